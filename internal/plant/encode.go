@@ -1,0 +1,58 @@
+package plant
+
+import "strconv"
+
+// AppendJSON appends the plant to dst as the JSON object that answers a
+// create: name, and tag if there is one.
+func (p Plant) AppendJSON(dst []byte) []byte {
+	return p.appendMembers(append(dst, '{'))
+}
+
+// AppendJSON appends the plant to dst as a JSON object that Decode reads back
+// into the same plant: id, name, and tag if there is one.
+func (n NewPlant) AppendJSON(dst []byte) []byte {
+	dst = append(dst, `{"id":`...)
+	dst = strconv.AppendInt(dst, n.ID, 10)
+	return n.appendMembers(append(dst, ','))
+}
+
+func (p Plant) appendMembers(dst []byte) []byte {
+	dst = append(dst, `"name":`...)
+	dst = AppendString(dst, p.Name)
+	if p.Tag.present {
+		dst = append(dst, `,"tag":`...)
+		dst = AppendString(dst, p.Tag.text)
+	}
+	return append(dst, '}')
+}
+
+// AppendString appends text, which must be UTF-8, to dst as a JSON string. It
+// escapes what RFC 8259 section 7 requires and nothing else.
+func AppendString(dst []byte, text string) []byte {
+	const hex = "0123456789abcdef"
+	dst = append(dst, '"')
+	start := 0
+	for i := range len(text) {
+		c := text[i]
+		if c >= 0x20 && c != '"' && c != '\\' {
+			continue
+		}
+		dst = append(dst, text[start:i]...)
+		start = i + 1
+		switch c {
+		case '"', '\\':
+			dst = append(dst, '\\', c)
+		case '\n':
+			dst = append(dst, `\n`...)
+		case '\r':
+			dst = append(dst, `\r`...)
+		case '\t':
+			dst = append(dst, `\t`...)
+		default:
+			dst = append(dst, `\u00`...)
+			dst = append(dst, hex[c>>4], hex[c&15])
+		}
+	}
+	dst = append(dst, text[start:]...)
+	return append(dst, '"')
+}

@@ -1,0 +1,71 @@
+package plant
+
+import (
+	"bytes"
+	"math"
+	"strconv"
+)
+
+// parseInteger returns the exact value of a JSON number, which the caller has
+// checked for its form. The code is CodeIDNotInteger or CodeIDOutOfRange if
+// the value is no int64, else 0.
+//
+// It works on the decimal digits: with the point and the exponent moved out,
+// the value is digits × 10^shift, and without trailing zeros in digits it is
+// whole exactly if shift is not negative.
+func parseInteger(number []byte) (int64, Code) {
+	negative := number[0] == '-'
+	if negative {
+		number = number[1:]
+	}
+	mantissa, exponent := number, []byte(nil)
+	if i := bytes.IndexAny(number, "eE"); i >= 0 {
+		mantissa, exponent = number[:i], number[i+1:]
+	}
+	digits, shift := mantissa, 0
+	if whole, fraction, ok := bytes.Cut(mantissa, []byte{'.'}); ok {
+		digits = append(append(make([]byte, 0, len(mantissa)), whole...), fraction...)
+		shift = -len(fraction)
+	}
+	digits = bytes.TrimLeft(digits, "0")
+	if len(digits) == 0 {
+		return 0, 0 // zero, whatever its exponent
+	}
+	significant := bytes.TrimRight(digits, "0")
+	shift += len(digits) - len(significant) + parseExponent(exponent)
+	switch {
+	case shift < 0:
+		return 0, CodeIDNotInteger
+	case len(significant)+shift > len("9223372036854775808"):
+		return 0, CodeIDOutOfRange
+	}
+	plain := make([]byte, 0, len("-9223372036854775808"))
+	if negative {
+		plain = append(plain, '-')
+	}
+	plain = append(plain, significant...)
+	for range shift {
+		plain = append(plain, '0')
+	}
+	id, err := strconv.ParseInt(string(plain), 10, 64)
+	if err != nil {
+		return 0, CodeIDOutOfRange
+	}
+	return id, 0
+}
+
+// parseExponent returns the value of an exponent's digits with their sign, or
+// ±MaxInt32 if it is larger: no body that fits a limit has as many digits.
+func parseExponent(exponent []byte) int {
+	if len(exponent) == 0 {
+		return 0
+	}
+	v, err := strconv.ParseInt(string(exponent), 10, 32)
+	if err == nil {
+		return int(v)
+	}
+	if exponent[0] == '-' {
+		return -math.MaxInt32
+	}
+	return math.MaxInt32
+}
