@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"plantstore/internal/plant"
+	"plantstore/internal/store"
+)
+
+func newGet(p *program) *cobra.Command {
+	s := &settings{}
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "get ID",
+		Short: "Show one plant",
+		Long: `Show one plant: what was sent, when it was created, and by which token.
+
+Put -- before an id that is negative: plantstore get -- -5`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := strconv.ParseInt(args[0], 10, 64)
+			if err != nil {
+				return usagef("%q is no id: give an integer from -9223372036854775808 to 9223372036854775807", args[0])
+			}
+			return p.withStore(cmd, s, true, func(ctx context.Context, engine store.Engine) error {
+				r, err := engine.Get(ctx, id)
+				if errors.Is(err, store.ErrNotFound) {
+					return fmt.Errorf("there is no plant with the id %d", id)
+				}
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					_, err = p.stdout.Write(appendRecord(nil, r))
+					return err
+				}
+				return printRecord(p.stdout, r)
+			})
+		},
+	}
+	s.bindStore(cmd.Flags())
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print it as a JSON object")
+	return cmd
+}
+
+func printRecord(w io.Writer, r plant.Record) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(table, "id\t%d\n", r.ID)
+	fmt.Fprintf(table, "name\t%s\n", printable(r.Name))
+	if tag, ok := r.Tag.Get(); ok {
+		fmt.Fprintf(table, "tag\t%s\n", printable(tag))
+	} else {
+		fmt.Fprintln(table, "tag\t(none)")
+	}
+	fmt.Fprintf(table, "created\t%s\n", formatTime(r.CreatedAt))
+	fmt.Fprintf(table, "created by\t%s\n", creator(r))
+	return table.Flush()
+}
+
+// creator names who created a plant, for a person.
+func creator(r plant.Record) string {
+	if r.CreatedBy == "" {
+		return "(the operator)"
+	}
+	return r.CreatedBy
+}

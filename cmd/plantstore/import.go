@@ -1,0 +1,302 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"plantstore/internal/dump"
+	"plantstore/internal/store"
+)
+
+func newImport(p *program) *cobra.Command {
+	s := &settings{}
+	var format, rejects string
+	onConflict := choice{value: "fail", allowed: []string{"fail", "skip", "report"}}
+	cmd := &cobra.Command{
+		Use:   "import FILE",
+		Short: "Read plants from a file or standard input into the store",
+		Long: `Read plants from a file, or from standard input if it is -, into the store, also
+while the server runs. The format is that of the file's name (.csv, .jsonl or
+.json); .gz and .zst are recognised by their content.
+
+A plant that is there already with the same content counts as already there, so
+an import that was interrupted can simply be run again. A row that is no plant is
+named with its line and its fault, and the others go on. When a plant's id is
+taken by another plant, --on-conflict decides: fail stops there, skip leaves the
+stored plant and counts, report also names the row. The exit code is 0 if every
+row is stored (or skipped), else 1.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := s.load(p, cmd); err != nil {
+				return err
+			}
+			job := &importJob{p: p, onConflict: onConflict.value, rejectsPath: rejects}
+			if err := job.open(args[0], format); err != nil {
+				return err
+			}
+			defer job.close()
+			return p.withStore(cmd, s, false, job.run)
+		},
+	}
+	s.bindStore(cmd.Flags())
+	cmd.Flags().StringVar(&format, "format", "", "csv, jsonl or `json`; needed for standard input")
+	cmd.Flags().Var(&onConflict, "on-conflict", "what to do when an id is taken by another plant: fail, skip or `report`")
+	cmd.Flags().StringVar(&rejects, "rejects", "", "write the refused rows to this `file`, to be corrected and imported")
+	return cmd
+}
+
+// importJob is one run of import.
+type importJob struct {
+	p           *program
+	onConflict  string
+	rejectsPath string
+
+	input    *os.File // nil for standard input
+	rows     io.ReadCloser
+	format   dump.Format
+	progress *progress
+
+	rejectsFile *os.File
+	rejects     *dump.Rejects // nil if none are wanted
+	counts      importCounts
+}
+
+type importCounts struct{ created, existing, conflicting, invalid int64 }
+
+// open finds out the format and opens the input and the rejects file.
+func (j *importJob) open(path, format string) (err error) {
+	detected, _, ok := dump.DetectPath(path)
+	switch {
+	case format != "":
+		if j.format, err = dump.ParseFormat(format); err != nil {
+			return usagef("format: %w", err)
+		}
+	case path == "-":
+		return usagef("standard input has no name that tells its format: give --format")
+	case !ok:
+		return usagef("the name %s tells no format: give --format", path)
+	default:
+		j.format = detected
+	}
+	source, size := j.p.stdin, int64(-1)
+	if path != "-" {
+		if j.input, err = os.Open(path); err != nil {
+			return err
+		}
+		info, err := j.input.Stat()
+		if err != nil {
+			return err
+		}
+		if info.IsDir() {
+			return fmt.Errorf("%s is a directory", path)
+		}
+		source, size = j.input, info.Size()
+	}
+	if err := j.openRejects(); err != nil {
+		return err
+	}
+	j.progress = newProgress(j.p.stderr, size)
+	j.rows, err = dump.Decompress(j.progress.count(source))
+	return err
+}
+
+func (j *importJob) openRejects() (err error) {
+	if j.rejectsPath == "" {
+		return nil
+	}
+	if info, err := os.Stat(j.rejectsPath); err == nil && j.input != nil {
+		if in, err := j.input.Stat(); err == nil && os.SameFile(info, in) {
+			return usagef("rejects: %s is the input itself", j.rejectsPath)
+		}
+	}
+	if j.rejectsFile, err = os.OpenFile(j.rejectsPath, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600); err != nil {
+		return err
+	}
+	j.rejects, err = dump.NewRejects(j.rejectsFile, j.format)
+	return err
+}
+
+// close closes what the job has only read; what it wrote, run has closed.
+func (j *importJob) close() {
+	if j.rows != nil {
+		_ = j.rows.Close()
+	}
+	if j.input != nil {
+		_ = j.input.Close()
+	}
+}
+
+// run imports everything, and says what became of it.
+func (j *importJob) run(ctx context.Context, engine store.Engine) error {
+	err := j.store(ctx, engine)
+	j.progress.end()
+	if j.rejects != nil {
+		err = errors.Join(err, j.rejects.Close(), j.rejectsFile.Close())
+	}
+	c := j.counts
+	fmt.Fprintf(j.p.stdout, "created %d, already there %d, conflicting %d, invalid %d\n", c.created, c.existing, c.conflicting, c.invalid)
+	switch {
+	case errors.Is(err, errInterrupted):
+		fmt.Fprintln(j.p.stderr, "interrupted: what is counted is stored; run the same command again to go on")
+		return err
+	case err != nil:
+		return err
+	case c.invalid > 0 || c.conflicting > 0 && j.onConflict != "skip":
+		return fmt.Errorf("%d rows were not stored", c.invalid+c.conflicting)
+	}
+	return nil
+}
+
+// importBatch is some rows of the input, in order.
+type importBatch struct {
+	rows    []importRow
+	creates []store.Create // of the rows that are plants, in order
+	err     error          // why the input ended, if not by itself
+}
+
+// importRow is one row on its way: a plant, or refused already.
+type importRow struct {
+	dump.Row
+	index int // in importBatch.creates; -1 if refused
+}
+
+const (
+	importBatchRows  = 10_000
+	importBatchBytes = 8 << 20
+)
+
+// store reads and stores at the same time: one goroutine makes batches, this
+// one stores them.
+func (j *importJob) store(ctx context.Context, engine store.Engine) error {
+	ctx, cancel := context.WithCancel(ctx)
+	batches := make(chan importBatch, 1)
+	done := make(chan struct{})
+	go func() { // ends with the input, or when ctx does; this function waits for it
+		defer close(done)
+		defer close(batches)
+		j.read(ctx, batches)
+	}()
+	defer func() { <-done }()
+	defer cancel()
+
+	for b := range batches {
+		if err := j.storeBatch(engine, b); err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	if ctx.Err() != nil {
+		return errInterrupted
+	}
+	return nil
+}
+
+// read makes batches of the input until it ends or ctx does.
+func (j *importJob) read(ctx context.Context, to chan<- importBatch) {
+	var b importBatch
+	bytes := 0
+	send := func() bool {
+		select {
+		case to <- b:
+			b, bytes = importBatch{}, 0
+			return true
+		case <-ctx.Done():
+			return false
+		}
+	}
+	for row, err := range dump.Read(j.rows, j.format) {
+		if err != nil {
+			b.err = err
+			break
+		}
+		b.add(row, j.rejects != nil)
+		if bytes += len(row.Raw); len(b.rows) >= importBatchRows || bytes >= importBatchBytes {
+			if !send() {
+				return
+			}
+		}
+	}
+	send()
+}
+
+// add takes a row over. Its text is kept only if it may have to be written.
+func (b *importBatch) add(row dump.Row, keepRaw bool) {
+	if keepRaw {
+		row.Raw = bytes.Clone(row.Raw)
+	} else {
+		row.Raw = nil
+	}
+	r := importRow{Row: row, index: -1}
+	if row.Err == nil {
+		r.index = len(b.creates)
+		b.creates = append(b.creates, store.Create{Plant: row.Plant, At: time.Now()})
+	}
+	b.rows = append(b.rows, r)
+}
+
+// storeBatch stores a batch and reports its refused rows in their order. A
+// batch that was begun is finished even if the program is interrupted, so that
+// the counts are true.
+func (j *importJob) storeBatch(engine store.Engine, b importBatch) error {
+	if len(b.creates) > 0 {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := engine.Insert(ctx, b.creates); err != nil {
+			return fmt.Errorf("store rows %d to %d: %w", b.rows[0].Line, b.rows[len(b.rows)-1].Line, err)
+		}
+	}
+	var stop error
+	for _, row := range b.rows {
+		if err := j.account(row, b.creates); err != nil && stop == nil {
+			stop = err
+		}
+	}
+	if stop == nil && b.err != nil {
+		stop = fmt.Errorf("the input cannot be read on: %w", b.err)
+	}
+	j.progress.rows(int64(len(b.rows)))
+	return stop
+}
+
+// account counts what became of one row, and names it if it was refused. The
+// error is that the import must not go on.
+func (j *importJob) account(row importRow, creates []store.Create) error {
+	if row.index < 0 {
+		j.counts.invalid++
+		return j.refuse(row, row.Err)
+	}
+	switch c := creates[row.index]; {
+	case !c.Existed:
+		j.counts.created++
+		return nil
+	case c.Refusal == nil:
+		j.counts.existing++
+		return nil
+	default:
+		j.counts.conflicting++
+		if j.onConflict == "skip" {
+			return nil
+		}
+		if err := j.refuse(row, c.Refusal); err != nil || j.onConflict == "report" {
+			return err
+		}
+		return fmt.Errorf("line %d: %w; the import stopped at its batch: see --on-conflict", row.Line, c.Refusal)
+	}
+}
+
+func (j *importJob) refuse(row importRow, why error) error {
+	j.progress.line(fmt.Sprintf("line %d: %s", row.Line, why))
+	if j.rejects == nil {
+		return nil
+	}
+	return j.rejects.Write(row.Row)
+}

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
+)
+
+// progress shows how far a long command is: as a bar on a terminal, as a line
+// now and then elsewhere.
+type progress struct {
+	w     io.Writer
+	bar   *progressbar.ProgressBar // nil if w is no terminal
+	size  int64                    // of the input in bytes; negative if unknown
+	read  atomic.Int64             // bytes of the input
+	total int64                    // rows
+	lastP time.Time                // when the last plain line was written
+}
+
+// plainEvery is how often there is a line where there is no bar.
+const plainEvery = 5 * time.Second
+
+func newProgress(w io.Writer, size int64) *progress {
+	p := &progress{w: w, size: size, lastP: time.Now()}
+	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		p.bar = progressbar.NewOptions64(size,
+			progressbar.OptionSetWriter(w),
+			progressbar.OptionShowBytes(true),
+			progressbar.OptionSetPredictTime(size > 0),
+			progressbar.OptionThrottle(100*time.Millisecond),
+			progressbar.OptionClearOnFinish(),
+			progressbar.OptionFullWidth(),
+		)
+	}
+	return p
+}
+
+// count returns a reader that counts what is read of the input.
+func (p *progress) count(r io.Reader) io.Reader { return &countingReader{r: r, n: &p.read} }
+
+type countingReader struct {
+	r io.Reader
+	n *atomic.Int64
+}
+
+func (c *countingReader) Read(b []byte) (int, error) {
+	n, err := c.r.Read(b)
+	c.n.Add(int64(n))
+	return n, err
+}
+
+// rows notes that so many more rows are done.
+func (p *progress) rows(n int64) {
+	p.total += n
+	if p.bar != nil {
+		p.bar.Describe(fmt.Sprintf("%d rows", p.total))
+		_ = p.bar.Set64(min(p.read.Load(), p.bar.GetMax64())) // a bar that cannot be drawn is no reason to stop
+		return
+	}
+	if time.Since(p.lastP) < plainEvery {
+		return
+	}
+	p.lastP = time.Now()
+	if p.size > 0 {
+		fmt.Fprintf(p.w, "%d rows, %d%% of the file\n", p.total, p.read.Load()*100/p.size)
+	} else {
+		fmt.Fprintf(p.w, "%d rows\n", p.total)
+	}
+}
+
+// line writes a line without disturbing the bar.
+func (p *progress) line(text string) {
+	if p.bar != nil {
+		_ = p.bar.Clear()
+	}
+	fmt.Fprintln(p.w, text)
+}
+
+// end takes the bar away.
+func (p *progress) end() {
+	if p.bar != nil {
+		_ = p.bar.Finish()
+	}
+}

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"plantstore/internal/auth"
+	"plantstore/internal/store"
+)
+
+// The program's exit codes; docs/operations.md lists them.
+const (
+	exitOK          = 0
+	exitFailure     = 1
+	exitUsage       = 2   // an unknown command, flag, setting or value; nothing was started
+	exitIO          = 74  // EX_IOERR of sysexits.h: the store met an error after which it must not go on
+	exitInterrupted = 130 // 128 + SIGINT, as a shell has it
+)
+
+// program is what a command has of the outside world.
+type program struct {
+	environ map[string]string
+	stdin   io.Reader
+	stdout  io.Writer // results
+	stderr  io.Writer // everything else: logs, progress, words to a person
+}
+
+// run is the program as a function of its inputs. It returns the exit code.
+func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	p := &program{environ: map[string]string{}, stdin: stdin, stdout: stdout, stderr: stderr}
+	for _, entry := range environ {
+		name, value, _ := strings.Cut(entry, "=")
+		p.environ[name] = value
+	}
+	root := newRoot(p)
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitOK
+	}
+	code := exitCode(err)
+	if message := err.Error(); message != "" {
+		fmt.Fprintln(stderr, "plantstore:", hideSecrets(message))
+	}
+	return code
+}
+
+func exitCode(err error) int {
+	var usage *usageError
+	switch {
+	case errors.As(err, &usage):
+		return exitUsage
+	case errors.Is(err, errInterrupted):
+		return exitInterrupted
+	case errors.Is(err, store.ErrBroken):
+		return exitIO
+	default:
+		return exitFailure
+	}
+}
+
+// usageError is an error in how the program was called.
+type usageError struct{ error }
+
+func (e *usageError) Unwrap() error { return e.error }
+
+func usagef(format string, args ...any) error {
+	return &usageError{fmt.Errorf(format, args...)}
+}
+
+// errInterrupted is returned by a command that a signal ended early.
+var errInterrupted = errors.New("interrupted")
+
+// hideSecrets keeps a token that was given in the wrong place out of a message.
+func hideSecrets(message string) string {
+	words := strings.Fields(message)
+	if !auth.LooksLikeSecret(message) {
+		return message
+	}
+	for i, word := range words {
+		if auth.LooksLikeSecret(word) {
+			words[i] = "(a token, hidden)"
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+func newRoot(p *program) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "plantstore",
+		Short: "A store for plants: takes them in over HTTP and keeps them",
+		Long: `Plantstore takes plants in over HTTP and keeps them in one file.
+
+Begin with "plantstore serve": it makes the store, and prints a first token and
+a curl command that creates a plant.
+
+Every setting is a flag, an environment variable PLANTSTORE_… (--admin-listen is
+PLANTSTORE_ADMIN_LISTEN) and a key of the YAML file named by --config. A flag
+counts before the environment, and that before the file. "plantstore config"
+shows what is in force.`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          cobra.NoArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetIn(p.stdin)
+	root.SetOut(p.stdout)
+	root.SetErr(p.stderr)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usagef("%w; see %s --help", err, cmd.CommandPath())
+	})
+	root.AddCommand(
+		newServe(p), newConfig(p), newToken(p),
+		newGet(p), newList(p), newExport(p), newImport(p), newVersion(p),
+	)
+	checkArgs(root)
+	return root
+}
+
+// checkArgs makes every command's complaint about its arguments a usage error.
+func checkArgs(cmd *cobra.Command) {
+	if check := cmd.Args; check != nil {
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			if err := check(cmd, args); err != nil {
+				return usagef("%w; see %s --help", err, cmd.CommandPath())
+			}
+			return nil
+		}
+	}
+	for _, sub := range cmd.Commands() {
+		checkArgs(sub)
+	}
+}

@@ -1,0 +1,229 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"plantstore/internal/auth"
+	"plantstore/internal/server"
+	"plantstore/internal/sqlite"
+	"plantstore/internal/store"
+)
+
+func newServe(p *program) *cobra.Command {
+	s := &settings{}
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run the server",
+		Long: `Run the server until SIGTERM or Ctrl-C; then it answers what it has accepted
+and ends. A second signal ends it at once.
+
+On a store without any token it makes the first one, and prints it on standard
+output with a curl command that creates a plant. The log goes to standard error.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := s.load(p, cmd); err != nil {
+				return err
+			}
+			return p.serve(cmd.Context(), s)
+		},
+	}
+	s.bindStore(cmd.Flags())
+	s.bindServe(cmd.Flags())
+	return cmd
+}
+
+const (
+	commitTimeMax  = 10 * time.Second
+	queueBytesMax  = 32 << 20
+	drainTimeMax   = 8 * time.Second // leaves time for the rest within the 10 s that service managers give
+	firstTokenName = "first"
+)
+
+// serve is the whole wiring: settings, engine, store, doors, signals, drain.
+func (p *program) serve(ctx context.Context, s *settings) (err error) {
+	log := newLogger(p, s)
+	engine, err := openEngine(ctx, s.db, sqlite.Config{Server: true, WALBytesMax: s.walMax.n, Log: log})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, engine.Close()) }()
+
+	st, err := store.New(ctx, store.Config{
+		Engine: engine,
+		Limits: store.Limits{Plants: s.queueMax, Bytes: queueBytesMax, CommitTime: commitTimeMax},
+		Log:    log,
+	})
+	if err != nil {
+		return err
+	}
+	defer st.Close()
+
+	d, err := openDoors(s, st, log)
+	if err != nil {
+		return err
+	}
+	if err := p.firstToken(ctx, engine, d.url); err != nil {
+		return errors.Join(err, d.close())
+	}
+	d.serve()
+	log.Info("ready", "public", d.url.String(), "admin", "http://"+d.adminListener.Addr().String(), "db", s.db, "version", version)
+
+	var cause error
+	select {
+	case <-ctx.Done():
+		log.Info("shutting down: answering what was accepted")
+	case <-st.Broken():
+		cause = fmt.Errorf("%w: see the log; what was answered with 200 is stored", store.ErrBroken)
+	case cause = <-d.failed:
+	}
+	err = errors.Join(cause, d.drain(st))
+	log.Info("stopped")
+	return err
+}
+
+func newLogger(p *program, s *settings) *slog.Logger {
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(s.logLevel.value)) // one of the allowed words
+	options := &slog.HandlerOptions{Level: level}
+	if s.logFormat.value == "json" {
+		return slog.New(slog.NewJSONHandler(p.stderr, options))
+	}
+	return slog.New(slog.NewTextHandler(p.stderr, options))
+}
+
+// doors are the two HTTP servers and their listeners.
+type doors struct {
+	public, admin                 *http.Server
+	publicListener, adminListener net.Listener
+	url                           *url.URL // where clients reach the public door
+
+	running sync.WaitGroup
+	failed  chan error // a door that ended by itself; has room for both
+}
+
+func openDoors(s *settings, st *store.Store, log *slog.Logger) (_ *doors, err error) {
+	d := &doors{failed: make(chan error, 2)}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.close())
+		}
+	}()
+	if d.publicListener, err = server.Listen(string(s.listen), log); err != nil {
+		return nil, err
+	}
+	if d.adminListener, err = server.Listen(string(s.adminListen), log); err != nil {
+		return nil, err
+	}
+	d.url = s.baseURL.url
+	if d.url == nil {
+		d.url = guessURL(d.publicListener.Addr())
+	}
+	config := server.Config{
+		Store:       st,
+		Log:         log,
+		BaseURL:     d.url,
+		OwnHostOnly: s.baseURL.url != nil,
+		Origins:     s.corsOrigins,
+		Limits: server.Limits{
+			BodyBytes:   s.bodyMax.n,
+			HeaderBytes: int(s.headerMax.n),
+			Request:     s.requestTimeout,
+			Answer:      s.answerTimeout,
+			Idle:        s.idleTimeout,
+			Plants:      s.queueMax,
+		},
+	}
+	if d.public, err = server.NewPublic(config); err != nil {
+		return nil, err
+	}
+	d.admin = server.NewAdmin(config)
+	return d, nil
+}
+
+// guessURL returns a URL at which this machine reaches a listener.
+func guessURL(a net.Addr) *url.URL {
+	host, port, _ := net.SplitHostPort(a.String())
+	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return &url.URL{Scheme: "http", Host: net.JoinHostPort(host, port)}
+}
+
+// serve begins to accept. drain waits for the goroutines.
+func (d *doors) serve() {
+	for _, door := range []struct {
+		server   *http.Server
+		listener net.Listener
+	}{{d.public, d.publicListener}, {d.admin, d.adminListener}} {
+		d.running.Go(func() {
+			if err := door.server.Serve(door.listener); !errors.Is(err, http.ErrServerClosed) {
+				d.failed <- fmt.Errorf("serve on %s: %w", door.listener.Addr(), err)
+			}
+		})
+	}
+}
+
+// drain closes the public listener first, answers what was accepted, and then
+// closes the admin door, so that readiness can be seen until the end.
+func (d *doors) drain(st *store.Store) error {
+	ctx, cancel := context.WithTimeout(context.Background(), drainTimeMax)
+	defer cancel()
+	err := d.public.Shutdown(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = errors.Join(fmt.Errorf("some requests were not complete after %s and were broken off", drainTimeMax), d.public.Close())
+	}
+	st.Close()
+	err = errors.Join(err, d.admin.Close())
+	d.running.Wait()
+	return err
+}
+
+// close closes the listeners of doors that were never served.
+func (d *doors) close() error {
+	var errs []error
+	for _, l := range []net.Listener{d.publicListener, d.adminListener} {
+		if l != nil {
+			errs = append(errs, l.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// firstToken mints a token for a store that never had one, and prints it with
+// a command that works.
+func (p *program) firstToken(ctx context.Context, engine store.Engine, base *url.URL) error {
+	secret := auth.Mint()
+	created, err := engine.CreateFirstToken(ctx, auth.Token{
+		Name:      firstTokenName,
+		Hash:      auth.HashOf(secret),
+		Scopes:    auth.ScopeCreate,
+		CreatedAt: time.Now(),
+	})
+	if err != nil || !created {
+		return err
+	}
+	_, err = fmt.Fprintf(p.stdout, `This store has no token yet, so here is its first one. It is shown only now:
+
+%s
+
+Create a plant with it:
+
+curl -i %s/plants \
+  -H 'Authorization: Bearer %s' \
+  -H 'Content-Type: application/json' \
+  -d '{"id": 1, "name": "Rosa canina", "tag": "shrub"}'
+
+`, secret, strings.TrimRight(base.String(), "/"), secret)
+	return err
+}

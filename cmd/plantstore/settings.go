@@ -1,0 +1,345 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"net"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
+
+	"plantstore/internal/sqlite"
+)
+
+// settings is every setting of the program, with the value in force.
+type settings struct {
+	config string
+	db     string
+
+	listen      address
+	adminListen address
+	baseURL     baseURL
+	corsOrigins []string
+
+	logFormat choice
+	logLevel  choice
+
+	bodyMax        byteCount
+	headerMax      byteCount
+	requestTimeout time.Duration
+	answerTimeout  time.Duration
+	idleTimeout    time.Duration
+	queueMax       int
+	walMax         byteCount
+
+	sources map[string]string // where each setting's value came from, by name
+}
+
+// bindStore adds the settings of every command that opens the store.
+func (s *settings) bindStore(f *pflag.FlagSet) {
+	f.StringVar(&s.config, "config", "", "read settings from this YAML `file`")
+	f.StringVar(&s.db, "db", "plantstore.db", "the store: a `file`")
+}
+
+// bindServe adds the settings of the server.
+func (s *settings) bindServe(f *pflag.FlagSet) {
+	s.listen, s.adminListen = "127.0.0.1:8080", "127.0.0.1:8081"
+	s.logFormat = choice{value: "text", allowed: []string{"text", "json"}}
+	s.logLevel = choice{value: "info", allowed: []string{"debug", "info", "warn", "error"}}
+	s.bodyMax, s.headerMax = byteCount{n: 64 << 10, min: 1 << 10, max: 16 << 20}, byteCount{n: 16 << 10, min: 8 << 10, max: 1 << 20}
+	s.walMax = byteCount{n: sqlite.WALBytesDefault, min: sqlite.WALBytesMin, max: 1 << 40}
+
+	f.Var(&s.listen, "listen", "`address` of the public door; port 0 takes a free one")
+	f.Var(&s.adminListen, "admin-listen", "`address` of the admin door, which has no authentication: keep it to this machine")
+	f.Var(&s.baseURL, "base-url", "`URL` at which clients reach the public door, its path included; stands in the API document")
+	f.StringSliceVar(&s.corsOrigins, "cors-origins", nil, "`origins` whose web pages may create plants, or *; none: CORS is off")
+	f.Var(&s.logFormat, "log-format", "`form` of the log: text or json")
+	f.Var(&s.logLevel, "log-level", "least `level` of what is logged: debug, info, warn or error")
+	f.Var(&s.bodyMax, "body-max", "largest body of a request, in `bytes`")
+	f.Var(&s.headerMax, "header-max", "largest line and headers of a request, in `bytes`")
+	f.DurationVar(&s.requestTimeout, "request-timeout", 10*time.Second, "`time` for a request to arrive whole")
+	f.DurationVar(&s.answerTimeout, "answer-timeout", 20*time.Second, "`time` for the store to answer after that")
+	f.DurationVar(&s.idleTimeout, "idle-timeout", 2*time.Minute, "`time` for which a connection is kept between requests")
+	f.IntVar(&s.queueMax, "queue-max", 8192, "`plants` that may wait for the next commit; more are answered 503")
+	f.Var(&s.walMax, "wal-max", "bound of the store's write-ahead log, in `bytes`")
+}
+
+// check refuses values that each setting's own form allows.
+func (s *settings) check() error {
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+	}{
+		{"request-timeout", s.requestTimeout},
+		{"answer-timeout", s.answerTimeout},
+		{"idle-timeout", s.idleTimeout},
+	} {
+		if d.value <= 0 {
+			return usagef("%s (%s): %s is no time to wait: give one like 10s", d.name, s.sources[d.name], d.value)
+		}
+	}
+	const queueLimit = 1 << 20
+	if s.queueMax < 1 || s.queueMax > queueLimit {
+		return usagef("queue-max (%s): %d is out of range: from 1 to %d", s.sources["queue-max"], s.queueMax, queueLimit)
+	}
+	for _, origin := range s.corsOrigins {
+		if err := checkOrigin(origin); err != nil {
+			return usagef("cors-origins (%s): %w", s.sources["cors-origins"], err)
+		}
+	}
+	return nil
+}
+
+func checkOrigin(origin string) error {
+	if origin == "*" {
+		return nil
+	}
+	u, err := url.Parse(origin)
+	if err != nil || u.Scheme == "" || u.Host == "" || origin != strings.ToLower(u.Scheme+"://"+u.Host) {
+		return fmt.Errorf("%q is no origin: give one like https://nursery.example, in lower case and without a path", origin)
+	}
+	return nil
+}
+
+const environPrefix = "PLANTSTORE_"
+
+// environOnly are the variables that are not settings.
+var environOnly = []string{"PLANTSTORE_TOKEN"}
+
+func environName(setting string) string {
+	return environPrefix + strings.ToUpper(strings.ReplaceAll(setting, "-", "_"))
+}
+
+// load fills in the settings of a command that no flag set, from the
+// environment, then from the file. Every error is a usage error.
+func (s *settings) load(p *program, cmd *cobra.Command) error {
+	known := pflag.NewFlagSet("known", pflag.ContinueOnError)
+	all := &settings{}
+	all.bindStore(known)
+	all.bindServe(known)
+
+	if err := checkEnviron(p.environ, known); err != nil {
+		return err
+	}
+	s.sources = map[string]string{}
+	if err := s.set(cmd.Flags(), "config", p.environ[environName("config")], environName("config")); err != nil {
+		return err
+	}
+	file, err := readConfig(s.config, known)
+	if err != nil {
+		return err
+	}
+	known.VisitAll(func(f *pflag.Flag) {
+		if err != nil || cmd.Flags().Lookup(f.Name) == nil || f.Name == "config" {
+			return
+		}
+		if value, ok := p.environ[environName(f.Name)]; ok {
+			err = s.set(cmd.Flags(), f.Name, value, environName(f.Name))
+		} else if value, ok := file[f.Name]; ok {
+			err = s.set(cmd.Flags(), f.Name, value, s.config)
+		} else {
+			err = s.set(cmd.Flags(), f.Name, "", "")
+		}
+	})
+	if err != nil || cmd.Flags().Lookup("listen") == nil {
+		return err
+	}
+	return s.check()
+}
+
+// set gives a setting a value, unless a flag did, and notes where it came from.
+// No source means that there is no value.
+func (s *settings) set(flags *pflag.FlagSet, name, value, source string) error {
+	switch {
+	case flags.Changed(name):
+		s.sources[name] = "--" + name
+	case source == "" || value == "" && name == "config":
+		s.sources[name] = "default"
+	default:
+		s.sources[name] = source
+		if err := flags.Lookup(name).Value.Set(value); err != nil {
+			return usagef("%s (%s): %w", name, source, err)
+		}
+	}
+	return nil
+}
+
+// checkEnviron refuses a variable with our prefix that is nothing of ours: it
+// is a setting misspelt.
+func checkEnviron(environ map[string]string, known *pflag.FlagSet) error {
+	allowed := slices.Clone(environOnly)
+	known.VisitAll(func(f *pflag.Flag) { allowed = append(allowed, environName(f.Name)) })
+	for _, name := range slices.Sorted(maps.Keys(environ)) {
+		if strings.HasPrefix(name, environPrefix) && !slices.Contains(allowed, name) {
+			return usagef("the environment variable %s is no setting; see plantstore config --help", name)
+		}
+	}
+	return nil
+}
+
+// readConfig reads the settings file: a YAML mapping of names to values.
+func readConfig(path string, known *pflag.FlagSet) (map[string]string, error) {
+	if path == "" {
+		return nil, nil
+	}
+	const bytesMax = 1 << 20
+	info, err := os.Stat(path)
+	if err == nil && info.Size() > bytesMax {
+		return nil, usagef("config: %s is larger than %d bytes: is it the right file?", path, bytesMax)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, usagef("config: %w", err)
+	}
+	var nodes map[string]yaml.Node
+	if err := yaml.Unmarshal(text, &nodes); err != nil {
+		return nil, usagef("config: %s: %w", path, err)
+	}
+	values := map[string]string{}
+	for _, name := range slices.Sorted(maps.Keys(nodes)) {
+		node := nodes[name]
+		if known.Lookup(name) == nil || name == "config" {
+			return nil, usagef("config: %s:%d: there is no setting %q; see plantstore config --help", path, node.Line, name)
+		}
+		if values[name], err = scalar(&node); err != nil {
+			return nil, usagef("config: %s:%d: %s: %w", path, node.Line, name, err)
+		}
+	}
+	return values, nil
+}
+
+// scalar returns a value of the file as a flag would have it; a list becomes
+// its items with commas between.
+func scalar(node *yaml.Node) (string, error) {
+	switch node.Kind {
+	case yaml.ScalarNode:
+		return node.Value, nil
+	case yaml.SequenceNode:
+		items := make([]string, 0, len(node.Content))
+		for _, item := range node.Content {
+			if item.Kind != yaml.ScalarNode {
+				return "", fmt.Errorf("want a list of plain values")
+			}
+			items = append(items, item.Value)
+		}
+		return strings.Join(items, ","), nil
+	default:
+		return "", fmt.Errorf("want a plain value")
+	}
+}
+
+// address is a host and port to listen on.
+type address string
+
+func (a *address) String() string { return string(*a) }
+func (a *address) Type() string   { return "address" }
+
+// Set implements pflag.Value.
+func (a *address) Set(text string) error {
+	_, port, err := net.SplitHostPort(text)
+	if err != nil {
+		return fmt.Errorf("%q is no address to listen on: give one like 127.0.0.1:8080", text)
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || strconv.FormatUint(n, 10) != port {
+		return fmt.Errorf("%q has no port from 0 to 65535", text)
+	}
+	*a = address(text)
+	return nil
+}
+
+// baseURL is an http or https URL; nil if none was given.
+type baseURL struct{ url *url.URL }
+
+func (b *baseURL) Type() string { return "URL" }
+
+func (b *baseURL) String() string {
+	if b.url == nil {
+		return ""
+	}
+	return b.url.String()
+}
+
+// Set implements pflag.Value.
+func (b *baseURL) Set(text string) error {
+	if text == "" {
+		b.url = nil
+		return nil
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return fmt.Errorf("%q is no base URL: give one like https://plants.example/store", text)
+	}
+	if u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return fmt.Errorf("a base URL has no user, query or fragment")
+	}
+	u.Path = strings.TrimRight(u.Path, "/")
+	if u.RawPath != "" || strings.Contains(u.Path, "//") {
+		return fmt.Errorf("%q has a path that is not plain", text)
+	}
+	b.url = u
+	return nil
+}
+
+// choice is one of a few words.
+type choice struct {
+	value   string
+	allowed []string
+}
+
+func (c *choice) String() string { return c.value }
+func (c *choice) Type() string   { return "word" }
+
+// Set implements pflag.Value.
+func (c *choice) Set(text string) error {
+	if !slices.Contains(c.allowed, text) {
+		return fmt.Errorf("%q is not one of %s", text, strings.Join(c.allowed, ", "))
+	}
+	c.value = text
+	return nil
+}
+
+// byteCount is a number of bytes, written plainly or with KiB, MiB or GiB.
+type byteCount struct{ n, min, max int64 }
+
+var byteUnits = []struct {
+	suffix string
+	bytes  int64
+}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}}
+
+func (b *byteCount) Type() string   { return "bytes" }
+func (b *byteCount) String() string { return formatBytes(b.n) }
+
+func formatBytes(n int64) string {
+	for _, unit := range slices.Backward(byteUnits) {
+		if n >= unit.bytes && n%unit.bytes == 0 {
+			return strconv.FormatInt(n/unit.bytes, 10) + unit.suffix
+		}
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+// Set implements pflag.Value.
+func (b *byteCount) Set(text string) error {
+	number, factor := text, int64(1)
+	for _, unit := range byteUnits {
+		if rest, ok := strings.CutSuffix(text, unit.suffix); ok {
+			number, factor = rest, unit.bytes
+		}
+	}
+	n, err := strconv.ParseInt(number, 10, 64)
+	if err != nil || n < 0 || n > (1<<62)/factor {
+		return fmt.Errorf("%q is no number of bytes: give one like 65536 or 64KiB", text)
+	}
+	if n *= factor; n < b.min || n > b.max {
+		return fmt.Errorf("%s is out of range: from %s to %s", text, formatBytes(b.min), formatBytes(b.max))
+	}
+	b.n = n
+	return nil
+}

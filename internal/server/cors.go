@@ -1,0 +1,49 @@
+package server
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// origins is which pages of other sites may call the door, by the CORS
+// protocol of the Fetch standard. Its zero value allows none and adds no header.
+type origins struct {
+	any  bool
+	list []string
+}
+
+func newOrigins(list []string) origins {
+	return origins{any: slices.Contains(list, "*"), list: list}
+}
+
+// exposed are the headers of an answer that a page may read beside those that
+// every page may.
+const exposed = "Idempotent-Replayed, Retry-After, WWW-Authenticate, X-Request-Id"
+
+// preflight adds the CORS headers to an answer, and answers the request
+// whole if it is a preflight of an allowed origin.
+func (o origins) preflight(w http.ResponseWriter, r *http.Request) bool {
+	if !o.any && len(o.list) == 0 {
+		return false
+	}
+	h := w.Header()
+	h.Add("Vary", "Origin")
+	origin := r.Header.Get("Origin")
+	if origin == "" || !o.any && !slices.Contains(o.list, strings.ToLower(origin)) {
+		return false
+	}
+	if o.any {
+		origin = "*"
+	}
+	h.Set("Access-Control-Allow-Origin", origin)
+	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
+		h.Set("Access-Control-Expose-Headers", exposed)
+		return false
+	}
+	h.Set("Access-Control-Allow-Methods", "POST, GET")
+	h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, X-Request-Id")
+	h.Set("Access-Control-Max-Age", "600")
+	w.WriteHeader(http.StatusNoContent)
+	return true
+}

@@ -1,0 +1,112 @@
+package server
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"plantstore/internal/plant"
+)
+
+// Listen opens a TCP listener for a door. Port 0 takes a free port.
+//
+// Its connections see to it that also what net/http answers by itself, before
+// any handler, has the Error body: a malformed or oversized request head, an
+// HTTP version or a Transfer-Encoding that is not served, an Expect that
+// cannot be met.
+func Listen(address string, log *slog.Logger) (net.Listener, error) {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	return &listener{TCPListener: l.(*net.TCPListener), log: log}, nil
+}
+
+type listener struct {
+	*net.TCPListener
+	log *slog.Logger
+}
+
+// Accept implements net.Listener.
+func (l *listener) Accept() (net.Conn, error) {
+	c, err := l.AcceptTCP()
+	if err != nil {
+		return nil, err
+	}
+	return &conn{TCPConn: c, log: l.log}, nil
+}
+
+type conn struct {
+	*net.TCPConn
+	log *slog.Logger
+}
+
+// Write passes on what net/http writes, unless it is an error of its own.
+func (c *conn) Write(p []byte) (int, error) {
+	refusal := ownError(p)
+	if refusal == nil {
+		return c.TCPConn.Write(p)
+	}
+	id := newRequestID()
+	client, _, _ := net.SplitHostPort(c.RemoteAddr().String())
+	c.log.Info("request refused before it was read", "request_id", id, "client", client,
+		"status", refusal.Code.Status(), "error_code", int(refusal.Code), "error", refusal.Message)
+	if _, err := c.TCPConn.Write(bareAnswer(refusal, id)); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// The parts by which an answer of net/http's own is known. No answer of a door
+// has media type text/plain, and none has the status 417. A test pins them to
+// the net/http that the program is built with.
+var (
+	ownStatusLine = []byte("HTTP/1.1 ")
+	ownHeaders    = []byte("\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n")
+	ownExpect     = []byte("HTTP/1.1 417 ")
+)
+
+// ownError returns what to answer instead of p if p is an error of net/http's own.
+func ownError(p []byte) *plant.Error {
+	if bytes.HasPrefix(p, ownExpect) {
+		return &plant.Error{Code: plant.CodeExpectationFailed, Message: "the Expect header asks for something other than 100-continue: leave it out"}
+	}
+	if !bytes.HasPrefix(p, ownStatusLine) {
+		return nil
+	}
+	head, text, ok := bytes.Cut(p, ownHeaders)
+	if !ok || len(head) < len("HTTP/1.1 400") {
+		return nil
+	}
+	status, err := strconv.Atoi(string(head[len(ownStatusLine):len("HTTP/1.1 400")]))
+	if err != nil {
+		return nil
+	}
+	switch status {
+	case http.StatusRequestHeaderFieldsTooLarge:
+		return &plant.Error{Code: plant.CodeHeadersTooLarge, Message: "the request line and headers are larger than the limit"}
+	case http.StatusNotImplemented:
+		return &plant.Error{Code: plant.CodeTransferEncoding, Message: "the request has a Transfer-Encoding other than chunked"}
+	case http.StatusHTTPVersionNotSupported:
+		return &plant.Error{Code: plant.CodeHTTPVersion, Message: "the request's HTTP version is not served: use HTTP/1.1"}
+	}
+	message := "the request is not HTTP as in RFC 9112"
+	if _, detail, ok := strings.Cut(string(text), ": "); ok {
+		message += ": " + detail
+	}
+	return &plant.Error{Code: plant.CodeRequestMalformed, Message: message}
+}
+
+// bareAnswer is a whole answer as bytes, where there is no http.ResponseWriter.
+func bareAnswer(e *plant.Error, id string) []byte {
+	body := appendError(nil, e)
+	status := e.Code.Status()
+	head := fmt.Sprintf("HTTP/1.1 %d %s\r\nCache-Control: no-store\r\nConnection: close\r\nContent-Length: %d\r\nContent-Type: %s\r\nDate: %s\r\nX-Content-Type-Options: nosniff\r\nX-Request-Id: %s\r\n\r\n",
+		status, http.StatusText(status), len(body), mediaType, time.Now().UTC().Format(http.TimeFormat), id)
+	return append([]byte(head), body...)
+}

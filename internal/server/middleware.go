@@ -1,0 +1,258 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"crypto/rand"
+	"encoding/hex"
+
+	"plantstore/internal/auth"
+	"plantstore/internal/plant"
+	"plantstore/internal/store"
+)
+
+// door is the handler of one listener: every request to it goes through
+// ServeHTTP and nothing else.
+type door struct {
+	log     *slog.Logger
+	routes  routes
+	store   *store.Store
+	origins origins
+	host    string // host:port that a target may name; empty: any
+}
+
+// exchange is one request and what became of it, for the log.
+type exchange struct {
+	http.ResponseWriter
+	id     string
+	status int
+	bytes  int
+	route  string // the path of the route; empty if there is none
+	who    string // the name of the credential
+	code   plant.Code
+	cause  error // what an internal error hid from the client
+	begun  time.Time
+}
+
+// Unwrap lets http.ResponseController find the connection.
+func (x *exchange) Unwrap() http.ResponseWriter { return x.ResponseWriter }
+
+// WriteHeader notes the status.
+func (x *exchange) WriteHeader(status int) {
+	x.status = status
+	x.ResponseWriter.WriteHeader(status)
+}
+
+// Write notes the bytes.
+func (x *exchange) Write(p []byte) (int, error) {
+	if x.status == 0 {
+		x.status = http.StatusOK
+	}
+	n, err := x.ResponseWriter.Write(p)
+	x.bytes += n
+	return n, err
+}
+
+// ServeHTTP gives the request its id, answers it whatever happens, and logs it.
+func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	x := &exchange{ResponseWriter: w, begun: time.Now(), id: requestID(r.Header)}
+	w.Header()["X-Request-Id"] = []string{x.id}
+	w.Header()["X-Content-Type-Options"] = nosniff
+	if len(r.TransferEncoding) > 0 {
+		// RFC 9112 section 6.1: a request with both Content-Length and
+		// Transfer-Encoding may be an attempt at smuggling, and its connection
+		// must be closed. net/http hides the Content-Length of such a request.
+		w.Header()["Connection"] = []string{"close"}
+	}
+	defer d.finish(x, r)
+	if err := d.serve(x, r); err != nil {
+		d.fail(x, err)
+	}
+}
+
+var nosniff = []string{"nosniff"}
+
+// serve finds the route of a request, checks the credential before anything
+// of the body is read, and lets the route answer.
+func (d *door) serve(x *exchange, r *http.Request) error {
+	if d.origins.preflight(x, r) {
+		return nil
+	}
+	if err := d.checkTarget(r); err != nil {
+		return err
+	}
+	at, ok := d.routes[r.URL.Path]
+	if !ok {
+		return &plant.Error{Code: plant.CodeNotFound, Message: "nothing is served at this path"}
+	}
+	route, ok := at.byMethod[r.Method]
+	if !ok {
+		x.Header().Set("Allow", at.allow)
+		return &plant.Error{Code: plant.CodeMethodNotAllowed, Message: "this path is not served with this method: use " + at.allow}
+	}
+	x.route = route.path
+	who, err := d.authorize(r, route)
+	x.who = who.Name
+	if err != nil {
+		return &denied{error: err, scope: route.scope}
+	}
+	return route.handle(x, r, who)
+}
+
+// denied is the refusal of a credential, with the scope that would do.
+type denied struct {
+	error
+	scope auth.Scopes
+}
+
+func (e *denied) Unwrap() error { return e.error }
+
+func (d *door) authorize(r *http.Request, route *route) (auth.Principal, error) {
+	if route.open {
+		return auth.Principal{}, nil
+	}
+	credential, err := auth.Bearer(r.Header)
+	if err != nil {
+		return auth.Principal{}, err
+	}
+	who, err := d.store.Authenticate(r.Context(), credential)
+	if err != nil {
+		return auth.Principal{}, err
+	}
+	return who, who.Require(route.scope)
+}
+
+// checkTarget refuses a request whose target is a whole URL of another host
+// (RFC 9110 section 7.4), and the opening of HTTP/2 without TLS, which
+// net/http hands to handlers.
+func (d *door) checkTarget(r *http.Request) error {
+	if r.ProtoMajor != 1 {
+		return &plant.Error{Code: plant.CodeHTTPVersion, Message: "HTTP/2 is not served without TLS: use HTTP/1.1"}
+	}
+	if d.host != "" && r.URL.Host != "" && r.Method != http.MethodConnect && !strings.EqualFold(hostPort(r.URL), d.host) {
+		return &plant.Error{Code: plant.CodeMisdirected, Message: "the request's target names another host than this store's"}
+	}
+	return nil
+}
+
+// fail is the one place where an error becomes an answer.
+func (d *door) fail(x *exchange, err error) {
+	refusal := asPlantError(err)
+	x.code = refusal.Code
+	if refusal.Code == plant.CodeInternal {
+		x.cause = err
+	}
+	scope := auth.Scopes(0)
+	if d, ok := err.(*denied); ok { //nolint:errorlint // made in serve and not wrapped since
+		scope = d.scope
+	}
+	writeError(x, refusal, scope)
+}
+
+// finish answers a request whose handler panicked, and logs every request.
+func (d *door) finish(x *exchange, r *http.Request) {
+	v := recover()
+	if v == http.ErrAbortHandler { //nolint:errorlint // net/http compares it like this
+		panic(v)
+	}
+	if v != nil {
+		err := fmt.Errorf("panic: %v\n%s", v, debug.Stack())
+		if x.status == 0 {
+			d.fail(x, err)
+		} else {
+			x.cause = err
+		}
+	}
+	d.logRequest(x, r)
+	if v != nil && x.cause != nil && x.code == 0 {
+		panic(http.ErrAbortHandler) // the answer had begun: only breaking it off tells the client
+	}
+}
+
+func (d *door) logRequest(x *exchange, r *http.Request) {
+	level := slog.LevelInfo
+	if x.cause != nil {
+		level = slog.LevelError
+	}
+	if !d.log.Enabled(context.Background(), level) {
+		return
+	}
+	client, _, _ := net.SplitHostPort(r.RemoteAddr)
+	attrs := make([]slog.Attr, 0, 12)
+	attrs = append(attrs,
+		slog.String("request_id", x.id),
+		slog.String("client", client),
+		slog.String("method", shorten(r.Method)),
+		slog.String("path", d.loggedPath(x, r)),
+		slog.Int("status", x.status),
+		slog.Int("bytes", x.bytes),
+		slog.Duration("took", time.Since(x.begun)),
+	)
+	if x.who != "" {
+		attrs = append(attrs, slog.String("credential", x.who))
+	}
+	if x.code != 0 {
+		attrs = append(attrs, slog.Int("error_code", int(x.code)))
+	}
+	if x.cause != nil {
+		attrs = append(attrs, slog.Any("error", x.cause))
+	}
+	d.log.LogAttrs(context.Background(), level, "request", attrs...)
+}
+
+// loggedPath returns the path of a request as the log may have it: without a
+// query, not too long, and without what may be a secret in the wrong place.
+func (d *door) loggedPath(x *exchange, r *http.Request) string {
+	if x.route != "" {
+		return x.route
+	}
+	if auth.LooksLikeSecret(r.URL.Path) {
+		return "(hidden: it may have a token)"
+	}
+	return shorten(r.URL.Path)
+}
+
+func shorten(text string) string {
+	const bytesMax = 100
+	if len(text) > bytesMax {
+		return strings.ToValidUTF8(text[:bytesMax], "") + "…"
+	}
+	return text
+}
+
+// requestID returns the request's own id if it is one line of harmless
+// characters, or makes one of 128 random bits.
+func requestID(header http.Header) string {
+	if id := header["X-Request-Id"]; len(id) == 1 && saneID(id[0]) {
+		return id[0]
+	}
+	return newRequestID()
+}
+
+func newRequestID() string {
+	var random [16]byte
+	_, _ = rand.Read(random[:]) // never fails: crypto/rand ends the program instead
+	return hex.EncodeToString(random[:])
+}
+
+func saneID(id string) bool {
+	const bytesMax = 128
+	if id == "" || len(id) > bytesMax || auth.LooksLikeSecret(id) {
+		return false
+	}
+	for i := range len(id) {
+		c := id[i]
+		alphanumeric := '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z'
+		if !alphanumeric && strings.IndexByte("._~+/=:@-", c) < 0 {
+			return false
+		}
+	}
+	return true
+}

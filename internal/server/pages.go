@@ -1,0 +1,42 @@
+package server
+
+import (
+	"net/http"
+	"strings"
+
+	"plantstore/internal/auth"
+)
+
+// publicPages returns the routes of the API document: as JSON, as YAML and as
+// a page to read. Nobody needs a credential to learn how to use the service.
+func publicPages(c Config, base string) ([]route, error) {
+	document, err := NewDocument(c.BaseURL, DocumentLimits{
+		BodyBytesMax:   c.Limits.BodyBytes,
+		HeaderBytesMax: c.Limits.HeaderBytes,
+		RequestTimeout: c.Limits.Request,
+		QueueMax:       c.Limits.Plants,
+	})
+	if err != nil {
+		return nil, err
+	}
+	docs, err := NewDocs(base)
+	if err != nil {
+		return nil, err
+	}
+	list := []route{
+		{method: "GET", path: base + "/openapi.json", open: true, handle: static(newDocsFile(mediaType, document.JSON))},
+		{method: "GET", path: base + "/openapi.yaml", open: true, handle: static(newDocsFile("application/yaml", document.YAML))},
+	}
+	for path, file := range docs {
+		list = append(list, route{method: "GET", path: base + strings.TrimSuffix(path, "{$}"), open: true, handle: static(file)})
+	}
+	return list, nil
+}
+
+// static is a route that answers with a file.
+func static(file http.Handler) handler {
+	return func(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
+		file.ServeHTTP(w, r)
+		return nil
+	}
+}

@@ -1,0 +1,134 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+
+	"plantstore/internal/auth"
+	"plantstore/internal/plant"
+	"plantstore/internal/store"
+)
+
+// plants is the one public operation.
+type plants struct {
+	store  *store.Store
+	limits Limits
+}
+
+// create answers POST {base_url}/plants.
+func (p *plants) create(w http.ResponseWriter, r *http.Request, who auth.Principal) error {
+	if err := checkContent(r.Header); err != nil {
+		return err
+	}
+	n, err := p.decode(w, r)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), p.limits.Answer)
+	defer cancel()
+	replayed, err := p.store.Create(ctx, who, n)
+	if err != nil {
+		return err
+	}
+	if replayed {
+		w.Header()["Idempotent-Replayed"] = []string{"true"}
+	}
+	buffer := borrow()
+	defer giveBack(buffer)
+	buffer.b = append(n.Plant.AppendJSON(buffer.b[:0]), '\n')
+	writeJSON(w, http.StatusOK, buffer.b)
+	return nil
+}
+
+// decode reads the plant in a request's body.
+func (p *plants) decode(w http.ResponseWriter, r *http.Request) (plant.NewPlant, error) {
+	buffer := borrow()
+	defer giveBack(buffer)
+	if err := p.read(buffer, r); err != nil {
+		w.Header().Set("Connection", "close") // what is left of the body is not worth reading
+		return plant.NewPlant{}, err
+	}
+	return plant.Decode(buffer.b)
+}
+
+// read reads a request's body into the buffer, up to the limit.
+func (p *plants) read(into *buffer, r *http.Request) error {
+	if r.ContentLength > p.limits.BodyBytes {
+		return p.tooLarge()
+	}
+	into.b = into.b[:0]
+	for {
+		if len(into.b) == cap(into.b) {
+			into.b = append(into.b, 0)[:len(into.b)]
+		}
+		n, err := r.Body.Read(into.b[len(into.b):cap(into.b)])
+		into.b = into.b[:len(into.b)+n]
+		switch {
+		case int64(len(into.b)) > p.limits.BodyBytes:
+			return p.tooLarge()
+		case errors.Is(err, io.EOF):
+			return nil
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			return &plant.Error{Code: plant.CodeRequestTimeout, Message: fmt.Sprintf("the request did not arrive whole within %s; nothing was stored", p.limits.Request)}
+		case err != nil:
+			return &plant.Error{Code: plant.CodeBodyIncomplete, Message: "the body ended before its announced end, or its chunks are malformed; nothing was stored"}
+		}
+	}
+}
+
+func (p *plants) tooLarge() error {
+	return &plant.Error{Code: plant.CodeBodyTooLarge, Message: fmt.Sprintf("the body is larger than %d bytes; nothing was stored", p.limits.BodyBytes)}
+}
+
+// checkContent checks what the headers say of the body: application/json,
+// with no other charset than UTF-8 (RFC 8259 section 8.1), and no encoding.
+func checkContent(header http.Header) error {
+	if len(header["Content-Encoding"]) > 0 {
+		return &plant.Error{Code: plant.CodeContentEncoding, Message: "the body has a Content-Encoding: send it without one"}
+	}
+	values := header["Content-Type"]
+	if len(values) == 1 && (values[0] == mediaType || isJSON(values[0])) {
+		return nil
+	}
+	return &plant.Error{Code: plant.CodeMediaType, Message: "the body's media type is not application/json: send Content-Type: application/json"}
+}
+
+const mediaType = "application/json"
+
+func isJSON(contentType string) bool {
+	media, params, err := mime.ParseMediaType(contentType)
+	if err != nil || media != mediaType {
+		return false
+	}
+	for name, value := range params {
+		if name != "charset" || !strings.EqualFold(value, "utf-8") {
+			return false
+		}
+	}
+	return true
+}
+
+// buffer is a byte slice that requests use one after the other.
+type buffer struct{ b []byte }
+
+const (
+	bufferBytes     = 1 << 10 // fits nearly every plant
+	bufferBytesKept = 8 << 10 // a larger one is not kept for others
+)
+
+var buffers = sync.Pool{New: func() any { return &buffer{b: make([]byte, 0, bufferBytes)} }}
+
+func borrow() *buffer { return buffers.Get().(*buffer) }
+
+func giveBack(b *buffer) {
+	if cap(b.b) <= bufferBytesKept {
+		buffers.Put(b)
+	}
+}

@@ -1,0 +1,80 @@
+package server
+
+import (
+	"net/http"
+	"sort"
+	"strings"
+
+	"plantstore/internal/auth"
+)
+
+// handler answers a request, or returns why not; the error becomes the answer
+// in one place, see door.fail.
+type handler func(w http.ResponseWriter, r *http.Request, who auth.Principal) error
+
+// route is one thing that a door does. Exactly one of scope and open is set.
+type route struct {
+	method string
+	path   string
+	scope  auth.Scopes // what the credential must allow
+	open   bool        // needs no credential
+	handle handler
+}
+
+// publicRoutes is everything that the public door does.
+func publicRoutes(c Config) (routes, error) {
+	base := strings.TrimRight(c.BaseURL.Path, "/")
+	pages, err := publicPages(c, base)
+	if err != nil {
+		return nil, err
+	}
+	plants := &plants{store: c.Store, limits: c.Limits}
+	return newRoutes(append(pages,
+		route{method: "POST", path: base + "/plants", scope: auth.ScopeCreate, handle: plants.create},
+		route{method: "GET", path: "/healthz", open: true, handle: ready(c.Store)},
+	)), nil
+}
+
+// adminRoutes is everything that the admin door does.
+func adminRoutes(c Config) routes {
+	return newRoutes([]route{
+		{method: "GET", path: "/livez", open: true, handle: alive},
+		{method: "GET", path: "/readyz", open: true, handle: ready(c.Store)},
+	})
+}
+
+// routes finds a route by its exact path, then by its method. There are no
+// redirects between spellings of a path: a client that is off is told so.
+type routes map[string]*resource
+
+// resource is what a door does at one path.
+type resource struct {
+	byMethod map[string]*route
+	allow    string // the value of an Allow header
+}
+
+func newRoutes(list []route) routes {
+	rs := routes{}
+	for _, r := range list {
+		at := rs[r.path]
+		if at == nil {
+			at = &resource{byMethod: map[string]*route{}}
+			rs[r.path] = at
+		}
+		at.byMethod[r.method] = &r
+		if r.method == "GET" { // RFC 9110 section 9.3.2; net/http leaves the body out
+			at.byMethod["HEAD"] = &r
+		}
+		at.allow = allowed(at.byMethod)
+	}
+	return rs
+}
+
+func allowed(byMethod map[string]*route) string {
+	methods := make([]string, 0, len(byMethod))
+	for m := range byMethod {
+		methods = append(methods, m)
+	}
+	sort.Strings(methods)
+	return strings.Join(methods, ", ")
+}

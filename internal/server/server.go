@@ -1,0 +1,93 @@
+// Package server is the two doors of the program: the public one, where plants
+// are created, and the admin one, for whoever runs the store. Which paths they
+// have stands in routes.go; what every request goes through, in middleware.go.
+package server
+
+import (
+	"log/slog"
+	"net/http"
+	"net/url"
+	"time"
+
+	"plantstore/internal/store"
+)
+
+// Config is what the doors are made of.
+type Config struct {
+	Store *store.Store
+	Log   *slog.Logger
+
+	// BaseURL is where clients reach the public door. Its path is the prefix
+	// under which everything but the health check is served; the whole of it
+	// stands in the API document.
+	BaseURL *url.URL
+	// OwnHostOnly refuses requests whose target names another host than
+	// BaseURL's: set it if the operator gave the address, not if it was guessed.
+	OwnHostOnly bool
+
+	// Origins are the origins whose pages may call the public door (the Fetch
+	// standard's CORS protocol), or "*" for every one. None: CORS is off.
+	Origins []string
+
+	Limits Limits
+}
+
+// Limits bounds what a request may cost. All of them stand in the API document.
+type Limits struct {
+	BodyBytes   int64         // of a request's body
+	HeaderBytes int           // of a request's line and headers together; at least 4 KiB are allowed in any case
+	Request     time.Duration // for a request to arrive whole
+	Answer      time.Duration // for the store to answer after that
+	Idle        time.Duration // for a connection between two requests
+	Plants      int           // plants that may wait for the next commit
+}
+
+// headerSlack is what net/http allows on top of MaxHeaderBytes.
+const headerSlack = 4 << 10
+
+// NewPublic returns the public door. The caller serves it on a listener that
+// went through Listen.
+func NewPublic(c Config) (*http.Server, error) {
+	routes, err := publicRoutes(c)
+	if err != nil {
+		return nil, err
+	}
+	return newDoor(c, "public", routes), nil
+}
+
+// NewAdmin returns the admin door, to be served like the public one.
+func NewAdmin(c Config) *http.Server {
+	c.Origins, c.OwnHostOnly = nil, false
+	return newDoor(c, "admin", adminRoutes(c))
+}
+
+func newDoor(c Config, name string, routes routes) *http.Server {
+	log := c.Log.With("door", name)
+	h := &door{
+		log:     log,
+		routes:  routes,
+		store:   c.Store,
+		origins: newOrigins(c.Origins),
+	}
+	if c.OwnHostOnly {
+		h.host = hostPort(c.BaseURL)
+	}
+	return &http.Server{
+		Handler:        h,
+		ReadTimeout:    c.Limits.Request,
+		WriteTimeout:   c.Limits.Request + c.Limits.Answer + 10*time.Second,
+		IdleTimeout:    c.Limits.Idle,
+		MaxHeaderBytes: max(c.Limits.HeaderBytes-headerSlack, 1),
+		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelDebug), // clients that break off; nothing an operator must act on
+	}
+}
+
+// hostPort returns a URL's host and port, the port also where it is the
+// scheme's default.
+func hostPort(u *url.URL) string {
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	return u.Hostname() + ":" + port
+}

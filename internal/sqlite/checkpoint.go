@@ -1,0 +1,158 @@
+package sqlite
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"plantstore/internal/sqlite/sqlite3"
+	"plantstore/internal/store"
+)
+
+// Checkpoints copy the WAL into the file, so that the WAL can begin anew. They
+// never run inside a commit, which would make everybody in its batch wait for
+// random writes:
+//
+//   - When the WAL has startFrames, the server's second connection copies it
+//     in the background, while commits go on.
+//   - When that is done, the committer copies, between two batches, the little
+//     that was added meanwhile. Now all is copied, and the next commit
+//     overwrites the WAL from its start instead of making it longer.
+//   - When the WAL nears its bound all the same, the committer waits for the
+//     background and copies the rest.
+//
+// A command has no background: it copies between its own batches.
+const (
+	frameBytes  = 4096 + 24 // a page and its header, https://sqlite.org/fileformat2.html#walformat
+	startFrames = 4096
+
+	// WALBytesDefault is the bound of the WAL if none is set.
+	WALBytesDefault = 256 << 20
+	// WALBytesMin is the smallest bound that leaves room for a full batch.
+	WALBytesMin = 32 << 20
+)
+
+type checkpointer struct {
+	framesMax int
+	frames    int // that the WAL holds, as far as known; guarded by Engine.writeMu
+
+	conn *sqlite3.Conn // the background's own; nil in a command
+	kick chan struct{}
+	done chan struct{} // closed when the background has ended
+
+	mu      sync.Mutex
+	idle    sync.Cond // signalled when running becomes false
+	running bool      // guarded by mu
+	passed  bool      // a background pass ended since the last finish; guarded by mu
+	err     error     // what stopped the background; guarded by mu
+}
+
+func (e *Engine) startCheckpoints(bytesMax int64) error {
+	if bytesMax == 0 {
+		bytesMax = WALBytesDefault
+	}
+	if bytesMax < WALBytesMin {
+		return fmt.Errorf("the WAL's bound is %d bytes: it must be at least %d", bytesMax, WALBytesMin)
+	}
+	c := &e.checkpoints
+	c.framesMax = int(bytesMax / frameBytes)
+	c.idle.L = &c.mu
+	if !e.server {
+		return nil
+	}
+	conn, err := sqlite3.Open(e.path)
+	if err != nil {
+		return e.openFault(err)
+	}
+	if err := conn.Exec(connectionSettings); err != nil {
+		return errors.Join(err, conn.Close())
+	}
+	c.conn, c.kick, c.done = conn, make(chan struct{}, 1), make(chan struct{})
+	go c.background() // ends when stop is called, which waits for it
+	return nil
+}
+
+// stop ends the background. Its connection is closed with the engine's others.
+func (c *checkpointer) stop() {
+	if c.kick != nil {
+		close(c.kick)
+		<-c.done
+	}
+}
+
+func (c *checkpointer) background() {
+	defer close(c.done)
+	for range c.kick {
+		_, _, err := c.conn.Checkpoint(sqlite3.Passive)
+		c.mu.Lock()
+		c.running, c.passed = false, true
+		if err != nil && !isBusy(err) {
+			c.err = classify(err)
+		}
+		c.idle.Broadcast()
+		c.mu.Unlock()
+	}
+}
+
+// checkpointIfDue is called between two batches, before one that is estimated
+// to add so many frames. An error means that the disk can no longer be trusted.
+func (e *Engine) checkpointIfDue(more int) error {
+	e.writeMu.Lock()
+	defer e.writeMu.Unlock()
+	c := &e.checkpoints
+	if c.frames < startFrames {
+		return nil
+	}
+	if c.conn == nil {
+		return e.finishCheckpoint()
+	}
+	c.mu.Lock()
+	full := c.frames+more > c.framesMax
+	for full && c.running {
+		c.idle.Wait()
+	}
+	err, finish := c.err, full || c.passed
+	if !finish && !c.running {
+		c.running = true
+		c.kick <- struct{}{} // has room: nothing is running
+	}
+	c.mu.Unlock()
+	if err != nil || !finish {
+		return err
+	}
+	return e.finishCheckpoint()
+}
+
+// finishCheckpoint copies what the WAL still holds and nobody reads. A reader
+// of another process can keep it from copying all; then the WAL grows on.
+func (e *Engine) finishCheckpoint() error {
+	c := &e.checkpoints
+	c.mu.Lock()
+	c.passed = false
+	c.mu.Unlock()
+	frames, copied, err := e.writer.Checkpoint(sqlite3.Passive)
+	switch {
+	case err == nil && frames == copied:
+		c.frames = 0
+	case err == nil, isBusy(err):
+		if c.frames > c.framesMax {
+			e.log.Warn("another process keeps the WAL from being emptied", "bytes", int64(c.frames)*frameBytes)
+		}
+	case errors.Is(classify(err), store.ErrFull):
+		e.log.Warn("the disk has no room to empty the WAL", "error", err)
+	default:
+		return fmt.Errorf("checkpoint: %w", classify(err))
+	}
+	return nil
+}
+
+// framesOf estimates, from above, how many frames a batch adds to the WAL: for
+// each plant its page and one that a split adds, and the pages of long texts.
+func framesOf(batch []store.Create) int {
+	bytes := 0
+	for i := range batch {
+		tag, _ := batch[i].Plant.Tag.Get()
+		bytes += len(batch[i].Plant.Name) + len(tag)
+	}
+	return 2*len(batch) + bytes/4096 + 64
+}

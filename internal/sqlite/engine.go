@@ -1,0 +1,259 @@
+// Package sqlite is the embedded engine: one file, written by one connection
+// of the server, in WAL mode with synchronous=FULL, so that a commit that
+// returned is on stable storage (https://sqlite.org/pragma.html#pragma_synchronous).
+//
+// Commands may work on the file while the server runs; locks.go says how they
+// get their turn. Checkpoints are the engine's own business, see checkpoint.go.
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"plantstore/internal/sqlite/sqlite3"
+	"plantstore/internal/store"
+)
+
+// Config is what an Engine is made of.
+type Config struct {
+	Path        string
+	Server      bool  // this process serves the file: it is the only one, and does the checkpoints
+	MustExist   bool  // do not create the file
+	WALBytesMax int64 // the WAL stays below this as long as nobody else holds a read open; 0: WALBytesDefault
+	Log         *slog.Logger
+}
+
+// Engine is a store.Engine in one SQLite file.
+type Engine struct {
+	path   string
+	server bool
+	log    *slog.Logger
+
+	serveLock *os.File // held by a server; nil in a command
+	turn      turn
+
+	writeMu sync.Mutex    // guards writer, its statements and order
+	writer  *sqlite3.Conn // the one connection that writes
+	insert  insertStmts
+	order   []int32  // scratch of Insert
+	wal     *os.File // for syncWAL; nil until it is needed
+
+	readMu sync.Mutex // guards reader
+	reader *sqlite3.Conn
+
+	checkpoints checkpointer
+}
+
+var _ store.Engine = (*Engine)(nil)
+
+// versionMin is the first SQLite without a defect that could corrupt a WAL
+// when two connections write and checkpoint at once
+// (https://sqlite.org/wal.html, "The WAL-reset bug").
+const versionMin = 3_051_003
+
+func checkVersion(version int) error {
+	if version < versionMin {
+		return fmt.Errorf("SQLite %s can corrupt a store: at least %s is needed", versionText(version), versionText(versionMin))
+	}
+	return nil
+}
+
+// Open opens the store in a file, creates it if it is not there, and brings
+// its schema up to date. When it returns, everything in the file is on stable
+// storage. The caller closes the engine.
+func Open(ctx context.Context, c Config) (_ *Engine, err error) {
+	if err := checkVersion(sqlite3.Version()); err != nil {
+		return nil, err
+	}
+	if err := prepareFile(c); err != nil {
+		return nil, err
+	}
+	e := &Engine{path: c.Path, server: c.Server, log: c.Log}
+	defer func() {
+		if err != nil {
+			_ = e.release() // the first error is the one that tells
+		}
+	}()
+	if c.Server {
+		if e.serveLock, err = lockServe(c.Path); err != nil {
+			return nil, err
+		}
+	}
+	if e.turn, err = openTurn(c.Path); err != nil {
+		return nil, err
+	}
+	if err := e.connect(); err != nil {
+		return nil, err
+	}
+	if err := e.migrate(ctx); err != nil {
+		return nil, err
+	}
+	if err := e.insert.prepare(e.writer); err != nil {
+		return nil, err
+	}
+	if err := e.makeDurable(ctx); err != nil {
+		return nil, err
+	}
+	return e, e.startCheckpoints(c.WALBytesMax)
+}
+
+// prepareFile checks the place of the file, and creates the file if it may be
+// created: for its owner only, because who can read it can read every plant.
+func prepareFile(c Config) error {
+	dir := filepath.Dir(c.Path)
+	info, err := os.Stat(dir)
+	switch {
+	case err != nil:
+		return fmt.Errorf("the directory of the store: %w", err)
+	case !info.IsDir():
+		return fmt.Errorf("%s is not a directory", dir)
+	}
+	if err := refuseNetwork(dir); err != nil {
+		return err
+	}
+	info, err = os.Stat(c.Path)
+	switch {
+	case err == nil && info.IsDir():
+		return fmt.Errorf("%s is a directory: name a file in it", c.Path)
+	case err == nil:
+		return nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	case c.MustExist:
+		return fmt.Errorf("there is no store at %s: name one with --db, or begin one with plantstore serve", c.Path)
+	}
+	f, err := os.OpenFile(c.Path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return fmt.Errorf("create the store: %w", err)
+	}
+	return f.Close()
+}
+
+// busyMilliseconds is how long a reading connection waits for the short locks
+// of recovery. Writing waits in begin, with a context.
+const busyMilliseconds = 2000
+
+func (e *Engine) connect() (err error) {
+	if e.writer, err = sqlite3.Open(e.path); err != nil {
+		return e.openFault(err)
+	}
+	e.writer.BusyTimeout(busyMilliseconds)
+	if _, err := e.schemaVersion(); err != nil { // before anything is changed in it
+		return err
+	}
+	if err := e.writer.Exec("PRAGMA page_size = 4096"); err != nil { // counts only for a new file
+		return e.openFault(err)
+	}
+	mode, err := e.writer.QueryText("PRAGMA journal_mode = WAL")
+	if err != nil {
+		return e.openFault(err)
+	}
+	if mode != "wal" {
+		return fmt.Errorf("%s cannot be used in WAL mode (SQLite says %q): is its file system a local disk?", e.path, mode)
+	}
+	if err := e.writer.Exec(connectionSettings + "PRAGMA cache_size = -32768;"); err != nil {
+		return err
+	}
+	e.writer.BusyTimeout(0) // from here on begin waits, with a context
+	e.writer.TrackWAL()
+
+	if e.reader, err = sqlite3.Open(e.path); err != nil {
+		return e.openFault(err)
+	}
+	e.reader.BusyTimeout(busyMilliseconds)
+	return e.reader.Exec(connectionSettings + "PRAGMA query_only = ON;")
+}
+
+// fullfsync is for macOS, where fsync alone leaves data in the drive's cache.
+const connectionSettings = `
+	PRAGMA synchronous = FULL;
+	PRAGMA fullfsync = ON;
+	PRAGMA checkpoint_fullfsync = ON;
+	PRAGMA wal_autocheckpoint = 0;
+	PRAGMA cell_size_check = ON;
+	PRAGMA trusted_schema = OFF;
+`
+
+// makeDurable puts what an earlier process may have left in the page cache
+// alone on stable storage: a plant must not be acknowledged as already there
+// from a row that a power cut could still take away. The checkpoint syncs and
+// copies the WAL; the directory is synced here because SQLite ignores an error
+// of that.
+func (e *Engine) makeDurable(ctx context.Context) error {
+	if !e.server && served(e.path) {
+		return nil // the server did it when it started, and sees to it since
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	for {
+		_, _, err := e.writer.Checkpoint(sqlite3.Truncate)
+		if err == nil {
+			break
+		}
+		if !isBusy(err) {
+			return fmt.Errorf("checkpoint %s: %w", e.path, err)
+		}
+		if err := pause(ctx, commandPoll); err != nil {
+			return fmt.Errorf("another process holds %s open: %w", e.path, err)
+		}
+	}
+	return syncDir(filepath.Dir(e.path))
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if err := d.Sync(); err != nil {
+		return fmt.Errorf("sync %s: %w", dir, err)
+	}
+	return nil
+}
+
+// Close copies the WAL into the file and lets go of it.
+func (e *Engine) Close() error {
+	e.checkpoints.stop()
+	e.writeMu.Lock()
+	defer e.writeMu.Unlock()
+	e.readMu.Lock()
+	defer e.readMu.Unlock()
+	return e.release()
+}
+
+// release closes whatever is open, in an order that leaves the locks for last.
+func (e *Engine) release() error {
+	e.insert.close()
+	var errs []error
+	for _, conn := range []*sqlite3.Conn{e.checkpoints.conn, e.reader, e.writer} {
+		if conn != nil {
+			errs = append(errs, conn.Close())
+		}
+	}
+	for _, f := range []*os.File{e.wal, e.turn.file, e.serveLock} {
+		if f != nil {
+			errs = append(errs, f.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func isBusy(err error) bool {
+	var fault *sqlite3.Error
+	return errors.As(err, &fault) && fault.Busy()
+}
+
+// Version returns the version of SQLite, as in 3.51.3.
+func Version() string { return versionText(sqlite3.Version()) }
+
+func versionText(v int) string {
+	return fmt.Sprintf("%d.%d.%d", v/1_000_000, v/1000%1000, v%1000)
+}

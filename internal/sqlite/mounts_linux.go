@@ -1,0 +1,65 @@
+package sqlite
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"syscall"
+)
+
+// networkFileSystems are the types, as in mountinfo, on which neither the
+// locks nor the shared memory of WAL mode hold between machines
+// (https://sqlite.org/wal.html, "WAL does not work over a network filesystem").
+var networkFileSystems = map[string]bool{
+	"9p": true, "afs": true, "beegfs": true, "ceph": true, "cifs": true, "coda": true,
+	"fuse.ceph": true, "fuse.ceph-fuse": true, "fuse.davfs2": true, "fuse.gcsfuse": true,
+	"fuse.glusterfs": true, "fuse.juicefs": true, "fuse.rclone": true, "fuse.s3fs": true,
+	"fuse.sshfs": true, "gfs2": true, "glusterfs": true, "gpfs": true, "lustre": true,
+	"ncpfs": true, "nfs": true, "nfs4": true, "ocfs2": true, "smb3": true, "smbfs": true,
+	"vboxsf": true,
+}
+
+// refuseNetwork returns an error if the directory lies on a network file system.
+func refuseNetwork(dir string) error {
+	var stat syscall.Stat_t
+	if err := syscall.Stat(dir, &stat); err != nil {
+		return fmt.Errorf("look at %s: %w", dir, err)
+	}
+	mounts, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return nil // no /proc, as in some containers: nothing to refuse by
+	}
+	defer mounts.Close()
+	kind, err := fileSystemOf(mounts, major(stat.Dev), minor(stat.Dev))
+	if err != nil {
+		return fmt.Errorf("read mountinfo: %w", err)
+	}
+	if networkFileSystems[kind] {
+		return fmt.Errorf("%s lies on a network file system (%s), where SQLite cannot keep its promises: use a local disk, or PostgreSQL", dir, kind)
+	}
+	return nil
+}
+
+// fileSystemOf returns the type of the file system on a device, or "" if
+// mountinfo (proc_pid_mountinfo(5)) does not list it.
+func fileSystemOf(mountinfo io.Reader, major, minor uint64) (string, error) {
+	device := fmt.Sprintf("%d:%d", major, minor)
+	lines := bufio.NewScanner(mountinfo)
+	for lines.Scan() {
+		mount, source, ok := strings.Cut(lines.Text(), " - ")
+		if !ok {
+			continue
+		}
+		if fields := strings.Fields(mount); len(fields) > 2 && fields[2] == device {
+			kind, _, _ := strings.Cut(source, " ")
+			return kind, nil
+		}
+	}
+	return "", lines.Err()
+}
+
+// major and minor take a device number apart as makedev(3) of glibc puts it together.
+func major(dev uint64) uint64 { return dev>>8&0xfff | dev>>32&^uint64(0xfff) }
+func minor(dev uint64) uint64 { return dev&0xff | dev>>12&^uint64(0xff)&0xffffffff }

@@ -1,0 +1,90 @@
+package sqlite
+
+import (
+	"context"
+	"time"
+
+	"plantstore/internal/plant"
+	"plantstore/internal/sqlite/sqlite3"
+	"plantstore/internal/store"
+)
+
+// read runs fn on the reading connection. A read that takes long is ended with
+// its context; none holds a transaction open between calls, so that none keeps
+// a checkpoint from finishing.
+func (e *Engine) read(ctx context.Context, fn func(c *sqlite3.Conn) error) error {
+	e.readMu.Lock()
+	defer e.readMu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	interrupted := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(interrupted)
+		e.reader.Interrupt()
+	})
+	err := fn(e.reader)
+	if !stop() {
+		<-interrupted // or it would hit the next read
+	}
+	return classify(err)
+}
+
+// Get implements store.Engine.
+func (e *Engine) Get(ctx context.Context, id int64) (plant.Record, error) {
+	records, err := e.List(ctx, store.Query{From: id, Limit: 1})
+	switch {
+	case err != nil:
+		return plant.Record{}, err
+	case len(records) == 0 || records[0].ID != id:
+		return plant.Record{}, store.ErrNotFound
+	}
+	return records[0], nil
+}
+
+const (
+	listSQL = `SELECT plants.id, plants.name, plants.tag, plants.created_at, coalesce(tokens.name, '')
+		FROM plants LEFT JOIN tokens ON tokens.id = plants.created_by
+		WHERE plants.id >= ?1 ORDER BY plants.id LIMIT ?2`
+	listTagSQL = `SELECT plants.id, plants.name, plants.tag, plants.created_at, coalesce(tokens.name, '')
+		FROM plants LEFT JOIN tokens ON tokens.id = plants.created_by
+		WHERE plants.id >= ?1 AND plants.tag = ?3 ORDER BY plants.id LIMIT ?2`
+)
+
+// List implements store.Engine.
+func (e *Engine) List(ctx context.Context, q store.Query) ([]plant.Record, error) {
+	var records []plant.Record
+	err := e.read(ctx, func(c *sqlite3.Conn) error {
+		tag, tagged := q.Tag.Get()
+		sql := listSQL
+		if tagged {
+			sql = listTagSQL
+		}
+		s, err := c.Prepare(sql)
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		s.BindInt64(1, q.From)
+		s.BindInt64(2, int64(q.Limit))
+		if tagged {
+			s.BindText(3, tag)
+		}
+		for {
+			ok, err := s.Step()
+			if err != nil || !ok {
+				return err
+			}
+			records = append(records, recordRow(s))
+		}
+	})
+	return records, err
+}
+
+func recordRow(s *sqlite3.Stmt) plant.Record {
+	return plant.Record{
+		NewPlant:  plant.NewPlant{ID: s.Int64(0), Plant: plant.Plant{Name: s.Text(1), Tag: tagColumn(s, 2)}},
+		CreatedAt: time.UnixMicro(s.Int64(3)).UTC(),
+		CreatedBy: s.Text(4),
+	}
+}

@@ -1,0 +1,221 @@
+// Package sqlite3 is SQLite's C interface, as much of it as the engine uses,
+// over modernc.org/sqlite/lib: SQLite translated to Go, so no C compiler is
+// needed and nothing is linked.
+//
+// It stands in for database/sql because the engine needs what that hides: one
+// writing connection that is always the same, checkpoints by name, the change
+// count of each row, and no allocation a bound value.
+//
+// A Conn and its statements are for one goroutine at a time; only Interrupt
+// may be called from another.
+package sqlite3
+
+import (
+	"fmt"
+	"unsafe"
+
+	"modernc.org/libc"
+	lib "modernc.org/sqlite/lib"
+)
+
+// Conn is one connection to a database file.
+type Conn struct {
+	tls *libc.TLS
+	db  uintptr // sqlite3*
+	out uintptr // C memory of outBytes for results by pointer
+}
+
+// The layout of Conn.out: two results of a call, and what the WAL hook notes.
+const (
+	outFrames = 8
+	outBytes  = 16
+)
+
+// Open opens the database file at path for reading and writing, and creates
+// it if it is not there. The caller closes the connection. The error is an
+// *Error.
+func Open(path string) (*Conn, error) {
+	c := &Conn{tls: libc.NewTLS()}
+	c.out = libc.Xcalloc(c.tls, 1, outBytes)
+	name, err := libc.CString(path)
+	if c.out == 0 || err != nil {
+		return nil, &Error{Op: "open", Code: lib.SQLITE_NOMEM, Message: "out of memory"}
+	}
+	defer libc.Xfree(c.tls, name)
+	// NOMUTEX: each connection has one user at a time, which its owner's lock sees to.
+	const flags = lib.SQLITE_OPEN_READWRITE | lib.SQLITE_OPEN_CREATE | lib.SQLITE_OPEN_NOMUTEX | lib.SQLITE_OPEN_EXRESCODE
+	code := lib.Xsqlite3_open_v2(c.tls, name, c.out, flags, 0)
+	c.db = *(*uintptr)(pointer(c.out))
+	if code != lib.SQLITE_OK {
+		err := c.fault("open", code)
+		_ = c.Close() // the connection was never good; the first error is the one that tells
+		return nil, err
+	}
+	return c, nil
+}
+
+// Close closes the connection; every statement must be closed by then. The
+// last connection of all processes to close checkpoints and removes the WAL.
+func (c *Conn) Close() error {
+	if c.db == 0 {
+		return nil
+	}
+	code := lib.Xsqlite3_close_v2(c.tls, c.db)
+	libc.Xfree(c.tls, c.out)
+	c.tls.Close()
+	c.db = 0
+	if code != lib.SQLITE_OK {
+		return &Error{Op: "close", Code: int(code), Message: "the connection is still in use"}
+	}
+	return nil
+}
+
+// Exec runs the statements of sql one after the other and drops their rows.
+func (c *Conn) Exec(sql string) error {
+	text, err := libc.CString(sql)
+	if err != nil {
+		return &Error{Op: sql, Code: lib.SQLITE_NOMEM, Message: "out of memory"}
+	}
+	defer libc.Xfree(c.tls, text)
+	return c.check(sql, lib.Xsqlite3_exec(c.tls, c.db, text, 0, 0, 0))
+}
+
+// QueryInt runs sql, which must yield one integer.
+func (c *Conn) QueryInt(sql string) (int64, error) {
+	s, err := c.Prepare(sql)
+	if err != nil {
+		return 0, err
+	}
+	defer s.Close()
+	if ok, err := s.Step(); err != nil || !ok {
+		return 0, err
+	}
+	return s.Int64(0), nil
+}
+
+// QueryText runs sql, which must yield one text.
+func (c *Conn) QueryText(sql string) (string, error) {
+	s, err := c.Prepare(sql)
+	if err != nil {
+		return "", err
+	}
+	defer s.Close()
+	if ok, err := s.Step(); err != nil || !ok {
+		return "", err
+	}
+	return s.Text(0), nil
+}
+
+// Changes returns how many rows the last INSERT, UPDATE or DELETE changed.
+func (c *Conn) Changes() int { return int(lib.Xsqlite3_changes(c.tls, c.db)) }
+
+// InTransaction reports whether a transaction is open: an error may or may
+// not have ended it (https://sqlite.org/c3ref/get_autocommit.html).
+func (c *Conn) InTransaction() bool { return lib.Xsqlite3_get_autocommit(c.tls, c.db) == 0 }
+
+// BusyTimeout makes every later call wait that many milliseconds for a lock
+// before it fails with an error for which Error.Busy holds. The default is 0.
+func (c *Conn) BusyTimeout(milliseconds int) {
+	lib.Xsqlite3_busy_timeout(c.tls, c.db, int32(milliseconds))
+}
+
+// Interrupt makes the call that runs on the connection fail soon. It may be
+// called from any goroutine while the connection is open.
+func (c *Conn) Interrupt() {
+	tls := libc.NewTLS()
+	defer tls.Close()
+	lib.Xsqlite3_interrupt(tls, c.db)
+}
+
+// TrackWAL makes WALFrames tell how long the WAL is. It also ends SQLite's
+// own automatic checkpoints, which use the same hook.
+func (c *Conn) TrackWAL() {
+	hook := noteFrames
+	lib.Xsqlite3_wal_hook(c.tls, c.db, *(*uintptr)(unsafe.Pointer(&hook)), c.out+outFrames)
+}
+
+// noteFrames is called by the library after each commit in WAL mode. The
+// translated library takes a C function pointer for the address of a Go
+// function value, and a function without captured variables is never freed.
+func noteFrames(_ *libc.TLS, note, _, _ uintptr, frames int32) int32 {
+	*(*int32)(pointer(note)) = frames
+	return lib.SQLITE_OK
+}
+
+// WALFrames returns how many frames the WAL held after this connection's last
+// commit, those of other processes included (https://sqlite.org/c3ref/wal_hook.html).
+func (c *Conn) WALFrames() int { return int(*(*int32)(pointer(c.out + outFrames))) }
+
+// CheckpointMode is how far a checkpoint goes
+// (https://sqlite.org/c3ref/wal_checkpoint_v2.html).
+type CheckpointMode int32
+
+// Passive copies what it can without waiting; Truncate waits for readers and
+// writers as long as the busy timeout says, copies all and empties the WAL.
+const (
+	Passive  CheckpointMode = lib.SQLITE_CHECKPOINT_PASSIVE
+	Truncate CheckpointMode = lib.SQLITE_CHECKPOINT_TRUNCATE
+)
+
+// Checkpoint copies frames of the WAL into the database file. It returns how
+// many frames the WAL holds, and how many of them are copied by now.
+func (c *Conn) Checkpoint(mode CheckpointMode) (frames, copied int, err error) {
+	code := lib.Xsqlite3_wal_checkpoint_v2(c.tls, c.db, 0, int32(mode), c.out, c.out+4)
+	if code != lib.SQLITE_OK {
+		return 0, 0, c.fault("checkpoint", code)
+	}
+	return int(*(*int32)(pointer(c.out))), int(*(*int32)(pointer(c.out + 4))), nil
+}
+
+// Version returns the library's version as X*1000000 + Y*1000 + Z.
+func Version() int {
+	tls := libc.NewTLS()
+	defer tls.Close()
+	return int(lib.Xsqlite3_libversion_number(tls))
+}
+
+func (c *Conn) check(op string, code int32) error {
+	if code == lib.SQLITE_OK {
+		return nil
+	}
+	return c.fault(op, code)
+}
+
+func (c *Conn) fault(op string, code int32) *Error {
+	message := libc.GoString(lib.Xsqlite3_errmsg(c.tls, c.db))
+	return &Error{Op: op, Code: int(code), Message: message}
+}
+
+// Error is a result code of SQLite (https://sqlite.org/rescode.html).
+type Error struct {
+	Op      string // what was run: a statement, or the name of a call
+	Code    int    // the extended result code
+	Message string // SQLite's own words
+}
+
+func (e *Error) Error() string {
+	return fmt.Sprintf("%s: %s (SQLite error %d)", e.Op, e.Message, e.Code)
+}
+
+func (e *Error) primary() int { return e.Code & 0xff }
+
+// Busy reports whether another connection held a lock that was needed.
+func (e *Error) Busy() bool {
+	return e.primary() == lib.SQLITE_BUSY || e.primary() == lib.SQLITE_LOCKED
+}
+
+// Full reports whether the disk or the quota had no room.
+func (e *Error) Full() bool { return e.primary() == lib.SQLITE_FULL }
+
+// Interrupted reports whether Interrupt ended the call.
+func (e *Error) Interrupted() bool { return e.primary() == lib.SQLITE_INTERRUPT }
+
+// NotDatabase reports whether the file is no SQLite database.
+func (e *Error) NotDatabase() bool { return e.primary() == lib.SQLITE_NOTADB }
+
+// pointer turns an address of C memory into a pointer. Go's collector neither
+// moves nor frees that memory, which is why this is sound; the detour keeps vet
+// from taking it for arithmetic on a Go pointer.
+func pointer(address uintptr) unsafe.Pointer {
+	return *(*unsafe.Pointer)(unsafe.Pointer(&address))
+}

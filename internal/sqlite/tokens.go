@@ -1,0 +1,245 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"plantstore/internal/auth"
+	"plantstore/internal/sqlite/sqlite3"
+	"plantstore/internal/store"
+)
+
+// validSQL is the condition for a token to be valid at ?1.
+const validSQL = "(revoked_at IS NULL OR revoked_at > ?1) AND (expires_at IS NULL OR expires_at > ?1)"
+
+// CreateToken implements store.Engine.
+func (e *Engine) CreateToken(ctx context.Context, t auth.Token) (id int64, err error) {
+	err = e.changeTokens(ctx, func() error {
+		valid, err := e.countValid(t.Name, t.CreatedAt)
+		if err != nil {
+			return err
+		}
+		if valid > 0 {
+			return store.ErrNameTaken
+		}
+		id, err = e.insertToken(t)
+		return err
+	})
+	return id, err
+}
+
+// CreateFirstToken implements store.Engine.
+func (e *Engine) CreateFirstToken(ctx context.Context, t auth.Token) (created bool, err error) {
+	err = e.changeTokens(ctx, func() error {
+		n, err := e.writer.QueryInt("SELECT count(*) FROM tokens")
+		if err != nil || n > 0 {
+			return err
+		}
+		created = true
+		_, err = e.insertToken(t)
+		return err
+	})
+	return created && err == nil, err
+}
+
+// RotateToken implements store.Engine.
+func (e *Engine) RotateToken(ctx context.Context, t auth.Token, overlap time.Duration) error {
+	return e.changeTokens(ctx, func() error {
+		s, err := e.writer.Prepare("SELECT id, scopes FROM tokens WHERE name = ?2 AND " + validSQL + " ORDER BY id DESC LIMIT 1")
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		s.BindInt64(1, t.CreatedAt.UnixMicro())
+		s.BindText(2, t.Name)
+		ok, err := s.Step()
+		if err != nil {
+			return err
+		}
+		if !ok {
+			return store.ErrNotFound
+		}
+		if t.Scopes, err = auth.ParseScopes(s.Text(1)); err != nil {
+			return err
+		}
+		ends := t.CreatedAt.Add(overlap)
+		if err := e.run("UPDATE tokens SET expires_at = min(coalesce(expires_at, ?1), ?1) WHERE name = ?2 AND revoked_at IS NULL",
+			ends.UnixMicro(), t.Name); err != nil {
+			return err
+		}
+		_, err = e.insertToken(t)
+		return err
+	})
+}
+
+// RevokeTokens implements store.Engine.
+func (e *Engine) RevokeTokens(ctx context.Context, which store.Selector, at time.Time) (names []string, err error) {
+	column, value := "name", any(which.Name)
+	if which.Name == "" {
+		column, value = "hash", which.Hash[:]
+	}
+	err = e.changeTokens(ctx, func() error {
+		s, err := e.writer.Prepare("UPDATE tokens SET revoked_at = ?1 WHERE " + column + " = ?2 AND revoked_at IS NULL RETURNING name")
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		s.BindInt64(1, at.UnixMicro())
+		bind(s, 2, value)
+		for {
+			ok, err := s.Step()
+			if err != nil {
+				return err
+			}
+			if !ok {
+				break
+			}
+			names = append(names, s.Text(0))
+		}
+		if len(names) == 0 {
+			return store.ErrNotFound
+		}
+		return nil
+	})
+	return names, err
+}
+
+// Tokens implements store.Engine.
+func (e *Engine) Tokens(ctx context.Context) ([]auth.Token, error) {
+	var tokens []auth.Token
+	err := e.read(ctx, func(c *sqlite3.Conn) error {
+		s, err := c.Prepare("SELECT id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at FROM tokens ORDER BY id")
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		for {
+			ok, err := s.Step()
+			if err != nil || !ok {
+				return err
+			}
+			t, err := tokenRow(s)
+			if err != nil {
+				return err
+			}
+			tokens = append(tokens, t)
+		}
+	})
+	return tokens, err
+}
+
+func tokenRow(s *sqlite3.Stmt) (auth.Token, error) {
+	scopes, err := auth.ParseScopes(s.Text(3))
+	if err != nil {
+		return auth.Token{}, fmt.Errorf("token %d: %w", s.Int64(0), err)
+	}
+	t := auth.Token{
+		ID:         s.Int64(0),
+		Name:       s.Text(1),
+		Scopes:     scopes,
+		CreatedAt:  time.UnixMicro(s.Int64(4)).UTC(),
+		ExpiresAt:  timeColumn(s, 5),
+		LastUsedAt: timeColumn(s, 6),
+		RevokedAt:  timeColumn(s, 7),
+	}
+	if n := copy(t.Hash[:], s.Text(2)); n != len(t.Hash) {
+		return auth.Token{}, fmt.Errorf("token %d: its hash has %d bytes, want %d", t.ID, n, len(t.Hash))
+	}
+	return t, nil
+}
+
+// TokensVersion implements store.Engine.
+func (e *Engine) TokensVersion(ctx context.Context) (version int64, err error) {
+	err = e.read(ctx, func(c *sqlite3.Conn) error {
+		version, err = c.QueryInt("SELECT n FROM token_changes")
+		return err
+	})
+	return version, err
+}
+
+// MarkUsed implements store.Engine.
+func (e *Engine) MarkUsed(ctx context.Context, uses []auth.Use) error {
+	return e.write(ctx, func() error {
+		for _, use := range uses {
+			if err := e.run("UPDATE tokens SET last_used_at = max(coalesce(last_used_at, 0), ?1) WHERE id = ?2",
+				use.At.UnixMicro(), use.TokenID); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// changeTokens is write for a change that servers must see.
+func (e *Engine) changeTokens(ctx context.Context, change func() error) error {
+	return e.write(ctx, func() error {
+		if err := change(); err != nil {
+			return err
+		}
+		return e.run("UPDATE token_changes SET n = n + 1")
+	})
+}
+
+func (e *Engine) countValid(name string, at time.Time) (int64, error) {
+	s, err := e.writer.Prepare("SELECT count(*) FROM tokens WHERE name = ?2 AND " + validSQL)
+	if err != nil {
+		return 0, err
+	}
+	defer s.Close()
+	s.BindInt64(1, at.UnixMicro())
+	s.BindText(2, name)
+	if _, err := s.Step(); err != nil {
+		return 0, err
+	}
+	return s.Int64(0), nil
+}
+
+func (e *Engine) insertToken(t auth.Token) (id int64, err error) {
+	if err := e.run("INSERT INTO tokens (name, hash, scopes, created_at, expires_at) VALUES (?, ?, ?, ?, ?)",
+		t.Name, t.Hash[:], t.Scopes.String(), t.CreatedAt.UnixMicro(), t.ExpiresAt); err != nil {
+		return 0, err
+	}
+	return e.writer.QueryInt("SELECT last_insert_rowid()")
+}
+
+// run runs a statement without rows on the writing connection.
+func (e *Engine) run(sql string, args ...any) error {
+	s, err := e.writer.Prepare(sql)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	for i, arg := range args {
+		bind(s, i+1, arg)
+	}
+	return s.Run()
+}
+
+// bind binds a value of a type that the token statements use; the zero time
+// is NULL.
+func bind(s *sqlite3.Stmt, param int, value any) {
+	switch v := value.(type) {
+	case int64:
+		s.BindInt64(param, v)
+	case string:
+		s.BindText(param, v)
+	case []byte:
+		s.BindBlob(param, v)
+	case time.Time:
+		if v.IsZero() {
+			s.BindNull(param)
+		} else {
+			s.BindInt64(param, v.UnixMicro())
+		}
+	default:
+		panic(fmt.Sprintf("bind %T", value))
+	}
+}
+
+func timeColumn(s *sqlite3.Stmt, column int) time.Time {
+	if s.Null(column) {
+		return time.Time{}
+	}
+	return time.UnixMicro(s.Int64(column)).UTC()
+}

@@ -1,0 +1,223 @@
+package sqlite
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"plantstore/internal/plant"
+	"plantstore/internal/sqlite/sqlite3"
+	"plantstore/internal/store"
+)
+
+// insertStmts are the statements of Insert, prepared once.
+type insertStmts struct {
+	insert, stored *sqlite3.Stmt
+}
+
+func (s *insertStmts) prepare(c *sqlite3.Conn) error {
+	for _, p := range []struct {
+		stmt **sqlite3.Stmt
+		sql  string
+	}{
+		{&s.insert, "INSERT INTO plants (id, name, tag, created_at, created_by) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"},
+		{&s.stored, "SELECT name, tag FROM plants WHERE id = ?"},
+	} {
+		stmt, err := c.Prepare(p.sql)
+		if err != nil {
+			return err
+		}
+		*p.stmt = stmt
+	}
+	return nil
+}
+
+func (s *insertStmts) close() {
+	s.insert.Close()
+	s.stored.Close()
+}
+
+// Insert implements store.Engine.
+func (e *Engine) Insert(ctx context.Context, batch []store.Create) error {
+	if err := e.checkpointIfDue(framesOf(batch)); err != nil {
+		return err
+	}
+	created := 0
+	err := e.write(ctx, func() error {
+		for _, i := range e.byID(batch) {
+			if err := e.insertOne(&batch[i]); err != nil {
+				return err
+			}
+			if !batch[i].Existed {
+				created++
+			}
+		}
+		return nil
+	})
+	if err == nil && created == 0 {
+		// Nothing was written, so nothing was synced: what was found must be
+		// known to be durable all the same.
+		err = e.syncWAL()
+	}
+	return err
+}
+
+// byID returns the indexes of a batch in the order of the plants' ids, so that
+// the table's pages are visited in order; equal ids keep their order.
+func (e *Engine) byID(batch []store.Create) []int32 {
+	e.order = e.order[:0]
+	for i := range batch {
+		e.order = append(e.order, int32(i))
+	}
+	slices.SortFunc(e.order, func(i, j int32) int {
+		return cmp.Or(plant.CompareID(batch[i].Plant, batch[j].Plant), cmp.Compare(i, j))
+	})
+	return e.order
+}
+
+// insertOne stores one plant, or finds what has its id.
+func (e *Engine) insertOne(c *store.Create) error {
+	s := e.insert.insert
+	s.BindInt64(1, c.Plant.ID)
+	s.BindText(2, c.Plant.Name)
+	if tag, ok := c.Plant.Tag.Get(); ok {
+		s.BindText(3, tag)
+	} else {
+		s.BindNull(3)
+	}
+	s.BindInt64(4, c.At.UnixMicro())
+	s.BindInt64(5, c.By)
+	if err := s.Run(); err != nil {
+		return err
+	}
+	c.Existed, c.Refusal = false, nil
+	if e.writer.Changes() > 0 {
+		return nil
+	}
+	c.Existed = true
+	stored, err := e.storedPlant(c.Plant.ID)
+	if err == nil {
+		c.Refusal = plant.Differences(c.Plant.Plant, stored)
+	}
+	return err
+}
+
+func (e *Engine) storedPlant(id int64) (plant.Plant, error) {
+	s := e.insert.stored
+	defer s.Reset()
+	s.BindInt64(1, id)
+	if ok, err := s.Step(); err != nil || !ok {
+		return plant.Plant{}, fmt.Errorf("the plant that has this id cannot be read: %w", err)
+	}
+	return plant.Plant{Name: s.Text(0), Tag: tagColumn(s, 1)}, nil
+}
+
+func tagColumn(s *sqlite3.Stmt, column int) plant.Tag {
+	if s.Null(column) {
+		return plant.Tag{}
+	}
+	return plant.Tagged(s.Text(column))
+}
+
+// write runs change in a transaction of its own. An error means that nothing
+// was done, unless it wraps store.ErrOutcomeUnknown.
+func (e *Engine) write(ctx context.Context, change func() error) error {
+	e.writeMu.Lock()
+	defer e.writeMu.Unlock()
+	if err := e.takeTurn(ctx); err != nil {
+		return err
+	}
+	defer e.giveTurn()
+	if err := e.begin(ctx); err != nil {
+		return err
+	}
+	if err := change(); err != nil {
+		return errors.Join(classify(err), e.rollback())
+	}
+	err := e.writer.Exec("COMMIT")
+	if err == nil {
+		e.checkpoints.frames = e.writer.WALFrames()
+		return nil
+	}
+	// The commit's frames may have reached the disk, or may yet: an fsync that
+	// failed is never repeated, and only a new process finds out.
+	err = fmt.Errorf("%w: %w", store.ErrOutcomeUnknown, classify(err))
+	return errors.Join(err, e.rollback())
+}
+
+func (e *Engine) takeTurn(ctx context.Context) error {
+	if e.server {
+		return e.turn.letOthers(ctx)
+	}
+	return e.turn.take(ctx)
+}
+
+func (e *Engine) giveTurn() {
+	if !e.server {
+		if err := e.turn.give(); err != nil {
+			e.log.Warn("the turn lock could not be given back", "error", err)
+		}
+	}
+}
+
+// begin waits for SQLite's write lock, which a command may hold for a batch.
+func (e *Engine) begin(ctx context.Context) error {
+	for {
+		err := e.writer.Exec("BEGIN IMMEDIATE")
+		if err == nil || !isBusy(err) {
+			return classify(err)
+		}
+		if err := pause(ctx, commandPoll); err != nil {
+			return err
+		}
+	}
+}
+
+// rollback ends a transaction that failed, if the failure did not.
+func (e *Engine) rollback() error {
+	if !e.writer.InTransaction() {
+		return nil
+	}
+	if err := e.writer.Exec("ROLLBACK"); err != nil {
+		return fmt.Errorf("%w: roll back: %w", store.ErrBroken, err)
+	}
+	return nil
+}
+
+// classify gives an error of SQLite the meaning that it has for the store.
+func classify(err error) error {
+	var fault *sqlite3.Error
+	switch {
+	case !errors.As(err, &fault):
+		return err
+	case fault.Busy():
+		return fmt.Errorf("%w: %w", store.ErrBusy, err)
+	case fault.Full():
+		return fmt.Errorf("%w: %w", store.ErrFull, err)
+	case fault.Interrupted():
+		return err
+	default: // I/O errors, damage, and what should not happen
+		return fmt.Errorf("%w: %w", store.ErrBroken, err)
+	}
+}
+
+// syncWAL syncs the WAL by a descriptor of its own. SQLite keeps no locks on
+// that file, so opening and closing it harms none.
+func (e *Engine) syncWAL() error {
+	e.writeMu.Lock()
+	defer e.writeMu.Unlock()
+	if e.wal == nil {
+		f, err := os.Open(e.path + "-wal")
+		if err != nil {
+			return fmt.Errorf("open the WAL: %w", err)
+		}
+		e.wal = f
+	}
+	if err := e.wal.Sync(); err != nil {
+		return fmt.Errorf("%w: %w: sync the WAL: %w", store.ErrOutcomeUnknown, store.ErrBroken, err)
+	}
+	return nil
+}

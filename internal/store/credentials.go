@@ -1,0 +1,126 @@
+package store
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"plantstore/internal/auth"
+	"plantstore/internal/plant"
+)
+
+// A revocation holds within a second: the tokens are looked at four times a
+// second, and a request that finds the last look older than that (a machine
+// that stood still, an engine that hangs) looks itself before it goes on.
+const (
+	lookEvery    = 250 * time.Millisecond
+	staleAfter   = 900 * time.Millisecond
+	useSaveEvery = time.Minute
+)
+
+// credentials keeps a keyring as fresh as the engine's tokens.
+type credentials struct {
+	engine  Engine
+	log     *slog.Logger
+	keyring auth.Keyring
+	lookAt  atomic.Int64 // when the tokens were last known to be fresh, Unix nanoseconds
+
+	mu      sync.Mutex // one look at a time
+	version int64      // of the tokens in the keyring; guarded by mu
+	savedAt time.Time  // uses up to here are stored; the watcher's
+
+	stop context.CancelFunc
+	done chan struct{} // closed when the watcher has ended
+}
+
+func watchCredentials(ctx context.Context, engine Engine, log *slog.Logger) (*credentials, error) {
+	c := &credentials{engine: engine, log: log, version: -1, savedAt: time.Now(), done: make(chan struct{})}
+	if err := c.look(ctx); err != nil {
+		return nil, err
+	}
+	ctx, c.stop = context.WithCancel(context.WithoutCancel(ctx))
+	go c.watch(ctx) // ends when close is called, which waits for it
+	return c, nil
+}
+
+func (c *credentials) watch(ctx context.Context) {
+	defer close(c.done)
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if err := c.look(ctx); err != nil && ctx.Err() == nil {
+			c.log.Error("tokens could not be read", "error", err)
+		}
+		if time.Since(c.savedAt) >= useSaveEvery {
+			c.saveUses(ctx)
+		}
+	}
+}
+
+// look reads the tokens if they have changed.
+func (c *credentials) look(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	if now.UnixNano()-c.lookAt.Load() < int64(lookEvery)/2 {
+		return nil // another request has just looked
+	}
+	version, err := c.engine.TokensVersion(ctx)
+	if err != nil {
+		return err
+	}
+	if version != c.version {
+		tokens, err := c.engine.Tokens(ctx)
+		if err != nil {
+			return err
+		}
+		c.keyring.Replace(tokens)
+		c.version = version
+	}
+	c.lookAt.Store(now.UnixNano())
+	return nil
+}
+
+// saveUses stores when tokens were last used. What cannot be stored now is
+// tried again with the next.
+func (c *credentials) saveUses(ctx context.Context) {
+	now := time.Now()
+	uses := c.keyring.UsedSince(c.savedAt)
+	if len(uses) > 0 {
+		if err := c.engine.MarkUsed(ctx, uses); err != nil {
+			c.log.Warn("the tokens' last use could not be stored", "error", err)
+			return
+		}
+	}
+	c.savedAt = now
+}
+
+func (c *credentials) authenticate(ctx context.Context, credential string) (auth.Principal, error) {
+	now := time.Now()
+	if now.UnixNano()-c.lookAt.Load() > int64(staleAfter) {
+		if err := c.look(ctx); err != nil {
+			c.log.Error("tokens could not be read", "error", err)
+			return auth.Principal{}, &plant.Error{
+				Code:    plant.CodeStoreUnavailable,
+				Message: "the store cannot check credentials now; nothing was stored: send the request again",
+			}
+		}
+	}
+	return c.keyring.Authenticate(credential, now)
+}
+
+// close stops the watcher and stores what it saw.
+func (c *credentials) close() {
+	c.stop()
+	<-c.done
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	c.saveUses(ctx)
+}

@@ -1,0 +1,116 @@
+// Package store is the write path: plants come in one by one from many
+// requests and are committed in batches, one fsync a batch, by one committer.
+// It also keeps the tokens that requests are checked against fresh.
+//
+// What stores the plants is an Engine.
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"plantstore/internal/auth"
+	"plantstore/internal/plant"
+)
+
+// Engine stores plants and tokens durably. Every method may be called from
+// several goroutines at once. storetest holds the suite that every engine
+// passes.
+//
+// Errors that mean the same for every engine are the sentinels of this
+// package, wrapped; any other error means that the call did nothing.
+type Engine interface {
+	// Insert stores a batch in one transaction and fills in what became of
+	// each plant (see Create). Two plants of one batch may have the same id:
+	// the first one counts. On return without an error, everything that
+	// Insert reported as created or as already there is on stable storage.
+	//
+	// An error is about the batch as a whole. If it wraps ErrOutcomeUnknown,
+	// nobody can tell whether the batch was stored; otherwise none of it was.
+	// If it wraps ErrBroken, the engine must not be used any more.
+	Insert(ctx context.Context, batch []Create) error
+
+	// Get returns the plant with that id, or ErrNotFound.
+	Get(ctx context.Context, id int64) (plant.Record, error)
+
+	// List returns up to q.Limit plants by ascending id.
+	List(ctx context.Context, q Query) ([]plant.Record, error)
+
+	// CreateToken stores a token and returns its id; t.ID is ignored. It
+	// returns ErrNameTaken if a token of that name is valid at t.CreatedAt.
+	CreateToken(ctx context.Context, t auth.Token) (id int64, err error)
+
+	// CreateFirstToken is CreateToken for a store that never had a token. It
+	// returns false, and stores nothing, for any other.
+	CreateFirstToken(ctx context.Context, t auth.Token) (created bool, err error)
+
+	// RotateToken stores t beside the token that is valid under its name,
+	// which ends after the overlap, or earlier if it would have by itself. The
+	// new token has the scopes of the old one. It returns ErrNotFound if no
+	// token of that name is valid at t.CreatedAt.
+	RotateToken(ctx context.Context, t auth.Token, overlap time.Duration) error
+
+	// RevokeTokens revokes every token that which selects and that is not
+	// revoked yet, and returns their names; ErrNotFound if it selects none.
+	RevokeTokens(ctx context.Context, which Selector, at time.Time) ([]string, error)
+
+	// Tokens returns every token there ever was, by ascending id.
+	Tokens(ctx context.Context) ([]auth.Token, error)
+
+	// TokensVersion returns a number that changes with every change of a
+	// token other than its last use. It is cheap.
+	TokensVersion(ctx context.Context) (int64, error)
+
+	// MarkUsed notes when tokens were last used.
+	MarkUsed(ctx context.Context, uses []auth.Use) error
+
+	// Close makes everything durable and lets go of the store. No other call
+	// may run or follow.
+	Close() error
+}
+
+// Create is one plant on its way into the store, and what became of it.
+type Create struct {
+	Plant plant.NewPlant
+	By    int64     // the id of the token that sent it; 0 for the operator's own commands
+	At    time.Time // when; kept to the microsecond
+
+	// Existed and Refusal are filled in by Engine.Insert. Both unset: the
+	// plant was created. Existed alone: the same plant was there already.
+	// Existed and Refusal: another plant has its id, and Refusal is the
+	// *plant.Error of plant.Differences.
+	Existed bool
+	Refusal error
+}
+
+// Query selects plants for Engine.List.
+type Query struct {
+	From  int64     // the smallest id to return; math.MinInt64 for all
+	Tag   plant.Tag // only plants with exactly this tag; the zero value selects every plant
+	Limit int       // at least 1
+}
+
+// Selector selects tokens for Engine.RevokeTokens: by name, or by hash.
+type Selector struct {
+	Name string    // used if it is not empty
+	Hash auth.Hash // used otherwise
+}
+
+// What engines and the store return beside *plant.Error. Compare with errors.Is.
+var (
+	// ErrNotFound means that there is no such plant or token.
+	ErrNotFound = errors.New("not found")
+	// ErrNameTaken means that a valid token has this name.
+	ErrNameTaken = errors.New("name taken")
+	// ErrBusy means that the store was held by another process all the time
+	// that there was. Nothing was done.
+	ErrBusy = errors.New("the store is held by another process")
+	// ErrFull means that the disk has no room. Nothing was done.
+	ErrFull = errors.New("no space left for the store")
+	// ErrOutcomeUnknown means that the batch may be stored and may not be.
+	ErrOutcomeUnknown = errors.New("outcome unknown")
+	// ErrBroken means that the engine met an error after which it must not go
+	// on: the process has to end, and a new one looks at what is there.
+	ErrBroken = errors.New("the store cannot go on")
+)

@@ -1,0 +1,82 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"plantstore/internal/auth"
+	"plantstore/internal/plant"
+)
+
+// Config is what a Store is made of.
+type Config struct {
+	Engine Engine // stays the caller's, who closes it after the Store
+	Limits Limits
+	Log    *slog.Logger
+}
+
+// Store is what the doors of the server use: it takes plants and checks
+// credentials. It is safe for concurrent use.
+type Store struct {
+	engine      Engine
+	writer      *writer
+	credentials *credentials
+}
+
+// New starts a store on an engine. It has read the tokens when it returns. The
+// caller closes it.
+func New(ctx context.Context, c Config) (*Store, error) {
+	credentials, err := watchCredentials(ctx, c.Engine, c.Log)
+	if err != nil {
+		return nil, err
+	}
+	return &Store{
+		engine:      c.Engine,
+		writer:      newWriter(c.Engine, c.Log, c.Limits),
+		credentials: credentials,
+	}, nil
+}
+
+// Create stores a plant. When it returns without an error, the plant is on
+// stable storage; replayed says that the same plant was there before. The
+// error is an *plant.Error: a refusal of this plant, or why the store could
+// not take it.
+func (s *Store) Create(ctx context.Context, by auth.Principal, n plant.NewPlant) (replayed bool, err error) {
+	c, err := s.writer.create(ctx, Create{Plant: n, By: by.TokenID, At: time.Now()})
+	if err != nil {
+		return false, err
+	}
+	return c.Existed, c.Refusal
+}
+
+// Authenticate returns who a credential stands for. The error is an
+// *plant.Error.
+func (s *Store) Authenticate(ctx context.Context, credential string) (auth.Principal, error) {
+	return s.credentials.authenticate(ctx, credential)
+}
+
+// Ready returns nil if the store can take plants, else why it cannot.
+func (s *Store) Ready() error {
+	s.writer.mu.Lock()
+	defer s.writer.mu.Unlock()
+	switch {
+	case s.writer.broken:
+		return errors.New("the store met an error after which it must not go on; see the log")
+	case s.writer.closed:
+		return errors.New("the store is shutting down")
+	}
+	return nil
+}
+
+// Broken returns a channel that is closed when the engine cannot go on. The
+// process should end then.
+func (s *Store) Broken() <-chan struct{} { return s.writer.fail }
+
+// Close takes no more plants, waits until every plant taken is answered, and
+// stops what the store runs in the background.
+func (s *Store) Close() {
+	s.writer.close()
+	s.credentials.close()
+}

@@ -1,0 +1,185 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"plantstore/internal/plant"
+)
+
+// writer gathers creates into a pool and commits the whole pool the moment the
+// last commit has ended: an idle store commits at once, a busy one makes its
+// own batches, and nobody waits for a timer.
+type writer struct {
+	engine Engine
+	log    *slog.Logger
+	limit  Limits
+
+	mu     sync.Mutex
+	pool   *batch // what gathers for the next commit; guarded by mu
+	closed bool   // no more creates are taken; guarded by mu
+	broken bool   // the engine returned ErrBroken; guarded by mu
+
+	wake chan struct{} // holds a token when the pool may have something, or closed was set
+	done chan struct{} // closed when the committer has ended
+	fail chan struct{} // closed when broken was set
+}
+
+// batch is a pool of creates and what became of them.
+type batch struct {
+	creates []Create // the writer's until done is closed; then each waiter's at its own index
+	bytes   int      // of names and tags
+	err     error    // for all of the batch; set before done is closed
+	done    chan struct{}
+}
+
+// Limits bounds what waits for a commit.
+type Limits struct {
+	Plants     int           // plants that may wait for the next commit
+	Bytes      int           // bytes of their names and tags
+	CommitTime time.Duration // for one commit, after which it is given up
+}
+
+func newWriter(engine Engine, log *slog.Logger, limit Limits) *writer {
+	w := &writer{
+		engine: engine,
+		log:    log,
+		limit:  limit,
+		pool:   newBatch(),
+		wake:   make(chan struct{}, 1),
+		done:   make(chan struct{}),
+		fail:   make(chan struct{}),
+	}
+	go w.commitAll() // ends when close is called or the engine breaks; close waits for it
+	return w
+}
+
+func newBatch() *batch { return &batch{done: make(chan struct{})} }
+
+// create waits until c is committed. It returns c as the engine filled it in,
+// or an *plant.Error that tells why there is no outcome. If ctx ends first,
+// the plant stays in its batch, and the outcome is unknown.
+func (w *writer) create(ctx context.Context, c Create) (Create, error) {
+	b, i, err := w.add(c)
+	if err != nil {
+		return c, err
+	}
+	select {
+	case <-b.done:
+		return b.creates[i], b.err
+	case <-ctx.Done():
+		return c, errUnknown()
+	}
+}
+
+// add puts c into the pool, at index i of the batch that the pool becomes.
+func (w *writer) add(c Create) (b *batch, i int, err error) {
+	tag, _ := c.Plant.Tag.Get()
+	bytes := len(c.Plant.Name) + len(tag)
+
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	b = w.pool
+	switch {
+	case w.broken:
+		return nil, 0, errUnavailable()
+	case w.closed:
+		return nil, 0, &plant.Error{Code: plant.CodeShuttingDown, Message: "the store is shutting down; the plant was not stored: send it again"}
+	case len(b.creates) >= w.limit.Plants || b.bytes+bytes > w.limit.Bytes:
+		return nil, 0, &plant.Error{Code: plant.CodeQueueFull, Message: "more plants wait than the store takes; this one was not stored: send it again"}
+	}
+	b.creates = append(b.creates, c)
+	b.bytes += bytes
+	w.signal()
+	return b, len(b.creates) - 1, nil
+}
+
+// signal tells the committer that there is something to do.
+func (w *writer) signal() {
+	select {
+	case w.wake <- struct{}{}:
+	default: // it will find this too
+	}
+}
+
+// take swaps the pool for an empty one.
+func (w *writer) take() (b *batch, closed bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	b = w.pool
+	w.pool = newBatch()
+	return b, w.closed
+}
+
+// commitAll is the committer.
+func (w *writer) commitAll() {
+	defer close(w.done)
+	for range w.wake {
+		b, last := w.take()
+		if len(b.creates) > 0 {
+			if err := w.commit(b); errors.Is(err, ErrBroken) {
+				w.giveUp()
+				return
+			}
+		}
+		if last {
+			return
+		}
+	}
+}
+
+// commit stores a batch and wakes those who wait for it. Its deadline is its
+// own: no request can end the commit of others.
+func (w *writer) commit(b *batch) error {
+	ctx, cancel := context.WithTimeout(context.Background(), w.limit.CommitTime)
+	defer cancel()
+	err := w.engine.Insert(ctx, b.creates)
+	if err != nil {
+		w.log.Error("commit failed", "plants", len(b.creates), "error", err)
+		b.err = refusal(err)
+	}
+	close(b.done)
+	return err
+}
+
+// giveUp ends the writing for good. What gathered meanwhile is refused.
+func (w *writer) giveUp() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.broken = true
+	w.pool.err = errUnavailable()
+	close(w.pool.done)
+	close(w.fail)
+}
+
+// refusal turns an engine's error into what a client is told.
+func refusal(err error) *plant.Error {
+	switch {
+	case errors.Is(err, ErrOutcomeUnknown):
+		return errUnknown()
+	case errors.Is(err, ErrFull):
+		return &plant.Error{Code: plant.CodeStoreFull, Message: "the store's disk is full; the plant was not stored: send it again later"}
+	default:
+		return errUnavailable()
+	}
+}
+
+func errUnknown() *plant.Error {
+	return &plant.Error{Code: plant.CodeOutcomeUnknown, Message: "the store cannot tell whether the plant was stored: send it again to learn it, it is never created twice"}
+}
+
+func errUnavailable() *plant.Error {
+	return &plant.Error{Code: plant.CodeStoreUnavailable, Message: "the store cannot write now; the plant was not stored: send it again"}
+}
+
+// close takes no more creates and waits until those in the pool are answered.
+func (w *writer) close() {
+	w.mu.Lock()
+	w.closed = true
+	w.mu.Unlock()
+	w.signal()
+	<-w.done
+}
