@@ -490,47 +490,12 @@ func kind(c byte) string {
 // quoted returns a client's text for a message: quoted, and not too long.
 func quoted(b []byte) string {
 	const bytesMax = 40
-	if len(b) > bytesMax {
-		return strconv.Quote(string(b[:bytesMax])) + "…"
+	if len(b) <= bytesMax {
+		return strconv.Quote(string(b))
 	}
-	return strconv.Quote(string(b))
-}
-
-// nameSet holds the member names of one object. It compares one by one while
-// they are few, so that a plant costs no map, and hashes when they are many,
-// so that a large body costs no square of its members.
-type nameSet struct {
-	few  [8][]byte
-	n    int
-	many map[string]struct{}
-}
-
-// add returns false if the name was there already.
-func (s *nameSet) add(name text) bool {
-	if s.many != nil {
-		if _, ok := s.many[string(name.bytes)]; ok {
-			return false
-		}
-		s.many[string(name.bytes)] = struct{}{}
-		return true
+	end := bytesMax
+	for end > bytesMax-utf8.UTFMax && !utf8.RuneStart(b[end]) { // no character is cut in two
+		end--
 	}
-	for _, other := range s.few[:s.n] {
-		if bytes.Equal(other, name.bytes) {
-			return false
-		}
-	}
-	if s.n == len(s.few) {
-		s.many = make(map[string]struct{}, 4*len(s.few))
-		for _, other := range s.few {
-			s.many[string(other)] = struct{}{}
-		}
-		return s.add(name)
-	}
-	kept := name.bytes
-	if name.escaped {
-		kept = bytes.Clone(kept)
-	}
-	s.few[s.n] = kept
-	s.n++
-	return true
+	return strconv.Quote(string(b[:end])) + "…"
 }

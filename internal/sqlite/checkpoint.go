@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"plantstore/internal/sqlite/sqlite3"
 	"plantstore/internal/store"
@@ -26,6 +27,8 @@ const (
 	frameBytes  = 4096 + 24 // a page and its header, https://sqlite.org/fileformat2.html#walformat
 	startFrames = 4096
 
+	warnEvery = time.Minute
+
 	// WALBytesDefault is the bound of the WAL if none is set.
 	WALBytesDefault = 256 << 20
 	// WALBytesMin is the smallest bound that leaves room for a full batch.
@@ -34,7 +37,8 @@ const (
 
 type checkpointer struct {
 	framesMax int
-	frames    int // that the WAL holds, as far as known; guarded by Engine.writeMu
+	frames    int       // that the WAL holds, as far as known; guarded by Engine.writeMu
+	warnedAt  time.Time // when a warning was last logged; guarded by Engine.writeMu
 
 	conn *sqlite3.Conn // the background's own; nil in a command
 	kick chan struct{}
@@ -135,7 +139,8 @@ func (e *Engine) finishCheckpoint() error {
 	case err == nil && frames == copied:
 		c.frames = 0
 	case err == nil, isBusy(err):
-		if c.frames > c.framesMax {
+		if c.frames > c.framesMax && time.Since(c.warnedAt) > warnEvery {
+			c.warnedAt = time.Now()
 			e.log.Warn("another process keeps the WAL from being emptied", "bytes", int64(c.frames)*frameBytes)
 		}
 	case errors.Is(classify(err), store.ErrFull):

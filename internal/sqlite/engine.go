@@ -45,6 +45,8 @@ type Engine struct {
 	order   []int32  // scratch of Insert
 	wal     *os.File // for syncWAL; nil until it is needed
 
+	turnBegan, restUntil time.Time // a command's last turn; guarded by writeMu
+
 	readMu sync.Mutex // guards reader
 	reader *sqlite3.Conn
 

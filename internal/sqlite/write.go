@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"time"
 
 	"plantstore/internal/plant"
 	"plantstore/internal/sqlite/sqlite3"
@@ -148,18 +149,32 @@ func (e *Engine) write(ctx context.Context, change func() error) error {
 	return errors.Join(err, e.rollback())
 }
 
+// takeTurn waits until this process may write. A command that writes again and
+// again beside a server leaves it as much time as it took itself.
 func (e *Engine) takeTurn(ctx context.Context) error {
 	if e.server {
 		return e.turn.letOthers(ctx)
 	}
-	return e.turn.take(ctx)
+	if rest := time.Until(e.restUntil); rest > 0 && served(e.path) {
+		if err := pause(ctx, rest); err != nil {
+			return err
+		}
+	}
+	if err := e.turn.take(ctx); err != nil {
+		return err
+	}
+	e.turnBegan = time.Now()
+	return nil
 }
 
 func (e *Engine) giveTurn() {
-	if !e.server {
-		if err := e.turn.give(); err != nil {
-			e.log.Warn("the turn lock could not be given back", "error", err)
-		}
+	if e.server {
+		return
+	}
+	took := time.Since(e.turnBegan)
+	e.restUntil = time.Now().Add(max(took, commandPoll))
+	if err := e.turn.give(); err != nil {
+		e.log.Warn("the turn lock could not be given back", "error", err)
 	}
 }
 

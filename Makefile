@@ -1,0 +1,66 @@
+# Each target is one command; `make help` lists them. `make test` is the gate: what it refuses does not land.
+
+# What the tests need beyond Go, git and make, as Debian packages: the race detector links with a C compiler.
+DEBIAN_PACKAGES := gcc libc6-dev
+
+# How much of internal/ the tests must run, in per cent of its statements.
+COVERAGE_MIN := 90.0
+
+# How long `make fuzz` spends on each fuzz target.
+FUZZTIME := 60s
+
+# The tools stand in a module of their own, so that what they need is no dependency of the product.
+TOOL := go tool -modfile=tools/go.mod
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+
+.PHONY: help
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\): .*## \(.*\)/\1\t\2/p' Makefile | while IFS='	' read -r target text; do printf '  %-8s %s\n' "$$target" "$$text"; done
+
+.PHONY: run
+run: ## run the server from the sources; ARGS='…' adds to its command line
+	go run ./cmd/plantstore serve $(ARGS)
+
+.PHONY: test
+test: need lint ## the gate: what the machine needs, lint, all tests with the race detector, coverage
+	tools/test.sh
+	tools/coverage.sh $(COVERAGE_MIN)
+
+.PHONY: need
+need:
+	@tools/need.sh $(DEBIAN_PACKAGES)
+
+.PHONY: lint
+lint: ## formatting, go.mod and go.sum, go vet, golangci-lint
+	@tools/format.sh
+	go mod tidy -diff
+	go mod verify
+	go vet ./...
+	$(TOOL) golangci-lint run
+
+.PHONY: fmt
+fmt: ## format the sources with gofumpt
+	$(TOOL) gofumpt -w .
+
+.PHONY: cover
+cover: ## run the tests and write coverage.html
+	tools/test.sh
+	go tool cover -html=coverage.out -o coverage.html
+
+.PHONY: fuzz
+fuzz: ## run every fuzz target in turn, FUZZTIME=60s each
+	tools/fuzz.sh $(FUZZTIME)
+
+.PHONY: vuln
+vuln: ## look for known vulnerabilities; VULNDB=file:///… for a copy of the database
+	$(TOOL) govulncheck $(if $(VULNDB),-db $(VULNDB)) ./...
+
+.PHONY: dist
+dist: ## build the static binary dist/plantstore
+	CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o dist/plantstore ./cmd/plantstore
+
+.PHONY: clean
+clean: ## remove what the other targets have built
+	rm -rf dist coverage.out coverage.html

@@ -1,0 +1,412 @@
+// Package plantstore_test keeps the rules of the house that neither the compiler nor a linter knows: who may import whom,
+// what the product depends on, how long a file and a function may be, and that what the pages point to is there.
+package plantstore_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"unicode"
+)
+
+const (
+	module           = "plantstore"
+	decisionsPage    = "docs/decisions.md"
+	fileLinesMax     = 500
+	functionLinesMax = 70
+	anything         = "*"
+	storetest        = "internal/store/storetest"
+	embeddedEngine   = "internal/sqlite"
+)
+
+// mayImport is the whole picture of the program: each package, and the packages of the program that it may import. A
+// name that ends in /... stands for all packages below it too. A package that is not here is not part of the house yet:
+// it gets its row, and ARCHITECTURE.md its sentence, in the change that brings it.
+var mayImport = map[string][]string{
+	"internal/plant":     {},
+	"internal/auth":      {"internal/plant"},
+	"internal/dump":      {"internal/plant"},
+	"internal/store":     {"internal/plant", "internal/auth"},
+	storetest:            {"internal/plant", "internal/auth", "internal/store"},
+	"internal/sqlite...": {"internal/plant", "internal/auth", "internal/store", "internal/sqlite..."},
+	"internal/postgres":  {"internal/plant", "internal/auth", "internal/store"},
+	"internal/console":   {"internal/plant", "internal/auth", "internal/store"},
+	"internal/server":    {"internal/plant", "internal/auth", "internal/store", "internal/console"},
+	"client":             {},
+	"cmd...":             {anything},
+}
+
+// testsMayAdd is what the tests of every package may import besides: the suite that each engine passes, and the engine
+// that needs no other program, so that nothing is tested against a stand-in for it.
+var testsMayAdd = []string{storetest, embeddedEngine}
+
+// testsOfMayAdd is what the tests of one package may import besides that: the client has to know every code that the
+// server answers with, and is tried against the real one.
+var testsOfMayAdd = map[string][]string{
+	"client": {"internal/plant", "internal/auth", "internal/store", "internal/server"},
+}
+
+// onlyStandardLibrary are the packages that import nothing from other modules. What every other package and every user
+// of the client depends on brings nothing along.
+var onlyStandardLibrary = []string{"internal/plant", "client"}
+
+// onlyInTests are the direct dependencies that serve tests and are never linked into the product.
+var onlyInTests = []string{
+	"github.com/getkin/kin-openapi",
+	"github.com/google/go-cmp",
+	"github.com/rogpeppe/go-internal",
+	"pgregory.net/rapid",
+}
+
+func TestImportsFollowTheTable(t *testing.T) {
+	t.Parallel()
+	for _, file := range goFiles(t) {
+		allowed, known := rowOf(file.dir)
+		if !known && file.dir != "." {
+			t.Errorf("%s: package %s has no row in mayImport: a new room needs one", file.path, file.dir)
+			continue
+		}
+		if file.test {
+			itself := []string{file.dir} // as a package's outside tests do
+			allowed = slices.Concat(allowed, testsMayAdd, testsOfMayAdd[file.dir], itself)
+		}
+		for _, imported := range file.imports {
+			inside, ok := strings.CutPrefix(imported, module+"/")
+			switch {
+			case ok && !matchesAny(allowed, inside):
+				t.Errorf("%s imports %s: the table allows %s only %q", file.path, inside, file.dir, allowed)
+			case !ok && !file.test && slices.Contains(onlyStandardLibrary, file.dir) && !isStandardLibrary(imported):
+				t.Errorf("%s imports %s: %s keeps to the standard library", file.path, imported, file.dir)
+			}
+		}
+	}
+}
+
+func TestTestingStaysOutOfTheProgram(t *testing.T) {
+	t.Parallel()
+	for _, file := range goFiles(t) {
+		if file.test || file.dir == storetest {
+			continue
+		}
+		for _, imported := range file.imports {
+			if first, _, _ := strings.Cut(imported, "/"); first == "testing" {
+				t.Errorf("%s imports %s: only tests and %s may", file.path, imported, storetest)
+			}
+		}
+	}
+}
+
+// A file that fits on a few screens and a function that fits on one can be read whole; past that, there are two things
+// in it that want two names.
+func TestFilesAndFunctionsStayReadable(t *testing.T) {
+	t.Parallel()
+	for _, file := range goFiles(t) {
+		if file.test {
+			continue
+		}
+		if file.lines > fileLinesMax {
+			t.Errorf("%s has %d lines, at most %d wanted: what is the second thing in it?", file.path, file.lines, fileLinesMax)
+		}
+		for _, f := range file.functions {
+			if f.lines > functionLinesMax {
+				t.Errorf("%s:%d: %s has %d lines, at most %d wanted: give its parts names", file.path, f.at, f.name, f.lines, functionLinesMax)
+			}
+		}
+	}
+}
+
+// Every module that go.mod requires directly stands in a table of docs/decisions.md with the reason for it, so that
+// nobody adds one in passing.
+func TestDependenciesHaveReasons(t *testing.T) {
+	t.Parallel()
+	direct := requirements(t, "go.mod", func(r requirement) bool { return !r.Indirect })
+	page, err := os.ReadFile(decisionsPage)
+	if err != nil {
+		t.Fatalf("the reasons for %q are to stand in %s: %v", slices.Sorted(maps.Keys(direct)), decisionsPage, err)
+	}
+	reasons := tableReasons(string(page))
+	for _, name := range slices.Sorted(maps.Keys(direct)) {
+		if reasons[name] == "" {
+			t.Errorf("go.mod requires %s: %s has no table row that begins with | `%s` | and goes on with the reason", name, decisionsPage, name)
+		}
+	}
+}
+
+func TestProductLinksNoTestDependency(t *testing.T) {
+	t.Parallel()
+	linked := strings.Fields(run(t, "go", "list", "-deps", "-f", "{{.ImportPath}} {{with .Module}}{{.Path}}{{end}}", "./cmd/plantstore"))
+	if len(linked) < 100 {
+		t.Fatalf("go list -deps named only %q", linked)
+	}
+	for _, name := range append(slices.Clone(onlyInTests), "testing") {
+		if slices.Contains(linked, name) {
+			t.Errorf("cmd/plantstore links %s, which is for tests only", name)
+		}
+	}
+}
+
+// modernc.org/sqlite is C translated against one version of its C library; another one compiles and then crashes.
+func TestCLibraryIsTheOneOfSQLite(t *testing.T) {
+	t.Parallel()
+	const engine, library = "modernc.org/sqlite", "modernc.org/libc"
+	var sqlite, libc struct{ Version, GoMod string }
+	for name, out := range map[string]any{engine: &sqlite, library: &libc} {
+		if err := json.Unmarshal([]byte(run(t, "go", "list", "-m", "-json", name)), out); err != nil {
+			t.Fatalf("go list -m -json %s: %v", name, err)
+		}
+	}
+	want := requirements(t, sqlite.GoMod, func(r requirement) bool { return r.Path == library })[library]
+	if want == "" || libc.Version != want {
+		t.Errorf("%s is at %s, and %s %s was made for %q: require exactly that", library, libc.Version, engine, sqlite.Version, want)
+	}
+}
+
+var (
+	fenced   = regexp.MustCompile("(?ms)^ *```.*?^ *```")
+	codeSpan = regexp.MustCompile("`[^`\n]*`")
+	link     = regexp.MustCompile(`\]\(<?([^)\s>]+)>?(?:\s+"[^"]*")?\)|(?m:^\[[^\]\n]+\]:\s+(\S+))`)
+	heading  = regexp.MustCompile(`(?m)^#{1,6}\s+(.+?)\s*#*$`)
+	makeName = regexp.MustCompile("`make ([a-z]+)")
+	makeRule = regexp.MustCompile(`(?m)^([a-z]+):`)
+	ownPath  = regexp.MustCompile(`(?:^|\s)(?:@|\./)?((?:tools|cmd|docs|bench|faults|deploy)/[\w./-]+)`)
+)
+
+func TestLinksResolve(t *testing.T) {
+	t.Parallel()
+	for _, page := range files(t, ".md") {
+		text := fenced.ReplaceAllString(read(t, page), "")
+		for _, match := range link.FindAllStringSubmatch(codeSpan.ReplaceAllString(text, ""), -1) {
+			target := match[1] + match[2]
+			if strings.Contains(target, ":") { // has a scheme
+				continue
+			}
+			name, anchor, _ := strings.Cut(target, "#")
+			if name == "" {
+				name = filepath.Base(page)
+			}
+			name = filepath.Join(filepath.Dir(page), name)
+			if _, err := os.Stat(name); err != nil {
+				t.Errorf("%s points to %s, which is not there", page, target)
+			} else if anchor != "" && path.Ext(name) == ".md" && !slices.Contains(anchors(read(t, name)), anchor) {
+				t.Errorf("%s points to %s, and %s has no such heading", page, target, name)
+			}
+		}
+	}
+}
+
+func TestMakeTargetsAndScriptsExist(t *testing.T) {
+	t.Parallel()
+	makefile := read(t, "Makefile")
+	var targets []string
+	for _, match := range makeRule.FindAllStringSubmatch(makefile, -1) {
+		targets = append(targets, match[1])
+	}
+	for _, page := range files(t, ".md") {
+		for _, match := range makeName.FindAllStringSubmatch(read(t, page), -1) {
+			if !slices.Contains(targets, match[1]) {
+				t.Errorf("%s names make %s, and the Makefile has only %q", page, match[1], targets)
+			}
+		}
+	}
+	for _, match := range ownPath.FindAllStringSubmatch(makefile, -1) {
+		if _, err := os.Stat(match[1]); err != nil {
+			t.Errorf("the Makefile names %s, which is not there", match[1])
+		}
+	}
+}
+
+// goFile is what the rules ask about a file.
+type goFile struct {
+	path, dir string
+	test      bool
+	lines     int
+	imports   []string
+	functions []function
+}
+
+// function has its name, the line where it begins, and the number of lines between its braces, as funlen counts them.
+type function struct {
+	name      string
+	at, lines int
+}
+
+// goFiles reads all Go files of the module, those for other systems too.
+func goFiles(t *testing.T) []goFile {
+	t.Helper()
+	var all []goFile
+	for _, name := range files(t, ".go") {
+		set := token.NewFileSet()
+		tree, err := parser.ParseFile(set, name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := goFile{
+			path:  name,
+			dir:   filepath.ToSlash(filepath.Dir(name)),
+			test:  strings.HasSuffix(name, "_test.go"),
+			lines: strings.Count(read(t, name), "\n"),
+		}
+		for _, spec := range tree.Imports {
+			imported, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			file.imports = append(file.imports, imported)
+		}
+		for _, decl := range tree.Decls {
+			if f, ok := decl.(*ast.FuncDecl); ok && f.Body != nil {
+				at, end := set.Position(f.Pos()).Line, set.Position(f.End()).Line
+				file.functions = append(file.functions, function{f.Name.Name, at, end - at - 1})
+			}
+		}
+		all = append(all, file)
+	}
+	return all
+}
+
+// files returns the module's files with that extension, without those of modules inside it and of test data.
+func files(t *testing.T, extension string) []string {
+	t.Helper()
+	var names []string
+	err := filepath.WalkDir(".", func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case !entry.IsDir():
+			if filepath.Ext(name) == extension {
+				names = append(names, name)
+			}
+			return nil
+		case name == ".":
+			return nil
+		}
+		_, err = os.Stat(filepath.Join(name, "go.mod"))
+		if err == nil && extension == ".go" || entry.Name() == "testdata" || entry.Name() == "node_modules" || strings.HasPrefix(entry.Name(), ".") {
+			return fs.SkipDir
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(names) == 0 {
+		t.Fatalf("found no file with the extension %s", extension)
+	}
+	return names
+}
+
+// rowOf returns what the package in dir may import, and whether the table knows it.
+func rowOf(dir string) (allowed []string, known bool) {
+	for name, row := range mayImport {
+		if matchesAny([]string{name}, dir) {
+			return row, true
+		}
+	}
+	return nil, false
+}
+
+func matchesAny(patterns []string, dir string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool {
+		top, deep := strings.CutSuffix(pattern, "...")
+		return pattern == anything || dir == top || deep && strings.HasPrefix(dir, top+"/")
+	})
+}
+
+// isStandardLibrary goes by the dot that the first part of every other module's path has.
+func isStandardLibrary(imported string) bool {
+	first, _, _ := strings.Cut(imported, "/")
+	return !strings.Contains(first, ".")
+}
+
+type requirement struct {
+	Path, Version string
+	Indirect      bool
+}
+
+// requirements returns path and version of what a go.mod file requires, as far as it is wanted.
+func requirements(t *testing.T, goMod string, wanted func(requirement) bool) map[string]string {
+	t.Helper()
+	var parsed struct{ Require []requirement }
+	if err := json.Unmarshal([]byte(run(t, "go", "mod", "edit", "-json", goMod)), &parsed); err != nil {
+		t.Fatalf("go mod edit -json %s: %v", goMod, err)
+	}
+	found := map[string]string{}
+	for _, r := range parsed.Require {
+		if wanted(r) {
+			found[r.Path] = r.Version
+		}
+	}
+	return found
+}
+
+// tableReasons returns, for each table row of a page whose first cell is a code span, the text of the other cells.
+func tableReasons(page string) map[string]string {
+	reasons := map[string]string{}
+	for line := range strings.Lines(page) {
+		row, isRow := strings.CutPrefix(strings.TrimSpace(line), "|")
+		name, rest, _ := strings.Cut(row, "|")
+		name = strings.TrimSpace(name)
+		if isRow && len(name) > 2 && name[0] == '`' {
+			reasons[strings.Trim(name, "`")] = strings.Trim(rest, "| \t")
+		}
+	}
+	return reasons
+}
+
+// anchors returns the names under which a page's headings can be linked to.
+func anchors(page string) []string {
+	var names []string
+	for _, match := range heading.FindAllStringSubmatch(fenced.ReplaceAllString(page, ""), -1) {
+		name := strings.Map(func(r rune) rune {
+			switch {
+			case r == ' ':
+				return '-'
+			case r == '-' || r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r):
+				return unicode.ToLower(r)
+			default:
+				return -1
+			}
+		}, match[1])
+		for n, base := 1, name; slices.Contains(names, name); n++ {
+			name = fmt.Sprintf("%s-%d", base, n)
+		}
+		names = append(names, name)
+	}
+	return names
+}
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// run returns what a command prints, run at the root of the module.
+func run(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), name, args...)
+	var stderr bytes.Buffer
+	command.Stderr = &stderr
+	out, err := command.Output()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, &stderr)
+	}
+	return string(out)
+}

@@ -1,0 +1,197 @@
+package server
+
+import (
+	"bytes"
+	_ "embed" // for openapi.yaml
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"plantstore/internal/plant"
+)
+
+//go:embed openapi.yaml
+var documentSource []byte
+
+// Document is the API document of the public door, OpenAPI 3.1, in both forms
+// that it is served in. Both have the same content in the same order.
+type Document struct {
+	YAML []byte // application/yaml, RFC 9512
+	JSON []byte // application/json
+}
+
+// DocumentLimits are the limits in force, which the document tells.
+type DocumentLimits struct {
+	BodyBytesMax   int64
+	HeaderBytesMax int
+	RequestTimeout time.Duration
+	QueueMax       int // plants that wait to be stored
+}
+
+// NewDocument returns the document of a store that is reached at baseURL, an
+// absolute URL, and has these limits. The same input gives the same bytes.
+func NewDocument(baseURL *url.URL, limits DocumentLimits) (Document, error) {
+	if baseURL.Scheme == "" || baseURL.Host == "" {
+		return Document{}, fmt.Errorf("the base URL %q has no scheme or no host", baseURL.Redacted())
+	}
+	var root yaml.Node
+	if err := yaml.Unmarshal(documentSource, &root); err != nil {
+		return Document{}, fmt.Errorf("read openapi.yaml: %w", err)
+	}
+	if err := fillIn(root.Content[0], baseURL, limits); err != nil {
+		return Document{}, fmt.Errorf("fill in openapi.yaml: %w", err)
+	}
+	var document Document
+	var err error
+	if document.YAML, err = renderYAML(&root); err != nil {
+		return Document{}, fmt.Errorf("write openapi.yaml: %w", err)
+	}
+	if document.JSON, err = renderJSON(root.Content[0]); err != nil {
+		return Document{}, fmt.Errorf("write openapi.json: %w", err)
+	}
+	return document, nil
+}
+
+// fillIn puts what is a setting in its places.
+func fillIn(document *yaml.Node, baseURL *url.URL, limits DocumentLimits) error {
+	// Without credentials, query and fragment, should it have any; paths begin with a slash, so the server ends without.
+	base := baseURL.Scheme + "://" + baseURL.Host + strings.TrimRight(baseURL.EscapedPath(), "/")
+	for _, value := range []struct {
+		path string
+		text string
+	}{
+		{"servers 0 url", base},
+		{"paths /plants post x-limits bodyBytesMax", strconv.FormatInt(limits.BodyBytesMax, 10)},
+		{"paths /plants post x-limits headerBytesMax", strconv.Itoa(limits.HeaderBytesMax)},
+		{"paths /plants post x-limits requestTimeoutSeconds", strconv.FormatFloat(limits.RequestTimeout.Seconds(), 'f', -1, 64)},
+		{"paths /plants post x-limits queueMax", strconv.Itoa(limits.QueueMax)},
+	} {
+		node := find(document, strings.Fields(value.path)...)
+		if node == nil {
+			return errors.New("there is no " + value.path)
+		}
+		node.Value, node.Tag = value.text, "" // the type follows from the text, as in the source
+	}
+	replace(document, strings.NewReplacer(
+		"{baseURL}", base,
+		"{bodyBytesMax}", sizeText(limits.BodyBytesMax),
+		"{bodyBytes}", strconv.FormatInt(limits.BodyBytesMax, 10),
+		"{headerBytesMax}", sizeText(int64(limits.HeaderBytesMax)),
+		"{requestTimeout}", limits.RequestTimeout.String(),
+		"{queueMax}", strconv.Itoa(limits.QueueMax),
+	))
+	return nil
+}
+
+// find returns the node under a path of keys and indices, or nil.
+func find(node *yaml.Node, path ...string) *yaml.Node {
+	if len(path) == 0 {
+		return node
+	}
+	switch node.Kind {
+	case yaml.MappingNode:
+		for i := 0; i < len(node.Content); i += 2 {
+			if node.Content[i].Value == path[0] {
+				return find(node.Content[i+1], path[1:]...)
+			}
+		}
+	case yaml.SequenceNode:
+		if i, err := strconv.Atoi(path[0]); err == nil && 0 <= i && i < len(node.Content) {
+			return find(node.Content[i], path[1:]...)
+		}
+	}
+	return nil
+}
+
+// replace fills in the names in braces, and drops the comments, which are for
+// those who edit the source.
+func replace(node *yaml.Node, names *strings.Replacer) {
+	node.HeadComment, node.LineComment, node.FootComment = "", "", ""
+	if node.Kind == yaml.ScalarNode && node.ShortTag() == "!!str" {
+		node.Value = names.Replace(node.Value)
+	}
+	for _, child := range node.Content {
+		replace(child, names)
+	}
+}
+
+// sizeText writes a number of bytes for people, exactly.
+func sizeText(bytes int64) string {
+	if bytes >= 1024 && bytes%1024 == 0 {
+		return fmt.Sprintf("%d KiB (%d bytes)", bytes/1024, bytes)
+	}
+	return fmt.Sprintf("%d bytes", bytes)
+}
+
+func renderYAML(root *yaml.Node) ([]byte, error) {
+	var out bytes.Buffer
+	encoder := yaml.NewEncoder(&out)
+	encoder.SetIndent(2)
+	if err := encoder.Encode(root); err != nil {
+		return nil, err
+	}
+	if err := encoder.Close(); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
+}
+
+// renderJSON writes the nodes themselves instead of decoding them first: that
+// would lose the order of the keys and, by way of floats, the bounds of int64.
+func renderJSON(node *yaml.Node) ([]byte, error) {
+	compact, err := appendNode(nil, node)
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	if err := json.Indent(&out, compact, "", "  "); err != nil {
+		return nil, err
+	}
+	out.WriteByte('\n')
+	return out.Bytes(), nil
+}
+
+func appendNode(dst []byte, node *yaml.Node) ([]byte, error) {
+	switch node.Kind {
+	case yaml.MappingNode:
+		return appendNodes(dst, node, '{', '}')
+	case yaml.SequenceNode:
+		return appendNodes(dst, node, '[', ']')
+	case yaml.ScalarNode:
+		if node.ShortTag() == "!!str" {
+			return plant.AppendString(dst, node.Value), nil
+		}
+		// YAML knows forms of null, booleans and numbers that JSON does not, such as ~, 0x10 and .inf.
+		if !json.Valid([]byte(node.Value)) {
+			return nil, fmt.Errorf("line %d: %s is not JSON", node.Line, node.Value)
+		}
+		return append(dst, node.Value...), nil
+	default:
+		return nil, fmt.Errorf("line %d: an alias has no form in JSON", node.Line)
+	}
+}
+
+// appendNodes writes what is in a mapping or a sequence, between its brackets.
+func appendNodes(dst []byte, node *yaml.Node, opening, closing byte) ([]byte, error) {
+	dst = append(dst, opening)
+	for i, child := range node.Content {
+		isValue := node.Kind == yaml.MappingNode && i%2 == 1
+		switch {
+		case isValue:
+			dst = append(dst, ':')
+		case i > 0:
+			dst = append(dst, ',')
+		}
+		var err error
+		if dst, err = appendNode(dst, child); err != nil {
+			return nil, err
+		}
+	}
+	return append(dst, closing), nil
+}

@@ -1,0 +1,232 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"plantstore/internal/plant"
+	"plantstore/internal/store"
+)
+
+// outcome is what Insert fills in, without the texts of a refusal.
+type outcome struct {
+	Existed bool
+	Code    plant.Code // 0 if there is no refusal
+}
+
+func outcomes(batch []store.Create) []outcome {
+	got := make([]outcome, len(batch))
+	for i, c := range batch {
+		got[i].Existed = c.Existed
+		var refusal *plant.Error
+		if errors.As(c.Refusal, &refusal) {
+			got[i].Code = refusal.Code
+		}
+	}
+	return got
+}
+
+func testOutcomes(t *testing.T, s Store) {
+	e := open(t, s)
+	mustInsert(t, e,
+		create(1, "Rosa canina", plant.Tagged("shrub")),
+		create(2, "Acer", plant.Tag{}),
+		create(3, "Salix", plant.Tagged("")),
+	)
+	batch := []store.Create{
+		create(1, "Rosa canina", plant.Tagged("shrub")),
+		create(1, "Rosa", plant.Tagged("shrub")),
+		create(1, "Rosa canina", plant.Tagged("tree")),
+		create(1, "Rosa canina", plant.Tag{}),
+		create(1, "Rosa", plant.Tag{}),
+		create(2, "Acer", plant.Tag{}),
+		create(2, "Acer", plant.Tagged("")),
+		create(3, "Salix", plant.Tagged("")),
+		create(3, "Salix", plant.Tag{}),
+		create(4, "Quercus", plant.Tag{}),
+	}
+	for i := range batch { // whatever stands there before is not looked at
+		batch[i].Existed, batch[i].Refusal = true, errors.New("old")
+	}
+	mustInsert(t, e, batch...)
+	equal(t, "outcomes", outcomes(batch), []outcome{
+		{Existed: true},
+		{Existed: true, Code: plant.CodeDifferentName},
+		{Existed: true, Code: plant.CodeDifferentTag},
+		{Existed: true, Code: plant.CodeDifferentTag},
+		{Existed: true, Code: plant.CodeDifferentName},
+		{Existed: true},
+		{Existed: true, Code: plant.CodeDifferentTag},
+		{Existed: true},
+		{Existed: true, Code: plant.CodeDifferentTag},
+		{},
+	})
+	var got []plant.NewPlant
+	for _, r := range mustList(t, e, store.Query{From: math.MinInt64, Limit: 100}) {
+		got = append(got, r.NewPlant)
+	}
+	equal(t, "stored", got, []plant.NewPlant{
+		create(1, "Rosa canina", plant.Tagged("shrub")).Plant,
+		create(2, "Acer", plant.Tag{}).Plant,
+		create(3, "Salix", plant.Tagged("")).Plant,
+		create(4, "Quercus", plant.Tag{}).Plant,
+	})
+}
+
+func testSameBatch(t *testing.T, s Store) {
+	e := open(t, s)
+	batch := mustInsert(t, e,
+		create(7, "Acer", plant.Tag{}),
+		create(5, "Rosa", plant.Tag{}),
+		create(7, "Acer", plant.Tag{}),
+		create(7, "Salix", plant.Tagged("tree")),
+		create(5, "Rosa", plant.Tag{}),
+	)
+	equal(t, "outcomes", outcomes(batch), []outcome{
+		{}, {}, {Existed: true}, {Existed: true, Code: plant.CodeDifferentName}, {Existed: true},
+	})
+	equal(t, "stored", mustGet(t, e, 7).NewPlant, batch[0].Plant)
+}
+
+// testContent stores what is at the edges of what a plant may be, and reads it
+// back, also after the store was opened again.
+func testContent(t *testing.T, s Store) {
+	e := s.Open(t)
+	texts := []string{
+		"", " ", "'", `"`, "\\", "\x01\x1f\x7f", "\r\n\t", "Ä", "日本語", "🌱", "e\u0301", "\u202eabc", "\ufeff", "\uffff",
+		"'; DROP TABLE plants; --", "NULL", "%s", strings.Repeat("é", 40_000), strings.Repeat("x", 300_000),
+	}
+	ids := []int64{math.MinInt64, math.MinInt64 + 1, -1, 0, 1, 1 << 53, 1<<53 + 1, math.MaxInt64 - 1, math.MaxInt64}
+	var batch []store.Create
+	for i, text := range texts {
+		batch = append(batch, create(int64(1000+i), text, plant.Tagged(text)))
+	}
+	for _, id := range ids {
+		batch = append(batch, create(id, fmt.Sprint(id), plant.Tag{}))
+	}
+	mustInsert(t, e, batch...)
+	mustClose(t, e)
+
+	e = open(t, s)
+	for _, c := range batch {
+		equal(t, fmt.Sprint("plant ", c.Plant.ID), mustGet(t, e, c.Plant.ID), plant.Record{NewPlant: c.Plant, CreatedAt: begun})
+	}
+	again := mustInsert(t, e, batch...)
+	for i, o := range outcomes(again) {
+		equal(t, fmt.Sprint("again ", batch[i].Plant.ID), o, outcome{Existed: true})
+	}
+}
+
+func testEmptyBatch(t *testing.T, s Store) {
+	e := open(t, s)
+	mustInsert(t, e)
+	equal(t, "plants", len(mustList(t, e, store.Query{From: math.MinInt64, Limit: 1})), 0)
+}
+
+// testContextOver shows that an Insert whose time is over does nothing, or all.
+func testContextOver(t *testing.T, s Store) {
+	e := open(t, s)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	batch := []store.Create{create(1, "Rosa", plant.Tag{})}
+	err := e.Insert(ctx, batch)
+	_, getErr := e.Get(t.Context(), 1)
+	switch {
+	case err == nil && getErr != nil:
+		t.Errorf("Insert succeeded, and Get says %v", getErr)
+	case err != nil && !errors.Is(err, store.ErrOutcomeUnknown) && !errors.Is(getErr, store.ErrNotFound):
+		t.Errorf("Insert says %v, which means that nothing was stored, and Get says %v", err, getErr)
+	}
+}
+
+// testSeveralEngines has several engines on one store write the same ids at
+// once, as a server and commands do: each plant is created once.
+func testSeveralEngines(t *testing.T, s Store) {
+	const engines, batches, size = 3, 20, 25
+	var wg sync.WaitGroup
+	created := make([]int, engines)
+	for i := range engines {
+		e := open(t, s)
+		wg.Go(func() {
+			for b := range batches {
+				batch := make([]store.Create, size)
+				for j := range batch {
+					batch[j] = create(int64(b*size+(j*7)%size), "Rosa", plant.Tag{})
+				}
+				ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
+				err := e.Insert(ctx, batch)
+				cancel()
+				if err != nil {
+					t.Errorf("engine %d: %v", i, err)
+					return
+				}
+				for _, c := range batch {
+					if !c.Existed {
+						created[i]++
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	sum := 0
+	for _, n := range created {
+		sum += n
+	}
+	equal(t, "created in all", sum, batches*size)
+}
+
+// testModel compares the engine with a map, over random batches of few ids and
+// few contents, so that every outcome is met often.
+func testModel(t *testing.T, s Store) {
+	e := open(t, s)
+	model := map[int64]plant.Plant{}
+	contents := []plant.Plant{
+		{Name: "Rosa"},
+		{Name: "Rosa", Tag: plant.Tagged("")},
+		{Name: "Rosa", Tag: plant.Tagged("shrub")},
+		{Name: "", Tag: plant.Tagged("shrub")},
+	}
+	one := rapid.Custom(func(t *rapid.T) store.Create {
+		c := store.Create{At: begun}
+		c.Plant.ID = rapid.Int64Range(-20, 200).Draw(t, "id")
+		c.Plant.Plant = rapid.SampledFrom(contents).Draw(t, "content")
+		return c
+	})
+	rapid.Check(t, func(rt *rapid.T) {
+		batch := rapid.SliceOfN(one, 1, 30).Draw(rt, "batch")
+		want := make([]outcome, len(batch))
+		for i, c := range batch {
+			stored, ok := model[c.Plant.ID]
+			switch {
+			case !ok:
+				model[c.Plant.ID] = c.Plant.Plant
+			case stored.Name != c.Plant.Name:
+				want[i] = outcome{true, plant.CodeDifferentName}
+			case stored.Tag != c.Plant.Tag:
+				want[i] = outcome{true, plant.CodeDifferentTag}
+			default:
+				want[i] = outcome{Existed: true}
+			}
+		}
+		mustInsert(t, e, batch...)
+		for i, got := range outcomes(batch) {
+			if got != want[i] {
+				rt.Fatalf("plant %d of %+v: got %+v, want %+v", i, batch[i].Plant, got, want[i])
+			}
+		}
+	})
+	records := mustList(t, e, store.Query{From: math.MinInt64, Limit: 1000})
+	equal(t, "plants", len(records), len(model))
+	for _, r := range records {
+		equal(t, fmt.Sprint("plant ", r.ID), r.Plant, model[r.ID])
+	}
+}

@@ -1,0 +1,83 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"plantstore/internal/auth"
+	"plantstore/internal/plant"
+	"plantstore/internal/store"
+)
+
+func testReading(t *testing.T, s Store) {
+	e := open(t, s)
+	by := mustCreateToken(t, e, token("nursery", begun))
+	ids := []int64{5, math.MaxInt64, -3, 0, math.MinInt64, 17}
+	var batch []store.Create
+	for i, id := range ids {
+		c := create(id, fmt.Sprint("plant ", id), plant.Tag{})
+		c.At = begun.Add(time.Duration(i) * time.Microsecond)
+		switch i % 3 {
+		case 1:
+			c.Plant.Tag = plant.Tagged("tree")
+			c.By = by.ID
+		case 2:
+			c.Plant.Tag = plant.Tagged("")
+		}
+		batch = append(batch, c)
+	}
+	mustInsert(t, e, batch...)
+	for _, test := range []struct {
+		name string
+		q    store.Query
+		want []int64
+	}{
+		{"all", store.Query{From: math.MinInt64, Limit: 100}, []int64{math.MinInt64, -3, 0, 5, 17, math.MaxInt64}},
+		{"limit", store.Query{From: math.MinInt64, Limit: 2}, []int64{math.MinInt64, -3}},
+		{"from one that is there", store.Query{From: 0, Limit: 2}, []int64{0, 5}},
+		{"from one that is not", store.Query{From: 6, Limit: 2}, []int64{17, math.MaxInt64}},
+		{"the last", store.Query{From: math.MaxInt64, Limit: 5}, []int64{math.MaxInt64}},
+		{"tag", store.Query{From: math.MinInt64, Limit: 5, Tag: plant.Tagged("tree")}, []int64{math.MinInt64, math.MaxInt64}},
+		{"empty tag", store.Query{From: math.MinInt64, Limit: 5, Tag: plant.Tagged("")}, []int64{-3, 17}},
+		{"tag and from", store.Query{From: 0, Limit: 5, Tag: plant.Tagged("tree")}, []int64{math.MaxInt64}},
+		{"tag that nobody has", store.Query{From: math.MinInt64, Limit: 5, Tag: plant.Tagged("Tree")}, nil},
+	} {
+		var got []int64
+		for _, r := range mustList(t, e, test.q) {
+			got = append(got, r.ID)
+		}
+		equal(t, test.name, got, test.want)
+	}
+	for i, c := range batch {
+		want := plant.Record{NewPlant: c.Plant, CreatedAt: c.At}
+		if c.By != 0 {
+			want.CreatedBy = "nursery"
+		}
+		equal(t, fmt.Sprint("plant ", ids[i]), mustGet(t, e, ids[i]), want)
+	}
+	for _, id := range []int64{1, 6, -4, math.MaxInt64 - 1} {
+		if _, err := e.Get(t.Context(), id); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("Get(%d): %v, want %v", id, err, store.ErrNotFound)
+		}
+	}
+}
+
+func testReadContextOver(t *testing.T, s Store) {
+	e := open(t, s)
+	mustInsert(t, e, create(1, "Rosa", plant.Tag{}))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := e.List(ctx, store.Query{From: 0, Limit: 1}); !errors.Is(err, context.Canceled) {
+		t.Errorf("List: %v, want %v", err, context.Canceled)
+	}
+	equal(t, "the next read", mustGet(t, e, 1).ID, 1)
+}
+
+// token is a token that creates plants, without an id.
+func token(name string, at time.Time) auth.Token {
+	return auth.Token{Name: name, Hash: auth.HashOf(auth.Mint()), Scopes: auth.ScopeCreate, CreatedAt: at}
+}

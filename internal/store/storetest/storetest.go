@@ -1,0 +1,129 @@
+// Package storetest is the contract of store.Engine as a suite of tests. Every
+// engine passes it, so that what stores the plants cannot be told from outside.
+package storetest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"plantstore/internal/auth"
+	"plantstore/internal/plant"
+	"plantstore/internal/store"
+)
+
+// Store is a place for plants that engines can be opened on, one after the
+// other or several at once.
+type Store interface {
+	// Open opens an engine on the store. The suite closes it.
+	Open(t testing.TB) store.Engine
+}
+
+// Run runs the suite. newStore returns an empty store for one test.
+func Run(t *testing.T, newStore func(t testing.TB) Store) {
+	for _, test := range []struct {
+		name string
+		run  func(t *testing.T, s Store)
+	}{
+		{"insert/outcomes", testOutcomes},
+		{"insert/same id in one batch", testSameBatch},
+		{"insert/content", testContent},
+		{"insert/empty batch", testEmptyBatch},
+		{"insert/context over", testContextOver},
+		{"insert/from several engines", testSeveralEngines},
+		{"insert/model", testModel},
+		{"read/get and list", testReading},
+		{"read/context over", testReadContextOver},
+		{"tokens/create", testCreateToken},
+		{"tokens/first", testFirstToken},
+		{"tokens/first, several at once", testFirstTokenRace},
+		{"tokens/rotate", testRotate},
+		{"tokens/revoke", testRevoke},
+		{"tokens/version", testTokensVersion},
+		{"tokens/last use", testMarkUsed},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			test.run(t, newStore(t))
+		})
+	}
+}
+
+// begun is a time as engines keep it.
+var begun = time.Date(2026, 11, 21, 9, 30, 0, 123456000, time.UTC)
+
+// create is one plant for a batch, from the operator.
+func create(id int64, name string, tag plant.Tag) store.Create {
+	return store.Create{Plant: plant.NewPlant{ID: id, Plant: plant.Plant{Name: name, Tag: tag}}, At: begun}
+}
+
+func mustInsert(t testing.TB, e store.Engine, batch ...store.Create) []store.Create {
+	t.Helper()
+	if err := e.Insert(t.Context(), batch); err != nil {
+		t.Fatalf("Insert: %v", err)
+	}
+	return batch
+}
+
+func mustGet(t testing.TB, e store.Engine, id int64) plant.Record {
+	t.Helper()
+	r, err := e.Get(t.Context(), id)
+	if err != nil {
+		t.Fatalf("Get(%d): %v", id, err)
+	}
+	return r
+}
+
+func mustList(t testing.TB, e store.Engine, q store.Query) []plant.Record {
+	t.Helper()
+	records, err := e.List(t.Context(), q)
+	if err != nil {
+		t.Fatalf("List(%+v): %v", q, err)
+	}
+	return records
+}
+
+// mustCreateToken stores a token and returns it as the engine should.
+func mustCreateToken(t testing.TB, e store.Engine, token auth.Token) auth.Token {
+	t.Helper()
+	id, err := e.CreateToken(t.Context(), token)
+	if err != nil {
+		t.Fatalf("CreateToken(%q): %v", token.Name, err)
+	}
+	token.ID = id
+	return token
+}
+
+func mustTokens(t testing.TB, e store.Engine) []auth.Token {
+	t.Helper()
+	tokens, err := e.Tokens(t.Context())
+	if err != nil {
+		t.Fatalf("Tokens: %v", err)
+	}
+	return tokens
+}
+
+// open opens an engine for one test.
+func open(t testing.TB, s Store) store.Engine {
+	t.Helper()
+	e := s.Open(t)
+	t.Cleanup(func() { mustClose(t, e) })
+	return e
+}
+
+func mustClose(t testing.TB, e store.Engine) {
+	t.Helper()
+	if err := e.Close(); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+}
+
+// equal reports a difference. Tags are compared with ==, as plants are.
+func equal[T any](t testing.TB, what string, got, want T) {
+	t.Helper()
+	sameTag := cmp.Comparer(func(a, b plant.Tag) bool { return a == b })
+	if diff := cmp.Diff(want, got, sameTag); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}

@@ -1,0 +1,193 @@
+package storetest
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"plantstore/internal/auth"
+	"plantstore/internal/plant"
+	"plantstore/internal/store"
+)
+
+func testCreateToken(t *testing.T, s Store) {
+	e := s.Open(t)
+	a := token("a", begun)
+	a.Scopes = auth.AllScopes
+	a.ExpiresAt = begun.Add(time.Hour)
+	a = mustCreateToken(t, e, a)
+	b := mustCreateToken(t, e, token("b", begun))
+	if _, err := e.CreateToken(t.Context(), token("a", begun.Add(time.Hour-1))); !errors.Is(err, store.ErrNameTaken) {
+		t.Errorf("a second token of a valid name: %v, want %v", err, store.ErrNameTaken)
+	}
+	later := mustCreateToken(t, e, token("a", begun.Add(time.Hour))) // the first has expired
+	mustClose(t, e)
+
+	e = open(t, s)
+	equal(t, "tokens", mustTokens(t, e), []auth.Token{a, b, later})
+	if a.ID == b.ID || b.ID == later.ID || a.ID == 0 {
+		t.Errorf("ids %d, %d, %d: want different ones, none 0", a.ID, b.ID, later.ID)
+	}
+}
+
+func testFirstToken(t *testing.T, s Store) {
+	e := open(t, s)
+	for i, want := range []bool{true, false} {
+		created, err := e.CreateFirstToken(t.Context(), token("first", begun))
+		if err != nil || created != want {
+			t.Errorf("call %d: %v, %v, want %v", i, created, err, want)
+		}
+	}
+	if _, err := e.RevokeTokens(t.Context(), store.Selector{Name: "first"}, begun); err != nil {
+		t.Fatal(err)
+	}
+	if created, err := e.CreateFirstToken(t.Context(), token("first", begun)); err != nil || created {
+		t.Errorf("after the first was revoked: %v, %v, want false", created, err)
+	}
+	equal(t, "tokens", len(mustTokens(t, e)), 1)
+}
+
+func testFirstTokenRace(t *testing.T, s Store) {
+	var wg sync.WaitGroup
+	var made atomic.Int32
+	for range 4 {
+		e := open(t, s)
+		wg.Go(func() {
+			created, err := e.CreateFirstToken(t.Context(), token("first", begun))
+			if err != nil {
+				t.Error(err)
+			}
+			if created {
+				made.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	equal(t, "tokens made", made.Load(), 1)
+}
+
+func testRotate(t *testing.T, s Store) {
+	e := open(t, s)
+	old := token("a", begun)
+	old.Scopes = auth.ScopeRead | auth.ScopeAdmin
+	old = mustCreateToken(t, e, old)
+	other := mustCreateToken(t, e, token("b", begun))
+
+	fresh := token("a", begun.Add(time.Minute))
+	fresh.ExpiresAt = begun.Add(24 * time.Hour)
+	if err := e.RotateToken(t.Context(), fresh, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	tokens := mustTokens(t, e)
+	if len(tokens) != 3 {
+		t.Fatalf("%d tokens, want 3", len(tokens))
+	}
+	old.ExpiresAt = fresh.CreatedAt.Add(time.Hour)
+	fresh.Scopes = old.Scopes
+	fresh.ID = tokens[2].ID
+	equal(t, "tokens", tokens, []auth.Token{old, other, fresh})
+
+	again := token("a", begun.Add(2*time.Minute))
+	if err := e.RotateToken(t.Context(), again, 24*time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	tokens = mustTokens(t, e)
+	equal(t, "the end of the oldest stays as it was", tokens[0].ExpiresAt, old.ExpiresAt)
+	equal(t, "the end of the newer stays as it was", tokens[2].ExpiresAt, fresh.ExpiresAt)
+
+	for _, name := range []string{"c", ""} {
+		if err := e.RotateToken(t.Context(), token(name, begun), time.Hour); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("rotate %q: %v, want %v", name, err, store.ErrNotFound)
+		}
+	}
+	expired := token("a", begun.Add(1000*time.Hour))
+	if _, err := e.RevokeTokens(t.Context(), store.Selector{Name: "a"}, begun); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.RotateToken(t.Context(), expired, time.Hour); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("rotate a revoked token: %v, want %v", err, store.ErrNotFound)
+	}
+}
+
+func testRevoke(t *testing.T, s Store) {
+	e := open(t, s)
+	a := mustCreateToken(t, e, token("a", begun))
+	b := mustCreateToken(t, e, token("b", begun))
+	at := begun.Add(time.Second)
+
+	names, err := e.RevokeTokens(t.Context(), store.Selector{Name: "a"}, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "revoked by name", names, []string{"a"})
+	names, err = e.RevokeTokens(t.Context(), store.Selector{Hash: b.Hash}, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "revoked by hash", names, []string{"b"})
+	a.RevokedAt, b.RevokedAt = at, at
+	equal(t, "tokens", mustTokens(t, e), []auth.Token{a, b})
+
+	for _, which := range []store.Selector{{Name: "a"}, {Name: "c"}, {Hash: b.Hash}, {Hash: auth.HashOf("")}, {}} {
+		if _, err := e.RevokeTokens(t.Context(), which, at.Add(time.Hour)); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("revoke %+v: %v, want %v", which, err, store.ErrNotFound)
+		}
+	}
+	equal(t, "tokens, the time of revocation unchanged", mustTokens(t, e), []auth.Token{a, b})
+	mustCreateToken(t, e, token("a", at)) // the name is free again
+}
+
+// testTokensVersion shows that a change made through one engine is seen by
+// another, and that nothing else looks like one.
+func testTokensVersion(t *testing.T, s Store) {
+	e, watcher := open(t, s), open(t, s)
+	last := int64(-1)
+	expect := func(what string, change bool) {
+		t.Helper()
+		version, err := watcher.TokensVersion(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if (version != last) != change {
+			t.Errorf("%s: version %d after %d, want a change: %v", what, version, last, change)
+		}
+		last = version
+	}
+	expect("a new store", true)
+	expect("nothing", false)
+	a := mustCreateToken(t, e, token("a", begun))
+	expect("create", true)
+	mustInsert(t, e, create(1, "Rosa", plant.Tag{}))
+	expect("a plant", false)
+	if err := e.MarkUsed(t.Context(), []auth.Use{{TokenID: a.ID, At: begun}}); err != nil {
+		t.Fatal(err)
+	}
+	expect("a last use", false)
+	if err := e.RotateToken(t.Context(), token("a", begun), 0); err != nil {
+		t.Fatal(err)
+	}
+	expect("rotate", true)
+	if _, err := e.RevokeTokens(t.Context(), store.Selector{Name: "a"}, begun); err != nil {
+		t.Fatal(err)
+	}
+	expect("revoke", true)
+}
+
+func testMarkUsed(t *testing.T, s Store) {
+	e := open(t, s)
+	a := mustCreateToken(t, e, token("a", begun))
+	b := mustCreateToken(t, e, token("b", begun))
+	for _, uses := range [][]auth.Use{
+		nil,
+		{{TokenID: a.ID, At: begun.Add(time.Hour)}, {TokenID: 999, At: begun}},
+		{{TokenID: a.ID, At: begun}}, // an earlier use that came late
+	} {
+		if err := e.MarkUsed(t.Context(), uses); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a.LastUsedAt = begun.Add(time.Hour)
+	equal(t, "tokens", mustTokens(t, e), []auth.Token{a, b})
+}
