@@ -7,6 +7,8 @@ import (
 	"os"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // networkFileSystems are the types, as in mountinfo, on which neither the
@@ -32,7 +34,7 @@ func refuseNetwork(dir string) error {
 		return nil // no /proc, as in some containers: nothing to refuse by
 	}
 	defer mounts.Close()
-	kind, err := fileSystemOf(mounts, major(stat.Dev), minor(stat.Dev))
+	kind, err := fileSystemOf(mounts, unix.Major(stat.Dev), unix.Minor(stat.Dev))
 	if err != nil {
 		return fmt.Errorf("read mountinfo: %w", err)
 	}
@@ -44,7 +46,7 @@ func refuseNetwork(dir string) error {
 
 // fileSystemOf returns the type of the file system on a device, or "" if
 // mountinfo (proc_pid_mountinfo(5)) does not list it.
-func fileSystemOf(mountinfo io.Reader, major, minor uint64) (string, error) {
+func fileSystemOf(mountinfo io.Reader, major, minor uint32) (string, error) {
 	device := fmt.Sprintf("%d:%d", major, minor)
 	lines := bufio.NewScanner(mountinfo)
 	for lines.Scan() {
@@ -59,7 +61,3 @@ func fileSystemOf(mountinfo io.Reader, major, minor uint64) (string, error) {
 	}
 	return "", lines.Err()
 }
-
-// major and minor take a device number apart as makedev(3) of glibc puts it together.
-func major(dev uint64) uint64 { return dev>>8&0xfff | dev>>32&^uint64(0xfff) }
-func minor(dev uint64) uint64 { return dev&0xff | dev>>12&^uint64(0xff)&0xffffffff }

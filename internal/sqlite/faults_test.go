@@ -1,0 +1,154 @@
+package sqlite
+
+import (
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"plantstore/internal/auth"
+	"plantstore/internal/plant"
+	"plantstore/internal/sqlite/sqlite3"
+	"plantstore/internal/store"
+)
+
+func openServer(t *testing.T) *Engine {
+	t.Helper()
+	e, err := Open(t.Context(), Config{Path: filepath.Join(t.TempDir(), "p.db"), Server: true, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return e
+}
+
+func plantsFrom(id int64, n int, name string) []store.Create {
+	batch := make([]store.Create, n)
+	for i := range batch {
+		batch[i] = store.Create{Plant: plant.NewPlant{ID: id + int64(i), Plant: plant.Plant{Name: name}}, At: time.Unix(0, 0)}
+	}
+	return batch
+}
+
+// TestFull lets the file not grow: nothing of the batch is stored, and the
+// store goes on when there is room.
+func TestFull(t *testing.T) {
+	t.Parallel()
+	e := openServer(t)
+	if err := e.Insert(t.Context(), plantsFrom(0, 1, "Rosa")); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.writer.Exec("PRAGMA max_page_count = 20"); err != nil {
+		t.Fatal(err)
+	}
+	err := e.Insert(t.Context(), plantsFrom(0, 100, strings.Repeat("x", 2000)))
+	if !errors.Is(err, store.ErrFull) || errors.Is(err, store.ErrBroken) || errors.Is(err, store.ErrOutcomeUnknown) {
+		t.Errorf("got %v, want %v", err, store.ErrFull)
+	}
+	if _, err := e.Get(t.Context(), 1); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("a plant of the batch that failed: %v", err)
+	}
+	if err := e.writer.Exec("PRAGMA max_page_count = 100000"); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Insert(t.Context(), plantsFrom(1, 100, strings.Repeat("x", 2000))); err != nil {
+		t.Errorf("when there is room again: %v", err)
+	}
+}
+
+// TestReplaysAreSynced shows that a batch that writes nothing is answered only
+// when what it found is on stable storage.
+func TestReplaysAreSynced(t *testing.T) {
+	t.Parallel()
+	e := openServer(t)
+	batch := plantsFrom(0, 3, "Rosa")
+	if err := e.Insert(t.Context(), batch); err != nil || e.wal != nil {
+		t.Fatalf("creating: %v, and the WAL was synced apart: %v", err, e.wal != nil)
+	}
+	if err := e.Insert(t.Context(), batch); err != nil || e.wal == nil {
+		t.Fatalf("replaying: %v, and the WAL was synced apart: %v", err, e.wal != nil)
+	}
+	if err := e.wal.Close(); err != nil { // so that the next sync fails
+		t.Fatal(err)
+	}
+	err := e.Insert(t.Context(), batch)
+	if !errors.Is(err, store.ErrOutcomeUnknown) || !errors.Is(err, store.ErrBroken) {
+		t.Errorf("when the sync fails: %v", err)
+	}
+	e.wal = nil
+}
+
+// TestDamage takes tables away from under an engine: every call says so, none
+// claims success, and a write that failed leaves no transaction behind.
+func TestDamage(t *testing.T) {
+	t.Parallel()
+	e := openServer(t)
+	other, err := sqlite3.Open(e.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(other.Exec("DROP TABLE plants; DROP TABLE tokens; DROP TABLE token_changes"), other.Close()); err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	now := time.Now()
+	for name, call := range map[string]func() error{
+		"Insert":           func() error { return e.Insert(ctx, plantsFrom(0, 1, "Rosa")) },
+		"Get":              func() error { _, err := e.Get(ctx, 1); return err },
+		"List":             func() error { _, err := e.List(ctx, store.Query{Limit: 1, Tag: plant.Tagged("")}); return err },
+		"CreateToken":      func() error { _, err := e.CreateToken(ctx, auth.Token{CreatedAt: now}); return err },
+		"CreateFirstToken": func() error { _, err := e.CreateFirstToken(ctx, auth.Token{CreatedAt: now}); return err },
+		"RotateToken":      func() error { return e.RotateToken(ctx, auth.Token{CreatedAt: now}, 0) },
+		"RevokeTokens":     func() error { _, err := e.RevokeTokens(ctx, store.Selector{Name: "a"}, now); return err },
+		"Tokens":           func() error { _, err := e.Tokens(ctx); return err },
+		"TokensVersion":    func() error { _, err := e.TokensVersion(ctx); return err },
+		"MarkUsed":         func() error { return e.MarkUsed(ctx, []auth.Use{{TokenID: 1, At: now}}) },
+	} {
+		if err := call(); !errors.Is(err, store.ErrBroken) {
+			t.Errorf("%s: %v, want it to wrap %v", name, err, store.ErrBroken)
+		}
+		if e.writer.InTransaction() {
+			t.Errorf("%s left a transaction open", name)
+		}
+	}
+}
+
+// TestDamagedTokens has rows that this program would never write.
+func TestDamagedTokens(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ scopes, hash, want string }{
+		{"plants:delete", "randomblob(32)", `token 1: there is no scope "plants:delete": the scopes are plants:create, plants:read, admin`},
+		{"plants:create", "x'00'", "token 1: its hash has 1 bytes, want 32"},
+	} {
+		e := openServer(t)
+		if err := e.writer.Exec("INSERT INTO tokens (name, hash, scopes, created_at) VALUES ('a', " + test.hash + ", '" + test.scopes + "', 0)"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := e.Tokens(t.Context()); err == nil || err.Error() != test.want {
+			t.Errorf("got %v, want %s", err, test.want)
+		}
+	}
+}
+
+// TestBackgroundFails shows that an error of a checkpoint in the background
+// stops the writing.
+func TestBackgroundFails(t *testing.T) {
+	t.Parallel()
+	e := openServer(t)
+	c := &e.checkpoints
+	c.mu.Lock()
+	c.err = store.ErrBroken
+	c.mu.Unlock()
+	e.writeMu.Lock()
+	c.frames = startFrames
+	e.writeMu.Unlock()
+	if err := e.Insert(t.Context(), plantsFrom(0, 1, "Rosa")); !errors.Is(err, store.ErrBroken) {
+		t.Errorf("got %v, want %v", err, store.ErrBroken)
+	}
+}

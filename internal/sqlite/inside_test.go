@@ -1,0 +1,95 @@
+package sqlite
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"plantstore/internal/sqlite/sqlite3"
+	"plantstore/internal/store"
+)
+
+func TestCheckVersion(t *testing.T) {
+	t.Parallel()
+	for version, want := range map[int]string{
+		3_051_003: "",
+		3_053_004: "",
+		4_000_000: "",
+		3_051_002: "SQLite 3.51.2 can corrupt a store: at least 3.51.3 is needed",
+		3_007_000: "SQLite 3.7.0 can corrupt a store: at least 3.51.3 is needed",
+	} {
+		got := ""
+		if err := checkVersion(version); err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("version %d: got %q, want %q", version, got, want)
+		}
+	}
+	if err := checkVersion(sqlite3.Version()); err != nil {
+		t.Errorf("the SQLite that is linked: %v", err)
+	}
+	if got := Version(); !strings.HasPrefix(got, "3.") {
+		t.Errorf("Version() = %q", got)
+	}
+}
+
+func TestFileSystemOf(t *testing.T) {
+	t.Parallel()
+	const mounts = `22 28 0:21 / /sys rw,nosuid - sysfs sysfs rw
+28 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw,discard
+40 28 0:35 / /srv/plants rw,relatime shared:20 master:3 - nfs4 host:/plants rw,vers=4.2
+41 28 0:36 / /home/a/remote rw,nosuid - fuse.sshfs a@host: rw
+a line that is none
+`
+	for _, test := range []struct {
+		major, minor uint32
+		want         string
+		refused      bool
+	}{
+		{8, 1, "ext4", false},
+		{0, 35, "nfs4", true},
+		{0, 36, "fuse.sshfs", true},
+		{9, 9, "", false},
+	} {
+		got, err := fileSystemOf(strings.NewReader(mounts), test.major, test.minor)
+		if err != nil || got != test.want || networkFileSystems[got] != test.refused {
+			t.Errorf("%d:%d: got %q, %v, refused %v; want %q, refused %v", test.major, test.minor, got, err, networkFileSystems[got], test.want, test.refused)
+		}
+	}
+	if err := refuseNetwork(t.TempDir()); err != nil {
+		t.Errorf("a local directory: %v", err)
+	}
+}
+
+func TestClassify(t *testing.T) {
+	t.Parallel()
+	other := errors.New("other")
+	for _, test := range []struct {
+		code int
+		want error // nil: the error itself and nothing more
+	}{
+		{5, store.ErrBusy},           // SQLITE_BUSY
+		{5 | 2<<8, store.ErrBusy},    // SQLITE_BUSY_SNAPSHOT
+		{6, store.ErrBusy},           // SQLITE_LOCKED
+		{9, nil},                     // SQLITE_INTERRUPT
+		{10, store.ErrBroken},        // SQLITE_IOERR
+		{10 | 4<<8, store.ErrBroken}, // SQLITE_IOERR_FSYNC
+		{11, store.ErrBroken},        // SQLITE_CORRUPT
+		{13, store.ErrFull},          // SQLITE_FULL
+	} {
+		fault := &sqlite3.Error{Op: "step", Code: test.code, Message: "words"}
+		got := classify(fault)
+		if !errors.Is(got, fault) {
+			t.Errorf("code %d: the fault itself is lost in %v", test.code, got)
+		}
+		for _, kind := range []error{store.ErrBusy, store.ErrFull, store.ErrBroken} {
+			if errors.Is(got, kind) != (kind == test.want) {
+				t.Errorf("code %d: %v, want it to be %v and nothing else", test.code, got, test.want)
+			}
+		}
+	}
+	if got := classify(other); !errors.Is(got, other) || errors.Is(got, store.ErrBroken) {
+		t.Errorf("another error: %v", got)
+	}
+}

@@ -1,0 +1,179 @@
+package sqlite3_test
+
+import (
+	"bytes"
+	"errors"
+	"math"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"plantstore/internal/sqlite/sqlite3"
+)
+
+func mustOpen(t testing.TB, path string) *sqlite3.Conn {
+	t.Helper()
+	c, err := sqlite3.Open(path)
+	must(t, err)
+	t.Cleanup(func() { must(t, c.Close()) })
+	return c
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func mustPrepare(t testing.TB, c *sqlite3.Conn, sql string) *sqlite3.Stmt {
+	t.Helper()
+	s, err := c.Prepare(sql)
+	must(t, err)
+	t.Cleanup(s.Close)
+	return s
+}
+
+// TestValues binds values of every kind, several long ones in one row so that
+// the statement's memory has to grow more than once, and reads them back.
+func TestValues(t *testing.T) {
+	t.Parallel()
+	c := mustOpen(t, filepath.Join(t.TempDir(), "a.db"))
+	must(t, c.Exec("CREATE TABLE t (i INTEGER, a TEXT, b TEXT, c TEXT, d BLOB) STRICT"))
+	in := mustPrepare(t, c, "INSERT INTO t VALUES (?, ?, ?, ?, ?)")
+	out := mustPrepare(t, c, "SELECT i, a, b, c, d FROM t WHERE i = ?")
+	for i, size := range []int{0, 1, 64<<10 - 1, 64 << 10, 200 << 10, 3} {
+		id := int64(math.MinInt64 + i)
+		texts := []string{strings.Repeat("a", size), strings.Repeat("ü", size), strings.Repeat("\U0001F331", size)}
+		blob := bytes.Repeat([]byte{0, 0xff}, size)
+		in.BindInt64(1, id)
+		for j, text := range texts {
+			in.BindText(2+j, text)
+		}
+		in.BindBlob(5, blob)
+		must(t, in.Run())
+		if n := c.Changes(); n != 1 {
+			t.Errorf("size %d: %d changes, want 1", size, n)
+		}
+		out.BindInt64(1, id)
+		if ok, err := out.Step(); err != nil || !ok {
+			t.Fatalf("size %d: no row, %v", size, err)
+		}
+		if got := out.Int64(0); got != id {
+			t.Errorf("size %d: got id %d, want %d", size, got, id)
+		}
+		for j, text := range texts {
+			if out.Text(1+j) != text {
+				t.Errorf("size %d: text %d differs", size, j)
+			}
+		}
+		if out.Text(4) != string(blob) || out.Null(4) {
+			t.Errorf("size %d: blob differs", size)
+		}
+		if ok, err := out.Step(); err != nil || ok {
+			t.Errorf("size %d: another row: %v, %v", size, ok, err)
+		}
+		out.Reset()
+	}
+	in.BindInt64(1, 0)
+	for param := 2; param <= 5; param++ {
+		in.BindNull(param)
+	}
+	must(t, in.Run())
+	out.BindInt64(1, 0)
+	if ok, err := out.Step(); err != nil || !ok || !out.Null(1) || out.Text(1) != "" {
+		t.Errorf("NULL: row %v, %v, null %v, text %q", ok, err, out.Null(1), out.Text(1))
+	}
+}
+
+func TestErrors(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "a.db")
+	a, b := mustOpen(t, path), mustOpen(t, path)
+	must(t, a.Exec("CREATE TABLE t (i INTEGER PRIMARY KEY) STRICT; BEGIN IMMEDIATE; INSERT INTO t VALUES (1)"))
+
+	var fault *sqlite3.Error
+	err := b.Exec("BEGIN IMMEDIATE")
+	if !errors.As(err, &fault) || !fault.Busy() || fault.Full() || fault.Interrupted() || fault.NotDatabase() {
+		t.Errorf("a lock that is held: %v", err)
+	}
+	if got, want := err.Error(), "BEGIN IMMEDIATE: database is locked (SQLite error 5)"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if !a.InTransaction() || b.InTransaction() {
+		t.Error("the wrong one is in a transaction")
+	}
+	must(t, a.Exec("COMMIT"))
+
+	if _, err := a.Prepare("SELECT nothing FROM nowhere"); err == nil {
+		t.Error("a statement about no table was prepared")
+	}
+	if _, err := a.QueryInt("SELECT nothing FROM nowhere"); err == nil {
+		t.Error("QueryInt of no table succeeded")
+	}
+	if _, err := a.QueryText("SELECT nothing FROM nowhere"); err == nil {
+		t.Error("QueryText of no table succeeded")
+	}
+	if err := a.Exec("INSERT INTO t VALUES (1)"); !errors.As(err, &fault) || fault.Code != 1555 { // SQLITE_CONSTRAINT_PRIMARYKEY
+		t.Errorf("a doubled key: %v", err)
+	}
+	if _, err := sqlite3.Open(filepath.Join(path, "no", "directory")); err == nil {
+		t.Error("a file below a file was opened")
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("a parameter that there is not was bound")
+		}
+	}()
+	mustPrepare(t, a, "SELECT 1").BindInt64(1, 1)
+}
+
+func TestInterrupt(t *testing.T) {
+	t.Parallel()
+	c := mustOpen(t, filepath.Join(t.TempDir(), "a.db"))
+	s := mustPrepare(t, c, "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n WHERE i = 0 OR i = 1")
+	if ok, err := s.Step(); err != nil || !ok { // it runs, and would for ever
+		t.Fatalf("no row, %v", err)
+	}
+	c.Interrupt()
+	_, err := s.Step()
+	var fault *sqlite3.Error
+	if !errors.As(err, &fault) || !fault.Interrupted() {
+		t.Errorf("got %v, want an interruption", err)
+	}
+}
+
+func TestWAL(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "a.db")
+	a, b := mustOpen(t, path), mustOpen(t, path)
+	if mode, err := a.QueryText("PRAGMA journal_mode = WAL"); err != nil || mode != "wal" {
+		t.Fatalf("journal mode %q, %v", mode, err)
+	}
+	a.TrackWAL()
+	must(t, a.Exec("CREATE TABLE t (i INTEGER PRIMARY KEY) STRICT"))
+	first := a.WALFrames()
+	must(t, b.Exec("INSERT INTO t VALUES (1)"))
+	must(t, a.Exec("INSERT INTO t VALUES (2)"))
+	if got := a.WALFrames(); first < 1 || got != first+2 {
+		t.Errorf("%d frames after the first commit, %d after one of each connection, want two more", first, got)
+	}
+	frames, copied, err := b.Checkpoint(sqlite3.Passive)
+	if err != nil || frames != first+2 || copied != frames {
+		t.Errorf("passive: %d of %d frames, %v, want all of %d", copied, frames, err, first+2)
+	}
+	must(t, a.Exec("INSERT INTO t VALUES (3)"))
+	if got := a.WALFrames(); got != 1 {
+		t.Errorf("%d frames in a WAL that began anew, want 1", got)
+	}
+	must(t, b.Exec("BEGIN; SELECT * FROM t"))
+	must(t, a.Exec("INSERT INTO t VALUES (4)"))
+	var fault *sqlite3.Error
+	if _, _, err := a.Checkpoint(sqlite3.Truncate); !errors.As(err, &fault) || !fault.Busy() {
+		t.Errorf("truncate beside a reader: %v, want busy", err)
+	}
+	must(t, b.Exec("COMMIT"))
+	if _, _, err := a.Checkpoint(sqlite3.Truncate); err != nil {
+		t.Errorf("truncate: %v", err)
+	}
+}

@@ -1,0 +1,381 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"plantstore/internal/auth"
+	"plantstore/internal/plant"
+	"plantstore/internal/sqlite"
+	"plantstore/internal/store"
+)
+
+// stub is an engine for faults that a real one does not produce on demand.
+// What is not set does nothing.
+type stub struct {
+	store.Engine // nil: a call that no test expects panics
+
+	insert func(ctx context.Context, batch []store.Create) error
+
+	mu      sync.Mutex // guards what is below
+	tokens  []auth.Token
+	version int64
+	looks   int   // calls of TokensVersion
+	err     error // of TokensVersion and MarkUsed
+	uses    []auth.Use
+}
+
+func (s *stub) Insert(ctx context.Context, batch []store.Create) error {
+	if s.insert == nil {
+		return nil
+	}
+	return s.insert(ctx, batch)
+}
+
+func (s *stub) TokensVersion(context.Context) (int64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.looks++
+	return s.version, s.err
+}
+
+func (s *stub) Tokens(context.Context) ([]auth.Token, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.tokens, nil
+}
+
+func (s *stub) MarkUsed(_ context.Context, uses []auth.Use) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.uses = append(s.uses, uses...)
+	return s.err
+}
+
+func (s *stub) change(f func(s *stub)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f(s)
+	s.version++
+}
+
+var limits = store.Limits{Plants: 100, Bytes: 10_000, CommitTime: 5 * time.Second}
+
+func mustNew(t testing.TB, e store.Engine, l store.Limits) *store.Store {
+	t.Helper()
+	s, err := store.New(t.Context(), store.Config{Engine: e, Limits: l, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func newPlant(id int64) plant.NewPlant {
+	return plant.NewPlant{ID: id, Plant: plant.Plant{Name: fmt.Sprint("plant ", id)}}
+}
+
+// codeOf returns the code of an error that a client is told; 0 if it is none.
+func codeOf(err error) plant.Code {
+	var refusal *plant.Error
+	if errors.As(err, &refusal) {
+		return refusal.Code
+	}
+	return 0
+}
+
+// TestGroupCommit holds a commit until many creates wait, and finds all of
+// them in the next one, in their order, each with its own outcome.
+func TestGroupCommit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		var batches [][]store.Create
+		e := &stub{insert: func(_ context.Context, batch []store.Create) error {
+			if len(batches) == 0 {
+				<-release
+			}
+			for i := range batch {
+				switch batch[i].Plant.ID % 3 {
+				case 1:
+					batch[i].Existed = true
+				case 2:
+					batch[i].Existed, batch[i].Refusal = true, &plant.Error{Code: plant.CodeDifferentName, Message: fmt.Sprint(batch[i].Plant.ID)}
+				}
+			}
+			batches = append(batches, batch)
+			return nil
+		}}
+		s := mustNew(t, e, limits)
+		by := auth.Principal{TokenID: 42}
+		var wg sync.WaitGroup
+		for id := range int64(51) {
+			wg.Go(func() {
+				replayed, err := s.Create(t.Context(), by, newPlant(id))
+				if want := id%3 == 1; err == nil && replayed != want {
+					t.Errorf("plant %d: replayed %v, want %v", id, replayed, want)
+				}
+				if id%3 == 2 && (err == nil || err.Error() != fmt.Sprint(id)) {
+					t.Errorf("plant %d: %v, want its own refusal", id, err)
+				} else if id%3 != 2 && err != nil {
+					t.Errorf("plant %d: %v", id, err)
+				}
+			})
+			synctest.Wait() // in the pool, or with the committer
+		}
+		close(release)
+		wg.Wait()
+		s.Close()
+		if len(batches) != 2 || len(batches[0]) != 1 || len(batches[1]) != 50 {
+			t.Fatalf("%d batches, want one of 1 and one of 50", len(batches))
+		}
+		for i, c := range batches[1] {
+			if c.Plant != newPlant(int64(i+1)) || c.By != by.TokenID || c.At.IsZero() {
+				t.Errorf("place %d of the second batch: %+v", i, c)
+			}
+		}
+	})
+}
+
+func TestQueueFull(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		limits store.Limits
+		fits   int64
+	}{
+		{"plants", store.Limits{Plants: 3, Bytes: 10_000, CommitTime: time.Minute}, 3},
+		{"bytes", store.Limits{Plants: 100, Bytes: 15, CommitTime: time.Minute}, 2}, // "plant 1" has 7
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				release := make(chan struct{})
+				s := mustNew(t, &stub{insert: func(context.Context, []store.Create) error { <-release; return nil }}, test.limits)
+				var wg sync.WaitGroup
+				for id := range test.fits + 1 { // one is with the committer
+					wg.Go(func() {
+						if _, err := s.Create(t.Context(), auth.Principal{}, newPlant(id)); err != nil {
+							t.Errorf("plant %d: %v", id, err)
+						}
+					})
+					synctest.Wait()
+				}
+				if _, err := s.Create(t.Context(), auth.Principal{}, newPlant(9)); codeOf(err) != plant.CodeQueueFull {
+					t.Errorf("one more: %v, want queue full", err)
+				}
+				close(release)
+				wg.Wait()
+				if _, err := s.Create(t.Context(), auth.Principal{}, newPlant(9)); err != nil {
+					t.Errorf("when there is room again: %v", err)
+				}
+				s.Close()
+			})
+		})
+	}
+}
+
+// TestWaiterLeaves shows that a request that ends early learns that the
+// outcome is unknown, and harms neither its plant nor the batch.
+func TestWaiterLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release, stored := make(chan struct{}), make(map[int64]bool)
+		s := mustNew(t, &stub{insert: func(ctx context.Context, batch []store.Create) error {
+			<-release
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			for _, c := range batch {
+				stored[c.Plant.ID] = true
+			}
+			return nil
+		}}, limits)
+		ctx, leave := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if _, err := s.Create(ctx, auth.Principal{}, newPlant(1)); codeOf(err) != plant.CodeOutcomeUnknown {
+				t.Errorf("the one that leaves: %v, want outcome unknown", err)
+			}
+		})
+		synctest.Wait()
+		leave()
+		wg.Wait()
+		close(release)
+		if _, err := s.Create(t.Context(), auth.Principal{}, newPlant(2)); err != nil {
+			t.Error(err)
+		}
+		s.Close()
+		if !stored[1] || !stored[2] {
+			t.Errorf("stored %v, want both", stored)
+		}
+	})
+}
+
+// TestCommitDeadline shows that a commit has a deadline of its own.
+func TestCommitDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mustNew(t, &stub{insert: func(ctx context.Context, _ []store.Create) error {
+			<-ctx.Done()
+			return fmt.Errorf("%w: %w", store.ErrBusy, ctx.Err())
+		}}, limits)
+		begun := time.Now()
+		_, err := s.Create(t.Context(), auth.Principal{}, newPlant(1))
+		if took := time.Since(begun); codeOf(err) != plant.CodeStoreUnavailable || took != limits.CommitTime {
+			t.Errorf("%v after %v, want unavailable after %v", err, took, limits.CommitTime)
+		}
+		s.Close()
+	})
+}
+
+func TestEngineErrors(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		err  error
+		want plant.Code
+	}{
+		{errors.New("secret detail"), plant.CodeStoreUnavailable},
+		{fmt.Errorf("%w: secret detail", store.ErrBusy), plant.CodeStoreUnavailable},
+		{fmt.Errorf("%w: secret detail", store.ErrFull), plant.CodeStoreFull},
+		{fmt.Errorf("%w: secret detail", store.ErrOutcomeUnknown), plant.CodeOutcomeUnknown},
+		{fmt.Errorf("%w: %w: secret detail", store.ErrOutcomeUnknown, store.ErrFull), plant.CodeOutcomeUnknown},
+	} {
+		failing := test.err
+		s := mustNew(t, &stub{insert: func(context.Context, []store.Create) error { return failing }}, limits)
+		_, err := s.Create(t.Context(), auth.Principal{}, newPlant(1))
+		if codeOf(err) != test.want || err.Error() == "" || errors.Is(err, failing) {
+			t.Errorf("%v: got %v, want code %d without the cause", test.err, err, test.want)
+		}
+		failing = nil
+		if _, err := s.Create(t.Context(), auth.Principal{}, newPlant(1)); err != nil {
+			t.Errorf("after %v: %v, want the store to go on", test.err, err)
+		}
+		s.Close()
+	}
+}
+
+// TestBroken shows that after ErrBroken nothing is written any more: what
+// waits and what comes is refused, and whoever watches is told.
+func TestBroken(t *testing.T) {
+	for _, test := range []struct {
+		err  error
+		want plant.Code
+	}{
+		{fmt.Errorf("%w: disk", store.ErrBroken), plant.CodeStoreUnavailable},
+		{fmt.Errorf("%w: %w: disk", store.ErrOutcomeUnknown, store.ErrBroken), plant.CodeOutcomeUnknown},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			release, inserts := make(chan struct{}), 0
+			s := mustNew(t, &stub{insert: func(context.Context, []store.Create) error {
+				inserts++
+				<-release
+				return test.err
+			}}, limits)
+			var wg sync.WaitGroup
+			for id, want := range []plant.Code{test.want, plant.CodeStoreUnavailable, plant.CodeStoreUnavailable} {
+				wg.Go(func() {
+					if _, err := s.Create(t.Context(), auth.Principal{}, newPlant(int64(id))); codeOf(err) != want {
+						t.Errorf("plant %d: %v, want code %d", id, err, want)
+					}
+				})
+				synctest.Wait()
+			}
+			if err := s.Ready(); err != nil {
+				t.Errorf("before: not ready: %v", err)
+			}
+			close(release)
+			<-s.Broken()
+			wg.Wait()
+			if _, err := s.Create(t.Context(), auth.Principal{}, newPlant(9)); codeOf(err) != plant.CodeStoreUnavailable {
+				t.Errorf("after: %v", err)
+			}
+			if err := s.Ready(); err == nil {
+				t.Error("after: ready")
+			}
+			s.Close()
+			if inserts != 1 {
+				t.Errorf("%d inserts, want no other after the one that broke", inserts)
+			}
+		})
+	}
+}
+
+// TestClose shows that Close answers everything that was taken, and that
+// nothing is taken after it.
+func TestClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release, stored := make(chan struct{}), 0
+		s := mustNew(t, &stub{insert: func(_ context.Context, batch []store.Create) error {
+			<-release
+			stored += len(batch)
+			return nil
+		}}, limits)
+		var wg sync.WaitGroup
+		for id := range int64(10) {
+			wg.Go(func() {
+				if _, err := s.Create(t.Context(), auth.Principal{}, newPlant(id)); err != nil {
+					t.Errorf("plant %d: %v", id, err)
+				}
+			})
+		}
+		synctest.Wait()
+		wg.Go(s.Close)
+		synctest.Wait()
+		if _, err := s.Create(t.Context(), auth.Principal{}, newPlant(99)); codeOf(err) != plant.CodeShuttingDown {
+			t.Errorf("while closing: %v", err)
+		}
+		if err := s.Ready(); err == nil {
+			t.Error("while closing: ready")
+		}
+		close(release)
+		wg.Wait()
+		s.Close() // again: nothing to do
+		if stored != 10 {
+			t.Errorf("stored %d, want 10", stored)
+		}
+	})
+}
+
+// TestRealEngine has many clients create plants on the real engine; each is
+// told "created" exactly once.
+func TestRealEngine(t *testing.T) {
+	t.Parallel()
+	engine, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(t.TempDir(), "p.db"), Server: true, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := mustNew(t, engine, store.Limits{Plants: 1000, Bytes: 1 << 20, CommitTime: time.Minute})
+	const clients, plants = 20, 50
+	created := make([][plants]bool, clients)
+	var wg sync.WaitGroup
+	for c := range clients {
+		wg.Go(func() {
+			for i := range plants {
+				id := (i + c*7) % plants
+				replayed, err := s.Create(t.Context(), auth.Principal{}, newPlant(int64(id)))
+				if err != nil {
+					t.Errorf("client %d, plant %d: %v", c, id, err)
+				}
+				created[c][id] = !replayed
+			}
+		})
+	}
+	wg.Wait()
+	s.Close()
+	for id := range plants {
+		n := 0
+		for c := range clients {
+			if created[c][id] {
+				n++
+			}
+		}
+		if n != 1 {
+			t.Errorf("plant %d was created %d times", id, n)
+		}
+	}
+	if err := engine.Close(); err != nil {
+		t.Error(err)
+	}
+}
