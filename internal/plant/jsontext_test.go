@@ -1,5 +1,3 @@
-//go:build jsontext
-
 package plant_test
 
 import (

@@ -1,0 +1,241 @@
+package dump
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"strings"
+)
+
+// readCSV reads CSV as in RFC 4180. The package encoding/csv is not used: it
+// turns CRLF within quotes into LF, and so changes what it reads.
+func readCSV(r io.Reader) iter.Seq2[Row, error] {
+	return func(yield func(Row, error) bool) {
+		c := csvReader{w: newWindow(r)}
+		if err := c.readHeader(); err != nil {
+			yield(Row{}, err)
+			return
+		}
+		for c.next() {
+			if !yield(c.row(), nil) {
+				return
+			}
+		}
+		if err := c.w.failure(c.lines + 1); err != nil {
+			yield(Row{}, err)
+		}
+	}
+}
+
+// columnsMax is how many columns a header may have, so that rows of nothing
+// but commas cost no memory.
+const columnsMax = 1024
+
+// csvReader is the state of reading CSV.
+type csvReader struct {
+	w       window
+	lines   int64 // how many lines were read
+	header  string
+	columns columns
+	tags    internTable
+
+	// The present row, set by next. raw and cells are valid until the next row.
+	line  int64
+	raw   []byte   // nil if it was too long
+	cells [][]byte // without quotes; not more than columnsMax+1 of them
+	fault error    // why the row has no cells
+
+	scan    rowScan
+	scratch []byte // cells whose quotes had to be taken out of them
+}
+
+// columns says which cell of a row is what.
+type columns struct {
+	count         int // as many cells has every row
+	id, name, tag int // -1 if there is none
+}
+
+const headerWanted = "a CSV file of plants begins with a header that has the columns id and name and, if wanted, tag, separated by commas"
+
+// readHeader reads the first row that is not blank.
+func (r *csvReader) readHeader() error {
+	if !r.next() {
+		if err := r.w.failure(r.lines + 1); err != nil {
+			return err
+		}
+		return errors.New("the file is empty: " + headerWanted)
+	}
+	err := r.fault
+	if err != nil {
+		return fmt.Errorf("line %d: the header cannot be read: %w", r.line, err)
+	}
+	r.header = string(r.raw)
+	if r.columns, err = findColumns(r.cells); err != nil {
+		return fmt.Errorf("line %d: the header has %w", r.line, err)
+	}
+	return nil
+}
+
+// findColumns returns which columns a header has.
+func findColumns(header [][]byte) (columns, error) {
+	c := columns{count: len(header), id: -1, name: -1, tag: -1}
+	if c.count > columnsMax {
+		return c, fmt.Errorf("more than %d columns", columnsMax)
+	}
+	for i, cell := range header {
+		if at := c.at(cell); at != nil {
+			if *at >= 0 {
+				return c, fmt.Errorf("the column %s twice", cell)
+			}
+			*at = i
+		}
+	}
+	missing := ""
+	switch {
+	case c.id < 0 && c.name < 0:
+		missing = "columns id and name"
+	case c.id < 0:
+		missing = "column id"
+	case c.name < 0:
+		missing = "column name"
+	default:
+		return c, nil
+	}
+	return c, fmt.Errorf("no %s, but %s: %s", missing, listed(header), headerWanted)
+}
+
+// at returns where the index of the column of that name is kept, or nil for a
+// column that is not part of a plant.
+func (c *columns) at(name []byte) *int {
+	switch string(name) {
+	case "id":
+		return &c.id
+	case "name":
+		return &c.name
+	case "tag":
+		return &c.tag
+	}
+	return nil
+}
+
+// listed returns the cells for a message: quoted, and not too many.
+func listed(cells [][]byte) string {
+	const cellsMax = 8
+	var names []string
+	for _, cell := range cells[:min(len(cells), cellsMax)] {
+		names = append(names, quoted(cell))
+	}
+	if len(cells) > cellsMax {
+		names = append(names, "…")
+	}
+	return strings.Join(names, ", ")
+}
+
+// next reads the next row that is not blank, or returns false at the end of
+// the input or at a failure of it.
+func (r *csvReader) next() bool {
+	for {
+		r.line, r.fault = r.lines+1, nil
+		if line := r.w.line(); line != nil && bytes.IndexByte(line, '"') < 0 {
+			r.w.discard(len(line))
+			r.lines++
+			r.plain(trimLineEnd(line))
+		} else if !r.scanned() {
+			return false
+		}
+		if len(r.raw) > 0 || r.fault != nil {
+			return true
+		}
+	}
+}
+
+// plain splits a line without quotes, which most lines are.
+func (r *csvReader) plain(line []byte) {
+	r.raw, r.cells = line, r.cells[:0]
+	if len(line) > rowBytesMax {
+		r.raw, r.fault = nil, errRowTooLong
+		return
+	}
+	for rest := line; ; {
+		i := bytes.IndexByte(rest, ',')
+		if i < 0 {
+			r.addCell(rest)
+			break
+		}
+		r.addCell(rest[:i])
+		rest = rest[i+1:]
+	}
+	if i := bytes.IndexByte(line, '\r'); i >= 0 {
+		r.fault = columnFault(1+bytes.Count(line[:i], []byte{','}), faultReturn)
+	}
+}
+
+func (r *csvReader) addCell(cell []byte) {
+	if len(r.cells) <= columnsMax {
+		r.cells = append(r.cells, cell)
+	}
+}
+
+// scanned reads a row that has quotes, or that is too long.
+func (r *csvReader) scanned() bool {
+	s, tooLong := &r.scan, false
+	s.reset()
+	for !s.scan(r.w.unread()) {
+		if s.pos > rowBytesMax+len("\r") {
+			tooLong = true
+			r.w.discard(s.pos)
+			s.pos = 0
+		}
+		if r.w.fill() {
+			continue
+		}
+		if !isEnd(r.w.err) || s.pos == 0 && !tooLong {
+			return false
+		}
+		s.endOfInput()
+		break
+	}
+	r.take(tooLong)
+	return true
+}
+
+// take makes the present row of what scan has read.
+func (r *csvReader) take(tooLong bool) {
+	s := &r.scan
+	raw := trimLineEnd(r.w.unread()[:s.pos])
+	r.w.discard(s.pos)
+	r.lines += s.lines
+	r.raw, r.fault, r.cells, r.scratch = raw, s.fault, r.cells[:0], r.scratch[:0]
+	if tooLong || len(raw) > rowBytesMax {
+		r.raw, r.fault = nil, errRowTooLong
+	}
+	if r.fault != nil {
+		return
+	}
+	for _, span := range s.cells {
+		cell := raw[span.start:span.end]
+		if span.quoted {
+			cell = cell[1 : len(cell)-1]
+		}
+		if span.doubled {
+			cell = r.undouble(cell)
+		}
+		r.addCell(cell)
+	}
+}
+
+// undouble returns the cell with one quote for every two.
+func (r *csvReader) undouble(cell []byte) []byte {
+	start := len(r.scratch)
+	for {
+		i := bytes.IndexByte(cell, '"')
+		if i < 0 {
+			r.scratch = append(r.scratch, cell...)
+			return r.scratch[start:len(r.scratch):len(r.scratch)]
+		}
+		r.scratch = append(r.scratch, cell[:i+1]...)
+		cell = cell[i+2:]
+	}
+}

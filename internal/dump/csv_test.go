@@ -1,0 +1,201 @@
+package dump_test
+
+import (
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"plantstore/internal/dump"
+)
+
+const (
+	idRange     = "write a whole number in plain digits, from -9223372036854775808 to 9223372036854775807"
+	headerWants = "a CSV file of plants begins with a header that has the columns id and name and, if wanted, tag, separated by commas"
+)
+
+// checkRead compares what is read from a file, at once and byte by byte, with
+// what is wanted.
+func checkRead(t *testing.T, file string, f dump.Format, want []row, wantFailure string) {
+	t.Helper()
+	rows, failure := read(strings.NewReader(file), f)
+	if diff := cmp.Diff(want, rows, equalTags); diff != "" || failure != wantFailure {
+		t.Errorf("rows (-want +got):\n%s\nfailure: got %q, want %q", diff, failure, wantFailure)
+	}
+	slow, slowFailure := read(iotest.OneByteReader(strings.NewReader(file)), f)
+	if diff := cmp.Diff(rows, slow, equalTags); diff != "" || slowFailure != failure {
+		t.Errorf("byte by byte it is read differently (-at once +byte by byte):\n%s\n%q, %q", diff, failure, slowFailure)
+	}
+}
+
+func TestReadCSVForm(t *testing.T) {
+	t.Parallel()
+	rosa, bellis := tagged(1, "Rosa", "shrub"), named(2, "Bellis")
+	good := []row{{2, "1,Rosa,shrub", rosa, ""}, {3, "2,Bellis,", bellis, ""}}
+	for _, tt := range []struct {
+		name, in string
+		want     []row
+	}{
+		{"LF", "id,name,tag\n1,Rosa,shrub\n2,Bellis,\n", good},
+		{"CRLF", "id,name,tag\r\n1,Rosa,shrub\r\n2,Bellis,\r\n", good},
+		{"no line end at the end", "id,name,tag\n1,Rosa,shrub\n2,Bellis,", good},
+		{"CR at the end", "id,name,tag\n1,Rosa,shrub\n2,Bellis,\r", good},
+		{"byte order mark", "\uFEFFid,name,tag\n1,Rosa,shrub\n2,Bellis,\n", good},
+		{"header alone", "id,name,tag", nil},
+		{"header in quotes", "\"id\",\"name\",\"tag\"\n1,Rosa,shrub\n2,Bellis,\n", good},
+		{"blank lines", "\n\r\nid,name\n\n1,Rosa\r\n\r\n\n2,Bellis\n\n", []row{{5, "1,Rosa", named(1, "Rosa"), ""}, {8, "2,Bellis", bellis, ""}}},
+		{"no tag column", "id,name\n2,Bellis\n", []row{{2, "2,Bellis", bellis, ""}}},
+		{"other order", "tag,name,id\nshrub,Rosa,1\n", []row{{2, "shrub,Rosa,1", rosa, ""}}},
+		{"other columns", "x,id,,name,x,tag\n\xff,1,a,Rosa,\x00,shrub\n", []row{{2, "\xff,1,a,Rosa,\x00,shrub", rosa, ""}}},
+		{"quotes", "id,name,tag\n\"1\",\"Rosa\",\"shrub\"\r\n", []row{{2, `"1","Rosa","shrub"`, rosa, ""}}},
+		{"doubled quotes", "id,name\n1,\"\"\"Rosa\"\" \"\"\"\n", []row{{2, `1,"""Rosa"" """`, named(1, `"Rosa" "`), ""}}},
+		{"doubled quotes twice", "id,name,tag\n1,\"a\"\"b\",\"c\"\"\"\n", []row{{2, `1,"a""b","c"""`, tagged(1, `a"b`, `c"`), ""}}},
+		{"commas", "id,name\n1,\"Rosa, L.\"\n", []row{{2, `1,"Rosa, L."`, named(1, "Rosa, L."), ""}}},
+		{
+			"line ends in quotes", "id,name\n1,\"a\nb\r\nc\rd\r\"\r\n2,Bellis\n",
+			[]row{{2, "1,\"a\nb\r\nc\rd\r\"", named(1, "a\nb\r\nc\rd\r"), ""}, {5, "2,Bellis", bellis, ""}},
+		},
+		{"blank lines in quotes", "id,name\n1,\"\n\n\"\n2,Bellis\n", []row{{2, "1,\"\n\n\"", named(1, "\n\n"), ""}, {5, "2,Bellis", bellis, ""}}},
+		{"spaces are part of a cell", "id,name,tag\n1, a , \n", []row{{2, "1, a , ", tagged(1, " a ", " "), ""}}},
+		{"empty name, empty tag", "id,name,tag\n1,,\n2,\"\",\"\"\n", []row{{2, "1,,", named(1, ""), ""}, {3, `2,"",""`, named(2, ""), ""}}},
+		{"byte order mark inside", "id,name\n1,\uFEFFRosa\n", []row{{2, "1,\uFEFFRosa", named(1, "\uFEFFRosa"), ""}}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			checkRead(t, tt.in, dump.CSV, tt.want, "")
+		})
+	}
+}
+
+func TestReadCSVFaults(t *testing.T) {
+	t.Parallel()
+	const (
+		quote  = " has a quote inside a cell without quotes: put the cell in quotes and double those inside"
+		text   = " has text behind its closing quote: double the quotes inside a cell"
+		cr     = " has a carriage return that ends no line: put the cell in quotes"
+		open   = " opens a quote that is never closed"
+		commas = ": put a cell with a comma in it in quotes"
+	)
+	next := row{3, "2,Bellis", named(2, "Bellis"), ""}
+	for _, tt := range []struct {
+		name, in string
+		want     []row
+	}{
+		{"bare quote", "1,Ro\"sa\n2,Bellis\n", []row{{Line: 2, Raw: `1,Ro"sa`, Err: "column 2" + quote}, next}},
+		{"two bare quotes", "1,Ro\"s\"a\r\n2,Bellis\n", []row{{Line: 2, Raw: `1,Ro"s"a`, Err: "column 2" + quote}, next}},
+		{"space before a quote", "1, \"Rosa\"\n2,Bellis\n", []row{{Line: 2, Raw: `1, "Rosa"`, Err: "column 2" + quote}, next}},
+		{"comma and quote after a fault", "1\",\"Rosa\n2,Bellis\n", []row{{Line: 2, Raw: `1","Rosa`, Err: "column 1" + quote}, next}},
+		{"text after a quote", "1,\"Ro\"sa\n2,Bellis\n", []row{{Line: 2, Raw: `1,"Ro"sa`, Err: "column 2" + text}, next}},
+		{"space after a quote", "\"1\" ,Rosa\n2,Bellis\n", []row{{Line: 2, Raw: `"1" ,Rosa`, Err: "column 1" + text}, next}},
+		{"CR in a cell", "1,Ro\rsa\n2,Bellis\n", []row{{Line: 2, Raw: "1,Ro\rsa", Err: "column 2" + cr}, next}},
+		{"CR before CRLF", "1,Rosa\r\r\n2,Bellis\n", []row{{Line: 2, Raw: "1,Rosa\r", Err: "column 2" + cr}, next}},
+		{"CR after a quote", "1,\"Rosa\"\r\"\n2,Bellis\n", []row{{Line: 2, Raw: "1,\"Rosa\"\r\"", Err: "column 2" + cr}, next}},
+		{"CR before a quote", "1,Rosa\r,\"\"\n2,Bellis\n", []row{{Line: 2, Raw: "1,Rosa\r,\"\"", Err: "column 2" + cr}, next}},
+		{"too few cells", "1\n2,Bellis\n", []row{{Line: 2, Raw: "1", Err: "the row has 1 cells, the header has 2" + commas}, next}},
+		{"too many cells", "1,Rosa, L.\n2,Bellis\n", []row{{Line: 2, Raw: "1,Rosa, L.", Err: "the row has 3 cells, the header has 2" + commas}, next}},
+		{"too many quoted cells", "1,\"\",\"\"\n2,Bellis\n", []row{{Line: 2, Raw: `1,"",""`, Err: "the row has 3 cells, the header has 2" + commas}, next}},
+		{"quote never closed", "2,Bellis\n1,\"Rosa\n2,Bellis\n", []row{{2, "2,Bellis", named(2, "Bellis"), ""}, {Line: 3, Raw: "1,\"Rosa\n2,Bellis", Err: "column 2" + open}}},
+		{"quote at the end", "1,\"", []row{{Line: 2, Raw: `1,"`, Err: "column 2" + open}}},
+		{
+			"quote closed by the next row's", "1,\"Rosa\n2,\"Bellis\"\n3,c\n",
+			[]row{{Line: 2, Raw: "1,\"Rosa\n2,\"Bellis\"", Err: "column 2" + text}, {4, "3,c", named(3, "c"), ""}},
+		},
+		{
+			"commas without end", strings.Repeat(",", 2000) + "\n2,Bellis\n",
+			[]row{{Line: 2, Raw: strings.Repeat(",", 2000), Err: "the row has more than 1024 cells, the header has 2" + commas}, next},
+		},
+		{
+			"quotes without end", strings.Repeat(`"",`, 2000) + "\n2,Bellis\n",
+			[]row{{Line: 2, Raw: strings.Repeat(`"",`, 2000), Err: "the row has more than 1024 cells, the header has 2" + commas}, next},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			checkRead(t, "id,name\n"+tt.in, dump.CSV, tt.want, "")
+		})
+	}
+}
+
+func TestReadCSVContent(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		cells string
+		want  row
+	}{
+		{"9223372036854775807,a,", row{Plant: named(9223372036854775807, "a")}},
+		{"-9223372036854775808,a,", row{Plant: named(-9223372036854775808, "a")}},
+		{"999999999999999999,a,", row{Plant: named(999999999999999999, "a")}},
+		{"-1000000000000000000,a,", row{Plant: named(-1000000000000000000, "a")}},
+		{"-0,a,", row{Plant: named(0, "a")}},
+		{"007,a,", row{Plant: named(7, "a")}},
+		{"00000000000000000000000000012,a,", row{Plant: named(12, "a")}},
+		{"9223372036854775808,a,", row{Err: "id does not fit 64 bits: " + idRange}},
+		{"-9223372036854775809,a,", row{Err: "id does not fit 64 bits: " + idRange}},
+		{strings.Repeat("9", 70) + ",a,", row{Err: "id does not fit 64 bits: " + idRange}},
+		{",a,", row{Err: "id is empty: " + idRange}},
+		{"9.22E+18,a,", row{Err: `id is "9.22E+18", which a spreadsheet may have rounded: ` + idRange}},
+		{"1.0,a,", row{Err: `id is "1.0", which a spreadsheet may have rounded: ` + idRange}},
+		{"1e3,a,", row{Err: `id is "1e3", which a spreadsheet may have rounded: ` + idRange}},
+		{"+5,a,", row{Err: `id is "+5": ` + idRange}},
+		{" 5,a,", row{Err: `id is " 5": ` + idRange}},
+		{"5 ,a,", row{Err: `id is "5 ": ` + idRange}},
+		{"-,a,", row{Err: `id is "-": ` + idRange}},
+		{"--5,a,", row{Err: `id is "--5": ` + idRange}},
+		{"'-5,a,", row{Err: `id is "'-5": ` + idRange}},
+		{"1_000,a,", row{Err: `id is "1_000": ` + idRange}},
+		{"0x10,a,", row{Err: `id is "0x10": ` + idRange}},
+		{"٣,a,", row{Err: `id is "٣": ` + idRange}},
+		{"\xff,a,", row{Err: `id is "\xff": ` + idRange}},
+		{strings.Repeat("x", 41) + ",a,", row{Err: `id is "` + strings.Repeat("x", 40) + `"…: ` + idRange}},
+		{"1,a\xff,", row{Err: "name is not UTF-8: save the file as UTF-8"}},
+		{"1,\xed\xa0\x80,", row{Err: "name is not UTF-8: save the file as UTF-8"}},
+		{"1,a,\xe9", row{Err: "tag is not UTF-8: save the file as UTF-8"}},
+		{"1,a\x00,", row{Err: "name has the character U+0000: leave it out"}},
+		{"1,a,\x00", row{Err: "tag has the character U+0000: leave it out"}},
+		{
+			"x,\x00\xff,\xff\x00",
+			row{Err: "name is not UTF-8: save the file as UTF-8; tag is not UTF-8: save the file as UTF-8; " +
+				`id is "x": ` + idRange + "; name has the character U+0000: leave it out; tag has the character U+0000: leave it out"},
+		},
+		{"1,a,\uFFFD", row{Plant: tagged(1, "a", "\uFFFD")}},
+		{"1,'=1+1,'＝x", row{Plant: tagged(1, "=1+1", "＝x")}},
+	} {
+		t.Run(tt.cells, func(t *testing.T) {
+			t.Parallel()
+			tt.want.Line, tt.want.Raw = 2, tt.cells
+			checkRead(t, "id,name,tag\n"+tt.cells, dump.CSV, []row{tt.want}, "")
+		})
+	}
+}
+
+func TestReadCSVHeader(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ name, in, want string }{
+		{"empty", "", "the file is empty: " + headerWants},
+		{"byte order mark alone", "\uFEFF", "the file is empty: " + headerWants},
+		{"blank", "\n\r\n\n", "the file is empty: " + headerWants},
+		{"no id", "name,tag\n1,Rosa\n", `line 1: the header has no column id, but "name", "tag": ` + headerWants},
+		{"no name", "\nid\n1\n", `line 2: the header has no column name, but "id": ` + headerWants},
+		{"other case", "ID,Name\n1,Rosa\n", `line 1: the header has no columns id and name, but "ID", "Name": ` + headerWants},
+		{"spaces", "id, name\n1,Rosa\n", `line 1: the header has no column name, but "id", " name": ` + headerWants},
+		{"semicolons", "id;name\n1;Rosa\n", `line 1: the header has no columns id and name, but "id;name": ` + headerWants},
+		{"many", "a,b,c,d,e,f,g,h,i\n", `line 1: the header has no columns id and name, but "a", "b", "c", "d", "e", "f", "g", "h", …: ` + headerWants},
+		{"id twice", "id,name,id\n", "line 1: the header has the column id twice"},
+		{"name twice", "id,name,\"name\"\n", "line 1: the header has the column name twice"},
+		{"tag twice", "tag,tag,id,name\n", "line 1: the header has the column tag twice"},
+		{
+			"fault", "id,na\"me\n1,Rosa\n",
+			"line 1: the header cannot be read: column 2 has a quote inside a cell without quotes: put the cell in quotes and double those inside",
+		},
+		{"quote never closed", "id,\"name\n1,Rosa\n", "line 1: the header cannot be read: column 2 opens a quote that is never closed"},
+		{"too many columns", "id,name" + strings.Repeat(",", 1023) + "\n", "line 1: the header has more than 1024 columns"},
+		{"too long", "id,name," + strings.Repeat("x", 1<<20) + "\n", "line 1: the header cannot be read: " + tooLong},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			checkRead(t, tt.in, dump.CSV, nil, tt.want)
+		})
+	}
+	checkRead(t, "id,name"+strings.Repeat(",", 1022)+"\n", dump.CSV, nil, "")
+}

@@ -1,0 +1,192 @@
+package dump_test
+
+import (
+	"bytes"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"plantstore/internal/dump"
+	"plantstore/internal/plant"
+)
+
+// row is a dump.Row in a form that can be compared and written in a table.
+type row struct {
+	Line  int64
+	Raw   string
+	Plant plant.NewPlant
+	Err   string
+}
+
+var equalTags = cmp.Comparer(func(a, b plant.Tag) bool { return a == b })
+
+// read returns every row of a file, and the text of the error that ended it.
+func read(r io.Reader, f dump.Format) (rows []row, failure string) {
+	for got, err := range dump.Read(r, f) {
+		if err != nil {
+			failure += err.Error()
+			continue
+		}
+		rows = append(rows, row{Line: got.Line, Raw: string(got.Raw), Plant: got.Plant, Err: errorText(got.Err)})
+	}
+	return rows, failure
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// mustRead returns the plants of a file in which nothing may be refused.
+func mustRead(tb rapid.TB, r io.Reader, f dump.Format) []plant.NewPlant {
+	tb.Helper()
+	var plants []plant.NewPlant
+	for row, err := range dump.Read(r, f) {
+		if err != nil {
+			tb.Fatalf("after %d rows: %v", len(plants), err)
+		}
+		if row.Err != nil {
+			tb.Fatalf("line %d: %v", row.Line, row.Err)
+		}
+		plants = append(plants, row.Plant)
+	}
+	return plants
+}
+
+// write returns a file of the plants.
+func write(tb rapid.TB, f dump.Format, c dump.Compression, plants []plant.NewPlant) []byte {
+	tb.Helper()
+	var file bytes.Buffer
+	w, err := dump.NewWriter(&file, f, c)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for _, p := range plants {
+		if err := w.Write(p); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		tb.Fatal(err)
+	}
+	return file.Bytes()
+}
+
+// rewrite reads a file and writes its refused rows as a file of rejects.
+func rewrite(tb rapid.TB, file []byte, f dump.Format) (rejects []byte, omitted int64) {
+	tb.Helper()
+	var out bytes.Buffer
+	w, err := dump.NewRejects(&out, f)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for row, err := range dump.Read(bytes.NewReader(file), f) {
+		if err == nil && row.Err != nil {
+			if err := w.Write(row); err != nil {
+				tb.Fatal(err)
+			}
+		}
+	}
+	if err := w.Close(); err != nil {
+		tb.Fatal(err)
+	}
+	return out.Bytes(), w.Omitted()
+}
+
+func named(id int64, name string) plant.NewPlant {
+	return plant.NewPlant{ID: id, Plant: plant.Plant{Name: name}}
+}
+
+func tagged(id int64, name, tag string) plant.NewPlant {
+	return plant.NewPlant{ID: id, Plant: plant.Plant{Name: name, Tag: plant.Tagged(tag)}}
+}
+
+func TestParseFormat(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]dump.Format{"csv": dump.CSV, "jsonl": dump.JSONL, "ndjson": dump.JSONL, "json": dump.JSON} {
+		if got, err := dump.ParseFormat(name); got != want || err != nil {
+			t.Errorf("ParseFormat(%q) = %q, %v; want %q", name, got, err, want)
+		}
+	}
+	for _, name := range []string{"", "CSV", "xml"} {
+		_, err := dump.ParseFormat(name)
+		if want := `unknown format "` + name + `": use csv, jsonl (or ndjson) or json`; errorText(err) != want {
+			t.Errorf("ParseFormat(%q): got error %v, want %s", name, err, want)
+		}
+	}
+}
+
+func TestDetectPath(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		path        string
+		format      dump.Format
+		compression dump.Compression
+		ok          bool
+	}{
+		{"plants.csv", dump.CSV, dump.None, true},
+		{"plants.jsonl", dump.JSONL, dump.None, true},
+		{"plants.ndjson", dump.JSONL, dump.None, true},
+		{"plants.json", dump.JSON, dump.None, true},
+		{"a.b/plants.csv.gz", dump.CSV, dump.Gzip, true},
+		{"/a/plants.jsonl.zst", dump.JSONL, dump.Zstd, true},
+		{"plants.ndjson.gz", dump.JSONL, dump.Gzip, true},
+		{"PLANTS.JSON.GZ", dump.JSON, dump.Gzip, true},
+		{"plants.2026.csv", dump.CSV, dump.None, true},
+		{"plants.gz", "", dump.Gzip, false},
+		{"plants.xml.zst", "", dump.Zstd, false},
+		{"plants.csv/plants", "", dump.None, false},
+		{"plants.csv.bak", "", dump.None, false},
+		{"csv", "", dump.None, false},
+		{"-", "", dump.None, false},
+		{"", "", dump.None, false},
+	} {
+		format, compression, ok := dump.DetectPath(tt.path)
+		if format != tt.format || compression != tt.compression || ok != tt.ok {
+			t.Errorf("DetectPath(%q) = %q, %q, %t; want %q, %q, %t", tt.path, format, compression, ok, tt.format, tt.compression, tt.ok)
+		}
+	}
+}
+
+func TestUnknownFormat(t *testing.T) {
+	t.Parallel()
+	const want = `unknown format "xml": use csv, jsonl (or ndjson) or json`
+	if rows, failure := read(strings.NewReader("<plants/>"), "xml"); rows != nil || failure != want {
+		t.Errorf("Read: got %v, %q, want error %q", rows, failure, want)
+	}
+	if _, err := dump.NewWriter(io.Discard, "xml", dump.None); errorText(err) != want {
+		t.Errorf("NewWriter: got %v, want %q", err, want)
+	}
+	if _, err := dump.NewRejects(io.Discard, "xml"); errorText(err) != want {
+		t.Errorf("NewRejects: got %v, want %q", err, want)
+	}
+	_, err := dump.NewWriter(io.Discard, dump.CSV, "rar")
+	if want := `unknown compression "rar": use gzip, zstd or none`; errorText(err) != want {
+		t.Errorf("NewWriter: got %v, want %q", err, want)
+	}
+}
+
+// A consumer may leave the loop early.
+func TestReadStops(t *testing.T) {
+	t.Parallel()
+	plants := []plant.NewPlant{named(1, "Rosa"), named(2, "Bellis")}
+	for _, format := range formats {
+		var got []plant.NewPlant
+		for row, err := range dump.Read(bytes.NewReader(write(t, format, dump.None, plants)), format) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, row.Plant)
+			break
+		}
+		if !slices.Equal(got, plants[:1]) {
+			t.Errorf("%s: got %v, want the first plant alone", format, got)
+		}
+	}
+}

@@ -1,0 +1,181 @@
+package dump_test
+
+import (
+	"bytes"
+	"encoding/csv"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"plantstore/internal/dump"
+	"plantstore/internal/plant"
+)
+
+// checkFile is what holds of any input in any format: what was read can be
+// written and read again, and so can what was refused.
+func checkFile(t *testing.T, file []byte, format dump.Format) []row {
+	rows, failure := read(bytes.NewReader(file), format)
+	var plants []plant.NewPlant
+	var refused []row
+	for i, r := range rows {
+		if r.Line < 1 || i > 0 && r.Line < rows[i-1].Line {
+			t.Errorf("row %d is at line %d, the one before it at %d", i, r.Line, rows[max(i, 1)-1].Line)
+		}
+		if r.Err == "" {
+			plants = append(plants, r.Plant)
+		} else {
+			r.Line = 0
+			refused = append(refused, r)
+		}
+	}
+	for _, other := range formats {
+		want := plants
+		if other == dump.CSV {
+			want = withoutEmptyTags(plants)
+		}
+		if got := mustRead(t, bytes.NewReader(write(t, other, dump.None, plants)), other); !slices.Equal(got, want) {
+			t.Errorf("written as %s and read back: got %v, want %v", other, got, want)
+		}
+	}
+	checkRejects(t, file, format, refused)
+	if again, f := read(&halfReader{file}, format); !cmp.Equal(rows, again, equalTags) || f != failure {
+		t.Errorf("in pieces it is read differently: %v, %q, not %v, %q", again, f, rows, failure)
+	}
+	return rows
+}
+
+// checkRejects reads the rejects of a file: they are the same rows, refused
+// for the same reasons.
+func checkRejects(t *testing.T, file []byte, format dump.Format, want []row) {
+	rejects, omitted := rewrite(t, file, format)
+	if len(rejects) == 0 && len(want) == int(omitted) {
+		return
+	}
+	got, failure := read(bytes.NewReader(rejects), format)
+	for i := range got {
+		got[i].Line = 0
+	}
+	if diff := cmp.Diff(want, got, equalTags); diff != "" || failure != "" || omitted > 0 {
+		t.Errorf("rejects %q are read differently (-refused +rejects):\n%s\n%q, %d omitted", rejects, diff, failure, omitted)
+	}
+}
+
+// halfReader gives its data in pieces of ever smaller size.
+type halfReader struct{ data []byte }
+
+func (r *halfReader) Read(p []byte) (int, error) {
+	n := copy(p, r.data[:(len(r.data)+1)/2])
+	r.data = r.data[n:]
+	if n == 0 {
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+func FuzzCSV(f *testing.F) {
+	for _, seed := range []string{
+		"", "id,name,tag\n1,Rosa,shrub\n", "\uFEFFid,name\r\n\r\n-5,\"a\"\"b\r\n\"\r\n", "name,id\na\"b,1\n\"a\"b,2\n\"c", "id,name,tag\n1,'=1,''+\n2,\r,\r\n",
+		"id,name,x,tag\n9223372036854775808,\xff,,\x00\n1e3\n", "tag,\"id\",name\n,1,\n\"\",2,\"\"", "id,name\n1,\"\n\n", "id,name\n1,a\r\r\n",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, file []byte) {
+		rows := checkFile(t, file, dump.CSV)
+		if bytes.IndexByte(file, '\r') < 0 {
+			checkAgainstStandard(t, file, rows)
+		}
+	})
+}
+
+// checkAgainstStandard compares with encoding/csv what both can read. It
+// differs from RFC 4180 only in what it does with CR.
+func checkAgainstStandard(t *testing.T, file []byte, rows []row) {
+	records, err := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(file, []byte("\uFEFF")))).ReadAll()
+	if err != nil || len(records) == 0 {
+		return
+	}
+	id, name, tag := slices.Index(records[0], "id"), slices.Index(records[0], "name"), slices.Index(records[0], "tag")
+	if !unique(records[0]) || id < 0 || name < 0 || len(records[0]) > 1024 {
+		if len(rows) > 0 {
+			t.Errorf("rows were read below a header of %q", records[0])
+		}
+		return
+	}
+	if len(rows) != len(records)-1 {
+		t.Fatalf("got %d rows, want %d as in encoding/csv", len(rows), len(records)-1)
+	}
+	for i, record := range records[1:] {
+		if rows[i].Err != "" {
+			continue
+		}
+		want := plant.Plant{Name: unguarded(record[name])}
+		if tag >= 0 && record[tag] != "" {
+			want.Tag = plant.Tagged(unguarded(record[tag]))
+		}
+		if rows[i].Plant.Plant != want {
+			t.Errorf("line %d: got %v, want %v", rows[i].Line, rows[i].Plant, want)
+		}
+		if record[id] == "" {
+			t.Errorf("line %d: an empty id is accepted", rows[i].Line)
+		}
+	}
+}
+
+// unique tells whether no column of a plant is there twice.
+func unique(header []string) bool {
+	seen := map[string]int{}
+	for _, column := range header {
+		seen[column]++
+	}
+	return max(seen["id"], seen["name"], seen["tag"]) == 1
+}
+
+// unguarded is the rule for apostrophes, written another way than the reader's.
+func unguarded(cell string) string {
+	rest := strings.TrimLeft(cell, "'")
+	if rest == cell || rest == "" || !strings.ContainsAny(string([]rune(rest)[:1]), "=+-@\t\r\n＝＋－＠") {
+		return cell
+	}
+	return cell[1:]
+}
+
+func FuzzJSONL(f *testing.F) {
+	for _, seed := range []string{
+		"", rosaJSON + "\n" + bellisJSON, "\uFEFF" + rosaJSON + "\r\n\r\n \r\n{}", "{\n}", "[]\r\r\n" + rosaJSON, "\xff\n\x00\n\"\n",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, file []byte) {
+		rows := checkFile(t, file, dump.JSONL)
+		lines := bytes.Split(bytes.TrimPrefix(file, []byte("\uFEFF")), []byte("\n"))
+		n := 0
+		for i, line := range lines {
+			if len(bytes.Trim(line, " \t\r")) == 0 {
+				continue
+			}
+			p, err := plant.Decode(bytes.TrimSuffix(line, []byte("\r")))
+			if n >= len(rows) || rows[n].Line != int64(i+1) || rows[n].Plant != p || rows[n].Err != errorText(err) {
+				t.Fatalf("line %d %q: got row %d of %v, want %v, %v", i+1, line, n, rows, p, err)
+			}
+			n++
+		}
+		if n != len(rows) {
+			t.Errorf("got %d rows, want %d", len(rows), n)
+		}
+	})
+}
+
+func FuzzJSON(f *testing.F) {
+	for _, seed := range []string{
+		"", "[]", "[" + rosaJSON + "," + bellisJSON + "]", "\uFEFF [\n{} ,\r\n[\"\\\"]\"], null]\n", "[1,]", "[{]}]", rosaJSON, "[{\"id\":1", "[\"\\", "[\xff\"\n\"]x",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, file []byte) {
+		checkFile(t, file, dump.JSON)
+		checkElements(t, file)
+	})
+}

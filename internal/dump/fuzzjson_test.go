@@ -1,0 +1,29 @@
+package dump_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"testing"
+
+	"plantstore/internal/dump"
+	"plantstore/internal/plant"
+)
+
+// checkElements compares with encoding/json where the elements of an array
+// begin and end.
+func checkElements(t *testing.T, file []byte) {
+	rows, failure := read(bytes.NewReader(file), dump.JSON)
+	var elements []json.RawMessage
+	if json.Unmarshal(bytes.TrimPrefix(file, []byte("\uFEFF")), &elements) != nil || elements == nil {
+		return
+	}
+	if failure != "" || len(rows) != len(elements) {
+		t.Fatalf("got %d elements, %q; want %d", len(rows), failure, len(elements))
+	}
+	for i, element := range elements {
+		p, err := plant.Decode(element)
+		if rows[i].Raw != string(element) || rows[i].Plant != p || rows[i].Err != errorText(err) {
+			t.Errorf("element %d %q: got %v, want %v, %v", i, element, rows[i], p, err)
+		}
+	}
+}

@@ -1,0 +1,170 @@
+package dump_test
+
+import (
+	"strings"
+	"testing"
+
+	"plantstore/internal/dump"
+)
+
+const (
+	rosaJSON   = `{"id":1,"name":"Rosa"}`
+	bellisJSON = `{"id":2,"name":"Bellis","tag":""}`
+	noID       = "id is missing: send an integer of 64 bits"
+)
+
+func TestReadJSONL(t *testing.T) {
+	t.Parallel()
+	rosa, bellis := row{1, rosaJSON, named(1, "Rosa"), ""}, row{2, bellisJSON, tagged(2, "Bellis", ""), ""}
+	for _, tt := range []struct {
+		name, in string
+		want     []row
+	}{
+		{"empty", "", nil},
+		{"byte order mark alone", "\uFEFF", nil},
+		{"blank", "\n \t\r\n\r", nil},
+		{"LF", rosaJSON + "\n" + bellisJSON + "\n", []row{rosa, bellis}},
+		{"CRLF", rosaJSON + "\r\n" + bellisJSON + "\r\n", []row{rosa, bellis}},
+		{"no line end at the end", rosaJSON + "\n" + bellisJSON, []row{rosa, bellis}},
+		{"CR at the end", rosaJSON + "\n" + bellisJSON + "\r", []row{rosa, bellis}},
+		{"byte order mark", "\uFEFF" + rosaJSON + "\n", []row{rosa}},
+		{"blank lines", "\n\r\n \n" + rosaJSON + "\n\n", []row{{4, rosaJSON, named(1, "Rosa"), ""}}},
+		{"white space around", " " + rosaJSON + "\t\r\r\n", []row{{1, " " + rosaJSON + "\t\r", named(1, "Rosa"), ""}}},
+		{
+			"byte order mark inside", "\n\uFEFF" + rosaJSON,
+			[]row{{Line: 2, Raw: "\uFEFF" + rosaJSON, Err: `the body is not JSON: at byte 0, want a value, found '\ufeff'`}},
+		},
+		{"refused and read on", "{}\n" + bellisJSON + "\n", []row{{Line: 1, Raw: "{}", Err: noID + "; name is missing: send a string"}, bellis}},
+		{
+			"two in a line", rosaJSON + rosaJSON + "\n" + bellisJSON,
+			[]row{{Line: 1, Raw: rosaJSON + rosaJSON, Err: "the body is not JSON: at byte 22, want nothing after the value, found '{'"}, bellis},
+		},
+		{
+			"not UTF-8", `{"id":1,"name":"` + "\xff\"}\n" + bellisJSON,
+			[]row{{Line: 1, Raw: `{"id":1,"name":"` + "\xff\"}", Err: "the body is not UTF-8: byte 16 begins no valid character"}, bellis},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			checkRead(t, tt.in, dump.JSONL, tt.want, "")
+		})
+	}
+}
+
+func TestReadJSON(t *testing.T) {
+	t.Parallel()
+	rosa := row{1, rosaJSON, named(1, "Rosa"), ""}
+	bellis := row{1, bellisJSON, tagged(2, "Bellis", ""), ""}
+	const tricky = `{"id":1,"name":"a]},[{\"\\","x":[{"]":"}"}]}`
+	for _, tt := range []struct {
+		name, in string
+		want     []row
+	}{
+		{"empty array", "[]", nil},
+		{"empty array with white space", "\uFEFF \n[\t\r\n]\n", nil},
+		{"one", "[" + rosaJSON + "]", []row{rosa}},
+		{"two", "[" + rosaJSON + "," + bellisJSON + "]\r\n", []row{rosa, bellis}},
+		{"white space", " [ " + rosaJSON + "\t,\r\n\n" + bellisJSON + "\n] ", []row{rosa, {3, bellisJSON, tagged(2, "Bellis", ""), ""}}},
+		{
+			"elements of several lines", "[\n{\n\"id\":1,\n\"name\":\"Rosa\"\n}\n,\n" + rosaJSON + "]",
+			[]row{{2, "{\n\"id\":1,\n\"name\":\"Rosa\"\n}", named(1, "Rosa"), ""}, {7, rosaJSON, named(1, "Rosa"), ""}},
+		},
+		{"brackets and quotes in strings", "[" + tricky + "," + rosaJSON + "]", []row{{1, tricky, named(1, `a]},[{"\`), ""}, rosa}},
+		{
+			"other values", `[1,"a,]",null,[[],{}],` + rosaJSON + "]",
+			[]row{
+				{Line: 1, Raw: "1", Err: "the body is a number: send a JSON object with id, name and, if wanted, tag"},
+				{Line: 1, Raw: `"a,]"`, Err: "the body is a string: send a JSON object with id, name and, if wanted, tag"},
+				{Line: 1, Raw: "null", Err: "the body is null: send a JSON object with id, name and, if wanted, tag"},
+				{Line: 1, Raw: "[[],{}]", Err: "the body is an array: send a JSON object with id, name and, if wanted, tag"},
+				rosa,
+			},
+		},
+		{"refused and read on", `[{"name":"Rosa"},` + bellisJSON + "]", []row{{Line: 1, Raw: `{"name":"Rosa"}`, Err: noID}, bellis}},
+		{
+			"wrong bracket", `[{"id":1],` + bellisJSON + "]",
+			[]row{{Line: 1, Raw: `{"id":1]`, Err: "the body is not JSON: at byte 7, want ',' or '}', found ']'"}, bellis},
+		},
+		{
+			"no comma", `[1 2,` + bellisJSON + "]",
+			[]row{{Line: 1, Raw: "1 2", Err: "the body is not JSON: at byte 2, want nothing after the value, found '2'"}, bellis},
+		},
+		{
+			"line end in a string", "[\"\n\",\n" + bellisJSON + "]",
+			[]row{{Line: 1, Raw: "\"\n\"", Err: `the body is not JSON: at byte 1, want an escape for the control character, found '\n'`}, {3, bellisJSON, tagged(2, "Bellis", ""), ""}},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			checkRead(t, tt.in, dump.JSON, tt.want, "")
+		})
+	}
+}
+
+func TestReadJSONBroken(t *testing.T) {
+	t.Parallel()
+	rosa := []row{{1, rosaJSON, named(1, "Rosa"), ""}}
+	const jsonl = ": one object a line, without brackets around, is the format jsonl"
+	for _, tt := range []struct {
+		name, in string
+		rows     []row
+		want     string
+	}{
+		{"empty", "", nil, "line 1: the file is empty: a JSON file of plants is an array, in its smallest form []"},
+		{"blank", "\n\n", nil, "line 3: the file is empty: a JSON file of plants is an array, in its smallest form []"},
+		{"object", "\n" + rosaJSON, nil, "line 2: the file is no JSON array, it begins with '{'" + jsonl},
+		{"text", "id,name\n", nil, "line 1: the file is no JSON array, it begins with 'i'" + jsonl},
+		{"open", "[\n", nil, "line 2: the array is not closed: want ']' at its end"},
+		{"open after an element", "[" + rosaJSON + ",\n\n", rosa, "line 3: the array is not closed: want ']' at its end"},
+		{
+			"open within an element", "[" + rosaJSON + ",\n{\n\"id\"", rosa,
+			"line 3: the array is not closed: the file ends within the element that begins at line 2",
+		},
+		{"open after a value", "[1", nil, "line 1: the array is not closed: the file ends within the element that begins at line 1"},
+		{"open string", `["\"]`, nil, "line 1: the array is not closed: the file ends within the element that begins at line 1"},
+		{"comma at the end", "[" + rosaJSON + "\n,]", rosa, "line 2: the array is broken: want a plant, found ']'"},
+		{"comma at the start", "[," + rosaJSON + "]", nil, "line 1: the array is broken: want a plant, found ','"},
+		{"two commas", "[" + rosaJSON + ",,]", rosa, "line 1: the array is broken: want a plant, found ','"},
+		{"brace", "[}]", nil, "line 1: the array is broken: want a plant, found '}'"},
+		{"brace after an element", "[" + rosaJSON + ",\n1\n}]", rosa, "line 3: the array is broken: want ',' or ']', found '}'"},
+		{"second array", "[" + rosaJSON + "]\n[]", rosa, "line 2: want nothing after the array, found '['"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			checkRead(t, tt.in, dump.JSON, tt.rows, tt.want)
+		})
+	}
+}
+
+func TestRejects(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", rowBytesMax+1)
+	for _, tt := range []struct {
+		name    string
+		format  dump.Format
+		in      string
+		want    string
+		omitted int64
+	}{
+		{"csv", dump.CSV, "\uFEFF\nname,\"id\"\nRosa,1\n\"a\r\nb\",x\nc\n", "name,\"id\"\r\n\"a\r\nb\",x\r\nc\r\n", 0},
+		{"csv, CR", dump.CSV, "id,name\n1,a\r\r\n", "id,name\r\n1,a\r\r\n", 0},
+		{"csv, quote never closed", dump.CSV, "id,name\n1,\"a\n\nb\n", "id,name\r\n1,\"a\n\nb\r\n", 0},
+		{"csv, too long", dump.CSV, "id,name\nx,y\n" + long + "\n", "id,name\r\nx,y\r\n", 1},
+		{"csv, none", dump.CSV, "id,name\n1,Rosa\n", "", 0},
+		{"jsonl", dump.JSONL, "\uFEFF{}\r\n\n" + rosaJSON + "\n[", "{}\n[\n", 0},
+		{"jsonl, too long", dump.JSONL, long + "\n1\n" + long, "\n1\n", 2},
+		{"jsonl, byte order mark", dump.JSONL, "\n\uFEFF{}\n", "\n\uFEFF{}\n", 0},
+		{"jsonl, none", dump.JSONL, rosaJSON, "", 0},
+		{"json", dump.JSON, "[\n{}," + rosaJSON + ",[\n1] ]", "[\n{},\n[\n1]\n]\n", 0},
+		{"json, too long", dump.JSON, "[" + long + ",1]", "[\n1\n]\n", 1},
+		{"json, none", dump.JSON, "[" + rosaJSON + "]", "", 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			got, omitted := rewrite(t, []byte(tt.in), tt.format)
+			if string(got) != tt.want || omitted != tt.omitted {
+				t.Errorf("got %q, %d omitted; want %q, %d", got, omitted, tt.want, tt.omitted)
+			}
+		})
+	}
+}

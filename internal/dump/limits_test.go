@@ -1,0 +1,218 @@
+package dump_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"plantstore/internal/dump"
+	"plantstore/internal/plant"
+)
+
+const (
+	rowBytesMax = 1 << 20
+	tooLong     = "the row is longer than 1048576 bytes; if that is not so, look for a missing quote or bracket"
+)
+
+// fill returns before + some x + after, size bytes in all.
+func fill(before, after string, size int) string {
+	return before + strings.Repeat("x", size-len(before)-len(after)) + after
+}
+
+func TestRowLimit(t *testing.T) {
+	t.Parallel()
+	const plain, quoted, object = "1,", "1,\"\n", `{"id":1,"name":"`
+	for _, tt := range []struct {
+		name                      string
+		format                    dump.Format
+		head, before, after, rest string
+		nextLine                  int64
+		next                      string
+	}{
+		{"csv", dump.CSV, "id,name\n", plain, "", "\n2,Bellis\n", 3, "2,Bellis"},
+		{"csv, CRLF", dump.CSV, "id,name\n", plain, "", "\r\n2,Bellis\r\n", 3, "2,Bellis"},
+		{"csv, quotes", dump.CSV, "id,name\n", quoted, "\n\"", "\r\n2,Bellis\r\n", 5, "2,Bellis"},
+		{"jsonl", dump.JSONL, "", object, `"}`, "\n" + `{"id":2,"name":"Bellis"}`, 2, `{"id":2,"name":"Bellis"}`},
+		{"jsonl, CRLF", dump.JSONL, "", object, `"}`, "\r\n" + `{"id":2,"name":"Bellis"}`, 2, `{"id":2,"name":"Bellis"}`},
+		{"json", dump.JSON, "[", object, `"}`, ",\n" + `{"id":2,"name":"Bellis"}]`, 2, `{"id":2,"name":"Bellis"}`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			line := int64(1 + strings.Count(tt.head, "\n"))
+			next := row{tt.nextLine, tt.next, named(2, "Bellis"), ""}
+			for _, size := range []int{rowBytesMax - 1, rowBytesMax, rowBytesMax + 1, rowBytesMax + 2, rowBytesMax + 3, 3 * rowBytesMax} {
+				long := fill(tt.before, tt.after, size)
+				rows, failure := read(strings.NewReader(tt.head+long+tt.rest), tt.format)
+				want := row{Line: line, Err: tooLong}
+				if size <= rowBytesMax {
+					want = row{Line: line, Raw: long, Plant: rows[0].Plant}
+				}
+				if diff := cmp.Diff([]row{want, next}, rows, equalTags); diff != "" || failure != "" {
+					t.Errorf("%d bytes: rows (-want +got):\n%.1000s\nfailure %q", size, diff, failure)
+				}
+				if size <= rowBytesMax && len(rows[0].Plant.Name) < rowBytesMax-32 {
+					t.Errorf("%d bytes: the name has only %d", size, len(rows[0].Plant.Name))
+				}
+			}
+		})
+	}
+}
+
+// endless is a file that begins with head and goes on with a single row of
+// size bytes, which it never holds.
+func endless(head, chunk string, size int64) io.Reader {
+	return io.MultiReader(strings.NewReader(head), io.LimitReader(repeat(strings.Repeat(chunk, 1024)), size))
+}
+
+// repeat is a reader of the same text again and again. A read begins with its
+// beginning.
+type repeat string
+
+func (r repeat) Read(p []byte) (int, error) {
+	n := 0
+	for n < len(p) {
+		n += copy(p[n:], r)
+	}
+	return n, nil
+}
+
+// It measures the heap of the whole program, so it does not run in parallel.
+func TestBoundedMemory(t *testing.T) {
+	const large, small = 200 << 20, 24 << 20 // small where every byte is looked at, which the race detector makes slow
+	const heapMax = 8 << 20
+	for _, tt := range []struct {
+		name        string
+		size        int64
+		format      dump.Format
+		head, chunk string
+		want        []row
+		failure     string
+	}{
+		{"csv", small, dump.CSV, "id,name\n1,", "x", []row{{Line: 2, Err: tooLong}}, ""},
+		{"csv, quotes", large, dump.CSV, "id,name\n1,\"", "xy\n", []row{{Line: 2, Err: tooLong}}, ""},
+		{"csv, commas", small, dump.CSV, "id,name\n1,\"\"", ",", []row{{Line: 2, Err: tooLong}}, ""},
+		{"csv, header", small, dump.CSV, "id,name", ",", nil, "line 1: the header cannot be read: " + tooLong},
+		{"jsonl", large, dump.JSONL, `{"name":"`, "x", []row{{Line: 1, Err: tooLong}}, ""},
+		{"jsonl, blank", large, dump.JSONL, "", " ", []row{{Line: 1, Err: tooLong}}, ""},
+		{"json, string", small, dump.JSON, `[{"name":"`, `x\"`, nil, "line 1: the array is not closed: the file ends within the element that begins at line 1"},
+		{"json, brackets", small, dump.JSON, "[", "[", nil, "line 1: the array is not closed: the file ends within the element that begins at line 1"},
+		{"json, blank", small, dump.JSON, "[", " ", nil, "line 1: the array is not closed: want ']' at its end"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var before, after runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&before)
+			rows, failure := read(endless(tt.head, tt.chunk, tt.size), tt.format)
+			runtime.ReadMemStats(&after)
+			if diff := cmp.Diff(tt.want, rows, equalTags); diff != "" || failure != tt.failure {
+				t.Errorf("rows (-want +got):\n%s\nfailure: got %q, want %q", diff, failure, tt.failure)
+			}
+			if grown := after.TotalAlloc - before.TotalAlloc; grown > heapMax {
+				t.Errorf("%d bytes were allocated for one row of %d", grown, tt.size)
+			}
+		})
+	}
+}
+
+// A reader that fails ends the rows with its error; the row that it cut off is
+// not taken for a whole one.
+func TestReaderFails(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("the disk is gone")
+	for _, tt := range []struct {
+		format dump.Format
+		in     string
+		want   []plant.NewPlant
+		line   int
+	}{
+		{dump.CSV, "", nil, 1},
+		{dump.CSV, "id,name\n1,Rosa\n2,Bel", []plant.NewPlant{named(1, "Rosa")}, 3},
+		{dump.CSV, "id,name\n1,Rosa\n2,\"Bel\n", []plant.NewPlant{named(1, "Rosa")}, 3},
+		{dump.CSV, "id,name\n1,Rosa\n2," + strings.Repeat("x", 2*rowBytesMax), []plant.NewPlant{named(1, "Rosa")}, 3},
+		{dump.JSONL, `{"id":1,"name":"Rosa"}` + "\n" + `{"id":2,"name":"Bellis"}`, []plant.NewPlant{named(1, "Rosa")}, 2},
+		{dump.JSONL, strings.Repeat("x", 2*rowBytesMax), nil, 1},
+		{dump.JSON, "", nil, 1},
+		{dump.JSON, `[{"id":1,"name":"Rosa"},` + "\n", []plant.NewPlant{named(1, "Rosa")}, 2},
+		{dump.JSON, `[{"id":1,"name":"Rosa"},` + "\n" + `{"id":2`, []plant.NewPlant{named(1, "Rosa")}, 2},
+		{dump.JSON, `[{"id":1,"name":"Rosa"}]`, []plant.NewPlant{named(1, "Rosa")}, 1},
+	} {
+		want := fmt.Sprintf("read line %d: the disk is gone", tt.line)
+		for _, in := range []io.Reader{
+			io.MultiReader(strings.NewReader(tt.in), iotest.ErrReader(broken)),
+			iotest.DataErrReader(io.MultiReader(strings.NewReader(tt.in), iotest.ErrReader(broken))),
+		} {
+			rows, failure := read(in, tt.format)
+			var got []plant.NewPlant
+			for _, r := range rows {
+				got = append(got, r.Plant)
+			}
+			if diff := cmp.Diff(tt.want, got, equalTags); diff != "" || failure != want {
+				t.Errorf("%s %.40q: plants (-want +got):\n%s\nfailure: got %q, want %q", tt.format, tt.in, diff, failure, want)
+			}
+		}
+	}
+}
+
+func TestReaderGivesNothing(t *testing.T) {
+	t.Parallel()
+	idle := iotest.ErrReader(nil)
+	if _, failure := read(idle, dump.JSONL); failure != "read line 1: "+io.ErrNoProgress.Error() {
+		t.Errorf("got %q", failure)
+	}
+}
+
+// After an error of the writer below nothing more is written, and every call
+// says so.
+func TestWriterFails(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("the disk is full")
+	for _, compression := range []dump.Compression{dump.None, dump.Gzip, dump.Zstd} {
+		w, err := dump.NewWriter(failingWriter{broken}, dump.JSONL, compression)
+		if err != nil {
+			t.Fatal(err)
+		}
+		errWrite := w.Write(named(1, strings.Repeat("x", 1<<17)))
+		if err := w.Close(); !errors.Is(err, broken) {
+			t.Errorf("%q: Close: got %v (Write: %v), want %v", compression, err, errWrite, broken)
+		}
+	}
+	r, err := dump.NewRejects(failingWriter{broken}, dump.JSON)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := r.Write(dump.Row{Raw: bytes.Repeat([]byte("x"), 1<<17)}); !errors.Is(err, broken) {
+			t.Errorf("Rejects.Write: got %v, want %v", err, broken)
+		}
+	}
+	if err := r.Close(); !errors.Is(err, broken) {
+		t.Errorf("Rejects.Close: got %v, want %v", err, broken)
+	}
+}
+
+type failingWriter struct{ err error }
+
+func (w failingWriter) Write([]byte) (int, error) { return 0, w.err }
+
+func TestWriterClosed(t *testing.T) {
+	t.Parallel()
+	w, err := dump.NewWriter(io.Discard, dump.CSV, dump.Gzip)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := w.Close(); err != nil {
+			t.Errorf("Close: got %v, want nil", err)
+		}
+	}
+	if err := w.Write(named(1, "Rosa")); errorText(err) != "the writer is closed" {
+		t.Errorf("Write: got %v, want an error that says that it is closed", err)
+	}
+}
