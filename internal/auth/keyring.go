@@ -108,7 +108,7 @@ type Use struct {
 func (k *Keyring) UsedSince(since time.Time) []Use {
 	var uses []Use
 	for _, key := range k.keys() {
-		if at := key.used.Load(); at > since.UnixMicro() {
+		if at := key.used.Load(); at > max(0, since.UnixMicro()) { // 0: never
 			uses = append(uses, Use{TokenID: key.token.ID, At: time.UnixMicro(at).UTC()})
 		}
 	}

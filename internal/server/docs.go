@@ -125,7 +125,7 @@ func (f *docsFile) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	h.Set("ETag", etag)
 	if f.gzipped != nil {
-		h.Set("Vary", "Accept-Encoding")
+		h.Add("Vary", "Accept-Encoding") // beside what CORS has put there
 	}
 	if strings.Contains(r.Header.Get("If-None-Match"), etag) {
 		w.WriteHeader(http.StatusNotModified)

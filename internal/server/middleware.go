@@ -2,6 +2,8 @@ package server
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"fmt"
 	"log/slog"
 	"net"
@@ -9,9 +11,6 @@ import (
 	"runtime/debug"
 	"strings"
 	"time"
-
-	"crypto/rand"
-	"encoding/hex"
 
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
@@ -65,10 +64,11 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := &exchange{ResponseWriter: w, begun: time.Now(), id: requestID(r.Header)}
 	w.Header()["X-Request-Id"] = []string{x.id}
 	w.Header()["X-Content-Type-Options"] = nosniff
-	if len(r.TransferEncoding) > 0 {
+	if len(r.TransferEncoding) > 0 || !r.ProtoAtLeast(1, 1) {
 		// RFC 9112 section 6.1: a request with both Content-Length and
-		// Transfer-Encoding may be an attempt at smuggling, and its connection
-		// must be closed. net/http hides the Content-Length of such a request.
+		// Transfer-Encoding may be an attempt at smuggling, and so may one of
+		// HTTP/1.0 with Transfer-Encoding; its connection must be closed.
+		// net/http hides the one header or the other of such a request.
 		w.Header()["Connection"] = []string{"close"}
 	}
 	defer d.finish(x, r)
@@ -189,8 +189,8 @@ func (d *door) logRequest(x *exchange, r *http.Request) {
 	attrs = append(attrs,
 		slog.String("request_id", x.id),
 		slog.String("client", client),
-		slog.String("method", shorten(r.Method)),
-		slog.String("path", d.loggedPath(x, r)),
+		slog.String("method", harmless(r.Method)),
+		slog.String("path", loggedPath(x, r)),
 		slog.Int("status", x.status),
 		slog.Int("bytes", x.bytes),
 		slog.Duration("took", time.Since(x.begun)),
@@ -207,21 +207,23 @@ func (d *door) logRequest(x *exchange, r *http.Request) {
 	d.log.LogAttrs(context.Background(), level, "request", attrs...)
 }
 
-// loggedPath returns the path of a request as the log may have it: without a
-// query, not too long, and without what may be a secret in the wrong place.
-func (d *door) loggedPath(x *exchange, r *http.Request) string {
+// loggedPath returns the path of a request as the log may have it, without a
+// query.
+func loggedPath(x *exchange, r *http.Request) string {
 	if x.route != "" {
 		return x.route
 	}
-	if auth.LooksLikeSecret(r.URL.Path) {
-		return "(hidden: it may have a token)"
-	}
-	return shorten(r.URL.Path)
+	return harmless(r.URL.Path)
 }
 
-func shorten(text string) string {
+// harmless returns a client's text as the log may have it: not too long, and
+// without what may be a secret in the wrong place.
+func harmless(text string) string {
 	const bytesMax = 100
-	if len(text) > bytesMax {
+	switch {
+	case auth.LooksLikeSecret(text):
+		return "(hidden: it may have a token)"
+	case len(text) > bytesMax:
 		return strings.ToValidUTF8(text[:bytesMax], "") + "…"
 	}
 	return text

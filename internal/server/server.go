@@ -73,12 +73,14 @@ func newDoor(c Config, name string, routes routes) *http.Server {
 		h.host = hostPort(c.BaseURL)
 	}
 	return &http.Server{
-		Handler:        h,
-		ReadTimeout:    c.Limits.Request,
-		WriteTimeout:   c.Limits.Request + c.Limits.Answer + 10*time.Second,
-		IdleTimeout:    c.Limits.Idle,
-		MaxHeaderBytes: max(c.Limits.HeaderBytes-headerSlack, 1),
-		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelDebug), // clients that break off; nothing an operator must act on
+		Handler: h,
+		// OPTIONS * is a request like any other: net/http would answer it without an id and a log line.
+		DisableGeneralOptionsHandler: true,
+		ReadTimeout:                  c.Limits.Request,
+		WriteTimeout:                 c.Limits.Request + c.Limits.Answer + 10*time.Second,
+		IdleTimeout:                  c.Limits.Idle,
+		MaxHeaderBytes:               max(c.Limits.HeaderBytes-headerSlack, 1),
+		ErrorLog:                     slog.NewLogLogger(log.Handler(), slog.LevelDebug), // clients that break off; nothing an operator must act on
 	}
 }
 

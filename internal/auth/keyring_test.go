@@ -1,0 +1,187 @@
+package auth_test
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"plantstore/internal/auth"
+	"plantstore/internal/plant"
+)
+
+const (
+	unknown = "the credential is none of this store's: check that it was copied whole, or ask the store's operator for one"
+	expired = "the credential has expired: ask the store's operator for another"
+	revoked = "the credential was revoked: ask the store's operator for another"
+)
+
+// token is a token whose secret is its name.
+func token(id int64, name string, scopes auth.Scopes, expires, revoked time.Time) auth.Token {
+	return auth.Token{ID: id, Name: name, Hash: auth.HashOf(name), Scopes: scopes, ExpiresAt: expires, RevokedAt: revoked}
+}
+
+func TestAuthenticate(t *testing.T) {
+	t.Parallel()
+	var never time.Time
+	var ring auth.Keyring
+	ring.Replace([]auth.Token{
+		token(1, "plain", auth.ScopeCreate, never, never),
+		token(2, "limited", auth.ScopeRead, noon, never),
+		token(3, "revoked", auth.AllScopes, never, noon),
+		token(4, "both", 0, noon, noon),
+	})
+	before, after := noon.Add(-time.Microsecond), noon.Add(time.Microsecond)
+	for _, row := range []struct {
+		name, secret string
+		now          time.Time
+		want         auth.Principal
+		code         plant.Code
+		text         string
+	}{
+		{"without limits", "plain", noon, auth.Principal{TokenID: 1, Name: "plain", Scopes: auth.ScopeCreate}, 0, ""},
+		{"before it expires", "limited", before, auth.Principal{TokenID: 2, Name: "limited", Scopes: auth.ScopeRead}, 0, ""},
+		{"when it expires", "limited", noon, auth.Principal{}, plant.CodeCredentialExpired, expired},
+		{"after it expired", "limited", after, auth.Principal{}, plant.CodeCredentialExpired, expired},
+		{"before it is revoked", "revoked", before, auth.Principal{TokenID: 3, Name: "revoked", Scopes: auth.AllScopes}, 0, ""},
+		{"when it is revoked", "revoked", noon, auth.Principal{}, plant.CodeCredentialRevoked, revoked},
+		{"after it was revoked", "revoked", after, auth.Principal{}, plant.CodeCredentialRevoked, revoked},
+		{"before both", "both", before, auth.Principal{TokenID: 4, Name: "both"}, 0, ""},
+		{"after both", "both", after, auth.Principal{}, plant.CodeCredentialRevoked, revoked},
+		{"unknown", "nobody", noon, auth.Principal{}, plant.CodeCredentialUnknown, unknown},
+		{"other case", "Plain", noon, auth.Principal{}, plant.CodeCredentialUnknown, unknown},
+		{"empty", "", noon, auth.Principal{}, plant.CodeCredentialUnknown, unknown},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			got, err := ring.Authenticate(row.secret, row.now)
+			checkRefusal(t, err, row.code, row.text)
+			if got != row.want {
+				t.Errorf("got %+v, want %+v", got, row.want)
+			}
+		})
+	}
+}
+
+func TestEmptyKeyring(t *testing.T) {
+	t.Parallel()
+	var ring auth.Keyring
+	_, err := ring.Authenticate("anything", noon)
+	checkRefusal(t, err, plant.CodeCredentialUnknown, unknown)
+	if uses := ring.UsedSince(time.Time{}); uses != nil {
+		t.Errorf("uses: got %v, want none", uses)
+	}
+}
+
+func TestRequire(t *testing.T) {
+	t.Parallel()
+	p := auth.Principal{Scopes: auth.ScopeRead}
+	checkRefusal(t, p.Require(auth.ScopeRead), 0, "")
+	checkRefusal(t, p.Require(0), 0, "")
+	checkRefusal(t, p.Require(auth.ScopeCreate), plant.CodeScopeMissing, "the credential is not allowed to do this: it needs the scope plants:create")
+	checkRefusal(t, p.Require(auth.ScopeRead|auth.ScopeAdmin), plant.CodeScopeMissing, "the credential is not allowed to do this: it needs the scope plants:read admin")
+}
+
+func TestReplace(t *testing.T) {
+	t.Parallel()
+	var never time.Time
+	var ring auth.Keyring
+	accepts := func(secret string) bool {
+		_, err := ring.Authenticate(secret, noon)
+		return err == nil
+	}
+	ring.Replace([]auth.Token{token(1, "old", 0, never, never), token(2, "kept", 0, never, never)})
+	if !accepts("old") || !accepts("kept") || accepts("new") {
+		t.Error("the first tokens are not the ones in force")
+	}
+	ring.Replace([]auth.Token{token(2, "kept", 0, never, noon), token(3, "new", 0, never, never)})
+	if accepts("old") || accepts("kept") || !accepts("new") {
+		t.Error("the second tokens are not the ones in force")
+	}
+	ring.Replace(nil)
+	if accepts("new") {
+		t.Error("a token is in force after all are gone")
+	}
+}
+
+// The time of last use is exact to a minute, outlives the tokens' replacement,
+// and is that of good credentials alone.
+func TestUsedSince(t *testing.T) {
+	t.Parallel()
+	var never time.Time
+	tokens := []auth.Token{token(1, "often", 0, never, never), token(2, "never", 0, never, never), token(3, "expired", 0, noon, never)}
+	var ring auth.Keyring
+	use := func(secret string, at time.Time) { _, _ = ring.Authenticate(secret, at) }
+	check := func(when string, since time.Time, want ...auth.Use) {
+		t.Helper()
+		got := ring.UsedSince(since)
+		slices.SortFunc(got, func(a, b auth.Use) int { return cmp.Compare(a.TokenID, b.TokenID) })
+		if diff := gocmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", when, diff)
+		}
+	}
+	before := noon.Add(-time.Microsecond)
+	ring.Replace(tokens)
+	check("unused", never)
+	use("often", noon)
+	use("expired", noon)
+	use("unknown", noon)
+	check("used", before, auth.Use{TokenID: 1, At: noon})
+	check("not after that time", noon)
+	ring.Replace(tokens)
+	check("kept over a replacement", before, auth.Use{TokenID: 1, At: noon})
+	use("often", noon.Add(59*time.Second))
+	check("within a minute", before, auth.Use{TokenID: 1, At: noon})
+	use("often", noon.Add(time.Minute))
+	check("after a minute", noon, auth.Use{TokenID: 1, At: noon.Add(time.Minute)})
+	use("often", noon)
+	check("never goes back", noon, auth.Use{TokenID: 1, At: noon.Add(time.Minute)})
+	use("expired", before)
+	check("two", before.Add(-time.Second), auth.Use{TokenID: 1, At: noon.Add(time.Minute)}, auth.Use{TokenID: 3, At: before})
+	ring.Replace(tokens[1:2])
+	check("gone with its token", never)
+	ring.Replace(tokens)
+	check("and unused when it comes back", never)
+}
+
+// Many check while one replaces: the race detector watches, and a token that
+// is always there is always found.
+func TestKeyringConcurrently(t *testing.T) {
+	t.Parallel()
+	var ring auth.Keyring
+	always := token(1, "always", auth.ScopeCreate, time.Time{}, time.Time{})
+	ring.Replace([]auth.Token{always})
+	if _, err := ring.Authenticate("always", noon); err != nil {
+		t.Fatal(err)
+	}
+	stop := make(chan struct{})
+	var checkers sync.WaitGroup
+	for i := range 4 {
+		checkers.Go(func() {
+			for n := 0; ; n++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if _, err := ring.Authenticate("always", noon.Add(time.Duration(n)*time.Minute)); err != nil {
+					t.Errorf("checker %d: %v", i, err)
+					return
+				}
+				ring.UsedSince(noon)
+			}
+		})
+	}
+	for i := range int64(2000) {
+		ring.Replace([]auth.Token{always, token(i, strconv.FormatInt(i, 10), 0, time.Time{}, time.Time{})})
+	}
+	close(stop)
+	checkers.Wait()
+	if uses := ring.UsedSince(noon.Add(-1)); len(uses) != 1 {
+		t.Errorf("uses: got %v, want one", uses)
+	}
+}

@@ -1,0 +1,73 @@
+package auth_test
+
+import (
+	"testing"
+
+	"plantstore/internal/auth"
+)
+
+func TestParseScopes(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name, in string
+		want     auth.Scopes
+		text     string // what the set is written as
+		err      string
+	}{
+		{"none", "", 0, "", ""},
+		{"separators alone", " ,, ", 0, "", ""},
+		{"create", "plants:create", auth.ScopeCreate, "plants:create", ""},
+		{"read", "plants:read", auth.ScopeRead, "plants:read", ""},
+		{"admin", "admin", auth.ScopeAdmin, "admin", ""},
+		{"all", "plants:create plants:read admin", auth.AllScopes, "plants:create plants:read admin", ""},
+		{"commas and other order", "admin,plants:create", auth.ScopeAdmin | auth.ScopeCreate, "plants:create admin", ""},
+		{"commas and spaces", " admin , plants:read ", auth.ScopeAdmin | auth.ScopeRead, "plants:read admin", ""},
+		{"twice", "admin admin", auth.ScopeAdmin, "admin", ""},
+		{"unknown", "plants:delete", 0, "", `there is no scope "plants:delete": the scopes are plants:create, plants:read, admin`},
+		{"one of them unknown", "admin root", 0, "", `there is no scope "root": the scopes are plants:create, plants:read, admin`},
+		{"other case", "Admin", 0, "", `there is no scope "Admin": the scopes are plants:create, plants:read, admin`},
+		{"tab", "admin\tadmin", 0, "", `there is no scope "admin\tadmin": the scopes are plants:create, plants:read, admin`},
+		{"wildcard", "*", 0, "", `there is no scope "*": the scopes are plants:create, plants:read, admin`},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			got, err := auth.ParseScopes(row.in)
+			if message := errorText(err); got != row.want || message != row.err {
+				t.Errorf("got %q, %q, want %q, %q", got, message, row.want, row.err)
+			}
+			if got.String() != row.text {
+				t.Errorf("written: got %q, want %q", got, row.text)
+			}
+			if again, err := auth.ParseScopes(got.String()); again != got || err != nil {
+				t.Errorf("read back: got %q, %v, want %q", again, err, got)
+			}
+		})
+	}
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+func TestHas(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		have, want auth.Scopes
+		ok         bool
+	}{
+		{0, 0, true},
+		{0, auth.ScopeCreate, false},
+		{auth.ScopeCreate, auth.ScopeCreate, true},
+		{auth.ScopeAdmin, auth.ScopeCreate, false}, // admin is no other scope's substitute
+		{auth.ScopeAdmin | auth.ScopeRead, auth.ScopeRead, true},
+		{auth.ScopeRead, auth.ScopeAdmin | auth.ScopeRead, false},
+		{auth.AllScopes, auth.ScopeAdmin | auth.ScopeRead, true},
+	} {
+		if got := row.have.Has(row.want); got != row.ok {
+			t.Errorf("%q has %q: got %t, want %t", row.have, row.want, got, row.ok)
+		}
+	}
+}

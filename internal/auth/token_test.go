@@ -1,0 +1,152 @@
+package auth_test
+
+import (
+	"crypto/sha256"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"plantstore/internal/auth"
+)
+
+// A secret whose checksum was computed by another program, so that the form
+// stays what scanners for leaked secrets look for.
+const known = "pst_0000000000000000000000000000000000000000000" + "0O7J8C"
+
+const digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+func TestMint(t *testing.T) {
+	t.Parallel()
+	form := regexp.MustCompile(`^pst_[0-9A-Za-z]{43}[0-9A-Za-z]{6}$`)
+	seen := map[string]bool{}
+	places := make([]map[byte]bool, 43)
+	for range 2000 {
+		secret := auth.Mint()
+		if !form.MatchString(secret) {
+			t.Fatalf("%q has another form than %s", secret, form)
+		}
+		if !auth.WellFormed(secret) || !auth.LooksLikeSecret(secret) {
+			t.Errorf("%q is not known as a secret", secret)
+		}
+		if seen[secret] {
+			t.Errorf("%q was minted twice", secret)
+		}
+		seen[secret] = true
+		for i := range places {
+			if places[i] == nil {
+				places[i] = map[byte]bool{}
+			}
+			places[i][secret[4+i]] = true
+		}
+	}
+	// 256 bits fill 43 digits of base 62 but for the highest, which has 11 values.
+	for i, values := range places {
+		if want := map[bool]int{true: 8, false: 55}[i == 0]; len(values) < want {
+			t.Errorf("digit %d: only %d values in 2000 secrets, want at least %d", i, len(values), want)
+		}
+	}
+}
+
+func TestWellFormed(t *testing.T) {
+	t.Parallel()
+	minted := auth.Mint()
+	for _, row := range []struct {
+		name, in string
+		want     bool
+	}{
+		{"minted", minted, true},
+		{"known", known, true},
+		{"empty", "", false},
+		{"prefix alone", "pst_", false},
+		{"without the prefix", minted[4:], false},
+		{"without the checksum", minted[:47], false},
+		{"shorter", minted[:52], false},
+		{"longer", minted + "0", false},
+		{"space before", " " + minted, false},
+		{"space instead", " " + minted[1:], false},
+		{"prefix in upper case", "PST_" + minted[4:], false},
+		{"other prefix", "ghp_" + minted[4:], false},
+		{"length alone", strings.Repeat("0", 53), false},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			if got := auth.WellFormed(row.in); got != row.want {
+				t.Errorf("WellFormed(%q): got %t, want %t", row.in, got, row.want)
+			}
+		})
+	}
+}
+
+// CRC-32 finds every change of one character, and two neighbours changed about.
+func TestWellFormedFindsMistakes(t *testing.T) {
+	t.Parallel()
+	for range 20 {
+		secret := auth.Mint()
+		for i := range len(secret) {
+			changed := []byte(secret)
+			for _, c := range []byte(digits + "_-. \x00\xff") {
+				if changed[i] = c; c != secret[i] && auth.WellFormed(string(changed)) {
+					t.Errorf("%q for %q is well-formed", changed, secret)
+				}
+			}
+			if i == 0 || secret[i] == secret[i-1] {
+				continue
+			}
+			swapped := []byte(secret)
+			swapped[i-1], swapped[i] = swapped[i], swapped[i-1]
+			if auth.WellFormed(string(swapped)) {
+				t.Errorf("%q for %q is well-formed", swapped, secret)
+			}
+		}
+	}
+}
+
+func TestLooksLikeSecret(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]bool{
+		auth.Mint(): true, "/plants/" + auth.Mint(): true, auth.Mint()[:10]: true, "pst_": true, "xpst_x": true,
+		"": false, "pst": false, "pst-0": false, "PST_0": false, "past_": false,
+	} {
+		if got := auth.LooksLikeSecret(in); got != want {
+			t.Errorf("LooksLikeSecret(%q): got %t, want %t", in, got, want)
+		}
+	}
+}
+
+func TestHashOf(t *testing.T) {
+	t.Parallel()
+	if got, want := auth.HashOf(known), auth.Hash(sha256.Sum256([]byte(known))); got != want {
+		t.Errorf("got %x, want %x", got, want)
+	}
+}
+
+var noon = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
+
+// A token ends at the very time that stands in it.
+func TestValidAt(t *testing.T) {
+	t.Parallel()
+	const tick = time.Microsecond
+	for _, row := range []struct {
+		name             string
+		expires, revoked time.Time
+		want             bool
+	}{
+		{"neither", time.Time{}, time.Time{}, true},
+		{"expires later", noon.Add(tick), time.Time{}, true},
+		{"expires now", noon, time.Time{}, false},
+		{"expired", noon.Add(-tick), time.Time{}, false},
+		{"revoked later", time.Time{}, noon.Add(tick), true},
+		{"revoked now", time.Time{}, noon, false},
+		{"revoked", time.Time{}, noon.Add(-tick), false},
+		{"expires later, revoked", noon.Add(tick), noon.Add(-tick), false},
+		{"expired, revoked later", noon.Add(-tick), noon.Add(tick), false},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			if got := (auth.Token{ExpiresAt: row.expires, RevokedAt: row.revoked}).ValidAt(noon); got != row.want {
+				t.Errorf("got %t, want %t", got, row.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,210 @@
+package server_test
+
+import (
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+)
+
+// RFC 9112 section 6.1: a request with both may be an attempt to smuggle
+// another past a proxy. Transfer-Encoding counts, and the connection ends.
+func TestContentLengthWithTransferEncoding(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	for i, headers := range [][]string{
+		{"Content-Length: 4", "+Transfer-Encoding: chunked"},
+		{"Transfer-Encoding: chunked", "Content-Length: 100"},
+		{"Content-Length: 0", "+transfer-encoding: chunked"},
+	} {
+		c := dial(t, h.public)
+		smuggled := h.fill(post(`{"id":666,"name":"smuggled"}`))
+		c.write(h.fill(post(chunked(fmt.Sprintf(`{"id":%d,"name":"A"}`, i), 8)+smuggled, headers...)))
+		same(t, c.read("POST"), created(`{"name":"A"}`, "Connection", "close"))
+		c.closed()
+		h.stored(int64(i))
+	}
+	h.notStored(666)
+}
+
+// The same for HTTP/1.0, where there is no Transfer-Encoding: who knows what
+// the proxy before took it for.
+func TestTransferEncodingOfHTTP10(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	c := dial(t, h.public)
+	const body = `{"id":1,"name":"A"}`
+	smuggled := h.fill(post(`{"id":666,"name":"smuggled"}`))
+	c.write(h.fill(message("POST /plants HTTP/1.0", body, "Connection: keep-alive", "Transfer-Encoding: chunked")) + smuggled)
+	same(t, c.read("POST"), created(`{"name":"A"}`, "Connection", "close"))
+	c.closed()
+	h.notStored(666)
+}
+
+func TestPipelinedRequestsAreAnsweredInOrder(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	var in strings.Builder
+	var want []answer
+	for i := range 20 {
+		id := fmt.Sprintf("X-Request-Id: pipe-%d", i)
+		request, a := post(fmt.Sprintf(`{"id":%d,"name":"plant %d"}`, i, i), id), created(fmt.Sprintf(`{"name":"plant %d"}`, i))
+		switch i % 4 {
+		case 1:
+			request, a = post("{}", id), refused(40011, "id is missing: send an integer of 64 bits; name is missing: send a string")
+		case 2:
+			request, a = message("GET /nothing HTTP/1.1", "", id), refused(40401, textNotFound)
+		}
+		a.Header.Set("X-Request-Id", fmt.Sprintf("pipe-%d", i))
+		in.WriteString(h.fill(request))
+		want = append(want, a)
+	}
+	c := dial(t, h.public)
+	c.write(in.String())
+	for _, a := range want {
+		same(t, c.read("POST"), a)
+	}
+}
+
+// A refusal costs no connection, unless what is left of the body is in doubt.
+func TestConnectionGoesOnAfterRefusals(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	c := dial(t, h.public)
+	for i, refusal := range []string{
+		post("{"), post(""), post("x", "Content-Type: text/plain"), post("x", "Content-Encoding: gzip"), post("x", "-Authorization"),
+		post("x", "Authorization: Bearer"), message("PUT /plants HTTP/1.1", "x"), message("POST /nothing HTTP/1.1", "x"),
+	} {
+		c.write(h.fill(refusal))
+		if a := c.read("POST"); a.Status < 400 || a.Status >= 500 || a.Header["Connection"] != nil {
+			t.Errorf("%q: got %+v, want a refusal that keeps the connection", refusal, a)
+		}
+		c.write(h.fill(post(fmt.Sprintf(`{"id":%d,"name":"A"}`, i))))
+		same(t, c.read("POST"), created(`{"name":"A"}`))
+	}
+}
+
+func TestBrokenBody(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	incomplete := closing(refused(40053, "the body ended before its announced end, or its chunks are malformed; nothing was stored"))
+	inChunks := []string{"-Content-Length", "Transfer-Encoding: chunked"}
+	for name, in := range map[string]string{
+		"short":                     post(`{"id":1,"name":"A"}`, "Content-Length: 20"),
+		"chunks without 0":          post("13\r\n{\"id\":1,\"name\":\"A\"}\r\n", inChunks...),
+		"no chunk size":             post("x\r\n{\"id\":1,\"name\":\"A\"}\r\n0\r\n\r\n", inChunks...),
+		"short chunk":               post("14\r\n{\"id\":1,\"name\":\"A\"}\r\n0\r\n\r\n", inChunks...),
+		"chunk size beyond 64 bits": post("10000000000000013\r\n{\"id\":1,\"name\":\"A\"}\r\n0\r\n\r\n", inChunks...),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := dial(t, h.public)
+			c.write(h.fill(in))
+			c.done()
+			same(t, c.read("POST"), incomplete)
+			c.closed()
+			h.on(t).notStored(1)
+		})
+	}
+}
+
+// Clients that leave hurt nobody, and the log says what they missed.
+func TestClientLeavesWithinTheBody(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	c := dial(t, h.public)
+	c.write(h.fill(post(`{"id":1,"na`, "Content-Length: 19", "X-Request-Id: gone")))
+	_ = c.Close()
+	if l := h.log.await(t, "gone"); l["status"] != 400.0 || l["error_code"] != 40053.0 {
+		t.Errorf("log: got %v, want 400 and 40053", l)
+	}
+	h.notStored(1)
+	same(t, h.send(post(`{"id":1,"name":"A"}`)), created(`{"name":"A"}`))
+}
+
+// A plant that is in a batch is stored with it, whether its client waits or not.
+func TestClientLeavesBeforeTheAnswer(t *testing.T) {
+	t.Parallel()
+	h, f := startFaulty(t)
+	g := f.hold(t)
+	first := dial(t, h.public)
+	first.write(h.fill(post(`{"id":1,"name":"A"}`)))
+	<-g.entered
+	gone, stays := dial(t, h.public), dial(t, h.public)
+	gone.write(h.fill(post(`{"id":2,"name":"B"}`, "X-Request-Id: gone")))
+	stays.write(h.fill(post(`{"id":3,"name":"C"}`)))
+	_ = gone.Close()
+	if l := h.log.await(t, "gone"); l["status"] != 503.0 || l["error_code"] != 50303.0 {
+		t.Errorf("log: got %v, want 503 and 50303", l)
+	}
+	g.open()
+	same(t, first.read("POST"), created(`{"name":"A"}`))
+	same(t, stays.read("POST"), created(`{"name":"C"}`))
+	h.store.Close() // waits for every batch
+	for id, name := range map[int64]string{1: "A", 2: "B", 3: "C"} {
+		if got := h.stored(id).Name; got != name {
+			t.Errorf("plant %d: got %q, want %q", id, got, name)
+		}
+	}
+}
+
+// What is in flight when the server shuts down is answered, and durable; who
+// comes later is not let in.
+func TestDrain(t *testing.T) {
+	t.Parallel()
+	h, f := startFaulty(t)
+	g := f.hold(t)
+	idle, first, second := dial(t, h.public), dial(t, h.public), dial(t, h.public)
+	idle.write(message("GET /healthz HTTP/1.1", ""))
+	same(t, idle.read("GET"), answered(200, `{"status":"ready"}`+"\n"))
+	first.write(h.fill(post(`{"id":1,"name":"A"}`)))
+	<-g.entered // in a commit
+	second.write(h.fill(post(`{"id":2,"name":"B"}`, "Expect: 100-continue")))
+	if a := second.read("POST"); a.Status != 100 { // on its way
+		t.Fatalf("got %+v, want 100", a)
+	}
+
+	shut := make(chan error, 1)
+	go func() { shut <- h.publicServer.Shutdown(t.Context()) }()
+	refusesConnections(t, h.public)
+	idle.closed()
+	select {
+	case err := <-shut:
+		t.Fatalf("the shutdown ended, with %v, before every request was answered", err)
+	default:
+	}
+	same(t, h.sendTo(h.admin, message("GET /readyz HTTP/1.1", "")), answered(200, `{"status":"ready"}`+"\n"))
+
+	g.open()
+	same(t, first.read("POST"), created(`{"name":"A"}`, "Connection", "close"))
+	same(t, second.read("POST"), created(`{"name":"B"}`, "Connection", "close"))
+	first.closed()
+	second.closed()
+	if err := <-shut; err != nil {
+		t.Errorf("shutdown: %v", err)
+	}
+	h.stop()
+	again := start(t, func(s *setup) { s.path, s.token = h.path, h.token })
+	for id, name := range map[int64]string{1: "A", 2: "B"} {
+		if got := again.stored(id).Name; got != name {
+			t.Errorf("plant %d after the restart: got %q, want %q", id, got, name)
+		}
+	}
+}
+
+// refusesConnections waits until nobody listens at an address.
+func refusesConnections(t *testing.T, address string) {
+	t.Helper()
+	deadline := time.Now().Add(wait)
+	for {
+		c, err := net.Dial("tcp", address)
+		if err != nil {
+			return
+		}
+		_ = c.Close()
+		if time.Now().After(deadline) {
+			t.Fatal("new connections are still taken")
+		}
+	}
+}

@@ -1,0 +1,98 @@
+package server_test
+
+import (
+	"testing"
+)
+
+const (
+	ours    = "https://nursery.example"
+	exposed = "Idempotent-Replayed, Retry-After, WWW-Authenticate, X-Request-Id"
+)
+
+// preflight is what a browser asks before it sends a page's request.
+func preflight(target, origin string, changes ...string) string {
+	return message("OPTIONS "+target+" HTTP/1.1", "", append([]string{
+		"-Authorization", "-Content-Type", "-Content-Length", "Origin: " + origin,
+		"Access-Control-Request-Method: POST", "Access-Control-Request-Headers: authorization,content-type",
+	}, changes...)...)
+}
+
+// allowed is the answer to a preflight for a page that may call.
+func allowed(origin string) answer {
+	a := answered(204, "", "Access-Control-Allow-Origin", origin, "Access-Control-Allow-Methods", "POST, GET",
+		"Access-Control-Allow-Headers", "Authorization, Content-Type, X-Request-Id", "Access-Control-Max-Age", "600", "Vary", "Origin")
+	for _, name := range []string{"Cache-Control", "Content-Length", "Content-Type"} {
+		a.Header.Del(name)
+	}
+	return a
+}
+
+func TestCORS(t *testing.T) {
+	t.Parallel()
+	const body = `{"id":1,"name":"A"}`
+	none := refused(40101, textNone, "WWW-Authenticate", challengeNone)
+	method := refused(40501, "this path is not served with this method: use POST", "Allow", "POST")
+	notFound := refused(40401, textNotFound)
+	get := func(origin string) string { return message("GET /nothing HTTP/1.1", "", "Origin: "+origin) }
+	unsigned := func(origin string) string { return post(body, "-Authorization", "Origin: "+origin) }
+
+	t.Run("off", func(t *testing.T) {
+		t.Parallel()
+		converse(t, start(t), []conversation{
+			{"preflight", preflight("/plants", ours), method},
+			{"created", post(body, "Origin: "+ours), created(`{"name":"A"}`)},
+			{"refused", unsigned(ours), none},
+		})
+	})
+	t.Run("some origins", func(t *testing.T) {
+		t.Parallel()
+		h := start(t, func(s *setup) { s.origins = []string{"http://localhost:3000", ours} })
+		mine := []string{"Access-Control-Allow-Origin", ours, "Access-Control-Expose-Headers", exposed, "Vary", "Origin"}
+		converse(t, h, []conversation{
+			{"preflight", preflight("/plants", ours), allowed(ours)},
+			{"preflight of another", preflight("/plants", "http://localhost:3000"), allowed("http://localhost:3000")},
+			{"preflight of any path", preflight("/nothing", ours), allowed(ours)},
+			{"created", post(body, "Origin: "+ours), created(`{"name":"A"}`, mine...)},
+			{"refused", unsigned(ours), plus(none, mine...)},
+			{"not found", get(ours), plus(notFound, mine...)},
+			{"OPTIONS that is no preflight", message("OPTIONS /plants HTTP/1.1", "", "Origin: "+ours), plus(method, mine...)},
+			{
+				"POST with a preflight's header", post("", "Origin: "+ours, "Access-Control-Request-Method: POST"),
+				refused(40001, "the body is empty: send a JSON object with id, name and, if wanted, tag", mine...),
+			},
+
+			{"preflight from elsewhere", preflight("/plants", "https://other.example"), plus(method, "Vary", "Origin")},
+			{"preflight from another scheme", preflight("/plants", "http://nursery.example"), plus(method, "Vary", "Origin")},
+			{"preflight from another port", preflight("/plants", ours+":8443"), plus(method, "Vary", "Origin")},
+			{"preflight from a host that begins like ours", preflight("/plants", ours+".org"), plus(method, "Vary", "Origin")},
+			{"preflight from a file", preflight("/plants", "null"), plus(method, "Vary", "Origin")},
+			{"preflight from nowhere", preflight("/plants", ""), plus(method, "Vary", "Origin")},
+			{"from elsewhere", unsigned("https://other.example"), plus(none, "Vary", "Origin")},
+			{"without an origin", message("GET /nothing HTTP/1.1", ""), plus(notFound, "Vary", "Origin")},
+		})
+		for _, page := range []string{"/openapi.json", "/docs/swagger-ui.css"} {
+			got := h.send(message("GET "+page+" HTTP/1.1", "", "Origin: "+ours))
+			varies := false
+			for _, v := range got.Header["Vary"] {
+				varies = varies || v == "Origin"
+			}
+			if !varies || got.Header.Get("Access-Control-Allow-Origin") != ours {
+				t.Errorf("%s: got %v, want it to be for %s and to vary by Origin", page, got.Header, ours)
+			}
+		}
+		same(t, h.sendTo(h.admin, preflight("/livez", ours)),
+			refused(40501, "this path is not served with this method: use GET, HEAD", "Allow", "GET, HEAD"))
+	})
+	t.Run("every origin", func(t *testing.T) {
+		t.Parallel()
+		h := start(t, func(s *setup) { s.origins = []string{"*"} })
+		every := []string{"Access-Control-Allow-Origin", "*", "Access-Control-Expose-Headers", exposed, "Vary", "Origin"}
+		converse(t, h, []conversation{
+			{"preflight", preflight("/plants", ours), allowed("*")},
+			{"preflight from a file", preflight("/plants", "null"), allowed("*")},
+			{"created", post(body, "Origin: "+ours), created(`{"name":"A"}`, every...)},
+			{"refused", unsigned(ours), plus(none, every...)},
+			{"without an origin", message("GET /nothing HTTP/1.1", ""), plus(notFound, "Vary", "Origin")},
+		})
+	})
+}

@@ -1,0 +1,219 @@
+package server_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"plantstore/internal/auth"
+	"plantstore/internal/plant"
+	"plantstore/internal/sqlite"
+	"plantstore/internal/store"
+)
+
+// What RFC 6750 section 3 has to say to a client without a good credential.
+const (
+	challengeNone      = `Bearer realm="plantstore"`
+	challengeMalformed = `Bearer realm="plantstore", error="invalid_request", error_description="the Authorization header is malformed: send Authorization: Bearer TOKEN"`
+	challengeTwo       = `Bearer realm="plantstore", error="invalid_request", error_description="the request has more than one Authorization header: send one"`
+	challengeScope     = `Bearer realm="plantstore", error="insufficient_scope", scope="plants:create"`
+
+	textNone      = "the request has no bearer credential: send Authorization: Bearer TOKEN with a token from the store's operator"
+	textUnknown   = "the credential is none of this store's: check that it was copied whole, or ask the store's operator for one"
+	textExpired   = "the credential has expired: ask the store's operator for another"
+	textRevoked   = "the credential was revoked: ask the store's operator for another"
+	textMalformed = "the Authorization header is malformed: send Authorization: Bearer TOKEN"
+	textTwo       = "the request has more than one Authorization header: send one"
+	textScope     = "the credential is not allowed to do this: it needs the scope plants:create"
+)
+
+// invalidToken is the challenge for a credential that is not good.
+func invalidToken(text string) string {
+	return `Bearer realm="plantstore", error="invalid_token", error_description="` + text + `"`
+}
+
+func TestCredentials(t *testing.T) {
+	t.Parallel()
+	secrets := map[string]string{}
+	h := start(t, func(s *setup) {
+		s.seed = func(e store.Engine) {
+			now := time.Now()
+			for _, token := range []auth.Token{
+				{Name: "reader", Scopes: auth.ScopeRead},
+				{Name: "administrator", Scopes: auth.ScopeAdmin | auth.ScopeRead},
+				{Name: "nobody"},
+				{Name: "everybody", Scopes: auth.AllScopes},
+				{Name: "expired", Scopes: auth.AllScopes, ExpiresAt: now.Add(-time.Second)},
+				{Name: "good for long", Scopes: auth.ScopeCreate, ExpiresAt: now.Add(time.Hour)},
+				{Name: "revoked", Scopes: auth.AllScopes},
+				{Name: "revoked and expired", Scopes: auth.AllScopes, ExpiresAt: now.Add(-time.Second)},
+			} {
+				secrets[token.Name] = mint(t, e, token)
+			}
+			for _, name := range []string{"revoked", "revoked and expired"} {
+				if _, err := e.RevokeTokens(t.Context(), store.Selector{Name: name}, now); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	})
+	const body = `{"id":1,"name":"A"}`
+	with := func(name string) string { return post(body, "Authorization: Bearer "+secrets[name]) }
+	none := refused(40101, textNone, "WWW-Authenticate", challengeNone)
+	malformed := refused(40051, textMalformed, "WWW-Authenticate", challengeMalformed)
+	unknown := refused(40102, textUnknown, "WWW-Authenticate", invalidToken(textUnknown))
+	scope := refused(40301, textScope, "WWW-Authenticate", challengeScope)
+	changed := []byte(h.token)
+	changed[10]++ // the next digit
+	if changed[10] == 'z'+1 || changed[10] == 'Z'+1 || changed[10] == '9'+1 {
+		changed[10] = '0'
+	}
+	converse(t, h, []conversation{
+		{"none", post(body, "-Authorization"), none},
+		{"empty header", post(body, "Authorization: "), none},
+		{"other scheme", post(body, "Authorization: Basic cGxhbnQ6c3RvcmU="), none},
+		{"token without a scheme", post(body, "Authorization: {token}"), none},
+		{"in the query", message("POST /plants?access_token={token} HTTP/1.1", body, "-Authorization"), none},
+		{"in the body", post(`{"id":1,"name":"A","access_token":"`+h.token+`"}`, "-Authorization"), none},
+		{"in a cookie", post(body, "-Authorization", "Cookie: access_token={token}"), none},
+		{"for a proxy", post(body, "-Authorization", "Proxy-Authorization: Bearer {token}"), none},
+		{"no token", post(body, "Authorization: Bearer"), malformed},
+		{"space for a token", post(body, "Authorization: Bearer   "), malformed},
+		{"two tokens", post(body, "Authorization: Bearer {token} {token}"), malformed},
+		{"comma", post(body, "Authorization: Bearer {token}, Bearer {token}"), malformed},
+		{"quotes", post(body, `Authorization: Bearer "{token}"`), malformed},
+		{"beyond ASCII", post(body, "Authorization: Bearer café"), malformed},
+		{"two headers", post(body, "+Authorization: Bearer {token}"), refused(40051, textTwo, "WWW-Authenticate", challengeTwo)},
+		{"two headers of other schemes", post(body, "+Authorization: Basic cGxhbnQ6c3RvcmU="), refused(40051, textTwo, "WWW-Authenticate", challengeTwo)},
+		{"unknown", post(body, "Authorization: Bearer "+auth.Mint()), unknown},
+		{"changed", post(body, "Authorization: Bearer "+string(changed)), unknown},
+		{"broken off", post(body, "Authorization: Bearer "+h.token[:20]), unknown},
+		{"other case", post(body, "Authorization: Bearer "+swapCase(h.token)), unknown},
+		{"the hash", post(body, "Authorization: Bearer 00aa11"), unknown},
+		{"expired", with("expired"), refused(40103, textExpired, "WWW-Authenticate", invalidToken(textExpired))},
+		{"revoked", with("revoked"), refused(40104, textRevoked, "WWW-Authenticate", invalidToken(textRevoked))},
+		{"revoked and expired", with("revoked and expired"), refused(40104, textRevoked, "WWW-Authenticate", invalidToken(textRevoked))},
+		{"may read", with("reader"), scope},
+		{"may administer", with("administrator"), scope},
+		{"may do nothing", with("nobody"), scope},
+		{"before the media type", post(body, "-Authorization", "-Content-Type"), none},
+		{"before the body", post(`{`, "-Authorization"), none},
+		{"before the body's size", post("", "-Authorization", "Content-Length: 100000", "Expect: 100-continue"), closing(none)},
+	})
+	h.notStored(1)
+	good := func(id, changes string) string { return post(`{"id":`+id+`,"name":"A"}`, changes) }
+	converse(t, h, []conversation{
+		{"scheme in lower case", good("2", "Authorization: bearer {token}"), created(`{"name":"A"}`)},
+		{"scheme in upper case", good("3", "Authorization: BEARER {token}"), created(`{"name":"A"}`)},
+		{"several spaces", good("4", "Authorization: Bearer    {token}   "), created(`{"name":"A"}`)},
+		{"all scopes", good("5", "Authorization: Bearer "+secrets["everybody"]), created(`{"name":"A"}`)},
+		{"not expired", good("6", "Authorization: Bearer "+secrets["good for long"]), created(`{"name":"A"}`)},
+		{"another in the query", message("POST /plants?access_token=x HTTP/1.1", `{"id":7,"name":"A"}`), created(`{"name":"A"}`)},
+	})
+	if got := h.stored(5).CreatedBy; got != "everybody" {
+		t.Errorf("created by: got %q, want everybody", got)
+	}
+}
+
+func swapCase(text string) string {
+	out := []byte(text)
+	for i, c := range out {
+		if 'a' <= c|0x20 && c|0x20 <= 'z' {
+			out[i] ^= 0x20
+		}
+	}
+	return string(out)
+}
+
+// A client that waits for 100 Continue sends its body only to a store that
+// knows it: the credential is checked before.
+func TestCredentialIsCheckedBeforeTheBody(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	const body = `{"id":1,"name":"A"}`
+	head := post("", "Content-Length: 19", "Expect: 100-continue")
+
+	bad := dial(t, h.public)
+	bad.write(head) // {token} is no token68
+	same(t, bad.read("POST"), closing(refused(40051, textMalformed, "WWW-Authenticate", challengeMalformed)))
+	bad.done()
+	bad.closed()
+
+	good := dial(t, h.public)
+	good.write(h.fill(head))
+	if a := good.read("POST"); a.Status != 100 || len(a.Header) != 0 {
+		t.Fatalf("got %+v, want 100 Continue", a)
+	}
+	good.write(body)
+	same(t, good.read("POST"), created(`{"name":"A"}`))
+	good.write(h.fill(post(body))) // the connection goes on
+	same(t, good.read("POST"), created(`{"name":"A"}`, "Idempotent-Replayed", "true"))
+}
+
+// A client that sends its body without being asked gets its 401 too, and can
+// use the connection again.
+func TestRefusedCredentialKeepsConnection(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	c := dial(t, h.public)
+	c.write(post(`{"id":1,"name":"A"}`, "-Authorization"))
+	same(t, c.read("POST"), refused(40101, textNone, "WWW-Authenticate", challengeNone))
+	c.write(h.fill(post(`{"id":1,"name":"A"}`)))
+	same(t, c.read("POST"), created(`{"name":"A"}`))
+}
+
+// What the operator changes beside the server holds within a second: every
+// request that begins later finds it so.
+func TestTokenChangesHoldWithinASecond(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	operator, err := sqlite.Open(t.Context(), sqlite.Config{Path: h.path, MustExist: true, Log: h.config.Log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer operator.Close()
+
+	t.Run("created", func(t *testing.T) {
+		secret := mint(t, operator, auth.Token{Name: "second", Scopes: auth.ScopeCreate})
+		until(t, h, secret, plant.CodeBodyMissing, plant.CodeCredentialUnknown)
+	})
+	t.Run("revoked", func(t *testing.T) {
+		if _, err := operator.RevokeTokens(context.Background(), store.Selector{Name: "gardener"}, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		until(t, h, h.token, plant.CodeCredentialRevoked, plant.CodeBodyMissing)
+	})
+	t.Run("revoked by hash", func(t *testing.T) {
+		secret := mint(t, operator, auth.Token{Name: "third", Scopes: auth.ScopeCreate})
+		until(t, h, secret, plant.CodeBodyMissing, plant.CodeCredentialUnknown)
+		if _, err := operator.RevokeTokens(context.Background(), store.Selector{Hash: auth.HashOf(secret)}, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		until(t, h, secret, plant.CodeCredentialRevoked, plant.CodeBodyMissing)
+	})
+}
+
+// until sends requests without a body, which a good credential gets as far as
+// CodeBodyMissing, until one is answered with the code want. Before that, and
+// for a second at most, it may be the code before.
+func until(t *testing.T, h *harness, secret string, want, before plant.Code) {
+	t.Helper()
+	changed := time.Now()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	c := dial(t, h.public)
+	for {
+		begun := time.Now()
+		c.write(post("", "Authorization: Bearer "+secret))
+		switch code := c.read("POST").code(t); {
+		case code == want:
+			t.Logf("holds after %s", time.Since(changed))
+			return
+		case code != before:
+			t.Fatalf("got code %d, want %d or, before, %d", code, want, before)
+		case begun.Sub(changed) > time.Second:
+			t.Fatalf("code %d to a request that began %s after the change", code, begun.Sub(changed))
+		}
+		<-tick.C
+	}
+}

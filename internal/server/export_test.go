@@ -1,0 +1,48 @@
+package server
+
+import (
+	"net/http"
+
+	"plantstore/internal/auth"
+)
+
+// RouteInfo is what a test may know of a route.
+type RouteInfo struct {
+	Method, Path string
+	Scope        string // what the credential must allow; empty: none is needed
+	Broken       bool   // not exactly one of scope and open is set
+}
+
+// PublicRoutes returns the public door's routes.
+func PublicRoutes(c Config) ([]RouteInfo, error) {
+	rs, err := publicRoutes(c)
+	return rs.infos(), err
+}
+
+// AdminRoutes returns the admin door's routes.
+func AdminRoutes(c Config) []RouteInfo { return adminRoutes(c).infos() }
+
+func (rs routes) infos() []RouteInfo {
+	var list []RouteInfo
+	for path, at := range rs {
+		for method, r := range at.byMethod {
+			list = append(list, RouteInfo{
+				Method: method, Path: path, Scope: r.scope.String(),
+				Broken: r.open == (r.scope != 0) || r.path != path || r.handle == nil,
+			})
+		}
+	}
+	return list
+}
+
+// NewDoor returns a door of which each path is answered by a handler, without
+// a credential: for what no route does.
+func NewDoor(c Config, handlers map[string]func(http.ResponseWriter, *http.Request) error) *http.Server {
+	var list []route
+	for path, handle := range handlers {
+		list = append(list, route{method: "GET", path: path, open: true, handle: func(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
+			return handle(w, r)
+		}})
+	}
+	return newDoor(c, "test", newRoutes(list))
+}

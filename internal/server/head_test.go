@@ -1,0 +1,191 @@
+package server_test
+
+import (
+	"strings"
+	"testing"
+)
+
+// What net/http refuses by itself, before any handler, has the Error body too.
+// The request was not understood, so its own id is not known.
+func TestMalformedHead(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	const body = `{"id":1,"name":"A"}`
+	malformed := func(detail string) answer {
+		return closing(refused(40052, "the request is not HTTP as in RFC 9112"+detail, "X-Request-Id", madeID))
+	}
+	plain := malformed("")
+	coding := closing(refused(50101, "the request has a Transfer-Encoding other than chunked", "X-Request-Id", madeID))
+	version := closing(refused(50501, "the request's HTTP version is not served: use HTTP/1.1", "X-Request-Id", madeID))
+	converse(t, h, []conversation{
+		{"no Host", post(body, "-Host"), malformed(": missing required Host header")},
+		{"two Hosts", post(body, "+Host: plants.example"), plain},
+		{"malformed Host", post(body, "Host: plants example"), malformed(": malformed Host header")},
+		{"space in a header name", post(body, "X Y: z"), malformed(": invalid header name")},
+		{"space before the colon", post(body, "X-Y : z"), malformed(": invalid header name")},
+		{"no colon", post(body, "X-Y"), plain},
+		{"no header name", post(body, "+: z"), plain},
+		{"other bytes in a header name", post(body, "X(Y): z"), plain},
+		{"control character in a header", post(body, "X-Y: a\x01b"), plain},
+		{"NUL in a header", post(body, "X-Y: a\x00b"), plain},
+		{"CR in a header", post(body, "X-Y: a\rb"), plain},
+		{"header begins with a space", strings.Replace(post(body), "\r\nHost", "\r\n Host", 1), plain},
+		{"Content-Length of letters", post(body, "Content-Length: many"), plain},
+		{"negative Content-Length", post(body, "Content-Length: -1"), plain},
+		{"Content-Length with a sign", post(body, "Content-Length: +19"), plain},
+		{"empty Content-Length", post(body, "Content-Length: "), plain},
+		{"Content-Length beyond 64 bits", post(body, "Content-Length: 18446744073709551635"), plain},
+		{"list of lengths", post(body, "Content-Length: 19, 19"), plain},
+		{"conflicting lengths", post(body, "+Content-Length: 20"), plain},
+		{"no version", "POST /plants\r\n\r\n", plain},
+		{"malformed version", message("POST /plants HTTP/1.10", body), plain},
+		{"version in lower case", message("POST /plants http/1.1", body), plain},
+		{"spaces in the target", message("POST /pl ants HTTP/1.1", body), plain},
+		{"bad escape in the target", message("POST /pl%zznts HTTP/1.1", body), plain},
+		{"no slash", message("POST plants HTTP/1.1", body), plain},
+		{"control character in the target", message("POST /pl\x01ants HTTP/1.1", body), plain},
+		{"bad method", message("PO(ST /plants HTTP/1.1", body), plain},
+		{"space before the method", message(" POST /plants HTTP/1.1", body), plain},
+		{"TLS", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", plain},
+		{"unknown coding", post(body, "-Content-Length", "Transfer-Encoding: gzip"), coding},
+		{"two codings", post(body, "-Content-Length", "Transfer-Encoding: gzip, chunked"), coding},
+		{"identity", post(body, "-Content-Length", "Transfer-Encoding: identity"), coding},
+		{"chunked twice", post(body, "-Content-Length", "Transfer-Encoding: chunked", "+Transfer-Encoding: chunked"), coding},
+		{"empty coding", post(body, "-Content-Length", "Transfer-Encoding: "), coding},
+		{"HTTP/3.0", message("POST /plants HTTP/3.0", body), version},
+		{"HTTP/2.0", message("POST /plants HTTP/2.0", body), version},
+		{"HTTP/0.9", message("POST /plants HTTP/0.9", body), version},
+		{"opening of HTTP/2", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", closing(refused(50501, "HTTP/2 is not served without TLS: use HTTP/1.1", "X-Request-Id", madeID))},
+	})
+	h.notStored(1)
+}
+
+func TestExpectation(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	const body = `{"id":1,"name":"A"}`
+	failed := closing(refused(41701, "the Expect header asks for something other than 100-continue: leave it out", "X-Request-Id", madeID))
+	converse(t, h, []conversation{
+		{"another", post(body, "Expect: 200-ok"), failed},
+		{"another in HTTP/1.0", message("POST /plants HTTP/1.0", body, "Expect: 200-ok"), failed},
+		{"another without a body", message("GET /healthz HTTP/1.1", "", "Expect: 200-ok"), failed},
+		{"before the credential", post(body, "-Authorization", "Expect: 200-ok"), failed},
+	})
+	h.notStored(1)
+	converse(t, h, []conversation{
+		{"empty", post(body, "Expect: "), created(`{"name":"A"}`)},
+		{"nothing to continue with", message("GET /healthz HTTP/1.1", "", "Expect: 100-continue"), answered(200, `{"status":"ready"}`+"\n")},
+		{"HTTP/1.0 knows no 100", message("POST /plants HTTP/1.0", `{"id":2,"name":"A"}`, "Expect: 100-continue"), created(`{"name":"A"}`, "Connection", "close")},
+	})
+}
+
+// Nothing that a client can put into a plant makes its answer look like one
+// of net/http's own errors, wherever in the answer a write begins: the answer
+// would be broken off, and what follows on a connection that a proxy shares
+// would be taken for the rest of it.
+func TestPlantThatLooksLikeAnError(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	for i, text := range []string{
+		"HTTP/1.1 417 Expectation Failed ", "HTTP/1.0 417 Expectation Failed ",
+		`HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n`,
+	} {
+		// One alignment after the other, so that one of them is where the second write begins.
+		for shift := range len(text) {
+			id := string(rune('a'+i)) + strings.Repeat("i", shift) // moves the body in the first write
+			name := strings.Repeat(text, 12000/len(text))
+			want := created(`{"name":"`+name+`"}`, "X-Request-Id", id)
+			got := h.send(post(`{"id":`+string(rune('1'+i))+`,"name":"`+name+`"}`, "X-Request-Id: "+id))
+			got.Header.Del("Idempotent-Replayed")
+			if got.Body != want.Body {
+				t.Fatalf("%q, shifted by %d: the answer has another body", text, shift)
+			}
+		}
+	}
+}
+
+func TestTarget(t *testing.T) {
+	t.Parallel()
+	const body = `{"id":1,"name":"A"}`
+	misdirected := refused(42101, "the request's target names another host than this store's")
+	good := created(`{"name":"A"}`)
+	replayed := created(`{"name":"A"}`, "Idempotent-Replayed", "true")
+	to := func(target string) string { return message("POST "+target+" HTTP/1.1", body) }
+
+	t.Run("own host only", func(t *testing.T) {
+		t.Parallel()
+		h := start(t, func(s *setup) { s.base, s.ownHostOnly = "http://plants.example", true })
+		converse(t, h, []conversation{
+			{"another host", to("http://other.example/plants"), misdirected},
+			{"another port", to("http://plants.example:8080/plants"), misdirected},
+			{"another scheme", to("https://plants.example/plants"), misdirected},
+			{"a host that begins like ours", to("http://plants.example.org/plants"), misdirected},
+			{"ours as its user", to("http://plants.example@other.example/plants"), misdirected},
+			{"another path too", to("http://other.example/nothing"), misdirected},
+			{"another host without a credential", message("POST http://other.example/plants HTTP/1.1", body, "-Authorization"), misdirected},
+		})
+		h.notStored(1)
+		same(t, h.send(to("http://plants.example/plants")), good)
+		converse(t, h, []conversation{
+			{"ours with its port", to("http://plants.example:80/plants"), replayed},
+			{"ours in upper case", to("HTTP://PLANTS.EXAMPLE/plants"), replayed},
+			{"ours in https by its port", to("https://plants.example:80/plants"), replayed},
+			{"path alone", to("/plants"), replayed},
+			{"path alone, another Host", message("POST /plants HTTP/1.1", body, "Host: other.example"), replayed},
+		})
+	})
+	t.Run("own host with a port", func(t *testing.T) {
+		t.Parallel()
+		h := start(t, func(s *setup) { s.base, s.ownHostOnly = "https://plants.example:8443", true })
+		same(t, h.send(to("https://plants.example:8443/plants")), good)
+		same(t, h.send(to("https://plants.example/plants")), misdirected)
+	})
+	t.Run("own host with the port of https", func(t *testing.T) {
+		t.Parallel()
+		h := start(t, func(s *setup) { s.base, s.ownHostOnly = "https://plants.example", true })
+		same(t, h.send(to("https://plants.example:443/plants")), good)
+		same(t, h.send(to("https://plants.example/plants")), replayed)
+		same(t, h.send(to("http://plants.example/plants")), misdirected)
+	})
+	t.Run("own IPv6 address", func(t *testing.T) {
+		t.Parallel()
+		h := start(t, func(s *setup) { s.base, s.ownHostOnly = "http://[2001:db8::1]", true })
+		same(t, h.send(to("http://[2001:DB8::1]:80/plants")), good)
+		same(t, h.send(to("http://[2001:db8::2]/plants")), misdirected)
+	})
+	t.Run("any host", func(t *testing.T) {
+		t.Parallel()
+		h := start(t)
+		same(t, h.send(to("http://other.example/plants")), good)
+	})
+}
+
+// The path of the base URL is where everything is, but for the health check,
+// which a load balancer finds without knowing it.
+func TestPrefix(t *testing.T) {
+	t.Parallel()
+	for _, prefix := range []string{"/store", "/store/", "/a%20b/c"} {
+		t.Run(prefix, func(t *testing.T) {
+			t.Parallel()
+			h := start(t, func(s *setup) { s.prefix = prefix })
+			base := strings.TrimSuffix(prefix, "/")
+			to := func(target string) string { return message("POST "+target+" HTTP/1.1", `{"id":1,"name":"A"}`) }
+			get := func(target string) string { return message("GET "+target+" HTTP/1.1", "", "-Authorization") }
+			converse(t, h, []conversation{
+				{"plants", to(base + "/plants"), created(`{"name":"A"}`)},
+				{"health", get("/healthz"), answered(200, `{"status":"ready"}`+"\n")},
+				{"plants at the root", to("/plants"), refused(40401, textNotFound)},
+				{"health below", get(base + "/healthz"), refused(40401, textNotFound)},
+				{"document at the root", get("/openapi.json"), refused(40401, textNotFound)},
+				{"page at the root", get("/docs"), refused(40401, textNotFound)},
+				{"prefix alone", get(base), refused(40401, textNotFound)},
+				{"prefix twice", to(base + base + "/plants"), refused(40401, textNotFound)},
+			})
+			for _, page := range []string{"/openapi.json", "/openapi.yaml", "/docs", "/docs/", "/docs/start.js"} {
+				if got := h.send(get(base + page)).Status; got != 200 {
+					t.Errorf("GET %s: got %d, want 200", base+page, got)
+				}
+			}
+		})
+	}
+}

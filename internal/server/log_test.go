@@ -1,0 +1,155 @@
+package server_test
+
+import (
+	"encoding/json"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"plantstore/internal/auth"
+	"plantstore/internal/store"
+)
+
+// Every request is one line, which says who asked for what and what became of it.
+func TestLog(t *testing.T) {
+	t.Parallel()
+	secret := ""
+	h := start(t, func(s *setup) {
+		s.seed = func(e store.Engine) { secret = mint(t, e, auth.Token{Name: "reader", Scopes: auth.ScopeRead}) }
+	})
+	const body = `{"id":1,"name":"A"}`
+	var want []line
+	for _, row := range []struct {
+		in   string
+		want line
+	}{
+		{post(body), line{"path": "/plants", "status": 200.0, "credential": "gardener"}},
+		{post(body), line{"path": "/plants", "status": 200.0, "credential": "gardener"}},
+		{post(`{"id":1,"name":"B"}`), line{"path": "/plants", "status": 400.0, "credential": "gardener", "error_code": 40041.0}},
+		{message("POST /plants?a=b HTTP/1.1", "{"), line{"path": "/plants", "status": 400.0, "credential": "gardener", "error_code": 40002.0}},
+		{post(body, "-Authorization"), line{"path": "/plants", "status": 401.0, "error_code": 40101.0}},
+		{post(body, "Authorization: Bearer "+secret), line{"path": "/plants", "status": 403.0, "credential": "reader", "error_code": 40301.0}},
+		{message("GET /nothing?a=b HTTP/1.1", ""), line{"method": "GET", "path": "/nothing", "status": 404.0, "error_code": 40401.0}},
+		{message("GET /nothing%0a%22 HTTP/1.1", ""), line{"method": "GET", "path": "/nothing\n\"", "status": 404.0, "error_code": 40401.0}},
+		{message("GET /"+strings.Repeat("é", 60)+" HTTP/1.1", ""), line{"method": "GET", "path": "/" + strings.Repeat("é", 49) + "…", "status": 404.0, "error_code": 40401.0}},
+		{message(strings.Repeat("G", 101)+" /plants HTTP/1.1", ""), line{"method": strings.Repeat("G", 100) + "…", "path": "/plants", "status": 405.0, "error_code": 40501.0}},
+		{message("OPTIONS * HTTP/1.1", ""), line{"method": "OPTIONS", "path": "*", "status": 404.0, "error_code": 40401.0}},
+		{message("GET /healthz HTTP/1.1", ""), line{"method": "GET", "path": "/healthz", "status": 200.0}},
+	} {
+		a := h.send(row.in)
+		l := line{
+			"level": "INFO", "msg": "request", "door": "public", "request_id": sentID, "client": "127.0.0.1", "method": "POST",
+			"bytes": float64(len(a.Body)),
+		}
+		for key, value := range row.want {
+			l[key] = value
+		}
+		want = append(want, l)
+	}
+	h.sendTo(h.admin, message("GET /livez HTTP/1.1", ""))
+	want = append(want, line{
+		"level": "INFO", "msg": "request", "door": "admin", "request_id": sentID, "client": "127.0.0.1", "method": "GET",
+		"path": "/livez", "status": 200.0, "bytes": float64(len(`{"status":"alive"}` + "\n")),
+	})
+	got, _ := h.log.lines(t)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("log (-want +got):\n%s", diff)
+	}
+}
+
+// Requests that net/http refuses before any handler are in the log too.
+func TestLogOfMalformedHead(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	h.send(post("", "-Host"))
+	h.send(post("", "Expect: wonders"))
+	got, _ := h.log.lines(t)
+	var want []line
+	for _, refusal := range []answer{
+		refused(40052, "the request is not HTTP as in RFC 9112: missing required Host header"),
+		refused(41701, "the Expect header asks for something other than 100-continue: leave it out"),
+	} {
+		var body struct {
+			Error   float64
+			Message string
+		}
+		if err := json.Unmarshal([]byte(refusal.Body), &body); err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, line{
+			"level": "INFO", "msg": "request refused before it was read", "client": "127.0.0.1",
+			"status": float64(refusal.Status), "error_code": body.Error, "error": body.Message,
+		})
+	}
+	for _, l := range got {
+		if id, _ := l["request_id"].(string); !hexID.MatchString(id) {
+			t.Errorf("request id %q", id)
+		}
+		delete(l, "request_id")
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("log (-want +got):\n%s", diff)
+	}
+}
+
+// Nothing of a token, a body or a query is ever in the log, wherever a client
+// puts it.
+func TestLogHasNoSecrets(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	const in = "ImpatiensNoliTangere" // what a client says in confidence
+	for _, raw := range []string{
+		post(`{"id":1,"name":"` + in + `","tag":"` + in + `"}`),
+		post(`{"id":1,"name":"` + in + `","tag":"other"}`),
+		post(`{"id":"` + in + `","` + in + `":1,"` + in + `":2}`),
+		post(in),
+		post(`{"id":1,"name":"` + in),
+		post(in, "Content-Type: "+in), post("", "Content-Type: application/json; "+in+"="+in), post("", "Content-Encoding: "+in),
+		message("POST /plants?access_token={token}&name="+in+" HTTP/1.1", "{}", "-Authorization"),
+		message("GET /nothing?access_token={token}&name="+in+" HTTP/1.1", ""),
+		message("GET /nothing?"+in+";"+in+" HTTP/1.1", ""),
+		message("POST /plants/{token} HTTP/1.1", ""),
+		message("POST /plants/pst%5f"+"{token} HTTP/1.1", ""),
+		message("POST /{token}/"+strings.Repeat("x", 200)+" HTTP/1.1", ""),
+		message("POST http://{token}@plants.example/nothing HTTP/1.1", ""),
+		message("CONNECT {token}:80 HTTP/1.1", ""),
+		message("GET http:{token} HTTP/1.1", ""),
+		message("{token} /plants HTTP/1.1", ""),
+		message("{token} /nothing HTTP/1.1", ""),
+		message("POST /plants {token}", ""),
+		message("GET {token} HTTP/1.1", ""),
+		post("", "X-Request-Id: {token}"), post("", "X-Request-Id: run/{token}"), post("", "X-Request-Id: "+in+" "+in),
+		post("", "Authorization: {token}"), post("", "Authorization: Bearer {token} {token}"), post("", "Authorization: Token {token}"),
+		post("", "Authorization: Bearer {token}x"), post("", `Authorization: Bearer "{token}"`), post("", "+Authorization: Bearer {token}"),
+		post("", "Authorization: Basic "+in), post("", "Cookie: "+in+"={token}"), post("", "Origin: https://"+in), post("", "User-Agent: "+in),
+		post("", "Host: {token} "+in), post("", "Host: {token}"), post("", "X Y: {token}"), post("", "{token}"), post("", "X-Y: {token}\x01"),
+		post("", "Expect: {token}"), post("", "-Content-Length", "Transfer-Encoding: {token}"), post("", "Content-Length: {token}"),
+		post("", "X-Large: "+strings.Repeat("{token}", 1000)),
+	} {
+		h.send(raw)
+	}
+	got := h.log.string()
+	if n := strings.Count(got, "\n"); n < 40 {
+		t.Errorf("got %d lines, want one per request", n)
+	}
+	for _, secret := range []string{h.token, h.token[4:20], h.token[20:40], in} {
+		for line := range strings.Lines(got) {
+			if strings.Contains(strings.ToLower(line), strings.ToLower(secret)) {
+				t.Errorf("%q is in the line %s", secret, line)
+			}
+		}
+	}
+}
+
+// A log that is not wanted costs nothing and has nothing.
+func TestQuietLog(t *testing.T) {
+	t.Parallel()
+	h := start(t, func(s *setup) { s.level = slog.LevelError })
+	same(t, h.send(post(`{"id":1,"name":"A"}`)), created(`{"name":"A"}`))
+	same(t, h.send(post(``)), refused(40001, "the body is empty: send a JSON object with id, name and, if wanted, tag"))
+	if got := h.log.string(); got != "" {
+		t.Errorf("got %q, want nothing", got)
+	}
+}

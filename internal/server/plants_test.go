@@ -1,0 +1,135 @@
+package server_test
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"plantstore/internal/plant"
+)
+
+// Rules 1 and 2 of the specification: a valid NewPlant is answered with 200
+// and the Plant, which has no id. What is stored is what was sent.
+func TestValidBody(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	deepest := strings.Repeat("[", 63) + strings.Repeat("]", 63) // in the object, which is the 64th
+	for _, row := range []struct {
+		name, in, want string
+		id             int64
+		plant          plant.Plant
+	}{
+		{"name", `{"id":1,"name":"Bellis perennis"}`, `{"name":"Bellis perennis"}`, 1, plant.Plant{Name: "Bellis perennis"}},
+		{"name and tag", `{"id":2,"name":"Acer campestre","tag":"tree"}`, `{"name":"Acer campestre","tag":"tree"}`, 2, plant.Plant{Name: "Acer campestre", Tag: plant.Tagged("tree")}},
+		{"empty tag", `{"id":3,"name":"A","tag":""}`, `{"name":"A","tag":""}`, 3, plant.Plant{Name: "A", Tag: plant.Tagged("")}},
+		{"empty name", `{"id":4,"name":""}`, `{"name":""}`, 4, plant.Plant{}},
+		{"empty name and tag", `{"id":5,"name":"","tag":""}`, `{"name":"","tag":""}`, 5, plant.Plant{Tag: plant.Tagged("")}},
+		{"largest id", `{"id":9223372036854775807,"name":"A"}`, `{"name":"A"}`, math.MaxInt64, plant.Plant{Name: "A"}},
+		{"smallest id", `{"id":-9223372036854775808,"name":"A"}`, `{"name":"A"}`, math.MinInt64, plant.Plant{Name: "A"}},
+		{"id that a float would round", `{"id":9007199254740993,"name":"A"}`, `{"name":"A"}`, 1<<53 + 1, plant.Plant{Name: "A"}},
+		{"id 0", `{"id":0,"name":"A"}`, `{"name":"A"}`, 0, plant.Plant{Name: "A"}},
+		{"id 6.0", `{"id":6.0,"name":"A"}`, `{"name":"A"}`, 6, plant.Plant{Name: "A"}},
+		{"id 1e3", `{"id":1e3,"name":"A"}`, `{"name":"A"}`, 1000, plant.Plant{Name: "A"}},
+		{"id 70E-1", `{"id":70E-1,"name":"A"}`, `{"name":"A"}`, 7, plant.Plant{Name: "A"}},
+		{"largest id with exponent", `{"id":9.223372036854775806e+18,"name":"A"}`, `{"name":"A"}`, math.MaxInt64 - 1, plant.Plant{Name: "A"}},
+		{"unknown members", `{"colour":"green","id":8,"more":{"id":"x","list":[1,null,{"name":2}]},"name":"A","null":null}`, `{"name":"A"}`, 8, plant.Plant{Name: "A"}},
+		{"names are case-sensitive", `{"ID":"x","Name":1,"TAG":null,"id":9,"name":"A"}`, `{"name":"A"}`, 9, plant.Plant{Name: "A"}},
+		{"deepest", `{"id":10,"name":"A","more":` + deepest + `}`, `{"name":"A"}`, 10, plant.Plant{Name: "A"}},
+		{"order", `{"tag":"T","name":"A","id":11}`, `{"name":"A","tag":"T"}`, 11, plant.Plant{Name: "A", Tag: plant.Tagged("T")}},
+		{"white space", " \t\r\n{ \"id\"\t:\r12 ,\n\"name\" : \"A\" } \r\n", `{"name":"A"}`, 12, plant.Plant{Name: "A"}},
+		{"escapes", `{"i\u0064":13,"name":"\u00e9\uD83C\uDF31\/\"\\\b\f\n\r\t\u001f"}`, `{"name":"é🌱/\"\\\u0008\u000c\n\r\t\u001f"}`, 13, plant.Plant{Name: "é🌱/\"\\\b\f\n\r\t\x1f"}},
+		{"characters beyond ASCII", `{"id":14,"name":"é🌱木 <&>` + "\u2028\x7f" + `"}`, `{"name":"é🌱木 <&>` + "\u2028\x7f" + `"}`, 14, plant.Plant{Name: "é🌱木 <&>\u2028\x7f"}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			h := h.on(t)
+			same(t, h.send(post(row.in)), created(row.want))
+			got := h.stored(row.id)
+			if diff := cmp.Diff(plant.NewPlant{ID: row.id, Plant: row.plant}, got.NewPlant, cmp.AllowUnexported(plant.Tag{})); diff != "" {
+				t.Errorf("stored (-want +got):\n%s", diff)
+			}
+			if got.CreatedBy != "gardener" {
+				t.Errorf("created by: got %q, want gardener", got.CreatedBy)
+			}
+		})
+	}
+}
+
+// A valid plant is taken in whatever form HTTP has for the request.
+func TestValidRequest(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	body := func(id int) string { return fmt.Sprintf(`{"id":%d,"name":"A"}`, id) }
+	want := created(`{"name":"A"}`)
+	closing := created(`{"name":"A"}`, "Connection", "close")
+	converse(t, h, []conversation{
+		{"charset", post(body(1), "Content-Type: application/json; charset=utf-8"), want},
+		{"charset in other case", post(body(2), "Content-Type: Application/JSON;Charset=UTF-8"), want},
+		{"charset in quotes", post(body(3), `Content-Type: application/json ; charset="utf-8"`), want},
+		{"header names in lower case", post(body(4), "-Content-Type", "+content-type: application/json"), want},
+		{"chunked", post(chunked(body(5), 100), "-Content-Length", "Transfer-Encoding: chunked"), closing},
+		{"chunked byte by byte", post(chunked(body(6), 1), "-Content-Length", "Transfer-Encoding: Chunked"), closing},
+		{"query", message("POST /plants?dry=true&id=9 HTTP/1.1", body(7)), want},
+		{"escapes in the path", message("POST /%70lants HTTP/1.1", body(8)), want},
+		{"HTTP/1.0", message("POST /plants HTTP/1.0", body(9), "-Host"), closing},
+		{"whole URL as target", message("POST http://plants.example/plants HTTP/1.1", body(10)), want},
+		{"asks to close", post(body(11), "Connection: close"), closing},
+		{"equal lengths", post(body(12), "+Content-Length: 20"), want},
+		{"lines that end with LF", strings.ReplaceAll(post(body(13)), "\r\n", "\n"), want},
+	})
+	for id := range int64(13) {
+		h.stored(id + 1)
+	}
+}
+
+// Rule 3 of the specification. Each fault has its number; what the parser of
+// JSON finds in all its forms is the business of package plant.
+func TestInvalidBody(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	tooDeep := `{"id":1,"name":"A","more":` + strings.Repeat("[", 64) + strings.Repeat("]", 64) + `}`
+	var rows []conversation
+	for _, row := range []struct {
+		name, in string
+		code     int
+		message  string
+	}{
+		{"empty", "", 40001, "the body is empty: send a JSON object with id, name and, if wanted, tag"},
+		{"white space", " \r\n\t", 40001, "the body is empty: send a JSON object with id, name and, if wanted, tag"},
+		{"no JSON", "id=1&name=A", 40002, "the body is not JSON: at byte 0, want a value, found 'i'"},
+		{"broken off", `{"id":1,"name":"A"`, 40002, "the body is not JSON: at byte 18, want ',' or '}', found the end"},
+		{"comma at the end", `{"id":1,"name":"A",}`, 40002, "the body is not JSON: at byte 19, want a member name in quotes, found '}'"},
+		{"two values", `{"id":1,"name":"A"}{"id":2,"name":"B"}`, 40002, "the body is not JSON: at byte 19, want nothing after the value, found '{'"},
+		{"byte order mark", "\ufeff" + `{"id":1,"name":"A"}`, 40002, "the body is not JSON: at byte 0, want a value, found '\\ufeff'"},
+		{"comment", `{"id":1,/* */"name":"A"}`, 40002, "the body is not JSON: at byte 8, want a member name in quotes, found '/'"},
+		{"NaN", `{"id":NaN,"name":"A"}`, 40002, "the body is not JSON: at byte 6, want a value, found 'N'"},
+		{"invalid UTF-8", `{"id":1,"name":"` + "\xff" + `"}`, 40003, "the body is not UTF-8: byte 16 begins no valid character"},
+		{"too deep", tooDeep, 40004, "the body nests deeper than 64 at byte 89"},
+		{"array", `[{"id":1,"name":"A"}]`, 40005, "the body is an array: send a JSON object with id, name and, if wanted, tag"},
+		{"null", `null`, 40005, "the body is null: send a JSON object with id, name and, if wanted, tag"},
+		{"id twice", `{"id":1,"name":"A","id":1}`, 40006, `the member "id" is there twice: send it once`},
+		{"name twice by an escape", `{"id":1,"name":"A","n\u0061me":"B"}`, 40006, `the member "name" is there twice: send it once`},
+		{"unknown member twice", `{"id":1,"name":"A","more":{"x":1,"x":2}}`, 40006, `the member "x" is there twice: send it once`},
+		{"lone surrogate", `{"id":1,"name":"\ud83c"}`, 40007, "name has half of a surrogate pair: escape the whole pair, or send the character in UTF-8"},
+		{"no id", `{"name":"A"}`, 40011, "id is missing: send an integer of 64 bits"},
+		{"id as a string", `{"id":"1","name":"A"}`, 40012, "id is a string: send an integer of 64 bits, without quotes"},
+		{"id null", `{"id":null,"name":"A"}`, 40012, "id is null: send an integer of 64 bits, without quotes"},
+		{"id with a fraction", `{"id":1.5,"name":"A"}`, 40013, "id is not a whole number: send an integer of 64 bits"},
+		{"id too large", `{"id":9223372036854775808,"name":"A"}`, 40014, "id does not fit 64 bits: send an integer from -9223372036854775808 to 9223372036854775807"},
+		{"id too small", `{"id":-9223372036854775809,"name":"A"}`, 40014, "id does not fit 64 bits: send an integer from -9223372036854775808 to 9223372036854775807"},
+		{"no name", `{"id":1}`, 40021, "name is missing: send a string"},
+		{"name as a number", `{"id":1,"name":2}`, 40022, "name is a number: send a string"},
+		{"name with U+0000", `{"id":1,"name":"A\u0000"}`, 40023, "name has the character U+0000: leave it out"},
+		{"tag null", `{"id":1,"name":"A","tag":null}`, 40031, "tag is null: send a string"},
+		{"tag with U+0000", `{"id":1,"name":"A","tag":"\u0000"}`, 40032, "tag has the character U+0000: leave it out"},
+		{"several", `{"tag":false,"name":[],"id":"1"}`, 40012, "id is a string: send an integer of 64 bits, without quotes; name is an array: send a string; tag is a boolean: send a string"},
+		{"nothing in it", `{}`, 40011, "id is missing: send an integer of 64 bits; name is missing: send a string"},
+	} {
+		rows = append(rows, conversation{row.name, post(row.in), refused(row.code, row.message)})
+	}
+	converse(t, h, rows)
+	h.notStored(1)
+}

@@ -1,0 +1,81 @@
+package server_test
+
+import (
+	"io"
+	"strings"
+	"testing"
+
+	"plantstore/internal/auth"
+)
+
+func TestRequestID(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	seen := map[string]bool{}
+	for _, row := range []struct {
+		name    string
+		headers []string
+		taken   string // empty: the server makes one
+	}{
+		{"one character", []string{"X-Request-Id: 0"}, "0"},
+		{"all that may be in it", []string{"X-Request-Id: AZaz09._~+/=:@-"}, "AZaz09._~+/=:@-"},
+		{"name in lower case", []string{"-X-Request-Id", "+x-request-id: a"}, "a"},
+		{"longest", []string{"X-Request-Id: " + strings.Repeat("a", 128)}, strings.Repeat("a", 128)},
+		{"white space around it", []string{"X-Request-Id: \t b \t"}, "b"},
+		{"too long", []string{"X-Request-Id: " + strings.Repeat("a", 129)}, ""},
+		{"none", []string{"-X-Request-Id"}, ""},
+		{"empty", []string{"X-Request-Id: "}, ""},
+		{"space", []string{"X-Request-Id: a b"}, ""},
+		{"tab", []string{"X-Request-Id: a\tb"}, ""},
+		{"quotes", []string{`X-Request-Id: "a"`}, ""},
+		{"comma", []string{"X-Request-Id: a,b"}, ""},
+		{"beyond ASCII", []string{"X-Request-Id: é"}, ""},
+		{"no UTF-8", []string{"X-Request-Id: \xff"}, ""},
+		{"for a log", []string{`X-Request-Id: a","level":"ERROR`}, ""},
+		{"for a page", []string{"X-Request-Id: <script>"}, ""},
+		{"twice", []string{"+X-Request-Id: a"}, ""},
+		{"twice the same", []string{"X-Request-Id: a", "+X-Request-Id: a"}, ""},
+		{"a token", []string{"X-Request-Id: " + auth.Mint()}, ""},
+		{"part of a token", []string{"X-Request-Id: a/pst_0"}, ""},
+	} {
+		c := dial(t, h.public)
+		c.write(message("GET /healthz HTTP/1.1", "", row.headers...))
+		want := row.taken
+		if want == "" {
+			want = madeID
+		}
+		same(t, c.read("GET"), answered(200, `{"status":"ready"}`+"\n", "X-Request-Id", want))
+		if row.taken != "" {
+			h.log.await(t, row.taken)
+		}
+	}
+	lines, _ := h.log.lines(t)
+	for _, l := range lines {
+		id := l["request_id"].(string)
+		if seen[id] {
+			t.Errorf("the id %q is there twice", id)
+		}
+		seen[id] = true
+	}
+}
+
+// The id of the answer is the one in the log, also if nobody sent it.
+func TestMadeRequestIDIsInTheLog(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	for _, request := range []string{message("GET /healthz HTTP/1.1", "", "-X-Request-Id"), message("GET /healthz HTTP/1.1", "", "-Host")} {
+		c := dial(t, h.public)
+		c.write(request)
+		c.done()
+		raw, err := io.ReadAll(c.reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, rest, _ := strings.Cut(string(raw), "X-Request-Id: ")
+		id, _, _ := strings.Cut(rest, "\r\n")
+		if !hexID.MatchString(id) {
+			t.Fatalf("%q has no id", raw)
+		}
+		h.log.await(t, id)
+	}
+}

@@ -1,0 +1,135 @@
+package server_test
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"plantstore/internal/server"
+)
+
+// The doors have these routes and no other; a route that another hides would
+// be missing here.
+func TestRoutes(t *testing.T) {
+	t.Parallel()
+	h := start(t, func(s *setup) { s.prefix = "/store" })
+	public, err := server.PublicRoutes(h.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkRoutes(t, "public", public, []server.RouteInfo{
+		{Method: "POST", Path: "/store/plants", Scope: "plants:create"},
+		{Method: "GET", Path: "/healthz"},
+		{Method: "GET", Path: "/store/openapi.json"},
+		{Method: "GET", Path: "/store/openapi.yaml"},
+		{Method: "GET", Path: "/store/docs"},
+		{Method: "GET", Path: "/store/docs/"},
+		{Method: "GET", Path: "/store/docs/favicon-32x32.png"},
+		{Method: "GET", Path: "/store/docs/start.js"},
+		{Method: "GET", Path: "/store/docs/swagger-ui-bundle.js"},
+		{Method: "GET", Path: "/store/docs/swagger-ui.css"},
+	})
+	checkRoutes(t, "admin", server.AdminRoutes(h.config), []server.RouteInfo{
+		{Method: "GET", Path: "/livez"},
+		{Method: "GET", Path: "/readyz"},
+	})
+}
+
+func checkRoutes(t *testing.T, door string, got, want []server.RouteInfo) {
+	t.Helper()
+	for _, r := range want {
+		if r.Method == http.MethodGet { // comes with HEAD
+			r.Method = http.MethodHead
+			want = append(want, r)
+		}
+	}
+	for _, r := range got {
+		if r.Broken {
+			t.Errorf("%s door: %+v: want exactly one of scope and open", door, r)
+		}
+	}
+	order := func(a, b server.RouteInfo) int {
+		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Method, b.Method))
+	}
+	slices.SortFunc(got, order)
+	slices.SortFunc(want, order)
+	if diff := gocmp.Diff(want, got); diff != "" {
+		t.Errorf("%s door (-want +got):\n%s", door, diff)
+	}
+}
+
+func TestHealth(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	ready, alive := answered(200, `{"status":"ready"}`+"\n"), answered(200, `{"status":"alive"}`+"\n")
+	get := func(target string) string { return message("GET "+target+" HTTP/1.1", "", "-Authorization") }
+	same(t, h.send(get("/healthz")), ready)
+	same(t, h.send(get("/healthz?verbose")), ready)
+	same(t, h.sendTo(h.admin, get("/readyz")), ready)
+	same(t, h.sendTo(h.admin, get("/livez")), alive)
+}
+
+// Neither door has what is the other's.
+func TestDoorsAreApart(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	for _, target := range []string{"/livez", "/readyz"} {
+		same(t, h.send(message("GET "+target+" HTTP/1.1", "")), refused(40401, textNotFound))
+	}
+	for _, in := range []string{
+		post(`{"id":1,"name":"A"}`), message("GET /healthz HTTP/1.1", ""), message("GET /openapi.json HTTP/1.1", ""), message("GET /docs HTTP/1.1", ""),
+	} {
+		same(t, h.sendTo(h.admin, in), refused(40401, textNotFound))
+	}
+	h.notStored(1)
+}
+
+// The limits of requests hold at the admin door too.
+func TestAdminDoorRefusesToo(t *testing.T) {
+	t.Parallel()
+	h := start(t, func(s *setup) { s.origins, s.ownHostOnly = []string{"*"}, true })
+	same(t, h.sendTo(h.admin, message("GET /livez HTTP/1.1", "", "-Host")),
+		closing(refused(40052, "the request is not HTTP as in RFC 9112: missing required Host header", "X-Request-Id", madeID)))
+	if got := h.sendTo(h.admin, message("GET /livez HTTP/1.1", "", "X-Large: "+strings.Repeat("x", 20<<10))).Status; got != 431 {
+		t.Errorf("large head: got %d, want 431", got)
+	}
+	// It has no base URL of its own: any name will do.
+	same(t, h.sendTo(h.admin, message("GET http://other.example/livez HTTP/1.1", "")), answered(200, `{"status":"alive"}`+"\n"))
+}
+
+func TestListen(t *testing.T) {
+	t.Parallel()
+	log := newLogBuffer().logger()
+	l, err := server.Listen("127.0.0.1:0", log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := server.Listen(l.Addr().String(), log); err == nil || !strings.HasPrefix(err.Error(), "listen: ") {
+		t.Errorf("taken address: got %v, want an error", err)
+	}
+	_ = l.Close()
+	if _, err := l.Accept(); err == nil {
+		t.Error("accept after close: got no error")
+	}
+	for _, address := range []string{"127.0.0.1", "127.0.0.1:http:x", "plants.invalid.:0"} {
+		if l, err := server.Listen(address, log); err == nil {
+			t.Errorf("%s: got a listener at %s", address, l.Addr())
+		}
+	}
+}
+
+// A base URL that the API document cannot name is refused at the start.
+func TestBaseURLWithoutHost(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	c := h.config
+	c.BaseURL = c.BaseURL.ResolveReference(c.BaseURL)
+	c.BaseURL.Host = ""
+	if _, err := server.NewPublic(c); err == nil {
+		t.Error("got no error")
+	}
+}

@@ -1,0 +1,214 @@
+package server_test
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+const textNotFound = "nothing is served at this path"
+
+func TestNotFound(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	var rows []conversation
+	for _, target := range []string{
+		"/", "/plant", "/plants/", "//plants", "/plants/1", "/plants/../plants", "/./plants", "/PLANTS", "/Plants", "/plants;v=1",
+		"/plants%2F", "/plants%20", "/v1/plants", "/livez", "/readyz", "/metrics", "/healthz/", "/docs//", "/openapi", "*", "http://x", "http:plants",
+	} {
+		rows = append(rows, conversation{target, message("POST "+target+" HTTP/1.1", `{"id":1,"name":"A"}`), refused(40401, textNotFound)})
+	}
+	for _, method := range []string{"GET", "DELETE", "OPTIONS", "PURGE"} {
+		rows = append(rows, conversation{method, message(method+" /nothing HTTP/1.1", ""), refused(40401, textNotFound)})
+	}
+	head := refused(40401, textNotFound)
+	head.Body = ""
+	rows = append(rows,
+		conversation{"HEAD", message("HEAD /nothing HTTP/1.1", ""), head},
+		conversation{"OPTIONS for the server", message("OPTIONS * HTTP/1.1", ""), refused(40401, textNotFound)},
+		conversation{"CONNECT", message("CONNECT plants.example:80 HTTP/1.1", ""), refused(40401, textNotFound)},
+		conversation{"no credential is needed to learn it", message("POST /nothing HTTP/1.1", "", "-Authorization"), refused(40401, textNotFound)},
+	)
+	converse(t, h, rows)
+	h.notStored(1)
+}
+
+func TestMethodNotAllowed(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	var rows []conversation
+	for target, allow := range map[string]string{
+		"/plants": "POST", "/healthz": "GET, HEAD", "/openapi.json": "GET, HEAD", "/openapi.yaml": "GET, HEAD", "/docs": "GET, HEAD",
+	} {
+		want := refused(40501, "this path is not served with this method: use "+allow, "Allow", allow)
+		for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "PURGE", "post", "PRI"} {
+			if strings.Contains(", "+allow+",", ", "+method+",") {
+				continue
+			}
+			want := want
+			if method == "HEAD" {
+				want.Body = ""
+			}
+			rows = append(rows, conversation{method + " " + target, message(method+" "+target+" HTTP/1.1", "", "-Authorization"), want})
+		}
+	}
+	converse(t, h, rows)
+}
+
+func TestHead(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	for _, target := range []string{"/healthz", "/openapi.json", "/docs"} {
+		want := h.send(message("GET "+target+" HTTP/1.1", ""))
+		if want.Status != 200 || want.Body == "" {
+			t.Errorf("GET %s: got %+v", target, want)
+		}
+		want.Body = ""
+		same(t, h.send(message("HEAD "+target+" HTTP/1.1", "")), want)
+	}
+}
+
+func TestMediaType(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	const body = `{"id":1,"name":"A"}`
+	media := refused(41501, "the body's media type is not application/json: send Content-Type: application/json", "Accept", "application/json")
+	coding := refused(41502, "the body has a Content-Encoding: send it without one", "Accept-Encoding", "identity")
+	converse(t, h, []conversation{
+		{"none", post(body, "-Content-Type"), media},
+		{"empty", post(body, "Content-Type: "), media},
+		{"text", post(body, "Content-Type: text/plain"), media},
+		{"a form", post(body, "Content-Type: application/x-www-form-urlencoded"), media},
+		{"JSON of another kind", post(body, "Content-Type: application/merge-patch+json"), media},
+		{"text/json", post(body, "Content-Type: text/json"), media},
+		{"twice", post(body, "+Content-Type: application/json"), media},
+		{"two in one", post(body, "Content-Type: application/json, application/json"), media},
+		{"charset of another kind", post(body, "Content-Type: application/json; charset=latin1"), media},
+		{"charset UTF-16", post(body, "Content-Type: application/json; charset=utf-16"), media},
+		{"two charsets", post(body, "Content-Type: application/json; charset=utf-8; charset=latin1"), media},
+		{"another parameter", post(body, "Content-Type: application/json; profile=plant"), media},
+		{"malformed", post(body, "Content-Type: application/json; ="), media},
+		{"gzip", post(body, "Content-Encoding: gzip"), coding},
+		{"identity", post(body, "Content-Encoding: identity"), coding},
+		{"empty coding", post(body, "Content-Encoding: "), coding},
+		{"coding and media type", post(body, "Content-Encoding: br", "Content-Type: text/plain"), coding},
+		{"before the body", post("{", "Content-Type: text/plain"), media},
+	})
+	h.notStored(1)
+}
+
+// bodyOf is a valid plant in a body of that many bytes.
+func bodyOf(size int) string {
+	const body = `{"id":1,"name":"A"}`
+	return body + strings.Repeat(" ", size-len(body))
+}
+
+func TestBodySize(t *testing.T) {
+	t.Parallel()
+	const limit = 3000 // more than a buffer begins with
+	h := start(t, func(s *setup) { s.limits.BodyBytes = limit })
+	large := closing(refused(41301, "the body is larger than 3000 bytes; nothing was stored"))
+	inChunks := []string{"-Content-Length", "Transfer-Encoding: chunked"}
+	converse(t, h, []conversation{
+		{"one more", post(bodyOf(limit + 1)), large},
+		{"announced", post("", "Content-Length: 9223372036854775807"), large},
+		{"announced to a client that waits", post("", "Content-Length: 3001", "Expect: 100-continue"), large},
+		{"in chunks", post(chunked(bodyOf(limit+1), 1000), inChunks...), large},
+		{"in one chunk", post(chunked(bodyOf(limit+1), limit+1), inChunks...), large},
+		{"without an end", post("2000\r\n"+strings.Repeat(" ", 0x2000), inChunks...), large},
+		{"no JSON either", post(strings.Repeat("x", limit+1)), large},
+	})
+	h.notStored(1)
+	same(t, h.send(post(bodyOf(limit))), created(`{"name":"A"}`))
+	again := created(`{"name":"A"}`, "Idempotent-Replayed", "true")
+	same(t, h.send(post(chunked(bodyOf(limit), 700), inChunks...)), closing(again))
+	same(t, h.send(post(bodyOf(limit-1))), again)
+}
+
+// A plant of the size that the default limit allows goes in and out whole.
+func TestLargestPlant(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	name := strings.Repeat("é\\n", (64<<10-len(`{"id":1,"name":""}`))/4)
+	same(t, h.send(post(`{"id":1,"name":"`+name+`"}`)), created(`{"name":"`+name+`"}`))
+	if got, want := h.stored(1).Name, strings.ReplaceAll(name, `\n`, "\n"); got != want {
+		t.Errorf("stored: got %d bytes, want %d", len(got), len(want))
+	}
+}
+
+func TestRequestTimeout(t *testing.T) {
+	t.Parallel()
+	const limit = 500 * time.Millisecond
+	h := start(t, func(s *setup) { s.limits.Request = limit })
+	late := closing(refused(40801, "the request did not arrive whole within 500ms; nothing was stored"))
+	inChunks := []string{"-Content-Length", "Transfer-Encoding: chunked"}
+	converse(t, h, []conversation{
+		{"no body", post("", "Content-Length: 19"), late},
+		{"half a body", post(`{"id":1,"n`, "Content-Length: 19"), late},
+		{"no chunk", post("", inChunks...), late},
+		{"half a chunk", post("13\r\n{\"id\":1,", inChunks...), late},
+		{"no last chunk", post("13\r\n{\"id\":1,\"name\":\"A\"}\r\n", inChunks...), late},
+		{"no body and no credential", post("", "Content-Length: 19", "-Authorization"), closing(refused(40101, textNone, "WWW-Authenticate", challengeNone))},
+	})
+	h.notStored(1)
+
+	t.Run("half a head", func(t *testing.T) {
+		t.Parallel()
+		c, begun := dial(t, h.public), time.Now()
+		c.write("POST /plants HTTP/1.1\r\nHost: plants.example\r\nX-Request-Id: a")
+		c.closed() // there is nobody to answer yet
+		if took := time.Since(begun); took < limit {
+			t.Errorf("closed after %s, want no sooner than %s", took, limit)
+		}
+	})
+}
+
+func TestIdleConnectionIsClosed(t *testing.T) {
+	t.Parallel()
+	const limit = 200 * time.Millisecond
+	h := start(t, func(s *setup) { s.limits.Idle = limit })
+	c, begun := dial(t, h.public), time.Now()
+	c.write(h.fill(post(`{"id":1,"name":"A"}`)))
+	same(t, c.read("POST"), created(`{"name":"A"}`))
+	c.closed()
+	if took := time.Since(begun); took < limit {
+		t.Errorf("closed after %s, want no sooner than %s", took, limit)
+	}
+}
+
+// padded is a request whose line and headers have that many bytes together.
+func padded(raw string, size int) string {
+	head, body, _ := strings.Cut(raw, "\r\n\r\n")
+	padding := size - len(head) - len("\r\nX-Padding: ") - len("\r\n\r\n")
+	return head + "\r\nX-Padding: " + strings.Repeat("p", padding) + "\r\n\r\n" + body
+}
+
+func TestHeadSize(t *testing.T) {
+	t.Parallel()
+	const limit = 9000
+	h := start(t, func(s *setup) { s.limits.HeaderBytes = limit })
+	large := closing(refused(43101, "the request line and headers are larger than the limit", "X-Request-Id", madeID))
+	raw := h.fill(post(`{"id":1,"name":"A"}`))
+	longLine := func(size int) string {
+		rest := " HTTP/1.1\r\nHost: h\r\n\r\n"
+		return "GET /" + strings.Repeat("a", size-len("GET /")-len(rest)) + rest
+	}
+	many := strings.TrimSuffix(post(""), "\r\n") + strings.Repeat("A: b\r\n", limit/6) + "\r\n"
+	converse(t, h, []conversation{
+		{"headers", padded(raw, limit), created(`{"name":"A"}`)},
+		{"headers, one more", padded(h.fill(post("")), limit+1), large},
+		{"line", longLine(limit), refused(40401, textNotFound, "X-Request-Id", madeID)},
+		{"line, one more", longLine(limit + 1), large},
+		{"many headers", many, large},
+		{"before the credential", padded(post("", "-Authorization"), limit+1), large},
+	})
+	t.Run("no lower than 4 KiB", func(t *testing.T) {
+		t.Parallel()
+		h := start(t, func(s *setup) { s.limits.HeaderBytes = 100 })
+		same(t, h.send(padded(h.fill(post(`{"id":1,"name":"A"}`)), 4096)), created(`{"name":"A"}`))
+		if got := h.send(padded(h.fill(post("")), 4098)).Status; got != 431 {
+			t.Errorf("4098 bytes: got %s, want 431", strconv.Itoa(got))
+		}
+	})
+}
