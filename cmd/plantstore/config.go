@@ -1,12 +1,15 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"net/url"
 	"strings"
+	"unicode"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
 )
 
 func newConfig(p *program) *cobra.Command {
@@ -22,13 +25,15 @@ are hidden. The output is a settings file itself.`,
 			if err := s.load(p, cmd); err != nil {
 				return err
 			}
+			var out bytes.Buffer
 			cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
 				if f.Name != "config" && f.Name != "help" {
 					value := f.Name + ": " + shown(f)
-					fmt.Fprintf(p.stdout, "%-34s # %s\n", value, s.sources[f.Name])
+					fmt.Fprintf(&out, "%-34s # %s\n", value, s.sources[f.Name])
 				}
 			})
-			return nil
+			_, err := p.stdout.Write(out.Bytes())
+			return err
 		},
 	}
 	s.bindStore(cmd.Flags())
@@ -36,19 +41,46 @@ are hidden. The output is a settings file itself.`,
 	return cmd
 }
 
-// shown returns a setting's value as YAML, without a password in it.
+// shown returns a setting's value as YAML on one line, without a password in it.
 func shown(f *pflag.Flag) string {
-	value := f.Value.String()
-	if f.Name == "db" {
-		if u, err := url.Parse(value); err == nil && u.User != nil {
-			value = u.Redacted()
+	node := &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle}
+	if list, ok := f.Value.(pflag.SliceValue); ok {
+		for _, item := range list.GetSlice() {
+			node.Content = append(node.Content, plainNode(item))
 		}
+	} else {
+		node = plainNode(withoutPassword(f.Value.String()))
 	}
-	switch {
-	case strings.HasPrefix(value, "["): // a list, in YAML's flow form
+	text, err := yaml.Marshal(node)
+	if err != nil {
+		return err.Error() // cannot happen: every text is a scalar
+	}
+	return strings.TrimSuffix(string(text), "\n")
+}
+
+// plainNode returns a text as YAML of one line that is no null.
+func plainNode(text string) *yaml.Node {
+	node := &yaml.Node{Kind: yaml.ScalarNode, Value: text}
+	if node.ShortTag() == yamlNull || strings.ContainsFunc(text, unicode.IsControl) {
+		node.Style = yaml.DoubleQuotedStyle
+	}
+	return node
+}
+
+// withoutPassword hides what may be a password in a database's URL. A URL that
+// cannot be read is hidden whole.
+func withoutPassword(value string) string {
+	scheme, _, ok := strings.Cut(value, "://")
+	if !ok {
 		return value
-	case value == "" || strings.ContainsAny(value, "#'\"{}*&!|>%@`, ") || strings.Contains(value, ": "):
-		return "'" + strings.ReplaceAll(value, "'", "''") + "'"
 	}
-	return value
+	u, err := url.Parse(value)
+	if err != nil {
+		return scheme + "://(hidden)"
+	}
+	if query := u.Query(); query.Has("password") {
+		query.Set("password", "xxxxx") // as Redacted has it
+		u.RawQuery = query.Encode()
+	}
+	return u.Redacted()
 }

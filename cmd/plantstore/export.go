@@ -30,6 +30,9 @@ The format is that of the file's name (.csv, .jsonl or .json, also with .gz or
 keeps everything but the difference between an empty tag and none.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if output == "-" {
+				output = ""
+			}
 			f, compression, ok := dump.DetectPath(output)
 			switch {
 			case format != "":
@@ -46,15 +49,22 @@ keeps everything but the difference between an empty tag and none.`,
 				if output == "" {
 					return p.export(ctx, engine, p.stdout, f, dump.None)
 				}
-				return writeFile(output, func(w io.Writer) error {
+				if sameFile(output, s.db) {
+					return usagef("output: %s is the store itself", output)
+				}
+				err := writeFile(output, func(w io.Writer) error {
 					return p.export(ctx, engine, w, f, compression)
 				})
+				if err != nil && !errors.Is(err, errInterrupted) {
+					return fmt.Errorf("export to %s: %w", output, err)
+				}
+				return err
 			})
 		},
 	}
 	s.bindStore(cmd.Flags())
-	cmd.Flags().StringVar(&format, "format", "", "csv, jsonl or `json`")
-	cmd.Flags().StringVarP(&output, "output", "o", "", "write to this `file`; it appears when it is complete")
+	cmd.Flags().StringVar(&format, "format", "", "`format` to write: csv, jsonl or json")
+	cmd.Flags().StringVarP(&output, "output", "o", "", "write to this `file`, which appears when it is complete; - is standard output")
 	return cmd
 }
 
@@ -78,7 +88,7 @@ func (p *program) export(ctx context.Context, engine store.Engine, w io.Writer, 
 		}
 		for _, r := range records {
 			if err := out.Write(r.NewPlant); err != nil {
-				return fmt.Errorf("write the export: %w", err)
+				return err
 			}
 		}
 		count += len(records)
@@ -88,7 +98,7 @@ func (p *program) export(ctx context.Context, engine store.Engine, w io.Writer, 
 		q.From = records[len(records)-1].ID + 1
 	}
 	if err := out.Close(); err != nil {
-		return fmt.Errorf("write the export: %w", err)
+		return err
 	}
 	fmt.Fprintf(p.stderr, "exported %d plants\n", count)
 	if n := out.EmptyTagsLost(); n > 0 {
@@ -98,8 +108,18 @@ func (p *program) export(ctx context.Context, engine store.Engine, w io.Writer, 
 }
 
 // writeFile writes a file that appears under its name only when it is whole
-// and on stable storage.
+// and on stable storage. What is there and no file, as a device or a pipe, is
+// written to as it is.
 func writeFile(path string, write func(io.Writer) error) (err error) {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real // a link stays one
+	}
+	switch info, err := os.Stat(path); {
+	case err == nil && info.IsDir():
+		return errors.New("it is a directory: name a file in it")
+	case err == nil && !info.Mode().IsRegular():
+		return writeDevice(path, write)
+	}
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
 		return err
@@ -127,6 +147,21 @@ func writeFile(path string, write func(io.Writer) error) (err error) {
 	}
 	defer dir.Close()
 	return dir.Sync()
+}
+
+func writeDevice(path string, write func(io.Writer) error) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(write(f), f.Close())
+}
+
+// sameFile reports whether two paths name one file that is there.
+func sameFile(a, b string) bool {
+	infoA, errA := os.Stat(a)
+	infoB, errB := os.Stat(b)
+	return errA == nil && errB == nil && os.SameFile(infoA, infoB)
 }
 
 func ignoreClosed(err error) error {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"os"
 	"time"
 
@@ -42,12 +43,15 @@ row is stored (or skipped), else 1.`,
 				return err
 			}
 			defer job.close()
+			if err := job.checkRejects(s.db); err != nil {
+				return err
+			}
 			return p.withStore(cmd, s, false, job.run)
 		},
 	}
 	s.bindStore(cmd.Flags())
-	cmd.Flags().StringVar(&format, "format", "", "csv, jsonl or `json`; needed for standard input")
-	cmd.Flags().Var(&onConflict, "on-conflict", "what to do when an id is taken by another plant: fail, skip or `report`")
+	cmd.Flags().StringVar(&format, "format", "", "`format` of the input: csv, jsonl or json; needed for standard input")
+	cmd.Flags().Var(&onConflict, "on-conflict", "`what` to do when an id is taken by another plant: fail, skip or report")
 	cmd.Flags().StringVar(&rejects, "rejects", "", "write the refused rows to this `file`, to be corrected and imported")
 	return cmd
 }
@@ -59,7 +63,7 @@ type importJob struct {
 	rejectsPath string
 
 	input    *os.File // nil for standard input
-	rows     io.ReadCloser
+	source   io.Reader
 	format   dump.Format
 	progress *progress
 
@@ -70,7 +74,7 @@ type importJob struct {
 
 type importCounts struct{ created, existing, conflicting, invalid int64 }
 
-// open finds out the format and opens the input and the rejects file.
+// open finds out the format and opens the input.
 func (j *importJob) open(path, format string) (err error) {
 	detected, _, ok := dump.DetectPath(path)
 	switch {
@@ -99,22 +103,31 @@ func (j *importJob) open(path, format string) (err error) {
 		}
 		source, size = j.input, info.Size()
 	}
-	if err := j.openRejects(); err != nil {
-		return err
-	}
 	j.progress = newProgress(j.p.stderr, size)
-	j.rows, err = dump.Decompress(j.progress.count(source))
-	return err
+	j.source = j.progress.count(source)
+	return nil
+}
+
+// checkRejects refuses a file for the rejects that would be lost by that.
+func (j *importJob) checkRejects(db string) error {
+	input := j.input
+	if input == nil {
+		input, _ = j.p.stdin.(*os.File) // if it is none, Stat fails
+	}
+	in, errIn := input.Stat()
+	out, errOut := os.Stat(j.rejectsPath)
+	switch {
+	case errIn == nil && errOut == nil && in.Mode().IsRegular() && os.SameFile(in, out):
+		return usagef("rejects: %s is the input itself", j.rejectsPath)
+	case sameFile(j.rejectsPath, db):
+		return usagef("rejects: %s is the store itself", j.rejectsPath)
+	}
+	return nil
 }
 
 func (j *importJob) openRejects() (err error) {
 	if j.rejectsPath == "" {
 		return nil
-	}
-	if info, err := os.Stat(j.rejectsPath); err == nil && j.input != nil {
-		if in, err := j.input.Stat(); err == nil && os.SameFile(info, in) {
-			return usagef("rejects: %s is the input itself", j.rejectsPath)
-		}
 	}
 	if j.rejectsFile, err = os.OpenFile(j.rejectsPath, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600); err != nil {
 		return err
@@ -125,9 +138,6 @@ func (j *importJob) openRejects() (err error) {
 
 // close closes what the job has only read; what it wrote, run has closed.
 func (j *importJob) close() {
-	if j.rows != nil {
-		_ = j.rows.Close()
-	}
 	if j.input != nil {
 		_ = j.input.Close()
 	}
@@ -135,13 +145,18 @@ func (j *importJob) close() {
 
 // run imports everything, and says what became of it.
 func (j *importJob) run(ctx context.Context, engine store.Engine) error {
+	if err := j.openRejects(); err != nil {
+		return err
+	}
+	j.progress.begin()
 	err := j.store(ctx, engine)
 	j.progress.end()
 	if j.rejects != nil {
 		err = errors.Join(err, j.rejects.Close(), j.rejectsFile.Close())
 	}
 	c := j.counts
-	fmt.Fprintf(j.p.stdout, "created %d, already there %d, conflicting %d, invalid %d\n", c.created, c.existing, c.conflicting, c.invalid)
+	_, printErr := fmt.Fprintf(j.p.stdout, "created %d, already there %d, conflicting %d, invalid %d\n", c.created, c.existing, c.conflicting, c.invalid)
+	err = errors.Join(err, printErr)
 	switch {
 	case errors.Is(err, errInterrupted):
 		fmt.Fprintln(j.p.stderr, "interrupted: what is counted is stored; run the same command again to go on")
@@ -213,7 +228,10 @@ func (j *importJob) read(ctx context.Context, to chan<- importBatch) {
 			return false
 		}
 	}
-	for row, err := range dump.Read(j.rows, j.format) {
+	for row, err := range j.rows(ctx) {
+		if ctx.Err() != nil {
+			return
+		}
 		if err != nil {
 			b.err = err
 			break
@@ -226,6 +244,19 @@ func (j *importJob) read(ctx context.Context, to chan<- importBatch) {
 		}
 	}
 	send()
+}
+
+// rows returns the rows of the input until it ends or ctx does.
+func (j *importJob) rows(ctx context.Context) iter.Seq2[dump.Row, error] {
+	return func(yield func(dump.Row, error) bool) {
+		plain, err := dump.Decompress(interruptible(ctx, j.source))
+		if err != nil {
+			yield(dump.Row{}, err)
+			return
+		}
+		defer plain.Close()
+		dump.Read(plain, j.format)(yield)
+	}
 }
 
 // add takes a row over. Its text is kept only if it may have to be written.
@@ -251,7 +282,7 @@ func (j *importJob) storeBatch(engine store.Engine, b importBatch) error {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := engine.Insert(ctx, b.creates); err != nil {
-			return fmt.Errorf("store rows %d to %d: %w", b.rows[0].Line, b.rows[len(b.rows)-1].Line, err)
+			return fmt.Errorf("store lines %d to %d: %w", b.rows[0].Line, b.rows[len(b.rows)-1].Line, err)
 		}
 	}
 	var stop error

@@ -28,10 +28,8 @@ func newList(p *program) *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			q := store.Query{From: math.MinInt64, Limit: limit}
-			if cmd.Flags().Changed("after") {
-				if after == math.MaxInt64 {
-					return nil // no id is greater
-				}
+			last := cmd.Flags().Changed("after") && after == math.MaxInt64 // no id is greater
+			if cmd.Flags().Changed("after") && !last {
 				q.From = after + 1
 			}
 			if cmd.Flags().Changed("tag") {
@@ -45,6 +43,9 @@ func newList(p *program) *cobra.Command {
 				records, err := engine.List(ctx, q)
 				if err != nil {
 					return err
+				}
+				if last {
+					records = nil
 				}
 				if asJSON {
 					return p.printJSON(records)

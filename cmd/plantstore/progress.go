@@ -19,20 +19,23 @@ type progress struct {
 	size  int64                    // of the input in bytes; negative if unknown
 	read  atomic.Int64             // bytes of the input
 	total int64                    // rows
-	lastP time.Time                // when the last plain line was written
+	shown time.Time                // when the bar was last drawn, or the last plain line written
 }
 
-// plainEvery is how often there is a line where there is no bar.
-const plainEvery = 5 * time.Second
+// How often the bar is drawn, and how often there is a line where there is no bar.
+const (
+	barEvery   = 100 * time.Millisecond
+	plainEvery = 5 * time.Second
+)
 
 func newProgress(w io.Writer, size int64) *progress {
-	p := &progress{w: w, size: size, lastP: time.Now()}
+	p := &progress{w: w, size: size, shown: time.Now()}
 	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		p.shown = time.Time{}
 		p.bar = progressbar.NewOptions64(size,
 			progressbar.OptionSetWriter(w),
 			progressbar.OptionShowBytes(true),
 			progressbar.OptionSetPredictTime(size > 0),
-			progressbar.OptionThrottle(100*time.Millisecond),
 			progressbar.OptionClearOnFinish(),
 			progressbar.OptionFullWidth(),
 		)
@@ -54,21 +57,35 @@ func (c *countingReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
+// begin shows the bar, before the first rows.
+func (p *progress) begin() {
+	if p.bar != nil {
+		_ = p.bar.RenderBlank() // a bar that cannot be drawn is no reason to stop
+	}
+}
+
 // rows notes that so many more rows are done.
 func (p *progress) rows(n int64) {
 	p.total += n
+	every := plainEvery
 	if p.bar != nil {
+		every = barEvery
+	}
+	if time.Since(p.shown) < every {
+		return
+	}
+	p.shown = time.Now()
+	read := p.read.Load()
+	switch {
+	case p.bar != nil:
+		if p.size > 0 {
+			read = min(read, p.size-1) // a full bar is one that has ended; end does that
+		}
+		_ = p.bar.Set64(read)
 		p.bar.Describe(fmt.Sprintf("%d rows", p.total))
-		_ = p.bar.Set64(min(p.read.Load(), p.bar.GetMax64())) // a bar that cannot be drawn is no reason to stop
-		return
-	}
-	if time.Since(p.lastP) < plainEvery {
-		return
-	}
-	p.lastP = time.Now()
-	if p.size > 0 {
-		fmt.Fprintf(p.w, "%d rows, %d%% of the file\n", p.total, p.read.Load()*100/p.size)
-	} else {
+	case p.size > 0:
+		fmt.Fprintf(p.w, "%d rows, %d%% of the file\n", p.total, read*100/p.size)
+	default:
 		fmt.Fprintf(p.w, "%d rows\n", p.total)
 	}
 }

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"plantstore/internal/auth"
 	"plantstore/internal/store"
@@ -78,12 +80,12 @@ var errInterrupted = errors.New("interrupted")
 
 // hideSecrets keeps a token that was given in the wrong place out of a message.
 func hideSecrets(message string) string {
-	words := strings.Fields(message)
 	if !auth.LooksLikeSecret(message) {
 		return message
 	}
+	words := strings.Fields(message)
 	for i, word := range words {
-		if auth.LooksLikeSecret(word) {
+		if auth.LooksLikeSecret(word) && word != "pst_" { // our own words name the prefix
 			words[i] = "(a token, hidden)"
 		}
 	}
@@ -112,14 +114,46 @@ shows what is in force.`,
 	root.SetOut(p.stdout)
 	root.SetErr(p.stderr)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usagef("%w; see %s --help", err, cmd.CommandPath())
+		return usagef("%w; see %s --help", flagFault(err), cmd.CommandPath())
 	})
 	root.AddCommand(
 		newServe(p), newConfig(p), newToken(p),
 		newGet(p), newList(p), newExport(p), newImport(p), newVersion(p),
 	)
+	root.InitDefaultCompletionCmd() // Cobra would add it only after checkArgs
 	checkArgs(root)
+	for _, cmd := range root.Commands() {
+		if !cmd.Runnable() { // or Cobra would not look at its arguments
+			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		}
+	}
 	return root
+}
+
+// flagFault says of a flag's value what is wrong with it.
+func flagFault(err error) error {
+	var invalid *pflag.InvalidValueError
+	if !errors.As(err, &invalid) {
+		return err
+	}
+	return fmt.Errorf("--%s: %w", invalid.GetFlag().Name, valueFault(invalid.GetFlag(), invalid.GetValue(), invalid.Unwrap()))
+}
+
+// valueFault says in plain words why a flag does not take a value. The types
+// of this program do so themselves; those of pflag speak of Go's functions.
+func valueFault(f *pflag.Flag, value string, err error) error {
+	var number *strconv.NumError
+	switch {
+	case f.Value.Type() == "bool":
+		return fmt.Errorf("%q is neither true nor false", value)
+	case f.Value.Type() == "duration":
+		return fmt.Errorf("%q is no time to wait: give one like 10s or 2m", value)
+	case errors.Is(err, strconv.ErrRange):
+		return fmt.Errorf("%s is out of range", value)
+	case errors.As(err, &number):
+		return fmt.Errorf("%q is no whole number", value)
+	}
+	return err
 }
 
 // checkArgs makes every command's complaint about its arguments a usage error.

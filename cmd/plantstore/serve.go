@@ -59,6 +59,15 @@ func (p *program) serve(ctx context.Context, s *settings) (err error) {
 	}
 	defer func() { err = errors.Join(err, engine.Close()) }()
 
+	d, err := listen(s, log)
+	if err != nil {
+		return err
+	}
+	defer d.close()
+	if err := p.firstToken(ctx, engine, d.url); err != nil { // before the store reads the tokens, so that it works at once
+		return err
+	}
+
 	st, err := store.New(ctx, store.Config{
 		Engine: engine,
 		Limits: store.Limits{Plants: s.queueMax, Bytes: queueBytesMax, CommitTime: commitTimeMax},
@@ -69,15 +78,11 @@ func (p *program) serve(ctx context.Context, s *settings) (err error) {
 	}
 	defer st.Close()
 
-	d, err := openDoors(s, st, log)
-	if err != nil {
+	if err := d.open(s, st, log); err != nil {
 		return err
 	}
-	if err := p.firstToken(ctx, engine, d.url); err != nil {
-		return errors.Join(err, d.close())
-	}
 	d.serve()
-	log.Info("ready", "public", d.url.String(), "admin", "http://"+d.adminListener.Addr().String(), "db", s.db, "version", version)
+	log.Info("ready", "listen", d.publicListener.Addr().String(), "public", d.url.String(), "admin", "http://"+d.adminListener.Addr().String(), "db", s.db, "version", version)
 
 	var cause error
 	select {
@@ -112,11 +117,13 @@ type doors struct {
 	failed  chan error // a door that ended by itself; has room for both
 }
 
-func openDoors(s *settings, st *store.Store, log *slog.Logger) (_ *doors, err error) {
+// listen takes the addresses of the doors, which open later. The caller closes
+// them.
+func listen(s *settings, log *slog.Logger) (_ *doors, err error) {
 	d := &doors{failed: make(chan error, 2)}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, d.close())
+			d.close()
 		}
 	}()
 	if d.publicListener, err = server.Listen(string(s.listen), log); err != nil {
@@ -129,6 +136,11 @@ func openDoors(s *settings, st *store.Store, log *slog.Logger) (_ *doors, err er
 	if d.url == nil {
 		d.url = guessURL(d.publicListener.Addr())
 	}
+	return d, nil
+}
+
+// open makes the servers.
+func (d *doors) open(s *settings, st *store.Store, log *slog.Logger) (err error) {
 	config := server.Config{
 		Store:       st,
 		Log:         log,
@@ -145,10 +157,10 @@ func openDoors(s *settings, st *store.Store, log *slog.Logger) (_ *doors, err er
 		},
 	}
 	if d.public, err = server.NewPublic(config); err != nil {
-		return nil, err
+		return err
 	}
 	d.admin = server.NewAdmin(config)
-	return d, nil
+	return nil
 }
 
 // guessURL returns a URL at which this machine reaches a listener.
@@ -189,15 +201,13 @@ func (d *doors) drain(st *store.Store) error {
 	return err
 }
 
-// close closes the listeners of doors that were never served.
-func (d *doors) close() error {
-	var errs []error
+// close closes the listeners; those of doors that were served are closed by then.
+func (d *doors) close() {
 	for _, l := range []net.Listener{d.publicListener, d.adminListener} {
 		if l != nil {
-			errs = append(errs, l.Close())
+			_ = l.Close()
 		}
 	}
-	return errors.Join(errs...)
 }
 
 // firstToken mints a token for a store that never had one, and prints it with

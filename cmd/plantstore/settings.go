@@ -1,7 +1,10 @@
 package main
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net"
 	"net/url"
@@ -164,8 +167,9 @@ func (s *settings) set(flags *pflag.FlagSet, name, value, source string) error {
 		s.sources[name] = "default"
 	default:
 		s.sources[name] = source
-		if err := flags.Lookup(name).Value.Set(value); err != nil {
-			return usagef("%s (%s): %w", name, source, err)
+		f := flags.Lookup(name)
+		if err := f.Value.Set(value); err != nil {
+			return usagef("%s (%s): %w", name, source, valueFault(f, value, err))
 		}
 	}
 	return nil
@@ -198,40 +202,72 @@ func readConfig(path string, known *pflag.FlagSet) (map[string]string, error) {
 	if err != nil {
 		return nil, usagef("config: %w", err)
 	}
-	var nodes map[string]yaml.Node
-	if err := yaml.Unmarshal(text, &nodes); err != nil {
+	mapping, err := settingsMapping(text)
+	if err != nil {
 		return nil, usagef("config: %s: %w", path, err)
 	}
 	values := map[string]string{}
-	for _, name := range slices.Sorted(maps.Keys(nodes)) {
-		node := nodes[name]
-		if known.Lookup(name) == nil || name == "config" {
-			return nil, usagef("config: %s:%d: there is no setting %q; see plantstore config --help", path, node.Line, name)
+	for pair := range slices.Chunk(mapping, 2) {
+		name, node := pair[0].Value, pair[1]
+		_, twice := values[name]
+		switch {
+		case pair[0].Kind != yaml.ScalarNode || known.Lookup(name) == nil || name == "config":
+			return nil, usagef("config: %s:%d: there is no setting %q; see plantstore config --help", path, pair[0].Line, name)
+		case twice:
+			return nil, usagef("config: %s:%d: %s is given twice", path, pair[0].Line, name)
 		}
-		if values[name], err = scalar(&node); err != nil {
-			return nil, usagef("config: %s:%d: %s: %w", path, node.Line, name, err)
+		if values[name], err = scalar(node); err != nil {
+			return nil, usagef("config: %s:%d: %s: %w", path, pair[0].Line, name, err)
 		}
 	}
 	return values, nil
 }
 
+// settingsMapping returns the names and values, by turns, of a YAML document
+// that is a mapping. An empty document has none.
+func settingsMapping(text []byte) ([]*yaml.Node, error) {
+	in := yaml.NewDecoder(bytes.NewReader(text))
+	var document, more yaml.Node
+	switch err := in.Decode(&document); {
+	case errors.Is(err, io.EOF):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	if err := in.Decode(&more); !errors.Is(err, io.EOF) {
+		return nil, errors.New("want one YAML document, found more")
+	}
+	root := document.Content[0]
+	switch {
+	case root.Kind == yaml.MappingNode:
+		return root.Content, nil
+	case root.Tag == yamlNull:
+		return nil, nil
+	}
+	return nil, errors.New("want lines of the form name: value")
+}
+
+const yamlNull = "!!null"
+
 // scalar returns a value of the file as a flag would have it; a list becomes
 // its items with commas between.
 func scalar(node *yaml.Node) (string, error) {
-	switch node.Kind {
-	case yaml.ScalarNode:
+	switch {
+	case node.Tag == yamlNull:
+		return "", errors.New("it has no value")
+	case node.Kind == yaml.ScalarNode:
 		return node.Value, nil
-	case yaml.SequenceNode:
+	case node.Kind == yaml.SequenceNode:
 		items := make([]string, 0, len(node.Content))
 		for _, item := range node.Content {
 			if item.Kind != yaml.ScalarNode {
-				return "", fmt.Errorf("want a list of plain values")
+				return "", errors.New("want a list of plain values")
 			}
 			items = append(items, item.Value)
 		}
 		return strings.Join(items, ","), nil
 	default:
-		return "", fmt.Errorf("want a plain value")
+		return "", errors.New("want a plain value")
 	}
 }
 
@@ -277,7 +313,7 @@ func (b *baseURL) Set(text string) error {
 		return fmt.Errorf("%q is no base URL: give one like https://plants.example/store", text)
 	}
 	if u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return fmt.Errorf("a base URL has no user, query or fragment")
+		return errors.New("a base URL has no user, query or fragment")
 	}
 	u.Path = strings.TrimRight(u.Path, "/")
 	if u.RawPath != "" || strings.Contains(u.Path, "//") {

@@ -66,7 +66,7 @@ func newTokenCreate(p *program) *cobra.Command {
 		},
 	}
 	s.bindStore(cmd.Flags())
-	cmd.Flags().StringSliceVar(&scopes, "scope", []string{auth.ScopeCreate.String()}, "what the token allows: plants:create, plants:read, admin; several with commas")
+	cmd.Flags().StringSliceVar(&scopes, "scope", []string{auth.ScopeCreate.String()}, "`scopes` that the token allows: plants:create, plants:read, admin; several with commas")
 	cmd.Flags().StringVar(&expires, "expires", "", "`time` after which it is no longer valid, like 90d or 12h; none: never")
 	return cmd
 }
@@ -118,7 +118,7 @@ that is given, as when it was found where it should not be. A token is never
 taken from the arguments, which others can see in the list of processes.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			which, err := p.selector(args, file)
+			which, err := p.selector(cmd.Context(), args, file)
 			if err != nil {
 				return err
 			}
@@ -194,7 +194,11 @@ func (p *program) withStore(cmd *cobra.Command, s *settings, mustExist bool, do 
 		return err
 	}
 	defer func() { err = errors.Join(err, engine.Close()) }()
-	return do(ctx, engine)
+	err = do(ctx, engine)
+	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, store.ErrBusy)) {
+		return errInterrupted // it did not get its turn
+	}
+	return err
 }
 
 // mint makes the secret of a token, has the token stored, and prints the secret.
@@ -260,7 +264,7 @@ func parseTime(text string) (time.Duration, error) {
 }
 
 // selector returns which tokens to revoke.
-func (p *program) selector(args []string, file string) (store.Selector, error) {
+func (p *program) selector(ctx context.Context, args []string, file string) (store.Selector, error) {
 	fromEnviron := p.environ["PLANTSTORE_TOKEN"]
 	switch {
 	case len(args) == 1 && file != "":
@@ -273,7 +277,7 @@ func (p *program) selector(args []string, file string) (store.Selector, error) {
 	secret := fromEnviron
 	if file != "" {
 		var err error
-		if secret, err = p.readToken(file); err != nil {
+		if secret, err = p.readToken(ctx, file); err != nil {
 			return store.Selector{}, err
 		}
 	}
@@ -285,9 +289,9 @@ func (p *program) selector(args []string, file string) (store.Selector, error) {
 }
 
 // readToken reads the first line of a file, or of standard input.
-func (p *program) readToken(file string) (string, error) {
+func (p *program) readToken(ctx context.Context, file string) (string, error) {
 	const bytesMax = 4 << 10
-	from := p.stdin
+	from := interruptible(ctx, p.stdin)
 	if file != "-" {
 		f, err := os.Open(file)
 		if err != nil {
@@ -297,8 +301,11 @@ func (p *program) readToken(file string) (string, error) {
 		from = f
 	}
 	line, err := bufio.NewReader(io.LimitReader(from, bytesMax)).ReadString('\n')
-	if err != nil && !errors.Is(err, io.EOF) {
-		return "", fmt.Errorf("read the token: %w", err)
+	switch {
+	case err == nil, errors.Is(err, io.EOF):
+		return line, nil
+	case errors.Is(err, errInterrupted):
+		return "", err
 	}
-	return line, nil
+	return "", fmt.Errorf("read the token: %w", err)
 }

@@ -19,9 +19,9 @@ func newVersion(p *program) *cobra.Command {
 		Short: "Show the version, and what the program was built with",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			fmt.Fprintf(p.stdout, "plantstore %s%s\n%s %s/%s, SQLite %s\n",
+			_, err := fmt.Fprintf(p.stdout, "plantstore %s%s\n%s %s/%s, SQLite %s\n",
 				version, revision(), runtime.Version(), runtime.GOOS, runtime.GOARCH, sqlite.Version())
-			return nil
+			return err
 		},
 	}
 }

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// Every command and every flag has a help text, and --help shows it.
+func TestHelp(t *testing.T) {
+	t.Parallel()
+	var look func(cmd *cobra.Command)
+	look = func(cmd *cobra.Command) {
+		path := cmd.CommandPath()
+		if cmd.Short == "" {
+			t.Errorf("%s has no short help", path)
+		}
+		var out, stderr bytes.Buffer
+		args := append(strings.Fields(path)[1:], "--help")
+		if code := run(t.Context(), args, nil, strings.NewReader(""), &out, &stderr); code != exitOK || stderr.Len() > 0 {
+			t.Errorf("%s --help: got %d and %q, want 0 and nothing", path, code, &stderr)
+		}
+		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			_, usage := pflag.UnquoteUsage(f)
+			if len(usage) < 5 || !strings.Contains(out.String(), "--"+f.Name) || !strings.Contains(out.String(), usage) {
+				t.Errorf("%s --help does not explain --%s", path, f.Name)
+			}
+		})
+		for _, sub := range cmd.Commands() {
+			if !strings.Contains(out.String(), sub.Short) {
+				t.Errorf("%s --help does not name %s", path, sub.Name())
+			}
+			look(sub)
+		}
+	}
+	look(newRoot(&program{}))
+}
+
+// Every setting can be given by flag, environment and file, and config shows which counted.
+func TestEverySettingHasThreeSources(t *testing.T) {
+	t.Parallel()
+	known := pflag.NewFlagSet("known", pflag.ContinueOnError)
+	s := &settings{}
+	s.bindStore(known)
+	s.bindServe(known)
+	other := map[string]string{
+		"db": "other.db", "listen": "127.0.0.1:1", "admin-listen": "127.0.0.1:1", "base-url": "https://plants.example",
+		"cors-origins": "https://plants.example", "log-format": "json", "log-level": "warn", "body-max": "2KiB", "header-max": "64KiB",
+		"request-timeout": "7s", "answer-timeout": "7s", "idle-timeout": "7s", "queue-max": "7", "wal-max": "64MiB",
+	}
+	known.VisitAll(func(f *pflag.Flag) {
+		value, ok := other[f.Name]
+		if !ok {
+			if f.Name != "config" {
+				t.Errorf("the test knows no value of %s", f.Name)
+			}
+			return
+		}
+		file := t.TempDir() + "/settings.yaml"
+		writeFileText(t, file, f.Name+": "+value+"\n")
+		for source, c := range map[string]struct{ args, environ []string }{
+			"--" + f.Name:       {args: []string{"--" + f.Name, value}},
+			environName(f.Name): {environ: []string{environName(f.Name) + "=" + value}},
+			file:                {args: []string{"--config", file}},
+		} {
+			var out, stderr bytes.Buffer
+			code := run(t.Context(), append([]string{"config"}, c.args...), c.environ, nil, &out, &stderr)
+			if code != exitOK || !strings.Contains(out.String(), value) || !strings.Contains(out.String(), "# "+source+"\n") {
+				t.Errorf("%s by %s: got %d and %s%s", f.Name, source, code, &out, &stderr)
+			}
+		}
+	})
+}
+
+// blockedReader has nothing to give, like a terminal at which nobody types. It says when it is asked.
+type blockedReader struct {
+	asked chan struct{}
+	end   <-chan struct{}
+}
+
+func (b blockedReader) Read([]byte) (int, error) {
+	close(b.asked)
+	<-b.end
+	return 0, io.EOF
+}
+
+func TestInterruptEndsWaitForInput(t *testing.T) {
+	t.Parallel()
+	db := t.TempDir() + "/a.db"
+	for _, args := range [][]string{
+		{"import", "-", "--format", "csv", "--db", db},
+		{"import", "-", "--format", "json", "--db", db, "--rejects", t.TempDir() + "/rejects"},
+		{"token", "revoke", "--token-file", "-", "--db", db},
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		stdin := blockedReader{asked: make(chan struct{}), end: t.Context().Done()}
+		go func() { // ends with the first read
+			<-stdin.asked
+			cancel()
+		}()
+		var out, stderr bytes.Buffer
+		code := run(ctx, args, nil, stdin, &out, &stderr)
+		if code != exitInterrupted || !strings.HasSuffix(stderr.String(), "plantstore: interrupted\n") {
+			t.Errorf("%s: got %d and %q, want 130 and that it was interrupted", args, code, &stderr)
+		}
+	}
+}

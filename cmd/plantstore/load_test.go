@@ -1,0 +1,226 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// load is clients that post plants with ids of their own until they are told to stop.
+type load struct {
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+	posted atomic.Int64
+}
+
+// startLoad starts the clients. An answer other than 200 fails the test.
+func startLoad(t *testing.T, clients int, url, token string) *load {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	l := &load{cancel: cancel}
+	t.Cleanup(cancel)
+	c := httpClient(clients)
+	for client := range clients {
+		l.done.Go(func() {
+			for n := 0; ctx.Err() == nil; n++ {
+				id := n*clients + client + 1_000_000
+				status, answer, err := post(context.Background(), c, url, token, fmt.Sprintf(`{"id":%d,"name":"Lolium perenne"}`, id))
+				if err != nil || status != http.StatusOK {
+					t.Errorf("plant %d: got %d %s, %v, want 200", id, status, answer, err)
+					return
+				}
+				l.posted.Add(1)
+			}
+		})
+	}
+	return l
+}
+
+// stop returns how many plants were posted.
+func (l *load) stop() int64 {
+	l.cancel()
+	l.done.Wait()
+	return l.posted.Load()
+}
+
+// The promise: no command waits longer than 2 s for its turn, and a revocation holds within 1 s, under full load too.
+func TestCommandsUnderLoad(t *testing.T) {
+	const clients, rounds, turnMax = 32, 5, 2 * time.Second
+	db := filepath.Join(t.TempDir(), "a.db")
+	token := strings.TrimSpace(plantstore(t, "token", "create", "load", "--db", db))
+	s := startServer(t, db)
+	l := startLoad(t, clients, s.url, token)
+
+	run := func(args ...string) (string, time.Duration) {
+		begin := time.Now()
+		out := plantstore(t, append(args, "--db", db)...)
+		return out, time.Since(begin)
+	}
+	longest := map[string]time.Duration{}
+	// timed runs a command beside a look at what starting a process costs just now.
+	timed := func(args ...string) string {
+		t.Helper()
+		begin := time.Now()
+		plantstore(t, "version")
+		start := time.Since(begin)
+		out, took := run(args...)
+		what := strings.Join(args[:min(2, len(args))], " ")
+		longest[what] = max(longest[what], took-start)
+		if took > turnMax+start {
+			t.Errorf("plantstore %s took %s, and %s of that to start: want at most %s", strings.Join(args, " "), took, start, turnMax)
+		}
+		return out
+	}
+	for round := range rounds {
+		name := fmt.Sprintf("round %d", round)
+		first := strings.TrimSpace(timed("token", "create", name))
+		second := strings.TrimSpace(timed("token", "rotate", name))
+		if list := timed("token", "list"); strings.Count(list, name) != 2 {
+			t.Errorf("the list has not the two tokens of %s:\n%s", name, list)
+		}
+		file := filepath.Join(t.TempDir(), "few.jsonl")
+		if err := os.WriteFile(file, []byte(somePlants(100)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		want := "created 0, already there 100, conflicting 0, invalid 0\n"
+		if round == 0 {
+			want = "created 100, already there 0, conflicting 0, invalid 0\n"
+		}
+		if got := timed("import", file); got != want {
+			t.Errorf("import: got %q, want %q", got, want)
+		}
+		if got := timed("get", "7"); !strings.Contains(got, "Carex no. 7") {
+			t.Errorf("get: got %q", got)
+		}
+		if got := timed("list", "--limit", "10", "--json"); strings.Count(got, "\n") != 10 {
+			t.Errorf("list: got %q, want 10 lines", got)
+		}
+		begin := l.posted.Load()
+		if got := int64(strings.Count(plantstore(t, "export", "--db", db), "\n")); got < begin {
+			t.Errorf("the export has %d plants, and %d were there when it began", got, begin)
+		}
+		timed("token", "revoke", name)
+		for _, token := range []string{first, second} {
+			if err := awaitRefusal(t.Context(), httpClient(1), s.url, token); err != nil {
+				t.Errorf("a token that was revoked: %v", err)
+			}
+		}
+	}
+	posted := l.stop()
+	t.Logf("beside %d plants, the longest times without the start: %v", posted, longest)
+	s.stop(t)
+	if got := int64(strings.Count(plantstore(t, "export", "--db", db), "\n")); got != posted+100 {
+		t.Errorf("the store has %d plants, want %d", got, posted+100)
+	}
+}
+
+// realPlants returns plants of the large real file, or made-up ones where that is absent.
+func realPlants(t *testing.T, count int) []row {
+	t.Helper()
+	rows, err := readSomePlants(filepath.Join(sharedData, "large_ipni.csv.gz"), count)
+	if os.IsNotExist(err) {
+		t.Log("there are no real files: made-up plants instead")
+		for id := range count {
+			rows = append(rows, row{id: int64(id) * 7, name: fmt.Sprintf("Poa \"%d\", ×", id), tag: "Poaceae", tagged: true})
+		}
+		return rows
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rows
+}
+
+func TestPlantsOfManyClientsComeOutEqual(t *testing.T) {
+	const clients = 32
+	rows := realPlants(t, 10_000)
+	db := filepath.Join(t.TempDir(), "a.db")
+	token := strings.TrimSpace(plantstore(t, "token", "create", "test", "--db", db))
+	s := startServer(t, db)
+
+	c := httpClient(clients)
+	next := make(chan row)
+	var done sync.WaitGroup
+	for range clients {
+		done.Go(func() {
+			for r := range next {
+				status, answer, err := post(t.Context(), c, s.url, token, r.json())
+				if err != nil || status != http.StatusOK {
+					t.Errorf("%+v: got %d %s, %v, want 200", r, status, answer, err)
+				}
+			}
+		})
+	}
+	for _, r := range rows {
+		next <- r
+	}
+	close(next)
+	done.Wait()
+	s.stop(t)
+
+	for _, format := range []string{"jsonl", "csv", "json"} {
+		out := filepath.Join(t.TempDir(), "out."+format)
+		plantstore(t, "export", "--db", db, "-o", out)
+		got, err := readPlants(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := difference(got, rows); err != nil {
+			t.Errorf("%s: %v", format, err)
+		}
+	}
+}
+
+var plainLines = regexp.MustCompile(`\Aline 20000: id is a string[^\n\r]*\nplantstore: 1 rows were not stored\n\z`)
+
+// script(1) of util-linux runs a command on a terminal of its own.
+func TestProgressBarOnTerminal(t *testing.T) {
+	if _, err := exec.LookPath("script"); err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	dir := t.TempDir()
+	text := strings.Replace(somePlants(30_000), `{"id":20000,`, `{"id":"x",`, 1)
+	if err := os.WriteFile(filepath.Join(dir, "many.jsonl"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		command string
+		want    []string
+	}{
+		"file":           {"plantstore import many.jsonl --db file.db", []string{"10000 rows", "%", "line 20000: id is a string"}},
+		"standard input": {"cat many.jsonl | plantstore import - --format jsonl --db input.db", []string{"10000 rows", "B/s)", "line 20000: id is a string"}},
+		"terminal only":  {"plantstore import many.jsonl --db plain.db 2> plain.txt", []string{"created 29999"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cmd := exec.CommandContext(t.Context(), "script", "-qec", c.command, os.DevNull)
+			cmd.Dir, cmd.Env = dir, append(cleanEnviron(), "TERM=xterm", "COLUMNS=100")
+			screen, err := cmd.CombinedOutput()
+			var exit *exec.ExitError
+			if !errors.As(err, &exit) || exit.ExitCode() != exitFailure {
+				t.Errorf("got %v, want exit code 1 for the invalid row", err)
+			}
+			for _, want := range append(c.want, "created 29999, already there 0, conflicting 0, invalid 1\r\n") {
+				if !strings.Contains(string(screen), want) {
+					t.Errorf("the screen has no %q:\n%q", want, screen)
+				}
+			}
+		})
+	}
+	plain, err := os.ReadFile(filepath.Join(dir, "plain.txt"))
+	if err != nil || !plainLines.Match(plain) {
+		t.Errorf("standard error that is no terminal has %q, %v, want a match of %s", plain, err, plainLines)
+	}
+}

@@ -1,0 +1,232 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// waitMax is how long a test waits for what must happen at all. It is far more than that takes, so it only ends a test
+// that would hang.
+const waitMax = 60 * time.Second
+
+// pollEvery is for what tells nobody when it happens, as a file that appears.
+const pollEvery = 5 * time.Millisecond
+
+// poll looks until it sees what it waits for.
+func poll(what string, seen func() bool) error {
+	deadline := time.After(waitMax)
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for !seen() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			return fmt.Errorf("waited %s in vain for %s", waitMax, what)
+		}
+	}
+	return nil
+}
+
+// process is the program as it runs beside a test.
+type process struct {
+	cmd            *exec.Cmd
+	stdin          io.WriteCloser
+	stdout, stderr *stream
+	ended          chan struct{} // closed when the process has ended and its output is complete
+}
+
+// startProcess starts the program with an open pipe as its standard input.
+func startProcess(dir string, environ []string, args ...string) (*process, error) {
+	path, err := exec.LookPath("plantstore") // testscript.Main puts it there
+	if err != nil {
+		return nil, err
+	}
+	p := &process{cmd: exec.Command(path, args...), stdout: newStream(), stderr: newStream(), ended: make(chan struct{})}
+	p.cmd.Dir, p.cmd.Env, p.cmd.Stdout, p.cmd.Stderr = dir, environ, p.stdout, p.stderr
+	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	go func() {
+		defer close(p.ended)
+		_ = p.cmd.Wait() // ProcessState has the outcome
+	}()
+	return p, nil
+}
+
+// wait returns the exit code, as a shell would see it.
+func (p *process) wait() (int, error) {
+	select {
+	case <-p.ended:
+		return exitStatus(p.cmd.ProcessState), nil
+	case <-time.After(waitMax):
+		return 0, fmt.Errorf("the process did not end in %s; its standard error:\n%s", waitMax, p.stderr)
+	}
+}
+
+// kill ends the process if it still runs.
+func (p *process) kill() {
+	_ = p.cmd.Process.Kill() // or it has ended
+	<-p.ended
+}
+
+// exitStatus returns 128 plus the signal's number for a process that a signal ended.
+func exitStatus(state *os.ProcessState) int {
+	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return 128 + int(status.Signal())
+	}
+	return state.ExitCode()
+}
+
+// stream keeps what a process writes, and tells who waits for more of it.
+type stream struct {
+	mu   sync.Mutex
+	text []byte        // guarded by mu
+	grew chan struct{} // closed and replaced when text grows; guarded by mu
+}
+
+func newStream() *stream { return &stream{grew: make(chan struct{})} }
+
+// Write implements io.Writer.
+func (s *stream) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.text = append(s.text, p...)
+	close(s.grew)
+	s.grew = make(chan struct{})
+	return len(p), nil
+}
+
+func (s *stream) String() string {
+	text, _ := s.look()
+	return text
+}
+
+func (s *stream) look() (string, <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return string(s.text), s.grew
+}
+
+// await waits until a stream of the process has a match, and returns it with its groups.
+func (p *process) await(s *stream, pattern string) ([]string, error) {
+	re, err := regexp.Compile("(?m)" + pattern)
+	if err != nil {
+		return nil, err
+	}
+	deadline := time.After(waitMax)
+	for {
+		text, grew := s.look()
+		if match := re.FindStringSubmatch(text); match != nil {
+			return match, nil
+		}
+		select {
+		case <-grew:
+		case <-p.ended:
+			if match := re.FindStringSubmatch(s.String()); match != nil {
+				return match, nil
+			}
+			return nil, fmt.Errorf("the process ended with %d without %q; its standard error:\n%s", exitStatus(p.cmd.ProcessState), pattern, p.stderr)
+		case <-deadline:
+			return nil, fmt.Errorf("waited %s in vain for %q; standard error:\n%s", waitMax, pattern, p.stderr)
+		}
+	}
+}
+
+// readyLine is what a server logs when it takes requests: its address, and the URLs of both doors.
+const readyLine = `msg=ready listen=(\S+) public=(\S+) admin=(\S+)`
+
+// cleanEnviron is the environment of the test without settings of the program.
+func cleanEnviron() []string {
+	return slices.DeleteFunc(os.Environ(), func(entry string) bool { return strings.HasPrefix(entry, environPrefix) })
+}
+
+// testServer is a server on a store of its own.
+type testServer struct {
+	*process
+	url string // of the public door
+}
+
+// startServer starts a server and waits until it is ready. It is killed at the end of the test if it still runs.
+func startServer(t *testing.T, db string, args ...string) *testServer {
+	t.Helper()
+	args = append([]string{"serve", "--db", db, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}, args...)
+	p, err := startProcess(t.TempDir(), cleanEnviron(), args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.kill)
+	match, err := p.await(p.stderr, readyLine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &testServer{process: p, url: match[2]}
+}
+
+// stop ends the server as an operator does.
+func (s *testServer) stop(t *testing.T) {
+	t.Helper()
+	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if code, err := s.wait(); err != nil || code != exitOK {
+		t.Fatalf("the server ended with %d, %v, want 0; its log:\n%s", code, err, s.stderr)
+	}
+}
+
+// plantstore runs the program to its end and returns what it prints. It must succeed.
+func plantstore(t *testing.T, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "plantstore", args...)
+	cmd.Env = cleanEnviron()
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("plantstore %s: %v\n%s", strings.Join(args, " "), err, &stderr)
+	}
+	return string(out)
+}
+
+// httpClient keeps a connection for each of the clients of a test.
+func httpClient(clients int) *http.Client {
+	return &http.Client{Timeout: waitMax, Transport: &http.Transport{MaxIdleConnsPerHost: clients}}
+}
+
+// post sends a plant and returns the answer's status and body.
+func post(ctx context.Context, c *http.Client, url, token, body string) (int, string, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/plants", strings.NewReader(body))
+	if err != nil {
+		return 0, "", err
+	}
+	r.Header.Set("Authorization", "Bearer "+token)
+	r.Header.Set("Content-Type", "application/json")
+	answer, err := c.Do(r)
+	if err != nil {
+		return 0, "", err
+	}
+	text, err := io.ReadAll(answer.Body)
+	return answer.StatusCode, string(text), errors.Join(err, answer.Body.Close())
+}
+
+func writeFileText(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,529 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"plantstore/internal/sqlite/sqlite3"
+)
+
+var update = flag.Bool("update", false, "write the outputs that cmp sees into the scripts")
+
+// sharedData has real files of plants. The tests do without if they are absent.
+const sharedData = "../../../shared/data"
+
+// TestMain makes the test binary, run under the name plantstore, the program itself; so what it runs counts as covered.
+func TestMain(m *testing.M) {
+	if os.Getenv("GORACE") == "" {
+		// The race detector of every process sleeps for a second otherwise. Without this the tests are slow, and good all the same.
+		_ = os.Setenv("GORACE", "atexit_sleep_ms=10")
+	}
+	testscript.Main(m, map[string]func(){"plantstore": func() { os.Exit(mainExit()) }})
+}
+
+// The scripts in testdata/script are what users do and see, one file a subject. Their commands beside testscript's own
+// are scriptCommands.
+func TestScript(t *testing.T) {
+	data, err := filepath.Abs(sharedData)
+	if err != nil {
+		t.Fatal(err)
+	}
+	testscript.Run(t, testscript.Params{
+		Dir:                "testdata/script",
+		Cmds:               scriptCommands,
+		UpdateScripts:      *update,
+		RequireUniqueNames: true,
+		Setup: func(env *testscript.Env) error {
+			s := &script{processes: map[string]*process{}, conns: map[string]net.Conn{}, locks: map[string]*os.File{}, held: map[string]*sqlite3.Conn{}}
+			env.Values[scriptKey{}] = s
+			env.Setenv("GORACE", os.Getenv("GORACE"))
+			env.Setenv("DATA", data)
+			env.Defer(s.end)
+			return nil
+		},
+		Condition: func(cond string) (bool, error) {
+			switch cond {
+			case "data":
+				_, err := os.Stat(data)
+				return err == nil, nil
+			case "race":
+				return raceDetector(), nil
+			}
+			return false, fmt.Errorf("unknown condition %s", cond)
+		},
+	})
+}
+
+// raceDetector tells whether the tests run with it, which makes SQLite slower by ten times.
+func raceDetector() bool {
+	info, _ := debug.ReadBuildInfo()
+	return slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
+}
+
+type scriptKey struct{}
+
+// script is what one script has running. Names are the script's.
+type script struct {
+	processes map[string]*process
+	conns     map[string]net.Conn
+	locks     map[string]*os.File
+	held      map[string]*sqlite3.Conn
+}
+
+func (s *script) end() {
+	for _, p := range s.processes {
+		p.kill()
+	}
+	for _, c := range s.conns {
+		c.Close()
+	}
+	for _, f := range s.locks {
+		f.Close()
+	}
+	for _, c := range s.held {
+		c.Close()
+	}
+}
+
+// scriptCommands are the commands of the scripts. An argument in capitals is explained where its command is.
+var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args []string){
+	"exits":     command(2, cmdExits),     // CODE PROGRAM ARG…: run it and want that exit code; 128+n for signal n
+	"start":     command(2, cmdStart),     // NAME ARG…: start plantstore beside the script, with an open pipe as its input
+	"serve":     command(1, cmdServe),     // NAME ARG…: start a server; sets NAME_listen, NAME_url and NAME_admin
+	"await":     command(3, cmdAwait),     // NAME stdout|stderr REGEXP: wait for it; sets match to its first group
+	"output":    command(2, cmdOutput),    // NAME stdout|stderr: make what was written up to now the script's stdout
+	"feed":      command(2, cmdFeed),      // NAME FILE: write a file to the process's standard input
+	"signal":    command(2, cmdSignal),    // NAME SIGNAL
+	"insist":    command(2, cmdInsist),    // NAME SIGNAL: again and again until the process ends
+	"ended":     command(2, cmdEnded),     // NAME CODE: wait for the end; its output becomes the script's
+	"opened":    command(2, cmdOpened),    // NAME SUFFIX: wait until the process holds open a file of such a name
+	"appeared":  command(1, cmdAppeared),  // PATTERN: wait for a file
+	"post":      command(4, cmdPost),      // STATUS URL TOKEN BODY: the answer's body becomes stdout
+	"get":       command(2, cmdGet),       // STATUS URL
+	"accepted":  command(3, cmdAccepted),  // URL TOKEN BODY: post until the token is known, a second at most; want 200
+	"refused":   command(2, cmdRefused),   // URL TOKEN: wait until the token is answered 401, a second at most
+	"beginpost": command(3, cmdBeginPost), // NAME URL TOKEN: begin a request; the server waits for its body
+	"endpost":   command(2, cmdEndPost),   // NAME STATUS: send the body
+	"setenv":    command(2, cmdSetenv),    // VARIABLE FILE
+	"plants":    command(2, cmdPlants),    // COUNT FILE: make a file of JSON Lines
+	"pack":      command(2, cmdPack),      // gzip|zstd FILE: writes FILE.gz or FILE.zst
+	"cut":       command(2, cmdCut),       // BYTES FILE: keep so much of it
+	"same":      command(2, cmdSame),      // FILE FILE…: all have the same plants as the first, whatever their formats
+	"mode":      command(2, cmdMode),      // MODE FILE…
+	"sql":       command(2, cmdSQL),       // FILE STATEMENTS
+	"stored":    command(2, cmdStored),    // COUNT FILE: wait until so many plants are stored; sets count to their number
+	"damage":    command(2, cmdDamage),    // FILE TABLE: overwrite the table's first page
+	"hold":      command(1, cmdHold),      // FILE: hold SQLite's write lock
+	"lock":      command(1, cmdLock),      // FILE: take its flock(2)
+	"unlock":    command(1, cmdUnlock),    // FILE
+}
+
+// command makes a script command of a function that returns an error.
+func command(argsMin int, do func(ts *testscript.TestScript, s *script, args []string) error) func(*testscript.TestScript, bool, []string) {
+	return func(ts *testscript.TestScript, neg bool, args []string) {
+		if neg || len(args) < argsMin {
+			ts.Fatalf("want no ! and at least %d arguments", argsMin)
+		}
+		s, _ := ts.Value(scriptKey{}).(*script)
+		ts.Check(do(ts, s, args))
+	}
+}
+
+func cmdExits(ts *testscript.TestScript, _ *script, args []string) error {
+	want, err := strconv.Atoi(args[0])
+	if err != nil {
+		return err
+	}
+	err = ts.Exec(args[1], args[2:]...)
+	var exit *exec.ExitError
+	got := 0
+	if errors.As(err, &exit) {
+		got = exitStatus(exit.ProcessState)
+	} else if err != nil {
+		return err
+	}
+	if got != want {
+		return fmt.Errorf("exit code %d, want %d", got, want)
+	}
+	return nil
+}
+
+func cmdStart(ts *testscript.TestScript, s *script, args []string) error {
+	p, err := startProcess(ts.MkAbs("."), cleanEnviron(), args[1:]...)
+	if err != nil {
+		return err
+	}
+	if old := s.processes[args[0]]; old != nil {
+		old.kill()
+	}
+	s.processes[args[0]] = p
+	return nil
+}
+
+func cmdServe(ts *testscript.TestScript, s *script, args []string) error {
+	args = append([]string{args[0], "serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}, args[1:]...)
+	if err := cmdStart(ts, s, args); err != nil {
+		return err
+	}
+	p := s.processes[args[0]]
+	match, err := p.await(p.stderr, readyLine)
+	if err != nil {
+		return err
+	}
+	for i, part := range []string{"_listen", "_url", "_admin"} {
+		ts.Setenv(args[0]+part, match[i+1])
+	}
+	return nil
+}
+
+// process returns a process of the script and, if stream is not empty, one of its streams.
+func (s *script) process(name, stream string) (*process, *stream, error) {
+	p := s.processes[name]
+	switch {
+	case p == nil:
+		return nil, nil, fmt.Errorf("there is no process %s", name)
+	case stream == "stdout":
+		return p, p.stdout, nil
+	default:
+		return p, p.stderr, nil
+	}
+}
+
+func cmdAwait(ts *testscript.TestScript, s *script, args []string) error {
+	p, stream, err := s.process(args[0], args[1])
+	if err != nil {
+		return err
+	}
+	match, err := p.await(stream, args[2])
+	if err == nil {
+		ts.Setenv("match", match[min(1, len(match)-1)])
+	}
+	return err
+}
+
+func cmdOutput(ts *testscript.TestScript, s *script, args []string) error {
+	_, stream, err := s.process(args[0], args[1])
+	if err == nil {
+		_, err = io.WriteString(ts.Stdout(), stream.String())
+	}
+	return err
+}
+
+func cmdFeed(ts *testscript.TestScript, s *script, args []string) error {
+	p, _, err := s.process(args[0], "")
+	if err == nil {
+		_, err = io.WriteString(p.stdin, ts.ReadFile(args[1]))
+	}
+	return err
+}
+
+var signals = map[string]syscall.Signal{
+	"TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "KILL": syscall.SIGKILL, "STOP": syscall.SIGSTOP, "CONT": syscall.SIGCONT,
+}
+
+func cmdSignal(_ *testscript.TestScript, s *script, args []string) error {
+	p, _, err := s.process(args[0], "")
+	if err == nil {
+		err = p.cmd.Process.Signal(signals[args[1]])
+	}
+	return err
+}
+
+func cmdInsist(_ *testscript.TestScript, s *script, args []string) error {
+	p, _, err := s.process(args[0], "")
+	if err != nil {
+		return err
+	}
+	return poll("the end of "+args[0], func() bool {
+		select {
+		case <-p.ended:
+			return true
+		default:
+			_ = p.cmd.Process.Signal(signals[args[1]]) // or it has ended
+			return false
+		}
+	})
+}
+
+func cmdEnded(ts *testscript.TestScript, s *script, args []string) error {
+	p, _, err := s.process(args[0], "")
+	if err != nil {
+		return err
+	}
+	code, err := p.wait()
+	if err != nil {
+		return err
+	}
+	fmt.Fprint(ts.Stdout(), p.stdout)
+	fmt.Fprint(ts.Stderr(), p.stderr)
+	if strconv.Itoa(code) != args[1] {
+		return fmt.Errorf("%s ended with %d, want %s; its standard error:\n%s", args[0], code, args[1], p.stderr)
+	}
+	return nil
+}
+
+func cmdOpened(_ *testscript.TestScript, s *script, args []string) error {
+	p, _, err := s.process(args[0], "")
+	if err != nil {
+		return err
+	}
+	descriptors := fmt.Sprintf("/proc/%d/fd", p.cmd.Process.Pid)
+	return poll("an open "+args[1], func() bool {
+		links, _ := os.ReadDir(descriptors)
+		return slices.ContainsFunc(links, func(link fs.DirEntry) bool {
+			target, _ := os.Readlink(filepath.Join(descriptors, link.Name()))
+			return strings.HasSuffix(target, args[1])
+		})
+	})
+}
+
+func cmdAppeared(ts *testscript.TestScript, _ *script, args []string) error {
+	return poll(args[0], func() bool {
+		names, _ := filepath.Glob(ts.MkAbs(args[0]))
+		return len(names) > 0
+	})
+}
+
+func cmdPost(ts *testscript.TestScript, _ *script, args []string) error {
+	status, body, err := post(context.Background(), http.DefaultClient, args[1], args[2], args[3])
+	if err != nil {
+		return err
+	}
+	fmt.Fprint(ts.Stdout(), body)
+	if strconv.Itoa(status) != args[0] {
+		return fmt.Errorf("status %d, want %s: %s", status, args[0], body)
+	}
+	return nil
+}
+
+func cmdGet(ts *testscript.TestScript, _ *script, args []string) error {
+	answer, err := http.Get(args[1])
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if strconv.Itoa(answer.StatusCode) != args[0] {
+		return fmt.Errorf("status %d, want %s", answer.StatusCode, args[0])
+	}
+	_, err = io.Copy(ts.Stdout(), answer.Body)
+	return err
+}
+
+func cmdAccepted(ts *testscript.TestScript, _ *script, args []string) error {
+	return within(time.Second, func() (bool, error) {
+		status, body, err := post(context.Background(), http.DefaultClient, args[0], args[1], args[2])
+		if err == nil && status != http.StatusOK && status != http.StatusUnauthorized {
+			err = fmt.Errorf("status %d, want 200: %s", status, body)
+		}
+		return status == http.StatusOK, err
+	})
+}
+
+func cmdRefused(ts *testscript.TestScript, _ *script, args []string) error {
+	return awaitRefusal(context.Background(), http.DefaultClient, args[0], args[1])
+}
+
+// awaitRefusal waits until a token is answered 401, a second at most, which is what a revocation may take.
+func awaitRefusal(ctx context.Context, c *http.Client, url, token string) error {
+	return within(time.Second, func() (bool, error) {
+		status, _, err := post(ctx, c, url, token, `{}`)
+		return status == http.StatusUnauthorized, err
+	})
+}
+
+// within tries until it succeeds. A try that begins later than the limit must not fail any more.
+func within(limit time.Duration, try func() (bool, error)) error {
+	begin := time.Now()
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for {
+		late := time.Since(begin)
+		ok, err := try()
+		switch {
+		case ok || err != nil:
+			return err
+		case late > limit:
+			return fmt.Errorf("not so after %s, want at most %s", late, limit)
+		}
+		<-tick.C
+	}
+}
+
+const slowBody = `{"id": 77, "name": "Slow"}`
+
+// cmdBeginPost sends a request's head. That the server asks for the body shows that it has begun with the request.
+func cmdBeginPost(ts *testscript.TestScript, s *script, args []string) error {
+	u, err := url.Parse(args[1])
+	if err != nil {
+		return err
+	}
+	conn, err := net.Dial("tcp", u.Host)
+	if err != nil {
+		return err
+	}
+	s.conns[args[0]] = conn
+	fmt.Fprintf(conn, "POST /plants HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\n"+
+		"Content-Length: %d\r\nExpect: 100-continue\r\n\r\n", u.Host, args[2], len(slowBody))
+	const asked = "HTTP/1.1 100 Continue\r\n\r\n"
+	answer := make([]byte, len(asked))
+	if _, err := io.ReadFull(conn, answer); err != nil {
+		return fmt.Errorf("%w after %q", err, answer)
+	}
+	if string(answer) != asked {
+		return fmt.Errorf("got %q, want %q", answer, asked)
+	}
+	return nil
+}
+
+func cmdEndPost(_ *testscript.TestScript, s *script, args []string) error {
+	conn := s.conns[args[0]]
+	fmt.Fprint(conn, slowBody)
+	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if strconv.Itoa(answer.StatusCode) != args[1] {
+		return fmt.Errorf("status %d, want %s", answer.StatusCode, args[1])
+	}
+	return nil
+}
+
+func cmdSetenv(ts *testscript.TestScript, _ *script, args []string) error {
+	ts.Setenv(args[0], strings.TrimSpace(ts.ReadFile(args[1])))
+	return nil
+}
+
+func cmdPlants(ts *testscript.TestScript, _ *script, args []string) error {
+	count, err := strconv.Atoi(args[0])
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(ts.MkAbs(args[1]), []byte(somePlants(count)), 0o600)
+}
+
+// somePlants returns lines of JSON with the ids from 1.
+func somePlants(count int) string {
+	var text strings.Builder
+	for id := 1; id <= count; id++ {
+		fmt.Fprintf(&text, "{\"id\":%d,\"name\":\"Carex no. %d\",\"tag\":\"sedge\"}\n", id, id)
+	}
+	return text.String()
+}
+
+func cmdCut(ts *testscript.TestScript, _ *script, args []string) error {
+	bytes, err := strconv.ParseInt(args[0], 10, 64)
+	if err != nil {
+		return err
+	}
+	return os.Truncate(ts.MkAbs(args[1]), bytes)
+}
+
+func cmdMode(ts *testscript.TestScript, _ *script, args []string) error {
+	for _, name := range args[1:] {
+		info, err := os.Stat(ts.MkAbs(name))
+		if err != nil {
+			return err
+		}
+		if got := fmt.Sprintf("%04o", info.Mode().Perm()); got != args[0] {
+			return fmt.Errorf("%s has mode %s, want %s", name, got, args[0])
+		}
+	}
+	return nil
+}
+
+func cmdSQL(ts *testscript.TestScript, _ *script, args []string) error {
+	return execSQL(ts.MkAbs(args[0]), args[1])
+}
+
+func execSQL(path, statements string) error {
+	c, err := sqlite3.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(c.Exec(statements), c.Close())
+}
+
+func queryInt(path, query string) (int64, error) {
+	c, err := sqlite3.Open(path)
+	if err != nil {
+		return 0, err
+	}
+	defer c.Close()
+	c.BusyTimeout(2000)
+	return c.QueryInt(query)
+}
+
+func cmdStored(ts *testscript.TestScript, _ *script, args []string) error {
+	want, err := strconv.ParseInt(args[0], 10, 64)
+	if err != nil {
+		return err
+	}
+	var count int64
+	err = poll(args[0]+" plants", func() bool {
+		if _, err := os.Stat(ts.MkAbs(args[1])); err != nil {
+			return false
+		}
+		count, _ = queryInt(ts.MkAbs(args[1]), "SELECT count(*) FROM plants") // or the table is not there yet
+		return count >= want
+	})
+	ts.Setenv("count", strconv.FormatInt(count, 10))
+	return err
+}
+
+func cmdDamage(ts *testscript.TestScript, _ *script, args []string) error {
+	const pageBytes = 4096
+	path := ts.MkAbs(args[0])
+	page, err := queryInt(path, "SELECT rootpage FROM sqlite_schema WHERE name = '"+args[1]+"'")
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt(slices.Repeat([]byte{0xff}, pageBytes), (page-1)*pageBytes)
+	return errors.Join(err, f.Close())
+}
+
+func cmdHold(ts *testscript.TestScript, s *script, args []string) error {
+	c, err := sqlite3.Open(ts.MkAbs(args[0]))
+	if err != nil {
+		return err
+	}
+	s.held[args[0]] = c
+	return c.Exec("BEGIN IMMEDIATE")
+}
+
+func cmdLock(ts *testscript.TestScript, s *script, args []string) error {
+	f, err := os.OpenFile(ts.MkAbs(args[0]), os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	s.locks[args[0]] = f
+	return syscall.Flock(int(f.Fd()), syscall.LOCK_EX)
+}
+
+func cmdUnlock(_ *testscript.TestScript, s *script, args []string) error {
+	return s.locks[args[0]].Close()
+}

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"context"
+	"io"
+)
+
+// interruptible returns a reader that gives a read up when ctx ends, because
+// nothing else ends a read of a pipe or a terminal. The read itself goes on
+// behind it until the program ends, and what it yields is lost.
+func interruptible(ctx context.Context, r io.Reader) io.Reader {
+	return &interruptibleReader{ctx: ctx, r: r, buf: make([]byte, interruptibleBytes)}
+}
+
+const interruptibleBytes = 64 << 10
+
+type interruptibleReader struct {
+	ctx    context.Context
+	r      io.Reader
+	buf    []byte // the reading goroutine's while there is one
+	unread []byte // of buf
+	err    error  // that follows the unread bytes
+}
+
+// Read implements io.Reader.
+func (i *interruptibleReader) Read(p []byte) (int, error) {
+	if len(i.unread) == 0 && i.err == nil {
+		i.fill()
+	}
+	if len(i.unread) == 0 {
+		return 0, i.err
+	}
+	n := copy(p, i.unread)
+	i.unread = i.unread[n:]
+	return n, nil
+}
+
+func (i *interruptibleReader) fill() {
+	type result struct {
+		n   int
+		err error
+	}
+	done := make(chan result, 1)
+	go func() { // ends with the read; has room for its result
+		n, err := i.r.Read(i.buf)
+		done <- result{n, err}
+	}()
+	select {
+	case <-i.ctx.Done():
+		i.err = errInterrupted // and buf is never touched again
+	case r := <-done:
+		i.unread, i.err = i.buf[:r.n], r.err
+	}
+}
