@@ -3,6 +3,9 @@
 # What the tests need beyond Go, git and make, as Debian packages: the race detector links with a C compiler.
 DEBIAN_PACKAGES := gcc libc6-dev
 
+# What the benchmark needs beyond that: the generator, and what the product is compared with.
+BENCH_PACKAGES := wrk sqlite3 postgresql
+
 # How much of internal/ the tests must run, in per cent of its statements.
 COVERAGE_MIN := 90.0
 
@@ -52,6 +55,11 @@ cover: ## run the tests and write coverage.html
 .PHONY: fuzz
 fuzz: ## run every fuzz target in turn, FUZZTIME=60s each
 	tools/fuzz.sh $(FUZZTIME)
+
+.PHONY: bench
+bench: ## measure against a floor and the peers, on a quiet machine; ARGS='…' adds to its command line
+	@tools/need.sh $(DEBIAN_PACKAGES) $(BENCH_PACKAGES)
+	cd bench && go vet ./... && go test ./... && go run . $(ARGS)
 
 .PHONY: vuln
 vuln: ## look for known vulnerabilities; VULNDB=file:///… for a copy of the database

@@ -59,7 +59,7 @@ func (p *program) serve(ctx context.Context, s *settings) (err error) {
 	}
 	defer func() { err = errors.Join(err, engine.Close()) }()
 
-	d, err := listen(s, log)
+	d, err := listen(ctx, s, log)
 	if err != nil {
 		return err
 	}
@@ -119,17 +119,17 @@ type doors struct {
 
 // listen takes the addresses of the doors, which open later. The caller closes
 // them.
-func listen(s *settings, log *slog.Logger) (_ *doors, err error) {
+func listen(ctx context.Context, s *settings, log *slog.Logger) (_ *doors, err error) {
 	d := &doors{failed: make(chan error, 2)}
 	defer func() {
 		if err != nil {
 			d.close()
 		}
 	}()
-	if d.publicListener, err = server.Listen(string(s.listen), log); err != nil {
+	if d.publicListener, err = server.Listen(ctx, string(s.listen), log); err != nil {
 		return nil, err
 	}
-	if d.adminListener, err = server.Listen(string(s.adminListen), log); err != nil {
+	if d.adminListener, err = server.Listen(ctx, string(s.adminListen), log); err != nil {
 		return nil, err
 	}
 	d.url = s.baseURL.url
@@ -191,6 +191,7 @@ func (d *doors) serve() {
 func (d *doors) drain(st *store.Store) error {
 	ctx, cancel := context.WithTimeout(context.Background(), drainTimeMax)
 	defer cancel()
+	st.Retire()
 	err := d.public.Shutdown(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = errors.Join(fmt.Errorf("some requests were not complete after %s and were broken off", drainTimeMax), d.public.Close())

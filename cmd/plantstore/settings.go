@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -175,13 +176,17 @@ func (s *settings) set(flags *pflag.FlagSet, name, value, source string) error {
 	return nil
 }
 
+// serviceLink matches the variables that Kubernetes sets in every container
+// near a Service named plantstore.
+var serviceLink = regexp.MustCompile(`^PLANTSTORE_(SERVICE_(HOST|PORT(_[A-Z0-9_]+)?)|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
+
 // checkEnviron refuses a variable with our prefix that is nothing of ours: it
 // is a setting misspelt.
 func checkEnviron(environ map[string]string, known *pflag.FlagSet) error {
 	allowed := slices.Clone(environOnly)
 	known.VisitAll(func(f *pflag.Flag) { allowed = append(allowed, environName(f.Name)) })
 	for _, name := range slices.Sorted(maps.Keys(environ)) {
-		if strings.HasPrefix(name, environPrefix) && !slices.Contains(allowed, name) {
+		if strings.HasPrefix(name, environPrefix) && !slices.Contains(allowed, name) && !serviceLink.MatchString(name) {
 			return usagef("the environment variable %s is no setting; see plantstore config --help", name)
 		}
 	}

@@ -121,7 +121,7 @@ func (h *harness) serve(s setup, log *slog.Logger) {
 
 func (h *harness) listen(log *slog.Logger) net.Listener {
 	h.t.Helper()
-	l, err := server.Listen("127.0.0.1:0", log)
+	l, err := server.Listen(h.t.Context(), "127.0.0.1:0", log)
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"log/slog"
 	"net"
@@ -19,10 +20,11 @@ import (
 // any handler, has the Error body: a malformed or oversized request head, an
 // HTTP version or a Transfer-Encoding that is not served, an Expect that
 // cannot be met.
-func Listen(address string, log *slog.Logger) (net.Listener, error) {
-	l, err := net.Listen("tcp", address)
+func Listen(ctx context.Context, address string, log *slog.Logger) (net.Listener, error) {
+	var config net.ListenConfig
+	l, err := config.Listen(ctx, "tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("listen: %w", err)
+		return nil, err // says "listen tcp ADDRESS" itself
 	}
 	return &listener{TCPListener: l.(*net.TCPListener), log: log}, nil
 }

@@ -31,12 +31,15 @@ type DocumentLimits struct {
 	BodyBytesMax   int64
 	HeaderBytesMax int
 	RequestTimeout time.Duration
+	AnswerTimeout  time.Duration
 	QueueMax       int // plants that wait to be stored
 }
 
 // NewDocument returns the document of a store that is reached at baseURL, an
-// absolute URL, and has these limits. The same input gives the same bytes.
-func NewDocument(baseURL *url.URL, limits DocumentLimits) (Document, error) {
+// absolute URL, and has these limits. If the URL is only a guess, the document
+// names its server relative to itself, so that it is right from wherever it
+// was read. The same input gives the same bytes.
+func NewDocument(baseURL *url.URL, guessed bool, limits DocumentLimits) (Document, error) {
 	if baseURL.Scheme == "" || baseURL.Host == "" {
 		return Document{}, fmt.Errorf("the base URL %q has no scheme or no host", baseURL.Redacted())
 	}
@@ -44,7 +47,7 @@ func NewDocument(baseURL *url.URL, limits DocumentLimits) (Document, error) {
 	if err := yaml.Unmarshal(documentSource, &root); err != nil {
 		return Document{}, fmt.Errorf("read openapi.yaml: %w", err)
 	}
-	if err := fillIn(root.Content[0], baseURL, limits); err != nil {
+	if err := fillIn(root.Content[0], baseURL, guessed, limits); err != nil {
 		return Document{}, fmt.Errorf("fill in openapi.yaml: %w", err)
 	}
 	var document Document
@@ -59,17 +62,23 @@ func NewDocument(baseURL *url.URL, limits DocumentLimits) (Document, error) {
 }
 
 // fillIn puts what is a setting in its places.
-func fillIn(document *yaml.Node, baseURL *url.URL, limits DocumentLimits) error {
+func fillIn(document *yaml.Node, baseURL *url.URL, guessed bool, limits DocumentLimits) error {
 	// Without credentials, query and fragment, should it have any; paths begin with a slash, so the server ends without.
-	base := baseURL.Scheme + "://" + baseURL.Host + strings.TrimRight(baseURL.EscapedPath(), "/")
+	path := strings.TrimRight(baseURL.EscapedPath(), "/")
+	base := baseURL.Scheme + "://" + baseURL.Host + path
+	server := base
+	if guessed {
+		server = path + "/"
+	}
 	for _, value := range []struct {
 		path string
 		text string
 	}{
-		{"servers 0 url", base},
+		{"servers 0 url", server},
 		{"paths /plants post x-limits bodyBytesMax", strconv.FormatInt(limits.BodyBytesMax, 10)},
 		{"paths /plants post x-limits headerBytesMax", strconv.Itoa(limits.HeaderBytesMax)},
-		{"paths /plants post x-limits requestTimeoutSeconds", strconv.FormatFloat(limits.RequestTimeout.Seconds(), 'f', -1, 64)},
+		{"paths /plants post x-limits requestTimeoutSeconds", secondsText(limits.RequestTimeout)},
+		{"paths /plants post x-limits answerTimeoutSeconds", secondsText(limits.AnswerTimeout)},
 		{"paths /plants post x-limits queueMax", strconv.Itoa(limits.QueueMax)},
 	} {
 		node := find(document, strings.Fields(value.path)...)
@@ -84,9 +93,14 @@ func fillIn(document *yaml.Node, baseURL *url.URL, limits DocumentLimits) error 
 		"{bodyBytes}", strconv.FormatInt(limits.BodyBytesMax, 10),
 		"{headerBytesMax}", sizeText(int64(limits.HeaderBytesMax)),
 		"{requestTimeout}", limits.RequestTimeout.String(),
+		"{answerTimeout}", limits.AnswerTimeout.String(),
 		"{queueMax}", strconv.Itoa(limits.QueueMax),
 	))
 	return nil
+}
+
+func secondsText(d time.Duration) string {
+	return strconv.FormatFloat(d.Seconds(), 'f', -1, 64)
 }
 
 // find returns the node under a path of keys and indices, or nil.

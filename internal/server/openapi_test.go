@@ -104,8 +104,8 @@ func TestDocumentTellsSettings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	document, err := server.NewDocument(base, server.DocumentLimits{
-		BodyBytesMax: 1 << 20, HeaderBytesMax: 1000, RequestTimeout: 1500 * time.Millisecond, QueueMax: 77,
+	document, err := server.NewDocument(base, false, server.DocumentLimits{
+		BodyBytesMax: 1 << 20, HeaderBytesMax: 1000, RequestTimeout: 1500 * time.Millisecond, AnswerTimeout: time.Minute, QueueMax: 77,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -117,7 +117,7 @@ func TestDocumentTellsSettings(t *testing.T) {
 	got := at(t, data, "paths", "/plants", "post", "x-limits")
 	want := map[string]any{
 		"bodyBytesMax": json.Number("1048576"), "headerBytesMax": json.Number("1000"), "nestingMax": json.Number("64"),
-		"queueMax": json.Number("77"), "requestTimeoutSeconds": json.Number("1.5"),
+		"queueMax": json.Number("77"), "requestTimeoutSeconds": json.Number("1.5"), "answerTimeoutSeconds": json.Number("60"),
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("limits (-want +got):\n%s", diff)
@@ -125,7 +125,7 @@ func TestDocumentTellsSettings(t *testing.T) {
 	for name, form := range map[string][]byte{"JSON": document.JSON, "YAML": document.YAML} {
 		for _, text := range []string{
 			"curl https://plants.example:8443/a%20b/plants", "| body | 1024 KiB (1048576 bytes) | 413 |", "| 1000 bytes | 431 |",
-			"| 1.5s | 408 |", "| 77 | 503", "larger than 1048576 bytes",
+			"| 1.5s | 408 |", "| 1m0s | 503 (50303) |", "| 77 | 503", "larger than 1048576 bytes",
 		} {
 			if !bytes.Contains(form, []byte(text)) {
 				t.Errorf("%s: no %q", name, text)
@@ -140,6 +140,24 @@ func TestDocumentTellsSettings(t *testing.T) {
 	}
 }
 
+// A guessed address is wrong for whoever reads the document from elsewhere.
+func TestDocumentOfAGuessedAddress(t *testing.T) {
+	t.Parallel()
+	for base, want := range map[string]string{"http://127.0.0.1:8080": "/", "http://127.0.0.1:8080/a/": "/a/"} {
+		parsed, err := url.Parse(base)
+		if err != nil {
+			t.Fatal(err)
+		}
+		document, err := server.NewDocument(parsed, true, server.DocumentLimits{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := at(t, decodeJSON(t, document.JSON), "servers", "0", "url"); got != any(want) {
+			t.Errorf("%s: server: got %v, want %v", base, got, want)
+		}
+	}
+}
+
 func TestDocumentRefusesRelativeBaseURL(t *testing.T) {
 	t.Parallel()
 	for _, base := range []string{"", "/store", "plants.example", "//plants.example"} {
@@ -147,7 +165,7 @@ func TestDocumentRefusesRelativeBaseURL(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := server.NewDocument(parsed, server.DocumentLimits{}); err == nil {
+		if _, err := server.NewDocument(parsed, false, server.DocumentLimits{}); err == nil {
 			t.Errorf("%q: got no error", base)
 		}
 	}
@@ -610,8 +628,8 @@ func newDocument(t testing.TB, base string) server.Document {
 	if err != nil {
 		t.Fatal(err)
 	}
-	document, err := server.NewDocument(parsed, server.DocumentLimits{
-		BodyBytesMax: 64 << 10, HeaderBytesMax: 16 << 10, RequestTimeout: 10 * time.Second, QueueMax: 8192,
+	document, err := server.NewDocument(parsed, false, server.DocumentLimits{
+		BodyBytesMax: 64 << 10, HeaderBytesMax: 16 << 10, RequestTimeout: 10 * time.Second, AnswerTimeout: 20 * time.Second, QueueMax: 8192,
 	})
 	if err != nil {
 		t.Fatal(err)

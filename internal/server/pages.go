@@ -10,10 +10,11 @@ import (
 // publicPages returns the routes of the API document: as JSON, as YAML and as
 // a page to read. Nobody needs a credential to learn how to use the service.
 func publicPages(c Config, base string) ([]route, error) {
-	document, err := NewDocument(c.BaseURL, DocumentLimits{
+	document, err := NewDocument(c.BaseURL, !c.OwnHostOnly, DocumentLimits{
 		BodyBytesMax:   c.Limits.BodyBytes,
 		HeaderBytesMax: c.Limits.HeaderBytes,
 		RequestTimeout: c.Limits.Request,
+		AnswerTimeout:  c.Limits.Answer,
 		QueueMax:       c.Limits.Plants,
 	})
 	if err != nil {

@@ -104,11 +104,11 @@ func TestAdminDoorRefusesToo(t *testing.T) {
 func TestListen(t *testing.T) {
 	t.Parallel()
 	log := newLogBuffer().logger()
-	l, err := server.Listen("127.0.0.1:0", log)
+	l, err := server.Listen(t.Context(), "127.0.0.1:0", log)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := server.Listen(l.Addr().String(), log); err == nil || !strings.HasPrefix(err.Error(), "listen: ") {
+	if _, err := server.Listen(t.Context(), l.Addr().String(), log); err == nil || !strings.HasPrefix(err.Error(), "listen tcp "+l.Addr().String()+": ") {
 		t.Errorf("taken address: got %v, want an error", err)
 	}
 	_ = l.Close()
@@ -116,7 +116,7 @@ func TestListen(t *testing.T) {
 		t.Error("accept after close: got no error")
 	}
 	for _, address := range []string{"127.0.0.1", "127.0.0.1:http:x", "plants.invalid.:0"} {
-		if l, err := server.Listen(address, log); err == nil {
+		if l, err := server.Listen(t.Context(), address, log); err == nil {
 			t.Errorf("%s: got a listener at %s", address, l.Addr())
 		}
 	}

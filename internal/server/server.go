@@ -21,8 +21,9 @@ type Config struct {
 	// under which everything but the health check is served; the whole of it
 	// stands in the API document.
 	BaseURL *url.URL
-	// OwnHostOnly refuses requests whose target names another host than
-	// BaseURL's: set it if the operator gave the address, not if it was guessed.
+	// OwnHostOnly is set if the operator gave the address, and not if it was
+	// guessed: requests whose target names another host are refused, and the
+	// API document has the whole address.
 	OwnHostOnly bool
 
 	// Origins are the origins whose pages may call the public door (the Fetch
@@ -32,7 +33,8 @@ type Config struct {
 	Limits Limits
 }
 
-// Limits bounds what a request may cost. All of them stand in the API document.
+// Limits bounds what a request may cost. All of them but Idle, which costs no
+// request anything, stand in the API document.
 type Limits struct {
 	BodyBytes   int64         // of a request's body
 	HeaderBytes int           // of a request's line and headers together; at least 4 KiB are allowed in any case

@@ -83,8 +83,11 @@ func Open(ctx context.Context, c Config) (_ *Engine, err error) {
 			_ = e.release() // the first error is the one that tells
 		}
 	}()
+	if err := e.openWriter(); err != nil { // before a lock file is left beside what is no store
+		return nil, err
+	}
 	if c.Server {
-		if e.serveLock, err = lockServe(c.Path); err != nil {
+		if e.serveLock, err = lockServe(ctx, c.Path); err != nil {
 			return nil, err
 		}
 	}
@@ -142,14 +145,19 @@ func prepareFile(c Config) error {
 // of recovery. Writing waits in begin, with a context.
 const busyMilliseconds = 2000
 
-func (e *Engine) connect() (err error) {
+// openWriter opens the writing connection, and refuses what is no store of
+// ours before anything is changed in it.
+func (e *Engine) openWriter() (err error) {
 	if e.writer, err = sqlite3.Open(e.path); err != nil {
 		return e.openFault(err)
 	}
 	e.writer.BusyTimeout(busyMilliseconds)
-	if _, err := e.schemaVersion(); err != nil { // before anything is changed in it
-		return err
-	}
+	_, err = e.schemaVersion()
+	return err
+}
+
+// connect makes the file ready to be written to, and opens the reading connection.
+func (e *Engine) connect() (err error) {
 	if err := e.writer.Exec("PRAGMA page_size = 4096"); err != nil { // counts only for a new file
 		return e.openFault(err)
 	}

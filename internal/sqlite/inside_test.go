@@ -84,7 +84,7 @@ func TestClassify(t *testing.T) {
 			t.Errorf("code %d: the fault itself is lost in %v", test.code, got)
 		}
 		for _, kind := range []error{store.ErrBusy, store.ErrFull, store.ErrBroken} {
-			if errors.Is(got, kind) != (kind == test.want) {
+			if errors.Is(got, kind) != (test.want != nil && errors.Is(test.want, kind)) {
 				t.Errorf("code %d: %v, want it to be %v and nothing else", test.code, got, test.want)
 			}
 		}

@@ -32,25 +32,35 @@ const (
 const turnWaitMax = 2 * time.Second
 
 const (
+	serveWaitMax = 200 * time.Millisecond
+
 	serverPoll  = 200 * time.Microsecond
 	commandPoll = time.Millisecond
 )
 
 // lockServe takes the lock of the one server. The error says who may hold it.
-func lockServe(path string) (*os.File, error) {
+// It tries for a moment, because a command that only asks whether there is a
+// server holds the lock, too, just as long as that takes.
+func lockServe(ctx context.Context, path string) (*os.File, error) {
 	f, err := openLock(path + serveSuffix)
 	if err != nil {
 		return nil, err
 	}
-	switch err := flock(f, syscall.LOCK_EX|syscall.LOCK_NB); {
-	case err == nil:
-		return f, nil
-	case errors.Is(err, syscall.EWOULDBLOCK):
-		_ = f.Close()
-		return nil, fmt.Errorf("another plantstore serves %s: stop it first, or give this one another file with --db", path)
-	default:
-		_ = f.Close()
-		return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
+	ctx, cancel := context.WithTimeout(ctx, serveWaitMax)
+	defer cancel()
+	for {
+		err := flock(f, syscall.LOCK_EX|syscall.LOCK_NB)
+		switch {
+		case err == nil:
+			return f, nil
+		case !errors.Is(err, syscall.EWOULDBLOCK):
+			_ = f.Close()
+			return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
+		}
+		if pause(ctx, commandPoll) != nil {
+			_ = f.Close()
+			return nil, fmt.Errorf("another plantstore serves %s: stop it first, or give this one another file with --db", path)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"plantstore/internal/auth"
@@ -23,6 +24,7 @@ type Store struct {
 	engine      Engine
 	writer      *writer
 	credentials *credentials
+	retiring    atomic.Bool
 }
 
 // New starts a store on an engine. It has read the tokens when it returns. The
@@ -64,11 +66,15 @@ func (s *Store) Ready() error {
 	switch {
 	case s.writer.broken:
 		return errors.New("the store met an error after which it must not go on; see the log")
-	case s.writer.closed:
+	case s.writer.closed, s.retiring.Load():
 		return errors.New("the store is shutting down")
 	}
 	return nil
 }
+
+// Retire makes Ready say that the store is shutting down, while it still takes
+// plants: whoever spreads requests over several stores should look elsewhere.
+func (s *Store) Retire() { s.retiring.Store(true) }
 
 // Broken returns a channel that is closed when the engine cannot go on. The
 // process should end then.

@@ -12,6 +12,7 @@ package sqlite3
 
 import (
 	"fmt"
+	"strings"
 	"unsafe"
 
 	"modernc.org/libc"
@@ -194,7 +195,12 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
-	return fmt.Sprintf("%s: %s (SQLite error %d)", e.Op, e.Message, e.Code)
+	const runesMax = 60
+	op := []rune(strings.Join(strings.Fields(e.Op), " ")) // statements are written over several lines
+	if len(op) > runesMax {
+		op = append(op[:runesMax], '…')
+	}
+	return fmt.Sprintf("%s: %s (SQLite error %d)", string(op), e.Message, e.Code)
 }
 
 func (e *Error) primary() int { return e.Code & 0xff }

@@ -1,0 +1,34 @@
+package main
+
+import "context"
+
+// compare runs every contender once a round, with every number of
+// connections. Who comes first changes from round to round.
+func (b *bench) compare(ctx context.Context) error {
+	var names []string
+	for _, c := range contenders {
+		if b.wants(c.name) {
+			names = append(names, c.name)
+		}
+	}
+	sets := []string{setShared}
+	if b.pin {
+		sets = append(sets, setPinned)
+	}
+	for round := b.round; round < b.round+b.rounds; round++ {
+		for _, set := range sets {
+			for _, connections := range b.connections {
+				for i := range names {
+					err := b.load(ctx, loadSpec{
+						phase: "compare", set: set, round: round, contender: names[(round+i)%len(names)],
+						connections: connections, order: orderRandom, time: b.duration,
+					})
+					if err != nil {
+						return err
+					}
+				}
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+)
+
+// facts tells what machine this is, as far as the numbers depend on it.
+func (b *bench) facts(ctx context.Context) (*machine, error) {
+	m := &machine{
+		Cores:      runtime.NumCPU(),
+		Processor:  valueOf("/proc/cpuinfo", "model name", ":"),
+		Kernel:     firstLine(ctx, "uname", "-sr"),
+		System:     strings.Trim(valueOf("/etc/os-release", "PRETTY_NAME", "="), `"`),
+		FileSystem: firstLine(ctx, "findmnt", "-n", "-o", "FSTYPE", "-T", b.work),
+		Commit:     firstLine(ctx, "git", "-C", b.root, "rev-parse", "--short=12", "HEAD"),
+		Seconds:    b.duration.Seconds(),
+		Versions: map[string]string{
+			"Go":                          strings.TrimPrefix(runtime.Version(), "go"),
+			"wrk":                         cleanVersion(firstLine(ctx, "wrk", "-v")),
+			"sqlite3":                     cleanVersion(firstLine(ctx, "sqlite3", "--version")),
+			"PocketBase":                  cleanVersion(firstLine(ctx, "go", "list", "-C", filepath.Join("cmd", "pocketbase"), "-m", "github.com/pocketbase/pocketbase")),
+			"modernc.org/sqlite of plain": cleanVersion(firstLine(ctx, "go", "list", "-m", "modernc.org/sqlite")),
+			"pgx":                         cleanVersion(firstLine(ctx, "go", "list", "-m", "github.com/jackc/pgx/v5")),
+		},
+	}
+	if b.cluster != nil {
+		m.Versions["PostgreSQL"] = cleanVersion(firstLine(ctx, filepath.Join(b.cluster.bin, "postgres"), "--version"))
+	}
+	if firstLine(ctx, "git", "-C", b.root, "status", "--porcelain", "cmd", "internal", "go.mod", "go.sum") != "" {
+		m.Commit += "+"
+	}
+	var err error
+	if m.MemoryBytes, err = kibibytes("/proc/meminfo", "MemTotal"); err != nil {
+		return nil, err
+	}
+	m.FsyncMicros, err = fsyncMicros(filepath.Join(b.work, "fsync"))
+	return m, err
+}
+
+// firstLine returns the first line that a command prints, or nothing if it
+// cannot be run.
+func firstLine(ctx context.Context, args ...string) string {
+	out, _ := exec.CommandContext(ctx, args[0], args[1:]...).Output() // wrk -v ends with 1
+	line, _, _ := strings.Cut(string(out), "\n")
+	return line
+}
+
+var versionText = regexp.MustCompile(`v?(\d+(?:\.\d+)+)`)
+
+func cleanVersion(line string) string {
+	all := versionText.FindAllStringSubmatch(line, -1)
+	if all == nil {
+		return "unknown"
+	}
+	return all[0][1]
+}
+
+// valueOf returns the first value that a file gives a name.
+func valueOf(path, name, separator string) string {
+	text, _ := os.ReadFile(path)
+	for line := range strings.Lines(string(text)) {
+		if key, value, ok := strings.Cut(line, separator); ok && strings.TrimSpace(key) == name {
+			return strings.TrimSpace(value)
+		}
+	}
+	return "unknown"
+}
+
+// fsyncMicros is the median time of appending 4 KiB and fsync.
+func fsyncMicros(path string) (float64, error) {
+	f, err := os.Create(path)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	block := bytes.Repeat([]byte{1}, 4096)
+	var took []float64
+	for range 200 {
+		began := time.Now()
+		if _, err := f.Write(block); err != nil {
+			return 0, err
+		}
+		if err := f.Sync(); err != nil {
+			return 0, fmt.Errorf("fsync: %w", err)
+		}
+		took = append(took, float64(time.Since(began).Nanoseconds())/1e3)
+	}
+	slices.Sort(took)
+	return took[len(took)/2], nil
+}
+
+// onlyResults keeps of what go test prints the lines that benchstat reads.
+func onlyResults(out []byte) []byte {
+	var kept []byte
+	for line := range bytes.Lines(out) {
+		for _, prefix := range []string{"Benchmark", "goos:", "goarch:", "pkg:", "cpu:"} {
+			if bytes.HasPrefix(line, []byte(prefix)) {
+				kept = append(kept, line...)
+			}
+		}
+	}
+	return kept
+}

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+// walBound is the bound that the server gets while its write-ahead log is
+// watched: its default, given by name so that the page can hold the log
+// against it.
+const walBound = 256 << 20
+
+// growth measures the product on stores that already hold plants, with the
+// largest number of connections: how fast it is, how long the write-ahead log
+// gets, and how soon it is ready.
+func (b *bench) growth(ctx context.Context) error {
+	connections := slices.Max(b.connections)
+	type start struct {
+		order string
+		store madeStore
+	}
+	var starts []start
+	for _, order := range []string{orderRandom, orderAscending} {
+		for _, n := range b.rows {
+			store, err := b.store(ctx, order, n)
+			if err != nil {
+				return err
+			}
+			starts = append(starts, start{order, store})
+		}
+	}
+	for round := b.round; round < b.round+b.rounds; round++ {
+		for i := range starts {
+			s := starts[(round+i)%len(starts)]
+			err := b.load(ctx, loadSpec{
+				phase: "growth", set: setShared, round: round, contender: productName,
+				connections: connections, order: s.order, store: s.store, time: b.duration,
+			})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	largest := starts[len(b.rows)-1] // of the random ones, which are first
+	err := b.load(ctx, loadSpec{
+		phase: "wal", set: setShared, contender: productName,
+		connections: connections, order: largest.order, store: largest.store, time: b.walTime, walBound: walBound,
+	})
+	if err != nil {
+		return err
+	}
+	return b.starts(ctx, largest.store)
+}
+
+// starts measures how long the server takes from its start to its readiness,
+// on a store that was stopped in order.
+func (b *bench) starts(ctx context.Context, store madeStore) error {
+	dir, err := b.runDir()
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	s := &server{contender: *contenderNamed(productName), dir: dir}
+	if err := store.copyTo(ctx, filepath.Join(dir, s.file)); err != nil {
+		return err
+	}
+	if _, err := b.createToken(ctx, filepath.Join(dir, s.file)); err != nil { // else the first start makes one
+		return err
+	}
+	for round := range 2 * b.rounds {
+		if err := settle(ctx); err != nil {
+			return err
+		}
+		took, err := b.startOnce(ctx, s)
+		if err != nil {
+			return err
+		}
+		b.log.Info("started", "before", store.rows, "took", took)
+		millis := float64(took.Microseconds()) / 1e3
+		if err := b.note(record{Start: &startRecord{Round: round, Before: store.rows, Millis: millis}}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *bench) startOnce(ctx context.Context, s *server) (took time.Duration, err error) {
+	var addresses [2]string
+	for i := range addresses {
+		if addresses[i], err = freeAddress(ctx); err != nil {
+			return 0, err
+		}
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addresses[1]+"/readyz", http.NoBody)
+	if err != nil {
+		return 0, err
+	}
+	began := time.Now()
+	s.process, err = start(ctx, "", nil, b.program(productName), "serve", "--db", filepath.Join(s.dir, s.file), "--listen", addresses[0], "--admin-listen", addresses[1])
+	if err != nil {
+		return 0, err
+	}
+	err = waitFor(ctx, "readiness", s.ended, func() bool {
+		response, err := http.DefaultClient.Do(r)
+		if err != nil {
+			return false
+		}
+		_ = response.Body.Close()
+		return response.StatusCode == http.StatusOK
+	})
+	took = time.Since(began)
+	http.DefaultClient.CloseIdleConnections()
+	if stopped := s.shutdown(); err == nil {
+		err = stopped
+	}
+	return took, err
+}

@@ -1,0 +1,62 @@
+// Package plain is the plain thing: the service as a good engineer writes it
+// in an afternoon. What stores a plant is left to the program around it.
+package plain
+
+import (
+	"context"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+)
+
+// NewPlant is the body of a request.
+type NewPlant struct {
+	ID   *int64  `json:"id"`
+	Name *string `json:"name"`
+	Tag  *string `json:"tag"`
+}
+
+// plant is the body of an answer.
+type plant struct {
+	Name string  `json:"name"`
+	Tag  *string `json:"tag,omitempty"`
+}
+
+// ErrExists means that a plant with this id is stored already.
+var ErrExists = errors.New("a plant with this id exists")
+
+// Insert stores one plant durably.
+type Insert func(ctx context.Context, id int64, name string, tag *string) error
+
+const bodyBytesMax = 64 << 10
+
+// Handler serves POST /plants with one call of insert a request.
+func Handler(token string, insert Insert) http.Handler {
+	want := []byte("Bearer " + token)
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /plants", func(w http.ResponseWriter, r *http.Request) {
+		if subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), want) != 1 {
+			http.Error(w, "unknown token", http.StatusUnauthorized)
+			return
+		}
+		var n NewPlant
+		if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, bodyBytesMax)).Decode(&n); err != nil || n.ID == nil || n.Name == nil {
+			http.Error(w, "the body is no plant", http.StatusBadRequest)
+			return
+		}
+		switch err := insert(r.Context(), *n.ID, *n.Name, n.Tag); {
+		case errors.Is(err, ErrExists):
+			http.Error(w, err.Error(), http.StatusBadRequest)
+		case r.Context().Err() != nil: // the client has left
+		case err != nil:
+			slog.Error("insert", "error", err)
+			http.Error(w, "the plant could not be stored", http.StatusInternalServerError)
+		default:
+			w.Header().Set("Content-Type", "application/json")
+			_ = json.NewEncoder(w).Encode(plant{*n.Name, n.Tag})
+		}
+	})
+	return mux
+}

@@ -1,0 +1,52 @@
+-- What wrk sends: one plant a request, each with an id of its own.
+--
+-- Arguments: path, name of the id's member, token, order (random or ascending), stream, seed, number of
+-- threads.
+--
+-- Every id has 16 digits and is below 2^53, so every request has the same length and its head is made once. Random ids are
+-- a random number x of 32 bits times 2^20, from a generator that takes every value of x exactly once
+-- (https://en.wikipedia.org/wiki/Linear_congruential_generator), and in the low 20 bits the number of the stream and of the
+-- thread: streams never meet. Ascending ids count up in steps of the number of threads from where the stream begins.
+
+local first = 1000000000000000
+local tail = ',"name":"Made for measuring","tag":"made"}'
+local threads = 0
+
+function setup(thread)
+  thread:set("number", threads)
+  threads = threads + 1
+end
+
+function init(args)
+  local path, member, token, order = args[1], args[2], args[3], args[4]
+  local stream, seed, step = tonumber(args[5]), tonumber(args[6]), tonumber(args[7])
+  local body = '{"' .. member .. '":'
+  local head = 'POST ' .. path .. ' HTTP/1.1\r\nHost: ' .. wrk.host .. ':' .. wrk.port ..
+    '\r\nAuthorization: Bearer ' .. token ..
+    '\r\nContent-Type: application/json\r\nContent-Length: ' .. (#body + 16 + #tail) .. '\r\n\r\n' .. body
+  local format = string.format
+
+  if order == "ascending" then
+    local id = first + stream * 100000000000 + number
+    function request()
+      id = id + step
+      return head .. format("%016.0f", id) .. tail
+    end
+    return
+  end
+
+  local x = (seed * 2654435761 + number * 40503) % 4294967296
+  local base = first + stream * 256 + number
+  function request()
+    x = (x * 1664525 + 1013904223) % 4294967296
+    return head .. format("%016.0f", base + x * 1048576) .. tail
+  end
+end
+
+function done(summary, latency, requests)
+  local e = summary.errors
+  io.write(string.format(
+    '{"requests":%d,"micros":%d,"p50":%d,"p99":%d,"p999":%d,"max":%d,"status":%d,"connect":%d,"read":%d,"write":%d,"timeout":%d}\n',
+    summary.requests, summary.duration, latency:percentile(50), latency:percentile(99), latency:percentile(99.9), latency.max,
+    e.status, e.connect, e.read, e.write, e.timeout))
+end

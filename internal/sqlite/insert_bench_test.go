@@ -1,0 +1,62 @@
+package sqlite_test
+
+import (
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"plantstore/internal/plant"
+	"plantstore/internal/sqlite"
+	"plantstore/internal/store"
+)
+
+// BenchmarkInsert is the commit: batches into a store that is empty at first,
+// each one transaction with one fsync. Checkpoints are part of it.
+func BenchmarkInsert(b *testing.B) {
+	for _, order := range []struct {
+		name string
+		next func() func() int64
+	}{
+		{"ascending", ascendingIDs},
+		{"random", randomIDs},
+	} {
+		for _, size := range []int{1, 32, 256, 4096} {
+			b.Run(fmt.Sprintf("%s/plants=%d", order.name, size), func(b *testing.B) {
+				e := mustOpen(b, sqlite.Config{Path: filepath.Join(b.TempDir(), "plantstore.db"), Server: true, Log: slog.New(slog.DiscardHandler)})
+				defer func() {
+					if err := e.Close(); err != nil {
+						b.Error(err)
+					}
+				}()
+				batch, next, at := make([]store.Create, size), order.next(), time.Now()
+				b.ReportAllocs()
+				for b.Loop() {
+					for i := range batch {
+						batch[i] = store.Create{Plant: plant.NewPlant{ID: next(), Plant: plant.Plant{Name: "Made for measuring", Tag: plant.Tagged("made")}}, By: 1, At: at}
+					}
+					if err := e.Insert(b.Context(), batch); err != nil {
+						b.Fatal(err)
+					}
+				}
+				b.ReportMetric(float64(size)*float64(b.N)/b.Elapsed().Seconds(), "plants/s")
+			})
+		}
+	}
+}
+
+func ascendingIDs() func() int64 {
+	id := int64(0)
+	return func() int64 {
+		id++
+		return id
+	}
+}
+
+// randomIDs returns ids that are practically distinct, the same in every run.
+func randomIDs() func() int64 {
+	random := rand.New(rand.NewPCG(1, 2))
+	return random.Int64
+}

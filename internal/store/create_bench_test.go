@@ -1,0 +1,45 @@
+package store_test
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"plantstore/internal/auth"
+	"plantstore/internal/store"
+)
+
+// BenchmarkCreate is the hand-over: what a plant costs between its request and
+// an engine that does nothing, with so many requests at a time.
+func BenchmarkCreate(b *testing.B) {
+	for _, requests := range []int{1, 64, 256} {
+		b.Run(fmt.Sprint("requests=", requests), func(b *testing.B) {
+			s := mustNew(b, &stub{}, store.Limits{Plants: 8192, Bytes: 32 << 20, CommitTime: 10 * time.Second})
+			b.Cleanup(s.Close)
+			var left atomic.Int64
+			left.Store(int64(b.N))
+			done := make(chan error, requests)
+			one := newPlant(1)
+			b.ReportAllocs()
+			b.ResetTimer()
+			for range requests {
+				go func() { // ends when no request is left, or with its first error
+					var err error
+					for err == nil {
+						if left.Add(-1) < 0 {
+							break
+						}
+						_, err = s.Create(b.Context(), auth.Principal{TokenID: 1}, one)
+					}
+					done <- err
+				}()
+			}
+			for range requests {
+				if err := <-done; err != nil {
+					b.Error(err)
+				}
+			}
+		})
+	}
+}
