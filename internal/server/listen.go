@@ -88,11 +88,7 @@ func ownError(p []byte) *plant.Error {
 	if !ok || len(head) < len("HTTP/1.1 400") {
 		return nil
 	}
-	status, err := strconv.Atoi(string(head[len(ownStatusLine):len("HTTP/1.1 400")]))
-	if err != nil {
-		return nil
-	}
-	switch status {
+	switch status, _ := strconv.Atoi(string(head[len(ownStatusLine):len("HTTP/1.1 400")])); status {
 	case http.StatusRequestHeaderFieldsTooLarge:
 		return &plant.Error{Code: plant.CodeHeadersTooLarge, Message: "the request line and headers are larger than the limit"}
 	case http.StatusNotImplemented:
