@@ -52,7 +52,9 @@ const (
 
 // serve is the whole wiring: settings, engine, store, doors, signals, drain.
 func (p *program) serve(ctx context.Context, s *settings) (err error) {
-	log := newLogger(p, s)
+	p.tuneRuntime()
+	log, logs := newLogger(p, s)
+	defer logs.Close()
 	engine, err := openEngine(ctx, s.db, sqlite.Config{Server: true, WALBytesMax: s.walMax.n, Log: log})
 	if err != nil {
 		return err
@@ -70,7 +72,7 @@ func (p *program) serve(ctx context.Context, s *settings) (err error) {
 
 	st, err := store.New(ctx, store.Config{
 		Engine: engine,
-		Limits: store.Limits{Plants: s.queueMax, Bytes: queueBytesMax, CommitTime: commitTimeMax},
+		Limits: store.Limits{Plants: s.queueMax, Bytes: queueBytesMax, CommitTime: commitTimeMax, AnswerTime: s.answerTimeout},
 		Log:    log,
 	})
 	if err != nil {
@@ -95,16 +97,6 @@ func (p *program) serve(ctx context.Context, s *settings) (err error) {
 	err = errors.Join(cause, d.drain(st))
 	log.Info("stopped")
 	return err
-}
-
-func newLogger(p *program, s *settings) *slog.Logger {
-	var level slog.Level
-	_ = level.UnmarshalText([]byte(s.logLevel.value)) // one of the allowed words
-	options := &slog.HandlerOptions{Level: level}
-	if s.logFormat.value == "json" {
-		return slog.New(slog.NewJSONHandler(p.stderr, options))
-	}
-	return slog.New(slog.NewTextHandler(p.stderr, options))
 }
 
 // doors are the two HTTP servers and their listeners.

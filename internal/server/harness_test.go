@@ -64,7 +64,7 @@ const wait = 20 * time.Second // for anything that has to happen; nothing waits 
 func start(t testing.TB, change ...func(*setup)) *harness {
 	t.Helper()
 	s := setup{
-		queue:  store.Limits{Plants: 1000, Bytes: 1 << 20, CommitTime: wait},
+		queue:  store.Limits{Plants: 1000, Bytes: 1 << 20, CommitTime: wait, AnswerTime: wait},
 		level:  slog.LevelDebug,
 		limits: server.Limits{BodyBytes: 64 << 10, HeaderBytes: 16 << 10, Request: wait, Answer: wait, Idle: wait, Plants: 1000},
 	}

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"plantstore/internal/plant"
@@ -45,7 +46,37 @@ func (l *listener) Accept() (net.Conn, error) {
 
 type conn struct {
 	*net.TCPConn
-	log *slog.Logger
+	log       *slog.Logger
+	answering atomic.Bool // a handler runs
+}
+
+// connKey is the key of a request's context under which its *conn is.
+type connKey struct{}
+
+// keepConn puts the connection into the context of its requests.
+func keepConn(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(ctx, connKey{}, c)
+}
+
+// answers notes whether a handler runs for a request.
+func answers(r *http.Request, running bool) {
+	if c, ok := r.Context().Value(connKey{}).(*conn); ok {
+		c.answering.Store(running)
+	}
+}
+
+// Read passes on what the client sends. While a handler runs, net/http reads
+// one byte in the background, to find out whether the client has left, and
+// breaks that read off afterwards: a goroutine that blocks, two changes of a
+// deadline and two wake-ups a request. Nothing here asks for it, because a
+// plant that was taken is stored whether its client waits or not; so that one
+// read returns at once with nothing. The price is that a client's leaving is
+// noticed only when the answer is written.
+func (c *conn) Read(p []byte) (int, error) {
+	if len(p) == 1 && c.answering.Load() {
+		return 0, nil
+	}
+	return c.TCPConn.Read(p)
 }
 
 // Write passes on what net/http writes, unless it is an error of its own.

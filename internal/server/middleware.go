@@ -40,9 +40,6 @@ type exchange struct {
 	begun  time.Time
 }
 
-// Unwrap lets http.ResponseController find the connection.
-func (x *exchange) Unwrap() http.ResponseWriter { return x.ResponseWriter }
-
 // WriteHeader notes the status.
 func (x *exchange) WriteHeader(status int) {
 	x.status = status
@@ -71,6 +68,8 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		// net/http hides the one header or the other of such a request.
 		w.Header()["Connection"] = []string{"close"}
 	}
+	answers(r, true)
+	defer answers(r, false)
 	defer d.finish(x, r)
 	if err := d.serve(x, r); err != nil {
 		d.fail(x, err)
@@ -204,7 +203,11 @@ func (d *door) logRequest(x *exchange, r *http.Request) {
 	if x.cause != nil {
 		attrs = append(attrs, slog.Any("error", x.cause))
 	}
-	d.log.LogAttrs(context.Background(), level, "request", attrs...)
+	// By the handler itself: the logger would look up its caller first, which
+	// is always this line.
+	line := slog.NewRecord(time.Now(), level, "request", 0)
+	line.AddAttrs(attrs...)
+	_ = d.log.Handler().Handle(context.Background(), line) // there is nowhere to tell it
 }
 
 // loggedPath returns the path of a request as the log may have it, without a

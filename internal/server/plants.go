@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -31,9 +30,7 @@ func (p *plants) create(w http.ResponseWriter, r *http.Request, who auth.Princip
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), p.limits.Answer)
-	defer cancel()
-	replayed, err := p.store.Create(ctx, who, n)
+	replayed, err := p.store.Create(r.Context(), who, n)
 	if err != nil {
 		return err
 	}

@@ -75,7 +75,8 @@ func newDoor(c Config, name string, routes routes) *http.Server {
 		h.host = hostPort(c.BaseURL)
 	}
 	return &http.Server{
-		Handler: h,
+		Handler:     h,
+		ConnContext: keepConn,
 		// OPTIONS * is a request like any other: net/http would answer it without an id and a log line.
 		DisableGeneralOptionsHandler: true,
 		ReadTimeout:                  c.Limits.Request,

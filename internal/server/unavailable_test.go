@@ -180,7 +180,7 @@ func TestSlowCommit(t *testing.T) {
 	})
 	t.Run("longer than an answer may take", func(t *testing.T) {
 		t.Parallel()
-		h, f := startFaulty(t, func(s *setup) { s.limits.Answer = 50 * time.Millisecond })
+		h, f := startFaulty(t, func(s *setup) { s.queue.AnswerTime = 50 * time.Millisecond })
 		g := f.hold(t)
 		same(t, h.send(post(`{"id":1,"name":"A"}`)), later(50303, textNotKnown))
 		g.open()

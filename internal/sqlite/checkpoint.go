@@ -15,22 +15,25 @@ import (
 // random writes:
 //
 //   - When the WAL has startFrames, the server's second connection copies it
-//     in the background, while commits go on.
+//     in the background, while commits go on; then what they added meanwhile,
+//     until little is left. Small steps keep the syncs of the file short, which
+//     commits wait behind.
 //   - When that is done, the committer copies, between two batches, the little
 //     that was added meanwhile. Now all is copied, and the next commit
 //     overwrites the WAL from its start instead of making it longer.
 //   - When the WAL nears its bound all the same, the committer waits for the
 //     background and copies the rest.
 //
-// A command has no background: it copies between its own batches.
+// A command has no background, and nobody who waits: it copies between its own
+// batches, when the WAL has come half way to its bound.
 const (
 	frameBytes  = 4096 + 24 // a page and its header, https://sqlite.org/fileformat2.html#walformat
-	startFrames = 4096
+	startFrames = 1024
 
 	warnEvery = time.Minute
 
 	// WALBytesDefault is the bound of the WAL if none is set.
-	WALBytesDefault = 256 << 20
+	WALBytesDefault = 64 << 20
 	// WALBytesMin is the smallest bound that leaves room for a full batch.
 	WALBytesMin = 32 << 20
 )
@@ -87,7 +90,7 @@ func (c *checkpointer) stop() {
 func (c *checkpointer) background() {
 	defer close(c.done)
 	for range c.kick {
-		_, _, err := c.conn.Checkpoint(sqlite3.Passive)
+		err := c.pass()
 		c.mu.Lock()
 		c.running, c.passed = false, true
 		if err != nil && !isBusy(err) {
@@ -98,16 +101,31 @@ func (c *checkpointer) background() {
 	}
 }
 
+// pass copies the WAL, and then what was added to it meanwhile, as long as
+// that is much: the committer should find little left.
+func (c *checkpointer) pass() error {
+	const littleFrames, passesMax = 256, 5
+	before := 0
+	for range passesMax {
+		_, copied, err := c.conn.Checkpoint(sqlite3.Passive)
+		if err != nil || copied-before < littleFrames {
+			return err
+		}
+		before = copied
+	}
+	return nil
+}
+
 // checkpointIfDue is called between two batches, before one that is estimated
 // to add so many frames. An error means that the disk can no longer be trusted.
 func (e *Engine) checkpointIfDue(more int) error {
 	e.writeMu.Lock()
 	defer e.writeMu.Unlock()
 	c := &e.checkpoints
-	if c.frames < startFrames {
+	switch {
+	case c.conn == nil && c.frames < c.framesMax/2, c.frames < startFrames:
 		return nil
-	}
-	if c.conn == nil {
+	case c.conn == nil:
 		return e.finishCheckpoint()
 	}
 	c.mu.Lock()

@@ -66,7 +66,7 @@ func (s *stub) change(f func(s *stub)) {
 	s.version++
 }
 
-var limits = store.Limits{Plants: 100, Bytes: 10_000, CommitTime: 5 * time.Second}
+var limits = store.Limits{Plants: 100, Bytes: 10_000, CommitTime: 5 * time.Second, AnswerTime: time.Hour}
 
 func mustNew(t testing.TB, e store.Engine, l store.Limits) *store.Store {
 	t.Helper()
@@ -148,8 +148,8 @@ func TestQueueFull(t *testing.T) {
 		limits store.Limits
 		fits   int64
 	}{
-		{"plants", store.Limits{Plants: 3, Bytes: 10_000, CommitTime: time.Minute}, 3},
-		{"bytes", store.Limits{Plants: 100, Bytes: 15, CommitTime: time.Minute}, 2}, // "plant 1" has 7
+		{"plants", store.Limits{Plants: 3, Bytes: 10_000, CommitTime: time.Minute, AnswerTime: time.Hour}, 3},
+		{"bytes", store.Limits{Plants: 100, Bytes: 15, CommitTime: time.Minute, AnswerTime: time.Hour}, 2}, // "plant 1" has 7
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -225,6 +225,26 @@ func TestCommitDeadline(t *testing.T) {
 		_, err := s.Create(t.Context(), auth.Principal{}, newPlant(1))
 		if took := time.Since(begun); codeOf(err) != plant.CodeStoreUnavailable || took != limits.CommitTime {
 			t.Errorf("%v after %v, want unavailable after %v", err, took, limits.CommitTime)
+		}
+		s.Close()
+	})
+}
+
+// TestAnswerTime shows that nobody waits for ever for a commit that hangs.
+func TestAnswerTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		l := limits
+		l.AnswerTime = 20 * time.Second
+		s := mustNew(t, &stub{insert: func(context.Context, []store.Create) error { <-release; return nil }}, l)
+		begun := time.Now()
+		_, err := s.Create(t.Context(), auth.Principal{}, newPlant(1))
+		if took := time.Since(begun); codeOf(err) != plant.CodeOutcomeUnknown || took != l.AnswerTime {
+			t.Errorf("%v after %v, want outcome unknown after %v", err, took, l.AnswerTime)
+		}
+		close(release)
+		if _, err := s.Create(t.Context(), auth.Principal{}, newPlant(2)); err != nil {
+			t.Errorf("when it goes on: %v", err)
 		}
 		s.Close()
 	})
@@ -346,7 +366,7 @@ func TestRealEngine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := mustNew(t, engine, store.Limits{Plants: 1000, Bytes: 1 << 20, CommitTime: time.Minute})
+	s := mustNew(t, engine, store.Limits{Plants: 1000, Bytes: 1 << 20, CommitTime: time.Minute, AnswerTime: time.Hour})
 	const clients, plants = 20, 50
 	created := make([][plants]bool, clients)
 	var wg sync.WaitGroup

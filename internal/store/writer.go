@@ -10,9 +10,11 @@ import (
 	"plantstore/internal/plant"
 )
 
-// writer gathers creates into a pool and commits the whole pool the moment the
-// last commit has ended: an idle store commits at once, a busy one makes its
-// own batches, and nobody waits for a timer.
+// writer gathers creates into a pool and commits the whole pool when the last
+// commit has ended and enough have gathered: half of those that were there
+// lately. A lone client is served at once. Many clients, whose next requests
+// are on their way when a commit ends, share the next commit instead of
+// splitting into a small one and those who wait for it.
 type writer struct {
 	engine Engine
 	log    *slog.Logger
@@ -20,6 +22,7 @@ type writer struct {
 
 	mu     sync.Mutex
 	pool   *batch // what gathers for the next commit; guarded by mu
+	goal   int    // the committer is woken when the pool has so many; guarded by mu
 	closed bool   // no more creates are taken; guarded by mu
 	broken bool   // the engine returned ErrBroken; guarded by mu
 
@@ -34,6 +37,8 @@ type batch struct {
 	bytes   int      // of names and tags
 	err     error    // for all of the batch; set before done is closed
 	done    chan struct{}
+	late    chan struct{} // closed when the batch is older than Limits.AnswerTime
+	timer   *time.Timer   // that closes late; set by the first create
 }
 
 // Limits bounds what waits for a commit.
@@ -41,6 +46,7 @@ type Limits struct {
 	Plants     int           // plants that may wait for the next commit
 	Bytes      int           // bytes of their names and tags
 	CommitTime time.Duration // for one commit, after which it is given up
+	AnswerTime time.Duration // for a create, after which it is answered that the outcome is unknown
 }
 
 func newWriter(engine Engine, log *slog.Logger, limit Limits) *writer {
@@ -49,6 +55,7 @@ func newWriter(engine Engine, log *slog.Logger, limit Limits) *writer {
 		log:    log,
 		limit:  limit,
 		pool:   newBatch(),
+		goal:   1,
 		wake:   make(chan struct{}, 1),
 		done:   make(chan struct{}),
 		fail:   make(chan struct{}),
@@ -57,11 +64,22 @@ func newWriter(engine Engine, log *slog.Logger, limit Limits) *writer {
 	return w
 }
 
-func newBatch() *batch { return &batch{done: make(chan struct{})} }
+func newBatch() *batch {
+	return &batch{done: make(chan struct{}), late: make(chan struct{})}
+}
+
+// end wakes those who wait for the batch. One timer served them all: one for
+// each would cost as much as decoding a plant.
+func (b *batch) end() {
+	if b.timer != nil {
+		b.timer.Stop()
+	}
+	close(b.done)
+}
 
 // create waits until c is committed. It returns c as the engine filled it in,
-// or an *plant.Error that tells why there is no outcome. If ctx ends first,
-// the plant stays in its batch, and the outcome is unknown.
+// or an *plant.Error that tells why there is no outcome. If ctx or the time for
+// an answer ends first, the plant stays in its batch, and the outcome is unknown.
 func (w *writer) create(ctx context.Context, c Create) (Create, error) {
 	b, i, err := w.add(c)
 	if err != nil {
@@ -71,8 +89,9 @@ func (w *writer) create(ctx context.Context, c Create) (Create, error) {
 	case <-b.done:
 		return b.creates[i], b.err
 	case <-ctx.Done():
-		return c, errUnknown()
+	case <-b.late:
 	}
+	return c, errUnknown()
 }
 
 // add puts c into the pool, at index i of the batch that the pool becomes.
@@ -91,9 +110,14 @@ func (w *writer) add(c Create) (b *batch, i int, err error) {
 	case len(b.creates) >= w.limit.Plants || b.bytes+bytes > w.limit.Bytes:
 		return nil, 0, &plant.Error{Code: plant.CodeQueueFull, Message: "more plants wait than the store takes; this one was not stored: send it again"}
 	}
+	if len(b.creates) == 0 {
+		b.timer = time.AfterFunc(w.limit.AnswerTime, func() { close(b.late) })
+	}
 	b.creates = append(b.creates, c)
 	b.bytes += bytes
-	w.signal()
+	if len(b.creates) == w.goal {
+		w.signal()
+	}
 	return b, len(b.creates) - 1, nil
 }
 
@@ -105,20 +129,18 @@ func (w *writer) signal() {
 	}
 }
 
-// take swaps the pool for an empty one.
-func (w *writer) take() (b *batch, closed bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	b = w.pool
-	w.pool = newBatch()
-	return b, w.closed
-}
+// gatherMax is how long a pool that has not reached its goal is waited for.
+const gatherMax = time.Millisecond
 
 // commitAll is the committer.
 func (w *writer) commitAll() {
 	defer close(w.done)
-	for range w.wake {
-		b, last := w.take()
+	timer := time.NewTimer(gatherMax)
+	defer timer.Stop()
+	lately := 0 // how many clients there were, from above, fading
+	for {
+		b, last := w.take(lately, timer)
+		lately -= lately / 8
 		if len(b.creates) > 0 {
 			if err := w.commit(b); errors.Is(err, ErrBroken) {
 				w.giveUp()
@@ -128,7 +150,48 @@ func (w *writer) commitAll() {
 		if last {
 			return
 		}
+		lately = max(lately, len(b.creates)+w.gathered())
 	}
+}
+
+// gathered returns how many creates wait in the pool.
+func (w *writer) gathered() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.pool.creates)
+}
+
+// take waits for a pool with half of lately, for any pool once gatherMax is
+// over, and swaps it for an empty one.
+func (w *writer) take(lately int, timer *time.Timer) (b *batch, closed bool) {
+	if !w.reached(max(1, lately/2)) {
+		timer.Reset(gatherMax)
+		select {
+		case <-w.wake:
+		case <-timer.C:
+			if !w.reached(1) {
+				<-w.wake
+			}
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	b = w.pool
+	w.pool = newBatch()
+	return b, w.closed
+}
+
+// reached reports whether the pool has that many, or will get no more. If not,
+// wake will tell when it has.
+func (w *writer) reached(goal int) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	select {
+	case <-w.wake: // of a pool that was taken before
+	default:
+	}
+	w.goal = goal
+	return len(w.pool.creates) >= goal || w.closed
 }
 
 // commit stores a batch and wakes those who wait for it. Its deadline is its
@@ -141,7 +204,7 @@ func (w *writer) commit(b *batch) error {
 		w.log.Error("commit failed", "plants", len(b.creates), "error", err)
 		b.err = refusal(err)
 	}
-	close(b.done)
+	b.end()
 	return err
 }
 
@@ -151,7 +214,7 @@ func (w *writer) giveUp() {
 	defer w.mu.Unlock()
 	w.broken = true
 	w.pool.err = errUnavailable()
-	close(w.pool.done)
+	w.pool.end()
 	close(w.fail)
 }
 
