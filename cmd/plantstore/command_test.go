@@ -51,7 +51,7 @@ func TestEverySettingHasThreeSources(t *testing.T) {
 	other := map[string]string{
 		"db": "other.db", "listen": "127.0.0.1:1", "admin-listen": "127.0.0.1:1", "base-url": "https://plants.example",
 		"cors-origins": "https://plants.example", "log-format": "json", "log-level": "warn", "body-max": "2KiB", "header-max": "64KiB",
-		"request-timeout": "7s", "answer-timeout": "7s", "idle-timeout": "7s", "queue-max": "7", "wal-max": "64MiB",
+		"request-timeout": "7s", "answer-timeout": "7s", "idle-timeout": "7s", "queue-max": "7", "wal-max": "64MiB", "pprof": "true",
 	}
 	known.VisitAll(func(f *pflag.Flag) {
 		value, ok := other[f.Name]
@@ -64,7 +64,7 @@ func TestEverySettingHasThreeSources(t *testing.T) {
 		file := t.TempDir() + "/settings.yaml"
 		writeFileText(t, file, f.Name+": "+value+"\n")
 		for source, c := range map[string]struct{ args, environ []string }{
-			"--" + f.Name:       {args: []string{"--" + f.Name, value}},
+			"--" + f.Name:       {args: []string{"--" + f.Name + "=" + value}},
 			environName(f.Name): {environ: []string{environName(f.Name) + "=" + value}},
 			file:                {args: []string{"--config", file}},
 		} {

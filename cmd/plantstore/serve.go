@@ -8,10 +8,13 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"runtime"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/spf13/cobra"
 
 	"plantstore/internal/auth"
@@ -55,7 +58,8 @@ func (p *program) serve(ctx context.Context, s *settings) (err error) {
 	p.tuneRuntime()
 	log, logs := newLogger(p, s)
 	defer logs.Close()
-	engine, err := openEngine(ctx, s.db, sqlite.Config{Server: true, WALBytesMax: s.walMax.n, Log: log})
+	metrics := newMetrics()
+	engine, err := openEngine(ctx, s.db, sqlite.Config{Server: true, WALBytesMax: s.walMax.n, Log: log, Metrics: metrics})
 	if err != nil {
 		return err
 	}
@@ -71,16 +75,17 @@ func (p *program) serve(ctx context.Context, s *settings) (err error) {
 	}
 
 	st, err := store.New(ctx, store.Config{
-		Engine: engine,
-		Limits: store.Limits{Plants: s.queueMax, Bytes: queueBytesMax, CommitTime: commitTimeMax, AnswerTime: s.answerTimeout},
-		Log:    log,
+		Engine:  engine,
+		Limits:  store.Limits{Plants: s.queueMax, Bytes: queueBytesMax, CommitTime: commitTimeMax, AnswerTime: s.answerTimeout},
+		Log:     log,
+		Metrics: metrics,
 	})
 	if err != nil {
 		return err
 	}
 	defer st.Close()
 
-	if err := d.open(s, st, log); err != nil {
+	if err := d.open(s, st, log, metrics); err != nil {
 		return err
 	}
 	d.serve()
@@ -132,13 +137,15 @@ func listen(ctx context.Context, s *settings, log *slog.Logger) (_ *doors, err e
 }
 
 // open makes the servers.
-func (d *doors) open(s *settings, st *store.Store, log *slog.Logger) (err error) {
+func (d *doors) open(s *settings, st *store.Store, log *slog.Logger, metrics *prometheus.Registry) (err error) {
 	config := server.Config{
 		Store:       st,
 		Log:         log,
 		BaseURL:     d.url,
 		OwnHostOnly: s.baseURL.url != nil,
 		Origins:     s.corsOrigins,
+		Metrics:     metrics,
+		Profiles:    s.pprof,
 		Limits: server.Limits{
 			BodyBytes:   s.bodyMax.n,
 			HeaderBytes: int(s.headerMax.n),
@@ -148,11 +155,24 @@ func (d *doors) open(s *settings, st *store.Store, log *slog.Logger) (err error)
 			Plants:      s.queueMax,
 		},
 	}
-	if d.public, err = server.NewPublic(config); err != nil {
-		return err
-	}
-	d.admin = server.NewAdmin(config)
-	return nil
+	d.public, d.admin, err = server.NewDoors(config)
+	return err
+}
+
+// newMetrics returns the registry of a server, with what Go and the system
+// tell of every process.
+func newMetrics() *prometheus.Registry {
+	r := prometheus.NewRegistry()
+	r.MustRegister(
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name:        "plantstore_build_info",
+			Help:        "Always 1; its labels tell the version.",
+			ConstLabels: prometheus.Labels{"version": version, "go": runtime.Version(), "sqlite": sqlite.Version()},
+		}, func() float64 { return 1 }),
+	)
+	return r
 }
 
 // guessURL returns a URL at which this machine reaches a listener.

@@ -42,6 +42,7 @@ type settings struct {
 	idleTimeout    time.Duration
 	queueMax       int
 	walMax         byteCount
+	pprof          bool
 
 	sources map[string]string // where each setting's value came from, by name
 }
@@ -72,6 +73,7 @@ func (s *settings) bindServe(f *pflag.FlagSet) {
 	f.DurationVar(&s.answerTimeout, "answer-timeout", 20*time.Second, "`time` for the store to answer after that")
 	f.DurationVar(&s.idleTimeout, "idle-timeout", 2*time.Minute, "`time` for which a connection is kept between requests")
 	f.IntVar(&s.queueMax, "queue-max", 8192, "`plants` that may wait for the next commit; more are answered 503")
+	f.BoolVar(&s.pprof, "pprof", false, "serve profiles of the running program at /debug/pprof/ of the admin door")
 	f.Var(&s.walMax, "wal-max", "bound of the store's write-ahead log, in `bytes`")
 }
 

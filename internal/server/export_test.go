@@ -3,6 +3,8 @@ package server
 import (
 	"net/http"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"plantstore/internal/auth"
 )
 
@@ -44,5 +46,5 @@ func NewDoor(c Config, handlers map[string]func(http.ResponseWriter, *http.Reque
 			return handle(w, r)
 		}})
 	}
-	return newDoor(c, "test", newRoutes(list))
+	return newDoor(c, "test", newRoutes(list), newMeters(prometheus.NewRegistry()))
 }

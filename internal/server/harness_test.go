@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
 	"plantstore/internal/server"
@@ -38,6 +40,7 @@ type setup struct {
 	ownHostOnly bool
 	origins     []string
 	level       slog.Level // of the log
+	profiles    bool
 }
 
 // harness is a running server: both doors on 127.0.0.1, the real store, and a
@@ -77,7 +80,8 @@ func start(t testing.TB, change ...func(*setup)) *harness {
 	h := &harness{t: t, path: s.path, token: s.token, log: newLogBuffer()}
 	log := slog.New(slog.NewJSONHandler(h.log, &slog.HandlerOptions{Level: s.level}))
 	var err error
-	if h.engine, err = sqlite.Open(t.Context(), sqlite.Config{Path: s.path, Server: true, Log: log}); err != nil {
+	metrics := prometheus.NewRegistry()
+	if h.engine, err = sqlite.Open(t.Context(), sqlite.Config{Path: s.path, Server: true, Log: log, Metrics: metrics}); err != nil {
 		t.Fatal(err)
 	}
 	if h.token == "" {
@@ -90,16 +94,16 @@ func start(t testing.TB, change ...func(*setup)) *harness {
 	if s.wrap != nil {
 		engine = s.wrap(engine)
 	}
-	if h.store, err = store.New(t.Context(), store.Config{Engine: engine, Limits: s.queue, Log: log}); err != nil {
+	if h.store, err = store.New(t.Context(), store.Config{Engine: engine, Limits: s.queue, Log: log, Metrics: metrics}); err != nil {
 		t.Fatal(err)
 	}
-	h.serve(s, log)
+	h.serve(s, log, metrics)
 	t.Cleanup(h.stop)
 	return h
 }
 
 // serve opens both doors.
-func (h *harness) serve(s setup, log *slog.Logger) {
+func (h *harness) serve(s setup, log *slog.Logger, metrics *prometheus.Registry) {
 	h.t.Helper()
 	public, admin := h.listen(log), h.listen(log)
 	h.public, h.admin = public.Addr().String(), admin.Addr().String()
@@ -110,13 +114,15 @@ func (h *harness) serve(s setup, log *slog.Logger) {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	h.config = server.Config{Store: h.store, Log: log, BaseURL: base, OwnHostOnly: s.ownHostOnly, Origins: s.origins, Limits: s.limits}
+	h.config = server.Config{Store: h.store, Log: log, BaseURL: base, OwnHostOnly: s.ownHostOnly, Origins: s.origins, Limits: s.limits, Metrics: metrics, Profiles: s.profiles}
 	h.document = documentAt(h.t, strings.TrimSuffix(base.Path, "/"))
-	if h.publicServer, err = server.NewPublic(h.config); err != nil {
+	publicServer, adminServer, err := server.NewDoors(h.config)
+	if err != nil {
 		h.t.Fatal(err)
 	}
-	h.run(h.publicServer, public)
-	h.run(server.NewAdmin(h.config), admin)
+	h.publicServer = publicServer
+	h.run(publicServer, public)
+	h.run(adminServer, admin)
 }
 
 func (h *harness) listen(log *slog.Logger) net.Listener {

@@ -126,6 +126,9 @@ func ownError(p []byte) *plant.Error {
 		return &plant.Error{Code: plant.CodeTransferEncoding, Message: "the request has a Transfer-Encoding other than chunked"}
 	case http.StatusHTTPVersionNotSupported:
 		return &plant.Error{Code: plant.CodeHTTPVersion, Message: "the request's HTTP version is not served: use HTTP/1.1"}
+	case http.StatusBadRequest:
+	default:
+		return nil
 	}
 	message := "the request is not HTTP as in RFC 9112"
 	if _, detail, ok := strings.Cut(string(text), ": "); ok {

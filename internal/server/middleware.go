@@ -20,6 +20,8 @@ import (
 // door is the handler of one listener: every request to it goes through
 // ServeHTTP and nothing else.
 type door struct {
+	name    string
+	meters  *meters
 	log     *slog.Logger
 	routes  routes
 	store   *store.Store
@@ -70,6 +72,9 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	answers(r, true)
 	defer answers(r, false)
+	inFlight := d.meters.inFlight.WithLabelValues(d.name)
+	inFlight.Inc()
+	defer inFlight.Dec()
 	defer d.finish(x, r)
 	if err := d.serve(x, r); err != nil {
 		d.fail(x, err)
@@ -169,6 +174,7 @@ func (d *door) finish(x *exchange, r *http.Request) {
 			x.cause = err
 		}
 	}
+	d.meters.count(d.name, x)
 	d.logRequest(x, r)
 	if v != nil && x.cause != nil && x.code == 0 {
 		panic(http.ErrAbortHandler) // the answer had begun: only breaking it off tells the client

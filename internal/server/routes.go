@@ -37,10 +37,15 @@ func publicRoutes(c Config) (routes, error) {
 
 // adminRoutes is everything that the admin door does.
 func adminRoutes(c Config) routes {
-	return newRoutes([]route{
+	list := []route{
 		{method: "GET", path: "/livez", open: true, handle: alive},
 		{method: "GET", path: "/readyz", open: true, handle: ready(c.Store)},
-	})
+		{method: "GET", path: "/metrics", open: true, handle: metrics(c.Metrics)},
+	}
+	if c.Profiles {
+		list = append(list, profiles()...)
+	}
+	return newRoutes(list)
 }
 
 // routes finds a route by its exact path, then by its method. There are no

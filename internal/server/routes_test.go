@@ -35,6 +35,7 @@ func TestRoutes(t *testing.T) {
 	})
 	checkRoutes(t, "admin", server.AdminRoutes(h.config), []server.RouteInfo{
 		{Method: "GET", Path: "/livez"},
+		{Method: "GET", Path: "/metrics"},
 		{Method: "GET", Path: "/readyz"},
 	})
 }
@@ -129,7 +130,7 @@ func TestBaseURLWithoutHost(t *testing.T) {
 	c := h.config
 	c.BaseURL = c.BaseURL.ResolveReference(c.BaseURL)
 	c.BaseURL.Host = ""
-	if _, err := server.NewPublic(c); err == nil {
+	if _, _, err := server.NewDoors(c); err == nil {
 		t.Error("got no error")
 	}
 }

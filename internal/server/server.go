@@ -9,6 +9,8 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"plantstore/internal/store"
 )
 
@@ -31,6 +33,9 @@ type Config struct {
 	Origins []string
 
 	Limits Limits
+
+	Metrics  *prometheus.Registry // where the doors register theirs, and what /metrics shows
+	Profiles bool                 // serve net/http/pprof on the admin door
 }
 
 // Limits bounds what a request may cost. All of them but Idle, which costs no
@@ -47,25 +52,24 @@ type Limits struct {
 // headerSlack is what net/http allows on top of MaxHeaderBytes.
 const headerSlack = 4 << 10
 
-// NewPublic returns the public door. The caller serves it on a listener that
-// went through Listen.
-func NewPublic(c Config) (*http.Server, error) {
+// NewDoors returns the public and the admin door. The caller serves each on a
+// listener of Listen.
+func NewDoors(c Config) (public, admin *http.Server, err error) {
 	routes, err := publicRoutes(c)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return newDoor(c, "public", routes), nil
-}
-
-// NewAdmin returns the admin door, to be served like the public one.
-func NewAdmin(c Config) *http.Server {
+	meters := newMeters(c.Metrics)
+	public = newDoor(c, "public", routes, meters)
 	c.Origins, c.OwnHostOnly = nil, false
-	return newDoor(c, "admin", adminRoutes(c))
+	return public, newDoor(c, "admin", adminRoutes(c), meters), nil
 }
 
-func newDoor(c Config, name string, routes routes) *http.Server {
+func newDoor(c Config, name string, routes routes, meters *meters) *http.Server {
 	log := c.Log.With("door", name)
 	h := &door{
+		name:    name,
+		meters:  meters,
 		log:     log,
 		routes:  routes,
 		store:   c.Store,

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"plantstore/internal/sqlite/sqlite3"
 	"plantstore/internal/store"
 )
@@ -42,6 +44,8 @@ type checkpointer struct {
 	framesMax int
 	frames    int       // that the WAL holds, as far as known; guarded by Engine.writeMu
 	warnedAt  time.Time // when a warning was last logged; guarded by Engine.writeMu
+
+	took prometheus.Observer // of each checkpoint; nil if nobody measures
 
 	conn *sqlite3.Conn // the background's own; nil in a command
 	kick chan struct{}
@@ -101,13 +105,23 @@ func (c *checkpointer) background() {
 	}
 }
 
+// checkpoint copies what it can without waiting, and measures that.
+func (c *checkpointer) checkpoint(conn *sqlite3.Conn) (frames, copied int, err error) {
+	begun := time.Now()
+	frames, copied, err = conn.Checkpoint(sqlite3.Passive)
+	if c.took != nil {
+		c.took.Observe(time.Since(begun).Seconds())
+	}
+	return frames, copied, err
+}
+
 // pass copies the WAL, and then what was added to it meanwhile, as long as
 // that is much: the committer should find little left.
 func (c *checkpointer) pass() error {
 	const littleFrames, passesMax = 256, 5
 	before := 0
 	for range passesMax {
-		_, copied, err := c.conn.Checkpoint(sqlite3.Passive)
+		_, copied, err := c.checkpoint(c.conn)
 		if err != nil || copied-before < littleFrames {
 			return err
 		}
@@ -152,7 +166,7 @@ func (e *Engine) finishCheckpoint() error {
 	c.mu.Lock()
 	c.passed = false
 	c.mu.Unlock()
-	frames, copied, err := e.writer.Checkpoint(sqlite3.Passive)
+	frames, copied, err := c.checkpoint(e.writer)
 	switch {
 	case err == nil && frames == copied:
 		c.frames = 0

@@ -17,6 +17,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"plantstore/internal/sqlite/sqlite3"
 	"plantstore/internal/store"
 )
@@ -28,6 +30,7 @@ type Config struct {
 	MustExist   bool  // do not create the file
 	WALBytesMax int64 // the WAL stays below this as long as nobody else holds a read open; 0: WALBytesDefault
 	Log         *slog.Logger
+	Metrics     prometheus.Registerer // where a server's engine registers its metrics; a command's has none
 }
 
 // Engine is a store.Engine in one SQLite file.
@@ -105,6 +108,9 @@ func Open(ctx context.Context, c Config) (_ *Engine, err error) {
 	}
 	if err := e.makeDurable(ctx); err != nil {
 		return nil, err
+	}
+	if c.Metrics != nil {
+		e.checkpoints.took = e.measure(c.Metrics)
 	}
 	return e, e.startCheckpoints(c.WALBytesMax)
 }

@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
 )
@@ -16,12 +18,13 @@ type Config struct {
 	Engine Engine // stays the caller's, who closes it after the Store
 	Limits Limits
 	Log    *slog.Logger
+
+	Metrics prometheus.Registerer // where the store registers its metrics
 }
 
 // Store is what the doors of the server use: it takes plants and checks
 // credentials. It is safe for concurrent use.
 type Store struct {
-	engine      Engine
 	writer      *writer
 	credentials *credentials
 	retiring    atomic.Bool
@@ -35,8 +38,7 @@ func New(ctx context.Context, c Config) (*Store, error) {
 		return nil, err
 	}
 	return &Store{
-		engine:      c.Engine,
-		writer:      newWriter(c.Engine, c.Log, c.Limits),
+		writer:      newWriter(c),
 		credentials: credentials,
 	}, nil
 }

@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
 	"plantstore/internal/sqlite"
@@ -70,7 +72,7 @@ var limits = store.Limits{Plants: 100, Bytes: 10_000, CommitTime: 5 * time.Secon
 
 func mustNew(t testing.TB, e store.Engine, l store.Limits) *store.Store {
 	t.Helper()
-	s, err := store.New(t.Context(), store.Config{Engine: e, Limits: l, Log: slog.New(slog.DiscardHandler)})
+	s, err := store.New(t.Context(), store.Config{Engine: e, Limits: l, Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,7 @@ type writer struct {
 	engine Engine
 	log    *slog.Logger
 	limit  Limits
+	meters *meters
 
 	mu     sync.Mutex
 	pool   *batch // what gathers for the next commit; guarded by mu
@@ -49,17 +50,18 @@ type Limits struct {
 	AnswerTime time.Duration // for a create, after which it is answered that the outcome is unknown
 }
 
-func newWriter(engine Engine, log *slog.Logger, limit Limits) *writer {
+func newWriter(c Config) *writer {
 	w := &writer{
-		engine: engine,
-		log:    log,
-		limit:  limit,
+		engine: c.Engine,
+		log:    c.Log,
+		limit:  c.Limits,
 		pool:   newBatch(),
 		goal:   1,
 		wake:   make(chan struct{}, 1),
 		done:   make(chan struct{}),
 		fail:   make(chan struct{}),
 	}
+	w.meters = newMeters(c.Metrics, w.gathered)
 	go w.commitAll() // ends when close is called or the engine breaks; close waits for it
 	return w
 }
@@ -199,7 +201,9 @@ func (w *writer) reached(goal int) bool {
 func (w *writer) commit(b *batch) error {
 	ctx, cancel := context.WithTimeout(context.Background(), w.limit.CommitTime)
 	defer cancel()
+	begun := time.Now()
 	err := w.engine.Insert(ctx, b.creates)
+	w.meters.commit(b.creates, begun, err)
 	if err != nil {
 		w.log.Error("commit failed", "plants", len(b.creates), "error", err)
 		b.err = refusal(err)

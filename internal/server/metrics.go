@@ -1,0 +1,75 @@
+package server
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"plantstore/internal/auth"
+	"plantstore/internal/plant"
+)
+
+// meters is what the doors measure of requests. Every label is from a closed
+// set: the two doors, the routes, the statuses and codes of the catalogue.
+type meters struct {
+	inFlight *prometheus.GaugeVec
+	requests *prometheus.CounterVec
+	took     *prometheus.HistogramVec
+	errors   map[plant.Code]prometheus.Counter
+}
+
+// noRoute is the route of a request that matches none.
+const noRoute = "none"
+
+func newMeters(to prometheus.Registerer) *meters {
+	m := &meters{
+		inFlight: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "plantstore_http_requests_in_flight",
+			Help: "Requests that are being answered.",
+		}, []string{"door"}),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "plantstore_http_requests_total",
+			Help: "Requests that were answered.",
+		}, []string{"door", "route", "status"}),
+		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "plantstore_http_request_duration_seconds",
+			Help:    "From the end of a request's headers to the end of its answer.",
+			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
+		}, []string{"door", "route"}),
+		errors: map[plant.Code]prometheus.Counter{},
+	}
+	errors := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "plantstore_http_errors_total",
+		Help: "Requests that were refused, by the number and the name in the catalogue of errors.",
+	}, []string{"error", "name"})
+	for _, e := range plant.Catalogue() {
+		m.errors[e.Code] = errors.WithLabelValues(strconv.Itoa(int(e.Code)), e.Name)
+	}
+	to.MustRegister(m.inFlight, m.requests, m.took, errors)
+	return m
+}
+
+// count notes an exchange that has ended.
+func (m *meters) count(door string, x *exchange) {
+	route := x.route
+	if route == "" {
+		route = noRoute
+	}
+	m.requests.WithLabelValues(door, route, strconv.Itoa(x.status)).Inc()
+	m.took.WithLabelValues(door, route).Observe(time.Since(x.begun).Seconds())
+	if x.code != 0 {
+		m.errors[x.code].Inc()
+	}
+}
+
+// metrics is the route that Prometheus reads.
+func metrics(from prometheus.Gatherer) handler {
+	h := promhttp.HandlerFor(from, promhttp.HandlerOpts{})
+	return func(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
+		h.ServeHTTP(w, r)
+		return nil
+	}
+}
