@@ -30,9 +30,10 @@ while the server runs. The format is that of the file's name (.csv, .jsonl or
 A plant that is there already with the same content counts as already there, so
 an import that was interrupted can simply be run again. A row that is no plant is
 named with its line and its fault, and the others go on. When a plant's id is
-taken by another plant, --on-conflict decides: fail stops there, skip leaves the
-stored plant and counts, report also names the row. The exit code is 0 if every
-row is stored (or skipped), else 1.`,
+taken by another plant, that one stays, and --on-conflict decides: fail names
+the row and stops after its batch of at most 10,000 rows, report names it and
+goes on, skip only counts it. The exit code is 0 if every row is stored (or
+skipped), else 1.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := s.load(p, cmd); err != nil {
@@ -287,9 +288,13 @@ func (j *importJob) storeBatch(engine store.Engine, b importBatch) error {
 	}
 	var stop error
 	for _, row := range b.rows {
-		if err := j.account(row, b.creates); err != nil && stop == nil {
+		err := j.account(row, b.creates, stop == nil)
+		if err != nil && stop == nil {
 			stop = err
 		}
+	}
+	if stop != nil {
+		stop = fmt.Errorf("%w; the import stopped after line %d", stop, b.rows[len(b.rows)-1].Line)
 	}
 	if stop == nil && b.err != nil {
 		stop = fmt.Errorf("the input cannot be read on: %w", b.err)
@@ -298,11 +303,14 @@ func (j *importJob) storeBatch(engine store.Engine, b importBatch) error {
 	return stop
 }
 
-// account counts what became of one row, and names it if it was refused. The
-// error is that the import must not go on.
-func (j *importJob) account(row importRow, creates []store.Create) error {
+// account counts what became of one row, and names it if it was refused and
+// the import goes on. The error is that it must not go on.
+func (j *importJob) account(row importRow, creates []store.Create, goesOn bool) error {
 	if row.index < 0 {
 		j.counts.invalid++
+		if !goesOn {
+			return nil
+		}
 		return j.refuse(row, row.Err)
 	}
 	switch c := creates[row.index]; {
@@ -314,13 +322,13 @@ func (j *importJob) account(row importRow, creates []store.Create) error {
 		return nil
 	default:
 		j.counts.conflicting++
-		if j.onConflict == "skip" {
+		if j.onConflict == "skip" || !goesOn {
 			return nil
 		}
-		if err := j.refuse(row, c.Refusal); err != nil || j.onConflict == "report" {
+		if err := j.refuse(row, fmt.Errorf("id %d: %w", c.Plant.ID, c.Refusal)); err != nil || j.onConflict == "report" {
 			return err
 		}
-		return fmt.Errorf("line %d: %w; the import stopped at its batch: see --on-conflict", row.Line, c.Refusal)
+		return fmt.Errorf("line %d is in conflict with what is stored, see --on-conflict", row.Line)
 	}
 }
 

@@ -58,18 +58,18 @@ func (p *program) serve(ctx context.Context, s *settings) (err error) {
 	p.tuneRuntime()
 	log, logs := newLogger(p, s)
 	defer logs.Close()
+	d, err := listen(ctx, s, log) // first, so that a start that fails leaves nothing behind
+	if err != nil {
+		return err
+	}
+	defer d.close()
+
 	metrics := newMetrics()
 	engine, err := openEngine(ctx, s.db, sqlite.Config{Server: true, WALBytesMax: s.walMax.n, Log: log, Metrics: metrics})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, engine.Close()) }()
-
-	d, err := listen(ctx, s, log)
-	if err != nil {
-		return err
-	}
-	defer d.close()
 	if err := p.firstToken(ctx, engine, d.url); err != nil { // before the store reads the tokens, so that it works at once
 		return err
 	}
@@ -99,7 +99,7 @@ func (p *program) serve(ctx context.Context, s *settings) (err error) {
 		cause = fmt.Errorf("%w: see the log; what was answered with 200 is stored", store.ErrBroken)
 	case cause = <-d.failed:
 	}
-	err = errors.Join(cause, d.drain(st))
+	err = errors.Join(cause, d.drain(st, log))
 	log.Info("stopped")
 	return err
 }
@@ -124,10 +124,10 @@ func listen(ctx context.Context, s *settings, log *slog.Logger) (_ *doors, err e
 		}
 	}()
 	if d.publicListener, err = server.Listen(ctx, string(s.listen), log); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: give another address with --listen", err)
 	}
 	if d.adminListener, err = server.Listen(ctx, string(s.adminListen), log); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: give another address with --admin-listen", err)
 	}
 	d.url = s.baseURL.url
 	if d.url == nil {
@@ -200,13 +200,15 @@ func (d *doors) serve() {
 
 // drain closes the public listener first, answers what was accepted, and then
 // closes the admin door, so that readiness can be seen until the end.
-func (d *doors) drain(st *store.Store) error {
+func (d *doors) drain(st *store.Store, log *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(context.Background(), drainTimeMax)
 	defer cancel()
 	st.Retire()
 	err := d.public.Shutdown(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
-		err = errors.Join(fmt.Errorf("some requests were not complete after %s and were broken off", drainTimeMax), d.public.Close())
+		// They did not arrive whole, so they were never accepted: no failure of ours.
+		log.Warn("requests that were still arriving were broken off", "after", drainTimeMax)
+		err = d.public.Close()
 	}
 	st.Close()
 	err = errors.Join(err, d.admin.Close())

@@ -55,12 +55,12 @@ func newTokenCreate(p *program) *cobra.Command {
 				return usagef("scope: a token without any scope is good for nothing: leave --scope out for plants:create")
 			}
 			return p.withStore(cmd, s, false, func(ctx context.Context, engine store.Engine) error {
-				return p.mint(t, func(t auth.Token) error {
+				return p.mint(t, func(t auth.Token) (auth.Token, error) {
 					_, err := engine.CreateToken(ctx, t)
 					if errors.Is(err, store.ErrNameTaken) {
-						return fmt.Errorf("there is a valid token named %q: choose another name, or replace it with plantstore token rotate", t.Name)
+						err = fmt.Errorf("there is a valid token named %q: choose another name, or replace it with plantstore token rotate", t.Name)
 					}
-					return err
+					return t, err
 				})
 			})
 		},
@@ -77,9 +77,9 @@ func newTokenRotate(p *program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rotate NAME",
 		Short: "Replace a token by a new one of the same name and scopes",
-		Long: `Replace a token by a new one of the same name and scopes. The old one stays
-valid for the overlap, so that its users can change over. The new token alone is
-printed on standard output.`,
+		Long: `Replace a token by a new one of the same name and scopes, which is valid for as
+long as the old one was to be. The old one stays valid for the overlap, so that
+its users can change over. The new token alone is printed on standard output.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t, err := newTokenFrom(args[0], expires)
@@ -91,7 +91,7 @@ printed on standard output.`,
 				return usagef("overlap: %w", err)
 			}
 			return p.withStore(cmd, s, true, func(ctx context.Context, engine store.Engine) error {
-				err := p.mint(t, func(t auth.Token) error { return engine.RotateToken(ctx, t, overlapTime) })
+				err := p.mint(t, func(t auth.Token) (auth.Token, error) { return engine.RotateToken(ctx, t, overlapTime) })
 				if errors.Is(err, store.ErrNotFound) {
 					return fmt.Errorf("there is no valid token named %q: see plantstore token list", t.Name)
 				}
@@ -101,7 +101,7 @@ printed on standard output.`,
 	}
 	s.bindStore(cmd.Flags())
 	cmd.Flags().StringVar(&overlap, "overlap", "24h", "`time` for which the old token stays valid, like 24h or 7d; 0 ends it now")
-	cmd.Flags().StringVar(&expires, "expires", "", "`time` after which the new token is no longer valid, like 90d; none: never")
+	cmd.Flags().StringVar(&expires, "expires", "", "`time` after which the new token is no longer valid, like 90d; none: as long as the old one was to be")
 	return cmd
 }
 
@@ -202,14 +202,15 @@ func (p *program) withStore(cmd *cobra.Command, s *settings, mustExist bool, do 
 }
 
 // mint makes the secret of a token, has the token stored, and prints the secret.
-func (p *program) mint(t auth.Token, save func(auth.Token) error) error {
+func (p *program) mint(t auth.Token, save func(auth.Token) (auth.Token, error)) error {
 	secret := auth.Mint()
 	t.Hash = auth.HashOf(secret)
-	if err := save(t); err != nil {
+	t, err := save(t)
+	if err != nil {
 		return err
 	}
-	fmt.Fprintf(p.stderr, "made the token %q; it is shown only now:\n", t.Name)
-	_, err := fmt.Fprintln(p.stdout, secret)
+	fmt.Fprintf(p.stderr, "made the token %q (%s; expires: %s); it is shown only now:\n", t.Name, t.Scopes, formatTime(t.ExpiresAt))
+	_, err = fmt.Fprintln(p.stdout, secret)
 	return err
 }
 

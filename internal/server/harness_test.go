@@ -312,7 +312,7 @@ func (b *logBuffer) lines(t testing.TB) (lines []line, changed <-chan struct{}) 
 			t.Fatalf("%q: %v", text, err)
 		}
 		if _, ok := l["request_id"]; ok {
-			maps.DeleteFunc(l, func(key string, _ any) bool { return key == "time" || key == "took" })
+			maps.DeleteFunc(l, func(key string, _ any) bool { return key == "time" || key == "took_us" })
 			lines = append(lines, l)
 		}
 	}

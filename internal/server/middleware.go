@@ -198,7 +198,7 @@ func (d *door) logRequest(x *exchange, r *http.Request) {
 		slog.String("path", loggedPath(x, r)),
 		slog.Int("status", x.status),
 		slog.Int("bytes", x.bytes),
-		slog.Duration("took", time.Since(x.begun)),
+		slog.Int64("took_us", time.Since(x.begun).Microseconds()),
 	)
 	if x.who != "" {
 		attrs = append(attrs, slog.String("credential", x.who))

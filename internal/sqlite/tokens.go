@@ -44,9 +44,9 @@ func (e *Engine) CreateFirstToken(ctx context.Context, t auth.Token) (created bo
 }
 
 // RotateToken implements store.Engine.
-func (e *Engine) RotateToken(ctx context.Context, t auth.Token, overlap time.Duration) error {
-	return e.changeTokens(ctx, func() error {
-		s, err := e.writer.Prepare("SELECT id, scopes FROM tokens WHERE name = ?2 AND " + validSQL + " ORDER BY id DESC LIMIT 1")
+func (e *Engine) RotateToken(ctx context.Context, t auth.Token, overlap time.Duration) (auth.Token, error) {
+	err := e.changeTokens(ctx, func() error {
+		s, err := e.writer.Prepare("SELECT scopes, created_at, expires_at FROM tokens WHERE name = ?2 AND " + validSQL + " ORDER BY id DESC LIMIT 1")
 		if err != nil {
 			return err
 		}
@@ -60,17 +60,21 @@ func (e *Engine) RotateToken(ctx context.Context, t auth.Token, overlap time.Dur
 		if !ok {
 			return store.ErrNotFound
 		}
-		if t.Scopes, err = auth.ParseScopes(s.Text(1)); err != nil {
+		if t.Scopes, err = auth.ParseScopes(s.Text(0)); err != nil {
 			return err
+		}
+		if expires := timeColumn(s, 2); t.ExpiresAt.IsZero() && !expires.IsZero() {
+			t.ExpiresAt = t.CreatedAt.Add(expires.Sub(timeColumn(s, 1)))
 		}
 		ends := t.CreatedAt.Add(overlap)
 		if err := e.run("UPDATE tokens SET expires_at = min(coalesce(expires_at, ?1), ?1) WHERE name = ?2 AND revoked_at IS NULL",
 			ends.UnixMicro(), t.Name); err != nil {
 			return err
 		}
-		_, err = e.insertToken(t)
+		t.ID, err = e.insertToken(t)
 		return err
 	})
+	return t, err
 }
 
 // RevokeTokens implements store.Engine.

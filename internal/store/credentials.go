@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -13,10 +14,13 @@ import (
 
 // A revocation holds within a second: the tokens are looked at four times a
 // second, and a request that finds the last look older than that (a machine
-// that stood still, an engine that hangs) looks itself before it goes on.
+// that stood still, an engine that hangs) looks itself before it goes on. So
+// does a request whose token is unknown, because it may have just been made;
+// how often is bounded, so that guesses cost little.
 const (
 	lookEvery    = 250 * time.Millisecond
 	staleAfter   = 900 * time.Millisecond
+	lookAgain    = 10 * time.Millisecond
 	useSaveEvery = time.Minute
 )
 
@@ -37,7 +41,7 @@ type credentials struct {
 
 func watchCredentials(ctx context.Context, engine Engine, log *slog.Logger) (*credentials, error) {
 	c := &credentials{engine: engine, log: log, version: -1, savedAt: time.Now(), done: make(chan struct{})}
-	if err := c.look(ctx); err != nil {
+	if err := c.look(ctx, 0); err != nil {
 		return nil, err
 	}
 	ctx, c.stop = context.WithCancel(context.WithoutCancel(ctx))
@@ -55,7 +59,7 @@ func (c *credentials) watch(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		if err := c.look(ctx); err != nil && ctx.Err() == nil {
+		if err := c.look(ctx, lookEvery/2); err != nil && ctx.Err() == nil {
 			c.log.Error("tokens could not be read", "error", err)
 		}
 		if time.Since(c.savedAt) >= useSaveEvery {
@@ -64,12 +68,13 @@ func (c *credentials) watch(ctx context.Context) {
 	}
 }
 
-// look reads the tokens if they have changed.
-func (c *credentials) look(ctx context.Context) error {
+// look reads the tokens if they have changed, unless the last look is younger
+// than that.
+func (c *credentials) look(ctx context.Context, youngest time.Duration) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
-	if now.UnixNano()-c.lookAt.Load() < int64(lookEvery)/2 {
+	if now.UnixNano()-c.lookAt.Load() < int64(youngest) {
 		return nil // another request has just looked
 	}
 	version, err := c.engine.TokensVersion(ctx)
@@ -105,15 +110,27 @@ func (c *credentials) saveUses(ctx context.Context) {
 func (c *credentials) authenticate(ctx context.Context, credential string) (auth.Principal, error) {
 	now := time.Now()
 	if now.UnixNano()-c.lookAt.Load() > int64(staleAfter) {
-		if err := c.look(ctx); err != nil {
-			c.log.Error("tokens could not be read", "error", err)
-			return auth.Principal{}, &plant.Error{
-				Code:    plant.CodeStoreUnavailable,
-				Message: "the store cannot check credentials now; nothing was stored: send the request again",
-			}
+		if err := c.look(ctx, lookEvery/2); err != nil {
+			return auth.Principal{}, c.unreadable(err)
 		}
 	}
-	return c.keyring.Authenticate(credential, now)
+	who, err := c.keyring.Authenticate(credential, now)
+	var refusal *plant.Error
+	if errors.As(err, &refusal) && refusal.Code == plant.CodeCredentialUnknown && auth.WellFormed(credential) {
+		if err := c.look(ctx, lookAgain); err != nil {
+			return auth.Principal{}, c.unreadable(err)
+		}
+		return c.keyring.Authenticate(credential, now)
+	}
+	return who, err
+}
+
+func (c *credentials) unreadable(err error) error {
+	c.log.Error("tokens could not be read", "error", err)
+	return &plant.Error{
+		Code:    plant.CodeStoreUnavailable,
+		Message: "the store cannot check credentials now; nothing was stored: send the request again",
+	}
 }
 
 // close stops the watcher and stores what it saw.

@@ -47,9 +47,10 @@ type Engine interface {
 
 	// RotateToken stores t beside the token that is valid under its name,
 	// which ends after the overlap, or earlier if it would have by itself. The
-	// new token has the scopes of the old one. It returns ErrNotFound if no
-	// token of that name is valid at t.CreatedAt.
-	RotateToken(ctx context.Context, t auth.Token, overlap time.Duration) error
+	// new token has the scopes of the old one and, unless t.ExpiresAt is set,
+	// is valid for as long as the old one was to be. It returns what was
+	// stored, or ErrNotFound if no token of that name is valid at t.CreatedAt.
+	RotateToken(ctx context.Context, t auth.Token, overlap time.Duration) (auth.Token, error)
 
 	// RevokeTokens revokes every token that which selects and that is not
 	// revoked yet, and returns their names; ErrNotFound if it selects none.

@@ -77,7 +77,8 @@ func testRotate(t *testing.T, s Store) {
 
 	fresh := token("a", begun.Add(time.Minute))
 	fresh.ExpiresAt = begun.Add(24 * time.Hour)
-	if err := e.RotateToken(t.Context(), fresh, time.Hour); err != nil {
+	stored, err := e.RotateToken(t.Context(), fresh, time.Hour)
+	if err != nil {
 		t.Fatal(err)
 	}
 	tokens := mustTokens(t, e)
@@ -88,17 +89,19 @@ func testRotate(t *testing.T, s Store) {
 	fresh.Scopes = old.Scopes
 	fresh.ID = tokens[2].ID
 	equal(t, "tokens", tokens, []auth.Token{old, other, fresh})
+	equal(t, "what was stored", stored, fresh)
 
 	again := token("a", begun.Add(2*time.Minute))
-	if err := e.RotateToken(t.Context(), again, 24*time.Hour); err != nil {
+	if stored, err = e.RotateToken(t.Context(), again, 24*time.Hour); err != nil {
 		t.Fatal(err)
 	}
+	equal(t, "valid for as long as the one before", stored.ExpiresAt.Sub(stored.CreatedAt), fresh.ExpiresAt.Sub(fresh.CreatedAt))
 	tokens = mustTokens(t, e)
 	equal(t, "the end of the oldest stays as it was", tokens[0].ExpiresAt, old.ExpiresAt)
 	equal(t, "the end of the newer stays as it was", tokens[2].ExpiresAt, fresh.ExpiresAt)
 
 	for _, name := range []string{"c", ""} {
-		if err := e.RotateToken(t.Context(), token(name, begun), time.Hour); !errors.Is(err, store.ErrNotFound) {
+		if _, err := e.RotateToken(t.Context(), token(name, begun), time.Hour); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("rotate %q: %v, want %v", name, err, store.ErrNotFound)
 		}
 	}
@@ -106,7 +109,7 @@ func testRotate(t *testing.T, s Store) {
 	if _, err := e.RevokeTokens(t.Context(), store.Selector{Name: "a"}, begun); err != nil {
 		t.Fatal(err)
 	}
-	if err := e.RotateToken(t.Context(), expired, time.Hour); !errors.Is(err, store.ErrNotFound) {
+	if _, err := e.RotateToken(t.Context(), expired, time.Hour); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("rotate a revoked token: %v, want %v", err, store.ErrNotFound)
 	}
 }
@@ -165,7 +168,7 @@ func testTokensVersion(t *testing.T, s Store) {
 		t.Fatal(err)
 	}
 	expect("a last use", false)
-	if err := e.RotateToken(t.Context(), token("a", begun), 0); err != nil {
+	if _, err := e.RotateToken(t.Context(), token("a", begun), 0); err != nil {
 		t.Fatal(err)
 	}
 	expect("rotate", true)
