@@ -50,6 +50,7 @@ const (
 	commitTimeMax  = 10 * time.Second
 	queueBytesMax  = 32 << 20
 	drainTimeMax   = 8 * time.Second // leaves time for the rest within the 10 s that service managers give
+	commitDrainMax = 6 * time.Second // for commits that wait for another process; their requests are answered then
 	firstTokenName = "first"
 )
 
@@ -203,7 +204,7 @@ func (d *doors) serve() {
 func (d *doors) drain(st *store.Store, log *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(context.Background(), drainTimeMax)
 	defer cancel()
-	st.Retire()
+	st.Retire(commitDrainMax)
 	err := d.public.Shutdown(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
 		// They did not arrive whole, so they were never accepted: no failure of ours.

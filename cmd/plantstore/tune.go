@@ -5,7 +5,7 @@ import (
 	"runtime/debug"
 )
 
-// What a server gives the Go runtime, measured as docs/performance.md tells.
+// What a server gives the Go runtime, measured with bench/.
 const (
 	// The committer is in a blocking system call most of the time, and waits
 	// for a processor after each; with few of them, behind the handlers.

@@ -58,8 +58,13 @@ func keepConn(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
 }
 
-// answers notes whether a handler runs for a request.
+// answers notes whether a handler runs for a request, of whose connection it
+// reads nothing but a body of known length. (For the trailer of a chunked body
+// net/http may want a single byte itself.)
 func answers(r *http.Request, running bool) {
+	if len(r.TransferEncoding) > 0 {
+		return
+	}
 	if c, ok := r.Context().Value(connKey{}).(*conn); ok {
 		c.answering.Store(running)
 	}

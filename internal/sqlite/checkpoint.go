@@ -94,15 +94,20 @@ func (c *checkpointer) stop() {
 func (c *checkpointer) background() {
 	defer close(c.done)
 	for range c.kick {
-		err := c.pass()
-		c.mu.Lock()
-		c.running, c.passed = false, true
-		if err != nil && !isBusy(err) {
-			c.err = classify(err)
-		}
-		c.idle.Broadcast()
-		c.mu.Unlock()
+		c.ended(c.pass())
 	}
+}
+
+// ended notes how a pass of the background ended.
+func (c *checkpointer) ended(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.running, c.passed = false, true
+	// A disk that is full may have room again, and nothing is lost meanwhile.
+	if err = classify(err); errors.Is(err, store.ErrBroken) {
+		c.err = err
+	}
+	c.idle.Broadcast()
 }
 
 // checkpoint copies what it can without waiting, and measures that.
@@ -140,7 +145,7 @@ func (e *Engine) checkpointIfDue(more int) error {
 	case c.conn == nil && c.frames < c.framesMax/2, c.frames < startFrames:
 		return nil
 	case c.conn == nil:
-		return e.finishCheckpoint()
+		return e.noteBroken(e.finishCheckpoint())
 	}
 	c.mu.Lock()
 	full := c.frames+more > c.framesMax
@@ -154,9 +159,9 @@ func (e *Engine) checkpointIfDue(more int) error {
 	}
 	c.mu.Unlock()
 	if err != nil || !finish {
-		return err
+		return e.noteBroken(err)
 	}
-	return e.finishCheckpoint()
+	return e.noteBroken(e.finishCheckpoint())
 }
 
 // finishCheckpoint copies what the WAL still holds and nobody reads. A reader

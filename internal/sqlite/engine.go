@@ -45,6 +45,7 @@ type Engine struct {
 	writeMu sync.Mutex    // guards writer, its statements and order
 	writer  *sqlite3.Conn // the one connection that writes
 	insert  insertStmts
+	broken  error    // why nothing may be written any more
 	order   []int32  // scratch of Insert
 	wal     *os.File // for syncWAL; nil until it is needed
 
@@ -77,7 +78,7 @@ func Open(ctx context.Context, c Config) (_ *Engine, err error) {
 	if err := checkVersion(sqlite3.Version()); err != nil {
 		return nil, err
 	}
-	if err := prepareFile(c); err != nil {
+	if err := prepareFile(&c); err != nil {
 		return nil, err
 	}
 	e := &Engine{path: c.Path, server: c.Server, log: c.Log}
@@ -117,7 +118,12 @@ func Open(ctx context.Context, c Config) (_ *Engine, err error) {
 
 // prepareFile checks the place of the file, and creates the file if it may be
 // created: for its owner only, because who can read it can read every plant.
-func prepareFile(c Config) error {
+// It follows links in the path, as SQLite does: all that lies beside the file,
+// the WAL and the locks, lies beside the real one.
+func prepareFile(c *Config) error {
+	if real, err := filepath.EvalSymlinks(c.Path); err == nil {
+		c.Path = real
+	}
 	dir := filepath.Dir(c.Path)
 	info, err := os.Stat(dir)
 	switch {
@@ -220,6 +226,11 @@ func (e *Engine) makeDurable(ctx context.Context) error {
 			return fmt.Errorf("another process holds %s open: %w", e.path, err)
 		}
 	}
+	// The checkpoint synced the file only if the WAL had something for it; a
+	// file that was copied here a moment ago is in the page cache alone.
+	if err := e.writer.SyncFile(); err != nil {
+		return fmt.Errorf("sync %s: %w", e.path, err)
+	}
 	return syncDir(filepath.Dir(e.path))
 }
 
@@ -235,11 +246,15 @@ func syncDir(dir string) error {
 	return nil
 }
 
-// Close copies the WAL into the file and lets go of it.
+// Close copies the WAL into the file and lets go of it. A broken engine it
+// leaves as it is: what the disk has is for the next process to find out.
 func (e *Engine) Close() error {
 	e.checkpoints.stop()
 	e.writeMu.Lock()
 	defer e.writeMu.Unlock()
+	if e.broken != nil {
+		return nil
+	}
 	e.readMu.Lock()
 	defer e.readMu.Unlock()
 	return e.release()

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"errors"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -66,7 +67,10 @@ func TestFull(t *testing.T) {
 // when what it found is on stable storage.
 func TestReplaysAreSynced(t *testing.T) {
 	t.Parallel()
-	e := openServer(t)
+	e, err := Open(t.Context(), Config{Path: filepath.Join(t.TempDir(), "p.db"), Server: true, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
 	batch := plantsFrom(0, 3, "Rosa")
 	if err := e.Insert(t.Context(), batch); err != nil || e.wal != nil {
 		t.Fatalf("creating: %v, and the WAL was synced apart: %v", err, e.wal != nil)
@@ -77,11 +81,56 @@ func TestReplaysAreSynced(t *testing.T) {
 	if err := e.wal.Close(); err != nil { // so that the next sync fails
 		t.Fatal(err)
 	}
-	err := e.Insert(t.Context(), batch)
+	err = e.Insert(t.Context(), batch)
 	if !errors.Is(err, store.ErrOutcomeUnknown) || !errors.Is(err, store.ErrBroken) {
 		t.Errorf("when the sync fails: %v", err)
 	}
 	e.wal = nil
+	for range 2 { // the second would find that the sync succeeds
+		if err := e.Insert(t.Context(), plantsFrom(10, 1, "Acer")); !errors.Is(err, store.ErrBroken) || errors.Is(err, store.ErrOutcomeUnknown) {
+			t.Errorf("after that: %v, want that nothing is written", err)
+		}
+	}
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(e.path + "-wal"); err != nil {
+		t.Errorf("Close touched the WAL of a broken engine: %v", err)
+	}
+}
+
+// TestWALCannotBeOpened shows that a replay of which nobody knows whether it
+// is durable is not called "not stored".
+func TestWALCannotBeOpened(t *testing.T) {
+	t.Parallel()
+	e := openServer(t)
+	batch := plantsFrom(0, 1, "Rosa")
+	if err := e.Insert(t.Context(), batch); err != nil {
+		t.Fatal(err)
+	}
+	path := e.path
+	e.path += "-gone"
+	if err := e.Insert(t.Context(), batch); !errors.Is(err, store.ErrOutcomeUnknown) || errors.Is(err, store.ErrBroken) {
+		t.Errorf("got %v, want %v", err, store.ErrOutcomeUnknown)
+	}
+	e.path = path
+	if err := e.Insert(t.Context(), batch); err != nil {
+		t.Errorf("when it can be opened: %v", err)
+	}
+}
+
+// TestBackgroundMeetsFullDisk shows that a disk that was full once does not
+// stop a store for ever.
+func TestBackgroundMeetsFullDisk(t *testing.T) {
+	t.Parallel()
+	e := openServer(t)
+	e.checkpoints.ended(&sqlite3.Error{Op: "checkpoint", Code: 13, Message: "database or disk is full"}) // SQLITE_FULL
+	e.writeMu.Lock()
+	e.checkpoints.frames = startFrames
+	e.writeMu.Unlock()
+	if err := e.Insert(t.Context(), plantsFrom(0, 1, "Rosa")); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestDamage takes tables away from under an engine: every call says so, none

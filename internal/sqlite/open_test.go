@@ -91,6 +91,27 @@ func TestOneServer(t *testing.T) {
 	must(t, mustOpen(t, sqlite.Config{Path: path, Server: true}).Close())
 }
 
+// TestLink opens a store by a link in another directory: it is the same store,
+// with the same locks and the same WAL.
+func TestLink(t *testing.T) {
+	t.Parallel()
+	path, link := filepath.Join(t.TempDir(), "plantstore.db"), filepath.Join(t.TempDir(), "link.db")
+	must(t, mustOpen(t, sqlite.Config{Path: path}).Close())
+	must(t, os.Symlink(path, link))
+	e := mustOpen(t, sqlite.Config{Path: link, Server: true})
+	for range 2 { // created, then found and synced
+		must(t, e.Insert(t.Context(), batchOf(1, 1)))
+	}
+	if other, err := sqlite.Open(t.Context(), sqlite.Config{Path: path, Server: true, Log: slog.New(slog.DiscardHandler)}); err == nil {
+		t.Errorf("a second server of the same file was let in by its other name")
+		must(t, other.Close())
+	}
+	must(t, e.Close())
+	if files, _ := filepath.Glob(link + "-*"); files != nil {
+		t.Errorf("files beside the link: %v", files)
+	}
+}
+
 // TestFiles shows what a store leaves on the disk, and that only its owner may
 // read it.
 func TestFiles(t *testing.T) {

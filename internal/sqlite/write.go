@@ -128,10 +128,27 @@ func tagColumn(s *sqlite3.Stmt, column int) plant.Tag {
 func (e *Engine) write(ctx context.Context, change func() error) error {
 	e.writeMu.Lock()
 	defer e.writeMu.Unlock()
+	if e.broken != nil {
+		return e.broken
+	}
 	if err := e.takeTurn(ctx); err != nil {
 		return err
 	}
 	defer e.giveTurn()
+	return e.noteBroken(e.transact(ctx, change))
+}
+
+// noteBroken sees to it that after an error that wraps store.ErrBroken nothing
+// is written any more: an fsync that failed must not be followed by one that
+// seems to succeed. The later error does not wrap store.ErrOutcomeUnknown.
+func (e *Engine) noteBroken(err error) error {
+	if errors.Is(err, store.ErrBroken) && e.broken == nil {
+		e.broken = fmt.Errorf("%w: it met an error before", store.ErrBroken)
+	}
+	return err
+}
+
+func (e *Engine) transact(ctx context.Context, change func() error) error {
 	if err := e.begin(ctx); err != nil {
 		return err
 	}
@@ -226,13 +243,13 @@ func (e *Engine) syncWAL() error {
 	defer e.writeMu.Unlock()
 	if e.wal == nil {
 		f, err := os.Open(e.path + "-wal")
-		if err != nil {
-			return fmt.Errorf("open the WAL: %w", err)
+		if err != nil { // too many open files, say; what was found may be durable and may not
+			return fmt.Errorf("%w: open the WAL: %w", store.ErrOutcomeUnknown, err)
 		}
 		e.wal = f
 	}
 	if err := e.wal.Sync(); err != nil {
-		return fmt.Errorf("%w: %w: sync the WAL: %w", store.ErrOutcomeUnknown, store.ErrBroken, err)
+		return e.noteBroken(fmt.Errorf("%w: %w: sync the WAL: %w", store.ErrOutcomeUnknown, store.ErrBroken, err))
 	}
 	return nil
 }

@@ -34,13 +34,14 @@ type credentials struct {
 	mu      sync.Mutex // one look at a time
 	version int64      // of the tokens in the keyring; guarded by mu
 	savedAt time.Time  // uses up to here are stored; the watcher's
+	triedAt time.Time  // when that was last tried; the watcher's
 
 	stop context.CancelFunc
 	done chan struct{} // closed when the watcher has ended
 }
 
 func watchCredentials(ctx context.Context, engine Engine, log *slog.Logger) (*credentials, error) {
-	c := &credentials{engine: engine, log: log, version: -1, savedAt: time.Now(), done: make(chan struct{})}
+	c := &credentials{engine: engine, log: log, version: -1, savedAt: time.Now(), triedAt: time.Now(), done: make(chan struct{})}
 	if err := c.look(ctx, 0); err != nil {
 		return nil, err
 	}
@@ -62,7 +63,7 @@ func (c *credentials) watch(ctx context.Context) {
 		if err := c.look(ctx, lookEvery/2); err != nil && ctx.Err() == nil {
 			c.log.Error("tokens could not be read", "error", err)
 		}
-		if time.Since(c.savedAt) >= useSaveEvery {
+		if time.Since(c.triedAt) >= useSaveEvery {
 			c.saveUses(ctx)
 		}
 	}
@@ -74,7 +75,7 @@ func (c *credentials) look(ctx context.Context, youngest time.Duration) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
-	if now.UnixNano()-c.lookAt.Load() < int64(youngest) {
+	if age := c.age(now); 0 <= age && age < youngest {
 		return nil // another request has just looked
 	}
 	version, err := c.engine.TokensVersion(ctx)
@@ -97,6 +98,7 @@ func (c *credentials) look(ctx context.Context, youngest time.Duration) error {
 // tried again with the next.
 func (c *credentials) saveUses(ctx context.Context) {
 	now := time.Now()
+	c.triedAt = now
 	uses := c.keyring.UsedSince(c.savedAt)
 	if len(uses) > 0 {
 		if err := c.engine.MarkUsed(ctx, uses); err != nil {
@@ -109,7 +111,10 @@ func (c *credentials) saveUses(ctx context.Context) {
 
 func (c *credentials) authenticate(ctx context.Context, credential string) (auth.Principal, error) {
 	now := time.Now()
-	if now.UnixNano()-c.lookAt.Load() > int64(staleAfter) {
+	// A clock that was set back makes the last look one of the future, of which
+	// nothing can be told. The wall clock is used all the same, because the
+	// other one stands still while a machine sleeps.
+	if age := c.age(now); age < 0 || age > staleAfter {
 		if err := c.look(ctx, lookEvery/2); err != nil {
 			return auth.Principal{}, c.unreadable(err)
 		}
@@ -123,6 +128,11 @@ func (c *credentials) authenticate(ctx context.Context, credential string) (auth
 		return c.keyring.Authenticate(credential, now)
 	}
 	return who, err
+}
+
+// age returns how long ago the tokens were last known to be fresh.
+func (c *credentials) age(now time.Time) time.Duration {
+	return time.Duration(now.UnixNano() - c.lookAt.Load())
 }
 
 func (c *credentials) unreadable(err error) error {

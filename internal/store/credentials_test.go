@@ -69,6 +69,69 @@ func TestStaleCredentials(t *testing.T) {
 	})
 }
 
+// TestClockSetBack shows that a revocation holds also when the last look at the
+// tokens seems to be in the future.
+func TestClockSetBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &stub{}
+		secret, token := newToken(7)
+		e.tokens = []auth.Token{token}
+		s := mustNew(t, e, limits)
+		defer s.Close()
+		s.SetLookAt(time.Now().Add(time.Hour))
+		token.RevokedAt = time.Now()
+		e.change(func(e *stub) { e.tokens = []auth.Token{token} })
+		if _, err := s.Authenticate(t.Context(), secret); codeOf(err) != plant.CodeCredentialRevoked {
+			t.Errorf("got %v, want that it was revoked", err)
+		}
+	})
+}
+
+// TestNewTokenWorksAtOnce shows that nobody has to wait for the next look.
+func TestNewTokenWorksAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &stub{}
+		s := mustNew(t, e, limits)
+		defer s.Close()
+		secret, token := newToken(7)
+		e.change(func(e *stub) { e.tokens = []auth.Token{token} })
+		time.Sleep(20 * time.Millisecond) //nolint:forbidigo // the bubble's clock, not a wait
+		if _, err := s.Authenticate(t.Context(), secret); err != nil {
+			t.Error(err)
+		}
+		before := 0
+		e.change(func(e *stub) { before = e.looks })
+		for range 1000 { // guesses
+			if _, err := s.Authenticate(t.Context(), auth.Mint()); codeOf(err) != plant.CodeCredentialUnknown {
+				t.Fatal(err)
+			}
+		}
+		e.change(func(e *stub) {
+			if e.looks != before {
+				t.Errorf("%d looks for guesses that came at once, want none", e.looks-before)
+			}
+		})
+	})
+}
+
+// TestTokensUnreadable shows that a store that cannot check credentials is not ready.
+func TestTokensUnreadable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &stub{}
+		s := mustNew(t, e, limits)
+		defer s.Close()
+		e.change(func(e *stub) { e.err = errors.New("disk") })
+		time.Sleep(5 * time.Second) //nolint:forbidigo // the bubble's clock, not a wait
+		if err := s.Ready(); err != nil {
+			t.Errorf("after 5 s: %v", err)
+		}
+		time.Sleep(6 * time.Second) //nolint:forbidigo // the bubble's clock, not a wait
+		if err := s.Ready(); err == nil {
+			t.Error("after 11 s: ready")
+		}
+	})
+}
+
 func TestLastUseIsSaved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &stub{}
@@ -83,8 +146,13 @@ func TestLastUseIsSaved(t *testing.T) {
 			}
 		}
 		e.change(func(e *stub) { e.err = errors.New("disk") })
-		time.Sleep(2 * time.Minute) //nolint:forbidigo // the bubble's clock, not a wait
-		e.change(func(e *stub) { e.err, e.uses = nil, nil })
+		time.Sleep(3 * time.Minute) //nolint:forbidigo // the bubble's clock, not a wait
+		e.change(func(e *stub) {
+			if n := len(e.uses); n < 2 || n > 3 {
+				t.Errorf("%d tries in 3 minutes, want one a minute", n)
+			}
+			e.err, e.uses = nil, nil
+		})
 		s.Close()
 		if want := (auth.Use{TokenID: 7, At: used}); len(e.uses) != 1 || e.uses[0] != want {
 			t.Errorf("saved %v, want %v once, though it failed before", e.uses, want)

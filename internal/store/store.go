@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -28,6 +29,7 @@ type Store struct {
 	writer      *writer
 	credentials *credentials
 	retiring    atomic.Bool
+	closing     sync.Once
 }
 
 // New starts a store on an engine. It has read the tokens when it returns. The
@@ -70,13 +72,22 @@ func (s *Store) Ready() error {
 		return errors.New("the store met an error after which it must not go on; see the log")
 	case s.writer.closed, s.retiring.Load():
 		return errors.New("the store is shutting down")
+	case s.credentials.age(time.Now()) > tokensOldMax:
+		return errors.New("the store cannot read its tokens; see the log")
 	}
 	return nil
 }
 
+// tokensOldMax is how old the tokens may be in a store that is ready.
+const tokensOldMax = 10 * time.Second
+
 // Retire makes Ready say that the store is shutting down, while it still takes
 // plants: whoever spreads requests over several stores should look elsewhere.
-func (s *Store) Retire() { s.retiring.Store(true) }
+// Commits that wait for another process are given up when the time is over.
+func (s *Store) Retire(within time.Duration) {
+	s.retiring.Store(true)
+	time.AfterFunc(within, s.writer.cancel)
+}
 
 // Broken returns a channel that is closed when the engine cannot go on. The
 // process should end then.
@@ -85,6 +96,8 @@ func (s *Store) Broken() <-chan struct{} { return s.writer.fail }
 // Close takes no more plants, waits until every plant taken is answered, and
 // stops what the store runs in the background.
 func (s *Store) Close() {
-	s.writer.close()
-	s.credentials.close()
+	s.closing.Do(func() {
+		s.writer.close()
+		s.credentials.close()
+	})
 }

@@ -244,9 +244,43 @@ func TestAnswerTime(t *testing.T) {
 		if took := time.Since(begun); codeOf(err) != plant.CodeOutcomeUnknown || took != l.AnswerTime {
 			t.Errorf("%v after %v, want outcome unknown after %v", err, took, l.AnswerTime)
 		}
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if _, err := s.Create(t.Context(), auth.Principal{}, newPlant(2)); codeOf(err) != plant.CodeOutcomeUnknown {
+				t.Errorf("the first of the next batch: %v", err)
+			}
+		})
+		wg.Wait() // until that has waited as long, too
+		if _, err := s.Create(t.Context(), auth.Principal{}, newPlant(3)); codeOf(err) != plant.CodeStoreUnavailable {
+			t.Errorf("one that would join a batch that nobody waits for: %v", err)
+		}
 		close(release)
-		if _, err := s.Create(t.Context(), auth.Principal{}, newPlant(2)); err != nil {
+		synctest.Wait()
+		if _, err := s.Create(t.Context(), auth.Principal{}, newPlant(4)); err != nil {
 			t.Errorf("when it goes on: %v", err)
+		}
+		s.Close()
+	})
+}
+
+// TestRetire shows that commits which wait for another process do not keep a
+// store from shutting down in time.
+func TestRetire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := limits
+		l.CommitTime = time.Hour
+		s := mustNew(t, &stub{insert: func(ctx context.Context, _ []store.Create) error {
+			<-ctx.Done()
+			return fmt.Errorf("%w: %w", store.ErrBusy, ctx.Err())
+		}}, l)
+		begun := time.Now()
+		s.Retire(6 * time.Second)
+		if err := s.Ready(); err == nil {
+			t.Error("ready, though it retires")
+		}
+		_, err := s.Create(t.Context(), auth.Principal{}, newPlant(1))
+		if took := time.Since(begun); codeOf(err) != plant.CodeStoreUnavailable || took != 6*time.Second {
+			t.Errorf("%v after %v, want unavailable after 6s", err, took)
 		}
 		s.Close()
 	})

@@ -20,6 +20,8 @@ type writer struct {
 	log    *slog.Logger
 	limit  Limits
 	meters *meters
+	ctx    context.Context // of every commit
+	cancel context.CancelFunc
 
 	mu     sync.Mutex
 	pool   *batch // what gathers for the next commit; guarded by mu
@@ -46,7 +48,7 @@ type batch struct {
 type Limits struct {
 	Plants     int           // plants that may wait for the next commit
 	Bytes      int           // bytes of their names and tags
-	CommitTime time.Duration // for one commit, after which it is given up
+	CommitTime time.Duration // for one commit to get its turn, after which it is given up
 	AnswerTime time.Duration // for a create, after which it is answered that the outcome is unknown
 }
 
@@ -61,6 +63,7 @@ func newWriter(c Config) *writer {
 		done:   make(chan struct{}),
 		fail:   make(chan struct{}),
 	}
+	w.ctx, w.cancel = context.WithCancel(context.Background())
 	w.meters = newMeters(c.Metrics, w.gathered)
 	go w.commitAll() // ends when close is called or the engine breaks; close waits for it
 	return w
@@ -111,6 +114,11 @@ func (w *writer) add(c Create) (b *batch, i int, err error) {
 		return nil, 0, &plant.Error{Code: plant.CodeShuttingDown, Message: "the store is shutting down; the plant was not stored: send it again"}
 	case len(b.creates) >= w.limit.Plants || b.bytes+bytes > w.limit.Bytes:
 		return nil, 0, &plant.Error{Code: plant.CodeQueueFull, Message: "more plants wait than the store takes; this one was not stored: send it again"}
+	}
+	select {
+	case <-b.late: // the commit before hangs, and nobody would wait for this one
+		return nil, 0, errUnavailable()
+	default:
 	}
 	if len(b.creates) == 0 {
 		b.timer = time.AfterFunc(w.limit.AnswerTime, func() { close(b.late) })
@@ -199,7 +207,7 @@ func (w *writer) reached(goal int) bool {
 // commit stores a batch and wakes those who wait for it. Its deadline is its
 // own: no request can end the commit of others.
 func (w *writer) commit(b *batch) error {
-	ctx, cancel := context.WithTimeout(context.Background(), w.limit.CommitTime)
+	ctx, cancel := context.WithTimeout(w.ctx, w.limit.CommitTime)
 	defer cancel()
 	begun := time.Now()
 	err := w.engine.Insert(ctx, b.creates)
@@ -249,4 +257,5 @@ func (w *writer) close() {
 	w.mu.Unlock()
 	w.signal()
 	<-w.done
+	w.cancel()
 }

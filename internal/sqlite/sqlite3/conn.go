@@ -168,6 +168,21 @@ func (c *Conn) Checkpoint(mode CheckpointMode) (frames, copied int, err error) {
 	return int(*(*int32)(pointer(c.out))), int(*(*int32)(pointer(c.out + 4))), nil
 }
 
+// SyncFile syncs the database file through SQLite's own descriptor of it: to
+// open and close another one would drop the locks that SQLite holds on it
+// (https://sqlite.org/howtocorrupt.html, section 2.2).
+func (c *Conn) SyncFile() error {
+	code := lib.Xsqlite3_file_control(c.tls, c.db, 0, lib.SQLITE_FCNTL_FILE_POINTER, c.out)
+	if code != lib.SQLITE_OK {
+		return c.fault("file pointer", code)
+	}
+	file := *(*uintptr)(pointer(c.out))
+	methods := (*lib.Tsqlite3_io_methods)(pointer((*lib.Tsqlite3_file)(pointer(file)).FpMethods))
+	sync := methods.FxSync
+	code = (*(*func(*libc.TLS, uintptr, int32) int32)(unsafe.Pointer(&struct{ uintptr }{sync})))(c.tls, file, lib.SQLITE_SYNC_NORMAL)
+	return c.check("sync", code)
+}
+
 // Version returns the library's version as X*1000000 + Y*1000 + Z.
 func Version() int {
 	tls := libc.NewTLS()
@@ -210,7 +225,8 @@ func (e *Error) Busy() bool {
 	return e.primary() == lib.SQLITE_BUSY || e.primary() == lib.SQLITE_LOCKED
 }
 
-// Full reports whether the disk or the quota had no room.
+// Full reports whether the disk had no room (ENOSPC). A quota that is used up
+// (EDQUOT) is an I/O error to SQLite.
 func (e *Error) Full() bool { return e.primary() == lib.SQLITE_FULL }
 
 // Interrupted reports whether Interrupt ended the call.
