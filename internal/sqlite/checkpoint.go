@@ -3,6 +3,7 @@ package sqlite
 import (
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"time"
 
@@ -18,8 +19,10 @@ import (
 //
 //   - When the WAL has startFrames, the server's second connection copies it
 //     in the background, while commits go on; then what they added meanwhile,
-//     until little is left. Small steps keep the syncs of the file short, which
-//     commits wait behind.
+//     until little is left. In a large file nearly every frame is another page,
+//     so small steps keep the sync of the file short, which commits wait
+//     behind. In a small file the frames are a few pages over and over, of
+//     which only the last is copied, so large steps save most of the copying.
 //   - When that is done, the committer copies, between two batches, the little
 //     that was added meanwhile. Now all is copied, and the next commit
 //     overwrites the WAL from its start instead of making it longer.
@@ -29,8 +32,11 @@ import (
 // A command has no background, and nobody who waits: it copies between its own
 // batches, when the WAL has come half way to its bound.
 const (
-	frameBytes  = 4096 + 24 // a page and its header, https://sqlite.org/fileformat2.html#walformat
-	startFrames = 1024
+	frameBytes = 4096 + 24 // a page and its header, https://sqlite.org/fileformat2.html#walformat
+
+	startFramesLarge = 8192 // in a file below largeFileBytes
+	startFramesSmall = 1024
+	largeFileBytes   = 128 << 20
 
 	warnEvery = time.Minute
 
@@ -41,9 +47,10 @@ const (
 )
 
 type checkpointer struct {
-	framesMax int
-	frames    int       // that the WAL holds, as far as known; guarded by Engine.writeMu
-	warnedAt  time.Time // when a warning was last logged; guarded by Engine.writeMu
+	framesMax   int
+	startFrames int       // when the next checkpoint begins; guarded by Engine.writeMu
+	frames      int       // that the WAL holds, as far as known; guarded by Engine.writeMu
+	warnedAt    time.Time // when a warning was last logged; guarded by Engine.writeMu
 
 	took prometheus.Observer // of each checkpoint; nil if nobody measures
 
@@ -68,6 +75,7 @@ func (e *Engine) startCheckpoints(bytesMax int64) error {
 	c := &e.checkpoints
 	c.framesMax = int(bytesMax / frameBytes)
 	c.idle.L = &c.mu
+	e.chooseStep()
 	if !e.server {
 		return nil
 	}
@@ -142,7 +150,7 @@ func (e *Engine) checkpointIfDue(more int) error {
 	defer e.writeMu.Unlock()
 	c := &e.checkpoints
 	switch {
-	case c.conn == nil && c.frames < c.framesMax/2, c.frames < startFrames:
+	case c.conn == nil && c.frames < c.framesMax/2, c.frames < c.startFrames:
 		return nil
 	case c.conn == nil:
 		return e.noteBroken(e.finishCheckpoint())
@@ -164,6 +172,15 @@ func (e *Engine) checkpointIfDue(more int) error {
 	return e.noteBroken(e.finishCheckpoint())
 }
 
+// chooseStep sets when the next checkpoint begins.
+func (e *Engine) chooseStep() {
+	c := &e.checkpoints
+	c.startFrames = min(startFramesLarge, c.framesMax/2)
+	if info, err := os.Stat(e.path); err != nil || info.Size() > largeFileBytes {
+		c.startFrames = startFramesSmall
+	}
+}
+
 // finishCheckpoint copies what the WAL still holds and nobody reads. A reader
 // of another process can keep it from copying all; then the WAL grows on.
 func (e *Engine) finishCheckpoint() error {
@@ -175,6 +192,7 @@ func (e *Engine) finishCheckpoint() error {
 	switch {
 	case err == nil && frames == copied:
 		c.frames = 0
+		e.chooseStep()
 	case err == nil, isBusy(err):
 		if c.frames > c.framesMax && time.Since(c.warnedAt) > warnEvery {
 			c.warnedAt = time.Now()

@@ -126,7 +126,7 @@ func TestBackgroundMeetsFullDisk(t *testing.T) {
 	e := openServer(t)
 	e.checkpoints.ended(&sqlite3.Error{Op: "checkpoint", Code: 13, Message: "database or disk is full"}) // SQLITE_FULL
 	e.writeMu.Lock()
-	e.checkpoints.frames = startFrames
+	e.checkpoints.frames = startFramesLarge
 	e.writeMu.Unlock()
 	if err := e.Insert(t.Context(), plantsFrom(0, 1, "Rosa")); err != nil {
 		t.Error(err)
@@ -195,7 +195,7 @@ func TestBackgroundFails(t *testing.T) {
 	c.err = store.ErrBroken
 	c.mu.Unlock()
 	e.writeMu.Lock()
-	c.frames = startFrames
+	c.frames = startFramesLarge
 	e.writeMu.Unlock()
 	if err := e.Insert(t.Context(), plantsFrom(0, 1, "Rosa")); !errors.Is(err, store.ErrBroken) {
 		t.Errorf("got %v, want %v", err, store.ErrBroken)
