@@ -83,7 +83,7 @@ func (e *Engine) startCheckpoints(bytesMax int64) error {
 	if err != nil {
 		return e.openFault(err)
 	}
-	if err := conn.Exec(connectionSettings); err != nil {
+	if err := errors.Join(conn.Exec(connectionSettings), conn.GatherWrites()); err != nil {
 		return errors.Join(err, conn.Close())
 	}
 	c.conn, c.kick, c.done = conn, make(chan struct{}, 1), make(chan struct{})

@@ -185,6 +185,9 @@ func (e *Engine) connect() (err error) {
 	}
 	e.writer.BusyTimeout(0) // from here on begin waits, with a context
 	e.writer.TrackWAL()
+	if err := e.writer.GatherWrites(); err != nil {
+		return err
+	}
 
 	if e.reader, err = sqlite3.Open(e.path); err != nil {
 		return e.openFault(err)
