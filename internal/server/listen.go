@@ -47,7 +47,7 @@ func (l *listener) Accept() (net.Conn, error) {
 type conn struct {
 	*net.TCPConn
 	log       *slog.Logger
-	answering atomic.Bool // a handler runs
+	answering atomic.Bool // a handler runs, and reads nothing but a body of known length
 }
 
 // connKey is the key of a request's context under which its *conn is.
@@ -58,16 +58,11 @@ func keepConn(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
 }
 
-// answers notes whether a handler runs for a request, of whose connection it
-// reads nothing but a body of known length. (For the trailer of a chunked body
-// net/http may want a single byte itself.)
-func answers(r *http.Request, running bool) {
-	if len(r.TransferEncoding) > 0 {
-		return
-	}
-	if c, ok := r.Context().Value(connKey{}).(*conn); ok {
-		c.answering.Store(running)
-	}
+// connOf returns the connection of a request; nil if it is not of a listener
+// of this package.
+func connOf(r *http.Request) *conn {
+	c, _ := r.Context().Value(connKey{}).(*conn)
+	return c
 }
 
 // Read passes on what the client sends. While a handler runs, net/http reads
@@ -76,7 +71,8 @@ func answers(r *http.Request, running bool) {
 // deadline and two wake-ups a request. Nothing here asks for it, because a
 // plant that was taken is stored whether its client waits or not; so that one
 // read returns at once with nothing. The price is that a client's leaving is
-// noticed only when the answer is written.
+// noticed only when the answer is written. Of a chunked body net/http may want
+// a single byte itself, so answering is not set for one.
 func (c *conn) Read(p []byte) (int, error) {
 	if len(p) == 1 && c.answering.Load() {
 		return 0, nil

@@ -3,6 +3,7 @@ package server
 import (
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -19,6 +20,19 @@ type meters struct {
 	requests *prometheus.CounterVec
 	took     *prometheus.HistogramVec
 	errors   map[plant.Code]prometheus.Counter
+}
+
+// routeMeters are the meters of one route of a door. Each is looked up by its
+// labels once, not with every request.
+type routeMeters struct {
+	requests *prometheus.CounterVec // by status
+	took     prometheus.Observer
+	byStatus sync.Map // int -> prometheus.Counter
+}
+
+func (m *meters) of(door, route string) *routeMeters {
+	labels := prometheus.Labels{"door": door, "route": route}
+	return &routeMeters{requests: m.requests.MustCurryWith(labels), took: m.took.With(labels)}
 }
 
 // noRoute is the route of a request that matches none.
@@ -52,17 +66,14 @@ func newMeters(to prometheus.Registerer) *meters {
 	return m
 }
 
-// count notes an exchange that has ended.
-func (m *meters) count(door string, x *exchange) {
-	route := x.route
-	if route == "" {
-		route = noRoute
+// count notes a request that has ended.
+func (m *routeMeters) count(status int, took time.Duration) {
+	counter, ok := m.byStatus.Load(status)
+	if !ok {
+		counter, _ = m.byStatus.LoadOrStore(status, m.requests.WithLabelValues(strconv.Itoa(status)))
 	}
-	m.requests.WithLabelValues(door, route, strconv.Itoa(x.status)).Inc()
-	m.took.WithLabelValues(door, route).Observe(time.Since(x.begun).Seconds())
-	if x.code != 0 {
-		m.errors[x.code].Inc()
-	}
+	counter.(prometheus.Counter).Inc()
+	m.took.Observe(took.Seconds())
 }
 
 // metrics is the route that Prometheus reads.

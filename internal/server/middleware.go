@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
 	"plantstore/internal/store"
@@ -20,8 +22,9 @@ import (
 // door is the handler of one listener: every request to it goes through
 // ServeHTTP and nothing else.
 type door struct {
-	name    string
 	meters  *meters
+	none    *routeMeters // of requests that match no route
+	flying  prometheus.Gauge
 	log     *slog.Logger
 	routes  routes
 	store   *store.Store
@@ -32,10 +35,10 @@ type door struct {
 // exchange is one request and what became of it, for the log.
 type exchange struct {
 	http.ResponseWriter
-	id     string
+	id     [1]string // as the value of a header
 	status int
 	bytes  int
-	route  string // the path of the route; empty if there is none
+	route  *route // nil if there is none
 	who    string // the name of the credential
 	code   plant.Code
 	cause  error // what an internal error hid from the client
@@ -60,21 +63,23 @@ func (x *exchange) Write(p []byte) (int, error) {
 
 // ServeHTTP gives the request its id, answers it whatever happens, and logs it.
 func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	x := &exchange{ResponseWriter: w, begun: time.Now(), id: requestID(r.Header)}
-	w.Header()["X-Request-Id"] = []string{x.id}
-	w.Header()["X-Content-Type-Options"] = nosniff
+	x := &exchange{ResponseWriter: w, begun: time.Now()}
+	x.id[0] = requestID(r.Header)
+	h := w.Header()
+	h["X-Request-Id"] = x.id[:]
+	h["X-Content-Type-Options"] = nosniff
 	if len(r.TransferEncoding) > 0 || !r.ProtoAtLeast(1, 1) {
 		// RFC 9112 section 6.1: a request with both Content-Length and
 		// Transfer-Encoding may be an attempt at smuggling, and so may one of
 		// HTTP/1.0 with Transfer-Encoding; its connection must be closed.
 		// net/http hides the one header or the other of such a request.
-		w.Header()["Connection"] = []string{"close"}
+		h["Connection"] = []string{"close"}
+	} else if c := connOf(r); c != nil {
+		c.answering.Store(true)
+		defer c.answering.Store(false)
 	}
-	answers(r, true)
-	defer answers(r, false)
-	inFlight := d.meters.inFlight.WithLabelValues(d.name)
-	inFlight.Inc()
-	defer inFlight.Dec()
+	d.flying.Inc()
+	defer d.flying.Dec()
 	defer d.finish(x, r)
 	if err := d.serve(x, r); err != nil {
 		d.fail(x, err)
@@ -101,7 +106,7 @@ func (d *door) serve(x *exchange, r *http.Request) error {
 		x.Header().Set("Allow", at.allow)
 		return &plant.Error{Code: plant.CodeMethodNotAllowed, Message: "this path is not served with this method: use " + at.allow}
 	}
-	x.route = route.path
+	x.route = route
 	who, err := d.authorize(r, route)
 	x.who = who.Name
 	if err != nil {
@@ -174,14 +179,26 @@ func (d *door) finish(x *exchange, r *http.Request) {
 			x.cause = err
 		}
 	}
-	d.meters.count(d.name, x)
-	d.logRequest(x, r)
+	took := time.Since(x.begun)
+	d.count(x, took)
+	d.logRequest(x, r, took)
 	if v != nil && x.cause != nil && x.code == 0 {
 		panic(http.ErrAbortHandler) // the answer had begun: only breaking it off tells the client
 	}
 }
 
-func (d *door) logRequest(x *exchange, r *http.Request) {
+func (d *door) count(x *exchange, took time.Duration) {
+	meters := d.none
+	if x.route != nil {
+		meters = x.route.meters
+	}
+	meters.count(x.status, took)
+	if x.code != 0 {
+		d.meters.errors[x.code].Inc()
+	}
+}
+
+func (d *door) logRequest(x *exchange, r *http.Request, took time.Duration) {
 	level := slog.LevelInfo
 	if x.cause != nil {
 		level = slog.LevelError
@@ -192,13 +209,13 @@ func (d *door) logRequest(x *exchange, r *http.Request) {
 	client, _, _ := net.SplitHostPort(r.RemoteAddr)
 	attrs := make([]slog.Attr, 0, 12)
 	attrs = append(attrs,
-		slog.String("request_id", x.id),
+		slog.String("request_id", x.id[0]),
 		slog.String("client", client),
 		slog.String("method", harmless(r.Method)),
 		slog.String("path", loggedPath(x, r)),
 		slog.Int("status", x.status),
 		slog.Int("bytes", x.bytes),
-		slog.Int64("took_us", time.Since(x.begun).Microseconds()),
+		slog.Int64("took_us", took.Microseconds()),
 	)
 	if x.who != "" {
 		attrs = append(attrs, slog.String("credential", x.who))
@@ -211,7 +228,7 @@ func (d *door) logRequest(x *exchange, r *http.Request) {
 	}
 	// By the handler itself: the logger would look up its caller first, which
 	// is always this line.
-	line := slog.NewRecord(time.Now(), level, "request", 0)
+	line := slog.NewRecord(x.begun.Add(took), level, "request", 0)
 	line.AddAttrs(attrs...)
 	_ = d.log.Handler().Handle(context.Background(), line) // there is nowhere to tell it
 }
@@ -219,8 +236,8 @@ func (d *door) logRequest(x *exchange, r *http.Request) {
 // loggedPath returns the path of a request as the log may have it, without a
 // query.
 func loggedPath(x *exchange, r *http.Request) string {
-	if x.route != "" {
-		return x.route
+	if x.route != nil {
+		return x.route.path
 	}
 	return harmless(r.URL.Path)
 }
@@ -250,7 +267,9 @@ func requestID(header http.Header) string {
 func newRequestID() string {
 	var random [16]byte
 	_, _ = rand.Read(random[:]) // never fails: crypto/rand ends the program instead
-	return hex.EncodeToString(random[:])
+	var id [2 * len(random)]byte
+	hex.Encode(id[:], random[:])
+	return string(id[:])
 }
 
 func saneID(id string) bool {

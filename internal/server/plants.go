@@ -30,7 +30,7 @@ func (p *plants) create(w http.ResponseWriter, r *http.Request, who auth.Princip
 	if err != nil {
 		return err
 	}
-	replayed, err := p.store.Create(r.Context(), who, n)
+	replayed, err := p.store.Create(who, n)
 	if err != nil {
 		return err
 	}

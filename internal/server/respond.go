@@ -15,7 +15,7 @@ func writeJSON(w http.ResponseWriter, status int, body []byte) {
 	h := w.Header()
 	h["Content-Type"] = contentTypeJSON
 	h["Cache-Control"] = noStore
-	h["Content-Length"] = []string{strconv.Itoa(len(body))}
+	h["Content-Length"] = length(len(body))
 	w.WriteHeader(status)
 	_, _ = w.Write(body) // a client that has left cannot be told
 }
@@ -25,6 +25,21 @@ var (
 	contentTypeJSON = []string{mediaType}
 	noStore         = []string{"no-store"}
 )
+
+// length returns a Content-Length value; those of nearly all answers are shared.
+func length(n int) []string {
+	if n < len(lengths) {
+		return lengths[n]
+	}
+	return []string{strconv.Itoa(n)}
+}
+
+var lengths = func() (values [1 << 10][]string) {
+	for n := range values {
+		values[n] = []string{strconv.Itoa(n)}
+	}
+	return values
+}()
 
 // appendError appends the Error body of the specification.
 func appendError(dst []byte, e *plant.Error) []byte {

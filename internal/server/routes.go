@@ -19,6 +19,7 @@ type route struct {
 	scope  auth.Scopes // what the credential must allow
 	open   bool        // needs no credential
 	handle handler
+	meters *routeMeters // set when a door takes the route
 }
 
 // publicRoutes is everything that the public door does.

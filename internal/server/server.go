@@ -67,9 +67,15 @@ func NewDoors(c Config) (public, admin *http.Server, err error) {
 
 func newDoor(c Config, name string, routes routes, meters *meters) *http.Server {
 	log := c.Log.With("door", name)
+	for _, at := range routes {
+		for _, route := range at.byMethod {
+			route.meters = meters.of(name, route.path)
+		}
+	}
 	h := &door{
-		name:    name,
 		meters:  meters,
+		none:    meters.of(name, noRoute),
+		flying:  meters.inFlight.WithLabelValues(name),
 		log:     log,
 		routes:  routes,
 		store:   c.Store,

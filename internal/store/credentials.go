@@ -120,6 +120,9 @@ func (c *credentials) authenticate(ctx context.Context, credential string) (auth
 		}
 	}
 	who, err := c.keyring.Authenticate(credential, now)
+	if err == nil {
+		return who, nil
+	}
 	var refusal *plant.Error
 	if errors.As(err, &refusal) && refusal.Code == plant.CodeCredentialUnknown && auth.WellFormed(credential) {
 		if err := c.look(ctx, lookAgain); err != nil {
@@ -127,7 +130,7 @@ func (c *credentials) authenticate(ctx context.Context, credential string) (auth
 		}
 		return c.keyring.Authenticate(credential, now)
 	}
-	return who, err
+	return auth.Principal{}, err
 }
 
 // age returns how long ago the tokens were last known to be fresh.

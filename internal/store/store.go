@@ -48,9 +48,10 @@ func New(ctx context.Context, c Config) (*Store, error) {
 // Create stores a plant. When it returns without an error, the plant is on
 // stable storage; replayed says that the same plant was there before. The
 // error is an *plant.Error: a refusal of this plant, or why the store could
-// not take it.
-func (s *Store) Create(ctx context.Context, by auth.Principal, n plant.NewPlant) (replayed bool, err error) {
-	c, err := s.writer.create(ctx, Create{Plant: n, By: by.TokenID, At: time.Now()})
+// not take it. It returns within Limits.AnswerTime: nobody's leaving ends it
+// sooner, because the plant is stored all the same.
+func (s *Store) Create(by auth.Principal, n plant.NewPlant) (replayed bool, err error) {
+	c, err := s.writer.create(Create{Plant: n, By: by.TokenID, At: time.Now()})
 	if err != nil {
 		return false, err
 	}

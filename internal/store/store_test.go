@@ -118,7 +118,7 @@ func TestGroupCommit(t *testing.T) {
 		var wg sync.WaitGroup
 		for id := range int64(51) {
 			wg.Go(func() {
-				replayed, err := s.Create(t.Context(), by, newPlant(id))
+				replayed, err := s.Create(by, newPlant(id))
 				if want := id%3 == 1; err == nil && replayed != want {
 					t.Errorf("plant %d: replayed %v, want %v", id, replayed, want)
 				}
@@ -160,60 +160,24 @@ func TestQueueFull(t *testing.T) {
 				var wg sync.WaitGroup
 				for id := range test.fits + 1 { // one is with the committer
 					wg.Go(func() {
-						if _, err := s.Create(t.Context(), auth.Principal{}, newPlant(id)); err != nil {
+						if _, err := s.Create(auth.Principal{}, newPlant(id)); err != nil {
 							t.Errorf("plant %d: %v", id, err)
 						}
 					})
 					synctest.Wait()
 				}
-				if _, err := s.Create(t.Context(), auth.Principal{}, newPlant(9)); codeOf(err) != plant.CodeQueueFull {
+				if _, err := s.Create(auth.Principal{}, newPlant(9)); codeOf(err) != plant.CodeQueueFull {
 					t.Errorf("one more: %v, want queue full", err)
 				}
 				close(release)
 				wg.Wait()
-				if _, err := s.Create(t.Context(), auth.Principal{}, newPlant(9)); err != nil {
+				if _, err := s.Create(auth.Principal{}, newPlant(9)); err != nil {
 					t.Errorf("when there is room again: %v", err)
 				}
 				s.Close()
 			})
 		})
 	}
-}
-
-// TestWaiterLeaves shows that a request that ends early learns that the
-// outcome is unknown, and harms neither its plant nor the batch.
-func TestWaiterLeaves(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		release, stored := make(chan struct{}), make(map[int64]bool)
-		s := mustNew(t, &stub{insert: func(ctx context.Context, batch []store.Create) error {
-			<-release
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			for _, c := range batch {
-				stored[c.Plant.ID] = true
-			}
-			return nil
-		}}, limits)
-		ctx, leave := context.WithCancel(t.Context())
-		var wg sync.WaitGroup
-		wg.Go(func() {
-			if _, err := s.Create(ctx, auth.Principal{}, newPlant(1)); codeOf(err) != plant.CodeOutcomeUnknown {
-				t.Errorf("the one that leaves: %v, want outcome unknown", err)
-			}
-		})
-		synctest.Wait()
-		leave()
-		wg.Wait()
-		close(release)
-		if _, err := s.Create(t.Context(), auth.Principal{}, newPlant(2)); err != nil {
-			t.Error(err)
-		}
-		s.Close()
-		if !stored[1] || !stored[2] {
-			t.Errorf("stored %v, want both", stored)
-		}
-	})
 }
 
 // TestCommitDeadline shows that a commit has a deadline of its own.
@@ -224,7 +188,7 @@ func TestCommitDeadline(t *testing.T) {
 			return fmt.Errorf("%w: %w", store.ErrBusy, ctx.Err())
 		}}, limits)
 		begun := time.Now()
-		_, err := s.Create(t.Context(), auth.Principal{}, newPlant(1))
+		_, err := s.Create(auth.Principal{}, newPlant(1))
 		if took := time.Since(begun); codeOf(err) != plant.CodeStoreUnavailable || took != limits.CommitTime {
 			t.Errorf("%v after %v, want unavailable after %v", err, took, limits.CommitTime)
 		}
@@ -240,23 +204,23 @@ func TestAnswerTime(t *testing.T) {
 		l.AnswerTime = 20 * time.Second
 		s := mustNew(t, &stub{insert: func(context.Context, []store.Create) error { <-release; return nil }}, l)
 		begun := time.Now()
-		_, err := s.Create(t.Context(), auth.Principal{}, newPlant(1))
+		_, err := s.Create(auth.Principal{}, newPlant(1))
 		if took := time.Since(begun); codeOf(err) != plant.CodeOutcomeUnknown || took != l.AnswerTime {
 			t.Errorf("%v after %v, want outcome unknown after %v", err, took, l.AnswerTime)
 		}
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			if _, err := s.Create(t.Context(), auth.Principal{}, newPlant(2)); codeOf(err) != plant.CodeOutcomeUnknown {
+			if _, err := s.Create(auth.Principal{}, newPlant(2)); codeOf(err) != plant.CodeOutcomeUnknown {
 				t.Errorf("the first of the next batch: %v", err)
 			}
 		})
 		wg.Wait() // until that has waited as long, too
-		if _, err := s.Create(t.Context(), auth.Principal{}, newPlant(3)); codeOf(err) != plant.CodeStoreUnavailable {
+		if _, err := s.Create(auth.Principal{}, newPlant(3)); codeOf(err) != plant.CodeStoreUnavailable {
 			t.Errorf("one that would join a batch that nobody waits for: %v", err)
 		}
 		close(release)
 		synctest.Wait()
-		if _, err := s.Create(t.Context(), auth.Principal{}, newPlant(4)); err != nil {
+		if _, err := s.Create(auth.Principal{}, newPlant(4)); err != nil {
 			t.Errorf("when it goes on: %v", err)
 		}
 		s.Close()
@@ -278,7 +242,7 @@ func TestRetire(t *testing.T) {
 		if err := s.Ready(); err == nil {
 			t.Error("ready, though it retires")
 		}
-		_, err := s.Create(t.Context(), auth.Principal{}, newPlant(1))
+		_, err := s.Create(auth.Principal{}, newPlant(1))
 		if took := time.Since(begun); codeOf(err) != plant.CodeStoreUnavailable || took != 6*time.Second {
 			t.Errorf("%v after %v, want unavailable after 6s", err, took)
 		}
@@ -300,12 +264,12 @@ func TestEngineErrors(t *testing.T) {
 	} {
 		failing := test.err
 		s := mustNew(t, &stub{insert: func(context.Context, []store.Create) error { return failing }}, limits)
-		_, err := s.Create(t.Context(), auth.Principal{}, newPlant(1))
+		_, err := s.Create(auth.Principal{}, newPlant(1))
 		if codeOf(err) != test.want || err.Error() == "" || errors.Is(err, failing) {
 			t.Errorf("%v: got %v, want code %d without the cause", test.err, err, test.want)
 		}
 		failing = nil
-		if _, err := s.Create(t.Context(), auth.Principal{}, newPlant(1)); err != nil {
+		if _, err := s.Create(auth.Principal{}, newPlant(1)); err != nil {
 			t.Errorf("after %v: %v, want the store to go on", test.err, err)
 		}
 		s.Close()
@@ -332,7 +296,7 @@ func TestBroken(t *testing.T) {
 			var wg sync.WaitGroup
 			for id, want := range []plant.Code{test.want, plant.CodeStoreUnavailable, plant.CodeStoreUnavailable} {
 				wg.Go(func() {
-					if _, err := s.Create(t.Context(), auth.Principal{}, newPlant(int64(id))); codeOf(err) != want {
+					if _, err := s.Create(auth.Principal{}, newPlant(int64(id))); codeOf(err) != want {
 						t.Errorf("plant %d: %v, want code %d", id, err, want)
 					}
 				})
@@ -344,7 +308,7 @@ func TestBroken(t *testing.T) {
 			close(release)
 			<-s.Broken()
 			wg.Wait()
-			if _, err := s.Create(t.Context(), auth.Principal{}, newPlant(9)); codeOf(err) != plant.CodeStoreUnavailable {
+			if _, err := s.Create(auth.Principal{}, newPlant(9)); codeOf(err) != plant.CodeStoreUnavailable {
 				t.Errorf("after: %v", err)
 			}
 			if err := s.Ready(); err == nil {
@@ -371,7 +335,7 @@ func TestClose(t *testing.T) {
 		var wg sync.WaitGroup
 		for id := range int64(10) {
 			wg.Go(func() {
-				if _, err := s.Create(t.Context(), auth.Principal{}, newPlant(id)); err != nil {
+				if _, err := s.Create(auth.Principal{}, newPlant(id)); err != nil {
 					t.Errorf("plant %d: %v", id, err)
 				}
 			})
@@ -379,7 +343,7 @@ func TestClose(t *testing.T) {
 		synctest.Wait()
 		wg.Go(s.Close)
 		synctest.Wait()
-		if _, err := s.Create(t.Context(), auth.Principal{}, newPlant(99)); codeOf(err) != plant.CodeShuttingDown {
+		if _, err := s.Create(auth.Principal{}, newPlant(99)); codeOf(err) != plant.CodeShuttingDown {
 			t.Errorf("while closing: %v", err)
 		}
 		if err := s.Ready(); err == nil {
@@ -410,7 +374,7 @@ func TestRealEngine(t *testing.T) {
 		wg.Go(func() {
 			for i := range plants {
 				id := (i + c*7) % plants
-				replayed, err := s.Create(t.Context(), auth.Principal{}, newPlant(int64(id)))
+				replayed, err := s.Create(auth.Principal{}, newPlant(int64(id)))
 				if err != nil {
 					t.Errorf("client %d, plant %d: %v", c, id, err)
 				}

@@ -57,7 +57,7 @@ func newWriter(c Config) *writer {
 		engine: c.Engine,
 		log:    c.Log,
 		limit:  c.Limits,
-		pool:   newBatch(),
+		pool:   newBatch(0),
 		goal:   1,
 		wake:   make(chan struct{}, 1),
 		done:   make(chan struct{}),
@@ -69,8 +69,8 @@ func newWriter(c Config) *writer {
 	return w
 }
 
-func newBatch() *batch {
-	return &batch{done: make(chan struct{}), late: make(chan struct{})}
+func newBatch(room int) *batch {
+	return &batch{creates: make([]Create, 0, room), done: make(chan struct{}), late: make(chan struct{})}
 }
 
 // end wakes those who wait for the batch. One timer served them all: one for
@@ -83,9 +83,9 @@ func (b *batch) end() {
 }
 
 // create waits until c is committed. It returns c as the engine filled it in,
-// or an *plant.Error that tells why there is no outcome. If ctx or the time for
-// an answer ends first, the plant stays in its batch, and the outcome is unknown.
-func (w *writer) create(ctx context.Context, c Create) (Create, error) {
+// or an *plant.Error that tells why there is no outcome. If the time for an
+// answer ends first, the plant stays in its batch, and the outcome is unknown.
+func (w *writer) create(c Create) (Create, error) {
 	b, i, err := w.add(c)
 	if err != nil {
 		return c, err
@@ -93,10 +93,9 @@ func (w *writer) create(ctx context.Context, c Create) (Create, error) {
 	select {
 	case <-b.done:
 		return b.creates[i], b.err
-	case <-ctx.Done():
 	case <-b.late:
+		return c, errUnknown()
 	}
-	return c, errUnknown()
 }
 
 // add puts c into the pool, at index i of the batch that the pool becomes.
@@ -187,7 +186,7 @@ func (w *writer) take(lately int, timer *time.Timer) (b *batch, closed bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	b = w.pool
-	w.pool = newBatch()
+	w.pool = newBatch(lately)
 	return b, w.closed
 }
 
