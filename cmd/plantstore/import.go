@@ -47,6 +47,7 @@ skipped), else 1.`,
 			if err := job.checkRejects(s.db); err != nil {
 				return err
 			}
+			p.tuneRuntime()
 			return p.withStore(cmd, s, false, job.run)
 		},
 	}
@@ -192,12 +193,12 @@ const (
 // one stores them.
 func (j *importJob) store(ctx context.Context, engine store.Engine) error {
 	ctx, cancel := context.WithCancel(ctx)
-	batches := make(chan importBatch, 1)
+	batches, used := make(chan importBatch, 1), make(chan importBatch, 3) // one is made, one waits, one is stored
 	done := make(chan struct{})
 	go func() { // ends with the input, or when ctx does; this function waits for it
 		defer close(done)
 		defer close(batches)
-		j.read(ctx, batches)
+		j.read(ctx, batches, used)
 	}()
 	defer func() { <-done }()
 	defer cancel()
@@ -209,6 +210,7 @@ func (j *importJob) store(ctx context.Context, engine store.Engine) error {
 		if ctx.Err() != nil {
 			break
 		}
+		used <- b // has room: there are no more batches than that
 	}
 	if ctx.Err() != nil {
 		return errInterrupted
@@ -216,14 +218,21 @@ func (j *importJob) store(ctx context.Context, engine store.Engine) error {
 	return nil
 }
 
-// read makes batches of the input until it ends or ctx does.
-func (j *importJob) read(ctx context.Context, to chan<- importBatch) {
+// read makes batches of the input until it ends or ctx does, of the memory of
+// used ones if there are any.
+func (j *importJob) read(ctx context.Context, to chan<- importBatch, used <-chan importBatch) {
 	var b importBatch
 	bytes := 0
 	send := func() bool {
 		select {
 		case to <- b:
-			b, bytes = importBatch{}, 0
+			bytes = 0
+			select {
+			case b = <-used:
+				b = importBatch{rows: b.rows[:0], creates: b.creates[:0]}
+			default:
+				b = importBatch{}
+			}
 			return true
 		case <-ctx.Done():
 			return false
@@ -270,7 +279,7 @@ func (b *importBatch) add(row dump.Row, keepRaw bool) {
 	r := importRow{Row: row, index: -1}
 	if row.Err == nil {
 		r.index = len(b.creates)
-		b.creates = append(b.creates, store.Create{Plant: row.Plant, At: time.Now()})
+		b.creates = append(b.creates, store.Create{Plant: row.Plant})
 	}
 	b.rows = append(b.rows, r)
 }
@@ -282,6 +291,10 @@ func (j *importJob) storeBatch(engine store.Engine, b importBatch) error {
 	if len(b.creates) > 0 {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
+		now := time.Now()
+		for i := range b.creates {
+			b.creates[i].At = now
+		}
 		if err := engine.Insert(ctx, b.creates); err != nil {
 			return fmt.Errorf("store lines %d to %d: %w", b.rows[0].Line, b.rows[len(b.rows)-1].Line, err)
 		}

@@ -5,10 +5,10 @@ import (
 	"runtime/debug"
 )
 
-// What a server gives the Go runtime, measured with bench/.
+// What a server and an import give the Go runtime, measured with bench/.
 const (
-	// The committer is in a blocking system call most of the time, and waits
-	// for a processor after each; with few of them, behind the handlers.
+	// Whoever commits is in a blocking system call most of the time, and waits
+	// for a processor after each; with few of them, behind everybody else.
 	processorsMin = 4
 	// The live heap is a few MB, so the default collects twenty times a second.
 	collectAtPercent = 400
