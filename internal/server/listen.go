@@ -48,6 +48,11 @@ type conn struct {
 	*net.TCPConn
 	log       *slog.Logger
 	answering atomic.Bool // a handler runs, and reads nothing but a body of known length
+
+	// What logOf made for the last request; used by one request at a time.
+	logged       *route
+	loggedMethod string
+	logTo        slog.Handler
 }
 
 // connKey is the key of a request's context under which its *conn is.

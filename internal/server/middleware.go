@@ -206,13 +206,9 @@ func (d *door) logRequest(x *exchange, r *http.Request, took time.Duration) {
 	if !d.log.Enabled(context.Background(), level) {
 		return
 	}
-	client, _, _ := net.SplitHostPort(r.RemoteAddr)
-	attrs := make([]slog.Attr, 0, 12)
+	attrs := make([]slog.Attr, 0, 8)
 	attrs = append(attrs,
 		slog.String("request_id", x.id[0]),
-		slog.String("client", client),
-		slog.String("method", harmless(r.Method)),
-		slog.String("path", loggedPath(x, r)),
 		slog.Int("status", x.status),
 		slog.Int("bytes", x.bytes),
 		slog.Int64("took_us", took.Microseconds()),
@@ -226,20 +222,36 @@ func (d *door) logRequest(x *exchange, r *http.Request, took time.Duration) {
 	if x.cause != nil {
 		attrs = append(attrs, slog.Any("error", x.cause))
 	}
-	// By the handler itself: the logger would look up its caller first, which
-	// is always this line.
+	// By the handler itself: a logger would look up its caller first, which is
+	// always this line.
 	line := slog.NewRecord(x.begun.Add(took), level, "request", 0)
 	line.AddAttrs(attrs...)
-	_ = d.log.Handler().Handle(context.Background(), line) // there is nowhere to tell it
+	_ = d.logOf(x, r).Handle(context.Background(), line) // there is nowhere to tell it
 }
 
-// loggedPath returns the path of a request as the log may have it, without a
-// query.
-func loggedPath(x *exchange, r *http.Request) string {
-	if x.route != nil {
-		return x.route.path
+// logOf returns a handler that logs where a request came from and what it
+// asked for, without a query. A connection that asks for the same again uses
+// the same handler, in which that is formatted already.
+func (d *door) logOf(x *exchange, r *http.Request) slog.Handler {
+	c := connOf(r)
+	same := c != nil && x.route != nil && c.logged == x.route && c.loggedMethod == r.Method
+	if same {
+		return c.logTo
 	}
-	return harmless(r.URL.Path)
+	client, _, _ := net.SplitHostPort(r.RemoteAddr)
+	path := harmless(r.URL.Path)
+	if x.route != nil {
+		path = x.route.path
+	}
+	to := d.log.Handler().WithAttrs([]slog.Attr{
+		slog.String("client", client),
+		slog.String("method", harmless(r.Method)),
+		slog.String("path", path),
+	})
+	if c != nil {
+		c.logged, c.loggedMethod, c.logTo = x.route, r.Method, to
+	}
+	return to
 }
 
 // harmless returns a client's text as the log may have it: not too long, and
