@@ -12,7 +12,7 @@ import (
 // walBound is the bound that the server gets while its write-ahead log is
 // watched: its default, given by name so that the page can hold the log
 // against it.
-const walBound = 256 << 20
+const walBound = 64 << 20
 
 // growth measures the product on stores that already hold plants, with the
 // largest number of connections: how fast it is, how long the write-ahead log
