@@ -177,7 +177,7 @@ func killAtStart(t *testing.T, db string, after time.Duration) {
 func checkTheCheck(t *testing.T, db string, j *journal) {
 	t.Helper()
 	for id := range j.acknowledged {
-		for _, damage := range []string{"DELETE FROM plants WHERE id = %d", "UPDATE plants SET name = 'x' WHERE id = %d", "INSERT INTO plants VALUES (-%d - 1, 'x', NULL, 0, 0)"} {
+		for _, damage := range []string{"DELETE FROM plants WHERE id = %d", "UPDATE plants SET name = 'x' WHERE id = %d", "INSERT INTO plants VALUES (-%d - 1, 'x', NULL, 0, 0, 0)"} {
 			spoilt := filepath.Join(t.TempDir(), "spoilt.db")
 			text, err := os.ReadFile(db)
 			if err != nil {

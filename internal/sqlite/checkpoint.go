@@ -81,7 +81,7 @@ func (e *Engine) startCheckpoints(bytesMax int64) error {
 	}
 	conn, err := sqlite3.Open(e.path)
 	if err != nil {
-		return e.openFault(err)
+		return openFault(e.path, err)
 	}
 	if err := errors.Join(conn.Exec(connectionSettings), conn.GatherWrites()); err != nil {
 		return errors.Join(err, conn.Close())

@@ -44,10 +44,16 @@ type Engine struct {
 
 	writeMu sync.Mutex    // guards writer, its statements and order
 	writer  *sqlite3.Conn // the one connection that writes
-	insert  insertStmts
+	stmts   writeStmts
 	broken  error    // why nothing may be written any more
 	order   []int32  // scratch of Insert
+	digests digester // scratch of Insert
+	added   added    // by the transaction that runs
 	wal     *os.File // for syncWAL; nil until it is needed
+
+	store    int64     // state.store
+	markFile *os.File  // FILE-mark
+	markedAt time.Time // when a failure to write it was last logged; guarded by writeMu
 
 	turnBegan, restUntil time.Time // a command's last turn; guarded by writeMu
 
@@ -104,10 +110,13 @@ func Open(ctx context.Context, c Config) (_ *Engine, err error) {
 	if err := e.migrate(ctx); err != nil {
 		return nil, err
 	}
-	if err := e.insert.prepare(e.writer); err != nil {
+	if err := e.stmts.prepare(e.writer); err != nil {
 		return nil, err
 	}
 	if err := e.makeDurable(ctx); err != nil {
+		return nil, err
+	}
+	if err := e.openMark(); err != nil {
 		return nil, err
 	}
 	if c.Metrics != nil {
@@ -161,21 +170,26 @@ const busyMilliseconds = 2000
 // ours before anything is changed in it.
 func (e *Engine) openWriter() (err error) {
 	if e.writer, err = sqlite3.Open(e.path); err != nil {
-		return e.openFault(err)
+		return openFault(e.path, err)
 	}
 	e.writer.BusyTimeout(busyMilliseconds)
-	_, err = e.schemaVersion()
+	e.writer.KeepWAL(true) // whatever is wrong with it, it may be all that there is
+	version, err := schemaVersion(e.writer, e.path)
+	if err == nil && version > 0 {
+		err = e.checkMark()
+	}
+	e.writer.KeepWAL(err != nil)
 	return err
 }
 
 // connect makes the file ready to be written to, and opens the reading connection.
 func (e *Engine) connect() (err error) {
 	if err := e.writer.Exec("PRAGMA page_size = 4096"); err != nil { // counts only for a new file
-		return e.openFault(err)
+		return openFault(e.path, err)
 	}
 	mode, err := e.writer.QueryText("PRAGMA journal_mode = WAL")
 	if err != nil {
-		return e.openFault(err)
+		return openFault(e.path, err)
 	}
 	if mode != "wal" {
 		return fmt.Errorf("%s cannot be used in WAL mode (SQLite says %q): is its file system a local disk?", e.path, mode)
@@ -190,7 +204,7 @@ func (e *Engine) connect() (err error) {
 	}
 
 	if e.reader, err = sqlite3.Open(e.path); err != nil {
-		return e.openFault(err)
+		return openFault(e.path, err)
 	}
 	e.reader.BusyTimeout(busyMilliseconds)
 	return e.reader.Exec(connectionSettings + "PRAGMA query_only = ON;")
@@ -265,8 +279,8 @@ func (e *Engine) Close() error {
 
 // release closes whatever is open, in an order that leaves the locks for last.
 func (e *Engine) release() error {
-	e.insert.close()
-	var errs []error
+	e.stmts.close()
+	errs := []error{e.closeMark()}
 	for _, conn := range []*sqlite3.Conn{e.checkpoints.conn, e.reader, e.writer} {
 		if conn != nil {
 			errs = append(errs, conn.Close())

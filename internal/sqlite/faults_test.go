@@ -142,7 +142,7 @@ func TestDamage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(other.Exec("DROP TABLE plants; DROP TABLE tokens; DROP TABLE token_changes"), other.Close()); err != nil {
+	if err := errors.Join(other.Exec("DROP TABLE plants; DROP TABLE tokens; DROP TABLE state"), other.Close()); err != nil {
 		t.Fatal(err)
 	}
 	ctx := t.Context()

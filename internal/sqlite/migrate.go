@@ -20,24 +20,18 @@ const applicationID = 0x706c6e74
 // migrate brings the file to the schema that this program knows. The schema's
 // version is the file's user_version: the number of migrations applied.
 func (e *Engine) migrate(ctx context.Context) error {
-	files, err := fs.Glob(migrationFiles, "migrations/*.sql") // sorted by name, which begins with the number
-	if err != nil {
-		return err
-	}
-	version, err := e.schemaVersion()
+	files := migrations()
+	version, err := schemaVersion(e.writer, e.path)
 	if err != nil || version == len(files) {
 		return err
 	}
 	return e.write(ctx, func() error {
-		version, err := e.schemaVersion() // again: another process may have been first
+		version, err := schemaVersion(e.writer, e.path) // again: another process may have been first
 		if err != nil {
 			return err
 		}
-		if version > len(files) {
-			return fmt.Errorf("%s has schema %d and this plantstore knows only %d: use a plantstore at least as new as the one that wrote it", e.path, version, len(files))
-		}
 		for ; version < len(files); version++ {
-			if err := e.apply(files[version], version+1); err != nil {
+			if err := apply(e.writer, files[version], version+1); err != nil {
 				return err
 			}
 		}
@@ -45,47 +39,59 @@ func (e *Engine) migrate(ctx context.Context) error {
 	})
 }
 
-func (e *Engine) apply(file string, version int) error {
+func apply(c *sqlite3.Conn, file string, version int) error {
 	sql, err := migrationFiles.ReadFile(file)
 	if err != nil {
 		return err
 	}
-	if err := e.writer.Exec(string(sql)); err != nil {
+	if err := c.Exec(string(sql)); err != nil {
 		return fmt.Errorf("migration %s: %w", file, err)
 	}
-	return e.writer.Exec(fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d", applicationID, version))
+	return c.Exec(fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d", applicationID, version))
+}
+
+// migrations returns the files of the migrations in their order.
+func migrations() []string {
+	files, err := fs.Glob(migrationFiles, "migrations/*.sql") // sorted by name, which begins with the number
+	if err != nil {
+		panic(err) // the pattern is wrong
+	}
+	return files
 }
 
 // schemaVersion returns 0 for an empty file, and an error for a file that
-// belongs to another program.
-func (e *Engine) schemaVersion() (int, error) {
-	id, err := e.writer.QueryInt("PRAGMA application_id")
+// belongs to another program or a later version of this one.
+func schemaVersion(c *sqlite3.Conn, path string) (int, error) {
+	id, err := c.QueryInt("PRAGMA application_id")
 	if err != nil {
-		return 0, e.openFault(err)
+		return 0, openFault(path, err)
 	}
-	version, err := e.writer.QueryInt("PRAGMA user_version")
+	version, err := c.QueryInt("PRAGMA user_version")
 	if err != nil {
 		return 0, err
+	}
+	if known := len(migrations()); id == applicationID && version > int64(known) {
+		return 0, fmt.Errorf("%s has schema %d and this plantstore knows only %d: use a plantstore at least as new as the one that wrote it", path, version, known)
 	}
 	if id == applicationID {
 		return int(version), nil
 	}
-	tables, err := e.writer.QueryInt("SELECT count(*) FROM sqlite_schema")
+	tables, err := c.QueryInt("SELECT count(*) FROM sqlite_schema")
 	if err != nil {
 		return 0, err
 	}
 	if id != 0 || version != 0 || tables != 0 {
-		return 0, fmt.Errorf("%s is an SQLite database of another program: name another file", e.path)
+		return 0, fmt.Errorf("%s is an SQLite database of another program: name another file", path)
 	}
 	return 0, nil
 }
 
 // openFault says in plain words what the commonest errors of a first look at a
 // file mean.
-func (e *Engine) openFault(err error) error {
+func openFault(path string, err error) error {
 	var fault *sqlite3.Error
 	if errors.As(err, &fault) && fault.NotDatabase() {
-		return fmt.Errorf("%s is not a plant store: it is not an SQLite database", e.path)
+		return fmt.Errorf("%s is not a plant store: it is not an SQLite database", path)
 	}
-	return fmt.Errorf("open %s: %w", e.path, err)
+	return fmt.Errorf("open %s: %w", path, err)
 }

@@ -15,19 +15,24 @@ import (
 func (e *Engine) read(ctx context.Context, fn func(c *sqlite3.Conn) error) error {
 	e.readMu.Lock()
 	defer e.readMu.Unlock()
+	return classify(during(ctx, e.reader, func() error { return fn(e.reader) }))
+}
+
+// during runs fn, and interrupts what it does on the connection when ctx ends.
+func during(ctx context.Context, c *sqlite3.Conn, fn func() error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	interrupted := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(interrupted)
-		e.reader.Interrupt()
+		c.Interrupt()
 	})
-	err := fn(e.reader)
+	err := fn()
 	if !stop() {
-		<-interrupted // or it would hit the next read
+		<-interrupted // or it would hit what the connection does next
 	}
-	return classify(err)
+	return err
 }
 
 // Get implements store.Engine.

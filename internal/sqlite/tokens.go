@@ -156,7 +156,7 @@ func tokenRow(s *sqlite3.Stmt) (auth.Token, error) {
 // TokensVersion implements store.Engine.
 func (e *Engine) TokensVersion(ctx context.Context) (version int64, err error) {
 	err = e.read(ctx, func(c *sqlite3.Conn) error {
-		version, err = c.QueryInt("SELECT n FROM token_changes")
+		version, err = c.QueryInt("SELECT token_changes FROM state")
 		return err
 	})
 	return version, err
@@ -181,7 +181,11 @@ func (e *Engine) changeTokens(ctx context.Context, change func() error) error {
 		if err := change(); err != nil {
 			return err
 		}
-		return e.run("UPDATE token_changes SET n = n + 1")
+		sum, _, err := e.digests.tokens(e.writer)
+		if err != nil {
+			return err
+		}
+		return e.run("UPDATE state SET token_changes = token_changes + 1, token_digests = ?", sum)
 	})
 }
 

@@ -14,18 +14,23 @@ import (
 	"plantstore/internal/store"
 )
 
-// insertStmts are the statements of Insert, prepared once.
-type insertStmts struct {
-	insert, stored *sqlite3.Stmt
+// writeStmts are the statements of every batch, prepared once.
+type writeStmts struct {
+	insert, stored, commits, count *sqlite3.Stmt
 }
 
-func (s *insertStmts) prepare(c *sqlite3.Conn) error {
+// added is what a transaction adds to the state.
+type added struct{ plants, digests int64 }
+
+func (s *writeStmts) prepare(c *sqlite3.Conn) error {
 	for _, p := range []struct {
 		stmt **sqlite3.Stmt
 		sql  string
 	}{
-		{&s.insert, "INSERT INTO plants (id, name, tag, created_at, created_by) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"},
+		{&s.insert, "INSERT INTO plants (id, name, tag, created_at, created_by, digest) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"},
 		{&s.stored, "SELECT name, tag FROM plants WHERE id = ?"},
+		{&s.commits, "SELECT commits FROM state"},
+		{&s.count, "UPDATE state SET commits = ?, plants = plants + ?, digests = digests + ?"},
 	} {
 		stmt, err := c.Prepare(p.sql)
 		if err != nil {
@@ -36,9 +41,10 @@ func (s *insertStmts) prepare(c *sqlite3.Conn) error {
 	return nil
 }
 
-func (s *insertStmts) close() {
-	s.insert.Close()
-	s.stored.Close()
+func (s *writeStmts) close() {
+	for _, stmt := range []*sqlite3.Stmt{s.insert, s.stored, s.commits, s.count} {
+		stmt.Close()
+	}
 }
 
 // Insert implements store.Engine.
@@ -46,19 +52,17 @@ func (e *Engine) Insert(ctx context.Context, batch []store.Create) error {
 	if err := e.checkpointIfDue(framesOf(batch)); err != nil {
 		return err
 	}
-	created := 0
+	created := false
 	err := e.write(ctx, func() error {
 		for _, i := range e.byID(batch) {
 			if err := e.insertOne(&batch[i]); err != nil {
 				return err
 			}
-			if !batch[i].Existed {
-				created++
-			}
 		}
+		created = e.added.plants > 0
 		return nil
 	})
-	if err == nil && created == 0 {
+	if err == nil && !created {
 		// Nothing was written, so nothing was synced: what was found must be
 		// known to be durable all the same.
 		err = e.syncWAL()
@@ -81,7 +85,9 @@ func (e *Engine) byID(batch []store.Create) []int32 {
 
 // insertOne stores one plant, or finds what has its id.
 func (e *Engine) insertOne(c *store.Create) error {
-	s := e.insert.insert
+	s := e.stmts.insert
+	at := c.At.UnixMicro()
+	digest := e.digests.plant(c.Plant, at, c.By)
 	s.BindInt64(1, c.Plant.ID)
 	s.BindText(2, c.Plant.Name)
 	if tag, ok := c.Plant.Tag.Get(); ok {
@@ -89,13 +95,16 @@ func (e *Engine) insertOne(c *store.Create) error {
 	} else {
 		s.BindNull(3)
 	}
-	s.BindInt64(4, c.At.UnixMicro())
+	s.BindInt64(4, at)
 	s.BindInt64(5, c.By)
+	s.BindInt64(6, digest)
 	if err := s.Run(); err != nil {
 		return err
 	}
 	c.Existed, c.Refusal = false, nil
 	if e.writer.Changes() > 0 {
+		e.added.plants++
+		e.added.digests += digest
 		return nil
 	}
 	c.Existed = true
@@ -107,7 +116,7 @@ func (e *Engine) insertOne(c *store.Create) error {
 }
 
 func (e *Engine) storedPlant(id int64) (plant.Plant, error) {
-	s := e.insert.stored
+	s := e.stmts.stored
 	defer s.Reset()
 	s.BindInt64(1, id)
 	if ok, err := s.Step(); err != nil || !ok {
@@ -152,18 +161,59 @@ func (e *Engine) transact(ctx context.Context, change func() error) error {
 	if err := e.begin(ctx); err != nil {
 		return err
 	}
-	if err := change(); err != nil {
+	before := e.writer.TotalChanges()
+	e.added = added{}
+	err := change()
+	commits := int64(0)
+	if err == nil && e.writer.TotalChanges() > before {
+		commits, err = e.countCommit()
+	}
+	if err != nil {
 		return errors.Join(classify(err), e.rollback())
 	}
-	err := e.writer.Exec("COMMIT")
+	err = e.writer.Exec("COMMIT")
 	if err == nil {
 		e.checkpoints.frames = e.writer.WALFrames()
+		e.noteCommit(commits)
 		return nil
 	}
 	// The commit's frames may have reached the disk, or may yet: an fsync that
 	// failed is never repeated, and only a new process finds out.
 	err = fmt.Errorf("%w: %w", store.ErrOutcomeUnknown, classify(err))
 	return errors.Join(err, e.rollback())
+}
+
+// countCommit notes in the state what a transaction changed, and returns the
+// number of the commit that ends it; 0 while there is no state yet.
+func (e *Engine) countCommit() (int64, error) {
+	if e.stmts.count == nil { // the transaction makes the tables
+		return 0, nil
+	}
+	defer e.stmts.commits.Reset()
+	ok, err := e.stmts.commits.Step()
+	if err == nil && !ok {
+		err = errNoState
+	}
+	if err != nil {
+		return 0, err
+	}
+	n := e.stmts.commits.Int64(0) + 1
+	s := e.stmts.count
+	s.BindInt64(1, n)
+	s.BindInt64(2, e.added.plants)
+	s.BindInt64(3, e.added.digests)
+	return n, s.Run()
+}
+
+// noteCommit moves the mark. The commit is durable without it.
+func (e *Engine) noteCommit(number int64) {
+	if number == 0 {
+		return
+	}
+	if err := e.putMark(number); err != nil && time.Since(e.markedAt) > warnEvery {
+		e.markedAt = time.Now()
+		e.log.Warn("the mark of the last commit cannot be written; plants are stored all the same", "error", err)
+	}
 }
 
 // takeTurn waits until this process may write. A command that writes again and

@@ -1,11 +1,12 @@
--- Times are microseconds since 1970 in UTC.
+-- Times are microseconds since 1970 in UTC. Digests are CRC-32C, see digest.go.
 
 CREATE TABLE plants (
     id         INTEGER PRIMARY KEY, -- the rowid itself: any int64, and the table is its only index
     name       TEXT    NOT NULL,
     tag        TEXT,                -- NULL: no tag, which is not an empty one
     created_at INTEGER NOT NULL,
-    created_by INTEGER NOT NULL     -- tokens.id; 0: one of the operator's own commands
+    created_by INTEGER NOT NULL,    -- tokens.id; 0: one of the operator's own commands
+    digest     INTEGER NOT NULL     -- of all before it
 ) STRICT;
 
 CREATE TABLE tokens (
@@ -19,9 +20,14 @@ CREATE TABLE tokens (
     revoked_at   INTEGER
 ) STRICT;
 
--- One row, counted up by every change of a token but its last use, so that a
--- server sees a change without reading every token.
-CREATE TABLE token_changes (
-    n INTEGER NOT NULL
+-- One row: what the rest is held against.
+CREATE TABLE state (
+    store         INTEGER NOT NULL, -- random: tells this store from every other
+    commits       INTEGER NOT NULL, -- counted up by every transaction; what FILE-mark remembers
+    plants        INTEGER NOT NULL, -- how many there are
+    digests       INTEGER NOT NULL, -- the sum of theirs
+    token_changes INTEGER NOT NULL, -- counted up by every change of a token but its last use, so
+                                    -- that a server sees one without reading every token
+    token_digests INTEGER NOT NULL  -- the sum of the tokens' digests
 ) STRICT;
-INSERT INTO token_changes VALUES (0);
+INSERT INTO state VALUES (random(), 0, 0, 0, 0, 0);

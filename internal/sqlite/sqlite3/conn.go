@@ -26,16 +26,29 @@ type Conn struct {
 	out uintptr // C memory of outBytes for results by pointer
 }
 
-// The layout of Conn.out: two results of a call, and what the WAL hook notes.
+// The layout of Conn.out: two results of a call, what the WAL hook notes, and
+// two variable arguments.
 const (
 	outFrames = 8
-	outBytes  = 16
+	outArgs   = 16
+	outBytes  = 32
 )
 
 // Open opens the database file at path for reading and writing, and creates
 // it if it is not there. The caller closes the connection. The error is an
 // *Error.
 func Open(path string) (*Conn, error) {
+	return open(path, lib.SQLITE_OPEN_READWRITE|lib.SQLITE_OPEN_CREATE)
+}
+
+// OpenToRead opens the database file at path, which must be there, for reading
+// only. What a WAL beside it holds is read, too, and stays where it is. The
+// caller closes the connection. The error is an *Error.
+func OpenToRead(path string) (*Conn, error) {
+	return open(path, lib.SQLITE_OPEN_READONLY)
+}
+
+func open(path string, flags int32) (*Conn, error) {
 	c := &Conn{tls: libc.NewTLS()}
 	c.out = libc.Xcalloc(c.tls, 1, outBytes)
 	name, err := libc.CString(path)
@@ -44,8 +57,7 @@ func Open(path string) (*Conn, error) {
 	}
 	defer libc.Xfree(c.tls, name)
 	// NOMUTEX: each connection has one user at a time, which its owner's lock sees to.
-	const flags = lib.SQLITE_OPEN_READWRITE | lib.SQLITE_OPEN_CREATE | lib.SQLITE_OPEN_NOMUTEX | lib.SQLITE_OPEN_EXRESCODE
-	code := lib.Xsqlite3_open_v2(c.tls, name, c.out, flags, 0)
+	code := lib.Xsqlite3_open_v2(c.tls, name, c.out, flags|lib.SQLITE_OPEN_NOMUTEX|lib.SQLITE_OPEN_EXRESCODE, 0)
 	c.db = *(*uintptr)(pointer(c.out))
 	if code != lib.SQLITE_OK {
 		err := c.fault("open", code)
@@ -110,6 +122,9 @@ func (c *Conn) QueryText(sql string) (string, error) {
 // Changes returns how many rows the last INSERT, UPDATE or DELETE changed.
 func (c *Conn) Changes() int { return int(lib.Xsqlite3_changes(c.tls, c.db)) }
 
+// TotalChanges returns how many rows were changed since the connection was opened.
+func (c *Conn) TotalChanges() int64 { return lib.Xsqlite3_total_changes64(c.tls, c.db) }
+
 // InTransaction reports whether a transaction is open: an error may or may
 // not have ended it (https://sqlite.org/c3ref/get_autocommit.html).
 func (c *Conn) InTransaction() bool { return lib.Xsqlite3_get_autocommit(c.tls, c.db) == 0 }
@@ -126,6 +141,16 @@ func (c *Conn) Interrupt() {
 	tls := libc.NewTLS()
 	defer tls.Close()
 	lib.Xsqlite3_interrupt(tls, c.db)
+}
+
+// KeepWAL decides whether Close leaves the WAL as it is, also as the last
+// connection to its file.
+func (c *Conn) KeepWAL(keep bool) {
+	v := int32(0)
+	if keep {
+		v = 1
+	}
+	lib.Xsqlite3_db_config(c.tls, c.db, lib.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, libc.VaList(c.out+outArgs, v, uintptr(0))) // fails only for an unknown option
 }
 
 // TrackWAL makes WALFrames tell how long the WAL is. It also ends SQLite's

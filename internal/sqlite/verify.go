@@ -1,0 +1,236 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"plantstore/internal/auth"
+	"plantstore/internal/plant"
+	"plantstore/internal/sqlite/sqlite3"
+)
+
+// Verification is what Verify found.
+type Verification struct {
+	Plants  int64 // read
+	Tokens  int64 // read
+	Commits int64 // the number of the last one
+	Store   int64 // which store it is
+
+	Faults []string // what is wrong, for a person; none if nothing is
+	More   int      // faults beyond these
+}
+
+const faultsMax = 20
+
+func (v *Verification) fault(format string, args ...any) {
+	if len(v.Faults) == faultsMax {
+		v.More++
+		return
+	}
+	v.Faults = append(v.Faults, fmt.Sprintf(format, args...))
+}
+
+// Verify reads the whole store at path and holds it against all that can tell
+// damage: SQLite's rules for the file (https://sqlite.org/pragma.html#pragma_integrity_check),
+// the schema, the digest of each row, their number and sum, and the mark of the
+// last commit. The store may be served, stopped, or be a backup; nothing in it
+// is changed. It sees the store as it was when it began; a server's WAL grows
+// until it is done. From time to time it calls progress with how many plants it
+// has read since it called last.
+//
+// The error is about what keeps it from looking: no such file, no plant store,
+// the end of ctx.
+func Verify(ctx context.Context, path string, progress func(plants int64)) (Verification, error) {
+	var v Verification
+	c, err := openToLook(path)
+	if err != nil {
+		return v, err
+	}
+	err = during(ctx, c, func() error { return v.look(ctx, c, path, progress) })
+	if ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	return v, errors.Join(err, c.Close())
+}
+
+// openToLook opens a store to be read. As the only connection to it, one that
+// may write takes an empty WAL away again, and one that may not leaves a WAL
+// that is not empty to whom it belongs.
+func openToLook(path string) (*sqlite3.Conn, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if info.IsDir() {
+		return nil, fmt.Errorf("%s is a directory: name a file in it", path)
+	}
+	open := sqlite3.Open
+	if wal, err := os.Stat(path + "-wal"); err == nil && wal.Size() > 0 {
+		open = sqlite3.OpenToRead
+	}
+	c, err := open(path)
+	if err != nil {
+		return nil, openFault(path, err)
+	}
+	c.BusyTimeout(busyMilliseconds)
+	if err := c.Exec("PRAGMA query_only = ON; PRAGMA cell_size_check = ON; PRAGMA trusted_schema = OFF"); err != nil {
+		return nil, errors.Join(openFault(path, err), c.Close())
+	}
+	return c, nil
+}
+
+func (v *Verification) look(ctx context.Context, c *sqlite3.Conn, path string, progress func(int64)) error {
+	switch version, err := schemaVersion(c, path); {
+	case err != nil:
+		return err
+	case version < len(migrations()):
+		return fmt.Errorf("%s has schema %d of %d: open it once with this plantstore, or verify it with the one that wrote it", path, version, len(migrations()))
+	}
+	m, errMark := readMark(path) // before the store, which moves on with it
+	if err := c.Exec("BEGIN"); err != nil {
+		return err
+	}
+	defer func() { _ = c.Exec("ROLLBACK") }() // nothing was written
+	s := v.lookAtState(c, path, m, errMark)
+	for _, step := range []struct {
+		what string
+		do   func(*sqlite3.Conn, *state) error
+	}{
+		{"the schema", v.lookAtSchema},
+		{"the file", v.lookAtFile},
+		{"the tokens", v.lookAtTokens},
+		{"the plants", func(c *sqlite3.Conn, s *state) error { return v.lookAtPlants(c, s, progress) }},
+	} {
+		if err := step.do(c, s); err != nil {
+			if ctx.Err() != nil {
+				return err
+			}
+			v.fault("%s cannot be read to the end: %v", step.what, err)
+		}
+	}
+	return nil
+}
+
+// lookAtState compares the state with the mark, which is m or the error of
+// reading it. It returns nil if there is no state to compare the rest with.
+func (v *Verification) lookAtState(c *sqlite3.Conn, path string, m mark, errMark error) *state {
+	s, err := readState(c)
+	if err != nil {
+		v.fault("the state of the store cannot be read: %v", err)
+		return nil
+	}
+	v.Commits, v.Store = s.commits, s.store
+	if errMark == nil {
+		errMark = m.check(path, s)
+	}
+	if errMark != nil && !errors.Is(errMark, errNoMark) {
+		v.fault("%v", errMark)
+	}
+	return &s
+}
+
+// lookAtSchema compares the schema with the one that the migrations make.
+func (v *Verification) lookAtSchema(c *sqlite3.Conn, _ *state) error {
+	const sql = "SELECT type || ' ' || name || ' ' || tbl_name || ' ' || coalesce(sql, '') FROM sqlite_schema ORDER BY type, name"
+	fresh, err := sqlite3.Open(":memory:")
+	if err != nil {
+		return err
+	}
+	for i, file := range migrations() {
+		err = errors.Join(err, apply(fresh, file, i+1))
+	}
+	want, errWant := texts(fresh, sql)
+	if err := errors.Join(err, errWant, fresh.Close()); err != nil {
+		return err
+	}
+	got, err := texts(c, sql)
+	if err == nil && !slices.Equal(got, want) {
+		v.fault("the schema is not the one that plantstore makes")
+	}
+	return err
+}
+
+func (v *Verification) lookAtFile(c *sqlite3.Conn, _ *state) error {
+	found, err := texts(c, fmt.Sprintf("PRAGMA integrity_check(%d)", faultsMax))
+	for _, fault := range found {
+		if fault != "ok" {
+			v.fault("the file is damaged: %s", fault)
+		}
+	}
+	return err
+}
+
+// texts returns the first column of all rows.
+func texts(c *sqlite3.Conn, sql string) (all []string, err error) {
+	s, err := c.Prepare(sql)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	for {
+		ok, err := s.Step()
+		if err != nil || !ok {
+			return all, err
+		}
+		all = append(all, s.Text(0))
+	}
+}
+
+func (v *Verification) lookAtTokens(c *sqlite3.Conn, s *state) error {
+	var d digester
+	sum, n, err := d.tokens(c)
+	v.Tokens = n
+	if err != nil {
+		return err
+	}
+	if s != nil && sum != s.tokenDigests {
+		v.fault("a token is not as it was stored, is missing, or is there that should not be")
+	}
+	scopes, err := texts(c, "SELECT scopes FROM tokens")
+	for _, text := range scopes {
+		if _, err := auth.ParseScopes(text); err != nil {
+			v.fault("a token: %v", err)
+		}
+	}
+	return err
+}
+
+func (v *Verification) lookAtPlants(c *sqlite3.Conn, s *state, progress func(int64)) error {
+	const progressEvery = 100_000
+	rows, err := c.Prepare("SELECT id, name, tag, created_at, created_by, digest FROM plants")
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	var d digester
+	sum := int64(0)
+	for {
+		ok, err := rows.Step()
+		if err != nil {
+			return err
+		}
+		if !ok {
+			break
+		}
+		n := plant.NewPlant{ID: rows.Int64(0), Plant: plant.Plant{Name: rows.Text(1), Tag: tagColumn(rows, 2)}}
+		digest := d.plant(n, rows.Int64(3), rows.Int64(4))
+		if digest != rows.Int64(5) {
+			v.fault("plant %d is not as it was stored", n.ID)
+		}
+		sum += rows.Int64(5)
+		if v.Plants++; v.Plants%progressEvery == 0 && progress != nil {
+			progress(progressEvery)
+		}
+	}
+	switch {
+	case s == nil:
+	case v.Plants != s.plants:
+		v.fault("there are %d plants, and %d were stored", v.Plants, s.plants)
+	case sum != s.digests:
+		v.fault("a plant is missing and another is there that should not be")
+	}
+	return nil
+}

@@ -1,0 +1,311 @@
+package sqlite_test
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"plantstore/internal/auth"
+	"plantstore/internal/plant"
+	"plantstore/internal/sqlite"
+	"plantstore/internal/sqlite/sqlite3"
+	"plantstore/internal/store"
+)
+
+var (
+	damages    = flag.Int("damages", 100, "random damages that TestDamages does")
+	damageSeed = flag.Uint64("damage-seed", 0, "seed of TestDamages; 0: another each time")
+)
+
+// suffixes are what the names of a store's files have behind that of the first.
+var suffixes = []string{"", "-wal", "-shm", "-mark"}
+
+// files are the contents of a store's files, by suffix.
+type files map[string][]byte
+
+func readFiles(t testing.TB, path string) files {
+	t.Helper()
+	f := files{}
+	for _, suffix := range suffixes {
+		b, err := os.ReadFile(path + suffix)
+		if !errors.Is(err, os.ErrNotExist) {
+			must(t, err)
+			f[suffix] = b
+		}
+	}
+	return f
+}
+
+func (f files) writeTo(t testing.TB, path string) {
+	t.Helper()
+	for suffix, b := range f {
+		must(t, os.WriteFile(path+suffix, b, 0o600))
+	}
+}
+
+// fill stores plants in commits of several sizes, and a few tokens. The
+// random numbers decide what they are.
+func fill(t testing.TB, e *sqlite.Engine, random *rand.Rand, commits int) {
+	t.Helper()
+	for i := range 3 {
+		_, err := e.CreateToken(t.Context(), auth.Token{Name: fmt.Sprint("token", i), Hash: auth.HashOf(fmt.Sprint(random.Uint64())), Scopes: auth.ScopeCreate, CreatedAt: time.UnixMicro(random.Int64N(1 << 50))})
+		must(t, err)
+	}
+	for range commits {
+		batch := make([]store.Create, 1+random.IntN(200))
+		for i := range batch {
+			n := plant.NewPlant{ID: random.Int64(), Plant: plant.Plant{Name: strings.Repeat("n", 1+random.IntN(60))}}
+			if random.IntN(3) > 0 {
+				n.Tag = plant.Tagged(strings.Repeat("t", random.IntN(20)))
+			}
+			batch[i] = store.Create{Plant: n, By: 1, At: time.UnixMicro(random.Int64N(1 << 50))}
+		}
+		must(t, e.Insert(t.Context(), batch))
+	}
+}
+
+// content is everything that a store was asked to keep, as text. It says so if
+// it cannot be read.
+func content(path string) string {
+	c, err := sqlite3.OpenToRead(path)
+	if err != nil {
+		return err.Error()
+	}
+	defer c.Close()
+	var text strings.Builder
+	for _, sql := range []string{
+		"SELECT id || ' ' || quote(name) || ' ' || quote(tag) || ' ' || created_at || ' ' || created_by FROM plants ORDER BY id",
+		"SELECT id || ' ' || quote(name) || ' ' || quote(hash) || ' ' || scopes || ' ' || created_at || ' ' || quote(expires_at) || ' ' || quote(revoked_at) FROM tokens ORDER BY id",
+	} {
+		s, err := c.Prepare(sql)
+		if err != nil {
+			return err.Error()
+		}
+		for {
+			ok, err := s.Step()
+			if err != nil {
+				text.WriteString(err.Error())
+			}
+			if err != nil || !ok {
+				break
+			}
+			text.WriteString(s.Text(0) + "\n")
+		}
+		s.Close()
+	}
+	return text.String()
+}
+
+// integrity is what SQLite alone finds wrong with a file.
+func integrity(path string) string {
+	c, err := sqlite3.OpenToRead(path)
+	if err != nil {
+		return err.Error()
+	}
+	defer c.Close()
+	said, err := c.QueryText("PRAGMA integrity_check")
+	if err != nil {
+		return err.Error()
+	}
+	return said
+}
+
+// damage does one random harm to the files of a store, and says which.
+func damage(random *rand.Rand, f, foreign files) string {
+	names := slices.Sorted(maps.Keys(f))
+	names = slices.DeleteFunc(names, func(s string) bool { return len(f[s]) == 0 || s == "-mark" })
+	name := names[random.IntN(len(names))]
+	b := bytes.Clone(f[name])
+	f[name] = b
+	switch random.IntN(8) {
+	case 0:
+		page := random.IntN((len(b)+4095)/4096) * 4096
+		clear(b[page:min(page+4096, len(b))])
+		return fmt.Sprintf("zeros at %d of %q", page, name)
+	case 1:
+		f[name] = b[:random.IntN(len(b))]
+		return fmt.Sprintf("%q cut to %d of %d", name, len(f[name]), len(b))
+	case 2:
+		delete(f, "-wal")
+		return "no WAL"
+	case 3:
+		f["-wal"] = foreign["-wal"]
+		return "the WAL of another store"
+	case 4:
+		if f["-shm"] = foreign["-shm"]; random.IntN(2) == 0 {
+			delete(f, "-shm")
+		}
+		return "another -shm, or none"
+	default:
+		at, bit := random.IntN(len(b)), random.IntN(8)
+		b[at] ^= 1 << bit
+		return fmt.Sprintf("bit %d of byte %d of %q", bit, at, name)
+	}
+}
+
+// TestDamages harms copies of stores at random: of one that was stopped, and of
+// one that was killed. Either Verify finds it, or all that was stored can be
+// read as it was. To show that this test can fail, the same damages must
+// deceive SQLite's own check now and then.
+func TestDamages(t *testing.T) {
+	t.Parallel()
+	seed := *damageSeed
+	if seed == 0 {
+		seed = rand.Uint64() // another damage each time, not a secret
+	}
+	t.Logf("-damage-seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0)) // the same damages for the same seed
+
+	dir := t.TempDir()
+	path := filepath.Join(dir, "plants.db")
+	e := mustOpen(t, sqlite.Config{Path: path, Server: true})
+	fill(t, e, random, 20)
+	killed := readFiles(t, path) // as a kill leaves it: nothing is copied from the WAL yet
+	must(t, e.Close())
+	stopped := readFiles(t, path)
+	want := content(path)
+
+	other := filepath.Join(dir, "other.db")
+	o := mustOpen(t, sqlite.Config{Path: other, Server: true})
+	fill(t, o, random, 5)
+	foreign := readFiles(t, other)
+	must(t, o.Close())
+
+	found, deceived := 0, 0
+	for i := range *damages {
+		f := maps.Clone([]files{killed, stopped}[i%2])
+		what := damage(random, f, foreign)
+		copied := filepath.Join(dir, fmt.Sprint(i, ".db"))
+		f.writeTo(t, copied)
+		v, err := sqlite.Verify(t.Context(), copied, nil)
+		f.writeTo(t, copied)
+		same := content(copied) == want
+		f.writeTo(t, copied)
+		switch detected := err != nil || len(v.Faults) > 0; {
+		case detected:
+			found++
+		case !same:
+			t.Errorf("damage %d (%s) is silent", i, what)
+		}
+		if !same && integrity(copied) == "ok" {
+			deceived++
+		}
+		for _, suffix := range suffixes {
+			_ = os.Remove(copied + suffix)
+		}
+	}
+	t.Logf("%d of %d damages found, the others are harmless; %d deceive SQLite's own check", found, *damages, deceived)
+	if deceived == 0 {
+		t.Error("no damage was of the kind that this test is about")
+	}
+}
+
+// TestVerify looks at a good store: served, stopped, and without a mark.
+func TestVerify(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "plants.db")
+	e := mustOpen(t, sqlite.Config{Path: path, Server: true})
+	fill(t, e, rand.New(rand.NewPCG(1, 1)), 5)
+	look := func(when string) {
+		t.Helper()
+		v, err := sqlite.Verify(t.Context(), path, nil)
+		if err != nil || len(v.Faults) > 0 || v.Tokens != 3 || v.Plants == 0 || v.Commits != 8 {
+			t.Errorf("%s: %+v, %v", when, v, err)
+		}
+	}
+	look("served")
+	must(t, e.Close())
+	look("stopped")
+	mustRemove(t, path+"-mark")
+	look("without a mark")
+	left, err := filepath.Glob(path + "-*")
+	if err != nil || slices.Contains(left, path+"-wal") || slices.Contains(left, path+"-shm") {
+		t.Errorf("verify leaves %v, %v", left, err)
+	}
+}
+
+// TestVerifyNames shows that what is wrong is named.
+func TestVerifyNames(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ sql, want string }{
+		{"UPDATE plants SET name = 'Tilia cordata' WHERE id = 7", "plant 7 is not as it was stored"},
+		{"UPDATE plants SET tag = '' WHERE id = 7", "plant 7 is not as it was stored"},
+		{"UPDATE plants SET created_by = 9 WHERE id = 7", "plant 7 is not as it was stored"},
+		{"DELETE FROM plants WHERE id = 7", "there are 9 plants, and 10 were stored"},
+		{"DELETE FROM plants WHERE id = 7; INSERT INTO plants SELECT 77, name, tag, created_at, created_by, 1 FROM plants WHERE id = 8", "plant 77 is not as it was stored\na plant is missing and another is there that should not be"},
+		{"UPDATE tokens SET scopes = 'admin'", "a token is not as it was stored, is missing, or is there that should not be"},
+		{"UPDATE tokens SET expires_at = 1", "a token is not as it was stored, is missing, or is there that should not be"},
+		{"DELETE FROM tokens", "a token is not as it was stored, is missing, or is there that should not be"},
+		{"UPDATE tokens SET last_used_at = 1", ""},
+		{"CREATE INDEX i ON plants (name)", "the schema is not the one that plantstore makes"},
+		{"DELETE FROM state", "the state of the store cannot be read: the store cannot go on: the table state has no row"},
+		{"UPDATE state SET commits = 1", "PATH has lost what was acknowledged: its last commit is number 1, and number 2 was acknowledged; its WAL (PATH-wal) was removed, replaced or damaged. Put the WAL back, or restore a backup; to go on without what is lost, remove PATH-mark"},
+		{"UPDATE state SET store = 1", "PATH is another store than the one that was here before, or its WAL is: if it is meant to be, remove PATH-mark"},
+	} {
+		path := filepath.Join(t.TempDir(), "plants.db")
+		e := mustOpen(t, sqlite.Config{Path: path})
+		_, err := e.CreateToken(t.Context(), auth.Token{Name: "a", Scopes: auth.ScopeCreate, CreatedAt: time.Now()})
+		must(t, err)
+		must(t, e.Insert(t.Context(), batchOf(0, 10)))
+		must(t, e.Close())
+		mustExec(t, path, test.sql)
+		v, err := sqlite.Verify(t.Context(), path, nil)
+		got := strings.ReplaceAll(strings.Join(v.Faults, "\n"), path, "PATH")
+		if err != nil || got != test.want {
+			t.Errorf("%s:\ngot  %s, %v\nwant %s", test.sql, got, err, test.want)
+		}
+	}
+}
+
+// TestMark shows that a store which lost its last commits is not opened, that
+// looking at it harms nothing, and that its operator can decide to go on.
+func TestMark(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "plants.db")
+	e := mustOpen(t, sqlite.Config{Path: path, Server: true})
+	must(t, e.Insert(t.Context(), batchOf(0, 10)))
+	must(t, e.Insert(t.Context(), batchOf(10, 10)))
+	killed := readFiles(t, path)
+	must(t, e.Close())
+
+	lost := filepath.Join(dir, "lost.db")
+	killed["-wal"][len(killed["-wal"])-5000] ^= 1 // in the last commit
+	killed.writeTo(t, lost)
+	const want = "lost.db has lost what was acknowledged: its last commit is number 1, and number 2 was acknowledged"
+	for range 2 {
+		for _, server := range []bool{false, true} {
+			engine, err := sqlite.Open(t.Context(), sqlite.Config{Path: lost, Server: server})
+			if err == nil {
+				_ = engine.Close()
+			}
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Fatalf("server %v: got %v, want %s", server, err, want)
+			}
+		}
+	}
+	if after := readFiles(t, lost); !bytes.Equal(after["-wal"], killed["-wal"]) || !bytes.Equal(after[""], killed[""]) {
+		t.Error("the store was changed by looking at it")
+	}
+	mustRemove(t, lost+"-mark")
+	e = mustOpen(t, sqlite.Config{Path: lost, Server: true})
+	records, err := e.List(t.Context(), store.Query{Limit: 100})
+	if err != nil || len(records) != 10 {
+		t.Errorf("without the mark: %d plants, %v, want those of the first commit", len(records), err)
+	}
+	must(t, e.Close())
+
+	must(t, os.WriteFile(path+"-mark", []byte("no mark of ours, by its size"), 0o600))
+	if _, err := sqlite.Open(t.Context(), sqlite.Config{Path: path}); err == nil || !strings.Contains(err.Error(), "-mark is damaged: if plantstore verify finds nothing else, remove it") {
+		t.Errorf("a damaged mark: %v", err)
+	}
+}
