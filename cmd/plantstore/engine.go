@@ -18,12 +18,20 @@ func (p *program) openCommand(ctx context.Context, s *settings, mustExist bool) 
 
 // openEngine opens the engine that a --db names.
 func openEngine(ctx context.Context, db string, c sqlite.Config) (store.Engine, error) {
-	if strings.HasPrefix(db, "postgres://") || strings.HasPrefix(db, "postgresql://") {
-		return nil, usagef("db: this version keeps plants in a file only: give the path of one")
-	}
-	if db == "" {
-		return nil, usagef("db: the path is empty: give the path of a file")
+	if err := refuseURL(db); err != nil {
+		return nil, err
 	}
 	c.Path = db
 	return sqlite.Open(ctx, c)
+}
+
+// refuseURL refuses a --db that is no path of a file.
+func refuseURL(db string) error {
+	if strings.HasPrefix(db, "postgres://") || strings.HasPrefix(db, "postgresql://") {
+		return usagef("db: this version keeps plants in a file only: give the path of one")
+	}
+	if db == "" {
+		return usagef("db: the path is empty: give the path of a file")
+	}
+	return nil
 }

@@ -67,14 +67,9 @@ func (p *progress) begin() {
 // rows notes that so many more rows are done.
 func (p *progress) rows(n int64) {
 	p.total += n
-	every := plainEvery
-	if p.bar != nil {
-		every = barEvery
-	}
-	if time.Since(p.shown) < every {
+	if !p.due() {
 		return
 	}
-	p.shown = time.Now()
 	read := p.read.Load()
 	switch {
 	case p.bar != nil:
@@ -88,6 +83,31 @@ func (p *progress) rows(n int64) {
 	default:
 		fmt.Fprintf(p.w, "%d rows\n", p.total)
 	}
+}
+
+// part notes that so much of all is done, of a command that counts no rows.
+func (p *progress) part(done, all int64) {
+	switch {
+	case !p.due() || all == 0:
+	case p.bar != nil:
+		p.bar.ChangeMax64(all)
+		_ = p.bar.Set64(min(done, all-1))
+	default:
+		fmt.Fprintf(p.w, "%d%%\n", done*100/all)
+	}
+}
+
+// due reports whether it is time to show something again.
+func (p *progress) due() bool {
+	every := plainEvery
+	if p.bar != nil {
+		every = barEvery
+	}
+	if time.Since(p.shown) < every {
+		return false
+	}
+	p.shown = time.Now()
+	return true
 }
 
 // line writes a line without disturbing the bar.

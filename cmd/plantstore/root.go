@@ -118,7 +118,8 @@ shows what is in force.`,
 	})
 	root.AddCommand(
 		newServe(p), newConfig(p), newToken(p),
-		newGet(p), newList(p), newExport(p), newImport(p), newVersion(p),
+		newGet(p), newList(p), newExport(p), newImport(p),
+		newBackup(p), newRestore(p), newVerify(p), newVersion(p),
 	)
 	root.InitDefaultCompletionCmd() // Cobra would add it only after checkArgs
 	checkArgs(root)

@@ -85,6 +85,11 @@ func (p *program) serve(ctx context.Context, s *settings) (err error) {
 		return err
 	}
 	defer st.Close()
+	stopBackups, err := startSchedule(s, log, metrics)
+	if err != nil {
+		return err
+	}
+	defer stopBackups()
 
 	if err := d.open(s, st, log, metrics); err != nil {
 		return err

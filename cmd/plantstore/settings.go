@@ -42,6 +42,9 @@ type settings struct {
 	idleTimeout    time.Duration
 	queueMax       int
 	walMax         byteCount
+	backupDir      string
+	backupEvery    time.Duration
+	backupKeep     int
 	pprof          bool
 
 	sources map[string]string // where each setting's value came from, by name
@@ -73,6 +76,9 @@ func (s *settings) bindServe(f *pflag.FlagSet) {
 	f.DurationVar(&s.answerTimeout, "answer-timeout", 20*time.Second, "`time` for the store to answer after that")
 	f.DurationVar(&s.idleTimeout, "idle-timeout", 2*time.Minute, "`time` for which a connection is kept between requests")
 	f.IntVar(&s.queueMax, "queue-max", 8192, "`plants` that may wait for the next commit; more are answered 503")
+	f.StringVar(&s.backupDir, "backup-dir", "", "make backups into this `directory`, on another disk than the store's; none: make none")
+	f.DurationVar(&s.backupEvery, "backup-every", 24*time.Hour, "`time` between two backups")
+	f.IntVar(&s.backupKeep, "backup-keep", 7, "how many `backups` are kept; older ones are removed")
 	f.BoolVar(&s.pprof, "pprof", false, "serve profiles of the running program at /debug/pprof/ of the admin door")
 	f.Var(&s.walMax, "wal-max", "bound of the store's write-ahead log, in `bytes`")
 }
@@ -86,6 +92,7 @@ func (s *settings) check() error {
 		{"request-timeout", s.requestTimeout},
 		{"answer-timeout", s.answerTimeout},
 		{"idle-timeout", s.idleTimeout},
+		{"backup-every", s.backupEvery},
 	} {
 		if d.value <= 0 {
 			return usagef("%s (%s): %s is no time to wait: give one like 10s", d.name, s.sources[d.name], d.value)
@@ -94,6 +101,9 @@ func (s *settings) check() error {
 	const queueLimit = 1 << 20
 	if s.queueMax < 1 || s.queueMax > queueLimit {
 		return usagef("queue-max (%s): %d is out of range: from 1 to %d", s.sources["queue-max"], s.queueMax, queueLimit)
+	}
+	if s.backupKeep < 1 {
+		return usagef("backup-keep (%s): %d is none: keep at least 1", s.sources["backup-keep"], s.backupKeep)
 	}
 	for _, origin := range s.corsOrigins {
 		if err := checkOrigin(origin); err != nil {

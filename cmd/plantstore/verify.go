@@ -1,0 +1,64 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"plantstore/internal/sqlite"
+)
+
+func newVerify(p *program) *cobra.Command {
+	s := &settings{}
+	cmd := &cobra.Command{
+		Use:   "verify [FILE]",
+		Short: "Look for damage in the store or in a backup of it",
+		Long: `Read the whole store, or the file that is given, and look for damage: in how the
+file is built, in each plant and token, and for plants that were stored and are
+not there any more. The store may be served, stopped, or be a backup; nothing in
+it is changed. While a server runs, its WAL grows until this is done.
+
+Every fault is named on standard output. The exit code is 0 if there is none,
+else 1.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := s.load(p, cmd); err != nil {
+				return err
+			}
+			path := s.db
+			if len(args) > 0 {
+				path = args[0]
+			}
+			if err := refuseURL(path); err != nil {
+				return err
+			}
+			progress := newProgress(p.stderr, -1)
+			v, err := sqlite.Verify(cmd.Context(), path, progress.rows)
+			progress.end()
+			if cmd.Context().Err() != nil {
+				return errInterrupted
+			}
+			if err != nil {
+				return err
+			}
+			return p.printVerification(path, v)
+		},
+	}
+	s.bindStore(cmd.Flags())
+	return cmd
+}
+
+func (p *program) printVerification(path string, v sqlite.Verification) error {
+	for _, fault := range v.Faults {
+		if _, err := fmt.Fprintln(p.stdout, fault); err != nil {
+			return err
+		}
+	}
+	if n := len(v.Faults) + v.More; n == 1 {
+		return fmt.Errorf("%s is damaged: 1 fault was found", path)
+	} else if n > 1 {
+		return fmt.Errorf("%s is damaged: %d faults were found", path, n)
+	}
+	_, err := fmt.Fprintf(p.stdout, "%s is whole: %d plants, %d tokens, last commit %d\n", path, v.Plants, v.Tokens, v.Commits)
+	return err
+}

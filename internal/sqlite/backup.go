@@ -1,0 +1,220 @@
+package sqlite
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"plantstore/internal/sqlite/sqlite3"
+)
+
+// Manifest says what a backup holds. It lies beside the backup, with
+// ManifestSuffix behind its name.
+type Manifest struct {
+	Format  int       `json:"format"`  // manifestFormat
+	MadeAt  time.Time `json:"made_at"` // when what the backup holds was read
+	Store   string    `json:"store"`   // which store it is of, in hexadecimal digits
+	Commits int64     `json:"commits"` // the number of the last commit in it
+	Plants  int64     `json:"plants"`
+	Bytes   int64     `json:"bytes"`  // of the file
+	SHA256  string    `json:"sha256"` // of the file, in hexadecimal digits
+}
+
+// ManifestSuffix is what the name of a manifest has behind that of its backup.
+const ManifestSuffix = ".json"
+
+const manifestFormat = 1
+
+// Progress is told of a backup or a restore how much of it is done.
+type Progress func(done, all int64)
+
+// backupPages is how much is copied and synced at a time: so little that a
+// server's own syncs do not have to wait long behind it.
+const backupPages = 1024
+
+// Backup copies the store at path, which may be served meanwhile, to a new file
+// and writes its manifest. Every plant that was acknowledged before the call is
+// in the copy. The file appears under its name when it is complete and on
+// stable storage, after its manifest.
+//
+// It reads one state of the store, through SQLite's own means
+// (https://sqlite.org/backup.html); until it is done, a server's WAL grows.
+func Backup(ctx context.Context, path, to string, progress Progress) (m Manifest, err error) {
+	if _, err := os.Stat(filepath.Dir(to)); err != nil {
+		return m, fmt.Errorf("the directory of the backup: %w", err)
+	}
+	if err := refuseExisting(to); err != nil {
+		return m, err
+	}
+	c, err := openToLook(path)
+	if err != nil {
+		return m, err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	switch version, err := schemaVersion(c, path); {
+	case err != nil:
+		return m, err
+	case version == 0:
+		return m, fmt.Errorf("%s holds no plant store yet", path)
+	}
+	temp, err := tempBeside(to)
+	if err != nil {
+		return m, err
+	}
+	defer func() { err = errors.Join(err, removeIfThere(temp), removeIfThere(temp+"-journal")) }()
+	err = during(ctx, c, func() error { return m.copy(ctx, c, path, temp, progress) })
+	if ctx.Err() != nil {
+		return m, ctx.Err()
+	}
+	if err != nil {
+		return m, err
+	}
+	if m.Bytes, m.SHA256, err = sumFile(ctx, temp); err != nil {
+		return m, err
+	}
+	return m, m.publish(temp, to)
+}
+
+func refuseExisting(path string) error {
+	for _, name := range []string{path, path + ManifestSuffix} {
+		if _, err := os.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
+			return errors.Join(err, fmt.Errorf("%s is there already: name a new file", name))
+		}
+	}
+	return nil
+}
+
+// tempBeside makes an empty file in the directory of path, for its owner only.
+func tempBeside(path string) (string, error) {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return "", err
+	}
+	return f.Name(), f.Close()
+}
+
+func removeIfThere(path string) error {
+	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// copy copies what the connection sees now into the file temp.
+func (m *Manifest) copy(ctx context.Context, c *sqlite3.Conn, path, temp string, progress Progress) (err error) {
+	old, errMark := readMark(path) // before the store, which moves on with it
+	if err := c.Exec("BEGIN"); err != nil {
+		return err
+	}
+	defer func() { _ = c.Exec("ROLLBACK") }() // nothing was written
+	s, err := readState(c)
+	if err != nil {
+		return err
+	}
+	if !errors.Is(errMark, errNoMark) {
+		if err := errMark; err != nil {
+			return err
+		}
+		if err := old.check(path, s); err != nil {
+			return err
+		}
+	}
+	*m = Manifest{Format: manifestFormat, MadeAt: time.Now().UTC(), Store: fmt.Sprintf("%016x", uint64(s.store)), Commits: s.commits, Plants: s.plants}
+	to, err := sqlite3.Open(temp)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, to.Close()) }()
+	if err := to.Exec("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF"); err != nil { // synced below
+		return err
+	}
+	if err := copyPages(ctx, c, to, progress); err != nil {
+		return err
+	}
+	// So that the copy can be read where nothing can be written beside it.
+	mode, err := to.QueryText("PRAGMA journal_mode = DELETE")
+	if err == nil && mode != "delete" {
+		err = fmt.Errorf("the copy stays in journal mode %s", mode)
+	}
+	return errors.Join(err, to.SyncFile())
+}
+
+func copyPages(ctx context.Context, from, to *sqlite3.Conn, progress Progress) error {
+	b, err := from.BackupTo(to)
+	if err != nil {
+		return err
+	}
+	for done := false; !done && err == nil && ctx.Err() == nil; {
+		if done, err = b.Step(backupPages); err == nil {
+			err = to.SyncFile()
+		}
+		copied, all := b.Pages()
+		progress(int64(copied), int64(all))
+	}
+	return errors.Join(err, ctx.Err(), b.Finish())
+}
+
+// sumFile returns the size and the SHA-256 of a file.
+func sumFile(ctx context.Context, path string) (int64, string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return 0, "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	n, err := io.Copy(h, endingReader{ctx, f})
+	return n, hex.EncodeToString(h.Sum(nil)), err
+}
+
+// endingReader is a reader that ends with a context.
+type endingReader struct {
+	ctx context.Context //nolint:containedctx // it lives as long as one call that has it
+	r   io.Reader
+}
+
+func (r endingReader) Read(p []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return r.r.Read(p)
+}
+
+// publish puts a manifest, and then the file that it is about, under their
+// names.
+func (m *Manifest) publish(temp, to string) error {
+	text, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return err
+	}
+	tempManifest, err := tempBeside(to + ManifestSuffix)
+	if err != nil {
+		return err
+	}
+	if err := writeSynced(tempManifest, append(text, '\n')); err != nil {
+		return errors.Join(err, removeIfThere(tempManifest))
+	}
+	if err := os.Rename(tempManifest, to+ManifestSuffix); err != nil {
+		return errors.Join(err, removeIfThere(tempManifest))
+	}
+	if err := os.Rename(temp, to); err != nil {
+		return errors.Join(err, removeIfThere(to+ManifestSuffix))
+	}
+	return syncDir(filepath.Dir(to))
+}
+
+func writeSynced(path string, data []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	return errors.Join(err, f.Sync(), f.Close())
+}
