@@ -73,11 +73,17 @@ func (s *Store) Ready() error {
 		return errors.New("the store met an error after which it must not go on; see the log")
 	case s.writer.closed, s.retiring.Load():
 		return errors.New("the store is shutting down")
+	case !s.writer.begun.IsZero() && time.Since(s.writer.begun) >= commitLongMax:
+		return errors.New("the disk has not finished a commit for long")
 	case s.credentials.age(time.Now()) > tokensOldMax:
 		return errors.New("the store cannot read its tokens; see the log")
 	}
 	return nil
 }
+
+// commitLongMax is how long a commit may take in a store that is ready. Nobody
+// who sends a plant waits longer for one than for Limits.AnswerTime.
+const commitLongMax = 20 * time.Second
 
 // tokensOldMax is how old the tokens may be in a store that is ready.
 const tokensOldMax = 10 * time.Second

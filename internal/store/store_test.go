@@ -208,6 +208,9 @@ func TestAnswerTime(t *testing.T) {
 		if took := time.Since(begun); codeOf(err) != plant.CodeOutcomeUnknown || took != l.AnswerTime {
 			t.Errorf("%v after %v, want outcome unknown after %v", err, took, l.AnswerTime)
 		}
+		if err := s.Ready(); err == nil || err.Error() != "the disk has not finished a commit for long" {
+			t.Errorf("while the commit hangs: ready, %v", err)
+		}
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			if _, err := s.Create(auth.Principal{}, newPlant(2)); codeOf(err) != plant.CodeOutcomeUnknown {
@@ -222,6 +225,9 @@ func TestAnswerTime(t *testing.T) {
 		synctest.Wait()
 		if _, err := s.Create(auth.Principal{}, newPlant(4)); err != nil {
 			t.Errorf("when it goes on: %v", err)
+		}
+		if err := s.Ready(); err != nil {
+			t.Errorf("when it goes on: not ready, %v", err)
 		}
 		s.Close()
 	})

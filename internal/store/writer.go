@@ -24,10 +24,11 @@ type writer struct {
 	cancel context.CancelFunc
 
 	mu     sync.Mutex
-	pool   *batch // what gathers for the next commit; guarded by mu
-	goal   int    // the committer is woken when the pool has so many; guarded by mu
-	closed bool   // no more creates are taken; guarded by mu
-	broken bool   // the engine returned ErrBroken; guarded by mu
+	pool   *batch    // what gathers for the next commit; guarded by mu
+	goal   int       // the committer is woken when the pool has so many; guarded by mu
+	closed bool      // no more creates are taken; guarded by mu
+	broken bool      // the engine returned ErrBroken; guarded by mu
+	begun  time.Time // when the commit that runs began; zero between two; guarded by mu
 
 	wake chan struct{} // holds a token when the pool may have something, or closed was set
 	done chan struct{} // closed when the committer has ended
@@ -209,7 +210,9 @@ func (w *writer) commit(b *batch) error {
 	ctx, cancel := context.WithTimeout(w.ctx, w.limit.CommitTime)
 	defer cancel()
 	begun := time.Now()
+	w.setBegun(begun)
 	err := w.engine.Insert(ctx, b.creates)
+	w.setBegun(time.Time{})
 	w.meters.commit(b.creates, begun, err)
 	if err != nil {
 		w.log.Error("commit failed", "plants", len(b.creates), "error", err)
@@ -217,6 +220,12 @@ func (w *writer) commit(b *batch) error {
 	}
 	b.end()
 	return err
+}
+
+func (w *writer) setBegun(at time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.begun = at
 }
 
 // giveUp ends the writing for good. What gathered meanwhile is refused.
