@@ -47,6 +47,7 @@ func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, s
 	}
 	code := exitCode(err)
 	if message := err.Error(); message != "" {
+		message = strings.ReplaceAll(message, "\n", "; ") // errors that came together
 		fmt.Fprintln(stderr, "plantstore:", hideSecrets(message))
 	}
 	return code

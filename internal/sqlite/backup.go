@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -159,7 +160,8 @@ func copyPages(ctx context.Context, from, to *sqlite3.Conn, progress Progress) e
 		copied, all := b.Pages()
 		progress(int64(copied), int64(all))
 	}
-	return errors.Join(err, ctx.Err(), b.Finish())
+	finished := b.Finish()
+	return cmp.Or(err, ctx.Err(), finished) // that repeats an error of Step
 }
 
 // sumFile returns the size and the SHA-256 of a file.

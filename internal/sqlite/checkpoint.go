@@ -83,8 +83,12 @@ func (e *Engine) startCheckpoints(bytesMax int64) error {
 	if err != nil {
 		return openFault(e.path, err)
 	}
-	if err := errors.Join(conn.Exec(connectionSettings), conn.GatherWrites()); err != nil {
-		return errors.Join(err, conn.Close())
+	if err = conn.Exec(connectionSettings); err == nil {
+		err = conn.GatherWrites()
+	}
+	if err != nil {
+		_ = conn.Close() // the first error is the one that tells
+		return err
 	}
 	c.conn, c.kick, c.done = conn, make(chan struct{}, 1), make(chan struct{})
 	go c.background() // ends when stop is called, which waits for it

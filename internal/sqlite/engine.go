@@ -237,7 +237,7 @@ func (e *Engine) makeDurable(ctx context.Context) error {
 			break
 		}
 		if !isBusy(err) {
-			return fmt.Errorf("checkpoint %s: %w", e.path, err)
+			return fmt.Errorf("checkpoint %s: %w", e.path, classify(err))
 		}
 		if err := pause(ctx, commandPoll); err != nil {
 			return fmt.Errorf("another process holds %s open: %w", e.path, err)
@@ -246,7 +246,7 @@ func (e *Engine) makeDurable(ctx context.Context) error {
 	// The checkpoint synced the file only if the WAL had something for it; a
 	// file that was copied here a moment ago is in the page cache alone.
 	if err := e.writer.SyncFile(); err != nil {
-		return fmt.Errorf("sync %s: %w", e.path, err)
+		return fmt.Errorf("sync %s: %w", e.path, classify(err))
 	}
 	return syncDir(filepath.Dir(e.path))
 }
@@ -274,6 +274,13 @@ func (e *Engine) Close() error {
 	}
 	e.readMu.Lock()
 	defer e.readMu.Unlock()
+	if e.server {
+		// Closing would do this, too, but would not tell when it fails.
+		if _, _, err := e.writer.Checkpoint(sqlite3.Truncate); err != nil && !isBusy(err) {
+			e.writer.KeepWAL(true)
+			e.log.Warn("the WAL could not be copied into the file; it stays beside it, and nothing is lost", "error", err)
+		}
+	}
 	return e.release()
 }
 

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -129,6 +130,29 @@ func (c *counter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// emptyWAL copies the WAL of a store that will be replaced into its file. A
+// store that is damaged, or is none, goes as it is.
+func emptyWAL(path string) error {
+	old, err := sqlite3.Open(path)
+	if err == nil {
+		if _, err = old.QueryInt("SELECT count(*) FROM sqlite_schema"); err == nil { // opens the WAL
+			_, _, err = old.Checkpoint(sqlite3.Truncate)
+		}
+		old.KeepWAL(true) // Close would not tell whether it could copy it
+		err = cmp.Or(err, old.Close())
+	}
+	var fault *sqlite3.Error
+	switch {
+	case errors.As(err, &fault) && (fault.NotDatabase() || fault.Corrupt()):
+		return nil
+	case isBusy(err):
+		return fmt.Errorf("another process holds %s open: %w", path, err)
+	case err != nil:
+		return fmt.Errorf("empty the WAL of the store that is there: %w", err)
+	}
+	return nil
+}
+
 // takePlace puts temp in the place of the store at path. First the old store's
 // WAL goes into its file, or SQLite would take it for the new one's.
 func (m *Manifest) takePlace(ctx context.Context, temp, path string) error {
@@ -141,11 +165,8 @@ func (m *Manifest) takePlace(ctx context.Context, temp, path string) error {
 		return err
 	}
 	if _, err := os.Stat(path); err == nil {
-		if old, err := sqlite3.Open(path); err == nil {
-			_, _, errCopy := old.Checkpoint(sqlite3.Truncate)
-			if err := errors.Join(errCopy, old.Close()); isBusy(err) {
-				return fmt.Errorf("another process holds %s open: %w", path, err)
-			} // one that is damaged goes as it is
+		if err := emptyWAL(path); err != nil {
+			return err
 		}
 	}
 	for _, suffix := range []string{"-wal", "-shm", "-journal", markSuffix} {

@@ -31,6 +31,9 @@ func (e *Engine) CreateToken(ctx context.Context, t auth.Token) (id int64, err e
 
 // CreateFirstToken implements store.Engine.
 func (e *Engine) CreateFirstToken(ctx context.Context, t auth.Token) (created bool, err error) {
+	if tokens, err := e.Tokens(ctx); err != nil || len(tokens) > 0 {
+		return false, err // without writing: a server must be able to start on a full disk
+	}
 	err = e.changeTokens(ctx, func() error {
 		n, err := e.writer.QueryInt("SELECT count(*) FROM tokens")
 		if err != nil || n > 0 {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
@@ -30,7 +31,7 @@ func (v *Verification) fault(format string, args ...any) {
 		v.More++
 		return
 	}
-	v.Faults = append(v.Faults, fmt.Sprintf(format, args...))
+	v.Faults = append(v.Faults, strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", "; "))
 }
 
 // Verify reads the whole store at path and holds it against all that can tell

@@ -205,7 +205,10 @@ func (c *Conn) SyncFile() error {
 	methods := (*lib.Tsqlite3_io_methods)(pointer((*lib.Tsqlite3_file)(pointer(file)).FpMethods))
 	sync := methods.FxSync
 	code = (*(*func(*libc.TLS, uintptr, int32) int32)(unsafe.Pointer(&struct{ uintptr }{sync})))(c.tls, file, lib.SQLITE_SYNC_NORMAL)
-	return c.check("sync", code)
+	if code != lib.SQLITE_OK { // the connection itself knows nothing of it
+		return &Error{Op: "sync", Code: int(code), Message: libc.GoString(lib.Xsqlite3_errstr(c.tls, code))}
+	}
+	return nil
 }
 
 // Version returns the library's version as X*1000000 + Y*1000 + Z.
@@ -256,6 +259,9 @@ func (e *Error) Full() bool { return e.primary() == lib.SQLITE_FULL }
 
 // Interrupted reports whether Interrupt ended the call.
 func (e *Error) Interrupted() bool { return e.primary() == lib.SQLITE_INTERRUPT }
+
+// Corrupt reports whether the file is damaged.
+func (e *Error) Corrupt() bool { return e.primary() == lib.SQLITE_CORRUPT }
 
 // NotDatabase reports whether the file is no SQLite database.
 func (e *Error) NotDatabase() bool { return e.primary() == lib.SQLITE_NOTADB }

@@ -7,47 +7,52 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// gathered is what stands between SQLite and one open file of a Conn whose
-// writes are gathered. It lives in C memory, and begins with the table of
+// gathered is what stands between SQLite and one open file of a Conn, whose
+// writes are gathered if it is the WAL. It lives in C memory, and begins with the table of
 // methods that SQLite calls for the file, so that a method which is handed the
 // file finds it there (https://sqlite.org/c3ref/io_methods.html).
 type gathered struct {
-	methods  lib.Tsqlite3_io_methods // SQLite's own, but for those of gatherMethods
+	methods  lib.Tsqlite3_io_methods // SQLite's own, but for walMethods or databaseMethods
 	original uintptr                 // *lib.Tsqlite3_io_methods, SQLite's own
 	file     uintptr                 // sqlite3_file*
 	other    uintptr                 // *gathered of the connection's other file; 0 once that is closed
-	bytes    uintptr                 // gatherBytes of C memory
+	bytes    uintptr                 // gatherBytes of C memory; of the database, unused
 	used     int                     // of bytes
 	at       int64                   // where in the file bytes begin
 }
 
-// gatherBytes is how much is written at once: 31 frames of the WAL, or pages.
+// gatherBytes is how much is written at once: 31 frames.
 // SQLite's own xWrite takes less than 128 KiB: it masks off what is above.
 const gatherBytes = 127 << 10
 
-// GatherWrites makes the connection write what belongs into a file at one
-// place after the other in as few calls as possible. SQLite itself makes two
-// calls a page of a commit, and one a page of a checkpoint; at full load that
+// GatherWrites makes the connection write the frames of a commit in as few
+// calls as possible. SQLite itself makes two calls a frame; at full load that
 // is a seventh of the server's time. The connection must be in WAL mode with
-// synchronous = FULL, and stay so: there each commit ends with a sync, and so
-// does each checkpoint, before any other connection may look for their pages.
+// synchronous = FULL, and stay so: there each commit ends with a sync, before
+// any other connection may look for its frames.
 //
-// What is gathered is written before the file is synced, and before anything
+// What is gathered is written before the WAL is synced, and before anything
 // else is done with it: read, cut, measured, closed. It is also written before
 // a lock that excludes other connections is given back, so that nothing of a
 // transaction that failed is written into one of another connection. An error
 // of writing is returned by a later call than SQLite's, but within the same
-// transaction or checkpoint. On Linux the sync is fdatasync, which leaves out
-// only what is not needed to read the data back: the file's times.
+// transaction.
+//
+// Only the WAL's writes are gathered. Those of a checkpoint into the database
+// must fail at once: what follows the last of them is a file control whose
+// result SQLite does not look at, and then it takes the pages for copied.
+//
+// On Linux both files are synced by fdatasync, which leaves out only what is
+// not needed to read the data back: a file's times.
 func (c *Conn) GatherWrites() error {
 	if _, err := c.QueryInt("SELECT count(*) FROM sqlite_schema"); err != nil { // opens the WAL
 		return err
 	}
-	wal, err := c.gather(lib.SQLITE_FCNTL_JOURNAL_POINTER) // in WAL mode that is the WAL
+	wal, err := c.gather(lib.SQLITE_FCNTL_JOURNAL_POINTER, walMethods) // in WAL mode that is the WAL
 	if err != nil {
 		return err
 	}
-	file, err := c.gather(lib.SQLITE_FCNTL_FILE_POINTER)
+	file, err := c.gather(lib.SQLITE_FCNTL_FILE_POINTER, databaseMethods)
 	if err != nil {
 		return err
 	}
@@ -55,8 +60,9 @@ func (c *Conn) GatherWrites() error {
 	return nil
 }
 
-// gather puts itself before the methods of the file that a file control names.
-func (c *Conn) gather(which int32) (*gathered, error) {
+// gather puts methods of its own before those of the file that a file control
+// names.
+func (c *Conn) gather(which int32, methods func(*lib.Tsqlite3_io_methods)) (*gathered, error) {
 	if code := lib.Xsqlite3_file_control(c.tls, c.db, 0, which, c.out); code != lib.SQLITE_OK {
 		return nil, c.fault("file control", code)
 	}
@@ -72,23 +78,28 @@ func (c *Conn) gather(which int32) (*gathered, error) {
 	}
 	g := (*gathered)(pointer(place))
 	*g = gathered{methods: *(*lib.Tsqlite3_io_methods)(pointer(original)), original: original, file: file, bytes: bytes}
-	gatherMethods(&g.methods)
+	methods(&g.methods)
 	(*lib.Tsqlite3_file)(pointer(file)).FpMethods = place
 	return g, nil
 }
 
-func gatherMethods(m *lib.Tsqlite3_io_methods) {
+func walMethods(m *lib.Tsqlite3_io_methods) {
 	closing, reading, writing := gatheredClose, gatheredRead, gatheredWrite
-	truncating, syncing, sizing := gatheredTruncate, gatheredSync, gatheredSize
-	unlocking, controlling, shmLocking := gatheredUnlock, gatheredControl, gatheredShmLock
+	truncating, syncing, sizing, controlling := gatheredTruncate, gatheredSync, gatheredSize, gatheredControl
 	m.FxClose = address(&closing)
 	m.FxRead = address(&reading)
 	m.FxWrite = address(&writing)
 	m.FxTruncate = address(&truncating)
 	m.FxSync = address(&syncing)
 	m.FxFileSize = address(&sizing)
-	m.FxUnlock = address(&unlocking)
 	m.FxFileControl = address(&controlling)
+}
+
+// databaseMethods are called for the database, also for the locks of the WAL.
+func databaseMethods(m *lib.Tsqlite3_io_methods) {
+	closing, syncing, shmLocking := gatheredClose, gatheredSync, gatheredShmLock
+	m.FxClose = address(&closing)
+	m.FxSync = address(&syncing)
 	m.FxShmLock = address(&shmLocking)
 }
 
@@ -189,25 +200,13 @@ func gatheredControl(tls *libc.TLS, file uintptr, op int32, argument uintptr) in
 	return function[fileMethodCtl](original.FxFileControl)(tls, file, op, argument)
 }
 
-func gatheredUnlock(tls *libc.TLS, file uintptr, level int32) int32 {
-	g, original := gatheredOf(file)
-	flushed := g.flush(tls)
-	if code := function[fileMethodInt](original.FxUnlock)(tls, file, level); code != lib.SQLITE_OK {
-		return code
-	}
-	return flushed
-}
-
-// gatheredShmLock is called for the database alone, also for the locks of the
-// WAL. A lock is given back whatever happens.
+// gatheredShmLock gives a lock back whatever happens. What could not be written
+// before is of no commit: that of a commit was written when it was synced.
 func gatheredShmLock(tls *libc.TLS, file uintptr, offset, n, flags int32) int32 {
 	g, original := gatheredOf(file)
 	flushed := int32(lib.SQLITE_OK)
-	if flags&lib.SQLITE_SHM_UNLOCK != 0 && flags&lib.SQLITE_SHM_EXCLUSIVE != 0 {
-		flushed = g.flush(tls)
-		if g.other != 0 && flushed == lib.SQLITE_OK {
-			flushed = (*gathered)(pointer(g.other)).flush(tls)
-		}
+	if flags&lib.SQLITE_SHM_UNLOCK != 0 && flags&lib.SQLITE_SHM_EXCLUSIVE != 0 && g.other != 0 {
+		flushed = (*gathered)(pointer(g.other)).flush(tls)
 	}
 	if code := function[fileMethodLock](original.FxShmLock)(tls, file, offset, n, flags); code != lib.SQLITE_OK {
 		return code

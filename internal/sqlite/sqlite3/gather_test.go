@@ -4,8 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"plantstore/internal/sqlite/sqlite3"
@@ -130,4 +133,37 @@ func TestGatherOutsideWAL(t *testing.T) {
 	if err := c.GatherWrites(); !errors.As(err, &fault) || fault.Message != "the connection is not in WAL mode" {
 		t.Errorf("got %v, want a refusal", err)
 	}
+}
+
+// TestCheckpointThatCannotWrite shows that a checkpoint whose writes fail says
+// so: it must never take pages for copied that are not.
+func TestCheckpointThatCannotWrite(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "a.db")
+	c := openGathering(t, path)
+	must(t, c.Exec("CREATE TABLE t (i INTEGER PRIMARY KEY, a TEXT NOT NULL) STRICT; INSERT INTO t VALUES (1, 'x')"))
+	unwritable, err := os.Open(path)
+	must(t, err)
+	fds, err := filepath.Glob("/proc/self/fd/*")
+	must(t, err)
+	replaced := 0
+	for _, fd := range fds {
+		number, err := strconv.Atoi(filepath.Base(fd))
+		must(t, err)
+		if target, err := os.Readlink(fd); err == nil && target == path && number != int(unwritable.Fd()) {
+			must(t, syscall.Dup3(int(unwritable.Fd()), number, syscall.O_CLOEXEC))
+			replaced++
+		}
+	}
+	if replaced == 0 {
+		t.Skip("the descriptor of the database cannot be found here")
+	}
+	for _, mode := range []sqlite3.CheckpointMode{sqlite3.Passive, sqlite3.Truncate} {
+		var fault *sqlite3.Error
+		if frames, copied, err := c.Checkpoint(mode); !errors.As(err, &fault) || fault.Code != 778 { // SQLITE_IOERR_WRITE
+			t.Errorf("mode %d: %d of %d frames are copied, %v; want an error of writing", mode, copied, frames, err)
+		}
+	}
+	c.KeepWAL(true)
+	checkTable(t, mustOpen(t, path), map[int64]string{1: "x"})
 }
