@@ -6,6 +6,9 @@ DEBIAN_PACKAGES := gcc libc6-dev
 # What the benchmark needs beyond that: the generator, and what the product is compared with.
 BENCH_PACKAGES := wrk sqlite3 postgresql
 
+# What the short forms of the fault harnesses need, and their long forms as well.
+FAULT_PACKAGES := strace e2fsprogs util-linux mount
+
 # How much of internal/ the tests must run, in per cent of its statements.
 COVERAGE_MIN := 90.0
 
@@ -60,6 +63,11 @@ fuzz: ## run every fuzz target in turn, FUZZTIME=60s each
 bench: ## measure against a floor and the peers, on a quiet machine; ARGS='…' adds to its command line
 	@tools/need.sh $(DEBIAN_PACKAGES) $(BENCH_PACKAGES)
 	cd bench && go vet ./... && go test ./... && go run . $(ARGS)
+
+.PHONY: faults
+faults: ## do the program harm in every way of faults/, the long form, which takes hours
+	@tools/need.sh $(DEBIAN_PACKAGES) $(FAULT_PACKAGES)
+	tools/faults.sh long
 
 .PHONY: vuln
 vuln: ## look for known vulnerabilities; VULNDB=file:///… for a copy of the database

@@ -1,0 +1,297 @@
+// Package failpoints kills the program at named places of the write path and
+// of its commands, and looks at what is stored afterwards.
+package failpoints
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"plantstore/faults/rig"
+)
+
+// killer is added to the engine. FAILPOINT is the name of a place and how many
+// times it is passed: the last time kills.
+var killer = rig.Weakness{File: "internal/sqlite/failpoint.go", New: `package sqlite
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+)
+
+var passed atomic.Int64
+
+func failpoint(name string) {
+	at, times, _ := strings.Cut(os.Getenv("FAILPOINT"), ":")
+	if at != name {
+		return
+	}
+	if n, _ := strconv.ParseInt(times, 10, 64); passed.Add(1) == n {
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		select {}
+	}
+}
+`}
+
+// before puts a failpoint before a line of the sources, after behind it.
+func before(file, line, name string) rig.Weakness {
+	return rig.Weakness{File: "internal/sqlite/" + file, Old: line, New: fmt.Sprintf("failpoint(%q)\n%s", name, line)}
+}
+
+func after(file, line, name string) rig.Weakness {
+	return rig.Weakness{File: "internal/sqlite/" + file, Old: line, New: fmt.Sprintf("%s\nfailpoint(%q)\n", line, name)}
+}
+
+// places are all failpoints.
+var places = []rig.Weakness{
+	killer,
+	before("write.go", "	if err := e.begin(ctx); err != nil {\n", "before begin"),
+	after("write.go", "	before := e.writer.TotalChanges()\n", "after begin"),
+	after("write.go", "	s := e.stmts.insert\n", "insert"),
+	before("write.go", "	err = e.writer.Exec(\"COMMIT\")\n", "before commit"),
+	before("write.go", "		e.noteCommit(commits)\n", "after commit"),
+	after("write.go", "		e.noteCommit(commits)\n", "before wake"),
+	before("checkpoint.go", "	frames, copied, err = conn.Checkpoint(sqlite3.Passive)\n", "before checkpoint"),
+	after("checkpoint.go", "	frames, copied, err = conn.Checkpoint(sqlite3.Passive)\n", "after checkpoint"),
+	before("tokens.go", "		sum, _, err := e.digests.tokens(e.writer)\n", "token write"),
+	after("migrate.go", "	if err := c.Exec(string(sql)); err != nil {\n		return fmt.Errorf(\"migration %s: %w\", file, err)\n	}\n", "migration"),
+	before("engine.go", "		_, _, err := e.writer.Checkpoint(sqlite3.Truncate)\n", "start"),
+	before("engine.go", "	return e.release()\n}\n\n// release", "shutdown"),
+	before("backup.go", "	if err := os.Rename(tempManifest, to+ManifestSuffix); err != nil {\n", "before the manifest's rename"),
+	before("backup.go", "	if err := os.Rename(temp, to); err != nil {\n", "before the backup's rename"),
+	after("backup.go", "		return errors.Join(err, removeIfThere(to+ManifestSuffix))\n	}\n", "after the backup's rename"),
+	before("restore.go", "	for _, suffix := range []string{\"-wal\", \"-shm\", \"-journal\", markSuffix} {\n", "before the old store goes"),
+	before("restore.go", "	if err := os.Rename(temp, path); err != nil {\n", "before the store's rename"),
+	after("restore.go", "	if err := os.Rename(temp, path); err != nil {\n		return err\n	}\n", "after the store's rename"),
+}
+
+// killed runs the program with a failpoint until it kills itself.
+func killed(t *testing.T, program, point string, args ...string) {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), program, args...)
+	command.Env = append(os.Environ(), "FAILPOINT="+point)
+	out, err := command.CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+		t.Fatalf("%v at %s was not killed: %v\n%s", args, point, err, out)
+	}
+}
+
+// runs runs the program, which must succeed, and returns its standard output.
+func runs(t *testing.T, program string, args ...string) string {
+	t.Helper()
+	var out, faults bytes.Buffer
+	command := exec.CommandContext(t.Context(), program, args...)
+	command.Stdout, command.Stderr = &out, &faults
+	if err := command.Run(); err != nil {
+		t.Fatalf("%v: %v\n%s%s", args, err, &out, &faults)
+	}
+	return out.String()
+}
+
+// checkStore wants that nothing is wrong with a store, and returns its plants.
+func checkStore(t *testing.T, program, db string) map[int64]string {
+	t.Helper()
+	runs(t, program, "verify", "--db", db)
+	plants, err := rig.Export(t, program, db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plants
+}
+
+var long = flag.Bool("long", false, "kill at more passes of each place")
+
+// passes are the passes of a place at which a server is killed.
+func passes() []int {
+	if *long {
+		return []int{1, 2, 3, 4, 5, 8, 13, 21, 34, 55, 89, 144}
+	}
+	return []int{1, 30}
+}
+
+// TestServer kills a server under load at each place, and starts it again.
+func TestServer(t *testing.T) {
+	t.Parallel()
+	program := rig.Build(t, places...)
+	for _, name := range []string{"before begin", "after begin", "insert", "before commit", "after commit", "before wake", "before checkpoint", "after checkpoint"} {
+		for _, times := range passes() {
+			t.Run(fmt.Sprintf("%s %d", name, times), func(t *testing.T) {
+				db := filepath.Join(t.TempDir(), "plants.db")
+				token := rig.Token(t, program, db, "a")
+				acknowledged, sent := load(t, program, db, token, fmt.Sprintf("%s:%d", name, times))
+				server, err := rig.Start(t, program, db, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if code := server.Stop(); code != 0 {
+					t.Errorf("the next server ends with %d:\n%s", code, server.Log())
+				}
+				stored := checkStore(t, program, db)
+				for id, plant := range acknowledged {
+					if stored[id] != plant {
+						t.Errorf("plant %d was acknowledged as %q, and %q is stored", id, plant, stored[id])
+					}
+				}
+				for id, plant := range stored {
+					if sent[id] != plant {
+						t.Errorf("plant %d is stored as %q, and was sent as %q", id, plant, sent[id])
+					}
+				}
+			})
+		}
+	}
+}
+
+// load sends plants to a server until it is gone. The small WAL makes it
+// checkpoint soon, the long names make the WAL long.
+func load(t *testing.T, program, db, token, point string) (acknowledged, sent map[int64]string) {
+	t.Helper()
+	server, err := rig.Start(t, program, db, []string{"env", "FAILPOINT=" + point}, "--wal-max", "33554432", "--log-level", "info")
+	acknowledged, sent = map[int64]string{}, map[int64]string{}
+	if errors.Is(err, rig.ErrEnded) {
+		return acknowledged, sent // it begins a transaction to see whether there is a token
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex // guards acknowledged and sent
+	var clients sync.WaitGroup
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for client := range int64(4) {
+		clients.Go(func() {
+			c := rig.Client{Token: token}
+			for id := client; ctx.Err() == nil; id += 4 {
+				name := strings.Repeat(fmt.Sprint("n", id, " "), 5000)
+				mu.Lock()
+				sent[id] = name
+				mu.Unlock()
+				outcome, status := c.Create(ctx, server.URL, id, name)
+				if status == 0 {
+					return // it is gone
+				}
+				if outcome == rig.Stored {
+					mu.Lock()
+					acknowledged[id] = name
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	clients.Wait()
+	select {
+	case <-server.Ended():
+	case <-ctx.Done():
+		t.Fatalf("it was not killed at %s", point)
+	}
+	return acknowledged, sent
+}
+
+// TestCommands kills commands at each of their places; run again, they do what
+// they are for.
+func TestCommands(t *testing.T) {
+	t.Parallel()
+	program := rig.Build(t, places...)
+	dir := t.TempDir()
+	csv := filepath.Join(dir, "plants.csv")
+	rows, want := []byte("id,name,tag\n"), map[int64]string{}
+	for id := range int64(25_000) { // three batches
+		rows = fmt.Appendf(rows, "%d,made %d,\n", id, id)
+		want[id] = fmt.Sprint("made ", id)
+	}
+	if err := os.WriteFile(csv, rows, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, point := range []string{"before begin:2", "after begin:3", "insert:15000", "before commit:3", "after commit:2", "before wake:3", "migration:1", "start:1", "shutdown:1"} {
+		t.Run("import, "+point, func(t *testing.T) {
+			db := filepath.Join(t.TempDir(), "plants.db")
+			killed(t, program, point, "import", csv, "--db", db)
+			runs(t, program, "import", csv, "--db", db)
+			if got := checkStore(t, program, db); !maps.Equal(got, want) {
+				t.Errorf("%d plants are stored, want %d", len(got), len(want))
+			}
+		})
+	}
+	t.Run("token create", func(t *testing.T) {
+		db := filepath.Join(t.TempDir(), "plants.db")
+		runs(t, program, "import", csv, "--db", db)
+		killed(t, program, "token write:1", "token", "create", "a", "--db", db)
+		if out := runs(t, program, "token", "list", "--db", db); strings.Contains(out, "plants:create") {
+			t.Errorf("there is a token that nobody was told of:\n%s", out)
+		}
+		runs(t, program, "token", "create", "a", "--db", db)
+		checkStore(t, program, db)
+	})
+	store := filepath.Join(dir, "plants.db")
+	runs(t, program, "import", csv, "--db", store)
+	for _, point := range []string{"before the manifest's rename", "before the backup's rename", "after the backup's rename"} {
+		t.Run("backup, "+point, func(t *testing.T) { testBackup(t, program, store, point) })
+	}
+	backup := filepath.Join(dir, "backup.db")
+	runs(t, program, "backup", backup, "--db", store)
+	for _, point := range []string{"before the old store goes", "before the store's rename", "after the store's rename"} {
+		t.Run("restore, "+point, func(t *testing.T) {
+			db := filepath.Join(t.TempDir(), "plants.db")
+			few := filepath.Join(t.TempDir(), "few.csv")
+			if err := os.WriteFile(few, []byte("id,name\n-1,old\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			runs(t, program, "import", few, "--db", db)
+			killed(t, program, point+":1", "restore", backup, "--force", "--db", db)
+			if got := checkStore(t, program, db); !maps.Equal(got, want) && !maps.Equal(got, map[int64]string{-1: "old"}) {
+				t.Errorf("%d plants are stored: neither the old store nor the backup", len(got))
+			}
+			runs(t, program, "restore", backup, "--force", "--db", db)
+			if got := checkStore(t, program, db); !maps.Equal(got, want) {
+				t.Errorf("%d plants are stored, want %d", len(got), len(want))
+			}
+		})
+	}
+}
+
+// testBackup wants that a backup which is there under its name is good.
+func testBackup(t *testing.T, program, store, point string) {
+	t.Helper()
+	backup := filepath.Join(t.TempDir(), "backup.db")
+	killed(t, program, point+":1", "backup", backup, "--db", store)
+	if _, err := os.Stat(backup); err == nil {
+		runs(t, program, "restore", backup, "--db", filepath.Join(t.TempDir(), "restored.db"))
+	}
+	again := filepath.Join(t.TempDir(), "again.db")
+	runs(t, program, "backup", again, "--db", store)
+	runs(t, program, "restore", again, "--db", filepath.Join(t.TempDir(), "restored.db"))
+}
+
+// TestControl shows that TestServer would notice a server that answers before
+// it commits.
+func TestControl(t *testing.T) {
+	t.Parallel()
+	program := rig.Build(t, append(places[:len(places):len(places)], rig.EarlyAnswer)...)
+	for attempt := range 5 {
+		db := filepath.Join(t.TempDir(), "plants.db")
+		token := rig.Token(t, program, db, "a")
+		acknowledged, _ := load(t, program, db, token, fmt.Sprintf("before commit:%d", 20+attempt))
+		stored := checkStore(t, program, db)
+		for id := range acknowledged {
+			if _, ok := stored[id]; !ok {
+				return // it is missed
+			}
+		}
+	}
+	t.Error("a server that answers before it commits was not caught")
+}

@@ -1,0 +1,121 @@
+package history
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// register is what the store has under one id: it is set once.
+type register struct {
+	content content
+	present bool
+}
+
+// model is the store, seen through one id.
+var model = porcupine.Model{
+	Init: func() any { return register{} },
+	Step: func(state, input, _ any) (bool, any) { return state.(register).step(input.(operation)) },
+	DescribeOperation: func(input, _ any) string {
+		return input.(operation).String()
+	},
+}
+
+// step reports whether an operation may end as it did, and what is there then.
+func (r register) step(o operation) (bool, register) {
+	switch o.outcome {
+	case created:
+		return !r.present, register{o.content, true}
+	case replayed:
+		return r.present && r.content == o.content, r
+	case conflict:
+		code := differentTag
+		if r.content.name != o.content.name {
+			code = differentName
+		}
+		return r.present && r.content != o.content && o.code == code, r
+	case read:
+		return r.present == o.present && r.content == o.content, r
+	case unknown:
+		// It takes effect if nothing is there. That it never did is the same as
+		// that it will after all that is known.
+		if !r.present {
+			r = register{o.content, true}
+		}
+		return true, r
+	default:
+		return true, r
+	}
+}
+
+// linearizable checks the operations of each id, and returns an error for each
+// id that has no order in which they could have happened.
+func linearizable(history []operation) (ids int, faults []error) {
+	byID := map[int64][]porcupine.Operation{}
+	for _, o := range history {
+		p := porcupine.Operation{ClientId: o.client, Input: o, Call: int64(o.call), Return: int64(o.end)}
+		if o.outcome == unknown {
+			p.Return = math.MaxInt64
+		}
+		byID[o.id] = append(byID[o.id], p)
+	}
+	for _, id := range slices.Sorted(maps.Keys(byID)) {
+		const most = 20 * time.Second
+		switch porcupine.CheckOperationsTimeout(model, byID[id], most) {
+		case porcupine.Illegal:
+			faults = append(faults, fmt.Errorf("plant %d: no order explains this:%s", id, describe(byID[id])))
+		case porcupine.Unknown:
+			faults = append(faults, fmt.Errorf("plant %d: %d operations were not decided within %s", id, len(byID[id]), most))
+		}
+	}
+	return len(byID), faults
+}
+
+// met counts the requests that began while another for the same id was under way.
+func met(history []operation) int {
+	sorted := slices.Clone(history)
+	slices.SortFunc(sorted, func(a, b operation) int { return cmp.Or(cmp.Compare(a.id, b.id), cmp.Compare(a.call, b.call)) })
+	count := 0
+	var until time.Duration
+	for i, o := range sorted {
+		if i == 0 || sorted[i-1].id != o.id {
+			until = 0
+		}
+		if o.call < until {
+			count++
+		}
+		until = max(until, o.end)
+	}
+	return count
+}
+
+// describe lists the operations of one id.
+func describe(history []porcupine.Operation) string {
+	const linesMax = 40
+	slices.SortFunc(history, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
+	var text strings.Builder
+	for i, o := range history {
+		if i == linesMax {
+			fmt.Fprintf(&text, "\n\tand %d more", len(history)-i)
+			break
+		}
+		fmt.Fprintf(&text, "\n\t%s", o.Input)
+	}
+	return text.String()
+}
+
+// first joins the first errors of many.
+func first(faults []error) error {
+	const most = 5
+	if len(faults) <= most {
+		return errors.Join(faults...)
+	}
+	return errors.Join(append(slices.Clone(faults[:most]), fmt.Errorf("and %d more", len(faults)-most))...)
+}

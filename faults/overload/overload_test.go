@@ -1,0 +1,305 @@
+// Package overload sends a server more than it takes, and clients that mean
+// it no good, and looks at how a good client fares beside them.
+package overload
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"plantstore/faults/rig"
+)
+
+var long = flag.Bool("long", false, "more clients, for longer, and bounds on the times that are only logged otherwise")
+
+// TestFullQueue has more clients than the queue has room. What finds no room is
+// refused with the header that says when to come again, nothing that was
+// refused is stored, and all goes well again when the crowd has left.
+func TestFullQueue(t *testing.T) {
+	t.Parallel()
+	program := rig.Build(t)
+	db := filepath.Join(t.TempDir(), "plants.db")
+	token := rig.Token(t, program, db, "a")
+	server, err := rig.Start(t, program, db, nil, "--queue-max", "4")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	statuses, stored := map[int]int{}, map[int64]bool{} // guarded by mu
+	var clients sync.WaitGroup
+	for client := range int64(128) {
+		clients.Go(func() {
+			for id := client; id < 128*50; id += 128 {
+				answer, err := post(t.Context(), server.URL, token, id)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				statuses[answer.StatusCode]++
+				stored[id] = answer.StatusCode == http.StatusOK
+				mu.Unlock()
+				if answer.StatusCode == http.StatusServiceUnavailable && answer.Header.Get("Retry-After") == "" {
+					t.Error("503 without Retry-After")
+				}
+			}
+		})
+	}
+	clients.Wait()
+	t.Logf("answers by status: %v", statuses)
+	if statuses[200] == 0 || statuses[503] == 0 || len(statuses) != 2 {
+		t.Errorf("answers by status: %v, want 200 and 503", statuses)
+	}
+	answer, err := post(t.Context(), server.URL, token, -1)
+	if err != nil || answer.StatusCode != http.StatusOK {
+		t.Errorf("when the crowd has left: %v, %v", answer, err)
+	}
+	if code := server.Stop(); code != 0 {
+		t.Errorf("it ends with %d", code)
+	}
+	plants, err := rig.Export(t, program, db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id, want := range stored {
+		if _, got := plants[id]; got != want {
+			t.Errorf("plant %d: stored %v, answered so: %v", id, got, want)
+		}
+	}
+}
+
+// connections of the clients of TestFullQueue: as many as there are clients.
+var crowd = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 128}}
+
+// post sends a plant and returns the answer, whose body is read.
+func post(ctx context.Context, url, token string, id int64) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/plants", strings.NewReader(fmt.Sprintf(`{"id":%d,"name":"made"}`, id)))
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("Authorization", "Bearer "+token)
+	r.Header.Set("Content-Type", "application/json")
+	answer, err := crowd.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	_, err = io.Copy(io.Discard, answer.Body)
+	return answer, errors.Join(err, answer.Body.Close())
+}
+
+// hostile are clients that hold what they can of a server.
+var hostile = map[string]func(c net.Conn, stop <-chan struct{}){
+	"idle": func(_ net.Conn, stop <-chan struct{}) { <-stop },
+	"slow headers": func(c net.Conn, stop <-chan struct{}) {
+		drip(c, stop, "POST /plants HTTP/1.1\r\nHost: a\r\nX-Long: "+strings.Repeat("a", 10_000))
+	},
+	"slow body": func(c net.Conn, stop <-chan struct{}) {
+		drip(c, stop, "POST /plants HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 60000\r\n\r\n"+strings.Repeat(" ", 10_000))
+	},
+	"never reads": func(c net.Conn, stop <-chan struct{}) {
+		go func() { // ends with the connection, which its owner closes
+			for {
+				if _, err := io.WriteString(c, "GET /docs/swagger-ui-bundle.js HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
+					return
+				}
+			}
+		}()
+		<-stop
+	},
+	"rubbish": func(c net.Conn, stop <-chan struct{}) {
+		_, _ = io.WriteString(c, "\x16\x03\x01 this is no HTTP\r\n\r\n")
+		<-stop
+	},
+}
+
+// drip sends the first part of a text at once and the rest by the byte.
+func drip(c net.Conn, stop <-chan struct{}, text string) {
+	head := min(len(text), 100)
+	_, _ = io.WriteString(c, text[:head])
+	for _, b := range []byte(text[head:]) {
+		select {
+		case <-stop:
+			return
+		case <-time.After(100 * time.Millisecond): // that is what makes it slow
+		}
+		if _, err := c.Write([]byte{b}); err != nil {
+			return // the server has had enough
+		}
+	}
+}
+
+// p99 sends plants one after the other and returns the time that 99 of 100
+// answers kept within.
+func p99(t *testing.T, url, token string, from int64) time.Duration {
+	t.Helper()
+	const n = 500
+	times := make([]time.Duration, 0, n)
+	for id := from; id < from+n; id++ {
+		begun := time.Now()
+		answer, err := post(t.Context(), url, token, id)
+		if err != nil || answer.StatusCode != http.StatusOK {
+			t.Fatalf("the good client: %v, %v", answer, err)
+		}
+		times = append(times, time.Since(begun))
+	}
+	slices.Sort(times)
+	return times[n*99/100]
+}
+
+// TestHostile has a good client beside a thousand idle connections, and beside
+// hundreds of each other kind.
+func TestHostile(t *testing.T) {
+	program := rig.Build(t)
+	db := filepath.Join(t.TempDir(), "plants.db")
+	token := rig.Token(t, program, db, "a")
+	server, err := rig.Start(t, program, db, nil, "--request-timeout", "2s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rounds, from := 1, int64(0)
+	if *long {
+		rounds = 5
+	}
+	for name, client := range hostile {
+		var ratios []float64
+		for range rounds {
+			alone := p99(t, server.URL, token, from)
+			count := 200
+			if name == "idle" {
+				count = 1000
+			}
+			stop := besiege(t, server.URL, count, client)
+			if name == "never reads" { // what comes before is a crowd that reads
+				stuck(t, server.Admin, count)
+			}
+			beside := p99(t, server.URL, token, from+1000)
+			stop()
+			from += 10_000
+			ratios = append(ratios, float64(beside)/float64(alone))
+		}
+		slices.Sort(ratios)
+		ratio := ratios[len(ratios)/2]
+		t.Logf("%s: p99 beside them is %.2f times that alone (%.2f–%.2f)", name, ratio, ratios[0], ratios[len(ratios)-1])
+		if *long && ratio > 2 {
+			t.Errorf("%s: p99 beside them is %.2f times that alone, want at most 2", name, ratio)
+		}
+	}
+	if code := server.Stop(); code != 0 {
+		t.Errorf("it ends with %d:\n%s", code, server.Log())
+	}
+}
+
+// besiege connects so many clients. What it returns ends them and waits.
+func besiege(t *testing.T, url string, count int, client func(net.Conn, <-chan struct{})) (stop func()) {
+	t.Helper()
+	done := make(chan struct{})
+	var clients sync.WaitGroup
+	for range count {
+		c, err := net.Dial("tcp", strings.TrimPrefix(url, "http://")) //nolint:noctx // at once, on this machine
+		if err != nil {
+			t.Fatal(err)
+		}
+		clients.Go(func() {
+			defer c.Close()
+			client(c, done)
+		})
+	}
+	return func() { close(done); clients.Wait() }
+}
+
+// stuck waits until most of so many clients cannot be answered because they do
+// not read, and it stays so for a moment.
+func stuck(t *testing.T, admin string, count int) {
+	t.Helper()
+	flying := regexp.MustCompile(`(?m)^plantstore_http_requests_in_flight\{door="public"\} (\d+)$`)
+	before, same := 0, 0
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) { // a poll of another process
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, admin+"/metrics", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(answer.Body)
+		if err := errors.Join(err, answer.Body.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if found := flying.FindSubmatch(text); found != nil {
+			n, _ := strconv.Atoi(string(found[1]))
+			if same++; n != before {
+				before, same = n, 0
+			}
+			if n >= count/2 && same == 5 {
+				return
+			}
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the clients that never read are served all the same:\n%s", text)
+		}
+	}
+}
+
+// TestFewDescriptors takes all descriptors of a server. It serves again when
+// they are free, and what was stored is there.
+func TestFewDescriptors(t *testing.T) {
+	t.Parallel()
+	prlimit, err := exec.LookPath("prlimit")
+	switch {
+	case err == nil:
+	case os.Getenv("CI") == "true":
+		t.Fatal("this needs prlimit, of util-linux")
+	default:
+		t.Skip("this needs prlimit, of util-linux")
+	}
+	program := rig.Build(t)
+	db := filepath.Join(t.TempDir(), "plants.db")
+	token := rig.Token(t, program, db, "a")
+	server, err := rig.Start(t, program, db, []string{prlimit, "--nofile=64:64"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &rig.Client{Token: token}
+	if o, status := c.Create(t.Context(), server.URL, 1, "before"); o != rig.Stored {
+		t.Fatalf("before: %v, %d", o, status)
+	}
+	stop := besiege(t, server.URL, 100, hostile["idle"])
+	if o, status := c.Create(t.Context(), server.URL, 2, "during"); o != rig.Stored {
+		t.Errorf("on a connection that is open: %v, %d", o, status)
+	}
+	stop()
+	fresh := &rig.Client{Token: token}
+	for deadline := time.Now().Add(10 * time.Second); ; {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		o, _ := fresh.Create(ctx, server.URL, 3, "after")
+		cancel()
+		if o == rig.Stored {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("it does not serve again:\n%s", server.Log())
+		}
+	}
+	if code := server.Stop(); code != 0 {
+		t.Errorf("it ends with %d:\n%s", code, server.Log())
+	}
+	plants, err := rig.Export(t, program, db)
+	if err != nil || len(plants) != 3 {
+		t.Errorf("stored: %v, %v", plants, err)
+	}
+}

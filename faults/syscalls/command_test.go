@@ -1,0 +1,262 @@
+package syscalls
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"plantstore/faults/rig"
+)
+
+// commandRows are the calls of commands. Temporary files have names of chance,
+// so most of the calls fail for whatever file they come.
+var commandRows = []row{
+	{"pwrite64", "EIO", fileAny},
+	{"pwrite64", "ENOSPC", fileAny},
+	{"pwrite64", "EIO", "db"},
+	{"pwrite64", "ENOSPC", "db"},
+	{"pwrite64", "EIO", "wal"},
+	{"fsync", "EIO", fileAny},
+	{"fdatasync", "EIO", fileAny},
+	{"fdatasync", "EIO", "db"},
+	{"fdatasync", "EIO", "wal"},
+	{"pread64", "EIO", fileAny},
+	{"ftruncate", "EIO", fileAny},
+	{"mmap", "ENOMEM", "shm"},
+	{"open", "EIO", fileAny},
+	{"unlink", "EIO", fileAny},
+	{"unlinkat", "EIO", fileAny},
+	{"openat", "EIO", "mark"},
+	{"openat", "EIO", "turn"},
+	{"openat", "EIO", fileDir},
+	{"renameat", "EIO", fileAny},
+}
+
+var commandRowsLong = []row{
+	{"fsync", "ENOSPC", fileAny},
+	{"fdatasync", "ENOSPC", fileAny},
+	{"ftruncate", "ENOSPC", fileAny},
+	{"open", "ENOSPC", fileAny},
+	{"flock", "EIO", fileAny},
+	{"fstat", "EIO", fileAny},
+	{"read", "EIO", "mark"},
+	{"openat", "EIO", "serve"},
+	{"openat", "EIO", "db"},
+}
+
+// backupRows are the calls with which backup and restore move files.
+var backupRows = []row{
+	{"openat", "EIO", fileAny},
+	{"write", "ENOSPC", fileAny},
+	{"read", "EIO", fileAny},
+	{"copy_file_range", "EIO", fileAny},
+}
+
+// Plants of the file that import reads.
+const importFirst, importLast = 100, 160
+
+// place is where a command runs: paths in a directory of its own.
+type place struct {
+	store                   string // what db is a copy of
+	db, csv, backup, target string
+}
+
+func newPlace(t *testing.T, store string) place {
+	t.Helper()
+	db := copyStore(t, store)
+	dir := filepath.Dir(filepath.Dir(db))
+	return place{store, db, filepath.Join(dir, "plants.csv"), filepath.Join(dir, "backups", "plants.backup"), filepath.Join(dir, "target", "plants.db")}
+}
+
+// commandTest is a command and what must be true after it.
+type commandTest struct {
+	name string
+	args func(place) []string
+	rows []row
+	// ready makes what the command needs.
+	ready func(*testing.T, place)
+	// path is the store that the command works on.
+	path func(place) string
+	// after looks at what is left; done says that the command ended with 0.
+	after func(t *testing.T, p place, stdout string, done bool)
+}
+
+func commandTests() []commandTest {
+	db := func(p place) string { return p.db }
+	return []commandTest{
+		{"token create", func(p place) []string { return []string{"token", "create", "new", "--db", p.db} }, nil, nil, db, afterToken},
+		{"import", func(p place) []string { return []string{"import", p.csv, "--db", p.db} }, nil, writeCSV, db, afterImport},
+		{"backup", func(p place) []string { return []string{"backup", p.backup, "--db", p.db} }, backupRows, makeBackupDir, db, afterBackup},
+		{"restore", func(p place) []string { return []string{"restore", p.backup, "--db", p.target} }, backupRows, makeBackup, func(p place) string { return p.target }, afterRestore},
+		{"restore --force", func(p place) []string { return []string{"restore", p.backup, "--db", p.db, "--force"} }, backupRows, makeBackup, db, afterRestoreForce},
+	}
+}
+
+// TestCommand makes each call of the commands fail that change a store, or copy it.
+func TestCommand(t *testing.T) {
+	prepare(t)
+	for _, c := range commandTests() {
+		rows := append(append([]row{}, commandRows...), c.rows...)
+		if *long {
+			rows = append(rows, commandRowsLong...)
+		}
+		for _, r := range rows {
+			for _, store := range []string{storeClean, storeWAL} {
+				if !*long && store == storeClean { // the other begins with more to do
+					continue
+				}
+				t.Run(strings.ReplaceAll(c.name, " ", "_")+"/"+r.name()+"/"+store, func(t *testing.T) {
+					t.Parallel()
+					r.each(t, kMax, func(t *testing.T, f fault) bool { return c.run(t, f, store) })
+				})
+			}
+		}
+	}
+}
+
+// run runs the command with a fault in it, and reports whether something failed.
+func (c commandTest) run(t *testing.T, f fault, store string) bool {
+	t.Helper()
+	p := newPlace(t, store)
+	if c.ready != nil {
+		c.ready(t, p)
+	}
+	trace := filepath.Join(t.TempDir(), "trace")
+	out, errs, code := command(t, f.strace(store, c.path(p), trace), c.args(p)...)
+	in := readTrace(t, trace)
+	t.Logf("%d calls failed; exit code %d: %s", in.calls, code, reason(errs))
+	checkEnd(t, errs, code)
+	if code != 0 && in.calls == 0 {
+		t.Errorf("exit code %d, and nothing was made to fail:\n%s", code, errs)
+	}
+	c.after(t, p, out, code == 0)
+	return in.calls > 0
+}
+
+// holds says that a store has the prepared plants, and verifies it. Of what
+// was added it has all or, unless it must, nothing.
+func (p place) holds(t *testing.T, db string, added map[int64]string, must bool) {
+	t.Helper()
+	got, err := rig.Export(t, base.program, db)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	want := map[int64]string{}
+	for id := range preparedOf(p.store) {
+		want[id+1] = nameOf(id + 1)
+	}
+	with := maps.Clone(want)
+	maps.Copy(with, added)
+	if !maps.Equal(got, with) && (must || !maps.Equal(got, want)) {
+		t.Errorf("%d plants are there, want the %d prepared and %d more, which must be there: %v", len(got), len(want), len(added), must)
+	}
+	verify(t, "--db", db)
+}
+
+func afterToken(t *testing.T, p place, stdout string, done bool) {
+	t.Helper()
+	p.holds(t, p.db, nil, true)
+	list, errs, code := command(t, nil, "token", "list", "--db", p.db)
+	if code != 0 {
+		t.Errorf("token list ended with %d: %s", code, errs)
+	}
+	there := strings.Contains(list, "new")
+	if done && !there || stdout != "" && !there {
+		t.Errorf("a token was handed out, and the store has only:\n%s", list)
+	}
+}
+
+func importPlants() map[int64]string {
+	plants := map[int64]string{}
+	for id := int64(importFirst); id <= importLast; id++ {
+		plants[id] = nameOf(id)
+	}
+	return plants
+}
+
+func writeCSV(t *testing.T, p place) {
+	t.Helper()
+	var text strings.Builder
+	text.WriteString("id,name,tag\n")
+	for id, name := range importPlants() {
+		fmt.Fprintf(&text, "%d,%s,\n", id, name)
+	}
+	if err := os.WriteFile(p.csv, []byte(text.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// afterImport also does the import again, which must mend what was left.
+func afterImport(t *testing.T, p place, _ string, done bool) {
+	t.Helper()
+	p.holds(t, p.db, importPlants(), done)
+	if _, errs, code := command(t, nil, "import", p.csv, "--db", p.db); code != 0 {
+		t.Errorf("the import that was done again ended with %d: %s", code, errs)
+		return
+	}
+	p.holds(t, p.db, importPlants(), true)
+}
+
+func makeBackupDir(t *testing.T, p place) {
+	t.Helper()
+	for _, path := range []string{p.backup, p.target} {
+		if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func makeBackup(t *testing.T, p place) {
+	t.Helper()
+	makeBackupDir(t, p)
+	if _, errs, code := command(t, nil, "backup", p.backup, "--db", p.db); code != 0 {
+		t.Fatalf("backup ended with %d: %s", code, errs)
+	}
+}
+
+// afterBackup restores whatever lies under the backup's name.
+func afterBackup(t *testing.T, p place, _ string, done bool) {
+	t.Helper()
+	p.holds(t, p.db, nil, true)
+	if _, err := os.Stat(p.backup); err != nil {
+		if done {
+			t.Errorf("the backup that was done is not there: %v", err)
+		}
+		return
+	}
+	verify(t, p.backup)
+	if _, errs, code := command(t, nil, "restore", p.backup, "--db", p.target); code != 0 {
+		t.Errorf("restore of the backup ended with %d: %s", code, errs)
+		return
+	}
+	p.holds(t, p.target, nil, true)
+}
+
+// afterRestore looks at a store that was not there before: it is there as a
+// whole or not at all, and the restore can be done again.
+func afterRestore(t *testing.T, p place, _ string, done bool) {
+	t.Helper()
+	if _, err := os.Stat(p.target); err == nil {
+		p.holds(t, p.target, nil, true)
+		return
+	}
+	if done {
+		t.Error("the restored store is not there")
+	}
+	if _, errs, code := command(t, nil, "restore", p.backup, "--db", p.target); code != 0 {
+		t.Errorf("the restore that was done again ended with %d: %s", code, errs)
+		return
+	}
+	p.holds(t, p.target, nil, true)
+}
+
+// afterRestoreForce needs not know whether the store is the old one or the new:
+// the backup has the same plants.
+func afterRestoreForce(t *testing.T, p place, _ string, _ bool) {
+	t.Helper()
+	p.holds(t, p.db, nil, true)
+}

@@ -1,0 +1,232 @@
+package syscalls
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"plantstore/faults/rig"
+)
+
+// kept makes what rig makes for one test outlive it.
+type kept struct {
+	testing.TB
+	dir string
+}
+
+func (k kept) TempDir() string { return k.dir }
+
+// base is what all tests begin with, made by the first that needs it.
+var base struct {
+	once    sync.Once
+	dir     string // removed by TestMain
+	program string
+	token   string
+}
+
+func TestMain(m *testing.M) {
+	os.Exit(mainExit(m))
+}
+
+func mainExit(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "syscalls")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+	base.dir = dir
+	code := m.Run()
+	if testing.Verbose() {
+		printRuns()
+	}
+	return code
+}
+
+// The stores that runs begin with.
+const (
+	storeClean = "clean" // stopped in order
+	storeWAL   = "wal"   // killed: the last plants are in the WAL alone
+
+	// storeRunning is storeClean, and no call on an open file fails before
+	// the server is ready.
+	storeRunning = "running"
+)
+
+// Plants of the prepared stores: those up to preparedClean are in both.
+const (
+	preparedClean = 20
+	preparedWAL   = 30
+)
+
+func nameOf(id int64) string {
+	if id >= largeIDs {
+		return strings.Repeat(fmt.Sprintf("Plant %d ", id), largeRepeat)
+	}
+	return fmt.Sprintf("Plant %d", id)
+}
+
+// A plant with an id from here on has a name of about 30 KiB.
+const (
+	largeIDs    = 1_000_000
+	largeRepeat = 2000
+)
+
+// prepare builds the program and makes the stores that runs begin with.
+func prepare(t *testing.T) {
+	t.Helper()
+	needStrace(t)
+	base.once.Do(func() {
+		program := *built
+		if program == "" {
+			program = rig.Build(kept{t, base.dir})
+		}
+		for _, dir := range []string{storeClean, storeWAL} {
+			if err := os.Mkdir(filepath.Join(base.dir, dir), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+		db := filepath.Join(base.dir, storeClean, "plants.db")
+		base.token = rig.Token(t, program, db, "test")
+		fill(t, program, db, 1, preparedClean).Stop()
+		if err := os.CopyFS(filepath.Join(base.dir, storeWAL), os.DirFS(filepath.Dir(db))); err != nil {
+			t.Fatal(err)
+		}
+		fill(t, program, filepath.Join(base.dir, storeWAL, "plants.db"), preparedClean+1, preparedWAL).Kill()
+		base.program = program
+	})
+	if base.program == "" {
+		t.Fatal("the program and the stores could not be made")
+	}
+}
+
+// fill starts a server and creates plants.
+func fill(t *testing.T, program, db string, from, to int64) *rig.Server {
+	t.Helper()
+	s, err := rig.Start(t, program, db, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newClient()
+	for id := from; id <= to; id++ {
+		if o, status := c.Create(t.Context(), s.URL, id, nameOf(id)); o != rig.Stored {
+			t.Fatalf("plant %d was answered %d", id, status)
+		}
+	}
+	return s
+}
+
+func newClient() *rig.Client {
+	return &rig.Client{Token: base.token, HTTP: http.Client{Transport: &http.Transport{}, Timeout: 40 * time.Second}}
+}
+
+// copyStore copies a prepared store and returns its path.
+func copyStore(t *testing.T, store string) string {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir()) // strace compares paths as they are
+	if err != nil {
+		t.Fatal(err)
+	}
+	if store == storeRunning {
+		store = storeClean
+	}
+	if err := os.CopyFS(filepath.Join(dir, "store"), os.DirFS(filepath.Join(base.dir, store))); err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(dir, "store", "plants.db")
+}
+
+// armed returns where a store lies once arm was called.
+func armed(db string) string {
+	return filepath.Join(filepath.Dir(filepath.Dir(db)), "failing", filepath.Base(db))
+}
+
+// arm gives the directory of a store the name under which strace looks for
+// it: from then on calls fail. strace cannot be told so while it runs, but it
+// asks the kernel at each call which path the descriptor has.
+func arm(t *testing.T, db string) {
+	t.Helper()
+	from, to := filepath.Dir(db), filepath.Dir(armed(db))
+	if err := os.Rename(from, to); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(to, from); err != nil { // for what the server opens later
+		t.Fatal(err)
+	}
+}
+
+// preparedOf returns how many plants a prepared store has, from 1 on.
+func preparedOf(store string) int64 {
+	if store == storeWAL {
+		return preparedWAL
+	}
+	return preparedClean
+}
+
+// command runs the program, with before in front of it, and returns what it
+// printed and its exit code. It is killed after commandTimeMax: it hangs.
+func command(t *testing.T, before []string, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), commandTimeMax)
+	defer cancel()
+	line := append(append(before[:len(before):len(before)], base.program), args...)
+	c := exec.CommandContext(ctx, line[0], line[1:]...)
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGKILL) }
+	var out, errs bytes.Buffer
+	c.Stdout, c.Stderr = &out, &errs
+	_ = c.Run() // the code tells
+	if ctx.Err() != nil {
+		t.Fatalf("%v hangs:\n%s", args, &errs)
+	}
+	return out.String(), errs.String(), c.ProcessState.ExitCode()
+}
+
+const commandTimeMax = time.Minute
+
+// verify holds a store, or a backup, against verify.
+func verify(t *testing.T, args ...string) {
+	t.Helper()
+	out, errs, code := command(t, nil, append([]string{"verify"}, args...)...)
+	if code != 0 {
+		t.Errorf("verify %v ended with %d:\n%s%s", args, code, out, errs)
+	}
+}
+
+// checkEnd holds what a program said at its end against its exit code: no
+// panic, and one line that says why if it failed.
+func checkEnd(t *testing.T, stderr string, code int) {
+	t.Helper()
+	for _, bad := range []string{"panic:", "fatal error:", "goroutine ", "unexpected fault", "SIGSEGV", "SIGBUS"} {
+		if strings.Contains(stderr, bad) {
+			t.Errorf("standard error has %q:\n%s", bad, stderr)
+			return
+		}
+	}
+	if code == 0 {
+		return
+	}
+	if code != 1 && code != 74 {
+		t.Errorf("exit code %d, want 0, 1 or 74:\n%s", code, stderr)
+	}
+	var reasons, others int
+	for line := range strings.Lines(stderr) {
+		switch line = strings.TrimSpace(line); {
+		case strings.HasPrefix(line, "plantstore: "):
+			reasons++
+		case reasons > 0 && line != "" && !strings.HasPrefix(line, "time="):
+			others++ // as of a message that goes on
+		}
+	}
+	if reasons != 1 || others != 0 {
+		t.Errorf("exit code %d with %d lines that say why, and %d after it; want 1 and 0:\n%s", code, reasons, others, stderr)
+	}
+}

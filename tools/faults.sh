@@ -1,0 +1,28 @@
+#!/bin/sh
+# Runs the fault harnesses of faults/ one after the other: faults.sh short|long.
+set -eu
+cd "$(dirname "$0")/../faults"
+
+go vet ./...
+run() {
+	package=$1
+	shift
+	printf 'faults: %s %s\n' "$package" "$*" >&2
+	go test -count=1 -timeout="$timeout" "./$package" -args "$@"
+}
+case $1 in
+short)
+	timeout=15m
+	for package in failpoints disk overload history syscalls power; do
+		run "$package"
+	done
+	;;
+long)
+	timeout=24h
+	for package in failpoints disk overload syscalls power; do
+		run "$package" -long
+	done
+	run history -run TestHistory -seeds 100 -ops 100000
+	run history -run TestHistory -seeds 1 -ops 200000 -kills 2000
+	;;
+esac
