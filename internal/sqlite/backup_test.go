@@ -12,7 +12,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"plantstore/internal/auth"
 	"plantstore/internal/sqlite"
 )
 
@@ -201,4 +203,53 @@ func TestRestoreRefuses(t *testing.T) {
 	e = mustOpen(t, sqlite.Config{Path: path, Server: true}) // as the store it is
 	must(t, e.Insert(t.Context(), batchOf(300, 1)))
 	must(t, e.Close())
+}
+
+// TestRestoreFailsHalfWay shows that a restore which fails when the old store's
+// WAL is gone already has not lost what was in it.
+func TestRestoreFailsHalfWay(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path, backup := filepath.Join(dir, "plants.db"), filepath.Join(dir, "backup.db")
+	e := mustOpen(t, sqlite.Config{Path: path, Server: true})
+	must(t, e.Insert(t.Context(), batchOf(0, 10)))
+	_, err := sqlite.Backup(t.Context(), path, backup, noProgress)
+	must(t, err)
+	must(t, e.Insert(t.Context(), batchOf(10, 20)))
+	killed := readFiles(t, path)
+	must(t, e.Close())
+	killed.writeTo(t, path)
+
+	mustRemove(t, path+"-mark")
+	must(t, os.Mkdir(path+"-mark", 0o700)) // what cannot be removed, after the WAL
+	mustWrite(t, filepath.Join(path+"-mark", "file"), "")
+	if _, err := sqlite.Restore(t.Context(), backup, path, true, noProgress); err == nil {
+		t.Fatal("Restore succeeded")
+	}
+	if _, err := os.Stat(path + "-wal"); !errors.Is(err, os.ErrNotExist) {
+		t.Fatalf("the WAL is still there, so this test shows nothing: %v", err)
+	}
+	mustRemove(t, path+"-mark")
+	v, err := sqlite.Verify(t.Context(), path, nil)
+	if err != nil || len(v.Faults) > 0 || v.Plants != 30 {
+		t.Errorf("the old store: %+v, %v, want its 30 plants", v, err)
+	}
+}
+
+// TestStartWritesNothing shows that a server can start on a store that has a
+// token without writing, as on a disk that is full.
+func TestStartWritesNothing(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "plants.db")
+	e := mustOpen(t, sqlite.Config{Path: path, Server: true})
+	first := auth.Token{Name: "first", CreatedAt: time.Now()}
+	for i, want := range []bool{true, false} {
+		if created, err := e.CreateFirstToken(t.Context(), first); err != nil || created != want {
+			t.Errorf("call %d: created %v, %v, want %v", i, created, err, want)
+		}
+	}
+	must(t, e.Close())
+	if v, err := sqlite.Verify(t.Context(), path, nil); err != nil || v.Commits != 1 {
+		t.Errorf("%+v, %v, want one commit", v, err)
+	}
 }
