@@ -39,7 +39,7 @@ type Progress func(done, all int64)
 
 // backupPages is how much is copied and synced at a time: so little that a
 // server's own syncs do not have to wait long behind it.
-const backupPages = 1024
+const backupPages = 256
 
 // Backup copies the store at path, which may be served meanwhile, to a new file
 // and writes its manifest. Every plant that was acknowledged before the call is
@@ -55,6 +55,7 @@ func Backup(ctx context.Context, path, to string, progress Progress) (m Manifest
 	if err := refuseExisting(to); err != nil {
 		return m, err
 	}
+	path = realPath(path)
 	c, err := openToLook(path)
 	if err != nil {
 		return m, err
@@ -111,24 +112,15 @@ func removeIfThere(path string) error {
 
 // copy copies what the connection sees now into the file temp.
 func (m *Manifest) copy(ctx context.Context, c *sqlite3.Conn, path, temp string, progress Progress) (err error) {
-	old, errMark := readMark(path) // before the store, which moves on with it
 	if err := c.Exec("BEGIN"); err != nil {
 		return err
 	}
 	defer func() { _ = c.Exec("ROLLBACK") }() // nothing was written
-	s, err := readState(c)
-	if err != nil {
+	s, wrong, err := checkMark(c, path)
+	if err := cmp.Or(err, wrong); err != nil {
 		return err
 	}
-	if !errors.Is(errMark, errNoMark) {
-		if err := errMark; err != nil {
-			return err
-		}
-		if err := old.check(path, s); err != nil {
-			return err
-		}
-	}
-	*m = Manifest{Format: manifestFormat, MadeAt: time.Now().UTC(), Store: fmt.Sprintf("%016x", uint64(s.store)), Commits: s.commits, Plants: s.plants}
+	*m = Manifest{Format: manifestFormat, MadeAt: time.Now().UTC(), Store: storeName(s.store), Commits: s.commits, Plants: s.plants}
 	to, err := sqlite3.Open(temp)
 	if err != nil {
 		return err
@@ -137,7 +129,7 @@ func (m *Manifest) copy(ctx context.Context, c *sqlite3.Conn, path, temp string,
 	if err := to.Exec("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF"); err != nil { // synced below
 		return err
 	}
-	if err := copyPages(ctx, c, to, progress); err != nil {
+	if err := copyPages(ctx, path, c, to, progress); err != nil {
 		return err
 	}
 	// So that the copy can be read where nothing can be written beside it.
@@ -148,17 +140,23 @@ func (m *Manifest) copy(ctx context.Context, c *sqlite3.Conn, path, temp string,
 	return errors.Join(err, to.SyncFile())
 }
 
-func copyPages(ctx context.Context, from, to *sqlite3.Conn, progress Progress) error {
+// copyPages copies the file in steps, and leaves a server as much time between
+// two of them as each took.
+func copyPages(ctx context.Context, path string, from, to *sqlite3.Conn, progress Progress) error {
 	b, err := from.BackupTo(to)
 	if err != nil {
 		return err
 	}
 	for done := false; !done && err == nil && ctx.Err() == nil; {
+		begun := time.Now()
 		if done, err = b.Step(backupPages); err == nil {
 			err = to.SyncFile()
 		}
 		copied, all := b.Pages()
 		progress(int64(copied), int64(all))
+		if err == nil && served(path) {
+			err = pause(ctx, time.Since(begun))
+		}
 	}
 	finished := b.Finish()
 	return cmp.Or(err, ctx.Err(), finished) // that repeats an error of Step

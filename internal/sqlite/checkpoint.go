@@ -20,14 +20,16 @@ import (
 //   - When the WAL has startFrames, the server's second connection copies it
 //     in the background, while commits go on; then what they added meanwhile,
 //     until little is left. In a large file nearly every frame is another page,
-//     so small steps keep the sync of the file short, which commits wait
-//     behind. In a small file the frames are a few pages over and over, of
-//     which only the last is copied, so large steps save most of the copying.
+//     so little is saved by waiting, and small steps keep the WAL short. In a
+//     small file the frames are a few pages over and over, of which only the
+//     last is copied, so large steps save most of the copying.
 //   - When that is done, the committer copies, between two batches, the little
 //     that was added meanwhile. Now all is copied, and the next commit
 //     overwrites the WAL from its start instead of making it longer.
 //   - When the WAL nears its bound all the same, the committer waits for the
-//     background and copies the rest.
+//     background and copies the rest. But if it grew because somebody was
+//     reading, a backup above all, it is copied in the background once the
+//     reader has left, and may grow meanwhile to three times what it was then.
 //
 // A command has no background, and nobody who waits: it copies between its own
 // batches, when the WAL has come half way to its bound.
@@ -35,7 +37,7 @@ const (
 	frameBytes = 4096 + 24 // a page and its header, https://sqlite.org/fileformat2.html#walformat
 
 	startFramesLarge = 8192 // in a file below largeFileBytes
-	startFramesSmall = 1024
+	startFramesSmall = 2048
 	largeFileBytes   = 128 << 20
 
 	warnEvery = time.Minute
@@ -50,6 +52,7 @@ type checkpointer struct {
 	framesMax   int
 	startFrames int       // when the next checkpoint begins; guarded by Engine.writeMu
 	frames      int       // that the WAL holds, as far as known; guarded by Engine.writeMu
+	held        int       // how many of these there were when a reader last kept them; guarded by Engine.writeMu
 	warnedAt    time.Time // when a warning was last logged; guarded by Engine.writeMu
 
 	took prometheus.Observer // of each checkpoint; nil if nobody measures
@@ -61,7 +64,8 @@ type checkpointer struct {
 	mu      sync.Mutex
 	idle    sync.Cond // signalled when running becomes false
 	running bool      // guarded by mu
-	passed  bool      // a background pass ended since the last finish; guarded by mu
+	passed  bool      // a background pass ended since the committer last looked; guarded by mu
+	left    bool      // that pass could not copy all, because of a reader; guarded by mu
 	err     error     // what stopped the background; guarded by mu
 }
 
@@ -111,10 +115,10 @@ func (c *checkpointer) background() {
 }
 
 // ended notes how a pass of the background ended.
-func (c *checkpointer) ended(err error) {
+func (c *checkpointer) ended(left bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.running, c.passed = false, true
+	c.running, c.passed, c.left = false, true, left
 	// A disk that is full may have room again, and nothing is lost meanwhile.
 	if err = classify(err); errors.Is(err, store.ErrBroken) {
 		c.err = err
@@ -133,18 +137,19 @@ func (c *checkpointer) checkpoint(conn *sqlite3.Conn) (frames, copied int, err e
 }
 
 // pass copies the WAL, and then what was added to it meanwhile, as long as
-// that is much: the committer should find little left.
-func (c *checkpointer) pass() error {
+// that is much: the committer should find little left. It reports whether a
+// reader kept it from copying all.
+func (c *checkpointer) pass() (left bool, err error) {
 	const littleFrames, passesMax = 256, 5
 	before := 0
 	for range passesMax {
-		_, copied, err := c.checkpoint(c.conn)
-		if err != nil || copied-before < littleFrames {
-			return err
+		frames, copied, err := c.checkpoint(c.conn)
+		if err != nil || copied < frames || copied-before < littleFrames {
+			return copied < frames, err
 		}
 		before = copied
 	}
-	return nil
+	return false, nil
 }
 
 // checkpointIfDue is called between two batches, before one that is estimated
@@ -160,20 +165,27 @@ func (e *Engine) checkpointIfDue(more int) error {
 		return e.noteBroken(e.finishCheckpoint())
 	}
 	c.mu.Lock()
-	full := c.frames+more > c.framesMax
+	full := c.frames+more > c.framesMax+2*c.held
 	for full && c.running {
 		c.idle.Wait()
 	}
-	err, finish := c.err, full || c.passed
-	if !finish && !c.running {
+	err, passed, left := c.err, c.passed, c.left
+	c.passed = false
+	if !passed && !full && !c.running {
 		c.running = true
 		c.kick <- struct{}{} // has room: nothing is running
 	}
 	c.mu.Unlock()
-	if err != nil || !finish {
+	switch {
+	case err != nil:
 		return e.noteBroken(err)
+	case passed && left:
+		e.noteReader()
+		return nil
+	case passed, full:
+		return e.noteBroken(e.finishCheckpoint())
 	}
-	return e.noteBroken(e.finishCheckpoint())
+	return nil
 }
 
 // chooseStep sets when the next checkpoint begins.
@@ -185,23 +197,28 @@ func (e *Engine) chooseStep() {
 	}
 }
 
-// finishCheckpoint copies what the WAL still holds and nobody reads. A reader
-// of another process can keep it from copying all; then the WAL grows on.
+// noteReader notes that a reader, which is of another process, keeps a
+// checkpoint from copying all. The WAL grows on, and the next checkpoint tries
+// again when it has grown by a step.
+func (e *Engine) noteReader() {
+	c := &e.checkpoints
+	c.held, c.startFrames = c.frames, c.frames+startFramesSmall
+	if c.frames > c.framesMax && time.Since(c.warnedAt) > warnEvery {
+		c.warnedAt = time.Now()
+		e.log.Warn("another process keeps the WAL from being emptied", "bytes", int64(c.frames)*frameBytes)
+	}
+}
+
+// finishCheckpoint copies what the WAL still holds and nobody reads.
 func (e *Engine) finishCheckpoint() error {
 	c := &e.checkpoints
-	c.mu.Lock()
-	c.passed = false
-	c.mu.Unlock()
 	frames, copied, err := c.checkpoint(e.writer)
 	switch {
 	case err == nil && frames == copied:
-		c.frames = 0
+		c.frames, c.held = 0, 0
 		e.chooseStep()
 	case err == nil, isBusy(err):
-		if c.frames > c.framesMax && time.Since(c.warnedAt) > warnEvery {
-			c.warnedAt = time.Now()
-			e.log.Warn("another process keeps the WAL from being emptied", "bytes", int64(c.frames)*frameBytes)
-		}
+		e.noteReader()
 	case errors.Is(classify(err), store.ErrFull):
 		e.log.Warn("the disk has no room to empty the WAL", "error", err)
 	default:

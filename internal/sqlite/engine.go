@@ -7,6 +7,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -125,14 +126,19 @@ func Open(ctx context.Context, c Config) (_ *Engine, err error) {
 	return e, e.startCheckpoints(c.WALBytesMax)
 }
 
+// realPath follows the links in a path, as SQLite does: all that lies beside
+// the file, the WAL, the mark and the locks, lies beside the real one.
+func realPath(path string) string {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	return path
+}
+
 // prepareFile checks the place of the file, and creates the file if it may be
 // created: for its owner only, because who can read it can read every plant.
-// It follows links in the path, as SQLite does: all that lies beside the file,
-// the WAL and the locks, lies beside the real one.
 func prepareFile(c *Config) error {
-	if real, err := filepath.EvalSymlinks(c.Path); err == nil {
-		c.Path = real
-	}
+	c.Path = realPath(c.Path)
 	dir := filepath.Dir(c.Path)
 	info, err := os.Stat(dir)
 	switch {
@@ -176,7 +182,9 @@ func (e *Engine) openWriter() (err error) {
 	e.writer.KeepWAL(true) // whatever is wrong with it, it may be all that there is
 	version, err := schemaVersion(e.writer, e.path)
 	if err == nil && version > 0 {
-		err = e.checkMark()
+		var wrong error
+		_, wrong, err = checkMark(e.writer, e.path)
+		err = cmp.Or(err, wrong)
 	}
 	e.writer.KeepWAL(err != nil)
 	return err

@@ -124,7 +124,7 @@ func TestWALCannotBeOpened(t *testing.T) {
 func TestBackgroundMeetsFullDisk(t *testing.T) {
 	t.Parallel()
 	e := openServer(t)
-	e.checkpoints.ended(&sqlite3.Error{Op: "checkpoint", Code: 13, Message: "database or disk is full"}) // SQLITE_FULL
+	e.checkpoints.ended(false, &sqlite3.Error{Op: "checkpoint", Code: 13, Message: "database or disk is full"}) // SQLITE_FULL
 	e.writeMu.Lock()
 	e.checkpoints.frames = startFramesLarge
 	e.writeMu.Unlock()
@@ -199,5 +199,44 @@ func TestBackgroundFails(t *testing.T) {
 	e.writeMu.Unlock()
 	if err := e.Insert(t.Context(), plantsFrom(0, 1, "Rosa")); !errors.Is(err, store.ErrBroken) {
 		t.Errorf("got %v, want %v", err, store.ErrBroken)
+	}
+}
+
+// TestReaderLeft shows that nobody waits while a WAL is copied that grew
+// beyond its bound because somebody was reading.
+func TestReaderLeft(t *testing.T) {
+	t.Parallel()
+	e := openServer(t)
+	c := &e.checkpoints
+	e.writeMu.Lock()
+	c.frames = c.framesMax + startFramesLarge
+	e.writeMu.Unlock()
+	c.ended(true, nil) // the reader kept the background from copying all
+	if err := e.checkpointIfDue(0); err != nil {
+		t.Fatal(err)
+	}
+	e.writeMu.Lock()
+	if c.held != c.frames || c.startFrames <= c.frames {
+		t.Errorf("of %d frames %d are noted as held, and the next checkpoint begins at %d", c.frames, c.held, c.startFrames)
+	}
+	c.frames = c.startFrames
+	e.writeMu.Unlock()
+	c.mu.Lock()
+	c.running = true // the reader has left
+	c.mu.Unlock()
+	if err := e.Insert(t.Context(), plantsFrom(0, 1, "Rosa")); err != nil { // waits for ever if it waits
+		t.Fatal(err)
+	}
+	c.ended(false, nil)
+	e.writeMu.Lock()
+	c.frames = c.startFrames
+	e.writeMu.Unlock()
+	if err := e.checkpointIfDue(0); err != nil {
+		t.Fatal(err)
+	}
+	e.writeMu.Lock()
+	defer e.writeMu.Unlock()
+	if c.frames != 0 || c.held != 0 {
+		t.Errorf("when all is copied: %d frames, %d held", c.frames, c.held)
 	}
 }

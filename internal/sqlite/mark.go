@@ -64,8 +64,7 @@ func readMark(path string) (m mark, err error) {
 	return mark{}, fmt.Errorf("%s is damaged: if plantstore verify finds nothing else, remove it", path+markSuffix)
 }
 
-// check compares a mark, which must have been read first, with the state of
-// the store. The error says what to do.
+// check compares a mark with the state of the store. The error says what to do.
 func (m mark) check(path string, s state) error {
 	switch {
 	case m.store != s.store:
@@ -76,6 +75,9 @@ func (m mark) check(path string, s state) error {
 	}
 	return nil
 }
+
+// storeName is how users read the number of a store.
+func storeName(store int64) string { return fmt.Sprintf("%016x", uint64(store)) }
 
 var errNoState = fmt.Errorf("%w: the table state has no row", store.ErrBroken)
 
@@ -98,20 +100,21 @@ func readState(c *sqlite3.Conn) (state, error) {
 	return state{s.Int64(0), s.Int64(1), s.Int64(2), s.Int64(3), s.Int64(4)}, nil
 }
 
-// checkMark holds the store against its mark.
-func (e *Engine) checkMark() error {
-	m, err := readMark(e.path) // first: a server beside this command moves both
-	if errors.Is(err, errNoMark) {
-		return nil
+// checkMark reads the state of a store and holds it against the mark; wrong is
+// what the mark says against it. A transaction of the connection must not have
+// read anything yet: the mark is read first, for a server moves both.
+func checkMark(c *sqlite3.Conn, path string) (s state, wrong, err error) {
+	m, errMark := readMark(path)
+	if s, err = readState(c); err != nil {
+		return s, nil, err
 	}
-	if err != nil {
-		return err
+	switch {
+	case errors.Is(errMark, errNoMark):
+		return s, nil, nil
+	case errMark != nil:
+		return s, errMark, nil
 	}
-	s, err := readState(e.writer)
-	if err != nil {
-		return err
-	}
-	return m.check(e.path, s)
+	return s, m.check(path, s), nil
 }
 
 // openMark begins to keep the mark.

@@ -29,9 +29,7 @@ func Restore(ctx context.Context, from, path string, replace bool, progress Prog
 	if err != nil {
 		return m, err
 	}
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		path = real // a link stays one
-	}
+	path = realPath(path) // a link stays one
 	if err := refuseNetwork(filepath.Dir(path)); err != nil {
 		return m, err
 	}
@@ -97,7 +95,7 @@ func (m *Manifest) fetch(ctx context.Context, from, temp string, progress Progre
 		return err
 	case len(v.Faults) > 0:
 		return fmt.Errorf("%s is damaged: %s", from, v.Faults[0])
-	case v.Plants != m.Plants || v.Commits != m.Commits || fmt.Sprintf("%016x", uint64(v.Store)) != m.Store:
+	case v.Plants != m.Plants || v.Commits != m.Commits || v.Store != m.Store:
 		return fmt.Errorf("%s is not what its manifest says: it has %d plants up to commit %d, want %d up to %d", from, v.Plants, v.Commits, m.Plants, m.Commits)
 	}
 	return nil

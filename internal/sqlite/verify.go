@@ -15,10 +15,10 @@ import (
 
 // Verification is what Verify found.
 type Verification struct {
-	Plants  int64 // read
-	Tokens  int64 // read
-	Commits int64 // the number of the last one
-	Store   int64 // which store it is
+	Plants  int64  // read
+	Tokens  int64  // read
+	Commits int64  // the number of the last one
+	Store   string // which store it is
 
 	Faults []string // what is wrong, for a person; none if nothing is
 	More   int      // faults beyond these
@@ -46,6 +46,7 @@ func (v *Verification) fault(format string, args ...any) {
 // the end of ctx.
 func Verify(ctx context.Context, path string, progress func(plants int64)) (Verification, error) {
 	var v Verification
+	path = realPath(path)
 	c, err := openToLook(path)
 	if err != nil {
 		return v, err
@@ -90,12 +91,11 @@ func (v *Verification) look(ctx context.Context, c *sqlite3.Conn, path string, p
 	case version < len(migrations()):
 		return fmt.Errorf("%s has schema %d of %d: open it once with this plantstore, or verify it with the one that wrote it", path, version, len(migrations()))
 	}
-	m, errMark := readMark(path) // before the store, which moves on with it
 	if err := c.Exec("BEGIN"); err != nil {
 		return err
 	}
 	defer func() { _ = c.Exec("ROLLBACK") }() // nothing was written
-	s := v.lookAtState(c, path, m, errMark)
+	s := v.lookAtState(c, path)
 	for _, step := range []struct {
 		what string
 		do   func(*sqlite3.Conn, *state) error
@@ -115,20 +115,17 @@ func (v *Verification) look(ctx context.Context, c *sqlite3.Conn, path string, p
 	return nil
 }
 
-// lookAtState compares the state with the mark, which is m or the error of
-// reading it. It returns nil if there is no state to compare the rest with.
-func (v *Verification) lookAtState(c *sqlite3.Conn, path string, m mark, errMark error) *state {
-	s, err := readState(c)
+// lookAtState compares the state with the mark. It returns nil if there is no
+// state to compare the rest with.
+func (v *Verification) lookAtState(c *sqlite3.Conn, path string) *state {
+	s, wrong, err := checkMark(c, path)
 	if err != nil {
 		v.fault("the state of the store cannot be read: %v", err)
 		return nil
 	}
-	v.Commits, v.Store = s.commits, s.store
-	if errMark == nil {
-		errMark = m.check(path, s)
-	}
-	if errMark != nil && !errors.Is(errMark, errNoMark) {
-		v.fault("%v", errMark)
+	v.Commits, v.Store = s.commits, storeName(s.store)
+	if wrong != nil {
+		v.fault("%v", wrong)
 	}
 	return &s
 }

@@ -309,3 +309,29 @@ func TestMark(t *testing.T) {
 		t.Errorf("a damaged mark: %v", err)
 	}
 }
+
+// TestVerifyLink looks at a store by a link that lies elsewhere: what is beside
+// the store counts, not what is beside the link.
+func TestVerifyLink(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path, link := filepath.Join(dir, "plants.db"), filepath.Join(t.TempDir(), "link.db")
+	must(t, os.Symlink(path, link))
+	e := mustOpen(t, sqlite.Config{Path: path, Server: true})
+	must(t, e.Insert(t.Context(), batchOf(0, 10)))
+	before := readFiles(t, path)
+	must(t, e.Insert(t.Context(), batchOf(10, 10)))
+	must(t, e.Close())
+	for _, suffix := range []string{"", "-wal"} {
+		must(t, os.WriteFile(path+suffix, before[suffix], 0o600))
+	}
+	v, err := sqlite.Verify(t.Context(), link, nil)
+	must(t, err)
+	if len(v.Faults) != 1 || !strings.Contains(v.Faults[0], "has lost what was acknowledged") {
+		t.Errorf("%q: want what the mark tells", v.Faults)
+	}
+	to := filepath.Join(dir, "backup.db")
+	if _, err := sqlite.Backup(t.Context(), link, to, noProgress); err == nil || err.Error() != v.Faults[0] {
+		t.Errorf("a backup of it: %v, want %s", err, v.Faults[0])
+	}
+}

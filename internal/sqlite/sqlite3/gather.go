@@ -7,23 +7,30 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// gathered is what stands between SQLite and one open file of a Conn, whose
-// writes are gathered if it is the WAL. It lives in C memory, and begins with the table of
-// methods that SQLite calls for the file, so that a method which is handed the
-// file finds it there (https://sqlite.org/c3ref/io_methods.html).
+// gathered is what stands between SQLite and one open file of a Conn: the WAL,
+// whose writes are gathered, or the database. It lives in C memory, and begins
+// with the table of methods that SQLite calls for the file, so that a method
+// which is handed the file finds it there
+// (https://sqlite.org/c3ref/io_methods.html).
 type gathered struct {
 	methods  lib.Tsqlite3_io_methods // SQLite's own, but for walMethods or databaseMethods
 	original uintptr                 // *lib.Tsqlite3_io_methods, SQLite's own
 	file     uintptr                 // sqlite3_file*
 	other    uintptr                 // *gathered of the connection's other file; 0 once that is closed
-	bytes    uintptr                 // gatherBytes of C memory; of the database, unused
+	bytes    uintptr                 // of the WAL: gatherBytes of C memory
 	used     int                     // of bytes
 	at       int64                   // where in the file bytes begin
+	unsynced int                     // of the database: bytes written since it was last synced
 }
 
 // gatherBytes is how much is written at once: 31 frames.
 // SQLite's own xWrite takes less than 128 KiB: it masks off what is above.
 const gatherBytes = 127 << 10
+
+// steadyBytes is after how much that a checkpoint has written it syncs the
+// database. Commits wait behind its syncs, so many short ones cost them less
+// than one long one at its end.
+const steadyBytes = 1 << 20
 
 // GatherWrites makes the connection write the frames of a commit in as few
 // calls as possible. SQLite itself makes two calls a frame; at full load that
@@ -42,16 +49,25 @@ const gatherBytes = 127 << 10
 // must fail at once: what follows the last of them is a file control whose
 // result SQLite does not look at, and then it takes the pages for copied.
 //
+// The database is synced not only when a checkpoint ends but also while it
+// writes, each time after steadyBytes.
+//
 // On Linux both files are synced by fdatasync, which leaves out only what is
 // not needed to read the data back: a file's times.
 func (c *Conn) GatherWrites() error {
 	if _, err := c.QueryInt("SELECT count(*) FROM sqlite_schema"); err != nil { // opens the WAL
 		return err
 	}
+	bytes := libc.Xmalloc(c.tls, gatherBytes)
+	if bytes == 0 {
+		return outOfMemory()
+	}
 	wal, err := c.gather(lib.SQLITE_FCNTL_JOURNAL_POINTER, walMethods) // in WAL mode that is the WAL
 	if err != nil {
+		libc.Xfree(c.tls, bytes)
 		return err
 	}
+	wal.bytes = bytes
 	file, err := c.gather(lib.SQLITE_FCNTL_FILE_POINTER, databaseMethods)
 	if err != nil {
 		return err
@@ -72,15 +88,18 @@ func (c *Conn) gather(which int32, methods func(*lib.Tsqlite3_io_methods)) (*gat
 		return nil, &Error{Op: "gather", Code: lib.SQLITE_MISUSE, Message: "the connection is not in WAL mode"}
 	}
 	place := libc.Xcalloc(c.tls, 1, lib.Tsize_t(unsafe.Sizeof(gathered{})))
-	bytes := libc.Xmalloc(c.tls, gatherBytes)
-	if place == 0 || bytes == 0 {
-		return nil, &Error{Op: "gather", Code: lib.SQLITE_NOMEM, Message: "out of memory"}
+	if place == 0 {
+		return nil, outOfMemory()
 	}
 	g := (*gathered)(pointer(place))
-	*g = gathered{methods: *(*lib.Tsqlite3_io_methods)(pointer(original)), original: original, file: file, bytes: bytes}
+	*g = gathered{methods: *(*lib.Tsqlite3_io_methods)(pointer(original)), original: original, file: file}
 	methods(&g.methods)
 	(*lib.Tsqlite3_file)(pointer(file)).FpMethods = place
 	return g, nil
+}
+
+func outOfMemory() error {
+	return &Error{Op: "gather", Code: lib.SQLITE_NOMEM, Message: "out of memory"}
 }
 
 func walMethods(m *lib.Tsqlite3_io_methods) {
@@ -97,8 +116,9 @@ func walMethods(m *lib.Tsqlite3_io_methods) {
 
 // databaseMethods are called for the database, also for the locks of the WAL.
 func databaseMethods(m *lib.Tsqlite3_io_methods) {
-	closing, syncing, shmLocking := gatheredClose, gatheredSync, gatheredShmLock
+	closing, writing, syncing, shmLocking := gatheredClose, steadyWrite, steadySync, gatheredShmLock
 	m.FxClose = address(&closing)
+	m.FxWrite = address(&writing)
 	m.FxSync = address(&syncing)
 	m.FxShmLock = address(&shmLocking)
 }
@@ -128,7 +148,7 @@ type (
 )
 
 // flush writes what is gathered. After an error nothing is gathered: the
-// transaction or checkpoint that it belongs to has failed.
+// transaction that it belongs to has failed.
 func (g *gathered) flush(tls *libc.TLS) int32 {
 	if g.used == 0 {
 		return lib.SQLITE_OK
@@ -178,10 +198,31 @@ func gatheredSync(tls *libc.TLS, file uintptr, flags int32) int32 {
 	if code := g.flush(tls); code != lib.SQLITE_OK {
 		return code
 	}
+	return sync(tls, original, file, flags)
+}
+
+func sync(tls *libc.TLS, original *lib.Tsqlite3_io_methods, file uintptr, flags int32) int32 {
 	if code, done := syncData(file); done {
 		return code
 	}
 	return function[fileMethodInt](original.FxSync)(tls, file, flags)
+}
+
+func steadySync(tls *libc.TLS, file uintptr, flags int32) int32 {
+	g, original := gatheredOf(file)
+	g.unsynced = 0
+	return sync(tls, original, file, flags)
+}
+
+func steadyWrite(tls *libc.TLS, file, data uintptr, amount int32, at int64) int32 {
+	g, original := gatheredOf(file)
+	if code := function[fileMethodData](original.FxWrite)(tls, file, data, amount, at); code != lib.SQLITE_OK {
+		return code
+	}
+	if g.unsynced += int(amount); g.unsynced < steadyBytes {
+		return lib.SQLITE_OK
+	}
+	return steadySync(tls, file, lib.SQLITE_SYNC_NORMAL)
 }
 
 func gatheredSize(tls *libc.TLS, file, size uintptr) int32 {
