@@ -30,21 +30,20 @@ run: ## run the server from the sources; ARGS='…' adds to its command line
 	go run ./cmd/plantstore serve $(ARGS)
 
 .PHONY: test
-test: need lint ## the gate: what the machine needs, lint, all tests with the race detector, coverage
+test: need lint ## the gate: what the machine needs, lint, all tests with the race detector, coverage, the short faults
 	tools/test.sh
 	tools/coverage.sh $(COVERAGE_MIN)
+	cd bench && go test ./...
+	tools/faults.sh short
 
 .PHONY: need
 need:
-	@tools/need.sh $(DEBIAN_PACKAGES)
+	@tools/need.sh $(DEBIAN_PACKAGES) $(FAULT_PACKAGES)
 
 .PHONY: lint
-lint: ## formatting, go.mod and go.sum, go vet, golangci-lint
+lint: ## formatting, go.mod and go.sum, go vet, golangci-lint, of the program, the benchmark and the faults
 	@tools/format.sh
-	go mod tidy -diff
-	go mod verify
-	go vet ./...
-	$(TOOL) golangci-lint run
+	tools/lint.sh . bench faults
 
 .PHONY: fmt
 fmt: ## format the sources with gofumpt
@@ -62,7 +61,7 @@ fuzz: ## run every fuzz target in turn, FUZZTIME=60s each
 .PHONY: bench
 bench: ## measure against a floor and the peers, on a quiet machine; ARGS='…' adds to its command line
 	@tools/need.sh $(DEBIAN_PACKAGES) $(BENCH_PACKAGES)
-	cd bench && go vet ./... && go test ./... && go run . $(ARGS)
+	cd bench && go run . $(ARGS)
 
 .PHONY: faults
 faults: ## do the program harm in every way of faults/, the long form, which takes hours

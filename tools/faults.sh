@@ -3,7 +3,6 @@
 set -eu
 cd "$(dirname "$0")/../faults"
 
-go vet ./...
 run() {
 	package=$1
 	shift
@@ -13,13 +12,13 @@ run() {
 case $1 in
 short)
 	timeout=15m
-	for package in failpoints disk overload history syscalls power; do
+	for package in failpoints disk overload history syscalls power soak; do
 		run "$package"
 	done
 	;;
 long)
 	timeout=24h
-	for package in failpoints disk overload syscalls power; do
+	for package in failpoints disk overload syscalls power soak; do
 		run "$package" -long
 	done
 	run history -run TestHistory -seeds 100 -ops 100000

@@ -20,6 +20,8 @@ import (
 	"plantstore/faults/rig"
 )
 
+const pollEvery = 20 * time.Millisecond
+
 var long = flag.Bool("long", false, "fill the disk more often")
 
 // need skips the test where what it takes is missing; under CI=true that is a
@@ -177,7 +179,7 @@ func TestFull(t *testing.T) {
 		if err := os.Remove(ballast); err != nil {
 			t.Fatal(err)
 		}
-		within(t, 5*time.Second, "it takes plants again", func() bool { return l.send(t.Context(), c, server.URL) == rig.Stored })
+		rig.Within(t, 5*time.Second, pollEvery, "it takes plants again", func() bool { return l.send(t.Context(), c, server.URL) == rig.Stored })
 		if code := statusOf(t, server.Admin+"/readyz"); code != http.StatusOK {
 			t.Errorf("round %d: /readyz is %d when there is room again", round, code)
 		}
@@ -191,18 +193,6 @@ func TestFull(t *testing.T) {
 		}
 	}
 	l.check(t, program, db)
-}
-
-// within tries again and again until it is so.
-func within(t *testing.T, limit time.Duration, what string, try func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(limit)
-	for !try() {
-		if time.Now().After(deadline) {
-			t.Fatalf("after %s it is not so that %s", limit, what)
-		}
-		time.Sleep(20 * time.Millisecond) // a poll of what another process does
-	}
 }
 
 // TestBackupFull shows that a backup that finds no room leaves nothing, and
@@ -240,7 +230,7 @@ func TestBackupFull(t *testing.T) {
 // slowDown delays every sync of a file by a process, until the test ends.
 func slowDown(t *testing.T, pid int, path string, delay time.Duration) {
 	t.Helper()
-	command := exec.Command("strace", "-f", "-o", "/dev/null", "-p", strconv.Itoa(pid), "-P", path, //nolint:noctx // killed by Cleanup
+	command := exec.Command("strace", "-f", "-o", "/dev/null", "-p", strconv.Itoa(pid), "-P", path,
 		"-e", "trace=fdatasync,fsync", "-e", fmt.Sprintf("inject=fdatasync,fsync:delay_enter=%d", delay.Microseconds()))
 	said, err := command.StderrPipe()
 	if err != nil {
@@ -289,7 +279,7 @@ func TestSlow(t *testing.T) {
 				took = time.Since(begun)
 			})
 			if !test.ready {
-				within(t, 25*time.Second, "it is not ready", func() bool { return statusOf(t, server.Admin+"/readyz") == http.StatusServiceUnavailable })
+				rig.Within(t, 25*time.Second, pollEvery, "it is not ready", func() bool { return statusOf(t, server.Admin+"/readyz") == http.StatusServiceUnavailable })
 			}
 			sending.Wait()
 			switch {
@@ -298,7 +288,8 @@ func TestSlow(t *testing.T) {
 			case !test.ready && (outcome != rig.Unknown || l.statuses[http.StatusServiceUnavailable] != 1):
 				t.Errorf("outcome %v after %s, statuses %v: want a 503 that says it is unknown", outcome, took, l.statuses)
 			}
-			within(t, 40*time.Second, "it is ready", func() bool { return statusOf(t, server.Admin+"/readyz") == http.StatusOK })
+			// The first commit of a WAL syncs twice: its header, and its frames.
+			rig.Within(t, 3*test.delay+5*time.Second, pollEvery, "it is ready", func() bool { return statusOf(t, server.Admin+"/readyz") == http.StatusOK })
 			server.Kill()
 			l.check(t, program, db)
 		})

@@ -47,7 +47,7 @@ const (
 
 // chance is a source of choices for a purpose.
 func (b *bench) chance(purpose, number int) *rand.Rand {
-	return rand.New(rand.NewPCG(b.seed, uint64(purpose)<<32|uint64(number))) //nolint:gosec // must be repeatable
+	return rand.New(rand.NewPCG(b.seed, uint64(purpose)<<32|uint64(number)))
 }
 
 // The purposes.
@@ -122,7 +122,7 @@ func (b *bench) load(ctx context.Context, url string, d *disk, what run) {
 		s := &sender{
 			client: rig.Client{Token: b.token, HTTP: http.Client{Transport: transport}},
 			url:    url, ledger: what.ledger, disk: d,
-			chance: rand.New(rand.NewPCG(what.chance.Uint64(), uint64(i))), //nolint:gosec // must be repeatable
+			chance: rand.New(rand.NewPCG(what.chance.Uint64(), uint64(i))),
 			next:   what.firstID + int64(i)*idsEach,
 		}
 		running.Go(func() {

@@ -23,8 +23,8 @@ func TestMain(m *testing.M) {
 	if os.Getenv(insideEnv) != "" || unable() != "" {
 		os.Exit(m.Run())
 	}
-	runtime.LockOSThread()                              // the death signal comes when the thread that started the process ends
-	command := exec.Command(os.Args[0], os.Args[1:]...) //nolint:noctx // ends with this process
+	runtime.LockOSThread() // the death signal comes when the thread that started the process ends
+	command := exec.Command(os.Args[0], os.Args[1:]...)
 	command.Env = append(os.Environ(), insideEnv+"=1")
 	command.Stdin, command.Stdout, command.Stderr = os.Stdin, os.Stdout, os.Stderr
 	command.SysProcAttr = &syscall.SysProcAttr{

@@ -96,12 +96,12 @@ func attach(path string) (loop int, device string, err error) {
 	if err != nil {
 		return 0, "", fmt.Errorf("open the image: %w", err)
 	}
-	defer unix.Close(file) //nolint:errcheck // the device has its own
+	defer unix.Close(file)
 	control, err := unix.Open("/dev/loop-control", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return 0, "", fmt.Errorf("open the loop control: %w", err)
 	}
-	defer unix.Close(control) //nolint:errcheck // nothing was written
+	defer unix.Close(control)
 	err = retry(func() error {
 		number, err := unix.IoctlRetInt(control, unix.LOOP_CTL_GET_FREE)
 		if err != nil {

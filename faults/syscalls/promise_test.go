@@ -208,11 +208,7 @@ func TestUnready(t *testing.T) {
 	if o, status := c.Create(t.Context(), s.URL, 1000, nameOf(1000)); o != rig.Unknown || status != http.StatusServiceUnavailable {
 		t.Errorf("a plant whose sync failed was answered %d, want 503, unknown", status)
 	}
-	for deadline := time.Now().Add(5 * time.Second); readiness(t.Context(), s); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the server is ready, and broken")
-		}
-	}
+	rig.Within(t, 5*time.Second, time.Millisecond, "the broken server is unready", func() bool { return !readiness(t.Context(), s) })
 	if status := late(); status != http.StatusServiceUnavailable {
 		t.Errorf("a plant that arrived late was answered %d, want 503", status)
 	}
@@ -227,7 +223,8 @@ func TestUnready(t *testing.T) {
 	}
 }
 
-// holdOpen sends all of a request but its end. What it returns sends the end,
+// holdOpen sends all of a request but its end, when the server has asked for
+// its body. What it returns sends the end,
 // and returns the answer's status.
 func holdOpen(t *testing.T, s *rig.Server) func() int {
 	t.Helper()
@@ -238,17 +235,26 @@ func holdOpen(t *testing.T, s *rig.Server) func() int {
 	}
 	t.Cleanup(func() { _ = conn.Close() })
 	body := `{"id":1001,"name":"late"}`
-	_, err = fmt.Fprintf(conn, "POST /plants HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
-		host, base.token, len(body), body[:len(body)-1])
+	_, err = fmt.Fprintf(conn, "POST /plants HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n",
+		host, base.token, len(body))
 	if err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(100 * time.Millisecond) // or the server might not have read the beginning
+	read := bufio.NewReader(conn)
+	if line, err := read.ReadString('\n'); err != nil || line != "HTTP/1.1 100 Continue\r\n" { // the server reads the body
+		t.Fatalf("%q, %v; want to be told to go on", line, err)
+	}
+	if _, err := read.ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(conn, body[:len(body)-1]); err != nil {
+		t.Fatal(err)
+	}
 	return func() int {
 		if _, err := io.WriteString(conn, body[len(body)-1:]); err != nil {
 			t.Fatal(err)
 		}
-		answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		answer, err := http.ReadResponse(read, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
