@@ -17,6 +17,7 @@ import (
 var serverRows = []row{
 	{"pwrite64", "EIO", "wal"},
 	{"pwrite64", "ENOSPC", "wal"},
+	{"pwrite64", "EDQUOT", "wal"},
 	{"pwrite64", "EIO", "db"},
 	{"pwrite64", "ENOSPC", "db"},
 	{"pwrite64", "EIO", "shm"},
@@ -167,6 +168,9 @@ func serve(t *testing.T, f fault, program, store string, w load, flags ...string
 	}
 	if !run.ready && run.code == 0 {
 		t.Errorf("exit code 0 of a server that was never ready:\n%s", s.Log())
+	}
+	if !run.ready && f.errno == "EIO" && run.code != 74 {
+		t.Errorf("exit code %d of a server that could not start because of the disk, want 74:\n%s", run.code, s.Log())
 	}
 	if f.failsSync() && run.in.calls > 0 {
 		for _, a := range run.acknowledged(run.in.first) {

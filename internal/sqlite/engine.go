@@ -7,7 +7,6 @@
 package sqlite
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -80,7 +79,8 @@ func checkVersion(version int) error {
 
 // Open opens the store in a file, creates it if it is not there, and brings
 // its schema up to date. When it returns, everything in the file is on stable
-// storage. The caller closes the engine.
+// storage. The caller closes the engine. The error wraps store.ErrBroken if the
+// disk failed or the store is damaged.
 func Open(ctx context.Context, c Config) (_ *Engine, err error) {
 	if err := checkVersion(sqlite3.Version()); err != nil {
 		return nil, err
@@ -92,6 +92,7 @@ func Open(ctx context.Context, c Config) (_ *Engine, err error) {
 	defer func() {
 		if err != nil {
 			_ = e.release() // the first error is the one that tells
+			err = diskFault(err)
 		}
 	}()
 	if err := e.openWriter(); err != nil { // before a lock file is left beside what is no store
@@ -184,7 +185,9 @@ func (e *Engine) openWriter() (err error) {
 	if err == nil && version > 0 {
 		var wrong error
 		_, wrong, err = checkMark(e.writer, e.path)
-		err = cmp.Or(err, wrong)
+		if err == nil && wrong != nil {
+			err = fmt.Errorf("%w: %w", store.ErrBroken, wrong)
+		}
 	}
 	e.writer.KeepWAL(err != nil)
 	return err

@@ -2,7 +2,9 @@ package sqlite
 
 import (
 	"errors"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 
 	"plantstore/internal/sqlite/sqlite3"
@@ -91,5 +93,24 @@ func TestClassify(t *testing.T) {
 	}
 	if got := classify(other); !errors.Is(got, other) || errors.Is(got, store.ErrBroken) {
 		t.Errorf("another error: %v", got)
+	}
+}
+
+func TestDiskFault(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		err    error
+		broken bool
+	}{
+		{&sqlite3.Error{Code: 10 | 4<<8}, true}, // SQLITE_IOERR_FSYNC
+		{&sqlite3.Error{Code: 11}, true},        // SQLITE_CORRUPT
+		{&os.PathError{Op: "fsync", Path: "plants.db-mark", Err: syscall.EIO}, true},
+		{&sqlite3.Error{Code: 14}, false}, // SQLITE_CANTOPEN
+		{&sqlite3.Error{Code: 26}, false}, // SQLITE_NOTADB
+		{os.ErrPermission, false},
+	} {
+		if got := diskFault(test.err); !errors.Is(got, test.err) || errors.Is(got, store.ErrBroken) != test.broken {
+			t.Errorf("%v: got %v, want broken %v", test.err, got, test.broken)
+		}
 	}
 }

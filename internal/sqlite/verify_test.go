@@ -288,7 +288,7 @@ func TestMark(t *testing.T) {
 			if err == nil {
 				_ = engine.Close()
 			}
-			if err == nil || !strings.Contains(err.Error(), want) {
+			if !errors.Is(err, store.ErrBroken) || !strings.Contains(err.Error(), want) {
 				t.Fatalf("server %v: got %v, want %s", server, err, want)
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"syscall"
 	"time"
 
 	"plantstore/internal/plant"
@@ -284,6 +285,17 @@ func classify(err error) error {
 	default: // I/O errors, damage, and what should not happen
 		return fmt.Errorf("%w: %w", store.ErrBroken, err)
 	}
+}
+
+// diskFault gives an error the meaning of store.ErrBroken if it is of a disk
+// that failed, or of a file that is damaged.
+func diskFault(err error) error {
+	var fault *sqlite3.Error
+	failed := errors.As(err, &fault) && (fault.IO() || fault.Corrupt()) || errors.Is(err, syscall.EIO)
+	if failed && !errors.Is(err, store.ErrBroken) {
+		return fmt.Errorf("%w: %w", store.ErrBroken, err)
+	}
+	return err
 }
 
 // syncWAL syncs the WAL by a descriptor of its own. SQLite keeps no locks on

@@ -13,6 +13,7 @@ package sqlite3
 import (
 	"fmt"
 	"strings"
+	"syscall"
 	"unsafe"
 
 	"modernc.org/libc"
@@ -226,15 +227,27 @@ func (c *Conn) check(op string, code int32) error {
 }
 
 func (c *Conn) fault(op string, code int32) *Error {
-	message := libc.GoString(lib.Xsqlite3_errmsg(c.tls, c.db))
-	return &Error{Op: op, Code: int(code), Message: message}
+	fault := &Error{Op: op, Code: int(code), Message: libc.GoString(lib.Xsqlite3_errmsg(c.tls, c.db))}
+	if code == lib.SQLITE_CANTOPEN || fault.IO() && code != lib.SQLITE_IOERR_FSYNC { // syncData goes past libc
+		fault.Errno = syscall.Errno(lib.Xsqlite3_system_errno(c.tls, c.db))
+	}
+	return fault
 }
 
 // Error is a result code of SQLite (https://sqlite.org/rescode.html).
 type Error struct {
-	Op      string // what was run: a statement, or the name of a call
-	Code    int    // the extended result code
-	Message string // SQLite's own words
+	Op      string        // what was run: a statement, or the name of a call
+	Code    int           // the extended result code
+	Message string        // SQLite's own words
+	Errno   syscall.Errno // what the operating system said; 0 if SQLite does not tell
+}
+
+// Unwrap returns what the operating system said.
+func (e *Error) Unwrap() error {
+	if e.Errno == 0 {
+		return nil
+	}
+	return e.Errno
 }
 
 func (e *Error) Error() string {
@@ -243,7 +256,11 @@ func (e *Error) Error() string {
 	if len(op) > runesMax {
 		op = append(op[:runesMax], '…')
 	}
-	return fmt.Sprintf("%s: %s (SQLite error %d)", string(op), e.Message, e.Code)
+	said := ""
+	if e.Errno != 0 {
+		said = e.Errno.Error() + "; "
+	}
+	return fmt.Sprintf("%s: %s (%sSQLite error %d)", string(op), e.Message, said, e.Code)
 }
 
 func (e *Error) primary() int { return e.Code & 0xff }
@@ -253,12 +270,18 @@ func (e *Error) Busy() bool {
 	return e.primary() == lib.SQLITE_BUSY || e.primary() == lib.SQLITE_LOCKED
 }
 
-// Full reports whether the disk had no room (ENOSPC). A quota that is used up
-// (EDQUOT) is an I/O error to SQLite.
-func (e *Error) Full() bool { return e.primary() == lib.SQLITE_FULL }
+// Full reports whether the disk had no room (ENOSPC) or a quota is used up
+// (EDQUOT), which is an I/O error to SQLite.
+func (e *Error) Full() bool {
+	return e.primary() == lib.SQLITE_FULL || e.Code == lib.SQLITE_IOERR_WRITE && e.Errno == syscall.EDQUOT
+}
 
 // Interrupted reports whether Interrupt ended the call.
 func (e *Error) Interrupted() bool { return e.primary() == lib.SQLITE_INTERRUPT }
+
+// IO reports whether the operating system returned an error that has no
+// meaning of its own to SQLite.
+func (e *Error) IO() bool { return e.primary() == lib.SQLITE_IOERR }
 
 // Corrupt reports whether the file is damaged.
 func (e *Error) Corrupt() bool { return e.primary() == lib.SQLITE_CORRUPT }
