@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"fmt"
+	"io"
 	"net"
 	"strings"
 	"testing"
@@ -82,6 +83,34 @@ func TestConnectionGoesOnAfterRefusals(t *testing.T) {
 		}
 		c.write(h.fill(post(fmt.Sprintf(`{"id":%d,"name":"A"}`, i))))
 		same(t, c.read("POST"), created(`{"name":"A"}`))
+	}
+}
+
+// A client that will close the connection, and is still sending when it is
+// refused, can read why: its connection is not reset under it.
+func TestRefusedWhileSending(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	body := strings.Repeat(" ", 200<<10)
+	for name, in := range map[string]struct{ request, code string }{
+		"too large":     {post(body, "Connection: close"), `{"error":41301,`},
+		"no credential": {post(body, "Connection: close", "-Authorization"), `{"error":40101,`},
+		"HTTP/1.0":      {strings.Replace(post(body), "HTTP/1.1", "HTTP/1.0", 1), `{"error":41301,`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := dial(t, h.public)
+			request := h.fill(in.request)
+			half := len(request) - len(body)/2
+			c.write(request[:half])
+			if a := c.read("POST"); !strings.HasPrefix(a.Body, in.code) || a.Header.Get("Connection") != "close" {
+				t.Errorf("got %+v, want a body that begins with %s", a, in.code)
+			}
+			if _, err := io.WriteString(c, request[half:]); err != nil {
+				t.Error(err)
+			}
+			c.closed()
+		})
 	}
 }
 

@@ -4,7 +4,9 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -78,12 +80,30 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		c.answering.Store(true)
 		defer c.answering.Store(false)
 	}
+	defer linger(x, r)
 	d.flying.Inc()
 	defer d.flying.Dec()
 	defer d.finish(x, r)
 	if err := d.serve(x, r); err != nil {
 		d.fail(x, err)
 	}
+}
+
+// linger reads on, for a moment, what a client is still sending of a request
+// that was refused and after which its connection ends. To close it with
+// something unread would reset it, and the client might never see the answer
+// (RFC 9112 section 9.6). net/http itself does this only where the client would
+// have kept the connection.
+func linger(x *exchange, r *http.Request) {
+	const atMost = 500 * time.Millisecond
+	if x.code == 0 || !r.Close || r.Body == http.NoBody {
+		return
+	}
+	c := http.NewResponseController(x.ResponseWriter)
+	if err := errors.Join(c.Flush(), c.SetReadDeadline(time.Now().Add(atMost))); err != nil {
+		return // the client has left
+	}
+	_, _ = io.Copy(io.Discard, r.Body)
 }
 
 var nosniff = []string{"nosniff"}
