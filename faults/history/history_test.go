@@ -20,7 +20,6 @@ package history
 import (
 	"flag"
 	"fmt"
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -36,23 +35,12 @@ var (
 	clients = flag.Int("clients", 8, "how many clients work at the same time")
 )
 
-// firstSeed returns the seed to begin with, and prints it.
-func firstSeed(t *testing.T) uint64 {
-	t.Helper()
-	s := *seed
-	if s == 0 {
-		s = rand.Uint64() >> 1
-	}
-	t.Logf("the seed is %d: run it again with -seed %[1]d", s)
-	return s
-}
-
 // Ready is promised within a second, on a machine that has nothing else to do.
 const restartMax = 5 * time.Second
 
 func TestHistory(t *testing.T) {
 	program := rig.Build(t)
-	from := firstSeed(t)
+	from := rig.Seed(t, *seed)
 	var slowest time.Duration
 	var done, operations, requests, killed int
 	begun := time.Now()
@@ -85,7 +73,7 @@ func TestHistory(t *testing.T) {
 // were stored.
 func TestEarlyAnswer(t *testing.T) {
 	program := rig.Build(t, rig.EarlyAnswer)
-	from := firstSeed(t)
+	from := rig.Seed(t, *seed)
 	const rounds = 10
 	killed := 0
 	for i := range rounds {
@@ -132,7 +120,7 @@ func TestWrongAnswers(t *testing.T) {
 		"the last one wins":             lastWins,
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, err := execute(t, rig.Build(t, weak), options{seed: firstSeed(t), operations: 1000, clients: *clients})
+			r, err := execute(t, rig.Build(t, weak), options{seed: rig.Seed(t, *seed), operations: 1000, clients: *clients})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"os"
 	"os/exec"
@@ -305,4 +306,15 @@ func Export(t testing.TB, program, db string) (map[int64]string, error) {
 		plants[p.ID] = p.Name
 	}
 	return plants, nil
+}
+
+// Seed returns a seed that was given, or another each time if it is 0, and
+// prints it.
+func Seed(t testing.TB, given uint64) uint64 {
+	t.Helper()
+	if given == 0 {
+		given = rand.Uint64() >> 1
+	}
+	t.Logf("the seed is %d: run it again with -seed %[1]d", given)
+	return given
 }

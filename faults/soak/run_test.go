@@ -50,7 +50,7 @@ func soak(t *testing.T, program string, length time.Duration) *run {
 	const answerMax = time.Minute // twice what the server allows itself
 	r := &run{
 		t: t, program: program, db: filepath.Join(t.TempDir(), "plants.db"), length: length,
-		plan:  plan{chosenSeed(t)},
+		plan:  plan{rig.Seed(t, *seed)},
 		kept:  &http.Client{Timeout: answerMax, Transport: &http.Transport{MaxIdleConnsPerHost: keepers}},
 		fresh: &http.Client{Timeout: answerMax, Transport: &http.Transport{DisableKeepAlives: true}},
 		work:  make(chan struct{}, perSecond/10), // more of a delay is not made up for

@@ -34,7 +34,6 @@ package soak
 
 import (
 	"flag"
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -78,17 +77,6 @@ func TestSoak(t *testing.T) {
 	}
 	r := soak(t, rig.Build(t), duration)
 	r.faults.report(t)
-}
-
-// chosenSeed returns the seed of a run, and prints it.
-func chosenSeed(t *testing.T) uint64 {
-	t.Helper()
-	s := *seed
-	if s == 0 {
-		s = rand.Uint64() >> 1
-	}
-	t.Logf("the seed is %d: run it again with -seed %[1]d", s)
-	return s
 }
 
 // faulty is a program that keeps 16 KiB of each plant that it is sent, and a
