@@ -115,7 +115,7 @@ func Open(ctx context.Context, c Config) (_ *Engine, err error) {
 	if err := e.stmts.prepare(e.writer); err != nil {
 		return nil, err
 	}
-	if err := e.makeDurable(ctx); err != nil {
+	if err := e.makeDurable(); err != nil {
 		return nil, err
 	}
 	if err := e.openMark(); err != nil {
@@ -234,25 +234,18 @@ const connectionSettings = `
 // makeDurable puts what an earlier process may have left in the page cache
 // alone on stable storage: a plant must not be acknowledged as already there
 // from a row that a power cut could still take away. The checkpoint syncs and
-// copies the WAL; the directory is synced here because SQLite ignores an error
-// of that.
-func (e *Engine) makeDurable(ctx context.Context) error {
+// copies the WAL; if somebody who reads keeps it from that, the WAL is synced.
+// The directory is synced here because SQLite ignores an error of that.
+func (e *Engine) makeDurable() error {
 	if !e.server && served(e.path) {
 		return nil // the server did it when it started, and sees to it since
 	}
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	for {
-		_, _, err := e.writer.Checkpoint(sqlite3.Truncate)
-		if err == nil {
-			break
-		}
-		if !isBusy(err) {
-			return fmt.Errorf("checkpoint %s: %w", e.path, classify(err))
-		}
-		if err := pause(ctx, commandPoll); err != nil {
-			return fmt.Errorf("another process holds %s open: %w", e.path, err)
-		}
+	_, _, err := e.writer.Checkpoint(sqlite3.Truncate)
+	if isBusy(err) {
+		err = e.syncWAL()
+	}
+	if err != nil {
+		return fmt.Errorf("checkpoint %s: %w", e.path, classify(err))
 	}
 	// The checkpoint synced the file only if the WAL had something for it; a
 	// file that was copied here a moment ago is in the page cache alone.

@@ -271,3 +271,28 @@ func mustRemove(t testing.TB, path string) {
 	t.Helper()
 	must(t, os.RemoveAll(path))
 }
+
+// TestOpenBesideReader starts a server on a store that another program reads in
+// a transaction that does not end, as one that copies it continuously does.
+func TestOpenBesideReader(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "plants.db")
+	e := mustOpen(t, sqlite.Config{Path: path, Server: true})
+	must(t, e.Insert(t.Context(), batchOf(0, 10)))
+	reader, err := sqlite3.OpenToRead(path)
+	must(t, err)
+	must(t, reader.Exec("BEGIN"))
+	_, err = reader.QueryInt("SELECT count(*) FROM plants")
+	must(t, err)
+	must(t, e.Insert(t.Context(), batchOf(10, 10)))
+	must(t, e.Close())
+
+	e = mustOpen(t, sqlite.Config{Path: path, Server: true})
+	must(t, e.Insert(t.Context(), batchOf(20, 10)))
+	records, err := e.List(t.Context(), store.Query{Limit: 100})
+	if err != nil || len(records) != 30 {
+		t.Errorf("%d plants, %v, want 30", len(records), err)
+	}
+	must(t, reader.Close())
+	must(t, e.Close())
+}
