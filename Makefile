@@ -1,10 +1,10 @@
 # Each target is one command; `make help` lists them. `make test` is the gate: what it refuses does not land.
 
-# What the tests need beyond Go, git and make, as Debian packages: the race detector links with a C compiler.
-DEBIAN_PACKAGES := gcc libc6-dev
+# What the tests need beyond Go, git and make, as Debian packages: the race detector links with a C compiler, and one engine keeps its store in PostgreSQL.
+DEBIAN_PACKAGES := gcc libc6-dev postgresql
 
 # What the benchmark needs beyond that: the generator, and what the product is compared with.
-BENCH_PACKAGES := wrk sqlite3 postgresql
+BENCH_PACKAGES := wrk sqlite3
 
 # What the short forms of the fault harnesses need, and their long forms as well.
 FAULT_PACKAGES := strace e2fsprogs util-linux mount

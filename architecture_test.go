@@ -31,6 +31,7 @@ const (
 	anything         = "*"
 	storetest        = "internal/store/storetest"
 	embeddedEngine   = "internal/sqlite"
+	pgtest           = "internal/postgres/pgtest"
 )
 
 // mayImport is the whole picture of the program: each package, and the packages of the program that it may import. A
@@ -44,6 +45,7 @@ var mayImport = map[string][]string{
 	storetest:            {"internal/plant", "internal/auth", "internal/store"},
 	"internal/sqlite...": {"internal/plant", "internal/auth", "internal/store", "internal/sqlite..."},
 	"internal/postgres":  {"internal/plant", "internal/auth", "internal/store"},
+	pgtest:               {},
 	"internal/console":   {"internal/plant", "internal/auth", "internal/store"},
 	"internal/server":    {"internal/plant", "internal/auth", "internal/store", "internal/console"},
 	"client":             {},
@@ -52,7 +54,7 @@ var mayImport = map[string][]string{
 
 // testsMayAdd is what the tests of every package may import besides: the suite that each engine passes, and the engine
 // that needs no other program, so that nothing is tested against a stand-in for it.
-var testsMayAdd = []string{storetest, embeddedEngine}
+var testsMayAdd = []string{storetest, embeddedEngine, pgtest}
 
 // testsOfMayAdd is what the tests of one package may import besides that: the client has to know every code that the
 // server answers with, and is tried against the real one.

@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"log/slog"
+	"net/url"
 	"strings"
 
+	"plantstore/internal/postgres"
 	"plantstore/internal/sqlite"
 	"plantstore/internal/store"
 )
@@ -13,25 +15,52 @@ import (
 // there is one.
 func (p *program) openCommand(ctx context.Context, s *settings, mustExist bool) (store.Engine, error) {
 	log := slog.New(slog.NewTextHandler(p.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	return openEngine(ctx, s.db, sqlite.Config{MustExist: mustExist, Log: log})
+	return s.openEngine(ctx, sqlite.Config{MustExist: mustExist, Log: log})
 }
 
-// openEngine opens the engine that a --db names.
-func openEngine(ctx context.Context, db string, c sqlite.Config) (store.Engine, error) {
-	if err := refuseURL(db); err != nil {
+// openEngine opens the engine that --db names.
+func (s *settings) openEngine(ctx context.Context, c sqlite.Config) (store.Engine, error) {
+	if isURL(s.db) {
+		if err := s.refusePassword(); err != nil {
+			return nil, err
+		}
+		return postgres.Open(ctx, postgres.Config{URL: s.db, MustExist: c.MustExist, Log: c.Log})
+	}
+	if err := refuseURL(s.db); err != nil {
 		return nil, err
 	}
-	c.Path = db
+	c.Path = s.db
 	return sqlite.Open(ctx, c)
+}
+
+// isURL reports whether a --db names a PostgreSQL database.
+func isURL(db string) bool {
+	return strings.HasPrefix(db, "postgres://") || strings.HasPrefix(db, "postgresql://")
 }
 
 // refuseURL refuses a --db that is no path of a file.
 func refuseURL(db string) error {
-	if strings.HasPrefix(db, "postgres://") || strings.HasPrefix(db, "postgresql://") {
-		return usagef("db: this version keeps plants in a file only: give the path of one")
+	if isURL(db) {
+		return usagef("db: this is for a store in a file, and %s is a database: use PostgreSQL's own tools, such as pg_dump", withoutPassword(db))
 	}
 	if db == "" {
 		return usagef("db: the path is empty: give the path of a file")
+	}
+	return nil
+}
+
+// refusePassword refuses a password on the command line, where every user of
+// the machine can read it.
+func (s *settings) refusePassword() error {
+	if s.sources["db"] != "--db" {
+		return nil
+	}
+	u, err := url.Parse(s.db)
+	if err != nil {
+		return nil //nolint:nilerr // pgx says what is wrong with it, and hides the password
+	}
+	if _, given := u.User.Password(); given || u.Query().Has("password") {
+		return usagef("db: every user of this machine can read a password on a command line: put it into PGPASSWORD, into the file that PGPASSFILE names, or all of the URL into PLANTSTORE_DB")
 	}
 	return nil
 }

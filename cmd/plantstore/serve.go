@@ -66,7 +66,7 @@ func (p *program) serve(ctx context.Context, s *settings) (err error) {
 	defer d.close()
 
 	metrics := newMetrics()
-	engine, err := openEngine(ctx, s.db, sqlite.Config{Server: true, WALBytesMax: s.walMax.n, Log: log, Metrics: metrics})
+	engine, err := s.openEngine(ctx, sqlite.Config{Server: true, WALBytesMax: s.walMax.n, Log: log, Metrics: metrics})
 	if err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func (p *program) serve(ctx context.Context, s *settings) (err error) {
 		return err
 	}
 	d.serve()
-	log.Info("ready", "listen", d.publicListener.Addr().String(), "public", d.url.String(), "admin", "http://"+d.adminListener.Addr().String(), "db", s.db, "version", version)
+	log.Info("ready", "listen", d.publicListener.Addr().String(), "public", d.url.String(), "admin", "http://"+d.adminListener.Addr().String(), "db", withoutPassword(s.db), "version", version)
 
 	var cause error
 	select {

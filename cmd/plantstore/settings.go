@@ -53,7 +53,7 @@ type settings struct {
 // bindStore adds the settings of every command that opens the store.
 func (s *settings) bindStore(f *pflag.FlagSet) {
 	f.StringVar(&s.config, "config", "", "read settings from this YAML `file`")
-	f.StringVar(&s.db, "db", "plantstore.db", "the store: a `file`")
+	f.StringVar(&s.db, "db", "plantstore.db", "the store: a `file`, or the URL of a PostgreSQL database, postgres://…")
 }
 
 // bindServe adds the settings of the server.
@@ -101,6 +101,9 @@ func (s *settings) check() error {
 	const queueLimit = 1 << 20
 	if s.queueMax < 1 || s.queueMax > queueLimit {
 		return usagef("queue-max (%s): %d is out of range: from 1 to %d", s.sources["queue-max"], s.queueMax, queueLimit)
+	}
+	if s.backupDir != "" && isURL(s.db) {
+		return usagef("backup-dir (%s): the server makes backups of a store in a file only: use PostgreSQL's own tools", s.sources["backup-dir"])
 	}
 	if s.backupKeep < 1 {
 		return usagef("backup-keep (%s): %d is none: keep at least 1", s.sources["backup-keep"], s.backupKeep)

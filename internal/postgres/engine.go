@@ -1,0 +1,149 @@
+// Package postgres is the engine that keeps a store in PostgreSQL, for more than
+// one server: any number of them, on any number of machines, use one database at
+// the same time. It keeps to the SQL that distributed databases which speak
+// PostgreSQL's protocol accept.
+//
+// A transaction is durable when its COMMIT was answered, if the database is set
+// up to keep its word; see worth.go. Whenever that answer is missing, the
+// outcome is unknown, and the engine finds it out by doing the same again,
+// which never stores anything twice.
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"plantstore/internal/store"
+)
+
+// Config tells which database to use, and how.
+type Config struct {
+	// URL is a connection string as libpq has it; what it leaves out comes from
+	// libpq's environment variables
+	// (https://www.postgresql.org/docs/current/libpq-connect.html).
+	URL string
+
+	MustExist bool // do not make the tables
+	Log       *slog.Logger
+}
+
+// Engine implements store.Engine on a PostgreSQL database.
+type Engine struct {
+	pool *pgxpool.Pool
+	log  *slog.Logger
+}
+
+var _ store.Engine = (*Engine)(nil)
+
+const (
+	connectTime = 5 * time.Second // for one host, unless the URL says otherwise
+	connsMax    = 8               // unless the URL says otherwise
+)
+
+// Open connects to a database and brings its schema up to date. Several may do
+// so at once. The caller closes the engine.
+func Open(ctx context.Context, c Config) (*Engine, error) {
+	config, err := parse(c.URL)
+	if err != nil {
+		return nil, err
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	e := &Engine{pool: pool, log: c.Log}
+	if err := e.migrate(ctx, c.MustExist); err != nil {
+		pool.Close()
+		return nil, fmt.Errorf("open the database %s: %w", place(config.ConnConfig), err)
+	}
+	return e, nil
+}
+
+// parse reads a connection string. What a store needs of a connection and the
+// string does not say is filled in: a primary, an answer to a COMMIT only when
+// it is durable, and an end to the waiting for a host that is gone.
+func parse(url string) (*pgxpool.Config, error) {
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, err // pgx hides the password
+	}
+	conn := config.ConnConfig
+	if conn.ConnectTimeout == 0 {
+		conn.ConnectTimeout = connectTime
+	}
+	if !strings.Contains(url, "pool_max_conns=") {
+		config.MaxConns = connsMax
+	}
+	if conn.ValidateConnect == nil {
+		conn.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
+	}
+	if conn.RuntimeParams["application_name"] == "" {
+		conn.RuntimeParams["application_name"] = "plantstore"
+	}
+	conn.OnNotice = noteWarning
+	config.AfterConnect = commitDurably
+	return config, nil
+}
+
+// place names a database without its user and password.
+func place(c *pgx.ConnConfig) string {
+	return fmt.Sprintf("%s on %s port %d", c.Database, c.Host, c.Port)
+}
+
+// commitDurably sees to it that a COMMIT of a connection is answered when it is
+// on stable storage, and on that of a synchronous standby if there is one,
+// whatever the database has for others
+// (https://www.postgresql.org/docs/current/runtime-config-wal.html#GUC-SYNCHRONOUS-COMMIT).
+func commitDurably(ctx context.Context, c *pgx.Conn) error {
+	var level string
+	if err := c.QueryRow(ctx, "SHOW synchronous_commit").Scan(&level); err != nil {
+		return err
+	}
+	if level == "on" || level == "remote_apply" {
+		return nil
+	}
+	_, err := c.Exec(ctx, "SET synchronous_commit = 'on'")
+	return err
+}
+
+// warned is the key of a connection's own data under which its last warning is.
+const warned = "plantstore.warned"
+
+// noteWarning keeps a warning for who waits for an answer on that connection.
+// One that comes with a COMMIT says that the wait for a synchronous standby was
+// cancelled: the COMMIT is answered all the same, but is on one machine only.
+func noteWarning(c *pgconn.PgConn, n *pgconn.Notice) {
+	if n.SeverityUnlocalized == "WARNING" {
+		c.CustomData()[warned] = n.Message
+	}
+}
+
+// errWarned means that a transaction was answered with a warning, so that what
+// its answer is worth is unknown.
+var errWarned = errors.New("the database answered a transaction with a warning")
+
+// warning returns an error if the connection has received a warning since the
+// last call.
+func warning(c *pgx.Conn) error {
+	data := c.PgConn().CustomData()
+	message, ok := data[warned].(string)
+	delete(data, warned)
+	if !ok {
+		return nil
+	}
+	return fmt.Errorf("%w: %s", errWarned, message)
+}
+
+// Close implements store.Engine.
+func (e *Engine) Close() error {
+	e.pool.Close()
+	return nil
+}

@@ -1,0 +1,65 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"testing"
+
+	"plantstore/internal/postgres"
+	"plantstore/internal/postgres/pgtest"
+	"plantstore/internal/store"
+	"plantstore/internal/store/storetest"
+)
+
+// server is the PostgreSQL that all tests of the package use; nil if there is
+// none.
+var server *pgtest.Server
+
+func TestMain(m *testing.M) {
+	var err error
+	server, err = pgtest.Start(context.Background())
+	if err != nil && (!errors.Is(err, pgtest.ErrMissing) || os.Getenv("CI") == "true") {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	if server == nil {
+		fmt.Fprintln(os.Stderr, "NOTHING OF THIS PACKAGE WAS TESTED:", err)
+	} else if err := server.Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// database returns the URL of an empty database.
+func database(t testing.TB) string {
+	t.Helper()
+	if server == nil {
+		t.Skip("there is no PostgreSQL")
+	}
+	url, err := server.Database(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return url
+}
+
+type place string
+
+func (p place) Open(t testing.TB) store.Engine {
+	t.Helper()
+	e, err := postgres.Open(t.Context(), postgres.Config{URL: string(p), Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func TestEngine(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, func(t testing.TB) storetest.Store { return place(database(t)) })
+}

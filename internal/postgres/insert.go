@@ -1,0 +1,209 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"plantstore/internal/plant"
+	"plantstore/internal/store"
+)
+
+// insertSQL creates what is not there. It is in the order of the ids, so that
+// the batches of several servers wait for each other in one direction only.
+const insertSQL = `INSERT INTO plants (id, name, tag, created_at, created_by)
+	SELECT id, name, tag, created_at, created_by
+	FROM unnest($1::bigint[], $2::text[], $3::text[], $4::timestamptz[], $5::bigint[]) AS new (id, name, tag, created_at, created_by)
+	ORDER BY id
+	ON CONFLICT (id) DO NOTHING
+	RETURNING id`
+
+// thereSQL reads what was there. It locks the rows, which changes nothing in
+// them but makes a transaction that writes: its COMMIT waits until everything
+// before it is durable, on a synchronous standby as well, and so are the rows
+// that it found. A mere SELECT would find rows that a failover takes away.
+const thereSQL = `SELECT id, name, tag, created_at, created_by FROM plants WHERE id = ANY($1) ORDER BY id FOR UPDATE`
+
+// errGone means that a row was there and then was not, which no Plant Store does.
+var errGone = errors.New("a plant was deleted by somebody else")
+
+// Insert implements store.Engine.
+//
+// A batch of which it does not know whether it was stored it stores again,
+// until it knows or ctx ends.
+func (e *Engine) Insert(ctx context.Context, batch []store.Create) error {
+	if len(batch) == 0 {
+		return nil
+	}
+	b := sorted(batch)
+	const pauseFirst, pauseMost = 10 * time.Millisecond, 500 * time.Millisecond
+	doubt := false
+	for wait := pauseFirst; ; wait = min(2*wait, pauseMost) {
+		what, err := e.insert(ctx, b, doubt)
+		if err == nil {
+			return nil
+		}
+		doubt = doubt || what == unknown
+		if !doubt && what == nothing {
+			return classify(err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(wait):
+		}
+		switch {
+		case ctx.Err() == nil:
+			e.log.Warn("a commit is tried again", "plants", len(batch), "outcome unknown", doubt, "error", err)
+		case doubt:
+			return fmt.Errorf("%w: %w", store.ErrOutcomeUnknown, err)
+		default:
+			return classify(errors.Join(ctx.Err(), err))
+		}
+	}
+}
+
+// sortedBatch is a batch by ascending id.
+type sortedBatch struct {
+	batch []store.Create
+	order []int // the indexes of batch; equal ids keep their order
+	first []int // of these, the first of each id: what is sent
+
+	ids       []int64
+	names     []string
+	tags      []*string
+	createdAt []time.Time
+	createdBy []int64
+}
+
+func sorted(batch []store.Create) *sortedBatch {
+	b := &sortedBatch{batch: batch, order: make([]int, len(batch))}
+	for i := range batch {
+		b.order[i] = i
+	}
+	slices.SortFunc(b.order, func(i, j int) int {
+		return cmp.Or(plant.CompareID(batch[i].Plant, batch[j].Plant), cmp.Compare(i, j))
+	})
+	for at, i := range b.order {
+		c := &batch[i]
+		if at > 0 && batch[b.order[at-1]].Plant.ID == c.Plant.ID {
+			continue
+		}
+		b.first = append(b.first, i)
+		b.ids = append(b.ids, c.Plant.ID)
+		b.names = append(b.names, c.Plant.Name)
+		b.tags = append(b.tags, pointer(c.Plant.Tag))
+		b.createdAt = append(b.createdAt, c.At)
+		b.createdBy = append(b.createdBy, c.By)
+	}
+	return b
+}
+
+// pointer returns nil for no tag.
+func pointer(tag plant.Tag) *string {
+	text, ok := tag.Get()
+	if !ok {
+		return nil
+	}
+	return &text
+}
+
+func tagOf(text *string) plant.Tag {
+	if text == nil {
+		return plant.Tag{}
+	}
+	return plant.Tagged(*text)
+}
+
+// insert stores a batch, or tells what it may have done. With doubt, an attempt
+// before may have stored it.
+func (e *Engine) insert(ctx context.Context, b *sortedBatch, doubt bool) (effect, error) {
+	conn, err := e.pool.Acquire(ctx)
+	if err != nil {
+		return nothing, err
+	}
+	defer conn.Release()
+	rows, _ := conn.Query(ctx, insertSQL, b.ids, b.names, b.tags, b.createdAt, b.createdBy) // the error comes with the rows
+	created, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	if err != nil {
+		return effectOf(err), err
+	}
+	if err := warning(conn.Conn()); err != nil {
+		return unknown, err
+	}
+	there := map[int64]row{}
+	if len(created) < len(b.ids) {
+		if there, err = e.there(ctx, conn.Conn(), b.ids, created); err != nil {
+			return unknown, err
+		}
+	}
+	b.fillIn(there, doubt)
+	return nothing, nil
+}
+
+// row is a plant as the table has it.
+type row struct {
+	ID        int64
+	Name      string
+	Tag       *string
+	CreatedAt time.Time
+	CreatedBy int64
+}
+
+func (r row) plant() plant.Plant { return plant.Plant{Name: r.Name, Tag: tagOf(r.Tag)} }
+
+// there reads the plants that were not created, and makes sure that they are
+// durable.
+func (e *Engine) there(ctx context.Context, c *pgx.Conn, ids, created []int64) (map[int64]row, error) {
+	slices.Sort(created)
+	old := slices.DeleteFunc(slices.Clone(ids), func(id int64) bool {
+		_, ok := slices.BinarySearch(created, id)
+		return ok
+	})
+	rows, _ := c.Query(ctx, thereSQL, old) // the error comes with the rows
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[row])
+	if err == nil {
+		err = warning(c)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(found) < len(old) {
+		return nil, errGone
+	}
+	there := make(map[int64]row, len(found))
+	for _, r := range found {
+		there[r.ID] = r
+	}
+	return there, nil
+}
+
+// fillIn says of each plant of the batch what became of it, given those that
+// were not created. With doubt, one that is there as this very create would
+// have made it was made by the attempt before.
+func (b *sortedBatch) fillIn(there map[int64]row, doubt bool) {
+	next := 0
+	for _, i := range b.order {
+		c := &b.batch[i]
+		c.Existed, c.Refusal = true, nil
+		first := b.batch[b.first[max(next-1, 0)]]
+		if next < len(b.first) && b.first[next] == i {
+			next++
+			first = *c
+			r, found := there[c.Plant.ID]
+			ours := doubt && found && r.CreatedAt.UnixMicro() == c.At.UnixMicro() && r.CreatedBy == c.By && r.plant() == c.Plant.Plant
+			c.Existed = found && !ours
+		}
+		stored := first.Plant.Plant
+		if r, found := there[c.Plant.ID]; found {
+			stored = r.plant()
+		}
+		if c.Existed {
+			c.Refusal = plant.Differences(c.Plant.Plant, stored)
+		}
+	}
+}

@@ -1,0 +1,108 @@
+package postgres_test
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"plantstore/internal/plant"
+	"plantstore/internal/postgres"
+	"plantstore/internal/store"
+)
+
+var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
+
+// TestOpenTogether starts ten engines on an empty database at once.
+func TestOpenTogether(t *testing.T) {
+	t.Parallel()
+	url := database(t)
+	var starting sync.WaitGroup
+	for i := range int64(10) {
+		starting.Go(func() {
+			e, err := postgres.Open(t.Context(), postgres.Config{URL: url, Log: quiet})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			batch := []store.Create{{Plant: plant.NewPlant{ID: i, Plant: plant.Plant{Name: "made"}}}}
+			if err := errors.Join(e.Insert(t.Context(), batch), e.Close()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	starting.Wait()
+	if n := count(t, url, "SELECT count(*) FROM plants"); n != 10 {
+		t.Errorf("%d plants, want 10", n)
+	}
+	if n := count(t, url, "SELECT count(*) FROM plantstore"); n != 1 {
+		t.Errorf("%d rows in plantstore, want 1", n)
+	}
+}
+
+// TestOpenRefuses shows what is said of a database that cannot be the store.
+func TestOpenRefuses(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name, sql string
+		mustExist bool
+		want      string
+	}{
+		{"empty", "", true, "there is no store in it: name another with --db, or begin one with plantstore serve"},
+		{"another table", "CREATE TABLE plants (height int)", false, "it has a table plants or tokens that is not Plant Store's: give it a database or a schema of its own"},
+		{"newer", "CREATE TABLE plantstore (version bigint); INSERT INTO plantstore VALUES (99)", false, "it has schema 99 and this plantstore knows only 1: use the plantstore that wrote it, or a newer one"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			url := database(t)
+			execute(t, url, test.sql)
+			e, err := postgres.Open(t.Context(), postgres.Config{URL: url, MustExist: test.mustExist, Log: quiet})
+			if err == nil {
+				_ = e.Close()
+			}
+			if err == nil || !strings.HasPrefix(err.Error(), "open the database test") || !strings.HasSuffix(err.Error(), test.want) {
+				t.Errorf("got  %v\nwant %s", err, test.want)
+			}
+		})
+	}
+	for url, want := range map[string]string{
+		"postgres://nobody:geheim@localhost:1/none":              "open the database none on localhost port 1: ",
+		"postgres://nobody:geheim@localhost:none/none":           "cannot parse `postgres://nobody:xxxxx@localhost:none/none`",
+		"postgres://nobody:geheim@localhost:1/none?sslmode=none": "sslmode is invalid",
+	} {
+		_, err := postgres.Open(t.Context(), postgres.Config{URL: url, Log: quiet})
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "geheim") {
+			t.Errorf("%s:\ngot  %v\nwant %s, and no password", url, err, want)
+		}
+	}
+}
+
+// connect opens a connection beside the engine's, which ends with the test.
+func connect(t testing.TB, url string) *pgx.Conn {
+	t.Helper()
+	c, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close(t.Context()) })
+	return c
+}
+
+func execute(t testing.TB, url, sql string) {
+	t.Helper()
+	if _, err := connect(t, url).Exec(t.Context(), sql); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func count(t testing.TB, url, sql string) (n int64) {
+	t.Helper()
+	if err := connect(t, url).QueryRow(t.Context(), sql).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}

@@ -1,0 +1,157 @@
+// Package pgtest runs a PostgreSQL server for tests, from the programs that the
+// system has: with the settings of a fresh installation, in a directory of its
+// own, and on no port.
+package pgtest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// ErrMissing means that the system has no PostgreSQL.
+var ErrMissing = errors.New("there is no PostgreSQL: apt-get install postgresql")
+
+// Server is a running PostgreSQL. Its socket lies in its directory.
+type Server struct {
+	dir     string
+	command *exec.Cmd
+	said    bytes.Buffer // to be read after the end
+	ended   chan struct{}
+	made    atomic.Int64 // databases
+}
+
+// Start starts a server. The caller stops it.
+func Start(ctx context.Context) (*Server, error) {
+	bin, err := programs()
+	if err != nil {
+		return nil, err
+	}
+	as, err := owner()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "pgtest") // short: a socket's path has 107 bytes at most
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{dir: dir, ended: make(chan struct{})}
+	if err := s.start(ctx, bin, as); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	return s, nil
+}
+
+// programs finds the directory of PostgreSQL 15's programs, or of the newest
+// that are there.
+func programs() (string, error) {
+	const wanted = "/usr/lib/postgresql/15/bin"
+	found, err := filepath.Glob("/usr/lib/postgresql/*/bin")
+	switch {
+	case err != nil:
+		return "", err
+	case len(found) == 0:
+		return "", ErrMissing
+	case slices.Contains(found, wanted):
+		return wanted, nil
+	}
+	return found[len(found)-1], nil
+}
+
+// owner is whom the server runs as: not root, which PostgreSQL refuses. nil
+// means ourselves.
+func owner() (*syscall.Credential, error) {
+	if os.Geteuid() != 0 {
+		return nil, nil
+	}
+	u, err := user.Lookup("postgres")
+	if err != nil {
+		return nil, err
+	}
+	uid, err1 := strconv.ParseUint(u.Uid, 10, 32)
+	gid, err2 := strconv.ParseUint(u.Gid, 10, 32)
+	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, errors.Join(err1, err2)
+}
+
+func (s *Server) start(ctx context.Context, bin string, as *syscall.Credential) error {
+	if as != nil {
+		if err := os.Chown(s.dir, int(as.Uid), int(as.Gid)); err != nil {
+			return err
+		}
+	}
+	data := filepath.Join(s.dir, "data")
+	initdb := exec.CommandContext(ctx, filepath.Join(bin, "initdb"), "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "--data-checksums")
+	initdb.Dir = s.dir
+	initdb.SysProcAttr = &syscall.SysProcAttr{Credential: as}
+	if out, err := initdb.CombinedOutput(); err != nil {
+		return fmt.Errorf("initdb: %w\n%s", err, out)
+	}
+	s.command = exec.CommandContext(context.WithoutCancel(ctx), filepath.Join(bin, "postgres"), "-D", data, "-k", s.dir, "-c", "listen_addresses=", "-c", "max_connections=200")
+	s.command.Dir = s.dir
+	s.command.Stderr = &s.said
+	s.command.SysProcAttr = &syscall.SysProcAttr{Credential: as, Pdeathsig: syscall.SIGQUIT}
+	if err := s.command.Start(); err != nil {
+		return err
+	}
+	go func() { // ends with the server, which Stop waits for
+		_ = s.command.Wait()
+		close(s.ended)
+	}()
+	return s.await(ctx)
+}
+
+// await waits until the server takes connections.
+func (s *Server) await(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		c, err := pgx.Connect(ctx, s.url("postgres"))
+		if err == nil {
+			return c.Close(ctx)
+		}
+		select {
+		case <-tick.C:
+		case <-s.ended:
+			return fmt.Errorf("PostgreSQL ended: %s", s.said.String())
+		case <-ctx.Done():
+			return errors.Join(err, s.Stop())
+		}
+	}
+}
+
+func (s *Server) url(database string) string {
+	return "postgres://postgres@/" + database + "?host=" + url.QueryEscape(s.dir)
+}
+
+// Database makes an empty database and returns its URL.
+func (s *Server) Database(ctx context.Context) (string, error) {
+	name := fmt.Sprint("test", s.made.Add(1))
+	c, err := pgx.Connect(ctx, s.url("postgres"))
+	if err != nil {
+		return "", err
+	}
+	_, err = c.Exec(ctx, "CREATE DATABASE "+name)
+	return s.url(name), errors.Join(err, c.Close(ctx))
+}
+
+// Stop ends the server at once and takes its files away.
+func (s *Server) Stop() error {
+	err := s.command.Process.Signal(syscall.SIGQUIT)
+	<-s.ended
+	return errors.Join(err, os.RemoveAll(s.dir))
+}

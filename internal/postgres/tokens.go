@@ -1,0 +1,199 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"plantstore/internal/auth"
+	"plantstore/internal/store"
+)
+
+// validSQL is the condition for a token to be valid at $1.
+const validSQL = "(revoked_at IS NULL OR revoked_at > $1) AND (expires_at IS NULL OR expires_at > $1)"
+
+// CreateToken implements store.Engine.
+func (e *Engine) CreateToken(ctx context.Context, t auth.Token) (id int64, err error) {
+	err = e.changeTokens(ctx, func(tx pgx.Tx) error {
+		taken := false
+		if err := tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM tokens WHERE name = $2 AND "+validSQL+")", t.CreatedAt, t.Name).Scan(&taken); err != nil {
+			return err
+		}
+		if taken {
+			return store.ErrNameTaken
+		}
+		id, err = insertToken(ctx, tx, t)
+		return err
+	})
+	return id, err
+}
+
+// CreateFirstToken implements store.Engine.
+func (e *Engine) CreateFirstToken(ctx context.Context, t auth.Token) (created bool, err error) {
+	if tokens, err := e.Tokens(ctx); err != nil || len(tokens) > 0 {
+		return false, err // without writing: a server must be able to start on a full disk
+	}
+	err = e.changeTokens(ctx, func(tx pgx.Tx) error {
+		if err := tx.QueryRow(ctx, "SELECT NOT EXISTS (SELECT FROM tokens)").Scan(&created); err != nil || !created {
+			return err
+		}
+		_, err := insertToken(ctx, tx, t)
+		return err
+	})
+	return created && err == nil, err
+}
+
+// RotateToken implements store.Engine.
+func (e *Engine) RotateToken(ctx context.Context, t auth.Token, overlap time.Duration) (auth.Token, error) {
+	err := e.changeTokens(ctx, func(tx pgx.Tx) error {
+		rows, _ := tx.Query(ctx, "SELECT "+tokenColumns+" FROM tokens WHERE name = $2 AND "+validSQL+" ORDER BY id DESC LIMIT 1", t.CreatedAt, t.Name) // the error comes with the rows
+		old, err := pgx.CollectExactlyOneRow(rows, token)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return store.ErrNotFound
+		}
+		if err != nil {
+			return err
+		}
+		t.Scopes = old.Scopes
+		if t.ExpiresAt.IsZero() && !old.ExpiresAt.IsZero() {
+			t.ExpiresAt = t.CreatedAt.Add(old.ExpiresAt.Sub(old.CreatedAt))
+		}
+		if _, err := tx.Exec(ctx, "UPDATE tokens SET expires_at = least(coalesce(expires_at, $1), $1) WHERE name = $2 AND revoked_at IS NULL", t.CreatedAt.Add(overlap), t.Name); err != nil {
+			return err
+		}
+		t.ID, err = insertToken(ctx, tx, t)
+		return err
+	})
+	return t, err
+}
+
+// RevokeTokens implements store.Engine.
+func (e *Engine) RevokeTokens(ctx context.Context, which store.Selector, at time.Time) (names []string, err error) {
+	column, value := "name", any(which.Name)
+	if which.Name == "" {
+		column, value = "hash", which.Hash[:]
+	}
+	err = e.changeTokens(ctx, func(tx pgx.Tx) error {
+		rows, _ := tx.Query(ctx, "UPDATE tokens SET revoked_at = $1 WHERE "+column+" = $2 AND revoked_at IS NULL RETURNING name", at, value) // the error comes with the rows
+		names, err = pgx.CollectRows(rows, pgx.RowTo[string])
+		if err == nil && len(names) == 0 {
+			err = store.ErrNotFound
+		}
+		return err
+	})
+	return names, err
+}
+
+// Tokens implements store.Engine.
+func (e *Engine) Tokens(ctx context.Context) ([]auth.Token, error) {
+	rows, _ := e.pool.Query(ctx, "SELECT "+tokenColumns+" FROM tokens ORDER BY id") // the error comes with the rows
+	return pgx.CollectRows(rows, token)
+}
+
+const tokenColumns = "id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at" //nolint:gosec // names of columns
+
+func token(r pgx.CollectableRow) (t auth.Token, err error) {
+	var hash []byte
+	var scopes string
+	var created time.Time
+	var expires, used, revoked *time.Time
+	if err := r.Scan(&t.ID, &t.Name, &hash, &scopes, &created, &expires, &used, &revoked); err != nil {
+		return t, err
+	}
+	if n := copy(t.Hash[:], hash); n != len(t.Hash) || n != len(hash) {
+		return t, fmt.Errorf("token %d: its hash has %d bytes, want %d", t.ID, len(hash), len(t.Hash))
+	}
+	if t.Scopes, err = auth.ParseScopes(scopes); err != nil {
+		return t, fmt.Errorf("token %d: %w", t.ID, err)
+	}
+	t.CreatedAt, t.ExpiresAt, t.LastUsedAt, t.RevokedAt = created.UTC(), timeOf(expires), timeOf(used), timeOf(revoked)
+	return t, nil
+}
+
+// timeOf returns the zero time for NULL.
+func timeOf(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.UTC()
+}
+
+// null returns NULL for the zero time.
+func null(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
+
+// insertToken stores a token under the next id. Who calls it holds the one row
+// of plantstore, and no token is ever deleted.
+func insertToken(ctx context.Context, tx pgx.Tx, t auth.Token) (id int64, err error) {
+	err = tx.QueryRow(ctx, `INSERT INTO tokens (id, name, hash, scopes, created_at, expires_at)
+		SELECT coalesce(max(id), 0) + 1, $1, $2, $3, $4, $5 FROM tokens RETURNING id`,
+		t.Name, t.Hash[:], t.Scopes.String(), t.CreatedAt, null(t.ExpiresAt)).Scan(&id)
+	return id, err
+}
+
+// TokensVersion implements store.Engine.
+func (e *Engine) TokensVersion(ctx context.Context) (version int64, err error) {
+	err = e.pool.QueryRow(ctx, "SELECT token_changes FROM plantstore").Scan(&version)
+	return version, err
+}
+
+// MarkUsed implements store.Engine.
+func (e *Engine) MarkUsed(ctx context.Context, uses []auth.Use) error {
+	ids, times := make([]int64, len(uses)), make([]time.Time, len(uses))
+	for i, use := range uses {
+		ids[i], times[i] = use.TokenID, use.At
+	}
+	return e.transact(ctx, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, `UPDATE tokens SET last_used_at = greatest(coalesce(last_used_at, used.at), used.at)
+			FROM unnest($1::bigint[], $2::timestamptz[]) AS used (id, at) WHERE tokens.id = used.id`, ids, times)
+		return err
+	})
+}
+
+// changeTokens is transact for a change that servers must see.
+func (e *Engine) changeTokens(ctx context.Context, change func(pgx.Tx) error) error {
+	return e.transact(ctx, func(tx pgx.Tx) error {
+		if err := change(tx); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, "UPDATE plantstore SET token_changes = token_changes + 1")
+		return err
+	})
+}
+
+// transact runs a change of tokens in a transaction, one at a time in all
+// servers. An error means that nothing was done, unless it wraps
+// store.ErrOutcomeUnknown.
+func (e *Engine) transact(ctx context.Context, change func(pgx.Tx) error) error {
+	conn, err := e.pool.Acquire(ctx)
+	if err != nil {
+		return classify(err)
+	}
+	defer conn.Release()
+	tx, err := conn.Begin(ctx)
+	if err != nil {
+		return classify(err)
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // after a COMMIT it does nothing
+	if _, err := tx.Exec(ctx, "SELECT one FROM plantstore FOR UPDATE"); err != nil {
+		return classify(err)
+	}
+	if err := change(tx); err != nil {
+		return classify(err)
+	}
+	err = tx.Commit(ctx)
+	if err == nil {
+		err = warning(conn.Conn())
+	}
+	if err != nil && (errors.Is(err, errWarned) || effectOf(err) == unknown) {
+		return fmt.Errorf("%w: %w", store.ErrOutcomeUnknown, err)
+	}
+	return classify(err)
+}
