@@ -33,6 +33,15 @@ func (s *settings) openEngine(ctx context.Context, c sqlite.Config) (store.Engin
 	return sqlite.Open(ctx, c)
 }
 
+// commits is how many commits may run at the same time: one writes to a file at
+// a time, and a database far away is asked again before it has answered.
+func (s *settings) commits() int {
+	if isURL(s.db) {
+		return postgres.CommitsMax
+	}
+	return 1
+}
+
 // isURL reports whether a --db names a PostgreSQL database.
 func isURL(db string) bool {
 	return strings.HasPrefix(db, "postgres://") || strings.HasPrefix(db, "postgresql://")

@@ -77,6 +77,7 @@ func (p *program) serve(ctx context.Context, s *settings) (err error) {
 
 	st, err := store.New(ctx, store.Config{
 		Engine:  engine,
+		Commits: s.commits(),
 		Limits:  store.Limits{Plants: s.queueMax, Bytes: queueBytesMax, CommitTime: commitTimeMax, AnswerTime: s.answerTimeout},
 		Log:     log,
 		Metrics: metrics,

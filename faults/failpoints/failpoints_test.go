@@ -69,7 +69,7 @@ var places = []rig.Weakness{
 	after("checkpoint.go", "	frames, copied, err = conn.Checkpoint(sqlite3.Passive)\n", "after checkpoint"),
 	before("tokens.go", "		sum, _, err := e.digests.tokens(e.writer)\n", "token write"),
 	after("migrate.go", "	if err := c.Exec(string(sql)); err != nil {\n		return fmt.Errorf(\"migration %s: %w\", file, err)\n	}\n", "migration"),
-	before("engine.go", "		_, _, err := e.writer.Checkpoint(sqlite3.Truncate)\n", "start"),
+	before("engine.go", "	_, _, err := e.writer.Checkpoint(sqlite3.Truncate)\n", "start"),
 	before("engine.go", "	return e.release()\n}\n\n// release", "shutdown"),
 	before("backup.go", "	if err := os.Rename(tempManifest, to+ManifestSuffix); err != nil {\n", "before the manifest's rename"),
 	before("backup.go", "	if err := os.Rename(temp, to); err != nil {\n", "before the backup's rename"),

@@ -43,6 +43,9 @@ type Engine struct {
 
 var _ store.Engine = (*Engine)(nil)
 
+// CommitsMax is how many batches are worth inserting at the same time.
+const CommitsMax = 3
+
 const (
 	connectTime = 5 * time.Second // for one host, unless the URL says otherwise
 	connsMax    = 8               // unless the URL says otherwise

@@ -1,6 +1,7 @@
 // Package store is the write path: plants come in one by one from many
-// requests and are committed in batches, one fsync a batch, by one committer.
-// It also keeps the tokens that requests are checked against fresh.
+// requests and are committed in batches, one fsync a batch, by one committer, or
+// by a few for an engine that takes several batches at the same time. It also
+// keeps the tokens that requests are checked against fresh.
 //
 // What stores the plants is an Engine.
 package store

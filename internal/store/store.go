@@ -16,9 +16,10 @@ import (
 
 // Config is what a Store is made of.
 type Config struct {
-	Engine Engine // stays the caller's, who closes it after the Store
-	Limits Limits
-	Log    *slog.Logger
+	Engine  Engine // stays the caller's, who closes it after the Store
+	Commits int    // how many may run at the same time; 0 is 1
+	Limits  Limits
+	Log     *slog.Logger
 
 	Metrics prometheus.Registerer // where the store registers its metrics
 }
@@ -73,7 +74,7 @@ func (s *Store) Ready() error {
 		return errors.New("the store met an error after which it must not go on; see the log")
 	case s.writer.closed, s.retiring.Load():
 		return errors.New("the store is shutting down")
-	case !s.writer.begun.IsZero() && time.Since(s.writer.begun) >= commitLongMax:
+	case s.writer.longest() >= commitLongMax:
 		return errors.New("the disk has not finished a commit for long")
 	case s.credentials.age(time.Now()) > tokensOldMax:
 		return errors.New("the store cannot read its tokens; see the log")

@@ -405,3 +405,53 @@ func TestRealEngine(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestCommitsAtTheSameTime holds as many commits as may run. What comes
+// meanwhile waits for one of them to end, and all ends when the store is closed.
+func TestCommitsAtTheSameTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		running, most, sizes := 0, 0, map[int]int{} // guarded by mu
+		release := make(chan struct{})
+		e := &stub{insert: func(_ context.Context, batch []store.Create) error {
+			mu.Lock()
+			running++
+			most = max(most, running)
+			sizes[len(batch)]++
+			mu.Unlock()
+			<-release
+			mu.Lock()
+			running--
+			mu.Unlock()
+			return nil
+		}}
+		s, err := store.New(t.Context(), store.Config{Engine: e, Commits: 3, Limits: limits, Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var wg sync.WaitGroup
+		for id := range int64(13) {
+			wg.Go(func() {
+				if _, err := s.Create(auth.Principal{}, newPlant(id)); err != nil {
+					t.Error(err)
+				}
+			})
+			synctest.Wait()
+		}
+		time.Sleep(commitsLong) //nolint:forbidigo // the bubble's clock, not a wait
+		if err := s.Ready(); err == nil {
+			t.Error("ready, while three commits do not end")
+		}
+		close(release)
+		wg.Wait()
+		s.Close()
+		mu.Lock()
+		defer mu.Unlock()
+		if most != 3 || sizes[1] != 3 || sizes[10] != 1 {
+			t.Errorf("%d commits ran at the same time, of sizes (count by size) %v; want three of one plant each, and one of the others", most, sizes)
+		}
+	})
+}
+
+// commitsLong is how long a commit runs in a store that is not ready.
+const commitsLong = 20 * time.Second

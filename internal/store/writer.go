@@ -23,16 +23,21 @@ type writer struct {
 	ctx    context.Context // of every commit
 	cancel context.CancelFunc
 
-	mu     sync.Mutex
-	pool   *batch    // what gathers for the next commit; guarded by mu
-	goal   int       // the committer is woken when the pool has so many; guarded by mu
-	closed bool      // no more creates are taken; guarded by mu
-	broken bool      // the engine returned ErrBroken; guarded by mu
-	begun  time.Time // when the commit that runs began; zero between two; guarded by mu
+	gathering chan struct{} // holds a token while a committer waits for a pool
+	timer     *time.Timer   // of that committer
 
-	wake chan struct{} // holds a token when the pool may have something, or closed was set
-	done chan struct{} // closed when the committer has ended
-	fail chan struct{} // closed when broken was set
+	mu     sync.Mutex
+	pool   *batch      // what gathers for the next commit; guarded by mu
+	goal   int         // the committer is woken when the pool has so many; guarded by mu
+	lately int         // how many clients there were, from above, fading; guarded by mu
+	flying int         // creates in commits that run; guarded by mu
+	closed bool        // no more creates are taken; guarded by mu
+	broken bool        // the engine returned ErrBroken; guarded by mu
+	begun  []time.Time // of each committer, when its commit began; zero between two; guarded by mu
+
+	wake       chan struct{}  // holds a token when the pool may have something, or closed was set
+	committers sync.WaitGroup // those that run
+	fail       chan struct{}  // closed when broken was set
 }
 
 // batch is a pool of creates and what became of them.
@@ -55,18 +60,22 @@ type Limits struct {
 
 func newWriter(c Config) *writer {
 	w := &writer{
-		engine: c.Engine,
-		log:    c.Log,
-		limit:  c.Limits,
-		pool:   newBatch(0),
-		goal:   1,
-		wake:   make(chan struct{}, 1),
-		done:   make(chan struct{}),
-		fail:   make(chan struct{}),
+		engine:    c.Engine,
+		log:       c.Log,
+		limit:     c.Limits,
+		pool:      newBatch(0),
+		goal:      1,
+		gathering: make(chan struct{}, 1),
+		wake:      make(chan struct{}, 1),
+		fail:      make(chan struct{}),
+		timer:     time.NewTimer(gatherMax),
+		begun:     make([]time.Time, max(1, c.Commits)),
 	}
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	w.meters = newMeters(c.Metrics, w.gathered)
-	go w.commitAll() // ends when close is called or the engine breaks; close waits for it
+	for i := range w.begun {
+		w.committers.Go(func() { w.commitAll(i) }) // ends when close is called or the engine breaks; close waits for it
+	}
 	return w
 }
 
@@ -142,17 +151,12 @@ func (w *writer) signal() {
 // gatherMax is how long a pool that has not reached its goal is waited for.
 const gatherMax = time.Millisecond
 
-// commitAll is the committer.
-func (w *writer) commitAll() {
-	defer close(w.done)
-	timer := time.NewTimer(gatherMax)
-	defer timer.Stop()
-	lately := 0 // how many clients there were, from above, fading
+// commitAll is the committer with that number.
+func (w *writer) commitAll(number int) {
 	for {
-		b, last := w.take(lately, timer)
-		lately -= lately / 8
+		b, last := w.take()
 		if len(b.creates) > 0 {
-			if err := w.commit(b); errors.Is(err, ErrBroken) {
+			if err := w.commit(number, b); errors.Is(err, ErrBroken) {
 				w.giveUp()
 				return
 			}
@@ -160,7 +164,6 @@ func (w *writer) commitAll() {
 		if last {
 			return
 		}
-		lately = max(lately, len(b.creates)+w.gathered())
 	}
 }
 
@@ -171,15 +174,17 @@ func (w *writer) gathered() int {
 	return len(w.pool.creates)
 }
 
-// take waits for a pool with half of lately, for any pool once gatherMax is
-// over, and swaps it for an empty one.
-func (w *writer) take(lately int, timer *time.Timer) (b *batch, closed bool) {
-	if !w.reached(max(1, lately/2)) {
-		timer.Reset(gatherMax)
+// take waits for a pool with half of the clients that there were lately, for
+// any pool once gatherMax is over, and swaps it for an empty one.
+func (w *writer) take() (b *batch, last bool) {
+	w.gathering <- struct{}{}
+	defer func() { <-w.gathering }()
+	if !w.reached(false) {
+		w.timer.Reset(gatherMax)
 		select {
 		case <-w.wake:
-		case <-timer.C:
-			if !w.reached(1) {
+		case <-w.timer.C:
+			if !w.reached(true) {
 				<-w.wake
 			}
 		}
@@ -187,32 +192,37 @@ func (w *writer) take(lately int, timer *time.Timer) (b *batch, closed bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	b = w.pool
-	w.pool = newBatch(lately)
-	return b, w.closed
+	w.pool = newBatch(w.lately)
+	w.lately -= w.lately / 8
+	w.flying += len(b.creates)
+	return b, w.closed || w.broken
 }
 
-// reached reports whether the pool has that many, or will get no more. If not,
-// wake will tell when it has.
-func (w *writer) reached(goal int) bool {
+// reached reports whether the pool has enough, or will get no more; with any,
+// one is enough. If not, wake will tell when it has.
+func (w *writer) reached(any bool) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	select {
 	case <-w.wake: // of a pool that was taken before
 	default:
 	}
-	w.goal = goal
-	return len(w.pool.creates) >= goal || w.closed
+	w.goal = 1
+	if !any {
+		w.goal = max(1, w.lately/2)
+	}
+	return len(w.pool.creates) >= w.goal || w.closed || w.broken
 }
 
 // commit stores a batch and wakes those who wait for it. Its deadline is its
 // own: no request can end the commit of others.
-func (w *writer) commit(b *batch) error {
+func (w *writer) commit(number int, b *batch) error {
 	ctx, cancel := context.WithTimeout(w.ctx, w.limit.CommitTime)
 	defer cancel()
 	begun := time.Now()
-	w.setBegun(begun)
+	w.begin(number, begun)
 	err := w.engine.Insert(ctx, b.creates)
-	w.setBegun(time.Time{})
+	w.end(number, len(b.creates))
 	w.meters.commit(b.creates, begun, err)
 	if err != nil {
 		w.log.Error("commit failed", "plants", len(b.creates), "error", err)
@@ -222,19 +232,45 @@ func (w *writer) commit(b *batch) error {
 	return err
 }
 
-func (w *writer) setBegun(at time.Time) {
+func (w *writer) begin(number int, at time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.begun = at
+	w.begun[number] = at
+}
+
+// end notes the end of a commit, and how many clients there are: those whose
+// plants were in it, in others that run, or are in the pool.
+func (w *writer) end(number, creates int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.begun[number] = time.Time{}
+	w.lately = max(w.lately, w.flying+len(w.pool.creates))
+	w.flying -= creates
+}
+
+// longest returns for how long the oldest commit that runs has run. Who calls it
+// holds mu.
+func (w *writer) longest() (d time.Duration) {
+	for _, begun := range w.begun {
+		if !begun.IsZero() {
+			d = max(d, time.Since(begun))
+		}
+	}
+	return d
 }
 
 // giveUp ends the writing for good. What gathered meanwhile is refused.
 func (w *writer) giveUp() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.broken {
+		return
+	}
 	w.broken = true
 	w.pool.err = errUnavailable()
 	w.pool.end()
+	w.pool = newBatch(0)
+	w.signal()
 	close(w.fail)
 }
 
@@ -264,6 +300,6 @@ func (w *writer) close() {
 	w.closed = true
 	w.mu.Unlock()
 	w.signal()
-	<-w.done
+	w.committers.Wait()
 	w.cancel()
 }
