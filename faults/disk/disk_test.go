@@ -101,8 +101,16 @@ func (l *ledger) send(ctx context.Context, c *rig.Client, url string) rig.Outcom
 // store without faults.
 func (l *ledger) check(t *testing.T, program, db string) {
 	t.Helper()
+	for _, fault := range l.faults(t, program, db) {
+		t.Error(fault)
+	}
+}
+
+// faults says what is wrong with a store after it was stopped.
+func (l *ledger) faults(t *testing.T, program, db string) (faults []string) {
+	t.Helper()
 	if out, err := exec.CommandContext(t.Context(), program, "verify", "--db", db).CombinedOutput(); err != nil {
-		t.Errorf("verify: %v\n%s", err, out)
+		faults = append(faults, fmt.Sprintf("verify: %v\n%s", err, out))
 	}
 	stored, err := rig.Export(t, program, db)
 	if err != nil {
@@ -110,15 +118,16 @@ func (l *ledger) check(t *testing.T, program, db string) {
 	}
 	for id, name := range l.acknowledged {
 		if stored[id] != name {
-			t.Errorf("plant %d was acknowledged and is not stored as it was", id)
+			faults = append(faults, fmt.Sprintf("plant %d was acknowledged and is not stored as it was", id))
 		}
 	}
 	for id, name := range stored {
 		if l.sent[id] != name {
-			t.Errorf("plant %d is stored and was not sent so", id)
+			faults = append(faults, fmt.Sprintf("plant %d is stored and was not sent so", id))
 		}
 	}
 	t.Logf("%d acknowledged, %d stored, answers by status: %v", len(l.acknowledged), len(stored), l.statuses)
+	return faults
 }
 
 func newLedger() *ledger {
@@ -138,6 +147,32 @@ func statusOf(t *testing.T, url string) int {
 	}
 	_ = answer.Body.Close()
 	return answer.StatusCode
+}
+
+// TestControl fills the disk under a server that answers before it has stored
+// anything: the check of the others must notice.
+func TestControl(t *testing.T) {
+	t.Parallel()
+	dir := small(t, 48)
+	program := rig.Build(t)
+	db := filepath.Join(dir, "plants.db")
+	c := &rig.Client{Token: rig.Token(t, program, db, "a")}
+	server, err := rig.Start(t, rig.Build(t, rig.EarlyAnswer), db, nil, "--wal-max", "33554432")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ballast := ballast(t, dir)
+	l := newLedger()
+	for range 1000 { // what the WAL has of room is used first
+		l.send(t.Context(), c, server.URL)
+	}
+	server.Kill()
+	if err := os.Remove(ballast); err != nil {
+		t.Fatal(err)
+	}
+	if faults := l.faults(t, program, db); len(faults) == 0 {
+		t.Error("a server that acknowledges what it cannot store is not noticed")
+	}
 }
 
 // TestFull fills the disk under a server several times, and gives it room again.

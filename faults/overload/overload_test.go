@@ -26,12 +26,44 @@ import (
 
 var long = flag.Bool("long", false, "more clients, for longer, and bounds on the times that are only logged otherwise")
 
+// endless is a program whose queue has no end.
+var endless = rig.Weakness{
+	File: "internal/store/writer.go",
+	Old:  "\tcase len(b.creates) >= w.limit.Plants || b.bytes+bytes > w.limit.Bytes:\n",
+	New:  "\tcase len(b.creates) < 0:\n",
+}
+
+// forgetful is a program that stores what it refuses.
+var forgetful = rig.Weakness{
+	File: "internal/store/writer.go",
+	Old:  "\t\treturn nil, 0, &plant.Error{Code: plant.CodeQueueFull,",
+	New:  "\t\tb.creates = append(b.creates, c)\n\t\treturn nil, 0, &plant.Error{Code: plant.CodeQueueFull,",
+}
+
+// TestControl shows that the check of TestFullQueue notices.
+func TestControl(t *testing.T) {
+	t.Parallel()
+	for name, weak := range map[string]rig.Weakness{"endless": endless, "forgetful": forgetful} {
+		if faults := crowded(t, rig.Build(t, weak)); len(faults) == 0 {
+			t.Errorf("%s: nothing is noticed", name)
+		}
+	}
+}
+
 // TestFullQueue has more clients than the queue has room. What finds no room is
 // refused with the header that says when to come again, nothing that was
 // refused is stored, and all goes well again when the crowd has left.
 func TestFullQueue(t *testing.T) {
 	t.Parallel()
-	program := rig.Build(t)
+	for _, fault := range crowded(t, rig.Build(t)) {
+		t.Error(fault)
+	}
+}
+
+// crowded sends many plants at the same time to a server with a queue of four,
+// and says what is wrong.
+func crowded(t *testing.T, program string) (faults []string) {
+	t.Helper()
 	db := filepath.Join(t.TempDir(), "plants.db")
 	token := rig.Token(t, program, db, "a")
 	server, err := rig.Start(t, program, db, nil, "--queue-max", "4")
@@ -39,37 +71,33 @@ func TestFullQueue(t *testing.T) {
 		t.Fatal(err)
 	}
 	var mu sync.Mutex
-	statuses, stored := map[int]int{}, map[int64]bool{} // guarded by mu
+	wrong := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) } // while mu is held
+	statuses, stored := map[int]int{}, map[int64]bool{}                                                 // guarded by mu
 	var clients sync.WaitGroup
 	for client := range int64(128) {
 		clients.Go(func() {
 			for id := client; id < 128*50; id += 128 {
 				status, retryAfter, err := post(t.Context(), server.URL, token, id)
-				if err != nil {
-					t.Error(err)
-					return
-				}
 				mu.Lock()
 				statuses[status]++
 				stored[id] = status == http.StatusOK
-				mu.Unlock()
-				if status == http.StatusServiceUnavailable && retryAfter == "" {
-					t.Error("503 without Retry-After")
+				if err != nil || status == http.StatusServiceUnavailable && retryAfter == "" {
+					wrong("plant %d: status %d, %v, Retry-After %q", id, status, err, retryAfter)
 				}
+				mu.Unlock()
 			}
 		})
 	}
 	clients.Wait()
 	t.Logf("answers by status: %v", statuses)
 	if statuses[200] == 0 || statuses[503] == 0 || len(statuses) != 2 {
-		t.Errorf("answers by status: %v, want 200 and 503", statuses)
+		wrong("answers by status: %v, want 200 and 503", statuses)
 	}
-	status, _, err := post(t.Context(), server.URL, token, -1)
-	if err != nil || status != http.StatusOK {
-		t.Errorf("when the crowd has left: %d, %v", status, err)
+	if status, _, err := post(t.Context(), server.URL, token, -1); err != nil || status != http.StatusOK {
+		wrong("when the crowd has left: %d, %v", status, err)
 	}
 	if code := server.Stop(); code != 0 {
-		t.Errorf("it ends with %d", code)
+		wrong("it ends with %d", code)
 	}
 	plants, err := rig.Export(t, program, db)
 	if err != nil {
@@ -77,9 +105,10 @@ func TestFullQueue(t *testing.T) {
 	}
 	for id, want := range stored {
 		if _, got := plants[id]; got != want {
-			t.Errorf("plant %d: stored %v, answered so: %v", id, got, want)
+			wrong("plant %d: stored %v, answered so: %v", id, got, want)
 		}
 	}
+	return faults
 }
 
 // connections of the clients of TestFullQueue: as many as there are clients.
