@@ -313,7 +313,7 @@ func Export(t testing.TB, program, db string) (map[int64]string, error) {
 func Seed(t testing.TB, given uint64) uint64 {
 	t.Helper()
 	if given == 0 {
-		given = rand.Uint64() >> 1
+		given = rand.Uint64() >> 1 //nolint:gosec // not to be kept secret
 	}
 	t.Logf("the seed is %d: run it again with -seed %[1]d", given)
 	return given
