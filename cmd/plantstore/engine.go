@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/url"
 	"strings"
+	"time"
 
 	"plantstore/internal/postgres"
 	"plantstore/internal/sqlite"
@@ -24,22 +25,26 @@ func (s *settings) openEngine(ctx context.Context, c sqlite.Config) (store.Engin
 		if err := s.refusePassword(); err != nil {
 			return nil, err
 		}
-		return postgres.Open(ctx, postgres.Config{URL: s.db, MustExist: c.MustExist, Log: c.Log})
+		return postgres.Open(ctx, postgres.Config{URL: s.db, MustExist: c.MustExist, Server: c.Server, RequireStandby: s.requireSyncStandby, Log: c.Log})
 	}
 	if err := refuseURL(s.db); err != nil {
 		return nil, err
+	}
+	if s.requireSyncStandby {
+		return nil, usagef("require-sync-standby (%s): a store in a file has no standby", s.sources["require-sync-standby"])
 	}
 	c.Path = s.db
 	return sqlite.Open(ctx, c)
 }
 
-// commits is how many commits may run at the same time: one writes to a file at
-// a time, and a database far away is asked again before it has answered.
-func (s *settings) commits() int {
+// commits is how many commits may run at the same time, and the time for each:
+// one writes to a file at a time; a database far away is asked again before it
+// has answered, and asked what became of it until nobody waits any more.
+func (s *settings) commits() (most int, within time.Duration) {
 	if isURL(s.db) {
-		return postgres.CommitsMax
+		return postgres.CommitsMax, s.answerTimeout
 	}
-	return 1
+	return 1, commitTimeMax
 }
 
 // isURL reports whether a --db names a PostgreSQL database.

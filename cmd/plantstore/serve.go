@@ -75,10 +75,11 @@ func (p *program) serve(ctx context.Context, s *settings) (err error) {
 		return err
 	}
 
+	commits, within := s.commits()
 	st, err := store.New(ctx, store.Config{
 		Engine:  engine,
-		Commits: s.commits(),
-		Limits:  store.Limits{Plants: s.queueMax, Bytes: queueBytesMax, CommitTime: commitTimeMax, AnswerTime: s.answerTimeout},
+		Commits: commits,
+		Limits:  store.Limits{Plants: s.queueMax, Bytes: queueBytesMax, CommitTime: within, AnswerTime: s.answerTimeout},
 		Log:     log,
 		Metrics: metrics,
 	})

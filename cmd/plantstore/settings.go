@@ -45,7 +45,10 @@ type settings struct {
 	backupDir      string
 	backupEvery    time.Duration
 	backupKeep     int
-	pprof          bool
+
+	requireSyncStandby bool
+
+	pprof bool
 
 	sources map[string]string // where each setting's value came from, by name
 }
@@ -79,6 +82,7 @@ func (s *settings) bindServe(f *pflag.FlagSet) {
 	f.StringVar(&s.backupDir, "backup-dir", "", "make backups into this `directory`, on another disk than the store's; none: make none")
 	f.DurationVar(&s.backupEvery, "backup-every", 24*time.Hour, "`time` between two backups")
 	f.IntVar(&s.backupKeep, "backup-keep", 7, "how many `backups` are kept; older ones are removed")
+	f.BoolVar(&s.requireSyncStandby, "require-sync-standby", false, "start, and acknowledge plants, only while the PostgreSQL database waits for a synchronous standby")
 	f.BoolVar(&s.pprof, "pprof", false, "serve profiles of the running program at /debug/pprof/ of the admin door")
 	f.Var(&s.walMax, "wal-max", "bound of the store's write-ahead log, in `bytes`")
 }

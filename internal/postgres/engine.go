@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -32,13 +33,26 @@ type Config struct {
 	URL string
 
 	MustExist bool // do not make the tables
-	Log       *slog.Logger
+	Server    bool // look from time to time at what the database's acknowledgements are worth
+
+	// RequireStandby acknowledges nothing unless the database waits for a
+	// synchronous standby.
+	RequireStandby bool
+
+	Log *slog.Logger
 }
 
 // Engine implements store.Engine on a PostgreSQL database.
 type Engine struct {
-	pool *pgxpool.Pool
-	log  *slog.Logger
+	pool           *pgxpool.Pool
+	log            *slog.Logger
+	requireStandby bool
+
+	stop    context.CancelFunc // ends watch
+	watched chan struct{}      // closed when watch has ended; nil if it was not begun
+
+	mu    sync.Mutex
+	worth store.Durability // guarded by mu
 }
 
 var _ store.Engine = (*Engine)(nil)
@@ -62,12 +76,28 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{pool: pool, log: c.Log}
-	if err := e.migrate(ctx, c.MustExist); err != nil {
+	e := &Engine{pool: pool, log: c.Log, requireStandby: c.RequireStandby}
+	if err := e.begin(ctx, c); err != nil {
 		pool.Close()
 		return nil, fmt.Errorf("open the database %s: %w", place(config.ConnConfig), err)
 	}
 	return e, nil
+}
+
+func (e *Engine) begin(ctx context.Context, c Config) error {
+	if err := e.migrate(ctx, c.MustExist); err != nil || !c.Server {
+		return err
+	}
+	if err := e.look(ctx); err != nil {
+		return err
+	}
+	if e.requireStandby && !e.worth.Standby {
+		return errNoStandby
+	}
+	ctx, e.stop = context.WithCancel(context.WithoutCancel(ctx))
+	e.watched = make(chan struct{})
+	go e.watch(ctx) // ends when Close is called, which waits for it
+	return nil
 }
 
 // parse reads a connection string. What a store needs of a connection and the
@@ -147,6 +177,10 @@ func warning(c *pgx.Conn) error {
 
 // Close implements store.Engine.
 func (e *Engine) Close() error {
+	if e.watched != nil {
+		e.stop()
+		<-e.watched
+	}
 	e.pool.Close()
 	return nil
 }

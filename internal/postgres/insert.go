@@ -122,6 +122,9 @@ func tagOf(text *string) plant.Tag {
 // insert stores a batch, or tells what it may have done. With doubt, an attempt
 // before may have stored it.
 func (e *Engine) insert(ctx context.Context, b *sortedBatch, doubt bool) (effect, error) {
+	if e.requireStandby && !e.Durability().Standby {
+		return nothing, errNoStandby
+	}
 	conn, err := e.pool.Acquire(ctx)
 	if err != nil {
 		return nothing, err
@@ -140,6 +143,9 @@ func (e *Engine) insert(ctx context.Context, b *sortedBatch, doubt bool) (effect
 		if there, err = e.there(ctx, conn.Conn(), b.ids, created); err != nil {
 			return unknown, err
 		}
+	}
+	if err := e.standby(ctx, conn.Conn()); err != nil {
+		return unknown, err
 	}
 	b.fillIn(there, doubt)
 	return nothing, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -185,6 +186,42 @@ func TestUnknown(t *testing.T) {
 	s.unwant()
 	if err := e.Insert(t.Context(), batch); err != nil || !batch[0].Existed {
 		t.Errorf("afterwards: %v, %+v, want that it was there", err, batch[0])
+	}
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestRequiredStandby shows that a server which requires a standby neither starts
+// without one nor acknowledges anything when it is taken away.
+func TestRequiredStandby(t *testing.T) {
+	t.Parallel()
+	s := newStandby(t)
+	config := postgres.Config{URL: s.url, Server: true, RequireStandby: true, Log: quiet}
+	if e, err := postgres.Open(t.Context(), config); err == nil || !strings.HasSuffix(err.Error(), "the database waits for no synchronous standby, and one is required: set synchronous_standby_names") {
+		if err == nil {
+			_ = e.Close()
+		}
+		t.Errorf("without a standby: %v", err)
+	}
+	s.want()
+	e, err := postgres.Open(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := e.Durability(); !d.Standby || d.Means != "on stable storage of the database's machine and of a synchronous standby (missing)" || len(d.Doubts) > 0 {
+		t.Errorf("durability: %+v", d)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() {
+		done <- e.Insert(ctx, []store.Create{{Plant: plant.NewPlant{ID: 1, Plant: plant.Plant{Name: "Rosa"}}, At: time.Now()}})
+	}()
+	s.waiting(0)
+	s.unwant() // the database answers, without a standby
+	if err := <-done; !errors.Is(err, store.ErrOutcomeUnknown) || !strings.Contains(err.Error(), "waits for no synchronous standby") {
+		t.Errorf("got %v, want %v because there is no standby", err, store.ErrOutcomeUnknown)
 	}
 	if err := e.Close(); err != nil {
 		t.Error(err)

@@ -32,7 +32,7 @@ func publicRoutes(c Config) (routes, error) {
 	plants := &plants{store: c.Store, limits: c.Limits}
 	return newRoutes(append(pages,
 		route{method: "POST", path: base + "/plants", scope: auth.ScopeCreate, handle: plants.create},
-		route{method: "GET", path: "/healthz", open: true, handle: ready(c.Store)},
+		route{method: "GET", path: "/healthz", open: true, handle: ready(c.Store, false)},
 	)), nil
 }
 
@@ -40,7 +40,7 @@ func publicRoutes(c Config) (routes, error) {
 func adminRoutes(c Config) routes {
 	list := []route{
 		{method: "GET", path: "/livez", open: true, handle: alive},
-		{method: "GET", path: "/readyz", open: true, handle: ready(c.Store)},
+		{method: "GET", path: "/readyz", open: true, handle: ready(c.Store, true)},
 		{method: "GET", path: "/metrics", open: true, handle: metrics(c.Metrics)},
 	}
 	if c.Profiles {

@@ -71,6 +71,8 @@ func TestHealth(t *testing.T) {
 	same(t, h.send(get("/healthz")), ready)
 	same(t, h.send(get("/healthz?verbose")), ready)
 	same(t, h.sendTo(h.admin, get("/readyz")), ready)
+	verbose := answered(200, `{"status":"ready","durability":"on stable storage of this machine","doubts":[]}`+"\n")
+	same(t, h.sendTo(h.admin, get("/readyz?verbose")), verbose)
 	same(t, h.sendTo(h.admin, get("/livez")), alive)
 }
 

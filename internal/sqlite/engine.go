@@ -310,6 +310,11 @@ func isBusy(err error) bool {
 	return errors.As(err, &fault) && fault.Busy()
 }
 
+// Durability implements store.Engine. SQLite syncs the WAL with every commit.
+func (e *Engine) Durability() store.Durability {
+	return store.Durability{Means: "on stable storage of this machine"}
+}
+
 // Version returns the version of SQLite, as in 3.51.3.
 func Version() string { return versionText(sqlite3.Version()) }
 

@@ -67,6 +67,10 @@ type Engine interface {
 	// MarkUsed notes when tokens were last used.
 	MarkUsed(ctx context.Context, uses []auth.Use) error
 
+	// Durability tells what an acknowledgement is worth, as far as is known. It
+	// is cheap.
+	Durability() Durability
+
 	// Close makes everything durable and lets go of the store. No other call
 	// may run or follow.
 	Close() error
@@ -84,6 +88,14 @@ type Create struct {
 	// *plant.Error of plant.Differences.
 	Existed bool
 	Refusal error
+}
+
+// Durability is what an acknowledgement of an engine is worth, in words for the
+// operator.
+type Durability struct {
+	Means   string   // where a plant is that was acknowledged: "on stable storage of …"
+	Standby bool     // on more than one machine
+	Doubts  []string // why that may not hold, each with what to do
 }
 
 // Query selects plants for Engine.List.

@@ -16,7 +16,7 @@ type meters struct {
 	failed            prometheus.Counter
 }
 
-func newMeters(to prometheus.Registerer, gathered func() int) *meters {
+func newMeters(to prometheus.Registerer, gathered func() int, durability func() Durability) *meters {
 	seconds := []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
 	m := &meters{
 		created: prometheus.NewCounter(prometheus.CounterOpts{
@@ -51,7 +51,20 @@ func newMeters(to prometheus.Registerer, gathered func() int) *meters {
 		Name: "plantstore_queue_plants",
 		Help: "Plants that wait for the next commit.",
 	}, func() float64 { return float64(gathered()) })
-	to.MustRegister(m.created, m.replayed, m.wait, m.plants, m.took, m.failed, waiting)
+	doubts := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "plantstore_durability_doubts",
+		Help: "Reasons why a plant that was acknowledged may be lost; /readyz?verbose has them.",
+	}, func() float64 { return float64(len(durability().Doubts)) })
+	standby := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "plantstore_durability_standby",
+		Help: "1 if a plant that was acknowledged is on a synchronous standby, too.",
+	}, func() float64 {
+		if durability().Standby {
+			return 1
+		}
+		return 0
+	})
+	to.MustRegister(m.created, m.replayed, m.wait, m.plants, m.took, m.failed, waiting, doubts, standby)
 	return m
 }
 

@@ -82,6 +82,9 @@ func (s *Store) Ready() error {
 	return nil
 }
 
+// Durability tells what an acknowledgement of this store is worth.
+func (s *Store) Durability() Durability { return s.writer.engine.Durability() }
+
 // commitLongMax is how long a commit may take in a store that is ready. Nobody
 // who sends a plant waits longer for one than for Limits.AnswerTime.
 const commitLongMax = 20 * time.Second

@@ -72,7 +72,7 @@ func newWriter(c Config) *writer {
 		begun:     make([]time.Time, max(1, c.Commits)),
 	}
 	w.ctx, w.cancel = context.WithCancel(context.Background())
-	w.meters = newMeters(c.Metrics, w.gathered)
+	w.meters = newMeters(c.Metrics, w.gathered, c.Engine.Durability)
 	for i := range w.begun {
 		w.committers.Go(func() { w.commitAll(i) }) // ends when close is called or the engine breaks; close waits for it
 	}

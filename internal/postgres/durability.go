@@ -1,0 +1,115 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"plantstore/internal/store"
+)
+
+const lookEvery = time.Minute // at what the database's acknowledgements are worth
+
+// errNoStandby means that a synchronous standby is required and the database
+// waits for none.
+var errNoStandby = errors.New("the database waits for no synchronous standby, and one is required: set synchronous_standby_names")
+
+// worthSQL reads what a COMMIT's answer depends on. A database that does not
+// have a setting says nothing of it.
+const worthSQL = `SELECT name, setting FROM pg_settings
+	WHERE name IN ('fsync', 'full_page_writes', 'data_checksums', 'synchronous_standby_names')`
+
+// doubts are settings without which a plant that was answered 200 can be lost
+// or damaged (https://www.postgresql.org/docs/current/runtime-config-wal.html).
+var doubts = []struct{ name, text string }{
+	{"fsync", "fsync is off: a power cut of the database's machine loses plants that were answered 200, or damages the database; set fsync = on"},
+	{"full_page_writes", "full_page_writes is off: a power cut of the database's machine can damage the database; set full_page_writes = on"},
+	{"data_checksums", "the database has no data checksums, so damage of its disk goes unnoticed; stop it and run pg_checksums --enable"},
+}
+
+// worth tells what the settings of a database mean for a store.
+func worth(settings map[string]string) store.Durability {
+	d := store.Durability{Means: "on stable storage of the database's machine"}
+	if names := settings["synchronous_standby_names"]; names != "" {
+		d.Means = fmt.Sprintf("on stable storage of the database's machine and of a synchronous standby (%s)", names)
+		d.Standby = true
+	}
+	for _, doubt := range doubts {
+		if settings[doubt.name] == "off" {
+			d.Doubts = append(d.Doubts, doubt.text)
+		}
+	}
+	return d
+}
+
+// look reads what the database's acknowledgements are worth, and says so if that
+// has changed.
+func (e *Engine) look(ctx context.Context) error {
+	rows, _ := e.pool.Query(ctx, worthSQL) // the error comes with the rows
+	settings := map[string]string{}
+	var name, setting string
+	if _, err := pgx.ForEachRow(rows, []any{&name, &setting}, func() error {
+		settings[name] = setting
+		return nil
+	}); err != nil {
+		return err
+	}
+	now := worth(settings)
+	e.mu.Lock()
+	before := e.worth
+	e.worth = now
+	e.mu.Unlock()
+	if now.Means != before.Means {
+		e.log.Info("a plant that is answered 200 is "+now.Means, "synchronous_standby_names", settings["synchronous_standby_names"])
+	}
+	for _, doubt := range now.Doubts {
+		if !slices.Contains(before.Doubts, doubt) {
+			e.log.Warn(doubt)
+		}
+	}
+	return nil
+}
+
+// standby returns an error if a synchronous standby is required, and the database
+// waited for none when it answered the COMMIT before.
+func (e *Engine) standby(ctx context.Context, c *pgx.Conn) error {
+	if !e.requireStandby {
+		return nil
+	}
+	var names string
+	if err := c.QueryRow(ctx, "SELECT current_setting('synchronous_standby_names')").Scan(&names); err != nil {
+		return err
+	}
+	if names == "" {
+		return errNoStandby
+	}
+	return nil
+}
+
+// watch looks from time to time until ctx ends.
+func (e *Engine) watch(ctx context.Context) {
+	defer close(e.watched)
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if err := e.look(ctx); err != nil && ctx.Err() == nil {
+			e.log.Warn("the settings of the database could not be read", "error", err)
+		}
+	}
+}
+
+// Durability implements store.Engine.
+func (e *Engine) Durability() store.Durability {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.worth
+}
