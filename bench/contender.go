@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -33,15 +34,15 @@ const (
 	plainName      = "plain"
 	pocketbaseName = "pocketbase"
 	plainpgName    = "plainpg"
+	productPGName  = "plantstorepg"
 	contenderToken = "made-for-measuring"
 )
 
-// contenders are all of them, in the order of the page. Plant Store on
-// PostgreSQL gets its place after Plant Store on SQLite when it has that
-// engine: start a cluster as startPlainPG does, and pass its URL as --db.
+// contenders are all of them, in the order of the page.
 var contenders = []contender{
 	{name: floorName, title: "floor: net/http, a constant answer", path: "/plants", member: "id", start: startFloor},
 	{name: productName, title: "Plant Store on SQLite", path: "/plants", member: "id", file: "plants.db", checksToken: true, start: startProduct},
+	{name: productPGName, title: "Plant Store on PostgreSQL", path: "/plants", member: "id", checksToken: true, start: startProductPG},
 	{name: plainName, title: "plain: one INSERT a request, SQLite", path: "/plants", member: "id", file: "plants.db", checksToken: true, start: startPlain},
 	{name: pocketbaseName, title: "PocketBase", path: "/api/collections/plants/records", member: "pid", file: "pb_data/data.db", checksToken: true, start: startPocketBase},
 	{name: plainpgName, title: "plain: one INSERT a request, PostgreSQL", path: "/plants", member: "id", checksToken: true, start: startPlainPG},
@@ -171,8 +172,19 @@ func (b *bench) createToken(ctx context.Context, db string) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-func startProduct(ctx context.Context, b *bench, s *server) (err error) {
-	db := filepath.Join(s.dir, s.file)
+func startProduct(ctx context.Context, b *bench, s *server) error {
+	return b.serve(ctx, s, filepath.Join(s.dir, s.file))
+}
+
+func startProductPG(ctx context.Context, b *bench, s *server) (err error) {
+	if s.database, err = b.cluster.start(ctx, s.cpus, filepath.Join(s.dir, "postgres")); err != nil {
+		return err
+	}
+	return b.serve(ctx, s, "postgres://postgres@/postgres?host="+url.QueryEscape(s.database.dir))
+}
+
+// serve starts the product on a store that --db names.
+func (b *bench) serve(ctx context.Context, s *server, db string) (err error) {
 	if s.token, err = b.createToken(ctx, db); err != nil {
 		return err
 	}

@@ -41,19 +41,22 @@ func (t *table) ratio(what string, least bool, asked float64, ratios []float64) 
 
 func (r *results) reachCompared(t *table) {
 	for _, asked := range []struct {
-		peer        string
+		who, peer   string
 		connections int64
 		factor      float64
 	}{
-		{floorName, 64, 0.50},
-		{floorName, 256, 0.60},
-		{pocketbaseName, 64, 6},
-		{pocketbaseName, 256, 6},
-		{plainName, 64, 4},
-		{plainName, 256, 4},
+		{productName, floorName, 64, 0.50},
+		{productName, floorName, 256, 0.60},
+		{productName, pocketbaseName, 64, 6},
+		{productName, pocketbaseName, 256, 6},
+		{productName, plainName, 64, 4},
+		{productName, plainName, 256, 4},
+		{productPGName, floorName, 256, 0.40},
+		{productPGName, plainpgName, 64, 3},
+		{productPGName, plainpgName, 256, 3},
 	} {
-		ratios := r.compared(setShared, productName, asked.connections).ratios(r.compared(setShared, asked.peer, asked.connections), rate)
-		t.ratio(fmt.Sprintf("requests a second, as a multiple of %s, %d connections", asked.peer, asked.connections), true, asked.factor, ratios)
+		ratios := r.compared(setShared, asked.who, asked.connections).ratios(r.compared(setShared, asked.peer, asked.connections), rate)
+		t.ratio(fmt.Sprintf("%s: requests a second, as a multiple of %s, %d connections", asked.who, asked.peer, asked.connections), true, asked.factor, ratios)
 	}
 	for _, connections := range []int64{64, 256} {
 		ratios := r.compared(setShared, productName, connections).ratios(r.compared(setShared, floorName, connections), p99)

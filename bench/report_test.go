@@ -56,10 +56,10 @@ func TestReachTable(t *testing.T) {
 	}
 	got := r.reachTable()
 	for _, want := range []string{
-		"| requests a second, as a multiple of floor, 256 connections | ≥ 0.60 | 0.54 | **missed** by 10% |",
-		"| requests a second, as a multiple of plain, 256 connections | ≥ 4.00 | 5.20 (5.00–5.40) | reached |",
+		"| plantstore: requests a second, as a multiple of floor, 256 connections | ≥ 0.60 | 0.54 | **missed** by 10% |",
+		"| plantstore: requests a second, as a multiple of plain, 256 connections | ≥ 4.00 | 5.20 (5.00–5.40) | reached |",
 		"| p99, as a multiple of the floor's, 256 connections | ≤ 1.50 | 1.60 (1.20–2.00) | **missed** by 7% |",
-		"| requests a second, as a multiple of pocketbase, 256 connections | ≥ 6.00 | – | not measured |",
+		"| plantstore: requests a second, as a multiple of pocketbase, 256 connections | ≥ 6.00 | – | not measured |",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("there is no line\n%s\nin\n%s", want, got)

@@ -70,7 +70,7 @@ func (r *results) comparedTable(set string, connections int64) string {
 			continue
 		}
 		database, dbBytes, disk := "–", "–", "–"
-		if who.name == plainpgName {
+		if who.name == plainpgName || who.name == productPGName {
 			database, dbBytes = runs.spread(dbCPU).text(oneDecimal), runs.spread(dbMemory).text(mebibytes)
 		}
 		if who.name != floorName {
