@@ -278,10 +278,12 @@ func testBackup(t *testing.T, program, store, point string) {
 }
 
 // TestControl shows that TestServer would notice a server that answers before
-// it commits.
+// it commits, if the answer has time to arrive.
 func TestControl(t *testing.T) {
 	t.Parallel()
-	program := rig.Build(t, append(places[:len(places):len(places)], rig.EarlyAnswer)...)
+	early := rig.EarlyAnswer
+	early.New = strings.Replace(early.New, "\terr := w.", "\ttime.Sleep(100 * time.Millisecond)\n\terr := w.", 1)
+	program := rig.Build(t, append(places[:len(places):len(places)], early)...)
 	for attempt := range 5 {
 		db := filepath.Join(t.TempDir(), "plants.db")
 		token := rig.Token(t, program, db, "a")
