@@ -12,13 +12,13 @@ run() {
 case $1 in
 short)
 	timeout=15m
-	for package in failpoints disk overload history syscalls power soak; do
+	for package in failpoints disk overload history syscalls power replicas soak; do
 		run "$package"
 	done
 	;;
 long)
 	timeout=24h
-	for package in failpoints disk overload syscalls power soak; do
+	for package in failpoints disk overload syscalls power replicas soak; do
 		run "$package" -long
 	done
 	run history -run TestHistory -seeds 100 -ops 100000

@@ -7,7 +7,8 @@ for module in "$@"; do
 	(
 		cd "$module"
 		go mod tidy -diff
-		go mod verify
+		# Go cannot verify a module that a directory of ours stands for.
+		grep -q '^replace' go.mod || go mod verify
 		go vet ./...
 		go tool -modfile="$tools" golangci-lint run
 	)

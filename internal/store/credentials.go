@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -14,13 +13,15 @@ import (
 
 // A revocation holds within a second: the tokens are looked at four times a
 // second, and a request that finds the last look older than that (a machine
-// that stood still, an engine that hangs) looks itself before it goes on. So
-// does a request whose token is unknown, because it may have just been made;
-// how often is bounded, so that guesses cost little.
+// that stood still, an engine that hangs) waits for a look that begins after it
+// came. So does a request whose token is unknown, because it may have just been
+// made. All who wait share a look, and how often there is one is bounded, so that
+// neither a slow engine nor guesses cost much.
 const (
 	lookEvery    = 250 * time.Millisecond
 	staleAfter   = 900 * time.Millisecond
 	lookAgain    = 10 * time.Millisecond
+	lookTimeMax  = 10 * time.Second
 	useSaveEvery = time.Minute
 )
 
@@ -29,20 +30,20 @@ type credentials struct {
 	engine  Engine
 	log     *slog.Logger
 	keyring auth.Keyring
-	lookAt  atomic.Int64 // when the tokens were last known to be fresh, Unix nanoseconds
+	lookAt  atomic.Int64 // when the last look began that succeeded, Unix nanoseconds
 
-	mu      sync.Mutex // one look at a time
-	version int64      // of the tokens in the keyring; guarded by mu
-	savedAt time.Time  // uses up to here are stored; the watcher's
-	triedAt time.Time  // when that was last tried; the watcher's
+	looking chan struct{} // holds a token while somebody looks
+	version int64         // of the tokens in the keyring; of who looks
+	savedAt time.Time     // uses up to here are stored; the watcher's
+	triedAt time.Time     // when that was last tried; the watcher's
 
 	stop context.CancelFunc
 	done chan struct{} // closed when the watcher has ended
 }
 
 func watchCredentials(ctx context.Context, engine Engine, log *slog.Logger) (*credentials, error) {
-	c := &credentials{engine: engine, log: log, version: -1, savedAt: time.Now(), triedAt: time.Now(), done: make(chan struct{})}
-	if err := c.look(ctx, 0); err != nil {
+	c := &credentials{engine: engine, log: log, version: -1, savedAt: time.Now(), triedAt: time.Now(), looking: make(chan struct{}, 1), done: make(chan struct{})}
+	if err := c.look(ctx, time.Now()); err != nil {
 		return nil, err
 	}
 	ctx, c.stop = context.WithCancel(context.WithoutCancel(ctx))
@@ -60,7 +61,7 @@ func (c *credentials) watch(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		if err := c.look(ctx, lookEvery/2); err != nil && ctx.Err() == nil {
+		if err := c.look(ctx, time.Now().Add(-lookEvery/2)); err != nil && ctx.Err() == nil {
 			c.log.Error("tokens could not be read", "error", err)
 		}
 		if time.Since(c.triedAt) >= useSaveEvery {
@@ -69,14 +70,28 @@ func (c *credentials) watch(ctx context.Context) {
 	}
 }
 
-// look reads the tokens if they have changed, unless the last look is younger
-// than that.
-func (c *credentials) look(ctx context.Context, youngest time.Duration) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+// look reads the tokens if they have changed, unless a look has begun since then.
+func (c *credentials) look(ctx context.Context, since time.Time) error {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeMax)
+	defer cancel()
+	select {
+	case c.looking <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { <-c.looking }()
 	now := time.Now()
-	if age := c.age(now); 0 <= age && age < youngest {
-		return nil // another request has just looked
+	age := c.age(now)
+	if 0 <= age && age <= now.Sub(since) {
+		return nil // another request has looked meanwhile
+	}
+	if 0 <= age && age < lookAgain {
+		select {
+		case <-time.After(lookAgain - age):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		now = time.Now()
 	}
 	version, err := c.engine.TokensVersion(ctx)
 	if err != nil {
@@ -115,7 +130,7 @@ func (c *credentials) authenticate(ctx context.Context, credential string) (auth
 	// nothing can be told. The wall clock is used all the same, because the
 	// other one stands still while a machine sleeps.
 	if age := c.age(now); age < 0 || age > staleAfter {
-		if err := c.look(ctx, lookEvery/2); err != nil {
+		if err := c.look(ctx, now); err != nil {
 			return auth.Principal{}, c.unreadable(err)
 		}
 	}
@@ -125,7 +140,7 @@ func (c *credentials) authenticate(ctx context.Context, credential string) (auth
 	}
 	var refusal *plant.Error
 	if errors.As(err, &refusal) && refusal.Code == plant.CodeCredentialUnknown && auth.WellFormed(credential) {
-		if err := c.look(ctx, lookAgain); err != nil {
+		if err := c.look(ctx, now); err != nil {
 			return auth.Principal{}, c.unreadable(err)
 		}
 		return c.keyring.Authenticate(credential, now)

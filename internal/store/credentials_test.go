@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -94,8 +95,8 @@ func TestNewTokenWorksAtOnce(t *testing.T) {
 		s := mustNew(t, e, limits)
 		defer s.Close()
 		secret, token := newToken(7)
+		time.Sleep(time.Millisecond) //nolint:forbidigo // the bubble's clock, not a wait
 		e.change(func(e *stub) { e.tokens = []auth.Token{token} })
-		time.Sleep(20 * time.Millisecond) //nolint:forbidigo // the bubble's clock, not a wait
 		if _, err := s.Authenticate(t.Context(), secret); err != nil {
 			t.Error(err)
 		}
@@ -111,6 +112,38 @@ func TestNewTokenWorksAtOnce(t *testing.T) {
 				t.Errorf("%d looks for guesses that came at once, want none", e.looks-before)
 			}
 		})
+	})
+}
+
+// TestSlowEngine has many requests whose tokens must be looked at while the
+// engine takes longer for that than they stay fresh: all share a look.
+func TestSlowEngine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &stub{}
+		secret, token := newToken(7)
+		e.tokens = []auth.Token{token}
+		s := mustNew(t, e, limits)
+		defer s.Close()
+		e.change(func(e *stub) { e.lookTime = 2 * time.Second })
+		time.Sleep(10 * time.Second) //nolint:forbidigo // the bubble's clock, not a wait
+		begun := time.Now()
+		var wg sync.WaitGroup
+		for range 100 {
+			wg.Go(func() {
+				if _, err := s.Authenticate(t.Context(), secret); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if took := time.Since(begun); took > 4*time.Second {
+			t.Errorf("100 requests waited for up to %s: want the rest of a look and another one", took)
+		}
+		e.change(func(e *stub) { e.lookTime = time.Hour })
+		time.Sleep(time.Minute) //nolint:forbidigo // the bubble's clock, not a wait
+		if _, err := s.Authenticate(t.Context(), secret); codeOf(err) != plant.CodeStoreUnavailable {
+			t.Errorf("an engine that hangs: %v", err)
+		}
 	})
 }
 

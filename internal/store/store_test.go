@@ -32,6 +32,8 @@ type stub struct {
 	looks   int   // calls of TokensVersion
 	err     error // of TokensVersion and MarkUsed
 	uses    []auth.Use
+
+	lookTime time.Duration // that TokensVersion takes
 }
 
 func (s *stub) Insert(ctx context.Context, batch []store.Create) error {
@@ -41,10 +43,20 @@ func (s *stub) Insert(ctx context.Context, batch []store.Create) error {
 	return s.insert(ctx, batch)
 }
 
-func (s *stub) TokensVersion(context.Context) (int64, error) {
+func (s *stub) TokensVersion(ctx context.Context) (int64, error) {
+	s.mu.Lock()
+	s.looks++
+	wait := s.lookTime
+	s.mu.Unlock()
+	if wait > 0 {
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.looks++
 	return s.version, s.err
 }
 
