@@ -63,6 +63,7 @@ const CommitsMax = 3
 const (
 	connectTime = 5 * time.Second // for one host, unless the URL says otherwise
 	connsMax    = 8               // unless the URL says otherwise
+	pingTime    = 3 * time.Second // for a connection that was not used for a second to show that it is alive
 )
 
 // Open connects to a database and brings its schema up to date. Several may do
@@ -121,6 +122,7 @@ func parse(url string) (*pgxpool.Config, error) {
 	if conn.RuntimeParams["application_name"] == "" {
 		conn.RuntimeParams["application_name"] = "plantstore"
 	}
+	config.PingTimeout = pingTime
 	conn.OnNotice = noteWarning
 	config.AfterConnect = commitDurably
 	return config, nil
@@ -140,6 +142,7 @@ func commitDurably(ctx context.Context, c *pgx.Conn) error {
 	if err := c.QueryRow(ctx, "SHOW synchronous_commit").Scan(&level); err != nil {
 		return err
 	}
+	_ = warning(c) // what comes with a connection, as of an old collation, is about no transaction
 	if level == "on" || level == "remote_apply" {
 		return nil
 	}

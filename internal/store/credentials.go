@@ -21,7 +21,7 @@ const (
 	lookEvery    = 250 * time.Millisecond
 	staleAfter   = 900 * time.Millisecond
 	lookAgain    = 10 * time.Millisecond
-	lookTimeMax  = 10 * time.Second
+	lookTimeMax  = 5 * time.Second // for an engine that hangs: its next connection may not
 	useSaveEvery = time.Minute
 )
 
@@ -116,6 +116,8 @@ func (c *credentials) saveUses(ctx context.Context) {
 	c.triedAt = now
 	uses := c.keyring.UsedSince(c.savedAt)
 	if len(uses) > 0 {
+		ctx, cancel := context.WithTimeout(ctx, lookTimeMax)
+		defer cancel()
 		if err := c.engine.MarkUsed(ctx, uses); err != nil {
 			c.log.Warn("the tokens' last use could not be stored", "error", err)
 			return
