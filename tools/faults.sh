@@ -18,7 +18,7 @@ short)
 	;;
 long)
 	timeout=24h
-	for package in failpoints disk overload syscalls power replicas soak; do
+	for package in failpoints disk overload syscalls power replicas failover soak; do
 		run "$package" -long
 	done
 	run history -run TestHistory -seeds 100 -ops 100000
