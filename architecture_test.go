@@ -41,6 +41,7 @@ var mayImport = map[string][]string{
 	"internal/plant":     {},
 	"internal/auth":      {"internal/plant"},
 	"internal/dump":      {"internal/plant"},
+	"internal/move":      {"internal/auth", "internal/store"},
 	"internal/store":     {"internal/plant", "internal/auth"},
 	storetest:            {"internal/plant", "internal/auth", "internal/store"},
 	"internal/sqlite...": {"internal/plant", "internal/auth", "internal/store", "internal/sqlite..."},
@@ -59,7 +60,8 @@ var testsMayAdd = []string{storetest, embeddedEngine, pgtest}
 // testsOfMayAdd is what the tests of one package may import besides that: the client has to know every code that the
 // server answers with, and is tried against the real one.
 var testsOfMayAdd = map[string][]string{
-	"client": {"internal/plant", "internal/auth", "internal/store", "internal/server"},
+	"client":        {"internal/plant", "internal/auth", "internal/store", "internal/server"},
+	"internal/move": {"internal/plant", "internal/postgres"},
 }
 
 // onlyStandardLibrary are the packages that import nothing from other modules. What every other package and every user

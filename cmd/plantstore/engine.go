@@ -15,20 +15,24 @@ import (
 // openCommand opens the store for a command that runs beside a server, if
 // there is one.
 func (p *program) openCommand(ctx context.Context, s *settings, mustExist bool) (store.Engine, error) {
-	log := slog.New(slog.NewTextHandler(p.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	return s.openEngine(ctx, sqlite.Config{MustExist: mustExist, Log: log})
+	return s.openEngine(ctx, sqlite.Config{MustExist: mustExist, Log: p.commandLog()})
+}
+
+// commandLog is for what an engine has to say to a command's user.
+func (p *program) commandLog() *slog.Logger {
+	return slog.New(slog.NewTextHandler(p.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
 
 // openEngine opens the engine that --db names.
-func (s *settings) openEngine(ctx context.Context, c sqlite.Config) (store.Engine, error) {
+func (s *settings) openEngine(ctx context.Context, c sqlite.Config) (store.Movable, error) {
 	if isURL(s.db) {
 		if err := s.refusePassword(); err != nil {
 			return nil, err
 		}
 		return postgres.Open(ctx, postgres.Config{URL: s.db, MustExist: c.MustExist, Server: c.Server, RequireStandby: s.requireSyncStandby, Log: c.Log})
 	}
-	if err := refuseURL(s.db); err != nil {
-		return nil, err
+	if s.db == "" {
+		return nil, errEmptyPath
 	}
 	if s.requireSyncStandby {
 		return nil, usagef("require-sync-standby (%s): a store in a file has no standby", s.sources["require-sync-standby"])
@@ -58,23 +62,30 @@ func refuseURL(db string) error {
 		return usagef("db: this is for a store in a file, and %s is a database: use PostgreSQL's own tools, such as pg_dump", withoutPassword(db))
 	}
 	if db == "" {
-		return usagef("db: the path is empty: give the path of a file")
+		return errEmptyPath
 	}
 	return nil
 }
 
+var errEmptyPath = usagef("db: the path is empty: give the path of a file")
+
 // refusePassword refuses a password on the command line, where every user of
 // the machine can read it.
 func (s *settings) refusePassword() error {
-	if s.sources["db"] != "--db" {
+	flag, ok := strings.CutPrefix(s.sources["db"], "--")
+	if !ok {
 		return nil
 	}
 	u, err := url.Parse(s.db)
 	if err != nil {
 		return nil //nolint:nilerr // pgx says what is wrong with it, and hides the password
 	}
+	orEnviron := ""
+	if flag == "db" {
+		orEnviron = ", or all of the URL into PLANTSTORE_DB"
+	}
 	if _, given := u.User.Password(); given || u.Query().Has("password") {
-		return usagef("db: every user of this machine can read a password on a command line: put it into PGPASSWORD, into the file that PGPASSFILE names, or all of the URL into PLANTSTORE_DB")
+		return usagef("%s: every user of this machine can read a password on a command line: put it into PGPASSWORD, into the file that PGPASSFILE names%s", flag, orEnviron)
 	}
 	return nil
 }

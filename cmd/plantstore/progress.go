@@ -34,7 +34,7 @@ func newProgress(w io.Writer, size int64) *progress {
 		p.shown = time.Time{}
 		p.bar = progressbar.NewOptions64(size,
 			progressbar.OptionSetWriter(w),
-			progressbar.OptionShowBytes(true),
+			progressbar.OptionShowBytes(size != 0),
 			progressbar.OptionSetPredictTime(size > 0),
 			progressbar.OptionClearOnFinish(),
 			progressbar.OptionFullWidth(),
@@ -94,6 +94,24 @@ func (p *progress) part(done, all int64) {
 		_ = p.bar.Set64(min(done, all-1))
 	default:
 		fmt.Fprintf(p.w, "%d%%\n", done*100/all)
+	}
+}
+
+// plants notes that so many plants of all are done; all is negative if that is
+// not known.
+func (p *progress) plants(done, all int64) {
+	switch {
+	case !p.due():
+	case p.bar != nil:
+		if all > 0 {
+			p.bar.ChangeMax64(all)
+			_ = p.bar.Set64(min(done, all-1))
+		}
+		p.bar.Describe(fmt.Sprintf("%d plants", done))
+	case all > 0:
+		fmt.Fprintf(p.w, "%d plants, %d%%\n", done, done*100/all)
+	default:
+		fmt.Fprintf(p.w, "%d plants\n", done)
 	}
 }
 

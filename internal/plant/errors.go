@@ -57,6 +57,7 @@ const (
 	CodeOutcomeUnknown    Code = 50303
 	CodeStoreUnavailable  Code = 50304
 	CodeStoreFull         Code = 50305
+	CodeStoreHeld         Code = 50306
 	CodeHTTPVersion       Code = 50501
 )
 
@@ -118,6 +119,7 @@ var catalogue = []Entry{
 	{CodeOutcomeUnknown, "outcome-unknown", "The store cannot tell whether the plant was stored.", retry},
 	{CodeStoreUnavailable, "store-unavailable", "The store cannot write now. The plant was not stored.", retry},
 	{CodeStoreFull, "store-full", "The store's disk is full. The plant was not stored.", retry},
+	{CodeStoreHeld, "store-held", "All plants are being moved to another store, or were, and this one takes no more. The plant was not stored.", retry},
 	{CodeHTTPVersion, "http-version-unsupported", "The request's HTTP version is not served.", "Use HTTP/1.1."},
 }
 

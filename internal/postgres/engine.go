@@ -4,7 +4,7 @@
 // PostgreSQL's protocol accept.
 //
 // A transaction is durable when its COMMIT was answered, if the database is set
-// up to keep its word; see worth.go. Whenever that answer is missing, the
+// up to keep its word; see durability.go. Whenever that answer is missing, the
 // outcome is unknown, and the engine finds it out by doing the same again,
 // which never stores anything twice.
 package postgres
@@ -42,7 +42,7 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// Engine implements store.Engine on a PostgreSQL database.
+// Engine implements store.Movable on a PostgreSQL database.
 type Engine struct {
 	pool           *pgxpool.Pool
 	log            *slog.Logger
@@ -53,9 +53,10 @@ type Engine struct {
 
 	mu    sync.Mutex
 	worth store.Durability // guarded by mu
+	hold  string           // what this engine held the store with, so that it may write itself; guarded by mu
 }
 
-var _ store.Engine = (*Engine)(nil)
+var _ store.Movable = (*Engine)(nil)
 
 // CommitsMax is how many batches are worth inserting at the same time.
 const CommitsMax = 3

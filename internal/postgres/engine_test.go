@@ -50,7 +50,7 @@ func database(t testing.TB) string {
 
 type place string
 
-func (p place) Open(t testing.TB) store.Engine {
+func (p place) Open(t testing.TB) store.Movable {
 	t.Helper()
 	e, err := postgres.Open(t.Context(), postgres.Config{URL: string(p), Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	if err != nil {

@@ -47,6 +47,8 @@ func classify(err error) error {
 		return nil
 	case errors.As(err, &said) && said.Code == "53100":
 		return fmt.Errorf("%w: %w", store.ErrFull, err)
+	case said != nil && said.Code == heldCode:
+		return fmt.Errorf("%w: %w", store.ErrHeld, err)
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("%w: %w", store.ErrBusy, err)
 	}

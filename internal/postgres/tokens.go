@@ -138,12 +138,6 @@ func insertToken(ctx context.Context, tx pgx.Tx, t auth.Token) (id int64, err er
 	return id, err
 }
 
-// TokensVersion implements store.Engine.
-func (e *Engine) TokensVersion(ctx context.Context) (version int64, err error) {
-	err = e.pool.QueryRow(ctx, "SELECT token_changes FROM plantstore").Scan(&version)
-	return version, err
-}
-
 // MarkUsed implements store.Engine.
 func (e *Engine) MarkUsed(ctx context.Context, uses []auth.Use) error {
 	ids, times := make([]int64, len(uses)), make([]time.Time, len(uses))
@@ -160,6 +154,9 @@ func (e *Engine) MarkUsed(ctx context.Context, uses []auth.Use) error {
 // changeTokens is transact for a change that servers must see.
 func (e *Engine) changeTokens(ctx context.Context, change func(pgx.Tx) error) error {
 	return e.transact(ctx, func(tx pgx.Tx) error {
+		if err := e.refuseHeld(ctx, tx); err != nil {
+			return err
+		}
 		if err := change(tx); err != nil {
 			return err
 		}
@@ -168,8 +165,7 @@ func (e *Engine) changeTokens(ctx context.Context, change func(pgx.Tx) error) er
 	})
 }
 
-// transact runs a change of tokens in a transaction, one at a time in all
-// servers. An error means that nothing was done, unless it wraps
+// transact runs a change in a transaction, one at a time in all servers. An error means that nothing was done, unless it wraps
 // store.ErrOutcomeUnknown.
 func (e *Engine) transact(ctx context.Context, change func(pgx.Tx) error) error {
 	conn, err := e.pool.Acquire(ctx)

@@ -19,8 +19,8 @@ import (
 // faulty is the real engine, but for what a test has it do instead.
 type faulty struct {
 	store.Engine
-	insert  atomic.Pointer[func(ctx context.Context, batch []store.Create) error]
-	version atomic.Pointer[func(ctx context.Context) (int64, error)]
+	insert atomic.Pointer[func(ctx context.Context, batch []store.Create) error]
+	state  atomic.Pointer[func(ctx context.Context) (store.State, error)]
 }
 
 func (f *faulty) Insert(ctx context.Context, batch []store.Create) error {
@@ -30,11 +30,11 @@ func (f *faulty) Insert(ctx context.Context, batch []store.Create) error {
 	return f.Engine.Insert(ctx, batch)
 }
 
-func (f *faulty) TokensVersion(ctx context.Context) (int64, error) {
-	if version := f.version.Load(); version != nil {
-		return (*version)(ctx)
+func (f *faulty) State(ctx context.Context) (store.State, error) {
+	if state := f.state.Load(); state != nil {
+		return (*state)(ctx)
 	}
-	return f.Engine.TokensVersion(ctx)
+	return f.Engine.State(ctx)
 }
 
 // onInsert has the engine do something else; nil: what it really does.
@@ -85,6 +85,7 @@ const (
 	textNotKnown    = "the store cannot tell whether the plant was stored: send it again to learn it, it is never created twice"
 	textUnavailable = "the store cannot write now; the plant was not stored: send it again"
 	textDiskFull    = "the store's disk is full; the plant was not stored: send it again later"
+	textHeld        = "the store is being moved, or was; the plant was not stored: send it again"
 	textNoTokens    = "the store cannot check credentials now; nothing was stored: send the request again"
 	textDefect      = "the store has met a defect; its log has the cause under this request's id"
 )
@@ -106,6 +107,7 @@ func TestEngineFails(t *testing.T) {
 		{"outcome unknown, stored", store.ErrOutcomeUnknown, true, later(50303, textNotKnown)},
 		{"outcome unknown, not stored", store.ErrOutcomeUnknown, false, later(50303, textNotKnown)},
 		{"disk full", store.ErrFull, false, later(50305, textDiskFull)},
+		{"held", store.ErrHeld, false, later(50306, textHeld)},
 		{"busy", store.ErrBusy, false, later(50304, textUnavailable)},
 		{"given up", context.DeadlineExceeded, false, later(50304, textUnavailable)},
 		{"anything", os.ErrPermission, false, later(50304, textUnavailable)},
@@ -242,23 +244,23 @@ func TestStoreShutsDown(t *testing.T) {
 func TestTokensCannotBeRead(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
-		version func(ctx context.Context) (int64, error)
-		want    answer
-		level   string
-		cause   string
+		state func(ctx context.Context) (store.State, error)
+		want  answer
+		level string
+		cause string
 	}{
-		"error": {func(context.Context) (int64, error) { return 0, store.ErrBusy }, later(50304, textNoTokens), "INFO", ""},
-		"panic": {func(ctx context.Context) (int64, error) {
+		"error": {func(context.Context) (store.State, error) { return store.State{}, store.ErrBusy }, later(50304, textNoTokens), "INFO", ""},
+		"panic": {func(ctx context.Context) (store.State, error) {
 			if ctx.Value(http.ServerContextKey) != nil { // for a request, not for the store's watcher
 				panic("a page of the index is torn")
 			}
-			return 0, store.ErrBusy
+			return store.State{}, store.ErrBusy
 		}, later(50001, textDefect), "ERROR", "panic: a page of the index is torn\ngoroutine "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h, f := startFaulty(t)
-			f.version.Store(&row.version)
+			f.state.Store(&row.state)
 			c, begun := dial(t, h.public), time.Now()
 			tick := time.NewTicker(5 * time.Millisecond)
 			defer tick.Stop()

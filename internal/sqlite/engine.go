@@ -33,7 +33,7 @@ type Config struct {
 	Metrics     prometheus.Registerer // where a server's engine registers its metrics; a command's has none
 }
 
-// Engine is a store.Engine in one SQLite file.
+// Engine is a store.Movable in one SQLite file.
 type Engine struct {
 	path   string
 	server bool
@@ -45,11 +45,14 @@ type Engine struct {
 	writeMu sync.Mutex    // guards writer, its statements and order
 	writer  *sqlite3.Conn // the one connection that writes
 	stmts   writeStmts
-	broken  error    // why nothing may be written any more
-	order   []int32  // scratch of Insert
-	digests digester // scratch of Insert
-	added   added    // by the transaction that runs
-	wal     *os.File // for syncWAL; nil until it is needed
+	broken  error          // why nothing may be written any more
+	order   []int32        // scratch of Insert
+	digests store.Digester // scratch of Insert
+	added   added          // by the transaction that runs
+	wal     *os.File       // for syncWAL; nil until it is needed
+
+	hold       string // what this engine held the store with, so that it may write itself; guarded by writeMu
+	followedTo int64  // the last followed.number that Followed returned; of who moves the store
 
 	store    int64     // state.store
 	markFile *os.File  // FILE-mark
@@ -63,7 +66,7 @@ type Engine struct {
 	checkpoints checkpointer
 }
 
-var _ store.Engine = (*Engine)(nil)
+var _ store.Movable = (*Engine)(nil)
 
 // versionMin is the first SQLite without a defect that could corrupt a WAL
 // when two connections write and checkpoint at once

@@ -17,7 +17,7 @@ func newFile(t testing.TB) storetest.Store {
 	return file{filepath.Join(t.TempDir(), "plantstore.db")}
 }
 
-func (f file) Open(t testing.TB) store.Engine { return mustOpen(t, sqlite.Config{Path: f.path}) }
+func (f file) Open(t testing.TB) store.Movable { return mustOpen(t, sqlite.Config{Path: f.path}) }
 
 // mustOpen opens an engine that logs to the test; the caller closes it.
 func mustOpen(t testing.TB, c sqlite.Config) *sqlite.Engine {

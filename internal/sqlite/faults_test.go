@@ -156,7 +156,7 @@ func TestDamage(t *testing.T) {
 		"RotateToken":      func() error { _, err := e.RotateToken(ctx, auth.Token{CreatedAt: now}, 0); return err },
 		"RevokeTokens":     func() error { _, err := e.RevokeTokens(ctx, store.Selector{Name: "a"}, now); return err },
 		"Tokens":           func() error { _, err := e.Tokens(ctx); return err },
-		"TokensVersion":    func() error { _, err := e.TokensVersion(ctx); return err },
+		"State":            func() error { _, err := e.State(ctx); return err },
 		"MarkUsed":         func() error { return e.MarkUsed(ctx, []auth.Use{{TokenID: 1, At: now}}) },
 	} {
 		if err := call(); !errors.Is(err, store.ErrBroken) {

@@ -28,6 +28,8 @@ const (
 	markBytes  = 28 // magic, store, commits, CRC-32C of these
 )
 
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
 // mark is what FILE-mark says.
 type mark struct{ store, commits int64 }
 

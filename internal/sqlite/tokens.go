@@ -156,13 +156,24 @@ func tokenRow(s *sqlite3.Stmt) (auth.Token, error) {
 	return t, nil
 }
 
-// TokensVersion implements store.Engine.
-func (e *Engine) TokensVersion(ctx context.Context) (version int64, err error) {
+// State implements store.Engine.
+func (e *Engine) State(ctx context.Context) (now store.State, err error) {
 	err = e.read(ctx, func(c *sqlite3.Conn) error {
-		version, err = c.QueryInt("SELECT token_changes FROM state")
+		s, err := c.Prepare("SELECT token_changes, coalesce(held, '') FROM state")
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		ok, err := s.Step()
+		if err == nil && !ok {
+			err = errNoState
+		}
+		if err == nil {
+			now = store.State{TokenChanges: s.Int64(0), Held: store.ParseHold(s.Text(1))}
+		}
 		return err
 	})
-	return version, err
+	return now, err
 }
 
 // MarkUsed implements store.Engine.
@@ -181,10 +192,13 @@ func (e *Engine) MarkUsed(ctx context.Context, uses []auth.Use) error {
 // changeTokens is write for a change that servers must see.
 func (e *Engine) changeTokens(ctx context.Context, change func() error) error {
 	return e.write(ctx, func() error {
+		if err := e.refuseHeld(); err != nil {
+			return err
+		}
 		if err := change(); err != nil {
 			return err
 		}
-		sum, _, err := e.digests.tokens(e.writer)
+		sum, _, err := tokenDigests(e.writer)
 		if err != nil {
 			return err
 		}

@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"plantstore/internal/auth"
-	"plantstore/internal/plant"
 	"plantstore/internal/sqlite/sqlite3"
+	"plantstore/internal/store"
 )
 
 // Verification is what Verify found.
@@ -131,8 +131,8 @@ func (v *Verification) lookAtState(c *sqlite3.Conn, path string) *state {
 }
 
 // lookAtSchema compares the tables, and what belongs to them, with those that
-// the migrations make. Other tables are none of ours: a tool that copies the
-// store may keep its own in it.
+// the migrations make; a move may add what it follows the store by. Other tables
+// are none of ours: a tool that copies the store may keep its own in it.
 func (v *Verification) lookAtSchema(c *sqlite3.Conn, _ *state) error {
 	const all = "SELECT type || ' ' || name || ' ' || tbl_name || ' ' || coalesce(sql, '') FROM sqlite_schema"
 	fresh, err := sqlite3.Open(":memory:")
@@ -143,12 +143,16 @@ func (v *Verification) lookAtSchema(c *sqlite3.Conn, _ *state) error {
 		err = errors.Join(err, apply(fresh, file, i+1))
 	}
 	ours, errOurs := texts(fresh, "SELECT DISTINCT quote(tbl_name) FROM sqlite_schema")
-	want, errWant := texts(fresh, all+" ORDER BY type, name")
-	if err := errors.Join(err, errOurs, errWant, fresh.Close()); err != nil {
+	err = errors.Join(err, errOurs)
+	these := all + " WHERE tbl_name IN (" + strings.Join(ours, ", ") + ") ORDER BY type, name"
+	want, errWant := texts(fresh, these)
+	err = errors.Join(err, errWant, fresh.Exec(followSQL))
+	followed, errFollowed := texts(fresh, these)
+	if err := errors.Join(err, errFollowed, fresh.Close()); err != nil {
 		return err
 	}
-	got, err := texts(c, all+" WHERE tbl_name IN ("+strings.Join(ours, ", ")+") ORDER BY type, name")
-	if err == nil && !slices.Equal(got, want) {
+	got, err := texts(c, these)
+	if err == nil && !slices.Equal(got, want) && !slices.Equal(got, followed) {
 		v.fault("the schema is not the one that plantstore makes")
 	}
 	return err
@@ -181,8 +185,7 @@ func texts(c *sqlite3.Conn, sql string) (all []string, err error) {
 }
 
 func (v *Verification) lookAtTokens(c *sqlite3.Conn, s *state) error {
-	var d digester
-	sum, n, err := d.tokens(c)
+	sum, n, err := tokenDigests(c)
 	v.Tokens = n
 	if err != nil {
 		return err
@@ -206,7 +209,7 @@ func (v *Verification) lookAtPlants(c *sqlite3.Conn, s *state, progress func(int
 		return err
 	}
 	defer rows.Close()
-	var d digester
+	var d store.Digester
 	sum := int64(0)
 	for {
 		ok, err := rows.Step()
@@ -216,10 +219,9 @@ func (v *Verification) lookAtPlants(c *sqlite3.Conn, s *state, progress func(int
 		if !ok {
 			break
 		}
-		n := plant.NewPlant{ID: rows.Int64(0), Plant: plant.Plant{Name: rows.Text(1), Tag: tagColumn(rows, 2)}}
-		digest := d.plant(n, rows.Int64(3), rows.Int64(4))
-		if digest != rows.Int64(5) {
-			v.fault("plant %d is not as it was stored", n.ID)
+		c := createRow(rows)
+		if d.Plant(&c) != rows.Int64(5) {
+			v.fault("plant %d is not as it was stored", c.Plant.ID)
 		}
 		sum += rows.Int64(5)
 		if v.Plants++; v.Plants%progressEvery == 0 && progress != nil {

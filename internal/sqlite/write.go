@@ -17,7 +17,7 @@ import (
 
 // writeStmts are the statements of every batch, prepared once.
 type writeStmts struct {
-	insert, stored, commits, count *sqlite3.Stmt
+	insert, stored, held, commits, count *sqlite3.Stmt
 }
 
 // added is what a transaction adds to the state.
@@ -30,6 +30,7 @@ func (s *writeStmts) prepare(c *sqlite3.Conn) error {
 	}{
 		{&s.insert, "INSERT INTO plants (id, name, tag, created_at, created_by, digest) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"},
 		{&s.stored, "SELECT name, tag FROM plants WHERE id = ?"},
+		{&s.held, "SELECT coalesce(held, '') FROM state"},
 		{&s.commits, "SELECT commits FROM state"},
 		{&s.count, "UPDATE state SET commits = ?, plants = plants + ?, digests = digests + ?"},
 	} {
@@ -43,7 +44,7 @@ func (s *writeStmts) prepare(c *sqlite3.Conn) error {
 }
 
 func (s *writeStmts) close() {
-	for _, stmt := range []*sqlite3.Stmt{s.insert, s.stored, s.commits, s.count} {
+	for _, stmt := range []*sqlite3.Stmt{s.insert, s.stored, s.held, s.commits, s.count} {
 		stmt.Close()
 	}
 }
@@ -60,7 +61,9 @@ func (e *Engine) Insert(ctx context.Context, batch []store.Create) error {
 				return err
 			}
 		}
-		created = e.added.plants > 0
+		if created = e.added.plants > 0; created {
+			return e.refuseHeld()
+		}
 		return nil
 	})
 	if err == nil && !created {
@@ -88,7 +91,7 @@ func (e *Engine) byID(batch []store.Create) []int32 {
 func (e *Engine) insertOne(c *store.Create) error {
 	s := e.stmts.insert
 	at := c.At.UnixMicro()
-	digest := e.digests.plant(c.Plant, at, c.By)
+	digest := e.digests.Plant(c)
 	s.BindInt64(1, c.Plant.ID)
 	s.BindText(2, c.Plant.Name)
 	if tag, ok := c.Plant.Tag.Get(); ok {

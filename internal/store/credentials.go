@@ -30,7 +30,8 @@ type credentials struct {
 	engine  Engine
 	log     *slog.Logger
 	keyring auth.Keyring
-	lookAt  atomic.Int64 // when the last look began that succeeded, Unix nanoseconds
+	held    atomic.Pointer[Hold] // as last looked at
+	lookAt  atomic.Int64         // when the last look began that succeeded, Unix nanoseconds
 
 	looking chan struct{} // holds a token while somebody looks
 	version int64         // of the tokens in the keyring; of who looks
@@ -93,17 +94,20 @@ func (c *credentials) look(ctx context.Context, since time.Time) error {
 		}
 		now = time.Now()
 	}
-	version, err := c.engine.TokensVersion(ctx)
+	state, err := c.engine.State(ctx)
 	if err != nil {
 		return err
 	}
-	if version != c.version {
+	if state.TokenChanges != c.version {
 		tokens, err := c.engine.Tokens(ctx)
 		if err != nil {
 			return err
 		}
 		c.keyring.Replace(tokens)
-		c.version = version
+		c.version = state.TokenChanges
+	}
+	if before := c.held.Swap(&state.Held); before != nil && *before != state.Held {
+		c.log.Warn("whether the store takes plants has changed", "now", state.Held.String())
 	}
 	c.lookAt.Store(now.UnixNano())
 	return nil

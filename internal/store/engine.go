@@ -60,9 +60,8 @@ type Engine interface {
 	// Tokens returns every token there ever was, by ascending id.
 	Tokens(ctx context.Context) ([]auth.Token, error)
 
-	// TokensVersion returns a number that changes with every change of a
-	// token other than its last use. It is cheap.
-	TokensVersion(ctx context.Context) (int64, error)
+	// State returns what a server has to see soon. It is cheap.
+	State(ctx context.Context) (State, error)
 
 	// MarkUsed notes when tokens were last used.
 	MarkUsed(ctx context.Context, uses []auth.Use) error
@@ -88,6 +87,18 @@ type Create struct {
 	// *plant.Error of plant.Differences.
 	Existed bool
 	Refusal error
+}
+
+// State is what is looked at again and again while a store is served.
+type State struct {
+	TokenChanges int64 // changes with every change of a token other than its last use
+	Held         Hold  // why the store takes nothing; the zero value: it takes plants
+}
+
+// Bytes returns how many bytes the texts of a plant have.
+func (c *Create) Bytes() int {
+	tag, _ := c.Plant.Tag.Get()
+	return len(c.Plant.Name) + len(tag)
 }
 
 // Durability is what an acknowledgement of an engine is worth, in words for the
@@ -122,6 +133,9 @@ var (
 	ErrBusy = errors.New("the store is held by another process")
 	// ErrFull means that the disk has no room. Nothing was done.
 	ErrFull = errors.New("no space left for the store")
+	// ErrHeld means that a move holds the store: it takes no plant and no change
+	// of a token. Nothing was done.
+	ErrHeld = errors.New("the store is held by plantstore move")
 	// ErrOutcomeUnknown means that the batch may be stored and may not be.
 	ErrOutcomeUnknown = errors.New("outcome unknown")
 	// ErrBroken means that the engine met an error after which it must not go

@@ -34,10 +34,14 @@ type Store struct {
 }
 
 // New starts a store on an engine. It has read the tokens when it returns. The
-// caller closes it.
+// caller closes it. The error wraps ErrHeld if a move holds the engine's store.
 func New(ctx context.Context, c Config) (*Store, error) {
 	credentials, err := watchCredentials(ctx, c.Engine, c.Log)
 	if err != nil {
+		return nil, err
+	}
+	if err := credentials.held.Load().Err(); err != nil {
+		credentials.close()
 		return nil, err
 	}
 	return &Store{
@@ -52,6 +56,9 @@ func New(ctx context.Context, c Config) (*Store, error) {
 // not take it. It returns within Limits.AnswerTime: nobody's leaving ends it
 // sooner, because the plant is stored all the same.
 func (s *Store) Create(by auth.Principal, n plant.NewPlant) (replayed bool, err error) {
+	if err := s.credentials.held.Load().Err(); err != nil {
+		return false, refusal(err)
+	}
 	c, err := s.writer.create(Create{Plant: n, By: by.TokenID, At: time.Now()})
 	if err != nil {
 		return false, err
@@ -78,6 +85,9 @@ func (s *Store) Ready() error {
 		return errors.New("the disk has not finished a commit for long")
 	case s.credentials.age(time.Now()) > tokensOldMax:
 		return errors.New("the store cannot read its tokens; see the log")
+	}
+	if s.credentials.held.Load().Why != "" {
+		return ErrHeld // where to is in the log: everybody may read this
 	}
 	return nil
 }

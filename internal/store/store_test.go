@@ -29,11 +29,11 @@ type stub struct {
 	mu      sync.Mutex // guards what is below
 	tokens  []auth.Token
 	version int64
-	looks   int   // calls of TokensVersion
-	err     error // of TokensVersion and MarkUsed
+	looks   int   // calls of State
+	err     error // of State and MarkUsed
 	uses    []auth.Use
 
-	lookTime time.Duration // that TokensVersion takes
+	lookTime time.Duration // that State takes
 }
 
 func (s *stub) Insert(ctx context.Context, batch []store.Create) error {
@@ -43,7 +43,7 @@ func (s *stub) Insert(ctx context.Context, batch []store.Create) error {
 	return s.insert(ctx, batch)
 }
 
-func (s *stub) TokensVersion(ctx context.Context) (int64, error) {
+func (s *stub) State(ctx context.Context) (store.State, error) {
 	s.mu.Lock()
 	s.looks++
 	wait := s.lookTime
@@ -52,12 +52,12 @@ func (s *stub) TokensVersion(ctx context.Context) (int64, error) {
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
-			return 0, ctx.Err()
+			return store.State{}, ctx.Err()
 		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.version, s.err
+	return store.State{TokenChanges: s.version}, s.err
 }
 
 func (s *stub) Tokens(context.Context) ([]auth.Token, error) {

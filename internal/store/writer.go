@@ -110,8 +110,7 @@ func (w *writer) create(c Create) (Create, error) {
 
 // add puts c into the pool, at index i of the batch that the pool becomes.
 func (w *writer) add(c Create) (b *batch, i int, err error) {
-	tag, _ := c.Plant.Tag.Get()
-	bytes := len(c.Plant.Name) + len(tag)
+	bytes := c.Bytes()
 
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -281,6 +280,8 @@ func refusal(err error) *plant.Error {
 		return errUnknown()
 	case errors.Is(err, ErrFull):
 		return &plant.Error{Code: plant.CodeStoreFull, Message: "the store's disk is full; the plant was not stored: send it again later"}
+	case errors.Is(err, ErrHeld):
+		return &plant.Error{Code: plant.CodeStoreHeld, Message: "the store is being moved, or was; the plant was not stored: send it again"}
 	default:
 		return errUnavailable()
 	}

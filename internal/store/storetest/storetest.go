@@ -1,4 +1,4 @@
-// Package storetest is the contract of store.Engine as a suite of tests. Every
+// Package storetest is the contract of store.Engine and store.Movable as a suite of tests. Every
 // engine passes it, so that what stores the plants cannot be told from outside.
 package storetest
 
@@ -17,7 +17,7 @@ import (
 // other or several at once.
 type Store interface {
 	// Open opens an engine on the store. The suite closes it.
-	Open(t testing.TB) store.Engine
+	Open(t testing.TB) store.Movable
 }
 
 // Run runs the suite. newStore returns an empty store for one test.
@@ -40,8 +40,13 @@ func Run(t *testing.T, newStore func(t testing.TB) Store) {
 		{"tokens/first, several at once", testFirstTokenRace},
 		{"tokens/rotate", testRotate},
 		{"tokens/revoke", testRevoke},
-		{"tokens/version", testTokensVersion},
+		{"tokens/changes", testTokenChanges},
 		{"tokens/last use", testMarkUsed},
+		{"move/plants", testPlants},
+		{"move/tokens", testPutTokens},
+		{"move/follow", testFollow},
+		{"move/hold", testHold},
+		{"move/totals", testTotals},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -105,7 +110,7 @@ func mustTokens(t testing.TB, e store.Engine) []auth.Token {
 }
 
 // open opens an engine for one test.
-func open(t testing.TB, s Store) store.Engine {
+func open(t testing.TB, s Store) store.Movable {
 	t.Helper()
 	e := s.Open(t)
 	t.Cleanup(func() { mustClose(t, e) })

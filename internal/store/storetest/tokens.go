@@ -142,17 +142,18 @@ func testRevoke(t *testing.T, s Store) {
 	mustCreateToken(t, e, token("a", at)) // the name is free again
 }
 
-// testTokensVersion shows that a change made through one engine is seen by
+// testTokenChanges shows that a change made through one engine is seen by
 // another, and that nothing else looks like one.
-func testTokensVersion(t *testing.T, s Store) {
+func testTokenChanges(t *testing.T, s Store) {
 	e, watcher := open(t, s), open(t, s)
 	last := int64(-1)
 	expect := func(what string, change bool) {
 		t.Helper()
-		version, err := watcher.TokensVersion(t.Context())
+		now, err := watcher.State(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
+		version := now.TokenChanges
 		if (version != last) != change {
 			t.Errorf("%s: version %d after %d, want a change: %v", what, version, last, change)
 		}

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"plantstore/internal/move"
+	"plantstore/internal/sqlite"
+	"plantstore/internal/store"
+)
+
+func newMove(p *program) *cobra.Command {
+	var from, to string
+	var abandon bool
+	cmd := &cobra.Command{
+		Use:   "move --from STORE --to STORE",
+		Short: "Move everything to another store, also while the old one is served",
+		Long: `Move all plants, with their times and creators, and all tokens from one store to
+another: a file or the URL of a PostgreSQL database, either way. The new store
+must be empty, or be left from a move that was interrupted, and nobody may serve
+it yet.
+
+The old store may be served meanwhile. What is created there is copied, too, and
+only for the last of it the old store is held: from then on it answers 503 with
+Retry-After, and it is never served again. Start servers on the new store when
+this command has ended, and lead clients there.
+
+Everything that is copied is read back and compared. If the command fails or is
+interrupted, the old store goes on as before, and the same command goes on with
+the move. --abandon takes back a move that was killed, or is not to count: then
+what only the new store has is in no other.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch {
+			case from == "":
+				return usagef("from: name the store to move, a file or a URL")
+			case abandon && to != "":
+				return usagef("to: --abandon only needs --from")
+			case abandon:
+				return p.abandonMove(cmd.Context(), from)
+			case to == "":
+				return usagef("to: name the store to move to, a file or a URL")
+			case from == to, sameFile(from, to):
+				return usagef("to: %s is the store itself", to)
+			}
+			p.tuneRuntime()
+			return p.move(cmd.Context(), from, to)
+		},
+	}
+	cmd.Flags().StringVar(&from, "from", "", "the `store` to move: a file, or the URL of a PostgreSQL database")
+	cmd.Flags().StringVar(&to, "to", "", "the `store` to move to")
+	cmd.Flags().BoolVar(&abandon, "abandon", false, "make the old store take plants again")
+	return cmd
+}
+
+func (p *program) move(ctx context.Context, fromName, toName string) (err error) {
+	from, err := p.openMovable(ctx, "from", fromName, sqlite.Config{MustExist: true})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, from.Close()) }()
+	to, err := p.openMovable(ctx, "to", toName, sqlite.Config{Server: true}) // so that nobody else serves it
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, to.Close()) }()
+
+	bar := newProgress(p.stderr, 0)
+	bar.begin()
+	r, err := move.Run(ctx, move.Config{
+		From: from, To: to,
+		FromName: storeName(fromName), ToName: storeName(toName),
+		Progress: bar.plants,
+		Announce: func(followed int64) {
+			bar.line(fmt.Sprintf("all is copied but the last, and %d plants that were created meanwhile; now the old store is held", followed))
+		},
+	})
+	bar.end()
+	switch {
+	case err != nil && ctx.Err() != nil && errors.Is(err, context.Canceled):
+		fmt.Fprintln(p.stderr, "interrupted: the old store takes plants as before; run the same command again to go on")
+		return errInterrupted
+	case err != nil:
+		return fmt.Errorf("move: %w", err)
+	}
+	_, err = fmt.Fprintf(p.stdout, "both stores have %d plants with digest %x, and %d tokens; copied %d, of which %d were created meanwhile\nthe old store takes no more, and the new one can be served; from the one to the other it was %s\n",
+		r.Plants, r.Digests, r.Tokens, r.Copied, r.Followed, r.Pause.Round(time.Millisecond))
+	return err
+}
+
+func (p *program) abandonMove(ctx context.Context, name string) error {
+	s, err := p.openMovable(ctx, "from", name, sqlite.Config{MustExist: true})
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(move.Abandon(ctx, s), s.Close()); err != nil {
+		return fmt.Errorf("abandon the move of %s: %w", storeName(name), err)
+	}
+	_, err = fmt.Fprintf(p.stdout, "%s takes plants\n", storeName(name))
+	return err
+}
+
+// openMovable opens the store that a flag of move names.
+func (p *program) openMovable(ctx context.Context, flag, name string, c sqlite.Config) (store.Movable, error) {
+	s := &settings{db: name, sources: map[string]string{"db": "--" + flag}}
+	c.Log = p.commandLog()
+	engine, err := s.openEngine(ctx, c)
+	if err != nil && errors.Is(err, context.Canceled) {
+		err = errInterrupted
+	}
+	return engine, err
+}
+
+// storeName is what a store is called where nobody knows from where it was named.
+func storeName(name string) string {
+	if isURL(name) {
+		return withoutPassword(name)
+	}
+	if path, err := filepath.Abs(name); err == nil {
+		return path
+	}
+	return name
+}

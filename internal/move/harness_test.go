@@ -1,0 +1,220 @@
+package move_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"plantstore/internal/auth"
+	"plantstore/internal/move"
+	"plantstore/internal/plant"
+	"plantstore/internal/postgres"
+	"plantstore/internal/postgres/pgtest"
+	"plantstore/internal/sqlite"
+	"plantstore/internal/store"
+)
+
+// server is the PostgreSQL that all tests of the package use; nil if there is
+// none.
+var server *pgtest.Server
+
+func TestMain(m *testing.M) {
+	var err error
+	server, err = pgtest.Start(context.Background())
+	if err != nil && (!errors.Is(err, pgtest.ErrMissing) || os.Getenv("CI") == "true") {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	if server == nil {
+		fmt.Fprintln(os.Stderr, "NOTHING WAS MOVED FROM OR TO POSTGRESQL:", err)
+	} else if err := server.Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// place is an empty store that engines can be opened on.
+type place func(t testing.TB) store.Movable
+
+// inFile returns a store in a file.
+func inFile(t testing.TB) place {
+	path := filepath.Join(t.TempDir(), "plantstore.db")
+	return func(t testing.TB) store.Movable {
+		t.Helper()
+		e, err := sqlite.Open(t.Context(), sqlite.Config{Path: path, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+		return opened(t, e, err)
+	}
+}
+
+// inPostgres returns a store in a database.
+func inPostgres(t testing.TB) place {
+	t.Helper()
+	if server == nil {
+		t.Skip("there is no PostgreSQL")
+	}
+	url, err := server.Database(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(t testing.TB) store.Movable {
+		t.Helper()
+		e, err := postgres.Open(t.Context(), postgres.Config{URL: url, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+		return opened(t, e, err)
+	}
+}
+
+func opened(t testing.TB, e store.Movable, err error) store.Movable {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return e
+}
+
+// everyWay runs a test with every pair of engines, each an empty store.
+func everyWay(t *testing.T, test func(t *testing.T, from, to place)) {
+	places := []struct {
+		name string
+		make func(testing.TB) place
+	}{{"file", inFile}, {"postgres", inPostgres}}
+	for _, from := range places {
+		for _, to := range places {
+			t.Run(from.name+" to "+to.name, func(t *testing.T) {
+				t.Parallel()
+				test(t, from.make(t), to.make(t))
+			})
+		}
+	}
+}
+
+var begun = time.Date(2026, 11, 21, 9, 30, 0, 123456000, time.UTC)
+
+func create(id int64, name string, tag plant.Tag) store.Create {
+	return store.Create{Plant: plant.NewPlant{ID: id, Plant: plant.Plant{Name: name, Tag: tag}}, At: begun.Add(time.Duration(id%1000) * time.Microsecond), By: 0}
+}
+
+// plants returns so many plants from an id on.
+func plants(first int64, n int) []store.Create {
+	all := make([]store.Create, n)
+	for i := range all {
+		id := first + int64(i)
+		tag := plant.Tag{}
+		if i%2 == 1 {
+			tag = plant.Tagged(fmt.Sprint("tag ", id%5))
+		}
+		all[i] = create(id, fmt.Sprint("plant ", id), tag)
+	}
+	return all
+}
+
+// seed stores plants at the edges of what a plant is, plants of several tokens,
+// and tokens in every state.
+func seed(t testing.TB, s store.Movable) {
+	t.Helper()
+	tokens := []auth.Token{
+		{ID: 1, Name: "first", Scopes: auth.ScopeCreate},
+		{ID: 2, Name: "ends", Scopes: auth.ScopeCreate | auth.ScopeRead, ExpiresAt: begun.Add(time.Hour)},
+		{ID: 4, Name: "revoked", Scopes: auth.ScopeAdmin, LastUsedAt: begun.Add(time.Minute), RevokedAt: begun.Add(2 * time.Minute)},
+	}
+	for i := range tokens {
+		tokens[i].Hash, tokens[i].CreatedAt = auth.HashOf(tokens[i].Name), begun
+	}
+	must(t, s.PutTokens(t.Context(), tokens))
+	batch := []store.Create{
+		create(math.MinInt64, "lowest", plant.Tagged("")),
+		create(-1, "", plant.Tag{}),
+		create(0, "zero", plant.Tagged("tag")),
+		create(math.MaxInt64, "highest, 日本語 🌱", plant.Tag{}),
+	}
+	for i := range batch {
+		batch[i].By = []int64{1, 2, 4, 0}[i]
+	}
+	insert(t, s, batch...)
+}
+
+func insert(t testing.TB, s store.Engine, batch ...store.Create) {
+	t.Helper()
+	must(t, s.Insert(t.Context(), batch))
+	for _, c := range batch {
+		if c.Existed {
+			t.Fatalf("plant %d was there", c.Plant.ID)
+		}
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// config is of a move that nobody watches.
+func config(from, to store.Movable) move.Config {
+	return move.Config{From: from, To: to, FromName: "the old one", ToName: "the new one", Progress: func(int64, int64) {}, Announce: func(int64) {}}
+}
+
+// content is all that a store holds.
+type content struct {
+	Plants []store.Create
+	Tokens []auth.Token
+	Held   store.Hold
+}
+
+func contentOf(t testing.TB, s store.Movable) (c content) {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context())
+	for from := int64(math.MinInt64); ; {
+		rows, err := s.Plants(ctx, from, math.MaxInt64, 10_000)
+		must(t, err)
+		for i := range rows {
+			rows[i].At = rows[i].At.UTC()
+		}
+		c.Plants = append(c.Plants, rows...)
+		if len(rows) == 0 || rows[len(rows)-1].Plant.ID == math.MaxInt64 {
+			break
+		}
+		from = rows[len(rows)-1].Plant.ID + 1
+	}
+	var err error
+	c.Tokens, err = s.Tokens(ctx)
+	must(t, err)
+	state, err := s.State(ctx)
+	must(t, err)
+	c.Held = state.Held
+	return c
+}
+
+// totals returns what a move should say of such a content.
+func (c content) totals() (t store.Totals) {
+	var d store.Digester
+	for i := range c.Plants {
+		t.Plants++
+		t.Digests += d.Plant(&c.Plants[i])
+	}
+	return t
+}
+
+func equal[T any](t testing.TB, what string, got, want T) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b plant.Tag) bool { return a == b })); diff != "" {
+		t.Errorf("%s (-want +got):\n%.3000s", what, diff)
+	}
+}
+
+var movedAway, filled = store.Hold{Why: store.Moved, Other: "the new one"}, store.Hold{Why: store.Filling, Other: "the old one"}

@@ -1,0 +1,394 @@
+package move_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"testing"
+
+	"plantstore/internal/auth"
+	"plantstore/internal/move"
+	"plantstore/internal/plant"
+	"plantstore/internal/store"
+)
+
+// A move takes everything along, and then the old store takes nothing and the new
+// one does.
+func TestMove(t *testing.T) {
+	t.Parallel()
+	everyWay(t, func(t *testing.T, fromPlace, toPlace place) {
+		from, to := fromPlace(t), toPlace(t)
+		seed(t, from)
+		insert(t, from, plants(1, 23_000)...) // more than two chunks
+		insert(t, from, create(50_000, strings.Repeat("x", store.PlantsBytes), plant.Tag{}), create(50_001, strings.Repeat("y", store.PlantsBytes), plant.Tag{}))
+		before := contentOf(t, from)
+
+		c := config(from, to)
+		var seen []int64
+		announced := 0
+		c.Progress = func(plants, all int64) {
+			if len(seen) > 0 && plants < seen[len(seen)-1] {
+				t.Errorf("progress: %d plants after %d", plants, seen[len(seen)-1])
+			}
+			if _, known, _ := from.Totals(t.Context()); known && all != 23_006 || !known && all != -1 {
+				t.Errorf("progress: of %d plants", all)
+			}
+			seen = append(seen, plants)
+		}
+		c.Announce = func(int64) { announced++ }
+		got, err := move.Run(t.Context(), c)
+		must(t, err)
+		if got.Pause <= 0 {
+			t.Errorf("pause: %s", got.Pause)
+		}
+		got.Pause = 0
+		equal(t, "result", got, move.Result{Totals: before.totals(), Tokens: 3, Copied: 23_006})
+		if len(seen) < 4 || seen[len(seen)-1] != 23_006 || announced != 1 {
+			t.Errorf("progress: %v, announced %d times", seen, announced)
+		}
+
+		after := before
+		after.Held = movedAway
+		equal(t, "the old store", contentOf(t, fromPlace(t)), after)
+		equal(t, "the new store", contentOf(t, toPlace(t)), before)
+		if err := fromPlace(t).Insert(t.Context(), plants(60_000, 1)); !errors.Is(err, store.ErrHeld) {
+			t.Errorf("a plant for the old store: %v, want %v", err, store.ErrHeld)
+		}
+		insert(t, toPlace(t), plants(60_000, 1)...)
+		id, err := toPlace(t).CreateToken(t.Context(), auth.Token{Name: "new", CreatedAt: begun})
+		must(t, err)
+		if id <= 4 {
+			t.Errorf("a new token has the id %d, which an old one has or had", id)
+		}
+
+		if _, err := move.Run(t.Context(), c); !errors.Is(err, move.ErrMoved) {
+			t.Errorf("a second move: %v, want %v", err, move.ErrMoved)
+		}
+		must(t, move.Abandon(t.Context(), from))
+		insert(t, fromPlace(t), plants(70_000, 1)...)
+	})
+}
+
+// Whatever is acknowledged while a store is moved is in the new one, and the
+// revocation of a token, too.
+func TestOnline(t *testing.T) {
+	t.Parallel()
+	everyWay(t, func(t *testing.T, fromPlace, toPlace place) {
+		from, to, to2 := fromPlace(t), toPlace(t), toPlace(t)
+		seed(t, from)
+		insert(t, from, plants(1, 12_000)...)
+		first := len(contentOf(t, from).Plants)
+
+		const writers = 3
+		var wg sync.WaitGroup
+		acknowledged := make([]int, writers)
+		begin := make(chan struct{})
+		for w := range writers {
+			s := fromPlace(t)
+			wg.Go(func() {
+				<-begin
+				for n := 0; ; n++ { // ids before, between and after those that are there
+					id := int64(n*writers+w+1) * 20_000 * int64(1-2*(n%2))
+					err := s.Insert(t.Context(), []store.Create{create(id, "online", plant.Tag{})})
+					if errors.Is(err, store.ErrHeld) {
+						return
+					}
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					acknowledged[w]++
+				}
+			})
+		}
+		c := config(from, to)
+		once := sync.OnceFunc(func() {
+			close(begin)
+			_, err := fromPlace(t).RevokeTokens(t.Context(), store.Selector{Name: "first"}, begun)
+			must(t, err)
+		})
+		c.Progress = func(int64, int64) { once() }
+		got, err := move.Run(t.Context(), c)
+		wg.Wait()
+		must(t, err)
+
+		sum := first
+		for w, n := range acknowledged {
+			t.Logf("writer %d: %d plants", w, n)
+			sum += n
+		}
+		t.Logf("%d were followed, pause %s", got.Followed, got.Pause)
+		old, new := contentOf(t, from), contentOf(t, to2)
+		equal(t, "plants in the new store", len(new.Plants), sum)
+		old.Held = store.Hold{}
+		equal(t, "the new store", new, old)
+		if new.Tokens[0].RevokedAt != begun {
+			t.Errorf("the revoked token: %+v", new.Tokens[0])
+		}
+	})
+}
+
+// A new store that has something of its own is left as it is, and the old one goes
+// on.
+func TestDifferent(t *testing.T) {
+	t.Parallel()
+	other := create(3, "plant 3", plant.Tagged("tag 3"))
+	other.By = 1
+	late := plants(3, 1)[0]
+	late.At = begun.AddDate(1, 0, 0)
+	for name, there := range map[string]any{
+		"a plant before all":   create(-10, "plant", plant.Tag{}),
+		"a plant between":      create(1000, "plant", plant.Tag{}),
+		"a plant after all":    create(math.MaxInt64, "plant", plant.Tag{}),
+		"another name":         create(3, "plant three", plant.Tag{}),
+		"another tag":          create(3, "plant 3", plant.Tagged("")),
+		"another creator":      other,
+		"another time":         late,
+		"a token of its own":   auth.Token{Name: "own", Hash: auth.HashOf("own"), CreatedAt: begun},
+		"the id of a token":    auth.Token{Name: "a", Hash: auth.HashOf("own"), CreatedAt: begun},
+		"held for another one": store.Hold{Why: store.Filling, Other: "a third one"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			from, to := inFile(t)(t), inFile(t)(t)
+			insert(t, from, plants(1, 5)...)
+			insert(t, from, plants(2000, 5)...)
+			_, err := from.CreateToken(t.Context(), auth.Token{Name: "a", Hash: auth.HashOf("a"), CreatedAt: begun})
+			must(t, err)
+			want := move.ErrDifferent
+			switch there := there.(type) {
+			case store.Create:
+				insert(t, to, there)
+			case auth.Token:
+				if there.Name == "own" { // its id is that of a, too
+					_, err := to.CreateToken(t.Context(), auth.Token{Name: "a", Hash: auth.HashOf("a"), CreatedAt: begun})
+					must(t, err)
+				}
+				_, err := to.CreateToken(t.Context(), there)
+				must(t, err)
+			case store.Hold:
+				must(t, to.Hold(t.Context(), there))
+				want = store.ErrHeld
+			}
+			before := contentOf(t, to)
+			_, err = move.Run(t.Context(), config(from, to))
+			if !errors.Is(err, want) {
+				t.Errorf("got %v, want %v", err, want)
+			}
+			after := contentOf(t, to)
+			if _, ok := there.(store.Create); !ok {
+				equal(t, "the new store", after, before)
+			}
+			insert(t, from, plants(3000, 1)...) // it goes on
+		})
+	}
+}
+
+func TestSameStore(t *testing.T) {
+	t.Parallel()
+	for name, where := range map[string]func(testing.TB) place{"file": inFile, "postgres": inPostgres} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := where(t)
+			s := p(t)
+			seed(t, s)
+			if _, err := move.Run(t.Context(), config(s, p(t))); err == nil || !strings.Contains(err.Error(), "the same store") {
+				t.Errorf("got %v, want to hear that it is the same store", err)
+			}
+			insert(t, s, plants(1, 1)...)
+		})
+	}
+}
+
+// A store that is being filled cannot be moved on, and cannot be opened by
+// abandoning what fills it.
+func TestHalfFilled(t *testing.T) {
+	t.Parallel()
+	half, to := inFile(t)(t), inFile(t)(t)
+	must(t, half.Hold(t.Context(), filled))
+	if _, err := move.Run(t.Context(), config(half, to)); !errors.Is(err, store.ErrHeld) {
+		t.Errorf("Run: %v, want %v", err, store.ErrHeld)
+	}
+	if err := move.Abandon(t.Context(), half); !errors.Is(err, store.ErrHeld) {
+		t.Errorf("Abandon: %v, want %v", err, store.ErrHeld)
+	}
+}
+
+// An interrupted move lets the old store go on, and the next one goes on with
+// what is there.
+func TestInterrupted(t *testing.T) {
+	t.Parallel()
+	everyWay(t, func(t *testing.T, fromPlace, toPlace place) {
+		from, to := fromPlace(t), toPlace(t)
+		seed(t, from)
+		insert(t, from, plants(1, 25_000)...)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		c := config(from, to)
+		c.Progress = func(plants, _ int64) {
+			if plants >= 10_000 {
+				cancel()
+			}
+		}
+		if _, err := move.Run(ctx, c); !errors.Is(err, context.Canceled) {
+			t.Fatalf("got %v, want %v", err, context.Canceled)
+		}
+		insert(t, fromPlace(t), plants(30_000, 10)...)
+		half := contentOf(t, to)
+		equal(t, "the new store is held", half.Held, filled)
+		if n := len(half.Plants); n < 10_000 {
+			t.Errorf("%d plants in the new store", n)
+		}
+		got, err := move.Run(t.Context(), config(from, to))
+		must(t, err)
+		equal(t, "copied", int(got.Copied), 25_014-len(half.Plants))
+		want := contentOf(t, from)
+		want.Held = store.Hold{}
+		equal(t, "the new store", contentOf(t, toPlace(t)), want)
+	})
+}
+
+var errDied = errors.New("the process has died")
+
+// dying is a store of which nothing can be had after so many calls on both, as if
+// the process that moves had died.
+type dying struct {
+	store.Movable
+	left *int
+}
+
+func (d dying) alive(call func() error) error {
+	if *d.left--; *d.left < 0 {
+		return errDied
+	}
+	return call()
+}
+
+func (d dying) Hold(ctx context.Context, why store.Hold) error {
+	return d.alive(func() error { return d.Movable.Hold(ctx, why) })
+}
+
+func (d dying) Release(ctx context.Context) error {
+	return d.alive(func() error { return d.Movable.Release(ctx) })
+}
+
+func (d dying) Follow(ctx context.Context) error {
+	return d.alive(func() error { return d.Movable.Follow(ctx) })
+}
+
+func (d dying) Unfollow(ctx context.Context) error {
+	return d.alive(func() error { return d.Movable.Unfollow(ctx) })
+}
+
+func (d dying) PutTokens(ctx context.Context, tokens []auth.Token) error {
+	return d.alive(func() error { return d.Movable.PutTokens(ctx, tokens) })
+}
+
+func (d dying) Insert(ctx context.Context, batch []store.Create) error {
+	return d.alive(func() error { return d.Movable.Insert(ctx, batch) })
+}
+
+// A move that is killed at any step can be run again to the end, and at no moment
+// do both stores take plants.
+func TestKilled(t *testing.T) {
+	t.Parallel()
+	everyWay(t, func(t *testing.T, fromPlace, toPlace place) {
+		from, to := fromPlace(t), toPlace(t)
+		seed(t, from)
+		insert(t, from, plants(1, 50)...)
+		ended := false
+		for calls := 0; !ended; calls++ {
+			if calls > 30 {
+				t.Fatal("it does not end")
+			}
+			left := calls
+			_, err := move.Run(t.Context(), config(dying{from, &left}, dying{to, &left}))
+			if err != nil && !errors.Is(err, errDied) {
+				t.Fatalf("after %d calls: %v", calls, err)
+			}
+			old, new := contentOf(t, from), contentOf(t, to)
+			if old.Held.Why == "" && new.Held.Why == "" && len(new.Tokens) > 0 {
+				t.Errorf("after %d calls: both stores take plants", calls)
+			}
+			ended = old.Held == movedAway && new.Held.Why == ""
+			if !ended && old.Held.Why == "" {
+				insert(t, from, plants(int64(1000+calls), 1)...) // as its server would
+			}
+		}
+		old, new := contentOf(t, fromPlace(t)), contentOf(t, toPlace(t))
+		old.Held = store.Hold{}
+		equal(t, "the new store", new, old)
+	})
+}
+
+// lying is a store that does not do what it says.
+type lying struct {
+	store.Movable
+	insert func(batch []store.Create) []store.Create
+	plants func(rows []store.Create) []store.Create
+	totals func(t store.Totals) store.Totals
+}
+
+func (l lying) Insert(ctx context.Context, batch []store.Create) error {
+	if l.insert != nil {
+		batch = l.insert(batch)
+	}
+	return l.Movable.Insert(ctx, batch)
+}
+
+func (l lying) PlantsOf(ctx context.Context, ids []int64) ([]store.Create, error) {
+	rows, err := l.Movable.PlantsOf(ctx, ids)
+	if l.plants != nil {
+		rows = l.plants(rows)
+	}
+	return rows, err
+}
+
+func (l lying) Totals(ctx context.Context) (store.Totals, bool, error) {
+	totals, known, err := l.Movable.Totals(ctx)
+	if l.totals != nil {
+		totals = l.totals(totals)
+	}
+	return totals, known, err
+}
+
+func dropOne(rows []store.Create) []store.Create { return rows[:max(0, len(rows)-1)] }
+
+func changeOne(rows []store.Create) []store.Create {
+	rows = append([]store.Create(nil), rows...)
+	rows[0].Plant.Name += "x"
+	return rows
+}
+
+// A store that loses or changes plants is found out, and the old one goes on.
+func TestLying(t *testing.T) {
+	t.Parallel()
+	miscount := func(t store.Totals) store.Totals { t.Digests++; return t }
+	for name, row := range map[string]struct {
+		from, to lying
+		want     string
+	}{
+		"the new one loses a plant":         {to: lying{insert: dropOne}, want: "the new one has not kept plant 10, and 0 more that it took"},
+		"the new one changes a plant":       {to: lying{insert: changeOne}, want: "the new store has something of its own: the new one has a plant 1 that the old one has not, or not like that"},
+		"the new one counts differently":    {to: lying{totals: miscount}, want: "the stores differ: the new one counts 11 plants"},
+		"the old one counts differently":    {from: lying{totals: miscount}, want: "the stores differ: the old one counts 11 plants"},
+		"the old one loses what it noted":   {from: lying{plants: dropOne}, want: "the old one has lost plants while it was moved: 1 of 1 that were created are not there"},
+		"the new one loses what came later": {to: lying{plants: dropOne}, want: "the new one has not kept plant 11"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			row.from.Movable, row.to.Movable = inFile(t)(t), inFile(t)(t)
+			insert(t, row.from, plants(1, 10)...)
+			c := config(row.from, row.to)
+			once := sync.OnceFunc(func() { insert(t, row.from.Movable, plants(11, 1)...) })
+			c.Progress = func(int64, int64) { once() }
+			if _, err := move.Run(t.Context(), c); err == nil || !strings.Contains(fmt.Sprint(err), row.want) {
+				t.Errorf("got %v, want %q", err, row.want)
+			}
+			insert(t, row.from.Movable, plants(100, 1)...)
+		})
+	}
+}

@@ -1,0 +1,2 @@
+-- Why the store takes nothing: a move from one store to another. NULL: it takes plants.
+ALTER TABLE plantstore ADD COLUMN held text;

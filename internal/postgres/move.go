@@ -1,0 +1,163 @@
+package postgres
+
+import (
+	"context"
+	"math"
+
+	"github.com/jackc/pgx/v5"
+
+	"plantstore/internal/auth"
+	"plantstore/internal/store"
+)
+
+// This file is what plantstore move has of a database: see store.Movable.
+//
+// Following and holding need triggers, which a distributed database may not have.
+// They are there only while a store is moved away.
+
+// A plant that is created while the store is followed is noted in the same
+// transaction, whichever server's that is. Making a trigger waits for the
+// transactions that write at that moment, and lets no other begin
+// (https://www.postgresql.org/docs/current/explicit-locking.html).
+const followSQL = `
+	CREATE TABLE followed (id bigint NOT NULL);
+	CREATE FUNCTION plantstore_follow() RETURNS trigger LANGUAGE plpgsql AS
+		'BEGIN INSERT INTO followed SELECT id FROM created; RETURN NULL; END';
+	CREATE TRIGGER follow AFTER INSERT ON plants REFERENCING NEW TABLE AS created
+		FOR EACH STATEMENT EXECUTE FUNCTION plantstore_follow();`
+
+// heldCode is the SQLSTATE with which a store that is held refuses a plant.
+const heldCode = "PS001"
+
+const holdSQL = `
+	CREATE FUNCTION plantstore_hold() RETURNS trigger LANGUAGE plpgsql AS
+		'BEGIN RAISE EXCEPTION ''plantstore move holds the store'' USING ERRCODE = ''` + heldCode + `''; END';
+	CREATE TRIGGER hold BEFORE INSERT ON plants FOR EACH STATEMENT EXECUTE FUNCTION plantstore_hold();`
+
+const (
+	unfollowSQL = `
+		DROP TRIGGER IF EXISTS follow ON plants;
+		DROP FUNCTION IF EXISTS plantstore_follow();
+		DROP TABLE IF EXISTS followed;`
+	unholdSQL = `
+		DROP TRIGGER IF EXISTS hold ON plants;
+		DROP FUNCTION IF EXISTS plantstore_hold();`
+)
+
+// Plants implements store.Movable.
+func (e *Engine) Plants(ctx context.Context, from, to int64, limit int) ([]store.Create, error) {
+	return e.plants(ctx, store.PlantsBytes, "WHERE id BETWEEN $1 AND $2 ORDER BY id LIMIT $3", from, to, limit)
+}
+
+// PlantsOf implements store.Movable.
+func (e *Engine) PlantsOf(ctx context.Context, ids []int64) ([]store.Create, error) {
+	return e.plants(ctx, math.MaxInt, "WHERE id = ANY($1) ORDER BY id", ids)
+}
+
+func (e *Engine) plants(ctx context.Context, bytesMax int, which string, args ...any) (all []store.Create, err error) {
+	rows, err := e.pool.Query(ctx, "SELECT id, name, tag, created_at, created_by FROM plants "+which, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for bytes := 0; bytes <= bytesMax && rows.Next(); {
+		var c store.Create
+		var tag *string
+		if err := rows.Scan(&c.Plant.ID, &c.Plant.Name, &tag, &c.At, &c.By); err != nil {
+			return nil, err
+		}
+		c.Plant.Tag = tagOf(tag)
+		bytes += c.Bytes()
+		all = append(all, c)
+	}
+	rows.Close() // reads on to the end
+	return all, rows.Err()
+}
+
+// PutTokens implements store.Movable.
+func (e *Engine) PutTokens(ctx context.Context, tokens []auth.Token) error {
+	return e.changeTokens(ctx, func(tx pgx.Tx) error {
+		for _, t := range tokens {
+			if _, err := tx.Exec(ctx, `INSERT INTO tokens (`+tokenColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+				ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at, last_used_at = excluded.last_used_at, revoked_at = excluded.revoked_at`,
+				t.ID, t.Name, t.Hash[:], t.Scopes.String(), t.CreatedAt, null(t.ExpiresAt), null(t.LastUsedAt), null(t.RevokedAt)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Follow implements store.Movable.
+func (e *Engine) Follow(ctx context.Context) error { return e.alter(ctx, unfollowSQL+followSQL) }
+
+// Followed implements store.Movable. What it returns it deletes: it is not
+// known in which order transactions become visible.
+func (e *Engine) Followed(ctx context.Context, limit int) ([]int64, error) {
+	rows, _ := e.pool.Query(ctx, `DELETE FROM followed WHERE ctid = ANY (ARRAY (SELECT ctid FROM followed LIMIT $1)) RETURNING id`, limit) // the error comes with the rows
+	return pgx.CollectRows(rows, pgx.RowTo[int64])
+}
+
+// Unfollow implements store.Movable.
+func (e *Engine) Unfollow(ctx context.Context) error { return e.alter(ctx, unfollowSQL) }
+
+// Hold implements store.Movable. While the store is Filling, the note alone keeps
+// others from it, so that any database can be filled.
+func (e *Engine) Hold(ctx context.Context, why store.Hold) error {
+	e.mu.Lock()
+	e.hold = why.Text()
+	e.mu.Unlock()
+	return e.transact(ctx, func(tx pgx.Tx) error {
+		if why.Why != store.Filling {
+			if _, err := tx.Exec(ctx, unholdSQL+holdSQL); err != nil {
+				return err
+			}
+		}
+		_, err := tx.Exec(ctx, "UPDATE plantstore SET held = $1", why.Text())
+		return err
+	})
+}
+
+// Release implements store.Movable.
+func (e *Engine) Release(ctx context.Context) error {
+	return e.alter(ctx, unfollowSQL+unholdSQL+"UPDATE plantstore SET held = NULL")
+}
+
+// Totals implements store.Movable. A database that several write to counts
+// nothing: all of them would wait for each other.
+func (e *Engine) Totals(context.Context) (store.Totals, bool, error) {
+	return store.Totals{}, false, nil
+}
+
+// alter runs statements without parameters in a transaction.
+func (e *Engine) alter(ctx context.Context, statements string) error {
+	return e.transact(ctx, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, statements)
+		return err
+	})
+}
+
+// State implements store.Engine.
+func (e *Engine) State(ctx context.Context) (store.State, error) { return state(ctx, e.pool) }
+
+func state(ctx context.Context, q querier) (now store.State, err error) {
+	var held string
+	err = q.QueryRow(ctx, "SELECT token_changes, coalesce(held, '') FROM plantstore").Scan(&now.TokenChanges, &held)
+	now.Held = store.ParseHold(held)
+	return now, err
+}
+
+// refuseHeld returns an error if another process holds the store. Who calls it
+// has the one row of plantstore locked.
+func (e *Engine) refuseHeld(ctx context.Context, tx pgx.Tx) error {
+	now, err := state(ctx, tx)
+	if err != nil {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if now.Held.Text() == e.hold {
+		return nil
+	}
+	return now.Held.Err()
+}

@@ -1,0 +1,170 @@
+package sqlite
+
+import (
+	"context"
+	"time"
+
+	"plantstore/internal/auth"
+	"plantstore/internal/plant"
+	"plantstore/internal/sqlite/sqlite3"
+	"plantstore/internal/store"
+)
+
+// This file is what plantstore move has of a store: see store.Movable.
+
+// A plant that is created while a store is followed is noted in the same
+// transaction, whoever's connection that is.
+const (
+	followSQL = `
+		CREATE TABLE followed (number INTEGER PRIMARY KEY, id INTEGER NOT NULL) STRICT;
+		CREATE TRIGGER follow AFTER INSERT ON plants BEGIN INSERT INTO followed (id) VALUES (new.id); END;`
+	unfollowSQL = `
+		DROP TRIGGER IF EXISTS follow;
+		DROP TABLE IF EXISTS followed;`
+)
+
+const createColumns = "id, name, tag, created_at, created_by"
+
+// createRow returns a row of createColumns.
+func createRow(s *sqlite3.Stmt) store.Create {
+	return store.Create{
+		Plant: plant.NewPlant{ID: s.Int64(0), Plant: plant.Plant{Name: s.Text(1), Tag: tagColumn(s, 2)}},
+		At:    time.UnixMicro(s.Int64(3)),
+		By:    s.Int64(4),
+	}
+}
+
+// Plants implements store.Movable.
+func (e *Engine) Plants(ctx context.Context, from, to int64, limit int) (rows []store.Create, err error) {
+	err = e.read(ctx, func(c *sqlite3.Conn) error {
+		s, err := c.Prepare("SELECT " + createColumns + " FROM plants WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?")
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		s.BindInt64(1, from)
+		s.BindInt64(2, to)
+		s.BindInt64(3, int64(limit))
+		bytes := 0
+		for {
+			ok, err := s.Step()
+			if err != nil || !ok {
+				return err
+			}
+			rows = append(rows, createRow(s))
+			if bytes += rows[len(rows)-1].Bytes(); bytes > store.PlantsBytes {
+				return nil
+			}
+		}
+	})
+	return rows, err
+}
+
+// PlantsOf implements store.Movable.
+func (e *Engine) PlantsOf(ctx context.Context, ids []int64) (rows []store.Create, err error) {
+	err = e.read(ctx, func(c *sqlite3.Conn) error {
+		s, err := c.Prepare("SELECT " + createColumns + " FROM plants WHERE id = ?")
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		for _, id := range ids {
+			s.BindInt64(1, id)
+			ok, err := s.Step()
+			if err != nil {
+				return err
+			}
+			if ok {
+				rows = append(rows, createRow(s))
+			}
+			s.Reset()
+		}
+		return nil
+	})
+	return rows, err
+}
+
+// PutTokens implements store.Movable.
+func (e *Engine) PutTokens(ctx context.Context, tokens []auth.Token) error {
+	return e.changeTokens(ctx, func() error {
+		for _, t := range tokens {
+			if err := e.run(`INSERT INTO tokens (id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+				ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at, last_used_at = excluded.last_used_at, revoked_at = excluded.revoked_at`,
+				t.ID, t.Name, t.Hash[:], t.Scopes.String(), t.CreatedAt.UnixMicro(), t.ExpiresAt, t.LastUsedAt, t.RevokedAt); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Follow implements store.Movable.
+func (e *Engine) Follow(ctx context.Context) error {
+	e.followedTo = 0
+	return e.write(ctx, func() error { return e.writer.Exec(unfollowSQL + followSQL) })
+}
+
+// Followed implements store.Movable.
+func (e *Engine) Followed(ctx context.Context, limit int) (ids []int64, err error) {
+	err = e.read(ctx, func(c *sqlite3.Conn) error {
+		s, err := c.Prepare("SELECT number, id FROM followed WHERE number > ? ORDER BY number LIMIT ?")
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		s.BindInt64(1, e.followedTo)
+		s.BindInt64(2, int64(limit))
+		for {
+			ok, err := s.Step()
+			if err != nil || !ok {
+				return err
+			}
+			e.followedTo = s.Int64(0)
+			ids = append(ids, s.Int64(1))
+		}
+	})
+	return ids, err
+}
+
+// Hold implements store.Movable.
+func (e *Engine) Hold(ctx context.Context, why store.Hold) error {
+	return e.write(ctx, func() error {
+		e.hold = why.Text()
+		return e.run("UPDATE state SET held = ?", why.Text())
+	})
+}
+
+// Release implements store.Movable.
+func (e *Engine) Release(ctx context.Context) error {
+	return e.write(ctx, func() error { return e.writer.Exec(unfollowSQL + "UPDATE state SET held = NULL;") })
+}
+
+// Unfollow implements store.Movable.
+func (e *Engine) Unfollow(ctx context.Context) error {
+	return e.write(ctx, func() error { return e.writer.Exec(unfollowSQL) })
+}
+
+// Totals implements store.Movable.
+func (e *Engine) Totals(ctx context.Context) (t store.Totals, known bool, err error) {
+	err = e.read(ctx, func(c *sqlite3.Conn) error {
+		s, err := readState(c)
+		t = store.Totals{Plants: s.plants, Digests: s.digests}
+		return err
+	})
+	return t, true, err
+}
+
+// refuseHeld returns an error if another process holds the store. It is called
+// in a transaction that is to change something.
+func (e *Engine) refuseHeld() error {
+	s := e.stmts.held
+	defer s.Reset()
+	ok, err := s.Step()
+	if err == nil && !ok {
+		err = errNoState
+	}
+	if held := s.Text(0); err == nil && held != e.hold {
+		err = store.ParseHold(held).Err()
+	}
+	return err
+}

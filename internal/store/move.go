@@ -1,0 +1,116 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"plantstore/internal/auth"
+)
+
+// Movable is a store of which everything can be moved to another while it is
+// served. All of it is for one mover; storetest holds the suite for it.
+type Movable interface {
+	Engine
+
+	// Plants returns plants by ascending id, from one id to another: up to limit
+	// of them, fewer if their texts take more than PlantsBytes, but at least one
+	// if there is one.
+	Plants(ctx context.Context, from, to int64, limit int) ([]Create, error)
+
+	// PlantsOf returns those of the plants with these ids that are there, by
+	// ascending id. The ids are ascending and distinct.
+	PlantsOf(ctx context.Context, ids []int64) ([]Create, error)
+
+	// PutTokens stores tokens with the ids that they have. Of one that is there
+	// it takes over when it ends and when it was last used.
+	PutTokens(ctx context.Context, tokens []auth.Token) error
+
+	// Follow has every plant noted that is created after the call has begun, by
+	// whomever, until Unfollow or Release. What was noted before is forgotten.
+	Follow(ctx context.Context) error
+
+	// Followed returns up to limit ids of those that were noted and that it has
+	// not returned yet; none if there are no more at the moment.
+	Followed(ctx context.Context, limit int) ([]int64, error)
+
+	// Unfollow ends what Follow began, if anything did.
+	Unfollow(ctx context.Context) error
+
+	// Hold notes why the store takes nothing, for everybody who looks at State.
+	// When it has returned, and unless the store is Filling, nobody's plant or
+	// token is stored until Release: they get ErrHeld. A store that is Filling
+	// takes what this engine itself stores.
+	Hold(ctx context.Context, why Hold) error
+
+	// Release ends what Follow and Hold began, if anything did.
+	Release(ctx context.Context) error
+
+	// Totals returns what the store counts by itself, if it does.
+	Totals(ctx context.Context) (t Totals, known bool, err error)
+}
+
+// PlantsBytes bounds what Movable.Plants returns, but for one plant.
+const PlantsBytes = 8 << 20
+
+// Totals is what two stores that hold the same have in common.
+type Totals struct {
+	Plants  int64
+	Digests int64 // the sum of Digester.Plant of them all
+}
+
+// Hold says why a store takes nothing: a move of all that it has from one store
+// to another. The zero value is a store that takes plants.
+type Hold struct {
+	Why   HoldReason
+	Other string // the store at the other end of the move, for a person
+}
+
+// HoldReason is how far a move has come, as engines keep it.
+type HoldReason string
+
+// The reasons of a Hold.
+const (
+	Filling HoldReason = "filling" // it is being filled from Other
+	Moving  HoldReason = "moving"  // it is being moved to Other, and all but done
+	Moved   HoldReason = "moved"   // it was moved to Other
+)
+
+// String says what a hold means, and what to do.
+func (h Hold) String() string {
+	switch h.Why {
+	case "":
+		return "it takes plants"
+	case Filling:
+		return fmt.Sprintf("it is being filled from %s: let plantstore move end, or run it again", h.Other)
+	case Moving:
+		return fmt.Sprintf("it is being moved to %s: let plantstore move end, run it again, or take it back with --abandon", h.Other)
+	case Moved:
+		return fmt.Sprintf("it was moved to %s: use that one", h.Other)
+	default:
+		return fmt.Sprintf("it is held (%s %s) by a newer plantstore: use that one", h.Why, h.Other)
+	}
+}
+
+// Text returns a hold as engines keep it; empty for none.
+func (h Hold) Text() string {
+	if h.Why == "" {
+		return ""
+	}
+	return string(h.Why) + " " + h.Other
+}
+
+// ParseHold reads what Text returned.
+func ParseHold(text string) Hold {
+	why, other, _ := strings.Cut(text, " ")
+	return Hold{HoldReason(why), other}
+}
+
+// Err returns nil for a store that takes plants, else an error that wraps
+// ErrHeld.
+func (h Hold) Err() error {
+	if h.Why == "" {
+		return nil
+	}
+	return fmt.Errorf("%w: %s", ErrHeld, h)
+}

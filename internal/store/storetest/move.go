@@ -1,0 +1,214 @@
+package storetest
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"plantstore/internal/auth"
+	"plantstore/internal/plant"
+	"plantstore/internal/store"
+)
+
+// testPlants reads plants as they are moved: in ranges, in parts, and by id.
+func testPlants(t *testing.T, s Store) {
+	e := open(t, s)
+	token := mustCreateToken(t, e, token("a", begun))
+	all := []store.Create{
+		create(math.MinInt64, "lowest", plant.Tag{}),
+		create(-5, "", plant.Tagged("")),
+		create(7, strings.Repeat("x", store.PlantsBytes/2), plant.Tag{}),
+		create(8, strings.Repeat("x", store.PlantsBytes+1), plant.Tag{}),
+		create(9, "Acer", plant.Tagged("tree")),
+		create(math.MaxInt64, "highest", plant.Tag{}),
+	}
+	for i := range all {
+		all[i].By = token.ID
+		all[i].At = begun.Add(time.Duration(i) * time.Hour)
+	}
+	mustInsert(t, e, slices.Clone(all)...)
+	for name, row := range map[string]struct {
+		from, to int64
+		limit    int
+		want     []store.Create
+	}{
+		"too long for one": {math.MinInt64, math.MaxInt64, 100, all[:4]},
+		"limited":          {math.MinInt64, math.MaxInt64, 2, all[:2]},
+		"ends included":    {-5, 7, 100, all[1:3]},
+		"one alone":        {8, 100, 100, all[3:4]},
+		"the last":         {9, math.MaxInt64, 100, all[4:]},
+		"none":             {10, 11, 100, nil},
+	} {
+		got, err := e.Plants(t.Context(), row.from, row.to, row.limit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		equal(t, name, inUTC(got), row.want)
+	}
+	got, err := e.PlantsOf(t.Context(), []int64{math.MinInt64, -6, -5, 9, 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "by id", inUTC(got), []store.Create{all[0], all[1], all[4]})
+}
+
+func inUTC(rows []store.Create) []store.Create {
+	for i := range rows {
+		rows[i].At = rows[i].At.UTC()
+	}
+	return rows
+}
+
+// testPutTokens stores tokens with ids, times and ends of their own, and goes on
+// after them.
+func testPutTokens(t *testing.T, s Store) {
+	e := open(t, s)
+	first, second := token("a", begun), token("b", begun)
+	first.ID, second.ID = 3, 7
+	first.ExpiresAt, second.LastUsedAt = begun.Add(time.Hour), begun.Add(time.Minute)
+	before, err := e.State(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := e.PutTokens(t.Context(), []auth.Token{first, second}); err != nil {
+			t.Fatal(err)
+		}
+		equal(t, "tokens", mustTokens(t, e), []auth.Token{first, second})
+		first.ExpiresAt, first.LastUsedAt, second.RevokedAt = time.Time{}, begun, begun.Add(time.Hour)
+	}
+	if now, err := e.State(t.Context()); err != nil || now.TokenChanges == before.TokenChanges {
+		t.Errorf("State after PutTokens: %+v, %v; want a change", now, err)
+	}
+	equal(t, "the next token's id", mustCreateToken(t, e, token("c", begun)).ID, 8)
+}
+
+// testFollow has plants created through two engines, and finds exactly those that
+// were created while the store was followed.
+func testFollow(t *testing.T, s Store) {
+	e, other := open(t, s), open(t, s)
+	mustInsert(t, other, create(1, "before", plant.Tag{}))
+	for range 2 { // what was noted is forgotten
+		must(t, e.Follow(t.Context()))
+		mustInsert(t, other, create(1, "before", plant.Tag{}), create(3, "c", plant.Tag{}), create(2, "b", plant.Tag{}))
+		mustInsert(t, e, create(math.MinInt64, "d", plant.Tag{}), create(2, "b", plant.Tag{}))
+	}
+	equal(t, "nothing is created a second time", len(followed(t, e, 10)), 0)
+	mustInsert(t, other, create(11, "e", plant.Tag{}), create(12, "f", plant.Tag{}), create(13, "g", plant.Tag{}))
+	got := followed(t, e, 2)
+	equal(t, "no more than asked for", len(got), 2)
+	mustInsert(t, e, create(14, "h", plant.Tag{}))
+	got = append(got, followed(t, e, 10)...)
+	slices.Sort(got)
+	equal(t, "followed", got, []int64{11, 12, 13, 14})
+	equal(t, "each once", len(followed(t, e, 10)), 0)
+
+	must(t, e.Unfollow(t.Context()))
+	must(t, e.Unfollow(t.Context()))
+	mustInsert(t, other, create(15, "i", plant.Tag{}))
+	must(t, e.Follow(t.Context()))
+	equal(t, "not followed", len(followed(t, e, 10)), 0)
+	must(t, e.Release(t.Context()))
+	mustInsert(t, other, create(16, "j", plant.Tag{}))
+}
+
+func followed(t *testing.T, e store.Movable, limit int) []int64 {
+	t.Helper()
+	ids, err := e.Followed(t.Context(), limit)
+	must(t, err)
+	return ids
+}
+
+// testHold holds a store that two engines have open.
+func testHold(t *testing.T, s Store) {
+	e, other := open(t, s), open(t, s)
+	token := mustCreateToken(t, e, token("a", begun))
+	mustInsert(t, e, create(1, "Rosa", plant.Tag{}))
+	refused := func(what string, e store.Movable) {
+		t.Helper()
+		if err := e.Insert(t.Context(), []store.Create{create(2, "Acer", plant.Tag{})}); !errors.Is(err, store.ErrHeld) {
+			t.Errorf("%s: Insert: %v, want %v", what, err, store.ErrHeld)
+		}
+		if _, err := e.Get(t.Context(), 2); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("%s: Get: %v, want %v", what, err, store.ErrNotFound)
+		}
+	}
+	state := func(what string, want store.Hold) {
+		t.Helper()
+		now, err := other.State(t.Context())
+		must(t, err)
+		equal(t, what, now.Held, want)
+	}
+	state("at first", store.Hold{})
+	for _, why := range []store.Hold{{Why: store.Moving, Other: "a place"}, {Why: store.Moved, Other: "a place"}} {
+		must(t, e.Hold(t.Context(), why))
+		state("held", why)
+		refused("held", other)
+		for what, change := range map[string]func() error{
+			"create": func() error {
+				_, err := other.CreateToken(t.Context(), auth.Token{Name: "b", CreatedAt: begun})
+				return err
+			},
+			"rotate": func() error {
+				_, err := other.RotateToken(t.Context(), auth.Token{Name: "a", CreatedAt: begun}, 0)
+				return err
+			},
+			"revoke":       func() error { _, err := other.RevokeTokens(t.Context(), store.Selector{Name: "a"}, begun); return err },
+			"put a token":  func() error { return other.PutTokens(t.Context(), nil) },
+			"mark its use": func() error { return other.MarkUsed(t.Context(), []auth.Use{{TokenID: token.ID, At: begun}}) },
+		} {
+			want := store.ErrHeld
+			if what == "mark its use" {
+				want = nil
+			}
+			if err := change(); !errors.Is(err, want) {
+				t.Errorf("%s while held: %v, want %v", what, err, want)
+			}
+		}
+	}
+	must(t, e.Release(t.Context()))
+	must(t, e.Release(t.Context()))
+	state("released", store.Hold{})
+	mustInsert(t, other, create(2, "Acer", plant.Tag{}))
+	mustCreateToken(t, other, auth.Token{Name: "b", Hash: auth.HashOf("b"), Scopes: auth.ScopeCreate, CreatedAt: begun})
+
+	// Who fills a store may write to it.
+	filling := store.Hold{Why: store.Filling, Other: "a place"}
+	must(t, e.Hold(t.Context(), filling))
+	state("filling", filling)
+	mustInsert(t, e, create(3, "Salix", plant.Tag{}))
+	must(t, e.PutTokens(t.Context(), nil))
+	if err := other.PutTokens(t.Context(), nil); !errors.Is(err, store.ErrHeld) {
+		t.Errorf("PutTokens of another while it is filled: %v, want %v", err, store.ErrHeld)
+	}
+}
+
+// testTotals compares what the store counts by itself, if it does, with what is in
+// it.
+func testTotals(t *testing.T, s Store) {
+	e := open(t, s)
+	mustInsert(t, e, create(1, "Rosa", plant.Tag{}), create(2, "Acer", plant.Tagged("")))
+	mustInsert(t, e, create(1, "Rosa", plant.Tag{}), create(2, "Salix", plant.Tag{}))
+	got, known, err := e.Totals(t.Context())
+	must(t, err)
+	rows, err := e.Plants(t.Context(), math.MinInt64, math.MaxInt64, 10)
+	must(t, err)
+	want := store.Totals{Plants: 2}
+	var d store.Digester
+	for i := range rows {
+		want.Digests += d.Plant(&rows[i])
+	}
+	if known {
+		equal(t, "totals", got, want)
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
