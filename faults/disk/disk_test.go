@@ -13,7 +13,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -23,52 +22,6 @@ import (
 const pollEvery = 20 * time.Millisecond
 
 var long = flag.Bool("long", false, "fill the disk more often")
-
-// need skips the test where what it takes is missing; under CI=true that is a
-// failure.
-func need(t *testing.T, ok bool, what string) {
-	t.Helper()
-	switch {
-	case ok:
-	case os.Getenv("CI") == "true":
-		t.Fatalf("this needs %s", what)
-	default:
-		t.Skipf("this needs %s", what)
-	}
-}
-
-// small mounts a file system of so many MiB in memory.
-func small(t *testing.T, mebibytes int) string {
-	t.Helper()
-	need(t, os.Geteuid() == 0, "root, to mount a small file system")
-	dir := t.TempDir()
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%dm", mebibytes)); err != nil {
-		t.Fatalf("mount: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
-			t.Errorf("unmount: %v", err)
-		}
-	})
-	return dir
-}
-
-// ballast takes all room that is left on a file system.
-func ballast(t *testing.T, dir string) (path string) {
-	t.Helper()
-	path = filepath.Join(dir, "ballast")
-	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	for size := 1 << 20; size >= 1; {
-		if _, err := f.Write(make([]byte, size)); err != nil {
-			size /= 16
-		}
-	}
-	return path
-}
 
 // ledger is what clients know.
 type ledger struct {
@@ -153,7 +106,7 @@ func statusOf(t *testing.T, url string) int {
 // anything: the check of the others must notice.
 func TestControl(t *testing.T) {
 	t.Parallel()
-	dir := small(t, 48)
+	dir := rig.Small(t, 48)
 	program := rig.Build(t)
 	db := filepath.Join(dir, "plants.db")
 	c := &rig.Client{Token: rig.Token(t, program, db, "a")}
@@ -161,7 +114,7 @@ func TestControl(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ballast := ballast(t, dir)
+	ballast := rig.Ballast(t, dir)
 	l := newLedger()
 	for range 1000 { // what the WAL has of room is used first
 		l.send(t.Context(), c, server.URL)
@@ -178,7 +131,7 @@ func TestControl(t *testing.T) {
 // TestFull fills the disk under a server several times, and gives it room again.
 func TestFull(t *testing.T) {
 	t.Parallel()
-	dir := small(t, 48)
+	dir := rig.Small(t, 48)
 	program := rig.Build(t)
 	db := filepath.Join(dir, "plants.db")
 	c := &rig.Client{Token: rig.Token(t, program, db, "a")}
@@ -195,7 +148,7 @@ func TestFull(t *testing.T) {
 		if o := l.send(t.Context(), c, server.URL); o != rig.Stored {
 			t.Fatalf("round %d: with room: outcome %v", round, o)
 		}
-		ballast := ballast(t, dir)
+		ballast := rig.Ballast(t, dir)
 		full := 0
 		for range 5000 { // until it is full: what the WAL has of room is used first
 			if o := l.send(t.Context(), c, server.URL); o != rig.Stored {
@@ -234,7 +187,7 @@ func TestFull(t *testing.T) {
 // that the store does not suffer.
 func TestBackupFull(t *testing.T) {
 	t.Parallel()
-	target := small(t, 1)
+	target := rig.Small(t, 1)
 	program := rig.Build(t)
 	db := filepath.Join(t.TempDir(), "plants.db")
 	c := &rig.Client{Token: rig.Token(t, program, db, "a")}
@@ -289,7 +242,7 @@ func slowDown(t *testing.T, pid int, path string, delay time.Duration) {
 func TestSlow(t *testing.T) {
 	t.Parallel()
 	_, err := exec.LookPath("strace")
-	need(t, err == nil, "strace")
+	rig.Need(t, err == nil, "strace")
 	program := rig.Build(t)
 	for _, test := range []struct {
 		delay time.Duration

@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -25,7 +28,7 @@ const (
 	bytesMax       = 64 << 20           // more than before
 )
 
-// TestTrouble has a database that is slow, or locked, or comes and goes. Clients
+// TestTrouble has a database that is slow, locked or full, or comes and goes. Clients
 // are answered 200 or 503 with Retry-After, nothing piles up, and soon after the
 // trouble has passed each is answered 200.
 func TestTrouble(t *testing.T) {
@@ -41,6 +44,7 @@ func TestTrouble(t *testing.T) {
 		{"comes and goes", "", (*trouble).flap, troubleClients / 2},
 		{"takes no connection", "", (*trouble).shut, 0},
 		{"locked", "", (*trouble).lock, 0},
+		{"full", "", (*trouble).full, troubleClients / 2},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -141,13 +145,10 @@ func (r *trouble) flap() (end func()) {
 
 // shut has PostgreSQL end all connections of the database and refuse new ones.
 func (r *trouble) shut() (end func()) {
-	config, err := pgx.ParseConfig(r.db)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	name := config.Database
-	config.Database = "postgres"
-	c, err := pgx.ConnectConfig(r.t.Context(), config)
+	other := config(r.t, r.db)
+	name := other.Database
+	other.Database = "postgres"
+	c, err := pgx.ConnectConfig(r.t.Context(), other)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -171,6 +172,52 @@ func (r *trouble) lock() (end func()) {
 		r.execute(c, "COMMIT")
 		_ = c.Close(r.t.Context())
 	}
+}
+
+// full puts the plants on a disk that has no room.
+func (r *trouble) full() (end func()) {
+	small := rig.Small(r.t, 32)
+	disk := filepath.Join(small, "plants")
+	owner, err := os.Stat(config(r.t, r.db).Host)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	as := owner.Sys().(*syscall.Stat_t)
+	if err := errors.Join(os.Chmod(filepath.Dir(small), 0o711), os.Mkdir(disk, 0o700), os.Chown(disk, int(as.Uid), int(as.Gid))); err != nil { //nolint:gosec // PostgreSQL's user has to pass through
+		r.t.Fatal(err)
+	}
+	c, err := pgx.Connect(r.t.Context(), r.db)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	space := "small_" + c.Config().Database
+	r.execute(c, "CREATE TABLESPACE "+space+" LOCATION '"+disk+"'")
+	r.execute(c, "ALTER TABLE plants SET TABLESPACE "+space)
+	r.execute(c, "ALTER INDEX plants_pkey SET TABLESPACE "+space)
+	r.t.Cleanup(func() { // before the disk goes: PostgreSQL stops for good when it cannot sync a file
+		ctx := context.WithoutCancel(r.t.Context())
+		for _, sql := range []string{"ALTER TABLE plants SET TABLESPACE pg_default", "ALTER INDEX plants_pkey SET TABLESPACE pg_default", "DROP TABLESPACE " + space} {
+			if _, err := c.Exec(ctx, sql); err != nil {
+				r.t.Error(err)
+			}
+		}
+		_ = c.Close(ctx)
+	})
+	taken := rig.Ballast(r.t, small)
+	return func() {
+		if err := os.Remove(taken); err != nil {
+			r.t.Error(err)
+		}
+	}
+}
+
+func config(t testing.TB, url string) *pgx.ConnConfig {
+	t.Helper()
+	c, err := pgx.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
 }
 
 func (r *trouble) execute(c *pgx.Conn, sql string) {

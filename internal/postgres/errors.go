@@ -50,7 +50,7 @@ func classify(err error) error {
 	case said != nil && said.Code == heldCode:
 		return fmt.Errorf("%w: %w", store.ErrHeld, err)
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("%w: %w", store.ErrBusy, err)
+		return fmt.Errorf("the database has not answered in time: %w", err)
 	}
 	return err
 }
