@@ -117,7 +117,7 @@ func (j *journey) travel(to string, kills int, chance *rand.Rand) {
 	j.t.Helper()
 	arrived := false
 	for ; kills > 0 && !arrived; kills-- {
-		ctx, cancel := context.WithTimeout(j.t.Context(), time.Duration(chance.IntN(1000))*time.Millisecond)
+		ctx, cancel := context.WithTimeout(j.t.Context(), time.Duration(chance.IntN(600))*time.Millisecond)
 		arrived = j.move(ctx, to)
 		cancel()
 		if !arrived {
