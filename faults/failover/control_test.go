@@ -23,8 +23,8 @@ var (
 // acknowledged the plant, and the standby that takes over does not have it. The
 // long form tries each weakness alone, and a program that has none.
 func TestControl(t *testing.T) {
-	needHosts(t)
-	c := newCluster(t)
+	needHosts(t, patroniFiles)
+	c := newCluster(t, newPatroni(t))
 	tries := map[string][]rig.Weakness{"both": {plainSelect, warningsIgnored}}
 	if *long {
 		tries = map[string][]rig.Weakness{"replays by a plain SELECT": {plainSelect}, "warnings ignored": {warningsIgnored}, "nothing weakened": nil}

@@ -2,8 +2,9 @@
 // whether every acknowledged plant is there afterwards, once and as it was sent,
 // and how long writes stood still.
 //
-// The cluster is three hosts with PostgreSQL and Patroni, in synchronous strict
-// mode, and an etcd. A host is a network namespace on a bridge, and a process
+// A cluster is three hosts with PostgreSQL, and what manages them: Patroni, in
+// synchronous strict mode, with an etcd; or pg_auto_failover, whose monitor is a
+// host of its own. A host is a network namespace on a bridge, and a process
 // namespace. Two servers are given the names of all three hosts. The kinds:
 //
 //	kill        all processes of the primary's host end at once, and start again
@@ -11,20 +12,31 @@
 //	cut         the primary's host is off the network, until another is the primary
 //	switchover  an operator makes the standby the primary
 //	standbys    both standbys are off the network: nothing may be acknowledged
+//
+// With Patroni besides:
+//
 //	etcd        etcd is killed: the primary steps down, and nothing may be acknowledged
 //
-// The short form is a kill and a switchover, and the control:
+// With pg_auto_failover besides:
+//
+//	standby     one of two standbys is off the network: writes go on
+//	monitor     the monitor is killed: writes go on
+//	alone       the primary is killed, and the other standby is off the network when
+//	            one takes over: nothing may be acknowledged by a primary alone
+//
+// The short form is a kill and a switchover of each, and the controls:
 //
 //	go test -v ./failover
 //	go test -v -timeout 0 ./failover -args -long
-//	go test -v ./failover -run TestFailover -args -kinds cut,cut,etcd
+//	go test -v ./failover -run TestPatroni -args -kinds cut,cut,etcd
 //
-// It needs root, and Debian's packages patroni, python3-etcd, etcd-server
-// and postgresql-15.
+// It needs root, and Debian's packages patroni, python3-etcd, etcd-server,
+// pg-auto-failover-cli, postgresql-15-auto-failover and postgresql-15.
 package failover
 
 import (
 	"flag"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -35,7 +47,7 @@ import (
 )
 
 var (
-	long = flag.Bool("long", false, "30 failovers of all kinds")
+	long = flag.Bool("long", false, "all kinds, several times each")
 	only = flag.String("kinds", "", "the `kinds` to try, with commas; empty: those of the form")
 	seed = flag.Uint64("seed", 0, "what decides the order of the kinds and the plants; 0: another each time")
 )
@@ -43,15 +55,21 @@ var (
 // goOnMax is how long writes may stand still.
 const goOnMax = 30 * time.Second
 
-// kinds are what is done to a cluster, by name. Each leaves it so that it becomes
+// kind is one thing that is done to a cluster. It leaves it so that it becomes
 // whole by itself, and returns for how long writes stood still.
-var kinds = map[string]func(*trial) time.Duration{
-	"kill":       func(r *trial) time.Duration { return r.fail((*host).kill, (*host).start) },
-	"freeze":     func(r *trial) time.Duration { return r.fail((*host).freeze, (*host).thaw) },
-	"cut":        func(r *trial) time.Duration { return r.fail((*host).cut, (*host).heal) },
-	"switchover": (*trial).handOver,
-	"standbys":   (*trial).loseStandbys,
-	"etcd":       (*trial).loseEtcd,
+type kind func(*trial) time.Duration
+
+// withKinds are the kinds that every cluster is tried with, and some besides.
+func withKinds(more map[string]kind) map[string]kind {
+	kinds := map[string]kind{
+		"kill":       func(r *trial) time.Duration { return r.fail((*host).kill, (*host).start) },
+		"freeze":     func(r *trial) time.Duration { return r.fail((*host).freeze, (*host).thaw) },
+		"cut":        func(r *trial) time.Duration { return r.fail((*host).cut, (*host).heal) },
+		"switchover": (*trial).handOver,
+		"standbys":   (*trial).loseStandbys,
+	}
+	maps.Copy(kinds, more)
+	return kinds
 }
 
 // trial is a cluster under load.
@@ -60,29 +78,35 @@ type trial struct {
 	*load
 }
 
-// TestFailover tries kinds one after the other.
-func TestFailover(t *testing.T) {
-	needHosts(t)
+// tryKinds tries kinds one after the other, in the long form each several times.
+func tryKinds(t *testing.T, c *cluster, kinds map[string]kind, times int) {
+	t.Helper()
 	program := rig.Build(t)
 	chosen := rig.Seed(t, *seed)
-	c := newCluster(t)
-	r := &trial{c, newLoad(t, program, c.url(), chosen)}
-	for i, kind := range order(chosen) {
+	r := &trial{c, newLoad(t, program, c, chosen)}
+	var most time.Duration
+	for i, name := range order(chosen, kinds, times) {
+		try, known := kinds[name]
+		if !known {
+			t.Fatalf("there is no kind %q here", name)
+		}
 		begun := time.Now()
 		r.mark()
-		stood := kinds[kind](r)
+		stood := try(r)
 		r.whole()
-		r.goesOn(r.t, time.Now())
+		r.goesOn(t, time.Now())
 		n := r.check(t, program, r.leader(nil))
-		t.Logf("failover %d, %s: writes stood still for %.1f s; after %.1f s all is whole again, with all of %d acknowledged plants", i+1, kind, stood.Seconds(), time.Since(begun).Seconds(), n)
+		t.Logf("failover %d, %s: writes stood still for %.1f s; after %.1f s all is whole again, with all of %d acknowledged plants", i+1, name, stood.Seconds(), time.Since(begun).Seconds(), n)
 		if stood > goOnMax {
 			t.Errorf("writes stood still for %s, want at most %s", stood, goOnMax)
 		}
+		most = max(most, stood)
 	}
+	t.Logf("writes stood still for %.1f s at most", most.Seconds())
 }
 
 // order is which kinds are tried.
-func order(seed uint64) (names []string) {
+func order(seed uint64, kinds map[string]kind, times int) (names []string) {
 	switch {
 	case *only != "":
 		return strings.Split(*only, ",")
@@ -90,7 +114,7 @@ func order(seed uint64) (names []string) {
 		return []string{"kill", "switchover"}
 	}
 	for name := range kinds {
-		names = append(names, slices.Repeat([]string{name}, 5)...)
+		names = append(names, slices.Repeat([]string{name}, times)...)
 	}
 	slices.Sort(names)
 	rand.New(rand.NewPCG(seed, 0)).Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
@@ -111,11 +135,15 @@ func (r *trial) fail(harm, undo func(*host)) time.Duration {
 	return r.standstill(begun)
 }
 
-// handOver makes the synchronous standby the primary, in order.
+// handOver makes a synchronous standby the primary, in order.
 func (r *trial) handOver() time.Duration {
 	r.t.Helper()
 	begun := time.Now()
-	r.switchover(r.leader(nil), r.standby())
+	old := r.leader(nil)
+	if err := r.switchover(old); err != nil {
+		r.t.Fatal(err)
+	}
+	rig.Within(r.t, wholeMax, pollEvery, "another node is the primary", func() bool { return r.leader(old) != nil })
 	r.goesOn(r.t, time.Now())
 	r.whole()
 	r.goesOn(r.t, time.Now())
@@ -135,26 +163,6 @@ func (r *trial) loseStandbys() time.Duration {
 	for _, h := range away {
 		h.heal()
 	}
-	r.goesOn(r.t, back)
-	return r.standstill(back)
-}
-
-// loseEtcd takes etcd away: the primary steps down, and nothing may be acknowledged
-// until it is back.
-func (r *trial) loseEtcd() time.Duration {
-	r.t.Helper()
-	r.etcd.kill()
-	rig.Within(r.t, goOnMax, pollEvery, "the primary has stepped down", func() bool {
-		for _, h := range r.nodes {
-			if standby, err := r.ask(h, "postgres", "SELECT pg_is_in_recovery()"); err == nil && standby != "t" {
-				return false
-			}
-		}
-		return true
-	})
-	r.standsStill("without etcd")
-	back := time.Now()
-	r.etcd.start()
 	r.goesOn(r.t, back)
 	return r.standstill(back)
 }

@@ -69,7 +69,7 @@ func (h *host) start() {
 	defer log.Close()
 	args := append([]string{
 		"netns", "exec", h.name, "sh", "-c", hostScript, h.dir,
-		"setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups", "env", "HOME=" + h.dir, "LC_ALL=C.UTF-8",
+		"setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups", "env", "HOME=" + h.dir, "XDG_RUNTIME_DIR=/run/postgresql", "LC_ALL=C.UTF-8",
 	}, h.command...)
 	h.init = exec.Command("ip", args...)
 	h.init.Stdout, h.init.Stderr = log, log

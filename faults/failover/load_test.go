@@ -43,12 +43,12 @@ type answer struct {
 	stored    bool
 }
 
-// newLoad starts two servers on a database, and the clients.
-func newLoad(t testing.TB, program, db string, seed uint64) *load {
+// newLoad starts two servers on a cluster, and the clients.
+func newLoad(t testing.TB, program string, c *cluster, seed uint64) *load {
 	t.Helper()
-	l := &load{token: rig.Token(t, program, db, "failover"), sent: map[int64]string{}, acked: map[int64]bool{}}
+	l := &load{token: rig.Token(t, program, c.url(), "failover"), sent: map[int64]string{}, acked: map[int64]bool{}}
 	for range 2 {
-		server, err := rig.Start(t, program, db, nil)
+		server, err := rig.Start(t, program, c.url(), nil, c.flags...)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -80,18 +80,20 @@ func ip(arguments string) error {
 	return nil
 }
 
+// hostFiles are what every host needs, and the packages they are in.
+var hostFiles = map[string]string{postgresBin + "/postgres": "postgresql-15", "/usr/bin/psql": "postgresql-client-15", "/usr/sbin/ip": "iproute2"}
+
 // unable says what is missing for these tests, or nothing.
-func unable() string {
+func unable(needed ...map[string]string) string {
 	if os.Geteuid() != 0 {
 		return "not root"
 	}
 	var missing []string
-	for file, name := range map[string]string{
-		"/usr/bin/patroni": "patroni", "/usr/lib/python3/dist-packages/etcd": "python3-etcd", "/usr/bin/etcd": "etcd-server",
-		postgresBin + "/postgres": "postgresql-15", "/usr/bin/psql": "postgresql-client-15", "/usr/sbin/ip": "iproute2",
-	} {
-		if _, err := os.Stat(file); err != nil {
-			missing = append(missing, name)
+	for _, files := range append(needed, hostFiles) {
+		for file, name := range files {
+			if _, err := os.Stat(file); err != nil {
+				missing = append(missing, name)
+			}
 		}
 	}
 	if len(missing) == 0 {
@@ -102,9 +104,9 @@ func unable() string {
 }
 
 // needHosts skips a test that cannot work here, but not where it must.
-func needHosts(t *testing.T) {
+func needHosts(t *testing.T, files map[string]string) {
 	t.Helper()
-	why := unable()
+	why := unable(files)
 	switch {
 	case why == "":
 	case os.Getenv("CI") == "true":

@@ -30,7 +30,8 @@ const insertSQL = `INSERT INTO plants (id, name, tag, created_at, created_by)
 // that it found. A mere SELECT would find rows that a failover takes away.
 const thereSQL = `SELECT id, name, tag, created_at, created_by FROM plants WHERE id = ANY($1) ORDER BY id FOR UPDATE`
 
-// errGone means that a row was there and then was not, which no Plant Store does.
+// errGone means that a row was there and then was not, which no Plant Store
+// does. The next attempt creates it.
 var errGone = errors.New("a plant was deleted by somebody else")
 
 // Insert implements store.Engine.
@@ -72,9 +73,8 @@ func (e *Engine) Insert(ctx context.Context, batch []store.Create) error {
 type sortedBatch struct {
 	batch []store.Create
 	order []int // the indexes of batch; equal ids keep their order
-	first []int // of these, the first of each id: what is sent
 
-	ids       []int64
+	ids       []int64 // of the first of each id, as are those below: what is sent
 	names     []string
 	tags      []*string
 	createdAt []time.Time
@@ -94,7 +94,6 @@ func sorted(batch []store.Create) *sortedBatch {
 		if at > 0 && batch[b.order[at-1]].Plant.ID == c.Plant.ID {
 			continue
 		}
-		b.first = append(b.first, i)
 		b.ids = append(b.ids, c.Plant.ID)
 		b.names = append(b.names, c.Plant.Name)
 		b.tags = append(b.tags, pointer(c.Plant.Tag))
@@ -182,6 +181,11 @@ type row struct {
 
 func (r row) plant() plant.Plant { return plant.Plant{Name: r.Name, Tag: tagOf(r.Tag)} }
 
+// madeBy reports whether a create would have made exactly this row.
+func (r row) madeBy(c *store.Create) bool {
+	return r.CreatedAt.UnixMicro() == c.At.UnixMicro() && r.CreatedBy == c.By && r.plant() == c.Plant.Plant
+}
+
 // there reads the plants that were not created, and makes sure that they are
 // durable.
 func (e *Engine) there(ctx context.Context, c *pgx.Conn, ids, created []int64) (map[int64]row, error) {
@@ -212,22 +216,19 @@ func (e *Engine) there(ctx context.Context, c *pgx.Conn, ids, created []int64) (
 // were not created. With doubt, one that is there as this very create would
 // have made it was made by the attempt before.
 func (b *sortedBatch) fillIn(there map[int64]row, doubt bool) {
-	next := 0
+	var first *store.Create // of those with the same id
 	for _, i := range b.order {
 		c := &b.batch[i]
-		c.Existed, c.Refusal = true, nil
-		first := b.batch[b.first[max(next-1, 0)]]
-		if next < len(b.first) && b.first[next] == i {
-			next++
-			first = *c
-			r, found := there[c.Plant.ID]
-			ours := doubt && found && r.CreatedAt.UnixMicro() == c.At.UnixMicro() && r.CreatedBy == c.By && r.plant() == c.Plant.Plant
-			c.Existed = found && !ours
+		again := first != nil && first.Plant.ID == c.Plant.ID
+		if !again {
+			first = c
 		}
 		stored := first.Plant.Plant
-		if r, found := there[c.Plant.ID]; found {
+		r, found := there[c.Plant.ID]
+		if found {
 			stored = r.plant()
 		}
+		c.Existed, c.Refusal = again || found && !(doubt && r.madeBy(c)), nil
 		if c.Existed {
 			c.Refusal = plant.Differences(c.Plant.Plant, stored)
 		}

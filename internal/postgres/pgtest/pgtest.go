@@ -34,8 +34,9 @@ type Server struct {
 	made    atomic.Int64 // databases
 }
 
-// Start starts a server. The caller stops it.
-func Start(ctx context.Context) (*Server, error) {
+// Start starts a server, with settings besides those of a fresh installation:
+// "log_statement=all". The caller stops it.
+func Start(ctx context.Context, settings ...string) (*Server, error) {
 	bin, err := programs()
 	if err != nil {
 		return nil, err
@@ -49,7 +50,7 @@ func Start(ctx context.Context) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{dir: dir, ended: make(chan struct{})}
-	if err := s.start(ctx, bin, as); err != nil {
+	if err := s.start(ctx, bin, as, settings); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	return s, nil
@@ -86,7 +87,7 @@ func owner() (*syscall.Credential, error) {
 	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, errors.Join(err1, err2)
 }
 
-func (s *Server) start(ctx context.Context, bin string, as *syscall.Credential) error {
+func (s *Server) start(ctx context.Context, bin string, as *syscall.Credential, settings []string) error {
 	if as != nil {
 		if err := os.Chown(s.dir, int(as.Uid), int(as.Gid)); err != nil {
 			return err
@@ -99,7 +100,11 @@ func (s *Server) start(ctx context.Context, bin string, as *syscall.Credential) 
 	if out, err := initdb.CombinedOutput(); err != nil {
 		return fmt.Errorf("initdb: %w\n%s", err, out)
 	}
-	s.command = exec.CommandContext(context.WithoutCancel(ctx), filepath.Join(bin, "postgres"), "-D", data, "-k", s.dir, "-c", "listen_addresses=", "-c", "max_connections=200")
+	args := []string{"-D", data, "-k", s.dir, "-c", "listen_addresses=", "-c", "max_connections=200"}
+	for _, setting := range settings {
+		args = append(args, "-c", setting)
+	}
+	s.command = exec.CommandContext(context.WithoutCancel(ctx), filepath.Join(bin, "postgres"), args...)
 	s.command.Dir = s.dir
 	s.command.Stderr = &s.said
 	s.command.SysProcAttr = &syscall.SysProcAttr{Credential: as, Pdeathsig: syscall.SIGQUIT}
