@@ -24,11 +24,13 @@ const insertSQL = `INSERT INTO plants (id, name, tag, created_at, created_by)
 	ON CONFLICT (id) DO NOTHING
 	RETURNING id`
 
-// thereSQL reads what was there. It locks the rows, which changes nothing in
-// them but makes a transaction that writes: its COMMIT waits until everything
-// before it is durable, on a synchronous standby as well, and so are the rows
-// that it found. A mere SELECT would find rows that a failover takes away.
-const thereSQL = `SELECT id, name, tag, created_at, created_by FROM plants WHERE id = ANY($1) ORDER BY id FOR UPDATE`
+// thereSQL reads a plant that was there. It locks the row, which changes nothing
+// in it but makes a transaction that writes: its COMMIT waits until everything
+// before it is durable, on a synchronous standby as well, and so is the row that
+// it found. A mere SELECT would find rows that a failover takes away. Citus locks
+// the rows of one shard only in a statement, so each id has its own
+// (https://docs.citusdata.com/en/stable/develop/reference_workarounds.html).
+const thereSQL = `SELECT id, name, tag, created_at, created_by FROM plants WHERE id = $1 FOR UPDATE`
 
 // errGone means that a row was there and then was not, which no Plant Store
 // does. The next attempt creates it.
@@ -186,30 +188,31 @@ func (r row) madeBy(c *store.Create) bool {
 	return r.CreatedAt.UnixMicro() == c.At.UnixMicro() && r.CreatedBy == c.By && r.plant() == c.Plant.Plant
 }
 
-// there reads the plants that were not created, and makes sure that they are
-// durable.
+// there reads the plants that were not created, in one transaction and by
+// ascending id, and makes sure that they are durable.
 func (e *Engine) there(ctx context.Context, c *pgx.Conn, ids, created []int64) (map[int64]row, error) {
 	slices.Sort(created)
-	old := slices.DeleteFunc(slices.Clone(ids), func(id int64) bool {
-		_, ok := slices.BinarySearch(created, id)
-		return ok
-	})
-	rows, _ := c.Query(ctx, thereSQL, old) // the error comes with the rows
-	found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[row])
+	there := map[int64]row{}
+	var batch pgx.Batch
+	for _, id := range ids {
+		if _, ok := slices.BinarySearch(created, id); ok {
+			continue
+		}
+		batch.Queue(thereSQL, id).QueryRow(func(found pgx.Row) error {
+			var r row
+			err := found.Scan(&r.ID, &r.Name, &r.Tag, &r.CreatedAt, &r.CreatedBy)
+			if errors.Is(err, pgx.ErrNoRows) {
+				return errGone
+			}
+			there[r.ID] = r
+			return err
+		})
+	}
+	err := c.SendBatch(ctx, &batch).Close() // sends all at once, and waits for their COMMIT
 	if err == nil {
 		err = warning(c)
 	}
-	if err != nil {
-		return nil, err
-	}
-	if len(found) < len(old) {
-		return nil, errGone
-	}
-	there := make(map[int64]row, len(found))
-	for _, r := range found {
-		there[r.ID] = r
-	}
-	return there, nil
+	return there, err
 }
 
 // fillIn says of each plant of the batch what became of it, given those that
