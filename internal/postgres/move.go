@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"math"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -34,15 +35,46 @@ const holdSQL = `
 		'BEGIN RAISE EXCEPTION ''plantstore move holds the store'' USING ERRCODE = ''` + heldCode + `''; END';
 	CREATE TRIGGER hold BEFORE INSERT ON plants FOR EACH STATEMENT EXECUTE FUNCTION plantstore_hold();`
 
-const (
-	unfollowSQL = `
-		DROP TRIGGER IF EXISTS follow ON plants;
-		DROP FUNCTION IF EXISTS plantstore_follow();
-		DROP TABLE IF EXISTS followed;`
-	unholdSQL = `
-		DROP TRIGGER IF EXISTS hold ON plants;
-		DROP FUNCTION IF EXISTS plantstore_hold();`
-)
+// dropSQL takes away what followSQL and holdSQL make, by the name of the trigger.
+var dropSQL = map[string]string{
+	"follow": "DROP TRIGGER follow ON plants; DROP FUNCTION plantstore_follow(); DROP TABLE followed;",
+	"hold":   "DROP TRIGGER hold ON plants; DROP FUNCTION plantstore_hold();",
+}
+
+// triggers returns which of ours are there, by name. To drop one that is not
+// there would wait for everybody who reads the table, a dump for example, and
+// let nobody write meanwhile.
+func triggers(ctx context.Context, tx pgx.Tx) ([]string, error) {
+	rows, _ := tx.Query(ctx, "SELECT tgname::text FROM pg_trigger WHERE tgrelid = 'plants'::regclass AND tgname IN ('follow', 'hold')") // the error comes with the rows
+	return pgx.CollectRows(rows, pgx.RowTo[string])
+}
+
+// drop takes away those of the triggers that are there.
+func drop(ctx context.Context, tx pgx.Tx, names ...string) error {
+	there, err := triggers(ctx, tx)
+	if err != nil {
+		return err
+	}
+	for _, name := range there {
+		if !slices.Contains(names, name) {
+			continue
+		}
+		if _, err := tx.Exec(ctx, dropSQL[name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// refuse has every plant refused.
+func refuse(ctx context.Context, tx pgx.Tx) error {
+	there, err := triggers(ctx, tx)
+	if err != nil || slices.Contains(there, "hold") {
+		return err
+	}
+	_, err = tx.Exec(ctx, holdSQL)
+	return err
+}
 
 // Plants implements store.Movable.
 func (e *Engine) Plants(ctx context.Context, from, to int64, limit int) ([]store.Create, error) {
@@ -89,7 +121,15 @@ func (e *Engine) PutTokens(ctx context.Context, tokens []auth.Token) error {
 }
 
 // Follow implements store.Movable.
-func (e *Engine) Follow(ctx context.Context) error { return e.alter(ctx, unfollowSQL+followSQL) }
+func (e *Engine) Follow(ctx context.Context) error {
+	return e.transact(ctx, func(tx pgx.Tx) error {
+		if err := drop(ctx, tx, "follow"); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, followSQL)
+		return err
+	})
+}
 
 // Followed implements store.Movable. What it returns it deletes: it is not
 // known in which order transactions become visible.
@@ -99,7 +139,9 @@ func (e *Engine) Followed(ctx context.Context, limit int) ([]int64, error) {
 }
 
 // Unfollow implements store.Movable.
-func (e *Engine) Unfollow(ctx context.Context) error { return e.alter(ctx, unfollowSQL) }
+func (e *Engine) Unfollow(ctx context.Context) error {
+	return e.transact(ctx, func(tx pgx.Tx) error { return drop(ctx, tx, "follow") })
+}
 
 // Hold implements store.Movable. While the store is Filling, the note alone keeps
 // others from it, so that any database can be filled.
@@ -109,7 +151,7 @@ func (e *Engine) Hold(ctx context.Context, why store.Hold) error {
 	e.mu.Unlock()
 	return e.transact(ctx, func(tx pgx.Tx) error {
 		if why.Why != store.Filling {
-			if _, err := tx.Exec(ctx, unholdSQL+holdSQL); err != nil {
+			if err := refuse(ctx, tx); err != nil {
 				return err
 			}
 		}
@@ -120,21 +162,25 @@ func (e *Engine) Hold(ctx context.Context, why store.Hold) error {
 
 // Release implements store.Movable.
 func (e *Engine) Release(ctx context.Context) error {
-	return e.alter(ctx, unfollowSQL+unholdSQL+"UPDATE plantstore SET held = NULL")
+	return e.transact(ctx, func(tx pgx.Tx) error {
+		now, err := state(ctx, tx)
+		if err != nil {
+			return err
+		}
+		if now.Held.Why != store.Filling {
+			if err := drop(ctx, tx, "follow", "hold"); err != nil {
+				return err
+			}
+		}
+		_, err = tx.Exec(ctx, "UPDATE plantstore SET held = NULL")
+		return err
+	})
 }
 
 // Totals implements store.Movable. A database that several write to counts
 // nothing: all of them would wait for each other.
 func (e *Engine) Totals(context.Context) (store.Totals, bool, error) {
 	return store.Totals{}, false, nil
-}
-
-// alter runs statements without parameters in a transaction.
-func (e *Engine) alter(ctx context.Context, statements string) error {
-	return e.transact(ctx, func(tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, statements)
-		return err
-	})
 }
 
 // State implements store.Engine.

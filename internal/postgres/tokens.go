@@ -19,7 +19,7 @@ const validSQL = "(revoked_at IS NULL OR revoked_at > $1) AND (expires_at IS NUL
 func (e *Engine) CreateToken(ctx context.Context, t auth.Token) (id int64, err error) {
 	err = e.changeTokens(ctx, func(tx pgx.Tx) error {
 		taken := false
-		if err := tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM tokens WHERE name = $2 AND "+validSQL+")", t.CreatedAt, t.Name).Scan(&taken); err != nil {
+		if err := tx.QueryRow(ctx, "SELECT EXISTS (SELECT 1 FROM tokens WHERE name = $2 AND "+validSQL+")", t.CreatedAt, t.Name).Scan(&taken); err != nil {
 			return err
 		}
 		if taken {
@@ -37,7 +37,7 @@ func (e *Engine) CreateFirstToken(ctx context.Context, t auth.Token) (created bo
 		return false, err // without writing: a server must be able to start on a full disk
 	}
 	err = e.changeTokens(ctx, func(tx pgx.Tx) error {
-		if err := tx.QueryRow(ctx, "SELECT NOT EXISTS (SELECT FROM tokens)").Scan(&created); err != nil || !created {
+		if err := tx.QueryRow(ctx, "SELECT NOT EXISTS (SELECT 1 FROM tokens)").Scan(&created); err != nil || !created {
 			return err
 		}
 		_, err := insertToken(ctx, tx, t)
