@@ -12,7 +12,7 @@ run() {
 case $1 in
 short)
 	timeout=15m
-	for package in failpoints disk overload history syscalls power replicas soak; do
+	for package in dialect failpoints disk overload history syscalls power replicas soak; do
 		run "$package"
 	done
 	;;
@@ -21,6 +21,7 @@ long)
 	for package in failpoints disk overload syscalls power replicas failover soak; do
 		run "$package" -long
 	done
+	run dialect
 	run history -run TestHistory -seeds 100 -ops 100000
 	run history -run TestHistory -seeds 1 -ops 200000 -kills 2000
 	;;

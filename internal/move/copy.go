@@ -44,7 +44,7 @@ func (m *mover) copy(ctx context.Context) error {
 		}
 	}()
 	defer func() {
-		for range spans { //nolint:revive // wait for its end
+		for range spans { // wait for its end
 		}
 	}()
 	defer cancel()

@@ -21,7 +21,7 @@ import (
 // transactions that write at that moment, and lets no other begin
 // (https://www.postgresql.org/docs/current/explicit-locking.html).
 const followSQL = `
-	CREATE TABLE followed (id bigint NOT NULL);
+	CREATE TABLE followed (id bigint PRIMARY KEY);
 	CREATE FUNCTION plantstore_follow() RETURNS trigger LANGUAGE plpgsql AS
 		'BEGIN INSERT INTO followed SELECT id FROM created; RETURN NULL; END';
 	CREATE TRIGGER follow AFTER INSERT ON plants REFERENCING NEW TABLE AS created
@@ -134,7 +134,7 @@ func (e *Engine) Follow(ctx context.Context) error {
 // Followed implements store.Movable. What it returns it deletes: it is not
 // known in which order transactions become visible.
 func (e *Engine) Followed(ctx context.Context, limit int) ([]int64, error) {
-	rows, _ := e.pool.Query(ctx, `DELETE FROM followed WHERE ctid = ANY (ARRAY (SELECT ctid FROM followed LIMIT $1)) RETURNING id`, limit) // the error comes with the rows
+	rows, _ := e.pool.Query(ctx, "DELETE FROM followed WHERE id IN (SELECT id FROM followed LIMIT $1) RETURNING id", limit) // the error comes with the rows
 	return pgx.CollectRows(rows, pgx.RowTo[int64])
 }
 

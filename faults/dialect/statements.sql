@@ -1,0 +1,51 @@
+-- Every statement that the engine for PostgreSQL sends. go test ./internal/postgres -run TestSQL -update writes it.
+
+-- Serving
+
+ALTER TABLE plantstore ADD COLUMN held text;
+CREATE TABLE plants ( id bigint PRIMARY KEY, name text NOT NULL, tag text, created_at timestamptz NOT NULL, created_by bigint NOT NULL ); CREATE TABLE tokens ( id bigint PRIMARY KEY, name text NOT NULL, hash bytea NOT NULL UNIQUE, scopes text NOT NULL, created_at timestamptz NOT NULL, expires_at timestamptz, last_used_at timestamptz, revoked_at timestamptz ); CREATE TABLE plantstore ( one boolean PRIMARY KEY CHECK (one), version bigint NOT NULL, token_changes bigint NOT NULL ); INSERT INTO plantstore VALUES (true, 0, 0);
+INSERT INTO plants (id, name, tag, created_at, created_by) SELECT id, name, tag, created_at, created_by FROM unnest($1::bigint[], $2::text[], $3::text[], $4::timestamptz[], $5::bigint[]) AS new (id, name, tag, created_at, created_by) ORDER BY id ON CONFLICT (id) DO NOTHING RETURNING id
+INSERT INTO tokens (id, name, hash, scopes, created_at, expires_at) SELECT coalesce(max(id), 0) + 1, $1, $2, $3, $4, $5 FROM tokens RETURNING id
+INSERT INTO tokens (id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at, last_used_at = excluded.last_used_at, revoked_at = excluded.revoked_at
+SELECT EXISTS (SELECT 1 FROM tokens WHERE name = $2 AND (revoked_at IS NULL OR revoked_at > $1) AND (expires_at IS NULL OR expires_at > $1))
+SELECT NOT EXISTS (SELECT 1 FROM tokens)
+SELECT coalesce(bool_or(tablename = 'plantstore'), false), coalesce(bool_or(tablename <> 'plantstore'), false) FROM pg_catalog.pg_tables WHERE tablename IN ('plantstore', 'plants', 'tokens') AND schemaname = ANY (current_schemas(false))
+SELECT current_setting('synchronous_standby_names')
+SELECT id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at FROM tokens ORDER BY id
+SELECT id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at FROM tokens WHERE name = $2 AND (revoked_at IS NULL OR revoked_at > $1) AND (expires_at IS NULL OR expires_at > $1) ORDER BY id DESC LIMIT 1
+SELECT id, name, tag, created_at, created_by FROM plants WHERE id = $1 FOR UPDATE
+SELECT id, name, tag, created_at, created_by FROM plants WHERE id = ANY($1) ORDER BY id
+SELECT id, name, tag, created_at, created_by FROM plants WHERE id BETWEEN $1 AND $2 ORDER BY id LIMIT $3
+SELECT name, setting FROM pg_settings WHERE name IN ('fsync', 'full_page_writes', 'data_checksums', 'synchronous_standby_names')
+SELECT one FROM plantstore FOR UPDATE
+SELECT pg_advisory_xact_lock($1)
+SELECT plants.id, plants.name, plants.tag, plants.created_at, coalesce(tokens.name, '') FROM plants LEFT JOIN tokens ON tokens.id = plants.created_by WHERE plants.id = $1
+SELECT plants.id, plants.name, plants.tag, plants.created_at, coalesce(tokens.name, '') FROM plants LEFT JOIN tokens ON tokens.id = plants.created_by WHERE plants.id >= $1 AND plants.tag = $3 ORDER BY plants.id LIMIT $2
+SELECT plants.id, plants.name, plants.tag, plants.created_at, coalesce(tokens.name, '') FROM plants LEFT JOIN tokens ON tokens.id = plants.created_by WHERE plants.id >= $1 ORDER BY plants.id LIMIT $2
+SELECT token_changes, coalesce(held, '') FROM plantstore
+SELECT version FROM plantstore
+SET synchronous_commit = 'on'
+SHOW synchronous_commit
+UPDATE plantstore SET held = $1
+UPDATE plantstore SET held = NULL
+UPDATE plantstore SET token_changes = token_changes + 1
+UPDATE plantstore SET version = $1
+UPDATE tokens SET expires_at = least(coalesce(expires_at, $1), $1) WHERE name = $2 AND revoked_at IS NULL
+UPDATE tokens SET last_used_at = greatest(coalesce(last_used_at, used.at), used.at) FROM unnest($1::bigint[], $2::timestamptz[]) AS used (id, at) WHERE tokens.id = used.id
+UPDATE tokens SET revoked_at = $1 WHERE hash = $2 AND revoked_at IS NULL RETURNING name
+UPDATE tokens SET revoked_at = $1 WHERE name = $2 AND revoked_at IS NULL RETURNING name
+begin
+commit
+copy "plants" ( "id", "name", "tag", "created_at", "created_by" ) from stdin binary;
+rollback
+select "id", "name", "tag", "created_at", "created_by" from "plants"
+show transaction_read_only
+
+-- Only while a store is moved away
+
+CREATE FUNCTION plantstore_hold() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''plantstore move holds the store'' USING ERRCODE = ''PS001''; END'; CREATE TRIGGER hold BEFORE INSERT ON plants FOR EACH STATEMENT EXECUTE FUNCTION plantstore_hold();
+CREATE TABLE followed (id bigint PRIMARY KEY); CREATE FUNCTION plantstore_follow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO followed SELECT id FROM created; RETURN NULL; END'; CREATE TRIGGER follow AFTER INSERT ON plants REFERENCING NEW TABLE AS created FOR EACH STATEMENT EXECUTE FUNCTION plantstore_follow();
+DELETE FROM followed WHERE id IN (SELECT id FROM followed LIMIT $1) RETURNING id
+DROP TRIGGER follow ON plants; DROP FUNCTION plantstore_follow(); DROP TABLE followed;
+DROP TRIGGER hold ON plants; DROP FUNCTION plantstore_hold();
+SELECT tgname::text FROM pg_trigger WHERE tgrelid = 'plants'::regclass AND tgname IN ('follow', 'hold')
