@@ -147,6 +147,13 @@ func (j *importJob) close() {
 
 // run imports everything, and says what became of it.
 func (j *importJob) run(ctx context.Context, engine store.Engine) error {
+	switch state, err := engine.State(ctx); {
+	case ctx.Err() != nil: // it counts nothing, and says so below
+	case err != nil:
+		return err
+	case state.Held.Why != "":
+		return state.Held.Err()
+	}
 	if err := j.openRejects(); err != nil {
 		return err
 	}

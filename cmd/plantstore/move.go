@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -33,7 +34,12 @@ this command has ended, and lead clients there.
 Everything that is copied is read back and compared. If the command fails or is
 interrupted, the old store goes on as before, and the same command goes on with
 the move. --abandon takes back a move that was killed, or is not to count: then
-what only the new store has is in no other.`,
+what only the new store has is in no other.
+
+  plantstore move --from plantstore.db --to postgres://plantstore@db.example/plants
+
+On PostgreSQL move as the role that the servers use. Put its password into the
+file that PGPASSFILE names, or into PGPASSWORD.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
@@ -76,19 +82,22 @@ func (p *program) move(ctx context.Context, fromName, toName string) (err error)
 		From: from, To: to,
 		FromName: storeName(fromName), ToName: storeName(toName),
 		Progress: bar.plants,
-		Announce: func(followed int64) {
-			bar.line(fmt.Sprintf("all is copied but the last, and %d plants that were created meanwhile; now the old store is held", followed))
-		},
+		Announce: func() { bar.line("all is copied but the last plants; for these the old store is held now") },
 	})
 	bar.end()
 	switch {
+	case errors.Is(err, move.ErrNotReleased):
+		return fmt.Errorf("move: %w", err)
 	case err != nil && ctx.Err() != nil && errors.Is(err, context.Canceled):
 		fmt.Fprintln(p.stderr, "interrupted: the old store takes plants as before; run the same command again to go on")
 		return errInterrupted
 	case err != nil:
 		return fmt.Errorf("move: %w", err)
 	}
-	_, err = fmt.Fprintf(p.stdout, "both stores have %d plants with digest %x, and %d tokens; copied %d, of which %d were created meanwhile\nthe old store takes no more, and the new one can be served; from the one to the other it was %s\n",
+	if r.Leftover != nil {
+		fmt.Fprintln(p.stderr, "what the old store was followed by could not be taken away, and does no harm:", r.Leftover)
+	}
+	_, err = fmt.Fprintf(p.stdout, "both stores have %d plants with digest %x, and %d tokens; copied %d, %d of them after the first pass\nthe old store takes no more, and the new one can be served; from the one to the other it was %s\n",
 		r.Plants, r.Digests, r.Tokens, r.Copied, r.Followed, r.Pause.Round(time.Millisecond))
 	return err
 }
@@ -122,7 +131,7 @@ func storeName(name string) string {
 		return withoutPassword(name)
 	}
 	if path, err := filepath.Abs(name); err == nil {
-		return path
+		name = path
 	}
-	return name
+	return strings.ToValidUTF8(name, "?") // it is kept in the other store
 }

@@ -100,6 +100,9 @@ func (p *progress) part(done, all int64) {
 // plants notes that so many plants of all are done; all is negative if that is
 // not known.
 func (p *progress) plants(done, all int64) {
+	if all >= 0 {
+		all = max(all, done) // there may be more by now
+	}
 	switch {
 	case !p.due():
 	case p.bar != nil:

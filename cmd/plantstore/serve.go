@@ -71,6 +71,9 @@ func (p *program) serve(ctx context.Context, s *settings) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, engine.Close()) }()
+	if left, err := engine.Left(ctx); err != nil || left {
+		log.Warn("a move of this store ended before its end, and each new plant is noted for it: run it again, or take it back with plantstore move --abandon", "error", err)
+	}
 	if err := p.firstToken(ctx, engine, d.url); err != nil { // before the store reads the tokens, so that it works at once
 		return err
 	}

@@ -18,10 +18,13 @@ SELECT id, name, tag, created_at, created_by FROM plants WHERE id = ANY($1) ORDE
 SELECT id, name, tag, created_at, created_by FROM plants WHERE id BETWEEN $1 AND $2 ORDER BY id LIMIT $3
 SELECT name, setting FROM pg_settings WHERE name IN ('fsync', 'full_page_writes', 'data_checksums', 'synchronous_standby_names')
 SELECT one FROM plantstore FOR UPDATE
+SELECT pg_advisory_unlock($1, 'plants'::regclass::oid::int)
 SELECT pg_advisory_xact_lock($1)
+SELECT pg_try_advisory_lock($1, 'plants'::regclass::oid::int)
 SELECT plants.id, plants.name, plants.tag, plants.created_at, coalesce(tokens.name, '') FROM plants LEFT JOIN tokens ON tokens.id = plants.created_by WHERE plants.id = $1
 SELECT plants.id, plants.name, plants.tag, plants.created_at, coalesce(tokens.name, '') FROM plants LEFT JOIN tokens ON tokens.id = plants.created_by WHERE plants.id >= $1 AND plants.tag = $3 ORDER BY plants.id LIMIT $2
 SELECT plants.id, plants.name, plants.tag, plants.created_at, coalesce(tokens.name, '') FROM plants LEFT JOIN tokens ON tokens.id = plants.created_by WHERE plants.id >= $1 ORDER BY plants.id LIMIT $2
+SELECT prosrc FROM pg_trigger INNER JOIN pg_proc ON pg_proc.oid = tgfoid WHERE tgrelid = 'plants'::regclass AND tgname = 'follow'
 SELECT token_changes, coalesce(held, '') FROM plantstore
 SELECT version FROM plantstore
 SET synchronous_commit = 'on'
@@ -43,9 +46,17 @@ show transaction_read_only
 
 -- Only while a store is moved away
 
-CREATE FUNCTION plantstore_hold() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''plantstore move holds the store'' USING ERRCODE = ''PS001''; END'; CREATE TRIGGER hold BEFORE INSERT ON plants FOR EACH STATEMENT EXECUTE FUNCTION plantstore_hold();
-CREATE TABLE followed (id bigint PRIMARY KEY); CREATE FUNCTION plantstore_follow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO followed SELECT id FROM created; RETURN NULL; END'; CREATE TRIGGER follow AFTER INSERT ON plants REFERENCING NEW TABLE AS created FOR EACH STATEMENT EXECUTE FUNCTION plantstore_follow();
+CREATE OR REPLACE FUNCTION plantstore_follow() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS 'BEGIN INSERT INTO followed SELECT id FROM created; RETURN NULL; END'
+CREATE OR REPLACE FUNCTION plantstore_follow() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS 'BEGIN RETURN NULL; END'
+CREATE OR REPLACE FUNCTION plantstore_hold() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS 'BEGIN RAISE EXCEPTION ''plantstore move holds the store'' USING ERRCODE = ''PS001''; END'
+CREATE OR REPLACE FUNCTION plantstore_hold() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS 'BEGIN RETURN NULL; END'
+CREATE TRIGGER follow AFTER INSERT ON plants REFERENCING NEW TABLE AS created FOR EACH STATEMENT EXECUTE FUNCTION plantstore_follow()
+CREATE TRIGGER hold BEFORE INSERT ON plants FOR EACH STATEMENT EXECUTE FUNCTION plantstore_hold()
 DELETE FROM followed WHERE id IN (SELECT id FROM followed LIMIT $1) RETURNING id
-DROP TRIGGER follow ON plants; DROP FUNCTION plantstore_follow(); DROP TABLE followed;
-DROP TRIGGER hold ON plants; DROP FUNCTION plantstore_hold();
+DROP TABLE IF EXISTS followed; CREATE TABLE followed (id bigint PRIMARY KEY)
+DROP TABLE followed
+SELECT tableowner::text, current_user::text FROM pg_catalog.pg_tables WHERE tablename = 'plants' AND schemaname = ANY (current_schemas(false))
 SELECT tgname::text FROM pg_trigger WHERE tgrelid = 'plants'::regclass AND tgname IN ('follow', 'hold')
+SET LOCAL lock_timeout = '1s'; DROP TRIGGER follow ON plants; DROP FUNCTION plantstore_follow()
+SET LOCAL lock_timeout = '1s'; DROP TRIGGER hold ON plants; DROP FUNCTION plantstore_hold()
+SET LOCAL lock_timeout = '1s'; LOCK TABLE plants IN SHARE ROW EXCLUSIVE MODE

@@ -66,8 +66,10 @@ func (m *mover) copy(ctx context.Context) error {
 // the highest id.
 func (m *mover) spans(ctx context.Context) iter.Seq2[span, error] {
 	return func(yield func(span, error) bool) {
+		limit := chunkPlants
 		for from := int64(idMin); ; {
-			rows, err := m.From.Plants(ctx, from, idMax, chunkPlants)
+			rows, err := m.From.Plants(ctx, from, idMax, limit)
+			limit = limitAfter(rows, chunkPlants)
 			if err != nil {
 				yield(span{}, err)
 				return
@@ -139,24 +141,39 @@ func (m *mover) follow(ctx context.Context) (int, error) {
 		return 0, err
 	}
 	slices.Sort(ids)
-	for part := range slices.Chunk(ids, followedPlants) {
-		if err := m.settleNew(ctx, part); err != nil {
+	limit := followedPlants / 10
+	for left := ids; len(left) > 0; {
+		part := left[:min(limit, len(left))]
+		left = left[len(part):]
+		rows, err := m.From.PlantsOf(ctx, part)
+		if err != nil {
 			return 0, err
 		}
+		if len(rows) < len(part) {
+			return 0, fmt.Errorf("%s has lost plants while it was moved: %d of %d that were created are not there", m.FromName, len(part)-len(rows), len(part))
+		}
+		if err := m.settleNew(ctx, part, rows); err != nil {
+			return 0, err
+		}
+		limit = limitAfter(rows, followedPlants)
 	}
 	return len(ids), nil
 }
 
+// limitAfter returns how many plants to read at a time, given those that were
+// read last: so many that their texts take about store.PlantsBytes, and at most
+// the most.
+func limitAfter(rows []store.Create, most int) int {
+	bytes := 0
+	for i := range rows {
+		bytes += rows[i].Bytes()
+	}
+	return max(1, min(most, store.PlantsBytes*len(rows)/max(1, bytes)))
+}
+
 // settleNew is settle for plants with certain ids. Those that the new store has
 // were counted with their span.
-func (m *mover) settleNew(ctx context.Context, ids []int64) error {
-	rows, err := m.From.PlantsOf(ctx, ids)
-	if err != nil {
-		return err
-	}
-	if len(rows) < len(ids) {
-		return fmt.Errorf("%s has lost plants while it was moved: %d of %d that were created are not there", m.FromName, len(ids)-len(rows), len(ids))
-	}
+func (m *mover) settleNew(ctx context.Context, ids []int64, rows []store.Create) error {
 	there, err := m.To.PlantsOf(ctx, ids)
 	if err != nil {
 		return err

@@ -166,7 +166,7 @@ func must(t testing.TB, err error) {
 
 // config is of a move that nobody watches.
 func config(from, to store.Movable) move.Config {
-	return move.Config{From: from, To: to, FromName: "the old one", ToName: "the new one", Progress: func(int64, int64) {}, Announce: func(int64) {}}
+	return move.Config{From: from, To: to, FromName: "the old one", ToName: "the new one", Progress: func(int64, int64) {}, Announce: func() {}}
 }
 
 // content is all that a store holds.

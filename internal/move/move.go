@@ -30,7 +30,7 @@ type Config struct {
 	Progress func(plants, all int64)
 
 	// Announce is called when the old store is about to be held.
-	Announce func(followed int64)
+	Announce func()
 }
 
 // Result is what was moved.
@@ -38,48 +38,55 @@ type Result struct {
 	store.Totals               // which both stores have
 	Tokens       int           // that both stores have
 	Copied       int64         // plants that were not there before
-	Followed     int64         // of these, plants that were created while it ran
+	Followed     int64         // of these, plants that came after their turn
 	Pause        time.Duration // from when the old store took nothing more until the new one could
+	Leftover     error         // why something was left in the old store, which does no harm; nil if nothing was
 }
 
-// Errors of Run and Abandon beside those of the stores.
+// Errors of Run beside those of the stores.
 var (
 	// ErrMoved means that the old store was moved already.
 	ErrMoved = errors.New("it was moved already")
 	// ErrDifferent means that the new store has something that the old one has not.
 	ErrDifferent = errors.New("the new store has something of its own")
+	// ErrNotReleased means that a move failed and that the old store may be held.
+	ErrNotReleased = errors.New("the old store may be held, and take no plants: run the same command again, or take the move back with --abandon")
 )
-
-var errSame = errors.New("both names are of the same store")
 
 // Run moves everything. On return without an error both stores hold the same, the
 // old one takes nothing any more, and the new one may be served. After an error,
-// or the end of ctx, the old store takes plants as before, unless the error says
-// otherwise.
+// or the end of ctx, the old store takes plants as before, unless the error wraps
+// ErrMoved or ErrNotReleased.
 func Run(ctx context.Context, c Config) (Result, error) {
 	m := &mover{Config: c, all: -1}
-	if err := m.begin(ctx); err != nil {
+	disengage, err := m.engage(ctx)
+	if err != nil {
 		return m.result, err
 	}
-	err := m.copy(ctx)
+	defer disengage()
+	if err := m.check(ctx); err != nil {
+		return m.result, err
+	}
+	err = m.begin(ctx)
+	if err == nil {
+		err = m.copy(ctx)
+	}
 	if err == nil {
 		err = m.finish(ctx)
 	}
-	if err == nil || m.done {
-		return m.result, err
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTime)
-	defer cancel()
-	if errRelease := m.From.Release(ctx); errRelease != nil {
-		return m.result, errors.Join(err, fmt.Errorf("the old store may be held, and take no plants: run the move again, or take it back with --abandon: %w", errRelease))
+	if err != nil && !m.done {
+		err = errors.Join(err, release(ctx, m.From))
 	}
 	return m.result, err
 }
 
-const releaseTime = 10 * time.Second
-
 // Abandon makes a store that a move holds, or has moved, take plants again.
 func Abandon(ctx context.Context, s store.Movable) error {
+	disengage, err := s.Engage(ctx)
+	if err != nil {
+		return err
+	}
+	defer disengage()
 	state, err := s.State(ctx)
 	if err == nil && state.Held.Why == store.Filling {
 		err = state.Held.Err()
@@ -87,15 +94,35 @@ func Abandon(ctx context.Context, s store.Movable) error {
 	if err != nil {
 		return err
 	}
-	return s.Release(ctx)
+	return release(ctx, s)
+}
+
+// release lets a store take plants again, also after the end of ctx. It tries for
+// a while, because a store that fails a move may come back.
+func release(ctx context.Context, s store.Movable) error {
+	const within, pause = 10 * time.Second, 200 * time.Millisecond
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
+	defer cancel()
+	for {
+		err := s.Release(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", ErrNotReleased, err)
+		}
+	}
 }
 
 // mover is one run.
 type mover struct {
 	Config
 	result   Result
-	empty    bool // To had no plants when it began
-	done     bool // To has everything, and From is to stay held
+	empty    bool       // To had no plants when it began
+	held     store.Hold // To's, when it began
+	done     bool       // To has everything, and From is to stay held
 	from, to tally
 	all      int64 // plants of From when it began; -1 if that is not known
 }
@@ -113,64 +140,70 @@ func (t *tally) add(rows []store.Create) {
 	}
 }
 
-// begin notes in both stores that a move runs, and takes the tokens along, so
-// that what goes wrong with them goes wrong now.
-func (m *mover) begin(ctx context.Context) error {
+// engage keeps every other mover from both stores. If they are one store, the
+// second time fails.
+func (m *mover) engage(ctx context.Context) (disengage func(), err error) {
+	from, err := m.From.Engage(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", m.FromName, err)
+	}
+	to, err := m.To.Engage(ctx)
+	if err != nil {
+		from()
+		return nil, fmt.Errorf("%s: %w; or it is the same store", m.ToName, err)
+	}
+	return func() { to(); from() }, nil
+}
+
+func (m *mover) filling() store.Hold { return store.Hold{Why: store.Filling, Other: m.FromName} }
+func (m *mover) moving() store.Hold  { return store.Hold{Why: store.Moving, Other: m.ToName} }
+func (m *mover) moved() store.Hold   { return store.Hold{Why: store.Moved, Other: m.ToName} }
+
+// check refuses stores that cannot be moved from or to, before anything is
+// changed in them.
+func (m *mover) check(ctx context.Context) error {
 	from, errFrom := m.From.State(ctx)
 	to, errTo := m.To.State(ctx)
-	if err := errors.Join(errFrom, errTo); err != nil {
+	rows, errRows := m.To.Plants(ctx, idMin, idMax, 1)
+	tokens, errTokens := m.To.Tokens(ctx)
+	if err := errors.Join(errFrom, errTo, errRows, errTokens); err != nil {
 		return err
 	}
-	filling := store.Hold{Why: store.Filling, Other: m.FromName}
+	m.held, m.empty = to.Held, len(rows) == 0
+	resumed := to.Held == m.filling()
 	switch {
-	case from.Held.Why == store.Moved && to.Held != filling: // else it was interrupted at the very end
-		return fmt.Errorf("%s: %w", m.FromName, ErrMoved)
+	case from.Held.Why == store.Moved && !resumed: // else it was interrupted at the very end
+		return fmt.Errorf("%s: %w: %s", m.FromName, ErrMoved, from.Held)
 	case from.Held.Why == store.Filling:
 		return fmt.Errorf("%s: %w", m.FromName, from.Held.Err())
-	case to.Held.Why != "" && to.Held != filling:
+	case to.Held.Why != "" && !resumed:
 		return fmt.Errorf("%s: %w", m.ToName, to.Held.Err())
+	case !resumed && !m.empty:
+		return fmt.Errorf("%w: %s has plants; move into an empty store", ErrDifferent, m.ToName)
+	case !resumed && len(tokens) > 0:
+		return fmt.Errorf("%w: %s has the token %q; move into a store that was never served", ErrDifferent, m.ToName, tokens[0].Name)
 	}
-	rows, err := m.To.Plants(ctx, idMin, idMax, 1)
-	if err != nil {
-		return err
+	return nil
+}
+
+// begin notes in both stores that a move runs, and takes the tokens along, so
+// that what goes wrong with them goes wrong now. An old store that a move before
+// left held takes plants meanwhile: the new one takes none.
+func (m *mover) begin(ctx context.Context) error {
+	if err := m.To.Hold(ctx, m.held, m.filling()); err != nil {
+		return fmt.Errorf("%s: %w", m.ToName, err)
 	}
-	m.empty = len(rows) == 0
+	if err := m.From.Release(ctx); err != nil {
+		return fmt.Errorf("%s: %w", m.FromName, err)
+	}
 	if t, known, err := m.From.Totals(ctx); err == nil && known {
 		m.all = t.Plants
-	}
-	if err := m.checkTokens(ctx); err != nil {
-		return err
-	}
-	if err := m.To.Hold(ctx, filling); err != nil {
-		return err
-	}
-	switch from, err := m.From.State(ctx); {
-	case err != nil:
-		return err
-	case from.Held == filling:
-		return errors.Join(errSame, m.To.Release(ctx))
 	}
 	if err := m.putTokens(ctx); err != nil {
 		return err
 	}
-	return m.From.Follow(ctx)
-}
-
-// checkTokens refuses a new store that has tokens which the old one has not.
-func (m *mover) checkTokens(ctx context.Context) error {
-	old, errFrom := m.From.Tokens(ctx)
-	there, errTo := m.To.Tokens(ctx)
-	if err := errors.Join(errFrom, errTo); err != nil {
-		return err
-	}
-	known := map[int64]auth.Hash{}
-	for _, t := range old {
-		known[t.ID] = t.Hash
-	}
-	for _, t := range there {
-		if known[t.ID] != t.Hash {
-			return fmt.Errorf("%w: the token %q, which the old store has not; move into a store that was never served", ErrDifferent, t.Name)
-		}
+	if err := m.From.Follow(ctx); err != nil {
+		return fmt.Errorf("%s: %w", m.FromName, err)
 	}
 	return nil
 }
@@ -183,59 +216,66 @@ func (m *mover) putTokens(ctx context.Context) error {
 	return m.To.PutTokens(ctx, tokens)
 }
 
-// roundsMax bounds the rounds after plants that come faster than they are copied.
-const roundsMax = 20
-
-// finish goes after what was created meanwhile, holds the old store for the last
-// of it, compares all, and opens the new one.
+// finish goes after what was created meanwhile, for as long as more of that comes
+// than one round takes, and then holds the old store for the last of it.
 func (m *mover) finish(ctx context.Context) error {
-	for range roundsMax {
-		n, err := m.follow(ctx)
-		if err != nil {
+	for n := chunkPlants; n == chunkPlants; {
+		var err error
+		if n, err = m.follow(ctx); err != nil {
 			return err
 		}
-		if n < chunkPlants {
-			break
-		}
+		m.Progress(m.from.Plants, m.all)
 	}
-	m.Announce(m.result.Followed)
-	held := time.Now()
-	if err := m.From.Hold(ctx, store.Hold{Why: store.Moving, Other: m.ToName}); err != nil {
-		return err
+	m.Announce()
+	if err := m.From.Hold(ctx, store.Hold{}, m.moving()); err != nil {
+		return fmt.Errorf("%s: %w", m.FromName, err)
 	}
-	for {
-		n, err := m.follow(ctx)
-		if err != nil {
-			return err
-		}
-		if n == 0 {
-			break
-		}
-	}
-	if err := m.putTokens(ctx); err != nil {
-		return err
-	}
-	if err := errors.Join(m.compareTokens(ctx), m.compareTotals(ctx)); err != nil {
+	began := time.Now()
+	if err := m.complete(ctx); err != nil {
 		return err
 	}
 	// From here on the old store stays held, or plants might go into both.
 	m.done = true
 	ctx = context.WithoutCancel(ctx)
-	if err := m.From.Hold(ctx, store.Hold{Why: store.Moved, Other: m.ToName}); err != nil {
-		return m.unfinished(err)
+	if err := m.From.Hold(ctx, m.moving(), m.moved()); err != nil {
+		return unfinished(err)
 	}
 	if err := m.To.Release(ctx); err != nil {
-		return m.unfinished(err)
+		return unfinished(err)
 	}
-	m.result.Pause = time.Since(held)
-	if err := m.From.Unfollow(ctx); err != nil {
-		return fmt.Errorf("all is moved, and what the old store was followed by is left in it: %w", err)
-	}
+	m.result.Pause = time.Since(began)
+	m.result.Leftover = m.From.Unfollow(ctx)
 	return nil
 }
 
-func (m *mover) unfinished(err error) error {
-	return fmt.Errorf("both stores hold the same, but it could not be noted in both: the old one may be held; take that back with --abandon and run the move again: %w", err)
+// pauseMax bounds the time for which the old store is held by a move that is not
+// done.
+const pauseMax = 10 * time.Second
+
+// complete copies the last plants and compares all, while the old store is held.
+func (m *mover) complete(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, pauseMax, fmt.Errorf("the last plants could not be moved within %s, and so the old store goes on", pauseMax))
+	defer cancel()
+	err := func() error {
+		for n := 1; n > 0; {
+			var err error
+			if n, err = m.follow(ctx); err != nil {
+				return err
+			}
+		}
+		if err := m.putTokens(ctx); err != nil {
+			return err
+		}
+		return errors.Join(m.compareTokens(ctx), m.compareTotals(ctx))
+	}()
+	if err != nil && ctx.Err() != nil {
+		err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
+	}
+	return err
+}
+
+func unfinished(err error) error {
+	return fmt.Errorf("both stores hold the same, but it could not be noted in both, and the old one is held: run the same command again, which ends the move or says that it is done: %w", err)
 }
 
 // compareTokens compares all of the tokens but when they were last used, which
@@ -251,7 +291,7 @@ func (m *mover) compareTokens(ctx context.Context) error {
 		a.LastUsedAt, b.LastUsedAt = time.Time{}, time.Time{}
 		return a == b
 	}) {
-		return errors.New("the stores differ in their tokens")
+		return fmt.Errorf("%w: the tokens of both are not the same", ErrDifferent)
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -38,7 +39,7 @@ func TestMove(t *testing.T) {
 			}
 			seen = append(seen, plants)
 		}
-		c.Announce = func(int64) { announced++ }
+		c.Announce = func() { announced++ }
 		got, err := move.Run(t.Context(), c)
 		must(t, err)
 		if got.Pause <= 0 {
@@ -148,43 +149,145 @@ func TestDifferent(t *testing.T) {
 		"another creator":      other,
 		"another time":         late,
 		"a token of its own":   auth.Token{Name: "own", Hash: auth.HashOf("own"), CreatedAt: begun},
-		"the id of a token":    auth.Token{Name: "a", Hash: auth.HashOf("own"), CreatedAt: begun},
 		"held for another one": store.Hold{Why: store.Filling, Other: "a third one"},
+	} {
+		for _, resumed := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, ", resumed: ", resumed), func(t *testing.T) {
+				t.Parallel()
+				from, to := inFile(t)(t), inFile(t)(t)
+				insert(t, from, plants(1, 5)...)
+				insert(t, from, plants(2000, 5)...)
+				want := move.ErrDifferent
+				switch there := there.(type) {
+				case store.Create:
+					insert(t, to, there)
+				case auth.Token:
+					_, err := to.CreateToken(t.Context(), there)
+					must(t, err)
+				case store.Hold:
+					if resumed {
+						t.Skip("it cannot be both")
+					}
+					must(t, to.Hold(t.Context(), store.Hold{}, there))
+					want = store.ErrHeld
+				}
+				if resumed {
+					must(t, to.Hold(t.Context(), store.Hold{}, filled))
+				}
+				before := contentOf(t, to)
+				if _, err := move.Run(t.Context(), config(from, to)); !errors.Is(err, want) {
+					t.Errorf("got %v, want %v", err, want)
+				}
+				after := contentOf(t, to)
+				equal(t, "how the new store is held", after.Held, before.Held)
+				if !resumed {
+					equal(t, "the new store", after, before)
+				}
+				insert(t, from, plants(3000, 1)...) // it goes on
+			})
+		}
+	}
+}
+
+// Two moves of one store do not meet, nor does taking one back with one that runs.
+func TestTwoMovers(t *testing.T) {
+	t.Parallel()
+	everyWay(t, func(t *testing.T, fromPlace, toPlace place) {
+		from, to, second, third := fromPlace(t), toPlace(t), fromPlace(t), inFile(t)(t)
+		insert(t, from, plants(1, 12_000)...)
+		c := config(from, to)
+		once := sync.OnceFunc(func() {
+			if _, err := move.Run(t.Context(), config(second, third)); !errors.Is(err, store.ErrEngaged) {
+				t.Errorf("a second move of the old store: %v, want %v", err, store.ErrEngaged)
+			}
+			if _, err := move.Run(t.Context(), config(third, toPlace(t))); !errors.Is(err, store.ErrEngaged) {
+				t.Errorf("a second move to the new store: %v, want %v", err, store.ErrEngaged)
+			}
+			if err := move.Abandon(t.Context(), second); !errors.Is(err, store.ErrEngaged) {
+				t.Errorf("to abandon a move that runs: %v, want %v", err, store.ErrEngaged)
+			}
+		})
+		c.Announce = func() { once() }
+		_, err := move.Run(t.Context(), c)
+		must(t, err)
+		equal(t, "the old store is held", contentOf(t, from).Held, movedAway)
+		equal(t, "plants in the new store", len(contentOf(t, to).Plants), 12_000)
+	})
+}
+
+// hanging is a store that does not answer once the other one is held.
+type hanging struct {
+	store.Movable
+	old store.Movable
+}
+
+func (h hanging) PutTokens(ctx context.Context, tokens []auth.Token) error {
+	if state, err := h.old.State(ctx); err != nil || state.Held.Why != "" {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return h.Movable.PutTokens(ctx, tokens)
+}
+
+// An old store is not held for long by a new one that does not answer, nor by
+// one that was interrupted while it was held.
+func TestPauseEnds(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		interrupt bool
+		want      string
+	}{
+		"by itself":   {false, "the last plants could not be moved within 10s, and so the old store goes on"},
+		"interrupted": {true, "context canceled"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			from, to := inFile(t)(t), inFile(t)(t)
 			insert(t, from, plants(1, 5)...)
-			insert(t, from, plants(2000, 5)...)
-			_, err := from.CreateToken(t.Context(), auth.Token{Name: "a", Hash: auth.HashOf("a"), CreatedAt: begun})
-			must(t, err)
-			want := move.ErrDifferent
-			switch there := there.(type) {
-			case store.Create:
-				insert(t, to, there)
-			case auth.Token:
-				if there.Name == "own" { // its id is that of a, too
-					_, err := to.CreateToken(t.Context(), auth.Token{Name: "a", Hash: auth.HashOf("a"), CreatedAt: begun})
-					must(t, err)
-				}
-				_, err := to.CreateToken(t.Context(), there)
-				must(t, err)
-			case store.Hold:
-				must(t, to.Hold(t.Context(), there))
-				want = store.ErrHeld
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			c := config(from, hanging{to, from})
+			if row.interrupt {
+				c.Announce = cancel
 			}
-			before := contentOf(t, to)
+			_, err := move.Run(ctx, c)
+			if err == nil || !strings.Contains(err.Error(), row.want) {
+				t.Errorf("got %v, want %q", err, row.want)
+			}
+			insert(t, from, plants(10, 1)...)
 			_, err = move.Run(t.Context(), config(from, to))
-			if !errors.Is(err, want) {
-				t.Errorf("got %v, want %v", err, want)
-			}
-			after := contentOf(t, to)
-			if _, ok := there.(store.Create); !ok {
-				equal(t, "the new store", after, before)
-			}
-			insert(t, from, plants(3000, 1)...) // it goes on
+			must(t, err)
+			equal(t, "plants in the new store", len(contentOf(t, to).Plants), 6)
 		})
 	}
+}
+
+// stubborn is a store that cannot be released.
+type stubborn struct{ store.Movable }
+
+func (s stubborn) Release(ctx context.Context) error {
+	if state, err := s.State(ctx); err != nil || state.Held.Why != "" {
+		return errors.New("it cannot be released")
+	}
+	return s.Movable.Release(ctx)
+}
+
+// Who cannot take a hold back says so, and the next move does it: its servers
+// take plants while it copies.
+func TestNotReleased(t *testing.T) {
+	t.Parallel()
+	from, to := inFile(t)(t), inFile(t)(t)
+	insert(t, from, plants(1, 5)...)
+	if _, err := move.Run(t.Context(), config(stubborn{from}, lying{Movable: to, totals: func(store.Totals) store.Totals { return store.Totals{} }})); !errors.Is(err, move.ErrNotReleased) {
+		t.Fatalf("got %v, want %v", err, move.ErrNotReleased)
+	}
+	equal(t, "the old store is held", contentOf(t, from).Held, store.Hold{Why: store.Moving, Other: "the new one"})
+	c := config(from, to)
+	once := sync.OnceFunc(func() { insert(t, from, plants(10, 1)...) })
+	c.Progress = func(int64, int64) { once() }
+	_, err := move.Run(t.Context(), c)
+	must(t, err)
+	equal(t, "plants in the new store", len(contentOf(t, to).Plants), 6)
 }
 
 func TestSameStore(t *testing.T) {
@@ -195,7 +298,7 @@ func TestSameStore(t *testing.T) {
 			p := where(t)
 			s := p(t)
 			seed(t, s)
-			if _, err := move.Run(t.Context(), config(s, p(t))); err == nil || !strings.Contains(err.Error(), "the same store") {
+			if _, err := move.Run(t.Context(), config(s, p(t))); !errors.Is(err, store.ErrEngaged) || !strings.HasSuffix(err.Error(), "or it is the same store") {
 				t.Errorf("got %v, want to hear that it is the same store", err)
 			}
 			insert(t, s, plants(1, 1)...)
@@ -208,7 +311,7 @@ func TestSameStore(t *testing.T) {
 func TestHalfFilled(t *testing.T) {
 	t.Parallel()
 	half, to := inFile(t)(t), inFile(t)(t)
-	must(t, half.Hold(t.Context(), filled))
+	must(t, half.Hold(t.Context(), store.Hold{}, filled))
 	if _, err := move.Run(t.Context(), config(half, to)); !errors.Is(err, store.ErrHeld) {
 		t.Errorf("Run: %v, want %v", err, store.ErrHeld)
 	}
@@ -251,10 +354,8 @@ func TestInterrupted(t *testing.T) {
 	})
 }
 
-var errDied = errors.New("the process has died")
-
-// dying is a store of which nothing can be had after so many calls on both, as if
-// the process that moves had died.
+// dying is a store whose mover dies after so many calls on both that change
+// something.
 type dying struct {
 	store.Movable
 	left *int
@@ -262,13 +363,13 @@ type dying struct {
 
 func (d dying) alive(call func() error) error {
 	if *d.left--; *d.left < 0 {
-		return errDied
+		runtime.Goexit()
 	}
 	return call()
 }
 
-func (d dying) Hold(ctx context.Context, why store.Hold) error {
-	return d.alive(func() error { return d.Movable.Hold(ctx, why) })
+func (d dying) Hold(ctx context.Context, before, why store.Hold) error {
+	return d.alive(func() error { return d.Movable.Hold(ctx, before, why) })
 }
 
 func (d dying) Release(ctx context.Context) error {
@@ -304,11 +405,14 @@ func TestKilled(t *testing.T) {
 			if calls > 30 {
 				t.Fatal("it does not end")
 			}
-			left := calls
-			_, err := move.Run(t.Context(), config(dying{from, &left}, dying{to, &left}))
-			if err != nil && !errors.Is(err, errDied) {
-				t.Fatalf("after %d calls: %v", calls, err)
-			}
+			left, process := calls, make(chan struct{})
+			go func() { // ends here or in alive
+				defer close(process)
+				if _, err := move.Run(t.Context(), config(dying{from, &left}, dying{to, &left})); err != nil {
+					t.Errorf("after %d calls: %v", calls, err)
+				}
+			}()
+			<-process
 			old, new := contentOf(t, from), contentOf(t, to)
 			if old.Held.Why == "" && new.Held.Why == "" && len(new.Tokens) > 0 {
 				t.Errorf("after %d calls: both stores take plants", calls)

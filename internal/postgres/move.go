@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"math"
-	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -12,69 +11,6 @@ import (
 )
 
 // This file is what plantstore move has of a database: see store.Movable.
-//
-// Following and holding need triggers, which a distributed database may not have.
-// They are there only while a store is moved away.
-
-// A plant that is created while the store is followed is noted in the same
-// transaction, whichever server's that is. Making a trigger waits for the
-// transactions that write at that moment, and lets no other begin
-// (https://www.postgresql.org/docs/current/explicit-locking.html).
-const followSQL = `
-	CREATE TABLE followed (id bigint PRIMARY KEY);
-	CREATE FUNCTION plantstore_follow() RETURNS trigger LANGUAGE plpgsql AS
-		'BEGIN INSERT INTO followed SELECT id FROM created; RETURN NULL; END';
-	CREATE TRIGGER follow AFTER INSERT ON plants REFERENCING NEW TABLE AS created
-		FOR EACH STATEMENT EXECUTE FUNCTION plantstore_follow();`
-
-// heldCode is the SQLSTATE with which a store that is held refuses a plant.
-const heldCode = "PS001"
-
-const holdSQL = `
-	CREATE FUNCTION plantstore_hold() RETURNS trigger LANGUAGE plpgsql AS
-		'BEGIN RAISE EXCEPTION ''plantstore move holds the store'' USING ERRCODE = ''` + heldCode + `''; END';
-	CREATE TRIGGER hold BEFORE INSERT ON plants FOR EACH STATEMENT EXECUTE FUNCTION plantstore_hold();`
-
-// dropSQL takes away what followSQL and holdSQL make, by the name of the trigger.
-var dropSQL = map[string]string{
-	"follow": "DROP TRIGGER follow ON plants; DROP FUNCTION plantstore_follow(); DROP TABLE followed;",
-	"hold":   "DROP TRIGGER hold ON plants; DROP FUNCTION plantstore_hold();",
-}
-
-// triggers returns which of ours are there, by name. To drop one that is not
-// there would wait for everybody who reads the table, a dump for example, and
-// let nobody write meanwhile.
-func triggers(ctx context.Context, tx pgx.Tx) ([]string, error) {
-	rows, _ := tx.Query(ctx, "SELECT tgname::text FROM pg_trigger WHERE tgrelid = 'plants'::regclass AND tgname IN ('follow', 'hold')") // the error comes with the rows
-	return pgx.CollectRows(rows, pgx.RowTo[string])
-}
-
-// drop takes away those of the triggers that are there.
-func drop(ctx context.Context, tx pgx.Tx, names ...string) error {
-	there, err := triggers(ctx, tx)
-	if err != nil {
-		return err
-	}
-	for _, name := range there {
-		if !slices.Contains(names, name) {
-			continue
-		}
-		if _, err := tx.Exec(ctx, dropSQL[name]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// refuse has every plant refused.
-func refuse(ctx context.Context, tx pgx.Tx) error {
-	there, err := triggers(ctx, tx)
-	if err != nil || slices.Contains(there, "hold") {
-		return err
-	}
-	_, err = tx.Exec(ctx, holdSQL)
-	return err
-}
 
 // Plants implements store.Movable.
 func (e *Engine) Plants(ctx context.Context, from, to int64, limit int) ([]store.Create, error) {
@@ -122,12 +58,14 @@ func (e *Engine) PutTokens(ctx context.Context, tokens []auth.Token) error {
 
 // Follow implements store.Movable.
 func (e *Engine) Follow(ctx context.Context) error {
-	return e.transact(ctx, func(tx pgx.Tx) error {
-		if err := drop(ctx, tx, "follow"); err != nil {
+	return e.whenUnlocked(ctx, func(tx pgx.Tx) error {
+		if err := checkOwner(ctx, tx); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, followSQL)
-		return err
+		if _, err := tx.Exec(ctx, "DROP TABLE IF EXISTS followed; CREATE TABLE followed (id bigint PRIMARY KEY)"); err != nil {
+			return err
+		}
+		return follow.begin(ctx, tx)
 	})
 }
 
@@ -140,41 +78,56 @@ func (e *Engine) Followed(ctx context.Context, limit int) ([]int64, error) {
 
 // Unfollow implements store.Movable.
 func (e *Engine) Unfollow(ctx context.Context) error {
-	return e.transact(ctx, func(tx pgx.Tx) error { return drop(ctx, tx, "follow") })
+	if err := e.transact(ctx, func(tx pgx.Tx) error { return end(ctx, tx, follow) }); err != nil {
+		return err
+	}
+	return e.drop(ctx, follow)
 }
 
 // Hold implements store.Movable. While the store is Filling, the note alone keeps
 // others from it, so that any database can be filled.
-func (e *Engine) Hold(ctx context.Context, why store.Hold) error {
-	e.mu.Lock()
-	e.hold = why.Text()
-	e.mu.Unlock()
-	return e.transact(ctx, func(tx pgx.Tx) error {
+func (e *Engine) Hold(ctx context.Context, before, why store.Hold) error {
+	return e.whenUnlocked(ctx, func(tx pgx.Tx) error {
+		now, err := state(ctx, tx)
+		if err != nil {
+			return err
+		}
+		if now.Held != before {
+			return now.Held.Changed(before)
+		}
 		if why.Why != store.Filling {
-			if err := refuse(ctx, tx); err != nil {
+			if err := hold.begin(ctx, tx); err != nil {
 				return err
 			}
 		}
-		_, err := tx.Exec(ctx, "UPDATE plantstore SET held = $1", why.Text())
+		e.mu.Lock()
+		e.hold = why.Text()
+		e.mu.Unlock()
+		_, err = tx.Exec(ctx, "UPDATE plantstore SET held = $1", why.Text())
 		return err
 	})
 }
 
 // Release implements store.Movable.
 func (e *Engine) Release(ctx context.Context) error {
-	return e.transact(ctx, func(tx pgx.Tx) error {
+	filled := false
+	err := e.transact(ctx, func(tx pgx.Tx) error {
 		now, err := state(ctx, tx)
 		if err != nil {
 			return err
 		}
-		if now.Held.Why != store.Filling {
-			if err := drop(ctx, tx, "follow", "hold"); err != nil {
+		if filled = now.Held.Why == store.Filling; !filled {
+			if err := end(ctx, tx, follow, hold); err != nil {
 				return err
 			}
 		}
 		_, err = tx.Exec(ctx, "UPDATE plantstore SET held = NULL")
 		return err
 	})
+	if err != nil || filled {
+		return err
+	}
+	return e.drop(ctx, follow, hold)
 }
 
 // Totals implements store.Movable. A database that several write to counts

@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -36,11 +37,12 @@ func TestMoveBesideReader(t *testing.T) {
 	insert := func(id int64) error {
 		return other.Insert(ctx, []store.Create{{Plant: plant.NewPlant{ID: id, Plant: plant.Plant{Name: "Rosa"}}, At: time.Now()}})
 	}
+	moving := store.Hold{Why: store.Moving, Other: "a place"}
 	for _, err := range []error{
 		e.Follow(ctx),
 		insert(1),
-		e.Hold(ctx, store.Hold{Why: store.Moving, Other: "a place"}),
-		e.Hold(ctx, store.Hold{Why: store.Moved, Other: "a place"}),
+		e.Hold(ctx, store.Hold{}, moving),
+		e.Hold(ctx, moving, store.Hold{Why: store.Moved, Other: "a place"}),
 	} {
 		if err != nil {
 			t.Fatal(err)
@@ -48,5 +50,75 @@ func TestMoveBesideReader(t *testing.T) {
 	}
 	if err := insert(2); !errors.Is(err, store.ErrHeld) {
 		t.Errorf("a plant for a store that is held: %v, want %v", err, store.ErrHeld)
+	}
+	for _, err := range []error{e.Unfollow(ctx), e.Release(ctx), insert(2), e.Follow(ctx), insert(3)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	ids, err := e.Followed(ctx, 10)
+	if err != nil || !slices.Equal(ids, []int64{3}) {
+		t.Errorf("followed beside a reader for the second time: %v, %v; want plant 3", ids, err)
+	}
+	if _, err := reader.Exec(ctx, "COMMIT"); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Release(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if n := count(t, url, "SELECT count(*) FROM pg_trigger WHERE tgname IN ('follow', 'hold')"); n != 0 {
+		t.Errorf("%d triggers are left when the reader has gone", n)
+	}
+}
+
+// A store is not followed by who could not be got rid of by the role that its
+// tables belong to.
+func TestMoveAsAnother(t *testing.T) {
+	t.Parallel()
+	url := database(t)
+	e := place(url).Open(t)
+	c, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	role := "nursery_" + c.Config().Database
+	if _, err := c.Exec(t.Context(), "CREATE ROLE "+role+"; ALTER TABLE plants OWNER TO "+role); err != nil {
+		t.Fatal(err)
+	}
+	err = e.Follow(t.Context())
+	if want := "the tables belong to the role " + role + ", and this is postgres: move as " + role; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %q", err, want)
+	}
+	_, err = c.Exec(t.Context(), "ALTER TABLE plants OWNER TO postgres; DROP ROLE "+role)
+	if err := errors.Join(err, c.Close(t.Context()), e.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+// Servers whose role may only write to the tables go on while a store is
+// followed.
+func TestFollowOtherRole(t *testing.T) {
+	t.Parallel()
+	url := database(t)
+	e := place(url).Open(t)
+	if err := e.Follow(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	role := "server_" + c.Config().Database
+	_, err = c.Exec(t.Context(), "CREATE ROLE "+role+"; GRANT INSERT ON plants TO "+role+"; SET ROLE "+role+
+		"; INSERT INTO plants VALUES (7, 'Rosa', NULL, now(), 0); RESET ROLE; DROP OWNED BY "+role+"; DROP ROLE "+role)
+	if err != nil {
+		t.Error(err)
+	}
+	ids, err := e.Followed(t.Context(), 10)
+	if err != nil || !slices.Equal(ids, []int64{7}) {
+		t.Errorf("followed: %v, %v; want plant 7", ids, err)
+	}
+	if err := errors.Join(c.Close(t.Context()), e.Close()); err != nil {
+		t.Error(err)
 	}
 }

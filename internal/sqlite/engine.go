@@ -51,8 +51,8 @@ type Engine struct {
 	added   added          // by the transaction that runs
 	wal     *os.File       // for syncWAL; nil until it is needed
 
-	hold       string // what this engine held the store with, so that it may write itself; guarded by writeMu
-	followedTo int64  // the last followed.number that Followed returned; of who moves the store
+	hold       store.Hold // what this engine held the store with, so that it may write itself; guarded by writeMu
+	followedTo int64      // the last followed.number that Followed returned; of who moves the store
 
 	store    int64     // state.store
 	markFile *os.File  // FILE-mark

@@ -11,19 +11,23 @@ import (
 	"plantstore/internal/store"
 )
 
-// Two lock files lie beside the database, because SQLite's own locks neither
-// say who serves the file nor give turns:
+// Lock files lie beside the database, because SQLite's own locks neither say who
+// serves the file or moves it nor give turns:
 //
 //   - FILE-serve is locked by the one server of the file as long as it runs.
+//
 //   - FILE-turn is locked by a command while it wants to write or writes. The
 //     server, which would else take SQLite's write lock again within
 //     microseconds, looks at it before each batch and lets the command go first.
+//
+//   - FILE-move is locked by the one command that moves the store, or fills it.
 //
 // The locks are flock(2)'s: the kernel drops them with the process, however it
 // ends.
 const (
 	serveSuffix = "-serve"
 	turnSuffix  = "-turn"
+	moveSuffix  = "-move"
 )
 
 // turnWaitMax bounds how long the server lets one command go first. After

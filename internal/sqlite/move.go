@@ -2,6 +2,9 @@ package sqlite
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"syscall"
 	"time"
 
 	"plantstore/internal/auth"
@@ -98,6 +101,42 @@ func (e *Engine) PutTokens(ctx context.Context, tokens []auth.Token) error {
 	})
 }
 
+// Engage implements store.Movable, by FILE-move (see locks.go).
+func (e *Engine) Engage(context.Context) (disengage func(), err error) {
+	f, err := openLock(e.path + moveSuffix)
+	if err != nil {
+		return nil, err
+	}
+	if err := flock(f, syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		_ = f.Close()
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, store.ErrEngaged
+		}
+		return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
+	}
+	return func() { _ = f.Close() }, nil
+}
+
+// Left implements store.Movable.
+func (e *Engine) Left(ctx context.Context) (left bool, err error) {
+	err = e.read(ctx, func(c *sqlite3.Conn) error {
+		n, err := c.QueryInt("SELECT count(*) FROM sqlite_schema WHERE type = 'trigger' AND name = 'follow'")
+		left = n > 0
+		return err
+	})
+	if err != nil || !left {
+		return false, err
+	}
+	disengage, err := e.Engage(ctx)
+	if errors.Is(err, store.ErrEngaged) {
+		return false, nil
+	}
+	if err == nil {
+		disengage()
+	}
+	return err == nil, err
+}
+
 // Follow implements store.Movable.
 func (e *Engine) Follow(ctx context.Context) error {
 	e.followedTo = 0
@@ -127,9 +166,16 @@ func (e *Engine) Followed(ctx context.Context, limit int) (ids []int64, err erro
 }
 
 // Hold implements store.Movable.
-func (e *Engine) Hold(ctx context.Context, why store.Hold) error {
+func (e *Engine) Hold(ctx context.Context, before, why store.Hold) error {
 	return e.write(ctx, func() error {
-		e.hold = why.Text()
+		now, err := e.held()
+		if err != nil {
+			return err
+		}
+		if now != before {
+			return now.Changed(before)
+		}
+		e.hold = why
 		return e.run("UPDATE state SET held = ?", why.Text())
 	})
 }
@@ -154,17 +200,26 @@ func (e *Engine) Totals(ctx context.Context) (t store.Totals, known bool, err er
 	return t, true, err
 }
 
-// refuseHeld returns an error if another process holds the store. It is called
-// in a transaction that is to change something.
-func (e *Engine) refuseHeld() error {
+// held returns what the transaction sees.
+func (e *Engine) held() (store.Hold, error) {
 	s := e.stmts.held
 	defer s.Reset()
 	ok, err := s.Step()
 	if err == nil && !ok {
 		err = errNoState
 	}
-	if held := s.Text(0); err == nil && held != e.hold {
-		err = store.ParseHold(held).Err()
+	if err != nil {
+		return store.Hold{}, err
+	}
+	return store.ParseHold(s.Text(0)), nil
+}
+
+// refuseHeld returns an error if another process holds the store. It is called
+// in a transaction that is to change something.
+func (e *Engine) refuseHeld() error {
+	now, err := e.held()
+	if err == nil && now != e.hold {
+		err = now.Err()
 	}
 	return err
 }

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -26,6 +27,13 @@ type Movable interface {
 	// it takes over when it ends and when it was last used.
 	PutTokens(ctx context.Context, tokens []auth.Token) error
 
+	// Engage takes the store for one mover, until disengage is called or the
+	// process ends. The error wraps ErrEngaged if another has it.
+	Engage(ctx context.Context) (disengage func(), err error)
+
+	// Left reports whether the store is followed by a mover that is gone.
+	Left(ctx context.Context) (bool, error)
+
 	// Follow has every plant noted that is created after the call has begun, by
 	// whomever, until Unfollow or Release. What was noted before is forgotten.
 	Follow(ctx context.Context) error
@@ -37,11 +45,12 @@ type Movable interface {
 	// Unfollow ends what Follow began, if anything did.
 	Unfollow(ctx context.Context) error
 
-	// Hold notes why the store takes nothing, for everybody who looks at State.
-	// When it has returned, and unless the store is Filling, nobody's plant or
-	// token is stored until Release: they get ErrHeld. A store that is Filling
-	// takes what this engine itself stores.
-	Hold(ctx context.Context, why Hold) error
+	// Hold notes why the store takes nothing, for everybody who looks at State;
+	// before is what is noted now, or it is an error. When it has returned, and
+	// unless the store is Filling, nobody's plant or token is stored until Release:
+	// they get ErrHeld. A store that is Filling takes what this engine itself
+	// stores.
+	Hold(ctx context.Context, before, why Hold) error
 
 	// Release ends what Follow and Hold began, if anything did.
 	Release(ctx context.Context) error
@@ -49,6 +58,9 @@ type Movable interface {
 	// Totals returns what the store counts by itself, if it does.
 	Totals(ctx context.Context) (t Totals, known bool, err error)
 }
+
+// ErrEngaged means that a move of the store runs.
+var ErrEngaged = errors.New("a move of this store, or to it, runs already")
 
 // PlantsBytes bounds what Movable.Plants returns, but for one plant.
 const PlantsBytes = 8 << 20
@@ -82,9 +94,9 @@ func (h Hold) String() string {
 	case "":
 		return "it takes plants"
 	case Filling:
-		return fmt.Sprintf("it is being filled from %s: let plantstore move end, or run it again", h.Other)
+		return fmt.Sprintf("it is being filled from %s: let plantstore move end, or run it again; if it is not wanted, remove it", h.Other)
 	case Moving:
-		return fmt.Sprintf("it is being moved to %s: let plantstore move end, run it again, or take it back with --abandon", h.Other)
+		return fmt.Sprintf("it is being moved to %s: let plantstore move end, or run it again", h.Other)
 	case Moved:
 		return fmt.Sprintf("it was moved to %s: use that one", h.Other)
 	default:
@@ -104,6 +116,11 @@ func (h Hold) Text() string {
 func ParseHold(text string) Hold {
 	why, other, _ := strings.Cut(text, " ")
 	return Hold{HoldReason(why), other}
+}
+
+// Changed returns the error of a Hold that expected another.
+func (h Hold) Changed(expected Hold) error {
+	return fmt.Errorf("%w: now %s; before, %s", ErrHeld, h, expected)
 }
 
 // Err returns nil for a store that takes plants, else an error that wraps

@@ -143,8 +143,13 @@ func testHold(t *testing.T, s Store) {
 		equal(t, what, now.Held, want)
 	}
 	state("at first", store.Hold{})
+	before := store.Hold{}
 	for _, why := range []store.Hold{{Why: store.Moving, Other: "a place"}, {Why: store.Moved, Other: "a place"}} {
-		must(t, e.Hold(t.Context(), why))
+		must(t, e.Hold(t.Context(), before, why))
+		if err := e.Hold(t.Context(), before, why); !errors.Is(err, store.ErrHeld) {
+			t.Errorf("Hold of a store that is held otherwise: %v, want %v", err, store.ErrHeld)
+		}
+		before = why
 		state("held", why)
 		refused("held", other)
 		for what, change := range map[string]func() error{
@@ -177,13 +182,39 @@ func testHold(t *testing.T, s Store) {
 
 	// Who fills a store may write to it.
 	filling := store.Hold{Why: store.Filling, Other: "a place"}
-	must(t, e.Hold(t.Context(), filling))
+	must(t, e.Hold(t.Context(), store.Hold{}, filling))
 	state("filling", filling)
 	mustInsert(t, e, create(3, "Salix", plant.Tag{}))
 	must(t, e.PutTokens(t.Context(), nil))
 	if err := other.PutTokens(t.Context(), nil); !errors.Is(err, store.ErrHeld) {
 		t.Errorf("PutTokens of another while it is filled: %v, want %v", err, store.ErrHeld)
 	}
+}
+
+// testEngage has two engines want to move a store.
+func testEngage(t *testing.T, s Store) {
+	e, other := open(t, s), open(t, s)
+	left := func(what string, want bool) {
+		t.Helper()
+		got, err := other.Left(t.Context())
+		must(t, err)
+		equal(t, what, got, want)
+	}
+	left("a store that is not moved was left", false)
+	disengage, err := e.Engage(t.Context())
+	must(t, err)
+	if _, err := other.Engage(t.Context()); !errors.Is(err, store.ErrEngaged) {
+		t.Errorf("the second: %v, want %v", err, store.ErrEngaged)
+	}
+	must(t, e.Follow(t.Context()))
+	left("a store that is moved was left", false)
+	disengage()
+	left("a store whose mover is gone was left", true)
+	disengage, err = other.Engage(t.Context())
+	must(t, err)
+	defer disengage()
+	must(t, other.Unfollow(t.Context()))
+	left("a store that is followed no more was left", false)
 }
 
 // testTotals compares what the store counts by itself, if it does, with what is in

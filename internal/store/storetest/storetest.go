@@ -46,6 +46,7 @@ func Run(t *testing.T, newStore func(t testing.TB) Store) {
 		{"move/tokens", testPutTokens},
 		{"move/follow", testFollow},
 		{"move/hold", testHold},
+		{"move/engage", testEngage},
 		{"move/totals", testTotals},
 	} {
 		t.Run(test.name, func(t *testing.T) {
