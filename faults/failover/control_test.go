@@ -13,7 +13,7 @@ import (
 // alone.
 var (
 	// plainSelect finds a plant that is there without waiting for the standby.
-	plainSelect = rig.Weakness{File: "internal/postgres/insert.go", Old: " ORDER BY id FOR UPDATE`", New: " ORDER BY id`"}
+	plainSelect = rig.Weakness{File: "internal/postgres/insert.go", Old: " WHERE id = $1 FOR UPDATE`", New: " WHERE id = $1`"}
 	// warningsIgnored takes a COMMIT for done that was answered with a warning.
 	warningsIgnored = rig.Weakness{File: "internal/postgres/engine.go", Old: `n.SeverityUnlocalized == "WARNING"`, New: `n.SeverityUnlocalized == "none"`}
 )

@@ -57,7 +57,7 @@ func newHost(t testing.TB, name, address string) *host {
 }
 
 // hostScript gives a host's processes their own /proc and directory of sockets.
-const hostScript = `mkdir -p /run/postgresql && mount -t tmpfs -o mode=1777 run /run/postgresql && mount -t proc proc /proc && cd "$0" && exec "$@"`
+const hostScript = `mkdir -p /run/postgresql && mount -t tmpfs -o mode=1777 run /run/postgresql && mount -t proc proc /proc && exec "$@"`
 
 // start starts the host.
 func (h *host) start() {
@@ -67,10 +67,7 @@ func (h *host) start() {
 		h.t.Fatal(err)
 	}
 	defer log.Close()
-	args := append([]string{
-		"netns", "exec", h.name, "sh", "-c", hostScript, h.dir,
-		"setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups", "env", "HOME=" + h.dir, "XDG_RUNTIME_DIR=/run/postgresql", "LC_ALL=C.UTF-8",
-	}, h.command...)
+	args := append([]string{"netns", "exec", h.name, "sh", "-c", hostScript, h.name}, h.asPostgres("/run/postgresql", h.command...)...)
 	h.init = exec.Command("ip", args...)
 	h.init.Stdout, h.init.Stderr = log, log
 	h.init.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
@@ -83,6 +80,49 @@ func (h *host) start() {
 		defer close(ended)
 		_ = init.Wait()
 	}(h.init)
+}
+
+// asPostgres is a command line that runs a command as the user postgres. What it
+// keeps while it runs is in a directory of its own.
+func (h *host) asPostgres(running string, command ...string) []string {
+	return append([]string{
+		"setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups",
+		"env", "-C", h.dir, "HOME=" + h.dir, "XDG_RUNTIME_DIR=" + running, "LC_ALL=C.UTF-8",
+	}, command...)
+}
+
+// beside runs a command with the host's files, but outside the host.
+func (h *host) beside(command ...string) error {
+	args := h.asPostgres(h.dir, command...)
+	if out, err := exec.CommandContext(h.t.Context(), args[0], args[1:]...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w: %s", strings.Join(command, " "), err, out)
+	}
+	return nil
+}
+
+// data is where PostgreSQL has its files.
+func (h *host) data() string { return filepath.Join(h.dir, "data") }
+
+// initdb makes a database which everybody on the network may use, with some
+// settings.
+func (h *host) initdb(settings string) {
+	h.t.Helper()
+	if err := h.beside(postgresBin+"/initdb", "--pgdata", h.data(), "--auth", "trust", "--encoding", "UTF8", "--locale", "C.UTF-8", "--data-checksums"); err != nil {
+		h.t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"postgresql.conf": settings,
+		"pg_hba.conf":     "host all all 10.77.0.0/24 trust\nhost replication all 10.77.0.0/24 trust\n",
+	} {
+		file, err := os.OpenFile(filepath.Join(h.data(), name), os.O_APPEND|os.O_WRONLY, 0)
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		_, err = file.WriteString(text)
+		if err := errors.Join(err, file.Close()); err != nil {
+			h.t.Fatal(err)
+		}
+	}
 }
 
 // kill ends all processes of the host with SIGKILL, and waits.

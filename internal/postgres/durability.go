@@ -75,7 +75,8 @@ func (e *Engine) look(ctx context.Context) error {
 }
 
 // standby returns an error if a synchronous standby is required, and the database
-// waited for none when it answered the COMMIT before.
+// waits for none at this moment. It is asked before a COMMIT, so that none is made
+// that must not be acknowledged, and after it.
 func (e *Engine) standby(ctx context.Context, c *pgx.Conn) error {
 	if !e.requireStandby {
 		return nil

@@ -124,14 +124,17 @@ func tagOf(text *string) plant.Tag {
 // insert stores a batch, or tells what it may have done. With doubt, an attempt
 // before may have stored it.
 func (e *Engine) insert(ctx context.Context, b *sortedBatch, doubt bool) (effect, error) {
-	if e.requireStandby && !e.Durability().Standby {
-		return nothing, errNoStandby
-	}
 	conn, err := e.pool.Acquire(ctx)
 	if err != nil {
 		return nothing, err
 	}
 	defer conn.Release()
+	switch err := e.standby(ctx, conn.Conn()); {
+	case errors.Is(err, errNoStandby):
+		return nothing, err
+	case err != nil:
+		return again, err
+	}
 	created, err := b.create(ctx, conn.Conn())
 	if err != nil {
 		return effectOf(err), err

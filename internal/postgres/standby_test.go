@@ -212,6 +212,36 @@ func TestRequiredStandby(t *testing.T) {
 	if d := e.Durability(); !d.Standby || d.Means != "on stable storage of the database's machine and of a synchronous standby (missing)" || len(d.Doubts) > 0 {
 		t.Errorf("durability: %+v", d)
 	}
+	s.standbyGoes(e)
+
+	// Whether there is one is asked each time: a standby that comes back is seen
+	// at once, also by an engine that has never looked what a COMMIT is worth.
+	insert := func() error {
+		return e.Insert(t.Context(), []store.Create{{Plant: plant.NewPlant{ID: 2, Plant: plant.Plant{Name: "Rosa"}}, At: time.Now()}})
+	}
+	if err := insert(); err == nil || errors.Is(err, store.ErrOutcomeUnknown) || !strings.Contains(err.Error(), "waits for no synchronous standby") {
+		t.Errorf("without a standby: %v", err)
+	}
+	s.want()
+	s.standbyGoes(e)
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+	config.Server = false
+	s.want()
+	if e, err = postgres.Open(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	s.standbyGoes(e)
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// standbyGoes has the standby gone while a commit waits for it.
+func (s *standby) standbyGoes(e *postgres.Engine) {
+	t := s.t
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	done := make(chan error, 1)
@@ -222,9 +252,6 @@ func TestRequiredStandby(t *testing.T) {
 	s.unwant() // the database answers, without a standby
 	if err := <-done; !errors.Is(err, store.ErrOutcomeUnknown) || !strings.Contains(err.Error(), "waits for no synchronous standby") {
 		t.Errorf("got %v, want %v because there is no standby", err, store.ErrOutcomeUnknown)
-	}
-	if err := e.Close(); err != nil {
-		t.Error(err)
 	}
 }
 
