@@ -50,7 +50,7 @@ var (
 	// ErrDifferent means that the new store has something that the old one has not.
 	ErrDifferent = errors.New("the new store has something of its own")
 	// ErrNotReleased means that a move failed and that the old store may be held.
-	ErrNotReleased = errors.New("the old store may be held, and take no plants: run the same command again, or take the move back with --abandon")
+	ErrNotReleased = errors.New("the old store may be held, and take no plants: run the same command again")
 )
 
 // Run moves everything. On return without an error both stores hold the same, the
@@ -275,7 +275,7 @@ func (m *mover) complete(ctx context.Context) error {
 }
 
 func unfinished(err error) error {
-	return fmt.Errorf("both stores hold the same, but it could not be noted in both, and the old one is held: run the same command again, which ends the move or says that it is done: %w", err)
+	return fmt.Errorf("both stores hold the same, but it could not be noted in both; %w, which ends the move or says that it is done: %w", ErrNotReleased, err)
 }
 
 // compareTokens compares all of the tokens but when they were last used, which

@@ -62,6 +62,9 @@ func (e *Engine) Follow(ctx context.Context) error {
 		if err := checkOwner(ctx, tx); err != nil {
 			return err
 		}
+		if err := lockPlants(ctx, tx); err != nil {
+			return err
+		}
 		if _, err := tx.Exec(ctx, "DROP TABLE IF EXISTS followed; CREATE TABLE followed (id bigint PRIMARY KEY)"); err != nil {
 			return err
 		}
@@ -96,6 +99,9 @@ func (e *Engine) Hold(ctx context.Context, before, why store.Hold) error {
 			return now.Held.Changed(before)
 		}
 		if why.Why != store.Filling {
+			if err := lockPlants(ctx, tx); err != nil {
+				return err
+			}
 			if err := hold.begin(ctx, tx); err != nil {
 				return err
 			}

@@ -63,11 +63,15 @@ func triggers(ctx context.Context, tx pgx.Tx) ([]string, error) {
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
-// begin makes the trigger do what it is for.
+// lockPlants waits for those who write plants, and lets no other begin until the
+// transaction ends.
+func lockPlants(ctx context.Context, tx pgx.Tx) error {
+	_, err := tx.Exec(ctx, lockTimeout+"LOCK TABLE plants IN SHARE ROW EXCLUSIVE MODE")
+	return err
+}
+
+// begin makes the trigger do what it is for. Who calls it has called lockPlants.
 func (g trigger) begin(ctx context.Context, tx pgx.Tx) error {
-	if _, err := tx.Exec(ctx, lockTimeout+"LOCK TABLE plants IN SHARE ROW EXCLUSIVE MODE"); err != nil {
-		return err
-	}
 	there, err := triggers(ctx, tx)
 	if err != nil {
 		return err

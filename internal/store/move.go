@@ -120,7 +120,7 @@ func ParseHold(text string) Hold {
 
 // Changed returns the error of a Hold that expected another.
 func (h Hold) Changed(expected Hold) error {
-	return fmt.Errorf("%w: now %s; before, %s", ErrHeld, h, expected)
+	return fmt.Errorf("%w: somebody else has changed how, while it was expected that %s, and now %s", ErrHeld, expected, h)
 }
 
 // Err returns nil for a store that takes plants, else an error that wraps
