@@ -183,7 +183,7 @@ func (r *trouble) full() (end func()) {
 		r.t.Fatal(err)
 	}
 	as := owner.Sys().(*syscall.Stat_t)
-	if err := errors.Join(os.Chmod(filepath.Dir(small), 0o711), os.Mkdir(disk, 0o700), os.Chown(disk, int(as.Uid), int(as.Gid))); err != nil { //nolint:gosec // PostgreSQL's user has to pass through
+	if err := errors.Join(os.Chmod(filepath.Dir(small), 0o711), os.Mkdir(disk, 0o700), os.Chown(disk, int(as.Uid), int(as.Gid))); err != nil { // PostgreSQL's user has to pass through
 		r.t.Fatal(err)
 	}
 	c, err := pgx.Connect(r.t.Context(), r.db)

@@ -139,15 +139,24 @@ func (c *checkpointer) checkpoint(conn *sqlite3.Conn) (frames, copied int, err e
 // pass copies the WAL, and then what was added to it meanwhile, as long as
 // that is much: the committer should find little left. It reports whether a
 // reader kept it from copying all.
+//
+// The writer is a reader, too, until its commit has ended: what its last commit
+// added may not be copied for a moment after everybody sees it. So a reader
+// is one who still keeps what was there an attempt ago.
 func (c *checkpointer) pass() (left bool, err error) {
-	const littleFrames, passesMax = 256, 5
-	before := 0
+	const littleFrames, passesMax, commitEnd = 256, 5, 10 * time.Millisecond
+	before, seen := 0, 0 // what was copied, and what was there, an attempt ago
 	for range passesMax {
 		frames, copied, err := c.checkpoint(c.conn)
-		if err != nil || copied < frames || copied-before < littleFrames {
+		switch {
+		case err != nil, copied < seen:
 			return copied < frames, err
+		case copied < frames:
+			time.Sleep(commitEnd)
+		case copied-before < littleFrames:
+			return false, nil
 		}
-		before = copied
+		before, seen = copied, frames
 	}
 	return false, nil
 }
@@ -209,10 +218,13 @@ func (e *Engine) noteReader() {
 	}
 }
 
-// finishCheckpoint copies what the WAL still holds and nobody reads.
+// finishCheckpoint copies what the WAL still holds and nobody reads, this process
+// included.
 func (e *Engine) finishCheckpoint() error {
 	c := &e.checkpoints
+	e.readMu.Lock()
 	frames, copied, err := c.checkpoint(e.writer)
+	e.readMu.Unlock()
 	switch {
 	case err == nil && frames == copied:
 		c.frames, c.held = 0, 0

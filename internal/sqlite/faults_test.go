@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
 	"plantstore/internal/sqlite/sqlite3"
@@ -238,5 +240,47 @@ func TestReaderLeft(t *testing.T) {
 	defer e.writeMu.Unlock()
 	if c.frames != 0 || c.held != 0 {
 		t.Errorf("when all is copied: %d frames, %d held", c.frames, c.held)
+	}
+}
+
+// TestOwnCommitIsNoReader has a checkpoint begin while the writer has not let go
+// of what it read before its commit: that is over in a moment, and must not count
+// as somebody who reads, for whom the WAL may grow beyond its bound.
+func TestOwnCommitIsNoReader(t *testing.T) {
+	t.Parallel()
+	for name, leaves := range map[string]bool{"it leaves": true, "it stays": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := openServer(t)
+			if err := e.Insert(t.Context(), plantsFrom(0, 1, "Rosa")); err != nil {
+				t.Fatal(err)
+			}
+			reader, err := sqlite3.Open(e.path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer reader.Close()
+			if err := reader.Exec("BEGIN"); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := reader.QueryInt("SELECT count(*) FROM plants"); err != nil {
+				t.Fatal(err)
+			}
+			if err := e.Insert(t.Context(), plantsFrom(1, 2, "Rosa")); err != nil {
+				t.Fatal(err)
+			}
+			attempts := 0
+			e.checkpoints.took = prometheus.ObserverFunc(func(float64) {
+				if attempts++; attempts == 1 && leaves {
+					if err := reader.Exec("COMMIT"); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+			left, err := e.checkpoints.pass()
+			if err != nil || left == leaves {
+				t.Errorf("after %d attempts: a reader kept it from copying all: %v, %v; want %v", attempts, left, err, !leaves)
+			}
+		})
 	}
 }
