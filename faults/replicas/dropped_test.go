@@ -35,8 +35,8 @@ var (
 	// forgetsItself takes what it made for another's.
 	forgetsItself = rig.Weakness{
 		File: "internal/postgres/insert.go",
-		Old:  "ours := doubt && found",
-		New:  "ours := false && found",
+		Old:  "found && !(doubt && r.madeBy(c))",
+		New:  "found",
 	}
 	// givesUp says that a batch was not stored when it does not know.
 	givesUp = rig.Weakness{
