@@ -238,7 +238,7 @@ func cmdFeed(ts *testscript.TestScript, s *script, args []string) error {
 }
 
 var signals = map[string]syscall.Signal{
-	"TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "KILL": syscall.SIGKILL, "STOP": syscall.SIGSTOP, "CONT": syscall.SIGCONT,
+	"TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "KILL": syscall.SIGKILL, "STOP": syscall.SIGSTOP, "CONT": syscall.SIGCONT, "HUP": syscall.SIGHUP,
 }
 
 func cmdSignal(_ *testscript.TestScript, s *script, args []string) error {

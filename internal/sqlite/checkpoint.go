@@ -244,8 +244,7 @@ func (e *Engine) finishCheckpoint() error {
 func framesOf(batch []store.Create) int {
 	bytes := 0
 	for i := range batch {
-		tag, _ := batch[i].Plant.Tag.Get()
-		bytes += len(batch[i].Plant.Name) + len(tag)
+		bytes += batch[i].Bytes()
 	}
 	return 2*len(batch) + bytes/4096 + 64
 }
