@@ -2,7 +2,6 @@ package move_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -26,22 +25,7 @@ import (
 // none.
 var server *pgtest.Server
 
-func TestMain(m *testing.M) {
-	var err error
-	server, err = pgtest.Start(context.Background())
-	if err != nil && (!errors.Is(err, pgtest.ErrMissing) || os.Getenv("CI") == "true") {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	code := m.Run()
-	if server == nil {
-		fmt.Fprintln(os.Stderr, "NOTHING WAS MOVED FROM OR TO POSTGRESQL:", err)
-	} else if err := server.Stop(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { os.Exit(pgtest.Around(m.Run, &server)) }
 
 // place is an empty store that engines can be opened on.
 type place func(t testing.TB) store.Movable

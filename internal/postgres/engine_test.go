@@ -1,9 +1,6 @@
 package postgres_test
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"testing"
@@ -18,22 +15,7 @@ import (
 // none.
 var server *pgtest.Server
 
-func TestMain(m *testing.M) {
-	var err error
-	server, err = pgtest.Start(context.Background())
-	if err != nil && (!errors.Is(err, pgtest.ErrMissing) || os.Getenv("CI") == "true") {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	code := m.Run()
-	if server == nil {
-		fmt.Fprintln(os.Stderr, "NOTHING OF THIS PACKAGE WAS TESTED:", err)
-	} else if err := server.Stop(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { os.Exit(pgtest.Around(m.Run, &server)) }
 
 // database returns the URL of an empty database.
 func database(t testing.TB) string {

@@ -56,6 +56,26 @@ func Start(ctx context.Context, settings ...string) (*Server, error) {
 	return s, nil
 }
 
+// Around runs the tests of a package beside a server, which it leaves in *server;
+// nil if the system has no PostgreSQL, which under CI=true is a failure, and
+// else is said. It returns the exit code.
+func Around(run func() int, server **Server) (code int) {
+	s, err := Start(context.Background())
+	if err != nil && (!errors.Is(err, ErrMissing) || os.Getenv("CI") == "true") {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	*server = s
+	code = run()
+	if s == nil {
+		fmt.Fprintln(os.Stderr, "NOTHING WAS TESTED WITH POSTGRESQL:", err)
+	} else if err := s.Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
+}
+
 // programs finds the directory of PostgreSQL 15's programs, or of the newest
 // that are there.
 func programs() (string, error) {
