@@ -165,7 +165,7 @@ func printTokens(w io.Writer, tokens []auth.Token, now time.Time) error {
 	for _, t := range tokens {
 		state := "valid"
 		switch {
-		case !t.RevokedAt.IsZero():
+		case t.Revoked():
 			state = "revoked"
 		case !t.ValidAt(now):
 			state = "expired"

@@ -7,12 +7,12 @@ CREATE TABLE plants ( id bigint PRIMARY KEY, name text NOT NULL, tag text, creat
 INSERT INTO plants (id, name, tag, created_at, created_by) SELECT id, name, tag, created_at, created_by FROM unnest($1::bigint[], $2::text[], $3::text[], $4::timestamptz[], $5::bigint[]) AS new (id, name, tag, created_at, created_by) ORDER BY id ON CONFLICT (id) DO NOTHING RETURNING id
 INSERT INTO tokens (id, name, hash, scopes, created_at, expires_at) SELECT coalesce(max(id), 0) + 1, $1, $2, $3, $4, $5 FROM tokens RETURNING id
 INSERT INTO tokens (id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at, last_used_at = excluded.last_used_at, revoked_at = excluded.revoked_at
-SELECT EXISTS (SELECT 1 FROM tokens WHERE name = $2 AND (revoked_at IS NULL OR revoked_at > $1) AND (expires_at IS NULL OR expires_at > $1))
+SELECT EXISTS (SELECT 1 FROM tokens WHERE name = $2 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $1))
 SELECT NOT EXISTS (SELECT 1 FROM tokens)
 SELECT coalesce(bool_or(tablename = 'plantstore'), false), coalesce(bool_or(tablename <> 'plantstore'), false) FROM pg_catalog.pg_tables WHERE tablename IN ('plantstore', 'plants', 'tokens') AND schemaname = ANY (current_schemas(false))
 SELECT current_setting('synchronous_standby_names')
 SELECT id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at FROM tokens ORDER BY id
-SELECT id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at FROM tokens WHERE name = $2 AND (revoked_at IS NULL OR revoked_at > $1) AND (expires_at IS NULL OR expires_at > $1) ORDER BY id DESC LIMIT 1
+SELECT id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at FROM tokens WHERE name = $2 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $1) ORDER BY id DESC LIMIT 1
 SELECT id, name, tag, created_at, created_by FROM plants WHERE id = $1 FOR UPDATE
 SELECT id, name, tag, created_at, created_by FROM plants WHERE id = ANY($1) ORDER BY id
 SELECT id, name, tag, created_at, created_by FROM plants WHERE id BETWEEN $1 AND $2 ORDER BY id LIMIT $3

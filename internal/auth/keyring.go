@@ -70,7 +70,7 @@ func (k *Keyring) Authenticate(credential string, now time.Time) (Principal, err
 	switch {
 	case !ok:
 		return Principal{}, unknown()
-	case key.token.revokedAt(now):
+	case key.token.Revoked():
 		return Principal{}, &plant.Error{Code: plant.CodeCredentialRevoked, Message: "the credential was revoked: ask the store's operator for another"}
 	case key.token.expiredAt(now):
 		return Principal{}, &plant.Error{Code: plant.CodeCredentialExpired, Message: "the credential has expired: ask the store's operator for another"}

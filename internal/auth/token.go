@@ -21,15 +21,15 @@ type Token struct {
 	CreatedAt  time.Time // this and all times below: UTC, whole microseconds
 	ExpiresAt  time.Time // zero: never
 	LastUsedAt time.Time // zero: never; kept to about a minute
-	RevokedAt  time.Time // zero: not revoked
+	RevokedAt  time.Time // zero: not revoked; any other time, even one to come: revoked (see Revoked)
 }
 
 // ValidAt reports whether the token is accepted at that time.
-func (t Token) ValidAt(now time.Time) bool { return !t.revokedAt(now) && !t.expiredAt(now) }
+func (t Token) ValidAt(now time.Time) bool { return !t.Revoked() && !t.expiredAt(now) }
 
-func (t Token) revokedAt(now time.Time) bool {
-	return !t.RevokedAt.IsZero() && !now.Before(t.RevokedAt)
-}
+// Revoked reports whether the token was revoked. It compares no clocks: the
+// clock that revoked a token may be ahead of the one that checks it.
+func (t Token) Revoked() bool { return !t.RevokedAt.IsZero() }
 
 func (t Token) expiredAt(now time.Time) bool {
 	return !t.ExpiresAt.IsZero() && !now.Before(t.ExpiresAt)

@@ -47,11 +47,14 @@ func TestCredentials(t *testing.T) {
 				{Name: "good for long", Scopes: auth.ScopeCreate, ExpiresAt: now.Add(time.Hour)},
 				{Name: "revoked", Scopes: auth.AllScopes},
 				{Name: "revoked and expired", Scopes: auth.AllScopes, ExpiresAt: now.Add(-time.Second)},
+				{Name: "revoked by a clock ahead", Scopes: auth.AllScopes},
 			} {
 				secrets[token.Name] = mint(t, e, token)
 			}
-			for _, name := range []string{"revoked", "revoked and expired"} {
-				if _, err := e.RevokeTokens(t.Context(), store.Selector{Name: name}, now); err != nil {
+			for name, at := range map[string]time.Time{
+				"revoked": now, "revoked and expired": now, "revoked by a clock ahead": now.Add(time.Hour),
+			} {
+				if _, err := e.RevokeTokens(t.Context(), store.Selector{Name: name}, at); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -93,6 +96,7 @@ func TestCredentials(t *testing.T) {
 		{"expired", with("expired"), refused(40103, textExpired, "WWW-Authenticate", invalidToken(textExpired))},
 		{"revoked", with("revoked"), refused(40104, textRevoked, "WWW-Authenticate", invalidToken(textRevoked))},
 		{"revoked and expired", with("revoked and expired"), refused(40104, textRevoked, "WWW-Authenticate", invalidToken(textRevoked))},
+		{"revoked by a clock ahead", with("revoked by a clock ahead"), refused(40104, textRevoked, "WWW-Authenticate", invalidToken(textRevoked))},
 		{"may read", with("reader"), scope},
 		{"may administer", with("administrator"), scope},
 		{"may do nothing", with("nobody"), scope},

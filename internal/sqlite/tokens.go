@@ -10,8 +10,8 @@ import (
 	"plantstore/internal/store"
 )
 
-// validSQL is the condition for a token to be valid at ?1.
-const validSQL = "(revoked_at IS NULL OR revoked_at > ?1) AND (expires_at IS NULL OR expires_at > ?1)"
+// validSQL is the condition for a token to be valid at ?1: auth.Token.ValidAt.
+const validSQL = "revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?1)"
 
 // CreateToken implements store.Engine.
 func (e *Engine) CreateToken(ctx context.Context, t auth.Token) (id int64, err error) {

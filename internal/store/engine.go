@@ -54,7 +54,8 @@ type Engine interface {
 	RotateToken(ctx context.Context, t auth.Token, overlap time.Duration) (auth.Token, error)
 
 	// RevokeTokens revokes every token that which selects and that is not
-	// revoked yet, and returns their names; ErrNotFound if it selects none.
+	// revoked yet, and returns their names; ErrNotFound if it selects none. A
+	// revoked token is invalid from then on, even if at is a time to come.
 	RevokeTokens(ctx context.Context, which Selector, at time.Time) ([]string, error)
 
 	// Tokens returns every token there ever was, by ascending id.

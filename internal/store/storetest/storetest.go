@@ -40,6 +40,7 @@ func Run(t *testing.T, newStore func(t testing.TB) Store) {
 		{"tokens/first, several at once", testFirstTokenRace},
 		{"tokens/rotate", testRotate},
 		{"tokens/revoke", testRevoke},
+		{"tokens/revoke, clock ahead", testRevokeAhead},
 		{"tokens/changes", testTokenChanges},
 		{"tokens/last use", testMarkUsed},
 		{"move/plants", testPlants},

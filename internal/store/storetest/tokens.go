@@ -142,6 +142,26 @@ func testRevoke(t *testing.T, s Store) {
 	mustCreateToken(t, e, token("a", at)) // the name is free again
 }
 
+// testRevokeAhead revokes with a clock that is ahead of the one that creates and rotates.
+func testRevokeAhead(t *testing.T, s Store) {
+	e := open(t, s)
+	old := mustCreateToken(t, e, token("a", begun))
+	old.RevokedAt = begun.Add(1000 * time.Hour)
+	if _, err := e.RevokeTokens(t.Context(), store.Selector{Name: "a"}, old.RevokedAt); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.RotateToken(t.Context(), token("a", begun), time.Hour); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("rotate: %v, want %v", err, store.ErrNotFound)
+	}
+	fresh := mustCreateToken(t, e, token("a", begun)) // the name is free at once
+	equal(t, "tokens", mustTokens(t, e), []auth.Token{old, fresh})
+	for _, token := range mustTokens(t, e) {
+		if got, want := token.ValidAt(begun), token.ID == fresh.ID; got != want {
+			t.Errorf("token %d is valid: %t, want %t", token.ID, got, want)
+		}
+	}
+}
+
 // testTokenChanges shows that a change made through one engine is seen by
 // another, and that nothing else looks like one.
 func testTokenChanges(t *testing.T, s Store) {
