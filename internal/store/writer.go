@@ -11,10 +11,10 @@ import (
 )
 
 // writer gathers creates into a pool and commits the whole pool when the last
-// commit has ended and enough have gathered: half of those that were there
-// lately. A lone client is served at once. Many clients, whose next requests
-// are on their way when a commit ends, share the next commit instead of
-// splitting into a small one and those who wait for it.
+// commit has ended and enough have gathered: half of the recent clients. A lone
+// client is served at once. Many clients, whose next requests are on their way
+// when a commit ends, share the next commit instead of splitting into a small
+// one and those who wait for it.
 type writer struct {
 	engine Engine
 	log    *slog.Logger
@@ -26,14 +26,14 @@ type writer struct {
 	gathering chan struct{} // holds a token while a committer waits for a pool
 	timer     *time.Timer   // of that committer
 
-	mu     sync.Mutex
-	pool   *batch      // what gathers for the next commit; guarded by mu
-	goal   int         // the committer is woken when the pool has so many; guarded by mu
-	lately int         // how many clients there were, from above, fading; guarded by mu
-	flying int         // creates in commits that run; guarded by mu
-	closed bool        // no more creates are taken; guarded by mu
-	broken bool        // the engine returned ErrBroken; guarded by mu
-	begun  []time.Time // of each committer, when its commit began; zero between two; guarded by mu
+	mu            sync.Mutex
+	pool          *batch      // what gathers for the next commit; guarded by mu
+	goal          int         // the committer is woken when the pool has so many; guarded by mu
+	recentClients int         // an upper bound of the clients of the last commits, which fades; guarded by mu
+	flying        int         // creates in commits that run; guarded by mu
+	closed        bool        // no more creates are taken; guarded by mu
+	broken        bool        // the engine returned ErrBroken; guarded by mu
+	begun         []time.Time // of each committer, when its commit began; zero between two; guarded by mu
 
 	wake       chan struct{}  // holds a token when the pool may have something, or closed was set
 	committers sync.WaitGroup // those that run
@@ -173,8 +173,10 @@ func (w *writer) gathered() int {
 	return len(w.pool.creates)
 }
 
-// take waits for a pool with half of the clients that there were lately, for
-// any pool once gatherMax is over, and swaps it for an empty one.
+// take waits for a pool with half of the recent clients, for any pool once
+// gatherMax is over, and swaps it for an empty one. The number of recent clients
+// fades by an eighth a commit, rounded up: rounded down, it would never fall
+// below 8, and a lone client would wait for clients that left long ago.
 func (w *writer) take() (b *batch, last bool) {
 	w.gathering <- struct{}{}
 	defer func() { <-w.gathering }()
@@ -191,8 +193,8 @@ func (w *writer) take() (b *batch, last bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	b = w.pool
-	w.pool = newBatch(w.lately)
-	w.lately -= w.lately / 8
+	w.pool = newBatch(w.recentClients)
+	w.recentClients -= (w.recentClients + 7) / 8
 	w.flying += len(b.creates)
 	return b, w.closed || w.broken
 }
@@ -208,7 +210,7 @@ func (w *writer) reached(any bool) bool {
 	}
 	w.goal = 1
 	if !any {
-		w.goal = max(1, w.lately/2)
+		w.goal = max(1, w.recentClients/2)
 	}
 	return len(w.pool.creates) >= w.goal || w.closed || w.broken
 }
@@ -243,7 +245,7 @@ func (w *writer) end(number, creates int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.begun[number] = time.Time{}
-	w.lately = max(w.lately, w.flying+len(w.pool.creates))
+	w.recentClients = max(w.recentClients, w.flying+len(w.pool.creates))
 	w.flying -= creates
 }
 

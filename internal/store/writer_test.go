@@ -1,0 +1,87 @@
+package store_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"plantstore/internal/auth"
+	"plantstore/internal/store"
+)
+
+// fakeCommit is how long the engine of slowCommits takes for a batch, in the
+// time of a synctest bubble.
+const fakeCommit = 500 * time.Microsecond
+
+// slowCommits returns a store whose commits take fakeCommit, and the sizes of
+// its batches, which may be read when no create is in flight.
+func slowCommits(t *testing.T) (*store.Store, *[]int) {
+	sizes := &[]int{}
+	return mustNew(t, &stub{insert: func(_ context.Context, batch []store.Create) error {
+		*sizes = append(*sizes, len(batch))
+		<-time.After(fakeCommit)
+		return nil
+	}}, limits), sizes
+}
+
+// runClients runs clients that each create plants one after the other, and send
+// the next one a moment after the answer.
+func runClients(t *testing.T, s *store.Store, clients, plants int) {
+	var wg sync.WaitGroup
+	for client := range clients {
+		wg.Go(func() {
+			for range plants {
+				<-time.After(time.Duration(client) * time.Microsecond)
+				if _, err := s.Create(auth.Principal{}, newPlant(int64(client))); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// TestLoneClientAfterBurst shows that a burst of clients delays a lone client
+// for a bounded number of commits only.
+func TestLoneClientAfterBurst(t *testing.T) {
+	const delayedMax = 20 // commits after a burst of 64 clients
+	for _, burst := range []int{2, 4, 5, 8, 9, 64} {
+		t.Run(fmt.Sprint(burst), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, _ := slowCommits(t)
+				defer s.Close()
+				runClients(t, s, burst, 10)
+				for commit := range 2 * delayedMax {
+					begun := time.Now()
+					runClients(t, s, 1, 1)
+					if took := time.Since(begun); took != fakeCommit && commit >= delayedMax {
+						t.Fatalf("commit %d of the lone client took %v, want %v", commit, took, fakeCommit)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestClientsShareCommits shows that the number of recent clients does not fade
+// while they are there: each commit has half of the clients, which return within
+// a commit's time.
+func TestClientsShareCommits(t *testing.T) {
+	for _, clients := range []int{4, 8, 64} {
+		t.Run(fmt.Sprint(clients), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, sizes := slowCommits(t)
+				defer s.Close()
+				runClients(t, s, clients, 100)
+				steady := (*sizes)[len(*sizes)/4 : len(*sizes)*3/4] // all clients are known, and none has ended
+				if least := slices.Min(steady); least < clients/2 {
+					t.Errorf("a commit had %d plants, want at least %d; all: %v", least, clients/2, *sizes)
+				}
+			})
+		})
+	}
+}
