@@ -30,7 +30,7 @@ A server that runs makes backups by itself with --backup-dir.`,
 			if err := refuseURL(s.db); err != nil {
 				return err
 			}
-			progress := newProgress(p.stderr, 0)
+			progress := p.newProgress(0)
 			progress.begin()
 			m, err := sqlite.Backup(cmd.Context(), s.db, args[0], progress.part)
 			progress.end()
@@ -45,6 +45,7 @@ A server that runs makes backups by itself with --backup-dir.`,
 		},
 	}
 	s.bindStore(cmd.Flags())
+	p.bindQuiet(cmd.Flags())
 	return cmd
 }
 
@@ -66,7 +67,7 @@ as a whole, or nothing has changed. A store that is there is replaced only with
 			if err := refuseURL(s.db); err != nil {
 				return err
 			}
-			progress := newProgress(p.stderr, 0)
+			progress := p.newProgress(0)
 			progress.begin()
 			m, err := sqlite.Restore(cmd.Context(), args[0], s.db, force, progress.part)
 			progress.end()
@@ -83,6 +84,7 @@ as a whole, or nothing has changed. A store that is there is replaced only with
 		},
 	}
 	s.bindStore(cmd.Flags())
+	p.bindQuiet(cmd.Flags())
 	cmd.Flags().BoolVar(&force, "force", false, "replace the store that is there")
 	return cmd
 }

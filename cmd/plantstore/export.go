@@ -63,6 +63,7 @@ keeps everything but the difference between an empty tag and none.`,
 		},
 	}
 	s.bindStore(cmd.Flags())
+	p.bindQuiet(cmd.Flags())
 	cmd.Flags().StringVar(&format, "format", "", "`format` to write: csv, jsonl or json")
 	cmd.Flags().StringVarP(&output, "output", "o", "", "write to this `file`, which appears when it is complete; - is standard output")
 	return cmd
@@ -100,9 +101,11 @@ func (p *program) export(ctx context.Context, engine store.Engine, w io.Writer, 
 	if err := out.Close(); err != nil {
 		return err
 	}
-	fmt.Fprintf(p.stderr, "exported %d plants\n", count)
+	if !p.quiet {
+		fmt.Fprintf(p.stderr, "exported %d plants\n", count)
+	}
 	if n := out.EmptyTagsLost(); n > 0 {
-		fmt.Fprintf(p.stderr, "%d of them have an empty tag, which CSV cannot tell from none: use jsonl to keep it\n", n)
+		fmt.Fprintf(p.stderr, "plants with an empty tag: %d; CSV cannot tell an empty tag from none: use jsonl to keep it\n", n)
 	}
 	return nil
 }

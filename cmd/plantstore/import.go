@@ -52,6 +52,7 @@ skipped), else 1.`,
 		},
 	}
 	s.bindStore(cmd.Flags())
+	p.bindQuiet(cmd.Flags())
 	cmd.Flags().StringVar(&format, "format", "", "`format` of the input: csv, jsonl or json; needed for standard input")
 	cmd.Flags().Var(&onConflict, "on-conflict", "`what` to do when an id is taken by another plant: fail, skip or report")
 	cmd.Flags().StringVar(&rejects, "rejects", "", "write the refused rows to this `file`, to be corrected and imported")
@@ -105,7 +106,7 @@ func (j *importJob) open(path, format string) (err error) {
 		}
 		source, size = j.input, info.Size()
 	}
-	j.progress = newProgress(j.p.stderr, size)
+	j.progress = j.p.newProgress(size)
 	j.source = j.progress.count(source)
 	return nil
 }

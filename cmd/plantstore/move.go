@@ -58,6 +58,7 @@ file that PGPASSFILE names, or into PGPASSWORD.`,
 			return p.move(cmd.Context(), from, to)
 		},
 	}
+	p.bindQuiet(cmd.Flags())
 	cmd.Flags().StringVar(&from, "from", "", "the `store` to move: a file, or the URL of a PostgreSQL database")
 	cmd.Flags().StringVar(&to, "to", "", "the `store` to move to")
 	cmd.Flags().BoolVar(&abandon, "abandon", false, "make the old store take plants again")
@@ -76,13 +77,13 @@ func (p *program) move(ctx context.Context, fromName, toName string) (err error)
 	}
 	defer func() { err = errors.Join(err, to.Close()) }()
 
-	bar := newProgress(p.stderr, 0)
+	bar := p.newProgress(0)
 	bar.begin()
 	r, err := move.Run(ctx, move.Config{
 		From: from, To: to,
 		FromName: storeName(fromName), ToName: storeName(toName),
 		Progress: bar.plants,
-		Announce: func() { bar.line("all is copied but the last plants; for these the old store is held now") },
+		Announce: func() { bar.note("all is copied but the last plants; for these the old store is held now") },
 	})
 	bar.end()
 	switch {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/pflag"
 	"golang.org/x/term"
 )
 
@@ -15,6 +16,7 @@ import (
 // now and then elsewhere.
 type progress struct {
 	w     io.Writer
+	quiet bool                     // shows no progress and no notes, only what line writes
 	bar   *progressbar.ProgressBar // nil if w is no terminal
 	size  int64                    // of the input in bytes; negative if unknown
 	read  atomic.Int64             // bytes of the input
@@ -28,19 +30,26 @@ const (
 	plainEvery = 5 * time.Second
 )
 
-func newProgress(w io.Writer, size int64) *progress {
-	p := &progress{w: w, size: size, shown: time.Now()}
-	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		p.shown = time.Time{}
-		p.bar = progressbar.NewOptions64(size,
-			progressbar.OptionSetWriter(w),
+// bindQuiet adds --quiet, which newProgress obeys.
+func (p *program) bindQuiet(f *pflag.FlagSet) {
+	f.BoolVarP(&p.quiet, "quiet", "q", false, "show no progress; warnings and errors are still shown")
+}
+
+// newProgress returns the progress of a command that has an input of that many
+// bytes, on standard error. With --quiet it shows nothing.
+func (p *program) newProgress(size int64) *progress {
+	shown := &progress{w: p.stderr, quiet: p.quiet, size: size, shown: time.Now()}
+	if f, ok := p.stderr.(*os.File); ok && !p.quiet && term.IsTerminal(int(f.Fd())) {
+		shown.shown = time.Time{}
+		shown.bar = progressbar.NewOptions64(size,
+			progressbar.OptionSetWriter(p.stderr),
 			progressbar.OptionShowBytes(size != 0),
 			progressbar.OptionSetPredictTime(size > 0),
 			progressbar.OptionClearOnFinish(),
 			progressbar.OptionFullWidth(),
 		)
 	}
-	return p
+	return shown
 }
 
 // count returns a reader that counts what is read of the input.
@@ -120,6 +129,9 @@ func (p *progress) plants(done, all int64) {
 
 // due reports whether it is time to show something again.
 func (p *progress) due() bool {
+	if p.quiet {
+		return false
+	}
 	every := plainEvery
 	if p.bar != nil {
 		every = barEvery
@@ -131,7 +143,14 @@ func (p *progress) due() bool {
 	return true
 }
 
-// line writes a line without disturbing the bar.
+// note writes a line about how far the command is, without disturbing the bar.
+func (p *progress) note(text string) {
+	if !p.quiet {
+		p.line(text)
+	}
+}
+
+// line writes a warning or an error without disturbing the bar, --quiet or not.
 func (p *progress) line(text string) {
 	if p.bar != nil {
 		_ = p.bar.Clear()

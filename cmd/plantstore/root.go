@@ -30,6 +30,7 @@ type program struct {
 	stdin   io.Reader
 	stdout  io.Writer // results
 	stderr  io.Writer // everything else: logs, progress, words to a person
+	quiet   bool      // --quiet: no progress
 }
 
 // run is the program as a function of its inputs. It returns the exit code.

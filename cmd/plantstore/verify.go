@@ -32,7 +32,7 @@ else 1.`,
 			if err := refuseURL(path); err != nil {
 				return err
 			}
-			progress := newProgress(p.stderr, -1)
+			progress := p.newProgress(-1)
 			v, err := sqlite.Verify(cmd.Context(), path, progress.rows)
 			progress.end()
 			if cmd.Context().Err() != nil {
@@ -45,6 +45,7 @@ else 1.`,
 		},
 	}
 	s.bindStore(cmd.Flags())
+	p.bindQuiet(cmd.Flags())
 	return cmd
 }
 

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"bytes"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Where there is no terminal, progress is a line every few seconds; with --quiet only warnings and errors are written.
+func TestProgressLines(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name  string
+		quiet bool
+		want  string
+	}{
+		{"shown", false, "3 rows\n50%\n3 plants, 30%\nhalf is done\nline 3 is no plant\n"},
+		{"quiet", true, "line 3 is no plant\n"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var stderr bytes.Buffer
+				p := (&program{stderr: &stderr, quiet: tt.quiet}).newProgress(-1)
+				p.begin()
+				for _, show := range []func(){
+					func() { p.rows(3) },
+					func() { p.part(5, 10) },
+					func() { p.plants(3, 10) },
+				} {
+					<-time.After(plainEvery)
+					show()
+				}
+				p.note("half is done")
+				p.line("line 3 is no plant")
+				p.end()
+				if got := stderr.String(); got != tt.want {
+					t.Errorf("got %q, want %q", got, tt.want)
+				}
+			})
+		})
+	}
+}
