@@ -68,6 +68,11 @@ faults: ## do the program harm in every way of faults/, the long form, which tak
 	@tools/need.sh $(DEBIAN_PACKAGES) $(FAULT_PACKAGES)
 	tools/faults.sh long
 
+.PHONY: hostile
+hostile: ## run the tests in an environment that they must not depend on: nohup, umask, locale, TMPDIR, PG…; KINDS='…' picks some
+	@tools/need.sh $(DEBIAN_PACKAGES) $(FAULT_PACKAGES)
+	tools/hostile.sh $(KINDS)
+
 .PHONY: vuln
 vuln: ## look for known vulnerabilities; VULNDB=file:///… for a copy of the database
 	$(TOOL) govulncheck $(if $(VULNDB),-db $(VULNDB)) ./...

@@ -151,9 +151,11 @@ func (p *process) await(s *stream, pattern string) ([]string, error) {
 // readyLine is what a server logs when it takes requests: its address, and the URLs of both doors.
 const readyLine = `msg=ready listen=(\S+) public=(\S+) admin=(\S+)`
 
-// cleanEnviron is the environment of the test without settings of the program.
+// cleanEnviron is the environment of the test without settings of the program and of libpq.
 func cleanEnviron() []string {
-	return slices.DeleteFunc(os.Environ(), func(entry string) bool { return strings.HasPrefix(entry, environPrefix) })
+	return slices.DeleteFunc(os.Environ(), func(entry string) bool {
+		return strings.HasPrefix(entry, environPrefix) || strings.HasPrefix(entry, "PG")
+	})
 }
 
 // testServer is a server on a store of its own.

@@ -22,6 +22,16 @@ import (
 	"time"
 )
 
+// init removes the program's settings and libpq's variables from the environment
+// that the processes of a harness inherit.
+func init() {
+	for _, entry := range os.Environ() {
+		if name, _, _ := strings.Cut(entry, "="); strings.HasPrefix(name, "PLANTSTORE_") || strings.HasPrefix(name, "PG") {
+			_ = os.Unsetenv(name) // fails only for a name that no variable can have
+		}
+	}
+}
+
 // root is the directory of the product's sources, seen from a package of this module.
 const root = "../.."
 

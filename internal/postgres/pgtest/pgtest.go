@@ -15,12 +15,24 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 )
+
+// init removes libpq's variables from the environment of the tests, where they
+// would point clients at another server
+// (https://www.postgresql.org/docs/current/libpq-envars.html).
+func init() {
+	for _, entry := range os.Environ() {
+		if name, _, _ := strings.Cut(entry, "="); strings.HasPrefix(name, "PG") {
+			_ = os.Unsetenv(name) // fails only for a name that no variable can have
+		}
+	}
+}
 
 // ErrMissing means that the system has no PostgreSQL.
 var ErrMissing = errors.New("there is no PostgreSQL: apt-get install postgresql")
@@ -45,7 +57,7 @@ func Start(ctx context.Context, settings ...string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp("", "pgtest") // short: a socket's path has 107 bytes at most
+	dir, err := os.MkdirTemp(parent(as), "pgtest")
 	if err != nil {
 		return nil, err
 	}
@@ -107,6 +119,17 @@ func owner() (*syscall.Credential, error) {
 	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, errors.Join(err1, err2)
 }
 
+// parent returns the directory in which to make the server's own: that of
+// TMPDIR, unless it may be closed to the server's user or leaves no room for the
+// path of a socket, which has at most 107 bytes (unix(7)).
+func parent(as *syscall.Credential) string {
+	const pathMax = 107 - len("/pgtest1234567890/.s.PGSQL.5432")
+	if dir := os.TempDir(); as == nil && len(dir) <= pathMax {
+		return dir
+	}
+	return "/tmp"
+}
+
 func (s *Server) start(ctx context.Context, bin string, as *syscall.Credential, settings []string) error {
 	if as != nil {
 		if err := os.Chown(s.dir, int(as.Uid), int(as.Gid)); err != nil {
@@ -120,7 +143,8 @@ func (s *Server) start(ctx context.Context, bin string, as *syscall.Credential, 
 	if out, err := initdb.CombinedOutput(); err != nil {
 		return fmt.Errorf("initdb: %w\n%s", err, out)
 	}
-	args := []string{"-D", data, "-k", s.dir, "-c", "listen_addresses=", "-c", "max_connections=200"}
+	// Statements reads the log, so its language does not come from the environment.
+	args := []string{"-D", data, "-k", s.dir, "-c", "listen_addresses=", "-c", "max_connections=200", "-c", "lc_messages=C"}
 	for _, setting := range settings {
 		args = append(args, "-c", setting)
 	}

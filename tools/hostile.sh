@@ -1,0 +1,83 @@
+#!/bin/sh
+# Runs all tests with an environment that tests must not depend on: hostile.sh [KIND…], all kinds at once without any.
+#
+# The kinds are the functions below; each sets what it can reach from here and leaves the rest of the environment alone.
+set -eu
+cd "$(dirname "$0")/.."
+
+# The Go command keeps its caches where it would without the hostile values.
+GOCACHE=$(go env GOCACHE) GOPATH=$(go env GOPATH) GOMODCACHE=$(go env GOMODCACHE)
+export GOCACHE GOPATH GOMODCACHE
+
+work=$(mktemp -d)
+trap 'chmod -R u+w "$work"; rm -rf "$work"' EXIT
+terminal=
+
+# As nohup(1), a background job of a shell, and a careless parent leave them.
+signals() { trap '' HUP INT QUIT PIPE; }
+
+# Files are for everybody, unless the test or the program says otherwise.
+umask_open() { umask 000; }
+
+# Files are for their owner alone.
+umask_closed() { umask 077; }
+
+# A locale in which I and i are letters of their own, for programs that ask for one, and one that does not exist.
+locale() { export LC_ALL=tr_TR.UTF-8 LANG=xx_XX.NONE LANGUAGE=de; }
+
+# The day of the week differs from that of UTC for most of the day.
+zone() { export TZ=Pacific/Apia; }
+
+home() { export HOME=/nonexistent XDG_CONFIG_HOME=/nonexistent XDG_CACHE_HOME=/nonexistent; }
+
+# A space, a quote, a percent sign and a question mark, behind a symbolic link, in a path that leaves no room for a socket's name.
+tmpdir() {
+	long="$work/a b'%20?c#d/$(printf '%0100d' 0)"
+	mkdir -p "$long"
+	chmod 1777 "$long"
+	ln -s "$long" "$work/link to it"
+	export TMPDIR="$work/link to it/."
+}
+
+proxies() {
+	for name in http_proxy https_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY all_proxy; do
+		export "$name=http://127.0.0.1:1"
+	done
+	export NO_PROXY= no_proxy=
+}
+
+postgres() {
+	export PGHOST=192.0.2.1 PGHOSTADDR=192.0.2.1 PGPORT=1 PGUSER=other PGPASSWORD=wrong PGDATABASE=other PGSSLMODE=verify-full \
+		PGOPTIONS='-c search_path=other' PGAPPNAME=other PGSERVICE=other PGSERVICEFILE=/nonexistent PGPASSFILE=/nonexistent \
+		PGDATESTYLE=German PGTZ=Pacific/Apia PGCLIENTENCODING=LATIN1 PGTARGETSESSIONATTRS=standby PGDATA=/nonexistent
+}
+
+settings() { export PLANTSTORE_DB=/nonexistent/other.db PLANTSTORE_TOKEN=other PLANTSTORE_LISTEN=192.0.2.1:1 PLANTSTORE_OTHER=1; }
+
+# One processor, and limits as a container may have them.
+processors() { export GOMAXPROCS=1 GOMEMLIMIT=512MiB; }
+
+# Descriptors of the parent stay open in every process, and few more can be opened.
+descriptors() {
+	exec 3</dev/null 4</dev/null 5</dev/null 6</dev/null 7</dev/null 8</dev/null 9</dev/null
+	ulimit -n 1024
+}
+
+# What a shell reads for itself.
+shell() { export CDPATH=/:/usr POSIXLY_CORRECT=1 ENV=/nonexistent BASH_ENV=/nonexistent TERM=dumb COLUMNS=1 NO_COLOR=1; }
+
+# Standard input, output and error are a terminal.
+terminal() { terminal=yes; }
+
+kinds=${*:-signals umask_open locale zone home tmpdir proxies postgres settings processors descriptors shell terminal}
+for kind in $kinds; do
+	"$kind"
+done
+printf 'hostile: %s\n' "$kinds" >&2
+
+run='go test -count=1 -timeout=20m ./... && cd bench && go test -count=1 ./... && cd .. && tools/faults.sh short'
+if [ "$terminal" ]; then
+	script -qec "$run" /dev/null
+else
+	sh -c "$run"
+fi
