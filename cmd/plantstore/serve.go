@@ -243,6 +243,7 @@ func (p *program) firstToken(ctx context.Context, engine store.Engine, base *url
 	created, err := engine.CreateFirstToken(ctx, auth.Token{
 		Name:      firstTokenName,
 		Hash:      auth.HashOf(secret),
+		Prefix:    auth.PrefixOf(secret),
 		Scopes:    auth.ScopeCreate,
 		CreatedAt: time.Now(),
 	})

@@ -91,7 +91,10 @@ its users can change over. The new token alone is printed on standard output.`,
 				return usagef("overlap: %w", err)
 			}
 			return p.withStore(cmd, s, true, func(ctx context.Context, engine store.Engine) error {
-				err := p.mint(t, func(t auth.Token) (auth.Token, error) { return engine.RotateToken(ctx, t, overlapTime) })
+				err := p.mint(t, func(t auth.Token) (auth.Token, error) {
+					fresh, _, err := engine.RotateToken(ctx, t, overlapTime)
+					return fresh, err
+				})
 				if errors.Is(err, store.ErrNotFound) {
 					return fmt.Errorf("there is no valid token named %q: see plantstore token list", t.Name)
 				}
@@ -123,12 +126,12 @@ taken from the arguments, which others can see in the list of processes.`,
 				return err
 			}
 			return p.withStore(cmd, s, true, func(ctx context.Context, engine store.Engine) error {
-				names, err := engine.RevokeTokens(ctx, which, time.Now())
+				revoked, err := engine.RevokeTokens(ctx, which, time.Now())
 				if errors.Is(err, store.ErrNotFound) {
 					return errors.New("there is no such token that is not revoked already: see plantstore token list")
 				}
-				for _, name := range names {
-					fmt.Fprintf(p.stderr, "revoked a token named %q; a running server refuses it within a second\n", name)
+				for _, t := range revoked {
+					fmt.Fprintf(p.stderr, "revoked a token named %q; a running server refuses it within a second\n", t.Name)
 				}
 				return err
 			})
@@ -204,7 +207,7 @@ func (p *program) withStore(cmd *cobra.Command, s *settings, mustExist bool, do 
 // mint makes the secret of a token, has the token stored, and prints the secret.
 func (p *program) mint(t auth.Token, save func(auth.Token) (auth.Token, error)) error {
 	secret := auth.Mint()
-	t.Hash = auth.HashOf(secret)
+	t.Hash, t.Prefix = auth.HashOf(secret), auth.PrefixOf(secret)
 	t, err := save(t)
 	if err != nil {
 		return err

@@ -3,16 +3,17 @@
 -- Serving
 
 ALTER TABLE plantstore ADD COLUMN held text;
+ALTER TABLE tokens ADD COLUMN prefix text;
 CREATE TABLE plants ( id bigint PRIMARY KEY, name text NOT NULL, tag text, created_at timestamptz NOT NULL, created_by bigint NOT NULL ); CREATE TABLE tokens ( id bigint PRIMARY KEY, name text NOT NULL, hash bytea NOT NULL UNIQUE, scopes text NOT NULL, created_at timestamptz NOT NULL, expires_at timestamptz, last_used_at timestamptz, revoked_at timestamptz ); CREATE TABLE plantstore ( one boolean PRIMARY KEY CHECK (one), version bigint NOT NULL, token_changes bigint NOT NULL ); INSERT INTO plantstore VALUES (true, 0, 0);
 INSERT INTO plants (id, name, tag, created_at, created_by) SELECT id, name, tag, created_at, created_by FROM unnest($1::bigint[], $2::text[], $3::text[], $4::timestamptz[], $5::bigint[]) AS new (id, name, tag, created_at, created_by) ORDER BY id ON CONFLICT (id) DO NOTHING RETURNING id
-INSERT INTO tokens (id, name, hash, scopes, created_at, expires_at) SELECT coalesce(max(id), 0) + 1, $1, $2, $3, $4, $5 FROM tokens RETURNING id
-INSERT INTO tokens (id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at, last_used_at = excluded.last_used_at, revoked_at = excluded.revoked_at
+INSERT INTO tokens (id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at, last_used_at = excluded.last_used_at, revoked_at = excluded.revoked_at
+INSERT INTO tokens (id, name, hash, scopes, created_at, expires_at, prefix) SELECT coalesce(max(id), 0) + 1, $1, $2, $3, $4, $5, $6 FROM tokens RETURNING id
 SELECT EXISTS (SELECT 1 FROM tokens WHERE name = $2 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $1))
 SELECT NOT EXISTS (SELECT 1 FROM tokens)
 SELECT coalesce(bool_or(tablename = 'plantstore'), false), coalesce(bool_or(tablename <> 'plantstore'), false) FROM pg_catalog.pg_tables WHERE tablename IN ('plantstore', 'plants', 'tokens') AND schemaname = ANY (current_schemas(false))
 SELECT current_setting('synchronous_standby_names')
-SELECT id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at FROM tokens ORDER BY id
-SELECT id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at FROM tokens WHERE name = $2 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $1) ORDER BY id DESC LIMIT 1
+SELECT id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix FROM tokens ORDER BY id
+SELECT id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix FROM tokens WHERE name = $2 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $1) ORDER BY id DESC LIMIT 1
 SELECT id, name, tag, created_at, created_by FROM plants WHERE id = $1 FOR UPDATE
 SELECT id, name, tag, created_at, created_by FROM plants WHERE id = ANY($1) ORDER BY id
 SELECT id, name, tag, created_at, created_by FROM plants WHERE id BETWEEN $1 AND $2 ORDER BY id LIMIT $3
@@ -35,8 +36,9 @@ UPDATE plantstore SET token_changes = token_changes + 1
 UPDATE plantstore SET version = $1
 UPDATE tokens SET expires_at = least(coalesce(expires_at, $1), $1) WHERE name = $2 AND revoked_at IS NULL
 UPDATE tokens SET last_used_at = greatest(coalesce(last_used_at, used.at), used.at) FROM unnest($1::bigint[], $2::timestamptz[]) AS used (id, at) WHERE tokens.id = used.id
-UPDATE tokens SET revoked_at = $1 WHERE hash = $2 AND revoked_at IS NULL RETURNING name
-UPDATE tokens SET revoked_at = $1 WHERE name = $2 AND revoked_at IS NULL RETURNING name
+UPDATE tokens SET revoked_at = $1 WHERE hash = $2 AND revoked_at IS NULL RETURNING id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix
+UPDATE tokens SET revoked_at = $1 WHERE id = $2 AND revoked_at IS NULL RETURNING id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix
+UPDATE tokens SET revoked_at = $1 WHERE name = $2 AND revoked_at IS NULL RETURNING id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix
 begin
 commit
 copy "plants" ( "id", "name", "tag", "created_at", "created_by" ) from stdin binary;

@@ -17,6 +17,7 @@ type Token struct {
 	ID         int64  // given by the engine
 	Name       string // the operator's name for it; at most one valid token has it, and one more while it is rotated
 	Hash       Hash
+	Prefix     string // PrefixOf the secret; empty for a token that is older than this field
 	Scopes     Scopes
 	CreatedAt  time.Time // this and all times below: UTC, whole microseconds
 	ExpiresAt  time.Time // zero: never
@@ -26,6 +27,16 @@ type Token struct {
 
 // ValidAt reports whether the token is accepted at that time.
 func (t Token) ValidAt(now time.Time) bool { return !t.Revoked() && !t.expiredAt(now) }
+
+// Successor returns fresh as the token that replaces t: with its scopes and,
+// unless fresh.ExpiresAt is set, valid for as long as t was to be.
+func (t Token) Successor(fresh Token) Token {
+	fresh.Scopes = t.Scopes
+	if fresh.ExpiresAt.IsZero() && !t.ExpiresAt.IsZero() {
+		fresh.ExpiresAt = fresh.CreatedAt.Add(t.ExpiresAt.Sub(t.CreatedAt))
+	}
+	return fresh
+}
 
 // Revoked reports whether the token was revoked. It compares no clocks: the
 // clock that revoked a token may be ahead of the one that checks it.
@@ -45,12 +56,17 @@ func HashOf(secret string) Hash {
 	return sha256.Sum256(append(room[:0], secret...))
 }
 
+// PrefixOf returns the first characters of a secret, by which an operator
+// recognises it in a list. They leave 235 of its 256 random bits unknown.
+func PrefixOf(secret string) string { return secret[:min(prefixBytes, len(secret))] }
+
 // The form of a secret: a prefix and a checksum, so that a scanner for leaked
 // secrets finds it and does not mistake anything else for one.
 const (
 	secretPrefix   = "pst_"
 	randomDigits   = 43 // 62^43 > 2^256
 	checksumDigits = 6  // 62^6 > 2^32
+	prefixBytes    = len(secretPrefix) + 4
 	secretBytes    = len(secretPrefix) + randomDigits + checksumDigits
 )
 

@@ -114,6 +114,15 @@ func TestLooksLikeSecret(t *testing.T) {
 	}
 }
 
+func TestPrefixOf(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{known: "pst_0000", "pst_ABCDE": "pst_ABCD", "pst": "pst", "": ""} {
+		if got := auth.PrefixOf(in); got != want {
+			t.Errorf("PrefixOf(%q): got %q, want %q", in, got, want)
+		}
+	}
+}
+
 func TestHashOf(t *testing.T) {
 	t.Parallel()
 	if got, want := auth.HashOf(known), auth.Hash(sha256.Sum256([]byte(known))); got != want {

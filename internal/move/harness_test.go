@@ -112,7 +112,7 @@ func seed(t testing.TB, s store.Movable) {
 	t.Helper()
 	tokens := []auth.Token{
 		{ID: 1, Name: "first", Scopes: auth.ScopeCreate},
-		{ID: 2, Name: "ends", Scopes: auth.ScopeCreate | auth.ScopeRead, ExpiresAt: begun.Add(time.Hour)},
+		{ID: 2, Name: "ends", Prefix: "pst_0abc", Scopes: auth.ScopeCreate | auth.ScopeRead, ExpiresAt: begun.Add(time.Hour)},
 		{ID: 4, Name: "revoked", Scopes: auth.ScopeAdmin, LastUsedAt: begun.Add(time.Minute), RevokedAt: begun.Add(2 * time.Minute)},
 	}
 	for i := range tokens {

@@ -54,7 +54,7 @@ func TestOpenRefuses(t *testing.T) {
 	}{
 		{"empty", "", true, "there is no store in it: name another with --db, or begin one with plantstore serve"},
 		{"another table", "CREATE TABLE plants (height int)", false, "it has a table plants or tokens that is not Plant Store's: give it a database or a schema of its own"},
-		{"newer", "CREATE TABLE plantstore (version bigint); INSERT INTO plantstore VALUES (99)", false, "it has schema 99 and this plantstore knows only 2: use the plantstore that wrote it, or a newer one"},
+		{"newer", "CREATE TABLE plantstore (version bigint); INSERT INTO plantstore VALUES (99)", false, "it has schema 99 and this plantstore knows only 3: use the plantstore that wrote it, or a newer one"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

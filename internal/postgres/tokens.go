@@ -47,44 +47,45 @@ func (e *Engine) CreateFirstToken(ctx context.Context, t auth.Token) (created bo
 }
 
 // RotateToken implements store.Engine.
-func (e *Engine) RotateToken(ctx context.Context, t auth.Token, overlap time.Duration) (auth.Token, error) {
-	err := e.changeTokens(ctx, func(tx pgx.Tx) error {
+func (e *Engine) RotateToken(ctx context.Context, t auth.Token, overlap time.Duration) (fresh, old auth.Token, err error) {
+	err = e.changeTokens(ctx, func(tx pgx.Tx) error {
 		rows, _ := tx.Query(ctx, "SELECT "+tokenColumns+" FROM tokens WHERE name = $2 AND "+validSQL+" ORDER BY id DESC LIMIT 1", t.CreatedAt, t.Name) // the error comes with the rows
-		old, err := pgx.CollectExactlyOneRow(rows, token)
+		var err error
+		old, err = pgx.CollectExactlyOneRow(rows, token)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return store.ErrNotFound
 		}
 		if err != nil {
 			return err
 		}
-		t.Scopes = old.Scopes
-		if t.ExpiresAt.IsZero() && !old.ExpiresAt.IsZero() {
-			t.ExpiresAt = t.CreatedAt.Add(old.ExpiresAt.Sub(old.CreatedAt))
-		}
+		t = old.Successor(t)
 		if _, err := tx.Exec(ctx, "UPDATE tokens SET expires_at = least(coalesce(expires_at, $1), $1) WHERE name = $2 AND revoked_at IS NULL", t.CreatedAt.Add(overlap), t.Name); err != nil {
 			return err
 		}
 		t.ID, err = insertToken(ctx, tx, t)
 		return err
 	})
-	return t, err
+	return t, old, err
 }
 
 // RevokeTokens implements store.Engine.
-func (e *Engine) RevokeTokens(ctx context.Context, which store.Selector, at time.Time) (names []string, err error) {
-	column, value := "name", any(which.Name)
-	if which.Name == "" {
-		column, value = "hash", which.Hash[:]
+func (e *Engine) RevokeTokens(ctx context.Context, which store.Selector, at time.Time) (revoked []auth.Token, err error) {
+	column, value := "hash", any(which.Hash[:])
+	switch {
+	case which.ID != 0:
+		column, value = "id", which.ID
+	case which.Name != "":
+		column, value = "name", which.Name
 	}
 	err = e.changeTokens(ctx, func(tx pgx.Tx) error {
-		rows, _ := tx.Query(ctx, "UPDATE tokens SET revoked_at = $1 WHERE "+column+" = $2 AND revoked_at IS NULL RETURNING name", at, value) // the error comes with the rows
-		names, err = pgx.CollectRows(rows, pgx.RowTo[string])
-		if err == nil && len(names) == 0 {
+		rows, _ := tx.Query(ctx, "UPDATE tokens SET revoked_at = $1 WHERE "+column+" = $2 AND revoked_at IS NULL RETURNING "+tokenColumns, at, value) // the error comes with the rows
+		revoked, err = pgx.CollectRows(rows, token)
+		if err == nil && len(revoked) == 0 {
 			err = store.ErrNotFound
 		}
 		return err
 	})
-	return names, err
+	return revoked, err
 }
 
 // Tokens implements store.Engine.
@@ -93,14 +94,15 @@ func (e *Engine) Tokens(ctx context.Context) ([]auth.Token, error) {
 	return pgx.CollectRows(rows, token)
 }
 
-const tokenColumns = "id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at" //nolint:gosec // names of columns
+const tokenColumns = "id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix" //nolint:gosec // names of columns
 
 func token(r pgx.CollectableRow) (t auth.Token, err error) {
 	var hash []byte
 	var scopes string
 	var created time.Time
 	var expires, used, revoked *time.Time
-	if err := r.Scan(&t.ID, &t.Name, &hash, &scopes, &created, &expires, &used, &revoked); err != nil {
+	var prefix *string
+	if err := r.Scan(&t.ID, &t.Name, &hash, &scopes, &created, &expires, &used, &revoked, &prefix); err != nil {
 		return t, err
 	}
 	if n := copy(t.Hash[:], hash); n != len(t.Hash) || n != len(hash) {
@@ -110,6 +112,9 @@ func token(r pgx.CollectableRow) (t auth.Token, err error) {
 		return t, fmt.Errorf("token %d: %w", t.ID, err)
 	}
 	t.CreatedAt, t.ExpiresAt, t.LastUsedAt, t.RevokedAt = created.UTC(), timeOf(expires), timeOf(used), timeOf(revoked)
+	if prefix != nil {
+		t.Prefix = *prefix
+	}
 	return t, nil
 }
 
@@ -129,12 +134,20 @@ func null(t time.Time) *time.Time {
 	return &t
 }
 
+// nullText returns NULL for the empty text.
+func nullText(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
+}
+
 // insertToken stores a token under the next id. Who calls it holds the one row
 // of plantstore, and no token is ever deleted.
 func insertToken(ctx context.Context, tx pgx.Tx, t auth.Token) (id int64, err error) {
-	err = tx.QueryRow(ctx, `INSERT INTO tokens (id, name, hash, scopes, created_at, expires_at)
-		SELECT coalesce(max(id), 0) + 1, $1, $2, $3, $4, $5 FROM tokens RETURNING id`,
-		t.Name, t.Hash[:], t.Scopes.String(), t.CreatedAt, null(t.ExpiresAt)).Scan(&id)
+	err = tx.QueryRow(ctx, `INSERT INTO tokens (id, name, hash, scopes, created_at, expires_at, prefix)
+		SELECT coalesce(max(id), 0) + 1, $1, $2, $3, $4, $5, $6 FROM tokens RETURNING id`,
+		t.Name, t.Hash[:], t.Scopes.String(), t.CreatedAt, null(t.ExpiresAt), nullText(t.Prefix)).Scan(&id)
 	return id, err
 }
 

@@ -5,7 +5,7 @@ import (
 	"plantstore/internal/store"
 )
 
-const tokenDigestSQL = "SELECT cast(id AS TEXT), name, hash, scopes, created_at, expires_at, revoked_at FROM tokens" //nolint:gosec // a statement, no credential
+const tokenDigestSQL = "SELECT cast(id AS TEXT), name, hash, scopes, created_at, expires_at, revoked_at, prefix FROM tokens" //nolint:gosec // a statement, no credential
 
 // tokenDigest returns the digest of a row of tokens but for its last use, which
 // may be lost: the columns of tokenDigestSQL.
@@ -18,6 +18,10 @@ func tokenDigest(d *store.Digester, s *sqlite3.Stmt) int64 {
 			d.Integer(int64(column))
 			d.Integer(s.Int64(column))
 		}
+	}
+	if prefix := 7; !s.Null(prefix) { // a token without one has the digest that it had before there were any
+		d.Integer(int64(prefix))
+		d.Text(s.Text(prefix))
 	}
 	return d.Sum()
 }

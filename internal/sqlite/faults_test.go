@@ -155,7 +155,7 @@ func TestDamage(t *testing.T) {
 		"List":             func() error { _, err := e.List(ctx, store.Query{Limit: 1, Tag: plant.Tagged("")}); return err },
 		"CreateToken":      func() error { _, err := e.CreateToken(ctx, auth.Token{CreatedAt: now}); return err },
 		"CreateFirstToken": func() error { _, err := e.CreateFirstToken(ctx, auth.Token{CreatedAt: now}); return err },
-		"RotateToken":      func() error { _, err := e.RotateToken(ctx, auth.Token{CreatedAt: now}, 0); return err },
+		"RotateToken":      func() error { _, _, err := e.RotateToken(ctx, auth.Token{CreatedAt: now}, 0); return err },
 		"RevokeTokens":     func() error { _, err := e.RevokeTokens(ctx, store.Selector{Name: "a"}, now); return err },
 		"Tokens":           func() error { _, err := e.Tokens(ctx); return err },
 		"State":            func() error { _, err := e.State(ctx); return err },

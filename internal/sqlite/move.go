@@ -91,9 +91,9 @@ func (e *Engine) PlantsOf(ctx context.Context, ids []int64) (rows []store.Create
 func (e *Engine) PutTokens(ctx context.Context, tokens []auth.Token) error {
 	return e.changeTokens(ctx, func() error {
 		for _, t := range tokens {
-			if err := e.run(`INSERT INTO tokens (id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+			if err := e.run(`INSERT INTO tokens (`+tokenColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, nullif(?, ''))
 				ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at, last_used_at = excluded.last_used_at, revoked_at = excluded.revoked_at`,
-				t.ID, t.Name, t.Hash[:], t.Scopes.String(), t.CreatedAt.UnixMicro(), t.ExpiresAt, t.LastUsedAt, t.RevokedAt); err != nil {
+				t.ID, t.Name, t.Hash[:], t.Scopes.String(), t.CreatedAt.UnixMicro(), t.ExpiresAt, t.LastUsedAt, t.RevokedAt, t.Prefix); err != nil {
 				return err
 			}
 		}

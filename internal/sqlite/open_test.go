@@ -47,7 +47,7 @@ func TestOpenRefuses(t *testing.T) {
 		{"a newer schema", func(t *testing.T, path string) {
 			must(t, mustOpen(t, sqlite.Config{Path: path}).Close())
 			mustExec(t, path, "PRAGMA user_version = 99")
-		}, sqlite.Config{}, "PATH has schema 99 and this plantstore knows only 2: use a plantstore at least as new as the one that wrote it"},
+		}, sqlite.Config{}, "PATH has schema 99 and this plantstore knows only 3: use a plantstore at least as new as the one that wrote it"},
 		{"a bound too small", func(*testing.T, string) {}, sqlite.Config{WALBytesMax: 1 << 20}, "the WAL's bound is 1048576 bytes: it must be at least 33554432"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -47,93 +47,88 @@ func (e *Engine) CreateFirstToken(ctx context.Context, t auth.Token) (created bo
 }
 
 // RotateToken implements store.Engine.
-func (e *Engine) RotateToken(ctx context.Context, t auth.Token, overlap time.Duration) (auth.Token, error) {
-	err := e.changeTokens(ctx, func() error {
-		s, err := e.writer.Prepare("SELECT scopes, created_at, expires_at FROM tokens WHERE name = ?2 AND " + validSQL + " ORDER BY id DESC LIMIT 1")
+func (e *Engine) RotateToken(ctx context.Context, t auth.Token, overlap time.Duration) (fresh, old auth.Token, err error) {
+	err = e.changeTokens(ctx, func() error {
+		s, err := e.writer.Prepare("SELECT " + tokenColumns + " FROM tokens WHERE name = ?2 AND " + validSQL + " ORDER BY id DESC LIMIT 1")
 		if err != nil {
 			return err
 		}
 		defer s.Close()
 		s.BindInt64(1, t.CreatedAt.UnixMicro())
 		s.BindText(2, t.Name)
-		ok, err := s.Step()
+		valid, err := tokenRows(s)
 		if err != nil {
 			return err
 		}
-		if !ok {
+		if len(valid) == 0 {
 			return store.ErrNotFound
 		}
-		if t.Scopes, err = auth.ParseScopes(s.Text(0)); err != nil {
-			return err
-		}
-		if expires := timeColumn(s, 2); t.ExpiresAt.IsZero() && !expires.IsZero() {
-			t.ExpiresAt = t.CreatedAt.Add(expires.Sub(timeColumn(s, 1)))
-		}
-		ends := t.CreatedAt.Add(overlap)
+		old = valid[0]
+		t = old.Successor(t)
 		if err := e.run("UPDATE tokens SET expires_at = min(coalesce(expires_at, ?1), ?1) WHERE name = ?2 AND revoked_at IS NULL",
-			ends.UnixMicro(), t.Name); err != nil {
+			t.CreatedAt.Add(overlap).UnixMicro(), t.Name); err != nil {
 			return err
 		}
 		t.ID, err = e.insertToken(t)
 		return err
 	})
-	return t, err
+	return t, old, err
 }
 
 // RevokeTokens implements store.Engine.
-func (e *Engine) RevokeTokens(ctx context.Context, which store.Selector, at time.Time) (names []string, err error) {
-	column, value := "name", any(which.Name)
-	if which.Name == "" {
-		column, value = "hash", which.Hash[:]
+func (e *Engine) RevokeTokens(ctx context.Context, which store.Selector, at time.Time) (revoked []auth.Token, err error) {
+	column, value := "hash", any(which.Hash[:])
+	switch {
+	case which.ID != 0:
+		column, value = "id", which.ID
+	case which.Name != "":
+		column, value = "name", which.Name
 	}
 	err = e.changeTokens(ctx, func() error {
-		s, err := e.writer.Prepare("UPDATE tokens SET revoked_at = ?1 WHERE " + column + " = ?2 AND revoked_at IS NULL RETURNING name")
+		s, err := e.writer.Prepare("UPDATE tokens SET revoked_at = ?1 WHERE " + column + " = ?2 AND revoked_at IS NULL RETURNING " + tokenColumns)
 		if err != nil {
 			return err
 		}
 		defer s.Close()
 		s.BindInt64(1, at.UnixMicro())
 		bind(s, 2, value)
-		for {
-			ok, err := s.Step()
-			if err != nil {
-				return err
-			}
-			if !ok {
-				break
-			}
-			names = append(names, s.Text(0))
+		if revoked, err = tokenRows(s); err == nil && len(revoked) == 0 {
+			err = store.ErrNotFound
 		}
-		if len(names) == 0 {
-			return store.ErrNotFound
-		}
-		return nil
+		return err
 	})
-	return names, err
+	return revoked, err
 }
 
 // Tokens implements store.Engine.
-func (e *Engine) Tokens(ctx context.Context) ([]auth.Token, error) {
-	var tokens []auth.Token
-	err := e.read(ctx, func(c *sqlite3.Conn) error {
-		s, err := c.Prepare("SELECT id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at FROM tokens ORDER BY id")
+func (e *Engine) Tokens(ctx context.Context) (tokens []auth.Token, err error) {
+	err = e.read(ctx, func(c *sqlite3.Conn) error {
+		s, err := c.Prepare("SELECT " + tokenColumns + " FROM tokens ORDER BY id")
 		if err != nil {
 			return err
 		}
 		defer s.Close()
-		for {
-			ok, err := s.Step()
-			if err != nil || !ok {
-				return err
-			}
-			t, err := tokenRow(s)
-			if err != nil {
-				return err
-			}
-			tokens = append(tokens, t)
-		}
+		tokens, err = tokenRows(s)
+		return err
 	})
 	return tokens, err
+}
+
+const tokenColumns = "id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix" //nolint:gosec // names of columns
+
+// tokenRows returns the tokens of all rows of tokenColumns.
+func tokenRows(s *sqlite3.Stmt) (tokens []auth.Token, err error) {
+	for {
+		ok, err := s.Step()
+		if err != nil || !ok {
+			return tokens, err
+		}
+		t, err := tokenRow(s)
+		if err != nil {
+			return nil, err
+		}
+		tokens = append(tokens, t)
+	}
 }
 
 func tokenRow(s *sqlite3.Stmt) (auth.Token, error) {
@@ -149,6 +144,7 @@ func tokenRow(s *sqlite3.Stmt) (auth.Token, error) {
 		ExpiresAt:  timeColumn(s, 5),
 		LastUsedAt: timeColumn(s, 6),
 		RevokedAt:  timeColumn(s, 7),
+		Prefix:     s.Text(8), // empty for NULL
 	}
 	if n := copy(t.Hash[:], s.Text(2)); n != len(t.Hash) {
 		return auth.Token{}, fmt.Errorf("token %d: its hash has %d bytes, want %d", t.ID, n, len(t.Hash))
@@ -221,8 +217,8 @@ func (e *Engine) countValid(name string, at time.Time) (int64, error) {
 }
 
 func (e *Engine) insertToken(t auth.Token) (id int64, err error) {
-	if err := e.run("INSERT INTO tokens (name, hash, scopes, created_at, expires_at) VALUES (?, ?, ?, ?, ?)",
-		t.Name, t.Hash[:], t.Scopes.String(), t.CreatedAt.UnixMicro(), t.ExpiresAt); err != nil {
+	if err := e.run("INSERT INTO tokens (name, hash, scopes, created_at, expires_at, prefix) VALUES (?, ?, ?, ?, ?, nullif(?, ''))",
+		t.Name, t.Hash[:], t.Scopes.String(), t.CreatedAt.UnixMicro(), t.ExpiresAt, t.Prefix); err != nil {
 		return 0, err
 	}
 	return e.writer.QueryInt("SELECT last_insert_rowid()")

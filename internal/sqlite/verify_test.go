@@ -57,7 +57,7 @@ func (f files) writeTo(t testing.TB, path string) {
 func fill(t testing.TB, e *sqlite.Engine, random *rand.Rand, commits int) {
 	t.Helper()
 	for i := range 3 {
-		_, err := e.CreateToken(t.Context(), auth.Token{Name: fmt.Sprint("token", i), Hash: auth.HashOf(fmt.Sprint(random.Uint64())), Scopes: auth.ScopeCreate, CreatedAt: time.UnixMicro(random.Int64N(1 << 50))})
+		_, err := e.CreateToken(t.Context(), auth.Token{Name: fmt.Sprint("token", i), Hash: auth.HashOf(fmt.Sprint(random.Uint64())), Prefix: "pst_0abc", Scopes: auth.ScopeCreate, CreatedAt: time.UnixMicro(random.Int64N(1 << 50))})
 		must(t, err)
 	}
 	for range commits {
@@ -84,7 +84,7 @@ func content(path string) string {
 	var text strings.Builder
 	for _, sql := range []string{
 		"SELECT id || ' ' || quote(name) || ' ' || quote(tag) || ' ' || created_at || ' ' || created_by FROM plants ORDER BY id",
-		"SELECT id || ' ' || quote(name) || ' ' || quote(hash) || ' ' || scopes || ' ' || created_at || ' ' || quote(expires_at) || ' ' || quote(revoked_at) FROM tokens ORDER BY id",
+		"SELECT id || ' ' || quote(name) || ' ' || quote(hash) || ' ' || scopes || ' ' || created_at || ' ' || quote(expires_at) || ' ' || quote(revoked_at) || ' ' || quote(prefix) FROM tokens ORDER BY id",
 	} {
 		s, err := c.Prepare(sql)
 		if err != nil {

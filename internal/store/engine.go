@@ -49,14 +49,15 @@ type Engine interface {
 	// RotateToken stores t beside the token that is valid under its name,
 	// which ends after the overlap, or earlier if it would have by itself. The
 	// new token has the scopes of the old one and, unless t.ExpiresAt is set,
-	// is valid for as long as the old one was to be. It returns what was
-	// stored, or ErrNotFound if no token of that name is valid at t.CreatedAt.
-	RotateToken(ctx context.Context, t auth.Token, overlap time.Duration) (auth.Token, error)
+	// is valid for as long as the old one was to be. It returns the new token as
+	// it was stored and the old one as it was before, or ErrNotFound if no token
+	// of that name is valid at t.CreatedAt.
+	RotateToken(ctx context.Context, t auth.Token, overlap time.Duration) (fresh, old auth.Token, err error)
 
 	// RevokeTokens revokes every token that which selects and that is not
-	// revoked yet, and returns their names; ErrNotFound if it selects none. A
+	// revoked yet, and returns them; ErrNotFound if it selects none. A
 	// revoked token is invalid from then on, even if at is a time to come.
-	RevokeTokens(ctx context.Context, which Selector, at time.Time) ([]string, error)
+	RevokeTokens(ctx context.Context, which Selector, at time.Time) ([]auth.Token, error)
 
 	// Tokens returns every token there ever was, by ascending id.
 	Tokens(ctx context.Context) ([]auth.Token, error)
@@ -117,9 +118,10 @@ type Query struct {
 	Limit int       // at least 1
 }
 
-// Selector selects tokens for Engine.RevokeTokens: by name, or by hash.
+// Selector selects tokens for Engine.RevokeTokens: by id, by name, or by hash.
 type Selector struct {
-	Name string    // used if it is not empty
+	ID   int64     // used if it is not 0
+	Name string    // used if there is no id and it is not empty
 	Hash auth.Hash // used otherwise
 }
 

@@ -68,6 +68,7 @@ func testPutTokens(t *testing.T, s Store) {
 	e := open(t, s)
 	first, second := token("a", begun), token("b", begun)
 	first.ID, second.ID = 3, 7
+	second.Prefix = "" // made before tokens had one
 	first.ExpiresAt, second.LastUsedAt = begun.Add(time.Hour), begun.Add(time.Minute)
 	before, err := e.State(t.Context())
 	if err != nil {
@@ -158,7 +159,7 @@ func testHold(t *testing.T, s Store) {
 				return err
 			},
 			"rotate": func() error {
-				_, err := other.RotateToken(t.Context(), auth.Token{Name: "a", CreatedAt: begun}, 0)
+				_, _, err := other.RotateToken(t.Context(), auth.Token{Name: "a", CreatedAt: begun}, 0)
 				return err
 			},
 			"revoke":       func() error { _, err := other.RevokeTokens(t.Context(), store.Selector{Name: "a"}, begun); return err },

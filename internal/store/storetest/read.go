@@ -79,5 +79,6 @@ func testReadContextOver(t *testing.T, s Store) {
 
 // token is a token that creates plants, without an id.
 func token(name string, at time.Time) auth.Token {
-	return auth.Token{Name: name, Hash: auth.HashOf(auth.Mint()), Scopes: auth.ScopeCreate, CreatedAt: at}
+	secret := auth.Mint()
+	return auth.Token{Name: name, Hash: auth.HashOf(secret), Prefix: auth.PrefixOf(secret), Scopes: auth.ScopeCreate, CreatedAt: at}
 }

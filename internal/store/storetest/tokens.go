@@ -18,7 +18,9 @@ func testCreateToken(t *testing.T, s Store) {
 	a.Scopes = auth.AllScopes
 	a.ExpiresAt = begun.Add(time.Hour)
 	a = mustCreateToken(t, e, a)
-	b := mustCreateToken(t, e, token("b", begun))
+	b := token("b", begun)
+	b.Prefix = ""
+	b = mustCreateToken(t, e, b)
 	if _, err := e.CreateToken(t.Context(), token("a", begun.Add(time.Hour-1))); !errors.Is(err, store.ErrNameTaken) {
 		t.Errorf("a second token of a valid name: %v, want %v", err, store.ErrNameTaken)
 	}
@@ -77,10 +79,11 @@ func testRotate(t *testing.T, s Store) {
 
 	fresh := token("a", begun.Add(time.Minute))
 	fresh.ExpiresAt = begun.Add(24 * time.Hour)
-	stored, err := e.RotateToken(t.Context(), fresh, time.Hour)
+	stored, before, err := e.RotateToken(t.Context(), fresh, time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
+	equal(t, "the token that was rotated", before, old)
 	tokens := mustTokens(t, e)
 	if len(tokens) != 3 {
 		t.Fatalf("%d tokens, want 3", len(tokens))
@@ -92,16 +95,17 @@ func testRotate(t *testing.T, s Store) {
 	equal(t, "what was stored", stored, fresh)
 
 	again := token("a", begun.Add(2*time.Minute))
-	if stored, err = e.RotateToken(t.Context(), again, 24*time.Hour); err != nil {
+	if stored, before, err = e.RotateToken(t.Context(), again, 24*time.Hour); err != nil {
 		t.Fatal(err)
 	}
+	equal(t, "the newer token, which was rotated", before, tokens[2])
 	equal(t, "valid for as long as the one before", stored.ExpiresAt.Sub(stored.CreatedAt), fresh.ExpiresAt.Sub(fresh.CreatedAt))
 	tokens = mustTokens(t, e)
 	equal(t, "the end of the oldest stays as it was", tokens[0].ExpiresAt, old.ExpiresAt)
 	equal(t, "the end of the newer stays as it was", tokens[2].ExpiresAt, fresh.ExpiresAt)
 
 	for _, name := range []string{"c", ""} {
-		if _, err := e.RotateToken(t.Context(), token(name, begun), time.Hour); !errors.Is(err, store.ErrNotFound) {
+		if _, _, err := e.RotateToken(t.Context(), token(name, begun), time.Hour); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("rotate %q: %v, want %v", name, err, store.ErrNotFound)
 		}
 	}
@@ -109,7 +113,7 @@ func testRotate(t *testing.T, s Store) {
 	if _, err := e.RevokeTokens(t.Context(), store.Selector{Name: "a"}, begun); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := e.RotateToken(t.Context(), expired, time.Hour); !errors.Is(err, store.ErrNotFound) {
+	if _, _, err := e.RotateToken(t.Context(), expired, time.Hour); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("rotate a revoked token: %v, want %v", err, store.ErrNotFound)
 	}
 }
@@ -120,25 +124,38 @@ func testRevoke(t *testing.T, s Store) {
 	b := mustCreateToken(t, e, token("b", begun))
 	at := begun.Add(time.Second)
 
-	names, err := e.RevokeTokens(t.Context(), store.Selector{Name: "a"}, at)
+	c := mustCreateToken(t, e, token("c", begun))
+	fresh, _, err := e.RotateToken(t.Context(), token("c", begun), time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "revoked by name", names, []string{"a"})
-	names, err = e.RevokeTokens(t.Context(), store.Selector{Hash: b.Hash}, at)
-	if err != nil {
-		t.Fatal(err)
-	}
-	equal(t, "revoked by hash", names, []string{"b"})
-	a.RevokedAt, b.RevokedAt = at, at
-	equal(t, "tokens", mustTokens(t, e), []auth.Token{a, b})
+	c.ExpiresAt = begun.Add(time.Hour)
 
-	for _, which := range []store.Selector{{Name: "a"}, {Name: "c"}, {Hash: b.Hash}, {Hash: auth.HashOf("")}, {}} {
+	for _, row := range []struct {
+		what  string
+		which store.Selector
+		want  *auth.Token
+	}{
+		{"name", store.Selector{Name: "a"}, &a},
+		{"hash", store.Selector{Hash: b.Hash}, &b},
+		{"id", store.Selector{ID: c.ID}, &c},
+		{"id before name", store.Selector{ID: fresh.ID, Name: "a"}, &fresh},
+	} {
+		revoked, err := e.RevokeTokens(t.Context(), row.which, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		row.want.RevokedAt = at
+		equal(t, "revoked by "+row.what, revoked, []auth.Token{*row.want})
+	}
+	equal(t, "tokens", mustTokens(t, e), []auth.Token{a, b, c, fresh})
+
+	for _, which := range []store.Selector{{Name: "a"}, {Name: "d"}, {ID: a.ID}, {ID: 99}, {ID: -1}, {Hash: b.Hash}, {Hash: auth.HashOf("")}, {}} {
 		if _, err := e.RevokeTokens(t.Context(), which, at.Add(time.Hour)); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("revoke %+v: %v, want %v", which, err, store.ErrNotFound)
 		}
 	}
-	equal(t, "tokens, the time of revocation unchanged", mustTokens(t, e), []auth.Token{a, b})
+	equal(t, "tokens, the time of revocation unchanged", mustTokens(t, e), []auth.Token{a, b, c, fresh})
 	mustCreateToken(t, e, token("a", at)) // the name is free again
 }
 
@@ -150,7 +167,7 @@ func testRevokeAhead(t *testing.T, s Store) {
 	if _, err := e.RevokeTokens(t.Context(), store.Selector{Name: "a"}, old.RevokedAt); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := e.RotateToken(t.Context(), token("a", begun), time.Hour); !errors.Is(err, store.ErrNotFound) {
+	if _, _, err := e.RotateToken(t.Context(), token("a", begun), time.Hour); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("rotate: %v, want %v", err, store.ErrNotFound)
 	}
 	fresh := mustCreateToken(t, e, token("a", begun)) // the name is free at once
@@ -189,7 +206,7 @@ func testTokenChanges(t *testing.T, s Store) {
 		t.Fatal(err)
 	}
 	expect("a last use", false)
-	if _, err := e.RotateToken(t.Context(), token("a", begun), 0); err != nil {
+	if _, _, err := e.RotateToken(t.Context(), token("a", begun), 0); err != nil {
 		t.Fatal(err)
 	}
 	expect("rotate", true)
