@@ -44,7 +44,8 @@ var mayImport = map[string][]string{
 	"internal/move":      {"internal/auth", "internal/store"},
 	"internal/store":     {"internal/plant", "internal/auth"},
 	storetest:            {"internal/plant", "internal/auth", "internal/store"},
-	"internal/sqlite...": {"internal/plant", "internal/auth", "internal/store", "internal/sqlite..."},
+	"internal/safefile":  {},
+	"internal/sqlite...": {"internal/plant", "internal/auth", "internal/store", "internal/safefile", "internal/sqlite..."},
 	"internal/postgres":  {"internal/plant", "internal/auth", "internal/store"},
 	pgtest:               {},
 	"internal/console":   {"internal/plant", "internal/auth", "internal/store"},
@@ -66,7 +67,7 @@ var testsOfMayAdd = map[string][]string{
 
 // onlyStandardLibrary are the packages that import nothing from other modules. What every other package and every user
 // of the client depends on brings nothing along.
-var onlyStandardLibrary = []string{"internal/plant", "client"}
+var onlyStandardLibrary = []string{"internal/plant", "internal/safefile", "client"}
 
 // onlyInTests are the direct dependencies that serve tests and are never linked into the product.
 var onlyInTests = []string{

@@ -7,7 +7,6 @@ import (
 	"io"
 	"math"
 	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -18,6 +17,7 @@ import (
 func newExport(p *program) *cobra.Command {
 	s := &settings{}
 	var format, output string
+	var force bool
 	cmd := &cobra.Command{
 		Use:   "export",
 		Short: "Write all plants to a file or standard output",
@@ -52,9 +52,7 @@ keeps everything but the difference between an empty tag and none.`,
 				if sameFile(output, s.db) {
 					return usagef("output: %s is the store itself", output)
 				}
-				err := writeFile(output, func(w io.Writer) error {
-					return p.export(ctx, engine, w, f, compression)
-				})
+				err := p.exportFile(ctx, engine, output, force, f, compression)
 				if err != nil && !errors.Is(err, errInterrupted) {
 					return fmt.Errorf("export to %s: %w", output, err)
 				}
@@ -66,7 +64,20 @@ keeps everything but the difference between an empty tag and none.`,
 	p.bindQuiet(cmd.Flags())
 	cmd.Flags().StringVar(&format, "format", "", "`format` to write: csv, jsonl or json")
 	cmd.Flags().StringVarP(&output, "output", "o", "", "write to this `file`, which appears when it is complete; - is standard output")
+	cmd.Flags().BoolVar(&force, "force", false, "replace the file that --output names")
 	return cmd
+}
+
+// exportFile exports to a file, which appears when it is complete.
+func (p *program) exportFile(ctx context.Context, engine store.Engine, path string, force bool, f dump.Format, c dump.Compression) error {
+	out, err := createOutput(ctx, path, force)
+	if err != nil {
+		return err
+	}
+	if err = p.export(ctx, engine, out, f, c); err == nil {
+		err = out.Publish()
+	}
+	return errors.Join(err, out.Discard())
 }
 
 // exportPage is how many plants are read at once: few enough that no read
@@ -110,66 +121,9 @@ func (p *program) export(ctx context.Context, engine store.Engine, w io.Writer, 
 	return nil
 }
 
-// writeFile writes a file that appears under its name only when it is whole
-// and on stable storage. What is there and no file, as a device or a pipe, is
-// written to as it is.
-func writeFile(path string, write func(io.Writer) error) (err error) {
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		path = real // a link stays one
-	}
-	switch info, err := os.Stat(path); {
-	case err == nil && info.IsDir():
-		return errors.New("it is a directory: name a file in it")
-	case err == nil && !info.Mode().IsRegular():
-		return writeDevice(path, write)
-	}
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, ignoreClosed(f.Close()), os.Remove(f.Name()))
-		}
-	}()
-	if err := write(f); err != nil {
-		return err
-	}
-	if err := f.Sync(); err != nil {
-		return err
-	}
-	if err := f.Close(); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	return dir.Sync()
-}
-
-func writeDevice(path string, write func(io.Writer) error) error {
-	f, err := os.OpenFile(path, os.O_WRONLY, 0)
-	if err != nil {
-		return err
-	}
-	return errors.Join(write(f), f.Close())
-}
-
 // sameFile reports whether two paths name one file that is there.
 func sameFile(a, b string) bool {
 	infoA, errA := os.Stat(a)
 	infoB, errB := os.Stat(b)
 	return errA == nil && errB == nil && os.SameFile(infoA, infoB)
-}
-
-func ignoreClosed(err error) error {
-	if errors.Is(err, os.ErrClosed) {
-		return nil
-	}
-	return err
 }

@@ -19,6 +19,7 @@ import (
 func newImport(p *program) *cobra.Command {
 	s := &settings{}
 	var format, rejects string
+	var force bool
 	onConflict := choice{value: "fail", allowed: []string{"fail", "skip", "report"}}
 	cmd := &cobra.Command{
 		Use:   "import FILE",
@@ -39,7 +40,7 @@ skipped), else 1.`,
 			if err := s.load(p, cmd); err != nil {
 				return err
 			}
-			job := &importJob{p: p, onConflict: onConflict.value, rejectsPath: rejects}
+			job := &importJob{p: p, onConflict: onConflict.value, rejectsPath: rejects, force: force}
 			if err := job.open(args[0], format); err != nil {
 				return err
 			}
@@ -55,7 +56,8 @@ skipped), else 1.`,
 	p.bindQuiet(cmd.Flags())
 	cmd.Flags().StringVar(&format, "format", "", "`format` of the input: csv, jsonl or json; needed for standard input")
 	cmd.Flags().Var(&onConflict, "on-conflict", "`what` to do when an id is taken by another plant: fail, skip or report")
-	cmd.Flags().StringVar(&rejects, "rejects", "", "write the refused rows to this `file`, to be corrected and imported")
+	cmd.Flags().StringVar(&rejects, "rejects", "", "write the refused rows to this `file`, to be corrected and imported; it appears when the import ends")
+	cmd.Flags().BoolVar(&force, "force", false, "replace the file that --rejects names")
 	return cmd
 }
 
@@ -64,13 +66,14 @@ type importJob struct {
 	p           *program
 	onConflict  string
 	rejectsPath string
+	force       bool // rejectsPath may be replaced
 
 	input    *os.File // nil for standard input
 	source   io.Reader
 	format   dump.Format
 	progress *progress
 
-	rejectsFile *os.File
+	rejectsFile *output       // nil if none is wanted
 	rejects     *dump.Rejects // nil if none are wanted
 	counts      importCounts
 }
@@ -128,15 +131,30 @@ func (j *importJob) checkRejects(db string) error {
 	return nil
 }
 
-func (j *importJob) openRejects() (err error) {
+func (j *importJob) openRejects(ctx context.Context) (err error) {
 	if j.rejectsPath == "" {
 		return nil
 	}
-	if j.rejectsFile, err = os.OpenFile(j.rejectsPath, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600); err != nil {
-		return err
+	if j.rejectsFile, err = createOutput(ctx, j.rejectsPath, j.force); err != nil {
+		return fmt.Errorf("rejects to %s: %w", j.rejectsPath, err)
 	}
 	j.rejects, err = dump.NewRejects(j.rejectsFile, j.format)
 	return err
+}
+
+// publishRejects lets the file of the rejects appear, also after an import that failed or was interrupted.
+func (j *importJob) publishRejects() error {
+	if j.rejects == nil {
+		return nil
+	}
+	err := j.rejects.Close()
+	if err == nil {
+		err = j.rejectsFile.Publish()
+	}
+	if err = errors.Join(err, j.rejectsFile.Discard()); err != nil {
+		return fmt.Errorf("rejects to %s: %w", j.rejectsPath, err)
+	}
+	return nil
 }
 
 // close closes what the job has only read; what it wrote, run has closed.
@@ -155,15 +173,13 @@ func (j *importJob) run(ctx context.Context, engine store.Engine) error {
 	case state.Held.Why != "":
 		return state.Held.Err()
 	}
-	if err := j.openRejects(); err != nil {
+	if err := j.openRejects(ctx); err != nil {
 		return err
 	}
 	j.progress.begin()
 	err := j.store(ctx, engine)
 	j.progress.end()
-	if j.rejects != nil {
-		err = errors.Join(err, j.rejects.Close(), j.rejectsFile.Close())
-	}
+	err = errors.Join(err, j.publishRejects())
 	c := j.counts
 	_, printErr := fmt.Fprintf(j.p.stdout, "created %d, already there %d, conflicting %d, invalid %d\n", c.created, c.existing, c.conflicting, c.invalid)
 	err = errors.Join(err, printErr)

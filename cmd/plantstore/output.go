@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+
+	"plantstore/internal/safefile"
+)
+
+// output is a file that a command writes for its user. It has its name when Publish returns; until then, and after
+// Discard, nothing has changed there. A FIFO and a device are written directly. It is not safe for concurrent use.
+type output struct {
+	force bool
+	file  *safefile.File // nil for a FIFO or a device
+	pipe  *os.File       // the FIFO or the device
+}
+
+// createOutput opens an output at path. If something is there, it fails with an error that wraps fs.ErrExist, unless force
+// is true; then Publish replaces it. A link is replaced too, never followed: it may be another user's. Only the
+// links of the system to open descriptors, as /dev/stdout, are followed. A FIFO and a device are opened if they belong
+// to the user or to root; a FIFO that has no reader is waited for until ctx ends.
+func createOutput(ctx context.Context, path string, force bool) (*output, error) {
+	if slices.Contains([]string{"/dev", "/dev/fd", "/proc/self/fd"}, filepath.Dir(filepath.Clean(path))) {
+		f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+		if err != nil {
+			return nil, err
+		}
+		return &output{pipe: f}, nil
+	}
+	info, err := os.Lstat(path)
+	target, errTarget := os.Stat(path)
+	o := &output{force: force}
+	switch {
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return nil, err
+	case errTarget == nil && target.IsDir():
+		return nil, errors.New("it is a directory: name a file in it")
+	case err == nil && info.Mode()&(fs.ModeNamedPipe|fs.ModeDevice) != 0:
+		o.pipe, err = openPipe(ctx, path)
+	case err == nil && !force:
+		return nil, errOutputExists
+	default:
+		o.file, err = safefile.Create(path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return o, nil
+}
+
+var errOutputExists = fmt.Errorf("%w: name another file, or replace it with --force", fs.ErrExist)
+
+// openPipe opens a FIFO or a device to write to it.
+func openPipe(ctx context.Context, path string) (*os.File, error) {
+	const readerPoll = 10 * time.Millisecond
+	for {
+		f, err := os.OpenFile(path, os.O_WRONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
+		switch {
+		case err == nil:
+			return checkPipe(f)
+		case !errors.Is(err, syscall.ENXIO): // a FIFO that has no reader
+			return nil, err
+		}
+		select {
+		case <-time.After(readerPoll):
+		case <-ctx.Done():
+			return nil, errInterrupted
+		}
+	}
+}
+
+// checkPipe returns f if it belongs to the user or to root. Another user's FIFO would give that user everything.
+func checkPipe(f *os.File) (*os.File, error) {
+	info, err := f.Stat()
+	if err == nil && !safefile.OwnedHere(info) {
+		err = errors.New("it is a FIFO or a device of another user: name a file")
+	}
+	if err == nil {
+		err = syscall.SetNonblock(int(f.Fd()), false)
+	}
+	if err != nil {
+		_ = f.Close() // nothing was written
+		return nil, err
+	}
+	return f, nil
+}
+
+// Write implements io.Writer.
+func (o *output) Write(p []byte) (int, error) {
+	if o.file == nil {
+		return o.pipe.Write(p)
+	}
+	return o.file.Write(p)
+}
+
+// Publish makes the output durable under its name and closes it. Discard must follow an error.
+func (o *output) Publish() error {
+	if o.file == nil {
+		return o.pipe.Close()
+	}
+	err := o.file.Publish(o.force)
+	if errors.Is(err, fs.ErrExist) {
+		return errOutputExists // it appeared after createOutput had looked
+	}
+	return err
+}
+
+// Discard closes the output and removes what Publish has not published. After Publish has succeeded it does nothing.
+func (o *output) Discard() error {
+	if o.file != nil {
+		return o.file.Discard()
+	}
+	if err := o.pipe.Close(); !errors.Is(err, os.ErrClosed) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+)
+
+// TestOutputRace shows that a file that appears while an output is written is not overwritten.
+func TestOutputRace(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "out.csv")
+	out, err := createOutput(t.Context(), path, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte("theirs"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := out.Write([]byte("ours")); err != nil {
+		t.Fatal(err)
+	}
+	if err := out.Publish(); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("got %v, want that the file exists", err)
+	}
+	if err := out.Discard(); err != nil {
+		t.Error(err)
+	}
+	if text, err := os.ReadFile(path); string(text) != "theirs" {
+		t.Errorf("the file has %q (%v), want it unchanged", text, err)
+	}
+}
+
+// TestOutputForeignPipe shows that a FIFO of another user gets nothing.
+func TestOutputForeignPipe(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "out.csv")
+	if err := syscall.Mkfifo(path, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	const another = 12345
+	if err := os.Chown(path, another, another); err != nil {
+		t.Skipf("only root can give a FIFO away: %v", err)
+	}
+	reader, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	const want = "it is a FIFO or a device of another user: name a file"
+	if _, err := createOutput(t.Context(), path, true); err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}

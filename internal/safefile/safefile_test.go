@@ -1,0 +1,175 @@
+package safefile_test
+
+import (
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"plantstore/internal/safefile"
+)
+
+// another is a user id that no test runs under.
+const another = 12345
+
+func TestPublish(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name    string
+		there   func(t *testing.T, path, target string)
+		replace bool
+		exists  bool
+	}{
+		{"nothing there", func(*testing.T, string, string) {}, false, false},
+		{"nothing there, may replace", func(*testing.T, string, string) {}, true, false},
+		{"file", func(t *testing.T, path, _ string) { write(t, path, "old") }, false, true},
+		{"file, may replace", func(t *testing.T, path, _ string) { write(t, path, "old") }, true, false},
+		{"link", link, false, true},
+		{"link, may replace", link, true, false},
+		{"dangling link", func(t *testing.T, path, _ string) { link(t, path, path+".none") }, false, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			path, target := filepath.Join(dir, "out"), filepath.Join(dir, "target")
+			write(t, target, "keep")
+			test.there(t, path, target)
+			before, _ := os.ReadFile(path)
+
+			f, err := safefile.Create(path)
+			must(t, err)
+			_, err = f.WriteString("new")
+			must(t, err)
+			err = f.Publish(test.replace)
+			if errors.Is(err, fs.ErrExist) != test.exists || !test.exists && err != nil {
+				t.Errorf("Publish: %v, want that it exists: %t", err, test.exists)
+			}
+			must(t, f.Discard())
+			want := "new"
+			if test.exists {
+				want = string(before)
+			}
+			if got, _ := os.ReadFile(path); string(got) != want {
+				t.Errorf("%s has %q, want %q", path, got, want)
+			}
+			if got, err := os.ReadFile(target); string(got) != "keep" {
+				t.Errorf("the target of the link has %q (%v), want it unchanged", got, err)
+			}
+			if info, err := os.Lstat(path); !test.exists && (err != nil || info.Mode() != 0o600) {
+				t.Errorf("%s: %v, %v; want a file that only its owner can read", path, info, err)
+			}
+			if left, _ := filepath.Glob(filepath.Join(dir, ".out.*")); len(left) > 0 {
+				t.Errorf("temporary files stay: %q", left)
+			}
+		})
+	}
+}
+
+func TestDiscard(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	f, err := safefile.Create(filepath.Join(dir, "out"))
+	must(t, err)
+	must(t, f.Discard())
+	must(t, f.Discard())
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("%v stays (%v)", left, err)
+	}
+}
+
+func TestCreateRefusesForeignLinks(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	must(t, os.Mkdir(filepath.Join(dir, "real"), 0o700))
+	alias := filepath.Join(dir, "alias")
+	must(t, os.Symlink("real", alias))
+	f, err := safefile.Create(filepath.Join(alias, "out"))
+	must(t, err)
+	must(t, f.Publish(false))
+	if _, err := os.Stat(filepath.Join(dir, "real", "out")); err != nil {
+		t.Error(err)
+	}
+	if err := os.Lchown(alias, another, another); err != nil {
+		t.Skipf("only root can give a link away: %v", err)
+	}
+	_, err = safefile.Create(filepath.Join(alias, "out2"))
+	if want := alias + " is a symbolic link that belongs to another user: name the directory itself"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+func TestOpenRegular(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name  string
+		there func(t *testing.T, path, target string)
+		want  string // after the path; "" for success
+	}{
+		{"nothing there", func(*testing.T, string, string) {}, ""},
+		{"file", func(t *testing.T, path, _ string) { write(t, path, "") }, ""},
+		{"link", link, " is a symbolic link, not a regular file: remove it"},
+		{"dangling link", func(t *testing.T, path, _ string) { link(t, path, path+".none") }, " is a symbolic link, not a regular file: remove it"},
+		{"FIFO", func(t *testing.T, path, _ string) { must(t, syscall.Mkfifo(path, 0o600)) }, " is a FIFO, not a regular file: remove it"},
+		{"directory", func(t *testing.T, path, _ string) { must(t, os.Mkdir(path, 0o700)) }, " is a directory, not a regular file: remove it"},
+		{"socket", socket, " is a socket, not a regular file: remove it"},
+	} {
+		for _, flag := range []int{os.O_RDONLY, os.O_WRONLY | os.O_CREATE, os.O_RDWR | os.O_CREATE} {
+			t.Run(test.name, func(t *testing.T) {
+				t.Parallel()
+				dir, err := os.MkdirTemp("", "safefile") // short enough for the name of a socket
+				must(t, err)
+				t.Cleanup(func() { must(t, os.RemoveAll(dir)) })
+				path, target := filepath.Join(dir, "name"), filepath.Join(dir, "target")
+				write(t, target, "keep")
+				test.there(t, path, target)
+
+				f, err := safefile.OpenRegular(path, flag, 0o600)
+				if err == nil {
+					must(t, f.Close())
+				}
+				switch {
+				case test.want != "":
+					if !errors.Is(err, safefile.ErrNotRegular) || err.Error() != path+test.want {
+						t.Errorf("got %v, want %s", err, path+test.want)
+					}
+				case test.name == "nothing there" && flag == os.O_RDONLY:
+					if !errors.Is(err, fs.ErrNotExist) {
+						t.Errorf("got %v, want that it does not exist", err)
+					}
+				case err != nil:
+					t.Error(err)
+				}
+				if got, err := os.ReadFile(target); string(got) != "keep" {
+					t.Errorf("the target of the link has %q (%v), want it unchanged", got, err)
+				}
+			})
+		}
+	}
+}
+
+func link(t *testing.T, path, target string) {
+	t.Helper()
+	must(t, os.Symlink(target, path))
+}
+
+func socket(t *testing.T, path, _ string) {
+	t.Helper()
+	l, err := net.Listen("unix", path)
+	must(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	must(t, os.WriteFile(path, []byte(text), 0o600))
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
