@@ -25,10 +25,15 @@ const firstID int64 = 1_000_000_000_000_000
 const (
 	streamMade = iota // in the stores that runs begin on
 	streamWarmUp
-	streamMeasured
+	streamMeasured // the parts of a round of bursts also have the two that follow
 )
 
+// generatorThreads is how many threads the generator has, or one for each
+// connection if these are fewer.
 const generatorThreads = 2
+
+// warmUpTime is the time before a run that is not measured.
+const warmUpTime = time.Second
 
 // loadSpec is one run of the generator against one contender.
 type loadSpec struct {
@@ -104,35 +109,16 @@ func (b *bench) measure(ctx context.Context, s *server, cpus string, spec loadSp
 			return 0, 0, err
 		}
 	}
-	warm, err := b.generate(ctx, s, cpus, spec, streamWarmUp, time.Second)
+	warm, err := b.generate(ctx, s, cpus, spec, streamWarmUp, warmUpTime)
 	if err != nil {
 		return 0, 0, err
 	}
 	watch := watchWAL(s)
-	from, err := s.use()
-	if err != nil {
-		return 0, 0, err
-	}
-	r.Generator, err = b.generate(ctx, s, cpus, spec, streamMeasured, spec.time)
-	if err != nil {
-		return 0, 0, err
-	}
-	to, err := s.use()
-	if err != nil {
+	if err := b.measureStream(ctx, s, cpus, spec, streamMeasured, r); err != nil {
 		return 0, 0, err
 	}
 	r.WALPeak = watch()
-	r.Answers = 1 + warm.Requests - warm.Status + r.Generator.Requests - r.Generator.Status
-	if n := float64(r.Generator.Requests); n > 0 {
-		r.ServerMicros = float64((to.server - from.server).Microseconds()) / n
-		r.DatabaseMicros = float64((to.database - from.database).Microseconds()) / n
-	}
-	if all := to.all - from.all; all > 0 {
-		r.Stolen = float64(to.stolen-from.stolen) / float64(all)
-	}
-	if err := s.memory(r); err != nil {
-		return 0, 0, err
-	}
+	r.Answers = 1 + warm.answers() + r.Generator.answers()
 	if s.database != nil {
 		counted, err = s.database.countRows(ctx)
 	}
@@ -142,12 +128,37 @@ func (b *bench) measure(ctx context.Context, s *server, cpus string, spec loadSp
 	return before, counted, err
 }
 
+// measureStream runs the generator for the time of spec, and notes what it found
+// and what the server used.
+func (b *bench) measureStream(ctx context.Context, s *server, cpus string, spec loadSpec, stream int, r *loadRecord) error {
+	from, err := s.use()
+	if err != nil {
+		return err
+	}
+	if r.Generator, err = b.generate(ctx, s, cpus, spec, stream, spec.time); err != nil {
+		return err
+	}
+	to, err := s.use()
+	if err != nil {
+		return err
+	}
+	if n := float64(r.Generator.Requests); n > 0 {
+		r.ServerMicros = float64((to.server - from.server).Microseconds()) / n
+		r.DatabaseMicros = float64((to.database - from.database).Microseconds()) / n
+	}
+	if all := to.all - from.all; all > 0 {
+		r.Stolen = float64(to.stolen-from.stolen) / float64(all)
+	}
+	return s.memory(r)
+}
+
 // generate runs wrk with ids of one stream.
 func (b *bench) generate(ctx context.Context, s *server, cpus string, spec loadSpec, stream int, d time.Duration) (wrkResult, error) {
+	threads := strconv.FormatInt(min(generatorThreads, spec.connections), 10)
 	args := []string{
-		"wrk", "-t", strconv.Itoa(generatorThreads), "-c", strconv.FormatInt(spec.connections, 10), "-d", fmt.Sprint(int(d.Seconds())) + "s",
+		"wrk", "-t", threads, "-c", strconv.FormatInt(spec.connections, 10), "-d", fmt.Sprint(int(d.Seconds())) + "s",
 		"--timeout", "10s", "-s", b.script, "http://" + s.address,
-		"--", s.path, s.member, s.token, spec.order, strconv.Itoa(stream), strconv.Itoa(spec.round), strconv.Itoa(generatorThreads),
+		"--", s.path, s.member, s.token, spec.order, strconv.Itoa(stream), strconv.Itoa(spec.round), threads,
 	}
 	if cpus != "" {
 		args = append([]string{"taskset", "-c", cpus}, args...)

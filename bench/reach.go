@@ -62,6 +62,8 @@ func (r *results) reachCompared(t *table) {
 		ratios := r.compared(setShared, productName, connections).ratios(r.compared(setShared, floorName, connections), p99)
 		t.ratio(fmt.Sprintf("p99, as a multiple of the floor's, %d connections", connections), false, 1.5, ratios)
 	}
+	alone := r.phase(phaseAfter).ratios(r.phase(phaseBefore), p50)
+	t.ratio(fmt.Sprintf("p50 of a lone client after a burst of %d, as a multiple of that before", burstConnections), false, 1.5, alone)
 }
 
 func (r *results) reachGrowth(t *table) {
@@ -73,7 +75,7 @@ func (r *results) reachGrowth(t *table) {
 }
 
 func (r *results) reachBounds(t *table) {
-	walMost := r.wal().where(func(l loadRecord) bool { return l.Before == 10_000_000 }).spread(walPeak)
+	walMost := r.phase("wal").where(func(l loadRecord) bool { return l.Before == 10_000_000 }).spread(walPeak)
 	t.line("write-ahead log, the most under continuous load on 10 million plants", false, walBound, walMost.max, walMost, mebibytes, " MiB")
 
 	memory := append(r.grown(orderRandom, 10_000_000, 256), r.grown(orderAscending, 10_000_000, 256)...).spread(peak)

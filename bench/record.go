@@ -29,7 +29,7 @@ type machine struct {
 
 // loadRecord is one run of the generator against one contender.
 type loadRecord struct {
-	Phase       string `json:"phase"` // compare, growth or wal
+	Phase       string `json:"phase"` // compare, growth, wal, or one of those of burst.go
 	Set         string `json:"set"`   // shared or pinned
 	Round       int    `json:"round"`
 	Contender   string `json:"contender"`
@@ -75,6 +75,9 @@ func (w wrkResult) perSecond() float64 {
 	}
 	return float64(w.Requests) / float64(w.Micros) * 1e6
 }
+
+// answers is how many requests were answered with a status below 400.
+func (w wrkResult) answers() int64 { return w.Requests - w.Status }
 
 func (w wrkResult) failures() int64 { return w.Status + w.Connect + w.Read + w.Write + w.Timeout }
 

@@ -107,6 +107,7 @@ func (r *results) page() ([]byte, error) {
 	t, err := template.New("report").Funcs(template.FuncMap{
 		"reach":    r.reachTable,
 		"compared": r.comparedSections,
+		"burst":    r.burstTable,
 		"growth":   r.growthTable,
 		"bounds":   r.boundsTable,
 		"imports":  r.importTable,
@@ -135,8 +136,9 @@ func (r *results) grown(order string, before, connections int64) loads {
 	})
 }
 
-func (r *results) wal() loads {
-	return r.loads.where(func(l loadRecord) bool { return l.Phase == "wal" })
+// phase are the runs of a phase that measures one thing.
+func (r *results) phase(name string) loads {
+	return r.loads.where(func(l loadRecord) bool { return l.Phase == name })
 }
 
 func (r *results) imported(contender, source string) imports {

@@ -85,6 +85,24 @@ func (r *results) comparedTable(set string, connections int64) string {
 	return t.String()
 }
 
+// burstTable shows what a burst of clients leaves behind for a lone one.
+func (r *results) burstTable() string {
+	t := &table{}
+	t.row("client", "connections", "requests a second", "p50 ms", "p99 ms", "p50, as a multiple of that before", "rounds that count")
+	before := r.phase(phaseBefore)
+	for _, part := range []struct{ phase, title string }{
+		{phaseBefore, "alone, before the burst"}, {phaseBurst, "the burst"}, {phaseAfter, "alone, after the burst"},
+	} {
+		runs := r.phase(part.phase)
+		if len(runs) == 0 {
+			return notMeasured
+		}
+		t.row(part.title, fmt.Sprint(runs[0].Connections), runs.spread(rate).text(whole), runs.spread(p50).text(millis), runs.spread(p99).text(millis),
+			spreadOf(runs.ratios(before, p50)).text(twoDecimals), fmt.Sprintf("%d of %d", len(runs.good()), len(runs)))
+	}
+	return t.String()
+}
+
 func (r *results) growthTable() string {
 	all := r.loads.where(func(l loadRecord) bool { return l.Phase == "growth" })
 	if len(all) == 0 {
@@ -114,7 +132,7 @@ func (r *results) growthTable() string {
 func (r *results) boundsTable() string {
 	t := &table{}
 	t.row("what", "measured", "conditions")
-	for _, w := range r.wal().good() {
+	for _, w := range r.phase("wal").good() {
 		t.row("the most that the write-ahead log took", mebibytes(float64(w.WALPeak))+" MiB",
 			fmt.Sprintf("%s of continuous load, %d connections, %s ids, on %s plants, bound %s MiB, looked at every 10 ms; %s requests a second",
 				fmt.Sprint(w.Generator.Micros/1e6, " s"), w.Connections, w.Order, whole(float64(w.Before)), whole(float64(w.WALBound>>20)), whole(rate(w))))
