@@ -100,7 +100,7 @@ func (p *program) serve(ctx context.Context, s *settings) (err error) {
 		return err
 	}
 	d.serve()
-	log.Info("ready", "listen", d.publicListener.Addr().String(), "public", d.url.String(), "admin", "http://"+d.adminListener.Addr().String(), "db", withoutPassword(s.db), "version", version)
+	log.Info("ready", "listen", d.publicListener.Addr().String(), "public", d.url.String(), "admin", guessURL(d.adminListener.Addr()).String(), "db", withoutPassword(s.db), "version", version)
 
 	var cause error
 	select {
@@ -140,6 +140,9 @@ func listen(ctx context.Context, s *settings, log *slog.Logger) (_ *doors, err e
 	if d.adminListener, err = server.Listen(ctx, string(s.adminListen), log); err != nil {
 		return nil, fmt.Errorf("%w: give another address with --admin-listen", err)
 	}
+	if address := d.adminListener.Addr().(*net.TCPAddr); !address.IP.IsLoopback() {
+		log.Warn("the admin listener has no authentication, and it listens beyond loopback: let only the operator's network reach it", "address", address.String())
+	}
 	d.url = s.baseURL.url
 	if d.url == nil {
 		d.url = guessURL(d.publicListener.Addr())
@@ -155,6 +158,7 @@ func (d *doors) open(s *settings, st *store.Store, log *slog.Logger, metrics *pr
 		BaseURL:     d.url,
 		OwnHostOnly: s.baseURL.url != nil,
 		Origins:     s.corsOrigins,
+		AdminHosts:  s.adminHosts,
 		Metrics:     metrics,
 		Profiles:    s.pprof,
 		Limits: server.Limits{

@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
 
+	"plantstore/internal/server"
 	"plantstore/internal/sqlite"
 )
 
@@ -29,6 +30,7 @@ type settings struct {
 
 	listen      address
 	adminListen address
+	adminHosts  []string
 	baseURL     baseURL
 	corsOrigins []string
 
@@ -69,6 +71,7 @@ func (s *settings) bindServe(f *pflag.FlagSet) {
 
 	f.Var(&s.listen, "listen", "`address` of the public door; port 0 takes a free one")
 	f.Var(&s.adminListen, "admin-listen", "`address` of the admin door, which has no authentication: keep it to this machine")
+	f.StringSliceVar(&s.adminHosts, "admin-host", nil, "`names` or addresses that requests to the admin listener may have as Host, besides its own address and localhost")
 	f.Var(&s.baseURL, "base-url", "`URL` at which clients reach the public door, its path included; stands in the API document")
 	f.StringSliceVar(&s.corsOrigins, "cors-origins", nil, "`origins` whose web pages may create plants, or *; none: CORS is off")
 	f.Var(&s.logFormat, "log-format", "`form` of the log: text or json")
@@ -115,6 +118,11 @@ func (s *settings) check() error {
 	for _, origin := range s.corsOrigins {
 		if err := checkOrigin(origin); err != nil {
 			return usagef("cors-origins (%s): %w", s.sources["cors-origins"], err)
+		}
+	}
+	for _, host := range s.adminHosts {
+		if _, err := server.ParseHost(host); err != nil {
+			return usagef("admin-host (%s): %w", s.sources["admin-host"], err)
 		}
 	}
 	return nil

@@ -36,14 +36,17 @@ const (
 	CodeAuthMalformed     Code = 40051
 	CodeRequestMalformed  Code = 40052
 	CodeBodyIncomplete    Code = 40053
+	CodeQueryInvalid      Code = 40061
 	CodeCredentialMissing Code = 40101
 	CodeCredentialUnknown Code = 40102
 	CodeCredentialExpired Code = 40103
 	CodeCredentialRevoked Code = 40104
 	CodeScopeMissing      Code = 40301
+	CodeCrossSite         Code = 40302
 	CodeNotFound          Code = 40401
 	CodeMethodNotAllowed  Code = 40501
 	CodeRequestTimeout    Code = 40801
+	CodeProfileRunning    Code = 40901
 	CodeBodyTooLarge      Code = 41301
 	CodeMediaType         Code = 41501
 	CodeContentEncoding   Code = 41502
@@ -60,6 +63,12 @@ const (
 	CodeStoreHeld         Code = 50306
 	CodeHTTPVersion       Code = 50501
 )
+
+// AdminOnly reports whether only the admin listener answers with the code. The
+// API document of the public operation leaves these codes out.
+func (c Code) AdminOnly() bool {
+	return c == CodeQueryInvalid || c == CodeCrossSite || c == CodeProfileRunning
+}
 
 // Entry is a row of the catalogue: a code, its name, what it means and what
 // the client should do. docs/errors.md is this table, and a test keeps it so.
@@ -98,19 +107,22 @@ var catalogue = []Entry{
 	{CodeAuthMalformed, "authorization-malformed", "The Authorization header cannot be read, or there is more than one.", "Send one header of the form Authorization: Bearer TOKEN."},
 	{CodeRequestMalformed, "request-malformed", "The request is not HTTP as in RFC 9112.", "Correct the client."},
 	{CodeBodyIncomplete, "body-incomplete", "The body ended before its announced end.", "Send the request again, whole."},
+	{CodeQueryInvalid, "query-invalid", "A query parameter of the admin listener has a value that is not allowed.", "Correct the query."},
 	{CodeCredentialMissing, "credential-missing", "The request has no bearer credential in its Authorization header.", askAdmin},
 	{CodeCredentialUnknown, "credential-unknown", "The credential is none that this store issued.", "Check that it was copied whole. " + askAdmin},
 	{CodeCredentialExpired, "credential-expired", "The credential's time is over.", askAdmin},
 	{CodeCredentialRevoked, "credential-revoked", "The credential was revoked.", askAdmin},
 	{CodeScopeMissing, "scope-missing", "The credential is valid, but not for this operation.", "Ask the operator for a credential with the scope in the WWW-Authenticate header."},
+	{CodeCrossSite, "cross-site", "A web page of another site sent the request to the admin listener.", "Open the address itself, or use a program that is not a browser."},
 	{CodeNotFound, "not-found", "Nothing is served at this path.", "Check the path: plants are created at {base_url}/plants."},
 	{CodeMethodNotAllowed, "method-not-allowed", "The path is served, but not with this method.", "Use a method from the Allow header."},
 	{CodeRequestTimeout, "request-timeout", "The request did not arrive whole in time.", "Send it again, faster. Nothing was stored."},
+	{CodeProfileRunning, "profile-running", "A profile of this kind is being recorded.", "Send the request again when it has ended."},
 	{CodeBodyTooLarge, "body-too-large", "The body is larger than the limit.", "Send a smaller body. Nothing was stored."},
 	{CodeMediaType, "media-type-unsupported", "The body's media type is not application/json.", "Send Content-Type: application/json."},
 	{CodeContentEncoding, "content-encoding-unsupported", "The body is announced as compressed or otherwise encoded.", "Send the body as it is, without Content-Encoding."},
 	{CodeExpectationFailed, "expectation-failed", "The Expect header asks for something other than 100-continue.", "Leave the header out."},
-	{CodeMisdirected, "misdirected", "The request names another host in its target than this store's base URL.", "Send it to the base URL."},
+	{CodeMisdirected, "misdirected", "The request names a host that this listener does not serve.", "Send it to the base URL; on the admin listener, to its address or a name of `--admin-host`."},
 	{CodeHeadersTooLarge, "headers-too-large", "The request line and headers are larger than the limit.", "Send fewer or shorter headers."},
 	{CodeInternal, "internal", "The store has a defect. The log has the cause under the request id.", retry},
 	{CodeTransferEncoding, "transfer-encoding-unsupported", "The request has a Transfer-Encoding other than chunked.", "Send a Content-Length, or chunked."},

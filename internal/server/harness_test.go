@@ -41,6 +41,8 @@ type setup struct {
 	origins     []string
 	level       slog.Level // of the log
 	profiles    bool
+	adminHosts  []string
+	writeTime   time.Duration // WriteTimeout of the admin listener; 0: as it is
 }
 
 // harness is a running server: both doors on 127.0.0.1, the real store, and a
@@ -55,6 +57,7 @@ type harness struct {
 	token  string // named gardener, may create plants
 
 	publicServer  *http.Server
+	adminServer   *http.Server
 	servers       []*http.Server // all that run
 	public, admin string         // addresses
 	document      *contract
@@ -114,13 +117,16 @@ func (h *harness) serve(s setup, log *slog.Logger, metrics *prometheus.Registry)
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	h.config = server.Config{Store: h.store, Log: log, BaseURL: base, OwnHostOnly: s.ownHostOnly, Origins: s.origins, Limits: s.limits, Metrics: metrics, Profiles: s.profiles}
+	h.config = server.Config{Store: h.store, Log: log, BaseURL: base, OwnHostOnly: s.ownHostOnly, Origins: s.origins, Limits: s.limits, Metrics: metrics, Profiles: s.profiles, AdminHosts: s.adminHosts}
 	h.document = documentAt(h.t, strings.TrimSuffix(base.Path, "/"))
 	publicServer, adminServer, err := server.NewDoors(h.config)
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	h.publicServer = publicServer
+	h.publicServer, h.adminServer = publicServer, adminServer
+	if s.writeTime > 0 {
+		adminServer.WriteTimeout = s.writeTime
+	}
 	h.run(publicServer, public)
 	h.run(adminServer, admin)
 }
@@ -194,6 +200,9 @@ func (h *harness) send(raw string) answer { return h.sendTo(h.public, raw) }
 func (h *harness) sendTo(address, raw string) answer {
 	h.t.Helper()
 	raw = h.fill(raw)
+	if address == h.admin { // which serves no other host
+		raw = strings.Replace(raw, "\r\nHost: plants.example\r\n", "\r\nHost: "+address+"\r\n", 1)
+	}
 	c := dial(h.t, address)
 	defer c.Close()
 	c.write(raw)

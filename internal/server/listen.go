@@ -73,9 +73,9 @@ func connOf(r *http.Request) *conn {
 // Read passes on what the client sends. While a handler runs, net/http reads
 // one byte in the background, to find out whether the client has left, and
 // breaks that read off afterwards: a goroutine that blocks, two changes of a
-// deadline and two wake-ups a request. Nothing here asks for it, because a
-// plant that was taken is stored whether its client waits or not; so that one
-// read returns at once with nothing. The price is that a client's leaving is
+// deadline and two wake-ups a request. The public listener does not need it,
+// because an accepted plant is stored whether its client waits or not; there
+// that one read returns at once with nothing. The price is that a disconnect is
 // noticed only when the answer is written. Of a chunked body net/http may want
 // a single byte itself, so answering is not set for one.
 func (c *conn) Read(p []byte) (int, error) {

@@ -1,7 +1,6 @@
 package server_test
 
 import (
-	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -69,38 +68,12 @@ func TestMetricNames(t *testing.T) {
 	}
 }
 
-func TestProfiles(t *testing.T) {
-	t.Parallel()
-	on := start(t, func(s *setup) { s.profiles = true })
-	for path, want := range map[string]string{
-		"/debug/pprof/":                  "full goroutine stack dump",
-		"/debug/pprof/goroutine?debug=1": "goroutine profile:",
-		"/debug/pprof/heap?debug=1":      "heap profile:",
-		"/debug/pprof/cmdline":           "server.test",
-	} {
-		if page := on.page(t, path); !strings.Contains(page, want) {
-			t.Errorf("%s: no %q in %q", path, want, page)
-		}
-	}
-	off := start(t)
-	same(t, off.sendTo(off.admin, message("GET /debug/pprof/ HTTP/1.1", "")), refused(40401, "nothing is served at this path"))
-}
-
 // page returns what the admin door serves at a path.
 func (h *harness) page(t *testing.T, path string) string {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+h.admin+path, nil)
-	if err != nil {
-		t.Fatal(err)
+	a := h.get(t, path)
+	if a.Status != http.StatusOK {
+		t.Fatalf("%s: got %+v", path, a)
 	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	if err != nil || res.StatusCode != http.StatusOK {
-		t.Fatalf("%s: status %d, %v", path, res.StatusCode, err)
-	}
-	return string(body)
+	return a.Body
 }

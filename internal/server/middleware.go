@@ -32,6 +32,9 @@ type door struct {
 	store   *store.Store
 	origins origins
 	host    string // host:port that a target may name; empty: any
+	guard   *guard // nil: every Host and Origin is served
+
+	detectsDisconnects bool // a request's context ends when its client leaves
 }
 
 // exchange is one request and what became of it, for the log.
@@ -63,6 +66,9 @@ func (x *exchange) Write(p []byte) (int, error) {
 	return n, err
 }
 
+// Unwrap lets http.ResponseController reach the connection's deadlines.
+func (x *exchange) Unwrap() http.ResponseWriter { return x.ResponseWriter }
+
 // ServeHTTP gives the request its id, answers it whatever happens, and logs it.
 func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := &exchange{ResponseWriter: w, begun: time.Now()}
@@ -76,7 +82,7 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		// HTTP/1.0 with Transfer-Encoding; its connection must be closed.
 		// net/http hides the one header or the other of such a request.
 		h["Connection"] = []string{"close"}
-	} else if c := connOf(r); c != nil {
+	} else if c := connOf(r); c != nil && !d.detectsDisconnects {
 		c.answering.Store(true)
 		defer c.answering.Store(false)
 	}
@@ -116,6 +122,11 @@ func (d *door) serve(x *exchange, r *http.Request) error {
 	}
 	if err := d.checkTarget(r); err != nil {
 		return err
+	}
+	if d.guard != nil {
+		if err := d.guard.check(r); err != nil {
+			return err
+		}
 	}
 	at, ok := d.routes[r.URL.Path]
 	if !ok {

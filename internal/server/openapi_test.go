@@ -197,6 +197,9 @@ func TestDocumentHasTheCatalogue(t *testing.T) {
 
 	byStatus := map[string][]plant.Entry{}
 	for _, e := range plant.Catalogue() {
+		if e.Code.AdminOnly() {
+			continue
+		}
 		status := strconv.Itoa(e.Code.Status())
 		byStatus[status] = append(byStatus[status], e)
 	}

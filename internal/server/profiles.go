@@ -1,23 +1,29 @@
 package server
 
 import (
+	"fmt"
 	"net/http"
-	"net/http/pprof"
+	webpprof "net/http/pprof"
+	"runtime/pprof"
+	"runtime/trace"
+	"strconv"
+	"time"
 
 	"plantstore/internal/auth"
+	"plantstore/internal/plant"
 )
 
 // profiles are the routes of net/http/pprof, for the admin door.
 func profiles() []route {
 	list := []route{
-		{method: "GET", path: "/debug/pprof/", handle: plain(pprof.Index)},
-		{method: "GET", path: "/debug/pprof/cmdline", handle: plain(pprof.Cmdline)},
-		{method: "GET", path: "/debug/pprof/profile", handle: plain(pprof.Profile)},
-		{method: "GET", path: "/debug/pprof/symbol", handle: plain(pprof.Symbol)},
-		{method: "GET", path: "/debug/pprof/trace", handle: plain(pprof.Trace)},
+		{method: "GET", path: "/debug/pprof/", handle: plain(webpprof.Index)},
+		{method: "GET", path: "/debug/pprof/cmdline", handle: plain(webpprof.Cmdline)},
+		{method: "GET", path: "/debug/pprof/profile", handle: cpuProfile},
+		{method: "GET", path: "/debug/pprof/symbol", handle: plain(webpprof.Symbol)},
+		{method: "GET", path: "/debug/pprof/trace", handle: executionTrace},
 	}
 	for _, name := range []string{"allocs", "block", "goroutine", "heap", "mutex", "threadcreate"} {
-		list = append(list, route{method: "GET", path: "/debug/pprof/" + name, handle: plain(pprof.Handler(name).ServeHTTP)})
+		list = append(list, route{method: "GET", path: "/debug/pprof/" + name, handle: snapshot(webpprof.Handler(name))})
 	}
 	for i := range list {
 		list[i].open = true
@@ -30,4 +36,98 @@ func plain(f http.HandlerFunc) handler {
 		f(w, r)
 		return nil
 	}
+}
+
+const (
+	profileTimeMax   = 60 * time.Second
+	profileWriteTime = 30 * time.Second // to send a profile when it is complete
+)
+
+// cpuProfile records a CPU profile for ?seconds=, 30 by default. The process
+// can record one at a time.
+func cpuProfile(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
+	return record(w, r, 30*time.Second, "profile", func() error { return pprof.StartCPUProfile(w) }, pprof.StopCPUProfile)
+}
+
+// executionTrace records an execution trace for ?seconds=, 1 by default. The
+// process can record one at a time.
+func executionTrace(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
+	return record(w, r, time.Second, "trace", func() error { return trace.Start(w) }, trace.Stop)
+}
+
+// record runs a profile until its time is over or its client leaves. net/http's
+// own handlers refuse a second profile with a plain text and status 500, and do
+// not bound the time.
+func record(w http.ResponseWriter, r *http.Request, usual time.Duration, name string, start func() error, stop func()) error {
+	length, err := profileTime(r, usual)
+	if err != nil {
+		return err
+	}
+	if err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(length + profileWriteTime)); err != nil {
+		return fmt.Errorf("extend the write deadline: %w", err)
+	}
+	h := w.Header()
+	h.Set("Content-Type", "application/octet-stream")
+	h.Set("Content-Disposition", `attachment; filename="`+name+`"`)
+	if err := start(); err != nil { // nothing is written yet
+		h.Del("Content-Disposition")
+		return profileRunning()
+	}
+	defer stop()
+	timer := time.NewTimer(length)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-r.Context().Done():
+	}
+	return nil
+}
+
+// snapshot answers with a profile that the runtime keeps, or, with ?seconds=,
+// with its growth in that time, one at a time. net/http extends the write
+// deadline and notices that the client leaves.
+func snapshot(h http.Handler) handler {
+	running := make(chan struct{}, 1) // holds a token while a growth is recorded
+	return func(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
+		if r.FormValue("seconds") == "" {
+			h.ServeHTTP(w, r)
+			return nil
+		}
+		length, err := profileTime(r, 0)
+		if err != nil {
+			return err
+		}
+		if length%time.Second != 0 || r.FormValue("debug") != "" {
+			return badQuery("seconds of this profile must be a whole number, and debug cannot be combined with it")
+		}
+		select {
+		case running <- struct{}{}:
+			defer func() { <-running }()
+		default:
+			return profileRunning()
+		}
+		h.ServeHTTP(w, r)
+		return nil
+	}
+}
+
+// profileTime returns ?seconds=, or the usual time without it.
+func profileTime(r *http.Request, usual time.Duration) (time.Duration, error) {
+	text := r.FormValue("seconds")
+	if text == "" {
+		return usual, nil
+	}
+	seconds, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(seconds > 0 && seconds <= profileTimeMax.Seconds()) { // NaN is refused, too
+		return 0, badQuery(fmt.Sprintf("seconds must be a number above 0 and up to %d; got %q", int(profileTimeMax.Seconds()), harmless(text)))
+	}
+	return time.Duration(seconds * float64(time.Second)), nil
+}
+
+func badQuery(message string) error {
+	return &plant.Error{Code: plant.CodeQueryInvalid, Message: message}
+}
+
+func profileRunning() error {
+	return &plant.Error{Code: plant.CodeProfileRunning, Message: "a profile of this kind is being recorded: send the request again when it has ended"}
 }

@@ -68,7 +68,7 @@ const retryAfterSeconds = "1"
 func writeError(w http.ResponseWriter, e *plant.Error, scope auth.Scopes) {
 	h := w.Header()
 	switch e.Code.Status() {
-	case http.StatusUnauthorized, http.StatusForbidden:
+	case http.StatusUnauthorized:
 		h["Www-Authenticate"] = []string{challenge(e, scope)}
 	case http.StatusRequestTimeout:
 		h["Connection"] = []string{"close"} // RFC 9110 section 15.5.9
@@ -76,7 +76,7 @@ func writeError(w http.ResponseWriter, e *plant.Error, scope auth.Scopes) {
 		h["Retry-After"] = []string{retryAfterSeconds}
 	}
 	switch e.Code {
-	case plant.CodeAuthMalformed:
+	case plant.CodeAuthMalformed, plant.CodeScopeMissing:
 		h["Www-Authenticate"] = []string{challenge(e, scope)}
 	case plant.CodeMediaType:
 		h["Accept"] = []string{mediaType} // RFC 9110 section 15.5.16

@@ -34,6 +34,11 @@ type Config struct {
 
 	Limits Limits
 
+	// AdminHosts are host names and IP addresses, without a port, that requests
+	// to the admin listener may have as their Host besides loopback names and
+	// the address that they were sent to.
+	AdminHosts []string
+
 	Metrics  *prometheus.Registry // where the doors register theirs, and what /metrics shows
 	Profiles bool                 // serve net/http/pprof on the admin door
 }
@@ -55,6 +60,12 @@ const headerSlack = 4 << 10
 // NewDoors returns the public and the admin door. The caller serves each on a
 // listener of Listen.
 func NewDoors(c Config) (public, admin *http.Server, err error) {
+	hosts := make([]string, len(c.AdminHosts))
+	for i, text := range c.AdminHosts {
+		if hosts[i], err = ParseHost(text); err != nil {
+			return nil, nil, err
+		}
+	}
 	routes, err := publicRoutes(c)
 	if err != nil {
 		return nil, nil, err
@@ -62,7 +73,10 @@ func NewDoors(c Config) (public, admin *http.Server, err error) {
 	meters := newMeters(c.Metrics)
 	public = newDoor(c, "public", routes, meters)
 	c.Origins, c.OwnHostOnly = nil, false
-	return public, newDoor(c, "admin", adminRoutes(c), meters), nil
+	admin = newDoor(c, "admin", adminRoutes(c), meters)
+	h := admin.Handler.(*door)
+	h.guard, h.detectsDisconnects = &guard{hosts: hosts}, true
+	return public, admin, nil
 }
 
 func newDoor(c Config, name string, routes routes, meters *meters) *http.Server {
