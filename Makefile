@@ -79,7 +79,7 @@ vuln: ## look for known vulnerabilities; VULNDB=file:///… for a copy of the da
 
 .PHONY: dist
 dist: ## build the static binary dist/plantstore
-	CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o dist/plantstore ./cmd/plantstore
+	CGO_ENABLED=0 go build -trimpath -ldflags="-s -w $$(tools/ldflags.sh)" -o dist/plantstore ./cmd/plantstore
 
 .PHONY: clean
 clean: ## remove what the other targets have built

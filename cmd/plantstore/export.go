@@ -80,34 +80,23 @@ func (p *program) exportFile(ctx context.Context, engine store.Engine, path stri
 	return errors.Join(err, out.Discard())
 }
 
-// exportPage is how many plants are read at once: few enough that no read
-// transaction keeps the server's checkpoints waiting.
-const exportPage = 5000
-
 func (p *program) export(ctx context.Context, engine store.Engine, w io.Writer, f dump.Format, c dump.Compression) error {
 	out, err := dump.NewWriter(w, f, c)
 	if err != nil {
 		return err
 	}
-	count, q := 0, store.Query{From: math.MinInt64, Limit: exportPage}
-	for {
-		records, err := engine.List(ctx, q)
+	count := 0
+	for r, err := range allRecords(ctx, engine, store.Query{From: math.MinInt64}) {
 		if err != nil {
 			if ctx.Err() != nil {
 				return errInterrupted
 			}
 			return err
 		}
-		for _, r := range records {
-			if err := out.Write(r.NewPlant); err != nil {
-				return err
-			}
+		if err := out.Write(r.NewPlant); err != nil {
+			return err
 		}
-		count += len(records)
-		if len(records) < exportPage || records[len(records)-1].ID == math.MaxInt64 {
-			break
-		}
-		q.From = records[len(records)-1].ID + 1
+		count++
 	}
 	if err := out.Close(); err != nil {
 		return err

@@ -46,7 +46,7 @@ Put -- before an id that is negative: plantstore get -- -5`,
 		},
 	}
 	s.bindStore(cmd.Flags())
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print it as a JSON object")
+	bindJSON(cmd.Flags(), &asJSON, "print a JSON object")
 	return cmd
 }
 

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"bufio"
 	"context"
+	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"strconv"
 	"strings"
@@ -35,46 +38,101 @@ func newList(p *program) *cobra.Command {
 			if cmd.Flags().Changed("tag") {
 				q.Tag = plant.Tagged(tag)
 			}
-			const limitMax = 100_000
-			if limit < 1 || limit > limitMax {
-				return usagef("limit: %d is out of range: from 1 to %d; for everything there is plantstore export", limit, limitMax)
+			const tableMax = 100_000 // a table is held in memory until its columns are known
+			switch {
+			case limit < 1:
+				return usagef("limit: %d is out of range: want at least 1", limit)
+			case limit > tableMax && !asJSON:
+				return usagef("limit: %d is out of range: a table has at most %d plants; use --json for more", limit, tableMax)
+			case asJSON && !cmd.Flags().Changed("limit"):
+				q.Limit = math.MaxInt
 			}
 			return p.withStore(cmd, s, true, func(ctx context.Context, engine store.Engine) error {
-				records, err := engine.List(ctx, q)
-				if err != nil {
-					return err
-				}
+				records := allRecords(ctx, engine, q)
 				if last {
-					records = nil
+					records = func(func(plant.Record, error) bool) {}
 				}
 				if asJSON {
-					return p.printJSON(records)
+					return p.printRecords(records, q.Limit)
 				}
-				return p.printTable(records, limit)
+				return p.printTable(records, q.Limit)
 			})
 		},
 	}
 	s.bindStore(cmd.Flags())
 	cmd.Flags().StringVar(&tag, "tag", "", "only plants with exactly this `tag`")
 	cmd.Flags().Int64Var(&after, "after", 0, "only plants with a greater `id`")
-	cmd.Flags().IntVar(&limit, "limit", 100, "at most so many `plants`")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a line")
+	cmd.Flags().IntVar(&limit, "limit", 100, "print at most this many `plants`; with --json, all unless it is given")
+	bindJSON(cmd.Flags(), &asJSON, "print one JSON object per line")
 	return cmd
 }
 
-func (p *program) printJSON(records []plant.Record) error {
-	var out []byte
-	for _, r := range records {
-		out = appendRecord(out, r)
+// recordPage is how many plants are read at once: few enough that no read
+// transaction keeps the server's checkpoints waiting.
+const recordPage = 5000
+
+// allRecords returns all plants that a query selects, whatever its limit. It
+// reads page by page: it holds one page in memory, and no transaction of the
+// store between two pages. An error comes last.
+func allRecords(ctx context.Context, engine store.Engine, q store.Query) iter.Seq2[plant.Record, error] {
+	return func(yield func(plant.Record, error) bool) {
+		page := q
+		page.Limit = recordPage / 25 // at first, because the plants may be large
+		for {
+			records, err := engine.List(ctx, page)
+			if err != nil {
+				yield(plant.Record{}, err)
+				return
+			}
+			bytes := 0
+			for _, r := range records {
+				if !yield(r, nil) {
+					return
+				}
+				bytes += r.Bytes()
+			}
+			if len(records) < page.Limit && bytes <= store.PlantsBytes || records[len(records)-1].ID == math.MaxInt64 {
+				return
+			}
+			page.From = records[len(records)-1].ID + 1
+			page.Limit = max(1, min(recordPage, store.PlantsBytes*len(records)/max(1, bytes))) // PostgreSQL would send the rest in vain
+		}
 	}
-	_, err := p.stdout.Write(out)
-	return err
 }
 
-func (p *program) printTable(records []plant.Record, limit int) error {
+// printRecords prints up to limit plants, one JSON object per line.
+func (p *program) printRecords(records iter.Seq2[plant.Record, error], limit int) error {
+	out := bufio.NewWriterSize(p.stdout, 64<<10)
+	var line []byte
+	count := 0
+	for r, err := range records {
+		if err != nil {
+			return errors.Join(err, out.Flush())
+		}
+		if count++; count > limit {
+			break
+		}
+		line = appendRecord(line[:0], r)
+		if _, err := out.Write(line); err != nil {
+			return err
+		}
+	}
+	return out.Flush()
+}
+
+// printTable prints up to limit plants, and says so if there are more.
+func (p *program) printTable(records iter.Seq2[plant.Record, error], limit int) error {
 	table := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "ID\tNAME\tTAG\tCREATED\tBY")
-	for _, r := range records {
+	last, count := int64(0), 0
+	for r, err := range records {
+		if err != nil {
+			return errors.Join(err, table.Flush())
+		}
+		if count++; count > limit {
+			break
+		}
+		last = r.ID
 		tag, ok := r.Tag.Get()
 		if !ok {
 			tag = "-"
@@ -84,22 +142,20 @@ func (p *program) printTable(records []plant.Record, limit int) error {
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	if len(records) == limit {
-		fmt.Fprintf(p.stderr, "there may be more: go on with --after %d\n", records[len(records)-1].ID)
+	if count > limit {
+		fmt.Fprintf(p.stderr, "there are more: go on with --after %d, or print all with --json\n", last)
 	}
 	return nil
 }
 
 // appendRecord appends a record as a line of JSON: the plant's members, and
-// created_at (RFC 3339) and created_by (the token's name, null for the operator).
+// created_at and created_by, the token's name, which is absent for the operator.
 func appendRecord(dst []byte, r plant.Record) []byte {
 	dst = r.NewPlant.AppendJSON(dst)
 	dst = append(dst[:len(dst)-1], `,"created_at":`...)
 	dst = plant.AppendString(dst, r.CreatedAt.Format(time.RFC3339Nano))
-	dst = append(dst, `,"created_by":`...)
-	if r.CreatedBy == "" {
-		dst = append(dst, "null"...)
-	} else {
+	if r.CreatedBy != "" {
+		dst = append(dst, `,"created_by":`...)
 		dst = plant.AppendString(dst, r.CreatedBy)
 	}
 	return append(dst, '}', '\n')

@@ -95,6 +95,7 @@ func hideSecrets(message string) string {
 }
 
 func newRoot(p *program) *cobra.Command {
+	var showVersion bool
 	root := &cobra.Command{
 		Use:   "plantstore",
 		Short: "A store for plants: takes them in over HTTP and keeps them",
@@ -110,8 +111,15 @@ shows what is in force.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          cobra.NoArgs,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if showVersion {
+				v := thisVersion()
+				return v.print(p.stdout)
+			}
+			return cmd.Help()
+		},
 	}
+	root.Flags().BoolVar(&showVersion, "version", false, "show the version, as plantstore version does")
 	root.SetIn(p.stdin)
 	root.SetOut(p.stdout)
 	root.SetErr(p.stderr)

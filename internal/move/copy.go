@@ -166,7 +166,7 @@ func (m *mover) follow(ctx context.Context) (int, error) {
 func limitAfter(rows []store.Create, most int) int {
 	bytes := 0
 	for i := range rows {
-		bytes += rows[i].Bytes()
+		bytes += rows[i].Plant.Bytes()
 	}
 	return max(1, min(most, store.PlantsBytes*len(rows)/max(1, bytes)))
 }

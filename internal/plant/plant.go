@@ -19,6 +19,9 @@ type Plant struct {
 	Tag  Tag
 }
 
+// Bytes returns how many bytes the texts of the plant have.
+func (p Plant) Bytes() int { return len(p.Name) + len(p.Tag.text) }
+
 // NewPlant is what a client sends: a plant and its identification number.
 type NewPlant struct {
 	ID int64 // any int64

@@ -35,7 +35,7 @@ func (e *Engine) plants(ctx context.Context, bytesMax int, which string, args ..
 			return nil, err
 		}
 		c.Plant.Tag = tagOf(tag)
-		bytes += c.Bytes()
+		bytes += c.Plant.Bytes()
 		all = append(all, c)
 	}
 	rows.Close() // reads on to the end

@@ -25,13 +25,26 @@ func (e *Engine) Get(ctx context.Context, id int64) (plant.Record, error) {
 }
 
 // List implements store.Engine.
-func (e *Engine) List(ctx context.Context, q store.Query) ([]plant.Record, error) {
+func (e *Engine) List(ctx context.Context, q store.Query) (records []plant.Record, err error) {
 	sql, args := "WHERE plants.id >= $1 ORDER BY plants.id LIMIT $2", []any{q.From, q.Limit}
 	if tag, ok := q.Tag.Get(); ok {
 		sql, args = "WHERE plants.id >= $1 AND plants.tag = $3 ORDER BY plants.id LIMIT $2", append(args, tag)
 	}
-	rows, _ := e.pool.Query(ctx, recordSQL+sql, args...) // the error comes with the rows
-	return pgx.CollectRows(rows, record)
+	rows, err := e.pool.Query(ctx, recordSQL+sql, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for bytes := 0; bytes <= store.PlantsBytes && rows.Next(); {
+		r, err := record(rows)
+		if err != nil {
+			return nil, err
+		}
+		bytes += r.Bytes()
+		records = append(records, r)
+	}
+	rows.Close() // reads on to the end
+	return records, rows.Err()
 }
 
 func record(r pgx.CollectableRow) (p plant.Record, err error) {

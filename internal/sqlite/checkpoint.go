@@ -244,7 +244,7 @@ func (e *Engine) finishCheckpoint() error {
 func framesOf(batch []store.Create) int {
 	bytes := 0
 	for i := range batch {
-		bytes += batch[i].Bytes()
+		bytes += batch[i].Plant.Bytes()
 	}
 	return 2*len(batch) + bytes/4096 + 64
 }

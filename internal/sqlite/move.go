@@ -55,7 +55,7 @@ func (e *Engine) Plants(ctx context.Context, from, to int64, limit int) (rows []
 				return err
 			}
 			rows = append(rows, createRow(s))
-			if bytes += rows[len(rows)-1].Bytes(); bytes > store.PlantsBytes {
+			if bytes += rows[len(rows)-1].Plant.Bytes(); bytes > store.PlantsBytes {
 				return nil
 			}
 		}

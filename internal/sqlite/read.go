@@ -75,13 +75,16 @@ func (e *Engine) List(ctx context.Context, q store.Query) ([]plant.Record, error
 		if tagged {
 			s.BindText(3, tag)
 		}
-		for {
+		for bytes := 0; bytes <= store.PlantsBytes; {
 			ok, err := s.Step()
 			if err != nil || !ok {
 				return err
 			}
-			records = append(records, recordRow(s))
+			r := recordRow(s)
+			bytes += r.Bytes()
+			records = append(records, r)
 		}
+		return nil
 	})
 	return records, err
 }

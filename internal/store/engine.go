@@ -35,7 +35,8 @@ type Engine interface {
 	// Get returns the plant with that id, or ErrNotFound.
 	Get(ctx context.Context, id int64) (plant.Record, error)
 
-	// List returns up to q.Limit plants by ascending id.
+	// List returns plants by ascending id: up to q.Limit of them, fewer if their
+	// texts take more than PlantsBytes, but at least one if there is one.
 	List(ctx context.Context, q Query) ([]plant.Record, error)
 
 	// CreateToken stores a token and returns its id; t.ID is ignored. It
@@ -97,12 +98,6 @@ type State struct {
 	Held         Hold  // why the store takes nothing; the zero value: it takes plants
 }
 
-// Bytes returns how many bytes the texts of a plant have.
-func (c *Create) Bytes() int {
-	tag, _ := c.Plant.Tag.Get()
-	return len(c.Plant.Name) + len(tag)
-}
-
 // Durability is what an acknowledgement of an engine is worth, in words for the
 // operator.
 type Durability struct {
@@ -117,6 +112,10 @@ type Query struct {
 	Tag   plant.Tag // only plants with exactly this tag; the zero value selects every plant
 	Limit int       // at least 1
 }
+
+// PlantsBytes bounds the texts of what Engine.List and Movable.Plants return at
+// once, but for the last plant.
+const PlantsBytes = 8 << 20
 
 // Selector selects tokens for Engine.RevokeTokens: by id, by name, or by hash.
 type Selector struct {

@@ -62,9 +62,6 @@ type Movable interface {
 // ErrEngaged means that a move of the store runs.
 var ErrEngaged = errors.New("a move of this store, or to it, runs already")
 
-// PlantsBytes bounds what Movable.Plants returns, but for one plant.
-const PlantsBytes = 8 << 20
-
 // Totals is what two stores that hold the same have in common.
 type Totals struct {
 	Plants  int64

@@ -110,7 +110,7 @@ func (w *writer) create(c Create) (Create, error) {
 
 // add puts c into the pool, at index i of the batch that the pool becomes.
 func (w *writer) add(c Create) (b *batch, i int, err error) {
-	bytes := c.Bytes()
+	bytes := c.Plant.Bytes()
 
 	w.mu.Lock()
 	defer w.mu.Unlock()

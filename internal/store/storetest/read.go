@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -63,6 +64,32 @@ func testReading(t *testing.T, s Store) {
 		if _, err := e.Get(t.Context(), id); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("Get(%d): %v, want %v", id, err, store.ErrNotFound)
 		}
+	}
+}
+
+func testPages(t *testing.T, s Store) {
+	e := open(t, s)
+	mustInsert(t, e,
+		create(20, strings.Repeat("x", store.PlantsBytes/2), plant.Tag{}),
+		create(21, "x", plant.Tagged(strings.Repeat("x", store.PlantsBytes/2))),
+		create(22, strings.Repeat("x", store.PlantsBytes+1), plant.Tag{}),
+		create(23, "small", plant.Tag{}),
+		create(math.MaxInt64, "small", plant.Tag{}),
+	)
+	for _, test := range []struct {
+		name string
+		from int64
+		want []int64
+	}{
+		{"texts beyond the bound of a page", 20, []int64{20, 21}},
+		{"one text beyond the bound of a page", 22, []int64{22}},
+		{"after it", 23, []int64{23, math.MaxInt64}},
+	} {
+		var got []int64
+		for _, r := range mustList(t, e, store.Query{From: test.from, Limit: 100}) {
+			got = append(got, r.ID)
+		}
+		equal(t, test.name, got, test.want)
 	}
 }
 

@@ -34,6 +34,7 @@ func Run(t *testing.T, newStore func(t testing.TB) Store) {
 		{"insert/from several engines", testSeveralEngines},
 		{"insert/model", testModel},
 		{"read/get and list", testReading},
+		{"read/pages", testPages},
 		{"read/context over", testReadContextOver},
 		{"tokens/create", testCreateToken},
 		{"tokens/first", testFirstToken},

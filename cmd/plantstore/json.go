@@ -1,0 +1,36 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+
+	"github.com/spf13/pflag"
+)
+
+// With --json a command prints what it found or did as one JSON object on a
+// line, a list as one object per line, and nothing else on standard output.
+// docs/json.md describes the objects. The rules for all of them:
+//
+//   - Names are in snake_case. A unit that is not obvious ends the name: _ms, _bytes.
+//   - A time is RFC 3339 in UTC, with Z, as precise as it is known; a name with a time ends with _at.
+//   - An integer is a JSON number, whole over 64 bits.
+//   - A member that has no value is absent; no member is ever null. Counts, flags and lists are there even if they are 0, false or empty.
+//   - An error is text on standard error, with the exit code, as without --json.
+
+// bindJSON adds --json.
+func bindJSON(f *pflag.FlagSet, asJSON *bool, usage string) {
+	f.BoolVar(asJSON, "json", false, usage)
+}
+
+// writeJSON writes a value as one line of JSON.
+func writeJSON(w io.Writer, value any) error {
+	var line bytes.Buffer
+	out := json.NewEncoder(&line)
+	out.SetEscapeHTML(false)
+	if err := out.Encode(value); err != nil {
+		return err
+	}
+	_, err := w.Write(line.Bytes())
+	return err
+}
