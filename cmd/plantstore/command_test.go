@@ -52,7 +52,7 @@ func TestEverySettingHasThreeSources(t *testing.T) {
 		"db": "other.db", "listen": "127.0.0.1:1", "admin-listen": "127.0.0.1:1", "base-url": "https://plants.example",
 		"cors-origins": "https://plants.example", "log-format": "json", "log-level": "warn", "body-max": "2KiB", "header-max": "64KiB",
 		"request-timeout": "7s", "answer-timeout": "7s", "idle-timeout": "7s", "queue-max": "7", "wal-max": "64MiB", "pprof": "true",
-		"backup-dir": "copies", "backup-every": "7h0m0s", "backup-keep": "3", "require-sync-standby": "true", "admin-host": "metrics.example",
+		"backup-dir": "copies", "backup-every": "1d7h", "backup-keep": "3", "require-sync-standby": "true", "admin-host": "metrics.example",
 	}
 	known.VisitAll(func(f *pflag.Flag) {
 		value, ok := other[f.Name]

@@ -57,7 +57,7 @@ func (l *load) stop() int64 {
 func TestCommandsUnderLoad(t *testing.T) {
 	const clients, rounds, turnMax = 32, 5, 2 * time.Second
 	db := filepath.Join(t.TempDir(), "a.db")
-	token := strings.TrimSpace(plantstore(t, "token", "create", "load", "--db", db))
+	token := strings.TrimSpace(plantstore(t, "token", "create", "load", "--no-expiry", "--db", db))
 	s := startServer(t, db)
 	l := startLoad(t, clients, s.url, token)
 
@@ -83,7 +83,7 @@ func TestCommandsUnderLoad(t *testing.T) {
 	}
 	for round := range rounds {
 		name := fmt.Sprintf("round %d", round)
-		first := strings.TrimSpace(timed("token", "create", name))
+		first := strings.TrimSpace(timed("token", "create", name, "--no-expiry"))
 		second := strings.TrimSpace(timed("token", "rotate", name))
 		if list := timed("token", "list"); strings.Count(list, name) != 2 {
 			t.Errorf("the list has not the two tokens of %s:\n%s", name, list)
@@ -145,7 +145,7 @@ func TestPlantsOfManyClientsComeOutEqual(t *testing.T) {
 	const clients = 32
 	rows := realPlants(t, 10_000)
 	db := filepath.Join(t.TempDir(), "a.db")
-	token := strings.TrimSpace(plantstore(t, "token", "create", "test", "--db", db))
+	token := strings.TrimSpace(plantstore(t, "token", "create", "test", "--no-expiry", "--db", db))
 	s := startServer(t, db)
 
 	c := httpClient(clients)

@@ -157,8 +157,6 @@ func valueFault(f *pflag.Flag, value string, err error) error {
 	switch {
 	case f.Value.Type() == "bool":
 		return fmt.Errorf("%q is neither true nor false", value)
-	case f.Value.Type() == "duration":
-		return fmt.Errorf("%q is no time to wait: give one like 10s or 2m", value)
 	case errors.Is(err, strconv.ErrRange):
 		return fmt.Errorf("%s is out of range", value)
 	case errors.As(err, &number):

@@ -254,7 +254,7 @@ func (p *program) firstToken(ctx context.Context, engine store.Engine, base *url
 	if err != nil || !created {
 		return err
 	}
-	_, err = fmt.Fprintf(p.stdout, `This store has no token yet, so here is its first one. It is shown only now:
+	_, err = fmt.Fprintf(p.stdout, `This store has no token yet, so here is its first one. It never expires, and it is shown only now:
 
 %s
 

@@ -67,6 +67,7 @@ func (s *settings) bindServe(f *pflag.FlagSet) {
 	s.logFormat = choice{value: "text", allowed: []string{"text", "json"}}
 	s.logLevel = choice{value: "info", allowed: []string{"debug", "info", "warn", "error"}}
 	s.bodyMax, s.headerMax = byteCount{n: 64 << 10, min: 1 << 10, max: 16 << 20}, byteCount{n: 16 << 10, min: 8 << 10, max: 1 << 20}
+	s.requestTimeout, s.answerTimeout, s.idleTimeout, s.backupEvery = 10*time.Second, 20*time.Second, 2*time.Minute, day
 	s.walMax = byteCount{n: sqlite.WALBytesDefault, min: sqlite.WALBytesMin, max: 1 << 40}
 
 	f.Var(&s.listen, "listen", "`address` of the public door; port 0 takes a free one")
@@ -78,12 +79,12 @@ func (s *settings) bindServe(f *pflag.FlagSet) {
 	f.Var(&s.logLevel, "log-level", "least `level` of what is logged: debug, info, warn or error")
 	f.Var(&s.bodyMax, "body-max", "largest body of a request, in `bytes`")
 	f.Var(&s.headerMax, "header-max", "largest line and headers of a request, in `bytes`")
-	f.DurationVar(&s.requestTimeout, "request-timeout", 10*time.Second, "`time` for a request to arrive whole")
-	f.DurationVar(&s.answerTimeout, "answer-timeout", 20*time.Second, "`time` for the store to answer after that")
-	f.DurationVar(&s.idleTimeout, "idle-timeout", 2*time.Minute, "`time` for which a connection is kept between requests")
+	f.Var((*duration)(&s.requestTimeout), "request-timeout", "`time` for a request to arrive whole")
+	f.Var((*duration)(&s.answerTimeout), "answer-timeout", "`time` for the store to answer after that")
+	f.Var((*duration)(&s.idleTimeout), "idle-timeout", "`time` for which a connection is kept between requests")
 	f.IntVar(&s.queueMax, "queue-max", 8192, "`plants` that may wait for the next commit; more are answered 503")
 	f.StringVar(&s.backupDir, "backup-dir", "", "make backups into this `directory`, on another disk than the store's; none: make none")
-	f.DurationVar(&s.backupEvery, "backup-every", 24*time.Hour, "`time` between two backups")
+	f.Var((*duration)(&s.backupEvery), "backup-every", "`time` between two backups")
 	f.IntVar(&s.backupKeep, "backup-keep", 7, "how many `backups` are kept; older ones are removed")
 	f.BoolVar(&s.requireSyncStandby, "require-sync-standby", false, "start, and acknowledge plants, only while the PostgreSQL database waits for a synchronous standby")
 	f.BoolVar(&s.pprof, "pprof", false, "serve profiles of the running program at /debug/pprof/ of the admin door")
@@ -102,7 +103,7 @@ func (s *settings) check() error {
 		{"backup-every", s.backupEvery},
 	} {
 		if d.value <= 0 {
-			return usagef("%s (%s): %s is no time to wait: give one like 10s", d.name, s.sources[d.name], d.value)
+			return usagef("%s (%s): it must be longer than 0: give a duration like 10s", d.name, s.sources[d.name])
 		}
 	}
 	const queueLimit = 1 << 20

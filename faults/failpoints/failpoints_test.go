@@ -230,11 +230,11 @@ func TestCommands(t *testing.T) {
 	t.Run("token create", func(t *testing.T) {
 		db := filepath.Join(t.TempDir(), "plants.db")
 		runs(t, program, "import", csv, "--db", db)
-		killed(t, program, "token write:1", "token", "create", "a", "--db", db)
+		killed(t, program, "token write:1", "token", "create", "a", "--no-expiry", "--db", db)
 		if out := runs(t, program, "token", "list", "--db", db); strings.Contains(out, "plants:create") {
 			t.Errorf("there is a token that nobody was told of:\n%s", out)
 		}
-		runs(t, program, "token", "create", "a", "--db", db)
+		runs(t, program, "token", "create", "a", "--no-expiry", "--db", db)
 		checkStore(t, program, db)
 	})
 	store := filepath.Join(dir, "plants.db")

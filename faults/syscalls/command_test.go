@@ -87,7 +87,7 @@ type commandTest struct {
 func commandTests() []commandTest {
 	db := func(p place) string { return p.db }
 	return []commandTest{
-		{"token create", func(p place) []string { return []string{"token", "create", "new", "--db", p.db} }, nil, nil, db, afterToken},
+		{"token create", func(p place) []string { return []string{"token", "create", "new", "--no-expiry", "--db", p.db} }, nil, nil, db, afterToken},
 		{"import", func(p place) []string { return []string{"import", p.csv, "--db", p.db} }, nil, writeCSV, db, afterImport},
 		{"backup", func(p place) []string { return []string{"backup", p.backup, "--db", p.db} }, backupRows, makeBackupDir, db, afterBackup},
 		{"restore", func(p place) []string { return []string{"restore", p.backup, "--db", p.target} }, backupRows, makeBackup, func(p place) string { return p.target }, afterRestore},

@@ -39,6 +39,10 @@ func ParseScopes(text string) (Scopes, error) {
 	return scopes, nil
 }
 
+// Grantable is the set of scopes that a new token may have: those that a route
+// needs. Older tokens may have others.
+const Grantable = ScopeCreate
+
 // AllScopes is the set of every scope.
 const AllScopes = ScopeCreate | ScopeRead | ScopeAdmin
 

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"plantstore/internal/auth"
+	"plantstore/internal/store"
+)
+
+func newTokenList(p *program) *cobra.Command {
+	s := &settings{}
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List all tokens, also those that are no longer valid",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return p.withStore(cmd, s, true, func(ctx context.Context, engine store.Engine) error {
+				tokens, err := engine.Tokens(ctx)
+				if err != nil {
+					return err
+				}
+				return printTokens(p.stdout, tokens, time.Now())
+			})
+		},
+	}
+	s.bindStore(cmd.Flags())
+	return cmd
+}
+
+func printTokens(w io.Writer, tokens []auth.Token, now time.Time) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "ID\tPREFIX\tNAME\tSTATE\tSCOPES\tCREATED\tEXPIRES\tLAST USED")
+	states := tokenStates(tokens, now)
+	for i, t := range tokens {
+		prefix := t.Prefix
+		if prefix == "" {
+			prefix = "-" // it is older than prefixes
+		}
+		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
+			t.ID, printable(prefix), printable(t.Name), states[i], t.Scopes, formatTime(t.CreatedAt), formatTime(t.ExpiresAt), formatTime(t.LastUsedAt))
+	}
+	return table.Flush()
+}
+
+// tokenStates returns the state of each token: valid, rotated (valid until it expires, and replaced by a newer token of
+// its name), expired or revoked. The tokens are all that there are, by ascending id.
+func tokenStates(tokens []auth.Token, now time.Time) []string {
+	states := make([]string, len(tokens))
+	newest := map[string]int64{}
+	for _, t := range tokens {
+		newest[t.Name] = t.ID
+	}
+	for i, t := range tokens {
+		switch {
+		case t.Revoked():
+			states[i] = "revoked"
+		case !t.ValidAt(now):
+			states[i] = "expired"
+		case newest[t.Name] != t.ID: // two valid tokens share a name only after a rotation
+			states[i] = "rotated"
+		default:
+			states[i] = "valid"
+		}
+	}
+	return states
+}
+
+func formatTime(t time.Time) string {
+	if t.IsZero() {
+		return "never"
+	}
+	return t.Format(time.RFC3339)
+}

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"plantstore/internal/auth"
+	"plantstore/internal/store"
+)
+
+func newTokenRevoke(p *program) *cobra.Command {
+	s := &settings{}
+	var file string
+	var id int64
+	cmd := &cobra.Command{
+		Use:   "revoke NAME | --id ID | --token-file FILE",
+		Short: "End a token at once",
+		Long: `End all tokens of a name at once, also an old one that is being rotated; or, with
+--id, the one token that has this id in "plantstore token list".
+
+With --token-file, or with the secret in PLANTSTORE_TOKEN, end the one token of
+that secret, as when it was found where it should not be. A secret is never
+taken from the arguments, which others can see in the list of processes.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			which, err := p.selector(cmd, args, id, file)
+			if err != nil {
+				return err
+			}
+			return p.withStore(cmd, s, true, func(ctx context.Context, engine store.Engine) error {
+				revoked, err := engine.RevokeTokens(ctx, which, time.Now())
+				if errors.Is(err, store.ErrNotFound) {
+					return errors.New("no such token, or it is revoked already: see plantstore token list")
+				}
+				slices.SortFunc(revoked, func(a, b auth.Token) int { return cmp.Compare(a.ID, b.ID) })
+				for _, t := range revoked {
+					fmt.Fprintf(p.stderr, "revoked token %d, %q; a running server refuses it within a second\n", t.ID, t.Name)
+				}
+				return err
+			})
+		},
+	}
+	s.bindStore(cmd.Flags())
+	cmd.Flags().Int64Var(&id, "id", 0, "the token with this `id`")
+	cmd.Flags().StringVar(&file, "token-file", "", "read the secret from this `file`; - is standard input")
+	return cmd
+}
+
+// selector returns which tokens to revoke.
+func (p *program) selector(cmd *cobra.Command, args []string, id int64, file string) (store.Selector, error) {
+	secret := p.environ["PLANTSTORE_TOKEN"]
+	byID, byFile := cmd.Flags().Changed("id"), cmd.Flags().Changed("token-file")
+	switch {
+	case byID && byFile || len(args) == 1 && (byID || byFile):
+		return store.Selector{}, usagef("give only one of a name, --id and --token-file")
+	case len(args) == 1 && args[0] == "":
+		return store.Selector{}, usagef("the name is empty: give the name of a token, --id or --token-file")
+	case len(args) == 1:
+		return store.Selector{Name: args[0]}, refuseSecret(args[0])
+	case byID && id < 1:
+		return store.Selector{}, usagef("id: %d is not the id of a token: see plantstore token list", id)
+	case byID:
+		return store.Selector{ID: id}, nil
+	case byFile:
+		var err error
+		if secret, err = p.readToken(cmd.Context(), file); err != nil {
+			return store.Selector{}, err
+		}
+	case secret == "":
+		return store.Selector{}, usagef("say which token: give its name, its --id, or its secret with --token-file")
+	}
+	secret = strings.TrimSpace(secret)
+	if !auth.WellFormed(secret) {
+		return store.Selector{}, errors.New("that is not a whole token of a plant store: one begins with pst_ and has 53 characters")
+	}
+	return store.Selector{Hash: auth.HashOf(secret)}, nil
+}
+
+// readToken reads the first line of a file, or of standard input.
+func (p *program) readToken(ctx context.Context, file string) (string, error) {
+	const bytesMax = 4 << 10
+	from := interruptible(ctx, p.stdin)
+	if file != "-" {
+		f, err := os.Open(file)
+		if err != nil {
+			return "", err
+		}
+		defer f.Close()
+		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o077 != 0 {
+			fmt.Fprintf(p.stderr, "warning: other users can read %s (mode %04o): run chmod 600 on it\n", file, info.Mode().Perm())
+		}
+		from = f
+	}
+	line, err := bufio.NewReader(io.LimitReader(from, bytesMax)).ReadString('\n')
+	switch {
+	case err == nil, errors.Is(err, io.EOF):
+		return line, nil
+	case errors.Is(err, errInterrupted):
+		return "", err
+	}
+	return "", fmt.Errorf("read the token: %w", err)
+}
