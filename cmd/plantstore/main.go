@@ -16,7 +16,7 @@ func main() {
 // mainExit is main with its deferred calls, which os.Exit would leave out.
 func mainExit() int {
 	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
-	if !signal.Ignored(syscall.SIGHUP) { // as nohup(1) has it
+	if !signal.Ignored(syscall.SIGHUP) { // as nohup(1) has it; serve ignores it in any case
 		ends = append(ends, syscall.SIGHUP)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), ends...)

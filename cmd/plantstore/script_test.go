@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"runtime/debug"
 	"slices"
@@ -38,7 +39,22 @@ func TestMain(m *testing.M) {
 		// The race detector of every process sleeps for a second otherwise. Without this the tests are slow, and good all the same.
 		_ = os.Setenv("GORACE", "atexit_sleep_ms=10")
 	}
-	testscript.Main(m, map[string]func(){"plantstore": func() { os.Exit(mainExit()) }})
+	testscript.Main(testMain{m}, map[string]func(){"plantstore": func() { os.Exit(mainExit()) }})
+}
+
+// testMain runs the tests, and not the program whose name the test binary may have.
+type testMain struct{ *testing.M }
+
+// Run implements testscript.TestingM. The processes of the tests start with the default disposition of each signal, also
+// if the tests were started with signals ignored, as by nohup(1) or in the background of a shell: a signal that this
+// process handles is reset in its children.
+func (m testMain) Run() int {
+	for _, s := range signals {
+		if signal.Ignored(s) {
+			signal.Notify(make(chan os.Signal, 1), s) // received by no one: it stays ignored here
+		}
+	}
+	return m.M.Run()
 }
 
 // The scripts in testdata/script are what users do and see, one file a subject. Their commands beside testscript's own
@@ -239,6 +255,7 @@ func cmdFeed(ts *testscript.TestScript, s *script, args []string) error {
 
 var signals = map[string]syscall.Signal{
 	"TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "KILL": syscall.SIGKILL, "STOP": syscall.SIGSTOP, "CONT": syscall.SIGCONT, "HUP": syscall.SIGHUP,
+	"PIPE": syscall.SIGPIPE,
 }
 
 func cmdSignal(_ *testscript.TestScript, s *script, args []string) error {

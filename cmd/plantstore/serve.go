@@ -8,9 +8,12 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
+	"os/signal"
 	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -29,7 +32,8 @@ func newServe(p *program) *cobra.Command {
 		Use:   "serve",
 		Short: "Run the server",
 		Long: `Run the server until SIGTERM or Ctrl-C; then it answers what it has accepted
-and ends. A second signal ends it at once.
+and ends. A second signal ends it at once. SIGHUP is logged and ignored: a
+server does not reload its settings.
 
 On a store without any token it makes the first one, and prints it on standard
 output with a curl command that creates a plant. The log goes to standard error.`,
@@ -56,6 +60,8 @@ const (
 
 // serve is the whole wiring: settings, engine, store, doors, signals, drain.
 func (p *program) serve(ctx context.Context, s *settings) (err error) {
+	hangups := ignoreHangups()
+	defer signal.Stop(hangups)
 	p.tuneRuntime()
 	log, logs := newLogger(p, s)
 	defer logs.Close()
@@ -102,17 +108,38 @@ func (p *program) serve(ctx context.Context, s *settings) (err error) {
 	d.serve()
 	log.Info("ready", "listen", d.publicListener.Addr().String(), "public", d.url.String(), "admin", guessURL(d.adminListener.Addr()).String(), "db", withoutPassword(s.db), "version", version)
 
-	var cause error
-	select {
-	case <-ctx.Done():
-		log.Info("shutting down: answering what was accepted")
-	case <-st.Broken():
-		cause = fmt.Errorf("%w: see the log; what was answered with 200 is stored", store.ErrBroken)
-	case cause = <-d.failed:
-	}
+	cause := d.run(ctx, st, hangups, log)
 	err = errors.Join(cause, d.drain(st, log))
 	log.Info("stopped")
 	return err
+}
+
+// ignoreHangups keeps SIGHUP from ending the server, and returns a channel of
+// those received, for the log. It handles SIGHUP also if it was ignored when the
+// program started, so that a server under nohup(1) does the same.
+func ignoreHangups() chan os.Signal {
+	signal.Ignore(syscall.SIGHUP) // undoes main's Notify, which would cancel the context
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	return hangups
+}
+
+// run waits until the server has to end, and returns the reason if it is a
+// fault.
+func (d *doors) run(ctx context.Context, st *store.Store, hangups <-chan os.Signal, log *slog.Logger) error {
+	for {
+		select {
+		case <-ctx.Done():
+			log.Info("shutting down: answering what was accepted")
+			return nil
+		case <-st.Broken():
+			return fmt.Errorf("%w: see the log; what was answered with 200 is stored", store.ErrBroken)
+		case err := <-d.failed:
+			return err
+		case <-hangups:
+			log.Warn("SIGHUP ignored: restart the server to change its settings")
+		}
+	}
 }
 
 // doors are the two HTTP servers and their listeners.
