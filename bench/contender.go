@@ -163,7 +163,7 @@ func startPocketBase(ctx context.Context, b *bench, s *server) (err error) {
 
 // createToken makes a token in a store of the product, as an operator does.
 func (b *bench) createToken(ctx context.Context, db string) (string, error) {
-	command := exec.CommandContext(ctx, b.program(productName), "token", "create", "measuring", "--no-expiry", "--db", db)
+	command := exec.CommandContext(ctx, b.program(productName), "token", "create", "measuring", "--no-expiry", "--create", "--db", db)
 	command.Env = cleanEnviron()
 	out, err := command.Output()
 	if err != nil {

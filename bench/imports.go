@@ -95,7 +95,7 @@ func (b *bench) importOnce(ctx context.Context, r importRecord, csv, keep string
 }
 
 func (b *bench) importInto(ctx context.Context, db, csv string, r *importRecord) error {
-	args := []string{b.program(productName), "import", csv, "--db", db}
+	args := []string{b.program(productName), "import", csv, "--create", "--db", db}
 	if r.Contender == sqlite3Name {
 		args = sqliteImport(db, csv)
 	}

@@ -27,20 +27,25 @@ A server that runs makes backups by itself with --backup-dir.`,
 			if err := s.load(p, cmd); err != nil {
 				return err
 			}
-			if err := refuseURL(s.db); err != nil {
+			db, err := s.db.file()
+			if err != nil {
+				return err
+			}
+			file, err := filePath(args[0])
+			if err != nil {
 				return err
 			}
 			progress := p.newProgress(0)
 			progress.begin()
-			m, err := sqlite.Backup(cmd.Context(), s.db, args[0], progress.part)
+			m, err := sqlite.Backup(cmd.Context(), db, file, progress.part)
 			progress.end()
 			if errors.Is(err, context.Canceled) {
 				return errInterrupted
 			}
 			if err != nil {
-				return fmt.Errorf("backup to %s: %w", args[0], err)
+				return fmt.Errorf("backup to %s: %w", file, err)
 			}
-			_, err = fmt.Fprintf(p.stdout, "%s has %d plants, up to commit %d\n", args[0], m.Plants, m.Commits)
+			_, err = fmt.Fprintf(p.stdout, "%s has %d plants, up to commit %d\n", file, m.Plants, m.Commits)
 			return err
 		},
 	}
@@ -64,12 +69,17 @@ as a whole, or nothing has changed. A store that is there is replaced only with
 			if err := s.load(p, cmd); err != nil {
 				return err
 			}
-			if err := refuseURL(s.db); err != nil {
+			db, err := s.db.file()
+			if err != nil {
+				return err
+			}
+			file, err := filePath(args[0])
+			if err != nil {
 				return err
 			}
 			progress := p.newProgress(0)
 			progress.begin()
-			m, err := sqlite.Restore(cmd.Context(), args[0], s.db, force, progress.part)
+			m, err := sqlite.Restore(cmd.Context(), file, db, force, progress.part)
 			progress.end()
 			switch {
 			case errors.Is(err, context.Canceled):
@@ -77,9 +87,9 @@ as a whole, or nothing has changed. A store that is there is replaced only with
 			case errors.Is(err, sqlite.ErrExists):
 				return fmt.Errorf("restore: %w; to lose it and have the backup instead, give --force", err)
 			case err != nil:
-				return fmt.Errorf("restore %s: %w", args[0], err)
+				return fmt.Errorf("restore %s: %w", file, err)
 			}
-			_, err = fmt.Fprintf(p.stdout, "%s has %d plants, as they were at %s\n", s.db, m.Plants, formatTime(m.MadeAt))
+			_, err = fmt.Fprintf(p.stdout, "%s has %d plants, as they were at %s\n", db, m.Plants, formatTime(m.MadeAt))
 			return err
 		},
 	}

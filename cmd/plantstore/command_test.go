@@ -94,8 +94,8 @@ func TestInterruptEndsWaitForInput(t *testing.T) {
 	t.Parallel()
 	db := t.TempDir() + "/a.db"
 	for _, args := range [][]string{
-		{"import", "-", "--format", "csv", "--db", db},
-		{"import", "-", "--format", "json", "--db", db, "--rejects", t.TempDir() + "/rejects"},
+		{"import", "-", "--format", "csv", "--create", "--db", db},
+		{"import", "-", "--format", "json", "--create", "--db", db, "--rejects", t.TempDir() + "/rejects"},
 		{"token", "revoke", "--token-file", "-", "--db", db},
 	} {
 		ctx, cancel := context.WithCancel(t.Context())

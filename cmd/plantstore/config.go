@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"net/url"
 	"strings"
 	"unicode"
 
@@ -41,7 +40,8 @@ are hidden. The output is a settings file itself.`,
 	return cmd
 }
 
-// shown returns a setting's value as YAML on one line, without a password in it.
+// shown returns a setting's value as YAML on one line. The values themselves
+// hide their secrets.
 func shown(f *pflag.Flag) string {
 	node := &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle}
 	if list, ok := f.Value.(pflag.SliceValue); ok {
@@ -49,7 +49,7 @@ func shown(f *pflag.Flag) string {
 			node.Content = append(node.Content, plainNode(item))
 		}
 	} else {
-		node = plainNode(withoutPassword(f.Value.String()))
+		node = plainNode(f.Value.String())
 	}
 	text, err := yaml.Marshal(node)
 	if err != nil {
@@ -65,22 +65,4 @@ func plainNode(text string) *yaml.Node {
 		node.Style = yaml.DoubleQuotedStyle
 	}
 	return node
-}
-
-// withoutPassword hides what may be a password in a database's URL. A URL that
-// cannot be read is hidden whole.
-func withoutPassword(value string) string {
-	scheme, _, ok := strings.Cut(value, "://")
-	if !ok {
-		return value
-	}
-	u, err := url.Parse(value)
-	if err != nil {
-		return scheme + "://(hidden)"
-	}
-	if query := u.Query(); query.Has("password") {
-		query.Set("password", "xxxxx") // as Redacted has it
-		u.RawQuery = query.Encode()
-	}
-	return u.Redacted()
 }

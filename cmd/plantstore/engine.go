@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"log/slog"
-	"net/url"
 	"strings"
 	"time"
 
@@ -25,19 +24,16 @@ func (p *program) commandLog() *slog.Logger {
 
 // openEngine opens the engine that --db names.
 func (s *settings) openEngine(ctx context.Context, c sqlite.Config) (store.Movable, error) {
-	if isURL(s.db) {
+	if s.db.isDatabase() {
 		if err := s.refusePassword(); err != nil {
 			return nil, err
 		}
-		return postgres.Open(ctx, postgres.Config{URL: s.db, MustExist: c.MustExist, Server: c.Server, RequireStandby: s.requireSyncStandby, Log: c.Log})
-	}
-	if s.db == "" {
-		return nil, errEmptyPath
+		return postgres.Open(ctx, postgres.Config{URL: s.db.url.Reveal(), MustExist: c.MustExist, Server: c.Server, RequireStandby: s.requireSyncStandby, Log: c.Log})
 	}
 	if s.requireSyncStandby {
 		return nil, usagef("require-sync-standby (%s): a store in a file has no standby", s.sources["require-sync-standby"])
 	}
-	c.Path = s.db
+	c.Path = s.db.path
 	return sqlite.Open(ctx, c)
 }
 
@@ -45,29 +41,11 @@ func (s *settings) openEngine(ctx context.Context, c sqlite.Config) (store.Movab
 // one writes to a file at a time; a database far away is asked again before it
 // has answered, and asked what became of it until nobody waits any more.
 func (s *settings) commits() (most int, within time.Duration) {
-	if isURL(s.db) {
+	if s.db.isDatabase() {
 		return postgres.CommitsMax, s.answerTimeout
 	}
 	return 1, commitTimeMax
 }
-
-// isURL reports whether a --db names a PostgreSQL database.
-func isURL(db string) bool {
-	return strings.HasPrefix(db, "postgres://") || strings.HasPrefix(db, "postgresql://")
-}
-
-// refuseURL refuses a --db that is no path of a file.
-func refuseURL(db string) error {
-	if isURL(db) {
-		return usagef("db: this is for a store in a file, and %s is a database: use PostgreSQL's own tools, such as pg_dump", withoutPassword(db))
-	}
-	if db == "" {
-		return errEmptyPath
-	}
-	return nil
-}
-
-var errEmptyPath = usagef("db: the path is empty: give the path of a file")
 
 // refusePassword refuses a password on the command line, where every user of
 // the machine can read it.
@@ -76,16 +54,12 @@ func (s *settings) refusePassword() error {
 	if !ok {
 		return nil
 	}
-	u, err := url.Parse(s.db)
-	if err != nil {
-		return nil //nolint:nilerr // pgx says what is wrong with it, and hides the password
+	if !s.db.url.HasPassword() {
+		return nil
 	}
 	orEnviron := ""
 	if flag == "db" {
 		orEnviron = ", or all of the URL into PLANTSTORE_DB"
 	}
-	if _, given := u.User.Password(); given || u.Query().Has("password") {
-		return usagef("%s: every user of this machine can read a password on a command line: put it into PGPASSWORD, into the file that PGPASSFILE names%s", flag, orEnviron)
-	}
-	return nil
+	return usagef("%s: every user of this machine can read a password on a command line: put it into PGPASSWORD, into the file that PGPASSFILE names%s", flag, orEnviron)
 }

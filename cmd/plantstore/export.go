@@ -49,7 +49,7 @@ keeps everything but the difference between an empty tag and none.`,
 				if output == "" {
 					return p.export(ctx, engine, p.stdout, f, dump.None)
 				}
-				if sameFile(output, s.db) {
+				if sameFile(output, s.db.path) {
 					return usagef("output: %s is the store itself", output)
 				}
 				err := p.exportFile(ctx, engine, output, force, f, compression)

@@ -19,7 +19,7 @@ import (
 func newImport(p *program) *cobra.Command {
 	s := &settings{}
 	var format, rejects string
-	var force bool
+	var force, create bool
 	onConflict := choice{value: "fail", allowed: []string{"fail", "skip", "report"}}
 	cmd := &cobra.Command{
 		Use:   "import FILE",
@@ -45,17 +45,18 @@ skipped), else 1.`,
 				return err
 			}
 			defer job.close()
-			if err := job.checkRejects(s.db); err != nil {
+			if err := job.checkRejects(s.db.path); err != nil {
 				return err
 			}
 			p.tuneRuntime()
-			return p.withStore(cmd, s, false, job.run)
+			return p.withStore(cmd, s, !create, job.run)
 		},
 	}
 	s.bindStore(cmd.Flags())
 	p.bindQuiet(cmd.Flags())
 	cmd.Flags().StringVar(&format, "format", "", "`format` of the input: csv, jsonl or json; needed for standard input")
 	cmd.Flags().Var(&onConflict, "on-conflict", "`what` to do when an id is taken by another plant: fail, skip or report")
+	bindCreate(cmd.Flags(), &create)
 	cmd.Flags().StringVar(&rejects, "rejects", "", "write the refused rows to this `file`, to be corrected and imported; it appears when the import ends")
 	cmd.Flags().BoolVar(&force, "force", false, "replace the file that --rejects names")
 	return cmd

@@ -46,7 +46,7 @@ func TestJSON(t *testing.T) {
 	plants := filepath.Join(dir, "plants.jsonl")
 	writeFileText(t, plants, `{"id":1,"name":"Salix <alba> & \"caprea\"","tag":""}`+"\n"+`{"id":9223372036854775807,"name":"カエデ"}`+"\n")
 	var out, stderr bytes.Buffer
-	if code := run(t.Context(), []string{"import", plants, "--db", db}, nil, nil, &out, &stderr); code != exitOK {
+	if code := run(t.Context(), []string{"import", plants, "--create", "--db", db}, nil, nil, &out, &stderr); code != exitOK {
 		t.Fatal(code, stderr.String())
 	}
 	for _, r := range []jsonRun{

@@ -119,7 +119,7 @@ func TestKilled(t *testing.T) {
 	t.Logf("the seed is %d: run it again with -seed %[1]d", *seed)
 	chance := rand.New(rand.NewPCG(*seed, 0))
 	db := filepath.Join(t.TempDir(), "a.db")
-	token := strings.TrimSpace(plantstore(t, "token", "create", "test", "--no-expiry", "--db", db))
+	token := strings.TrimSpace(plantstore(t, "token", "create", "test", "--no-expiry", "--create", "--db", db))
 	j := newJournal()
 	clients := make([]*killedClient, killedClients)
 	for i := range clients {

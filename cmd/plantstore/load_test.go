@@ -57,7 +57,7 @@ func (l *load) stop() int64 {
 func TestCommandsUnderLoad(t *testing.T) {
 	const clients, rounds, turnMax = 32, 5, 2 * time.Second
 	db := filepath.Join(t.TempDir(), "a.db")
-	token := strings.TrimSpace(plantstore(t, "token", "create", "load", "--no-expiry", "--db", db))
+	token := strings.TrimSpace(plantstore(t, "token", "create", "load", "--no-expiry", "--create", "--db", db))
 	s := startServer(t, db)
 	l := startLoad(t, clients, s.url, token)
 
@@ -145,7 +145,7 @@ func TestPlantsOfManyClientsComeOutEqual(t *testing.T) {
 	const clients = 32
 	rows := realPlants(t, 10_000)
 	db := filepath.Join(t.TempDir(), "a.db")
-	token := strings.TrimSpace(plantstore(t, "token", "create", "test", "--no-expiry", "--db", db))
+	token := strings.TrimSpace(plantstore(t, "token", "create", "test", "--no-expiry", "--create", "--db", db))
 	s := startServer(t, db)
 
 	c := httpClient(clients)
@@ -200,9 +200,9 @@ func TestProgressBarOnTerminal(t *testing.T) {
 		command string
 		want    []string
 	}{
-		"file":           {"plantstore import many.jsonl --db file.db", []string{"10000 rows", "%", "line 20000: id is a string"}},
-		"standard input": {"cat many.jsonl | plantstore import - --format jsonl --db input.db", []string{"10000 rows", "B/s)", "line 20000: id is a string"}},
-		"terminal only":  {"plantstore import many.jsonl --db plain.db 2> plain.txt", []string{"created 29999"}},
+		"file":           {"plantstore import many.jsonl --create --db file.db", []string{"10000 rows", "%", "line 20000: id is a string"}},
+		"standard input": {"cat many.jsonl | plantstore import - --format jsonl --create --db input.db", []string{"10000 rows", "B/s)", "line 20000: id is a string"}},
+		"terminal only":  {"plantstore import many.jsonl --create --db plain.db 2> plain.txt", []string{"created 29999"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cmd := exec.CommandContext(t.Context(), "script", "-qec", c.command, os.DevNull)

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,7 +14,7 @@ import (
 )
 
 func newMove(p *program) *cobra.Command {
-	var from, to string
+	var from, to storeAddress
 	var abandon bool
 	cmd := &cobra.Command{
 		Use:   "move --from STORE --to STORE",
@@ -43,15 +41,15 @@ file that PGPASSFILE names, or into PGPASSWORD.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
-			case from == "":
+			case from.isZero():
 				return usagef("from: name the store to move, a file or a URL")
-			case abandon && to != "":
+			case abandon && !to.isZero():
 				return usagef("to: --abandon only needs --from")
 			case abandon:
 				return p.abandonMove(cmd.Context(), from)
-			case to == "":
+			case to.isZero():
 				return usagef("to: name the store to move to, a file or a URL")
-			case from == to, sameFile(from, to):
+			case from.String() == to.String(), sameFile(from.path, to.path):
 				return usagef("to: %s is the store itself", to)
 			}
 			p.tuneRuntime()
@@ -59,19 +57,19 @@ file that PGPASSFILE names, or into PGPASSWORD.`,
 		},
 	}
 	p.bindQuiet(cmd.Flags())
-	cmd.Flags().StringVar(&from, "from", "", "the `store` to move: a file, or the URL of a PostgreSQL database")
-	cmd.Flags().StringVar(&to, "to", "", "the `store` to move to")
+	cmd.Flags().Var(&from, "from", "the `store` to move: a file, or the URL of a PostgreSQL database")
+	cmd.Flags().Var(&to, "to", "the `store` to move to")
 	cmd.Flags().BoolVar(&abandon, "abandon", false, "make the old store take plants again")
 	return cmd
 }
 
-func (p *program) move(ctx context.Context, fromName, toName string) (err error) {
-	from, err := p.openMovable(ctx, "from", fromName, sqlite.Config{MustExist: true})
+func (p *program) move(ctx context.Context, fromAddress, toAddress storeAddress) (err error) {
+	from, err := p.openMovable(ctx, "from", fromAddress, sqlite.Config{MustExist: true})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, from.Close()) }()
-	to, err := p.openMovable(ctx, "to", toName, sqlite.Config{Server: true}) // so that nobody else serves it
+	to, err := p.openMovable(ctx, "to", toAddress, sqlite.Config{Server: true}) // so that nobody else serves it
 	if err != nil {
 		return err
 	}
@@ -81,7 +79,7 @@ func (p *program) move(ctx context.Context, fromName, toName string) (err error)
 	bar.begin()
 	r, err := move.Run(ctx, move.Config{
 		From: from, To: to,
-		FromName: storeName(fromName), ToName: storeName(toName),
+		FromName: fromAddress.absolute(), ToName: toAddress.absolute(),
 		Progress: bar.plants,
 		Announce: func() { bar.note("all is copied but the last plants; for these the old store is held now") },
 	})
@@ -103,36 +101,25 @@ func (p *program) move(ctx context.Context, fromName, toName string) (err error)
 	return err
 }
 
-func (p *program) abandonMove(ctx context.Context, name string) error {
-	s, err := p.openMovable(ctx, "from", name, sqlite.Config{MustExist: true})
+func (p *program) abandonMove(ctx context.Context, from storeAddress) error {
+	s, err := p.openMovable(ctx, "from", from, sqlite.Config{MustExist: true})
 	if err != nil {
 		return err
 	}
 	if err := errors.Join(move.Abandon(ctx, s), s.Close()); err != nil {
-		return fmt.Errorf("abandon the move of %s: %w", storeName(name), err)
+		return fmt.Errorf("abandon the move of %s: %w", from.absolute(), err)
 	}
-	_, err = fmt.Fprintf(p.stdout, "%s takes plants\n", storeName(name))
+	_, err = fmt.Fprintf(p.stdout, "%s takes plants\n", from.absolute())
 	return err
 }
 
 // openMovable opens the store that a flag of move names.
-func (p *program) openMovable(ctx context.Context, flag, name string, c sqlite.Config) (store.Movable, error) {
-	s := &settings{db: name, sources: map[string]string{"db": "--" + flag}}
+func (p *program) openMovable(ctx context.Context, flag string, address storeAddress, c sqlite.Config) (store.Movable, error) {
+	s := &settings{db: address, sources: map[string]string{"db": "--" + flag}}
 	c.Log = p.commandLog()
 	engine, err := s.openEngine(ctx, c)
 	if err != nil && errors.Is(err, context.Canceled) {
 		err = errInterrupted
 	}
 	return engine, err
-}
-
-// storeName is what a store is called where nobody knows from where it was named.
-func storeName(name string) string {
-	if isURL(name) {
-		return withoutPassword(name)
-	}
-	if path, err := filepath.Abs(name); err == nil {
-		name = path
-	}
-	return strings.ToValidUTF8(name, "?") // it is kept in the other store
 }

@@ -38,7 +38,7 @@ func startSchedule(s *settings, log *slog.Logger, metrics prometheus.Registerer)
 		return nil, fmt.Errorf("backup-dir: %s is no directory", s.backupDir)
 	}
 	j := &schedule{
-		db: s.db, dir: s.backupDir, every: s.backupEvery, keep: s.backupKeep, log: log,
+		db: s.db.path, dir: s.backupDir, every: s.backupEvery, keep: s.backupKeep, log: log,
 		last: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "plantstore_backup_last_success_timestamp_seconds",
 			Help: "When the last scheduled backup was made; 0 if none is there.",

@@ -106,7 +106,7 @@ func (p *program) serve(ctx context.Context, s *settings) (err error) {
 		return err
 	}
 	d.serve()
-	log.Info("ready", "listen", d.publicListener.Addr().String(), "public", d.url.String(), "admin", guessURL(d.adminListener.Addr()).String(), "db", withoutPassword(s.db), "version", version)
+	log.Info("ready", "listen", d.publicListener.Addr().String(), "public", d.url.String(), "admin", guessURL(d.adminListener.Addr()).String(), "db", s.db.String(), "version", version)
 
 	cause := d.run(ctx, st, hangups, log)
 	err = errors.Join(cause, d.drain(st, log))

@@ -26,7 +26,7 @@ import (
 // settings is every setting of the program, with the value in force.
 type settings struct {
 	config string
-	db     string
+	db     storeAddress
 
 	listen      address
 	adminListen address
@@ -58,7 +58,16 @@ type settings struct {
 // bindStore adds the settings of every command that opens the store.
 func (s *settings) bindStore(f *pflag.FlagSet) {
 	f.StringVar(&s.config, "config", "", "read settings from this YAML `file`")
-	f.StringVar(&s.db, "db", "plantstore.db", "the store: a `file`, or the URL of a PostgreSQL database, postgres://…")
+	s.db = storeAddress{path: "plantstore.db"}
+	f.Var(&s.db, "db", "the store: a `file`, or the URL of a PostgreSQL database, postgres://…")
+}
+
+const createFlag = "create"
+
+// bindCreate adds the flag with which a command may create the store. Without
+// it a mistyped --db would leave a second store.
+func bindCreate(f *pflag.FlagSet, create *bool) {
+	f.BoolVar(create, createFlag, false, "create the store if it does not exist")
 }
 
 // bindServe adds the settings of the server.
@@ -110,7 +119,7 @@ func (s *settings) check() error {
 	if s.queueMax < 1 || s.queueMax > queueLimit {
 		return usagef("queue-max (%s): %d is out of range: from 1 to %d", s.sources["queue-max"], s.queueMax, queueLimit)
 	}
-	if s.backupDir != "" && isURL(s.db) {
+	if s.backupDir != "" && s.db.isDatabase() {
 		return usagef("backup-dir (%s): the server makes backups of a store in a file only: use PostgreSQL's own tools", s.sources["backup-dir"])
 	}
 	if s.backupKeep < 1 {

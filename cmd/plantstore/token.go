@@ -38,6 +38,7 @@ func newTokenCreate(p *program) *cobra.Command {
 	var expires time.Duration
 	var noExpiry bool
 	var out secretOutput
+	var create bool
 	cmd := &cobra.Command{
 		Use:   "create NAME (--expires TIME | --no-expiry)",
 		Short: "Create a token; its secret alone is printed on standard output",
@@ -56,7 +57,7 @@ func newTokenCreate(p *program) *cobra.Command {
 			if t.Scopes, err = grantScopes(scopes); err != nil {
 				return err
 			}
-			return p.withStore(cmd, s, false, func(ctx context.Context, engine store.Engine) error {
+			return p.withStore(cmd, s, !create, func(ctx context.Context, engine store.Engine) error {
 				return p.mint(ctx, t, out, func(t auth.Token) (_ auth.Token, err error) {
 					t.ID, err = engine.CreateToken(ctx, t)
 					if errors.Is(err, store.ErrNameTaken) {
@@ -68,6 +69,7 @@ func newTokenCreate(p *program) *cobra.Command {
 		},
 	}
 	s.bindStore(cmd.Flags())
+	bindCreate(cmd.Flags(), &create)
 	out.bind(cmd.Flags())
 	cmd.Flags().StringSliceVar(&scopes, "scope", []string{auth.Grantable.String()}, "`scopes` that the token allows; there is one: "+auth.Grantable.String())
 	cmd.Flags().Var((*duration)(&expires), "expires", "`time` after which the token expires, like 90d or 12h")
@@ -148,6 +150,9 @@ func (p *program) withStore(cmd *cobra.Command, s *settings, mustExist bool, do 
 	}
 	ctx := cmd.Context()
 	engine, err := p.openCommand(ctx, s, mustExist)
+	if errors.Is(err, store.ErrNoStore) && cmd.Flags().Lookup(createFlag) != nil {
+		return fmt.Errorf("%w, or give --%s", err, createFlag)
+	}
 	if err != nil {
 		return err
 	}

@@ -25,11 +25,11 @@ else 1.`,
 			if err := s.load(p, cmd); err != nil {
 				return err
 			}
-			path := s.db
+			path, err := s.db.file()
 			if len(args) > 0 {
-				path = args[0]
+				path, err = filePath(args[0])
 			}
-			if err := refuseURL(path); err != nil {
+			if err != nil {
 				return err
 			}
 			progress := p.newProgress(-1)

@@ -220,8 +220,8 @@ func TestCommands(t *testing.T) {
 	for _, point := range []string{"before begin:2", "after begin:3", "insert:15000", "before commit:3", "after commit:2", "before wake:3", "migration:1", "start:1", "shutdown:1"} {
 		t.Run("import, "+point, func(t *testing.T) {
 			db := filepath.Join(t.TempDir(), "plants.db")
-			killed(t, program, point, "import", csv, "--db", db)
-			runs(t, program, "import", csv, "--db", db)
+			killed(t, program, point, "import", csv, "--create", "--db", db)
+			runs(t, program, "import", csv, "--create", "--db", db)
 			if got := checkStore(t, program, db); !maps.Equal(got, want) {
 				t.Errorf("%d plants are stored, want %d", len(got), len(want))
 			}
@@ -229,7 +229,7 @@ func TestCommands(t *testing.T) {
 	}
 	t.Run("token create", func(t *testing.T) {
 		db := filepath.Join(t.TempDir(), "plants.db")
-		runs(t, program, "import", csv, "--db", db)
+		runs(t, program, "import", csv, "--create", "--db", db)
 		killed(t, program, "token write:1", "token", "create", "a", "--no-expiry", "--db", db)
 		if out := runs(t, program, "token", "list", "--db", db); strings.Contains(out, "plants:create") {
 			t.Errorf("there is a token that nobody was told of:\n%s", out)
@@ -238,7 +238,7 @@ func TestCommands(t *testing.T) {
 		checkStore(t, program, db)
 	})
 	store := filepath.Join(dir, "plants.db")
-	runs(t, program, "import", csv, "--db", store)
+	runs(t, program, "import", csv, "--create", "--db", store)
 	for _, point := range []string{"before the manifest's rename", "before the backup's rename", "after the backup's rename"} {
 		t.Run("backup, "+point, func(t *testing.T) { testBackup(t, program, store, point) })
 	}
@@ -251,7 +251,7 @@ func TestCommands(t *testing.T) {
 			if err := os.WriteFile(few, []byte("id,name\n-1,old\n"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			runs(t, program, "import", few, "--db", db)
+			runs(t, program, "import", few, "--create", "--db", db)
 			killed(t, program, point+":1", "restore", backup, "--force", "--db", db)
 			if got := checkStore(t, program, db); !maps.Equal(got, want) && !maps.Equal(got, map[int64]string{-1: "old"}) {
 				t.Errorf("%d plants are stored: neither the old store nor the backup", len(got))

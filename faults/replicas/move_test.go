@@ -91,7 +91,7 @@ func newJourney(t *testing.T, program, place string) *journey {
 	if err := os.WriteFile(file, lines.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.CommandContext(t.Context(), program, "import", file, "--db", place).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), program, "import", file, "--create", "--db", place).CombinedOutput(); err != nil {
 		t.Fatalf("import: %v\n%s", err, out)
 	}
 	j.serve()

@@ -222,7 +222,7 @@ func (b *logBuffer) String() string {
 func Token(t testing.TB, program, db, name string) string {
 	t.Helper()
 	var faults bytes.Buffer
-	command := exec.CommandContext(t.Context(), program, "token", "create", name, "--no-expiry", "--db", db)
+	command := exec.CommandContext(t.Context(), program, "token", "create", name, "--no-expiry", "--create", "--db", db)
 	command.Stderr = &faults
 	out, err := command.Output()
 	if err != nil {

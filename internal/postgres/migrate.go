@@ -8,6 +8,8 @@ import (
 	"io/fs"
 
 	"github.com/jackc/pgx/v5"
+
+	"plantstore/internal/store"
 )
 
 //go:embed migrations/*.sql
@@ -25,7 +27,7 @@ func (e *Engine) migrate(ctx context.Context, mustExist bool) error {
 	case err != nil || version == len(files):
 		return err
 	case version == 0 && mustExist:
-		return errors.New("there is no store in it: name another with --db, or begin one with plantstore serve")
+		return fmt.Errorf("%w in it: name another with --db, or begin one with plantstore serve", store.ErrNoStore)
 	}
 	return pgx.BeginFunc(ctx, e.pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", int64(migrationLock)); err != nil {

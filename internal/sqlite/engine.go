@@ -27,7 +27,7 @@ import (
 type Config struct {
 	Path        string
 	Server      bool  // this process serves the file: it is the only one, and does the checkpoints
-	MustExist   bool  // do not create the file
+	MustExist   bool  // do not create the store, neither the file nor its tables
 	WALBytesMax int64 // the WAL stays below this as long as nobody else holds a read open; 0: WALBytesDefault
 	Log         *slog.Logger
 	Metrics     prometheus.Registerer // where a server's engine registers its metrics; a command's has none
@@ -98,7 +98,7 @@ func Open(ctx context.Context, c Config) (_ *Engine, err error) {
 			err = diskFault(err)
 		}
 	}()
-	if err := e.openWriter(); err != nil { // before a lock file is left beside what is no store
+	if err := e.openWriter(c.MustExist); err != nil { // before a lock file is left beside what is no store
 		return nil, err
 	}
 	if c.Server {
@@ -163,7 +163,7 @@ func prepareFile(c *Config) error {
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	case c.MustExist:
-		return fmt.Errorf("there is no store at %s: name one with --db, or begin one with plantstore serve", c.Path)
+		return noStore(c.Path)
 	}
 	f, err := os.OpenFile(c.Path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -172,19 +172,26 @@ func prepareFile(c *Config) error {
 	return f.Close()
 }
 
+func noStore(path string) error {
+	return fmt.Errorf("%w at %s: name one with --db, or begin one with plantstore serve", store.ErrNoStore, path)
+}
+
 // busyMilliseconds is how long a reading connection waits for the short locks
 // of recovery. Writing waits in begin, with a context.
 const busyMilliseconds = 2000
 
 // openWriter opens the writing connection, and refuses what is no store of
 // ours before anything is changed in it.
-func (e *Engine) openWriter() (err error) {
+func (e *Engine) openWriter(mustExist bool) (err error) {
 	if e.writer, err = sqlite3.Open(e.path); err != nil {
 		return openFault(e.path, err)
 	}
 	e.writer.BusyTimeout(busyMilliseconds)
 	e.writer.KeepWAL(true) // whatever is wrong with it, it may be all that there is
 	version, err := schemaVersion(e.writer, e.path)
+	if err == nil && version == 0 && mustExist {
+		return noStore(e.path)
+	}
 	if err == nil && version > 0 {
 		var wrong error
 		_, wrong, err = checkMark(e.writer, e.path)

@@ -41,6 +41,7 @@ func TestOpenRefuses(t *testing.T) {
 		{"no directory", func(t *testing.T, path string) { mustRemove(t, filepath.Dir(path)) }, sqlite.Config{}, "the directory of the store: stat DIR: no such file or directory"},
 		{"a directory", func(t *testing.T, path string) { must(t, os.Mkdir(path, 0o700)) }, sqlite.Config{}, "PATH is a directory: name a file in it"},
 		{"must exist", func(*testing.T, string) {}, sqlite.Config{MustExist: true}, "there is no store at PATH: name one with --db, or begin one with plantstore serve"},
+		{"an empty file must exist", func(t *testing.T, path string) { mustWrite(t, path, "") }, sqlite.Config{MustExist: true}, "there is no store at PATH: name one with --db, or begin one with plantstore serve"},
 		{"a text file", func(t *testing.T, path string) { mustWrite(t, path, strings.Repeat("no database ", 100)) }, sqlite.Config{}, "PATH is not a plant store: it is not an SQLite database"},
 		{"another program's tables", func(t *testing.T, path string) { mustExec(t, path, "CREATE TABLE a (b)") }, sqlite.Config{}, "PATH is an SQLite database of another program: name another file"},
 		{"another program's id", func(t *testing.T, path string) { mustExec(t, path, "PRAGMA application_id = 7") }, sqlite.Config{}, "PATH is an SQLite database of another program: name another file"},

@@ -128,6 +128,8 @@ type Selector struct {
 var (
 	// ErrNotFound means that there is no such plant or token.
 	ErrNotFound = errors.New("not found")
+	// ErrNoStore means that nothing is at the place of a store that must exist.
+	ErrNoStore = errors.New("there is no store")
 	// ErrNameTaken means that a valid token has this name.
 	ErrNameTaken = errors.New("name taken")
 	// ErrBusy means that the store was held by another process all the time
