@@ -82,7 +82,7 @@ func TestCommandsUnderLoad(t *testing.T) {
 		return out
 	}
 	for round := range rounds {
-		name := fmt.Sprintf("round %d", round)
+		name := fmt.Sprintf("round-%d", round)
 		first := strings.TrimSpace(timed("token", "create", name, "--no-expiry"))
 		second := strings.TrimSpace(timed("token", "rotate", name))
 		if list := timed("token", "list"); strings.Count(list, name) != 2 {
