@@ -72,7 +72,7 @@ func (p *program) serve(ctx context.Context, s *settings) (err error) {
 	defer d.close()
 
 	metrics := newMetrics()
-	engine, err := s.openEngine(ctx, sqlite.Config{Server: true, WALBytesMax: s.walMax.n, Log: log, Metrics: metrics})
+	engine, err := s.openEngine(ctx, sqlite.Config{Server: true, Migrate: true, WALBytesMax: s.walMax.n, Log: log, Metrics: metrics})
 	if err != nil {
 		return err
 	}

@@ -33,6 +33,8 @@ type Config struct {
 	URL string
 
 	MustExist bool // do not make the tables
+	ReadOnly  bool // only Get, List and Tokens are called; implies MustExist
+	Migrate   bool // bring a store of an older schema to the newest one; a new store always has that
 	Server    bool // look from time to time at what the database's acknowledgements are worth
 
 	// RequireStandby acknowledges nothing unless the database waits for a
@@ -47,6 +49,7 @@ type Engine struct {
 	pool           *pgxpool.Pool
 	log            *slog.Logger
 	requireStandby bool
+	schema         int // the version of the store's; the newest unless the engine only reads
 
 	stop    context.CancelFunc // ends watch
 	watched chan struct{}      // closed when watch has ended; nil if it was not begun
@@ -67,9 +70,13 @@ const (
 	pingTime    = 3 * time.Second // for a connection that was not used for a second to show that it is alive
 )
 
-// Open connects to a database and brings its schema up to date. Several may do
-// so at once. The caller closes the engine.
+// Open connects to a database, and makes the tables of a store if there are none
+// and they may be made. Several may do so at once. The caller closes the engine.
+//
+// The schema of a store that exists is changed only if c.Migrate is set. Without
+// it, Open refuses a store of an older schema, or reads it if c.ReadOnly is set.
 func Open(ctx context.Context, c Config) (*Engine, error) {
+	c.MustExist = c.MustExist || c.ReadOnly
 	config, err := parse(c.URL)
 	if err != nil {
 		return nil, err
@@ -87,7 +94,7 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 }
 
 func (e *Engine) begin(ctx context.Context, c Config) error {
-	if err := e.migrate(ctx, c.MustExist); err != nil || !c.Server {
+	if err := e.migrate(ctx, c); err != nil || !c.Server {
 		return err
 	}
 	if err := e.look(ctx); err != nil {

@@ -103,7 +103,7 @@ func (e *Engine) RevokeTokens(ctx context.Context, which store.Selector, at time
 // Tokens implements store.Engine.
 func (e *Engine) Tokens(ctx context.Context) (tokens []auth.Token, err error) {
 	err = e.read(ctx, func(c *sqlite3.Conn) error {
-		s, err := c.Prepare("SELECT " + tokenColumns + " FROM tokens ORDER BY id")
+		s, err := c.Prepare(forSchema(e.schema, "SELECT "+tokenColumns+" FROM tokens ORDER BY id"))
 		if err != nil {
 			return err
 		}
@@ -194,7 +194,7 @@ func (e *Engine) changeTokens(ctx context.Context, change func() error) error {
 		if err := change(); err != nil {
 			return err
 		}
-		sum, _, err := tokenDigests(e.writer)
+		sum, _, err := tokenDigests(e.writer, len(migrations()))
 		if err != nil {
 			return err
 		}
