@@ -31,7 +31,7 @@ func (s *settings) openEngine(ctx context.Context, c sqlite.Config) (store.Movab
 		}
 		return postgres.Open(ctx, postgres.Config{
 			URL: s.db.url.Reveal(), MustExist: c.MustExist, ReadOnly: c.ReadOnly, Migrate: c.Migrate, Server: c.Server,
-			RequireStandby: s.requireSyncStandby, Log: c.Log,
+			RequireStandby: s.requireSyncStandby, Log: c.Log, Metrics: c.Metrics,
 		})
 	}
 	if s.requireSyncStandby {

@@ -26,6 +26,7 @@ SELECT plants.id, plants.name, plants.tag, plants.created_at, coalesce(tokens.na
 SELECT plants.id, plants.name, plants.tag, plants.created_at, coalesce(tokens.name, '') FROM plants LEFT JOIN tokens ON tokens.id = plants.created_by WHERE plants.id >= $1 AND plants.tag = $3 ORDER BY plants.id LIMIT $2
 SELECT plants.id, plants.name, plants.tag, plants.created_at, coalesce(tokens.name, '') FROM plants LEFT JOIN tokens ON tokens.id = plants.created_by WHERE plants.id >= $1 ORDER BY plants.id LIMIT $2
 SELECT prosrc FROM pg_trigger INNER JOIN pg_proc ON pg_proc.oid = tgfoid WHERE tgrelid = 'plants'::regclass AND tgname = 'follow'
+SELECT reltuples FROM pg_class WHERE oid = 'plants'::regclass
 SELECT token_changes, coalesce(held, '') FROM plantstore
 SELECT version FROM plantstore
 SET synchronous_commit = 'on'

@@ -16,11 +16,13 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"plantstore/internal/store"
 )
@@ -42,6 +44,8 @@ type Config struct {
 	RequireStandby bool
 
 	Log *slog.Logger
+
+	Metrics prometheus.Registerer // where the engine registers its metrics; nil: nowhere
 }
 
 // Engine implements store.Movable on a PostgreSQL database.
@@ -53,6 +57,8 @@ type Engine struct {
 
 	stop    context.CancelFunc // ends watch
 	watched chan struct{}      // closed when watch has ended; nil if it was not begun
+
+	estimated atomic.Int64 // how many plants the planner expects, as last looked at; -1: unknown
 
 	mu    sync.Mutex
 	worth store.Durability // guarded by mu
@@ -86,9 +92,13 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{pool: pool, log: c.Log, requireStandby: c.RequireStandby}
+	e.estimated.Store(-1)
 	if err := e.begin(ctx, c); err != nil {
 		pool.Close()
 		return nil, fmt.Errorf("open the database %s: %w", place(config.ConnConfig), err)
+	}
+	if c.Metrics != nil {
+		e.measure(c.Metrics)
 	}
 	return e, nil
 }

@@ -143,7 +143,11 @@ func (e *Engine) Totals(context.Context) (store.Totals, bool, error) {
 }
 
 // State implements store.Engine.
-func (e *Engine) State(ctx context.Context) (store.State, error) { return state(ctx, e.pool) }
+func (e *Engine) State(ctx context.Context) (store.State, error) {
+	now, err := state(ctx, e.pool)
+	now.Plants = e.estimated.Load()
+	return now, err
+}
 
 func state(ctx context.Context, q querier) (now store.State, err error) {
 	var held string

@@ -155,7 +155,7 @@ func tokenRow(s *sqlite3.Stmt) (auth.Token, error) {
 // State implements store.Engine.
 func (e *Engine) State(ctx context.Context) (now store.State, err error) {
 	err = e.read(ctx, func(c *sqlite3.Conn) error {
-		s, err := c.Prepare("SELECT token_changes, coalesce(held, '') FROM state")
+		s, err := c.Prepare("SELECT token_changes, coalesce(held, ''), plants FROM state")
 		if err != nil {
 			return err
 		}
@@ -165,7 +165,7 @@ func (e *Engine) State(ctx context.Context) (now store.State, err error) {
 			err = errNoState
 		}
 		if err == nil {
-			now = store.State{TokenChanges: s.Int64(0), Held: store.ParseHold(s.Text(1))}
+			now = store.State{TokenChanges: s.Int64(0), Held: store.ParseHold(s.Text(1)), Plants: s.Int64(2)}
 		}
 		return err
 	})
