@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"plantstore/internal/safefile"
 	"plantstore/internal/sqlite/sqlite3"
 )
 
@@ -207,7 +208,7 @@ func (m *Manifest) publish(temp, to string) error {
 	if err := os.Rename(temp, to); err != nil {
 		return errors.Join(err, removeIfThere(to+ManifestSuffix))
 	}
-	return syncDir(filepath.Dir(to))
+	return safefile.SyncDir(filepath.Dir(to))
 }
 
 func writeSynced(path string, data []byte) error {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"plantstore/internal/safefile"
 	"plantstore/internal/sqlite/sqlite3"
 	"plantstore/internal/store"
 )
@@ -118,6 +119,7 @@ func Open(ctx context.Context, c Config) (_ *Engine, err error) {
 		if e.serveLock, err = lockServe(ctx, c.Path); err != nil {
 			return nil, err
 		}
+		warnModes(c.Path, c.Log)
 	}
 	if e.turn, err = openTurn(c.Path); err != nil {
 		return nil, err
@@ -144,10 +146,14 @@ func Open(ctx context.Context, c Config) (_ *Engine, err error) {
 }
 
 // realPath follows the links in a path, as SQLite does: all that lies beside
-// the file, the WAL, the mark and the locks, lies beside the real one.
+// the file, the WAL, the mark and the locks, lies beside the real one. Of a file
+// that does not exist it follows those to the directory.
 func realPath(path string) string {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		return real
+	}
+	if dir, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
+		return filepath.Join(dir, filepath.Base(path))
 	}
 	return path
 }
@@ -172,13 +178,16 @@ func prepareFile(c *Config) error {
 	case err == nil && info.IsDir():
 		return fmt.Errorf("%s is a directory: name a file in it", c.Path)
 	case err == nil:
-		return nil
+		return checkFiles(c.Path, besideSuffixes)
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	case c.MustExist:
 		return noStore(c.Path)
 	}
-	f, err := os.OpenFile(c.Path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err := checkFiles(c.Path, besideSuffixes); err != nil {
+		return err
+	}
+	f, err := safefile.OpenRegular(c.Path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return fmt.Errorf("create the store: %w", err)
 	}
@@ -293,19 +302,7 @@ func (e *Engine) makeDurable() error {
 	if err := e.writer.SyncFile(); err != nil {
 		return fmt.Errorf("sync %s: %w", e.path, classify(err))
 	}
-	return syncDir(filepath.Dir(e.path))
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	if err := d.Sync(); err != nil {
-		return fmt.Errorf("sync %s: %w", dir, err)
-	}
-	return nil
+	return safefile.SyncDir(filepath.Dir(e.path))
 }
 
 // Close copies the WAL into the file and lets go of it. A broken engine it

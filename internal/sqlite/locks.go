@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"plantstore/internal/safefile"
 	"plantstore/internal/store"
 )
 
@@ -70,7 +71,7 @@ func lockServe(ctx context.Context, path string) (*os.File, error) {
 
 // served reports whether a server has the file open.
 func served(path string) bool {
-	f, err := os.OpenFile(path+serveSuffix, os.O_RDWR, 0)
+	f, err := safefile.OpenRegular(path+serveSuffix, os.O_RDWR, 0)
 	if err != nil {
 		return false
 	}
@@ -128,7 +129,7 @@ func (t turn) give() error { return flock(t.file, syscall.LOCK_UN) }
 
 // openLock opens a lock file, which only the owner of the store may read.
 func openLock(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := safefile.OpenRegular(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open lock file: %w", err)
 	}

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io"
 	"os"
 	"time"
 
+	"plantstore/internal/safefile"
 	"plantstore/internal/sqlite/sqlite3"
 	"plantstore/internal/store"
 )
@@ -48,7 +50,7 @@ var errNoMark = errors.New("no mark")
 // before it takes it for damaged.
 func readMark(path string) (m mark, err error) {
 	for range 3 {
-		b, err := os.ReadFile(path + markSuffix)
+		b, err := readSmall(path+markSuffix, markBytes)
 		if errors.Is(err, os.ErrNotExist) || err == nil && len(b) == 0 {
 			return mark{}, errNoMark
 		}
@@ -64,6 +66,16 @@ func readMark(path string) (m mark, err error) {
 		time.Sleep(commandPoll)
 	}
 	return mark{}, fmt.Errorf("%s is damaged: if plantstore verify finds nothing else, remove it", path+markSuffix)
+}
+
+// readSmall reads a file, but not more than a byte beyond a length: a longer file is not what the caller looks for.
+func readSmall(path string, bytesMax int64) ([]byte, error) {
+	f, err := safefile.OpenRegular(path, os.O_RDONLY, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, bytesMax+1))
 }
 
 // check compares a mark with the state of the store. The error says what to do.

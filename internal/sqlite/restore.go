@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"plantstore/internal/safefile"
 	"plantstore/internal/sqlite/sqlite3"
 )
 
@@ -131,6 +132,9 @@ func (c *counter) Write(p []byte) (int, error) {
 // emptyWAL copies the WAL of a store that will be replaced into its file. A
 // store that is damaged, or is none, goes as it is.
 func emptyWAL(path string) error {
+	if err := checkFiles(path, sqliteSuffixes); err != nil {
+		return err
+	}
 	old, err := sqlite3.Open(path)
 	if err == nil {
 		if _, err = old.QueryInt("SELECT count(*) FROM sqlite_schema"); err == nil { // opens the WAL
@@ -173,11 +177,11 @@ func (m *Manifest) takePlace(ctx context.Context, temp, path string) error {
 		}
 	}
 	dir := filepath.Dir(path)
-	if err := syncDir(dir); err != nil {
+	if err := safefile.SyncDir(dir); err != nil {
 		return err
 	}
 	if err := os.Rename(temp, path); err != nil {
 		return err
 	}
-	return syncDir(dir)
+	return safefile.SyncDir(dir)
 }

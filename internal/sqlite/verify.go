@@ -69,6 +69,9 @@ func openToLook(path string) (*sqlite3.Conn, error) {
 	if info.IsDir() {
 		return nil, fmt.Errorf("%s is a directory: name a file in it", path)
 	}
+	if err := checkFiles(path, besideSuffixes); err != nil {
+		return nil, err
+	}
 	open := sqlite3.Open
 	if hasWAL(path) {
 		open = sqlite3.OpenToRead

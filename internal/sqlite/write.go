@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"plantstore/internal/plant"
+	"plantstore/internal/safefile"
 	"plantstore/internal/sqlite/sqlite3"
 	"plantstore/internal/store"
 )
@@ -310,7 +311,7 @@ func (e *Engine) syncWAL() error {
 	e.writeMu.Lock()
 	defer e.writeMu.Unlock()
 	if e.wal == nil {
-		f, err := os.Open(e.path + "-wal")
+		f, err := safefile.OpenRegular(e.path+"-wal", os.O_RDONLY, 0)
 		if err != nil { // too many open files, say; what was found may be durable and may not
 			return fmt.Errorf("%w: open the WAL: %w", store.ErrOutcomeUnknown, err)
 		}

@@ -1,0 +1,41 @@
+package sqlite
+
+import (
+	"log/slog"
+	"os"
+	"slices"
+
+	"plantstore/internal/safefile"
+)
+
+// The ends of the names of the files that lie beside a store: those that SQLite opens, and all.
+var (
+	sqliteSuffixes = []string{"-wal", "-shm", "-journal"}
+	besideSuffixes = append(sqliteSuffixes, markSuffix, serveSuffix, turnSuffix, moveSuffix)
+)
+
+// checkFiles returns an error if the file of a store, or a file with one of these suffixes beside it, is a link, a FIFO
+// or anything else but a regular file. In a directory where others may write, they may have made it: a link would have
+// another file written to, a FIFO would never answer.
+func checkFiles(path string, suffixes []string) error {
+	if err := safefile.CheckRegular(path); err != nil {
+		return err
+	}
+	for _, suffix := range suffixes {
+		if err := safefile.CheckRegular(path + suffix); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// warnModes logs a warning for each file of a store that other users can read or write. SQLite gives a new WAL the
+// mode of the store's file.
+func warnModes(path string, log *slog.Logger) {
+	for _, suffix := range slices.Concat([]string{""}, besideSuffixes) {
+		info, err := os.Stat(path + suffix)
+		if err == nil && info.Mode().Perm()&0o077 != 0 {
+			log.Warn("other users have access to a file of the store: run chmod 600", "file", path+suffix, "mode", info.Mode().Perm().String())
+		}
+	}
+}

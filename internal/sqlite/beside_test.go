@@ -1,0 +1,153 @@
+package sqlite_test
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"plantstore/internal/safefile"
+	"plantstore/internal/sqlite"
+)
+
+// TestPlantedFiles shows that a link or a FIFO at the name of a file of the store is named and left alone, by everything that
+// opens a store.
+func TestPlantedFiles(t *testing.T) {
+	t.Parallel()
+	plants := map[string]func(t *testing.T, path, target string){
+		"a symbolic link": func(t *testing.T, path, target string) { must(t, os.Symlink(target, path)) },
+		"a FIFO":          func(t *testing.T, path, _ string) { must(t, syscall.Mkfifo(path, 0o666)) },
+	}
+	opened := func(c sqlite.Config) func(t *testing.T, path, backup string) error {
+		return func(t *testing.T, path, _ string) error {
+			c.Path, c.Log = path, slog.New(slog.DiscardHandler)
+			e, err := sqlite.Open(t.Context(), c)
+			if err == nil {
+				must(t, e.Close())
+			}
+			return err
+		}
+	}
+	all := []string{"-wal", "-shm", "-journal", "-mark", "-serve", "-turn", "-move"}
+	for _, use := range []struct {
+		name     string
+		suffixes []string
+		do       func(t *testing.T, path, backup string) error
+	}{
+		{"server", all, opened(sqlite.Config{Server: true})},
+		{"command", all, opened(sqlite.Config{MustExist: true})},
+		{"verify", all, func(t *testing.T, path, _ string) error {
+			_, err := sqlite.Verify(t.Context(), path, nil)
+			return err
+		}},
+		{"backup", all, func(t *testing.T, path, _ string) error {
+			_, err := sqlite.Backup(t.Context(), path, path+".copy", noProgress)
+			return err
+		}},
+		{"restore", []string{"-wal", "-shm", "-journal", "-serve", "-turn"}, func(t *testing.T, path, backup string) error {
+			_, err := sqlite.Restore(t.Context(), backup, path, true, noProgress)
+			return err
+		}},
+	} {
+		for kind, plant := range plants {
+			for _, suffix := range use.suffixes {
+				t.Run(use.name+kind[1:]+suffix, func(t *testing.T) {
+					t.Parallel()
+					dir := t.TempDir()
+					path, backup, target := filepath.Join(dir, "plants.db"), filepath.Join(dir, "backup.db"), filepath.Join(dir, "target")
+					e := mustOpen(t, sqlite.Config{Path: path})
+					must(t, e.Insert(t.Context(), batchOf(0, 10)))
+					must(t, e.Close())
+					_, err := sqlite.Backup(t.Context(), path, backup, noProgress)
+					must(t, err)
+					before := readFiles(t, path)
+					mustWrite(t, target, "keep")
+					mustRemove(t, path+suffix)
+					plant(t, path+suffix, target)
+
+					done := make(chan error, 1)
+					go func() { done <- use.do(t, path, backup) }() // ends with the test, which waits for it
+					select {
+					case err = <-done:
+					case <-time.After(time.Minute):
+						t.Fatal("it hangs")
+					}
+					want := path + suffix + " is " + kind + ", not a regular file: remove it"
+					if err == nil || !strings.HasSuffix(err.Error(), want) || !errors.Is(err, safefile.ErrNotRegular) {
+						t.Errorf("got %v, want %s", err, want)
+					}
+					if got, err := os.ReadFile(target); string(got) != "keep" {
+						t.Errorf("the target has %q (%v), want it unchanged", got, err)
+					}
+					if now, err := os.ReadFile(path); !bytes.Equal(now, before[""]) {
+						t.Errorf("the store was changed (%v)", err)
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestPlantedStore shows that the file of the store itself is created by this program, or is a regular file.
+func TestPlantedStore(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	dangling, fifo := filepath.Join(dir, "dangling.db"), filepath.Join(dir, "fifo.db")
+	must(t, os.Symlink("nowhere", dangling))
+	must(t, syscall.Mkfifo(fifo, 0o666))
+	for path, want := range map[string]string{
+		dangling: dangling + " is a symbolic link, not a regular file: remove it",
+		fifo:     fifo + " is a FIFO, not a regular file: remove it",
+	} {
+		_, err := sqlite.Open(t.Context(), sqlite.Config{Path: path, Log: slog.New(slog.DiscardHandler)})
+		if err == nil || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+	if _, err := os.Lstat(filepath.Join(dir, "nowhere")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the target of the link: %v, want that nothing is there", err)
+	}
+}
+
+// TestModes shows that a server warns of each file that others can read or write, and of no other.
+func TestModes(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "plants.db")
+	must(t, mustOpen(t, sqlite.Config{Path: path}).Close())
+	for _, test := range []struct {
+		mode fs.FileMode
+		want string // mode in the warnings; "" for no warning
+	}{
+		{0o600, ""},
+		{0o640, "-rw-r-----"},
+		{0o666, "-rw-rw-rw-"},
+	} {
+		must(t, os.Chmod(path, test.mode))
+		var log syncBuffer
+		e, err := sqlite.Open(t.Context(), sqlite.Config{Path: path, Server: true, Log: slog.New(slog.NewTextHandler(&log, nil))})
+		must(t, err)
+		must(t, e.Close())
+		var got []string
+		for line := range strings.Lines(log.String()) {
+			if _, found, ok := strings.Cut(line, `level=WARN msg="other users have access to a file of the store: run chmod 600" `); ok {
+				got = append(got, strings.TrimSpace(found))
+			}
+		}
+		var want []string
+		if test.want != "" { // SQLite has made the WAL already, with the mode of the store
+			for _, suffix := range []string{"", "-wal", "-shm"} {
+				want = append(want, "file="+path+suffix+" mode="+test.want)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("mode %v: warned of %q, want %q", test.mode, got, want)
+		}
+	}
+}
