@@ -34,10 +34,10 @@ func (a *storeAddress) Type() string { return "store" }
 
 const acceptedAddresses = "a store is the path of a file, or a PostgreSQL database: postgres://… or postgresql://…"
 
-// firstElement is what a path begins with; scheme is what a URL begins with.
 var (
-	firstElement = regexp.MustCompile(`^[^/]*`)
-	schemeOf     = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9+.-]{0,19}):`)
+	firstElement  = regexp.MustCompile(`^[^/]*`)
+	schemeOf      = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9+.-]{0,19}):`)
+	withoutScheme = regexp.MustCompile(`(?s)^[^/.].*(:.*@|\?.*=)`) // user:password@host/database, host/database?name=value
 )
 
 // Set implements pflag.Value. Its errors contain nothing that may be secret.
@@ -58,6 +58,8 @@ func (a *storeAddress) Set(text string) (err error) {
 			seen = fmt.Sprintf("begins with the scheme %q", match[1])
 		}
 		return fmt.Errorf("it %s: %s; write a path with a colon in it as ./path", seen, acceptedAddresses)
+	case withoutScheme.MatchString(text):
+		return fmt.Errorf("it has the form of a URL without its scheme: %s; write a path with these characters as ./path", acceptedAddresses)
 	}
 	*a = storeAddress{path: text}
 	return nil

@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"plantstore/internal/auth"
 	"plantstore/internal/store"
 )
 
@@ -48,8 +47,9 @@ func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, s
 	}
 	code := exitCode(err)
 	if message := err.Error(); message != "" {
+		message = hideSecrets(message, p.suppliedTexts(args))
 		message = strings.ReplaceAll(message, "\n", "; ") // errors that came together
-		fmt.Fprintln(stderr, "plantstore:", hideSecrets(message))
+		fmt.Fprintln(stderr, "plantstore:", message)
 	}
 	return code
 }
@@ -79,20 +79,6 @@ func usagef(format string, args ...any) error {
 
 // errInterrupted is returned by a command that a signal ended early.
 var errInterrupted = errors.New("interrupted")
-
-// hideSecrets keeps a token that was given in the wrong place out of a message.
-func hideSecrets(message string) string {
-	if !auth.LooksLikeSecret(message) {
-		return message
-	}
-	words := strings.Fields(message)
-	for i, word := range words {
-		if auth.LooksLikeSecret(word) && word != "pst_" { // our own words name the prefix
-			words[i] = "(a token, hidden)"
-		}
-	}
-	return strings.Join(words, " ")
-}
 
 func newRoot(p *program) *cobra.Command {
 	var showVersion bool

@@ -1,7 +1,10 @@
 package server_test
 
 import (
+	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -32,9 +35,13 @@ func TestLog(t *testing.T) {
 		{post(body, "-Authorization"), line{"path": "/plants", "status": 401.0, "error_code": 40101.0}},
 		{post(body, "Authorization: Bearer "+secret), line{"path": "/plants", "status": 403.0, "credential": "reader", "error_code": 40301.0}},
 		{message("GET /nothing?a=b HTTP/1.1", ""), line{"method": "GET", "path": "/nothing", "status": 404.0, "error_code": 40401.0}},
-		{message("GET /nothing%0a%22 HTTP/1.1", ""), line{"method": "GET", "path": "/nothing\n\"", "status": 404.0, "error_code": 40401.0}},
-		{message("GET /"+strings.Repeat("é", 60)+" HTTP/1.1", ""), line{"method": "GET", "path": "/" + strings.Repeat("é", 49) + "…", "status": 404.0, "error_code": 40401.0}},
-		{message(strings.Repeat("G", 101)+" /plants HTTP/1.1", ""), line{"method": strings.Repeat("G", 100) + "…", "path": "/plants", "status": 405.0, "error_code": 40501.0}},
+		{message("GET /nothing%0a%22 HTTP/1.1", ""), line{"method": "GET", "path": "… (10 bytes)", "status": 404.0, "error_code": 40401.0}},
+		{message("GET /"+strings.Repeat("é", 60)+" HTTP/1.1", ""), line{"method": "GET", "path": "… (121 bytes)", "status": 404.0, "error_code": 40401.0}},
+		{message(strings.Repeat("G", 101)+" /plants HTTP/1.1", ""), line{"method": "(unknown)", "path": "/plants", "status": 405.0, "error_code": 40501.0}},
+		{message("GET /plants/7159/leaves HTTP/1.1", ""), line{"method": "GET", "path": "/plants/… (19 bytes)", "status": 404.0, "error_code": 40401.0}},
+		{message("GET / HTTP/1.1", ""), line{"method": "GET", "path": "/", "status": 404.0, "error_code": 40401.0}},
+		{message("GET /a23456789012345678901 HTTP/1.1", ""), line{"method": "GET", "path": "… (22 bytes)", "status": 404.0, "error_code": 40401.0}},
+		{message("PURGE /plants HTTP/1.1", ""), line{"method": "(unknown)", "path": "/plants", "status": 405.0, "error_code": 40501.0}},
 		{message("OPTIONS * HTTP/1.1", ""), line{"method": "OPTIONS", "path": "*", "status": 404.0, "error_code": 40401.0}},
 		{message("GET /healthz HTTP/1.1", ""), line{"method": "GET", "path": "/healthz", "status": 200.0}},
 	} {
@@ -56,6 +63,57 @@ func TestLog(t *testing.T) {
 	got, _ := h.log.lines(t)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("log (-want +got):\n%s", diff)
+	}
+}
+
+// A token that a client put into the path or the method is not in the log, however it is encoded.
+func TestLogHasNoEncodedToken(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	percent := func(s string) string {
+		var out strings.Builder
+		for i := range len(s) {
+			fmt.Fprintf(&out, "%%%02x", s[i])
+		}
+		return out.String()
+	}
+	for name, encode := range map[string]func(string) string{
+		"plain":               func(s string) string { return s },
+		"without its prefix":  func(s string) string { return s[len("pst_"):] },
+		"upper case":          strings.ToUpper,
+		"lower case":          strings.ToLower,
+		"percent-encoded":     percent,
+		"twice":               func(s string) string { return strings.ReplaceAll(percent(s), "%", "%25") },
+		"prefix encoded once": func(s string) string { return "%70st_" + s[len("pst_"):] },
+		"base64":              func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) },
+		"base64 for URLs":     func(s string) string { return base64.RawURLEncoding.EncodeToString([]byte("user:" + s)) },
+		"hexadecimal":         func(s string) string { return hex.EncodeToString([]byte(s)) },
+		"in quotes":           func(s string) string { return "%22" + s + "%22" },
+		"shortened":           func(s string) string { return s[:20] },
+	} {
+		text := encode(h.token)
+		before := len(h.log.string())
+		for _, raw := range []string{
+			message("GET /"+text+" HTTP/1.1", ""),
+			message("GET /"+text+"/plants HTTP/1.1", ""),
+			message("GET /plants/"+text+" HTTP/1.1", ""),
+			message("GET //"+text+" HTTP/1.1", ""),
+			message("GET /plants;"+text+" HTTP/1.1", ""),
+			message(text+" /plants HTTP/1.1", ""),
+			message(text+" /nothing HTTP/1.1", ""),
+		} {
+			h.send(raw)
+		}
+		got := strings.ToLower(h.log.string()[before:])
+		const part = 12 // as many of its characters tell nothing: 62^31 are left
+		for _, secret := range []string{text, h.token} {
+			for i := 0; i+part <= len(secret); i++ {
+				if strings.Contains(got, strings.ToLower(secret[i:i+part])) {
+					t.Errorf("%s: a part of it is in the log:\n%s", name, got)
+					break
+				}
+			}
+		}
 	}
 }
 

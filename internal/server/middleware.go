@@ -271,13 +271,13 @@ func (d *door) logOf(x *exchange, r *http.Request) slog.Handler {
 		return c.logTo
 	}
 	client, _, _ := net.SplitHostPort(r.RemoteAddr)
-	path := harmless(r.URL.Path)
+	path := d.loggedPath(r.URL.Path)
 	if x.route != nil {
 		path = x.route.path
 	}
 	to := d.log.Handler().WithAttrs([]slog.Attr{
 		slog.String("client", client),
-		slog.String("method", harmless(r.Method)),
+		slog.String("method", loggedMethod(r.Method)),
 		slog.String("path", path),
 	})
 	if c != nil {
@@ -286,8 +286,8 @@ func (d *door) logOf(x *exchange, r *http.Request) slog.Handler {
 	return to
 }
 
-// harmless returns a client's text as the log may have it: not too long, and
-// without what may be a secret in the wrong place.
+// harmless returns a client's text as an answer to it may repeat it: not too
+// long, and without what may be a secret in the wrong place.
 func harmless(text string) string {
 	const bytesMax = 100
 	switch {
@@ -318,7 +318,7 @@ func newRequestID() string {
 
 func saneID(id string) bool {
 	const bytesMax = 128
-	if id == "" || len(id) > bytesMax || auth.LooksLikeSecret(id) {
+	if id == "" || len(id) > bytesMax || auth.LooksLikeSecret(strings.ToLower(id)) {
 		return false
 	}
 	for i := range len(id) {

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Nothing that a command prints, logs or creates has a part of a password in it, however the store's address is
+// written, and wherever it is given. The addresses lead nowhere, so every command but config fails.
+func TestPasswordsStayHidden(t *testing.T) {
+	t.Parallel()
+	const head, tail = "ImpatiensNoli", "TangereFlore" // of the password: special characters stand between
+	addresses := []string{
+		"postgres://flora:HEADTAIL@127.0.0.1:1/plants",
+		"POSTGRES://flora:HEADTAIL@127.0.0.1:1/plants",
+		"PostgreSQL://flora:HEADTAIL@127.0.0.1:1/plants",
+		"postgres:/flora:HEADTAIL@127.0.0.1:1/plants",
+		"postgres:flora:HEADTAIL@127.0.0.1:1/plants",
+		"postgres//flora:HEADTAIL@127.0.0.1:1/plants",
+		"db1/plants?password=HEADTAIL",
+		"mysql://flora:HEADTAIL@127.0.0.1/plants",
+		"jdbc:postgresql://127.0.0.1:1/plants?user=flora&password=HEADTAIL",
+		"flora:HEADTAIL@127.0.0.1:1/plants",
+		"host=127.0.0.1 port=1 user=u password=HEADTAIL",
+		"host=127.0.0.1 port=1 password='HEAD TAIL'",
+		"password = HEADTAIL host = 127.0.0.1",
+		"127.0.0.1:1/plants?password=HEADTAIL",
+		"postgres://127.0.0.1:1/plants?password=HEADTAIL",
+		"postgres://127.0.0.1:1/plants?sslmode=disable&sslpassword=HEADTAIL",
+		"postgres://127.0.0.1:1/plants?pass%77ord=HEADTAIL",
+		"postgres://127.0.0.1:1/plants?PASSWORD=HEADTAIL",
+		"postgres://127.0.0.1:1/plants?SslPassword=HEADTAIL",
+		"postgres://127.0.0.1:1/plants?password=HEAD&TAIL",
+		"postgres://127.0.0.1:1/plants?password=HEAD&TAIL=x",
+		"postgres://127.0.0.1:1/plants?password=HEAD=TAIL",
+		"postgres://127.0.0.1:1/plants?options=-c%20plants.key%3DHEADTAIL",
+		"postgres://127.0.0.1:1/plants?target_session_attrs=none&password=HEADTAIL",
+		"postgres://flora:HEAD%40TAIL@127.0.0.1:1/plants",
+		"postgres://flora:HEAD%zzTAIL@127.0.0.1:1/plants",
+		"postgres://flora:HEAD@TAIL@127.0.0.1:1/plants",
+		"postgres://flora:HEAD/TAIL@127.0.0.1:1/plants",
+		"postgres://flora:HEAD?TAIL@127.0.0.1:1/plants",
+		"postgres://flora:HEAD#TAIL@127.0.0.1:1/plants",
+		"postgres://flora:HEAD:TAIL@127.0.0.1:1/plants",
+		"postgres://flora:HEAD TAIL@127.0.0.1:1/plants",
+		"postgres://flora:HEAD\nTAIL@127.0.0.1:1/plants",
+		"postgres://flora:12/HEADTAIL@127.0.0.1:1/plants",
+		"postgres://flora%3AHEADTAIL@127.0.0.1:1/plants",
+		"postgres://flora%3AHEADTAIL%40127.0.0.1/plants",
+		"postgres://flora:HEADTAIL@[::1/plants",
+		"postgres://flora:HEADTAIL@127.0.0.1:none/plants",
+	}
+	ways := [][]string{ // ADDRESS is the address; without it, it is given by the environment
+		{"serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"},
+		{"serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--db=ADDRESS"},
+		{"serve", "--config", "settings.yaml"},
+		{"serve", "ADDRESS"},
+		{"serve", "--listen", "ADDRESS"},
+		{"config"},
+		{"config", "--db", "ADDRESS"},
+		{"get", "1"},
+		{"get", "ADDRESS"},
+		{"list", "--db", "ADDRESS"},
+		{"token", "create", "nursery", "--no-expiry", "--create"},
+		{"token", "create", "ADDRESS", "--no-expiry"},
+		{"import", "one.csv", "--create"},
+		{"export", "-o", "out.csv"},
+		{"verify"},
+		{"verify", "ADDRESS"},
+		{"backup", "copy.db"},
+		{"backup", "ADDRESS", "--db", "none.db"},
+		{"restore", "copy.db"},
+		{"move", "--from", "ADDRESS", "--to", "new.db"},
+		{"move", "--from", "none.db", "--to", "ADDRESS"},
+		{"move", "--from", "ADDRESS", "--abandon"},
+	}
+	for _, address := range addresses {
+		address = strings.NewReplacer("HEAD", head, "TAIL", tail).Replace(address)
+		t.Run(strings.NewReplacer(head, "HEAD", tail, "TAIL", "/", "|").Replace(address), func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			writeFileText(t, filepath.Join(dir, "one.csv"), "id,name\n1,Rosa canina\n")
+			writeFileText(t, filepath.Join(dir, "settings.yaml"), "db: '"+strings.NewReplacer("'", "''", "\n", "\n\n").Replace(address)+"'\n")
+			for _, way := range ways {
+				args := make([]string, len(way))
+				given := false
+				for i, arg := range way {
+					args[i] = strings.ReplaceAll(arg, "ADDRESS", address)
+					given = given || args[i] != arg || arg == "--config"
+				}
+				cmd := exec.CommandContext(t.Context(), "plantstore", args...)
+				cmd.Dir, cmd.Env = dir, cleanEnviron()
+				if !given {
+					cmd.Env = append(cmd.Env, "PLANTSTORE_DB="+address)
+				}
+				out, err := cmd.CombinedOutput()
+				var exit *exec.ExitError
+				if way[0] != "config" && (!errors.As(err, &exit) || exit.ExitCode() > exitUsage) {
+					t.Errorf("%s: %v, want exit code 1 or 2; it printed\n%s", way, err, out)
+				}
+				if bytes.Contains(out, []byte(head)) || bytes.Contains(out, []byte(tail)) {
+					t.Errorf("%s printed\n%s", way, out)
+				}
+			}
+			files := os.DirFS(dir)
+			err := fs.WalkDir(files, ".", func(path string, _ fs.DirEntry, err error) error {
+				if err == nil && path != "." && path != "one.csv" && path != "settings.yaml" {
+					t.Errorf("%s was created", path)
+				}
+				return err
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
