@@ -13,9 +13,8 @@ import (
 
 // openCommand opens the store for a command that runs beside a server, if
 // there is one.
-func (p *program) openCommand(ctx context.Context, s *settings, c sqlite.Config) (store.Engine, error) {
-	c.Log = p.commandLog()
-	return s.openEngine(ctx, c)
+func (p *program) openCommand(ctx context.Context, s *settings, mustExist bool) (store.Engine, error) {
+	return s.openEngine(ctx, sqlite.Config{MustExist: mustExist, Log: p.commandLog()})
 }
 
 // commandLog is for what an engine has to say to a command's user.
@@ -29,10 +28,7 @@ func (s *settings) openEngine(ctx context.Context, c sqlite.Config) (store.Movab
 		if err := s.refusePassword(); err != nil {
 			return nil, err
 		}
-		return postgres.Open(ctx, postgres.Config{
-			URL: s.db.url.Reveal(), MustExist: c.MustExist, ReadOnly: c.ReadOnly, Migrate: c.Migrate, Server: c.Server,
-			RequireStandby: s.requireSyncStandby, Log: c.Log, Metrics: c.Metrics,
-		})
+		return postgres.Open(ctx, postgres.Config{URL: s.db.url.Reveal(), MustExist: c.MustExist, Server: c.Server, RequireStandby: s.requireSyncStandby, Log: c.Log})
 	}
 	if s.requireSyncStandby {
 		return nil, usagef("require-sync-standby (%s): a store in a file has no standby", s.sources["require-sync-standby"])

@@ -20,8 +20,6 @@ type route struct {
 	open   bool        // needs no credential
 	handle handler
 	meters *routeMeters // set when a door takes the route
-
-	untimed bool // no histogram, as for a static file, or a profile, whose client chooses the time
 }
 
 // publicRoutes is everything that the public door does.
@@ -59,7 +57,6 @@ type routes map[string]*resource
 type resource struct {
 	byMethod map[string]*route
 	allow    string // the value of an Allow header
-	first    *route // for a request of no method of these: its path and meters are those of all
 }
 
 func newRoutes(list []route) routes {
@@ -67,7 +64,7 @@ func newRoutes(list []route) routes {
 	for _, r := range list {
 		at := rs[r.path]
 		if at == nil {
-			at = &resource{byMethod: map[string]*route{}, first: &r}
+			at = &resource{byMethod: map[string]*route{}}
 			rs[r.path] = at
 		}
 		at.byMethod[r.method] = &r

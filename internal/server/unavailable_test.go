@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"plantstore/internal/server"
 	"plantstore/internal/store"
 )
@@ -295,7 +293,7 @@ func TestDefects(t *testing.T) {
 	log := newLogBuffer()
 	config := h.config
 	config.Log = log.logger()
-	l := h.listen("test", config.Log, prometheus.NewRegistry())
+	l := h.listen(config.Log)
 	h.run(server.NewDoor(config, map[string]func(http.ResponseWriter, *http.Request) error{
 		"/panic": func(http.ResponseWriter, *http.Request) error { panic("the cause") },
 		"/nil":   func(_ http.ResponseWriter, r *http.Request) error { return r.Context().Value("none").(error) },

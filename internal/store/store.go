@@ -44,7 +44,6 @@ func New(ctx context.Context, c Config) (*Store, error) {
 		credentials.close()
 		return nil, err
 	}
-	credentials.measure(c.Metrics)
 	return &Store{
 		writer:      newWriter(c),
 		credentials: credentials,
