@@ -38,7 +38,7 @@ Put -- before an id that is negative: plantstore get -- -5`,
 					return err
 				}
 				if asJSON {
-					_, err = p.stdout.Write(appendRecord(nil, r))
+					_, err = p.stdout.Write(escapeJSON(appendRecord(nil, r)))
 					return err
 				}
 				return printRecord(p.stdout, r)
@@ -64,10 +64,10 @@ func printRecord(w io.Writer, r plant.Record) error {
 	return table.Flush()
 }
 
-// creator names who created a plant, for a person.
+// creator names who created a plant, for a terminal.
 func creator(r plant.Record) string {
 	if r.CreatedBy == "" {
 		return "(the operator)"
 	}
-	return r.CreatedBy
+	return printable(r.CreatedBy)
 }

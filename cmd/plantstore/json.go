@@ -31,6 +31,6 @@ func writeJSON(w io.Writer, value any) error {
 	if err := out.Encode(value); err != nil {
 		return err
 	}
-	_, err := w.Write(line.Bytes())
+	_, err := w.Write(escapeJSON(line.Bytes()))
 	return err
 }

@@ -7,11 +7,8 @@ import (
 	"fmt"
 	"iter"
 	"math"
-	"strconv"
-	"strings"
 	"text/tabwriter"
 	"time"
-	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -113,7 +110,7 @@ func (p *program) printRecords(records iter.Seq2[plant.Record, error], limit int
 			break
 		}
 		line = appendRecord(line[:0], r)
-		if _, err := out.Write(line); err != nil {
+		if _, err := out.Write(escapeJSON(line)); err != nil {
 			return err
 		}
 	}
@@ -159,23 +156,4 @@ func appendRecord(dst []byte, r plant.Record) []byte {
 		dst = plant.AppendString(dst, r.CreatedBy)
 	}
 	return append(dst, '}', '\n')
-}
-
-// printable returns a text as a terminal may have it: what would steer the
-// terminal, or turn the direction of writing, is shown as an escape.
-func printable(text string) string {
-	steers := func(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }
-	if !strings.ContainsFunc(text, steers) {
-		return text
-	}
-	var out strings.Builder
-	for _, r := range text {
-		if steers(r) {
-			quoted := strconv.QuoteRuneToASCII(r)
-			out.WriteString(quoted[1 : len(quoted)-1])
-		} else {
-			out.WriteRune(r)
-		}
-	}
-	return out.String()
 }

@@ -94,7 +94,7 @@ func (p *program) move(ctx context.Context, fromAddress, toAddress storeAddress)
 		return fmt.Errorf("move: %w", err)
 	}
 	if r.Leftover != nil {
-		fmt.Fprintln(p.stderr, "what the old store was followed by could not be taken away, and does no harm:", r.Leftover)
+		fmt.Fprintln(p.stderr, "what the old store was followed by could not be taken away, and does no harm:", printable(r.Leftover.Error()))
 	}
 	_, err = fmt.Fprintf(p.stdout, "both stores have %d plants with digest %x, and %d tokens; copied %d, %d of them after the first pass\nthe old store takes no more, and the new one can be served; from the one to the other it was %s\n",
 		r.Plants, r.Digests, r.Tokens, r.Copied, r.Followed, r.Pause.Round(time.Millisecond))

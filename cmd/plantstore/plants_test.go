@@ -61,7 +61,7 @@ func readSomePlants(path string, countMax int) ([]row, error) {
 	return rows, err
 }
 
-// guard is the apostrophe before a cell that a spreadsheet would run.
+// guard is the apostrophe before a cell that a spreadsheet would run. The real files have no such text inside a cell.
 var guard = regexp.MustCompile("^'+[=+\\-@\t\r\n＝＋－＠]")
 
 func readCSVRows(in io.Reader, countMax int) ([]row, error) {

@@ -155,7 +155,7 @@ func (p *progress) line(text string) {
 	if p.bar != nil {
 		_ = p.bar.Clear()
 	}
-	fmt.Fprintln(p.w, text)
+	fmt.Fprintln(p.w, printable(text))
 }
 
 // end takes the bar away.

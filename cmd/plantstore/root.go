@@ -49,7 +49,7 @@ func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, s
 	if message := err.Error(); message != "" {
 		message = hideSecrets(message, p.suppliedTexts(args))
 		message = strings.ReplaceAll(message, "\n", "; ") // errors that came together
-		fmt.Fprintln(stderr, "plantstore:", message)
+		fmt.Fprintln(stderr, "plantstore:", printable(message))
 	}
 	return code
 }

@@ -51,7 +51,7 @@ else 1.`,
 
 func (p *program) printVerification(path string, v sqlite.Verification) error {
 	for _, fault := range v.Faults {
-		if _, err := fmt.Fprintln(p.stdout, fault); err != nil {
+		if _, err := fmt.Fprintln(p.stdout, printable(fault)); err != nil {
 			return err
 		}
 	}

@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"encoding/csv"
 	"io"
+	"regexp"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -78,6 +78,7 @@ func (r *halfReader) Read(p []byte) (int, error) {
 func FuzzCSV(f *testing.F) {
 	for _, seed := range []string{
 		"", "id,name,tag\n1,Rosa,shrub\n", "\uFEFFid,name\r\n\r\n-5,\"a\"\"b\r\n\"\r\n", "name,id\na\"b,1\n\"a\"b,2\n\"c", "id,name,tag\n1,'=1,''+\n2,\r,\r\n",
+		"id,name,tag\n1,a;'=1,\"\t''+\n'\"\"@\"\n",
 		"id,name,x,tag\n9223372036854775808,\xff,,\x00\n1e3\n", "tag,\"id\",name\n,1,\n\"\",2,\"\"", "id,name\n1,\"\n\n", "id,name\n1,a\r\r\n",
 	} {
 		f.Add([]byte(seed))
@@ -133,13 +134,14 @@ func unique(header []string) bool {
 	return max(seen["id"], seen["name"], seen["tag"]) == 1
 }
 
+var (
+	guardFirst  = regexp.MustCompile("^'('*[=+\\-@\t\r\n＝＋－＠])")
+	guardInside = regexp.MustCompile("([;\t\r\n])'(['\"]*[=+\\-@＝＋－＠])")
+)
+
 // unguarded is the rule for apostrophes, written another way than the reader's.
 func unguarded(cell string) string {
-	rest := strings.TrimLeft(cell, "'")
-	if rest == cell || rest == "" || !strings.ContainsAny(string([]rune(rest)[:1]), "=+-@\t\r\n＝＋－＠") {
-		return cell
-	}
-	return cell[1:]
+	return guardFirst.ReplaceAllString(guardInside.ReplaceAllString(cell, "$1$2"), "$1")
 }
 
 func FuzzJSONL(f *testing.F) {

@@ -66,6 +66,15 @@ func TestWriteCSVCells(t *testing.T) {
 		{"apostrophe and equals sign", "'=1", "''=1"},
 		{"apostrophes and equals sign", "'''=1", "''''=1"},
 		{"apostrophe, space, equals sign", "' =1", "' =1"},
+		{"after a semicolon", "a;=1;b", "a;'=1;b"},
+		{"after several semicolons", ";;+1;'-1", ";;'+1;''-1"},
+		{"after a TAB", "a\t@b", "a\t'@b"},
+		{"after a TAB that is first", "\t=1", "'\t'=1"},
+		{"after line ends", "a\r\n=1\n＋2\r-3", "\"a\r\n'=1\n'＋2\r'-3\""},
+		{"after a semicolon and a quote", "a;\"=1+1", "\"a;'\"\"=1+1\""},
+		{"after a semicolon, apostrophe and quote", "a;'\"=1", "\"a;''\"\"=1\""},
+		{"after a semicolon and a letter", "a;b=1;'c;", "a;b=1;'c;"},
+		{"after a comma", "a,=1", "\"a,=1\""},
 		{"formula with quotes", `=HYPERLINK("a","b")`, `"'=HYPERLINK(""a"",""b"")"`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -91,7 +100,7 @@ func TestReadApostrophes(t *testing.T) {
 	t.Parallel()
 	for cell, want := range map[string]string{
 		"'": "'", "''": "''", "'a": "'a", "''a": "''a", "' =": "' =", "a'=": "a'=", "\"'\"": "'",
-		"'=": "=", "''=": "'=", "=": "=", "-a": "-a", "\"'\n\"": "\n", "'＠": "＠", "'\xef\xbc": "",
+		"'=": "=", "''=": "'=", "=": "=", "-a": "-a", "\"'\n\"": "\n", "'＠": "＠", "a;'=": "a;=", "a;''=": "a;'=", "';'=": "';=", "a;'b": "a;'b", "a\t'": "a\t'", "a'=;": "a'=;", "'\xef\xbc": "",
 	} {
 		for row, err := range dump.Read(bytes.NewReader([]byte("id,name\n1,"+cell)), dump.CSV) {
 			if err != nil || row.Plant.Name != want || (row.Err != nil) != (cell == "'\xef\xbc") {

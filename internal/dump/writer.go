@@ -121,11 +121,12 @@ func appendCSV(dst []byte, p plant.NewPlant) []byte {
 	return append(dst, '\r', '\n')
 }
 
-// appendCell appends a text as a cell: with an apostrophe before what a
+// appendCell appends a text as a cell: with apostrophes before what a
 // spreadsheet would run, and in quotes where RFC 4180 asks for them or where
 // spaces at an end could be trimmed.
 func appendCell(dst []byte, text string) []byte {
 	guard, quote := guarded(text), needsQuotes(text)
+	text = guardParts(text)
 	if quote {
 		dst = append(dst, '"')
 	}

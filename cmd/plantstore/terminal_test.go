@@ -1,0 +1,61 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+
+	"pgregory.net/rapid"
+
+	"plantstore/internal/plant"
+)
+
+func TestPrintable(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"":                       "",
+		"Rosa × alba 'Semi'":     "Rosa × alba 'Semi'",
+		`a\b "c"`:                `a\b "c"`,
+		"a\nb\r\tc\x00":          `a\nb\r\tc\x00`,
+		"\x1b]0;title\a":         `\x1b]0;title\a`,
+		"\x7f\u0080\u009b\u009f": `\x7f\u0080\u009b\u009f`,
+		"\u00a0é":                "\u00a0é",
+		"\u2028\u2029":           `\u2028\u2029`,
+		"\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069": `\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069`,
+		"\u00ad\u200b\u2060\ufeff\ufff9":                                           `\u00ad\u200b\u2060\ufeff\ufff9`,
+		"\U000e0001\U000e0041":                                                     `\U000e0001\U000e0041`, // letters that no font shows
+		"می\u200cخواهم क्\u200dष":                                                  "می\u200cخواهم क्\u200dष",
+		"👩\u200d🌾 ❤\ufe0f \u0600١":                                                 "👩\u200d🌾 ❤\ufe0f \u0600١",
+		"\xff\x9b\xe2\x80":                                                         `\xff\x9b\xe2\x80`,
+		"\ufffd":                                                                   "\ufffd",
+	} {
+		if got := printable(in); got != want {
+			t.Errorf("%+q: got %+q, want %+q", in, got, want)
+		}
+	}
+}
+
+// Escaped JSON has nothing that steers, and is the same JSON.
+func TestEscapeJSON(t *testing.T) {
+	t.Parallel()
+	in := "{\"a\":\"\u009b\x7f😀\U000e0041\xff\"}\n[]\n"
+	want := `{"a":"\u009b\u007f😀\udb40\udc41\ufffd"}` + "\n[]\n"
+	if got := string(escapeJSON([]byte(in))); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		runes := rapid.OneOf(rapid.Rune(), rapid.SampledFrom([]rune("\n\x1b\x7f\u009b\u202e\u2028\U000e0041")))
+		want := rapid.StringOf(runes).Draw(t, "text")
+		line := escapeJSON(append(plant.AppendString(nil, want), '\n'))
+		got := ""
+		if err := json.Unmarshal(line, &got); err != nil || got != want {
+			t.Fatalf("%+q is written as %s and read back as %+q, %v", want, line, got, err)
+		}
+		shown := strings.TrimSuffix(string(line), "\n")
+		if strings.ContainsFunc(shown, unicode.IsControl) || strings.ContainsFunc(printable(want), steers) || !utf8.ValidString(shown) {
+			t.Fatalf("%+q is written as %+q, and for a terminal as %+q", want, line, printable(want))
+		}
+	})
+}
