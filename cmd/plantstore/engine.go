@@ -13,8 +13,9 @@ import (
 
 // openCommand opens the store for a command that runs beside a server, if
 // there is one.
-func (p *program) openCommand(ctx context.Context, s *settings, mustExist bool) (store.Engine, error) {
-	return s.openEngine(ctx, sqlite.Config{MustExist: mustExist, Log: p.commandLog()})
+func (p *program) openCommand(ctx context.Context, s *settings, c sqlite.Config) (store.Engine, error) {
+	c.Log = p.commandLog()
+	return s.openEngine(ctx, c)
 }
 
 // commandLog is for what an engine has to say to a command's user.
@@ -28,7 +29,10 @@ func (s *settings) openEngine(ctx context.Context, c sqlite.Config) (store.Movab
 		if err := s.refusePassword(); err != nil {
 			return nil, err
 		}
-		return postgres.Open(ctx, postgres.Config{URL: s.db.url.Reveal(), MustExist: c.MustExist, Server: c.Server, RequireStandby: s.requireSyncStandby, Log: c.Log})
+		return postgres.Open(ctx, postgres.Config{
+			URL: s.db.url.Reveal(), MustExist: c.MustExist, ReadOnly: c.ReadOnly, Migrate: c.Migrate, Server: c.Server,
+			RequireStandby: s.requireSyncStandby, Log: c.Log, Metrics: c.Metrics,
+		})
 	}
 	if s.requireSyncStandby {
 		return nil, usagef("require-sync-standby (%s): a store in a file has no standby", s.sources["require-sync-standby"])

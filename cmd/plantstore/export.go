@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"plantstore/internal/dump"
+	"plantstore/internal/sqlite"
 	"plantstore/internal/store"
 )
 
@@ -45,7 +46,7 @@ keeps everything but the difference between an empty tag and none.`,
 			case !ok:
 				return usagef("the name %s tells no format: give --format", output)
 			}
-			return p.withStore(cmd, s, true, func(ctx context.Context, engine store.Engine) error {
+			return p.withStore(cmd, s, sqlite.Config{ReadOnly: true}, func(ctx context.Context, engine store.Engine) error {
 				if output == "" {
 					return p.export(ctx, engine, p.stdout, f, dump.None)
 				}

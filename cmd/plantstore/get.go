@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"plantstore/internal/plant"
+	"plantstore/internal/sqlite"
 	"plantstore/internal/store"
 )
 
@@ -29,7 +30,7 @@ Put -- before an id that is negative: plantstore get -- -5`,
 			if err != nil {
 				return usagef("%q is no id: give an integer from -9223372036854775808 to 9223372036854775807", args[0])
 			}
-			return p.withStore(cmd, s, true, func(ctx context.Context, engine store.Engine) error {
+			return p.withStore(cmd, s, sqlite.Config{ReadOnly: true}, func(ctx context.Context, engine store.Engine) error {
 				r, err := engine.Get(ctx, id)
 				if errors.Is(err, store.ErrNotFound) {
 					return fmt.Errorf("there is no plant with the id %d", id)

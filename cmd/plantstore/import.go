@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"plantstore/internal/dump"
+	"plantstore/internal/sqlite"
 	"plantstore/internal/store"
 )
 
@@ -49,7 +50,7 @@ skipped), else 1.`,
 				return err
 			}
 			p.tuneRuntime()
-			return p.withStore(cmd, s, !create, job.run)
+			return p.withStore(cmd, s, sqlite.Config{MustExist: !create}, job.run)
 		},
 	}
 	s.bindStore(cmd.Flags())

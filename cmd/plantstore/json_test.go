@@ -52,6 +52,7 @@ func TestJSON(t *testing.T) {
 	for _, r := range []jsonRun{
 		{"get", []string{"get", "1", "--db", db}, exitOK},
 		{"list", []string{"list", "--db", db}, exitOK},
+		{"migrate", []string{"migrate", "--db", db}, exitOK},
 	} {
 		var out, stderr bytes.Buffer
 		code := run(t.Context(), append(r.args, "--json"), nil, nil, &out, &stderr)

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"plantstore/internal/plant"
+	"plantstore/internal/sqlite"
 	"plantstore/internal/store"
 )
 
@@ -44,7 +45,7 @@ func newList(p *program) *cobra.Command {
 			case asJSON && !cmd.Flags().Changed("limit"):
 				q.Limit = math.MaxInt
 			}
-			return p.withStore(cmd, s, true, func(ctx context.Context, engine store.Engine) error {
+			return p.withStore(cmd, s, sqlite.Config{ReadOnly: true}, func(ctx context.Context, engine store.Engine) error {
 				records := allRecords(ctx, engine, q)
 				if last {
 					records = func(func(plant.Record, error) bool) {}

@@ -115,7 +115,7 @@ shows what is in force.`,
 	root.AddCommand(
 		newServe(p), newConfig(p), newToken(p),
 		newGet(p), newList(p), newExport(p), newImport(p),
-		newBackup(p), newRestore(p), newVerify(p), newMove(p), newVersion(p),
+		newBackup(p), newRestore(p), newVerify(p), newMigrate(p), newMove(p), newVersion(p),
 	)
 	root.InitDefaultCompletionCmd() // Cobra would add it only after checkArgs
 	checkArgs(root)

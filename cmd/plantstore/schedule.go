@@ -100,7 +100,7 @@ func (j *schedule) backup(ctx context.Context) (ok bool) {
 		return false
 	}
 	if err == nil {
-		j.log.Info("backup made", "file", path, "plants", m.Plants, "bytes", m.Bytes, "took", time.Since(begun).Round(time.Millisecond))
+		j.log.Info("backup made", "file", path, "plants", m.Plants, "bytes", m.Bytes, "took_us", time.Since(begun).Microseconds())
 		err = j.removeOld()
 	}
 	if err != nil {

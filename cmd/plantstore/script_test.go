@@ -148,6 +148,7 @@ var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args [
 	"mode":      command(2, cmdMode),      // MODE FILE…
 	"sql":       command(2, cmdSQL),       // FILE STATEMENTS
 	"stored":    command(2, cmdStored),    // COUNT FILE: wait until so many plants are stored; sets count to their number
+	"older":     command(1, cmdOlder),     // FILE: make a store of schema 1 with three plants and the token nursery
 	"damage":    command(2, cmdDamage),    // FILE TABLE: overwrite the table's first page
 	"hold":      command(1, cmdHold),      // FILE: hold SQLite's write lock
 	"lock":      command(1, cmdLock),      // FILE: take its flock(2)
@@ -471,6 +472,14 @@ func cmdMode(ts *testscript.TestScript, _ *script, args []string) error {
 
 func cmdSQL(ts *testscript.TestScript, _ *script, args []string) error {
 	return execSQL(ts.MkAbs(args[0]), args[1])
+}
+
+func cmdOlder(ts *testscript.TestScript, _ *script, args []string) error {
+	statements, err := os.ReadFile("../../internal/sqlite/testdata/schema1.sql")
+	if err != nil {
+		return err
+	}
+	return execSQL(ts.MkAbs(args[0]), string(statements))
 }
 
 func execSQL(path, statements string) error {

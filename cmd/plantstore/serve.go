@@ -65,14 +65,14 @@ func (p *program) serve(ctx context.Context, s *settings) (err error) {
 	p.tuneRuntime()
 	log, logs := newLogger(p, s)
 	defer logs.Close()
-	d, err := listen(ctx, s, log) // first, so that a start that fails leaves nothing behind
+	metrics := newMetrics()
+	d, err := listen(ctx, s, log, metrics) // first, so that a start that fails leaves nothing behind
 	if err != nil {
 		return err
 	}
 	defer d.close()
 
-	metrics := newMetrics()
-	engine, err := s.openEngine(ctx, sqlite.Config{Server: true, WALBytesMax: s.walMax.n, Log: log, Metrics: metrics})
+	engine, err := s.openEngine(ctx, sqlite.Config{Server: true, Migrate: true, WALBytesMax: s.walMax.n, Log: log, Metrics: metrics})
 	if err != nil {
 		return err
 	}
@@ -154,17 +154,17 @@ type doors struct {
 
 // listen takes the addresses of the doors, which open later. The caller closes
 // them.
-func listen(ctx context.Context, s *settings, log *slog.Logger) (_ *doors, err error) {
+func listen(ctx context.Context, s *settings, log *slog.Logger, metrics prometheus.Registerer) (_ *doors, err error) {
 	d := &doors{failed: make(chan error, 2)}
 	defer func() {
 		if err != nil {
 			d.close()
 		}
 	}()
-	if d.publicListener, err = server.Listen(ctx, string(s.listen), log); err != nil {
+	if d.publicListener, err = server.Listen(ctx, "public", string(s.listen), log, metrics); err != nil {
 		return nil, fmt.Errorf("%w: give another address with --listen", err)
 	}
-	if d.adminListener, err = server.Listen(ctx, string(s.adminListen), log); err != nil {
+	if d.adminListener, err = server.Listen(ctx, "admin", string(s.adminListen), log, metrics); err != nil {
 		return nil, fmt.Errorf("%w: give another address with --admin-listen", err)
 	}
 	if address := d.adminListener.Addr().(*net.TCPAddr); !address.IP.IsLoopback() {
@@ -249,7 +249,7 @@ func (d *doors) drain(st *store.Store, log *slog.Logger) error {
 	err := d.public.Shutdown(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
 		// They did not arrive whole, so they were never accepted: no failure of ours.
-		log.Warn("requests that were still arriving were broken off", "after", drainTimeMax)
+		log.Warn("requests that were still arriving were broken off", "after_us", drainTimeMax.Microseconds())
 		err = d.public.Close()
 	}
 	st.Close()

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"plantstore/internal/auth"
+	"plantstore/internal/sqlite"
 	"plantstore/internal/store"
 )
 
@@ -57,7 +58,7 @@ func newTokenCreate(p *program) *cobra.Command {
 			if t.Scopes, err = grantScopes(scopes); err != nil {
 				return err
 			}
-			return p.withStore(cmd, s, !create, func(ctx context.Context, engine store.Engine) error {
+			return p.withStore(cmd, s, sqlite.Config{MustExist: !create}, func(ctx context.Context, engine store.Engine) error {
 				return p.mint(ctx, t, out, func(t auth.Token) (_ auth.Token, err error) {
 					t.ID, err = engine.CreateToken(ctx, t)
 					if errors.Is(err, store.ErrNameTaken) {
@@ -95,7 +96,7 @@ standard output.`,
 			if err != nil {
 				return err
 			}
-			return p.withStore(cmd, s, true, func(ctx context.Context, engine store.Engine) error {
+			return p.withStore(cmd, s, sqlite.Config{MustExist: true}, func(ctx context.Context, engine store.Engine) error {
 				var old auth.Token
 				err := p.mint(ctx, t, out, func(t auth.Token) (fresh auth.Token, err error) {
 					fresh, old, err = engine.RotateToken(ctx, t, overlap)
@@ -143,13 +144,14 @@ func grantScopes(names []string) (auth.Scopes, error) {
 	return scopes, nil
 }
 
-// withStore runs a command on the store that the settings name.
-func (p *program) withStore(cmd *cobra.Command, s *settings, mustExist bool, do func(context.Context, store.Engine) error) (err error) {
+// withStore runs a command on the store that the settings name. It is opened as
+// c says, of which only MustExist and ReadOnly count.
+func (p *program) withStore(cmd *cobra.Command, s *settings, c sqlite.Config, do func(context.Context, store.Engine) error) (err error) {
 	if err := s.load(p, cmd); err != nil {
 		return err
 	}
 	ctx := cmd.Context()
-	engine, err := p.openCommand(ctx, s, mustExist)
+	engine, err := p.openCommand(ctx, s, c)
 	if errors.Is(err, store.ErrNoStore) && cmd.Flags().Lookup(createFlag) != nil {
 		return fmt.Errorf("%w, or give --%s", err, createFlag)
 	}

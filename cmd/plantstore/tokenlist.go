@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"plantstore/internal/auth"
+	"plantstore/internal/sqlite"
 	"plantstore/internal/store"
 )
 
@@ -20,7 +21,7 @@ func newTokenList(p *program) *cobra.Command {
 		Short: "List all tokens, also those that are no longer valid",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return p.withStore(cmd, s, true, func(ctx context.Context, engine store.Engine) error {
+			return p.withStore(cmd, s, sqlite.Config{ReadOnly: true}, func(ctx context.Context, engine store.Engine) error {
 				tokens, err := engine.Tokens(ctx)
 				if err != nil {
 					return err

@@ -114,3 +114,14 @@ func (k *Keyring) UsedSince(since time.Time) []Use {
 	}
 	return uses
 }
+
+// Expiring returns how many tokens are valid now and expire within that time.
+func (k *Keyring) Expiring(now time.Time, within time.Duration) int {
+	n := 0
+	for _, key := range k.keys() {
+		if key.token.ValidAt(now) && key.token.expiredAt(now.Add(within)) {
+			n++
+		}
+	}
+	return n
+}

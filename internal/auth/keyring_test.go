@@ -185,3 +185,30 @@ func TestKeyringConcurrently(t *testing.T) {
 		t.Errorf("uses: got %v, want one", uses)
 	}
 }
+
+func TestKeyringExpiring(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	const week = 7 * 24 * time.Hour
+	var k auth.Keyring
+	if got := k.Expiring(now, week); got != 0 {
+		t.Errorf("no token: got %d", got)
+	}
+	var tokens []auth.Token
+	for _, token := range []auth.Token{
+		{}, // never expires
+		{ExpiresAt: now.Add(week + time.Microsecond)},
+		{ExpiresAt: now.Add(week)},
+		{ExpiresAt: now.Add(time.Microsecond)},
+		{ExpiresAt: now},
+		{ExpiresAt: now.Add(-time.Hour)},
+		{ExpiresAt: now.Add(time.Hour), RevokedAt: now.Add(-time.Hour)},
+	} {
+		token.Hash = auth.HashOf(auth.Mint())
+		tokens = append(tokens, token)
+	}
+	k.Replace(tokens)
+	if got := k.Expiring(now, week); got != 2 {
+		t.Errorf("got %d, want 2", got)
+	}
+}

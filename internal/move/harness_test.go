@@ -40,32 +40,19 @@ func inFile(t testing.TB) place {
 	}
 }
 
-// inPostgres returns a store in a database, for the roles that docs/operations.md
-// describes: the first engine, which moves, is of the owner, and the others are of
-// the servers.
+// inPostgres returns a store in a database.
 func inPostgres(t testing.TB) place {
 	t.Helper()
 	if server == nil {
 		t.Skip("there is no PostgreSQL")
 	}
-	open := func(t testing.TB, url string) (*postgres.Engine, error) {
-		return postgres.Open(t.Context(), postgres.Config{URL: url, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
-	}
-	roles, err := server.Roles(t.Context(), "../../docs/operations.md", func(owner string) error {
-		e, err := open(t, owner)
-		if err != nil {
-			return err
-		}
-		return e.Close()
-	})
+	url, err := server.Database(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	url := roles.Owner
 	return func(t testing.TB) store.Movable {
 		t.Helper()
-		e, err := open(t, url)
-		url = roles.Server
+		e, err := postgres.Open(t.Context(), postgres.Config{URL: url, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
 		return opened(t, e, err)
 	}
 }

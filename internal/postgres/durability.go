@@ -58,6 +58,7 @@ func (e *Engine) look(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
+	e.estimate(ctx)
 	now := worth(settings)
 	e.mu.Lock()
 	before := e.worth
@@ -74,6 +75,18 @@ func (e *Engine) look(ctx context.Context) error {
 	return nil
 }
 
+// estimate reads how many plants the planner expects. A database without such
+// an estimate is one of unknown size: the number is for the metrics alone.
+func (e *Engine) estimate(ctx context.Context) {
+	var tuples *float32
+	err := e.pool.QueryRow(ctx, "SELECT reltuples FROM pg_class WHERE oid = 'plants'::regclass").Scan(&tuples)
+	if err != nil || tuples == nil || *tuples < 0 { // -1: never analyzed
+		e.estimated.Store(-1)
+		return
+	}
+	e.estimated.Store(int64(*tuples))
+}
+
 // standby returns an error if a synchronous standby is required, and the database
 // waits for none at this moment. It is asked before a COMMIT, so that none is made
 // that must not be acknowledged, and after it.
@@ -82,7 +95,7 @@ func (e *Engine) standby(ctx context.Context, c *pgx.Conn) error {
 		return nil
 	}
 	var names string
-	if err := c.QueryRow(ctx, "SELECT pg_catalog.current_setting('synchronous_standby_names')").Scan(&names); err != nil {
+	if err := c.QueryRow(ctx, "SELECT current_setting('synchronous_standby_names')").Scan(&names); err != nil {
 		return err
 	}
 	if names == "" {

@@ -16,11 +16,13 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"plantstore/internal/store"
 )
@@ -33,6 +35,8 @@ type Config struct {
 	URL string
 
 	MustExist bool // do not make the tables
+	ReadOnly  bool // only Get, List and Tokens are called; implies MustExist
+	Migrate   bool // bring a store of an older schema to the newest one; a new store always has that
 	Server    bool // look from time to time at what the database's acknowledgements are worth
 
 	// RequireStandby acknowledges nothing unless the database waits for a
@@ -40,6 +44,8 @@ type Config struct {
 	RequireStandby bool
 
 	Log *slog.Logger
+
+	Metrics prometheus.Registerer // where the engine registers its metrics; nil: nowhere
 }
 
 // Engine implements store.Movable on a PostgreSQL database.
@@ -47,12 +53,12 @@ type Engine struct {
 	pool           *pgxpool.Pool
 	log            *slog.Logger
 	requireStandby bool
+	schema         int // the version of the store's; the newest unless the engine only reads
 
 	stop    context.CancelFunc // ends watch
 	watched chan struct{}      // closed when watch has ended; nil if it was not begun
 
-	pinning sync.Mutex
-	schema  string // of the tables, empty until the first connection has found it; guarded by pinning
+	estimated atomic.Int64 // how many plants the planner expects, as last looked at; -1: unknown
 
 	mu    sync.Mutex
 	worth store.Durability // guarded by mu
@@ -70,32 +76,35 @@ const (
 	pingTime    = 3 * time.Second // for a connection that was not used for a second to show that it is alive
 )
 
-// Open connects to a database and brings its schema up to date. Several may do
-// so at once. The caller closes the engine.
+// Open connects to a database, and makes the tables of a store if there are none
+// and they may be made. Several may do so at once. The caller closes the engine.
+//
+// The schema of a store that exists is changed only if c.Migrate is set. Without
+// it, Open refuses a store of an older schema, or reads it if c.ReadOnly is set.
 func Open(ctx context.Context, c Config) (*Engine, error) {
+	c.MustExist = c.MustExist || c.ReadOnly
 	config, err := parse(c.URL)
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{log: c.Log, requireStandby: c.RequireStandby}
-	config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
-		return errors.Join(commitDurably(ctx, c), e.pin(ctx, c))
-	}
-	if e.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
 		return nil, err
 	}
+	e := &Engine{pool: pool, log: c.Log, requireStandby: c.RequireStandby}
+	e.estimated.Store(-1)
 	if err := e.begin(ctx, c); err != nil {
-		e.pool.Close()
+		pool.Close()
 		return nil, fmt.Errorf("open the database %s: %w", place(config.ConnConfig), err)
+	}
+	if c.Metrics != nil {
+		e.measure(c.Metrics)
 	}
 	return e, nil
 }
 
 func (e *Engine) begin(ctx context.Context, c Config) error {
-	if err := e.migrate(ctx, c.MustExist); err != nil || !c.Server {
-		return err
-	}
-	if err := e.replaceOlder(ctx); err != nil {
+	if err := e.migrate(ctx, c); err != nil || !c.Server {
 		return err
 	}
 	if err := e.look(ctx); err != nil {
@@ -133,6 +142,7 @@ func parse(url string) (*pgxpool.Config, error) {
 	}
 	config.PingTimeout = pingTime
 	conn.OnNotice = noteWarning
+	config.AfterConnect = commitDurably
 	return config, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -19,31 +20,87 @@ var migrationFiles embed.FS
 // "plnt".
 const migrationLock = 0x706c6e74
 
-// migrate brings the schema to what this program knows. Of several that start
-// at once, one does it and the others wait.
-func (e *Engine) migrate(ctx context.Context, mustExist bool) error {
-	files := migrations()
-	switch version, err := e.schemaVersion(ctx, e.pool); {
-	case err != nil || version == len(files):
-		return err
-	case version == 0 && mustExist:
-		return fmt.Errorf("%w in it: name another with --db, or begin one with plantstore serve", store.ErrNoStore)
+// Migrate brings the store in a database to the schema of this program. It
+// returns which schema the store had and which it has now; they are the same if
+// there was nothing to do. Servers of the older schema keep running, but cannot
+// be started again. Only c.URL and c.Log are used.
+func Migrate(ctx context.Context, c Config) (from, to int, err error) {
+	reader, err := Open(ctx, Config{URL: c.URL, Log: c.Log, ReadOnly: true})
+	if err != nil {
+		return 0, 0, err
 	}
-	return pgx.BeginFunc(ctx, e.pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "SELECT pg_catalog.pg_advisory_xact_lock($1)", int64(migrationLock)); err != nil {
+	from = reader.schema
+	if err := reader.Close(); err != nil || from == len(migrations()) {
+		return from, from, err
+	}
+	e, err := Open(ctx, Config{URL: c.URL, Log: c.Log, MustExist: true, Migrate: true})
+	if err != nil {
+		return 0, 0, err
+	}
+	return from, e.schema, e.Close()
+}
+
+// schemaPrefix is the first schema in which tokens have a prefix.
+const schemaPrefix = 3
+
+// forSchema returns a query of tokenColumns for a store with that schema.
+func forSchema(schema int, sql string) string {
+	if schema < schemaPrefix {
+		return strings.Replace(sql, ", prefix", ", NULL::text", 1)
+	}
+	return sql
+}
+
+// acceptVersion returns an error if the Config does not allow a store of a
+// schema that this program knows; 0 is a database without a store.
+func (c Config) acceptVersion(version int) error {
+	newest := len(migrations())
+	switch {
+	case version == 0 && c.MustExist:
+		return fmt.Errorf("%w in it: name another with --db, or begin one with plantstore serve", store.ErrNoStore)
+	case 0 < version && version < newest && !c.Migrate && !c.ReadOnly:
+		return fmt.Errorf("it has schema %d and this plantstore needs schema %d: run plantstore migrate or start plantstore serve; servers of schema %[1]d keep running, but cannot be started again after that",
+			version, newest)
+	}
+	return nil
+}
+
+// migrate makes the tables of a new store, and brings an older one to the
+// newest schema if it may. Of several that start at once, one does it and the
+// others wait.
+func (e *Engine) migrate(ctx context.Context, c Config) error {
+	files := migrations()
+	version, err := schemaVersion(ctx, e.pool)
+	if err == nil {
+		err = c.acceptVersion(version)
+	}
+	e.schema = version
+	if err != nil || version == len(files) || c.ReadOnly {
+		return err
+	}
+	from := version
+	err = pgx.BeginFunc(ctx, e.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", int64(migrationLock)); err != nil {
 			return err
 		}
-		version, err := e.schemaVersion(ctx, tx) // again: another process may have been first
-		if err != nil {
+		if from, err = schemaVersion(ctx, tx); err != nil { // again: another process may have been first
 			return err
 		}
-		for ; version < len(files); version++ {
+		if err := c.acceptVersion(from); err != nil {
+			return err
+		}
+		for version = from; version < len(files); version++ {
 			if err := apply(ctx, tx, files[version], version+1); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
+	e.schema = len(files)
+	if err == nil && 0 < from && from < len(files) {
+		e.log.Info("schema migrated", "from", from, "to", len(files))
+	}
+	return err
 }
 
 func apply(ctx context.Context, tx pgx.Tx, file string, version int) error {
@@ -61,13 +118,12 @@ func apply(ctx context.Context, tx pgx.Tx, file string, version int) error {
 // querier is a pool or a transaction.
 type querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
 // schemaVersion returns how many migrations a database has seen, 0 if it is
-// none of ours yet. It refuses one that holds other tables of our names or tables
-// of another role, and one of a newer program.
-func (e *Engine) schemaVersion(ctx context.Context, q querier) (version int, err error) {
+// none of ours yet. It refuses one that holds other tables of our names, and
+// one of a newer program.
+func schemaVersion(ctx context.Context, q querier) (version int, err error) {
 	var ours, others bool
 	// By pg_tables, whose rows a transaction sees as it sees others: to_regclass
 	// may answer from a cache that is older than the lock.
@@ -80,9 +136,6 @@ func (e *Engine) schemaVersion(ctx context.Context, q querier) (version int, err
 		return 0, errors.New("it has a table plants or tokens that is not Plant Store's: give it a database or a schema of its own")
 	case !ours:
 		return 0, nil
-	}
-	if err := e.checkOwners(ctx, q); err != nil {
-		return 0, err
 	}
 	if err := q.QueryRow(ctx, "SELECT version FROM plantstore").Scan(&version); err != nil {
 		return 0, err

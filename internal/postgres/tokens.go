@@ -90,7 +90,7 @@ func (e *Engine) RevokeTokens(ctx context.Context, which store.Selector, at time
 
 // Tokens implements store.Engine.
 func (e *Engine) Tokens(ctx context.Context) ([]auth.Token, error) {
-	rows, _ := e.pool.Query(ctx, "SELECT "+tokenColumns+" FROM tokens ORDER BY id") // the error comes with the rows
+	rows, _ := e.pool.Query(ctx, forSchema(e.schema, "SELECT "+tokenColumns+" FROM tokens ORDER BY id")) // the error comes with the rows
 	return pgx.CollectRows(rows, token)
 }
 

@@ -108,7 +108,7 @@ func start(t testing.TB, change ...func(*setup)) *harness {
 // serve opens both doors.
 func (h *harness) serve(s setup, log *slog.Logger, metrics *prometheus.Registry) {
 	h.t.Helper()
-	public, admin := h.listen(log), h.listen(log)
+	public, admin := h.listen("public", log, metrics), h.listen("admin", log, metrics)
 	h.public, h.admin = public.Addr().String(), admin.Addr().String()
 	if s.base == "" {
 		s.base = "http://" + h.public + s.prefix
@@ -131,9 +131,9 @@ func (h *harness) serve(s setup, log *slog.Logger, metrics *prometheus.Registry)
 	h.run(adminServer, admin)
 }
 
-func (h *harness) listen(log *slog.Logger) net.Listener {
+func (h *harness) listen(door string, log *slog.Logger, metrics prometheus.Registerer) net.Listener {
 	h.t.Helper()
-	l, err := server.Listen(h.t.Context(), "127.0.0.1:0", log)
+	l, err := server.Listen(h.t.Context(), door, "127.0.0.1:0", log, metrics)
 	if err != nil {
 		h.t.Fatal(err)
 	}

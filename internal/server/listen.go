@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -12,47 +13,65 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"plantstore/internal/plant"
 )
 
-// Listen opens a TCP listener for a door. Port 0 takes a free port.
+// Listen opens a TCP listener for the door of that name, "public" or "admin".
+// Port 0 takes a free port. The metrics get the number of its connections.
 //
 // Its connections see to it that also what net/http answers by itself, before
 // any handler, has the Error body: a malformed or oversized request head, an
 // HTTP version or a Transfer-Encoding that is not served, an Expect that
 // cannot be met.
-func Listen(ctx context.Context, address string, log *slog.Logger) (net.Listener, error) {
+func Listen(ctx context.Context, door, address string, log *slog.Logger, metrics prometheus.Registerer) (net.Listener, error) {
 	var config net.ListenConfig
 	l, err := config.Listen(ctx, "tcp", address)
 	if err != nil {
 		return nil, err // says "listen tcp ADDRESS" itself
 	}
-	return &listener{TCPListener: l.(*net.TCPListener), log: log}, nil
+	return &listener{TCPListener: l.(*net.TCPListener), log: log, connections: newConnections(metrics, door)}, nil
 }
 
 type listener struct {
 	*net.TCPListener
-	log *slog.Logger
+	log         *slog.Logger
+	connections connections
 }
 
 // Accept implements net.Listener.
 func (l *listener) Accept() (net.Conn, error) {
 	c, err := l.AcceptTCP()
 	if err != nil {
+		if !errors.Is(err, net.ErrClosed) {
+			l.connections.refused.Inc()
+		}
 		return nil, err
 	}
-	return &conn{TCPConn: c, log: l.log}, nil
+	l.connections.open.Inc()
+	return &conn{TCPConn: c, log: l.log, open: l.connections.open}, nil
 }
 
 type conn struct {
 	*net.TCPConn
 	log       *slog.Logger
+	open      prometheus.Gauge // counts this connection until it is closed
+	closed    atomic.Bool
 	answering atomic.Bool // a handler runs, and reads nothing but a body of known length
 
 	// What logOf made for the last request; used by one request at a time.
 	logged       *route
 	loggedMethod string
 	logTo        slog.Handler
+}
+
+// Close closes the connection; net/http may do so more than once.
+func (c *conn) Close() error {
+	if c.closed.CompareAndSwap(false, true) {
+		c.open.Dec()
+	}
+	return c.TCPConn.Close()
 }
 
 // connKey is the key of a request's context under which its *conn is.

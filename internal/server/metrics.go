@@ -26,13 +26,18 @@ type meters struct {
 // labels once, not with every request.
 type routeMeters struct {
 	requests *prometheus.CounterVec // by status
-	took     prometheus.Observer
-	byStatus sync.Map // int -> prometheus.Counter
+	took     prometheus.Observer    // nil: not measured
+	byStatus sync.Map               // int -> prometheus.Counter
 }
 
-func (m *meters) of(door, route string) *routeMeters {
+// of returns the meters of a route. An untimed one has no histogram.
+func (m *meters) of(door, route string, untimed bool) *routeMeters {
 	labels := prometheus.Labels{"door": door, "route": route}
-	return &routeMeters{requests: m.requests.MustCurryWith(labels), took: m.took.With(labels)}
+	r := &routeMeters{requests: m.requests.MustCurryWith(labels)}
+	if !untimed {
+		r.took = m.took.With(labels)
+	}
+	return r
 }
 
 // noRoute is the route of a request that matches none.
@@ -66,6 +71,28 @@ func newMeters(to prometheus.Registerer) *meters {
 	return m
 }
 
+// connections is what a listener measures.
+type connections struct {
+	open    prometheus.Gauge
+	refused prometheus.Counter
+}
+
+func newConnections(to prometheus.Registerer, door string) connections {
+	labels := prometheus.Labels{"door": door}
+	c := connections{
+		open: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "plantstore_connections_open", ConstLabels: labels,
+			Help: "Connections of clients that are open.",
+		}),
+		refused: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "plantstore_connections_refused_total", ConstLabels: labels,
+			Help: "Times that a connection could not be accepted, as when the process has no free file descriptor.",
+		}),
+	}
+	to.MustRegister(c.open, c.refused)
+	return c
+}
+
 // count notes a request that has ended.
 func (m *routeMeters) count(status int, took time.Duration) {
 	counter, ok := m.byStatus.Load(status)
@@ -73,7 +100,9 @@ func (m *routeMeters) count(status int, took time.Duration) {
 		counter, _ = m.byStatus.LoadOrStore(status, m.requests.WithLabelValues(strconv.Itoa(status)))
 	}
 	counter.(prometheus.Counter).Inc()
-	m.took.Observe(took.Seconds())
+	if m.took != nil {
+		m.took.Observe(took.Seconds())
+	}
 }
 
 // metrics is the route that Prometheus reads.

@@ -1,12 +1,20 @@
 package server_test
 
 import (
+	"context"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"plantstore/internal/auth"
+	"plantstore/internal/server"
+	"plantstore/internal/store"
 )
 
 // TestMetrics sends one request of each kind and reads the counts off /metrics.
@@ -39,6 +47,11 @@ func TestMetrics(t *testing.T) {
 		"plantstore_checkpoint_duration_seconds_count 0",
 		"plantstore_store_bytes ",
 		"plantstore_wal_bytes ",
+		"plantstore_store_disk_free_bytes ",
+		`plantstore_connections_open{door="public"} `,
+		`plantstore_connections_open{door="admin"} 1`,
+		`plantstore_connections_refused_total{door="public"} 0`,
+		"plantstore_credentials_expiring 0",
 	} {
 		if !strings.Contains(page, "\n"+want) {
 			t.Errorf("no line %q", want)
@@ -49,6 +62,130 @@ func TestMetrics(t *testing.T) {
 	}
 	if strings.Contains(page, "nowhere") {
 		t.Error("a client's path is in a label")
+	}
+}
+
+// A refused method has its route's label. Static files and profiles have no
+// histogram, which would cost a series for each bucket and say nothing.
+func TestMetricRoutes(t *testing.T) {
+	t.Parallel()
+	h := start(t, func(s *setup) { s.profiles = true })
+	for _, request := range []string{"DELETE /plants", "GET /plants", "GET /docs", "PUT /docs", "GET /openapi.json", "GET /healthz", "GET /nothing"} {
+		h.send(message(request+" HTTP/1.1", ""))
+	}
+	h.sendTo(h.admin, message("PUT /metrics HTTP/1.1", ""))
+	h.sendTo(h.admin, message("GET /debug/pprof/cmdline HTTP/1.1", ""))
+	page := h.page(t, "/metrics")
+	for _, want := range []string{
+		`plantstore_http_requests_total{door="public",route="/plants",status="405"} 2`,
+		`plantstore_http_requests_total{door="public",route="/docs",status="200"} 1`,
+		`plantstore_http_requests_total{door="public",route="/docs",status="405"} 1`,
+		`plantstore_http_requests_total{door="public",route="none",status="404"} 1`,
+		`plantstore_http_requests_total{door="admin",route="/metrics",status="405"} 1`,
+		`plantstore_http_requests_total{door="admin",route="/debug/pprof/cmdline",status="200"} 1`,
+	} {
+		if !strings.Contains(page, "\n"+want+"\n") {
+			t.Errorf("no line %q", want)
+		}
+	}
+	timed := map[string]bool{}
+	for _, match := range regexp.MustCompile(`(?m)^plantstore_http_request_duration_seconds_count(.*) \d+$`).FindAllStringSubmatch(page, -1) {
+		timed[match[1]] = true
+	}
+	want := map[string]bool{
+		`{door="public",route="/plants"}`: true, `{door="public",route="/healthz"}`: true, `{door="public",route="none"}`: true,
+		`{door="admin",route="/livez"}`: true, `{door="admin",route="/readyz"}`: true, `{door="admin",route="/metrics"}`: true, `{door="admin",route="none"}`: true,
+	}
+	if diff := cmp.Diff(want, timed); diff != "" {
+		t.Errorf("histograms (-want +got):\n%s\n%s", diff, page)
+	}
+}
+
+// The gauges of the store show what the watcher saw last, so that a scrape does
+// not wait for an engine that hangs.
+func TestStoreGauges(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	h, f := startFaulty(t, func(s *setup) {
+		s.seed = func(e store.Engine) {
+			for name, ends := range map[string]time.Time{
+				"tomorrow": now.Add(24 * time.Hour), "in 6 days": now.Add(6*24*time.Hour + 23*time.Hour), "in 8 days": now.Add(8 * 24 * time.Hour), "ended": now.Add(-time.Hour),
+			} {
+				mint(t, e, auth.Token{Name: name, Scopes: auth.ScopeCreate, ExpiresAt: ends})
+			}
+			mint(t, e, auth.Token{Name: "revoked", Scopes: auth.ScopeCreate, ExpiresAt: now.Add(24 * time.Hour)})
+			if _, err := e.RevokeTokens(t.Context(), store.Selector{Name: "revoked"}, now); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	h.send(post(`{"id":1,"name":"A"}`))
+	h.send(post(`{"id":2,"name":"A"}`))
+	h.until(t, func() bool { return strings.Contains(h.page(t, "/metrics"), "\nplantstore_plants 2\n") })
+	hangs := func(ctx context.Context) (store.State, error) {
+		<-ctx.Done()
+		return store.State{}, ctx.Err()
+	}
+	f.state.Store(&hangs)
+	page := h.page(t, "/metrics")
+	for _, want := range []string{"plantstore_plants 2", "plantstore_credentials_expiring 2"} {
+		if !strings.Contains(page, "\n"+want+"\n") {
+			t.Errorf("no line %q in\n%s", want, page)
+		}
+	}
+	unknown := func(context.Context) (store.State, error) { return store.State{Plants: -1}, nil }
+	f.state.Store(&unknown)
+	h.until(t, func() bool { return strings.Contains(h.page(t, "/metrics"), "\nplantstore_plants NaN\n") })
+}
+
+// A connection is counted until it is closed, and once.
+func TestConnectionsAreCounted(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	open := func(n string) {
+		t.Helper()
+		h.until(t, func() bool {
+			return strings.Contains(h.page(t, "/metrics"), "\nplantstore_connections_open{door=\"public\"} "+n+"\n")
+		})
+	}
+	open("0")
+	first, second := dial(t, h.public), dial(t, h.public)
+	open("2")
+	first.write(h.fill(post(`{"id":1,"name":"A"}`)))
+	same(t, first.read("POST"), created(`{"name":"A"}`))
+	_ = first.Close()
+	open("1")
+	second.write("x\r\n\r\n") // net/http closes it
+	second.read("GET")
+	open("0")
+}
+
+// What cannot be accepted is counted; the end of the listener is not.
+func TestRefusedConnectionsAreCounted(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	l, err := server.Listen(t.Context(), "public", "127.0.0.1:0", newLogBuffer().logger(), registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.(interface{ SetDeadline(t time.Time) error }).SetDeadline(time.Unix(1, 0)); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if _, err := l.Accept(); err == nil {
+			t.Fatal("accepted a connection")
+		}
+	}
+	_ = l.Close()
+	if _, err := l.Accept(); err == nil {
+		t.Fatal("accepted a connection")
+	}
+	const want = `# HELP plantstore_connections_refused_total Times that a connection could not be accepted, as when the process has no free file descriptor.
+# TYPE plantstore_connections_refused_total counter
+plantstore_connections_refused_total{door="public"} 2
+`
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "plantstore_connections_refused_total"); err != nil {
+		t.Error(err)
 	}
 }
 

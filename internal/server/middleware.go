@@ -134,6 +134,7 @@ func (d *door) serve(x *exchange, r *http.Request) error {
 	}
 	route, ok := at.byMethod[r.Method]
 	if !ok {
+		x.route = at.first
 		x.Header().Set("Allow", at.allow)
 		return &plant.Error{Code: plant.CodeMethodNotAllowed, Message: "this path is not served with this method: use " + at.allow}
 	}

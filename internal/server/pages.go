@@ -25,11 +25,11 @@ func publicPages(c Config, base string) ([]route, error) {
 		return nil, err
 	}
 	list := []route{
-		{method: "GET", path: base + "/openapi.json", open: true, handle: static(newDocsFile(mediaType, document.JSON))},
-		{method: "GET", path: base + "/openapi.yaml", open: true, handle: static(newDocsFile("application/yaml", document.YAML))},
+		{method: "GET", path: base + "/openapi.json", open: true, untimed: true, handle: static(newDocsFile(mediaType, document.JSON))},
+		{method: "GET", path: base + "/openapi.yaml", open: true, untimed: true, handle: static(newDocsFile("application/yaml", document.YAML))},
 	}
 	for path, file := range docs {
-		list = append(list, route{method: "GET", path: base + strings.TrimSuffix(path, "{$}"), open: true, handle: static(file)})
+		list = append(list, route{method: "GET", path: base + strings.TrimSuffix(path, "{$}"), open: true, untimed: true, handle: static(file)})
 	}
 	return list, nil
 }

@@ -26,7 +26,7 @@ func profiles() []route {
 		list = append(list, route{method: "GET", path: "/debug/pprof/" + name, handle: snapshot(webpprof.Handler(name))})
 	}
 	for i := range list {
-		list[i].open = true
+		list[i].open, list[i].untimed = true, true
 	}
 	return list
 }

@@ -20,6 +20,8 @@ type route struct {
 	open   bool        // needs no credential
 	handle handler
 	meters *routeMeters // set when a door takes the route
+
+	untimed bool // no histogram, as for a static file, or a profile, whose client chooses the time
 }
 
 // publicRoutes is everything that the public door does.
@@ -57,6 +59,7 @@ type routes map[string]*resource
 type resource struct {
 	byMethod map[string]*route
 	allow    string // the value of an Allow header
+	first    *route // for a request of no method of these: its path and meters are those of all
 }
 
 func newRoutes(list []route) routes {
@@ -64,7 +67,7 @@ func newRoutes(list []route) routes {
 	for _, r := range list {
 		at := rs[r.path]
 		if at == nil {
-			at = &resource{byMethod: map[string]*route{}}
+			at = &resource{byMethod: map[string]*route{}, first: &r}
 			rs[r.path] = at
 		}
 		at.byMethod[r.method] = &r

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"plantstore/internal/server"
 )
@@ -105,11 +106,11 @@ func TestAdminDoorRefusesToo(t *testing.T) {
 func TestListen(t *testing.T) {
 	t.Parallel()
 	log := newLogBuffer().logger()
-	l, err := server.Listen(t.Context(), "127.0.0.1:0", log)
+	l, err := server.Listen(t.Context(), "public", "127.0.0.1:0", log, prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := server.Listen(t.Context(), l.Addr().String(), log); err == nil || !strings.HasPrefix(err.Error(), "listen tcp "+l.Addr().String()+": ") {
+	if _, err := server.Listen(t.Context(), "public", l.Addr().String(), log, prometheus.NewRegistry()); err == nil || !strings.HasPrefix(err.Error(), "listen tcp "+l.Addr().String()+": ") {
 		t.Errorf("taken address: got %v, want an error", err)
 	}
 	_ = l.Close()
@@ -117,7 +118,7 @@ func TestListen(t *testing.T) {
 		t.Error("accept after close: got no error")
 	}
 	for _, address := range []string{"127.0.0.1", "127.0.0.1:http:x", "plants.invalid.:0"} {
-		if l, err := server.Listen(t.Context(), address, log); err == nil {
+		if l, err := server.Listen(t.Context(), "public", address, log, prometheus.NewRegistry()); err == nil {
 			t.Errorf("%s: got a listener at %s", address, l.Addr())
 		}
 	}

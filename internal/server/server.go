@@ -83,12 +83,12 @@ func newDoor(c Config, name string, routes routes, meters *meters) *http.Server 
 	log := c.Log.With("door", name)
 	for _, at := range routes {
 		for _, route := range at.byMethod {
-			route.meters = meters.of(name, route.path)
+			route.meters = meters.of(name, route.path, route.untimed)
 		}
 	}
 	h := &door{
 		meters:  meters,
-		none:    meters.of(name, noRoute),
+		none:    meters.of(name, noRoute, false),
 		flying:  meters.inFlight.WithLabelValues(name),
 		log:     log,
 		routes:  routes,

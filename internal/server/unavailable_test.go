@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"plantstore/internal/server"
 	"plantstore/internal/store"
 )
@@ -293,7 +295,7 @@ func TestDefects(t *testing.T) {
 	log := newLogBuffer()
 	config := h.config
 	config.Log = log.logger()
-	l := h.listen(config.Log)
+	l := h.listen("test", config.Log, prometheus.NewRegistry())
 	h.run(server.NewDoor(config, map[string]func(http.ResponseWriter, *http.Request) error{
 		"/panic": func(http.ResponseWriter, *http.Request) error { panic("the cause") },
 		"/nil":   func(_ http.ResponseWriter, r *http.Request) error { return r.Context().Value("none").(error) },

@@ -168,6 +168,8 @@ func (e *Engine) checkpointIfDue(more int) error {
 	defer e.writeMu.Unlock()
 	c := &e.checkpoints
 	switch {
+	case e.broken != nil:
+		return e.broken
 	case c.conn == nil && c.frames < c.framesMax/2, c.frames < c.startFrames:
 		return nil
 	case c.conn == nil:

@@ -26,10 +26,10 @@ func tokenDigest(d *store.Digester, s *sqlite3.Stmt) int64 {
 	return d.Sum()
 }
 
-// tokenDigests returns the sum of the digests of all tokens, and how many they
-// are.
-func tokenDigests(c *sqlite3.Conn) (sum, n int64, err error) {
-	s, err := c.Prepare(tokenDigestSQL)
+// tokenDigests returns the sum of the digests of all tokens of a store with that
+// schema, and how many they are.
+func tokenDigests(c *sqlite3.Conn, schema int) (sum, n int64, err error) {
+	s, err := c.Prepare(forSchema(schema, tokenDigestSQL))
 	if err != nil {
 		return 0, 0, err
 	}

@@ -29,6 +29,8 @@ type Config struct {
 	Path        string
 	Server      bool  // this process serves the file: it is the only one, and does the checkpoints
 	MustExist   bool  // do not create the store, neither the file nor its tables
+	ReadOnly    bool  // only Get, List and Tokens are called: change nothing; implies MustExist
+	Migrate     bool  // bring a store of an older schema to the newest one; a new store always has that
 	WALBytesMax int64 // the WAL stays below this as long as nobody else holds a read open; 0: WALBytesDefault
 	Log         *slog.Logger
 	Metrics     prometheus.Registerer // where a server's engine registers its metrics; a command's has none
@@ -39,12 +41,13 @@ type Engine struct {
 	path   string
 	server bool
 	log    *slog.Logger
+	schema int // the version of the store's; the newest unless the engine only reads
 
 	serveLock *os.File // held by a server; nil in a command
 	turn      turn
 
 	writeMu sync.Mutex    // guards writer, its statements and order
-	writer  *sqlite3.Conn // the one connection that writes
+	writer  *sqlite3.Conn // the one connection that writes; nil if the engine only reads
 	stmts   writeStmts
 	broken  error          // why nothing may be written any more
 	order   []int32        // scratch of Insert
@@ -81,25 +84,35 @@ func checkVersion(version int) error {
 	return nil
 }
 
-// Open opens the store in a file, creates it if it is not there, and brings
-// its schema up to date. When it returns, everything in the file is on stable
-// storage. The caller closes the engine. The error wraps store.ErrBroken if the
-// disk failed or the store is damaged.
+// Open opens the store in a file, and creates it if it is not there and may be
+// created. When it returns, everything in the file is on stable storage, unless
+// c.ReadOnly is set. The caller closes the engine. The error wraps
+// store.ErrBroken if the disk failed or the store is damaged.
+//
+// The schema of a store that exists is changed only if c.Migrate is set. Without
+// it, Open refuses a store of an older schema, or reads it if c.ReadOnly is set.
 func Open(ctx context.Context, c Config) (_ *Engine, err error) {
 	if err := checkVersion(sqlite3.Version()); err != nil {
 		return nil, err
 	}
+	c.MustExist = c.MustExist || c.ReadOnly
 	if err := prepareFile(&c); err != nil {
 		return nil, err
 	}
-	e := &Engine{path: c.Path, server: c.Server, log: c.Log}
+	e := &Engine{path: c.Path, server: c.Server, log: c.Log, schema: len(migrations())}
 	defer func() {
 		if err != nil {
 			_ = e.release() // the first error is the one that tells
 			err = diskFault(err)
 		}
 	}()
-	if err := e.openWriter(c.MustExist); err != nil { // before a lock file is left beside what is no store
+	if c.ReadOnly {
+		if err := e.openReader(c); err != nil {
+			return nil, err
+		}
+		return e, nil
+	}
+	if err := e.openWriter(c); err != nil { // before a lock file is left beside what is no store
 		return nil, err
 	}
 	if c.Server {
@@ -114,7 +127,7 @@ func Open(ctx context.Context, c Config) (_ *Engine, err error) {
 	if err := e.connect(); err != nil {
 		return nil, err
 	}
-	if err := e.migrate(ctx); err != nil {
+	if err := e.migrate(ctx, c); err != nil {
 		return nil, err
 	}
 	if err := e.stmts.prepare(e.writer); err != nil {
@@ -191,25 +204,43 @@ const busyMilliseconds = 2000
 
 // openWriter opens the writing connection, and refuses what is no store of
 // ours before anything is changed in it.
-func (e *Engine) openWriter(mustExist bool) (err error) {
+func (e *Engine) openWriter(c Config) (err error) {
 	if e.writer, err = sqlite3.Open(e.path); err != nil {
 		return openFault(e.path, err)
 	}
 	e.writer.BusyTimeout(busyMilliseconds)
 	e.writer.KeepWAL(true) // whatever is wrong with it, it may be all that there is
-	version, err := schemaVersion(e.writer, e.path)
-	if err == nil && version == 0 && mustExist {
-		return noStore(e.path)
-	}
-	if err == nil && version > 0 {
-		var wrong error
-		_, wrong, err = checkMark(e.writer, e.path)
-		if err == nil && wrong != nil {
-			err = fmt.Errorf("%w: %w", store.ErrBroken, wrong)
-		}
-	}
-	e.writer.KeepWAL(err != nil)
+	_, err = c.accept(e.writer)
+	e.writer.KeepWAL(err != nil && hasWAL(e.path))
 	return err
+}
+
+// openReader opens the reading connection of an engine that only reads.
+func (e *Engine) openReader(c Config) (err error) {
+	e.broken = errReadOnly
+	if e.reader, err = openToLook(e.path); err != nil {
+		return err
+	}
+	e.schema, err = c.accept(e.reader)
+	return err
+}
+
+// accept returns the version of a store's schema, 0 for an empty file. It
+// returns an error if the file is no store of ours, is one that the Config does
+// not allow, or has lost commits. It changes nothing.
+func (c Config) accept(conn *sqlite3.Conn) (version int, err error) {
+	version, err = schemaVersion(conn, c.Path)
+	if err == nil {
+		err = c.acceptVersion(version)
+	}
+	if err != nil || version == 0 {
+		return version, err
+	}
+	_, wrong, err := checkMark(conn, c.Path)
+	if err == nil && wrong != nil {
+		err = fmt.Errorf("%w: %w", store.ErrBroken, wrong)
+	}
+	return version, err
 }
 
 // connect makes the file ready to be written to, and opens the reading connection.
@@ -280,7 +311,7 @@ func (e *Engine) Close() error {
 	e.checkpoints.stop()
 	e.writeMu.Lock()
 	defer e.writeMu.Unlock()
-	if e.broken != nil {
+	if e.broken != nil && e.writer != nil {
 		return nil
 	}
 	e.readMu.Lock()

@@ -1,7 +1,10 @@
 package sqlite
 
 import (
+	"math"
 	"os"
+	"path/filepath"
+	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -23,7 +26,17 @@ func (e *Engine) measure(to prometheus.Registerer) prometheus.Observer {
 			return float64(info.Size())
 		})
 	}
-	to.MustRegister(took,
+	free := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "plantstore_store_disk_free_bytes",
+		Help: "Bytes that the store can still use of the file system that it lies on.",
+	}, func() float64 {
+		var fs syscall.Statfs_t
+		if err := syscall.Statfs(filepath.Dir(e.path), &fs); err != nil {
+			return math.NaN()
+		}
+		return float64(fs.Bavail) * float64(fs.Bsize)
+	})
+	to.MustRegister(took, free,
 		size("plantstore_store_bytes", "Size of the store's file.", ""),
 		size("plantstore_wal_bytes", "Size of the write-ahead log's file.", "-wal"),
 	)

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
+	"strings"
 
 	"plantstore/internal/sqlite/sqlite3"
 )
@@ -17,26 +19,80 @@ var migrationFiles embed.FS
 // for that (https://sqlite.org/pragma.html#pragma_application_id): "plnt".
 const applicationID = 0x706c6e74
 
-// migrate brings the file to the schema that this program knows. The schema's
-// version is the file's user_version: the number of migrations applied.
-func (e *Engine) migrate(ctx context.Context) error {
+// Migrate brings the store at path to the schema of this program. It returns
+// which schema the store had and which it has now; they are the same if there
+// was nothing to do. The error says so if there is no store at path, or if a
+// server has it open: the server holds the lock that a migration needs.
+func Migrate(ctx context.Context, path string, log *slog.Logger) (from, to int, err error) {
+	reader, err := Open(ctx, Config{Path: path, ReadOnly: true, Log: log})
+	if err != nil {
+		return 0, 0, err
+	}
+	from = reader.schema
+	if err := reader.Close(); err != nil || from == len(migrations()) {
+		return from, from, err
+	}
+	e, err := Open(ctx, Config{Path: path, Server: true, MustExist: true, Migrate: true, Log: log})
+	if err != nil {
+		return 0, 0, err
+	}
+	return from, len(migrations()), e.Close()
+}
+
+// acceptVersion returns an error if the Config does not allow a store of a
+// schema that this program knows; 0 is an empty file.
+func (c Config) acceptVersion(version int) error {
+	newest := len(migrations())
+	switch {
+	case version == 0 && c.MustExist:
+		return noStore(c.Path)
+	case 0 < version && version < newest && !c.Migrate && !c.ReadOnly:
+		return fmt.Errorf("%s has schema %d and this plantstore needs schema %d: stop the server of this store if one runs, then run plantstore migrate or start plantstore serve",
+			c.Path, version, newest)
+	}
+	return nil
+}
+
+// schemaPrefix is the first schema in which tokens have a prefix.
+const schemaPrefix = 3
+
+// forSchema returns a query of tokenColumns or tokenDigestSQL for a store with
+// that schema.
+func forSchema(schema int, sql string) string {
+	if schema < schemaPrefix {
+		return strings.Replace(sql, ", prefix", ", NULL", 1)
+	}
+	return sql
+}
+
+// migrate makes the tables of a new store, and brings an older one to the
+// newest schema if it may. The schema's version is the file's user_version: the
+// number of migrations applied.
+func (e *Engine) migrate(ctx context.Context, c Config) error {
 	files := migrations()
 	version, err := schemaVersion(e.writer, e.path)
 	if err != nil || version == len(files) {
 		return err
 	}
-	return e.write(ctx, func() error {
-		version, err := schemaVersion(e.writer, e.path) // again: another process may have been first
-		if err != nil {
+	from := version
+	err = e.write(ctx, func() error {
+		if from, err = schemaVersion(e.writer, e.path); err != nil { // again: another process may have been first
 			return err
 		}
-		for ; version < len(files); version++ {
+		if err := c.acceptVersion(from); err != nil {
+			return err
+		}
+		for version = from; version < len(files); version++ {
 			if err := apply(e.writer, files[version], version+1); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
+	if err == nil && 0 < from && from < len(files) {
+		e.log.Info("schema migrated", "from", from, "to", len(files))
+	}
+	return err
 }
 
 func apply(c *sqlite3.Conn, file string, version int) error {

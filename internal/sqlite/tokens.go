@@ -103,7 +103,7 @@ func (e *Engine) RevokeTokens(ctx context.Context, which store.Selector, at time
 // Tokens implements store.Engine.
 func (e *Engine) Tokens(ctx context.Context) (tokens []auth.Token, err error) {
 	err = e.read(ctx, func(c *sqlite3.Conn) error {
-		s, err := c.Prepare("SELECT " + tokenColumns + " FROM tokens ORDER BY id")
+		s, err := c.Prepare(forSchema(e.schema, "SELECT "+tokenColumns+" FROM tokens ORDER BY id"))
 		if err != nil {
 			return err
 		}
@@ -155,7 +155,7 @@ func tokenRow(s *sqlite3.Stmt) (auth.Token, error) {
 // State implements store.Engine.
 func (e *Engine) State(ctx context.Context) (now store.State, err error) {
 	err = e.read(ctx, func(c *sqlite3.Conn) error {
-		s, err := c.Prepare("SELECT token_changes, coalesce(held, '') FROM state")
+		s, err := c.Prepare("SELECT token_changes, coalesce(held, ''), plants FROM state")
 		if err != nil {
 			return err
 		}
@@ -165,7 +165,7 @@ func (e *Engine) State(ctx context.Context) (now store.State, err error) {
 			err = errNoState
 		}
 		if err == nil {
-			now = store.State{TokenChanges: s.Int64(0), Held: store.ParseHold(s.Text(1))}
+			now = store.State{TokenChanges: s.Int64(0), Held: store.ParseHold(s.Text(1)), Plants: s.Int64(2)}
 		}
 		return err
 	})
@@ -194,7 +194,7 @@ func (e *Engine) changeTokens(ctx context.Context, change func() error) error {
 		if err := change(); err != nil {
 			return err
 		}
-		sum, _, err := tokenDigests(e.writer)
+		sum, _, err := tokenDigests(e.writer, len(migrations()))
 		if err != nil {
 			return err
 		}

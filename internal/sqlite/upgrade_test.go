@@ -24,7 +24,7 @@ func TestTokensOfSchema2(t *testing.T) {
 	old := auth.Token{ID: 1, Name: "two words", Hash: auth.HashOf("old"), Scopes: auth.ScopeCreate, CreatedAt: begun}
 	writeSchema2(t, path, old)
 
-	e, err := Open(t.Context(), Config{Path: path, Log: slog.New(slog.DiscardHandler)})
+	e, err := Open(t.Context(), Config{Path: path, Migrate: true, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -73,7 +73,7 @@ func openToLook(path string) (*sqlite3.Conn, error) {
 		return nil, err
 	}
 	open := sqlite3.Open
-	if wal, err := os.Stat(path + "-wal"); err == nil && wal.Size() > 0 {
+	if hasWAL(path) {
 		open = sqlite3.OpenToRead
 	}
 	c, err := open(path)
@@ -87,12 +87,19 @@ func openToLook(path string) (*sqlite3.Conn, error) {
 	return c, nil
 }
 
+// hasWAL reports whether a WAL that is not empty lies beside a store.
+func hasWAL(path string) bool {
+	wal, err := os.Stat(path + "-wal")
+	return err == nil && wal.Size() > 0
+}
+
 func (v *Verification) look(ctx context.Context, c *sqlite3.Conn, path string, progress func(int64)) error {
-	switch version, err := schemaVersion(c, path); {
-	case err != nil:
+	version, err := schemaVersion(c, path)
+	if err == nil && version == 0 {
+		err = noStore(path)
+	}
+	if err != nil {
 		return err
-	case version < len(migrations()):
-		return fmt.Errorf("%s has schema %d of %d: open it once with this plantstore, or verify it with the one that wrote it", path, version, len(migrations()))
 	}
 	if err := c.Exec("BEGIN"); err != nil {
 		return err
@@ -103,9 +110,9 @@ func (v *Verification) look(ctx context.Context, c *sqlite3.Conn, path string, p
 		what string
 		do   func(*sqlite3.Conn, *state) error
 	}{
-		{"the schema", v.lookAtSchema},
+		{"the schema", func(c *sqlite3.Conn, _ *state) error { return v.lookAtSchema(c, version) }},
 		{"the file", v.lookAtFile},
-		{"the tokens", v.lookAtTokens},
+		{"the tokens", func(c *sqlite3.Conn, s *state) error { return v.lookAtTokens(c, s, version) }},
 		{"the plants", func(c *sqlite3.Conn, s *state) error { return v.lookAtPlants(c, s, progress) }},
 	} {
 		if err := step.do(c, s); err != nil {
@@ -134,15 +141,15 @@ func (v *Verification) lookAtState(c *sqlite3.Conn, path string) *state {
 }
 
 // lookAtSchema compares the tables, and what belongs to them, with those that
-// the migrations make; a move may add what it follows the store by. Other tables
+// the migrations up to version make; a move may add what it follows the store by. Other tables
 // are none of ours: a tool that copies the store may keep its own in it.
-func (v *Verification) lookAtSchema(c *sqlite3.Conn, _ *state) error {
+func (v *Verification) lookAtSchema(c *sqlite3.Conn, version int) error {
 	const all = "SELECT type || ' ' || name || ' ' || tbl_name || ' ' || coalesce(sql, '') FROM sqlite_schema"
 	fresh, err := sqlite3.Open(":memory:")
 	if err != nil {
 		return err
 	}
-	for i, file := range migrations() {
+	for i, file := range migrations()[:version] {
 		err = errors.Join(err, apply(fresh, file, i+1))
 	}
 	ours, errOurs := texts(fresh, "SELECT DISTINCT quote(tbl_name) FROM sqlite_schema")
@@ -187,8 +194,8 @@ func texts(c *sqlite3.Conn, sql string) (all []string, err error) {
 	}
 }
 
-func (v *Verification) lookAtTokens(c *sqlite3.Conn, s *state) error {
-	sum, n, err := tokenDigests(c)
+func (v *Verification) lookAtTokens(c *sqlite3.Conn, s *state, version int) error {
+	sum, n, err := tokenDigests(c, version)
 	v.Tokens = n
 	if err != nil {
 		return err

@@ -16,6 +16,9 @@ import (
 	"plantstore/internal/store"
 )
 
+// errReadOnly is the error of every change to an engine that only reads.
+var errReadOnly = errors.New("the store is open for reading only")
+
 // writeStmts are the statements of every batch, prepared once.
 type writeStmts struct {
 	insert, stored, held, commits, count *sqlite3.Stmt

@@ -31,6 +31,7 @@ type credentials struct {
 	log     *slog.Logger
 	keyring auth.Keyring
 	held    atomic.Pointer[Hold] // as last looked at
+	plants  atomic.Int64         // as last looked at
 	lookAt  atomic.Int64         // when the last look began that succeeded, Unix nanoseconds
 
 	looking chan struct{} // holds a token while somebody looks
@@ -106,6 +107,7 @@ func (c *credentials) look(ctx context.Context, since time.Time) error {
 		c.keyring.Replace(tokens)
 		c.version = state.TokenChanges
 	}
+	c.plants.Store(state.Plants)
 	if before := c.held.Swap(&state.Held); before != nil && *before != state.Held {
 		c.log.Warn("whether the store takes plants has changed", "now", state.Held.String())
 	}

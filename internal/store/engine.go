@@ -96,6 +96,7 @@ type Create struct {
 type State struct {
 	TokenChanges int64 // changes with every change of a token other than its last use
 	Held         Hold  // why the store takes nothing; the zero value: it takes plants
+	Plants       int64 // how many are stored, for the metrics: an estimate where counting is slow, -1 if unknown
 }
 
 // Durability is what an acknowledgement of an engine is worth, in words for the

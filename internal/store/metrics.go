@@ -1,6 +1,7 @@
 package store
 
 import (
+	"math"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -88,4 +89,27 @@ func (m *meters) commit(creates []Create, begun time.Time, err error) {
 	}
 	m.created.Add(float64(created))
 	m.replayed.Add(float64(replayed))
+}
+
+// expiresSoon is how long before its end a credential is counted as expiring.
+const expiresSoon = 7 * 24 * time.Hour
+
+// measure registers the metrics of what the watcher has seen. Reading them
+// asks the engine for nothing, so a scrape does not wait for a database.
+func (c *credentials) measure(to prometheus.Registerer) {
+	to.MustRegister(
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "plantstore_plants",
+			Help: "Plants in the store; in PostgreSQL the planner's estimate, NaN while it has none.",
+		}, func() float64 {
+			if plants := c.plants.Load(); plants >= 0 {
+				return float64(plants)
+			}
+			return math.NaN()
+		}),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "plantstore_credentials_expiring",
+			Help: "Valid credentials that expire within 7 days.",
+		}, func() float64 { return float64(c.keyring.Expiring(time.Now(), expiresSoon)) }),
+	)
 }

@@ -44,6 +44,7 @@ func New(ctx context.Context, c Config) (*Store, error) {
 		credentials.close()
 		return nil, err
 	}
+	credentials.measure(c.Metrics)
 	return &Store{
 		writer:      newWriter(c),
 		credentials: credentials,

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"plantstore/internal/postgres"
+	"plantstore/internal/sqlite"
+)
+
+func newMigrate(p *program) *cobra.Command {
+	s := &settings{}
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "migrate",
+		Short: "Bring the store to the schema of this version",
+		Long: `Bring the schema of the store to the one of this version. "plantstore serve" does
+the same when it starts; no other command changes the schema of a store.
+
+Make a backup first: older versions refuse the store afterwards. Stop the server
+of a store in a file first. Servers on PostgreSQL keep running, but those of an
+older version cannot be started again. If there is nothing to do, the command
+says so and succeeds.
+
+  plantstore migrate --db /var/lib/plantstore/plantstore.db
+
+With --json it prints one JSON object: {"db":"plantstore.db","from":2,"to":3}`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := s.load(p, cmd); err != nil {
+				return err
+			}
+			return p.migrate(cmd.Context(), s, asJSON)
+		},
+	}
+	s.bindStore(cmd.Flags())
+	bindJSON(cmd.Flags(), &asJSON, "print a JSON object")
+	return cmd
+}
+
+// migration is what plantstore migrate --json prints.
+type migration struct {
+	DB   string `json:"db"`   // without its password
+	From int    `json:"from"` // the schema that the store had
+	To   int    `json:"to"`   // the schema that it has; From if there was nothing to do
+}
+
+func (p *program) migrate(ctx context.Context, s *settings, asJSON bool) (err error) {
+	m := migration{DB: s.db.String()}
+	m.From, m.To, err = s.migrate(ctx, p)
+	var usage *usageError
+	switch {
+	case errors.As(err, &usage):
+		return err
+	case errors.Is(err, context.Canceled):
+		return errInterrupted
+	case err != nil:
+		return fmt.Errorf("migrate: %w", err)
+	case asJSON:
+		return writeJSON(p.stdout, m)
+	case m.From == m.To:
+		_, err = fmt.Fprintf(p.stdout, "%s: schema %d is the newest; nothing to do\n", m.DB, m.To)
+	default:
+		_, err = fmt.Fprintf(p.stdout, "%s: migrated from schema %d to %d\n", m.DB, m.From, m.To)
+	}
+	return err
+}
+
+// migrate migrates the store that --db names.
+func (s *settings) migrate(ctx context.Context, p *program) (from, to int, err error) {
+	if !s.db.isDatabase() {
+		return sqlite.Migrate(ctx, s.db.path, p.commandLog())
+	}
+	if err := s.refusePassword(); err != nil {
+		return 0, 0, err
+	}
+	return postgres.Migrate(ctx, postgres.Config{URL: s.db.url.Reveal(), Log: p.commandLog()})
+}

@@ -1,0 +1,197 @@
+package postgres_test
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"math"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"plantstore/internal/plant"
+	"plantstore/internal/postgres"
+	"plantstore/internal/store"
+)
+
+// olderDatabase returns the URL of a database with a store of schema 1: three
+// plants and a token.
+func olderDatabase(t testing.TB) string {
+	t.Helper()
+	url := database(t)
+	tables, err := os.ReadFile("migrations/0001_begin.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	execute(t, url, string(tables))
+	execute(t, url, `UPDATE plantstore SET version = 1, token_changes = 1;
+		INSERT INTO tokens (id, name, hash, scopes, created_at) VALUES (1, 'nursery', sha256('a'), 'plants:create', now());
+		INSERT INTO plants SELECT id, 'plant ' || id, NULL, now(), 1 FROM generate_series(1, 3) AS id`)
+	return url
+}
+
+func wantVersion(t testing.TB, url string, want int64) {
+	t.Helper()
+	if got := count(t, url, "SELECT version FROM plantstore"); got != want {
+		t.Errorf("schema %d, want %d", got, want)
+	}
+}
+
+// TestOlderSchema shows that only an engine that may migrate changes the schema
+// of an older store; one that reads works on it, every other is refused.
+func TestOlderSchema(t *testing.T) {
+	t.Parallel()
+	url := olderDatabase(t)
+	e, err := postgres.Open(t.Context(), postgres.Config{URL: url, ReadOnly: true, Log: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, errGet := e.Get(t.Context(), 2)
+	records, errList := e.List(t.Context(), store.Query{From: math.MinInt64, Limit: 10})
+	tokens, errTokens := e.Tokens(t.Context())
+	if err := errors.Join(errGet, errList, errTokens, e.Close()); err != nil {
+		t.Error(err)
+	}
+	if r.Name != "plant 2" || len(records) != 3 || len(tokens) != 1 || tokens[0].Name != "nursery" {
+		t.Errorf("read %v, %v, %v", r, records, tokens)
+	}
+
+	for _, c := range []postgres.Config{{}, {MustExist: true}, {Server: true}} {
+		c.URL, c.Log = url, quiet
+		e, err := postgres.Open(t.Context(), c)
+		if err == nil {
+			_ = e.Close()
+		}
+		want := "it has schema 1 and this plantstore needs schema 3: run plantstore migrate or start plantstore serve; servers of schema 1 keep running, but cannot be started again after that"
+		if err == nil || !strings.HasPrefix(err.Error(), "open the database test") || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%+v:\ngot  %v\nwant %s", c, err, want)
+		}
+	}
+	wantVersion(t, url, 1)
+
+	for _, want := range []int{1, 3} { // the second time there is nothing to do
+		from, to, err := postgres.Migrate(t.Context(), postgres.Config{URL: url, Log: quiet})
+		if from != want || to != 3 || err != nil {
+			t.Errorf("Migrate: %d, %d, %v; want %d, 3", from, to, err, want)
+		}
+	}
+	wantVersion(t, url, 3)
+	place := place(url).Open(t)
+	defer place.Close()
+	if rows, err := place.Plants(t.Context(), math.MinInt64, math.MaxInt64, 10); err != nil || len(rows) != 3 {
+		t.Errorf("after the migration: %v, %v", rows, err)
+	}
+}
+
+// TestMigrateEmpty shows that Migrate makes no store.
+func TestMigrateEmpty(t *testing.T) {
+	t.Parallel()
+	url := database(t)
+	_, _, err := postgres.Migrate(t.Context(), postgres.Config{URL: url, Log: quiet})
+	if err == nil || !strings.Contains(err.Error(), "there is no store in it") {
+		t.Errorf("got %v", err)
+	}
+	if n := count(t, url, "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'"); n != 0 {
+		t.Errorf("%d tables, want none", n)
+	}
+}
+
+// TestMigrateTogether starts servers of this version on a store of the one
+// before, at once: one of them migrates it.
+func TestMigrateTogether(t *testing.T) {
+	t.Parallel()
+	url := olderDatabase(t)
+	var mu sync.Mutex
+	var said bytes.Buffer
+	log := slog.New(slog.NewTextHandler(lockedWriter{&mu, &said}, nil))
+	var starting sync.WaitGroup
+	for i := range int64(8) {
+		starting.Go(func() {
+			e, err := postgres.Open(t.Context(), postgres.Config{URL: url, Server: true, Migrate: true, Log: log})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			batch := []store.Create{{Plant: plant.NewPlant{ID: 10 + i, Plant: plant.Plant{Name: "made"}}, At: time.Now()}}
+			if err := errors.Join(e.Insert(t.Context(), batch), e.Close()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	starting.Wait()
+	wantVersion(t, url, 3)
+	if n := strings.Count(said.String(), `msg="schema migrated" from=1 to=3`); n != 1 {
+		t.Errorf("%d servers migrated it, want 1:\n%s", n, said.String())
+	}
+	if n := count(t, url, "SELECT count(*) FROM plants"); n != 11 {
+		t.Errorf("%d plants, want 11", n)
+	}
+}
+
+type lockedWriter struct {
+	mu *sync.Mutex
+	to *bytes.Buffer
+}
+
+func (w lockedWriter) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.to.Write(p)
+}
+
+// servers1 is what a server of schema 1 sends, prepared as it has it.
+var servers1 = map[string]string{
+	"insert": `INSERT INTO plants (id, name, tag, created_at, created_by)
+		SELECT id, name, tag, created_at, created_by
+		FROM unnest('{7}'::bigint[], '{seven}'::text[], '{NULL}'::text[], ARRAY[now()], '{1}'::bigint[]) AS new (id, name, tag, created_at, created_by)
+		ORDER BY id ON CONFLICT (id) DO NOTHING RETURNING id`,
+	"there":   "SELECT id, name, tag, created_at, created_by FROM plants WHERE id = 2 FOR UPDATE",
+	"list":    "SELECT plants.id, coalesce(tokens.name, '') FROM plants LEFT JOIN tokens ON tokens.id = plants.created_by WHERE plants.id >= 1 ORDER BY plants.id LIMIT 9",
+	"changes": "SELECT token_changes FROM plantstore",
+	"tokens":  "SELECT id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at FROM tokens ORDER BY id",
+	"lock":    "SELECT one FROM plantstore FOR UPDATE",
+	"revoke":  "UPDATE tokens SET revoked_at = now() WHERE name = 'nursery' AND revoked_at IS NULL RETURNING name",
+	"changed": "UPDATE plantstore SET token_changes = token_changes + 1",
+	"used":    "UPDATE tokens SET last_used_at = now() WHERE id = 1",
+}
+
+// TestOlderServersRunOn shows that every statement of a server of schema 1 that
+// runs works after another has migrated the store, also on connections that have
+// prepared it before. Each new migration needs such a test for the schema before
+// it: docs/upgrade.md promises it.
+func TestOlderServersRunOn(t *testing.T) {
+	t.Parallel()
+	url := olderDatabase(t)
+	older := connect(t, url)
+	run := func() {
+		t.Helper()
+		for name := range servers1 {
+			rows, err := older.Query(t.Context(), name)
+			if err == nil {
+				for rows.Next() {
+				}
+				err = rows.Err()
+			}
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+	for name, sql := range servers1 {
+		if _, err := older.Prepare(t.Context(), name, sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run()
+	if _, _, err := postgres.Migrate(t.Context(), postgres.Config{URL: url, Log: quiet}); err != nil {
+		t.Fatal(err)
+	}
+	run()
+	newer := place(url).Open(t)
+	defer newer.Close()
+	if state, err := newer.State(t.Context()); err != nil || state.TokenChanges != 3 || state.Held.Why != "" {
+		t.Errorf("the newer server sees %+v, %v; want the 3 changes of tokens", state, err)
+	}
+}
