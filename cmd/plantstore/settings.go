@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
 
+	"plantstore/internal/plant"
 	"plantstore/internal/server"
 	"plantstore/internal/sqlite"
 )
@@ -75,7 +76,7 @@ func (s *settings) bindServe(f *pflag.FlagSet) {
 	s.listen, s.adminListen = "127.0.0.1:8080", "127.0.0.1:8081"
 	s.logFormat = choice{value: "text", allowed: []string{"text", "json"}}
 	s.logLevel = choice{value: "info", allowed: []string{"debug", "info", "warn", "error"}}
-	s.bodyMax, s.headerMax = byteCount{n: 64 << 10, min: 1 << 10, max: 16 << 20}, byteCount{n: 16 << 10, min: 8 << 10, max: 1 << 20}
+	s.bodyMax, s.headerMax = byteCount{n: 64 << 10, min: 1 << 10, max: plant.BodyBytesMax}, byteCount{n: 16 << 10, min: 8 << 10, max: 1 << 20}
 	s.requestTimeout, s.answerTimeout, s.idleTimeout, s.backupEvery = 10*time.Second, 20*time.Second, 2*time.Minute, day
 	s.walMax = byteCount{n: sqlite.WALBytesDefault, min: sqlite.WALBytesMin, max: 1 << 40}
 

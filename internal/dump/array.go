@@ -5,14 +5,12 @@ import (
 	"fmt"
 	"io"
 	"iter"
-
-	"plantstore/internal/plant"
 )
 
 // readArray reads one JSON array of plants, element by element.
-func readArray(r io.Reader) iter.Seq2[Row, error] {
+func readArray(r io.Reader, rowMax int) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
-		a := arrayReader{w: newWindow(r), line: 1}
+		a := arrayReader{w: newWindow(r, rowMax), line: 1}
 		more := a.open()
 		for more && a.next() {
 			if !yield(a.row, nil) {
@@ -27,7 +25,7 @@ func readArray(r io.Reader) iter.Seq2[Row, error] {
 
 // arrayReader splits an array into its elements. It knows strings and the
 // depth of brackets, which is what it takes to find where an element ends;
-// whether the element is JSON, plant.Decode says.
+// whether the element is JSON, decode says.
 type arrayReader struct {
 	w     window
 	line  int64 // of the first unread byte
@@ -104,7 +102,7 @@ func (a *arrayReader) element() bool {
 		n, done := s.scan(data[scanned:])
 		a.line += int64(bytes.Count(data[scanned:scanned+n], []byte{'\n'}))
 		scanned += n
-		tooLong = tooLong || scanned > rowBytesMax
+		tooLong = tooLong || scanned > a.w.rowMax
 		if done {
 			return a.finish(data[:scanned], data[scanned], tooLong)
 		}
@@ -129,11 +127,11 @@ func (a *arrayReader) finish(raw []byte, delimiter byte, tooLong bool) bool {
 		a.w.discard(1)
 	}
 	if tooLong {
-		a.row.Err = errRowTooLong
+		a.row.Err = errRowTooLong(a.w.rowMax)
 		return true
 	}
 	a.row.Raw = bytes.TrimRight(raw, " \t\r\n")
-	a.row.Plant, a.row.Err = plant.Decode(a.row.Raw)
+	a.row.Plant, a.row.Err = decode(a.row.Raw)
 	return true
 }
 

@@ -11,9 +11,9 @@ import (
 
 // readCSV reads CSV as in RFC 4180. The package encoding/csv is not used: it
 // turns CRLF within quotes into LF, and so changes what it reads.
-func readCSV(r io.Reader) iter.Seq2[Row, error] {
+func readCSV(r io.Reader, rowMax int) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
-		c := csvReader{w: newWindow(r)}
+		c := csvReader{w: newWindow(r, rowMax)}
 		if err := c.readHeader(); err != nil {
 			yield(Row{}, err)
 			return
@@ -154,8 +154,8 @@ func (r *csvReader) next() bool {
 // plain splits a line without quotes, which most lines are.
 func (r *csvReader) plain(line []byte) {
 	r.raw, r.cells = line, r.cells[:0]
-	if len(line) > rowBytesMax {
-		r.raw, r.fault = nil, errRowTooLong
+	if len(line) > r.w.rowMax {
+		r.raw, r.fault = nil, errRowTooLong(r.w.rowMax)
 		return
 	}
 	for rest := line; ; {
@@ -183,7 +183,7 @@ func (r *csvReader) scanned() bool {
 	s, tooLong := &r.scan, false
 	s.reset()
 	for !s.scan(r.w.unread()) {
-		if s.pos > rowBytesMax+len("\r") {
+		if s.pos > r.w.rowMax+len("\r") {
 			tooLong = true
 			r.w.discard(s.pos)
 			s.pos = 0
@@ -208,8 +208,8 @@ func (r *csvReader) take(tooLong bool) {
 	r.w.discard(s.pos)
 	r.lines += s.lines
 	r.raw, r.fault, r.cells, r.scratch = raw, s.fault, r.cells[:0], r.scratch[:0]
-	if tooLong || len(raw) > rowBytesMax {
-		r.raw, r.fault = nil, errRowTooLong
+	if tooLong || len(raw) > r.w.rowMax {
+		r.raw, r.fault = nil, errRowTooLong(r.w.rowMax)
 	}
 	if r.fault != nil {
 		return

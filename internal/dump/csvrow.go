@@ -43,6 +43,9 @@ func (r *csvReader) plant() (plant.NewPlant, error) {
 	if err := faults.Err(); err != nil {
 		return plant.NewPlant{}, err
 	}
+	if err := checkSize(p); err != nil {
+		return plant.NewPlant{}, err
+	}
 	return p, nil
 }
 

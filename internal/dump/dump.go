@@ -66,16 +66,51 @@ func DetectPath(path string) (Format, Compression, bool) {
 	return format, compression, err == nil
 }
 
-// rowBytesMax is the longest row that is read. It bounds the memory of a read,
-// and is far above the largest body that a plant can arrive in.
-const rowBytesMax = 1 << 20
+// plantBytesMax is the largest plant as plant.NewPlant.AppendJSON writes it. So
+// large can one be that came in the largest body: AppendJSON writes texts in the
+// shortest form, but an id in full, which a body can have as 9e18. A larger one,
+// as CSV can have it, is refused, because JSON that was exported could not be
+// imported.
+const plantBytesMax = plant.BodyBytesMax + len("-9223372036854775808")
 
-var errRowTooLong = fmt.Errorf("the row is longer than %d bytes; if that is not so, look for a missing quote or bracket", rowBytesMax)
+// rowBytesMax is the longest row that is read, and bounds the memory of a read.
+// CSV needs less room for a plant than JSON, but for the apostrophes before
+// formulas, of which every second character may have one; JSON may have white
+// space.
+const rowBytesMax = 2 * plantBytesMax
+
+func errRowTooLong(rowMax int) error {
+	return fmt.Errorf("the row is longer than %d bytes; if that is not so, look for a missing quote or bracket", rowMax)
+}
+
+// checkSize refuses a plant that is larger than any that a server accepts.
+func checkSize(p plant.NewPlant) error {
+	const perByteMax, members = len(`\u0001`), 64
+	if p.Bytes() <= (plantBytesMax-members)/perByteMax {
+		return nil // whatever its texts are
+	}
+	if size := p.JSONBytes(); size > plantBytesMax {
+		return fmt.Errorf("the plant has %d bytes as JSON, and a plant has at most %d", size, plantBytesMax)
+	}
+	return nil
+}
+
+// decode is plant.Decode for a row of a file.
+func decode(raw []byte) (plant.NewPlant, error) {
+	p, err := plant.Decode(raw)
+	if err == nil {
+		err = checkSize(p)
+	}
+	if err != nil {
+		return plant.NewPlant{}, err
+	}
+	return p, nil
+}
 
 // Row is one row of a file: a plant, or the reason why it is none.
 type Row struct {
 	Line  int64          // the line where the row begins, from 1
-	Raw   []byte         // the row as it stands in the file, without its line end; valid until the next row, nil if it was too long to keep
+	Raw   []byte         // the row as it stands in the file, without its line end; valid until the next row, nil if it was too long to keep (over 32 MiB)
 	Plant plant.NewPlant // keeps no reference to Raw
 	Err   error          // why the row is refused, for a person; nil if Plant is good
 
@@ -90,14 +125,20 @@ type Row struct {
 // reader failed, a CSV file has no proper header, or a JSON array is broken.
 // There is at most one, and it comes last. A row that the failure cut off is
 // not yielded.
-func Read(r io.Reader, f Format) iter.Seq2[Row, error] {
+//
+// Reading holds one row, and 64 KiB or up to three times the longest row
+// besides: about 100 MiB for the largest.
+func Read(r io.Reader, f Format) iter.Seq2[Row, error] { return read(r, f, rowBytesMax) }
+
+// read is Read with a limit on the length of a row.
+func read(r io.Reader, f Format, rowMax int) iter.Seq2[Row, error] {
 	switch f {
 	case CSV:
-		return readCSV(r)
+		return readCSV(r, rowMax)
 	case JSONL:
-		return readLines(r)
+		return readLines(r, rowMax)
 	case JSON:
-		return readArray(r)
+		return readArray(r, rowMax)
 	}
 	return func(yield func(Row, error) bool) {
 		_, err := ParseFormat(string(f))

@@ -26,7 +26,7 @@ var equalTags = cmp.Comparer(func(a, b plant.Tag) bool { return a == b })
 
 // read returns every row of a file, and the text of the error that ended it.
 func read(r io.Reader, f dump.Format) (rows []row, failure string) {
-	for got, err := range dump.Read(r, f) {
+	for got, err := range dump.ReadRows(r, f, rowBytesMax) {
 		if err != nil {
 			failure += err.Error()
 			continue
@@ -86,7 +86,7 @@ func rewrite(tb rapid.TB, file []byte, f dump.Format) (rejects []byte, omitted i
 	if err != nil {
 		tb.Fatal(err)
 	}
-	for row, err := range dump.Read(bytes.NewReader(file), f) {
+	for row, err := range dump.ReadRows(bytes.NewReader(file), f, rowBytesMax) {
 		if err == nil && row.Err != nil {
 			if err := w.Write(row); err != nil {
 				tb.Fatal(err)

@@ -4,14 +4,12 @@ import (
 	"bytes"
 	"io"
 	"iter"
-
-	"plantstore/internal/plant"
 )
 
 // readLines reads JSON Lines: one plant a line, as plant.Decode takes it.
-func readLines(r io.Reader) iter.Seq2[Row, error] {
+func readLines(r io.Reader, rowMax int) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
-		l := lineReader{w: newWindow(r)}
+		l := lineReader{w: newWindow(r, rowMax)}
 		for l.next() {
 			if !yield(l.row, nil) {
 				return
@@ -35,10 +33,10 @@ func (l *lineReader) next() bool {
 	for {
 		line := l.w.line()
 		if line == nil {
-			if len(l.w.unread()) <= rowBytesMax || !l.skipLine() {
+			if len(l.w.unread()) <= l.w.rowMax || !l.skipLine() {
 				return false
 			}
-			l.row = Row{Line: l.lines, Err: errRowTooLong}
+			l.row = Row{Line: l.lines, Err: errRowTooLong(l.w.rowMax)}
 			return true
 		}
 		l.w.discard(len(line))
@@ -48,10 +46,10 @@ func (l *lineReader) next() bool {
 			continue
 		}
 		l.row = Row{Line: l.lines, Raw: raw}
-		if len(raw) > rowBytesMax {
-			l.row.Raw, l.row.Err = nil, errRowTooLong
+		if len(raw) > l.w.rowMax {
+			l.row.Raw, l.row.Err = nil, errRowTooLong(l.w.rowMax)
 		} else {
-			l.row.Plant, l.row.Err = plant.Decode(raw)
+			l.row.Plant, l.row.Err = decode(raw)
 		}
 		return true
 	}

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	rowBytesMax = 1 << 20
+	rowBytesMax = 1 << 20 // in these tests
 	tooLong     = "the row is longer than 1048576 bytes; if that is not so, look for a missing quote or bracket"
 )
 

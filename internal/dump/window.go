@@ -14,13 +14,14 @@ const windowBytes = 64 << 10
 // it, and what fill adds.
 type window struct {
 	r          io.Reader
+	rowMax     int // the longest row that is read
 	buf        []byte
 	start, end int   // the unread bytes are buf[start:end]
 	err        error // why no more bytes come; io.EOF at the proper end
 }
 
-func newWindow(r io.Reader) window {
-	w := window{r: r, buf: make([]byte, windowBytes)}
+func newWindow(r io.Reader, rowMax int) window {
+	w := window{r: r, rowMax: rowMax, buf: make([]byte, windowBytes)}
 	w.skipByteOrderMark()
 	return w
 }
@@ -76,7 +77,7 @@ func (w *window) line() []byte {
 			return data[:searched+i+1]
 		}
 		searched = len(data)
-		if searched > rowBytesMax+len("\r") {
+		if searched > w.rowMax+len("\r") {
 			return nil
 		}
 		if w.fill() {

@@ -11,8 +11,8 @@ import (
 // Writer writes plants as a file that Read takes. It must be closed for the
 // file to be whole. It is not safe for concurrent use.
 //
-// A plant whose row would be longer than 1 MiB is written all the same, and
-// refused by Read.
+// Read takes every plant that is no larger than one in a body of
+// plant.BodyBytesMax. A larger one is written all the same, and refused by Read.
 type Writer struct {
 	out       io.WriteCloser // the compressor
 	format    Format

@@ -26,8 +26,33 @@ func (p Plant) appendMembers(dst []byte) []byte {
 	return append(dst, '}')
 }
 
+// JSONBytes returns how many bytes AppendJSON appends.
+func (n NewPlant) JSONBytes() int {
+	size := len(NewPlant{ID: n.ID}.AppendJSON(nil)) + stringBytes(n.Name) - len(`""`)
+	if n.Tag.present {
+		size += len(`,"tag":`) + stringBytes(n.Tag.text)
+	}
+	return size
+}
+
+// stringBytes returns how many bytes AppendString appends.
+func stringBytes(text string) int {
+	size := len(`""`) + len(text)
+	for i := range len(text) {
+		switch c := text[i]; {
+		case c >= 0x20 && c != '"' && c != '\\':
+		case c >= 0x20, c == '\n', c == '\r', c == '\t', c == '\b', c == '\f':
+			size += len(`\n`) - 1
+		default:
+			size += len(`\u0001`) - 1
+		}
+	}
+	return size
+}
+
 // AppendString appends text, which must be UTF-8, to dst as a JSON string. It
-// escapes what RFC 8259 section 7 requires and nothing else.
+// escapes what RFC 8259 section 7 requires and nothing else, each in the
+// shortest form: so no text takes more room than in the body that it came in.
 func AppendString(dst []byte, text string) []byte {
 	const hex = "0123456789abcdef"
 	dst = append(dst, '"')
@@ -48,6 +73,10 @@ func AppendString(dst []byte, text string) []byte {
 			dst = append(dst, `\r`...)
 		case '\t':
 			dst = append(dst, `\t`...)
+		case '\b':
+			dst = append(dst, `\b`...)
+		case '\f':
+			dst = append(dst, `\f`...)
 		default:
 			dst = append(dst, `\u00`...)
 			dst = append(dst, hex[c>>4], hex[c&15])

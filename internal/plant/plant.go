@@ -19,6 +19,10 @@ type Plant struct {
 	Tag  Tag
 }
 
+// BodyBytesMax is the largest body that a server can be set to accept. It bounds
+// a plant wherever it comes from, and what can hold one.
+const BodyBytesMax = 16 << 20
+
 // Bytes returns how many bytes the texts of the plant have.
 func (p Plant) Bytes() int { return len(p.Name) + len(p.Tag.text) }
 

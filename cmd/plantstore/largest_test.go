@@ -1,0 +1,91 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"plantstore/internal/plant"
+	"plantstore/internal/postgres/pgtest"
+)
+
+// largestBody is a body as large as any server accepts. Its texts take as little room as they can in it: most formats
+// write one of them in more.
+func largestBody() string {
+	const head, middle, tail, unit = `{"id":-9e18,"name":"=`, `","tag":"`, `"}`, `x\"\\\u0001\b\f\n=\t=;=,'é`
+	room := plant.BodyBytesMax - len(head) - len(middle) - len(tail)
+	name := strings.Repeat(unit, room/len(unit))
+	return head + name + middle + strings.Repeat("x", room-len(name)) + tail
+}
+
+// The largest plant of the largest setting goes through every format, plain and compressed, and through PostgreSQL, and
+// comes out as it was.
+func TestLargestPlantGoesRound(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	db := filepath.Join(dir, "0.db")
+	s := startServer(t, db, "--body-max", fmt.Sprint(plant.BodyBytesMax))
+	token, err := s.await(s.stdout, `^(pst_\w+)$`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := largestBody()
+	for _, sent := range []struct {
+		body string
+		want int
+	}{{body, http.StatusOK}, {body + " ", http.StatusRequestEntityTooLarge}} {
+		status, answer, err := post(t.Context(), httpClient(1), s.url, token[1], sent.body)
+		if err != nil || status != sent.want {
+			t.Fatalf("%d bytes: got %d %.100s, %v, want %d", len(sent.body), status, answer, err, sent.want)
+		}
+	}
+	s.stop(t)
+
+	want := plantstore(t, "export", "--db", db)
+	for i, format := range []string{"csv", "jsonl", "json", "csv.gz", "jsonl.zst", "json.gz"} {
+		file := filepath.Join(dir, "plants."+format)
+		plantstore(t, "export", "--db", db, "-o", file)
+		db = filepath.Join(dir, fmt.Sprint(i+1, ".db"))
+		if got := plantstore(t, "import", file, "--db", db, "--create"); got != "created 1, already there 0, conflicting 0, invalid 0\n" {
+			t.Fatalf("%s: got %q", format, got)
+		}
+	}
+	if got := plantstore(t, "export", "--db", db); got != want {
+		t.Errorf("after every format, the plant differs: %.200q, want %.200q", got, want)
+	}
+
+	url := database(t)
+	plantstore(t, "move", "--from", db, "--to", url)
+	if got := plantstore(t, "export", "--db", url); got != want {
+		t.Errorf("in PostgreSQL, the plant differs: %.200q, want %.200q", got, want)
+	}
+	if got := plantstore(t, "import", filepath.Join(dir, "plants.csv"), "--db", url); got != "created 0, already there 1, conflicting 0, invalid 0\n" {
+		t.Errorf("into PostgreSQL: got %q", got)
+	}
+}
+
+// database returns the URL of an empty PostgreSQL database. Without PostgreSQL the rest of the test is skipped.
+func database(t *testing.T) string {
+	t.Helper()
+	server, err := pgtest.Start(t.Context())
+	if errors.Is(err, pgtest.ErrMissing) && os.Getenv("CI") != "true" {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	url, err := server.Database(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return url
+}
