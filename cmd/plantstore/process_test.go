@@ -50,23 +50,34 @@ type process struct {
 
 // startProcess starts the program with an open pipe as its standard input.
 func startProcess(dir string, environ []string, args ...string) (*process, error) {
+	p, err := newProcess(dir, environ, args...)
+	if err == nil {
+		err = p.start()
+	}
+	return p, err
+}
+
+// newProcess is startProcess without the start, before which the caller may change the streams of its cmd.
+func newProcess(dir string, environ []string, args ...string) (*process, error) {
 	path, err := exec.LookPath("plantstore") // testscript.Main puts it there
 	if err != nil {
 		return nil, err
 	}
 	p := &process{cmd: exec.Command(path, args...), stdout: newStream(), stderr: newStream(), ended: make(chan struct{})}
 	p.cmd.Dir, p.cmd.Env, p.cmd.Stdout, p.cmd.Stderr = dir, environ, p.stdout, p.stderr
-	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
-		return nil, err
-	}
+	p.stdin, err = p.cmd.StdinPipe()
+	return p, err
+}
+
+func (p *process) start() error {
 	if err := p.cmd.Start(); err != nil {
-		return nil, err
+		return err
 	}
 	go func() {
 		defer close(p.ended)
 		_ = p.cmd.Wait() // ProcessState has the outcome
 	}()
-	return p, nil
+	return nil
 }
 
 // wait returns the exit code, as a shell would see it.

@@ -30,6 +30,8 @@ type program struct {
 	stdout  io.Writer // results
 	stderr  io.Writer // everything else: logs, progress, words to a person
 	quiet   bool      // --quiet: no progress
+
+	logs *logBuffer // of serve, in front of stderr; nil in other commands
 }
 
 // run is the program as a function of its inputs. It returns the exit code.
@@ -42,6 +44,10 @@ func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, s
 	root := newRoot(p)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
+	if p.logs != nil { // the last line, too, does not wait for a reader that stalls
+		stderr = p.logs
+		defer p.logs.Close()
+	}
 	if err == nil {
 		return exitOK
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -56,16 +57,18 @@ const (
 	drainTimeMax   = 8 * time.Second // leaves time for the rest within the 10 s that service managers give
 	commitDrainMax = 6 * time.Second // for commits that wait for another process; their requests are answered then
 	firstTokenName = "first"
+
+	firstTokenTimeMax = 2 * time.Second // for standard output to be read
 )
 
 // serve is the whole wiring: settings, engine, store, doors, signals, drain.
 func (p *program) serve(ctx context.Context, s *settings) (err error) {
-	hangups := ignoreHangups()
+	hangups := ignoreSignals()
 	defer signal.Stop(hangups)
 	p.tuneRuntime()
-	log, logs := newLogger(p, s)
-	defer logs.Close()
+	log := newLogger(p, s)
 	metrics := newMetrics()
+	metrics.MustRegister(p.logs.dropped)
 	d, err := listen(ctx, s, log, metrics) // first, so that a start that fails leaves nothing behind
 	if err != nil {
 		return err
@@ -80,7 +83,7 @@ func (p *program) serve(ctx context.Context, s *settings) (err error) {
 	if left, err := engine.Left(ctx); err != nil || left {
 		log.Warn("a move of this store ended before its end, and each new plant is noted for it: run it again, or take it back with plantstore move --abandon", "error", err)
 	}
-	if err := p.firstToken(ctx, engine, d.url); err != nil { // before the store reads the tokens, so that it works at once
+	if err := p.firstToken(ctx, engine, d.url, log); err != nil { // before the store reads the tokens, so that it works at once
 		return err
 	}
 
@@ -114,11 +117,12 @@ func (p *program) serve(ctx context.Context, s *settings) (err error) {
 	return err
 }
 
-// ignoreHangups keeps SIGHUP from ending the server, and returns a channel of
-// those received, for the log. It handles SIGHUP also if it was ignored when the
-// program started, so that a server under nohup(1) does the same.
-func ignoreHangups() chan os.Signal {
-	signal.Ignore(syscall.SIGHUP) // undoes main's Notify, which would cancel the context
+// ignoreSignals keeps SIGHUP, and SIGPIPE of a reader of the log that has ended,
+// from ending the server. It returns a channel of the former, for the log. It
+// handles SIGHUP also if it was ignored when the program started, so that a
+// server under nohup(1) does the same.
+func ignoreSignals() chan os.Signal {
+	signal.Ignore(syscall.SIGPIPE, syscall.SIGHUP) // undoes main's Notify, too, which would cancel the context
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	return hangups
@@ -269,7 +273,7 @@ func (d *doors) close() {
 
 // firstToken mints a token for a store that never had one, and prints it with
 // a command that works.
-func (p *program) firstToken(ctx context.Context, engine store.Engine, base *url.URL) error {
+func (p *program) firstToken(ctx context.Context, engine store.Engine, base *url.URL, log *slog.Logger) error {
 	secret := auth.Mint()
 	created, err := engine.CreateFirstToken(ctx, auth.Token{
 		Name:      firstTokenName,
@@ -281,7 +285,7 @@ func (p *program) firstToken(ctx context.Context, engine store.Engine, base *url
 	if err != nil || !created {
 		return err
 	}
-	_, err = fmt.Fprintf(p.stdout, `This store has no token yet, so here is its first one. It never expires, and it is shown only now:
+	text := fmt.Sprintf(`This store has no token yet, so here is its first one. It never expires, and it is shown only now:
 
 %s
 
@@ -293,5 +297,19 @@ curl -i %s/plants \
   -d '{"id": 1, "name": "Rosa canina", "tag": "shrub"}'
 
 `, secret, strings.TrimRight(base.String(), "/"), secret)
-	return err
+	printed := make(chan error, 1)
+	go func() { // ends when standard output is read, or with the process
+		_, err := io.WriteString(p.stdout, text)
+		printed <- err
+	}()
+	select {
+	case err = <-printed:
+		if err != nil {
+			return fmt.Errorf("print the first token: %w; create another one with plantstore token create", err)
+		}
+	case <-ctx.Done():
+	case <-time.After(firstTokenTimeMax):
+		log.Warn("could not print the first token: standard output is not read; create another one with plantstore token create")
+	}
+	return nil
 }

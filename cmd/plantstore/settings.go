@@ -75,7 +75,7 @@ func bindCreate(f *pflag.FlagSet, create *bool) {
 func (s *settings) bindServe(f *pflag.FlagSet) {
 	s.listen, s.adminListen = "127.0.0.1:8080", "127.0.0.1:8081"
 	s.logFormat = choice{value: "text", allowed: []string{"text", "json"}}
-	s.logLevel = choice{value: "info", allowed: []string{"debug", "info", "warn", "error"}}
+	s.logLevel = choice{value: "access", allowed: logLevelWords()}
 	s.bodyMax, s.headerMax = byteCount{n: 64 << 10, min: 1 << 10, max: plant.BodyBytesMax}, byteCount{n: 16 << 10, min: 8 << 10, max: 1 << 20}
 	s.requestTimeout, s.answerTimeout, s.idleTimeout, s.backupEvery = 10*time.Second, 20*time.Second, 2*time.Minute, day
 	s.walMax = byteCount{n: sqlite.WALBytesDefault, min: sqlite.WALBytesMin, max: 1 << 40}
@@ -86,7 +86,7 @@ func (s *settings) bindServe(f *pflag.FlagSet) {
 	f.Var(&s.baseURL, "base-url", "`URL` at which clients reach the public door, its path included; stands in the API document")
 	f.StringSliceVar(&s.corsOrigins, "cors-origins", nil, "`origins` whose web pages may create plants, or *; none: CORS is off")
 	f.Var(&s.logFormat, "log-format", "`form` of the log: text or json")
-	f.Var(&s.logLevel, "log-level", "least `level` of what is logged: debug, info, warn or error")
+	f.Var(&s.logLevel, "log-level", "least `level` of the log: debug, access, info, warn or error; info leaves out requests that succeeded")
 	f.Var(&s.bodyMax, "body-max", "largest body of a request, in `bytes`")
 	f.Var(&s.headerMax, "header-max", "largest line and headers of a request, in `bytes`")
 	f.Var((*duration)(&s.requestTimeout), "request-timeout", "`time` for a request to arrive whole")

@@ -211,3 +211,21 @@ func TestQuietLog(t *testing.T) {
 		t.Errorf("got %q, want nothing", got)
 	}
 }
+
+// At the level info, only the lines of requests that succeeded are left out.
+func TestLogWithoutSuccesses(t *testing.T) {
+	t.Parallel()
+	h := start(t, func(s *setup) { s.level = slog.LevelInfo })
+	same(t, h.send(post(`{"id":1,"name":"A"}`)), created(`{"name":"A"}`))
+	h.sendTo(h.admin, message("GET /livez HTTP/1.1", ""))
+	refusal := refused(40001, "the body is empty: send a JSON object with id, name and, if wanted, tag")
+	same(t, h.send(post(``)), refusal)
+	want := []line{{
+		"level": "INFO", "msg": "request", "door": "public", "request_id": sentID, "client": "127.0.0.1", "method": "POST",
+		"path": "/plants", "status": 400.0, "bytes": float64(len(refusal.Body)), "credential": "gardener", "error_code": 40001.0,
+	}}
+	got, _ := h.log.lines(t)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("log (-want +got):\n%s", diff)
+	}
+}

@@ -230,12 +230,20 @@ func (d *door) count(x *exchange, took time.Duration) {
 	}
 }
 
+// LevelAccess is the least level of a log at which requests that succeeded are
+// logged, between debug and info: at info an operator has everything but these.
+// Their lines have the level INFO, which every reader of logs knows.
+const LevelAccess = slog.Level(-2)
+
 func (d *door) logRequest(x *exchange, r *http.Request, took time.Duration) {
-	level := slog.LevelInfo
-	if x.cause != nil {
-		level = slog.LevelError
+	level, least := slog.LevelInfo, slog.LevelInfo
+	switch {
+	case x.cause != nil:
+		level, least = slog.LevelError, slog.LevelError
+	case x.status < http.StatusBadRequest:
+		least = LevelAccess
 	}
-	if !d.log.Enabled(context.Background(), level) {
+	if !d.log.Enabled(context.Background(), least) {
 		return
 	}
 	attrs := make([]slog.Attr, 0, 8)
