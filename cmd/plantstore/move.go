@@ -36,7 +36,7 @@ what only the new store has is in no other.
 
   plantstore move --from plantstore.db --to postgres://plantstore@db.example/plants
 
-On PostgreSQL move as the role that the servers use. Put its password into the
+On PostgreSQL move as the role that owns the tables. Put its password into the
 file that PGPASSFILE names, or into PGPASSWORD.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -9,9 +9,11 @@ INSERT INTO plants (id, name, tag, created_at, created_by) SELECT id, name, tag,
 INSERT INTO tokens (id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at, last_used_at = excluded.last_used_at, revoked_at = excluded.revoked_at
 INSERT INTO tokens (id, name, hash, scopes, created_at, expires_at, prefix) SELECT coalesce(max(id), 0) + 1, $1, $2, $3, $4, $5, $6 FROM tokens RETURNING id
 SELECT EXISTS (SELECT 1 FROM tokens WHERE name = $2 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $1))
+SELECT EXISTS (SELECT proname::text, prosrc, pg_get_userbyid(proowner)::text, pg_get_userbyid(proowner) = current_user FROM pg_proc INNER JOIN pg_namespace ON pg_namespace.oid = pronamespace WHERE nspname = current_schema() AND proname IN ('plantstore_follow', 'plantstore_hold') AND prosecdef)
 SELECT NOT EXISTS (SELECT 1 FROM tokens)
+SELECT coalesce((SELECT schemaname FROM pg_catalog.pg_tables WHERE tablename = 'plantstore' AND schemaname = ANY (current_schemas(false)) ORDER BY array_position(current_schemas(false), schemaname) LIMIT 1), current_schema())::text
 SELECT coalesce(bool_or(tablename = 'plantstore'), false), coalesce(bool_or(tablename <> 'plantstore'), false) FROM pg_catalog.pg_tables WHERE tablename IN ('plantstore', 'plants', 'tokens') AND schemaname = ANY (current_schemas(false))
-SELECT current_setting('synchronous_standby_names')
+SELECT current_user::text, coalesce(pg_get_userbyid(datdba)::text, '') FROM pg_database WHERE datname = current_database()
 SELECT id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix FROM tokens ORDER BY id
 SELECT id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix FROM tokens WHERE name = $2 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $1) ORDER BY id DESC LIMIT 1
 SELECT id, name, tag, created_at, created_by FROM plants WHERE id = $1 FOR UPDATE
@@ -19,16 +21,19 @@ SELECT id, name, tag, created_at, created_by FROM plants WHERE id = ANY($1) ORDE
 SELECT id, name, tag, created_at, created_by FROM plants WHERE id BETWEEN $1 AND $2 ORDER BY id LIMIT $3
 SELECT name, setting FROM pg_settings WHERE name IN ('fsync', 'full_page_writes', 'data_checksums', 'synchronous_standby_names')
 SELECT one FROM plantstore FOR UPDATE
-SELECT pg_advisory_unlock($1, 'plants'::regclass::oid::int)
-SELECT pg_advisory_xact_lock($1)
-SELECT pg_try_advisory_lock($1, 'plants'::regclass::oid::int)
+SELECT pg_catalog.current_setting('synchronous_standby_names')
+SELECT pg_catalog.pg_advisory_unlock($1, 'plants'::regclass::oid::int)
+SELECT pg_catalog.pg_advisory_xact_lock($1)
+SELECT pg_catalog.pg_try_advisory_lock($1, 'plants'::regclass::oid::int)
 SELECT plants.id, plants.name, plants.tag, plants.created_at, coalesce(tokens.name, '') FROM plants LEFT JOIN tokens ON tokens.id = plants.created_by WHERE plants.id = $1
 SELECT plants.id, plants.name, plants.tag, plants.created_at, coalesce(tokens.name, '') FROM plants LEFT JOIN tokens ON tokens.id = plants.created_by WHERE plants.id >= $1 AND plants.tag = $3 ORDER BY plants.id LIMIT $2
 SELECT plants.id, plants.name, plants.tag, plants.created_at, coalesce(tokens.name, '') FROM plants LEFT JOIN tokens ON tokens.id = plants.created_by WHERE plants.id >= $1 ORDER BY plants.id LIMIT $2
 SELECT prosrc FROM pg_trigger INNER JOIN pg_proc ON pg_proc.oid = tgfoid WHERE tgrelid = 'plants'::regclass AND tgname = 'follow'
+SELECT relname::text, pg_get_userbyid(relowner)::text, coalesce(tgname::text, ''), coalesce(pg_get_userbyid(proowner)::text, '') FROM pg_class INNER JOIN pg_namespace ON pg_namespace.oid = relnamespace LEFT JOIN pg_trigger ON tgrelid = pg_class.oid AND NOT tgisinternal LEFT JOIN pg_proc ON pg_proc.oid = tgfoid WHERE nspname = current_schema() AND relname IN ('plants', 'tokens', 'plantstore') ORDER BY relname
 SELECT reltuples FROM pg_class WHERE oid = 'plants'::regclass
 SELECT token_changes, coalesce(held, '') FROM plantstore
 SELECT version FROM plantstore
+SET search_path = "public", pg_temp
 SET synchronous_commit = 'on'
 SHOW synchronous_commit
 UPDATE plantstore SET held = $1
@@ -49,17 +54,21 @@ show transaction_read_only
 
 -- Only while a store is moved away
 
-CREATE OR REPLACE FUNCTION plantstore_follow() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS 'BEGIN INSERT INTO followed SELECT id FROM created; RETURN NULL; END'
-CREATE OR REPLACE FUNCTION plantstore_follow() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS 'BEGIN RETURN NULL; END'
-CREATE OR REPLACE FUNCTION plantstore_hold() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS 'BEGIN RAISE EXCEPTION ''plantstore move holds the store'' USING ERRCODE = ''PS001''; END'
-CREATE OR REPLACE FUNCTION plantstore_hold() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS 'BEGIN RETURN NULL; END'
-CREATE TRIGGER follow AFTER INSERT ON plants REFERENCING NEW TABLE AS created FOR EACH STATEMENT EXECUTE FUNCTION plantstore_follow()
-CREATE TRIGGER hold BEFORE INSERT ON plants FOR EACH STATEMENT EXECUTE FUNCTION plantstore_hold()
+CREATE OR REPLACE FUNCTION "public"."plantstore_follow"() RETURNS trigger LANGUAGE plpgsql SECURITY INVOKER SET search_path = pg_catalog, pg_temp AS 'BEGIN INSERT INTO "public"."followed" SELECT id FROM created; RETURN NULL; END'; REVOKE EXECUTE ON FUNCTION "public"."plantstore_follow"() FROM PUBLIC
+CREATE OR REPLACE FUNCTION "public"."plantstore_follow"() RETURNS trigger LANGUAGE plpgsql SECURITY INVOKER SET search_path = pg_catalog, pg_temp AS 'BEGIN RETURN NULL; END'; REVOKE EXECUTE ON FUNCTION "public"."plantstore_follow"() FROM PUBLIC
+CREATE OR REPLACE FUNCTION "public"."plantstore_hold"() RETURNS trigger LANGUAGE plpgsql SECURITY INVOKER SET search_path = pg_catalog, pg_temp AS 'BEGIN RAISE EXCEPTION ''plantstore move holds the store'' USING ERRCODE = ''PS001''; END'; REVOKE EXECUTE ON FUNCTION "public"."plantstore_hold"() FROM PUBLIC
+CREATE OR REPLACE FUNCTION "public"."plantstore_hold"() RETURNS trigger LANGUAGE plpgsql SECURITY INVOKER SET search_path = pg_catalog, pg_temp AS 'BEGIN RETURN NULL; END'; REVOKE EXECUTE ON FUNCTION "public"."plantstore_hold"() FROM PUBLIC
+CREATE TRIGGER follow AFTER INSERT ON plants REFERENCING NEW TABLE AS created FOR EACH STATEMENT EXECUTE FUNCTION "public"."plantstore_follow"()
+CREATE TRIGGER hold BEFORE INSERT ON plants FOR EACH STATEMENT EXECUTE FUNCTION "public"."plantstore_hold"()
 DELETE FROM followed WHERE id IN (SELECT id FROM followed LIMIT $1) RETURNING id
 DROP TABLE IF EXISTS followed; CREATE TABLE followed (id bigint PRIMARY KEY)
 DROP TABLE followed
-SELECT tableowner::text, current_user::text FROM pg_catalog.pg_tables WHERE tablename = 'plants' AND schemaname = ANY (current_schemas(false))
+GRANT INSERT ON followed TO postgres
+GRANT INSERT ON followed TO server
+SELECT DISTINCT CASE grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(grantee)) END FROM (SELECT relacl AS acl FROM pg_class WHERE oid = 'plants'::regclass UNION ALL SELECT attacl FROM pg_attribute WHERE attrelid = 'plants'::regclass) AS acls, aclexplode(acl) WHERE privilege_type = 'INSERT'
+SELECT proname::text, prosrc, pg_get_userbyid(proowner)::text, pg_get_userbyid(proowner) = current_user FROM pg_proc INNER JOIN pg_namespace ON pg_namespace.oid = pronamespace WHERE nspname = current_schema() AND proname IN ('plantstore_follow', 'plantstore_hold') AND prosecdef
+SELECT relname::text, pg_get_userbyid(relowner)::text, current_user::text FROM pg_class INNER JOIN pg_namespace ON pg_namespace.oid = relnamespace WHERE nspname = current_schema() AND relname IN ('plants', 'followed') AND pg_get_userbyid(relowner) <> current_user UNION ALL SELECT proname::text, pg_get_userbyid(proowner)::text, current_user::text FROM pg_proc INNER JOIN pg_namespace ON pg_namespace.oid = pronamespace WHERE nspname = current_schema() AND proname IN ('plantstore_follow', 'plantstore_hold') AND pg_get_userbyid(proowner) <> current_user
 SELECT tgname::text FROM pg_trigger WHERE tgrelid = 'plants'::regclass AND tgname IN ('follow', 'hold')
-SET LOCAL lock_timeout = '1s'; DROP TRIGGER follow ON plants; DROP FUNCTION plantstore_follow()
-SET LOCAL lock_timeout = '1s'; DROP TRIGGER hold ON plants; DROP FUNCTION plantstore_hold()
+SET LOCAL lock_timeout = '1s'; DROP TRIGGER follow ON plants; DROP FUNCTION "public"."plantstore_follow"()
+SET LOCAL lock_timeout = '1s'; DROP TRIGGER hold ON plants; DROP FUNCTION "public"."plantstore_hold"()
 SET LOCAL lock_timeout = '1s'; LOCK TABLE plants IN SHARE ROW EXCLUSIVE MODE

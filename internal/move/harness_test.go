@@ -40,19 +40,32 @@ func inFile(t testing.TB) place {
 	}
 }
 
-// inPostgres returns a store in a database.
+// inPostgres returns a store in a database, for the roles that docs/operations.md
+// describes: the first engine, which moves, is of the owner, and the others are of
+// the servers.
 func inPostgres(t testing.TB) place {
 	t.Helper()
 	if server == nil {
 		t.Skip("there is no PostgreSQL")
 	}
-	url, err := server.Database(t.Context())
+	open := func(t testing.TB, url string) (*postgres.Engine, error) {
+		return postgres.Open(t.Context(), postgres.Config{URL: url, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	}
+	roles, err := server.Roles(t.Context(), "../../docs/operations.md", func(owner string) error {
+		e, err := open(t, owner)
+		if err != nil {
+			return err
+		}
+		return e.Close()
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	url := roles.Owner
 	return func(t testing.TB) store.Movable {
 		t.Helper()
-		e, err := postgres.Open(t.Context(), postgres.Config{URL: url, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+		e, err := open(t, url)
+		url = roles.Server
 		return opened(t, e, err)
 	}
 }

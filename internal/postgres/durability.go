@@ -95,7 +95,7 @@ func (e *Engine) standby(ctx context.Context, c *pgx.Conn) error {
 		return nil
 	}
 	var names string
-	if err := c.QueryRow(ctx, "SELECT current_setting('synchronous_standby_names')").Scan(&names); err != nil {
+	if err := c.QueryRow(ctx, "SELECT pg_catalog.current_setting('synchronous_standby_names')").Scan(&names); err != nil {
 		return err
 	}
 	if names == "" {

@@ -60,6 +60,9 @@ type Engine struct {
 
 	estimated atomic.Int64 // how many plants the planner expects, as last looked at; -1: unknown
 
+	pinning   sync.Mutex
+	namespace string // the PostgreSQL schema of the tables, empty until the first connection has found it; guarded by pinning
+
 	mu    sync.Mutex
 	worth store.Durability // guarded by mu
 	hold  string           // what this engine held the store with, so that it may write itself; guarded by mu
@@ -87,14 +90,16 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	pool, err := pgxpool.NewWithConfig(ctx, config)
-	if err != nil {
+	e := &Engine{log: c.Log, requireStandby: c.RequireStandby}
+	config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
+		return errors.Join(commitDurably(ctx, c), e.pin(ctx, c))
+	}
+	if e.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, err
 	}
-	e := &Engine{pool: pool, log: c.Log, requireStandby: c.RequireStandby}
 	e.estimated.Store(-1)
 	if err := e.begin(ctx, c); err != nil {
-		pool.Close()
+		e.pool.Close()
 		return nil, fmt.Errorf("open the database %s: %w", place(config.ConnConfig), err)
 	}
 	if c.Metrics != nil {
@@ -104,8 +109,16 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 }
 
 func (e *Engine) begin(ctx context.Context, c Config) error {
-	if err := e.migrate(ctx, c); err != nil || !c.Server {
+	if err := e.migrate(ctx, c); err != nil {
 		return err
+	}
+	if c.Server || c.Migrate {
+		if err := e.replaceOlder(ctx); err != nil {
+			return err
+		}
+	}
+	if !c.Server {
+		return nil
 	}
 	if err := e.look(ctx); err != nil {
 		return err
@@ -142,7 +155,6 @@ func parse(url string) (*pgxpool.Config, error) {
 	}
 	config.PingTimeout = pingTime
 	conn.OnNotice = noteWarning
-	config.AfterConnect = commitDurably
 	return config, nil
 }
 

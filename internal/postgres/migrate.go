@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"plantstore/internal/store"
 )
@@ -70,7 +71,7 @@ func (c Config) acceptVersion(version int) error {
 // others wait.
 func (e *Engine) migrate(ctx context.Context, c Config) error {
 	files := migrations()
-	version, err := schemaVersion(ctx, e.pool)
+	version, err := e.schemaVersion(ctx, e.pool)
 	if err == nil {
 		err = c.acceptVersion(version)
 	}
@@ -80,10 +81,10 @@ func (e *Engine) migrate(ctx context.Context, c Config) error {
 	}
 	from := version
 	err = pgx.BeginFunc(ctx, e.pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", int64(migrationLock)); err != nil {
+		if _, err := tx.Exec(ctx, "SELECT pg_catalog.pg_advisory_xact_lock($1)", int64(migrationLock)); err != nil {
 			return err
 		}
-		if from, err = schemaVersion(ctx, tx); err != nil { // again: another process may have been first
+		if from, err = e.schemaVersion(ctx, tx); err != nil { // again: another process may have been first
 			return err
 		}
 		if err := c.acceptVersion(from); err != nil {
@@ -109,6 +110,10 @@ func apply(ctx context.Context, tx pgx.Tx, file string, version int) error {
 		return err
 	}
 	if _, err := tx.Exec(ctx, string(sql)); err != nil {
+		var said *pgconn.PgError
+		if errors.As(err, &said) && said.Code == "42501" { // insufficient_privilege
+			err = fmt.Errorf("%w: run plantstore migrate as the owner of the tables, or the first plantstore serve as a role that may create them", err)
+		}
 		return fmt.Errorf("migration %s: %w", file, err)
 	}
 	_, err = tx.Exec(ctx, "UPDATE plantstore SET version = $1", version)
@@ -118,12 +123,13 @@ func apply(ctx context.Context, tx pgx.Tx, file string, version int) error {
 // querier is a pool or a transaction.
 type querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
 // schemaVersion returns how many migrations a database has seen, 0 if it is
-// none of ours yet. It refuses one that holds other tables of our names, and
-// one of a newer program.
-func schemaVersion(ctx context.Context, q querier) (version int, err error) {
+// none of ours yet. It refuses one that holds other tables of our names or tables
+// of another role, and one of a newer program.
+func (e *Engine) schemaVersion(ctx context.Context, q querier) (version int, err error) {
 	var ours, others bool
 	// By pg_tables, whose rows a transaction sees as it sees others: to_regclass
 	// may answer from a cache that is older than the lock.
@@ -136,6 +142,9 @@ func schemaVersion(ctx context.Context, q querier) (version int, err error) {
 		return 0, errors.New("it has a table plants or tokens that is not Plant Store's: give it a database or a schema of its own")
 	case !ours:
 		return 0, nil
+	}
+	if err := e.checkOwners(ctx, q); err != nil {
+		return 0, err
 	}
 	if err := q.QueryRow(ctx, "SELECT version FROM plantstore").Scan(&version); err != nil {
 		return 0, err

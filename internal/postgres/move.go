@@ -59,7 +59,7 @@ func (e *Engine) PutTokens(ctx context.Context, tokens []auth.Token) error {
 // Follow implements store.Movable.
 func (e *Engine) Follow(ctx context.Context) error {
 	return e.whenUnlocked(ctx, func(tx pgx.Tx) error {
-		if err := checkOwner(ctx, tx); err != nil {
+		if err := e.checkMover(ctx, tx); err != nil {
 			return err
 		}
 		if err := lockPlants(ctx, tx); err != nil {
@@ -68,7 +68,10 @@ func (e *Engine) Follow(ctx context.Context) error {
 		if _, err := tx.Exec(ctx, "DROP TABLE IF EXISTS followed; CREATE TABLE followed (id bigint PRIMARY KEY)"); err != nil {
 			return err
 		}
-		return follow.begin(ctx, tx)
+		if err := e.grantFollowed(ctx, tx); err != nil {
+			return err
+		}
+		return e.followTrigger().begin(ctx, tx)
 	})
 }
 
@@ -81,10 +84,10 @@ func (e *Engine) Followed(ctx context.Context, limit int) ([]int64, error) {
 
 // Unfollow implements store.Movable.
 func (e *Engine) Unfollow(ctx context.Context) error {
-	if err := e.transact(ctx, func(tx pgx.Tx) error { return end(ctx, tx, follow) }); err != nil {
+	if err := e.transact(ctx, func(tx pgx.Tx) error { return end(ctx, tx, e.followTrigger()) }); err != nil {
 		return err
 	}
-	return e.drop(ctx, follow)
+	return e.drop(ctx, e.followTrigger())
 }
 
 // Hold implements store.Movable. While the store is Filling, the note alone keeps
@@ -99,10 +102,13 @@ func (e *Engine) Hold(ctx context.Context, before, why store.Hold) error {
 			return now.Held.Changed(before)
 		}
 		if why.Why != store.Filling {
+			if err := e.checkMover(ctx, tx); err != nil {
+				return err
+			}
 			if err := lockPlants(ctx, tx); err != nil {
 				return err
 			}
-			if err := hold.begin(ctx, tx); err != nil {
+			if err := e.holdTrigger().begin(ctx, tx); err != nil {
 				return err
 			}
 		}
@@ -123,7 +129,7 @@ func (e *Engine) Release(ctx context.Context) error {
 			return err
 		}
 		if filled = now.Held.Why == store.Filling; !filled {
-			if err := end(ctx, tx, follow, hold); err != nil {
+			if err := end(ctx, tx, e.followTrigger(), e.holdTrigger()); err != nil {
 				return err
 			}
 		}
@@ -133,7 +139,7 @@ func (e *Engine) Release(ctx context.Context) error {
 	if err != nil || filled {
 		return err
 	}
-	return e.drop(ctx, follow, hold)
+	return e.drop(ctx, e.followTrigger(), e.holdTrigger())
 }
 
 // Totals implements store.Movable. A database that several write to counts

@@ -23,38 +23,128 @@ import (
 // those who write: each of them is before it or after it
 // (https://www.postgresql.org/docs/current/explicit-locking.html).
 type trigger struct {
-	name string
-	does string // the body of its function
-	idle string // the body that does nothing
-	made string // after CREATE TRIGGER name
+	name     string
+	function string // its qualified name
+	does     string // the body of the function
+	made     string // after CREATE TRIGGER name
 }
+
+// idle is the body of a function that does nothing.
+const idle = "BEGIN RETURN NULL; END"
 
 // heldCode is the SQLSTATE with which a store that is held refuses a plant.
 const heldCode = "PS001"
 
-var (
-	// follow notes each plant that is created, in the same transaction, whichever
-	// server's that is.
-	follow = trigger{
-		name: "follow",
-		does: "BEGIN INSERT INTO followed SELECT id FROM created; RETURN NULL; END",
-		idle: "BEGIN RETURN NULL; END",
-		made: "AFTER INSERT ON plants REFERENCING NEW TABLE AS created FOR EACH STATEMENT EXECUTE FUNCTION plantstore_follow()",
+// followTrigger notes each plant that is created, in the same transaction,
+// whichever server's that is.
+func (e *Engine) followTrigger() trigger {
+	function := e.qualified("plantstore_follow")
+	return trigger{
+		name:     "follow",
+		function: function,
+		does:     "BEGIN INSERT INTO " + e.qualified("followed") + " SELECT id FROM created; RETURN NULL; END",
+		made:     "AFTER INSERT ON plants REFERENCING NEW TABLE AS created FOR EACH STATEMENT EXECUTE FUNCTION " + function + "()",
 	}
-	// hold refuses every plant.
-	hold = trigger{
-		name: "hold",
-		does: "BEGIN RAISE EXCEPTION 'plantstore move holds the store' USING ERRCODE = '" + heldCode + "'; END",
-		idle: "BEGIN RETURN NULL; END",
-		made: "BEFORE INSERT ON plants FOR EACH STATEMENT EXECUTE FUNCTION plantstore_hold()",
-	}
-)
+}
 
-// function makes the trigger's function, or gives it another body. It runs with
-// the rights of who moves the store, and looks for tables where that does.
-func (g trigger) function(ctx context.Context, tx pgx.Tx, body string) error {
-	_, err := tx.Exec(ctx, "CREATE OR REPLACE FUNCTION plantstore_"+g.name+"() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS '"+strings.ReplaceAll(body, "'", "''")+"'")
+// holdTrigger refuses every plant.
+func (e *Engine) holdTrigger() trigger {
+	function := e.qualified("plantstore_hold")
+	return trigger{
+		name:     "hold",
+		function: function,
+		does:     "BEGIN RAISE EXCEPTION 'plantstore move holds the store' USING ERRCODE = '" + heldCode + "'; END",
+		made:     "BEFORE INSERT ON plants FOR EACH STATEMENT EXECUTE FUNCTION " + function + "()",
+	}
+}
+
+// replace creates the trigger's function, or gives it another body. The function
+// runs with the rights of the role that creates a plant, so that it gives no right
+// to any role: the name of a transition table (created) cannot be qualified, and
+// whoever attached a function with its owner's rights to a table without that
+// transition table would choose what it reads. No other role may attach it, either.
+func (g trigger) replace(ctx context.Context, tx pgx.Tx, body string) error {
+	_, err := tx.Exec(ctx, "CREATE OR REPLACE FUNCTION "+g.function+"() RETURNS trigger LANGUAGE plpgsql SECURITY INVOKER SET search_path = pg_catalog, pg_temp AS '"+
+		strings.ReplaceAll(body, "'", "''")+"'; REVOKE EXECUTE ON FUNCTION "+g.function+"() FROM PUBLIC")
 	return err
+}
+
+// grantFollowed lets every role that may create plants note them: the table
+// followed has the grants of plants.
+func (e *Engine) grantFollowed(ctx context.Context, tx pgx.Tx) error {
+	rows, _ := tx.Query(ctx, insertersSQL) // the error comes with the rows
+	roles, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return err
+	}
+	for _, role := range roles {
+		if _, err := tx.Exec(ctx, "GRANT INSERT ON followed TO "+role); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// insertersSQL reads which roles may insert into plants or a column of it, each
+// quoted.
+const insertersSQL = `SELECT DISTINCT CASE grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(grantee)) END
+	FROM (SELECT relacl AS acl FROM pg_class WHERE oid = 'plants'::regclass
+	UNION ALL SELECT attacl FROM pg_attribute WHERE attrelid = 'plants'::regclass) AS acls, aclexplode(acl)
+	WHERE privilege_type = 'INSERT'`
+
+// olderSQL finds functions that a mover of an older version left.
+const olderSQL = `SELECT proname::text, prosrc, pg_get_userbyid(proowner)::text, pg_get_userbyid(proowner) = current_user
+	FROM pg_proc INNER JOIN pg_namespace ON pg_namespace.oid = pronamespace
+	WHERE nspname = current_schema() AND proname IN ('plantstore_follow', 'plantstore_hold') AND prosecdef`
+
+// replaceOlder replaces functions of movers before this version: these run with
+// the rights of their owner, and every role of the database could run code through
+// them.
+func (e *Engine) replaceOlder(ctx context.Context) error {
+	found := false
+	if err := e.pool.QueryRow(ctx, "SELECT EXISTS ("+olderSQL+")").Scan(&found); err != nil || !found {
+		return err // without writing: a server must be able to start on a full disk
+	}
+	return e.transact(ctx, func(tx pgx.Tx) error {
+		rows, _ := tx.Query(ctx, olderSQL) // the error comes with the rows
+		type function struct {
+			Name, Body, Owner string
+			Own               bool
+		}
+		functions, err := pgx.CollectRows(rows, pgx.RowToStructByPos[function])
+		if err != nil {
+			return err
+		}
+		for _, f := range functions {
+			if !f.Own {
+				e.log.Warn("every role of the database can act as the owner of a function that an older plantstore move left: as the owner run plantstore move --from … --abandon, or drop the function",
+					"function", e.qualified(f.Name), "owner", f.Owner)
+				continue
+			}
+			if err := e.replaceOld(ctx, tx, f.Name, f.Body); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// replaceOld replaces one function. It goes on doing what it does, because its
+// mover may run.
+func (e *Engine) replaceOld(ctx context.Context, tx pgx.Tx, name, body string) error {
+	g := e.holdTrigger()
+	if name == "plantstore_follow" {
+		g = e.followTrigger()
+	}
+	if strings.TrimSpace(body) == idle {
+		return g.replace(ctx, tx, idle)
+	}
+	if name == "plantstore_follow" {
+		if err := e.grantFollowed(ctx, tx); err != nil {
+			return err
+		}
+	}
+	return g.replace(ctx, tx, g.does)
 }
 
 // triggers returns which of ours are there, by name.
@@ -76,7 +166,7 @@ func (g trigger) begin(ctx context.Context, tx pgx.Tx) error {
 	if err != nil {
 		return err
 	}
-	if err := g.function(ctx, tx, g.does); err != nil || slices.Contains(there, g.name) {
+	if err := g.replace(ctx, tx, g.does); err != nil || slices.Contains(there, g.name) {
 		return err
 	}
 	_, err = tx.Exec(ctx, "CREATE TRIGGER "+g.name+" "+g.made)
@@ -91,7 +181,7 @@ func end(ctx context.Context, tx pgx.Tx, all ...trigger) error {
 	}
 	for _, g := range all {
 		if slices.Contains(there, g.name) {
-			if err := g.function(ctx, tx, g.idle); err != nil {
+			if err := g.replace(ctx, tx, idle); err != nil {
 				return err
 			}
 		}
@@ -103,8 +193,9 @@ func end(ctx context.Context, tx pgx.Tx, all ...trigger) error {
 // who waits for one waits too.
 const lockTimeout = "SET LOCAL lock_timeout = '1s'; "
 
-// drop takes those of the triggers away that are there, of which end was called.
-// It leaves them if others are at the table: they do no harm.
+// drop drops those of the triggers that are there, of which end was called. It
+// leaves them if others are at the table, or if a trigger of another role depends on
+// a function: they do no harm.
 func (e *Engine) drop(ctx context.Context, all ...trigger) error {
 	err := e.transact(ctx, func(tx pgx.Tx) error {
 		there, err := triggers(ctx, tx)
@@ -115,10 +206,10 @@ func (e *Engine) drop(ctx context.Context, all ...trigger) error {
 			if !slices.Contains(there, g.name) {
 				continue
 			}
-			if _, err := tx.Exec(ctx, lockTimeout+"DROP TRIGGER "+g.name+" ON plants; DROP FUNCTION plantstore_"+g.name+"()"); err != nil {
+			if _, err := tx.Exec(ctx, lockTimeout+"DROP TRIGGER "+g.name+" ON plants; DROP FUNCTION "+g.function+"()"); err != nil {
 				return err
 			}
-			if g.name == follow.name {
+			if g.name == "follow" {
 				if _, err := tx.Exec(ctx, "DROP TABLE followed"); err != nil {
 					return err
 				}
@@ -126,10 +217,16 @@ func (e *Engine) drop(ctx context.Context, all ...trigger) error {
 		}
 		return nil
 	})
-	if isLocked(err) {
+	if isLocked(err) || isNeeded(err) {
 		return nil
 	}
 	return err
+}
+
+// isNeeded reports whether another object depends on what was to be dropped.
+func isNeeded(err error) bool {
+	var said *pgconn.PgError
+	return errors.As(err, &said) && said.Code == "2BP01" // dependent_objects_still_exist
 }
 
 // isLocked reports whether somebody else held a lock for longer than lockTimeout.
@@ -164,9 +261,9 @@ func (e *Engine) Engage(ctx context.Context) (disengage func(), err error) {
 	if err != nil {
 		return nil, classify(err)
 	}
-	const key = "$1, 'plants'::regclass::oid::int" // one for each store, and other than that of a migration
+	const key = "($1, 'plants'::regclass::oid::int)" // one for each store, and other than that of a migration
 	free := false
-	if err := conn.QueryRow(ctx, "SELECT pg_try_advisory_lock("+key+")", int32(migrationLock)).Scan(&free); err != nil || !free {
+	if err := conn.QueryRow(ctx, "SELECT pg_catalog.pg_try_advisory_lock"+key, int32(migrationLock)).Scan(&free); err != nil || !free {
 		conn.Release()
 		if err == nil {
 			err = store.ErrEngaged
@@ -176,7 +273,7 @@ func (e *Engine) Engage(ctx context.Context) (disengage func(), err error) {
 	return func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pingTime)
 		defer cancel()
-		if _, err := conn.Exec(ctx, "SELECT pg_advisory_unlock("+key+")", int32(migrationLock)); err != nil {
+		if _, err := conn.Exec(ctx, "SELECT pg_catalog.pg_advisory_unlock"+key, int32(migrationLock)); err != nil {
 			_ = conn.Conn().Close(ctx) // which gives the lock back, too
 		}
 		conn.Release()
@@ -187,7 +284,7 @@ func (e *Engine) Engage(ctx context.Context) (disengage func(), err error) {
 func (e *Engine) Left(ctx context.Context) (bool, error) {
 	rows, _ := e.pool.Query(ctx, "SELECT prosrc FROM pg_trigger INNER JOIN pg_proc ON pg_proc.oid = tgfoid WHERE tgrelid = 'plants'::regclass AND tgname = 'follow'") // the error comes with the rows
 	bodies, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil || !slices.ContainsFunc(bodies, func(body string) bool { return strings.TrimSpace(body) == follow.does }) {
+	if err != nil || !slices.ContainsFunc(bodies, func(body string) bool { return strings.TrimSpace(body) != idle }) {
 		return false, err
 	}
 	disengage, err := e.Engage(ctx)
@@ -198,15 +295,4 @@ func (e *Engine) Left(ctx context.Context) (bool, error) {
 		disengage()
 	}
 	return err == nil, err
-}
-
-// checkOwner refuses to make triggers that those who own the table could not take
-// away again.
-func checkOwner(ctx context.Context, tx pgx.Tx) error {
-	var owner, user string
-	err := tx.QueryRow(ctx, "SELECT tableowner::text, current_user::text FROM pg_catalog.pg_tables WHERE tablename = 'plants' AND schemaname = ANY (current_schemas(false))").Scan(&owner, &user)
-	if err == nil && owner != user {
-		err = fmt.Errorf("the tables belong to the role %s, and this is %s: move as %[1]s", owner, user)
-	}
-	return err
 }

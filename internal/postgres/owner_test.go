@@ -1,0 +1,362 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"path"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"plantstore/internal/auth"
+	"plantstore/internal/plant"
+	"plantstore/internal/postgres"
+	"plantstore/internal/postgres/pgtest"
+	"plantstore/internal/store"
+	"plantstore/internal/store/storetest"
+)
+
+// newRole creates a role that may log in and has no other right than those of
+// PUBLIC. It returns its name and its URL of the database. The role ends with the
+// server: other databases of the server may hold grants of it.
+func newRole(t testing.TB, at, prefix string) (name, url string) {
+	t.Helper()
+	name = prefix + "_" + nameOf(t, at)
+	execute(t, at, "CREATE ROLE "+name+" LOGIN")
+	return name, strings.Replace(at, "//postgres@", "//"+name+"@", 1)
+}
+
+// attack is what a role with CONNECT alone does to run code of its own as the
+// owner of a function that a trigger may call: a temporary relation gets the
+// name of one that the function uses.
+const attack = `
+	CREATE TEMPORARY TABLE bait (id bigint);
+	CREATE FUNCTION pg_temp.evil() RETURNS trigger LANGUAGE plpgsql AS $evil$BEGIN
+		INSERT INTO public.tokens (id, name, hash, scopes, created_at) VALUES (666, 'evil', '\x66', 'admin', now());
+		RETURN NEW;
+	END$evil$;
+	CREATE TEMPORARY TABLE followed (id bigint);
+	CREATE TRIGGER evil BEFORE INSERT ON followed FOR EACH ROW EXECUTE FUNCTION pg_temp.evil();
+	CREATE TRIGGER bait AFTER INSERT ON bait REFERENCING NEW TABLE AS created FOR EACH STATEMENT EXECUTE FUNCTION public.plantstore_follow();
+	INSERT INTO bait VALUES (1)`
+
+// attackName is for who has got EXECUTE on the function: the name of a transition
+// table cannot be qualified, so a view takes its place.
+const attackName = `
+	CREATE TEMPORARY TABLE bait (id bigint);
+	CREATE FUNCTION pg_temp.evil() RETURNS bigint LANGUAGE plpgsql AS $evil$BEGIN
+		INSERT INTO public.tokens (id, name, hash, scopes, created_at) VALUES (666, 'evil', '\x66', 'admin', now());
+		RETURN 1;
+	END$evil$;
+	CREATE TEMPORARY VIEW created AS SELECT pg_temp.evil() AS id;
+	CREATE TRIGGER bait AFTER INSERT ON bait FOR EACH STATEMENT EXECUTE FUNCTION public.plantstore_follow();
+	INSERT INTO bait VALUES (1)`
+
+// refused runs an attack, which must fail for want of a privilege and leave no
+// token.
+func refused(t *testing.T, owner, attacker, attack string) {
+	t.Helper()
+	_, err := connect(t, attacker).Exec(t.Context(), attack)
+	var said *pgconn.PgError
+	if !errors.As(err, &said) || said.Code != "42501" { // insufficient_privilege
+		t.Errorf("the attack: %v, want that a privilege is missing", err)
+	}
+	if n := count(t, owner, "SELECT count(*) FROM tokens"); n != 0 {
+		t.Errorf("the attack made %d tokens", n)
+	}
+}
+
+// The functions of a move do nothing for another role, neither while the store is
+// followed nor when the mover was killed.
+func TestFunctionsForOthers(t *testing.T) {
+	t.Parallel()
+	url := database(t)
+	e := place(url).Open(t)
+	if err := e.Follow(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Close(); err != nil { // as a mover that was killed leaves it
+		t.Fatal(err)
+	}
+	role, attacker := newRole(t, url, "mallory")
+	refused(t, url, attacker, attack)
+	execute(t, url, "GRANT EXECUTE ON FUNCTION plantstore_follow() TO "+role)
+	refused(t, url, attacker, attackName)
+}
+
+// leftByOlder is what a mover of an older version left when it was killed.
+const leftByOlder = `
+	CREATE TABLE followed (id bigint PRIMARY KEY);
+	CREATE FUNCTION plantstore_follow() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT
+		AS 'BEGIN INSERT INTO followed SELECT id FROM created; RETURN NULL; END';
+	CREATE TRIGGER follow AFTER INSERT ON plants REFERENCING NEW TABLE AS created FOR EACH STATEMENT EXECUTE FUNCTION plantstore_follow()`
+
+// Whatever comes first after a mover of an older version was killed makes its
+// function harmless, or drops it, also where a trigger of another role depends on it.
+func TestOlderFunctions(t *testing.T) {
+	t.Parallel()
+	for name, next := range map[string]func(ctx context.Context, e store.Movable) error{
+		"server":      func(context.Context, store.Movable) error { return nil },
+		"abandon":     func(ctx context.Context, e store.Movable) error { return e.Release(ctx) },
+		"the next":    func(ctx context.Context, e store.Movable) error { return errors.Join(e.Release(ctx), e.Follow(ctx)) },
+		"only follow": func(ctx context.Context, e store.Movable) error { return e.Follow(ctx) },
+	} {
+		for _, attached := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, " attached ", attached), func(t *testing.T) {
+				t.Parallel()
+				url := database(t)
+				if err := place(url).Open(t).Close(); err != nil {
+					t.Fatal(err)
+				}
+				execute(t, url, leftByOlder)
+				_, attacker := newRole(t, url, "mallory")
+				mallory := connect(t, attacker)
+				if attached {
+					bait, _, _ := strings.Cut(attack, "INSERT INTO bait")
+					if _, err := mallory.Exec(t.Context(), bait); err != nil {
+						t.Fatal(err)
+					}
+				}
+				e, err := postgres.Open(t.Context(), postgres.Config{URL: url, MustExist: true, Server: name == "server", Log: quiet})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := next(t.Context(), e); err != nil {
+					t.Error(err)
+				}
+				if attached {
+					_, err := mallory.Exec(t.Context(), "INSERT INTO bait VALUES (1)")
+					var said *pgconn.PgError
+					if err != nil && (!errors.As(err, &said) || said.Code != "42501") {
+						t.Errorf("a trigger that was attached before: %v", err)
+					}
+				}
+				if n := count(t, url, "SELECT count(*) FROM pg_proc WHERE proname LIKE 'plantstore%' AND (prosecdef OR has_function_privilege('"+"mallory_"+nameOf(t, url)+"', oid, 'EXECUTE'))"); n != 0 {
+					t.Errorf("%d functions run as their owner, or for every role", n)
+				}
+				if n := count(t, url, "SELECT count(*) FROM tokens"); n != 0 {
+					t.Errorf("the attack made %d tokens", n)
+				}
+				if err := e.Insert(t.Context(), []store.Create{{Plant: plant.NewPlant{ID: 1}, At: time.Now()}}); err != nil {
+					t.Error(err)
+				}
+				if err := e.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+}
+
+// planted is a store that another role has made where the server will look for
+// its own. Reading it runs code of that role, as whoever reads.
+const planted = `
+	CREATE TABLE public.ran (role text);
+	GRANT ALL ON public.ran TO PUBLIC;
+	CREATE FUNCTION public.evil() RETURNS boolean LANGUAGE plpgsql AS $evil$BEGIN INSERT INTO public.ran VALUES (current_user); RETURN true; END$evil$;
+	CREATE TABLE public.plants (id bigint PRIMARY KEY, name text NOT NULL, tag text, created_at timestamptz NOT NULL, created_by bigint NOT NULL);
+	CREATE TABLE public.tokens (id bigint PRIMARY KEY, name text NOT NULL, hash bytea NOT NULL UNIQUE, scopes text NOT NULL,
+		created_at timestamptz NOT NULL, expires_at timestamptz, last_used_at timestamptz, revoked_at timestamptz);
+	CREATE TABLE public.plantstore (one boolean PRIMARY KEY CHECK (one), version bigint NOT NULL, token_changes bigint NOT NULL, held text);
+	INSERT INTO public.plantstore VALUES (true, 2, 0);
+	INSERT INTO public.tokens (id, name, hash, scopes, created_at) VALUES (1, 'evil', '\x66', 'admin', now());
+	GRANT ALL ON public.plants, public.tokens, public.plantstore TO PUBLIC;
+	ALTER TABLE public.plantstore ENABLE ROW LEVEL SECURITY;
+	CREATE POLICY evil ON public.plantstore USING (public.evil())`
+
+// Tables that another role made are refused before anything of them is read.
+// Before PostgreSQL 15 every role that may log in could make another a member of
+// itself, so membership is no sign of trust.
+func TestPlantedTables(t *testing.T) {
+	t.Parallel()
+	url := database(t)
+	execute(t, url, "GRANT CREATE ON SCHEMA public TO PUBLIC") // as it was before PostgreSQL 15
+	evil, attacker := newRole(t, url, "mallory")
+	role, own := newRole(t, url, "plants")
+	if _, err := connect(t, attacker).Exec(t.Context(), planted); err != nil {
+		t.Fatal(err)
+	}
+	execute(t, url, "GRANT "+evil+" TO "+role) // which the other role itself could do before PostgreSQL 15
+	for user, at := range map[string]string{role: own, "postgres": url} {
+		e, err := postgres.Open(t.Context(), postgres.Config{URL: at, Log: quiet})
+		if err == nil {
+			_ = e.Close()
+		}
+		want := `table "public"."plants" is owned by role "` + evil + `", which can read and change everything in it; allowed are this connection's role "` + user +
+			`" and the owner of the database "postgres": drop the table, or if it is yours, connect as its owner or change the owner`
+		if err == nil || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("as %s:\ngot  %v\nwant %s", user, err, want)
+		}
+	}
+	if n := count(t, url, "SELECT count(*) FROM ran"); n != 0 {
+		t.Errorf("code of the other role ran %d times", n)
+	}
+}
+
+// A trigger of another role runs as whoever creates a plant.
+func TestForeignTrigger(t *testing.T) {
+	t.Parallel()
+	url := database(t)
+	if err := place(url).Open(t).Close(); err != nil {
+		t.Fatal(err)
+	}
+	evil, attacker := newRole(t, url, "mallory")
+	execute(t, url, "GRANT CREATE ON SCHEMA public TO PUBLIC; GRANT TRIGGER ON tokens TO "+evil)
+	if _, err := connect(t, attacker).Exec(t.Context(), `CREATE FUNCTION public.evil() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
+		CREATE TRIGGER steal BEFORE INSERT ON tokens FOR EACH ROW EXECUTE FUNCTION public.evil()`); err != nil {
+		t.Fatal(err)
+	}
+	e, err := postgres.Open(t.Context(), postgres.Config{URL: url, Log: quiet})
+	if err == nil {
+		_ = e.Close()
+	}
+	want := `the function of trigger "steal" on table "public"."tokens" is owned by role "` + evil + `"`
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+}
+
+// The tables stay the ones that were there when the engine was opened, also when
+// another role makes such tables in a schema that the search_path names before.
+func TestSchemaIsPinned(t *testing.T) {
+	t.Parallel()
+	url := database(t)
+	const schema = `Nursery "one", 'two'`
+	execute(t, url, "GRANT CREATE ON SCHEMA public TO PUBLIC; CREATE SCHEMA "+pgx.Identifier{schema}.Sanitize())
+	execute(t, url, "ALTER DATABASE "+nameOf(t, url)+" SET search_path = "+pgx.Identifier{schema}.Sanitize()+", public")
+	if err := place(url).Open(t).Close(); err != nil { // makes the tables in the schema
+		t.Fatal(err)
+	}
+	execute(t, url, "ALTER DATABASE "+nameOf(t, url)+" SET search_path = public, "+pgx.Identifier{schema}.Sanitize())
+	e := place(url).Open(t)
+	token := auth.Token{Name: "ours", Hash: auth.HashOf("ours"), Scopes: auth.ScopeCreate, CreatedAt: time.Now()}
+	if _, err := e.CreateToken(t.Context(), token); err != nil {
+		t.Fatal(err)
+	}
+	_, attacker := newRole(t, url, "mallory")
+	if _, err := connect(t, attacker).Exec(t.Context(), planted); err != nil {
+		t.Fatal(err)
+	}
+	execute(t, url, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'plantstore' AND datname = current_database()")
+	_, _ = e.Tokens(t.Context()) // finds the connection dead; the next is a new one
+	if tokens, err := e.Tokens(t.Context()); err != nil || len(tokens) != 1 || tokens[0].Name != "ours" {
+		t.Fatalf("tokens: %v, %v", tokens, err)
+	}
+	if err := errors.Join(e.Follow(t.Context()), e.Insert(t.Context(), []store.Create{{Plant: plant.NewPlant{ID: 9}, At: time.Now()}})); err != nil {
+		t.Fatal(err)
+	}
+	if ids, err := e.Followed(t.Context(), 10); err != nil || len(ids) != 1 {
+		t.Errorf("followed: %v, %v", ids, err)
+	}
+	if err := errors.Join(e.Release(t.Context()), e.Close()); err != nil {
+		t.Error(err)
+	}
+	if n := count(t, url, "SELECT count(*) FROM pg_proc WHERE proname LIKE 'plantstore%'"); n != 0 {
+		t.Errorf("%d functions are left", n)
+	}
+	if _, err := postgres.Open(t.Context(), postgres.Config{URL: url, Log: quiet}); err == nil || !strings.Contains(err.Error(), `is owned by role "mallory_`) {
+		t.Errorf("a start beside the other tables: %v", err)
+	}
+}
+
+// restricted is a store whose roles have only the rights that docs/operations.md
+// grants: servers have no table, and only the owner moves.
+type restricted struct {
+	pgtest.Roles
+
+	serverFrom int // which engine is the first that is opened as the servers' role
+	opened     *atomic.Int32
+}
+
+func (r restricted) Open(t testing.TB) store.Movable {
+	if int(r.opened.Add(1)) > r.serverFrom {
+		return place(r.Server).Open(t)
+	}
+	return place(r.Owner).Open(t)
+}
+
+func newRestricted(t testing.TB, serverFrom int) restricted {
+	t.Helper()
+	if server == nil {
+		t.Skip("there is no PostgreSQL")
+	}
+	roles, err := server.Roles(t.Context(), "../../docs/operations.md", func(owner string) error {
+		return place(owner).Open(t).Close()
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return restricted{roles, serverFrom, new(atomic.Int32)}
+}
+
+// The suite of all engines passes with the least rights that the docs name: for the
+// owner, who moves; for the servers, beside an owner who moves.
+func TestLeastRights(t *testing.T) {
+	t.Parallel()
+	t.Run("owner", func(t *testing.T) {
+		t.Parallel()
+		storetest.Run(t, func(t testing.TB) storetest.Store { return newRestricted(t, math.MaxInt) })
+	})
+	t.Run("server", func(t *testing.T) {
+		t.Parallel()
+		storetest.Run(t, func(t testing.TB) storetest.Store {
+			serverFrom := 0
+			switch path.Base(t.Name()) {
+			case "follow", "hold":
+				serverFrom = 1 // the second only creates plants
+			case "engage":
+				serverFrom = math.MaxInt // both move
+			}
+			return newRestricted(t, serverFrom)
+		})
+	})
+}
+
+// The servers' role cannot do what it need not.
+func TestServerRights(t *testing.T) {
+	t.Parallel()
+	r := newRestricted(t, 0)
+	c := connect(t, r.Server)
+	for _, sql := range []string{
+		"DELETE FROM plants", "UPDATE plants SET name = 'x'", "UPDATE plants SET id = 1", "TRUNCATE plants", "DROP TABLE plants",
+		"DELETE FROM tokens", "UPDATE tokens SET hash = hash", "UPDATE tokens SET scopes = 'admin'", "UPDATE plantstore SET held = NULL",
+		"CREATE TABLE plantstore.x ()", "CREATE TABLE public.x ()", "CREATE TEMPORARY TABLE x ()", "CREATE SCHEMA x", "CREATE ROLE x",
+		"CREATE TRIGGER x BEFORE INSERT ON plants EXECUTE FUNCTION suppress_redundant_updates_trigger()",
+	} {
+		_, err := c.Exec(t.Context(), sql)
+		var said *pgconn.PgError
+		if !errors.As(err, &said) || said.Code != "42501" {
+			t.Errorf("%s: %v, want that a right is missing", sql, err)
+		}
+	}
+	e := place(r.Server).Open(t)
+	user, _, _ := strings.Cut(strings.TrimPrefix(r.Server, "postgres://"), "@")
+	owner, _, _ := strings.Cut(strings.TrimPrefix(r.Owner, "postgres://"), "@")
+	want := fmt.Sprintf("the tables are owned by role %q and this connection's role is %q: move as %[1]s", owner, user)
+	if err := e.Follow(t.Context()); err == nil || err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A server whose role does not own the tables cannot bring them to a new schema, and
+// says who can.
+func TestMigrateAsServer(t *testing.T) {
+	t.Parallel()
+	url := olderDatabase(t)
+	role, own := newRole(t, url, "server")
+	execute(t, url, "GRANT SELECT, INSERT, UPDATE ON ALL TABLES IN SCHEMA public TO "+role)
+	_, err := postgres.Open(t.Context(), postgres.Config{URL: own, Server: true, Migrate: true, Log: quiet})
+	want := "must be owner of table plantstore (SQLSTATE 42501): run plantstore migrate as the owner of the tables, or the first plantstore serve as a role that may create them"
+	if err == nil || !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+}
