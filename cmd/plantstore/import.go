@@ -29,13 +29,16 @@ func newImport(p *program) *cobra.Command {
 while the server runs. The format is that of the file's name (.csv, .jsonl or
 .json); .gz and .zst are recognised by their content.
 
-A plant that is there already with the same content counts as already there, so
-an import that was interrupted can simply be run again. A row that is no plant is
-named with its line and its fault, and the others go on. When a plant's id is
-taken by another plant, that one stays, and --on-conflict decides: fail names
-the row and stops after its batch of at most 10,000 rows, report names it and
-goes on, skip only counts it. The exit code is 0 if every row is stored (or
-skipped), else 1.`,
+A plant that is stored already with the same content counts as already there, so
+an import that was interrupted can be run again. A row that is no plant is named
+with its line and its fault, and the import goes on. If a row has the id of a
+stored plant and other content, the stored plant stays, and --on-conflict decides:
+fail names the row and stops after its batch of at most 10,000 rows; report names
+it and goes on; skip counts it and goes on. The exit code is 0 if every row is
+stored (or skipped), else 1.
+
+--rejects writes every row that was read and is not in the store to a file, as it
+was, also the rows that skip only counts.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := s.load(p, cmd); err != nil {
@@ -148,6 +151,9 @@ func (j *importJob) openRejects(ctx context.Context) (err error) {
 func (j *importJob) publishRejects() error {
 	if j.rejects == nil {
 		return nil
+	}
+	if n := j.rejects.Omitted(); n > 0 {
+		j.progress.line(fmt.Sprintf("rows too long to be written to %s: %d", j.rejectsPath, n))
 	}
 	err := j.rejects.Close()
 	if err == nil {
@@ -327,8 +333,7 @@ func (j *importJob) storeBatch(engine store.Engine, b importBatch) error {
 	}
 	var stop error
 	for _, row := range b.rows {
-		err := j.account(row, b.creates, stop == nil)
-		if err != nil && stop == nil {
+		if err := j.account(row, b.creates); stop == nil {
 			stop = err
 		}
 	}
@@ -342,15 +347,13 @@ func (j *importJob) storeBatch(engine store.Engine, b importBatch) error {
 	return stop
 }
 
-// account counts what became of one row, and names it if it was refused and
-// the import goes on. The error is that it must not go on.
-func (j *importJob) account(row importRow, creates []store.Create, goesOn bool) error {
+// account counts a row that was handled, and names it if it was refused. The
+// error is the reason to stop after this batch.
+func (j *importJob) account(row importRow, creates []store.Create) error {
 	if row.index < 0 {
 		j.counts.invalid++
-		if !goesOn {
-			return nil
-		}
-		return j.refuse(row, row.Err)
+		j.name(row, row.Err)
+		return j.reject(row)
 	}
 	switch c := creates[row.index]; {
 	case !c.Existed:
@@ -361,18 +364,23 @@ func (j *importJob) account(row importRow, creates []store.Create, goesOn bool) 
 		return nil
 	default:
 		j.counts.conflicting++
-		if j.onConflict == "skip" || !goesOn {
-			return nil
+		if j.onConflict != "skip" {
+			j.name(row, fmt.Errorf("id %d: %w", c.Plant.ID, c.Refusal))
 		}
-		if err := j.refuse(row, fmt.Errorf("id %d: %w", c.Plant.ID, c.Refusal)); err != nil || j.onConflict == "report" {
+		if err := j.reject(row); err != nil || j.onConflict != "fail" {
 			return err
 		}
-		return fmt.Errorf("line %d is in conflict with what is stored, see --on-conflict", row.Line)
+		return fmt.Errorf("line %d conflicts with a stored plant, see --on-conflict", row.Line)
 	}
 }
 
-func (j *importJob) refuse(row importRow, why error) error {
+// name tells the user why a row was refused.
+func (j *importJob) name(row importRow, why error) {
 	j.progress.line(fmt.Sprintf("line %d: %s", row.Line, why))
+}
+
+// reject adds a row to the rejects, if they are wanted.
+func (j *importJob) reject(row importRow) error {
 	if j.rejects == nil {
 		return nil
 	}
