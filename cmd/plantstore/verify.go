@@ -26,14 +26,16 @@ else 1.`,
 				return err
 			}
 			path, err := s.db.file()
+			verify := sqlite.Verify
 			if len(args) > 0 {
 				path, err = filePath(args[0])
+				verify = sqlite.VerifyFile
 			}
 			if err != nil {
 				return err
 			}
 			progress := p.newProgress(-1)
-			v, err := sqlite.Verify(cmd.Context(), path, progress.rows)
+			v, err := verify(cmd.Context(), path, progress.rows)
 			progress.end()
 			if cmd.Context().Err() != nil {
 				return errInterrupted
@@ -41,7 +43,7 @@ else 1.`,
 			if err != nil {
 				return err
 			}
-			return p.printVerification(path, v)
+			return p.printVerification(path, v, len(args) > 0)
 		},
 	}
 	s.bindStore(cmd.Flags())
@@ -49,7 +51,7 @@ else 1.`,
 	return cmd
 }
 
-func (p *program) printVerification(path string, v sqlite.Verification) error {
+func (p *program) printVerification(path string, v sqlite.Verification, named bool) error {
 	for _, fault := range v.Faults {
 		if _, err := fmt.Fprintln(p.stdout, printable(fault)); err != nil {
 			return err
@@ -60,6 +62,13 @@ func (p *program) printVerification(path string, v sqlite.Verification) error {
 	} else if n > 1 {
 		return fmt.Errorf("%s is damaged: %d faults were found", path, n)
 	}
-	_, err := fmt.Fprintf(p.stdout, "%s is whole: %d plants, %d tokens, last commit %d\n", path, v.Plants, v.Tokens, v.Commits)
+	compared := ""
+	switch {
+	case v.Manifest:
+		compared = "; it is the file that its manifest describes"
+	case named:
+		compared = "; no manifest: only the file itself was checked"
+	}
+	_, err := fmt.Fprintf(p.stdout, "%s is whole: %d plants, %d tokens, last commit %d%s\n", path, v.Plants, v.Tokens, v.Commits, compared)
 	return err
 }

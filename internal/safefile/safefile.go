@@ -142,7 +142,7 @@ func regular(path string, info fs.FileInfo) error {
 	if info.Mode().IsRegular() {
 		return nil
 	}
-	return fmt.Errorf("%s is %s, %w: remove it", path, kind(info.Mode()), ErrNotRegular)
+	return fmt.Errorf("%s is %s, %w", path, kind(info.Mode()), ErrNotRegular)
 }
 
 // kind names the type of a file for a message.

@@ -110,11 +110,11 @@ func TestOpenRegular(t *testing.T) {
 	}{
 		{"nothing there", func(*testing.T, string, string) {}, ""},
 		{"file", func(t *testing.T, path, _ string) { write(t, path, "") }, ""},
-		{"link", link, " is a symbolic link, not a regular file: remove it"},
-		{"dangling link", func(t *testing.T, path, _ string) { link(t, path, path+".none") }, " is a symbolic link, not a regular file: remove it"},
-		{"FIFO", func(t *testing.T, path, _ string) { must(t, syscall.Mkfifo(path, 0o600)) }, " is a FIFO, not a regular file: remove it"},
-		{"directory", func(t *testing.T, path, _ string) { must(t, os.Mkdir(path, 0o700)) }, " is a directory, not a regular file: remove it"},
-		{"socket", socket, " is a socket, not a regular file: remove it"},
+		{"link", link, " is a symbolic link, not a regular file"},
+		{"dangling link", func(t *testing.T, path, _ string) { link(t, path, path+".none") }, " is a symbolic link, not a regular file"},
+		{"FIFO", func(t *testing.T, path, _ string) { must(t, syscall.Mkfifo(path, 0o600)) }, " is a FIFO, not a regular file"},
+		{"directory", func(t *testing.T, path, _ string) { must(t, os.Mkdir(path, 0o700)) }, " is a directory, not a regular file"},
+		{"socket", socket, " is a socket, not a regular file"},
 	} {
 		for _, flag := range []int{os.O_RDONLY, os.O_WRONLY | os.O_CREATE, os.O_RDWR | os.O_CREATE} {
 			t.Run(test.name, func(t *testing.T) {

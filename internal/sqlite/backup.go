@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,25 +17,14 @@ import (
 	"plantstore/internal/sqlite/sqlite3"
 )
 
-// Manifest says what a backup holds. It lies beside the backup, with
-// ManifestSuffix behind its name.
-type Manifest struct {
-	Format  int       `json:"format"`  // manifestFormat
-	MadeAt  time.Time `json:"made_at"` // when what the backup holds was read
-	Store   string    `json:"store"`   // which store it is of, in hexadecimal digits
-	Commits int64     `json:"commits"` // the number of the last commit in it
-	Plants  int64     `json:"plants"`
-	Bytes   int64     `json:"bytes"`  // of the file
-	SHA256  string    `json:"sha256"` // of the file, in hexadecimal digits
-}
-
-// ManifestSuffix is what the name of a manifest has behind that of its backup.
-const ManifestSuffix = ".json"
-
-const manifestFormat = 1
-
-// Progress is told of a backup or a restore how much of it is done.
+// Progress is called by a backup or a restore with how many of all pages or bytes are done. It may be nil.
 type Progress func(done, all int64)
+
+func (p Progress) report(done, all int64) {
+	if p != nil {
+		p(done, all)
+	}
+}
 
 // backupPages is how much is copied and synced at a time: so little that a
 // server's own syncs do not have to wait long behind it.
@@ -68,19 +56,19 @@ func Backup(ctx context.Context, path, to string, progress Progress) (m Manifest
 	case version == 0:
 		return m, fmt.Errorf("%s holds no plant store yet", path)
 	}
-	temp, err := tempBeside(to)
+	temp, err := safefile.Create(to)
 	if err != nil {
 		return m, err
 	}
-	defer func() { err = errors.Join(err, removeIfThere(temp), removeIfThere(temp+"-journal")) }()
-	err = during(ctx, c, func() error { return m.copy(ctx, c, path, temp, progress) })
+	defer func() { err = errors.Join(err, temp.Discard(), removeIfThere(temp.Name()+"-journal")) }()
+	err = during(ctx, c, func() error { return m.copy(ctx, c, path, temp.Name(), progress) })
 	if ctx.Err() != nil {
 		return m, ctx.Err()
 	}
 	if err != nil {
 		return m, err
 	}
-	if m.Bytes, m.SHA256, err = sumFile(ctx, temp); err != nil {
+	if m.Bytes, m.SHA256, err = sumFile(ctx, temp.Name()); err != nil {
 		return m, err
 	}
 	return m, m.publish(temp, to)
@@ -93,15 +81,6 @@ func refuseExisting(path string) error {
 		}
 	}
 	return nil
-}
-
-// tempBeside makes an empty file in the directory of path, for its owner only.
-func tempBeside(path string) (string, error) {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
-		return "", err
-	}
-	return f.Name(), f.Close()
 }
 
 func removeIfThere(path string) error {
@@ -154,7 +133,7 @@ func copyPages(ctx context.Context, path string, from, to *sqlite3.Conn, progres
 			err = to.SyncFile()
 		}
 		copied, all := b.Pages()
-		progress(int64(copied), int64(all))
+		progress.report(int64(copied), int64(all))
 		if err == nil && served(path) {
 			err = pause(ctx, time.Since(begun))
 		}
@@ -186,36 +165,4 @@ func (r endingReader) Read(p []byte) (int, error) {
 		return 0, err
 	}
 	return r.r.Read(p)
-}
-
-// publish puts a manifest, and then the file that it is about, under their
-// names.
-func (m *Manifest) publish(temp, to string) error {
-	text, err := json.MarshalIndent(m, "", "  ")
-	if err != nil {
-		return err
-	}
-	tempManifest, err := tempBeside(to + ManifestSuffix)
-	if err != nil {
-		return err
-	}
-	if err := writeSynced(tempManifest, append(text, '\n')); err != nil {
-		return errors.Join(err, removeIfThere(tempManifest))
-	}
-	if err := os.Rename(tempManifest, to+ManifestSuffix); err != nil {
-		return errors.Join(err, removeIfThere(tempManifest))
-	}
-	if err := os.Rename(temp, to); err != nil {
-		return errors.Join(err, removeIfThere(to+ManifestSuffix))
-	}
-	return safefile.SyncDir(filepath.Dir(to))
-}
-
-func writeSynced(path string, data []byte) error {
-	f, err := os.OpenFile(path, os.O_WRONLY, 0)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	return errors.Join(err, f.Sync(), f.Close())
 }

@@ -151,12 +151,12 @@ func TestRestoreRefuses(t *testing.T) {
 		manifest string // "": none
 		want     string
 	}{
-		{"no manifest", string(good), "", "the backup's manifest BACKUP.json is missing: without it nothing tells whether the backup is whole"},
+		{"no manifest", string(good), "", "BACKUP.json: the manifest is missing, so nothing shows whether the backup is complete"},
 		{"no JSON", string(good), "plants", "BACKUP.json is no manifest of a backup: "},
 		{"another format", string(good), `{"format": 2}`, "BACKUP.json has format 2 and this plantstore knows only 1: use the plantstore that made the backup"},
-		{"cut", string(good[:len(good)-1]), string(manifest), "BACKUP is damaged: it is not the file that its manifest describes ("},
-		{"a bit", string(good[:5000]) + string(good[5000]^1) + string(good[5001:]), string(manifest), "BACKUP is damaged: it is not the file that its manifest describes ("},
-		{"another number", string(good), strings.Replace(string(manifest), `"plants": 10`, `"plants": 11`, 1), "BACKUP is not what its manifest says: it has 10 plants up to commit 1, want 11 up to 1"},
+		{"cut", string(good[:len(good)-1]), string(manifest), "BACKUP is damaged: it has "},
+		{"a bit", string(good[:5000]) + string(good[5000]^1) + string(good[5001:]), string(manifest), "BACKUP is damaged: its SHA-256 is "},
+		{"another number", string(good), strings.Replace(string(manifest), `"plants": 10`, `"plants": 11`, 1), "BACKUP is damaged: it has 10 plants up to commit 1 of store "},
 	} {
 		mustWrite(t, backup, test.file)
 		mustRemove(t, backup+".json")

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"fmt"
 	"log/slog"
 	"os"
 	"slices"
@@ -14,16 +15,25 @@ var (
 	besideSuffixes = append(sqliteSuffixes, markSuffix, serveSuffix, turnSuffix, moveSuffix)
 )
 
-// checkFiles returns an error if the file of a store, or a file with one of these suffixes beside it, is a link, a FIFO
-// or anything else but a regular file. In a directory where others may write, they may have made it: a link would have
-// another file written to, a FIFO would never answer.
-func checkFiles(path string, suffixes []string) error {
-	if err := safefile.CheckRegular(path); err != nil {
+// checkNamed returns an error if no regular file is at a path that the user named.
+func checkNamed(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
 		return err
 	}
+	if info.IsDir() {
+		return fmt.Errorf("%s is a directory: name a file in it", path)
+	}
+	return safefile.CheckRegular(path)
+}
+
+// checkBeside returns an error if a file with one of these suffixes beside a store is a link, a FIFO or anything else but
+// a regular file. In a directory where others may write, they may have made it: a link would have another file written
+// to, a FIFO would never answer.
+func checkBeside(path string, suffixes []string) error {
 	for _, suffix := range suffixes {
 		if err := safefile.CheckRegular(path + suffix); err != nil {
-			return err
+			return fmt.Errorf("%w: remove it", err)
 		}
 	}
 	return nil

@@ -27,8 +27,7 @@ func TestPlantedFiles(t *testing.T) {
 	}
 	opened := func(c sqlite.Config) func(t *testing.T, path, backup string) error {
 		return func(t *testing.T, path, _ string) error {
-			c.Path, c.Log = path, slog.New(slog.DiscardHandler)
-			e, err := sqlite.Open(t.Context(), c)
+			e, err := sqlite.Open(t.Context(), sqlite.Config{Path: path, Server: c.Server, MustExist: c.MustExist, Log: slog.New(slog.DiscardHandler)})
 			if err == nil {
 				must(t, e.Close())
 			}
@@ -103,8 +102,8 @@ func TestPlantedStore(t *testing.T) {
 	must(t, os.Symlink("nowhere", dangling))
 	must(t, syscall.Mkfifo(fifo, 0o666))
 	for path, want := range map[string]string{
-		dangling: dangling + " is a symbolic link, not a regular file: remove it",
-		fifo:     fifo + " is a FIFO, not a regular file: remove it",
+		dangling: "create the store: " + dangling + " is a symbolic link, not a regular file",
+		fifo:     fifo + " is a FIFO, not a regular file",
 	} {
 		_, err := sqlite.Open(t.Context(), sqlite.Config{Path: path, Log: slog.New(slog.DiscardHandler)})
 		if err == nil || err.Error() != want {

@@ -173,19 +173,14 @@ func prepareFile(c *Config) error {
 	if err := refuseNetwork(dir); err != nil {
 		return err
 	}
-	info, err = os.Stat(c.Path)
-	switch {
-	case err == nil && info.IsDir():
-		return fmt.Errorf("%s is a directory: name a file in it", c.Path)
-	case err == nil:
-		return checkFiles(c.Path, besideSuffixes)
+	if err := checkBeside(c.Path, besideSuffixes); err != nil {
+		return err
+	}
+	switch err := checkNamed(c.Path); {
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	case c.MustExist:
 		return noStore(c.Path)
-	}
-	if err := checkFiles(c.Path, besideSuffixes); err != nil {
-		return err
 	}
 	f, err := safefile.OpenRegular(c.Path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

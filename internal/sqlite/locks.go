@@ -64,9 +64,13 @@ func lockServe(ctx context.Context, path string) (*os.File, error) {
 		}
 		if pause(ctx, commandPoll) != nil {
 			_ = f.Close()
-			return nil, fmt.Errorf("another plantstore serves %s: stop it first, or give this one another file with --db", path)
+			return nil, errServed(path)
 		}
 	}
+}
+
+func errServed(path string) error {
+	return fmt.Errorf("another plantstore serves %s: stop it first, or give this one another file with --db", path)
 }
 
 // served reports whether a server has the file open.
@@ -130,6 +134,9 @@ func (t turn) give() error { return flock(t.file, syscall.LOCK_UN) }
 // openLock opens a lock file, which only the owner of the store may read.
 func openLock(path string) (*os.File, error) {
 	f, err := safefile.OpenRegular(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if errors.Is(err, safefile.ErrNotRegular) {
+		return nil, fmt.Errorf("%w: remove it", err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open lock file: %w", err)
 	}

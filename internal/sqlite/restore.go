@@ -3,7 +3,6 @@ package sqlite
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -22,12 +21,12 @@ var ErrExists = errors.New("there is a store already")
 // path. Everything in the backup is held against the manifest before anything
 // at path is touched; then the store is there as a whole or not at all. It
 // replaces a store that is there only if it may, and never one that is served.
-func Restore(ctx context.Context, from, path string, replace bool, progress Progress) (Manifest, error) {
-	if _, err := os.Stat(from); err != nil {
-		return Manifest{}, err
+func Restore(ctx context.Context, from, path string, replace bool, progress Progress) (m Manifest, err error) {
+	from = realPath(from)
+	if err := checkNamed(from); err != nil {
+		return m, err
 	}
-	m, err := readManifest(from)
-	if err != nil {
+	if m, err = readManifest(from); err != nil {
 		return m, err
 	}
 	path = realPath(path) // a link stays one
@@ -37,84 +36,61 @@ func Restore(ctx context.Context, from, path string, replace bool, progress Prog
 	if _, err := os.Stat(path); err == nil && !replace {
 		return m, fmt.Errorf("%s: %w", path, ErrExists)
 	}
-	lock, err := lockServe(ctx, path)
+	if served(path) {
+		return m, errServed(path)
+	}
+	temp, err := safefile.Create(path)
+	if err != nil {
+		return m, err
+	}
+	defer func() { err = errors.Join(err, temp.Discard()) }()
+	if err := m.fetch(ctx, from, temp, progress); err != nil {
+		return m, err
+	}
+	lock, err := lockServe(ctx, path) // not before: a restore that fails leaves no lock file
 	if err != nil {
 		return m, err
 	}
 	defer lock.Close()
-	temp, err := tempBeside(path)
-	if err != nil {
-		return m, err
+	err = takePlace(ctx, temp, path, replace)
+	if errors.Is(err, fs.ErrExist) && !replace {
+		err = fmt.Errorf("%s: %w", path, ErrExists) // it appeared since
 	}
-	err = m.fetch(ctx, from, temp, progress)
-	if err == nil {
-		err = m.takePlace(ctx, temp, path)
-	}
-	return m, errors.Join(err, removeIfThere(temp))
-}
-
-// readManifest reads the manifest of a backup.
-func readManifest(backup string) (m Manifest, err error) {
-	const bytesMax = 1 << 20
-	f, err := os.Open(backup + ManifestSuffix)
-	if errors.Is(err, fs.ErrNotExist) {
-		return m, fmt.Errorf("the backup's manifest %s is missing: without it nothing tells whether the backup is whole", backup+ManifestSuffix)
-	}
-	if err != nil {
-		return m, err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, bytesMax))
-	if err != nil {
-		return m, err
-	}
-	if err := json.Unmarshal(text, &m); err != nil {
-		return m, fmt.Errorf("%s is no manifest of a backup: %w", f.Name(), err)
-	}
-	if m.Format != manifestFormat {
-		return m, fmt.Errorf("%s has format %d and this plantstore knows only %d: use the plantstore that made the backup", f.Name(), m.Format, manifestFormat)
-	}
-	return m, nil
+	return m, err
 }
 
 // fetch copies a backup into a file of ours, and holds the copy against the
 // manifest.
-func (m *Manifest) fetch(ctx context.Context, from, temp string, progress Progress) error {
+func (m *Manifest) fetch(ctx context.Context, from string, temp *safefile.File, progress Progress) error {
 	if err := m.copyFile(ctx, from, temp, progress); err != nil {
 		return err
 	}
-	size, sum, err := sumFile(ctx, temp)
-	if err != nil {
-		return err
+	v, err := m.verify(ctx, temp.Name(), nil)
+	if err == nil && len(v.Faults) > 0 {
+		err = fmt.Errorf("%s is damaged: %s", from, v.Faults[0])
 	}
-	if size != m.Bytes || sum != m.SHA256 {
-		return fmt.Errorf("%s is damaged: it is not the file that its manifest describes (%d bytes with SHA-256 %s, want %d with %s)", from, size, sum, m.Bytes, m.SHA256)
-	}
-	v, err := Verify(ctx, temp, nil)
-	switch {
-	case err != nil:
-		return err
-	case len(v.Faults) > 0:
-		return fmt.Errorf("%s is damaged: %s", from, v.Faults[0])
-	case v.Plants != m.Plants || v.Commits != m.Commits || v.Store != m.Store:
-		return fmt.Errorf("%s is not what its manifest says: it has %d plants up to commit %d, want %d up to %d", from, v.Plants, v.Commits, m.Plants, m.Commits)
-	}
-	return nil
+	return err
 }
 
-func (m *Manifest) copyFile(ctx context.Context, from, to string, progress Progress) error {
-	in, err := os.Open(from)
+// copyFile copies a backup of the size that the manifest says.
+func (m *Manifest) copyFile(ctx context.Context, from string, to *safefile.File, progress Progress) error {
+	in, err := safefile.OpenRegular(from, os.O_RDONLY, 0)
 	if err != nil {
 		return err
 	}
 	defer in.Close()
-	out, err := os.OpenFile(to, os.O_WRONLY|os.O_TRUNC, 0)
+	info, err := in.Stat()
 	if err != nil {
 		return err
 	}
-	counted := io.TeeReader(endingReader{ctx, in}, &counter{all: m.Bytes, progress: progress})
-	_, err = io.Copy(out, counted)
-	return errors.Join(err, out.Sync(), out.Close())
+	if info.Size() != m.Bytes {
+		return fmt.Errorf("%s is damaged: %s", from, m.sizeFault(info.Size()))
+	}
+	counted := io.TeeReader(endingReader{ctx, io.LimitReader(in, m.Bytes)}, &counter{all: m.Bytes, progress: progress})
+	if _, err := io.Copy(to, counted); err != nil {
+		return err
+	}
+	return to.Sync()
 }
 
 // counter is a writer that only counts.
@@ -125,14 +101,14 @@ type counter struct {
 
 func (c *counter) Write(p []byte) (int, error) {
 	c.n += int64(len(p))
-	c.progress(c.n, c.all)
+	c.progress.report(c.n, c.all)
 	return len(p), nil
 }
 
 // emptyWAL copies the WAL of a store that will be replaced into its file. A
 // store that is damaged, or is none, goes as it is.
 func emptyWAL(path string) error {
-	if err := checkFiles(path, sqliteSuffixes); err != nil {
+	if err := checkBeside(path, sqliteSuffixes); err != nil {
 		return err
 	}
 	old, err := sqlite3.Open(path)
@@ -157,7 +133,7 @@ func emptyWAL(path string) error {
 
 // takePlace puts temp in the place of the store at path. First the old store's
 // WAL goes into its file, or SQLite would take it for the new one's.
-func (m *Manifest) takePlace(ctx context.Context, temp, path string) error {
+func takePlace(ctx context.Context, temp *safefile.File, path string, replace bool) error {
 	t, err := openTurn(path)
 	if err != nil {
 		return err
@@ -176,12 +152,8 @@ func (m *Manifest) takePlace(ctx context.Context, temp, path string) error {
 			return err
 		}
 	}
-	dir := filepath.Dir(path)
-	if err := safefile.SyncDir(dir); err != nil {
+	if err := safefile.SyncDir(filepath.Dir(path)); err != nil {
 		return err
 	}
-	if err := os.Rename(temp, path); err != nil {
-		return err
-	}
-	return safefile.SyncDir(dir)
+	return temp.Publish(replace)
 }

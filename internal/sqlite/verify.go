@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,8 @@ type Verification struct {
 	Tokens  int64  // read
 	Commits int64  // the number of the last one
 	Store   string // which store it is
+
+	Manifest bool // the file is a backup and was compared with its manifest
 
 	Faults []string // what is wrong, for a person; none if nothing is
 	More   int      // faults beyond these
@@ -51,7 +54,7 @@ func Verify(ctx context.Context, path string, progress func(plants int64)) (Veri
 	if err != nil {
 		return v, err
 	}
-	err = during(ctx, c, func() error { return v.look(ctx, c, path, progress) })
+	err = during(ctx, c, func() error { return v.look(ctx, c, path, true, progress) })
 	if ctx.Err() != nil {
 		err = ctx.Err()
 	}
@@ -62,14 +65,7 @@ func Verify(ctx context.Context, path string, progress func(plants int64)) (Veri
 // may write takes an empty WAL away again, and one that may not leaves a WAL
 // that is not empty to whom it belongs.
 func openToLook(path string) (*sqlite3.Conn, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if info.IsDir() {
-		return nil, fmt.Errorf("%s is a directory: name a file in it", path)
-	}
-	if err := checkFiles(path, besideSuffixes); err != nil {
+	if err := cmp.Or(checkNamed(path), checkBeside(path, besideSuffixes)); err != nil {
 		return nil, err
 	}
 	open := sqlite3.Open
@@ -80,11 +76,15 @@ func openToLook(path string) (*sqlite3.Conn, error) {
 	if err != nil {
 		return nil, openFault(path, err)
 	}
-	c.BusyTimeout(busyMilliseconds)
-	if err := c.Exec("PRAGMA query_only = ON; PRAGMA cell_size_check = ON; PRAGMA trusted_schema = OFF"); err != nil {
+	if err := prepareToLook(c); err != nil {
 		return nil, errors.Join(openFault(path, err), c.Close())
 	}
 	return c, nil
+}
+
+func prepareToLook(c *sqlite3.Conn) error {
+	c.BusyTimeout(busyMilliseconds)
+	return c.Exec("PRAGMA query_only = ON; PRAGMA cell_size_check = ON; PRAGMA trusted_schema = OFF")
 }
 
 // hasWAL reports whether a WAL that is not empty lies beside a store.
@@ -93,7 +93,8 @@ func hasWAL(path string) bool {
 	return err == nil && wal.Size() > 0
 }
 
-func (v *Verification) look(ctx context.Context, c *sqlite3.Conn, path string, progress func(int64)) error {
+// look looks at everything that a connection sees; at the mark beside the file only if the file is a store.
+func (v *Verification) look(ctx context.Context, c *sqlite3.Conn, path string, isStore bool, progress func(int64)) error {
 	version, err := schemaVersion(c, path)
 	if err == nil && version == 0 {
 		err = noStore(path)
@@ -105,7 +106,7 @@ func (v *Verification) look(ctx context.Context, c *sqlite3.Conn, path string, p
 		return err
 	}
 	defer func() { _ = c.Exec("ROLLBACK") }() // nothing was written
-	s := v.lookAtState(c, path)
+	s := v.lookAtState(c, path, isStore)
 	for _, step := range []struct {
 		what string
 		do   func(*sqlite3.Conn, *state) error
@@ -125,10 +126,16 @@ func (v *Verification) look(ctx context.Context, c *sqlite3.Conn, path string, p
 	return nil
 }
 
-// lookAtState compares the state with the mark. It returns nil if there is no
+// lookAtState compares the state of a store with the mark. It returns nil if there is no
 // state to compare the rest with.
-func (v *Verification) lookAtState(c *sqlite3.Conn, path string) *state {
-	s, wrong, err := checkMark(c, path)
+func (v *Verification) lookAtState(c *sqlite3.Conn, path string, isStore bool) *state {
+	var s state
+	var wrong, err error
+	if isStore {
+		s, wrong, err = checkMark(c, path)
+	} else {
+		s, err = readState(c)
+	}
 	if err != nil {
 		v.fault("the state of the store cannot be read: %v", err)
 		return nil

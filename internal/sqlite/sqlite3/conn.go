@@ -49,6 +49,32 @@ func OpenToRead(path string) (*Conn, error) {
 	return open(path, lib.SQLITE_OPEN_READONLY)
 }
 
+// OpenImmutable opens the database file at path, which must be there and which nothing changes meanwhile, for reading only.
+// Files beside it count for nothing: a journal or a WAL is neither read nor rolled back. The caller closes the
+// connection. The error is an *Error.
+func OpenImmutable(path string) (*Conn, error) {
+	return open(immutableURI(path), lib.SQLITE_OPEN_READONLY|lib.SQLITE_OPEN_URI)
+}
+
+// immutableURI returns a path in the form of https://sqlite.org/uri.html.
+func immutableURI(path string) string {
+	var uri strings.Builder
+	uri.WriteString("file:")
+	if strings.HasPrefix(path, "/") {
+		uri.WriteString("//") // an empty authority, lest a path that begins with // be taken for one
+	}
+	for i := range len(path) {
+		switch path[i] {
+		case '%', '?', '#':
+			fmt.Fprintf(&uri, "%%%02X", path[i])
+		default:
+			uri.WriteByte(path[i])
+		}
+	}
+	uri.WriteString("?immutable=1")
+	return uri.String()
+}
+
 func open(path string, flags int32) (*Conn, error) {
 	c := &Conn{tls: libc.NewTLS()}
 	c.out = libc.Xcalloc(c.tls, 1, outBytes)

@@ -1,0 +1,220 @@
+package sqlite_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"plantstore/internal/sqlite"
+	"plantstore/internal/sqlite/sqlite3"
+)
+
+// newBackup makes a backup of a store of 1,000 plants.
+func newBackup(t *testing.T) (backup string, m sqlite.Manifest) {
+	t.Helper()
+	source, backup := filepath.Join(t.TempDir(), "source.db"), filepath.Join(t.TempDir(), "backup #1 50% done?.db")
+	e := mustOpen(t, sqlite.Config{Path: source})
+	must(t, e.Insert(t.Context(), batchOf(0, 1000)))
+	must(t, e.Close())
+	m, err := sqlite.Backup(t.Context(), source, backup, nil)
+	must(t, err)
+	return backup, m
+}
+
+// TestVerifyFileComparesManifest shows that everything that a manifest says is compared, and that restore refuses what
+// verify finds.
+func TestVerifyFileComparesManifest(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name   string
+		damage func(t *testing.T, backup, manifest string) // what is done to the two files
+		want   string                                      // the first fault, or the beginning of the error; "" if it is whole
+	}{
+		{"whole", func(*testing.T, string, string) {}, ""},
+		{"8 bytes that SQLite does not check", func(t *testing.T, backup, _ string) {
+			overwrite(t, backup, 92, "8 bytes!") // which SQLite wrote the file, and when
+		}, "its SHA-256 is "},
+		{"cut", func(t *testing.T, backup, _ string) { must(t, os.Truncate(backup, 8192)) }, "it has 8192 bytes, and its manifest says "},
+		{"cut to nothing", func(t *testing.T, backup, _ string) { must(t, os.Truncate(backup, 0)) }, "it has 0 bytes, and its manifest says "},
+		{"longer", func(t *testing.T, backup, _ string) { must(t, os.Truncate(backup, 1<<30)) }, "it has 1073741824 bytes, and its manifest says "},
+		{"other plants", replacing(`"plants": 1000`, `"plants": 999`), "it has 1000 plants up to commit 1 of store "},
+		{"other commits", replacing(`"commits": 1`, `"commits": 2`), "it has 1000 plants up to commit 1 of store "},
+		{"other store", replacing(`"store": "`, `"store": "0`), "it has 1000 plants up to commit 1 of store "},
+		{"no JSON", func(t *testing.T, _, manifest string) { mustWrite(t, manifest, "{") }, "MANIFEST is no manifest of a backup: "},
+		{"a manifest without end", func(t *testing.T, _, manifest string) { must(t, os.Truncate(manifest, 1<<40)) }, "MANIFEST is no manifest of a backup: "},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			backup, m := newBackup(t)
+			manifest := backup + sqlite.ManifestSuffix
+			test.damage(t, backup, manifest)
+			want := strings.ReplaceAll(test.want, "MANIFEST", manifest)
+
+			v, err := sqlite.VerifyFile(t.Context(), backup, nil)
+			switch {
+			case want == "":
+				if err != nil || len(v.Faults) > 0 || !v.Manifest || v.Plants != m.Plants || v.Commits != m.Commits || v.Store != m.Store {
+					t.Errorf("got %+v, %v; want that it is whole", v, err)
+				}
+			case err != nil:
+				if !strings.HasPrefix(err.Error(), want) {
+					t.Errorf("got %v, want %s", err, want)
+				}
+			case !v.Manifest || len(v.Faults) == 0 || !strings.HasPrefix(v.Faults[0], want):
+				t.Errorf("got %+v, want the fault %s", v, want)
+			}
+
+			path, copied := filepath.Join(t.TempDir(), "plants.db"), false
+			_, err = sqlite.Restore(t.Context(), backup, path, false, func(int64, int64) { copied = true })
+			if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+				t.Errorf("restore: got %v, want %q", err, want)
+			}
+			if copied && strings.Contains(want, "bytes") {
+				t.Error("restore copied a file that has another size than its manifest says")
+			}
+			if left, _ := os.ReadDir(filepath.Dir(path)); err != nil && len(left) > 0 {
+				t.Errorf("a restore that failed leaves %v", left)
+			}
+		})
+	}
+}
+
+func replacing(this, that string) func(t *testing.T, backup, manifest string) {
+	return func(t *testing.T, _, manifest string) {
+		text, err := os.ReadFile(manifest)
+		must(t, err)
+		if !bytes.Contains(text, []byte(this)) {
+			t.Fatalf("%s has no %s", text, this)
+		}
+		mustWrite(t, manifest, strings.Replace(string(text), this, that, 1))
+	}
+}
+
+func overwrite(t *testing.T, path string, at int64, text string) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	must(t, err)
+	_, err = f.WriteAt([]byte(text), at)
+	must(t, errors.Join(err, f.Close()))
+}
+
+// TestBackupIsImmutable shows that files which somebody puts beside a backup change neither a byte of it nor what verify
+// and restore say of it, with a manifest and without one.
+func TestBackupIsImmutable(t *testing.T) {
+	t.Parallel()
+	backup, m := newBackup(t)
+	journal := hotJournal(t, backup)
+	wal := filepath.Join(t.TempDir(), "wal.db")
+	e := mustOpen(t, sqlite.Config{Path: wal, Server: true})
+	must(t, e.Insert(t.Context(), batchOf(0, 1000)))
+	others := readFiles(t, wal)
+	must(t, e.Close())
+	mustWrite(t, backup+"-journal", string(journal))
+	mustWrite(t, backup+"-wal", string(others["-wal"]))
+	mustWrite(t, backup+"-shm", "shm")
+	for _, manifest := range []bool{true, false} {
+		if !manifest {
+			mustRemove(t, backup+sqlite.ManifestSuffix)
+		}
+		before := readDir(t, filepath.Dir(backup))
+		v, err := sqlite.VerifyFile(t.Context(), backup, nil)
+		if err != nil || len(v.Faults) > 0 || v.Manifest != manifest || v.Plants != m.Plants {
+			t.Errorf("manifest %t: %+v, %v; want that it is whole", manifest, v, err)
+		}
+		if manifest {
+			_, err := sqlite.Restore(t.Context(), backup, filepath.Join(t.TempDir(), "plants.db"), false, nil)
+			must(t, err)
+		}
+		if after := readDir(t, filepath.Dir(backup)); !maps.Equal(before, after) {
+			t.Errorf("manifest %t: the directory had %v and has %v", manifest, slices.Sorted(maps.Keys(before)), slices.Sorted(maps.Keys(after)))
+			for name := range before {
+				if before[name] != after[name] {
+					t.Errorf("%s was changed", name)
+				}
+			}
+		}
+	}
+}
+
+// hotJournal returns a journal that SQLite would roll back into the database at path, which it would change.
+func hotJournal(t *testing.T, path string) []byte {
+	t.Helper()
+	other := filepath.Join(t.TempDir(), "other.db")
+	content, err := os.ReadFile(path)
+	must(t, err)
+	mustWrite(t, other, string(content))
+	mustExec(t, other, "UPDATE plants SET name = 'forged'")
+	c, err := sqlite3.Open(other)
+	must(t, err)
+	must(t, c.Exec("PRAGMA cache_size = 2; BEGIN; UPDATE plants SET name = 'once more'")) // it writes before it has ended
+	journal, err := os.ReadFile(other + "-journal")
+	must(t, errors.Join(err, c.Close()))
+
+	mustWrite(t, other, string(content)) // to show that it is one
+	mustWrite(t, other+"-journal", string(journal))
+	c, err = sqlite3.Open(other)
+	must(t, err)
+	_ = c.Exec("SELECT * FROM plants") // what was rolled back may fit together or not
+	must(t, c.Close())
+	if after, err := os.ReadFile(other); err != nil || bytes.Equal(after, content) {
+		t.Fatalf("the journal changes nothing, so this test shows nothing (%v)", err)
+	}
+	return journal
+}
+
+// readDir returns the contents of the files of a directory by name.
+func readDir(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	must(t, err)
+	all := map[string]string{}
+	for _, entry := range entries {
+		text, err := os.ReadFile(filepath.Join(dir, entry.Name()))
+		must(t, err)
+		all[entry.Name()] = fmt.Sprintf("%d %x", len(text), text)
+	}
+	return all
+}
+
+// TestRestoreInterrupted shows that a restore that is interrupted leaves nothing.
+func TestRestoreInterrupted(t *testing.T) {
+	t.Parallel()
+	backup, _ := newBackup(t)
+	path := filepath.Join(t.TempDir(), "plants.db")
+	ctx, cancel := context.WithCancel(t.Context())
+	if _, err := sqlite.Restore(ctx, backup, path, false, func(int64, int64) { cancel() }); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want %v", err, context.Canceled)
+	}
+	if left, err := os.ReadDir(filepath.Dir(path)); err != nil || len(left) > 0 {
+		t.Errorf("it leaves %v (%v)", left, err)
+	}
+}
+
+// TestVerifyFileOfStore shows that a store named as a file is read with its WAL, and compared with its mark.
+func TestVerifyFileOfStore(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "plants.db")
+	e := mustOpen(t, sqlite.Config{Path: path, Server: true})
+	must(t, e.Insert(t.Context(), batchOf(0, 10)))
+	v, err := sqlite.VerifyFile(t.Context(), path, nil)
+	if err != nil || len(v.Faults) > 0 || v.Plants != 10 || v.Manifest {
+		t.Errorf("served: %+v, %v; want 10 plants", v, err)
+	}
+	must(t, e.Close())
+
+	backup, _ := newBackup(t)
+	content, err := os.ReadFile(backup)
+	must(t, err)
+	mustWrite(t, path, string(content)) // by hand, so the mark of the old store is there
+	v, err = sqlite.VerifyFile(t.Context(), path, nil)
+	if err != nil || len(v.Faults) != 1 || !strings.Contains(v.Faults[0], "is another store than the one that was here before") {
+		t.Errorf("replaced by hand: %+v, %v; want what the mark says", v, err)
+	}
+}
