@@ -22,6 +22,8 @@ which says what it holds and has its SHA-256. Keep the two together: restore and
 its checks need both.
 
 A server that runs makes backups by itself with --backup-dir.`,
+		Example: `  plantstore backup /mnt/backup/monday.db
+  plantstore backup /mnt/backup/monday.db --db /var/lib/plantstore/plantstore.db`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := s.load(p, cmd); err != nil {
@@ -64,6 +66,8 @@ func newRestore(p *program) *cobra.Command {
 manifest, FILE.json, and looked through as verify does; then the store is there
 as a whole, or nothing has changed. A store that is there is replaced only with
 --force, and not while a server runs on it.`,
+		Example: `  plantstore restore /mnt/backup/monday.db
+  plantstore restore /mnt/backup/monday.db --db plantstore.db --force`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := s.load(p, cmd); err != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 
@@ -109,5 +110,49 @@ func TestInterruptEndsWaitForInput(t *testing.T) {
 		if code != exitInterrupted || !strings.HasSuffix(stderr.String(), "plantstore: interrupted\n") {
 			t.Errorf("%s: got %d and %q, want 130 and that it was interrupted", args, code, &stderr)
 		}
+	}
+}
+
+// Every command has examples of itself, and each is a call that the command accepts.
+func TestExamples(t *testing.T) {
+	t.Parallel()
+	groups := []string{"plantstore", "plantstore token", "plantstore completion"} // they only show their help
+	var look func(cmd *cobra.Command)
+	look = func(cmd *cobra.Command) {
+		path := cmd.CommandPath()
+		if cmd.Example == "" && !slices.Contains(groups, path) && cmd.Name() != "help" {
+			t.Errorf("%s has no example", path)
+		}
+		for line := range strings.Lines(cmd.Example) {
+			checkExample(t, path, line)
+		}
+		for _, sub := range cmd.Commands() {
+			look(sub)
+		}
+	}
+	look(newRoot(&program{}))
+}
+
+// checkExample parses the call of the program in a line of shell.
+func checkExample(t *testing.T, path, line string) {
+	t.Helper()
+	before, call, ok := strings.Cut(line, "plantstore ")
+	call = strings.TrimSpace(strings.FieldsFunc(call, func(r rune) bool { return strings.ContainsRune("|>#)", r) })[0])
+	if !ok || !strings.HasPrefix(line, "  ") {
+		t.Errorf("%s: the example %q is no call of the program that is set in by two spaces", path, line)
+		return
+	}
+	if before = strings.TrimSpace(before); before != "" && !strings.HasSuffix(before, "|") && !strings.HasSuffix(before, "(") {
+		t.Errorf("%s: the example %q begins with %q", path, line, before)
+	}
+	cmd, args, err := newRoot(&program{}).Find(strings.Fields(strings.ReplaceAll(call, "'", "")))
+	if err == nil {
+		err = cmd.ParseFlags(args)
+	}
+	if err == nil {
+		err = cmd.ValidateArgs(cmd.Flags().Args())
+	}
+	if err != nil || cmd.CommandPath() != path {
+		t.Errorf("%s: the example %q is a call of %s: %v", path, line, cmd.CommandPath(), err)
 	}
 }

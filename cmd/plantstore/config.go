@@ -19,6 +19,8 @@ func newConfig(p *program) *cobra.Command {
 		Long: `Show every setting of "plantstore serve" with the value in force and where it
 comes from: a flag, an environment variable, the file, or the default. Secrets
 are hidden. The output is a settings file itself.`,
+		Example: `  plantstore config
+  plantstore config --listen 0.0.0.0:8080 --log-format json > plantstore.yaml`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := s.load(p, cmd); err != nil {

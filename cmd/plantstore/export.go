@@ -29,6 +29,8 @@ in it.
 The format is that of the file's name (.csv, .jsonl or .json, also with .gz or
 .zst behind it), else jsonl. JSON Lines and JSON keep every plant exactly. CSV
 keeps everything but the difference between an empty tag and none.`,
+		Example: `  plantstore export > plants.jsonl
+  plantstore export -o plants.csv.gz`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if output == "-" {

@@ -21,9 +21,11 @@ func newGet(p *program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get ID",
 		Short: "Show one plant",
-		Long: `Show one plant: what was sent, when it was created, and by which token.
-
-Put -- before an id that is negative: plantstore get -- -5`,
+		Long: `Show one plant: what was sent, when it was created, and by which token. Put
+-- before an id that is negative.`,
+		Example: `  plantstore get 7159
+  plantstore get 7159 --json
+  plantstore get -- -5`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := strconv.ParseInt(args[0], 10, 64)

@@ -39,6 +39,8 @@ stored (or skipped), else 1.
 
 --rejects writes every row that was read and is not in the store to a file, as it
 was, also the rows that skip only counts.`,
+		Example: `  plantstore import plants.csv.gz --rejects refused.csv
+  curl -s https://nursery.example/plants.jsonl | plantstore import - --format jsonl`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := s.load(p, cmd); err != nil {

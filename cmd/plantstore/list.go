@@ -26,7 +26,9 @@ func newList(p *program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List plants by ascending id",
-		Args:  cobra.NoArgs,
+		Example: `  plantstore list --tag tree --limit 20
+  plantstore list --after 7159 --json`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			q := store.Query{From: math.MinInt64, Limit: limit}
 			last := cmd.Flags().Changed("after") && after == math.MaxInt64 // no id is greater

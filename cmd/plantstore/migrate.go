@@ -28,6 +28,8 @@ says so and succeeds.
   plantstore migrate --db /var/lib/plantstore/plantstore.db
 
 With --json it prints one JSON object: {"db":"plantstore.db","from":2,"to":3}`,
+		Example: `  plantstore migrate
+  plantstore migrate --db /var/lib/plantstore/plantstore.db`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := s.load(p, cmd); err != nil {

@@ -34,10 +34,10 @@ interrupted, the old store goes on as before, and the same command goes on with
 the move. --abandon takes back a move that was killed, or is not to count: then
 what only the new store has is in no other.
 
-  plantstore move --from plantstore.db --to postgres://plantstore@db.example/plants
-
 On PostgreSQL move as the role that owns the tables. Put its password into the
 file that PGPASSFILE names, or into PGPASSWORD.`,
+		Example: `  plantstore move --from plantstore.db --to 'postgres://plantstore@db.example/plants?sslmode=verify-full'
+  plantstore move --from plantstore.db --abandon`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {

@@ -116,7 +116,7 @@ shows what is in force.`,
 	root.SetOut(p.stdout)
 	root.SetErr(p.stderr)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usagef("%w; see %s --help", flagFault(err), cmd.CommandPath())
+		return usagef("%w; see %s --help", flagFault(cmd, err), cmd.CommandPath())
 	})
 	root.AddCommand(
 		newServe(p), newConfig(p), newToken(p),
@@ -124,22 +124,21 @@ shows what is in force.`,
 		newBackup(p), newRestore(p), newVerify(p), newMigrate(p), newMove(p), newVersion(p),
 	)
 	root.InitDefaultCompletionCmd() // Cobra would add it only after checkArgs
+	for _, sub := range root.Commands() {
+		if sub.Name() == "completion" {
+			for _, shell := range sub.Commands() {
+				shell.Example = "  plantstore completion " + shell.Name() + " > FILE"
+			}
+		}
+	}
 	checkArgs(root)
+	bindCompletion(root)
 	for _, cmd := range root.Commands() {
 		if !cmd.Runnable() { // or Cobra would not look at its arguments
 			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 		}
 	}
 	return root
-}
-
-// flagFault says of a flag's value what is wrong with it.
-func flagFault(err error) error {
-	var invalid *pflag.InvalidValueError
-	if !errors.As(err, &invalid) {
-		return err
-	}
-	return fmt.Errorf("--%s: %w", invalid.GetFlag().Name, valueFault(invalid.GetFlag(), invalid.GetValue(), invalid.Unwrap()))
 }
 
 // valueFault says in plain words why a flag does not take a value. The types
@@ -161,7 +160,11 @@ func valueFault(f *pflag.Flag, value string, err error) error {
 func checkArgs(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
-			if err := check(cmd, args); err != nil {
+			err := check(cmd, args)
+			if err != nil && cmd.HasSubCommands() {
+				err = unknownCommand(cmd, args[0])
+			}
+			if err != nil {
 				return usagef("%w; see %s --help", err, cmd.CommandPath())
 			}
 			return nil

@@ -38,6 +38,8 @@ server does not reload its settings.
 
 On a store without any token it makes the first one, and prints it on standard
 output with a curl command that creates a plant. The log goes to standard error.`,
+		Example: `  plantstore serve
+  plantstore serve --db /var/lib/plantstore/plantstore.db --listen 0.0.0.0:8080 --backup-dir /mnt/backup`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := s.load(p, cmd); err != nil {

@@ -225,7 +225,7 @@ func checkEnviron(environ map[string]string, known *pflag.FlagSet) error {
 	known.VisitAll(func(f *pflag.Flag) { allowed = append(allowed, environName(f.Name)) })
 	for _, name := range slices.Sorted(maps.Keys(environ)) {
 		if strings.HasPrefix(name, environPrefix) && !slices.Contains(allowed, name) && !serviceLink.MatchString(name) {
-			return usagef("the environment variable %s is no setting; see plantstore config --help", name)
+			return usagef("the environment variable %s is no setting%s; see plantstore config --help", name, didYouMean(name, allowed))
 		}
 	}
 	return nil
@@ -255,7 +255,7 @@ func readConfig(path string, known *pflag.FlagSet) (map[string]string, error) {
 		_, twice := values[name]
 		switch {
 		case pair[0].Kind != yaml.ScalarNode || known.Lookup(name) == nil || name == "config":
-			return nil, usagef("config: %s:%d: there is no setting %q; see plantstore config --help", path, pair[0].Line, name)
+			return nil, usagef("config: %s:%d: there is no setting %q%s; see plantstore config --help", path, pair[0].Line, name, didYouMean(name, flagNames(known, "")))
 		case twice:
 			return nil, usagef("config: %s:%d: %s is given twice", path, pair[0].Line, name)
 		}

@@ -43,7 +43,9 @@ func newTokenCreate(p *program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create NAME (--expires TIME | --no-expiry)",
 		Short: "Create a token; its secret alone is printed on standard output",
-		Args:  cobra.ExactArgs(1),
+		Example: `  plantstore token create web-shop --expires 90d
+  plantstore token create web-shop --expires 90d -o web-shop.token`,
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkNewName(args[0]); err != nil {
 				return err
@@ -90,6 +92,8 @@ func newTokenRotate(p *program) *cobra.Command {
 as long as the old one was to be. The old one stays valid for the overlap, so
 that its users can change over. The secret of the new token alone is printed on
 standard output.`,
+		Example: `  plantstore token rotate web-shop --overlap 7d
+  plantstore token rotate web-shop -o web-shop.token --force`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t, err := newTokenFrom(args[0], cmd.Flags(), expires)
@@ -112,6 +116,7 @@ standard output.`,
 			})
 		},
 	}
+	cmd.ValidArgsFunction = p.completeTokens(s, func(t auth.Token) bool { return t.ValidAt(time.Now()) })
 	s.bindStore(cmd.Flags())
 	out.bind(cmd.Flags())
 	cmd.Flags().Var((*duration)(&overlap), "overlap", "`time` for which the old token stays valid, like 24h or 7d; 0 ends it now")

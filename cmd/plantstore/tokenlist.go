@@ -17,9 +17,10 @@ import (
 func newTokenList(p *program) *cobra.Command {
 	s := &settings{}
 	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List all tokens, also those that are no longer valid",
-		Args:  cobra.NoArgs,
+		Use:     "list",
+		Short:   "List all tokens, also those that are no longer valid",
+		Example: `  plantstore token list`,
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return p.withStore(cmd, s, sqlite.Config{ReadOnly: true}, func(ctx context.Context, engine store.Engine) error {
 				tokens, err := engine.Tokens(ctx)

@@ -32,6 +32,9 @@ func newTokenRevoke(p *program) *cobra.Command {
 With --token-file, or with the secret in PLANTSTORE_TOKEN, end the one token of
 that secret, as when it was found where it should not be. A secret is never
 taken from the arguments, which others can see in the list of processes.`,
+		Example: `  plantstore token revoke web-shop
+  plantstore token revoke --id 7
+  plantstore token revoke --token-file found.token`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			which, err := p.selector(cmd, args, id, file)
@@ -51,6 +54,7 @@ taken from the arguments, which others can see in the list of processes.`,
 			})
 		},
 	}
+	cmd.ValidArgsFunction = p.completeTokens(s, func(t auth.Token) bool { return !t.Revoked() })
 	s.bindStore(cmd.Flags())
 	cmd.Flags().Int64Var(&id, "id", 0, "the token with this `id`")
 	cmd.Flags().StringVar(&file, "token-file", "", "read the secret from this `file`; - is standard input")

@@ -20,6 +20,8 @@ it is changed. While a server runs, its WAL grows until this is done.
 
 Every fault is named on standard output. The exit code is 0 if there is none,
 else 1.`,
+		Example: `  plantstore verify
+  plantstore verify /mnt/backup/monday.db`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := s.load(p, cmd); err != nil {

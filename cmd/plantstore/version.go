@@ -29,8 +29,8 @@ func newVersion(p *program) *cobra.Command {
 		Use:   "version",
 		Short: "Show the version, and what the program was built from and with",
 		Long: `Show the version, the commit that the program was built from, whether its files
-were modified, and the versions of Go and SQLite. What is not known is left out.
-
+were modified, and the versions of Go and SQLite. What is not known is left out.`,
+		Example: `  plantstore version
   plantstore version --json`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
