@@ -1,7 +1,7 @@
 # Each target is one command; `make help` lists them. `make test` is the gate: what it refuses does not land.
 
-# What the tests need beyond Go, git and make, as Debian packages: the race detector links with a C compiler, and one engine keeps its store in PostgreSQL.
-DEBIAN_PACKAGES := gcc libc6-dev postgresql
+# What the tests need beyond Go, git and make, as Debian packages: the race detector links with a C compiler, and one engine keeps its store in PostgreSQL, and the page of the API document is drawn in a browser.
+DEBIAN_PACKAGES := gcc libc6-dev postgresql chromium
 
 # What the benchmark needs beyond that: the generator, and what the product is compared with.
 BENCH_PACKAGES := wrk sqlite3

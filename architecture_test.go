@@ -71,6 +71,8 @@ var onlyStandardLibrary = []string{"internal/plant", "internal/safefile", "clien
 
 // onlyInTests are the direct dependencies that serve tests and are never linked into the product.
 var onlyInTests = []string{
+	"github.com/chromedp/cdproto",
+	"github.com/chromedp/chromedp",
 	"github.com/getkin/kin-openapi",
 	"github.com/google/go-cmp",
 	"github.com/rogpeppe/go-internal",

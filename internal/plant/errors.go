@@ -119,7 +119,7 @@ var catalogue = []Entry{
 	{CodeRequestTimeout, "request-timeout", "The request did not arrive whole in time.", "Send it again, faster. Nothing was stored."},
 	{CodeProfileRunning, "profile-running", "A profile of this kind is being recorded.", "Send the request again when it has ended."},
 	{CodeBodyTooLarge, "body-too-large", "The body is larger than the limit.", "Send a smaller body. Nothing was stored."},
-	{CodeMediaType, "media-type-unsupported", "The body's media type is not application/json.", "Send Content-Type: application/json."},
+	{CodeMediaType, "media-type-unsupported", "The body's media type is not application/json, or its charset is not utf-8.", "Send Content-Type: application/json."},
 	{CodeContentEncoding, "content-encoding-unsupported", "The body is announced as compressed or otherwise encoded.", "Send the body as it is, without Content-Encoding."},
 	{CodeExpectationFailed, "expectation-failed", "The Expect header asks for something other than 100-continue.", "Leave the header out."},
 	{CodeMisdirected, "misdirected", "The request names a host that this listener does not serve.", "Send it to the base URL; on the admin listener, to its address or a name of `--admin-host`."},

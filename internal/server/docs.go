@@ -34,6 +34,7 @@ func NewDocs(prefix string) (map[string]http.Handler, error) {
 	handlers := map[string]http.Handler{
 		"/docs":          index,
 		"/docs/{$}":      index,
+		"/docs/docs.css": newDocsFile("text/css; charset=utf-8", []byte(docsStyle)),
 		"/docs/start.js": newDocsFile("text/javascript; charset=utf-8", []byte(docsStart)),
 	}
 	for _, asset := range []struct{ name, embedded, contentType string }{
@@ -68,6 +69,7 @@ var docsPage = template.Must(template.New("docs").Parse(`<!DOCTYPE html>
 <title>Plant Store API</title>
 <link rel="icon" type="image/png" href="{{.}}/docs/favicon-32x32.png">
 <link rel="stylesheet" href="{{.}}/docs/swagger-ui.css">
+<link rel="stylesheet" href="{{.}}/docs/docs.css">
 <script src="{{.}}/docs/swagger-ui-bundle.js" defer></script>
 <script src="{{.}}/docs/start.js" defer></script>
 </head>
@@ -78,6 +80,27 @@ var docsPage = template.Must(template.New("docs").Parse(`<!DOCTYPE html>
 </body>
 </html>
 `))
+
+// docsStyle makes the page fit a telephone. Swagger UI lays responses out as a
+// table, whose columns need 425 px; the document has no links, so their column
+// is empty.
+const docsStyle = `.swagger-ui .responses-table tr > .response-col_links { display: none; }
+@media (max-width: 640px) {
+  .swagger-ui .wrapper, .swagger-ui .opblock-section-header, .swagger-ui .opblock-description-wrapper,
+  .swagger-ui .table-container, .swagger-ui .responses-inner { padding-left: 8px; padding-right: 8px; }
+  .swagger-ui .responses-table > thead { display: none; }
+  .swagger-ui .responses-table, .swagger-ui .responses-table > tbody, .swagger-ui .responses-table > tbody > tr,
+  .swagger-ui .responses-table > tbody > tr > td { display: block; width: auto; }
+  .swagger-ui .responses-table > tbody > tr > td { padding: 4px 0; }
+  .swagger-ui .responses-table > tbody > tr > .response-col_links { display: none; }
+  .swagger-ui .response-col_status { font-weight: bold; }
+  .swagger-ui .response-controls { flex-wrap: wrap; }
+  .swagger-ui select { max-width: 100%; }
+  .swagger-ui .markdown td, .swagger-ui .markdown th, .swagger-ui .headers td { padding-right: 6px; }
+  .swagger-ui .models .json-schema-2020-12 { margin-left: 4px; margin-right: 4px; padding-left: 4px; padding-right: 4px; }
+  .swagger-ui .models .json-schema-2020-12-body { margin-left: 4px; padding-left: 4px; overflow-wrap: break-word; }
+}
+`
 
 // docsStart draws the page. validatorUrl null keeps Swagger UI from showing a
 // badge of validator.swagger.io, which is the one thing it would fetch from

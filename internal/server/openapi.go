@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -87,6 +88,13 @@ func fillIn(document *yaml.Node, baseURL *url.URL, guessed bool, limits Document
 		}
 		node.Value, node.Tag = value.text, "" // the type follows from the text, as in the source
 	}
+	examples := find(document, strings.Fields("components schemas Error properties error examples")...)
+	if examples == nil {
+		return errors.New("the Error schema has no examples of error")
+	}
+	for _, e := range publicErrors() {
+		examples.Content = append(examples.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: strconv.Itoa(int(e.Code))})
+	}
 	replace(document, strings.NewReplacer(
 		"{baseURL}", base,
 		"{bodyBytesMax}", sizeText(limits.BodyBytesMax),
@@ -95,8 +103,26 @@ func fillIn(document *yaml.Node, baseURL *url.URL, guessed bool, limits Document
 		"{requestTimeout}", limits.RequestTimeout.String(),
 		"{answerTimeout}", limits.AnswerTimeout.String(),
 		"{queueMax}", strconv.Itoa(limits.QueueMax),
+		"{errorTable}", errorTable(),
 	))
 	return nil
+}
+
+// publicErrors returns the part of the catalogue that the public listener
+// answers with. It is in the document as a table and as examples, not as an
+// enum: a number that is added later must not break a client that was
+// generated from an earlier document.
+func publicErrors() []plant.Entry {
+	return slices.DeleteFunc(plant.Catalogue(), func(e plant.Entry) bool { return e.Code.AdminOnly() })
+}
+
+func errorTable() string {
+	var table strings.Builder
+	table.WriteString("| error | name | meaning |\n|---|---|---|\n")
+	for _, e := range publicErrors() {
+		fmt.Fprintf(&table, "| %d | %s | %s |\n", e.Code, e.Name, e.Meaning)
+	}
+	return strings.TrimSuffix(table.String(), "\n")
 }
 
 func secondsText(d time.Duration) string {

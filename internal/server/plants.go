@@ -7,6 +7,7 @@ import (
 	"mime"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -94,7 +95,13 @@ func checkContent(header http.Header) error {
 	if len(values) == 1 && (values[0] == mediaType || isJSON(values[0])) {
 		return nil
 	}
-	return &plant.Error{Code: plant.CodeMediaType, Message: "the body's media type is not application/json: send Content-Type: application/json"}
+	message := "the body's media type is not application/json: send Content-Type: application/json"
+	if len(values) == 1 {
+		if media, params, err := mime.ParseMediaType(values[0]); err == nil && media == mediaType && params["charset"] != "" {
+			message = "charset must be utf-8; got " + strconv.Quote(harmless(params["charset"])) + ": send Content-Type: application/json"
+		}
+	}
+	return &plant.Error{Code: plant.CodeMediaType, Message: message}
 }
 
 const mediaType = "application/json"

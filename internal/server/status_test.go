@@ -74,6 +74,9 @@ func TestMediaType(t *testing.T) {
 	h := start(t)
 	const body = `{"id":1,"name":"A"}`
 	media := refused(41501, "the body's media type is not application/json: send Content-Type: application/json", "Accept", "application/json")
+	charset := func(got string) answer {
+		return refused(41501, `charset must be utf-8; got "`+got+`": send Content-Type: application/json`, "Accept", "application/json")
+	}
 	coding := refused(41502, "the body has a Content-Encoding: send it without one", "Accept-Encoding", "identity")
 	converse(t, h, []conversation{
 		{"none", post(body, "-Content-Type"), media},
@@ -84,8 +87,11 @@ func TestMediaType(t *testing.T) {
 		{"text/json", post(body, "Content-Type: text/json"), media},
 		{"twice", post(body, "+Content-Type: application/json"), media},
 		{"two in one", post(body, "Content-Type: application/json, application/json"), media},
-		{"charset of another kind", post(body, "Content-Type: application/json; charset=latin1"), media},
-		{"charset UTF-16", post(body, "Content-Type: application/json; charset=utf-16"), media},
+		{"charset of another kind", post(body, "Content-Type: application/json; charset=latin1"), charset("latin1")},
+		{"charset UTF-16", post(body, "Content-Type: application/json; charset=utf-16"), charset("utf-16")},
+		{"charset with a quote", post(body, `Content-Type: application/json; charset="x\"y"`), charset(`x\"y`)},
+		{"long charset", post(body, "Content-Type: application/json; charset="+strings.Repeat("x", 200)), charset(strings.Repeat("x", 100) + "…")},
+		{"charset of another type", post(body, "Content-Type: text/plain; charset=latin1"), media},
 		{"two charsets", post(body, "Content-Type: application/json; charset=utf-8; charset=latin1"), media},
 		{"another parameter", post(body, "Content-Type: application/json; profile=plant"), media},
 		{"malformed", post(body, "Content-Type: application/json; ="), media},

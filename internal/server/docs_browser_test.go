@@ -1,0 +1,146 @@
+package server_test
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/chromedp"
+)
+
+// In a real browser, the page of the API document fits a telephone of 360 px,
+// logs no error and sends no request to another host.
+func TestDocsPageInBrowser(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	b := startBrowser(t)
+	for _, width := range []int64{360, 1280} {
+		if err := chromedp.Do(b.ctx,
+			chromedp.EmulateViewport(width, 800),
+			chromedp.Navigate("http://"+h.public+"/docs"),
+			chromedp.WaitVisible(chromedp.CSS("#operations-plants-createPlant .responses-table")),
+			chromedp.WaitVisible(chromedp.CSS("section.models")),
+		); err != nil {
+			t.Fatalf("%d px: %v", width, err)
+		}
+		if n := evaluate[int](t, b, expandSchemas); n < 3 {
+			t.Errorf("%d px: the page has %d schemas, want 3", width, n)
+		}
+		if err := chromedp.Do(b.ctx, chromedp.WaitVisible(chromedp.CSS("section.models table"))); err != nil { // of the error numbers
+			t.Fatalf("%d px: %v", width, err)
+		}
+		got := evaluate[int64](t, b, "document.documentElement.scrollWidth")
+		if got > width {
+			t.Errorf("%d px: the page is %d px wide, by %s", width, got, strings.Join(evaluate[[]string](t, b, widerThanPage), ", "))
+		}
+	}
+	b.check(t, h.public)
+}
+
+// expandSchemas shows all of the schemas, and returns how many there are.
+const expandSchemas = `(buttons => { buttons.forEach(b => b.click()); return buttons.length })(
+	[...document.querySelectorAll("section.models .json-schema-2020-12-expand-deep-button")])`
+
+// widerThanPage names elements that reach beyond the page.
+const widerThanPage = `[...document.querySelectorAll("body *")]
+	.filter(e => e.getBoundingClientRect().right > window.innerWidth + 0.5)
+	.slice(0, 20).map(e => e.tagName.toLowerCase() + "." + e.className)`
+
+func evaluate[T any](t *testing.T, b *browser, expression string) T {
+	t.Helper()
+	value, err := chromedp.Run(b.ctx, chromedp.Evaluate[T](expression))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return value
+}
+
+// browser is a Chromium with one page.
+type browser struct {
+	ctx context.Context // chromedp's; ends with the test
+
+	mu     sync.Mutex
+	hosts  []string // that received a request; guarded by mu
+	errors []string // that the browser logged; guarded by mu
+}
+
+// startBrowser starts Chromium, without which the test fails under CI=true and
+// is skipped elsewhere.
+func startBrowser(t *testing.T) *browser {
+	t.Helper()
+	program, err := exec.LookPath("chromium")
+	if err != nil && os.Getenv("CI") == "true" {
+		t.Fatal(err)
+	} else if err != nil {
+		t.Skip("the page was not tested in a browser:", err)
+	}
+	home, err := os.MkdirTemp("/tmp", "browser") // not t.TempDir: the name of its socket has at most 108 bytes
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(home) }) // a helper process may still write into it
+	options := []chromedp.ExecAllocatorOption{
+		chromedp.ExecPath(program), chromedp.Headless, chromedp.UserDataDir(home + "/profile"), chromedp.Env("HOME="+home, "TMPDIR="+home),
+	}
+	for _, flag := range []string{
+		"no-sandbox", "disable-gpu", "disable-quic", "no-first-run", "no-default-browser-check", "disable-background-networking",
+		"disable-component-update", "disable-sync", "disable-dev-shm-usage", "disable-extensions", "disable-breakpad", "no-proxy-server",
+	} {
+		options = append(options, chromedp.Flag(flag, true))
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 3*wait)
+	t.Cleanup(cancel)
+	ctx, stop := chromedp.NewExecAllocator(ctx, options...)
+	t.Cleanup(stop)
+	ctx, _ = chromedp.NewContext(ctx)
+	t.Cleanup(func() { _ = chromedp.Cancel(ctx) }) // waits for the process
+	b := &browser{ctx: ctx}
+	if err := chromedp.Listen(ctx, b.note); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := chromedp.Call(ctx, network.Enable, network.EnableParams{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := chromedp.Call(ctx, log.Enable, cdp.Empty{}); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// note is called for each event of the page.
+func (b *browser) note(event any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch e := event.(type) {
+	case *network.EventRequestWillBeSent:
+		u, err := url.Parse(e.Request.URL)
+		if err == nil && u.Scheme != "data" && !slices.Contains(b.hosts, u.Host) {
+			b.hosts = append(b.hosts, u.Host)
+		}
+	case *log.EventEntryAdded:
+		b.errors = append(b.errors, fmt.Sprintf("%s: %s %s", e.Entry.Level, e.Entry.Text, e.Entry.URL))
+	}
+}
+
+// check fails the test if the page sent a request to another host, or the
+// browser logged something.
+func (b *browser) check(t *testing.T, host string) {
+	t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.hosts) != 1 || b.hosts[0] != host {
+		t.Errorf("the page sent requests to %q, want %q alone", b.hosts, host)
+	}
+	if len(b.errors) > 0 {
+		t.Errorf("the browser logged %q", b.errors)
+	}
+}
