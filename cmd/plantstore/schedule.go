@@ -16,14 +16,18 @@ import (
 )
 
 // schedule makes backups of the store that a server serves, and keeps the last
-// ones.
+// ones. Its methods are for one goroutine.
 type schedule struct {
 	db, dir string
 	every   time.Duration
 	keep    int
 	log     *slog.Logger
-	last    prometheus.Gauge // when the last backup that succeeded was made
-	failed  prometheus.Counter
+	remove  func(path string) error // os.Remove, but in tests
+	ignored map[string]bool         // files of which a warning was logged; at most ignoredMax
+
+	last       prometheus.Gauge // when this server made its last backup
+	failed     prometheus.Counter
+	notRemoved prometheus.Counter
 }
 
 // startSchedule begins to make backups if the settings ask for them. What it
@@ -37,18 +41,8 @@ func startSchedule(s *settings, log *slog.Logger, metrics prometheus.Registerer)
 	} else if !info.IsDir() {
 		return nil, fmt.Errorf("backup-dir: %s is no directory", s.backupDir)
 	}
-	j := &schedule{
-		db: s.db.path, dir: s.backupDir, every: s.backupEvery, keep: s.backupKeep, log: log,
-		last: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "plantstore_backup_last_success_timestamp_seconds",
-			Help: "When the last scheduled backup was made; 0 if none is there.",
-		}),
-		failed: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "plantstore_backups_failed_total",
-			Help: "Scheduled backups that failed.",
-		}),
-	}
-	metrics.MustRegister(j.last, j.failed)
+	j := newSchedule(s.db.path, s.backupDir, s.backupEvery, s.backupKeep, log)
+	metrics.MustRegister(j.last, j.failed, j.notRemoved)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { // ends with ctx; stop waits for it
@@ -58,30 +52,42 @@ func startSchedule(s *settings, log *slog.Logger, metrics prometheus.Registerer)
 	return func() { cancel(); <-done }, nil
 }
 
-// run makes a backup whenever the last one is old enough, also the last one of
-// an earlier run of the server.
+func newSchedule(db, dir string, every time.Duration, keep int, log *slog.Logger) *schedule {
+	return &schedule{
+		db: db, dir: dir, every: every, keep: keep, log: log, remove: os.Remove, ignored: map[string]bool{},
+		last: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "plantstore_backup_last_success_timestamp_seconds",
+			Help: "When this server made its last scheduled backup; 0 before the first one.",
+		}),
+		failed: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "plantstore_backups_failed_total",
+			Help: "Scheduled backups that failed.",
+		}),
+		notRemoved: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "plantstore_backups_not_removed_total",
+			Help: "Old scheduled backups that could not be removed.",
+		}),
+	}
+}
+
+// run makes a backup whenever the last one is old enough, until ctx ends. The
+// last one before the first of its own is the newest complete one in the
+// directory, which an earlier run of the server made.
 func (j *schedule) run(ctx context.Context) {
-	for {
-		last := j.newest()
-		if !last.IsZero() {
-			j.last.Set(float64(last.Unix()))
-		}
-		timer := time.NewTimer(time.Until(last.Add(j.every)))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+	due := time.Now()
+	if old, err := j.backups(); err == nil && len(old) > 0 { // the backup that is due now will meet the same error
+		due = old[len(old)-1].at.Add(j.every)
+	}
+	for waitUntil(ctx, due) {
+		begun := time.Now()
+		switch err := j.backup(ctx, begun); {
+		case ctx.Err() != nil:
 			return
-		case <-timer.C:
-		}
-		if j.backup(ctx) {
-			continue
-		}
-		timer.Reset(min(j.every, retryBackup))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return
-		case <-timer.C:
+		case err != nil:
+			due = time.Now().Add(min(j.every, retryBackup))
+		default:
+			due = begun.Add(j.every)
+			j.removeOld()
 		}
 	}
 }
@@ -89,74 +95,121 @@ func (j *schedule) run(ctx context.Context) {
 // retryBackup is how long after a backup that failed another is tried.
 const retryBackup = time.Minute
 
-// backupTime is the form of the time in the name of a scheduled backup.
-const backupTime = "20060102T150405Z"
-
-func (j *schedule) backup(ctx context.Context) (ok bool) {
-	begun := time.Now()
-	path := filepath.Join(j.dir, j.prefix()+begun.UTC().Format(backupTime)+".db")
-	m, err := sqlite.Backup(ctx, j.db, path, func(int64, int64) {})
-	if ctx.Err() != nil {
+// waitUntil returns true at a time, and false as soon as ctx ends.
+func waitUntil(ctx context.Context, at time.Time) bool {
+	timer := time.NewTimer(time.Until(at))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
 		return false
+	case <-timer.C:
+		return true
 	}
-	if err == nil {
-		j.log.Info("backup made", "file", path, "plants", m.Plants, "bytes", m.Bytes, "took_us", time.Since(begun).Microseconds())
-		err = j.removeOld()
-	}
-	if err != nil {
+}
+
+// backup makes a backup, and logs and counts how that went.
+func (j *schedule) backup(ctx context.Context, begun time.Time) error {
+	path := filepath.Join(j.dir, j.prefix()+begun.UTC().Format(backupTime)+backupEnd)
+	m, err := sqlite.Backup(ctx, j.db, path, nil)
+	switch {
+	case ctx.Err() != nil:
+	case err != nil:
 		j.failed.Inc()
 		j.log.Error("backup failed", "file", path, "error", err)
+	default:
+		j.last.Set(float64(begun.Unix()))
+		j.log.Info("backup made", "file", path, "plants", m.Plants, "bytes", m.Bytes, "took", time.Since(begun).Round(time.Millisecond))
 	}
-	return err == nil
+	return err
 }
+
+// removeOld removes all but the newest complete backups.
+func (j *schedule) removeOld() {
+	old, err := j.backups()
+	if err != nil {
+		j.noteNotRemoved(j.dir, err)
+		return
+	}
+	for ; len(old) > j.keep; old = old[1:] {
+		path := filepath.Join(j.dir, old[0].name)
+		// The file before its manifest, as they were made the other way round.
+		if err := errors.Join(j.remove(path), j.remove(path+sqlite.ManifestSuffix)); err != nil {
+			j.noteNotRemoved(path, err)
+		}
+	}
+}
+
+func (j *schedule) noteNotRemoved(path string, err error) {
+	j.notRemoved.Inc()
+	j.log.Warn("old backup not removed", "file", path, "error", err)
+}
+
+// The name of a scheduled backup is prefix, the time of its begin and
+// backupEnd.
+const (
+	backupTime = "20060102T150405Z"
+	backupEnd  = ".db"
+)
 
 // prefix is what the names of the backups of this store begin with.
 func (j *schedule) prefix() string {
 	return strings.TrimSuffix(filepath.Base(j.db), ".db") + "-"
 }
 
-// backups returns the scheduled backups of this store, oldest first.
-func (j *schedule) backups() ([]string, error) {
-	entries, err := os.ReadDir(j.dir) // sorted by name, so by time
-	var names []string
-	for _, entry := range entries {
-		if _, ok := j.timeOf(entry.Name()); ok {
-			names = append(names, entry.Name())
-		}
-	}
-	return names, err
+// scheduledBackup is a complete backup in the directory.
+type scheduledBackup struct {
+	name string
+	at   time.Time
 }
 
+// backups returns the complete scheduled backups of this store, oldest first.
+// It logs a warning for each file that has the name of one and is none.
+func (j *schedule) backups() ([]scheduledBackup, error) {
+	entries, err := os.ReadDir(j.dir) // sorted by name, so by time
+	var complete []scheduledBackup
+	for _, entry := range entries {
+		at, ok := j.timeOf(entry.Name())
+		if !ok {
+			continue
+		}
+		if why := j.checkBackup(entry.Name(), at); why != nil {
+			j.noteIgnored(entry.Name(), why)
+			continue
+		}
+		complete = append(complete, scheduledBackup{entry.Name(), at})
+	}
+	return complete, err
+}
+
+// timeOf returns the time in the name of a scheduled backup.
 func (j *schedule) timeOf(name string) (time.Time, bool) {
 	middle, ok := strings.CutPrefix(name, j.prefix())
 	if !ok {
 		return time.Time{}, false
 	}
-	t, err := time.Parse(backupTime+".db", middle)
+	t, err := time.Parse(backupTime+backupEnd, middle)
 	return t, err == nil
 }
 
-// newest returns when the last backup was made; the zero time if there is none.
-func (j *schedule) newest() time.Time {
-	names, err := j.backups()
-	if err != nil || len(names) == 0 {
-		return time.Time{} // the backup that is due now will say what is wrong
+// checkBackup returns why a file that has the name of a backup is not a
+// complete one.
+func (j *schedule) checkBackup(name string, at time.Time) error {
+	const clockSkew = time.Minute // a clock that was set back a little
+	if time.Until(at) > clockSkew {
+		return errors.New("its name has a time in the future")
 	}
-	t, _ := j.timeOf(names[len(names)-1])
-	return t
+	_, err := sqlite.BackupManifest(filepath.Join(j.dir, name))
+	return err
 }
 
-// removeOld removes all but the newest backups; the file before its manifest,
-// as they were made the other way round.
-func (j *schedule) removeOld() error {
-	names, err := j.backups()
-	if err != nil {
-		return err
+// ignoredMax bounds the warnings of ignored files, and the memory for them.
+const ignoredMax = 100
+
+// noteIgnored logs a warning for a file, once in the life of the server.
+func (j *schedule) noteIgnored(name string, why error) {
+	if j.ignored[name] || len(j.ignored) == ignoredMax {
+		return
 	}
-	for len(names) > j.keep {
-		path := filepath.Join(j.dir, names[0])
-		err = errors.Join(err, os.Remove(path), os.Remove(path+sqlite.ManifestSuffix))
-		names = names[1:]
-	}
-	return err
+	j.ignored[name] = true
+	j.log.Warn("file is not counted as a backup", "file", filepath.Join(j.dir, name), "error", why)
 }

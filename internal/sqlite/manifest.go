@@ -55,6 +55,23 @@ func readManifest(backup string) (m Manifest, err error) {
 	return m, nil
 }
 
+// BackupManifest returns the manifest of the backup at path. The error says so if path is not a regular file, if the
+// manifest is missing or is none, or if the file does not have the size that the manifest says.
+func BackupManifest(path string) (Manifest, error) {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return Manifest{}, err
+	}
+	if err := safefile.CheckRegular(path); err != nil {
+		return Manifest{}, err
+	}
+	m, err := readManifest(path)
+	if err == nil && m.Bytes != info.Size() {
+		err = errors.New(m.sizeFault(info.Size()))
+	}
+	return m, err
+}
+
 // publish puts a manifest, and then the file that it is about, under their
 // names.
 func (m *Manifest) publish(temp *safefile.File, to string) (err error) {

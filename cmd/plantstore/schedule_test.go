@@ -1,0 +1,250 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"plantstore/internal/sqlite"
+)
+
+// scheduleRig is a schedule of one backup an hour, of which two are kept, in a bubble of synctest.
+type scheduleRig struct {
+	*schedule
+	t   *testing.T
+	log *logLines
+}
+
+func newScheduleRig(t *testing.T) *scheduleRig {
+	t.Helper()
+	dir := t.TempDir()
+	db, backups := filepath.Join(dir, "p.db"), filepath.Join(dir, "backups")
+	if err := os.Mkdir(backups, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	e, err := sqlite.Open(t.Context(), sqlite.Config{Path: db, Log: slog.New(slog.DiscardHandler)})
+	if err == nil {
+		err = e.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := &logLines{}
+	return &scheduleRig{newSchedule(db, backups, time.Hour, 2, slog.New(slog.NewJSONHandler(lines, nil))), t, lines}
+}
+
+// begin runs the schedule until the test ends.
+func (r *scheduleRig) begin() {
+	ctx, cancel := context.WithCancel(r.t.Context())
+	done := make(chan struct{})
+	go func() { // ends with ctx; the cleanup waits for it
+		defer close(done)
+		r.run(ctx)
+	}()
+	r.t.Cleanup(func() { cancel(); <-done })
+	synctest.Wait()
+}
+
+// after lets time pass.
+func (r *scheduleRig) after(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+// nameAt returns the name of a backup, some time from now.
+func (r *scheduleRig) nameAt(d time.Duration) string {
+	return r.prefix() + time.Now().Add(d).UTC().Format(backupTime) + backupEnd
+}
+
+// copyAs puts a complete backup into the directory under a name.
+func (r *scheduleRig) copyAs(name string) {
+	r.t.Helper()
+	if _, err := sqlite.Backup(r.t.Context(), r.db, filepath.Join(r.dir, name), nil); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *scheduleRig) write(name, text string) {
+	r.t.Helper()
+	if err := os.WriteFile(filepath.Join(r.dir, name), []byte(text), 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// want compares the files in the directory, the log and the metrics.
+func (r *scheduleRig) want(when string, files, log []string, last time.Time, failed, notRemoved float64) {
+	r.t.Helper()
+	entries, err := os.ReadDir(r.dir)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	var names []string
+	for _, entry := range entries {
+		if !strings.HasSuffix(entry.Name(), sqlite.ManifestSuffix) {
+			names = append(names, entry.Name())
+		}
+	}
+	slices.Sort(files)
+	if diff := cmp.Diff(files, names); diff != "" {
+		r.t.Errorf("%s: files, -want +got:\n%s", when, diff)
+	}
+	if diff := cmp.Diff(log, r.log.take(r.t)); diff != "" {
+		r.t.Errorf("%s: log, -want +got:\n%s", when, diff)
+	}
+	for _, metric := range []struct {
+		name string
+		m    prometheus.Collector
+		want float64
+	}{
+		{"last success", r.last, unixOrZero(last)}, {"failed", r.failed, failed}, {"not removed", r.notRemoved, notRemoved},
+	} {
+		if got := testutil.ToFloat64(metric.m); got != metric.want {
+			r.t.Errorf("%s: %s is %v, want %v", when, metric.name, got, metric.want)
+		}
+	}
+}
+
+func unixOrZero(at time.Time) float64 {
+	if at.IsZero() {
+		return 0
+	}
+	return float64(at.Unix())
+}
+
+// logLines is a log as lines of level, message, file and error.
+type logLines struct {
+	mu   sync.Mutex
+	text []byte // guarded by mu
+}
+
+// Write implements io.Writer.
+func (l *logLines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text = append(l.text, p...)
+	return len(p), nil
+}
+
+// take returns the lines since the last call, and forgets them.
+func (l *logLines) take(t *testing.T) (lines []string) {
+	t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for text := range strings.Lines(string(l.text)) {
+		var line struct{ Level, Msg, File, Error string }
+		if err := json.Unmarshal([]byte(text), &line); err != nil {
+			t.Fatal(err)
+		}
+		lines = append(lines, strings.TrimSuffix(fmt.Sprintf("%s %s %s: %s", line.Level, line.Msg, filepath.Base(line.File), line.Error), ": "))
+	}
+	l.text = nil
+	return lines
+}
+
+// TestScheduleIgnores shows that files which are no complete backups of the past neither silence the schedule nor are removed,
+// and that each is named once.
+func TestScheduleIgnores(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newScheduleRig(t)
+		const future = "p-99991231T235959Z.db"
+		bare, cut, link := r.nameAt(-30*time.Minute), r.nameAt(-20*time.Minute), r.nameAt(-10*time.Minute)
+		r.copyAs(future)
+		r.write(bare, "anything")
+		r.copyAs(cut)
+		r.write(cut, "x")
+		if err := os.Symlink(future, filepath.Join(r.dir, link)); err != nil {
+			t.Fatal(err)
+		}
+		r.write("p-notes.txt", "not even the name of one")
+		ignored := []string{future, bare, cut, link, "p-notes.txt"}
+
+		begun := time.Now()
+		first := r.nameAt(0)
+		r.begin()
+		r.want("at once", append([]string{first}, ignored...), []string{
+			"WARN file is not counted as a backup " + bare + ": " + filepath.Join(r.dir, bare) + ".json: the manifest is missing, so nothing shows whether the backup is complete",
+			"WARN file is not counted as a backup " + cut + ": it has 1 bytes, and its manifest says 24576",
+			"WARN file is not counted as a backup " + link + ": " + filepath.Join(r.dir, link) + " is a symbolic link, not a regular file",
+			"WARN file is not counted as a backup " + future + ": its name has a time in the future",
+			"INFO backup made " + first,
+		}, begun, 0, 0)
+
+		var names []string
+		for range 3 {
+			names = append(names, r.nameAt(time.Hour))
+			r.after(time.Hour)
+		}
+		r.want("later", append(names[1:], ignored...),
+			[]string{"INFO backup made " + names[0], "INFO backup made " + names[1], "INFO backup made " + names[2]}, begun.Add(3*time.Hour), 0, 0)
+	})
+}
+
+// TestScheduleGoesOn shows that a server goes on where an earlier one ended, and that the gauge is of its own backups.
+func TestScheduleGoesOn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newScheduleRig(t)
+		old := r.nameAt(-40 * time.Minute)
+		r.copyAs(old)
+		r.begin()
+		r.after(20*time.Minute - time.Second)
+		r.want("before it is due", []string{old}, nil, time.Time{}, 0, 0)
+		name := r.nameAt(time.Second)
+		r.after(time.Second)
+		r.want("when it is due", []string{old, name}, []string{"INFO backup made " + name}, time.Now(), 0, 0)
+	})
+}
+
+// TestScheduleFails shows that a backup that fails is tried again after a minute, and that one that is made counts also if
+// an old one cannot be removed.
+func TestScheduleFails(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newScheduleRig(t)
+		oldest, old := r.nameAt(-2*time.Hour), r.nameAt(-time.Hour)
+		r.copyAs(oldest)
+		r.copyAs(old)
+		r.remove = func(string) error { return errors.New("not allowed") }
+		blocked := r.nameAt(0)
+		r.write(blocked+sqlite.ManifestSuffix, "in the way")
+		r.begin()
+		r.want("a failure", []string{oldest, old},
+			[]string{"ERROR backup failed " + blocked + ": " + filepath.Join(r.dir, blocked) + ".json is there already: name a new file"}, time.Time{}, 1, 0)
+		name := r.nameAt(time.Minute)
+		r.after(time.Minute)
+		r.want("a minute later", []string{oldest, old, name}, []string{
+			"INFO backup made " + name,
+			"WARN old backup not removed " + oldest + ": not allowed\nnot allowed",
+		}, time.Now(), 1, 1)
+	})
+}
+
+// TestScheduleNamesFewIgnored shows that a directory full of such files does not fill the log.
+func TestScheduleNamesFewIgnored(t *testing.T) {
+	t.Parallel()
+	r := newScheduleRig(t)
+	for i := range ignoredMax + 10 {
+		r.write(r.nameAt(time.Duration(-i)*time.Hour), "")
+	}
+	if _, err := r.backups(); err != nil {
+		t.Fatal(err)
+	}
+	if got := len(r.log.take(t)); got != ignoredMax {
+		t.Errorf("%d warnings, want %d", got, ignoredMax)
+	}
+}
