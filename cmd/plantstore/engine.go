@@ -25,20 +25,34 @@ func (p *program) commandLog() *slog.Logger {
 
 // openEngine opens the engine that --db names.
 func (s *settings) openEngine(ctx context.Context, c sqlite.Config) (store.Movable, error) {
+	if err := s.checkStore(); err != nil {
+		return nil, err
+	}
 	if s.db.isDatabase() {
-		if err := s.refusePassword(); err != nil {
-			return nil, err
-		}
 		return postgres.Open(ctx, postgres.Config{
 			URL: s.db.url.Reveal(), MustExist: c.MustExist, ReadOnly: c.ReadOnly, Migrate: c.Migrate, Server: c.Server,
 			RequireStandby: s.requireSyncStandby, Log: c.Log, Metrics: c.Metrics,
 		})
 	}
-	if s.requireSyncStandby {
-		return nil, usagef("require-sync-standby (%s): a store in a file has no standby", s.sources["require-sync-standby"])
-	}
 	c.Path = s.db.path
 	return sqlite.Open(ctx, c)
+}
+
+// checkStore refuses what the settings alone show to be wrong with the store.
+func (s *settings) checkStore() error {
+	if !s.db.isDatabase() {
+		if s.requireSyncStandby {
+			return usagef("require-sync-standby (%s): a store in a file has no standby", s.sources["require-sync-standby"])
+		}
+		return nil
+	}
+	if err := s.refusePassword(); err != nil {
+		return err
+	}
+	if err := s.db.url.Check(); err != nil {
+		return usagef("%s: %w", s.sources["db"], err)
+	}
+	return nil
 }
 
 // commits is how many commits may run at the same time, and the time for each:

@@ -52,6 +52,9 @@ file that PGPASSFILE names, or into PGPASSWORD.`,
 			case from.String() == to.String(), sameFile(from.path, to.path):
 				return usagef("to: %s is the store itself", to)
 			}
+			if err := namedStore("to", to).checkStore(); err != nil { // before the old store is opened
+				return err
+			}
 			p.tuneRuntime()
 			return p.move(cmd.Context(), from, to)
 		},
@@ -113,11 +116,15 @@ func (p *program) abandonMove(ctx context.Context, from storeAddress) error {
 	return err
 }
 
+// namedStore returns the settings of a store that a flag of move names.
+func namedStore(flag string, address storeAddress) *settings {
+	return &settings{db: address, sources: map[string]string{"db": "--" + flag}}
+}
+
 // openMovable opens the store that a flag of move names.
 func (p *program) openMovable(ctx context.Context, flag string, address storeAddress, c sqlite.Config) (store.Movable, error) {
-	s := &settings{db: address, sources: map[string]string{"db": "--" + flag}}
 	c.Log = p.commandLog()
-	engine, err := s.openEngine(ctx, c)
+	engine, err := namedStore(flag, address).openEngine(ctx, c)
 	if err != nil && errors.Is(err, context.Canceled) {
 		err = errInterrupted
 	}

@@ -96,7 +96,7 @@ func urlOf(hosts ...*host) string {
 	for i, h := range hosts {
 		addresses[i] = h.address + ":5432"
 	}
-	return "postgres://postgres@" + strings.Join(addresses, ",") + "/plants"
+	return "postgres://postgres@" + strings.Join(addresses, ",") + "/plants?sslmode=disable&require_auth=none" // they trust each other
 }
 
 // whole waits until there is a primary, the other nodes follow it, and the

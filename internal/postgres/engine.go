@@ -14,7 +14,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,9 +28,8 @@ import (
 
 // Config tells which database to use, and how.
 type Config struct {
-	// URL is a connection string as libpq has it; what it leaves out comes from
-	// libpq's environment variables
-	// (https://www.postgresql.org/docs/current/libpq-connect.html).
+	// URL is an address that ParseURL accepts; what it leaves out comes from
+	// libpq's environment variables and files.
 	URL string
 
 	MustExist bool // do not make the tables
@@ -86,9 +84,16 @@ const (
 // it, Open refuses a store of an older schema, or reads it if c.ReadOnly is set.
 func Open(ctx context.Context, c Config) (*Engine, error) {
 	c.MustExist = c.MustExist || c.ReadOnly
-	config, err := parse(c.URL)
+	u, err := ParseURL(c.URL)
 	if err != nil {
 		return nil, err
+	}
+	config, err := u.resolve()
+	if err != nil {
+		return nil, err
+	}
+	if exposed := exposure(hostsOf(&config.ConnConfig.Config)); exposed != "" && c.Server {
+		c.Log.Warn("the connection to the database is not protected: set sslmode=verify-full", "hosts", exposed)
 	}
 	e := &Engine{log: c.Log, requireStandby: c.RequireStandby}
 	config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
@@ -130,32 +135,6 @@ func (e *Engine) begin(ctx context.Context, c Config) error {
 	e.watched = make(chan struct{})
 	go e.watch(ctx) // ends when Close is called, which waits for it
 	return nil
-}
-
-// parse reads a connection string. What a store needs of a connection and the
-// string does not say is filled in: a primary, an answer to a COMMIT only when
-// it is durable, and an end to the waiting for a host that is gone.
-func parse(url string) (*pgxpool.Config, error) {
-	config, err := pgxpool.ParseConfig(url)
-	if err != nil {
-		return nil, err // pgx hides the password
-	}
-	conn := config.ConnConfig
-	if conn.ConnectTimeout == 0 {
-		conn.ConnectTimeout = connectTime
-	}
-	if !strings.Contains(url, "pool_max_conns=") {
-		config.MaxConns = connsMax
-	}
-	if conn.ValidateConnect == nil {
-		conn.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
-	}
-	if conn.RuntimeParams["application_name"] == "" {
-		conn.RuntimeParams["application_name"] = "plantstore"
-	}
-	config.PingTimeout = pingTime
-	conn.OnNotice = noteWarning
-	return config, nil
 }
 
 // place names a database without its user and password.

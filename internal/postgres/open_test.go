@@ -71,8 +71,8 @@ func TestOpenRefuses(t *testing.T) {
 	}
 	for url, want := range map[string]string{
 		"postgres://nobody:geheim@localhost:1/none":              "open the database none on localhost port 1: ",
-		"postgres://nobody:geheim@localhost:none/none":           "cannot parse `postgres://nobody:xxxxx@localhost:none/none`",
-		"postgres://nobody:geheim@localhost:1/none?sslmode=none": "sslmode is invalid",
+		"postgres://nobody:geheim@localhost:none/none":           "a port in the URL is not a number from 1 to 65535",
+		"postgres://nobody:geheim@localhost:1/none?sslmode=none": "the database URL postgres://nobody:xxxxx@localhost:1/none?sslmode=none: failed to configure TLS (sslmode is invalid)",
 	} {
 		_, err := postgres.Open(t.Context(), postgres.Config{URL: url, Log: quiet})
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "geheim") {

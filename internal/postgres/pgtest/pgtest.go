@@ -49,6 +49,11 @@ type Server struct {
 // Start starts a server, with settings besides those of a fresh installation:
 // "log_statement=all". The caller stops it.
 func Start(ctx context.Context, settings ...string) (*Server, error) {
+	return startWith(ctx, nil, settings)
+}
+
+// startWith starts a server with files of its own in its directory, by name.
+func startWith(ctx context.Context, files map[string][]byte, settings []string) (*Server, error) {
 	bin, err := programs()
 	if err != nil {
 		return nil, err
@@ -62,7 +67,7 @@ func Start(ctx context.Context, settings ...string) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{dir: dir, ended: make(chan struct{})}
-	if err := s.start(ctx, bin, as, settings); err != nil {
+	if err := s.start(ctx, bin, as, files, settings); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	return s, nil
@@ -130,11 +135,9 @@ func parent(as *syscall.Credential) string {
 	return "/tmp"
 }
 
-func (s *Server) start(ctx context.Context, bin string, as *syscall.Credential, settings []string) error {
-	if as != nil {
-		if err := os.Chown(s.dir, int(as.Uid), int(as.Gid)); err != nil {
-			return err
-		}
+func (s *Server) start(ctx context.Context, bin string, as *syscall.Credential, files map[string][]byte, settings []string) error {
+	if err := s.write(as, files); err != nil {
+		return err
 	}
 	data := filepath.Join(s.dir, "data")
 	initdb := exec.CommandContext(ctx, filepath.Join(bin, "initdb"), "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "--data-checksums")
@@ -160,6 +163,28 @@ func (s *Server) start(ctx context.Context, bin string, as *syscall.Credential, 
 		close(s.ended)
 	}()
 	return s.await(ctx)
+}
+
+// write makes the files, and gives the directory with all in it to the user
+// that the server runs as.
+func (s *Server) write(as *syscall.Credential, files map[string][]byte) error {
+	paths := []string{s.dir}
+	for name, text := range files {
+		path := filepath.Join(s.dir, name)
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			return err
+		}
+		paths = append(paths, path)
+	}
+	for _, path := range paths {
+		if as == nil {
+			break
+		}
+		if err := os.Chown(path, int(as.Uid), int(as.Gid)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // await waits until the server takes connections.

@@ -1,0 +1,351 @@
+package postgres_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/big"
+	mathrand "math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"plantstore/internal/postgres"
+	"plantstore/internal/postgres/pgtest"
+)
+
+// TestCheckDemandsTLS shows which connections must say how they are protected. Nothing is connected to.
+func TestCheckDemandsTLS(t *testing.T) {
+	service := filepath.Join(t.TempDir(), "services")
+	if err := os.WriteFile(service, []byte("[far]\nhost=db.example\n[careful]\nhost=db.example\nsslmode=verify-full\n[careless]\nhost=db.example\nsslmode=disable\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const demand = "it has no sslmode, and %s is not this machine: a server that refuses TLS would get every plant in clear; " +
+		"add sslmode=verify-full, and sslrootcert=FILE for a certificate of your own authority"
+	for _, test := range []struct {
+		url, environ string
+		host         string // that is named in the error; empty: there is none
+	}{
+		{"postgres://localhost/plants", "", ""},
+		{"postgres://LOCALHOST/plants", "", ""},
+		{"postgres://127.0.0.1/plants", "", ""},
+		{"postgres://127.1.2.3:1/plants", "", ""},
+		{"postgres://[::1],[::ffff:127.0.0.1]/plants", "", ""},
+		{"postgres://%2Fvar%2Frun%2Fpostgresql/plants", "", ""},
+		{"postgres:///plants?host=/tmp", "", ""},
+		{"postgres:///plants", "", ""},
+		{"postgres:///plants", "PGHOST=/tmp", ""},
+		{"postgres://db.example/plants", "", "db.example"},
+		{"postgres://flora:geheim@db.example/plants", "", "db.example"},
+		{"postgres://db.example/plants?sslmode=", "", "db.example"},
+		{"postgres://db.example/plants?ssl=false", "", "db.example"},
+		{"postgres://10.77.0.1/plants", "", "10.77.0.1"},
+		{"postgres://0.0.0.0/plants", "", "0.0.0.0"},
+		{"postgres://[2001:db8::1]/plants", "", "2001:db8::1"},
+		{"postgres://127.1/plants", "", "127.1"},
+		{"postgres://localhost.example/plants", "", "localhost.example"},
+		{"postgres://localhost,db.example/plants", "", "db.example"},
+		{"postgres://db.example,db.example/plants", "", "db.example"},
+		{"postgres:///plants?host=/tmp,db.example", "", "db.example"},
+		{"postgres:///plants", "PGHOST=db.example", "db.example"},
+		{"postgres:///plants?service=far&servicefile=" + service, "", "db.example"},
+		{"postgres:///plants?servicefile=" + service, "PGSERVICE=far", "db.example"},
+		{"postgres:///plants?service=careful&servicefile=" + service, "", ""},
+		{"postgres:///plants?service=careless&servicefile=" + service, "", ""},
+		{"postgres://db.example/plants", "PGSSLMODE=require", ""},
+		{"postgres://db.example/plants?sslmode=verify-full", "", ""},
+		{"postgres://db.example/plants?sslmode=prefer", "", ""},
+		{"postgres://db.example/plants?sslmode=allow", "", ""},
+		{"postgres://db.example/plants?sslmode=disable", "", ""},
+		{"postgres://db.example/plants?ssl=true", "", ""},
+		{"postgres://db.example/plants?sslnegotiation=direct", "", ""},
+		{"postgres://db.example/plants?sslrootcert=system", "", ""},
+	} {
+		t.Run(test.url+" "+test.environ, func(t *testing.T) {
+			if name, value, ok := strings.Cut(test.environ, "="); ok {
+				t.Setenv(name, value)
+			}
+			u, err := postgres.ParseURL(test.url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := ""
+			if test.host != "" {
+				want = "the database URL " + u.String() + ": " + fmt.Sprintf(demand, test.host)
+			}
+			if err := u.Check(); errorText(err) != want {
+				t.Errorf("got  %v\nwant %s", err, want)
+			}
+			if test.host == "" {
+				return
+			}
+			e, err := postgres.Open(t.Context(), postgres.Config{URL: test.url, Log: quiet})
+			if err == nil {
+				_ = e.Close()
+			}
+			if errorText(err) != want {
+				t.Errorf("Open: got  %v\nwant %s", err, want)
+			}
+		})
+	}
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// TestPasswordIsNotSent shows that no server gets a password that it could use, or try to guess, unless it is asked for
+// it in a way that the operator has named. The server is one that asks as it likes.
+func TestPasswordIsNotSent(t *testing.T) {
+	t.Parallel()
+	addresses := []string{"127.0.0.1"}
+	if address := ownAddress(t); address != "" {
+		addresses = append(addresses, address)
+	}
+	const inClear, md5, trust = "R\x00\x00\x00\x08\x00\x00\x00\x03", "R\x00\x00\x00\x0c\x00\x00\x00\x05salt", "R\x00\x00\x00\x08\x00\x00\x00\x00"
+	for _, address := range addresses {
+		for _, test := range []struct {
+			name, demand, parameters string
+			sent                     bool
+			want                     string // is in the error
+		}{
+			{"clear", inClear, "", false, "server requested password authentication"},
+			{"MD5", md5, "", false, "server requested md5 authentication"},
+			{"clear, but asked for", inClear, "&require_auth=password", true, ""},
+			{"MD5, but asked for", md5, "&require_auth=md5,scram-sha-256", true, ""},
+			{"clear, and anything asked for", inClear, "&require_auth=", true, ""},
+			{"MD5, and password asked for", md5, "&require_auth=password", false, "server requested md5 authentication"},
+			{"trust", trust, "", false, map[bool]string{true: "server did not complete authentication"}[address != "127.0.0.1"]},
+		} {
+			t.Run(address+" "+test.name, func(t *testing.T) {
+				t.Parallel()
+				listener, heard := impostor(t, address, test.demand)
+				url := "postgres://flora:geheim@" + listener + "/plants?sslmode=disable" + test.parameters
+				e, err := postgres.Open(t.Context(), postgres.Config{URL: url, Log: quiet})
+				if err == nil {
+					_ = e.Close()
+					t.Fatal("Open succeeded")
+				}
+				if !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "geheim") {
+					t.Errorf("got %v, want %s", err, test.want)
+				}
+				got := <-heard
+				if sent := bytes.HasPrefix(got, []byte("p")); sent != test.sent || !test.sent && bytes.Contains(got, []byte("geheim")) {
+					t.Errorf("the server received %q", got)
+				}
+			})
+		}
+	}
+}
+
+// ownAddress returns an address of this machine that is no loopback address; empty if it has none.
+func ownAddress(t *testing.T) string {
+	t.Helper()
+	addresses, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range addresses {
+		if ip, ok := a.(*net.IPNet); ok && ip.IP.To4() != nil && ip.IP.IsGlobalUnicast() {
+			return ip.IP.String()
+		}
+	}
+	return ""
+}
+
+// impostor accepts one connection, demands something of the client, and sends what it then received. It speaks PostgreSQL's
+// protocol as far as that (https://www.postgresql.org/docs/current/protocol-flow.html).
+func impostor(t *testing.T, address, demand string) (at string, heard <-chan []byte) {
+	t.Helper()
+	l, err := net.Listen("tcp", address+":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	result := make(chan []byte, 1)
+	go func() { // ends with the connection, or with the listener
+		defer close(result)
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		var length [4]byte
+		if _, err := io.ReadFull(c, length[:]); err != nil {
+			return
+		}
+		if _, err := io.CopyN(io.Discard, c, int64(length[2])<<8+int64(length[3])-4); err != nil { // the startup message
+			return
+		}
+		if _, err := io.WriteString(c, demand); err != nil {
+			return
+		}
+		answer := make([]byte, 1024)
+		n, _ := c.Read(answer) // or the client has closed the connection
+		result <- answer[:n]
+	}()
+	return l.Addr().String(), result
+}
+
+// authority is one that signs certificates.
+type authority struct {
+	certificate *x509.Certificate
+	key         *ecdsa.PrivateKey
+	file        string // for sslrootcert
+}
+
+func newAuthority(t *testing.T) *authority {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "nursery"}, NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &authority{key: key, file: filepath.Join(t.TempDir(), "root.crt")}
+	if a.certificate, err = x509.ParseCertificate(der); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(a.file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// issue returns a certificate for an address, and its key, in PEM.
+func (a *authority) issue(t *testing.T, address string) (certificate, key []byte) {
+	t.Helper()
+	own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(2), IPAddresses: []net.IP{net.ParseIP(address)}, NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, own.Public(), a.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ownDER, err := x509.MarshalPKCS8PrivateKey(own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: ownDER})
+}
+
+// TestTLS connects to a PostgreSQL that has TLS and a certificate of its own.
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	// Two addresses of which the certificate has one. All of 127.0.0.0/8 is this machine on Linux; the port is fixed.
+	named := fmt.Sprintf("127.%d.%d.1", 1+mathrand.IntN(250), mathrand.IntN(250))
+	other := strings.TrimSuffix(named, "1") + "2"
+	if l, err := net.Listen("tcp", named+":0"); err != nil {
+		t.Skipf("this system has no %s", named)
+	} else if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	right, wrong := newAuthority(t), newAuthority(t)
+	certificate, key := right.issue(t, named)
+	s, err := pgtest.StartTLS(t.Context(), []string{named, other}, certificate, key)
+	if errors.Is(err, pgtest.ErrMissing) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	local, err := s.Database(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	execute(t, local, `CREATE ROLE flora LOGIN SUPERUSER PASSWORD 'geheim'; CREATE ROLE careless LOGIN SUPERUSER PASSWORD 'geheim';
+		SET password_encryption = 'md5'; CREATE ROLE dated LOGIN SUPERUSER PASSWORD 'geheim'`)
+
+	full := "sslmode=verify-full&sslrootcert="
+	for _, test := range []struct {
+		name, user, address, parameters string
+		want                            string // is in the error; empty: it works
+	}{
+		{"verify-full", "flora:geheim", named, full + right.file, ""},
+		{"verify-full, channel binding", "flora:geheim", named, full + right.file + "&channel_binding=require", ""},
+		{"another authority", "flora:geheim", named, full + wrong.file, "certificate signed by unknown authority"},
+		{"no authority", "flora:geheim", named, "sslmode=verify-full", "certificate signed by unknown authority"},
+		{"another name", "flora:geheim", other, full + right.file, "certificate is valid for " + named + ", not " + other},
+		{"another name, verify-ca", "flora:geheim", other, "sslmode=verify-ca&sslrootcert=" + right.file, ""},
+		{"require", "flora:geheim", other, "sslmode=require", ""},
+		{"in clear", "flora:geheim", named, "sslmode=disable", "no pg_hba.conf entry for host"},
+		{"wrong password", "flora:falsch", named, full + right.file, "password authentication failed for user \"flora\""},
+		{"asks in clear", "careless:geheim", named, full + right.file, "server requested password authentication"},
+		{"asks in clear, without TLS", "careless:geheim", named, "sslmode=disable", "server requested password authentication"},
+		{"asks in clear, and may", "careless:geheim", named, full + right.file + "&require_auth=password", ""},
+		{"asks by MD5", "dated:geheim", named, full + right.file, "server requested md5 authentication"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			own, err := s.Database(t.Context()) // because a role refuses tables that another one owns
+			if err != nil {
+				t.Fatal(err)
+			}
+			database := own[strings.LastIndex(own, "/test")+1 : strings.Index(own, "?")]
+			url := "postgres://" + test.user + "@" + test.address + "/" + database + "?" + test.parameters
+			e, err := postgres.Open(t.Context(), postgres.Config{URL: url, Log: quiet})
+			if err == nil {
+				err = e.Close()
+			}
+			if test.want == "" && err != nil || !strings.Contains(errorText(err), test.want) || strings.Contains(errorText(err), "geheim") {
+				t.Errorf("got  %v\nwant %s", err, test.want)
+			}
+		})
+	}
+}
+
+// TestExposedConnection shows that a server warns of a connection that is not protected, as it was told to have.
+func TestExposedConnection(t *testing.T) {
+	t.Parallel()
+	const text = "the connection to the database is not protected: set sslmode=verify-full"
+	const inClear, unverified = "192.0.2.1 (plants may cross the network in clear)", "192.0.2.1 (the server's certificate is not verified)"
+	for parameters, want := range map[string]string{
+		"sslmode=disable": inClear, "sslmode=prefer": inClear, "sslmode=allow": inClear, "sslmode=require": unverified,
+		"sslmode=verify-ca": "", "sslmode=verify-full": "", "host=localhost": "", "host=127.0.0.1&sslmode=disable": "",
+	} {
+		for _, server := range []bool{true, false} {
+			var log bytes.Buffer
+			c := postgres.Config{URL: "postgres://192.0.2.1:1/plants?connect_timeout=1&" + parameters, Server: server, Log: slog.New(slog.NewTextHandler(&log, nil))}
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel() // before anything is connected to
+			if _, err := postgres.Open(ctx, c); err == nil {
+				t.Fatal("Open succeeded")
+			}
+			line := ""
+			if want != "" && server {
+				line = fmt.Sprintf("level=WARN msg=%q hosts=%q\n", text, want)
+			}
+			if got := log.String(); !strings.HasSuffix(got, line) || line == "" && got != "" {
+				t.Errorf("%s, server %t: got %q, want %q", parameters, server, got, line)
+			}
+		}
+	}
+}
