@@ -479,7 +479,8 @@ func cmdOlder(ts *testscript.TestScript, _ *script, args []string) error {
 	if err != nil {
 		return err
 	}
-	return execSQL(ts.MkAbs(args[0]), string(statements))
+	path := ts.MkAbs(args[0])
+	return errors.Join(execSQL(path, string(statements)), os.Chmod(path, 0o600))
 }
 
 func execSQL(path, statements string) error {

@@ -50,7 +50,8 @@ func Backup(ctx context.Context, path, to string, progress Progress) (m Manifest
 		return m, err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
-	switch version, err := schemaVersion(c, path); {
+	version, err := schemaVersion(c, path)
+	switch {
 	case err != nil:
 		return m, err
 	case version == 0:
@@ -61,7 +62,12 @@ func Backup(ctx context.Context, path, to string, progress Progress) (m Manifest
 		return m, err
 	}
 	defer func() { err = errors.Join(err, temp.Discard(), removeIfThere(temp.Name()+"-journal")) }()
-	err = during(ctx, c, func() error { return m.copy(ctx, c, path, temp.Name(), progress) })
+	err = during(ctx, c, func() error {
+		if err := checkSchema(c, path, version); err != nil { // before any table is read
+			return err
+		}
+		return m.copy(ctx, c, path, temp.Name(), progress)
+	})
 	if ctx.Err() != nil {
 		return m, ctx.Err()
 	}

@@ -107,12 +107,12 @@ func Open(ctx context.Context, c Config) (_ *Engine, err error) {
 		}
 	}()
 	if c.ReadOnly {
-		if err := e.openReader(c); err != nil {
+		if err := e.openReader(ctx, c); err != nil {
 			return nil, err
 		}
 		return e, nil
 	}
-	if err := e.openWriter(c); err != nil { // before a lock file is left beside what is no store
+	if err := e.openWriter(ctx, c); err != nil { // before a lock file is left beside what is no store
 		return nil, err
 	}
 	if c.Server {
@@ -199,36 +199,48 @@ const busyMilliseconds = 2000
 
 // openWriter opens the writing connection, and refuses what is no store of
 // ours before anything is changed in it.
-func (e *Engine) openWriter(c Config) (err error) {
+func (e *Engine) openWriter(ctx context.Context, c Config) (err error) {
 	if e.writer, err = sqlite3.Open(e.path); err != nil {
 		return openFault(e.path, err)
 	}
 	e.writer.BusyTimeout(busyMilliseconds)
 	e.writer.KeepWAL(true) // whatever is wrong with it, it may be all that there is
-	_, err = c.accept(e.writer)
+	_, err = c.accept(ctx, e.writer)
 	e.writer.KeepWAL(err != nil && hasWAL(e.path))
 	return err
 }
 
 // openReader opens the reading connection of an engine that only reads.
-func (e *Engine) openReader(c Config) (err error) {
+func (e *Engine) openReader(ctx context.Context, c Config) (err error) {
 	e.broken = errReadOnly
 	if e.reader, err = openToLook(e.path); err != nil {
 		return err
 	}
-	e.schema, err = c.accept(e.reader)
+	e.schema, err = c.accept(ctx, e.reader)
 	return err
 }
 
 // accept returns the version of a store's schema, 0 for an empty file. It
 // returns an error if the file is no store of ours, is one that the Config does
-// not allow, or has lost commits. It changes nothing.
-func (c Config) accept(conn *sqlite3.Conn) (version int, err error) {
+// not allow, has another schema than its version's, or has lost commits. It
+// changes nothing.
+func (c Config) accept(ctx context.Context, conn *sqlite3.Conn) (version int, err error) {
+	err = during(ctx, conn, func() error {
+		version, err = c.acceptFile(conn)
+		return err
+	})
+	return version, err
+}
+
+func (c Config) acceptFile(conn *sqlite3.Conn) (version int, err error) {
 	version, err = schemaVersion(conn, c.Path)
 	if err == nil {
 		err = c.acceptVersion(version)
 	}
 	if err != nil || version == 0 {
+		return version, err
+	}
+	if err := checkSchema(conn, c.Path, version); err != nil { // before any table is read
 		return version, err
 	}
 	_, wrong, err := checkMark(conn, c.Path)

@@ -122,7 +122,7 @@ func (m *Manifest) verify(ctx context.Context, path string, progress func(plants
 		v.fault("%v", err)
 	case err != nil:
 		return v, err
-	case v.Plants != m.Plants || v.Commits != m.Commits || v.Store != m.Store:
+	case v.Store != "" && (v.Plants != m.Plants || v.Commits != m.Commits || v.Store != m.Store): // empty: it was not read
 		v.fault("it has %d plants up to commit %d of store %s, and its manifest says %d up to commit %d of store %s",
 			v.Plants, v.Commits, v.Store, m.Plants, m.Commits, m.Store)
 	}

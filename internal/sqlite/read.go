@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"plantstore/internal/plant"
@@ -18,22 +19,37 @@ func (e *Engine) read(ctx context.Context, fn func(c *sqlite3.Conn) error) error
 	return classify(during(ctx, e.reader, func() error { return fn(e.reader) }))
 }
 
-// during runs fn, and interrupts what it does on the connection when ctx ends.
+// during runs fn, and interrupts what it does on the connection when ctx ends;
+// then the error is that of ctx.
 func during(ctx context.Context, c *sqlite3.Conn, fn func() error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	interrupted := make(chan struct{})
+	ended, interrupted := make(chan struct{}), make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(interrupted)
-		c.Interrupt()
+		for { // again and again: between two statements of fn it has no effect
+			c.Interrupt()
+			select {
+			case <-ended:
+				return
+			case <-time.After(interruptEvery):
+			}
+		}
 	})
 	err := fn()
+	close(ended)
 	if !stop() {
 		<-interrupted // or it would hit what the connection does next
 	}
+	var fault *sqlite3.Error
+	if errors.As(err, &fault) && fault.Interrupted() && ctx.Err() != nil {
+		return ctx.Err()
+	}
 	return err
 }
+
+const interruptEvery = 10 * time.Millisecond
 
 // Get implements store.Engine.
 func (e *Engine) Get(ctx context.Context, id int64) (plant.Record, error) {

@@ -37,7 +37,8 @@ const (
 
 // Open opens the database file at path for reading and writing, and creates
 // it if it is not there. The caller closes the connection. The error is an
-// *Error.
+// *Error. No connection of this package reads a view that is in the file: it may
+// be a query without an end.
 func Open(path string) (*Conn, error) {
 	return open(path, lib.SQLITE_OPEN_READWRITE|lib.SQLITE_OPEN_CREATE)
 }
@@ -91,6 +92,7 @@ func open(path string, flags int32) (*Conn, error) {
 		_ = c.Close() // the connection was never good; the first error is the one that tells
 		return nil, err
 	}
+	c.config(lib.SQLITE_DBCONFIG_ENABLE_VIEW, false)
 	return c, nil
 }
 
@@ -172,12 +174,15 @@ func (c *Conn) Interrupt() {
 
 // KeepWAL decides whether Close leaves the WAL as it is, also as the last
 // connection to its file.
-func (c *Conn) KeepWAL(keep bool) {
+func (c *Conn) KeepWAL(keep bool) { c.config(lib.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, keep) }
+
+// config sets an option of the connection (https://sqlite.org/c3ref/c_dbconfig_defensive.html).
+func (c *Conn) config(option int32, on bool) {
 	v := int32(0)
-	if keep {
+	if on {
 		v = 1
 	}
-	lib.Xsqlite3_db_config(c.tls, c.db, lib.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, libc.VaList(c.out+outArgs, v, uintptr(0))) // fails only for an unknown option
+	lib.Xsqlite3_db_config(c.tls, c.db, option, libc.VaList(c.out+outArgs, v, uintptr(0))) // fails only for an unknown option
 }
 
 // TrackWAL makes WALFrames tell how long the WAL is. It also ends SQLite's

@@ -1,0 +1,4 @@
+package sqlite
+
+// During is for the tests.
+var During = during

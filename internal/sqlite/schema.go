@@ -1,0 +1,200 @@
+package sqlite
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"plantstore/internal/sqlite/sqlite3"
+	"plantstore/internal/store"
+)
+
+// The schema of a file is a program: views, triggers, generated columns and
+// expressions in indexes run with every statement that meets them. So it is
+// compared with the one that the migrations make before any table is read.
+
+// object is a row of sqlite_schema. SQLite refuses a row that says something else
+// than its sql (https://sqlite.org/fileformat2.html#storage_of_the_sql_database_schema).
+type object struct {
+	kind, name, table string
+	sql               string // as SQLite keeps it; empty for an index that a constraint makes
+	root              int64  // the page it begins at; 0 for what has none
+}
+
+func (o object) String() string {
+	if o.table == o.name {
+		return fmt.Sprintf("%s %q", o.kind, o.name)
+	}
+	return fmt.Sprintf("%s %q on %q", o.kind, o.name, o.table)
+}
+
+// objectsMax bounds what a file may have of them: ours are seven, and other
+// programs keep a few tables in it.
+const objectsMax = 1000
+
+// objects returns the rows of sqlite_schema. To read it runs nothing that is in it.
+func objects(c *sqlite3.Conn) (all []object, err error) {
+	const sqlMax = 16 << 10 // several times as long as any of ours
+	s, err := c.Prepare(fmt.Sprintf("SELECT type, name, tbl_name, substr(coalesce(sql, ''), 1, %d), rootpage FROM sqlite_schema LIMIT %d", sqlMax, objectsMax+1))
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	for {
+		ok, err := s.Step()
+		if err != nil || !ok {
+			return all, err
+		}
+		all = append(all, object{s.Text(0), s.Text(1), s.Text(2), s.Text(3), s.Int64(4)})
+	}
+}
+
+// expected is what the migrations make.
+type expected struct {
+	versions [][]object // by number of migrations applied, from 0
+	follow   []object   // what a move adds while it follows the store; all of it or nothing
+}
+
+// expectedSchema makes a store of each version in memory, once.
+var expectedSchema = sync.OnceValues(func() (e expected, err error) {
+	c, err := sqlite3.Open(":memory:")
+	if err != nil {
+		return e, err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	e.versions = [][]object{nil}
+	for i, file := range migrations() {
+		if err := apply(c, file, i+1); err != nil {
+			return e, err
+		}
+		all, err := objects(c)
+		if err != nil {
+			return e, err
+		}
+		e.versions = append(e.versions, all)
+	}
+	if err := c.Exec(followSQL); err != nil {
+		return e, err
+	}
+	followed, err := objects(c)
+	for _, o := range followed {
+		if find(e.versions[len(migrations())], o) == nil {
+			e.follow = append(e.follow, o)
+		}
+	}
+	return e, err
+})
+
+// find returns the object of that kind and name, or nil.
+func find(all []object, o object) *object {
+	i := slices.IndexFunc(all, func(a object) bool { return a.kind == o.kind && a.name == o.name })
+	if i < 0 {
+		return nil
+	}
+	return &all[i]
+}
+
+// schemaFaults compares the schema of a store with that of its version, and
+// returns what differs, for a person. Ordinary tables of other programs, and
+// indexes of these, are no fault: a tool that copies the store may keep its own
+// in it. They may hold nothing that runs when SQLite reads or checks the file.
+func schemaFaults(c *sqlite3.Conn, version int) ([]string, error) {
+	e, err := expectedSchema()
+	if err != nil {
+		return nil, err
+	}
+	found, err := objects(c)
+	if err != nil {
+		return nil, err
+	}
+	if len(found) > objectsMax {
+		return []string{fmt.Sprintf("it has more than %d tables and indexes", objectsMax)}, nil
+	}
+	want := e.versions[version]
+	if slices.ContainsFunc(e.follow, func(o object) bool { return find(found, o) != nil }) {
+		want = slices.Concat(want, e.follow)
+	}
+	var faults []string
+	for _, w := range want {
+		switch got := find(found, w); {
+		case got == nil:
+			faults = append(faults, fmt.Sprintf("%s %q is missing", w.kind, w.name))
+		case got.sql != w.sql || got.table != w.table:
+			faults = append(faults, fmt.Sprintf("%s %q is not as Plant Store makes it: %s", w.kind, w.name, difference(w.sql, got.sql)))
+		}
+	}
+	for _, o := range found {
+		if find(want, o) != nil {
+			continue
+		}
+		if fault := o.foreignFault(want); fault != "" {
+			faults = append(faults, fault)
+		}
+	}
+	if len(faults) > 0 {
+		return faults, nil // the queries below may meet a view
+	}
+	for _, q := range []struct{ sql, fault string }{
+		{"SELECT DISTINCT m.name FROM sqlite_schema AS m, pragma_table_xinfo(m.name) AS x WHERE m.type = 'table' AND x.hidden <> 0", "table %q has a generated column"},
+		{"SELECT DISTINCT i.name FROM sqlite_schema AS m, pragma_index_list(m.name) AS i, pragma_index_xinfo(i.name) AS x WHERE m.type = 'table' AND (i.partial OR x.cid = -2)", "index %q has an expression"},
+	} {
+		names, err := texts(c, q.sql)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range names {
+			faults = append(faults, fmt.Sprintf(q.fault, name))
+		}
+	}
+	return faults, nil
+}
+
+// checkSchema returns an error if the schema of a store is not that of its
+// version.
+func checkSchema(c *sqlite3.Conn, path string, version int) error {
+	faults, err := schemaFaults(c, version)
+	if err != nil || len(faults) == 0 {
+		return err
+	}
+	more := ""
+	if n := len(faults) - 1; n > 0 {
+		more = fmt.Sprintf(" (and %d more; plantstore verify names them)", n)
+	}
+	return fmt.Errorf("%w: the schema of %s is not schema %d of Plant Store: %s%s; undo the change with the tool that made it, or restore a backup",
+		store.ErrBroken, path, version, faults[0], more)
+}
+
+// foreignFault returns what is wrong with an object that is not ours, empty if it
+// is an ordinary table or an index of one.
+func (o object) foreignFault(ours []object) string {
+	ofOurs := slices.ContainsFunc(ours, func(w object) bool { return w.table == o.table })
+	switch {
+	case o.kind == "table" && o.root > 0, o.kind == "index" && !ofOurs:
+		return ""
+	case o.kind == "table":
+		return fmt.Sprintf("%v is not an ordinary table", o)
+	}
+	return fmt.Sprintf("%v is not part of it", o)
+}
+
+// difference shows where two definitions begin to differ.
+func difference(want, got string) string {
+	const before, after = 20, 60
+	first := 0
+	for first < min(len(want), len(got)) && want[first] == got[first] {
+		first++
+	}
+	part := func(text string) string {
+		cut := ""
+		from := max(0, first-before)
+		if from > 0 {
+			cut = "…"
+		}
+		if text = text[min(from, len(text)):]; len(text) > before+after {
+			return cut + text[:before+after] + "…"
+		}
+		return cut + text
+	}
+	return fmt.Sprintf("want %q, got %q", part(want), part(got))
+}

@@ -1,0 +1,235 @@
+package sqlite_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"plantstore/internal/auth"
+	"plantstore/internal/sqlite"
+	"plantstore/internal/sqlite/sqlite3"
+	"plantstore/internal/store"
+)
+
+// endless is a query without an end.
+const endless = "WITH RECURSIVE r (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) "
+
+// hostile are changes of a store's schema, and what is said of each.
+var hostile = []struct{ name, sql, want string }{
+	{
+		"a trigger that deletes", "CREATE TRIGGER evil AFTER INSERT ON plants BEGIN DELETE FROM plants WHERE id = new.id; END",
+		`trigger "evil" on "plants" is not part of it`,
+	},
+	{
+		"a trigger that does not end", "CREATE TRIGGER evil AFTER INSERT ON plants BEGIN SELECT count(*) FROM (" + endless + "SELECT n FROM r); END",
+		`trigger "evil" on "plants" is not part of it`,
+	},
+	{
+		"a trigger on tokens", "CREATE TRIGGER evil AFTER UPDATE ON tokens BEGIN DELETE FROM plants; END",
+		`trigger "evil" on "tokens" is not part of it`,
+	},
+	{
+		"a trigger on another table", "CREATE TABLE other (a); CREATE TRIGGER evil AFTER INSERT ON other BEGIN DELETE FROM plants; END",
+		`trigger "evil" on "other" is not part of it`,
+	},
+	{
+		"another trigger of a move", "CREATE TABLE followed (number INTEGER PRIMARY KEY, id INTEGER NOT NULL) STRICT; CREATE TRIGGER follow AFTER INSERT ON plants BEGIN DELETE FROM plants; END",
+		`trigger "follow" is not as Plant Store makes it: want "…ERT ON plants BEGIN INSERT INTO followed (id) VALUES (new.id); END", got "…ERT ON plants BEGIN DELETE FROM plants; END"`,
+	},
+	{
+		"half of a move", "CREATE TABLE followed (number INTEGER PRIMARY KEY, id INTEGER NOT NULL) STRICT",
+		`trigger "follow" is missing`,
+	},
+	{
+		"an endless view as plants", "ALTER TABLE plants RENAME TO p; CREATE VIEW plants AS " + endless + "SELECT n AS id, 'a' AS name, NULL AS tag, 0 AS created_at, 0 AS created_by, 0 AS digest FROM r",
+		`table "plants" is missing`,
+	},
+	{
+		"an endless view as state", "ALTER TABLE state RENAME TO s; CREATE VIEW state AS " + endless + "SELECT sum(n) AS store, 0 AS commits, 0 AS plants, 0 AS digests, 0 AS token_changes, 0 AS token_digests, '' AS held FROM r",
+		`table "state" is missing`,
+	},
+	{
+		"a view that is said to be a table", "ALTER TABLE plants RENAME TO p; CREATE VIEW plants AS " + endless + "SELECT n AS id, 'a' AS name, NULL AS tag, 0 AS created_at, 0 AS created_by, 0 AS digest FROM r; PRAGMA writable_schema = ON; UPDATE sqlite_schema SET type = 'table', rootpage = 2 WHERE name = 'plants'",
+		"malformed database schema (plants)",
+	},
+	{"another view", "CREATE VIEW v AS " + endless + "SELECT * FROM r", `view "v" is not part of it`},
+	{"a virtual table", "CREATE VIRTUAL TABLE v USING fts5 (a)", `table "v" is not an ordinary table`},
+	{"a generated column", "CREATE TABLE other (a, b AS (a + 1))", `table "other" has a generated column`},
+	{
+		"a trigger that is said to be a table", "CREATE TABLE other (a); CREATE TRIGGER evil AFTER INSERT ON plants BEGIN DELETE FROM plants; END; PRAGMA writable_schema = ON; UPDATE sqlite_schema SET type = 'table', tbl_name = 'evil', rootpage = 2 WHERE name = 'evil'",
+		"malformed database schema (evil)",
+	},
+	{"an index", "CREATE INDEX i ON plants (name)", `index "i" on "plants" is not part of it`},
+	{"a unique index", "CREATE UNIQUE INDEX i ON tokens (name)", `index "i" on "tokens" is not part of it`},
+	{
+		"an index that is said to be of another table", "CREATE TABLE other (a); CREATE INDEX i ON plants (name); PRAGMA writable_schema = ON; UPDATE sqlite_schema SET tbl_name = 'other' WHERE name = 'i'",
+		"malformed database schema (i)",
+	},
+	{"an expression in an index", "CREATE TABLE other (a); CREATE INDEX i ON other (hex(zeroblob(a)))", `index "i" has an expression`},
+	{"a part of a table in an index", "CREATE TABLE other (a); CREATE INDEX i ON other (a) WHERE hex(zeroblob(a)) > ''", `index "i" has an expression`},
+	{"another column", "ALTER TABLE plants ADD COLUMN height INTEGER", `table "plants" is not as Plant Store makes it`},
+	{"a default", "ALTER TABLE tokens DROP COLUMN revoked_at; ALTER TABLE tokens ADD COLUMN revoked_at INTEGER DEFAULT 1", `table "tokens" is not as Plant Store makes it`},
+	{"no tokens", "DROP TABLE tokens", `table "tokens" is missing`},
+}
+
+// hostileStore makes a store with plants and a token, and changes its schema.
+func hostileStore(t *testing.T, sql string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "plants.db")
+	e := mustOpen(t, sqlite.Config{Path: path})
+	_, err := e.CreateToken(t.Context(), auth.Token{Name: "a", Scopes: auth.ScopeCreate, CreatedAt: time.Now()})
+	must(t, err)
+	must(t, e.Insert(t.Context(), batchOf(0, 10)))
+	must(t, e.Close())
+	mustExec(t, path, sql)
+	return path
+}
+
+// manifestFor writes a manifest that agrees with a backup, as an attacker would.
+func manifestFor(t *testing.T, backup string, m sqlite.Manifest) {
+	t.Helper()
+	data, err := os.ReadFile(backup)
+	must(t, err)
+	m.Bytes, m.SHA256 = int64(len(data)), fmt.Sprintf("%x", sha256.Sum256(data))
+	text, err := json.Marshal(m)
+	must(t, err)
+	must(t, os.WriteFile(backup+sqlite.ManifestSuffix, text, 0o600))
+}
+
+// TestHostileSchema shows that a store whose schema is not its version's is
+// refused by everything that opens it, before anything in it can run.
+func TestHostileSchema(t *testing.T) {
+	t.Parallel()
+	const promptly = 30 * time.Second // for a loaded machine; an endless view never ends
+	for _, test := range hostile {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithTimeout(t.Context(), promptly)
+			defer cancel()
+			path := hostileStore(t, test.sql)
+			before := durable(t, path)
+			for _, c := range []sqlite.Config{{Server: true, Migrate: true}, {MustExist: true}, {ReadOnly: true}} {
+				c.Path, c.Log = path, slog.New(slog.DiscardHandler)
+				e, err := sqlite.Open(ctx, c)
+				if err == nil {
+					_, errList := e.List(ctx, store.Query{From: math.MinInt64, Limit: 10})
+					must(t, e.Close())
+					t.Fatalf("%+v: Open accepted it; List: %v", c, errList)
+				}
+				if !errors.Is(err, store.ErrBroken) || !strings.Contains(err.Error(), test.want) {
+					t.Errorf("%+v:\ngot  %v\nwant %s", c, err, test.want)
+				}
+			}
+			v, err := sqlite.Verify(ctx, path, nil)
+			if err != nil || !strings.Contains(strings.Join(v.Faults, "\n"), test.want) {
+				t.Errorf("Verify:\ngot  %q, %v\nwant %s", v.Faults, err, test.want)
+			}
+			backup := filepath.Join(t.TempDir(), "backup.db")
+			if _, err := sqlite.Backup(ctx, path, backup, noProgress); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("Backup:\ngot  %v\nwant %s", err, test.want)
+			}
+			manifestFor(t, path, sqlite.Manifest{Format: 1, Plants: 10, Commits: 2})
+			restored := filepath.Join(t.TempDir(), "restored.db")
+			if _, err := sqlite.Restore(ctx, path, restored, false, noProgress); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("Restore:\ngot  %v\nwant %s", err, test.want)
+			}
+			if _, err := os.Stat(restored); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("Restore left a store: %v", err)
+			}
+			if diff := cmp.Diff(before, durable(t, path)); diff != "" {
+				t.Errorf("the store was changed:\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestForeignTables shows that tables of other programs, which run nothing, are
+// left alone.
+func TestForeignTables(t *testing.T) {
+	t.Parallel()
+	for _, sql := range []string{
+		"CREATE TABLE _litestream_seq (id INTEGER PRIMARY KEY, seq INTEGER); CREATE TABLE _litestream_lock (id INTEGER)", // of Litestream
+		"CREATE TABLE other (a, b, UNIQUE (a)); CREATE INDEX i ON other (b DESC)",
+		"CREATE TABLE other (a REFERENCES plants (id))",
+		"CREATE TABLE other (a CHECK (a > 1)); PRAGMA ignore_check_constraints = ON; INSERT INTO other VALUES (0)",
+		"CREATE TABLE other (a PRIMARY KEY) WITHOUT ROWID",
+		"ANALYZE",
+		"VACUUM",
+	} {
+		path := hostileStore(t, sql)
+		e := mustOpen(t, sqlite.Config{Path: path, Server: true})
+		must(t, e.Insert(t.Context(), batchOf(20, 10)))
+		must(t, e.Close())
+		if v, err := sqlite.Verify(t.Context(), path, nil); err != nil || v.Faults != nil || v.Plants != 20 {
+			t.Errorf("%s: %+v, %v", sql, v, err)
+		}
+	}
+}
+
+// TestFollowedStoreIsOpened shows that what a move adds to a store is part of its
+// schema.
+func TestFollowedStoreIsOpened(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "plants.db")
+	mover := mustOpen(t, sqlite.Config{Path: path})
+	must(t, mover.Follow(t.Context()))
+	server := mustOpen(t, sqlite.Config{Path: path, Server: true})
+	must(t, server.Insert(t.Context(), batchOf(0, 3)))
+	if ids, err := mover.Followed(t.Context(), 10); err != nil || len(ids) != 3 {
+		t.Errorf("followed %v, %v; want 3 ids", ids, err)
+	}
+	must(t, server.Close())
+	must(t, mover.Unfollow(t.Context()))
+	must(t, mover.Close())
+	must(t, mustOpen(t, sqlite.Config{Path: path, Server: true}).Close())
+}
+
+// TestManyObjects shows that the list of a file's objects has a bound.
+func TestManyObjects(t *testing.T) {
+	t.Parallel()
+	var sql strings.Builder
+	sql.WriteString("BEGIN;")
+	for i := range 1001 {
+		fmt.Fprintf(&sql, "CREATE TABLE other%d (a);", i)
+	}
+	path := hostileStore(t, sql.String()+"COMMIT")
+	_, err := sqlite.Open(t.Context(), sqlite.Config{Path: path, ReadOnly: true, Log: slog.New(slog.DiscardHandler)})
+	if want := "it has more than 1000 tables and indexes"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+}
+
+// TestDuring shows that the end of a context ends what runs on a connection,
+// also if it comes between two statements.
+func TestDuring(t *testing.T) {
+	t.Parallel()
+	c, err := sqlite3.Open(":memory:")
+	must(t, err)
+	defer c.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	err = sqlite.During(ctx, c, func() error {
+		cancel()
+		_, err := c.QueryInt("SELECT 1") // the first interruption may come here
+		for err == nil {
+			_, err = c.QueryInt(endless + "SELECT count(*) FROM r")
+		}
+		return err
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want %v", err, context.Canceled)
+	}
+	if n, err := c.QueryInt("SELECT 2"); n != 2 || err != nil {
+		t.Errorf("afterwards: %d, %v", n, err)
+	}
+}
