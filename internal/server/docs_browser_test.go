@@ -97,7 +97,7 @@ func startBrowser(t *testing.T) *browser {
 	} {
 		options = append(options, chromedp.Flag(flag, true))
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 3*wait)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 3*wait) // Cancel below closes the browser
 	t.Cleanup(cancel)
 	ctx, stop := chromedp.NewExecAllocator(ctx, options...)
 	t.Cleanup(stop)
