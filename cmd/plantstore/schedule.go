@@ -118,7 +118,7 @@ func (j *schedule) backup(ctx context.Context, begun time.Time) error {
 		j.log.Error("backup failed", "file", path, "error", err)
 	default:
 		j.last.Set(float64(begun.Unix()))
-		j.log.Info("backup made", "file", path, "plants", m.Plants, "bytes", m.Bytes, "took", time.Since(begun).Round(time.Millisecond))
+		j.log.Info("backup made", "file", path, "plants", m.Plants, "bytes", m.Bytes, "took_us", time.Since(begun).Microseconds())
 	}
 	return err
 }
