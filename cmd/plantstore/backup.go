@@ -38,7 +38,7 @@ A server that runs makes backups by itself with --backup-dir.`,
 				return err
 			}
 			progress := p.newProgress(0)
-			progress.begin()
+			progress.part(0, 1)
 			m, err := sqlite.Backup(cmd.Context(), db, file, progress.part)
 			progress.end()
 			if errors.Is(err, context.Canceled) {
@@ -82,7 +82,7 @@ as a whole, or nothing has changed. A store that is there is replaced only with
 				return err
 			}
 			progress := p.newProgress(0)
-			progress.begin()
+			progress.part(0, 1)
 			m, err := sqlite.Restore(cmd.Context(), file, db, force, progress.part)
 			progress.end()
 			switch {

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"math"
 	"os"
 
 	"github.com/spf13/cobra"
 
 	"plantstore/internal/dump"
+	"plantstore/internal/plant"
 	"plantstore/internal/sqlite"
 	"plantstore/internal/store"
 )
@@ -88,20 +90,14 @@ func (p *program) export(ctx context.Context, engine store.Engine, w io.Writer, 
 	if err != nil {
 		return err
 	}
-	count := 0
-	for r, err := range allRecords(ctx, engine, store.Query{From: math.MinInt64}) {
-		if err != nil {
-			if ctx.Err() != nil {
-				return errInterrupted
-			}
-			return err
-		}
-		if err := out.Write(r.NewPlant); err != nil {
-			return err
-		}
-		count++
+	count, err := p.writePlants(out, w, allRecords(ctx, engine, store.Query{From: math.MinInt64}))
+	if err == nil {
+		err = out.Close()
 	}
-	if err := out.Close(); err != nil {
+	if err != nil && ctx.Err() != nil {
+		return errInterrupted
+	}
+	if err != nil {
 		return err
 	}
 	if !p.quiet {
@@ -111,6 +107,28 @@ func (p *program) export(ctx context.Context, engine store.Engine, w io.Writer, 
 		fmt.Fprintf(p.stderr, "plants with an empty tag: %d; CSV cannot tell an empty tag from none: use jsonl to keep it\n", n)
 	}
 	return nil
+}
+
+// writePlants writes all records to out, which writes to w, and shows its progress unless that would be between plants on
+// one terminal.
+func (p *program) writePlants(out *dump.Writer, w io.Writer, records iter.Seq2[plant.Record, error]) (count int64, err error) {
+	const showEvery = 1000
+	progress := p.newProgress(-1)
+	defer progress.end()
+	_, onScreen := isTerminal(w)
+	for r, err := range records {
+		if err != nil {
+			return count, err
+		}
+		if count%showEvery == 0 && !onScreen {
+			progress.plants(count, -1)
+		}
+		if err := out.Write(r.NewPlant); err != nil {
+			return count, err
+		}
+		count++
+	}
+	return count, nil
 }
 
 // sameFile reports whether two paths name one file that is there.

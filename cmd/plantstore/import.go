@@ -186,7 +186,7 @@ func (j *importJob) run(ctx context.Context, engine store.Engine) error {
 	if err := j.openRejects(ctx); err != nil {
 		return err
 	}
-	j.progress.begin()
+	j.progress.rows(0)
 	err := j.store(ctx, engine)
 	j.progress.end()
 	err = errors.Join(err, j.publishRejects())

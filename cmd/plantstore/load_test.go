@@ -200,8 +200,8 @@ func TestProgressBarOnTerminal(t *testing.T) {
 		command string
 		want    []string
 	}{
-		"file":           {"plantstore import many.jsonl --create --db file.db", []string{"10000 rows", "%", "line 20000: id is a string"}},
-		"standard input": {"cat many.jsonl | plantstore import - --format jsonl --create --db input.db", []string{"10000 rows", "B/s)", "line 20000: id is a string"}},
+		"file":           {"plantstore import many.jsonl --create --db file.db", []string{"] 0 rows, 0%", "\r\x1b[2Kline 20000: id is a string"}},
+		"standard input": {"cat many.jsonl | plantstore import - --format jsonl --create --db input.db", []string{"0 rows", "\r\x1b[2Kline 20000: id is a string"}},
 		"terminal only":  {"plantstore import many.jsonl --create --db plain.db 2> plain.txt", []string{"created 29999"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -79,7 +79,7 @@ func (p *program) move(ctx context.Context, fromAddress, toAddress storeAddress)
 	defer func() { err = errors.Join(err, to.Close()) }()
 
 	bar := p.newProgress(0)
-	bar.begin()
+	bar.plants(0, -1)
 	r, err := move.Run(ctx, move.Config{
 		From: from, To: to,
 		FromName: fromAddress.absolute(), ToName: toAddress.absolute(),

@@ -23,7 +23,6 @@ func TestProgressLines(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var stderr bytes.Buffer
 				p := (&program{stderr: &stderr, quiet: tt.quiet}).newProgress(-1)
-				p.begin()
 				for _, show := range []func(){
 					func() { p.rows(3) },
 					func() { p.part(5, 10) },

@@ -37,7 +37,12 @@ else 1.`,
 				return err
 			}
 			progress := p.newProgress(-1)
-			v, err := verify(cmd.Context(), path, progress.rows)
+			plants := int64(0)
+			progress.plants(plants, -1)
+			v, err := verify(cmd.Context(), path, func(more int64) {
+				plants += more
+				progress.plants(plants, -1)
+			})
 			progress.end()
 			if cmd.Context().Err() != nil {
 				return errInterrupted

@@ -1,0 +1,209 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const terminalColumns = 60
+
+// terminal is a pseudo-terminal, with a person before it.
+type terminal struct {
+	keys  *os.File // what is written there is typed
+	tty   *os.File // the end of programs
+	shown *stream  // all that was written to tty, with the echo of what was typed
+	read  chan struct{}
+}
+
+func newTerminal(t *testing.T) *terminal {
+	t.Helper()
+	keys, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.IoctlSetPointerInt(int(keys.Fd()), unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	number, err := unix.IoctlGetInt(int(keys.Fd()), unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tty, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.IoctlSetWinsize(int(tty.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: terminalColumns}); err != nil {
+		t.Fatal(err)
+	}
+	term := &terminal{keys: keys, tty: tty, shown: newStream(), read: make(chan struct{})}
+	go func() { // ends when no program has the terminal open
+		defer close(term.read)
+		_, _ = io.Copy(term.shown, keys)
+	}()
+	t.Cleanup(func() {
+		_ = tty.Close() // or the test has closed it
+		<-term.read
+		_ = keys.Close()
+	})
+	return term
+}
+
+// start starts the program on the terminal.
+func (term *terminal) start(t *testing.T, dir string, args ...string) *process {
+	t.Helper()
+	p := &process{cmd: exec.Command("plantstore", args...), stdout: term.shown, stderr: term.shown, ended: make(chan struct{})}
+	p.cmd.Dir, p.cmd.Env = dir, cleanEnviron()
+	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = term.tty, term.tty, term.tty
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(p.ended)
+		_ = p.cmd.Wait() // ProcessState has the outcome
+	}()
+	t.Cleanup(p.kill)
+	return p
+}
+
+// screen closes the test's end of the terminal and returns what a person sees at the end, without spaces at the ends of
+// lines. It knows what the program uses: line ends, CR, and a line that is cleared.
+func (term *terminal) screen(t *testing.T) string {
+	t.Helper()
+	_ = term.tty.Close()
+	<-term.read
+	lines, column := [][]rune{nil}, 0
+	raw := strings.ReplaceAll(term.shown.String(), "\x1b[2K", "\v")
+	for _, r := range raw {
+		last := len(lines) - 1
+		switch {
+		case r == '\r':
+			column = 0
+		case r == '\n':
+			lines = append(lines, []rune(strings.Repeat(" ", column)))
+		case r == '\v':
+			lines[last] = nil
+		case r < ' ' || r == 0x7f:
+			t.Errorf("the terminal was sent %q in %q", r, raw)
+		default:
+			if column == terminalColumns { // terminals wrap with the next character
+				lines, column = append(lines, nil), 0
+				last++
+			}
+			for len(lines[last]) <= column {
+				lines[last] = append(lines[last], ' ')
+			}
+			lines[last][column] = r
+			column++
+		}
+	}
+	var text strings.Builder
+	for _, line := range lines {
+		text.WriteString(strings.TrimRight(string(line), " ") + "\n")
+	}
+	return strings.TrimRight(text.String(), "\n") + "\n"
+}
+
+// Whatever is known of the work and however far it is, nothing of the bar is left when it ends, also after the echo of Ctrl-C.
+func TestBarGoes(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		size int64
+		show func(p *progress)
+	}{
+		"file, nothing done":           {1000, func(p *progress) { p.rows(0) }},
+		"file, half done":              {1000, func(p *progress) { p.read.Store(500); p.rows(10) }},
+		"input of unknown length":      {-1, func(p *progress) { p.rows(10) }},
+		"parts, nothing done":          {0, func(p *progress) { p.part(0, 1) }},
+		"parts, half done":             {0, func(p *progress) { p.part(1, 2) }},
+		"parts, done":                  {0, func(p *progress) { p.part(2, 2) }},
+		"plants of all":                {0, func(p *progress) { p.plants(1, 2) }},
+		"plants of an unknown number":  {-1, func(p *progress) { p.plants(10, -1) }},
+		"plants, a number known later": {0, func(p *progress) { p.plants(10, -1); p.shown = time.Time{}; p.plants(20, 30) }},
+		"a terminal too narrow":        {1000, func(p *progress) { p.read.Store(1); p.begun = p.begun.Add(-1e6 * time.Hour); p.rows(1e15) }},
+		"with a line":                  {1000, func(p *progress) { p.rows(1); p.line("line 3 is no plant"); p.shown = time.Time{}; p.rows(1) }},
+	} {
+		for _, interrupted := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, interrupted %t", name, interrupted), func(t *testing.T) {
+				t.Parallel()
+				term := newTerminal(t)
+				p := (&program{stderr: term.tty}).newProgress(c.size)
+				c.show(p)
+				if interrupted {
+					fmt.Fprint(term.tty, "^C") // as the terminal echoes it
+				}
+				p.end()
+				fmt.Fprintln(term.tty, "done")
+				want := "done\n"
+				if name == "with a line" {
+					want = "line 3 is no plant\ndone\n"
+				}
+				if got := term.screen(t); got != want {
+					t.Errorf("the screen has %q, want %q; it was sent %q", got, want, term.shown)
+				}
+				if !strings.Contains(term.shown.String(), "\r") {
+					t.Errorf("no bar was shown: %q", term.shown)
+				}
+			})
+		}
+	}
+}
+
+// Each long command has a bar, and leaves only its result.
+func TestBars(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	writeFileText(t, dir+"/many.jsonl", somePlants(2000))
+	for _, c := range []struct {
+		args string
+		want string // the screen
+		bar  string // in what is shown on the way
+	}{
+		{"import many.jsonl --create --db a.db", "created 2000, already there 0, conflicting 0, invalid 0\n", "] 0 rows, 0%"},
+		{"verify --db a.db", "a.db is whole: 2000 plants, 0 tokens, last commit 1\n", "0 plants"},
+		{"export -o b.jsonl --db a.db", "exported 2000 plants\n", "0 plants"},
+		{"backup b.db --db a.db", "b.db has 2000 plants, up to commit 1\n", "] 0%"},
+		{"restore b.db --db c.db", "c.db has 2000 plants, as they were at TIME\n", "] 0%"},
+	} {
+		t.Run(c.args, func(t *testing.T) {
+			term := newTerminal(t)
+			p := term.start(t, dir, strings.Fields(c.args)...)
+			if code, err := p.wait(); err != nil || code != exitOK {
+				t.Errorf("got %d, %v, want 0", code, err)
+			}
+			screen := regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:]+Z`).ReplaceAllString(term.screen(t), "TIME")
+			if screen != c.want || !strings.Contains(term.shown.String(), c.bar) {
+				t.Errorf("the screen has %q, want %q; it was sent %q", screen, c.want, term.shown)
+			}
+		})
+	}
+}
+
+// Ctrl-C ends a command that waits for its input, and takes its bar away.
+func TestBarInterrupted(t *testing.T) {
+	t.Parallel()
+	term := newTerminal(t)
+	p := term.start(t, t.TempDir(), "import", "-", "--format", "jsonl", "--create", "--db", "a.db")
+	if _, err := p.await(term.shown, `\r`); err != nil { // the bar
+		t.Fatal(err)
+	}
+	if _, err := term.keys.WriteString("\x03"); err != nil {
+		t.Fatal(err)
+	}
+	if code, err := p.wait(); err != nil || code != exitInterrupted {
+		t.Errorf("got %d, %v, want 130", code, err)
+	}
+	const want = "created 0, already there 0, conflicting 0, invalid 0\ninterrupted: what is counted is stored; run the same command\n again to go on\nplantstore: interrupted\n"
+	if got := term.screen(t); got != want {
+		t.Errorf("the screen has %q, want %q; it was sent %q", got, want, term.shown)
+	}
+}
