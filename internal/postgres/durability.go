@@ -116,7 +116,7 @@ func (e *Engine) watch(ctx context.Context) {
 		case <-tick.C:
 		}
 		if err := e.look(ctx); err != nil && ctx.Err() == nil {
-			e.log.Warn("the settings of the database could not be read", "error", err)
+			e.log.Debug("could not read the settings of the database", "error", err) // the store logs that it is unreachable
 		}
 	}
 }

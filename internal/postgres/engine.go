@@ -105,7 +105,7 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	e.estimated.Store(-1)
 	if err := e.begin(ctx, c); err != nil {
 		e.pool.Close()
-		return nil, fmt.Errorf("open the database %s: %w", place(config.ConnConfig), err)
+		return nil, fmt.Errorf("open the database %s: %w", place(config.ConnConfig), driverError{err})
 	}
 	if c.Metrics != nil {
 		e.measure(c.Metrics)

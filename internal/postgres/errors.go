@@ -41,10 +41,12 @@ func effectOf(err error) effect {
 // classify gives an error of a call that did nothing the meaning that it has
 // for the store.
 func classify(err error) error {
+	if err == nil {
+		return nil
+	}
+	err = driverError{err}
 	var said *pgconn.PgError
 	switch {
-	case err == nil:
-		return nil
 	case errors.As(err, &said) && said.Code == "53100":
 		return fmt.Errorf("%w: %w", store.ErrFull, err)
 	case said != nil && said.Code == heldCode:
@@ -54,3 +56,19 @@ func classify(err error) error {
 	}
 	return err
 }
+
+// driverError prints an error in one line, and each of its causes once. The driver
+// writes a line for each host and for each way to connect to it.
+type driverError struct{ error }
+
+func (e driverError) Error() string {
+	var causes []string
+	for line := range strings.Lines(e.error.Error()) {
+		if line = strings.TrimSpace(line); !slices.Contains(causes, line) {
+			causes = append(causes, line)
+		}
+	}
+	return strings.ReplaceAll(strings.Join(causes, "; "), ":; ", ": ")
+}
+
+func (e driverError) Unwrap() error { return e.error }

@@ -62,9 +62,11 @@ func (e *Engine) Insert(ctx context.Context, batch []store.Create) error {
 		}
 		switch {
 		case ctx.Err() == nil:
-			e.log.Warn("a commit is tried again", "plants", len(batch), "outcome unknown", doubt, "error", err)
+			e.log.Debug("repeating a commit", "plants", len(batch), "outcome unknown", doubt, "error", err)
 		case doubt:
-			return fmt.Errorf("%w: %w", store.ErrOutcomeUnknown, err)
+			return fmt.Errorf("%w: %w", store.ErrOutcomeUnknown, driverError{err})
+		case errors.Is(err, ctx.Err()):
+			return classify(err)
 		default:
 			return classify(errors.Join(ctx.Err(), err))
 		}

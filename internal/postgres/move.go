@@ -152,7 +152,7 @@ func (e *Engine) Totals(context.Context) (store.Totals, bool, error) {
 func (e *Engine) State(ctx context.Context) (store.State, error) {
 	now, err := state(ctx, e.pool)
 	now.Plants = e.estimated.Load()
-	return now, err
+	return now, classify(err)
 }
 
 func state(ctx context.Context, q querier) (now store.State, err error) {

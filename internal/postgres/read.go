@@ -21,7 +21,7 @@ func (e *Engine) Get(ctx context.Context, id int64) (plant.Record, error) {
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = store.ErrNotFound
 	}
-	return r, err
+	return r, classify(err)
 }
 
 // List implements store.Engine.

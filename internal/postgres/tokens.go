@@ -91,7 +91,8 @@ func (e *Engine) RevokeTokens(ctx context.Context, which store.Selector, at time
 // Tokens implements store.Engine.
 func (e *Engine) Tokens(ctx context.Context) ([]auth.Token, error) {
 	rows, _ := e.pool.Query(ctx, forSchema(e.schema, "SELECT "+tokenColumns+" FROM tokens ORDER BY id")) // the error comes with the rows
-	return pgx.CollectRows(rows, token)
+	tokens, err := pgx.CollectRows(rows, token)
+	return tokens, classify(err)
 }
 
 const tokenColumns = "id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix" //nolint:gosec // names of columns
@@ -202,7 +203,7 @@ func (e *Engine) transact(ctx context.Context, change func(pgx.Tx) error) error 
 		err = warning(conn.Conn())
 	}
 	if err != nil && (errors.Is(err, errWarned) || effectOf(err) == unknown) {
-		return fmt.Errorf("%w: %w", store.ErrOutcomeUnknown, err)
+		return fmt.Errorf("%w: %w", store.ErrOutcomeUnknown, driverError{err})
 	}
 	return classify(err)
 }

@@ -29,6 +29,7 @@ const (
 type credentials struct {
 	engine  Engine
 	log     *slog.Logger
+	outage  *outage
 	keyring auth.Keyring
 	held    atomic.Pointer[Hold] // as last looked at
 	plants  atomic.Int64         // as last looked at
@@ -43,8 +44,8 @@ type credentials struct {
 	done chan struct{} // closed when the watcher has ended
 }
 
-func watchCredentials(ctx context.Context, engine Engine, log *slog.Logger) (*credentials, error) {
-	c := &credentials{engine: engine, log: log, version: -1, savedAt: time.Now(), triedAt: time.Now(), looking: make(chan struct{}, 1), done: make(chan struct{})}
+func watchCredentials(ctx context.Context, engine Engine, o *outage) (*credentials, error) {
+	c := &credentials{engine: engine, log: o.log, outage: o, version: -1, savedAt: time.Now(), triedAt: time.Now(), looking: make(chan struct{}, 1), done: make(chan struct{})}
 	if err := c.look(ctx, time.Now()); err != nil {
 		return nil, err
 	}
@@ -63,18 +64,16 @@ func (c *credentials) watch(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		if err := c.look(ctx, time.Now().Add(-lookEvery/2)); err != nil && ctx.Err() == nil {
-			c.log.Error("tokens could not be read", "error", err)
-		}
-		if time.Since(c.triedAt) >= useSaveEvery {
+		err := c.look(ctx, time.Now().Add(-lookEvery/2))
+		if err == nil && time.Since(c.triedAt) >= useSaveEvery {
 			c.saveUses(ctx)
 		}
 	}
 }
 
 // look reads the tokens if they have changed, unless a look has begun since then.
-func (c *credentials) look(ctx context.Context, since time.Time) error {
-	ctx, cancel := context.WithTimeout(ctx, lookTimeMax)
+func (c *credentials) look(caller context.Context, since time.Time) error {
+	ctx, cancel := context.WithTimeout(caller, lookTimeMax)
 	defer cancel()
 	select {
 	case c.looking <- struct{}{}:
@@ -95,6 +94,15 @@ func (c *credentials) look(ctx context.Context, since time.Time) error {
 		}
 		now = time.Now()
 	}
+	if c.version < 0 { // of the first look, New returns the error
+		return c.read(ctx, now)
+	}
+	return c.outage.ask(caller, time.Unix(0, c.lookAt.Load()), func() error { return c.read(ctx, now) })
+}
+
+// read reads the engine's state, and the tokens if they have changed. Its caller is
+// the one that looks.
+func (c *credentials) read(ctx context.Context, now time.Time) error {
 	state, err := c.engine.State(ctx)
 	if err != nil {
 		return err
@@ -125,7 +133,11 @@ func (c *credentials) saveUses(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, lookTimeMax)
 		defer cancel()
 		if err := c.engine.MarkUsed(ctx, uses); err != nil {
-			c.log.Warn("the tokens' last use could not be stored", "error", err)
+			level := slog.LevelWarn
+			if c.outage.away() {
+				level = slog.LevelDebug // the log has the outage
+			}
+			c.log.Log(ctx, level, "could not store when tokens were last used", "error", err)
 			return
 		}
 	}
@@ -161,8 +173,10 @@ func (c *credentials) age(now time.Time) time.Duration {
 	return time.Duration(now.UnixNano() - c.lookAt.Load())
 }
 
+// unreadable returns what a client is told whose credential cannot be checked. The
+// log has one line for all of them: see outage.
 func (c *credentials) unreadable(err error) error {
-	c.log.Error("tokens could not be read", "error", err)
+	c.log.Debug("could not read the tokens", "error", err)
 	return &plant.Error{
 		Code:    plant.CodeStoreUnavailable,
 		Message: "the store cannot check credentials now; nothing was stored: send the request again",

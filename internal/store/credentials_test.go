@@ -147,24 +147,6 @@ func TestSlowEngine(t *testing.T) {
 	})
 }
 
-// TestTokensUnreadable shows that a store that cannot check credentials is not ready.
-func TestTokensUnreadable(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e := &stub{}
-		s := mustNew(t, e, limits)
-		defer s.Close()
-		e.change(func(e *stub) { e.err = errors.New("disk") })
-		time.Sleep(5 * time.Second) //nolint:forbidigo // the bubble's clock, not a wait
-		if err := s.Ready(); err != nil {
-			t.Errorf("after 5 s: %v", err)
-		}
-		time.Sleep(6 * time.Second) //nolint:forbidigo // the bubble's clock, not a wait
-		if err := s.Ready(); err == nil {
-			t.Error("after 11 s: ready")
-		}
-	})
-}
-
 func TestLastUseIsSaved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &stub{}
@@ -178,13 +160,13 @@ func TestLastUseIsSaved(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		e.change(func(e *stub) { e.err = errors.New("disk") })
+		e.change(func(e *stub) { e.useErr = errors.New("disk") })
 		time.Sleep(3 * time.Minute) //nolint:forbidigo // the bubble's clock, not a wait
 		e.change(func(e *stub) {
 			if n := len(e.uses); n < 2 || n > 3 {
 				t.Errorf("%d tries in 3 minutes, want one a minute", n)
 			}
-			e.err, e.uses = nil, nil
+			e.useErr, e.uses = nil, nil
 		})
 		s.Close()
 		if want := (auth.Use{TokenID: 7, At: used}); len(e.uses) != 1 || e.uses[0] != want {

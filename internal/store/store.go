@@ -36,7 +36,8 @@ type Store struct {
 // New starts a store on an engine. It has read the tokens when it returns. The
 // caller closes it. The error wraps ErrHeld if a move holds the engine's store.
 func New(ctx context.Context, c Config) (*Store, error) {
-	credentials, err := watchCredentials(ctx, c.Engine, c.Log)
+	o := &outage{log: c.Log}
+	credentials, err := watchCredentials(ctx, c.Engine, o)
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +47,7 @@ func New(ctx context.Context, c Config) (*Store, error) {
 	}
 	credentials.measure(c.Metrics)
 	return &Store{
-		writer:      newWriter(c),
+		writer:      newWriter(c, o),
 		credentials: credentials,
 	}, nil
 }
@@ -84,8 +85,8 @@ func (s *Store) Ready() error {
 		return errors.New("the store is shutting down")
 	case s.writer.longest() >= commitLongMax:
 		return errors.New("the disk has not finished a commit for long")
-	case s.credentials.age(time.Now()) > tokensOldMax:
-		return errors.New("the store cannot read its tokens; see the log")
+	case s.credentials.age(time.Now()) >= awayAfter: // also while a look hangs
+		return errors.New("the store is unreachable; see the log")
 	}
 	if s.credentials.held.Load().Why != "" {
 		return ErrHeld // where to is in the log: everybody may read this
@@ -99,9 +100,6 @@ func (s *Store) Durability() Durability { return s.writer.engine.Durability() }
 // commitLongMax is how long a commit may take in a store that is ready. Nobody
 // who sends a plant waits longer for one than for Limits.AnswerTime.
 const commitLongMax = 20 * time.Second
-
-// tokensOldMax is how old the tokens may be in a store that is ready.
-const tokensOldMax = 10 * time.Second
 
 // Retire makes Ready say that the store is shutting down, while it still takes
 // plants: whoever spreads requests over several stores should look elsewhere.
@@ -121,5 +119,6 @@ func (s *Store) Close() {
 	s.closing.Do(func() {
 		s.writer.close()
 		s.credentials.close()
+		s.writer.outage.end()
 	})
 }

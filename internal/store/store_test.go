@@ -30,7 +30,8 @@ type stub struct {
 	tokens  []auth.Token
 	version int64
 	looks   int   // calls of State
-	err     error // of State and MarkUsed
+	err     error // of State
+	useErr  error // of MarkUsed
 	uses    []auth.Use
 
 	lookTime time.Duration // that State takes
@@ -70,7 +71,7 @@ func (s *stub) MarkUsed(_ context.Context, uses []auth.Use) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.uses = append(s.uses, uses...)
-	return s.err
+	return s.useErr
 }
 
 func (s *stub) change(f func(s *stub)) {

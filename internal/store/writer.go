@@ -18,6 +18,7 @@ import (
 type writer struct {
 	engine Engine
 	log    *slog.Logger
+	outage *outage
 	limit  Limits
 	meters *meters
 	ctx    context.Context // of every commit
@@ -58,10 +59,11 @@ type Limits struct {
 	AnswerTime time.Duration // for a create, after which it is answered that the outcome is unknown
 }
 
-func newWriter(c Config) *writer {
+func newWriter(c Config, o *outage) *writer {
 	w := &writer{
 		engine:    c.Engine,
 		log:       c.Log,
+		outage:    o,
 		limit:     c.Limits,
 		pool:      newBatch(0),
 		goal:      1,
@@ -225,8 +227,13 @@ func (w *writer) commit(number int, b *batch) error {
 	err := w.engine.Insert(ctx, b.creates)
 	w.end(number, len(b.creates))
 	w.meters.commit(b.creates, begun, err)
-	if err != nil {
+	switch {
+	case errors.Is(err, ErrBroken): // the process ends
 		w.log.Error("commit failed", "plants", len(b.creates), "error", err)
+	case err != nil:
+		w.outage.commitFailed(begun, len(b.creates), err)
+	}
+	if err != nil {
 		b.err = refusal(err)
 	}
 	b.end()

@@ -1,0 +1,234 @@
+package postgres_test
+
+import (
+	"errors"
+	"log/slog"
+	"net"
+	"net/url"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"plantstore/internal/auth"
+	"plantstore/internal/plant"
+	"plantstore/internal/postgres"
+	"plantstore/internal/store"
+)
+
+// link is a socket in front of a database, which can be cut, or hang: then it
+// accepts connections and passes nothing on.
+type link struct {
+	t       *testing.T
+	dir, to string // of the sockets
+
+	running sync.WaitGroup
+
+	mu       sync.Mutex
+	listener net.Listener // nil: cut; guarded by mu
+	hanging  bool         // guarded by mu
+	conns    []net.Conn   // guarded by mu
+}
+
+// newLink returns a link to a database, and the URL of the database behind it.
+func newLink(t *testing.T, at string) (*link, string) {
+	t.Helper()
+	u, err := url.Parse(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &link{t: t, dir: t.TempDir(), to: u.Query().Get("host")}
+	l.join()
+	t.Cleanup(func() { l.cut(); l.running.Wait() })
+	return l, strings.Replace(at, url.QueryEscape(l.to), url.QueryEscape(l.dir), 1)
+}
+
+const socket = ".s.PGSQL.5432"
+
+// join passes on what comes from now on.
+func (l *link) join() {
+	listener, err := net.Listen("unix", filepath.Join(l.dir, socket))
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.mu.Lock()
+	l.listener, l.hanging = listener, false
+	l.mu.Unlock()
+	l.running.Go(func() { // ends with the listener
+		for {
+			in, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			out, err := net.Dial("unix", filepath.Join(l.to, socket))
+			if err != nil {
+				l.t.Error(err)
+				return
+			}
+			l.mu.Lock()
+			l.conns = append(l.conns, in, out)
+			l.mu.Unlock()
+			l.running.Go(func() { l.pass(in, out) }) // both end when cut closes the connections, or sooner
+			l.running.Go(func() { l.pass(out, in) })
+		}
+	})
+}
+
+// pass passes bytes on until the link hangs.
+func (l *link) pass(from, to net.Conn) {
+	buffer := make([]byte, 4096)
+	for {
+		n, err := from.Read(buffer)
+		l.mu.Lock()
+		hanging := l.hanging
+		l.mu.Unlock()
+		if hanging {
+			return
+		}
+		if err == nil {
+			_, err = to.Write(buffer[:n])
+		}
+		if err != nil {
+			_ = to.Close()
+			return
+		}
+	}
+}
+
+// hang passes nothing on, and refuses nothing, until cut.
+func (l *link) hang() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.hanging = true
+}
+
+// cut refuses connections and ends those that there are.
+func (l *link) cut() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.listener != nil {
+		_ = l.listener.Close() // removes the socket
+	}
+	for _, c := range l.conns {
+		_ = c.Close()
+	}
+	l.listener, l.conns = nil, nil
+}
+
+// lines is a log.
+type lines struct {
+	mu  sync.Mutex
+	all []string // guarded by mu
+}
+
+func (l *lines) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all = append(l.all, string(line))
+	return len(line), nil
+}
+
+func (l *lines) get() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return append([]string(nil), l.all...)
+}
+
+// TestOutage loses the database under a store that clients use: readiness says so,
+// and the log has a line for the loss and one for the return.
+func TestOutage(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		lose  func(*link)
+		cause string
+	}{
+		"cut":   {(*link).cut, "error=\"failed to connect to `user=postgres database=test\\d+`: [^;]*: connect: no such file or directory\""},
+		"hangs": {(*link).hang, `error="no answer in time"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l, at := newLink(t, database(t))
+			e, err := postgres.Open(t.Context(), postgres.Config{URL: at, Log: quiet})
+			if err != nil {
+				t.Fatal(err)
+			}
+			log := &lines{}
+			s, err := store.New(t.Context(), store.Config{
+				Engine: e, Commits: postgres.CommitsMax, Metrics: prometheus.NewRegistry(), Log: slog.New(slog.NewTextHandler(log, nil)),
+				Limits: store.Limits{Plants: 100, Bytes: 1000, CommitTime: 5 * time.Second, AnswerTime: 5 * time.Second},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			create := func(id int64) error {
+				_, err := s.Create(auth.Principal{}, plant.NewPlant{ID: id})
+				return err
+			}
+			if err := create(0); err != nil {
+				t.Fatal(err)
+			}
+			test.lose(l)
+			var clients sync.WaitGroup
+			for i := range int64(5) {
+				clients.Go(func() { _ = create(1 + i); _, _ = s.Authenticate(t.Context(), auth.Mint()) })
+			}
+			until(t, "the store is not ready", func() bool { return s.Ready() != nil && len(log.get()) > 0 })
+			clients.Wait()
+			l.cut()
+			l.join()
+			until(t, "the store is ready", func() bool { return s.Ready() == nil && len(log.get()) > 1 })
+			if err := create(100); err != nil {
+				t.Error(err)
+			}
+			s.Close()
+			if err := e.Close(); err != nil {
+				t.Error(err)
+			}
+			want := regexp.MustCompile(`^time=\S+ level=ERROR msg="store unreachable" ` + test.cause + `
+time=\S+ level=INFO msg="store reachable again" away_us=\d+ commits_failed=\d+ plants_failed=\d+
+$`)
+			if got := strings.Join(log.get(), ""); !want.MatchString(got) {
+				t.Errorf("log:\n%swant\n%s", got, want)
+			}
+		})
+	}
+}
+
+// until waits for an event that the store does not announce.
+func until(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	late := time.NewTimer(time.Minute)
+	defer late.Stop()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for !is() {
+		select {
+		case <-tick.C:
+		case <-late.C:
+			t.Fatal("after a minute it is not so that", what)
+		}
+	}
+}
+
+// TestErrorText shows that an error of the driver is one line, with each cause once.
+func TestErrorText(t *testing.T) {
+	t.Parallel()
+	for url, want := range map[string]string{
+		"postgres://u:geheim@127.0.0.1:1,127.0.0.1:1,127.0.0.1:2/x?sslmode=disable": "open the database x on 127.0.0.1 port 1: failed to connect to `user=u database=x`: " +
+			"127.0.0.1:1 (127.0.0.1): dial error: dial tcp 127.0.0.1:1: connect: connection refused; " +
+			"127.0.0.1:2 (127.0.0.1): dial error: dial tcp 127.0.0.1:2: connect: connection refused",
+	} {
+		_, err := postgres.Open(t.Context(), postgres.Config{URL: url, Log: quiet})
+		if err == nil || err.Error() != want {
+			t.Errorf("got  %v\nwant %s", err, want)
+		}
+		var op *net.OpError
+		if !errors.As(err, &op) {
+			t.Error("the cause is lost")
+		}
+	}
+}

@@ -1,0 +1,205 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"plantstore/internal/auth"
+	"plantstore/internal/plant"
+	"plantstore/internal/store"
+)
+
+// journal is a log of lines without their times.
+type journal struct {
+	mu   sync.Mutex
+	text strings.Builder // guarded by mu
+}
+
+func (j *journal) Write(line []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(line)
+}
+
+func (j *journal) lines() []string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return strings.Split(strings.TrimSuffix(j.text.String(), "\n"), "\n")
+}
+
+func (j *journal) log() *slog.Logger {
+	return slog.New(slog.NewTextHandler(j, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		away := time.Duration(0)
+		if a.Key == "away_us" {
+			away = time.Duration(a.Value.Int64()) * time.Microsecond
+		}
+		switch {
+		case a.Key == slog.TimeKey:
+			return slog.Attr{}
+		case 19*time.Second < away && away < 25*time.Second: // looks and requests are at the same times
+			return slog.String("away", "about 20s")
+		}
+		return a
+	}}))
+}
+
+func loggedStore(t *testing.T, e store.Engine) (*store.Store, *journal) {
+	t.Helper()
+	j := &journal{}
+	s, err := store.New(t.Context(), store.Config{Engine: e, Limits: limits, Log: j.log(), Metrics: prometheus.NewRegistry()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, j
+}
+
+func wantLines(t *testing.T, j *journal, want ...string) {
+	t.Helper()
+	if len(want) == 0 {
+		want = []string{""}
+	}
+	if diff := cmp.Diff(want, j.lines()); diff != "" {
+		t.Errorf("log (-want +got):\n%s", diff)
+	}
+}
+
+// TestOutage has an engine fail, or hang, for 20 s, while clients send requests: the
+// store is not ready within 2 s, and the log has a line for the loss and one for the
+// return.
+func TestOutage(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		lose, restore func(*stub)
+		want          []string
+	}{
+		"fails": {
+			func(e *stub) { e.err = errors.New("dial: refused") },
+			func(e *stub) { e.err = nil },
+			[]string{
+				`level=ERROR msg="store unreachable" error="dial: refused"`,
+				`level=INFO msg="store reachable again" away="about 20s" commits_failed=200 plants_failed=200`,
+			},
+		},
+		"hangs": {
+			func(e *stub) { e.lookTime = time.Hour },
+			func(e *stub) { e.lookTime = 0 },
+			[]string{
+				`level=ERROR msg="store unreachable" error="no answer in time"`,
+				`level=INFO msg="store reachable again" away="about 20s" commits_failed=200 plants_failed=200`,
+			},
+		},
+		"is slow": {
+			func(e *stub) { e.lookTime = 2 * time.Second },
+			func(e *stub) { e.lookTime = 0 },
+			[]string{
+				`level=ERROR msg="store unreachable" error="no answer in time"`,
+				`level=INFO msg="store reachable again" away="about 20s" commits_failed=200 plants_failed=200`,
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				e := &stub{}
+				secret, token := newToken(7)
+				e.tokens = []auth.Token{token}
+				failing := false
+				e.insert = func(context.Context, []store.Create) error {
+					e.mu.Lock()
+					defer e.mu.Unlock()
+					if failing {
+						return errors.New("dial: refused")
+					}
+					return nil
+				}
+				s, j := loggedStore(t, e)
+				defer s.Close()
+				time.Sleep(10 * time.Second) //nolint:forbidigo // the bubble's clock, not a wait
+				e.mu.Lock()
+				failing = true
+				test.lose(e)
+				e.mu.Unlock()
+				for i := range 200 { // 10 a second
+					ready := s.Ready()
+					if since := time.Duration(i) * 100 * time.Millisecond; since < time.Second && ready != nil || since >= 2*time.Second && ready == nil {
+						t.Errorf("%s after the loss: %v", since, ready)
+					}
+					go func() { _, _ = s.Authenticate(t.Context(), secret) }() // ends with its look
+					if _, err := s.Create(auth.Principal{}, newPlant(int64(i))); codeOf(err) != plant.CodeStoreUnavailable {
+						t.Errorf("a create: %v", err)
+					}
+					time.Sleep(100 * time.Millisecond) //nolint:forbidigo // the bubble's clock, not a wait
+				}
+				e.mu.Lock()
+				failing = false
+				test.restore(e)
+				e.mu.Unlock()
+				time.Sleep(10 * time.Second) //nolint:forbidigo // the bubble's clock, not a wait
+				if err := s.Ready(); err != nil {
+					t.Errorf("after the return: %v", err)
+				}
+				wantLines(t, j, test.want...)
+			})
+		})
+	}
+}
+
+// TestCommitFailed has commits fail while the engine is reachable: the log has a
+// line for those between two looks, and none for looks that fail a short time.
+func TestCommitFailed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := &stub{insert: func(_ context.Context, batch []store.Create) error {
+			return fmt.Errorf("%w: plant %d", store.ErrFull, batch[0].Plant.ID)
+		}}
+		s, j := loggedStore(t, e)
+		time.Sleep(10 * time.Second) //nolint:forbidigo // the bubble's clock, not a wait
+		e.change(func(e *stub) { e.err = errors.New("reset") })
+		for i := range int64(5) {
+			if _, err := s.Create(auth.Principal{}, newPlant(i)); codeOf(err) != plant.CodeStoreFull {
+				t.Errorf("got %v", err)
+			}
+		}
+		time.Sleep(time.Second) //nolint:forbidigo // the bubble's clock, not a wait
+		if err := s.Ready(); err != nil {
+			t.Error(err)
+		}
+		e.change(func(e *stub) { e.err = nil })
+		time.Sleep(time.Second) //nolint:forbidigo // the bubble's clock, not a wait
+		if _, err := s.Create(auth.Principal{}, newPlant(6)); codeOf(err) != plant.CodeStoreFull {
+			t.Errorf("got %v", err)
+		}
+		s.Close()
+		wantLines(t, j,
+			`level=ERROR msg="commit failed" commits=5 plants=5 error="no space left for the store: plant 0"`,
+			`level=ERROR msg="commit failed" commits=1 plants=1 error="no space left for the store: plant 6"`)
+	})
+}
+
+// TestSleep has the machine sleep: its clock leaps, which is no outage.
+func TestSleep(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := &stub{}
+		s, j := loggedStore(t, e)
+		defer s.Close()
+		for _, leap := range []time.Duration{-time.Hour, time.Hour} {
+			s.SetLookAt(time.Now().Add(leap))
+			time.Sleep(time.Second) //nolint:forbidigo // the bubble's clock, not a wait
+			if err := s.Ready(); err != nil {
+				t.Error(err)
+			}
+		}
+		wantLines(t, j)
+	})
+}
