@@ -1,6 +1,8 @@
 package sqlite
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -62,23 +64,27 @@ type checkpointer struct {
 	done chan struct{} // closed when the background has ended
 
 	mu      sync.Mutex
-	idle    sync.Cond // signalled when running becomes false
-	running bool      // guarded by mu
-	passed  bool      // a background pass ended since the committer last looked; guarded by mu
-	left    bool      // that pass could not copy all, because of a reader; guarded by mu
-	err     error     // what stopped the background; guarded by mu
+	idle    chan struct{} // closed when running becomes false, and replaced; guarded by mu
+	running bool          // guarded by mu
+	passed  bool          // a background pass ended since the committer last looked; guarded by mu
+	left    bool          // that pass could not copy all, because of a reader; guarded by mu
+	err     error         // what stopped the background; guarded by mu
+}
+
+// checkWALBytes sets the bound of the WAL if none is set, and returns an error
+// if it is too small.
+func (c *Config) checkWALBytes() error {
+	c.WALBytesMax = cmp.Or(c.WALBytesMax, WALBytesDefault)
+	if c.WALBytesMax < WALBytesMin {
+		return fmt.Errorf("the WAL's bound is %d bytes: it must be at least %d", c.WALBytesMax, WALBytesMin)
+	}
+	return nil
 }
 
 func (e *Engine) startCheckpoints(bytesMax int64) error {
-	if bytesMax == 0 {
-		bytesMax = WALBytesDefault
-	}
-	if bytesMax < WALBytesMin {
-		return fmt.Errorf("the WAL's bound is %d bytes: it must be at least %d", bytesMax, WALBytesMin)
-	}
 	c := &e.checkpoints
 	c.framesMax = int(bytesMax / frameBytes)
-	c.idle.L = &c.mu
+	c.idle = make(chan struct{})
 	e.chooseStep()
 	if !e.server {
 		return nil
@@ -123,7 +129,8 @@ func (c *checkpointer) ended(left bool, err error) {
 	if err = classify(err); errors.Is(err, store.ErrBroken) {
 		c.err = err
 	}
-	c.idle.Broadcast()
+	close(c.idle)
+	c.idle = make(chan struct{})
 }
 
 // checkpoint copies what it can without waiting, and measures that.
@@ -162,23 +169,43 @@ func (c *checkpointer) pass() (left bool, err error) {
 }
 
 // checkpointIfDue is called between two batches, before one that is estimated
-// to add so many frames. An error means that the disk can no longer be trusted.
-func (e *Engine) checkpointIfDue(more int) error {
+// to add so many frames. The error wraps store.ErrBusy if a background pass that
+// had to be waited for did not end before ctx; any other means that the disk can
+// no longer be trusted.
+func (e *Engine) checkpointIfDue(ctx context.Context, more int) error {
+	for {
+		pass, err := e.checkpointOrWait(more)
+		if pass == nil {
+			return err
+		}
+		select {
+		case <-pass:
+		case <-ctx.Done():
+			return fmt.Errorf("%w: the WAL is full, and its checkpoint has not ended: %w", store.ErrBusy, context.Cause(ctx))
+		}
+	}
+}
+
+// checkpointOrWait does what is due. If that is to wait for the background, it
+// returns a channel that is closed when the background pass has ended: the caller
+// waits without writeMu, which tokens are changed under, too.
+func (e *Engine) checkpointOrWait(more int) (pass <-chan struct{}, err error) {
 	e.writeMu.Lock()
 	defer e.writeMu.Unlock()
 	c := &e.checkpoints
 	switch {
 	case e.broken != nil:
-		return e.broken
+		return nil, e.broken
 	case c.conn == nil && c.frames < c.framesMax/2, c.frames < c.startFrames:
-		return nil
+		return nil, nil
 	case c.conn == nil:
-		return e.noteBroken(e.finishCheckpoint())
+		return nil, e.noteBroken(e.finishCheckpoint())
 	}
 	c.mu.Lock()
 	full := c.frames+more > c.framesMax+2*c.held
-	for full && c.running {
-		c.idle.Wait()
+	if full && c.running {
+		defer c.mu.Unlock()
+		return c.idle, nil
 	}
 	err, passed, left := c.err, c.passed, c.left
 	c.passed = false
@@ -189,14 +216,14 @@ func (e *Engine) checkpointIfDue(more int) error {
 	c.mu.Unlock()
 	switch {
 	case err != nil:
-		return e.noteBroken(err)
+		return nil, e.noteBroken(err)
 	case passed && left:
 		e.noteReader()
-		return nil
+		return nil, nil
 	case passed, full:
-		return e.noteBroken(e.finishCheckpoint())
+		return nil, e.noteBroken(e.finishCheckpoint())
 	}
-	return nil
+	return nil, nil
 }
 
 // chooseStep sets when the next checkpoint begins.

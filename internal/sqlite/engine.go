@@ -95,6 +95,9 @@ func Open(ctx context.Context, c Config) (_ *Engine, err error) {
 	if err := checkVersion(sqlite3.Version()); err != nil {
 		return nil, err
 	}
+	if err := c.checkWALBytes(); err != nil {
+		return nil, err
+	}
 	c.MustExist = c.MustExist || c.ReadOnly
 	if err := prepareFile(&c); err != nil {
 		return nil, err
@@ -202,6 +205,9 @@ const busyMilliseconds = 2000
 func (e *Engine) openWriter(ctx context.Context, c Config) (err error) {
 	if e.writer, err = sqlite3.Open(e.path); err != nil {
 		return openFault(e.path, err)
+	}
+	if e.writer.ReadOnly() {
+		return notWritable(e.path, nil)
 	}
 	e.writer.BusyTimeout(busyMilliseconds)
 	e.writer.KeepWAL(true) // whatever is wrong with it, it may be all that there is

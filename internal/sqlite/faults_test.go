@@ -214,7 +214,7 @@ func TestReaderLeft(t *testing.T) {
 	c.frames = c.framesMax + startFramesLarge
 	e.writeMu.Unlock()
 	c.ended(true, nil) // the reader kept the background from copying all
-	if err := e.checkpointIfDue(0); err != nil {
+	if err := e.checkpointIfDue(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}
 	e.writeMu.Lock()
@@ -233,7 +233,7 @@ func TestReaderLeft(t *testing.T) {
 	e.writeMu.Lock()
 	c.frames = c.startFrames
 	e.writeMu.Unlock()
-	if err := e.checkpointIfDue(0); err != nil {
+	if err := e.checkpointIfDue(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}
 	e.writeMu.Lock()

@@ -125,6 +125,8 @@ func checkMark(c *sqlite3.Conn, path string) (s state, wrong, err error) {
 	switch {
 	case errors.Is(errMark, errNoMark):
 		return s, nil, nil
+	case errors.Is(errMark, os.ErrPermission):
+		return s, nil, notWritable(path+markSuffix, errMark)
 	case errMark != nil:
 		return s, errMark, nil
 	}

@@ -146,8 +146,21 @@ func schemaVersion(c *sqlite3.Conn, path string) (int, error) {
 // file mean.
 func openFault(path string, err error) error {
 	var fault *sqlite3.Error
-	if errors.As(err, &fault) && fault.NotDatabase() {
+	switch {
+	case errors.As(err, &fault) && fault.NotDatabase():
 		return fmt.Errorf("%s is not a plant store: it is not an SQLite database", path)
+	case errors.As(err, &fault) && fault.NotWritable():
+		return notWritable(path, err)
 	}
 	return fmt.Errorf("open %s: %w", path, err)
+}
+
+// notWritable returns an error that says what a store needs; the cause may be
+// nil.
+func notWritable(path string, cause error) error {
+	const advice = "check the owner and the mode of the file and of its directory"
+	if cause == nil {
+		return fmt.Errorf("%s is not writable: %s", path, advice)
+	}
+	return fmt.Errorf("%s is not writable: %s: %w", path, advice, cause)
 }

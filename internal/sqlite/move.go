@@ -175,14 +175,17 @@ func (e *Engine) Hold(ctx context.Context, before, why store.Hold) error {
 		if now != before {
 			return now.Changed(before)
 		}
-		e.hold = why
+		e.added.hold = &why
 		return e.run("UPDATE state SET held = ?", why.Text())
 	})
 }
 
 // Release implements store.Movable.
 func (e *Engine) Release(ctx context.Context) error {
-	return e.write(ctx, func() error { return e.writer.Exec(unfollowSQL + "UPDATE state SET held = NULL;") })
+	return e.write(ctx, func() error {
+		e.added.hold = &store.Hold{}
+		return e.writer.Exec(unfollowSQL + "UPDATE state SET held = NULL;")
+	})
 }
 
 // Unfollow implements store.Movable.

@@ -118,7 +118,10 @@ func (v *Verification) look(ctx context.Context, c *sqlite3.Conn, path string, i
 		return err
 	}
 	defer func() { _ = c.Exec("ROLLBACK") }() // nothing was written
-	s := v.lookAtState(c, path, isStore)
+	s, err := v.lookAtState(c, path, isStore)
+	if err != nil {
+		return err
+	}
 	for _, step := range []struct {
 		what string
 		do   func(*sqlite3.Conn, *state) error
@@ -137,9 +140,10 @@ func (v *Verification) look(ctx context.Context, c *sqlite3.Conn, path string, i
 	return nil
 }
 
-// lookAtState compares the state of a store with the mark. It returns nil if there is no
-// state to compare the rest with.
-func (v *Verification) lookAtState(c *sqlite3.Conn, path string, isStore bool) *state {
+// lookAtState compares the state of a store with the mark. It returns nil if
+// there is no state to compare the rest with. The error is that the mark belongs
+// to another user, which is no damage.
+func (v *Verification) lookAtState(c *sqlite3.Conn, path string, isStore bool) (*state, error) {
 	var s state
 	var wrong, err error
 	if isStore {
@@ -147,15 +151,18 @@ func (v *Verification) lookAtState(c *sqlite3.Conn, path string, isStore bool) *
 	} else {
 		s, err = readState(c)
 	}
+	if errors.Is(err, os.ErrPermission) {
+		return nil, err
+	}
 	if err != nil {
 		v.fault("the state of the store cannot be read: %v", err)
-		return nil
+		return nil, nil
 	}
 	v.Commits, v.Store = s.commits, storeName(s.store)
 	if wrong != nil {
 		v.fault("%v", wrong)
 	}
-	return &s
+	return &s, nil
 }
 
 func (v *Verification) lookAtFile(c *sqlite3.Conn, _ *state) error {

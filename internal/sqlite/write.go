@@ -24,8 +24,12 @@ type writeStmts struct {
 	insert, stored, held, commits, count *sqlite3.Stmt
 }
 
-// added is what a transaction adds to the state.
-type added struct{ plants, digests int64 }
+// added is what a transaction adds to the state, and the hold that it sets; nil
+// if it sets none.
+type added struct {
+	plants, digests int64
+	hold            *store.Hold
+}
 
 func (s *writeStmts) prepare(c *sqlite3.Conn) error {
 	for _, p := range []struct {
@@ -55,7 +59,7 @@ func (s *writeStmts) close() {
 
 // Insert implements store.Engine.
 func (e *Engine) Insert(ctx context.Context, batch []store.Create) error {
-	if err := e.checkpointIfDue(framesOf(batch)); err != nil {
+	if err := e.checkpointIfDue(ctx, framesOf(batch)); err != nil {
 		return err
 	}
 	created := false
@@ -127,8 +131,12 @@ func (e *Engine) storedPlant(id int64) (plant.Plant, error) {
 	s := e.stmts.stored
 	defer s.Reset()
 	s.BindInt64(1, id)
-	if ok, err := s.Step(); err != nil || !ok {
-		return plant.Plant{}, fmt.Errorf("the plant that has this id cannot be read: %w", err)
+	ok, err := s.Step()
+	if err == nil && !ok {
+		err = fmt.Errorf("%w: SQLite did not insert it and does not have it", store.ErrBroken)
+	}
+	if err != nil {
+		return plant.Plant{}, fmt.Errorf("read plant %d: %w", id, err)
 	}
 	return plant.Plant{Name: s.Text(0), Tag: tagColumn(s, 1)}, nil
 }
@@ -183,6 +191,9 @@ func (e *Engine) transact(ctx context.Context, change func() error) error {
 	if err == nil {
 		e.checkpoints.frames = e.writer.WALFrames()
 		e.noteCommit(commits)
+		if e.added.hold != nil {
+			e.hold = *e.added.hold
+		}
 		return nil
 	}
 	// The commit's frames may have reached the disk, or may yet: an fsync that

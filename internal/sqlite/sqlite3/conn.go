@@ -96,19 +96,21 @@ func open(path string, flags int32) (*Conn, error) {
 	return c, nil
 }
 
-// Close closes the connection; every statement must be closed by then. The
-// last connection of all processes to close checkpoints and removes the WAL.
+// Close closes the connection. If a statement or a Backup of it is still open,
+// Close returns an error, and the connection stays open until Close is called
+// again. The last connection of all processes to close checkpoints and removes
+// the WAL.
 func (c *Conn) Close() error {
 	if c.db == 0 {
 		return nil
 	}
-	code := lib.Xsqlite3_close_v2(c.tls, c.db)
+	// Not sqlite3_close_v2: it leaves a connection with an open statement to that statement, which would outlive its thread.
+	if code := lib.Xsqlite3_close(c.tls, c.db); code != lib.SQLITE_OK {
+		return &Error{Op: "close", Code: int(code), Message: "a statement or a backup of the connection is still open"}
+	}
 	libc.Xfree(c.tls, c.out)
 	c.tls.Close()
 	c.db = 0
-	if code != lib.SQLITE_OK {
-		return &Error{Op: "close", Code: int(code), Message: "the connection is still in use"}
-	}
 	return nil
 }
 
@@ -153,6 +155,17 @@ func (c *Conn) Changes() int { return int(lib.Xsqlite3_changes(c.tls, c.db)) }
 
 // TotalChanges returns how many rows were changed since the connection was opened.
 func (c *Conn) TotalChanges() int64 { return lib.Xsqlite3_total_changes64(c.tls, c.db) }
+
+// ReadOnly reports whether the file cannot be written to, for its mode, its owner
+// or its file system, although it was opened for that.
+func (c *Conn) ReadOnly() bool {
+	name, err := libc.CString("main")
+	if err != nil {
+		panic("out of memory: " + err.Error()) // as the Go runtime does when it gets none
+	}
+	defer libc.Xfree(c.tls, name)
+	return lib.Xsqlite3_db_readonly(c.tls, c.db, name) == 1
+}
 
 // InTransaction reports whether a transaction is open: an error may or may
 // not have ended it (https://sqlite.org/c3ref/get_autocommit.html).
@@ -305,6 +318,13 @@ func (e *Error) Busy() bool {
 // (EDQUOT), which is an I/O error to SQLite.
 func (e *Error) Full() bool {
 	return e.primary() == lib.SQLITE_FULL || e.Code == lib.SQLITE_IOERR_WRITE && e.Errno == syscall.EDQUOT
+}
+
+// NotWritable reports whether the file or its directory cannot be written to, or
+// not be opened, for their mode, their owner or their file system.
+func (e *Error) NotWritable() bool {
+	denied := e.Errno == syscall.EACCES || e.Errno == syscall.EPERM || e.Errno == syscall.EROFS
+	return e.primary() == lib.SQLITE_READONLY || e.Code == lib.SQLITE_CANTOPEN && denied
 }
 
 // Interrupted reports whether Interrupt ended the call.

@@ -177,3 +177,22 @@ func TestWAL(t *testing.T) {
 		t.Errorf("truncate: %v", err)
 	}
 }
+
+// TestCloseReportsOpenStatements shows that Close names what is still open, and that it can be called again.
+func TestCloseReportsOpenStatements(t *testing.T) {
+	t.Parallel()
+	c, err := sqlite3.Open(filepath.Join(t.TempDir(), "a.db"))
+	must(t, err)
+	s, err := c.Prepare("SELECT 1")
+	must(t, err)
+	const want = "close: a statement or a backup of the connection is still open (SQLite error 5)"
+	if err := c.Close(); err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	if ok, err := s.Step(); err != nil || !ok {
+		t.Errorf("the statement afterwards: %t, %v", ok, err)
+	}
+	s.Close()
+	must(t, c.Close())
+	must(t, c.Close())
+}

@@ -1,0 +1,91 @@
+package sqlite_test
+
+import (
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"plantstore/internal/sqlite"
+	"plantstore/internal/store"
+)
+
+// TestNotWritable shows that a store which this user may not write to is no damage, and that the error says what to do.
+func TestNotWritable(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name      string
+		file, dir fs.FileMode
+		want      string
+	}{
+		{"file", 0o444, 0o777, "PATH is not writable: check the owner and the mode of the file and of its directory"},
+		{"directory", 0o666, 0o555, "PATH is not writable: check the owner and the mode of the file and of its directory: "},
+		{"mark", 0o666, 0o777, "PATH-mark is not writable: check the owner and the mode of the file and of its directory: "},
+		{"neither readable", 0o000, 0o777, "PATH is not writable: check the owner and the mode of the file and of its directory: "},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			dir := filepath.Join(t.TempDir(), "dir")
+			must(t, os.Mkdir(dir, 0o700))
+			path := filepath.Join(dir, "plants.db")
+			must(t, mustOpen(t, sqlite.Config{Path: path}).Close())
+			must(t, os.Chmod(path, test.file))
+			must(t, os.Chmod(path+"-mark", 0))
+			must(t, os.Chmod(filepath.Dir(filepath.Dir(dir)), 0o711))
+			must(t, os.Chmod(filepath.Dir(dir), 0o711))
+			must(t, os.Chmod(dir, test.dir))
+			t.Cleanup(func() { must(t, os.Chmod(dir, 0o700)) })
+			for _, c := range []sqlite.Config{{Server: true}, {MustExist: true}} {
+				c.Path, c.Log = path, slog.New(slog.DiscardHandler)
+				err := unprivileged(t, func() error {
+					if f, err := os.Open(path); test.file&0o444 != 0 && err != nil {
+						return errUnreachable
+					} else if err == nil {
+						_ = f.Close()
+					}
+					e, err := sqlite.Open(t.Context(), c)
+					if err == nil {
+						_ = e.Close()
+					}
+					return err
+				})
+				if errors.Is(err, errUnreachable) {
+					t.Skip("another user cannot reach the directory of the tests")
+				}
+				if want := strings.ReplaceAll(test.want, "PATH", path); err == nil || !strings.HasPrefix(err.Error(), want) {
+					t.Errorf("got %v, want %s", err, want)
+				}
+				if errors.Is(err, store.ErrBroken) {
+					t.Errorf("%v counts as damage", err)
+				}
+			}
+		})
+	}
+}
+
+var errUnreachable = errors.New("another user cannot reach it")
+
+// unprivileged runs a function without root's rights to files: on a thread of its own, which ends with it.
+func unprivileged(t *testing.T, do func() error) error {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		return do()
+	}
+	done := make(chan error, 1)
+	go func() { // ends with do; this function waits for it
+		const nobody = 65534
+		runtime.LockOSThread() // and never unlocked, so nothing else runs on it
+		if err := unix.Setfsuid(nobody); err != nil {
+			done <- err
+			return
+		}
+		done <- do()
+	}()
+	return <-done
+}

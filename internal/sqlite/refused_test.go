@@ -1,0 +1,122 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"plantstore/internal/auth"
+	"plantstore/internal/sqlite/sqlite3"
+	"plantstore/internal/store"
+)
+
+// TestIgnoredInsert shows that a plant that SQLite neither inserts nor has is damage.
+func TestIgnoredInsert(t *testing.T) {
+	t.Parallel()
+	e, err := Open(t.Context(), Config{Path: filepath.Join(t.TempDir(), "p.db"), Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.release()
+	other, err := sqlite3.Open(e.path)
+	if err == nil {
+		err = errors.Join(other.Exec("CREATE TRIGGER t BEFORE INSERT ON plants BEGIN SELECT RAISE(IGNORE); END"), other.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = e.Insert(t.Context(), plantsFrom(7, 1, "Rosa"))
+	const want = "read plant 7: the store cannot go on: SQLite did not insert it and does not have it"
+	if !errors.Is(err, store.ErrBroken) || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+// TestHoldFollowsCommits shows that an engine writes to a store that it holds only if its hold was committed, and only
+// until it is released.
+func TestHoldFollowsCommits(t *testing.T) {
+	t.Parallel()
+	e := openServer(t)
+	mover, err := Open(t.Context(), Config{Path: e.path, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mover.Close()
+	long := store.Hold{Why: store.Filling, Other: strings.Repeat("x", 100_000)}
+	exec := func(sql string) {
+		t.Helper()
+		if err := mover.writer.Exec(sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hold := func(by *Engine, before, why store.Hold) {
+		t.Helper()
+		if err := by.Hold(t.Context(), before, why); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refused := func(when string, id int64) {
+		t.Helper()
+		if err := mover.Insert(t.Context(), plantsFrom(id, 1, "Rosa")); !errors.Is(err, store.ErrHeld) {
+			t.Errorf("%s: got %v, want %v", when, err, store.ErrHeld)
+		}
+	}
+
+	exec("PRAGMA max_page_count = 10")
+	if err := mover.Hold(t.Context(), store.Hold{}, long); !errors.Is(err, store.ErrFull) {
+		t.Fatalf("got %v, want %v", err, store.ErrFull)
+	}
+	exec("PRAGMA max_page_count = 100000")
+	hold(e, store.Hold{}, long)
+	refused("a hold that was rolled back", 1)
+	if err := e.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+
+	hold(mover, store.Hold{}, long)
+	if err := mover.Insert(t.Context(), plantsFrom(2, 1, "Rosa")); err != nil {
+		t.Errorf("under its own hold: %v", err)
+	}
+	if err := mover.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	hold(e, store.Hold{}, long)
+	refused("a hold that was released", 3)
+}
+
+// TestCheckpointWait shows that a batch that waits for a checkpoint in the background gives up with its context, lets tokens
+// be changed meanwhile, and goes on when the checkpoint has ended.
+func TestCheckpointWait(t *testing.T) {
+	t.Parallel()
+	e := openServer(t)
+	c := &e.checkpoints
+	e.writeMu.Lock()
+	c.frames = c.framesMax + 1
+	e.writeMu.Unlock()
+	c.mu.Lock()
+	c.running = true
+	c.mu.Unlock()
+
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if err := e.Insert(ctx, plantsFrom(0, 1, "Rosa")); !errors.Is(err, store.ErrBusy) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v, want %v and %v", err, store.ErrBusy, context.DeadlineExceeded)
+	}
+
+	inserted := make(chan error, 1)
+	go func() { inserted <- e.Insert(t.Context(), plantsFrom(0, 1, "Rosa")) }() // ends below
+	if _, err := e.CreateToken(t.Context(), auth.Token{Name: "beside", CreatedAt: time.Unix(0, 0)}); err != nil {
+		t.Errorf("a token meanwhile: %v", err)
+	}
+	e.writeMu.Lock()
+	c.frames = c.framesMax + 1 // which the token's commit has set
+	e.writeMu.Unlock()
+	c.ended(false, nil)
+	if err := <-inserted; err != nil {
+		t.Errorf("when the checkpoint has ended: %v", err)
+	}
+}
