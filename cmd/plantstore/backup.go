@@ -4,26 +4,47 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"plantstore/internal/sqlite"
 )
 
+// streamArg is the name of a file that stands for standard input or output.
+const streamArg = "-"
+
+// backupOptions are the flags of backup and restore.
+type backupOptions struct {
+	manifest string // empty: none with -, else the one beside the file
+	asJSON   bool
+	force    bool // restore alone: replace a store
+}
+
 func newBackup(p *program) *cobra.Command {
 	s := &settings{}
+	o := &backupOptions{}
 	cmd := &cobra.Command{
 		Use:   "backup FILE",
-		Short: "Copy the store to a new file, also while the server runs",
+		Short: "Copy the store to a new file or standard output, also while the server runs",
 		Long: `Copy the whole store, plants and tokens, to a new file, also while the server
 runs and takes plants: every plant that was answered before is in it. The file
-appears when it is complete and on stable storage; beside it lies FILE.json,
-which says what it holds and has its SHA-256. Keep the two together: restore and
-its checks need both.
+appears when it is complete and on stable storage; beside it lies FILE.json, its
+manifest, which says what it holds and has its SHA-256. Keep the two together:
+restore and verify compare them.
+
+If FILE is -, the backup goes to standard output, and --manifest names the file
+for the manifest. The copy is made first, in a temporary file in the directory
+that TMPDIR names, else in the store's, so that a slow reader does not hold up
+the server. That directory needs as much free space as the store takes.
 
 A server that runs makes backups by itself with --backup-dir.`,
 		Example: `  plantstore backup /mnt/backup/monday.db
-  plantstore backup /mnt/backup/monday.db --db /var/lib/plantstore/plantstore.db`,
+  plantstore backup /mnt/backup/monday.db --db /var/lib/plantstore/plantstore.db
+  plantstore backup - | ssh host plantstore restore - --db copy.db`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := s.load(p, cmd); err != nil {
@@ -33,41 +54,107 @@ A server that runs makes backups by itself with --backup-dir.`,
 			if err != nil {
 				return err
 			}
-			file, err := filePath(args[0])
-			if err != nil {
-				return err
+			if args[0] == streamArg {
+				return p.backupStream(cmd.Context(), db, o)
 			}
-			progress := p.newProgress(0)
-			progress.part(0, 1)
-			m, err := sqlite.Backup(cmd.Context(), db, file, progress.part)
-			progress.end()
-			if errors.Is(err, context.Canceled) {
-				return errInterrupted
+			if o.manifest != "" {
+				return errManifestFlag
 			}
-			if err != nil {
-				return fmt.Errorf("backup to %s: %w", file, err)
-			}
-			_, err = fmt.Fprintf(p.stdout, "%s has %d plants, up to commit %d\n", file, m.Plants, m.Commits)
-			return err
+			return p.backupFile(cmd.Context(), db, args[0], o.asJSON)
 		},
 	}
 	s.bindStore(cmd.Flags())
 	p.bindQuiet(cmd.Flags())
+	o.bind(cmd.Flags(), "write the manifest of the backup on standard output to this `file`")
 	return cmd
+}
+
+func (o *backupOptions) bind(f *pflag.FlagSet, manifestUsage string) {
+	f.StringVar(&o.manifest, "manifest", "", manifestUsage)
+	bindJSON(f, &o.asJSON, "print a JSON object")
+}
+
+var errManifestFlag = usagef("manifest: it is for a backup that is a stream (-); the manifest of a file lies beside it")
+
+// backupFacts is what backup --json prints.
+type backupFacts struct {
+	File string `json:"file"`
+	sqlite.Manifest
+}
+
+func (p *program) backupFile(ctx context.Context, db, to string, asJSON bool) error {
+	file, err := filePath(to)
+	if err != nil {
+		return err
+	}
+	progress := p.newProgress(0)
+	progress.part(0, 1)
+	m, err := sqlite.Backup(ctx, db, file, progress.part)
+	progress.end()
+	switch {
+	case errors.Is(err, context.Canceled):
+		return errInterrupted
+	case err != nil:
+		return fmt.Errorf("backup to %s: %w", file, err)
+	case asJSON:
+		return writeJSON(p.stdout, backupFacts{file, m})
+	}
+	_, err = fmt.Fprintf(p.stdout, "%s has %d plants, up to commit %d\n", file, m.Plants, m.Commits)
+	return err
+}
+
+func (p *program) backupStream(ctx context.Context, db string, o *backupOptions) error {
+	switch _, terminal := isTerminal(p.stdout); {
+	case o.asJSON:
+		return usagef("json: standard output has the backup; use --manifest for what it holds")
+	case terminal:
+		return usagef("standard output is a terminal: send the backup to a pipe or a file")
+	}
+	if o.manifest != "" {
+		if _, err := os.Lstat(o.manifest); !errors.Is(err, fs.ErrNotExist) {
+			return errors.Join(err, fmt.Errorf("manifest: %s is there already: name a new file", o.manifest))
+		}
+	}
+	temp := p.environ["TMPDIR"]
+	if temp == "" {
+		temp = filepath.Dir(db)
+	}
+	progress := p.newProgress(0)
+	progress.part(0, 1)
+	m, err := sqlite.BackupTo(ctx, db, p.stdout, temp, progress.part)
+	progress.end()
+	if err == nil && o.manifest != "" {
+		err = m.Write(o.manifest)
+	}
+	switch {
+	case errors.Is(err, context.Canceled):
+		return errInterrupted
+	case err != nil:
+		return fmt.Errorf("backup to standard output: %w", err)
+	}
+	if !p.quiet {
+		fmt.Fprintf(p.stderr, "the backup has %d plants, up to commit %d, and %d bytes with SHA-256 %s\n", m.Plants, m.Commits, m.Bytes, m.SHA256)
+	}
+	return nil
 }
 
 func newRestore(p *program) *cobra.Command {
 	s := &settings{}
-	var force bool
+	o := &backupOptions{}
 	cmd := &cobra.Command{
 		Use:   "restore FILE",
 		Short: "Make a backup the store",
-		Long: `Make a backup the store that --db names. First the backup is held against its
-manifest, FILE.json, and looked through as verify does; then the store is there
-as a whole, or nothing has changed. A store that is there is replaced only with
---force, and not while a server runs on it.`,
+		Long: `Make a backup the store that --db names. First the backup is compared with its
+manifest, FILE.json, and checked as verify does; then the store is there as a
+whole, or nothing has changed. A store that is there is replaced only with
+--force, and not while a server runs on it.
+
+If FILE is -, the backup is read from standard input, and --manifest names the
+file of its manifest. Without it, only the backup itself is checked: that it is
+complete, and all its plants and tokens are as they were stored.`,
 		Example: `  plantstore restore /mnt/backup/monday.db
-  plantstore restore /mnt/backup/monday.db --db plantstore.db --force`,
+  plantstore restore /mnt/backup/monday.db --db plantstore.db --force
+  zstdcat monday.db.zst | plantstore restore - --manifest monday.db.json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := s.load(p, cmd); err != nil {
@@ -77,28 +164,72 @@ as a whole, or nothing has changed. A store that is there is replaced only with
 			if err != nil {
 				return err
 			}
-			file, err := filePath(args[0])
-			if err != nil {
-				return err
+			if o.manifest != "" && args[0] != streamArg {
+				return errManifestFlag
 			}
-			progress := p.newProgress(0)
-			progress.part(0, 1)
-			m, err := sqlite.Restore(cmd.Context(), file, db, force, progress.part)
-			progress.end()
-			switch {
-			case errors.Is(err, context.Canceled):
-				return errInterrupted
-			case errors.Is(err, sqlite.ErrExists):
-				return fmt.Errorf("restore: %w; to lose it and have the backup instead, give --force", err)
-			case err != nil:
-				return fmt.Errorf("restore %s: %w", file, err)
-			}
-			_, err = fmt.Fprintf(p.stdout, "%s has %d plants, as they were at %s\n", db, m.Plants, formatTime(m.MadeAt))
-			return err
+			return p.restore(cmd.Context(), args[0], db, o)
 		},
 	}
 	s.bindStore(cmd.Flags())
 	p.bindQuiet(cmd.Flags())
-	cmd.Flags().BoolVar(&force, "force", false, "replace the store that is there")
+	o.bind(cmd.Flags(), "compare the backup on standard input with this manifest, a `file`")
+	cmd.Flags().BoolVar(&o.force, "force", false, "replace the store that is there")
 	return cmd
+}
+
+// restoreFacts is what restore --json prints.
+type restoreFacts struct {
+	DB       string `json:"db"`
+	Compared bool   `json:"manifest_compared"`
+	sqlite.Manifest
+}
+
+func (p *program) restore(ctx context.Context, from, db string, o *backupOptions) (err error) {
+	progress := p.newProgress(0)
+	var m sqlite.Manifest
+	name := "standard input"
+	if from == streamArg {
+		m, err = p.restoreStream(ctx, db, o, progress)
+	} else {
+		if name, err = filePath(from); err != nil {
+			return err
+		}
+		progress.part(0, 1)
+		m, err = sqlite.Restore(ctx, name, db, o.force, progress.part)
+	}
+	progress.end()
+	var usage *usageError
+	switch {
+	case errors.Is(err, context.Canceled), errors.Is(err, errInterrupted):
+		return errInterrupted
+	case errors.As(err, &usage):
+		return err
+	case errors.Is(err, sqlite.ErrExists):
+		return fmt.Errorf("restore: %w; to lose it and have the backup instead, give --force", err)
+	case err != nil:
+		return fmt.Errorf("restore %s: %w", name, err)
+	case o.asJSON:
+		return writeJSON(p.stdout, restoreFacts{db, !m.MadeAt.IsZero(), m})
+	case m.MadeAt.IsZero():
+		_, err = fmt.Fprintf(p.stdout, "%s has %d plants, up to commit %d; no manifest: only the backup itself was checked\n", db, m.Plants, m.Commits)
+	default:
+		_, err = fmt.Fprintf(p.stdout, "%s has %d plants, as they were at %s\n", db, m.Plants, formatTime(m.MadeAt))
+	}
+	return err
+}
+
+func (p *program) restoreStream(ctx context.Context, db string, o *backupOptions, progress *progress) (sqlite.Manifest, error) {
+	if _, terminal := isTerminal(p.stdin); terminal {
+		return sqlite.Manifest{}, usagef("standard input is a terminal: pipe a backup into it, or name a file")
+	}
+	var m *sqlite.Manifest
+	if o.manifest != "" {
+		read, err := sqlite.ReadManifest(o.manifest)
+		if err != nil {
+			return read, err
+		}
+		m = &read
+	}
+	progress.part(0, 1)
+	return sqlite.RestoreFrom(ctx, interruptible(ctx, p.stdin), m, db, o.force, progress.part)
 }

@@ -20,7 +20,10 @@ var volatile = []struct {
 	member      *regexp.Regexp
 	placeholder string
 }{
-	{regexp.MustCompile(`"(\w+_at)":"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?Z"`), `"$1":"TIME"`},
+	{regexp.MustCompile(`"(\w+_at)":"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?Z"`), `"$1":"TIME"`},
+	{regexp.MustCompile(`"store":"[0-9a-f]+"`), `"store":"STORE"`},
+	{regexp.MustCompile(`"bytes":[1-9][0-9]*`), `"bytes":4096`},
+	{regexp.MustCompile(`"sha256":"[0-9a-f]{64}"`), `"sha256":"SHA-256"`},
 }
 
 // settled returns JSON with placeholders for all that is volatile, and for the test's directory.
@@ -52,6 +55,8 @@ func TestJSON(t *testing.T) {
 	for _, r := range []jsonRun{
 		{"get", []string{"get", "1", "--db", db}, exitOK},
 		{"list", []string{"list", "--db", db}, exitOK},
+		{"backup", []string{"backup", filepath.Join(dir, "copy.db"), "--db", db}, exitOK},
+		{"restore", []string{"restore", filepath.Join(dir, "copy.db"), "--db", filepath.Join(dir, "restored.db")}, exitOK},
 		{"migrate", []string{"migrate", "--db", db}, exitOK},
 	} {
 		var out, stderr bytes.Buffer

@@ -47,9 +47,9 @@ func (p *program) newProgress(size int64) *progress {
 	return shown
 }
 
-// isTerminal returns the file of a terminal.
-func isTerminal(w io.Writer) (*os.File, bool) {
-	f, ok := w.(*os.File)
+// isTerminal returns the file of a stream that is a terminal.
+func isTerminal(stream any) (*os.File, bool) {
+	f, ok := stream.(*os.File)
 	return f, ok && term.IsTerminal(int(f.Fd()))
 }
 

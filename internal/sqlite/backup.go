@@ -44,24 +44,41 @@ func Backup(ctx context.Context, path, to string, progress Progress) (m Manifest
 	if err := refuseExisting(to); err != nil {
 		return m, err
 	}
+	temp, m, err := snapshot(ctx, path, to, progress)
+	if err != nil {
+		return m, err
+	}
+	defer func() { err = errors.Join(err, temp.Discard()) }()
+	if m.Bytes, m.SHA256, err = sumFile(ctx, temp.Name()); err != nil {
+		return m, err
+	}
+	return m, m.publish(temp, to)
+}
+
+// snapshot copies the store at path as it is now into a temporary file in the
+// directory of beside. The caller discards or publishes the file. The manifest
+// lacks the size and the sum of the file.
+func snapshot(ctx context.Context, path, beside string, progress Progress) (temp *safefile.File, m Manifest, err error) {
 	path = realPath(path)
 	c, err := openToLook(path)
 	if err != nil {
-		return m, err
+		return nil, m, err
 	}
-	defer func() { err = errors.Join(err, c.Close()) }()
+	defer func() {
+		if err = errors.Join(err, c.Close()); err != nil && temp != nil {
+			err = errors.Join(err, temp.Discard())
+		}
+	}()
 	version, err := schemaVersion(c, path)
 	switch {
 	case err != nil:
-		return m, err
+		return nil, m, err
 	case version == 0:
-		return m, fmt.Errorf("%s holds no plant store yet", path)
+		return nil, m, fmt.Errorf("%s holds no plant store yet", path)
 	}
-	temp, err := safefile.Create(to)
-	if err != nil {
-		return m, err
+	if temp, err = safefile.Create(beside); err != nil {
+		return nil, m, err
 	}
-	defer func() { err = errors.Join(err, temp.Discard(), removeIfThere(temp.Name()+"-journal")) }()
 	err = during(ctx, c, func() error {
 		if err := checkSchema(c, path, version); err != nil { // before any table is read
 			return err
@@ -69,15 +86,9 @@ func Backup(ctx context.Context, path, to string, progress Progress) (m Manifest
 		return m.copy(ctx, c, path, temp.Name(), progress)
 	})
 	if ctx.Err() != nil {
-		return m, ctx.Err()
+		err = ctx.Err()
 	}
-	if err != nil {
-		return m, err
-	}
-	if m.Bytes, m.SHA256, err = sumFile(ctx, temp.Name()); err != nil {
-		return m, err
-	}
-	return m, m.publish(temp, to)
+	return temp, m, errors.Join(err, removeIfThere(temp.Name()+"-journal"))
 }
 
 func refuseExisting(path string) error {

@@ -18,10 +18,10 @@ import (
 // Manifest says what a backup holds. It lies beside the backup, with
 // ManifestSuffix behind its name.
 type Manifest struct {
-	Format  int       `json:"format"`  // manifestFormat
-	MadeAt  time.Time `json:"made_at"` // when what the backup holds was read
-	Store   string    `json:"store"`   // which store it is of, in hexadecimal digits
-	Commits int64     `json:"commits"` // the number of the last commit in it
+	Format  int       `json:"format"`           // manifestFormat
+	MadeAt  time.Time `json:"made_at,omitzero"` // when what the backup holds was read
+	Store   string    `json:"store"`            // which store it is of, in hexadecimal digits
+	Commits int64     `json:"commits"`          // the number of the last commit in it
 	Plants  int64     `json:"plants"`
 	Bytes   int64     `json:"bytes"`  // of the file
 	SHA256  string    `json:"sha256"` // of the file, in hexadecimal digits
@@ -36,9 +36,11 @@ const manifestFormat = 1
 var errNoManifest = errors.New("the manifest is missing, so nothing shows whether the backup is complete")
 
 // readManifest reads the manifest of a backup.
-func readManifest(backup string) (m Manifest, err error) {
+func readManifest(backup string) (Manifest, error) { return ReadManifest(backup + ManifestSuffix) }
+
+// ReadManifest reads the manifest at path.
+func ReadManifest(path string) (m Manifest, err error) {
 	const bytesMax = 1 << 20
-	path := backup + ManifestSuffix
 	text, err := readSmall(path, bytesMax)
 	if errors.Is(err, fs.ErrNotExist) {
 		return m, fmt.Errorf("%s: %w", path, errNoManifest)
@@ -74,26 +76,32 @@ func BackupManifest(path string) (Manifest, error) {
 
 // publish puts a manifest, and then the file that it is about, under their
 // names.
-func (m *Manifest) publish(temp *safefile.File, to string) (err error) {
-	text, err := json.MarshalIndent(m, "", "  ")
-	if err != nil {
-		return err
-	}
-	manifest, err := safefile.Create(to + ManifestSuffix)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, manifest.Discard()) }()
-	if _, err := manifest.Write(append(text, '\n')); err != nil {
-		return err
-	}
-	if err := manifest.Publish(false); err != nil {
+func (m *Manifest) publish(temp *safefile.File, to string) error {
+	if err := m.Write(to + ManifestSuffix); err != nil {
 		return err
 	}
 	if err := temp.Publish(false); err != nil {
 		return errors.Join(err, os.Remove(to+ManifestSuffix))
 	}
 	return nil
+}
+
+// Write writes the manifest to a new file, which appears when it is on stable
+// storage. The error wraps fs.ErrExist if something is at path.
+func (m *Manifest) Write(path string) (err error) {
+	text, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return err
+	}
+	f, err := safefile.Create(path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Discard()) }()
+	if _, err := f.Write(append(text, '\n')); err != nil {
+		return err
+	}
+	return f.Publish(false)
 }
 
 func (m *Manifest) sizeFault(bytes int64) string {

@@ -29,34 +29,40 @@ func Restore(ctx context.Context, from, path string, replace bool, progress Prog
 	if m, err = readManifest(from); err != nil {
 		return m, err
 	}
+	return m, restore(ctx, path, replace, func(temp *safefile.File) error { return m.fetch(ctx, from, temp, progress) })
+}
+
+// restore makes the file that fetch writes the store at path. fetch fails if
+// the file is not a whole backup.
+func restore(ctx context.Context, path string, replace bool, fetch func(temp *safefile.File) error) (err error) {
 	path = realPath(path) // a link stays one
 	if err := refuseNetwork(filepath.Dir(path)); err != nil {
-		return m, err
+		return err
 	}
 	if _, err := os.Stat(path); err == nil && !replace {
-		return m, fmt.Errorf("%s: %w", path, ErrExists)
+		return fmt.Errorf("%s: %w", path, ErrExists)
 	}
 	if served(path) {
-		return m, errServed(path)
+		return errServed(path)
 	}
 	temp, err := safefile.Create(path)
 	if err != nil {
-		return m, err
+		return err
 	}
 	defer func() { err = errors.Join(err, temp.Discard()) }()
-	if err := m.fetch(ctx, from, temp, progress); err != nil {
-		return m, err
+	if err := fetch(temp); err != nil {
+		return err
 	}
 	lock, err := lockServe(ctx, path) // not before: a restore that fails leaves no lock file
 	if err != nil {
-		return m, err
+		return err
 	}
 	defer lock.Close()
 	err = takePlace(ctx, temp, path, replace)
 	if errors.Is(err, fs.ErrExist) && !replace {
 		err = fmt.Errorf("%s: %w", path, ErrExists) // it appeared since
 	}
-	return m, err
+	return err
 }
 
 // fetch copies a backup into a file of ours, and holds the copy against the

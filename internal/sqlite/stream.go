@@ -1,0 +1,129 @@
+package sqlite
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"plantstore/internal/safefile"
+)
+
+// BackupTo writes a backup of the store at path, which may be served meanwhile,
+// to w: the same bytes as Backup writes to a file. It returns the manifest.
+//
+// It copies the store into a temporary file in the directory tempDir first,
+// because the WAL grows until the copy is made: a slow reader of w must not
+// make that last. Only the owner can read the file, and it has no name any more
+// when the first byte is written.
+func BackupTo(ctx context.Context, path string, w io.Writer, tempDir string, progress Progress) (m Manifest, err error) {
+	temp, m, err := snapshot(ctx, path, filepath.Join(tempDir, filepath.Base(path)), progress)
+	if err != nil {
+		return m, err
+	}
+	f, err := os.Open(temp.Name())
+	if err := errors.Join(err, temp.Discard()); err != nil {
+		return m, err
+	}
+	defer f.Close()
+	sum := sha256.New()
+	m.Bytes, err = io.Copy(io.MultiWriter(w, sum), endingReader{ctx, f})
+	m.SHA256 = hex.EncodeToString(sum.Sum(nil))
+	return m, err
+}
+
+// RestoreFrom is Restore for a backup that comes from r. m is its manifest. If
+// it is nil, the backup must have the size that it says itself, and everything
+// that Verify looks at must be whole; then the manifest that it returns lacks
+// the time.
+func RestoreFrom(ctx context.Context, r io.Reader, m *Manifest, path string, replace bool, progress Progress) (Manifest, error) {
+	in := endingReader{ctx, r}
+	if m != nil {
+		return *m, restore(ctx, path, replace, func(temp *safefile.File) error { return m.receive(ctx, in, temp, progress) })
+	}
+	m = &Manifest{Format: manifestFormat}
+	err := restore(ctx, path, replace, func(temp *safefile.File) error { return m.receiveAlone(ctx, in, temp, progress) })
+	return *m, err
+}
+
+// receive writes the backup of which m is the manifest into a file.
+func (m *Manifest) receive(ctx context.Context, r io.Reader, temp *safefile.File, progress Progress) error {
+	if err := receiveBytes(r, temp, m.Bytes, progress); err != nil {
+		return err
+	}
+	v, err := m.verify(ctx, temp.Name(), nil)
+	if err == nil && len(v.Faults) > 0 {
+		err = damaged(v)
+	}
+	return err
+}
+
+// receiveAlone writes a backup that has no manifest into a file, and fills in m.
+func (m *Manifest) receiveAlone(ctx context.Context, r io.Reader, temp *safefile.File, progress Progress) (err error) {
+	head := make([]byte, headerBytes)
+	n, err := io.ReadFull(r, head)
+	switch {
+	case errors.Is(err, io.EOF):
+		return errors.New("the backup is empty")
+	case err != nil && !errors.Is(err, io.ErrUnexpectedEOF):
+		return err
+	}
+	if m.Bytes, err = backupBytes(head[:n]); err != nil {
+		return err
+	}
+	if err := receiveBytes(io.MultiReader(strings.NewReader(string(head)), r), temp, m.Bytes, progress); err != nil {
+		return err
+	}
+	var v Verification
+	if err := v.lookImmutable(ctx, temp.Name(), false, nil); err != nil {
+		return err
+	}
+	if len(v.Faults) > 0 {
+		return damaged(v)
+	}
+	m.Store, m.Commits, m.Plants = v.Store, v.Commits, v.Plants
+	_, m.SHA256, err = sumFile(ctx, temp.Name())
+	return err
+}
+
+func damaged(v Verification) error { return fmt.Errorf("the backup is damaged: %s", v.Faults[0]) }
+
+// receiveBytes copies exactly so many bytes, which must be all that there are.
+func receiveBytes(r io.Reader, temp *safefile.File, size int64, progress Progress) error {
+	n, err := io.Copy(temp, io.TeeReader(io.LimitReader(r, size+1), &counter{all: size, progress: progress}))
+	switch {
+	case err != nil:
+		return err
+	case n < size:
+		return fmt.Errorf("the backup is cut off: it ends after %d of %d bytes", n, size)
+	case n > size:
+		return fmt.Errorf("the backup is followed by other data: it has %d bytes", size)
+	}
+	return temp.Sync()
+}
+
+// headerBytes is the size of the header of an SQLite database
+// (https://sqlite.org/fileformat2.html#the_database_header).
+const headerBytes = 100
+
+// backupBytes returns how large a backup is that begins with this header.
+func backupBytes(header []byte) (int64, error) {
+	const magic, pageSizeAt, readVersionAt, pagesAt = "SQLite format 3\x00", 16, 19, 28
+	if len(header) < headerBytes || !strings.HasPrefix(string(header), magic) {
+		return 0, errors.New("the input is not a backup of a plant store: it is not an SQLite database")
+	}
+	if header[readVersionAt] != 1 {
+		return 0, errors.New("the input is the file of a store and not a backup: it lacks what is in the WAL; use the output of plantstore backup")
+	}
+	page := int64(binary.BigEndian.Uint16(header[pageSizeAt:]))
+	if page == 1 {
+		page = 1 << 16
+	}
+	return page * int64(binary.BigEndian.Uint32(header[pagesAt:])), nil
+}

@@ -1,0 +1,64 @@
+package sqlite_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"plantstore/internal/sqlite"
+	"plantstore/internal/sqlite/sqlite3"
+)
+
+// firstWrite calls do at its first write.
+type firstWrite struct {
+	bytes.Buffer
+	do func()
+}
+
+func (w *firstWrite) Write(p []byte) (int, error) {
+	if w.do != nil {
+		w.do()
+		w.do = nil
+	}
+	return w.Buffer.Write(p)
+}
+
+// While the reader of a backup that is a stream takes its time, nothing keeps the WAL growing, and the temporary file has
+// no name. What the stream has is a whole backup, and the store goes on.
+func TestBackupToSlowReader(t *testing.T) {
+	t.Parallel()
+	dir, spool := t.TempDir(), t.TempDir()
+	path := filepath.Join(dir, "plants.db")
+	e := mustOpen(t, sqlite.Config{Path: path, Server: true})
+	must(t, e.Insert(t.Context(), batchOf(0, 10)))
+	out := &firstWrite{}
+	out.do = func() {
+		if names, err := os.ReadDir(spool); err != nil || len(names) > 0 {
+			t.Errorf("the directory for temporary files has %v, %v, want nothing", names, err)
+		}
+		must(t, e.Insert(t.Context(), batchOf(100, 10)))
+		c, err := sqlite3.Open(path)
+		must(t, err)
+		if busy, err := c.QueryInt("PRAGMA wal_checkpoint(TRUNCATE)"); busy != 0 || err != nil {
+			t.Errorf("the WAL cannot be emptied: %d, %v", busy, err)
+		}
+		must(t, c.Close())
+	}
+	m, err := sqlite.BackupTo(t.Context(), path, out, spool, nil)
+	must(t, err)
+	if m.Plants != 10 || m.Bytes != int64(out.Len()) {
+		t.Errorf("got %+v, want 10 plants in %d bytes", m, out.Len())
+	}
+	restored := filepath.Join(dir, "restored.db")
+	got, err := sqlite.RestoreFrom(t.Context(), bytes.NewReader(out.Bytes()), &m, restored, false, nil)
+	must(t, err)
+	if got != m {
+		t.Errorf("restored %+v, want %+v", got, m)
+	}
+	alone, err := sqlite.RestoreFrom(t.Context(), bytes.NewReader(out.Bytes()), nil, restored, true, nil)
+	must(t, err)
+	if alone.MadeAt = m.MadeAt; alone != m {
+		t.Errorf("restored without a manifest %+v, want %+v", alone, m)
+	}
+}
