@@ -75,6 +75,9 @@ func (e *Engine) migrate(ctx context.Context, c Config) error {
 	if err == nil {
 		err = c.acceptVersion(version)
 	}
+	if err == nil && version > 0 {
+		err = e.checkSchema(ctx, e.pool)
+	}
 	e.schema = version
 	if err != nil || version == len(files) || c.ReadOnly {
 		return err

@@ -1,0 +1,175 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"plantstore/internal/store"
+)
+
+// A trigger, a rule or row-level security on a table changes what our statements
+// do, and a missing constraint stores an id twice, all without an error. So the
+// tables are compared with those that the migrations make whenever a store is
+// opened. Indexes that are no constraint are the database administrator's own.
+
+// fact is something that a catalogue says of one of our tables.
+type fact struct{ kind, table, name, detail string }
+
+func (f fact) String() string {
+	switch f.kind {
+	case "table":
+		return "table " + f.table
+	case "column":
+		return "column " + f.table + "." + f.name
+	case "constraint":
+		return constraintKinds[f.detail] + " on " + f.table + "." + f.name
+	case "row-level security":
+		return f.kind + " on " + f.table
+	default:
+		return fmt.Sprintf("%s %q on %s", f.kind, f.name, f.table)
+	}
+}
+
+// constraintKinds are the names of pg_constraint.contype
+// (https://www.postgresql.org/docs/current/catalog-pg-constraint.html).
+var constraintKinds = map[string]string{
+	"p": "primary key", "u": "unique constraint", "c": "check constraint", "f": "foreign key", "x": "exclusion constraint",
+}
+
+// expectedFact is a fact of every schema from a version on.
+type expectedFact struct {
+	since int
+	fact
+}
+
+// expectedFacts are those of each schema, from the version that brought them. The
+// detail of a table is pg_class.relkind. The name of a constraint is its column,
+// and its detail pg_constraint.contype.
+var expectedFacts = []expectedFact{
+	{1, fact{"table", "plants", "", "r"}},
+	{1, fact{"column", "plants", "id", "bigint NOT NULL"}},
+	{1, fact{"column", "plants", "name", "text NOT NULL"}},
+	{1, fact{"column", "plants", "tag", "text"}},
+	{1, fact{"column", "plants", "created_at", "timestamp with time zone NOT NULL"}},
+	{1, fact{"column", "plants", "created_by", "bigint NOT NULL"}},
+	{1, fact{"constraint", "plants", "id", "p"}},
+
+	{1, fact{"table", "tokens", "", "r"}},
+	{1, fact{"column", "tokens", "id", "bigint NOT NULL"}},
+	{1, fact{"column", "tokens", "name", "text NOT NULL"}},
+	{1, fact{"column", "tokens", "hash", "bytea NOT NULL"}},
+	{1, fact{"column", "tokens", "scopes", "text NOT NULL"}},
+	{1, fact{"column", "tokens", "created_at", "timestamp with time zone NOT NULL"}},
+	{1, fact{"column", "tokens", "expires_at", "timestamp with time zone"}},
+	{1, fact{"column", "tokens", "last_used_at", "timestamp with time zone"}},
+	{1, fact{"column", "tokens", "revoked_at", "timestamp with time zone"}},
+	{3, fact{"column", "tokens", "prefix", "text"}},
+	{1, fact{"constraint", "tokens", "id", "p"}},
+	{1, fact{"constraint", "tokens", "hash", "u"}},
+
+	{1, fact{"table", "plantstore", "", "r"}},
+	{1, fact{"column", "plantstore", "one", "boolean NOT NULL"}},
+	{1, fact{"column", "plantstore", "version", "bigint NOT NULL"}},
+	{1, fact{"column", "plantstore", "token_changes", "bigint NOT NULL"}},
+	{2, fact{"column", "plantstore", "held", "text"}},
+	{1, fact{"constraint", "plantstore", "one", "p"}},
+	{1, fact{"constraint", "plantstore", "one", "c"}},
+}
+
+// factsSQL reads the facts and the version that they are of, in one statement:
+// another server may be migrating. The detail of a trigger is whether it is
+// enabled, whether its function is in the schema of the tables, and the function's
+// name and body.
+const factsSQL = `WITH ours AS (SELECT pg_class.oid, relname::text AS tab, relkind::text AS kind, relrowsecurity, relnamespace
+	FROM pg_class INNER JOIN pg_namespace ON pg_namespace.oid = relnamespace
+	WHERE nspname = current_schema() AND relname IN ('plants', 'tokens', 'plantstore'))
+	SELECT 'version', '', '', version::text FROM plantstore
+	UNION ALL SELECT 'table', tab, '', kind FROM ours
+	UNION ALL SELECT 'row-level security', tab, '', '' FROM ours WHERE relrowsecurity
+	UNION ALL SELECT 'column', tab, attname::text,
+		concat(format_type(atttypid, atttypmod), CASE WHEN attnotnull THEN ' NOT NULL' ELSE '' END, CASE WHEN atthasdef THEN ' DEFAULT' ELSE '' END)
+	FROM ours INNER JOIN pg_attribute ON attrelid = ours.oid WHERE attnum > 0 AND NOT attisdropped
+	UNION ALL SELECT 'constraint', tab, coalesce(attname::text, conname::text), contype::text
+	FROM ours INNER JOIN pg_constraint ON conrelid = ours.oid LEFT JOIN pg_attribute ON attrelid = ours.oid AND attnum = ANY (conkey)
+	WHERE contype IN ('p', 'u', 'c', 'f', 'x')
+	UNION ALL SELECT 'rule', tab, rulename::text, '' FROM ours INNER JOIN pg_rewrite ON ev_class = ours.oid
+	UNION ALL SELECT 'trigger', tab, tgname::text, concat(tgenabled::text, ' ', (pronamespace = relnamespace)::text, ' ', proname::text, ' ', prosrc)
+	FROM ours INNER JOIN pg_trigger ON tgrelid = ours.oid INNER JOIN pg_proc ON pg_proc.oid = tgfoid WHERE NOT tgisinternal`
+
+// checkSchema refuses tables that are not those of their schema's version.
+func (e *Engine) checkSchema(ctx context.Context, q querier) error {
+	rows, _ := q.Query(ctx, factsSQL) // the error comes with the rows
+	found, err := pgx.CollectRows(rows, func(r pgx.CollectableRow) (f fact, err error) {
+		err = r.Scan(&f.kind, &f.table, &f.name, &f.detail)
+		return f, err
+	})
+	if err != nil {
+		return err
+	}
+	version, others := 0, found[:0]
+	for _, f := range found {
+		switch {
+		case f.kind == "version":
+			if version, err = strconv.Atoi(f.detail); err != nil {
+				return err
+			}
+		case f.kind == "trigger" && e.isMovers(f):
+		case f == fact{"table", f.table, "", "p"}: // partitioned by its administrator
+			others = append(others, fact{"table", f.table, "", "r"})
+		default:
+			others = append(others, f)
+		}
+	}
+	faults := compareFacts(version, others)
+	if len(faults) == 0 {
+		return nil
+	}
+	const faultsMax = 5
+	if more := len(faults) - faultsMax; more > 0 {
+		faults = append(faults[:faultsMax], fmt.Sprintf("%d more", more))
+	}
+	return fmt.Errorf("%w: its tables are not those of schema %d of Plant Store: %s; undo the change as the owner of the tables, or restore a backup",
+		store.ErrBroken, version, strings.Join(faults, ", "))
+}
+
+// compareFacts returns what differs from a version's schema, for a person.
+func compareFacts(version int, found []fact) (faults []string) {
+	for _, want := range expectedFacts {
+		if want.since > version || slices.Contains(found, want.fact) {
+			continue
+		}
+		same := slices.IndexFunc(found, func(f fact) bool { return f.kind == want.kind && f.table == want.table && f.name == want.name })
+		if same < 0 || want.kind == "constraint" {
+			faults = append(faults, fmt.Sprintf("%v is missing", want.fact))
+			continue
+		}
+		faults = append(faults, fmt.Sprintf("%v is %q, want %q", want.fact, found[same].detail, want.detail))
+	}
+	for _, f := range found {
+		known := slices.ContainsFunc(expectedFacts, func(want expectedFact) bool {
+			return want.since <= version && want.kind == f.kind && want.table == f.table && want.name == f.name && (f.kind != "constraint" || want.detail == f.detail)
+		})
+		if !known {
+			faults = append(faults, fmt.Sprintf("%v is not part of it", f))
+		}
+	}
+	return faults
+}
+
+// isMovers reports whether a trigger is one of a move, of this version or an
+// older one.
+func (e *Engine) isMovers(f fact) bool {
+	follow, hold := e.followTrigger(), e.holdTrigger()
+	bodies := map[string][]string{
+		follow.name: {follow.does, idle, "BEGIN INSERT INTO followed SELECT id FROM created; RETURN NULL; END"},
+		hold.name:   {hold.does, idle},
+	}
+	return f.table == "plants" && slices.ContainsFunc(bodies[f.name], func(body string) bool {
+		return f.detail == "O true plantstore_"+f.name+" "+body
+	})
+}
