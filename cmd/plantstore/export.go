@@ -52,7 +52,11 @@ keeps everything but the difference between an empty tag and none.`,
 			}
 			return p.withStore(cmd, s, sqlite.Config{ReadOnly: true}, func(ctx context.Context, engine store.Engine) error {
 				if output == "" {
-					return p.export(ctx, engine, p.stdout, f, dump.None)
+					to := p.stdout
+					if _, ok := isTerminal(to); ok {
+						to = &screen{terminal: to}
+					}
+					return p.export(ctx, engine, to, f, dump.None)
 				}
 				if sameFile(output, s.db.path) {
 					return usagef("output: %s is the store itself", output)
@@ -115,7 +119,7 @@ func (p *program) writePlants(out *dump.Writer, w io.Writer, records iter.Seq2[p
 	const showEvery = 1000
 	progress := p.newProgress(-1)
 	defer progress.end()
-	_, onScreen := isTerminal(w)
+	_, onScreen := w.(*screen)
 	for r, err := range records {
 		if err != nil {
 			return count, err

@@ -207,3 +207,34 @@ func TestBarInterrupted(t *testing.T) {
 		t.Errorf("the screen has %q, want %q; it was sent %q", got, want, term.shown)
 	}
 }
+
+// An export to a terminal steers it as little as a list does. What is not for a terminal keeps its bytes.
+func TestExportToTerminal(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	plants := strings.Repeat("é", 40_000) // larger than what is written at once
+	writeFileText(t, dir+"/hostile.jsonl", `{"id":1,"name":"a\u001b[2J\u009b\u007f\u202e\nb"}`+"\n"+`{"id":2,"name":"`+plants+`"}`+"\n")
+	plantstore(t, "import", dir+"/hostile.jsonl", "--create", "--db", dir+"/a.db")
+	for format, want := range map[string]string{
+		"jsonl": `{"id":1,"name":"a\u001b[2J\u009b\u007f\u202e\nb"}` + "\r\n" + `{"id":2,"name":"` + plants + `"}` + "\r\n",
+		"csv":   "id,name,tag\r\r\n1,\"a\\u001b[2J\\u009b\\u007f\\u202e\r\nb\",\r\r\n2," + plants + ",\r\r\n",
+	} {
+		t.Run(format, func(t *testing.T) {
+			t.Parallel()
+			term := newTerminal(t)
+			p := term.start(t, dir, "export", "--format", format, "--db", "a.db")
+			if code, err := p.wait(); err != nil || code != exitOK {
+				t.Errorf("got %d, %v, want 0", code, err)
+			}
+			_ = term.tty.Close()
+			<-term.read
+			if got := term.shown.String(); got != want+"exported 2 plants\r\n" {
+				t.Errorf("got %.200q, want %.200q", got, want)
+			}
+			file := plantstore(t, "export", "--format", format, "--db", dir+"/a.db")
+			if !strings.Contains(file, "\u009b\x7f\u202e") {
+				t.Errorf("what is no terminal got %.200q", file)
+			}
+		})
+	}
+}

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
+	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -47,31 +50,55 @@ func steers(r rune) bool {
 	return unicode.Is(unicode.Cf, r) && !unicode.Is(unicode.Prepended_Concatenation_Mark, r)
 }
 
-// escapeJSON returns lines of JSON with an escape for each character that a terminal does more with than show it. The
-// values stay the same: JSON has such characters in strings alone, and those below U+0020 are escaped there already.
-func escapeJSON(lines []byte) []byte {
-	harmless := true
-	for i := 0; i < len(lines) && harmless; i++ {
-		harmless = lines[i] < 0x7f // the usual case
+// escapeJSON returns a file's text with a JSON escape for each character that a terminal does more with than show it,
+// but for TAB and line ends. JSON stays the same JSON: it has such characters in strings alone.
+func escapeJSON(text []byte) []byte {
+	if !bytes.ContainsFunc(text, steersInFile) && utf8.Valid(text) {
+		return text
 	}
-	if harmless {
-		return lines
-	}
-	out := make([]byte, 0, len(lines)+len(lines)/8)
-	for len(lines) > 0 {
-		r, size := utf8.DecodeRune(lines)
+	out := make([]byte, 0, len(text)+len(text)/8)
+	for len(text) > 0 {
+		r, size := utf8.DecodeRune(text)
 		switch {
 		case r == utf8.RuneError && size == 1:
 			out = append(out, `\ufffd`...)
-		case r == '\n' || !steers(r):
-			out = append(out, lines[:size]...)
+		case !steersInFile(r):
+			out = append(out, text[:size]...)
 		case r > 0xffff:
 			high, low := utf16.EncodeRune(r)
 			out = fmt.Appendf(out, `\u%04x\u%04x`, high, low)
 		default:
 			out = fmt.Appendf(out, `\u%04x`, r)
 		}
-		lines = lines[size:]
+		text = text[size:]
 	}
 	return out
+}
+
+func steersInFile(r rune) bool { return steers(r) && r != '\n' && r != '\r' && r != '\t' }
+
+// screen writes to a terminal, through escapeJSON, the text of a file. It is not safe for concurrent use.
+type screen struct {
+	terminal io.Writer
+	rest     []byte // the beginning of a character, whose end comes with the next Write
+}
+
+// Write implements io.Writer.
+func (s *screen) Write(p []byte) (int, error) {
+	text := slices.Concat(s.rest, p)
+	whole := len(text)
+	for back := 1; back < utf8.UTFMax && back <= len(text); back++ {
+		if last := text[len(text)-back:]; utf8.RuneStart(last[0]) {
+			if !utf8.FullRune(last) {
+				whole -= back
+			}
+			break
+		}
+	}
+	_, err := s.terminal.Write(escapeJSON(text[:whole]))
+	s.rest = bytes.Clone(text[whole:])
+	if err != nil {
+		return 0, err
+	}
+	return len(p), nil
 }

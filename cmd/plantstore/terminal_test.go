@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"unicode"
@@ -58,4 +60,23 @@ func TestEscapeJSON(t *testing.T) {
 			t.Fatalf("%+q is written as %+q, and for a terminal as %+q", want, line, printable(want))
 		}
 	})
+}
+
+// Characters that come in pieces are told whole.
+func TestScreen(t *testing.T) {
+	t.Parallel()
+	text := "é\u009b\u202e😀\U000e0041\t\r\n\x1b[\xff\xe2\x80."
+	const want = "é\\u009b\\u202e😀\\udb40\\udc41\t\r\n\\u001b[\\ufffd\\ufffd\\ufffd."
+	for size := 1; size <= len(text); size++ {
+		var shown bytes.Buffer
+		s := &screen{terminal: &shown}
+		for piece := range slices.Chunk([]byte(text), size) {
+			if n, err := s.Write(piece); n != len(piece) || err != nil {
+				t.Fatalf("pieces of %d: %d, %v", size, n, err)
+			}
+		}
+		if got := shown.String(); got != want {
+			t.Errorf("pieces of %d: got %q, want %q", size, got, want)
+		}
+	}
 }

@@ -160,13 +160,12 @@ func (p *program) withStore(cmd *cobra.Command, s *settings, c sqlite.Config, do
 	if errors.Is(err, store.ErrNoStore) && cmd.Flags().Lookup(createFlag) != nil {
 		return fmt.Errorf("%w, or give --%s", err, createFlag)
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		defer func() { err = errors.Join(err, engine.Close()) }()
+		err = do(ctx, engine)
 	}
-	defer func() { err = errors.Join(err, engine.Close()) }()
-	err = do(ctx, engine)
 	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, store.ErrBusy)) {
-		return errInterrupted // it did not get its turn
+		return errInterrupted // it was not opened whole, or did not get its turn
 	}
 	return err
 }
