@@ -167,10 +167,12 @@ func listen(ctx context.Context, s *settings, log *slog.Logger, metrics promethe
 			d.close()
 		}
 	}()
-	if d.publicListener, err = server.Listen(ctx, "public", string(s.listen), log, metrics); err != nil {
+	if d.publicListener, err = server.Listen(ctx, server.ListenConfig{
+		Door: "public", Address: string(s.listen), ConnectionsMax: connectionsMax(), Log: log, Metrics: metrics,
+	}); err != nil {
 		return nil, fmt.Errorf("%w: give another address with --listen", err)
 	}
-	if d.adminListener, err = server.Listen(ctx, "admin", string(s.adminListen), log, metrics); err != nil {
+	if d.adminListener, err = server.Listen(ctx, server.ListenConfig{Door: "admin", Address: string(s.adminListen), Log: log, Metrics: metrics}); err != nil {
 		return nil, fmt.Errorf("%w: give another address with --admin-listen", err)
 	}
 	if address := d.adminListener.Addr().(*net.TCPAddr); !address.IP.IsLoopback() {

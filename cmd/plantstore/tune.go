@@ -3,6 +3,7 @@ package main
 import (
 	"runtime"
 	"runtime/debug"
+	"syscall"
 )
 
 // What a server and an import give the Go runtime, measured with bench/.
@@ -28,4 +29,21 @@ func (p *program) tuneRuntime() {
 	if p.environ["GOMEMLIMIT"] == "" {
 		debug.SetMemoryLimit(heapBytesMax)
 	}
+}
+
+// descriptorsReserved are descriptors that clients of the public listener cannot
+// use: they are for the store, backups, the connections to a database and the
+// admin listener.
+const descriptorsReserved = 64
+
+// connectionsMax returns how many connections the public listener may have: as
+// many as the limit of open files allows, without those that are reserved.
+func connectionsMax() int {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return 0
+	}
+	const most = 1 << 30 // for a limit that is none
+	n := int(min(limit.Cur, most))
+	return n - min(descriptorsReserved, n/2)
 }

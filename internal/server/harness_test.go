@@ -133,7 +133,7 @@ func (h *harness) serve(s setup, log *slog.Logger, metrics *prometheus.Registry)
 
 func (h *harness) listen(door string, log *slog.Logger, metrics prometheus.Registerer) net.Listener {
 	h.t.Helper()
-	l, err := server.Listen(h.t.Context(), door, "127.0.0.1:0", log, metrics)
+	l, err := server.Listen(h.t.Context(), server.ListenConfig{Door: door, Address: "127.0.0.1:0", Log: log, Metrics: metrics})
 	if err != nil {
 		h.t.Fatal(err)
 	}

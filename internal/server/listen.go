@@ -18,45 +18,84 @@ import (
 	"plantstore/internal/plant"
 )
 
-// Listen opens a TCP listener for the door of that name, "public" or "admin".
-// Port 0 takes a free port. The metrics get the number of its connections.
+// ListenConfig is what Listen needs.
+type ListenConfig struct {
+	Door           string // the name of the door, "public" or "admin"
+	Address        string // port 0 takes a free port
+	ConnectionsMax int    // connections that may be open; 0: no limit
+	Log            *slog.Logger
+	Metrics        prometheus.Registerer // gets the number of connections
+}
+
+// Listen opens a TCP listener for a door. Connections beyond the limit are
+// closed at once, and counted as refused.
 //
 // Its connections see to it that also what net/http answers by itself, before
 // any handler, has the Error body: a malformed or oversized request head, an
 // HTTP version or a Transfer-Encoding that is not served, an Expect that
 // cannot be met.
-func Listen(ctx context.Context, door, address string, log *slog.Logger, metrics prometheus.Registerer) (net.Listener, error) {
+func Listen(ctx context.Context, c ListenConfig) (net.Listener, error) {
 	var config net.ListenConfig
-	l, err := config.Listen(ctx, "tcp", address)
+	l, err := config.Listen(ctx, "tcp", c.Address)
 	if err != nil {
 		return nil, err // says "listen tcp ADDRESS" itself
 	}
-	return &listener{TCPListener: l.(*net.TCPListener), log: log, connections: newConnections(metrics, door)}, nil
+	return &listener{
+		TCPListener: l.(*net.TCPListener), door: c.Door, log: c.Log,
+		max: int64(c.ConnectionsMax), connections: newConnections(c.Metrics, c.Door),
+	}, nil
 }
 
 type listener struct {
 	*net.TCPListener
+	door        string
 	log         *slog.Logger
+	max         int64        // connections that may be open; 0: no limit
+	open        atomic.Int64 // connections
 	connections connections
+
+	// Of the goroutine that calls Accept, which is one.
+	loggedAt time.Time // of the last line about refused connections
+	unlogged int       // connections that were refused since
 }
 
-// Accept implements net.Listener.
+// Accept implements net.Listener. It is called by one goroutine, as by
+// http.Server.Serve, which tries again when no descriptor is free.
 func (l *listener) Accept() (net.Conn, error) {
-	c, err := l.AcceptTCP()
-	if err != nil {
-		if !errors.Is(err, net.ErrClosed) {
-			l.connections.refused.Inc()
+	for {
+		c, err := l.AcceptTCP()
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return nil, err
+		case err != nil:
+			l.refuse(err)
+			return nil, err
+		case l.max > 0 && l.open.Load() >= l.max:
+			_ = c.Close()
+			l.refuse(fmt.Errorf("%d connections are open; raise the limit of open files to allow more", l.max))
+			continue
 		}
-		return nil, err
+		l.open.Add(1)
+		l.connections.open.Inc()
+		return &conn{TCPConn: c, log: l.log, listener: l}, nil
 	}
-	l.connections.open.Inc()
-	return &conn{TCPConn: c, log: l.log, open: l.connections.open}, nil
+}
+
+// refuse counts a connection that was refused, and logs at most one line a
+// second.
+func (l *listener) refuse(cause error) {
+	l.connections.refused.Inc()
+	l.unlogged++
+	if now := time.Now(); now.Sub(l.loggedAt) >= time.Second {
+		l.log.Warn("connections refused", "door", l.door, "connections", l.unlogged, "error", cause)
+		l.loggedAt, l.unlogged = now, 0
+	}
 }
 
 type conn struct {
 	*net.TCPConn
 	log       *slog.Logger
-	open      prometheus.Gauge // counts this connection until it is closed
+	listener  *listener // counts this connection until it is closed
 	closed    atomic.Bool
 	answering atomic.Bool // a handler runs, and reads nothing but a body of known length
 
@@ -69,7 +108,8 @@ type conn struct {
 // Close closes the connection; net/http may do so more than once.
 func (c *conn) Close() error {
 	if c.closed.CompareAndSwap(false, true) {
-		c.open.Dec()
+		c.listener.open.Add(-1)
+		c.listener.connections.open.Dec()
 	}
 	return c.TCPConn.Close()
 }

@@ -86,7 +86,7 @@ func newConnections(to prometheus.Registerer, door string) connections {
 		}),
 		refused: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "plantstore_connections_refused_total", ConstLabels: labels,
-			Help: "Times that a connection could not be accepted, as when the process has no free file descriptor.",
+			Help: "Connections that were refused, because no file descriptor was free or too many were open.",
 		}),
 	}
 	to.MustRegister(c.open, c.refused)

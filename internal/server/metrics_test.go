@@ -160,11 +160,11 @@ func TestConnectionsAreCounted(t *testing.T) {
 	open("0")
 }
 
-// What cannot be accepted is counted; the end of the listener is not.
+// Connections that cannot be accepted are counted, and logged at most once a second; the end of the listener is not.
 func TestRefusedConnectionsAreCounted(t *testing.T) {
 	t.Parallel()
-	registry := prometheus.NewRegistry()
-	l, err := server.Listen(t.Context(), "public", "127.0.0.1:0", newLogBuffer().logger(), registry)
+	registry, log := prometheus.NewRegistry(), newLogBuffer()
+	l, err := server.Listen(t.Context(), server.ListenConfig{Door: "public", Address: "127.0.0.1:0", Log: log.logger(), Metrics: registry})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,12 +180,16 @@ func TestRefusedConnectionsAreCounted(t *testing.T) {
 	if _, err := l.Accept(); err == nil {
 		t.Fatal("accepted a connection")
 	}
-	const want = `# HELP plantstore_connections_refused_total Times that a connection could not be accepted, as when the process has no free file descriptor.
+	const want = `# HELP plantstore_connections_refused_total Connections that were refused, because no file descriptor was free or too many were open.
 # TYPE plantstore_connections_refused_total counter
 plantstore_connections_refused_total{door="public"} 2
 `
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "plantstore_connections_refused_total"); err != nil {
 		t.Error(err)
+	}
+	const line = `"level":"WARN","msg":"connections refused","door":"public","connections":1,"error":"accept tcp`
+	if got := log.string(); strings.Count(got, "\n") != 1 || !strings.Contains(got, line) {
+		t.Errorf("log: got %s, want one line with %s", got, line)
 	}
 }
 

@@ -106,12 +106,14 @@ func TestAdminDoorRefusesToo(t *testing.T) {
 
 func TestListen(t *testing.T) {
 	t.Parallel()
-	log := newLogBuffer().logger()
-	l, err := server.Listen(t.Context(), "public", "127.0.0.1:0", log, prometheus.NewRegistry())
+	listenConfig := func(address string) server.ListenConfig {
+		return server.ListenConfig{Door: "public", Address: address, Log: newLogBuffer().logger(), Metrics: prometheus.NewRegistry()}
+	}
+	l, err := server.Listen(t.Context(), listenConfig("127.0.0.1:0"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := server.Listen(t.Context(), "public", l.Addr().String(), log, prometheus.NewRegistry()); err == nil || !strings.HasPrefix(err.Error(), "listen tcp "+l.Addr().String()+": ") {
+	if _, err := server.Listen(t.Context(), listenConfig(l.Addr().String())); err == nil || !strings.HasPrefix(err.Error(), "listen tcp "+l.Addr().String()+": ") {
 		t.Errorf("taken address: got %v, want an error", err)
 	}
 	_ = l.Close()
@@ -119,7 +121,7 @@ func TestListen(t *testing.T) {
 		t.Error("accept after close: got no error")
 	}
 	for _, address := range []string{"127.0.0.1", "127.0.0.1:http:x", "plants.invalid.:0"} {
-		if l, err := server.Listen(t.Context(), "public", address, log, prometheus.NewRegistry()); err == nil {
+		if l, err := server.Listen(t.Context(), listenConfig(address)); err == nil {
 			t.Errorf("%s: got a listener at %s", address, l.Addr())
 		}
 	}

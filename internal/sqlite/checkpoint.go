@@ -94,7 +94,7 @@ func (e *Engine) startCheckpoints(bytesMax int64) error {
 		return openFault(e.path, err)
 	}
 	if err = conn.Exec(connectionSettings); err == nil {
-		err = conn.GatherWrites()
+		err = conn.GatherWrites() // which also opens the WAL: later no descriptor may be free
 	}
 	if err != nil {
 		_ = conn.Close() // the first error is the one that tells

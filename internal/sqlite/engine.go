@@ -53,7 +53,7 @@ type Engine struct {
 	order   []int32        // scratch of Insert
 	digests store.Digester // scratch of Insert
 	added   added          // by the transaction that runs
-	wal     *os.File       // for syncWAL; nil until it is needed
+	wal     *os.File       // the WAL, for syncWAL
 
 	hold       store.Hold // what this engine held the store with, so that it may write itself; guarded by writeMu
 	followedTo int64      // the last followed.number that Followed returned; of who moves the store
@@ -281,7 +281,10 @@ func (e *Engine) connect() (err error) {
 		return openFault(e.path, err)
 	}
 	e.reader.BusyTimeout(busyMilliseconds)
-	return e.reader.Exec(connectionSettings + "PRAGMA query_only = ON;")
+	if err := e.reader.Exec(connectionSettings + "PRAGMA query_only = ON;"); err != nil {
+		return err
+	}
+	return e.openWAL()
 }
 
 // fullfsync is for macOS, where fsync alone leaves data in the drive's cache.

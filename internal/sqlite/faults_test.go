@@ -74,14 +74,16 @@ func TestReplaysAreSynced(t *testing.T) {
 		t.Fatal(err)
 	}
 	batch := plantsFrom(0, 3, "Rosa")
-	if err := e.Insert(t.Context(), batch); err != nil || e.wal != nil {
-		t.Fatalf("creating: %v, and the WAL was synced apart: %v", err, e.wal != nil)
+	for _, what := range []string{"creating", "replaying"} {
+		if err := e.Insert(t.Context(), batch); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
 	}
-	if err := e.Insert(t.Context(), batch); err != nil || e.wal == nil {
-		t.Fatalf("replaying: %v, and the WAL was synced apart: %v", err, e.wal != nil)
-	}
-	if err := e.wal.Close(); err != nil { // so that the next sync fails
+	if err := e.wal.Close(); err != nil { // so that the next sync of its own fails
 		t.Fatal(err)
+	}
+	if err := e.Insert(t.Context(), plantsFrom(20, 1, "Tilia")); err != nil {
+		t.Fatalf("creating, which SQLite syncs: %v", err)
 	}
 	err = e.Insert(t.Context(), batch)
 	if !errors.Is(err, store.ErrOutcomeUnknown) || !errors.Is(err, store.ErrBroken) {
@@ -101,23 +103,32 @@ func TestReplaysAreSynced(t *testing.T) {
 	}
 }
 
-// TestWALCannotBeOpened shows that a replay of which nobody knows whether it
-// is durable is not called "not stored".
-func TestWALCannotBeOpened(t *testing.T) {
+// TestWALStaysTheSameFile shows that the WAL that was opened at the start is the
+// one that SQLite writes, also after it was emptied.
+func TestWALStaysTheSameFile(t *testing.T) {
 	t.Parallel()
 	e := openServer(t)
-	batch := plantsFrom(0, 1, "Rosa")
-	if err := e.Insert(t.Context(), batch); err != nil {
+	opened, err := e.wal.Stat()
+	if err != nil {
 		t.Fatal(err)
 	}
-	path := e.path
-	e.path += "-gone"
-	if err := e.Insert(t.Context(), batch); !errors.Is(err, store.ErrOutcomeUnknown) || errors.Is(err, store.ErrBroken) {
-		t.Errorf("got %v, want %v", err, store.ErrOutcomeUnknown)
+	for _, mode := range []sqlite3.CheckpointMode{sqlite3.Passive, sqlite3.Truncate} {
+		if err := e.Insert(t.Context(), plantsFrom(int64(mode), 1, "Rosa")); err != nil {
+			t.Fatal(err)
+		}
+		named, err := os.Stat(e.path + "-wal")
+		if err != nil || named.Size() == 0 || !os.SameFile(opened, named) {
+			t.Errorf("the WAL is another file, or empty: %+v, %v", named, err)
+		}
+		if _, _, err := e.writer.Checkpoint(mode); err != nil {
+			t.Fatal(err)
+		}
 	}
-	e.path = path
-	if err := e.Insert(t.Context(), batch); err != nil {
-		t.Errorf("when it can be opened: %v", err)
+	if err := e.Insert(t.Context(), plantsFrom(100, 1, "Rosa")); err != nil {
+		t.Fatal(err)
+	}
+	if named, err := os.Stat(e.path + "-wal"); err != nil || !os.SameFile(opened, named) {
+		t.Errorf("the WAL is another file: %+v, %v", named, err)
 	}
 }
 

@@ -316,18 +316,23 @@ func diskFault(err error) error {
 	return err
 }
 
-// syncWAL syncs the WAL by a descriptor of its own. SQLite keeps no locks on
-// that file, so opening and closing it harms none.
+// openWAL opens a descriptor of the WAL for syncWAL. It is opened at the start,
+// so that a replay needs no descriptor when none is free. It stays the file that
+// SQLite writes: as long as a connection is open, SQLite truncates or overwrites
+// the WAL in place, and removes it only with the last connection
+// (https://sqlite.org/walformat.html, "Lifecycles"). SQLite keeps no locks on
+// that file, so closing the descriptor releases none.
+func (e *Engine) openWAL() (err error) {
+	if e.wal, err = safefile.OpenRegular(e.path+"-wal", os.O_RDONLY, 0); err != nil {
+		return fmt.Errorf("open the WAL: %w", err)
+	}
+	return nil
+}
+
+// syncWAL syncs the WAL when a batch has written nothing.
 func (e *Engine) syncWAL() error {
 	e.writeMu.Lock()
 	defer e.writeMu.Unlock()
-	if e.wal == nil {
-		f, err := safefile.OpenRegular(e.path+"-wal", os.O_RDONLY, 0)
-		if err != nil { // too many open files, say; what was found may be durable and may not
-			return fmt.Errorf("%w: open the WAL: %w", store.ErrOutcomeUnknown, err)
-		}
-		e.wal = f
-	}
 	if err := e.wal.Sync(); err != nil {
 		return e.noteBroken(fmt.Errorf("%w: %w: sync the WAL: %w", store.ErrOutcomeUnknown, store.ErrBroken, err))
 	}

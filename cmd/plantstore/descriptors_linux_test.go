@@ -1,0 +1,212 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// keptConn is a connection of a client that keeps it.
+type keptConn struct {
+	net.Conn
+	in *bufio.Reader
+}
+
+func dialKept(address string) (*keptConn, error) {
+	c, err := net.Dial("tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	return &keptConn{Conn: c, in: bufio.NewReader(c)}, c.SetDeadline(time.Now().Add(waitMax))
+}
+
+// reply is an answer to a keptConn.
+type reply struct {
+	status int
+	header http.Header
+	body   string
+}
+
+func (c *keptConn) send(method, path, token, body string) (reply, error) {
+	request := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+		method, path, c.RemoteAddr(), token, len(body), body)
+	if _, err := io.WriteString(c, request); err != nil {
+		return reply{}, err
+	}
+	answer, err := http.ReadResponse(c.in, nil)
+	if err != nil {
+		return reply{}, err
+	}
+	text, err := io.ReadAll(answer.Body)
+	return reply{answer.StatusCode, answer.Header, string(text)}, errors.Join(err, answer.Body.Close())
+}
+
+// mustDial dials and sends a first request, so that the server has accepted the connection.
+func mustDial(t *testing.T, address, path string) *keptConn {
+	t.Helper()
+	c, err := dialKept(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	c.want(t, http.StatusOK, "GET", path, "", "")
+	return c
+}
+
+func (c *keptConn) want(t *testing.T, status int, method, path, token, body string) reply {
+	t.Helper()
+	got, err := c.send(method, path, token, body)
+	if err != nil {
+		t.Fatalf("%s %s: %v", method, path, err)
+	}
+	if got.status != status {
+		t.Fatalf("%s %s: got %d %s, want %d", method, path, got.status, got.body, status)
+	}
+	return got
+}
+
+// wantReplay sends a plant that is stored already.
+func (c *keptConn) wantReplay(t *testing.T, token string) {
+	t.Helper()
+	got := c.want(t, http.StatusOK, "POST", "/plants", token, `{"id":1,"name":"Rosa canina"}`)
+	if got.header.Get("Idempotent-Replayed") != "true" || got.body != "{\"name\":\"Rosa canina\"}\n" {
+		t.Errorf("replay: got %+v", got)
+	}
+}
+
+var (
+	adminAddress    = regexp.MustCompile(`admin=http://(\S+)`)
+	firstTokenLine  = `(?m)^(pst_\w+)$`
+	refusedLine     = regexp.MustCompile(`(?m)^time=(\S+) level=WARN msg="connections refused" door=public (.*)$`)
+	checkpointCount = regexp.MustCompile(`(?m)^plantstore_checkpoint_duration_seconds_count (\d+)$`)
+)
+
+// limitedServer starts a server in a shell that first lowers limits, and returns it with the address of its admin
+// listener and a token.
+func limitedServer(t *testing.T, limits string) (s *testServer, public, admin, token string) {
+	t.Helper()
+	sh, err := exec.LookPath("sh")
+	if err != nil {
+		t.Skip(err)
+	}
+	p, err := newProcess(t.TempDir(), cleanEnviron(), "-c", limits+`; exec plantstore "$@"`, "plantstore",
+		"serve", "--db", filepath.Join(t.TempDir(), "a.db"), "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--wal-max", "32MiB")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.cmd.Path = sh
+	if err := p.start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.kill)
+	match, err := p.await(p.stderr, readyLine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := p.await(p.stdout, firstTokenLine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &testServer{process: p, url: match[2]}, match[1], adminAddress.FindStringSubmatch(match[0])[1], first[1]
+}
+
+// TestNoFreeDescriptor takes every free descriptor from a running server: what its clients do on their connections needs
+// none, not even the first replay or a checkpoint, and connections that are refused are in the log once a second.
+func TestNoFreeDescriptor(t *testing.T) {
+	t.Parallel()
+	s, public, admin, token := limitedServer(t, "true")
+	client, operator := mustDial(t, public, "/healthz"), mustDial(t, admin, "/livez")
+	client.want(t, http.StatusOK, "POST", "/plants", token, `{"id":1,"name":"Rosa canina"}`)
+
+	const stdio = 3 // no descriptor that is opened now is below
+	if err := unix.Prlimit(s.cmd.Process.Pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: stdio, Max: stdio}, nil); err != nil {
+		t.Fatal(err)
+	}
+	client.wantReplay(t, token)
+	large := strings.Repeat("x", 60_000)
+	for id := 2; ; id++ { // until a checkpoint
+		client.want(t, http.StatusOK, "POST", "/plants", token, fmt.Sprintf(`{"id":%d,"name":%q}`, id, large))
+		metrics := operator.want(t, http.StatusOK, "GET", "/metrics", "", "")
+		if match := checkpointCount.FindStringSubmatch(metrics.body); match != nil && match[1] != "0" {
+			break
+		}
+		if id > 2_000 {
+			t.Fatal("no checkpoint")
+		}
+	}
+	refused, err := dialKept(public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer refused.Close()
+	const lines = 3
+	if err := poll("refused connections in the log", func() bool { return len(refusedLine.FindAllString(s.stderr.String(), -1)) >= lines }); err != nil {
+		t.Fatal(err)
+	}
+	var last time.Time
+	for _, match := range refusedLine.FindAllStringSubmatch(s.stderr.String(), -1) {
+		at, err := time.Parse(time.RFC3339, match[1])
+		if err != nil || at.Sub(last) < time.Second || !strings.Contains(match[2], "too many open files") {
+			t.Errorf("%s: %v, %v after the last line", match[0], err, at.Sub(last))
+		}
+		last = at
+	}
+	client.wantReplay(t, token)
+	s.stop(t)
+}
+
+// TestConnectionLimit opens connections until they are refused: the descriptors that are left serve the operator.
+func TestConnectionLimit(t *testing.T) {
+	t.Parallel()
+	s, public, admin, token := limitedServer(t, "ulimit -n 64")
+	client := mustDial(t, public, "/healthz")
+	client.want(t, http.StatusOK, "POST", "/plants", token, `{"id":1,"name":"Rosa canina"}`)
+	const most = 32 // half of the limit
+	for accepted := 1; ; accepted++ {
+		c, err := dialKept(public)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := c.send("GET", "/healthz", "", ""); err != nil {
+			if accepted != most {
+				t.Errorf("%d connections accepted, want %d; the next: %v", accepted, most, err)
+			}
+			break
+		}
+	}
+	client.wantReplay(t, token)
+	metrics := mustDial(t, admin, "/livez").want(t, http.StatusOK, "GET", "/metrics", "", "")
+	for _, want := range []string{`plantstore_connections_refused_total{door="public"} 1`, `plantstore_connections_open{door="public"} 32`} {
+		if !strings.Contains(metrics.body, "\n"+want+"\n") {
+			t.Errorf("the metrics have no line %s", want)
+		}
+	}
+	if _, err := s.await(s.stderr, `level=WARN msg="connections refused" door=public connections=1 error="32 connections are open; raise the limit of open files to allow more"$`); err != nil {
+		t.Error(err)
+	}
+	client.Close()
+	if err := poll("room for a connection", func() bool {
+		c, err := dialKept(public)
+		if err != nil {
+			return false
+		}
+		defer c.Close()
+		got, err := c.send("GET", "/healthz", "", "")
+		return err == nil && got.status == http.StatusOK
+	}); err != nil {
+		t.Error(err)
+	}
+	s.stop(t)
+}
