@@ -82,9 +82,7 @@ func (p *program) serve(ctx context.Context, s *settings) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, engine.Close()) }()
-	if left, err := engine.Left(ctx); err != nil || left {
-		log.Warn("a move of this store ended before its end, and each new plant is noted for it: run it again, or take it back with plantstore move --abandon", "error", err)
-	}
+	warnOfMove(ctx, engine, log)
 	if err := p.firstToken(ctx, engine, d.url, log); err != nil { // before the store reads the tokens, so that it works at once
 		return err
 	}
@@ -145,6 +143,17 @@ func (d *doors) run(ctx context.Context, st *store.Store, hangups <-chan os.Sign
 		case <-hangups:
 			log.Warn("SIGHUP ignored: restart the server to change its settings")
 		}
+	}
+}
+
+// warnOfMove logs a move of the store that was interrupted. A check that fails does
+// not keep the server from starting: all that it would find is a cost.
+func warnOfMove(ctx context.Context, engine store.Movable, log *slog.Logger) {
+	switch left, err := engine.Left(ctx); {
+	case err != nil:
+		log.Warn("could not check whether a move of this store was interrupted", "error", err)
+	case left:
+		log.Warn("a move of this store was interrupted, and each new plant is noted for it: run the same command again, or plantstore move --from … --abandon")
 	}
 }
 
