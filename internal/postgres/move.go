@@ -93,7 +93,7 @@ func (e *Engine) Unfollow(ctx context.Context) error {
 // Hold implements store.Movable. While the store is Filling, the note alone keeps
 // others from it, so that any database can be filled.
 func (e *Engine) Hold(ctx context.Context, before, why store.Hold) error {
-	return e.whenUnlocked(ctx, func(tx pgx.Tx) error {
+	err := e.whenUnlocked(ctx, func(tx pgx.Tx) error {
 		now, err := state(ctx, tx)
 		if err != nil {
 			return err
@@ -112,12 +112,21 @@ func (e *Engine) Hold(ctx context.Context, before, why store.Hold) error {
 				return err
 			}
 		}
-		e.mu.Lock()
-		e.hold = why.Text()
-		e.mu.Unlock()
 		_, err = tx.Exec(ctx, "UPDATE plantstore SET held = $1", why.Text())
 		return err
 	})
+	if err == nil {
+		e.setHold(why)
+	}
+	return err
+}
+
+// setHold notes what this engine holds the store with. Its caller has committed it:
+// with a hold that another engine made, this one must not write.
+func (e *Engine) setHold(why store.Hold) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.hold = why.Text()
 }
 
 // Release implements store.Movable.
@@ -136,8 +145,12 @@ func (e *Engine) Release(ctx context.Context) error {
 		_, err = tx.Exec(ctx, "UPDATE plantstore SET held = NULL")
 		return err
 	})
-	if err != nil || filled {
+	if err != nil {
 		return err
+	}
+	e.setHold(store.Hold{})
+	if filled {
+		return nil
 	}
 	return e.drop(ctx, e.followTrigger(), e.holdTrigger())
 }

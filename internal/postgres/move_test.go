@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -122,5 +123,43 @@ func TestFollowOtherRole(t *testing.T) {
 	}
 	if err := e.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// An engine whose Hold was rolled back, or was released, may not write to a store that
+// another one fills in the same way.
+func TestHoldOfAnother(t *testing.T) {
+	t.Parallel()
+	filling := store.Hold{Why: store.Filling, Other: "a place"}
+	for name, hold := range map[string]func(t *testing.T, url string, e store.Movable){
+		"rolled back": func(t *testing.T, url string, e store.Movable) {
+			execute(t, url, `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''refused''; END';
+				CREATE CONSTRAINT TRIGGER refuse AFTER UPDATE ON plantstore DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION refuse()`)
+			if err := e.Hold(t.Context(), store.Hold{}, filling); err == nil || !strings.Contains(err.Error(), "refused") {
+				t.Fatalf("Hold: %v, want that its commit is refused", err)
+			}
+			execute(t, url, "DROP TRIGGER refuse ON plantstore")
+		},
+		"released": func(t *testing.T, _ string, e store.Movable) {
+			if err := errors.Join(e.Hold(t.Context(), store.Hold{}, filling), e.Release(t.Context())); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url := database(t)
+			e, other := place(url).Open(t), place(url).Open(t)
+			hold(t, url, e)
+			if err := other.Hold(t.Context(), store.Hold{}, filling); err != nil {
+				t.Fatal(err)
+			}
+			if err := e.PutTokens(t.Context(), nil); !errors.Is(err, store.ErrHeld) {
+				t.Errorf("PutTokens: %v, want %v", err, store.ErrHeld)
+			}
+			if err := errors.Join(other.PutTokens(t.Context(), nil), e.Close(), other.Close()); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
