@@ -163,7 +163,7 @@ func must(t testing.TB, err error) {
 
 // config is of a move that nobody watches.
 func config(from, to store.Movable) move.Config {
-	return move.Config{From: from, To: to, FromName: "the old one", ToName: "the new one", Progress: func(int64, int64) {}, Announce: func() {}}
+	return move.Config{From: from, To: to, FromName: "the old one", ToName: "the new one"}
 }
 
 // content is all that a store holds.

@@ -25,11 +25,11 @@ type Config struct {
 	From, To         store.Movable // nobody else writes to To until Run has returned
 	FromName, ToName string        // for a person
 
-	// Progress is called from time to time: of all plants of From, of which -1
-	// says that the number is not known, so many have been compared.
+	// Progress, if it is not nil, is called from time to time with the number of plants
+	// that have been compared and of all plants of From; all is -1 if it is unknown.
 	Progress func(plants, all int64)
 
-	// Announce is called when the old store is about to be held.
+	// Announce, if it is not nil, is called when the old store is about to be held.
 	Announce func()
 }
 
@@ -58,6 +58,12 @@ var (
 // or the end of ctx, the old store takes plants as before, unless the error wraps
 // ErrMoved or ErrNotReleased.
 func Run(ctx context.Context, c Config) (Result, error) {
+	if c.Progress == nil {
+		c.Progress = func(int64, int64) {}
+	}
+	if c.Announce == nil {
+		c.Announce = func() {}
+	}
 	m := &mover{Config: c, all: -1}
 	disengage, err := m.engage(ctx)
 	if err != nil {
