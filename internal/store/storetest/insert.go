@@ -131,20 +131,53 @@ func testEmptyBatch(t *testing.T, s Store) {
 	equal(t, "plants", len(mustList(t, e, store.Query{From: math.MinInt64, Limit: 1})), 0)
 }
 
-// testContextOver shows that an Insert whose time is over does nothing, or all.
+// testContextOver gives an Insert no time, or little: what it returns says what is
+// stored.
 func testContextOver(t *testing.T, s Store) {
 	e := open(t, s)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	batch := []store.Create{create(1, "Rosa", plant.Tag{})}
-	err := e.Insert(ctx, batch)
-	_, getErr := e.Get(t.Context(), 1)
-	switch {
-	case err == nil && getErr != nil:
-		t.Errorf("Insert succeeded, and Get says %v", getErr)
-	case err != nil && !errors.Is(err, store.ErrOutcomeUnknown) && !errors.Is(getErr, store.ErrNotFound):
-		t.Errorf("Insert says %v, which means that nothing was stored, and Get says %v", err, getErr)
+	for id := range int64(30) {
+		within := time.Duration(id) * 100 * time.Microsecond // 0: over before it begins
+		if err := insertWithin(t.Context(), e, id, within); err != nil {
+			t.Errorf("within %s: %v", within, err)
+		}
 	}
+}
+
+// insertWithin inserts a plant within a time, and returns an error if what Insert
+// returns is not what the store has then. It ends with the plant in the store.
+func insertWithin(ctx context.Context, e store.Engine, id int64, within time.Duration) error {
+	short, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	batch := []store.Create{create(id, "Rosa", plant.Tag{})}
+	err := e.Insert(short, batch)
+	_, getErr := e.Get(ctx, id)
+	there := getErr == nil
+	if !there && !errors.Is(getErr, store.ErrNotFound) {
+		return fmt.Errorf("get: %w", getErr)
+	}
+	unknown := errors.Is(err, store.ErrOutcomeUnknown)
+	switch {
+	case err == nil && !there:
+		return errors.New("no error, and the plant is not there")
+	case err == nil && batch[0].Existed:
+		return errors.New("no error, and a new plant existed")
+	case err != nil && short.Err() == nil:
+		return fmt.Errorf("%w before the time was over", err)
+	case unknown && within == 0:
+		return fmt.Errorf("%w, and it had no time to begin", err)
+	case err != nil && !unknown && there:
+		return fmt.Errorf("%w, and the plant is there", err)
+	}
+	again := []store.Create{create(id, "Rosa", plant.Tag{})}
+	switch err := e.Insert(ctx, again); {
+	case err != nil:
+		return fmt.Errorf("the next: %w", err)
+	case again[0].Refusal != nil:
+		return fmt.Errorf("the next: %w", again[0].Refusal)
+	case !unknown && again[0].Existed != there: // one whose outcome is unknown may be stored late
+		return fmt.Errorf("the next: existed %t, and the plant was there: %t", again[0].Existed, there)
+	}
+	return nil
 }
 
 // testSeveralEngines has several engines on one store write the same ids at
