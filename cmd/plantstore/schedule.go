@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -30,16 +29,34 @@ type schedule struct {
 	notRemoved prometheus.Counter
 }
 
-// startSchedule begins to make backups if the settings ask for them. What it
-// returns ends that, and waits for it.
-func startSchedule(s *settings, log *slog.Logger, metrics prometheus.Registerer) (stop func(), err error) {
+// checkBackupDir refuses a directory in which the server cannot make backups. It
+// creates a file there and removes it: permissions do not tell the whole of it.
+func (s *settings) checkBackupDir() error {
 	if s.backupDir == "" {
-		return func() {}, nil
+		return nil
 	}
-	if info, err := os.Stat(s.backupDir); err != nil {
-		return nil, fmt.Errorf("backup-dir: %w", err)
-	} else if !info.IsDir() {
-		return nil, fmt.Errorf("backup-dir: %s is no directory", s.backupDir)
+	info, err := os.Stat(s.backupDir)
+	switch {
+	case err != nil:
+		return usagef("backup-dir (%s): %w: create the directory, or name another", s.sources["backup-dir"], err)
+	case !info.IsDir():
+		return usagef("backup-dir (%s): %s is not a directory: name a directory", s.sources["backup-dir"], s.backupDir)
+	}
+	f, err := os.CreateTemp(s.backupDir, ".plantstore*")
+	if err == nil {
+		err = errors.Join(f.Close(), os.Remove(f.Name()))
+	}
+	if err != nil {
+		return usagef("backup-dir (%s): the server cannot create a file in %s: %w: give its user write access, or name another directory", s.sources["backup-dir"], s.backupDir, err)
+	}
+	return nil
+}
+
+// startSchedule begins to make backups if the settings ask for them. The
+// function that it returns ends that, and waits for it.
+func startSchedule(s *settings, log *slog.Logger, metrics prometheus.Registerer) (stop func()) {
+	if s.backupDir == "" {
+		return func() {}
 	}
 	j := newSchedule(s.db.path, s.backupDir, s.backupEvery, s.backupKeep, log)
 	metrics.MustRegister(j.last, j.failed, j.notRemoved)
@@ -49,7 +66,7 @@ func startSchedule(s *settings, log *slog.Logger, metrics prometheus.Registerer)
 		defer close(done)
 		j.run(ctx)
 	}()
-	return func() { cancel(); <-done }, nil
+	return func() { cancel(); <-done }
 }
 
 func newSchedule(db, dir string, every time.Duration, keep int, log *slog.Logger) *schedule {

@@ -67,6 +67,9 @@ const (
 func (p *program) serve(ctx context.Context, s *settings) (err error) {
 	hangups := ignoreSignals()
 	defer signal.Stop(hangups)
+	if err := errors.Join(s.checkStore(), s.checkBackupDir()); err != nil { // before anything is created
+		return err
+	}
 	p.tuneRuntime()
 	log := newLogger(p, s)
 	metrics := newMetrics()
@@ -83,10 +86,6 @@ func (p *program) serve(ctx context.Context, s *settings) (err error) {
 	}
 	defer func() { err = errors.Join(err, engine.Close()) }()
 	warnOfMove(ctx, engine, log)
-	if err := p.firstToken(ctx, engine, d.url, log); err != nil { // before the store reads the tokens, so that it works at once
-		return err
-	}
-
 	commits, within := s.commits()
 	st, err := store.New(ctx, store.Config{
 		Engine:  engine,
@@ -99,15 +98,16 @@ func (p *program) serve(ctx context.Context, s *settings) (err error) {
 		return err
 	}
 	defer st.Close()
-	stopBackups, err := startSchedule(s, log, metrics)
-	if err != nil {
-		return err
-	}
-	defer stopBackups()
-
 	if err := d.open(s, st, log, metrics); err != nil {
 		return err
 	}
+	// Last, because it is shown only once: nothing after it can fail. The store
+	// looks for a token that it does not know, so this one works at once.
+	if err := p.firstToken(ctx, engine, d.url, log); err != nil {
+		return err
+	}
+	stopBackups := startSchedule(s, log, metrics)
+	defer stopBackups()
 	d.serve()
 	log.Info("ready", "listen", d.publicListener.Addr().String(), "public", d.url.String(), "admin", guessURL(d.adminListener.Addr()).String(), "db", s.db.String(), "version", version)
 

@@ -114,6 +114,14 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 }
 
 func (e *Engine) begin(ctx context.Context, c Config) error {
+	if c.Server { // before it creates tables
+		if err := e.look(ctx); err != nil {
+			return err
+		}
+		if e.requireStandby && !e.worth.Standby {
+			return errNoStandby
+		}
+	}
 	if err := e.migrate(ctx, c); err != nil {
 		return err
 	}
@@ -124,12 +132,6 @@ func (e *Engine) begin(ctx context.Context, c Config) error {
 	}
 	if !c.Server {
 		return nil
-	}
-	if err := e.look(ctx); err != nil {
-		return err
-	}
-	if e.requireStandby && !e.worth.Standby {
-		return errNoStandby
 	}
 	ctx, e.stop = context.WithCancel(context.WithoutCancel(ctx))
 	e.watched = make(chan struct{})

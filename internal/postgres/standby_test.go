@@ -204,6 +204,12 @@ func TestRequiredStandby(t *testing.T) {
 		}
 		t.Errorf("without a standby: %v", err)
 	}
+	if n := count(t, s.url, "SELECT count(*) FROM pg_tables WHERE tablename IN ('plantstore', 'plants', 'tokens')"); n != 0 {
+		t.Errorf("a start that was refused created %d tables", n)
+	}
+	if err := place(s.url).Open(t).Close(); err != nil { // makes the tables, for whose COMMIT no standby must be wanted yet
+		t.Fatal(err)
+	}
 	s.want()
 	e, err := postgres.Open(t.Context(), config)
 	if err != nil {
