@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"strings"
 	"unicode"
@@ -13,6 +14,7 @@ import (
 
 func newConfig(p *program) *cobra.Command {
 	s := &settings{}
+	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "config",
 		Short: "Show the settings in force, and where each comes from",
@@ -27,19 +29,42 @@ are hidden. The output is a settings file itself.`,
 				return err
 			}
 			var out bytes.Buffer
+			var err error
 			cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
-				if f.Name != "config" && f.Name != "help" {
-					value := f.Name + ": " + shown(f)
-					fmt.Fprintf(&out, "%-34s # %s\n", value, s.sources[f.Name])
+				switch source, isSetting := s.sources[f.Name]; {
+				case !isSetting || f.Name == "config":
+				case asJSON:
+					err = errors.Join(err, writeJSON(&out, settingFacts{f.Name, plainValue(f), source}))
+				default:
+					fmt.Fprintf(&out, "%-34s # %s\n", f.Name+": "+shown(f), source)
 				}
 			})
-			_, err := p.stdout.Write(out.Bytes())
+			if err != nil {
+				return err
+			}
+			_, err = p.stdout.Write(out.Bytes())
 			return err
 		},
 	}
 	s.bindStore(cmd.Flags())
 	s.bindServe(cmd.Flags())
+	bindJSON(cmd.Flags(), &asJSON, "print one JSON object per setting and line")
 	return cmd
+}
+
+// settingFacts is a line of config --json.
+type settingFacts struct {
+	Name   string `json:"name"`
+	Value  string `json:"value"`  // as a flag has it, without secrets
+	Source string `json:"source"` // a flag, an environment variable, the path of the file, or default
+}
+
+// plainValue returns a setting's value as a flag has it.
+func plainValue(f *pflag.Flag) string {
+	if list, ok := f.Value.(pflag.SliceValue); ok {
+		return strings.Join(list.GetSlice(), ",")
+	}
+	return f.Value.String()
 }
 
 // shown returns a setting's value as YAML on one line. The values themselves

@@ -20,7 +20,7 @@ import (
 func newExport(p *program) *cobra.Command {
 	s := &settings{}
 	var format, output string
-	var force bool
+	var force, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "export",
 		Short: "Write all plants to a file or standard output",
@@ -50,22 +50,28 @@ keeps everything but the difference between an empty tag and none.`,
 			case !ok:
 				return usagef("the name %s tells no format: give --format", output)
 			}
+			if asJSON && output == "" {
+				return usagef("json: standard output has the plants; name a file with --output")
+			}
 			return p.withStore(cmd, s, sqlite.Config{ReadOnly: true}, func(ctx context.Context, engine store.Engine) error {
 				if output == "" {
-					to := p.stdout
-					if _, ok := isTerminal(to); ok {
-						to = &screen{terminal: to}
-					}
-					return p.export(ctx, engine, to, f, dump.None)
+					return p.exportStdout(ctx, engine, f)
 				}
 				if sameFile(output, s.db.path) {
 					return usagef("output: %s is the store itself", output)
 				}
-				err := p.exportFile(ctx, engine, output, force, f, compression)
-				if err != nil && !errors.Is(err, errInterrupted) {
+				facts, err := p.exportFile(ctx, engine, output, force, f, compression)
+				switch {
+				case errors.Is(err, errInterrupted):
+					return err
+				case err != nil:
 					return fmt.Errorf("export to %s: %w", output, err)
 				}
-				return err
+				p.sayExported(facts, p.quiet || asJSON)
+				if asJSON {
+					return writeJSON(p.stdout, facts)
+				}
+				return nil
 			})
 		},
 	}
@@ -74,43 +80,69 @@ keeps everything but the difference between an empty tag and none.`,
 	cmd.Flags().StringVar(&format, "format", "", "`format` to write: csv, jsonl or json")
 	cmd.Flags().StringVarP(&output, "output", "o", "", "write to this `file`, which appears when it is complete; - is standard output")
 	cmd.Flags().BoolVar(&force, "force", false, "replace the file that --output names")
+	bindJSON(cmd.Flags(), &asJSON, "print a JSON object; needs --output")
 	return cmd
 }
 
-// exportFile exports to a file, which appears when it is complete.
-func (p *program) exportFile(ctx context.Context, engine store.Engine, path string, force bool, f dump.Format, c dump.Compression) error {
-	out, err := createOutput(ctx, path, force)
-	if err != nil {
-		return err
-	}
-	if err = p.export(ctx, engine, out, f, c); err == nil {
-		err = out.Publish()
-	}
-	return errors.Join(err, out.Discard())
+// exportFacts is what export --json prints.
+type exportFacts struct {
+	File          string           `json:"file"`
+	Format        dump.Format      `json:"format"`
+	Compression   dump.Compression `json:"compression,omitempty"`
+	Plants        int64            `json:"plants"`
+	EmptyTagsLost int64            `json:"empty_tags_lost"`
 }
 
-func (p *program) export(ctx context.Context, engine store.Engine, w io.Writer, f dump.Format, c dump.Compression) error {
+// sayExported tells a person what was exported; if quiet, only what was lost.
+func (p *program) sayExported(facts exportFacts, quiet bool) {
+	if !quiet {
+		fmt.Fprintf(p.stderr, "exported %d plants\n", facts.Plants)
+	}
+	if facts.EmptyTagsLost > 0 {
+		fmt.Fprintf(p.stderr, "plants with an empty tag: %d; CSV cannot tell an empty tag from none: use jsonl to keep it\n", facts.EmptyTagsLost)
+	}
+}
+
+func (p *program) exportStdout(ctx context.Context, engine store.Engine, f dump.Format) error {
+	to := p.stdout
+	if _, ok := isTerminal(to); ok {
+		to = &screen{terminal: to}
+	}
+	facts, err := p.export(ctx, engine, to, f, dump.None)
+	if err == nil {
+		p.sayExported(facts, p.quiet)
+	}
+	return err
+}
+
+// exportFile exports to a file, which appears when it is complete.
+func (p *program) exportFile(ctx context.Context, engine store.Engine, path string, force bool, f dump.Format, c dump.Compression) (facts exportFacts, err error) {
+	out, err := createOutput(ctx, path, force)
+	if err != nil {
+		return facts, err
+	}
+	if facts, err = p.export(ctx, engine, out, f, c); err == nil {
+		err = out.Publish()
+	}
+	facts.File = path
+	return facts, errors.Join(err, out.Discard())
+}
+
+func (p *program) export(ctx context.Context, engine store.Engine, w io.Writer, f dump.Format, c dump.Compression) (exportFacts, error) {
+	facts := exportFacts{Format: f, Compression: c}
 	out, err := dump.NewWriter(w, f, c)
 	if err != nil {
-		return err
+		return facts, err
 	}
-	count, err := p.writePlants(out, w, allRecords(ctx, engine, store.Query{From: math.MinInt64}))
+	facts.Plants, err = p.writePlants(out, w, allRecords(ctx, engine, store.Query{From: math.MinInt64}))
 	if err == nil {
 		err = out.Close()
 	}
 	if err != nil && ctx.Err() != nil {
-		return errInterrupted
+		err = errInterrupted
 	}
-	if err != nil {
-		return err
-	}
-	if !p.quiet {
-		fmt.Fprintf(p.stderr, "exported %d plants\n", count)
-	}
-	if n := out.EmptyTagsLost(); n > 0 {
-		fmt.Fprintf(p.stderr, "plants with an empty tag: %d; CSV cannot tell an empty tag from none: use jsonl to keep it\n", n)
-	}
-	return nil
+	facts.EmptyTagsLost = out.EmptyTagsLost()
+	return facts, err
 }
 
 // writePlants writes all records to out, which writes to w, and shows its progress unless that would be between plants on

@@ -20,7 +20,7 @@ import (
 func newImport(p *program) *cobra.Command {
 	s := &settings{}
 	var format, rejects string
-	var force, create bool
+	var force, create, asJSON bool
 	onConflict := choice{value: "fail", allowed: []string{"fail", "skip", "report"}}
 	cmd := &cobra.Command{
 		Use:   "import FILE",
@@ -46,7 +46,7 @@ was, also the rows that skip only counts.`,
 			if err := s.load(p, cmd); err != nil {
 				return err
 			}
-			job := &importJob{p: p, onConflict: onConflict.value, rejectsPath: rejects, force: force}
+			job := &importJob{p: p, onConflict: onConflict.value, rejectsPath: rejects, force: force, asJSON: asJSON}
 			if err := job.open(args[0], format); err != nil {
 				return err
 			}
@@ -60,6 +60,7 @@ was, also the rows that skip only counts.`,
 	}
 	s.bindStore(cmd.Flags())
 	p.bindQuiet(cmd.Flags())
+	bindJSON(cmd.Flags(), &asJSON, "print the counts as a JSON object")
 	cmd.Flags().StringVar(&format, "format", "", "`format` of the input: csv, jsonl or json; needed for standard input")
 	cmd.Flags().Var(&onConflict, "on-conflict", "`what` to do when an id is taken by another plant: fail, skip or report")
 	bindCreate(cmd.Flags(), &create)
@@ -74,6 +75,7 @@ type importJob struct {
 	onConflict  string
 	rejectsPath string
 	force       bool // rejectsPath may be replaced
+	asJSON      bool
 
 	input    *os.File // nil for standard input
 	source   io.Reader
@@ -85,7 +87,13 @@ type importJob struct {
 	counts      importCounts
 }
 
-type importCounts struct{ created, existing, conflicting, invalid int64 }
+// importCounts says what became of the rows. It is what import --json prints.
+type importCounts struct {
+	Created     int64 `json:"created"`
+	Existing    int64 `json:"existing"` // already there
+	Conflicting int64 `json:"conflicting"`
+	Invalid     int64 `json:"invalid"`
+}
 
 // open finds out the format and opens the input.
 func (j *importJob) open(path, format string) (err error) {
@@ -191,18 +199,26 @@ func (j *importJob) run(ctx context.Context, engine store.Engine) error {
 	j.progress.end()
 	err = errors.Join(err, j.publishRejects())
 	c := j.counts
-	_, printErr := fmt.Fprintf(j.p.stdout, "created %d, already there %d, conflicting %d, invalid %d\n", c.created, c.existing, c.conflicting, c.invalid)
-	err = errors.Join(err, printErr)
+	err = errors.Join(err, j.printCounts())
 	switch {
 	case errors.Is(err, errInterrupted):
 		fmt.Fprintln(j.p.stderr, "interrupted: what is counted is stored; run the same command again to go on")
 		return err
 	case err != nil:
 		return err
-	case c.invalid > 0 || c.conflicting > 0 && j.onConflict != "skip":
-		return fmt.Errorf("%d rows were not stored", c.invalid+c.conflicting)
+	case c.Invalid > 0 || c.Conflicting > 0 && j.onConflict != "skip":
+		return fmt.Errorf("%d rows were not stored", c.Invalid+c.Conflicting)
 	}
 	return nil
+}
+
+func (j *importJob) printCounts() error {
+	c := j.counts
+	if j.asJSON {
+		return writeJSON(j.p.stdout, c)
+	}
+	_, err := fmt.Fprintf(j.p.stdout, "created %d, already there %d, conflicting %d, invalid %d\n", c.Created, c.Existing, c.Conflicting, c.Invalid)
+	return err
 }
 
 // importBatch is some rows of the input, in order.
@@ -353,19 +369,19 @@ func (j *importJob) storeBatch(engine store.Engine, b importBatch) error {
 // error is the reason to stop after this batch.
 func (j *importJob) account(row importRow, creates []store.Create) error {
 	if row.index < 0 {
-		j.counts.invalid++
+		j.counts.Invalid++
 		j.name(row, row.Err)
 		return j.reject(row)
 	}
 	switch c := creates[row.index]; {
 	case !c.Existed:
-		j.counts.created++
+		j.counts.Created++
 		return nil
 	case c.Refusal == nil:
-		j.counts.existing++
+		j.counts.Existing++
 		return nil
 	default:
-		j.counts.conflicting++
+		j.counts.Conflicting++
 		if j.onConflict != "skip" {
 			j.name(row, fmt.Errorf("id %d: %w", c.Plant.ID, c.Refusal))
 		}

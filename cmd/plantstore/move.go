@@ -15,7 +15,7 @@ import (
 
 func newMove(p *program) *cobra.Command {
 	var from, to storeAddress
-	var abandon bool
+	var abandon, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "move --from STORE --to STORE",
 		Short: "Move everything to another store, also while the old one is served",
@@ -46,7 +46,7 @@ file that PGPASSFILE names, or into PGPASSWORD.`,
 			case abandon && !to.isZero():
 				return usagef("to: --abandon only needs --from")
 			case abandon:
-				return p.abandonMove(cmd.Context(), from)
+				return p.abandonMove(cmd.Context(), from, asJSON)
 			case to.isZero():
 				return usagef("to: name the store to move to, a file or a URL")
 			case from.String() == to.String(), sameFile(from.path, to.path):
@@ -56,17 +56,36 @@ file that PGPASSFILE names, or into PGPASSWORD.`,
 				return err
 			}
 			p.tuneRuntime()
-			return p.move(cmd.Context(), from, to)
+			return p.move(cmd.Context(), from, to, asJSON)
 		},
 	}
 	p.bindQuiet(cmd.Flags())
+	bindJSON(cmd.Flags(), &asJSON, "print a JSON object")
 	cmd.Flags().Var(&from, "from", "the `store` to move: a file, or the URL of a PostgreSQL database")
 	cmd.Flags().Var(&to, "to", "the `store` to move to")
 	cmd.Flags().BoolVar(&abandon, "abandon", false, "make the old store take plants again")
 	return cmd
 }
 
-func (p *program) move(ctx context.Context, fromAddress, toAddress storeAddress) (err error) {
+// moveFacts is what move --json prints.
+type moveFacts struct {
+	From     string `json:"from"` // without its password
+	To       string `json:"to"`   // without its password
+	Plants   int64  `json:"plants"`
+	Digest   string `json:"digest"`
+	Tokens   int    `json:"tokens"`
+	Copied   int64  `json:"copied"`
+	Followed int64  `json:"followed"`
+	PauseMS  int64  `json:"pause_ms"`
+}
+
+// abandonFacts is what move --abandon --json prints.
+type abandonFacts struct {
+	From      string `json:"from"` // without its password
+	Abandoned bool   `json:"abandoned"`
+}
+
+func (p *program) move(ctx context.Context, fromAddress, toAddress storeAddress, asJSON bool) (err error) {
 	from, err := p.openMovable(ctx, "from", fromAddress, sqlite.Config{MustExist: true})
 	if err != nil {
 		return err
@@ -99,18 +118,27 @@ func (p *program) move(ctx context.Context, fromAddress, toAddress storeAddress)
 	if r.Leftover != nil {
 		fmt.Fprintln(p.stderr, "what the old store was followed by could not be taken away, and does no harm:", printable(r.Leftover.Error()))
 	}
+	if asJSON {
+		return writeJSON(p.stdout, moveFacts{
+			From: fromAddress.absolute(), To: toAddress.absolute(), Plants: r.Plants, Digest: fmt.Sprintf("%x", r.Digests), Tokens: r.Tokens,
+			Copied: r.Copied, Followed: r.Followed, PauseMS: r.Pause.Milliseconds(),
+		})
+	}
 	_, err = fmt.Fprintf(p.stdout, "both stores have %d plants with digest %x, and %d tokens; copied %d, %d of them after the first pass\nthe old store takes no more, and the new one can be served; from the one to the other it was %s\n",
 		r.Plants, r.Digests, r.Tokens, r.Copied, r.Followed, r.Pause.Round(time.Millisecond))
 	return err
 }
 
-func (p *program) abandonMove(ctx context.Context, from storeAddress) error {
+func (p *program) abandonMove(ctx context.Context, from storeAddress, asJSON bool) error {
 	s, err := p.openMovable(ctx, "from", from, sqlite.Config{MustExist: true})
 	if err != nil {
 		return err
 	}
 	if err := errors.Join(move.Abandon(ctx, s), s.Close()); err != nil {
 		return fmt.Errorf("abandon the move of %s: %w", from.absolute(), err)
+	}
+	if asJSON {
+		return writeJSON(p.stdout, abandonFacts{from.absolute(), true})
 	}
 	_, err = fmt.Fprintf(p.stdout, "%s takes plants\n", from.absolute())
 	return err

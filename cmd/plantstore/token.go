@@ -61,7 +61,7 @@ func newTokenCreate(p *program) *cobra.Command {
 				return err
 			}
 			return p.withStore(cmd, s, sqlite.Config{MustExist: !create}, func(ctx context.Context, engine store.Engine) error {
-				return p.mint(ctx, t, out, func(t auth.Token) (_ auth.Token, err error) {
+				return p.mint(ctx, t, &out, func(t auth.Token) (_ auth.Token, err error) {
 					t.ID, err = engine.CreateToken(ctx, t)
 					if errors.Is(err, store.ErrNameTaken) {
 						err = fmt.Errorf("there is a valid token named %q: choose another name, or replace it with plantstore token rotate", t.Name)
@@ -101,16 +101,16 @@ standard output.`,
 				return err
 			}
 			return p.withStore(cmd, s, sqlite.Config{MustExist: true}, func(ctx context.Context, engine store.Engine) error {
-				var old auth.Token
-				err := p.mint(ctx, t, out, func(t auth.Token) (fresh auth.Token, err error) {
-					fresh, old, err = engine.RotateToken(ctx, t, overlap)
+				err := p.mint(ctx, t, &out, func(t auth.Token) (auth.Token, error) {
+					fresh, old, err := engine.RotateToken(ctx, t, overlap)
+					out.replaces(old, t.CreatedAt, overlap)
 					return fresh, err
 				})
 				if errors.Is(err, store.ErrNotFound) {
 					return fmt.Errorf("there is no valid token named %q: see plantstore token list", t.Name)
 				}
 				if err == nil {
-					p.sayOverlap(old, t.CreatedAt, overlap)
+					p.sayOverlap(&out, overlap)
 				}
 				return err
 			})
@@ -124,16 +124,16 @@ standard output.`,
 	return cmd
 }
 
-// sayOverlap says how long a token that was rotated stays valid.
-func (p *program) sayOverlap(old auth.Token, rotated time.Time, overlap time.Duration) {
-	ends := rotated.Add(overlap)
+// sayOverlap says how long a token that was rotated stays valid; with --json only what was not asked for.
+func (p *program) sayOverlap(out *secretOutput, overlap time.Duration) {
 	switch {
+	case out.cut:
+		fmt.Fprintf(p.stderr, "warning: the old token, %d, expires at %s, before the overlap of %s ends\n", out.oldID, formatTime(out.oldEnds), formatDuration(overlap))
+	case out.asJSON:
 	case overlap == 0:
-		fmt.Fprintf(p.stderr, "the old token, %d, is no longer valid\n", old.ID)
-	case !old.ExpiresAt.IsZero() && old.ExpiresAt.Before(ends):
-		fmt.Fprintf(p.stderr, "warning: the old token, %d, expires at %s, before the overlap of %s ends\n", old.ID, formatTime(old.ExpiresAt), formatDuration(overlap))
+		fmt.Fprintf(p.stderr, "the old token, %d, is no longer valid\n", out.oldID)
 	default:
-		fmt.Fprintf(p.stderr, "the old token, %d, stays valid until %s\n", old.ID, formatTime(ends))
+		fmt.Fprintf(p.stderr, "the old token, %d, stays valid until %s\n", out.oldID, formatTime(out.oldEnds))
 	}
 }
 
@@ -172,43 +172,89 @@ func (p *program) withStore(cmd *cobra.Command, s *settings, c sqlite.Config, do
 
 // secretOutput is where the secret of a new token goes.
 type secretOutput struct {
-	path  string // empty or -: standard output
-	force bool   // path may be replaced
+	path   string // empty or -: standard output
+	force  bool   // path may be replaced
+	asJSON bool
+
+	oldID   int64     // of the token that the new one replaces; 0 if there is none
+	oldEnds time.Time // when that token is no longer valid
+	cut     bool      // that is before the overlap ends
+}
+
+// replaces notes which token the new one replaces. overlap is from when it was rotated.
+func (o *secretOutput) replaces(old auth.Token, rotated time.Time, overlap time.Duration) {
+	o.oldID, o.oldEnds = old.ID, rotated.Add(overlap)
+	if !old.ExpiresAt.IsZero() && old.ExpiresAt.Before(o.oldEnds) {
+		o.oldEnds, o.cut = old.ExpiresAt, overlap > 0
+	}
+}
+
+// createdFacts is what token create --json and token rotate --json print.
+type createdFacts struct {
+	tokenFacts
+	Secret    string    `json:"secret,omitempty"` // unless it is in File
+	File      string    `json:"file,omitempty"`
+	OldID     int64     `json:"old_id,omitempty"` // rotate: the token that was replaced
+	OldEndsAt time.Time `json:"old_ends_at,omitzero"`
 }
 
 func (o *secretOutput) bind(f *pflag.FlagSet) {
 	f.StringVarP(&o.path, "output", "o", "", "write the secret to this `file`, which only its owner can read; - is standard output")
 	f.BoolVar(&o.force, "force", false, "replace the file that --output names")
+	bindJSON(f, &o.asJSON, "print a JSON object, which has the secret unless --output names a file")
 }
 
 // mint makes the secret of a token, has save store the token, and writes the secret to out. A file appears, or is
 // replaced, when the token is stored.
-func (p *program) mint(ctx context.Context, t auth.Token, out secretOutput, save func(auth.Token) (auth.Token, error)) (err error) {
+func (p *program) mint(ctx context.Context, t auth.Token, out *secretOutput, save func(auth.Token) (auth.Token, error)) (err error) {
 	secret := auth.Mint()
 	t.Hash, t.Prefix = auth.HashOf(secret), auth.PrefixOf(secret)
-	where, publish := "the secret is shown only now:", func() error {
-		_, err := fmt.Fprintln(p.stdout, secret)
-		return err
-	}
-	if out.path != "" && out.path != "-" {
-		file, err := createOutput(ctx, out.path, out.force)
-		if err != nil {
+	var file *output
+	if out.path != "" && out.path != streamArg {
+		if file, err = createOutput(ctx, out.path, out.force); err != nil {
 			return fmt.Errorf("output: %s: %w", out.path, err)
 		}
 		defer func() { err = errors.Join(err, file.Discard()) }()
 		if _, err := fmt.Fprintln(file, secret); err != nil {
 			return fmt.Errorf("output: %w", err)
 		}
-		where, publish = "the secret goes to "+out.path, file.Publish
 	}
 	if t, err = save(t); err != nil {
 		return err
 	}
-	fmt.Fprintf(p.stderr, "created token %d, %q (%s; expires: %s); %s\n", t.ID, t.Name, t.Scopes, formatTime(t.ExpiresAt), where)
-	if err := publish(); err != nil {
+	if err := p.handOver(t, secret, file, out); err != nil {
 		return fmt.Errorf("the secret of token %d is lost, revoke the token: %w", t.ID, err)
 	}
 	return nil
+}
+
+// handOver gives the user the secret of a token that is stored: by file, if there is one, else on standard output.
+func (p *program) handOver(t auth.Token, secret string, file *output, out *secretOutput) error {
+	facts := createdFacts{tokenFacts: newTokenFacts(t, stateValid), Secret: secret, OldID: out.oldID}
+	if out.oldID != 0 {
+		facts.OldEndsAt = out.oldEnds.UTC()
+	}
+	where := "the secret is shown only now:"
+	if file != nil {
+		facts.Secret, facts.File = "", out.path
+		where = "the secret goes to " + out.path
+	}
+	if !out.asJSON {
+		fmt.Fprintf(p.stderr, "created token %d, %q (%s; expires: %s); %s\n", t.ID, t.Name, t.Scopes, formatTime(t.ExpiresAt), where)
+	}
+	if file != nil {
+		if err := file.Publish(); err != nil {
+			return err
+		}
+	}
+	if out.asJSON {
+		return writeJSON(p.stdout, facts)
+	}
+	if file != nil {
+		return nil
+	}
+	_, err := fmt.Fprintln(p.stdout, secret)
+	return err
 }
 
 // newTokenFrom returns a token as the arguments describe it, without a secret.

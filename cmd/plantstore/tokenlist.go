@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 
 func newTokenList(p *program) *cobra.Command {
 	s := &settings{}
+	var asJSON bool
 	cmd := &cobra.Command{
 		Use:     "list",
 		Short:   "List all tokens, also those that are no longer valid",
@@ -27,12 +29,45 @@ func newTokenList(p *program) *cobra.Command {
 				if err != nil {
 					return err
 				}
+				if asJSON {
+					return printTokenFacts(p.stdout, tokens, time.Now())
+				}
 				return printTokens(p.stdout, tokens, time.Now())
 			})
 		},
 	}
 	s.bindStore(cmd.Flags())
+	bindJSON(cmd.Flags(), &asJSON, "print one JSON object per token and line")
 	return cmd
+}
+
+// tokenFacts is what the token commands print of a token with --json. Its times are in UTC.
+type tokenFacts struct {
+	ID         int64     `json:"id"`
+	Name       string    `json:"name"`
+	Prefix     string    `json:"prefix,omitempty"` // of the secret
+	State      string    `json:"state"`            // see tokenStates
+	Scopes     []string  `json:"scopes"`
+	CreatedAt  time.Time `json:"created_at"`
+	ExpiresAt  time.Time `json:"expires_at,omitzero"`
+	LastUsedAt time.Time `json:"last_used_at,omitzero"`
+	RevokedAt  time.Time `json:"revoked_at,omitzero"`
+}
+
+func newTokenFacts(t auth.Token, state string) tokenFacts {
+	scopes := append([]string{}, strings.Fields(t.Scopes.String())...)
+	return tokenFacts{t.ID, t.Name, t.Prefix, state, scopes, t.CreatedAt, t.ExpiresAt, t.LastUsedAt, t.RevokedAt}
+}
+
+// printTokenFacts prints one JSON object per token and line. The tokens are all that there are, by ascending id.
+func printTokenFacts(w io.Writer, tokens []auth.Token, now time.Time) error {
+	states := tokenStates(tokens, now)
+	for i, t := range tokens {
+		if err := writeJSON(w, newTokenFacts(t, states[i])); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func printTokens(w io.Writer, tokens []auth.Token, now time.Time) error {
@@ -50,6 +85,12 @@ func printTokens(w io.Writer, tokens []auth.Token, now time.Time) error {
 	return table.Flush()
 }
 
+// The states that are also named elsewhere.
+const (
+	stateValid   = "valid"
+	stateRevoked = "revoked"
+)
+
 // tokenStates returns the state of each token: valid, rotated (valid until it expires, and replaced by a newer token of
 // its name), expired or revoked. The tokens are all that there are, by ascending id.
 func tokenStates(tokens []auth.Token, now time.Time) []string {
@@ -61,13 +102,13 @@ func tokenStates(tokens []auth.Token, now time.Time) []string {
 	for i, t := range tokens {
 		switch {
 		case t.Revoked():
-			states[i] = "revoked"
+			states[i] = stateRevoked
 		case !t.ValidAt(now):
 			states[i] = "expired"
 		case newest[t.Name] != t.ID: // two valid tokens share a name only after a rotation
 			states[i] = "rotated"
 		default:
-			states[i] = "valid"
+			states[i] = stateValid
 		}
 	}
 	return states

@@ -23,6 +23,7 @@ func newTokenRevoke(p *program) *cobra.Command {
 	s := &settings{}
 	var file string
 	var id int64
+	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "revoke NAME | --id ID | --token-file FILE",
 		Short: "End a token at once",
@@ -48,6 +49,12 @@ taken from the arguments, which others can see in the list of processes.`,
 				}
 				slices.SortFunc(revoked, func(a, b auth.Token) int { return cmp.Compare(a.ID, b.ID) })
 				for _, t := range revoked {
+					if asJSON {
+						if err := writeJSON(p.stdout, newTokenFacts(t, stateRevoked)); err != nil {
+							return err
+						}
+						continue
+					}
 					fmt.Fprintf(p.stderr, "revoked token %d, %q; a running server refuses it within a second\n", t.ID, t.Name)
 				}
 				return err
@@ -56,6 +63,7 @@ taken from the arguments, which others can see in the list of processes.`,
 	}
 	cmd.ValidArgsFunction = p.completeTokens(s, func(t auth.Token) bool { return !t.Revoked() })
 	s.bindStore(cmd.Flags())
+	bindJSON(cmd.Flags(), &asJSON, "print one JSON object per revoked token and line")
 	cmd.Flags().Int64Var(&id, "id", 0, "the token with this `id`")
 	cmd.Flags().StringVar(&file, "token-file", "", "read the secret from this `file`; - is standard input")
 	return cmd

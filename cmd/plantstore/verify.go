@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -10,6 +11,7 @@ import (
 
 func newVerify(p *program) *cobra.Command {
 	s := &settings{}
+	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "verify [FILE]",
 		Short: "Look for damage in the store or in a backup of it",
@@ -50,24 +52,59 @@ else 1.`,
 			if err != nil {
 				return err
 			}
-			return p.printVerification(path, v, len(args) > 0)
+			if asJSON {
+				err = writeJSON(p.stdout, newVerifyFacts(path, v))
+			} else {
+				err = p.printVerification(path, v, len(args) > 0)
+			}
+			return cmp.Or(err, damageError(path, v))
 		},
 	}
 	s.bindStore(cmd.Flags())
 	p.bindQuiet(cmd.Flags())
+	bindJSON(cmd.Flags(), &asJSON, "print a JSON object")
 	return cmd
 }
 
+// verifyFacts is what verify --json prints.
+type verifyFacts struct {
+	File       string   `json:"file"`
+	Whole      bool     `json:"whole"`
+	Compared   bool     `json:"manifest_compared"`
+	Store      string   `json:"store,omitempty"`
+	Commits    int64    `json:"commits"`
+	Plants     int64    `json:"plants"`
+	Tokens     int64    `json:"tokens"`
+	FaultCount int      `json:"fault_count"`
+	Faults     []string `json:"faults"` // the first ones
+}
+
+func newVerifyFacts(path string, v sqlite.Verification) verifyFacts {
+	n := len(v.Faults) + v.More
+	return verifyFacts{path, n == 0, v.Manifest, v.Store, v.Commits, v.Plants, v.Tokens, n, append([]string{}, v.Faults...)}
+}
+
+// damageError returns an error if a file has faults.
+func damageError(path string, v sqlite.Verification) error {
+	switch n := len(v.Faults) + v.More; n {
+	case 0:
+		return nil
+	case 1:
+		return fmt.Errorf("%s is damaged: 1 fault was found", path)
+	default:
+		return fmt.Errorf("%s is damaged: %d faults were found", path, n)
+	}
+}
+
+// printVerification prints the faults, or that there are none.
 func (p *program) printVerification(path string, v sqlite.Verification, named bool) error {
 	for _, fault := range v.Faults {
 		if _, err := fmt.Fprintln(p.stdout, printable(fault)); err != nil {
 			return err
 		}
 	}
-	if n := len(v.Faults) + v.More; n == 1 {
-		return fmt.Errorf("%s is damaged: 1 fault was found", path)
-	} else if n > 1 {
-		return fmt.Errorf("%s is damaged: %d faults were found", path, n)
+	if len(v.Faults) > 0 {
+		return nil
 	}
 	compared := ""
 	switch {
