@@ -67,16 +67,23 @@ var places = []rig.Weakness{
 	after("write.go", "		e.noteCommit(commits)\n", "before wake"),
 	before("checkpoint.go", "	frames, copied, err = conn.Checkpoint(sqlite3.Passive)\n", "before checkpoint"),
 	after("checkpoint.go", "	frames, copied, err = conn.Checkpoint(sqlite3.Passive)\n", "after checkpoint"),
-	before("tokens.go", "		sum, _, err := tokenDigests(e.writer)\n", "token write"),
+	before("tokens.go", "		sum, _, err := tokenDigests(e.writer, len(migrations()))\n", "token write"),
 	after("migrate.go", "	if err := c.Exec(string(sql)); err != nil {\n		return fmt.Errorf(\"migration %s: %w\", file, err)\n	}\n", "migration"),
 	before("engine.go", "	_, _, err := e.writer.Checkpoint(sqlite3.Truncate)\n", "start"),
 	before("engine.go", "	return e.release()\n}\n\n// release", "shutdown"),
-	before("backup.go", "	if err := os.Rename(tempManifest, to+ManifestSuffix); err != nil {\n", "before the manifest's rename"),
-	before("backup.go", "	if err := os.Rename(temp, to); err != nil {\n", "before the backup's rename"),
-	after("backup.go", "		return errors.Join(err, removeIfThere(to+ManifestSuffix))\n	}\n", "after the backup's rename"),
+	before("manifest.go", "	return f.Publish(false)\n", "before the manifest's rename"),
+	before("manifest.go", "	if err := temp.Publish(false); err != nil {\n", "before the backup's rename"),
+	after("manifest.go", "		return errors.Join(err, os.Remove(to+ManifestSuffix))\n	}\n", "after the backup's rename"),
 	before("restore.go", "	for _, suffix := range []string{\"-wal\", \"-shm\", \"-journal\", markSuffix} {\n", "before the old store goes"),
-	before("restore.go", "	if err := os.Rename(temp, path); err != nil {\n", "before the store's rename"),
-	after("restore.go", "	if err := os.Rename(temp, path); err != nil {\n		return err\n	}\n", "after the store's rename"),
+	{
+		File: "internal/sqlite/restore.go",
+		Old:  "	return temp.Publish(replace)\n",
+		New: `failpoint("before the store's rename")
+			err = temp.Publish(replace)
+			failpoint("after the store's rename")
+			return err
+`,
+	},
 }
 
 // killed runs the program with a failpoint until it kills itself.
