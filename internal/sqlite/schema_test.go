@@ -3,6 +3,7 @@ package sqlite_test
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"plantstore/internal/auth"
+	"plantstore/internal/plant"
 	"plantstore/internal/sqlite"
 	"plantstore/internal/sqlite/sqlite3"
 	"plantstore/internal/store"
@@ -232,4 +235,69 @@ func TestDuring(t *testing.T) {
 	if n, err := c.QueryInt("SELECT 2"); n != 2 || err != nil {
 		t.Errorf("afterwards: %d, %v", n, err)
 	}
+}
+
+// endlessTree makes the pages of a table point to each other so that a scan of
+// it meets more rows than it can ever read, though no path in it is a circle.
+func endlessTree(t *testing.T, path, table string) {
+	t.Helper()
+	const pageBytes, levels, children = 4096, 8, 300
+	c, err := sqlite3.Open(path)
+	must(t, err)
+	root, err := c.QueryInt("SELECT rootpage FROM sqlite_schema WHERE name = '" + table + "'")
+	must(t, err)
+	must(t, errors.Join(c.Exec("PRAGMA journal_mode = DELETE"), c.Close()))
+	data, err := os.ReadFile(path)
+	must(t, err)
+	leaf := slices.Clone(data[(root-1)*pageBytes : root*pageBytes])
+	pages := len(data) / pageBytes
+	interior := func(child uint32) []byte { // https://sqlite.org/fileformat2.html#b_tree_pages
+		page := make([]byte, pageBytes)
+		page[0] = 5 // of a table
+		binary.BigEndian.PutUint16(page[3:], children)
+		binary.BigEndian.PutUint32(page[8:], child)
+		at := pageBytes
+		for i := range children {
+			at -= 6
+			binary.BigEndian.PutUint32(page[at:], child)
+			page[at+4], page[at+5] = 0x81, byte(i&0x7f) // a key of two bytes
+			binary.BigEndian.PutUint16(page[12+2*i:], uint16(at))
+		}
+		binary.BigEndian.PutUint16(page[5:], uint16(at))
+		return page
+	}
+	copy(data[(root-1)*pageBytes:], interior(uint32(pages+1)))
+	for level := range levels {
+		data = append(data, interior(uint32(pages+level+2))...)
+	}
+	data = append(data, leaf...)
+	binary.BigEndian.PutUint32(data[28:], uint32(len(data)/pageBytes))
+	must(t, os.WriteFile(path, data, 0o600))
+}
+
+// TestEndlessTree shows that Verify ends on a table that a scan of it does not,
+// and that the end of a context ends the scan.
+func TestEndlessTree(t *testing.T) {
+	t.Parallel()
+	for _, table := range []string{"plants", "tokens"} {
+		path := hostileStore(t, "")
+		mustRemove(t, path+"-mark")
+		endlessTree(t, path, table)
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // for a loaded machine
+		defer cancel()
+		v, err := sqlite.Verify(ctx, path, nil)
+		if faults := strings.Join(v.Faults, "\n"); err != nil || !strings.Contains(faults, "2nd reference to page") || !strings.Contains(faults, "the rest was not read") {
+			t.Errorf("%s: %v:\n%s", table, err, faults)
+		}
+	}
+	path := hostileStore(t, "")
+	endlessTree(t, path, "plants")
+	e, err := sqlite.Open(t.Context(), sqlite.Config{Path: path, ReadOnly: true, Log: slog.New(slog.DiscardHandler)})
+	must(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if _, err := e.List(ctx, store.Query{From: math.MinInt64, Tag: plant.Tagged("none has this"), Limit: 1}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("List: %v, want that it was ended", err)
+	}
+	must(t, e.Close())
 }
