@@ -26,6 +26,7 @@ const (
 // program is what a command has of the outside world.
 type program struct {
 	environ map[string]string
+	values  []string // of settings in the environment and the file, for hideSecrets
 	stdin   io.Reader
 	stdout  io.Writer // results
 	stderr  io.Writer // everything else: logs, progress, words to a person
@@ -40,6 +41,9 @@ func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, s
 	for _, entry := range environ {
 		name, value, _ := strings.Cut(entry, "=")
 		p.environ[name] = value
+		if strings.HasPrefix(name, environPrefix) {
+			p.values = append(p.values, value)
+		}
 	}
 	root := newRoot(p)
 	root.SetArgs(args)
@@ -53,7 +57,7 @@ func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, s
 	}
 	code := exitCode(err)
 	if message := err.Error(); message != "" {
-		message = hideSecrets(message, p.suppliedTexts(args))
+		message = hideSecrets(message, append(p.values, args...))
 		message = strings.ReplaceAll(message, "\n", "; ") // errors that came together
 		fmt.Fprintln(stderr, "plantstore:", printable(message))
 	}

@@ -60,6 +60,11 @@ func TestPasswordsStayHidden(t *testing.T) {
 		{"serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"},
 		{"serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--db=ADDRESS"},
 		{"serve", "--config", "settings.yaml"},
+		{"serve", "--config", "listen.yaml"},
+		{"serve", "--config", "origins.yaml"},
+		{"serve", "--config", "backups.yaml"},
+		{"serve", "--cors-origins", "https://plants.example,ADDRESS"},
+		{"serve", "--backup-dir", "ADDRESS"},
 		{"serve", "ADDRESS"},
 		{"serve", "--listen", "ADDRESS"},
 		{"config"},
@@ -86,7 +91,11 @@ func TestPasswordsStayHidden(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			writeFileText(t, filepath.Join(dir, "one.csv"), "id,name\n1,Rosa canina\n")
-			writeFileText(t, filepath.Join(dir, "settings.yaml"), "db: '"+strings.NewReplacer("'", "''", "\n", "\n\n").Replace(address)+"'\n")
+			inFile := "'" + strings.NewReplacer("'", "''", "\n", "\n\n").Replace(address) + "'"
+			writeFileText(t, filepath.Join(dir, "settings.yaml"), "db: "+inFile+"\n")
+			writeFileText(t, filepath.Join(dir, "listen.yaml"), "listen: "+inFile+"\n")
+			writeFileText(t, filepath.Join(dir, "origins.yaml"), "cors-origins: [https://plants.example, "+inFile+"]\n")
+			writeFileText(t, filepath.Join(dir, "backups.yaml"), "backup-dir: "+inFile+"\n")
 			for _, way := range ways {
 				args := make([]string, len(way))
 				given := false
@@ -110,7 +119,7 @@ func TestPasswordsStayHidden(t *testing.T) {
 			}
 			files := os.DirFS(dir)
 			err := fs.WalkDir(files, ".", func(path string, _ fs.DirEntry, err error) error {
-				if err == nil && path != "." && path != "one.csv" && path != "settings.yaml" {
+				if err == nil && path != "." && path != "one.csv" && !strings.HasSuffix(path, ".yaml") {
 					t.Errorf("%s was created", path)
 				}
 				return err

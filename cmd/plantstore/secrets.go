@@ -2,7 +2,6 @@ package main
 
 import (
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -14,8 +13,9 @@ import (
 // token, and an address with a password. given is what the message may repeat.
 func hideSecrets(message string, given []string) string {
 	for _, text := range given {
-		_, value, _ := strings.Cut(text, "=") // of --flag=value
-		for _, secret := range []string{text, value} {
+		_, value, _ := strings.Cut(text, "=")                                                           // of --flag=value
+		items := strings.FieldsFunc(value+","+text, func(r rune) bool { return r == ',' || r == '\n' }) // as pflag has lists
+		for _, secret := range append([]string{text, value}, items...) {
 			if !mayHoldPassword(secret) {
 				continue
 			}
@@ -45,16 +45,4 @@ var withPassword = regexp.MustCompile(`(?is)passw|^\s*postgres(ql)?:|:.*@.*/|://
 func mayHoldPassword(text string) bool {
 	u, err := postgres.ParseURL(text)
 	return withPassword.MatchString(text) && (err != nil || u.String() != text)
-}
-
-// suppliedTexts returns what a user gave the program: arguments, and settings
-// of the environment.
-func (p *program) suppliedTexts(args []string) []string {
-	texts := slices.Clone(args)
-	for name, value := range p.environ {
-		if strings.HasPrefix(name, environPrefix) {
-			texts = append(texts, value)
-		}
-	}
-	return texts
 }

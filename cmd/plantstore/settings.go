@@ -178,6 +178,7 @@ func (s *settings) load(p *program, cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	p.values = slices.AppendSeq(p.values, maps.Values(file))
 	known.VisitAll(func(f *pflag.Flag) {
 		if err != nil || cmd.Flags().Lookup(f.Name) == nil || f.Name == "config" {
 			return

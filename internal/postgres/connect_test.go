@@ -144,6 +144,10 @@ func TestPasswordIsNotSent(t *testing.T) {
 				if !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "geheim") {
 					t.Errorf("got %v, want %s", err, test.want)
 				}
+				const advice = "; let the server ask for the password by SCRAM, or set require_auth in the URL to what it may ask for"
+				if given := strings.HasSuffix(err.Error(), advice); given != (test.want != "") {
+					t.Errorf("got %v, with advice: %t", err, given)
+				}
 				got := <-heard
 				if sent := bytes.HasPrefix(got, []byte("p")); sent != test.sent || !test.sent && bytes.Contains(got, []byte("geheim")) {
 					t.Errorf("the server received %q", got)

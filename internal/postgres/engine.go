@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -71,6 +72,11 @@ var _ store.Movable = (*Engine)(nil)
 // CommitsMax is how many batches are worth inserting at the same time.
 const CommitsMax = 3
 
+// refusedAuth is in the driver's error for a server that asks for the password
+// in a way that require_auth does not allow; there is no type for it. A test
+// pins it to the driver that the program is built with.
+const refusedAuth = "require_auth check failed"
+
 const (
 	connectTime = 5 * time.Second // for one host, unless the URL says otherwise
 	connsMax    = 8               // unless the URL says otherwise
@@ -105,7 +111,11 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	e.estimated.Store(-1)
 	if err := e.begin(ctx, c); err != nil {
 		e.pool.Close()
-		return nil, fmt.Errorf("open the database %s: %w", place(config.ConnConfig), driverError{err})
+		err = fmt.Errorf("open the database %s: %w", place(config.ConnConfig), driverError{err})
+		if strings.Contains(err.Error(), refusedAuth) {
+			err = fmt.Errorf("%w; let the server ask for the password by SCRAM, or set require_auth in the URL to what it may ask for", err)
+		}
+		return nil, err
 	}
 	if c.Metrics != nil {
 		e.measure(c.Metrics)
