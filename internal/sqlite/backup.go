@@ -85,6 +85,9 @@ func snapshot(ctx context.Context, path, beside string, progress Progress) (temp
 		}
 		return m.copy(ctx, c, path, temp.Name(), progress)
 	})
+	if err == nil {
+		err = leaveWAL(temp)
+	}
 	if ctx.Err() != nil {
 		err = ctx.Err()
 	}
@@ -126,15 +129,17 @@ func (m *Manifest) copy(ctx context.Context, c *sqlite3.Conn, path, temp string,
 	if err := to.Exec("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF"); err != nil { // synced below
 		return err
 	}
-	if err := copyPages(ctx, path, c, to, progress); err != nil {
-		return err
-	}
-	// So that the copy can be read where nothing can be written beside it.
-	mode, err := to.QueryText("PRAGMA journal_mode = DELETE")
-	if err == nil && mode != "delete" {
-		err = fmt.Errorf("the copy stays in journal mode %s", mode)
-	}
-	return errors.Join(err, to.SyncFile())
+	return copyPages(ctx, path, c, to, progress)
+}
+
+// leaveWAL changes the header of a database file so that SQLite reads it without a WAL
+// (https://sqlite.org/fileformat2.html#file_format_version_numbers): a backup can be read where nothing can be written
+// beside it. PRAGMA journal_mode = DELETE does the same, but opens a WAL and a journal, which another user may have put
+// beside the file since it was created.
+func leaveWAL(file *safefile.File) error {
+	const writeVersionAt, rollback = 18, 1
+	_, err := file.WriteAt([]byte{rollback, rollback}, writeVersionAt)
+	return err
 }
 
 // copyPages copies the file in steps, and leaves a server as much time between

@@ -150,3 +150,50 @@ func TestModes(t *testing.T) {
 		}
 	}
 }
+
+// TestBackupBesideTemporary shows that a backup opens nothing beside its temporary file, whose name others can read while
+// the backup runs: neither a link nor a WAL of another store that they put there counts.
+func TestBackupBesideTemporary(t *testing.T) {
+	t.Parallel()
+	other := filepath.Join(t.TempDir(), "other.db")
+	e := mustOpen(t, sqlite.Config{Path: other, Server: true})
+	must(t, e.Insert(t.Context(), batchOf(0, 1000)))
+	wal, err := os.ReadFile(other + "-wal")
+	must(t, err)
+	victim := filepath.Join(t.TempDir(), "victim")
+	for name, plant := range map[string]func(t *testing.T, temp string){
+		"a link for the WAL":     func(t *testing.T, temp string) { must(t, os.Symlink(victim, temp+"-wal")) },
+		"a link for the index":   func(t *testing.T, temp string) { must(t, os.Symlink(victim, temp+"-shm")) },
+		"a link for the journal": func(t *testing.T, temp string) { must(t, os.Symlink(victim, temp+"-journal")) },
+		"a directory":            func(t *testing.T, temp string) { must(t, os.Mkdir(temp+"-wal", 0o700)) },
+		"a WAL":                  func(t *testing.T, temp string) { mustWrite(t, temp+"-wal", string(wal)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path, dir := filepath.Join(t.TempDir(), "plants.db"), t.TempDir()
+			e := mustOpen(t, sqlite.Config{Path: path, Server: true})
+			must(t, e.Insert(t.Context(), batchOf(5000, 10)))
+			planted := false
+			backup := filepath.Join(dir, "backup.db")
+			m, err := sqlite.Backup(t.Context(), path, backup, func(int64, int64) {
+				temps, _ := filepath.Glob(filepath.Join(dir, ".backup.db.*"))
+				if !planted && len(temps) == 1 {
+					planted = true
+					plant(t, temps[0])
+				}
+			})
+			must(t, err)
+			if !planted {
+				t.Fatal("no temporary file was seen")
+			}
+			v, err := sqlite.VerifyFile(t.Context(), backup, nil)
+			must(t, err)
+			if len(v.Faults) > 0 || v.Plants != 10 || m.Plants != 10 {
+				t.Errorf("the backup has %+v, and its manifest %+v", v, m)
+			}
+			if _, err := os.Lstat(victim); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("the file that the link leads to: %v, want that it does not exist", err)
+			}
+		})
+	}
+}
