@@ -27,6 +27,9 @@ type terminal struct {
 func newTerminal(t *testing.T) *terminal {
 	t.Helper()
 	keys, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil && os.Getenv("CI") != "true" {
+		t.Skip(err)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,11 +6,10 @@ import (
 )
 
 // A spreadsheet runs a cell as a formula if it begins with one of a few
-// characters, and a plant's name comes from whoever may create plants. So, as
+// characters, and any client that may create plants chooses their names. So, as
 // in OWASP, "CSV Injection"
 // (https://owasp.org/www-community/attacks/CSV_Injection), such a name or tag
-// is written with an apostrophe before it, which spreadsheets take for "this
-// is text".
+// is written with an apostrophe before it, which marks text in a spreadsheet.
 //
 // A spreadsheet that is set to semicolons or TABs splits a row there. Our cell
 // then begins in the middle of one of its cells, where it sees no quotes, so it
