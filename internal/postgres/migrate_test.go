@@ -3,9 +3,12 @@ package postgres_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"log/slog"
+	"maps"
 	"math"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -16,25 +19,34 @@ import (
 	"plantstore/internal/store"
 )
 
-// olderDatabase returns the URL of a database with a store of schema 1: three
+// newest is the schema that this program brings a store to.
+const newest = 3
+
+// olderDatabase returns the URL of a database with a store of that schema: three
 // plants and a token.
-func olderDatabase(t testing.TB) string {
+func olderDatabase(t testing.TB, version int) string {
 	t.Helper()
 	url := database(t)
-	tables, err := os.ReadFile("migrations/0001_begin.sql")
+	files, err := filepath.Glob("migrations/*.sql")
 	if err != nil {
 		t.Fatal(err)
 	}
-	execute(t, url, string(tables))
-	execute(t, url, `UPDATE plantstore SET version = 1, token_changes = 1;
+	for _, file := range files[:version] {
+		sql, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		execute(t, url, string(sql))
+	}
+	execute(t, url, fmt.Sprintf(`UPDATE plantstore SET version = %d, token_changes = 1;
 		INSERT INTO tokens (id, name, hash, scopes, created_at) VALUES (1, 'nursery', sha256('a'), 'plants:create', now());
-		INSERT INTO plants SELECT id, 'plant ' || id, NULL, now(), 1 FROM generate_series(1, 3) AS id`)
+		INSERT INTO plants SELECT id, 'plant ' || id, NULL, now(), 1 FROM generate_series(1, 3) AS id`, version))
 	return url
 }
 
-func wantVersion(t testing.TB, url string, want int64) {
+func wantVersion(t testing.TB, url string, want int) {
 	t.Helper()
-	if got := count(t, url, "SELECT version FROM plantstore"); got != want {
+	if got := count(t, url, "SELECT version FROM plantstore"); got != int64(want) {
 		t.Errorf("schema %d, want %d", got, want)
 	}
 }
@@ -43,7 +55,16 @@ func wantVersion(t testing.TB, url string, want int64) {
 // of an older store; one that reads works on it, every other is refused.
 func TestOlderSchema(t *testing.T) {
 	t.Parallel()
-	url := olderDatabase(t)
+	for older := 1; older < newest; older++ {
+		t.Run(fmt.Sprint(older), func(t *testing.T) {
+			t.Parallel()
+			testOlderSchema(t, older)
+		})
+	}
+}
+
+func testOlderSchema(t *testing.T, older int) {
+	url := olderDatabase(t, older)
 	e, err := postgres.Open(t.Context(), postgres.Config{URL: url, ReadOnly: true, Log: quiet})
 	if err != nil {
 		t.Fatal(err)
@@ -64,20 +85,20 @@ func TestOlderSchema(t *testing.T) {
 		if err == nil {
 			_ = e.Close()
 		}
-		want := "it has schema 1 and this plantstore needs schema 3: run plantstore migrate or start plantstore serve; servers of schema 1 keep running, but cannot be started again after that"
+		want := fmt.Sprintf("it has schema %d and this plantstore needs schema %d: run plantstore migrate or start plantstore serve; servers of schema %[1]d keep running, but cannot be started again after that", older, newest)
 		if err == nil || !strings.HasPrefix(err.Error(), "open the database test") || !strings.HasSuffix(err.Error(), want) {
 			t.Errorf("%+v:\ngot  %v\nwant %s", c, err, want)
 		}
 	}
-	wantVersion(t, url, 1)
+	wantVersion(t, url, older)
 
-	for _, want := range []int{1, 3} { // the second time there is nothing to do
+	for _, want := range []int{older, newest} { // the second time there is nothing to do
 		from, to, err := postgres.Migrate(t.Context(), postgres.Config{URL: url, Log: quiet})
-		if from != want || to != 3 || err != nil {
-			t.Errorf("Migrate: %d, %d, %v; want %d, 3", from, to, err, want)
+		if from != want || to != newest || err != nil {
+			t.Errorf("Migrate: %d, %d, %v; want %d, %d", from, to, err, want, newest)
 		}
 	}
-	wantVersion(t, url, 3)
+	wantVersion(t, url, newest)
 	place := place(url).Open(t)
 	defer place.Close()
 	if rows, err := place.Plants(t.Context(), math.MinInt64, math.MaxInt64, 10); err != nil || len(rows) != 3 {
@@ -102,7 +123,7 @@ func TestMigrateEmpty(t *testing.T) {
 // before, at once: one of them migrates it.
 func TestMigrateTogether(t *testing.T) {
 	t.Parallel()
-	url := olderDatabase(t)
+	url := olderDatabase(t, newest-1)
 	var mu sync.Mutex
 	var said bytes.Buffer
 	log := slog.New(slog.NewTextHandler(lockedWriter{&mu, &said}, nil))
@@ -121,8 +142,8 @@ func TestMigrateTogether(t *testing.T) {
 		})
 	}
 	starting.Wait()
-	wantVersion(t, url, 3)
-	if n := strings.Count(said.String(), `msg="schema migrated" from=1 to=3`); n != 1 {
+	wantVersion(t, url, newest)
+	if n := strings.Count(said.String(), fmt.Sprintf(`msg="schema migrated" from=%d to=%d`, newest-1, newest)); n != 1 {
 		t.Errorf("%d servers migrated it, want 1:\n%s", n, said.String())
 	}
 	if n := count(t, url, "SELECT count(*) FROM plants"); n != 11 {
@@ -157,21 +178,37 @@ var servers1 = map[string]string{
 	"used":    "UPDATE tokens SET last_used_at = now() WHERE id = 1",
 }
 
-// TestOlderServersRunOn shows that every statement of a server of schema 1 that
-// runs works after another has migrated the store, also on connections that have
-// prepared it before. Each new migration needs such a test for the schema before
-// it: docs/upgrade.md promises it.
+// serversLater are the statements that the servers of a later schema have instead.
+var serversLater = map[int]map[string]string{
+	2: {"changes": "SELECT token_changes, coalesce(held, '') FROM plantstore"},
+}
+
+// TestOlderServersRunOn shows that every statement of a server of an older schema
+// that runs works after another has migrated the store, also on connections that
+// have prepared it before. Each new migration adds the schema before it: docs/upgrade.md
+// promises that servers of one schema run beside those of the next.
 func TestOlderServersRunOn(t *testing.T) {
 	t.Parallel()
-	url := olderDatabase(t)
-	older := connect(t, url)
+	for older := 1; older < newest; older++ {
+		t.Run(fmt.Sprint(older), func(t *testing.T) {
+			t.Parallel()
+			statements := maps.Clone(servers1)
+			for version := range older + 1 {
+				maps.Copy(statements, serversLater[version])
+			}
+			testOlderServer(t, olderDatabase(t, older), statements)
+		})
+	}
+}
+
+func testOlderServer(t *testing.T, url string, statements map[string]string) {
+	server := connect(t, url)
 	run := func() {
 		t.Helper()
-		for name := range servers1 {
-			rows, err := older.Query(t.Context(), name)
+		for name := range statements {
+			rows, err := server.Query(t.Context(), name)
 			if err == nil {
-				for rows.Next() {
-				}
+				rows.Close() // reads on to the end
 				err = rows.Err()
 			}
 			if err != nil {
@@ -179,8 +216,8 @@ func TestOlderServersRunOn(t *testing.T) {
 			}
 		}
 	}
-	for name, sql := range servers1 {
-		if _, err := older.Prepare(t.Context(), name, sql); err != nil {
+	for name, sql := range statements {
+		if _, err := server.Prepare(t.Context(), name, sql); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -351,7 +351,7 @@ func TestServerRights(t *testing.T) {
 // says who can.
 func TestMigrateAsServer(t *testing.T) {
 	t.Parallel()
-	url := olderDatabase(t)
+	url := olderDatabase(t, 1)
 	role, own := newRole(t, url, "server")
 	execute(t, url, "GRANT SELECT, INSERT, UPDATE ON ALL TABLES IN SCHEMA public TO "+role)
 	_, err := postgres.Open(t.Context(), postgres.Config{URL: own, Server: true, Migrate: true, Log: quiet})
