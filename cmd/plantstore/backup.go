@@ -121,13 +121,13 @@ func (p *program) backupStream(ctx context.Context, db string, o *backupOptions)
 	}
 	progress := p.newProgress(0)
 	progress.part(0, 1)
-	m, err := sqlite.BackupTo(ctx, db, p.stdout, temp, progress.part)
+	m, err := sqlite.BackupTo(ctx, db, interruptibleTo(ctx, p.stdout), temp, progress.part)
 	progress.end()
 	if err == nil && o.manifest != "" {
 		err = m.Write(o.manifest)
 	}
 	switch {
-	case errors.Is(err, context.Canceled):
+	case errors.Is(err, context.Canceled), errors.Is(err, errInterrupted):
 		return errInterrupted
 	case err != nil:
 		return fmt.Errorf("backup to standard output: %w", err)

@@ -91,6 +91,46 @@ func (b blockedReader) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
+// blockedWriter takes nothing, like a pipe that is full and not read. It says when it is asked.
+type blockedWriter struct {
+	asked chan struct{}
+	end   <-chan struct{}
+}
+
+func (b blockedWriter) Write([]byte) (int, error) {
+	close(b.asked)
+	<-b.end
+	return 0, io.ErrClosedPipe
+}
+
+func TestInterruptEndsWaitForReader(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	db := dir + "/a.db"
+	writeFileText(t, dir+"/plants.jsonl", somePlants(5000))
+	var out, stderr bytes.Buffer
+	if code := run(t.Context(), []string{"import", dir + "/plants.jsonl", "--db", db, "--create"}, nil, nil, &out, &stderr); code != exitOK {
+		t.Fatal(code, stderr.String())
+	}
+	for _, args := range [][]string{
+		{"export", "--db", db},
+		{"list", "--json", "--db", db},
+		{"backup", "-", "--db", db},
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		stdout := blockedWriter{asked: make(chan struct{}), end: t.Context().Done()}
+		go func() { // ends with the first write
+			<-stdout.asked
+			cancel()
+		}()
+		var stderr bytes.Buffer
+		code := run(ctx, args, nil, nil, stdout, &stderr)
+		if code != exitInterrupted || stderr.String() != "plantstore: interrupted\n" {
+			t.Errorf("%s: got %d and %q, want 130 and that it was interrupted", args, code, &stderr)
+		}
+	}
+}
+
 func TestInterruptEndsWaitForInput(t *testing.T) {
 	t.Parallel()
 	db := t.TempDir() + "/a.db"

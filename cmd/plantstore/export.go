@@ -104,8 +104,8 @@ func (p *program) sayExported(facts exportFacts, quiet bool) {
 }
 
 func (p *program) exportStdout(ctx context.Context, engine store.Engine, f dump.Format) error {
-	to := p.stdout
-	if _, ok := isTerminal(to); ok {
+	to := interruptibleTo(ctx, p.stdout)
+	if _, ok := isTerminal(p.stdout); ok {
 		to = &screen{terminal: to}
 	}
 	facts, err := p.export(ctx, engine, to, f, dump.None)

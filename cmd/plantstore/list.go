@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"math"
 	"text/tabwriter"
@@ -53,7 +54,7 @@ func newList(p *program) *cobra.Command {
 					records = func(func(plant.Record, error) bool) {}
 				}
 				if asJSON {
-					return p.printRecords(records, q.Limit)
+					return printRecords(interruptibleTo(ctx, p.stdout), records, q.Limit)
 				}
 				return p.printTable(records, q.Limit)
 			})
@@ -101,8 +102,8 @@ func allRecords(ctx context.Context, engine store.Engine, q store.Query) iter.Se
 }
 
 // printRecords prints up to limit plants, one JSON object per line.
-func (p *program) printRecords(records iter.Seq2[plant.Record, error], limit int) error {
-	out := bufio.NewWriterSize(p.stdout, 64<<10)
+func printRecords(w io.Writer, records iter.Seq2[plant.Record, error], limit int) error {
+	out := bufio.NewWriterSize(w, 64<<10)
 	var line []byte
 	count := 0
 	for r, err := range records {

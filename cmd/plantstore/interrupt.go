@@ -52,3 +52,34 @@ func (i *interruptibleReader) fill() {
 		i.unread, i.err = i.buf[:r.n], r.err
 	}
 }
+
+// interruptibleTo returns a writer that gives a write up when ctx ends, because
+// nothing else ends a write to a pipe that is not read. The write itself goes on
+// behind it until the program ends, so its bytes must stay as they are.
+func interruptibleTo(ctx context.Context, w io.Writer) io.Writer {
+	return &interruptibleWriter{ctx, w}
+}
+
+type interruptibleWriter struct {
+	ctx context.Context //nolint:containedctx // it lives as long as one command that has it
+	w   io.Writer
+}
+
+// Write implements io.Writer.
+func (i *interruptibleWriter) Write(p []byte) (int, error) {
+	type result struct {
+		n   int
+		err error
+	}
+	done := make(chan result, 1)
+	go func() { // ends with the write; has room for its result
+		n, err := i.w.Write(p)
+		done <- result{n, err}
+	}()
+	select {
+	case <-i.ctx.Done():
+		return 0, errInterrupted
+	case r := <-done:
+		return r.n, r.err
+	}
+}
