@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"plantstore/faults/rig"
@@ -33,7 +34,7 @@ func TestControl(t *testing.T) {
 	for name, weak := range tries {
 		id++
 		program := rig.Build(t, weak...)
-		acked, there := c.unguarded(rig.Token(t, program, c.url(), name), program, id)
+		acked, there := c.unguarded(rig.Token(t, program, c.url(), strings.ReplaceAll(name, " ", "-")), program, id)
 		t.Logf("%s: acknowledged %v, there after the failover %v", name, acked, there)
 		if weakened := weak != nil; acked != weakened || there {
 			t.Errorf("%s: acknowledged %v, want %v; there %v, want false", name, acked, weakened, there)

@@ -28,9 +28,9 @@ func TestTokens(t *testing.T) {
 	w := newCrowd(t.Context(), rig.Seed(t, *seed), c)
 	var slowest time.Duration
 	for i := range size(3, 100) {
-		slowest = max(slowest, c.revoke(t, fmt.Sprint("short-lived ", i)))
+		slowest = max(slowest, c.revoke(t, fmt.Sprint("short-lived-", i)))
 	}
-	asleep := c.revokeAsleep(t, "revoked in its sleep")
+	asleep := c.revokeAsleep(t, "revoked-in-its-sleep")
 	w.leave()
 	t.Logf("a token that was revoked was good for %s at most, and for %s (0s: never) at a server that slept; one that was made was refused for %s at most, by %d requests",
 		slowest, asleep, c.slowestToken, c.slowTokens)
@@ -57,7 +57,7 @@ func TestTokensControl(t *testing.T) {
 	}
 	t.Parallel()
 	c := newCluster(t, rig.Build(t, looksSeldom))
-	awake, asleep := c.revoke(t, "short-lived"), c.revokeAsleep(t, "revoked in its sleep")
+	awake, asleep := c.revoke(t, "short-lived"), c.revokeAsleep(t, "revoked-in-its-sleep")
 	if awake <= honouredWithin || asleep <= honouredWithin {
 		t.Fatalf("a token that was revoked was good for %s and %s: it was not noticed", awake, asleep)
 	}

@@ -151,7 +151,7 @@ func (r *run) operate(ctx context.Context) {
 		if guest.token != "" { // it was revoked more than a second ago
 			guest.refused(40104, "Bearer "+guest.token, encode(r.plan.plant(r.ledger.claim())))
 		}
-		name := fmt.Sprint("guest ", round)
+		name := fmt.Sprint("guest-", round)
 		guest.token = strings.TrimSpace(r.command("token", "create", name, "--no-expiry"))
 		guest.create(r.ledger.claim())
 		r.command("token", "revoke", name)
