@@ -7,9 +7,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
+	"strconv"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"plantstore/internal/safefile"
 )
@@ -24,11 +26,10 @@ type output struct {
 
 // createOutput opens an output at path. If something is there, it fails with an error that wraps fs.ErrExist, unless force
 // is true; then Publish replaces it. A link is replaced too, never followed: it may be another user's. Only the
-// links of the system to open descriptors, as /dev/stdout, are followed. A FIFO and a device are opened if they belong
+// names of the system for open descriptors, as /dev/stdout, stand for these. A FIFO and a device are opened if they belong
 // to the user or to root; a FIFO that has no reader is waited for until ctx ends.
 func createOutput(ctx context.Context, path string, force bool) (*output, error) {
-	if slices.Contains([]string{"/dev", "/dev/fd", "/proc/self/fd"}, filepath.Dir(filepath.Clean(path))) {
-		f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	if f, ok, err := openSystem(path); ok {
 		if err != nil {
 			return nil, err
 		}
@@ -56,6 +57,49 @@ func createOutput(ctx context.Context, path string, force bool) (*output, error)
 }
 
 var errOutputExists = fmt.Errorf("%w: name another file, or replace it with --force", fs.ErrExist)
+
+// openSystem opens what a name of the system stands for: a descriptor that the program was started with, or something in
+// /dev, where nothing is created or replaced. ok is false for every other name.
+func openSystem(path string) (f *os.File, ok bool, err error) {
+	path = filepath.Clean(path)
+	number := ""
+	switch dir, name := filepath.Split(path); {
+	case path == "/dev/stdout":
+		number = "1"
+	case path == "/dev/stderr":
+		number = "2"
+	case dir == "/dev/fd/" || dir == "/proc/self/fd/":
+		number = name
+	case dir == "/dev/":
+		f, err = os.OpenFile(path, os.O_WRONLY|syscall.O_NOCTTY, 0)
+		return f, true, err
+	default:
+		return nil, false, nil
+	}
+	f, err = duplicate(number)
+	return f, true, err
+}
+
+// duplicate returns a file for a descriptor that the program was started with. It shares the offset, as a new one from
+// opening /dev/stdout would not: what the shell writes next to a regular file would overwrite the output. The program's own
+// descriptors, the store's among them, are marked as closed by exec(2).
+func duplicate(number string) (*os.File, error) {
+	n, err := strconv.Atoi(number)
+	if err != nil {
+		return nil, fmt.Errorf("%q is not the number of a descriptor", number)
+	}
+	flags, err := unix.FcntlInt(uintptr(n), unix.F_GETFD, 0)
+	if err == nil && flags&unix.FD_CLOEXEC != 0 {
+		err = syscall.EBADF
+	}
+	if err == nil {
+		n, err = unix.FcntlInt(uintptr(n), unix.F_DUPFD_CLOEXEC, 0)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("descriptor %s: %w", number, err)
+	}
+	return os.NewFile(uintptr(n), "/dev/fd/"+number), nil
+}
 
 // openPipe opens a FIFO or a device to write to it.
 func openPipe(ctx context.Context, path string) (*os.File, error) {
