@@ -30,6 +30,7 @@ SELECT plants.id, plants.name, plants.tag, plants.created_at, coalesce(tokens.na
 SELECT plants.id, plants.name, plants.tag, plants.created_at, coalesce(tokens.name, '') FROM plants LEFT JOIN tokens ON tokens.id = plants.created_by WHERE plants.id >= $1 ORDER BY plants.id LIMIT $2
 SELECT prosrc FROM pg_trigger INNER JOIN pg_proc ON pg_proc.oid = tgfoid WHERE tgrelid = 'plants'::regclass AND tgname = 'follow'
 SELECT relname::text, pg_get_userbyid(relowner)::text, coalesce(tgname::text, ''), coalesce(pg_get_userbyid(proowner)::text, '') FROM pg_class INNER JOIN pg_namespace ON pg_namespace.oid = relnamespace LEFT JOIN pg_trigger ON tgrelid = pg_class.oid AND NOT tgisinternal LEFT JOIN pg_proc ON pg_proc.oid = tgfoid WHERE nspname = current_schema() AND relname IN ('plants', 'tokens', 'plantstore') ORDER BY relname
+SELECT relname::text, pg_get_userbyid(relowner)::text, current_user::text FROM pg_class INNER JOIN pg_namespace ON pg_namespace.oid = relnamespace WHERE nspname = current_schema() AND relname IN ('plants', 'followed') AND pg_get_userbyid(relowner) <> current_user UNION ALL SELECT proname::text, pg_get_userbyid(proowner)::text, current_user::text FROM pg_proc INNER JOIN pg_namespace ON pg_namespace.oid = pronamespace WHERE nspname = current_schema() AND proname IN ('plantstore_follow', 'plantstore_hold') AND pg_get_userbyid(proowner) <> current_user
 SELECT reltuples FROM pg_class WHERE oid = 'plants'::regclass
 SELECT token_changes, coalesce(held, '') FROM plantstore
 SELECT version FROM plantstore
@@ -68,7 +69,6 @@ GRANT INSERT ON followed TO postgres
 GRANT INSERT ON followed TO server
 SELECT DISTINCT CASE grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(grantee)) END FROM (SELECT relacl AS acl FROM pg_class WHERE oid = 'plants'::regclass UNION ALL SELECT attacl FROM pg_attribute WHERE attrelid = 'plants'::regclass) AS acls, aclexplode(acl) WHERE privilege_type = 'INSERT'
 SELECT proname::text, prosrc, pg_get_userbyid(proowner)::text, pg_get_userbyid(proowner) = current_user FROM pg_proc INNER JOIN pg_namespace ON pg_namespace.oid = pronamespace WHERE nspname = current_schema() AND proname IN ('plantstore_follow', 'plantstore_hold') AND prosecdef
-SELECT relname::text, pg_get_userbyid(relowner)::text, current_user::text FROM pg_class INNER JOIN pg_namespace ON pg_namespace.oid = relnamespace WHERE nspname = current_schema() AND relname IN ('plants', 'followed') AND pg_get_userbyid(relowner) <> current_user UNION ALL SELECT proname::text, pg_get_userbyid(proowner)::text, current_user::text FROM pg_proc INNER JOIN pg_namespace ON pg_namespace.oid = pronamespace WHERE nspname = current_schema() AND proname IN ('plantstore_follow', 'plantstore_hold') AND pg_get_userbyid(proowner) <> current_user
 SELECT tgname::text FROM pg_trigger WHERE tgrelid = 'plants'::regclass AND tgname IN ('follow', 'hold')
 SET LOCAL lock_timeout = '1s'; DROP TRIGGER follow ON plants; DROP FUNCTION "public"."plantstore_follow"()
 SET LOCAL lock_timeout = '1s'; DROP TRIGGER hold ON plants; DROP FUNCTION "public"."plantstore_hold"()

@@ -95,15 +95,18 @@ const moverSQL = `SELECT relname::text, pg_get_userbyid(relowner)::text, current
 
 // checkMover refuses to create triggers that the owner of the tables could not
 // drop again, or with a function that another role could replace.
-func (e *Engine) checkMover(ctx context.Context, tx pgx.Tx) error {
+func (e *Engine) checkMover(ctx context.Context, q querier) error {
+	rows, _ := q.Query(ctx, moverSQL) // the error comes with the rows
 	var name, owner, user string
-	switch err := tx.QueryRow(ctx, moverSQL).Scan(&name, &owner, &user); {
-	case errors.Is(err, pgx.ErrNoRows):
+	var refused error
+	_, err := pgx.ForEachRow(rows, []any{&name, &owner, &user}, func() error {
+		switch {
+		case name == "plants": // the rest follows from it
+			refused = fmt.Errorf("the tables are owned by role %q and this connection's role is %q: move as %[1]s", owner, user)
+		case refused == nil:
+			refused = fmt.Errorf("%s is owned by role %q and not by this connection's role %q: drop it, then run the same command again", e.qualified(name), owner, user)
+		}
 		return nil
-	case err != nil:
-		return err
-	case name == "plants":
-		return fmt.Errorf("the tables are owned by role %q and this connection's role is %q: move as %[1]s", owner, user)
-	}
-	return fmt.Errorf("%s is owned by role %q and not by this connection's role %q: drop it, then run the same command again", e.qualified(name), owner, user)
+	})
+	return errors.Join(err, refused)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"path"
 	"strings"
@@ -335,12 +336,18 @@ func TestServerRights(t *testing.T) {
 			t.Errorf("%s: %v, want that a right is missing", sql, err)
 		}
 	}
-	e := place(r.Server).Open(t)
+	mover, e := place(r.Owner).Open(t), place(r.Server).Open(t)
+	if err := errors.Join(mover.Follow(t.Context()), mover.Close()); err != nil { // as one that was killed leaves it
+		t.Fatal(err)
+	}
 	user, _, _ := strings.Cut(strings.TrimPrefix(r.Server, "postgres://"), "@")
 	owner, _, _ := strings.Cut(strings.TrimPrefix(r.Owner, "postgres://"), "@")
 	want := fmt.Sprintf("the tables are owned by role %q and this connection's role is %q: move as %[1]s", owner, user)
-	if err := e.Follow(t.Context()); err == nil || err.Error() != want {
-		t.Errorf("got  %v\nwant %s", err, want)
+	_, engage := e.Engage(t.Context())
+	for what, err := range map[string]error{"Engage": engage, "Follow": e.Follow(t.Context())} {
+		if err == nil || err.Error() != want {
+			t.Errorf("%s:\ngot  %v\nwant %s", what, err, want)
+		}
 	}
 	if err := e.Close(); err != nil {
 		t.Error(err)
@@ -357,6 +364,75 @@ func TestMigrateAsServer(t *testing.T) {
 	_, err := postgres.Open(t.Context(), postgres.Config{URL: own, Server: true, Migrate: true, Log: quiet})
 	want := "must be owner of table plantstore (SQLSTATE 42501): run plantstore migrate as the owner of the tables, or the first plantstore serve as a role that may create them"
 	if err == nil || !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+}
+
+// A move uses no table and no function of its names that another role has made.
+func TestMoveBesideForeign(t *testing.T) {
+	t.Parallel()
+	for made, test := range map[string]struct {
+		sql  string
+		move func(ctx context.Context, e store.Movable) error
+	}{
+		`"public"."followed"`: {"CREATE TABLE public.followed (id bigint PRIMARY KEY)", func(ctx context.Context, e store.Movable) error { return e.Follow(ctx) }},
+		`"public"."plantstore_follow"`: {
+			"CREATE FUNCTION public.plantstore_follow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'",
+			func(ctx context.Context, e store.Movable) error { return e.Follow(ctx) },
+		},
+		`"public"."plantstore_hold"`: {
+			"CREATE FUNCTION public.plantstore_hold() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'",
+			func(ctx context.Context, e store.Movable) error {
+				return e.Hold(ctx, store.Hold{}, store.Hold{Why: store.Moving, Other: "a place"})
+			},
+		},
+	} {
+		t.Run(made, func(t *testing.T) {
+			t.Parallel()
+			url := database(t)
+			e := place(url).Open(t)
+			execute(t, url, "GRANT CREATE ON SCHEMA public TO PUBLIC")
+			evil, attacker := newRole(t, url, "mallory")
+			if _, err := connect(t, attacker).Exec(t.Context(), test.sql); err != nil {
+				t.Fatal(err)
+			}
+			want := made + ` is owned by role "` + evil + `" and not by this connection's role "postgres": drop it, then run the same command again`
+			if err := test.move(t.Context(), e); err == nil || err.Error() != want {
+				t.Errorf("got  %v\nwant %s", err, want)
+			}
+			if err := e.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// A server that cannot replace the function of an older version says who can.
+func TestOlderFunctionsOfOwner(t *testing.T) {
+	t.Parallel()
+	r := newRestricted(t, 0)
+	execute(t, r.Owner, leftByOlder)
+	log := &lines{}
+	e, err := postgres.Open(t.Context(), postgres.Config{URL: r.Server, Server: true, Log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn}))})
+	if err == nil {
+		err = e.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	owner, _, _ := strings.Cut(strings.TrimPrefix(r.Owner, "postgres://"), "@")
+	got, want := strings.Join(log.get(), ""), `function="\"plantstore\".\"plantstore_follow\"" owner=`+owner+"\n"
+	if !strings.Contains(got, "every role of the database can act as the owner of a function that an older plantstore move left") || !strings.Contains(got, want) {
+		t.Errorf("log:\n%swant %s", got, want)
+	}
+}
+
+// A search_path on which nothing exists is no place for a store.
+func TestNoSchema(t *testing.T) {
+	t.Parallel()
+	_, err := postgres.Open(t.Context(), postgres.Config{URL: database(t) + "&search_path=missing", Log: quiet})
+	want := "no schema of the search_path exists, or its use is not granted: create one, or set search_path in the URL"
+	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
 }

@@ -255,8 +255,22 @@ func (e *Engine) whenUnlocked(ctx context.Context, change func(pgx.Tx) error) er
 	}
 }
 
-// Engage implements store.Movable, by a lock of a session of its own.
+// Engage implements store.Movable. It refuses a role that could not move the store,
+// before anything is changed.
 func (e *Engine) Engage(ctx context.Context) (disengage func(), err error) {
+	unlock, err := e.lockMove(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.checkMover(ctx, e.pool); err != nil {
+		unlock()
+		return nil, classify(err)
+	}
+	return unlock, nil
+}
+
+// lockMove holds the lock of a mover, in a session of its own.
+func (e *Engine) lockMove(ctx context.Context) (unlock func(), err error) {
 	conn, err := e.pool.Acquire(ctx)
 	if err != nil {
 		return nil, classify(err)
@@ -287,12 +301,12 @@ func (e *Engine) Left(ctx context.Context) (bool, error) {
 	if err != nil || !slices.ContainsFunc(bodies, func(body string) bool { return strings.TrimSpace(body) != idle }) {
 		return false, err
 	}
-	disengage, err := e.Engage(ctx)
+	unlock, err := e.lockMove(ctx)
 	if errors.Is(err, store.ErrEngaged) {
 		return false, nil
 	}
 	if err == nil {
-		disengage()
+		unlock()
 	}
 	return err == nil, err
 }
