@@ -235,6 +235,9 @@ func (c Config) accept(ctx context.Context, conn *sqlite3.Conn) (version int, er
 		version, err = c.acceptFile(conn)
 		return err
 	})
+	if err != nil && ctx.Err() != nil {
+		err = ctx.Err() // SQLite tells of an interruption in several ways
+	}
 	return version, err
 }
 
