@@ -143,6 +143,9 @@ func (e *Engine) begin(ctx context.Context, c Config) error {
 	if !c.Server {
 		return nil
 	}
+	if err := e.checkReplay(ctx); err != nil {
+		return err
+	}
 	ctx, e.stop = context.WithCancel(context.WithoutCancel(ctx))
 	e.watched = make(chan struct{})
 	go e.watch(ctx) // ends when Close is called, which waits for it

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // This file makes sure that the names in our statements mean our own tables, and
@@ -83,6 +84,19 @@ func (e *Engine) checkOwners(ctx context.Context, q querier) error {
 		return nil
 	})
 	return errors.Join(err, refused)
+}
+
+// checkReplay makes sure that the role may lock a row of plants, as each replay
+// does. A server that may only insert would answer every replay with an unknown
+// outcome, after all the time for an answer.
+func (e *Engine) checkReplay(ctx context.Context) error {
+	const anyID = int64(0) // PostgreSQL checks the right also if no row has the id
+	_, err := e.pool.Exec(ctx, thereSQL, anyID)
+	var pgErr *pgconn.PgError
+	if errors.As(err, &pgErr) && pgErr.Code == "42501" { // insufficient_privilege
+		return fmt.Errorf("the role may not lock rows of %s, as each replay does: as the owner, GRANT UPDATE (created_by) ON plants to it: %w", e.qualified("plants"), err)
+	}
+	return err
 }
 
 // moverSQL finds what a move replaces and the connection's role does not own.

@@ -354,6 +354,21 @@ func TestServerRights(t *testing.T) {
 	}
 }
 
+// A server whose role may not lock rows, so that no replay has an outcome, does not
+// start.
+func TestServerWithoutReplays(t *testing.T) {
+	t.Parallel()
+	r := newRestricted(t, 0)
+	server, _, _ := strings.Cut(strings.TrimPrefix(r.Server, "postgres://"), "@")
+	execute(t, r.Owner, "REVOKE UPDATE (created_by) ON plants FROM "+server)
+	_, err := postgres.Open(t.Context(), postgres.Config{URL: r.Server, Server: true, Migrate: true, Log: quiet})
+	want := `the role may not lock rows of "plantstore"."plants", as each replay does: as the owner, GRANT UPDATE (created_by) ON plants to it: ` +
+		"ERROR: permission denied for table plants (SQLSTATE 42501)"
+	if err == nil || !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+}
+
 // A server whose role does not own the tables cannot bring them to a new schema, and
 // says who can.
 func TestMigrateAsServer(t *testing.T) {
