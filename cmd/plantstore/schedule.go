@@ -22,6 +22,7 @@ type schedule struct {
 	keep    int
 	log     *slog.Logger
 	remove  func(path string) error // os.Remove, but in tests
+	store   string                  // of which backups are made, as in a manifest; empty until it was read
 	ignored map[string]bool         // files of which a warning was logged; at most ignoredMax
 
 	last       prometheus.Gauge // when this server made its last backup
@@ -92,7 +93,8 @@ func newSchedule(db, dir string, every time.Duration, keep int, log *slog.Logger
 // directory, which an earlier run of the server made.
 func (j *schedule) run(ctx context.Context) {
 	due := time.Now()
-	if old, err := j.backups(); err == nil && len(old) > 0 { // the backup that is due now will meet the same error
+	j.store, _ = sqlite.StoreAt(ctx, j.db) // the backup that is due now will meet the same error
+	if old, err := j.backups(); err == nil && len(old) > 0 {
 		due = old[len(old)-1].at.Add(j.every)
 	}
 	for waitUntil(ctx, due) {
@@ -134,6 +136,7 @@ func (j *schedule) backup(ctx context.Context, begun time.Time) error {
 		j.failed.Inc()
 		j.log.Error("backup failed", "file", path, "error", err)
 	default:
+		j.store = m.Store
 		j.last.Set(float64(begun.Unix()))
 		j.log.Info("backup made", "file", path, "plants", m.Plants, "bytes", m.Bytes, "took_us", time.Since(begun).Microseconds())
 	}
@@ -150,7 +153,11 @@ func (j *schedule) removeOld() {
 	for ; len(old) > j.keep; old = old[1:] {
 		path := filepath.Join(j.dir, old[0].name)
 		// The file before its manifest, as they were made the other way round.
-		if err := errors.Join(j.remove(path), j.remove(path+sqlite.ManifestSuffix)); err != nil {
+		err := j.remove(path)
+		if err == nil { // else the backup needs its manifest
+			err = j.remove(path + sqlite.ManifestSuffix)
+		}
+		if err != nil {
 			j.noteNotRemoved(path, err)
 		}
 	}
@@ -215,7 +222,10 @@ func (j *schedule) checkBackup(name string, at time.Time) error {
 	if time.Until(at) > clockSkew {
 		return errors.New("its name has a time in the future")
 	}
-	_, err := sqlite.BackupManifest(filepath.Join(j.dir, name))
+	m, err := sqlite.BackupManifest(filepath.Join(j.dir, name))
+	if err == nil && m.Store != j.store {
+		err = errors.New("it is a backup of another store: give each store a --backup-dir of its own")
+	}
 	return err
 }
 

@@ -229,8 +229,55 @@ func TestScheduleFails(t *testing.T) {
 		r.after(time.Minute)
 		r.want("a minute later", []string{oldest, old, name}, []string{
 			"INFO backup made " + name,
-			"WARN old backup not removed " + oldest + ": not allowed\nnot allowed",
+			"WARN old backup not removed " + oldest + ": not allowed",
 		}, time.Now(), 1, 1)
+	})
+}
+
+// TestScheduleOtherStore shows that a server neither relies on nor removes the backups that the server of another store of
+// the same name makes in the same directory.
+func TestScheduleOtherStore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r, other := newScheduleRig(t), newScheduleRig(t)
+		other.dir = r.dir
+		names := []string{r.nameAt(-3 * time.Minute), r.nameAt(-2 * time.Minute), r.nameAt(-time.Minute)}
+		for _, name := range names {
+			other.copyAs(name)
+		}
+		var log []string
+		for _, name := range names {
+			log = append(log, "WARN file is not counted as a backup "+name+": it is a backup of another store: give each store a --backup-dir of its own")
+		}
+		name := r.nameAt(0)
+		r.begin()
+		r.want("at once", append(names, name), append(log, "INFO backup made "+name), time.Now(), 0, 0)
+	})
+}
+
+// TestScheduleKeepsManifest shows that a backup that cannot be removed keeps its manifest, without which it could not be
+// restored.
+func TestScheduleKeepsManifest(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newScheduleRig(t)
+		oldest := r.nameAt(-3 * time.Hour)
+		for _, name := range []string{oldest, r.nameAt(-2 * time.Hour)} {
+			r.copyAs(name)
+		}
+		r.remove = func(path string) error {
+			if filepath.Base(path) == oldest {
+				return errors.New("not allowed")
+			}
+			return os.Remove(path)
+		}
+		r.begin()
+		if _, err := sqlite.BackupManifest(filepath.Join(r.dir, oldest)); err != nil {
+			t.Error(err)
+		}
+		if got := testutil.ToFloat64(r.notRemoved); got != 1 {
+			t.Errorf("%v backups counted as not removed, want 1", got)
+		}
 	})
 }
 

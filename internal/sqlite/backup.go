@@ -94,6 +94,21 @@ func snapshot(ctx context.Context, path, beside string, progress Progress) (temp
 	return temp, m, errors.Join(err, removeIfThere(temp.Name()+"-journal"))
 }
 
+// StoreAt returns which store is at path, as in the manifests of its backups.
+func StoreAt(ctx context.Context, path string) (_ string, err error) {
+	c, err := openToLook(realPath(path))
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	var s state
+	err = during(ctx, c, func() error {
+		s, err = readState(c)
+		return err
+	})
+	return storeName(s.store), err
+}
+
 func refuseExisting(path string) error {
 	for _, name := range []string{path, path + ManifestSuffix} {
 		if _, err := os.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
