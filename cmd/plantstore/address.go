@@ -37,7 +37,8 @@ const acceptedAddresses = "a store is the path of a file, or a PostgreSQL databa
 var (
 	firstElement  = regexp.MustCompile(`^[^/]*`)
 	schemeOf      = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9+.-]{0,19}):`)
-	withoutScheme = regexp.MustCompile(`(?s)^[^/.].*(:.*@|\?.*=)`) // user:password@host/database, host/database?name=value
+	withoutScheme = regexp.MustCompile(`(?s)^(//|[^/.]).*(:.*@|\?.*=)`) // user:password@host/database, host/database?name=value
+	encodedScheme = regexp.MustCompile(`(?i)^postgres(ql)?%3a`)         // all of a URL percent-encoded
 )
 
 // Set implements pflag.Value. Its errors contain nothing that may be secret.
@@ -58,6 +59,8 @@ func (a *storeAddress) Set(text string) (err error) {
 			seen = fmt.Sprintf("begins with the scheme %q", match[1])
 		}
 		return fmt.Errorf("it %s: %s; write a path with a colon in it as ./path", seen, acceptedAddresses)
+	case encodedScheme.MatchString(text):
+		return fmt.Errorf("it has the form of a URL whose colon and slashes are percent-encoded: %s", acceptedAddresses)
 	case withoutScheme.MatchString(text):
 		return fmt.Errorf("it has the form of a URL without its scheme: %s; write a path with these characters as ./path", acceptedAddresses)
 	}

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -150,6 +152,45 @@ func TestInterruptEndsWaitForInput(t *testing.T) {
 		if code != exitInterrupted || !strings.HasSuffix(stderr.String(), "plantstore: interrupted\n") {
 			t.Errorf("%s: got %d and %q, want 130 and that it was interrupted", args, code, &stderr)
 		}
+	}
+}
+
+// An interrupt also ends the wait for a FIFO to get a writer.
+func TestInterruptEndsOpen(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	fifo := dir + "/in.csv"
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, args := range [][]string{
+		{"import", fifo, "--create", "--db", dir + "/a.db"},
+		{"token", "revoke", "--token-file", fifo, "--db", dir + "/a.db"},
+		{"config", "--config", fifo},
+	} {
+		var out, stderr bytes.Buffer
+		code := run(ctx, args, nil, nil, &out, &stderr)
+		if code != exitInterrupted || stderr.String() != "plantstore: interrupted\n" {
+			t.Errorf("%s: got %d and %q, want 130 and that it was interrupted", args, code, &stderr)
+		}
+	}
+	f, err := os.OpenFile(fifo, os.O_RDWR, 0) // ends what still waits
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+}
+
+// A settings file has a limit, also if its size cannot be known.
+func TestConfigLimit(t *testing.T) {
+	t.Parallel()
+	var out, stderr bytes.Buffer
+	code := run(t.Context(), []string{"config", "--config", "/dev/zero"}, nil, nil, &out, &stderr)
+	const want = "plantstore: config: /dev/zero is larger than 1048576 bytes: is it the right file?\n"
+	if code != exitUsage || stderr.String() != want {
+		t.Errorf("got %d and %q, want 2 and %q", code, &stderr, want)
 	}
 }
 

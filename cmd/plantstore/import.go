@@ -47,7 +47,7 @@ was, also the rows that skip only counts.`,
 				return err
 			}
 			job := &importJob{p: p, onConflict: onConflict.value, rejectsPath: rejects, force: force, asJSON: asJSON}
-			if err := job.open(args[0], format); err != nil {
+			if err := job.open(cmd.Context(), args[0], format); err != nil {
 				return err
 			}
 			defer job.close()
@@ -96,7 +96,7 @@ type importCounts struct {
 }
 
 // open finds out the format and opens the input.
-func (j *importJob) open(path, format string) (err error) {
+func (j *importJob) open(ctx context.Context, path, format string) (err error) {
 	detected, _, ok := dump.DetectPath(path)
 	switch {
 	case format != "":
@@ -112,7 +112,7 @@ func (j *importJob) open(path, format string) (err error) {
 	}
 	source, size := j.p.stdin, int64(-1)
 	if path != "-" {
-		if j.input, err = os.Open(path); err != nil {
+		if j.input, err = openInput(ctx, path); err != nil {
 			return err
 		}
 		info, err := j.input.Stat()

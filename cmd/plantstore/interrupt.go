@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"io"
+	"os"
 )
 
 // interruptible returns a reader that gives a read up when ctx ends, because
@@ -50,6 +51,26 @@ func (i *interruptibleReader) fill() {
 		i.err = errInterrupted // and buf is never touched again
 	case r := <-done:
 		i.unread, i.err = i.buf[:r.n], r.err
+	}
+}
+
+// openInput opens a file that the user names to read it. It gives up when ctx
+// ends, because opening a FIFO waits for a writer. The caller closes the file.
+func openInput(ctx context.Context, path string) (*os.File, error) {
+	type result struct {
+		f   *os.File
+		err error
+	}
+	done := make(chan result, 1)
+	go func() { // ends when the file is open, or with the program; has room for the result
+		f, err := os.Open(path)
+		done <- result{f, err}
+	}()
+	select {
+	case <-ctx.Done():
+		return nil, errInterrupted
+	case r := <-done:
+		return r.f, r.err
 	}
 }
 

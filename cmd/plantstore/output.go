@@ -43,6 +43,8 @@ func createOutput(ctx context.Context, path string, force bool) (*output, error)
 		return nil, err
 	case errTarget == nil && target.IsDir():
 		return nil, errors.New("it is a directory: name a file in it")
+	case err == nil && info.Mode()&(fs.ModeNamedPipe|fs.ModeDevice) != 0 && !safefile.OwnedHere(info):
+		return nil, errForeignPipe // its user may never read it
 	case err == nil && info.Mode()&(fs.ModeNamedPipe|fs.ModeDevice) != 0:
 		o.pipe, err = openPipe(ctx, path)
 	case err == nil && !force:
@@ -120,11 +122,13 @@ func openPipe(ctx context.Context, path string) (*os.File, error) {
 	}
 }
 
+var errForeignPipe = errors.New("it is a FIFO or a device of another user: name a file")
+
 // checkPipe returns f if it belongs to the user or to root. Another user's FIFO would give that user everything.
 func checkPipe(f *os.File) (*os.File, error) {
 	info, err := f.Stat()
 	if err == nil && !safefile.OwnedHere(info) {
-		err = errors.New("it is a FIFO or a device of another user: name a file")
+		err = errForeignPipe // it was replaced
 	}
 	if err == nil {
 		err = syscall.SetNonblock(int(f.Fd()), false)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -45,12 +46,17 @@ func TestOutputForeignPipe(t *testing.T) {
 	if err := os.Chown(path, another, another); err != nil {
 		t.Skipf("only root can give a FIFO away: %v", err)
 	}
+	const want = "it is a FIFO or a device of another user: name a file"
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := createOutput(ended, path, true); err == nil || err.Error() != want {
+		t.Errorf("without a reader: got %v, want %s", err, want)
+	}
 	reader, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer reader.Close()
-	const want = "it is a FIFO or a device of another user: name a file"
 	if _, err := createOutput(t.Context(), path, true); err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}

@@ -23,6 +23,8 @@ func TestPasswordsStayHidden(t *testing.T) {
 		"postgres:/flora:HEADTAIL@127.0.0.1:1/plants",
 		"postgres:flora:HEADTAIL@127.0.0.1:1/plants",
 		"postgres//flora:HEADTAIL@127.0.0.1:1/plants",
+		"//flora:HEADTAIL@127.0.0.1:1/plants",
+		"postgres%3A%2F%2Fflora%3AHEADTAIL%40127.0.0.1%2Fplants",
 		"db1/plants?password=HEADTAIL",
 		"mysql://flora:HEADTAIL@127.0.0.1/plants",
 		"jdbc:postgresql://127.0.0.1:1/plants?user=flora&password=HEADTAIL",

@@ -38,7 +38,7 @@ func hideSecrets(message string, given []string) string {
 }
 
 // withPassword matches what people write when they name a database.
-var withPassword = regexp.MustCompile(`(?is)passw|^\s*postgres(ql)?:|:.*@.*/|://.*(@|%40)`)
+var withPassword = regexp.MustCompile(`(?is)passw|^\s*postgres(ql)?(:|%3a)|:.*@.*/|://.*(@|%40)`)
 
 // mayHoldPassword reports whether a text has the form of an address with a
 // password, and is not one that is safe to show.

@@ -2,13 +2,13 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"net"
 	"net/url"
-	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -174,7 +174,7 @@ func (s *settings) load(p *program, cmd *cobra.Command) error {
 	if err := s.set(cmd.Flags(), "config", p.environ[environName("config")], environName("config")); err != nil {
 		return err
 	}
-	file, err := readConfig(s.config, known)
+	file, err := readConfig(cmd.Context(), s.config, known)
 	if err != nil {
 		return err
 	}
@@ -232,19 +232,40 @@ func checkEnviron(environ map[string]string, known *pflag.FlagSet) error {
 	return nil
 }
 
+// readConfigText reads the settings file, which may be a FIFO or a device.
+func readConfigText(ctx context.Context, path string) ([]byte, error) {
+	const bytesMax = 1 << 20
+	f, err := openInput(ctx, path)
+	if err != nil {
+		return nil, inConfig(err)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(interruptible(ctx, f), bytesMax+1))
+	switch {
+	case err != nil:
+		return nil, inConfig(err)
+	case len(text) > bytesMax:
+		return nil, usagef("config: %s is larger than %d bytes: is it the right file?", path, bytesMax)
+	}
+	return text, nil
+}
+
+// inConfig makes an error of reading the settings file a usage error.
+func inConfig(err error) error {
+	if errors.Is(err, errInterrupted) {
+		return err
+	}
+	return usagef("config: %w", err)
+}
+
 // readConfig reads the settings file: a YAML mapping of names to values.
-func readConfig(path string, known *pflag.FlagSet) (map[string]string, error) {
+func readConfig(ctx context.Context, path string, known *pflag.FlagSet) (map[string]string, error) {
 	if path == "" {
 		return nil, nil
 	}
-	const bytesMax = 1 << 20
-	info, err := os.Stat(path)
-	if err == nil && info.Size() > bytesMax {
-		return nil, usagef("config: %s is larger than %d bytes: is it the right file?", path, bytesMax)
-	}
-	text, err := os.ReadFile(path)
+	text, err := readConfigText(ctx, path)
 	if err != nil {
-		return nil, usagef("config: %w", err)
+		return nil, err
 	}
 	mapping, err := settingsMapping(text)
 	if err != nil {

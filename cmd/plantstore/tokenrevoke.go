@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -104,7 +103,7 @@ func (p *program) readToken(ctx context.Context, file string) (string, error) {
 	const bytesMax = 4 << 10
 	from := interruptible(ctx, p.stdin)
 	if file != "-" {
-		f, err := os.Open(file)
+		f, err := openInput(ctx, file)
 		if err != nil {
 			return "", err
 		}
@@ -112,7 +111,7 @@ func (p *program) readToken(ctx context.Context, file string) (string, error) {
 		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o077 != 0 {
 			fmt.Fprintf(p.stderr, "warning: other users can read %s (mode %04o): run chmod 600 on it\n", file, info.Mode().Perm())
 		}
-		from = f
+		from = interruptible(ctx, f)
 	}
 	line, err := bufio.NewReader(io.LimitReader(from, bytesMax)).ReadString('\n')
 	switch {
