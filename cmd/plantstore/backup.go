@@ -99,7 +99,7 @@ func (p *program) backupFile(ctx context.Context, db, to string, asJSON bool) er
 	case asJSON:
 		return writeJSON(p.stdout, backupFacts{file, m})
 	}
-	_, err = fmt.Fprintf(p.stdout, "%s has %d plants, up to commit %d\n", file, m.Plants, m.Commits)
+	_, err = fmt.Fprintf(p.stdout, "%s has %d plants, up to commit %d\n", printable(file), m.Plants, m.Commits)
 	return err
 }
 
@@ -211,9 +211,9 @@ func (p *program) restore(ctx context.Context, from, db string, o *backupOptions
 	case o.asJSON:
 		return writeJSON(p.stdout, restoreFacts{db, !m.MadeAt.IsZero(), m})
 	case m.MadeAt.IsZero():
-		_, err = fmt.Fprintf(p.stdout, "%s has %d plants, up to commit %d; no manifest: only the backup itself was checked\n", db, m.Plants, m.Commits)
+		_, err = fmt.Fprintf(p.stdout, "%s has %d plants, up to commit %d; no manifest: only the backup itself was checked\n", printable(db), m.Plants, m.Commits)
 	default:
-		_, err = fmt.Fprintf(p.stdout, "%s has %d plants, as they were at %s\n", db, m.Plants, formatTime(m.MadeAt))
+		_, err = fmt.Fprintf(p.stdout, "%s has %d plants, as they were at %s\n", printable(db), m.Plants, formatTime(m.MadeAt))
 	}
 	return err
 }

@@ -64,9 +64,9 @@ func (p *program) migrate(ctx context.Context, s *settings, asJSON bool) (err er
 	case asJSON:
 		return writeJSON(p.stdout, m)
 	case m.From == m.To:
-		_, err = fmt.Fprintf(p.stdout, "%s: schema %d is the newest; nothing to do\n", m.DB, m.To)
+		_, err = fmt.Fprintf(p.stdout, "%s: schema %d is the newest; nothing to do\n", printable(m.DB), m.To)
 	default:
-		_, err = fmt.Fprintf(p.stdout, "%s: migrated from schema %d to %d\n", m.DB, m.From, m.To)
+		_, err = fmt.Fprintf(p.stdout, "%s: migrated from schema %d to %d\n", printable(m.DB), m.From, m.To)
 	}
 	return err
 }

@@ -140,7 +140,7 @@ func (p *program) abandonMove(ctx context.Context, from storeAddress, asJSON boo
 	if asJSON {
 		return writeJSON(p.stdout, abandonFacts{from.absolute(), true})
 	}
-	_, err = fmt.Fprintf(p.stdout, "%s takes plants\n", from.absolute())
+	_, err = fmt.Fprintf(p.stdout, "%s takes plants\n", printable(from.absolute()))
 	return err
 }
 

@@ -113,6 +113,6 @@ func (p *program) printVerification(path string, v sqlite.Verification, named bo
 	case named:
 		compared = "; no manifest: only the file itself was checked"
 	}
-	_, err := fmt.Fprintf(p.stdout, "%s is whole: %d plants, %d tokens, last commit %d%s\n", path, v.Plants, v.Tokens, v.Commits, compared)
+	_, err := fmt.Fprintf(p.stdout, "%s is whole: %d plants, %d tokens, last commit %d%s\n", printable(path), v.Plants, v.Tokens, v.Commits, compared)
 	return err
 }
