@@ -87,7 +87,8 @@ func TestPasswordsStayHidden(t *testing.T) {
 		{"move", "--from", "none.db", "--to", "ADDRESS"},
 		{"move", "--from", "ADDRESS", "--abandon"},
 	}
-	for _, address := range addresses {
+	const share = 4 // each address is given in one way of so many, and each way gets one address of so many
+	for i, address := range addresses {
 		address = strings.NewReplacer("HEAD", head, "TAIL", tail).Replace(address)
 		t.Run(strings.NewReplacer(head, "HEAD", tail, "TAIL", "/", "|").Replace(address), func(t *testing.T) {
 			t.Parallel()
@@ -98,12 +99,15 @@ func TestPasswordsStayHidden(t *testing.T) {
 			writeFileText(t, filepath.Join(dir, "listen.yaml"), "listen: "+inFile+"\n")
 			writeFileText(t, filepath.Join(dir, "origins.yaml"), "cors-origins: [https://plants.example, "+inFile+"]\n")
 			writeFileText(t, filepath.Join(dir, "backups.yaml"), "backup-dir: "+inFile+"\n")
-			for _, way := range ways {
+			for j, way := range ways {
+				if (i+j)%share != 0 {
+					continue
+				}
 				args := make([]string, len(way))
 				given := false
-				for i, arg := range way {
-					args[i] = strings.ReplaceAll(arg, "ADDRESS", address)
-					given = given || args[i] != arg || arg == "--config"
+				for at, arg := range way {
+					args[at] = strings.ReplaceAll(arg, "ADDRESS", address)
+					given = given || args[at] != arg || arg == "--config"
 				}
 				cmd := exec.CommandContext(t.Context(), "plantstore", args...)
 				cmd.Dir, cmd.Env = dir, cleanEnviron()
