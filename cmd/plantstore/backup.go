@@ -70,7 +70,7 @@ A server that runs makes backups by itself with --backup-dir.`,
 }
 
 func (o *backupOptions) bind(f *pflag.FlagSet, manifestUsage string) {
-	f.StringVar(&o.manifest, "manifest", "", manifestUsage)
+	f.Var((*fileName)(&o.manifest), "manifest", manifestUsage)
 	bindJSON(f, &o.asJSON, "print a JSON object")
 }
 

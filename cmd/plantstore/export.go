@@ -78,7 +78,7 @@ keeps everything but the difference between an empty tag and none.`,
 	s.bindStore(cmd.Flags())
 	p.bindQuiet(cmd.Flags())
 	cmd.Flags().StringVar(&format, "format", "", "`format` to write: csv, jsonl or json")
-	cmd.Flags().StringVarP(&output, "output", "o", "", "write to this `file`, which appears when it is complete; - is standard output")
+	cmd.Flags().VarP((*fileName)(&output), "output", "o", "write to this `file`, which appears when it is complete; - is standard output")
 	cmd.Flags().BoolVar(&force, "force", false, "replace the file that --output names")
 	bindJSON(cmd.Flags(), &asJSON, "print a JSON object; needs --output")
 	return cmd

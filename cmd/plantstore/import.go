@@ -64,7 +64,7 @@ was, also the rows that skip only counts.`,
 	cmd.Flags().StringVar(&format, "format", "", "`format` of the input: csv, jsonl or json; needed for standard input")
 	cmd.Flags().Var(&onConflict, "on-conflict", "`what` to do when an id is taken by another plant: fail, skip or report")
 	bindCreate(cmd.Flags(), &create)
-	cmd.Flags().StringVar(&rejects, "rejects", "", "write the refused rows to this `file`, to be corrected and imported; it appears when the import ends")
+	cmd.Flags().Var((*fileName)(&rejects), "rejects", "write the refused rows to this `file`, to be corrected and imported; it appears when the import ends")
 	cmd.Flags().BoolVar(&force, "force", false, "replace the file that --rejects names")
 	return cmd
 }

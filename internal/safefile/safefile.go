@@ -23,7 +23,7 @@ type File struct {
 // Create creates a temporary file in the directory of path, which only its owner can read. Nothing appears at path before
 // Publish. It refuses a directory that is reached through a link of another user.
 func Create(path string) (*File, error) {
-	if err := refuseForeignLinks(filepath.Dir(path)); err != nil {
+	if err := RefuseForeignLinks(filepath.Dir(path)); err != nil {
 		return nil, err
 	}
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*") // O_EXCL, so it follows no link
@@ -167,13 +167,14 @@ func OwnedHere(info fs.FileInfo) bool {
 	return ok && (stat.Uid == 0 || int(stat.Uid) == os.Geteuid())
 }
 
-// refuseForeignLinks returns an error if a link on the way to dir belongs to neither the user of this process nor root.
-func refuseForeignLinks(dir string) error {
+// RefuseForeignLinks returns an error if path, or a link on the way to it, is a symbolic link that belongs to neither the
+// user of this process nor root. A path that does not exist is no error.
+func RefuseForeignLinks(path string) error {
 	const linksMax = 40 // as the kernel's own limit
-	dir, err := filepath.Abs(dir)
+	path, err := filepath.Abs(path)
 	for links := 0; err == nil && links < linksMax; links++ {
 		var link string
-		if link, err = firstLink(dir); err != nil || link == "" {
+		if link, err = firstLink(path); err != nil || link == "" {
 			return err
 		}
 		info, errLink := os.Lstat(link)
@@ -181,7 +182,7 @@ func refuseForeignLinks(dir string) error {
 			return errLink
 		}
 		if !OwnedHere(info) {
-			return fmt.Errorf("%s is a symbolic link that belongs to another user: name the directory itself", link)
+			return fmt.Errorf("%s is a symbolic link that belongs to another user: name what it leads to", link)
 		}
 		target, errTarget := os.Readlink(link)
 		if errTarget != nil {
@@ -190,7 +191,7 @@ func refuseForeignLinks(dir string) error {
 		if !filepath.IsAbs(target) {
 			target = filepath.Join(filepath.Dir(link), target)
 		}
-		dir = filepath.Join(target, dir[len(link):])
+		path = filepath.Join(target, path[len(link):])
 	}
 	return err
 }
@@ -203,7 +204,7 @@ func firstLink(path string) (string, error) {
 			continue
 		}
 		info, err := os.Lstat(path[:end])
-		if errors.Is(err, fs.ErrNotExist) {
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 			return "", nil // the caller's own call says so
 		}
 		if err != nil {

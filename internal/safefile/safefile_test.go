@@ -96,7 +96,7 @@ func TestCreateRefusesForeignLinks(t *testing.T) {
 		t.Skipf("only root can give a link away: %v", err)
 	}
 	_, err = safefile.Create(filepath.Join(alias, "out2"))
-	if want := alias + " is a symbolic link that belongs to another user: name the directory itself"; err == nil || err.Error() != want {
+	if want := alias + " is a symbolic link that belongs to another user: name what it leads to"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }

@@ -17,6 +17,31 @@ import (
 	"plantstore/internal/sqlite"
 )
 
+// TestForeignLink shows that a link of another user to a store is not followed: in a sticky directory, it would choose
+// where plants are stored.
+func TestForeignLink(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path, alias, backup := filepath.Join(dir, "plants.db"), filepath.Join(dir, "alias.db"), filepath.Join(dir, "backup.db")
+	must(t, mustOpen(t, sqlite.Config{Path: path}).Close())
+	_, err := sqlite.Backup(t.Context(), path, backup, nil)
+	must(t, err)
+	must(t, os.Symlink(path, alias))
+	must(t, mustOpen(t, sqlite.Config{Path: alias, MustExist: true}).Close()) // the user's own link
+	const another = 12345
+	if err := os.Lchown(alias, another, another); err != nil {
+		t.Skipf("only root can give a link away: %v", err)
+	}
+	_, errOpen := sqlite.Open(t.Context(), sqlite.Config{Path: alias, Log: slog.New(slog.DiscardHandler)})
+	_, errRestore := sqlite.Restore(t.Context(), backup, alias, true, nil)
+	want := alias + " is a symbolic link that belongs to another user: name what it leads to"
+	for what, err := range map[string]error{"Open": errOpen, "Restore": errRestore} {
+		if err == nil || err.Error() != want {
+			t.Errorf("%s: got %v, want %s", what, err, want)
+		}
+	}
+}
+
 // TestPlantedFiles shows that a link or a FIFO at the name of a file of the store is named and left alone, by everything that
 // opens a store.
 func TestPlantedFiles(t *testing.T) {

@@ -164,6 +164,9 @@ func realPath(path string) string {
 // prepareFile checks the place of the file, and creates the file if it may be
 // created: for its owner only, because who can read it can read every plant.
 func prepareFile(c *Config) error {
+	if err := safefile.RefuseForeignLinks(c.Path); err != nil {
+		return err
+	}
 	c.Path = realPath(c.Path)
 	dir := filepath.Dir(c.Path)
 	info, err := os.Stat(dir)

@@ -35,6 +35,9 @@ func Restore(ctx context.Context, from, path string, replace bool, progress Prog
 // restore makes the file that fetch writes the store at path. fetch fails if
 // the file is not a whole backup.
 func restore(ctx context.Context, path string, replace bool, fetch func(temp *safefile.File) error) (err error) {
+	if err := safefile.RefuseForeignLinks(path); err != nil {
+		return err
+	}
 	path = realPath(path) // a link stays one
 	if err := refuseNetwork(filepath.Dir(path)); err != nil {
 		return err
