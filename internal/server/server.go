@@ -1,6 +1,6 @@
 // Package server is the two doors of the program: the public one, where plants
 // are created, and the admin one, for whoever runs the store. Which paths they
-// have stands in routes.go; what every request goes through, in middleware.go.
+// have stands in routes.go; what every request goes through, in handler.go.
 package server
 
 import (
@@ -87,13 +87,13 @@ func newDoor(c Config, name string, routes routes, meters *meters) *http.Server 
 		}
 	}
 	h := &door{
-		meters:  meters,
-		none:    meters.of(name, noRoute, false),
-		flying:  meters.inFlight.WithLabelValues(name),
-		log:     log,
-		routes:  routes,
-		store:   c.Store,
-		origins: newOrigins(c.Origins),
+		meters:   meters,
+		none:     meters.of(name, noRoute, false),
+		inFlight: meters.inFlight.WithLabelValues(name),
+		log:      log,
+		routes:   routes,
+		store:    c.Store,
+		origins:  newOrigins(c.Origins),
 	}
 	if c.OwnHostOnly {
 		h.host = hostPort(c.BaseURL)
