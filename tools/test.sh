@@ -18,5 +18,5 @@ covered=$(go list ./internal/... | grep -v '/storetest$' | paste -s -d , -)
 # The race detector sleeps for a second when a program ends, unless told otherwise.
 export GORACE="${GORACE:-atexit_sleep_ms=10}"
 
-go test $race -count=1 -shuffle=on -timeout=10m \
+go test $race -count=1 -shuffle=on -timeout=20m \
 	-covermode=atomic -coverpkg="$covered" -coverprofile=coverage.out ./...
