@@ -88,7 +88,8 @@ func (e *Engine) checkOwners(ctx context.Context, q querier) error {
 
 // checkReplay makes sure that the role may lock a row of plants, as each replay
 // does. A server that may only insert would answer every replay with an unknown
-// outcome, after all the time for an answer.
+// outcome, after all the time for an answer. Another error, of a connection that is
+// lost for example, says nothing of the right; the next statement meets it.
 func (e *Engine) checkReplay(ctx context.Context) error {
 	const anyID = int64(0) // PostgreSQL checks the right also if no row has the id
 	_, err := e.pool.Exec(ctx, thereSQL, anyID)
@@ -96,7 +97,7 @@ func (e *Engine) checkReplay(ctx context.Context) error {
 	if errors.As(err, &pgErr) && pgErr.Code == "42501" { // insufficient_privilege
 		return fmt.Errorf("the role may not lock rows of %s, as each replay does: as the owner, GRANT UPDATE (created_by) ON plants to it: %w", e.qualified("plants"), err)
 	}
-	return err
+	return nil
 }
 
 // moverSQL finds what a move replaces and the connection's role does not own.
