@@ -72,14 +72,17 @@ var jsonRuns = []jsonRun{
 // What each command prints with --json is kept as a file; -update writes them anew.
 func TestJSON(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	dir := filepath.Clean(t.TempDir()) // as the commands print it
 	writeFileText(t, filepath.Join(dir, "plants.jsonl"), `{"id":1,"name":"Salix <alba> & \"caprea\"","tag":""}`+"\n"+`{"id":9223372036854775807,"name":"カエデ"}`+"\n")
 	writeFileText(t, filepath.Join(dir, "refused.jsonl"), `{"id":1,"name":"Salix"}`+"\n{}\n"+`{"id":9223372036854775807,"name":"カエデ"}`+"\n")
 	for _, r := range jsonRuns {
 		if r.golden == "verify_damaged" {
 			damageCopy(t, dir)
 		}
-		args := append(strings.Fields(strings.ReplaceAll(r.args, "DIR", dir)), "--json")
+		args := append(strings.Fields(r.args), "--json")
+		for i := range args {
+			args[i] = strings.ReplaceAll(args[i], "DIR", dir)
+		}
 		if !strings.Contains(r.args, "--db") && !strings.HasPrefix(r.args, "move") {
 			args = append(args, "--db", filepath.Join(dir, "plantstore.db"))
 		}

@@ -16,6 +16,7 @@ import (
 	"math/big"
 	mathrand "math/rand/v2"
 	"net"
+	neturl "net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -60,10 +61,10 @@ func TestCheckDemandsTLS(t *testing.T) {
 		{"postgres://db.example,db.example/plants", "", "db.example"},
 		{"postgres:///plants?host=/tmp,db.example", "", "db.example"},
 		{"postgres:///plants", "PGHOST=db.example", "db.example"},
-		{"postgres:///plants?service=far&servicefile=" + service, "", "db.example"},
-		{"postgres:///plants?servicefile=" + service, "PGSERVICE=far", "db.example"},
-		{"postgres:///plants?service=careful&servicefile=" + service, "", ""},
-		{"postgres:///plants?service=careless&servicefile=" + service, "", ""},
+		{"postgres:///plants?service=far&servicefile=" + neturl.PathEscape(service), "", "db.example"},
+		{"postgres:///plants?servicefile=" + neturl.PathEscape(service), "PGSERVICE=far", "db.example"},
+		{"postgres:///plants?service=careful&servicefile=" + neturl.PathEscape(service), "", ""},
+		{"postgres:///plants?service=careless&servicefile=" + neturl.PathEscape(service), "", ""},
 		{"postgres://db.example/plants", "PGSSLMODE=require", ""},
 		{"postgres://db.example/plants?sslmode=verify-full", "", ""},
 		{"postgres://db.example/plants?sslmode=prefer", "", ""},
@@ -293,19 +294,19 @@ func TestTLS(t *testing.T) {
 		name, user, address, parameters string
 		want                            string // is in the error; empty: it works
 	}{
-		{"verify-full", "flora:geheim", named, full + right.file, ""},
-		{"verify-full, channel binding", "flora:geheim", named, full + right.file + "&channel_binding=require", ""},
-		{"another authority", "flora:geheim", named, full + wrong.file, "certificate signed by unknown authority"},
+		{"verify-full", "flora:geheim", named, full + neturl.PathEscape(right.file), ""},
+		{"verify-full, channel binding", "flora:geheim", named, full + neturl.PathEscape(right.file) + "&channel_binding=require", ""},
+		{"another authority", "flora:geheim", named, full + neturl.PathEscape(wrong.file), "certificate signed by unknown authority"},
 		{"no authority", "flora:geheim", named, "sslmode=verify-full", "certificate signed by unknown authority"},
-		{"another name", "flora:geheim", other, full + right.file, "certificate is valid for " + named + ", not " + other},
-		{"another name, verify-ca", "flora:geheim", other, "sslmode=verify-ca&sslrootcert=" + right.file, ""},
+		{"another name", "flora:geheim", other, full + neturl.PathEscape(right.file), "certificate is valid for " + named + ", not " + other},
+		{"another name, verify-ca", "flora:geheim", other, "sslmode=verify-ca&sslrootcert=" + neturl.PathEscape(right.file), ""},
 		{"require", "flora:geheim", other, "sslmode=require", ""},
 		{"in clear", "flora:geheim", named, "sslmode=disable", "no pg_hba.conf entry for host"},
-		{"wrong password", "flora:falsch", named, full + right.file, "password authentication failed for user \"flora\""},
-		{"asks in clear", "careless:geheim", named, full + right.file, "server requested password authentication"},
+		{"wrong password", "flora:falsch", named, full + neturl.PathEscape(right.file), "password authentication failed for user \"flora\""},
+		{"asks in clear", "careless:geheim", named, full + neturl.PathEscape(right.file), "server requested password authentication"},
 		{"asks in clear, without TLS", "careless:geheim", named, "sslmode=disable", "server requested password authentication"},
-		{"asks in clear, and may", "careless:geheim", named, full + right.file + "&require_auth=password", ""},
-		{"asks by MD5", "dated:geheim", named, full + right.file, "server requested md5 authentication"},
+		{"asks in clear, and may", "careless:geheim", named, full + neturl.PathEscape(right.file) + "&require_auth=password", ""},
+		{"asks by MD5", "dated:geheim", named, full + neturl.PathEscape(right.file), "server requested md5 authentication"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -41,9 +42,17 @@ func newLink(t *testing.T, at string) (*link, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &link{t: t, dir: t.TempDir(), to: u.Query().Get("host")}
+	dir, err := os.MkdirTemp("/tmp", "link") // short, whatever TMPDIR is: a socket's path has 107 bytes at most
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &link{t: t, dir: dir, to: u.Query().Get("host")}
 	l.join()
-	t.Cleanup(func() { l.cut(); l.running.Wait() })
+	t.Cleanup(func() {
+		l.cut()
+		l.running.Wait()
+		_ = os.RemoveAll(dir)
+	})
 	return l, strings.Replace(at, url.QueryEscape(l.to), url.QueryEscape(l.dir), 1)
 }
 

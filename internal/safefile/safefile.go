@@ -170,33 +170,33 @@ func OwnedHere(info fs.FileInfo) bool {
 // RefuseForeignLinks returns an error if path, or a link on the way to it, is a symbolic link that belongs to neither the
 // user of this process nor root. A path that does not exist is no error.
 func RefuseForeignLinks(path string) error {
-	const linksMax = 40 // as the kernel's own limit
-	path, err := filepath.Abs(path)
-	for links := 0; err == nil && links < linksMax; links++ {
-		var link string
-		if link, err = firstLink(path); err != nil || link == "" {
+	const linksMax = 40         // as the kernel's own limit
+	path = filepath.Clean(path) // a relative path stays one: what is above the working directory may be closed to this user
+	for range linksMax {
+		link, err := firstLink(path)
+		if err != nil || link == "" {
 			return err
 		}
-		info, errLink := os.Lstat(link)
-		if errLink != nil {
-			return errLink
+		info, err := os.Lstat(link)
+		if err != nil {
+			return err
 		}
 		if !OwnedHere(info) {
 			return fmt.Errorf("%s is a symbolic link that belongs to another user: name what it leads to", link)
 		}
-		target, errTarget := os.Readlink(link)
-		if errTarget != nil {
-			return errTarget
+		target, err := os.Readlink(link)
+		if err != nil {
+			return err
 		}
 		if !filepath.IsAbs(target) {
 			target = filepath.Join(filepath.Dir(link), target)
 		}
 		path = filepath.Join(target, path[len(link):])
 	}
-	return err
+	return nil // the kernel refuses so many
 }
 
-// firstLink returns the shortest prefix of an absolute path that is a symbolic link; "" if there is none, or if the
+// firstLink returns the shortest prefix of a path that is a symbolic link; "" if there is none, or if the
 // path ends early.
 func firstLink(path string) (string, error) {
 	for end := 1; end <= len(path); end++ {

@@ -82,7 +82,8 @@ func TestDiscard(t *testing.T) {
 
 func TestCreateRefusesForeignLinks(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	must(t, err)
 	must(t, os.Mkdir(filepath.Join(dir, "real"), 0o700))
 	alias := filepath.Join(dir, "alias")
 	must(t, os.Symlink("real", alias))
