@@ -54,9 +54,6 @@ postgres() {
 
 settings() { export PLANTSTORE_DB=/nonexistent/other.db PLANTSTORE_TOKEN=other PLANTSTORE_LISTEN=192.0.2.1:1 PLANTSTORE_OTHER=1; }
 
-# One processor, and limits as a container may have them.
-processors() { export GOMAXPROCS=1 GOMEMLIMIT=512MiB; }
-
 # Descriptors of the parent stay open in every process, and few more can be opened.
 descriptors() {
 	exec 3</dev/null 4</dev/null 5</dev/null 6</dev/null 7</dev/null 8</dev/null 9</dev/null
@@ -69,7 +66,7 @@ shell() { export CDPATH=/:/usr POSIXLY_CORRECT=1 ENV=/nonexistent BASH_ENV=/none
 # Standard input, output and error are a terminal.
 terminal() { terminal=yes; }
 
-kinds=${*:-signals umask_open locale zone home tmpdir proxies postgres settings processors descriptors shell terminal}
+kinds=${*:-signals umask_open locale zone home tmpdir proxies postgres settings descriptors shell terminal}
 for kind in $kinds; do
 	"$kind"
 done
