@@ -35,6 +35,7 @@ tmpdir() {
 	long="$work/a b'%20?c#d/$(printf '%0100d' 0)"
 	mkdir -p "$long"
 	chmod 1777 "$long"
+	chmod 711 "$work" # a harness gives PostgreSQL's user a disk there
 	ln -s "$long" "$work/link to it"
 	export TMPDIR="$work/link to it/."
 }
