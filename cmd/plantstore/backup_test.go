@@ -11,8 +11,11 @@ import (
 func TestBackupRefusesTerminal(t *testing.T) {
 	t.Parallel()
 	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
-	if err != nil {
+	if err != nil && os.Getenv("CI") != "true" {
 		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 	defer terminal.Close()
 	db := filepath.Join(t.TempDir(), "a.db")

@@ -98,7 +98,7 @@ func limitedServer(t *testing.T, limits string) (s *testServer, public, admin, t
 	t.Helper()
 	sh, err := exec.LookPath("sh")
 	if err != nil {
-		t.Skip(err)
+		t.Fatal(err)
 	}
 	p, err := newProcess(t.TempDir(), cleanEnviron(), "-c", limits+`; exec plantstore "$@"`, "plantstore",
 		"serve", "--db", filepath.Join(t.TempDir(), "a.db"), "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--wal-max", "32MiB")

@@ -87,7 +87,7 @@ type importJob struct {
 	counts      importCounts
 }
 
-// importCounts says what became of the rows. It is what import --json prints.
+// importCounts counts the rows by outcome. It is what import --json prints.
 type importCounts struct {
 	Created     int64 `json:"created"`
 	Existing    int64 `json:"existing"` // already there
