@@ -188,8 +188,8 @@ func (j *importJob) run(ctx context.Context, engine store.Engine) error {
 	case ctx.Err() != nil: // it counts nothing, and says so below
 	case err != nil:
 		return err
-	case state.Held.Why != "":
-		return state.Held.Err()
+	case state.Move.Phase != "":
+		return state.Move.Err()
 	}
 	if err := j.openRejects(ctx); err != nil {
 		return err

@@ -19,7 +19,7 @@ type leftStore struct {
 	err  error
 }
 
-func (s leftStore) Left(context.Context) (bool, error) { return s.left, s.err }
+func (s leftStore) Interrupted(context.Context) (bool, error) { return s.left, s.err }
 
 // A check that failed is not logged as a move that was interrupted.
 func TestWarnOfMove(t *testing.T) {

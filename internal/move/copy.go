@@ -136,7 +136,7 @@ func (m *mover) readTo(ctx context.Context, s span) (there []store.Create, err e
 // follow goes after plants that were created since the old store is followed: at
 // most one chunk. It returns how many there were.
 func (m *mover) follow(ctx context.Context) (int, error) {
-	ids, err := m.From.Followed(ctx, chunkPlants)
+	ids, err := m.From.Captured(ctx, chunkPlants)
 	if err != nil || len(ids) == 0 {
 		return 0, err
 	}

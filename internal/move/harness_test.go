@@ -170,7 +170,7 @@ func config(from, to store.Movable) move.Config {
 type content struct {
 	Plants []store.Create
 	Tokens []auth.Token
-	Held   store.Hold
+	Held   store.MoveState
 }
 
 func contentOf(t testing.TB, s store.Movable) (c content) {
@@ -193,7 +193,7 @@ func contentOf(t testing.TB, s store.Movable) (c content) {
 	must(t, err)
 	state, err := s.State(ctx)
 	must(t, err)
-	c.Held = state.Held
+	c.Held = state.Move
 	return c
 }
 
@@ -214,4 +214,4 @@ func equal[T any](t testing.TB, what string, got, want T) {
 	}
 }
 
-var movedAway, filled = store.Hold{Why: store.Moved, Other: "the new one"}, store.Hold{Why: store.Filling, Other: "the old one"}
+var movedAway, filled = store.MoveState{Phase: store.Moved, Other: "the new one"}, store.MoveState{Phase: store.Filling, Other: "the old one"}

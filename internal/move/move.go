@@ -88,14 +88,14 @@ func Run(ctx context.Context, c Config) (Result, error) {
 
 // Abandon makes a store that a move holds, or has moved, take plants again.
 func Abandon(ctx context.Context, s store.Movable) error {
-	disengage, err := s.Engage(ctx)
+	disengage, err := s.Lock(ctx)
 	if err != nil {
 		return err
 	}
 	defer disengage()
 	state, err := s.State(ctx)
-	if err == nil && state.Held.Why == store.Filling {
-		err = state.Held.Err()
+	if err == nil && state.Move.Phase == store.Filling {
+		err = state.Move.Err()
 	}
 	if err != nil {
 		return err
@@ -110,7 +110,7 @@ func release(ctx context.Context, s store.Movable) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
 	defer cancel()
 	for {
-		err := s.Release(ctx)
+		err := s.Reopen(ctx)
 		if err == nil {
 			return nil
 		}
@@ -126,9 +126,9 @@ func release(ctx context.Context, s store.Movable) error {
 type mover struct {
 	Config
 	result   Result
-	empty    bool       // To had no plants when it began
-	held     store.Hold // To's, when it began
-	done     bool       // To has everything, and From is to stay held
+	empty    bool            // To had no plants when it began
+	held     store.MoveState // To's, when it began
+	done     bool            // To has everything, and From is to stay held
 	from, to tally
 	all      int64 // plants of From when it began; -1 if that is not known
 }
@@ -149,11 +149,11 @@ func (t *tally) add(rows []store.Create) {
 // engage keeps every other mover from both stores. If they are one store, the
 // second time fails.
 func (m *mover) engage(ctx context.Context) (disengage func(), err error) {
-	from, err := m.From.Engage(ctx)
+	from, err := m.From.Lock(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", m.FromName, err)
 	}
-	to, err := m.To.Engage(ctx)
+	to, err := m.To.Lock(ctx)
 	if err != nil {
 		from()
 		return nil, fmt.Errorf("%s: %w; or it is the same store", m.ToName, err)
@@ -161,9 +161,15 @@ func (m *mover) engage(ctx context.Context) (disengage func(), err error) {
 	return func() { to(); from() }, nil
 }
 
-func (m *mover) filling() store.Hold { return store.Hold{Why: store.Filling, Other: m.FromName} }
-func (m *mover) moving() store.Hold  { return store.Hold{Why: store.Moving, Other: m.ToName} }
-func (m *mover) moved() store.Hold   { return store.Hold{Why: store.Moved, Other: m.ToName} }
+func (m *mover) filling() store.MoveState {
+	return store.MoveState{Phase: store.Filling, Other: m.FromName}
+}
+
+func (m *mover) moving() store.MoveState {
+	return store.MoveState{Phase: store.Moving, Other: m.ToName}
+}
+
+func (m *mover) moved() store.MoveState { return store.MoveState{Phase: store.Moved, Other: m.ToName} }
 
 // check refuses stores that cannot be moved from or to, before anything is
 // changed in them.
@@ -175,15 +181,15 @@ func (m *mover) check(ctx context.Context) error {
 	if err := errors.Join(errFrom, errTo, errRows, errTokens); err != nil {
 		return err
 	}
-	m.held, m.empty = to.Held, len(rows) == 0
-	resumed := to.Held == m.filling()
+	m.held, m.empty = to.Move, len(rows) == 0
+	resumed := to.Move == m.filling()
 	switch {
-	case from.Held.Why == store.Moved && !resumed: // else it was interrupted at the very end
-		return fmt.Errorf("%s: %w: %s", m.FromName, ErrMoved, from.Held)
-	case from.Held.Why == store.Filling:
-		return fmt.Errorf("%s: %w", m.FromName, from.Held.Err())
-	case to.Held.Why != "" && !resumed:
-		return fmt.Errorf("%s: %w", m.ToName, to.Held.Err())
+	case from.Move.Phase == store.Moved && !resumed: // else it was interrupted at the very end
+		return fmt.Errorf("%s: %w: %s", m.FromName, ErrMoved, from.Move)
+	case from.Move.Phase == store.Filling:
+		return fmt.Errorf("%s: %w", m.FromName, from.Move.Err())
+	case to.Move.Phase != "" && !resumed:
+		return fmt.Errorf("%s: %w", m.ToName, to.Move.Err())
 	case !resumed && !m.empty:
 		return fmt.Errorf("%w: %s has plants; move into an empty store", ErrDifferent, m.ToName)
 	case !resumed && len(tokens) > 0:
@@ -196,10 +202,10 @@ func (m *mover) check(ctx context.Context) error {
 // that what goes wrong with them goes wrong now. An old store that a move before
 // left held takes plants meanwhile: the new one takes none.
 func (m *mover) begin(ctx context.Context) error {
-	if err := m.To.Hold(ctx, m.held, m.filling()); err != nil {
+	if err := m.To.SetMoveState(ctx, m.held, m.filling()); err != nil {
 		return fmt.Errorf("%s: %w", m.ToName, err)
 	}
-	if err := m.From.Release(ctx); err != nil {
+	if err := m.From.Reopen(ctx); err != nil {
 		return fmt.Errorf("%s: %w", m.FromName, err)
 	}
 	if t, known, err := m.From.Totals(ctx); err == nil && known {
@@ -208,7 +214,7 @@ func (m *mover) begin(ctx context.Context) error {
 	if err := m.putTokens(ctx); err != nil {
 		return err
 	}
-	if err := m.From.Follow(ctx); err != nil {
+	if err := m.From.StartCapture(ctx); err != nil {
 		return fmt.Errorf("%s: %w", m.FromName, err)
 	}
 	return nil
@@ -233,7 +239,7 @@ func (m *mover) finish(ctx context.Context) error {
 		m.Progress(m.from.Plants, m.all)
 	}
 	m.Announce()
-	if err := m.From.Hold(ctx, store.Hold{}, m.moving()); err != nil {
+	if err := m.From.SetMoveState(ctx, store.MoveState{}, m.moving()); err != nil {
 		return fmt.Errorf("%s: %w", m.FromName, err)
 	}
 	began := time.Now()
@@ -243,14 +249,14 @@ func (m *mover) finish(ctx context.Context) error {
 	// From here on the old store stays held, or plants might go into both.
 	m.done = true
 	ctx = context.WithoutCancel(ctx)
-	if err := m.From.Hold(ctx, m.moving(), m.moved()); err != nil {
+	if err := m.From.SetMoveState(ctx, m.moving(), m.moved()); err != nil {
 		return unfinished(err)
 	}
-	if err := m.To.Release(ctx); err != nil {
+	if err := m.To.Reopen(ctx); err != nil {
 		return unfinished(err)
 	}
 	m.result.Pause = time.Since(began)
-	m.result.Leftover = m.From.Unfollow(ctx)
+	m.result.Leftover = m.From.StopCapture(ctx)
 	return nil
 }
 

@@ -55,8 +55,8 @@ func TestMove(t *testing.T) {
 		after.Held = movedAway
 		equal(t, "the old store", contentOf(t, fromPlace(t)), after)
 		equal(t, "the new store", contentOf(t, toPlace(t)), before)
-		if err := fromPlace(t).Insert(t.Context(), plants(60_000, 1)); !errors.Is(err, store.ErrHeld) {
-			t.Errorf("a plant for the old store: %v, want %v", err, store.ErrHeld)
+		if err := fromPlace(t).Insert(t.Context(), plants(60_000, 1)); !errors.Is(err, store.ErrReadOnly) {
+			t.Errorf("a plant for the old store: %v, want %v", err, store.ErrReadOnly)
 		}
 		insert(t, toPlace(t), plants(60_000, 1)...)
 		id, err := toPlace(t).CreateToken(t.Context(), auth.Token{Name: "new", CreatedAt: begun})
@@ -94,7 +94,7 @@ func TestOnline(t *testing.T) {
 				for n := 0; ; n++ { // ids before, between and after those that are there
 					id := int64(n*writers+w+1) * 20_000 * int64(1-2*(n%2))
 					err := s.Insert(t.Context(), []store.Create{create(id, "online", plant.Tag{})})
-					if errors.Is(err, store.ErrHeld) {
+					if errors.Is(err, store.ErrReadOnly) {
 						return
 					}
 					if err != nil {
@@ -124,7 +124,7 @@ func TestOnline(t *testing.T) {
 		t.Logf("%d were followed, pause %s", got.Followed, got.Pause)
 		old, new := contentOf(t, from), contentOf(t, to2)
 		equal(t, "plants in the new store", len(new.Plants), sum)
-		old.Held = store.Hold{}
+		old.Held = store.MoveState{}
 		equal(t, "the new store", new, old)
 		if new.Tokens[0].RevokedAt != begun {
 			t.Errorf("the revoked token: %+v", new.Tokens[0])
@@ -149,7 +149,7 @@ func TestDifferent(t *testing.T) {
 		"another creator":      other,
 		"another time":         late,
 		"a token of its own":   auth.Token{Name: "own", Hash: auth.HashOf("own"), CreatedAt: begun},
-		"held for another one": store.Hold{Why: store.Filling, Other: "a third one"},
+		"held for another one": store.MoveState{Phase: store.Filling, Other: "a third one"},
 	} {
 		for _, resumed := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, ", resumed: ", resumed), func(t *testing.T) {
@@ -164,15 +164,15 @@ func TestDifferent(t *testing.T) {
 				case auth.Token:
 					_, err := to.CreateToken(t.Context(), there)
 					must(t, err)
-				case store.Hold:
+				case store.MoveState:
 					if resumed {
 						t.Skip("it cannot be both")
 					}
-					must(t, to.Hold(t.Context(), store.Hold{}, there))
-					want = store.ErrHeld
+					must(t, to.SetMoveState(t.Context(), store.MoveState{}, there))
+					want = store.ErrReadOnly
 				}
 				if resumed {
-					must(t, to.Hold(t.Context(), store.Hold{}, filled))
+					must(t, to.SetMoveState(t.Context(), store.MoveState{}, filled))
 				}
 				before := contentOf(t, to)
 				if _, err := move.Run(t.Context(), config(from, to)); !errors.Is(err, want) {
@@ -197,14 +197,14 @@ func TestTwoMovers(t *testing.T) {
 		insert(t, from, plants(1, 12_000)...)
 		c := config(from, to)
 		once := sync.OnceFunc(func() {
-			if _, err := move.Run(t.Context(), config(second, third)); !errors.Is(err, store.ErrEngaged) {
-				t.Errorf("a second move of the old store: %v, want %v", err, store.ErrEngaged)
+			if _, err := move.Run(t.Context(), config(second, third)); !errors.Is(err, store.ErrMoveRunning) {
+				t.Errorf("a second move of the old store: %v, want %v", err, store.ErrMoveRunning)
 			}
-			if _, err := move.Run(t.Context(), config(third, toPlace(t))); !errors.Is(err, store.ErrEngaged) {
-				t.Errorf("a second move to the new store: %v, want %v", err, store.ErrEngaged)
+			if _, err := move.Run(t.Context(), config(third, toPlace(t))); !errors.Is(err, store.ErrMoveRunning) {
+				t.Errorf("a second move to the new store: %v, want %v", err, store.ErrMoveRunning)
 			}
-			if err := move.Abandon(t.Context(), second); !errors.Is(err, store.ErrEngaged) {
-				t.Errorf("to abandon a move that runs: %v, want %v", err, store.ErrEngaged)
+			if err := move.Abandon(t.Context(), second); !errors.Is(err, store.ErrMoveRunning) {
+				t.Errorf("to abandon a move that runs: %v, want %v", err, store.ErrMoveRunning)
 			}
 		})
 		c.Announce = func() { once() }
@@ -222,7 +222,7 @@ type hanging struct {
 }
 
 func (h hanging) PutTokens(ctx context.Context, tokens []auth.Token) error {
-	if state, err := h.old.State(ctx); err != nil || state.Held.Why != "" {
+	if state, err := h.old.State(ctx); err != nil || state.Move.Phase != "" {
 		<-ctx.Done()
 		return ctx.Err()
 	}
@@ -265,11 +265,11 @@ func TestPauseEnds(t *testing.T) {
 // stubborn is a store that cannot be released.
 type stubborn struct{ store.Movable }
 
-func (s stubborn) Release(ctx context.Context) error {
-	if state, err := s.State(ctx); err != nil || state.Held.Why != "" {
+func (s stubborn) Reopen(ctx context.Context) error {
+	if state, err := s.State(ctx); err != nil || state.Move.Phase != "" {
 		return errors.New("it cannot be released")
 	}
-	return s.Movable.Release(ctx)
+	return s.Movable.Reopen(ctx)
 }
 
 // Who cannot take a hold back says so, and the next move does it: its servers
@@ -281,7 +281,7 @@ func TestNotReleased(t *testing.T) {
 	if _, err := move.Run(t.Context(), config(stubborn{from}, lying{Movable: to, totals: func(store.Totals) store.Totals { return store.Totals{} }})); !errors.Is(err, move.ErrNotReleased) {
 		t.Fatalf("got %v, want %v", err, move.ErrNotReleased)
 	}
-	equal(t, "the old store is held", contentOf(t, from).Held, store.Hold{Why: store.Moving, Other: "the new one"})
+	equal(t, "the old store is held", contentOf(t, from).Held, store.MoveState{Phase: store.Moving, Other: "the new one"})
 	c := config(from, to)
 	once := sync.OnceFunc(func() { insert(t, from, plants(10, 1)...) })
 	c.Progress = func(int64, int64) { once() }
@@ -298,7 +298,7 @@ func TestSameStore(t *testing.T) {
 			p := where(t)
 			s := p(t)
 			seed(t, s)
-			if _, err := move.Run(t.Context(), config(s, p(t))); !errors.Is(err, store.ErrEngaged) || !strings.HasSuffix(err.Error(), "or it is the same store") {
+			if _, err := move.Run(t.Context(), config(s, p(t))); !errors.Is(err, store.ErrMoveRunning) || !strings.HasSuffix(err.Error(), "or it is the same store") {
 				t.Errorf("got %v, want to hear that it is the same store", err)
 			}
 			insert(t, s, plants(1, 1)...)
@@ -311,12 +311,12 @@ func TestSameStore(t *testing.T) {
 func TestHalfFilled(t *testing.T) {
 	t.Parallel()
 	half, to := inFile(t)(t), inFile(t)(t)
-	must(t, half.Hold(t.Context(), store.Hold{}, filled))
-	if _, err := move.Run(t.Context(), config(half, to)); !errors.Is(err, store.ErrHeld) {
-		t.Errorf("Run: %v, want %v", err, store.ErrHeld)
+	must(t, half.SetMoveState(t.Context(), store.MoveState{}, filled))
+	if _, err := move.Run(t.Context(), config(half, to)); !errors.Is(err, store.ErrReadOnly) {
+		t.Errorf("Run: %v, want %v", err, store.ErrReadOnly)
 	}
-	if err := move.Abandon(t.Context(), half); !errors.Is(err, store.ErrHeld) {
-		t.Errorf("Abandon: %v, want %v", err, store.ErrHeld)
+	if err := move.Abandon(t.Context(), half); !errors.Is(err, store.ErrReadOnly) {
+		t.Errorf("Abandon: %v, want %v", err, store.ErrReadOnly)
 	}
 }
 
@@ -349,7 +349,7 @@ func TestInterrupted(t *testing.T) {
 		must(t, err)
 		equal(t, "copied", int(got.Copied), 25_014-len(half.Plants))
 		want := contentOf(t, from)
-		want.Held = store.Hold{}
+		want.Held = store.MoveState{}
 		equal(t, "the new store", contentOf(t, toPlace(t)), want)
 	})
 }
@@ -368,20 +368,20 @@ func (d dying) alive(call func() error) error {
 	return call()
 }
 
-func (d dying) Hold(ctx context.Context, before, why store.Hold) error {
-	return d.alive(func() error { return d.Movable.Hold(ctx, before, why) })
+func (d dying) SetMoveState(ctx context.Context, before, why store.MoveState) error {
+	return d.alive(func() error { return d.Movable.SetMoveState(ctx, before, why) })
 }
 
-func (d dying) Release(ctx context.Context) error {
-	return d.alive(func() error { return d.Movable.Release(ctx) })
+func (d dying) Reopen(ctx context.Context) error {
+	return d.alive(func() error { return d.Movable.Reopen(ctx) })
 }
 
-func (d dying) Follow(ctx context.Context) error {
-	return d.alive(func() error { return d.Movable.Follow(ctx) })
+func (d dying) StartCapture(ctx context.Context) error {
+	return d.alive(func() error { return d.Movable.StartCapture(ctx) })
 }
 
-func (d dying) Unfollow(ctx context.Context) error {
-	return d.alive(func() error { return d.Movable.Unfollow(ctx) })
+func (d dying) StopCapture(ctx context.Context) error {
+	return d.alive(func() error { return d.Movable.StopCapture(ctx) })
 }
 
 func (d dying) PutTokens(ctx context.Context, tokens []auth.Token) error {
@@ -414,16 +414,16 @@ func TestKilled(t *testing.T) {
 			}()
 			<-process
 			old, new := contentOf(t, from), contentOf(t, to)
-			if old.Held.Why == "" && new.Held.Why == "" && len(new.Tokens) > 0 {
+			if old.Held.Phase == "" && new.Held.Phase == "" && len(new.Tokens) > 0 {
 				t.Errorf("after %d calls: both stores take plants", calls)
 			}
-			ended = old.Held == movedAway && new.Held.Why == ""
-			if !ended && old.Held.Why == "" {
+			ended = old.Held == movedAway && new.Held.Phase == ""
+			if !ended && old.Held.Phase == "" {
 				insert(t, from, plants(int64(1000+calls), 1)...) // as its server would
 			}
 		}
 		old, new := contentOf(t, fromPlace(t)), contentOf(t, toPlace(t))
-		old.Held = store.Hold{}
+		old.Held = store.MoveState{}
 		equal(t, "the new store", new, old)
 	})
 }

@@ -33,14 +33,14 @@ var doubts = []struct{ name, text string }{
 
 // worth tells what the settings of a database mean for a store.
 func worth(settings map[string]string) store.Durability {
-	d := store.Durability{Means: "on stable storage of the database's machine"}
+	d := store.Durability{Guarantee: "on stable storage of the database's machine"}
 	if names := settings["synchronous_standby_names"]; names != "" {
-		d.Means = fmt.Sprintf("on stable storage of the database's machine and of a synchronous standby (%s)", names)
+		d.Guarantee = fmt.Sprintf("on stable storage of the database's machine and of a synchronous standby (%s)", names)
 		d.Standby = true
 	}
 	for _, doubt := range doubts {
 		if settings[doubt.name] == "off" {
-			d.Doubts = append(d.Doubts, doubt.text)
+			d.Warnings = append(d.Warnings, doubt.text)
 		}
 	}
 	return d
@@ -64,11 +64,11 @@ func (e *Engine) look(ctx context.Context) error {
 	before := e.worth
 	e.worth = now
 	e.mu.Unlock()
-	if now.Means != before.Means {
-		e.log.Info("a plant that is answered 200 is "+now.Means, "synchronous_standby_names", settings["synchronous_standby_names"])
+	if now.Guarantee != before.Guarantee {
+		e.log.Info("a plant that is answered 200 is "+now.Guarantee, "synchronous_standby_names", settings["synchronous_standby_names"])
 	}
-	for _, doubt := range now.Doubts {
-		if !slices.Contains(before.Doubts, doubt) {
+	for _, doubt := range now.Warnings {
+		if !slices.Contains(before.Warnings, doubt) {
 			e.log.Warn(doubt)
 		}
 	}

@@ -50,7 +50,7 @@ func classify(err error) error {
 	case errors.As(err, &said) && said.Code == "53100":
 		return fmt.Errorf("%w: %w", store.ErrFull, err)
 	case said != nil && said.Code == heldCode:
-		return fmt.Errorf("%w: %w", store.ErrHeld, err)
+		return fmt.Errorf("%w: %w", store.ErrReadOnly, err)
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("the database has not answered in time: %w", err)
 	}

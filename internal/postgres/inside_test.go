@@ -18,8 +18,8 @@ func TestWorth(t *testing.T) {
 		{map[string]string{"synchronous_standby_names": "ANY 1 (a, b)"}, true, nil},
 	} {
 		d := worth(test.settings)
-		begun := slices.EqualFunc(d.Doubts, test.doubts, strings.HasPrefix)
-		if d.Standby != test.standby || !begun || strings.Contains(d.Means, "standby (ANY 1 (a, b))") != test.standby {
+		begun := slices.EqualFunc(d.Warnings, test.doubts, strings.HasPrefix)
+		if d.Standby != test.standby || !begun || strings.Contains(d.Guarantee, "standby (ANY 1 (a, b))") != test.standby {
 			t.Errorf("%v: %+v", test.settings, d)
 		}
 	}

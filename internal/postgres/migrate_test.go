@@ -228,7 +228,7 @@ func testOlderServer(t *testing.T, url string, statements map[string]string) {
 	run()
 	newer := place(url).Open(t)
 	defer newer.Close()
-	if state, err := newer.State(t.Context()); err != nil || state.TokenChanges != 3 || state.Held.Why != "" {
+	if state, err := newer.State(t.Context()); err != nil || state.TokenChanges != 3 || state.Move.Phase != "" {
 		t.Errorf("the newer server sees %+v, %v; want the 3 changes of tokens", state, err)
 	}
 }

@@ -56,8 +56,8 @@ func (e *Engine) PutTokens(ctx context.Context, tokens []auth.Token) error {
 	})
 }
 
-// Follow implements store.Movable.
-func (e *Engine) Follow(ctx context.Context) error {
+// StartCapture implements store.Movable.
+func (e *Engine) StartCapture(ctx context.Context) error {
 	return e.whenUnlocked(ctx, func(tx pgx.Tx) error {
 		if err := e.checkMover(ctx, tx); err != nil {
 			return err
@@ -75,33 +75,33 @@ func (e *Engine) Follow(ctx context.Context) error {
 	})
 }
 
-// Followed implements store.Movable. What it returns it deletes: it is not
+// Captured implements store.Movable. What it returns it deletes: it is not
 // known in which order transactions become visible.
-func (e *Engine) Followed(ctx context.Context, limit int) ([]int64, error) {
+func (e *Engine) Captured(ctx context.Context, limit int) ([]int64, error) {
 	rows, _ := e.pool.Query(ctx, "DELETE FROM followed WHERE id IN (SELECT id FROM followed LIMIT $1) RETURNING id", limit) // the error comes with the rows
 	return pgx.CollectRows(rows, pgx.RowTo[int64])
 }
 
-// Unfollow implements store.Movable.
-func (e *Engine) Unfollow(ctx context.Context) error {
+// StopCapture implements store.Movable.
+func (e *Engine) StopCapture(ctx context.Context) error {
 	if err := e.transact(ctx, func(tx pgx.Tx) error { return end(ctx, tx, e.followTrigger()) }); err != nil {
 		return err
 	}
 	return e.drop(ctx, e.followTrigger())
 }
 
-// Hold implements store.Movable. While the store is Filling, the note alone keeps
+// SetMoveState implements store.Movable. While the store is Filling, the note alone keeps
 // others from it, so that any database can be filled.
-func (e *Engine) Hold(ctx context.Context, before, why store.Hold) error {
+func (e *Engine) SetMoveState(ctx context.Context, before, why store.MoveState) error {
 	err := e.whenUnlocked(ctx, func(tx pgx.Tx) error {
 		now, err := state(ctx, tx)
 		if err != nil {
 			return err
 		}
-		if now.Held != before {
-			return now.Held.Changed(before)
+		if now.Move != before {
+			return now.Move.Changed(before)
 		}
-		if why.Why != store.Filling {
+		if why.Phase != store.Filling {
 			if err := e.checkMover(ctx, tx); err != nil {
 				return err
 			}
@@ -123,21 +123,21 @@ func (e *Engine) Hold(ctx context.Context, before, why store.Hold) error {
 
 // setHold notes what this engine holds the store with. Its caller has committed it:
 // with a hold that another engine made, this one must not write.
-func (e *Engine) setHold(why store.Hold) {
+func (e *Engine) setHold(why store.MoveState) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.hold = why.Text()
 }
 
-// Release implements store.Movable.
-func (e *Engine) Release(ctx context.Context) error {
+// Reopen implements store.Movable.
+func (e *Engine) Reopen(ctx context.Context) error {
 	filled := false
 	err := e.transact(ctx, func(tx pgx.Tx) error {
 		now, err := state(ctx, tx)
 		if err != nil {
 			return err
 		}
-		if filled = now.Held.Why == store.Filling; !filled {
+		if filled = now.Move.Phase == store.Filling; !filled {
 			if err := end(ctx, tx, e.followTrigger(), e.holdTrigger()); err != nil {
 				return err
 			}
@@ -148,7 +148,7 @@ func (e *Engine) Release(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	e.setHold(store.Hold{})
+	e.setHold(store.MoveState{})
 	if filled {
 		return nil
 	}
@@ -171,7 +171,7 @@ func (e *Engine) State(ctx context.Context) (store.State, error) {
 func state(ctx context.Context, q querier) (now store.State, err error) {
 	var held string
 	err = q.QueryRow(ctx, "SELECT token_changes, coalesce(held, '') FROM plantstore").Scan(&now.TokenChanges, &held)
-	now.Held = store.ParseHold(held)
+	now.Move = store.ParseMoveState(held)
 	return now, err
 }
 
@@ -184,8 +184,8 @@ func (e *Engine) refuseHeld(ctx context.Context, tx pgx.Tx) error {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if now.Held.Text() == e.hold {
+	if now.Move.Text() == e.hold {
 		return nil
 	}
-	return now.Held.Err()
+	return now.Move.Err()
 }

@@ -39,33 +39,33 @@ func TestMoveBesideReader(t *testing.T) {
 	insert := func(id int64) error {
 		return other.Insert(ctx, []store.Create{{Plant: plant.NewPlant{ID: id, Plant: plant.Plant{Name: "Rosa"}}, At: time.Now()}})
 	}
-	moving := store.Hold{Why: store.Moving, Other: "a place"}
+	moving := store.MoveState{Phase: store.Moving, Other: "a place"}
 	for _, err := range []error{
-		e.Follow(ctx),
+		e.StartCapture(ctx),
 		insert(1),
-		e.Hold(ctx, store.Hold{}, moving),
-		e.Hold(ctx, moving, store.Hold{Why: store.Moved, Other: "a place"}),
+		e.SetMoveState(ctx, store.MoveState{}, moving),
+		e.SetMoveState(ctx, moving, store.MoveState{Phase: store.Moved, Other: "a place"}),
 	} {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := insert(2); !errors.Is(err, store.ErrHeld) {
-		t.Errorf("a plant for a store that is held: %v, want %v", err, store.ErrHeld)
+	if err := insert(2); !errors.Is(err, store.ErrReadOnly) {
+		t.Errorf("a plant for a store that is held: %v, want %v", err, store.ErrReadOnly)
 	}
-	for _, err := range []error{e.Unfollow(ctx), e.Release(ctx), insert(2), e.Follow(ctx), insert(3)} {
+	for _, err := range []error{e.StopCapture(ctx), e.Reopen(ctx), insert(2), e.StartCapture(ctx), insert(3)} {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	ids, err := e.Followed(ctx, 10)
+	ids, err := e.Captured(ctx, 10)
 	if err != nil || !slices.Equal(ids, []int64{3}) {
 		t.Errorf("followed beside a reader for the second time: %v, %v; want plant 3", ids, err)
 	}
 	if _, err := reader.Exec(ctx, "COMMIT"); err != nil {
 		t.Fatal(err)
 	}
-	if err := e.Release(ctx); err != nil {
+	if err := e.Reopen(ctx); err != nil {
 		t.Fatal(err)
 	}
 	if n := count(t, url, "SELECT count(*) FROM pg_trigger WHERE tgname IN ('follow', 'hold')"); n != 0 {
@@ -87,7 +87,7 @@ func TestMoveAsAnother(t *testing.T) {
 	if _, err := c.Exec(t.Context(), "CREATE ROLE "+role+"; ALTER TABLE plants OWNER TO "+role); err != nil {
 		t.Fatal(err)
 	}
-	err = e.Follow(t.Context())
+	err = e.StartCapture(t.Context())
 	if want := `the tables are owned by role "` + role + `" and this connection's role is "postgres": move as ` + role; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %q", err, want)
 	}
@@ -109,14 +109,14 @@ func TestFollowOtherRole(t *testing.T) {
 		if _, err := c.Exec(t.Context(), "CREATE ROLE "+role+"; GRANT "+grant+" ON plants TO "+role); err != nil {
 			t.Fatal(err)
 		}
-		if err := e.Follow(t.Context()); err != nil {
+		if err := e.StartCapture(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		_, err := c.Exec(t.Context(), fmt.Sprintf("SET ROLE %s; INSERT INTO plants VALUES (%d, 'Rosa', NULL, now(), 0); RESET ROLE; DROP OWNED BY %[1]s; DROP ROLE %[1]s", role, i))
 		if err != nil {
 			t.Fatal(err)
 		}
-		ids, err := e.Followed(t.Context(), 10)
+		ids, err := e.Captured(t.Context(), 10)
 		if err != nil || !slices.Equal(ids, []int64{int64(i)}) {
 			t.Errorf("followed: %v, %v; want plant %d", ids, err, i)
 		}
@@ -130,18 +130,18 @@ func TestFollowOtherRole(t *testing.T) {
 // another one fills in the same way.
 func TestHoldOfAnother(t *testing.T) {
 	t.Parallel()
-	filling := store.Hold{Why: store.Filling, Other: "a place"}
+	filling := store.MoveState{Phase: store.Filling, Other: "a place"}
 	for name, hold := range map[string]func(t *testing.T, url string, e store.Movable){
 		"rolled back": func(t *testing.T, url string, e store.Movable) {
 			execute(t, url, `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''refused''; END';
 				CREATE CONSTRAINT TRIGGER refuse AFTER UPDATE ON plantstore DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION refuse()`)
-			if err := e.Hold(t.Context(), store.Hold{}, filling); err == nil || !strings.Contains(err.Error(), "refused") {
+			if err := e.SetMoveState(t.Context(), store.MoveState{}, filling); err == nil || !strings.Contains(err.Error(), "refused") {
 				t.Fatalf("Hold: %v, want that its commit is refused", err)
 			}
 			execute(t, url, "DROP TRIGGER refuse ON plantstore")
 		},
 		"released": func(t *testing.T, _ string, e store.Movable) {
-			if err := errors.Join(e.Hold(t.Context(), store.Hold{}, filling), e.Release(t.Context())); err != nil {
+			if err := errors.Join(e.SetMoveState(t.Context(), store.MoveState{}, filling), e.Reopen(t.Context())); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -151,11 +151,11 @@ func TestHoldOfAnother(t *testing.T) {
 			url := database(t)
 			e, other := place(url).Open(t), place(url).Open(t)
 			hold(t, url, e)
-			if err := other.Hold(t.Context(), store.Hold{}, filling); err != nil {
+			if err := other.SetMoveState(t.Context(), store.MoveState{}, filling); err != nil {
 				t.Fatal(err)
 			}
-			if err := e.PutTokens(t.Context(), nil); !errors.Is(err, store.ErrHeld) {
-				t.Errorf("PutTokens: %v, want %v", err, store.ErrHeld)
+			if err := e.PutTokens(t.Context(), nil); !errors.Is(err, store.ErrReadOnly) {
+				t.Errorf("PutTokens: %v, want %v", err, store.ErrReadOnly)
 			}
 			if err := errors.Join(other.PutTokens(t.Context(), nil), e.Close(), other.Close()); err != nil {
 				t.Error(err)

@@ -79,7 +79,7 @@ func TestFunctionsForOthers(t *testing.T) {
 	t.Parallel()
 	url := database(t)
 	e := place(url).Open(t)
-	if err := e.Follow(t.Context()); err != nil {
+	if err := e.StartCapture(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := e.Close(); err != nil { // as a mover that was killed leaves it
@@ -103,10 +103,12 @@ const leftByOlder = `
 func TestOlderFunctions(t *testing.T) {
 	t.Parallel()
 	for name, next := range map[string]func(ctx context.Context, e store.Movable) error{
-		"server":      func(context.Context, store.Movable) error { return nil },
-		"abandon":     func(ctx context.Context, e store.Movable) error { return e.Release(ctx) },
-		"the next":    func(ctx context.Context, e store.Movable) error { return errors.Join(e.Release(ctx), e.Follow(ctx)) },
-		"only follow": func(ctx context.Context, e store.Movable) error { return e.Follow(ctx) },
+		"server":  func(context.Context, store.Movable) error { return nil },
+		"abandon": func(ctx context.Context, e store.Movable) error { return e.Reopen(ctx) },
+		"the next": func(ctx context.Context, e store.Movable) error {
+			return errors.Join(e.Reopen(ctx), e.StartCapture(ctx))
+		},
+		"only follow": func(ctx context.Context, e store.Movable) error { return e.StartCapture(ctx) },
 	} {
 		for _, attached := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, " attached ", attached), func(t *testing.T) {
@@ -249,13 +251,13 @@ func TestSchemaIsPinned(t *testing.T) {
 	if tokens, err := e.Tokens(t.Context()); err != nil || len(tokens) != 1 || tokens[0].Name != "ours" {
 		t.Fatalf("tokens: %v, %v", tokens, err)
 	}
-	if err := errors.Join(e.Follow(t.Context()), e.Insert(t.Context(), []store.Create{{Plant: plant.NewPlant{ID: 9}, At: time.Now()}})); err != nil {
+	if err := errors.Join(e.StartCapture(t.Context()), e.Insert(t.Context(), []store.Create{{Plant: plant.NewPlant{ID: 9}, At: time.Now()}})); err != nil {
 		t.Fatal(err)
 	}
-	if ids, err := e.Followed(t.Context(), 10); err != nil || len(ids) != 1 {
+	if ids, err := e.Captured(t.Context(), 10); err != nil || len(ids) != 1 {
 		t.Errorf("followed: %v, %v", ids, err)
 	}
-	if err := errors.Join(e.Release(t.Context()), e.Close()); err != nil {
+	if err := errors.Join(e.Reopen(t.Context()), e.Close()); err != nil {
 		t.Error(err)
 	}
 	if n := count(t, url, "SELECT count(*) FROM pg_proc WHERE proname LIKE 'plantstore%'"); n != 0 {
@@ -337,14 +339,14 @@ func TestServerRights(t *testing.T) {
 		}
 	}
 	mover, e := place(r.Owner).Open(t), place(r.Server).Open(t)
-	if err := errors.Join(mover.Follow(t.Context()), mover.Close()); err != nil { // as one that was killed leaves it
+	if err := errors.Join(mover.StartCapture(t.Context()), mover.Close()); err != nil { // as one that was killed leaves it
 		t.Fatal(err)
 	}
 	user, _, _ := strings.Cut(strings.TrimPrefix(r.Server, "postgres://"), "@")
 	owner, _, _ := strings.Cut(strings.TrimPrefix(r.Owner, "postgres://"), "@")
 	want := fmt.Sprintf("the tables are owned by role %q and this connection's role is %q: move as %[1]s", owner, user)
-	_, engage := e.Engage(t.Context())
-	for what, err := range map[string]error{"Engage": engage, "Follow": e.Follow(t.Context())} {
+	_, engage := e.Lock(t.Context())
+	for what, err := range map[string]error{"Engage": engage, "Follow": e.StartCapture(t.Context())} {
 		if err == nil || err.Error() != want {
 			t.Errorf("%s:\ngot  %v\nwant %s", what, err, want)
 		}
@@ -390,15 +392,15 @@ func TestMoveBesideForeign(t *testing.T) {
 		sql  string
 		move func(ctx context.Context, e store.Movable) error
 	}{
-		`"public"."followed"`: {"CREATE TABLE public.followed (id bigint PRIMARY KEY)", func(ctx context.Context, e store.Movable) error { return e.Follow(ctx) }},
+		`"public"."followed"`: {"CREATE TABLE public.followed (id bigint PRIMARY KEY)", func(ctx context.Context, e store.Movable) error { return e.StartCapture(ctx) }},
 		`"public"."plantstore_follow"`: {
 			"CREATE FUNCTION public.plantstore_follow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'",
-			func(ctx context.Context, e store.Movable) error { return e.Follow(ctx) },
+			func(ctx context.Context, e store.Movable) error { return e.StartCapture(ctx) },
 		},
 		`"public"."plantstore_hold"`: {
 			"CREATE FUNCTION public.plantstore_hold() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'",
 			func(ctx context.Context, e store.Movable) error {
-				return e.Hold(ctx, store.Hold{}, store.Hold{Why: store.Moving, Other: "a place"})
+				return e.SetMoveState(ctx, store.MoveState{}, store.MoveState{Phase: store.Moving, Other: "a place"})
 			},
 		},
 	} {

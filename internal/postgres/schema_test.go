@@ -75,7 +75,7 @@ func TestDisabledHold(t *testing.T) {
 	t.Parallel()
 	url := database(t)
 	e := place(url).Open(t)
-	err := errors.Join(e.Hold(t.Context(), store.Hold{}, store.Hold{Why: store.Moved, Other: "another"}), e.Close(), place(url).Open(t).Close())
+	err := errors.Join(e.SetMoveState(t.Context(), store.MoveState{}, store.MoveState{Phase: store.Moved, Other: "another"}), e.Close(), place(url).Open(t).Close())
 	if err != nil {
 		t.Fatal(err)
 	}

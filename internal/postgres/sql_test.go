@@ -149,20 +149,20 @@ func (r *recorder) fill(t *testing.T) {
 	token := auth.Token{ID: 1, Name: "a", Scopes: auth.ScopeCreate, CreatedAt: time.Now()}
 	for _, do := range []func(context.Context) error{
 		func(ctx context.Context) error {
-			disengage, err := e.Engage(ctx)
+			disengage, err := e.Lock(ctx)
 			if err == nil {
 				disengage()
 			}
 			return err
 		},
-		func(ctx context.Context) error { _, err := e.Left(ctx); return err },
+		func(ctx context.Context) error { _, err := e.Interrupted(ctx); return err },
 		func(ctx context.Context) error {
-			return e.Hold(ctx, store.Hold{}, store.Hold{Why: store.Filling, Other: "another"})
+			return e.SetMoveState(ctx, store.MoveState{}, store.MoveState{Phase: store.Filling, Other: "another"})
 		},
 		func(ctx context.Context) error { return e.PutTokens(ctx, []auth.Token{token}) },
 		func(ctx context.Context) error { return e.Insert(ctx, batch) },
 		func(ctx context.Context) error { return e.Insert(ctx, batch) },
-		e.Release,
+		e.Reopen,
 		func(context.Context) error { return e.Close() },
 	} {
 		if err := do(t.Context()); err != nil {

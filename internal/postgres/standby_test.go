@@ -215,7 +215,7 @@ func TestRequiredStandby(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := e.Durability(); !d.Standby || d.Means != "on stable storage of the database's machine and of a synchronous standby (missing)" || len(d.Doubts) > 0 {
+	if d := e.Durability(); !d.Standby || d.Guarantee != "on stable storage of the database's machine and of a synchronous standby (missing)" || len(d.Warnings) > 0 {
 		t.Errorf("durability: %+v", d)
 	}
 	s.standbyGoes(e)

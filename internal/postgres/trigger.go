@@ -255,9 +255,9 @@ func (e *Engine) whenUnlocked(ctx context.Context, change func(pgx.Tx) error) er
 	}
 }
 
-// Engage implements store.Movable. It refuses a role that could not move the store,
+// Lock implements store.Movable. It refuses a role that could not move the store,
 // before anything is changed.
-func (e *Engine) Engage(ctx context.Context) (disengage func(), err error) {
+func (e *Engine) Lock(ctx context.Context) (disengage func(), err error) {
 	unlock, err := e.lockMove(ctx)
 	if err != nil {
 		return nil, err
@@ -280,7 +280,7 @@ func (e *Engine) lockMove(ctx context.Context) (unlock func(), err error) {
 	if err := conn.QueryRow(ctx, "SELECT pg_catalog.pg_try_advisory_lock"+key, int32(migrationLock)).Scan(&free); err != nil || !free {
 		conn.Release()
 		if err == nil {
-			err = store.ErrEngaged
+			err = store.ErrMoveRunning
 		}
 		return nil, classify(err)
 	}
@@ -294,15 +294,15 @@ func (e *Engine) lockMove(ctx context.Context) (unlock func(), err error) {
 	}, nil
 }
 
-// Left implements store.Movable.
-func (e *Engine) Left(ctx context.Context) (bool, error) {
+// Interrupted implements store.Movable.
+func (e *Engine) Interrupted(ctx context.Context) (bool, error) {
 	rows, _ := e.pool.Query(ctx, "SELECT prosrc FROM pg_trigger INNER JOIN pg_proc ON pg_proc.oid = tgfoid WHERE tgrelid = 'plants'::regclass AND tgname = 'follow'") // the error comes with the rows
 	bodies, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil || !slices.ContainsFunc(bodies, func(body string) bool { return strings.TrimSpace(body) != idle }) {
 		return false, err
 	}
 	unlock, err := e.lockMove(ctx)
-	if errors.Is(err, store.ErrEngaged) {
+	if errors.Is(err, store.ErrMoveRunning) {
 		return false, nil
 	}
 	if err == nil {

@@ -33,7 +33,7 @@ func ready(s *store.Store, operator bool) handler {
 		if operator && r.URL.Query().Has("verbose") {
 			d := s.Durability()
 			var err error
-			if body, err = json.Marshal(readiness{"ready", d.Means, append([]string{}, d.Doubts...)}); err != nil {
+			if body, err = json.Marshal(readiness{"ready", d.Guarantee, append([]string{}, d.Warnings...)}); err != nil {
 				return err
 			}
 		}

@@ -109,7 +109,7 @@ func TestEngineFails(t *testing.T) {
 		{"outcome unknown, stored", store.ErrOutcomeUnknown, true, later(50303, textNotKnown)},
 		{"outcome unknown, not stored", store.ErrOutcomeUnknown, false, later(50303, textNotKnown)},
 		{"disk full", store.ErrFull, false, later(50305, textDiskFull)},
-		{"held", store.ErrHeld, false, later(50306, textHeld)},
+		{"held", store.ErrReadOnly, false, later(50306, textHeld)},
 		{"busy", store.ErrBusy, false, later(50304, textUnavailable)},
 		{"given up", context.DeadlineExceeded, false, later(50304, textUnavailable)},
 		{"anything", os.ErrPermission, false, later(50304, textUnavailable)},

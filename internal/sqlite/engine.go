@@ -55,8 +55,8 @@ type Engine struct {
 	added   added          // by the transaction that runs
 	wal     *os.File       // the WAL, for syncWAL
 
-	hold       store.Hold // what this engine held the store with, so that it may write itself; guarded by writeMu
-	followedTo int64      // the last followed.number that Followed returned; of who moves the store
+	hold       store.MoveState // what this engine held the store with, so that it may write itself; guarded by writeMu
+	followedTo int64           // the last followed.number that Followed returned; of who moves the store
 
 	store    int64     // state.store
 	markFile *os.File  // FILE-mark
@@ -372,7 +372,7 @@ func isBusy(err error) bool {
 
 // Durability implements store.Engine. SQLite syncs the WAL with every commit.
 func (e *Engine) Durability() store.Durability {
-	return store.Durability{Means: "on stable storage of this machine"}
+	return store.Durability{Guarantee: "on stable storage of this machine"}
 }
 
 // Version returns the version of SQLite, as in 3.51.3.

@@ -101,8 +101,8 @@ func (e *Engine) PutTokens(ctx context.Context, tokens []auth.Token) error {
 	})
 }
 
-// Engage implements store.Movable, by FILE-move (see locks.go).
-func (e *Engine) Engage(context.Context) (disengage func(), err error) {
+// Lock implements store.Movable, by FILE-move (see locks.go).
+func (e *Engine) Lock(context.Context) (disengage func(), err error) {
 	f, err := openLock(e.path + moveSuffix)
 	if err != nil {
 		return nil, err
@@ -110,15 +110,15 @@ func (e *Engine) Engage(context.Context) (disengage func(), err error) {
 	if err := flock(f, syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		_ = f.Close()
 		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, store.ErrEngaged
+			return nil, store.ErrMoveRunning
 		}
 		return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
 	}
 	return func() { _ = f.Close() }, nil
 }
 
-// Left implements store.Movable.
-func (e *Engine) Left(ctx context.Context) (left bool, err error) {
+// Interrupted implements store.Movable.
+func (e *Engine) Interrupted(ctx context.Context) (left bool, err error) {
 	err = e.read(ctx, func(c *sqlite3.Conn) error {
 		n, err := c.QueryInt("SELECT count(*) FROM sqlite_schema WHERE type = 'trigger' AND name = 'follow'")
 		left = n > 0
@@ -127,8 +127,8 @@ func (e *Engine) Left(ctx context.Context) (left bool, err error) {
 	if err != nil || !left {
 		return false, err
 	}
-	disengage, err := e.Engage(ctx)
-	if errors.Is(err, store.ErrEngaged) {
+	disengage, err := e.Lock(ctx)
+	if errors.Is(err, store.ErrMoveRunning) {
 		return false, nil
 	}
 	if err == nil {
@@ -137,14 +137,14 @@ func (e *Engine) Left(ctx context.Context) (left bool, err error) {
 	return err == nil, err
 }
 
-// Follow implements store.Movable.
-func (e *Engine) Follow(ctx context.Context) error {
+// StartCapture implements store.Movable.
+func (e *Engine) StartCapture(ctx context.Context) error {
 	e.followedTo = 0
 	return e.write(ctx, func() error { return e.writer.Exec(unfollowSQL + followSQL) })
 }
 
-// Followed implements store.Movable.
-func (e *Engine) Followed(ctx context.Context, limit int) (ids []int64, err error) {
+// Captured implements store.Movable.
+func (e *Engine) Captured(ctx context.Context, limit int) (ids []int64, err error) {
 	err = e.read(ctx, func(c *sqlite3.Conn) error {
 		s, err := c.Prepare("SELECT number, id FROM followed WHERE number > ? ORDER BY number LIMIT ?")
 		if err != nil {
@@ -165,8 +165,8 @@ func (e *Engine) Followed(ctx context.Context, limit int) (ids []int64, err erro
 	return ids, err
 }
 
-// Hold implements store.Movable.
-func (e *Engine) Hold(ctx context.Context, before, why store.Hold) error {
+// SetMoveState implements store.Movable.
+func (e *Engine) SetMoveState(ctx context.Context, before, why store.MoveState) error {
 	return e.write(ctx, func() error {
 		now, err := e.held()
 		if err != nil {
@@ -180,16 +180,16 @@ func (e *Engine) Hold(ctx context.Context, before, why store.Hold) error {
 	})
 }
 
-// Release implements store.Movable.
-func (e *Engine) Release(ctx context.Context) error {
+// Reopen implements store.Movable.
+func (e *Engine) Reopen(ctx context.Context) error {
 	return e.write(ctx, func() error {
-		e.added.hold = &store.Hold{}
+		e.added.hold = &store.MoveState{}
 		return e.writer.Exec(unfollowSQL + "UPDATE state SET held = NULL;")
 	})
 }
 
-// Unfollow implements store.Movable.
-func (e *Engine) Unfollow(ctx context.Context) error {
+// StopCapture implements store.Movable.
+func (e *Engine) StopCapture(ctx context.Context) error {
 	return e.write(ctx, func() error { return e.writer.Exec(unfollowSQL) })
 }
 
@@ -204,7 +204,7 @@ func (e *Engine) Totals(ctx context.Context) (t store.Totals, known bool, err er
 }
 
 // held returns what the transaction sees.
-func (e *Engine) held() (store.Hold, error) {
+func (e *Engine) held() (store.MoveState, error) {
 	s := e.stmts.held
 	defer s.Reset()
 	ok, err := s.Step()
@@ -212,9 +212,9 @@ func (e *Engine) held() (store.Hold, error) {
 		err = errNoState
 	}
 	if err != nil {
-		return store.Hold{}, err
+		return store.MoveState{}, err
 	}
-	return store.ParseHold(s.Text(0)), nil
+	return store.ParseMoveState(s.Text(0)), nil
 }
 
 // refuseHeld returns an error if another process holds the store. It is called

@@ -46,45 +46,45 @@ func TestHoldFollowsCommits(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer mover.Close()
-	long := store.Hold{Why: store.Filling, Other: strings.Repeat("x", 100_000)}
+	long := store.MoveState{Phase: store.Filling, Other: strings.Repeat("x", 100_000)}
 	exec := func(sql string) {
 		t.Helper()
 		if err := mover.writer.Exec(sql); err != nil {
 			t.Fatal(err)
 		}
 	}
-	hold := func(by *Engine, before, why store.Hold) {
+	hold := func(by *Engine, before, why store.MoveState) {
 		t.Helper()
-		if err := by.Hold(t.Context(), before, why); err != nil {
+		if err := by.SetMoveState(t.Context(), before, why); err != nil {
 			t.Fatal(err)
 		}
 	}
 	refused := func(when string, id int64) {
 		t.Helper()
-		if err := mover.Insert(t.Context(), plantsFrom(id, 1, "Rosa")); !errors.Is(err, store.ErrHeld) {
-			t.Errorf("%s: got %v, want %v", when, err, store.ErrHeld)
+		if err := mover.Insert(t.Context(), plantsFrom(id, 1, "Rosa")); !errors.Is(err, store.ErrReadOnly) {
+			t.Errorf("%s: got %v, want %v", when, err, store.ErrReadOnly)
 		}
 	}
 
 	exec("PRAGMA max_page_count = 10")
-	if err := mover.Hold(t.Context(), store.Hold{}, long); !errors.Is(err, store.ErrFull) {
+	if err := mover.SetMoveState(t.Context(), store.MoveState{}, long); !errors.Is(err, store.ErrFull) {
 		t.Fatalf("got %v, want %v", err, store.ErrFull)
 	}
 	exec("PRAGMA max_page_count = 100000")
-	hold(e, store.Hold{}, long)
+	hold(e, store.MoveState{}, long)
 	refused("a hold that was rolled back", 1)
-	if err := e.Release(t.Context()); err != nil {
+	if err := e.Reopen(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 
-	hold(mover, store.Hold{}, long)
+	hold(mover, store.MoveState{}, long)
 	if err := mover.Insert(t.Context(), plantsFrom(2, 1, "Rosa")); err != nil {
 		t.Errorf("under its own hold: %v", err)
 	}
-	if err := mover.Release(t.Context()); err != nil {
+	if err := mover.Reopen(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	hold(e, store.Hold{}, long)
+	hold(e, store.MoveState{}, long)
 	refused("a hold that was released", 3)
 }
 

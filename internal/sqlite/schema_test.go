@@ -186,14 +186,14 @@ func TestFollowedStoreIsOpened(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "plants.db")
 	mover := mustOpen(t, sqlite.Config{Path: path})
-	must(t, mover.Follow(t.Context()))
+	must(t, mover.StartCapture(t.Context()))
 	server := mustOpen(t, sqlite.Config{Path: path, Server: true})
 	must(t, server.Insert(t.Context(), batchOf(0, 3)))
-	if ids, err := mover.Followed(t.Context(), 10); err != nil || len(ids) != 3 {
+	if ids, err := mover.Captured(t.Context(), 10); err != nil || len(ids) != 3 {
 		t.Errorf("followed %v, %v; want 3 ids", ids, err)
 	}
 	must(t, server.Close())
-	must(t, mover.Unfollow(t.Context()))
+	must(t, mover.StopCapture(t.Context()))
 	must(t, mover.Close())
 	must(t, mustOpen(t, sqlite.Config{Path: path, Server: true}).Close())
 }

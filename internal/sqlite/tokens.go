@@ -165,7 +165,7 @@ func (e *Engine) State(ctx context.Context) (now store.State, err error) {
 			err = errNoState
 		}
 		if err == nil {
-			now = store.State{TokenChanges: s.Int64(0), Held: store.ParseHold(s.Text(1)), Plants: s.Int64(2)}
+			now = store.State{TokenChanges: s.Int64(0), Move: store.ParseMoveState(s.Text(1)), Plants: s.Int64(2)}
 		}
 		return err
 	})

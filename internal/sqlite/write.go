@@ -28,7 +28,7 @@ type writeStmts struct {
 // if it sets none.
 type added struct {
 	plants, digests int64
-	hold            *store.Hold
+	hold            *store.MoveState
 }
 
 func (s *writeStmts) prepare(c *sqlite3.Conn) error {

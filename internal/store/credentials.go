@@ -31,9 +31,9 @@ type credentials struct {
 	log     *slog.Logger
 	outage  *outage
 	keyring auth.Keyring
-	held    atomic.Pointer[Hold] // as last looked at
-	plants  atomic.Int64         // as last looked at
-	lookAt  atomic.Int64         // when the last look began that succeeded, Unix nanoseconds
+	held    atomic.Pointer[MoveState] // as last looked at
+	plants  atomic.Int64              // as last looked at
+	lookAt  atomic.Int64              // when the last look began that succeeded, Unix nanoseconds
 
 	looking chan struct{} // holds a token while somebody looks
 	version int64         // of the tokens in the keyring; of who looks
@@ -116,8 +116,8 @@ func (c *credentials) read(ctx context.Context, now time.Time) error {
 		c.version = state.TokenChanges
 	}
 	c.plants.Store(state.Plants)
-	if before := c.held.Swap(&state.Held); before != nil && *before != state.Held {
-		c.log.Warn("whether the store takes plants has changed", "now", state.Held.String())
+	if before := c.held.Swap(&state.Move); before != nil && *before != state.Move {
+		c.log.Warn("whether the store takes plants has changed", "now", state.Move.String())
 	}
 	c.lookAt.Store(now.UnixNano())
 	return nil

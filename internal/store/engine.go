@@ -94,17 +94,17 @@ type Create struct {
 
 // State is what is looked at again and again while a store is served.
 type State struct {
-	TokenChanges int64 // changes with every change of a token other than its last use
-	Held         Hold  // why the store takes nothing; the zero value: it takes plants
-	Plants       int64 // how many are stored, for the metrics: an estimate where counting is slow, -1 if unknown
+	TokenChanges int64     // changes with every change of a token other than its last use
+	Move         MoveState // why the store takes nothing; the zero value: it takes plants
+	Plants       int64     // how many are stored, for the metrics: an estimate where counting is slow, -1 if unknown
 }
 
 // Durability is what an acknowledgement of an engine is worth, in words for the
 // operator.
 type Durability struct {
-	Means   string   // where a plant is that was acknowledged: "on stable storage of …"
-	Standby bool     // on more than one machine
-	Doubts  []string // why that may not hold, each with what to do
+	Guarantee string   // where a plant is that was acknowledged: "on stable storage of …"
+	Standby   bool     // on more than one machine
+	Warnings  []string // why that may not hold, each with what to do
 }
 
 // Query selects plants for Engine.List.
@@ -138,9 +138,9 @@ var (
 	ErrBusy = errors.New("the store is held by another process")
 	// ErrFull means that the disk has no room. Nothing was done.
 	ErrFull = errors.New("no space left for the store")
-	// ErrHeld means that a move holds the store: it takes no plant and no change
+	// ErrReadOnly means that a move holds the store: it takes no plant and no change
 	// of a token. Nothing was done.
-	ErrHeld = errors.New("the store is held by plantstore move")
+	ErrReadOnly = errors.New("the store is held by plantstore move")
 	// ErrOutcomeUnknown means that the batch may be stored and may not be.
 	ErrOutcomeUnknown = errors.New("outcome unknown")
 	// ErrBroken means that the engine met an error after which it must not go

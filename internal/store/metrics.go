@@ -55,7 +55,7 @@ func newMeters(to prometheus.Registerer, gathered func() int, durability func() 
 	doubts := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "plantstore_durability_doubts",
 		Help: "Reasons why a plant that was acknowledged may be lost; /readyz?verbose has them.",
-	}, func() float64 { return float64(len(durability().Doubts)) })
+	}, func() float64 { return float64(len(durability().Warnings)) })
 	standby := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "plantstore_durability_standby",
 		Help: "1 if a plant that was acknowledged is on a synchronous standby, too.",

@@ -27,40 +27,40 @@ type Movable interface {
 	// it takes over when it ends and when it was last used.
 	PutTokens(ctx context.Context, tokens []auth.Token) error
 
-	// Engage takes the store for one mover, until disengage is called or the
+	// Lock takes the store for one mover, until disengage is called or the
 	// process ends. The error wraps ErrEngaged if another has it.
-	Engage(ctx context.Context) (disengage func(), err error)
+	Lock(ctx context.Context) (disengage func(), err error)
 
-	// Left reports whether the store is followed by a mover that is gone.
-	Left(ctx context.Context) (bool, error)
+	// Interrupted reports whether the store is followed by a mover that is gone.
+	Interrupted(ctx context.Context) (bool, error)
 
-	// Follow has every plant noted that is created after the call has begun, by
+	// StartCapture has every plant noted that is created after the call has begun, by
 	// whomever, until Unfollow or Release. What was noted before is forgotten.
-	Follow(ctx context.Context) error
+	StartCapture(ctx context.Context) error
 
-	// Followed returns up to limit ids of those that were noted and that it has
+	// Captured returns up to limit ids of those that were noted and that it has
 	// not returned yet; none if there are no more at the moment.
-	Followed(ctx context.Context, limit int) ([]int64, error)
+	Captured(ctx context.Context, limit int) ([]int64, error)
 
-	// Unfollow ends what Follow began, if anything did.
-	Unfollow(ctx context.Context) error
+	// StopCapture ends what Follow began, if anything did.
+	StopCapture(ctx context.Context) error
 
-	// Hold notes why the store takes nothing, for everybody who looks at State;
+	// SetMoveState notes why the store takes nothing, for everybody who looks at State;
 	// before is what is noted now, or it is an error. When it has returned, and
 	// unless the store is Filling, nobody's plant or token is stored until Release:
 	// they get ErrHeld. A store that is Filling takes what this engine itself
 	// stores.
-	Hold(ctx context.Context, before, why Hold) error
+	SetMoveState(ctx context.Context, before, why MoveState) error
 
-	// Release ends what Follow and Hold began, if anything did.
-	Release(ctx context.Context) error
+	// Reopen ends what Follow and Hold began, if anything did.
+	Reopen(ctx context.Context) error
 
 	// Totals returns what the store counts by itself, if it does.
 	Totals(ctx context.Context) (t Totals, known bool, err error)
 }
 
-// ErrEngaged means that a move of the store runs.
-var ErrEngaged = errors.New("a move of this store, or to it, runs already")
+// ErrMoveRunning means that a move of the store runs.
+var ErrMoveRunning = errors.New("a move of this store, or to it, runs already")
 
 // Totals is what two stores that hold the same have in common.
 type Totals struct {
@@ -68,26 +68,26 @@ type Totals struct {
 	Digests int64 // the sum of Digester.Plant of them all
 }
 
-// Hold says why a store takes nothing: a move of all that it has from one store
+// MoveState says why a store takes nothing: a move of all that it has from one store
 // to another. The zero value is a store that takes plants.
-type Hold struct {
-	Why   HoldReason
+type MoveState struct {
+	Phase MovePhase
 	Other string // the store at the other end of the move, for a person
 }
 
-// HoldReason is how far a move has come, as engines keep it.
-type HoldReason string
+// MovePhase is how far a move has come, as engines keep it.
+type MovePhase string
 
 // The reasons of a Hold.
 const (
-	Filling HoldReason = "filling" // it is being filled from Other
-	Moving  HoldReason = "moving"  // it is being moved to Other, and all but done
-	Moved   HoldReason = "moved"   // it was moved to Other
+	Filling MovePhase = "filling" // it is being filled from Other
+	Moving  MovePhase = "moving"  // it is being moved to Other, and all but done
+	Moved   MovePhase = "moved"   // it was moved to Other
 )
 
 // String says what a hold means, and what to do.
-func (h Hold) String() string {
-	switch h.Why {
+func (h MoveState) String() string {
+	switch h.Phase {
 	case "":
 		return "it takes plants"
 	case Filling:
@@ -97,34 +97,34 @@ func (h Hold) String() string {
 	case Moved:
 		return fmt.Sprintf("it was moved to %s: use that one", h.Other)
 	default:
-		return fmt.Sprintf("it is held (%s %s) by a newer plantstore: use that one", h.Why, h.Other)
+		return fmt.Sprintf("it is held (%s %s) by a newer plantstore: use that one", h.Phase, h.Other)
 	}
 }
 
 // Text returns a hold as engines keep it; empty for none.
-func (h Hold) Text() string {
-	if h.Why == "" {
+func (h MoveState) Text() string {
+	if h.Phase == "" {
 		return ""
 	}
-	return string(h.Why) + " " + h.Other
+	return string(h.Phase) + " " + h.Other
 }
 
-// ParseHold reads what Text returned.
-func ParseHold(text string) Hold {
+// ParseMoveState reads what Text returned.
+func ParseMoveState(text string) MoveState {
 	why, other, _ := strings.Cut(text, " ")
-	return Hold{HoldReason(why), other}
+	return MoveState{MovePhase(why), other}
 }
 
 // Changed returns the error of a Hold that expected another.
-func (h Hold) Changed(expected Hold) error {
-	return fmt.Errorf("%w: somebody else has changed how, while it was expected that %s, and now %s", ErrHeld, expected, h)
+func (h MoveState) Changed(expected MoveState) error {
+	return fmt.Errorf("%w: somebody else has changed how, while it was expected that %s, and now %s", ErrReadOnly, expected, h)
 }
 
 // Err returns nil for a store that takes plants, else an error that wraps
 // ErrHeld.
-func (h Hold) Err() error {
-	if h.Why == "" {
+func (h MoveState) Err() error {
+	if h.Phase == "" {
 		return nil
 	}
-	return fmt.Errorf("%w: %s", ErrHeld, h)
+	return fmt.Errorf("%w: %s", ErrReadOnly, h)
 }

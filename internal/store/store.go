@@ -88,8 +88,8 @@ func (s *Store) Ready() error {
 	case s.credentials.age(time.Now()) >= awayAfter: // also while a look hangs
 		return errors.New("the store is unreachable; see the log")
 	}
-	if s.credentials.held.Load().Why != "" {
-		return ErrHeld // where to is in the log: everybody may read this
+	if s.credentials.held.Load().Phase != "" {
+		return ErrReadOnly // where to is in the log: everybody may read this
 	}
 	return nil
 }

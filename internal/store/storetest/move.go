@@ -93,7 +93,7 @@ func testFollow(t *testing.T, s Store) {
 	e, other := open(t, s), open(t, s)
 	mustInsert(t, other, create(1, "before", plant.Tag{}))
 	for range 2 { // what was noted is forgotten
-		must(t, e.Follow(t.Context()))
+		must(t, e.StartCapture(t.Context()))
 		mustInsert(t, other, create(1, "before", plant.Tag{}), create(3, "c", plant.Tag{}), create(2, "b", plant.Tag{}))
 		mustInsert(t, e, create(math.MinInt64, "d", plant.Tag{}), create(2, "b", plant.Tag{}))
 	}
@@ -107,18 +107,18 @@ func testFollow(t *testing.T, s Store) {
 	equal(t, "followed", got, []int64{11, 12, 13, 14})
 	equal(t, "each once", len(followed(t, e, 10)), 0)
 
-	must(t, e.Unfollow(t.Context()))
-	must(t, e.Unfollow(t.Context()))
+	must(t, e.StopCapture(t.Context()))
+	must(t, e.StopCapture(t.Context()))
 	mustInsert(t, other, create(15, "i", plant.Tag{}))
-	must(t, e.Follow(t.Context()))
+	must(t, e.StartCapture(t.Context()))
 	equal(t, "not followed", len(followed(t, e, 10)), 0)
-	must(t, e.Release(t.Context()))
+	must(t, e.Reopen(t.Context()))
 	mustInsert(t, other, create(16, "j", plant.Tag{}))
 }
 
 func followed(t *testing.T, e store.Movable, limit int) []int64 {
 	t.Helper()
-	ids, err := e.Followed(t.Context(), limit)
+	ids, err := e.Captured(t.Context(), limit)
 	must(t, err)
 	return ids
 }
@@ -130,25 +130,25 @@ func testHold(t *testing.T, s Store) {
 	mustInsert(t, e, create(1, "Rosa", plant.Tag{}))
 	refused := func(what string, e store.Movable) {
 		t.Helper()
-		if err := e.Insert(t.Context(), []store.Create{create(2, "Acer", plant.Tag{})}); !errors.Is(err, store.ErrHeld) {
-			t.Errorf("%s: Insert: %v, want %v", what, err, store.ErrHeld)
+		if err := e.Insert(t.Context(), []store.Create{create(2, "Acer", plant.Tag{})}); !errors.Is(err, store.ErrReadOnly) {
+			t.Errorf("%s: Insert: %v, want %v", what, err, store.ErrReadOnly)
 		}
 		if _, err := e.Get(t.Context(), 2); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("%s: Get: %v, want %v", what, err, store.ErrNotFound)
 		}
 	}
-	state := func(what string, want store.Hold) {
+	state := func(what string, want store.MoveState) {
 		t.Helper()
 		now, err := other.State(t.Context())
 		must(t, err)
-		equal(t, what, now.Held, want)
+		equal(t, what, now.Move, want)
 	}
-	state("at first", store.Hold{})
-	before := store.Hold{}
-	for _, why := range []store.Hold{{Why: store.Moving, Other: "a place"}, {Why: store.Moved, Other: "a place"}} {
-		must(t, e.Hold(t.Context(), before, why))
-		if err := e.Hold(t.Context(), before, why); !errors.Is(err, store.ErrHeld) {
-			t.Errorf("Hold of a store that is held otherwise: %v, want %v", err, store.ErrHeld)
+	state("at first", store.MoveState{})
+	before := store.MoveState{}
+	for _, why := range []store.MoveState{{Phase: store.Moving, Other: "a place"}, {Phase: store.Moved, Other: "a place"}} {
+		must(t, e.SetMoveState(t.Context(), before, why))
+		if err := e.SetMoveState(t.Context(), before, why); !errors.Is(err, store.ErrReadOnly) {
+			t.Errorf("Hold of a store that is held otherwise: %v, want %v", err, store.ErrReadOnly)
 		}
 		before = why
 		state("held", why)
@@ -166,7 +166,7 @@ func testHold(t *testing.T, s Store) {
 			"put a token":  func() error { return other.PutTokens(t.Context(), nil) },
 			"mark its use": func() error { return other.MarkUsed(t.Context(), []auth.Use{{TokenID: token.ID, At: begun}}) },
 		} {
-			want := store.ErrHeld
+			want := store.ErrReadOnly
 			if what == "mark its use" {
 				want = nil
 			}
@@ -175,20 +175,20 @@ func testHold(t *testing.T, s Store) {
 			}
 		}
 	}
-	must(t, e.Release(t.Context()))
-	must(t, e.Release(t.Context()))
-	state("released", store.Hold{})
+	must(t, e.Reopen(t.Context()))
+	must(t, e.Reopen(t.Context()))
+	state("released", store.MoveState{})
 	mustInsert(t, other, create(2, "Acer", plant.Tag{}))
 	mustCreateToken(t, other, auth.Token{Name: "b", Hash: auth.HashOf("b"), Scopes: auth.ScopeCreate, CreatedAt: begun})
 
 	// Who fills a store may write to it.
-	filling := store.Hold{Why: store.Filling, Other: "a place"}
-	must(t, e.Hold(t.Context(), store.Hold{}, filling))
+	filling := store.MoveState{Phase: store.Filling, Other: "a place"}
+	must(t, e.SetMoveState(t.Context(), store.MoveState{}, filling))
 	state("filling", filling)
 	mustInsert(t, e, create(3, "Salix", plant.Tag{}))
 	must(t, e.PutTokens(t.Context(), nil))
-	if err := other.PutTokens(t.Context(), nil); !errors.Is(err, store.ErrHeld) {
-		t.Errorf("PutTokens of another while it is filled: %v, want %v", err, store.ErrHeld)
+	if err := other.PutTokens(t.Context(), nil); !errors.Is(err, store.ErrReadOnly) {
+		t.Errorf("PutTokens of another while it is filled: %v, want %v", err, store.ErrReadOnly)
 	}
 }
 
@@ -197,24 +197,24 @@ func testEngage(t *testing.T, s Store) {
 	e, other := open(t, s), open(t, s)
 	left := func(what string, want bool) {
 		t.Helper()
-		got, err := other.Left(t.Context())
+		got, err := other.Interrupted(t.Context())
 		must(t, err)
 		equal(t, what, got, want)
 	}
 	left("a store that is not moved was left", false)
-	disengage, err := e.Engage(t.Context())
+	disengage, err := e.Lock(t.Context())
 	must(t, err)
-	if _, err := other.Engage(t.Context()); !errors.Is(err, store.ErrEngaged) {
-		t.Errorf("the second: %v, want %v", err, store.ErrEngaged)
+	if _, err := other.Lock(t.Context()); !errors.Is(err, store.ErrMoveRunning) {
+		t.Errorf("the second: %v, want %v", err, store.ErrMoveRunning)
 	}
-	must(t, e.Follow(t.Context()))
+	must(t, e.StartCapture(t.Context()))
 	left("a store that is moved was left", false)
 	disengage()
 	left("a store whose mover is gone was left", true)
-	disengage, err = other.Engage(t.Context())
+	disengage, err = other.Lock(t.Context())
 	must(t, err)
 	defer disengage()
-	must(t, other.Unfollow(t.Context()))
+	must(t, other.StopCapture(t.Context()))
 	left("a store that is followed no more was left", false)
 }
 
