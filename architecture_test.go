@@ -25,7 +25,7 @@ import (
 
 const (
 	module           = "plantstore"
-	decisionsPage    = "docs/decisions.md"
+	decisionsPage    = "docs/explanation/decisions.md"
 	fileLinesMax     = 500
 	functionLinesMax = 70
 	anything         = "*"
@@ -136,7 +136,7 @@ func TestFilesAndFunctionsStayReadable(t *testing.T) {
 	}
 }
 
-// Every module that go.mod requires directly stands in a table of docs/decisions.md with the reason for it, so that
+// Every module that go.mod requires directly stands in a table of docs/explanation/decisions.md with the reason for it, so that
 // nobody adds one in passing.
 func TestDependenciesHaveReasons(t *testing.T) {
 	t.Parallel()

@@ -63,7 +63,7 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.SetOutput(stderr)
 	f.StringVar(&c.root, "root", "..", "`directory` of the product's sources")
-	f.StringVar(&c.out, "out", filepath.Join("..", "docs"), "`directory` for performance.md, and for performance/ with the raw rounds and the plots")
+	f.StringVar(&c.out, "out", filepath.Join("..", "docs", "explanation"), "`directory` for performance.md, and for performance/ with the raw rounds and the plots")
 	f.StringVar(&c.scratch, "scratch", "", "`directory` for the stores, kept; none: a temporary one that is removed")
 	f.StringVar(&c.csv, "csv", cmp.Or(os.Getenv("BENCH_CSV"), filepath.Join("..", "..", "shared", "data", "large_ipni.csv.gz")),
 		"`file` of real plants to import, id,name,tag as CSV, compressed by gzip or not; the environment's BENCH_CSV if set")

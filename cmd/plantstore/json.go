@@ -10,7 +10,7 @@ import (
 
 // With --json a command prints what it found or did as one JSON object on a
 // line, a list as one object per line, and nothing else on standard output.
-// docs/json.md describes the objects. The rules for all of them:
+// docs/reference/json.md describes the objects. The rules for all of them:
 //
 //   - Names are in snake_case. A unit that is not obvious ends the name: _ms, _bytes.
 //   - A time is RFC 3339 in UTC, with Z, as precise as it is known; a name with a time ends with _at.

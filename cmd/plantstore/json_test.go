@@ -149,7 +149,7 @@ func checkGoldenJSON(t *testing.T, name, got string) {
 // checkJSONRules checks what holds for every line of JSON (see json.go), and that the page describes each member.
 func checkJSONRules(t *testing.T, name, text string) {
 	t.Helper()
-	described, err := os.ReadFile("../../docs/json.md")
+	described, err := os.ReadFile("../../docs/reference/json.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +162,7 @@ func checkJSONRules(t *testing.T, name, text string) {
 			value := object[member]
 			switch {
 			case !bytes.Contains(described, []byte("| `"+member+"` |")):
-				t.Errorf("%s: docs/json.md does not describe %s", name, member)
+				t.Errorf("%s: docs/reference/json.md does not describe %s", name, member)
 			case value == nil:
 				t.Errorf("%s: %s is null", name, member)
 			case strings.HasSuffix(member, "_at"):

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -23,18 +22,16 @@ var (
 	adminURL    = regexp.MustCompile(`admin=(http://\S+)`)
 )
 
-// The table in docs/operations.md lists exactly the metrics that a server of a
+// The table in docs/reference/metrics.md lists exactly the metrics that a server of a
 // file and a server of a database expose.
 func TestMetricsPage(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../docs/operations.md")
+	page, err := os.ReadFile("../../docs/reference/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, section, _ := strings.Cut(string(page), "\n## Metrics\n")
-	section, _, _ = strings.Cut(section, "\n## ")
 	documented := map[string]bool{}
-	for _, row := range regexp.MustCompile(`(?m)^\| (.*?) \|`).FindAllStringSubmatch(section, -1) {
+	for _, row := range regexp.MustCompile(`(?m)^\| (.*?) \|`).FindAllStringSubmatch(string(page), -1) {
 		for _, match := range metricNamed.FindAllStringSubmatch(row[1], -1) {
 			documented[match[1]] = true
 		}
@@ -59,7 +56,7 @@ func TestMetricsPage(t *testing.T) {
 	}
 	maps.Copy(exposed, metricsOf(t, startServer(t, url)))
 	if diff := cmp.Diff(slices.Sorted(maps.Keys(exposed)), slices.Sorted(maps.Keys(documented))); diff != "" {
-		t.Errorf("docs/operations.md, Metrics (-exposed +documented):\n%s", diff)
+		t.Errorf("docs/reference/metrics.md (-exposed +documented):\n%s", diff)
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 	"plantstore/internal/store"
 )
 
-// The program's exit codes; docs/operations.md lists them.
+// The program's exit codes; docs/reference/exit-codes.md lists them.
 const (
 	exitOK          = 0
 	exitFailure     = 1

@@ -16,7 +16,7 @@ import (
 )
 
 // TestCockroachDB parses what is sent to a store that is served or filled. What is
-// sent to one that is moved away CockroachDB does not take; see docs/sql.md.
+// sent to one that is moved away CockroachDB does not take; see docs/explanation/sql.md.
 func TestCockroachDB(t *testing.T) {
 	t.Parallel()
 	for _, statement := range serving(t) {

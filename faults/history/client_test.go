@@ -33,7 +33,7 @@ func (o outcome) String() string {
 	return [...]string{"unknown", "created", "replayed", "conflict", "busy", "refused", "read", "unsent"}[o]
 }
 
-// Numbers of the catalogue of errors, docs/errors.md.
+// Numbers of the catalogue of errors, docs/reference/errors.md.
 const (
 	differentName  = 40041
 	differentTag   = 40042

@@ -34,7 +34,7 @@ func (o outcome) String() string {
 // final reports whether a client has learnt what it wanted to know.
 func (o outcome) final() bool { return o == created || o == replayed || o == conflict }
 
-// Numbers of the catalogue of errors, docs/errors.md.
+// Numbers of the catalogue of errors, docs/reference/errors.md.
 const (
 	differentName  = 40041
 	differentTag   = 40042

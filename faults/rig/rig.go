@@ -283,7 +283,7 @@ func (c *Client) Create(ctx context.Context, url string, id int64, name string) 
 	}
 }
 
-// Numbers of the catalogue of errors, docs/errors.md.
+// Numbers of the catalogue of errors, docs/reference/errors.md.
 const (
 	conflict       = 40041
 	outcomeUnknown = 50303

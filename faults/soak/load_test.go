@@ -42,7 +42,7 @@ func (c *client) request(number uint64) {
 	}
 }
 
-// invalid are bodies that are refused, with a number of docs/errors.md. ID
+// invalid are bodies that are refused, with a number of docs/reference/errors.md. ID
 // stands for an id that nothing is stored under. The last one is too large.
 var invalid = []struct {
 	code int

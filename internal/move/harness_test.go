@@ -40,7 +40,7 @@ func inFile(t testing.TB) place {
 	}
 }
 
-// inPostgres returns a store in a database, for the roles that docs/operations.md
+// inPostgres returns a store in a database, for the roles that docs/how-to/grant-postgresql-rights.md
 // describes: the first engine, which moves, is of the owner, and the others are of
 // the servers.
 func inPostgres(t testing.TB) place {
@@ -51,7 +51,7 @@ func inPostgres(t testing.TB) place {
 	open := func(t testing.TB, url string) (*postgres.Engine, error) {
 		return postgres.Open(t.Context(), postgres.Config{URL: url, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	}
-	roles, err := server.Roles(t.Context(), "../../docs/operations.md", func(owner string) error {
+	roles, err := server.Roles(t.Context(), "../../docs/how-to/grant-postgresql-rights.md", func(owner string) error {
 		e, err := open(t, owner)
 		if err != nil {
 			return err

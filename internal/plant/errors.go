@@ -71,7 +71,7 @@ func (c Code) AdminOnly() bool {
 }
 
 // Entry is a row of the catalogue: a code, its name, what it means and what
-// the client should do. docs/errors.md is this table, and a test keeps it so.
+// the client should do. docs/reference/errors.md is this table, and a test keeps it so.
 type Entry struct {
 	Code    Code
 	Name    string // lower case, words joined by hyphens

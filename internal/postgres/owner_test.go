@@ -268,7 +268,7 @@ func TestSchemaIsPinned(t *testing.T) {
 	}
 }
 
-// restricted is a store whose roles have only the rights that docs/operations.md
+// restricted is a store whose roles have only the rights that docs/how-to/grant-postgresql-rights.md
 // grants: servers have no table, and only the owner moves.
 type restricted struct {
 	pgtest.Roles
@@ -289,7 +289,7 @@ func newRestricted(t testing.TB, serverFrom int) restricted {
 	if server == nil {
 		t.Skip("there is no PostgreSQL")
 	}
-	roles, err := server.Roles(t.Context(), "../../docs/operations.md", func(owner string) error {
+	roles, err := server.Roles(t.Context(), "../../docs/how-to/grant-postgresql-rights.md", func(owner string) error {
 		return place(owner).Open(t).Close()
 	})
 	if err != nil {

@@ -35,14 +35,14 @@ import (
 var update = flag.Bool("update", false, "write the list of statements")
 
 const (
-	sqlPage = "../../docs/sql.md"
+	sqlPage = "../../docs/explanation/sql.md"
 	// statementsFile is there for the harness that parses the statements with the
 	// grammar of another database, and for people.
 	statementsFile = "../../faults/dialect/statements.sql"
 )
 
 // TestSQL has the engine do all that it can, and holds every statement that the
-// database was sent against the list of docs/sql.md.
+// database was sent against the list of docs/explanation/sql.md.
 func TestSQL(t *testing.T) {
 	t.Parallel()
 	r := newRecorder(t)
@@ -332,7 +332,7 @@ func compareStatements(t *testing.T, serving, away []string) {
 	}
 }
 
-// list is what docs/sql.md lists.
+// list is what docs/explanation/sql.md lists.
 type list struct{ serving, away, names []*feature }
 
 // feature is one that a statement may have: words, operators and parentheses in a
@@ -359,14 +359,14 @@ var answers = map[string][]string{
 	headAway:    {"yes", "since ", "partly: ", "not tried", "no"},
 }
 
-// The headings of docs/sql.md under which features are listed.
+// The headings of docs/explanation/sql.md under which features are listed.
 const (
 	headServing = "What it sends"
 	headAway    = "Only while a store is moved away"
 	headNames   = "Names"
 )
 
-// readList reads docs/sql.md: the code in the first cells of its tables.
+// readList reads docs/explanation/sql.md: the code in the first cells of its tables.
 func readList(t *testing.T) *list {
 	t.Helper()
 	page, err := os.ReadFile(sqlPage)

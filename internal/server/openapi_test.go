@@ -293,7 +293,7 @@ func checkExample(t *testing.T, name string, err error, examples any) {
 
 func TestErrorsPage(t *testing.T) {
 	t.Parallel()
-	const path = "../../docs/errors.md"
+	const path = "../../docs/reference/errors.md"
 	want := errorsPage()
 	if *update {
 		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
@@ -305,11 +305,11 @@ func TestErrorsPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, string(got)); diff != "" {
-		t.Errorf("docs/errors.md is not the catalogue; go test ./internal/server -update writes it (-catalogue +page):\n%s", diff)
+		t.Errorf("docs/reference/errors.md is not the catalogue; go test ./internal/server -update writes it (-catalogue +page):\n%s", diff)
 	}
 }
 
-// errorsPage writes docs/errors.md.
+// errorsPage writes docs/reference/errors.md.
 func errorsPage() string {
 	var page strings.Builder
 	page.WriteString(`# Error numbers

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Roles are the two roles of a store that docs/operations.md describes, with no
+// Roles are the two roles of a store that docs/how-to/grant-postgresql-rights.md describes, with no
 // right but those that it grants. Each is the URL of the database for its role.
 type Roles struct{ Owner, Server string }
 
