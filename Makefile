@@ -1,21 +1,22 @@
-# Each target is one command; `make help` lists them. `make test` is the gate: what it refuses does not land.
+# Each target is one command; `make help` lists them. A change lands when `make test` and `make check` pass.
 
-# What the tests need beyond Go, git and make, as Debian packages: the race detector links with a C compiler, and one engine keeps its store in PostgreSQL, and the page of the API document is drawn in a browser.
-DEBIAN_PACKAGES := gcc libc6-dev postgresql chromium
+# Debian packages that the tests need beside Go, git and make: the race detector links with a C compiler, one engine stores
+# plants in PostgreSQL, and a browser renders the page of the API document.
+TEST_PACKAGES := gcc libc6-dev postgresql chromium
 
-# What the benchmark needs beyond that: the generator, and what the product is compared with.
+# The load generator of the benchmark, and a program that it compares with.
 BENCH_PACKAGES := wrk sqlite3
 
-# What the short forms of the fault harnesses need, and their long forms as well.
+# The fault harnesses trace system calls and mount file systems.
 FAULT_PACKAGES := strace e2fsprogs util-linux mount
 
-# How much of internal/ the tests must run, in per cent of its statements.
+# The lowest share of the statements of internal/ that the tests must run, in per cent.
 COVERAGE_MIN := 90.0
 
-# How long `make fuzz` spends on each fuzz target.
+# The time that `make fuzz` spends on each fuzz target.
 FUZZTIME := 60s
 
-# The tools stand in a module of their own, so that what they need is no dependency of the product.
+# The tools have modules of their own, so that their dependencies stay out of the product.
 TOOL := go tool -modfile=tools/go.mod
 
 .DEFAULT_GOAL := help
@@ -30,20 +31,28 @@ run: ## run the server from the sources; ARGS='…' adds to its command line
 	go run ./cmd/plantstore serve $(ARGS)
 
 .PHONY: test
-test: need lint ## the gate: what the machine needs, lint, all tests with the race detector, coverage, the short faults
+test: need lint ## lint, then run all tests with the race detector and check their coverage; 3 minutes
 	tools/test.sh
 	tools/coverage.sh $(COVERAGE_MIN)
+
+.PHONY: check
+check: need ## run the checks that take longer: the benchmark's tests, the short faults, known vulnerabilities
 	cd bench && go test ./...
 	tools/faults.sh short
+	tools/vuln.sh
 
 .PHONY: need
 need:
-	@tools/need.sh $(DEBIAN_PACKAGES) $(FAULT_PACKAGES)
+	@tools/need.sh $(TEST_PACKAGES) $(FAULT_PACKAGES)
 
 .PHONY: lint
-lint: ## formatting, go.mod and go.sum, go vet, golangci-lint, of the program, the benchmark and the faults
+lint: ## check formatting, go.mod and go.sum, go vet, golangci-lint
 	@tools/format.sh
 	tools/lint.sh . bench faults
+
+.PHONY: prose
+prose: ## show the warnings about the language too: long sentences, runs of passives
+	tools/prose.sh warning
 
 .PHONY: fmt
 fmt: ## format the sources with gofumpt
@@ -55,32 +64,32 @@ cover: ## run the tests and write coverage.html
 	go tool cover -html=coverage.out -o coverage.html
 
 .PHONY: fuzz
-fuzz: ## run every fuzz target in turn, FUZZTIME=60s each
+fuzz: ## run each fuzz target in turn, FUZZTIME=60s each
 	tools/fuzz.sh $(FUZZTIME)
 
 .PHONY: bench
 bench: ## measure against a floor and the peers, on a quiet machine; ARGS='…' adds to its command line
-	@tools/need.sh $(DEBIAN_PACKAGES) $(BENCH_PACKAGES)
+	@tools/need.sh $(TEST_PACKAGES) $(BENCH_PACKAGES)
 	cd bench && go run . $(ARGS)
 
 .PHONY: faults
-faults: ## do the program harm in every way of faults/, the long form, which takes hours
-	@tools/need.sh $(DEBIAN_PACKAGES) $(FAULT_PACKAGES)
+faults: ## run the long form of every fault harness, which takes hours
+	@tools/need.sh $(TEST_PACKAGES) $(FAULT_PACKAGES)
 	tools/faults.sh long
 
 .PHONY: hostile
-hostile: ## run the tests in an environment that they must not depend on: nohup, umask, locale, TMPDIR, PG…; KINDS='…' picks some
-	@tools/need.sh $(DEBIAN_PACKAGES) $(FAULT_PACKAGES)
+hostile: ## run the tests under environments that they must not depend on: nohup, umask, locale, TMPDIR, PG…; KINDS='…' selects
+	@tools/need.sh $(TEST_PACKAGES) $(FAULT_PACKAGES)
 	tools/hostile.sh $(KINDS)
 
 .PHONY: vuln
-vuln: ## look for known vulnerabilities; VULNDB=file:///… for a copy of the database
-	$(TOOL) govulncheck $(if $(VULNDB),-db $(VULNDB)) ./...
+vuln: ## search for known vulnerabilities; VULNDB=file:///… names a copy of the database
+	tools/vuln.sh required
 
 .PHONY: dist
 dist: ## build the static binary dist/plantstore
 	CGO_ENABLED=0 go build -trimpath -ldflags="-s -w $$(tools/ldflags.sh)" -o dist/plantstore ./cmd/plantstore
 
 .PHONY: clean
-clean: ## remove what the other targets have built
+clean: ## remove the files that the other targets build
 	rm -rf dist coverage.out coverage.html

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs the fault harnesses of faults/ one after the other: faults.sh short|long.
+# Runs the fault harnesses of faults/ in turn, in their short or their long form: faults.sh short|long
 set -eu
 cd "$(dirname "$0")/../faults"
 

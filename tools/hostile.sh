@@ -1,11 +1,11 @@
 #!/bin/sh
-# Runs all tests with an environment that tests must not depend on: hostile.sh [KIND…], all kinds at once without any.
+# Runs all tests in an environment that tests must not depend on: hostile.sh [KIND…]; without a kind, with all kinds at once.
 #
-# The kinds are the functions below; each sets what it can reach from here and leaves the rest of the environment alone.
+# Each function below is a kind and changes one part of the environment.
 set -eu
 cd "$(dirname "$0")/.."
 
-# The Go command keeps its caches where it would without the hostile values.
+# The go command keeps the caches that it has without the hostile values.
 GOCACHE=$(go env GOCACHE) GOPATH=$(go env GOPATH) GOMODCACHE=$(go env GOMODCACHE)
 export GOCACHE GOPATH GOMODCACHE
 
@@ -13,29 +13,29 @@ work=$(mktemp -d)
 trap 'chmod -R u+w "$work"; rm -rf "$work"' EXIT
 terminal=
 
-# As nohup(1), a background job of a shell, and a careless parent leave them.
+# nohup(1), a background job of a shell and some parent processes ignore these signals.
 signals() { trap '' HUP INT QUIT PIPE; }
 
-# Files are for everybody, unless the test or the program says otherwise.
+# New files are open to all users unless the test or the program sets their mode.
 umask_open() { umask 000; }
 
-# Files are for their owner alone.
+# New files are open to their owner only.
 umask_closed() { umask 077; }
 
-# A locale in which I and i are letters of their own, for programs that ask for one, and one that does not exist.
+# In Turkish, I and i are different letters; the other locale does not exist.
 locale() { export LC_ALL=tr_TR.UTF-8 LANG=xx_XX.NONE LANGUAGE=de; }
 
-# The day of the week differs from that of UTC for most of the day.
+# The date differs from that of UTC for most of the day.
 zone() { export TZ=Pacific/Apia; }
 
 home() { export HOME=/nonexistent XDG_CONFIG_HOME=/nonexistent XDG_CACHE_HOME=/nonexistent; }
 
-# A space, a quote, a percent sign and a question mark, behind a symbolic link, in a path that leaves no room for a socket's name.
+# The path has a space, a quote, a percent sign and a question mark, is a symbolic link, and is too long for a socket's name.
 tmpdir() {
 	long="$work/a b'%20?c#d/$(printf '%0100d' 0)"
 	mkdir -p "$long"
 	chmod 1777 "$long"
-	chmod 711 "$work" # a harness gives PostgreSQL's user a disk there
+	chmod 711 "$work" # a harness mounts a disk there for PostgreSQL's user
 	ln -s "$long" "$work/link to it"
 	export TMPDIR="$work/link to it/."
 }
@@ -55,13 +55,13 @@ postgres() {
 
 settings() { export PLANTSTORE_DB=/nonexistent/other.db PLANTSTORE_TOKEN=other PLANTSTORE_LISTEN=192.0.2.1:1 PLANTSTORE_OTHER=1; }
 
-# Descriptors of the parent stay open in every process, and few more can be opened.
+# Every process inherits open descriptors and can open few more.
 descriptors() {
 	exec 3</dev/null 4</dev/null 5</dev/null 6</dev/null 7</dev/null 8</dev/null 9</dev/null
 	ulimit -n 1024
 }
 
-# What a shell reads for itself.
+# Variables that shells read.
 shell() { export CDPATH=/:/usr POSIXLY_CORRECT=1 ENV=/nonexistent BASH_ENV=/nonexistent TERM=dumb COLUMNS=1 NO_COLOR=1; }
 
 # Standard input, output and error are a terminal.

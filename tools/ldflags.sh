@@ -1,10 +1,10 @@
 #!/bin/sh
-# Prints the linker flags that tell the program which commit it is built from, for `go build -ldflags`. Nothing in them
-# depends on when or where it is built. Where git does not know the commit, it prints nothing, and the version is unknown.
+# Prints the linker flags that store the commit in the program, for `go build -ldflags`. They do not depend on the time or
+# the place of the build. Outside a git repository it prints nothing, and the program reports an unknown version.
 set -eu
 cd "$(dirname "$0")/.."
 
-# In an unpacked archive, git may find the repository of a folder above: that commit is not ours.
+# In an unpacked archive, git may find the repository of a parent directory: its commit is not that of the program.
 [ "$(git rev-parse --show-prefix 2>/dev/null || echo none)" = "" ] || exit 0
 commit=$(git rev-parse --verify --quiet HEAD) || exit 0
 at=$(TZ=UTC0 git show --no-patch --format=%cd --date=format-local:%Y-%m-%dT%H:%M:%SZ HEAD)

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Lints modules: lint.sh DIRECTORY…
+# Lints the modules in these directories: lint.sh DIRECTORY…
 set -eu
 cd "$(dirname "$0")/.."
 tools=$PWD/tools/go.mod
@@ -7,7 +7,7 @@ for module in "$@"; do
 	(
 		cd "$module"
 		go mod tidy -diff
-		# Go cannot verify a module that a directory of ours stands for.
+		# go mod verify fails for a module that a replace directive points to a directory.
 		grep -q '^replace' go.mod || go mod verify
 		go vet ./...
 		go tool -modfile="$tools" golangci-lint run

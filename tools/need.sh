@@ -1,21 +1,21 @@
 #!/bin/sh
-# Sees to what the tests need: need.sh PACKAGE…
+# Checks for Go and installs the Debian packages that the tests need: need.sh PACKAGE…
 #
-# Go must be there and new enough. Debian packages that are missing are installed, if this may be done without asking.
-# What stays missing is named; under CI=true that ends the gate, elsewhere the tests go on without it.
+# It installs packages as root, or with a sudo that requires no password. It names the packages that it cannot install; under
+# CI=true that is an error, elsewhere the tests run without them.
 set -eu
 cd "$(dirname "$0")/.."
 
-say() { printf 'need: %s\n' "$*" >&2; }
+report() { printf 'need: %s\n' "$*" >&2; }
 
 wanted=$(sed -n 's/^go //p' go.mod)
 if ! command -v go >/dev/null; then
-	say "there is no go on the PATH: install Go $wanted or newer"
+	report "no go command on the PATH: install Go $wanted or newer"
 	exit 1
 fi
 found=$(go env GOVERSION | sed 's/^devel //; s/^go//; s/[- ].*//')
 if [ "$(printf '%s\n' "$wanted" "$found" | sort -V | head -n 1)" != "$wanted" ]; then
-	say "this is Go $found: install Go $wanted or newer"
+	report "Go $found is too old: install Go $wanted or newer"
 	exit 1
 fi
 
@@ -39,8 +39,8 @@ apt() {
 
 lacking=$(missing "$@")
 if [ -n "$lacking" ] && [ "$as_root" != no ] && command -v apt-get >/dev/null; then
-	say "installing$lacking"
-	# The names are separate words. The lists of a fresh machine are empty: fetch them only if the install fails.
+	report "installing$lacking"
+	# Each name is a word of its own. The package lists of a fresh machine are empty: fetch them only if the install fails.
 	# shellcheck disable=SC2086
 	apt install --no-install-recommends $lacking || { apt update && apt install --no-install-recommends $lacking; } || true
 	lacking=$(missing "$@")
@@ -48,17 +48,17 @@ fi
 
 incomplete=
 if [ -n "$lacking" ]; then
-	say "missing, and not to be installed from here:$lacking"
+	report "cannot install these missing packages; install them as root:$lacking"
 	incomplete=yes
 fi
 if ! tools/race.sh; then
-	say "no C compiler that can link: the tests would run WITHOUT THE RACE DETECTOR (on Debian: $*)"
+	report "no C compiler that can link: the tests run WITHOUT THE RACE DETECTOR; on Debian, install $*"
 	incomplete=yes
 fi
 if [ -n "$incomplete" ]; then
 	if [ "${CI:-}" = true ]; then
-		say "CI is true: this gate does not pass with less"
+		report "CI is true: a missing part is an error"
 		exit 1
 	fi
-	say "going on without"
+	report "continuing without them"
 fi

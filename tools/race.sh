@@ -1,5 +1,5 @@
 #!/bin/sh
-# Succeeds if the race detector can be linked here: a C compiler and the headers and libraries of the C library.
+# Succeeds if this machine can link the race detector: it has a C compiler and the headers and libraries of the C library.
 set -eu
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -8,6 +8,6 @@ cat >"$work/probe.c" <<'C'
 #include <stdlib.h>
 int main(void) { return EXIT_SUCCESS; }
 C
-# CC may hold options too.
+# CC may contain options too.
 # shellcheck disable=SC2046
 $(go env CC) -o "$work/probe" "$work/probe.c" -lpthread >/dev/null 2>&1

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs every test and writes to coverage.out which statements of internal/ were run by any of them, or by a program that one
-# of them started from its own binary.
+# Runs every test and writes coverage.out: the statements of internal/ that a test ran, or a program that a test started
+# from its own binary.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -12,10 +12,10 @@ else
 	printf 'test: WITHOUT THE RACE DETECTOR\n' >&2
 fi
 
-# storetest is a suite of tests that happens to be a package: what counts is what it covers.
+# The package storetest is a test suite: its own statements do not count.
 covered=$(go list ./internal/... | grep -v '/storetest$' | paste -s -d , -)
 
-# The race detector sleeps for a second when a program ends, unless told otherwise.
+# By default, the race detector sleeps for a second when a program ends.
 export GORACE="${GORACE:-atexit_sleep_ms=10}"
 
 go test $race -count=1 -shuffle=on -timeout=20m \
