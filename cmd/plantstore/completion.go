@@ -12,7 +12,6 @@ import (
 
 	"plantstore/internal/auth"
 	"plantstore/internal/dump"
-	"plantstore/internal/sqlite"
 )
 
 // bindCompletion tells a shell, for a command and those below it, which values flags have, and where no file is meant.
@@ -53,7 +52,7 @@ func (p *program) completeTokens(s *settings, has func(auth.Token) bool) cobra.C
 		defer cancel()
 		silent := *p
 		silent.stderr = io.Discard
-		engine, err := silent.openCommand(ctx, s, sqlite.Config{MustExist: true})
+		engine, err := silent.openCommand(ctx, s, engineOptions{mustExist: true})
 		if err != nil {
 			return nil, directive
 		}

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"time"
@@ -9,33 +11,50 @@ import (
 	"plantstore/internal/postgres"
 	"plantstore/internal/sqlite"
 	"plantstore/internal/store"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
-// openCommand opens the store for a command that runs beside a server, if
-// there is one.
-func (p *program) openCommand(ctx context.Context, s *settings, c sqlite.Config) (store.Engine, error) {
-	c.Log = p.commandLog()
-	return s.openEngine(ctx, c)
+// engineOptions selects how openEngine opens a store. The zero value opens it for reads and writes and creates it if it
+// does not exist.
+type engineOptions struct {
+	mustExist bool // fail with store.ErrNoStore instead of creating the store
+	readOnly  bool
+	migrate   bool // migrate an older schema
+	server    bool // refuse a second server on the same file
+
+	log     *slog.Logger
+	metrics prometheus.Registerer // nil: none
 }
 
-// commandLog is for what an engine has to say to a command's user.
+// openCommand opens the store for a command that may run beside a server.
+func (p *program) openCommand(ctx context.Context, s *settings, o engineOptions) (store.Movable, error) {
+	o.log = p.commandLog()
+	return s.openEngine(ctx, o)
+}
+
+// commandLog returns the logger for an engine's warnings to a command's user.
 func (p *program) commandLog() *slog.Logger {
 	return slog.New(slog.NewTextHandler(p.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
 
 // openEngine opens the engine that --db names.
-func (s *settings) openEngine(ctx context.Context, c sqlite.Config) (store.Movable, error) {
+func (s *settings) openEngine(ctx context.Context, o engineOptions) (store.Movable, error) {
 	if err := s.checkStore(); err != nil {
 		return nil, err
 	}
 	if s.db.isDatabase() {
 		return postgres.Open(ctx, postgres.Config{
-			URL: s.db.url.Reveal(), MustExist: c.MustExist, ReadOnly: c.ReadOnly, Migrate: c.Migrate, Server: c.Server,
-			RequireStandby: s.requireSyncStandby, Log: c.Log, Metrics: c.Metrics,
+			URL: s.db.url.Reveal(), MustExist: o.mustExist, ReadOnly: o.readOnly, Migrate: o.migrate, Server: o.server,
+			RequireStandby: s.requireSyncStandby, Log: o.log, Metrics: o.metrics,
 		})
 	}
-	c.Path = s.db.path
-	return sqlite.Open(ctx, c)
+	return sqlite.Open(ctx, sqlite.Config{
+		Path: s.db.path, MustExist: o.mustExist, ReadOnly: o.readOnly, Migrate: o.migrate, Server: o.server,
+		WALBytesMax: s.walMax.n, Log: o.log, Metrics: o.metrics,
+	})
 }
 
 // checkStore refuses what the settings alone show to be wrong with the store.
@@ -80,4 +99,34 @@ func (s *settings) refusePassword() error {
 		orEnviron = ", or all of the URL into PLANTSTORE_DB"
 	}
 	return usagef("%s: every user of this machine can read a password on a command line: put it into PGPASSWORD, into the file that PGPASSFILE names%s", flag, orEnviron)
+}
+
+// withStore runs do on the store that the settings name, and closes the store.
+func (p *program) withStore(
+	cmd *cobra.Command, s *settings, o engineOptions, do func(context.Context, store.Engine) error,
+) (err error) {
+	if err := s.load(p, cmd); err != nil {
+		return err
+	}
+	ctx := cmd.Context()
+	engine, err := p.openCommand(ctx, s, o)
+	if errors.Is(err, store.ErrNoStore) && cmd.Flags().Lookup(createFlag) != nil {
+		return fmt.Errorf("%w, or give --%s", err, createFlag)
+	}
+	if err == nil {
+		defer func() { err = errors.Join(err, engine.Close()) }()
+		err = do(ctx, engine)
+	}
+	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, store.ErrBusy)) {
+		return errInterrupted // it was not opened whole, or did not get its turn
+	}
+	return err
+}
+
+const createFlag = "create"
+
+// bindCreate adds the flag with which a command may create the store. Without
+// it a mistyped --db would leave a second store.
+func bindCreate(f *pflag.FlagSet, create *bool) {
+	f.BoolVar(create, createFlag, false, "create the store if it does not exist")
 }

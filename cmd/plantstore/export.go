@@ -7,13 +7,11 @@ import (
 	"io"
 	"iter"
 	"math"
-	"os"
 
 	"github.com/spf13/cobra"
 
 	"plantstore/internal/dump"
 	"plantstore/internal/plant"
-	"plantstore/internal/sqlite"
 	"plantstore/internal/store"
 )
 
@@ -53,7 +51,7 @@ keeps everything but the difference between an empty tag and none.`,
 			if asJSON && output == "" {
 				return usagef("json: standard output has the plants; name a file with --output")
 			}
-			return p.withStore(cmd, s, sqlite.Config{ReadOnly: true}, func(ctx context.Context, engine store.Engine) error {
+			return p.withStore(cmd, s, engineOptions{readOnly: true}, func(ctx context.Context, engine store.Engine) error {
 				if output == "" {
 					return p.exportStdout(ctx, engine, f)
 				}
@@ -165,11 +163,4 @@ func (p *program) writePlants(out *dump.Writer, w io.Writer, records iter.Seq2[p
 		count++
 	}
 	return count, nil
-}
-
-// sameFile reports whether two paths name one file that is there.
-func sameFile(a, b string) bool {
-	infoA, errA := os.Stat(a)
-	infoB, errB := os.Stat(b)
-	return errA == nil && errB == nil && os.SameFile(infoA, infoB)
 }

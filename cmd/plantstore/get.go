@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"plantstore/internal/plant"
-	"plantstore/internal/sqlite"
 	"plantstore/internal/store"
 )
 
@@ -32,7 +31,7 @@ func newGet(p *program) *cobra.Command {
 			if err != nil {
 				return usagef("%q is no id: give an integer from -9223372036854775808 to 9223372036854775807", args[0])
 			}
-			return p.withStore(cmd, s, sqlite.Config{ReadOnly: true}, func(ctx context.Context, engine store.Engine) error {
+			return p.withStore(cmd, s, engineOptions{readOnly: true}, func(ctx context.Context, engine store.Engine) error {
 				r, err := engine.Get(ctx, id)
 				if errors.Is(err, store.ErrNotFound) {
 					return fmt.Errorf("there is no plant with the id %d", id)
@@ -65,12 +64,4 @@ func printRecord(w io.Writer, r plant.Record) error {
 	fmt.Fprintf(table, "created\t%s\n", formatTime(r.CreatedAt))
 	fmt.Fprintf(table, "created by\t%s\n", creator(r))
 	return table.Flush()
-}
-
-// creator names who created a plant, for a terminal.
-func creator(r plant.Record) string {
-	if r.CreatedBy == "" {
-		return "(the operator)"
-	}
-	return printable(r.CreatedBy)
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"plantstore/internal/dump"
-	"plantstore/internal/sqlite"
 	"plantstore/internal/store"
 )
 
@@ -55,7 +54,7 @@ was, also the rows that skip only counts.`,
 				return err
 			}
 			p.tuneRuntime()
-			return p.withStore(cmd, s, sqlite.Config{MustExist: !create}, job.run)
+			return p.withStore(cmd, s, engineOptions{mustExist: !create}, job.run)
 		},
 	}
 	s.bindStore(cmd.Flags())

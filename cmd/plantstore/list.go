@@ -9,12 +9,10 @@ import (
 	"iter"
 	"math"
 	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"plantstore/internal/plant"
-	"plantstore/internal/sqlite"
 	"plantstore/internal/store"
 )
 
@@ -48,7 +46,7 @@ func newList(p *program) *cobra.Command {
 			case asJSON && !cmd.Flags().Changed("limit"):
 				q.Limit = math.MaxInt
 			}
-			return p.withStore(cmd, s, sqlite.Config{ReadOnly: true}, func(ctx context.Context, engine store.Engine) error {
+			return p.withStore(cmd, s, engineOptions{readOnly: true}, func(ctx context.Context, engine store.Engine) error {
 				records := allRecords(ctx, engine, q)
 				if last {
 					records = func(func(plant.Record, error) bool) {}
@@ -66,39 +64,6 @@ func newList(p *program) *cobra.Command {
 	cmd.Flags().IntVar(&limit, "limit", 100, "print at most this many `plants`; with --json, all unless it is given")
 	bindJSON(cmd.Flags(), &asJSON, "print one JSON object per line")
 	return cmd
-}
-
-// recordPage is how many plants are read at once: few enough that no read
-// transaction keeps the server's checkpoints waiting.
-const recordPage = 5000
-
-// allRecords returns all plants that a query selects, whatever its limit. It
-// reads page by page: it holds one page in memory, and no transaction of the
-// store between two pages. An error comes last.
-func allRecords(ctx context.Context, engine store.Engine, q store.Query) iter.Seq2[plant.Record, error] {
-	return func(yield func(plant.Record, error) bool) {
-		page := q
-		page.Limit = recordPage / 25 // at first, because the plants may be large
-		for {
-			records, err := engine.List(ctx, page)
-			if err != nil {
-				yield(plant.Record{}, err)
-				return
-			}
-			bytes := 0
-			for _, r := range records {
-				if !yield(r, nil) {
-					return
-				}
-				bytes += r.Bytes()
-			}
-			if len(records) < page.Limit && bytes <= store.PlantsBytes || records[len(records)-1].ID == math.MaxInt64 {
-				return
-			}
-			page.From = records[len(records)-1].ID + 1
-			page.Limit = max(1, min(recordPage, store.PlantsBytes*len(records)/max(1, bytes))) // PostgreSQL would send the rest in vain
-		}
-	}
 }
 
 // printRecords prints up to limit plants, one JSON object per line.
@@ -147,17 +112,4 @@ func (p *program) printTable(records iter.Seq2[plant.Record, error], limit int) 
 		fmt.Fprintf(p.stderr, "there are more: go on with --after %d, or print all with --json\n", last)
 	}
 	return nil
-}
-
-// appendRecord appends a record as a line of JSON: the plant's members, and
-// created_at and created_by, the token's name, which is absent for the operator.
-func appendRecord(dst []byte, r plant.Record) []byte {
-	dst = r.NewPlant.AppendJSON(dst)
-	dst = append(dst[:len(dst)-1], `,"created_at":`...)
-	dst = plant.AppendString(dst, r.CreatedAt.Format(time.RFC3339Nano))
-	if r.CreatedBy != "" {
-		dst = append(dst, `,"created_by":`...)
-		dst = plant.AppendString(dst, r.CreatedBy)
-	}
-	return append(dst, '}', '\n')
 }

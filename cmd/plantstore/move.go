@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"plantstore/internal/move"
-	"plantstore/internal/sqlite"
 	"plantstore/internal/store"
 )
 
@@ -86,12 +85,12 @@ type abandonFacts struct {
 }
 
 func (p *program) move(ctx context.Context, fromAddress, toAddress storeAddress, asJSON bool) (err error) {
-	from, err := p.openMovable(ctx, "from", fromAddress, sqlite.Config{MustExist: true})
+	from, err := p.openMovable(ctx, "from", fromAddress, engineOptions{mustExist: true})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, from.Close()) }()
-	to, err := p.openMovable(ctx, "to", toAddress, sqlite.Config{Server: true}) // so that nobody else serves it
+	to, err := p.openMovable(ctx, "to", toAddress, engineOptions{server: true}) // so that nobody else serves it
 	if err != nil {
 		return err
 	}
@@ -130,7 +129,7 @@ func (p *program) move(ctx context.Context, fromAddress, toAddress storeAddress,
 }
 
 func (p *program) abandonMove(ctx context.Context, from storeAddress, asJSON bool) error {
-	s, err := p.openMovable(ctx, "from", from, sqlite.Config{MustExist: true})
+	s, err := p.openMovable(ctx, "from", from, engineOptions{mustExist: true})
 	if err != nil {
 		return err
 	}
@@ -150,9 +149,8 @@ func namedStore(flag string, address storeAddress) *settings {
 }
 
 // openMovable opens the store that a flag of move names.
-func (p *program) openMovable(ctx context.Context, flag string, address storeAddress, c sqlite.Config) (store.Movable, error) {
-	c.Log = p.commandLog()
-	engine, err := namedStore(flag, address).openEngine(ctx, c)
+func (p *program) openMovable(ctx context.Context, flag string, address storeAddress, o engineOptions) (store.Movable, error) {
+	engine, err := p.openCommand(ctx, namedStore(flag, address), o)
 	if err != nil && errors.Is(err, context.Canceled) {
 		err = errInterrupted
 	}

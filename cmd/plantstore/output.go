@@ -24,22 +24,6 @@ type output struct {
 	pipe  *os.File       // the FIFO or the device
 }
 
-// fileName is the name of a file in a flag. It is empty only if the flag is not given: an unset variable of a script must
-// not send a secret to standard output.
-type fileName string
-
-func (n *fileName) String() string { return string(*n) }
-func (n *fileName) Type() string   { return "file" }
-
-// Set implements pflag.Value.
-func (n *fileName) Set(text string) error {
-	if text == "" {
-		return errors.New("the name is empty: name a file, or leave the flag out")
-	}
-	*n = fileName(text)
-	return nil
-}
-
 // createOutput opens an output at path. If something is there, it fails with an error that wraps fs.ErrExist, unless force
 // is true; then Publish replaces it. A link is replaced too, never followed: it may be another user's. Only the
 // names of the system for open descriptors, as /dev/stdout, stand for these. A FIFO and a device are opened if they belong
@@ -186,3 +170,6 @@ func (o *output) Discard() error {
 	}
 	return nil
 }
+
+// streamArg is the name of a file that stands for standard input or output.
+const streamArg = "-"

@@ -47,12 +47,6 @@ func (p *program) newProgress(size int64) *progress {
 	return shown
 }
 
-// isTerminal returns the file of a stream that is a terminal.
-func isTerminal(stream any) (*os.File, bool) {
-	f, ok := stream.(*os.File)
-	return f, ok && term.IsTerminal(int(f.Fd()))
-}
-
 // count returns a reader that counts what is read of the input.
 func (p *progress) count(r io.Reader) io.Reader { return &countingReader{r: r, n: &p.read} }
 

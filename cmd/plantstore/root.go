@@ -5,11 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"plantstore/internal/store"
 )
@@ -143,38 +141,4 @@ shows what is in force.`,
 		}
 	}
 	return root
-}
-
-// valueFault says in plain words why a flag does not take a value. The types
-// of this program do so themselves; those of pflag speak of Go's functions.
-func valueFault(f *pflag.Flag, value string, err error) error {
-	var number *strconv.NumError
-	switch {
-	case f.Value.Type() == "bool":
-		return fmt.Errorf("%q is neither true nor false", value)
-	case errors.Is(err, strconv.ErrRange):
-		return fmt.Errorf("%s is out of range", value)
-	case errors.As(err, &number):
-		return fmt.Errorf("%q is no whole number", value)
-	}
-	return err
-}
-
-// checkArgs makes every command's complaint about its arguments a usage error.
-func checkArgs(cmd *cobra.Command) {
-	if check := cmd.Args; check != nil {
-		cmd.Args = func(cmd *cobra.Command, args []string) error {
-			err := check(cmd, args)
-			if err != nil && cmd.HasSubCommands() {
-				err = unknownCommand(cmd, args[0])
-			}
-			if err != nil {
-				return usagef("%w; see %s --help", err, cmd.CommandPath())
-			}
-			return nil
-		}
-	}
-	for _, sub := range cmd.Commands() {
-		checkArgs(sub)
-	}
 }

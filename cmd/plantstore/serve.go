@@ -80,7 +80,7 @@ func (p *program) serve(ctx context.Context, s *settings) (err error) {
 	}
 	defer d.close()
 
-	engine, err := s.openEngine(ctx, sqlite.Config{Server: true, Migrate: true, WALBytesMax: s.walMax.n, Log: log, Metrics: metrics})
+	engine, err := s.openEngine(ctx, engineOptions{server: true, migrate: true, log: log, metrics: metrics})
 	if err != nil {
 		return err
 	}

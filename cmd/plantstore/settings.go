@@ -1,23 +1,16 @@
 package main
 
 import (
-	"bytes"
-	"context"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
-	"net"
 	"net/url"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"go.yaml.in/yaml/v3"
 
 	"plantstore/internal/plant"
 	"plantstore/internal/server"
@@ -61,14 +54,6 @@ func (s *settings) bindStore(f *pflag.FlagSet) {
 	f.StringVar(&s.config, "config", "", "read settings from this YAML `file`")
 	s.db = storeAddress{path: "plantstore.db"}
 	f.Var(&s.db, "db", "the store: a `file`, or the URL of a PostgreSQL database, postgres://…")
-}
-
-const createFlag = "create"
-
-// bindCreate adds the flag with which a command may create the store. Without
-// it a mistyped --db would leave a second store.
-func bindCreate(f *pflag.FlagSet, create *bool) {
-	f.BoolVar(create, createFlag, false, "create the store if it does not exist")
 }
 
 // bindServe adds the settings of the server.
@@ -229,218 +214,5 @@ func checkEnviron(environ map[string]string, known *pflag.FlagSet) error {
 			return usagef("the environment variable %s is no setting%s; see plantstore config --help", name, didYouMean(name, allowed))
 		}
 	}
-	return nil
-}
-
-// readConfigText reads the settings file, which may be a FIFO or a device.
-func readConfigText(ctx context.Context, path string) ([]byte, error) {
-	const bytesMax = 1 << 20
-	f, err := openInput(ctx, path)
-	if err != nil {
-		return nil, inConfig(err)
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(interruptible(ctx, f), bytesMax+1))
-	switch {
-	case err != nil:
-		return nil, inConfig(err)
-	case len(text) > bytesMax:
-		return nil, usagef("config: %s is larger than %d bytes: is it the right file?", path, bytesMax)
-	}
-	return text, nil
-}
-
-// inConfig makes an error of reading the settings file a usage error.
-func inConfig(err error) error {
-	if errors.Is(err, errInterrupted) {
-		return err
-	}
-	return usagef("config: %w", err)
-}
-
-// readConfig reads the settings file: a YAML mapping of names to values.
-func readConfig(ctx context.Context, path string, known *pflag.FlagSet) (map[string]string, error) {
-	if path == "" {
-		return nil, nil
-	}
-	text, err := readConfigText(ctx, path)
-	if err != nil {
-		return nil, err
-	}
-	mapping, err := settingsMapping(text)
-	if err != nil {
-		return nil, usagef("config: %s: %w", path, err)
-	}
-	values := map[string]string{}
-	for pair := range slices.Chunk(mapping, 2) {
-		name, node := pair[0].Value, pair[1]
-		_, twice := values[name]
-		switch {
-		case pair[0].Kind != yaml.ScalarNode || known.Lookup(name) == nil || name == "config":
-			return nil, usagef("config: %s:%d: there is no setting %q%s; see plantstore config --help", path, pair[0].Line, name, didYouMean(name, flagNames(known, "")))
-		case twice:
-			return nil, usagef("config: %s:%d: %s is given twice", path, pair[0].Line, name)
-		}
-		if values[name], err = scalar(node); err != nil {
-			return nil, usagef("config: %s:%d: %s: %w", path, pair[0].Line, name, err)
-		}
-	}
-	return values, nil
-}
-
-// settingsMapping returns the names and values, by turns, of a YAML document
-// that is a mapping. An empty document has none.
-func settingsMapping(text []byte) ([]*yaml.Node, error) {
-	in := yaml.NewDecoder(bytes.NewReader(text))
-	var document, more yaml.Node
-	switch err := in.Decode(&document); {
-	case errors.Is(err, io.EOF):
-		return nil, nil
-	case err != nil:
-		return nil, err
-	}
-	if err := in.Decode(&more); !errors.Is(err, io.EOF) {
-		return nil, errors.New("want one YAML document, found more")
-	}
-	root := document.Content[0]
-	switch {
-	case root.Kind == yaml.MappingNode:
-		return root.Content, nil
-	case root.Tag == yamlNull:
-		return nil, nil
-	}
-	return nil, errors.New("want lines of the form name: value")
-}
-
-const yamlNull = "!!null"
-
-// scalar returns a value of the file as a flag would have it; a list becomes
-// its items with commas between.
-func scalar(node *yaml.Node) (string, error) {
-	switch {
-	case node.Tag == yamlNull:
-		return "", errors.New("it has no value")
-	case node.Kind == yaml.ScalarNode:
-		return node.Value, nil
-	case node.Kind == yaml.SequenceNode:
-		items := make([]string, 0, len(node.Content))
-		for _, item := range node.Content {
-			if item.Kind != yaml.ScalarNode {
-				return "", errors.New("want a list of plain values")
-			}
-			items = append(items, item.Value)
-		}
-		return strings.Join(items, ","), nil
-	default:
-		return "", errors.New("want a plain value")
-	}
-}
-
-// address is a host and port to listen on.
-type address string
-
-func (a *address) String() string { return string(*a) }
-func (a *address) Type() string   { return "address" }
-
-// Set implements pflag.Value.
-func (a *address) Set(text string) error {
-	_, port, err := net.SplitHostPort(text)
-	if err != nil {
-		return fmt.Errorf("%q is no address to listen on: give one like 127.0.0.1:8080", text)
-	}
-	if n, err := strconv.ParseUint(port, 10, 16); err != nil || strconv.FormatUint(n, 10) != port {
-		return fmt.Errorf("%q has no port from 0 to 65535", text)
-	}
-	*a = address(text)
-	return nil
-}
-
-// baseURL is an http or https URL; nil if none was given.
-type baseURL struct{ url *url.URL }
-
-func (b *baseURL) Type() string { return "URL" }
-
-func (b *baseURL) String() string {
-	if b.url == nil {
-		return ""
-	}
-	return b.url.String()
-}
-
-// Set implements pflag.Value.
-func (b *baseURL) Set(text string) error {
-	if text == "" {
-		b.url = nil
-		return nil
-	}
-	u, err := url.Parse(text)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return fmt.Errorf("%q is no base URL: give one like https://plants.example/store", text)
-	}
-	if u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return errors.New("a base URL has no user, query or fragment")
-	}
-	u.Path = strings.TrimRight(u.Path, "/")
-	if u.RawPath != "" || strings.Contains(u.Path, "//") {
-		return fmt.Errorf("%q has a path that is not plain", text)
-	}
-	b.url = u
-	return nil
-}
-
-// choice is one of a few words.
-type choice struct {
-	value   string
-	allowed []string
-}
-
-func (c *choice) String() string { return c.value }
-func (c *choice) Type() string   { return "word" }
-
-// Set implements pflag.Value.
-func (c *choice) Set(text string) error {
-	if !slices.Contains(c.allowed, text) {
-		return fmt.Errorf("%q is not one of %s", text, strings.Join(c.allowed, ", "))
-	}
-	c.value = text
-	return nil
-}
-
-// byteCount is a number of bytes, written plainly or with KiB, MiB or GiB.
-type byteCount struct{ n, min, max int64 }
-
-var byteUnits = []struct {
-	suffix string
-	bytes  int64
-}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}}
-
-func (b *byteCount) Type() string   { return "bytes" }
-func (b *byteCount) String() string { return formatBytes(b.n) }
-
-func formatBytes(n int64) string {
-	for _, unit := range slices.Backward(byteUnits) {
-		if n >= unit.bytes && n%unit.bytes == 0 {
-			return strconv.FormatInt(n/unit.bytes, 10) + unit.suffix
-		}
-	}
-	return strconv.FormatInt(n, 10)
-}
-
-// Set implements pflag.Value.
-func (b *byteCount) Set(text string) error {
-	number, factor := text, int64(1)
-	for _, unit := range byteUnits {
-		if rest, ok := strings.CutSuffix(text, unit.suffix); ok {
-			number, factor = rest, unit.bytes
-		}
-	}
-	n, err := strconv.ParseInt(number, 10, 64)
-	if err != nil || n < 0 || n > (1<<62)/factor {
-		return fmt.Errorf("%q is no number of bytes: give one like 65536 or 64KiB", text)
-	}
-	if n *= factor; n < b.min || n > b.max {
-		return fmt.Errorf("%s is out of range: from %s to %s", text, formatBytes(b.min), formatBytes(b.max))
-	}
-	b.n = n
 	return nil
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"plantstore/internal/auth"
-	"plantstore/internal/sqlite"
 	"plantstore/internal/store"
 )
 
@@ -24,7 +23,7 @@ func newTokenList(p *program) *cobra.Command {
 		Example: `  plantstore token list`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return p.withStore(cmd, s, sqlite.Config{ReadOnly: true}, func(ctx context.Context, engine store.Engine) error {
+			return p.withStore(cmd, s, engineOptions{readOnly: true}, func(ctx context.Context, engine store.Engine) error {
 				tokens, err := engine.Tokens(ctx)
 				if err != nil {
 					return err
@@ -112,11 +111,4 @@ func tokenStates(tokens []auth.Token, now time.Time) []string {
 		}
 	}
 	return states
-}
-
-func formatTime(t time.Time) string {
-	if t.IsZero() {
-		return "never"
-	}
-	return t.Format(time.RFC3339)
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"plantstore/internal/auth"
-	"plantstore/internal/sqlite"
 	"plantstore/internal/store"
 )
 
@@ -41,7 +40,7 @@ taken from the arguments, which others can see in the list of processes.`,
 			if err != nil {
 				return err
 			}
-			return p.withStore(cmd, s, sqlite.Config{MustExist: true}, func(ctx context.Context, engine store.Engine) error {
+			return p.withStore(cmd, s, engineOptions{mustExist: true}, func(ctx context.Context, engine store.Engine) error {
 				revoked, err := engine.RevokeTokens(ctx, which, time.Now())
 				if errors.Is(err, store.ErrNotFound) {
 					return errors.New("no such token, or it is revoked already: see plantstore token list")

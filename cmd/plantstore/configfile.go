@@ -1,0 +1,117 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
+)
+
+// readConfigText reads the settings file, which may be a FIFO or a device.
+func readConfigText(ctx context.Context, path string) ([]byte, error) {
+	const bytesMax = 1 << 20
+	f, err := openInput(ctx, path)
+	if err != nil {
+		return nil, inConfig(err)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(interruptible(ctx, f), bytesMax+1))
+	switch {
+	case err != nil:
+		return nil, inConfig(err)
+	case len(text) > bytesMax:
+		return nil, usagef("config: %s is larger than %d bytes: is it the right file?", path, bytesMax)
+	}
+	return text, nil
+}
+
+// inConfig makes an error of reading the settings file a usage error.
+func inConfig(err error) error {
+	if errors.Is(err, errInterrupted) {
+		return err
+	}
+	return usagef("config: %w", err)
+}
+
+// readConfig reads the settings file: a YAML mapping of names to values.
+func readConfig(ctx context.Context, path string, known *pflag.FlagSet) (map[string]string, error) {
+	if path == "" {
+		return nil, nil
+	}
+	text, err := readConfigText(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	mapping, err := settingsMapping(text)
+	if err != nil {
+		return nil, usagef("config: %s: %w", path, err)
+	}
+	values := map[string]string{}
+	for pair := range slices.Chunk(mapping, 2) {
+		name, node := pair[0].Value, pair[1]
+		_, twice := values[name]
+		switch {
+		case pair[0].Kind != yaml.ScalarNode || known.Lookup(name) == nil || name == "config":
+			return nil, usagef("config: %s:%d: there is no setting %q%s; see plantstore config --help", path, pair[0].Line, name, didYouMean(name, flagNames(known, "")))
+		case twice:
+			return nil, usagef("config: %s:%d: %s is given twice", path, pair[0].Line, name)
+		}
+		if values[name], err = scalar(node); err != nil {
+			return nil, usagef("config: %s:%d: %s: %w", path, pair[0].Line, name, err)
+		}
+	}
+	return values, nil
+}
+
+// settingsMapping returns the names and values, by turns, of a YAML document
+// that is a mapping. An empty document has none.
+func settingsMapping(text []byte) ([]*yaml.Node, error) {
+	in := yaml.NewDecoder(bytes.NewReader(text))
+	var document, more yaml.Node
+	switch err := in.Decode(&document); {
+	case errors.Is(err, io.EOF):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	if err := in.Decode(&more); !errors.Is(err, io.EOF) {
+		return nil, errors.New("want one YAML document, found more")
+	}
+	root := document.Content[0]
+	switch {
+	case root.Kind == yaml.MappingNode:
+		return root.Content, nil
+	case root.Tag == yamlNull:
+		return nil, nil
+	}
+	return nil, errors.New("want lines of the form name: value")
+}
+
+const yamlNull = "!!null"
+
+// scalar returns a value of the file as a flag would have it; a list becomes
+// its items with commas between.
+func scalar(node *yaml.Node) (string, error) {
+	switch {
+	case node.Tag == yamlNull:
+		return "", errors.New("it has no value")
+	case node.Kind == yaml.ScalarNode:
+		return node.Value, nil
+	case node.Kind == yaml.SequenceNode:
+		items := make([]string, 0, len(node.Content))
+		for _, item := range node.Content {
+			if item.Kind != yaml.ScalarNode {
+				return "", errors.New("want a list of plain values")
+			}
+			items = append(items, item.Value)
+		}
+		return strings.Join(items, ","), nil
+	default:
+		return "", errors.New("want a plain value")
+	}
+}

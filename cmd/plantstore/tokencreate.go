@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"plantstore/internal/auth"
+	"plantstore/internal/store"
+
+	"github.com/spf13/cobra"
+)
+
+func newTokenCreate(p *program) *cobra.Command {
+	s := &settings{}
+	var scopes []string
+	var expires time.Duration
+	var noExpiry bool
+	var out secretOutput
+	var create bool
+	cmd := &cobra.Command{
+		Use:   "create NAME (--expires TIME | --no-expiry)",
+		Short: "Create a token; its secret alone is printed on standard output",
+		Example: `  plantstore token create web-shop --expires 90d
+  plantstore token create web-shop --expires 90d -o web-shop.token`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkNewName(args[0]); err != nil {
+				return err
+			}
+			t, err := newTokenFrom(args[0], cmd.Flags(), expires)
+			if err != nil {
+				return err
+			}
+			if noExpiry != t.ExpiresAt.IsZero() {
+				return usagef("give either --expires, such as --expires 90d, or --no-expiry for a token that never expires")
+			}
+			if t.Scopes, err = grantScopes(scopes); err != nil {
+				return err
+			}
+			return p.withStore(cmd, s, engineOptions{mustExist: !create}, func(ctx context.Context, engine store.Engine) error {
+				return p.mint(ctx, t, &out, func(t auth.Token) (_ auth.Token, err error) {
+					t.ID, err = engine.CreateToken(ctx, t)
+					if errors.Is(err, store.ErrNameTaken) {
+						err = fmt.Errorf("there is a valid token named %q: choose another name, or replace it with plantstore token rotate", t.Name)
+					}
+					return t, err
+				})
+			})
+		},
+	}
+	s.bindStore(cmd.Flags())
+	bindCreate(cmd.Flags(), &create)
+	out.bind(cmd.Flags())
+	cmd.Flags().StringSliceVar(&scopes, "scope", []string{auth.Grantable.String()}, "`scopes` that the token allows; there is one: "+auth.Grantable.String())
+	cmd.Flags().Var((*duration)(&expires), "expires", "`time` after which the token expires, like 90d or 12h")
+	cmd.Flags().BoolVar(&noExpiry, "no-expiry", false, "create a token that never expires")
+	return cmd
+}
+
+// grantScopes returns the scopes of a new token.
+func grantScopes(names []string) (auth.Scopes, error) {
+	scopes, err := auth.ParseScopes(strings.Join(names, " "))
+	switch {
+	case err != nil || !auth.Grantable.Has(scopes):
+		return 0, usagef("scope: %q is not a scope that a token can have: it can have %s", strings.Join(names, ","), auth.Grantable)
+	case scopes == 0:
+		return 0, usagef("scope: a token without a scope allows nothing: leave out --scope for %s", auth.Grantable)
+	}
+	return scopes, nil
+}
+
+// checkNewName keeps the names of new tokens to characters that need no quotes in a shell or a log line, and of which
+// none is invisible. Older tokens may have other names.
+func checkNewName(name string) error {
+	const runesMax = 64
+	if err := refuseSecret(name); err != nil {
+		return err
+	}
+	good := name != "" && utf8.RuneCountInString(name) <= runesMax
+	for i, r := range name {
+		word := unicode.In(r, unicode.L, unicode.Nd) || i > 0 && unicode.Is(unicode.M, r)
+		invisible := unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
+		good = good && !invisible && (word || i > 0 && strings.ContainsRune("._-@:/+", r))
+	}
+	if !good {
+		return usagef("name: %q is not a name for a token: give 1 to %d letters, digits and ._-@:/+, a letter or digit first", name, runesMax)
+	}
+	return nil
+}

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"plantstore/internal/auth"
+	"plantstore/internal/store"
+
+	"github.com/spf13/cobra"
+)
+
+func newTokenRotate(p *program) *cobra.Command {
+	s := &settings{}
+	overlap := day
+	var expires time.Duration
+	var out secretOutput
+	cmd := &cobra.Command{
+		Use:   "rotate NAME",
+		Short: "Replace a token with a new one of the same name and scopes",
+		Long: `Replace a token with a new one of the same name and scopes, which is valid for
+as long as the old one was to be. The old one stays valid for the overlap, so
+that its users can change over. The secret of the new token alone is printed on
+standard output.`,
+		Example: `  plantstore token rotate web-shop --overlap 7d
+  plantstore token rotate web-shop -o web-shop.token --force`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			t, err := newTokenFrom(args[0], cmd.Flags(), expires)
+			if err != nil {
+				return err
+			}
+			return p.withStore(cmd, s, engineOptions{mustExist: true}, func(ctx context.Context, engine store.Engine) error {
+				err := p.mint(ctx, t, &out, func(t auth.Token) (auth.Token, error) {
+					fresh, old, err := engine.RotateToken(ctx, t, overlap)
+					out.replaces(old, t.CreatedAt, overlap)
+					return fresh, err
+				})
+				if errors.Is(err, store.ErrNotFound) {
+					return fmt.Errorf("there is no valid token named %q: see plantstore token list", t.Name)
+				}
+				if err == nil {
+					p.sayOverlap(&out, overlap)
+				}
+				return err
+			})
+		},
+	}
+	cmd.ValidArgsFunction = p.completeTokens(s, func(t auth.Token) bool { return t.ValidAt(time.Now()) })
+	s.bindStore(cmd.Flags())
+	out.bind(cmd.Flags())
+	cmd.Flags().Var((*duration)(&overlap), "overlap", "`time` for which the old token stays valid, like 24h or 7d; 0 ends it now")
+	cmd.Flags().Var((*duration)(&expires), "expires", "`time` after which the new token expires, like 90d; default: as long after its creation as the old one")
+	return cmd
+}
+
+// sayOverlap says how long a token that was rotated stays valid; with --json only what was not asked for.
+func (p *program) sayOverlap(out *secretOutput, overlap time.Duration) {
+	switch {
+	case out.cut:
+		fmt.Fprintf(p.stderr, "warning: the old token, %d, expires at %s, before the overlap of %s ends\n", out.oldID, formatTime(out.oldEnds), formatDuration(overlap))
+	case out.asJSON:
+	case overlap == 0:
+		fmt.Fprintf(p.stderr, "the old token, %d, is no longer valid\n", out.oldID)
+	default:
+		fmt.Fprintf(p.stderr, "the old token, %d, stays valid until %s\n", out.oldID, formatTime(out.oldEnds))
+	}
+}
