@@ -1,5 +1,6 @@
-// Package plantstore_test keeps the rules of the house that neither the compiler nor a linter knows: who may import whom,
-// what the product depends on, how long a file and a function may be, and that what the pages point to is there.
+// Package plantstore_test checks the project's rules that neither the compiler nor a linter has: the imports between
+// packages, the reasons for dependencies, the length of files and functions, the targets of links, and the language of
+// names, messages and scripts.
 package plantstore_test
 
 import (
@@ -34,9 +35,8 @@ const (
 	pgtest           = "internal/postgres/pgtest"
 )
 
-// mayImport is the whole picture of the program: each package, and the packages of the program that it may import. A
-// name that ends in /... stands for all packages below it too. A package that is not here is not part of the house yet:
-// it gets its row, and ARCHITECTURE.md its sentence, in the change that brings it.
+// mayImport has a row for each package: the packages of the program that it may import. A name that ends in ...
+// includes the packages below it. The change that adds a package adds its row here and its sentence in ARCHITECTURE.md.
 var mayImport = map[string][]string{
 	"internal/plant":     {},
 	"internal/auth":      {"internal/plant"},
@@ -48,28 +48,23 @@ var mayImport = map[string][]string{
 	"internal/sqlite...": {"internal/plant", "internal/auth", "internal/store", "internal/safefile", "internal/sqlite..."},
 	"internal/postgres":  {"internal/plant", "internal/auth", "internal/store"},
 	pgtest:               {},
-	"internal/console":   {"internal/plant", "internal/auth", "internal/store"},
-	"internal/server":    {"internal/plant", "internal/auth", "internal/store", "internal/console"},
-	"client":             {},
+	"internal/server":    {"internal/plant", "internal/auth", "internal/store"},
 	"cmd...":             {anything},
 }
 
-// testsMayAdd is what the tests of every package may import besides: the suite that each engine passes, and the engine
-// that needs no other program, so that nothing is tested against a stand-in for it.
+// testsMayAdd are the packages that all tests may import too: the suite of the engines, the engine that needs no other
+// program, so that tests need no fake of it, and the PostgreSQL server for tests.
 var testsMayAdd = []string{storetest, embeddedEngine, pgtest}
 
-// testsOfMayAdd is what the tests of one package may import besides that: the client has to know every code that the
-// server answers with, and is tried against the real one.
+// testsOfMayAdd are the packages that the tests of one package may import beyond testsMayAdd.
 var testsOfMayAdd = map[string][]string{
-	"client":        {"internal/plant", "internal/auth", "internal/store", "internal/server"},
 	"internal/move": {"internal/plant", "internal/postgres"},
 }
 
-// onlyStandardLibrary are the packages that import nothing from other modules. What every other package and every user
-// of the client depends on brings nothing along.
-var onlyStandardLibrary = []string{"internal/plant", "internal/safefile", "client"}
+// onlyStandardLibrary are the packages that import no other module, because most packages import them.
+var onlyStandardLibrary = []string{"internal/plant", "internal/safefile"}
 
-// onlyInTests are the direct dependencies that serve tests and are never linked into the product.
+// onlyInTests are the direct dependencies that only tests link.
 var onlyInTests = []string{
 	"github.com/chromedp/cdproto",
 	"github.com/chromedp/chromedp",
@@ -84,11 +79,11 @@ func TestImportsFollowTheTable(t *testing.T) {
 	for _, file := range goFiles(t) {
 		allowed, known := rowOf(file.dir)
 		if !known && file.dir != "." {
-			t.Errorf("%s: package %s has no row in mayImport: a new room needs one", file.path, file.dir)
+			t.Errorf("%s: package %s has no row in mayImport: add one", file.path, file.dir)
 			continue
 		}
 		if file.test {
-			itself := []string{file.dir} // as a package's outside tests do
+			itself := []string{file.dir} // an external test package imports its package
 			allowed = slices.Concat(allowed, testsMayAdd, testsOfMayAdd[file.dir], itself)
 		}
 		for _, imported := range file.imports {
@@ -97,8 +92,17 @@ func TestImportsFollowTheTable(t *testing.T) {
 			case ok && !matchesAny(allowed, inside):
 				t.Errorf("%s imports %s: the table allows %s only %q", file.path, inside, file.dir, allowed)
 			case !ok && !file.test && slices.Contains(onlyStandardLibrary, file.dir) && !isStandardLibrary(imported):
-				t.Errorf("%s imports %s: %s keeps to the standard library", file.path, imported, file.dir)
+				t.Errorf("%s imports %s: %s imports the standard library only", file.path, imported, file.dir)
 			}
+		}
+	}
+}
+
+func TestRowsHavePackages(t *testing.T) {
+	t.Parallel()
+	for name := range mayImport {
+		if _, err := os.Stat(strings.TrimSuffix(name, "...")); err != nil {
+			t.Errorf("mayImport has a row for %s, which does not exist", name)
 		}
 	}
 }
@@ -117,8 +121,7 @@ func TestTestingStaysOutOfTheProgram(t *testing.T) {
 	}
 }
 
-// A file that fits on a few screens and a function that fits on one can be read whole; past that, there are two things
-// in it that want two names.
+// A longer file or function holds two subjects, and each needs a name.
 func TestFilesAndFunctionsStayReadable(t *testing.T) {
 	t.Parallel()
 	for _, file := range goFiles(t) {
@@ -126,47 +129,51 @@ func TestFilesAndFunctionsStayReadable(t *testing.T) {
 			continue
 		}
 		if file.lines > fileLinesMax {
-			t.Errorf("%s has %d lines, at most %d wanted: what is the second thing in it?", file.path, file.lines, fileLinesMax)
+			t.Errorf("%s has %d lines; the maximum is %d: move its second subject to a file of its own",
+				file.path, file.lines, fileLinesMax)
 		}
 		for _, f := range file.functions {
 			if f.lines > functionLinesMax {
-				t.Errorf("%s:%d: %s has %d lines, at most %d wanted: give its parts names", file.path, f.at, f.name, f.lines, functionLinesMax)
+				t.Errorf("%s:%d: %s has %d lines; the maximum is %d: name its parts",
+					file.path, f.at, f.name, f.lines, functionLinesMax)
 			}
 		}
 	}
 }
 
-// Every module that go.mod requires directly stands in a table of docs/explanation/decisions.md with the reason for it, so that
-// nobody adds one in passing.
+// docs/explanation/decisions.md has a table row with the reason for each module that go.mod requires directly.
 func TestDependenciesHaveReasons(t *testing.T) {
 	t.Parallel()
 	direct := requirements(t, "go.mod", func(r requirement) bool { return !r.Indirect })
 	page, err := os.ReadFile(decisionsPage)
 	if err != nil {
-		t.Fatalf("the reasons for %q are to stand in %s: %v", slices.Sorted(maps.Keys(direct)), decisionsPage, err)
+		t.Fatalf("cannot read the reasons for %q in %s: %v", slices.Sorted(maps.Keys(direct)), decisionsPage, err)
 	}
 	reasons := tableReasons(string(page))
 	for _, name := range slices.Sorted(maps.Keys(direct)) {
 		if reasons[name] == "" {
-			t.Errorf("go.mod requires %s: %s has no table row that begins with | `%s` | and goes on with the reason", name, decisionsPage, name)
+			t.Errorf("go.mod requires %s: %s needs a table row that begins with | `%s` | and ends with the reason",
+				name, decisionsPage, name)
 		}
 	}
 }
 
 func TestProductLinksNoTestDependency(t *testing.T) {
 	t.Parallel()
-	linked := strings.Fields(run(t, "go", "list", "-deps", "-f", "{{.ImportPath}} {{with .Module}}{{.Path}}{{end}}", "./cmd/plantstore"))
+	const format = "{{.ImportPath}} {{with .Module}}{{.Path}}{{end}}"
+	linked := strings.Fields(run(t, "go", "list", "-deps", "-f", format, "./cmd/plantstore"))
 	if len(linked) < 100 {
-		t.Fatalf("go list -deps named only %q", linked)
+		t.Fatalf("go list -deps printed only %q", linked)
 	}
 	for _, name := range append(slices.Clone(onlyInTests), "testing") {
 		if slices.Contains(linked, name) {
-			t.Errorf("cmd/plantstore links %s, which is for tests only", name)
+			t.Errorf("cmd/plantstore links %s, which only tests may link", name)
 		}
 	}
 }
 
-// modernc.org/sqlite is C translated against one version of its C library; another one compiles and then crashes.
+// modernc.org/sqlite is C code that was translated for one version of modernc.org/libc. It compiles with another
+// version, and then it crashes.
 func TestCLibraryIsTheOneOfSQLite(t *testing.T) {
 	t.Parallel()
 	const engine, library = "modernc.org/sqlite", "modernc.org/libc"
@@ -178,7 +185,8 @@ func TestCLibraryIsTheOneOfSQLite(t *testing.T) {
 	}
 	want := requirements(t, sqlite.GoMod, func(r requirement) bool { return r.Path == library })[library]
 	if want == "" || libc.Version != want {
-		t.Errorf("%s is at %s, and %s %s was made for %q: require exactly that", library, libc.Version, engine, sqlite.Version, want)
+		t.Errorf("%s is at %s, but %s %s requires %q: require that version",
+			library, libc.Version, engine, sqlite.Version, want)
 	}
 }
 
@@ -198,7 +206,7 @@ func TestLinksResolve(t *testing.T) {
 		text := fenced.ReplaceAllString(read(t, page), "")
 		for _, match := range link.FindAllStringSubmatch(codeSpan.ReplaceAllString(text, ""), -1) {
 			target := match[1] + match[2]
-			if strings.Contains(target, ":") { // has a scheme
+			if strings.Contains(target, ":") { // the link has a scheme
 				continue
 			}
 			name, anchor, _ := strings.Cut(target, "#")
@@ -207,9 +215,9 @@ func TestLinksResolve(t *testing.T) {
 			}
 			name = filepath.Join(filepath.Dir(page), name)
 			if _, err := os.Stat(name); err != nil {
-				t.Errorf("%s points to %s, which is not there", page, target)
+				t.Errorf("%s links to %s, which does not exist", page, target)
 			} else if anchor != "" && path.Ext(name) == ".md" && !slices.Contains(anchors(read(t, name)), anchor) {
-				t.Errorf("%s points to %s, and %s has no such heading", page, target, name)
+				t.Errorf("%s links to %s, but %s has no such heading", page, target, name)
 			}
 		}
 	}
@@ -225,18 +233,18 @@ func TestMakeTargetsAndScriptsExist(t *testing.T) {
 	for _, page := range files(t, ".md") {
 		for _, match := range makeName.FindAllStringSubmatch(read(t, page), -1) {
 			if !slices.Contains(targets, match[1]) {
-				t.Errorf("%s names make %s, and the Makefile has only %q", page, match[1], targets)
+				t.Errorf("%s names make %s, but the Makefile has only %q", page, match[1], targets)
 			}
 		}
 	}
 	for _, match := range ownPath.FindAllStringSubmatch(makefile, -1) {
 		if _, err := os.Stat(match[1]); err != nil {
-			t.Errorf("the Makefile names %s, which is not there", match[1])
+			t.Errorf("the Makefile names %s, which does not exist", match[1])
 		}
 	}
 }
 
-// goFile is what the rules ask about a file.
+// goFile holds the properties of a Go file that the rules use.
 type goFile struct {
 	path, dir string
 	test      bool
@@ -245,13 +253,13 @@ type goFile struct {
 	functions []function
 }
 
-// function has its name, the line where it begins, and the number of lines between its braces, as funlen counts them.
+// function is a function with the line of its declaration and the number of lines between its braces, as funlen counts.
 type function struct {
 	name      string
 	at, lines int
 }
 
-// goFiles reads all Go files of the module, those for other systems too.
+// goFiles parses all Go files of the module, including files for other systems.
 func goFiles(t *testing.T) []goFile {
 	t.Helper()
 	var all []goFile
@@ -285,7 +293,7 @@ func goFiles(t *testing.T) []goFile {
 	return all
 }
 
-// files returns the module's files with that extension, without those of modules inside it and of test data.
+// files returns the module's files with an extension, without test data and, for Go files, without nested modules.
 func files(t *testing.T, extension string) []string {
 	t.Helper()
 	var names []string
@@ -302,7 +310,9 @@ func files(t *testing.T, extension string) []string {
 			return nil
 		}
 		_, err = os.Stat(filepath.Join(name, "go.mod"))
-		if err == nil && extension == ".go" || entry.Name() == "testdata" || entry.Name() == "node_modules" || strings.HasPrefix(entry.Name(), ".") {
+		nested := err == nil && extension == ".go"
+		base := entry.Name()
+		if nested || base == "testdata" || base == "node_modules" || strings.HasPrefix(base, ".") {
 			return fs.SkipDir
 		}
 		return nil
@@ -316,7 +326,7 @@ func files(t *testing.T, extension string) []string {
 	return names
 }
 
-// rowOf returns what the package in dir may import, and whether the table knows it.
+// rowOf returns the packages that the package in dir may import, and whether mayImport has a row for it.
 func rowOf(dir string) (allowed []string, known bool) {
 	for name, row := range mayImport {
 		if matchesAny([]string{name}, dir) {
@@ -333,7 +343,7 @@ func matchesAny(patterns []string, dir string) bool {
 	})
 }
 
-// isStandardLibrary goes by the dot that the first part of every other module's path has.
+// isStandardLibrary reports whether the first element of an import path has no dot.
 func isStandardLibrary(imported string) bool {
 	first, _, _ := strings.Cut(imported, "/")
 	return !strings.Contains(first, ".")
@@ -344,7 +354,7 @@ type requirement struct {
 	Indirect      bool
 }
 
-// requirements returns path and version of what a go.mod file requires, as far as it is wanted.
+// requirements returns the versions, by module path, of the wanted requirements of a go.mod file.
 func requirements(t *testing.T, goMod string, wanted func(requirement) bool) map[string]string {
 	t.Helper()
 	var parsed struct{ Require []requirement }
@@ -374,7 +384,7 @@ func tableReasons(page string) map[string]string {
 	return reasons
 }
 
-// anchors returns the names under which a page's headings can be linked to.
+// anchors returns the fragment identifiers of a page's headings.
 func anchors(page string) []string {
 	var names []string
 	for _, match := range heading.FindAllStringSubmatch(fenced.ReplaceAllString(page, ""), -1) {
@@ -405,7 +415,7 @@ func read(t *testing.T, name string) string {
 	return string(text)
 }
 
-// run returns what a command prints, run at the root of the module.
+// run runs a command in the root of the module and returns its standard output.
 func run(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), name, args...)
