@@ -48,12 +48,12 @@ func (s *settings) openEngine(ctx context.Context, o engineOptions) (store.Movab
 	if s.db.isDatabase() {
 		return postgres.Open(ctx, postgres.Config{
 			URL: s.db.url.Reveal(), MustExist: o.mustExist, ReadOnly: o.readOnly, Migrate: o.migrate, Server: o.server,
-			RequireStandby: s.requireSyncStandby, Log: o.log, Metrics: o.metrics,
+			RequireSyncStandby: s.requireSyncStandby, Log: o.log, Metrics: o.metrics,
 		})
 	}
 	return sqlite.Open(ctx, sqlite.Config{
 		Path: s.db.path, MustExist: o.mustExist, ReadOnly: o.readOnly, Migrate: o.migrate, Server: o.server,
-		WALBytesMax: s.walMax.n, Log: o.log, Metrics: o.metrics,
+		WALMax: s.walMax.n, Log: o.log, Metrics: o.metrics,
 	})
 }
 

@@ -90,7 +90,7 @@ func (p *program) serve(ctx context.Context, s *settings) (err error) {
 	st, err := store.New(ctx, store.Config{
 		Engine:  engine,
 		Commits: commits,
-		Limits:  store.Limits{Plants: s.queueMax, Bytes: queueBytesMax, CommitTime: within, AnswerTime: s.answerTimeout},
+		Limits:  store.Limits{QueueMax: s.queueMax, Bytes: queueBytesMax, CommitTime: within, AnswerTimeout: s.answerTimeout},
 		Log:     log,
 		Metrics: metrics,
 	})
@@ -201,17 +201,17 @@ func (d *doors) open(s *settings, st *store.Store, log *slog.Logger, metrics *pr
 		Log:         log,
 		BaseURL:     d.url,
 		OwnHostOnly: s.baseURL.url != nil,
-		Origins:     s.corsOrigins,
+		CORSOrigins: s.corsOrigins,
 		AdminHosts:  s.adminHosts,
 		Metrics:     metrics,
-		Profiles:    s.pprof,
+		Pprof:       s.pprof,
 		Limits: server.Limits{
-			BodyBytes:   s.bodyMax.n,
-			HeaderBytes: int(s.headerMax.n),
-			Request:     s.requestTimeout,
-			Answer:      s.answerTimeout,
-			Idle:        s.idleTimeout,
-			Plants:      s.queueMax,
+			BodyMax:        s.bodyMax.n,
+			HeaderMax:      int(s.headerMax.n),
+			RequestTimeout: s.requestTimeout,
+			AnswerTimeout:  s.answerTimeout,
+			IdleTimeout:    s.idleTimeout,
+			QueueMax:       s.queueMax,
 		},
 	}
 	d.public, d.admin, err = server.NewDoors(config)

@@ -38,9 +38,9 @@ type Config struct {
 	Migrate   bool // bring a store of an older schema to the newest one; a new store always has that
 	Server    bool // look from time to time at what the database's acknowledgements are worth
 
-	// RequireStandby acknowledges nothing unless the database waits for a
+	// RequireSyncStandby acknowledges nothing unless the database waits for a
 	// synchronous standby.
-	RequireStandby bool
+	RequireSyncStandby bool
 
 	Log *slog.Logger
 
@@ -101,7 +101,7 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	if exposed := exposure(hostsOf(&config.ConnConfig.Config)); exposed != "" && c.Server {
 		c.Log.Warn("the connection to the database is not protected: set sslmode=verify-full", "hosts", exposed)
 	}
-	e := &Engine{log: c.Log, requireStandby: c.RequireStandby}
+	e := &Engine{log: c.Log, requireStandby: c.RequireSyncStandby}
 	config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
 		return errors.Join(commitDurably(ctx, c), e.pin(ctx, c))
 	}

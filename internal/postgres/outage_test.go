@@ -168,7 +168,7 @@ func TestOutage(t *testing.T) {
 			log := &lines{}
 			s, err := store.New(t.Context(), store.Config{
 				Engine: e, Commits: postgres.CommitsMax, Metrics: prometheus.NewRegistry(), Log: slog.New(slog.NewTextHandler(log, nil)),
-				Limits: store.Limits{Plants: 100, Bytes: 1000, CommitTime: 5 * time.Second, AnswerTime: 5 * time.Second},
+				Limits: store.Limits{QueueMax: 100, Bytes: 1000, CommitTime: 5 * time.Second, AnswerTimeout: 5 * time.Second},
 			})
 			if err != nil {
 				t.Fatal(err)

@@ -209,7 +209,7 @@ func (r *recorder) requireStandby(t *testing.T) {
 	s.want()
 	asked := make(chan struct{})
 	log := slog.New(slog.NewTextHandler(&closer{text: "no synchronous standby", done: asked}, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	e, err := postgres.Open(t.Context(), postgres.Config{URL: s.url, MustExist: true, Server: true, RequireStandby: true, Log: log})
+	e, err := postgres.Open(t.Context(), postgres.Config{URL: s.url, MustExist: true, Server: true, RequireSyncStandby: true, Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -197,7 +197,7 @@ func TestUnknown(t *testing.T) {
 func TestRequiredStandby(t *testing.T) {
 	t.Parallel()
 	s := newStandby(t)
-	config := postgres.Config{URL: s.url, Server: true, RequireStandby: true, Log: quiet}
+	config := postgres.Config{URL: s.url, Server: true, RequireSyncStandby: true, Log: quiet}
 	if e, err := postgres.Open(t.Context(), config); err == nil || !strings.HasSuffix(err.Error(), "the database waits for no synchronous standby, and one is required: set synchronous_standby_names") {
 		if err == nil {
 			_ = e.Close()

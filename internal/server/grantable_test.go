@@ -12,7 +12,7 @@ import (
 // What a new token may be allowed is what the routes need.
 func TestGrantable(t *testing.T) {
 	t.Parallel()
-	c := Config{BaseURL: &url.URL{Scheme: "http", Host: "localhost"}, Metrics: prometheus.NewRegistry(), Profiles: true}
+	c := Config{BaseURL: &url.URL{Scheme: "http", Host: "localhost"}, Metrics: prometheus.NewRegistry(), Pprof: true}
 	public, err := publicRoutes(c)
 	if err != nil {
 		t.Fatal(err)

@@ -70,9 +70,9 @@ const wait = 20 * time.Second // for anything that has to happen; nothing waits 
 func start(t testing.TB, change ...func(*setup)) *harness {
 	t.Helper()
 	s := setup{
-		queue:  store.Limits{Plants: 1000, Bytes: 1 << 20, CommitTime: wait, AnswerTime: wait},
+		queue:  store.Limits{QueueMax: 1000, Bytes: 1 << 20, CommitTime: wait, AnswerTimeout: wait},
 		level:  slog.LevelDebug,
-		limits: server.Limits{BodyBytes: 64 << 10, HeaderBytes: 16 << 10, Request: wait, Answer: wait, Idle: wait, Plants: 1000},
+		limits: server.Limits{BodyMax: 64 << 10, HeaderMax: 16 << 10, RequestTimeout: wait, AnswerTimeout: wait, IdleTimeout: wait, QueueMax: 1000},
 	}
 	for _, f := range change {
 		f(&s)
@@ -117,7 +117,7 @@ func (h *harness) serve(s setup, log *slog.Logger, metrics *prometheus.Registry)
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	h.config = server.Config{Store: h.store, Log: log, BaseURL: base, OwnHostOnly: s.ownHostOnly, Origins: s.origins, Limits: s.limits, Metrics: metrics, Profiles: s.profiles, AdminHosts: s.adminHosts}
+	h.config = server.Config{Store: h.store, Log: log, BaseURL: base, OwnHostOnly: s.ownHostOnly, CORSOrigins: s.origins, Limits: s.limits, Metrics: metrics, Pprof: s.profiles, AdminHosts: s.adminHosts}
 	h.document = documentAt(h.t, strings.TrimSuffix(base.Path, "/"))
 	publicServer, adminServer, err := server.NewDoors(h.config)
 	if err != nil {

@@ -29,8 +29,8 @@ type Document struct {
 
 // DocumentLimits are the limits in force, which the document tells.
 type DocumentLimits struct {
-	BodyBytesMax   int64
-	HeaderBytesMax int
+	BodyMax        int64 // bytes
+	HeaderMax      int   // bytes
 	RequestTimeout time.Duration
 	AnswerTimeout  time.Duration
 	QueueMax       int // plants that wait to be stored
@@ -76,8 +76,8 @@ func fillIn(document *yaml.Node, baseURL *url.URL, guessed bool, limits Document
 		text string
 	}{
 		{"servers 0 url", server},
-		{"paths /plants post x-limits bodyBytesMax", strconv.FormatInt(limits.BodyBytesMax, 10)},
-		{"paths /plants post x-limits headerBytesMax", strconv.Itoa(limits.HeaderBytesMax)},
+		{"paths /plants post x-limits bodyBytesMax", strconv.FormatInt(limits.BodyMax, 10)},
+		{"paths /plants post x-limits headerBytesMax", strconv.Itoa(limits.HeaderMax)},
 		{"paths /plants post x-limits requestTimeoutSeconds", secondsText(limits.RequestTimeout)},
 		{"paths /plants post x-limits answerTimeoutSeconds", secondsText(limits.AnswerTimeout)},
 		{"paths /plants post x-limits queueMax", strconv.Itoa(limits.QueueMax)},
@@ -97,9 +97,9 @@ func fillIn(document *yaml.Node, baseURL *url.URL, guessed bool, limits Document
 	}
 	replace(document, strings.NewReplacer(
 		"{baseURL}", base,
-		"{bodyBytesMax}", sizeText(limits.BodyBytesMax),
-		"{bodyBytes}", strconv.FormatInt(limits.BodyBytesMax, 10),
-		"{headerBytesMax}", sizeText(int64(limits.HeaderBytesMax)),
+		"{bodyBytesMax}", sizeText(limits.BodyMax),
+		"{bodyBytes}", strconv.FormatInt(limits.BodyMax, 10),
+		"{headerBytesMax}", sizeText(int64(limits.HeaderMax)),
 		"{requestTimeout}", limits.RequestTimeout.String(),
 		"{answerTimeout}", limits.AnswerTimeout.String(),
 		"{queueMax}", strconv.Itoa(limits.QueueMax),

@@ -105,7 +105,7 @@ func TestDocumentTellsSettings(t *testing.T) {
 		t.Fatal(err)
 	}
 	document, err := server.NewDocument(base, false, server.DocumentLimits{
-		BodyBytesMax: 1 << 20, HeaderBytesMax: 1000, RequestTimeout: 1500 * time.Millisecond, AnswerTimeout: time.Minute, QueueMax: 77,
+		BodyMax: 1 << 20, HeaderMax: 1000, RequestTimeout: 1500 * time.Millisecond, AnswerTimeout: time.Minute, QueueMax: 77,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -626,7 +626,7 @@ func newDocument(t testing.TB, base string) server.Document {
 		t.Fatal(err)
 	}
 	document, err := server.NewDocument(parsed, false, server.DocumentLimits{
-		BodyBytesMax: 64 << 10, HeaderBytesMax: 16 << 10, RequestTimeout: 10 * time.Second, AnswerTimeout: 20 * time.Second, QueueMax: 8192,
+		BodyMax: 64 << 10, HeaderMax: 16 << 10, RequestTimeout: 10 * time.Second, AnswerTimeout: 20 * time.Second, QueueMax: 8192,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -11,11 +11,11 @@ import (
 // a page to read. Nobody needs a credential to learn how to use the service.
 func publicPages(c Config, base string) ([]route, error) {
 	document, err := NewDocument(c.BaseURL, !c.OwnHostOnly, DocumentLimits{
-		BodyBytesMax:   c.Limits.BodyBytes,
-		HeaderBytesMax: c.Limits.HeaderBytes,
-		RequestTimeout: c.Limits.Request,
-		AnswerTimeout:  c.Limits.Answer,
-		QueueMax:       c.Limits.Plants,
+		BodyMax:        c.Limits.BodyMax,
+		HeaderMax:      c.Limits.HeaderMax,
+		RequestTimeout: c.Limits.RequestTimeout,
+		AnswerTimeout:  c.Limits.AnswerTimeout,
+		QueueMax:       c.Limits.QueueMax,
 	})
 	if err != nil {
 		return nil, err

@@ -58,7 +58,7 @@ func (p *plants) decode(w http.ResponseWriter, r *http.Request) (plant.NewPlant,
 
 // read reads a request's body into the buffer, up to the limit.
 func (p *plants) read(into *buffer, r *http.Request) error {
-	if r.ContentLength > p.limits.BodyBytes {
+	if r.ContentLength > p.limits.BodyMax {
 		return p.tooLarge()
 	}
 	into.b = into.b[:0]
@@ -69,12 +69,12 @@ func (p *plants) read(into *buffer, r *http.Request) error {
 		n, err := r.Body.Read(into.b[len(into.b):cap(into.b)])
 		into.b = into.b[:len(into.b)+n]
 		switch {
-		case int64(len(into.b)) > p.limits.BodyBytes:
+		case int64(len(into.b)) > p.limits.BodyMax:
 			return p.tooLarge()
 		case errors.Is(err, io.EOF):
 			return nil
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			return &plant.Error{Code: plant.CodeRequestTimeout, Message: fmt.Sprintf("the request did not arrive whole within %s; nothing was stored", p.limits.Request)}
+			return &plant.Error{Code: plant.CodeRequestTimeout, Message: fmt.Sprintf("the request did not arrive whole within %s; nothing was stored", p.limits.RequestTimeout)}
 		case err != nil:
 			return &plant.Error{Code: plant.CodeBodyIncomplete, Message: "the body ended before its announced end, or its chunks are malformed; nothing was stored"}
 		}
@@ -82,7 +82,7 @@ func (p *plants) read(into *buffer, r *http.Request) error {
 }
 
 func (p *plants) tooLarge() error {
-	return &plant.Error{Code: plant.CodeBodyTooLarge, Message: fmt.Sprintf("the body is larger than %d bytes; nothing was stored", p.limits.BodyBytes)}
+	return &plant.Error{Code: plant.CodeBodyTooLarge, Message: fmt.Sprintf("the body is larger than %d bytes; nothing was stored", p.limits.BodyMax)}
 }
 
 // checkContent checks what the headers say of the body: application/json,

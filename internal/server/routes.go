@@ -45,7 +45,7 @@ func adminRoutes(c Config) routes {
 		{method: "GET", path: "/readyz", open: true, handle: ready(c.Store, true)},
 		{method: "GET", path: "/metrics", open: true, handle: metrics(c.Metrics)},
 	}
-	if c.Profiles {
+	if c.Pprof {
 		list = append(list, profiles()...)
 	}
 	return newRoutes(list)

@@ -28,9 +28,9 @@ type Config struct {
 	// API document has the whole address.
 	OwnHostOnly bool
 
-	// Origins are the origins whose pages may call the public door (the Fetch
+	// CORSOrigins are the origins whose pages may call the public door (the Fetch
 	// standard's CORS protocol), or "*" for every one. None: CORS is off.
-	Origins []string
+	CORSOrigins []string
 
 	Limits Limits
 
@@ -39,19 +39,19 @@ type Config struct {
 	// the address that they were sent to.
 	AdminHosts []string
 
-	Metrics  *prometheus.Registry // where the doors register theirs, and what /metrics shows
-	Profiles bool                 // serve net/http/pprof on the admin door
+	Metrics *prometheus.Registry // where the doors register theirs, and what /metrics shows
+	Pprof   bool                 // serve net/http/pprof on the admin door
 }
 
-// Limits bounds what a request may cost. All of them but Idle, which costs no
+// Limits bounds what a request may cost. All of them but IdleTimeout, which costs no
 // request anything, stand in the API document.
 type Limits struct {
-	BodyBytes   int64         // of a request's body
-	HeaderBytes int           // of a request's line and headers together; at least 4 KiB are allowed in any case
-	Request     time.Duration // for a request to arrive whole
-	Answer      time.Duration // for the store to answer after that
-	Idle        time.Duration // for a connection between two requests
-	Plants      int           // plants that may wait for the next commit
+	BodyMax        int64         // bytes of a request's body
+	HeaderMax      int           // bytes of a request's line and headers together; at least 4 KiB are allowed in any case
+	RequestTimeout time.Duration // for a request to arrive whole
+	AnswerTimeout  time.Duration // for the store to answer after that
+	IdleTimeout    time.Duration // for a connection between two requests
+	QueueMax       int           // plants that may wait for the next commit
 }
 
 // headerSlack is what net/http allows on top of MaxHeaderBytes.
@@ -72,7 +72,7 @@ func NewDoors(c Config) (public, admin *http.Server, err error) {
 	}
 	meters := newMeters(c.Metrics)
 	public = newDoor(c, "public", routes, meters)
-	c.Origins, c.OwnHostOnly = nil, false
+	c.CORSOrigins, c.OwnHostOnly = nil, false
 	admin = newDoor(c, "admin", adminRoutes(c), meters)
 	h := admin.Handler.(*door)
 	h.guard, h.detectsDisconnects = &guard{hosts: hosts}, true
@@ -93,7 +93,7 @@ func newDoor(c Config, name string, routes routes, meters *meters) *http.Server 
 		log:      log,
 		routes:   routes,
 		store:    c.Store,
-		origins:  newOrigins(c.Origins),
+		origins:  newOrigins(c.CORSOrigins),
 	}
 	if c.OwnHostOnly {
 		h.host = hostPort(c.BaseURL)
@@ -103,10 +103,10 @@ func newDoor(c Config, name string, routes routes, meters *meters) *http.Server 
 		ConnContext: keepConn,
 		// OPTIONS * is a request like any other: net/http would answer it without an id and a log line.
 		DisableGeneralOptionsHandler: true,
-		ReadTimeout:                  c.Limits.Request,
-		WriteTimeout:                 c.Limits.Request + c.Limits.Answer + 10*time.Second,
-		IdleTimeout:                  c.Limits.Idle,
-		MaxHeaderBytes:               max(c.Limits.HeaderBytes-headerSlack, 1),
+		ReadTimeout:                  c.Limits.RequestTimeout,
+		WriteTimeout:                 c.Limits.RequestTimeout + c.Limits.AnswerTimeout + 10*time.Second,
+		IdleTimeout:                  c.Limits.IdleTimeout,
+		MaxHeaderBytes:               max(c.Limits.HeaderMax-headerSlack, 1),
 		ErrorLog:                     slog.NewLogLogger(log.Handler(), slog.LevelDebug), // clients that break off; nothing an operator must act on
 	}
 }

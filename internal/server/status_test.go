@@ -113,7 +113,7 @@ func bodyOf(size int) string {
 func TestBodySize(t *testing.T) {
 	t.Parallel()
 	const limit = 3000 // more than a buffer begins with
-	h := start(t, func(s *setup) { s.limits.BodyBytes = limit })
+	h := start(t, func(s *setup) { s.limits.BodyMax = limit })
 	large := closing(refused(41301, "the body is larger than 3000 bytes; nothing was stored"))
 	inChunks := []string{"-Content-Length", "Transfer-Encoding: chunked"}
 	converse(t, h, []conversation{
@@ -146,7 +146,7 @@ func TestLargestPlant(t *testing.T) {
 func TestRequestTimeout(t *testing.T) {
 	t.Parallel()
 	const limit = 500 * time.Millisecond
-	h := start(t, func(s *setup) { s.limits.Request = limit })
+	h := start(t, func(s *setup) { s.limits.RequestTimeout = limit })
 	late := closing(refused(40801, "the request did not arrive whole within 500ms; nothing was stored"))
 	inChunks := []string{"-Content-Length", "Transfer-Encoding: chunked"}
 	converse(t, h, []conversation{
@@ -173,7 +173,7 @@ func TestRequestTimeout(t *testing.T) {
 func TestIdleConnectionIsClosed(t *testing.T) {
 	t.Parallel()
 	const limit = 200 * time.Millisecond
-	h := start(t, func(s *setup) { s.limits.Idle = limit })
+	h := start(t, func(s *setup) { s.limits.IdleTimeout = limit })
 	c, begun := dial(t, h.public), time.Now()
 	c.write(h.fill(post(`{"id":1,"name":"A"}`)))
 	same(t, c.read("POST"), created(`{"name":"A"}`))
@@ -193,7 +193,7 @@ func padded(raw string, size int) string {
 func TestHeadSize(t *testing.T) {
 	t.Parallel()
 	const limit = 9000
-	h := start(t, func(s *setup) { s.limits.HeaderBytes = limit })
+	h := start(t, func(s *setup) { s.limits.HeaderMax = limit })
 	large := closing(refused(43101, "the request line and headers are larger than the limit", "X-Request-Id", madeID))
 	raw := h.fill(post(`{"id":1,"name":"A"}`))
 	longLine := func(size int) string {
@@ -211,7 +211,7 @@ func TestHeadSize(t *testing.T) {
 	})
 	t.Run("no lower than 4 KiB", func(t *testing.T) {
 		t.Parallel()
-		h := start(t, func(s *setup) { s.limits.HeaderBytes = 100 })
+		h := start(t, func(s *setup) { s.limits.HeaderMax = 100 })
 		same(t, h.send(padded(h.fill(post(`{"id":1,"name":"A"}`)), 4096)), created(`{"name":"A"}`))
 		if got := h.send(padded(h.fill(post("")), 4098)).Status; got != 431 {
 			t.Errorf("4098 bytes: got %s, want 431", strconv.Itoa(got))

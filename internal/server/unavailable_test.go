@@ -184,7 +184,7 @@ func TestSlowCommit(t *testing.T) {
 	})
 	t.Run("longer than an answer may take", func(t *testing.T) {
 		t.Parallel()
-		h, f := startFaulty(t, func(s *setup) { s.queue.AnswerTime = 50 * time.Millisecond })
+		h, f := startFaulty(t, func(s *setup) { s.queue.AnswerTimeout = 50 * time.Millisecond })
 		g := f.hold(t)
 		same(t, h.send(post(`{"id":1,"name":"A"}`)), later(50303, textNotKnown))
 		g.open()
@@ -199,7 +199,7 @@ func TestQueueFull(t *testing.T) {
 	t.Parallel()
 	t.Run("plants", func(t *testing.T) {
 		t.Parallel()
-		h, f := startFaulty(t, func(s *setup) { s.queue.Plants = 1 })
+		h, f := startFaulty(t, func(s *setup) { s.queue.QueueMax = 1 })
 		g := f.hold(t)
 		answers := make(chan answer, 3)
 		send := func(id int) {

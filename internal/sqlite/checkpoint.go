@@ -74,9 +74,9 @@ type checkpointer struct {
 // checkWALBytes sets the bound of the WAL if none is set, and returns an error
 // if it is too small.
 func (c *Config) checkWALBytes() error {
-	c.WALBytesMax = cmp.Or(c.WALBytesMax, WALBytesDefault)
-	if c.WALBytesMax < WALBytesMin {
-		return fmt.Errorf("the WAL's bound is %d bytes: it must be at least %d", c.WALBytesMax, WALBytesMin)
+	c.WALMax = cmp.Or(c.WALMax, WALBytesDefault)
+	if c.WALMax < WALBytesMin {
+		return fmt.Errorf("the WAL's bound is %d bytes: it must be at least %d", c.WALMax, WALBytesMin)
 	}
 	return nil
 }

@@ -26,14 +26,14 @@ import (
 
 // Config is what an Engine is made of.
 type Config struct {
-	Path        string
-	Server      bool  // this process serves the file: it is the only one, and does the checkpoints
-	MustExist   bool  // do not create the store, neither the file nor its tables
-	ReadOnly    bool  // only Get, List and Tokens are called: change nothing; implies MustExist
-	Migrate     bool  // bring a store of an older schema to the newest one; a new store always has that
-	WALBytesMax int64 // the WAL stays below this as long as nobody else holds a read open; 0: WALBytesDefault
-	Log         *slog.Logger
-	Metrics     prometheus.Registerer // where a server's engine registers its metrics; a command's has none
+	Path      string
+	Server    bool  // this process serves the file: it is the only one, and does the checkpoints
+	MustExist bool  // do not create the store, neither the file nor its tables
+	ReadOnly  bool  // only Get, List and Tokens are called: change nothing; implies MustExist
+	Migrate   bool  // bring a store of an older schema to the newest one; a new store always has that
+	WALMax    int64 // the WAL stays below this as long as nobody else holds a read open; 0: WALBytesDefault
+	Log       *slog.Logger
+	Metrics   prometheus.Registerer // where a server's engine registers its metrics; a command's has none
 }
 
 // Engine is a store.Movable in one SQLite file.
@@ -145,7 +145,7 @@ func Open(ctx context.Context, c Config) (_ *Engine, err error) {
 	if c.Metrics != nil {
 		e.checkpoints.took = e.measure(c.Metrics)
 	}
-	return e, e.startCheckpoints(c.WALBytesMax)
+	return e, e.startCheckpoints(c.WALMax)
 }
 
 // realPath follows the links in a path, as SQLite does: all that lies beside

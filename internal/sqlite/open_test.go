@@ -49,7 +49,7 @@ func TestOpenRefuses(t *testing.T) {
 			must(t, mustOpen(t, sqlite.Config{Path: path}).Close())
 			mustExec(t, path, "PRAGMA user_version = 99")
 		}, sqlite.Config{}, "PATH has schema 99 and this plantstore knows only 3: use a plantstore at least as new as the one that wrote it"},
-		{"a bound too small", func(*testing.T, string) {}, sqlite.Config{WALBytesMax: 1 << 20}, "the WAL's bound is 1048576 bytes: it must be at least 33554432"},
+		{"a bound too small", func(*testing.T, string) {}, sqlite.Config{WALMax: 1 << 20}, "the WAL's bound is 1048576 bytes: it must be at least 33554432"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -70,7 +70,7 @@ func TestOpenRefuses(t *testing.T) {
 			if after, _ := os.ReadFile(path); !bytes.Equal(before, after) {
 				t.Error("the file was changed")
 			}
-			if left, _ := filepath.Glob(path + "*"); test.c.WALBytesMax > 0 && len(left) > 0 {
+			if left, _ := filepath.Glob(path + "*"); test.c.WALMax > 0 && len(left) > 0 {
 				t.Errorf("it leaves %q", left)
 			}
 		})
@@ -201,7 +201,7 @@ func TestTurnIsNotWaitedForForever(t *testing.T) {
 func TestWALStaysBounded(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "plantstore.db")
-	e := mustOpen(t, sqlite.Config{Path: path, Server: true, WALBytesMax: sqlite.WALBytesMin})
+	e := mustOpen(t, sqlite.Config{Path: path, Server: true, WALMax: sqlite.WALBytesMin})
 	defer e.Close()
 	name := strings.Repeat("x", 2000)
 	var written, largest int64
@@ -231,7 +231,7 @@ func TestReaderHoldsTheWAL(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "plantstore.db")
 	var log syncBuffer
-	e := mustOpen(t, sqlite.Config{Path: path, Server: true, WALBytesMax: sqlite.WALBytesMin, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	e := mustOpen(t, sqlite.Config{Path: path, Server: true, WALMax: sqlite.WALBytesMin, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	defer e.Close()
 	reader, err := sqlite3.Open(path)
 	must(t, err)

@@ -15,7 +15,7 @@ import (
 func BenchmarkCreate(b *testing.B) {
 	for _, requests := range []int{1, 64, 256} {
 		b.Run(fmt.Sprint("requests=", requests), func(b *testing.B) {
-			s := mustNew(b, &stub{}, store.Limits{Plants: 8192, Bytes: 32 << 20, CommitTime: 10 * time.Second, AnswerTime: time.Hour})
+			s := mustNew(b, &stub{}, store.Limits{QueueMax: 8192, Bytes: 32 << 20, CommitTime: 10 * time.Second, AnswerTimeout: time.Hour})
 			b.Cleanup(s.Close)
 			var left atomic.Int64
 			left.Store(int64(b.N))

@@ -55,7 +55,7 @@ func New(ctx context.Context, c Config) (*Store, error) {
 // Create stores a plant. When it returns without an error, the plant is on
 // stable storage; replayed says that the same plant was there before. The
 // error is an *plant.Error: a refusal of this plant, or why the store could
-// not take it. It returns within Limits.AnswerTime: nobody's leaving ends it
+// not take it. It returns within Limits.AnswerTimeout: nobody's leaving ends it
 // sooner, because the plant is stored all the same.
 func (s *Store) Create(by auth.Principal, n plant.NewPlant) (replayed bool, err error) {
 	if err := s.credentials.held.Load().Err(); err != nil {
@@ -98,7 +98,7 @@ func (s *Store) Ready() error {
 func (s *Store) Durability() Durability { return s.writer.engine.Durability() }
 
 // commitLongMax is how long a commit may take in a store that is ready. Nobody
-// who sends a plant waits longer for one than for Limits.AnswerTime.
+// who sends a plant waits longer for one than for Limits.AnswerTimeout.
 const commitLongMax = 20 * time.Second
 
 // Retire makes Ready say that the store is shutting down, while it still takes

@@ -81,7 +81,7 @@ func (s *stub) change(f func(s *stub)) {
 	s.version++
 }
 
-var limits = store.Limits{Plants: 100, Bytes: 10_000, CommitTime: 5 * time.Second, AnswerTime: time.Hour}
+var limits = store.Limits{QueueMax: 100, Bytes: 10_000, CommitTime: 5 * time.Second, AnswerTimeout: time.Hour}
 
 func mustNew(t testing.TB, e store.Engine, l store.Limits) *store.Store {
 	t.Helper()
@@ -163,8 +163,8 @@ func TestQueueFull(t *testing.T) {
 		limits store.Limits
 		fits   int64
 	}{
-		{"plants", store.Limits{Plants: 3, Bytes: 10_000, CommitTime: time.Minute, AnswerTime: time.Hour}, 3},
-		{"bytes", store.Limits{Plants: 100, Bytes: 15, CommitTime: time.Minute, AnswerTime: time.Hour}, 2}, // "plant 1" has 7
+		{"plants", store.Limits{QueueMax: 3, Bytes: 10_000, CommitTime: time.Minute, AnswerTimeout: time.Hour}, 3},
+		{"bytes", store.Limits{QueueMax: 100, Bytes: 15, CommitTime: time.Minute, AnswerTimeout: time.Hour}, 2}, // "plant 1" has 7
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -209,17 +209,17 @@ func TestCommitDeadline(t *testing.T) {
 	})
 }
 
-// TestAnswerTime shows that nobody waits for ever for a commit that hangs.
-func TestAnswerTime(t *testing.T) {
+// TestAnswerTimeout shows that nobody waits for ever for a commit that hangs.
+func TestAnswerTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		l := limits
-		l.AnswerTime = 20 * time.Second
+		l.AnswerTimeout = 20 * time.Second
 		s := mustNew(t, &stub{insert: func(context.Context, []store.Create) error { <-release; return nil }}, l)
 		begun := time.Now()
 		_, err := s.Create(auth.Principal{}, newPlant(1))
-		if took := time.Since(begun); codeOf(err) != plant.CodeOutcomeUnknown || took != l.AnswerTime {
-			t.Errorf("%v after %v, want outcome unknown after %v", err, took, l.AnswerTime)
+		if took := time.Since(begun); codeOf(err) != plant.CodeOutcomeUnknown || took != l.AnswerTimeout {
+			t.Errorf("%v after %v, want outcome unknown after %v", err, took, l.AnswerTimeout)
 		}
 		if err := s.Ready(); err == nil || err.Error() != "the disk has not finished a commit for long" {
 			t.Errorf("while the commit hangs: ready, %v", err)
@@ -385,7 +385,7 @@ func TestRealEngine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := mustNew(t, engine, store.Limits{Plants: 1000, Bytes: 1 << 20, CommitTime: time.Minute, AnswerTime: time.Hour})
+	s := mustNew(t, engine, store.Limits{QueueMax: 1000, Bytes: 1 << 20, CommitTime: time.Minute, AnswerTimeout: time.Hour})
 	const clients, plants = 20, 50
 	created := make([][plants]bool, clients)
 	var wg sync.WaitGroup

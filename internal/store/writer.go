@@ -47,16 +47,16 @@ type batch struct {
 	bytes   int      // of names and tags
 	err     error    // for all of the batch; set before done is closed
 	done    chan struct{}
-	late    chan struct{} // closed when the batch is older than Limits.AnswerTime
+	late    chan struct{} // closed when the batch is older than Limits.AnswerTimeout
 	timer   *time.Timer   // that closes late; set by the first create
 }
 
 // Limits bounds what waits for a commit.
 type Limits struct {
-	Plants     int           // plants that may wait for the next commit
-	Bytes      int           // bytes of their names and tags
-	CommitTime time.Duration // for one commit to get its turn, after which it is given up
-	AnswerTime time.Duration // for a create, after which it is answered that the outcome is unknown
+	QueueMax      int           // plants that may wait for the next commit
+	Bytes         int           // bytes of their names and tags
+	CommitTime    time.Duration // for one commit to get its turn, after which it is given up
+	AnswerTimeout time.Duration // for a create, after which it is answered that the outcome is unknown
 }
 
 func newWriter(c Config, o *outage) *writer {
@@ -122,7 +122,7 @@ func (w *writer) add(c Create) (b *batch, i int, err error) {
 		return nil, 0, errUnavailable()
 	case w.closed:
 		return nil, 0, &plant.Error{Code: plant.CodeShuttingDown, Message: "the store is shutting down; the plant was not stored: send it again"}
-	case len(b.creates) >= w.limit.Plants || b.bytes+bytes > w.limit.Bytes:
+	case len(b.creates) >= w.limit.QueueMax || b.bytes+bytes > w.limit.Bytes:
 		return nil, 0, &plant.Error{Code: plant.CodeQueueFull, Message: "more plants wait than the store takes; this one was not stored: send it again"}
 	}
 	select {
@@ -131,7 +131,7 @@ func (w *writer) add(c Create) (b *batch, i int, err error) {
 	default:
 	}
 	if len(b.creates) == 0 {
-		b.timer = time.AfterFunc(w.limit.AnswerTime, func() { close(b.late) })
+		b.timer = time.AfterFunc(w.limit.AnswerTimeout, func() { close(b.late) })
 	}
 	b.creates = append(b.creates, c)
 	b.bytes += bytes
