@@ -43,7 +43,7 @@ var mayImport = map[string][]string{
 	"internal/dump":      {"internal/plant"},
 	"internal/move":      {"internal/auth", "internal/store"},
 	"internal/store":     {"internal/plant", "internal/auth"},
-	storetest:            {"internal/plant", "internal/auth", "internal/store"},
+	storetest:            {"internal/plant", "internal/auth", "internal/store", "internal/move"},
 	"internal/safefile":  {},
 	"internal/sqlite...": {"internal/plant", "internal/auth", "internal/store", "internal/safefile", "internal/sqlite..."},
 	"internal/postgres":  {"internal/plant", "internal/auth", "internal/store"},

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"plantstore/internal/move"
 	"plantstore/internal/postgres"
 	"plantstore/internal/sqlite"
 	"plantstore/internal/store"
@@ -30,7 +31,7 @@ type engineOptions struct {
 }
 
 // openCommand opens the store for a command that may run beside a server.
-func (p *program) openCommand(ctx context.Context, s *settings, o engineOptions) (store.Movable, error) {
+func (p *program) openCommand(ctx context.Context, s *settings, o engineOptions) (anyEngine, error) {
 	o.log = p.commandLog()
 	return s.openEngine(ctx, o)
 }
@@ -40,8 +41,18 @@ func (p *program) commandLog() *slog.Logger {
 	return slog.New(slog.NewTextHandler(p.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
 
+// anyEngine is the SQLite engine or the PostgreSQL engine.
+type anyEngine interface {
+	store.Engine
+	move.Source
+	move.Destination
+
+	// Interrupted reports whether a move left a capture, and no longer runs.
+	Interrupted(ctx context.Context) (bool, error)
+}
+
 // openEngine opens the engine that --db names.
-func (s *settings) openEngine(ctx context.Context, o engineOptions) (store.Movable, error) {
+func (s *settings) openEngine(ctx context.Context, o engineOptions) (anyEngine, error) {
 	if err := s.checkStore(); err != nil {
 		return nil, err
 	}

@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"plantstore/internal/move"
-	"plantstore/internal/store"
 )
 
 func newMove(p *program) *cobra.Command {
@@ -106,7 +105,7 @@ func (p *program) move(ctx context.Context, fromAddress, toAddress storeAddress,
 	})
 	bar.end()
 	switch {
-	case errors.Is(err, move.ErrNotReleased):
+	case errors.Is(err, move.ErrNotReopened):
 		return fmt.Errorf("move: %w", err)
 	case err != nil && ctx.Err() != nil && errors.Is(err, context.Canceled):
 		fmt.Fprintln(p.stderr, "interrupted: the old store takes plants as before; run the same command again to go on")
@@ -120,11 +119,11 @@ func (p *program) move(ctx context.Context, fromAddress, toAddress storeAddress,
 	if asJSON {
 		return writeJSON(p.stdout, moveFacts{
 			From: fromAddress.absolute(), To: toAddress.absolute(), Plants: r.Plants, Digest: fmt.Sprintf("%x", r.Digests), Tokens: r.Tokens,
-			Copied: r.Copied, Followed: r.Followed, PauseMS: r.Pause.Milliseconds(),
+			Copied: r.Copied, Followed: r.Captured, PauseMS: r.Pause.Milliseconds(),
 		})
 	}
 	_, err = fmt.Fprintf(p.stdout, "both stores have %d plants with digest %x, and %d tokens; copied %d, %d of them after the first pass\nthe old store takes no more, and the new one can be served; from the one to the other it was %s\n",
-		r.Plants, r.Digests, r.Tokens, r.Copied, r.Followed, r.Pause.Round(time.Millisecond))
+		r.Plants, r.Digests, r.Tokens, r.Copied, r.Captured, r.Pause.Round(time.Millisecond))
 	return err
 }
 
@@ -149,7 +148,7 @@ func namedStore(flag string, address storeAddress) *settings {
 }
 
 // openMovable opens the store that a flag of move names.
-func (p *program) openMovable(ctx context.Context, flag string, address storeAddress, o engineOptions) (store.Movable, error) {
+func (p *program) openMovable(ctx context.Context, flag string, address storeAddress, o engineOptions) (anyEngine, error) {
 	engine, err := p.openCommand(ctx, namedStore(flag, address), o)
 	if err != nil && errors.Is(err, context.Canceled) {
 		err = errInterrupted

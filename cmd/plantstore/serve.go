@@ -148,7 +148,7 @@ func (d *doors) run(ctx context.Context, st *store.Store, hangups <-chan os.Sign
 
 // warnOfMove logs a move of the store that was interrupted. A check that fails does
 // not keep the server from starting: all that it would find is a cost.
-func warnOfMove(ctx context.Context, engine store.Movable, log *slog.Logger) {
+func warnOfMove(ctx context.Context, engine anyEngine, log *slog.Logger) {
 	switch left, err := engine.Interrupted(ctx); {
 	case err != nil:
 		log.Warn("could not check whether a move of this store was interrupted", "error", err)

@@ -6,14 +6,12 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
-
-	"plantstore/internal/store"
 )
 
 // leftStore is a store of which it is only asked whether a move of it was
 // interrupted.
 type leftStore struct {
-	store.Movable // nil
+	anyEngine // nil
 
 	left bool
 	err  error

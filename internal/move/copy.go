@@ -14,7 +14,7 @@ const (
 	idMin, idMax = math.MinInt64, math.MaxInt64
 
 	chunkPlants    = 10_000 // that are compared and copied at a time
-	followedPlants = 1_000  // the same, of those that were created meanwhile
+	capturedPlants = 1_000  // the same, of those that were created meanwhile
 )
 
 // span is a range of ids, both ends included, and all the plants that the old
@@ -133,19 +133,19 @@ func (m *mover) readTo(ctx context.Context, s span) (there []store.Create, err e
 	return there, nil
 }
 
-// follow goes after plants that were created since the old store is followed: at
+// copyCaptured goes after plants that were created since the old store is followed: at
 // most one chunk. It returns how many there were.
-func (m *mover) follow(ctx context.Context) (int, error) {
+func (m *mover) copyCaptured(ctx context.Context) (int, error) {
 	ids, err := m.From.Captured(ctx, chunkPlants)
 	if err != nil || len(ids) == 0 {
 		return 0, err
 	}
 	slices.Sort(ids)
-	limit := followedPlants / 10
+	limit := capturedPlants / 10
 	for left := ids; len(left) > 0; {
 		part := left[:min(limit, len(left))]
 		left = left[len(part):]
-		rows, err := m.From.PlantsOf(ctx, part)
+		rows, err := m.From.PlantsByID(ctx, part)
 		if err != nil {
 			return 0, err
 		}
@@ -155,7 +155,7 @@ func (m *mover) follow(ctx context.Context) (int, error) {
 		if err := m.settleNew(ctx, part, rows); err != nil {
 			return 0, err
 		}
-		limit = limitAfter(rows, followedPlants)
+		limit = limitAfter(rows, capturedPlants)
 	}
 	return len(ids), nil
 }
@@ -174,7 +174,7 @@ func limitAfter(rows []store.Create, most int) int {
 // settleNew is settle for plants with certain ids. Those that the new store has
 // were counted with their span.
 func (m *mover) settleNew(ctx context.Context, ids []int64, rows []store.Create) error {
-	there, err := m.To.PlantsOf(ctx, ids)
+	there, err := m.To.PlantsByID(ctx, ids)
 	if err != nil {
 		return err
 	}
@@ -189,13 +189,13 @@ func (m *mover) settleNew(ctx context.Context, ids []int64, rows []store.Create)
 	if err := m.insert(ctx, missing); err != nil {
 		return err
 	}
-	if there, err = m.To.PlantsOf(ctx, newIDs); err != nil {
+	if there, err = m.To.PlantsByID(ctx, newIDs); err != nil {
 		return err
 	}
 	if err := m.same(missing, there); err != nil {
 		return err
 	}
-	m.result.Followed += int64(len(missing))
+	m.result.Captured += int64(len(missing))
 	m.from.add(missing)
 	m.to.add(there)
 	return nil

@@ -19,6 +19,7 @@ import (
 	"plantstore/internal/postgres/pgtest"
 	"plantstore/internal/sqlite"
 	"plantstore/internal/store"
+	"plantstore/internal/store/storetest"
 )
 
 // server is the PostgreSQL that all tests of the package use; nil if there is
@@ -28,12 +29,12 @@ var server *pgtest.Server
 func TestMain(m *testing.M) { os.Exit(pgtest.Around(m.Run, &server)) }
 
 // place is an empty store that engines can be opened on.
-type place func(t testing.TB) store.Movable
+type place func(t testing.TB) storetest.Engine
 
 // inFile returns a store in a file.
 func inFile(t testing.TB) place {
 	path := filepath.Join(t.TempDir(), "plantstore.db")
-	return func(t testing.TB) store.Movable {
+	return func(t testing.TB) storetest.Engine {
 		t.Helper()
 		e, err := sqlite.Open(t.Context(), sqlite.Config{Path: path, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
 		return opened(t, e, err)
@@ -62,7 +63,7 @@ func inPostgres(t testing.TB) place {
 		t.Fatal(err)
 	}
 	url := roles.Owner
-	return func(t testing.TB) store.Movable {
+	return func(t testing.TB) storetest.Engine {
 		t.Helper()
 		e, err := open(t, url)
 		url = roles.Server
@@ -70,7 +71,7 @@ func inPostgres(t testing.TB) place {
 	}
 }
 
-func opened(t testing.TB, e store.Movable, err error) store.Movable {
+func opened(t testing.TB, e storetest.Engine, err error) storetest.Engine {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -121,7 +122,7 @@ func plants(first int64, n int) []store.Create {
 
 // seed stores plants at the edges of what a plant is, plants of several tokens,
 // and tokens in every state.
-func seed(t testing.TB, s store.Movable) {
+func seed(t testing.TB, s storetest.Engine) {
 	t.Helper()
 	tokens := []auth.Token{
 		{ID: 1, Name: "first", Scopes: auth.ScopeCreate},
@@ -162,7 +163,7 @@ func must(t testing.TB, err error) {
 }
 
 // config is of a move that nobody watches.
-func config(from, to store.Movable) move.Config {
+func config(from, to storetest.Engine) move.Config {
 	return move.Config{From: from, To: to, FromName: "the old one", ToName: "the new one"}
 }
 
@@ -170,10 +171,10 @@ func config(from, to store.Movable) move.Config {
 type content struct {
 	Plants []store.Create
 	Tokens []auth.Token
-	Held   store.MoveState
+	Move   store.MoveState
 }
 
-func contentOf(t testing.TB, s store.Movable) (c content) {
+func contentOf(t testing.TB, s storetest.Engine) (c content) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
 	for from := int64(math.MinInt64); ; {
@@ -193,7 +194,7 @@ func contentOf(t testing.TB, s store.Movable) (c content) {
 	must(t, err)
 	state, err := s.State(ctx)
 	must(t, err)
-	c.Held = state.Move
+	c.Move = state.Move
 	return c
 }
 

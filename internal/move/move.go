@@ -22,8 +22,9 @@ import (
 
 // Config tells what to move where.
 type Config struct {
-	From, To         store.Movable // nobody else writes to To until Run has returned
-	FromName, ToName string        // for a person
+	From             Source
+	To               Destination // no other process writes to it until Run has returned
+	FromName, ToName string      // for a person
 
 	// Progress, if it is not nil, is called from time to time with the number of plants
 	// that have been compared and of all plants of From; all is -1 if it is unknown.
@@ -38,7 +39,7 @@ type Result struct {
 	store.Totals               // which both stores have
 	Tokens       int           // that both stores have
 	Copied       int64         // plants that were not there before
-	Followed     int64         // of these, plants that came after their turn
+	Captured     int64         // of these, plants that came after their turn
 	Pause        time.Duration // from when the old store took nothing more until the new one could
 	Leftover     error         // why something was left in the old store, which does no harm; nil if nothing was
 }
@@ -49,14 +50,14 @@ var (
 	ErrMoved = errors.New("it was moved already")
 	// ErrDifferent means that the new store has something that the old one has not.
 	ErrDifferent = errors.New("the new store has something of its own")
-	// ErrNotReleased means that a move failed and that the old store may be held.
-	ErrNotReleased = errors.New("the old store may be held, and take no plants: run the same command again")
+	// ErrNotReopened means that a move failed and that the old store may be held.
+	ErrNotReopened = errors.New("the old store may be held, and take no plants: run the same command again")
 )
 
 // Run moves everything. On return without an error both stores hold the same, the
 // old one takes nothing any more, and the new one may be served. After an error,
 // or the end of ctx, the old store takes plants as before, unless the error wraps
-// ErrMoved or ErrNotReleased.
+// ErrMoved or ErrNotReopened.
 func Run(ctx context.Context, c Config) (Result, error) {
 	if c.Progress == nil {
 		c.Progress = func(int64, int64) {}
@@ -65,7 +66,7 @@ func Run(ctx context.Context, c Config) (Result, error) {
 		c.Announce = func() {}
 	}
 	m := &mover{Config: c, all: -1}
-	disengage, err := m.engage(ctx)
+	disengage, err := m.lock(ctx)
 	if err != nil {
 		return m.result, err
 	}
@@ -81,13 +82,13 @@ func Run(ctx context.Context, c Config) (Result, error) {
 		err = m.finish(ctx)
 	}
 	if err != nil && !m.done {
-		err = errors.Join(err, release(ctx, m.From))
+		err = errors.Join(err, reopen(ctx, m.From))
 	}
 	return m.result, err
 }
 
 // Abandon makes a store that a move holds, or has moved, take plants again.
-func Abandon(ctx context.Context, s store.Movable) error {
+func Abandon(ctx context.Context, s Store) error {
 	disengage, err := s.Lock(ctx)
 	if err != nil {
 		return err
@@ -100,12 +101,12 @@ func Abandon(ctx context.Context, s store.Movable) error {
 	if err != nil {
 		return err
 	}
-	return release(ctx, s)
+	return reopen(ctx, s)
 }
 
-// release lets a store take plants again, also after the end of ctx. It tries for
+// reopen lets a store take plants again, also after the end of ctx. It tries for
 // a while, because a store that fails a move may come back.
-func release(ctx context.Context, s store.Movable) error {
+func reopen(ctx context.Context, s Store) error {
 	const within, pause = 10 * time.Second, 200 * time.Millisecond
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
 	defer cancel()
@@ -117,7 +118,7 @@ func release(ctx context.Context, s store.Movable) error {
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
-			return fmt.Errorf("%w: %w", ErrNotReleased, err)
+			return fmt.Errorf("%w: %w", ErrNotReopened, err)
 		}
 	}
 }
@@ -127,7 +128,7 @@ type mover struct {
 	Config
 	result   Result
 	empty    bool            // To had no plants when it began
-	held     store.MoveState // To's, when it began
+	toState  store.MoveState // To's, when it began
 	done     bool            // To has everything, and From is to stay held
 	from, to tally
 	all      int64 // plants of From when it began; -1 if that is not known
@@ -146,9 +147,9 @@ func (t *tally) add(rows []store.Create) {
 	}
 }
 
-// engage keeps every other mover from both stores. If they are one store, the
+// lock keeps every other mover from both stores. If they are one store, the
 // second time fails.
-func (m *mover) engage(ctx context.Context) (disengage func(), err error) {
+func (m *mover) lock(ctx context.Context) (disengage func(), err error) {
 	from, err := m.From.Lock(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", m.FromName, err)
@@ -181,7 +182,7 @@ func (m *mover) check(ctx context.Context) error {
 	if err := errors.Join(errFrom, errTo, errRows, errTokens); err != nil {
 		return err
 	}
-	m.held, m.empty = to.Move, len(rows) == 0
+	m.toState, m.empty = to.Move, len(rows) == 0
 	resumed := to.Move == m.filling()
 	switch {
 	case from.Move.Phase == store.Moved && !resumed: // else it was interrupted at the very end
@@ -202,7 +203,7 @@ func (m *mover) check(ctx context.Context) error {
 // that what goes wrong with them goes wrong now. An old store that a move before
 // left held takes plants meanwhile: the new one takes none.
 func (m *mover) begin(ctx context.Context) error {
-	if err := m.To.SetMoveState(ctx, m.held, m.filling()); err != nil {
+	if err := m.To.SetMoveState(ctx, m.toState, m.filling()); err != nil {
 		return fmt.Errorf("%s: %w", m.ToName, err)
 	}
 	if err := m.From.Reopen(ctx); err != nil {
@@ -233,7 +234,7 @@ func (m *mover) putTokens(ctx context.Context) error {
 func (m *mover) finish(ctx context.Context) error {
 	for n := chunkPlants; n == chunkPlants; {
 		var err error
-		if n, err = m.follow(ctx); err != nil {
+		if n, err = m.copyCaptured(ctx); err != nil {
 			return err
 		}
 		m.Progress(m.from.Plants, m.all)
@@ -271,7 +272,7 @@ func (m *mover) complete(ctx context.Context) error {
 	err := func() error {
 		for n := 1; n > 0; {
 			var err error
-			if n, err = m.follow(ctx); err != nil {
+			if n, err = m.copyCaptured(ctx); err != nil {
 				return err
 			}
 		}
@@ -287,7 +288,7 @@ func (m *mover) complete(ctx context.Context) error {
 }
 
 func unfinished(err error) error {
-	return fmt.Errorf("both stores hold the same, but it could not be noted in both; %w, which ends the move or says that it is done: %w", ErrNotReleased, err)
+	return fmt.Errorf("both stores hold the same, but it could not be noted in both; %w, which ends the move or says that it is done: %w", ErrNotReopened, err)
 }
 
 // compareTokens compares all of the tokens but when they were last used, which
@@ -316,7 +317,7 @@ func (m *mover) compareTotals(ctx context.Context) error {
 			m.from.Plants, m.from.Digests, m.FromName, m.to.Plants, m.to.Digests, m.ToName)
 	}
 	for _, s := range []struct {
-		store.Movable
+		Store
 		name string
 	}{{m.From, m.FromName}, {m.To, m.ToName}} {
 		t, known, err := s.Totals(ctx)

@@ -14,6 +14,7 @@ import (
 	"plantstore/internal/move"
 	"plantstore/internal/plant"
 	"plantstore/internal/store"
+	"plantstore/internal/store/storetest"
 )
 
 // A move takes everything along, and then the old store takes nothing and the new
@@ -52,7 +53,7 @@ func TestMove(t *testing.T) {
 		}
 
 		after := before
-		after.Held = movedAway
+		after.Move = movedAway
 		equal(t, "the old store", contentOf(t, fromPlace(t)), after)
 		equal(t, "the new store", contentOf(t, toPlace(t)), before)
 		if err := fromPlace(t).Insert(t.Context(), plants(60_000, 1)); !errors.Is(err, store.ErrReadOnly) {
@@ -121,10 +122,10 @@ func TestOnline(t *testing.T) {
 			t.Logf("writer %d: %d plants", w, n)
 			sum += n
 		}
-		t.Logf("%d were followed, pause %s", got.Followed, got.Pause)
+		t.Logf("%d were followed, pause %s", got.Captured, got.Pause)
 		old, new := contentOf(t, from), contentOf(t, to2)
 		equal(t, "plants in the new store", len(new.Plants), sum)
-		old.Held = store.MoveState{}
+		old.Move = store.MoveState{}
 		equal(t, "the new store", new, old)
 		if new.Tokens[0].RevokedAt != begun {
 			t.Errorf("the revoked token: %+v", new.Tokens[0])
@@ -179,7 +180,7 @@ func TestDifferent(t *testing.T) {
 					t.Errorf("got %v, want %v", err, want)
 				}
 				after := contentOf(t, to)
-				equal(t, "how the new store is held", after.Held, before.Held)
+				equal(t, "how the new store is held", after.Move, before.Move)
 				if !resumed {
 					equal(t, "the new store", after, before)
 				}
@@ -210,15 +211,15 @@ func TestTwoMovers(t *testing.T) {
 		c.Announce = func() { once() }
 		_, err := move.Run(t.Context(), c)
 		must(t, err)
-		equal(t, "the old store is held", contentOf(t, from).Held, movedAway)
+		equal(t, "the old store is held", contentOf(t, from).Move, movedAway)
 		equal(t, "plants in the new store", len(contentOf(t, to).Plants), 12_000)
 	})
 }
 
 // hanging is a store that does not answer once the other one is held.
 type hanging struct {
-	store.Movable
-	old store.Movable
+	storetest.Engine
+	old storetest.Engine
 }
 
 func (h hanging) PutTokens(ctx context.Context, tokens []auth.Token) error {
@@ -226,7 +227,7 @@ func (h hanging) PutTokens(ctx context.Context, tokens []auth.Token) error {
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	return h.Movable.PutTokens(ctx, tokens)
+	return h.Engine.PutTokens(ctx, tokens)
 }
 
 // An old store is not held for long by a new one that does not answer, nor by
@@ -263,13 +264,13 @@ func TestPauseEnds(t *testing.T) {
 }
 
 // stubborn is a store that cannot be released.
-type stubborn struct{ store.Movable }
+type stubborn struct{ storetest.Engine }
 
 func (s stubborn) Reopen(ctx context.Context) error {
 	if state, err := s.State(ctx); err != nil || state.Move.Phase != "" {
 		return errors.New("it cannot be released")
 	}
-	return s.Movable.Reopen(ctx)
+	return s.Engine.Reopen(ctx)
 }
 
 // Who cannot take a hold back says so, and the next move does it: its servers
@@ -278,10 +279,10 @@ func TestNotReleased(t *testing.T) {
 	t.Parallel()
 	from, to := inFile(t)(t), inFile(t)(t)
 	insert(t, from, plants(1, 5)...)
-	if _, err := move.Run(t.Context(), config(stubborn{from}, lying{Movable: to, totals: func(store.Totals) store.Totals { return store.Totals{} }})); !errors.Is(err, move.ErrNotReleased) {
-		t.Fatalf("got %v, want %v", err, move.ErrNotReleased)
+	if _, err := move.Run(t.Context(), config(stubborn{from}, lying{Engine: to, totals: func(store.Totals) store.Totals { return store.Totals{} }})); !errors.Is(err, move.ErrNotReopened) {
+		t.Fatalf("got %v, want %v", err, move.ErrNotReopened)
 	}
-	equal(t, "the old store is held", contentOf(t, from).Held, store.MoveState{Phase: store.Moving, Other: "the new one"})
+	equal(t, "the old store is held", contentOf(t, from).Move, store.MoveState{Phase: store.Moving, Other: "the new one"})
 	c := config(from, to)
 	once := sync.OnceFunc(func() { insert(t, from, plants(10, 1)...) })
 	c.Progress = func(int64, int64) { once() }
@@ -341,7 +342,7 @@ func TestInterrupted(t *testing.T) {
 		}
 		insert(t, fromPlace(t), plants(30_000, 10)...)
 		half := contentOf(t, to)
-		equal(t, "the new store is held", half.Held, filled)
+		equal(t, "the new store is held", half.Move, filled)
 		if n := len(half.Plants); n < 10_000 {
 			t.Errorf("%d plants in the new store", n)
 		}
@@ -349,7 +350,7 @@ func TestInterrupted(t *testing.T) {
 		must(t, err)
 		equal(t, "copied", int(got.Copied), 25_014-len(half.Plants))
 		want := contentOf(t, from)
-		want.Held = store.MoveState{}
+		want.Move = store.MoveState{}
 		equal(t, "the new store", contentOf(t, toPlace(t)), want)
 	})
 }
@@ -357,7 +358,7 @@ func TestInterrupted(t *testing.T) {
 // dying is a store whose mover dies after so many calls on both that change
 // something.
 type dying struct {
-	store.Movable
+	storetest.Engine
 	left *int
 }
 
@@ -369,27 +370,27 @@ func (d dying) alive(call func() error) error {
 }
 
 func (d dying) SetMoveState(ctx context.Context, before, why store.MoveState) error {
-	return d.alive(func() error { return d.Movable.SetMoveState(ctx, before, why) })
+	return d.alive(func() error { return d.Engine.SetMoveState(ctx, before, why) })
 }
 
 func (d dying) Reopen(ctx context.Context) error {
-	return d.alive(func() error { return d.Movable.Reopen(ctx) })
+	return d.alive(func() error { return d.Engine.Reopen(ctx) })
 }
 
 func (d dying) StartCapture(ctx context.Context) error {
-	return d.alive(func() error { return d.Movable.StartCapture(ctx) })
+	return d.alive(func() error { return d.Engine.StartCapture(ctx) })
 }
 
 func (d dying) StopCapture(ctx context.Context) error {
-	return d.alive(func() error { return d.Movable.StopCapture(ctx) })
+	return d.alive(func() error { return d.Engine.StopCapture(ctx) })
 }
 
 func (d dying) PutTokens(ctx context.Context, tokens []auth.Token) error {
-	return d.alive(func() error { return d.Movable.PutTokens(ctx, tokens) })
+	return d.alive(func() error { return d.Engine.PutTokens(ctx, tokens) })
 }
 
 func (d dying) Insert(ctx context.Context, batch []store.Create) error {
-	return d.alive(func() error { return d.Movable.Insert(ctx, batch) })
+	return d.alive(func() error { return d.Engine.Insert(ctx, batch) })
 }
 
 // A move that is killed at any step can be run again to the end, and at no moment
@@ -414,23 +415,23 @@ func TestKilled(t *testing.T) {
 			}()
 			<-process
 			old, new := contentOf(t, from), contentOf(t, to)
-			if old.Held.Phase == "" && new.Held.Phase == "" && len(new.Tokens) > 0 {
+			if old.Move.Phase == "" && new.Move.Phase == "" && len(new.Tokens) > 0 {
 				t.Errorf("after %d calls: both stores take plants", calls)
 			}
-			ended = old.Held == movedAway && new.Held.Phase == ""
-			if !ended && old.Held.Phase == "" {
+			ended = old.Move == movedAway && new.Move.Phase == ""
+			if !ended && old.Move.Phase == "" {
 				insert(t, from, plants(int64(1000+calls), 1)...) // as its server would
 			}
 		}
 		old, new := contentOf(t, fromPlace(t)), contentOf(t, toPlace(t))
-		old.Held = store.MoveState{}
+		old.Move = store.MoveState{}
 		equal(t, "the new store", new, old)
 	})
 }
 
 // lying is a store that does not do what it says.
 type lying struct {
-	store.Movable
+	storetest.Engine
 	insert func(batch []store.Create) []store.Create
 	plants func(rows []store.Create) []store.Create
 	totals func(t store.Totals) store.Totals
@@ -440,11 +441,11 @@ func (l lying) Insert(ctx context.Context, batch []store.Create) error {
 	if l.insert != nil {
 		batch = l.insert(batch)
 	}
-	return l.Movable.Insert(ctx, batch)
+	return l.Engine.Insert(ctx, batch)
 }
 
-func (l lying) PlantsOf(ctx context.Context, ids []int64) ([]store.Create, error) {
-	rows, err := l.Movable.PlantsOf(ctx, ids)
+func (l lying) PlantsByID(ctx context.Context, ids []int64) ([]store.Create, error) {
+	rows, err := l.Engine.PlantsByID(ctx, ids)
 	if l.plants != nil {
 		rows = l.plants(rows)
 	}
@@ -452,7 +453,7 @@ func (l lying) PlantsOf(ctx context.Context, ids []int64) ([]store.Create, error
 }
 
 func (l lying) Totals(ctx context.Context) (store.Totals, bool, error) {
-	totals, known, err := l.Movable.Totals(ctx)
+	totals, known, err := l.Engine.Totals(ctx)
 	if l.totals != nil {
 		totals = l.totals(totals)
 	}
@@ -484,15 +485,15 @@ func TestLying(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			row.from.Movable, row.to.Movable = inFile(t)(t), inFile(t)(t)
+			row.from.Engine, row.to.Engine = inFile(t)(t), inFile(t)(t)
 			insert(t, row.from, plants(1, 10)...)
 			c := config(row.from, row.to)
-			once := sync.OnceFunc(func() { insert(t, row.from.Movable, plants(11, 1)...) })
+			once := sync.OnceFunc(func() { insert(t, row.from.Engine, plants(11, 1)...) })
 			c.Progress = func(int64, int64) { once() }
 			if _, err := move.Run(t.Context(), c); err == nil || !strings.Contains(fmt.Sprint(err), row.want) {
 				t.Errorf("got %v, want %q", err, row.want)
 			}
-			insert(t, row.from.Movable, plants(100, 1)...)
+			insert(t, row.from.Engine, plants(100, 1)...)
 		})
 	}
 }

@@ -47,7 +47,7 @@ type Config struct {
 	Metrics prometheus.Registerer // where the engine registers its metrics; nil: nowhere
 }
 
-// Engine implements store.Movable on a PostgreSQL database.
+// Engine implements store.Engine, move.Source and move.Destination on a PostgreSQL database.
 type Engine struct {
 	pool           *pgxpool.Pool
 	log            *slog.Logger
@@ -62,12 +62,10 @@ type Engine struct {
 	pinning   sync.Mutex
 	namespace string // the PostgreSQL schema of the tables, empty until the first connection has found it; guarded by pinning
 
-	mu    sync.Mutex
-	worth store.Durability // guarded by mu
-	hold  string           // what this engine held the store with, so that it may write itself; guarded by mu
+	mu           sync.Mutex
+	worth        store.Durability // guarded by mu
+	ownMoveState string           // what this engine held the store with, so that it may write itself; guarded by mu
 }
-
-var _ store.Movable = (*Engine)(nil)
 
 // CommitsMax is how many batches are worth inserting at the same time.
 const CommitsMax = 3

@@ -7,7 +7,6 @@ import (
 
 	"plantstore/internal/postgres"
 	"plantstore/internal/postgres/pgtest"
-	"plantstore/internal/store"
 	"plantstore/internal/store/storetest"
 )
 
@@ -32,7 +31,7 @@ func database(t testing.TB) string {
 
 type place string
 
-func (p place) Open(t testing.TB) store.Movable {
+func (p place) Open(t testing.TB) storetest.Engine {
 	t.Helper()
 	e, err := postgres.Open(t.Context(), postgres.Config{URL: string(p), Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	if err != nil {

@@ -49,7 +49,7 @@ func classify(err error) error {
 	switch {
 	case errors.As(err, &said) && said.Code == "53100":
 		return fmt.Errorf("%w: %w", store.ErrFull, err)
-	case said != nil && said.Code == heldCode:
+	case said != nil && said.Code == readOnlyCode:
 		return fmt.Errorf("%w: %w", store.ErrReadOnly, err)
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("the database has not answered in time: %w", err)

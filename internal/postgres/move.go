@@ -10,15 +10,15 @@ import (
 	"plantstore/internal/store"
 )
 
-// This file is what plantstore move has of a database: see store.Movable.
+// This file implements move.Source and move.Destination.
 
-// Plants implements store.Movable.
+// Plants implements move.Store.
 func (e *Engine) Plants(ctx context.Context, from, to int64, limit int) ([]store.Create, error) {
 	return e.plants(ctx, store.PlantsBytes, "WHERE id BETWEEN $1 AND $2 ORDER BY id LIMIT $3", from, to, limit)
 }
 
-// PlantsOf implements store.Movable.
-func (e *Engine) PlantsOf(ctx context.Context, ids []int64) ([]store.Create, error) {
+// PlantsByID implements move.Store.
+func (e *Engine) PlantsByID(ctx context.Context, ids []int64) ([]store.Create, error) {
 	return e.plants(ctx, math.MaxInt, "WHERE id = ANY($1) ORDER BY id", ids)
 }
 
@@ -42,7 +42,7 @@ func (e *Engine) plants(ctx context.Context, bytesMax int, which string, args ..
 	return all, rows.Err()
 }
 
-// PutTokens implements store.Movable.
+// PutTokens implements move.Destination.
 func (e *Engine) PutTokens(ctx context.Context, tokens []auth.Token) error {
 	return e.changeTokens(ctx, func(tx pgx.Tx) error {
 		for _, t := range tokens {
@@ -56,7 +56,7 @@ func (e *Engine) PutTokens(ctx context.Context, tokens []auth.Token) error {
 	})
 }
 
-// StartCapture implements store.Movable.
+// StartCapture implements move.Source.
 func (e *Engine) StartCapture(ctx context.Context) error {
 	return e.whenUnlocked(ctx, func(tx pgx.Tx) error {
 		if err := e.checkMover(ctx, tx); err != nil {
@@ -68,29 +68,29 @@ func (e *Engine) StartCapture(ctx context.Context) error {
 		if _, err := tx.Exec(ctx, "DROP TABLE IF EXISTS followed; CREATE TABLE followed (id bigint PRIMARY KEY)"); err != nil {
 			return err
 		}
-		if err := e.grantFollowed(ctx, tx); err != nil {
+		if err := e.grantCapture(ctx, tx); err != nil {
 			return err
 		}
-		return e.followTrigger().begin(ctx, tx)
+		return e.captureTrigger().begin(ctx, tx)
 	})
 }
 
-// Captured implements store.Movable. What it returns it deletes: it is not
+// Captured implements move.Source. What it returns it deletes: it is not
 // known in which order transactions become visible.
 func (e *Engine) Captured(ctx context.Context, limit int) ([]int64, error) {
 	rows, _ := e.pool.Query(ctx, "DELETE FROM followed WHERE id IN (SELECT id FROM followed LIMIT $1) RETURNING id", limit) // the error comes with the rows
 	return pgx.CollectRows(rows, pgx.RowTo[int64])
 }
 
-// StopCapture implements store.Movable.
+// StopCapture implements move.Source.
 func (e *Engine) StopCapture(ctx context.Context) error {
-	if err := e.transact(ctx, func(tx pgx.Tx) error { return end(ctx, tx, e.followTrigger()) }); err != nil {
+	if err := e.transact(ctx, func(tx pgx.Tx) error { return end(ctx, tx, e.captureTrigger()) }); err != nil {
 		return err
 	}
-	return e.drop(ctx, e.followTrigger())
+	return e.drop(ctx, e.captureTrigger())
 }
 
-// SetMoveState implements store.Movable. While the store is Filling, the note alone keeps
+// SetMoveState implements move.Store. While the store is Filling, the note alone keeps
 // others from it, so that any database can be filled.
 func (e *Engine) SetMoveState(ctx context.Context, before, why store.MoveState) error {
 	err := e.whenUnlocked(ctx, func(tx pgx.Tx) error {
@@ -108,7 +108,7 @@ func (e *Engine) SetMoveState(ctx context.Context, before, why store.MoveState) 
 			if err := lockPlants(ctx, tx); err != nil {
 				return err
 			}
-			if err := e.holdTrigger().begin(ctx, tx); err != nil {
+			if err := e.refuseTrigger().begin(ctx, tx); err != nil {
 				return err
 			}
 		}
@@ -116,20 +116,20 @@ func (e *Engine) SetMoveState(ctx context.Context, before, why store.MoveState) 
 		return err
 	})
 	if err == nil {
-		e.setHold(why)
+		e.setOwnMoveState(why)
 	}
 	return err
 }
 
-// setHold notes what this engine holds the store with. Its caller has committed it:
+// setOwnMoveState notes what this engine holds the store with. Its caller has committed it:
 // with a hold that another engine made, this one must not write.
-func (e *Engine) setHold(why store.MoveState) {
+func (e *Engine) setOwnMoveState(why store.MoveState) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.hold = why.Text()
+	e.ownMoveState = why.Text()
 }
 
-// Reopen implements store.Movable.
+// Reopen implements move.Store.
 func (e *Engine) Reopen(ctx context.Context) error {
 	filled := false
 	err := e.transact(ctx, func(tx pgx.Tx) error {
@@ -138,7 +138,7 @@ func (e *Engine) Reopen(ctx context.Context) error {
 			return err
 		}
 		if filled = now.Move.Phase == store.Filling; !filled {
-			if err := end(ctx, tx, e.followTrigger(), e.holdTrigger()); err != nil {
+			if err := end(ctx, tx, e.captureTrigger(), e.refuseTrigger()); err != nil {
 				return err
 			}
 		}
@@ -148,14 +148,14 @@ func (e *Engine) Reopen(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	e.setHold(store.MoveState{})
+	e.setOwnMoveState(store.MoveState{})
 	if filled {
 		return nil
 	}
-	return e.drop(ctx, e.followTrigger(), e.holdTrigger())
+	return e.drop(ctx, e.captureTrigger(), e.refuseTrigger())
 }
 
-// Totals implements store.Movable. A database that several write to counts
+// Totals implements move.Store. A database that several write to counts
 // nothing: all of them would wait for each other.
 func (e *Engine) Totals(context.Context) (store.Totals, bool, error) {
 	return store.Totals{}, false, nil
@@ -175,16 +175,16 @@ func state(ctx context.Context, q querier) (now store.State, err error) {
 	return now, err
 }
 
-// refuseHeld returns an error if another process holds the store. Who calls it
+// checkWritable returns an error if another process holds the store. Who calls it
 // has the one row of plantstore locked.
-func (e *Engine) refuseHeld(ctx context.Context, tx pgx.Tx) error {
+func (e *Engine) checkWritable(ctx context.Context, tx pgx.Tx) error {
 	now, err := state(ctx, tx)
 	if err != nil {
 		return err
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if now.Move.Text() == e.hold {
+	if now.Move.Text() == e.ownMoveState {
 		return nil
 	}
 	return now.Move.Err()

@@ -13,6 +13,7 @@ import (
 
 	"plantstore/internal/plant"
 	"plantstore/internal/store"
+	"plantstore/internal/store/storetest"
 )
 
 // A store is followed and held also while somebody reads all of it, as a dump
@@ -131,8 +132,8 @@ func TestFollowOtherRole(t *testing.T) {
 func TestHoldOfAnother(t *testing.T) {
 	t.Parallel()
 	filling := store.MoveState{Phase: store.Filling, Other: "a place"}
-	for name, hold := range map[string]func(t *testing.T, url string, e store.Movable){
-		"rolled back": func(t *testing.T, url string, e store.Movable) {
+	for name, hold := range map[string]func(t *testing.T, url string, e storetest.Engine){
+		"rolled back": func(t *testing.T, url string, e storetest.Engine) {
 			execute(t, url, `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''refused''; END';
 				CREATE CONSTRAINT TRIGGER refuse AFTER UPDATE ON plantstore DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION refuse()`)
 			if err := e.SetMoveState(t.Context(), store.MoveState{}, filling); err == nil || !strings.Contains(err.Error(), "refused") {
@@ -140,7 +141,7 @@ func TestHoldOfAnother(t *testing.T) {
 			}
 			execute(t, url, "DROP TRIGGER refuse ON plantstore")
 		},
-		"released": func(t *testing.T, _ string, e store.Movable) {
+		"released": func(t *testing.T, _ string, e storetest.Engine) {
 			if err := errors.Join(e.SetMoveState(t.Context(), store.MoveState{}, filling), e.Reopen(t.Context())); err != nil {
 				t.Fatal(err)
 			}

@@ -102,13 +102,13 @@ const leftByOlder = `
 // function harmless, or drops it, also where a trigger of another role depends on it.
 func TestOlderFunctions(t *testing.T) {
 	t.Parallel()
-	for name, next := range map[string]func(ctx context.Context, e store.Movable) error{
-		"server":  func(context.Context, store.Movable) error { return nil },
-		"abandon": func(ctx context.Context, e store.Movable) error { return e.Reopen(ctx) },
-		"the next": func(ctx context.Context, e store.Movable) error {
+	for name, next := range map[string]func(ctx context.Context, e storetest.Engine) error{
+		"server":  func(context.Context, storetest.Engine) error { return nil },
+		"abandon": func(ctx context.Context, e storetest.Engine) error { return e.Reopen(ctx) },
+		"the next": func(ctx context.Context, e storetest.Engine) error {
 			return errors.Join(e.Reopen(ctx), e.StartCapture(ctx))
 		},
-		"only follow": func(ctx context.Context, e store.Movable) error { return e.StartCapture(ctx) },
+		"only follow": func(ctx context.Context, e storetest.Engine) error { return e.StartCapture(ctx) },
 	} {
 		for _, attached := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, " attached ", attached), func(t *testing.T) {
@@ -277,7 +277,7 @@ type restricted struct {
 	opened     *atomic.Int32
 }
 
-func (r restricted) Open(t testing.TB) store.Movable {
+func (r restricted) Open(t testing.TB) storetest.Engine {
 	if int(r.opened.Add(1)) > r.serverFrom {
 		return place(r.Server).Open(t)
 	}
@@ -311,9 +311,9 @@ func TestLeastRights(t *testing.T) {
 		storetest.Run(t, func(t testing.TB) storetest.Store {
 			serverFrom := 0
 			switch path.Base(t.Name()) {
-			case "follow", "hold":
+			case "capture", "state":
 				serverFrom = 1 // the second only creates plants
-			case "engage":
+			case "lock":
 				serverFrom = math.MaxInt // both move
 			}
 			return newRestricted(t, serverFrom)
@@ -390,16 +390,16 @@ func TestMoveBesideForeign(t *testing.T) {
 	t.Parallel()
 	for made, test := range map[string]struct {
 		sql  string
-		move func(ctx context.Context, e store.Movable) error
+		move func(ctx context.Context, e storetest.Engine) error
 	}{
-		`"public"."followed"`: {"CREATE TABLE public.followed (id bigint PRIMARY KEY)", func(ctx context.Context, e store.Movable) error { return e.StartCapture(ctx) }},
+		`"public"."followed"`: {"CREATE TABLE public.followed (id bigint PRIMARY KEY)", func(ctx context.Context, e storetest.Engine) error { return e.StartCapture(ctx) }},
 		`"public"."plantstore_follow"`: {
 			"CREATE FUNCTION public.plantstore_follow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'",
-			func(ctx context.Context, e store.Movable) error { return e.StartCapture(ctx) },
+			func(ctx context.Context, e storetest.Engine) error { return e.StartCapture(ctx) },
 		},
 		`"public"."plantstore_hold"`: {
 			"CREATE FUNCTION public.plantstore_hold() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'",
-			func(ctx context.Context, e store.Movable) error {
+			func(ctx context.Context, e storetest.Engine) error {
 				return e.SetMoveState(ctx, store.MoveState{}, store.MoveState{Phase: store.Moving, Other: "a place"})
 			},
 		},

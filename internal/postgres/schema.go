@@ -164,7 +164,7 @@ func compareFacts(version int, found []fact) (faults []string) {
 // isMovers reports whether a trigger is one of a move, of this version or an
 // older one.
 func (e *Engine) isMovers(f fact) bool {
-	follow, hold := e.followTrigger(), e.holdTrigger()
+	follow, hold := e.captureTrigger(), e.refuseTrigger()
 	bodies := map[string][]string{
 		follow.name: {follow.does, idle, "BEGIN INSERT INTO followed SELECT id FROM created; RETURN NULL; END"},
 		hold.name:   {hold.does, idle},

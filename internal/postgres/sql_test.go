@@ -105,7 +105,7 @@ func (r *recorder) database(t testing.TB) string {
 }
 
 // awayTests of the suite do what is only done to a store that is moved away.
-var awayTests = []string{"follow", "hold", "engage"}
+var awayTests = []string{"capture", "state", "lock"}
 
 // suite runs the suite of all engines.
 func (r *recorder) suite(t *testing.T) {

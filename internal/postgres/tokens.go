@@ -168,7 +168,7 @@ func (e *Engine) MarkUsed(ctx context.Context, uses []auth.Use) error {
 // changeTokens is transact for a change that servers must see.
 func (e *Engine) changeTokens(ctx context.Context, change func(pgx.Tx) error) error {
 	return e.transact(ctx, func(tx pgx.Tx) error {
-		if err := e.refuseHeld(ctx, tx); err != nil {
+		if err := e.checkWritable(ctx, tx); err != nil {
 			return err
 		}
 		if err := change(tx); err != nil {

@@ -32,12 +32,12 @@ type trigger struct {
 // idle is the body of a function that does nothing.
 const idle = "BEGIN RETURN NULL; END"
 
-// heldCode is the SQLSTATE with which a store that is held refuses a plant.
-const heldCode = "PS001"
+// readOnlyCode is the SQLSTATE with which a store that is held refuses a plant.
+const readOnlyCode = "PS001"
 
-// followTrigger notes each plant that is created, in the same transaction,
+// captureTrigger notes each plant that is created, in the same transaction,
 // whichever server's that is.
-func (e *Engine) followTrigger() trigger {
+func (e *Engine) captureTrigger() trigger {
 	function := e.qualified("plantstore_follow")
 	return trigger{
 		name:     "follow",
@@ -47,13 +47,13 @@ func (e *Engine) followTrigger() trigger {
 	}
 }
 
-// holdTrigger refuses every plant.
-func (e *Engine) holdTrigger() trigger {
+// refuseTrigger refuses every plant.
+func (e *Engine) refuseTrigger() trigger {
 	function := e.qualified("plantstore_hold")
 	return trigger{
 		name:     "hold",
 		function: function,
-		does:     "BEGIN RAISE EXCEPTION 'plantstore move holds the store' USING ERRCODE = '" + heldCode + "'; END",
+		does:     "BEGIN RAISE EXCEPTION 'plantstore move holds the store' USING ERRCODE = '" + readOnlyCode + "'; END",
 		made:     "BEFORE INSERT ON plants FOR EACH STATEMENT EXECUTE FUNCTION " + function + "()",
 	}
 }
@@ -69,9 +69,9 @@ func (g trigger) replace(ctx context.Context, tx pgx.Tx, body string) error {
 	return err
 }
 
-// grantFollowed lets every role that may create plants note them: the table
+// grantCapture lets every role that may create plants note them: the table
 // followed has the grants of plants.
-func (e *Engine) grantFollowed(ctx context.Context, tx pgx.Tx) error {
+func (e *Engine) grantCapture(ctx context.Context, tx pgx.Tx) error {
 	rows, _ := tx.Query(ctx, insertersSQL) // the error comes with the rows
 	roles, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
@@ -132,15 +132,15 @@ func (e *Engine) replaceOlder(ctx context.Context) error {
 // replaceOld replaces one function. It goes on doing what it does, because its
 // mover may run.
 func (e *Engine) replaceOld(ctx context.Context, tx pgx.Tx, name, body string) error {
-	g := e.holdTrigger()
+	g := e.refuseTrigger()
 	if name == "plantstore_follow" {
-		g = e.followTrigger()
+		g = e.captureTrigger()
 	}
 	if strings.TrimSpace(body) == idle {
 		return g.replace(ctx, tx, idle)
 	}
 	if name == "plantstore_follow" {
-		if err := e.grantFollowed(ctx, tx); err != nil {
+		if err := e.grantCapture(ctx, tx); err != nil {
 			return err
 		}
 	}
@@ -255,7 +255,7 @@ func (e *Engine) whenUnlocked(ctx context.Context, change func(pgx.Tx) error) er
 	}
 }
 
-// Lock implements store.Movable. It refuses a role that could not move the store,
+// Lock implements move.Store. It refuses a role that could not move the store,
 // before anything is changed.
 func (e *Engine) Lock(ctx context.Context) (disengage func(), err error) {
 	unlock, err := e.lockMove(ctx)
@@ -294,7 +294,7 @@ func (e *Engine) lockMove(ctx context.Context) (unlock func(), err error) {
 	}, nil
 }
 
-// Interrupted implements store.Movable.
+// Interrupted reports whether a move left a capture, and no longer runs.
 func (e *Engine) Interrupted(ctx context.Context) (bool, error) {
 	rows, _ := e.pool.Query(ctx, "SELECT prosrc FROM pg_trigger INNER JOIN pg_proc ON pg_proc.oid = tgfoid WHERE tgrelid = 'plants'::regclass AND tgname = 'follow'") // the error comes with the rows
 	bodies, err := pgx.CollectRows(rows, pgx.RowTo[string])

@@ -36,7 +36,7 @@ type Config struct {
 	Metrics   prometheus.Registerer // where a server's engine registers its metrics; a command's has none
 }
 
-// Engine is a store.Movable in one SQLite file.
+// Engine implements store.Engine, move.Source and move.Destination on one SQLite file.
 type Engine struct {
 	path   string
 	server bool
@@ -55,8 +55,8 @@ type Engine struct {
 	added   added          // by the transaction that runs
 	wal     *os.File       // the WAL, for syncWAL
 
-	hold       store.MoveState // what this engine held the store with, so that it may write itself; guarded by writeMu
-	followedTo int64           // the last followed.number that Followed returned; of who moves the store
+	ownMoveState store.MoveState // what this engine held the store with, so that it may write itself; guarded by writeMu
+	capturedTo   int64           // the last followed.number that Captured returned; only the mover uses it
 
 	store    int64     // state.store
 	markFile *os.File  // FILE-mark
@@ -69,8 +69,6 @@ type Engine struct {
 
 	checkpoints checkpointer
 }
-
-var _ store.Movable = (*Engine)(nil)
 
 // versionMin is the first SQLite without a defect that could corrupt a WAL
 // when two connections write and checkpoint at once

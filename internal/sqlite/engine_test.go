@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"plantstore/internal/sqlite"
-	"plantstore/internal/store"
 	"plantstore/internal/store/storetest"
 )
 
@@ -17,7 +16,7 @@ func newFile(t testing.TB) storetest.Store {
 	return file{filepath.Join(t.TempDir(), "plantstore.db")}
 }
 
-func (f file) Open(t testing.TB) store.Movable { return mustOpen(t, sqlite.Config{Path: f.path}) }
+func (f file) Open(t testing.TB) storetest.Engine { return mustOpen(t, sqlite.Config{Path: f.path}) }
 
 // mustOpen opens an engine that logs to the test; the caller closes it.
 func mustOpen(t testing.TB, c sqlite.Config) *sqlite.Engine {

@@ -13,15 +13,15 @@ import (
 	"plantstore/internal/store"
 )
 
-// This file is what plantstore move has of a store: see store.Movable.
+// This file implements move.Source and move.Destination.
 
 // A plant that is created while a store is followed is noted in the same
 // transaction, whoever's connection that is.
 const (
-	followSQL = `
+	startCaptureSQL = `
 		CREATE TABLE followed (number INTEGER PRIMARY KEY, id INTEGER NOT NULL) STRICT;
 		CREATE TRIGGER follow AFTER INSERT ON plants BEGIN INSERT INTO followed (id) VALUES (new.id); END;`
-	unfollowSQL = `
+	stopCaptureSQL = `
 		DROP TRIGGER IF EXISTS follow;
 		DROP TABLE IF EXISTS followed;`
 )
@@ -37,7 +37,7 @@ func createRow(s *sqlite3.Stmt) store.Create {
 	}
 }
 
-// Plants implements store.Movable.
+// Plants implements move.Store.
 func (e *Engine) Plants(ctx context.Context, from, to int64, limit int) (rows []store.Create, err error) {
 	err = e.read(ctx, func(c *sqlite3.Conn) error {
 		s, err := c.Prepare("SELECT " + createColumns + " FROM plants WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?")
@@ -63,8 +63,8 @@ func (e *Engine) Plants(ctx context.Context, from, to int64, limit int) (rows []
 	return rows, err
 }
 
-// PlantsOf implements store.Movable.
-func (e *Engine) PlantsOf(ctx context.Context, ids []int64) (rows []store.Create, err error) {
+// PlantsByID implements move.Store.
+func (e *Engine) PlantsByID(ctx context.Context, ids []int64) (rows []store.Create, err error) {
 	err = e.read(ctx, func(c *sqlite3.Conn) error {
 		s, err := c.Prepare("SELECT " + createColumns + " FROM plants WHERE id = ?")
 		if err != nil {
@@ -87,7 +87,7 @@ func (e *Engine) PlantsOf(ctx context.Context, ids []int64) (rows []store.Create
 	return rows, err
 }
 
-// PutTokens implements store.Movable.
+// PutTokens implements move.Destination.
 func (e *Engine) PutTokens(ctx context.Context, tokens []auth.Token) error {
 	return e.changeTokens(ctx, func() error {
 		for _, t := range tokens {
@@ -101,7 +101,7 @@ func (e *Engine) PutTokens(ctx context.Context, tokens []auth.Token) error {
 	})
 }
 
-// Lock implements store.Movable, by FILE-move (see locks.go).
+// Lock implements move.Store, by FILE-move (see locks.go).
 func (e *Engine) Lock(context.Context) (disengage func(), err error) {
 	f, err := openLock(e.path + moveSuffix)
 	if err != nil {
@@ -117,7 +117,7 @@ func (e *Engine) Lock(context.Context) (disengage func(), err error) {
 	return func() { _ = f.Close() }, nil
 }
 
-// Interrupted implements store.Movable.
+// Interrupted reports whether a move left a capture, and no longer runs.
 func (e *Engine) Interrupted(ctx context.Context) (left bool, err error) {
 	err = e.read(ctx, func(c *sqlite3.Conn) error {
 		n, err := c.QueryInt("SELECT count(*) FROM sqlite_schema WHERE type = 'trigger' AND name = 'follow'")
@@ -137,13 +137,13 @@ func (e *Engine) Interrupted(ctx context.Context) (left bool, err error) {
 	return err == nil, err
 }
 
-// StartCapture implements store.Movable.
+// StartCapture implements move.Source.
 func (e *Engine) StartCapture(ctx context.Context) error {
-	e.followedTo = 0
-	return e.write(ctx, func() error { return e.writer.Exec(unfollowSQL + followSQL) })
+	e.capturedTo = 0
+	return e.write(ctx, func() error { return e.writer.Exec(stopCaptureSQL + startCaptureSQL) })
 }
 
-// Captured implements store.Movable.
+// Captured implements move.Source.
 func (e *Engine) Captured(ctx context.Context, limit int) (ids []int64, err error) {
 	err = e.read(ctx, func(c *sqlite3.Conn) error {
 		s, err := c.Prepare("SELECT number, id FROM followed WHERE number > ? ORDER BY number LIMIT ?")
@@ -151,49 +151,49 @@ func (e *Engine) Captured(ctx context.Context, limit int) (ids []int64, err erro
 			return err
 		}
 		defer s.Close()
-		s.BindInt64(1, e.followedTo)
+		s.BindInt64(1, e.capturedTo)
 		s.BindInt64(2, int64(limit))
 		for {
 			ok, err := s.Step()
 			if err != nil || !ok {
 				return err
 			}
-			e.followedTo = s.Int64(0)
+			e.capturedTo = s.Int64(0)
 			ids = append(ids, s.Int64(1))
 		}
 	})
 	return ids, err
 }
 
-// SetMoveState implements store.Movable.
+// SetMoveState implements move.Store.
 func (e *Engine) SetMoveState(ctx context.Context, before, why store.MoveState) error {
 	return e.write(ctx, func() error {
-		now, err := e.held()
+		now, err := e.currentMoveState()
 		if err != nil {
 			return err
 		}
 		if now != before {
 			return now.Changed(before)
 		}
-		e.added.hold = &why
+		e.added.moveState = &why
 		return e.run("UPDATE state SET held = ?", why.Text())
 	})
 }
 
-// Reopen implements store.Movable.
+// Reopen implements move.Store.
 func (e *Engine) Reopen(ctx context.Context) error {
 	return e.write(ctx, func() error {
-		e.added.hold = &store.MoveState{}
-		return e.writer.Exec(unfollowSQL + "UPDATE state SET held = NULL;")
+		e.added.moveState = &store.MoveState{}
+		return e.writer.Exec(stopCaptureSQL + "UPDATE state SET held = NULL;")
 	})
 }
 
-// StopCapture implements store.Movable.
+// StopCapture implements move.Source.
 func (e *Engine) StopCapture(ctx context.Context) error {
-	return e.write(ctx, func() error { return e.writer.Exec(unfollowSQL) })
+	return e.write(ctx, func() error { return e.writer.Exec(stopCaptureSQL) })
 }
 
-// Totals implements store.Movable.
+// Totals implements move.Store.
 func (e *Engine) Totals(ctx context.Context) (t store.Totals, known bool, err error) {
 	err = e.read(ctx, func(c *sqlite3.Conn) error {
 		s, err := readState(c)
@@ -203,9 +203,9 @@ func (e *Engine) Totals(ctx context.Context) (t store.Totals, known bool, err er
 	return t, true, err
 }
 
-// held returns what the transaction sees.
-func (e *Engine) held() (store.MoveState, error) {
-	s := e.stmts.held
+// currentMoveState returns what the transaction sees.
+func (e *Engine) currentMoveState() (store.MoveState, error) {
+	s := e.stmts.moveState
 	defer s.Reset()
 	ok, err := s.Step()
 	if err == nil && !ok {
@@ -217,11 +217,11 @@ func (e *Engine) held() (store.MoveState, error) {
 	return store.ParseMoveState(s.Text(0)), nil
 }
 
-// refuseHeld returns an error if another process holds the store. It is called
+// checkWritable returns an error if another process holds the store. It is called
 // in a transaction that is to change something.
-func (e *Engine) refuseHeld() error {
-	now, err := e.held()
-	if err == nil && now != e.hold {
+func (e *Engine) checkWritable() error {
+	now, err := e.currentMoveState()
+	if err == nil && now != e.ownMoveState {
 		err = now.Err()
 	}
 	return err

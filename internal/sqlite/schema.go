@@ -53,7 +53,7 @@ func objects(c *sqlite3.Conn) (all []object, err error) {
 // expected is what the migrations make.
 type expected struct {
 	versions [][]object // by number of migrations applied, from 0
-	follow   []object   // what a move adds while it follows the store; all of it or nothing
+	capture  []object   // what a move adds while it follows the store; all of it or nothing
 }
 
 // expectedSchema makes a store of each version in memory, once.
@@ -74,13 +74,13 @@ var expectedSchema = sync.OnceValues(func() (e expected, err error) {
 		}
 		e.versions = append(e.versions, all)
 	}
-	if err := c.Exec(followSQL); err != nil {
+	if err := c.Exec(startCaptureSQL); err != nil {
 		return e, err
 	}
 	followed, err := objects(c)
 	for _, o := range followed {
 		if find(e.versions[len(migrations())], o) == nil {
-			e.follow = append(e.follow, o)
+			e.capture = append(e.capture, o)
 		}
 	}
 	return e, err
@@ -112,8 +112,8 @@ func schemaFaults(c *sqlite3.Conn, version int) ([]string, error) {
 		return []string{fmt.Sprintf("it has more than %d tables and indexes", objectsMax)}, nil
 	}
 	want := e.versions[version]
-	if slices.ContainsFunc(e.follow, func(o object) bool { return find(found, o) != nil }) {
-		want = slices.Concat(want, e.follow)
+	if slices.ContainsFunc(e.capture, func(o object) bool { return find(found, o) != nil }) {
+		want = slices.Concat(want, e.capture)
 	}
 	var faults []string
 	for _, w := range want {

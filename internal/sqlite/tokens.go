@@ -188,7 +188,7 @@ func (e *Engine) MarkUsed(ctx context.Context, uses []auth.Use) error {
 // changeTokens is write for a change that servers must see.
 func (e *Engine) changeTokens(ctx context.Context, change func() error) error {
 	return e.write(ctx, func() error {
-		if err := e.refuseHeld(); err != nil {
+		if err := e.checkWritable(); err != nil {
 			return err
 		}
 		if err := change(); err != nil {

@@ -21,14 +21,14 @@ var errReadOnly = errors.New("the store is open for reading only")
 
 // writeStmts are the statements of every batch, prepared once.
 type writeStmts struct {
-	insert, stored, held, commits, count *sqlite3.Stmt
+	insert, stored, moveState, commits, count *sqlite3.Stmt
 }
 
 // added is what a transaction adds to the state, and the hold that it sets; nil
 // if it sets none.
 type added struct {
 	plants, digests int64
-	hold            *store.MoveState
+	moveState       *store.MoveState
 }
 
 func (s *writeStmts) prepare(c *sqlite3.Conn) error {
@@ -38,7 +38,7 @@ func (s *writeStmts) prepare(c *sqlite3.Conn) error {
 	}{
 		{&s.insert, "INSERT INTO plants (id, name, tag, created_at, created_by, digest) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"},
 		{&s.stored, "SELECT name, tag FROM plants WHERE id = ?"},
-		{&s.held, "SELECT coalesce(held, '') FROM state"},
+		{&s.moveState, "SELECT coalesce(held, '') FROM state"},
 		{&s.commits, "SELECT commits FROM state"},
 		{&s.count, "UPDATE state SET commits = ?, plants = plants + ?, digests = digests + ?"},
 	} {
@@ -52,7 +52,7 @@ func (s *writeStmts) prepare(c *sqlite3.Conn) error {
 }
 
 func (s *writeStmts) close() {
-	for _, stmt := range []*sqlite3.Stmt{s.insert, s.stored, s.held, s.commits, s.count} {
+	for _, stmt := range []*sqlite3.Stmt{s.insert, s.stored, s.moveState, s.commits, s.count} {
 		stmt.Close()
 	}
 }
@@ -70,7 +70,7 @@ func (e *Engine) Insert(ctx context.Context, batch []store.Create) error {
 			}
 		}
 		if created = e.added.plants > 0; created {
-			return e.refuseHeld()
+			return e.checkWritable()
 		}
 		return nil
 	})
@@ -191,8 +191,8 @@ func (e *Engine) transact(ctx context.Context, change func() error) error {
 	if err == nil {
 		e.checkpoints.frames = e.writer.WALFrames()
 		e.noteCommit(commits)
-		if e.added.hold != nil {
-			e.hold = *e.added.hold
+		if e.added.moveState != nil {
+			e.ownMoveState = *e.added.moveState
 		}
 		return nil
 	}

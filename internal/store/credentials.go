@@ -31,7 +31,7 @@ type credentials struct {
 	log     *slog.Logger
 	outage  *outage
 	keyring auth.Keyring
-	held    atomic.Pointer[MoveState] // as last looked at
+	move    atomic.Pointer[MoveState] // as last looked at
 	plants  atomic.Int64              // as last looked at
 	lookAt  atomic.Int64              // when the last look began that succeeded, Unix nanoseconds
 
@@ -116,7 +116,7 @@ func (c *credentials) read(ctx context.Context, now time.Time) error {
 		c.version = state.TokenChanges
 	}
 	c.plants.Store(state.Plants)
-	if before := c.held.Swap(&state.Move); before != nil && *before != state.Move {
+	if before := c.move.Swap(&state.Move); before != nil && *before != state.Move {
 		c.log.Warn("whether the store takes plants has changed", "now", state.Move.String())
 	}
 	c.lookAt.Store(now.UnixNano())

@@ -114,8 +114,8 @@ type Query struct {
 	Limit int       // at least 1
 }
 
-// PlantsBytes bounds the texts of what Engine.List and Movable.Plants return at
-// once, but for the last plant.
+// PlantsBytes bounds the texts of what Engine.List and move.Store.Plants return
+// at once, but for the last plant.
 const PlantsBytes = 8 << 20
 
 // Selector selects tokens for Engine.RevokeTokens: by id, by name, or by hash.

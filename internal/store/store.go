@@ -41,7 +41,7 @@ func New(ctx context.Context, c Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := credentials.held.Load().Err(); err != nil {
+	if err := credentials.move.Load().Err(); err != nil {
 		credentials.close()
 		return nil, err
 	}
@@ -58,7 +58,7 @@ func New(ctx context.Context, c Config) (*Store, error) {
 // not take it. It returns within Limits.AnswerTimeout: nobody's leaving ends it
 // sooner, because the plant is stored all the same.
 func (s *Store) Create(by auth.Principal, n plant.NewPlant) (replayed bool, err error) {
-	if err := s.credentials.held.Load().Err(); err != nil {
+	if err := s.credentials.move.Load().Err(); err != nil {
 		return false, refusal(err)
 	}
 	c, err := s.writer.create(Create{Plant: n, By: by.TokenID, At: time.Now()})
@@ -88,7 +88,7 @@ func (s *Store) Ready() error {
 	case s.credentials.age(time.Now()) >= awayAfter: // also while a look hangs
 		return errors.New("the store is unreachable; see the log")
 	}
-	if s.credentials.held.Load().Phase != "" {
+	if s.credentials.move.Load().Phase != "" {
 		return ErrReadOnly // where to is in the log: everybody may read this
 	}
 	return nil

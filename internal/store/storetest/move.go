@@ -48,7 +48,7 @@ func testPlants(t *testing.T, s Store) {
 		}
 		equal(t, name, inUTC(got), row.want)
 	}
-	got, err := e.PlantsOf(t.Context(), []int64{math.MinInt64, -6, -5, 9, 10})
+	got, err := e.PlantsByID(t.Context(), []int64{math.MinInt64, -6, -5, 9, 10})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,9 +87,9 @@ func testPutTokens(t *testing.T, s Store) {
 	equal(t, "the next token's id", mustCreateToken(t, e, token("c", begun)).ID, 8)
 }
 
-// testFollow has plants created through two engines, and finds exactly those that
+// testCapture has plants created through two engines, and finds exactly those that
 // were created while the store was followed.
-func testFollow(t *testing.T, s Store) {
+func testCapture(t *testing.T, s Store) {
 	e, other := open(t, s), open(t, s)
 	mustInsert(t, other, create(1, "before", plant.Tag{}))
 	for range 2 { // what was noted is forgotten
@@ -97,38 +97,38 @@ func testFollow(t *testing.T, s Store) {
 		mustInsert(t, other, create(1, "before", plant.Tag{}), create(3, "c", plant.Tag{}), create(2, "b", plant.Tag{}))
 		mustInsert(t, e, create(math.MinInt64, "d", plant.Tag{}), create(2, "b", plant.Tag{}))
 	}
-	equal(t, "nothing is created a second time", len(followed(t, e, 10)), 0)
+	equal(t, "nothing is created a second time", len(captured(t, e, 10)), 0)
 	mustInsert(t, other, create(11, "e", plant.Tag{}), create(12, "f", plant.Tag{}), create(13, "g", plant.Tag{}))
-	got := followed(t, e, 2)
+	got := captured(t, e, 2)
 	equal(t, "no more than asked for", len(got), 2)
 	mustInsert(t, e, create(14, "h", plant.Tag{}))
-	got = append(got, followed(t, e, 10)...)
+	got = append(got, captured(t, e, 10)...)
 	slices.Sort(got)
 	equal(t, "followed", got, []int64{11, 12, 13, 14})
-	equal(t, "each once", len(followed(t, e, 10)), 0)
+	equal(t, "each once", len(captured(t, e, 10)), 0)
 
 	must(t, e.StopCapture(t.Context()))
 	must(t, e.StopCapture(t.Context()))
 	mustInsert(t, other, create(15, "i", plant.Tag{}))
 	must(t, e.StartCapture(t.Context()))
-	equal(t, "not followed", len(followed(t, e, 10)), 0)
+	equal(t, "not followed", len(captured(t, e, 10)), 0)
 	must(t, e.Reopen(t.Context()))
 	mustInsert(t, other, create(16, "j", plant.Tag{}))
 }
 
-func followed(t *testing.T, e store.Movable, limit int) []int64 {
+func captured(t *testing.T, e Engine, limit int) []int64 {
 	t.Helper()
 	ids, err := e.Captured(t.Context(), limit)
 	must(t, err)
 	return ids
 }
 
-// testHold holds a store that two engines have open.
-func testHold(t *testing.T, s Store) {
+// testMoveState holds a store that two engines have open.
+func testMoveState(t *testing.T, s Store) {
 	e, other := open(t, s), open(t, s)
 	token := mustCreateToken(t, e, token("a", begun))
 	mustInsert(t, e, create(1, "Rosa", plant.Tag{}))
-	refused := func(what string, e store.Movable) {
+	refused := func(what string, e Engine) {
 		t.Helper()
 		if err := e.Insert(t.Context(), []store.Create{create(2, "Acer", plant.Tag{})}); !errors.Is(err, store.ErrReadOnly) {
 			t.Errorf("%s: Insert: %v, want %v", what, err, store.ErrReadOnly)
@@ -192,8 +192,8 @@ func testHold(t *testing.T, s Store) {
 	}
 }
 
-// testEngage has two engines want to move a store.
-func testEngage(t *testing.T, s Store) {
+// testLock has two engines want to move a store.
+func testLock(t *testing.T, s Store) {
 	e, other := open(t, s), open(t, s)
 	left := func(what string, want bool) {
 		t.Helper()

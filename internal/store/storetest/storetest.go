@@ -1,23 +1,34 @@
-// Package storetest is the contract of store.Engine and store.Movable as a suite of tests. Every
-// engine passes it, so that what stores the plants cannot be told from outside.
+// Package storetest is the contract of store.Engine, move.Source and
+// move.Destination as a suite of tests that every engine passes.
 package storetest
 
 import (
+	"context"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"plantstore/internal/auth"
+	"plantstore/internal/move"
 	"plantstore/internal/plant"
 	"plantstore/internal/store"
 )
 
-// Store is a place for plants that engines can be opened on, one after the
-// other or several at once.
+// Store is a store that several engines can open, in turn or at the same time.
 type Store interface {
 	// Open opens an engine on the store. The suite closes it.
-	Open(t testing.TB) store.Movable
+	Open(t testing.TB) Engine
+}
+
+// Engine is an engine whose store can be moved.
+type Engine interface {
+	store.Engine
+	move.Source
+	move.Destination
+
+	// Interrupted reports whether a move left a capture, and no longer runs.
+	Interrupted(ctx context.Context) (bool, error)
 }
 
 // Run runs the suite. newStore returns an empty store for one test.
@@ -46,9 +57,9 @@ func Run(t *testing.T, newStore func(t testing.TB) Store) {
 		{"tokens/last use", testMarkUsed},
 		{"move/plants", testPlants},
 		{"move/tokens", testPutTokens},
-		{"move/follow", testFollow},
-		{"move/hold", testHold},
-		{"move/engage", testEngage},
+		{"move/capture", testCapture},
+		{"move/state", testMoveState},
+		{"move/lock", testLock},
 		{"move/totals", testTotals},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -113,7 +124,7 @@ func mustTokens(t testing.TB, e store.Engine) []auth.Token {
 }
 
 // open opens an engine for one test.
-func open(t testing.TB, s Store) store.Movable {
+func open(t testing.TB, s Store) Engine {
 	t.Helper()
 	e := s.Open(t)
 	t.Cleanup(func() { mustClose(t, e) })

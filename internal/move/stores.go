@@ -1,0 +1,75 @@
+package move
+
+import (
+	"context"
+
+	"plantstore/internal/auth"
+	"plantstore/internal/store"
+)
+
+// Store is the part of a store that a move uses at both ends. Except for Lock,
+// Plants, PlantsByID and Totals, only the process that holds Lock calls what
+// store.Engine does not have. storetest holds the suite for it.
+type Store interface {
+	// State is that of store.Engine.
+	State(ctx context.Context) (store.State, error)
+
+	// Tokens is that of store.Engine.
+	Tokens(ctx context.Context) ([]auth.Token, error)
+
+	// Plants returns plants with ids between from and to, both included, by
+	// ascending id. It returns at most limit plants, and fewer if their texts
+	// exceed store.PlantsBytes, but at least one if there is one.
+	Plants(ctx context.Context, from, to int64, limit int) ([]store.Create, error)
+
+	// PlantsByID returns the stored plants with these ids, by ascending id. The
+	// ids are ascending and distinct.
+	PlantsByID(ctx context.Context, ids []int64) ([]store.Create, error)
+
+	// Totals returns the totals that the store maintains; known is false if it
+	// maintains none.
+	Totals(ctx context.Context) (t store.Totals, known bool, err error)
+
+	// Lock locks the store for one move, until unlock is called or the process
+	// ends. The error wraps store.ErrMoveRunning if another process has the lock.
+	Lock(ctx context.Context) (unlock func(), err error)
+
+	// SetMoveState replaces the move state before by after. It returns an error
+	// that wraps store.ErrReadOnly if the state is not before. When it has returned
+	// a nil error, no plant and no token is stored until Reopen: every attempt
+	// returns store.ErrReadOnly. The exception is a store that is Filling: it
+	// stores the plants and tokens of the engine that set this state.
+	SetMoveState(ctx context.Context, before, after store.MoveState) error
+
+	// Reopen stops a capture and clears the move state. The store stores plants
+	// again.
+	Reopen(ctx context.Context) error
+}
+
+// Source is a store that a move copies from.
+type Source interface {
+	Store
+
+	// StartCapture discards the captured ids. From now on it captures the id of
+	// every plant that any process creates, until StopCapture or Reopen.
+	StartCapture(ctx context.Context) error
+
+	// Captured returns at most limit captured ids, each of them once. It returns
+	// none if there are no more at this moment.
+	Captured(ctx context.Context, limit int) ([]int64, error)
+
+	// StopCapture stops a capture. It does nothing if none runs.
+	StopCapture(ctx context.Context) error
+}
+
+// Destination is a store that a move copies to.
+type Destination interface {
+	Store
+
+	// Insert is that of store.Engine.
+	Insert(ctx context.Context, batch []store.Create) error
+
+	// PutTokens stores tokens with their ids. Of a token that is already stored,
+	// it updates the times of expiry, revocation and last use.
+	PutTokens(ctx context.Context, tokens []auth.Token) error
+}
