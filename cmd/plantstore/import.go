@@ -337,6 +337,7 @@ func (b *importBatch) add(row dump.Row, keepRaw bool) {
 // batch that was begun is finished even if the program is interrupted, so that
 // the counts are true.
 func (j *importJob) storeBatch(engine store.Engine, b importBatch) error {
+	var outcomes []store.Outcome
 	if len(b.creates) > 0 {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
@@ -344,13 +345,14 @@ func (j *importJob) storeBatch(engine store.Engine, b importBatch) error {
 		for i := range b.creates {
 			b.creates[i].At = now
 		}
-		if err := engine.Insert(ctx, b.creates); err != nil {
+		var err error
+		if outcomes, err = engine.Insert(ctx, b.creates); err != nil {
 			return fmt.Errorf("store lines %d to %d: %w", b.rows[0].Line, b.rows[len(b.rows)-1].Line, err)
 		}
 	}
 	var stop error
 	for _, row := range b.rows {
-		if err := j.account(row, b.creates); stop == nil {
+		if err := j.account(row, outcomes); stop == nil {
 			stop = err
 		}
 	}
@@ -366,23 +368,23 @@ func (j *importJob) storeBatch(engine store.Engine, b importBatch) error {
 
 // account counts a row that was handled, and names it if it was refused. The
 // error is the reason to stop after this batch.
-func (j *importJob) account(row importRow, creates []store.Create) error {
+func (j *importJob) account(row importRow, outcomes []store.Outcome) error {
 	if row.index < 0 {
 		j.counts.Invalid++
 		j.name(row, row.Err)
 		return j.reject(row)
 	}
-	switch c := creates[row.index]; {
-	case !c.Existed:
+	switch o := outcomes[row.index]; {
+	case o.Created():
 		j.counts.Created++
 		return nil
-	case c.Refusal == nil:
+	case o.Replayed:
 		j.counts.Existing++
 		return nil
 	default:
 		j.counts.Conflicting++
 		if j.onConflict != "skip" {
-			j.name(row, fmt.Errorf("id %d: %w", c.Plant.ID, c.Refusal))
+			j.name(row, fmt.Errorf("id %d: %w", row.Plant.ID, o.Conflict))
 		}
 		if err := j.reject(row); err != nil || j.onConflict != "fail" {
 			return err

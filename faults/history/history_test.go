@@ -93,8 +93,8 @@ func TestEarlyAnswer(t *testing.T) {
 // conflictReplayed answers another plant as if it were the stored one.
 var conflictReplayed = rig.Weakness{
 	File: "internal/sqlite/write.go",
-	Old:  "c.Refusal = plant.Differences(c.Plant.Plant, stored)",
-	New:  "c.Refusal = plant.Differences(stored, stored)",
+	Old:  "conflict := plant.Differences(c.Plant.Plant, stored)",
+	New:  "conflict := plant.Differences(stored, stored)",
 }
 
 // replayUntold answers a plant that was there as if it were new.

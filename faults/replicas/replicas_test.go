@@ -32,7 +32,8 @@ var (
 	early = rig.Weakness{
 		File: rig.EarlyAnswer.File,
 		Old:  rig.EarlyAnswer.Old,
-		New:  "\tclose(b.done)\n\tb.done = make(chan struct{})\n\ttime.Sleep(50 * time.Millisecond)\n\terr := w.engine.Insert(ctx, b.creates)\n",
+		New: "\tb.outcomes = make([]Outcome, len(b.creates))\n\tclose(b.done)\n\tb.done = make(chan struct{})\n" +
+			"\ttime.Sleep(50 * time.Millisecond)\n\toutcomes, err := w.engine.Insert(ctx, b.creates)\n",
 	}
 )
 

@@ -46,7 +46,12 @@ var (
 	// NormalSync commits without a sync: SQLite's synchronous = NORMAL.
 	NormalSync = Weakness{"internal/sqlite/engine.go", "PRAGMA synchronous = FULL;", "PRAGMA synchronous = NORMAL;"}
 	// EarlyAnswer answers before the commit.
-	EarlyAnswer = Weakness{"internal/store/writer.go", "\terr := w.engine.Insert(ctx, b.creates)\n", "\tclose(b.done)\n\tb.done = make(chan struct{})\n\terr := w.engine.Insert(ctx, b.creates)\n"}
+	EarlyAnswer = Weakness{
+		"internal/store/writer.go",
+		"\toutcomes, err := w.engine.Insert(ctx, b.creates)\n",
+		"\tb.outcomes = make([]Outcome, len(b.creates))\n\tclose(b.done)\n\tb.done = make(chan struct{})\n" +
+			"\toutcomes, err := w.engine.Insert(ctx, b.creates)\n",
+	}
 )
 
 // Build builds the program, weakened or not, and returns its path.

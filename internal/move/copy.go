@@ -21,7 +21,7 @@ const (
 // store had in it when it was read.
 type span struct {
 	from, to int64
-	rows     []store.Create
+	rows     []store.Row
 }
 
 // copy brings the whole range of ids into the new store, and counts both stores.
@@ -76,7 +76,7 @@ func (m *mover) spans(ctx context.Context) iter.Seq2[span, error] {
 			}
 			s := span{from: from, to: idMax, rows: rows}
 			if len(rows) > 0 {
-				s.to = rows[len(rows)-1].Plant.ID
+				s.to = rows[len(rows)-1].ID
 			}
 			if !yield(s, nil) || s.to == idMax {
 				return
@@ -89,7 +89,7 @@ func (m *mover) spans(ctx context.Context) iter.Seq2[span, error] {
 // settle makes the new store have in a span what the old one has, reads it back,
 // and counts it in both.
 func (m *mover) settle(ctx context.Context, s span) error {
-	var there []store.Create
+	var there []store.Row
 	var err error
 	if !m.empty {
 		if there, err = m.readTo(ctx, s); err != nil {
@@ -118,17 +118,17 @@ func (m *mover) settle(ctx context.Context, s span) error {
 
 // readTo returns what the new store has in a span, but not many more plants than
 // the old one has there.
-func (m *mover) readTo(ctx context.Context, s span) (there []store.Create, err error) {
+func (m *mover) readTo(ctx context.Context, s span) (there []store.Row, err error) {
 	for from := s.from; len(there) <= len(s.rows); {
 		rows, err := m.To.Plants(ctx, from, s.to, len(s.rows)+1)
 		if err != nil {
 			return nil, err
 		}
 		there = append(there, rows...)
-		if len(rows) == 0 || rows[len(rows)-1].Plant.ID == s.to {
+		if len(rows) == 0 || rows[len(rows)-1].ID == s.to {
 			break
 		}
-		from = rows[len(rows)-1].Plant.ID + 1
+		from = rows[len(rows)-1].ID + 1
 	}
 	return there, nil
 }
@@ -163,17 +163,17 @@ func (m *mover) copyCaptured(ctx context.Context) (int, error) {
 // limitAfter returns how many plants to read at a time, given those that were
 // read last: so many that their texts take about store.PlantsBytes, and at most
 // the most.
-func limitAfter(rows []store.Create, most int) int {
+func limitAfter(rows []store.Row, most int) int {
 	bytes := 0
 	for i := range rows {
-		bytes += rows[i].Plant.Bytes()
+		bytes += rows[i].Bytes()
 	}
 	return max(1, min(most, store.PlantsBytes*len(rows)/max(1, bytes)))
 }
 
 // settleNew is settle for plants with certain ids. Those that the new store has
 // were counted with their span.
-func (m *mover) settleNew(ctx context.Context, ids []int64, rows []store.Create) error {
+func (m *mover) settleNew(ctx context.Context, ids []int64, rows []store.Row) error {
 	there, err := m.To.PlantsByID(ctx, ids)
 	if err != nil {
 		return err
@@ -184,7 +184,7 @@ func (m *mover) settleNew(ctx context.Context, ids []int64, rows []store.Create)
 	}
 	newIDs := make([]int64, len(missing))
 	for i := range missing {
-		newIDs[i] = missing[i].Plant.ID
+		newIDs[i] = missing[i].ID
 	}
 	if err := m.insert(ctx, missing); err != nil {
 		return err
@@ -201,8 +201,12 @@ func (m *mover) settleNew(ctx context.Context, ids []int64, rows []store.Create)
 	return nil
 }
 
-func (m *mover) insert(ctx context.Context, rows []store.Create) error {
-	if err := m.To.Insert(ctx, rows); err != nil {
+func (m *mover) insert(ctx context.Context, rows []store.Row) error {
+	batch := make([]store.Create, len(rows))
+	for i := range rows {
+		batch[i] = rows[i].Create()
+	}
+	if _, err := m.To.Insert(ctx, batch); err != nil {
 		return fmt.Errorf("%s: %w", m.ToName, err)
 	}
 	m.result.Copied += int64(len(rows))
@@ -212,12 +216,12 @@ func (m *mover) insert(ctx context.Context, rows []store.Create) error {
 // missing returns the plants of the old store that the new one has not. The
 // error is about a plant that the new one has, and the old one has not like that.
 // Both are by ascending id.
-func (m *mover) missing(rows, there []store.Create) (missing []store.Create, err error) {
+func (m *mover) missing(rows, there []store.Row) (missing []store.Row, err error) {
 	for i := range rows {
 		switch {
-		case len(there) > 0 && there[0].Plant.ID < rows[i].Plant.ID:
+		case len(there) > 0 && there[0].ID < rows[i].ID:
 			return nil, m.foreign(there[0])
-		case len(there) == 0 || there[0].Plant.ID > rows[i].Plant.ID:
+		case len(there) == 0 || there[0].ID > rows[i].ID:
 			missing = append(missing, rows[i])
 		case !equal(&rows[i], &there[0]):
 			return nil, m.foreign(there[0])
@@ -231,19 +235,19 @@ func (m *mover) missing(rows, there []store.Create) (missing []store.Create, err
 	return missing, nil
 }
 
-func (m *mover) foreign(c store.Create) error {
-	return fmt.Errorf("%w: %s has a plant %d that %s has not, or not like that; move into an empty store", ErrDifferent, m.ToName, c.Plant.ID, m.FromName)
+func (m *mover) foreign(r store.Row) error {
+	return fmt.Errorf("%w: %s has a plant %d that %s has not, or not like that; move into an empty store", ErrDifferent, m.ToName, r.ID, m.FromName)
 }
 
 // same compares what was read back with what was stored.
-func (m *mover) same(rows, there []store.Create) error {
+func (m *mover) same(rows, there []store.Row) error {
 	missing, err := m.missing(rows, there)
 	if err == nil && len(missing) > 0 {
-		err = fmt.Errorf("%s has not kept plant %d, and %d more that it took", m.ToName, missing[0].Plant.ID, len(missing)-1)
+		err = fmt.Errorf("%s has not kept plant %d, and %d more that it took", m.ToName, missing[0].ID, len(missing)-1)
 	}
 	return err
 }
 
-func equal(a, b *store.Create) bool {
-	return a.Plant == b.Plant && a.By == b.By && a.At.UnixMicro() == b.At.UnixMicro()
+func equal(a, b *store.Row) bool {
+	return a.NewPlant == b.NewPlant && a.CreatedBy == b.CreatedBy && a.CreatedAt.UnixMicro() == b.CreatedAt.UnixMicro()
 }

@@ -147,10 +147,11 @@ func seed(t testing.TB, s storetest.Engine) {
 
 func insert(t testing.TB, s store.Engine, batch ...store.Create) {
 	t.Helper()
-	must(t, s.Insert(t.Context(), batch))
-	for _, c := range batch {
-		if c.Existed {
-			t.Fatalf("plant %d was there", c.Plant.ID)
+	outcomes, err := s.Insert(t.Context(), batch)
+	must(t, err)
+	for i, o := range outcomes {
+		if !o.Created() {
+			t.Fatalf("plant %d was there", batch[i].Plant.ID)
 		}
 	}
 }
@@ -169,7 +170,7 @@ func config(from, to storetest.Engine) move.Config {
 
 // content is all that a store holds.
 type content struct {
-	Plants []store.Create
+	Plants []store.Row
 	Tokens []auth.Token
 	Move   store.MoveState
 }
@@ -181,13 +182,13 @@ func contentOf(t testing.TB, s storetest.Engine) (c content) {
 		rows, err := s.Plants(ctx, from, math.MaxInt64, 10_000)
 		must(t, err)
 		for i := range rows {
-			rows[i].At = rows[i].At.UTC()
+			rows[i].CreatedAt = rows[i].CreatedAt.UTC()
 		}
 		c.Plants = append(c.Plants, rows...)
-		if len(rows) == 0 || rows[len(rows)-1].Plant.ID == math.MaxInt64 {
+		if len(rows) == 0 || rows[len(rows)-1].ID == math.MaxInt64 {
 			break
 		}
-		from = rows[len(rows)-1].Plant.ID + 1
+		from = rows[len(rows)-1].ID + 1
 	}
 	var err error
 	c.Tokens, err = s.Tokens(ctx)
@@ -201,9 +202,9 @@ func contentOf(t testing.TB, s storetest.Engine) (c content) {
 // totals returns what a move should say of such a content.
 func (c content) totals() (t store.Totals) {
 	var d store.Digester
-	for i := range c.Plants {
+	for _, r := range c.Plants {
 		t.Plants++
-		t.Digests += d.Plant(&c.Plants[i])
+		t.Digests += d.Plant(&r.NewPlant, r.CreatedAt, r.CreatedBy)
 	}
 	return t
 }

@@ -140,10 +140,11 @@ type tally struct {
 	digester store.Digester
 }
 
-func (t *tally) add(rows []store.Create) {
+func (t *tally) add(rows []store.Row) {
 	for i := range rows {
+		r := &rows[i]
 		t.Plants++
-		t.Digests += t.digester.Plant(&rows[i])
+		t.Digests += t.digester.Plant(&r.NewPlant, r.CreatedAt, r.CreatedBy)
 	}
 }
 

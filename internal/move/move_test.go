@@ -56,7 +56,7 @@ func TestMove(t *testing.T) {
 		after.Move = movedAway
 		equal(t, "the old store", contentOf(t, fromPlace(t)), after)
 		equal(t, "the new store", contentOf(t, toPlace(t)), before)
-		if err := fromPlace(t).Insert(t.Context(), plants(60_000, 1)); !errors.Is(err, store.ErrReadOnly) {
+		if _, err := fromPlace(t).Insert(t.Context(), plants(60_000, 1)); !errors.Is(err, store.ErrReadOnly) {
 			t.Errorf("a plant for the old store: %v, want %v", err, store.ErrReadOnly)
 		}
 		insert(t, toPlace(t), plants(60_000, 1)...)
@@ -94,7 +94,7 @@ func TestOnline(t *testing.T) {
 				<-begin
 				for n := 0; ; n++ { // ids before, between and after those that are there
 					id := int64(n*writers+w+1) * 20_000 * int64(1-2*(n%2))
-					err := s.Insert(t.Context(), []store.Create{create(id, "online", plant.Tag{})})
+					_, err := s.Insert(t.Context(), []store.Create{create(id, "online", plant.Tag{})})
 					if errors.Is(err, store.ErrReadOnly) {
 						return
 					}
@@ -389,8 +389,12 @@ func (d dying) PutTokens(ctx context.Context, tokens []auth.Token) error {
 	return d.alive(func() error { return d.Engine.PutTokens(ctx, tokens) })
 }
 
-func (d dying) Insert(ctx context.Context, batch []store.Create) error {
-	return d.alive(func() error { return d.Engine.Insert(ctx, batch) })
+func (d dying) Insert(ctx context.Context, batch []store.Create) (outcomes []store.Outcome, err error) {
+	err = d.alive(func() error {
+		outcomes, err = d.Engine.Insert(ctx, batch)
+		return err
+	})
+	return outcomes, err
 }
 
 // A move that is killed at any step can be run again to the end, and at no moment
@@ -433,18 +437,18 @@ func TestKilled(t *testing.T) {
 type lying struct {
 	storetest.Engine
 	insert func(batch []store.Create) []store.Create
-	plants func(rows []store.Create) []store.Create
+	plants func(rows []store.Row) []store.Row
 	totals func(t store.Totals) store.Totals
 }
 
-func (l lying) Insert(ctx context.Context, batch []store.Create) error {
+func (l lying) Insert(ctx context.Context, batch []store.Create) ([]store.Outcome, error) {
 	if l.insert != nil {
 		batch = l.insert(batch)
 	}
 	return l.Engine.Insert(ctx, batch)
 }
 
-func (l lying) PlantsByID(ctx context.Context, ids []int64) ([]store.Create, error) {
+func (l lying) PlantsByID(ctx context.Context, ids []int64) ([]store.Row, error) {
 	rows, err := l.Engine.PlantsByID(ctx, ids)
 	if l.plants != nil {
 		rows = l.plants(rows)
@@ -460,7 +464,7 @@ func (l lying) Totals(ctx context.Context) (store.Totals, bool, error) {
 	return totals, known, err
 }
 
-func dropOne(rows []store.Create) []store.Create { return rows[:max(0, len(rows)-1)] }
+func dropOne[T any](rows []T) []T { return rows[:max(0, len(rows)-1)] }
 
 func changeOne(rows []store.Create) []store.Create {
 	rows = append([]store.Create(nil), rows...)
@@ -476,12 +480,12 @@ func TestLying(t *testing.T) {
 		from, to lying
 		want     string
 	}{
-		"the new one loses a plant":         {to: lying{insert: dropOne}, want: "the new one has not kept plant 10, and 0 more that it took"},
+		"the new one loses a plant":         {to: lying{insert: dropOne[store.Create]}, want: "the new one has not kept plant 10, and 0 more that it took"},
 		"the new one changes a plant":       {to: lying{insert: changeOne}, want: "the new store has something of its own: the new one has a plant 1 that the old one has not, or not like that"},
 		"the new one counts differently":    {to: lying{totals: miscount}, want: "the stores differ: the new one counts 11 plants"},
 		"the old one counts differently":    {from: lying{totals: miscount}, want: "the stores differ: the old one counts 11 plants"},
-		"the old one loses what it noted":   {from: lying{plants: dropOne}, want: "the old one has lost plants while it was moved: 1 of 1 that were created are not there"},
-		"the new one loses what came later": {to: lying{plants: dropOne}, want: "the new one has not kept plant 11"},
+		"the old one loses what it noted":   {from: lying{plants: dropOne[store.Row]}, want: "the old one has lost plants while it was moved: 1 of 1 that were created are not there"},
+		"the new one loses what came later": {to: lying{plants: dropOne[store.Row]}, want: "the new one has not kept plant 11"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -20,11 +20,11 @@ type Store interface {
 	// Plants returns plants with ids between from and to, both included, by
 	// ascending id. It returns at most limit plants, and fewer if their texts
 	// exceed store.PlantsBytes, but at least one if there is one.
-	Plants(ctx context.Context, from, to int64, limit int) ([]store.Create, error)
+	Plants(ctx context.Context, from, to int64, limit int) ([]store.Row, error)
 
 	// PlantsByID returns the stored plants with these ids, by ascending id. The
 	// ids are ascending and distinct.
-	PlantsByID(ctx context.Context, ids []int64) ([]store.Create, error)
+	PlantsByID(ctx context.Context, ids []int64) ([]store.Row, error)
 
 	// Totals returns the totals that the store maintains; known is false if it
 	// maintains none.
@@ -67,7 +67,7 @@ type Destination interface {
 	Store
 
 	// Insert is that of store.Engine.
-	Insert(ctx context.Context, batch []store.Create) error
+	Insert(ctx context.Context, batch []store.Create) ([]store.Outcome, error)
 
 	// PutTokens stores tokens with their ids. Of a token that is already stored,
 	// it updates the times of expiry, revocation and last use.

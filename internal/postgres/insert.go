@@ -40,21 +40,21 @@ var errGone = errors.New("a plant was deleted by somebody else")
 //
 // A batch of which it does not know whether it was stored it stores again,
 // until it knows or ctx ends.
-func (e *Engine) Insert(ctx context.Context, batch []store.Create) error {
+func (e *Engine) Insert(ctx context.Context, batch []store.Create) ([]store.Outcome, error) {
 	if len(batch) == 0 {
-		return nil
+		return nil, nil
 	}
 	b := sorted(batch)
 	const pauseFirst, pauseMost = 10 * time.Millisecond, 500 * time.Millisecond
 	doubt := false
 	for wait := pauseFirst; ; wait = min(2*wait, pauseMost) {
-		what, err := e.insert(ctx, b, doubt)
+		there, what, err := e.insert(ctx, b)
 		if err == nil {
-			return nil
+			return b.outcomes(there, doubt), nil
 		}
 		doubt = doubt || what == unknown
 		if !doubt && what == nothing {
-			return classify(err)
+			return nil, classify(err)
 		}
 		select {
 		case <-ctx.Done():
@@ -64,11 +64,11 @@ func (e *Engine) Insert(ctx context.Context, batch []store.Create) error {
 		case ctx.Err() == nil:
 			e.log.Debug("repeating a commit", "plants", len(batch), "outcome unknown", doubt, "error", err)
 		case doubt:
-			return fmt.Errorf("%w: %w", store.ErrOutcomeUnknown, driverError{err})
+			return nil, fmt.Errorf("%w: %w", store.ErrOutcomeUnknown, driverError{err})
 		case errors.Is(err, ctx.Err()):
-			return classify(err)
+			return nil, classify(err)
 		default:
-			return classify(errors.Join(ctx.Err(), err))
+			return nil, classify(errors.Join(ctx.Err(), err))
 		}
 	}
 }
@@ -123,38 +123,37 @@ func tagOf(text *string) plant.Tag {
 	return plant.Tagged(*text)
 }
 
-// insert stores a batch, or tells what it may have done. With doubt, an attempt
-// before may have stored it.
-func (e *Engine) insert(ctx context.Context, b *sortedBatch, doubt bool) (effect, error) {
+// insert stores a batch and returns the plants that it did not create, by id, or
+// tells what it may have done.
+func (e *Engine) insert(ctx context.Context, b *sortedBatch) (map[int64]row, effect, error) {
 	conn, err := e.pool.Acquire(ctx)
 	if err != nil {
-		return nothing, err
+		return nil, nothing, err
 	}
 	defer conn.Release()
 	switch err := e.standby(ctx, conn.Conn()); {
 	case errors.Is(err, errNoStandby):
-		return nothing, err
+		return nil, nothing, err
 	case err != nil:
-		return again, err
+		return nil, again, err
 	}
 	created, err := b.create(ctx, conn.Conn())
 	if err != nil {
-		return effectOf(err), err
+		return nil, effectOf(err), err
 	}
 	if err := warning(conn.Conn()); err != nil {
-		return unknown, err
+		return nil, unknown, err
 	}
 	there := map[int64]row{}
 	if len(created) < len(b.ids) {
 		if there, err = e.there(ctx, conn.Conn(), b.ids, created); err != nil {
-			return unknown, err
+			return nil, unknown, err
 		}
 	}
 	if err := e.standby(ctx, conn.Conn()); err != nil {
-		return unknown, err
+		return nil, unknown, err
 	}
-	b.fillIn(there, doubt)
-	return nothing, nil
+	return there, nothing, nil
 }
 
 // copyMin is from how many plants on COPY is worth trying: it is several times
@@ -220,10 +219,11 @@ func (e *Engine) there(ctx context.Context, c *pgx.Conn, ids, created []int64) (
 	return there, err
 }
 
-// fillIn says of each plant of the batch what became of it, given those that
-// were not created. With doubt, one that is there as this very create would
-// have made it was made by the attempt before.
-func (b *sortedBatch) fillIn(there map[int64]row, doubt bool) {
+// outcomes returns the outcome of each plant of the batch, given the stored plants
+// that were not created, by id. With doubt, an attempt before may have stored the
+// batch: it made a plant that is there as this very create would have made it.
+func (b *sortedBatch) outcomes(there map[int64]row, doubt bool) []store.Outcome {
+	outcomes := make([]store.Outcome, len(b.batch))
 	var first *store.Create // of those with the same id
 	for _, i := range b.order {
 		c := &b.batch[i]
@@ -236,9 +236,10 @@ func (b *sortedBatch) fillIn(there map[int64]row, doubt bool) {
 		if found {
 			stored = r.plant()
 		}
-		c.Existed, c.Refusal = again || found && !(doubt && r.madeBy(c)), nil
-		if c.Existed {
-			c.Refusal = plant.Differences(c.Plant.Plant, stored)
+		if again || found && !(doubt && r.madeBy(c)) {
+			conflict := plant.Differences(c.Plant.Plant, stored)
+			outcomes[i] = store.Outcome{Replayed: conflict == nil, Conflict: conflict}
 		}
 	}
+	return outcomes
 }

@@ -51,7 +51,7 @@ func TestMetrics(t *testing.T) {
 	for i := range batch {
 		batch[i] = store.Create{Plant: plant.NewPlant{ID: int64(i)}, At: time.Now()}
 	}
-	if err := e.Insert(t.Context(), batch); err != nil {
+	if err := insertBatch(t.Context(), e, batch); err != nil {
 		t.Fatal(err)
 	}
 	if err := e.Close(); err != nil {

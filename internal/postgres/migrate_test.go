@@ -136,7 +136,7 @@ func TestMigrateTogether(t *testing.T) {
 				return
 			}
 			batch := []store.Create{{Plant: plant.NewPlant{ID: 10 + i, Plant: plant.Plant{Name: "made"}}, At: time.Now()}}
-			if err := errors.Join(e.Insert(t.Context(), batch), e.Close()); err != nil {
+			if err := errors.Join(insertBatch(t.Context(), e, batch), e.Close()); err != nil {
 				t.Error(err)
 			}
 		})

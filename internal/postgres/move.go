@@ -13,30 +13,30 @@ import (
 // This file implements move.Source and move.Destination.
 
 // Plants implements move.Store.
-func (e *Engine) Plants(ctx context.Context, from, to int64, limit int) ([]store.Create, error) {
+func (e *Engine) Plants(ctx context.Context, from, to int64, limit int) ([]store.Row, error) {
 	return e.plants(ctx, store.PlantsBytes, "WHERE id BETWEEN $1 AND $2 ORDER BY id LIMIT $3", from, to, limit)
 }
 
 // PlantsByID implements move.Store.
-func (e *Engine) PlantsByID(ctx context.Context, ids []int64) ([]store.Create, error) {
+func (e *Engine) PlantsByID(ctx context.Context, ids []int64) ([]store.Row, error) {
 	return e.plants(ctx, math.MaxInt, "WHERE id = ANY($1) ORDER BY id", ids)
 }
 
-func (e *Engine) plants(ctx context.Context, bytesMax int, which string, args ...any) (all []store.Create, err error) {
+func (e *Engine) plants(ctx context.Context, bytesMax int, which string, args ...any) (all []store.Row, err error) {
 	rows, err := e.pool.Query(ctx, "SELECT id, name, tag, created_at, created_by FROM plants "+which, args...)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
 	for bytes := 0; bytes <= bytesMax && rows.Next(); {
-		var c store.Create
+		var r store.Row
 		var tag *string
-		if err := rows.Scan(&c.Plant.ID, &c.Plant.Name, &tag, &c.At, &c.By); err != nil {
+		if err := rows.Scan(&r.ID, &r.Name, &tag, &r.CreatedAt, &r.CreatedBy); err != nil {
 			return nil, err
 		}
-		c.Plant.Tag = tagOf(tag)
-		bytes += c.Plant.Bytes()
-		all = append(all, c)
+		r.Tag = tagOf(tag)
+		bytes += r.Bytes()
+		all = append(all, r)
 	}
 	rows.Close() // reads on to the end
 	return all, rows.Err()

@@ -38,7 +38,7 @@ func TestMoveBesideReader(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	insert := func(id int64) error {
-		return other.Insert(ctx, []store.Create{{Plant: plant.NewPlant{ID: id, Plant: plant.Plant{Name: "Rosa"}}, At: time.Now()}})
+		return insertBatch(ctx, other, []store.Create{{Plant: plant.NewPlant{ID: id, Plant: plant.Plant{Name: "Rosa"}}, At: time.Now()}})
 	}
 	moving := store.MoveState{Phase: store.Moving, Other: "a place"}
 	for _, err := range []error{

@@ -30,7 +30,7 @@ func TestOpenTogether(t *testing.T) {
 				return
 			}
 			batch := []store.Create{{Plant: plant.NewPlant{ID: i, Plant: plant.Plant{Name: "made"}}}}
-			if err := errors.Join(e.Insert(t.Context(), batch), e.Close()); err != nil {
+			if err := errors.Join(insertBatch(t.Context(), e, batch), e.Close()); err != nil {
 				t.Error(err)
 			}
 		})

@@ -146,7 +146,7 @@ func TestOlderFunctions(t *testing.T) {
 				if n := count(t, url, "SELECT count(*) FROM tokens"); n != 0 {
 					t.Errorf("the attack made %d tokens", n)
 				}
-				if err := e.Insert(t.Context(), []store.Create{{Plant: plant.NewPlant{ID: 1}, At: time.Now()}}); err != nil {
+				if err := insertBatch(t.Context(), e, []store.Create{{Plant: plant.NewPlant{ID: 1}, At: time.Now()}}); err != nil {
 					t.Error(err)
 				}
 				if err := e.Close(); err != nil {
@@ -251,7 +251,7 @@ func TestSchemaIsPinned(t *testing.T) {
 	if tokens, err := e.Tokens(t.Context()); err != nil || len(tokens) != 1 || tokens[0].Name != "ours" {
 		t.Fatalf("tokens: %v, %v", tokens, err)
 	}
-	if err := errors.Join(e.StartCapture(t.Context()), e.Insert(t.Context(), []store.Create{{Plant: plant.NewPlant{ID: 9}, At: time.Now()}})); err != nil {
+	if err := errors.Join(e.StartCapture(t.Context()), insertBatch(t.Context(), e, []store.Create{{Plant: plant.NewPlant{ID: 9}, At: time.Now()}})); err != nil {
 		t.Fatal(err)
 	}
 	if ids, err := e.Captured(t.Context(), 10); err != nil || len(ids) != 1 {

@@ -160,8 +160,8 @@ func (r *recorder) fill(t *testing.T) {
 			return e.SetMoveState(ctx, store.MoveState{}, store.MoveState{Phase: store.Filling, Other: "another"})
 		},
 		func(ctx context.Context) error { return e.PutTokens(ctx, []auth.Token{token}) },
-		func(ctx context.Context) error { return e.Insert(ctx, batch) },
-		func(ctx context.Context) error { return e.Insert(ctx, batch) },
+		func(ctx context.Context) error { return insertBatch(ctx, e, batch) },
+		func(ctx context.Context) error { return insertBatch(ctx, e, batch) },
 		e.Reopen,
 		func(context.Context) error { return e.Close() },
 	} {
@@ -216,7 +216,7 @@ func (r *recorder) requireStandby(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		done <- e.Insert(ctx, []store.Create{{Plant: plant.NewPlant{ID: 1}, At: time.Now()}})
+		done <- insertBatch(ctx, e, []store.Create{{Plant: plant.NewPlant{ID: 1}, At: time.Now()}})
 	}()
 	s.waiting(0)
 	s.unwant()

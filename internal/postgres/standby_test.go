@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -92,6 +93,12 @@ func (s *standby) waiting(not int64) (pid int64) {
 	return pid
 }
 
+// insertBatch returns only the error of Insert.
+func insertBatch(ctx context.Context, e store.Engine, batch []store.Create) error {
+	_, err := e.Insert(ctx, batch)
+	return err
+}
+
 // TestCancelledWait ends the wait for a synchronous standby in the two ways that
 // an administrator has. The plant is on one machine only, whatever the database
 // answers, so the engine must not say that it is stored; it asks again, which
@@ -109,8 +116,13 @@ func TestCancelledWait(t *testing.T) {
 				{Plant: plant.NewPlant{ID: 2, Plant: plant.Plant{Name: "Acer"}}, At: time.Now()},
 			}
 			s.want()
+			var outcomes []store.Outcome // set before done has a value
 			done := make(chan error, 1)
-			go func() { done <- e.Insert(t.Context(), batch) }()
+			go func() {
+				var err error
+				outcomes, err = e.Insert(t.Context(), batch)
+				done <- err
+			}()
 			pid := s.waiting(0)
 			execute(t, s.url, "SELECT "+how+"("+strconv.FormatInt(pid, 10)+")")
 			s.waiting(pid * sameBackend(how)) // it has found the plants, and waits again
@@ -123,8 +135,8 @@ func TestCancelledWait(t *testing.T) {
 			if err := <-done; err != nil {
 				t.Fatal(err)
 			}
-			if batch[0].Existed || !batch[1].Existed || batch[1].Refusal != nil || batch[2].Existed {
-				t.Errorf("got %+v, want that its own first attempt created the plants", batch)
+			if want := []store.Outcome{{}, {Replayed: true}, {}}; !slices.Equal(outcomes, want) {
+				t.Errorf("got %+v, want %+v: its own first attempt created the plants", outcomes, want)
 			}
 			if n := count(t, s.url, "SELECT count(*) FROM plants"); n != 2 {
 				t.Errorf("%d plants, want 2", n)
@@ -151,16 +163,21 @@ func TestReplayWaits(t *testing.T) {
 	s := newStandby(t)
 	e := place(s.url).Open(t)
 	batch := []store.Create{{Plant: plant.NewPlant{ID: 1, Plant: plant.Plant{Name: "Rosa"}}, At: time.Now()}}
-	if err := e.Insert(t.Context(), batch); err != nil {
+	if err := insertBatch(t.Context(), e, batch); err != nil {
 		t.Fatal(err)
 	}
 	s.want()
+	var outcomes []store.Outcome // set before done has a value
 	done := make(chan error, 1)
-	go func() { done <- e.Insert(t.Context(), batch) }()
+	go func() {
+		var err error
+		outcomes, err = e.Insert(t.Context(), batch)
+		done <- err
+	}()
 	s.waiting(0)
 	s.unwant()
-	if err := <-done; err != nil || !batch[0].Existed || batch[0].Refusal != nil {
-		t.Errorf("got %v, %+v, want that it was there", err, batch[0])
+	if err := <-done; err != nil || !outcomes[0].Replayed {
+		t.Errorf("got %+v, %v, want a replay", outcomes, err)
 	}
 	if err := e.Close(); err != nil {
 		t.Error(err)
@@ -177,15 +194,15 @@ func TestUnknown(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	batch := []store.Create{{Plant: plant.NewPlant{ID: 1, Plant: plant.Plant{Name: "Rosa"}}, At: time.Now()}}
-	go func() { done <- e.Insert(ctx, batch) }()
+	go func() { done <- insertBatch(ctx, e, batch) }()
 	s.waiting(0)
 	cancel()
 	if err := <-done; !errors.Is(err, store.ErrOutcomeUnknown) {
 		t.Errorf("got %v, want %v", err, store.ErrOutcomeUnknown)
 	}
 	s.unwant()
-	if err := e.Insert(t.Context(), batch); err != nil || !batch[0].Existed {
-		t.Errorf("afterwards: %v, %+v, want that it was there", err, batch[0])
+	if outcomes, err := e.Insert(t.Context(), batch); err != nil || !outcomes[0].Replayed {
+		t.Errorf("afterwards: %+v, %v, want a replay", outcomes, err)
 	}
 	if err := e.Close(); err != nil {
 		t.Error(err)
@@ -223,7 +240,7 @@ func TestRequiredStandby(t *testing.T) {
 	// Whether there is one is asked each time: a standby that comes back is seen
 	// at once, also by an engine that has never looked what a COMMIT is worth.
 	insert := func() error {
-		return e.Insert(t.Context(), []store.Create{{Plant: plant.NewPlant{ID: 2, Plant: plant.Plant{Name: "Rosa"}}, At: time.Now()}})
+		return insertBatch(t.Context(), e, []store.Create{{Plant: plant.NewPlant{ID: 2, Plant: plant.Plant{Name: "Rosa"}}, At: time.Now()}})
 	}
 	if err := insert(); err == nil || errors.Is(err, store.ErrOutcomeUnknown) || !strings.Contains(err.Error(), "waits for no synchronous standby") {
 		t.Errorf("without a standby: %v", err)
@@ -252,7 +269,7 @@ func (s *standby) standbyGoes(e *postgres.Engine) {
 	defer cancel()
 	done := make(chan error, 1)
 	go func() {
-		done <- e.Insert(ctx, []store.Create{{Plant: plant.NewPlant{ID: 1, Plant: plant.Plant{Name: "Rosa"}}, At: time.Now()}})
+		done <- insertBatch(ctx, e, []store.Create{{Plant: plant.NewPlant{ID: 1, Plant: plant.Plant{Name: "Rosa"}}, At: time.Now()}})
 	}()
 	s.waiting(0)
 	s.unwant() // the database answers, without a standby
@@ -278,7 +295,7 @@ func TestAsynchronousCommit(t *testing.T) {
 		CREATE FUNCTION look() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO seen VALUES (current_setting('synchronous_commit')); RETURN NEW; END $$;
 		CREATE TRIGGER look BEFORE INSERT ON plants FOR EACH ROW EXECUTE FUNCTION look()`)
 	batch := []store.Create{{Plant: plant.NewPlant{ID: 1, Plant: plant.Plant{Name: "Rosa"}}, At: time.Now()}}
-	if err := errors.Join(e.Insert(t.Context(), batch), e.Close()); err != nil {
+	if err := errors.Join(insertBatch(t.Context(), e, batch), e.Close()); err != nil {
 		t.Fatal(err)
 	}
 	if on := count(t, url, "SELECT count(*) FROM seen WHERE level = 'on'"); on != 1 {

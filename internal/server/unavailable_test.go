@@ -21,11 +21,11 @@ import (
 // faulty is the real engine, but for what a test has it do instead.
 type faulty struct {
 	store.Engine
-	insert atomic.Pointer[func(ctx context.Context, batch []store.Create) error]
+	insert atomic.Pointer[func(ctx context.Context, batch []store.Create) ([]store.Outcome, error)]
 	state  atomic.Pointer[func(ctx context.Context) (store.State, error)]
 }
 
-func (f *faulty) Insert(ctx context.Context, batch []store.Create) error {
+func (f *faulty) Insert(ctx context.Context, batch []store.Create) ([]store.Outcome, error) {
 	if insert := f.insert.Load(); insert != nil {
 		return (*insert)(ctx, batch)
 	}
@@ -40,7 +40,7 @@ func (f *faulty) State(ctx context.Context) (store.State, error) {
 }
 
 // onInsert has the engine do something else; nil: what it really does.
-func (f *faulty) onInsert(insert func(ctx context.Context, batch []store.Create) error) {
+func (f *faulty) onInsert(insert func(ctx context.Context, batch []store.Create) ([]store.Outcome, error)) {
 	f.insert.Store(&insert)
 	if insert == nil {
 		f.insert.Store(nil)
@@ -71,12 +71,12 @@ func (f *faulty) hold(t testing.TB) *gate {
 	g := &gate{entered: make(chan int, 100), release: make(chan struct{}), done: make(chan error, 100)}
 	g.open = sync.OnceFunc(func() { close(g.release) })
 	t.Cleanup(g.open)
-	f.onInsert(func(ctx context.Context, batch []store.Create) error {
+	f.onInsert(func(ctx context.Context, batch []store.Create) ([]store.Outcome, error) {
 		g.entered <- len(batch)
 		<-g.release
-		err := f.Engine.Insert(ctx, batch)
+		outcomes, err := f.Engine.Insert(ctx, batch)
 		g.done <- err
-		return err
+		return outcomes, err
 	})
 	return g
 }
@@ -117,13 +117,13 @@ func TestEngineFails(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			h, f := startFaulty(t)
-			f.onInsert(func(ctx context.Context, batch []store.Create) error {
+			f.onInsert(func(ctx context.Context, batch []store.Create) ([]store.Outcome, error) {
 				if row.stores {
-					if err := f.Engine.Insert(ctx, batch); err != nil {
+					if _, err := f.Engine.Insert(ctx, batch); err != nil {
 						t.Error(err)
 					}
 				}
-				return fmt.Errorf("%w: %w", row.err, detail)
+				return nil, fmt.Errorf("%w: %w", row.err, detail)
 			})
 			const body = `{"id":1,"name":"A"}`
 			same(t, h.send(post(body)), row.want)
@@ -153,7 +153,7 @@ func TestEngineBreaks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h, f := startFaulty(t)
-			f.onInsert(func(context.Context, []store.Create) error { return row.err })
+			f.onInsert(func(context.Context, []store.Create) ([]store.Outcome, error) { return nil, row.err })
 			same(t, h.send(post(`{"id":1,"name":"A"}`)), row.want)
 			select {
 			case <-h.store.Broken():
@@ -176,9 +176,9 @@ func TestSlowCommit(t *testing.T) {
 	t.Run("longer than a commit may take", func(t *testing.T) {
 		t.Parallel()
 		h, f := startFaulty(t, func(s *setup) { s.queue.CommitTime = 50 * time.Millisecond })
-		f.onInsert(func(ctx context.Context, _ []store.Create) error {
+		f.onInsert(func(ctx context.Context, _ []store.Create) ([]store.Outcome, error) {
 			<-ctx.Done()
-			return fmt.Errorf("%w: %w", store.ErrBusy, context.Cause(ctx))
+			return nil, fmt.Errorf("%w: %w", store.ErrBusy, context.Cause(ctx))
 		})
 		same(t, h.send(post(`{"id":1,"name":"A"}`)), later(50304, textUnavailable))
 	})

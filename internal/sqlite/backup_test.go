@@ -40,7 +40,7 @@ func TestBackupUnderLoad(t *testing.T) {
 	var writing sync.WaitGroup
 	writing.Go(func() {
 		for id := int64(0); ctx.Err() == nil; id += 10 {
-			if err := e.Insert(t.Context(), batchOf(id, 10)); err != nil {
+			if err := insertBatch(t.Context(), e, batchOf(id, 10)); err != nil {
 				t.Error(err)
 				return
 			}
@@ -92,7 +92,7 @@ func TestBackupRefuses(t *testing.T) {
 	path, to := filepath.Join(dir, "plants.db"), filepath.Join(dir, "to", "backup.db")
 	must(t, os.Mkdir(filepath.Dir(to), 0o700))
 	e := mustOpen(t, sqlite.Config{Path: path})
-	must(t, e.Insert(t.Context(), batchOf(0, 10)))
+	must(t, insertBatch(t.Context(), e, batchOf(0, 10)))
 	must(t, e.Close())
 	mustWrite(t, filepath.Join(dir, "empty.db"), "")
 	mustWrite(t, filepath.Join(dir, "text.db"), strings.Repeat("text", 1000))
@@ -132,12 +132,12 @@ func TestRestoreRefuses(t *testing.T) {
 	dir := t.TempDir()
 	source, backup, path := filepath.Join(dir, "source.db"), filepath.Join(dir, "backup.db"), filepath.Join(dir, "plants.db")
 	e := mustOpen(t, sqlite.Config{Path: source})
-	must(t, e.Insert(t.Context(), batchOf(0, 10)))
+	must(t, insertBatch(t.Context(), e, batchOf(0, 10)))
 	must(t, e.Close())
 	m, err := sqlite.Backup(t.Context(), source, backup, noProgress)
 	must(t, err)
 	e = mustOpen(t, sqlite.Config{Path: path})
-	must(t, e.Insert(t.Context(), batchOf(100, 3)))
+	must(t, insertBatch(t.Context(), e, batchOf(100, 3)))
 	must(t, e.Close())
 	good, err := os.ReadFile(backup)
 	must(t, err)
@@ -182,7 +182,7 @@ func TestRestoreRefuses(t *testing.T) {
 	if _, err := sqlite.Restore(t.Context(), backup, path, true, noProgress); err == nil || !strings.Contains(err.Error(), "another plantstore serves") {
 		t.Errorf("under a server: %v", err)
 	}
-	must(t, server.Insert(t.Context(), batchOf(200, 3))) // it is not disturbed
+	must(t, insertBatch(t.Context(), server, batchOf(200, 3))) // it is not disturbed
 	killed := readFiles(t, path)
 	must(t, server.Close())
 
@@ -201,7 +201,7 @@ func TestRestoreRefuses(t *testing.T) {
 		t.Errorf("restored: %+v, %v", v, err)
 	}
 	e = mustOpen(t, sqlite.Config{Path: path, Server: true}) // as the store it is
-	must(t, e.Insert(t.Context(), batchOf(300, 1)))
+	must(t, insertBatch(t.Context(), e, batchOf(300, 1)))
 	must(t, e.Close())
 }
 
@@ -212,10 +212,10 @@ func TestRestoreFailsHalfWay(t *testing.T) {
 	dir := t.TempDir()
 	path, backup := filepath.Join(dir, "plants.db"), filepath.Join(dir, "backup.db")
 	e := mustOpen(t, sqlite.Config{Path: path, Server: true})
-	must(t, e.Insert(t.Context(), batchOf(0, 10)))
+	must(t, insertBatch(t.Context(), e, batchOf(0, 10)))
 	_, err := sqlite.Backup(t.Context(), path, backup, noProgress)
 	must(t, err)
-	must(t, e.Insert(t.Context(), batchOf(10, 20)))
+	must(t, insertBatch(t.Context(), e, batchOf(10, 20)))
 	killed := readFiles(t, path)
 	must(t, e.Close())
 	killed.writeTo(t, path)

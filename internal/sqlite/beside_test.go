@@ -87,7 +87,7 @@ func TestPlantedFiles(t *testing.T) {
 					dir := t.TempDir()
 					path, backup, target := filepath.Join(dir, "plants.db"), filepath.Join(dir, "backup.db"), filepath.Join(dir, "target")
 					e := mustOpen(t, sqlite.Config{Path: path})
-					must(t, e.Insert(t.Context(), batchOf(0, 10)))
+					must(t, insertBatch(t.Context(), e, batchOf(0, 10)))
 					must(t, e.Close())
 					_, err := sqlite.Backup(t.Context(), path, backup, noProgress)
 					must(t, err)
@@ -182,7 +182,7 @@ func TestBackupBesideTemporary(t *testing.T) {
 	t.Parallel()
 	other := filepath.Join(t.TempDir(), "other.db")
 	e := mustOpen(t, sqlite.Config{Path: other, Server: true})
-	must(t, e.Insert(t.Context(), batchOf(0, 1000)))
+	must(t, insertBatch(t.Context(), e, batchOf(0, 1000)))
 	wal, err := os.ReadFile(other + "-wal")
 	must(t, err)
 	victim := filepath.Join(t.TempDir(), "victim")
@@ -197,7 +197,7 @@ func TestBackupBesideTemporary(t *testing.T) {
 			t.Parallel()
 			path, dir := filepath.Join(t.TempDir(), "plants.db"), t.TempDir()
 			e := mustOpen(t, sqlite.Config{Path: path, Server: true})
-			must(t, e.Insert(t.Context(), batchOf(5000, 10)))
+			must(t, insertBatch(t.Context(), e, batchOf(5000, 10)))
 			planted := false
 			backup := filepath.Join(dir, "backup.db")
 			m, err := sqlite.Backup(t.Context(), path, backup, func(int64, int64) {

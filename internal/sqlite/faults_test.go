@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"os"
@@ -39,18 +40,24 @@ func plantsFrom(id int64, n int, name string) []store.Create {
 	return batch
 }
 
+// insertBatch returns only the error of Insert.
+func insertBatch(ctx context.Context, e store.Engine, batch []store.Create) error {
+	_, err := e.Insert(ctx, batch)
+	return err
+}
+
 // TestFull lets the file not grow: nothing of the batch is stored, and the
 // store goes on when there is room.
 func TestFull(t *testing.T) {
 	t.Parallel()
 	e := openServer(t)
-	if err := e.Insert(t.Context(), plantsFrom(0, 1, "Rosa")); err != nil {
+	if err := insertBatch(t.Context(), e, plantsFrom(0, 1, "Rosa")); err != nil {
 		t.Fatal(err)
 	}
 	if err := e.writer.Exec("PRAGMA max_page_count = 20"); err != nil {
 		t.Fatal(err)
 	}
-	err := e.Insert(t.Context(), plantsFrom(0, 100, strings.Repeat("x", 2000)))
+	err := insertBatch(t.Context(), e, plantsFrom(0, 100, strings.Repeat("x", 2000)))
 	if !errors.Is(err, store.ErrFull) || errors.Is(err, store.ErrBroken) || errors.Is(err, store.ErrOutcomeUnknown) {
 		t.Errorf("got %v, want %v", err, store.ErrFull)
 	}
@@ -60,7 +67,7 @@ func TestFull(t *testing.T) {
 	if err := e.writer.Exec("PRAGMA max_page_count = 100000"); err != nil {
 		t.Fatal(err)
 	}
-	if err := e.Insert(t.Context(), plantsFrom(1, 100, strings.Repeat("x", 2000))); err != nil {
+	if err := insertBatch(t.Context(), e, plantsFrom(1, 100, strings.Repeat("x", 2000))); err != nil {
 		t.Errorf("when there is room again: %v", err)
 	}
 }
@@ -75,23 +82,23 @@ func TestReplaysAreSynced(t *testing.T) {
 	}
 	batch := plantsFrom(0, 3, "Rosa")
 	for _, what := range []string{"creating", "replaying"} {
-		if err := e.Insert(t.Context(), batch); err != nil {
+		if err := insertBatch(t.Context(), e, batch); err != nil {
 			t.Fatalf("%s: %v", what, err)
 		}
 	}
 	if err := e.wal.Close(); err != nil { // so that the next sync of its own fails
 		t.Fatal(err)
 	}
-	if err := e.Insert(t.Context(), plantsFrom(20, 1, "Tilia")); err != nil {
+	if err := insertBatch(t.Context(), e, plantsFrom(20, 1, "Tilia")); err != nil {
 		t.Fatalf("creating, which SQLite syncs: %v", err)
 	}
-	err = e.Insert(t.Context(), batch)
+	err = insertBatch(t.Context(), e, batch)
 	if !errors.Is(err, store.ErrOutcomeUnknown) || !errors.Is(err, store.ErrBroken) {
 		t.Errorf("when the sync fails: %v", err)
 	}
 	e.wal = nil
 	for range 2 { // the second would find that the sync succeeds
-		if err := e.Insert(t.Context(), plantsFrom(10, 1, "Acer")); !errors.Is(err, store.ErrBroken) || errors.Is(err, store.ErrOutcomeUnknown) {
+		if err := insertBatch(t.Context(), e, plantsFrom(10, 1, "Acer")); !errors.Is(err, store.ErrBroken) || errors.Is(err, store.ErrOutcomeUnknown) {
 			t.Errorf("after that: %v, want that nothing is written", err)
 		}
 	}
@@ -113,7 +120,7 @@ func TestWALStaysTheSameFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, mode := range []sqlite3.CheckpointMode{sqlite3.Passive, sqlite3.Truncate} {
-		if err := e.Insert(t.Context(), plantsFrom(int64(mode), 1, "Rosa")); err != nil {
+		if err := insertBatch(t.Context(), e, plantsFrom(int64(mode), 1, "Rosa")); err != nil {
 			t.Fatal(err)
 		}
 		named, err := os.Stat(e.path + "-wal")
@@ -124,7 +131,7 @@ func TestWALStaysTheSameFile(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := e.Insert(t.Context(), plantsFrom(100, 1, "Rosa")); err != nil {
+	if err := insertBatch(t.Context(), e, plantsFrom(100, 1, "Rosa")); err != nil {
 		t.Fatal(err)
 	}
 	if named, err := os.Stat(e.path + "-wal"); err != nil || !os.SameFile(opened, named) {
@@ -141,7 +148,7 @@ func TestBackgroundMeetsFullDisk(t *testing.T) {
 	e.writeMu.Lock()
 	e.checkpoints.frames = startFramesLarge
 	e.writeMu.Unlock()
-	if err := e.Insert(t.Context(), plantsFrom(0, 1, "Rosa")); err != nil {
+	if err := insertBatch(t.Context(), e, plantsFrom(0, 1, "Rosa")); err != nil {
 		t.Error(err)
 	}
 }
@@ -161,7 +168,7 @@ func TestDamage(t *testing.T) {
 	ctx := t.Context()
 	now := time.Now()
 	for name, call := range map[string]func() error{
-		"Insert":           func() error { return e.Insert(ctx, plantsFrom(0, 1, "Rosa")) },
+		"Insert":           func() error { return insertBatch(ctx, e, plantsFrom(0, 1, "Rosa")) },
 		"Get":              func() error { _, err := e.Get(ctx, 1); return err },
 		"List":             func() error { _, err := e.List(ctx, store.Query{Limit: 1, Tag: plant.Tagged("")}); return err },
 		"CreateToken":      func() error { _, err := e.CreateToken(ctx, auth.Token{CreatedAt: now}); return err },
@@ -210,7 +217,7 @@ func TestBackgroundFails(t *testing.T) {
 	e.writeMu.Lock()
 	c.frames = startFramesLarge
 	e.writeMu.Unlock()
-	if err := e.Insert(t.Context(), plantsFrom(0, 1, "Rosa")); !errors.Is(err, store.ErrBroken) {
+	if err := insertBatch(t.Context(), e, plantsFrom(0, 1, "Rosa")); !errors.Is(err, store.ErrBroken) {
 		t.Errorf("got %v, want %v", err, store.ErrBroken)
 	}
 }
@@ -237,7 +244,7 @@ func TestReaderLeft(t *testing.T) {
 	c.mu.Lock()
 	c.running = true // the reader has left
 	c.mu.Unlock()
-	if err := e.Insert(t.Context(), plantsFrom(0, 1, "Rosa")); err != nil { // waits for ever if it waits
+	if err := insertBatch(t.Context(), e, plantsFrom(0, 1, "Rosa")); err != nil { // waits for ever if it waits
 		t.Fatal(err)
 	}
 	c.ended(false, nil)
@@ -263,7 +270,7 @@ func TestOwnCommitIsNoReader(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := openServer(t)
-			if err := e.Insert(t.Context(), plantsFrom(0, 1, "Rosa")); err != nil {
+			if err := insertBatch(t.Context(), e, plantsFrom(0, 1, "Rosa")); err != nil {
 				t.Fatal(err)
 			}
 			reader, err := sqlite3.Open(e.path)
@@ -277,7 +284,7 @@ func TestOwnCommitIsNoReader(t *testing.T) {
 			if _, err := reader.QueryInt("SELECT count(*) FROM plants"); err != nil {
 				t.Fatal(err)
 			}
-			if err := e.Insert(t.Context(), plantsFrom(1, 2, "Rosa")); err != nil {
+			if err := insertBatch(t.Context(), e, plantsFrom(1, 2, "Rosa")); err != nil {
 				t.Fatal(err)
 			}
 			attempts := 0

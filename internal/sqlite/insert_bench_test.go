@@ -37,7 +37,7 @@ func BenchmarkInsert(b *testing.B) {
 					for i := range batch {
 						batch[i] = store.Create{Plant: plant.NewPlant{ID: next(), Plant: plant.Plant{Name: "Made for measuring", Tag: plant.Tagged("made")}}, By: 1, At: at}
 					}
-					if err := e.Insert(b.Context(), batch); err != nil {
+					if err := insertBatch(b.Context(), e, batch); err != nil {
 						b.Fatal(err)
 					}
 				}

@@ -95,7 +95,7 @@ func TestOlderSchemaIsRead(t *testing.T) {
 		if r, err := e.Get(t.Context(), 2); err != nil || r.Name != "plant 2" {
 			t.Errorf("Get: %v, %v", r, err)
 		}
-		if err := e.Insert(t.Context(), batchOf(9, 1)); err == nil || err.Error() != "the store is open for reading only" {
+		if err := insertBatch(t.Context(), e, batchOf(9, 1)); err == nil || err.Error() != "the store is open for reading only" {
 			t.Errorf("Insert into a store that is open for reading: %v", err)
 		}
 		must(t, e.Close())
@@ -160,7 +160,7 @@ func TestMigrate(t *testing.T) {
 		for _, path := range []string{served, migrated} {
 			e := mustOpen(t, sqlite.Config{Path: path, MustExist: true})
 			wantOlderPlants(t, e)
-			must(t, e.Insert(t.Context(), batchOf(10, 2)))
+			must(t, insertBatch(t.Context(), e, batchOf(10, 2)))
 			must(t, e.Close())
 			if v, err := sqlite.Verify(t.Context(), path, nil); err != nil || v.Faults != nil || v.Plants != 5 {
 				t.Errorf("Verify: %+v, %v", v, err)

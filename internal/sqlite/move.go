@@ -26,21 +26,21 @@ const (
 		DROP TABLE IF EXISTS followed;`
 )
 
-const createColumns = "id, name, tag, created_at, created_by"
+const rowColumns = "id, name, tag, created_at, created_by"
 
-// createRow returns a row of createColumns.
-func createRow(s *sqlite3.Stmt) store.Create {
-	return store.Create{
-		Plant: plant.NewPlant{ID: s.Int64(0), Plant: plant.Plant{Name: s.Text(1), Tag: tagColumn(s, 2)}},
-		At:    time.UnixMicro(s.Int64(3)),
-		By:    s.Int64(4),
+// storedRow returns a row of rowColumns.
+func storedRow(s *sqlite3.Stmt) store.Row {
+	return store.Row{
+		NewPlant:  plant.NewPlant{ID: s.Int64(0), Plant: plant.Plant{Name: s.Text(1), Tag: tagColumn(s, 2)}},
+		CreatedAt: time.UnixMicro(s.Int64(3)),
+		CreatedBy: s.Int64(4),
 	}
 }
 
 // Plants implements move.Store.
-func (e *Engine) Plants(ctx context.Context, from, to int64, limit int) (rows []store.Create, err error) {
+func (e *Engine) Plants(ctx context.Context, from, to int64, limit int) (rows []store.Row, err error) {
 	err = e.read(ctx, func(c *sqlite3.Conn) error {
-		s, err := c.Prepare("SELECT " + createColumns + " FROM plants WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?")
+		s, err := c.Prepare("SELECT " + rowColumns + " FROM plants WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?")
 		if err != nil {
 			return err
 		}
@@ -54,8 +54,8 @@ func (e *Engine) Plants(ctx context.Context, from, to int64, limit int) (rows []
 			if err != nil || !ok {
 				return err
 			}
-			rows = append(rows, createRow(s))
-			if bytes += rows[len(rows)-1].Plant.Bytes(); bytes > store.PlantsBytes {
+			rows = append(rows, storedRow(s))
+			if bytes += rows[len(rows)-1].Bytes(); bytes > store.PlantsBytes {
 				return nil
 			}
 		}
@@ -64,9 +64,9 @@ func (e *Engine) Plants(ctx context.Context, from, to int64, limit int) (rows []
 }
 
 // PlantsByID implements move.Store.
-func (e *Engine) PlantsByID(ctx context.Context, ids []int64) (rows []store.Create, err error) {
+func (e *Engine) PlantsByID(ctx context.Context, ids []int64) (rows []store.Row, err error) {
 	err = e.read(ctx, func(c *sqlite3.Conn) error {
-		s, err := c.Prepare("SELECT " + createColumns + " FROM plants WHERE id = ?")
+		s, err := c.Prepare("SELECT " + rowColumns + " FROM plants WHERE id = ?")
 		if err != nil {
 			return err
 		}
@@ -78,7 +78,7 @@ func (e *Engine) PlantsByID(ctx context.Context, ids []int64) (rows []store.Crea
 				return err
 			}
 			if ok {
-				rows = append(rows, createRow(s))
+				rows = append(rows, storedRow(s))
 			}
 			s.Reset()
 		}

@@ -89,7 +89,7 @@ func TestOneServer(t *testing.T) {
 		t.Errorf("a second server: got %v, want %s", err, want)
 	}
 	command := mustOpen(t, sqlite.Config{Path: path})
-	must(t, command.Insert(t.Context(), []store.Create{{}}))
+	must(t, insertBatch(t.Context(), command, []store.Create{{}}))
 	must(t, command.Close())
 	must(t, server.Close())
 	must(t, mustOpen(t, sqlite.Config{Path: path, Server: true}).Close())
@@ -104,7 +104,7 @@ func TestLink(t *testing.T) {
 	must(t, os.Symlink(path, link))
 	e := mustOpen(t, sqlite.Config{Path: link, Server: true})
 	for range 2 { // created, then found and synced
-		must(t, e.Insert(t.Context(), batchOf(1, 1)))
+		must(t, insertBatch(t.Context(), e, batchOf(1, 1)))
 	}
 	if other, err := sqlite.Open(t.Context(), sqlite.Config{Path: path, Server: true, Log: slog.New(slog.DiscardHandler)}); err == nil {
 		t.Errorf("a second server of the same file was let in by its other name")
@@ -122,7 +122,7 @@ func TestFiles(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "plantstore.db")
 	e := mustOpen(t, sqlite.Config{Path: path, Server: true})
-	must(t, e.Insert(t.Context(), []store.Create{{}}))
+	must(t, insertBatch(t.Context(), e, []store.Create{{}}))
 	for _, suffix := range []string{"", "-wal", "-shm", "-serve", "-turn"} {
 		info, err := os.Stat(path + suffix)
 		if err != nil {
@@ -156,7 +156,7 @@ func TestCommandsGetTheirTurn(t *testing.T) {
 		n := 0
 		defer func() { served <- n }()
 		for id := int64(0); ctx.Err() == nil; id += 10 {
-			if err := server.Insert(context.Background(), batchOf(id, 10)); err != nil {
+			if err := insertBatch(context.Background(), server, batchOf(id, 10)); err != nil {
 				t.Errorf("the server: %v", err)
 				return
 			}
@@ -166,7 +166,7 @@ func TestCommandsGetTheirTurn(t *testing.T) {
 	const turns = 50
 	for i := range int64(turns) {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-		err := command.Insert(ctx, batchOf(-1_000_000+i*10, 10))
+		err := insertBatch(ctx, command, batchOf(-1_000_000+i*10, 10))
 		cancel()
 		if err != nil {
 			t.Fatalf("turn %d: %v", i, err)
@@ -188,12 +188,12 @@ func TestTurnIsNotWaitedForForever(t *testing.T) {
 	must(t, stopped.Exec("BEGIN IMMEDIATE"))
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if err := e.Insert(ctx, batchOf(1, 1)); !errors.Is(err, store.ErrBusy) {
+	if err := insertBatch(ctx, e, batchOf(1, 1)); !errors.Is(err, store.ErrBusy) {
 		t.Errorf("while the lock is held: %v, want %v", err, store.ErrBusy)
 	}
 	must(t, stopped.Exec("ROLLBACK"))
 	must(t, stopped.Close())
-	must(t, e.Insert(t.Context(), batchOf(1, 1)))
+	must(t, insertBatch(t.Context(), e, batchOf(1, 1)))
 }
 
 // TestWALStaysBounded writes many times the bound, while a reader comes and
@@ -212,7 +212,7 @@ func TestWALStaysBounded(t *testing.T) {
 			batch[j] = store.Create{Plant: plant.NewPlant{ID: id, Plant: plant.Plant{Name: name}}, At: time.Unix(0, 0)}
 			written += int64(len(name))
 		}
-		must(t, e.Insert(t.Context(), batch))
+		must(t, insertBatch(t.Context(), e, batch))
 		info, err := os.Stat(path + "-wal")
 		must(t, err)
 		largest = max(largest, info.Size())
@@ -242,7 +242,7 @@ func TestReaderHoldsTheWAL(t *testing.T) {
 		for i := range batch {
 			batch[i].Plant.Name = name
 		}
-		must(t, e.Insert(t.Context(), batch))
+		must(t, insertBatch(t.Context(), e, batch))
 	}
 	must(t, reader.Exec("COMMIT"))
 	must(t, reader.Close())
@@ -257,6 +257,12 @@ func batchOf(id int64, n int) []store.Create {
 		batch[i] = store.Create{Plant: plant.NewPlant{ID: id + int64(i)}, At: time.Unix(0, 0)}
 	}
 	return batch
+}
+
+// insertBatch returns only the error of Insert.
+func insertBatch(ctx context.Context, e store.Engine, batch []store.Create) error {
+	_, err := e.Insert(ctx, batch)
+	return err
 }
 
 func must(t testing.TB, err error) {
@@ -282,17 +288,17 @@ func TestOpenBesideReader(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "plants.db")
 	e := mustOpen(t, sqlite.Config{Path: path, Server: true})
-	must(t, e.Insert(t.Context(), batchOf(0, 10)))
+	must(t, insertBatch(t.Context(), e, batchOf(0, 10)))
 	reader, err := sqlite3.OpenToRead(path)
 	must(t, err)
 	must(t, reader.Exec("BEGIN"))
 	_, err = reader.QueryInt("SELECT count(*) FROM plants")
 	must(t, err)
-	must(t, e.Insert(t.Context(), batchOf(10, 10)))
+	must(t, insertBatch(t.Context(), e, batchOf(10, 10)))
 	must(t, e.Close())
 
 	e = mustOpen(t, sqlite.Config{Path: path, Server: true})
-	must(t, e.Insert(t.Context(), batchOf(20, 10)))
+	must(t, insertBatch(t.Context(), e, batchOf(20, 10)))
 	records, err := e.List(t.Context(), store.Query{Limit: 100})
 	if err != nil || len(records) != 30 {
 		t.Errorf("%d plants, %v, want 30", len(records), err)

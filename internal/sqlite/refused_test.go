@@ -29,7 +29,7 @@ func TestIgnoredInsert(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = e.Insert(t.Context(), plantsFrom(7, 1, "Rosa"))
+	err = insertBatch(t.Context(), e, plantsFrom(7, 1, "Rosa"))
 	const want = "read plant 7: the store cannot go on: SQLite did not insert it and does not have it"
 	if !errors.Is(err, store.ErrBroken) || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
@@ -61,7 +61,7 @@ func TestHoldFollowsCommits(t *testing.T) {
 	}
 	refused := func(when string, id int64) {
 		t.Helper()
-		if err := mover.Insert(t.Context(), plantsFrom(id, 1, "Rosa")); !errors.Is(err, store.ErrReadOnly) {
+		if err := insertBatch(t.Context(), mover, plantsFrom(id, 1, "Rosa")); !errors.Is(err, store.ErrReadOnly) {
 			t.Errorf("%s: got %v, want %v", when, err, store.ErrReadOnly)
 		}
 	}
@@ -78,7 +78,7 @@ func TestHoldFollowsCommits(t *testing.T) {
 	}
 
 	hold(mover, store.MoveState{}, long)
-	if err := mover.Insert(t.Context(), plantsFrom(2, 1, "Rosa")); err != nil {
+	if err := insertBatch(t.Context(), mover, plantsFrom(2, 1, "Rosa")); err != nil {
 		t.Errorf("under its own hold: %v", err)
 	}
 	if err := mover.Reopen(t.Context()); err != nil {
@@ -103,12 +103,12 @@ func TestCheckpointWait(t *testing.T) {
 
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	if err := e.Insert(ctx, plantsFrom(0, 1, "Rosa")); !errors.Is(err, store.ErrBusy) || !errors.Is(err, context.DeadlineExceeded) {
+	if err := insertBatch(ctx, e, plantsFrom(0, 1, "Rosa")); !errors.Is(err, store.ErrBusy) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v, want %v and %v", err, store.ErrBusy, context.DeadlineExceeded)
 	}
 
 	inserted := make(chan error, 1)
-	go func() { inserted <- e.Insert(t.Context(), plantsFrom(0, 1, "Rosa")) }() // ends below
+	go func() { inserted <- insertBatch(t.Context(), e, plantsFrom(0, 1, "Rosa")) }() // ends below
 	if _, err := e.CreateToken(t.Context(), auth.Token{Name: "beside", CreatedAt: time.Unix(0, 0)}); err != nil {
 		t.Errorf("a token meanwhile: %v", err)
 	}

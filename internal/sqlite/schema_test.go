@@ -93,7 +93,7 @@ func hostileStore(t *testing.T, sql string) string {
 	e := mustOpen(t, sqlite.Config{Path: path})
 	_, err := e.CreateToken(t.Context(), auth.Token{Name: "a", Scopes: auth.ScopeCreate, CreatedAt: time.Now()})
 	must(t, err)
-	must(t, e.Insert(t.Context(), batchOf(0, 10)))
+	must(t, insertBatch(t.Context(), e, batchOf(0, 10)))
 	must(t, e.Close())
 	mustExec(t, path, sql)
 	return path
@@ -172,7 +172,7 @@ func TestForeignTables(t *testing.T) {
 	} {
 		path := hostileStore(t, sql)
 		e := mustOpen(t, sqlite.Config{Path: path, Server: true})
-		must(t, e.Insert(t.Context(), batchOf(20, 10)))
+		must(t, insertBatch(t.Context(), e, batchOf(20, 10)))
 		must(t, e.Close())
 		if v, err := sqlite.Verify(t.Context(), path, nil); err != nil || v.Faults != nil || v.Plants != 20 {
 			t.Errorf("%s: %+v, %v", sql, v, err)
@@ -188,7 +188,7 @@ func TestFollowedStoreIsOpened(t *testing.T) {
 	mover := mustOpen(t, sqlite.Config{Path: path})
 	must(t, mover.StartCapture(t.Context()))
 	server := mustOpen(t, sqlite.Config{Path: path, Server: true})
-	must(t, server.Insert(t.Context(), batchOf(0, 3)))
+	must(t, insertBatch(t.Context(), server, batchOf(0, 3)))
 	if ids, err := mover.Captured(t.Context(), 10); err != nil || len(ids) != 3 {
 		t.Errorf("followed %v, %v; want 3 ids", ids, err)
 	}

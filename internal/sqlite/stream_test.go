@@ -31,13 +31,13 @@ func TestBackupToSlowReader(t *testing.T) {
 	dir, spool := t.TempDir(), t.TempDir()
 	path := filepath.Join(dir, "plants.db")
 	e := mustOpen(t, sqlite.Config{Path: path, Server: true})
-	must(t, e.Insert(t.Context(), batchOf(0, 10)))
+	must(t, insertBatch(t.Context(), e, batchOf(0, 10)))
 	out := &firstWrite{}
 	out.do = func() {
 		if names, err := os.ReadDir(spool); err != nil || len(names) > 0 {
 			t.Errorf("the directory for temporary files has %v, %v, want nothing", names, err)
 		}
-		must(t, e.Insert(t.Context(), batchOf(100, 10)))
+		must(t, insertBatch(t.Context(), e, batchOf(100, 10)))
 		c, err := sqlite3.Open(path)
 		must(t, err)
 		if busy, err := c.QueryInt("PRAGMA wal_checkpoint(TRUNCATE)"); busy != 0 || err != nil {

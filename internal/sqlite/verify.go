@@ -245,9 +245,9 @@ func (v *Verification) lookAtPlants(c *sqlite3.Conn, s *state, progress func(int
 		if !ok {
 			break
 		}
-		c := createRow(rows)
-		if d.Plant(&c) != rows.Int64(5) {
-			v.fault("plant %d is not as it was stored", c.Plant.ID)
+		r := storedRow(rows)
+		if d.Plant(&r.NewPlant, r.CreatedAt, r.CreatedBy) != rows.Int64(5) {
+			v.fault("plant %d is not as it was stored", r.ID)
 		}
 		sum += rows.Int64(5)
 		if v.Plants++; v.Plants%progressEvery == 0 && progress != nil {

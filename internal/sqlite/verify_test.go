@@ -69,7 +69,7 @@ func fill(t testing.TB, e *sqlite.Engine, random *rand.Rand, commits int) {
 			}
 			batch[i] = store.Create{Plant: n, By: 1, At: time.UnixMicro(random.Int64N(1 << 50))}
 		}
-		must(t, e.Insert(t.Context(), batch))
+		must(t, insertBatch(t.Context(), e, batch))
 	}
 }
 
@@ -257,7 +257,7 @@ func TestVerifyNames(t *testing.T) {
 		e := mustOpen(t, sqlite.Config{Path: path})
 		_, err := e.CreateToken(t.Context(), auth.Token{Name: "a", Scopes: auth.ScopeCreate, CreatedAt: time.Now()})
 		must(t, err)
-		must(t, e.Insert(t.Context(), batchOf(0, 10)))
+		must(t, insertBatch(t.Context(), e, batchOf(0, 10)))
 		must(t, e.Close())
 		mustExec(t, path, test.sql)
 		v, err := sqlite.Verify(t.Context(), path, nil)
@@ -275,8 +275,8 @@ func TestMark(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "plants.db")
 	e := mustOpen(t, sqlite.Config{Path: path, Server: true})
-	must(t, e.Insert(t.Context(), batchOf(0, 10)))
-	must(t, e.Insert(t.Context(), batchOf(10, 10)))
+	must(t, insertBatch(t.Context(), e, batchOf(0, 10)))
+	must(t, insertBatch(t.Context(), e, batchOf(10, 10)))
 	killed := readFiles(t, path)
 	must(t, e.Close())
 
@@ -320,9 +320,9 @@ func TestVerifyLink(t *testing.T) {
 	path, link := filepath.Join(dir, "plants.db"), filepath.Join(t.TempDir(), "link.db")
 	must(t, os.Symlink(path, link))
 	e := mustOpen(t, sqlite.Config{Path: path, Server: true})
-	must(t, e.Insert(t.Context(), batchOf(0, 10)))
+	must(t, insertBatch(t.Context(), e, batchOf(0, 10)))
 	before := readFiles(t, path)
-	must(t, e.Insert(t.Context(), batchOf(10, 10)))
+	must(t, insertBatch(t.Context(), e, batchOf(10, 10)))
 	must(t, e.Close())
 	for _, suffix := range []string{"", "-wal"} {
 		must(t, os.WriteFile(path+suffix, before[suffix], 0o600))

@@ -58,14 +58,15 @@ func (s *writeStmts) close() {
 }
 
 // Insert implements store.Engine.
-func (e *Engine) Insert(ctx context.Context, batch []store.Create) error {
+func (e *Engine) Insert(ctx context.Context, batch []store.Create) ([]store.Outcome, error) {
 	if err := e.checkpointIfDue(ctx, framesOf(batch)); err != nil {
-		return err
+		return nil, err
 	}
+	outcomes := make([]store.Outcome, len(batch))
 	created := false
-	err := e.write(ctx, func() error {
+	err := e.write(ctx, func() (err error) {
 		for _, i := range e.byID(batch) {
-			if err := e.insertOne(&batch[i]); err != nil {
+			if outcomes[i], err = e.insertOne(&batch[i]); err != nil {
 				return err
 			}
 		}
@@ -79,7 +80,10 @@ func (e *Engine) Insert(ctx context.Context, batch []store.Create) error {
 		// known to be durable all the same.
 		err = e.syncWAL()
 	}
-	return err
+	if err != nil {
+		return nil, err
+	}
+	return outcomes, nil
 }
 
 // byID returns the indexes of a batch in the order of the plants' ids, so that
@@ -96,10 +100,10 @@ func (e *Engine) byID(batch []store.Create) []int32 {
 }
 
 // insertOne stores one plant, or finds what has its id.
-func (e *Engine) insertOne(c *store.Create) error {
+func (e *Engine) insertOne(c *store.Create) (store.Outcome, error) {
 	s := e.stmts.insert
 	at := c.At.UnixMicro()
-	digest := e.digests.Plant(c)
+	digest := e.digests.Plant(&c.Plant, c.At, c.By)
 	s.BindInt64(1, c.Plant.ID)
 	s.BindText(2, c.Plant.Name)
 	if tag, ok := c.Plant.Tag.Get(); ok {
@@ -111,20 +115,19 @@ func (e *Engine) insertOne(c *store.Create) error {
 	s.BindInt64(5, c.By)
 	s.BindInt64(6, digest)
 	if err := s.Run(); err != nil {
-		return err
+		return store.Outcome{}, err
 	}
-	c.Existed, c.Refusal = false, nil
 	if e.writer.Changes() > 0 {
 		e.added.plants++
 		e.added.digests += digest
-		return nil
+		return store.Outcome{}, nil
 	}
-	c.Existed = true
 	stored, err := e.storedPlant(c.Plant.ID)
-	if err == nil {
-		c.Refusal = plant.Differences(c.Plant.Plant, stored)
+	if err != nil {
+		return store.Outcome{}, err
 	}
-	return err
+	conflict := plant.Differences(c.Plant.Plant, stored)
+	return store.Outcome{Replayed: conflict == nil, Conflict: conflict}, nil
 }
 
 func (e *Engine) storedPlant(id int64) (plant.Plant, error) {

@@ -3,6 +3,9 @@ package store
 import (
 	"encoding/binary"
 	"hash/crc32"
+	"time"
+
+	"plantstore/internal/plant"
 )
 
 // Digester makes the digest of a plant as it is stored: the CRC-32C (RFC 3720
@@ -18,15 +21,15 @@ type Digester struct {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Plant returns the digest of a plant: from 0 to 2^32 - 1, so that a sum of two
+// Plant returns the digest of a plant that the token by created: from 0 to 2^32 - 1, so that a sum of two
 // thousand million of them is still an int64.
-func (d *Digester) Plant(c *Create) int64 {
+func (d *Digester) Plant(n *plant.NewPlant, at time.Time, by int64) int64 {
 	d.bytes = d.bytes[:0]
-	d.Integer(c.Plant.ID)
-	d.Integer(c.At.UnixMicro())
-	d.Integer(c.By)
-	d.Text(c.Plant.Name)
-	if tag, ok := c.Plant.Tag.Get(); ok {
+	d.Integer(n.ID)
+	d.Integer(at.UnixMicro())
+	d.Integer(by)
+	d.Text(n.Name)
+	if tag, ok := n.Tag.Get(); ok {
 		d.Text(tag)
 	}
 	return d.Sum()

@@ -22,15 +22,15 @@ import (
 // Errors that mean the same for every engine are the sentinels of this
 // package, wrapped; any other error means that the call did nothing.
 type Engine interface {
-	// Insert stores a batch in one transaction and fills in what became of
-	// each plant (see Create). Two plants of one batch may have the same id:
-	// the first one counts. On return without an error, everything that
-	// Insert reported as created or as already there is on stable storage.
+	// Insert stores a batch in one transaction and returns the outcome of each
+	// plant, in the order of the batch. Two plants of one batch may have the
+	// same id: the first one counts. On return without an error, every plant
+	// that was created or replayed is on stable storage.
 	//
-	// An error is about the batch as a whole. If it wraps ErrOutcomeUnknown,
-	// nobody can tell whether the batch was stored; otherwise none of it was.
+	// An error is about the batch as a whole, and there are no outcomes. If it
+	// wraps ErrOutcomeUnknown, the batch may be stored; otherwise none of it is.
 	// If it wraps ErrBroken, the engine must not be used any more.
-	Insert(ctx context.Context, batch []Create) error
+	Insert(ctx context.Context, batch []Create) ([]Outcome, error)
 
 	// Get returns the plant with that id, or ErrNotFound.
 	Get(ctx context.Context, id int64) (plant.Record, error)
@@ -78,19 +78,22 @@ type Engine interface {
 	Close() error
 }
 
-// Create is one plant on its way into the store, and what became of it.
+// Create is one plant to store.
 type Create struct {
 	Plant plant.NewPlant
-	By    int64     // the id of the token that sent it; 0 for the operator's own commands
-	At    time.Time // when; kept to the microsecond
-
-	// Existed and Refusal are filled in by Engine.Insert. Both unset: the
-	// plant was created. Existed alone: the same plant was there already.
-	// Existed and Refusal: another plant has its id, and Refusal is the
-	// *plant.Error of plant.Differences.
-	Existed bool
-	Refusal error
+	By    int64     // id of the token that creates it; 0 for the operator's own commands
+	At    time.Time // time of creation; kept to the microsecond
 }
+
+// Outcome is the result for one plant of a batch. The zero value means that the
+// plant was created.
+type Outcome struct {
+	Replayed bool  // the plant was already stored with the same content
+	Conflict error // the *plant.Error of plant.Differences: another plant has the id
+}
+
+// Created reports whether the plant was created.
+func (o Outcome) Created() bool { return !o.Replayed && o.Conflict == nil }
 
 // State is what is looked at again and again while a store is served.
 type State struct {

@@ -70,7 +70,7 @@ func newMeters(to prometheus.Registerer, gathered func() int, durability func() 
 }
 
 // commit notes a commit that has just ended.
-func (m *meters) commit(creates []Create, begun time.Time, err error) {
+func (m *meters) commit(creates []Create, outcomes []Outcome, begun time.Time, err error) {
 	m.plants.Observe(float64(len(creates)))
 	m.took.Observe(time.Since(begun).Seconds())
 	m.wait.Observe(begun.Sub(creates[0].At).Seconds())
@@ -79,11 +79,11 @@ func (m *meters) commit(creates []Create, begun time.Time, err error) {
 		return
 	}
 	created, replayed := 0, 0
-	for i := range creates {
+	for _, o := range outcomes {
 		switch {
-		case !creates[i].Existed:
+		case o.Created():
 			created++
-		case creates[i].Refusal == nil:
+		case o.Replayed:
 			replayed++
 		}
 	}

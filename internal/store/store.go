@@ -61,11 +61,11 @@ func (s *Store) Create(by auth.Principal, n plant.NewPlant) (replayed bool, err 
 	if err := s.credentials.move.Load().Err(); err != nil {
 		return false, refusal(err)
 	}
-	c, err := s.writer.create(Create{Plant: n, By: by.TokenID, At: time.Now()})
+	outcome, err := s.writer.create(Create{Plant: n, By: by.TokenID, At: time.Now()})
 	if err != nil {
 		return false, err
 	}
-	return c.Existed, c.Refusal
+	return outcome.Replayed, outcome.Conflict
 }
 
 // Authenticate returns who a credential stands for. The error is an

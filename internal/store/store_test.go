@@ -24,7 +24,8 @@ import (
 type stub struct {
 	store.Engine // nil: a call that no test expects panics
 
-	insert func(ctx context.Context, batch []store.Create) error
+	insert  func(ctx context.Context, batch []store.Create) error
+	outcome func(c store.Create) store.Outcome // nil: every plant is created
 
 	mu      sync.Mutex // guards what is below
 	tokens  []auth.Token
@@ -37,11 +38,19 @@ type stub struct {
 	lookTime time.Duration // that State takes
 }
 
-func (s *stub) Insert(ctx context.Context, batch []store.Create) error {
-	if s.insert == nil {
-		return nil
+func (s *stub) Insert(ctx context.Context, batch []store.Create) ([]store.Outcome, error) {
+	if s.insert != nil {
+		if err := s.insert(ctx, batch); err != nil {
+			return nil, err
+		}
 	}
-	return s.insert(ctx, batch)
+	outcomes := make([]store.Outcome, len(batch))
+	if s.outcome != nil {
+		for i := range batch {
+			outcomes[i] = s.outcome(batch[i])
+		}
+	}
+	return outcomes, nil
 }
 
 func (s *stub) State(ctx context.Context) (store.State, error) {
@@ -115,17 +124,19 @@ func TestGroupCommit(t *testing.T) {
 			if len(batches) == 0 {
 				<-release
 			}
-			for i := range batch {
-				switch batch[i].Plant.ID % 3 {
-				case 1:
-					batch[i].Existed = true
-				case 2:
-					batch[i].Existed, batch[i].Refusal = true, &plant.Error{Code: plant.CodeDifferentName, Message: fmt.Sprint(batch[i].Plant.ID)}
-				}
-			}
 			batches = append(batches, batch)
 			return nil
 		}}
+		e.outcome = func(c store.Create) store.Outcome {
+			switch c.Plant.ID % 3 {
+			case 1:
+				return store.Outcome{Replayed: true}
+			case 2:
+				return store.Outcome{Conflict: &plant.Error{Code: plant.CodeDifferentName, Message: fmt.Sprint(c.Plant.ID)}}
+			default:
+				return store.Outcome{}
+			}
+		}
 		s := mustNew(t, e, limits)
 		by := auth.Principal{TokenID: 42}
 		var wg sync.WaitGroup

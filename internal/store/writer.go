@@ -41,14 +41,15 @@ type writer struct {
 	fail       chan struct{}  // closed when broken was set
 }
 
-// batch is a pool of creates and what became of them.
+// batch is a pool of creates, and their outcomes.
 type batch struct {
-	creates []Create // the writer's until done is closed; then each waiter's at its own index
-	bytes   int      // of names and tags
-	err     error    // for all of the batch; set before done is closed
-	done    chan struct{}
-	late    chan struct{} // closed when the batch is older than Limits.AnswerTimeout
-	timer   *time.Timer   // that closes late; set by the first create
+	creates  []Create
+	bytes    int       // of names and tags
+	outcomes []Outcome // of creates, unless err is set; set before done is closed
+	err      error     // for all of the batch; set before done is closed
+	done     chan struct{}
+	late     chan struct{} // closed when the batch is older than Limits.AnswerTimeout
+	timer    *time.Timer   // that closes late; set by the first create
 }
 
 // Limits bounds what waits for a commit.
@@ -94,19 +95,22 @@ func (b *batch) end() {
 	close(b.done)
 }
 
-// create waits until c is committed. It returns c as the engine filled it in,
-// or an *plant.Error that tells why there is no outcome. If the time for an
-// answer ends first, the plant stays in its batch, and the outcome is unknown.
-func (w *writer) create(c Create) (Create, error) {
+// create waits until c is committed. It returns the outcome, or an *plant.Error
+// that tells why there is no outcome. If the time for an answer ends first, the
+// plant stays in its batch, and the outcome is unknown.
+func (w *writer) create(c Create) (Outcome, error) {
 	b, i, err := w.add(c)
 	if err != nil {
-		return c, err
+		return Outcome{}, err
 	}
 	select {
 	case <-b.done:
-		return b.creates[i], b.err
+		if b.err != nil {
+			return Outcome{}, b.err
+		}
+		return b.outcomes[i], nil
 	case <-b.late:
-		return c, errUnknown()
+		return Outcome{}, errUnknown()
 	}
 }
 
@@ -224,15 +228,16 @@ func (w *writer) commit(number int, b *batch) error {
 	defer cancel()
 	begun := time.Now()
 	w.begin(number, begun)
-	err := w.engine.Insert(ctx, b.creates)
+	outcomes, err := w.engine.Insert(ctx, b.creates)
 	w.end(number, len(b.creates))
-	w.meters.commit(b.creates, begun, err)
+	w.meters.commit(b.creates, outcomes, begun, err)
 	switch {
 	case errors.Is(err, ErrBroken): // the process ends
 		w.log.Error("commit failed", "plants", len(b.creates), "error", err)
 	case err != nil:
 		w.outage.commitFailed(begun, len(b.creates), err)
 	}
+	b.outcomes = outcomes
 	if err != nil {
 		b.err = refusal(err)
 	}

@@ -16,19 +16,19 @@ import (
 	"plantstore/internal/store"
 )
 
-// outcome is what Insert fills in, without the texts of a refusal.
+// outcome is a store.Outcome without the text of a conflict.
 type outcome struct {
-	Existed bool
-	Code    plant.Code // 0 if there is no refusal
+	Replayed bool
+	Code     plant.Code // of the conflict; 0 without one
 }
 
-func outcomes(batch []store.Create) []outcome {
-	got := make([]outcome, len(batch))
-	for i, c := range batch {
-		got[i].Existed = c.Existed
-		var refusal *plant.Error
-		if errors.As(c.Refusal, &refusal) {
-			got[i].Code = refusal.Code
+func outcomesOf(outcomes []store.Outcome) []outcome {
+	got := make([]outcome, len(outcomes))
+	for i, o := range outcomes {
+		got[i].Replayed = o.Replayed
+		var conflict *plant.Error
+		if errors.As(o.Conflict, &conflict) {
+			got[i].Code = conflict.Code
 		}
 	}
 	return got
@@ -53,20 +53,16 @@ func testOutcomes(t *testing.T, s Store) {
 		create(3, "Salix", plant.Tag{}),
 		create(4, "Quercus", plant.Tag{}),
 	}
-	for i := range batch { // whatever stands there before is not looked at
-		batch[i].Existed, batch[i].Refusal = true, errors.New("old")
-	}
-	mustInsert(t, e, batch...)
-	equal(t, "outcomes", outcomes(batch), []outcome{
-		{Existed: true},
-		{Existed: true, Code: plant.CodeDifferentName},
-		{Existed: true, Code: plant.CodeDifferentTag},
-		{Existed: true, Code: plant.CodeDifferentTag},
-		{Existed: true, Code: plant.CodeDifferentName},
-		{Existed: true},
-		{Existed: true, Code: plant.CodeDifferentTag},
-		{Existed: true},
-		{Existed: true, Code: plant.CodeDifferentTag},
+	equal(t, "outcomes", outcomesOf(mustInsert(t, e, batch...)), []outcome{
+		{Replayed: true},
+		{Code: plant.CodeDifferentName},
+		{Code: plant.CodeDifferentTag},
+		{Code: plant.CodeDifferentTag},
+		{Code: plant.CodeDifferentName},
+		{Replayed: true},
+		{Code: plant.CodeDifferentTag},
+		{Replayed: true},
+		{Code: plant.CodeDifferentTag},
 		{},
 	})
 	var got []plant.NewPlant
@@ -83,15 +79,15 @@ func testOutcomes(t *testing.T, s Store) {
 
 func testSameBatch(t *testing.T, s Store) {
 	e := open(t, s)
-	batch := mustInsert(t, e,
+	batch := []store.Create{
 		create(7, "Acer", plant.Tag{}),
 		create(5, "Rosa", plant.Tag{}),
 		create(7, "Acer", plant.Tag{}),
 		create(7, "Salix", plant.Tagged("tree")),
 		create(5, "Rosa", plant.Tag{}),
-	)
-	equal(t, "outcomes", outcomes(batch), []outcome{
-		{}, {}, {Existed: true}, {Existed: true, Code: plant.CodeDifferentName}, {Existed: true},
+	}
+	equal(t, "outcomes", outcomesOf(mustInsert(t, e, batch...)), []outcome{
+		{}, {}, {Replayed: true}, {Code: plant.CodeDifferentName}, {Replayed: true},
 	})
 	equal(t, "stored", mustGet(t, e, 7).NewPlant, batch[0].Plant)
 }
@@ -119,9 +115,8 @@ func testContent(t *testing.T, s Store) {
 	for _, c := range batch {
 		equal(t, fmt.Sprint("plant ", c.Plant.ID), mustGet(t, e, c.Plant.ID), plant.Record{NewPlant: c.Plant, CreatedAt: begun})
 	}
-	again := mustInsert(t, e, batch...)
-	for i, o := range outcomes(again) {
-		equal(t, fmt.Sprint("again ", batch[i].Plant.ID), o, outcome{Existed: true})
+	for i, o := range outcomesOf(mustInsert(t, e, batch...)) {
+		equal(t, fmt.Sprint("again ", batch[i].Plant.ID), o, outcome{Replayed: true})
 	}
 }
 
@@ -149,7 +144,7 @@ func insertWithin(ctx context.Context, e store.Engine, id int64, within time.Dur
 	short, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	batch := []store.Create{create(id, "Rosa", plant.Tag{})}
-	err := e.Insert(short, batch)
+	outcomes, err := e.Insert(short, batch)
 	_, getErr := e.Get(ctx, id)
 	there := getErr == nil
 	if !there && !errors.Is(getErr, store.ErrNotFound) {
@@ -159,7 +154,7 @@ func insertWithin(ctx context.Context, e store.Engine, id int64, within time.Dur
 	switch {
 	case err == nil && !there:
 		return errors.New("no error, and the plant is not there")
-	case err == nil && batch[0].Existed:
+	case err == nil && !outcomes[0].Created():
 		return errors.New("no error, and a new plant existed")
 	case err != nil && short.Err() == nil:
 		return fmt.Errorf("%w before the time was over", err)
@@ -168,14 +163,13 @@ func insertWithin(ctx context.Context, e store.Engine, id int64, within time.Dur
 	case err != nil && !unknown && there:
 		return fmt.Errorf("%w, and the plant is there", err)
 	}
-	again := []store.Create{create(id, "Rosa", plant.Tag{})}
-	switch err := e.Insert(ctx, again); {
+	switch again, err := e.Insert(ctx, batch); {
 	case err != nil:
 		return fmt.Errorf("the next: %w", err)
-	case again[0].Refusal != nil:
-		return fmt.Errorf("the next: %w", again[0].Refusal)
-	case !unknown && again[0].Existed != there: // one whose outcome is unknown may be stored late
-		return fmt.Errorf("the next: existed %t, and the plant was there: %t", again[0].Existed, there)
+	case again[0].Conflict != nil:
+		return fmt.Errorf("the next: %w", again[0].Conflict)
+	case !unknown && again[0].Replayed != there: // one whose outcome is unknown may be stored late
+		return fmt.Errorf("the next: replayed %t, and the plant was there: %t", again[0].Replayed, there)
 	}
 	return nil
 }
@@ -195,14 +189,14 @@ func testSeveralEngines(t *testing.T, s Store) {
 					batch[j] = create(int64(b*size+(j*7)%size), "Rosa", plant.Tag{})
 				}
 				ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
-				err := e.Insert(ctx, batch)
+				outcomes, err := e.Insert(ctx, batch)
 				cancel()
 				if err != nil {
 					t.Errorf("engine %d: %v", i, err)
 					return
 				}
-				for _, c := range batch {
-					if !c.Existed {
+				for _, o := range outcomes {
+					if o.Created() {
 						created[i]++
 					}
 				}
@@ -243,15 +237,14 @@ func testModel(t *testing.T, s Store) {
 			case !ok:
 				model[c.Plant.ID] = c.Plant.Plant
 			case stored.Name != c.Plant.Name:
-				want[i] = outcome{true, plant.CodeDifferentName}
+				want[i] = outcome{Code: plant.CodeDifferentName}
 			case stored.Tag != c.Plant.Tag:
-				want[i] = outcome{true, plant.CodeDifferentTag}
+				want[i] = outcome{Code: plant.CodeDifferentTag}
 			default:
-				want[i] = outcome{Existed: true}
+				want[i] = outcome{Replayed: true}
 			}
 		}
-		mustInsert(t, e, batch...)
-		for i, got := range outcomes(batch) {
+		for i, got := range outcomesOf(mustInsert(t, e, batch...)) {
 			if got != want[i] {
 				rt.Fatalf("plant %d of %+v: got %+v, want %+v", i, batch[i].Plant, got, want[i])
 			}

@@ -15,22 +15,24 @@ import (
 type lying struct {
 	store.Engine // nil
 
-	stored, existed bool
-	err             error
+	stored, replayed bool
+	err              error
 
 	called, there bool
 }
 
-func (l *lying) Insert(ctx context.Context, batch []store.Create) error {
+func (l *lying) Insert(ctx context.Context, _ []store.Create) ([]store.Outcome, error) {
 	if l.called {
-		batch[0].Existed = l.there
-		return nil
+		return []store.Outcome{{Replayed: l.there}}, nil
 	}
-	l.called, l.there, batch[0].Existed = true, l.stored, l.existed
+	l.called, l.there = true, l.stored
 	if errors.Is(l.err, context.DeadlineExceeded) {
 		<-ctx.Done()
 	}
-	return l.err
+	if l.err != nil {
+		return nil, l.err
+	}
+	return []store.Outcome{{Replayed: l.replayed}}, nil
 }
 
 func (l *lying) Get(context.Context, int64) (plant.Record, error) {
@@ -54,7 +56,7 @@ func TestInsertWithin(t *testing.T) {
 		"unknown and stored":       {lying{stored: true, err: unknown}, 1, ""},
 		"unknown and not stored":   {lying{err: unknown}, 1, ""},
 		"nothing done":             {lying{}, time.Hour, "no error, and the plant is not there"},
-		"existed":                  {lying{stored: true, existed: true}, time.Hour, "no error, and a new plant existed"},
+		"existed":                  {lying{stored: true, replayed: true}, time.Hour, "no error, and a new plant existed"},
 		"stored with an error":     {lying{stored: true, err: context.DeadlineExceeded}, 1, "context deadline exceeded, and the plant is there"},
 		"unknown before it begins": {lying{err: unknown}, 0, "outcome unknown\ncontext deadline exceeded, and it had no time to begin"},
 		"another error":            {lying{err: store.ErrFull}, time.Hour, "no space left for the store before the time was over"},

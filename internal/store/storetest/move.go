@@ -46,20 +46,22 @@ func testPlants(t *testing.T, s Store) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		equal(t, name, inUTC(got), row.want)
+		equal(t, name, createsOf(got), row.want)
 	}
 	got, err := e.PlantsByID(t.Context(), []int64{math.MinInt64, -6, -5, 9, 10})
 	if err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "by id", inUTC(got), []store.Create{all[0], all[1], all[4]})
+	equal(t, "by id", createsOf(got), []store.Create{all[0], all[1], all[4]})
 }
 
-func inUTC(rows []store.Create) []store.Create {
-	for i := range rows {
-		rows[i].At = rows[i].At.UTC()
+// createsOf returns the creates that store the rows, with their times in UTC.
+func createsOf(rows []store.Row) (creates []store.Create) {
+	for _, r := range rows {
+		r.CreatedAt = r.CreatedAt.UTC()
+		creates = append(creates, r.Create())
 	}
-	return rows
+	return creates
 }
 
 // testPutTokens stores tokens with ids, times and ends of their own, and goes on
@@ -130,7 +132,7 @@ func testMoveState(t *testing.T, s Store) {
 	mustInsert(t, e, create(1, "Rosa", plant.Tag{}))
 	refused := func(what string, e Engine) {
 		t.Helper()
-		if err := e.Insert(t.Context(), []store.Create{create(2, "Acer", plant.Tag{})}); !errors.Is(err, store.ErrReadOnly) {
+		if _, err := e.Insert(t.Context(), []store.Create{create(2, "Acer", plant.Tag{})}); !errors.Is(err, store.ErrReadOnly) {
 			t.Errorf("%s: Insert: %v, want %v", what, err, store.ErrReadOnly)
 		}
 		if _, err := e.Get(t.Context(), 2); !errors.Is(err, store.ErrNotFound) {
@@ -231,7 +233,7 @@ func testTotals(t *testing.T, s Store) {
 	want := store.Totals{Plants: 2}
 	var d store.Digester
 	for i := range rows {
-		want.Digests += d.Plant(&rows[i])
+		want.Digests += d.Plant(&rows[i].NewPlant, rows[i].CreatedAt, rows[i].CreatedBy)
 	}
 	if known {
 		equal(t, "totals", got, want)

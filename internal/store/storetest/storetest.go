@@ -77,12 +77,13 @@ func create(id int64, name string, tag plant.Tag) store.Create {
 	return store.Create{Plant: plant.NewPlant{ID: id, Plant: plant.Plant{Name: name, Tag: tag}}, At: begun}
 }
 
-func mustInsert(t testing.TB, e store.Engine, batch ...store.Create) []store.Create {
+func mustInsert(t testing.TB, e store.Engine, batch ...store.Create) []store.Outcome {
 	t.Helper()
-	if err := e.Insert(t.Context(), batch); err != nil {
+	outcomes, err := e.Insert(t.Context(), batch)
+	if err != nil {
 		t.Fatalf("Insert: %v", err)
 	}
-	return batch
+	return outcomes
 }
 
 func mustGet(t testing.TB, e store.Engine, id int64) plant.Record {
