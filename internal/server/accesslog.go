@@ -27,8 +27,12 @@ func (d *door) logRequest(x *responseRecorder, r *http.Request, took time.Durati
 	if !d.log.Enabled(context.Background(), least) {
 		return
 	}
-	attrs := make([]slog.Attr, 0, 8)
+	client, _, _ := net.SplitHostPort(r.RemoteAddr)
+	attrs := make([]slog.Attr, 0, 10)
 	attrs = append(attrs,
+		slog.String("client", client),
+		slog.String("method", loggedMethod(r.Method)),
+		slog.String("path", d.loggedPath(r.URL.Path)),
 		slog.String("request_id", x.id[0]),
 		slog.Int("status", x.status),
 		slog.Int("bytes", x.bytes),
@@ -43,36 +47,11 @@ func (d *door) logRequest(x *responseRecorder, r *http.Request, took time.Durati
 	if x.cause != nil {
 		attrs = append(attrs, slog.Any("error", x.cause))
 	}
-	// By the handler itself: a logger would look up its caller first, which is
-	// always this line.
+	// The handler is called without its logger, which would look up the caller:
+	// this line, for every request.
 	line := slog.NewRecord(x.started.Add(took), level, "request", 0)
 	line.AddAttrs(attrs...)
-	_ = d.logOf(x, r).Handle(context.Background(), line) // there is nowhere to tell it
-}
-
-// logOf returns a handler that logs where a request came from and what it
-// asked for, without a query. A connection that asks for the same again uses
-// the same handler, in which that is formatted already.
-func (d *door) logOf(x *responseRecorder, r *http.Request) slog.Handler {
-	c := connOf(r)
-	same := c != nil && x.route != nil && c.logged == x.route && c.loggedMethod == r.Method
-	if same {
-		return c.logTo
-	}
-	client, _, _ := net.SplitHostPort(r.RemoteAddr)
-	path := d.loggedPath(r.URL.Path)
-	if x.route != nil {
-		path = x.route.path
-	}
-	to := d.log.Handler().WithAttrs([]slog.Attr{
-		slog.String("client", client),
-		slog.String("method", loggedMethod(r.Method)),
-		slog.String("path", path),
-	})
-	if c != nil {
-		c.logged, c.loggedMethod, c.logTo = x.route, r.Method, to
-	}
-	return to
+	_ = d.log.Handler().Handle(context.Background(), line) // a log that fails cannot be logged
 }
 
 // harmless returns a client's text as an answer to it may repeat it: not too

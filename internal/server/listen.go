@@ -98,11 +98,6 @@ type conn struct {
 	listener  *listener // counts this connection until it is closed
 	closed    atomic.Bool
 	answering atomic.Bool // a handler runs, and reads nothing but a body of known length
-
-	// What logOf made for the last request; used by one request at a time.
-	logged       *route
-	loggedMethod string
-	logTo        slog.Handler
 }
 
 // Close closes the connection; net/http may do so more than once.
