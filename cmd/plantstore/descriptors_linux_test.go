@@ -88,7 +88,7 @@ func (c *keptConn) wantReplay(t *testing.T, token string) {
 var (
 	adminAddress    = regexp.MustCompile(`admin=http://(\S+)`)
 	firstTokenLine  = `(?m)^(pst_\w+)$`
-	refusedLine     = regexp.MustCompile(`(?m)^time=(\S+) level=WARN msg="connections refused" door=public (.*)$`)
+	refusedLine     = regexp.MustCompile(`(?m)^time=(\S+) level=WARN msg="connections refused" listener=public (.*)$`)
 	checkpointCount = regexp.MustCompile(`(?m)^plantstore_checkpoint_duration_seconds_count (\d+)$`)
 )
 
@@ -188,12 +188,12 @@ func TestConnectionLimit(t *testing.T) {
 	}
 	client.wantReplay(t, token)
 	metrics := mustDial(t, admin, "/livez").want(t, http.StatusOK, "GET", "/metrics", "", "")
-	for _, want := range []string{`plantstore_connections_refused_total{door="public"} 1`, `plantstore_connections_open{door="public"} 32`} {
+	for _, want := range []string{`plantstore_connections_refused_total{listener="public"} 1`, `plantstore_connections_open{listener="public"} 32`} {
 		if !strings.Contains(metrics.body, "\n"+want+"\n") {
 			t.Errorf("the metrics have no line %s", want)
 		}
 	}
-	if _, err := s.await(s.stderr, `level=WARN msg="connections refused" door=public connections=1 error="32 connections are open; raise the limit of open files to allow more"$`); err != nil {
+	if _, err := s.await(s.stderr, `level=WARN msg="connections refused" listener=public connections=1 error="32 connections are open; raise the limit of open files to allow more"$`); err != nil {
 		t.Error(err)
 	}
 	client.Close()

@@ -63,7 +63,7 @@ const (
 	firstTokenTimeMax = 2 * time.Second // for standard output to be read
 )
 
-// serve is the whole wiring: settings, engine, store, doors, signals, drain.
+// serve is the whole wiring: settings, engine, store, HTTP servers, signals, drain.
 func (p *program) serve(ctx context.Context, s *settings) (err error) {
 	hangups := ignoreSignals()
 	defer signal.Stop(hangups)
@@ -74,11 +74,11 @@ func (p *program) serve(ctx context.Context, s *settings) (err error) {
 	log := newLogger(p, s)
 	metrics := newMetrics()
 	metrics.MustRegister(p.logs.dropped)
-	d, err := listen(ctx, s, log, metrics) // first, so that a start that fails leaves nothing behind
+	h, err := listen(ctx, s, log, metrics) // first, so that a start that fails leaves nothing behind
 	if err != nil {
 		return err
 	}
-	defer d.close()
+	defer h.close()
 
 	engine, err := s.openEngine(ctx, engineOptions{server: true, migrate: true, log: log, metrics: metrics})
 	if err != nil {
@@ -98,21 +98,21 @@ func (p *program) serve(ctx context.Context, s *settings) (err error) {
 		return err
 	}
 	defer st.Close()
-	if err := d.open(s, st, log, metrics); err != nil {
+	if err := h.open(s, st, log, metrics); err != nil {
 		return err
 	}
 	// Last, because it is shown only once: nothing after it can fail. The store
 	// looks for a token that it does not know, so this one works at once.
-	if err := p.firstToken(ctx, engine, d.url, log); err != nil {
+	if err := p.firstToken(ctx, engine, h.url, log); err != nil {
 		return err
 	}
 	stopBackups := startSchedule(s, log, metrics)
 	defer stopBackups()
-	d.serve()
-	log.Info("ready", "listen", d.publicListener.Addr().String(), "public", d.url.String(), "admin", guessURL(d.adminListener.Addr()).String(), "db", s.db.String(), "version", version)
+	h.serve()
+	log.Info("ready", "listen", h.publicListener.Addr().String(), "public", h.url.String(), "admin", guessURL(h.adminListener.Addr()).String(), "db", s.db.String(), "version", version)
 
-	cause := d.run(ctx, st, hangups, log)
-	err = errors.Join(cause, d.drain(st, log))
+	cause := h.run(ctx, st, hangups, log)
+	err = errors.Join(cause, h.drain(st, log))
 	log.Info("stopped")
 	return err
 }
@@ -130,7 +130,7 @@ func ignoreSignals() chan os.Signal {
 
 // run waits until the server has to end, and returns the reason if it is a
 // fault.
-func (d *doors) run(ctx context.Context, st *store.Store, hangups <-chan os.Signal, log *slog.Logger) error {
+func (h *httpServers) run(ctx context.Context, st *store.Store, hangups <-chan os.Signal, log *slog.Logger) error {
 	for {
 		select {
 		case <-ctx.Done():
@@ -138,7 +138,7 @@ func (d *doors) run(ctx context.Context, st *store.Store, hangups <-chan os.Sign
 			return nil
 		case <-st.Broken():
 			return fmt.Errorf("%w: see the log; what was answered with 200 is stored", store.ErrBroken)
-		case err := <-d.failed:
+		case err := <-h.failed:
 			return err
 		case <-hangups:
 			log.Warn("SIGHUP ignored: restart the server to change its settings")
@@ -157,49 +157,49 @@ func warnOfMove(ctx context.Context, engine anyEngine, log *slog.Logger) {
 	}
 }
 
-// doors are the two HTTP servers and their listeners.
-type doors struct {
+// httpServers are the two HTTP servers and their listeners.
+type httpServers struct {
 	public, admin                 *http.Server
 	publicListener, adminListener net.Listener
-	url                           *url.URL // where clients reach the public door
+	url                           *url.URL // where clients reach the public listener
 
 	running sync.WaitGroup
-	failed  chan error // a door that ended by itself; has room for both
+	failed  chan error // the error of a server that ended by itself; buffers one of each
 }
 
-// listen takes the addresses of the doors, which open later. The caller closes
+// listen opens both listeners; their servers start later. The caller closes
 // them.
-func listen(ctx context.Context, s *settings, log *slog.Logger, metrics prometheus.Registerer) (_ *doors, err error) {
-	d := &doors{failed: make(chan error, 2)}
+func listen(ctx context.Context, s *settings, log *slog.Logger, metrics prometheus.Registerer) (_ *httpServers, err error) {
+	h := &httpServers{failed: make(chan error, 2)}
 	defer func() {
 		if err != nil {
-			d.close()
+			h.close()
 		}
 	}()
-	if d.publicListener, err = server.Listen(ctx, server.ListenConfig{
-		Door: "public", Address: string(s.listen), ConnectionsMax: connectionsMax(), Log: log, Metrics: metrics,
+	if h.publicListener, err = server.Listen(ctx, server.ListenConfig{
+		Name: "public", Address: string(s.listen), ConnectionsMax: connectionsMax(), Log: log, Metrics: metrics,
 	}); err != nil {
 		return nil, fmt.Errorf("%w: give another address with --listen", err)
 	}
-	if d.adminListener, err = server.Listen(ctx, server.ListenConfig{Door: "admin", Address: string(s.adminListen), Log: log, Metrics: metrics}); err != nil {
+	if h.adminListener, err = server.Listen(ctx, server.ListenConfig{Name: "admin", Address: string(s.adminListen), Log: log, Metrics: metrics}); err != nil {
 		return nil, fmt.Errorf("%w: give another address with --admin-listen", err)
 	}
-	if address := d.adminListener.Addr().(*net.TCPAddr); !address.IP.IsLoopback() {
+	if address := h.adminListener.Addr().(*net.TCPAddr); !address.IP.IsLoopback() {
 		log.Warn("the admin listener has no authentication, and it listens beyond loopback: let only the operator's network reach it", "address", address.String())
 	}
-	d.url = s.baseURL.url
-	if d.url == nil {
-		d.url = guessURL(d.publicListener.Addr())
+	h.url = s.baseURL.url
+	if h.url == nil {
+		h.url = guessURL(h.publicListener.Addr())
 	}
-	return d, nil
+	return h, nil
 }
 
 // open makes the servers.
-func (d *doors) open(s *settings, st *store.Store, log *slog.Logger, metrics *prometheus.Registry) (err error) {
+func (h *httpServers) open(s *settings, st *store.Store, log *slog.Logger, metrics *prometheus.Registry) (err error) {
 	config := server.Config{
 		Store:       st,
 		Log:         log,
-		BaseURL:     d.url,
+		BaseURL:     h.url,
 		OwnHostOnly: s.baseURL.url != nil,
 		CORSOrigins: s.corsOrigins,
 		AdminHosts:  s.adminHosts,
@@ -214,7 +214,7 @@ func (d *doors) open(s *settings, st *store.Store, log *slog.Logger, metrics *pr
 			QueueMax:       s.queueMax,
 		},
 	}
-	d.public, d.admin, err = server.NewDoors(config)
+	h.public, h.admin, err = server.New(config)
 	return err
 }
 
@@ -244,40 +244,40 @@ func guessURL(a net.Addr) *url.URL {
 }
 
 // serve begins to accept. drain waits for the goroutines.
-func (d *doors) serve() {
-	for _, door := range []struct {
+func (h *httpServers) serve() {
+	for _, served := range []struct {
 		server   *http.Server
 		listener net.Listener
-	}{{d.public, d.publicListener}, {d.admin, d.adminListener}} {
-		d.running.Go(func() {
-			if err := door.server.Serve(door.listener); !errors.Is(err, http.ErrServerClosed) {
-				d.failed <- fmt.Errorf("serve on %s: %w", door.listener.Addr(), err)
+	}{{h.public, h.publicListener}, {h.admin, h.adminListener}} {
+		h.running.Go(func() {
+			if err := served.server.Serve(served.listener); !errors.Is(err, http.ErrServerClosed) {
+				h.failed <- fmt.Errorf("serve on %s: %w", served.listener.Addr(), err)
 			}
 		})
 	}
 }
 
 // drain closes the public listener first, answers what was accepted, and then
-// closes the admin door, so that readiness can be seen until the end.
-func (d *doors) drain(st *store.Store, log *slog.Logger) error {
+// closes the admin listener, so that readiness can be seen until the end.
+func (h *httpServers) drain(st *store.Store, log *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(context.Background(), drainTimeMax)
 	defer cancel()
 	st.Retire(commitDrainMax)
-	err := d.public.Shutdown(ctx)
+	err := h.public.Shutdown(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
 		// They did not arrive whole, so they were never accepted: no failure of ours.
 		log.Warn("requests that were still arriving were broken off", "after_us", drainTimeMax.Microseconds())
-		err = d.public.Close()
+		err = h.public.Close()
 	}
 	st.Close()
-	err = errors.Join(err, d.admin.Close())
-	d.running.Wait()
+	err = errors.Join(err, h.admin.Close())
+	h.running.Wait()
 	return err
 }
 
-// close closes the listeners; those of doors that were served are closed by then.
-func (d *doors) close() {
-	for _, l := range []net.Listener{d.publicListener, d.adminListener} {
+// close closes the listeners; a server that ran has closed its own already.
+func (h *httpServers) close() {
+	for _, l := range []net.Listener{h.publicListener, h.adminListener} {
 		if l != nil {
 			_ = l.Close()
 		}

@@ -259,7 +259,7 @@ func besiege(t *testing.T, url string, count int, client func(net.Conn, <-chan s
 // not read, and it stays so for a moment.
 func stuck(t *testing.T, admin string, count int) {
 	t.Helper()
-	flying := regexp.MustCompile(`(?m)^plantstore_http_requests_in_flight\{door="public"\} (\d+)$`)
+	flying := regexp.MustCompile(`(?m)^plantstore_http_requests_in_flight\{listener="public"\} (\d+)$`)
 	before, same := 0, 0
 	rig.Within(t, 30*time.Second, 100*time.Millisecond, "clients that never read are not served", func() bool {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, admin+"/metrics", http.NoBody)

@@ -16,7 +16,7 @@ import (
 // Their lines have the level INFO, which every reader of logs knows.
 const LevelAccess = slog.Level(-2)
 
-func (d *door) logRequest(x *responseRecorder, r *http.Request, took time.Duration) {
+func (d *handler) logRequest(x *responseRecorder, r *http.Request, took time.Duration) {
 	level, least := slog.LevelInfo, slog.LevelInfo
 	switch {
 	case x.cause != nil:

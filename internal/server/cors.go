@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// origins is which pages of other sites may call the door, by the CORS
+// origins is which pages of other sites may call the listener, by the CORS
 // protocol of the Fetch standard. Its zero value allows none and adds no header.
 type origins struct {
 	any  bool

@@ -15,13 +15,13 @@ type RouteInfo struct {
 	Broken       bool   // not exactly one of scope and open is set
 }
 
-// PublicRoutes returns the public door's routes.
+// PublicRoutes returns the routes of the public listener.
 func PublicRoutes(c Config) ([]RouteInfo, error) {
 	rs, err := publicRoutes(c)
 	return rs.infos(), err
 }
 
-// AdminRoutes returns the admin door's routes.
+// AdminRoutes returns the routes of the admin listener.
 func AdminRoutes(c Config) []RouteInfo { return adminRoutes(c).infos() }
 
 func (rs routes) infos() []RouteInfo {
@@ -37,14 +37,14 @@ func (rs routes) infos() []RouteInfo {
 	return list
 }
 
-// NewDoor returns a door of which each path is answered by a handler, without
+// NewServer returns a server whose paths are handled by these functions, without
 // a credential: for what no route does.
-func NewDoor(c Config, handlers map[string]func(http.ResponseWriter, *http.Request) error) *http.Server {
+func NewServer(c Config, handlers map[string]func(http.ResponseWriter, *http.Request) error) *http.Server {
 	var list []route
 	for path, handle := range handlers {
 		list = append(list, route{method: "GET", path: path, open: true, handle: func(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
 			return handle(w, r)
 		}})
 	}
-	return newDoor(c, "test", newRoutes(list), newMeters(prometheus.NewRegistry()))
+	return newServer(c, "test", newRoutes(list), newMetrics(prometheus.NewRegistry()))
 }

@@ -153,7 +153,7 @@ func TestParseHost(t *testing.T) {
 	}
 	c := start(t).config
 	c.AdminHosts = []string{"a:80"}
-	if _, _, err := server.NewDoors(c); err == nil {
+	if _, _, err := server.New(c); err == nil {
 		t.Error("a port in AdminHosts: got no error")
 	}
 }

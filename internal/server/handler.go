@@ -17,24 +17,23 @@ import (
 	"plantstore/internal/store"
 )
 
-// door is the handler of one listener: every request to it goes through
-// ServeHTTP and nothing else.
-type door struct {
-	meters   *meters
-	none     *routeMeters // of requests that match no route
-	inFlight prometheus.Gauge
-	log      *slog.Logger
-	routes   routes
-	store    *store.Store
-	origins  origins
-	host     string // host:port that a target may name; empty: any
-	guard    *guard // nil: every Host and Origin is served
+// handler handles every request to one listener.
+type handler struct {
+	metrics   *metrics
+	unmatched *routeMetrics // of requests that match no route
+	inFlight  prometheus.Gauge
+	log       *slog.Logger
+	routes    routes
+	store     *store.Store
+	origins   origins
+	host      string // host:port that a target may name; empty: any
+	guard     *guard // nil: every Host and Origin is served
 
 	detectsDisconnects bool // a request's context ends when its client leaves
 }
 
 // ServeHTTP gives the request its id, answers it whatever happens, and logs it.
-func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (d *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := &responseRecorder{ResponseWriter: w, started: time.Now()}
 	x.id[0] = requestID(r.Header)
 	h := w.Header()
@@ -80,7 +79,7 @@ var nosniff = []string{"nosniff"}
 
 // serve finds the route of a request, checks the credential before anything
 // of the body is read, and lets the route answer.
-func (d *door) serve(x *responseRecorder, r *http.Request) error {
+func (d *handler) serve(x *responseRecorder, r *http.Request) error {
 	if d.origins.preflight(x, r) {
 		return nil
 	}
@@ -119,7 +118,7 @@ type denied struct {
 
 func (e *denied) Unwrap() error { return e.error }
 
-func (d *door) authorize(r *http.Request, route *route) (auth.Principal, error) {
+func (d *handler) authorize(r *http.Request, route *route) (auth.Principal, error) {
 	if route.open {
 		return auth.Principal{}, nil
 	}
@@ -137,7 +136,7 @@ func (d *door) authorize(r *http.Request, route *route) (auth.Principal, error) 
 // checkTarget refuses a request whose target is a whole URL of another host
 // (RFC 9110 section 7.4), and the opening of HTTP/2 without TLS, which
 // net/http hands to handlers.
-func (d *door) checkTarget(r *http.Request) error {
+func (d *handler) checkTarget(r *http.Request) error {
 	if r.ProtoMajor != 1 {
 		return &plant.Error{Code: plant.CodeHTTPVersion, Message: "HTTP/2 is not served without TLS: use HTTP/1.1"}
 	}
@@ -148,7 +147,7 @@ func (d *door) checkTarget(r *http.Request) error {
 }
 
 // fail is the one place where an error becomes an answer.
-func (d *door) fail(x *responseRecorder, err error) {
+func (d *handler) fail(x *responseRecorder, err error) {
 	refusal := asPlantError(err)
 	x.code = refusal.Code
 	if refusal.Code == plant.CodeInternal {
@@ -162,7 +161,7 @@ func (d *door) fail(x *responseRecorder, err error) {
 }
 
 // finish answers a request whose handler panicked, and logs every request.
-func (d *door) finish(x *responseRecorder, r *http.Request) {
+func (d *handler) finish(x *responseRecorder, r *http.Request) {
 	v := recover()
 	if v == http.ErrAbortHandler { //nolint:errorlint // net/http compares it like this
 		panic(v)
@@ -183,13 +182,13 @@ func (d *door) finish(x *responseRecorder, r *http.Request) {
 	}
 }
 
-func (d *door) count(x *responseRecorder, took time.Duration) {
-	meters := d.none
+func (d *handler) count(x *responseRecorder, took time.Duration) {
+	route := d.unmatched
 	if x.route != nil {
-		meters = x.route.meters
+		route = x.route.metrics
 	}
-	meters.count(x.status, took)
+	route.count(x.status, took)
 	if x.code != 0 {
-		d.meters.errors[x.code].Inc()
+		d.metrics.errors[x.code].Inc()
 	}
 }

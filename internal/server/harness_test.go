@@ -36,7 +36,7 @@ type setup struct {
 	queue       store.Limits
 	limits      server.Limits
 	prefix      string // the path of the base URL
-	base        string // the whole base URL; empty: the public door's address and prefix
+	base        string // the whole base URL; empty: the public listener's address and prefix
 	ownHostOnly bool
 	origins     []string
 	level       slog.Level // of the log
@@ -45,7 +45,7 @@ type setup struct {
 	writeTime   time.Duration // WriteTimeout of the admin listener; 0: as it is
 }
 
-// harness is a running server: both doors on 127.0.0.1, the real store, and a
+// harness is a running server: both listeners on 127.0.0.1, the real store, and a
 // real engine on a file.
 type harness struct {
 	t      testing.TB
@@ -105,7 +105,7 @@ func start(t testing.TB, change ...func(*setup)) *harness {
 	return h
 }
 
-// serve opens both doors.
+// serve starts both servers.
 func (h *harness) serve(s setup, log *slog.Logger, metrics *prometheus.Registry) {
 	h.t.Helper()
 	public, admin := h.listen("public", log, metrics), h.listen("admin", log, metrics)
@@ -119,7 +119,7 @@ func (h *harness) serve(s setup, log *slog.Logger, metrics *prometheus.Registry)
 	}
 	h.config = server.Config{Store: h.store, Log: log, BaseURL: base, OwnHostOnly: s.ownHostOnly, CORSOrigins: s.origins, Limits: s.limits, Metrics: metrics, Pprof: s.profiles, AdminHosts: s.adminHosts}
 	h.document = documentAt(h.t, strings.TrimSuffix(base.Path, "/"))
-	publicServer, adminServer, err := server.NewDoors(h.config)
+	publicServer, adminServer, err := server.New(h.config)
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -131,16 +131,16 @@ func (h *harness) serve(s setup, log *slog.Logger, metrics *prometheus.Registry)
 	h.run(adminServer, admin)
 }
 
-func (h *harness) listen(door string, log *slog.Logger, metrics prometheus.Registerer) net.Listener {
+func (h *harness) listen(name string, log *slog.Logger, metrics prometheus.Registerer) net.Listener {
 	h.t.Helper()
-	l, err := server.Listen(h.t.Context(), server.ListenConfig{Door: door, Address: "127.0.0.1:0", Log: log, Metrics: metrics})
+	l, err := server.Listen(h.t.Context(), server.ListenConfig{Name: name, Address: "127.0.0.1:0", Log: log, Metrics: metrics})
 	if err != nil {
 		h.t.Fatal(err)
 	}
 	return l
 }
 
-// run serves a door until stop.
+// run serves a listener until stop.
 func (h *harness) run(s *http.Server, l net.Listener) {
 	h.servers = append(h.servers, s)
 	h.running.Go(func() {
@@ -193,7 +193,7 @@ func (h *harness) notStored(id int64) {
 	}
 }
 
-// send sends a request over a connection of its own to the public door, and
+// send sends a request over a connection of its own to the public listener, and
 // returns the answer, after holding it against the API document.
 func (h *harness) send(raw string) answer { return h.sendTo(h.public, raw) }
 

@@ -20,14 +20,14 @@ import (
 
 // ListenConfig is what Listen needs.
 type ListenConfig struct {
-	Door           string // the name of the door, "public" or "admin"
+	Name           string // "public" or "admin", in log lines and metrics
 	Address        string // port 0 takes a free port
 	ConnectionsMax int    // connections that may be open; 0: no limit
 	Log            *slog.Logger
 	Metrics        prometheus.Registerer // gets the number of connections
 }
 
-// Listen opens a TCP listener for a door. Connections beyond the limit are
+// Listen opens a TCP listener. Connections beyond the limit are
 // closed at once, and counted as refused.
 //
 // Its connections see to it that also what net/http answers by itself, before
@@ -41,14 +41,14 @@ func Listen(ctx context.Context, c ListenConfig) (net.Listener, error) {
 		return nil, err // says "listen tcp ADDRESS" itself
 	}
 	return &listener{
-		TCPListener: l.(*net.TCPListener), door: c.Door, log: c.Log,
-		max: int64(c.ConnectionsMax), connections: newConnections(c.Metrics, c.Door),
+		TCPListener: l.(*net.TCPListener), name: c.Name, log: c.Log,
+		max: int64(c.ConnectionsMax), connections: newConnections(c.Metrics, c.Name),
 	}, nil
 }
 
 type listener struct {
 	*net.TCPListener
-	door        string
+	name        string
 	log         *slog.Logger
 	max         int64        // connections that may be open; 0: no limit
 	open        atomic.Int64 // connections
@@ -87,7 +87,7 @@ func (l *listener) refuse(cause error) {
 	l.connections.refused.Inc()
 	l.unlogged++
 	if now := time.Now(); now.Sub(l.loggedAt) >= time.Second {
-		l.log.Warn("connections refused", "door", l.door, "connections", l.unlogged, "error", cause)
+		l.log.Warn("connections refused", "listener", l.name, "connections", l.unlogged, "error", cause)
 		l.loggedAt, l.unlogged = now, 0
 	}
 }
@@ -155,7 +155,7 @@ func (c *conn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// The parts by which an answer of net/http's own is known. No answer of a door
+// The parts by which an answer of net/http's own is known. No answer of a handler
 // has media type text/plain, and none has the status 417. Each part has an end
 // of a line, which no JSON has in a string: a write may begin anywhere in a
 // body, and what a client put there must not be taken for an error. A test

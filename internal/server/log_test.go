@@ -47,7 +47,7 @@ func TestLog(t *testing.T) {
 	} {
 		a := h.send(row.in)
 		l := line{
-			"level": "INFO", "msg": "request", "door": "public", "request_id": sentID, "client": "127.0.0.1", "method": "POST",
+			"level": "INFO", "msg": "request", "listener": "public", "request_id": sentID, "client": "127.0.0.1", "method": "POST",
 			"bytes": float64(len(a.Body)),
 		}
 		for key, value := range row.want {
@@ -57,7 +57,7 @@ func TestLog(t *testing.T) {
 	}
 	h.sendTo(h.admin, message("GET /livez HTTP/1.1", ""))
 	want = append(want, line{
-		"level": "INFO", "msg": "request", "door": "admin", "request_id": sentID, "client": "127.0.0.1", "method": "GET",
+		"level": "INFO", "msg": "request", "listener": "admin", "request_id": sentID, "client": "127.0.0.1", "method": "GET",
 		"path": "/livez", "status": 200.0, "bytes": float64(len(`{"status":"alive"}` + "\n")),
 	})
 	got, _ := h.log.lines(t)
@@ -221,7 +221,7 @@ func TestLogWithoutSuccesses(t *testing.T) {
 	refusal := refused(40001, "the body is empty: send a JSON object with id, name and, if wanted, tag")
 	same(t, h.send(post(``)), refusal)
 	want := []line{{
-		"level": "INFO", "msg": "request", "door": "public", "request_id": sentID, "client": "127.0.0.1", "method": "POST",
+		"level": "INFO", "msg": "request", "listener": "public", "request_id": sentID, "client": "127.0.0.1", "method": "POST",
 		"path": "/plants", "status": 400.0, "bytes": float64(len(refusal.Body)), "credential": "gardener", "error_code": 40001.0,
 	}}
 	got, _ := h.log.lines(t)

@@ -12,7 +12,7 @@ import (
 // that is not served it returns the first segment alone, if that is short and
 // plain: enough to see a wrong prefix, too little for a token. To look for tokens
 // instead would miss those that are encoded.
-func (d *door) loggedPath(path string) string {
+func (d *handler) loggedPath(path string) string {
 	if _, served := d.routes[path]; served || path == "*" || path == "" {
 		return path
 	}

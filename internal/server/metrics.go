@@ -13,27 +13,27 @@ import (
 	"plantstore/internal/plant"
 )
 
-// meters is what the doors measure of requests. Every label is from a closed
-// set: the two doors, the routes, the statuses and codes of the catalogue.
-type meters struct {
+// metrics are the metrics of requests. Every label is from a closed
+// set: the two listeners, the routes, the statuses and codes of the catalogue.
+type metrics struct {
 	inFlight *prometheus.GaugeVec
 	requests *prometheus.CounterVec
 	took     *prometheus.HistogramVec
 	errors   map[plant.Code]prometheus.Counter
 }
 
-// routeMeters are the meters of one route of a door. Each is looked up by its
+// routeMetrics are the metrics of one route of a listener. Each is looked up by its
 // labels once, not with every request.
-type routeMeters struct {
+type routeMetrics struct {
 	requests *prometheus.CounterVec // by status
 	took     prometheus.Observer    // nil: not measured
 	byStatus sync.Map               // int -> prometheus.Counter
 }
 
-// of returns the meters of a route. An untimed one has no histogram.
-func (m *meters) of(door, route string, untimed bool) *routeMeters {
-	labels := prometheus.Labels{"door": door, "route": route}
-	r := &routeMeters{requests: m.requests.MustCurryWith(labels)}
+// forRoute returns the metrics of a route. An untimed one has no histogram.
+func (m *metrics) forRoute(listener, route string, untimed bool) *routeMetrics {
+	labels := prometheus.Labels{"listener": listener, "route": route}
+	r := &routeMetrics{requests: m.requests.MustCurryWith(labels)}
 	if !untimed {
 		r.took = m.took.With(labels)
 	}
@@ -43,21 +43,21 @@ func (m *meters) of(door, route string, untimed bool) *routeMeters {
 // noRoute is the route of a request that matches none.
 const noRoute = "none"
 
-func newMeters(to prometheus.Registerer) *meters {
-	m := &meters{
+func newMetrics(to prometheus.Registerer) *metrics {
+	m := &metrics{
 		inFlight: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "plantstore_http_requests_in_flight",
 			Help: "Requests that are being answered.",
-		}, []string{"door"}),
+		}, []string{"listener"}),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "plantstore_http_requests_total",
 			Help: "Requests that were answered.",
-		}, []string{"door", "route", "status"}),
+		}, []string{"listener", "route", "status"}),
 		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "plantstore_http_request_duration_seconds",
 			Help:    "From the end of a request's headers to the end of its answer.",
 			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
-		}, []string{"door", "route"}),
+		}, []string{"listener", "route"}),
 		errors: map[plant.Code]prometheus.Counter{},
 	}
 	errors := prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -77,8 +77,8 @@ type connections struct {
 	refused prometheus.Counter
 }
 
-func newConnections(to prometheus.Registerer, door string) connections {
-	labels := prometheus.Labels{"door": door}
+func newConnections(to prometheus.Registerer, listener string) connections {
+	labels := prometheus.Labels{"listener": listener}
 	c := connections{
 		open: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "plantstore_connections_open", ConstLabels: labels,
@@ -94,7 +94,7 @@ func newConnections(to prometheus.Registerer, door string) connections {
 }
 
 // count notes a request that has ended.
-func (m *routeMeters) count(status int, took time.Duration) {
+func (m *routeMetrics) count(status int, took time.Duration) {
 	counter, ok := m.byStatus.Load(status)
 	if !ok {
 		counter, _ = m.byStatus.LoadOrStore(status, m.requests.WithLabelValues(strconv.Itoa(status)))
@@ -105,8 +105,8 @@ func (m *routeMeters) count(status int, took time.Duration) {
 	}
 }
 
-// metrics is the route that Prometheus reads.
-func metrics(from prometheus.Gatherer) handler {
+// serveMetrics is the route that Prometheus reads.
+func serveMetrics(from prometheus.Gatherer) handlerFunc {
 	h := promhttp.HandlerFor(from, promhttp.HandlerOpts{})
 	return func(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
 		h.ServeHTTP(w, r)

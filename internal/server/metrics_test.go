@@ -29,12 +29,12 @@ func TestMetrics(t *testing.T) {
 	for _, want := range []string{
 		"plantstore_plants_created_total 2",
 		"plantstore_plants_replayed_total 1",
-		`plantstore_http_requests_total{door="public",route="/plants",status="200"} 3`,
-		`plantstore_http_requests_total{door="public",route="/plants",status="400"} 2`,
-		`plantstore_http_requests_total{door="public",route="none",status="404"} 1`,
-		`plantstore_http_request_duration_seconds_count{door="public",route="/plants"} 5`,
-		`plantstore_http_requests_in_flight{door="public"} 0`,
-		`plantstore_http_requests_in_flight{door="admin"} 1`,
+		`plantstore_http_requests_total{listener="public",route="/plants",status="200"} 3`,
+		`plantstore_http_requests_total{listener="public",route="/plants",status="400"} 2`,
+		`plantstore_http_requests_total{listener="public",route="none",status="404"} 1`,
+		`plantstore_http_request_duration_seconds_count{listener="public",route="/plants"} 5`,
+		`plantstore_http_requests_in_flight{listener="public"} 0`,
+		`plantstore_http_requests_in_flight{listener="admin"} 1`,
 		`plantstore_http_errors_total{error="40041",name="exists-with-different-name"} 1`,
 		`plantstore_http_errors_total{error="40011",name="id-missing"} 1`,
 		`plantstore_http_errors_total{error="40401",name="not-found"} 1`,
@@ -48,9 +48,9 @@ func TestMetrics(t *testing.T) {
 		"plantstore_store_bytes ",
 		"plantstore_wal_bytes ",
 		"plantstore_store_disk_free_bytes ",
-		`plantstore_connections_open{door="public"} `,
-		`plantstore_connections_open{door="admin"} 1`,
-		`plantstore_connections_refused_total{door="public"} 0`,
+		`plantstore_connections_open{listener="public"} `,
+		`plantstore_connections_open{listener="admin"} 1`,
+		`plantstore_connections_refused_total{listener="public"} 0`,
 		"plantstore_credentials_expiring 0",
 	} {
 		if !strings.Contains(page, "\n"+want) {
@@ -77,12 +77,12 @@ func TestMetricRoutes(t *testing.T) {
 	h.sendTo(h.admin, message("GET /debug/pprof/cmdline HTTP/1.1", ""))
 	page := h.page(t, "/metrics")
 	for _, want := range []string{
-		`plantstore_http_requests_total{door="public",route="/plants",status="405"} 2`,
-		`plantstore_http_requests_total{door="public",route="/docs",status="200"} 1`,
-		`plantstore_http_requests_total{door="public",route="/docs",status="405"} 1`,
-		`plantstore_http_requests_total{door="public",route="none",status="404"} 1`,
-		`plantstore_http_requests_total{door="admin",route="/metrics",status="405"} 1`,
-		`plantstore_http_requests_total{door="admin",route="/debug/pprof/cmdline",status="200"} 1`,
+		`plantstore_http_requests_total{listener="public",route="/plants",status="405"} 2`,
+		`plantstore_http_requests_total{listener="public",route="/docs",status="200"} 1`,
+		`plantstore_http_requests_total{listener="public",route="/docs",status="405"} 1`,
+		`plantstore_http_requests_total{listener="public",route="none",status="404"} 1`,
+		`plantstore_http_requests_total{listener="admin",route="/metrics",status="405"} 1`,
+		`plantstore_http_requests_total{listener="admin",route="/debug/pprof/cmdline",status="200"} 1`,
 	} {
 		if !strings.Contains(page, "\n"+want+"\n") {
 			t.Errorf("no line %q", want)
@@ -93,8 +93,8 @@ func TestMetricRoutes(t *testing.T) {
 		timed[match[1]] = true
 	}
 	want := map[string]bool{
-		`{door="public",route="/plants"}`: true, `{door="public",route="/healthz"}`: true, `{door="public",route="none"}`: true,
-		`{door="admin",route="/livez"}`: true, `{door="admin",route="/readyz"}`: true, `{door="admin",route="/metrics"}`: true, `{door="admin",route="none"}`: true,
+		`{listener="public",route="/plants"}`: true, `{listener="public",route="/healthz"}`: true, `{listener="public",route="none"}`: true,
+		`{listener="admin",route="/livez"}`: true, `{listener="admin",route="/readyz"}`: true, `{listener="admin",route="/metrics"}`: true, `{listener="admin",route="none"}`: true,
 	}
 	if diff := cmp.Diff(want, timed); diff != "" {
 		t.Errorf("histograms (-want +got):\n%s\n%s", diff, page)
@@ -145,7 +145,7 @@ func TestConnectionsAreCounted(t *testing.T) {
 	open := func(n string) {
 		t.Helper()
 		h.until(t, func() bool {
-			return strings.Contains(h.page(t, "/metrics"), "\nplantstore_connections_open{door=\"public\"} "+n+"\n")
+			return strings.Contains(h.page(t, "/metrics"), "\nplantstore_connections_open{listener=\"public\"} "+n+"\n")
 		})
 	}
 	open("0")
@@ -164,7 +164,7 @@ func TestConnectionsAreCounted(t *testing.T) {
 func TestRefusedConnectionsAreCounted(t *testing.T) {
 	t.Parallel()
 	registry, log := prometheus.NewRegistry(), newLogBuffer()
-	l, err := server.Listen(t.Context(), server.ListenConfig{Door: "public", Address: "127.0.0.1:0", Log: log.logger(), Metrics: registry})
+	l, err := server.Listen(t.Context(), server.ListenConfig{Name: "public", Address: "127.0.0.1:0", Log: log.logger(), Metrics: registry})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,12 +182,12 @@ func TestRefusedConnectionsAreCounted(t *testing.T) {
 	}
 	const want = `# HELP plantstore_connections_refused_total Connections that were refused, because no file descriptor was free or too many were open.
 # TYPE plantstore_connections_refused_total counter
-plantstore_connections_refused_total{door="public"} 2
+plantstore_connections_refused_total{listener="public"} 2
 `
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "plantstore_connections_refused_total"); err != nil {
 		t.Error(err)
 	}
-	const line = `"level":"WARN","msg":"connections refused","door":"public","connections":1,"error":"accept tcp`
+	const line = `"level":"WARN","msg":"connections refused","listener":"public","connections":1,"error":"accept tcp`
 	if got := log.string(); strings.Count(got, "\n") != 1 || !strings.Contains(got, line) {
 		t.Errorf("log: got %s, want one line with %s", got, line)
 	}
@@ -209,7 +209,7 @@ func TestMetricNames(t *testing.T) {
 	}
 }
 
-// page returns what the admin door serves at a path.
+// page returns the page at a path of the admin listener.
 func (h *harness) page(t *testing.T, path string) string {
 	t.Helper()
 	a := h.get(t, path)

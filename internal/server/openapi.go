@@ -20,7 +20,7 @@ import (
 //go:embed openapi.yaml
 var documentSource []byte
 
-// Document is the API document of the public door, OpenAPI 3.1, in both forms
+// Document is the API document of the public listener, OpenAPI 3.1, in both forms
 // that it is served in. Both have the same content in the same order.
 type Document struct {
 	YAML []byte // application/yaml, RFC 9512

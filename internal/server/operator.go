@@ -24,7 +24,7 @@ type readiness struct {
 
 // ready answers whether the store takes plants. To the operator, who asks for
 // ?verbose, it also tells what its acknowledgements are worth.
-func ready(s *store.Store, operator bool) handler {
+func ready(s *store.Store, operator bool) handlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
 		if err := s.Ready(); err != nil {
 			return &plant.Error{Code: plant.CodeStoreUnavailable, Message: err.Error()}

@@ -35,7 +35,7 @@ func publicPages(c Config, base string) ([]route, error) {
 }
 
 // static is a route that answers with a file.
-func static(file http.Handler) handler {
+func static(file http.Handler) handlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
 		file.ServeHTTP(w, r)
 		return nil

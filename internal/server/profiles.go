@@ -13,7 +13,7 @@ import (
 	"plantstore/internal/plant"
 )
 
-// profiles are the routes of net/http/pprof, for the admin door.
+// profiles are the routes of net/http/pprof, for the admin listener.
 func profiles() []route {
 	list := []route{
 		{method: "GET", path: "/debug/pprof/", handle: plain(webpprof.Index)},
@@ -31,7 +31,7 @@ func profiles() []route {
 	return list
 }
 
-func plain(f http.HandlerFunc) handler {
+func plain(f http.HandlerFunc) handlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
 		f(w, r)
 		return nil
@@ -86,7 +86,7 @@ func record(w http.ResponseWriter, r *http.Request, usual time.Duration, name st
 // snapshot answers with a profile that the runtime keeps, or, with ?seconds=,
 // with its growth in that time, one at a time. net/http extends the write
 // deadline and notices that the client leaves.
-func snapshot(h http.Handler) handler {
+func snapshot(h http.Handler) handlerFunc {
 	running := make(chan struct{}, 1) // holds a token while a growth is recorded
 	return func(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
 		if r.FormValue("seconds") == "" {

@@ -8,23 +8,23 @@ import (
 	"plantstore/internal/auth"
 )
 
-// handler answers a request, or returns why not; the error becomes the answer
-// in one place, see door.fail.
-type handler func(w http.ResponseWriter, r *http.Request, who auth.Principal) error
+// handlerFunc answers a request, or returns why not; the error becomes the answer
+// in one place, see handler.fail.
+type handlerFunc func(w http.ResponseWriter, r *http.Request, who auth.Principal) error
 
-// route is one thing that a door does. Exactly one of scope and open is set.
+// route is one method of one path. Exactly one of scope and open is set.
 type route struct {
-	method string
-	path   string
-	scope  auth.Scopes // what the credential must allow
-	open   bool        // needs no credential
-	handle handler
-	meters *routeMeters // set when a door takes the route
+	method  string
+	path    string
+	scope   auth.Scopes // what the credential must allow
+	open    bool        // needs no credential
+	handle  handlerFunc
+	metrics *routeMetrics // set by newServer
 
 	untimed bool // no histogram, as for a static file, or a profile, whose client chooses the time
 }
 
-// publicRoutes is everything that the public door does.
+// publicRoutes returns the routes of the public listener.
 func publicRoutes(c Config) (routes, error) {
 	base := strings.TrimRight(c.BaseURL.Path, "/")
 	pages, err := publicPages(c, base)
@@ -38,12 +38,12 @@ func publicRoutes(c Config) (routes, error) {
 	)), nil
 }
 
-// adminRoutes is everything that the admin door does.
+// adminRoutes returns the routes of the admin listener.
 func adminRoutes(c Config) routes {
 	list := []route{
 		{method: "GET", path: "/livez", open: true, handle: alive},
 		{method: "GET", path: "/readyz", open: true, handle: ready(c.Store, true)},
-		{method: "GET", path: "/metrics", open: true, handle: metrics(c.Metrics)},
+		{method: "GET", path: "/metrics", open: true, handle: serveMetrics(c.Metrics)},
 	}
 	if c.Pprof {
 		list = append(list, profiles()...)
@@ -55,11 +55,11 @@ func adminRoutes(c Config) routes {
 // redirects between spellings of a path: a client that is off is told so.
 type routes map[string]*resource
 
-// resource is what a door does at one path.
+// resource is the routes of one path.
 type resource struct {
 	byMethod map[string]*route
 	allow    string // the value of an Allow header
-	first    *route // for a request of no method of these: its path and meters are those of all
+	first    *route // for a request of no method of these: its path and metrics are those of all
 }
 
 func newRoutes(list []route) routes {

@@ -13,7 +13,7 @@ import (
 	"plantstore/internal/server"
 )
 
-// The doors have these routes and no other; a route that another hides would
+// The listeners have these routes and no other; a route that another hides would
 // be missing here.
 func TestRoutes(t *testing.T) {
 	t.Parallel()
@@ -42,7 +42,7 @@ func TestRoutes(t *testing.T) {
 	})
 }
 
-func checkRoutes(t *testing.T, door string, got, want []server.RouteInfo) {
+func checkRoutes(t *testing.T, listener string, got, want []server.RouteInfo) {
 	t.Helper()
 	for _, r := range want {
 		if r.Method == http.MethodGet { // comes with HEAD
@@ -52,7 +52,7 @@ func checkRoutes(t *testing.T, door string, got, want []server.RouteInfo) {
 	}
 	for _, r := range got {
 		if r.Broken {
-			t.Errorf("%s door: %+v: want exactly one of scope and open", door, r)
+			t.Errorf("%s listener: %+v: want exactly one of scope and open", listener, r)
 		}
 	}
 	order := func(a, b server.RouteInfo) int {
@@ -61,7 +61,7 @@ func checkRoutes(t *testing.T, door string, got, want []server.RouteInfo) {
 	slices.SortFunc(got, order)
 	slices.SortFunc(want, order)
 	if diff := gocmp.Diff(want, got); diff != "" {
-		t.Errorf("%s door (-want +got):\n%s", door, diff)
+		t.Errorf("%s listener (-want +got):\n%s", listener, diff)
 	}
 }
 
@@ -78,8 +78,8 @@ func TestHealth(t *testing.T) {
 	same(t, h.sendTo(h.admin, get("/livez")), alive)
 }
 
-// Neither door has what is the other's.
-func TestDoorsAreApart(t *testing.T) {
+// Neither listener serves the paths of the other.
+func TestListenersAreApart(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	for _, target := range []string{"/livez", "/readyz"} {
@@ -93,8 +93,8 @@ func TestDoorsAreApart(t *testing.T) {
 	h.notStored(1)
 }
 
-// The limits of requests hold at the admin door too.
-func TestAdminDoorRefusesToo(t *testing.T) {
+// The limits of requests hold on the admin listener too.
+func TestAdminListenerRefusesToo(t *testing.T) {
 	t.Parallel()
 	h := start(t, func(s *setup) { s.origins, s.ownHostOnly = []string{"*"}, true })
 	same(t, h.sendTo(h.admin, message("GET /livez HTTP/1.1", "", "-Host")),
@@ -107,7 +107,7 @@ func TestAdminDoorRefusesToo(t *testing.T) {
 func TestListen(t *testing.T) {
 	t.Parallel()
 	listenConfig := func(address string) server.ListenConfig {
-		return server.ListenConfig{Door: "public", Address: address, Log: newLogBuffer().logger(), Metrics: prometheus.NewRegistry()}
+		return server.ListenConfig{Name: "public", Address: address, Log: newLogBuffer().logger(), Metrics: prometheus.NewRegistry()}
 	}
 	l, err := server.Listen(t.Context(), listenConfig("127.0.0.1:0"))
 	if err != nil {
@@ -134,7 +134,7 @@ func TestBaseURLWithoutHost(t *testing.T) {
 	c := h.config
 	c.BaseURL = c.BaseURL.ResolveReference(c.BaseURL)
 	c.BaseURL.Host = ""
-	if _, _, err := server.NewDoors(c); err == nil {
+	if _, _, err := server.New(c); err == nil {
 		t.Error("got no error")
 	}
 }

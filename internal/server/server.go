@@ -1,6 +1,6 @@
-// Package server is the two doors of the program: the public one, where plants
-// are created, and the admin one, for whoever runs the store. Which paths they
-// have stands in routes.go; what every request goes through, in handler.go.
+// Package server has the HTTP servers of the program: the one of the public
+// listener, where clients create plants, and the one of the admin listener, for
+// the operator. routes.go lists the paths; handler.go handles every request.
 package server
 
 import (
@@ -14,12 +14,12 @@ import (
 	"plantstore/internal/store"
 )
 
-// Config is what the doors are made of.
+// Config configures both servers.
 type Config struct {
 	Store *store.Store
 	Log   *slog.Logger
 
-	// BaseURL is where clients reach the public door. Its path is the prefix
+	// BaseURL is where clients reach the public listener. Its path is the prefix
 	// under which everything but the health check is served; the whole of it
 	// stands in the API document.
 	BaseURL *url.URL
@@ -28,7 +28,7 @@ type Config struct {
 	// API document has the whole address.
 	OwnHostOnly bool
 
-	// CORSOrigins are the origins whose pages may call the public door (the Fetch
+	// CORSOrigins are the origins whose pages may call the public listener (the Fetch
 	// standard's CORS protocol), or "*" for every one. None: CORS is off.
 	CORSOrigins []string
 
@@ -39,8 +39,8 @@ type Config struct {
 	// the address that they were sent to.
 	AdminHosts []string
 
-	Metrics *prometheus.Registry // where the doors register theirs, and what /metrics shows
-	Pprof   bool                 // serve net/http/pprof on the admin door
+	Metrics *prometheus.Registry // both servers register theirs; /metrics shows all
+	Pprof   bool                 // serve net/http/pprof on the admin listener
 }
 
 // Limits bounds what a request may cost. All of them but IdleTimeout, which costs no
@@ -57,9 +57,9 @@ type Limits struct {
 // headerSlack is what net/http allows on top of MaxHeaderBytes.
 const headerSlack = 4 << 10
 
-// NewDoors returns the public and the admin door. The caller serves each on a
+// New returns the servers of the public and the admin listener. The caller serves each on a
 // listener of Listen.
-func NewDoors(c Config) (public, admin *http.Server, err error) {
+func New(c Config) (public, admin *http.Server, err error) {
 	hosts := make([]string, len(c.AdminHosts))
 	for i, text := range c.AdminHosts {
 		if hosts[i], err = ParseHost(text); err != nil {
@@ -70,30 +70,30 @@ func NewDoors(c Config) (public, admin *http.Server, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	meters := newMeters(c.Metrics)
-	public = newDoor(c, "public", routes, meters)
+	metrics := newMetrics(c.Metrics)
+	public = newServer(c, "public", routes, metrics)
 	c.CORSOrigins, c.OwnHostOnly = nil, false
-	admin = newDoor(c, "admin", adminRoutes(c), meters)
-	h := admin.Handler.(*door)
+	admin = newServer(c, "admin", adminRoutes(c), metrics)
+	h := admin.Handler.(*handler)
 	h.guard, h.detectsDisconnects = &guard{hosts: hosts}, true
 	return public, admin, nil
 }
 
-func newDoor(c Config, name string, routes routes, meters *meters) *http.Server {
-	log := c.Log.With("door", name)
+func newServer(c Config, name string, routes routes, metrics *metrics) *http.Server {
+	log := c.Log.With("listener", name)
 	for _, at := range routes {
 		for _, route := range at.byMethod {
-			route.meters = meters.of(name, route.path, route.untimed)
+			route.metrics = metrics.forRoute(name, route.path, route.untimed)
 		}
 	}
-	h := &door{
-		meters:   meters,
-		none:     meters.of(name, noRoute, false),
-		inFlight: meters.inFlight.WithLabelValues(name),
-		log:      log,
-		routes:   routes,
-		store:    c.Store,
-		origins:  newOrigins(c.CORSOrigins),
+	h := &handler{
+		metrics:   metrics,
+		unmatched: metrics.forRoute(name, noRoute, false),
+		inFlight:  metrics.inFlight.WithLabelValues(name),
+		log:       log,
+		routes:    routes,
+		store:     c.Store,
+		origins:   newOrigins(c.CORSOrigins),
 	}
 	if c.OwnHostOnly {
 		h.host = hostPort(c.BaseURL)

@@ -296,7 +296,7 @@ func TestDefects(t *testing.T) {
 	config := h.config
 	config.Log = log.logger()
 	l := h.listen("test", config.Log, prometheus.NewRegistry())
-	h.run(server.NewDoor(config, map[string]func(http.ResponseWriter, *http.Request) error{
+	h.run(server.NewServer(config, map[string]func(http.ResponseWriter, *http.Request) error{
 		"/panic": func(http.ResponseWriter, *http.Request) error { panic("the cause") },
 		"/nil":   func(_ http.ResponseWriter, r *http.Request) error { return r.Context().Value("none").(error) },
 		"/error": func(http.ResponseWriter, *http.Request) error { return errors.New("the cause") },

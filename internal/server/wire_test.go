@@ -77,7 +77,7 @@ type answer struct {
 // madeID stands in an answer for a request id that the server made.
 const madeID = "(32 hexadecimal digits)"
 
-// answered is an answer of a door in JSON. The headers come in pairs.
+// answered is an answer in JSON. The headers come in pairs.
 func answered(status int, body string, headers ...string) answer {
 	h := http.Header{
 		"Cache-Control": {"no-store"}, "Content-Length": {strconv.Itoa(len(body))}, "Content-Type": {"application/json"},
@@ -120,7 +120,7 @@ func (a answer) code(t testing.TB) plant.Code {
 	return body.Error
 }
 
-// client is one connection to a door.
+// client is one connection to a listener.
 type client struct {
 	net.Conn
 	t      testing.TB
