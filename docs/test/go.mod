@@ -1,0 +1,3 @@
+module plantstore/docs/test
+
+go 1.26.0

@@ -1,0 +1,173 @@
+// Package pages executes the commands of docs/tutorial and docs/how-to. README.md describes the form of a page.
+package pages
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// repositoryEnv names the repository to the stages.
+const repositoryEnv = "DOCS_TEST_REPOSITORY"
+
+var long = flag.Bool("long", false, "also execute the pages that need minutes")
+
+// needs are the programs that a page needs, with their Debian packages, beside those of every page with a machine.
+var needs = map[string]map[string]string{}
+
+// longPages need minutes each and are executed with -long only.
+var longPages = map[string]bool{}
+
+func TestMain(m *testing.M) {
+	j := job{os.Getenv(jobEnv)}
+	switch os.Getenv(stageEnv) {
+	case "init":
+		fmt.Fprintln(os.Stderr, "init:", stageInit(j)) // returns only after an error
+		os.Exit(1)
+	case "reader":
+		report := os.NewFile(3, "report")
+		text := "ok"
+		if err := stageReader(j); err != nil {
+			text = err.Error()
+		}
+		_, _ = io.WriteString(report, text)
+		_ = report.Close()
+		select {} // the machine ends when the test kills it
+	}
+	flag.Parse()
+	os.Exit(m.Run())
+}
+
+// TestPages executes every page of docs/tutorial and docs/how-to.
+func TestPages(t *testing.T) {
+	program := buildProgram(t)
+	var pages []string
+	for _, dir := range []string{"../tutorial", "../how-to"} {
+		found, err := filepath.Glob(dir + "/*.md")
+		if err != nil || len(found) == 0 {
+			t.Fatalf("no page in %s: %v", dir, err)
+		}
+		pages = append(pages, found...)
+	}
+	for _, path := range pages {
+		name := strings.TrimSuffix(filepath.Base(path), ".md")
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if longPages[name] && !*long {
+				t.Skip("this page needs minutes; -long executes it")
+			}
+			if err := execute(t, program, path, filepath.Join("testdata", name+".sh")); err != nil {
+				t.Errorf("%s: %v", path, err)
+			}
+		})
+	}
+}
+
+// execute executes a page, if this machine has the means for it.
+func execute(t *testing.T, program, path, setup string) error {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps, err := parse(string(text))
+	if err != nil {
+		return err
+	}
+	if len(steps) == 0 {
+		return nil
+	}
+	j := newJob(t, program, text, setup)
+	programs := map[string]string{"bash": "bash", "ip": "iproute2"}
+	if j.needsMachine(steps) {
+		need(t, os.Geteuid() == 0, "root")
+		programs["sudo"], programs["systemctl"], programs["useradd"] = "sudo", "systemd", "passwd"
+	}
+	for name, of := range needs[strings.TrimSuffix(filepath.Base(path), ".md")] {
+		programs[name] = of
+	}
+	for name, of := range programs {
+		_, err := exec.LookPath(name)
+		need(t, err == nil, fmt.Sprintf("%s, of Debian's package %s", name, of))
+	}
+	return j.run(t)
+}
+
+// need skips the test where a requirement is missing; under CI=true that is a failure.
+func need(t *testing.T, ok bool, requirement string) {
+	t.Helper()
+	switch {
+	case ok:
+	case os.Getenv("CI") == "true":
+		t.Fatalf("this page needs %s", requirement)
+	default:
+		t.Skipf("this page needs %s", requirement)
+	}
+}
+
+// newJob makes the directory that the stages of a page share.
+func newJob(t *testing.T, program string, text []byte, setup string) job {
+	t.Helper()
+	dir := t.TempDir()
+	j := job{dir}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	copyFile(t, self, j.runner())
+	copyFile(t, program, filepath.Join(j.bin(), "plantstore"))
+	if err := os.WriteFile(j.page(), text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(setup); err == nil {
+		copyFile(t, setup, j.setup())
+	}
+	return j
+}
+
+func copyFile(t *testing.T, from, to string) {
+	t.Helper()
+	text, err := os.ReadFile(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(to, text, 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// buildProgram builds the program and passes the places of Go's files to the stages.
+func buildProgram(t *testing.T) string {
+	t.Helper()
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command("go", "env", "-json", "GOROOT", "GOCACHE", "GOMODCACHE").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var places map[string]string
+	if err := json.Unmarshal(out, &places); err != nil {
+		t.Fatal(err)
+	}
+	places[repositoryEnv] = root
+	for name, value := range places {
+		t.Setenv(name, value)
+	}
+	program := filepath.Join(t.TempDir(), "plantstore")
+	build := exec.Command("go", "build", "-C", root, "-o", program, "./cmd/plantstore")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	return program
+}
