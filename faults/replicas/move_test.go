@@ -50,7 +50,7 @@ func TestMoveControl(t *testing.T) {
 	t.Parallel()
 	blind := rig.Weakness{
 		File: "internal/move/copy.go",
-		Old:  "ids, err := m.From.Captured(ctx, chunkPlants)\n",
+		Old:  "ids, err := m.From.Captured(ctx, m.chunk)\n",
 		New:  "ids, err := []int64(nil), error(nil)\n",
 	}
 	j := newJourney(t, rig.Build(t, blind), newDatabase(t))

@@ -13,8 +13,8 @@ import (
 const (
 	idMin, idMax = math.MinInt64, math.MaxInt64
 
-	chunkPlants    = 10_000 // that are compared and copied at a time
-	capturedPlants = 1_000  // the same, of those that were created meanwhile
+	chunkPlants    = 10_000 // plants that a move copies at a time
+	capturedPlants = 1_000  // captured plants that a move copies at a time
 )
 
 // span is a range of ids, both ends included, and all the plants that the old
@@ -66,10 +66,10 @@ func (m *mover) copy(ctx context.Context) error {
 // the highest id.
 func (m *mover) spans(ctx context.Context) iter.Seq2[span, error] {
 	return func(yield func(span, error) bool) {
-		limit := chunkPlants
+		limit := m.chunk
 		for from := int64(idMin); ; {
 			rows, err := m.From.Plants(ctx, from, idMax, limit)
-			limit = limitAfter(rows, chunkPlants)
+			limit = limitAfter(rows, m.chunk)
 			if err != nil {
 				yield(span{}, err)
 				return
@@ -136,7 +136,7 @@ func (m *mover) readTo(ctx context.Context, s span) (there []store.Row, err erro
 // copyCaptured goes after plants that were created since the old store is followed: at
 // most one chunk. It returns how many there were.
 func (m *mover) copyCaptured(ctx context.Context) (int, error) {
-	ids, err := m.From.Captured(ctx, chunkPlants)
+	ids, err := m.From.Captured(ctx, m.chunk)
 	if err != nil || len(ids) == 0 {
 		return 0, err
 	}

@@ -58,14 +58,16 @@ var (
 // old one takes nothing any more, and the new one may be served. After an error,
 // or the end of ctx, the old store takes plants as before, unless the error wraps
 // ErrMoved or ErrNotReopened.
-func Run(ctx context.Context, c Config) (Result, error) {
+func Run(ctx context.Context, c Config) (Result, error) { return run(ctx, c, chunkPlants) }
+
+func run(ctx context.Context, c Config, chunk int) (Result, error) {
 	if c.Progress == nil {
 		c.Progress = func(int64, int64) {}
 	}
 	if c.Announce == nil {
 		c.Announce = func() {}
 	}
-	m := &mover{Config: c, all: -1}
+	m := &mover{Config: c, chunk: chunk, all: -1}
 	disengage, err := m.lock(ctx)
 	if err != nil {
 		return m.result, err
@@ -126,6 +128,7 @@ func reopen(ctx context.Context, s Store) error {
 // mover is one run.
 type mover struct {
 	Config
+	chunk    int // plants that are copied at a time
 	result   Result
 	empty    bool            // To had no plants when it began
 	toState  store.MoveState // To's, when it began
@@ -233,7 +236,7 @@ func (m *mover) putTokens(ctx context.Context) error {
 // finish goes after what was created meanwhile, for as long as more of that comes
 // than one round takes, and then holds the old store for the last of it.
 func (m *mover) finish(ctx context.Context) error {
-	for n := chunkPlants; n == chunkPlants; {
+	for n := m.chunk; n == m.chunk; {
 		var err error
 		if n, err = m.copyCaptured(ctx); err != nil {
 			return err

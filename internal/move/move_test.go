@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"plantstore/internal/auth"
 	"plantstore/internal/move"
@@ -17,15 +18,14 @@ import (
 	"plantstore/internal/store/storetest"
 )
 
-// A move takes everything along, and then the old store takes nothing and the new
-// one does.
+// TestMove shows that a move copies everything, that the old store is read-only
+// after it, and that the new one is not.
 func TestMove(t *testing.T) {
 	t.Parallel()
 	everyWay(t, func(t *testing.T, fromPlace, toPlace place) {
 		from, to := fromPlace(t), toPlace(t)
 		seed(t, from)
-		insert(t, from, plants(1, 23_000)...) // more than two chunks
-		insert(t, from, create(50_000, strings.Repeat("x", store.PlantsBytes), plant.Tag{}), create(50_001, strings.Repeat("y", store.PlantsBytes), plant.Tag{}))
+		insert(t, from, plants(1, 230)...) // more than two chunks
 		before := contentOf(t, from)
 
 		c := config(from, to)
@@ -35,20 +35,20 @@ func TestMove(t *testing.T) {
 			if len(seen) > 0 && plants < seen[len(seen)-1] {
 				t.Errorf("progress: %d plants after %d", plants, seen[len(seen)-1])
 			}
-			if _, known, _ := from.Totals(t.Context()); known && all != 23_006 || !known && all != -1 {
+			if _, known, _ := from.Totals(t.Context()); known && all != 234 || !known && all != -1 {
 				t.Errorf("progress: of %d plants", all)
 			}
 			seen = append(seen, plants)
 		}
 		c.Announce = func() { announced++ }
-		got, err := move.Run(t.Context(), c)
+		got, err := move.RunInChunks(t.Context(), c, 100)
 		must(t, err)
 		if got.Pause <= 0 {
 			t.Errorf("pause: %s", got.Pause)
 		}
 		got.Pause = 0
-		equal(t, "result", got, move.Result{Totals: before.totals(), Tokens: 3, Copied: 23_006})
-		if len(seen) < 4 || seen[len(seen)-1] != 23_006 || announced != 1 {
+		equal(t, "result", got, move.Result{Totals: before.totals(), Tokens: 3, Copied: 234})
+		if len(seen) < 4 || seen[len(seen)-1] != 234 || announced != 1 {
 			t.Errorf("progress: %v, announced %d times", seen, announced)
 		}
 
@@ -74,23 +74,51 @@ func TestMove(t *testing.T) {
 	})
 }
 
-// Whatever is acknowledged while a store is moved is in the new one, and the
-// revocation of a token, too.
+// TestLarge shows that a move copies more plants than a chunk holds, and plants
+// of which a read returns one alone.
+func TestLarge(t *testing.T) {
+	t.Parallel()
+	for name, places := range map[string][2]func(testing.TB) place{
+		"file to postgres": {inFile, inPostgres},
+		"postgres to file": {inPostgres, inFile},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			from, to := places[0](t)(t), places[1](t)(t)
+			insert(t, from, plants(1, 10_500)...)
+			insert(t, from,
+				create(50_000, strings.Repeat("x", store.PlantsBytes), plant.Tag{}),
+				create(50_001, strings.Repeat("y", store.PlantsBytes), plant.Tag{}))
+			want := contentOf(t, from).totals()
+			got, err := move.Run(t.Context(), config(from, to))
+			must(t, err)
+			got.Pause = 0
+			equal(t, "result", got, move.Result{Totals: want, Copied: 10_502})
+			equal(t, "the new store", contentOf(t, to).totals(), want)
+		})
+	}
+}
+
+// TestOnline shows that the new store has every plant that is acknowledged during
+// a move, and the revocation of a token.
 func TestOnline(t *testing.T) {
 	t.Parallel()
 	everyWay(t, func(t *testing.T, fromPlace, toPlace place) {
 		from, to, to2 := fromPlace(t), toPlace(t), toPlace(t)
 		seed(t, from)
-		insert(t, from, plants(1, 12_000)...)
+		insert(t, from, plants(1, 1_200)...)
 		first := len(contentOf(t, from).Plants)
 
-		const writers = 3
-		var wg sync.WaitGroup
+		const writers, chunk, beforeEnd = 3, 100, 40 // each writer stores so many before the end of the move
+		var wg, stored sync.WaitGroup
+		stored.Add(writers)
 		acknowledged := make([]int, writers)
 		begin := make(chan struct{})
 		for w := range writers {
 			s := fromPlace(t)
 			wg.Go(func() {
+				storedEnough := sync.OnceFunc(stored.Done)
+				defer storedEnough()
 				<-begin
 				for n := 0; ; n++ { // ids before, between and after those that are there
 					id := int64(n*writers+w+1) * 20_000 * int64(1-2*(n%2))
@@ -102,7 +130,9 @@ func TestOnline(t *testing.T) {
 						t.Error(err)
 						return
 					}
-					acknowledged[w]++
+					if acknowledged[w]++; acknowledged[w] == beforeEnd {
+						storedEnough()
+					}
 				}
 			})
 		}
@@ -111,9 +141,10 @@ func TestOnline(t *testing.T) {
 			close(begin)
 			_, err := fromPlace(t).RevokeTokens(t.Context(), store.Selector{Name: "first"}, begun)
 			must(t, err)
+			stored.Wait()
 		})
 		c.Progress = func(int64, int64) { once() }
-		got, err := move.Run(t.Context(), c)
+		got, err := move.RunInChunks(t.Context(), c, chunk)
 		wg.Wait()
 		must(t, err)
 
@@ -122,7 +153,10 @@ func TestOnline(t *testing.T) {
 			t.Logf("writer %d: %d plants", w, n)
 			sum += n
 		}
-		t.Logf("%d were followed, pause %s", got.Captured, got.Pause)
+		t.Logf("%d were captured, pause %s", got.Captured, got.Pause)
+		if least := int64(writers * beforeEnd / 2); got.Captured < least { // the negative ids
+			t.Errorf("%d plants were captured, want at least %d", got.Captured, least)
+		}
 		old, new := contentOf(t, from), contentOf(t, to2)
 		equal(t, "plants in the new store", len(new.Plants), sum)
 		old.Move = store.MoveState{}
@@ -195,7 +229,7 @@ func TestTwoMovers(t *testing.T) {
 	t.Parallel()
 	everyWay(t, func(t *testing.T, fromPlace, toPlace place) {
 		from, to, second, third := fromPlace(t), toPlace(t), fromPlace(t), inFile(t)(t)
-		insert(t, from, plants(1, 12_000)...)
+		insert(t, from, plants(1, 100)...)
 		c := config(from, to)
 		once := sync.OnceFunc(func() {
 			if _, err := move.Run(t.Context(), config(second, third)); !errors.Is(err, store.ErrMoveRunning) {
@@ -212,7 +246,7 @@ func TestTwoMovers(t *testing.T) {
 		_, err := move.Run(t.Context(), c)
 		must(t, err)
 		equal(t, "the old store is held", contentOf(t, from).Move, movedAway)
-		equal(t, "plants in the new store", len(contentOf(t, to).Plants), 12_000)
+		equal(t, "plants in the new store", len(contentOf(t, to).Plants), 100)
 	})
 }
 
@@ -243,22 +277,24 @@ func TestPauseEnds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			from, to := inFile(t)(t), inFile(t)(t)
-			insert(t, from, plants(1, 5)...)
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			c := config(from, hanging{to, from})
-			if row.interrupt {
-				c.Announce = cancel
-			}
-			_, err := move.Run(ctx, c)
-			if err == nil || !strings.Contains(err.Error(), row.want) {
-				t.Errorf("got %v, want %q", err, row.want)
-			}
-			insert(t, from, plants(10, 1)...)
-			_, err = move.Run(t.Context(), config(from, to))
-			must(t, err)
-			equal(t, "plants in the new store", len(contentOf(t, to).Plants), 6)
+			synctest.Test(t, func(t *testing.T) { // without a wait for the 10 s of a write pause
+				from, to := inFile(t)(t), inFile(t)(t)
+				insert(t, from, plants(1, 5)...)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				c := config(from, hanging{to, from})
+				if row.interrupt {
+					c.Announce = cancel
+				}
+				_, err := move.Run(ctx, c)
+				if err == nil || !strings.Contains(err.Error(), row.want) {
+					t.Errorf("got %v, want %q", err, row.want)
+				}
+				insert(t, from, plants(10, 1)...)
+				_, err = move.Run(t.Context(), config(from, to))
+				must(t, err)
+				equal(t, "plants in the new store", len(contentOf(t, to).Plants), 6)
+			})
 		})
 	}
 }
@@ -277,18 +313,20 @@ func (s stubborn) Reopen(ctx context.Context) error {
 // take plants while it copies.
 func TestNotReleased(t *testing.T) {
 	t.Parallel()
-	from, to := inFile(t)(t), inFile(t)(t)
-	insert(t, from, plants(1, 5)...)
-	if _, err := move.Run(t.Context(), config(stubborn{from}, lying{Engine: to, totals: func(store.Totals) store.Totals { return store.Totals{} }})); !errors.Is(err, move.ErrNotReopened) {
-		t.Fatalf("got %v, want %v", err, move.ErrNotReopened)
-	}
-	equal(t, "the old store is held", contentOf(t, from).Move, store.MoveState{Phase: store.Moving, Other: "the new one"})
-	c := config(from, to)
-	once := sync.OnceFunc(func() { insert(t, from, plants(10, 1)...) })
-	c.Progress = func(int64, int64) { once() }
-	_, err := move.Run(t.Context(), c)
-	must(t, err)
-	equal(t, "plants in the new store", len(contentOf(t, to).Plants), 6)
+	synctest.Test(t, func(t *testing.T) { // without a wait for the 10 s in which a move tries to reopen the store
+		from, to := inFile(t)(t), inFile(t)(t)
+		insert(t, from, plants(1, 5)...)
+		if _, err := move.Run(t.Context(), config(stubborn{from}, lying{Engine: to, totals: func(store.Totals) store.Totals { return store.Totals{} }})); !errors.Is(err, move.ErrNotReopened) {
+			t.Fatalf("got %v, want %v", err, move.ErrNotReopened)
+		}
+		equal(t, "the old store is held", contentOf(t, from).Move, store.MoveState{Phase: store.Moving, Other: "the new one"})
+		c := config(from, to)
+		once := sync.OnceFunc(func() { insert(t, from, plants(10, 1)...) })
+		c.Progress = func(int64, int64) { once() }
+		_, err := move.Run(t.Context(), c)
+		must(t, err)
+		equal(t, "plants in the new store", len(contentOf(t, to).Plants), 6)
+	})
 }
 
 func TestSameStore(t *testing.T) {
@@ -328,27 +366,27 @@ func TestInterrupted(t *testing.T) {
 	everyWay(t, func(t *testing.T, fromPlace, toPlace place) {
 		from, to := fromPlace(t), toPlace(t)
 		seed(t, from)
-		insert(t, from, plants(1, 25_000)...)
+		insert(t, from, plants(1, 250)...)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		c := config(from, to)
 		c.Progress = func(plants, _ int64) {
-			if plants >= 10_000 {
+			if plants >= 100 {
 				cancel()
 			}
 		}
-		if _, err := move.Run(ctx, c); !errors.Is(err, context.Canceled) {
+		if _, err := move.RunInChunks(ctx, c, 100); !errors.Is(err, context.Canceled) {
 			t.Fatalf("got %v, want %v", err, context.Canceled)
 		}
 		insert(t, fromPlace(t), plants(30_000, 10)...)
 		half := contentOf(t, to)
 		equal(t, "the new store is held", half.Move, filled)
-		if n := len(half.Plants); n < 10_000 {
+		if n := len(half.Plants); n < 100 {
 			t.Errorf("%d plants in the new store", n)
 		}
-		got, err := move.Run(t.Context(), config(from, to))
+		got, err := move.RunInChunks(t.Context(), config(from, to), 100)
 		must(t, err)
-		equal(t, "copied", int(got.Copied), 25_014-len(half.Plants))
+		equal(t, "copied", int(got.Copied), 264-len(half.Plants))
 		want := contentOf(t, from)
 		want.Move = store.MoveState{}
 		equal(t, "the new store", contentOf(t, toPlace(t)), want)
