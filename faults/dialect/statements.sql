@@ -8,14 +8,13 @@ CREATE TABLE plants ( id bigint PRIMARY KEY, name text NOT NULL, tag text, creat
 INSERT INTO plants (id, name, tag, created_at, created_by) SELECT id, name, tag, created_at, created_by FROM unnest($1::bigint[], $2::text[], $3::text[], $4::timestamptz[], $5::bigint[]) AS new (id, name, tag, created_at, created_by) ORDER BY id ON CONFLICT (id) DO NOTHING RETURNING id
 INSERT INTO tokens (id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at, last_used_at = excluded.last_used_at, revoked_at = excluded.revoked_at
 INSERT INTO tokens (id, name, hash, scopes, created_at, expires_at, prefix) SELECT coalesce(max(id), 0) + 1, $1, $2, $3, $4, $5, $6 FROM tokens RETURNING id
-SELECT EXISTS (SELECT 1 FROM tokens WHERE name = $2 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $1))
 SELECT EXISTS (SELECT proname::text, prosrc, pg_get_userbyid(proowner)::text, pg_get_userbyid(proowner) = current_user FROM pg_proc INNER JOIN pg_namespace ON pg_namespace.oid = pronamespace WHERE nspname = current_schema() AND proname IN ('plantstore_follow', 'plantstore_hold') AND prosecdef)
 SELECT NOT EXISTS (SELECT 1 FROM tokens)
 SELECT coalesce((SELECT schemaname FROM pg_catalog.pg_tables WHERE tablename = 'plantstore' AND schemaname = ANY (current_schemas(false)) ORDER BY array_position(current_schemas(false), schemaname) LIMIT 1), current_schema())::text
 SELECT coalesce(bool_or(tablename = 'plantstore'), false), coalesce(bool_or(tablename <> 'plantstore'), false) FROM pg_catalog.pg_tables WHERE tablename IN ('plantstore', 'plants', 'tokens') AND schemaname = ANY (current_schemas(false))
 SELECT current_user::text, coalesce(pg_get_userbyid(datdba)::text, '') FROM pg_database WHERE datname = current_database()
 SELECT id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix FROM tokens ORDER BY id
-SELECT id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix FROM tokens WHERE name = $2 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $1) ORDER BY id DESC LIMIT 1
+SELECT id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix FROM tokens WHERE name = $1 ORDER BY id
 SELECT id, name, tag, created_at, created_by FROM plants WHERE id = $1 FOR UPDATE
 SELECT id, name, tag, created_at, created_by FROM plants WHERE id = ANY($1) ORDER BY id
 SELECT id, name, tag, created_at, created_by FROM plants WHERE id BETWEEN $1 AND $2 ORDER BY id LIMIT $3
@@ -41,7 +40,7 @@ UPDATE plantstore SET held = $1
 UPDATE plantstore SET held = NULL
 UPDATE plantstore SET token_changes = token_changes + 1
 UPDATE plantstore SET version = $1
-UPDATE tokens SET expires_at = least(coalesce(expires_at, $1), $1) WHERE name = $2 AND revoked_at IS NULL
+UPDATE tokens SET expires_at = $1 WHERE id = $2
 UPDATE tokens SET last_used_at = greatest(coalesce(last_used_at, used.at), used.at) FROM unnest($1::bigint[], $2::timestamptz[]) AS used (id, at) WHERE tokens.id = used.id
 UPDATE tokens SET revoked_at = $1 WHERE hash = $2 AND revoked_at IS NULL RETURNING id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix
 UPDATE tokens SET revoked_at = $1 WHERE id = $2 AND revoked_at IS NULL RETURNING id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix

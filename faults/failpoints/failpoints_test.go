@@ -67,7 +67,7 @@ var places = []rig.Weakness{
 	after("write.go", "		e.noteCommit(commits)\n", "before wake"),
 	before("checkpoint.go", "	frames, copied, err = conn.Checkpoint(sqlite3.Passive)\n", "before checkpoint"),
 	after("checkpoint.go", "	frames, copied, err = conn.Checkpoint(sqlite3.Passive)\n", "after checkpoint"),
-	before("tokens.go", "		sum, _, err := tokenDigests(e.writer, len(migrations()))\n", "token write"),
+	before("tokens.go", "		sum, _, err := tokenDigests(e.writer, len(migrations))\n", "token write"),
 	after("migrate.go", "	if err := c.Exec(string(sql)); err != nil {\n		return fmt.Errorf(\"migration %s: %w\", file, err)\n	}\n", "migration"),
 	before("engine.go", "	_, _, err := e.writer.Checkpoint(sqlite3.Truncate)\n", "start"),
 	before("engine.go", "	return e.release()\n}\n\n// release", "shutdown"),

@@ -28,16 +28,6 @@ type Token struct {
 // ValidAt reports whether the token is accepted at that time.
 func (t Token) ValidAt(now time.Time) bool { return !t.Revoked() && !t.expiredAt(now) }
 
-// Successor returns fresh as the token that replaces t: with its scopes and,
-// unless fresh.ExpiresAt is set, valid for as long as t was to be.
-func (t Token) Successor(fresh Token) Token {
-	fresh.Scopes = t.Scopes
-	if fresh.ExpiresAt.IsZero() && !t.ExpiresAt.IsZero() {
-		fresh.ExpiresAt = fresh.CreatedAt.Add(t.ExpiresAt.Sub(t.CreatedAt))
-	}
-	return fresh
-}
-
 // Revoked reports whether the token was revoked. It compares no clocks: the
 // clock that revoked a token may be ahead of the one that checks it.
 func (t Token) Revoked() bool { return !t.RevokedAt.IsZero() }

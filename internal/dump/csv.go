@@ -7,6 +7,8 @@ import (
 	"io"
 	"iter"
 	"strings"
+
+	"plantstore/internal/plant"
 )
 
 // readCSV reads CSV as in RFC 4180. The package encoding/csv is not used: it
@@ -125,7 +127,7 @@ func listed(cells [][]byte) string {
 	const cellsMax = 8
 	var names []string
 	for _, cell := range cells[:min(len(cells), cellsMax)] {
-		names = append(names, quoted(cell))
+		names = append(names, plant.Quote(cell))
 	}
 	if len(cells) > cellsMax {
 		names = append(names, "…")

@@ -3,7 +3,6 @@ package dump
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"strconv"
 	"unicode/utf8"
 
@@ -135,19 +134,10 @@ func addIDFault(faults *plant.Faults, cell []byte) {
 	case isDigits(bytes.TrimPrefix(cell, []byte{'-'})):
 		faults.Add(plant.CodeIDOutOfRange, "id does not fit 64 bits: "+want)
 	case len(bytes.Trim(cell, "0123456789+-.,eE")) == 0 && bytes.ContainsAny(cell, ".,eE") && bytes.ContainsAny(cell, "0123456789"):
-		faults.Add(plant.CodeIDNotInteger, "id is "+quoted(cell)+", which a spreadsheet may have rounded: "+want)
+		faults.Add(plant.CodeIDNotInteger, "id is "+plant.Quote(cell)+", which a spreadsheet may have rounded: "+want)
 	default:
-		faults.Add(plant.CodeIDWrongType, "id is "+quoted(cell)+": "+want)
+		faults.Add(plant.CodeIDWrongType, "id is "+plant.Quote(cell)+": "+want)
 	}
-}
-
-// quoted returns a cell for a message: quoted, and not too long.
-func quoted(cell []byte) string {
-	const runesMax = 40
-	if utf8.RuneCount(cell) <= runesMax {
-		return strconv.Quote(string(cell))
-	}
-	return fmt.Sprintf("%.*q…", runesMax, cell)
 }
 
 // internTable holds the tags that were met last, because tags repeat: most

@@ -177,8 +177,8 @@ func kind(c byte) string {
 	}
 }
 
-// quoted returns a client's text for a message: quoted, and not too long.
-func quoted(b []byte) string {
+// Quote returns a client's text for a message: quoted, and cut after 40 bytes.
+func Quote(b []byte) string {
 	const bytesMax = 40
 	if len(b) <= bytesMax {
 		return strconv.Quote(string(b))

@@ -40,7 +40,7 @@ func (d *decoder) object(value func(name []byte) bool) bool {
 		}
 		d.checkSurrogates(name, "a member name")
 		if !names.add(name) {
-			d.faults.Add(CodeMemberTwice, "the member "+quoted(name.bytes)+" is there twice: send it once")
+			d.faults.Add(CodeMemberTwice, "the member "+Quote(name.bytes)+" is there twice: send it once")
 		}
 		if d.space(); d.peek() != ':' {
 			return d.unexpected("':'")

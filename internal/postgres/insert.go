@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -76,7 +75,7 @@ func (e *Engine) Insert(ctx context.Context, batch []store.Create) ([]store.Outc
 // sortedBatch is a batch by ascending id.
 type sortedBatch struct {
 	batch []store.Create
-	order []int // the indexes of batch; equal ids keep their order
+	order []int32 // store.OrderByID of batch
 
 	ids       []int64 // of the first of each id, as are those below: what is sent
 	names     []string
@@ -86,13 +85,7 @@ type sortedBatch struct {
 }
 
 func sorted(batch []store.Create) *sortedBatch {
-	b := &sortedBatch{batch: batch, order: make([]int, len(batch))}
-	for i := range batch {
-		b.order[i] = i
-	}
-	slices.SortFunc(b.order, func(i, j int) int {
-		return cmp.Or(plant.CompareID(batch[i].Plant, batch[j].Plant), cmp.Compare(i, j))
-	})
+	b := &sortedBatch{batch: batch, order: store.OrderByID(nil, batch)}
 	for at, i := range b.order {
 		c := &batch[i]
 		if at > 0 && batch[b.order[at-1]].Plant.ID == c.Plant.ID {

@@ -5,7 +5,6 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"io/fs"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -16,6 +15,9 @@ import (
 
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
+
+// migrations are the names of the files, in their order.
+var migrations = store.Migrations(migrationFiles)
 
 // migrationLock is the number of the advisory lock that a migration holds:
 // "plnt".
@@ -31,7 +33,7 @@ func Migrate(ctx context.Context, c Config) (from, to int, err error) {
 		return 0, 0, err
 	}
 	from = reader.schema
-	if err := reader.Close(); err != nil || from == len(migrations()) {
+	if err := reader.Close(); err != nil || from == len(migrations) {
 		return from, from, err
 	}
 	e, err := Open(ctx, Config{URL: c.URL, Log: c.Log, MustExist: true, Migrate: true})
@@ -55,7 +57,7 @@ func forSchema(schema int, sql string) string {
 // acceptVersion returns an error if the Config does not allow a store of a
 // schema that this program knows; 0 is a database without a store.
 func (c Config) acceptVersion(version int) error {
-	newest := len(migrations())
+	newest := len(migrations)
 	switch {
 	case version == 0 && c.MustExist:
 		return fmt.Errorf("%w in it: name another with --db, or begin one with plantstore serve", store.ErrNoStore)
@@ -70,7 +72,6 @@ func (c Config) acceptVersion(version int) error {
 // newest schema if it may. Of several that start at once, one does it and the
 // others wait.
 func (e *Engine) migrate(ctx context.Context, c Config) error {
-	files := migrations()
 	version, err := e.schemaVersion(ctx, e.pool)
 	if err == nil {
 		err = c.acceptVersion(version)
@@ -79,7 +80,7 @@ func (e *Engine) migrate(ctx context.Context, c Config) error {
 		err = e.checkSchema(ctx, e.pool)
 	}
 	e.schema = version
-	if err != nil || version == len(files) || c.ReadOnly {
+	if err != nil || version == len(migrations) || c.ReadOnly {
 		return err
 	}
 	from := version
@@ -93,16 +94,16 @@ func (e *Engine) migrate(ctx context.Context, c Config) error {
 		if err := c.acceptVersion(from); err != nil {
 			return err
 		}
-		for version = from; version < len(files); version++ {
-			if err := apply(ctx, tx, files[version], version+1); err != nil {
+		for version = from; version < len(migrations); version++ {
+			if err := apply(ctx, tx, migrations[version], version+1); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-	e.schema = len(files)
-	if err == nil && 0 < from && from < len(files) {
-		e.log.Info("schema migrated", "from", from, "to", len(files))
+	e.schema = len(migrations)
+	if err == nil && 0 < from && from < len(migrations) {
+		e.log.Info("schema migrated", "from", from, "to", len(migrations))
 	}
 	return err
 }
@@ -152,17 +153,8 @@ func (e *Engine) schemaVersion(ctx context.Context, q querier) (version int, err
 	if err := q.QueryRow(ctx, "SELECT version FROM plantstore").Scan(&version); err != nil {
 		return 0, err
 	}
-	if known := len(migrations()); version > known {
+	if known := len(migrations); version > known {
 		return 0, fmt.Errorf("it has schema %d and this plantstore knows only %d: use the plantstore that wrote it, or a newer one", version, known)
 	}
 	return version, nil
-}
-
-// migrations returns the files of the migrations in their order.
-func migrations() []string {
-	files, err := fs.Glob(migrationFiles, "migrations/*.sql") // sorted by name, which begins with the number
-	if err != nil {
-		panic(err) // the pattern is wrong
-	}
-	return files
 }

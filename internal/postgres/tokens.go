@@ -12,17 +12,14 @@ import (
 	"plantstore/internal/store"
 )
 
-// validSQL is the condition for a token to be valid at $1: auth.Token.ValidAt.
-const validSQL = "revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $1)"
-
 // CreateToken implements store.Engine.
 func (e *Engine) CreateToken(ctx context.Context, t auth.Token) (id int64, err error) {
 	err = e.changeTokens(ctx, func(tx pgx.Tx) error {
-		taken := false
-		if err := tx.QueryRow(ctx, "SELECT EXISTS (SELECT 1 FROM tokens WHERE name = $2 AND "+validSQL+")", t.CreatedAt, t.Name).Scan(&taken); err != nil {
+		named, err := tokensNamed(ctx, tx, t.Name)
+		if err != nil {
 			return err
 		}
-		if taken {
+		if auth.AnyValid(named, t.CreatedAt) {
 			return store.ErrNameTaken
 		}
 		id, err = insertToken(ctx, tx, t)
@@ -49,23 +46,30 @@ func (e *Engine) CreateFirstToken(ctx context.Context, t auth.Token) (created bo
 // RotateToken implements store.Engine.
 func (e *Engine) RotateToken(ctx context.Context, t auth.Token, overlap time.Duration) (fresh, old auth.Token, err error) {
 	err = e.changeTokens(ctx, func(tx pgx.Tx) error {
-		rows, _ := tx.Query(ctx, "SELECT "+tokenColumns+" FROM tokens WHERE name = $2 AND "+validSQL+" ORDER BY id DESC LIMIT 1", t.CreatedAt, t.Name) // the error comes with the rows
-		var err error
-		old, err = pgx.CollectExactlyOneRow(rows, token)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return store.ErrNotFound
-		}
+		named, err := tokensNamed(ctx, tx, t.Name)
 		if err != nil {
 			return err
 		}
-		t = old.Successor(t)
-		if _, err := tx.Exec(ctx, "UPDATE tokens SET expires_at = least(coalesce(expires_at, $1), $1) WHERE name = $2 AND revoked_at IS NULL", t.CreatedAt.Add(overlap), t.Name); err != nil {
-			return err
+		r, ok := auth.Rotate(named, t, overlap)
+		if !ok {
+			return store.ErrNotFound
 		}
-		t.ID, err = insertToken(ctx, tx, t)
+		for _, ended := range r.Ended {
+			if _, err := tx.Exec(ctx, "UPDATE tokens SET expires_at = $1 WHERE id = $2", ended.ExpiresAt, ended.ID); err != nil {
+				return err
+			}
+		}
+		fresh, old = r.New, r.Old
+		fresh.ID, err = insertToken(ctx, tx, fresh)
 		return err
 	})
-	return t, old, err
+	return fresh, old, err
+}
+
+// tokensNamed returns the tokens with that name, by ascending id.
+func tokensNamed(ctx context.Context, tx pgx.Tx, name string) ([]auth.Token, error) {
+	rows, _ := tx.Query(ctx, "SELECT "+tokenColumns+" FROM tokens WHERE name = $1 ORDER BY id", name) // the error comes with the rows
+	return pgx.CollectRows(rows, token)
 }
 
 // RevokeTokens implements store.Engine.

@@ -100,7 +100,7 @@ func Open(ctx context.Context, c Config) (_ *Engine, err error) {
 	if err := prepareFile(&c); err != nil {
 		return nil, err
 	}
-	e := &Engine{path: c.Path, server: c.Server, log: c.Log, schema: len(migrations())}
+	e := &Engine{path: c.Path, server: c.Server, log: c.Log, schema: len(migrations)}
 	defer func() {
 		if err != nil {
 			_ = e.release() // the first error is the one that tells

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"os"
 	"time"
@@ -30,8 +29,6 @@ const (
 	markBytes  = 28 // magic, store, commits, CRC-32C of these
 )
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
 // mark is what FILE-mark says.
 type mark struct{ store, commits int64 }
 
@@ -39,7 +36,7 @@ func (m mark) encode() []byte {
 	b := append(make([]byte, 0, markBytes), markMagic...)
 	b = binary.BigEndian.AppendUint64(b, uint64(m.store))
 	b = binary.BigEndian.AppendUint64(b, uint64(m.commits))
-	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
+	return binary.BigEndian.AppendUint32(b, store.Checksum(b))
 }
 
 // errNoMark means that a store has no mark: it is new, a copy or a backup, or

@@ -5,15 +5,18 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"strings"
 
 	"plantstore/internal/sqlite/sqlite3"
+	"plantstore/internal/store"
 )
 
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
+
+// migrations are the names of the files, in their order.
+var migrations = store.Migrations(migrationFiles)
 
 // applicationID marks a file as a plant store's, in the field that SQLite has
 // for that (https://sqlite.org/pragma.html#pragma_application_id): "plnt".
@@ -29,20 +32,20 @@ func Migrate(ctx context.Context, path string, log *slog.Logger) (from, to int, 
 		return 0, 0, err
 	}
 	from = reader.schema
-	if err := reader.Close(); err != nil || from == len(migrations()) {
+	if err := reader.Close(); err != nil || from == len(migrations) {
 		return from, from, err
 	}
 	e, err := Open(ctx, Config{Path: path, Server: true, MustExist: true, Migrate: true, Log: log})
 	if err != nil {
 		return 0, 0, err
 	}
-	return from, len(migrations()), e.Close()
+	return from, len(migrations), e.Close()
 }
 
 // acceptVersion returns an error if the Config does not allow a store of a
 // schema that this program knows; 0 is an empty file.
 func (c Config) acceptVersion(version int) error {
-	newest := len(migrations())
+	newest := len(migrations)
 	switch {
 	case version == 0 && c.MustExist:
 		return noStore(c.Path)
@@ -69,9 +72,8 @@ func forSchema(schema int, sql string) string {
 // newest schema if it may. The schema's version is the file's user_version: the
 // number of migrations applied.
 func (e *Engine) migrate(ctx context.Context, c Config) error {
-	files := migrations()
 	version, err := schemaVersion(e.writer, e.path)
-	if err != nil || version == len(files) {
+	if err != nil || version == len(migrations) {
 		return err
 	}
 	from := version
@@ -82,15 +84,15 @@ func (e *Engine) migrate(ctx context.Context, c Config) error {
 		if err := c.acceptVersion(from); err != nil {
 			return err
 		}
-		for version = from; version < len(files); version++ {
-			if err := apply(e.writer, files[version], version+1); err != nil {
+		for version = from; version < len(migrations); version++ {
+			if err := apply(e.writer, migrations[version], version+1); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-	if err == nil && 0 < from && from < len(files) {
-		e.log.Info("schema migrated", "from", from, "to", len(files))
+	if err == nil && 0 < from && from < len(migrations) {
+		e.log.Info("schema migrated", "from", from, "to", len(migrations))
 	}
 	return err
 }
@@ -106,15 +108,6 @@ func apply(c *sqlite3.Conn, file string, version int) error {
 	return c.Exec(fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d", applicationID, version))
 }
 
-// migrations returns the files of the migrations in their order.
-func migrations() []string {
-	files, err := fs.Glob(migrationFiles, "migrations/*.sql") // sorted by name, which begins with the number
-	if err != nil {
-		panic(err) // the pattern is wrong
-	}
-	return files
-}
-
 // schemaVersion returns 0 for an empty file, and an error for a file that
 // belongs to another program or a later version of this one.
 func schemaVersion(c *sqlite3.Conn, path string) (int, error) {
@@ -126,7 +119,7 @@ func schemaVersion(c *sqlite3.Conn, path string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	if known := len(migrations()); id == applicationID && version > int64(known) {
+	if known := len(migrations); id == applicationID && version > int64(known) {
 		return 0, fmt.Errorf("%s has schema %d and this plantstore knows only %d: use a plantstore at least as new as the one that wrote it", path, version, known)
 	}
 	if id == applicationID {

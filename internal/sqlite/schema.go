@@ -64,7 +64,7 @@ var expectedSchema = sync.OnceValues(func() (e expected, err error) {
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
 	e.versions = [][]object{nil}
-	for i, file := range migrations() {
+	for i, file := range migrations {
 		if err := apply(c, file, i+1); err != nil {
 			return e, err
 		}
@@ -79,7 +79,7 @@ var expectedSchema = sync.OnceValues(func() (e expected, err error) {
 	}
 	followed, err := objects(c)
 	for _, o := range followed {
-		if find(e.versions[len(migrations())], o) == nil {
+		if find(e.versions[len(migrations)], o) == nil {
 			e.capture = append(e.capture, o)
 		}
 	}

@@ -10,17 +10,14 @@ import (
 	"plantstore/internal/store"
 )
 
-// validSQL is the condition for a token to be valid at ?1: auth.Token.ValidAt.
-const validSQL = "revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?1)"
-
 // CreateToken implements store.Engine.
 func (e *Engine) CreateToken(ctx context.Context, t auth.Token) (id int64, err error) {
 	err = e.changeTokens(ctx, func() error {
-		valid, err := e.countValid(t.Name, t.CreatedAt)
+		named, err := e.tokensNamed(t.Name)
 		if err != nil {
 			return err
 		}
-		if valid > 0 {
+		if auth.AnyValid(named, t.CreatedAt) {
 			return store.ErrNameTaken
 		}
 		id, err = e.insertToken(t)
@@ -49,30 +46,24 @@ func (e *Engine) CreateFirstToken(ctx context.Context, t auth.Token) (created bo
 // RotateToken implements store.Engine.
 func (e *Engine) RotateToken(ctx context.Context, t auth.Token, overlap time.Duration) (fresh, old auth.Token, err error) {
 	err = e.changeTokens(ctx, func() error {
-		s, err := e.writer.Prepare("SELECT " + tokenColumns + " FROM tokens WHERE name = ?2 AND " + validSQL + " ORDER BY id DESC LIMIT 1")
+		named, err := e.tokensNamed(t.Name)
 		if err != nil {
 			return err
 		}
-		defer s.Close()
-		s.BindInt64(1, t.CreatedAt.UnixMicro())
-		s.BindText(2, t.Name)
-		valid, err := tokenRows(s)
-		if err != nil {
-			return err
-		}
-		if len(valid) == 0 {
+		r, ok := auth.Rotate(named, t, overlap)
+		if !ok {
 			return store.ErrNotFound
 		}
-		old = valid[0]
-		t = old.Successor(t)
-		if err := e.run("UPDATE tokens SET expires_at = min(coalesce(expires_at, ?1), ?1) WHERE name = ?2 AND revoked_at IS NULL",
-			t.CreatedAt.Add(overlap).UnixMicro(), t.Name); err != nil {
-			return err
+		for _, ended := range r.Ended {
+			if err := e.run("UPDATE tokens SET expires_at = ? WHERE id = ?", ended.ExpiresAt, ended.ID); err != nil {
+				return err
+			}
 		}
-		t.ID, err = e.insertToken(t)
+		fresh, old = r.New, r.Old
+		fresh.ID, err = e.insertToken(fresh)
 		return err
 	})
-	return t, old, err
+	return fresh, old, err
 }
 
 // RevokeTokens implements store.Engine.
@@ -194,7 +185,7 @@ func (e *Engine) changeTokens(ctx context.Context, change func() error) error {
 		if err := change(); err != nil {
 			return err
 		}
-		sum, _, err := tokenDigests(e.writer, len(migrations()))
+		sum, _, err := tokenDigests(e.writer, len(migrations))
 		if err != nil {
 			return err
 		}
@@ -202,18 +193,15 @@ func (e *Engine) changeTokens(ctx context.Context, change func() error) error {
 	})
 }
 
-func (e *Engine) countValid(name string, at time.Time) (int64, error) {
-	s, err := e.writer.Prepare("SELECT count(*) FROM tokens WHERE name = ?2 AND " + validSQL)
+// tokensNamed returns the tokens with that name, by ascending id.
+func (e *Engine) tokensNamed(name string) ([]auth.Token, error) {
+	s, err := e.writer.Prepare("SELECT " + tokenColumns + " FROM tokens WHERE name = ? ORDER BY id")
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	defer s.Close()
-	s.BindInt64(1, at.UnixMicro())
-	s.BindText(2, name)
-	if _, err := s.Step(); err != nil {
-		return 0, err
-	}
-	return s.Int64(0), nil
+	s.BindText(1, name)
+	return tokenRows(s)
 }
 
 func (e *Engine) insertToken(t auth.Token) (id int64, err error) {

@@ -53,7 +53,7 @@ func writeSchema2(t *testing.T, path string, token auth.Token) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, file := range migrations()[:2] {
+	for i, file := range migrations[:2] {
 		err = errors.Join(err, apply(c, file, i+1))
 	}
 	var d store.Digester

@@ -1,12 +1,10 @@
 package sqlite
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"syscall"
 	"time"
 
@@ -65,7 +63,8 @@ func (e *Engine) Insert(ctx context.Context, batch []store.Create) ([]store.Outc
 	outcomes := make([]store.Outcome, len(batch))
 	created := false
 	err := e.write(ctx, func() (err error) {
-		for _, i := range e.byID(batch) {
+		e.order = store.OrderByID(e.order[:0], batch) // so that the table's pages are visited in order
+		for _, i := range e.order {
 			if outcomes[i], err = e.insertOne(&batch[i]); err != nil {
 				return err
 			}
@@ -84,19 +83,6 @@ func (e *Engine) Insert(ctx context.Context, batch []store.Create) ([]store.Outc
 		return nil, err
 	}
 	return outcomes, nil
-}
-
-// byID returns the indexes of a batch in the order of the plants' ids, so that
-// the table's pages are visited in order; equal ids keep their order.
-func (e *Engine) byID(batch []store.Create) []int32 {
-	e.order = e.order[:0]
-	for i := range batch {
-		e.order = append(e.order, int32(i))
-	}
-	slices.SortFunc(e.order, func(i, j int32) int {
-		return cmp.Or(plant.CompareID(batch[i].Plant, batch[j].Plant), cmp.Compare(i, j))
-	})
-	return e.order
 }
 
 // insertOne stores one plant, or finds what has its id.

@@ -21,6 +21,9 @@ type Digester struct {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
+// Checksum returns the CRC-32C of b.
+func Checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
+
 // Plant returns the digest of a plant that the token by created: from 0 to 2^32 - 1, so that a sum of two
 // thousand million of them is still an int64.
 func (d *Digester) Plant(n *plant.NewPlant, at time.Time, by int64) int64 {
@@ -46,7 +49,7 @@ func (d *Digester) Text(v string) {
 
 // Sum returns the digest of what was added.
 func (d *Digester) Sum() int64 {
-	sum := crc32.Checksum(d.bytes, castagnoli)
+	sum := Checksum(d.bytes)
 	d.bytes = d.bytes[:0]
 	return int64(sum)
 }

@@ -7,8 +7,10 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"plantstore/internal/auth"
@@ -83,6 +85,18 @@ type Create struct {
 	Plant plant.NewPlant
 	By    int64     // id of the token that creates it; 0 for the operator's own commands
 	At    time.Time // time of creation; kept to the microsecond
+}
+
+// OrderByID appends to order the indexes of the batch by ascending id of the plants.
+// Equal ids stay in the order of the batch.
+func OrderByID(order []int32, batch []Create) []int32 {
+	for i := range batch {
+		order = append(order, int32(i))
+	}
+	slices.SortFunc(order, func(i, j int32) int {
+		return cmp.Or(plant.CompareID(batch[i].Plant, batch[j].Plant), cmp.Compare(i, j))
+	})
+	return order
 }
 
 // Outcome is the result for one plant of a batch. The zero value means that the
