@@ -36,7 +36,8 @@ test: need lint ## lint, then run all tests with the race detector and check the
 	tools/coverage.sh $(COVERAGE_MIN)
 
 .PHONY: check
-check: need ## run the checks that take longer: the benchmark's tests, the short faults, known vulnerabilities
+check: need ## run the checks that take longer: long forms of tests, the benchmark, the short faults, vulnerabilities
+	go test -count=1 -timeout=20m ./internal/dump ./cmd/plantstore
 	cd bench && go test ./...
 	tools/faults.sh short
 	tools/vuln.sh

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs every test and writes coverage.out: the statements of internal/ that a test ran, or a program that a test started
-# from its own binary.
+# Runs every test in its short form and writes coverage.out: the statements of internal/ that a test ran, or a program that
+# a test started from its own binary.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -18,5 +18,5 @@ covered=$(go list ./internal/... | grep -v '/storetest$' | paste -s -d , -)
 # By default, the race detector sleeps for a second when a program ends.
 export GORACE="${GORACE:-atexit_sleep_ms=10}"
 
-go test $race -count=1 -shuffle=on -timeout=20m \
+go test $race -short -count=1 -shuffle=on -timeout=20m \
 	-covermode=atomic -coverpkg="$covered" -coverprofile=coverage.out ./...

@@ -161,9 +161,6 @@ func (j *importJob) publishRejects() error {
 	if j.rejects == nil {
 		return nil
 	}
-	if n := j.rejects.Omitted(); n > 0 {
-		j.progress.line(fmt.Sprintf("rows too long to be written to %s: %d", j.rejectsPath, n))
-	}
 	err := j.rejects.Close()
 	if err == nil {
 		err = j.rejectsFile.Publish()
@@ -402,6 +399,9 @@ func (j *importJob) name(row importRow, why error) {
 func (j *importJob) reject(row importRow) error {
 	if j.rejects == nil {
 		return nil
+	}
+	if row.Raw == nil {
+		j.progress.line(fmt.Sprintf("line %d: too long for %s: correct it in the input", row.Line, j.rejectsPath))
 	}
 	return j.rejects.Write(row.Row)
 }

@@ -8,9 +8,9 @@ import (
 )
 
 // readArray reads one JSON array of plants, element by element.
-func readArray(r io.Reader, rowMax int) iter.Seq2[Row, error] {
+func readArray(r io.Reader, l limits) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
-		a := arrayReader{w: newWindow(r, rowMax), line: 1}
+		a := arrayReader{w: newWindow(r, l.row), plantMax: l.plant, line: 1}
 		more := a.open()
 		for more && a.next() {
 			if !yield(a.row, nil) {
@@ -23,25 +23,26 @@ func readArray(r io.Reader, rowMax int) iter.Seq2[Row, error] {
 	}
 }
 
-// arrayReader splits an array into its elements. It knows strings and the
-// depth of brackets, which is what it takes to find where an element ends;
-// whether the element is JSON, decode says.
+// arrayReader is the state of readArray. It finds the end of an element by
+// strings and the depth of brackets; decode checks whether the element is valid
+// JSON.
 type arrayReader struct {
-	w     window
-	line  int64 // of the first unread byte
-	comma bool  // a comma was read: an element must follow
-	row   Row
-	err   error
+	w        window
+	plantMax int
+	line     int64 // of the first unread byte
+	comma    bool  // the last element ended with a comma: another must follow
+	row      Row
+	err      error
 }
 
 // open reads up to the opening bracket.
 func (a *arrayReader) open() bool {
 	c, ok := a.peek()
 	if !ok {
-		return a.ended("the file is empty: a JSON file of plants is an array, in its smallest form []")
+		return a.ended("the file is empty; a JSON file must contain an array: [] for no plants")
 	}
 	if c != '[' {
-		return a.fail("the file is no JSON array, it begins with %q: one object a line, without brackets around, is the format jsonl", c)
+		return a.fail("the file must be a JSON array; it begins with %q; the format for one object per line is jsonl", c)
 	}
 	a.w.discard(1)
 	return true
@@ -52,27 +53,27 @@ func (a *arrayReader) next() bool {
 	c, ok := a.peek()
 	switch {
 	case !ok:
-		return a.ended("the array is not closed: want ']' at its end")
+		return a.ended("the array is not closed; want ']' at the end")
 	case c == ']' && !a.comma:
 		return a.close()
 	case c == ']' || c == '}' || c == ',':
-		return a.fail("the array is broken: want a plant, found %q", c)
+		return a.fail("the array is invalid: want a plant; got %q", c)
 	}
 	return a.element()
 }
 
-// close reads the closing bracket and checks that nothing follows it.
+// close reads the closing bracket and checks that only white space follows it.
 func (a *arrayReader) close() bool {
 	a.w.discard(1)
 	if c, ok := a.peek(); ok {
-		return a.fail("want nothing after the array, found %q", c)
+		return a.fail("want nothing after the array; got %q", c)
 	}
 	a.err = a.w.failure(a.line)
 	return false
 }
 
-// peek passes over white space and returns the byte after it, or false at the
-// end of the input.
+// peek skips white space and returns the byte after it, or false at the end of
+// the input.
 func (a *arrayReader) peek() (byte, bool) {
 	for {
 		for i, c := range a.w.unread() {
@@ -92,7 +93,7 @@ func (a *arrayReader) peek() (byte, bool) {
 	}
 }
 
-// element reads one element, up to the comma or bracket behind it.
+// element reads one element, up to the comma or bracket after it.
 func (a *arrayReader) element() bool {
 	a.row = Row{Line: a.line}
 	var s elementScan
@@ -111,18 +112,18 @@ func (a *arrayReader) element() bool {
 			scanned = 0
 		}
 		if !a.w.fill() {
-			return a.ended("the array is not closed: the file ends within the element that begins at line %d", a.row.Line)
+			return a.ended("the array is not closed; the file ends inside the element of line %d", a.row.Line)
 		}
 	}
 }
 
-// finish makes the row of an element that ends before the byte delimiter.
+// finish sets the row to an element that ends before the byte delimiter.
 func (a *arrayReader) finish(raw []byte, delimiter byte, tooLong bool) bool {
 	a.w.discard(len(raw))
 	a.comma = delimiter == ','
 	switch {
 	case delimiter == '}':
-		return a.fail("the array is broken: want ',' or ']', found '}'")
+		return a.fail("the array is invalid: want ',' or ']'; got '}'")
 	case a.comma:
 		a.w.discard(1)
 	}
@@ -131,17 +132,17 @@ func (a *arrayReader) finish(raw []byte, delimiter byte, tooLong bool) bool {
 		return true
 	}
 	a.row.Raw = bytes.TrimRight(raw, " \t\r\n")
-	a.row.Plant, a.row.Err = decode(a.row.Raw)
+	a.row.Plant, a.row.Err = decode(a.row.Raw, a.plantMax)
 	return true
 }
 
-// fail notes why the array cannot be read on.
+// fail sets the error that ends the input.
 func (a *arrayReader) fail(format string, args ...any) bool {
 	a.err = fmt.Errorf("line %d: %s", a.line, fmt.Sprintf(format, args...))
 	return false
 }
 
-// ended is fail where the input ended: its own failure is the better reason.
+// ended is fail at the end of the input. A failed read is the better reason.
 func (a *arrayReader) ended(format string, args ...any) bool {
 	if a.err = a.w.failure(a.line); a.err == nil {
 		a.fail(format, args...)
@@ -149,15 +150,15 @@ func (a *arrayReader) ended(format string, args ...any) bool {
 	return false
 }
 
-// elementScan is how far an element was read.
+// elementScan is the state of scanning an element.
 type elementScan struct {
 	depth     int  // of open brackets
-	inString  bool // within quotes
-	backslash bool // the last byte of a string was a backslash that escapes the next
+	inString  bool // inside quotes
+	backslash bool // the last byte of the string was a backslash, which escapes the next byte
 }
 
-// scan reads on in an element. It returns how many bytes belong to the
-// element, and whether the byte after them ends it.
+// scan continues an element. It returns the number of bytes that belong to it,
+// and whether the byte after them ends it.
 func (s *elementScan) scan(data []byte) (n int, done bool) {
 	for i := 0; i < len(data); i++ {
 		if s.inString {
@@ -183,7 +184,7 @@ func (s *elementScan) scan(data []byte) (n int, done bool) {
 	return len(data), false
 }
 
-// string reads on in a string, up to its end or the end of data.
+// string continues a string, up to its end or the end of data.
 func (s *elementScan) string(data []byte) (n int) {
 	for i, c := range data {
 		switch {

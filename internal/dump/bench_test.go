@@ -10,8 +10,8 @@ import (
 	"plantstore/internal/plant"
 )
 
-// benchPlants returns plants whose rows are as long as those of a real list of
-// species: a name of three words and one of a few hundred families.
+// benchPlants returns plants with rows as long as those of a list of species: a
+// name of three words, and one of a few hundred families as the tag.
 func benchPlants(n int) []plant.NewPlant {
 	plants := make([]plant.NewPlant, n)
 	for i := range plants {
@@ -19,7 +19,7 @@ func benchPlants(n int) []plant.NewPlant {
 		if i%20 == 0 {
 			name += " & Söhne, ined."
 		}
-		plants[i] = plant.NewPlant{ID: int64(i)*10 + 2, Plant: plant.Plant{Name: name, Tag: plant.Tagged(fmt.Sprintf("Family%03daceae", i*7919%400))}}
+		plants[i] = tagged(int64(i)*10+2, name, fmt.Sprintf("Family%03daceae", i*7919%400))
 	}
 	return plants
 }

@@ -11,13 +11,13 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// zstdWindowMax bounds what a zstd file can make its reader hold. It is what
-// level 21 of zstd's own program needs.
+// zstdWindowMax bounds the memory that a zstd file can claim. Level 21 of the
+// zstd program needs as much.
 const zstdWindowMax = 64 << 20
 
-// Decompress returns a reader of what is in r: decompressed if r begins as a
-// gzip or zstd file does, else r itself. Memory stays bounded however much
-// comes out, and data that is cut off or damaged is an error of Read.
+// Decompress returns a reader of the decompressed content of r if r begins like
+// a gzip or zstd file, else of r itself. Its memory is bounded for content of
+// any size. Its Read returns an error for truncated or damaged data.
 //
 // The caller must close the reader; that does not close r.
 func Decompress(r io.Reader) (io.ReadCloser, error) {
@@ -43,8 +43,8 @@ func Decompress(r io.Reader) (io.ReadCloser, error) {
 	return io.NopCloser(b), nil
 }
 
-// isZstd knows the frames of RFC 8878: one with data, section 3.1.1, and one
-// to be skipped, section 3.1.2, with which a file may begin too.
+// isZstd reports whether a file begins with a frame of RFC 8878: a zstd frame
+// (section 3.1.1) or a skippable frame (section 3.1.2).
 func isZstd(magic []byte) bool {
 	if len(magic) < 4 {
 		return false
@@ -53,7 +53,7 @@ func isZstd(magic []byte) bool {
 		magic[0]&0xf0 == 0x50 && bytes.Equal(magic[1:], []byte{0x2a, 0x4d, 0x18})
 }
 
-// decompressed says in its errors that they come from decompressing.
+// decompressed adds the compression to the errors of Read.
 type decompressed struct {
 	io.ReadCloser
 
@@ -68,7 +68,8 @@ func (d decompressed) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close ends the decompressing. What was wrong with the data, Read has said.
+// Close releases the decompressor. It returns no error: Read has reported any
+// fault of the data.
 func (d decompressed) Close() error {
 	_ = d.ReadCloser.Close()
 	return nil
@@ -76,13 +77,13 @@ func (d decompressed) Close() error {
 
 func decompressError(c Compression, err error) error {
 	if isEnd(err) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return fmt.Errorf("decompress %s: the file is cut off: %w", c, io.ErrUnexpectedEOF)
+		return fmt.Errorf("decompress %s: the file is truncated: %w", c, io.ErrUnexpectedEOF)
 	}
 	return fmt.Errorf("decompress %s: %w", c, err)
 }
 
-// compressor returns a writer that compresses to w. Closing it ends the
-// compressed data and leaves w open.
+// compressor returns a writer that compresses to w. Its Close ends the
+// compressed data and does not close w.
 func compressor(w io.Writer, c Compression) (io.WriteCloser, error) {
 	switch c {
 	case None:

@@ -18,7 +18,7 @@ import (
 
 var compressions = []dump.Compression{dump.None, dump.Gzip, dump.Zstd}
 
-// decompressAll returns what Decompress makes of a file.
+// decompressAll returns the decompressed content of a file.
 func decompressAll(r io.Reader) ([]byte, error) {
 	d, err := dump.Decompress(r)
 	if err != nil {
@@ -30,7 +30,7 @@ func decompressAll(r io.Reader) ([]byte, error) {
 
 func TestDecompress(t *testing.T) {
 	t.Parallel()
-	plants := benchPlants(3000)
+	plants := benchPlants(1200) // more bytes than a window
 	want := write(t, dump.JSONL, dump.None, plants)
 	skippable := []byte{0x5f, 0x2a, 0x4d, 0x18, 3, 0, 0, 0, 'a', 'b', 'c'}
 	for _, tt := range []struct {
@@ -60,16 +60,16 @@ func TestDecompress(t *testing.T) {
 	}
 }
 
-// A file that is cut off at any byte must not look whole. From three bytes on
-// it is known to be compressed.
-func TestDecompressCutOff(t *testing.T) {
+// A file that is truncated at any byte is an error. A file of fewer than four
+// bytes does not count as compressed.
+func TestDecompressTruncated(t *testing.T) {
 	t.Parallel()
 	plants := benchPlants(50)
 	for _, compression := range []dump.Compression{dump.Gzip, dump.Zstd} {
 		file := write(t, dump.JSONL, compression, plants)
 		for n := 4; n < len(file); n++ {
 			_, err := decompressAll(bytes.NewReader(file[:n]))
-			want := "decompress " + string(compression) + ": the file is cut off: unexpected EOF"
+			want := "decompress " + string(compression) + ": the file is truncated: unexpected EOF"
 			if errorText(err) != want || !errors.Is(err, io.ErrUnexpectedEOF) {
 				t.Fatalf("%d of %d bytes: got %v, want %q", n, len(file), err, want)
 			}
@@ -78,8 +78,8 @@ func TestDecompressCutOff(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, failure := read(r, dump.JSONL); !strings.Contains(failure, "the file is cut off") {
-			t.Errorf("%s: Read ended with %q, want an error that says that the file is cut off", compression, failure)
+		if _, failure := read(r, dump.JSONL); !strings.Contains(failure, "the file is truncated") {
+			t.Errorf("%s: Read ended with %q, want the error of a truncated file", compression, failure)
 		}
 	}
 }
@@ -88,9 +88,11 @@ func TestDecompressDamaged(t *testing.T) {
 	t.Parallel()
 	for _, compression := range []dump.Compression{dump.Gzip, dump.Zstd} {
 		file := write(t, dump.JSONL, compression, benchPlants(50))
-		for _, damaged := range [][]byte{append(bytes.Clone(file), "and more"...), flipped(file, len(file)/2), flipped(file, len(file)-1)} {
-			if _, err := decompressAll(bytes.NewReader(damaged)); err == nil || !strings.HasPrefix(err.Error(), "decompress "+string(compression)+": ") {
-				t.Errorf("%s: got %v, want an error", compression, err)
+		longer := append(bytes.Clone(file), "and more"...)
+		for _, damaged := range [][]byte{longer, flipped(file, len(file)/2), flipped(file, len(file)-1)} {
+			_, err := decompressAll(bytes.NewReader(damaged))
+			if prefix := "decompress " + string(compression) + ": "; !strings.HasPrefix(errorText(err), prefix) {
+				t.Errorf("%s: got %v, want an error that begins with %q", compression, err, prefix)
 			}
 		}
 	}
@@ -106,10 +108,11 @@ func flipped(file []byte, i int) []byte {
 	return file
 }
 
-// A file of nothing but white space compresses a thousandfold and more. It is
-// read without growth. It measures the heap, so it does not run in parallel.
+// White space compresses more than a thousandfold; a read of it needs bounded
+// memory. The test measures the heap of the whole program, so it does not run in
+// parallel with others.
 func TestDecompressBomb(t *testing.T) {
-	const size, heapMax = 48 << 20, 16 << 20
+	const size, heapMax = 12 << 20, 4 << 20
 	for _, compression := range compressions[1:] {
 		bomb := compress(t, compression, io.LimitReader(repeat(strings.Repeat(" ", 1023)+"\n"), size))
 		var before, after runtime.MemStats
@@ -125,7 +128,7 @@ func TestDecompressBomb(t *testing.T) {
 		r.Close()
 		runtime.ReadMemStats(&after)
 		if grown := after.TotalAlloc - before.TotalAlloc; grown > heapMax {
-			t.Errorf("%s: %d bytes were allocated for a file of %d", compression, grown, len(bomb))
+			t.Errorf("%s: the read allocated %d bytes for a file of %d, want at most %d", compression, grown, len(bomb), heapMax)
 		}
 	}
 }
@@ -136,7 +139,7 @@ func compress(t *testing.T, c dump.Compression, r io.Reader) []byte {
 	var z io.WriteCloser = gzip.NewWriter(&out)
 	if c == dump.Zstd {
 		var err error
-		if z, err = zstd.NewWriter(&out, zstd.WithEncoderConcurrency(1)); err != nil {
+		if z, err = zstd.NewWriter(&out, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(1<<20)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -149,7 +152,8 @@ func compress(t *testing.T, c dump.Compression, r io.Reader) []byte {
 	return out.Bytes()
 }
 
-// A zstd file that asks for a window of 128 MiB is refused before it gets one.
+// Decompress refuses a zstd file with a window of 128 MiB before it allocates the
+// window.
 func TestDecompressWindow(t *testing.T) {
 	t.Parallel()
 	file := []byte{0x28, 0xb5, 0x2f, 0xfd, 0x00, 17 << 3, 0x01, 0x00, 0x00} // RFC 8878 section 3.1.1.1.2: 2^(10+17) bytes

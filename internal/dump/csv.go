@@ -11,11 +11,11 @@ import (
 	"plantstore/internal/plant"
 )
 
-// readCSV reads CSV as in RFC 4180. The package encoding/csv is not used: it
-// turns CRLF within quotes into LF, and so changes what it reads.
-func readCSV(r io.Reader, rowMax int) iter.Seq2[Row, error] {
+// readCSV reads CSV as in RFC 4180. It does not use encoding/csv, which turns
+// CRLF inside quotes into LF and so changes the text of a cell.
+func readCSV(r io.Reader, l limits) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
-		c := csvReader{w: newWindow(r, rowMax)}
+		c := csvReader{w: newWindow(r, l.row), plantMax: l.plant}
 		if err := c.readHeader(); err != nil {
 			yield(Row{}, err)
 			return
@@ -31,47 +31,48 @@ func readCSV(r io.Reader, rowMax int) iter.Seq2[Row, error] {
 	}
 }
 
-// columnsMax is how many columns a header may have, so that rows of nothing
-// but commas cost no memory.
+// columnsMax is the largest number of columns in a header. It bounds the memory
+// for a row that consists of commas.
 const columnsMax = 1024
 
-// csvReader is the state of reading CSV.
+// csvReader is the state of readCSV.
 type csvReader struct {
-	w       window
-	lines   int64 // how many lines were read
-	header  string
-	columns columns
-	tags    internTable
+	w        window
+	plantMax int
+	lines    int64 // number of lines read
+	header   string
+	columns  columns
+	tags     internTable
 
-	// The present row, set by next. raw and cells are valid until the next row.
+	// The current row, set by next. raw and cells are valid until the next row.
 	line  int64
-	raw   []byte   // nil if it was too long
-	cells [][]byte // without quotes; not more than columnsMax+1 of them
+	raw   []byte   // nil if too long
+	cells [][]byte // without quotes; at most columnsMax+1
 	fault error    // why the row has no cells
 
 	scan    rowScan
-	scratch []byte // cells whose quotes had to be taken out of them
+	scratch []byte // cells in which doubled quotes were replaced
 }
 
-// columns says which cell of a row is what.
+// columns maps the cells of a row to the members of a plant.
 type columns struct {
-	count         int // as many cells has every row
-	id, name, tag int // -1 if there is none
+	count         int // of cells in each row
+	id, name, tag int // index of the cell; -1 if absent
 }
 
-const headerWanted = "a CSV file of plants begins with a header that has the columns id and name and, if wanted, tag, separated by commas"
+const headerWanted = "a CSV file begins with a header with the columns id, name and optionally tag, separated by commas"
 
-// readHeader reads the first row that is not blank.
+// readHeader reads the header, which is the first row that is not blank.
 func (r *csvReader) readHeader() error {
 	if !r.next() {
 		if err := r.w.failure(r.lines + 1); err != nil {
 			return err
 		}
-		return errors.New("the file is empty: " + headerWanted)
+		return errors.New("the file is empty; " + headerWanted)
 	}
 	err := r.fault
 	if err != nil {
-		return fmt.Errorf("line %d: the header cannot be read: %w", r.line, err)
+		return fmt.Errorf("line %d: invalid header: %w", r.line, err)
 	}
 	r.header = string(r.raw)
 	if r.columns, err = findColumns(r.cells); err != nil {
@@ -80,7 +81,7 @@ func (r *csvReader) readHeader() error {
 	return nil
 }
 
-// findColumns returns which columns a header has.
+// findColumns returns the columns of a header.
 func findColumns(header [][]byte) (columns, error) {
 	c := columns{count: len(header), id: -1, name: -1, tag: -1}
 	if c.count > columnsMax {
@@ -105,11 +106,11 @@ func findColumns(header [][]byte) (columns, error) {
 	default:
 		return c, nil
 	}
-	return c, fmt.Errorf("no %s, but %s: %s", missing, listed(header), headerWanted)
+	return c, fmt.Errorf("no %s; got %s; %s", missing, listed(header), headerWanted)
 }
 
-// at returns where the index of the column of that name is kept, or nil for a
-// column that is not part of a plant.
+// at returns the field of the column with the given name, or nil for a column
+// that a plant does not have.
 func (c *columns) at(name []byte) *int {
 	switch string(name) {
 	case "id":
@@ -122,7 +123,7 @@ func (c *columns) at(name []byte) *int {
 	return nil
 }
 
-// listed returns the cells for a message: quoted, and not too many.
+// listed returns the first cells, quoted, for a message.
 func listed(cells [][]byte) string {
 	const cellsMax = 8
 	var names []string
@@ -135,16 +136,16 @@ func listed(cells [][]byte) string {
 	return strings.Join(names, ", ")
 }
 
-// next reads the next row that is not blank, or returns false at the end of
-// the input or at a failure of it.
+// next reads the next row that is not blank. It returns false at the end of the
+// input and after a failed read.
 func (r *csvReader) next() bool {
 	for {
 		r.line, r.fault = r.lines+1, nil
 		if line := r.w.line(); line != nil && bytes.IndexByte(line, '"') < 0 {
 			r.w.discard(len(line))
 			r.lines++
-			r.plain(trimLineEnd(line))
-		} else if !r.scanned() {
+			r.split(trimLineEnd(line))
+		} else if !r.scanRow() {
 			return false
 		}
 		if len(r.raw) > 0 || r.fault != nil {
@@ -153,8 +154,8 @@ func (r *csvReader) next() bool {
 	}
 }
 
-// plain splits a line without quotes, which most lines are.
-func (r *csvReader) plain(line []byte) {
+// split splits a line without quotes into cells. Most lines have no quotes.
+func (r *csvReader) split(line []byte) {
 	r.raw, r.cells = line, r.cells[:0]
 	if len(line) > r.w.rowMax {
 		r.raw, r.fault = nil, errRowTooLong(r.w.rowMax)
@@ -180,8 +181,8 @@ func (r *csvReader) addCell(cell []byte) {
 	}
 }
 
-// scanned reads a row that has quotes, or that is too long.
-func (r *csvReader) scanned() bool {
+// scanRow reads a row that has quotes or is too long.
+func (r *csvReader) scanRow() bool {
 	s, tooLong := &r.scan, false
 	s.reset()
 	for !s.scan(r.w.unread()) {
@@ -199,12 +200,12 @@ func (r *csvReader) scanned() bool {
 		s.endOfInput()
 		break
 	}
-	r.take(tooLong)
+	r.endScan(tooLong)
 	return true
 }
 
-// take makes the present row of what scan has read.
-func (r *csvReader) take(tooLong bool) {
+// endScan sets the current row to the scanned bytes and discards them.
+func (r *csvReader) endScan(tooLong bool) {
 	s := &r.scan
 	raw := trimLineEnd(r.w.unread()[:s.pos])
 	r.w.discard(s.pos)
@@ -228,7 +229,7 @@ func (r *csvReader) take(tooLong bool) {
 	}
 }
 
-// undouble returns the cell with one quote for every two.
+// undouble returns the cell with one quote for each doubled quote.
 func (r *csvReader) undouble(cell []byte) []byte {
 	start := len(r.scratch)
 	for {

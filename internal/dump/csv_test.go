@@ -11,12 +11,13 @@ import (
 )
 
 const (
-	idRange     = "write a whole number in plain digits, from -9223372036854775808 to 9223372036854775807"
-	headerWants = "a CSV file of plants begins with a header that has the columns id and name and, if wanted, tag, separated by commas"
+	idInteger   = "id must be a 64-bit integer in decimal digits; got "
+	idBetween   = "id must be from -9223372036854775808 to 9223372036854775807; got "
+	headerWants = "; a CSV file begins with a header with the columns id, name and optionally tag, separated by commas"
 )
 
-// checkRead compares what is read from a file, at once and byte by byte, with
-// what is wanted.
+// checkRead reads a file, at once and byte by byte, and compares the rows and the
+// failure with the wanted ones.
 func checkRead(t *testing.T, file string, f dump.Format, want []row, wantFailure string) {
 	t.Helper()
 	rows, failure := read(strings.NewReader(file), f)
@@ -25,7 +26,7 @@ func checkRead(t *testing.T, file string, f dump.Format, want []row, wantFailure
 	}
 	slow, slowFailure := read(iotest.OneByteReader(strings.NewReader(file)), f)
 	if diff := cmp.Diff(rows, slow, equalTags); diff != "" || slowFailure != failure {
-		t.Errorf("byte by byte it is read differently (-at once +byte by byte):\n%s\n%q, %q", diff, failure, slowFailure)
+		t.Errorf("the rows differ byte by byte (-at once +byte by byte):\n%s\n%q, %q", diff, failure, slowFailure)
 	}
 }
 
@@ -44,21 +45,33 @@ func TestReadCSVForm(t *testing.T) {
 		{"byte order mark", "\uFEFFid,name,tag\n1,Rosa,shrub\n2,Bellis,\n", good},
 		{"header alone", "id,name,tag", nil},
 		{"header in quotes", "\"id\",\"name\",\"tag\"\n1,Rosa,shrub\n2,Bellis,\n", good},
-		{"blank lines", "\n\r\nid,name\n\n1,Rosa\r\n\r\n\n2,Bellis\n\n", []row{{5, "1,Rosa", named(1, "Rosa"), ""}, {8, "2,Bellis", bellis, ""}}},
+		{
+			"blank lines", "\n\r\nid,name\n\n1,Rosa\r\n\r\n\n2,Bellis\n\n",
+			[]row{{5, "1,Rosa", named(1, "Rosa"), ""}, {8, "2,Bellis", bellis, ""}},
+		},
 		{"no tag column", "id,name\n2,Bellis\n", []row{{2, "2,Bellis", bellis, ""}}},
 		{"other order", "tag,name,id\nshrub,Rosa,1\n", []row{{2, "shrub,Rosa,1", rosa, ""}}},
 		{"other columns", "x,id,,name,x,tag\n\xff,1,a,Rosa,\x00,shrub\n", []row{{2, "\xff,1,a,Rosa,\x00,shrub", rosa, ""}}},
 		{"quotes", "id,name,tag\n\"1\",\"Rosa\",\"shrub\"\r\n", []row{{2, `"1","Rosa","shrub"`, rosa, ""}}},
 		{"doubled quotes", "id,name\n1,\"\"\"Rosa\"\" \"\"\"\n", []row{{2, `1,"""Rosa"" """`, named(1, `"Rosa" "`), ""}}},
-		{"doubled quotes twice", "id,name,tag\n1,\"a\"\"b\",\"c\"\"\"\n", []row{{2, `1,"a""b","c"""`, tagged(1, `a"b`, `c"`), ""}}},
+		{
+			"doubled quotes twice", "id,name,tag\n1,\"a\"\"b\",\"c\"\"\"\n",
+			[]row{{2, `1,"a""b","c"""`, tagged(1, `a"b`, `c"`), ""}},
+		},
 		{"commas", "id,name\n1,\"Rosa, L.\"\n", []row{{2, `1,"Rosa, L."`, named(1, "Rosa, L."), ""}}},
 		{
 			"line ends in quotes", "id,name\n1,\"a\nb\r\nc\rd\r\"\r\n2,Bellis\n",
 			[]row{{2, "1,\"a\nb\r\nc\rd\r\"", named(1, "a\nb\r\nc\rd\r"), ""}, {5, "2,Bellis", bellis, ""}},
 		},
-		{"blank lines in quotes", "id,name\n1,\"\n\n\"\n2,Bellis\n", []row{{2, "1,\"\n\n\"", named(1, "\n\n"), ""}, {5, "2,Bellis", bellis, ""}}},
+		{
+			"blank lines in quotes", "id,name\n1,\"\n\n\"\n2,Bellis\n",
+			[]row{{2, "1,\"\n\n\"", named(1, "\n\n"), ""}, {5, "2,Bellis", bellis, ""}},
+		},
 		{"spaces are part of a cell", "id,name,tag\n1, a , \n", []row{{2, "1, a , ", tagged(1, " a ", " "), ""}}},
-		{"empty name, empty tag", "id,name,tag\n1,,\n2,\"\",\"\"\n", []row{{2, "1,,", named(1, ""), ""}, {3, `2,"",""`, named(2, ""), ""}}},
+		{
+			"empty name, empty tag", "id,name,tag\n1,,\n2,\"\",\"\"\n",
+			[]row{{2, "1,,", named(1, ""), ""}, {3, `2,"",""`, named(2, ""), ""}},
+		},
 		{"byte order mark inside", "id,name\n1,\uFEFFRosa\n", []row{{2, "1,\uFEFFRosa", named(1, "\uFEFFRosa"), ""}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -71,43 +84,48 @@ func TestReadCSVForm(t *testing.T) {
 func TestReadCSVFaults(t *testing.T) {
 	t.Parallel()
 	const (
-		quote  = " has a quote inside a cell without quotes: put the cell in quotes and double those inside"
-		text   = " has text behind its closing quote: double the quotes inside a cell"
-		cr     = " has a carriage return that ends no line: put the cell in quotes"
-		open   = " opens a quote that is never closed"
-		commas = ": put a cell with a comma in it in quotes"
+		quote  = " has a quote inside an unquoted cell; quote the cell and double each quote inside it"
+		text   = " has text after the closing quote; double each quote inside a cell"
+		cr     = " has a carriage return inside an unquoted cell; quote the cell"
+		open   = " has an opening quote without a closing quote"
+		commas = ", the header has 2; quote each cell that contains a comma"
 	)
-	next := row{3, "2,Bellis", named(2, "Bellis"), ""}
+	bellis := row{3, "2,Bellis", named(2, "Bellis"), ""}
+	// refused is a row that is read as a fault, before one that is read as a plant.
+	refused := func(raw, fault string) []row { return []row{{Line: 2, Raw: raw, Err: fault}, bellis} }
 	for _, tt := range []struct {
 		name, in string
 		want     []row
 	}{
-		{"bare quote", "1,Ro\"sa\n2,Bellis\n", []row{{Line: 2, Raw: `1,Ro"sa`, Err: "column 2" + quote}, next}},
-		{"two bare quotes", "1,Ro\"s\"a\r\n2,Bellis\n", []row{{Line: 2, Raw: `1,Ro"s"a`, Err: "column 2" + quote}, next}},
-		{"space before a quote", "1, \"Rosa\"\n2,Bellis\n", []row{{Line: 2, Raw: `1, "Rosa"`, Err: "column 2" + quote}, next}},
-		{"comma and quote after a fault", "1\",\"Rosa\n2,Bellis\n", []row{{Line: 2, Raw: `1","Rosa`, Err: "column 1" + quote}, next}},
-		{"text after a quote", "1,\"Ro\"sa\n2,Bellis\n", []row{{Line: 2, Raw: `1,"Ro"sa`, Err: "column 2" + text}, next}},
-		{"space after a quote", "\"1\" ,Rosa\n2,Bellis\n", []row{{Line: 2, Raw: `"1" ,Rosa`, Err: "column 1" + text}, next}},
-		{"CR in a cell", "1,Ro\rsa\n2,Bellis\n", []row{{Line: 2, Raw: "1,Ro\rsa", Err: "column 2" + cr}, next}},
-		{"CR before CRLF", "1,Rosa\r\r\n2,Bellis\n", []row{{Line: 2, Raw: "1,Rosa\r", Err: "column 2" + cr}, next}},
-		{"CR after a quote", "1,\"Rosa\"\r\"\n2,Bellis\n", []row{{Line: 2, Raw: "1,\"Rosa\"\r\"", Err: "column 2" + cr}, next}},
-		{"CR before a quote", "1,Rosa\r,\"\"\n2,Bellis\n", []row{{Line: 2, Raw: "1,Rosa\r,\"\"", Err: "column 2" + cr}, next}},
-		{"too few cells", "1\n2,Bellis\n", []row{{Line: 2, Raw: "1", Err: "the row has 1 cells, the header has 2" + commas}, next}},
-		{"too many cells", "1,Rosa, L.\n2,Bellis\n", []row{{Line: 2, Raw: "1,Rosa, L.", Err: "the row has 3 cells, the header has 2" + commas}, next}},
-		{"too many quoted cells", "1,\"\",\"\"\n2,Bellis\n", []row{{Line: 2, Raw: `1,"",""`, Err: "the row has 3 cells, the header has 2" + commas}, next}},
-		{"quote never closed", "2,Bellis\n1,\"Rosa\n2,Bellis\n", []row{{2, "2,Bellis", named(2, "Bellis"), ""}, {Line: 3, Raw: "1,\"Rosa\n2,Bellis", Err: "column 2" + open}}},
+		{"bare quote", "1,Ro\"sa\n2,Bellis\n", refused(`1,Ro"sa`, "column 2"+quote)},
+		{"two bare quotes", "1,Ro\"s\"a\r\n2,Bellis\n", refused(`1,Ro"s"a`, "column 2"+quote)},
+		{"space before a quote", "1, \"Rosa\"\n2,Bellis\n", refused(`1, "Rosa"`, "column 2"+quote)},
+		{"comma and quote after a fault", "1\",\"Rosa\n2,Bellis\n", refused(`1","Rosa`, "column 1"+quote)},
+		{"text after a quote", "1,\"Ro\"sa\n2,Bellis\n", refused(`1,"Ro"sa`, "column 2"+text)},
+		{"space after a quote", "\"1\" ,Rosa\n2,Bellis\n", refused(`"1" ,Rosa`, "column 1"+text)},
+		{"CR in a cell", "1,Ro\rsa\n2,Bellis\n", refused("1,Ro\rsa", "column 2"+cr)},
+		{"CR before CRLF", "1,Rosa\r\r\n2,Bellis\n", refused("1,Rosa\r", "column 2"+cr)},
+		{"CR after a quote", "1,\"Rosa\"\r\"\n2,Bellis\n", refused("1,\"Rosa\"\r\"", "column 2"+cr)},
+		{"CR before a quote", "1,Rosa\r,\"\"\n2,Bellis\n", refused("1,Rosa\r,\"\"", "column 2"+cr)},
+		{"too few cells", "1\n2,Bellis\n", refused("1", "the row has 1 cells"+commas)},
+		{"too many cells", "1,Rosa, L.\n2,Bellis\n", refused("1,Rosa, L.", "the row has 3 cells"+commas)},
+		{"too many quoted cells", "1,\"\",\"\"\n2,Bellis\n", refused(`1,"",""`, "the row has 3 cells"+commas)},
+		{
+			"quote never closed", "2,Bellis\n1,\"Rosa\n2,Bellis\n",
+			[]row{{2, "2,Bellis", named(2, "Bellis"), ""}, {Line: 3, Raw: "1,\"Rosa\n2,Bellis", Err: "column 2" + open}},
+		},
 		{"quote at the end", "1,\"", []row{{Line: 2, Raw: `1,"`, Err: "column 2" + open}}},
 		{
 			"quote closed by the next row's", "1,\"Rosa\n2,\"Bellis\"\n3,c\n",
 			[]row{{Line: 2, Raw: "1,\"Rosa\n2,\"Bellis\"", Err: "column 2" + text}, {4, "3,c", named(3, "c"), ""}},
 		},
 		{
-			"commas without end", strings.Repeat(",", 2000) + "\n2,Bellis\n",
-			[]row{{Line: 2, Raw: strings.Repeat(",", 2000), Err: "the row has more than 1024 cells, the header has 2" + commas}, next},
+			"many commas", strings.Repeat(",", 2000) + "\n2,Bellis\n",
+			refused(strings.Repeat(",", 2000), "the row has more than 1024 cells"+commas),
 		},
 		{
-			"quotes without end", strings.Repeat(`"",`, 2000) + "\n2,Bellis\n",
-			[]row{{Line: 2, Raw: strings.Repeat(`"",`, 2000), Err: "the row has more than 1024 cells, the header has 2" + commas}, next},
+			"many quotes", strings.Repeat(`"",`, 2000) + "\n2,Bellis\n",
+			refused(strings.Repeat(`"",`, 2000), "the row has more than 1024 cells"+commas),
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -130,33 +148,33 @@ func TestReadCSVContent(t *testing.T) {
 		{"-0,a,", row{Plant: named(0, "a")}},
 		{"007,a,", row{Plant: named(7, "a")}},
 		{"00000000000000000000000000012,a,", row{Plant: named(12, "a")}},
-		{"9223372036854775808,a,", row{Err: "id does not fit 64 bits: " + idRange}},
-		{"-9223372036854775809,a,", row{Err: "id does not fit 64 bits: " + idRange}},
-		{strings.Repeat("9", 70) + ",a,", row{Err: "id does not fit 64 bits: " + idRange}},
-		{",a,", row{Err: "id is empty: " + idRange}},
-		{"9.22E+18,a,", row{Err: `id is "9.22E+18", which a spreadsheet may have rounded: ` + idRange}},
-		{"1.0,a,", row{Err: `id is "1.0", which a spreadsheet may have rounded: ` + idRange}},
-		{"1e3,a,", row{Err: `id is "1e3", which a spreadsheet may have rounded: ` + idRange}},
-		{"+5,a,", row{Err: `id is "+5": ` + idRange}},
-		{" 5,a,", row{Err: `id is " 5": ` + idRange}},
-		{"5 ,a,", row{Err: `id is "5 ": ` + idRange}},
-		{"-,a,", row{Err: `id is "-": ` + idRange}},
-		{"--5,a,", row{Err: `id is "--5": ` + idRange}},
-		{"'-5,a,", row{Err: `id is "'-5": ` + idRange}},
-		{"1_000,a,", row{Err: `id is "1_000": ` + idRange}},
-		{"0x10,a,", row{Err: `id is "0x10": ` + idRange}},
-		{"٣,a,", row{Err: `id is "٣": ` + idRange}},
-		{"\xff,a,", row{Err: `id is "\xff": ` + idRange}},
-		{strings.Repeat("x", 41) + ",a,", row{Err: `id is "` + strings.Repeat("x", 40) + `"…: ` + idRange}},
-		{"1,a\xff,", row{Err: "name is not UTF-8: save the file as UTF-8"}},
-		{"1,\xed\xa0\x80,", row{Err: "name is not UTF-8: save the file as UTF-8"}},
-		{"1,a,\xe9", row{Err: "tag is not UTF-8: save the file as UTF-8"}},
-		{"1,a\x00,", row{Err: "name has the character U+0000: leave it out"}},
-		{"1,a,\x00", row{Err: "tag has the character U+0000: leave it out"}},
+		{"9223372036854775808,a,", row{Err: idBetween + `"9223372036854775808"`}},
+		{"-9223372036854775809,a,", row{Err: idBetween + `"-9223372036854775809"`}},
+		{strings.Repeat("9", 70) + ",a,", row{Err: idBetween + `"` + strings.Repeat("9", 40) + `"…`}},
+		{",a,", row{Err: idInteger + "an empty cell"}},
+		{"9.22E+18,a,", row{Err: idInteger + `"9.22E+18", which a spreadsheet may have rounded`}},
+		{"1.0,a,", row{Err: idInteger + `"1.0", which a spreadsheet may have rounded`}},
+		{"1e3,a,", row{Err: idInteger + `"1e3", which a spreadsheet may have rounded`}},
+		{"+5,a,", row{Err: idInteger + `"+5"`}},
+		{" 5,a,", row{Err: idInteger + `" 5"`}},
+		{"5 ,a,", row{Err: idInteger + `"5 "`}},
+		{"-,a,", row{Err: idInteger + `"-"`}},
+		{"--5,a,", row{Err: idInteger + `"--5"`}},
+		{"'-5,a,", row{Err: idInteger + `"'-5"`}},
+		{"1_000,a,", row{Err: idInteger + `"1_000"`}},
+		{"0x10,a,", row{Err: idInteger + `"0x10"`}},
+		{"٣,a,", row{Err: idInteger + `"٣"`}},
+		{"\xff,a,", row{Err: idInteger + `"\xff"`}},
+		{strings.Repeat("x", 41) + ",a,", row{Err: idInteger + `"` + strings.Repeat("x", 40) + `"…`}},
+		{"1,a\xff,", row{Err: "name is not UTF-8; save the file as UTF-8"}},
+		{"1,\xed\xa0\x80,", row{Err: "name is not UTF-8; save the file as UTF-8"}},
+		{"1,a,\xe9", row{Err: "tag is not UTF-8; save the file as UTF-8"}},
+		{"1,a\x00,", row{Err: "name contains the character U+0000; remove it"}},
+		{"1,a,\x00", row{Err: "tag contains the character U+0000; remove it"}},
 		{
 			"x,\x00\xff,\xff\x00",
-			row{Err: "name is not UTF-8: save the file as UTF-8; tag is not UTF-8: save the file as UTF-8; " +
-				`id is "x": ` + idRange + "; name has the character U+0000: leave it out; tag has the character U+0000: leave it out"},
+			row{Err: "name is not UTF-8; save the file as UTF-8; tag is not UTF-8; save the file as UTF-8; " +
+				idInteger + `"x"; name contains the character U+0000; remove it; tag contains the character U+0000; remove it`},
 		},
 		{"1,a,\uFFFD", row{Plant: tagged(1, "a", "\uFFFD")}},
 		{"1,'=1+1,'＝x", row{Plant: tagged(1, "=1+1", "＝x")}},
@@ -172,25 +190,35 @@ func TestReadCSVContent(t *testing.T) {
 func TestReadCSVHeader(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, in, want string }{
-		{"empty", "", "the file is empty: " + headerWants},
-		{"byte order mark alone", "\uFEFF", "the file is empty: " + headerWants},
-		{"blank", "\n\r\n\n", "the file is empty: " + headerWants},
-		{"no id", "name,tag\n1,Rosa\n", `line 1: the header has no column id, but "name", "tag": ` + headerWants},
-		{"no name", "\nid\n1\n", `line 2: the header has no column name, but "id": ` + headerWants},
-		{"other case", "ID,Name\n1,Rosa\n", `line 1: the header has no columns id and name, but "ID", "Name": ` + headerWants},
-		{"spaces", "id, name\n1,Rosa\n", `line 1: the header has no column name, but "id", " name": ` + headerWants},
-		{"semicolons", "id;name\n1;Rosa\n", `line 1: the header has no columns id and name, but "id;name": ` + headerWants},
-		{"many", "a,b,c,d,e,f,g,h,i\n", `line 1: the header has no columns id and name, but "a", "b", "c", "d", "e", "f", "g", "h", …: ` + headerWants},
+		{"empty", "", "the file is empty" + headerWants},
+		{"byte order mark alone", "\uFEFF", "the file is empty" + headerWants},
+		{"blank", "\n\r\n\n", "the file is empty" + headerWants},
+		{"no id", "name,tag\n1,Rosa\n", `line 1: the header has no column id; got "name", "tag"` + headerWants},
+		{"no name", "\nid\n1\n", `line 2: the header has no column name; got "id"` + headerWants},
+		{
+			"other case", "ID,Name\n1,Rosa\n",
+			`line 1: the header has no columns id and name; got "ID", "Name"` + headerWants,
+		},
+		{"spaces", "id, name\n1,Rosa\n", `line 1: the header has no column name; got "id", " name"` + headerWants},
+		{"semicolons", "id;name\n1;Rosa\n", `line 1: the header has no columns id and name; got "id;name"` + headerWants},
+		{
+			"many", "a,b,c,d,e,f,g,h,i\n",
+			`line 1: the header has no columns id and name; got "a", "b", "c", "d", "e", "f", "g", "h", …` + headerWants,
+		},
 		{"id twice", "id,name,id\n", "line 1: the header has the column id twice"},
 		{"name twice", "id,name,\"name\"\n", "line 1: the header has the column name twice"},
 		{"tag twice", "tag,tag,id,name\n", "line 1: the header has the column tag twice"},
 		{
 			"fault", "id,na\"me\n1,Rosa\n",
-			"line 1: the header cannot be read: column 2 has a quote inside a cell without quotes: put the cell in quotes and double those inside",
+			"line 1: invalid header: column 2 has a quote inside an unquoted cell; " +
+				"quote the cell and double each quote inside it",
 		},
-		{"quote never closed", "id,\"name\n1,Rosa\n", "line 1: the header cannot be read: column 2 opens a quote that is never closed"},
+		{
+			"quote never closed", "id,\"name\n1,Rosa\n",
+			"line 1: invalid header: column 2 has an opening quote without a closing quote",
+		},
 		{"too many columns", "id,name" + strings.Repeat(",", 1023) + "\n", "line 1: the header has more than 1024 columns"},
-		{"too long", "id,name," + strings.Repeat("x", 1<<20) + "\n", "line 1: the header cannot be read: " + tooLong},
+		{"too long", "id,name," + strings.Repeat("x", rowBytesMax) + "\n", "line 1: invalid header: " + tooLong},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

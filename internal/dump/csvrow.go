@@ -9,7 +9,7 @@ import (
 	"plantstore/internal/plant"
 )
 
-// row returns the present row.
+// row returns the current row.
 func (r *csvReader) row() Row {
 	row := Row{Line: r.line, Raw: r.raw, header: r.header, Err: r.fault}
 	if row.Err == nil {
@@ -18,7 +18,8 @@ func (r *csvReader) row() Row {
 	return row
 }
 
-// plant makes a plant of the present row's cells, or names every fault.
+// plant returns the plant in the cells of the current row, or an error with all
+// faults of the row.
 func (r *csvReader) plant() (plant.NewPlant, error) {
 	if len(r.cells) != r.columns.count {
 		return plant.NewPlant{}, r.countFault()
@@ -42,7 +43,7 @@ func (r *csvReader) plant() (plant.NewPlant, error) {
 	if err := faults.Err(); err != nil {
 		return plant.NewPlant{}, err
 	}
-	if err := checkSize(p); err != nil {
+	if err := checkSize(p, r.plantMax); err != nil {
 		return plant.NewPlant{}, err
 	}
 	return p, nil
@@ -50,7 +51,7 @@ func (r *csvReader) plant() (plant.NewPlant, error) {
 
 func (r *csvReader) tag(faults *plant.Faults, cell []byte) plant.Tag {
 	slot := r.tags.slot(cell)
-	if *slot == string(cell) { // what is in the table is valid
+	if *slot == string(cell) { // the table contains valid tags only
 		return plant.Tagged(*slot)
 	}
 	if !validText(cell) {
@@ -70,7 +71,7 @@ func (r *csvReader) countFault() error {
 		n = "more than " + strconv.Itoa(columnsMax)
 	}
 	return errors.New("the row has " + n + " cells, the header has " + strconv.Itoa(r.columns.count) +
-		": put a cell with a comma in it in quotes")
+		"; quote each cell that contains a comma")
 }
 
 func validText(cell []byte) bool {
@@ -79,19 +80,19 @@ func validText(cell []byte) bool {
 
 func addTextFaults(faults *plant.Faults, cell []byte, column string, hasNUL plant.Code) {
 	if !utf8.Valid(cell) {
-		faults.Add(plant.CodeBodyNotUTF8, column+" is not UTF-8: save the file as UTF-8")
+		faults.Add(plant.CodeBodyNotUTF8, column+" is not UTF-8; save the file as UTF-8")
 	}
 	if bytes.IndexByte(cell, 0) >= 0 {
-		faults.Add(hasNUL, column+" has the character U+0000: leave it out")
+		faults.Add(hasNUL, column+" contains the character U+0000; remove it")
 	}
 }
 
-// parseID returns the id in a cell of decimal digits with at most a minus sign
-// before them. It is as strict as that because a spreadsheet that writes
-// 9.22E+18 has rounded the id and does not know any more which it was.
+// parseID returns the id in a cell of decimal digits, with an optional minus
+// sign. It refuses every other form, because a spreadsheet that writes 9.22E+18
+// has rounded the id.
 func parseID(cell []byte) (int64, bool) {
 	digits := bytes.TrimPrefix(cell, []byte{'-'})
-	const digitsMax = 18 // so many fit int64 whatever they are
+	const digitsMax = 18 // any number of 18 digits fits int64
 	if len(digits) > digitsMax || len(digits) == 0 {
 		return parseLongID(cell, digits)
 	}
@@ -125,30 +126,41 @@ func isDigits(b []byte) bool {
 	return len(b) > 0
 }
 
-// addIDFault says why parseID has refused the cell.
+// addIDFault adds the reason for which parseID refused the cell.
 func addIDFault(faults *plant.Faults, cell []byte) {
-	const want = "write a whole number in plain digits, from -9223372036854775808 to 9223372036854775807"
+	const (
+		integer = "id must be a 64-bit integer in decimal digits; got "
+		between = "id must be from -9223372036854775808 to 9223372036854775807; got "
+	)
 	switch {
 	case len(cell) == 0:
-		faults.Add(plant.CodeIDMissing, "id is empty: "+want)
+		faults.Add(plant.CodeIDMissing, integer+"an empty cell")
 	case isDigits(bytes.TrimPrefix(cell, []byte{'-'})):
-		faults.Add(plant.CodeIDOutOfRange, "id does not fit 64 bits: "+want)
-	case len(bytes.Trim(cell, "0123456789+-.,eE")) == 0 && bytes.ContainsAny(cell, ".,eE") && bytes.ContainsAny(cell, "0123456789"):
-		faults.Add(plant.CodeIDNotInteger, "id is "+plant.Quote(cell)+", which a spreadsheet may have rounded: "+want)
+		faults.Add(plant.CodeIDOutOfRange, between+plant.Quote(cell))
+	case isDecimal(cell):
+		faults.Add(plant.CodeIDNotInteger, integer+plant.Quote(cell)+", which a spreadsheet may have rounded")
 	default:
-		faults.Add(plant.CodeIDWrongType, "id is "+plant.Quote(cell)+": "+want)
+		faults.Add(plant.CodeIDWrongType, integer+plant.Quote(cell))
 	}
 }
 
-// internTable holds the tags that were met last, because tags repeat: most
-// rows then cost no second string. Each tag has one slot, in which it replaces
-// the tag before it, so the table never grows.
+// isDecimal reports whether a cell looks like a number with a fraction, an
+// exponent or separators, as a spreadsheet writes one.
+func isDecimal(cell []byte) bool {
+	const digits, others = "0123456789", ".,eE"
+	return bytes.ContainsAny(cell, digits) && bytes.ContainsAny(cell, others) &&
+		len(bytes.Trim(cell, digits+others+"+-")) == 0
+}
+
+// internTable caches recent tags. Tags repeat, so most rows need no new string
+// for theirs. A tag replaces the previous tag of its slot, so the table never
+// grows.
 type internTable [1024]string
 
-// internBytesMax is the longest tag that is kept.
+// internBytesMax is the length of the longest cached tag.
 const internBytesMax = 64
 
-// slot returns where a tag is kept if it is, by its FNV-1a hash.
+// slot returns the slot of a tag, by its FNV-1a hash.
 func (t *internTable) slot(tag []byte) *string {
 	hash := uint32(2166136261)
 	for _, c := range tag {

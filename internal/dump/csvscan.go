@@ -5,31 +5,31 @@ import (
 	"fmt"
 )
 
-// What can be wrong with the form of a cell; columnFault adds the column.
+// The faults of a cell; columnFault adds the column.
 const (
-	faultQuote  = "has a quote inside a cell without quotes: put the cell in quotes and double those inside"
-	faultText   = "has text behind its closing quote: double the quotes inside a cell"
-	faultReturn = "has a carriage return that ends no line: put the cell in quotes"
-	faultOpen   = "opens a quote that is never closed"
+	faultQuote  = "has a quote inside an unquoted cell; quote the cell and double each quote inside it"
+	faultText   = "has text after the closing quote; double each quote inside a cell"
+	faultReturn = "has a carriage return inside an unquoted cell; quote the cell"
+	faultOpen   = "has an opening quote without a closing quote"
 )
 
-func columnFault(column int, what string) error {
-	return fmt.Errorf("column %d %s", column, what)
+func columnFault(column int, fault string) error {
+	return fmt.Errorf("column %d %s", column, fault)
 }
 
-// rowScan reads one row byte by byte, with quotes as in RFC 4180. It can stop
-// after any byte and go on when there are more.
+// rowScan scans one row byte by byte, with quotes as in RFC 4180. It can stop
+// after any byte and continue with more data.
 //
-// A row ends at the first line end outside quotes. From a fault on nothing is
-// in quotes, so the row ends at the next line end and one bad row costs no
-// more than itself.
+// A row ends at the first line end outside quotes. After a fault, quotes have
+// no meaning: the row ends at the next line end, so a bad row does not extend
+// into the next one.
 type rowScan struct {
 	state  scanState
-	pos    int   // how many of the unread bytes were read
-	lines  int64 // how many line ends were read
-	column int   // of the present cell, from 1
-	start  int   // of the present cell
-	double bool  // the present cell has doubled quotes
+	pos    int   // number of scanned bytes of the window
+	lines  int64 // number of scanned line ends
+	column int   // of the current cell, from 1
+	start  int   // of the current cell
+	double bool  // the current cell has doubled quotes
 	cells  []cellSpan
 	fault  error
 }
@@ -38,15 +38,15 @@ type scanState int
 
 const (
 	atStart     scanState = iota // of a cell
-	inPlain                      // within a cell without quotes
-	inQuotes                     // within quotes
-	afterQuote                   // after a quote that closes the cell, unless another follows
+	inPlain                      // inside an unquoted cell
+	inQuotes                     // inside quotes
+	afterQuote                   // after a quote that closes the cell, unless another quote follows
 	afterReturn                  // after a CR outside quotes; the cell has ended before it
 	inFault                      // after a fault
 )
 
-// cellSpan is where a cell stands in its row, with its quotes. It means
-// nothing in a row of which a part was discarded.
+// cellSpan is the position of a cell in its row, quotes included. It is invalid
+// after a discard of a part of the row.
 type cellSpan struct {
 	start, end      int
 	quoted, doubled bool
@@ -54,8 +54,8 @@ type cellSpan struct {
 
 func (s *rowScan) reset() { *s = rowScan{column: 1, cells: s.cells[:0]} }
 
-// scan reads on in data, of which it has read pos bytes. It returns true after
-// the line end that ends the row, and false if data ends before.
+// scan continues at byte pos of data. It returns true after the line end that
+// ends the row, and false if data ends first.
 func (s *rowScan) scan(data []byte) bool {
 	for s.pos < len(data) {
 		if s.state == inQuotes {
@@ -75,7 +75,7 @@ func (s *rowScan) scan(data []byte) bool {
 	return false
 }
 
-// quotes reads within quotes, up to the next one or the end of data.
+// quotes scans inside quotes, up to the next quote or the end of data.
 func (s *rowScan) quotes(data []byte) {
 	n := len(data)
 	if i := bytes.IndexByte(data, '"'); i >= 0 {
@@ -86,8 +86,7 @@ func (s *rowScan) quotes(data []byte) {
 	s.pos += n
 }
 
-// outside reads one byte outside quotes that is no LF, and returns the state
-// after it.
+// outside returns the state after one byte outside quotes that is not LF.
 func (s *rowScan) outside(c byte) scanState {
 	switch {
 	case s.state == inFault:
@@ -115,7 +114,8 @@ func (s *rowScan) outside(c byte) scanState {
 	return inPlain
 }
 
-// endCell notes the cell that ends before pos, if it has not ended yet.
+// endCell appends the cell that ends before pos, unless a CR or a fault has
+// ended it already.
 func (s *rowScan) endCell() {
 	if s.state == afterReturn || s.state == inFault {
 		return
@@ -126,7 +126,7 @@ func (s *rowScan) endCell() {
 	s.double = false
 }
 
-// endOfInput ends a row that has no line end.
+// endOfInput ends a row without a line end.
 func (s *rowScan) endOfInput() {
 	if s.state == inQuotes {
 		s.state = s.refuse(faultOpen)
@@ -134,7 +134,7 @@ func (s *rowScan) endOfInput() {
 	s.endCell()
 }
 
-func (s *rowScan) refuse(what string) scanState {
-	s.fault = columnFault(s.column, what)
+func (s *rowScan) refuse(fault string) scanState {
+	s.fault = columnFault(s.column, fault)
 	return inFault
 }

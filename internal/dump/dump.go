@@ -1,11 +1,11 @@
 // Package dump reads and writes files of plants: CSV, JSON Lines and JSON,
-// plain or compressed. Rows come as an iterator, in bounded memory however
-// large the file is, and a row that is no plant comes with its line and the
-// reason, so that one bad row never hides the others.
+// plain or compressed. Read returns the rows as an iterator, in bounded memory
+// for a file of any size. An invalid row has its line and the reason, so one
+// bad row does not hide the others.
 //
 // JSON Lines and JSON keep every plant exactly. CSV keeps every name and every
-// tag that is not empty; an empty tag becomes no tag, because an empty cell is
-// all that CSV has for both.
+// tag that is not empty; it has the same empty cell for an empty tag and for
+// no tag, and is read as no tag.
 package dump
 
 import (
@@ -24,11 +24,12 @@ type Format string
 // The formats.
 const (
 	CSV   Format = "csv"   // RFC 4180 with a header
-	JSONL Format = "jsonl" // one JSON object a line
+	JSONL Format = "jsonl" // one JSON object per line
 	JSON  Format = "json"  // one JSON array of objects
 )
 
-// ParseFormat returns the format of that name; ndjson is another name for jsonl.
+// ParseFormat returns the format with the given name; ndjson is another name
+// for jsonl.
 func ParseFormat(name string) (Format, error) {
 	switch name {
 	case "csv":
@@ -41,19 +42,20 @@ func ParseFormat(name string) (Format, error) {
 	return "", fmt.Errorf("unknown format %q: use csv, jsonl (or ndjson) or json", name)
 }
 
-// Compression is how a file is compressed. The zero value is none.
+// Compression is the compression of a file.
 type Compression string
 
-// The compressions.
+// The compressions. The zero value is None.
 const (
 	None Compression = ""
 	Gzip Compression = "gzip"
 	Zstd Compression = "zstd"
 )
 
-// DetectPath returns what a file's name says about it: .csv, .jsonl, .ndjson
-// or .json, in any case of letters, and .gz or .zst behind it. It returns
-// false if the name tells no format; the compression may be told all the same.
+// DetectPath returns the format and the compression that a file name ends
+// with: .csv, .jsonl, .ndjson or .json, then optionally .gz or .zst. Case does
+// not matter. It returns false if the name ends with no format; the compression
+// is valid in either case.
 func DetectPath(path string) (Format, Compression, bool) {
 	name := strings.ToLower(filepath.Base(path))
 	compression := None
@@ -66,40 +68,46 @@ func DetectPath(path string) (Format, Compression, bool) {
 	return format, compression, err == nil
 }
 
-// plantBytesMax is the largest plant as plant.NewPlant.AppendJSON writes it. So
-// large can one be that came in the largest body: AppendJSON writes texts in the
-// shortest form, but an id in full, which a body can have as 9e18. A larger one,
-// as CSV can have it, is refused, because JSON that was exported could not be
-// imported.
-const plantBytesMax = plant.BodyBytesMax + len("-9223372036854775808")
-
-// rowBytesMax is the longest row that is read, and bounds the memory of a read.
-// CSV needs less room for a plant than JSON, but for the apostrophes before
-// formulas, of which every second character may have one; JSON may have white
-// space.
-const rowBytesMax = 2 * plantBytesMax
-
-func errRowTooLong(rowMax int) error {
-	return fmt.Errorf("the row is longer than %d bytes; if that is not so, look for a missing quote or bracket", rowMax)
+// limits bounds the memory of a read.
+type limits struct {
+	row   int // bytes of the longest row that is kept
+	plant int // bytes of the largest plant, as plant.NewPlant.AppendJSON writes it
 }
 
-// checkSize refuses a plant that is larger than any that a server accepts.
-func checkSize(p plant.NewPlant) error {
+// maxLimits are the limits of Read.
+//
+// The largest plant is the one in the largest body. AppendJSON writes texts in
+// the shortest form, but an id in full, and a body can have the id as 9e18. CSV
+// can hold a larger plant; Read refuses it, because its JSON export could not
+// be imported.
+//
+// A row may be twice as long as the plant: CSV adds an apostrophe to at most
+// every second character, JSON may have white space.
+var maxLimits = limits{row: 2 * plantBytesMax, plant: plantBytesMax}
+
+const plantBytesMax = plant.BodyBytesMax + len("-9223372036854775808")
+
+func errRowTooLong(rowMax int) error {
+	return fmt.Errorf("the row is longer than %d bytes; check for a missing quote or bracket", rowMax)
+}
+
+// checkSize returns an error for a plant of more than plantMax bytes.
+func checkSize(p plant.NewPlant, plantMax int) error {
 	const perByteMax, members = len(`\u0001`), 64
-	if p.Bytes() <= (plantBytesMax-members)/perByteMax {
-		return nil // whatever its texts are
+	if p.Bytes() <= (plantMax-members)/perByteMax {
+		return nil // even if every byte needs an escape
 	}
-	if size := p.JSONBytes(); size > plantBytesMax {
-		return fmt.Errorf("the plant has %d bytes as JSON, and a plant has at most %d", size, plantBytesMax)
+	if size := p.JSONBytes(); size > plantMax {
+		return fmt.Errorf("the plant has %d bytes as JSON; the maximum is %d", size, plantMax)
 	}
 	return nil
 }
 
-// decode is plant.Decode for a row of a file.
-func decode(raw []byte) (plant.NewPlant, error) {
+// decode decodes a row of JSON with plant.Decode and checks the plant's size.
+func decode(raw []byte, plantMax int) (plant.NewPlant, error) {
 	p, err := plant.Decode(raw)
 	if err == nil {
-		err = checkSize(p)
+		err = checkSize(p, plantMax)
 	}
 	if err != nil {
 		return plant.NewPlant{}, err
@@ -107,38 +115,36 @@ func decode(raw []byte) (plant.NewPlant, error) {
 	return p, nil
 }
 
-// Row is one row of a file: a plant, or the reason why it is none.
+// Row is one row of a file: a plant, or the reason why the row is invalid.
 type Row struct {
 	Line  int64          // the line where the row begins, from 1
-	Raw   []byte         // the row as it stands in the file, without its line end; valid until the next row, nil if it was too long to keep (over 32 MiB)
+	Raw   []byte         // the row as in the file, without its line end; valid until the next row; nil if over 32 MiB
 	Plant plant.NewPlant // keeps no reference to Raw
-	Err   error          // why the row is refused, for a person; nil if Plant is good
+	Err   error          // why the row is invalid, as a message for the user; nil if Plant is valid
 
-	header string // CSV: the header as it stands in the file, for Rejects
+	header string // CSV: the header as in the file, for Rejects
 }
 
-// Read returns the rows of r, which must be in the format f and not
-// compressed. Blank lines are no rows, and a byte order mark at the start is
-// passed over.
+// Read returns the rows of r, which must have the format f and must not be
+// compressed. It skips blank lines, and a byte order mark at the start.
 //
-// An error beside a row means that the input as a whole cannot be read on: the
-// reader failed, a CSV file has no proper header, or a JSON array is broken.
-// There is at most one, and it comes last. A row that the failure cut off is
-// not yielded.
+// An error beside a row ends the input: the reader failed, the header of a CSV
+// file is invalid, or a JSON array is broken. It comes at most once, and last.
+// Read does not yield a row that the failure cut off.
 //
-// Reading holds one row, and 64 KiB or up to three times the longest row
-// besides: about 100 MiB for the largest.
-func Read(r io.Reader, f Format) iter.Seq2[Row, error] { return read(r, f, rowBytesMax) }
+// Read keeps one row in memory, and 64 KiB or up to three times the longest row
+// in its buffer: about 100 MiB for the longest allowed row.
+func Read(r io.Reader, f Format) iter.Seq2[Row, error] { return read(r, f, maxLimits) }
 
-// read is Read with a limit on the length of a row.
-func read(r io.Reader, f Format, rowMax int) iter.Seq2[Row, error] {
+// read is Read with the given limits.
+func read(r io.Reader, f Format, l limits) iter.Seq2[Row, error] {
 	switch f {
 	case CSV:
-		return readCSV(r, rowMax)
+		return readCSV(r, l)
 	case JSONL:
-		return readLines(r, rowMax)
+		return readLines(r, l)
 	case JSON:
-		return readArray(r, rowMax)
+		return readArray(r, l)
 	}
 	return func(yield func(Row, error) bool) {
 		_, err := ParseFormat(string(f))

@@ -14,7 +14,7 @@ import (
 	"plantstore/internal/plant"
 )
 
-// row is a dump.Row in a form that can be compared and written in a table.
+// row is a dump.Row in a form that a table can contain and cmp can compare.
 type row struct {
 	Line  int64
 	Raw   string
@@ -25,8 +25,9 @@ type row struct {
 var equalTags = cmp.Comparer(func(a, b plant.Tag) bool { return a == b })
 
 // read returns every row of a file, and the text of the error that ended it.
+// Its limits are lower than those of dump.Read.
 func read(r io.Reader, f dump.Format) (rows []row, failure string) {
-	for got, err := range dump.ReadRows(r, f, rowBytesMax) {
+	for got, err := range dump.ReadWithin(r, f, rowBytesMax, plantBytesMax) {
 		if err != nil {
 			failure += err.Error()
 			continue
@@ -43,7 +44,7 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// mustRead returns the plants of a file in which nothing may be refused.
+// mustRead returns the plants of a file without invalid rows.
 func mustRead(tb rapid.TB, r io.Reader, f dump.Format) []plant.NewPlant {
 	tb.Helper()
 	var plants []plant.NewPlant
@@ -78,15 +79,15 @@ func write(tb rapid.TB, f dump.Format, c dump.Compression, plants []plant.NewPla
 	return file.Bytes()
 }
 
-// rewrite reads a file and writes its refused rows as a file of rejects.
-func rewrite(tb rapid.TB, file []byte, f dump.Format) (rejects []byte, omitted int64) {
+// rewrite reads a file and returns its invalid rows as a file of rejects.
+func rewrite(tb rapid.TB, file []byte, f dump.Format) []byte {
 	tb.Helper()
 	var out bytes.Buffer
 	w, err := dump.NewRejects(&out, f)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	for row, err := range dump.ReadRows(bytes.NewReader(file), f, rowBytesMax) {
+	for row, err := range dump.ReadWithin(bytes.NewReader(file), f, rowBytesMax, plantBytesMax) {
 		if err == nil && row.Err != nil {
 			if err := w.Write(row); err != nil {
 				tb.Fatal(err)
@@ -96,7 +97,7 @@ func rewrite(tb rapid.TB, file []byte, f dump.Format) (rejects []byte, omitted i
 	if err := w.Close(); err != nil {
 		tb.Fatal(err)
 	}
-	return out.Bytes(), w.Omitted()
+	return out.Bytes()
 }
 
 func named(id int64, name string) plant.NewPlant {
@@ -109,7 +110,8 @@ func tagged(id int64, name, tag string) plant.NewPlant {
 
 func TestParseFormat(t *testing.T) {
 	t.Parallel()
-	for name, want := range map[string]dump.Format{"csv": dump.CSV, "jsonl": dump.JSONL, "ndjson": dump.JSONL, "json": dump.JSON} {
+	names := map[string]dump.Format{"csv": dump.CSV, "jsonl": dump.JSONL, "ndjson": dump.JSONL, "json": dump.JSON}
+	for name, want := range names {
 		if got, err := dump.ParseFormat(name); got != want || err != nil {
 			t.Errorf("ParseFormat(%q) = %q, %v; want %q", name, got, err, want)
 		}
@@ -149,7 +151,8 @@ func TestDetectPath(t *testing.T) {
 	} {
 		format, compression, ok := dump.DetectPath(tt.path)
 		if format != tt.format || compression != tt.compression || ok != tt.ok {
-			t.Errorf("DetectPath(%q) = %q, %q, %t; want %q, %q, %t", tt.path, format, compression, ok, tt.format, tt.compression, tt.ok)
+			t.Errorf("DetectPath(%q) = %q, %q, %t; want %q, %q, %t",
+				tt.path, format, compression, ok, tt.format, tt.compression, tt.ok)
 		}
 	}
 }
@@ -172,7 +175,7 @@ func TestUnknownFormat(t *testing.T) {
 	}
 }
 
-// A consumer may leave the loop early.
+// A caller may leave the loop early.
 func TestReadStops(t *testing.T) {
 	t.Parallel()
 	plants := []plant.NewPlant{named(1, "Rosa"), named(2, "Bellis")}
@@ -186,7 +189,7 @@ func TestReadStops(t *testing.T) {
 			break
 		}
 		if !slices.Equal(got, plants[:1]) {
-			t.Errorf("%s: got %v, want the first plant alone", format, got)
+			t.Errorf("%s: got %v, want the first plant only", format, got)
 		}
 	}
 }

@@ -5,5 +5,8 @@ import (
 	"iter"
 )
 
-// ReadRows is Read with a limit on the length of a row, so that a test can go past it in less memory.
-func ReadRows(r io.Reader, f Format, rowMax int) iter.Seq2[Row, error] { return read(r, f, rowMax) }
+// ReadWithin is Read with other limits on the bytes of a row and of a plant as JSON: a test exceeds a lower limit with
+// less data.
+func ReadWithin(r io.Reader, f Format, rowMax, plantMax int) iter.Seq2[Row, error] {
+	return read(r, f, limits{row: rowMax, plant: plantMax})
+}

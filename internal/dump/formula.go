@@ -5,32 +5,30 @@ import (
 	"strings"
 )
 
-// A spreadsheet runs a cell as a formula if it begins with one of a few
-// characters, and any client that may create plants chooses their names. So, as
-// in OWASP, "CSV Injection"
-// (https://owasp.org/www-community/attacks/CSV_Injection), such a name or tag
-// is written with an apostrophe before it, which marks text in a spreadsheet.
+// A spreadsheet evaluates a cell that begins with one of a few characters as a
+// formula, and a client chooses the names of its plants. As OWASP recommends in
+// "CSV Injection" (https://owasp.org/www-community/attacks/CSV_Injection), the
+// Writer puts an apostrophe before such a name or tag: it marks text in a
+// spreadsheet.
 //
-// A spreadsheet that is set to semicolons or TABs splits a row there. Our cell
-// then begins in the middle of one of its cells, where it sees no quotes, so it
-// also splits within quotes, and at line ends. A part of a name that would
-// become such a cell is guarded like a name. Quotes before the formula do not
-// protect it: they are written doubled, which is an empty text in quotes.
+// A spreadsheet that separates cells by semicolons or TABs splits a row there.
+// A part of a name then becomes a cell of its own, even inside quotes and after
+// line ends, so the Writer guards such a part like a name. Quotes before the
+// formula do not protect it: CSV doubles them, and two quotes are an empty text.
 //
-// Names that have apostrophes there already get one more, and reading takes
-// exactly one away from each place. What is written is thus read back as it
-// was, whatever it was.
+// A text that has apostrophes at such a place gets one more, and Read removes
+// exactly one from each place. So every text survives a write and a read.
 
-// splitters are where other programs may split a cell of ours.
+// splitters are the characters at which a spreadsheet may split a cell.
 const splitters = ";\t\r\n"
 
-// guarded tells whether a cell is written with an apostrophe before it.
+// guarded reports whether the cell of a text gets an apostrophe before it.
 func guarded(text string) bool {
 	return beginsFormula(strings.TrimLeft(text, "'"))
 }
 
-// guardParts returns the text with an apostrophe before each part behind a
-// splitter that is to be guarded.
+// guardParts returns the text with an apostrophe before each part that follows
+// a splitter and begins like a formula.
 func guardParts(text string) string {
 	if !strings.ContainsAny(text, splitters) {
 		return text
@@ -45,8 +43,8 @@ func guardParts(text string) string {
 	return string(guarded)
 }
 
-// unguard takes the apostrophes away that a cell was written with. It leaves
-// the cell as it is, and returns another or a part of it.
+// unguard returns the cell without the apostrophes that the Writer added. It
+// does not change the cell: the result is a copy or a part of it.
 func unguard(cell []byte) []byte {
 	if bytes.IndexByte(cell, '\'') < 0 {
 		return cell
@@ -69,7 +67,7 @@ func unguard(cell []byte) []byte {
 
 func isSplitter(c byte) bool { return strings.IndexByte(splitters, c) >= 0 }
 
-// hidesFormula tells whether the text begins as a formula but for apostrophes
+// hidesFormula reports whether the text begins like a formula after apostrophes
 // and quotes.
 func hidesFormula[T string | []byte](text T) bool {
 	for i := range len(text) {
@@ -80,8 +78,8 @@ func hidesFormula[T string | []byte](text T) bool {
 	return false
 }
 
-// beginsFormula tells whether the text begins as a formula, or with TAB, CR or
-// LF, which a spreadsheet may skip.
+// beginsFormula reports whether the text begins like a formula, or with TAB, CR
+// or LF, which a spreadsheet may skip.
 func beginsFormula[T string | []byte](text T) bool {
 	if len(text) == 0 {
 		return false
@@ -89,8 +87,8 @@ func beginsFormula[T string | []byte](text T) bool {
 	return text[0] == '\t' || text[0] == '\r' || text[0] == '\n' || beginsSign(text)
 }
 
-// beginsSign tells whether the text begins with = + - @ or their full-width
-// forms.
+// beginsSign reports whether the text begins with = + - @ or with the full-width
+// form of one.
 func beginsSign[T string | []byte](text T) bool {
 	if len(text) == 0 {
 		return false

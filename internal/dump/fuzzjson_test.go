@@ -9,8 +9,7 @@ import (
 	"plantstore/internal/plant"
 )
 
-// checkElements compares with encoding/json where the elements of an array
-// begin and end.
+// checkElements compares the elements of an array with those of encoding/json.
 func checkElements(t *testing.T, file []byte) {
 	rows, failure := read(bytes.NewReader(file), dump.JSON)
 	var elements []json.RawMessage

@@ -6,29 +6,31 @@ import (
 	"iter"
 )
 
-// readLines reads JSON Lines: one plant a line, as plant.Decode takes it.
-func readLines(r io.Reader, rowMax int) iter.Seq2[Row, error] {
+// readLines reads JSON Lines: one plant per line.
+func readLines(r io.Reader, l limits) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
-		l := lineReader{w: newWindow(r, rowMax)}
-		for l.next() {
-			if !yield(l.row, nil) {
+		lr := lineReader{w: newWindow(r, l.row), plantMax: l.plant}
+		for lr.next() {
+			if !yield(lr.row, nil) {
 				return
 			}
 		}
-		if err := l.w.failure(l.lines + 1); err != nil {
+		if err := lr.w.failure(lr.lines + 1); err != nil {
 			yield(Row{}, err)
 		}
 	}
 }
 
-// lineReader is the state of reading JSON Lines.
+// lineReader is the state of readLines.
 type lineReader struct {
-	w     window
-	lines int64 // how many lines were read
-	row   Row
+	w        window
+	plantMax int
+	lines    int64 // number of lines read
+	row      Row
 }
 
-// next reads the next row that is not blank, or returns false.
+// next reads the next row that is not blank. It returns false at the end of the
+// input and after a failed read.
 func (l *lineReader) next() bool {
 	for {
 		line := l.w.line()
@@ -49,14 +51,14 @@ func (l *lineReader) next() bool {
 		if len(raw) > l.w.rowMax {
 			l.row.Raw, l.row.Err = nil, errRowTooLong(l.w.rowMax)
 		} else {
-			l.row.Plant, l.row.Err = decode(raw)
+			l.row.Plant, l.row.Err = decode(raw, l.plantMax)
 		}
 		return true
 	}
 }
 
-// skipLine passes over a line that is too long. It returns false if the input
-// fails before the line ends.
+// skipLine discards a line that is too long. It returns false if a read fails
+// before the line ends.
 func (l *lineReader) skipLine() bool {
 	for {
 		data := l.w.unread()

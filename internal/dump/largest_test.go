@@ -2,6 +2,9 @@ package dump_test
 
 import (
 	"bytes"
+	"fmt"
+	"io"
+	"iter"
 	"slices"
 	"strings"
 	"testing"
@@ -12,20 +15,20 @@ import (
 	"plantstore/internal/plant"
 )
 
-// shortest are the parts of a body that hold a text in the fewest bytes, of every kind that a format writes longer.
+// shortest are texts in the shortest form that a body can have, of each kind that a format writes in a longer form.
 var shortest = []string{"x", `\"`, `\\`, `\u0001`, `\b`, `\f`, `\n`, `\n=`, `\t=`, ";=", ",", "'", "é"}
 
-// fullBody returns a body of so many bytes, made of the parts again and again. Its id is shorter than export writes it.
+// fullBody returns a body of size bytes that repeats the parts. Its id is shorter than in an export.
 func fullBody(parts []string, size int) string {
 	const head, middle, tail = `{"id":-9e18,"name":"=`, `","tag":"`, `"}`
 	unit := strings.Join(parts, "")
-	room := size - len(head) - len(middle) - len(tail)
-	name := strings.Repeat(unit, room/len(unit))
-	return head + name + middle + strings.Repeat("x", room-len(name)) + tail
+	rest := size - len(head) - len(middle) - len(tail)
+	name := strings.Repeat(unit, rest/len(unit))
+	return head + name + middle + strings.Repeat("x", rest-len(name)) + tail
 }
 
-// What the limits on a plant and on a row are built on: a file needs no more room for a plant than its body had, but for
-// the id, and in CSV for apostrophes.
+// The limits on a plant and on a row rely on this: a plant is not larger in a file than in its body, except for the id
+// and, in CSV, for apostrophes.
 func TestFormsOfAPlant(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -49,24 +52,43 @@ func TestFormsOfAPlant(t *testing.T) {
 	})
 }
 
-// A plant that no server could accept is refused, whatever the format: it could not be exported and imported again.
+// A plant that no server could accept is refused in every format: it could not be exported and imported again. The long
+// form of the test has the limit of Read.
 func TestPlantTooLarge(t *testing.T) {
 	t.Parallel()
-	const sixth = plant.BodyBytesMax / 6
-	large := named(1, strings.Repeat("\x01", sixth+2))
 	for _, format := range formats {
-		var got []string
-		for row, err := range dump.Read(bytes.NewReader(write(t, format, dump.None, []plant.NewPlant{large, named(2, "Bellis")})), format) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			got = append(got, errorText(row.Err))
-			if row.Err != nil && (row.Plant != plant.NewPlant{} || len(row.Raw) < sixth) {
-				t.Errorf("%s: the refused row has a plant, or only %d bytes", format, len(row.Raw))
-			}
+		const lower = 1 << 12
+		checkPlantLimit(t, format, lower, func(r io.Reader) iter.Seq2[dump.Row, error] {
+			return dump.ReadWithin(r, format, 2*lower, lower)
+		})
+		if !testing.Short() {
+			const fullSize = plant.BodyBytesMax + len("-9223372036854775808")
+			checkPlantLimit(t, format, fullSize, func(r io.Reader) iter.Seq2[dump.Row, error] { return dump.Read(r, format) })
 		}
-		if want := []string{"the plant has 16777242 bytes as JSON, and a plant has at most 16777236", ""}; !slices.Equal(got, want) {
-			t.Errorf("%s: got %q, want %q", format, got, want)
+	}
+}
+
+// checkPlantLimit reads a plant of plantMax bytes as JSON, one with a byte more, and a small one.
+func checkPlantLimit(t *testing.T, f dump.Format, plantMax int, read func(io.Reader) iter.Seq2[dump.Row, error]) {
+	t.Helper()
+	rest := plantMax - len(`{"id":1,"name":""}`)
+	largest := named(1, strings.Repeat("\x01", rest/6)+strings.Repeat("x", rest%6))
+	plants := []plant.NewPlant{largest, named(2, largest.Name[1:]+"1234567"), named(3, "Bellis")}
+	var got []string
+	for row, err := range read(bytes.NewReader(write(t, f, dump.None, plants))) {
+		if err != nil {
+			t.Fatal(err)
 		}
+		want := plants[len(got)]
+		if row.Err != nil {
+			want = plant.NewPlant{}
+		}
+		if got = append(got, errorText(row.Err)); row.Plant != want || row.Err != nil && len(row.Raw) < rest/6 {
+			t.Errorf("%s: row %d has another plant, or a row of only %d bytes", f, len(got), len(row.Raw))
+		}
+	}
+	tooLarge := fmt.Sprintf("the plant has %d bytes as JSON; the maximum is %d", plantMax+1, plantMax)
+	if want := []string{"", tooLarge, ""}; !slices.Equal(got, want) {
+		t.Errorf("%s: got %q, want %q", f, got, want)
 	}
 }

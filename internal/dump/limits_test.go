@@ -16,12 +16,14 @@ import (
 	"plantstore/internal/plant"
 )
 
+// Lower limits than those of dump.Read. A row still exceeds the window of 64 KiB.
 const (
-	rowBytesMax = 1 << 20 // in these tests
-	tooLong     = "the row is longer than 1048576 bytes; if that is not so, look for a missing quote or bracket"
+	rowBytesMax   = 1 << 17
+	plantBytesMax = 2 * rowBytesMax
+	tooLong       = "the row is longer than 131072 bytes; check for a missing quote or bracket"
 )
 
-// fill returns before + some x + after, size bytes in all.
+// fill returns a text of size bytes: before, a filling of x, and after.
 func fill(before, after string, size int) string {
 	return before + strings.Repeat("x", size-len(before)-len(after)) + after
 }
@@ -47,17 +49,18 @@ func TestRowLimit(t *testing.T) {
 			t.Parallel()
 			line := int64(1 + strings.Count(tt.head, "\n"))
 			next := row{tt.nextLine, tt.next, named(2, "Bellis"), ""}
-			for _, size := range []int{rowBytesMax - 1, rowBytesMax, rowBytesMax + 1, rowBytesMax + 2, rowBytesMax + 3, 3 * rowBytesMax} {
+			const most = rowBytesMax
+			for _, size := range []int{most - 1, most, most + 1, most + 2, most + 3, 3 * most} {
 				long := fill(tt.before, tt.after, size)
 				rows, failure := read(strings.NewReader(tt.head+long+tt.rest), tt.format)
 				want := row{Line: line, Err: tooLong}
-				if size <= rowBytesMax {
+				if size <= most {
 					want = row{Line: line, Raw: long, Plant: rows[0].Plant}
 				}
 				if diff := cmp.Diff([]row{want, next}, rows, equalTags); diff != "" || failure != "" {
 					t.Errorf("%d bytes: rows (-want +got):\n%.1000s\nfailure %q", size, diff, failure)
 				}
-				if size <= rowBytesMax && len(rows[0].Plant.Name) < rowBytesMax-32 {
+				if size <= most && len(rows[0].Plant.Name) < most-32 {
 					t.Errorf("%d bytes: the name has only %d", size, len(rows[0].Plant.Name))
 				}
 			}
@@ -65,14 +68,14 @@ func TestRowLimit(t *testing.T) {
 	}
 }
 
-// endless is a file that begins with head and goes on with a single row of
-// size bytes, which it never holds.
+// endless is a reader of head and a single row of size bytes. It never has the
+// whole row in memory.
 func endless(head, chunk string, size int64) io.Reader {
 	return io.MultiReader(strings.NewReader(head), io.LimitReader(repeat(strings.Repeat(chunk, 1024)), size))
 }
 
-// repeat is a reader of the same text again and again. A read begins with its
-// beginning.
+// repeat is an endless reader of the same text. Each read begins with the
+// beginning of the text.
 type repeat string
 
 func (r repeat) Read(p []byte) (int, error) {
@@ -83,10 +86,11 @@ func (r repeat) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// It measures the heap of the whole program, so it does not run in parallel.
+// The test measures the heap of the whole program, so it does not run in
+// parallel with others.
 func TestBoundedMemory(t *testing.T) {
-	const large, small = 200 << 20, 24 << 20 // small where every byte is looked at, which the race detector makes slow
-	const heapMax = 8 << 20
+	const heapMax = 1 << 20
+	const large, small = 25 << 20, 3 << 19 // small where Read tests each byte, which is slow under the race detector
 	for _, tt := range []struct {
 		name        string
 		size        int64
@@ -98,12 +102,12 @@ func TestBoundedMemory(t *testing.T) {
 		{"csv", small, dump.CSV, "id,name\n1,", "x", []row{{Line: 2, Err: tooLong}}, ""},
 		{"csv, quotes", large, dump.CSV, "id,name\n1,\"", "xy\n", []row{{Line: 2, Err: tooLong}}, ""},
 		{"csv, commas", small, dump.CSV, "id,name\n1,\"\"", ",", []row{{Line: 2, Err: tooLong}}, ""},
-		{"csv, header", small, dump.CSV, "id,name", ",", nil, "line 1: the header cannot be read: " + tooLong},
+		{"csv, header", small, dump.CSV, "id,name", ",", nil, "line 1: invalid header: " + tooLong},
 		{"jsonl", large, dump.JSONL, `{"name":"`, "x", []row{{Line: 1, Err: tooLong}}, ""},
 		{"jsonl, blank", large, dump.JSONL, "", " ", []row{{Line: 1, Err: tooLong}}, ""},
-		{"json, string", small, dump.JSON, `[{"name":"`, `x\"`, nil, "line 1: the array is not closed: the file ends within the element that begins at line 1"},
-		{"json, brackets", small, dump.JSON, "[", "[", nil, "line 1: the array is not closed: the file ends within the element that begins at line 1"},
-		{"json, blank", small, dump.JSON, "[", " ", nil, "line 1: the array is not closed: want ']' at its end"},
+		{"json, string", small, dump.JSON, `[{"name":"`, `x\"`, nil, "line 1: " + insideElement},
+		{"json, brackets", small, dump.JSON, "[", "[", nil, "line 1: " + insideElement},
+		{"json, blank", small, dump.JSON, "[", " ", nil, "line 1: the array is not closed; want ']' at the end"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var before, after runtime.MemStats
@@ -115,14 +119,14 @@ func TestBoundedMemory(t *testing.T) {
 				t.Errorf("rows (-want +got):\n%s\nfailure: got %q, want %q", diff, failure, tt.failure)
 			}
 			if grown := after.TotalAlloc - before.TotalAlloc; grown > heapMax {
-				t.Errorf("%d bytes were allocated for one row of %d", grown, tt.size)
+				t.Errorf("the read allocated %d bytes for one row of %d, want at most %d", grown, tt.size, heapMax)
 			}
 		})
 	}
 }
 
-// A reader that fails ends the rows with its error; the row that it cut off is
-// not taken for a whole one.
+// The error of a reader is the last one, and Read does not yield the row that it
+// cut off.
 func TestReaderFails(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("the disk is gone")
@@ -154,13 +158,14 @@ func TestReaderFails(t *testing.T) {
 				got = append(got, r.Plant)
 			}
 			if diff := cmp.Diff(tt.want, got, equalTags); diff != "" || failure != want {
-				t.Errorf("%s %.40q: plants (-want +got):\n%s\nfailure: got %q, want %q", tt.format, tt.in, diff, failure, want)
+				t.Errorf("%s %.40q: plants (-want +got):\n%s\nfailure: got %q, want %q",
+					tt.format, tt.in, diff, failure, want)
 			}
 		}
 	}
 }
 
-func TestReaderGivesNothing(t *testing.T) {
+func TestReaderReturnsNothing(t *testing.T) {
 	t.Parallel()
 	idle := iotest.ErrReader(nil)
 	if _, failure := read(idle, dump.JSONL); failure != "read line 1: "+io.ErrNoProgress.Error() {
@@ -168,8 +173,7 @@ func TestReaderGivesNothing(t *testing.T) {
 	}
 }
 
-// After an error of the writer below nothing more is written, and every call
-// says so.
+// After an error of the underlying writer, every call returns that error.
 func TestWriterFails(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("the disk is full")
@@ -213,6 +217,6 @@ func TestWriterClosed(t *testing.T) {
 		}
 	}
 	if err := w.Write(named(1, "Rosa")); errorText(err) != "the writer is closed" {
-		t.Errorf("Write: got %v, want an error that says that it is closed", err)
+		t.Errorf("Write: got %v, want the error of a closed writer", err)
 	}
 }

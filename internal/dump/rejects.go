@@ -5,20 +5,19 @@ import (
 	"io"
 )
 
-// Rejects writes rows back as they stand in the file they were read from, as a
-// file of the same format: correct it, and it can be read in its turn. The
-// zero value is not usable; it is not safe for concurrent use.
+// Rejects writes invalid rows to a file of the same format, unchanged, so that
+// the user can correct the file and import it. It is not safe for concurrent
+// use. The zero value is not usable.
 //
-// All rows must come from one Read. Without any the file stays empty.
+// All rows must come from one Read. Without rows the file stays empty.
 type Rejects struct {
-	w       *bufio.Writer
-	format  Format
-	rows    int64
-	omitted int64
-	err     error
+	w      *bufio.Writer
+	format Format
+	rows   int64
+	err    error
 }
 
-// NewRejects returns a Rejects that writes to w. Nothing is written before the
+// NewRejects returns a Rejects that writes to w. It writes nothing before the
 // first row.
 func NewRejects(w io.Writer, f Format) (*Rejects, error) {
 	format, err := ParseFormat(string(f))
@@ -28,15 +27,11 @@ func NewRejects(w io.Writer, f Format) (*Rejects, error) {
 	return &Rejects{w: bufio.NewWriter(w), format: format}, nil
 }
 
-// Write adds a row. One that was too long to keep is counted as omitted and
-// not written. An error is final: every later call returns it again.
+// Write writes row.Raw. It skips a row that has none, because Read found it too
+// long. After an error every call returns that error.
 func (r *Rejects) Write(row Row) error {
-	if r.err != nil {
+	if r.err != nil || len(row.Raw) == 0 {
 		return r.err
-	}
-	if len(row.Raw) == 0 {
-		r.omitted++
-		return nil
 	}
 	switch {
 	case r.format == JSON:
@@ -44,7 +39,7 @@ func (r *Rejects) Write(row Row) error {
 	case r.format == CSV && r.rows == 0:
 		r.put(row.header + "\r\n")
 	case r.format == JSONL && r.rows == 0 && row.Raw[0] != '{':
-		r.put("\n") // lest its first bytes be taken for a byte order mark or for a compressed file
+		r.put("\n") // so that the file does not begin like one with a byte order mark or like a compressed one
 	}
 	r.putRaw(row.Raw)
 	switch {
@@ -57,11 +52,8 @@ func (r *Rejects) Write(row Row) error {
 	return r.err
 }
 
-// Omitted returns how many rows were too long to be kept.
-func (r *Rejects) Omitted() int64 { return r.omitted }
-
-// Close writes what is left and ends a JSON array. It does not close the
-// writer that NewRejects was given.
+// Close writes the buffered rows and ends a JSON array. It does not close the
+// writer of NewRejects.
 func (r *Rejects) Close() error {
 	if r.format == JSON && r.rows > 0 {
 		r.put(arrayEnd(r.rows))

@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -15,11 +16,11 @@ import (
 	"plantstore/internal/plant"
 )
 
-// texts are what is hard to keep in one format or another, so that generated
-// names have them more often than chance would give.
+// texts are difficult in one format or another. Generated names have them more
+// often than by chance.
 var texts = []string{
-	"", " ", "a", "é", "Rosa", "'", "''", "=", "+1", "-", "@", "\t", "\r", "\n", "\r\n", "＝", "＋", "－", "＠", "\"", ",", ";", "\\", "\\u0000",
-	"\uFEFF", "\uFFFD", "\u2028", "😀", "\x01", "\x7f", "[", "]", "{", "}", ":", "]}",
+	"", " ", "a", "é", "Rosa", "'", "''", "=", "+1", "-", "@", "\t", "\r", "\n", "\r\n", "＝", "＋", "－", "＠",
+	"\"", ",", ";", "\\", "\\u0000", "\uFEFF", "\uFFFD", "\u2028", "😀", "\x01", "\x7f", "[", "]", "{", "}", ":", "]}",
 }
 
 func anyText() *rapid.Generator[string] {
@@ -39,7 +40,7 @@ func anyPlant() *rapid.Generator[plant.NewPlant] {
 	})
 }
 
-// withoutEmptyTags returns the plants as CSV can tell them.
+// withoutEmptyTags returns the plants as CSV keeps them.
 func withoutEmptyTags(plants []plant.NewPlant) []plant.NewPlant {
 	plants = slices.Clone(plants)
 	for i, p := range plants {
@@ -75,13 +76,13 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// Buffers are flushed and windows moved on the way through a larger file.
+// A file larger than the buffers of the Writer and of Read.
 func TestRoundTripLarge(t *testing.T) {
 	t.Parallel()
-	plants := benchPlants(6_000)
+	plants := benchPlants(1_000)
 	for i := range plants {
 		if i%100 == 0 {
-			plants[i].Name = strings.Repeat(plants[i].Name+"\r\n\"", i%1000)
+			plants[i].Name = strings.Repeat(plants[i].Name+"\r\n\"", i)
 		}
 	}
 	for _, format := range formats {
@@ -91,45 +92,70 @@ func TestRoundTripLarge(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := mustRead(t, r, format); !slices.Equal(got, plants) {
-				t.Errorf("%s, %s: the plants read differ from those written", format, compression)
+				t.Errorf("%s, %s: the plants differ after a write and a read", format, compression)
 			}
 		}
 	}
 }
 
-// The real files are no part of the project; without them the test is skipped.
-func TestRealFiles(t *testing.T) {
+// dataVariable is the environment variable that names a directory with large public files for the optional tests.
+const dataVariable = "PLANTSTORE_TEST_DATA"
+
+// testdata/real has excerpts of public data in many scripts; NOTICE.txt there has the sources and licences.
+func TestRealData(t *testing.T) {
 	t.Parallel()
-	for name, want := range map[string]int{"plants.jsonl": 953, "medium_usda.csv.gz": 32_646, "large_ipni.csv.gz": 474_514} {
+	checkRealFile(t, "testdata/real/ipni.csv", 215)
+	checkRealFile(t, "testdata/real/cldr.jsonl", 61)
+}
+
+// TestLargeRealData is optional: the large files are not part of the repository.
+func TestLargeRealData(t *testing.T) {
+	dir := os.Getenv(dataVariable)
+	if dir == "" {
+		t.Skipf("optional: %s names no directory with the large files", dataVariable)
+	}
+	files := map[string]int{"plants.jsonl": 953, "medium_usda.csv.gz": 32_646, "large_ipni.csv.gz": 474_514}
+	for name, plants := range files {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			path := "../../../shared/data/" + name
-			file, err := os.Open(path)
-			if err != nil {
-				t.Skip(err)
-			}
-			defer file.Close()
-			format, _, ok := dump.DetectPath(path)
-			r, err := dump.Decompress(file)
-			if err != nil || !ok {
-				t.Fatal(err, ok)
-			}
-			plants := mustRead(t, r, format)
-			if len(plants) != want {
-				t.Errorf("got %d plants, want %d", len(plants), want)
-			}
-			if got := mustRead(t, bytes.NewReader(write(t, format, dump.None, plants)), format); !slices.Equal(got, plants) {
-				t.Error("written and read back, the plants differ")
-			}
+			checkRealFile(t, filepath.Join(dir, name), plants)
 		})
 	}
 }
 
-// BenchmarkReadRealFile reads a real file that was decompressed before.
-func BenchmarkReadRealFile(b *testing.B) {
-	file, err := os.Open("../../../shared/data/large_ipni.csv.gz")
+// checkRealFile reads a file with so many plants, writes them and reads them again.
+func checkRealFile(t *testing.T, path string, want int) {
+	t.Helper()
+	file, err := os.Open(path)
 	if err != nil {
-		b.Skip(err)
+		t.Fatal(err)
+	}
+	defer file.Close()
+	format, _, ok := dump.DetectPath(path)
+	r, err := dump.Decompress(file)
+	if err != nil || !ok {
+		t.Fatal(err, ok)
+	}
+	plants := mustRead(t, r, format)
+	if len(plants) != want {
+		t.Errorf("%s: got %d plants, want %d", path, len(plants), want)
+	}
+	for _, other := range formats {
+		if got := mustRead(t, bytes.NewReader(write(t, other, dump.None, plants)), other); !slices.Equal(got, plants) {
+			t.Errorf("%s: the plants differ after a write and a read as %s", path, other)
+		}
+	}
+}
+
+// BenchmarkReadRealData reads a public list of species. It is optional, like TestLargeRealData.
+func BenchmarkReadRealData(b *testing.B) {
+	dir := os.Getenv(dataVariable)
+	if dir == "" {
+		b.Skipf("optional: %s names no directory with the large files", dataVariable)
+	}
+	file, err := os.Open(filepath.Join(dir, "large_ipni.csv.gz"))
+	if err != nil {
+		b.Fatal(err)
 	}
 	defer file.Close()
 	z, err := gzip.NewReader(file)

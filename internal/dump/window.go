@@ -6,18 +6,17 @@ import (
 	"io"
 )
 
-// windowBytes is how much of the input a read holds while rows are short.
+// windowBytes is the size of the window while rows are short.
 const windowBytes = 64 << 10
 
-// window shows the unread bytes of a reader. Its user takes them away with
-// discard and asks for more with fill. It holds no more than its user leaves in
-// it, and what fill adds.
+// window is a buffer of unread bytes of a reader: fill reads more of them, and
+// discard removes them. It grows only if fill finds it full.
 type window struct {
 	r          io.Reader
-	rowMax     int // the longest row that is read
+	rowMax     int // bytes of the longest row that is kept
 	buf        []byte
 	start, end int   // the unread bytes are buf[start:end]
-	err        error // why no more bytes come; io.EOF at the proper end
+	err        error // why r returns no more bytes; io.EOF at the end of the input
 }
 
 func newWindow(r io.Reader, rowMax int) window {
@@ -26,14 +25,14 @@ func newWindow(r io.Reader, rowMax int) window {
 	return w
 }
 
-// unread returns the bytes that were read and not discarded. They stay valid
-// until the next fill, even one that fails.
+// unread returns the bytes that are not discarded. They are valid until the next
+// fill, even if it fails.
 func (w *window) unread() []byte { return w.buf[w.start:w.end] }
 
 func (w *window) discard(n int) { w.start += n }
 
-// fill adds at least one byte to the unread ones, or returns false; then err
-// says why.
+// fill reads at least one more byte. It returns false if it cannot; err is the
+// reason.
 func (w *window) fill() bool {
 	if w.err != nil {
 		return false
@@ -66,9 +65,9 @@ func (w *window) skipByteOrderMark() {
 	}
 }
 
-// line returns the next line with its line end, or what is left of the input
-// if that has none. It returns nil at the end of the input, at a failure, and
-// for a line that is longer than a row may be.
+// line returns the next line with its line end; the last line may have none. It
+// returns nil at the end of the input, after a failed read, and for a line that
+// is longer than rowMax.
 func (w *window) line() []byte {
 	searched := 0
 	for {
@@ -90,13 +89,13 @@ func (w *window) line() []byte {
 	}
 }
 
-// isEnd tells whether a reader's error is the proper end of its input.
+// isEnd reports whether a reader's error is the end of its input.
 func isEnd(err error) bool {
-	return err == io.EOF //nolint:errorlint // io.Reader ends with io.EOF itself; in another error it is a failure
+	return err == io.EOF //nolint:errorlint // a reader ends with io.EOF itself; an error that wraps it is a failure
 }
 
-// failure returns why the input ended before its proper end, or nil. line is
-// where that was.
+// failure returns the error that ended the input at the given line, or nil at
+// the end of the input.
 func (w *window) failure(line int64) error {
 	if w.err == nil || isEnd(w.err) {
 		return nil
@@ -104,8 +103,8 @@ func (w *window) failure(line int64) error {
 	return fmt.Errorf("read line %d: %w", line, w.err)
 }
 
-// trimLineEnd returns the line without its LF or CRLF. A CR that ends the
-// input counts as a line end too.
+// trimLineEnd returns the line without its LF, CRLF or, at the end of the input,
+// CR.
 func trimLineEnd(line []byte) []byte {
 	return bytes.TrimSuffix(bytes.TrimSuffix(line, []byte{'\n'}), []byte{'\r'})
 }

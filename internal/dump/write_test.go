@@ -11,17 +11,20 @@ import (
 func TestWriteFormats(t *testing.T) {
 	t.Parallel()
 	plants := []plant.NewPlant{tagged(-1, "Rosa", "shrub"), named(2, "a\nb"), tagged(3, "", "")}
+	const lines = `{"id":-1,"name":"Rosa","tag":"shrub"}` + "\n" + `{"id":2,"name":"a\nb"}` + "\n" +
+		`{"id":3,"name":"","tag":""}` + "\n"
 	for _, tt := range []struct {
 		format      dump.Format
 		empty, want string
 	}{
 		{dump.CSV, "id,name,tag\r\n", "id,name,tag\r\n-1,Rosa,shrub\r\n2,\"a\nb\",\r\n3,,\r\n"},
-		{dump.JSONL, "", `{"id":-1,"name":"Rosa","tag":"shrub"}` + "\n" + `{"id":2,"name":"a\nb"}` + "\n" + `{"id":3,"name":"","tag":""}` + "\n"},
+		{dump.JSONL, "", lines},
 		{
 			dump.JSON, "[]\n",
-			"[\n" + `{"id":-1,"name":"Rosa","tag":"shrub"}` + ",\n" + `{"id":2,"name":"a\nb"}` + ",\n" + `{"id":3,"name":"","tag":""}` + "\n]\n",
+			"[\n" + `{"id":-1,"name":"Rosa","tag":"shrub"}` + ",\n" + `{"id":2,"name":"a\nb"}` + ",\n" +
+				`{"id":3,"name":"","tag":""}` + "\n]\n",
 		},
-		{"ndjson", "", `{"id":-1,"name":"Rosa","tag":"shrub"}` + "\n" + `{"id":2,"name":"a\nb"}` + "\n" + `{"id":3,"name":"","tag":""}` + "\n"},
+		{"ndjson", "", lines},
 	} {
 		if got := string(write(t, tt.format, dump.None, nil)); got != tt.empty {
 			t.Errorf("%s of nothing: got %q, want %q", tt.format, got, tt.empty)
@@ -39,12 +42,12 @@ func TestWriteCSVCells(t *testing.T) {
 		{"empty", "", ""},
 		{"comma", "Rosa, L.", `"Rosa, L."`},
 		{"quotes", `"Rosa" "`, `"""Rosa"" """`},
-		{"quote alone", `"`, `""""`},
+		{"quote only", `"`, `""""`},
 		{"LF", "a\nb", "\"a\nb\""},
 		{"CR", "a\rb", "\"a\rb\""},
 		{"space before", " Rosa", `" Rosa"`},
-		{"space behind", "Rosa ", `"Rosa "`},
-		{"space alone", " ", `" "`},
+		{"space after", "Rosa ", `"Rosa "`},
+		{"space only", " ", `" "`},
 		{"TAB inside", "a\tb", "a\tb"},
 		{"semicolon", "a;b", "a;b"},
 		{"apostrophe", "'", "'"},
@@ -94,13 +97,13 @@ func TestWriteCSVCells(t *testing.T) {
 	}
 }
 
-// Files of other programs have apostrophes that are none of ours; only one
-// before a formula is taken away.
+// Other programs write apostrophes too; Read removes only one before a formula.
 func TestReadApostrophes(t *testing.T) {
 	t.Parallel()
 	for cell, want := range map[string]string{
 		"'": "'", "''": "''", "'a": "'a", "''a": "''a", "' =": "' =", "a'=": "a'=", "\"'\"": "'",
-		"'=": "=", "''=": "'=", "=": "=", "-a": "-a", "\"'\n\"": "\n", "'＠": "＠", "a;'=": "a;=", "a;''=": "a;'=", "';'=": "';=", "a;'b": "a;'b", "a\t'": "a\t'", "a'=;": "a'=;", "'\xef\xbc": "",
+		"'=": "=", "''=": "'=", "=": "=", "-a": "-a", "\"'\n\"": "\n", "'＠": "＠", "a;'=": "a;=", "a;''=": "a;'=",
+		"';'=": "';=", "a;'b": "a;'b", "a\t'": "a\t'", "a'=;": "a'=;", "'\xef\xbc": "",
 	} {
 		for row, err := range dump.Read(bytes.NewReader([]byte("id,name\n1,"+cell)), dump.CSV) {
 			if err != nil || row.Plant.Name != want || (row.Err != nil) != (cell == "'\xef\xbc") {

@@ -8,23 +8,23 @@ import (
 	"plantstore/internal/plant"
 )
 
-// Writer writes plants as a file that Read takes. It must be closed for the
-// file to be whole. It is not safe for concurrent use.
+// Writer writes a file of plants that Read can read. The file is complete after
+// Close. A Writer is not safe for concurrent use.
 //
-// Read takes every plant that is no larger than one in a body of
-// plant.BodyBytesMax. A larger one is written all the same, and refused by Read.
+// A Writer has no limit on the size of a plant. Read refuses a plant that is
+// larger than one in a body of plant.BodyBytesMax.
 type Writer struct {
 	out       io.WriteCloser // the compressor
 	format    Format
-	buf       []byte // rows that were not yet given to out
+	buf       []byte // rows that are not yet written to out
 	rows      int64
 	emptyTags int64
 	closed    bool
 	err       error // the first error, or errClosed; after it nothing is written
 }
 
-// NewWriter returns a Writer to w. Nothing reaches w before the first rows
-// fill a buffer or the Writer is closed.
+// NewWriter returns a Writer that writes to w when its buffer is full, and at
+// Close.
 func NewWriter(w io.Writer, f Format, c Compression) (*Writer, error) {
 	format, err := ParseFormat(string(f))
 	if err != nil {
@@ -41,7 +41,7 @@ func NewWriter(w io.Writer, f Format, c Compression) (*Writer, error) {
 	return wr, nil
 }
 
-// Write adds a plant. An error is final: every later call returns it again.
+// Write writes a plant. After an error every call returns that error.
 func (w *Writer) Write(p plant.NewPlant) error {
 	if w.err != nil {
 		return w.err
@@ -64,7 +64,7 @@ func (w *Writer) Write(p plant.NewPlant) error {
 	return w.err
 }
 
-// separator returns what stands in a JSON array before its element n, from 0.
+// separator returns the text before element n of a JSON array, from 0.
 func separator(n int64) string {
 	if n == 0 {
 		return "[\n"
@@ -77,14 +77,14 @@ func (w *Writer) flush() {
 	w.buf = w.buf[:0]
 }
 
-// EmptyTagsLost returns how many plants were written to CSV with an empty tag,
-// which will be read as no tag.
+// EmptyTagsLost returns the number of plants with an empty tag that were written
+// as CSV. Read returns them without a tag.
 func (w *Writer) EmptyTagsLost() int64 { return w.emptyTags }
 
 var errClosed = errors.New("the writer is closed")
 
-// Close writes what is left and ends the format and the compression. It does
-// not close the writer that NewWriter was given. A second Close does nothing.
+// Close writes the buffered rows and ends the JSON array and the compressed
+// data. It does not close the writer of NewWriter. A second Close does nothing.
 func (w *Writer) Close() error {
 	if w.closed {
 		return nil
@@ -104,7 +104,7 @@ func (w *Writer) Close() error {
 	return err
 }
 
-// arrayEnd returns what ends a JSON array of n elements.
+// arrayEnd returns the text after the last of n elements of a JSON array.
 func arrayEnd(n int64) string {
 	if n == 0 {
 		return "[]\n"
@@ -121,9 +121,8 @@ func appendCSV(dst []byte, p plant.NewPlant) []byte {
 	return append(dst, '\r', '\n')
 }
 
-// appendCell appends a text as a cell: with apostrophes before what a
-// spreadsheet would run, and in quotes where RFC 4180 asks for them or where
-// spaces at an end could be trimmed.
+// appendCell appends a text as a cell: with apostrophes before formulas, and
+// quoted if RFC 4180 requires it or if a program could trim spaces at an end.
 func appendCell(dst []byte, text string) []byte {
 	guard, quote := guarded(text), needsQuotes(text)
 	text = guardParts(text)
