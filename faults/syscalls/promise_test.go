@@ -19,7 +19,7 @@ import (
 // Weaknesses that these tests must notice.
 var (
 	deafSync = rig.Weakness{
-		File: "internal/sqlite/sqlite3/gather_linux.go",
+		File: "internal/sqlite/sqlite3/sync_linux.go",
 		Old:  "\t\tif err != nil {\n\t\t\treturn lib.SQLITE_IOERR_FSYNC, true\n",
 		New:  "\t\tif err != nil {\n\t\t\treturn lib.SQLITE_OK, true\n",
 	}
@@ -29,9 +29,9 @@ var (
 		New:  "if err := e.wal.Sync(); err != nil && e.wal == nil {",
 	}
 	deafWrite = rig.Weakness{
-		File: "internal/sqlite/sqlite3/gather.go",
-		Old:  "\treturn write(tls, g.file, g.bytes, int32(used), g.at)\n",
-		New:  "\twrite(tls, g.file, g.bytes, int32(used), g.at)\n\treturn lib.SQLITE_OK\n",
+		File: "internal/sqlite/sqlite3/writebuffer.go",
+		Old:  "\treturn write(tls, f.parent(), b.bytes, int32(used), b.offset)\n",
+		New:  "\twrite(tls, f.parent(), b.bytes, int32(used), b.offset)\n\treturn lib.SQLITE_OK\n",
 	}
 	deafStart = rig.Weakness{
 		File: "internal/sqlite/engine.go",

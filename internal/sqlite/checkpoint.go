@@ -89,12 +89,12 @@ func (e *Engine) startCheckpoints(bytesMax int64) error {
 	if !e.server {
 		return nil
 	}
-	conn, err := sqlite3.Open(e.path)
+	conn, err := sqlite3.OpenBuffered(e.path)
 	if err != nil {
 		return openFault(e.path, err)
 	}
 	if err = conn.Exec(connectionSettings); err == nil {
-		err = conn.GatherWrites() // which also opens the WAL: later no descriptor may be free
+		_, err = conn.QueryInt("SELECT count(*) FROM sqlite_schema") // opens the WAL: later no descriptor may be free
 	}
 	if err != nil {
 		_ = conn.Close() // the first error is the one that tells

@@ -204,7 +204,7 @@ const busyMilliseconds = 2000
 // openWriter opens the writing connection, and refuses what is no store of
 // ours before anything is changed in it.
 func (e *Engine) openWriter(ctx context.Context, c Config) (err error) {
-	if e.writer, err = sqlite3.Open(e.path); err != nil {
+	if e.writer, err = sqlite3.OpenBuffered(e.path); err != nil {
 		return openFault(e.path, err)
 	}
 	if e.writer.ReadOnly() {
@@ -277,9 +277,6 @@ func (e *Engine) connect() (err error) {
 	}
 	e.writer.BusyTimeout(0) // from here on begin waits, with a context
 	e.writer.TrackWAL()
-	if err := e.writer.GatherWrites(); err != nil {
-		return err
-	}
 
 	if e.reader, err = sqlite3.Open(e.path); err != nil {
 		return openFault(e.path, err)

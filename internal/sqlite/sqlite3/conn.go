@@ -40,21 +40,37 @@ const (
 // *Error. No connection of this package reads a view that is in the file: it may
 // be a query without an end.
 func Open(path string) (*Conn, error) {
-	return open(path, lib.SQLITE_OPEN_READWRITE|lib.SQLITE_OPEN_CREATE)
+	return open(path, defaultVFS, lib.SQLITE_OPEN_READWRITE|lib.SQLITE_OPEN_CREATE)
+}
+
+// OpenBuffered opens the database file at path like Open, for a connection that
+// commits or checkpoints often. It writes the frames of a commit into the WAL in
+// few calls, and syncs the database while a checkpoint writes it, not only at the
+// end; see writeBuffer. On Linux it syncs by fdatasync.
+//
+// The connection must keep SQLite's default of synchronous = FULL: there each
+// commit in WAL mode syncs the WAL, and so flushes the buffer, before another
+// connection can read its frames.
+func OpenBuffered(path string) (*Conn, error) {
+	vfs, err := registerVFS()
+	if err != nil {
+		return nil, err
+	}
+	return open(path, vfs, lib.SQLITE_OPEN_READWRITE|lib.SQLITE_OPEN_CREATE)
 }
 
 // OpenToRead opens the database file at path, which must be there, for reading
 // only. What a WAL beside it holds is read, too, and stays where it is. The
 // caller closes the connection. The error is an *Error.
 func OpenToRead(path string) (*Conn, error) {
-	return open(path, lib.SQLITE_OPEN_READONLY)
+	return open(path, defaultVFS, lib.SQLITE_OPEN_READONLY)
 }
 
 // OpenImmutable opens the database file at path, which must be there and which nothing changes meanwhile, for reading only.
 // Files beside it count for nothing: a journal or a WAL is neither read nor rolled back. The caller closes the
 // connection. The error is an *Error.
 func OpenImmutable(path string) (*Conn, error) {
-	return open(immutableURI(path), lib.SQLITE_OPEN_READONLY|lib.SQLITE_OPEN_URI)
+	return open(immutableURI(path), defaultVFS, lib.SQLITE_OPEN_READONLY|lib.SQLITE_OPEN_URI)
 }
 
 // immutableURI returns a path in the form of https://sqlite.org/uri.html.
@@ -76,7 +92,10 @@ func immutableURI(path string) string {
 	return uri.String()
 }
 
-func open(path string, flags int32) (*Conn, error) {
+// defaultVFS is SQLite's own, as the name of a VFS.
+const defaultVFS uintptr = 0
+
+func open(path string, vfs uintptr, flags int32) (*Conn, error) {
 	c := &Conn{tls: libc.NewTLS()}
 	c.out = libc.Xcalloc(c.tls, 1, outBytes)
 	name, err := libc.CString(path)
@@ -85,7 +104,7 @@ func open(path string, flags int32) (*Conn, error) {
 	}
 	defer libc.Xfree(c.tls, name)
 	// NOMUTEX: each connection has one user at a time, which its owner's lock sees to.
-	code := lib.Xsqlite3_open_v2(c.tls, name, c.out, flags|lib.SQLITE_OPEN_NOMUTEX|lib.SQLITE_OPEN_EXRESCODE, 0)
+	code := lib.Xsqlite3_open_v2(c.tls, name, c.out, flags|lib.SQLITE_OPEN_NOMUTEX|lib.SQLITE_OPEN_EXRESCODE, vfs)
 	c.db = *(*uintptr)(pointer(c.out))
 	if code != lib.SQLITE_OK {
 		err := c.fault("open", code)
@@ -202,7 +221,7 @@ func (c *Conn) config(option int32, on bool) {
 // own automatic checkpoints, which use the same hook.
 func (c *Conn) TrackWAL() {
 	hook := noteFrames
-	lib.Xsqlite3_wal_hook(c.tls, c.db, *(*uintptr)(unsafe.Pointer(&hook)), c.out+outFrames)
+	lib.Xsqlite3_wal_hook(c.tls, c.db, address(&hook), c.out+outFrames)
 }
 
 // noteFrames is called by the library after each commit in WAL mode. The
@@ -248,8 +267,7 @@ func (c *Conn) SyncFile() error {
 	}
 	file := *(*uintptr)(pointer(c.out))
 	methods := (*lib.Tsqlite3_io_methods)(pointer((*lib.Tsqlite3_file)(pointer(file)).FpMethods))
-	sync := methods.FxSync
-	code = (*(*func(*libc.TLS, uintptr, int32) int32)(unsafe.Pointer(&struct{ uintptr }{sync})))(c.tls, file, lib.SQLITE_SYNC_NORMAL)
+	code = function[methodInt](methods.FxSync)(c.tls, file, lib.SQLITE_SYNC_NORMAL)
 	if code != lib.SQLITE_OK { // the connection itself knows nothing of it
 		return &Error{Op: "sync", Code: int(code), Message: libc.GoString(lib.Xsqlite3_errstr(c.tls, code))}
 	}

@@ -7,11 +7,11 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// syncData syncs what a file holds, and reports whether it did. It leaves it
-// to SQLite to sync a file that was just created, because SQLite then syncs
-// the directory, too.
-func syncData(file uintptr) (code int32, done bool) {
-	f := (*lib.TunixFile)(pointer(file))
+// syncData syncs the data of a sqlite3_file of SQLite's "unix" VFS, and reports
+// whether it did. SQLite itself syncs a file that it just created, because it
+// then syncs the directory, too.
+func syncData(unixFile uintptr) (code int32, done bool) {
+	f := (*lib.TunixFile)(pointer(unixFile))
 	if f.FctrlFlags&lib.UNIXFILE_DIRSYNC != 0 {
 		return 0, false
 	}

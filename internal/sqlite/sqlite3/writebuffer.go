@@ -1,0 +1,101 @@
+package sqlite3
+
+import (
+	"unsafe"
+
+	"modernc.org/libc"
+	lib "modernc.org/sqlite/lib"
+)
+
+// writeBuffer collects the frames of one commit before one write into the WAL.
+// SQLite itself makes two write calls a frame; at full load these take a
+// seventh of the server's time.
+//
+// The buffer is flushed before the WAL is synced, read, truncated, measured or
+// closed. It is also flushed before a lock that excludes other connections is
+// released, so that no frame of a rolled-back transaction overwrites one of
+// another connection. A later call of the same transaction returns the error of
+// a write.
+type writeBuffer struct {
+	bytes  uintptr // bufferBytes of SQLite's memory
+	used   int     // of bytes
+	offset int64   // in the file, of the first byte
+}
+
+// bufferBytes is the size of a write buffer: 31 frames. SQLite's own xWrite
+// writes less than 128 KiB: it masks the higher bits of the amount.
+const bufferBytes = 127 << 10
+
+// syncBytes is the amount of data after which a checkpoint syncs the database.
+// Commits wait behind these syncs: many short ones delay them less than a long
+// one at the end.
+const syncBytes = 1 << 20
+
+// flush writes the buffer of a WAL. After an error the buffer is empty, too: the
+// transaction of its frames has failed.
+func (f *file) flush(tls *libc.TLS) int32 {
+	b := &f.buffer
+	if b.used == 0 {
+		return lib.SQLITE_OK
+	}
+	used := b.used
+	b.used = 0
+	write := function[methodData](f.parentMethods().FxWrite)
+	return write(tls, f.parent(), b.bytes, int32(used), b.offset)
+}
+
+func walWrite(tls *libc.TLS, address, data uintptr, amount int32, offset int64) int32 {
+	f := fileAt(address)
+	b := &f.buffer
+	if offset != b.offset+int64(b.used) || b.used+int(amount) > bufferBytes {
+		if code := f.flush(tls); code != lib.SQLITE_OK {
+			return code
+		}
+	}
+	if amount > bufferBytes {
+		return function[methodData](f.parentMethods().FxWrite)(tls, f.parent(), data, amount, offset)
+	}
+	if b.used == 0 {
+		b.offset = offset
+	}
+	copy(unsafe.Slice((*byte)(pointer(b.bytes+uintptr(b.used))), amount), unsafe.Slice((*byte)(pointer(data)), amount))
+	b.used += int(amount)
+	return lib.SQLITE_OK
+}
+
+func walSync(tls *libc.TLS, address uintptr, flags int32) int32 {
+	f := fileAt(address)
+	if code := f.flush(tls); code != lib.SQLITE_OK {
+		return code
+	}
+	return f.sync(tls, flags)
+}
+
+// databaseWrite writes at once: after the last write of a checkpoint SQLite
+// calls a file control and ignores its result, so the error of a buffered write
+// would be lost, and SQLite would count its pages as copied.
+func databaseWrite(tls *libc.TLS, address, data uintptr, amount int32, offset int64) int32 {
+	f := fileAt(address)
+	code := function[methodData](f.parentMethods().FxWrite)(tls, f.parent(), data, amount, offset)
+	if code != lib.SQLITE_OK {
+		return code
+	}
+	if f.unsynced += int(amount); f.unsynced < syncBytes {
+		return lib.SQLITE_OK
+	}
+	return databaseSync(tls, address, lib.SQLITE_SYNC_NORMAL)
+}
+
+func databaseSync(tls *libc.TLS, address uintptr, flags int32) int32 {
+	f := fileAt(address)
+	f.unsynced = 0
+	return f.sync(tls, flags)
+}
+
+// sync syncs by fdatasync on Linux, which leaves out only the file's times.
+func (f *file) sync(tls *libc.TLS, flags int32) int32 {
+	if code, done := syncData(f.parent()); done {
+		return code
+	}
+	return function[methodInt](f.parentMethods().FxSync)(tls, f.parent(), flags)
+}
