@@ -18,6 +18,17 @@ const (
 	readOnly  = lib.SQLITE_OPEN_READONLY
 )
 
+// init makes SQLite count its memory, for TestShimReleasesMemory.
+func init() {
+	tls := libc.NewTLS()
+	defer tls.Close()
+	arguments := libc.Xcalloc(tls, 1, 16)
+	defer libc.Xfree(tls, arguments)
+	if code := lib.Xsqlite3_config(tls, lib.SQLITE_CONFIG_MEMSTATUS, libc.VaList(arguments, int32(1))); code != lib.SQLITE_OK {
+		panic(fmt.Sprint("sqlite3_config: ", code))
+	}
+}
+
 // openShim opens a connection through the VFS. The test closes it.
 func openShim(t *testing.T, path string, flags int32) *Conn {
 	t.Helper()
