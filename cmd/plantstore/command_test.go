@@ -188,7 +188,7 @@ func TestConfigLimit(t *testing.T) {
 	t.Parallel()
 	var out, stderr bytes.Buffer
 	code := run(t.Context(), []string{"config", "--config", "/dev/zero"}, nil, nil, &out, &stderr)
-	const want = "plantstore: config: /dev/zero is larger than 1048576 bytes: is it the right file?\n"
+	const want = "plantstore: config: /dev/zero is larger than 1048576 bytes; check --config\n"
 	if code != exitUsage || stderr.String() != want {
 		t.Errorf("got %d and %q, want 2 and %q", code, &stderr, want)
 	}

@@ -34,9 +34,9 @@ are hidden. The output is a settings file itself.`,
 				switch source, isSetting := s.sources[f.Name]; {
 				case !isSetting || f.Name == "config":
 				case asJSON:
-					err = errors.Join(err, writeJSON(&out, settingFacts{f.Name, plainValue(f), source}))
+					err = errors.Join(err, writeJSON(&out, settingFacts{f.Name, f.Value.String(), source}))
 				default:
-					fmt.Fprintf(&out, "%-34s # %s\n", f.Name+": "+shown(f), source)
+					fmt.Fprintf(&out, "%-34s # %s\n", f.Name+": "+yamlValue(f), source)
 				}
 			})
 			if err != nil {
@@ -55,28 +55,18 @@ are hidden. The output is a settings file itself.`,
 // settingFacts is a line of config --json.
 type settingFacts struct {
 	Name   string `json:"name"`
-	Value  string `json:"value"`  // as a flag has it, without secrets
+	Value  string `json:"value"`  // in the form of a flag, without secrets
 	Source string `json:"source"` // a flag, an environment variable, the path of the file, or default
 }
 
-// plainValue returns a setting's value as a flag has it.
-func plainValue(f *pflag.Flag) string {
-	if list, ok := f.Value.(pflag.SliceValue); ok {
-		return strings.Join(list.GetSlice(), ",")
-	}
-	return f.Value.String()
-}
-
-// shown returns a setting's value as YAML on one line. The values themselves
-// hide their secrets.
-func shown(f *pflag.Flag) string {
-	node := &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle}
-	if list, ok := f.Value.(pflag.SliceValue); ok {
-		for _, item := range list.GetSlice() {
+// yamlValue returns the value of a setting as YAML on one line. The values themselves hide their secrets.
+func yamlValue(f *pflag.Flag) string {
+	node := plainNode(f.Value.String())
+	if l, ok := f.Value.(*list); ok {
+		node = &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle}
+		for _, item := range l.items {
 			node.Content = append(node.Content, plainNode(item))
 		}
-	} else {
-		node = plainNode(f.Value.String())
 	}
 	text, err := yaml.Marshal(node)
 	if err != nil {
@@ -85,7 +75,7 @@ func shown(f *pflag.Flag) string {
 	return strings.TrimSuffix(string(text), "\n")
 }
 
-// plainNode returns a text as YAML of one line that is no null.
+// plainNode returns a text as a YAML string on one line.
 func plainNode(text string) *yaml.Node {
 	node := &yaml.Node{Kind: yaml.ScalarNode, Value: text}
 	if node.ShortTag() == yamlNull || strings.ContainsFunc(text, unicode.IsControl) {

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -25,12 +24,12 @@ func readConfigText(ctx context.Context, path string) ([]byte, error) {
 	case err != nil:
 		return nil, inConfig(err)
 	case len(text) > bytesMax:
-		return nil, usagef("config: %s is larger than %d bytes: is it the right file?", path, bytesMax)
+		return nil, usagef("config: %s is larger than %d bytes; check --config", path, bytesMax)
 	}
 	return text, nil
 }
 
-// inConfig makes an error of reading the settings file a usage error.
+// inConfig makes an error of reading the settings file a usage error, except an interrupt.
 func inConfig(err error) error {
 	if errors.Is(err, errInterrupted) {
 		return err
@@ -38,8 +37,8 @@ func inConfig(err error) error {
 	return usagef("config: %w", err)
 }
 
-// readConfig reads the settings file: a YAML mapping of names to values.
-func readConfig(ctx context.Context, path string, known *pflag.FlagSet) (map[string]string, error) {
+// readConfig reads the settings file, a YAML mapping of the names of settings to values.
+func readConfig(ctx context.Context, path string, settings []string) (map[string]string, error) {
 	if path == "" {
 		return nil, nil
 	}
@@ -54,12 +53,13 @@ func readConfig(ctx context.Context, path string, known *pflag.FlagSet) (map[str
 	values := map[string]string{}
 	for pair := range slices.Chunk(mapping, 2) {
 		name, node := pair[0].Value, pair[1]
-		_, twice := values[name]
+		_, duplicate := values[name]
 		switch {
-		case pair[0].Kind != yaml.ScalarNode || known.Lookup(name) == nil || name == "config":
-			return nil, usagef("config: %s:%d: there is no setting %q%s; see plantstore config --help", path, pair[0].Line, name, didYouMean(name, flagNames(known, "")))
-		case twice:
-			return nil, usagef("config: %s:%d: %s is given twice", path, pair[0].Line, name)
+		case pair[0].Kind != yaml.ScalarNode || !slices.Contains(settings, name) || name == "config":
+			return nil, usagef("config: %s:%d: unknown setting %q%s; see plantstore config --help",
+				path, pair[0].Line, name, didYouMean(name, settings))
+		case duplicate:
+			return nil, usagef("config: %s:%d: duplicate setting %s", path, pair[0].Line, name)
 		}
 		if values[name], err = scalar(node); err != nil {
 			return nil, usagef("config: %s:%d: %s: %w", path, pair[0].Line, name, err)
@@ -68,19 +68,19 @@ func readConfig(ctx context.Context, path string, known *pflag.FlagSet) (map[str
 	return values, nil
 }
 
-// settingsMapping returns the names and values, by turns, of a YAML document
-// that is a mapping. An empty document has none.
+// settingsMapping returns the keys and values, in turns, of a YAML document that is a mapping. Those of an empty document
+// are nil.
 func settingsMapping(text []byte) ([]*yaml.Node, error) {
 	in := yaml.NewDecoder(bytes.NewReader(text))
-	var document, more yaml.Node
+	var document, second yaml.Node
 	switch err := in.Decode(&document); {
 	case errors.Is(err, io.EOF):
 		return nil, nil
 	case err != nil:
 		return nil, err
 	}
-	if err := in.Decode(&more); !errors.Is(err, io.EOF) {
-		return nil, errors.New("want one YAML document, found more")
+	if err := in.Decode(&second); !errors.Is(err, io.EOF) {
+		return nil, errors.New("the file has more than one YAML document; use one")
 	}
 	root := document.Content[0]
 	switch {
@@ -89,29 +89,28 @@ func settingsMapping(text []byte) ([]*yaml.Node, error) {
 	case root.Tag == yamlNull:
 		return nil, nil
 	}
-	return nil, errors.New("want lines of the form name: value")
+	return nil, errors.New("the file is not a YAML mapping; use lines of the form name: value")
 }
 
 const yamlNull = "!!null"
 
-// scalar returns a value of the file as a flag would have it; a list becomes
-// its items with commas between.
+// scalar returns a value of the file in the form of a flag: a list becomes its items with commas between them.
 func scalar(node *yaml.Node) (string, error) {
 	switch {
 	case node.Tag == yamlNull:
-		return "", errors.New("it has no value")
+		return "", errors.New("the value is missing")
 	case node.Kind == yaml.ScalarNode:
 		return node.Value, nil
 	case node.Kind == yaml.SequenceNode:
 		items := make([]string, 0, len(node.Content))
 		for _, item := range node.Content {
 			if item.Kind != yaml.ScalarNode {
-				return "", errors.New("want a list of plain values")
+				return "", errors.New("the value is not a list of plain values")
 			}
 			items = append(items, item.Value)
 		}
 		return strings.Join(items, ","), nil
 	default:
-		return "", errors.New("want a plain value")
+		return "", errors.New("the value is not a plain value")
 	}
 }

@@ -59,7 +59,7 @@ func (s *settings) openEngine(ctx context.Context, o engineOptions) (anyEngine, 
 	if s.db.isDatabase() {
 		return postgres.Open(ctx, postgres.Config{
 			URL: s.db.url.Reveal(), MustExist: o.mustExist, ReadOnly: o.readOnly, Migrate: o.migrate, Server: o.server,
-			RequireSyncStandby: s.requireSyncStandby, Log: o.log, Metrics: o.metrics,
+			RequireSyncStandby: bool(s.requireSyncStandby), Log: o.log, Metrics: o.metrics,
 		})
 	}
 	return sqlite.Open(ctx, sqlite.Config{
@@ -72,7 +72,7 @@ func (s *settings) openEngine(ctx context.Context, o engineOptions) (anyEngine, 
 func (s *settings) checkStore() error {
 	if !s.db.isDatabase() {
 		if s.requireSyncStandby {
-			return usagef("require-sync-standby (%s): a store in a file has no standby", s.sources["require-sync-standby"])
+			return s.fault("require-sync-standby", "a store in a file has no standby")
 		}
 		return nil
 	}
@@ -90,7 +90,7 @@ func (s *settings) checkStore() error {
 // has answered, and asked what became of it until nobody waits any more.
 func (s *settings) commits() (most int, within time.Duration) {
 	if s.db.isDatabase() {
-		return postgres.CommitsMax, s.answerTimeout
+		return postgres.CommitsMax, time.Duration(s.answerTimeout)
 	}
 	return 1, commitTimeMax
 }

@@ -10,22 +10,22 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// valueFault says in plain words why a flag does not take a value. The types
-// of this program do so themselves; those of pflag speak of Go's functions.
+// valueFault returns the error of an invalid value of a flag. It replaces the errors of pflag's types, which name
+// functions of Go's library.
 func valueFault(f *pflag.Flag, value string, err error) error {
 	var number *strconv.NumError
 	switch {
-	case f.Value.Type() == "bool":
-		return fmt.Errorf("%q is neither true nor false", value)
+	case f.Value.Type() == boolType:
+		return fmt.Errorf("%q is not a boolean; use true or false", value)
 	case errors.Is(err, strconv.ErrRange):
 		return fmt.Errorf("%s is out of range", value)
 	case errors.As(err, &number):
-		return fmt.Errorf("%q is no whole number", value)
+		return fmt.Errorf("%q is not a whole number", value)
 	}
 	return err
 }
 
-// checkArgs makes every command's complaint about its arguments a usage error.
+// checkArgs makes the errors about the arguments of a command and its subcommands usage errors.
 func checkArgs(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
@@ -44,13 +44,14 @@ func checkArgs(cmd *cobra.Command) {
 	}
 }
 
-// flagFault says what is wrong with a flag.
+// flagFault returns the error of an unknown flag or of an invalid value.
 func flagFault(cmd *cobra.Command, err error) error {
 	var invalid *pflag.InvalidValueError
 	var unknown *pflag.NotExistError
 	switch {
 	case errors.As(err, &invalid):
-		return fmt.Errorf("--%s: %w", invalid.GetFlag().Name, valueFault(invalid.GetFlag(), invalid.GetValue(), invalid.Unwrap()))
+		f := invalid.GetFlag()
+		return fmt.Errorf("--%s: %w", f.Name, valueFault(f, invalid.GetValue(), invalid.Unwrap()))
 	case !errors.As(err, &unknown):
 		return err
 	case cmd.HasSubCommands() && cmd.Flags().NArg() > 0: // the flag belongs to it
@@ -61,7 +62,7 @@ func flagFault(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w%s", err, didYouMean("--"+unknown.GetSpecifiedName(), flagNames(cmd.Flags(), "--")))
 	}
 	if strings.HasPrefix(cmd.Use, "get ") && strings.Trim(digits, "0123456789") == "" {
-		return fmt.Errorf("-%s is taken for a flag: put -- before a negative id: %s -- -%[1]s", digits, cmd.CommandPath())
+		return fmt.Errorf("-%s is not a flag; put -- before a negative id: %s -- -%[1]s", digits, cmd.CommandPath())
 	}
 	return err
 }
@@ -71,7 +72,7 @@ func flagNames(flags *pflag.FlagSet, prefix string) (names []string) {
 	return names
 }
 
-// unknownCommand is in the words of cobra.NoArgs, which knows no suggestions.
+// unknownCommand returns the error of cobra.NoArgs with a suggestion.
 func unknownCommand(cmd *cobra.Command, name string) error {
 	var names []string
 	for _, sub := range cmd.Commands() {

@@ -9,36 +9,27 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"plantstore/internal/postgres/pgtest"
 )
 
 var (
-	metricType  = regexp.MustCompile(`(?m)^# TYPE (plantstore_\w+) `)
-	metricNamed = regexp.MustCompile("`(plantstore_\\w+)[`{]")
-	adminURL    = regexp.MustCompile(`admin=(http://\S+)`)
+	metricHelp = regexp.MustCompile(`(?m)^# HELP (plantstore_\w+) (.*)\n# TYPE \w+ (\w+)\n(.*)$`)
+	labelName  = regexp.MustCompile(`(\w+)="`)
+	adminURL   = regexp.MustCompile(`admin=(http://\S+)`)
 )
 
-// The table in docs/reference/metrics.md lists exactly the metrics that a server of a
-// file and a server of a database expose.
-func TestMetricsPage(t *testing.T) {
-	t.Parallel()
-	page, err := os.ReadFile("../../docs/reference/metrics.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	documented := map[string]bool{}
-	for _, row := range regexp.MustCompile(`(?m)^\| (.*?) \|`).FindAllStringSubmatch(string(page), -1) {
-		for _, match := range metricNamed.FindAllStringSubmatch(row[1], -1) {
-			documented[match[1]] = true
-		}
-	}
+// metric is a row of docs/reference/metrics.md.
+type metric struct{ name, kind, labels, unit, help string }
 
-	db := filepath.Join(t.TempDir(), "a.db")
-	exposed := metricsOf(t, startServer(t, db, "--backup-dir", t.TempDir()))
+// TestReferenceMetrics compares docs/reference/metrics.md with the metrics that a server of a file and a server of a
+// database expose.
+func TestReferenceMetrics(t *testing.T) {
+	t.Parallel()
+	exposed := map[string]metric{}
+	metricsOf(t, startServer(t, filepath.Join(t.TempDir(), "a.db"), "--backup-dir", t.TempDir()), exposed)
 	database, err := pgtest.Start(t.Context())
 	if errors.Is(err, pgtest.ErrMissing) && os.Getenv("CI") != "true" {
 		t.Skip("the metrics of a store in PostgreSQL were not compared:", err)
@@ -54,19 +45,56 @@ func TestMetricsPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	maps.Copy(exposed, metricsOf(t, startServer(t, url)))
-	if diff := cmp.Diff(slices.Sorted(maps.Keys(exposed)), slices.Sorted(maps.Keys(documented))); diff != "" {
-		t.Errorf("docs/reference/metrics.md (-exposed +documented):\n%s", diff)
+	metricsOf(t, startServer(t, url), exposed)
+
+	var page strings.Builder
+	page.WriteString("# Metrics\n\n" + wrapped("`/metrics` on the [admin listener](admin-listener.md) serves these metrics in the "+
+		"text format of Prometheus, with those of the Go runtime (`go_…`) and of the process (`process_…`). "+
+		generatedBy("the metrics that a server of a file and a server of a PostgreSQL database expose")))
+	page.WriteString("\n" + tableHead("metric", "type", "labels", "unit", "meaning"))
+	for _, name := range slices.Sorted(maps.Keys(exposed)) {
+		m := exposed[name]
+		page.WriteString(tableRow(code(m.name), m.kind, m.labels, m.unit, m.help))
 	}
+	page.WriteString(metricNotes)
+	checkPage(t, "metrics.md", page.String())
 }
 
-// metricsOf returns the names of the metrics that a server exposes after a
-// request, and stops the server.
-func metricsOf(t *testing.T, s *testServer) map[string]bool {
+var metricNotes = "\n" + wrapped("The values of labels are closed sets: the two listeners, the routes, the statuses and the "+
+	"catalogue of [errors](errors.md).\n\n"+
+	"Only a server of a store in a file has the metrics of the WAL, the checkpoints, the disk and the backups, and the last "+
+	"only with `--backup-dir`. Only a server of a PostgreSQL database has `plantstore_database_…`.\n\n"+
+	"`plantstore_http_request_duration_seconds` omits static files and profiles.\n\n"+
+	"`plantstore_plants` is the planner's estimate on PostgreSQL. The server reads it once a minute.")
+
+// unitOf returns the unit of a metric. Prometheus' names end with it, except the nouns of counts.
+func unitOf(t *testing.T, name string) string {
+	t.Helper()
+	name = strings.TrimSuffix(name, "_total")
+	for _, unit := range []string{"timestamp_seconds", "seconds", "bytes"} {
+		if strings.HasSuffix(name, "_"+unit) {
+			return strings.ReplaceAll(unit, "timestamp_seconds", "Unix time in seconds")
+		}
+	}
+	for _, noun := range []string{
+		"plants", "requests", "errors", "connections", "credentials", "commits", "backups", "lines", "warnings", "doubts",
+	} {
+		if strings.Contains(name, "_"+noun) {
+			return strings.ReplaceAll(noun, "doubts", "warnings")
+		}
+	}
+	if name == "plantstore_durability_standby" || name == "plantstore_build_info" {
+		return "0 or 1"
+	}
+	t.Errorf("%s has no unit in its name", name)
+	return ""
+}
+
+// metricsOf adds the metrics that a server exposes after a request, and stops the server.
+func metricsOf(t *testing.T, s *testServer, exposed map[string]metric) {
 	t.Helper()
 	url := adminURL.FindStringSubmatch(s.stderr.String())[1] + "/metrics"
-	names := map[string]bool{}
-	for range 2 { // the first one is counted when the second is answered
+	for range 2 { // the first request is counted when the second is answered
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
 		if err != nil {
 			t.Fatal(err)
@@ -80,10 +108,15 @@ func metricsOf(t *testing.T, s *testServer) map[string]bool {
 		if err != nil || res.StatusCode != http.StatusOK {
 			t.Fatalf("%s: status %d, %v", url, res.StatusCode, err)
 		}
-		for _, match := range metricType.FindAllStringSubmatch(string(text), -1) {
-			names[match[1]] = true
+		for _, match := range metricHelp.FindAllStringSubmatch(string(text), -1) {
+			var labels []string
+			for _, label := range labelName.FindAllStringSubmatch(match[4], -1) {
+				if label[1] != "le" {
+					labels = append(labels, label[1])
+				}
+			}
+			exposed[match[1]] = metric{match[1], match[3], strings.Join(labels, ", "), unitOf(t, match[1]), match[2]}
 		}
 	}
 	s.stop(t)
-	return names
 }

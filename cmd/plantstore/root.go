@@ -2,23 +2,11 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
-
-	"plantstore/internal/store"
-)
-
-// The program's exit codes; docs/reference/exit-codes.md lists them.
-const (
-	exitOK          = 0
-	exitFailure     = 1
-	exitUsage       = 2   // an unknown command, flag, setting or value; nothing was started
-	exitIO          = 74  // EX_IOERR of sysexits.h: the store met an error after which it must not go on
-	exitInterrupted = 130 // 128 + SIGINT, as a shell has it
 )
 
 // program is what a command has of the outside world.
@@ -61,32 +49,6 @@ func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, s
 	}
 	return code
 }
-
-func exitCode(err error) int {
-	var usage *usageError
-	switch {
-	case errors.As(err, &usage):
-		return exitUsage
-	case errors.Is(err, errInterrupted):
-		return exitInterrupted
-	case errors.Is(err, store.ErrBroken):
-		return exitIO
-	default:
-		return exitFailure
-	}
-}
-
-// usageError is an error in how the program was called.
-type usageError struct{ error }
-
-func (e *usageError) Unwrap() error { return e.error }
-
-func usagef(format string, args ...any) error {
-	return &usageError{fmt.Errorf(format, args...)}
-}
-
-// errInterrupted is returned by a command that a signal ended early.
-var errInterrupted = errors.New("interrupted")
 
 func newRoot(p *program) *cobra.Command {
 	var showVersion bool

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -36,19 +37,22 @@ func (s *settings) checkBackupDir() error {
 	if s.backupDir == "" {
 		return nil
 	}
-	info, err := os.Stat(s.backupDir)
+	info, err := os.Stat(string(s.backupDir))
 	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return s.fault("backup-dir", "directory %q does not exist; create it or change the setting", string(s.backupDir))
 	case err != nil:
-		return usagef("backup-dir (%s): %w: create the directory, or name another", s.sources["backup-dir"], err)
+		return s.fault("backup-dir", "%w", err)
 	case !info.IsDir():
-		return usagef("backup-dir (%s): %s is not a directory: name a directory", s.sources["backup-dir"], s.backupDir)
+		return s.fault("backup-dir", "%q is not a directory; change the setting", string(s.backupDir))
 	}
-	f, err := os.CreateTemp(s.backupDir, ".plantstore*")
+	f, err := os.CreateTemp(string(s.backupDir), ".plantstore*")
 	if err == nil {
 		err = errors.Join(f.Close(), os.Remove(f.Name()))
 	}
 	if err != nil {
-		return usagef("backup-dir (%s): the server cannot create a file in %s: %w: give its user write access, or name another directory", s.sources["backup-dir"], s.backupDir, err)
+		return s.fault("backup-dir",
+			"cannot create a file: %w; give the server's user write access or change the setting", err)
 	}
 	return nil
 }
@@ -59,7 +63,7 @@ func startSchedule(s *settings, log *slog.Logger, metrics prometheus.Registerer)
 	if s.backupDir == "" {
 		return func() {}
 	}
-	j := newSchedule(s.db.path, s.backupDir, s.backupEvery, s.backupKeep, log)
+	j := newSchedule(s.db.path, string(s.backupDir), time.Duration(s.backupEvery), s.backupKeep.n, log)
 	metrics.MustRegister(j.last, j.failed, j.notRemoved)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})

@@ -90,7 +90,7 @@ func (p *program) serve(ctx context.Context, s *settings) (err error) {
 	st, err := store.New(ctx, store.Config{
 		Engine:  engine,
 		Commits: commits,
-		Limits:  store.Limits{QueueMax: s.queueMax, Bytes: queueBytesMax, CommitTime: within, AnswerTimeout: s.answerTimeout},
+		Limits:  store.Limits{QueueMax: s.queueMax.n, Bytes: queueBytesMax, CommitTime: within, AnswerTimeout: time.Duration(s.answerTimeout)},
 		Log:     log,
 		Metrics: metrics,
 	})
@@ -201,17 +201,17 @@ func (h *httpServers) open(s *settings, st *store.Store, log *slog.Logger, metri
 		Log:         log,
 		BaseURL:     h.url,
 		OwnHostOnly: s.baseURL.url != nil,
-		CORSOrigins: s.corsOrigins,
-		AdminHosts:  s.adminHosts,
+		CORSOrigins: s.corsOrigins.items,
+		AdminHosts:  s.adminHost.items,
 		Metrics:     metrics,
-		Pprof:       s.pprof,
+		Pprof:       bool(s.pprof),
 		Limits: server.Limits{
 			BodyMax:        s.bodyMax.n,
 			HeaderMax:      int(s.headerMax.n),
-			RequestTimeout: s.requestTimeout,
-			AnswerTimeout:  s.answerTimeout,
-			IdleTimeout:    s.idleTimeout,
-			QueueMax:       s.queueMax,
+			RequestTimeout: time.Duration(s.requestTimeout),
+			AnswerTimeout:  time.Duration(s.answerTimeout),
+			IdleTimeout:    time.Duration(s.idleTimeout),
+			QueueMax:       s.queueMax.n,
 		},
 	}
 	h.public, h.admin, err = server.New(config)

@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -17,111 +16,194 @@ import (
 	"plantstore/internal/sqlite"
 )
 
-// settings is every setting of the program, with the value in force.
+// settings holds the value in force of every setting.
 type settings struct {
-	config string
+	config text
 	db     storeAddress
 
 	listen      address
 	adminListen address
-	adminHosts  []string
+	adminHost   list
 	baseURL     baseURL
-	corsOrigins []string
+	corsOrigins list
 
 	logFormat choice
 	logLevel  choice
 
 	bodyMax        byteCount
 	headerMax      byteCount
-	requestTimeout time.Duration
-	answerTimeout  time.Duration
-	idleTimeout    time.Duration
-	queueMax       int
+	requestTimeout timeout
+	answerTimeout  timeout
+	idleTimeout    timeout
+	queueMax       count
 	walMax         byteCount
-	backupDir      string
-	backupEvery    time.Duration
-	backupKeep     int
 
-	requireSyncStandby bool
+	backupDir   text
+	backupEvery timeout
+	backupKeep  count
 
-	pprof bool
+	requireSyncStandby toggle
 
-	sources map[string]string // where each setting's value came from, by name
+	pprof toggle
+
+	sources map[string]string // by name: the flag, variable or file that set the value, or "default"
 }
 
-// bindStore adds the settings of every command that opens the store.
-func (s *settings) bindStore(f *pflag.FlagSet) {
-	f.StringVar(&s.config, "config", "", "read settings from this YAML `file`")
-	s.db = storeAddress{path: "plantstore.db"}
-	f.Var(&s.db, "db", "the store: a `file`, or the URL of a PostgreSQL database, postgres://…")
+// setting is a row of the table of settings. The name is the flag without its dashes and the key of the settings file;
+// environName returns the environment variable.
+type setting struct {
+	name    string
+	value   pflag.Value
+	initial string // the default, as a flag would set it; empty: the zero value
+	since   string // the version that introduced the setting
+	usage   string // one line for --help and the table of settings; the word in backquotes is the unit or the form
+	more    string // paragraphs for docs/reference/settings.md
 }
 
-// bindServe adds the settings of the server.
-func (s *settings) bindServe(f *pflag.FlagSet) {
-	s.listen, s.adminListen = "127.0.0.1:8080", "127.0.0.1:8081"
-	s.logFormat = choice{value: "text", allowed: []string{"text", "json"}}
-	s.logLevel = choice{value: "access", allowed: logLevelWords()}
-	s.bodyMax, s.headerMax = byteCount{n: 64 << 10, min: 1 << 10, max: plant.BodyBytesMax}, byteCount{n: 16 << 10, min: 8 << 10, max: 1 << 20}
-	s.requestTimeout, s.answerTimeout, s.idleTimeout, s.backupEvery = 10*time.Second, 20*time.Second, 2*time.Minute, day
-	s.walMax = byteCount{n: sqlite.WALBytesDefault, min: sqlite.WALBytesMin, max: 1 << 40}
-
-	f.Var(&s.listen, "listen", "`address` of the public door; port 0 takes a free one")
-	f.Var(&s.adminListen, "admin-listen", "`address` of the admin door, which has no authentication: keep it to this machine")
-	f.StringSliceVar(&s.adminHosts, "admin-host", nil, "`names` or addresses that requests to the admin listener may have as Host, besides its own address and localhost")
-	f.Var(&s.baseURL, "base-url", "`URL` at which clients reach the public door, its path included; stands in the API document")
-	f.StringSliceVar(&s.corsOrigins, "cors-origins", nil, "`origins` whose web pages may create plants, or *; none: CORS is off")
-	f.Var(&s.logFormat, "log-format", "`form` of the log: text or json")
-	f.Var(&s.logLevel, "log-level", "least `level` of the log: debug, access, info, warn or error; info leaves out requests that succeeded")
-	f.Var(&s.bodyMax, "body-max", "largest body of a request, in `bytes`")
-	f.Var(&s.headerMax, "header-max", "largest line and headers of a request, in `bytes`")
-	f.Var((*duration)(&s.requestTimeout), "request-timeout", "`time` for a request to arrive whole")
-	f.Var((*duration)(&s.answerTimeout), "answer-timeout", "`time` for the store to answer after that")
-	f.Var((*duration)(&s.idleTimeout), "idle-timeout", "`time` for which a connection is kept between requests")
-	f.IntVar(&s.queueMax, "queue-max", 8192, "`plants` that may wait for the next commit; more are answered 503")
-	f.StringVar(&s.backupDir, "backup-dir", "", "make backups into this `directory`, on another disk than the store's; none: make none")
-	f.Var((*duration)(&s.backupEvery), "backup-every", "`time` between two backups")
-	f.IntVar(&s.backupKeep, "backup-keep", 7, "how many `backups` are kept; older ones are removed")
-	f.BoolVar(&s.requireSyncStandby, "require-sync-standby", false, "start, and acknowledge plants, only while the PostgreSQL database waits for a synchronous standby")
-	f.BoolVar(&s.pprof, "pprof", false, "serve profiles of the running program at /debug/pprof/ of the admin door")
-	f.Var(&s.walMax, "wal-max", "bound of the store's write-ahead log, in `bytes`")
+// storeSettings are the settings of every command that opens a store.
+func (s *settings) storeSettings() []setting {
+	return []setting{
+		{
+			"config", &s.config, "", "1.0.0", "YAML `file` with settings",
+			"A mapping of keys to values. A list is a YAML list, or its items with commas between them. " +
+				"Unknown keys and duplicate keys are errors.",
+		},
+		{
+			"db", &s.db, "plantstore.db", "1.0.0", "the `store`: a file, or the URL of a PostgreSQL database",
+			"See [address of a store](configuration.md#address-of-a-store). A password on the command line is an error, " +
+				"because every user of the machine can read it: use `PLANTSTORE_DB`, `PGPASSWORD` or `PGPASSFILE`.",
+		},
+	}
 }
 
-// check refuses values that each setting's own form allows.
-func (s *settings) check() error {
-	for _, d := range []struct {
-		name  string
-		value time.Duration
-	}{
-		{"request-timeout", s.requestTimeout},
-		{"answer-timeout", s.answerTimeout},
-		{"idle-timeout", s.idleTimeout},
-		{"backup-every", s.backupEvery},
-	} {
-		if d.value <= 0 {
-			return usagef("%s (%s): it must be longer than 0: give a duration like 10s", d.name, s.sources[d.name])
+// listenerSettings are the settings of the two listeners of a server.
+func (s *settings) listenerSettings() []setting {
+	return []setting{
+		{
+			"listen", &s.listen, "127.0.0.1:8080", "1.0.0", "`address` of the public listener",
+			"Port 0 selects a free port, which the log line `ready` has. The listener has no TLS: put a proxy with TLS " +
+				"before it, or keep it on loopback.",
+		},
+		{
+			"admin-listen", &s.adminListen, "127.0.0.1:8081", "1.0.0", "`address` of the admin listener",
+			"The admin listener has no authentication: keep it on loopback or in an operator's network. " +
+				"See [admin listener](admin-listener.md).",
+		},
+		{
+			"admin-host", s.adminHost.of(checkHost), "", "1.0.0", "accepted `hosts` of requests to the admin listener",
+			"Host names and IP addresses without a port. The address of the connection, loopback addresses and " +
+				"`localhost` are always accepted.",
+		},
+		{
+			"base-url", &s.baseURL, "", "1.0.0", "`URL` at which clients reach the public listener",
+			"An http or https URL, with its path if it has one. The API document contains it. Empty: the program derives " +
+				"a URL from `--listen`.",
+		},
+		{
+			"cors-origins", s.corsOrigins.of(checkOrigin), "", "1.0.0", "`origins` whose web pages may create plants",
+			"`*` is every origin. Empty: CORS is off.",
+		},
+		{
+			"pprof", &s.pprof, "", "1.0.0", "serve profiles of the running server",
+			"The admin listener serves them at `/debug/pprof/`.",
+		},
+	}
+}
+
+// limitSettings are the limits of a server.
+func (s *settings) limitSettings() []setting {
+	return []setting{
+		{
+			"body-max", s.bodyMax.between(1<<10, plant.BodyBytesMax), "64KiB", "1.0.0", "largest request body, in `bytes`",
+			"The response to a larger body is 413.",
+		},
+		{
+			"header-max", s.headerMax.between(8<<10, 1<<20), "16KiB", "1.0.0",
+			"largest request line with headers, in `bytes`", "The response to larger headers is 431.",
+		},
+		{
+			"request-timeout", &s.requestTimeout, "10s", "1.0.0", "`time` for a request to arrive",
+			"The response to a slower request is 408.",
+		},
+		{
+			"answer-timeout", &s.answerTimeout, "20s", "1.0.0", "`time` for the store to respond",
+			"It begins when the request has arrived. After it the response is 503 with the error 50303, because the " +
+				"outcome is unknown.",
+		},
+		{"idle-timeout", &s.idleTimeout, "2m", "1.0.0", "`time` after which the server closes an idle connection", ""},
+		{
+			"queue-max", s.queueMax.between(1, 1<<20), "8192", "1.0.0", "number of `plants` that may wait for a commit",
+			"The response to more is 503 with the error 50301. The names and tags of waiting plants also have a common " +
+				"limit of 32 MiB.",
+		},
+		{
+			"wal-max", s.walMax.between(sqlite.WALBytesMin, 1<<40), formatBytes(sqlite.WALBytesDefault), "1.0.0",
+			"size limit of the write-ahead log, in `bytes`",
+			"Commits wait for a checkpoint near this limit. The log grows beyond it only while a backup or another reader " +
+				"pins it. It has no effect on PostgreSQL.",
+		},
+		{
+			"require-sync-standby", &s.requireSyncStandby, "", "1.0.0", "require a synchronous standby of PostgreSQL",
+			"The server starts, and acknowledges plants, only while the database waits for a synchronous standby. " +
+				"It is an error with a store in a file.",
+		},
+	}
+}
+
+// operatorSettings are the settings of the log and the backups of a server.
+func (s *settings) operatorSettings() []setting {
+	return []setting{
+		{"log-format", s.logFormat.among("text", "json"), "text", "1.0.0", "`form` of the log", ""},
+		{
+			"log-level", s.logLevel.among(logLevelWords()...), "access", "1.0.0", "lowest `level` of the log lines",
+			"`info` omits the lines of successful requests. " +
+				"See [log lines](logs.md).",
+		},
+		{
+			"backup-dir", &s.backupDir, "", "1.0.0", "`directory` for scheduled backups of a store in a file",
+			"Use a directory on another disk, for this store alone. Empty: no scheduled backups. " +
+				"It is an error with PostgreSQL, which has its own tools.",
+		},
+		{"backup-every", &s.backupEvery, "1d", "1.0.0", "`time` between two scheduled backups", ""},
+		{
+			"backup-keep", s.backupKeep.between(1, 1<<30), "7", "1.0.0", "number of scheduled `backups` to keep",
+			"The server removes older ones.",
+		},
+	}
+}
+
+// serverSettings are the settings of serve and config.
+func (s *settings) serverSettings() []setting {
+	return slices.Concat(s.listenerSettings(), s.limitSettings(), s.operatorSettings())
+}
+
+// allSettings returns the table of settings.
+func (s *settings) allSettings() []setting {
+	return slices.Concat(s.storeSettings(), s.serverSettings())
+}
+
+// bindStore adds the flags of the settings of a command that opens the store.
+func (s *settings) bindStore(f *pflag.FlagSet) { bindSettings(f, s.storeSettings()) }
+
+// bindServe adds the flags of the settings of a server.
+func (s *settings) bindServe(f *pflag.FlagSet) { bindSettings(f, s.serverSettings()) }
+
+// bindSettings sets the defaults of settings and adds their flags.
+func bindSettings(f *pflag.FlagSet, rows []setting) {
+	for _, row := range rows {
+		if row.initial != "" {
+			_ = row.value.Set(row.initial) // TestSettingsTable covers every default
+		}
+		flag := f.VarPF(row.value, row.name, "", row.usage)
+		if row.value.Type() == boolType {
+			flag.NoOptDefVal = "true"
 		}
 	}
-	const queueLimit = 1 << 20
-	if s.queueMax < 1 || s.queueMax > queueLimit {
-		return usagef("queue-max (%s): %d is out of range: from 1 to %d", s.sources["queue-max"], s.queueMax, queueLimit)
-	}
-	if s.backupDir != "" && s.db.isDatabase() {
-		return usagef("backup-dir (%s): the server makes backups of a store in a file only: use PostgreSQL's own tools", s.sources["backup-dir"])
-	}
-	if s.backupKeep < 1 {
-		return usagef("backup-keep (%s): %d is none: keep at least 1", s.sources["backup-keep"], s.backupKeep)
-	}
-	for _, origin := range s.corsOrigins {
-		if err := checkOrigin(origin); err != nil {
-			return usagef("cors-origins (%s): %w", s.sources["cors-origins"], err)
-		}
-	}
-	for _, host := range s.adminHosts {
-		if _, err := server.ParseHost(host); err != nil {
-			return usagef("admin-host (%s): %w", s.sources["admin-host"], err)
-		}
-	}
-	return nil
+}
+
+// fault returns a usage error about the value of a setting.
+func (s *settings) fault(name, format string, args ...any) error {
+	return usagef("%s (%s): %w", name, s.sources[name], fmt.Errorf(format, args...))
 }
 
 func checkOrigin(origin string) error {
@@ -130,60 +212,68 @@ func checkOrigin(origin string) error {
 	}
 	u, err := url.Parse(origin)
 	if err != nil || u.Scheme == "" || u.Host == "" || origin != strings.ToLower(u.Scheme+"://"+u.Host) {
-		return fmt.Errorf("%q is no origin: give one like https://nursery.example, in lower case and without a path", origin)
+		return fmt.Errorf("%q is not an origin; use the form https://nursery.example, in lower case and without a path",
+			origin)
 	}
 	return nil
 }
 
+func checkHost(host string) error {
+	_, err := server.ParseHost(host)
+	return err
+}
+
 const environPrefix = "PLANTSTORE_"
 
-// environOnly are the variables that are not settings.
-var environOnly = []string{"PLANTSTORE_TOKEN"}
+// tokenVariable is the only variable with the prefix that is not a setting.
+const tokenVariable = environPrefix + "TOKEN"
 
+// environName returns the environment variable of a setting.
 func environName(setting string) string {
 	return environPrefix + strings.ToUpper(strings.ReplaceAll(setting, "-", "_"))
 }
 
-// load fills in the settings of a command that no flag set, from the
-// environment, then from the file. Every error is a usage error.
+// load sets every setting of a command that no flag set from the environment, else from the settings file. Its errors
+// are usage errors, except that of an interrupt.
 func (s *settings) load(p *program, cmd *cobra.Command) error {
-	known := pflag.NewFlagSet("known", pflag.ContinueOnError)
-	all := &settings{}
-	all.bindStore(known)
-	all.bindServe(known)
-
-	if err := checkEnviron(p.environ, known); err != nil {
+	var names []string
+	for _, row := range new(settings).allSettings() {
+		names = append(names, row.name)
+	}
+	if err := checkEnviron(p.environ, names); err != nil {
 		return err
 	}
 	s.sources = map[string]string{}
 	if err := s.set(cmd.Flags(), "config", p.environ[environName("config")], environName("config")); err != nil {
 		return err
 	}
-	file, err := readConfig(cmd.Context(), s.config, known)
+	file, err := readConfig(cmd.Context(), string(s.config), names)
 	if err != nil {
 		return err
 	}
 	p.values = slices.AppendSeq(p.values, maps.Values(file))
-	known.VisitAll(func(f *pflag.Flag) {
-		if err != nil || cmd.Flags().Lookup(f.Name) == nil || f.Name == "config" {
-			return
+	for _, name := range names {
+		if cmd.Flags().Lookup(name) == nil || name == "config" {
+			continue
 		}
-		if value, ok := p.environ[environName(f.Name)]; ok {
-			err = s.set(cmd.Flags(), f.Name, value, environName(f.Name))
-		} else if value, ok := file[f.Name]; ok {
-			err = s.set(cmd.Flags(), f.Name, value, s.config)
-		} else {
-			err = s.set(cmd.Flags(), f.Name, "", "")
+		value, source := "", ""
+		if text, ok := p.environ[environName(name)]; ok {
+			value, source = text, environName(name)
+		} else if text, ok := file[name]; ok {
+			value, source = text, string(s.config)
 		}
-	})
-	if err != nil || cmd.Flags().Lookup("listen") == nil {
-		return err
+		if err := s.set(cmd.Flags(), name, value, source); err != nil {
+			return err
+		}
 	}
-	return s.check()
+	if s.backupDir != "" && s.db.isDatabase() {
+		return s.fault("backup-dir", "scheduled backups need a store in a file; back up PostgreSQL with its own tools")
+	}
+	return nil
 }
 
-// set gives a setting a value, unless a flag did, and notes where it came from.
-// No source means that there is no value.
+// set sets a setting and records its source. A flag takes precedence. An empty source means that neither the
+// environment nor the file has a value.
 func (s *settings) set(flags *pflag.FlagSet, name, value, source string) error {
 	switch {
 	case flags.Changed(name):
@@ -194,24 +284,26 @@ func (s *settings) set(flags *pflag.FlagSet, name, value, source string) error {
 		s.sources[name] = source
 		f := flags.Lookup(name)
 		if err := f.Value.Set(value); err != nil {
-			return usagef("%s (%s): %w", name, source, valueFault(f, value, err))
+			return s.fault(name, "%w", valueFault(f, value, err))
 		}
 	}
 	return nil
 }
 
-// serviceLink matches the variables that Kubernetes sets in every container
-// near a Service named plantstore.
-var serviceLink = regexp.MustCompile(`^PLANTSTORE_(SERVICE_(HOST|PORT(_[A-Z0-9_]+)?)|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
+// serviceLink matches the variables that Kubernetes sets in every container of a namespace with a Service named
+// plantstore.
+var serviceLink = regexp.MustCompile(
+	`^PLANTSTORE_(SERVICE_(HOST|PORT(_[A-Z0-9_]+)?)|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
 
-// checkEnviron refuses a variable with our prefix that is nothing of ours: it
-// is a setting misspelt.
-func checkEnviron(environ map[string]string, known *pflag.FlagSet) error {
-	allowed := slices.Clone(environOnly)
-	known.VisitAll(func(f *pflag.Flag) { allowed = append(allowed, environName(f.Name)) })
+// checkEnviron refuses an unknown variable with the prefix of the program: it is a mistyped setting.
+func checkEnviron(environ map[string]string, settings []string) error {
+	allowed := []string{tokenVariable}
+	for _, name := range settings {
+		allowed = append(allowed, environName(name))
+	}
 	for _, name := range slices.Sorted(maps.Keys(environ)) {
 		if strings.HasPrefix(name, environPrefix) && !slices.Contains(allowed, name) && !serviceLink.MatchString(name) {
-			return usagef("the environment variable %s is no setting%s; see plantstore config --help", name, didYouMean(name, allowed))
+			return usagef("unknown environment variable %s%s; see plantstore config --help", name, didYouMean(name, allowed))
 		}
 	}
 	return nil

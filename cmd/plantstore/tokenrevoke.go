@@ -69,7 +69,7 @@ taken from the arguments, which others can see in the list of processes.`,
 
 // selector returns which tokens to revoke.
 func (p *program) selector(cmd *cobra.Command, args []string, id int64, file string) (store.Selector, error) {
-	secret := p.environ["PLANTSTORE_TOKEN"]
+	secret := p.environ[tokenVariable]
 	byID, byFile := cmd.Flags().Changed("id"), cmd.Flags().Changed("token-file")
 	switch {
 	case byID && byFile || len(args) == 1 && (byID || byFile):

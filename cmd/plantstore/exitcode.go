@@ -1,0 +1,65 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"plantstore/internal/store"
+)
+
+const (
+	exitOK          = 0
+	exitFailure     = 1
+	exitUsage       = 2
+	exitIO          = 74  // EX_IOERR of sysexits.h
+	exitInterrupted = 130 // 128 + SIGINT, as in a shell
+)
+
+// exitCodes describes the exit codes. docs/reference/exit-codes.md is generated from it.
+var exitCodes = []struct {
+	code    int
+	meaning string
+	more    string
+}{
+	{exitOK, "the command succeeded", ""},
+	{exitFailure, "the command failed", "Standard error has the reason."},
+	{exitUsage, "wrong usage", "An unknown command, flag, setting or value. The command changed nothing."},
+	{
+		exitIO, "the store is not usable",
+		"The disk failed, the store is damaged, or its schema is not that of its version. The log has the cause. Every " +
+			"acknowledged plant is on stable storage. Check the disk before you start the server again. " +
+			"74 is `EX_IOERR` of `sysexits.h`.",
+	},
+	{
+		exitInterrupted, "the command was interrupted",
+		"Ctrl-C, SIGTERM or SIGHUP. The plants that the command counted are stored. `serve` ends with 0 after the first " +
+			"two signals, and ignores SIGHUP.",
+	},
+}
+
+// exitCode returns the exit code of an error.
+func exitCode(err error) int {
+	var usage *usageError
+	switch {
+	case errors.As(err, &usage):
+		return exitUsage
+	case errors.Is(err, errInterrupted):
+		return exitInterrupted
+	case errors.Is(err, store.ErrBroken):
+		return exitIO
+	default:
+		return exitFailure
+	}
+}
+
+// usageError is an error of the call: exitUsage.
+type usageError struct{ error }
+
+func (e *usageError) Unwrap() error { return e.error }
+
+func usagef(format string, args ...any) error {
+	return &usageError{fmt.Errorf(format, args...)}
+}
+
+// errInterrupted is the error of a command that a signal interrupted.
+var errInterrupted = errors.New("interrupted")

@@ -1,0 +1,269 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+const referenceDir = "../../docs/reference/"
+
+// checkPage compares a page of docs/reference with its generated text, and writes it with -update.
+func checkPage(t *testing.T, name, generated string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(referenceDir+name, []byte(generated), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	page, err := os.ReadFile(referenceDir + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(generated, string(page)); diff != "" {
+		t.Errorf("docs/reference/%s is stale; run go test ./cmd/plantstore -run TestReference -update (-generated +page):\n%s",
+			name, diff)
+	}
+}
+
+// generatedBy is the last sentence of the introduction of a generated page.
+func generatedBy(source string) string {
+	return "`go test ./cmd/plantstore -run TestReference -update` generates this page from " + source + ".\n"
+}
+
+// code returns a text as inline code; an empty text stays empty.
+func code(text string) string {
+	if text == "" {
+		return ""
+	}
+	return "`" + text + "`"
+}
+
+// tableRow returns a row of a table.
+func tableRow(cells ...string) string {
+	for i, cell := range cells {
+		cells[i] = strings.ReplaceAll(cell, "|", `\|`)
+	}
+	return "| " + strings.Join(cells, " | ") + " |\n"
+}
+
+// tableHead returns the first two rows of a table.
+func tableHead(cells ...string) string {
+	return tableRow(cells...) + strings.Repeat("|---", len(cells)) + "|\n"
+}
+
+// wrapped returns paragraphs with lines of at most 120 characters.
+func wrapped(text string) string {
+	var out strings.Builder
+	for i, paragraph := range strings.Split(text, "\n\n") {
+		if i > 0 {
+			out.WriteString("\n")
+		}
+		column := 0
+		for j, word := range strings.Fields(paragraph) {
+			switch {
+			case j > 0 && column+1+len(word) > 120:
+				out.WriteString("\n")
+				column = 0
+			case j > 0:
+				out.WriteString(" ")
+				column++
+			}
+			out.WriteString(word)
+			column += len(word)
+		}
+		out.WriteString("\n")
+	}
+	return out.String()
+}
+
+// TestReferenceSettings compares docs/reference/settings.md with the table of settings.
+func TestReferenceSettings(t *testing.T) {
+	t.Parallel()
+	flags := pflag.NewFlagSet("settings", pflag.ContinueOnError)
+	rows := new(settings).allSettings()
+	bindSettings(flags, rows)
+	var page, more strings.Builder
+	page.WriteString("# Settings\n\n" + wrapped("[Configuration](configuration.md) has the order of precedence. "+
+		generatedBy("the table in cmd/plantstore/settings.go")))
+	page.WriteString("\n" + tableHead("flag", "variable", "key", "default", "unit", "since", "purpose"))
+	for _, s := range rows {
+		unit, usage := pflag.UnquoteUsage(flags.Lookup(s.name))
+		if unit == "" {
+			unit = s.value.Type()
+		}
+		key := code(s.name)
+		if s.name == "config" {
+			key = ""
+		}
+		page.WriteString(tableRow(
+			code("--"+s.name), code(environName(s.name)), key, code(flags.Lookup(s.name).DefValue), unit, s.since, usage))
+		if text := strings.TrimSpace(s.more + " " + rangeOf(s.value)); text != "" {
+			more.WriteString("\n## " + s.name + "\n\n" + wrapped(text))
+		}
+	}
+	page.WriteString("\n" + wrapped("A size is a number of bytes, or has the unit KiB, MiB or GiB. A time has the units d, h, "+
+		"m, s and ms, such as `1d12h` or `500ms`."))
+	page.WriteString(more.String())
+	page.WriteString("\n## Other environment variables\n\n" + tableHead("variable", "purpose"))
+	for _, v := range otherVariables {
+		page.WriteString(tableRow(code(v[0]), v[1]))
+	}
+	checkPage(t, "settings.md", page.String())
+}
+
+// otherVariables are the variables of the environment that are not settings.
+var otherVariables = [][2]string{
+	{tokenVariable, "secret of the token that `token revoke` revokes"},
+	{"GOMAXPROCS", fmt.Sprintf("threads that run Go code; `serve` and `import` raise the default to %d", processorsMin)},
+	{"GOGC", fmt.Sprintf("garbage collection; default %d in `serve` and `import`", collectAtPercent)},
+	{"GOMEMLIMIT", fmt.Sprintf("soft memory limit; default %s in `serve` and `import`", formatBytes(heapBytesMax))},
+	{"TMPDIR", "directory of the temporary file of `backup -`; default: that of the store"},
+	{"PGPASSWORD, PGPASSFILE", "password of the PostgreSQL user, or the file with it"},
+	{"PGUSER, PGHOST, …", "libpq's variables are defaults of the URL in `--db`"},
+}
+
+// rangeOf returns the sentence about the range of a value.
+func rangeOf(value pflag.Value) string {
+	switch v := value.(type) {
+	case *byteCount:
+		return fmt.Sprintf("Range: %s to %s.", formatBytes(v.min), formatBytes(v.max))
+	case *count:
+		return fmt.Sprintf("Range: %d to %d.", v.min, v.max)
+	case *choice:
+		return "Values: " + strings.Join(v.allowed, ", ") + "."
+	}
+	return ""
+}
+
+// TestSettingsTable covers every row: a valid default, a version, a usage line with its unit, and a field of settings.
+func TestSettingsTable(t *testing.T) {
+	t.Parallel()
+	flags := pflag.NewFlagSet("settings", pflag.ContinueOnError)
+	rows := new(settings).allSettings()
+	bindSettings(flags, rows)
+	for _, s := range rows {
+		if s.initial != "" && s.value.Set(s.initial) != nil || s.value.String() != flags.Lookup(s.name).DefValue {
+			t.Errorf("%s: the default %q is invalid", s.name, s.initial)
+		}
+		unit, usage := pflag.UnquoteUsage(flags.Lookup(s.name))
+		if s.since == "" || usage == "" || unit == "" && s.value.Type() != boolType {
+			t.Errorf("%s: version %q, unit %q and usage %q must not be empty", s.name, s.since, unit, usage)
+		}
+	}
+	serve, _, err := newRoot(&program{}).Find([]string{"serve"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	serve.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		if !slices.ContainsFunc(rows, func(s setting) bool { return s.name == f.Name }) {
+			t.Errorf("--%s of serve has no row in the table of settings", f.Name)
+		}
+	})
+}
+
+// TestReferenceExitCodes compares docs/reference/exit-codes.md with exitCodes.
+func TestReferenceExitCodes(t *testing.T) {
+	t.Parallel()
+	var page strings.Builder
+	page.WriteString("# Exit codes\n\n" + wrapped(generatedBy("cmd/plantstore/exitcode.go")))
+	page.WriteString("\n" + tableHead("code", "meaning"))
+	for _, c := range exitCodes {
+		page.WriteString(tableRow(strconv.Itoa(c.code), c.meaning))
+	}
+	for _, c := range exitCodes {
+		if c.more != "" {
+			page.WriteString("\n" + wrapped(fmt.Sprintf("**%d**: %s", c.code, c.more)))
+		}
+	}
+	page.WriteString("\n" + wrapped("A second signal ends the program at once, as does a signal from a closed pipe. "+
+		"The exit code is then 128 plus the number of the signal."))
+	checkPage(t, "exit-codes.md", page.String())
+}
+
+// TestReferenceCommands compares docs/reference/commands.md with the commands.
+func TestReferenceCommands(t *testing.T) {
+	t.Parallel()
+	var page, sections strings.Builder
+	page.WriteString("# Commands\n\n" +
+		wrapped("Every command prints this text with `--help`. "+generatedBy("the commands in cmd/plantstore")))
+	page.WriteString("\n" + tableHead("command", "purpose"))
+	var visit func(cmd *cobra.Command)
+	visit = func(cmd *cobra.Command) {
+		if cmd.Runnable() && cmd.HasParent() && !cmd.HasSubCommands() && cmd.Name() != "help" {
+			name := strings.TrimPrefix(cmd.CommandPath(), "plantstore ")
+			page.WriteString(tableRow(fmt.Sprintf("[%s](#%s)", name, strings.ReplaceAll(name, " ", "-")), cmd.Short))
+			sections.WriteString(commandSection(name, cmd))
+		}
+		for _, sub := range cmd.Commands() {
+			visit(sub)
+		}
+	}
+	visit(newRoot(&program{}))
+	page.WriteString("\n" + wrapped("`--config`, `--db` and the flags of `serve` are [settings](settings.md). Pages of their own "+
+		"have the [exit codes](exit-codes.md) and the objects that [`--json`](json.md) prints."))
+	checkPage(t, "commands.md", page.String()+sections.String())
+}
+
+// commandSection returns the section of a command: synopsis, description, flags, examples and exit codes.
+func commandSection(name string, cmd *cobra.Command) string {
+	var out bytes.Buffer
+	fmt.Fprintf(&out, "\n## %s\n\n```sh\n%s\n```\n\n", name, cmd.UseLine())
+	if cmd.Long == "" || strings.HasPrefix(name, "completion") { // Cobra's texts about the setup of a shell
+		fmt.Fprintf(&out, "%s.\n", cmd.Short)
+	} else {
+		out.WriteString(wrapped(cmd.Long))
+	}
+	out.WriteString("\nExamples:\n\n```sh\n")
+	for line := range strings.Lines(cmd.Example) {
+		out.WriteString(strings.TrimPrefix(line, "  "))
+	}
+	out.WriteString("\n```\n\n" + tableHead("flag", "value", "default", "purpose"))
+	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		if f.Name == "help" {
+			return
+		}
+		unit, usage := pflag.UnquoteUsage(f)
+		flag := code("--" + f.Name)
+		if f.Shorthand != "" {
+			flag = code("-"+f.Shorthand) + ", " + flag
+		}
+		out.WriteString(tableRow(flag, unit, code(shownDefault(f)), usage))
+	})
+	codes := []string{}
+	for _, code := range exitCodesOf(cmd) {
+		codes = append(codes, strconv.Itoa(code))
+	}
+	fmt.Fprintf(&out, "\nExit codes: %s.\n", strings.Join(codes, ", "))
+	return out.String()
+}
+
+// shownDefault returns the default of a flag, or nothing for a zero value.
+func shownDefault(f *pflag.Flag) string {
+	if slices.Contains([]string{"", "0", "0s", "false", "[]"}, f.DefValue) {
+		return ""
+	}
+	return f.DefValue
+}
+
+// exitCodesOf returns the exit codes of a command. Only commands that open a store can find it broken, and only version and
+// completion cannot be interrupted.
+func exitCodesOf(cmd *cobra.Command) []int {
+	codes := []int{exitOK, exitFailure, exitUsage}
+	if cmd.LocalFlags().Lookup("from") != nil || cmd.LocalFlags().Lookup("db") != nil && cmd.Name() != "config" {
+		codes = append(codes, exitIO)
+	}
+	if cmd.Name() != "version" && cmd.Parent().Name() != "completion" {
+		codes = append(codes, exitInterrupted)
+	}
+	return codes
+}
