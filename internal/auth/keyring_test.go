@@ -31,8 +31,8 @@ func TestAuthenticate(t *testing.T) {
 	var ring auth.Keyring
 	ring.Replace([]auth.Token{
 		token(1, "plain", auth.ScopeCreate, never, never),
-		token(2, "limited", auth.ScopeRead, noon, never),
-		token(3, "revoked", auth.AllScopes, never, noon),
+		token(2, "limited", scopeRead, noon, never),
+		token(3, "revoked", auth.ScopeCreate, never, noon),
 		token(4, "both", 0, noon, noon),
 	})
 	before, after := noon.Add(-time.Microsecond), noon.Add(time.Microsecond)
@@ -44,7 +44,7 @@ func TestAuthenticate(t *testing.T) {
 		text         string
 	}{
 		{"without limits", "plain", noon, auth.Principal{TokenID: 1, Name: "plain", Scopes: auth.ScopeCreate}, 0, ""},
-		{"before it expires", "limited", before, auth.Principal{TokenID: 2, Name: "limited", Scopes: auth.ScopeRead}, 0, ""},
+		{"before it expires", "limited", before, auth.Principal{TokenID: 2, Name: "limited", Scopes: scopeRead}, 0, ""},
 		{"when it expires", "limited", noon, auth.Principal{}, plant.CodeCredentialExpired, expired},
 		{"after it expired", "limited", after, auth.Principal{}, plant.CodeCredentialExpired, expired},
 		{"revoked by a clock ahead", "revoked", before, auth.Principal{}, plant.CodeCredentialRevoked, revoked},
@@ -79,11 +79,11 @@ func TestEmptyKeyring(t *testing.T) {
 
 func TestRequire(t *testing.T) {
 	t.Parallel()
-	p := auth.Principal{Scopes: auth.ScopeRead}
-	checkRefusal(t, p.Require(auth.ScopeRead), 0, "")
+	p := auth.Principal{Scopes: scopeRead}
+	checkRefusal(t, p.Require(scopeRead), 0, "")
 	checkRefusal(t, p.Require(0), 0, "")
 	checkRefusal(t, p.Require(auth.ScopeCreate), plant.CodeScopeMissing, "the credential is not allowed to do this: it needs the scope plants:create")
-	checkRefusal(t, p.Require(auth.ScopeRead|auth.ScopeAdmin), plant.CodeScopeMissing, "the credential is not allowed to do this: it needs the scope plants:read admin")
+	checkRefusal(t, p.Require(scopeRead|scopeAdmin), plant.CodeScopeMissing, "the credential is not allowed to do this: it needs the scope plants:read admin")
 }
 
 func TestReplace(t *testing.T) {

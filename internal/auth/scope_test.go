@@ -6,6 +6,20 @@ import (
 	"plantstore/internal/auth"
 )
 
+// Scopes that only tokens of older versions have.
+var (
+	scopeRead  = parseScopes("plants:read")
+	scopeAdmin = parseScopes("admin")
+)
+
+func parseScopes(text string) auth.Scopes {
+	scopes, err := auth.ParseScopes(text)
+	if err != nil {
+		panic(err)
+	}
+	return scopes
+}
+
 func TestParseScopes(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -17,17 +31,17 @@ func TestParseScopes(t *testing.T) {
 		{"none", "", 0, "", ""},
 		{"separators alone", " ,, ", 0, "", ""},
 		{"create", "plants:create", auth.ScopeCreate, "plants:create", ""},
-		{"read", "plants:read", auth.ScopeRead, "plants:read", ""},
-		{"admin", "admin", auth.ScopeAdmin, "admin", ""},
-		{"all", "plants:create plants:read admin", auth.AllScopes, "plants:create plants:read admin", ""},
-		{"commas and other order", "admin,plants:create", auth.ScopeAdmin | auth.ScopeCreate, "plants:create admin", ""},
-		{"commas and spaces", " admin , plants:read ", auth.ScopeAdmin | auth.ScopeRead, "plants:read admin", ""},
-		{"twice", "admin admin", auth.ScopeAdmin, "admin", ""},
-		{"unknown", "plants:delete", 0, "", `there is no scope "plants:delete": the scopes are plants:create, plants:read, admin`},
-		{"one of them unknown", "admin root", 0, "", `there is no scope "root": the scopes are plants:create, plants:read, admin`},
-		{"other case", "Admin", 0, "", `there is no scope "Admin": the scopes are plants:create, plants:read, admin`},
-		{"tab", "admin\tadmin", 0, "", `there is no scope "admin\tadmin": the scopes are plants:create, plants:read, admin`},
-		{"wildcard", "*", 0, "", `there is no scope "*": the scopes are plants:create, plants:read, admin`},
+		{"read", "plants:read", scopeRead, "plants:read", ""},
+		{"admin", "admin", scopeAdmin, "admin", ""},
+		{"all", "plants:create plants:read admin", auth.ScopeCreate | scopeRead | scopeAdmin, "plants:create plants:read admin", ""},
+		{"commas and other order", "admin,plants:create", scopeAdmin | auth.ScopeCreate, "plants:create admin", ""},
+		{"commas and spaces", " admin , plants:read ", scopeAdmin | scopeRead, "plants:read admin", ""},
+		{"twice", "admin admin", scopeAdmin, "admin", ""},
+		{"unknown", "plants:delete", 0, "", `unknown scope "plants:delete"; known scopes are plants:create, plants:read, admin`},
+		{"one of them unknown", "admin root", 0, "", `unknown scope "root"; known scopes are plants:create, plants:read, admin`},
+		{"other case", "Admin", 0, "", `unknown scope "Admin"; known scopes are plants:create, plants:read, admin`},
+		{"tab", "admin\tadmin", 0, "", `unknown scope "admin\tadmin"; known scopes are plants:create, plants:read, admin`},
+		{"wildcard", "*", 0, "", `unknown scope "*"; known scopes are plants:create, plants:read, admin`},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -61,10 +75,10 @@ func TestHas(t *testing.T) {
 		{0, 0, true},
 		{0, auth.ScopeCreate, false},
 		{auth.ScopeCreate, auth.ScopeCreate, true},
-		{auth.ScopeAdmin, auth.ScopeCreate, false}, // admin is no other scope's substitute
-		{auth.ScopeAdmin | auth.ScopeRead, auth.ScopeRead, true},
-		{auth.ScopeRead, auth.ScopeAdmin | auth.ScopeRead, false},
-		{auth.AllScopes, auth.ScopeAdmin | auth.ScopeRead, true},
+		{scopeAdmin, auth.ScopeCreate, false}, // admin is no other scope's substitute
+		{scopeAdmin | scopeRead, scopeRead, true},
+		{scopeRead, scopeAdmin | scopeRead, false},
+		{auth.ScopeCreate | scopeRead | scopeAdmin, scopeAdmin | scopeRead, true},
 	} {
 		if got := row.have.Has(row.want); got != row.ok {
 			t.Errorf("%q has %q: got %t, want %t", row.have, row.want, got, row.ok)

@@ -126,8 +126,8 @@ func seed(t testing.TB, s storetest.Engine) {
 	t.Helper()
 	tokens := []auth.Token{
 		{ID: 1, Name: "first", Scopes: auth.ScopeCreate},
-		{ID: 2, Name: "ends", Prefix: "pst_0abc", Scopes: auth.ScopeCreate | auth.ScopeRead, ExpiresAt: begun.Add(time.Hour)},
-		{ID: 4, Name: "revoked", Scopes: auth.ScopeAdmin, LastUsedAt: begun.Add(time.Minute), RevokedAt: begun.Add(2 * time.Minute)},
+		{ID: 2, Name: "ends", Prefix: "pst_0abc", Scopes: scopesOf(t, "plants:create plants:read"), ExpiresAt: begun.Add(time.Hour)},
+		{ID: 4, Name: "revoked", Scopes: scopesOf(t, "admin"), LastUsedAt: begun.Add(time.Minute), RevokedAt: begun.Add(2 * time.Minute)},
 	}
 	for i := range tokens {
 		tokens[i].Hash, tokens[i].CreatedAt = auth.HashOf(tokens[i].Name), begun
@@ -161,6 +161,16 @@ func must(t testing.TB, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// scopesOf parses scopes; some of them only tokens of older versions have.
+func scopesOf(t testing.TB, text string) auth.Scopes {
+	t.Helper()
+	scopes, err := auth.ParseScopes(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return scopes
 }
 
 // config is of a move that nobody watches.

@@ -37,17 +37,17 @@ func TestCredentials(t *testing.T) {
 	secrets := map[string]string{}
 	h := start(t, func(s *setup) {
 		s.seed = func(e store.Engine) {
-			now := time.Now()
+			now, all := time.Now(), scopesOf(t, "plants:create plants:read admin")
 			for _, token := range []auth.Token{
-				{Name: "reader", Scopes: auth.ScopeRead},
-				{Name: "administrator", Scopes: auth.ScopeAdmin | auth.ScopeRead},
+				{Name: "reader", Scopes: scopesOf(t, "plants:read")},
+				{Name: "administrator", Scopes: scopesOf(t, "plants:read admin")},
 				{Name: "nobody"},
-				{Name: "everybody", Scopes: auth.AllScopes},
-				{Name: "expired", Scopes: auth.AllScopes, ExpiresAt: now.Add(-time.Second)},
+				{Name: "everybody", Scopes: all},
+				{Name: "expired", Scopes: all, ExpiresAt: now.Add(-time.Second)},
 				{Name: "good for long", Scopes: auth.ScopeCreate, ExpiresAt: now.Add(time.Hour)},
-				{Name: "revoked", Scopes: auth.AllScopes},
-				{Name: "revoked and expired", Scopes: auth.AllScopes, ExpiresAt: now.Add(-time.Second)},
-				{Name: "revoked by a clock ahead", Scopes: auth.AllScopes},
+				{Name: "revoked", Scopes: all},
+				{Name: "revoked and expired", Scopes: all, ExpiresAt: now.Add(-time.Second)},
+				{Name: "revoked by a clock ahead", Scopes: all},
 			} {
 				secrets[token.Name] = mint(t, e, token)
 			}

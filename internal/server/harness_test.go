@@ -175,6 +175,16 @@ func mint(t testing.TB, engine store.Engine, token auth.Token) string {
 	return secret
 }
 
+// scopesOf parses scopes; some of them only tokens of older versions have.
+func scopesOf(t testing.TB, text string) auth.Scopes {
+	t.Helper()
+	scopes, err := auth.ParseScopes(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return scopes
+}
+
 // stored returns what the store has under an id.
 func (h *harness) stored(id int64) plant.Record {
 	h.t.Helper()

@@ -192,7 +192,7 @@ func TestDamage(t *testing.T) {
 func TestDamagedTokens(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ scopes, hash, want string }{
-		{"plants:delete", "randomblob(32)", `token 1: there is no scope "plants:delete": the scopes are plants:create, plants:read, admin`},
+		{"plants:delete", "randomblob(32)", `token 1: unknown scope "plants:delete"; known scopes are plants:create, plants:read, admin`},
 		{"plants:create", "x'00'", "token 1: its hash has 1 bytes, want 32"},
 	} {
 		e := openServer(t)

@@ -115,6 +115,16 @@ func mustCreateToken(t testing.TB, e store.Engine, token auth.Token) auth.Token 
 	return token
 }
 
+// scopesOf parses scopes; some of them only tokens of older versions have.
+func scopesOf(t testing.TB, text string) auth.Scopes {
+	t.Helper()
+	scopes, err := auth.ParseScopes(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return scopes
+}
+
 func mustTokens(t testing.TB, e store.Engine) []auth.Token {
 	t.Helper()
 	tokens, err := e.Tokens(t.Context())

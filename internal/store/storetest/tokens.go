@@ -15,7 +15,7 @@ import (
 func testCreateToken(t *testing.T, s Store) {
 	e := s.Open(t)
 	a := token("a", begun)
-	a.Scopes = auth.AllScopes
+	a.Scopes = scopesOf(t, "plants:create plants:read admin")
 	a.ExpiresAt = begun.Add(time.Hour)
 	a = mustCreateToken(t, e, a)
 	b := token("b", begun)
@@ -73,7 +73,7 @@ func testFirstTokenRace(t *testing.T, s Store) {
 func testRotate(t *testing.T, s Store) {
 	e := open(t, s)
 	old := token("a", begun)
-	old.Scopes = auth.ScopeRead | auth.ScopeAdmin
+	old.Scopes = scopesOf(t, "plants:read admin")
 	old = mustCreateToken(t, e, old)
 	other := mustCreateToken(t, e, token("b", begun))
 
