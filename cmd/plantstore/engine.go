@@ -92,7 +92,7 @@ func (s *settings) commits() (most int, within time.Duration) {
 	if s.db.isDatabase() {
 		return postgres.CommitsMax, time.Duration(s.answerTimeout)
 	}
-	return 1, commitTimeMax
+	return 1, 0 // the default of store.Limits
 }
 
 // refusePassword refuses a password on the command line, where every user of

@@ -54,8 +54,6 @@ output with a curl command that creates a plant. The log goes to standard error.
 }
 
 const (
-	commitTimeMax  = 10 * time.Second
-	queueBytesMax  = 32 << 20
 	drainTimeMax   = 8 * time.Second // leaves time for the rest within the 10 s that service managers give
 	commitDrainMax = 6 * time.Second // for commits that wait for another process; their requests are answered then
 	firstTokenName = "first"
@@ -90,7 +88,7 @@ func (p *program) serve(ctx context.Context, s *settings) (err error) {
 	st, err := store.New(ctx, store.Config{
 		Engine:  engine,
 		Commits: commits,
-		Limits:  store.Limits{QueueMax: s.queueMax.n, Bytes: queueBytesMax, CommitTime: within, AnswerTimeout: time.Duration(s.answerTimeout)},
+		Limits:  store.Limits{QueueMax: s.queueMax.n, CommitTime: within, AnswerTimeout: time.Duration(s.answerTimeout)},
 		Log:     log,
 		Metrics: metrics,
 	})

@@ -32,8 +32,8 @@ type Config struct {
 	ReadOnly  bool  // only Get, List and Tokens are called: change nothing; implies MustExist
 	Migrate   bool  // bring a store of an older schema to the newest one; a new store always has that
 	WALMax    int64 // the WAL stays below this as long as nobody else holds a read open; 0: WALBytesDefault
-	Log       *slog.Logger
-	Metrics   prometheus.Registerer // where a server's engine registers its metrics; a command's has none
+	Log       *slog.Logger          // nil: no log
+	Metrics   prometheus.Registerer // of a server; nil: no metrics
 }
 
 // Engine implements store.Engine, move.Source and move.Destination on one SQLite file.
@@ -92,6 +92,12 @@ func checkVersion(version int) error {
 func Open(ctx context.Context, c Config) (_ *Engine, err error) {
 	if err := checkVersion(sqlite3.Version()); err != nil {
 		return nil, err
+	}
+	if c.Path == "" {
+		return nil, errors.New("sqlite.Config has no Path")
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
 	}
 	if err := c.checkWALBytes(); err != nil {
 		return nil, err

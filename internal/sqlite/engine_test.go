@@ -2,6 +2,7 @@ package sqlite_test
 
 import (
 	"log/slog"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -29,6 +30,32 @@ func mustOpen(t testing.TB, c sqlite.Config) *sqlite.Engine {
 		t.Fatalf("Open: %v", err)
 	}
 	return e
+}
+
+// TestZeroConfig opens a store with the smallest Config: without log and metrics.
+func TestZeroConfig(t *testing.T) {
+	t.Parallel()
+	if e, err := sqlite.Open(t.Context(), sqlite.Config{}); err == nil || err.Error() != "sqlite.Config has no Path" {
+		t.Errorf("without a path: %v, %v", e, err)
+	}
+	path := filepath.Join(t.TempDir(), "plantstore.db")
+	for _, c := range []sqlite.Config{{Path: path, Server: true}, {Path: path}, {Path: path, ReadOnly: true}} {
+		e, err := sqlite.Open(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !c.ReadOnly {
+			must(t, insertBatch(t.Context(), e, batchOf(0, 1)))
+		}
+		must(t, e.Close())
+		must(t, os.Chmod(path, 0o644)) // the next server has a warning to log
+	}
+	e, err := sqlite.Open(t.Context(), sqlite.Config{Path: path, Server: true})
+	must(t, err)
+	must(t, e.Close())
+	if _, _, err := sqlite.Migrate(t.Context(), path, nil); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestEngine(t *testing.T) {

@@ -52,8 +52,8 @@ func newMeters(to prometheus.Registerer, gathered func() int, durability func() 
 		Name: "plantstore_queue_plants",
 		Help: "Plants that wait for the next commit.",
 	}, func() float64 { return float64(gathered()) })
-	doubts := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "plantstore_durability_doubts",
+	warnings := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "plantstore_durability_warnings",
 		Help: "Reasons why a plant that was acknowledged may be lost; /readyz?verbose has them.",
 	}, func() float64 { return float64(len(durability().Warnings)) })
 	standby := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -65,7 +65,7 @@ func newMeters(to prometheus.Registerer, gathered func() int, durability func() 
 		}
 		return 0
 	})
-	to.MustRegister(m.created, m.replayed, m.wait, m.plants, m.took, m.failed, waiting, doubts, standby)
+	to.MustRegister(m.created, m.replayed, m.wait, m.plants, m.took, m.failed, waiting, warnings, standby)
 	return m
 }
 

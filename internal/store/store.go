@@ -14,14 +14,13 @@ import (
 	"plantstore/internal/plant"
 )
 
-// Config is what a Store is made of.
+// Config configures a Store.
 type Config struct {
-	Engine  Engine // stays the caller's, who closes it after the Store
-	Commits int    // how many may run at the same time; 0 is 1
+	Engine  Engine // required; the caller closes it after the Store
+	Commits int    // commits that may run at the same time; 0: 1
 	Limits  Limits
-	Log     *slog.Logger
-
-	Metrics prometheus.Registerer // where the store registers its metrics
+	Log     *slog.Logger          // nil: no log
+	Metrics prometheus.Registerer // nil: no metrics
 }
 
 // Store is what the doors of the server use: it takes plants and checks
@@ -36,6 +35,16 @@ type Store struct {
 // New starts a store on an engine. It has read the tokens when it returns. The
 // caller closes it. The error wraps ErrHeld if a move holds the engine's store.
 func New(ctx context.Context, c Config) (*Store, error) {
+	if c.Engine == nil {
+		return nil, errors.New("store.Config has no Engine")
+	}
+	c.Commits, c.Limits = max(1, c.Commits), c.Limits.withDefaults()
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Metrics == nil {
+		c.Metrics = prometheus.NewRegistry() // nothing reads it
+	}
 	o := &outage{log: c.Log}
 	credentials, err := watchCredentials(ctx, c.Engine, o)
 	if err != nil {

@@ -101,6 +101,33 @@ func mustNew(t testing.TB, e store.Engine, l store.Limits) *store.Store {
 	return s
 }
 
+// TestZeroConfig creates plants in a store with an engine and no other option, and
+// lets a commit fail, which is logged and counted.
+func TestZeroConfig(t *testing.T) {
+	t.Parallel()
+	if s, err := store.New(t.Context(), store.Config{}); err == nil || err.Error() != "store.Config has no Engine" {
+		t.Errorf("without an engine: %v, %v", s, err)
+	}
+	var failing error
+	s, err := store.New(t.Context(), store.Config{Engine: &stub{insert: func(ctx context.Context, _ []store.Create) error {
+		if at, ok := ctx.Deadline(); !ok || time.Until(at) < 5*time.Second {
+			t.Errorf("the commit's deadline is %v, want one in about 10s", at)
+		}
+		return failing
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if replayed, err := s.Create(auth.Principal{}, newPlant(1)); replayed || err != nil {
+		t.Errorf("Create: %t, %v", replayed, err)
+	}
+	failing = store.ErrFull
+	if _, err := s.Create(auth.Principal{}, newPlant(1)); codeOf(err) != plant.CodeStoreFull {
+		t.Errorf("Create on a full disk: %v", err)
+	}
+	s.Close()
+}
+
 func newPlant(id int64) plant.NewPlant {
 	return plant.NewPlant{ID: id, Plant: plant.Plant{Name: fmt.Sprint("plant ", id)}}
 }

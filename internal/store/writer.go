@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -52,12 +53,20 @@ type batch struct {
 	timer    *time.Timer   // that closes late; set by the first create
 }
 
-// Limits bounds what waits for a commit.
+// Limits bounds the plants that wait for a commit. A zero field means its default.
 type Limits struct {
-	QueueMax      int           // plants that may wait for the next commit
-	Bytes         int           // bytes of their names and tags
-	CommitTime    time.Duration // for one commit to get its turn, after which it is given up
-	AnswerTimeout time.Duration // for a create, after which it is answered that the outcome is unknown
+	QueueMax      int           // plants that wait for the next commit; default 8192
+	Bytes         int           // bytes of their names and tags; default 32 MiB
+	CommitTime    time.Duration // for one commit to begin and to end; default 10 s
+	AnswerTimeout time.Duration // for Store.Create, which then returns that the outcome is unknown; default 20 s
+}
+
+func (l Limits) withDefaults() Limits {
+	l.QueueMax = cmp.Or(l.QueueMax, 8192)
+	l.Bytes = cmp.Or(l.Bytes, 32<<20)
+	l.CommitTime = cmp.Or(l.CommitTime, 10*time.Second)
+	l.AnswerTimeout = cmp.Or(l.AnswerTimeout, 20*time.Second)
+	return l
 }
 
 func newWriter(c Config, o *outage) *writer {
@@ -72,7 +81,7 @@ func newWriter(c Config, o *outage) *writer {
 		wake:      make(chan struct{}, 1),
 		fail:      make(chan struct{}),
 		timer:     time.NewTimer(gatherMax),
-		begun:     make([]time.Time, max(1, c.Commits)),
+		begun:     make([]time.Time, c.Commits),
 	}
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	w.meters = newMeters(c.Metrics, w.gathered, c.Engine.Durability)
