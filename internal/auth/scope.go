@@ -39,7 +39,7 @@ func ParseScopes(text string) (Scopes, error) {
 		scope, ok := scopeByName(name)
 		if !ok {
 			return 0, fmt.Errorf("unknown scope %q; known scopes are %s",
-				name, strings.ReplaceAll((ScopeCreate | scopeRead | scopeAdmin).String(), " ", ", "))
+				name, strings.ReplaceAll((ScopeCreate|scopeRead|scopeAdmin).String(), " ", ", "))
 		}
 		scopes |= scope
 	}

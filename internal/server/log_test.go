@@ -20,7 +20,9 @@ func TestLog(t *testing.T) {
 	t.Parallel()
 	secret := ""
 	h := start(t, func(s *setup) {
-		s.seed = func(e store.Engine) { secret = mint(t, e, auth.Token{Name: "reader", Scopes: scopesOf(t, "plants:read")}) }
+		s.seed = func(e store.Engine) {
+			secret = mint(t, e, auth.Token{Name: "reader", Scopes: scopesOf(t, "plants:read")})
+		}
 	})
 	const body = `{"id":1,"name":"A"}`
 	var want []line

@@ -27,11 +27,11 @@ import (
 // Config is what an Engine is made of.
 type Config struct {
 	Path      string
-	Server    bool  // this process serves the file: it is the only one, and does the checkpoints
-	MustExist bool  // do not create the store, neither the file nor its tables
-	ReadOnly  bool  // only Get, List and Tokens are called: change nothing; implies MustExist
-	Migrate   bool  // bring a store of an older schema to the newest one; a new store always has that
-	WALMax    int64 // the WAL stays below this as long as nobody else holds a read open; 0: WALBytesDefault
+	Server    bool                  // this process serves the file: it is the only one, and does the checkpoints
+	MustExist bool                  // do not create the store, neither the file nor its tables
+	ReadOnly  bool                  // only Get, List and Tokens are called: change nothing; implies MustExist
+	Migrate   bool                  // bring a store of an older schema to the newest one; a new store always has that
+	WALMax    int64                 // the WAL stays below this as long as nobody else holds a read open; 0: WALBytesDefault
 	Log       *slog.Logger          // nil: no log
 	Metrics   prometheus.Registerer // of a server; nil: no metrics
 }

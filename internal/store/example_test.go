@@ -3,7 +3,6 @@ package store_test
 import (
 	"context"
 	"fmt"
-	"log"
 	"os"
 	"path/filepath"
 
@@ -18,17 +17,17 @@ import (
 func Example() {
 	dir, err := os.MkdirTemp("", "plantstore-*")
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	defer os.RemoveAll(dir)
 	ctx := context.Background()
 	engine, err := sqlite.Open(ctx, sqlite.Config{Path: filepath.Join(dir, "plantstore.db"), Server: true})
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	s, err := store.New(ctx, store.Config{Engine: engine})
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 
 	by := auth.Principal{TokenID: 1, Name: "gardener", Scopes: auth.ScopeCreate}
@@ -43,7 +42,7 @@ func Example() {
 
 	s.Close()
 	if err := engine.Close(); err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	// Output:
 	// replayed: false error: <nil>
