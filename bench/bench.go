@@ -20,19 +20,19 @@ import (
 // bench is one run of the program.
 type bench struct {
 	config
-	log     *slog.Logger
-	work    string // where everything that is not kept lies; removed by close
-	stores  string // where the stores that runs begin on lie
-	script  string // load.lua as a file, for wrk
-	cluster *cluster
-	half    [2]string // lists of processors: for the servers, for the generator
-	raw     *os.File
-	dirs    int // how many runs had a directory so far
-	round   int // the number of the first round; more than 0 if rounds are added to those that are there
+	log        *slog.Logger
+	work       string // directory of temporary files; removed by close
+	stores     string // directory of the generated stores
+	script     string // path of load.lua, for wrk
+	cluster    *cluster
+	processors [2]string // for taskset: of the servers, of the generator
+	raw        *os.File
+	dirs       int // number of run directories so far
+	round      int // number of the first round; above 0 with -append
 }
 
-// newBench builds all contenders, notes what machine this is, and opens the
-// raw rounds.
+// newBench builds all contenders, opens the file of measurements and stores a
+// description of the machine. The caller calls close.
 func newBench(ctx context.Context, c config, log *slog.Logger) (_ *bench, err error) {
 	b := &bench{config: c, log: log}
 	defer func() {
@@ -40,7 +40,7 @@ func newBench(ctx context.Context, c config, log *slog.Logger) (_ *bench, err er
 			err = errors.Join(err, b.close())
 		}
 	}()
-	if err := b.needTools(); err != nil {
+	if err := b.checkTools(); err != nil {
 		return nil, err
 	}
 	if c.scratch != "" {
@@ -51,7 +51,7 @@ func newBench(ctx context.Context, c config, log *slog.Logger) (_ *bench, err er
 	if b.work, err = os.MkdirTemp(c.scratch, "plantstore-bench-"); err != nil {
 		return nil, err
 	}
-	if err := os.Chmod(b.work, 0o711); err != nil { //nolint:gosec // PostgreSQL's user has to pass through
+	if err := os.Chmod(b.work, 0o711); err != nil { //nolint:gosec // PostgreSQL's user needs access to its directory below
 		return nil, err
 	}
 	b.stores = filepath.Join(cmp.Or(c.scratch, b.work), "stores")
@@ -62,7 +62,7 @@ func newBench(ctx context.Context, c config, log *slog.Logger) (_ *bench, err er
 	if err := os.WriteFile(b.script, loadScript, 0o600); err != nil {
 		return nil, err
 	}
-	if b.half, err = processorHalves(); err != nil {
+	if b.processors, err = splitProcessors(); err != nil {
 		return nil, err
 	}
 	if err := b.build(ctx); err != nil {
@@ -76,31 +76,31 @@ func newBench(ctx context.Context, c config, log *slog.Logger) (_ *bench, err er
 	if err := b.openRaw(filepath.Join(c.out, "performance", rawName)); err != nil {
 		return nil, err
 	}
-	facts, err := b.facts(ctx)
+	described, err := b.describeMachine(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return b, b.note(record{Machine: facts})
+	return b, b.save(measurement{Machine: described})
 }
 
-// openRaw begins the raw rounds, or goes on with them.
+// openRaw opens the file of measurements. It truncates the file unless -append is set.
 func (b *bench) openRaw(path string) (err error) {
-	how := os.O_CREATE | os.O_WRONLY | os.O_TRUNC
+	flags := os.O_CREATE | os.O_WRONLY | os.O_TRUNC
 	if b.add && fileExists(path) {
-		how = os.O_WRONLY | os.O_APPEND
+		flags = os.O_WRONLY | os.O_APPEND
 		earlier, err := readRaw(path)
 		if err != nil {
 			return err
 		}
 		b.round = nextRound(earlier)
 	}
-	b.raw, err = os.OpenFile(path, how, 0o644) //nolint:gosec // results for everybody
+	b.raw, err = os.OpenFile(path, flags, 0o644) //nolint:gosec // results are public
 	return err
 }
 
-// nextRound returns a number that no round has yet: ratios are taken within
-// a round.
-func nextRound(all []record) int {
+// nextRound returns the first unused number of a round. Ratios compare runs of
+// the same round, so appended rounds need new numbers.
+func nextRound(all []measurement) int {
 	next := 0
 	for _, r := range all {
 		if r.Load != nil {
@@ -124,10 +124,10 @@ func (b *bench) close() error {
 	return errors.Join(errs...)
 }
 
-// note adds a record to the raw rounds.
-func (b *bench) note(r record) error {
-	r.At = time.Now().UTC().Truncate(time.Second)
-	line, err := json.Marshal(r)
+// save appends m, with the time, to the file of measurements.
+func (b *bench) save(m measurement) error {
+	m.At = time.Now().UTC().Truncate(time.Second)
+	line, err := json.Marshal(m)
 	if err != nil {
 		return err
 	}
@@ -135,12 +135,15 @@ func (b *bench) note(r record) error {
 	return err
 }
 
-// needTools names every program that is missing, and the package that has it.
-func (b *bench) needTools() error {
+// checkTools returns an error that names each missing program and its Debian package.
+func (b *bench) checkTools() error {
 	var errs []error
-	for program, pkg := range map[string]string{"go": "golang", "wrk": "wrk", "sqlite3": "sqlite3", "taskset": "util-linux", "git": "git"} {
+	for program, pkg := range map[string]string{
+		"go": "golang", "wrk": "wrk", "sqlite3": "sqlite3",
+		"taskset": "util-linux", "git": "git",
+	} {
 		if _, err := exec.LookPath(program); err != nil {
-			errs = append(errs, fmt.Errorf("there is no %s: apt-get install %s", program, pkg))
+			errs = append(errs, fmt.Errorf("%s is missing: apt-get install %s", program, pkg))
 		}
 	}
 	if b.wants("plainpg") {
@@ -151,7 +154,7 @@ func (b *bench) needTools() error {
 	return errors.Join(errs...)
 }
 
-// build compiles every program in the way in which a release is compiled.
+// build compiles every program with the flags of a release.
 func (b *bench) build(ctx context.Context) error {
 	for _, p := range []struct{ dir, pkg string }{
 		{b.root, "./cmd/plantstore"},
@@ -161,7 +164,8 @@ func (b *bench) build(ctx context.Context) error {
 		{filepath.Join("cmd", "pocketbase"), "."},
 	} {
 		b.log.Info("building", "dir", p.dir, "package", p.pkg)
-		command := exec.CommandContext(ctx, "go", "build", "-C", p.dir, "-trimpath", "-ldflags=-s -w", "-o", b.work+"/", p.pkg)
+		command := exec.CommandContext(ctx, "go", "build", "-C", p.dir, "-trimpath", "-ldflags=-s -w", "-o", b.work+"/",
+			p.pkg)
 		command.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := command.CombinedOutput(); err != nil {
 			return fmt.Errorf("build %s in %s: %w\n%s", p.pkg, p.dir, err, out)
@@ -172,16 +176,16 @@ func (b *bench) build(ctx context.Context) error {
 
 func (b *bench) program(name string) string { return filepath.Join(b.work, name) }
 
-// runDir makes a directory for one run; the caller removes it.
+// runDir creates a directory for one run. The caller removes it.
 func (b *bench) runDir() (string, error) {
 	b.dirs++
 	dir := filepath.Join(b.work, "run"+strconv.Itoa(b.dirs))
-	return dir, os.Mkdir(dir, 0o711) //nolint:gosec // PostgreSQL's user has to pass through
+	return dir, os.Mkdir(dir, 0o711) //nolint:gosec // PostgreSQL's user needs access to its directory below
 }
 
-// settle puts on disk what is still to be written, so that no run pays for
-// what was before it.
-func settle(ctx context.Context) error {
+// syncDisks writes all dirty pages to disk, so that no run is slowed by the one
+// before it.
+func syncDisks(ctx context.Context) error {
 	syscall.Sync()
 	return pause(ctx, 300*time.Millisecond)
 }
@@ -195,26 +199,27 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// waitFor asks every millisecond until it is so, for half a minute.
-func waitFor(ctx context.Context, what string, ended <-chan struct{}, so func() bool) error {
+// waitFor polls condition every millisecond until it is true, for up to 30 s. It
+// returns an error if the process exits first; name is for that error.
+func waitFor(ctx context.Context, name string, exited <-chan struct{}, condition func() bool) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for !so() {
+	for !condition() {
 		select {
 		case <-tick.C:
-		case <-ended:
-			return fmt.Errorf("%s: the process has ended", what)
+		case <-exited:
+			return fmt.Errorf("%s: the process exited", name)
 		case <-ctx.Done():
-			return fmt.Errorf("%s: %w", what, ctx.Err())
+			return fmt.Errorf("%s: %w", name, ctx.Err())
 		}
 	}
 	return nil
 }
 
-// processorHalves divides the processors that this process may use.
-func processorHalves() (halves [2]string, err error) {
+// splitProcessors divides the processors of this process into two lists for taskset.
+func splitProcessors() (halves [2]string, err error) {
 	text, err := os.ReadFile("/proc/self/status")
 	if err != nil {
 		return halves, err
@@ -244,18 +249,18 @@ func processorHalves() (halves [2]string, err error) {
 	return [2]string{strings.Join(all[:middle], ","), strings.Join(all[middle:], ",")}, nil
 }
 
-// readRaw reads the raw rounds.
-func readRaw(path string) ([]record, error) {
+// readRaw reads a file of measurements.
+func readRaw(path string) ([]measurement, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	var all []record
+	var all []measurement
 	lines := bufio.NewScanner(f)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
-		var r record
+		var r measurement
 		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
 			return nil, fmt.Errorf("%s: line %d: %w", path, len(all)+1, err)
 		}

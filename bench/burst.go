@@ -11,22 +11,26 @@ import (
 // burstConnections is the number of connections of a burst.
 const burstConnections = 64
 
-// The parts of a round of bursts: one connection, many, and one again.
+// The phases of a round: one connection, burstConnections, one connection.
 const (
 	phaseBefore = "before burst"
 	phaseBurst  = "burst"
 	phaseAfter  = "after burst"
 )
 
-// bursts measures the latency of a lone client of the product before and after
-// a burst of many clients, on the same server.
+// bursts measures the latency of a single client of the product before and after
+// a burst, on the same server.
 func (b *bench) bursts(ctx context.Context) error {
 	for round := b.round; round < b.round+b.rounds; round++ {
 		dir, err := b.runDir()
 		if err != nil {
 			return err
 		}
-		all := []loadRecord{{Phase: phaseBefore, Connections: 1}, {Phase: phaseBurst, Connections: burstConnections}, {Phase: phaseAfter, Connections: 1}}
+		all := []loadRun{
+			{Phase: phaseBefore, Connections: 1},
+			{Phase: phaseBurst, Connections: burstConnections},
+			{Phase: phaseAfter, Connections: 1},
+		}
 		for i := range all {
 			all[i].Set, all[i].Round, all[i].Contender, all[i].Order = setShared, round, productName, orderRandom
 		}
@@ -38,8 +42,9 @@ func (b *bench) bursts(ctx context.Context) error {
 			if fault != nil {
 				r.Fault = fault.Error()
 			}
-			b.log.Info("measured", "phase", r.Phase, "round", r.Round, "p50_us", r.Generator.P50, "p99_us", r.Generator.P99, "fault", r.Fault)
-			if err := b.note(record{Load: &r}); err != nil {
+			b.log.Info("measured", "phase", r.Phase, "round", r.Round, "p50_us", r.Generator.P50, "p99_us", r.Generator.P99,
+				"fault", r.Fault)
+			if err := b.save(measurement{Load: &r}); err != nil {
 				return err
 			}
 		}
@@ -50,10 +55,10 @@ func (b *bench) bursts(ctx context.Context) error {
 	return nil
 }
 
-// burstIn measures the parts of one round, and counts what is stored at the end.
-func (b *bench) burstIn(ctx context.Context, dir string, all []loadRecord) error {
+// burstIn measures the phases of one round in dir, then compares the stored plants with the acknowledged ones.
+func (b *bench) burstIn(ctx context.Context, dir string, all []loadRun) error {
 	s := &server{contender: *contenderNamed(productName), dir: dir}
-	if err := settle(ctx); err != nil {
+	if err := syncDisks(ctx); err != nil {
 		return err
 	}
 	if err := b.launch(ctx, s); err != nil {
@@ -65,15 +70,16 @@ func (b *bench) burstIn(ctx context.Context, dir string, all []loadRecord) error
 	}
 	stored, err := countFile(ctx, filepath.Join(dir, s.file))
 	if err == nil && stored < answers {
-		err = fmt.Errorf("%d plants were answered with 200, and only %d are stored", answers, stored)
+		err = fmt.Errorf("%d plants were acknowledged, but only %d are stored", answers, stored)
 	}
 	return err
 }
 
-// burstOn measures the parts of one round on a server, and returns how many
-// plants it has answered with 200.
-func (b *bench) burstOn(ctx context.Context, s *server, all []loadRecord) (answers int64, err error) {
-	warm, err := b.generate(ctx, s, "", loadSpec{connections: 1, order: orderRandom, round: all[0].Round}, streamWarmUp, warmUpTime)
+// burstOn measures the phases of one round on a server and returns the number of
+// acknowledged plants.
+func (b *bench) burstOn(ctx context.Context, s *server, all []loadRun) (answers int64, err error) {
+	warm, err := b.generate(ctx, s, "", loadSpec{connections: 1, order: orderRandom, round: all[0].Round}, streamWarmUp,
+		warmUpTime)
 	if err != nil {
 		return 0, err
 	}

@@ -2,8 +2,8 @@ package main
 
 import "context"
 
-// compare runs every contender once a round, with every number of
-// connections. Who comes first changes from round to round.
+// compare runs every contender once a round with each number of connections. The
+// first contender changes from round to round.
 func (b *bench) compare(ctx context.Context) error {
 	var names []string
 	for _, c := range contenders {

@@ -18,12 +18,12 @@ import (
 	"time"
 )
 
-// contender is one of those that are compared.
+// contender is a program that the benchmark compares.
 type contender struct {
 	name, title string
-	path        string // where plants are posted
-	member      string // of the body that holds the id
-	file        string // the SQLite file with its table of plants; "" if there is none
+	path        string // of the create operation
+	member      string // name of the body's id member
+	file        string // SQLite file with the table of plants; "" if it has none
 	checksToken bool
 	start       func(ctx context.Context, b *bench, s *server) error
 }
@@ -38,14 +38,26 @@ const (
 	contenderToken = "made-for-measuring"
 )
 
-// contenders are all of them, in the order of the page.
+// contenders has all contenders in the order of the page.
 var contenders = []contender{
-	{name: floorName, title: "floor: net/http, a constant answer", path: "/plants", member: "id", start: startFloor},
-	{name: productName, title: "Plant Store on SQLite", path: "/plants", member: "id", file: "plants.db", checksToken: true, start: startProduct},
-	{name: productPGName, title: "Plant Store on PostgreSQL", path: "/plants", member: "id", checksToken: true, start: startProductPG},
-	{name: plainName, title: "plain: one INSERT a request, SQLite", path: "/plants", member: "id", file: "plants.db", checksToken: true, start: startPlain},
-	{name: pocketbaseName, title: "PocketBase", path: "/api/collections/plants/records", member: "pid", file: "pb_data/data.db", checksToken: true, start: startPocketBase},
-	{name: plainpgName, title: "plain: one INSERT a request, PostgreSQL", path: "/plants", member: "id", checksToken: true, start: startPlainPG},
+	{name: floorName, title: "floor", path: "/plants", member: "id", start: startFloor},
+	{
+		name: productName, title: "Plant Store on SQLite", path: "/plants", member: "id", file: "plants.db",
+		checksToken: true, start: startProduct,
+	},
+	{
+		name: productPGName, title: "Plant Store on PostgreSQL", path: "/plants", member: "id", checksToken: true,
+		start: startProductPG,
+	},
+	{
+		name: plainName, title: "plain SQLite", path: "/plants", member: "id", file: "plants.db", checksToken: true,
+		start: startPlain,
+	},
+	{
+		name: pocketbaseName, title: "PocketBase", path: "/api/collections/plants/records", member: "pid",
+		file: "pb_data/data.db", checksToken: true, start: startPocketBase,
+	},
+	{name: plainpgName, title: "plain PostgreSQL", path: "/plants", member: "id", checksToken: true, start: startPlainPG},
 }
 
 func contenderNamed(name string) *contender {
@@ -56,26 +68,26 @@ func contenderNamed(name string) *contender {
 	return &contenders[i]
 }
 
-// wants reports whether a contender takes part.
+// wants reports whether the run compares a contender.
 func (b *bench) wants(name string) bool {
 	return slices.Contains(b.phases, "compare") && (b.only == nil || slices.Contains(b.only, name))
 }
 
-// server is one contender that runs.
+// server is a running contender.
 type server struct {
 	*process
 	contender
-	cpus     string // it may run on; "": on all
-	dir      string // of its own
+	cpus     string // for taskset; "": all processors
+	dir      string // of its files
 	address  string
-	admin    string // the address of Plant Store's admin door
+	admin    string // address of Plant Store's admin listener
 	token    string
-	walBound string    // of Plant Store, in its own words
-	database *database // nil if it needs none
+	walBound string    // value of Plant Store's --wal-max; "": the default
+	database *database // nil if the contender uses none
 }
 
-// launch starts a contender in a directory of its own, and has it answer one
-// plant as it should.
+// launch starts a contender and probes it. The caller calls shutdown if the error
+// is nil.
 func (b *bench) launch(ctx context.Context, s *server) (err error) {
 	if s.address, err = freeAddress(ctx); err != nil {
 		return err
@@ -83,8 +95,8 @@ func (b *bench) launch(ctx context.Context, s *server) (err error) {
 	if err := s.start(ctx, b, s); err != nil {
 		return errors.Join(err, s.shutdown())
 	}
-	if err := waitFor(ctx, s.name, s.ended, func() bool { return accepts(s.address) }); err != nil {
-		return errors.Join(err, s.shutdown(), errors.New(s.faults.String()))
+	if err := waitFor(ctx, s.name, s.exited, func() bool { return accepts(s.address) }); err != nil {
+		return errors.Join(err, s.shutdown(), errors.New(s.stderr.String()))
 	}
 	if err := s.probe(ctx); err != nil {
 		return errors.Join(err, s.shutdown())
@@ -92,7 +104,7 @@ func (b *bench) launch(ctx context.Context, s *server) (err error) {
 	return nil
 }
 
-// shutdown stops what runs of the server, the database last.
+// shutdown stops the server, then its database.
 func (s *server) shutdown() error {
 	var errs []error
 	if s.process != nil {
@@ -105,8 +117,8 @@ func (s *server) shutdown() error {
 	return errors.Join(errs...)
 }
 
-// freeAddress returns an address of this machine that nobody listened on a
-// moment ago.
+// freeAddress returns a loopback address with a free port. Another program may
+// bind the port before the caller does.
 func freeAddress(ctx context.Context) (string, error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -133,7 +145,8 @@ func startFloor(ctx context.Context, b *bench, s *server) (err error) {
 
 func startPlain(ctx context.Context, b *bench, s *server) (err error) {
 	s.token = contenderToken
-	s.process, err = start(ctx, s.cpus, nil, b.program(plainName), "-listen", s.address, "-token", s.token, "-db", filepath.Join(s.dir, s.file))
+	s.process, err = start(ctx, s.cpus, nil, b.program(plainName), "-listen", s.address, "-token", s.token, "-db",
+		filepath.Join(s.dir, s.file))
 	return err
 }
 
@@ -142,28 +155,32 @@ func startPlainPG(ctx context.Context, b *bench, s *server) (err error) {
 	if s.database, err = b.cluster.start(ctx, s.cpus, filepath.Join(s.dir, "postgres")); err != nil {
 		return err
 	}
-	s.process, err = start(ctx, s.cpus, nil, b.program(plainpgName), "-listen", s.address, "-token", s.token, "-db", s.database.url())
+	s.process, err = start(ctx, s.cpus, nil, b.program(plainpgName), "-listen", s.address, "-token", s.token, "-db",
+		s.database.url())
 	return err
 }
 
-// startPocketBase takes the token that the program prints. PocketBase goes by
-// where its program lies whether it is being developed, which makes it print
-// every statement; here it is not.
+// startPocketBase reads the token from the program's output. PocketBase derives
+// its development mode, which prints every statement, from the path of the
+// program; --dev=false turns it off.
 func startPocketBase(ctx context.Context, b *bench, s *server) (err error) {
-	s.process, err = start(ctx, s.cpus, nil, b.program(pocketbaseName), "serve", "--dev=false", "--http="+s.address, "--dir="+filepath.Join(s.dir, "pb_data"))
+	s.process, err = start(ctx, s.cpus, nil, b.program(pocketbaseName), "serve", "--dev=false", "--http="+s.address,
+		"--dir="+filepath.Join(s.dir, "pb_data"))
 	if err != nil {
 		return err
 	}
-	if err := waitFor(ctx, s.name, s.ended, func() bool { return strings.Contains(s.out.String(), "\n") }); err != nil {
-		return errors.Join(err, errors.New(s.faults.String()))
+	if err := waitFor(ctx, s.name, s.exited,
+		func() bool { return strings.Contains(s.stdout.String(), "\n") }); err != nil {
+		return errors.Join(err, errors.New(s.stderr.String()))
 	}
-	s.token, _, _ = strings.Cut(s.out.String(), "\n")
+	s.token, _, _ = strings.Cut(s.stdout.String(), "\n")
 	return nil
 }
 
-// createToken makes a token in a store of the product, as an operator does.
+// createToken creates a token in a store of the product with its command, and returns the secret.
 func (b *bench) createToken(ctx context.Context, db string) (string, error) {
-	command := exec.CommandContext(ctx, b.program(productName), "token", "create", "measuring", "--no-expiry", "--create", "--db", db)
+	command := exec.CommandContext(ctx, b.program(productName), "token", "create", "measuring", "--no-expiry", "--create",
+		"--db", db)
 	command.Env = cleanEnviron()
 	out, err := command.Output()
 	if err != nil {
@@ -183,7 +200,7 @@ func startProductPG(ctx context.Context, b *bench, s *server) (err error) {
 	return b.serve(ctx, s, "postgres://postgres@/postgres?host="+url.QueryEscape(s.database.dir))
 }
 
-// serve starts the product on a store that --db names.
+// serve starts the product on the store at db.
 func (b *bench) serve(ctx context.Context, s *server, db string) (err error) {
 	if s.token, err = b.createToken(ctx, db); err != nil {
 		return err
@@ -199,11 +216,11 @@ func (b *bench) serve(ctx context.Context, s *server, db string) (err error) {
 	return err
 }
 
-// probeID is an id that no stream of the generator has.
+// probeID is outside every stream of ids.
 const probeID = firstID - 1
 
-// probe holds every contender to the same: one plant is answered with 200 and
-// its name and tag, and a wrong token with nothing good.
+// probe checks that a contender acknowledges a plant with its name and tag and
+// refuses a wrong token.
 func (s *server) probe(ctx context.Context) error {
 	if s.checksToken {
 		status, _, err := s.post(ctx, "wrong", probeID)
@@ -211,15 +228,16 @@ func (s *server) probe(ctx context.Context) error {
 			return err
 		}
 		if status < 400 || status > 499 {
-			return fmt.Errorf("%s answers a wrong token with %d", s.name, status)
+			return fmt.Errorf("%s: status of a wrong token is %d, want 4xx", s.name, status)
 		}
 	}
 	status, body, err := s.post(ctx, s.token, probeID)
 	if err != nil {
 		return err
 	}
-	if status != http.StatusOK || !bytes.Contains(body, []byte(`"name":"Made for measuring"`)) || !bytes.Contains(body, []byte(`"tag":"made"`)) {
-		return fmt.Errorf("%s answers a plant with %d %s", s.name, status, body)
+	if status != http.StatusOK || !bytes.Contains(body, []byte(`"name":"Made for measuring"`)) || !bytes.Contains(body,
+		[]byte(`"tag":"made"`)) {
+		return fmt.Errorf("%s: response to a plant is %d %s", s.name, status, body)
 	}
 	return nil
 }
@@ -242,7 +260,7 @@ func (s *server) post(ctx context.Context, token string, id int64) (status int, 
 	return response.StatusCode, body, err
 }
 
-// countFile counts the plants of an SQLite file that nobody has open.
+// countFile counts the plants of a SQLite file that no process has open.
 func countFile(ctx context.Context, path string) (int64, error) {
 	out, err := exec.CommandContext(ctx, "sqlite3", path, "SELECT count(*) FROM plants").Output()
 	if err != nil {

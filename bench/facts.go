@@ -14,21 +14,22 @@ import (
 	"time"
 )
 
-// facts tells what machine this is, as far as the numbers depend on it.
-func (b *bench) facts(ctx context.Context) (*machine, error) {
+// describeMachine returns the properties of this machine that affect the measurements.
+func (b *bench) describeMachine(ctx context.Context) (*machine, error) {
 	m := &machine{
 		Cores:      runtime.NumCPU(),
-		Processor:  valueOf("/proc/cpuinfo", "model name", ":"),
+		Processor:  fileValue("/proc/cpuinfo", "model name", ":"),
 		Kernel:     firstLine(ctx, "uname", "-sr"),
-		System:     strings.Trim(valueOf("/etc/os-release", "PRETTY_NAME", "="), `"`),
+		System:     strings.Trim(fileValue("/etc/os-release", "PRETTY_NAME", "="), `"`),
 		FileSystem: firstLine(ctx, "findmnt", "-n", "-o", "FSTYPE", "-T", b.work),
 		Commit:     firstLine(ctx, "git", "-C", b.root, "rev-parse", "--short=12", "HEAD"),
 		Seconds:    b.duration.Seconds(),
 		Versions: map[string]string{
-			"Go":                          strings.TrimPrefix(runtime.Version(), "go"),
-			"wrk":                         cleanVersion(firstLine(ctx, "wrk", "-v")),
-			"sqlite3":                     cleanVersion(firstLine(ctx, "sqlite3", "--version")),
-			"PocketBase":                  cleanVersion(firstLine(ctx, "go", "list", "-C", filepath.Join("cmd", "pocketbase"), "-m", "github.com/pocketbase/pocketbase")),
+			"Go":      strings.TrimPrefix(runtime.Version(), "go"),
+			"wrk":     cleanVersion(firstLine(ctx, "wrk", "-v")),
+			"sqlite3": cleanVersion(firstLine(ctx, "sqlite3", "--version")),
+			"PocketBase": cleanVersion(firstLine(ctx, "go", "list", "-C", filepath.Join("cmd", "pocketbase"),
+				"-m", "github.com/pocketbase/pocketbase")),
 			"modernc.org/sqlite of plain": cleanVersion(firstLine(ctx, "go", "list", "-m", "modernc.org/sqlite")),
 			"pgx":                         cleanVersion(firstLine(ctx, "go", "list", "-m", "github.com/jackc/pgx/v5")),
 		},
@@ -47,10 +48,10 @@ func (b *bench) facts(ctx context.Context) (*machine, error) {
 	return m, err
 }
 
-// firstLine returns the first line that a command prints, or nothing if it
-// cannot be run.
+// firstLine returns the first line that a command prints, or "" if the command
+// fails to start.
 func firstLine(ctx context.Context, args ...string) string {
-	out, _ := exec.CommandContext(ctx, args[0], args[1:]...).Output() // wrk -v ends with 1
+	out, _ := exec.CommandContext(ctx, args[0], args[1:]...).Output() // wrk -v exits with 1
 	line, _, _ := strings.Cut(string(out), "\n")
 	return line
 }
@@ -65,8 +66,8 @@ func cleanVersion(line string) string {
 	return all[0][1]
 }
 
-// valueOf returns the first value that a file gives a name.
-func valueOf(path, name, separator string) string {
+// fileValue returns the first value of name in a file of name-value lines.
+func fileValue(path, name, separator string) string {
 	text, _ := os.ReadFile(path)
 	for line := range strings.Lines(string(text)) {
 		if key, value, ok := strings.Cut(line, separator); ok && strings.TrimSpace(key) == name {
@@ -76,7 +77,7 @@ func valueOf(path, name, separator string) string {
 	return "unknown"
 }
 
-// fsyncMicros is the median time of appending 4 KiB and fsync.
+// fsyncMicros returns the median time of an append of 4 KiB and an fsync, in microseconds.
 func fsyncMicros(path string) (float64, error) {
 	f, err := os.Create(path)
 	if err != nil {
@@ -84,22 +85,22 @@ func fsyncMicros(path string) (float64, error) {
 	}
 	defer f.Close()
 	block := bytes.Repeat([]byte{1}, 4096)
-	var took []float64
+	var times []float64
 	for range 200 {
-		began := time.Now()
+		started := time.Now()
 		if _, err := f.Write(block); err != nil {
 			return 0, err
 		}
 		if err := f.Sync(); err != nil {
 			return 0, fmt.Errorf("fsync: %w", err)
 		}
-		took = append(took, float64(time.Since(began).Nanoseconds())/1e3)
+		times = append(times, float64(time.Since(started).Nanoseconds())/1e3)
 	}
-	slices.Sort(took)
-	return took[len(took)/2], nil
+	slices.Sort(times)
+	return times[len(times)/2], nil
 }
 
-// onlyResults keeps of what go test prints the lines that benchstat reads.
+// onlyResults returns the lines of go test's output that benchstat reads.
 func onlyResults(out []byte) []byte {
 	var kept []byte
 	for line := range bytes.Lines(out) {

@@ -9,19 +9,17 @@ import (
 	"time"
 )
 
-// walBound is the bound that the server gets while its write-ahead log is
-// watched: its default, given by name so that the page can hold the log
-// against it.
+// walBound is the value of --wal-max while the benchmark samples the size of the
+// WAL. It equals the default; the page compares the size with it.
 const walBound = 64 << 20
 
-// growth measures the product on stores that already hold plants, with the
-// largest number of connections: how fast it is, how long the write-ahead log
-// gets, and how soon it is ready.
+// growth measures the product on stores of several sizes with the largest number
+// of connections: rate, size of the WAL, and time until it is ready.
 func (b *bench) growth(ctx context.Context) error {
 	connections := slices.Max(b.connections)
 	type start struct {
 		order string
-		store madeStore
+		store generatedStore
 	}
 	var starts []start
 	for _, order := range []string{orderRandom, orderAscending} {
@@ -45,7 +43,7 @@ func (b *bench) growth(ctx context.Context) error {
 			}
 		}
 	}
-	largest := starts[len(b.rows)-1] // of the random ones, which are first
+	largest := starts[len(b.rows)-1] // random ids come first
 	err := b.load(ctx, loadSpec{
 		phase: "wal", set: setShared, contender: productName,
 		connections: connections, order: largest.order, store: largest.store, time: b.walTime, walBound: walBound,
@@ -56,9 +54,9 @@ func (b *bench) growth(ctx context.Context) error {
 	return b.starts(ctx, largest.store)
 }
 
-// starts measures how long the server takes from its start to its readiness,
-// on a store that was stopped in order.
-func (b *bench) starts(ctx context.Context, store madeStore) error {
+// starts measures the time from the start of the server until it is ready, on a
+// store whose server was shut down.
+func (b *bench) starts(ctx context.Context, store generatedStore) error {
 	dir, err := b.runDir()
 	if err != nil {
 		return err
@@ -68,27 +66,27 @@ func (b *bench) starts(ctx context.Context, store madeStore) error {
 	if err := store.copyTo(ctx, filepath.Join(dir, s.file)); err != nil {
 		return err
 	}
-	if _, err := b.createToken(ctx, filepath.Join(dir, s.file)); err != nil { // else the first start makes one
+	if _, err := b.createToken(ctx, filepath.Join(dir, s.file)); err != nil { // else the first start creates one
 		return err
 	}
 	for round := range 2 * b.rounds {
-		if err := settle(ctx); err != nil {
+		if err := syncDisks(ctx); err != nil {
 			return err
 		}
-		took, err := b.startOnce(ctx, s)
+		took, err := b.timeStart(ctx, s)
 		if err != nil {
 			return err
 		}
 		b.log.Info("started", "before", store.rows, "took", took)
 		millis := float64(took.Microseconds()) / 1e3
-		if err := b.note(record{Start: &startRecord{Round: round, Before: store.rows, Millis: millis}}); err != nil {
+		if err := b.save(measurement{Start: &startRun{Round: round, Before: store.rows, Millis: millis}}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (b *bench) startOnce(ctx context.Context, s *server) (took time.Duration, err error) {
+func (b *bench) timeStart(ctx context.Context, s *server) (took time.Duration, err error) {
 	var addresses [2]string
 	for i := range addresses {
 		if addresses[i], err = freeAddress(ctx); err != nil {
@@ -100,11 +98,12 @@ func (b *bench) startOnce(ctx context.Context, s *server) (took time.Duration, e
 		return 0, err
 	}
 	began := time.Now()
-	s.process, err = start(ctx, "", nil, b.program(productName), "serve", "--db", filepath.Join(s.dir, s.file), "--listen", addresses[0], "--admin-listen", addresses[1])
+	s.process, err = start(ctx, "", nil, b.program(productName), "serve", "--db", filepath.Join(s.dir, s.file),
+		"--listen", addresses[0], "--admin-listen", addresses[1])
 	if err != nil {
 		return 0, err
 	}
-	err = waitFor(ctx, "readiness", s.ended, func() bool {
+	err = waitFor(ctx, "readiness", s.exited, func() bool {
 		response, err := http.DefaultClient.Do(r)
 		if err != nil {
 			return false

@@ -1,15 +1,15 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -17,24 +17,24 @@ import (
 
 const sqlite3Name = "sqlite3"
 
-// imports measures the import of the real file, with SQLite's own beside it in
-// turns, and of made plants, which makes the largest stores of growth.
+// imports measures the import of real plants, alternating with sqlite3's import,
+// and of generated plants. The latter creates the largest stores of growth.
 func (b *bench) imports(ctx context.Context) error {
 	if _, err := os.Stat(b.csv); err != nil {
-		b.log.Warn("skipped: the import of real plants, because their file is not there; name it with -csv", "error", err)
+		b.log.Warn("skipped the import of real plants: their file is missing; set -csv", "error", err)
 	} else if err := b.importReal(ctx); err != nil {
 		return err
 	}
-	most := slices.Max(b.rows)
-	if most == 0 {
+	largest := slices.Max(b.rows)
+	if largest == 0 {
 		return nil
 	}
 	for _, order := range []string{orderRandom, orderAscending} {
-		path := filepath.Join(b.stores, fmt.Sprintf("%s-%d.db", order, most))
+		path := filepath.Join(b.stores, fmt.Sprintf("%s-%d.db", order, largest))
 		if err := os.RemoveAll(path); err != nil {
 			return err
 		}
-		if _, err := b.store(ctx, order, most); err != nil {
+		if _, err := b.store(ctx, order, largest); err != nil {
 			return err
 		}
 	}
@@ -45,7 +45,7 @@ func (b *bench) importReal(ctx context.Context) error {
 	for round := b.round; round < b.round+b.rounds; round++ {
 		for i := range 2 {
 			name := []string{productName, sqlite3Name}[(round+i)%2]
-			if err := b.importOnce(ctx, importRecord{Round: round, Contender: name, Source: "real"}, b.csv, ""); err != nil {
+			if err := b.importOnce(ctx, importRun{Round: round, Contender: name, Source: "real"}, b.csv, ""); err != nil {
 				return err
 			}
 		}
@@ -53,25 +53,25 @@ func (b *bench) importReal(ctx context.Context) error {
 	return nil
 }
 
-// importMade imports made plants, and keeps the store at path.
-func (b *bench) importMade(ctx context.Context, order string, n int64, path string) error {
-	csv := filepath.Join(b.work, "made.csv")
+// importGenerated imports n generated plants into a new store at path.
+func (b *bench) importGenerated(ctx context.Context, order string, n int64, path string) error {
+	csv := filepath.Join(b.work, "generated.csv")
 	defer os.Remove(csv)
-	if err := writeMade(csv, order, n); err != nil {
+	if err := writeGenerated(csv, order, n); err != nil {
 		return err
 	}
-	return b.importOnce(ctx, importRecord{Contender: productName, Source: order}, csv, path)
+	return b.importOnce(ctx, importRun{Contender: productName, Source: order}, csv, path)
 }
 
-// importOnce imports a file into an empty store, and notes it. The store is
-// kept if there is a path for it.
-func (b *bench) importOnce(ctx context.Context, r importRecord, csv, keep string) error {
+// importOnce imports a file into an empty store and saves the measurement. It
+// moves the store to keep unless that is "".
+func (b *bench) importOnce(ctx context.Context, r importRun, csv, keep string) error {
 	dir, err := b.runDir()
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	if err := settle(ctx); err != nil {
+	if err := syncDisks(ctx); err != nil {
 		return err
 	}
 	db := filepath.Join(dir, "plants.db")
@@ -81,8 +81,9 @@ func (b *bench) importOnce(ctx context.Context, r importRecord, csv, keep string
 		}
 		r.Fault = err.Error()
 	}
-	b.log.Info("imported", "contender", r.Contender, "source", r.Source, "rows", r.Rows, "rate", int(r.perSecond()), "peak MiB", r.Peak>>20, "fault", r.Fault)
-	if err := b.note(record{Import: &r}); err != nil {
+	b.log.Info("imported", "contender", r.Contender, "source", r.Source, "rows", r.Rows, "rate", int(r.perSecond()),
+		"peak MiB", r.Peak>>20, "fault", r.Fault)
+	if err := b.save(measurement{Import: &r}); err != nil {
 		return err
 	}
 	if keep == "" {
@@ -94,18 +95,20 @@ func (b *bench) importOnce(ctx context.Context, r importRecord, csv, keep string
 	return os.Rename(db, keep)
 }
 
-func (b *bench) importInto(ctx context.Context, db, csv string, r *importRecord) error {
-	args := []string{b.program(productName), "import", csv, "--create", "--db", db}
+func (b *bench) importInto(ctx context.Context, db, csv string, r *importRun) error {
+	args := []string{b.program(productName), "import", csv, "--json", "--create", "--db", db}
 	if r.Contender == sqlite3Name {
 		args = sqliteImport(db, csv)
 	}
 	command := exec.CommandContext(ctx, args[0], args[1:]...)
 	command.Env = cleanEnviron()
-	began := time.Now()
-	out, err := command.CombinedOutput()
-	r.Seconds = time.Since(began).Seconds()
+	var stderr bytes.Buffer
+	command.Stderr = &stderr
+	started := time.Now()
+	out, err := command.Output()
+	r.Seconds = time.Since(started).Seconds()
 	if err != nil {
-		return fmt.Errorf("%s: %w: %s", r.Contender, err, out)
+		return fmt.Errorf("%s: %w: %s%s", r.Contender, err, out, &stderr)
 	}
 	if used, ok := command.ProcessState.SysUsage().(*syscall.Rusage); ok {
 		r.Peak = used.Maxrss << 10
@@ -115,26 +118,29 @@ func (b *bench) importInto(ctx context.Context, db, csv string, r *importRecord)
 		return err
 	}
 	if r.Contender == productName {
-		if said, err := createdRows(out); err != nil || said != r.Rows {
-			return errors.Join(err, fmt.Errorf("import says %d rows, and the store has %d", said, r.Rows))
+		if created, err := createdRows(out); err != nil || created != r.Rows {
+			return errors.Join(err, fmt.Errorf("import reports %d rows, but the store has %d", created, r.Rows))
 		}
 	}
 	r.DiskBytes, err = diskBytes(db, db+"-*")
 	return err
 }
 
-var createdLine = regexp.MustCompile(`(?m)^created (\d+), already there 0, conflicting 0, invalid 0$`)
-
+// createdRows returns the number of created rows in the output of import --json.
+// Any other row is an error.
 func createdRows(out []byte) (int64, error) {
-	match := createdLine.FindSubmatch(out)
-	if match == nil {
-		return 0, fmt.Errorf("import says %s", out)
+	var counts struct{ Created, Existing, Conflicting, Invalid int64 }
+	if err := json.Unmarshal(out, &counts); err != nil {
+		return 0, fmt.Errorf("import: output %q: %w", out, err)
 	}
-	return strconv.ParseInt(string(match[1]), 10, 64)
+	if counts.Existing+counts.Conflicting+counts.Invalid > 0 {
+		return 0, fmt.Errorf("import: not all rows were created: %s", out)
+	}
+	return counts.Created, nil
 }
 
-// sqliteImport is SQLite's own import of the same file, with its defaults,
-// into a table with the same primary key.
+// sqliteImport returns the command line of sqlite3's import of the same file,
+// with defaults, into a table with the same primary key.
 func sqliteImport(db, csv string) []string {
 	source := "'" + csv + "'"
 	if strings.HasSuffix(csv, ".gz") {

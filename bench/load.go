@@ -18,21 +18,21 @@ import (
 //go:embed load.lua
 var loadScript []byte
 
-// firstID is the smallest id that load.lua and the made rows have.
+// firstID is the smallest id of load.lua and of the generated plants.
 const firstID int64 = 1_000_000_000_000_000
 
 // The streams of ids; see load.lua.
 const (
-	streamMade = iota // in the stores that runs begin on
+	streamGenerated = iota // of the generated stores
 	streamWarmUp
-	streamMeasured // the parts of a round of bursts also have the two that follow
+	streamMeasured // of a run; the phases of a burst round use this and the next two
 )
 
-// generatorThreads is how many threads the generator has, or one for each
-// connection if these are fewer.
+// generatorThreads is the number of wrk's threads, or the number of connections if
+// that is less.
 const generatorThreads = 2
 
-// warmUpTime is the time before a run that is not measured.
+// warmUpTime is the unmeasured time at the start of a run.
 const warmUpTime = time.Second
 
 // loadSpec is one run of the generator against one contender.
@@ -42,9 +42,9 @@ type loadSpec struct {
 	contender   string
 	connections int64
 	order       string
-	store       madeStore // what to begin on; zero: nothing
+	store       generatedStore // initial content; zero: empty
 	time        time.Duration
-	walBound    int64 // 0: the contender's own
+	walBound    int64 // 0: the default
 }
 
 const (
@@ -52,10 +52,10 @@ const (
 	setPinned = "pinned"
 )
 
-// load does one run and notes it. A run that went wrong is noted with its
-// fault, and the others go on; an error means that nothing can go on.
+// load does one run and saves its measurement, with the fault if the run failed.
+// It returns an error only if no further run is possible.
 func (b *bench) load(ctx context.Context, spec loadSpec) error {
-	r := loadRecord{
+	r := loadRun{
 		Phase: spec.phase, Set: spec.set, Round: spec.round, Contender: spec.contender,
 		Connections: spec.connections, Order: spec.order, Before: spec.store.rows, WALBound: spec.walBound,
 	}
@@ -70,16 +70,18 @@ func (b *bench) load(ctx context.Context, spec loadSpec) error {
 	if err != nil {
 		r.Fault = err.Error()
 	}
-	b.log.Info("measured", "phase", r.Phase, "set", r.Set, "round", r.Round, "contender", r.Contender, "connections", r.Connections,
-		"order", r.Order, "before", r.Before, "rate", int(r.Generator.perSecond()), "p99", time.Duration(r.Generator.P99)*time.Microsecond, "fault", r.Fault)
-	return errors.Join(b.note(record{Load: &r}), os.RemoveAll(dir))
+	b.log.Info("measured", "phase", r.Phase, "set", r.Set, "round", r.Round, "contender", r.Contender, "connections",
+		r.Connections,
+		"order", r.Order, "before", r.Before, "rate", int(r.Generator.perSecond()),
+		"p99", time.Duration(r.Generator.P99)*time.Microsecond, "fault", r.Fault)
+	return errors.Join(b.save(measurement{Load: &r}), os.RemoveAll(dir))
 }
 
-func (b *bench) loadIn(ctx context.Context, dir string, spec loadSpec, r *loadRecord) error {
+func (b *bench) loadIn(ctx context.Context, dir string, spec loadSpec, r *loadRun) error {
 	s := &server{contender: *contenderNamed(spec.contender), dir: dir}
 	generatorCPUs := ""
 	if spec.set == setPinned {
-		s.cpus, generatorCPUs = b.half[0], b.half[1]
+		s.cpus, generatorCPUs = b.processors[0], b.processors[1]
 	}
 	if spec.walBound > 0 {
 		s.walBound = strconv.FormatInt(spec.walBound, 10)
@@ -87,7 +89,7 @@ func (b *bench) loadIn(ctx context.Context, dir string, spec loadSpec, r *loadRe
 	if err := spec.store.copyTo(ctx, filepath.Join(dir, "plants.db")); err != nil {
 		return err
 	}
-	if err := settle(ctx); err != nil {
+	if err := syncDisks(ctx); err != nil {
 		return err
 	}
 	r.LoadBefore = loadAverage()
@@ -98,12 +100,14 @@ func (b *bench) loadIn(ctx context.Context, dir string, spec loadSpec, r *loadRe
 	if err := errors.Join(err, s.shutdown()); err != nil {
 		return err
 	}
-	return s.account(ctx, spec, before, counted, r)
+	return s.countStored(ctx, spec, before, counted, r)
 }
 
-// measure warms the server up and measures it. It returns what a database
-// server's tables took before, and its rows afterwards.
-func (b *bench) measure(ctx context.Context, s *server, cpus string, spec loadSpec, r *loadRecord) (before, counted int64, err error) {
+// measure warms the server up and measures it. For a database server it returns
+// the bytes of the tables before and the number of rows after.
+func (b *bench) measure(ctx context.Context, s *server, cpus string, spec loadSpec, r *loadRun) (before, counted int64,
+	err error,
+) {
 	if s.database != nil {
 		if before, err = s.database.tableBytes(); err != nil {
 			return 0, 0, err
@@ -123,37 +127,41 @@ func (b *bench) measure(ctx context.Context, s *server, cpus string, spec loadSp
 		counted, err = s.database.countRows(ctx)
 	}
 	if n := warm.failures() + r.Generator.failures(); n > 0 {
-		err = errors.Join(err, fmt.Errorf("%d requests failed: %+v in the warm-up, %+v when it was measured", n, warm, r.Generator))
+		err = errors.Join(err, fmt.Errorf("%d requests failed: %+v in the warm-up, %+v while measured", n, warm, r.Generator))
 	}
 	return before, counted, err
 }
 
-// measureStream runs the generator for the time of spec, and notes what it found
-// and what the server used.
-func (b *bench) measureStream(ctx context.Context, s *server, cpus string, spec loadSpec, stream int, r *loadRecord) error {
-	from, err := s.use()
+// measureStream runs the generator for the time of spec, and sets its result and
+// the resources of the server in r.
+func (b *bench) measureStream(ctx context.Context, s *server, cpus string, spec loadSpec, stream int,
+	r *loadRun,
+) error {
+	before, err := s.usage()
 	if err != nil {
 		return err
 	}
 	if r.Generator, err = b.generate(ctx, s, cpus, spec, stream, spec.time); err != nil {
 		return err
 	}
-	to, err := s.use()
+	after, err := s.usage()
 	if err != nil {
 		return err
 	}
 	if n := float64(r.Generator.Requests); n > 0 {
-		r.ServerMicros = float64((to.server - from.server).Microseconds()) / n
-		r.DatabaseMicros = float64((to.database - from.database).Microseconds()) / n
+		r.ServerMicros = float64((after.server - before.server).Microseconds()) / n
+		r.DatabaseMicros = float64((after.database - before.database).Microseconds()) / n
 	}
-	if all := to.all - from.all; all > 0 {
-		r.Stolen = float64(to.stolen-from.stolen) / float64(all)
+	if all := after.all - before.all; all > 0 {
+		r.Stolen = float64(after.stolen-before.stolen) / float64(all)
 	}
 	return s.memory(r)
 }
 
 // generate runs wrk with ids of one stream.
-func (b *bench) generate(ctx context.Context, s *server, cpus string, spec loadSpec, stream int, d time.Duration) (wrkResult, error) {
+func (b *bench) generate(ctx context.Context, s *server, cpus string, spec loadSpec, stream int,
+	d time.Duration,
+) (wrkResult, error) {
 	threads := strconv.FormatInt(min(generatorThreads, spec.connections), 10)
 	args := []string{
 		"wrk", "-t", threads, "-c", strconv.FormatInt(spec.connections, 10), "-d", fmt.Sprint(int(d.Seconds())) + "s",
@@ -170,19 +178,19 @@ func (b *bench) generate(ctx context.Context, s *server, cpus string, spec loadS
 	return parseWrk(out)
 }
 
-// parseWrk finds the line that load.lua adds to what wrk prints.
+// parseWrk parses the line that load.lua adds to wrk's output.
 func parseWrk(out []byte) (r wrkResult, err error) {
 	for line := range bytes.Lines(out) {
 		if line[0] == '{' {
 			return r, json.Unmarshal(line, &r)
 		}
 	}
-	return r, fmt.Errorf("wrk printed no result: %s", out)
+	return r, fmt.Errorf("wrk: output has no result: %q", out)
 }
 
-// account counts rows and bytes after a clean stop, and holds the rows against
-// the answers.
-func (s *server) account(ctx context.Context, spec loadSpec, before, counted int64, r *loadRecord) (err error) {
+// countStored counts rows and bytes after the shutdown, and compares the rows with
+// the acknowledged plants.
+func (s *server) countStored(ctx context.Context, spec loadSpec, before, counted int64, r *loadRun) (err error) {
 	switch {
 	case s.database != nil:
 		r.Rows = counted
@@ -197,16 +205,16 @@ func (s *server) account(ctx context.Context, spec loadSpec, before, counted int
 		r.DiskBytes, err = diskBytes(path, path+"-*")
 		r.DiskBytes -= spec.store.bytes
 	default:
-		return nil // it stores nothing
+		return nil // the floor stores nothing
 	}
 	if err == nil && r.Rows < r.Answers {
-		err = fmt.Errorf("%d plants were answered with 200, and only %d are stored", r.Answers, r.Rows)
+		err = fmt.Errorf("%d plants were acknowledged, but only %d are stored", r.Answers, r.Rows)
 	}
 	return err
 }
 
-// memory notes what is resident.
-func (s *server) memory(r *loadRecord) (err error) {
+// memory sets the resident memory of the server and its database in r.
+func (s *server) memory(r *loadRun) (err error) {
 	status := fmt.Sprintf("/proc/%d/status", s.pid())
 	if r.ServerBytes, err = kibibytes(status, "VmRSS"); err != nil {
 		return err
@@ -215,22 +223,22 @@ func (s *server) memory(r *loadRecord) (err error) {
 		return err
 	}
 	if s.database != nil {
-		r.DatabaseBytes = familyMemory(s.database.pid())
+		r.DatabaseBytes = processTreeMemory(s.database.pid())
 	}
 	return nil
 }
 
-// use is what was used up to a moment; all and stolen are the machine's.
-type use struct {
+// usage is processor time since the start; all and stolen are the machine's.
+type usage struct {
 	server, database, all, stolen time.Duration
 }
 
-func (s *server) use() (u use, err error) {
+func (s *server) usage() (u usage, err error) {
 	if u.server, err = processorTime(s.pid()); err != nil {
 		return u, err
 	}
 	if s.database != nil {
-		if u.database, err = familyTime(s.database.pid()); err != nil {
+		if u.database, err = processTreeTime(s.database.pid()); err != nil {
 			return u, err
 		}
 	}
@@ -241,7 +249,7 @@ func (s *server) use() (u use, err error) {
 	first, _, _ := strings.Cut(string(text), "\n")
 	const stolen = 8 // https://man7.org/linux/man-pages/man5/proc_stat.5.html
 	for i, field := range strings.Fields(first) {
-		if i == 0 || i > stolen { // what follows is part of others
+		if i == 0 || i > stolen { // the fields after it are parts of earlier ones
 			continue
 		}
 		u.all += ticks(field)
@@ -255,36 +263,36 @@ func (s *server) use() (u use, err error) {
 func loadAverage() float64 {
 	text, _ := os.ReadFile("/proc/loadavg")
 	first, _, _ := strings.Cut(string(text), " ")
-	n, _ := strconv.ParseFloat(first, 64) // 0 where there is none
+	n, _ := strconv.ParseFloat(first, 64) // 0 if the file is missing
 	return n
 }
 
-// watchWAL samples the size of the write-ahead log until the function that it
-// returns is called, which returns the largest.
+// watchWAL samples the size of the WAL. The returned function ends the sampling and
+// returns the largest size. The caller must call it.
 func watchWAL(s *server) func() int64 {
 	if s.file == "" {
 		return func() int64 { return 0 }
 	}
 	path := filepath.Join(s.dir, s.file) + "-wal"
-	stop, largest := make(chan struct{}), make(chan int64)
+	stop, result := make(chan struct{}), make(chan int64)
 	go func() { // ends when stop is closed
-		var most int64
+		var largest int64
 		tick := time.NewTicker(10 * time.Millisecond)
 		defer tick.Stop()
 		for {
 			if info, err := os.Stat(path); err == nil {
-				most = max(most, info.Size())
+				largest = max(largest, info.Size())
 			}
 			select {
 			case <-tick.C:
 			case <-stop:
-				largest <- most
+				result <- largest
 				return
 			}
 		}
 	}()
 	return func() int64 {
 		close(stop)
-		return <-largest
+		return <-result
 	}
 }

@@ -1,12 +1,11 @@
--- What wrk sends: one plant a request, each with an id of its own.
+-- Requests for wrk: one plant a request, each with a new id.
 --
--- Arguments: path, name of the id's member, token, order (random or ascending), stream, seed, number of
--- threads.
+-- Arguments: path, name of the body's id member, token, order (random or ascending), stream, seed, number of threads.
 --
--- Every id has 16 digits and is below 2^53, so every request has the same length and its head is made once. Random ids are
--- a random number x of 32 bits times 2^20, from a generator that takes every value of x exactly once
--- (https://en.wikipedia.org/wiki/Linear_congruential_generator), and in the low 20 bits the number of the stream and of the
--- thread: streams never meet. Ascending ids count up in steps of the number of threads from where the stream begins.
+-- Every id has 16 digits and is below 2^53, so every request has the same length and init builds its head once. A random
+-- id is a 32-bit random number x times 2^20, from a generator of full period
+-- (https://en.wikipedia.org/wiki/Linear_congruential_generator). Its low 20 bits have the numbers of stream and thread, so
+-- two streams have no common id. Ascending ids start at the stream's base in steps of the number of threads.
 
 local first = 1000000000000000
 local tail = ',"name":"Made for measuring","tag":"made"}'

@@ -1,5 +1,5 @@
-// Bench measures Plant Store against a floor and against its peers, from the
-// raw rounds to the page of results. See README.md, or run it with -help.
+// Bench compares Plant Store with a floor and with peers, and writes the pages of
+// results. See README.md, or run it with -help.
 package main
 
 import (
@@ -20,7 +20,7 @@ import (
 	"time"
 )
 
-func main() { os.Exit(mainExit()) } //nolint:forbidigo // it is main
+func main() { os.Exit(mainExit()) } //nolint:forbidigo // the exit code of main
 
 func mainExit() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -31,7 +31,7 @@ func mainExit() int {
 		return 0
 	}
 	if err != nil {
-		return 2 // the flag package has said why
+		return 2 // the flag package printed the error
 	}
 	if err := run(ctx, c, log); err != nil {
 		log.Error("bench", "error", err)
@@ -62,37 +62,42 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	c := config{phases: phases, connections: []int64{64, 256}, rows: []int64{0, 1_000_000, 10_000_000}}
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.SetOutput(stderr)
-	f.StringVar(&c.root, "root", "..", "`directory` of the product's sources")
-	f.StringVar(&c.out, "out", filepath.Join("..", "docs", "explanation"), "`directory` for performance.md, and for performance/ with the raw rounds and the plots")
-	f.StringVar(&c.scratch, "scratch", "", "`directory` for the stores, kept; none: a temporary one that is removed")
-	f.StringVar(&c.csv, "csv", cmp.Or(os.Getenv("BENCH_CSV"), filepath.Join("..", "..", "shared", "data", "large_ipni.csv.gz")),
-		"`file` of real plants to import, id,name,tag as CSV, compressed by gzip or not; the environment's BENCH_CSV if set")
-	f.Func("phases", "`list` of what to measure: "+strings.Join(phases, ",")+"; report alone writes the page anew from the raw rounds", func(s string) error {
+	f.StringVar(&c.root, "root", "..", "`directory` of Plant Store's sources")
+	f.StringVar(&c.out, "out", filepath.Join("..", "docs", "explanation"),
+		"`directory` for the pages, and for performance/ with the measurements and the charts")
+	f.StringVar(&c.scratch, "scratch", "",
+		"`directory` for the generated stores, which are kept; empty: a temporary directory")
+	f.StringVar(&c.csv, "csv", cmp.Or(os.Getenv("BENCH_CSV"),
+		filepath.Join("..", "..", "shared", "data", "large_ipni.csv.gz")),
+		"CSV `file` of real plants to import (id,name,tag), may be gzip; default from BENCH_CSV if set")
+	f.Func("phases", "`list` of phases: "+strings.Join(phases,
+		",")+"; report alone rewrites the pages from the measurements", func(s string) error {
 		c.phases = strings.Split(s, ",")
 		for _, p := range c.phases {
 			if !slices.Contains(phases, p) && s != "report" {
-				return fmt.Errorf("%q is none of %s", p, strings.Join(phases, ","))
+				return fmt.Errorf("phase must be one of %s; got %q", strings.Join(phases, ","), p)
 			}
 		}
 		return nil
 	})
-	f.Func("only", "`list` of contenders to compare; none: all", func(s string) error {
+	f.Func("only", "`list` of contenders to compare; empty: all", func(s string) error {
 		c.only = strings.Split(s, ",")
 		for _, name := range c.only {
 			if contenderNamed(name) == nil {
-				return fmt.Errorf("there is no contender %q", name)
+				return fmt.Errorf("unknown contender %q", name)
 			}
 		}
 		return nil
 	})
-	f.IntVar(&c.rounds, "rounds", 5, "`number` of rounds; every contender runs once in each")
+	f.IntVar(&c.rounds, "rounds", 5, "`number` of rounds; each contender runs once a round")
 	f.Func("connections", "`list` of numbers of connections (default 64,256)", numbers(&c.connections))
-	f.DurationVar(&c.duration, "duration", 10*time.Second, "`time` that is measured in each run, in whole seconds; one second of warm-up comes before it")
-	f.BoolVar(&c.pin, "pin", false, "measure a second set with the generator and the servers on processors of their own")
-	f.Func("rows", "`list` of how many plants a store holds before growth is measured (default 0,1000000,10000000)", numbers(&c.rows))
-	f.DurationVar(&c.walTime, "wal", time.Minute, "`time` of continuous load while the write-ahead log is watched")
-	f.IntVar(&c.microCount, "micro", 6, "`count` of each micro benchmark")
-	f.BoolVar(&c.add, "append", false, "add to the raw rounds that are there, instead of beginning anew")
+	f.DurationVar(&c.duration, "duration", 10*time.Second,
+		"measured `time` of each run, in whole seconds, after a second of warm-up")
+	f.BoolVar(&c.pin, "pin", false, "also compare with the generator and the servers on separate processors")
+	f.Func("rows", "`list` of initial numbers of plants for growth (default 0,1000000,10000000)", numbers(&c.rows))
+	f.DurationVar(&c.walTime, "wal", time.Minute, "`time` of load while the size of the WAL is sampled")
+	f.IntVar(&c.microCount, "micro", 6, "`count` of runs of each micro benchmark")
+	f.BoolVar(&c.add, "append", false, "append to the measurements instead of replacing them")
 	if err := f.Parse(args); err != nil {
 		return c, err
 	}
@@ -106,11 +111,11 @@ func parse(args []string, stderr io.Writer) (config, error) {
 func (c *config) check(rest []string) error {
 	switch {
 	case len(rest) > 0:
-		return fmt.Errorf("what is %q? There are only flags", rest[0])
+		return fmt.Errorf("unexpected argument %q; use flags only", rest[0])
 	case c.rounds < 1 || c.microCount < 1:
-		return errors.New("rounds, micro: at least 1")
+		return errors.New("-rounds and -micro must be at least 1")
 	case c.duration < time.Second || c.duration%time.Second != 0 || c.walTime < time.Second || c.walTime%time.Second != 0:
-		return errors.New("duration, wal: whole seconds, because wrk takes no others")
+		return errors.New("-duration and -wal must be whole seconds, as wrk requires")
 	}
 	slices.Sort(c.rows)
 	return nil
@@ -122,7 +127,7 @@ func numbers(to *[]int64) func(string) error {
 		for part := range strings.SplitSeq(s, ",") {
 			n, err := strconv.ParseInt(part, 10, 64)
 			if err != nil || n < 0 {
-				return fmt.Errorf("%q is no number", part)
+				return fmt.Errorf("number must be an integer of at least 0; got %q", part)
 			}
 			*to = append(*to, n)
 		}
@@ -130,10 +135,10 @@ func numbers(to *[]int64) func(string) error {
 	}
 }
 
-// run measures what was asked for, and writes the page.
+// run measures the phases of c and writes the pages.
 func run(ctx context.Context, c config, log *slog.Logger) (err error) {
 	results := filepath.Join(c.out, "performance")
-	if err := os.MkdirAll(results, 0o755); err != nil { //nolint:gosec // pages for everybody
+	if err := os.MkdirAll(results, 0o755); err != nil { //nolint:gosec // results are public
 		return err
 	}
 	if slices.Equal(c.phases, []string{"report"}) {
@@ -149,10 +154,10 @@ func run(ctx context.Context, c config, log *slog.Logger) (err error) {
 			continue
 		}
 		log.Info("phase", "phase", phase)
-		do := map[string]func(context.Context) error{
+		measure := map[string]func(context.Context) error{
 			"compare": b.compare, "burst": b.bursts, "import": b.imports, "growth": b.growth, "micro": b.micro,
 		}[phase]
-		if err := do(ctx); err != nil {
+		if err := measure(ctx); err != nil {
 			return fmt.Errorf("%s: %w", phase, err)
 		}
 	}

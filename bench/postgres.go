@@ -14,23 +14,23 @@ import (
 	"syscall"
 )
 
-// cluster makes PostgreSQL servers with default settings, each with a fresh
-// data directory: a copy of one that initdb made.
+// cluster starts PostgreSQL servers with default settings. Each has a fresh data
+// directory, copied from a template that initdb created.
 type cluster struct {
 	bin      string
 	template string
-	as       *syscall.Credential // PostgreSQL does not run as root; nil: as ourselves
+	as       *syscall.Credential // user of PostgreSQL, which refuses to run as root; nil: the current user
 }
 
-// postgresBin finds the programs of PostgreSQL 15, or of the newest that is
-// there.
+// postgresBin returns the directory of the programs of PostgreSQL 15, or of the
+// newest installed version.
 func postgresBin() (string, error) {
 	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/postgres")
 	if err != nil {
 		return "", err
 	}
 	if len(found) == 0 {
-		return "", errors.New("there is no PostgreSQL: apt-get install postgresql")
+		return "", errors.New("PostgreSQL is missing: apt-get install postgresql")
 	}
 	slices.Sort(found)
 	const wanted = "/usr/lib/postgresql/15/bin/postgres"
@@ -54,7 +54,8 @@ func newCluster(ctx context.Context, dir string) (*cluster, error) {
 	if err := c.ownDir(dir); err != nil {
 		return nil, err
 	}
-	initdb := exec.CommandContext(ctx, filepath.Join(bin, "initdb"), "-D", c.template, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8")
+	initdb := exec.CommandContext(ctx, filepath.Join(bin, "initdb"), "-D", c.template, "-U", "postgres", "-A", "trust",
+		"-E", "UTF8", "--locale=C.UTF-8")
 	initdb.Dir = dir
 	initdb.SysProcAttr = &syscall.SysProcAttr{Credential: c.as}
 	if out, err := initdb.CombinedOutput(); err != nil {
@@ -73,7 +74,7 @@ func credentialOf(name string) (*syscall.Credential, error) {
 	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, errors.Join(err1, err2)
 }
 
-// ownDir makes a directory that PostgreSQL's user owns.
+// ownDir creates a directory that PostgreSQL's user owns.
 func (c *cluster) ownDir(dir string) error {
 	if err := os.Mkdir(dir, 0o700); err != nil || c.as == nil {
 		return err
@@ -81,8 +82,7 @@ func (c *cluster) ownDir(dir string) error {
 	return os.Chown(dir, int(c.as.Uid), int(c.as.Gid))
 }
 
-// database is one running PostgreSQL server. Its socket lies in dir, and it
-// listens on no port.
+// database is a running PostgreSQL server with a socket in dir and no port.
 type database struct {
 	*process
 	dir string
@@ -103,30 +103,31 @@ func (c *cluster) start(ctx context.Context, cpus, dir string) (*database, error
 		return nil, err
 	}
 	db := &database{process: p, dir: dir, bin: c.bin}
-	err = waitFor(ctx, "PostgreSQL", p.ended, func() bool {
+	err = waitFor(ctx, "PostgreSQL", p.exited, func() bool {
 		return exec.CommandContext(ctx, filepath.Join(c.bin, "pg_isready"), "-q", "-h", dir).Run() == nil
 	})
 	if err != nil {
-		return nil, errors.Join(err, db.stop(), errors.New(p.faults.String()))
+		return nil, errors.Join(err, db.stop(), errors.New(p.stderr.String()))
 	}
 	return db, nil
 }
 
 func (d *database) url() string { return "host=" + d.dir + " user=postgres dbname=postgres" }
 
-// stop is PostgreSQL's fast shutdown.
+// stop does PostgreSQL's fast shutdown.
 func (d *database) stop() error { return d.process.stop(syscall.SIGINT) }
 
 func (d *database) countRows(ctx context.Context) (int64, error) {
-	out, err := exec.CommandContext(ctx, filepath.Join(d.bin, "psql"), "-X", "-A", "-t", "-d", d.url(), "-c", "SELECT count(*) FROM plants").Output()
+	out, err := exec.CommandContext(ctx, filepath.Join(d.bin, "psql"), "-X", "-A", "-t", "-d", d.url(), "-c",
+		"SELECT count(*) FROM plants").Output()
 	if err != nil {
 		return 0, fmt.Errorf("count the rows: %w", err)
 	}
 	return strconv.ParseInt(strings.TrimSpace(string(out)), 10, 64)
 }
 
-// tableBytes is what tables and indexes take. The WAL, of which PostgreSQL
-// keeps segments to use again, is not part of it.
+// tableBytes returns the size of tables and indexes on disk, without the WAL, of
+// which PostgreSQL keeps segments for reuse.
 func (d *database) tableBytes() (int64, error) {
 	return diskBytes(filepath.Join(d.dir, "data", "base"))
 }

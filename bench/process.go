@@ -15,15 +15,15 @@ import (
 	"time"
 )
 
-// process is a server that was started and will be stopped.
+// process is a running program. Its owner calls stop.
 type process struct {
 	command *exec.Cmd
-	out     output // standard output
-	faults  output // standard error
-	ended   chan struct{}
+	stdout  output
+	stderr  output
+	exited  chan struct{} // closed when the process has exited
 }
 
-// output is what a process writes, kept up to a size.
+// output keeps the first outputBytesMax bytes that a process writes.
 type output struct {
 	mu   sync.Mutex
 	text bytes.Buffer // guarded by mu
@@ -46,23 +46,26 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// start starts a program on the given processors; "" stands for all of them.
-// Settings of Plant Store in the environment do not reach it.
+// start starts a program on the given processors; "" means all of them. The program
+// does not inherit settings of Plant Store and libpq.
 func start(ctx context.Context, cpus string, as *syscall.Credential, args ...string) (*process, error) {
 	if cpus != "" {
 		args = append([]string{"taskset", "-c", cpus}, args...)
 	}
-	p := &process{command: exec.CommandContext(ctx, args[0], args[1:]...), ended: make(chan struct{})}
+	p := &process{command: exec.CommandContext(ctx, args[0], args[1:]...), exited: make(chan struct{})}
 	p.command.Env = cleanEnviron()
-	p.command.Stdout, p.command.Stderr = &p.out, &p.faults
-	p.command.SysProcAttr = &syscall.SysProcAttr{Credential: as, Setpgid: true} // Ctrl-C is ours: the processes are stopped in order
+	p.command.Stdout, p.command.Stderr = &p.stdout, &p.stderr
+	p.command.SysProcAttr = &syscall.SysProcAttr{
+		Credential: as,
+		Setpgid:    true,
+	} // Ctrl-C must reach only the benchmark, which stops the processes in order
 	p.command.WaitDelay = 10 * time.Second
 	if err := p.command.Start(); err != nil {
 		return nil, err
 	}
 	go func() { // ends with the process
-		defer close(p.ended)
-		_ = p.command.Wait() // stop tells by the exit code
+		defer close(p.exited)
+		_ = p.command.Wait() // stop reads the exit code
 	}()
 	return p, nil
 }
@@ -77,18 +80,19 @@ func cleanEnviron() []string {
 	return kept
 }
 
-// stop asks the process to end, and waits for it.
-func (p *process) stop(by syscall.Signal) error {
-	_ = p.command.Process.Signal(by)
+// stop sends a signal and waits until the process exits. An exit code other than 0
+// is an error.
+func (p *process) stop(signal syscall.Signal) error {
+	_ = p.command.Process.Signal(signal)
 	select {
-	case <-p.ended:
+	case <-p.exited:
 	case <-time.After(60 * time.Second):
 		_ = p.command.Process.Kill()
-		<-p.ended
-		return fmt.Errorf("%s did not end within a minute of %s", filepath.Base(p.command.Path), by)
+		<-p.exited
+		return fmt.Errorf("%s did not exit within a minute of %s", filepath.Base(p.command.Path), signal)
 	}
 	if code := p.command.ProcessState.ExitCode(); code != 0 {
-		return fmt.Errorf("%s ended with %s: %s", filepath.Base(p.command.Path), p.command.ProcessState, p.faults.String())
+		return fmt.Errorf("%s: %s: %s", filepath.Base(p.command.Path), p.command.ProcessState, p.stderr.String())
 	}
 	return nil
 }
@@ -99,7 +103,7 @@ func (p *process) pid() int { return p.command.Process.Pid }
 // Linux that Go runs on.
 const ticksPerSecond = 100
 
-// processorTime returns what a process has used so far.
+// processorTime returns the processor time of a process.
 func processorTime(pid int) (time.Duration, error) {
 	fields, err := statFields(pid)
 	if err != nil {
@@ -108,16 +112,16 @@ func processorTime(pid int) (time.Duration, error) {
 	return ticks(fields[11]) + ticks(fields[12]), nil
 }
 
-// familyTime returns what a process, its children, and the children that it
-// has waited for have used so far.
-func familyTime(pid int) (time.Duration, error) {
+// processTreeTime returns the processor time of a process, its children, and the
+// children that it has waited for.
+func processTreeTime(pid int) (time.Duration, error) {
 	fields, err := statFields(pid)
 	if err != nil {
 		return 0, err
 	}
 	sum := ticks(fields[11]) + ticks(fields[12]) + ticks(fields[13]) + ticks(fields[14])
 	for _, child := range children(pid) {
-		if used, err := processorTime(child); err == nil { // else it has just ended
+		if used, err := processorTime(child); err == nil { // else the child has exited
 			sum += used
 		}
 	}
@@ -129,8 +133,8 @@ func ticks(field string) time.Duration {
 	return time.Duration(n) * time.Second / ticksPerSecond
 }
 
-// statFields returns the fields of /proc/PID/stat from the third on; the
-// second, the name, may contain anything.
+// statFields returns the fields of /proc/PID/stat from the third on. The second,
+// the name, may contain any character.
 func statFields(pid int) ([]string, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -159,7 +163,7 @@ func children(pid int) []int {
 	return found
 }
 
-// kibibytes returns a value that a file under /proc gives in kB, in bytes.
+// kibibytes returns, in bytes, a value that a file under /proc has in kB.
 func kibibytes(path, name string) (int64, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -174,18 +178,18 @@ func kibibytes(path, name string) (int64, error) {
 	return 0, fmt.Errorf("%s has no %s", path, name)
 }
 
-// familyMemory returns the memory of a process and its children; what they
-// share counts once.
-func familyMemory(pid int) int64 {
+// processTreeMemory returns the memory of a process and its children, in bytes.
+// Shared memory counts once.
+func processTreeMemory(pid int) int64 {
 	var sum int64
 	for _, p := range append(children(pid), pid) {
-		n, _ := kibibytes(fmt.Sprintf("/proc/%d/smaps_rollup", p), "Pss") // 0 for one that has just ended
+		n, _ := kibibytes(fmt.Sprintf("/proc/%d/smaps_rollup", p), "Pss") // 0 if the process has exited
 		sum += n
 	}
 	return sum
 }
 
-// diskBytes returns what the files that match take on disk, with all below
+// diskBytes returns the disk space of the files that match and of all files below
 // them.
 func diskBytes(patterns ...string) (int64, error) {
 	var sum int64

@@ -1,7 +1,7 @@
 package main
 
 import (
-	_ "embed" // for report.tmpl
+	_ "embed" // for the templates
 	"fmt"
 	"maps"
 	"os"
@@ -12,23 +12,28 @@ import (
 	"text/template"
 )
 
-//go:embed report.tmpl
-var reportText string
+var (
+	//go:embed report.tmpl
+	reportText string
 
-// results are the raw rounds, read back.
+	//go:embed tables.tmpl
+	tablesText string
+)
+
+// results are the measurements of raw.jsonl by kind.
 type results struct {
 	machines []*machine
 	loads    loads
 	imports  imports
-	starts   []*startRecord
-	micro    string // what benchstat makes of the micro benchmarks
-	plots    map[string]chart
+	starts   []*startRun
+	micro    string           // benchstat's summary of the micro benchmarks
+	charts   map[string]chart // by file name, filled while the pages are written
 }
 
-// imports are imports of files.
-type imports []importRecord
+// imports are the runs of importOnce.
+type imports []importRun
 
-func (l imports) values(of func(importRecord) float64) []float64 {
+func (l imports) values(of func(importRun) float64) []float64 {
 	var values []float64
 	for _, r := range l {
 		values = append(values, of(r))
@@ -36,7 +41,7 @@ func (l imports) values(of func(importRecord) float64) []float64 {
 	return values
 }
 
-// slower divides the time of each import by that of the other in its round.
+// slower divides the time of each import by that of the other one of its round.
 func (l imports) slower(other imports) []float64 {
 	var ratios []float64
 	for _, r := range l {
@@ -49,7 +54,7 @@ func (l imports) slower(other imports) []float64 {
 	return ratios
 }
 
-// writeReport writes the page and the plots from the raw rounds.
+// writeReport writes the pages and the charts from the measurements in out.
 func writeReport(out string) error {
 	dir := filepath.Join(out, "performance")
 	all, err := readRaw(filepath.Join(dir, rawName))
@@ -58,22 +63,28 @@ func writeReport(out string) error {
 	}
 	r := collect(all)
 	if micro := filepath.Join(dir, microName); fileExists(micro) {
-		summary, err := exec.Command("go", "tool", "benchstat", micro).Output() //nolint:noctx // it takes a moment
+		summary, err := exec.Command("go", "tool", "benchstat", microName+"="+micro).Output() //nolint:noctx // takes 1 s
 		if err != nil {
 			return fmt.Errorf("benchstat: %w", err)
 		}
-		r.micro = withoutPaths(string(summary), micro)
+		r.micro = string(summary)
 	}
-	page, err := r.page()
-	if err != nil {
-		return err
-	}
-	for _, name := range slices.Sorted(maps.Keys(r.plots)) {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(r.plots[name].svg()), 0o644); err != nil { //nolint:gosec // results for everybody
+	for name, text := range map[string]string{"performance.md": reportText, "performance-tables.md": tablesText} {
+		page, err := r.page(text)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(out, name), page, 0o644); err != nil { //nolint:gosec // results are public
 			return err
 		}
 	}
-	return os.WriteFile(filepath.Join(out, "performance.md"), page, 0o644) //nolint:gosec // results for everybody
+	for name, c := range r.charts {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(c.svg()), 0o644); err != nil { //nolint:gosec // results are public
+			return err
+		}
+	}
+	return nil
 }
 
 func fileExists(path string) bool {
@@ -81,13 +92,8 @@ func fileExists(path string) bool {
 	return err == nil
 }
 
-// withoutPaths leaves of a path in benchstat's heading only the file's name.
-func withoutPaths(summary, path string) string {
-	return strings.ReplaceAll(summary, path, filepath.Base(path))
-}
-
-func collect(all []record) *results {
-	r := &results{plots: map[string]chart{}}
+func collect(all []measurement) *results {
+	r := &results{charts: map[string]chart{}}
 	for _, line := range all {
 		switch {
 		case line.Machine != nil:
@@ -103,18 +109,21 @@ func collect(all []record) *results {
 	return r
 }
 
-func (r *results) page() ([]byte, error) {
-	t, err := template.New("report").Funcs(template.FuncMap{
-		"reach":    r.reachTable,
+// page executes the template of a page.
+func (r *results) page(text string) ([]byte, error) {
+	t, err := template.New("page").Funcs(template.FuncMap{
+		"charts":   r.mainCharts,
+		"summary":  r.summary,
+		"targets":  r.targetTable,
 		"compared": r.comparedSections,
 		"burst":    r.burstTable,
 		"growth":   r.growthTable,
-		"bounds":   r.boundsTable,
+		"limits":   r.limitsTable,
 		"imports":  r.importTable,
 		"micro":    func() string { return r.micro },
 		"machines": r.machineTable,
-		"faults":   r.faultList,
-	}).Parse(reportText)
+		"invalid":  r.invalidRuns,
+	}).Parse(text)
 	if err != nil {
 		return nil, err
 	}
@@ -123,22 +132,22 @@ func (r *results) page() ([]byte, error) {
 	return []byte(page.String()), err
 }
 
-// compared are the runs of one contender in the comparison.
+// compared returns the runs of one contender in the comparison.
 func (r *results) compared(set, contender string, connections int64) loads {
-	return r.loads.where(func(l loadRecord) bool {
+	return r.loads.where(func(l loadRun) bool {
 		return l.Phase == "compare" && l.Set == set && l.Contender == contender && l.Connections == connections
 	})
 }
 
 func (r *results) grown(order string, before, connections int64) loads {
-	return r.loads.where(func(l loadRecord) bool {
+	return r.loads.where(func(l loadRun) bool {
 		return l.Phase == "growth" && l.Order == order && l.Before == before && l.Connections == connections
 	})
 }
 
-// phase are the runs of a phase that measures one thing.
+// phase returns the runs of a phase.
 func (r *results) phase(name string) loads {
-	return r.loads.where(func(l loadRecord) bool { return l.Phase == name })
+	return r.loads.where(func(l loadRun) bool { return l.Phase == name })
 }
 
 func (r *results) imported(contender, source string) imports {
@@ -151,8 +160,8 @@ func (r *results) imported(contender, source string) imports {
 	return found
 }
 
-// distinct returns the different values of the runs, in order.
-func (l loads) distinct(of func(loadRecord) int64) []int64 {
+// distinct returns the distinct values of the runs in ascending order.
+func (l loads) distinct(of func(loadRun) int64) []int64 {
 	seen := map[int64]bool{}
 	for _, r := range l {
 		seen[of(r)] = true
@@ -160,16 +169,17 @@ func (l loads) distinct(of func(loadRecord) int64) []int64 {
 	return slices.Sorted(maps.Keys(seen))
 }
 
-// plot keeps a chart to be written, and returns the Markdown that shows it.
-func (r *results) plot(name string, c chart) string {
+// addChart keeps a chart for writeReport and returns the Markdown of its image, or
+// "" if the chart is empty.
+func (r *results) addChart(name string, c chart) string {
 	if c.svg() == "" {
 		return ""
 	}
-	r.plots[name] = c
+	r.charts[name] = c
 	return fmt.Sprintf("![%s](performance/%s)\n\n", c.title, name)
 }
 
-// table is a Markdown table; its first row is the head.
+// table is a Markdown table. Its first row is the header.
 type table struct{ rows [][]string }
 
 func (t *table) row(cells ...string) { t.rows = append(t.rows, cells) }

@@ -1,9 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"encoding/xml"
 	"errors"
 	"io"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -12,8 +15,12 @@ import (
 func TestSVGIsWellFormed(t *testing.T) {
 	t.Parallel()
 	c := chart{title: `p99 <of> "all" & more`, format: whole, groups: []barGroup{
-		{"64 connections", []bar{{"ours", spread{5, 1, 9, 3}, true}, {"not measured", spread{}, false}, {"once <b>", spread{4, 4, 4, 1}, false}}},
-		{"nobody", nil},
+		{"64 connections", []bar{
+			{"product", spread{5, 1, 9, 3}, true},
+			{"not measured", spread{}, false},
+			{"once <b>", spread{4, 4, 4, 1}, false},
+		}},
+		{"empty group", nil},
 	}}
 	svg := c.svg()
 	in := xml.NewDecoder(strings.NewReader(svg))
@@ -33,18 +40,18 @@ func TestSVGIsWellFormed(t *testing.T) {
 	if elements["svg"] != 1 || elements["rect"] != 2 || elements["path"] != 1 || elements["script"] != 0 {
 		t.Errorf("elements: %v, want one svg, two bars, one whisker", elements)
 	}
-	if strings.Contains(svg, "nobody") || strings.Contains(svg, "not measured") {
-		t.Error("a bar without a value is drawn")
+	if strings.Contains(svg, "empty group") || strings.Contains(svg, "not measured") {
+		t.Error("the chart has a bar without a value")
 	}
 	if got := (chart{groups: []barGroup{{"none", []bar{{}}}}}).svg(); got != "" {
-		t.Errorf("a chart without values is drawn: %s", got)
+		t.Errorf("svg of a chart without values = %s, want none", got)
 	}
 }
 
-func TestReachTable(t *testing.T) {
+func TestTargetTable(t *testing.T) {
 	t.Parallel()
-	run := func(contender string, round int, requests, p99 int64) loadRecord {
-		return loadRecord{
+	run := func(contender string, round int, requests, p99 int64) loadRun {
+		return loadRun{
 			Phase: "compare", Set: setShared, Round: round, Contender: contender, Connections: 256,
 			Generator: wrkResult{Requests: requests, Micros: 1e6, P99: p99},
 		}
@@ -54,32 +61,35 @@ func TestReachTable(t *testing.T) {
 		run(floorName, 0, 1000, 100), run(productName, 0, 540, 200), run(plainName, 0, 100, 1),
 		run(floorName, 1, 1000, 100), run(productName, 1, 540, 120), run(plainName, 1, 108, 1),
 	}
-	got := r.reachTable()
+	got := r.targetTable()
 	for _, want := range []string{
-		"| plantstore: requests a second, as a multiple of floor, 256 connections | ≥ 0.60 | 0.54 | **missed** by 10% |",
-		"| plantstore: requests a second, as a multiple of plain, 256 connections | ≥ 4.00 | 5.20 (5.00–5.40) | reached |",
-		"| p99, as a multiple of the floor's, 256 connections | ≤ 1.50 | 1.60 (1.20–2.00) | **missed** by 7% |",
-		"| plantstore: requests a second, as a multiple of pocketbase, 256 connections | ≥ 6.00 | – | not measured |",
+		"| rate of plantstore ÷ floor, 256 connections | ≥ 0.60 | 0.54 | **missed** by 10% |",
+		"| rate of plantstore ÷ plain, 256 connections | ≥ 4.00 | 5.20 (5.00–5.40) | reached |",
+		"| p99 of plantstore ÷ floor, 256 connections | ≤ 1.50 | 1.60 (1.20–2.00) | **missed** by 7% |",
+		"| rate of plantstore ÷ pocketbase, 256 connections | ≥ 6.00 | – | not measured |",
 	} {
 		if !strings.Contains(got, want) {
-			t.Errorf("there is no line\n%s\nin\n%s", want, got)
+			t.Errorf("line\n%s\nis missing in\n%s", want, got)
 		}
 	}
 }
 
-func TestPageOfNothing(t *testing.T) {
+func TestPageWithoutMeasurements(t *testing.T) {
 	t.Parallel()
-	page, err := collect(nil).page()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := strings.Count(string(page), strings.TrimSpace(notMeasured)); n != 6 {
-		t.Errorf("%d sections are not measured, want 6:\n%s", n, page)
+	for text, want := range map[string]int{reportText: 1, tablesText: 7} {
+		page, err := collect(nil).page(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(string(page), strings.TrimSpace(notMeasured)); n != want {
+			t.Errorf("%d sections are not measured, want %d:\n%s", n, want, page)
+		}
 	}
 }
 
-// Rounds that are added are rounds of their own.
-func TestRawRoundsGoOn(t *testing.T) {
+// The rounds of an appended run have new numbers, because ratios compare runs of the
+// same round.
+func TestAppendedRoundsHaveNewNumbers(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), rawName)
 	for want, add := range []bool{false, true, true} {
@@ -88,9 +98,9 @@ func TestRawRoundsGoOn(t *testing.T) {
 			t.Fatal(err)
 		}
 		if b.round != want {
-			t.Errorf("run %d begins with round %d", want, b.round)
+			t.Errorf("first round = %d, want %d", b.round, want)
 		}
-		if err := b.note(record{Load: &loadRecord{Round: b.round}}); err != nil {
+		if err := b.save(measurement{Load: &loadRun{Round: b.round}}); err != nil {
 			t.Fatal(err)
 		}
 		if err := b.close(); err != nil {
@@ -100,5 +110,45 @@ func TestRawRoundsGoOn(t *testing.T) {
 	all, err := readRaw(path)
 	if err != nil || len(all) != 3 || all[2].Load.Round != 2 {
 		t.Errorf("readRaw = %+v, %v, want three rounds", all, err)
+	}
+}
+
+// The pages and charts of the repository are those that the stored measurements
+// give; go run . -phases report writes them.
+func TestStoredPagesAreCurrent(t *testing.T) {
+	t.Parallel()
+	stored, out := filepath.Join("..", "docs", "explanation"), t.TempDir()
+	if err := os.Mkdir(filepath.Join(out, "performance"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{rawName, microName} {
+		text, err := os.ReadFile(filepath.Join(stored, "performance", name))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(out, "performance", name), text, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := writeReport(out); err != nil {
+		t.Fatal(err)
+	}
+	err := filepath.WalkDir(out, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		name, err1 := filepath.Rel(out, path)
+		want, err2 := os.ReadFile(path)
+		got, err3 := os.ReadFile(filepath.Join(stored, name))
+		if err := errors.Join(err1, err2, err3); err != nil {
+			return err
+		}
+		if !bytes.Equal(got, want) {
+			t.Errorf("%s differs from the report of the stored measurements", name)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// spread is what the rounds of one thing gave.
+// spread summarizes the values of several rounds.
 type spread struct {
 	median, min, max float64
-	n                int // rounds; 0: nothing was measured
+	n                int // number of values; 0: not measured
 }
 
 func spreadOf(values []float64) spread {
@@ -26,7 +26,7 @@ func spreadOf(values []float64) spread {
 	return s
 }
 
-// text writes a spread as median (min–max), each by format.
+// text formats a spread as median (min–max).
 func (s spread) text(format func(float64) string) string {
 	switch {
 	case s.n == 0:
@@ -37,7 +37,7 @@ func (s spread) text(format func(float64) string) string {
 	return format(s.median) + " (" + format(s.min) + "–" + format(s.max) + ")"
 }
 
-// whole writes a number without decimals and with commas between thousands.
+// whole formats a number without decimals and with commas between thousands.
 func whole(v float64) string {
 	digits := strconv.FormatInt(int64(math.Round(math.Abs(v))), 10)
 	var groups []string
@@ -56,16 +56,16 @@ func whole(v float64) string {
 func oneDecimal(v float64) string  { return strconv.FormatFloat(v, 'f', 1, 64) }
 func twoDecimals(v float64) string { return strconv.FormatFloat(v, 'f', 2, 64) }
 
-// millis writes microseconds as milliseconds.
+// millis formats microseconds as milliseconds.
 func millis(v float64) string { return twoDecimals(v / 1e3) }
 
-// mebibytes writes bytes as MiB.
+// mebibytes formats bytes as MiB.
 func mebibytes(v float64) string { return oneDecimal(v / (1 << 20)) }
 
 // loads are runs of the generator.
-type loads []loadRecord
+type loads []loadRun
 
-func (l loads) where(keep func(loadRecord) bool) loads {
+func (l loads) where(keep func(loadRun) bool) loads {
 	var kept loads
 	for _, r := range l {
 		if keep(r) {
@@ -75,10 +75,10 @@ func (l loads) where(keep func(loadRecord) bool) loads {
 	return kept
 }
 
-// good are the runs without a fault.
-func (l loads) good() loads { return l.where(func(r loadRecord) bool { return r.Fault == "" }) }
+// valid returns the runs without a fault.
+func (l loads) valid() loads { return l.where(func(r loadRun) bool { return r.Fault == "" }) }
 
-func (l loads) values(of func(loadRecord) float64) []float64 {
+func (l loads) values(of func(loadRun) float64) []float64 {
 	var values []float64
 	for _, r := range l {
 		values = append(values, of(r))
@@ -86,14 +86,14 @@ func (l loads) values(of func(loadRecord) float64) []float64 {
 	return values
 }
 
-func (l loads) spread(of func(loadRecord) float64) spread { return spreadOf(l.good().values(of)) }
+func (l loads) spread(of func(loadRun) float64) spread { return spreadOf(l.valid().values(of)) }
 
-// ratios divides each good run of l by the good run of other in the same
-// round. Both hold one run a round at most.
-func (l loads) ratios(other loads, of func(loadRecord) float64) []float64 {
+// ratios divides each valid run of l by the valid run of other in the same round.
+// Both have at most one run a round.
+func (l loads) ratios(other loads, of func(loadRun) float64) []float64 {
 	var ratios []float64
-	for _, r := range l.good() {
-		for _, o := range other.good() {
+	for _, r := range l.valid() {
+		for _, o := range other.valid() {
 			if o.Round == r.Round && of(o) > 0 {
 				ratios = append(ratios, of(r)/of(o))
 			}
@@ -102,16 +102,16 @@ func (l loads) ratios(other loads, of func(loadRecord) float64) []float64 {
 	return ratios
 }
 
-// What is asked about a run.
-func rate(r loadRecord) float64       { return r.Generator.perSecond() }
-func p50(r loadRecord) float64        { return float64(r.Generator.P50) }
-func p99(r loadRecord) float64        { return float64(r.Generator.P99) }
-func p999(r loadRecord) float64       { return float64(r.Generator.P999) }
-func serverCPU(r loadRecord) float64  { return r.ServerMicros }
-func dbCPU(r loadRecord) float64      { return r.DatabaseMicros }
-func allCPU(r loadRecord) float64     { return r.ServerMicros + r.DatabaseMicros }
-func resident(r loadRecord) float64   { return float64(r.ServerBytes) }
-func peak(r loadRecord) float64       { return float64(r.ServerPeak) }
-func dbMemory(r loadRecord) float64   { return float64(r.DatabaseBytes) }
-func walPeak(r loadRecord) float64    { return float64(r.WALPeak) }
-func plantBytes(r loadRecord) float64 { return float64(r.DiskBytes) / float64(max(r.Rows, 1)) }
+// Values of a run, for spread and ratios.
+func rate(r loadRun) float64       { return r.Generator.perSecond() }
+func p50(r loadRun) float64        { return float64(r.Generator.P50) }
+func p99(r loadRun) float64        { return float64(r.Generator.P99) }
+func p999(r loadRun) float64       { return float64(r.Generator.P999) }
+func serverCPU(r loadRun) float64  { return r.ServerMicros }
+func dbCPU(r loadRun) float64      { return r.DatabaseMicros }
+func allCPU(r loadRun) float64     { return r.ServerMicros + r.DatabaseMicros }
+func resident(r loadRun) float64   { return float64(r.ServerBytes) }
+func peak(r loadRun) float64       { return float64(r.ServerPeak) }
+func dbMemory(r loadRun) float64   { return float64(r.DatabaseBytes) }
+func walPeak(r loadRun) float64    { return float64(r.WALPeak) }
+func plantBytes(r loadRun) float64 { return float64(r.DiskBytes) / float64(max(r.Rows, 1)) }

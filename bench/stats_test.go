@@ -34,19 +34,21 @@ func TestSpreadOf(t *testing.T) {
 
 func TestWhole(t *testing.T) {
 	t.Parallel()
-	for in, want := range map[float64]string{0: "0", 999.6: "1,000", 12: "12", 1234567: "1,234,567", -1234: "-1,234", -0.2: "0"} {
+	for in, want := range map[float64]string{
+		0: "0", 999.6: "1,000", 12: "12", 1234567: "1,234,567", -1234: "-1,234",
+		-0.2: "0",
+	} {
 		if got := whole(in); got != want {
 			t.Errorf("whole(%v) = %q, want %q", in, got, want)
 		}
 	}
 }
 
-// A ratio is taken within its round, whatever the order, and a run that failed
-// has none.
+// A ratio compares runs of one round in any order. A failed run has no ratio.
 func TestRatios(t *testing.T) {
 	t.Parallel()
-	run := func(round int, requests int64, fault string) loadRecord {
-		return loadRecord{Round: round, Fault: fault, Generator: wrkResult{Requests: requests, Micros: 1e6}}
+	run := func(round int, requests int64, fault string) loadRun {
+		return loadRun{Round: round, Fault: fault, Generator: wrkResult{Requests: requests, Micros: 1e6}}
 	}
 	ours := loads{run(0, 50, ""), run(1, 80, ""), run(2, 90, "refused"), run(3, 10, "")}
 	floor := loads{run(2, 100, ""), run(1, 100, ""), run(0, 200, "")}
@@ -54,6 +56,6 @@ func TestRatios(t *testing.T) {
 		t.Errorf("ratios = %v, want %v", got, want)
 	}
 	if got := ours.spread(rate); got.n != 3 || got.max != 80 {
-		t.Errorf("spread = %+v: the run with a fault must not count", got)
+		t.Errorf("spread = %+v, want 3 values without the run with a fault", got)
 	}
 }

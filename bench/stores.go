@@ -15,29 +15,29 @@ const (
 	orderAscending = "ascending"
 )
 
-// madeStore is a store of made plants, as a file that runs copy and begin on.
-// The zero value is no store.
-type madeStore struct {
+// generatedStore is a store of generated plants, in a file that runs copy. The zero
+// value is an empty store.
+type generatedStore struct {
 	path  string
 	rows  int64
 	bytes int64 // on disk
 }
 
-// store returns the store of n made plants in that order of ids, which it
-// makes by an import if it is not there.
-func (b *bench) store(ctx context.Context, order string, n int64) (madeStore, error) {
+// store returns the store of n generated plants with ids in that order. It creates
+// a missing store by an import.
+func (b *bench) store(ctx context.Context, order string, n int64) (generatedStore, error) {
 	if n == 0 {
-		return madeStore{}, nil
+		return generatedStore{}, nil
 	}
-	s := madeStore{path: filepath.Join(b.stores, fmt.Sprintf("%s-%d.db", order, n)), rows: n}
+	s := generatedStore{path: filepath.Join(b.stores, fmt.Sprintf("%s-%d.db", order, n)), rows: n}
 	if _, err := os.Stat(s.path); err != nil {
-		if err := b.importMade(ctx, order, n, s.path); err != nil {
+		if err := b.importGenerated(ctx, order, n, s.path); err != nil {
 			return s, err
 		}
 	}
 	counted, err := countFile(ctx, s.path)
 	if err == nil && counted != n {
-		err = fmt.Errorf("%s holds %d plants and should hold %d: remove it", filepath.Base(s.path), counted, n)
+		err = fmt.Errorf("%s has %d plants, want %d; remove the file", filepath.Base(s.path), counted, n)
 	}
 	if err != nil {
 		return s, err
@@ -46,8 +46,8 @@ func (b *bench) store(ctx context.Context, order string, n int64) (madeStore, er
 	return s, err
 }
 
-// copyTo copies the store to where a run begins on it.
-func (s madeStore) copyTo(ctx context.Context, path string) error {
+// copyTo copies the store to path, unless the store is empty.
+func (s generatedStore) copyTo(ctx context.Context, path string) error {
 	if s.path == "" {
 		return nil
 	}
@@ -57,9 +57,8 @@ func (s madeStore) copyTo(ctx context.Context, path string) error {
 	return nil
 }
 
-// writeMade writes n made plants as CSV, with the ids of load.lua's stream of
-// made rows.
-func writeMade(path, order string, n int64) (err error) {
+// writeGenerated writes n plants as CSV, with the ids of stream streamGenerated.
+func writeGenerated(path, order string, n int64) (err error) {
 	f, err := os.Create(path)
 	if err != nil {
 		return err
@@ -70,7 +69,7 @@ func writeMade(path, order string, n int64) (err error) {
 		}
 	}()
 	w := bufio.NewWriterSize(f, 1<<20)
-	ids := madeIDs(order)
+	ids := generatedIDs(order)
 	line := []byte("id,name,tag\n")
 	for i := range n {
 		if _, err := w.Write(line); err != nil {
@@ -87,8 +86,8 @@ func writeMade(path, order string, n int64) (err error) {
 	return w.Flush()
 }
 
-// madeIDs returns what returns the next id.
-func madeIDs(order string) func() int64 {
+// generatedIDs returns a function that returns the next id.
+func generatedIDs(order string) func() int64 {
 	if order == orderAscending {
 		id := firstID
 		return func() int64 {
@@ -98,7 +97,7 @@ func madeIDs(order string) func() int64 {
 	}
 	x := uint32(1)
 	return func() int64 {
-		x = x*1664525 + 1013904223 // takes every value once, see load.lua
-		return firstID + int64(x)<<20 + streamMade<<8
+		x = x*1664525 + 1013904223 // full period, see load.lua
+		return firstID + int64(x)<<20 + streamGenerated<<8
 	}
 }

@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// chart is a chart of horizontal bars: medians, with whiskers from the least
-// to the most.
+// chart is a chart of horizontal bars: medians with whiskers from minimum to
+// maximum.
 type chart struct {
-	title  string // says the unit too
+	title  string // with the unit
 	format func(float64) string
 	groups []barGroup
 }
@@ -22,35 +22,36 @@ type barGroup struct {
 type bar struct {
 	label  string
 	value  spread
-	accent bool // one of ours
+	accent bool // Plant Store
 }
 
 // Sizes in pixels.
 const (
-	chartWidth = 840
-	labelWidth = 300
-	valueWidth = 200
+	chartWidth = 800
+	labelWidth = 250
+	valueWidth = 215
 	barHeight  = 18
 	barStep    = 26
 	headHeight = 30
 	barsWidth  = chartWidth - labelWidth - valueWidth
 )
 
-// chartStyle follows the reader's choice of light or dark.
-const chartStyle = `text{font:13px system-ui,sans-serif;fill:#1f2328}.title{font-weight:600;font-size:15px}.group{font-weight:600}` +
+// chartStyle has colours for a light and a dark page.
+const chartStyle = `text{font:13px system-ui,sans-serif;fill:#1f2328}.title{font-weight:600;font-size:15px}` +
+	`.group{font-weight:600}` +
 	`.bar{fill:#8c959f}.accent{fill:#1a7f37}.whisker{stroke:#1f2328;stroke-width:1.5;fill:none}` +
 	`@media(prefers-color-scheme:dark){text{fill:#e6edf3}.bar{fill:#6e7681}.accent{fill:#3fb950}.whisker{stroke:#e6edf3}}`
 
-// svg draws the chart. Bars without a value are left out; "" is a chart
-// without any.
+// svg draws the chart without the bars that have no value. A chart without any
+// value is "".
 func (c chart) svg() string {
-	most := 0.0
+	largest := 0.0
 	for _, g := range c.groups {
 		for _, b := range g.bars {
-			most = max(most, b.value.max)
+			largest = max(largest, b.value.max)
 		}
 	}
-	if most == 0 {
+	if largest == 0 {
 		return ""
 	}
 	var body strings.Builder
@@ -64,11 +65,12 @@ func (c chart) svg() string {
 		y += headHeight
 		text(&body, "group", 0, y-10, g.title)
 		for _, b := range bars {
-			b.draw(&body, y, barsWidth/most, c.format)
+			b.draw(&body, y, barsWidth/largest, c.format)
 			y += barStep
 		}
 	}
-	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img" aria-label="%s"><style>%s</style>`+"\n%s</svg>\n",
+	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" `+
+		`role="img" aria-label="%s"><style>%s</style>`+"\n%s</svg>\n",
 		chartWidth, y+10, chartWidth, y+10, escaped(c.title), chartStyle, body.String())
 }
 
@@ -87,13 +89,14 @@ func (b bar) draw(to *strings.Builder, y int, scale float64, format func(float64
 	if b.accent {
 		class = "bar accent"
 	}
-	middle, half := float64(y)+barHeight/2, 4.0
+	middle, processors := float64(y)+barHeight/2, 4.0
 	from, end := labelWidth+b.value.min*scale, labelWidth+b.value.max*scale
 	text(to, "label", 12, y+14, b.label)
-	fmt.Fprintf(to, `<rect class="%s" x="%d" y="%d" width="%.1f" height="%d" rx="2"/>`+"\n", class, labelWidth, y, b.value.median*scale, barHeight)
+	fmt.Fprintf(to, `<rect class="%s" x="%d" y="%d" width="%.1f" height="%d" rx="2"/>`+"\n", class, labelWidth, y,
+		b.value.median*scale, barHeight)
 	if b.value.n > 1 {
 		fmt.Fprintf(to, `<path class="whisker" d="M%.1f %.1fH%.1fM%.1f %.1fv%.1fM%.1f %.1fv%.1f"/>`+"\n",
-			from, middle, end, from, middle-half, 2*half, end, middle-half, 2*half)
+			from, middle, end, from, middle-processors, 2*processors, end, middle-processors, 2*processors)
 	}
 	text(to, "value", int(end)+8, y+14, b.value.text(format))
 }
@@ -104,6 +107,6 @@ func text(to *strings.Builder, class string, x, y int, s string) {
 
 func escaped(s string) string {
 	var b strings.Builder
-	_ = xml.EscapeText(&b, []byte(s)) // a Builder takes everything
+	_ = xml.EscapeText(&b, []byte(s)) // a Builder returns no errors
 	return b.String()
 }

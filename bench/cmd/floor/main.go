@@ -1,6 +1,6 @@
-// Floor is what every other contender is measured against: net/http as it
-// comes, with a handler that reads the body and answers a constant. It checks
-// no token, understands nothing and stores nothing.
+// Floor limits the rate of every other contender: net/http with a handler that
+// reads the body and responds with a constant. It checks no token, parses nothing
+// and stores nothing.
 package main
 
 import (
@@ -12,15 +12,15 @@ import (
 
 func main() {
 	plain.Main(func(plain.Flags) (http.Handler, func() error, error) {
-		return http.HandlerFunc(answer), func() error { return nil }, nil
+		return http.HandlerFunc(respond), func() error { return nil }, nil
 	})
 }
 
 var constant = []byte(`{"name":"Made for measuring","tag":"made"}` + "\n")
 
-func answer(w http.ResponseWriter, r *http.Request) {
+func respond(w http.ResponseWriter, r *http.Request) {
 	if _, err := io.Copy(io.Discard, r.Body); err != nil {
-		http.Error(w, "the body cannot be read", http.StatusBadRequest)
+		http.Error(w, "could not read the body", http.StatusBadRequest)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")

@@ -1,5 +1,5 @@
-// Plain is the afternoon's work on SQLite: net/http, encoding/json,
-// database/sql, one INSERT a request, WAL, synchronous=FULL.
+// Plain is a simple service on SQLite: net/http, encoding/json, database/sql, one
+// INSERT a request, WAL, synchronous=FULL.
 package main
 
 import (
@@ -17,13 +17,15 @@ import (
 func main() { plain.Main(open) }
 
 func open(f plain.Flags) (http.Handler, func() error, error) {
-	db, err := sql.Open("sqlite", "file:"+f.DB+"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)")
+	db, err := sql.Open("sqlite", "file:"+f.DB+
+		"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)")
 	if err != nil {
 		return nil, nil, err
 	}
-	db.SetMaxOpenConns(1) // SQLite has one writer; several connections would only wait for each other's lock
+	db.SetMaxOpenConns(1) // SQLite has one writer: more connections would wait for its lock
 	ctx := context.Background()
-	if _, err := db.ExecContext(ctx, "CREATE TABLE IF NOT EXISTS plants (id INTEGER PRIMARY KEY, name TEXT NOT NULL, tag TEXT)"); err != nil {
+	const table = "CREATE TABLE IF NOT EXISTS plants (id INTEGER PRIMARY KEY, name TEXT NOT NULL, tag TEXT)"
+	if _, err := db.ExecContext(ctx, table); err != nil {
 		return nil, nil, errors.Join(err, db.Close())
 	}
 	insert, err := db.PrepareContext(ctx, "INSERT INTO plants (id, name, tag) VALUES (?, ?, ?)")
@@ -32,8 +34,8 @@ func open(f plain.Flags) (http.Handler, func() error, error) {
 	}
 	handler := plain.Handler(f.Token, func(ctx context.Context, id int64, name string, tag *string) error {
 		_, err := insert.ExecContext(ctx, id, name, tag)
-		var fault *sqlite.Error
-		if errors.As(err, &fault) && fault.Code() == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY {
+		var sqliteErr *sqlite.Error
+		if errors.As(err, &sqliteErr) && sqliteErr.Code() == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY {
 			return plain.ErrExists
 		}
 		return err

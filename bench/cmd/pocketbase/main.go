@@ -1,9 +1,9 @@
-// Pocketbase is PocketBase as a Go program uses it, with a collection for
-// plants and one user who may create them. It takes PocketBase's own command
-// line. When it is about to serve, it prints the user's token as one line.
+// Pocketbase runs PocketBase through its Go module, with a collection of plants and
+// a user who may create them. It has PocketBase's command line. Before it serves, it
+// prints the user's token on a line.
 //
-// It is a module of its own, so that PocketBase runs on the versions of its
-// dependencies that it was released with.
+// It is a separate module, so that PocketBase has the versions of its dependencies
+// that its release names.
 package main
 
 import (
@@ -19,7 +19,7 @@ import (
 func main() {
 	app := pocketbase.New()
 	app.OnServe().BindFunc(func(e *core.ServeEvent) error {
-		e.InstallerFunc = nil // it would open a browser
+		e.InstallerFunc = nil // the installer would open a browser
 		if err := addPlants(e.App); err != nil {
 			return err
 		}
@@ -32,12 +32,12 @@ func main() {
 	})
 	if err := app.Start(); err != nil {
 		slog.Error("pocketbase", "error", err)
-		os.Exit(1) //nolint:forbidigo // it is main
+		os.Exit(1) //nolint:forbidigo // the exit code of main
 	}
 }
 
-// addPlants makes the collection that every user may add to. Its own ids are
-// texts of 15 characters, so the plant's number is a field with an index.
+// addPlants creates the collection; every user may create records in it. Record ids
+// are texts of 15 characters, so the plant's id is a field with a unique index.
 func addPlants(app core.App) error {
 	plants := core.NewBaseCollection("plants")
 	plants.CreateRule = types.Pointer(`@request.auth.id != ""`)
@@ -50,8 +50,8 @@ func addPlants(app core.App) error {
 	return app.Save(plants)
 }
 
-// userToken makes a user in PocketBase's own collection of them, and a token
-// as it gets one when it logs in.
+// userToken creates a user in PocketBase's collection of users and returns the token
+// of a login.
 func userToken(app core.App) (string, error) {
 	users, err := app.FindCollectionByNameOrId("users")
 	if err != nil {

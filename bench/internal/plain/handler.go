@@ -1,5 +1,5 @@
-// Package plain is the plain thing: the service as a good engineer writes it
-// in an afternoon. What stores a plant is left to the program around it.
+// Package plain is a simple plant service, the work of an afternoon. The programs
+// that use it store the plants.
 package plain
 
 import (
@@ -18,16 +18,16 @@ type NewPlant struct {
 	Tag  *string `json:"tag"`
 }
 
-// plant is the body of an answer.
+// plant is the body of a response.
 type plant struct {
 	Name string  `json:"name"`
 	Tag  *string `json:"tag,omitempty"`
 }
 
-// ErrExists means that a plant with this id is stored already.
+// ErrExists reports that a plant with this id is stored.
 var ErrExists = errors.New("a plant with this id exists")
 
-// Insert stores one plant durably.
+// Insert stores a plant durably. It returns ErrExists if the id is stored.
 type Insert func(ctx context.Context, id int64, name string, tag *string) error
 
 const bodyBytesMax = 64 << 10
@@ -42,17 +42,18 @@ func Handler(token string, insert Insert) http.Handler {
 			return
 		}
 		var n NewPlant
-		if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, bodyBytesMax)).Decode(&n); err != nil || n.ID == nil || n.Name == nil {
-			http.Error(w, "the body is no plant", http.StatusBadRequest)
+		if err := json.NewDecoder(http.MaxBytesReader(w, r.Body,
+			bodyBytesMax)).Decode(&n); err != nil || n.ID == nil || n.Name == nil {
+			http.Error(w, "the body is not a plant", http.StatusBadRequest)
 			return
 		}
 		switch err := insert(r.Context(), *n.ID, *n.Name, n.Tag); {
 		case errors.Is(err, ErrExists):
 			http.Error(w, err.Error(), http.StatusBadRequest)
-		case r.Context().Err() != nil: // the client has left
+		case r.Context().Err() != nil: // the client disconnected
 		case err != nil:
 			slog.Error("insert", "error", err)
-			http.Error(w, "the plant could not be stored", http.StatusInternalServerError)
+			http.Error(w, "could not store the plant", http.StatusInternalServerError)
 		default:
 			w.Header().Set("Content-Type", "application/json")
 			_ = json.NewEncoder(w).Encode(plant{*n.Name, n.Tag})

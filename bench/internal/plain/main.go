@@ -14,22 +14,22 @@ import (
 
 // Flags are the command line of a contender.
 type Flags struct {
-	Listen string // the address to serve on
-	Token  string // the one bearer token that is good
-	DB     string // where the plants are kept
+	Listen string // address of the listener
+	Token  string // the only valid bearer token
+	DB     string // SQLite file or PostgreSQL connection string
 }
 
-// Main is a contender's main: it serves what open returns until SIGTERM, and
-// closes it.
+// Main is the main function of a contender: it serves the handler that open returns
+// until SIGTERM, then calls closeStore.
 func Main(open func(Flags) (handler http.Handler, closeStore func() error, err error)) {
 	var f Flags
-	flag.StringVar(&f.Listen, "listen", "127.0.0.1:8080", "`address` to serve on")
-	flag.StringVar(&f.Token, "token", "", "the bearer `token` that is good")
-	flag.StringVar(&f.DB, "db", "", "`place` where the plants are kept")
+	flag.StringVar(&f.Listen, "listen", "127.0.0.1:8080", "`address` of the listener")
+	flag.StringVar(&f.Token, "token", "", "the only valid bearer `token`")
+	flag.StringVar(&f.DB, "db", "", "SQLite `file` or PostgreSQL connection string")
 	flag.Parse()
 	if err := serve(f, open); err != nil {
 		slog.Error("serve", "error", err)
-		os.Exit(1) //nolint:forbidigo // it is main, for every contender
+		os.Exit(1) //nolint:forbidigo // the exit code of main
 	}
 }
 
@@ -42,7 +42,7 @@ func serve(f Flags, open func(Flags) (http.Handler, func() error, error)) (err e
 	}
 	defer func() { err = errors.Join(err, closeStore()) }()
 
-	server := &http.Server{Addr: f.Listen, Handler: handler} //nolint:gosec // as net/http comes: a time-out costs a little, and this serves loopback only
+	server := &http.Server{Addr: f.Listen, Handler: handler} //nolint:gosec // loopback clients need no timeout
 	failed := make(chan error, 1)
 	go func() { failed <- server.ListenAndServe() }() // ends with Shutdown
 	select {
