@@ -42,5 +42,14 @@ func (p place) Open(t testing.TB) storetest.Engine {
 
 func TestEngine(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, func(t testing.TB) storetest.Store { return place(database(t)) })
+	storetest.Run(t, func(t testing.TB) storetest.Store {
+		if server == nil {
+			t.Skip("there is no PostgreSQL")
+		}
+		url, err := server.Schema(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return place(url)
+	})
 }

@@ -43,7 +43,7 @@ type Server struct {
 	command *exec.Cmd
 	said    bytes.Buffer // to be read after the end
 	ended   chan struct{}
-	made    atomic.Int64 // databases
+	names   atomic.Int64 // the last number of nextName
 }
 
 // Start starts a server, with settings besides those of a fresh installation:
@@ -212,15 +212,22 @@ func (s *Server) url(database string) string {
 	return "postgres://postgres@/" + database + "?host=" + url.QueryEscape(s.dir)
 }
 
-// Database makes an empty database and returns its URL.
+// nextName returns a name that no other database, schema or role of the tests has.
+func (s *Server) nextName() string { return fmt.Sprint("test", s.names.Add(1)) }
+
+// Database creates an empty database and returns its URL.
 func (s *Server) Database(ctx context.Context) (string, error) {
-	name := fmt.Sprint("test", s.made.Add(1))
-	c, err := pgx.Connect(ctx, s.url("postgres"))
-	if err != nil {
-		return "", err
-	}
-	_, err = c.Exec(ctx, "CREATE DATABASE "+name)
-	return s.url(name), errors.Join(err, c.Close(ctx))
+	name := s.nextName()
+	return s.url(name), execute(ctx, s.url("postgres"), "CREATE DATABASE "+name)
+}
+
+// Schema creates an empty schema in a database that all callers share, and returns
+// a URL with this schema as search_path. It needs a small part of the time of
+// Database.
+func (s *Server) Schema(ctx context.Context) (string, error) {
+	name := s.nextName()
+	shared := s.url("postgres")
+	return inSchema(shared, name), execute(ctx, shared, "CREATE SCHEMA "+name)
 }
 
 // Stop ends the server at once and takes its files away.
