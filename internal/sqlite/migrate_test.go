@@ -57,7 +57,7 @@ func durable(t testing.TB, path string) files {
 // versionOf returns the schema of a store, and leaves its WAL where it is.
 func versionOf(t testing.TB, path string) int64 {
 	t.Helper()
-	c, err := sqlite3.OpenToRead(path)
+	c, err := sqlite3.OpenReadOnly(path)
 	must(t, err)
 	version, err := c.QueryInt("PRAGMA user_version")
 	must(t, errors.Join(err, c.Close()))

@@ -289,7 +289,7 @@ func TestOpenBesideReader(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "plants.db")
 	e := mustOpen(t, sqlite.Config{Path: path, Server: true})
 	must(t, insertBatch(t.Context(), e, batchOf(0, 10)))
-	reader, err := sqlite3.OpenToRead(path)
+	reader, err := sqlite3.OpenReadOnly(path)
 	must(t, err)
 	must(t, reader.Exec("BEGIN"))
 	_, err = reader.QueryInt("SELECT count(*) FROM plants")

@@ -69,7 +69,7 @@ func openToLook(path string) (*sqlite3.Conn, error) {
 	}
 	open := sqlite3.Open
 	if hasWAL(path) {
-		open = sqlite3.OpenToRead
+		open = sqlite3.OpenReadOnly
 	}
 	c, err := open(path)
 	if err != nil {

@@ -76,7 +76,7 @@ func fill(t testing.TB, e *sqlite.Engine, random *rand.Rand, commits int) {
 // content is everything that a store was asked to keep, as text. It says so if
 // it cannot be read.
 func content(path string) string {
-	c, err := sqlite3.OpenToRead(path)
+	c, err := sqlite3.OpenReadOnly(path)
 	if err != nil {
 		return err.Error()
 	}
@@ -107,7 +107,7 @@ func content(path string) string {
 
 // integrity is what SQLite alone finds wrong with a file.
 func integrity(path string) string {
-	c, err := sqlite3.OpenToRead(path)
+	c, err := sqlite3.OpenReadOnly(path)
 	if err != nil {
 		return err.Error()
 	}

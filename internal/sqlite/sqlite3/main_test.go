@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestMain resolves the links in TMPDIR, because messages and descriptors name
-// the real path of a store.
+// TestMain resolves symbolic links in TMPDIR, because messages and descriptors
+// have the real path of a database.
 func TestMain(m *testing.M) {
 	dir, err := filepath.EvalSymlinks(os.TempDir())
 	if err == nil {

@@ -34,8 +34,8 @@ func mustPrepare(t testing.TB, c *sqlite3.Conn, sql string) *sqlite3.Stmt {
 	return s
 }
 
-// TestValues binds values of every kind, several long ones in one row so that
-// the statement's memory has to grow more than once, and reads them back.
+// TestValues binds values of every type and reads them back. Several long values
+// of one row make the statement's memory grow more than once.
 func TestValues(t *testing.T) {
 	t.Parallel()
 	c := mustOpen(t, filepath.Join(t.TempDir(), "a.db"))
@@ -95,34 +95,35 @@ func TestErrors(t *testing.T) {
 	var fault *sqlite3.Error
 	err := b.Exec("BEGIN IMMEDIATE")
 	if !errors.As(err, &fault) || !fault.Busy() || fault.Full() || fault.Interrupted() || fault.NotDatabase() {
-		t.Errorf("a lock that is held: %v", err)
+		t.Errorf("a locked database: %v", err)
 	}
 	if got, want := err.Error(), "BEGIN IMMEDIATE: database is locked (SQLite error 5)"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if !a.InTransaction() || b.InTransaction() {
-		t.Error("the wrong one is in a transaction")
+		t.Errorf("in a transaction: %v and %v, want true and false", a.InTransaction(), b.InTransaction())
 	}
 	must(t, a.Exec("COMMIT"))
 
 	if _, err := a.Prepare("SELECT nothing FROM nowhere"); err == nil {
-		t.Error("a statement about no table was prepared")
+		t.Error("Prepare with a table that does not exist succeeded")
 	}
 	if _, err := a.QueryInt("SELECT nothing FROM nowhere"); err == nil {
-		t.Error("QueryInt of no table succeeded")
+		t.Error("QueryInt with a table that does not exist succeeded")
 	}
 	if _, err := a.QueryText("SELECT nothing FROM nowhere"); err == nil {
-		t.Error("QueryText of no table succeeded")
+		t.Error("QueryText with a table that does not exist succeeded")
 	}
-	if err := a.Exec("INSERT INTO t VALUES (1)"); !errors.As(err, &fault) || fault.Code != 1555 { // SQLITE_CONSTRAINT_PRIMARYKEY
-		t.Errorf("a doubled key: %v", err)
+	const constraintPrimaryKey = 1555
+	if err := a.Exec("INSERT INTO t VALUES (1)"); !errors.As(err, &fault) || fault.Code != constraintPrimaryKey {
+		t.Errorf("a duplicate key: %v", err)
 	}
 	if _, err := sqlite3.Open(filepath.Join(path, "no", "directory")); err == nil {
-		t.Error("a file below a file was opened")
+		t.Error("Open with a path below a file succeeded")
 	}
 	defer func() {
 		if recover() == nil {
-			t.Error("a parameter that there is not was bound")
+			t.Error("BindInt64 with a parameter that does not exist did not panic")
 		}
 	}()
 	mustPrepare(t, a, "SELECT 1").BindInt64(1, 1)
@@ -131,8 +132,9 @@ func TestErrors(t *testing.T) {
 func TestInterrupt(t *testing.T) {
 	t.Parallel()
 	c := mustOpen(t, filepath.Join(t.TempDir(), "a.db"))
-	s := mustPrepare(t, c, "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n WHERE i = 0 OR i = 1")
-	if ok, err := s.Step(); err != nil || !ok { // it runs, and would for ever
+	const endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n WHERE i = 0 OR i = 1"
+	s := mustPrepare(t, c, endless)
+	if ok, err := s.Step(); err != nil || !ok {
 		t.Fatalf("no row, %v", err)
 	}
 	c.Interrupt()
@@ -156,7 +158,7 @@ func TestWAL(t *testing.T) {
 	must(t, b.Exec("INSERT INTO t VALUES (1)"))
 	must(t, a.Exec("INSERT INTO t VALUES (2)"))
 	if got := a.WALFrames(); first < 1 || got != first+2 {
-		t.Errorf("%d frames after the first commit, %d after one of each connection, want two more", first, got)
+		t.Errorf("%d frames after the first commit, %d after one more of each connection, want two more", first, got)
 	}
 	frames, copied, err := b.Checkpoint(sqlite3.Passive)
 	if err != nil || frames != first+2 || copied != frames {
@@ -164,7 +166,7 @@ func TestWAL(t *testing.T) {
 	}
 	must(t, a.Exec("INSERT INTO t VALUES (3)"))
 	if got := a.WALFrames(); got != 1 {
-		t.Errorf("%d frames in a WAL that began anew, want 1", got)
+		t.Errorf("%d frames in the restarted WAL, want 1", got)
 	}
 	must(t, b.Exec("BEGIN; SELECT * FROM t"))
 	must(t, a.Exec("INSERT INTO t VALUES (4)"))
@@ -178,7 +180,8 @@ func TestWAL(t *testing.T) {
 	}
 }
 
-// TestCloseReportsOpenStatements shows that Close names what is still open, and that it can be called again.
+// TestCloseReportsOpenStatements shows that Close returns an error while a
+// statement is open, and that a later Close succeeds.
 func TestCloseReportsOpenStatements(t *testing.T) {
 	t.Parallel()
 	c, err := sqlite3.Open(filepath.Join(t.TempDir(), "a.db"))
@@ -190,7 +193,7 @@ func TestCloseReportsOpenStatements(t *testing.T) {
 		t.Errorf("got %v, want %s", err, want)
 	}
 	if ok, err := s.Step(); err != nil || !ok {
-		t.Errorf("the statement afterwards: %t, %v", ok, err)
+		t.Errorf("the statement after Close: %t, %v", ok, err)
 	}
 	s.Close()
 	must(t, c.Close())

@@ -10,15 +10,15 @@ import (
 
 // Stmt is a prepared statement. Parameters count from 1, columns from 0.
 //
-// Bound texts live in memory of the statement's own, outside Go's heap, until
-// Reset: bind every parameter again after it.
+// A statement copies bound texts and blobs into its own memory, outside Go's
+// heap. Reset releases them: bind every parameter again after it.
 type Stmt struct {
 	conn  *Conn
 	stmt  uintptr // sqlite3_stmt*
 	sql   string
 	text  []byte   // mapped memory for bound texts and blobs; text[:used] is bound
 	used  int      // bytes of text
-	older [][]byte // what text was before it had to grow; still bound until Reset
+	older [][]byte // smaller memory that text replaced; bound until Reset
 }
 
 const textBytesMin = 64 << 10
@@ -27,12 +27,12 @@ const textBytesMin = 64 << 10
 func (c *Conn) Prepare(sql string) (*Stmt, error) {
 	text, err := libc.CString(sql)
 	if err != nil {
-		return nil, &Error{Op: sql, Code: lib.SQLITE_NOMEM, Message: "out of memory"}
+		return nil, outOfMemory(sql)
 	}
 	defer libc.Xfree(c.tls, text)
 	code := lib.Xsqlite3_prepare_v3(c.tls, c.db, text, -1, lib.SQLITE_PREPARE_PERSISTENT, c.out, 0)
 	if code != lib.SQLITE_OK {
-		return nil, c.fault(sql, code)
+		return nil, c.newError(sql, code)
 	}
 	return &Stmt{conn: c, stmt: *(*uintptr)(pointer(c.out)), sql: sql}, nil
 }
@@ -42,16 +42,16 @@ func (s *Stmt) Close() {
 	if s == nil || s.stmt == 0 {
 		return
 	}
-	lib.Xsqlite3_finalize(s.conn.tls, s.stmt) // repeats the error of the last Step, which Step returned
+	lib.Xsqlite3_finalize(s.conn.tls, s.stmt) // repeats the error that Step returned
 	s.stmt = 0
 	for _, text := range append(s.older, s.text) {
 		unmap(text)
 	}
 }
 
-// Reset makes the statement ready to be bound and run again.
+// Reset prepares the statement for other values and another run.
 func (s *Stmt) Reset() {
-	lib.Xsqlite3_reset(s.conn.tls, s.stmt) // repeats the error of the last Step, which Step returned
+	lib.Xsqlite3_reset(s.conn.tls, s.stmt) // repeats the error that Step returned
 	s.used = 0
 	for _, text := range s.older {
 		unmap(text)
@@ -59,7 +59,7 @@ func (s *Stmt) Reset() {
 	s.older = s.older[:0]
 }
 
-// Step runs the statement to its next row, and returns false if there is none.
+// Step runs the statement to its next row. It returns false after the last row.
 func (s *Stmt) Step() (row bool, err error) {
 	switch code := lib.Xsqlite3_step(s.conn.tls, s.stmt); code {
 	case lib.SQLITE_ROW:
@@ -67,19 +67,19 @@ func (s *Stmt) Step() (row bool, err error) {
 	case lib.SQLITE_DONE:
 		return false, nil
 	default:
-		return false, s.conn.fault(s.sql, code)
+		return false, s.conn.newError(s.sql, code)
 	}
 }
 
-// Run steps a statement that yields no rows to its end, and resets it.
+// Run runs a statement that returns no rows, and resets it.
 func (s *Stmt) Run() error {
 	_, err := s.Step()
 	s.Reset()
 	return err
 }
 
-// BindInt64 binds an integer. A parameter number that does not exist is a
-// defect of the caller and panics.
+// BindInt64 binds an integer. Like all Bind methods it panics if the parameter
+// does not exist.
 func (s *Stmt) BindInt64(param int, v int64) {
 	s.must(lib.Xsqlite3_bind_int64(s.conn.tls, s.stmt, int32(param), v))
 }
@@ -91,13 +91,13 @@ func (s *Stmt) BindNull(param int) {
 
 // BindText binds a text, which must be UTF-8.
 func (s *Stmt) BindText(param int, v string) {
-	address := s.keep(v)
+	address := s.store(v)
 	s.must(lib.Xsqlite3_bind_text(s.conn.tls, s.stmt, int32(param), address, int32(len(v)), lib.SQLITE_STATIC))
 }
 
 // BindBlob binds bytes.
 func (s *Stmt) BindBlob(param int, v []byte) {
-	address := s.keep(string(v))
+	address := s.store(string(v))
 	s.must(lib.Xsqlite3_bind_blob(s.conn.tls, s.stmt, int32(param), address, int32(len(v)), lib.SQLITE_STATIC))
 }
 
@@ -111,7 +111,7 @@ func (s *Stmt) Null(column int) bool {
 	return lib.Xsqlite3_column_type(s.conn.tls, s.stmt, int32(column)) == lib.SQLITE_NULL
 }
 
-// Text returns a text or blob column as a string of the caller's own.
+// Text returns a copy of a text or blob column; "" for NULL.
 func (s *Stmt) Text(column int) string {
 	address := lib.Xsqlite3_column_blob(s.conn.tls, s.stmt, int32(column))
 	bytes := lib.Xsqlite3_column_bytes(s.conn.tls, s.stmt, int32(column))
@@ -123,13 +123,13 @@ func (s *Stmt) Text(column int) string {
 
 func (s *Stmt) must(code int32) {
 	if code != lib.SQLITE_OK {
-		panic(s.conn.fault("bind: "+s.sql, code))
+		panic(s.conn.newError("bind: "+s.sql, code))
 	}
 }
 
-// keep copies v into the statement's memory and returns its address.
-func (s *Stmt) keep(v string) uintptr {
-	if s.used+len(v) >= len(s.text) { // >=: an empty text needs an address, too
+// store copies v into the statement's memory and returns the address of the copy.
+func (s *Stmt) store(v string) uintptr {
+	if s.used+len(v) >= len(s.text) { // >=: an empty text also needs an address
 		s.grow(len(v))
 	}
 	address := uintptr(unsafe.Pointer(&s.text[s.used]))
@@ -137,7 +137,7 @@ func (s *Stmt) keep(v string) uintptr {
 	return address
 }
 
-// grow replaces the statement's memory by a larger one with room for more.
+// grow replaces the statement's memory by larger memory with space for more bytes.
 func (s *Stmt) grow(more int) {
 	if s.text != nil {
 		s.older = append(s.older, s.text)
@@ -148,7 +148,7 @@ func (s *Stmt) grow(more int) {
 	}
 	text, err := syscall.Mmap(-1, 0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON)
 	if err != nil {
-		panic("out of memory: " + err.Error()) // as the Go runtime does when it gets none
+		panic("out of memory: " + err.Error()) // like the Go runtime
 	}
 	s.text, s.used = text, 0
 }

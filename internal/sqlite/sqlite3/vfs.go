@@ -25,12 +25,12 @@ var registerVFS = sync.OnceValues(func() (name uintptr, err error) {
 	}
 	vfs := libc.Xcalloc(tls, 1, lib.Tsize_t(unsafe.Sizeof(lib.Tsqlite3_vfs{})))
 	if name, err = libc.CString(vfsName); err != nil || vfs == 0 {
-		return 0, &Error{Op: "register VFS", Code: lib.SQLITE_NOMEM, Message: "out of memory"}
+		return 0, outOfMemory("register VFS")
 	}
 	*(*lib.Tsqlite3_vfs)(pointer(vfs)) = newVFS(name, parent)
 	const isDefault = 0
 	if code := lib.Xsqlite3_vfs_register(tls, vfs, isDefault); code != lib.SQLITE_OK {
-		return 0, &Error{Op: "register VFS", Code: int(code), Message: libc.GoString(lib.Xsqlite3_errstr(tls, code))}
+		return 0, codeError(tls, "register VFS", code)
 	}
 	return name, nil
 })

@@ -24,7 +24,8 @@ func init() {
 	defer tls.Close()
 	arguments := libc.Xcalloc(tls, 1, 16)
 	defer libc.Xfree(tls, arguments)
-	if code := lib.Xsqlite3_config(tls, lib.SQLITE_CONFIG_MEMSTATUS, libc.VaList(arguments, int32(1))); code != lib.SQLITE_OK {
+	code := lib.Xsqlite3_config(tls, lib.SQLITE_CONFIG_MEMSTATUS, libc.VaList(arguments, int32(1)))
+	if code != lib.SQLITE_OK {
 		panic(fmt.Sprint("sqlite3_config: ", code))
 	}
 }
@@ -67,8 +68,12 @@ func wantText(t *testing.T, c *Conn, sql, want string) {
 // fill creates a table t of 500 rows, which checkFilled expects.
 const fill = `
 	CREATE TABLE t (i INTEGER PRIMARY KEY, a TEXT NOT NULL) STRICT;
-	WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 500) INSERT INTO t SELECT i, hex(zeroblob(i)) FROM n;
+	WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 500)
+		INSERT INTO t SELECT i, hex(zeroblob(i)) FROM n;
 `
+
+// fillLast inserts the last 10 rows again.
+const fillLast = "INSERT INTO t SELECT i + 490, hex(zeroblob(i + 490)) FROM t WHERE i <= 10"
 
 func checkFilled(t *testing.T, c *Conn) {
 	t.Helper()
@@ -101,7 +106,8 @@ func TestShimJournalModes(t *testing.T) {
 	}
 }
 
-// TestShimFeatures uses the database file through every method of it.
+// TestShimFeatures uses features of SQLite that call other methods of the VFS and
+// of its files.
 func TestShimFeatures(t *testing.T) {
 	t.Parallel()
 	for name, sql := range map[string]string{
@@ -109,7 +115,7 @@ func TestShimFeatures(t *testing.T) {
 		"exclusive lock": "PRAGMA locking_mode = EXCLUSIVE",
 		"incremental":    "PRAGMA auto_vacuum = INCREMENTAL; VACUUM",
 		"temporary":      "PRAGMA temp_store = FILE; CREATE TEMP TABLE u AS SELECT * FROM t; CREATE INDEX temp.ui ON u (a)",
-		"vacuum":         "DELETE FROM t WHERE i > 490; INSERT INTO t SELECT i + 490, hex(zeroblob(i + 490)) FROM t WHERE i <= 10; VACUUM",
+		"vacuum":         "DELETE FROM t WHERE i > 490; " + fillLast + "; VACUUM",
 		"chunk":          "PRAGMA journal_size_limit = 0; PRAGMA wal_checkpoint(TRUNCATE); PRAGMA wal_checkpoint(RESTART)",
 		"time":           "SELECT julianday('now'), random(), strftime('%s', 'now')",
 	} {
@@ -131,7 +137,7 @@ func TestShimFeatures(t *testing.T) {
 	}
 }
 
-// TestShimMemoryMap shows that a memory map is used where the parent has one.
+// TestShimMemoryMap shows that SQLite maps a database into memory.
 func TestShimMemoryMap(t *testing.T) {
 	t.Parallel()
 	c := openShim(t, filepath.Join(t.TempDir(), "a.db"), readWrite)
@@ -139,8 +145,8 @@ func TestShimMemoryMap(t *testing.T) {
 	wantText(t, c, "PRAGMA mmap_size = 65536", "65536")
 }
 
-// TestShimReadOnly opens a database for reading only, with and without a WAL
-// beside it, and as one that cannot change.
+// TestShimReadOnly opens a database for reading only, with and without a WAL, and
+// as immutable.
 func TestShimReadOnly(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "a%20?#.db")
@@ -151,7 +157,7 @@ func TestShimReadOnly(t *testing.T) {
 		reader := openShim(t, path, readOnly)
 		checkFilled(t, reader)
 		if !reader.ReadOnly() {
-			t.Error("a connection that was opened for reading only can write")
+			t.Error("a read-only connection can write")
 		}
 		closeConn(t, reader)
 		if writer.db != 0 {
@@ -172,7 +178,8 @@ func TestShimAttach(t *testing.T) {
 	wantText(t, c, "PRAGMA journal_mode = WAL", "wal")
 	exec(t, c, fill)
 	for _, mode := range []string{"wal", "delete", "truncate"} {
-		exec(t, c, fmt.Sprintf("ATTACH '%s' AS %s_db; PRAGMA %[2]s_db.journal_mode = %[2]s", filepath.Join(dir, mode+".db"), mode))
+		path := filepath.Join(dir, mode+".db")
+		exec(t, c, fmt.Sprintf("ATTACH '%s' AS %s_db; PRAGMA %[2]s_db.journal_mode = %[2]s", path, mode))
 	}
 	for _, end := range []string{"ROLLBACK", "COMMIT"} {
 		exec(t, c, `BEGIN;
@@ -195,7 +202,8 @@ func TestShimAttach(t *testing.T) {
 func TestShimBackup(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	from, to := openShim(t, filepath.Join(dir, "from.db"), readWrite), openShim(t, filepath.Join(dir, "to.db"), readWrite)
+	from := openShim(t, filepath.Join(dir, "from.db"), readWrite)
+	to := openShim(t, filepath.Join(dir, "to.db"), readWrite)
 	defer closeConn(t, from)
 	defer closeConn(t, to)
 	wantText(t, from, "PRAGMA journal_mode = WAL", "wal")
@@ -215,8 +223,8 @@ func TestShimBackup(t *testing.T) {
 	checkFilled(t, to)
 }
 
-// TestShimErrors compares the errors of the VFS with those of its parent, whose
-// files are opened in part or not at all.
+// TestShimErrors compares the errors of the VFS with those of its parent, for files
+// that cannot be opened or that are no database.
 func TestShimErrors(t *testing.T) {
 	t.Parallel()
 	vfs, err := registerVFS()
@@ -228,10 +236,26 @@ func TestShimErrors(t *testing.T) {
 		prepare func(path string) error
 		want    string
 	}{
-		"no file":             {readOnly, func(string) error { return nil }, "unable to open database file (no such file or directory; SQLite error 14)"},
-		"database, directory": {readWrite, func(path string) error { return os.Mkdir(path, 0o700) }, "unable to open database file (is a directory; SQLite error 14)"},
-		"WAL, directory":      {readWrite, func(path string) error { return os.Mkdir(path+"-wal", 0o700) }, "disk I/O error (is a directory; SQLite error 2570)"},
-		"no database":         {readWrite, func(path string) error { return os.WriteFile(path, make([]byte, 4096), 0o600) }, "file is not a database (SQLite error 26)"},
+		"no file": {
+			readOnly,
+			func(string) error { return nil },
+			"unable to open database file (no such file or directory; SQLite error 14)",
+		},
+		"database is a directory": {
+			readWrite,
+			func(path string) error { return os.Mkdir(path, 0o700) },
+			"unable to open database file (is a directory; SQLite error 14)",
+		},
+		"WAL is a directory": {
+			readWrite,
+			func(path string) error { return os.Mkdir(path+"-wal", 0o700) },
+			"disk I/O error (is a directory; SQLite error 2570)",
+		},
+		"no database": {
+			readWrite,
+			func(path string) error { return os.WriteFile(path, make([]byte, 4096), 0o600) },
+			"file is not a database (SQLite error 26)",
+		},
 	} {
 		for shim, vfs := range map[string]uintptr{"parent": defaultVFS, "shim": vfs} {
 			t.Run(name+" "+shim, func(t *testing.T) {
@@ -258,17 +282,24 @@ func TestShimErrors(t *testing.T) {
 func TestShimConcurrently(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
+	var databases [4]*Conn
+	for i := range databases {
+		databases[i] = openShim(t, filepath.Join(dir, fmt.Sprint(i, ".db")), readWrite)
+		defer closeConn(t, databases[i])
+		wantText(t, databases[i], "PRAGMA journal_mode = WAL", "wal")
+		exec(t, databases[i], "CREATE TABLE t (a)")
+	}
 	var working sync.WaitGroup
 	for i := range 16 {
 		working.Go(func() {
 			for range 5 {
-				c, err := OpenBuffered(filepath.Join(dir, fmt.Sprint(i%4, ".db")))
+				c, err := OpenBuffered(filepath.Join(dir, fmt.Sprint(i%len(databases), ".db")))
 				if err != nil {
 					t.Error(err)
 					return
 				}
 				c.BusyTimeout(60_000)
-				if err := c.Exec("PRAGMA journal_mode = WAL; CREATE TABLE IF NOT EXISTS t (a); INSERT INTO t VALUES (1)"); err != nil {
+				if err := c.Exec("INSERT INTO t VALUES (1)"); err != nil {
 					t.Error(err)
 				}
 				if err := c.Close(); err != nil {
@@ -278,10 +309,8 @@ func TestShimConcurrently(t *testing.T) {
 		})
 	}
 	working.Wait()
-	for i := range 4 {
-		c := openShim(t, filepath.Join(dir, fmt.Sprint(i, ".db")), readOnly)
+	for _, c := range databases {
 		wantText(t, c, "SELECT count(*) FROM t", "20")
-		closeConn(t, c)
 	}
 }
 
@@ -290,7 +319,8 @@ func TestShimReleasesMemory(t *testing.T) { //nolint:paralleltest // measures th
 	path := filepath.Join(t.TempDir(), "a.db")
 	use := func() {
 		c := openShim(t, path, readWrite)
-		exec(t, c, "PRAGMA journal_mode = WAL; CREATE TABLE IF NOT EXISTS t (a); INSERT INTO t VALUES (1)")
+		wantText(t, c, "PRAGMA journal_mode = WAL", "wal")
+		exec(t, c, "CREATE TABLE IF NOT EXISTS t (a); INSERT INTO t VALUES (1)")
 		closeConn(t, c)
 	}
 	tls := libc.NewTLS()

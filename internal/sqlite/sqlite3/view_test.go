@@ -8,8 +8,8 @@ import (
 	"plantstore/internal/sqlite/sqlite3"
 )
 
-// TestViewsAreNotRead shows that a view that lies in a file is not run.
-func TestViewsAreNotRead(t *testing.T) {
+// TestViewsAreRefused shows that a connection refuses to read a view of its file.
+func TestViewsAreRefused(t *testing.T) {
 	t.Parallel()
 	c, err := sqlite3.Open(filepath.Join(t.TempDir(), "a.db"))
 	if err != nil {
@@ -19,7 +19,8 @@ func TestViewsAreNotRead(t *testing.T) {
 	if err := c.Exec("CREATE TABLE a (b); CREATE VIEW v AS SELECT b FROM a"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.QueryInt("SELECT count(*) FROM v"); err == nil || !strings.Contains(err.Error(), `access to view "v" prohibited`) {
-		t.Errorf("got %v", err)
+	const want = `access to view "v" prohibited`
+	if _, err := c.QueryInt("SELECT count(*) FROM v"); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %s", err, want)
 	}
 }

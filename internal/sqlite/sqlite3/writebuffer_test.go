@@ -154,9 +154,9 @@ func checkTable(t *testing.T, c *sqlite3.Conn, want map[int64]string) {
 	}
 }
 
-// TestWriteBufferRolledBack rolls back a transaction of which some frames are
-// written already, and restarts the WAL from another connection. No frame of
-// the first connection may overwrite one of the other.
+// TestWriteBufferRolledBack rolls back a transaction that has written some of its
+// frames, and restarts the WAL from another connection. No frame of the first
+// connection may overwrite one of the other.
 func TestWriteBufferRolledBack(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "a.db")
@@ -165,8 +165,10 @@ func TestWriteBufferRolledBack(t *testing.T) {
 	other := mustOpen(t, path)
 	want := map[int64]string{}
 	for i := range int64(20) {
-		must(t, one.Exec(fmt.Sprintf("BEGIN IMMEDIATE; WITH RECURSIVE n(i) AS (SELECT 1000 UNION ALL SELECT i + 1 FROM n LIMIT %d) "+
-			"INSERT INTO t SELECT i, hex(zeroblob(1000)) FROM n; ROLLBACK", 12+i)))
+		must(t, one.Exec(fmt.Sprintf(`BEGIN IMMEDIATE;
+			WITH RECURSIVE n(i) AS (SELECT 1000 UNION ALL SELECT i + 1 FROM n LIMIT %d)
+				INSERT INTO t SELECT i, hex(zeroblob(1000)) FROM n;
+			ROLLBACK`, 12+i)))
 		for j := range int64(4) {
 			must(t, other.Exec(fmt.Sprintf("INSERT INTO t VALUES (%d, 'x')", 4*i+j)))
 			want[4*i+j] = "x"
@@ -209,8 +211,9 @@ func TestCheckpointWriteError(t *testing.T) {
 		t.Fatal("the process has no descriptor of the database")
 	}
 	for _, mode := range []sqlite3.CheckpointMode{sqlite3.Passive, sqlite3.Truncate} {
+		const ioErrWrite = 778
 		var fault *sqlite3.Error
-		if frames, copied, err := c.Checkpoint(mode); !errors.As(err, &fault) || fault.Code != 778 { // SQLITE_IOERR_WRITE
+		if frames, copied, err := c.Checkpoint(mode); !errors.As(err, &fault) || fault.Code != ioErrWrite {
 			t.Errorf("mode %d: %d of %d frames are copied, %v; want a write error", mode, copied, frames, err)
 		}
 	}
