@@ -181,7 +181,7 @@ func TestPlantsOfManyClientsComeOutEqual(t *testing.T) {
 	}
 }
 
-var plainLines = regexp.MustCompile(`\A([0-9]+ rows[^\n\r]*\n)*line 20000: id is a string[^\n\r]*\n([0-9]+ rows[^\n\r]*\n)*plantstore: 1 rows were not stored\n\z`)
+var plainLines = regexp.MustCompile(`\A([0-9]+ rows[^\n\r]*\n)*line 20000: id must be a 64-bit integer; got a string[^\n\r]*\n([0-9]+ rows[^\n\r]*\n)*plantstore: 1 rows were not stored\n\z`)
 
 // script(1) of util-linux runs a command on a terminal of its own.
 func TestProgressBarOnTerminal(t *testing.T) {
@@ -200,8 +200,8 @@ func TestProgressBarOnTerminal(t *testing.T) {
 		command string
 		want    []string
 	}{
-		"file":           {"plantstore import many.jsonl --create --db file.db", []string{"] 0 rows, 0%", "\r\x1b[2Kline 20000: id is a string"}},
-		"standard input": {"cat many.jsonl | plantstore import - --format jsonl --create --db input.db", []string{"0 rows", "\r\x1b[2Kline 20000: id is a string"}},
+		"file":           {"plantstore import many.jsonl --create --db file.db", []string{"] 0 rows, 0%", "\r\x1b[2Kline 20000: id must be a 64-bit integer; got a string"}},
+		"standard input": {"cat many.jsonl | plantstore import - --format jsonl --create --db input.db", []string{"0 rows", "\r\x1b[2Kline 20000: id must be a 64-bit integer; got a string"}},
 		"terminal only":  {"plantstore import many.jsonl --create --db plain.db 2> plain.txt", []string{"created 29999"}},
 	} {
 		t.Run(name, func(t *testing.T) {

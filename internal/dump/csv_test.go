@@ -173,8 +173,9 @@ func TestReadCSVContent(t *testing.T) {
 		{"1,a,\x00", row{Err: "tag contains the character U+0000; remove it"}},
 		{
 			"x,\x00\xff,\xff\x00",
-			row{Err: "name is not UTF-8; save the file as UTF-8; tag is not UTF-8; save the file as UTF-8; " +
-				idInteger + `"x"; name contains the character U+0000; remove it; tag contains the character U+0000; remove it`},
+			row{Err: "name is not UTF-8, save the file as UTF-8; tag is not UTF-8, save the file as UTF-8; " +
+				`id must be a 64-bit integer in decimal digits, got "x"; ` +
+				"name contains the character U+0000, remove it; tag contains the character U+0000, remove it"},
 		},
 		{"1,a,\uFFFD", row{Plant: tagged(1, "a", "\uFFFD")}},
 		{"1,'=1+1,'＝x", row{Plant: tagged(1, "=1+1", "＝x")}},

@@ -10,7 +10,7 @@ import (
 const (
 	rosaJSON   = `{"id":1,"name":"Rosa"}`
 	bellisJSON = `{"id":2,"name":"Bellis","tag":""}`
-	noID       = "id is missing: send an integer of 64 bits"
+	noID       = "id is missing; send a 64-bit integer"
 )
 
 func TestReadJSONL(t *testing.T) {
@@ -32,19 +32,19 @@ func TestReadJSONL(t *testing.T) {
 		{"white space around", " " + rosaJSON + "\t\r\r\n", []row{{1, " " + rosaJSON + "\t\r", named(1, "Rosa"), ""}}},
 		{
 			"byte order mark inside", "\n\uFEFF" + rosaJSON,
-			[]row{{Line: 2, Raw: "\uFEFF" + rosaJSON, Err: `the body is not JSON: at byte 0, want a value, found '\ufeff'`}},
+			[]row{{Line: 2, Raw: "\uFEFF" + rosaJSON, Err: `the body is not JSON: expected a value at byte 0; got '\ufeff'`}},
 		},
 		{
 			"refused, then valid", "{}\n" + bellisJSON + "\n",
-			[]row{{Line: 1, Raw: "{}", Err: noID + "; name is missing: send a string"}, bellis},
+			[]row{{Line: 1, Raw: "{}", Err: "id is missing, send a 64-bit integer; name is missing, send a string"}, bellis},
 		},
 		{
 			"two in a line", rosaJSON + rosaJSON + "\n" + bellisJSON,
-			[]row{{Line: 1, Raw: rosaJSON + rosaJSON, Err: "the body is not JSON: at byte 22, want nothing after the value, found '{'"}, bellis},
+			[]row{{Line: 1, Raw: rosaJSON + rosaJSON, Err: "the body is not JSON: expected the end of the body at byte 22; got '{'"}, bellis},
 		},
 		{
 			"not UTF-8", `{"id":1,"name":"` + "\xff\"}\n" + bellisJSON,
-			[]row{{Line: 1, Raw: `{"id":1,"name":"` + "\xff\"}", Err: "the body is not UTF-8: byte 16 begins no valid character"}, bellis},
+			[]row{{Line: 1, Raw: `{"id":1,"name":"` + "\xff\"}", Err: "the body must be UTF-8; got 0xFF at byte 16"}, bellis},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -82,10 +82,10 @@ func TestReadJSON(t *testing.T) {
 		{
 			"other values", `[1,"a,]",null,[[],{}],` + rosaJSON + "]",
 			[]row{
-				{Line: 1, Raw: "1", Err: "the body is a number: send a JSON object with id, name and, if wanted, tag"},
-				{Line: 1, Raw: `"a,]"`, Err: "the body is a string: send a JSON object with id, name and, if wanted, tag"},
-				{Line: 1, Raw: "null", Err: "the body is null: send a JSON object with id, name and, if wanted, tag"},
-				{Line: 1, Raw: "[[],{}]", Err: "the body is an array: send a JSON object with id, name and, if wanted, tag"},
+				{Line: 1, Raw: "1", Err: "the body must be a JSON object; got 1"},
+				{Line: 1, Raw: `"a,]"`, Err: "the body must be a JSON object; got a string"},
+				{Line: 1, Raw: "null", Err: "the body must be a JSON object; got null"},
+				{Line: 1, Raw: "[[],{}]", Err: "the body must be a JSON object; got an array"},
 				rosa,
 			},
 		},
@@ -95,15 +95,15 @@ func TestReadJSON(t *testing.T) {
 		},
 		{
 			"wrong bracket", `[{"id":1],` + bellisJSON + "]",
-			[]row{{Line: 1, Raw: `{"id":1]`, Err: "the body is not JSON: at byte 7, want ',' or '}', found ']'"}, bellis},
+			[]row{{Line: 1, Raw: `{"id":1]`, Err: "the body is not JSON: expected ',' or '}' at byte 7; got ']'"}, bellis},
 		},
 		{
 			"no comma", `[1 2,` + bellisJSON + "]",
-			[]row{{Line: 1, Raw: "1 2", Err: "the body is not JSON: at byte 2, want nothing after the value, found '2'"}, bellis},
+			[]row{{Line: 1, Raw: "1 2", Err: "the body is not JSON: expected the end of the body at byte 2; got '2'"}, bellis},
 		},
 		{
 			"line end in a string", "[\"\n\",\n" + bellisJSON + "]",
-			[]row{{Line: 1, Raw: "\"\n\"", Err: `the body is not JSON: at byte 1, want an escape for the control character, found '\n'`}, {3, bellisJSON, tagged(2, "Bellis", ""), ""}},
+			[]row{{Line: 1, Raw: "\"\n\"", Err: `the body is not JSON: expected an escape for the control character at byte 1; got '\n'`}, {3, bellisJSON, tagged(2, "Bellis", ""), ""}},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -7,25 +7,28 @@ import (
 	"unicode/utf8"
 )
 
-// nestingMax is how deep arrays and objects of a body may nest.
+// nestingMax is the maximum depth of the arrays and objects of a body.
 const nestingMax = 64
 
-// Decode reads one NewPlant from JSON, strictly: one RFC 8259 value in UTF-8,
-// an object with the members id and name and at most tag besides unknown ones,
-// which are ignored. An id is any JSON number whose exact value is an integer
-// of int64 (1.0 and 1e3 are), as JSON Schema draft 2020-12 section 4.2.3 and
-// its validation section 6.1.1 have it; it never passes through a float.
+// Decode parses one plant from JSON. The data must be one RFC 8259 value in
+// UTF-8: an object with the members id and name, and optionally tag. Decode
+// ignores other members.
 //
-// Refused besides wrong types are: a member name given twice in any object
-// (RFC 8259 section 4 leaves it open), a lone surrogate (section 8.2), a value
-// that nests deeper than 64, and U+0000 in name or tag.
+// An id is any JSON number whose exact value is an int64. 1.0 and 1e3 are
+// integers, as in JSON Schema draft 2020-12 (section 4.2.3 of the core, section
+// 6.1.1 of the validation). Decode never converts an id to a float.
 //
-// The error is an *Error that names every fault. The plant keeps no reference
-// to data.
+// Decode also refuses a member name that an object repeats (RFC 8259 section 4
+// leaves it open), an unpaired surrogate (section 8.2), a value that nests
+// deeper than 64, and U+0000 in name or tag.
+//
+// The error is an *Error with every fault of the data. The plant keeps no
+// reference to data.
 func Decode(data []byte) (NewPlant, error) {
 	d := decoder{data: data}
 	if !utf8.Valid(data) {
-		d.faults.Add(CodeBodyNotUTF8, fmt.Sprintf("the body is not UTF-8: byte %d begins no valid character", invalidAt(data)))
+		i := invalidAt(data)
+		d.faults.Add(CodeBodyNotUTF8, fmt.Sprintf("the body must be UTF-8; got 0x%02X at byte %d", data[i], i))
 	}
 	d.document()
 	if err := d.faults.Err(); err != nil {
@@ -34,7 +37,8 @@ func Decode(data []byte) (NewPlant, error) {
 	return d.plant, nil
 }
 
-// invalidAt returns the offset of the first byte that is not valid UTF-8.
+// invalidAt returns the offset of the first byte that is not part of valid
+// UTF-8, or the length of the data.
 func invalidAt(data []byte) int {
 	for i := 0; i < len(data); {
 		r, size := utf8.DecodeRune(data[i:])
@@ -46,8 +50,8 @@ func invalidAt(data []byte) int {
 	return len(data)
 }
 
-// decoder walks over one body. Its methods return false when the rest of the
-// body cannot be read for what it means; the fault is noted by then.
+// decoder parses one body. Its methods return false if they cannot parse the
+// rest of the body; they have added the fault to faults.
 type decoder struct {
 	data   []byte
 	pos    int
@@ -55,36 +59,39 @@ type decoder struct {
 	plant  NewPlant
 	faults Faults
 
-	unescaped []byte // the last string that had escapes; text.bytes points into it
+	unescaped []byte // memory of the last string with escapes; text.bytes refers to it
 }
 
 func (d *decoder) document() {
 	d.space()
 	if d.pos == len(d.data) {
-		d.faults.Add(CodeBodyMissing, "the body is empty: send a JSON object with id, name and, if wanted, tag")
+		d.faults.Add(CodeBodyMissing, "the body is empty; send a JSON object with id, name and an optional tag")
 		return
 	}
-	if c := d.data[d.pos]; c != '{' {
-		if d.skip("the body") && d.end() {
-			d.faults.Add(CodeBodyNotObject, "the body is "+kind(c)+": send a JSON object with id, name and, if wanted, tag")
+	if start := d.pos; d.data[start] != '{' {
+		if d.skip("the body") {
+			got := valueText(d.data[start:d.pos])
+			if d.end() {
+				d.faults.Add(CodeBodyNotObject, "the body must be a JSON object; got "+got)
+			}
 		}
 		return
 	}
 	var seen members
 	if d.object(func(name []byte) bool { return d.member(name, &seen) }) && d.end() {
 		if !seen.id {
-			d.faults.Add(CodeIDMissing, "id is missing: send an integer of 64 bits")
+			d.faults.Add(CodeIDMissing, "id is missing; send a 64-bit integer")
 		}
 		if !seen.name {
-			d.faults.Add(CodeNameMissing, "name is missing: send a string")
+			d.faults.Add(CodeNameMissing, "name is missing; send a string")
 		}
 	}
 }
 
-// members says which members of the plant were met.
+// members records the members of the plant that the body has.
 type members struct{ id, name, tag bool }
 
-// member reads the value of one member of the outermost object.
+// member parses the value of one member of the outermost object.
 func (d *decoder) member(name []byte, seen *members) bool {
 	switch string(name) {
 	case "id":
@@ -103,33 +110,39 @@ func (d *decoder) member(name []byte, seen *members) bool {
 			return d.string("tag", CodeTagWrongType, CodeTagHasNUL, &d.plant.Tag.text)
 		}
 	}
-	return d.skip("a member that is not part of a plant")
+	return d.skip("an unknown member")
 }
+
+const (
+	idRule      = "id must be a 64-bit integer; got "
+	idRangeRule = "id must be from -9223372036854775808 to 9223372036854775807; got "
+)
 
 func (d *decoder) id() bool {
 	c := d.peek()
 	if c != '-' && (c < '0' || c > '9') {
-		return d.wrongType("id", CodeIDWrongType, "an integer of 64 bits, without quotes")
+		return d.wrongType("id", CodeIDWrongType, idRule)
 	}
 	start := d.pos
 	if !d.number() {
 		return false
 	}
-	id, code := parseInteger(d.data[start:d.pos])
+	number := d.data[start:d.pos]
+	id, code := parseInteger(number)
 	switch code {
 	case CodeIDNotInteger:
-		d.faults.Add(code, "id is not a whole number: send an integer of 64 bits")
+		d.faults.Add(code, idRule+valueText(number))
 	case CodeIDOutOfRange:
-		d.faults.Add(code, "id does not fit 64 bits: send an integer from -9223372036854775808 to 9223372036854775807")
+		d.faults.Add(code, idRangeRule+valueText(number))
 	}
 	d.plant.ID = id
 	return true
 }
 
-// string reads the value of a member that must be a string into out.
+// string parses the value of a member that must be a string into out.
 func (d *decoder) string(member string, wrongType, hasNUL Code, out *string) bool {
 	if d.peek() != '"' {
-		return d.wrongType(member, wrongType, "a string")
+		return d.wrongType(member, wrongType, member+" must be a string; got ")
 	}
 	t, ok := d.text()
 	if !ok {
@@ -137,54 +150,62 @@ func (d *decoder) string(member string, wrongType, hasNUL Code, out *string) boo
 	}
 	d.checkSurrogates(t, member)
 	if t.escaped && bytes.IndexByte(t.bytes, 0) >= 0 {
-		d.faults.Add(hasNUL, member+" has the character U+0000: leave it out")
+		d.faults.Add(hasNUL, member+" contains the character U+0000; remove it")
 	}
 	*out = string(t.bytes)
 	return true
 }
 
-// wrongType notes a member's wrong type and passes over its value.
-func (d *decoder) wrongType(member string, code Code, want string) bool {
-	got := kind(d.peek())
+// wrongType skips the value of a member of the wrong type. The message of the
+// fault is the rule and the value.
+func (d *decoder) wrongType(member string, code Code, rule string) bool {
+	start := d.pos
 	if !d.skip(member) {
 		return false
 	}
-	d.faults.Add(code, member+" is "+got+": send "+want)
+	d.faults.Add(code, rule+valueText(d.data[start:d.pos]))
 	return true
 }
 
 func (d *decoder) checkSurrogates(t text, where string) {
 	if t.lone {
-		d.faults.Add(CodeLoneSurrogate, where+" has half of a surrogate pair: escape the whole pair, or send the character in UTF-8")
+		d.faults.Add(
+			CodeLoneSurrogate, where+" contains an unpaired surrogate; send the whole pair or the character in UTF-8",
+		)
 	}
 }
 
-// kind names the type of the value that begins with c.
-func kind(c byte) string {
-	switch c {
+// valueText returns a JSON value for a message. It copies null, booleans and
+// numbers; of strings only those that look like a number, because any other
+// text may be confidential.
+func valueText(value []byte) string {
+	const bytesMax = 40
+	switch value[0] {
 	case '{':
 		return "an object"
 	case '[':
 		return "an array"
 	case '"':
-		return "a string"
-	case 't', 'f':
-		return "a boolean"
-	case 'n':
-		return "null"
-	default:
-		return "a number"
+		const numeric = "0123456789+-.eE"
+		if len(value) > bytesMax || len(bytes.Trim(value[1:len(value)-1], numeric)) > 0 {
+			return "a string"
+		}
 	}
+	if len(value) > bytesMax {
+		return string(value[:bytesMax]) + "…"
+	}
+	return string(value)
 }
 
-// Quote returns a client's text for a message: quoted, and cut after 40 bytes.
+// Quote returns text from a client for a message: quoted, and cut after 40
+// bytes.
 func Quote(b []byte) string {
 	const bytesMax = 40
 	if len(b) <= bytesMax {
 		return strconv.Quote(string(b))
 	}
 	end := bytesMax
-	for end > bytesMax-utf8.UTFMax && !utf8.RuneStart(b[end]) { // no character is cut in two
+	for end > bytesMax-utf8.UTFMax && !utf8.RuneStart(b[end]) { // keep characters whole
 		end--
 	}
 	return strconv.Quote(string(b[:end])) + "…"

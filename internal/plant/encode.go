@@ -2,14 +2,14 @@ package plant
 
 import "strconv"
 
-// AppendJSON appends the plant to dst as the JSON object that answers a
-// create: name, and tag if there is one.
+// AppendJSON appends the plant to dst as the JSON object of a response: name, and
+// tag if the plant has one.
 func (p Plant) AppendJSON(dst []byte) []byte {
 	return p.appendMembers(append(dst, '{'))
 }
 
-// AppendJSON appends the plant to dst as a JSON object that Decode reads back
-// into the same plant: id, name, and tag if there is one.
+// AppendJSON appends the plant to dst as a JSON object: id, name, and tag if the
+// plant has one. Decode returns the same plant for it.
 func (n NewPlant) AppendJSON(dst []byte) []byte {
 	dst = append(dst, `{"id":`...)
 	dst = strconv.AppendInt(dst, n.ID, 10)
@@ -26,7 +26,7 @@ func (p Plant) appendMembers(dst []byte) []byte {
 	return append(dst, '}')
 }
 
-// JSONBytes returns how many bytes AppendJSON appends.
+// JSONBytes returns the number of bytes that AppendJSON appends.
 func (n NewPlant) JSONBytes() int {
 	size := len(NewPlant{ID: n.ID}.AppendJSON(nil)) + stringBytes(n.Name) - len(`""`)
 	if n.Tag.present {
@@ -35,7 +35,7 @@ func (n NewPlant) JSONBytes() int {
 	return size
 }
 
-// stringBytes returns how many bytes AppendString appends.
+// stringBytes returns the number of bytes that AppendString appends.
 func stringBytes(text string) int {
 	size := len(`""`) + len(text)
 	for i := range len(text) {
@@ -51,8 +51,8 @@ func stringBytes(text string) int {
 }
 
 // AppendString appends text, which must be UTF-8, to dst as a JSON string. It
-// escapes what RFC 8259 section 7 requires and nothing else, each in the
-// shortest form: so no text takes more room than in the body that it came in.
+// escapes only the characters that RFC 8259 section 7 requires, each in its
+// shortest form. So no text is longer than in the body that it came from.
 func AppendString(dst []byte, text string) []byte {
 	const hex = "0123456789abcdef"
 	dst = append(dst, '"')

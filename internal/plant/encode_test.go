@@ -24,7 +24,10 @@ func TestAppendJSON(t *testing.T) {
 		{"empty tag", tagged(0, "", ""), `{"id":0,"name":"","tag":""}`, `{"name":"","tag":""}`},
 		{"largest id", named(math.MaxInt64, "a"), `{"id":9223372036854775807,"name":"a"}`, `{"name":"a"}`},
 		{"smallest id", named(math.MinInt64, "a"), `{"id":-9223372036854775808,"name":"a"}`, `{"name":"a"}`},
-		{"escapes", tagged(1, "\"\\/\n", "\t\r"), `{"id":1,"name":"\"\\/\n","tag":"\t\r"}`, `{"name":"\"\\/\n","tag":"\t\r"}`},
+		{
+			"escapes", tagged(1, "\"\\/\n", "\t\r"), `{"id":1,"name":"\"\\/\n","tag":"\t\r"}`,
+			`{"name":"\"\\/\n","tag":"\t\r"}`,
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -57,9 +60,10 @@ func TestAppendString(t *testing.T) {
 	}
 }
 
-// anyText draws UTF-8 without U+0000, rich in what JSON escapes.
+// anyText draws UTF-8 without U+0000, with many characters that JSON escapes.
 func anyText() *rapid.Generator[string] {
-	part := rapid.OneOf(rapid.SampledFrom([]string{"\"", "\\", "\n", "\x01", "\x1f", "\x7f", "\u2028", "\uFEFF", "\uFFFD", "😀", "\\u0041", "é"}),
+	special := []string{"\"", "\\", "\n", "\x01", "\x1f", "\x7f", "\u2028", "\uFEFF", "\uFFFD", "😀", "\\u0041", "é"}
+	part := rapid.OneOf(rapid.SampledFrom(special),
 		rapid.Map(rapid.String(), func(s string) string {
 			return strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", ""), "\uFFFD")
 		}))

@@ -1,19 +1,15 @@
 package plant
 
-import (
-	"slices"
-	"strings"
-)
+import "slices"
 
-// Code is the number in an Error body: an HTTP status times 100, plus n. A
-// number that was published never changes its meaning and is never used again.
+// Code is the number in an error body: the HTTP status times 100, plus a serial
+// number. A released code never changes its meaning and is never reused.
 type Code int32
 
-// Status returns the HTTP status that goes with the code.
+// Status returns the HTTP status of the code.
 func (c Code) Status() int { return int(c) / 100 }
 
-// The closed catalogue of codes. What each means, and what a client should do
-// about it, stands in Catalogue.
+// The codes. Catalogue returns the meaning of each and the remedy for a client.
 const (
 	CodeBodyMissing       Code = 40001
 	CodeBodyNotJSON       Code = 40002
@@ -60,150 +56,190 @@ const (
 	CodeOutcomeUnknown    Code = 50303
 	CodeStoreUnavailable  Code = 50304
 	CodeStoreFull         Code = 50305
-	CodeStoreHeld         Code = 50306
+	CodeStoreReadOnly     Code = 50306
 	CodeHTTPVersion       Code = 50501
 )
 
-// AdminOnly reports whether only the admin listener answers with the code. The
-// API document of the public operation leaves these codes out.
+// AdminOnly reports whether only the admin listener returns the code. The API
+// document of the public operation omits these codes.
 func (c Code) AdminOnly() bool {
 	return c == CodeQueryInvalid || c == CodeCrossSite || c == CodeProfileRunning
 }
 
-// Entry is a row of the catalogue: a code, its name, what it means and what
-// the client should do. docs/reference/errors.md is this table, and a test keeps it so.
+// Entry is a row of the catalogue. docs/reference/errors.md is this table; a test
+// compares them.
 type Entry struct {
 	Code    Code
 	Name    string // lower case, words joined by hyphens
 	Meaning string
-	Remedy  string
+	Remedy  string // for the client
 }
 
 const (
-	fixBody  = "Correct the body and send it again."
-	retry    = "Send the same request again after the seconds in Retry-After: the same plant is never created twice."
-	askAdmin = "Ask the operator of the store for a credential."
+	fixBody      = "Correct the body and send the request again."
+	otherContent = "Use another id, or send the stored content."
+	retry        = "Send the same request again after the seconds in Retry-After. A retry never creates a second plant."
+	askOperator  = "Ask the operator of the store for a token."
 )
 
 var catalogue = []Entry{
-	{CodeBodyMissing, "body-missing", "The request has no body.", "Send a JSON object with id, name and, if wanted, tag."},
-	{CodeBodyNotJSON, "body-not-json", "The body is not one JSON value as in RFC 8259; the message says at which byte.", fixBody},
+	{
+		CodeBodyMissing, "body-missing", "The request has no body.",
+		"Send a JSON object with id, name and an optional tag.",
+	},
+	{
+		CodeBodyNotJSON, "body-not-json", "The body is not one JSON value (RFC 8259). The message has the position.",
+		fixBody,
+	},
 	{CodeBodyNotUTF8, "body-not-utf8", "The body is not valid UTF-8.", "Encode the body as UTF-8."},
-	{CodeBodyTooDeep, "body-too-deep", "The body nests arrays and objects deeper than 64.", fixBody},
-	{CodeBodyNotObject, "body-not-object", "The body is JSON, but not an object.", "Send one plant as one object; there is no form for several."},
+	{CodeBodyTooDeep, "body-too-deep", "Arrays and objects of the body nest deeper than 64.", fixBody},
+	{
+		CodeBodyNotObject, "body-not-object", "The body is JSON, but not an object.",
+		"Send one object; each request creates one plant.",
+	},
 	{CodeMemberTwice, "member-twice", "An object has two members of the same name.", fixBody},
-	{CodeLoneSurrogate, "lone-surrogate", "A string has half of a UTF-16 surrogate pair as an escape.", "Escape the whole pair, or send the character itself in UTF-8."},
-	{CodeIDMissing, "id-missing", "The plant has no id.", "Send an id: an integer of 64 bits. Member names are case-sensitive."},
+	{
+		CodeLoneSurrogate, "lone-surrogate",
+		"A string escapes one half of a UTF-16 surrogate pair without the other.",
+		"Escape the whole pair, or send the character itself in UTF-8.",
+	},
+	{
+		CodeIDMissing, "id-missing", "The plant has no id.",
+		"Send a 64-bit integer as id. Member names are case-sensitive.",
+	},
 	{CodeIDWrongType, "id-wrong-type", "id is not a number.", "Send id as a JSON number, without quotes."},
-	{CodeIDNotInteger, "id-not-integer", "id is a number with a fraction.", "Send a whole number."},
-	{CodeIDOutOfRange, "id-out-of-range", "id does not fit 64 bits.", "Send an id from -9223372036854775808 to 9223372036854775807."},
-	{CodeNameMissing, "name-missing", "The plant has no name.", "Send a name: a string, which may be empty. Member names are case-sensitive."},
+	{CodeIDNotInteger, "id-not-integer", "id is a number with a fraction.", "Send an integer."},
+	{
+		CodeIDOutOfRange, "id-out-of-range", "id does not fit 64 bits.",
+		"Send an id from -9223372036854775808 to 9223372036854775807.",
+	},
+	{
+		CodeNameMissing, "name-missing", "The plant has no name.",
+		"Send a string as name; it may be empty. Member names are case-sensitive.",
+	},
 	{CodeNameWrongType, "name-wrong-type", "name is not a string.", "Send name as a JSON string."},
-	{CodeNameHasNUL, "name-has-nul", "name has the character U+0000, which not every engine can store.", "Leave the character out."},
-	{CodeTagWrongType, "tag-wrong-type", "tag is not a string.", "Send tag as a JSON string, or leave it out for no tag; null is not a tag."},
-	{CodeTagHasNUL, "tag-has-nul", "tag has the character U+0000, which not every engine can store.", "Leave the character out."},
-	{CodeDifferentName, "exists-with-different-name", "A plant with this id is stored already, and its name is another. It stays as it is.", "Use another id, or send the stored content."},
-	{CodeDifferentTag, "exists-with-different-tag", "A plant with this id is stored already, and its tag is another. It stays as it is.", "Use another id, or send the stored content."},
-	{CodeAuthMalformed, "authorization-malformed", "The Authorization header cannot be read, or there is more than one.", "Send one header of the form Authorization: Bearer TOKEN."},
-	{CodeRequestMalformed, "request-malformed", "The request is not HTTP as in RFC 9112.", "Correct the client."},
-	{CodeBodyIncomplete, "body-incomplete", "The body ended before its announced end.", "Send the request again, whole."},
-	{CodeQueryInvalid, "query-invalid", "A query parameter of the admin listener has a value that is not allowed.", "Correct the query."},
-	{CodeCredentialMissing, "credential-missing", "The request has no bearer credential in its Authorization header.", askAdmin},
-	{CodeCredentialUnknown, "credential-unknown", "The credential is none that this store issued.", "Check that it was copied whole. " + askAdmin},
-	{CodeCredentialExpired, "credential-expired", "The credential's time is over.", askAdmin},
-	{CodeCredentialRevoked, "credential-revoked", "The credential was revoked.", askAdmin},
-	{CodeScopeMissing, "scope-missing", "The credential is valid, but not for this operation.", "Ask the operator for a credential with the scope in the WWW-Authenticate header."},
-	{CodeCrossSite, "cross-site", "A web page of another site sent the request to the admin listener.", "Open the address itself, or use a program that is not a browser."},
-	{CodeNotFound, "not-found", "Nothing is served at this path.", "Check the path: plants are created at {base_url}/plants."},
-	{CodeMethodNotAllowed, "method-not-allowed", "The path is served, but not with this method.", "Use a method from the Allow header."},
-	{CodeRequestTimeout, "request-timeout", "The request did not arrive whole in time.", "Send it again, faster. Nothing was stored."},
-	{CodeProfileRunning, "profile-running", "A profile of this kind is being recorded.", "Send the request again when it has ended."},
-	{CodeBodyTooLarge, "body-too-large", "The body is larger than the limit.", "Send a smaller body. Nothing was stored."},
-	{CodeMediaType, "media-type-unsupported", "The body's media type is not application/json, or its charset is not utf-8.", "Send Content-Type: application/json."},
-	{CodeContentEncoding, "content-encoding-unsupported", "The body is announced as compressed or otherwise encoded.", "Send the body as it is, without Content-Encoding."},
-	{CodeExpectationFailed, "expectation-failed", "The Expect header asks for something other than 100-continue.", "Leave the header out."},
-	{CodeMisdirected, "misdirected", "The request names a host that this listener does not serve.", "Send it to the base URL; on the admin listener, to its address or a name of `--admin-host`."},
-	{CodeHeadersTooLarge, "headers-too-large", "The request line and headers are larger than the limit.", "Send fewer or shorter headers."},
-	{CodeInternal, "internal", "The store has a defect. The log has the cause under the request id.", retry},
-	{CodeTransferEncoding, "transfer-encoding-unsupported", "The request has a Transfer-Encoding other than chunked.", "Send a Content-Length, or chunked."},
-	{CodeQueueFull, "queue-full", "More plants wait than the store takes. This one was not stored.", retry},
-	{CodeShuttingDown, "shutting-down", "The store is shutting down. The plant was not stored.", retry},
-	{CodeOutcomeUnknown, "outcome-unknown", "The store cannot tell whether the plant was stored.", retry},
-	{CodeStoreUnavailable, "store-unavailable", "The store cannot write now. The plant was not stored.", retry},
-	{CodeStoreFull, "store-full", "The store's disk is full. The plant was not stored.", retry},
-	{CodeStoreHeld, "store-held", "All plants are being moved to another store, or were, and this one takes no more. The plant was not stored.", retry},
-	{CodeHTTPVersion, "http-version-unsupported", "The request's HTTP version is not served.", "Use HTTP/1.1."},
+	{
+		CodeNameHasNUL, "name-has-nul", "name contains the character U+0000, which PostgreSQL cannot store.",
+		"Remove the character.",
+	},
+	{
+		CodeTagWrongType, "tag-wrong-type", "tag is not a string.",
+		"Send tag as a JSON string. For a plant without a tag, omit the member; null is not a tag.",
+	},
+	{
+		CodeTagHasNUL, "tag-has-nul", "tag contains the character U+0000, which PostgreSQL cannot store.",
+		"Remove the character.",
+	},
+	{
+		CodeDifferentName, "exists-with-different-name",
+		"The stored plant with this id has a different name. It is unchanged.",
+		otherContent,
+	},
+	{
+		CodeDifferentTag, "exists-with-different-tag",
+		"The stored plant with this id has a different tag. It is unchanged.",
+		otherContent,
+	},
+	{
+		CodeAuthMalformed, "authorization-malformed",
+		"The Authorization header is malformed, or there is more than one.",
+		"Send one header of the form Authorization: Bearer TOKEN.",
+	},
+	{
+		CodeRequestMalformed, "request-malformed", "The request is not valid HTTP/1.1 (RFC 9112).",
+		"Correct the client.",
+	},
+	{
+		CodeBodyIncomplete, "body-incomplete", "The body ended before its announced length.",
+		"Send the whole request again.",
+	},
+	{
+		CodeQueryInvalid, "query-invalid", "A query parameter of the admin listener has an invalid value.",
+		"Correct the query.",
+	},
+	{
+		CodeCredentialMissing, "credential-missing",
+		"The request has no bearer credential in its Authorization header.",
+		askOperator,
+	},
+	{
+		CodeCredentialUnknown, "credential-unknown", "The store does not have this credential.",
+		"Send the whole token. " + askOperator,
+	},
+	{CodeCredentialExpired, "credential-expired", "The credential has expired.", askOperator},
+	{CodeCredentialRevoked, "credential-revoked", "The operator has revoked the credential.", askOperator},
+	{
+		CodeScopeMissing, "scope-missing", "The credential is valid, but does not have the scope of this operation.",
+		"Ask the operator of the store for a token with the scope in the WWW-Authenticate header.",
+	},
+	{
+		CodeCrossSite, "cross-site", "A web page of another site sent the request to the admin listener.",
+		"Open the address of the admin listener itself, or use a program that is not a browser.",
+	},
+	{
+		CodeNotFound, "not-found", "The listener has no resource at this path.",
+		"Check the path. The path to create plants is {base_url}/plants.",
+	},
+	{
+		CodeMethodNotAllowed, "method-not-allowed", "The resource does not support this method.",
+		"Use a method of the Allow header.",
+	},
+	{
+		CodeRequestTimeout, "request-timeout",
+		"The request did not arrive within the time limit. Nothing was stored.",
+		"Send the request again, faster.",
+	},
+	{
+		CodeProfileRunning, "profile-running", "The server is recording a profile of this kind already.",
+		"Send the request again when that profile has ended.",
+	},
+	{
+		CodeBodyTooLarge, "body-too-large", "The body is larger than the limit. Nothing was stored.",
+		"Send a smaller body.",
+	},
+	{
+		CodeMediaType, "media-type-unsupported",
+		"The Content-Type is not application/json, or its charset is not utf-8.",
+		"Send Content-Type: application/json.",
+	},
+	{
+		CodeContentEncoding, "content-encoding-unsupported", "The request has a Content-Encoding.",
+		"Send the body unencoded, without this header.",
+	},
+	{CodeExpectationFailed, "expectation-failed", "The Expect header is not 100-continue.", "Omit the header."},
+	{
+		CodeMisdirected, "misdirected", "The request names a host that this listener does not serve.",
+		"Send it to the base URL. For the admin listener, use its address or a name of `--admin-host`.",
+	},
+	{
+		CodeHeadersTooLarge, "headers-too-large", "The request line and headers are larger than the limit.",
+		"Send fewer or shorter headers.",
+	},
+	{CodeInternal, "internal", "The server has a defect. Its log has the cause under the request id.", retry},
+	{
+		CodeTransferEncoding, "transfer-encoding-unsupported", "The Transfer-Encoding is not chunked.",
+		"Send a Content-Length, or Transfer-Encoding: chunked.",
+	},
+	{CodeQueueFull, "queue-full", "The queue of plants is full. The plant was not stored.", retry},
+	{CodeShuttingDown, "shutting-down", "The server is shutting down. The plant was not stored.", retry},
+	{CodeOutcomeUnknown, "outcome-unknown", "The outcome of the commit is unknown: the plant may be stored.", retry},
+	{CodeStoreUnavailable, "store-unavailable", "The store is unavailable. The plant was not stored.", retry},
+	{CodeStoreFull, "store-full", "The disk of the store is full. The plant was not stored.", retry},
+	{CodeStoreReadOnly, "store-read-only", "A move has made the store read-only. The plant was not stored.", retry},
+	{
+		CodeHTTPVersion, "http-version-unsupported", "The server does not support the HTTP version of the request.",
+		"Use HTTP/1.1.",
+	},
 }
 
-// Catalogue returns every code that a client can be answered with, ascending.
-// The caller owns the returned slice.
+// Catalogue returns every code that a client can receive, in ascending order. The
+// caller owns the returned slice.
 func Catalogue() []Entry { return slices.Clone(catalogue) }
 
-// Error is a refusal as the client reads it: a code and a text without
-// internals, which becomes the Error body.
+// Error is the error body of a response: a code and a text without internals.
 type Error struct {
 	Code    Code
 	Message string
 }
 
 func (e *Error) Error() string { return e.Message }
-
-// Faults gathers what is wrong with one plant, so that all of it can be said
-// at once. The zero value is ready to use.
-type Faults struct {
-	list []Error
-}
-
-// Add notes a fault. The text says which member, what is wrong and what would
-// be right.
-func (f *Faults) Add(code Code, text string) {
-	if len(f.list) < faultsMax {
-		f.list = append(f.list, Error{Code: code, Message: text})
-	}
-}
-
-// faultsMax bounds the message of a body that was made to have many faults.
-const faultsMax = 16
-
-// Err returns nil if there is no fault. Otherwise it returns an *Error that
-// names every fault, in ascending order of their codes, under the first code.
-func (f *Faults) Err() error {
-	if len(f.list) == 0 {
-		return nil
-	}
-	slices.SortStableFunc(f.list, func(a, b Error) int { return int(a.Code - b.Code) })
-	texts := make([]string, len(f.list))
-	for i, fault := range f.list {
-		texts[i] = fault.Message
-	}
-	return &Error{Code: f.list[0].Code, Message: strings.Join(texts, "; ")}
-}
-
-// Differences compares what was sent with what is stored under the same id. It
-// returns nil if they are the same content, else an *Error that names every
-// member that differs. What is stored is not told: whoever may create plants
-// may not read them.
-func Differences(sent, stored Plant) error {
-	if sent == stored {
-		return nil
-	}
-	var faults Faults
-	if sent.Name != stored.Name {
-		faults.Add(CodeDifferentName, "a plant with this id is stored with a different name")
-	}
-	if sent.Tag != stored.Tag {
-		faults.Add(CodeDifferentTag, "a plant with this id is stored with "+tagDifference(sent.Tag, stored.Tag))
-	}
-	return faults.Err()
-}
-
-func tagDifference(sent, stored Tag) string {
-	switch {
-	case !stored.present:
-		return "no tag"
-	case !sent.present:
-		return "a tag"
-	default:
-		return "a different tag"
-	}
-}

@@ -27,7 +27,8 @@ func codesInSource(t *testing.T) map[plant.Code]string {
 		if !ok || !strings.HasPrefix(spec.Names[0].Name, "Code") {
 			return true
 		}
-		if typ, ok := spec.Type.(*ast.Ident); !ok || typ.Name != "Code" || len(spec.Names) != 1 || len(spec.Values) != 1 {
+		typ, ok := spec.Type.(*ast.Ident)
+		if !ok || typ.Name != "Code" || len(spec.Names) != 1 || len(spec.Values) != 1 {
 			t.Errorf("%s: want a constant of type Code, alone on its line", spec.Names[0].Name)
 			return true
 		}
@@ -53,17 +54,17 @@ func TestCatalogueIsClosed(t *testing.T) {
 	t.Parallel()
 	codes := codesInSource(t)
 	if len(codes) < 40 {
-		t.Fatalf("only %d codes were found in errors.go", len(codes))
+		t.Fatalf("found only %d codes in errors.go", len(codes))
 	}
 	entries := plant.Catalogue()
 	for _, entry := range entries {
 		if codes[entry.Code] == "" {
-			t.Errorf("%d is in the catalogue, but is no constant", entry.Code)
+			t.Errorf("%d is in the catalogue, but is not a constant", entry.Code)
 		}
 		delete(codes, entry.Code)
 	}
 	for code, name := range codes {
-		t.Errorf("%s (%d) is not in the catalogue, or is there twice", name, code)
+		t.Errorf("%s (%d) is not in the catalogue, or is a duplicate", name, code)
 	}
 }
 
@@ -74,18 +75,18 @@ func TestCatalogueEntries(t *testing.T) {
 	names := map[string]bool{}
 	for i, entry := range entries {
 		if i > 0 && entry.Code <= entries[i-1].Code {
-			t.Errorf("%d does not come in ascending order", entry.Code)
+			t.Errorf("%d is not in ascending order", entry.Code)
 		}
 		if status := entry.Code.Status(); status < 400 || status > 505 {
-			t.Errorf("%d: status %d is no error that we answer with", entry.Code, status)
+			t.Errorf("%d: status %d is not an error", entry.Code, status)
 		}
 		if !form.MatchString(entry.Name) || names[entry.Name] {
-			t.Errorf("%d: the name %q is not of words joined by hyphens, or there twice", entry.Code, entry.Name)
+			t.Errorf("%d: the name %q is not words joined by hyphens, or is a duplicate", entry.Code, entry.Name)
 		}
 		names[entry.Name] = true
 		for _, text := range []string{entry.Meaning, entry.Remedy} {
 			if !strings.HasSuffix(text, ".") || strings.TrimSpace(text) != text || len(text) < 10 {
-				t.Errorf("%d: %q is no sentence", entry.Code, text)
+				t.Errorf("%d: %q is not a sentence", entry.Code, text)
 			}
 		}
 	}
@@ -97,7 +98,9 @@ func TestCatalogueEntries(t *testing.T) {
 
 func TestStatus(t *testing.T) {
 	t.Parallel()
-	for code, want := range map[plant.Code]int{plant.CodeBodyMissing: 400, plant.CodeBodyTooLarge: 413, plant.CodeHTTPVersion: 505} {
+	for code, want := range map[plant.Code]int{
+		plant.CodeBodyMissing: 400, plant.CodeBodyTooLarge: 413, plant.CodeHTTPVersion: 505,
+	} {
 		if got := code.Status(); got != want {
 			t.Errorf("%d: got status %d, want %d", code, got, want)
 		}
@@ -110,11 +113,14 @@ func TestFaults(t *testing.T) {
 	if err := faults.Err(); err != nil {
 		t.Errorf("without faults: got %v, want nil", err)
 	}
-	faults.Add(plant.CodeTagWrongType, "third")
+	faults.Add(plant.CodeTagWrongType, "third; got 3; 4")
+	if got, want := faults.Err(), "third; got 3; 4"; got.Error() != want {
+		t.Errorf("one fault: got %q, want %q", got, want)
+	}
 	faults.Add(plant.CodeIDMissing, "first")
 	faults.Add(plant.CodeTagWrongType, "fourth")
 	faults.Add(plant.CodeNameMissing, "second")
-	want := plant.Error{Code: plant.CodeIDMissing, Message: "first; second; third; fourth"}
+	want := plant.Error{Code: plant.CodeIDMissing, Message: "first; second; third, got 3; 4; fourth"}
 	for range 2 {
 		var got *plant.Error
 		if err := faults.Err(); !errors.As(err, &got) || *got != want || err.Error() != want.Message {
@@ -124,14 +130,17 @@ func TestFaults(t *testing.T) {
 	for range 100 {
 		faults.Add(plant.CodeMemberTwice, "x")
 	}
-	if n := strings.Count(faults.Err().Error(), "; "); n != 15 {
-		t.Errorf("got %d faults, want 16", n+1)
+	if n := strings.Count(faults.Err().Error(), "x"); n != 12 {
+		t.Errorf("got %d faults, want 16", n+4)
 	}
 }
 
 func TestDifferences(t *testing.T) {
 	t.Parallel()
-	const nameDiffers, with = "a plant with this id is stored with a different name", "a plant with this id is stored with "
+	const (
+		with        = "a plant with this id is stored with "
+		nameDiffers = with + "a different name"
+	)
 	rosa := plant.Plant{Name: "Rosa"}
 	shrub := plant.Plant{Name: "Rosa", Tag: plant.Tagged("shrub")}
 	blank := plant.Plant{Name: "Rosa", Tag: plant.Tagged("")}
@@ -149,7 +158,11 @@ func TestDifferences(t *testing.T) {
 		{"tag stored", rosa, shrub, plant.Error{Code: plant.CodeDifferentTag, Message: with + "a tag"}},
 		{"empty tag stored", rosa, blank, plant.Error{Code: plant.CodeDifferentTag, Message: with + "a tag"}},
 		{"other tag", shrub, blank, plant.Error{Code: plant.CodeDifferentTag, Message: with + "a different tag"}},
-		{"both", shrub, plant.Plant{}, plant.Error{Code: plant.CodeDifferentName, Message: nameDiffers + "; " + with + "no tag"}},
+		{
+			"name and tag", shrub,
+			plant.Plant{},
+			plant.Error{Code: plant.CodeDifferentName, Message: nameDiffers + "; " + with + "no tag"},
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -183,9 +196,13 @@ func TestTag(t *testing.T) {
 
 func TestCompareID(t *testing.T) {
 	t.Parallel()
-	got := []plant.NewPlant{named(2, "a"), named(-9223372036854775808, "b"), named(9223372036854775807, "c"), named(0, "d")}
+	got := []plant.NewPlant{
+		named(2, "a"), named(-9223372036854775808, "b"), named(9223372036854775807, "c"), named(0, "d"),
+	}
 	slices.SortFunc(got, plant.CompareID)
-	want := []plant.NewPlant{named(-9223372036854775808, "b"), named(0, "d"), named(2, "a"), named(9223372036854775807, "c")}
+	want := []plant.NewPlant{
+		named(-9223372036854775808, "b"), named(0, "d"), named(2, "a"), named(9223372036854775807, "c"),
+	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}

@@ -6,13 +6,12 @@ import (
 	"strconv"
 )
 
-// parseInteger returns the exact value of a JSON number, which the caller has
-// checked for its form. The code is CodeIDNotInteger or CodeIDOutOfRange if
-// the value is no int64, else 0.
+// parseInteger returns the exact value of a well-formed JSON number. If the
+// value is not an int64, the code is CodeIDNotInteger or CodeIDOutOfRange;
+// otherwise it is 0.
 //
-// It works on the decimal digits: with the point and the exponent moved out,
-// the value is digits × 10^shift, and without trailing zeros in digits it is
-// whole exactly if shift is not negative.
+// It computes with decimal digits: the value is digits × 10^shift. Without
+// trailing zeros in digits, the value is an integer if shift is not negative.
 func parseInteger(number []byte) (int64, Code) {
 	negative := number[0] == '-'
 	if negative {
@@ -29,7 +28,7 @@ func parseInteger(number []byte) (int64, Code) {
 	}
 	digits = bytes.TrimLeft(digits, "0")
 	if len(digits) == 0 {
-		return 0, 0 // zero, whatever its exponent
+		return 0, 0 // zero with any exponent
 	}
 	significant := bytes.TrimRight(digits, "0")
 	shift += len(digits) - len(significant) + parseExponent(exponent)
@@ -54,8 +53,8 @@ func parseInteger(number []byte) (int64, Code) {
 	return id, 0
 }
 
-// parseExponent returns the value of an exponent's digits with their sign, or
-// ±MaxInt32 if it is larger: no body that fits a limit has as many digits.
+// parseExponent returns the value of a signed exponent, limited to ±MaxInt32. No
+// body has as many digits.
 func parseExponent(exponent []byte) int {
 	if len(exponent) == 0 {
 		return 0

@@ -34,7 +34,7 @@ func TestDecodeID(t *testing.T) {
 		{"12.5e1", 125},
 		{"1e18", 1_000_000_000_000_000_000},
 		{"-9e18", -9_000_000_000_000_000_000},
-		{"9007199254740993", 9_007_199_254_740_993}, // 2^53+1, which no float64 holds
+		{"9007199254740993", 9_007_199_254_740_993}, // 2^53+1, which is not a float64
 		{"9223372036854775807", math.MaxInt64},
 		{"-9223372036854775808", math.MinInt64},
 		{"9223372036854775807.0", math.MaxInt64},
@@ -55,10 +55,6 @@ func TestDecodeID(t *testing.T) {
 
 func TestDecodeIDFaults(t *testing.T) {
 	t.Parallel()
-	const (
-		notWhole = "id is not a whole number: send an integer of 64 bits"
-		tooLarge = "id does not fit 64 bits: send an integer from -9223372036854775808 to 9223372036854775807"
-	)
 	digits := strings.Repeat("1", 60_000)
 	var faults []fault
 	for number, code := range map[string]plant.Code{
@@ -79,18 +75,22 @@ func TestDecodeIDFaults(t *testing.T) {
 		"9.223372036854775808e18":              plant.CodeIDOutOfRange,
 		"1e19":                                 plant.CodeIDOutOfRange,
 		"-1e19":                                plant.CodeIDOutOfRange,
-		"18446744073709551617":                 plant.CodeIDOutOfRange, // 2^64+1, which is 1 when it wraps
+		"18446744073709551617":                 plant.CodeIDOutOfRange, // 2^64+1, which overflows to 1
 		"1e2147483647":                         plant.CodeIDOutOfRange,
 		"1e+99999999999999999999999":           plant.CodeIDOutOfRange,
 		"0.00001e99999999999999999999":         plant.CodeIDOutOfRange,
 		digits:                                 plant.CodeIDOutOfRange,
 		"-" + digits + "." + digits + "e60000": plant.CodeIDOutOfRange,
 	} {
-		message := notWhole
+		rule := "id must be a 64-bit integer; got "
 		if code == plant.CodeIDOutOfRange {
-			message = tooLarge
+			rule = "id must be from -9223372036854775808 to 9223372036854775807; got "
 		}
-		faults = append(faults, fault{number[:min(len(number), 40)], `{"id":` + number + `,"name":""}`, code, message})
+		got := number
+		if len(got) > 40 {
+			got = got[:40] + "…"
+		}
+		faults = append(faults, fault{got, `{"id":` + number + `,"name":""}`, code, rule + got})
 	}
 	checkFaults(t, faults)
 }

@@ -11,8 +11,8 @@ import (
 	"plantstore/internal/plant"
 )
 
-// FuzzDecodeStrict compares with jsontext, which is as strict about the form as
-// we are: we must accept the same bodies, and read the same plants from them.
+// FuzzDecodeStrict compares Decode with jsontext, which is equally strict. Both
+// must accept the same bodies and parse the same plants.
 func FuzzDecodeStrict(f *testing.F) {
 	for _, seed := range bodies {
 		f.Add([]byte(seed))
@@ -21,20 +21,20 @@ func FuzzDecodeStrict(f *testing.F) {
 		got, err := plant.Decode(body)
 		want, ok := decodeByJSONText(t, body)
 		if ok != (err == nil) || got != want {
-			t.Errorf("Decode(%q) = %v, %v; by jsontext %v, %t", body, got, err, want, ok)
+			t.Errorf("Decode(%q) = %v, %v; jsontext: %v, %t", body, got, err, want, ok)
 		}
 	})
 }
 
-// decodeByJSONText is the rules of Decode on top of jsontext, which by itself
-// refuses doubled names, invalid UTF-8 and lone surrogates.
+// decodeByJSONText implements the rules of Decode with jsontext, which itself
+// refuses duplicate names, invalid UTF-8 and unpaired surrogates.
 func decodeByJSONText(t *testing.T, body []byte) (plant.NewPlant, bool) {
 	if v := jsontext.Value(body); !v.IsValid() || v.Kind() != '{' || depth(body) > 64 {
 		return plant.NewPlant{}, false
 	}
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(body, &members); err != nil {
-		t.Errorf("jsontext accepts %q, but encoding/json says: %v", body, err)
+		t.Errorf("jsontext accepts %q, encoding/json does not: %v", body, err)
 		return plant.NewPlant{}, false
 	}
 	id, idOK := exactInteger(string(members["id"]))
@@ -56,7 +56,7 @@ func textWithoutNUL(raw json.RawMessage) (string, bool) {
 	return string(text), err == nil && !slices.Contains(text, 0)
 }
 
-// depth returns how deep the arrays and objects of valid JSON nest.
+// depth returns the nesting depth of valid JSON.
 func depth(body []byte) int {
 	decoder := jsontext.NewDecoder(strings.NewReader(string(body)))
 	deepest := 0

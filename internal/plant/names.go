@@ -2,16 +2,16 @@ package plant
 
 import "bytes"
 
-// nameSet holds the member names of one object. It compares one by one while
-// they are few, so that a plant costs no map, and hashes when they are many,
-// so that a large body costs no square of its members.
+// nameSet is the set of the member names of one object. It compares up to eight
+// names one by one, so that a plant needs no map, and hashes more of them, so
+// that the time for a large object is not quadratic.
 type nameSet struct {
 	few  [8][]byte
 	n    int
 	many map[string]struct{}
 }
 
-// add returns false if the name was there already.
+// add returns false if the set contains the name already.
 func (s *nameSet) add(name text) bool {
 	if s.many != nil {
 		if _, ok := s.many[string(name.bytes)]; ok {

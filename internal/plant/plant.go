@@ -1,10 +1,10 @@
-// Package plant is the domain: what a plant is, how one is read from JSON and
-// written to it, and every error that a client can be answered with.
+// Package plant defines plants, their JSON form, and the catalogue of the errors
+// that clients receive.
 //
-// The specification names two shapes: NewPlant, which a client sends, and
-// Plant, which it gets back (NewPlant without its id). Both are here, with the
-// rules that the specification leaves open: a tag that is absent is not an
-// empty tag, and an id is exact over the whole of int64.
+// The specification has two shapes: NewPlant, which a client sends, and Plant,
+// which is the response (NewPlant without its id). This package adds the rules
+// that the specification leaves open: an absent tag differs from an empty tag,
+// and an id is exact over all values of int64.
 package plant
 
 import (
@@ -12,45 +12,45 @@ import (
 	"time"
 )
 
-// Plant is what a client is answered with: a name, and a tag if one was sent.
-// Two plants are the same plant content if they are equal by ==.
+// Plant is the content of a plant: a name and an optional tag. Two plants have the
+// same content if they are equal by ==.
 type Plant struct {
 	Name string // UTF-8 without U+0000; may be empty
 	Tag  Tag
 }
 
-// BodyBytesMax is the largest body that a server can be set to accept. It bounds
-// a plant wherever it comes from, and what can hold one.
+// BodyBytesMax is the upper limit of the server's setting for the largest body, in
+// bytes. It also limits a plant in a file, and the memory for one.
 const BodyBytesMax = 16 << 20
 
-// Bytes returns how many bytes the texts of the plant have.
+// Bytes returns the number of bytes of name and tag.
 func (p Plant) Bytes() int { return len(p.Name) + len(p.Tag.text) }
 
-// NewPlant is what a client sends: a plant and its identification number.
+// NewPlant is a plant and its identification number, as a client sends them.
 type NewPlant struct {
 	ID int64 // any int64
 	Plant
 }
 
-// Record is a plant as the store keeps it.
+// Record is a stored plant.
 type Record struct {
 	NewPlant
 	CreatedAt time.Time // UTC, whole microseconds
-	CreatedBy string    // the name of the credential that created it; empty for the operator's own import
+	CreatedBy string    // name of the token that created it; empty after an import by the operator
 }
 
-// Tag is a plant's optional tag. The zero value is no tag, which is not the
-// same as an empty one. Tags can be compared with ==.
+// Tag is the optional tag of a plant. The zero value is no tag, which differs from
+// an empty tag. Tags are comparable with ==.
 type Tag struct {
 	text    string
 	present bool
 }
 
-// Tagged returns a tag with that text, which may be empty.
+// Tagged returns a tag with a text, which may be empty.
 func Tagged(text string) Tag { return Tag{text: text, present: true} }
 
-// Get returns the tag's text, and whether there is a tag at all.
+// Get returns the text of the tag. ok is false if there is no tag.
 func (t Tag) Get() (text string, ok bool) { return t.text, t.present }
 
-// CompareID orders plants by id, for use with the slices package.
+// CompareID compares two plants by id, for the functions of package slices.
 func CompareID(a, b NewPlant) int { return cmp.Compare(a.ID, b.ID) }

@@ -8,18 +8,19 @@ import (
 	"unicode/utf8"
 )
 
-// This file is the grammar of RFC 8259, as methods of decoder; what the values
-// mean for a plant is in decode.go.
+// This file is the grammar of RFC 8259, as methods of decoder. decode.go reads
+// the members of a plant.
 
-// text is a string of the body. Its bytes are valid until the next string is read.
+// text is a string of the body. Its bytes are valid until the decoder parses the
+// next string.
 type text struct {
 	bytes   []byte
-	lone    bool // has a lone surrogate, which stands as U+FFFD in bytes
-	escaped bool // bytes is the decoder's scratch, not the body
+	lone    bool // has an unpaired surrogate, which is U+FFFD in bytes
+	escaped bool // bytes refers to decoder.unescaped, not to the body
 }
 
-// object reads an object; the value of each member is read by value, which is
-// given the member's name, valid until it reads the first string.
+// object parses an object. It calls value with the name of each member; value
+// parses the member's value. The name is valid until value parses a string.
 func (d *decoder) object(value func(name []byte) bool) bool {
 	if !d.enter() {
 		return false
@@ -40,7 +41,7 @@ func (d *decoder) object(value func(name []byte) bool) bool {
 		}
 		d.checkSurrogates(name, "a member name")
 		if !names.add(name) {
-			d.faults.Add(CodeMemberTwice, "the member "+Quote(name.bytes)+" is there twice: send it once")
+			d.faults.Add(CodeMemberTwice, "member names must be unique; got "+Quote(name.bytes)+" twice")
 		}
 		if d.space(); d.peek() != ':' {
 			return d.unexpected("':'")
@@ -68,7 +69,7 @@ func (d *decoder) array() bool {
 	}
 	for {
 		d.space()
-		if !d.skip("an array") {
+		if !d.skip("an array element") {
 			return false
 		}
 		more, ok := d.separator(']')
@@ -78,7 +79,7 @@ func (d *decoder) array() bool {
 	}
 }
 
-// separator reads what follows an element: a comma, or the closing bracket.
+// separator parses the comma or the closing bracket after an element.
 func (d *decoder) separator(closing byte) (more, ok bool) {
 	d.space()
 	switch d.peek() {
@@ -92,7 +93,7 @@ func (d *decoder) separator(closing byte) (more, ok bool) {
 	return false, d.unexpected("',' or '" + string(closing) + "'")
 }
 
-// skip reads a value of any type for its form alone.
+// skip parses a value of any type and discards it. Faults name it as where.
 func (d *decoder) skip(where string) bool {
 	switch c := d.peek(); c {
 	case '{':
@@ -125,7 +126,7 @@ func (d *decoder) literal(want string) bool {
 	return true
 }
 
-// number reads a number as in RFC 8259 section 6.
+// number parses a number (RFC 8259 section 6).
 func (d *decoder) number() bool {
 	if d.peek() == '-' {
 		d.pos++
@@ -162,9 +163,9 @@ func (d *decoder) digits() bool {
 	return true
 }
 
-// text reads a string as in RFC 8259 section 7.
+// text parses a string (RFC 8259 section 7).
 func (d *decoder) text() (text, bool) {
-	d.pos++ // the opening quote, which the caller has seen
+	d.pos++ // the opening quote
 	start := d.pos
 	for d.pos < len(d.data) {
 		switch c := d.data[d.pos]; {
@@ -182,8 +183,8 @@ func (d *decoder) text() (text, bool) {
 	return text{}, d.unexpected("the closing quote of a string")
 }
 
-// escapedText goes on where text met the first backslash of a string that
-// began at start.
+// escapedText parses a string from its first backslash. The string begins at
+// start.
 func (d *decoder) escapedText(start int) (text, bool) {
 	t := text{escaped: true}
 	out := append(d.unescaped[:0], d.data[start:d.pos]...)
@@ -206,23 +207,23 @@ func (d *decoder) escapedText(start int) (text, bool) {
 				return text{}, false
 			}
 			t.lone = t.lone || r == loneSurrogate
-			out = utf8.AppendRune(out, r) // writes a lone surrogate as U+FFFD
+			out = utf8.AppendRune(out, r) // encodes an unpaired surrogate as U+FFFD
 		}
 	}
 	return text{}, d.unexpected("the closing quote of a string")
 }
 
-// loneSurrogate stands for every escape that is half of a pair.
+// loneSurrogate is the result of every escape that is an unpaired surrogate.
 const loneSurrogate rune = 0xD800
 
-// escape reads what follows a backslash.
+// escape parses an escape sequence after its backslash.
 func (d *decoder) escape() (rune, bool) {
 	const from, to = `"\/bfnrt`, "\"\\/\b\f\n\r\t"
 	c := d.peek()
 	if c != 'u' {
 		i := bytes.IndexByte([]byte(from), c)
 		if i < 0 {
-			return 0, d.unexpected("one of \"\\/bfnrtu after a backslash")
+			return 0, d.unexpected("one of \"\\/bfnrtu after the backslash")
 		}
 		d.pos++
 		return rune(to[i]), true
@@ -243,7 +244,7 @@ func (d *decoder) escape() (rune, bool) {
 	}
 	pair := utf16.DecodeRune(r, low)
 	if pair == utf8.RuneError {
-		d.pos = second // the second escape stands for itself
+		d.pos = second // the second escape is a character of its own
 		return loneSurrogate, true
 	}
 	return pair, true
@@ -277,7 +278,7 @@ func (d *decoder) space() {
 	}
 }
 
-// peek returns the next byte, or 0 at the end: no rule of JSON begins with 0.
+// peek returns the next byte, or 0 at the end. No token of JSON begins with 0.
 func (d *decoder) peek() byte {
 	if d.pos < len(d.data) {
 		return d.data[d.pos]
@@ -285,37 +286,41 @@ func (d *decoder) peek() byte {
 	return 0
 }
 
-// end checks that nothing follows the value.
+// end checks that only white space follows the value.
 func (d *decoder) end() bool {
 	if d.space(); d.pos < len(d.data) {
-		return d.unexpected("nothing after the value")
+		return d.unexpected("the end of the body")
 	}
 	return true
 }
 
-// enter counts one level of nesting more; leave takes it back.
+// enter increments the nesting depth and skips the opening bracket; leave
+// decrements the depth.
 func (d *decoder) enter() bool {
 	if d.depth == nestingMax {
-		d.faults.Add(CodeBodyTooDeep, fmt.Sprintf("the body nests deeper than %d at byte %d", nestingMax, d.pos))
+		d.faults.Add(CodeBodyTooDeep,
+			fmt.Sprintf(
+				"arrays and objects must nest at most %d deep; got %d at byte %d", nestingMax, nestingMax+1, d.pos,
+			))
 		return false
 	}
 	d.depth++
-	d.pos++ // the opening bracket
+	d.pos++
 	return true
 }
 
 func (d *decoder) leave() { d.depth-- }
 
-// unexpected notes that the body is not JSON at the present place.
+// unexpected adds the fault that the body is not JSON at the current position.
 func (d *decoder) unexpected(want string) bool {
-	found := "the end"
+	got := "the end of the body"
 	if d.pos < len(d.data) {
 		r, size := utf8.DecodeRune(d.data[d.pos:])
-		found = strconv.QuoteRune(r)
+		got = strconv.QuoteRune(r)
 		if r == utf8.RuneError && size == 1 {
-			found = fmt.Sprintf("the byte 0x%02X", d.data[d.pos])
+			got = fmt.Sprintf("0x%02X", d.data[d.pos])
 		}
 	}
-	d.faults.Add(CodeBodyNotJSON, fmt.Sprintf("the body is not JSON: at byte %d, want %s, found %s", d.pos, want, found))
+	d.faults.Add(CodeBodyNotJSON, fmt.Sprintf("the body is not JSON: expected %s at byte %d; got %s", want, d.pos, got))
 	return false
 }

@@ -53,7 +53,7 @@ func TestPipelinedRequestsAreAnsweredInOrder(t *testing.T) {
 		request, a := post(fmt.Sprintf(`{"id":%d,"name":"plant %d"}`, i, i), id), created(fmt.Sprintf(`{"name":"plant %d"}`, i))
 		switch i % 4 {
 		case 1:
-			request, a = post("{}", id), refused(40011, "id is missing: send an integer of 64 bits; name is missing: send a string")
+			request, a = post("{}", id), refused(40011, "id is missing, send a 64-bit integer; name is missing, send a string")
 		case 2:
 			request, a = message("GET /nothing HTTP/1.1", "", id), refused(40401, textNotFound)
 		}

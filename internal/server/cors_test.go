@@ -58,7 +58,7 @@ func TestCORS(t *testing.T) {
 			{"OPTIONS that is no preflight", message("OPTIONS /plants HTTP/1.1", "", "Origin: "+ours), plus(method, mine...)},
 			{
 				"POST with a preflight's header", post("", "Origin: "+ours, "Access-Control-Request-Method: POST"),
-				refused(40001, "the body is empty: send a JSON object with id, name and, if wanted, tag", mine...),
+				refused(40001, "the body is empty; send a JSON object with id, name and an optional tag", mine...),
 			},
 
 			{"preflight from elsewhere", preflight("/plants", "https://other.example"), plus(method, "Vary", "Origin")},

@@ -103,7 +103,7 @@ func TestAdminOwnAddress(t *testing.T) {
 // served, whatever the method; the operator's own visit is served.
 func TestAdminCrossSite(t *testing.T) {
 	t.Parallel()
-	h := start(t, func(s *setup) { s.profiles, s.origins = true, []string{"*", "https://nursery.example"} })
+	h := start(t, func(s *setup) { s.pprof, s.origins = true, []string{"*", "https://nursery.example"} })
 	for _, headers := range [][]string{
 		{"Sec-Fetch-Site: none"}, {"Sec-Fetch-Site: same-origin"}, {"Origin: http://localhost:8081"}, {"Origin: HTTPS://LOCALHOST:8081", "Sec-Fetch-Site: same-origin"},
 	} {

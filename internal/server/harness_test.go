@@ -40,7 +40,7 @@ type setup struct {
 	ownHostOnly bool
 	origins     []string
 	level       slog.Level // of the log
-	profiles    bool
+	pprof       bool
 	adminHosts  []string
 	writeTime   time.Duration // WriteTimeout of the admin listener; 0: as it is
 }
@@ -117,7 +117,7 @@ func (h *harness) serve(s setup, log *slog.Logger, metrics *prometheus.Registry)
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	h.config = server.Config{Store: h.store, Log: log, BaseURL: base, OwnHostOnly: s.ownHostOnly, CORSOrigins: s.origins, Limits: s.limits, Metrics: metrics, Pprof: s.profiles, AdminHosts: s.adminHosts}
+	h.config = server.Config{Store: h.store, Log: log, BaseURL: base, OwnHostOnly: s.ownHostOnly, CORSOrigins: s.origins, Limits: s.limits, Metrics: metrics, Pprof: s.pprof, AdminHosts: s.adminHosts}
 	h.document = documentAt(h.t, strings.TrimSuffix(base.Path, "/"))
 	publicServer, adminServer, err := server.New(h.config)
 	if err != nil {

@@ -208,7 +208,7 @@ func TestQuietLog(t *testing.T) {
 	t.Parallel()
 	h := start(t, func(s *setup) { s.level = slog.LevelError })
 	same(t, h.send(post(`{"id":1,"name":"A"}`)), created(`{"name":"A"}`))
-	same(t, h.send(post(``)), refused(40001, "the body is empty: send a JSON object with id, name and, if wanted, tag"))
+	same(t, h.send(post(``)), refused(40001, "the body is empty; send a JSON object with id, name and an optional tag"))
 	if got := h.log.string(); got != "" {
 		t.Errorf("got %q, want nothing", got)
 	}
@@ -220,7 +220,7 @@ func TestLogWithoutSuccesses(t *testing.T) {
 	h := start(t, func(s *setup) { s.level = slog.LevelInfo })
 	same(t, h.send(post(`{"id":1,"name":"A"}`)), created(`{"name":"A"}`))
 	h.sendTo(h.admin, message("GET /livez HTTP/1.1", ""))
-	refusal := refused(40001, "the body is empty: send a JSON object with id, name and, if wanted, tag")
+	refusal := refused(40001, "the body is empty; send a JSON object with id, name and an optional tag")
 	same(t, h.send(post(``)), refusal)
 	want := []line{{
 		"level": "INFO", "msg": "request", "listener": "public", "request_id": sentID, "client": "127.0.0.1", "method": "POST",

@@ -69,7 +69,7 @@ func TestMetrics(t *testing.T) {
 // histogram, which would cost a series for each bucket and say nothing.
 func TestMetricRoutes(t *testing.T) {
 	t.Parallel()
-	h := start(t, func(s *setup) { s.profiles = true })
+	h := start(t, func(s *setup) { s.pprof = true })
 	for _, request := range []string{"DELETE /plants", "GET /plants", "GET /docs", "PUT /docs", "GET /openapi.json", "GET /healthz", "GET /nothing"} {
 		h.send(message(request+" HTTP/1.1", ""))
 	}
@@ -206,6 +206,16 @@ func TestMetricNames(t *testing.T) {
 	}
 	if _, ok := any(h.config.Metrics).(*prometheus.Registry); !ok || prometheus.DefaultRegisterer == prometheus.Registerer(h.config.Metrics) {
 		t.Error("the registry is not the server's own")
+	}
+}
+
+// until repeats a condition, which itself takes time, until it holds.
+func (h *harness) until(t *testing.T, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(wait); !condition(); {
+		if time.Now().After(deadline) {
+			t.Fatalf("the condition did not hold within %s", wait)
+		}
 	}
 }
 

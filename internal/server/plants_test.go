@@ -91,42 +91,43 @@ func TestInvalidBody(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	tooDeep := `{"id":1,"name":"A","more":` + strings.Repeat("[", 64) + strings.Repeat("]", 64) + `}`
+	const rangeRule = "id must be from -9223372036854775808 to 9223372036854775807; got "
 	var rows []conversation
 	for _, row := range []struct {
 		name, in string
 		code     int
 		message  string
 	}{
-		{"empty", "", 40001, "the body is empty: send a JSON object with id, name and, if wanted, tag"},
-		{"white space", " \r\n\t", 40001, "the body is empty: send a JSON object with id, name and, if wanted, tag"},
-		{"no JSON", "id=1&name=A", 40002, "the body is not JSON: at byte 0, want a value, found 'i'"},
-		{"broken off", `{"id":1,"name":"A"`, 40002, "the body is not JSON: at byte 18, want ',' or '}', found the end"},
-		{"comma at the end", `{"id":1,"name":"A",}`, 40002, "the body is not JSON: at byte 19, want a member name in quotes, found '}'"},
-		{"two values", `{"id":1,"name":"A"}{"id":2,"name":"B"}`, 40002, "the body is not JSON: at byte 19, want nothing after the value, found '{'"},
-		{"byte order mark", "\ufeff" + `{"id":1,"name":"A"}`, 40002, "the body is not JSON: at byte 0, want a value, found '\\ufeff'"},
-		{"comment", `{"id":1,/* */"name":"A"}`, 40002, "the body is not JSON: at byte 8, want a member name in quotes, found '/'"},
-		{"NaN", `{"id":NaN,"name":"A"}`, 40002, "the body is not JSON: at byte 6, want a value, found 'N'"},
-		{"invalid UTF-8", `{"id":1,"name":"` + "\xff" + `"}`, 40003, "the body is not UTF-8: byte 16 begins no valid character"},
-		{"too deep", tooDeep, 40004, "the body nests deeper than 64 at byte 89"},
-		{"array", `[{"id":1,"name":"A"}]`, 40005, "the body is an array: send a JSON object with id, name and, if wanted, tag"},
-		{"null", `null`, 40005, "the body is null: send a JSON object with id, name and, if wanted, tag"},
-		{"id twice", `{"id":1,"name":"A","id":1}`, 40006, `the member "id" is there twice: send it once`},
-		{"name twice by an escape", `{"id":1,"name":"A","n\u0061me":"B"}`, 40006, `the member "name" is there twice: send it once`},
-		{"unknown member twice", `{"id":1,"name":"A","more":{"x":1,"x":2}}`, 40006, `the member "x" is there twice: send it once`},
-		{"lone surrogate", `{"id":1,"name":"\ud83c"}`, 40007, "name has half of a surrogate pair: escape the whole pair, or send the character in UTF-8"},
-		{"no id", `{"name":"A"}`, 40011, "id is missing: send an integer of 64 bits"},
-		{"id as a string", `{"id":"1","name":"A"}`, 40012, "id is a string: send an integer of 64 bits, without quotes"},
-		{"id null", `{"id":null,"name":"A"}`, 40012, "id is null: send an integer of 64 bits, without quotes"},
-		{"id with a fraction", `{"id":1.5,"name":"A"}`, 40013, "id is not a whole number: send an integer of 64 bits"},
-		{"id too large", `{"id":9223372036854775808,"name":"A"}`, 40014, "id does not fit 64 bits: send an integer from -9223372036854775808 to 9223372036854775807"},
-		{"id too small", `{"id":-9223372036854775809,"name":"A"}`, 40014, "id does not fit 64 bits: send an integer from -9223372036854775808 to 9223372036854775807"},
-		{"no name", `{"id":1}`, 40021, "name is missing: send a string"},
-		{"name as a number", `{"id":1,"name":2}`, 40022, "name is a number: send a string"},
-		{"name with U+0000", `{"id":1,"name":"A\u0000"}`, 40023, "name has the character U+0000: leave it out"},
-		{"tag null", `{"id":1,"name":"A","tag":null}`, 40031, "tag is null: send a string"},
-		{"tag with U+0000", `{"id":1,"name":"A","tag":"\u0000"}`, 40032, "tag has the character U+0000: leave it out"},
-		{"several", `{"tag":false,"name":[],"id":"1"}`, 40012, "id is a string: send an integer of 64 bits, without quotes; name is an array: send a string; tag is a boolean: send a string"},
-		{"nothing in it", `{}`, 40011, "id is missing: send an integer of 64 bits; name is missing: send a string"},
+		{"empty", "", 40001, "the body is empty; send a JSON object with id, name and an optional tag"},
+		{"white space", " \r\n\t", 40001, "the body is empty; send a JSON object with id, name and an optional tag"},
+		{"no JSON", "id=1&name=A", 40002, "the body is not JSON: expected a value at byte 0; got 'i'"},
+		{"broken off", `{"id":1,"name":"A"`, 40002, "the body is not JSON: expected ',' or '}' at byte 18; got the end of the body"},
+		{"comma at the end", `{"id":1,"name":"A",}`, 40002, "the body is not JSON: expected a member name in quotes at byte 19; got '}'"},
+		{"two values", `{"id":1,"name":"A"}{"id":2,"name":"B"}`, 40002, "the body is not JSON: expected the end of the body at byte 19; got '{'"},
+		{"byte order mark", "\ufeff" + `{"id":1,"name":"A"}`, 40002, "the body is not JSON: expected a value at byte 0; got '\\ufeff'"},
+		{"comment", `{"id":1,/* */"name":"A"}`, 40002, "the body is not JSON: expected a member name in quotes at byte 8; got '/'"},
+		{"NaN", `{"id":NaN,"name":"A"}`, 40002, "the body is not JSON: expected a value at byte 6; got 'N'"},
+		{"invalid UTF-8", `{"id":1,"name":"` + "\xff" + `"}`, 40003, "the body must be UTF-8; got 0xFF at byte 16"},
+		{"too deep", tooDeep, 40004, "arrays and objects must nest at most 64 deep; got 65 at byte 89"},
+		{"array", `[{"id":1,"name":"A"}]`, 40005, "the body must be a JSON object; got an array"},
+		{"null", `null`, 40005, "the body must be a JSON object; got null"},
+		{"id twice", `{"id":1,"name":"A","id":1}`, 40006, `member names must be unique; got "id" twice`},
+		{"name twice by an escape", `{"id":1,"name":"A","n\u0061me":"B"}`, 40006, `member names must be unique; got "name" twice`},
+		{"unknown member twice", `{"id":1,"name":"A","more":{"x":1,"x":2}}`, 40006, `member names must be unique; got "x" twice`},
+		{"lone surrogate", `{"id":1,"name":"\ud83c"}`, 40007, "name contains an unpaired surrogate; send the whole pair or the character in UTF-8"},
+		{"no id", `{"name":"A"}`, 40011, "id is missing; send a 64-bit integer"},
+		{"id as a string", `{"id":"1","name":"A"}`, 40012, `id must be a 64-bit integer; got "1"`},
+		{"id null", `{"id":null,"name":"A"}`, 40012, "id must be a 64-bit integer; got null"},
+		{"id with a fraction", `{"id":1.5,"name":"A"}`, 40013, "id must be a 64-bit integer; got 1.5"},
+		{"id too large", `{"id":9223372036854775808,"name":"A"}`, 40014, rangeRule + "9223372036854775808"},
+		{"id too small", `{"id":-9223372036854775809,"name":"A"}`, 40014, rangeRule + "-9223372036854775809"},
+		{"no name", `{"id":1}`, 40021, "name is missing; send a string"},
+		{"name as a number", `{"id":1,"name":2}`, 40022, "name must be a string; got 2"},
+		{"name with U+0000", `{"id":1,"name":"A\u0000"}`, 40023, "name contains the character U+0000; remove it"},
+		{"tag null", `{"id":1,"name":"A","tag":null}`, 40031, "tag must be a string; got null"},
+		{"tag with U+0000", `{"id":1,"name":"A","tag":"\u0000"}`, 40032, "tag contains the character U+0000; remove it"},
+		{"several", `{"tag":false,"name":[],"id":"1"}`, 40012, `id must be a 64-bit integer, got "1"; name must be a string, got an array; tag must be a string, got false`},
+		{"nothing in it", `{}`, 40011, "id is missing, send a 64-bit integer; name is missing, send a string"},
 	} {
 		rows = append(rows, conversation{row.name, post(row.in), refused(row.code, row.message)})
 	}

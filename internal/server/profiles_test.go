@@ -1,8 +1,9 @@
 package server_test
 
 import (
-	"bytes"
 	"compress/gzip"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -12,7 +13,7 @@ import (
 
 func TestProfiles(t *testing.T) {
 	t.Parallel()
-	on := start(t, func(s *setup) { s.profiles = true })
+	on := start(t, func(s *setup) { s.pprof = true })
 	for path, want := range map[string]string{
 		"/debug/pprof/":                  "full goroutine stack dump",
 		"/debug/pprof/goroutine?debug=1": "goroutine profile:",
@@ -27,56 +28,67 @@ func TestProfiles(t *testing.T) {
 	same(t, off.sendTo(off.admin, message("GET /debug/pprof/ HTTP/1.1", "")), refused(40401, "nothing is served at this path"))
 }
 
-// TestTimedProfiles records profiles that take longer than the listener's
-// write timeout. The process has one CPU profile and one execution trace, so
-// nothing here runs in parallel.
-func TestTimedProfiles(t *testing.T) { //nolint:paralleltest // see above
-	h := start(t, func(s *setup) { s.profiles, s.writeTime = true, 500*time.Millisecond })
-	for target, isWhole := range map[string]func(string) error{
-		"/debug/pprof/profile?seconds=1": isGzip,
-		"/debug/pprof/heap?seconds=1":    isGzip,
-		"/debug/pprof/trace?seconds=0.6": nil,
+// The process records one CPU profile, one execution trace and one heap growth
+// at a time. No other test records them, so the kinds run in parallel.
+func TestTimedProfiles(t *testing.T) {
+	t.Parallel()
+	// The profiles take longer than the write timeout of the listener.
+	h := start(t, func(s *setup) { s.pprof, s.writeTime = true, 500*time.Millisecond })
+	for _, row := range []struct {
+		name, target string
+		check        func(body string) error
+	}{
+		{"CPU", "/debug/pprof/profile?seconds=1", checkGzipped},
+		{"heap", "/debug/pprof/heap?seconds=1", checkGzipped},
+		{"trace", "/debug/pprof/trace?seconds=0.6", checkTrace},
 	} {
-		a := h.get(t, target)
-		if a.Status != 200 || a.Header.Get("Content-Type") != "application/octet-stream" || a.Header.Get("Content-Disposition") == "" {
-			t.Errorf("%s: got %d and headers %v", target, a.Status, a.Header)
-		}
-		if isWhole == nil {
-			if !strings.HasPrefix(a.Body, "go 1.") {
-				t.Errorf("%s: got %d bytes that are no trace", target, len(a.Body))
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			h := h.on(t)
+			a := h.get(t, row.target)
+			if a.Status != 200 || a.Header.Get("Content-Type") != "application/octet-stream" ||
+				a.Header.Get("Content-Disposition") == "" {
+				t.Errorf("got %d and headers %v", a.Status, a.Header)
 			}
-		} else if err := isWhole(a.Body); err != nil {
-			t.Errorf("%s: got %d bytes: %v", target, len(a.Body), err)
-		}
-	}
-	leave(t, h)
-}
-
-// leave checks that a profile ends when its client leaves, and that a second
-// one is refused until then.
-func leave(t *testing.T, h *harness) {
-	t.Helper()
-	for _, path := range []string{"/debug/pprof/profile", "/debug/pprof/heap"} {
-		busy := refused(40901, "a profile of this kind is being recorded: send the request again when it has ended")
-		c := dial(t, h.admin)
-		c.write(message("GET "+path+"?seconds=60 HTTP/1.1", "", "Host: localhost", "X-Request-Id: left"+path))
-		short := path + "?seconds=1"
-		h.until(t, func() bool { // the first one is recorded
-			a := h.get(t, short)
-			if a.Status == 409 && a.Body != busy.Body {
-				t.Errorf("got %+v, want the body %s", a, busy.Body)
+			if err := row.check(a.Body); err != nil {
+				t.Errorf("got %d bytes: %v", len(a.Body), err)
 			}
-			return a.Status == 409
+			if path, _, _ := strings.Cut(row.target, "?"); path != "/debug/pprof/trace" {
+				checkDisconnect(t, h, path)
+			}
 		})
-		_ = c.Close()
-		h.log.await(t, "left"+path) // the handler has returned
-		if a := h.get(t, short); a.Status != 200 || a.Body == "" {
-			t.Errorf("%s after the client left: got %+v", path, a)
-		}
 	}
 }
 
-// get returns what the admin listener answers.
+// checkDisconnect checks that a profile ends when its client disconnects, and
+// that the server refuses a second profile of the kind until then.
+func checkDisconnect(t *testing.T, h *harness, path string) {
+	t.Helper()
+	busy := refused(40901, "a profile of this kind is being recorded: send the request again when it has ended")
+	short := path + "?seconds=1"
+	for attempt := 1; ; attempt++ {
+		id := fmt.Sprintf("long%s-%d", path, attempt)
+		c := dial(t, h.admin)
+		c.write(message("GET "+path+"?seconds=60 HTTP/1.1", "", "Host: localhost", "X-Request-Id: "+id))
+		a := h.get(t, short)
+		_ = c.Close()
+		h.log.await(t, id) // the handler has returned
+		if a.Status == 409 {
+			if a.Body != busy.Body {
+				t.Errorf("got the body %s, want %s", a.Body, busy.Body)
+			}
+			break
+		}
+		if attempt == 20 { // the short profile started before the long one each time
+			t.Fatalf("%s: a second profile was never refused; got %+v", path, a)
+		}
+	}
+	if a := h.get(t, short); a.Status != 200 || a.Body == "" {
+		t.Errorf("%s after the client disconnected: got %+v", path, a)
+	}
+}
+
+// get sends a GET request to the admin listener.
 func (h *harness) get(t *testing.T, target string) answer {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+h.admin+target, http.NoBody)
@@ -95,18 +107,8 @@ func (h *harness) get(t *testing.T, target string) answer {
 	return answer{res.StatusCode, res.Header, string(body)}
 }
 
-// until repeats something that takes a while itself, until it is so.
-func (h *harness) until(t *testing.T, isSo func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(wait); !isSo(); {
-		if time.Now().After(deadline) {
-			t.Fatal("waited for too long")
-		}
-	}
-}
-
-func isGzip(body string) error {
-	r, err := gzip.NewReader(bytes.NewReader([]byte(body)))
+func checkGzipped(body string) error {
+	r, err := gzip.NewReader(strings.NewReader(body))
 	if err != nil {
 		return err
 	}
@@ -114,10 +116,17 @@ func isGzip(body string) error {
 	return err
 }
 
+func checkTrace(body string) error {
+	if !strings.HasPrefix(body, "go 1.") {
+		return errors.New("not an execution trace")
+	}
+	return nil
+}
+
 // The time of a profile has a bound.
 func TestProfileTimes(t *testing.T) {
 	t.Parallel()
-	h := start(t, func(s *setup) { s.profiles = true })
+	h := start(t, func(s *setup) { s.pprof = true })
 	for _, path := range []string{"profile", "trace", "heap", "allocs", "block", "goroutine", "mutex", "threadcreate"} {
 		for _, seconds := range []string{"0", "-1", "60.5", "61", "1e9", "1e300", "NaN", "Inf", "-Inf", "x", "99999999999999999999"} {
 			same(t, h.sendTo(h.admin, message("GET /debug/pprof/"+path+"?seconds="+seconds+" HTTP/1.1", "")),

@@ -304,7 +304,7 @@ func refusal(err error) *plant.Error {
 	case errors.Is(err, ErrFull):
 		return &plant.Error{Code: plant.CodeStoreFull, Message: "the store's disk is full; the plant was not stored: send it again later"}
 	case errors.Is(err, ErrReadOnly):
-		return &plant.Error{Code: plant.CodeStoreHeld, Message: "the store is being moved, or was; the plant was not stored: send it again"}
+		return &plant.Error{Code: plant.CodeStoreReadOnly, Message: "the store is being moved, or was; the plant was not stored: send it again"}
 	default:
 		return errUnavailable()
 	}
