@@ -71,7 +71,11 @@ func (j job) run(t *testing.T) error {
 			syscall.CLONE_NEWIPC | syscall.CLONE_NEWCGROUP,
 		Pdeathsig: syscall.SIGKILL,
 	}
-	if os.Geteuid() != 0 {
+	if os.Geteuid() == 0 {
+		group := newCgroup(t)
+		defer group.Close()
+		command.SysProcAttr.UseCgroupFD, command.SysProcAttr.CgroupFD = true, int(group.Fd())
+	} else {
 		const netAdmin = 12 // CAP_NET_ADMIN, to start the loopback interface
 		stage = "reader"
 		command.SysProcAttr.Cloneflags = syscall.CLONE_NEWUSER | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET
@@ -109,13 +113,70 @@ func (j job) run(t *testing.T) error {
 	}
 }
 
+// newCgroup returns a cgroup for the processes of a machine. systemd manages all cgroups below it.
+func newCgroup(t *testing.T) *os.File {
+	t.Helper()
+	mounts, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(mounts)) {
+		fields := strings.Fields(line)
+		if fields[2] != "cgroup2" {
+			continue
+		}
+		dir, err := os.MkdirTemp(fields[1], "docs-test-")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { removeCgroup(t, dir) })
+		group, err := os.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return group
+	}
+	t.Fatal("no file system cgroup2 is mounted")
+	return nil
+}
+
+// removeCgroup removes a cgroup and those below it, whose processes have ended.
+func removeCgroup(t *testing.T, dir string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		if entry.IsDir() {
+			removeCgroup(t, filepath.Join(dir, entry.Name()))
+		}
+	}
+	late := time.After(bootMax)
+	for { // the kernel removes the ended processes after the test has waited for them
+		err := os.Remove(dir)
+		if err == nil {
+			return
+		}
+		select {
+		case <-late:
+			t.Error(err)
+			return
+		case <-time.After(pollEvery):
+		}
+	}
+}
+
 // stageInit builds the machine, starts the reader in it and becomes systemd.
 func stageInit(j job) error {
 	root := filepath.Join(j.dir, "machine", "root")
 	if err := build(j, root); err != nil {
 		return err
 	}
-	if err := errors.Join(syscall.Chroot(root), os.Chdir("/"), prepare()); err != nil {
+	if err := enter(root); err != nil {
+		return fmt.Errorf("enter the machine's files: %w", err)
+	}
+	if err := prepare(); err != nil {
 		return err
 	}
 	report := os.NewFile(3, "report")
@@ -129,8 +190,19 @@ func stageInit(j job) error {
 	}
 	syscall.CloseOnExec(3)
 	const systemd = "/lib/systemd/systemd"
-	return syscall.Exec(systemd, []string{systemd, "--unit=machine.target", "--show-status=no", "--log-target=null"},
+	return syscall.Exec(systemd, []string{systemd, "--unit=machine.target", "--show-status=no", "--log-target=journal"},
 		[]string{"container=docs-test", "PATH=/usr/sbin:/usr/bin:/sbin:/bin"})
+}
+
+// enter makes the directory the root of the file system. It is no chroot, in which systemd could make no user namespace.
+func enter(root string) error {
+	if err := os.Chdir(root); err != nil {
+		return err
+	}
+	if err := syscall.PivotRoot(".", "."); err != nil {
+		return err
+	}
+	return errors.Join(syscall.Unmount(".", syscall.MNT_DETACH), os.Chdir("/"))
 }
 
 // build mounts the machine's file system at root.
@@ -165,6 +237,7 @@ func build(j job, root string) error {
 	home := filepath.Join(root, readerHome)
 	return errors.Join(
 		os.Symlink("/proc/self/fd", filepath.Join(root, "dev/fd")),
+		os.Symlink("pts/ptmx", filepath.Join(root, "dev/ptmx")),
 		mount("tmpfs", filepath.Join(root, "dev/shm"), 0, "mode=1777"),
 		mount("devpts", filepath.Join(root, "dev/pts"), 0, "newinstance,ptmxmode=666"),
 		mount("proc", filepath.Join(root, "proc"), 0, ""),
@@ -290,7 +363,12 @@ func stageReader(j job) error {
 		return err
 	}
 	r.env = append(r.env, "HOME="+r.home, "PATH="+path)
-	return r.follow(steps)
+	err = r.follow(steps)
+	if err != nil && r.as != nil {
+		lines, _ := exec.Command("journalctl", "--no-pager", "--lines=40", "--output=cat").CombinedOutput()
+		err = fmt.Errorf("%w\nthe journal:\n%s", err, lines)
+	}
+	return err
 }
 
 // boot waits until systemd has started.
