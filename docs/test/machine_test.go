@@ -34,10 +34,11 @@ const (
 // job is the directory that the stages share.
 type job struct{ dir string }
 
-func (j job) page() string   { return filepath.Join(j.dir, "page.md") }
-func (j job) setup() string  { return filepath.Join(j.dir, "setup.sh") }
-func (j job) runner() string { return filepath.Join(j.dir, "runner") }
-func (j job) bin() string    { return filepath.Join(j.dir, "bin") }
+func (j job) page() string     { return filepath.Join(j.dir, "page.md") }
+func (j job) testdata() string { return filepath.Join(j.dir, "testdata") }
+func (j job) setup() string    { return filepath.Join(j.testdata(), "set-up") }
+func (j job) runner() string   { return filepath.Join(j.dir, "runner") }
+func (j job) bin() string      { return filepath.Join(j.dir, "bin") }
 
 // needsMachine reports whether a page runs on a machine of its own.
 func (j job) needsMachine(steps []step) bool {
@@ -401,7 +402,9 @@ func setUp(j job) error {
 	if _, err := os.Stat(j.setup()); errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
-	if out, err := exec.Command("bash", "-euo", "pipefail", j.setup()).CombinedOutput(); err != nil {
+	command := exec.Command("bash", "-euo", "pipefail", j.setup())
+	command.Dir = j.testdata()
+	if out, err := command.CombinedOutput(); err != nil {
 		return fmt.Errorf("the page's set-up: %w\n%s", err, out)
 	}
 	return nil

@@ -126,7 +126,12 @@ func newJob(t *testing.T, program string, text []byte, setup string) job {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(setup); err == nil {
-		copyFile(t, setup, j.setup())
+		if err := os.CopyFS(j.testdata(), os.DirFS(filepath.Dir(setup))); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(filepath.Base(setup), j.setup()); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return j
 }
