@@ -16,14 +16,14 @@ func newMigrate(p *program) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "migrate",
-		Short: "Bring the store to the schema of this version",
-		Long: `Bring the schema of the store to the one of this version. "plantstore serve" does
-the same when it starts; no other command changes the schema of a store.
+		Short: "Migrate the store to the schema of this version",
+		Long: `Migrate the store to the schema of this version. "plantstore serve" does the same
+when it starts; no other command changes the schema of a store.
 
-Make a backup first: older versions refuse the store afterwards. Stop the server
-of a store in a file first. Servers on PostgreSQL keep running, but those of an
-older version cannot be started again. If there is nothing to do, the command
-says so and succeeds.
+Make a backup first: older versions refuse the store after a migration. Stop the
+server of a store in a file first. Servers on PostgreSQL keep running, but servers
+of an older version cannot start again. If the schema is already the newest, the
+command succeeds.
 
   plantstore migrate --db /var/lib/plantstore/plantstore.db
 
@@ -43,11 +43,11 @@ With --json it prints one JSON object: {"db":"plantstore.db","from":2,"to":3}`,
 	return cmd
 }
 
-// migration is what plantstore migrate --json prints.
+// migration is the output of migrate --json.
 type migration struct {
 	DB   string `json:"db"`   // without its password
-	From int    `json:"from"` // the schema that the store had
-	To   int    `json:"to"`   // the schema that it has; From if there was nothing to do
+	From int    `json:"from"` // the schema before
+	To   int    `json:"to"`   // the schema now; From if it was the newest
 }
 
 func (p *program) migrate(ctx context.Context, s *settings, asJSON bool) (err error) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -16,23 +15,24 @@ func newMove(p *program) *cobra.Command {
 	var abandon, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "move --from STORE --to STORE",
-		Short: "Move everything to another store, also while the old one is served",
-		Long: `Move all plants, with their times and creators, and all tokens from one store to
-another: a file or the URL of a PostgreSQL database, either way. The new store
-must be empty, or be left from a move that was interrupted, and nobody may serve
+		Short: "Move all plants and tokens to another store, also while servers run",
+		Long: `Move all plants, with their times and creators, and all tokens to another store.
+Each store is a file or the URL of a PostgreSQL database. The new store must be
+empty, or the destination of a move that was interrupted. No server may run on
 it yet.
 
-The old store may be served meanwhile. What is created there is copied, too, and
-only for the last of it the old store is held: from then on it answers 503 with
-Retry-After, and it is never served again. Start servers on the new store when
-this command has ended, and lead clients there.
+Servers may run on the old store. The command also copies the plants that they
+create during the move. For the last of these, the old store becomes read-only:
+from then on its servers answer 503 with Retry-After, and no server starts on it
+again. When the command has ended, start servers on the new store and point
+clients at them.
 
-Everything that is copied is read back and compared. If the command fails or is
-interrupted, the old store goes on as before, and the same command goes on with
-the move. --abandon takes back a move that was killed, or is not to count: then
-what only the new store has is in no other.
+The command reads every copied plant back and compares it. If it fails or is
+interrupted, the old store is served as before; run the same command again to
+continue. --abandon reopens the old store after a move that was killed, or that
+you do not want: plants that only the new store has are lost then.
 
-On PostgreSQL move as the role that owns the tables. Put its password into the
+On PostgreSQL, move as the role that owns the tables. Put its password into the
 file that PGPASSFILE names, or into PGPASSWORD.`,
 		Example: `  plantstore move --from plantstore.db --to 'postgres://plantstore@db.example/plants?sslmode=verify-full'
   plantstore move --from plantstore.db --abandon`,
@@ -61,11 +61,11 @@ file that PGPASSFILE names, or into PGPASSWORD.`,
 	bindJSON(cmd.Flags(), &asJSON, "print a JSON object")
 	cmd.Flags().Var(&from, "from", "the `store` to move: a file, or the URL of a PostgreSQL database")
 	cmd.Flags().Var(&to, "to", "the `store` to move to")
-	cmd.Flags().BoolVar(&abandon, "abandon", false, "make the old store take plants again")
+	cmd.Flags().BoolVar(&abandon, "abandon", false, "reopen the old store")
 	return cmd
 }
 
-// moveFacts is what move --json prints.
+// moveFacts is the output of move --json.
 type moveFacts struct {
 	From     string `json:"from"` // without its password
 	To       string `json:"to"`   // without its password
@@ -77,7 +77,7 @@ type moveFacts struct {
 	PauseMS  int64  `json:"pause_ms"`
 }
 
-// abandonFacts is what move --abandon --json prints.
+// abandonFacts is the output of move --abandon --json.
 type abandonFacts struct {
 	From      string `json:"from"` // without its password
 	Abandoned bool   `json:"abandoned"`
@@ -89,7 +89,7 @@ func (p *program) move(ctx context.Context, fromAddress, toAddress storeAddress,
 		return err
 	}
 	defer func() { err = errors.Join(err, from.Close()) }()
-	to, err := p.openMovable(ctx, "to", toAddress, engineOptions{server: true}) // so that nobody else serves it
+	to, err := p.openMovable(ctx, "to", toAddress, engineOptions{server: true}) // so that no server starts on it
 	if err != nil {
 		return err
 	}
@@ -101,20 +101,20 @@ func (p *program) move(ctx context.Context, fromAddress, toAddress storeAddress,
 		From: from, To: to,
 		FromName: fromAddress.absolute(), ToName: toAddress.absolute(),
 		Progress: bar.plants,
-		Announce: func() { bar.note("all is copied but the last plants; for these the old store is held now") },
+		Announce: func() { bar.note("copying the last plants; the old store is read-only") },
 	})
 	bar.end()
 	switch {
 	case errors.Is(err, move.ErrNotReopened):
 		return fmt.Errorf("move: %w", err)
 	case err != nil && ctx.Err() != nil && errors.Is(err, context.Canceled):
-		fmt.Fprintln(p.stderr, "interrupted: the old store takes plants as before; run the same command again to go on")
+		fmt.Fprintln(p.stderr, "interrupted: the old store is served as before; run the same command again to continue")
 		return errInterrupted
 	case err != nil:
 		return fmt.Errorf("move: %w", err)
 	}
 	if r.Leftover != nil {
-		fmt.Fprintln(p.stderr, "what the old store was followed by could not be taken away, and does no harm:", printable(r.Leftover.Error()))
+		fmt.Fprintln(p.stderr, "could not remove the capture trigger from the old store; it is harmless:", printable(r.Leftover.Error()))
 	}
 	if asJSON {
 		return writeJSON(p.stdout, moveFacts{
@@ -122,8 +122,9 @@ func (p *program) move(ctx context.Context, fromAddress, toAddress storeAddress,
 			Copied: r.Copied, Followed: r.Captured, PauseMS: r.Pause.Milliseconds(),
 		})
 	}
-	_, err = fmt.Fprintf(p.stdout, "both stores have %d plants with digest %x, and %d tokens; copied %d, %d of them after the first pass\nthe old store takes no more, and the new one can be served; from the one to the other it was %s\n",
-		r.Plants, r.Digests, r.Tokens, r.Copied, r.Captured, r.Pause.Round(time.Millisecond))
+	_, err = fmt.Fprintf(p.stdout, "both stores have %d plants with digest %x, and %d tokens; copied %d, %d of them after the first pass\n"+
+		"the old store is read-only; start servers on the new one\nwrite pause: %d ms\n",
+		r.Plants, r.Digests, r.Tokens, r.Copied, r.Captured, r.Pause.Milliseconds())
 	return err
 }
 
@@ -138,7 +139,7 @@ func (p *program) abandonMove(ctx context.Context, from storeAddress, asJSON boo
 	if asJSON {
 		return writeJSON(p.stdout, abandonFacts{from.absolute(), true})
 	}
-	_, err = fmt.Fprintf(p.stdout, "%s takes plants\n", printable(from.absolute()))
+	_, err = fmt.Fprintf(p.stdout, "%s is open again\n", printable(from.absolute()))
 	return err
 }
 

@@ -17,19 +17,18 @@ const (
 	capturedPlants = 1_000  // captured plants that a move copies at a time
 )
 
-// span is a range of ids, both ends included, and all the plants that the old
-// store had in it when it was read.
+// span is a range of ids, both ends included, and all plants of the source in it at
+// the time of the read.
 type span struct {
 	from, to int64
 	rows     []store.Row
 }
 
-// copy brings the whole range of ids into the new store, and counts both stores.
-// One goroutine reads ahead.
+// copy copies the plants of all spans. A goroutine reads one span ahead.
 func (m *mover) copy(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	spans, failed := make(chan span, 1), make(chan error, 1)
-	go func() { // ends with the plants, or when ctx does; this function waits for it
+	go func() { // ends after the last span or with ctx; copy waits for it
 		defer close(spans)
 		for s, err := range m.spans(ctx) {
 			if err != nil {
@@ -44,12 +43,12 @@ func (m *mover) copy(ctx context.Context) error {
 		}
 	}()
 	defer func() {
-		for range spans { // wait for its end
+		for range spans { // until the goroutine has ended
 		}
 	}()
 	defer cancel()
 	for s := range spans {
-		if err := m.settle(ctx, s); err != nil {
+		if err := m.copySpan(ctx, s); err != nil {
 			return err
 		}
 		m.Progress(m.from.Plants, m.all)
@@ -62,8 +61,8 @@ func (m *mover) copy(ctx context.Context) error {
 	}
 }
 
-// spans reads the old store in spans that follow each other, and that end with
-// the highest id.
+// spans returns the spans of the source in ascending order. Together they contain
+// every id.
 func (m *mover) spans(ctx context.Context) iter.Seq2[span, error] {
 	return func(yield func(span, error) bool) {
 		limit := m.chunk
@@ -86,17 +85,17 @@ func (m *mover) spans(ctx context.Context) iter.Seq2[span, error] {
 	}
 }
 
-// settle makes the new store have in a span what the old one has, reads it back,
-// and counts it in both.
-func (m *mover) settle(ctx context.Context, s span) error {
-	var there []store.Row
+// copySpan copies the plants of a span that the destination does not have, reads
+// them back, and adds the span to the tallies of both stores.
+func (m *mover) copySpan(ctx context.Context, s span) error {
+	var existing []store.Row
 	var err error
 	if !m.empty {
-		if there, err = m.readTo(ctx, s); err != nil {
+		if existing, err = m.readTo(ctx, s); err != nil {
 			return err
 		}
 	}
-	missing, err := m.missing(s.rows, there)
+	missing, err := m.missing(s.rows, existing)
 	if err != nil {
 		return err
 	}
@@ -104,37 +103,37 @@ func (m *mover) settle(ctx context.Context, s span) error {
 		if err := m.insert(ctx, missing); err != nil {
 			return err
 		}
-		if there, err = m.readTo(ctx, s); err != nil {
+		if existing, err = m.readTo(ctx, s); err != nil {
 			return err
 		}
-		if err := m.same(s.rows, there); err != nil {
+		if err := m.verify(s.rows, existing); err != nil {
 			return err
 		}
 	}
 	m.from.add(s.rows)
-	m.to.add(there)
+	m.to.add(existing)
 	return nil
 }
 
-// readTo returns what the new store has in a span, but not many more plants than
-// the old one has there.
-func (m *mover) readTo(ctx context.Context, s span) (there []store.Row, err error) {
-	for from := s.from; len(there) <= len(s.rows); {
+// readTo returns the plants of the destination in a span. If it has more of them
+// than the source, readTo may return only a part.
+func (m *mover) readTo(ctx context.Context, s span) (existing []store.Row, err error) {
+	for from := s.from; len(existing) <= len(s.rows); {
 		rows, err := m.To.Plants(ctx, from, s.to, len(s.rows)+1)
 		if err != nil {
 			return nil, err
 		}
-		there = append(there, rows...)
+		existing = append(existing, rows...)
 		if len(rows) == 0 || rows[len(rows)-1].ID == s.to {
 			break
 		}
 		from = rows[len(rows)-1].ID + 1
 	}
-	return there, nil
+	return existing, nil
 }
 
-// copyCaptured goes after plants that were created since the old store is followed: at
-// most one chunk. It returns how many there were.
+// copyCaptured copies at most one chunk of the captured plants, and returns their
+// number.
 func (m *mover) copyCaptured(ctx context.Context) (int, error) {
 	ids, err := m.From.Captured(ctx, m.chunk)
 	if err != nil || len(ids) == 0 {
@@ -142,17 +141,18 @@ func (m *mover) copyCaptured(ctx context.Context) (int, error) {
 	}
 	slices.Sort(ids)
 	limit := capturedPlants / 10
-	for left := ids; len(left) > 0; {
-		part := left[:min(limit, len(left))]
-		left = left[len(part):]
+	for remaining := ids; len(remaining) > 0; {
+		part := remaining[:min(limit, len(remaining))]
+		remaining = remaining[len(part):]
 		rows, err := m.From.PlantsByID(ctx, part)
 		if err != nil {
 			return 0, err
 		}
 		if len(rows) < len(part) {
-			return 0, fmt.Errorf("%s has lost plants while it was moved: %d of %d that were created are not there", m.FromName, len(part)-len(rows), len(part))
+			return 0, fmt.Errorf("%s lost plants during the move: %d of %d captured plants are missing",
+				m.FromName, len(part)-len(rows), len(part))
 		}
-		if err := m.settleNew(ctx, part, rows); err != nil {
+		if err := m.copyByID(ctx, part, rows); err != nil {
 			return 0, err
 		}
 		limit = limitAfter(rows, capturedPlants)
@@ -160,9 +160,9 @@ func (m *mover) copyCaptured(ctx context.Context) (int, error) {
 	return len(ids), nil
 }
 
-// limitAfter returns how many plants to read at a time, given those that were
-// read last: so many that their texts take about store.PlantsBytes, and at most
-// the most.
+// limitAfter returns the number of plants for the next read: as many as need about
+// store.PlantsBytes, if they are as large as the rows of the last read, and at most
+// most.
 func limitAfter(rows []store.Row, most int) int {
 	bytes := 0
 	for i := range rows {
@@ -171,33 +171,34 @@ func limitAfter(rows []store.Row, most int) int {
 	return max(1, min(most, store.PlantsBytes*len(rows)/max(1, bytes)))
 }
 
-// settleNew is settle for plants with certain ids. Those that the new store has
-// were counted with their span.
-func (m *mover) settleNew(ctx context.Context, ids []int64, rows []store.Row) error {
-	there, err := m.To.PlantsByID(ctx, ids)
+// copyByID is copySpan for single plants. The tallies already contain the plants
+// that the destination has: they were copied with their span.
+func (m *mover) copyByID(ctx context.Context, ids []int64, rows []store.Row) error {
+	existing, err := m.To.PlantsByID(ctx, ids)
 	if err != nil {
 		return err
 	}
-	missing, err := m.missing(rows, there)
+	missing, err := m.missing(rows, existing)
 	if err != nil || len(missing) == 0 {
 		return err
 	}
-	newIDs := make([]int64, len(missing))
+	missingIDs := make([]int64, len(missing))
 	for i := range missing {
-		newIDs[i] = missing[i].ID
+		missingIDs[i] = missing[i].ID
 	}
 	if err := m.insert(ctx, missing); err != nil {
 		return err
 	}
-	if there, err = m.To.PlantsByID(ctx, newIDs); err != nil {
+	stored, err := m.To.PlantsByID(ctx, missingIDs)
+	if err != nil {
 		return err
 	}
-	if err := m.same(missing, there); err != nil {
+	if err := m.verify(missing, stored); err != nil {
 		return err
 	}
 	m.result.Captured += int64(len(missing))
 	m.from.add(missing)
-	m.to.add(there)
+	m.to.add(stored)
 	return nil
 }
 
@@ -213,37 +214,38 @@ func (m *mover) insert(ctx context.Context, rows []store.Row) error {
 	return nil
 }
 
-// missing returns the plants of the old store that the new one has not. The
-// error is about a plant that the new one has, and the old one has not like that.
-// Both are by ascending id.
-func (m *mover) missing(rows, there []store.Row) (missing []store.Row, err error) {
+// missing returns the rows of the source that the destination does not have. The
+// error names a plant of the destination that is not a plant of the source. Both
+// slices are by ascending id.
+func (m *mover) missing(rows, existing []store.Row) (missing []store.Row, err error) {
 	for i := range rows {
 		switch {
-		case len(there) > 0 && there[0].ID < rows[i].ID:
-			return nil, m.foreign(there[0])
-		case len(there) == 0 || there[0].ID > rows[i].ID:
+		case len(existing) > 0 && existing[0].ID < rows[i].ID:
+			return nil, m.different(existing[0])
+		case len(existing) == 0 || existing[0].ID > rows[i].ID:
 			missing = append(missing, rows[i])
-		case !equal(&rows[i], &there[0]):
-			return nil, m.foreign(there[0])
+		case !equal(&rows[i], &existing[0]):
+			return nil, m.different(existing[0])
 		default:
-			there = there[1:]
+			existing = existing[1:]
 		}
 	}
-	if len(there) > 0 {
-		return nil, m.foreign(there[0])
+	if len(existing) > 0 {
+		return nil, m.different(existing[0])
 	}
 	return missing, nil
 }
 
-func (m *mover) foreign(r store.Row) error {
-	return fmt.Errorf("%w: %s has a plant %d that %s has not, or not like that; move into an empty store", ErrDifferent, m.ToName, r.ID, m.FromName)
+func (m *mover) different(r store.Row) error {
+	return fmt.Errorf("%w: plant %d of %s is not in %s, or not with the same content; move into an empty store",
+		errDifferent, r.ID, m.ToName, m.FromName)
 }
 
-// same compares what was read back with what was stored.
-func (m *mover) same(rows, there []store.Row) error {
-	missing, err := m.missing(rows, there)
+// verify compares the rows that were read back with the rows of the source.
+func (m *mover) verify(rows, stored []store.Row) error {
+	missing, err := m.missing(rows, stored)
 	if err == nil && len(missing) > 0 {
-		err = fmt.Errorf("%s has not kept plant %d, and %d more that it took", m.ToName, missing[0].ID, len(missing)-1)
+		err = fmt.Errorf("%s lost plant %d and %d more that were just stored", m.ToName, missing[0].ID, len(missing)-1)
 	}
 	return err
 }

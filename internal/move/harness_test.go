@@ -22,13 +22,13 @@ import (
 	"plantstore/internal/store/storetest"
 )
 
-// server is the PostgreSQL that all tests of the package use; nil if there is
-// none.
+// server is the PostgreSQL server of all tests of the package; nil if PostgreSQL is
+// not installed.
 var server *pgtest.Server
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Around(m.Run, &server)) }
 
-// place is an empty store that engines can be opened on.
+// place opens an engine on a store that is empty at first.
 type place func(t testing.TB) storetest.Engine
 
 // inFile returns a store in a file.
@@ -41,13 +41,13 @@ func inFile(t testing.TB) place {
 	}
 }
 
-// inPostgres returns a store in a database, for the roles that docs/how-to/grant-postgresql-rights.md
-// describes: the first engine, which moves, is of the owner, and the others are of
-// the servers.
+// inPostgres returns a store in a database with the roles of
+// docs/how-to/grant-postgresql-rights.md. The first engine has the owner's role, as a
+// mover has; the others have the server role.
 func inPostgres(t testing.TB) place {
 	t.Helper()
 	if server == nil {
-		t.Skip("there is no PostgreSQL")
+		t.Skip("PostgreSQL is not installed")
 	}
 	open := func(t testing.TB, url string) (*postgres.Engine, error) {
 		return postgres.Open(t.Context(), postgres.Config{URL: url, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
@@ -84,7 +84,7 @@ func opened(t testing.TB, e storetest.Engine, err error) storetest.Engine {
 	return e
 }
 
-// everyWay runs a test with every pair of engines, each an empty store.
+// everyWay runs a test with every pair of engines. Their stores are empty.
 func everyWay(t *testing.T, test func(t *testing.T, from, to place)) {
 	places := []struct {
 		name string
@@ -100,13 +100,16 @@ func everyWay(t *testing.T, test func(t *testing.T, from, to place)) {
 	}
 }
 
-var begun = time.Date(2026, 11, 21, 9, 30, 0, 123456000, time.UTC)
+var start = time.Date(2026, 11, 21, 9, 30, 0, 123456000, time.UTC)
 
 func create(id int64, name string, tag plant.Tag) store.Create {
-	return store.Create{Plant: plant.NewPlant{ID: id, Plant: plant.Plant{Name: name, Tag: tag}}, At: begun.Add(time.Duration(id%1000) * time.Microsecond), By: 0}
+	return store.Create{
+		Plant: plant.NewPlant{ID: id, Plant: plant.Plant{Name: name, Tag: tag}},
+		At:    start.Add(time.Duration(id%1000) * time.Microsecond),
+	}
 }
 
-// plants returns so many plants from an id on.
+// plants returns n plants with ascending ids from first on.
 func plants(first int64, n int) []store.Create {
 	all := make([]store.Create, n)
 	for i := range all {
@@ -120,17 +123,23 @@ func plants(first int64, n int) []store.Create {
 	return all
 }
 
-// seed stores plants at the edges of what a plant is, plants of several tokens,
-// and tokens in every state.
+// seed stores plants with extreme values, plants of several tokens, and tokens in
+// every state.
 func seed(t testing.TB, s storetest.Engine) {
 	t.Helper()
 	tokens := []auth.Token{
 		{ID: 1, Name: "first", Scopes: auth.ScopeCreate},
-		{ID: 2, Name: "ends", Prefix: "pst_0abc", Scopes: scopesOf(t, "plants:create plants:read"), ExpiresAt: begun.Add(time.Hour)},
-		{ID: 4, Name: "revoked", Scopes: scopesOf(t, "admin"), LastUsedAt: begun.Add(time.Minute), RevokedAt: begun.Add(2 * time.Minute)},
+		{
+			ID: 2, Name: "expires", Prefix: "pst_0abc", Scopes: scopesOf(t, "plants:create plants:read"),
+			ExpiresAt: start.Add(time.Hour),
+		},
+		{
+			ID: 4, Name: "revoked", Scopes: scopesOf(t, "admin"),
+			LastUsedAt: start.Add(time.Minute), RevokedAt: start.Add(2 * time.Minute),
+		},
 	}
 	for i := range tokens {
-		tokens[i].Hash, tokens[i].CreatedAt = auth.HashOf(tokens[i].Name), begun
+		tokens[i].Hash, tokens[i].CreatedAt = auth.HashOf(tokens[i].Name), start
 	}
 	must(t, s.PutTokens(t.Context(), tokens))
 	batch := []store.Create{
@@ -151,7 +160,7 @@ func insert(t testing.TB, s store.Engine, batch ...store.Create) {
 	must(t, err)
 	for i, o := range outcomes {
 		if !o.Created() {
-			t.Fatalf("plant %d was there", batch[i].Plant.ID)
+			t.Fatalf("plant %d: %+v, want it created", batch[i].Plant.ID, o)
 		}
 	}
 }
@@ -173,12 +182,12 @@ func scopesOf(t testing.TB, text string) auth.Scopes {
 	return scopes
 }
 
-// config is of a move that nobody watches.
+// config returns the Config of a move without callbacks.
 func config(from, to storetest.Engine) move.Config {
 	return move.Config{From: from, To: to, FromName: "the old one", ToName: "the new one"}
 }
 
-// content is all that a store holds.
+// content is the whole content of a store.
 type content struct {
 	Plants []store.Row
 	Tokens []auth.Token
@@ -209,7 +218,7 @@ func contentOf(t testing.TB, s storetest.Engine) (c content) {
 	return c
 }
 
-// totals returns what a move should say of such a content.
+// totals returns the totals of the content.
 func (c content) totals() (t store.Totals) {
 	var d store.Digester
 	for _, r := range c.Plants {
@@ -226,4 +235,7 @@ func equal[T any](t testing.TB, what string, got, want T) {
 	}
 }
 
-var movedAway, filled = store.MoveState{Phase: store.Moved, Other: "the new one"}, store.MoveState{Phase: store.Filling, Other: "the old one"}
+var (
+	movedAway = store.MoveState{Phase: store.Moved, Other: "the new one"}
+	filled    = store.MoveState{Phase: store.Filling, Other: "the old one"}
+)

@@ -1,12 +1,11 @@
-// Package move takes everything that one store has to another, of whatever
-// engine, while the one that it comes from is served: plants with their times and
-// creators, and tokens.
+// Package move copies all plants and tokens of one store into another, of any
+// engine, while servers serve the first one.
 //
-// It compares and copies the plants in the order of their ids, chunk by chunk,
-// reads each chunk back, and then goes after the plants that were created
-// meanwhile, in rounds that become shorter. For the last round it holds the old
-// store. What is there already is compared and left, so that a move that was
-// interrupted can simply be run again.
+// It copies the plants in the order of their ids, chunk by chunk, and reads each
+// chunk back. Then it copies the plants that were created during this pass, in
+// rounds that become shorter. For the last round, the source is read-only. Plants
+// that the destination already has are compared and left unchanged, so the same
+// move can run again after an interruption.
 package move
 
 import (
@@ -20,44 +19,43 @@ import (
 	"plantstore/internal/store"
 )
 
-// Config tells what to move where.
+// Config is the input of Run.
 type Config struct {
 	From             Source
 	To               Destination // no other process writes to it until Run has returned
 	FromName, ToName string      // for a person
 
-	// Progress, if it is not nil, is called from time to time with the number of plants
-	// that have been compared and of all plants of From; all is -1 if it is unknown.
+	// Progress, if it is not nil, is called after each chunk with the number of plants
+	// that both stores have, and the number of plants of From at the start; -1 if
+	// From does not maintain its totals.
 	Progress func(plants, all int64)
 
-	// Announce, if it is not nil, is called when the old store is about to be held.
+	// Announce, if it is not nil, is called before the source becomes read-only.
 	Announce func()
 }
 
-// Result is what was moved.
+// Result is the result of Run.
 type Result struct {
-	store.Totals               // which both stores have
-	Tokens       int           // that both stores have
-	Copied       int64         // plants that were not there before
-	Captured     int64         // of these, plants that came after their turn
-	Pause        time.Duration // from when the old store took nothing more until the new one could
-	Leftover     error         // why something was left in the old store, which does no harm; nil if nothing was
+	store.Totals               // of both stores
+	Tokens       int           // of both stores
+	Copied       int64         // plants that the destination did not have
+	Captured     int64         // of these, plants that were created behind the first pass
+	Pause        time.Duration // the write pause
+	Leftover     error         // the reason why the capture is still in the source, where it is harmless; nil if it is not
 }
 
-// Errors of Run beside those of the stores.
 var (
-	// ErrMoved means that the old store was moved already.
-	ErrMoved = errors.New("it was moved already")
-	// ErrDifferent means that the new store has something that the old one has not.
-	ErrDifferent = errors.New("the new store has something of its own")
-	// ErrNotReopened means that a move failed and that the old store may be held.
-	ErrNotReopened = errors.New("the old store may be held, and take no plants: run the same command again")
+	errMoved     = errors.New("it was moved already")
+	errDifferent = errors.New("the new store has other data")
+
+	// ErrNotReopened means that a move failed and that its source may be read-only.
+	ErrNotReopened = errors.New("the old store may be read-only: run the same command again")
 )
 
-// Run moves everything. On return without an error both stores hold the same, the
-// old one takes nothing any more, and the new one may be served. After an error,
-// or the end of ctx, the old store takes plants as before, unless the error wraps
-// ErrMoved or ErrNotReopened.
+// Run moves a store. On return without an error, both stores hold the same plants
+// and tokens, the source is read-only, and the destination may be served. After an
+// error, and at the end of ctx, the source is as before the move; the exception is
+// an error that wraps ErrNotReopened.
 func Run(ctx context.Context, c Config) (Result, error) { return run(ctx, c, chunkPlants) }
 
 func run(ctx context.Context, c Config, chunk int) (Result, error) {
@@ -68,11 +66,11 @@ func run(ctx context.Context, c Config, chunk int) (Result, error) {
 		c.Announce = func() {}
 	}
 	m := &mover{Config: c, chunk: chunk, all: -1}
-	disengage, err := m.lock(ctx)
+	unlock, err := m.lock(ctx)
 	if err != nil {
 		return m.result, err
 	}
-	defer disengage()
+	defer unlock()
 	if err := m.check(ctx); err != nil {
 		return m.result, err
 	}
@@ -83,19 +81,19 @@ func run(ctx context.Context, c Config, chunk int) (Result, error) {
 	if err == nil {
 		err = m.finish(ctx)
 	}
-	if err != nil && !m.done {
+	if err != nil && !m.complete {
 		err = errors.Join(err, reopen(ctx, m.From))
 	}
 	return m.result, err
 }
 
-// Abandon makes a store that a move holds, or has moved, take plants again.
+// Abandon reopens the source of a move that was interrupted or is complete.
 func Abandon(ctx context.Context, s Store) error {
-	disengage, err := s.Lock(ctx)
+	unlock, err := s.Lock(ctx)
 	if err != nil {
 		return err
 	}
-	defer disengage()
+	defer unlock()
 	state, err := s.State(ctx)
 	if err == nil && state.Move.Phase == store.Filling {
 		err = state.Move.Err()
@@ -106,8 +104,8 @@ func Abandon(ctx context.Context, s Store) error {
 	return reopen(ctx, s)
 }
 
-// reopen lets a store take plants again, also after the end of ctx. It tries for
-// a while, because a store that fails a move may come back.
+// reopen reopens a store, also after the end of ctx. It repeats failed attempts,
+// because the store may be unreachable only for a moment.
 func reopen(ctx context.Context, s Store) error {
 	const within, pause = 10 * time.Second, 200 * time.Millisecond
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
@@ -128,16 +126,17 @@ func reopen(ctx context.Context, s Store) error {
 // mover is one run.
 type mover struct {
 	Config
+
 	chunk    int // plants that are copied at a time
 	result   Result
-	empty    bool            // To had no plants when it began
-	toState  store.MoveState // To's, when it began
-	done     bool            // To has everything, and From is to stay held
+	empty    bool            // To had no plants at the start
+	toState  store.MoveState // of To at the start
+	complete bool            // To has everything, and From stays read-only
 	from, to tally
-	all      int64 // plants of From when it began; -1 if that is not known
+	all      int64 // plants of From at the start; -1 if From does not maintain its totals
 }
 
-// tally is what was seen of one of the stores.
+// tally counts the plants that a move read from one of the stores.
 type tally struct {
 	store.Totals
 	digester store.Digester
@@ -151,19 +150,18 @@ func (t *tally) add(rows []store.Row) {
 	}
 }
 
-// lock keeps every other mover from both stores. If they are one store, the
-// second time fails.
-func (m *mover) lock(ctx context.Context) (disengage func(), err error) {
-	from, err := m.From.Lock(ctx)
+// lock locks both stores. If they are the same store, the second lock fails.
+func (m *mover) lock(ctx context.Context) (unlock func(), err error) {
+	unlockFrom, err := m.From.Lock(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", m.FromName, err)
 	}
-	to, err := m.To.Lock(ctx)
+	unlockTo, err := m.To.Lock(ctx)
 	if err != nil {
-		from()
+		unlockFrom()
 		return nil, fmt.Errorf("%s: %w; or it is the same store", m.ToName, err)
 	}
-	return func() { to(); from() }, nil
+	return func() { unlockTo(); unlockFrom() }, nil
 }
 
 func (m *mover) filling() store.MoveState {
@@ -176,8 +174,8 @@ func (m *mover) moving() store.MoveState {
 
 func (m *mover) moved() store.MoveState { return store.MoveState{Phase: store.Moved, Other: m.ToName} }
 
-// check refuses stores that cannot be moved from or to, before anything is
-// changed in them.
+// check refuses stores that cannot be the source or the destination, before it
+// changes anything.
 func (m *mover) check(ctx context.Context) error {
 	from, errFrom := m.From.State(ctx)
 	to, errTo := m.To.State(ctx)
@@ -189,23 +187,24 @@ func (m *mover) check(ctx context.Context) error {
 	m.toState, m.empty = to.Move, len(rows) == 0
 	resumed := to.Move == m.filling()
 	switch {
-	case from.Move.Phase == store.Moved && !resumed: // else it was interrupted at the very end
-		return fmt.Errorf("%s: %w: %s", m.FromName, ErrMoved, from.Move)
+	case from.Move.Phase == store.Moved && !resumed: // a resumed move was interrupted in its last step
+		return fmt.Errorf("%s: %w: %s", m.FromName, errMoved, from.Move)
 	case from.Move.Phase == store.Filling:
 		return fmt.Errorf("%s: %w", m.FromName, from.Move.Err())
 	case to.Move.Phase != "" && !resumed:
 		return fmt.Errorf("%s: %w", m.ToName, to.Move.Err())
 	case !resumed && !m.empty:
-		return fmt.Errorf("%w: %s has plants; move into an empty store", ErrDifferent, m.ToName)
+		return fmt.Errorf("%w: %s has plants; move into an empty store", errDifferent, m.ToName)
 	case !resumed && len(tokens) > 0:
-		return fmt.Errorf("%w: %s has the token %q; move into a store that was never served", ErrDifferent, m.ToName, tokens[0].Name)
+		return fmt.Errorf("%w: %s has the token %q; move into a store that was never served",
+			errDifferent, m.ToName, tokens[0].Name)
 	}
 	return nil
 }
 
-// begin notes in both stores that a move runs, and takes the tokens along, so
-// that what goes wrong with them goes wrong now. An old store that a move before
-// left held takes plants meanwhile: the new one takes none.
+// begin makes the destination read-only for others, reopens the source, which an
+// earlier move may have left read-only, copies the tokens, and starts the capture.
+// The tokens are copied again at the end: a failure of theirs shows now.
 func (m *mover) begin(ctx context.Context) error {
 	if err := m.To.SetMoveState(ctx, m.toState, m.filling()); err != nil {
 		return fmt.Errorf("%s: %w", m.ToName, err)
@@ -233,8 +232,8 @@ func (m *mover) putTokens(ctx context.Context) error {
 	return m.To.PutTokens(ctx, tokens)
 }
 
-// finish goes after what was created meanwhile, for as long as more of that comes
-// than one round takes, and then holds the old store for the last of it.
+// finish copies captured plants until a round has less than a chunk. Then it makes
+// the source read-only and completes the copy.
 func (m *mover) finish(ctx context.Context) error {
 	for n := m.chunk; n == m.chunk; {
 		var err error
@@ -247,12 +246,12 @@ func (m *mover) finish(ctx context.Context) error {
 	if err := m.From.SetMoveState(ctx, store.MoveState{}, m.moving()); err != nil {
 		return fmt.Errorf("%s: %w", m.FromName, err)
 	}
-	began := time.Now()
-	if err := m.complete(ctx); err != nil {
+	paused := time.Now()
+	if err := m.copyLast(ctx); err != nil {
 		return err
 	}
-	// From here on the old store stays held, or plants might go into both.
-	m.done = true
+	// From here on the source stays read-only, or both stores could store plants.
+	m.complete = true
 	ctx = context.WithoutCancel(ctx)
 	if err := m.From.SetMoveState(ctx, m.moving(), m.moved()); err != nil {
 		return unfinished(err)
@@ -260,18 +259,19 @@ func (m *mover) finish(ctx context.Context) error {
 	if err := m.To.Reopen(ctx); err != nil {
 		return unfinished(err)
 	}
-	m.result.Pause = time.Since(began)
+	m.result.Pause = time.Since(paused)
 	m.result.Leftover = m.From.StopCapture(ctx)
 	return nil
 }
 
-// pauseMax bounds the time for which the old store is held by a move that is not
-// done.
+// pauseMax bounds the write pause of a move that is not complete.
 const pauseMax = 10 * time.Second
 
-// complete copies the last plants and compares all, while the old store is held.
-func (m *mover) complete(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, pauseMax, fmt.Errorf("the last plants could not be moved within %s, and so the old store goes on", pauseMax))
+// copyLast copies the last captured plants and the tokens, and compares both stores.
+// The source is read-only.
+func (m *mover) copyLast(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, pauseMax,
+		fmt.Errorf("could not move the last plants within %s, so the old store is served as before", pauseMax))
 	defer cancel()
 	err := func() error {
 		for n := 1; n > 0; {
@@ -292,11 +292,12 @@ func (m *mover) complete(ctx context.Context) error {
 }
 
 func unfinished(err error) error {
-	return fmt.Errorf("both stores hold the same, but it could not be noted in both; %w, which ends the move or says that it is done: %w", ErrNotReopened, err)
+	return fmt.Errorf("both stores hold the same data, but could not set the move state of both; %w: %w",
+		ErrNotReopened, err)
 }
 
-// compareTokens compares all of the tokens but when they were last used, which
-// even a store that is held notes.
+// compareTokens compares the tokens of both stores, except for the times of last
+// use: even a read-only store updates them.
 func (m *mover) compareTokens(ctx context.Context) error {
 	from, errFrom := m.From.Tokens(ctx)
 	to, errTo := m.To.Tokens(ctx)
@@ -308,13 +309,13 @@ func (m *mover) compareTokens(ctx context.Context) error {
 		a.LastUsedAt, b.LastUsedAt = time.Time{}, time.Time{}
 		return a == b
 	}) {
-		return fmt.Errorf("%w: the tokens of both are not the same", ErrDifferent)
+		return fmt.Errorf("%w: the tokens of the stores differ", errDifferent)
 	}
 	return nil
 }
 
-// compareTotals holds the sums of what was read of both stores against each other, and
-// against what the stores count themselves.
+// compareTotals compares the totals of the plants that were read from both stores
+// with each other, and with the totals that the stores maintain.
 func (m *mover) compareTotals(ctx context.Context) error {
 	if m.from.Totals != m.to.Totals {
 		return fmt.Errorf("the stores differ: %d plants with digest %x were read from %s, and %d with %x from %s",
@@ -329,7 +330,8 @@ func (m *mover) compareTotals(ctx context.Context) error {
 			return err
 		}
 		if known && t != m.from.Totals {
-			return fmt.Errorf("the stores differ: %s counts %d plants with digest %x, and %d with %x were moved", s.name, t.Plants, t.Digests, m.from.Plants, m.from.Digests)
+			return fmt.Errorf("the stores differ: %s counts %d plants with digest %x, and %d with %x were moved",
+				s.name, t.Plants, t.Digests, m.from.Plants, m.from.Digests)
 		}
 	}
 	m.result.Totals = m.from.Totals

@@ -7,9 +7,9 @@ import (
 	"plantstore/internal/store"
 )
 
-// Store is the part of a store that a move uses at both ends. Except for Lock,
-// Plants, PlantsByID and Totals, only the process that holds Lock calls what
-// store.Engine does not have. storetest holds the suite for it.
+// Store is the part of a store that a move uses at both ends. Only a process that
+// has the lock of Lock may change the move state. storetest is the suite of its
+// contract.
 type Store interface {
 	// State is that of store.Engine.
 	State(ctx context.Context) (store.State, error)
