@@ -361,8 +361,8 @@ var answers = map[string][]string{
 
 // The headings of docs/explanation/sql.md under which features are listed.
 const (
-	headServing = "What it sends"
-	headAway    = "Only while a store is moved away"
+	headServing = "Statements of every store"
+	headAway    = "Statements of a move"
 	headNames   = "Names"
 )
 

@@ -1,0 +1,40 @@
+package plantstore_test
+
+import (
+	"io/fs"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var (
+	testName = regexp.MustCompile("`(Test[A-Z]\\w+)`")
+	testFunc = regexp.MustCompile(`(?m)^func (Test[A-Z]\w+)\(`)
+)
+
+// TestNamedTestsExist checks that each test that a page names exists, also in faults/.
+func TestNamedTestsExist(t *testing.T) {
+	t.Parallel()
+	defined := map[string]bool{}
+	for _, dir := range []string{"cmd", "internal", "faults", "docs"} {
+		err := filepath.WalkDir(dir, func(name string, _ fs.DirEntry, err error) error {
+			if err == nil && strings.HasSuffix(name, "_test.go") {
+				for _, match := range testFunc.FindAllStringSubmatch(read(t, name), -1) {
+					defined[match[1]] = true
+				}
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, page := range files(t, ".md") {
+		for _, match := range testName.FindAllStringSubmatch(read(t, page), -1) {
+			if !defined[match[1]] {
+				t.Errorf("%s names %s, which no package defines", page, match[1])
+			}
+		}
+	}
+}
