@@ -16,9 +16,9 @@ import (
 
 // backupOptions are the flags of backup and restore.
 type backupOptions struct {
-	manifest string // empty: none with -, else the one beside the file
+	manifest string // empty: no manifest with -, else the one beside the file
 	asJSON   bool
-	force    bool // restore alone: replace a store
+	force    bool // restore: replace a store
 }
 
 func newBackup(p *program) *cobra.Command {
@@ -26,19 +26,19 @@ func newBackup(p *program) *cobra.Command {
 	o := &backupOptions{}
 	cmd := &cobra.Command{
 		Use:   "backup FILE",
-		Short: "Copy the store to a new file or standard output, also while the server runs",
-		Long: `Copy the whole store, plants and tokens, to a new file, also while the server
-runs and takes plants: every plant that was answered before is in it. The file
-appears when it is complete and on stable storage; beside it lies FILE.json, its
-manifest, which says what it holds and has its SHA-256. Keep the two together:
+		Short: "Back up the store to a new file or standard output",
+		Long: `Copy all plants and tokens of the store to a new file. The server may run: the
+backup contains every plant that it acknowledged before the command started. The
+file appears when it is complete and on stable storage, with its manifest
+FILE.json, which has its counts and its SHA-256. Keep both files together:
 restore and verify compare them.
 
-If FILE is -, the backup goes to standard output, and --manifest names the file
-for the manifest. The copy is made first, in a temporary file in the directory
-that TMPDIR names, else in the store's, so that a slow reader does not hold up
-the server. That directory needs as much free space as the store takes.
+If FILE is -, the command writes the backup to standard output, and the manifest
+to the file that --manifest names. It first copies the store to a temporary file,
+so that a slow reader does not delay the server. The temporary file is in the
+directory that TMPDIR names, else beside the store, and is as large as the store.
 
-A server that runs makes backups by itself with --backup-dir.`,
+With --backup-dir a server makes backups on a schedule.`,
 		Example: `  plantstore backup /mnt/backup/monday.db
   plantstore backup /mnt/backup/monday.db --db /var/lib/plantstore/plantstore.db
   plantstore backup - | ssh host plantstore restore - --db copy.db`,
@@ -62,7 +62,7 @@ A server that runs makes backups by itself with --backup-dir.`,
 	}
 	s.bindStore(cmd.Flags())
 	p.bindQuiet(cmd.Flags())
-	o.bind(cmd.Flags(), "write the manifest of the backup on standard output to this `file`")
+	o.bind(cmd.Flags(), "write the manifest to this `file`; only if FILE is -")
 	return cmd
 }
 
@@ -71,9 +71,9 @@ func (o *backupOptions) bind(f *pflag.FlagSet, manifestUsage string) {
 	bindJSON(f, &o.asJSON, "print a JSON object")
 }
 
-var errManifestFlag = usagef("manifest: it is for a backup that is a stream (-); the manifest of a file lies beside it")
+var errManifestFlag = usagef("manifest: use it with - only; the manifest of FILE is FILE.json")
 
-// backupFacts is what backup --json prints.
+// backupFacts is the output of backup --json.
 type backupFacts struct {
 	File string `json:"file"`
 	sqlite.Manifest
@@ -103,13 +103,13 @@ func (p *program) backupFile(ctx context.Context, db, to string, asJSON bool) er
 func (p *program) backupStream(ctx context.Context, db string, o *backupOptions) error {
 	switch _, terminal := isTerminal(p.stdout); {
 	case o.asJSON:
-		return usagef("json: standard output has the backup; use --manifest for what it holds")
+		return usagef("json: standard output has the backup; use --manifest instead")
 	case terminal:
-		return usagef("standard output is a terminal: send the backup to a pipe or a file")
+		return usagef("standard output is a terminal; redirect it to a pipe or a file")
 	}
 	if o.manifest != "" {
 		if _, err := os.Lstat(o.manifest); !errors.Is(err, fs.ErrNotExist) {
-			return errors.Join(err, fmt.Errorf("manifest: %s is there already: name a new file", o.manifest))
+			return errors.Join(err, fmt.Errorf("manifest: %s already exists; use a new file", o.manifest))
 		}
 	}
 	temp := p.environ["TMPDIR"]
@@ -130,7 +130,8 @@ func (p *program) backupStream(ctx context.Context, db string, o *backupOptions)
 		return fmt.Errorf("backup to standard output: %w", err)
 	}
 	if !p.quiet {
-		fmt.Fprintf(p.stderr, "the backup has %d plants, up to commit %d, and %d bytes with SHA-256 %s\n", m.Plants, m.Commits, m.Bytes, m.SHA256)
+		fmt.Fprintf(p.stderr, "the backup has %d plants, up to commit %d, and %d bytes with SHA-256 %s\n",
+			m.Plants, m.Commits, m.Bytes, m.SHA256)
 	}
 	return nil
 }

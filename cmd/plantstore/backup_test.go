@@ -25,12 +25,12 @@ func TestBackupRefusesTerminal(t *testing.T) {
 	}
 	stderr.Reset()
 	code := run(t.Context(), []string{"backup", "-", "--db", db}, nil, nil, terminal, &stderr)
-	if want := "plantstore: standard output is a terminal: send the backup to a pipe or a file\n"; code != exitUsage || stderr.String() != want {
+	if want := "plantstore: standard output is a terminal; redirect it to a pipe or a file\n"; code != exitUsage || stderr.String() != want {
 		t.Errorf("backup: got %d and %q, want 2 and %q", code, &stderr, want)
 	}
 	stderr.Reset()
 	code = run(t.Context(), []string{"restore", "-", "--db", db + "2"}, nil, terminal, &out, &stderr)
-	if want := "plantstore: standard input is a terminal: pipe a backup into it, or name a file\n"; code != exitUsage || stderr.String() != want {
+	if want := "plantstore: standard input is a terminal; pipe a backup into it or name a file\n"; code != exitUsage || stderr.String() != want {
 		t.Errorf("restore: got %d and %q, want 2 and %q", code, &stderr, want)
 	}
 }

@@ -17,10 +17,10 @@ func newConfig(p *program) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "config",
-		Short: "Show the settings in force, and where each comes from",
-		Long: `Show every setting of "plantstore serve" with the value in force and where it
-comes from: a flag, an environment variable, the file, or the default. Secrets
-are hidden. The output is a settings file itself.`,
+		Short: "Print the settings in force, with their sources",
+		Long: `Print every setting of "plantstore serve" with the value in force and its source:
+a flag, an environment variable, the settings file, or the default. Passwords are
+hidden. The output is a settings file.`,
 		Example: `  plantstore config
   plantstore config --listen 0.0.0.0:8080 --log-format json > plantstore.yaml`,
 		Args: cobra.NoArgs,
@@ -55,7 +55,7 @@ are hidden. The output is a settings file itself.`,
 // settingFacts is a line of config --json.
 type settingFacts struct {
 	Name   string `json:"name"`
-	Value  string `json:"value"`  // in the form of a flag, without secrets
+	Value  string `json:"value"`  // in the form of a flag, without passwords
 	Source string `json:"source"` // a flag, an environment variable, the path of the file, or default
 }
 

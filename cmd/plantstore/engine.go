@@ -8,14 +8,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
 	"plantstore/internal/move"
 	"plantstore/internal/postgres"
 	"plantstore/internal/sqlite"
 	"plantstore/internal/store"
-
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 )
 
 // engineOptions selects how openEngine opens a store. The zero value opens it for reads and writes and creates it if it
@@ -68,7 +68,7 @@ func (s *settings) openEngine(ctx context.Context, o engineOptions) (anyEngine, 
 	})
 }
 
-// checkStore refuses what the settings alone show to be wrong with the store.
+// checkStore returns an error if the settings alone show that the store cannot be opened.
 func (s *settings) checkStore() error {
 	if !s.db.isDatabase() {
 		if s.requireSyncStandby {
@@ -85,9 +85,8 @@ func (s *settings) checkStore() error {
 	return nil
 }
 
-// commits is how many commits may run at the same time, and the time for each:
-// one writes to a file at a time; a database far away is asked again before it
-// has answered, and asked what became of it until nobody waits any more.
+// commits returns the maximal number of concurrent commits, and the time limit of each. SQLite has one writer. PostgreSQL
+// may be remote: several commits hide its latency, and a commit of unknown outcome is retried while its requests wait.
 func (s *settings) commits() (most int, within time.Duration) {
 	if s.db.isDatabase() {
 		return postgres.CommitsMax, time.Duration(s.answerTimeout)
@@ -95,21 +94,18 @@ func (s *settings) commits() (most int, within time.Duration) {
 	return 1, 0 // the default of store.Limits
 }
 
-// refusePassword refuses a password on the command line, where every user of
-// the machine can read it.
+// refusePassword returns an error if the command line has a password, because every user of the machine can read it.
 func (s *settings) refusePassword() error {
 	flag, ok := strings.CutPrefix(s.sources["db"], "--")
-	if !ok {
-		return nil
-	}
-	if !s.db.url.HasPassword() {
+	if !ok || !s.db.url.HasPassword() {
 		return nil
 	}
 	orEnviron := ""
 	if flag == "db" {
-		orEnviron = ", or all of the URL into PLANTSTORE_DB"
+		orEnviron = ", or put the whole URL into PLANTSTORE_DB"
 	}
-	return usagef("%s: every user of this machine can read a password on a command line: put it into PGPASSWORD, into the file that PGPASSFILE names%s", flag, orEnviron)
+	return usagef("%s: every user of this machine can read a password on a command line; "+
+		"put it into PGPASSWORD or the file that PGPASSFILE names%s", flag, orEnviron)
 }
 
 // withStore runs do on the store that the settings name, and closes the store.
@@ -122,22 +118,22 @@ func (p *program) withStore(
 	ctx := cmd.Context()
 	engine, err := p.openCommand(ctx, s, o)
 	if errors.Is(err, store.ErrNoStore) && cmd.Flags().Lookup(createFlag) != nil {
-		return fmt.Errorf("%w, or give --%s", err, createFlag)
+		return fmt.Errorf("%w, or add --%s", err, createFlag)
 	}
 	if err == nil {
 		defer func() { err = errors.Join(err, engine.Close()) }()
 		err = do(ctx, engine)
 	}
 	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, store.ErrBusy)) {
-		return errInterrupted // it was not opened whole, or did not get its turn
+		return errInterrupted // while it opened the store or waited for the write ticket
 	}
 	return err
 }
 
 const createFlag = "create"
 
-// bindCreate adds the flag with which a command may create the store. Without
-// it a mistyped --db would leave a second store.
+// bindCreate adds the flag that lets a command create the store. Without the flag a mistyped --db would create a second
+// store.
 func bindCreate(f *pflag.FlagSet, create *bool) {
 	f.BoolVar(create, createFlag, false, "create the store if it does not exist")
 }

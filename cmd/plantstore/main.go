@@ -1,5 +1,4 @@
-// Plantstore takes plants in over HTTP and keeps them. See README.md, or run
-// it with --help.
+// Plantstore is an HTTP service that stores plants. See README.md, or run it with --help.
 package main
 
 import (
@@ -13,13 +12,13 @@ func main() {
 	os.Exit(mainExit())
 }
 
-// mainExit is main with its deferred calls, which os.Exit would leave out.
+// mainExit runs the program and its deferred calls, which os.Exit would skip, and returns the exit code.
 func mainExit() int {
-	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
-	if !signal.Ignored(syscall.SIGHUP) { // as nohup(1) has it; serve ignores it in any case
-		ends = append(ends, syscall.SIGHUP)
+	interrupts := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // nohup(1) ignores it
+		interrupts = append(interrupts, syscall.SIGHUP)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), ends...)
+	ctx, stop := signal.NotifyContext(context.Background(), interrupts...)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 	return run(ctx, os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr)

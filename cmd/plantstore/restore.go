@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 
-	"plantstore/internal/sqlite"
-
 	"github.com/spf13/cobra"
+
+	"plantstore/internal/sqlite"
 )
 
 func newRestore(p *program) *cobra.Command {
@@ -15,15 +15,15 @@ func newRestore(p *program) *cobra.Command {
 	o := &backupOptions{}
 	cmd := &cobra.Command{
 		Use:   "restore FILE",
-		Short: "Make a backup the store",
-		Long: `Make a backup the store that --db names. First the backup is compared with its
-manifest, FILE.json, and checked as verify does; then the store is there as a
-whole, or nothing has changed. A store that is there is replaced only with
---force, and not while a server runs on it.
+		Short: "Restore the store from a backup",
+		Long: `Restore the store that --db names from a backup. The command first compares the
+backup with its manifest FILE.json, and checks it as verify does. It then creates
+the whole store, or changes nothing. It replaces a store only with --force, and
+never a store with a running server.
 
-If FILE is -, the backup is read from standard input, and --manifest names the
-file of its manifest. Without it, only the backup itself is checked: that it is
-complete, and all its plants and tokens are as they were stored.`,
+If FILE is -, the command reads the backup from standard input, and the manifest
+from the file that --manifest names. Without a manifest it only checks that the
+backup is complete and undamaged.`,
 		Example: `  plantstore restore /mnt/backup/monday.db
   plantstore restore /mnt/backup/monday.db --db plantstore.db --force
   zstdcat monday.db.zst | plantstore restore - --manifest monday.db.json`,
@@ -44,12 +44,12 @@ complete, and all its plants and tokens are as they were stored.`,
 	}
 	s.bindStore(cmd.Flags())
 	p.bindQuiet(cmd.Flags())
-	o.bind(cmd.Flags(), "compare the backup on standard input with this manifest, a `file`")
-	cmd.Flags().BoolVar(&o.force, "force", false, "replace the store that is there")
+	o.bind(cmd.Flags(), "compare the backup with the manifest in this `file`; only if FILE is -")
+	cmd.Flags().BoolVar(&o.force, "force", false, "replace an existing store")
 	return cmd
 }
 
-// restoreFacts is what restore --json prints.
+// restoreFacts is the output of restore --json.
 type restoreFacts struct {
 	DB       string `json:"db"`
 	Compared bool   `json:"manifest_compared"`
@@ -77,22 +77,25 @@ func (p *program) restore(ctx context.Context, from, db string, o *backupOptions
 	case errors.As(err, &usage):
 		return err
 	case errors.Is(err, sqlite.ErrExists):
-		return fmt.Errorf("restore: %w; to lose it and have the backup instead, give --force", err)
+		return fmt.Errorf("restore: %w; add --force to replace it", err)
 	case err != nil:
 		return fmt.Errorf("restore %s: %w", name, err)
 	case o.asJSON:
 		return writeJSON(p.stdout, restoreFacts{db, !m.MadeAt.IsZero(), m})
 	case m.MadeAt.IsZero():
-		_, err = fmt.Fprintf(p.stdout, "%s has %d plants, up to commit %d; no manifest: only the backup itself was checked\n", printable(db), m.Plants, m.Commits)
+		_, err = fmt.Fprintf(p.stdout, "%s has %d plants, up to commit %d; not compared with a manifest\n",
+			printable(db), m.Plants, m.Commits)
 	default:
-		_, err = fmt.Fprintf(p.stdout, "%s has %d plants, as they were at %s\n", printable(db), m.Plants, formatTime(m.MadeAt))
+		_, err = fmt.Fprintf(p.stdout, "%s has the %d plants of %s\n", printable(db), m.Plants, formatTime(m.MadeAt))
 	}
 	return err
 }
 
-func (p *program) restoreStream(ctx context.Context, db string, o *backupOptions, progress *progress) (sqlite.Manifest, error) {
+func (p *program) restoreStream(
+	ctx context.Context, db string, o *backupOptions, progress *progress,
+) (sqlite.Manifest, error) {
 	if _, terminal := isTerminal(p.stdin); terminal {
-		return sqlite.Manifest{}, usagef("standard input is a terminal: pipe a backup into it, or name a file")
+		return sqlite.Manifest{}, usagef("standard input is a terminal; pipe a backup into it or name a file")
 	}
 	var m *sqlite.Manifest
 	if o.manifest != "" {

@@ -9,19 +9,19 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// program is what a command has of the outside world.
+// program is the environment of a command.
 type program struct {
 	environ map[string]string
-	values  []string // of settings in the environment and the file, for hideSecrets
+	values  []string // values of settings in the environment and the file, for hideSecrets
 	stdin   io.Reader
 	stdout  io.Writer // results
-	stderr  io.Writer // everything else: logs, progress, words to a person
+	stderr  io.Writer // logs, progress, messages
 	quiet   bool      // --quiet: no progress
 
-	logs *logBuffer // of serve, in front of stderr; nil in other commands
+	logs *logBuffer // buffers stderr in serve; nil in other commands
 }
 
-// run is the program as a function of its inputs. It returns the exit code.
+// run runs the program and returns its exit code.
 func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	p := &program{environ: map[string]string{}, stdin: stdin, stdout: stdout, stderr: stderr}
 	for _, entry := range environ {
@@ -34,7 +34,7 @@ func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, s
 	root := newRoot(p)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
-	if p.logs != nil { // the last line, too, does not wait for a reader that stalls
+	if p.logs != nil { // so that a blocked reader does not block the last line
 		stderr = p.logs
 		defer p.logs.Close()
 	}
@@ -44,7 +44,7 @@ func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, s
 	code := exitCode(err)
 	if message := err.Error(); message != "" {
 		message = hideSecrets(message, append(p.values, args...))
-		message = strings.ReplaceAll(message, "\n", "; ") // errors that came together
+		message = strings.ReplaceAll(message, "\n", "; ") // joined errors
 		fmt.Fprintln(stderr, "plantstore:", printable(message))
 	}
 	return code
@@ -54,16 +54,16 @@ func newRoot(p *program) *cobra.Command {
 	var showVersion bool
 	root := &cobra.Command{
 		Use:   "plantstore",
-		Short: "A store for plants: takes them in over HTTP and keeps them",
-		Long: `Plantstore takes plants in over HTTP and keeps them in one file.
+		Short: "An HTTP service that stores plants",
+		Long: `Plantstore is an HTTP service that stores plants in a file or in PostgreSQL.
 
-Begin with "plantstore serve": it makes the store, and prints a first token and
-a curl command that creates a plant.
+Start with "plantstore serve". It creates the store, and prints the first token
+and a curl command that creates a plant.
 
-Every setting is a flag, an environment variable PLANTSTORE_… (--admin-listen is
-PLANTSTORE_ADMIN_LISTEN) and a key of the YAML file named by --config. A flag
-counts before the environment, and that before the file. "plantstore config"
-shows what is in force.`,
+Every setting is a flag (--admin-listen), an environment variable
+(PLANTSTORE_ADMIN_LISTEN) and a key of the YAML file that --config names
+(admin-listen). A flag takes precedence over the environment, and the environment
+over the file. "plantstore config" prints the settings in force.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          cobra.NoArgs,
@@ -75,7 +75,7 @@ shows what is in force.`,
 			return cmd.Help()
 		},
 	}
-	root.Flags().BoolVar(&showVersion, "version", false, "show the version, as plantstore version does")
+	root.Flags().BoolVar(&showVersion, "version", false, "print the version, as plantstore version does")
 	root.SetIn(p.stdin)
 	root.SetOut(p.stdout)
 	root.SetErr(p.stderr)
@@ -87,7 +87,7 @@ shows what is in force.`,
 		newGet(p), newList(p), newExport(p), newImport(p),
 		newBackup(p), newRestore(p), newVerify(p), newMigrate(p), newMove(p), newVersion(p),
 	)
-	root.InitDefaultCompletionCmd() // Cobra would add it only after checkArgs
+	root.InitDefaultCompletionCmd() // before checkArgs; Cobra would add it later
 	for _, sub := range root.Commands() {
 		if sub.Name() == "completion" {
 			for _, shell := range sub.Commands() {
@@ -98,7 +98,7 @@ shows what is in force.`,
 	checkArgs(root)
 	bindCompletion(root)
 	for _, cmd := range root.Commands() {
-		if !cmd.Runnable() { // or Cobra would not look at its arguments
+		if !cmd.Runnable() { // or Cobra does not check its arguments
 			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 		}
 	}

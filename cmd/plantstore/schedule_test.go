@@ -224,7 +224,7 @@ func TestScheduleFails(t *testing.T) {
 		r.write(blocked+sqlite.ManifestSuffix, "in the way")
 		r.begin()
 		r.want("a failure", []string{oldest, old},
-			[]string{"ERROR backup failed " + blocked + ": " + filepath.Join(r.dir, blocked) + ".json is there already: name a new file"}, time.Time{}, 1, 0)
+			[]string{"ERROR backup failed " + blocked + ": " + filepath.Join(r.dir, blocked) + ".json already exists; use a new file"}, time.Time{}, 1, 0)
 		name := r.nameAt(time.Minute)
 		r.after(time.Minute)
 		r.want("a minute later", []string{oldest, old, name}, []string{

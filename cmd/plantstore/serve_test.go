@@ -27,8 +27,8 @@ func TestWarnOfMove(t *testing.T) {
 		want  string
 	}{
 		"none":        {leftStore{}, ""},
-		"interrupted": {leftStore{left: true}, `level=WARN msg="a move of this store was interrupted, and each new plant is noted for it: run the same command again, or plantstore move --from … --abandon"` + "\n"},
-		"unknown":     {leftStore{err: errors.New("disk")}, `level=WARN msg="could not check whether a move of this store was interrupted" error=disk` + "\n"},
+		"interrupted": {leftStore{left: true}, `level=WARN msg="an interrupted move still captures each new plant; run the same move again, or plantstore move --from … --abandon"` + "\n"},
+		"unknown":     {leftStore{err: errors.New("disk")}, `level=WARN msg="could not check for an interrupted move of the store" error=disk` + "\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

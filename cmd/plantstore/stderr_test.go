@@ -251,7 +251,7 @@ func TestFirstTokenNotRead(t *testing.T) {
 	}
 	t.Cleanup(p.kill)
 	for _, line := range []string{
-		`level=WARN msg="could not print the first token: standard output is not read; create another one with plantstore token create"`,
+		`level=WARN msg="could not print the first token: standard output is blocked; create another with plantstore token create"`,
 		readyLine,
 	} {
 		if _, err := p.await(p.stderr, line); err != nil {

@@ -12,12 +12,12 @@ import (
 func newToken(p *program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "token",
-		Short: "Create, list, rotate and revoke credentials",
-		Long: `Create, list, rotate and revoke credentials, also while the server runs: it
-applies every change within a second.
+		Short: "Create, list, rotate and revoke tokens",
+		Long: `Create, list, rotate and revoke tokens. The server may run: it applies each
+change within a second.
 
-The secret of a token is shown once, when the token is created. The store keeps
-only its hash and its first 8 characters.`,
+The command prints the secret of a token once, when it creates the token. The
+store has only the hash and the first 8 characters of the secret.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -25,7 +25,7 @@ only its hash and its first 8 characters.`,
 	return cmd
 }
 
-// newTokenFrom returns a token as the arguments describe it, without a secret.
+// newTokenFrom returns a token of the arguments, without a secret.
 func newTokenFrom(name string, flags *pflag.FlagSet, expires time.Duration) (auth.Token, error) {
 	if err := refuseSecret(name); err != nil {
 		return auth.Token{}, err
@@ -34,17 +34,17 @@ func newTokenFrom(name string, flags *pflag.FlagSet, expires time.Duration) (aut
 	t := auth.Token{Name: name, CreatedAt: now}
 	if flags.Changed("expires") {
 		if expires == 0 {
-			return auth.Token{}, usagef("expires: 0 is in the past: give a time like 90d or 12h")
+			return auth.Token{}, usagef("expires: 0 is out of range; use a time such as 90d or 12h")
 		}
 		t.ExpiresAt = now.Add(expires)
 	}
 	return t, nil
 }
 
-// refuseSecret refuses a secret that was given as a name.
+// refuseSecret returns an error if a name has the form of a secret.
 func refuseSecret(name string) error {
 	if auth.LooksLikeSecret(name) {
-		return usagef("the name has the form of a token: a token is never taken from the arguments; see plantstore token revoke --help")
+		return usagef("the name has the form of a secret, which must not be an argument; see plantstore token revoke --help")
 	}
 	return nil
 }

@@ -9,10 +9,10 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/spf13/cobra"
+
 	"plantstore/internal/auth"
 	"plantstore/internal/store"
-
-	"github.com/spf13/cobra"
 )
 
 func newTokenCreate(p *program) *cobra.Command {
@@ -24,7 +24,9 @@ func newTokenCreate(p *program) *cobra.Command {
 	var create bool
 	cmd := &cobra.Command{
 		Use:   "create NAME (--expires TIME | --no-expiry)",
-		Short: "Create a token; its secret alone is printed on standard output",
+		Short: "Create a token",
+		Long: `Create a token and print its secret, and nothing else, on standard output. NAME
+has 1 to 64 letters, digits and ._-@:/+, a letter or digit first.`,
 		Example: `  plantstore token create web-shop --expires 90d
   plantstore token create web-shop --expires 90d -o web-shop.token`,
 		Args: cobra.ExactArgs(1),
@@ -37,7 +39,7 @@ func newTokenCreate(p *program) *cobra.Command {
 				return err
 			}
 			if noExpiry != t.ExpiresAt.IsZero() {
-				return usagef("give either --expires, such as --expires 90d, or --no-expiry for a token that never expires")
+				return usagef("give --expires, such as --expires 90d, or --no-expiry")
 			}
 			if t.Scopes, err = grantScopes(scopes); err != nil {
 				return err
@@ -46,7 +48,7 @@ func newTokenCreate(p *program) *cobra.Command {
 				return p.mint(ctx, t, &out, func(t auth.Token) (_ auth.Token, err error) {
 					t.ID, err = engine.CreateToken(ctx, t)
 					if errors.Is(err, store.ErrNameTaken) {
-						err = fmt.Errorf("there is a valid token named %q: choose another name, or replace it with plantstore token rotate", t.Name)
+						err = fmt.Errorf("a valid token has the name %q; use another name, or run plantstore token rotate", t.Name)
 					}
 					return t, err
 				})
@@ -56,9 +58,9 @@ func newTokenCreate(p *program) *cobra.Command {
 	s.bindStore(cmd.Flags())
 	bindCreate(cmd.Flags(), &create)
 	out.bind(cmd.Flags())
-	cmd.Flags().StringSliceVar(&scopes, "scope", []string{auth.Grantable.String()}, "`scopes` that the token allows; there is one: "+auth.Grantable.String())
-	cmd.Flags().Var((*duration)(&expires), "expires", "`time` after which the token expires, like 90d or 12h")
-	cmd.Flags().BoolVar(&noExpiry, "no-expiry", false, "create a token that never expires")
+	cmd.Flags().StringSliceVar(&scopes, "scope", []string{auth.Grantable.String()}, "`scopes` of the token")
+	cmd.Flags().Var((*duration)(&expires), "expires", "`time` until the token expires, such as 90d or 12h")
+	cmd.Flags().BoolVar(&noExpiry, "no-expiry", false, "create a token without an expiry")
 	return cmd
 }
 
@@ -67,28 +69,29 @@ func grantScopes(names []string) (auth.Scopes, error) {
 	scopes, err := auth.ParseScopes(strings.Join(names, " "))
 	switch {
 	case err != nil || !auth.Grantable.Has(scopes):
-		return 0, usagef("scope: %q is not a scope that a token can have: it can have %s", strings.Join(names, ","), auth.Grantable)
+		return 0, usagef("scope: %q is not available; use %s", strings.Join(names, ","), auth.Grantable)
 	case scopes == 0:
-		return 0, usagef("scope: a token without a scope allows nothing: leave out --scope for %s", auth.Grantable)
+		return 0, usagef("scope: a token needs a scope; omit --scope for %s", auth.Grantable)
 	}
 	return scopes, nil
 }
 
-// checkNewName keeps the names of new tokens to characters that need no quotes in a shell or a log line, and of which
-// none is invisible. Older tokens may have other names.
+// checkNewName returns an error unless all characters of a new token's name are visible and need no quotes in a shell or a
+// log line. Older tokens may have other names.
 func checkNewName(name string) error {
 	const runesMax = 64
 	if err := refuseSecret(name); err != nil {
 		return err
 	}
-	good := name != "" && utf8.RuneCountInString(name) <= runesMax
+	valid := name != "" && utf8.RuneCountInString(name) <= runesMax
 	for i, r := range name {
 		word := unicode.In(r, unicode.L, unicode.Nd) || i > 0 && unicode.Is(unicode.M, r)
 		invisible := unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
-		good = good && !invisible && (word || i > 0 && strings.ContainsRune("._-@:/+", r))
+		valid = valid && !invisible && (word || i > 0 && strings.ContainsRune("._-@:/+", r))
 	}
-	if !good {
-		return usagef("name: %q is not a name for a token: give 1 to %d letters, digits and ._-@:/+, a letter or digit first", name, runesMax)
+	if !valid {
+		return usagef("name: %q is not a valid name; use 1 to %d letters, digits and ._-@:/+, a letter or digit first",
+			name, runesMax)
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ func newTokenList(p *program) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:     "list",
-		Short:   "List all tokens, also those that are no longer valid",
+		Short:   "List all tokens, with their state",
 		Example: `  plantstore token list`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -40,12 +40,12 @@ func newTokenList(p *program) *cobra.Command {
 	return cmd
 }
 
-// tokenFacts is what the token commands print of a token with --json. Its times are in UTC.
+// tokenFacts is a token in the output of the token commands with --json. Times are in UTC.
 type tokenFacts struct {
 	ID         int64     `json:"id"`
 	Name       string    `json:"name"`
 	Prefix     string    `json:"prefix,omitempty"` // of the secret
-	State      string    `json:"state"`            // see tokenStates
+	State      string    `json:"state"`            // of tokenStates
 	Scopes     []string  `json:"scopes"`
 	CreatedAt  time.Time `json:"created_at"`
 	ExpiresAt  time.Time `json:"expires_at,omitzero"`
@@ -58,7 +58,7 @@ func newTokenFacts(t auth.Token, state string) tokenFacts {
 	return tokenFacts{t.ID, t.Name, t.Prefix, state, scopes, t.CreatedAt, t.ExpiresAt, t.LastUsedAt, t.RevokedAt}
 }
 
-// printTokenFacts prints one JSON object per token and line. The tokens are all that there are, by ascending id.
+// printTokenFacts prints one JSON object per token and line. The tokens are all tokens of the store, by ascending id.
 func printTokenFacts(w io.Writer, tokens []auth.Token, now time.Time) error {
 	states := tokenStates(tokens, now)
 	for i, t := range tokens {
@@ -76,22 +76,23 @@ func printTokens(w io.Writer, tokens []auth.Token, now time.Time) error {
 	for i, t := range tokens {
 		prefix := t.Prefix
 		if prefix == "" {
-			prefix = "-" // it is older than prefixes
+			prefix = "-" // a token of an older version
 		}
 		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
-			t.ID, printable(prefix), printable(t.Name), states[i], t.Scopes, formatTime(t.CreatedAt), formatTime(t.ExpiresAt), formatTime(t.LastUsedAt))
+			t.ID, printable(prefix), printable(t.Name), states[i], t.Scopes,
+			formatTime(t.CreatedAt), formatTime(t.ExpiresAt), formatTime(t.LastUsedAt))
 	}
 	return table.Flush()
 }
 
-// The states that are also named elsewhere.
+// States that other files use.
 const (
 	stateValid   = "valid"
 	stateRevoked = "revoked"
 )
 
-// tokenStates returns the state of each token: valid, rotated (valid until it expires, and replaced by a newer token of
-// its name), expired or revoked. The tokens are all that there are, by ascending id.
+// tokenStates returns the state of each token: valid, rotated (valid, and replaced by a newer token of its name), expired
+// or revoked. The tokens are all tokens of the store, by ascending id.
 func tokenStates(tokens []auth.Token, now time.Time) []string {
 	states := make([]string, len(tokens))
 	newest := map[string]int64{}

@@ -24,13 +24,13 @@ func newTokenRevoke(p *program) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "revoke NAME | --id ID | --token-file FILE",
-		Short: "End a token at once",
-		Long: `End all tokens of a name at once, also an old one that is being rotated; or, with
---id, the one token that has this id in "plantstore token list".
+		Short: "Revoke a token at once",
+		Long: `Revoke all tokens of a name at once, rotated ones included. With --id revoke the
+one token with this id in "plantstore token list".
 
-With --token-file, or with the secret in PLANTSTORE_TOKEN, end the one token of
-that secret, as when it was found where it should not be. A secret is never
-taken from the arguments, which others can see in the list of processes.`,
+With --token-file, or with the secret in PLANTSTORE_TOKEN, revoke the one token
+of this secret, such as a leaked one. A secret cannot be an argument, because
+other users can read arguments in the list of processes.`,
 		Example: `  plantstore token revoke web-shop
   plantstore token revoke --id 7
   plantstore token revoke --token-file found.token`,
@@ -43,7 +43,7 @@ taken from the arguments, which others can see in the list of processes.`,
 			return p.withStore(cmd, s, engineOptions{mustExist: true}, func(ctx context.Context, engine store.Engine) error {
 				revoked, err := engine.RevokeTokens(ctx, which, time.Now())
 				if errors.Is(err, store.ErrNotFound) {
-					return errors.New("no such token, or it is revoked already: see plantstore token list")
+					return errors.New("no such token, or it is already revoked; see plantstore token list")
 				}
 				slices.SortFunc(revoked, func(a, b auth.Token) int { return cmp.Compare(a.ID, b.ID) })
 				for _, t := range revoked {
@@ -53,7 +53,7 @@ taken from the arguments, which others can see in the list of processes.`,
 						}
 						continue
 					}
-					fmt.Fprintf(p.stderr, "revoked token %d, %q; a running server refuses it within a second\n", t.ID, t.Name)
+					fmt.Fprintf(p.stderr, "revoked token %d, %q; a server refuses it within a second\n", t.ID, t.Name)
 				}
 				return err
 			})
@@ -62,12 +62,12 @@ taken from the arguments, which others can see in the list of processes.`,
 	cmd.ValidArgsFunction = p.completeTokens(s, func(t auth.Token) bool { return !t.Revoked() })
 	s.bindStore(cmd.Flags())
 	bindJSON(cmd.Flags(), &asJSON, "print one JSON object per revoked token and line")
-	cmd.Flags().Int64Var(&id, "id", 0, "the token with this `id`")
+	cmd.Flags().Int64Var(&id, "id", 0, "revoke the token with this `id`")
 	cmd.Flags().StringVar(&file, "token-file", "", "read the secret from this `file`; - is standard input")
 	return cmd
 }
 
-// selector returns which tokens to revoke.
+// selector returns the selector of the tokens to revoke.
 func (p *program) selector(cmd *cobra.Command, args []string, id int64, file string) (store.Selector, error) {
 	secret := p.environ[tokenVariable]
 	byID, byFile := cmd.Flags().Changed("id"), cmd.Flags().Changed("token-file")
@@ -75,11 +75,11 @@ func (p *program) selector(cmd *cobra.Command, args []string, id int64, file str
 	case byID && byFile || len(args) == 1 && (byID || byFile):
 		return store.Selector{}, usagef("give only one of a name, --id and --token-file")
 	case len(args) == 1 && args[0] == "":
-		return store.Selector{}, usagef("the name is empty: give the name of a token, --id or --token-file")
+		return store.Selector{}, usagef("the name is empty; give the name of a token, --id or --token-file")
 	case len(args) == 1:
 		return store.Selector{Name: args[0]}, refuseSecret(args[0])
 	case byID && id < 1:
-		return store.Selector{}, usagef("id: %d is not the id of a token: see plantstore token list", id)
+		return store.Selector{}, usagef("id: %d is out of range; see plantstore token list", id)
 	case byID:
 		return store.Selector{ID: id}, nil
 	case byFile:
@@ -88,11 +88,11 @@ func (p *program) selector(cmd *cobra.Command, args []string, id int64, file str
 			return store.Selector{}, err
 		}
 	case secret == "":
-		return store.Selector{}, usagef("say which token: give its name, its --id, or its secret with --token-file")
+		return store.Selector{}, usagef("no token given; give its name, its --id, or its secret with --token-file")
 	}
 	secret = strings.TrimSpace(secret)
 	if !auth.WellFormed(secret) {
-		return store.Selector{}, errors.New("that is not a whole token of a plant store: one begins with pst_ and has 53 characters")
+		return store.Selector{}, errors.New("the secret is incomplete; a secret begins with pst_ and has 53 characters")
 	}
 	return store.Selector{Hash: auth.HashOf(secret)}, nil
 }
@@ -101,14 +101,15 @@ func (p *program) selector(cmd *cobra.Command, args []string, id int64, file str
 func (p *program) readToken(ctx context.Context, file string) (string, error) {
 	const bytesMax = 4 << 10
 	from := interruptible(ctx, p.stdin)
-	if file != "-" {
+	if file != streamArg {
 		f, err := openInput(ctx, file)
 		if err != nil {
 			return "", err
 		}
 		defer f.Close()
 		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o077 != 0 {
-			fmt.Fprintf(p.stderr, "warning: other users can read %s (mode %04o): run chmod 600 on it\n", file, info.Mode().Perm())
+			fmt.Fprintf(p.stderr, "warning: other users can read %s (mode %04o); run chmod 600 on it\n",
+				file, info.Mode().Perm())
 		}
 		from = interruptible(ctx, f)
 	}

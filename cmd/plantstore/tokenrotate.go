@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"plantstore/internal/auth"
 	"plantstore/internal/store"
-
-	"github.com/spf13/cobra"
 )
 
 func newTokenRotate(p *program) *cobra.Command {
@@ -20,10 +20,9 @@ func newTokenRotate(p *program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rotate NAME",
 		Short: "Replace a token with a new one of the same name and scopes",
-		Long: `Replace a token with a new one of the same name and scopes, which is valid for
-as long as the old one was to be. The old one stays valid for the overlap, so
-that its users can change over. The secret of the new token alone is printed on
-standard output.`,
+		Long: `Replace a token with a new one of the same name, scopes and lifetime. The old
+token stays valid for the overlap, so that its clients can switch. The command
+prints the secret of the new token, and nothing else, on standard output.`,
 		Example: `  plantstore token rotate web-shop --overlap 7d
   plantstore token rotate web-shop -o web-shop.token --force`,
 		Args: cobra.ExactArgs(1),
@@ -39,10 +38,10 @@ standard output.`,
 					return fresh, err
 				})
 				if errors.Is(err, store.ErrNotFound) {
-					return fmt.Errorf("there is no valid token named %q: see plantstore token list", t.Name)
+					return fmt.Errorf("no valid token has the name %q; see plantstore token list", t.Name)
 				}
 				if err == nil {
-					p.sayOverlap(&out, overlap)
+					p.reportOverlap(&out, overlap)
 				}
 				return err
 			})
@@ -51,16 +50,19 @@ standard output.`,
 	cmd.ValidArgsFunction = p.completeTokens(s, func(t auth.Token) bool { return t.ValidAt(time.Now()) })
 	s.bindStore(cmd.Flags())
 	out.bind(cmd.Flags())
-	cmd.Flags().Var((*duration)(&overlap), "overlap", "`time` for which the old token stays valid, like 24h or 7d; 0 ends it now")
-	cmd.Flags().Var((*duration)(&expires), "expires", "`time` after which the new token expires, like 90d; default: as long after its creation as the old one")
+	cmd.Flags().Var((*duration)(&overlap), "overlap",
+		"`time` for which the old token stays valid, such as 24h or 7d; 0: end it at once")
+	cmd.Flags().Var((*duration)(&expires), "expires",
+		"`time` until the new token expires, such as 90d; default: the lifetime of the old token")
 	return cmd
 }
 
-// sayOverlap says how long a token that was rotated stays valid; with --json only what was not asked for.
-func (p *program) sayOverlap(out *secretOutput, overlap time.Duration) {
+// reportOverlap prints the expiry of the old token. With --json it prints only a warning about a shorter overlap.
+func (p *program) reportOverlap(out *secretOutput, overlap time.Duration) {
 	switch {
 	case out.cut:
-		fmt.Fprintf(p.stderr, "warning: the old token, %d, expires at %s, before the overlap of %s ends\n", out.oldID, formatTime(out.oldEnds), formatDuration(overlap))
+		fmt.Fprintf(p.stderr, "warning: the old token, %d, expires at %s, before the overlap of %s ends\n",
+			out.oldID, formatTime(out.oldEnds), formatDuration(overlap))
 	case out.asJSON:
 	case overlap == 0:
 		fmt.Fprintf(p.stderr, "the old token, %d, is no longer valid\n", out.oldID)

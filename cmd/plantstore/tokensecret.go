@@ -6,23 +6,23 @@ import (
 	"fmt"
 	"time"
 
-	"plantstore/internal/auth"
-
 	"github.com/spf13/pflag"
+
+	"plantstore/internal/auth"
 )
 
-// secretOutput is where the secret of a new token goes.
+// secretOutput is the destination of the secret of a new token.
 type secretOutput struct {
 	path   string // empty or -: standard output
-	force  bool   // path may be replaced
+	force  bool   // replace an existing file at path
 	asJSON bool
 
-	oldID   int64     // of the token that the new one replaces; 0 if there is none
-	oldEnds time.Time // when that token is no longer valid
-	cut     bool      // that is before the overlap ends
+	oldID   int64     // id of the replaced token; 0: no token was replaced
+	oldEnds time.Time // end of validity of the replaced token
+	cut     bool      // oldEnds is before the end of the overlap
 }
 
-// replaces notes which token the new one replaces. overlap is from when it was rotated.
+// replaces records the token that the new one replaces. The overlap begins at rotated.
 func (o *secretOutput) replaces(old auth.Token, rotated time.Time, overlap time.Duration) {
 	o.oldID, o.oldEnds = old.ID, rotated.Add(overlap)
 	if !old.ExpiresAt.IsZero() && old.ExpiresAt.Before(o.oldEnds) {
@@ -30,24 +30,27 @@ func (o *secretOutput) replaces(old auth.Token, rotated time.Time, overlap time.
 	}
 }
 
-// createdFacts is what token create --json and token rotate --json print.
+// createdFacts is the output of token create --json and token rotate --json.
 type createdFacts struct {
 	tokenFacts
-	Secret    string    `json:"secret,omitempty"` // unless it is in File
+	Secret    string    `json:"secret,omitempty"` // empty if File has it
 	File      string    `json:"file,omitempty"`
-	OldID     int64     `json:"old_id,omitempty"` // rotate: the token that was replaced
+	OldID     int64     `json:"old_id,omitempty"` // rotate: the replaced token
 	OldEndsAt time.Time `json:"old_ends_at,omitzero"`
 }
 
 func (o *secretOutput) bind(f *pflag.FlagSet) {
-	f.VarP((*fileName)(&o.path), "output", "o", "write the secret to this `file`, which only its owner can read; - is standard output")
+	f.VarP((*fileName)(&o.path), "output", "o",
+		"write the secret to this `file`, which only its owner can read; - is standard output")
 	f.BoolVar(&o.force, "force", false, "replace the file that --output names")
-	bindJSON(f, &o.asJSON, "print a JSON object, which has the secret unless --output names a file")
+	bindJSON(f, &o.asJSON, "print a JSON object, with the secret unless --output names a file")
 }
 
-// mint makes the secret of a token, has save store the token, and writes the secret to out. A file appears, or is
-// replaced, when the token is stored.
-func (p *program) mint(ctx context.Context, t auth.Token, out *secretOutput, save func(auth.Token) (auth.Token, error)) (err error) {
+// mint creates the secret of a token, stores the token with save, and writes the secret to out. The file of out appears
+// after the token is stored.
+func (p *program) mint(
+	ctx context.Context, t auth.Token, out *secretOutput, save func(auth.Token) (auth.Token, error),
+) (err error) {
 	secret := auth.Mint()
 	t.Hash, t.Prefix = auth.HashOf(secret), auth.PrefixOf(secret)
 	var file *output
@@ -63,25 +66,26 @@ func (p *program) mint(ctx context.Context, t auth.Token, out *secretOutput, sav
 	if t, err = save(t); err != nil {
 		return err
 	}
-	if err := p.handOver(t, secret, file, out); err != nil {
-		return fmt.Errorf("the secret of token %d is lost, revoke the token: %w", t.ID, err)
+	if err := p.deliver(t, secret, file, out); err != nil {
+		return fmt.Errorf("the secret of token %d is lost; revoke the token: %w", t.ID, err)
 	}
 	return nil
 }
 
-// handOver gives the user the secret of a token that is stored: by file, if there is one, else on standard output.
-func (p *program) handOver(t auth.Token, secret string, file *output, out *secretOutput) error {
+// deliver writes the secret of a stored token to file, or to standard output if file is nil.
+func (p *program) deliver(t auth.Token, secret string, file *output, out *secretOutput) error {
 	facts := createdFacts{tokenFacts: newTokenFacts(t, stateValid), Secret: secret, OldID: out.oldID}
 	if out.oldID != 0 {
 		facts.OldEndsAt = out.oldEnds.UTC()
 	}
-	where := "the secret is shown only now:"
+	where := "the secret is not shown again:"
 	if file != nil {
 		facts.Secret, facts.File = "", out.path
-		where = "the secret goes to " + out.path
+		where = "the secret is in " + out.path
 	}
 	if !out.asJSON {
-		fmt.Fprintf(p.stderr, "created token %d, %q (%s; expires: %s); %s\n", t.ID, t.Name, t.Scopes, formatTime(t.ExpiresAt), where)
+		fmt.Fprintf(p.stderr, "created token %d, %q (%s; expires: %s); %s\n",
+			t.ID, t.Name, t.Scopes, formatTime(t.ExpiresAt), where)
 	}
 	if file != nil {
 		if err := file.Publish(); err != nil {

@@ -14,14 +14,13 @@ func newVerify(p *program) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "verify [FILE]",
-		Short: "Look for damage in the store or in a backup of it",
-		Long: `Read the whole store, or the file that is given, and look for damage: in how the
-file is built, in each plant and token, and for plants that were stored and are
-not there any more. The store may be served, stopped, or be a backup; nothing in
-it is changed. While a server runs, its WAL grows until this is done.
+		Short: "Check the store or a backup for damage",
+		Long: `Check the whole store, or the backup FILE, for damage: the structure of the file,
+each plant and token, and missing plants. The command changes nothing. The server
+may run; its WAL grows until the command ends.
 
-Every fault is named on standard output. The exit code is 0 if there is none,
-else 1.`,
+Each fault is a line on standard output. The exit code is 0 without a fault, and
+1 with faults.`,
 		Example: `  plantstore verify
   plantstore verify /mnt/backup/monday.db`,
 		Args: cobra.MaximumNArgs(1),
@@ -66,7 +65,7 @@ else 1.`,
 	return cmd
 }
 
-// verifyFacts is what verify --json prints.
+// verifyFacts is the output of verify --json.
 type verifyFacts struct {
 	File       string   `json:"file"`
 	Whole      bool     `json:"whole"`
@@ -81,22 +80,23 @@ type verifyFacts struct {
 
 func newVerifyFacts(path string, v sqlite.Verification) verifyFacts {
 	n := len(v.Faults) + v.More
-	return verifyFacts{path, n == 0, v.Manifest, v.Store, v.Commits, v.Plants, v.Tokens, n, append([]string{}, v.Faults...)}
+	faults := append([]string{}, v.Faults...)
+	return verifyFacts{path, n == 0, v.Manifest, v.Store, v.Commits, v.Plants, v.Tokens, n, faults}
 }
 
-// damageError returns an error if a file has faults.
+// damageError returns an error if a file has faults, else nil.
 func damageError(path string, v sqlite.Verification) error {
 	switch n := len(v.Faults) + v.More; n {
 	case 0:
 		return nil
 	case 1:
-		return fmt.Errorf("%s is damaged: 1 fault was found", path)
+		return fmt.Errorf("%s is damaged: 1 fault", path)
 	default:
-		return fmt.Errorf("%s is damaged: %d faults were found", path, n)
+		return fmt.Errorf("%s is damaged: %d faults", path, n)
 	}
 }
 
-// printVerification prints the faults, or that there are none.
+// printVerification prints the faults, or the counts of a file without faults.
 func (p *program) printVerification(path string, v sqlite.Verification, named bool) error {
 	for _, fault := range v.Faults {
 		if _, err := fmt.Fprintln(p.stdout, printable(fault)); err != nil {
@@ -109,10 +109,11 @@ func (p *program) printVerification(path string, v sqlite.Verification, named bo
 	compared := ""
 	switch {
 	case v.Manifest:
-		compared = "; it is the file that its manifest describes"
+		compared = "; it matches its manifest"
 	case named:
-		compared = "; no manifest: only the file itself was checked"
+		compared = "; not compared with a manifest"
 	}
-	_, err := fmt.Fprintf(p.stdout, "%s is whole: %d plants, %d tokens, last commit %d%s\n", printable(path), v.Plants, v.Tokens, v.Commits, compared)
+	_, err := fmt.Fprintf(p.stdout, "%s is undamaged: %d plants, %d tokens, last commit %d%s\n",
+		printable(path), v.Plants, v.Tokens, v.Commits, compared)
 	return err
 }

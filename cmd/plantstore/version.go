@@ -13,10 +13,10 @@ import (
 	"plantstore/internal/sqlite"
 )
 
-// version is the product's; the API's is in the API document.
+// version is the version of the program. The API document has that of the API.
 const version = "1.0.0-dev"
 
-// What the linker sets with -X, as tools/ldflags.sh has it. Empty is unknown: then what the Go command stamped counts.
+// The linker sets these with -X (tools/ldflags.sh). If they are empty, the build information of the Go command counts.
 var (
 	commit         string
 	commitTime     string // RFC 3339
@@ -27,9 +27,9 @@ func newVersion(p *program) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "version",
-		Short: "Show the version, and what the program was built from and with",
-		Long: `Show the version, the commit that the program was built from, whether its files
-were modified, and the versions of Go and SQLite. What is not known is left out.`,
+		Short: "Print the version of the program",
+		Long: `Print the version of the program, its commit, whether the source was modified, and
+the versions of Go and SQLite. Unknown facts are omitted.`,
 		Example: `  plantstore version
   plantstore version --json`,
 		Args: cobra.NoArgs,
@@ -45,12 +45,12 @@ were modified, and the versions of Go and SQLite. What is not known is left out.
 	return cmd
 }
 
-// versionFacts is what version --json prints.
+// versionFacts is the output of version --json.
 type versionFacts struct {
 	Version       string    `json:"version"`
 	Commit        string    `json:"commit,omitempty"`
 	CommittedAt   time.Time `json:"committed_at,omitzero"`
-	Modified      *bool     `json:"modified,omitempty"` // whether files differed from the commit
+	Modified      *bool     `json:"modified,omitempty"` // the source differed from the commit
 	GoVersion     string    `json:"go_version"`
 	OS            string    `json:"os"`
 	Arch          string    `json:"arch"`
@@ -62,13 +62,16 @@ func thisVersion() versionFacts {
 	if !ok {
 		info = &debug.BuildInfo{}
 	}
-	v := versionFacts{Version: version, GoVersion: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH, SQLiteVersion: sqlite.Version()}
+	v := versionFacts{
+		Version: version, GoVersion: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH,
+		SQLiteVersion: sqlite.Version(),
+	}
 	v.setCommit(commit, commitTime, commitModified, info.Settings)
 	return v
 }
 
-// setCommit takes the commit from what the linker was given, or else from what
-// the Go command stamped into the program. It never mixes the two.
+// setCommit sets the commit from the linker's variables, or else from the build information of the Go command. It never
+// combines the two.
 func (v *versionFacts) setCommit(commit, at, modified string, stamped []debug.BuildSetting) {
 	if commit == "" {
 		at, modified = "", ""
@@ -92,7 +95,7 @@ func (v *versionFacts) setCommit(commit, at, modified string, stamped []debug.Bu
 	}
 }
 
-// print writes the facts for a person.
+// print writes the facts as text.
 func (v *versionFacts) print(w io.Writer) error {
 	from := "unknown commit"
 	if v.Commit != "" {
@@ -104,6 +107,7 @@ func (v *versionFacts) print(w io.Writer) error {
 	if v.Modified != nil && *v.Modified {
 		from += ", modified"
 	}
-	_, err := fmt.Fprintf(w, "plantstore %s (%s)\n%s %s/%s, SQLite %s\n", v.Version, from, v.GoVersion, v.OS, v.Arch, v.SQLiteVersion)
+	_, err := fmt.Fprintf(w, "plantstore %s (%s)\n%s %s/%s, SQLite %s\n",
+		v.Version, from, v.GoVersion, v.OS, v.Arch, v.SQLiteVersion)
 	return err
 }

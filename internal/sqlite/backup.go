@@ -112,7 +112,7 @@ func StoreAt(ctx context.Context, path string) (_ string, err error) {
 func refuseExisting(path string) error {
 	for _, name := range []string{path, path + ManifestSuffix} {
 		if _, err := os.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
-			return errors.Join(err, fmt.Errorf("%s is there already: name a new file", name))
+			return errors.Join(err, fmt.Errorf("%s already exists; use a new file", name))
 		}
 	}
 	return nil

@@ -102,8 +102,8 @@ func TestBackupRefuses(t *testing.T) {
 		{"missing.db", to, "stat DIR/missing.db: no such file or directory"},
 		{"empty.db", to, "DIR/empty.db holds no plant store yet"},
 		{"text.db", to, "DIR/text.db is not a plant store: it is not an SQLite database"},
-		{"plants.db", filepath.Join(dir, "there.db"), "DIR/there.db is there already: name a new file"},
-		{"plants.db", path, "DIR/plants.db is there already: name a new file"},
+		{"plants.db", filepath.Join(dir, "there.db"), "DIR/there.db already exists; use a new file"},
+		{"plants.db", path, "DIR/plants.db already exists; use a new file"},
 		{"plants.db", filepath.Join(dir, "no", "backup.db"), "the directory of the backup: stat DIR/no: no such file or directory"},
 	} {
 		_, err := sqlite.Backup(t.Context(), filepath.Join(dir, test.from), test.to, noProgress)

@@ -1,0 +1,156 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"plantstore/internal/server"
+	"plantstore/internal/store"
+)
+
+const (
+	drainTimeMax   = 8 * time.Second // service managers allow 10 s in all
+	commitDrainMax = 6 * time.Second // for commits that wait for another process; their requests are then answered
+)
+
+// httpServers are the two HTTP servers and their listeners.
+type httpServers struct {
+	public, admin                 *http.Server
+	publicListener, adminListener net.Listener
+	url                           *url.URL // at which clients reach the public listener
+
+	running sync.WaitGroup
+	failed  chan error // of a server that stopped by itself; buffers one error of each
+}
+
+// listen opens both listeners; serve starts their servers. The caller closes them.
+func listen(
+	ctx context.Context, s *settings, log *slog.Logger, metrics prometheus.Registerer,
+) (_ *httpServers, err error) {
+	h := &httpServers{failed: make(chan error, 2)}
+	defer func() {
+		if err != nil {
+			h.close()
+		}
+	}()
+	if h.publicListener, err = server.Listen(ctx, server.ListenConfig{
+		Name: "public", Address: string(s.listen), ConnectionsMax: connectionsMax(), Log: log, Metrics: metrics,
+	}); err != nil {
+		return nil, fmt.Errorf("%w; use another address with --listen", err)
+	}
+	if h.adminListener, err = server.Listen(ctx, server.ListenConfig{
+		Name: "admin", Address: string(s.adminListen), Log: log, Metrics: metrics,
+	}); err != nil {
+		return nil, fmt.Errorf("%w; use another address with --admin-listen", err)
+	}
+	if address := h.adminListener.Addr().(*net.TCPAddr); !address.IP.IsLoopback() {
+		log.Warn("the admin listener has no authentication, and its address is not a loopback address; "+
+			"restrict it to the operator's network", "address", address.String())
+	}
+	h.url = s.baseURL.url
+	if h.url == nil {
+		h.url = guessURL(h.publicListener.Addr())
+	}
+	return h, nil
+}
+
+// open creates the servers.
+func (h *httpServers) open(s *settings, st *store.Store, log *slog.Logger, metrics *prometheus.Registry) (err error) {
+	config := server.Config{
+		Store:       st,
+		Log:         log,
+		BaseURL:     h.url,
+		OwnHostOnly: s.baseURL.url != nil,
+		CORSOrigins: s.corsOrigins.items,
+		AdminHosts:  s.adminHost.items,
+		Metrics:     metrics,
+		Pprof:       bool(s.pprof),
+		Limits: server.Limits{
+			BodyMax:        s.bodyMax.n,
+			HeaderMax:      int(s.headerMax.n),
+			RequestTimeout: time.Duration(s.requestTimeout),
+			AnswerTimeout:  time.Duration(s.answerTimeout),
+			IdleTimeout:    time.Duration(s.idleTimeout),
+			QueueMax:       s.queueMax.n,
+		},
+	}
+	h.public, h.admin, err = server.New(config)
+	return err
+}
+
+// guessURL returns a URL at which this machine reaches a listener.
+func guessURL(a net.Addr) *url.URL {
+	host, port, _ := net.SplitHostPort(a.String())
+	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return &url.URL{Scheme: "http", Host: net.JoinHostPort(host, port)}
+}
+
+// serve starts both servers. drain waits for their goroutines.
+func (h *httpServers) serve() {
+	for _, served := range []struct {
+		server   *http.Server
+		listener net.Listener
+	}{{h.public, h.publicListener}, {h.admin, h.adminListener}} {
+		h.running.Go(func() {
+			if err := served.server.Serve(served.listener); !errors.Is(err, http.ErrServerClosed) {
+				h.failed <- fmt.Errorf("serve on %s: %w", served.listener.Addr(), err)
+			}
+		})
+	}
+}
+
+// drain closes the public listener, responds to the accepted requests, and then closes the admin listener, so that its
+// health checks respond until the end.
+func (h *httpServers) drain(st *store.Store, log *slog.Logger) error {
+	ctx, cancel := context.WithTimeout(context.Background(), drainTimeMax)
+	defer cancel()
+	st.Retire(commitDrainMax)
+	err := h.public.Shutdown(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		// Incomplete requests were never accepted, so this is not an error.
+		log.Warn("closed connections with incomplete requests", "after_us", drainTimeMax.Microseconds())
+		err = h.public.Close()
+	}
+	st.Close()
+	err = errors.Join(err, h.admin.Close())
+	h.running.Wait()
+	return err
+}
+
+// close closes the listeners that no server has closed.
+func (h *httpServers) close() {
+	for _, l := range []net.Listener{h.publicListener, h.adminListener} {
+		if l != nil {
+			_ = l.Close()
+		}
+	}
+}
+
+// run waits until the server must stop. It returns nil after a signal.
+func (h *httpServers) run(ctx context.Context, st *store.Store, hangups <-chan os.Signal, log *slog.Logger) error {
+	for {
+		select {
+		case <-ctx.Done():
+			log.Info("shutting down: responding to accepted requests")
+			return nil
+		case <-st.Broken():
+			return fmt.Errorf("%w; see the log; every acknowledged plant is stored", store.ErrBroken)
+		case err := <-h.failed:
+			return err
+		case <-hangups:
+			log.Warn("SIGHUP ignored: restart the server to change its settings")
+		}
+	}
+}
