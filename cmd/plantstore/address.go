@@ -11,11 +11,10 @@ import (
 	"plantstore/internal/postgres"
 )
 
-// storeAddress is where a store is: the path of a file, or a PostgreSQL
-// database. The zero value is no address.
+// storeAddress is the address of a store: the path of a file or the URL of a PostgreSQL database. The zero value is no
+// address.
 //
-// It implements pflag.Value, so what a user writes is parsed once. String
-// returns the form that is safe to show; the password is in url alone.
+// It implements pflag.Value. String returns a form without the password, which only url has.
 type storeAddress struct {
 	path string       // empty: a database
 	url  postgres.URL // zero: a file
@@ -33,7 +32,7 @@ func (a storeAddress) String() string { return a.path + a.url.String() }
 // Type implements pflag.Value.
 func (a *storeAddress) Type() string { return "store" }
 
-const acceptedAddresses = "a store is the path of a file, or a PostgreSQL database: postgres://… or postgresql://…"
+const acceptedAddresses = "use the path of a file, or a URL postgres://… or postgresql://…"
 
 var (
 	firstElement  = regexp.MustCompile(`^[^/]*`)
@@ -42,43 +41,44 @@ var (
 	encodedScheme = regexp.MustCompile(`(?i)^postgres(ql)?%3a`)         // all of a URL percent-encoded
 )
 
-// Set implements pflag.Value. Its errors contain nothing that may be secret.
+// Set implements pflag.Value. Its errors contain no part of the text that may be secret.
 func (a *storeAddress) Set(text string) (err error) {
 	first := firstElement.FindString(text)
 	switch {
 	case text == "":
-		return errors.New("the path is empty: give the path of a file")
+		return errors.New("the path is empty; use the path of a file")
 	case postgres.IsURL(text):
 		url, err := postgres.ParseURL(text)
 		*a = storeAddress{url: url}
 		return err
 	case strings.Contains(first, "="):
-		return fmt.Errorf("it has the form of a libpq keyword string, which is not accepted: %s; write a path with = in it as ./path", acceptedAddresses)
+		return fmt.Errorf("the address is a libpq keyword string; %s; write a path with = as ./path", acceptedAddresses)
 	case strings.Contains(first, ":"):
-		seen := "has a colon before the first slash"
+		fault := "has a colon before the first slash"
 		if match := schemeOf.FindStringSubmatch(text); match != nil {
-			seen = fmt.Sprintf("begins with the scheme %q", match[1])
+			fault = fmt.Sprintf("has the scheme %q", match[1])
 		}
-		return fmt.Errorf("it %s: %s; write a path with a colon in it as ./path", seen, acceptedAddresses)
+		return fmt.Errorf("the address %s; %s; write a path with a colon as ./path", fault, acceptedAddresses)
 	case encodedScheme.MatchString(text):
-		return fmt.Errorf("it has the form of a URL whose colon and slashes are percent-encoded: %s", acceptedAddresses)
+		return fmt.Errorf("the address is a percent-encoded URL; %s", acceptedAddresses)
 	case withoutScheme.MatchString(text):
-		return fmt.Errorf("it has the form of a URL without its scheme: %s; write a path with these characters as ./path", acceptedAddresses)
+		return fmt.Errorf("the address is a URL without a scheme; %s; write a path with these characters as ./path",
+			acceptedAddresses)
 	}
 	*a = storeAddress{path: text}
 	return nil
 }
 
-// file returns the path of a store that must be in a file.
+// file returns the path of a store in a file, and an error for a database.
 func (a storeAddress) file() (string, error) {
 	if a.isDatabase() {
-		return "", usagef("this command needs a store in a file, and %s is a database: use PostgreSQL's own tools, such as pg_dump", a)
+		return "", usagef("%s is a database, and this command needs a store in a file; use PostgreSQL's own tools, "+
+			"such as pg_dump", a)
 	}
 	return a.path, nil
 }
 
-// filePath returns the path of an argument that names a store's file or a
-// backup.
+// filePath returns the path of an argument that is the path of a store or a backup.
 func filePath(argument string) (string, error) {
 	var a storeAddress
 	if err := a.Set(argument); err != nil {
@@ -87,8 +87,7 @@ func filePath(argument string) (string, error) {
 	return a.file()
 }
 
-// absolute returns the address as it is written where the working directory of
-// this process is unknown. It is valid UTF-8.
+// absolute returns the address with an absolute path, as valid UTF-8.
 func (a storeAddress) absolute() string {
 	text := a.String()
 	if path, err := filepath.Abs(a.path); err == nil && !a.isDatabase() {
@@ -97,7 +96,7 @@ func (a storeAddress) absolute() string {
 	return strings.ToValidUTF8(text, "?")
 }
 
-// sameFile reports whether two paths name one file that is there.
+// sameFile reports whether two paths name the same existing file.
 func sameFile(a, b string) bool {
 	infoA, errA := os.Stat(a)
 	infoB, errB := os.Stat(b)

@@ -14,7 +14,7 @@ import (
 	"plantstore/internal/dump"
 )
 
-// bindCompletion tells a shell, for a command and those below it, which values flags have, and where no file is meant.
+// bindCompletion registers the completion of the values of flags and of arguments for a command and its subcommands.
 func bindCompletion(cmd *cobra.Command) {
 	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
 		var values []string
@@ -28,7 +28,8 @@ func bindCompletion(cmd *cobra.Command) {
 			values = strings.Fields(auth.Grantable.String())
 		}
 		if values != nil {
-			_ = cmd.RegisterFlagCompletionFunc(f.Name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // it is a flag
+			fixed := cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
+			_ = cmd.RegisterFlagCompletionFunc(f.Name, fixed) // the flag exists, and is registered once
 		}
 	})
 	if cmd.ValidArgsFunction == nil && !strings.Contains(cmd.Use, "FILE") {
@@ -39,10 +40,10 @@ func bindCompletion(cmd *cobra.Command) {
 	}
 }
 
-// completeTokens completes the names of the tokens that a command can work on. If the store cannot be read, there are no
-// names, and nothing is printed into the line that is being written.
-func (p *program) completeTokens(s *settings, has func(auth.Token) bool) cobra.CompletionFunc {
-	const timeMax = time.Second // after that a person would wonder
+// completeTokens completes the names of the tokens that match. If it cannot read the store it completes nothing, and prints
+// no error into the command line of the user.
+func (p *program) completeTokens(s *settings, match func(auth.Token) bool) cobra.CompletionFunc {
+	const timeMax = time.Second // a user waits for the completion
 	return func(cmd *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
 		const directive = cobra.ShellCompDirectiveNoFileComp
 		if len(args) > 0 || s.load(p, cmd) != nil {
@@ -56,10 +57,10 @@ func (p *program) completeTokens(s *settings, has func(auth.Token) bool) cobra.C
 		if err != nil {
 			return nil, directive
 		}
-		defer func() { _ = engine.Close() }() // nothing was written
+		defer func() { _ = engine.Close() }() // it was only read
 		tokens, _ := engine.Tokens(ctx)
 		for _, t := range tokens {
-			if has(t) && printable(t.Name) == t.Name {
+			if match(t) && printable(t.Name) == t.Name {
 				names = append(names, t.Name)
 			}
 		}

@@ -6,9 +6,8 @@ import (
 	"os"
 )
 
-// interruptible returns a reader that gives a read up when ctx ends, because
-// nothing else ends a read of a pipe or a terminal. The read itself goes on
-// behind it until the program ends, and what it yields is lost.
+// interruptible returns a reader whose Read returns when ctx ends, because a read of a pipe or a terminal cannot be
+// cancelled. The read itself continues until the program ends, and its bytes are lost.
 func interruptible(ctx context.Context, r io.Reader) io.Reader {
 	return &interruptibleReader{ctx: ctx, r: r, buf: make([]byte, interruptibleBytes)}
 }
@@ -18,9 +17,9 @@ const interruptibleBytes = 64 << 10
 type interruptibleReader struct {
 	ctx    context.Context
 	r      io.Reader
-	buf    []byte // the reading goroutine's while there is one
-	unread []byte // of buf
-	err    error  // that follows the unread bytes
+	buf    []byte // owned by the goroutine of fill while it reads
+	unread []byte // part of buf
+	err    error  // to return after the unread bytes
 }
 
 // Read implements io.Reader.
@@ -42,27 +41,27 @@ func (i *interruptibleReader) fill() {
 		err error
 	}
 	done := make(chan result, 1)
-	go func() { // ends with the read; has room for its result
+	go func() { // ends with the read; done buffers the result
 		n, err := i.r.Read(i.buf)
 		done <- result{n, err}
 	}()
 	select {
 	case <-i.ctx.Done():
-		i.err = errInterrupted // and buf is never touched again
+		i.err = errInterrupted // Read does not use buf again
 	case r := <-done:
 		i.unread, i.err = i.buf[:r.n], r.err
 	}
 }
 
-// openInput opens a file that the user names to read it. It gives up when ctx
-// ends, because opening a FIFO waits for a writer. The caller closes the file.
+// openInput opens a file for reading. It also returns when ctx ends, because opening a FIFO waits for a writer. The caller
+// closes the file.
 func openInput(ctx context.Context, path string) (*os.File, error) {
 	type result struct {
 		f   *os.File
 		err error
 	}
 	done := make(chan result, 1)
-	go func() { // ends when the file is open, or with the program; has room for the result
+	go func() { // ends when the file is open, or with the program; done buffers the result
 		f, err := os.Open(path)
 		done <- result{f, err}
 	}()
@@ -74,15 +73,14 @@ func openInput(ctx context.Context, path string) (*os.File, error) {
 	}
 }
 
-// interruptibleTo returns a writer that gives a write up when ctx ends, because
-// nothing else ends a write to a pipe that is not read. The write itself goes on
-// behind it until the program ends, so its bytes must stay as they are.
+// interruptibleTo returns a writer whose Write returns when ctx ends, because a write to a full pipe cannot be cancelled.
+// The write itself continues until the program ends, so the caller must not change its bytes after an error.
 func interruptibleTo(ctx context.Context, w io.Writer) io.Writer {
 	return &interruptibleWriter{ctx, w}
 }
 
 type interruptibleWriter struct {
-	ctx context.Context //nolint:containedctx // it lives as long as one command that has it
+	ctx context.Context //nolint:containedctx // the writer lives as long as its command
 	w   io.Writer
 }
 
@@ -93,7 +91,7 @@ func (i *interruptibleWriter) Write(p []byte) (int, error) {
 		err error
 	}
 	done := make(chan result, 1)
-	go func() { // ends with the write; has room for its result
+	go func() { // ends with the write; done buffers the result
 		n, err := i.w.Write(p)
 		done <- result{n, err}
 	}()

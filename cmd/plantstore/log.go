@@ -12,7 +12,7 @@ import (
 	"plantstore/internal/server"
 )
 
-// logLevels are the words of --log-level, the most verbose first.
+// logLevels are the values of --log-level, the most verbose first.
 var logLevels = []struct {
 	word  string
 	level slog.Level
@@ -31,59 +31,56 @@ func logLevelWords() (words []string) {
 	return words
 }
 
-// newLogger returns the logger of a server. It writes through p.logs, which run
-// closes.
+// newLogger returns the logger of a server. It sets p.logs, to which the logger writes and which run closes.
 func newLogger(p *program, s *settings) *slog.Logger {
-	var least slog.Level
+	var lowest slog.Level
 	for _, l := range logLevels {
 		if l.word == s.logLevel.value {
-			least = l.level
+			lowest = l.level
 		}
 	}
-	handler := func(w io.Writer, least slog.Level) slog.Handler {
-		options := &slog.HandlerOptions{Level: least}
+	handler := func(w io.Writer, lowest slog.Level) slog.Handler {
+		options := &slog.HandlerOptions{Level: lowest}
 		if s.logFormat.value == "json" {
 			return slog.NewJSONHandler(w, options)
 		}
 		return slog.NewTextHandler(w, options)
 	}
 	var notice bytes.Buffer
-	noticeLog := slog.New(handler(&notice, slog.LevelWarn)) // at any --log-level: lines of any level may be lost
+	noticeLog := slog.New(handler(&notice, slog.LevelWarn)) // at any --log-level, because lines of any level may be lost
 	p.logs = newLogBuffer(p.stderr, func(dropped int) []byte {
 		notice.Reset()
 		noticeLog.Warn("log lines dropped: standard error was not read fast enough", "lines", dropped)
 		return notice.Bytes()
 	})
-	return slog.New(handler(p.logs, least))
+	return slog.New(handler(p.logs, lowest))
 }
 
-// logBuffer is a bounded buffer of log lines. One goroutine writes them, so that
-// a reader that stalls delays no request: while it stalls, lines that find the
-// buffer full are dropped and counted. The lines of a moment are written
-// together, because under load a system call a line costs a tenth of a request.
-// A process that is killed loses the lines of that moment.
+// logBuffer is a bounded buffer of log lines. One goroutine writes them, so that a blocked reader of the log delays no
+// request. While the buffer is full, lines are dropped and counted. The goroutine writes the lines of logFlushAfter
+// together, because under load a system call a line costs a tenth of a request. A killed process loses these lines.
 type logBuffer struct {
-	w       io.Writer                // of the goroutine
-	notice  func(dropped int) []byte // returns the line that reports dropped lines; of the goroutine
-	spare   []byte                   // the memory of the lines that were written last; of the goroutine
-	cut     bool                     // the last write ended within a line; of the goroutine
+	w       io.Writer                // owned by the goroutine
+	notice  func(dropped int) []byte // returns the line that reports dropped lines; owned by the goroutine
+	spare   []byte                   // memory of the previous write, for reuse; owned by the goroutine
+	cut     bool                     // the previous write ended within a line; owned by the goroutine
 	dropped prometheus.Counter
 
 	mu         sync.Mutex
-	lines      []byte // whole lines that wait to be written; guarded by mu
-	unreported int    // lines dropped since the last notice that was written; guarded by mu
+	lines      []byte // whole lines to write; guarded by mu
+	unreported int    // lines dropped since the last written notice; guarded by mu
 
-	some chan struct{} // holds a token when a line came into an empty buffer
-	many chan struct{} // holds a token when the buffer came to logFlushBytes
-	stop chan struct{} // closed by Close
-	done chan struct{} // closed when the goroutine has ended
+	nonempty chan struct{} // has a value when a line was added to an empty buffer
+	flushNow chan struct{} // has a value when the buffer reached logFlushBytes
+	stop     chan struct{} // closed by Close
+	done     chan struct{} // closed when the goroutine has ended
 }
 
 const (
-	logBytesMax   = 2 << 20 // that wait; as many may be on their way to the reader
+	logBytesMax   = 2 << 20 // in the buffer; a write in progress may have as many
 	logFlushBytes = 64 << 10
 	logFlushAfter = 20 * time.Millisecond
-	logCloseMax   = time.Second // within what drainTimeMax leaves
+	logCloseMax   = time.Second // drainTimeMax leaves 2 s of the 10 s of a stop
 )
 
 func newLogBuffer(w io.Writer, notice func(dropped int) []byte) *logBuffer {
@@ -91,16 +88,17 @@ func newLogBuffer(w io.Writer, notice func(dropped int) []byte) *logBuffer {
 		w: w, notice: notice,
 		dropped: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "plantstore_log_lines_dropped_total",
-			Help: "Log lines that were not written, because standard error was not read fast enough or could not be written.",
+			Help: "Log lines dropped because standard error was not read fast enough or could not be written.",
 		}),
-		some: make(chan struct{}, 1), many: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
+		nonempty: make(chan struct{}, 1), flushNow: make(chan struct{}, 1),
+		stop: make(chan struct{}), done: make(chan struct{}),
 	}
-	go b.writeAll() // ends when Close is called, which waits for it
+	go b.writeAll() // ends when Close is called; Close waits for it
 	return b
 }
 
-// Write implements io.Writer for a slog handler, which calls it once a line. It
-// never waits for the reader and returns no error.
+// Write implements io.Writer for a slog handler, which calls it once a line. It never waits for the reader and returns no
+// error.
 func (b *logBuffer) Write(line []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -111,10 +109,10 @@ func (b *logBuffer) Write(line []byte) (int, error) {
 	}
 	b.lines = append(b.lines, line...)
 	if before == 0 {
-		wake(b.some)
+		signalOne(b.nonempty)
 	}
 	if before < logFlushBytes && len(b.lines) >= logFlushBytes {
-		wake(b.many)
+		signalOne(b.flushNow)
 	}
 	return len(line), nil
 }
@@ -124,20 +122,20 @@ func (b *logBuffer) dropLocked(lines int) {
 	b.dropped.Add(float64(lines))
 }
 
-func wake(c chan<- struct{}) {
+// signalOne sends a value unless the channel already has one.
+func signalOne(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
-	default: // it holds a token
+	default:
 	}
 }
 
-// writeAll writes the first line of a quiet time at once, and those that follow
-// soon after it together.
+// writeAll writes the first line into an empty buffer at once, and the lines of the next logFlushAfter together.
 func (b *logBuffer) writeAll() {
 	defer close(b.done)
 	for {
 		select {
-		case <-b.some:
+		case <-b.nonempty:
 		case <-b.stop:
 			b.flush()
 			return
@@ -145,13 +143,13 @@ func (b *logBuffer) writeAll() {
 		b.flush()
 		select {
 		case <-time.After(logFlushAfter):
-		case <-b.many:
+		case <-b.flushNow:
 		case <-b.stop:
 		}
 	}
 }
 
-// flush writes the lines that wait, and then how many were dropped.
+// flush writes the buffered lines, and then a notice of dropped lines.
 func (b *logBuffer) flush() {
 	b.mu.Lock()
 	lines, dropped := b.lines, b.unreported
@@ -170,7 +168,7 @@ func (b *logBuffer) flush() {
 	}
 	lost := bytes.Count(rest, lineEnd)
 	if noticeBytes > 0 {
-		lost-- // the notice itself was lost too, and is written anew
+		lost-- // the notice is not a lost line; the next flush writes another
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -180,7 +178,7 @@ func (b *logBuffer) flush() {
 
 var lineEnd = []byte("\n")
 
-// write returns what was not written. The next write begins a new line.
+// write writes lines and returns the unwritten rest. The next write begins a new line.
 func (b *logBuffer) write(lines []byte) (rest []byte) {
 	if len(lines) == 0 {
 		return nil
@@ -198,9 +196,8 @@ func (b *logBuffer) write(lines []byte) (rest []byte) {
 	return nil
 }
 
-// Close writes the lines that wait. If standard error is not read, it waits no
-// longer than logCloseMax: a write to a pipe cannot be cancelled, so its goroutine
-// ends only with the process, which is about to end.
+// Close writes the buffered lines. It waits for at most logCloseMax: a write to a blocked pipe cannot be cancelled, and its
+// goroutine ends with the process.
 func (b *logBuffer) Close() {
 	close(b.stop)
 	select {

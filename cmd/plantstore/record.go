@@ -10,7 +10,7 @@ import (
 	"plantstore/internal/store"
 )
 
-// creator names who created a plant, for a terminal.
+// creator returns the creator of a plant as text for a terminal.
 func creator(r plant.Record) string {
 	if r.CreatedBy == "" {
 		return "(the operator)"
@@ -18,17 +18,15 @@ func creator(r plant.Record) string {
 	return printable(r.CreatedBy)
 }
 
-// recordPage is how many plants are read at once: few enough that no read
-// transaction keeps the server's checkpoints waiting.
+// recordPage is the maximal number of plants of one read, so that its transaction does not delay the server's checkpoints.
 const recordPage = 5000
 
-// allRecords returns all plants that a query selects, whatever its limit. It
-// reads page by page: it holds one page in memory, and no transaction of the
-// store between two pages. An error comes last.
+// allRecords returns all plants of a query and ignores its limit. It reads page by page: it has one page in memory, and
+// no transaction of the store between two pages. An error comes last.
 func allRecords(ctx context.Context, engine store.Engine, q store.Query) iter.Seq2[plant.Record, error] {
 	return func(yield func(plant.Record, error) bool) {
 		page := q
-		page.Limit = recordPage / 25 // at first, because the plants may be large
+		page.Limit = recordPage / 25 // for the first page, because the plants may be large
 		for {
 			records, err := engine.List(ctx, page)
 			if err != nil {
@@ -46,13 +44,14 @@ func allRecords(ctx context.Context, engine store.Engine, q store.Query) iter.Se
 				return
 			}
 			page.From = records[len(records)-1].ID + 1
-			page.Limit = max(1, min(recordPage, store.PlantsBytes*len(records)/max(1, bytes))) // PostgreSQL would send the rest in vain
+			// List returns at most store.PlantsBytes. PostgreSQL would send the plants beyond it for nothing.
+			page.Limit = max(1, min(recordPage, store.PlantsBytes*len(records)/max(1, bytes)))
 		}
 	}
 }
 
-// appendRecord appends a record as a line of JSON: the plant's members, and
-// created_at and created_by, the token's name, which is absent for the operator.
+// appendRecord appends a record as a line of JSON: the plant's members, created_at, and created_by with the name of the
+// token. created_by is absent for the operator.
 func appendRecord(dst []byte, r plant.Record) []byte {
 	dst = r.NewPlant.AppendJSON(dst)
 	dst = append(dst[:len(dst)-1], `,"created_at":`...)

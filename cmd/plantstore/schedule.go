@@ -15,24 +15,23 @@ import (
 	"plantstore/internal/sqlite"
 )
 
-// schedule makes backups of the store that a server serves, and keeps the last
-// ones. Its methods are for one goroutine.
+// schedule makes backups of the store of a server at an interval, and removes old ones. It is not safe for concurrent use.
 type schedule struct {
 	db, dir string
 	every   time.Duration
 	keep    int
 	log     *slog.Logger
-	remove  func(path string) error // os.Remove, but in tests
-	store   string                  // of which backups are made, as in a manifest; empty until it was read
-	ignored map[string]bool         // files of which a warning was logged; at most ignoredMax
+	remove  func(path string) error // os.Remove, except in tests
+	store   string                  // id of the store in its manifests; empty until it is read
+	ignored map[string]bool         // files with a logged warning; at most ignoredMax
 
 	last       prometheus.Gauge // when this server made its last backup
 	failed     prometheus.Counter
 	notRemoved prometheus.Counter
 }
 
-// checkBackupDir refuses a directory in which the server cannot make backups. It
-// creates a file there and removes it: permissions do not tell the whole of it.
+// checkBackupDir returns an error if the server cannot create files in the backup directory. It creates a file and removes
+// it, because the mode of the directory alone does not decide.
 func (s *settings) checkBackupDir() error {
 	if s.backupDir == "" {
 		return nil
@@ -57,19 +56,18 @@ func (s *settings) checkBackupDir() error {
 	return nil
 }
 
-// startSchedule begins to make backups if the settings ask for them. The
-// function that it returns ends that, and waits for it.
+// startSchedule starts the scheduled backups of the settings. stop ends them and waits for the goroutine.
 func startSchedule(s *settings, log *slog.Logger, metrics prometheus.Registerer) (stop func()) {
 	if s.backupDir == "" {
 		return func() {}
 	}
-	j := newSchedule(s.db.path, string(s.backupDir), time.Duration(s.backupEvery), s.backupKeep.n, log)
-	metrics.MustRegister(j.last, j.failed, j.notRemoved)
+	b := newSchedule(s.db.path, string(s.backupDir), time.Duration(s.backupEvery), s.backupKeep.n, log)
+	metrics.MustRegister(b.last, b.failed, b.notRemoved)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { // ends with ctx; stop waits for it
 		defer close(done)
-		j.run(ctx)
+		b.run(ctx)
 	}()
 	return func() { cancel(); <-done }
 }
@@ -79,7 +77,7 @@ func newSchedule(db, dir string, every time.Duration, keep int, log *slog.Logger
 		db: db, dir: dir, every: every, keep: keep, log: log, remove: os.Remove, ignored: map[string]bool{},
 		last: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "plantstore_backup_last_success_timestamp_seconds",
-			Help: "When this server made its last scheduled backup; 0 before the first one.",
+			Help: "Time of this server's last scheduled backup; 0 before the first one.",
 		}),
 		failed: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "plantstore_backups_failed_total",
@@ -92,33 +90,32 @@ func newSchedule(db, dir string, every time.Duration, keep int, log *slog.Logger
 	}
 }
 
-// run makes a backup whenever the last one is old enough, until ctx ends. The
-// last one before the first of its own is the newest complete one in the
-// directory, which an earlier run of the server made.
+// run makes a backup every j.every until ctx ends. The interval begins with the newest complete backup in the directory,
+// which an earlier run of the server may have made.
 func (j *schedule) run(ctx context.Context) {
 	due := time.Now()
-	j.store, _ = sqlite.StoreAt(ctx, j.db) // the backup that is due now will meet the same error
+	j.store, _ = sqlite.StoreAt(ctx, j.db) // backup logs the same error
 	if old, err := j.backups(); err == nil && len(old) > 0 {
 		due = old[len(old)-1].at.Add(j.every)
 	}
 	for waitUntil(ctx, due) {
-		begun := time.Now()
-		switch err := j.backup(ctx, begun); {
+		started := time.Now()
+		switch err := j.backup(ctx, started); {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
 			due = time.Now().Add(min(j.every, retryBackup))
 		default:
-			due = begun.Add(j.every)
+			due = started.Add(j.every)
 			j.removeOld()
 		}
 	}
 }
 
-// retryBackup is how long after a backup that failed another is tried.
+// retryBackup is the wait after a failed backup.
 const retryBackup = time.Minute
 
-// waitUntil returns true at a time, and false as soon as ctx ends.
+// waitUntil waits until a time and returns true. It returns false when ctx ends.
 func waitUntil(ctx context.Context, at time.Time) bool {
 	timer := time.NewTimer(time.Until(at))
 	defer timer.Stop()
@@ -130,9 +127,9 @@ func waitUntil(ctx context.Context, at time.Time) bool {
 	}
 }
 
-// backup makes a backup, and logs and counts how that went.
-func (j *schedule) backup(ctx context.Context, begun time.Time) error {
-	path := filepath.Join(j.dir, j.prefix()+begun.UTC().Format(backupTime)+backupEnd)
+// backup makes a backup, and logs and counts its result.
+func (j *schedule) backup(ctx context.Context, started time.Time) error {
+	path := filepath.Join(j.dir, j.prefix()+started.UTC().Format(backupTime)+backupEnd)
 	m, err := sqlite.Backup(ctx, j.db, path, nil)
 	switch {
 	case ctx.Err() != nil:
@@ -141,8 +138,9 @@ func (j *schedule) backup(ctx context.Context, begun time.Time) error {
 		j.log.Error("backup failed", "file", path, "error", err)
 	default:
 		j.store = m.Store
-		j.last.Set(float64(begun.Unix()))
-		j.log.Info("backup made", "file", path, "plants", m.Plants, "bytes", m.Bytes, "took_us", time.Since(begun).Microseconds())
+		j.last.Set(float64(started.Unix()))
+		j.log.Info("backup made", "file", path, "plants", m.Plants, "bytes", m.Bytes,
+			"took_us", time.Since(started).Microseconds())
 	}
 	return err
 }
@@ -151,35 +149,34 @@ func (j *schedule) backup(ctx context.Context, begun time.Time) error {
 func (j *schedule) removeOld() {
 	old, err := j.backups()
 	if err != nil {
-		j.noteNotRemoved(j.dir, err)
+		j.reportNotRemoved(j.dir, err)
 		return
 	}
 	for ; len(old) > j.keep; old = old[1:] {
 		path := filepath.Join(j.dir, old[0].name)
-		// The file before its manifest, as they were made the other way round.
+		// The manifest last: a backup without its manifest would be ignored and never removed.
 		err := j.remove(path)
-		if err == nil { // else the backup needs its manifest
+		if err == nil {
 			err = j.remove(path + sqlite.ManifestSuffix)
 		}
 		if err != nil {
-			j.noteNotRemoved(path, err)
+			j.reportNotRemoved(path, err)
 		}
 	}
 }
 
-func (j *schedule) noteNotRemoved(path string, err error) {
+func (j *schedule) reportNotRemoved(path string, err error) {
 	j.notRemoved.Inc()
 	j.log.Warn("old backup not removed", "file", path, "error", err)
 }
 
-// The name of a scheduled backup is prefix, the time of its begin and
-// backupEnd.
+// The name of a scheduled backup is its prefix, the time of its start and backupEnd.
 const (
 	backupTime = "20060102T150405Z"
 	backupEnd  = ".db"
 )
 
-// prefix is what the names of the backups of this store begin with.
+// prefix returns the prefix of the names of this store's backups.
 func (j *schedule) prefix() string {
 	return strings.TrimSuffix(filepath.Base(j.db), ".db") + "-"
 }
@@ -191,7 +188,7 @@ type scheduledBackup struct {
 }
 
 // backups returns the complete scheduled backups of this store, oldest first.
-// It logs a warning for each file that has the name of one and is none.
+// It logs a warning for each other file with the name of a backup.
 func (j *schedule) backups() ([]scheduledBackup, error) {
 	entries, err := os.ReadDir(j.dir) // sorted by name, so by time
 	var complete []scheduledBackup
@@ -200,8 +197,8 @@ func (j *schedule) backups() ([]scheduledBackup, error) {
 		if !ok {
 			continue
 		}
-		if why := j.checkBackup(entry.Name(), at); why != nil {
-			j.noteIgnored(entry.Name(), why)
+		if err := j.checkBackup(entry.Name(), at); err != nil {
+			j.reportIgnored(entry.Name(), err)
 			continue
 		}
 		complete = append(complete, scheduledBackup{entry.Name(), at})
@@ -219,28 +216,27 @@ func (j *schedule) timeOf(name string) (time.Time, bool) {
 	return t, err == nil
 }
 
-// checkBackup returns why a file that has the name of a backup is not a
-// complete one.
+// checkBackup returns an error unless a file with the name of a backup is a complete backup of this store.
 func (j *schedule) checkBackup(name string, at time.Time) error {
-	const clockSkew = time.Minute // a clock that was set back a little
+	const clockSkew = time.Minute // the clock may have been set back
 	if time.Until(at) > clockSkew {
 		return errors.New("its name has a time in the future")
 	}
 	m, err := sqlite.BackupManifest(filepath.Join(j.dir, name))
 	if err == nil && m.Store != j.store {
-		err = errors.New("it is a backup of another store: give each store a --backup-dir of its own")
+		err = errors.New("it is a backup of another store; use a --backup-dir for each store")
 	}
 	return err
 }
 
-// ignoredMax bounds the warnings of ignored files, and the memory for them.
+// ignoredMax limits the warnings about ignored files, and their memory.
 const ignoredMax = 100
 
-// noteIgnored logs a warning for a file, once in the life of the server.
-func (j *schedule) noteIgnored(name string, why error) {
+// reportIgnored logs a warning about a file once in the life of the server.
+func (j *schedule) reportIgnored(name string, reason error) {
 	if j.ignored[name] || len(j.ignored) == ignoredMax {
 		return
 	}
 	j.ignored[name] = true
-	j.log.Warn("file is not counted as a backup", "file", filepath.Join(j.dir, name), "error", why)
+	j.log.Warn("file is not counted as a backup", "file", filepath.Join(j.dir, name), "error", reason)
 }

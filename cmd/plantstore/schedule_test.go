@@ -247,7 +247,7 @@ func TestScheduleOtherStore(t *testing.T) {
 		}
 		var log []string
 		for _, name := range names {
-			log = append(log, "WARN file is not counted as a backup "+name+": it is a backup of another store: give each store a --backup-dir of its own")
+			log = append(log, "WARN file is not counted as a backup "+name+": it is a backup of another store; use a --backup-dir for each store")
 		}
 		name := r.nameAt(0)
 		r.begin()

@@ -9,12 +9,12 @@ import (
 	"plantstore/internal/postgres"
 )
 
-// hideSecrets keeps out of a message what a user gave in the wrong place: a
-// token, and an address with a password. given is what the message may repeat.
+// hideSecrets replaces tokens and addresses with passwords in a message. given are the texts of the user that the message
+// may repeat.
 func hideSecrets(message string, given []string) string {
 	for _, text := range given {
-		_, value, _ := strings.Cut(text, "=")                                                           // of --flag=value
-		items := strings.FieldsFunc(value+","+text, func(r rune) bool { return r == ',' || r == '\n' }) // as pflag has lists
+		_, value, _ := strings.Cut(text, "=") // of --flag=value
+		items := strings.FieldsFunc(value+","+text, func(r rune) bool { return r == ',' || r == '\n' })
 		for _, secret := range append([]string{text, value}, items...) {
 			if !mayHoldPassword(secret) {
 				continue
@@ -30,18 +30,17 @@ func hideSecrets(message string, given []string) string {
 	}
 	words := strings.Fields(message)
 	for i, word := range words {
-		if auth.LooksLikeSecret(word) && word != "pst_" { // our own words name the prefix
+		if auth.LooksLikeSecret(word) && word != "pst_" { // messages of the program have the prefix alone
 			words[i] = "(a token, hidden)"
 		}
 	}
 	return strings.Join(words, " ")
 }
 
-// withPassword matches what people write when they name a database.
+// withPassword matches the forms in which people write the address of a database.
 var withPassword = regexp.MustCompile(`(?is)passw|^\s*postgres(ql)?(:|%3a)|:.*@.*/|://.*(@|%40)`)
 
-// mayHoldPassword reports whether a text has the form of an address with a
-// password, and is not one that is safe to show.
+// mayHoldPassword reports whether a text has the form of an address with a password and is not a URL without one.
 func mayHoldPassword(text string) bool {
 	u, err := postgres.ParseURL(text)
 	return withPassword.MatchString(text) && (err != nil || u.String() != text)

@@ -1,23 +1,22 @@
 package main
 
-// didYouMean returns the words with which a message about an unknown name goes on: the nearest of the names that there
-// are, or nothing if none is near.
+// didYouMean returns the end of a message about an unknown name: a suggestion of the nearest known name, or "".
 func didYouMean(name string, names []string) string {
-	const nearMax = 2 // as many characters may be wrong, and not half of them
+	const nearMax = 2 // wrong characters, fewer than half of the name
 	nearest, least := "", min(nearMax, len(name)/2)+1
 	for _, known := range names {
 		if d := distance(name, known); d < least {
 			nearest, least = known, d
 		}
 	}
-	if nearest == "" || nearest == name { // a name that is known, and refused here
+	if nearest == "" || nearest == name { // a known name that the caller refuses
 		return ""
 	}
 	return " (did you mean " + nearest + "?)"
 }
 
-// distance returns how many bytes are to be inserted, deleted, replaced or swapped with the next to make a of b: the
-// optimal string alignment distance.
+// distance returns the optimal string alignment distance: the number of bytes to insert, delete, replace or swap with the
+// next byte.
 func distance(a, b string) int {
 	before, last := make([]int, len(b)+1), make([]int, len(b)+1) // the two rows above
 	for j := range last {

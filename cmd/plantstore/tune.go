@@ -6,19 +6,18 @@ import (
 	"syscall"
 )
 
-// What a server and an import give the Go runtime, measured with bench/.
+// Settings of the Go runtime in a server and an import, measured with bench/.
 const (
-	// Whoever commits is in a blocking system call most of the time, and waits
-	// for a processor after each; with few of them, behind everybody else.
+	// The committer is in a blocking system call most of the time, and needs a processor after each. With few processors
+	// it waits behind all other goroutines.
 	processorsMin = 4
-	// The live heap is a few MB, so the default collects twenty times a second.
+	// The live heap is a few MB. The default would collect garbage twenty times a second.
 	collectAtPercent = 400
-	// Beyond this the collector works as hard as it must. SQLite's memory is
-	// not part of it.
+	// A soft limit of the Go heap, without SQLite's memory.
 	heapBytesMax = 96 << 20
 )
 
-// tuneRuntime sets what the operator's environment does not.
+// tuneRuntime sets the Go runtime, except the settings of the operator's environment.
 func (p *program) tuneRuntime() {
 	if p.environ["GOMAXPROCS"] == "" && runtime.GOMAXPROCS(0) < processorsMin {
 		runtime.GOMAXPROCS(processorsMin)
@@ -31,19 +30,18 @@ func (p *program) tuneRuntime() {
 	}
 }
 
-// descriptorsReserved are descriptors that clients of the public listener cannot
-// use: they are for the store, backups, the connections to a database and the
-// admin listener.
+// descriptorsReserved is the number of descriptors for the store, backups, database connections and the admin listener.
+// Clients of the public listener cannot use them.
 const descriptorsReserved = 64
 
-// connectionsMax returns how many connections the public listener may have: as
-// many as the limit of open files allows, without those that are reserved.
+// connectionsMax returns the maximal number of connections of the public listener: the limit of open files without the
+// reserved descriptors.
 func connectionsMax() int {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		return 0
 	}
-	const most = 1 << 30 // for a limit that is none
-	n := int(min(limit.Cur, most))
+	const unlimited = 1 << 30 // for RLIM_INFINITY
+	n := int(min(limit.Cur, unlimited))
 	return n - min(descriptorsReserved, n/2)
 }
