@@ -1,4 +1,4 @@
-// Package pages executes the commands of docs/tutorial and docs/how-to. README.md describes the form of a page.
+// Package pages executes the commands of README.md, docs/tutorial and docs/how-to. README.md describes the form of a page.
 package pages
 
 import (
@@ -44,10 +44,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestPages executes every page of docs/tutorial and docs/how-to.
+// TestPages executes README.md and every page of docs/tutorial and docs/how-to.
 func TestPages(t *testing.T) {
 	program := buildProgram(t)
-	var pages []string
+	pages := []string{"../../README.md"}
 	for _, dir := range []string{"../tutorial", "../how-to"} {
 		found, err := filepath.Glob(dir + "/*.md")
 		if err != nil || len(found) == 0 {
