@@ -36,8 +36,8 @@ var endless = rig.Weakness{
 // forgetful is a program that stores what it refuses.
 var forgetful = rig.Weakness{
 	File: "internal/store/writer.go",
-	Old:  "\t\treturn nil, 0, &plant.Error{Code: plant.CodeQueueFull,",
-	New:  "\t\tb.creates = append(b.creates, c)\n\t\treturn nil, 0, &plant.Error{Code: plant.CodeQueueFull,",
+	Old:  "\t\treturn nil, 0, &plant.Error{\n\t\t\tCode:    plant.CodeQueueFull,",
+	New:  "\t\tb.creates = append(b.creates, c)\n\t\treturn nil, 0, &plant.Error{\n\t\t\tCode:    plant.CodeQueueFull,",
 }
 
 // TestControl shows that the check of TestFullQueue notices.

@@ -47,8 +47,8 @@ func TestTokens(t *testing.T) {
 // looksSeldom looks once a minute whether tokens have changed.
 var looksSeldom = rig.Weakness{
 	File: "internal/store/credentials.go",
-	Old:  "\tlookEvery    = 250 * time.Millisecond\n\tstaleAfter   = 900 * time.Millisecond\n",
-	New:  "\tlookEvery    = time.Minute\n\tstaleAfter   = time.Minute\n",
+	Old:  "\tpollEvery    = 250 * time.Millisecond\n\tstaleAfter   = 900 * time.Millisecond\n",
+	New:  "\tpollEvery    = time.Minute\n\tstaleAfter   = time.Minute\n",
 }
 
 func TestTokensControl(t *testing.T) {

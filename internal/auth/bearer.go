@@ -7,17 +7,16 @@ import (
 	"plantstore/internal/plant"
 )
 
-// Bearer returns the credential that a request's header carries, as RFC 6750
-// section 2.1 has it. Only the Authorization header counts: a credential in
-// the query or the body is not looked for. The error is an *plant.Error with
-// plant.CodeCredentialMissing or plant.CodeAuthMalformed.
+// Bearer returns the bearer credential of a request, as in RFC 6750 section 2.1. It
+// reads the Authorization header only, not the query or the body. The error is an
+// *plant.Error with plant.CodeCredentialMissing or plant.CodeAuthMalformed.
 func Bearer(header http.Header) (string, error) {
 	values := header["Authorization"]
 	if len(values) == 0 {
 		return "", missing()
 	}
 	if len(values) > 1 {
-		return "", &plant.Error{Code: plant.CodeAuthMalformed, Message: "the request has more than one Authorization header: send one"}
+		return "", malformed("the request has more than one Authorization header: send one")
 	}
 	scheme, credential, _ := strings.Cut(values[0], " ")
 	if !strings.EqualFold(scheme, "Bearer") { // RFC 9110 section 11.1: schemes are case-insensitive
@@ -25,16 +24,21 @@ func Bearer(header http.Header) (string, error) {
 	}
 	credential = strings.Trim(credential, " ")
 	if !isToken68(credential) {
-		return "", &plant.Error{Code: plant.CodeAuthMalformed, Message: "the Authorization header is malformed: send Authorization: Bearer TOKEN"}
+		return "", malformed("the Authorization header is malformed: send Authorization: Bearer TOKEN")
 	}
 	return credential, nil
 }
 
 func missing() error {
 	return &plant.Error{
-		Code:    plant.CodeCredentialMissing,
-		Message: "the request has no bearer credential: send Authorization: Bearer TOKEN with a token from the store's operator",
+		Code: plant.CodeCredentialMissing,
+		Message: "the request has no bearer credential: " +
+			"send Authorization: Bearer TOKEN with a token from the store's operator",
 	}
+}
+
+func malformed(message string) error {
+	return &plant.Error{Code: plant.CodeAuthMalformed, Message: message}
 }
 
 // isToken68 reports whether a text is a b64token of RFC 6750 section 2.1:

@@ -10,7 +10,8 @@ import (
 )
 
 const (
-	none      = "the request has no bearer credential: send Authorization: Bearer TOKEN with a token from the store's operator"
+	none = "the request has no bearer credential: " +
+		"send Authorization: Bearer TOKEN with a token from the store's operator"
 	malformed = "the Authorization header is malformed: send Authorization: Bearer TOKEN"
 	twice     = "the request has more than one Authorization header: send one"
 )
@@ -24,7 +25,7 @@ func TestBearer(t *testing.T) {
 		code plant.Code
 		text string
 	}{
-		{"usual", []string{"Bearer abc"}, "abc", 0, ""},
+		{"valid", []string{"Bearer abc"}, "abc", 0, ""},
 		{"every character", []string{"Bearer AZaz09-._~+/=="}, "AZaz09-._~+/==", 0, ""},
 		{"lower case", []string{"bearer abc"}, "abc", 0, ""},
 		{"mixed case", []string{"bEaReR abc"}, "abc", 0, ""},
@@ -33,22 +34,22 @@ func TestBearer(t *testing.T) {
 		{"no header", nil, "", plant.CodeCredentialMissing, none},
 		{"empty", []string{""}, "", plant.CodeCredentialMissing, none},
 		{"other scheme", []string{"Basic YWJj"}, "", plant.CodeCredentialMissing, none},
-		{"scheme that begins like it", []string{"BearerX abc"}, "", plant.CodeCredentialMissing, none},
-		{"token alone", []string{"abc"}, "", plant.CodeCredentialMissing, none},
+		{"scheme with the same prefix", []string{"BearerX abc"}, "", plant.CodeCredentialMissing, none},
+		{"no scheme", []string{"abc"}, "", plant.CodeCredentialMissing, none},
 		{"space before", []string{" Bearer abc"}, "", plant.CodeCredentialMissing, none},
 		{"tab between", []string{"Bearer\tabc"}, "", plant.CodeCredentialMissing, none},
 		{"colon", []string{"Bearer: abc"}, "", plant.CodeCredentialMissing, none},
-		{"scheme alone", []string{"Bearer"}, "", plant.CodeAuthMalformed, malformed},
-		{"spaces for a token", []string{"Bearer    "}, "", plant.CodeAuthMalformed, malformed},
-		{"equals signs alone", []string{"Bearer =="}, "", plant.CodeAuthMalformed, malformed},
+		{"no token", []string{"Bearer"}, "", plant.CodeAuthMalformed, malformed},
+		{"spaces instead of a token", []string{"Bearer    "}, "", plant.CodeAuthMalformed, malformed},
+		{"only equals signs", []string{"Bearer =="}, "", plant.CodeAuthMalformed, malformed},
 		{"equals sign inside", []string{"Bearer a=b"}, "", plant.CodeAuthMalformed, malformed},
 		{"two tokens", []string{"Bearer a b"}, "", plant.CodeAuthMalformed, malformed},
-		{"tab in it", []string{"Bearer a\tb"}, "", plant.CodeAuthMalformed, malformed},
+		{"tab in the token", []string{"Bearer a\tb"}, "", plant.CodeAuthMalformed, malformed},
 		{"quotes", []string{`Bearer "abc"`}, "", plant.CodeAuthMalformed, malformed},
 		{"list", []string{"Bearer a,Bearer b"}, "", plant.CodeAuthMalformed, malformed},
-		{"characters beside the letters", []string{"Bearer a@b"}, "", plant.CodeAuthMalformed, malformed},
-		{"more of them", []string{"Bearer a[b"}, "", plant.CodeAuthMalformed, malformed},
-		{"and more", []string{"Bearer a`b"}, "", plant.CodeAuthMalformed, malformed},
+		{"at sign", []string{"Bearer a@b"}, "", plant.CodeAuthMalformed, malformed},
+		{"bracket", []string{"Bearer a[b"}, "", plant.CodeAuthMalformed, malformed},
+		{"backquote", []string{"Bearer a`b"}, "", plant.CodeAuthMalformed, malformed},
 		{"braces", []string{"Bearer a{b"}, "", plant.CodeAuthMalformed, malformed},
 		{"beyond ASCII", []string{"Bearer é"}, "", plant.CodeAuthMalformed, malformed},
 		{"NUL", []string{"Bearer a\x00"}, "", plant.CodeAuthMalformed, malformed},
@@ -71,7 +72,7 @@ func TestBearer(t *testing.T) {
 	}
 }
 
-// checkRefusal checks for an *plant.Error; code 0 stands for no error.
+// checkRefusal checks for an *plant.Error with that code, or for no error if the code is 0.
 func checkRefusal(t *testing.T, err error, code plant.Code, text string) {
 	t.Helper()
 	if code == 0 && err == nil {

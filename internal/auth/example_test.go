@@ -12,7 +12,7 @@ import (
 // its Authorization header.
 func Example() {
 	secret := auth.Mint()
-	token := auth.Token{ID: 1, Name: "gardener", Hash: auth.HashOf(secret), Scopes: auth.ScopeCreate, CreatedAt: time.Now()}
+	token := auth.Token{ID: 1, Name: "gardener", Hash: auth.HashOf(secret), Scopes: auth.ScopeCreate}
 	var keyring auth.Keyring
 	keyring.Replace([]auth.Token{token})
 
@@ -33,8 +33,9 @@ func Example() {
 
 // The old token stays valid during the overlap.
 func ExampleRotate() {
-	old := auth.Token{ID: 1, Name: "gardener", Scopes: auth.ScopeCreate, CreatedAt: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
-	fresh := auth.Token{Name: "gardener", Hash: auth.HashOf(auth.Mint()), CreatedAt: time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)}
+	may, june := time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC), time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
+	old := auth.Token{ID: 1, Name: "gardener", Scopes: auth.ScopeCreate, CreatedAt: may}
+	fresh := auth.Token{Name: "gardener", Hash: auth.HashOf(auth.Mint()), CreatedAt: june}
 	r, ok := auth.Rotate([]auth.Token{old}, fresh, 24*time.Hour)
 	if !ok {
 		fmt.Println("no valid token")

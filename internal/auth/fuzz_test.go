@@ -12,8 +12,8 @@ import (
 	"plantstore/internal/plant"
 )
 
-// bearerForm is the header as RFC 6750 section 2.1 has it, with the scheme in
-// any case and with spaces at its end.
+// bearerForm is the header of RFC 6750 section 2.1, with the scheme in any case and with
+// spaces at the end.
 var bearerForm = regexp.MustCompile(`^(?i:Bearer) +([A-Za-z0-9\-._~+/]+=*) *$`)
 
 func FuzzBearer(f *testing.F) {
@@ -39,7 +39,7 @@ func FuzzBearer(f *testing.F) {
 			t.Fatalf("Bearer(%q): got %#v, want code %d", value, err, code)
 		}
 		if value != "" && len(value) > 20 && strings.Contains(refusal.Message, value) {
-			t.Fatalf("Bearer(%q): the message tells what was sent: %q", value, refusal.Message)
+			t.Fatalf("Bearer(%q): the message contains the credential: %q", value, refusal.Message)
 		}
 	})
 }
@@ -47,7 +47,8 @@ func FuzzBearer(f *testing.F) {
 func FuzzWellFormed(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		got := auth.WellFormed(text)
-		want := len(text) == 53 && strings.HasPrefix(text, "pst_") && number(text[47:]) == int64(crc32.ChecksumIEEE([]byte(text[:47])))
+		want := len(text) == 53 && strings.HasPrefix(text, "pst_") &&
+			number(text[47:]) == int64(crc32.ChecksumIEEE([]byte(text[:47])))
 		if got != want {
 			t.Fatalf("WellFormed(%q): got %t, want %t", text, got, want)
 		}
@@ -57,7 +58,7 @@ func FuzzWellFormed(f *testing.F) {
 	})
 }
 
-// number reads base 62; -1 if the text has anything else.
+// number parses a number in base 62; it returns -1 for any other text.
 func number(text string) int64 {
 	var n int64
 	for i := range len(text) {

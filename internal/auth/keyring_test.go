@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	unknown = "the credential is none of this store's: check that it was copied whole, or ask the store's operator for one"
-	expired = "the credential has expired: ask the store's operator for another"
-	revoked = "the credential was revoked: ask the store's operator for another"
+	unknown = "unknown credential: check that it was copied completely, or request one from the store's operator"
+	expired = "the credential has expired: request another from the store's operator"
+	revoked = "the credential was revoked: request another from the store's operator"
 )
 
-// token is a token whose secret is its name.
+// token returns a token with its name as its secret.
 func token(id int64, name string, scopes auth.Scopes, expires, revoked time.Time) auth.Token {
 	return auth.Token{ID: id, Name: name, Hash: auth.HashOf(name), Scopes: scopes, ExpiresAt: expires, RevokedAt: revoked}
 }
@@ -50,9 +50,9 @@ func TestAuthenticate(t *testing.T) {
 		{"revoked by a clock ahead", "revoked", before, auth.Principal{}, plant.CodeCredentialRevoked, revoked},
 		{"when it is revoked", "revoked", noon, auth.Principal{}, plant.CodeCredentialRevoked, revoked},
 		{"after it was revoked", "revoked", after, auth.Principal{}, plant.CodeCredentialRevoked, revoked},
-		{"before both", "both", before, auth.Principal{}, plant.CodeCredentialRevoked, revoked},
-		{"after both", "both", after, auth.Principal{}, plant.CodeCredentialRevoked, revoked},
-		{"unknown", "nobody", noon, auth.Principal{}, plant.CodeCredentialUnknown, unknown},
+		{"revoked and not yet expired", "both", before, auth.Principal{}, plant.CodeCredentialRevoked, revoked},
+		{"revoked and expired", "both", after, auth.Principal{}, plant.CodeCredentialRevoked, revoked},
+		{"unknown", "other", noon, auth.Principal{}, plant.CodeCredentialUnknown, unknown},
 		{"other case", "Plain", noon, auth.Principal{}, plant.CodeCredentialUnknown, unknown},
 		{"empty", "", noon, auth.Principal{}, plant.CodeCredentialUnknown, unknown},
 	} {
@@ -82,8 +82,9 @@ func TestRequire(t *testing.T) {
 	p := auth.Principal{Scopes: scopeRead}
 	checkRefusal(t, p.Require(scopeRead), 0, "")
 	checkRefusal(t, p.Require(0), 0, "")
-	checkRefusal(t, p.Require(auth.ScopeCreate), plant.CodeScopeMissing, "the credential is not allowed to do this: it needs the scope plants:create")
-	checkRefusal(t, p.Require(scopeRead|scopeAdmin), plant.CodeScopeMissing, "the credential is not allowed to do this: it needs the scope plants:read admin")
+	checkRefusal(t, p.Require(auth.ScopeCreate), plant.CodeScopeMissing, "the credential lacks the scope plants:create")
+	checkRefusal(t, p.Require(scopeRead|scopeAdmin), plant.CodeScopeMissing,
+		"the credential lacks the scope plants:read admin")
 }
 
 func TestReplace(t *testing.T) {
@@ -96,24 +97,26 @@ func TestReplace(t *testing.T) {
 	}
 	ring.Replace([]auth.Token{token(1, "old", 0, never, never), token(2, "kept", 0, never, never)})
 	if !accepts("old") || !accepts("kept") || accepts("new") {
-		t.Error("the first tokens are not the ones in force")
+		t.Error("the keyring does not have the first tokens")
 	}
 	ring.Replace([]auth.Token{token(2, "kept", 0, never, noon), token(3, "new", 0, never, never)})
 	if accepts("old") || accepts("kept") || !accepts("new") {
-		t.Error("the second tokens are not the ones in force")
+		t.Error("the keyring does not have the second tokens")
 	}
 	ring.Replace(nil)
 	if accepts("new") {
-		t.Error("a token is in force after all are gone")
+		t.Error("the keyring has a token after all were removed")
 	}
 }
 
-// The time of last use is exact to a minute, outlives the tokens' replacement,
-// and is that of good credentials alone.
+// TestUsedSince shows that the time of last use is exact to a minute, is kept by Replace, and
+// counts valid credentials only.
 func TestUsedSince(t *testing.T) {
 	t.Parallel()
 	var never time.Time
-	tokens := []auth.Token{token(1, "often", 0, never, never), token(2, "never", 0, never, never), token(3, "expired", 0, noon, never)}
+	tokens := []auth.Token{
+		token(1, "often", 0, never, never), token(2, "never", 0, never, never), token(3, "expired", 0, noon, never),
+	}
 	var ring auth.Keyring
 	use := func(secret string, at time.Time) { _, _ = ring.Authenticate(secret, at) }
 	check := func(when string, since time.Time, want ...auth.Use) {
@@ -131,26 +134,27 @@ func TestUsedSince(t *testing.T) {
 	use("expired", noon)
 	use("unknown", noon)
 	check("used", before, auth.Use{TokenID: 1, At: noon})
-	check("not after that time", noon)
+	check("not used after that time", noon)
 	ring.Replace(tokens)
-	check("kept over a replacement", before, auth.Use{TokenID: 1, At: noon})
+	check("kept by Replace", before, auth.Use{TokenID: 1, At: noon})
 	use("often", noon.Add(59*time.Second))
 	check("within a minute", before, auth.Use{TokenID: 1, At: noon})
 	use("often", noon.Add(time.Minute))
 	check("after a minute", noon, auth.Use{TokenID: 1, At: noon.Add(time.Minute)})
 	use("often", noon)
-	check("never goes back", noon, auth.Use{TokenID: 1, At: noon.Add(time.Minute)})
+	check("an earlier use", noon, auth.Use{TokenID: 1, At: noon.Add(time.Minute)})
 	use("expired", before)
-	check("two", before.Add(-time.Second), auth.Use{TokenID: 1, At: noon.Add(time.Minute)}, auth.Use{TokenID: 3, At: before})
+	check("two tokens", before.Add(-time.Second),
+		auth.Use{TokenID: 1, At: noon.Add(time.Minute)}, auth.Use{TokenID: 3, At: before})
 	ring.Replace(tokens[1:2])
-	check("gone with its token", never)
+	check("token removed", never)
 	ring.Replace(tokens)
-	check("and unused when it comes back", never)
+	check("token added again", never)
 }
 
-// Many check while one replaces: the race detector watches, and a token that
-// is always there is always found.
-func TestKeyringConcurrently(t *testing.T) {
+// TestKeyringConcurrency authenticates in several goroutines while another one replaces the
+// tokens: a token of both sets is always valid.
+func TestKeyringConcurrency(t *testing.T) {
 	t.Parallel()
 	var ring auth.Keyring
 	always := token(1, "always", auth.ScopeCreate, time.Time{}, time.Time{})
@@ -196,7 +200,7 @@ func TestKeyringExpiring(t *testing.T) {
 	}
 	var tokens []auth.Token
 	for _, token := range []auth.Token{
-		{}, // never expires
+		{}, // without expiry
 		{ExpiresAt: now.Add(week + time.Microsecond)},
 		{ExpiresAt: now.Add(week)},
 		{ExpiresAt: now.Add(time.Microsecond)},

@@ -29,7 +29,7 @@ func TestRotate(t *testing.T) {
 		{"no token", nil, fresh, auth.Rotation{}},
 		{"revoked", []auth.Token{revoked(endless)}, fresh, auth.Rotation{}},
 		{"expired", []auth.Token{expiresAt(endless, noon)}, fresh, auth.Rotation{}},
-		{"without an end", []auth.Token{endless}, fresh, auth.Rotation{
+		{"without expiry", []auth.Token{endless}, fresh, auth.Rotation{
 			Old: endless, New: successor, Ended: []auth.Token{expiresAt(endless, end)},
 		}},
 		{"the same lifetime", []auth.Token{expiresAt(endless, noon.Add(2*time.Hour))}, fresh, auth.Rotation{
@@ -37,11 +37,11 @@ func TestRotate(t *testing.T) {
 			New:   expiresAt(successor, noon.Add(30*24*time.Hour+2*time.Hour)),
 			Ended: []auth.Token{expiresAt(endless, end)},
 		}},
-		{"an end of its own", []auth.Token{endless}, expiresAt(fresh, noon.Add(time.Minute)), auth.Rotation{
+		{"with its own expiry", []auth.Token{endless}, expiresAt(fresh, noon.Add(time.Minute)), auth.Rotation{
 			Old: endless, New: expiresAt(successor, noon.Add(time.Minute)), Ended: []auth.Token{expiresAt(endless, end)},
 		}},
-		{"expires within the overlap", []auth.Token{expiresAt(endless, end)}, expiresAt(fresh, noon.Add(time.Minute)), auth.Rotation{
-			Old: expiresAt(endless, end), New: expiresAt(successor, noon.Add(time.Minute)),
+		{"expires with the overlap", []auth.Token{expiresAt(endless, end)}, expiresAt(fresh, end), auth.Rotation{
+			Old: expiresAt(endless, end), New: expiresAt(successor, end),
 		}},
 		{"the newest valid one", []auth.Token{endless, withID(endless, 2), revoked(withID(endless, 3))}, fresh, auth.Rotation{
 			Old: withID(endless, 2), New: successor,

@@ -12,6 +12,11 @@ var (
 	scopeAdmin = parseScopes("admin")
 )
 
+const (
+	everyScope  = "plants:create plants:read admin"
+	knownScopes = "; known scopes are plants:create, plants:read, admin"
+)
+
 func parseScopes(text string) auth.Scopes {
 	scopes, err := auth.ParseScopes(text)
 	if err != nil {
@@ -25,23 +30,23 @@ func TestParseScopes(t *testing.T) {
 	for _, row := range []struct {
 		name, in string
 		want     auth.Scopes
-		text     string // what the set is written as
+		text     string // of String
 		err      string
 	}{
 		{"none", "", 0, "", ""},
-		{"separators alone", " ,, ", 0, "", ""},
+		{"only separators", " ,, ", 0, "", ""},
 		{"create", "plants:create", auth.ScopeCreate, "plants:create", ""},
 		{"read", "plants:read", scopeRead, "plants:read", ""},
 		{"admin", "admin", scopeAdmin, "admin", ""},
-		{"all", "plants:create plants:read admin", auth.ScopeCreate | scopeRead | scopeAdmin, "plants:create plants:read admin", ""},
+		{"all", everyScope, auth.ScopeCreate | scopeRead | scopeAdmin, everyScope, ""},
 		{"commas and other order", "admin,plants:create", scopeAdmin | auth.ScopeCreate, "plants:create admin", ""},
 		{"commas and spaces", " admin , plants:read ", scopeAdmin | scopeRead, "plants:read admin", ""},
 		{"twice", "admin admin", scopeAdmin, "admin", ""},
-		{"unknown", "plants:delete", 0, "", `unknown scope "plants:delete"; known scopes are plants:create, plants:read, admin`},
-		{"one of them unknown", "admin root", 0, "", `unknown scope "root"; known scopes are plants:create, plants:read, admin`},
-		{"other case", "Admin", 0, "", `unknown scope "Admin"; known scopes are plants:create, plants:read, admin`},
-		{"tab", "admin\tadmin", 0, "", `unknown scope "admin\tadmin"; known scopes are plants:create, plants:read, admin`},
-		{"wildcard", "*", 0, "", `unknown scope "*"; known scopes are plants:create, plants:read, admin`},
+		{"unknown", "plants:delete", 0, "", `unknown scope "plants:delete"` + knownScopes},
+		{"one of them unknown", "admin root", 0, "", `unknown scope "root"` + knownScopes},
+		{"other case", "Admin", 0, "", `unknown scope "Admin"` + knownScopes},
+		{"tab", "admin\tadmin", 0, "", `unknown scope "admin\tadmin"` + knownScopes},
+		{"wildcard", "*", 0, "", `unknown scope "*"` + knownScopes},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -50,10 +55,10 @@ func TestParseScopes(t *testing.T) {
 				t.Errorf("got %q, %q, want %q, %q", got, message, row.want, row.err)
 			}
 			if got.String() != row.text {
-				t.Errorf("written: got %q, want %q", got, row.text)
+				t.Errorf("String: got %q, want %q", got, row.text)
 			}
 			if again, err := auth.ParseScopes(got.String()); again != got || err != nil {
-				t.Errorf("read back: got %q, %v, want %q", again, err, got)
+				t.Errorf("parsed again: got %q, %v, want %q", again, err, got)
 			}
 		})
 	}
@@ -75,7 +80,7 @@ func TestHas(t *testing.T) {
 		{0, 0, true},
 		{0, auth.ScopeCreate, false},
 		{auth.ScopeCreate, auth.ScopeCreate, true},
-		{scopeAdmin, auth.ScopeCreate, false}, // admin is no other scope's substitute
+		{scopeAdmin, auth.ScopeCreate, false}, // admin does not include other scopes
 		{scopeAdmin | scopeRead, scopeRead, true},
 		{scopeRead, scopeAdmin | scopeRead, false},
 		{auth.ScopeCreate | scopeRead | scopeAdmin, scopeAdmin | scopeRead, true},

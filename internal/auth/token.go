@@ -1,5 +1,5 @@
-// Package auth is about who may do what: bearer tokens, the header they come
-// in, and the scopes that they carry.
+// Package auth authenticates requests: bearer tokens, the Authorization header, scopes,
+// and the keyring of the valid tokens.
 package auth
 
 import (
@@ -11,47 +11,47 @@ import (
 	"time"
 )
 
-// Token is what is known of a credential. The secret itself is known only to
-// its holder: the store keeps its hash.
+// Token is a credential that the operator creates. It has the hash of the secret; only
+// the client has the secret.
 type Token struct {
-	ID         int64  // given by the engine
-	Name       string // the operator's name for it; at most one valid token has it, and one more while it is rotated
+	ID         int64  // assigned by the engine
+	Name       string // chosen by the operator; unique among valid tokens, except during the overlap of a rotation
 	Hash       Hash
 	Prefix     string // PrefixOf the secret; empty for a token that is older than this field
 	Scopes     Scopes
-	CreatedAt  time.Time // this and all times below: UTC, whole microseconds
+	CreatedAt  time.Time // this and the times below: UTC, whole microseconds
 	ExpiresAt  time.Time // zero: never
-	LastUsedAt time.Time // zero: never; kept to about a minute
-	RevokedAt  time.Time // zero: not revoked; any other time, even one to come: revoked (see Revoked)
+	LastUsedAt time.Time // zero: never; exact to about a minute
+	RevokedAt  time.Time // zero: not revoked; any other time, even a future one: revoked
 }
 
-// ValidAt reports whether the token is accepted at that time.
+// ValidAt reports whether the token is neither revoked nor expired at that time.
 func (t Token) ValidAt(now time.Time) bool { return !t.Revoked() && !t.expiredAt(now) }
 
-// Revoked reports whether the token was revoked. It compares no clocks: the
-// clock that revoked a token may be ahead of the one that checks it.
+// Revoked reports whether the token was revoked. It compares no times, because the clock
+// of the revocation may be ahead of the clock of the check.
 func (t Token) Revoked() bool { return !t.RevokedAt.IsZero() }
 
 func (t Token) expiredAt(now time.Time) bool {
 	return !t.ExpiresAt.IsZero() && !now.Before(t.ExpiresAt)
 }
 
-// Hash is the SHA-256 of a token's secret. The secret has 256 random bits, so
-// there is nothing for a salt or a slow hash to protect.
+// Hash is the SHA-256 of a token's secret. A secret of 256 random bits needs neither a salt
+// nor a slow hash.
 type Hash [sha256.Size]byte
 
 // HashOf returns the hash of a secret.
 func HashOf(secret string) Hash {
-	var room [2 * secretBytes]byte // on the stack: every request is hashed
-	return sha256.Sum256(append(room[:0], secret...))
+	var buffer [2 * secretBytes]byte // on the stack, because it is called for every request
+	return sha256.Sum256(append(buffer[:0], secret...))
 }
 
-// PrefixOf returns the first characters of a secret, by which an operator
-// recognises it in a list. They leave 235 of its 256 random bits unknown.
+// PrefixOf returns the first characters of a secret, by which an operator recognizes it in
+// a list. 235 of its 256 random bits stay secret.
 func PrefixOf(secret string) string { return secret[:min(prefixBytes, len(secret))] }
 
-// The form of a secret: a prefix and a checksum, so that a scanner for leaked
-// secrets finds it and does not mistake anything else for one.
+// The format of a secret has a prefix and a checksum, so that a scanner for leaked secrets
+// finds it and has no false positives.
 const (
 	secretPrefix   = "pst_"
 	randomDigits   = 43 // 62^43 > 2^256
@@ -62,16 +62,16 @@ const (
 
 const base62Digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
-// Mint returns a new secret: pst_, 256 random bits in base 62, and the CRC-32
-// (IEEE 802.3) of all that in base 62.
+// Mint returns a new secret: pst_, 256 random bits in base 62, and the CRC-32 (IEEE 802.3)
+// of these characters in base 62.
 func Mint() string {
 	var random [32]byte
-	_, _ = rand.Read(random[:]) // never fails: crypto/rand ends the program instead
+	_, _ = rand.Read(random[:]) // it never returns an error
 	body := secretPrefix + base62(new(big.Int).SetBytes(random[:]), randomDigits)
 	return body + checksum(body)
 }
 
-// WellFormed reports whether a text has the form and the checksum of a secret.
+// WellFormed reports whether a text has the format and the checksum of a secret.
 func WellFormed(secret string) bool {
 	if len(secret) != secretBytes || !strings.HasPrefix(secret, secretPrefix) {
 		return false
@@ -80,8 +80,8 @@ func WellFormed(secret string) bool {
 	return secret[len(body):] == checksum(body)
 }
 
-// LooksLikeSecret reports whether a text may be a secret, whole or not. Where
-// it is, the text must not be shown.
+// LooksLikeSecret reports whether a text may contain a secret or a part of one, and must
+// not be shown.
 func LooksLikeSecret(text string) bool { return strings.Contains(text, secretPrefix) }
 
 func checksum(body string) string {
@@ -89,7 +89,7 @@ func checksum(body string) string {
 	return base62(new(big.Int).SetUint64(uint64(sum)), checksumDigits)
 }
 
-// base62 writes n with that many digits, the highest first.
+// base62 returns n in base 62 with that many digits, the highest first.
 func base62(n *big.Int, digits int) string {
 	out := make([]byte, digits)
 	base, digit := big.NewInt(int64(len(base62Digits))), new(big.Int)

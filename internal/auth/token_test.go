@@ -10,8 +10,8 @@ import (
 	"plantstore/internal/auth"
 )
 
-// A secret whose checksum was computed by another program, so that the form
-// stays what scanners for leaked secrets look for.
+// known is a secret with a checksum of another program. It fixes the format, which scanners
+// for leaked secrets match.
 const known = "pst_0000000000000000000000000000000000000000000" + "0O7J8C"
 
 const digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -20,30 +20,30 @@ func TestMint(t *testing.T) {
 	t.Parallel()
 	form := regexp.MustCompile(`^pst_[0-9A-Za-z]{43}[0-9A-Za-z]{6}$`)
 	seen := map[string]bool{}
-	places := make([]map[byte]bool, 43)
+	values := make([]map[byte]bool, 43)
 	for range 2000 {
 		secret := auth.Mint()
 		if !form.MatchString(secret) {
-			t.Fatalf("%q has another form than %s", secret, form)
+			t.Fatalf("%q does not match %s", secret, form)
 		}
 		if !auth.WellFormed(secret) || !auth.LooksLikeSecret(secret) {
-			t.Errorf("%q is not known as a secret", secret)
+			t.Errorf("%q is not recognized as a secret", secret)
 		}
 		if seen[secret] {
 			t.Errorf("%q was minted twice", secret)
 		}
 		seen[secret] = true
-		for i := range places {
-			if places[i] == nil {
-				places[i] = map[byte]bool{}
+		for i := range values {
+			if values[i] == nil {
+				values[i] = map[byte]bool{}
 			}
-			places[i][secret[4+i]] = true
+			values[i][secret[4+i]] = true
 		}
 	}
-	// 256 bits fill 43 digits of base 62 but for the highest, which has 11 values.
-	for i, values := range places {
-		if want := map[bool]int{true: 8, false: 55}[i == 0]; len(values) < want {
-			t.Errorf("digit %d: only %d values in 2000 secrets, want at least %d", i, len(values), want)
+	// 256 bits fill 43 digits of base 62, except for the highest, which has 11 values.
+	for i, distinct := range values {
+		if want := map[bool]int{true: 8, false: 55}[i == 0]; len(distinct) < want {
+			t.Errorf("digit %d: only %d values in 2000 secrets, want at least %d", i, len(distinct), want)
 		}
 	}
 }
@@ -58,16 +58,16 @@ func TestWellFormed(t *testing.T) {
 		{"minted", minted, true},
 		{"known", known, true},
 		{"empty", "", false},
-		{"prefix alone", "pst_", false},
+		{"only the prefix", "pst_", false},
 		{"without the prefix", minted[4:], false},
 		{"without the checksum", minted[:47], false},
 		{"shorter", minted[:52], false},
 		{"longer", minted + "0", false},
 		{"space before", " " + minted, false},
-		{"space instead", " " + minted[1:], false},
+		{"space instead of p", " " + minted[1:], false},
 		{"prefix in upper case", "PST_" + minted[4:], false},
 		{"other prefix", "ghp_" + minted[4:], false},
-		{"length alone", strings.Repeat("0", 53), false},
+		{"only the length", strings.Repeat("0", 53), false},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -78,7 +78,7 @@ func TestWellFormed(t *testing.T) {
 	}
 }
 
-// CRC-32 finds every change of one character, and two neighbours changed about.
+// CRC-32 detects every change of one character, and every swap of two neighbors.
 func TestWellFormedFindsMistakes(t *testing.T) {
 	t.Parallel()
 	for range 20 {
@@ -132,7 +132,7 @@ func TestHashOf(t *testing.T) {
 
 var noon = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 
-// A token expires at the very time in it. A revocation needs no clock: any time of revocation ends the token.
+// A token is invalid from its time of expiry on. Any time of revocation makes it invalid.
 func TestValidAt(t *testing.T) {
 	t.Parallel()
 	const tick = time.Microsecond

@@ -19,12 +19,12 @@ const (
 	challengeScope     = `Bearer realm="plantstore", error="insufficient_scope", scope="plants:create"`
 
 	textNone      = "the request has no bearer credential: send Authorization: Bearer TOKEN with a token from the store's operator"
-	textUnknown   = "the credential is none of this store's: check that it was copied whole, or ask the store's operator for one"
-	textExpired   = "the credential has expired: ask the store's operator for another"
-	textRevoked   = "the credential was revoked: ask the store's operator for another"
+	textUnknown   = "unknown credential: check that it was copied completely, or request one from the store's operator"
+	textExpired   = "the credential has expired: request another from the store's operator"
+	textRevoked   = "the credential was revoked: request another from the store's operator"
 	textMalformed = "the Authorization header is malformed: send Authorization: Bearer TOKEN"
 	textTwo       = "the request has more than one Authorization header: send one"
-	textScope     = "the credential is not allowed to do this: it needs the scope plants:create"
+	textScope     = "the credential lacks the scope plants:create"
 )
 
 // invalidToken is the challenge for a credential that is not good.

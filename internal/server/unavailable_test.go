@@ -82,12 +82,12 @@ func (f *faulty) hold(t testing.TB) *gate {
 }
 
 const (
-	textFull        = "more plants wait than the store takes; this one was not stored: send it again"
+	textFull        = "the queue is full; the plant was not stored: send it again"
 	textShutting    = "the store is shutting down; the plant was not stored: send it again"
-	textNotKnown    = "the store cannot tell whether the plant was stored: send it again to learn it, it is never created twice"
+	textNotKnown    = "the outcome is unknown: the plant may be stored; send it again, a plant is never created twice"
 	textUnavailable = "the store cannot write now; the plant was not stored: send it again"
 	textDiskFull    = "the store's disk is full; the plant was not stored: send it again later"
-	textHeld        = "the store is being moved, or was; the plant was not stored: send it again"
+	textHeld        = "a move makes the store read-only; the plant was not stored: send it again"
 	textNoTokens    = "the store cannot check credentials now; nothing was stored: send the request again"
 	textDefect      = "the store has met a defect; its log has the cause under this request's id"
 )
@@ -163,7 +163,7 @@ func TestEngineBreaks(t *testing.T) {
 			f.onInsert(nil) // it must not be used again all the same
 			same(t, h.send(post(`{"id":2,"name":"A"}`)), later(50304, textUnavailable))
 			h.notStored(2)
-			broken := later(50304, "the store met an error after which it must not go on; see the log")
+			broken := later(50304, "the store failed; see the log")
 			same(t, h.send(message("GET /healthz HTTP/1.1", "")), broken)
 			same(t, h.sendTo(h.admin, message("GET /readyz HTTP/1.1", "")), broken)
 			same(t, h.sendTo(h.admin, message("GET /livez HTTP/1.1", "")), answered(200, `{"status":"alive"}`+"\n"))

@@ -249,7 +249,7 @@ func TestVerifyNames(t *testing.T) {
 		{"CREATE INDEX i ON plants (name)", `schema 3: index "i" on "plants" is not part of it`},
 		{"CREATE TRIGGER g AFTER INSERT ON tokens BEGIN DELETE FROM plants; END", `schema 3: trigger "g" on "tokens" is not part of it`},
 		{"CREATE TABLE other (a); CREATE INDEX i ON other (a)", ""},
-		{"DELETE FROM state", "the state of the store cannot be read: the store cannot go on: the table state has no row"},
+		{"DELETE FROM state", "the state of the store cannot be read: the store failed: the table state has no row"},
 		{"UPDATE state SET commits = 1", "PATH has lost what was acknowledged: its last commit is number 1, and number 2 was acknowledged; its WAL (PATH-wal) was removed, replaced or damaged. Put the WAL back, or restore a backup; to go on without what is lost, remove PATH-mark"},
 		{"UPDATE state SET store = 1", "PATH is another store than the one that was here before, or its WAL is: if it is meant to be, remove PATH-mark"},
 	} {

@@ -10,12 +10,12 @@ import (
 	"plantstore/internal/store"
 )
 
-// BenchmarkCreate is the hand-over: what a plant costs between its request and
-// an engine that does nothing, with so many requests at a time.
+// BenchmarkCreate measures the cost of a plant between its request and the engine, with an
+// engine that stores nothing and several concurrent requests.
 func BenchmarkCreate(b *testing.B) {
 	for _, requests := range []int{1, 64, 256} {
 		b.Run(fmt.Sprint("requests=", requests), func(b *testing.B) {
-			s := mustNew(b, &stub{}, store.Limits{QueueMax: 8192, Bytes: 32 << 20, CommitTime: 10 * time.Second, AnswerTimeout: time.Hour})
+			s := mustNew(b, &stub{}, store.Limits{AnswerTimeout: time.Hour})
 			b.Cleanup(s.Close)
 			var left atomic.Int64
 			left.Store(int64(b.N))
@@ -24,7 +24,7 @@ func BenchmarkCreate(b *testing.B) {
 			b.ReportAllocs()
 			b.ResetTimer()
 			for range requests {
-				go func() { // ends when no request is left, or with its first error
+				go func() { // ends with the last request or the first error
 					var err error
 					for err == nil {
 						if left.Add(-1) < 0 {

@@ -11,42 +11,45 @@ import (
 	"plantstore/internal/plant"
 )
 
-// A revocation holds within a second: the tokens are looked at four times a
-// second, and a request that finds the last look older than that (a machine
-// that stood still, an engine that hangs) waits for a look that begins after it
-// came. So does a request whose token is unknown, because it may have just been
-// made. All who wait share a look, and how often there is one is bounded, so that
-// neither a slow engine nor guesses cost much.
+// A revocation takes effect within a second. The watcher polls the engine four times a
+// second. A request waits for a new poll if the last one is older than staleAfter (the
+// machine slept, the engine hangs), or if its token is unknown, because the token may be
+// new. Waiting requests share a poll, and the rate of polls is bounded, so that neither a
+// slow engine nor guessed tokens cost much.
 const (
-	lookEvery    = 250 * time.Millisecond
+	pollEvery    = 250 * time.Millisecond
 	staleAfter   = 900 * time.Millisecond
-	lookAgain    = 10 * time.Millisecond
-	lookTimeMax  = 5 * time.Second // for an engine that hangs: its next connection may not
+	pollAgain    = 10 * time.Millisecond
+	pollTimeMax  = 5 * time.Second // of an engine that hangs: its next connection may work
 	useSaveEvery = time.Minute
 )
 
-// credentials keeps a keyring as fresh as the engine's tokens.
+// credentials keeps a keyring up to date with the engine's tokens.
 type credentials struct {
-	engine  Engine
-	log     *slog.Logger
-	outage  *outage
-	keyring auth.Keyring
-	move    atomic.Pointer[MoveState] // as last looked at
-	plants  atomic.Int64              // as last looked at
-	lookAt  atomic.Int64              // when the last look began that succeeded, Unix nanoseconds
+	engine   Engine
+	log      *slog.Logger
+	outage   *outage
+	keyring  auth.Keyring
+	move     atomic.Pointer[MoveState] // of the last poll
+	plants   atomic.Int64              // of the last poll
+	polledAt atomic.Int64              // start of the last successful poll, in Unix nanoseconds
 
-	looking chan struct{} // holds a token while somebody looks
-	version int64         // of the tokens in the keyring; of who looks
-	savedAt time.Time     // uses up to here are stored; the watcher's
-	triedAt time.Time     // when that was last tried; the watcher's
+	polling chan struct{} // semaphore of the goroutine that polls
+	version int64         // of the tokens in the keyring; guarded by polling
+	savedAt time.Time     // the uses before it are stored; only the watcher uses it
+	triedAt time.Time     // the last attempt to store uses; only the watcher uses it
 
 	stop context.CancelFunc
 	done chan struct{} // closed when the watcher has ended
 }
 
-func watchCredentials(ctx context.Context, engine Engine, o *outage) (*credentials, error) {
-	c := &credentials{engine: engine, log: o.log, outage: o, version: -1, savedAt: time.Now(), triedAt: time.Now(), looking: make(chan struct{}, 1), done: make(chan struct{})}
-	if err := c.look(ctx, time.Now()); err != nil {
+func newCredentials(ctx context.Context, engine Engine, o *outage) (*credentials, error) {
+	now := time.Now()
+	c := &credentials{
+		engine: engine, log: o.log, outage: o, version: -1, savedAt: now, triedAt: now,
+		polling: make(chan struct{}, 1), done: make(chan struct{}),
+	}
+	if err := c.poll(ctx, now); err != nil {
 		return nil, err
 	}
 	ctx, c.stop = context.WithCancel(context.WithoutCancel(ctx))
@@ -56,7 +59,7 @@ func watchCredentials(ctx context.Context, engine Engine, o *outage) (*credentia
 
 func (c *credentials) watch(ctx context.Context) {
 	defer close(c.done)
-	tick := time.NewTicker(lookEvery)
+	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
 	for {
 		select {
@@ -64,44 +67,44 @@ func (c *credentials) watch(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		err := c.look(ctx, time.Now().Add(-lookEvery/2))
+		err := c.poll(ctx, time.Now().Add(-pollEvery/2))
 		if err == nil && time.Since(c.triedAt) >= useSaveEvery {
 			c.saveUses(ctx)
 		}
 	}
 }
 
-// look reads the tokens if they have changed, unless a look has begun since then.
-func (c *credentials) look(caller context.Context, since time.Time) error {
-	ctx, cancel := context.WithTimeout(caller, lookTimeMax)
+// poll reads the tokens if they have changed, unless a poll has started after since.
+func (c *credentials) poll(caller context.Context, since time.Time) error {
+	ctx, cancel := context.WithTimeout(caller, pollTimeMax)
 	defer cancel()
 	select {
-	case c.looking <- struct{}{}:
+	case c.polling <- struct{}{}:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	defer func() { <-c.looking }()
+	defer func() { <-c.polling }()
 	now := time.Now()
 	age := c.age(now)
 	if 0 <= age && age <= now.Sub(since) {
-		return nil // another request has looked meanwhile
+		return nil // another goroutine has polled
 	}
-	if 0 <= age && age < lookAgain {
+	if 0 <= age && age < pollAgain {
 		select {
-		case <-time.After(lookAgain - age):
+		case <-time.After(pollAgain - age):
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 		now = time.Now()
 	}
-	if c.version < 0 { // of the first look, New returns the error
+	if c.version < 0 { // New returns the error of the first poll
 		return c.read(ctx, now)
 	}
-	return c.outage.ask(caller, time.Unix(0, c.lookAt.Load()), func() error { return c.read(ctx, now) })
+	return c.outage.observe(caller, time.Unix(0, c.polledAt.Load()), func() error { return c.read(ctx, now) })
 }
 
-// read reads the engine's state, and the tokens if they have changed. Its caller is
-// the one that looks.
+// read reads the engine's state, and the tokens if they have changed. The caller holds
+// polling.
 func (c *credentials) read(ctx context.Context, now time.Time) error {
 	state, err := c.engine.State(ctx)
 	if err != nil {
@@ -117,27 +120,27 @@ func (c *credentials) read(ctx context.Context, now time.Time) error {
 	}
 	c.plants.Store(state.Plants)
 	if before := c.move.Swap(&state.Move); before != nil && *before != state.Move {
-		c.log.Warn("whether the store takes plants has changed", "now", state.Move.String())
+		c.log.Warn("move state changed", "now", state.Move.String())
 	}
-	c.lookAt.Store(now.UnixNano())
+	c.polledAt.Store(now.UnixNano())
 	return nil
 }
 
-// saveUses stores when tokens were last used. What cannot be stored now is
-// tried again with the next.
+// saveUses stores the times of last use. After a failure it stores them with the next
+// call.
 func (c *credentials) saveUses(ctx context.Context) {
 	now := time.Now()
 	c.triedAt = now
 	uses := c.keyring.UsedSince(c.savedAt)
 	if len(uses) > 0 {
-		ctx, cancel := context.WithTimeout(ctx, lookTimeMax)
+		ctx, cancel := context.WithTimeout(ctx, pollTimeMax)
 		defer cancel()
 		if err := c.engine.MarkUsed(ctx, uses); err != nil {
 			level := slog.LevelWarn
-			if c.outage.away() {
+			if c.outage.unreachable() {
 				level = slog.LevelDebug // the log has the outage
 			}
-			c.log.Log(ctx, level, "could not store when tokens were last used", "error", err)
+			c.log.Log(ctx, level, "could not store the times of last use of tokens", "error", err)
 			return
 		}
 	}
@@ -146,21 +149,20 @@ func (c *credentials) saveUses(ctx context.Context) {
 
 func (c *credentials) authenticate(ctx context.Context, credential string) (auth.Principal, error) {
 	now := time.Now()
-	// A clock that was set back makes the last look one of the future, of which
-	// nothing can be told. The wall clock is used all the same, because the
-	// other one stands still while a machine sleeps.
+	// After the clock was set back, the last poll is in the future, and its age is
+	// unknown. The monotonic clock is no alternative: it stops while the machine sleeps.
 	if age := c.age(now); age < 0 || age > staleAfter {
-		if err := c.look(ctx, now); err != nil {
+		if err := c.poll(ctx, now); err != nil {
 			return auth.Principal{}, c.unreadable(err)
 		}
 	}
-	who, err := c.keyring.Authenticate(credential, now)
+	principal, err := c.keyring.Authenticate(credential, now)
 	if err == nil {
-		return who, nil
+		return principal, nil
 	}
 	var refusal *plant.Error
 	if errors.As(err, &refusal) && refusal.Code == plant.CodeCredentialUnknown && auth.WellFormed(credential) {
-		if err := c.look(ctx, now); err != nil {
+		if err := c.poll(ctx, now); err != nil {
 			return auth.Principal{}, c.unreadable(err)
 		}
 		return c.keyring.Authenticate(credential, now)
@@ -168,13 +170,13 @@ func (c *credentials) authenticate(ctx context.Context, credential string) (auth
 	return auth.Principal{}, err
 }
 
-// age returns how long ago the tokens were last known to be fresh.
+// age returns the time since the last successful poll.
 func (c *credentials) age(now time.Time) time.Duration {
-	return time.Duration(now.UnixNano() - c.lookAt.Load())
+	return time.Duration(now.UnixNano() - c.polledAt.Load())
 }
 
-// unreadable returns what a client is told whose credential cannot be checked. The
-// log has one line for all of them: see outage.
+// unreadable returns the error of a client whose credential cannot be checked. outage
+// logs one line for all of them.
 func (c *credentials) unreadable(err error) error {
 	c.log.Debug("could not read the tokens", "error", err)
 	return &plant.Error{
@@ -183,7 +185,7 @@ func (c *credentials) unreadable(err error) error {
 	}
 }
 
-// close stops the watcher and stores what it saw.
+// close stops the watcher and stores the last uses.
 func (c *credentials) close() {
 	c.stop()
 	<-c.done

@@ -1,9 +1,9 @@
-// Package store is the write path: plants come in one by one from many
-// requests and are committed in batches, one fsync a batch, by one committer, or
-// by a few for an engine that takes several batches at the same time. It also
-// keeps the tokens that requests are checked against fresh.
+// Package store is the write path. Many requests create plants one by one; a
+// committer stores them in batches, with one fsync for each batch. An engine that
+// can store several batches at the same time has several committers. The package
+// also keeps the tokens in memory, against which requests are authenticated.
 //
-// What stores the plants is an Engine.
+// An Engine stores the plants and the tokens.
 package store
 
 import (
@@ -17,12 +17,11 @@ import (
 	"plantstore/internal/plant"
 )
 
-// Engine stores plants and tokens durably. Every method may be called from
-// several goroutines at once. storetest holds the suite that every engine
-// passes.
+// Engine stores plants and tokens durably. Its methods may be called from several
+// goroutines at the same time. Package storetest has the test suite of an Engine.
 //
-// Errors that mean the same for every engine are the sentinels of this
-// package, wrapped; any other error means that the call did nothing.
+// The Err variables of this package, wrapped, mean the same for every engine. Any
+// other error means that the call changed nothing.
 type Engine interface {
 	// Insert stores a batch in one transaction and returns the outcome of each
 	// plant, in the order of the batch. Two plants of one batch may have the
@@ -37,46 +36,42 @@ type Engine interface {
 	// Get returns the plant with that id, or ErrNotFound.
 	Get(ctx context.Context, id int64) (plant.Record, error)
 
-	// List returns plants by ascending id: up to q.Limit of them, fewer if their
-	// texts take more than PlantsBytes, but at least one if there is one.
+	// List returns plants by ascending id: at most q.Limit, and fewer if their texts
+	// exceed PlantsBytes, but at least one if there is one.
 	List(ctx context.Context, q Query) ([]plant.Record, error)
 
-	// CreateToken stores a token and returns its id; t.ID is ignored. It
-	// returns ErrNameTaken if a token of that name is valid at t.CreatedAt.
+	// CreateToken stores a token and returns its id; t.ID is ignored. It returns
+	// ErrNameTaken if a token of that name is valid at t.CreatedAt.
 	CreateToken(ctx context.Context, t auth.Token) (id int64, err error)
 
-	// CreateFirstToken is CreateToken for a store that never had a token. It
-	// returns false, and stores nothing, for any other.
+	// CreateFirstToken is CreateToken for a store that never had a token. For any
+	// other store it returns false and stores nothing.
 	CreateFirstToken(ctx context.Context, t auth.Token) (created bool, err error)
 
-	// RotateToken stores t beside the token that is valid under its name,
-	// which ends after the overlap, or earlier if it would have by itself. The
-	// new token has the scopes of the old one and, unless t.ExpiresAt is set,
-	// is valid for as long as the old one was to be. It returns the new token as
-	// it was stored and the old one as it was before, or ErrNotFound if no token
-	// of that name is valid at t.CreatedAt.
+	// RotateToken stores the auth.Rotation of the tokens named t.Name. It returns
+	// the new token, as stored, and the old token, as it was before; ErrNotFound if
+	// no token of that name is valid at t.CreatedAt.
 	RotateToken(ctx context.Context, t auth.Token, overlap time.Duration) (fresh, old auth.Token, err error)
 
-	// RevokeTokens revokes every token that which selects and that is not
-	// revoked yet, and returns them; ErrNotFound if it selects none. A
-	// revoked token is invalid from then on, even if at is a time to come.
+	// RevokeTokens revokes the selected tokens that are not revoked yet, and returns
+	// them; ErrNotFound if there is no such token. A revoked token is invalid from
+	// now on, even if at is in the future.
 	RevokeTokens(ctx context.Context, which Selector, at time.Time) ([]auth.Token, error)
 
-	// Tokens returns every token there ever was, by ascending id.
+	// Tokens returns all tokens, also expired and revoked ones, by ascending id.
 	Tokens(ctx context.Context) ([]auth.Token, error)
 
-	// State returns what a server has to see soon. It is cheap.
+	// State returns the state that a server polls. It is cheap.
 	State(ctx context.Context) (State, error)
 
-	// MarkUsed notes when tokens were last used.
+	// MarkUsed stores the times of last use of tokens.
 	MarkUsed(ctx context.Context, uses []auth.Use) error
 
-	// Durability tells what an acknowledgement is worth, as far as is known. It
-	// is cheap.
+	// Durability returns the guarantee of an acknowledgement. It is cheap.
 	Durability() Durability
 
-	// Close makes everything durable and lets go of the store. No other call
-	// may run or follow.
+	// Close makes everything durable and closes the store. No other call may run
+	// during Close or follow it.
 	Close() error
 }
 
@@ -109,19 +104,18 @@ type Outcome struct {
 // Created reports whether the plant was created.
 func (o Outcome) Created() bool { return !o.Replayed && o.Conflict == nil }
 
-// State is what is looked at again and again while a store is served.
+// State is the state of a store that a server polls.
 type State struct {
 	TokenChanges int64     // changes with every change of a token other than its last use
-	Move         MoveState // why the store takes nothing; the zero value: it takes plants
-	Plants       int64     // how many are stored, for the metrics: an estimate where counting is slow, -1 if unknown
+	Move         MoveState // the zero value: the store is not read-only
+	Plants       int64     // number of stored plants: an estimate where counting is slow, -1 if unknown
 }
 
-// Durability is what an acknowledgement of an engine is worth, in words for the
-// operator.
+// Durability describes an acknowledgement of an engine to the operator.
 type Durability struct {
-	Guarantee string   // where a plant is that was acknowledged: "on stable storage of …"
-	Standby   bool     // on more than one machine
-	Warnings  []string // why that may not hold, each with what to do
+	Guarantee string   // where an acknowledged plant is stored: "on stable storage of …"
+	Standby   bool     // an acknowledged plant is stored on more than one machine
+	Warnings  []string // why the guarantee may not hold, each with advice
 }
 
 // Query selects plants for Engine.List.
@@ -131,8 +125,8 @@ type Query struct {
 	Limit int       // at least 1
 }
 
-// PlantsBytes bounds the texts of what Engine.List and move.Store.Plants return
-// at once, but for the last plant.
+// PlantsBytes bounds the texts of the plants that one call of Engine.List or
+// move.Store.Plants returns. The last plant may exceed it.
 const PlantsBytes = 8 << 20
 
 // Selector selects tokens for Engine.RevokeTokens: by id, by name, or by hash.
@@ -142,25 +136,25 @@ type Selector struct {
 	Hash auth.Hash // used otherwise
 }
 
-// What engines and the store return beside *plant.Error. Compare with errors.Is.
+// Errors of engines and of the store besides *plant.Error. Compare with errors.Is.
 var (
 	// ErrNotFound means that there is no such plant or token.
 	ErrNotFound = errors.New("not found")
-	// ErrNoStore means that nothing is at the place of a store that must exist.
+	// ErrNoStore means that a store that must exist does not exist.
 	ErrNoStore = errors.New("there is no store")
 	// ErrNameTaken means that a valid token has this name.
 	ErrNameTaken = errors.New("name taken")
-	// ErrBusy means that the store was held by another process all the time
-	// that there was. Nothing was done.
-	ErrBusy = errors.New("the store is held by another process")
-	// ErrFull means that the disk has no room. Nothing was done.
+	// ErrBusy means that another process had the store locked until the end of the
+	// context. Nothing was done.
+	ErrBusy = errors.New("another process has locked the store")
+	// ErrFull means that the disk is full. Nothing was done.
 	ErrFull = errors.New("no space left for the store")
-	// ErrReadOnly means that a move holds the store: it takes no plant and no change
-	// of a token. Nothing was done.
-	ErrReadOnly = errors.New("the store is held by plantstore move")
-	// ErrOutcomeUnknown means that the batch may be stored and may not be.
+	// ErrReadOnly means that a move makes the store read-only: it stores no plant and
+	// changes no token. Nothing was done.
+	ErrReadOnly = errors.New("a move makes the store read-only")
+	// ErrOutcomeUnknown means that the batch may be stored or not.
 	ErrOutcomeUnknown = errors.New("outcome unknown")
-	// ErrBroken means that the engine met an error after which it must not go
-	// on: the process has to end, and a new one looks at what is there.
-	ErrBroken = errors.New("the store cannot go on")
+	// ErrBroken means that the engine must not be used any more: the process has to
+	// end, and the next one recovers the store.
+	ErrBroken = errors.New("the store failed")
 )

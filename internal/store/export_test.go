@@ -2,5 +2,5 @@ package store
 
 import "time"
 
-// SetLookAt makes the store believe that it has looked at its tokens then.
-func (s *Store) SetLookAt(at time.Time) { s.credentials.lookAt.Store(at.UnixNano()) }
+// SetPolledAt sets the time of the last successful poll.
+func (s *Store) SetPolledAt(at time.Time) { s.credentials.polledAt.Store(at.UnixNano()) }

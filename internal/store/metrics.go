@@ -7,9 +7,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// meters is what the write path measures. Refusals are counted at the doors,
-// by the catalogue of errors.
-type meters struct {
+// metrics are the metrics of the write path. The server counts the refusals, by error
+// number.
+type metrics struct {
 	created, replayed prometheus.Counter
 	wait              prometheus.Histogram
 	plants            prometheus.Histogram
@@ -17,20 +17,20 @@ type meters struct {
 	failed            prometheus.Counter
 }
 
-func newMeters(to prometheus.Registerer, gathered func() int, durability func() Durability) *meters {
+func newMetrics(to prometheus.Registerer, pendingPlants func() int, durability func() Durability) *metrics {
 	seconds := []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
-	m := &meters{
+	m := &metrics{
 		created: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "plantstore_plants_created_total",
-			Help: "Plants that were created, each on stable storage.",
+			Help: "Plants that were created.",
 		}),
 		replayed: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "plantstore_plants_replayed_total",
-			Help: "Plants that were sent again and were there already.",
+			Help: "Replays: creates of a plant that is already stored with the same content.",
 		}),
 		wait: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "plantstore_queue_wait_seconds",
-			Help:    "How long the plant of each batch that came first waited for its commit to begin.",
+			Help:    "Time from the arrival of the first plant of a batch to the start of the commit.",
 			Buckets: seconds,
 		}),
 		plants: prometheus.NewHistogram(prometheus.HistogramOpts{
@@ -40,25 +40,25 @@ func newMeters(to prometheus.Registerer, gathered func() int, durability func() 
 		}),
 		took: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "plantstore_commit_duration_seconds",
-			Help:    "How long a commit took, its sync included.",
+			Help:    "Duration of a commit, including the sync.",
 			Buckets: seconds,
 		}),
 		failed: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "plantstore_commits_failed_total",
-			Help: "Commits that failed, or whose outcome is unknown.",
+			Help: "Commits that failed or have an unknown outcome.",
 		}),
 	}
 	waiting := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "plantstore_queue_plants",
 		Help: "Plants that wait for the next commit.",
-	}, func() float64 { return float64(gathered()) })
+	}, func() float64 { return float64(pendingPlants()) })
 	warnings := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "plantstore_durability_warnings",
-		Help: "Reasons why a plant that was acknowledged may be lost; /readyz?verbose has them.",
+		Help: "Reasons why an acknowledged plant may be lost; /readyz?verbose lists them.",
 	}, func() float64 { return float64(len(durability().Warnings)) })
 	standby := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "plantstore_durability_standby",
-		Help: "1 if a plant that was acknowledged is on a synchronous standby, too.",
+		Help: "1 if an acknowledged plant is also on a synchronous standby.",
 	}, func() float64 {
 		if durability().Standby {
 			return 1
@@ -69,11 +69,11 @@ func newMeters(to prometheus.Registerer, gathered func() int, durability func() 
 	return m
 }
 
-// commit notes a commit that has just ended.
-func (m *meters) commit(creates []Create, outcomes []Outcome, begun time.Time, err error) {
+// commit observes a commit that has just ended.
+func (m *metrics) commit(creates []Create, outcomes []Outcome, start time.Time, err error) {
 	m.plants.Observe(float64(len(creates)))
-	m.took.Observe(time.Since(begun).Seconds())
-	m.wait.Observe(begun.Sub(creates[0].At).Seconds())
+	m.took.Observe(time.Since(start).Seconds())
+	m.wait.Observe(start.Sub(creates[0].At).Seconds())
 	if err != nil {
 		m.failed.Inc()
 		return
@@ -91,16 +91,16 @@ func (m *meters) commit(creates []Create, outcomes []Outcome, begun time.Time, e
 	m.replayed.Add(float64(replayed))
 }
 
-// expiresSoon is how long before its end a credential is counted as expiring.
+// expiresSoon is the remaining lifetime from which on a token counts as expiring.
 const expiresSoon = 7 * 24 * time.Hour
 
-// measure registers the metrics of what the watcher has seen. Reading them
-// asks the engine for nothing, so a scrape does not wait for a database.
+// measure registers the metrics of the polled state. A scrape calls no engine, so it
+// does not wait for a database.
 func (c *credentials) measure(to prometheus.Registerer) {
 	to.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "plantstore_plants",
-			Help: "Plants in the store; in PostgreSQL the planner's estimate, NaN while it has none.",
+			Help: "Plants in the store; in PostgreSQL the planner's estimate, NaN without one.",
 		}, func() float64 {
 			if plants := c.plants.Load(); plants >= 0 {
 				return float64(plants)

@@ -8,40 +8,40 @@ import (
 	"time"
 )
 
-// awayAfter is the age of the last look that succeeded from which on the engine
-// counts as unreachable.
-const awayAfter = 1500 * time.Millisecond
+// unreachableAfter is the age of the last successful poll from which on the engine counts
+// as unreachable.
+const unreachableAfter = 1500 * time.Millisecond
 
 var errNoAnswer = errors.New("no answer in time")
 
-// outage collects the failures of an engine, so that the log has one line when the
-// engine becomes unreachable and one when it is reachable again, however many looks,
-// requests and commits fail in between. A commit that failed is logged by itself
-// only when a later look has shown that the engine is reachable.
+// outage collects the failures of an engine. The log has one line when the engine
+// becomes unreachable and one when it is reachable again, however many polls, requests
+// and commits fail in between. A failed commit is logged by itself only after a later
+// poll has shown that the engine is reachable.
 type outage struct {
 	log *slog.Logger
 
 	mu      sync.Mutex
-	cause   error     // of the last look that failed since one succeeded; guarded by mu
-	since   time.Time // of the last look that succeeded before the engine was unreachable; zero: it is reachable; guarded by mu
-	back    time.Time // when the engine was last reachable again; guarded by mu
-	commits failures  // that the log does not have yet; guarded by mu
+	cause   error     // of the last failed poll since a successful one; guarded by mu
+	since   time.Time // last successful poll before the outage; zero: no outage; guarded by mu
+	back    time.Time // end of the last outage; guarded by mu
+	commits failures  // not logged yet; guarded by mu
 }
 
-// failures are commits that failed.
+// failures are failed commits.
 type failures struct {
 	number, plants int
 	first          error
 	last           time.Time
 }
 
-// commitFailed notes a commit that failed, and when it began.
-func (o *outage) commitFailed(begun time.Time, plants int, err error) {
+// commitFailed records a failed commit that started at that time.
+func (o *outage) commitFailed(start time.Time, plants int, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.log.Debug("commit failed", "plants", plants, "error", err)
-	if begun.Before(o.back) {
-		return // of an outage that is over
+	if start.Before(o.back) {
+		return // it belongs to an outage that has ended
 	}
 	if o.commits.number == 0 {
 		o.commits.first = err
@@ -51,47 +51,48 @@ func (o *outage) commitFailed(begun time.Time, plants int, err error) {
 	o.commits.last = time.Now()
 }
 
-// reached notes a look that succeeded, and when it began. One that took too long
-// ends no outage: the store is not ready after it, either.
-func (o *outage) reached(begun time.Time) {
+// pollSucceeded records a successful poll that started at that time. A poll that took too
+// long does not end an outage, because the store is not ready after it either.
+func (o *outage) pollSucceeded(start time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if time.Since(begun) >= awayAfter {
+	if time.Since(start) >= unreachableAfter {
 		return
 	}
 	o.cause = nil
 	switch {
 	case !o.since.IsZero():
-		o.log.Info("store reachable again", "away_us", time.Since(o.since).Microseconds(), "commits_failed", o.commits.number, "plants_failed", o.commits.plants)
+		o.log.Info("store reachable again", "away_us", time.Since(o.since).Microseconds(),
+			"commits_failed", o.commits.number, "plants_failed", o.commits.plants)
 		o.since, o.back, o.commits = time.Time{}, time.Now(), failures{}
-	case begun.After(o.commits.last):
+	case start.After(o.commits.last):
 		o.logCommits()
 	}
 }
 
-// failed notes a look that failed, or has not ended in time, and when the last look
-// began that succeeded.
-func (o *outage) failed(last time.Time, err error) {
+// pollFailed records a poll that failed or has no answer in time. The last successful poll
+// started at last.
+func (o *outage) pollFailed(last time.Time, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.cause == nil || !errors.Is(err, errNoAnswer) {
-		o.cause = err // the first failure often tells only that a connection has ended
+		o.cause = err // the error of the first failure is often only a closed connection
 	}
-	if !o.since.IsZero() || time.Since(last) < awayAfter {
+	if !o.since.IsZero() || time.Since(last) < unreachableAfter {
 		return
 	}
 	o.since = last
 	o.log.Error("store unreachable", "error", o.cause)
 }
 
-// away reports whether the engine is unreachable.
-func (o *outage) away() bool {
+// unreachable reports whether the engine is unreachable.
+func (o *outage) unreachable() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return !o.since.IsZero()
 }
 
-// end logs the commits of which no look can show any more why they failed.
+// end logs the remaining failed commits: no poll follows.
 func (o *outage) end() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -100,8 +101,8 @@ func (o *outage) end() {
 	}
 }
 
-// logCommits logs the commits that failed while the engine was reachable. Its caller
-// holds mu.
+// logCommits logs the commits that failed while the engine was reachable. The caller has
+// locked mu.
 func (o *outage) logCommits() {
 	if o.commits.number > 0 {
 		o.log.Error("commit failed", "commits", o.commits.number, "plants", o.commits.plants, "error", o.commits.first)
@@ -109,23 +110,23 @@ func (o *outage) logCommits() {
 	o.commits = failures{}
 }
 
-// ask calls the engine and notes how that ended; last is when the last look began
-// that succeeded. It notes an engine that does not answer before it returns. A call
-// that its caller gave up says nothing about the engine.
-func (o *outage) ask(caller context.Context, last time.Time, look func() error) error {
-	begun := time.Now()
-	wait := awayAfter - begun.Sub(last)
-	if wait <= 0 || wait > awayAfter { // the machine slept, or its clock was set
-		wait = awayAfter
+// observe calls poll and records the result. The last successful poll started at last.
+// If poll does not return in time, observe records a failure before the end of poll. It
+// records no failure if the caller canceled the poll.
+func (o *outage) observe(caller context.Context, last time.Time, poll func() error) error {
+	start := time.Now()
+	wait := unreachableAfter - start.Sub(last)
+	if wait <= 0 || wait > unreachableAfter { // the machine slept, or its clock was set
+		wait = unreachableAfter
 	}
-	late := time.AfterFunc(wait, func() { o.failed(last, errNoAnswer) }) // at most once, beside look
-	err := look()
+	late := time.AfterFunc(wait, func() { o.pollFailed(last, errNoAnswer) }) // at most once, while poll runs
+	err := poll()
 	late.Stop()
 	switch {
 	case err == nil:
-		o.reached(begun)
+		o.pollSucceeded(start)
 	case caller.Err() == nil:
-		o.failed(last, err)
+		o.pollFailed(last, err)
 	}
 	return err
 }

@@ -12,14 +12,13 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/prometheus/client_golang/prometheus"
 
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
 	"plantstore/internal/store"
 )
 
-// journal is a log of lines without their times.
+// journal collects log lines without their times.
 type journal struct {
 	mu   sync.Mutex
 	text strings.Builder // guarded by mu
@@ -46,7 +45,7 @@ func (j *journal) log() *slog.Logger {
 		switch {
 		case a.Key == slog.TimeKey:
 			return slog.Attr{}
-		case 19*time.Second < away && away < 25*time.Second: // looks and requests are at the same times
+		case 19*time.Second < away && away < 25*time.Second: // polls and requests are at the same times
 			return slog.String("away", "about 20s")
 		}
 		return a
@@ -56,7 +55,7 @@ func (j *journal) log() *slog.Logger {
 func loggedStore(t *testing.T, e store.Engine) (*store.Store, *journal) {
 	t.Helper()
 	j := &journal{}
-	s, err := store.New(t.Context(), store.Config{Engine: e, Limits: limits, Log: j.log(), Metrics: prometheus.NewRegistry()})
+	s, err := store.New(t.Context(), store.Config{Engine: e, Limits: limits, Log: j.log()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,13 +72,13 @@ func wantLines(t *testing.T, j *journal, want ...string) {
 	}
 }
 
-// TestOutage has an engine fail, or hang, for 20 s, while clients send requests: the
-// store is not ready within 2 s, and the log has a line for the loss and one for the
-// return.
+// TestOutage has an engine fail or hang for 20 s, while clients send requests: the store is
+// not ready within 2 s, and the log has one line for the start of the outage and one for
+// its end.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		lose, restore func(*stub)
+		fail, recover func(*stub)
 		want          []string
 	}{
 		"fails": {
@@ -91,16 +90,16 @@ func TestOutage(t *testing.T) {
 			},
 		},
 		"hangs": {
-			func(e *stub) { e.lookTime = time.Hour },
-			func(e *stub) { e.lookTime = 0 },
+			func(e *stub) { e.pollTime = time.Hour },
+			func(e *stub) { e.pollTime = 0 },
 			[]string{
 				`level=ERROR msg="store unreachable" error="no answer in time"`,
 				`level=INFO msg="store reachable again" away="about 20s" commits_failed=200 plants_failed=200`,
 			},
 		},
 		"is slow": {
-			func(e *stub) { e.lookTime = 2 * time.Second },
-			func(e *stub) { e.lookTime = 0 },
+			func(e *stub) { e.pollTime = 2 * time.Second },
+			func(e *stub) { e.pollTime = 0 },
 			[]string{
 				`level=ERROR msg="store unreachable" error="no answer in time"`,
 				`level=INFO msg="store reachable again" away="about 20s" commits_failed=200 plants_failed=200`,
@@ -127,26 +126,27 @@ func TestOutage(t *testing.T) {
 				time.Sleep(10 * time.Second) //nolint:forbidigo // the bubble's clock, not a wait
 				e.mu.Lock()
 				failing = true
-				test.lose(e)
+				test.fail(e)
 				e.mu.Unlock()
 				for i := range 200 { // 10 a second
 					ready := s.Ready()
-					if since := time.Duration(i) * 100 * time.Millisecond; since < time.Second && ready != nil || since >= 2*time.Second && ready == nil {
-						t.Errorf("%s after the loss: %v", since, ready)
+					since := time.Duration(i) * 100 * time.Millisecond
+					if since < time.Second && ready != nil || since >= 2*time.Second && ready == nil {
+						t.Errorf("Ready %s after the failure: %v", since, ready)
 					}
-					go func() { _, _ = s.Authenticate(t.Context(), secret) }() // ends with its look
+					go func() { _, _ = s.Authenticate(t.Context(), secret) }() // ends with its poll
 					if _, err := s.Create(auth.Principal{}, newPlant(int64(i))); codeOf(err) != plant.CodeStoreUnavailable {
-						t.Errorf("a create: %v", err)
+						t.Errorf("Create: %v", err)
 					}
 					time.Sleep(100 * time.Millisecond) //nolint:forbidigo // the bubble's clock, not a wait
 				}
 				e.mu.Lock()
 				failing = false
-				test.restore(e)
+				test.recover(e)
 				e.mu.Unlock()
 				time.Sleep(10 * time.Second) //nolint:forbidigo // the bubble's clock, not a wait
 				if err := s.Ready(); err != nil {
-					t.Errorf("after the return: %v", err)
+					t.Errorf("Ready after the recovery: %v", err)
 				}
 				wantLines(t, j, test.want...)
 			})
@@ -154,8 +154,8 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// TestCommitFailed has commits fail while the engine is reachable: the log has a
-// line for those between two looks, and none for looks that fail a short time.
+// TestCommitFailed has commits fail while the engine is reachable: the log has one line for
+// the commits between two polls, and none for polls that fail for a short time.
 func TestCommitFailed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -186,7 +186,7 @@ func TestCommitFailed(t *testing.T) {
 	})
 }
 
-// TestSleep has the machine sleep: its clock leaps, which is no outage.
+// TestSleep has the clock leap, as after the machine slept: that is no outage.
 func TestSleep(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -194,7 +194,7 @@ func TestSleep(t *testing.T) {
 		s, j := loggedStore(t, e)
 		defer s.Close()
 		for _, leap := range []time.Duration{-time.Hour, time.Hour} {
-			s.SetLookAt(time.Now().Add(leap))
+			s.SetPolledAt(time.Now().Add(leap))
 			time.Sleep(time.Second) //nolint:forbidigo // the bubble's clock, not a wait
 			if err := s.Ready(); err != nil {
 				t.Error(err)

@@ -23,8 +23,8 @@ type Config struct {
 	Metrics prometheus.Registerer // nil: no metrics
 }
 
-// Store is what the doors of the server use: it takes plants and checks
-// credentials. It is safe for concurrent use.
+// Store creates plants and authenticates requests, for the server. It is safe for
+// concurrent use.
 type Store struct {
 	writer      *writer
 	credentials *credentials
@@ -33,7 +33,8 @@ type Store struct {
 }
 
 // New starts a store on an engine. It has read the tokens when it returns. The
-// caller closes it. The error wraps ErrHeld if a move holds the engine's store.
+// caller closes it. The error wraps ErrReadOnly if a move makes the engine's store
+// read-only.
 func New(ctx context.Context, c Config) (*Store, error) {
 	if c.Engine == nil {
 		return nil, errors.New("store.Config has no Engine")
@@ -46,7 +47,7 @@ func New(ctx context.Context, c Config) (*Store, error) {
 		c.Metrics = prometheus.NewRegistry() // nothing reads it
 	}
 	o := &outage{log: c.Log}
-	credentials, err := watchCredentials(ctx, c.Engine, o)
+	credentials, err := newCredentials(ctx, c.Engine, o)
 	if err != nil {
 		return nil, err
 	}
@@ -61,11 +62,11 @@ func New(ctx context.Context, c Config) (*Store, error) {
 	}, nil
 }
 
-// Create stores a plant. When it returns without an error, the plant is on
-// stable storage; replayed says that the same plant was there before. The
-// error is an *plant.Error: a refusal of this plant, or why the store could
-// not take it. It returns within Limits.AnswerTimeout: nobody's leaving ends it
-// sooner, because the plant is stored all the same.
+// Create stores a plant. When it returns a nil error, the plant is on stable
+// storage; replayed reports that it was already stored. The error is an
+// *plant.Error: a conflict, or the reason why the store could not store the plant.
+// Create returns within Limits.AnswerTimeout. It has no context, because a plant
+// in a batch is stored even if its client disconnects.
 func (s *Store) Create(by auth.Principal, n plant.NewPlant) (replayed bool, err error) {
 	if err := s.credentials.move.Load().Err(); err != nil {
 		return false, refusal(err)
@@ -77,53 +78,51 @@ func (s *Store) Create(by auth.Principal, n plant.NewPlant) (replayed bool, err 
 	return outcome.Replayed, outcome.Conflict
 }
 
-// Authenticate returns who a credential stands for. The error is an
-// *plant.Error.
+// Authenticate returns the principal of a credential. The error is an *plant.Error.
 func (s *Store) Authenticate(ctx context.Context, credential string) (auth.Principal, error) {
 	return s.credentials.authenticate(ctx, credential)
 }
 
-// Ready returns nil if the store can take plants, else why it cannot.
+// Ready returns nil if the store can store plants, else the reason why it cannot.
 func (s *Store) Ready() error {
 	s.writer.mu.Lock()
 	defer s.writer.mu.Unlock()
 	switch {
 	case s.writer.broken:
-		return errors.New("the store met an error after which it must not go on; see the log")
+		return errors.New("the store failed; see the log")
 	case s.writer.closed, s.retiring.Load():
 		return errors.New("the store is shutting down")
-	case s.writer.longest() >= commitLongMax:
-		return errors.New("the disk has not finished a commit for long")
-	case s.credentials.age(time.Now()) >= awayAfter: // also while a look hangs
+	case s.writer.longestCommit() >= commitLongMax:
+		return errors.New("a commit has run for over 20 s")
+	case s.credentials.age(time.Now()) >= unreachableAfter: // also while a poll hangs
 		return errors.New("the store is unreachable; see the log")
 	}
 	if s.credentials.move.Load().Phase != "" {
-		return ErrReadOnly // where to is in the log: everybody may read this
+		return ErrReadOnly // the log has the new store; readiness is public
 	}
 	return nil
 }
 
-// Durability tells what an acknowledgement of this store is worth.
+// Durability returns the guarantee of an acknowledgement.
 func (s *Store) Durability() Durability { return s.writer.engine.Durability() }
 
-// commitLongMax is how long a commit may take in a store that is ready. Nobody
-// who sends a plant waits longer for one than for Limits.AnswerTimeout.
+// commitLongMax is the longest run time of a commit in a store that is ready.
 const commitLongMax = 20 * time.Second
 
-// Retire makes Ready say that the store is shutting down, while it still takes
-// plants: whoever spreads requests over several stores should look elsewhere.
-// Commits that wait for another process are given up when the time is over.
+// Retire makes Ready report that the store is shutting down, so that a load balancer
+// uses other servers. The store still stores plants. After the given time, commits
+// that wait for a lock fail.
 func (s *Store) Retire(within time.Duration) {
 	s.retiring.Store(true)
 	time.AfterFunc(within, s.writer.cancel)
 }
 
-// Broken returns a channel that is closed when the engine cannot go on. The
-// process should end then.
-func (s *Store) Broken() <-chan struct{} { return s.writer.fail }
+// Broken returns a channel that is closed after the engine has returned ErrBroken.
+// The process should end then.
+func (s *Store) Broken() <-chan struct{} { return s.writer.failed }
 
-// Close takes no more plants, waits until every plant taken is answered, and
-// stops what the store runs in the background.
+// Close refuses new plants, waits for the outcome of every accepted plant, and ends
+// the goroutines of the store.
 func (s *Store) Close() {
 	s.closing.Do(func() {
 		s.writer.close()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -19,23 +18,21 @@ import (
 	"plantstore/internal/store"
 )
 
-// stub is an engine for faults that a real one does not produce on demand.
-// What is not set does nothing.
+// stub is an engine with faults that a real one does not produce on demand.
 type stub struct {
 	store.Engine // nil: a call that no test expects panics
 
 	insert  func(ctx context.Context, batch []store.Create) error
 	outcome func(c store.Create) store.Outcome // nil: every plant is created
 
-	mu      sync.Mutex // guards what is below
-	tokens  []auth.Token
-	version int64
-	looks   int   // calls of State
-	err     error // of State
-	useErr  error // of MarkUsed
-	uses    []auth.Use
-
-	lookTime time.Duration // that State takes
+	mu       sync.Mutex // guards the fields below
+	tokens   []auth.Token
+	version  int64
+	polls    int           // calls of State
+	pollTime time.Duration // of each call of State
+	err      error         // of State
+	useErr   error         // of MarkUsed
+	uses     []auth.Use
 }
 
 func (s *stub) Insert(ctx context.Context, batch []store.Create) ([]store.Outcome, error) {
@@ -55,8 +52,8 @@ func (s *stub) Insert(ctx context.Context, batch []store.Create) ([]store.Outcom
 
 func (s *stub) State(ctx context.Context) (store.State, error) {
 	s.mu.Lock()
-	s.looks++
-	wait := s.lookTime
+	s.polls++
+	wait := s.pollTime
 	s.mu.Unlock()
 	if wait > 0 {
 		select {
@@ -94,7 +91,7 @@ var limits = store.Limits{QueueMax: 100, Bytes: 10_000, CommitTime: 5 * time.Sec
 
 func mustNew(t testing.TB, e store.Engine, l store.Limits) *store.Store {
 	t.Helper()
-	s, err := store.New(t.Context(), store.Config{Engine: e, Limits: l, Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry()})
+	s, err := store.New(t.Context(), store.Config{Engine: e, Limits: l, Metrics: prometheus.NewRegistry()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +129,7 @@ func newPlant(id int64) plant.NewPlant {
 	return plant.NewPlant{ID: id, Plant: plant.Plant{Name: fmt.Sprint("plant ", id)}}
 }
 
-// codeOf returns the code of an error that a client is told; 0 if it is none.
+// codeOf returns the code of a *plant.Error, and 0 for any other error.
 func codeOf(err error) plant.Code {
 	var refusal *plant.Error
 	if errors.As(err, &refusal) {
@@ -141,8 +138,8 @@ func codeOf(err error) plant.Code {
 	return 0
 }
 
-// TestGroupCommit holds a commit until many creates wait, and finds all of
-// them in the next one, in their order, each with its own outcome.
+// TestGroupCommit blocks a commit until many creates are pending: the next commit has all
+// of them, in their order, and each create gets its own outcome.
 func TestGroupCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
@@ -179,7 +176,7 @@ func TestGroupCommit(t *testing.T) {
 					t.Errorf("plant %d: %v", id, err)
 				}
 			})
-			synctest.Wait() // in the pool, or with the committer
+			synctest.Wait() // until it is pending or in a commit
 		}
 		close(release)
 		wg.Wait()
@@ -189,7 +186,7 @@ func TestGroupCommit(t *testing.T) {
 		}
 		for i, c := range batches[1] {
 			if c.Plant != newPlant(int64(i+1)) || c.By != by.TokenID || c.At.IsZero() {
-				t.Errorf("place %d of the second batch: %+v", i, c)
+				t.Errorf("index %d of the second batch: %+v", i, c)
 			}
 		}
 	})
@@ -201,15 +198,18 @@ func TestQueueFull(t *testing.T) {
 		limits store.Limits
 		fits   int64
 	}{
-		{"plants", store.Limits{QueueMax: 3, Bytes: 10_000, CommitTime: time.Minute, AnswerTimeout: time.Hour}, 3},
-		{"bytes", store.Limits{QueueMax: 100, Bytes: 15, CommitTime: time.Minute, AnswerTimeout: time.Hour}, 2}, // "plant 1" has 7
+		{"plants", store.Limits{QueueMax: 3, Bytes: 10_000}, 3},
+		{"bytes", store.Limits{QueueMax: 100, Bytes: 15}, 2}, // "plant 1" has 7
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				release := make(chan struct{})
-				s := mustNew(t, &stub{insert: func(context.Context, []store.Create) error { <-release; return nil }}, test.limits)
+				s := mustNew(t, &stub{insert: func(context.Context, []store.Create) error {
+					<-release
+					return nil
+				}}, test.limits)
 				var wg sync.WaitGroup
-				for id := range test.fits + 1 { // one is with the committer
+				for id := range test.fits + 1 { // one is in a commit
 					wg.Go(func() {
 						if _, err := s.Create(auth.Principal{}, newPlant(id)); err != nil {
 							t.Errorf("plant %d: %v", id, err)
@@ -223,7 +223,7 @@ func TestQueueFull(t *testing.T) {
 				close(release)
 				wg.Wait()
 				if _, err := s.Create(auth.Principal{}, newPlant(9)); err != nil {
-					t.Errorf("when there is room again: %v", err)
+					t.Errorf("after the commit: %v", err)
 				}
 				s.Close()
 			})
@@ -231,36 +231,36 @@ func TestQueueFull(t *testing.T) {
 	}
 }
 
-// TestCommitDeadline shows that a commit has a deadline of its own.
+// TestCommitDeadline shows that a commit has its own deadline.
 func TestCommitDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := mustNew(t, &stub{insert: func(ctx context.Context, _ []store.Create) error {
 			<-ctx.Done()
 			return fmt.Errorf("%w: %w", store.ErrBusy, ctx.Err())
 		}}, limits)
-		begun := time.Now()
+		start := time.Now()
 		_, err := s.Create(auth.Principal{}, newPlant(1))
-		if took := time.Since(begun); codeOf(err) != plant.CodeStoreUnavailable || took != limits.CommitTime {
+		if took := time.Since(start); codeOf(err) != plant.CodeStoreUnavailable || took != limits.CommitTime {
 			t.Errorf("%v after %v, want unavailable after %v", err, took, limits.CommitTime)
 		}
 		s.Close()
 	})
 }
 
-// TestAnswerTimeout shows that nobody waits for ever for a commit that hangs.
+// TestAnswerTimeout shows that a create returns in time while a commit hangs.
 func TestAnswerTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		l := limits
 		l.AnswerTimeout = 20 * time.Second
 		s := mustNew(t, &stub{insert: func(context.Context, []store.Create) error { <-release; return nil }}, l)
-		begun := time.Now()
+		start := time.Now()
 		_, err := s.Create(auth.Principal{}, newPlant(1))
-		if took := time.Since(begun); codeOf(err) != plant.CodeOutcomeUnknown || took != l.AnswerTimeout {
+		if took := time.Since(start); codeOf(err) != plant.CodeOutcomeUnknown || took != l.AnswerTimeout {
 			t.Errorf("%v after %v, want outcome unknown after %v", err, took, l.AnswerTimeout)
 		}
-		if err := s.Ready(); err == nil || err.Error() != "the disk has not finished a commit for long" {
-			t.Errorf("while the commit hangs: ready, %v", err)
+		if err := s.Ready(); err == nil || err.Error() != "a commit has run for over 20 s" {
+			t.Errorf("Ready while the commit hangs: %v", err)
 		}
 		var wg sync.WaitGroup
 		wg.Go(func() {
@@ -268,24 +268,24 @@ func TestAnswerTimeout(t *testing.T) {
 				t.Errorf("the first of the next batch: %v", err)
 			}
 		})
-		wg.Wait() // until that has waited as long, too
+		wg.Wait() // for the timeout of that create
 		if _, err := s.Create(auth.Principal{}, newPlant(3)); codeOf(err) != plant.CodeStoreUnavailable {
-			t.Errorf("one that would join a batch that nobody waits for: %v", err)
+			t.Errorf("create after the timeout of the pending batch: %v", err)
 		}
 		close(release)
 		synctest.Wait()
 		if _, err := s.Create(auth.Principal{}, newPlant(4)); err != nil {
-			t.Errorf("when it goes on: %v", err)
+			t.Errorf("after the commit: %v", err)
 		}
 		if err := s.Ready(); err != nil {
-			t.Errorf("when it goes on: not ready, %v", err)
+			t.Errorf("Ready after the commit: %v", err)
 		}
 		s.Close()
 	})
 }
 
-// TestRetire shows that commits which wait for another process do not keep a
-// store from shutting down in time.
+// TestRetire shows that commits that wait for another process do not delay the end of the
+// store.
 func TestRetire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := limits
@@ -294,13 +294,13 @@ func TestRetire(t *testing.T) {
 			<-ctx.Done()
 			return fmt.Errorf("%w: %w", store.ErrBusy, ctx.Err())
 		}}, l)
-		begun := time.Now()
+		start := time.Now()
 		s.Retire(6 * time.Second)
 		if err := s.Ready(); err == nil {
-			t.Error("ready, though it retires")
+			t.Error("Ready after Retire: nil")
 		}
 		_, err := s.Create(auth.Principal{}, newPlant(1))
-		if took := time.Since(begun); codeOf(err) != plant.CodeStoreUnavailable || took != 6*time.Second {
+		if took := time.Since(start); codeOf(err) != plant.CodeStoreUnavailable || took != 6*time.Second {
 			t.Errorf("%v after %v, want unavailable after 6s", err, took)
 		}
 		s.Close()
@@ -327,14 +327,14 @@ func TestEngineErrors(t *testing.T) {
 		}
 		failing = nil
 		if _, err := s.Create(auth.Principal{}, newPlant(1)); err != nil {
-			t.Errorf("after %v: %v, want the store to go on", test.err, err)
+			t.Errorf("the create after %v: %v, want nil", test.err, err)
 		}
 		s.Close()
 	}
 }
 
-// TestBroken shows that after ErrBroken nothing is written any more: what
-// waits and what comes is refused, and whoever watches is told.
+// TestBroken shows that after ErrBroken nothing is written: pending and later creates are
+// refused, and the channel of Broken is closed.
 func TestBroken(t *testing.T) {
 	for _, test := range []struct {
 		err  error
@@ -360,7 +360,7 @@ func TestBroken(t *testing.T) {
 				synctest.Wait()
 			}
 			if err := s.Ready(); err != nil {
-				t.Errorf("before: not ready: %v", err)
+				t.Errorf("Ready before: %v", err)
 			}
 			close(release)
 			<-s.Broken()
@@ -369,18 +369,18 @@ func TestBroken(t *testing.T) {
 				t.Errorf("after: %v", err)
 			}
 			if err := s.Ready(); err == nil {
-				t.Error("after: ready")
+				t.Error("Ready after: nil")
 			}
 			s.Close()
 			if inserts != 1 {
-				t.Errorf("%d inserts, want no other after the one that broke", inserts)
+				t.Errorf("%d inserts, want none after ErrBroken", inserts)
 			}
 		})
 	}
 }
 
-// TestClose shows that Close answers everything that was taken, and that
-// nothing is taken after it.
+// TestClose shows that Close waits for the pending creates and that the store refuses later
+// ones.
 func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release, stored := make(chan struct{}), 0
@@ -404,26 +404,26 @@ func TestClose(t *testing.T) {
 			t.Errorf("while closing: %v", err)
 		}
 		if err := s.Ready(); err == nil {
-			t.Error("while closing: ready")
+			t.Error("Ready while closing: nil")
 		}
 		close(release)
 		wg.Wait()
-		s.Close() // again: nothing to do
+		s.Close() // the second call does nothing
 		if stored != 10 {
 			t.Errorf("stored %d, want 10", stored)
 		}
 	})
 }
 
-// TestRealEngine has many clients create plants on the real engine; each is
-// told "created" exactly once.
+// TestRealEngine has many clients create the same plants with a real engine: each plant is
+// created exactly once.
 func TestRealEngine(t *testing.T) {
 	t.Parallel()
-	engine, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(t.TempDir(), "p.db"), Server: true, Log: slog.New(slog.DiscardHandler)})
+	engine, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(t.TempDir(), "p.db"), Server: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := mustNew(t, engine, store.Limits{QueueMax: 1000, Bytes: 1 << 20, CommitTime: time.Minute, AnswerTimeout: time.Hour})
+	s := mustNew(t, engine, store.Limits{CommitTime: time.Minute, AnswerTimeout: time.Hour})
 	const clients, plants = 20, 50
 	created := make([][plants]bool, clients)
 	var wg sync.WaitGroup
@@ -457,9 +457,9 @@ func TestRealEngine(t *testing.T) {
 	}
 }
 
-// TestCommitsAtTheSameTime holds as many commits as may run. What comes
-// meanwhile waits for one of them to end, and all ends when the store is closed.
-func TestCommitsAtTheSameTime(t *testing.T) {
+// TestConcurrentCommits blocks as many commits as may run. Later creates wait until one of
+// the commits ends.
+func TestConcurrentCommits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		running, most, sizes := 0, 0, map[int]int{} // guarded by mu
@@ -476,7 +476,7 @@ func TestCommitsAtTheSameTime(t *testing.T) {
 			mu.Unlock()
 			return nil
 		}}
-		s, err := store.New(t.Context(), store.Config{Engine: e, Commits: 3, Limits: limits, Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry()})
+		s, err := store.New(t.Context(), store.Config{Engine: e, Commits: 3, Limits: limits})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -491,7 +491,7 @@ func TestCommitsAtTheSameTime(t *testing.T) {
 		}
 		time.Sleep(commitsLong) //nolint:forbidigo // the bubble's clock, not a wait
 		if err := s.Ready(); err == nil {
-			t.Error("ready, while three commits do not end")
+			t.Error("Ready while three commits hang: nil")
 		}
 		close(release)
 		wg.Wait()
@@ -499,10 +499,10 @@ func TestCommitsAtTheSameTime(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		if most != 3 || sizes[1] != 3 || sizes[10] != 1 {
-			t.Errorf("%d commits ran at the same time, of sizes (count by size) %v; want three of one plant each, and one of the others", most, sizes)
+			t.Errorf("%d concurrent commits, by size: %v; want 3 with one plant, then one with 10", most, sizes)
 		}
 	})
 }
 
-// commitsLong is how long a commit runs in a store that is not ready.
+// commitsLong is the run time of a commit from which on the store is not ready.
 const commitsLong = 20 * time.Second

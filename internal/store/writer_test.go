@@ -13,12 +13,11 @@ import (
 	"plantstore/internal/store"
 )
 
-// fakeCommit is how long the engine of slowCommits takes for a batch, in the
-// time of a synctest bubble.
+// fakeCommit is the duration of a commit of slowCommits, in the time of a synctest bubble.
 const fakeCommit = 500 * time.Microsecond
 
-// slowCommits returns a store whose commits take fakeCommit, and the sizes of
-// its batches, which may be read when no create is in flight.
+// slowCommits returns a store whose commits take fakeCommit, and the sizes of its batches,
+// which may be read while no create is in flight.
 func slowCommits(t *testing.T) (*store.Store, *[]int) {
 	sizes := &[]int{}
 	return mustNew(t, &stub{insert: func(_ context.Context, batch []store.Create) error {
@@ -28,8 +27,8 @@ func slowCommits(t *testing.T) (*store.Store, *[]int) {
 	}}, limits), sizes
 }
 
-// runClients runs clients that each create plants one after the other, and send
-// the next one a moment after the answer.
+// runClients runs clients that create plants one after the other. Each sends the next one
+// a moment after the last response.
 func runClients(t *testing.T, s *store.Store, clients, plants int) {
 	var wg sync.WaitGroup
 	for client := range clients {
@@ -45,8 +44,8 @@ func runClients(t *testing.T, s *store.Store, clients, plants int) {
 	wg.Wait()
 }
 
-// TestLoneClientAfterBurst shows that a burst of clients delays a lone client
-// for a bounded number of commits only.
+// TestLoneClientAfterBurst shows that a burst of clients delays a lone client for a bounded
+// number of commits.
 func TestLoneClientAfterBurst(t *testing.T) {
 	const delayedMax = 20 // commits after a burst of 64 clients
 	for _, burst := range []int{2, 4, 5, 8, 9, 64} {
@@ -56,9 +55,9 @@ func TestLoneClientAfterBurst(t *testing.T) {
 				defer s.Close()
 				runClients(t, s, burst, 10)
 				for commit := range 2 * delayedMax {
-					begun := time.Now()
+					start := time.Now()
 					runClients(t, s, 1, 1)
-					if took := time.Since(begun); took != fakeCommit && commit >= delayedMax {
+					if took := time.Since(start); took != fakeCommit && commit >= delayedMax {
 						t.Fatalf("commit %d of the lone client took %v, want %v", commit, took, fakeCommit)
 					}
 				}
@@ -67,9 +66,8 @@ func TestLoneClientAfterBurst(t *testing.T) {
 	}
 }
 
-// TestClientsShareCommits shows that the number of recent clients does not fade
-// while they are there: each commit has half of the clients, which return within
-// a commit's time.
+// TestClientsShareCommits shows that the number of recent clients does not fade while they
+// send: each commit has the plants of at least half of the clients.
 func TestClientsShareCommits(t *testing.T) {
 	for _, clients := range []int{4, 8, 64} {
 		t.Run(fmt.Sprint(clients), func(t *testing.T) {

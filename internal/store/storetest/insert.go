@@ -92,12 +92,13 @@ func testSameBatch(t *testing.T, s Store) {
 	equal(t, "stored", mustGet(t, e, 7).NewPlant, batch[0].Plant)
 }
 
-// testContent stores what is at the edges of what a plant may be, and reads it
-// back, also after the store was opened again.
+// testContent stores plants with extreme ids and texts, and reads them after the store was
+// reopened.
 func testContent(t *testing.T, s Store) {
 	e := s.Open(t)
 	texts := []string{
-		"", " ", "'", `"`, "\\", "\x01\x1f\x7f", "\r\n\t", "Ä", "日本語", "🌱", "e\u0301", "\u202eabc", "\ufeff", "\uffff",
+		"", " ", "'", `"`, "\\", "\x01\x1f\x7f", "\r\n\t",
+		"Ä", "日本語", "🌱", "e\u0301", "\u202eabc", "\ufeff", "\uffff",
 		"'; DROP TABLE plants; --", "NULL", "%s", strings.Repeat("é", 40_000), strings.Repeat("x", 300_000),
 	}
 	ids := []int64{math.MinInt64, math.MinInt64 + 1, -1, 0, 1, 1 << 53, 1<<53 + 1, math.MaxInt64 - 1, math.MaxInt64}
@@ -113,7 +114,8 @@ func testContent(t *testing.T, s Store) {
 
 	e = open(t, s)
 	for _, c := range batch {
-		equal(t, fmt.Sprint("plant ", c.Plant.ID), mustGet(t, e, c.Plant.ID), plant.Record{NewPlant: c.Plant, CreatedAt: begun})
+		want := plant.Record{NewPlant: c.Plant, CreatedAt: createdAt}
+		equal(t, fmt.Sprint("plant ", c.Plant.ID), mustGet(t, e, c.Plant.ID), want)
 	}
 	for i, o := range outcomesOf(mustInsert(t, e, batch...)) {
 		equal(t, fmt.Sprint("again ", batch[i].Plant.ID), o, outcome{Replayed: true})
@@ -126,56 +128,55 @@ func testEmptyBatch(t *testing.T, s Store) {
 	equal(t, "plants", len(mustList(t, e, store.Query{From: math.MinInt64, Limit: 1})), 0)
 }
 
-// testContextOver gives an Insert no time, or little: what it returns says what is
-// stored.
-func testContextOver(t *testing.T, s Store) {
+// testInsertDeadline calls Insert with short deadlines: the result agrees with the store.
+func testInsertDeadline(t *testing.T, s Store) {
 	e := open(t, s)
 	for id := range int64(30) {
-		within := time.Duration(id) * 100 * time.Microsecond // 0: over before it begins
-		if err := insertWithin(t.Context(), e, id, within); err != nil {
-			t.Errorf("within %s: %v", within, err)
+		timeout := time.Duration(id) * 100 * time.Microsecond // 0: expired at the call
+		if err := insertWithin(t.Context(), e, id, timeout); err != nil {
+			t.Errorf("timeout %s: %v", timeout, err)
 		}
 	}
 }
 
-// insertWithin inserts a plant within a time, and returns an error if what Insert
-// returns is not what the store has then. It ends with the plant in the store.
-func insertWithin(ctx context.Context, e store.Engine, id int64, within time.Duration) error {
-	short, cancel := context.WithTimeout(ctx, within)
+// insertWithin inserts a plant with a timeout, and returns an error if the result of Insert
+// contradicts the content of the store. At the end it stores the plant.
+func insertWithin(ctx context.Context, e store.Engine, id int64, timeout time.Duration) error {
+	short, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	batch := []store.Create{create(id, "Rosa", plant.Tag{})}
 	outcomes, err := e.Insert(short, batch)
 	_, getErr := e.Get(ctx, id)
-	there := getErr == nil
-	if !there && !errors.Is(getErr, store.ErrNotFound) {
+	stored := getErr == nil
+	if !stored && !errors.Is(getErr, store.ErrNotFound) {
 		return fmt.Errorf("get: %w", getErr)
 	}
 	unknown := errors.Is(err, store.ErrOutcomeUnknown)
 	switch {
-	case err == nil && !there:
-		return errors.New("no error, and the plant is not there")
+	case err == nil && !stored:
+		return errors.New("no error, but the plant is not stored")
 	case err == nil && !outcomes[0].Created():
-		return errors.New("no error, and a new plant existed")
+		return errors.New("no error, but the new plant was not created")
 	case err != nil && short.Err() == nil:
-		return fmt.Errorf("%w before the time was over", err)
-	case unknown && within == 0:
-		return fmt.Errorf("%w, and it had no time to begin", err)
-	case err != nil && !unknown && there:
-		return fmt.Errorf("%w, and the plant is there", err)
+		return fmt.Errorf("%w before the deadline", err)
+	case unknown && timeout == 0:
+		return fmt.Errorf("%w, but the deadline was over before the call", err)
+	case err != nil && !unknown && stored:
+		return fmt.Errorf("%w, but the plant is stored", err)
 	}
 	switch again, err := e.Insert(ctx, batch); {
 	case err != nil:
-		return fmt.Errorf("the next: %w", err)
+		return fmt.Errorf("the next Insert: %w", err)
 	case again[0].Conflict != nil:
-		return fmt.Errorf("the next: %w", again[0].Conflict)
-	case !unknown && again[0].Replayed != there: // one whose outcome is unknown may be stored late
-		return fmt.Errorf("the next: replayed %t, and the plant was there: %t", again[0].Replayed, there)
+		return fmt.Errorf("the next Insert: %w", again[0].Conflict)
+	case !unknown && again[0].Replayed != stored: // with an unknown outcome it may be stored late
+		return fmt.Errorf("the next Insert: replayed %t, but the plant was stored: %t", again[0].Replayed, stored)
 	}
 	return nil
 }
 
-// testSeveralEngines has several engines on one store write the same ids at
-// once, as a server and commands do: each plant is created once.
+// testSeveralEngines has several engines of one store insert the same ids concurrently, as a
+// server and commands do: each plant is created once.
 func testSeveralEngines(t *testing.T, s Store) {
 	const engines, batches, size = 3, 20, 25
 	var wg sync.WaitGroup
@@ -208,11 +209,11 @@ func testSeveralEngines(t *testing.T, s Store) {
 	for _, n := range created {
 		sum += n
 	}
-	equal(t, "created in all", sum, batches*size)
+	equal(t, "total of created plants", sum, batches*size)
 }
 
-// testModel compares the engine with a map, over random batches of few ids and
-// few contents, so that every outcome is met often.
+// testModel compares the engine with a map. The random batches have few ids and contents,
+// so that every outcome occurs often.
 func testModel(t *testing.T, s Store) {
 	e := open(t, s)
 	model := map[int64]plant.Plant{}
@@ -223,7 +224,7 @@ func testModel(t *testing.T, s Store) {
 		{Name: "", Tag: plant.Tagged("shrub")},
 	}
 	one := rapid.Custom(func(t *rapid.T) store.Create {
-		c := store.Create{At: begun}
+		c := store.Create{At: createdAt}
 		c.Plant.ID = rapid.Int64Range(-20, 200).Draw(t, "id")
 		c.Plant.Plant = rapid.SampledFrom(contents).Draw(t, "content")
 		return c

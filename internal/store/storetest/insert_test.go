@@ -10,61 +10,77 @@ import (
 	"plantstore/internal/store"
 )
 
-// lying is an engine with one plant at most, and an Insert that does and returns what
-// the test says, the first time.
-type lying struct {
+// wrongEngine is an engine of at most one plant. The test sets the effect and the result of
+// its first Insert.
+type wrongEngine struct {
 	store.Engine // nil
 
 	stored, replayed bool
 	err              error
 
-	called, there bool
+	called, found bool
 }
 
-func (l *lying) Insert(ctx context.Context, _ []store.Create) ([]store.Outcome, error) {
-	if l.called {
-		return []store.Outcome{{Replayed: l.there}}, nil
+func (e *wrongEngine) Insert(ctx context.Context, _ []store.Create) ([]store.Outcome, error) {
+	if e.called {
+		return []store.Outcome{{Replayed: e.found}}, nil
 	}
-	l.called, l.there = true, l.stored
-	if errors.Is(l.err, context.DeadlineExceeded) {
+	e.called, e.found = true, e.stored
+	if errors.Is(e.err, context.DeadlineExceeded) {
 		<-ctx.Done()
 	}
-	if l.err != nil {
-		return nil, l.err
+	if e.err != nil {
+		return nil, e.err
 	}
-	return []store.Outcome{{Replayed: l.replayed}}, nil
+	return []store.Outcome{{Replayed: e.replayed}}, nil
 }
 
-func (l *lying) Get(context.Context, int64) (plant.Record, error) {
-	if !l.there {
+func (e *wrongEngine) Get(context.Context, int64) (plant.Record, error) {
+	if !e.found {
 		return plant.Record{}, store.ErrNotFound
 	}
 	return plant.Record{}, nil
 }
 
-// The suite notices an Insert that does not return what it did.
+// The suite detects an Insert whose result contradicts its effect.
 func TestInsertWithin(t *testing.T) {
 	t.Parallel()
 	unknown := errors.Join(store.ErrOutcomeUnknown, context.DeadlineExceeded)
 	for name, test := range map[string]struct {
-		engine lying
-		within time.Duration
-		want   string
+		engine  wrongEngine
+		timeout time.Duration
+		want    string
 	}{
-		"stored":                   {lying{stored: true}, time.Hour, ""},
-		"not stored":               {lying{err: context.DeadlineExceeded}, 0, ""},
-		"unknown and stored":       {lying{stored: true, err: unknown}, 1, ""},
-		"unknown and not stored":   {lying{err: unknown}, 1, ""},
-		"nothing done":             {lying{}, time.Hour, "no error, and the plant is not there"},
-		"existed":                  {lying{stored: true, replayed: true}, time.Hour, "no error, and a new plant existed"},
-		"stored with an error":     {lying{stored: true, err: context.DeadlineExceeded}, 1, "context deadline exceeded, and the plant is there"},
-		"unknown before it begins": {lying{err: unknown}, 0, "outcome unknown\ncontext deadline exceeded, and it had no time to begin"},
-		"another error":            {lying{err: store.ErrFull}, time.Hour, "no space left for the store before the time was over"},
+		"stored":                 {wrongEngine{stored: true}, time.Hour, ""},
+		"not stored":             {wrongEngine{err: context.DeadlineExceeded}, 0, ""},
+		"unknown and stored":     {wrongEngine{stored: true, err: unknown}, 1, ""},
+		"unknown and not stored": {wrongEngine{err: unknown}, 1, ""},
+		"nothing stored":         {wrongEngine{}, time.Hour, "no error, but the plant is not stored"},
+		"replayed": {
+			wrongEngine{stored: true, replayed: true},
+			time.Hour,
+			"no error, but the new plant was not created",
+		},
+		"stored with an error": {
+			wrongEngine{stored: true, err: context.DeadlineExceeded},
+			1,
+			"context deadline exceeded, but the plant is stored",
+		},
+		"unknown after the deadline": {
+			wrongEngine{err: unknown},
+			0,
+			"outcome unknown\ncontext deadline exceeded, but the deadline was over before the call",
+		},
+		"another error": {
+			wrongEngine{err: store.ErrFull},
+			time.Hour,
+			"no space left for the store before the deadline",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got := ""
-			if err := insertWithin(t.Context(), &test.engine, 1, test.within); err != nil {
+			if err := insertWithin(t.Context(), &test.engine, 1, test.timeout); err != nil {
 				got = err.Error()
 			}
 			if got != test.want {

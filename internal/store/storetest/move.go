@@ -16,7 +16,7 @@ import (
 // testPlants reads plants as they are moved: in ranges, in parts, and by id.
 func testPlants(t *testing.T, s Store) {
 	e := open(t, s)
-	token := mustCreateToken(t, e, token("a", begun))
+	token := mustCreateToken(t, e, token("a", createdAt))
 	all := []store.Create{
 		create(math.MinInt64, "lowest", plant.Tag{}),
 		create(-5, "", plant.Tagged("")),
@@ -27,7 +27,7 @@ func testPlants(t *testing.T, s Store) {
 	}
 	for i := range all {
 		all[i].By = token.ID
-		all[i].At = begun.Add(time.Duration(i) * time.Hour)
+		all[i].At = createdAt.Add(time.Duration(i) * time.Hour)
 	}
 	mustInsert(t, e, slices.Clone(all)...)
 	for name, row := range map[string]struct {
@@ -68,10 +68,10 @@ func createsOf(rows []store.Row) (creates []store.Create) {
 // after them.
 func testPutTokens(t *testing.T, s Store) {
 	e := open(t, s)
-	first, second := token("a", begun), token("b", begun)
+	first, second := token("a", createdAt), token("b", createdAt)
 	first.ID, second.ID = 3, 7
 	second.Prefix = "" // made before tokens had one
-	first.ExpiresAt, second.LastUsedAt = begun.Add(time.Hour), begun.Add(time.Minute)
+	first.ExpiresAt, second.LastUsedAt = createdAt.Add(time.Hour), createdAt.Add(time.Minute)
 	before, err := e.State(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -81,12 +81,12 @@ func testPutTokens(t *testing.T, s Store) {
 			t.Fatal(err)
 		}
 		equal(t, "tokens", mustTokens(t, e), []auth.Token{first, second})
-		first.ExpiresAt, first.LastUsedAt, second.RevokedAt = time.Time{}, begun, begun.Add(time.Hour)
+		first.ExpiresAt, first.LastUsedAt, second.RevokedAt = time.Time{}, createdAt, createdAt.Add(time.Hour)
 	}
 	if now, err := e.State(t.Context()); err != nil || now.TokenChanges == before.TokenChanges {
 		t.Errorf("State after PutTokens: %+v, %v; want a change", now, err)
 	}
-	equal(t, "the next token's id", mustCreateToken(t, e, token("c", begun)).ID, 8)
+	equal(t, "the next token's id", mustCreateToken(t, e, token("c", createdAt)).ID, 8)
 }
 
 // testCapture has plants created through two engines, and finds exactly those that
@@ -128,7 +128,7 @@ func captured(t *testing.T, e Engine, limit int) []int64 {
 // testMoveState holds a store that two engines have open.
 func testMoveState(t *testing.T, s Store) {
 	e, other := open(t, s), open(t, s)
-	token := mustCreateToken(t, e, token("a", begun))
+	token := mustCreateToken(t, e, token("a", createdAt))
 	mustInsert(t, e, create(1, "Rosa", plant.Tag{}))
 	refused := func(what string, e Engine) {
 		t.Helper()
@@ -157,16 +157,19 @@ func testMoveState(t *testing.T, s Store) {
 		refused("held", other)
 		for what, change := range map[string]func() error{
 			"create": func() error {
-				_, err := other.CreateToken(t.Context(), auth.Token{Name: "b", CreatedAt: begun})
+				_, err := other.CreateToken(t.Context(), auth.Token{Name: "b", CreatedAt: createdAt})
 				return err
 			},
 			"rotate": func() error {
-				_, _, err := other.RotateToken(t.Context(), auth.Token{Name: "a", CreatedAt: begun}, 0)
+				_, _, err := other.RotateToken(t.Context(), auth.Token{Name: "a", CreatedAt: createdAt}, 0)
 				return err
 			},
-			"revoke":       func() error { _, err := other.RevokeTokens(t.Context(), store.Selector{Name: "a"}, begun); return err },
+			"revoke": func() error {
+				_, err := other.RevokeTokens(t.Context(), store.Selector{Name: "a"}, createdAt)
+				return err
+			},
 			"put a token":  func() error { return other.PutTokens(t.Context(), nil) },
-			"mark its use": func() error { return other.MarkUsed(t.Context(), []auth.Use{{TokenID: token.ID, At: begun}}) },
+			"mark its use": func() error { return other.MarkUsed(t.Context(), []auth.Use{{TokenID: token.ID, At: createdAt}}) },
 		} {
 			want := store.ErrReadOnly
 			if what == "mark its use" {
@@ -181,7 +184,7 @@ func testMoveState(t *testing.T, s Store) {
 	must(t, e.Reopen(t.Context()))
 	state("released", store.MoveState{})
 	mustInsert(t, other, create(2, "Acer", plant.Tag{}))
-	mustCreateToken(t, other, auth.Token{Name: "b", Hash: auth.HashOf("b"), Scopes: auth.ScopeCreate, CreatedAt: begun})
+	mustCreateToken(t, other, auth.Token{Name: "b", Hash: auth.HashOf("b"), Scopes: auth.ScopeCreate, CreatedAt: createdAt})
 
 	// Who fills a store may write to it.
 	filling := store.MoveState{Phase: store.Filling, Other: "a place"}

@@ -16,12 +16,12 @@ import (
 
 func testReading(t *testing.T, s Store) {
 	e := open(t, s)
-	by := mustCreateToken(t, e, token("nursery", begun))
+	by := mustCreateToken(t, e, token("nursery", createdAt))
 	ids := []int64{5, math.MaxInt64, -3, 0, math.MinInt64, 17}
 	var batch []store.Create
 	for i, id := range ids {
 		c := create(id, fmt.Sprint("plant ", id), plant.Tag{})
-		c.At = begun.Add(time.Duration(i) * time.Microsecond)
+		c.At = createdAt.Add(time.Duration(i) * time.Microsecond)
 		switch i % 3 {
 		case 1:
 			c.Plant.Tag = plant.Tagged("tree")
@@ -39,13 +39,13 @@ func testReading(t *testing.T, s Store) {
 	}{
 		{"all", store.Query{From: math.MinInt64, Limit: 100}, []int64{math.MinInt64, -3, 0, 5, 17, math.MaxInt64}},
 		{"limit", store.Query{From: math.MinInt64, Limit: 2}, []int64{math.MinInt64, -3}},
-		{"from one that is there", store.Query{From: 0, Limit: 2}, []int64{0, 5}},
-		{"from one that is not", store.Query{From: 6, Limit: 2}, []int64{17, math.MaxInt64}},
+		{"from a stored id", store.Query{From: 0, Limit: 2}, []int64{0, 5}},
+		{"from an id that is not stored", store.Query{From: 6, Limit: 2}, []int64{17, math.MaxInt64}},
 		{"the last", store.Query{From: math.MaxInt64, Limit: 5}, []int64{math.MaxInt64}},
 		{"tag", store.Query{From: math.MinInt64, Limit: 5, Tag: plant.Tagged("tree")}, []int64{math.MinInt64, math.MaxInt64}},
 		{"empty tag", store.Query{From: math.MinInt64, Limit: 5, Tag: plant.Tagged("")}, []int64{-3, 17}},
 		{"tag and from", store.Query{From: 0, Limit: 5, Tag: plant.Tagged("tree")}, []int64{math.MaxInt64}},
-		{"tag that nobody has", store.Query{From: math.MinInt64, Limit: 5, Tag: plant.Tagged("Tree")}, nil},
+		{"tag without a plant", store.Query{From: math.MinInt64, Limit: 5, Tag: plant.Tagged("Tree")}, nil},
 	} {
 		var got []int64
 		for _, r := range mustList(t, e, test.q) {
@@ -81,9 +81,9 @@ func testPages(t *testing.T, s Store) {
 		from int64
 		want []int64
 	}{
-		{"texts beyond the bound of a page", 20, []int64{20, 21}},
-		{"one text beyond the bound of a page", 22, []int64{22}},
-		{"after it", 23, []int64{23, math.MaxInt64}},
+		{"two texts exceed PlantsBytes", 20, []int64{20, 21}},
+		{"one text exceeds PlantsBytes", 22, []int64{22}},
+		{"the next page", 23, []int64{23, math.MaxInt64}},
 	} {
 		var got []int64
 		for _, r := range mustList(t, e, store.Query{From: test.from, Limit: 100}) {
@@ -93,7 +93,7 @@ func testPages(t *testing.T, s Store) {
 	}
 }
 
-func testReadContextOver(t *testing.T, s Store) {
+func testReadCanceled(t *testing.T, s Store) {
 	e := open(t, s)
 	mustInsert(t, e, create(1, "Rosa", plant.Tag{}))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -104,8 +104,10 @@ func testReadContextOver(t *testing.T, s Store) {
 	equal(t, "the next read", mustGet(t, e, 1).ID, 1)
 }
 
-// token is a token that creates plants, without an id.
+// token returns a new token that is allowed to create plants, without an id.
 func token(name string, at time.Time) auth.Token {
 	secret := auth.Mint()
-	return auth.Token{Name: name, Hash: auth.HashOf(secret), Prefix: auth.PrefixOf(secret), Scopes: auth.ScopeCreate, CreatedAt: at}
+	return auth.Token{
+		Name: name, Hash: auth.HashOf(secret), Prefix: auth.PrefixOf(secret), Scopes: auth.ScopeCreate, CreatedAt: at,
+	}
 }

@@ -41,12 +41,12 @@ func Run(t *testing.T, newStore func(t testing.TB) Store) {
 		{"insert/same id in one batch", testSameBatch},
 		{"insert/content", testContent},
 		{"insert/empty batch", testEmptyBatch},
-		{"insert/context over", testContextOver},
+		{"insert/deadline", testInsertDeadline},
 		{"insert/from several engines", testSeveralEngines},
 		{"insert/model", testModel},
 		{"read/get and list", testReading},
 		{"read/pages", testPages},
-		{"read/context over", testReadContextOver},
+		{"read/canceled", testReadCanceled},
 		{"tokens/create", testCreateToken},
 		{"tokens/first", testFirstToken},
 		{"tokens/first, several at once", testFirstTokenRace},
@@ -69,12 +69,12 @@ func Run(t *testing.T, newStore func(t testing.TB) Store) {
 	}
 }
 
-// begun is a time as engines keep it.
-var begun = time.Date(2026, 11, 21, 9, 30, 0, 123456000, time.UTC)
+// createdAt is a time of the precision that engines store.
+var createdAt = time.Date(2026, 11, 21, 9, 30, 0, 123456000, time.UTC)
 
-// create is one plant for a batch, from the operator.
+// create returns a create of the operator.
 func create(id int64, name string, tag plant.Tag) store.Create {
-	return store.Create{Plant: plant.NewPlant{ID: id, Plant: plant.Plant{Name: name, Tag: tag}}, At: begun}
+	return store.Create{Plant: plant.NewPlant{ID: id, Plant: plant.Plant{Name: name, Tag: tag}}, At: createdAt}
 }
 
 func mustInsert(t testing.TB, e store.Engine, batch ...store.Create) []store.Outcome {
@@ -104,7 +104,7 @@ func mustList(t testing.TB, e store.Engine, q store.Query) []plant.Record {
 	return records
 }
 
-// mustCreateToken stores a token and returns it as the engine should.
+// mustCreateToken stores a token and returns it with its id.
 func mustCreateToken(t testing.TB, e store.Engine, token auth.Token) auth.Token {
 	t.Helper()
 	id, err := e.CreateToken(t.Context(), token)
@@ -134,7 +134,7 @@ func mustTokens(t testing.TB, e store.Engine) []auth.Token {
 	return tokens
 }
 
-// open opens an engine for one test.
+// open opens an engine until the end of the test.
 func open(t testing.TB, s Store) Engine {
 	t.Helper()
 	e := s.Open(t)
@@ -149,7 +149,7 @@ func mustClose(t testing.TB, e store.Engine) {
 	}
 }
 
-// equal reports a difference. Tags are compared with ==, as plants are.
+// equal reports a difference. It compares tags with ==.
 func equal[T any](t testing.TB, what string, got, want T) {
 	t.Helper()
 	sameTag := cmp.Comparer(func(a, b plant.Tag) bool { return a == b })

@@ -14,17 +14,17 @@ import (
 
 func testCreateToken(t *testing.T, s Store) {
 	e := s.Open(t)
-	a := token("a", begun)
+	a := token("a", createdAt)
 	a.Scopes = scopesOf(t, "plants:create plants:read admin")
-	a.ExpiresAt = begun.Add(time.Hour)
+	a.ExpiresAt = createdAt.Add(time.Hour)
 	a = mustCreateToken(t, e, a)
-	b := token("b", begun)
+	b := token("b", createdAt)
 	b.Prefix = ""
 	b = mustCreateToken(t, e, b)
-	if _, err := e.CreateToken(t.Context(), token("a", begun.Add(time.Hour-1))); !errors.Is(err, store.ErrNameTaken) {
-		t.Errorf("a second token of a valid name: %v, want %v", err, store.ErrNameTaken)
+	if _, err := e.CreateToken(t.Context(), token("a", createdAt.Add(time.Hour-1))); !errors.Is(err, store.ErrNameTaken) {
+		t.Errorf("a second valid token of the name: %v, want %v", err, store.ErrNameTaken)
 	}
-	later := mustCreateToken(t, e, token("a", begun.Add(time.Hour))) // the first has expired
+	later := mustCreateToken(t, e, token("a", createdAt.Add(time.Hour))) // the first has expired
 	mustClose(t, e)
 
 	e = open(t, s)
@@ -37,15 +37,15 @@ func testCreateToken(t *testing.T, s Store) {
 func testFirstToken(t *testing.T, s Store) {
 	e := open(t, s)
 	for i, want := range []bool{true, false} {
-		created, err := e.CreateFirstToken(t.Context(), token("first", begun))
+		created, err := e.CreateFirstToken(t.Context(), token("first", createdAt))
 		if err != nil || created != want {
 			t.Errorf("call %d: %v, %v, want %v", i, created, err, want)
 		}
 	}
-	if _, err := e.RevokeTokens(t.Context(), store.Selector{Name: "first"}, begun); err != nil {
+	if _, err := e.RevokeTokens(t.Context(), store.Selector{Name: "first"}, createdAt); err != nil {
 		t.Fatal(err)
 	}
-	if created, err := e.CreateFirstToken(t.Context(), token("first", begun)); err != nil || created {
+	if created, err := e.CreateFirstToken(t.Context(), token("first", createdAt)); err != nil || created {
 		t.Errorf("after the first was revoked: %v, %v, want false", created, err)
 	}
 	equal(t, "tokens", len(mustTokens(t, e)), 1)
@@ -53,37 +53,37 @@ func testFirstToken(t *testing.T, s Store) {
 
 func testFirstTokenRace(t *testing.T, s Store) {
 	var wg sync.WaitGroup
-	var made atomic.Int32
+	var createdTokens atomic.Int32
 	for range 4 {
 		e := open(t, s)
 		wg.Go(func() {
-			created, err := e.CreateFirstToken(t.Context(), token("first", begun))
+			created, err := e.CreateFirstToken(t.Context(), token("first", createdAt))
 			if err != nil {
 				t.Error(err)
 			}
 			if created {
-				made.Add(1)
+				createdTokens.Add(1)
 			}
 		})
 	}
 	wg.Wait()
-	equal(t, "tokens made", made.Load(), 1)
+	equal(t, "tokens", createdTokens.Load(), 1)
 }
 
 func testRotate(t *testing.T, s Store) {
 	e := open(t, s)
-	old := token("a", begun)
+	old := token("a", createdAt)
 	old.Scopes = scopesOf(t, "plants:read admin")
 	old = mustCreateToken(t, e, old)
-	other := mustCreateToken(t, e, token("b", begun))
+	other := mustCreateToken(t, e, token("b", createdAt))
 
-	fresh := token("a", begun.Add(time.Minute))
-	fresh.ExpiresAt = begun.Add(24 * time.Hour)
+	fresh := token("a", createdAt.Add(time.Minute))
+	fresh.ExpiresAt = createdAt.Add(24 * time.Hour)
 	stored, before, err := e.RotateToken(t.Context(), fresh, time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "the token that was rotated", before, old)
+	equal(t, "the rotated token", before, old)
 	tokens := mustTokens(t, e)
 	if len(tokens) != 3 {
 		t.Fatalf("%d tokens, want 3", len(tokens))
@@ -92,25 +92,25 @@ func testRotate(t *testing.T, s Store) {
 	fresh.Scopes = old.Scopes
 	fresh.ID = tokens[2].ID
 	equal(t, "tokens", tokens, []auth.Token{old, other, fresh})
-	equal(t, "what was stored", stored, fresh)
+	equal(t, "the new token", stored, fresh)
 
-	again := token("a", begun.Add(2*time.Minute))
+	again := token("a", createdAt.Add(2*time.Minute))
 	if stored, before, err = e.RotateToken(t.Context(), again, 24*time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "the newer token, which was rotated", before, tokens[2])
-	equal(t, "valid for as long as the one before", stored.ExpiresAt.Sub(stored.CreatedAt), fresh.ExpiresAt.Sub(fresh.CreatedAt))
+	equal(t, "the second rotated token", before, tokens[2])
+	equal(t, "lifetime", stored.ExpiresAt.Sub(stored.CreatedAt), fresh.ExpiresAt.Sub(fresh.CreatedAt))
 	tokens = mustTokens(t, e)
-	equal(t, "the end of the oldest stays as it was", tokens[0].ExpiresAt, old.ExpiresAt)
-	equal(t, "the end of the newer stays as it was", tokens[2].ExpiresAt, fresh.ExpiresAt)
+	equal(t, "expiry of the oldest token", tokens[0].ExpiresAt, old.ExpiresAt)
+	equal(t, "expiry of the second token", tokens[2].ExpiresAt, fresh.ExpiresAt)
 
 	for _, name := range []string{"c", ""} {
-		if _, _, err := e.RotateToken(t.Context(), token(name, begun), time.Hour); !errors.Is(err, store.ErrNotFound) {
+		if _, _, err := e.RotateToken(t.Context(), token(name, createdAt), time.Hour); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("rotate %q: %v, want %v", name, err, store.ErrNotFound)
 		}
 	}
-	expired := token("a", begun.Add(1000*time.Hour))
-	if _, err := e.RevokeTokens(t.Context(), store.Selector{Name: "a"}, begun); err != nil {
+	expired := token("a", createdAt.Add(1000*time.Hour))
+	if _, err := e.RevokeTokens(t.Context(), store.Selector{Name: "a"}, createdAt); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := e.RotateToken(t.Context(), expired, time.Hour); !errors.Is(err, store.ErrNotFound) {
@@ -120,16 +120,16 @@ func testRotate(t *testing.T, s Store) {
 
 func testRevoke(t *testing.T, s Store) {
 	e := open(t, s)
-	a := mustCreateToken(t, e, token("a", begun))
-	b := mustCreateToken(t, e, token("b", begun))
-	at := begun.Add(time.Second)
+	a := mustCreateToken(t, e, token("a", createdAt))
+	b := mustCreateToken(t, e, token("b", createdAt))
+	at := createdAt.Add(time.Second)
 
-	c := mustCreateToken(t, e, token("c", begun))
-	fresh, _, err := e.RotateToken(t.Context(), token("c", begun), time.Hour)
+	c := mustCreateToken(t, e, token("c", createdAt))
+	fresh, _, err := e.RotateToken(t.Context(), token("c", createdAt), time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.ExpiresAt = begun.Add(time.Hour)
+	c.ExpiresAt = createdAt.Add(time.Hour)
 
 	for _, row := range []struct {
 		what  string
@@ -150,37 +150,39 @@ func testRevoke(t *testing.T, s Store) {
 	}
 	equal(t, "tokens", mustTokens(t, e), []auth.Token{a, b, c, fresh})
 
-	for _, which := range []store.Selector{{Name: "a"}, {Name: "d"}, {ID: a.ID}, {ID: 99}, {ID: -1}, {Hash: b.Hash}, {Hash: auth.HashOf("")}, {}} {
+	for _, which := range []store.Selector{
+		{Name: "a"}, {Name: "d"}, {ID: a.ID}, {ID: 99}, {ID: -1}, {Hash: b.Hash}, {Hash: auth.HashOf("")}, {},
+	} {
 		if _, err := e.RevokeTokens(t.Context(), which, at.Add(time.Hour)); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("revoke %+v: %v, want %v", which, err, store.ErrNotFound)
 		}
 	}
-	equal(t, "tokens, the time of revocation unchanged", mustTokens(t, e), []auth.Token{a, b, c, fresh})
+	equal(t, "tokens with their times of revocation", mustTokens(t, e), []auth.Token{a, b, c, fresh})
 	mustCreateToken(t, e, token("a", at)) // the name is free again
 }
 
-// testRevokeAhead revokes with a clock that is ahead of the one that creates and rotates.
+// testRevokeAhead revokes with a clock that is ahead of the clock that creates and rotates.
 func testRevokeAhead(t *testing.T, s Store) {
 	e := open(t, s)
-	old := mustCreateToken(t, e, token("a", begun))
-	old.RevokedAt = begun.Add(1000 * time.Hour)
+	old := mustCreateToken(t, e, token("a", createdAt))
+	old.RevokedAt = createdAt.Add(1000 * time.Hour)
 	if _, err := e.RevokeTokens(t.Context(), store.Selector{Name: "a"}, old.RevokedAt); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := e.RotateToken(t.Context(), token("a", begun), time.Hour); !errors.Is(err, store.ErrNotFound) {
+	if _, _, err := e.RotateToken(t.Context(), token("a", createdAt), time.Hour); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("rotate: %v, want %v", err, store.ErrNotFound)
 	}
-	fresh := mustCreateToken(t, e, token("a", begun)) // the name is free at once
+	fresh := mustCreateToken(t, e, token("a", createdAt)) // the name is free at once
 	equal(t, "tokens", mustTokens(t, e), []auth.Token{old, fresh})
 	for _, token := range mustTokens(t, e) {
-		if got, want := token.ValidAt(begun), token.ID == fresh.ID; got != want {
-			t.Errorf("token %d is valid: %t, want %t", token.ID, got, want)
+		if got, want := token.ValidAt(createdAt), token.ID == fresh.ID; got != want {
+			t.Errorf("token %d: ValidAt is %t, want %t", token.ID, got, want)
 		}
 	}
 }
 
-// testTokenChanges shows that a change made through one engine is seen by
-// another, and that nothing else looks like one.
+// testTokenChanges shows that State of another engine reports each change of the tokens, and
+// no change otherwise.
 func testTokenChanges(t *testing.T, s Store) {
 	e, watcher := open(t, s), open(t, s)
 	last := int64(-1)
@@ -198,19 +200,19 @@ func testTokenChanges(t *testing.T, s Store) {
 	}
 	expect("a new store", true)
 	expect("nothing", false)
-	a := mustCreateToken(t, e, token("a", begun))
+	a := mustCreateToken(t, e, token("a", createdAt))
 	expect("create", true)
 	mustInsert(t, e, create(1, "Rosa", plant.Tag{}))
 	expect("a plant", false)
-	if err := e.MarkUsed(t.Context(), []auth.Use{{TokenID: a.ID, At: begun}}); err != nil {
+	if err := e.MarkUsed(t.Context(), []auth.Use{{TokenID: a.ID, At: createdAt}}); err != nil {
 		t.Fatal(err)
 	}
 	expect("a last use", false)
-	if _, _, err := e.RotateToken(t.Context(), token("a", begun), 0); err != nil {
+	if _, _, err := e.RotateToken(t.Context(), token("a", createdAt), 0); err != nil {
 		t.Fatal(err)
 	}
 	expect("rotate", true)
-	if _, err := e.RevokeTokens(t.Context(), store.Selector{Name: "a"}, begun); err != nil {
+	if _, err := e.RevokeTokens(t.Context(), store.Selector{Name: "a"}, createdAt); err != nil {
 		t.Fatal(err)
 	}
 	expect("revoke", true)
@@ -218,17 +220,17 @@ func testTokenChanges(t *testing.T, s Store) {
 
 func testMarkUsed(t *testing.T, s Store) {
 	e := open(t, s)
-	a := mustCreateToken(t, e, token("a", begun))
-	b := mustCreateToken(t, e, token("b", begun))
+	a := mustCreateToken(t, e, token("a", createdAt))
+	b := mustCreateToken(t, e, token("b", createdAt))
 	for _, uses := range [][]auth.Use{
 		nil,
-		{{TokenID: a.ID, At: begun.Add(time.Hour)}, {TokenID: 999, At: begun}},
-		{{TokenID: a.ID, At: begun}}, // an earlier use that came late
+		{{TokenID: a.ID, At: createdAt.Add(time.Hour)}, {TokenID: 999, At: createdAt}},
+		{{TokenID: a.ID, At: createdAt}}, // an earlier use, reported late
 	} {
 		if err := e.MarkUsed(t.Context(), uses); err != nil {
 			t.Fatal(err)
 		}
 	}
-	a.LastUsedAt = begun.Add(time.Hour)
+	a.LastUsedAt = createdAt.Add(time.Hour)
 	equal(t, "tokens", mustTokens(t, e), []auth.Token{a, b})
 }
