@@ -137,6 +137,9 @@ func TestNoFreeDescriptor(t *testing.T) {
 	large := strings.Repeat("x", 60_000)
 	for id := 2; ; id++ { // until a checkpoint
 		client.want(t, http.StatusOK, "POST", "/plants", token, fmt.Sprintf(`{"id":%d,"name":%q}`, id, large))
+		if id%20 != 0 {
+			continue // reading the metrics costs more than a plant
+		}
 		metrics := operator.want(t, http.StatusOK, "GET", "/metrics", "", "")
 		if match := checkpointCount.FindStringSubmatch(metrics.body); match != nil && match[1] != "0" {
 			break

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"regexp"
 	"slices"
@@ -29,11 +28,10 @@ type row struct {
 	tagged bool
 }
 
-// readPlants reads a file of plants and sorts it. Its name tells the format and the compression.
-func readPlants(path string) ([]row, error) { return readSomePlants(path, math.MaxInt) }
+func byID(a, b row) int { return cmp.Compare(a.id, b.id) }
 
-// readSomePlants is readPlants for the first plants of a file.
-func readSomePlants(path string, countMax int) ([]row, error) {
+// readPlants reads a file of plants and sorts it. Its name tells the format and the compression.
+func readPlants(path string) ([]row, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -52,19 +50,19 @@ func readSomePlants(path string, countMax int) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	read := map[string]func(io.Reader, int) ([]row, error){"csv": readCSVRows, "json": readArrayRows}[name[strings.LastIndex(name, ".")+1:]]
+	read := map[string]func(io.Reader) ([]row, error){"csv": readCSVRows, "json": readArrayRows}[name[strings.LastIndex(name, ".")+1:]]
 	if read == nil {
 		read = readLineRows
 	}
-	rows, err := read(in, countMax)
-	slices.SortFunc(rows, func(a, b row) int { return cmp.Compare(a.id, b.id) })
+	rows, err := read(in)
+	slices.SortFunc(rows, byID)
 	return rows, err
 }
 
 // guard is the apostrophe before a cell that a spreadsheet would run. The real files have no such text inside a cell.
 var guard = regexp.MustCompile("^'+[=+\\-@\t\r\n＝＋－＠]")
 
-func readCSVRows(in io.Reader, countMax int) ([]row, error) {
+func readCSVRows(in io.Reader) ([]row, error) {
 	c := csv.NewReader(in)
 	c.ReuseRecord = true
 	header, err := c.Read()
@@ -77,7 +75,7 @@ func readCSVRows(in io.Reader, countMax int) ([]row, error) {
 	var rows []row
 	for {
 		cells, err := c.Read()
-		if errors.Is(err, io.EOF) || len(rows) == countMax {
+		if errors.Is(err, io.EOF) {
 			return rows, nil
 		}
 		if err != nil {
@@ -111,11 +109,11 @@ func (j jsonRow) row() row {
 	return r
 }
 
-func readLineRows(in io.Reader, countMax int) ([]row, error) {
+func readLineRows(in io.Reader) ([]row, error) {
 	var rows []row
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, 1<<21)
-	for len(rows) < countMax && lines.Scan() {
+	for lines.Scan() {
 		if len(bytes.TrimSpace(lines.Bytes())) == 0 {
 			continue
 		}
@@ -128,13 +126,13 @@ func readLineRows(in io.Reader, countMax int) ([]row, error) {
 	return rows, lines.Err()
 }
 
-func readArrayRows(in io.Reader, countMax int) ([]row, error) {
+func readArrayRows(in io.Reader) ([]row, error) {
 	var array []jsonRow
 	if err := json.NewDecoder(in).Decode(&array); err != nil {
 		return nil, err
 	}
 	var rows []row
-	for _, j := range array[:min(len(array), countMax)] {
+	for _, j := range array {
 		rows = append(rows, j.row())
 	}
 	return rows, nil

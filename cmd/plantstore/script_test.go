@@ -30,8 +30,11 @@ import (
 
 var update = flag.Bool("update", false, "write the outputs that cmp sees into the scripts")
 
-// sharedData has real files of plants. The tests do without if they are absent.
-const sharedData = "../../../shared/data"
+// excerpts has excerpts of public data; NOTICE.txt there has the sources and licences.
+const excerpts = "../../internal/dump/testdata/real"
+
+// dataVariable is the environment variable that names a directory with large public files for the optional tests.
+const dataVariable = "PLANTSTORE_TEST_DATA"
 
 // TestMain makes the test binary, run under the name plantstore, the program itself; so what it runs counts as covered.
 func TestMain(m *testing.M) {
@@ -60,9 +63,15 @@ func (m testMain) Run() int {
 // The scripts in testdata/script are what users do and see, one file a subject. Their commands beside testscript's own
 // are scriptCommands.
 func TestScript(t *testing.T) {
-	data, err := filepath.Abs(sharedData)
+	excerpts, err := filepath.Abs(excerpts)
 	if err != nil {
 		t.Fatal(err)
+	}
+	data := os.Getenv(dataVariable)
+	if data != "" {
+		if data, err = filepath.Abs(data); err != nil {
+			t.Fatal(err)
+		}
 	}
 	testscript.Run(t, testscript.Params{
 		Dir:                "testdata/script",
@@ -73,6 +82,7 @@ func TestScript(t *testing.T) {
 			s := &script{processes: map[string]*process{}, conns: map[string]net.Conn{}, locks: map[string]*os.File{}, held: map[string]*sqlite3.Conn{}}
 			env.Values[scriptKey{}] = s
 			env.Setenv("GORACE", os.Getenv("GORACE"))
+			env.Setenv("EXCERPTS", excerpts)
 			env.Setenv("DATA", data)
 			env.Defer(s.end)
 			return nil
@@ -80,8 +90,7 @@ func TestScript(t *testing.T) {
 		Condition: func(cond string) (bool, error) {
 			switch cond {
 			case "data":
-				_, err := os.Stat(data)
-				return err == nil, nil
+				return data != "", nil
 			case "race":
 				return raceDetector(), nil
 			}
