@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	stepMax      = 90 * time.Second
+	stepMax      = 60 * time.Second
 	interruptMax = 15 * time.Second
 	pollEvery    = 20 * time.Millisecond
 )

@@ -185,7 +185,7 @@ var serversLater = map[int]map[string]string{
 
 // TestOlderServersRunOn shows that every statement of a server of an older schema
 // that runs works after another has migrated the store, also on connections that
-// have prepared it before. Each new migration adds the schema before it: docs/how-to/upgrade.md
+// have prepared it before. Each new migration adds the schema before it: docs/reference/schemas.md
 // promises that servers of one schema run beside those of the next.
 func TestOlderServersRunOn(t *testing.T) {
 	t.Parallel()

@@ -22,7 +22,7 @@ type Roles struct {
 }
 
 // sqlBlock is a block of SQL on a page of the docs.
-var sqlBlock = regexp.MustCompile("(?s)\n```sql\n(.*?)```\n")
+var sqlBlock = regexp.MustCompile("(?s)\n```sql[^\n]*\n(.*?)```\n")
 
 // Roles creates a database, its roles and its schema with the SQL of the page at
 // that path. create creates the tables, given the owner's URL.

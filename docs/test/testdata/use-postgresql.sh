@@ -1,0 +1,5 @@
+. ./server.sh
+systemctl stop plantstore
+. ./database.sh
+tables
+rm roles.sql grants.sql
