@@ -38,3 +38,18 @@ func TestNamedTestsExist(t *testing.T) {
 		}
 	}
 }
+
+// TestIndexHasEveryPage checks that docs/README.md links each page below docs/.
+func TestIndexHasEveryPage(t *testing.T) {
+	t.Parallel()
+	const index = "docs/README.md"
+	linked := map[string]bool{index: true, "docs/test/README.md": true} // the latter is for contributors
+	for _, match := range link.FindAllStringSubmatch(read(t, index), -1) {
+		linked[filepath.Join("docs", match[1]+match[2])] = true
+	}
+	for _, page := range files(t, ".md") {
+		if strings.HasPrefix(page, "docs/") && !linked[page] {
+			t.Errorf("%s has no link to %s", index, page)
+		}
+	}
+}

@@ -55,10 +55,8 @@ func start(ctx context.Context, cpus string, as *syscall.Credential, args ...str
 	p := &process{command: exec.CommandContext(ctx, args[0], args[1:]...), exited: make(chan struct{})}
 	p.command.Env = cleanEnviron()
 	p.command.Stdout, p.command.Stderr = &p.stdout, &p.stderr
-	p.command.SysProcAttr = &syscall.SysProcAttr{
-		Credential: as,
-		Setpgid:    true,
-	} // Ctrl-C must reach only the benchmark, which stops the processes in order
+	// Ctrl-C must reach only the benchmark, which stops the processes in order.
+	p.command.SysProcAttr = &syscall.SysProcAttr{Credential: as, Setpgid: true}
 	p.command.WaitDelay = 10 * time.Second
 	if err := p.command.Start(); err != nil {
 		return nil, err
