@@ -5,26 +5,23 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"strings"
 	"time"
-
-	"plantstore/internal/auth"
 )
 
-// LevelAccess is the least level of a log at which requests that succeeded are
-// logged, between debug and info: at info an operator has everything but these.
-// Their lines have the level INFO, which every reader of logs knows.
+// LevelAccess is between debug and info. A log of this level has a line for every
+// request; a log of level info has none for successful requests. The lines
+// themselves have the level INFO.
 const LevelAccess = slog.Level(-2)
 
-func (d *handler) logRequest(x *responseRecorder, r *http.Request, took time.Duration) {
+func (h *handler) logRequest(rec *responseRecorder, r *http.Request, took time.Duration) {
 	level, least := slog.LevelInfo, slog.LevelInfo
 	switch {
-	case x.cause != nil:
+	case rec.cause != nil:
 		level, least = slog.LevelError, slog.LevelError
-	case x.status < http.StatusBadRequest:
+	case rec.status < http.StatusBadRequest:
 		least = LevelAccess
 	}
-	if !d.log.Enabled(context.Background(), least) {
+	if !h.log.Enabled(context.Background(), least) {
 		return
 	}
 	client, _, _ := net.SplitHostPort(r.RemoteAddr)
@@ -32,37 +29,24 @@ func (d *handler) logRequest(x *responseRecorder, r *http.Request, took time.Dur
 	attrs = append(attrs,
 		slog.String("client", client),
 		slog.String("method", loggedMethod(r.Method)),
-		slog.String("path", d.loggedPath(r.URL.Path)),
-		slog.String("request_id", x.id[0]),
-		slog.Int("status", x.status),
-		slog.Int("bytes", x.bytes),
+		slog.String("path", h.loggedPath(r.URL.Path)),
+		slog.String("request_id", rec.id[0]),
+		slog.Int("status", rec.status),
+		slog.Int("bytes", rec.bytes),
 		slog.Int64("took_us", took.Microseconds()),
 	)
-	if x.who != "" {
-		attrs = append(attrs, slog.String("credential", x.who))
+	if rec.principal != "" {
+		attrs = append(attrs, slog.String("credential", rec.principal))
 	}
-	if x.code != 0 {
-		attrs = append(attrs, slog.Int("error_code", int(x.code)))
+	if rec.code != 0 {
+		attrs = append(attrs, slog.Int("error_code", int(rec.code)))
 	}
-	if x.cause != nil {
-		attrs = append(attrs, slog.Any("error", x.cause))
+	if rec.cause != nil {
+		attrs = append(attrs, slog.Any("error", rec.cause))
 	}
-	// The handler is called without its logger, which would look up the caller:
-	// this line, for every request.
-	line := slog.NewRecord(x.started.Add(took), level, "request", 0)
+	// Call the slog.Handler directly: a Logger would look up the source line of
+	// this call for every request.
+	line := slog.NewRecord(rec.started.Add(took), level, "request", 0)
 	line.AddAttrs(attrs...)
-	_ = d.log.Handler().Handle(context.Background(), line) // a log that fails cannot be logged
-}
-
-// harmless returns a client's text as an answer to it may repeat it: not too
-// long, and without what may be a secret in the wrong place.
-func harmless(text string) string {
-	const bytesMax = 100
-	switch {
-	case auth.LooksLikeSecret(text):
-		return "(hidden: it may have a token)"
-	case len(text) > bytesMax:
-		return strings.ToValidUTF8(text[:bytesMax], "") + "…"
-	}
-	return text
+	_ = h.log.Handler().Handle(context.Background(), line) // a log that fails cannot be logged
 }

@@ -37,7 +37,9 @@ func TestTransferEncodingOfHTTP10(t *testing.T) {
 	c := dial(t, h.public)
 	const body = `{"id":1,"name":"A"}`
 	smuggled := h.fill(post(`{"id":666,"name":"smuggled"}`))
-	c.write(h.fill(message("POST /plants HTTP/1.0", body, "Connection: keep-alive", "Transfer-Encoding: chunked")) + smuggled)
+	c.write(h.fill(message(
+		"POST /plants HTTP/1.0", body, "Connection: keep-alive", "Transfer-Encoding: chunked",
+	)) + smuggled)
 	same(t, c.read("POST"), created(`{"name":"A"}`, "Connection", "close"))
 	c.closed()
 	h.notStored(666)
@@ -50,10 +52,14 @@ func TestPipelinedRequestsAreAnsweredInOrder(t *testing.T) {
 	var want []answer
 	for i := range 20 {
 		id := fmt.Sprintf("X-Request-Id: pipe-%d", i)
-		request, a := post(fmt.Sprintf(`{"id":%d,"name":"plant %d"}`, i, i), id), created(fmt.Sprintf(`{"name":"plant %d"}`, i))
+		request, a := post(
+			fmt.Sprintf(`{"id":%d,"name":"plant %d"}`, i, i), id,
+		), created(fmt.Sprintf(`{"name":"plant %d"}`, i))
 		switch i % 4 {
 		case 1:
-			request, a = post("{}", id), refused(40011, "id is missing, send a 64-bit integer; name is missing, send a string")
+			request, a = post("{}", id), refused(
+				40011, "id is missing, send a 64-bit integer; name is missing, send a string",
+			)
 		case 2:
 			request, a = message("GET /nothing HTTP/1.1", "", id), refused(40401, textNotFound)
 		}
@@ -117,7 +123,9 @@ func TestRefusedWhileSending(t *testing.T) {
 func TestBrokenBody(t *testing.T) {
 	t.Parallel()
 	h := start(t)
-	incomplete := closing(refused(40053, "the body ended before its announced end, or its chunks are malformed; nothing was stored"))
+	incomplete := closing(refused(
+		40053, "the body ended before its announced length, or has malformed chunks; nothing was stored",
+	))
 	inChunks := []string{"-Content-Length", "Transfer-Encoding: chunked"}
 	for name, in := range map[string]string{
 		"short":                     post(`{"id":1,"name":"A"}`, "Content-Length: 20"),

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// origins is which pages of other sites may call the listener, by the CORS
-// protocol of the Fetch standard. Its zero value allows none and adds no header.
+// origins are the origins whose pages may call the listener (the CORS protocol of
+// the Fetch standard). The zero value allows none and adds no headers.
 type origins struct {
 	any  bool
 	list []string
@@ -17,12 +17,12 @@ func newOrigins(list []string) origins {
 	return origins{any: slices.Contains(list, "*"), list: list}
 }
 
-// exposed are the headers of an answer that a page may read beside those that
-// every page may.
+// exposed are the response headers that a page of an allowed origin may read, beside
+// the safelisted ones.
 const exposed = "Idempotent-Replayed, Retry-After, WWW-Authenticate, X-Request-Id"
 
-// preflight adds the CORS headers to an answer, and answers the request
-// whole if it is a preflight of an allowed origin.
+// preflight adds the CORS headers to a response. If the request is a preflight of an
+// allowed origin, it writes the whole response and returns true.
 func (o origins) preflight(w http.ResponseWriter, r *http.Request) bool {
 	if !o.any && len(o.list) == 0 {
 		return false

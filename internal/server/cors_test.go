@@ -1,15 +1,13 @@
 package server_test
 
-import (
-	"testing"
-)
+import "testing"
 
 const (
 	ours    = "https://nursery.example"
 	exposed = "Idempotent-Replayed, Retry-After, WWW-Authenticate, X-Request-Id"
 )
 
-// preflight is what a browser asks before it sends a page's request.
+// preflight is the request that a browser sends before the request of a page.
 func preflight(target, origin string, changes ...string) string {
 	return message("OPTIONS "+target+" HTTP/1.1", "", append([]string{
 		"-Authorization", "-Content-Type", "-Content-Length", "Origin: " + origin,
@@ -17,7 +15,7 @@ func preflight(target, origin string, changes ...string) string {
 	}, changes...)...)
 }
 
-// allowed is the answer to a preflight for a page that may call.
+// allowed is the response to a preflight of an allowed origin.
 func allowed(origin string) answer {
 	a := answered(204, "", "Access-Control-Allow-Origin", origin, "Access-Control-Allow-Methods", "POST, GET",
 		"Access-Control-Allow-Headers", "Authorization, Content-Type, X-Request-Id", "Access-Control-Max-Age", "600", "Vary", "Origin")
@@ -31,7 +29,7 @@ func TestCORS(t *testing.T) {
 	t.Parallel()
 	const body = `{"id":1,"name":"A"}`
 	none := refused(40101, textNone, "WWW-Authenticate", challengeNone)
-	method := refused(40501, "this path is not served with this method: use POST", "Allow", "POST")
+	method := refused(40501, "method must be POST; got OPTIONS", "Allow", "POST")
 	notFound := refused(40401, textNotFound)
 	get := func(origin string) string { return message("GET /nothing HTTP/1.1", "", "Origin: "+origin) }
 	unsigned := func(origin string) string { return post(body, "-Authorization", "Origin: "+origin) }
@@ -47,7 +45,9 @@ func TestCORS(t *testing.T) {
 	t.Run("some origins", func(t *testing.T) {
 		t.Parallel()
 		h := start(t, func(s *setup) { s.origins = []string{"http://localhost:3000", ours} })
-		mine := []string{"Access-Control-Allow-Origin", ours, "Access-Control-Expose-Headers", exposed, "Vary", "Origin"}
+		mine := []string{
+			"Access-Control-Allow-Origin", ours, "Access-Control-Expose-Headers", exposed, "Vary", "Origin",
+		}
 		converse(t, h, []conversation{
 			{"preflight", preflight("/plants", ours), allowed(ours)},
 			{"preflight of another", preflight("/plants", "http://localhost:3000"), allowed("http://localhost:3000")},
@@ -55,19 +55,31 @@ func TestCORS(t *testing.T) {
 			{"created", post(body, "Origin: "+ours), created(`{"name":"A"}`, mine...)},
 			{"refused", unsigned(ours), plus(none, mine...)},
 			{"not found", get(ours), plus(notFound, mine...)},
-			{"OPTIONS that is no preflight", message("OPTIONS /plants HTTP/1.1", "", "Origin: "+ours), plus(method, mine...)},
+			{
+				"OPTIONS without a preflight header", message("OPTIONS /plants HTTP/1.1", "", "Origin: "+ours),
+				plus(method, mine...),
+			},
 			{
 				"POST with a preflight's header", post("", "Origin: "+ours, "Access-Control-Request-Method: POST"),
 				refused(40001, "the body is empty; send a JSON object with id, name and an optional tag", mine...),
 			},
 
-			{"preflight from elsewhere", preflight("/plants", "https://other.example"), plus(method, "Vary", "Origin")},
-			{"preflight from another scheme", preflight("/plants", "http://nursery.example"), plus(method, "Vary", "Origin")},
+			{
+				"preflight from another host", preflight("/plants", "https://other.example"),
+				plus(method, "Vary", "Origin"),
+			},
+			{
+				"preflight from another scheme", preflight("/plants", "http://nursery.example"),
+				plus(method, "Vary", "Origin"),
+			},
 			{"preflight from another port", preflight("/plants", ours+":8443"), plus(method, "Vary", "Origin")},
-			{"preflight from a host that begins like ours", preflight("/plants", ours+".org"), plus(method, "Vary", "Origin")},
+			{
+				"preflight from a host with our prefix", preflight("/plants", ours+".org"),
+				plus(method, "Vary", "Origin"),
+			},
 			{"preflight from a file", preflight("/plants", "null"), plus(method, "Vary", "Origin")},
-			{"preflight from nowhere", preflight("/plants", ""), plus(method, "Vary", "Origin")},
-			{"from elsewhere", unsigned("https://other.example"), plus(none, "Vary", "Origin")},
+			{"preflight with an empty origin", preflight("/plants", ""), plus(method, "Vary", "Origin")},
+			{"from another host", unsigned("https://other.example"), plus(none, "Vary", "Origin")},
 			{"without an origin", message("GET /nothing HTTP/1.1", ""), plus(notFound, "Vary", "Origin")},
 		})
 		for _, page := range []string{"/openapi.json", "/docs/swagger-ui.css"} {
@@ -77,16 +89,18 @@ func TestCORS(t *testing.T) {
 				varies = varies || v == "Origin"
 			}
 			if !varies || got.Header.Get("Access-Control-Allow-Origin") != ours {
-				t.Errorf("%s: got %v, want it to be for %s and to vary by Origin", page, got.Header, ours)
+				t.Errorf("%s: got %v, want CORS headers for %s and Vary: Origin", page, got.Header, ours)
 			}
 		}
 		same(t, h.sendTo(h.admin, preflight("/livez", ours)),
-			refused(40302, "a page of another site started this request (Origin: "+ours+"): open the address itself"))
+			crossSite("Origin", ours))
 	})
 	t.Run("every origin", func(t *testing.T) {
 		t.Parallel()
 		h := start(t, func(s *setup) { s.origins = []string{"*"} })
-		every := []string{"Access-Control-Allow-Origin", "*", "Access-Control-Expose-Headers", exposed, "Vary", "Origin"}
+		every := []string{
+			"Access-Control-Allow-Origin", "*", "Access-Control-Expose-Headers", exposed, "Vary", "Origin",
+		}
 		converse(t, h, []conversation{
 			{"preflight", preflight("/plants", ours), allowed("*")},
 			{"preflight from a file", preflight("/plants", "null"), allowed("*")},

@@ -86,8 +86,14 @@ func TestCredentials(t *testing.T) {
 		{"comma", post(body, "Authorization: Bearer {token}, Bearer {token}"), malformed},
 		{"quotes", post(body, `Authorization: Bearer "{token}"`), malformed},
 		{"beyond ASCII", post(body, "Authorization: Bearer café"), malformed},
-		{"two headers", post(body, "+Authorization: Bearer {token}"), refused(40051, textTwo, "WWW-Authenticate", challengeTwo)},
-		{"two headers of other schemes", post(body, "+Authorization: Basic cGxhbnQ6c3RvcmU="), refused(40051, textTwo, "WWW-Authenticate", challengeTwo)},
+		{
+			"two headers", post(body, "+Authorization: Bearer {token}"),
+			refused(40051, textTwo, "WWW-Authenticate", challengeTwo),
+		},
+		{
+			"two headers of other schemes", post(body, "+Authorization: Basic cGxhbnQ6c3RvcmU="),
+			refused(40051, textTwo, "WWW-Authenticate", challengeTwo),
+		},
 		{"unknown", post(body, "Authorization: Bearer "+auth.Mint()), unknown},
 		{"changed", post(body, "Authorization: Bearer "+string(changed)), unknown},
 		{"broken off", post(body, "Authorization: Bearer "+h.token[:20]), unknown},
@@ -95,14 +101,23 @@ func TestCredentials(t *testing.T) {
 		{"the hash", post(body, "Authorization: Bearer 00aa11"), unknown},
 		{"expired", with("expired"), refused(40103, textExpired, "WWW-Authenticate", invalidToken(textExpired))},
 		{"revoked", with("revoked"), refused(40104, textRevoked, "WWW-Authenticate", invalidToken(textRevoked))},
-		{"revoked and expired", with("revoked and expired"), refused(40104, textRevoked, "WWW-Authenticate", invalidToken(textRevoked))},
-		{"revoked by a clock ahead", with("revoked by a clock ahead"), refused(40104, textRevoked, "WWW-Authenticate", invalidToken(textRevoked))},
+		{
+			"revoked and expired", with("revoked and expired"),
+			refused(40104, textRevoked, "WWW-Authenticate", invalidToken(textRevoked)),
+		},
+		{
+			"revoked by a clock ahead", with("revoked by a clock ahead"),
+			refused(40104, textRevoked, "WWW-Authenticate", invalidToken(textRevoked)),
+		},
 		{"may read", with("reader"), scope},
 		{"may administer", with("administrator"), scope},
 		{"may do nothing", with("nobody"), scope},
 		{"before the media type", post(body, "-Authorization", "-Content-Type"), none},
 		{"before the body", post(`{`, "-Authorization"), none},
-		{"before the body's size", post("", "-Authorization", "Content-Length: 100000", "Expect: 100-continue"), closing(none)},
+		{
+			"before the body's size", post("", "-Authorization", "Content-Length: 100000", "Expect: 100-continue"),
+			closing(none),
+		},
 	})
 	h.notStored(1)
 	good := func(id, changes string) string { return post(`{"id":`+id+`,"name":"A"}`, changes) }
@@ -112,7 +127,10 @@ func TestCredentials(t *testing.T) {
 		{"several spaces", good("4", "Authorization: Bearer    {token}   "), created(`{"name":"A"}`)},
 		{"all scopes", good("5", "Authorization: Bearer "+secrets["everybody"]), created(`{"name":"A"}`)},
 		{"not expired", good("6", "Authorization: Bearer "+secrets["good for long"]), created(`{"name":"A"}`)},
-		{"another in the query", message("POST /plants?access_token=x HTTP/1.1", `{"id":7,"name":"A"}`), created(`{"name":"A"}`)},
+		{
+			"another in the query", message("POST /plants?access_token=x HTTP/1.1", `{"id":7,"name":"A"}`),
+			created(`{"name":"A"}`),
+		},
 	})
 	if got := h.stored(5).CreatedBy; got != "everybody" {
 		t.Errorf("created by: got %q, want everybody", got)
@@ -182,7 +200,9 @@ func TestTokenChangesHoldWithinASecond(t *testing.T) {
 		until(t, h, secret, plant.CodeBodyMissing, plant.CodeCredentialUnknown)
 	})
 	t.Run("revoked", func(t *testing.T) {
-		if _, err := operator.RevokeTokens(context.Background(), store.Selector{Name: "gardener"}, time.Now()); err != nil {
+		if _, err := operator.RevokeTokens(
+			context.Background(), store.Selector{Name: "gardener"}, time.Now(),
+		); err != nil {
 			t.Fatal(err)
 		}
 		until(t, h, h.token, plant.CodeCredentialRevoked, plant.CodeBodyMissing)
@@ -190,7 +210,9 @@ func TestTokenChangesHoldWithinASecond(t *testing.T) {
 	t.Run("revoked by hash", func(t *testing.T) {
 		secret := mint(t, operator, auth.Token{Name: "third", Scopes: auth.ScopeCreate})
 		until(t, h, secret, plant.CodeBodyMissing, plant.CodeCredentialUnknown)
-		if _, err := operator.RevokeTokens(context.Background(), store.Selector{Hash: auth.HashOf(secret)}, time.Now()); err != nil {
+		if _, err := operator.RevokeTokens(
+			context.Background(), store.Selector{Hash: auth.HashOf(secret)}, time.Now(),
+		); err != nil {
 			t.Fatal(err)
 		}
 		until(t, h, secret, plant.CodeCredentialRevoked, plant.CodeBodyMissing)

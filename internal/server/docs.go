@@ -16,16 +16,14 @@ import (
 	swaggerui "github.com/swaggest/swgui/v5/static"
 )
 
-// NewDocs returns the page on which people read the API document, and the
-// files that it needs, by their path below the base URL as a ServeMux pattern
-// without its method, which is GET. The page is the same with and without a
-// slash at its end. prefix is the path of the base URL, without a slash at its
-// end.
+// newDocs returns the HTML page of the API document and its files by their path
+// below the base URL. prefix is the path of the base URL without a final slash. The
+// page has two paths, with and without a final slash.
 //
-// The page is Swagger UI. Of the module swgui only the files are used, not its
-// page, whose inline scripts would have to be allowed. So nothing but files of
-// this program can run, and nothing is asked of another host.
-func NewDocs(prefix string) (map[string]http.Handler, error) {
+// The page is Swagger UI. The program uses the files of the module swgui, not its
+// page, which requires inline scripts. So the browser runs only files of this
+// program and sends no request to another host.
+func newDocs(prefix string) (map[string]http.Handler, error) {
 	var page bytes.Buffer
 	if err := docsPage.Execute(&page, prefix); err != nil {
 		return nil, fmt.Errorf("write the page of the API document: %w", err)
@@ -33,7 +31,7 @@ func NewDocs(prefix string) (map[string]http.Handler, error) {
 	index := newDocsFile("text/html; charset=utf-8", page.Bytes())
 	handlers := map[string]http.Handler{
 		"/docs":          index,
-		"/docs/{$}":      index,
+		"/docs/":         index,
 		"/docs/docs.css": newDocsFile("text/css; charset=utf-8", []byte(docsStyle)),
 		"/docs/start.js": newDocsFile("text/javascript; charset=utf-8", []byte(docsStart)),
 	}
@@ -55,9 +53,9 @@ func NewDocs(prefix string) (map[string]http.Handler, error) {
 	return handlers, nil
 }
 
-// docsSecurity is the Content-Security-Policy of the page: scripts and styles
-// are files of this program, nothing inline and nothing evaluated, requests go
-// to this host alone, and the images in the style sheet are data URLs.
+// docsSecurity is the Content-Security-Policy of the page. It allows scripts and
+// styles of this host, no inline script and no eval, requests to this host only, and
+// data URLs for the images of the style sheet.
 const docsSecurity = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; " +
 	"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
@@ -81,9 +79,8 @@ var docsPage = template.Must(template.New("docs").Parse(`<!DOCTYPE html>
 </html>
 `))
 
-// docsStyle makes the page fit a telephone. Swagger UI lays responses out as a
-// table, whose columns need 425 px; the document has no links, so their column
-// is empty.
+// docsStyle adapts the page to a small screen. Swagger UI shows responses as a table
+// of at least 425 px. The document has no links, so their column is hidden.
 const docsStyle = `.swagger-ui .responses-table tr > .response-col_links { display: none; }
 @media (max-width: 640px) {
   .swagger-ui .wrapper, .swagger-ui .opblock-section-header, .swagger-ui .opblock-description-wrapper,
@@ -102,14 +99,13 @@ const docsStyle = `.swagger-ui .responses-table tr > .response-col_links { displ
 }
 `
 
-// docsStart draws the page. validatorUrl null keeps Swagger UI from showing a
-// badge of validator.swagger.io, which is the one thing it would fetch from
-// another host.
+// docsStart starts Swagger UI. validatorUrl null omits the badge of
+// validator.swagger.io, the only request to another host.
 const docsStart = `"use strict";
-const place = document.getElementById("docs");
+const root = document.getElementById("docs");
 SwaggerUIBundle({
-  domNode: place,
-  url: place.dataset.document,
+  domNode: root,
+  url: root.dataset.document,
   validatorUrl: null,
   deepLinking: true,
   docExpansion: "full",
@@ -117,7 +113,7 @@ SwaggerUIBundle({
 });
 `
 
-// docsFile is a file that never changes while the program runs.
+// docsFile is a constant file.
 type docsFile struct {
 	contentType string
 	tag         string        // identifies the content, for ETag
@@ -133,13 +129,13 @@ func newDocsFile(contentType string, content []byte) *docsFile {
 	}
 }
 
-// ServeHTTP answers with the file, or with 304 if the client has it.
+// ServeHTTP responds with the file, or with 304 if the client has it already.
 func (f *docsFile) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Security-Policy", docsSecurity)
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "no-referrer")
-	h.Set("Cache-Control", "no-cache") // keep it, but ask whether it is still this one: another version has the same paths
+	h.Set("Cache-Control", "no-cache") // revalidate: another version of the program has the same paths
 
 	zipped := f.gzipped != nil && acceptsGzip(r.Header)
 	etag := `"` + f.tag + `"`
@@ -148,7 +144,7 @@ func (f *docsFile) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	h.Set("ETag", etag)
 	if f.gzipped != nil {
-		h.Add("Vary", "Accept-Encoding") // beside what CORS has put there
+		h.Add("Vary", "Accept-Encoding") // CORS may have set Origin
 	}
 	if strings.Contains(r.Header.Get("If-None-Match"), etag) {
 		w.WriteHeader(http.StatusNotModified)
@@ -162,11 +158,11 @@ func (f *docsFile) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	h.Set("Content-Type", f.contentType)
 	h.Set("Content-Length", strconv.Itoa(len(content)))
-	_, _ = w.Write(content) // the client has left; there is nobody to tell
+	_, _ = w.Write(content) // fails if the client has disconnected
 }
 
-// acceptsGzip reports whether the client takes gzip, as RFC 9110 section
-// 12.5.3 has it, but for the wildcard, which no browser sends.
+// acceptsGzip reports whether the client accepts gzip (RFC 9110 section 12.5.3). It
+// ignores the wildcard, which no browser sends.
 func acceptsGzip(header http.Header) bool {
 	for _, coding := range strings.Split(strings.Join(header["Accept-Encoding"], ","), ",") {
 		name, quality, _ := strings.Cut(coding, ";")
@@ -179,8 +175,8 @@ func acceptsGzip(header http.Header) bool {
 	return false
 }
 
-// gunzip returns what a file of this program has compressed. It returns nil if
-// the file is damaged, which a test rules out.
+// gunzip decompresses an embedded file. It returns nil if the file is damaged; a
+// test covers every file.
 func gunzip(compressed []byte) []byte {
 	reader, err := gzip.NewReader(bytes.NewReader(compressed))
 	if err != nil {

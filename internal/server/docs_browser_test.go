@@ -35,12 +35,17 @@ func TestDocsPageInBrowser(t *testing.T) {
 		if n := evaluate[int](t, b, expandSchemas); n < 3 {
 			t.Errorf("%d px: the page has %d schemas, want 3", width, n)
 		}
-		if err := chromedp.Do(b.ctx, chromedp.WaitVisible(chromedp.CSS("section.models table"))); err != nil { // of the error numbers
+		if err := chromedp.Do(
+			b.ctx, chromedp.WaitVisible(chromedp.CSS("section.models table")),
+		); err != nil { // of the error numbers
 			t.Fatalf("%d px: %v", width, err)
 		}
 		got := evaluate[int64](t, b, "document.documentElement.scrollWidth")
 		if got > width {
-			t.Errorf("%d px: the page is %d px wide, by %s", width, got, strings.Join(evaluate[[]string](t, b, widerThanPage), ", "))
+			t.Errorf(
+				"%d px: the page is %d px wide, by %s", width, got,
+				strings.Join(evaluate[[]string](t, b, widerThanPage), ", "),
+			)
 		}
 	}
 	b.check(t, h.public)

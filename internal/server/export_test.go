@@ -8,10 +8,19 @@ import (
 	"plantstore/internal/auth"
 )
 
-// RouteInfo is what a test may know of a route.
+// Document is the API document in both forms.
+type Document = document
+
+// The functions that make the API document and its page.
+var (
+	NewDocument = newDocument
+	NewDocs     = newDocs
+)
+
+// RouteInfo describes a route.
 type RouteInfo struct {
 	Method, Path string
-	Scope        string // what the credential must allow; empty: none is needed
+	Scope        string // that the credential must have; empty: no credential is required
 	Broken       bool   // not exactly one of scope and open is set
 }
 
@@ -37,14 +46,15 @@ func (rs routes) infos() []RouteInfo {
 	return list
 }
 
-// NewServer returns a server whose paths are handled by these functions, without
-// a credential: for what no route does.
+// NewServer returns a server with a function for each path and without credentials,
+// for behaviour that no route has.
 func NewServer(c Config, handlers map[string]func(http.ResponseWriter, *http.Request) error) *http.Server {
 	var list []route
 	for path, handle := range handlers {
-		list = append(list, route{method: "GET", path: path, open: true, handle: func(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
-			return handle(w, r)
-		}})
+		list = append(list, route{
+			method: "GET", path: path, open: true,
+			handle: func(w http.ResponseWriter, r *http.Request, _ auth.Principal) error { return handle(w, r) },
+		})
 	}
 	return newServer(c, "test", newRoutes(list), newMetrics(prometheus.NewRegistry()))
 }

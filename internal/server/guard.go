@@ -12,46 +12,43 @@ import (
 	"plantstore/internal/plant"
 )
 
-// guard protects a listener without authentication from web pages: a browser
-// on the operator's machine can reach the listener, and a page can make it
-// send requests there. The zero value allows the listener's own address and
-// loopback names.
+// guard protects a listener without authentication from web pages: a page can make
+// a browser on the operator's machine send requests to the listener. The zero value
+// allows the address of the listener and loopback names.
 type guard struct {
-	hosts []string // also allowed; each as ParseHost returns it
+	hosts []string // allowed too; results of ParseHost
 }
 
-// check refuses a request whose Host is not the listener's, which DNS
-// rebinding sends, and a request that a page of another site started. A request
-// without a Host is allowed: it names no other host, and every browser sends one.
+// check refuses a request with another Host, as DNS rebinding causes, and a request
+// from a page of another site. It allows a request without a Host, because every
+// browser sends one.
 func (g guard) check(r *http.Request) error {
 	if r.Host != "" && !g.allows(r) {
 		return &plant.Error{
-			Code:    plant.CodeMisdirected,
-			Message: fmt.Sprintf("Host %q is not an address of the admin listener: use its address, localhost, or a name of --admin-host", harmless(r.Host)),
+			Code: plant.CodeMisdirected,
+			Message: fmt.Sprintf("Host must be the address of the admin listener, localhost or a name of --admin-host; got %q",
+				shorten(r.Host)),
 		}
 	}
 	for _, site := range r.Header["Sec-Fetch-Site"] {
 		if site != "same-origin" && site != "none" {
-			return crossSite("Sec-Fetch-Site", site)
+			return crossSite("Sec-Fetch-Site must be same-origin or none", site)
 		}
 	}
 	for _, origin := range r.Header["Origin"] {
 		if !sameOrigin(origin, r.Host) {
-			return crossSite("Origin", origin)
+			return crossSite("Origin must be the address of the admin listener", origin)
 		}
 	}
 	return nil
 }
 
-func crossSite(header, value string) error {
-	return &plant.Error{
-		Code:    plant.CodeCrossSite,
-		Message: fmt.Sprintf("a page of another site started this request (%s: %s): open the address itself", header, harmless(value)),
-	}
+func crossSite(rule, value string) error {
+	return &plant.Error{Code: plant.CodeCrossSite, Message: fmt.Sprintf("%s; got %q", rule, shorten(value))}
 }
 
-// allows reports whether the request's Host names the listener. The port is
-// not compared: a forwarded port differs, and DNS rebinding cannot change it.
+// allows reports whether the Host of the request names the listener. It ignores
+// the port: a forwarded port differs, and DNS rebinding cannot change it.
 func (g guard) allows(r *http.Request) bool {
 	host, ok := parseHost(withoutPort(r.Host))
 	if !ok {
@@ -68,13 +65,13 @@ func (g guard) allows(r *http.Request) bool {
 	return address.IsLoopback() || ok && address == local.AddrPort().Addr().Unmap().WithZone("")
 }
 
-// sameOrigin reports whether an Origin is that of pages under this Host.
+// sameOrigin reports whether an Origin is the origin of the pages of a host.
 func sameOrigin(origin, host string) bool {
 	u, err := url.Parse(origin)
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && strings.EqualFold(u.Host, host)
 }
 
-// withoutPort returns a Host without its port, if that is made of digits.
+// withoutPort returns a Host without its port of decimal digits.
 func withoutPort(host string) string {
 	if strings.HasSuffix(host, "]") {
 		return host
@@ -85,9 +82,9 @@ func withoutPort(host string) string {
 	return host
 }
 
-// parseHost returns a host name or IP address in the one spelling that is
-// compared: lower case, without the final dot, an IPv6 address without
-// brackets. An IPv6 address needs brackets and has no zone.
+// parseHost returns the canonical form of a host name or IP address: lower case,
+// without the final dot, an IPv6 address without brackets. An IPv6 address must
+// have brackets and no zone.
 func parseHost(host string) (string, bool) {
 	if inside, ok := strings.CutPrefix(host, "["); ok {
 		inside, ok = strings.CutSuffix(inside, "]")
@@ -100,16 +97,16 @@ func parseHost(host string) (string, bool) {
 	return host, host != "" && len(host) <= bytesMax && strings.Trim(host, characters) == ""
 }
 
-// ParseHost returns an entry of Config.AdminHosts in the spelling that is
-// compared. The error says why the text is neither a host name nor an IP
-// address without a port.
+// ParseHost returns the canonical form of an entry of Config.AdminHosts. It returns
+// an error if the text is not a host name or an IP address without a port.
 func ParseHost(text string) (string, error) {
 	if address, err := netip.ParseAddr(text); err == nil && address.Is6() {
 		text = "[" + text + "]"
 	}
 	host, ok := parseHost(text)
 	if !ok {
-		return "", fmt.Errorf("%q is not a host name or an IP address: write one without scheme and port, like metrics.example or 10.0.0.7", text)
+		return "", fmt.Errorf("host must be a name or an IP address without scheme and port, "+
+			"for example metrics.example or 10.0.0.7; got %q", text)
 	}
 	return host, nil
 }

@@ -14,11 +14,16 @@ import (
 const textAlive = `{"status":"alive"}` + "\n"
 
 func misdirected(host string) answer {
-	return refused(42101, `Host "`+host+`" is not an address of the admin listener: use its address, localhost, or a name of --admin-host`)
+	return refused(42101,
+		`Host must be the address of the admin listener, localhost or a name of --admin-host; got "`+host+`"`)
 }
 
 func crossSite(header, value string) answer {
-	return refused(40302, "a page of another site started this request ("+header+": "+value+"): open the address itself")
+	rule := "Origin must be the address of the admin listener"
+	if header == "Sec-Fetch-Site" {
+		rule = "Sec-Fetch-Site must be same-origin or none"
+	}
+	return refused(40302, rule+`; got "`+value+`"`)
 }
 
 // DNS rebinding gives an attacker's name this machine's address: the browser
@@ -50,7 +55,7 @@ func TestAdminHost(t *testing.T) {
 		want := misdirected(host)
 		got := h.sendTo(h.admin, message("GET /livez HTTP/1.1", "", "Host: "+host))
 		if got.Status == 400 && got.Body != "" { // net/http refuses some of them itself
-			want = closing(refused(40052, "the request is not HTTP as in RFC 9112: malformed Host header", "X-Request-Id", madeID))
+			want = closing(refused(40052, textMalformedRequest+": malformed Host header", "X-Request-Id", madeID))
 		}
 		same(t, got, want)
 	}
@@ -66,12 +71,20 @@ func TestAdminHostSmuggled(t *testing.T) {
 	} {
 		same(t, h.sendTo(h.admin, message("GET "+target+" HTTP/1.1", "", "Host: localhost")), misdirected(host))
 	}
-	same(t, h.sendTo(h.admin, message("GET http://localhost/livez HTTP/1.1", "", "Host: evil.example")), answered(200, textAlive))
+	same(
+		t, h.sendTo(h.admin, message("GET http://localhost/livez HTTP/1.1", "", "Host: evil.example")),
+		answered(200, textAlive),
+	)
 	two := h.sendTo(h.admin, message("GET /livez HTTP/1.1", "", "Host: localhost", "+Host: evil.example"))
-	same(t, two, closing(refused(40052, "the request is not HTTP as in RFC 9112", "X-Request-Id", madeID)))
-	same(t, h.sendTo(h.admin, message("GET /livez HTTP/1.1", "", "Host: evil.example", "X-Forwarded-Host: localhost", "Forwarded: host=localhost")), misdirected("evil.example"))
+	same(t, two, closing(refused(40052, textMalformedRequest, "X-Request-Id", madeID)))
+	same(t, h.sendTo(h.admin, message(
+		"GET /livez HTTP/1.1", "", "Host: evil.example", "X-Forwarded-Host: localhost", "Forwarded: host=localhost",
+	)), misdirected("evil.example"))
 	same(t, h.sendTo(h.admin, message("GET /nothing HTTP/1.1", "", "Host: evil.example")), misdirected("evil.example"))
-	same(t, h.sendTo(h.admin, message("OPTIONS /metrics HTTP/1.1", "", "Host: evil.example")), misdirected("evil.example"))
+	same(
+		t, h.sendTo(h.admin, message("OPTIONS /metrics HTTP/1.1", "", "Host: evil.example")),
+		misdirected("evil.example"),
+	)
 }
 
 // The address that a connection was made to is the listener's own, also where
@@ -80,13 +93,20 @@ func TestAdminOwnAddress(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	for local, hosts := range map[string]map[string]int{
-		"192.0.2.7":         {"192.0.2.7:9": 200, "[::ffff:192.0.2.7]": 200, "192.0.2.8:9": 421, "[2001:db8::7]": 421, "localhost": 200, "0.0.0.0": 421},
-		"::ffff:192.0.2.7":  {"192.0.2.7": 200, "192.0.2.8": 421},
-		"2001:db8::7":       {"[2001:db8::7]:9": 200, "[2001:DB8::0007]": 200, "[2001:db8::8]": 421, "192.0.2.7": 421, "[::]": 421},
+		"192.0.2.7": {
+			"192.0.2.7:9": 200, "[::ffff:192.0.2.7]": 200, "192.0.2.8:9": 421, "[2001:db8::7]": 421, "localhost": 200,
+			"0.0.0.0": 421,
+		},
+		"::ffff:192.0.2.7": {"192.0.2.7": 200, "192.0.2.8": 421},
+		"2001:db8::7": {
+			"[2001:db8::7]:9": 200, "[2001:DB8::0007]": 200, "[2001:db8::8]": 421, "192.0.2.7": 421, "[::]": 421,
+		},
 		"fe80::7%something": {"[fe80::7]:9": 200, "[fe80::8]": 421},
 	} {
 		address, zone, _ := strings.Cut(local, "%")
-		ctx := context.WithValue(t.Context(), http.LocalAddrContextKey, &net.TCPAddr{IP: net.ParseIP(address), Zone: zone, Port: 9})
+		ctx := context.WithValue(
+			t.Context(), http.LocalAddrContextKey, &net.TCPAddr{IP: net.ParseIP(address), Zone: zone, Port: 9},
+		)
 		for host, want := range hosts {
 			req := httptest.NewRequestWithContext(ctx, http.MethodGet, "/livez", http.NoBody)
 			req.Host = host
@@ -105,25 +125,46 @@ func TestAdminCrossSite(t *testing.T) {
 	t.Parallel()
 	h := start(t, func(s *setup) { s.pprof, s.origins = true, []string{"*", "https://nursery.example"} })
 	for _, headers := range [][]string{
-		{"Sec-Fetch-Site: none"}, {"Sec-Fetch-Site: same-origin"}, {"Origin: http://localhost:8081"}, {"Origin: HTTPS://LOCALHOST:8081", "Sec-Fetch-Site: same-origin"},
+		{"Sec-Fetch-Site: none"}, {"Sec-Fetch-Site: same-origin"}, {"Origin: http://localhost:8081"}, {
+			"Origin: HTTPS://LOCALHOST:8081", "Sec-Fetch-Site: same-origin",
+		},
 	} {
-		same(t, h.sendTo(h.admin, message("GET /livez HTTP/1.1", "", append(headers, "Host: localhost:8081")...)), answered(200, textAlive))
+		same(
+			t, h.sendTo(h.admin, message("GET /livez HTTP/1.1", "", append(headers, "Host: localhost:8081")...)),
+			answered(200, textAlive),
+		)
 	}
 	for _, site := range []string{"cross-site", "same-site", "Same-Origin", "same-origin, none", "", "x"} {
-		for _, target := range []string{"/livez", "/metrics", "/readyz?verbose", "/debug/pprof/profile?seconds=1", "/nothing"} {
-			same(t, h.sendTo(h.admin, message("GET "+target+" HTTP/1.1", "", "Sec-Fetch-Site: "+site)), crossSite("Sec-Fetch-Site", site))
+		for _, target := range []string{
+			"/livez", "/metrics", "/readyz?verbose", "/debug/pprof/profile?seconds=1", "/nothing",
+		} {
+			same(
+				t, h.sendTo(h.admin, message("GET "+target+" HTTP/1.1", "", "Sec-Fetch-Site: "+site)),
+				crossSite("Sec-Fetch-Site", site),
+			)
 		}
 	}
-	same(t, h.sendTo(h.admin, message("GET /livez HTTP/1.1", "", "Sec-Fetch-Site: none", "+Sec-Fetch-Site: cross-site")), crossSite("Sec-Fetch-Site", "cross-site"))
+	same(
+		t, h.sendTo(h.admin, message("GET /livez HTTP/1.1", "", "Sec-Fetch-Site: none", "+Sec-Fetch-Site: cross-site")),
+		crossSite("Sec-Fetch-Site", "cross-site"),
+	)
 	for _, origin := range []string{
 		"http://evil.example", "https://nursery.example", "null", "", "*", "http://localhost", "http://localhost:8080", "localhost:8081", "file://localhost:8081",
 		"http://localhost:8081.evil.example", "http://evil.example@localhost", "http://localhost:8081, http://evil.example", "http://",
 	} {
-		same(t, h.sendTo(h.admin, message("GET /metrics HTTP/1.1", "", "Host: localhost:8081", "Origin: "+origin)), crossSite("Origin", origin))
+		same(
+			t, h.sendTo(h.admin, message("GET /metrics HTTP/1.1", "", "Host: localhost:8081", "Origin: "+origin)),
+			crossSite("Origin", origin),
+		)
 	}
-	preflight := message("OPTIONS /metrics HTTP/1.1", "", "Origin: http://evil.example", "Access-Control-Request-Method: GET")
+	preflight := message(
+		"OPTIONS /metrics HTTP/1.1", "", "Origin: http://evil.example", "Access-Control-Request-Method: GET",
+	)
 	same(t, h.sendTo(h.admin, preflight), crossSite("Origin", "http://evil.example"))
-	same(t, h.sendTo(h.admin, message("GET /metrics HTTP/1.0", "", "-Host", "Origin: http://evil.example")), closing(crossSite("Origin", "http://evil.example")))
+	same(
+		t, h.sendTo(h.admin, message("GET /metrics HTTP/1.0", "", "-Host", "Origin: http://evil.example")),
+		closing(crossSite("Origin", "http://evil.example")),
+	)
 }
 
 // The public listener serves every Host: proxies rewrite it.
@@ -131,7 +172,9 @@ func TestPublicHost(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	ready := answered(200, `{"status":"ready"}`+"\n")
-	same(t, h.send(message("GET /healthz HTTP/1.1", "", "Host: other.example", "Origin: http://evil.example", "Sec-Fetch-Site: cross-site")), ready)
+	same(t, h.send(message(
+		"GET /healthz HTTP/1.1", "", "Host: other.example", "Origin: http://evil.example", "Sec-Fetch-Site: cross-site",
+	)), ready)
 }
 
 func TestParseHost(t *testing.T) {

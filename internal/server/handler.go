@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"time"
 
@@ -26,91 +27,96 @@ type handler struct {
 	routes    routes
 	store     *store.Store
 	origins   origins
-	host      string // host:port that a target may name; empty: any
-	guard     *guard // nil: every Host and Origin is served
+	host      string // host:port that a request target may name; empty: any
+	guard     *guard // nil: any Host and Origin is allowed
 
-	detectsDisconnects bool // a request's context ends when its client leaves
+	detectsDisconnects bool // a disconnect cancels the context of its request
 }
 
-// ServeHTTP gives the request its id, answers it whatever happens, and logs it.
-func (d *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	x := &responseRecorder{ResponseWriter: w, started: time.Now()}
-	x.id[0] = requestID(r.Header)
-	h := w.Header()
-	h["X-Request-Id"] = x.id[:]
-	h["X-Content-Type-Options"] = nosniff
+// ServeHTTP assigns the request id, responds in every case, and logs the request.
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	rec := &responseRecorder{ResponseWriter: w, started: time.Now()}
+	rec.id[0] = requestID(r.Header)
+	header := w.Header()
+	header["X-Request-Id"] = rec.id[:]
+	header["X-Content-Type-Options"] = nosniff
 	if len(r.TransferEncoding) > 0 || !r.ProtoAtLeast(1, 1) {
 		// RFC 9112 section 6.1: a request with both Content-Length and
-		// Transfer-Encoding may be an attempt at smuggling, and so may one of
-		// HTTP/1.0 with Transfer-Encoding; its connection must be closed.
-		// net/http hides the one header or the other of such a request.
-		h["Connection"] = []string{"close"}
-	} else if c := connOf(r); c != nil && !d.detectsDisconnects {
-		c.answering.Store(true)
-		defer c.answering.Store(false)
+		// Transfer-Encoding may be an attempt at smuggling, and so may an HTTP/1.0
+		// request with Transfer-Encoding; the server must close its connection.
+		// net/http removes one of the two headers of such a request.
+		header["Connection"] = []string{"close"}
+	} else if c := connOf(r); c != nil && !h.detectsDisconnects {
+		c.responding.Store(true)
+		defer c.responding.Store(false)
 	}
-	defer linger(x, r)
-	d.inFlight.Inc()
-	defer d.inFlight.Dec()
-	defer d.finish(x, r)
-	if err := d.serve(x, r); err != nil {
-		d.fail(x, err)
+	defer linger(rec, r)
+	h.inFlight.Inc()
+	defer h.inFlight.Dec()
+	defer h.finish(rec, r)
+	if err := h.serve(rec, r); err != nil {
+		h.fail(rec, err)
 	}
 }
 
-// linger reads on, for a moment, what a client is still sending of a request
-// that was refused and after which its connection ends. To close it with
-// something unread would reset it, and the client might never see the answer
-// (RFC 9112 section 9.6). net/http itself does this only where the client would
-// have kept the connection.
-func linger(x *responseRecorder, r *http.Request) {
-	const atMost = 500 * time.Millisecond
-	if x.code == 0 || !r.Close || r.Body == http.NoBody {
+// linger reads the rest of a refused request for up to 500 ms before net/http
+// closes the connection. A close with unread data resets the connection, and the
+// client might not receive the response (RFC 9112 section 9.6). net/http itself
+// lingers only if the client would have kept the connection.
+func linger(rec *responseRecorder, r *http.Request) {
+	const timeMax = 500 * time.Millisecond
+	if rec.code == 0 || !r.Close || r.Body == http.NoBody {
 		return
 	}
-	c := http.NewResponseController(x.ResponseWriter)
-	if err := errors.Join(c.Flush(), c.SetReadDeadline(time.Now().Add(atMost))); err != nil {
-		return // the client has left
+	c := http.NewResponseController(rec.ResponseWriter)
+	if err := errors.Join(c.Flush(), c.SetReadDeadline(time.Now().Add(timeMax))); err != nil {
+		return // the client has disconnected
 	}
 	_, _ = io.Copy(io.Discard, r.Body)
 }
 
 var nosniff = []string{"nosniff"}
 
-// serve finds the route of a request, checks the credential before anything
-// of the body is read, and lets the route answer.
-func (d *handler) serve(x *responseRecorder, r *http.Request) error {
-	if d.origins.preflight(x, r) {
+// serve finds the route of a request, checks the credential, and calls the
+// function of the route. It checks the credential before it reads the body.
+func (h *handler) serve(rec *responseRecorder, r *http.Request) error {
+	if h.origins.preflight(rec, r) {
 		return nil
 	}
-	if err := d.checkTarget(r); err != nil {
+	if err := h.checkTarget(r); err != nil {
 		return err
 	}
-	if d.guard != nil {
-		if err := d.guard.check(r); err != nil {
+	if h.guard != nil {
+		if err := h.guard.check(r); err != nil {
 			return err
 		}
 	}
-	at, ok := d.routes[r.URL.Path]
+	at, ok := h.routes[r.URL.Path]
 	if !ok {
-		return &plant.Error{Code: plant.CodeNotFound, Message: "nothing is served at this path"}
+		return &plant.Error{
+			Code:    plant.CodeNotFound,
+			Message: "this path does not exist; check the path and the base URL",
+		}
 	}
 	route, ok := at.byMethod[r.Method]
 	if !ok {
-		x.route = at.first
-		x.Header().Set("Allow", at.allow)
-		return &plant.Error{Code: plant.CodeMethodNotAllowed, Message: "this path is not served with this method: use " + at.allow}
+		rec.route = at.first
+		rec.Header().Set("Allow", at.allow)
+		return &plant.Error{
+			Code:    plant.CodeMethodNotAllowed,
+			Message: "method must be " + strings.ReplaceAll(at.allow, ", ", " or ") + "; got " + shorten(r.Method),
+		}
 	}
-	x.route = route
-	who, err := d.authorize(r, route)
-	x.who = who.Name
+	rec.route = route
+	principal, err := h.authorize(r, route)
+	rec.principal = principal.Name
 	if err != nil {
 		return &denied{error: err, scope: route.scope}
 	}
-	return route.handle(x, r, who)
+	return route.handle(rec, r, principal)
 }
 
-// denied is the refusal of a credential, with the scope that would do.
+// denied is the refusal of a credential, with the scope that the route requires.
 type denied struct {
 	error
 	scope auth.Scopes
@@ -118,7 +124,7 @@ type denied struct {
 
 func (e *denied) Unwrap() error { return e.error }
 
-func (d *handler) authorize(r *http.Request, route *route) (auth.Principal, error) {
+func (h *handler) authorize(r *http.Request, route *route) (auth.Principal, error) {
 	if route.open {
 		return auth.Principal{}, nil
 	}
@@ -126,69 +132,79 @@ func (d *handler) authorize(r *http.Request, route *route) (auth.Principal, erro
 	if err != nil {
 		return auth.Principal{}, err
 	}
-	who, err := d.store.Authenticate(r.Context(), credential)
+	principal, err := h.store.Authenticate(r.Context(), credential)
 	if err != nil {
 		return auth.Principal{}, err
 	}
-	return who, who.Require(route.scope)
+	return principal, principal.Require(route.scope)
 }
 
-// checkTarget refuses a request whose target is a whole URL of another host
-// (RFC 9110 section 7.4), and the opening of HTTP/2 without TLS, which
-// net/http hands to handlers.
-func (d *handler) checkTarget(r *http.Request) error {
+// checkTarget refuses a request whose target is an absolute URL of another host
+// (RFC 9110 section 7.4), and the preface of HTTP/2 without TLS, for which
+// net/http calls the handler.
+func (h *handler) checkTarget(r *http.Request) error {
 	if r.ProtoMajor != 1 {
-		return &plant.Error{Code: plant.CodeHTTPVersion, Message: "HTTP/2 is not served without TLS: use HTTP/1.1"}
+		return &plant.Error{
+			Code:    plant.CodeHTTPVersion,
+			Message: "HTTP/2 requires TLS, which this listener does not have; use HTTP/1.1",
+		}
 	}
-	if d.host != "" && r.URL.Host != "" && r.Method != http.MethodConnect && !strings.EqualFold(hostPort(r.URL), d.host) {
-		return &plant.Error{Code: plant.CodeMisdirected, Message: "the request's target names another host than this store's"}
+	if h.host != "" && r.URL.Host != "" && r.Method != http.MethodConnect &&
+		!strings.EqualFold(hostPort(r.URL), h.host) {
+		return &plant.Error{
+			Code: plant.CodeMisdirected,
+			Message: "host of the request target must be " + strconv.Quote(h.host) +
+				"; got " + strconv.Quote(shorten(hostPort(r.URL))),
+		}
 	}
 	return nil
 }
 
-// fail is the one place where an error becomes an answer.
-func (d *handler) fail(x *responseRecorder, err error) {
+// fail writes the error response. No other function turns an error into a
+// response.
+func (h *handler) fail(rec *responseRecorder, err error) {
 	refusal := asPlantError(err)
-	x.code = refusal.Code
+	rec.code = refusal.Code
 	if refusal.Code == plant.CodeInternal {
-		x.cause = err
+		rec.cause = err
 	}
 	scope := auth.Scopes(0)
-	if d, ok := err.(*denied); ok { //nolint:errorlint // made in serve and not wrapped since
+	if d, ok := err.(*denied); ok { //nolint:errorlint // serve returns it unwrapped
 		scope = d.scope
 	}
-	writeError(x, refusal, scope)
+	writeError(rec, refusal, scope)
 }
 
-// finish answers a request whose handler panicked, and logs every request.
-func (d *handler) finish(x *responseRecorder, r *http.Request) {
+// finish responds to a request whose handler panicked, and records every request
+// in the metrics and the log.
+func (h *handler) finish(rec *responseRecorder, r *http.Request) {
 	v := recover()
-	if v == http.ErrAbortHandler { //nolint:errorlint // net/http compares it like this
+	if v == http.ErrAbortHandler { //nolint:errorlint // net/http compares it in the same way
 		panic(v)
 	}
 	if v != nil {
 		err := fmt.Errorf("panic: %v\n%s", v, debug.Stack())
-		if x.status == 0 {
-			d.fail(x, err)
+		if rec.status == 0 {
+			h.fail(rec, err)
 		} else {
-			x.cause = err
+			rec.cause = err
 		}
 	}
-	took := time.Since(x.started)
-	d.count(x, took)
-	d.logRequest(x, r, took)
-	if v != nil && x.cause != nil && x.code == 0 {
-		panic(http.ErrAbortHandler) // the answer had begun: only breaking it off tells the client
+	took := time.Since(rec.started)
+	h.count(rec, took)
+	h.logRequest(rec, r, took)
+	if v != nil && rec.cause != nil && rec.code == 0 {
+		panic(http.ErrAbortHandler) // a part of the response is written: abort it, so that the client notices
 	}
 }
 
-func (d *handler) count(x *responseRecorder, took time.Duration) {
-	route := d.unmatched
-	if x.route != nil {
-		route = x.route.metrics
+func (h *handler) count(rec *responseRecorder, took time.Duration) {
+	route := h.unmatched
+	if rec.route != nil {
+		route = rec.route.metrics
 	}
-	route.count(x.status, took)
-	if x.code != 0 {
-		d.metrics.errors[x.code].Inc()
+	route.count(rec.status, took)
+	if rec.code != 0 {
+		h.metrics.errors[rec.code].Inc()
 	}
 }

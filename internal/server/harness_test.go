@@ -70,9 +70,12 @@ const wait = 20 * time.Second // for anything that has to happen; nothing waits 
 func start(t testing.TB, change ...func(*setup)) *harness {
 	t.Helper()
 	s := setup{
-		queue:  store.Limits{QueueMax: 1000, Bytes: 1 << 20, CommitTime: wait, AnswerTimeout: wait},
-		level:  slog.LevelDebug,
-		limits: server.Limits{BodyMax: 64 << 10, HeaderMax: 16 << 10, RequestTimeout: wait, AnswerTimeout: wait, IdleTimeout: wait, QueueMax: 1000},
+		queue: store.Limits{QueueMax: 1000, Bytes: 1 << 20, CommitTime: wait, AnswerTimeout: wait},
+		level: slog.LevelDebug,
+		limits: server.Limits{
+			BodyMax: 64 << 10, HeaderMax: 16 << 10, RequestTimeout: wait, AnswerTimeout: wait, IdleTimeout: wait,
+			QueueMax: 1000,
+		},
 	}
 	for _, f := range change {
 		f(&s)
@@ -84,7 +87,9 @@ func start(t testing.TB, change ...func(*setup)) *harness {
 	log := slog.New(slog.NewJSONHandler(h.log, &slog.HandlerOptions{Level: s.level}))
 	var err error
 	metrics := prometheus.NewRegistry()
-	if h.engine, err = sqlite.Open(t.Context(), sqlite.Config{Path: s.path, Server: true, Log: log, Metrics: metrics}); err != nil {
+	if h.engine, err = sqlite.Open(
+		t.Context(), sqlite.Config{Path: s.path, Server: true, Log: log, Metrics: metrics},
+	); err != nil {
 		t.Fatal(err)
 	}
 	if h.token == "" {
@@ -97,7 +102,9 @@ func start(t testing.TB, change ...func(*setup)) *harness {
 	if s.wrap != nil {
 		engine = s.wrap(engine)
 	}
-	if h.store, err = store.New(t.Context(), store.Config{Engine: engine, Limits: s.queue, Log: log, Metrics: metrics}); err != nil {
+	if h.store, err = store.New(
+		t.Context(), store.Config{Engine: engine, Limits: s.queue, Log: log, Metrics: metrics},
+	); err != nil {
 		t.Fatal(err)
 	}
 	h.serve(s, log, metrics)
@@ -117,7 +124,10 @@ func (h *harness) serve(s setup, log *slog.Logger, metrics *prometheus.Registry)
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	h.config = server.Config{Store: h.store, Log: log, BaseURL: base, OwnHostOnly: s.ownHostOnly, CORSOrigins: s.origins, Limits: s.limits, Metrics: metrics, Pprof: s.pprof, AdminHosts: s.adminHosts}
+	h.config = server.Config{
+		Store: h.store, Log: log, BaseURL: base, OwnHostOnly: s.ownHostOnly, CORSOrigins: s.origins, Limits: s.limits,
+		Metrics: metrics, Pprof: s.pprof, AdminHosts: s.adminHosts,
+	}
 	h.document = documentAt(h.t, strings.TrimSuffix(base.Path, "/"))
 	publicServer, adminServer, err := server.New(h.config)
 	if err != nil {
@@ -133,7 +143,9 @@ func (h *harness) serve(s setup, log *slog.Logger, metrics *prometheus.Registry)
 
 func (h *harness) listen(name string, log *slog.Logger, metrics prometheus.Registerer) net.Listener {
 	h.t.Helper()
-	l, err := server.Listen(h.t.Context(), server.ListenConfig{Name: name, Address: "127.0.0.1:0", Log: log, Metrics: metrics})
+	l, err := server.Listen(
+		h.t.Context(), server.ListenConfig{Name: name, Address: "127.0.0.1:0", Log: log, Metrics: metrics},
+	)
 	if err != nil {
 		h.t.Fatal(err)
 	}

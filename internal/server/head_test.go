@@ -5,18 +5,24 @@ import (
 	"testing"
 )
 
-// What net/http refuses by itself, before any handler, has the Error body too.
-// The request was not understood, so its own id is not known.
+const textMalformedRequest = "the request is not valid HTTP/1.1 (RFC 9112)"
+
+// The requests that net/http refuses before it calls the handler have an error body
+// too. Their own request id is unknown.
 func TestMalformedHead(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	const body = `{"id":1,"name":"A"}`
 	malformed := func(detail string) answer {
-		return closing(refused(40052, "the request is not HTTP as in RFC 9112"+detail, "X-Request-Id", madeID))
+		return closing(refused(40052, textMalformedRequest+detail, "X-Request-Id", madeID))
 	}
 	plain := malformed("")
-	coding := closing(refused(50101, "the request has a Transfer-Encoding other than chunked", "X-Request-Id", madeID))
-	version := closing(refused(50501, "the request's HTTP version is not served: use HTTP/1.1", "X-Request-Id", madeID))
+	coding := closing(refused(
+		50101, "Transfer-Encoding must be chunked; omit it or send a Content-Length", "X-Request-Id", madeID,
+	))
+	version := closing(refused(
+		50501, "the server does not support this HTTP version; use HTTP/1.1", "X-Request-Id", madeID,
+	))
 	converse(t, h, []conversation{
 		{"no Host", post(body, "-Host"), malformed(": missing required Host header")},
 		{"two Hosts", post(body, "+Host: plants.example"), plain},
@@ -50,12 +56,17 @@ func TestMalformedHead(t *testing.T) {
 		{"unknown coding", post(body, "-Content-Length", "Transfer-Encoding: gzip"), coding},
 		{"two codings", post(body, "-Content-Length", "Transfer-Encoding: gzip, chunked"), coding},
 		{"identity", post(body, "-Content-Length", "Transfer-Encoding: identity"), coding},
-		{"chunked twice", post(body, "-Content-Length", "Transfer-Encoding: chunked", "+Transfer-Encoding: chunked"), coding},
+		{
+			"chunked twice", post(body, "-Content-Length", "Transfer-Encoding: chunked", "+Transfer-Encoding: chunked"),
+			coding,
+		},
 		{"empty coding", post(body, "-Content-Length", "Transfer-Encoding: "), coding},
 		{"HTTP/3.0", message("POST /plants HTTP/3.0", body), version},
 		{"HTTP/2.0", message("POST /plants HTTP/2.0", body), version},
 		{"HTTP/0.9", message("POST /plants HTTP/0.9", body), version},
-		{"opening of HTTP/2", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", closing(refused(50501, "HTTP/2 is not served without TLS: use HTTP/1.1", "X-Request-Id", madeID))},
+		{"opening of HTTP/2", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", closing(refused(
+			50501, "HTTP/2 requires TLS, which this listener does not have; use HTTP/1.1", "X-Request-Id", madeID,
+		))},
 	})
 	h.notStored(1)
 }
@@ -64,7 +75,7 @@ func TestExpectation(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	const body = `{"id":1,"name":"A"}`
-	failed := closing(refused(41701, "the Expect header asks for something other than 100-continue: leave it out", "X-Request-Id", madeID))
+	failed := closing(refused(41701, "Expect must be 100-continue; omit the header", "X-Request-Id", madeID))
 	converse(t, h, []conversation{
 		{"another", post(body, "Expect: 200-ok"), failed},
 		{"another in HTTP/1.0", message("POST /plants HTTP/1.0", body, "Expect: 200-ok"), failed},
@@ -74,8 +85,14 @@ func TestExpectation(t *testing.T) {
 	h.notStored(1)
 	converse(t, h, []conversation{
 		{"empty", post(body, "Expect: "), created(`{"name":"A"}`)},
-		{"nothing to continue with", message("GET /healthz HTTP/1.1", "", "Expect: 100-continue"), answered(200, `{"status":"ready"}`+"\n")},
-		{"HTTP/1.0 knows no 100", message("POST /plants HTTP/1.0", `{"id":2,"name":"A"}`, "Expect: 100-continue"), created(`{"name":"A"}`, "Connection", "close")},
+		{
+			"nothing to continue with", message("GET /healthz HTTP/1.1", "", "Expect: 100-continue"),
+			answered(200, `{"status":"ready"}`+"\n"),
+		},
+		{
+			"HTTP/1.0 knows no 100", message("POST /plants HTTP/1.0", `{"id":2,"name":"A"}`, "Expect: 100-continue"),
+			created(`{"name":"A"}`, "Connection", "close"),
+		},
 	})
 }
 
@@ -107,7 +124,9 @@ func TestPlantThatLooksLikeAnError(t *testing.T) {
 func TestTarget(t *testing.T) {
 	t.Parallel()
 	const body = `{"id":1,"name":"A"}`
-	misdirected := refused(42101, "the request's target names another host than this store's")
+	misdirected := func(own, got string) answer {
+		return refused(42101, `host of the request target must be "`+own+`"; got "`+got+`"`)
+	}
 	good := created(`{"name":"A"}`)
 	replayed := created(`{"name":"A"}`, "Idempotent-Replayed", "true")
 	to := func(target string) string { return message("POST "+target+" HTTP/1.1", body) }
@@ -115,43 +134,51 @@ func TestTarget(t *testing.T) {
 	t.Run("own host only", func(t *testing.T) {
 		t.Parallel()
 		h := start(t, func(s *setup) { s.base, s.ownHostOnly = "http://plants.example", true })
+		const own = "plants.example:80"
 		converse(t, h, []conversation{
-			{"another host", to("http://other.example/plants"), misdirected},
-			{"another port", to("http://plants.example:8080/plants"), misdirected},
-			{"another scheme", to("https://plants.example/plants"), misdirected},
-			{"a host that begins like ours", to("http://plants.example.org/plants"), misdirected},
-			{"ours as its user", to("http://plants.example@other.example/plants"), misdirected},
-			{"another path too", to("http://other.example/nothing"), misdirected},
-			{"another host without a credential", message("POST http://other.example/plants HTTP/1.1", body, "-Authorization"), misdirected},
+			{"another host", to("http://other.example/plants"), misdirected(own, "other.example:80")},
+			{"another port", to("http://plants.example:8080/plants"), misdirected(own, "plants.example:8080")},
+			{"another scheme", to("https://plants.example/plants"), misdirected(own, "plants.example:443")},
+			{"own host as a prefix", to("http://plants.example.org/plants"), misdirected(own, "plants.example.org:80")},
+			{
+				"own host as a user", to("http://plants.example@other.example/plants"),
+				misdirected(own, "other.example:80"),
+			},
+			{"another host and path", to("http://other.example/nothing"), misdirected(own, "other.example:80")},
+			{
+				"another host without a credential",
+				message("POST http://other.example/plants HTTP/1.1", body, "-Authorization"),
+				misdirected(own, "other.example:80"),
+			},
 		})
 		h.notStored(1)
 		same(t, h.send(to("http://plants.example/plants")), good)
 		converse(t, h, []conversation{
-			{"ours with its port", to("http://plants.example:80/plants"), replayed},
-			{"ours in upper case", to("HTTP://PLANTS.EXAMPLE/plants"), replayed},
-			{"ours in https by its port", to("https://plants.example:80/plants"), replayed},
-			{"path alone", to("/plants"), replayed},
-			{"path alone, another Host", message("POST /plants HTTP/1.1", body, "Host: other.example"), replayed},
+			{"own host with its port", to("http://plants.example:80/plants"), replayed},
+			{"own host in upper case", to("HTTP://PLANTS.EXAMPLE/plants"), replayed},
+			{"own host in https with its port", to("https://plants.example:80/plants"), replayed},
+			{"path", to("/plants"), replayed},
+			{"path with another Host", message("POST /plants HTTP/1.1", body, "Host: other.example"), replayed},
 		})
 	})
 	t.Run("own host with a port", func(t *testing.T) {
 		t.Parallel()
 		h := start(t, func(s *setup) { s.base, s.ownHostOnly = "https://plants.example:8443", true })
 		same(t, h.send(to("https://plants.example:8443/plants")), good)
-		same(t, h.send(to("https://plants.example/plants")), misdirected)
+		same(t, h.send(to("https://plants.example/plants")), misdirected("plants.example:8443", "plants.example:443"))
 	})
 	t.Run("own host with the port of https", func(t *testing.T) {
 		t.Parallel()
 		h := start(t, func(s *setup) { s.base, s.ownHostOnly = "https://plants.example", true })
 		same(t, h.send(to("https://plants.example:443/plants")), good)
 		same(t, h.send(to("https://plants.example/plants")), replayed)
-		same(t, h.send(to("http://plants.example/plants")), misdirected)
+		same(t, h.send(to("http://plants.example/plants")), misdirected("plants.example:443", "plants.example:80"))
 	})
 	t.Run("own IPv6 address", func(t *testing.T) {
 		t.Parallel()
 		h := start(t, func(s *setup) { s.base, s.ownHostOnly = "http://[2001:db8::1]", true })
 		same(t, h.send(to("http://[2001:DB8::1]:80/plants")), good)
-		same(t, h.send(to("http://[2001:db8::2]/plants")), misdirected)
+		same(t, h.send(to("http://[2001:db8::2]/plants")), misdirected("[2001:db8::1]:80", "[2001:db8::2]:80"))
 	})
 	t.Run("any host", func(t *testing.T) {
 		t.Parallel()

@@ -18,30 +18,33 @@ import (
 	"plantstore/internal/plant"
 )
 
-// ListenConfig is what Listen needs.
+// ListenConfig configures a listener.
 type ListenConfig struct {
-	Name           string // "public" or "admin", in log lines and metrics
-	Address        string // port 0 takes a free port
-	ConnectionsMax int    // connections that may be open; 0: no limit
-	Log            *slog.Logger
-	Metrics        prometheus.Registerer // gets the number of connections
+	Name           string                // "public" or "admin", in log lines and metrics
+	Address        string                // host:port; port 0 is any free port
+	ConnectionsMax int                   // open connections; 0: no limit
+	Log            *slog.Logger          // nil: none
+	Metrics        prometheus.Registerer // for the metrics of connections; nil: none
 }
 
-// Listen opens a TCP listener. Connections beyond the limit are
-// closed at once, and counted as refused.
+// Listen opens a TCP listener. It closes connections above the limit at once and
+// counts them as refused.
 //
-// Its connections see to it that also what net/http answers by itself, before
-// any handler, has the Error body: a malformed or oversized request head, an
-// HTTP version or a Transfer-Encoding that is not served, an Expect that
-// cannot be met.
+// net/http refuses some requests before it calls the handler: a malformed or
+// oversized head, an unsupported HTTP version or Transfer-Encoding, an unsupported
+// Expect. The connections of the listener replace these responses by ones with the
+// error body.
 func Listen(ctx context.Context, c ListenConfig) (net.Listener, error) {
+	if c.Address == "" {
+		return nil, errors.New("listen: the address is empty; give host:port")
+	}
 	var config net.ListenConfig
 	l, err := config.Listen(ctx, "tcp", c.Address)
 	if err != nil {
-		return nil, err // says "listen tcp ADDRESS" itself
+		return nil, err // its text begins with "listen tcp ADDRESS"
 	}
 	return &listener{
-		TCPListener: l.(*net.TCPListener), name: c.Name, log: c.Log,
+		TCPListener: l.(*net.TCPListener), name: c.Name, log: loggerOrNone(c.Log),
 		max: int64(c.ConnectionsMax), connections: newConnections(c.Metrics, c.Name),
 	}, nil
 }
@@ -50,17 +53,17 @@ type listener struct {
 	*net.TCPListener
 	name        string
 	log         *slog.Logger
-	max         int64        // connections that may be open; 0: no limit
+	max         int64        // open connections; 0: no limit
 	open        atomic.Int64 // connections
 	connections connections
 
-	// Of the goroutine that calls Accept, which is one.
+	// Only the goroutine that calls Accept uses these.
 	loggedAt time.Time // of the last line about refused connections
-	unlogged int       // connections that were refused since
+	unlogged int       // connections refused since then
 }
 
-// Accept implements net.Listener. It is called by one goroutine, as by
-// http.Server.Serve, which tries again when no descriptor is free.
+// Accept implements net.Listener. Only one goroutine may call it, as
+// http.Server.Serve does. Serve retries after the error of a missing descriptor.
 func (l *listener) Accept() (net.Conn, error) {
 	for {
 		c, err := l.AcceptTCP()
@@ -81,8 +84,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// refuse counts a connection that was refused, and logs at most one line a
-// second.
+// refuse counts a refused connection. It logs at most one line per second.
 func (l *listener) refuse(cause error) {
 	l.connections.refused.Inc()
 	l.unlogged++
@@ -94,13 +96,13 @@ func (l *listener) refuse(cause error) {
 
 type conn struct {
 	*net.TCPConn
-	log       *slog.Logger
-	listener  *listener // counts this connection until it is closed
-	closed    atomic.Bool
-	answering atomic.Bool // a handler runs, and reads nothing but a body of known length
+	log        *slog.Logger
+	listener   *listener // counts this connection until it is closed
+	closed     atomic.Bool
+	responding atomic.Bool // a handler runs that reads only a body of known length
 }
 
-// Close closes the connection; net/http may do so more than once.
+// Close closes the connection. net/http may call it more than once.
 func (c *conn) Close() error {
 	if c.closed.CompareAndSwap(false, true) {
 		c.listener.open.Add(-1)
@@ -109,37 +111,36 @@ func (c *conn) Close() error {
 	return c.TCPConn.Close()
 }
 
-// connKey is the key of a request's context under which its *conn is.
+// connKey is the key of the *conn in the context of a request.
 type connKey struct{}
 
-// keepConn puts the connection into the context of its requests.
+// keepConn adds the connection to the context of its requests.
 func keepConn(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
 }
 
-// connOf returns the connection of a request; nil if it is not of a listener
-// of this package.
+// connOf returns the connection of a request, or nil if a listener of another
+// package accepted it.
 func connOf(r *http.Request) *conn {
 	c, _ := r.Context().Value(connKey{}).(*conn)
 	return c
 }
 
-// Read passes on what the client sends. While a handler runs, net/http reads
-// one byte in the background, to find out whether the client has left, and
-// breaks that read off afterwards: a goroutine that blocks, two changes of a
-// deadline and two wake-ups a request. The public listener does not need it,
-// because an accepted plant is stored whether its client waits or not; there
-// that one read returns at once with nothing. The price is that a disconnect is
-// noticed only when the answer is written. Of a chunked body net/http may want
-// a single byte itself, so answering is not set for one.
+// Read reads from the client. While a handler runs, net/http reads one byte in the
+// background to detect a disconnect, and aborts that read afterwards. This costs a
+// blocked goroutine, two changes of a deadline and two wake-ups per request. The
+// public listener does not need it, because a disconnect does not cancel a create:
+// there this read returns at once without data. So a disconnect is noticed only
+// when the response is written. Of a chunked body net/http may read a single byte
+// itself, so responding is false for one.
 func (c *conn) Read(p []byte) (int, error) {
-	if len(p) == 1 && c.answering.Load() {
+	if len(p) == 1 && c.responding.Load() {
 		return 0, nil
 	}
 	return c.TCPConn.Read(p)
 }
 
-// Write passes on what net/http writes, unless it is an error of its own.
+// Write writes to the client. It replaces an error response of net/http.
 func (c *conn) Write(p []byte) (int, error) {
 	refusal := ownError(p)
 	if refusal == nil {
@@ -149,17 +150,17 @@ func (c *conn) Write(p []byte) (int, error) {
 	client, _, _ := net.SplitHostPort(c.RemoteAddr().String())
 	c.log.Info("request refused before it was read", "request_id", id, "client", client,
 		"status", refusal.Code.Status(), "error_code", int(refusal.Code), "error", refusal.Message)
-	if _, err := c.TCPConn.Write(bareAnswer(refusal, id)); err != nil {
+	if _, err := c.TCPConn.Write(bareResponse(refusal, id)); err != nil {
 		return 0, err
 	}
 	return len(p), nil
 }
 
-// The parts by which an answer of net/http's own is known. No answer of a handler
-// has media type text/plain, and none has the status 417. Each part has an end
-// of a line, which no JSON has in a string: a write may begin anywhere in a
-// body, and what a client put there must not be taken for an error. A test
-// pins the parts to the net/http that the program is built with.
+// The parts that identify an error response of net/http. No response of a handler
+// has the media type text/plain or the status 417. Each part contains a line end,
+// which a JSON string cannot contain: a write may begin anywhere in a body, and the
+// text of a client must not look like an error. A test compares the parts with the
+// net/http that the program is built with.
 var (
 	ownStatusLine = []byte("HTTP/1.1 ")
 	ownHeaders    = []byte("\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n")
@@ -167,10 +168,11 @@ var (
 	ownExpect10   = []byte("HTTP/1.0 417 Expectation Failed\r\n") // to a request of HTTP/1.0
 )
 
-// ownError returns what to answer instead of p if p is an error of net/http's own.
+// ownError returns the error to send instead of p if p is an error response of
+// net/http, otherwise nil.
 func ownError(p []byte) *plant.Error {
 	if bytes.HasPrefix(p, ownExpect) || bytes.HasPrefix(p, ownExpect10) {
-		return &plant.Error{Code: plant.CodeExpectationFailed, Message: "the Expect header asks for something other than 100-continue: leave it out"}
+		return &plant.Error{Code: plant.CodeExpectationFailed, Message: "Expect must be 100-continue; omit the header"}
 	}
 	if !bytes.HasPrefix(p, ownStatusLine) {
 		return nil
@@ -181,27 +183,37 @@ func ownError(p []byte) *plant.Error {
 	}
 	switch status, _ := strconv.Atoi(string(head[len(ownStatusLine):len("HTTP/1.1 400")])); status {
 	case http.StatusRequestHeaderFieldsTooLarge:
-		return &plant.Error{Code: plant.CodeHeadersTooLarge, Message: "the request line and headers are larger than the limit"}
+		return &plant.Error{
+			Code:    plant.CodeHeadersTooLarge,
+			Message: "the request line and headers are larger than the limit; send fewer or shorter headers",
+		}
 	case http.StatusNotImplemented:
-		return &plant.Error{Code: plant.CodeTransferEncoding, Message: "the request has a Transfer-Encoding other than chunked"}
+		return &plant.Error{
+			Code:    plant.CodeTransferEncoding,
+			Message: "Transfer-Encoding must be chunked; omit it or send a Content-Length",
+		}
 	case http.StatusHTTPVersionNotSupported:
-		return &plant.Error{Code: plant.CodeHTTPVersion, Message: "the request's HTTP version is not served: use HTTP/1.1"}
+		return &plant.Error{
+			Code: plant.CodeHTTPVersion, Message: "the server does not support this HTTP version; use HTTP/1.1",
+		}
 	case http.StatusBadRequest:
 	default:
 		return nil
 	}
-	message := "the request is not HTTP as in RFC 9112"
+	message := "the request is not valid HTTP/1.1 (RFC 9112)"
 	if _, detail, ok := strings.Cut(string(text), ": "); ok {
 		message += ": " + detail
 	}
 	return &plant.Error{Code: plant.CodeRequestMalformed, Message: message}
 }
 
-// bareAnswer is a whole answer as bytes, where there is no http.ResponseWriter.
-func bareAnswer(e *plant.Error, id string) []byte {
+// bareResponse returns a whole error response, for a connection without an
+// http.ResponseWriter.
+func bareResponse(e *plant.Error, id string) []byte {
 	body := appendError(nil, e)
 	status := e.Code.Status()
-	head := fmt.Sprintf("HTTP/1.1 %d %s\r\nCache-Control: no-store\r\nConnection: close\r\nContent-Length: %d\r\nContent-Type: %s\r\nDate: %s\r\nX-Content-Type-Options: nosniff\r\nX-Request-Id: %s\r\n\r\n",
+	head := fmt.Sprintf("HTTP/1.1 %d %s\r\nCache-Control: no-store\r\nConnection: close\r\nContent-Length: %d\r\n"+
+		"Content-Type: %s\r\nDate: %s\r\nX-Content-Type-Options: nosniff\r\nX-Request-Id: %s\r\n\r\n",
 		status, http.StatusText(status), len(body), mediaType, time.Now().UTC().Format(http.TimeFormat), id)
 	return append([]byte(head), body...)
 }

@@ -32,19 +32,52 @@ func TestLog(t *testing.T) {
 	}{
 		{post(body), line{"path": "/plants", "status": 200.0, "credential": "gardener"}},
 		{post(body), line{"path": "/plants", "status": 200.0, "credential": "gardener"}},
-		{post(`{"id":1,"name":"B"}`), line{"path": "/plants", "status": 400.0, "credential": "gardener", "error_code": 40041.0}},
-		{message("POST /plants?a=b HTTP/1.1", "{"), line{"path": "/plants", "status": 400.0, "credential": "gardener", "error_code": 40002.0}},
+		{
+			post(`{"id":1,"name":"B"}`),
+			line{"path": "/plants", "status": 400.0, "credential": "gardener", "error_code": 40041.0},
+		},
+		{
+			message("POST /plants?a=b HTTP/1.1", "{"),
+			line{"path": "/plants", "status": 400.0, "credential": "gardener", "error_code": 40002.0},
+		},
 		{post(body, "-Authorization"), line{"path": "/plants", "status": 401.0, "error_code": 40101.0}},
-		{post(body, "Authorization: Bearer "+secret), line{"path": "/plants", "status": 403.0, "credential": "reader", "error_code": 40301.0}},
-		{message("GET /nothing?a=b HTTP/1.1", ""), line{"method": "GET", "path": "/nothing", "status": 404.0, "error_code": 40401.0}},
-		{message("GET /nothing%0a%22 HTTP/1.1", ""), line{"method": "GET", "path": "… (10 bytes)", "status": 404.0, "error_code": 40401.0}},
-		{message("GET /"+strings.Repeat("é", 60)+" HTTP/1.1", ""), line{"method": "GET", "path": "… (121 bytes)", "status": 404.0, "error_code": 40401.0}},
-		{message(strings.Repeat("G", 101)+" /plants HTTP/1.1", ""), line{"method": "(unknown)", "path": "/plants", "status": 405.0, "error_code": 40501.0}},
-		{message("GET /plants/7159/leaves HTTP/1.1", ""), line{"method": "GET", "path": "/plants/… (19 bytes)", "status": 404.0, "error_code": 40401.0}},
+		{
+			post(body, "Authorization: Bearer "+secret),
+			line{"path": "/plants", "status": 403.0, "credential": "reader", "error_code": 40301.0},
+		},
+		{
+			message("GET /nothing?a=b HTTP/1.1", ""),
+			line{"method": "GET", "path": "/nothing", "status": 404.0, "error_code": 40401.0},
+		},
+		{
+			message("GET /nothing%0a%22 HTTP/1.1", ""),
+			line{"method": "GET", "path": "… (10 bytes)", "status": 404.0, "error_code": 40401.0},
+		},
+		{
+			message("GET /"+strings.Repeat("é", 60)+" HTTP/1.1", ""),
+			line{"method": "GET", "path": "… (121 bytes)", "status": 404.0, "error_code": 40401.0},
+		},
+		{
+			message(strings.Repeat("G", 101)+" /plants HTTP/1.1", ""),
+			line{"method": "(unknown)", "path": "/plants", "status": 405.0, "error_code": 40501.0},
+		},
+		{
+			message("GET /plants/7159/leaves HTTP/1.1", ""),
+			line{"method": "GET", "path": "/plants/… (19 bytes)", "status": 404.0, "error_code": 40401.0},
+		},
 		{message("GET / HTTP/1.1", ""), line{"method": "GET", "path": "/", "status": 404.0, "error_code": 40401.0}},
-		{message("GET /a23456789012345678901 HTTP/1.1", ""), line{"method": "GET", "path": "… (22 bytes)", "status": 404.0, "error_code": 40401.0}},
-		{message("PURGE /plants HTTP/1.1", ""), line{"method": "(unknown)", "path": "/plants", "status": 405.0, "error_code": 40501.0}},
-		{message("OPTIONS * HTTP/1.1", ""), line{"method": "OPTIONS", "path": "*", "status": 404.0, "error_code": 40401.0}},
+		{
+			message("GET /a23456789012345678901 HTTP/1.1", ""),
+			line{"method": "GET", "path": "… (22 bytes)", "status": 404.0, "error_code": 40401.0},
+		},
+		{
+			message("PURGE /plants HTTP/1.1", ""),
+			line{"method": "(unknown)", "path": "/plants", "status": 405.0, "error_code": 40501.0},
+		},
+		{
+			message("OPTIONS * HTTP/1.1", ""),
+			line{"method": "OPTIONS", "path": "*", "status": 404.0, "error_code": 40401.0},
+		},
 		{message("GET /healthz HTTP/1.1", ""), line{"method": "GET", "path": "/healthz", "status": 200.0}},
 	} {
 		a := h.send(row.in)
@@ -128,8 +161,8 @@ func TestLogOfMalformedHead(t *testing.T) {
 	got, _ := h.log.lines(t)
 	var want []line
 	for _, refusal := range []answer{
-		refused(40052, "the request is not HTTP as in RFC 9112: missing required Host header"),
-		refused(41701, "the Expect header asks for something other than 100-continue: leave it out"),
+		refused(40052, textMalformedRequest+": missing required Host header"),
+		refused(41701, "Expect must be 100-continue; omit the header"),
 	} {
 		var body struct {
 			Error   float64
@@ -166,7 +199,9 @@ func TestLogHasNoSecrets(t *testing.T) {
 		post(`{"id":"` + in + `","` + in + `":1,"` + in + `":2}`),
 		post(in),
 		post(`{"id":1,"name":"` + in),
-		post(in, "Content-Type: "+in), post("", "Content-Type: application/json; "+in+"="+in), post("", "Content-Encoding: "+in),
+		post(in, "Content-Type: "+in), post(
+			"", "Content-Type: application/json; "+in+"="+in,
+		), post("", "Content-Encoding: "+in),
 		message("POST /plants?access_token={token}&name="+in+" HTTP/1.1", "{}", "-Authorization"),
 		message("GET /nothing?access_token={token}&name="+in+" HTTP/1.1", ""),
 		message("GET /nothing?"+in+";"+in+" HTTP/1.1", ""),
@@ -181,11 +216,15 @@ func TestLogHasNoSecrets(t *testing.T) {
 		message("POST /plants {token}", ""),
 		message("GET {token} HTTP/1.1", ""),
 		post("", "X-Request-Id: {token}"), post("", "X-Request-Id: run/{token}"), post("", "X-Request-Id: "+in+" "+in),
-		post("", "Authorization: {token}"), post("", "Authorization: Bearer {token} {token}"), post("", "Authorization: Token {token}"),
+		post("", "Authorization: {token}"), post(
+			"", "Authorization: Bearer {token} {token}",
+		), post("", "Authorization: Token {token}"),
 		post("", "Authorization: Bearer {token}x"), post("", `Authorization: Bearer "{token}"`), post("", "+Authorization: Bearer {token}"),
 		post("", "Authorization: Basic "+in), post("", "Cookie: "+in+"={token}"), post("", "Origin: https://"+in), post("", "User-Agent: "+in),
 		post("", "Host: {token} "+in), post("", "Host: {token}"), post("", "X Y: {token}"), post("", "{token}"), post("", "X-Y: {token}\x01"),
-		post("", "Expect: {token}"), post("", "-Content-Length", "Transfer-Encoding: {token}"), post("", "Content-Length: {token}"),
+		post("", "Expect: {token}"), post(
+			"", "-Content-Length", "Transfer-Encoding: {token}",
+		), post("", "Content-Length: {token}"),
 		post("", "X-Large: "+strings.Repeat("{token}", 1000)),
 	} {
 		h.send(raw)

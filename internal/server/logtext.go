@@ -8,12 +8,12 @@ import (
 	"plantstore/internal/auth"
 )
 
-// loggedPath returns the path of a request as the log may have it. Of a path
-// that is not served it returns the first segment alone, if that is short and
-// plain: enough to see a wrong prefix, too little for a token. To look for tokens
-// instead would miss those that are encoded.
-func (d *handler) loggedPath(path string) string {
-	if _, served := d.routes[path]; served || path == "*" || path == "" {
+// loggedPath returns the path of a request for the log. Of a path without a route
+// it returns only the first segment, if that is short and plain: enough to find a
+// wrong prefix, too short for a token. A search for tokens instead would miss
+// encoded ones.
+func (h *handler) loggedPath(path string) string {
+	if _, served := h.routes[path]; served || path == "*" || path == "" {
 		return path
 	}
 	rest, absolute := strings.CutPrefix(path, "/")
@@ -27,8 +27,8 @@ func (d *handler) loggedPath(path string) string {
 	return fmt.Sprintf("… (%d bytes)", len(path))
 }
 
-// plainSegment reports whether a segment of a path is so short that it holds
-// no token, and has no character that encodes another one.
+// plainSegment reports whether a segment of a path is too short for a token and
+// has no character that may encode another one.
 func plainSegment(segment string) bool {
 	const bytesMax = 20
 	if len(segment) > bytesMax || auth.LooksLikeSecret(strings.ToLower(segment)) {
@@ -44,8 +44,8 @@ func plainSegment(segment string) bool {
 	return true
 }
 
-// loggedMethod returns the method of a request as the log may have it: a client
-// may send any text as one.
+// loggedMethod returns the method of a request for the log, or "(unknown)": a
+// client can send any text as a method.
 func loggedMethod(method string) string {
 	switch method {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch,
@@ -53,4 +53,17 @@ func loggedMethod(method string) string {
 		return method
 	}
 	return "(unknown)"
+}
+
+// shorten returns text from a client for the response to it: at most 100 bytes,
+// and no text that may contain a token.
+func shorten(text string) string {
+	const bytesMax = 100
+	switch {
+	case auth.LooksLikeSecret(text):
+		return "(hidden: it may contain a token)"
+	case len(text) > bytesMax:
+		return strings.ToValidUTF8(text[:bytesMax], "") + "…"
+	}
+	return text
 }

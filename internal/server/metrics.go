@@ -13,8 +13,8 @@ import (
 	"plantstore/internal/plant"
 )
 
-// metrics are the metrics of requests. Every label is from a closed
-// set: the two listeners, the routes, the statuses and codes of the catalogue.
+// metrics are the metrics of requests. The values of every label are a closed set:
+// the two listeners, the routes, the statuses and the codes of the catalogue.
 type metrics struct {
 	inFlight *prometheus.GaugeVec
 	requests *prometheus.CounterVec
@@ -22,15 +22,15 @@ type metrics struct {
 	errors   map[plant.Code]prometheus.Counter
 }
 
-// routeMetrics are the metrics of one route of a listener. Each is looked up by its
-// labels once, not with every request.
+// routeMetrics are the metrics of one route of a listener. The lookup of a metric by
+// its labels happens once, not with every request.
 type routeMetrics struct {
 	requests *prometheus.CounterVec // by status
 	took     prometheus.Observer    // nil: not measured
 	byStatus sync.Map               // int -> prometheus.Counter
 }
 
-// forRoute returns the metrics of a route. An untimed one has no histogram.
+// forRoute returns the metrics of a route. An untimed route has no histogram.
 func (m *metrics) forRoute(listener, route string, untimed bool) *routeMetrics {
 	labels := prometheus.Labels{"listener": listener, "route": route}
 	r := &routeMetrics{requests: m.requests.MustCurryWith(labels)}
@@ -40,60 +40,67 @@ func (m *metrics) forRoute(listener, route string, untimed bool) *routeMetrics {
 	return r
 }
 
-// noRoute is the route of a request that matches none.
+// noRoute is the label of requests that match no route.
 const noRoute = "none"
 
-func newMetrics(to prometheus.Registerer) *metrics {
+// newMetrics returns new metrics and registers them, unless the registry is nil.
+func newMetrics(registry *prometheus.Registry) *metrics {
 	m := &metrics{
 		inFlight: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "plantstore_http_requests_in_flight",
-			Help: "Requests that are being answered.",
+			Help: "Requests in flight.",
 		}, []string{"listener"}),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "plantstore_http_requests_total",
-			Help: "Requests that were answered.",
+			Help: "Requests by listener, route and status.",
 		}, []string{"listener", "route", "status"}),
 		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "plantstore_http_request_duration_seconds",
-			Help:    "From the end of a request's headers to the end of its answer.",
+			Help:    "Time from the end of the request headers to the end of the response.",
 			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
 		}, []string{"listener", "route"}),
 		errors: map[plant.Code]prometheus.Counter{},
 	}
 	errors := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "plantstore_http_errors_total",
-		Help: "Requests that were refused, by the number and the name in the catalogue of errors.",
+		Help: "Error responses by the number and the name of the error.",
 	}, []string{"error", "name"})
 	for _, e := range plant.Catalogue() {
 		m.errors[e.Code] = errors.WithLabelValues(strconv.Itoa(int(e.Code)), e.Name)
 	}
-	to.MustRegister(m.inFlight, m.requests, m.took, errors)
+	if registry != nil {
+		registry.MustRegister(m.inFlight, m.requests, m.took, errors)
+	}
 	return m
 }
 
-// connections is what a listener measures.
+// connections are the metrics of the connections of a listener.
 type connections struct {
 	open    prometheus.Gauge
 	refused prometheus.Counter
 }
 
-func newConnections(to prometheus.Registerer, listener string) connections {
+// newConnections returns new metrics and registers them, unless the registerer is
+// nil.
+func newConnections(registerer prometheus.Registerer, listener string) connections {
 	labels := prometheus.Labels{"listener": listener}
 	c := connections{
 		open: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "plantstore_connections_open", ConstLabels: labels,
-			Help: "Connections of clients that are open.",
+			Help: "Open connections of clients.",
 		}),
 		refused: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "plantstore_connections_refused_total", ConstLabels: labels,
-			Help: "Connections that were refused, because no file descriptor was free or too many were open.",
+			Help: "Connections refused because of too many open connections or no free file descriptor.",
 		}),
 	}
-	to.MustRegister(c.open, c.refused)
+	if registerer != nil {
+		registerer.MustRegister(c.open, c.refused)
+	}
 	return c
 }
 
-// count notes a request that has ended.
+// count records a request that has ended.
 func (m *routeMetrics) count(status int, took time.Duration) {
 	counter, ok := m.byStatus.Load(status)
 	if !ok {
@@ -105,9 +112,9 @@ func (m *routeMetrics) count(status int, took time.Duration) {
 	}
 }
 
-// serveMetrics is the route that Prometheus reads.
-func serveMetrics(from prometheus.Gatherer) handlerFunc {
-	h := promhttp.HandlerFor(from, promhttp.HandlerOpts{})
+// serveMetrics returns the function of the route for Prometheus.
+func serveMetrics(registry *prometheus.Registry) handlerFunc {
+	h := promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
 	return func(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
 		h.ServeHTTP(w, r)
 		return nil

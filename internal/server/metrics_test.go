@@ -21,7 +21,9 @@ import (
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	h := start(t)
-	for _, body := range []string{`{"id":1,"name":"A"}`, `{"id":1,"name":"A"}`, `{"id":1,"name":"B"}`, `{"id":2,"name":"C"}`, `{}`} {
+	for _, body := range []string{
+		`{"id":1,"name":"A"}`, `{"id":1,"name":"A"}`, `{"id":1,"name":"B"}`, `{"id":2,"name":"C"}`, `{}`,
+	} {
 		h.send(post(body))
 	}
 	h.send(message("GET /nowhere/"+strings.Repeat("x", 50)+" HTTP/1.1", ""))
@@ -70,7 +72,9 @@ func TestMetrics(t *testing.T) {
 func TestMetricRoutes(t *testing.T) {
 	t.Parallel()
 	h := start(t, func(s *setup) { s.pprof = true })
-	for _, request := range []string{"DELETE /plants", "GET /plants", "GET /docs", "PUT /docs", "GET /openapi.json", "GET /healthz", "GET /nothing"} {
+	for _, request := range []string{
+		"DELETE /plants", "GET /plants", "GET /docs", "PUT /docs", "GET /openapi.json", "GET /healthz", "GET /nothing",
+	} {
 		h.send(message(request+" HTTP/1.1", ""))
 	}
 	h.sendTo(h.admin, message("PUT /metrics HTTP/1.1", ""))
@@ -164,7 +168,9 @@ func TestConnectionsAreCounted(t *testing.T) {
 func TestRefusedConnectionsAreCounted(t *testing.T) {
 	t.Parallel()
 	registry, log := prometheus.NewRegistry(), newLogBuffer()
-	l, err := server.Listen(t.Context(), server.ListenConfig{Name: "public", Address: "127.0.0.1:0", Log: log.logger(), Metrics: registry})
+	l, err := server.Listen(
+		t.Context(), server.ListenConfig{Name: "public", Address: "127.0.0.1:0", Log: log.logger(), Metrics: registry},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,11 +186,13 @@ func TestRefusedConnectionsAreCounted(t *testing.T) {
 	if _, err := l.Accept(); err == nil {
 		t.Fatal("accepted a connection")
 	}
-	const want = `# HELP plantstore_connections_refused_total Connections that were refused, because no file descriptor was free or too many were open.
+	const want = `# HELP plantstore_connections_refused_total Connections refused because of too many open connections or no free file descriptor.
 # TYPE plantstore_connections_refused_total counter
 plantstore_connections_refused_total{listener="public"} 2
 `
-	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "plantstore_connections_refused_total"); err != nil {
+	if err := testutil.GatherAndCompare(
+		registry, strings.NewReader(want), "plantstore_connections_refused_total",
+	); err != nil {
 		t.Error(err)
 	}
 	const line = `"level":"WARN","msg":"connections refused","listener":"public","connections":1,"error":"accept tcp`

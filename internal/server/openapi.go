@@ -20,51 +20,42 @@ import (
 //go:embed openapi.yaml
 var documentSource []byte
 
-// Document is the API document of the public listener, OpenAPI 3.1, in both forms
-// that it is served in. Both have the same content in the same order.
-type Document struct {
+// document is the API document of the public listener (OpenAPI 3.1) in two forms with
+// the same content in the same order.
+type document struct {
 	YAML []byte // application/yaml, RFC 9512
 	JSON []byte // application/json
 }
 
-// DocumentLimits are the limits in force, which the document tells.
-type DocumentLimits struct {
-	BodyMax        int64 // bytes
-	HeaderMax      int   // bytes
-	RequestTimeout time.Duration
-	AnswerTimeout  time.Duration
-	QueueMax       int // plants that wait to be stored
-}
-
-// NewDocument returns the document of a store that is reached at baseURL, an
-// absolute URL, and has these limits. If the URL is only a guess, the document
-// names its server relative to itself, so that it is right from wherever it
-// was read. The same input gives the same bytes.
-func NewDocument(baseURL *url.URL, guessed bool, limits DocumentLimits) (Document, error) {
+// newDocument returns the document of a server with a base URL, which must be
+// absolute, and with limits. If the URL is a guess, the server in the document is
+// relative to the document, so that it is right for every client. The same input
+// gives the same bytes.
+func newDocument(baseURL *url.URL, guessed bool, limits Limits) (document, error) {
 	if baseURL.Scheme == "" || baseURL.Host == "" {
-		return Document{}, fmt.Errorf("the base URL %q has no scheme or no host", baseURL.Redacted())
+		return document{}, fmt.Errorf("base URL must have a scheme and a host; got %q", baseURL.Redacted())
 	}
 	var root yaml.Node
 	if err := yaml.Unmarshal(documentSource, &root); err != nil {
-		return Document{}, fmt.Errorf("read openapi.yaml: %w", err)
+		return document{}, fmt.Errorf("read openapi.yaml: %w", err)
 	}
 	if err := fillIn(root.Content[0], baseURL, guessed, limits); err != nil {
-		return Document{}, fmt.Errorf("fill in openapi.yaml: %w", err)
+		return document{}, fmt.Errorf("fill in openapi.yaml: %w", err)
 	}
-	var document Document
+	var doc document
 	var err error
-	if document.YAML, err = renderYAML(&root); err != nil {
-		return Document{}, fmt.Errorf("write openapi.yaml: %w", err)
+	if doc.YAML, err = renderYAML(&root); err != nil {
+		return document{}, fmt.Errorf("write openapi.yaml: %w", err)
 	}
-	if document.JSON, err = renderJSON(root.Content[0]); err != nil {
-		return Document{}, fmt.Errorf("write openapi.json: %w", err)
+	if doc.JSON, err = renderJSON(root.Content[0]); err != nil {
+		return document{}, fmt.Errorf("write openapi.json: %w", err)
 	}
-	return document, nil
+	return doc, nil
 }
 
-// fillIn puts what is a setting in its places.
-func fillIn(document *yaml.Node, baseURL *url.URL, guessed bool, limits DocumentLimits) error {
-	// Without credentials, query and fragment, should it have any; paths begin with a slash, so the server ends without.
+// fillIn replaces the settings in the document.
+func fillIn(document *yaml.Node, baseURL *url.URL, guessed bool, limits Limits) error {
+	// Omit credentials, query and fragment. Paths begin with a slash, so the base ends without one.
 	path := strings.TrimRight(baseURL.EscapedPath(), "/")
 	base := baseURL.Scheme + "://" + baseURL.Host + path
 	server := base
@@ -84,9 +75,9 @@ func fillIn(document *yaml.Node, baseURL *url.URL, guessed bool, limits Document
 	} {
 		node := find(document, strings.Fields(value.path)...)
 		if node == nil {
-			return errors.New("there is no " + value.path)
+			return errors.New("the source has no " + value.path)
 		}
-		node.Value, node.Tag = value.text, "" // the type follows from the text, as in the source
+		node.Value, node.Tag = value.text, "" // YAML derives the type from the text
 	}
 	examples := find(document, strings.Fields("components schemas Error properties error examples")...)
 	if examples == nil {
@@ -108,10 +99,9 @@ func fillIn(document *yaml.Node, baseURL *url.URL, guessed bool, limits Document
 	return nil
 }
 
-// publicErrors returns the part of the catalogue that the public listener
-// answers with. It is in the document as a table and as examples, not as an
-// enum: a number that is added later must not break a client that was
-// generated from an earlier document.
+// publicErrors returns the errors of the public listener. The document has them as a
+// table and as examples, not as an enum: a new number must not break a client that
+// was generated from an older document.
 func publicErrors() []plant.Entry {
 	return slices.DeleteFunc(plant.Catalogue(), func(e plant.Entry) bool { return e.Code.AdminOnly() })
 }
@@ -129,7 +119,7 @@ func secondsText(d time.Duration) string {
 	return strconv.FormatFloat(d.Seconds(), 'f', -1, 64)
 }
 
-// find returns the node under a path of keys and indices, or nil.
+// find returns the node at a path of keys and indices, or nil.
 func find(node *yaml.Node, path ...string) *yaml.Node {
 	if len(path) == 0 {
 		return node
@@ -149,8 +139,8 @@ func find(node *yaml.Node, path ...string) *yaml.Node {
 	return nil
 }
 
-// replace fills in the names in braces, and drops the comments, which are for
-// those who edit the source.
+// replace replaces the names in braces and removes the comments, which are only for
+// the source.
 func replace(node *yaml.Node, names *strings.Replacer) {
 	node.HeadComment, node.LineComment, node.FootComment = "", "", ""
 	if node.Kind == yaml.ScalarNode && node.ShortTag() == "!!str" {
@@ -161,7 +151,8 @@ func replace(node *yaml.Node, names *strings.Replacer) {
 	}
 }
 
-// sizeText writes a number of bytes for people, exactly.
+// sizeText returns a number of bytes as text, with its number of KiB if that is an
+// integer.
 func sizeText(bytes int64) string {
 	if bytes >= 1024 && bytes%1024 == 0 {
 		return fmt.Sprintf("%d KiB (%d bytes)", bytes/1024, bytes)
@@ -182,8 +173,8 @@ func renderYAML(root *yaml.Node) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// renderJSON writes the nodes themselves instead of decoding them first: that
-// would lose the order of the keys and, by way of floats, the bounds of int64.
+// renderJSON encodes the nodes without decoding their values. Decoding would lose the
+// order of the keys, and round the bounds of int64 to floats.
 func renderJSON(node *yaml.Node) ([]byte, error) {
 	compact, err := appendNode(nil, node)
 	if err != nil {
@@ -207,17 +198,17 @@ func appendNode(dst []byte, node *yaml.Node) ([]byte, error) {
 		if node.ShortTag() == "!!str" {
 			return plant.AppendString(dst, node.Value), nil
 		}
-		// YAML knows forms of null, booleans and numbers that JSON does not, such as ~, 0x10 and .inf.
+		// YAML has forms of null, booleans and numbers that JSON lacks, such as ~, 0x10 and .inf.
 		if !json.Valid([]byte(node.Value)) {
 			return nil, fmt.Errorf("line %d: %s is not JSON", node.Line, node.Value)
 		}
 		return append(dst, node.Value...), nil
 	default:
-		return nil, fmt.Errorf("line %d: an alias has no form in JSON", node.Line)
+		return nil, fmt.Errorf("line %d: JSON has no aliases", node.Line)
 	}
 }
 
-// appendNodes writes what is in a mapping or a sequence, between its brackets.
+// appendNodes appends the children of a mapping or a sequence in brackets.
 func appendNodes(dst []byte, node *yaml.Node, opening, closing byte) ([]byte, error) {
 	dst = append(dst, opening)
 	for i, child := range node.Content {

@@ -104,7 +104,7 @@ func TestDocumentTellsSettings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	document, err := server.NewDocument(base, false, server.DocumentLimits{
+	document, err := server.NewDocument(base, false, server.Limits{
 		BodyMax: 1 << 20, HeaderMax: 1000, RequestTimeout: 1500 * time.Millisecond, AnswerTimeout: time.Minute, QueueMax: 77,
 	})
 	if err != nil {
@@ -148,7 +148,7 @@ func TestDocumentOfAGuessedAddress(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		document, err := server.NewDocument(parsed, true, server.DocumentLimits{})
+		document, err := server.NewDocument(parsed, true, server.Limits{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -165,7 +165,7 @@ func TestDocumentRefusesRelativeBaseURL(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := server.NewDocument(parsed, false, server.DocumentLimits{}); err == nil {
+		if _, err := server.NewDocument(parsed, false, server.Limits{}); err == nil {
 			t.Errorf("%q: got no error", base)
 		}
 	}
@@ -211,7 +211,9 @@ func TestDocumentHasTheCatalogue(t *testing.T) {
 			continue
 		}
 		content := at(t, response, "content", "application/json")
-		if diff := cmp.Diff(map[string]any{"$ref": "#/components/schemas/Error"}, at(t, content, "schema")); diff != "" {
+		if diff := cmp.Diff(
+			map[string]any{"$ref": "#/components/schemas/Error"}, at(t, content, "schema"),
+		); diff != "" {
 			t.Errorf("status %s, schema (-want +document):\n%s", status, diff)
 		}
 		checkErrorExamples(t, status, entries, at(t, content, "examples").(map[string]any))
@@ -274,8 +276,13 @@ func TestDocumentExamplesAreWhatIsSaid(t *testing.T) {
 		checkExample(t, name, err, examples)
 	}
 	stored := plant.Plant{Name: "A", Tag: plant.Tagged("B")}
-	checkExample(t, "exists-with-different-name", plant.Differences(plant.Plant{Name: "X", Tag: stored.Tag}, stored), examples)
-	checkExample(t, "exists-with-different-tag", plant.Differences(plant.Plant{Name: "A", Tag: plant.Tagged("X")}, stored), examples)
+	checkExample(
+		t, "exists-with-different-name", plant.Differences(plant.Plant{Name: "X", Tag: stored.Tag}, stored), examples,
+	)
+	checkExample(
+		t, "exists-with-different-tag", plant.Differences(plant.Plant{Name: "A", Tag: plant.Tagged("X")}, stored),
+		examples,
+	)
 }
 
 func checkExample(t *testing.T, name string, err error, examples any) {
@@ -314,20 +321,23 @@ func errorsPage() string {
 	var page strings.Builder
 	page.WriteString(`# Error numbers
 
-Every answer but 200 has the body ` + "`{\"error\": NUMBER, \"message\": TEXT}`" + `. The number is one of these: the HTTP status
-times 100, plus a count. A number never changes its meaning and is never used again. A later version may add numbers, so
-treat one that you do not know like its status.
+Every response except 200 has the body ` + "`{\"error\": NUMBER, \"message\": TEXT}`" + `. The number is the HTTP status times 100,
+plus a serial number. A number never changes its meaning and is never reused. A later version may add numbers, so treat an
+unknown number like its status.
 
-If several things are wrong with a plant, the message names them all, and the number is the smallest of theirs. The text
-of a message may change; programs should look at the number.
+One response has all validation errors of a plant: the message has all of them, and the number is the lowest of theirs. The
+text of a message may change; programs should use the number.
 
-This page is written by ` + "`go test ./internal/server -update`" + ` from the catalogue in internal/plant/errors.go.
+` + "`go test ./internal/server -update`" + ` writes this page from the catalogue in internal/plant/errors.go.
 `)
 	status := 0
 	for _, e := range plant.Catalogue() {
 		if e.Code.Status() != status {
 			status = e.Code.Status()
-			fmt.Fprintf(&page, "\n## %d %s\n\n| Number | Name | Meaning | What to do |\n|---|---|---|---|\n", status, http.StatusText(status))
+			fmt.Fprintf(
+				&page, "\n## %d %s\n\n| Number | Name | Meaning | What to do |\n|---|---|---|---|\n", status,
+				http.StatusText(status),
+			)
 		}
 		fmt.Fprintf(&page, "| %d | %s | %s | %s |\n", e.Code, e.Name, cell(e.Meaning), cell(e.Remedy))
 	}
@@ -453,22 +463,46 @@ func TestContract(t *testing.T) {
 		want                     string // part of the fault; empty: none
 	}{
 		{"created", "POST", "/plants", body, 200, good, `{"name":"A"}`, ""},
-		{"charset", "POST", "/plants", body, 200, with(good, "Content-Type", "application/json; charset=utf-8"), `{"name":"A"}`, ""},
-		{"replayed", "POST", "/plants", body, 200, with(good, "Idempotent-Replayed", "true"), `{"name":"A","tag":""}`, ""},
+		{
+			"charset", "POST", "/plants", body, 200, with(good, "Content-Type", "application/json; charset=utf-8"),
+			`{"name":"A"}`, "",
+		},
+		{
+			"replayed", "POST", "/plants", body, 200, with(good, "Idempotent-Replayed", "true"),
+			`{"name":"A","tag":""}`, "",
+		},
 		{"largest id", "POST", "/plants", `{"id":9223372036854775807,"name":""}`, 200, good, `{"name":""}`, ""},
 		{"smallest id", "POST", "/plants", `{"id":-9223372036854775808,"name":""}`, 200, good, `{"name":""}`, ""},
-		{"whole number in other form", "POST", "/plants", `{"id":1.0e3,"name":"","more":[]}`, 200, good, `{"name":""}`, ""},
+		{
+			"whole number in other form", "POST", "/plants", `{"id":1.0e3,"name":"","more":[]}`, 200, good,
+			`{"name":""}`, "",
+		},
 		{"id missing", "POST", "/plants", `{"name":"A"}`, 400, good, `{"error":40011,"message":"m"}`, ""},
-		{"bad authorization", "POST", "/plants", body, 400, with(good, "WWW-Authenticate", "Bearer"), `{"error":40051,"message":"m"}`, ""},
-		{"no credential", "POST", "/plants", body, 401, with(good, "WWW-Authenticate", "Bearer"), `{"error":40101,"message":"m"}`, ""},
+		{
+			"bad authorization", "POST", "/plants", body, 400, with(good, "WWW-Authenticate", "Bearer"),
+			`{"error":40051,"message":"m"}`, "",
+		},
+		{
+			"no credential", "POST", "/plants", body, 401, with(good, "WWW-Authenticate", "Bearer"),
+			`{"error":40101,"message":"m"}`, "",
+		},
 		{"not found", "GET", "/nothing", "", 404, good, `{"error":40401,"message":"m"}`, ""},
 		{"wrong method", "GET", "/plants", "", 405, with(good, "Allow", "POST"), `{"error":40501,"message":"m"}`, ""},
-		{"media type", "POST", "/plants", body, 415, with(good, "Accept", "application/json"), `{"error":41501,"message":"m"}`, ""},
+		{
+			"media type", "POST", "/plants", body, 415, with(good, "Accept", "application/json"),
+			`{"error":41501,"message":"m"}`, "",
+		},
 		{"full", "POST", "/plants", body, 503, with(good, "Retry-After", "1"), `{"error":50301,"message":"m"}`, ""},
 
 		{"status", "POST", "/plants", body, 418, good, `{"error":41801,"message":"m"}`, "status is not supported"},
-		{"code of another status", "POST", "/plants", body, 400, good, `{"error":40101,"message":"m"}`, "of another status"},
-		{"error as a string", "POST", "/plants", body, 400, good, `{"error":"40011","message":"m"}`, "doesn't match schema"},
+		{
+			"code of another status", "POST", "/plants", body, 400, good, `{"error":40101,"message":"m"}`,
+			"of another status",
+		},
+		{
+			"error as a string", "POST", "/plants", body, 400, good, `{"error":"40011","message":"m"}`,
+			"doesn't match schema",
+		},
 		{"no message", "POST", "/plants", body, 404, good, `{"error":40401}`, "doesn't match schema"},
 		{"id in the answer", "POST", "/plants", body, 200, good, `{"name":"A","id":1}`, "id"},
 		{"more in the answer", "POST", "/plants", body, 400, good, `{"error":40001,"message":"m","more":1}`, "more"},
@@ -477,11 +511,17 @@ func TestContract(t *testing.T) {
 		{"two values", "POST", "/plants", body, 200, good, `{"name":"A"}{}`, "body"},
 		{"no request id", "POST", "/plants", body, 200, with(good, "X-Request-Id", ""), `{"name":"A"}`, "X-Request-Id"},
 		{"no challenge", "POST", "/plants", body, 401, good, `{"error":40101,"message":"m"}`, "WWW-Authenticate"},
-		{"no challenge for a bad one", "POST", "/plants", body, 400, good, `{"error":40051,"message":"m"}`, "WWW-Authenticate"},
+		{
+			"no challenge for a bad one", "POST", "/plants", body, 400, good, `{"error":40051,"message":"m"}`,
+			"WWW-Authenticate",
+		},
 		{"no Allow", "POST", "/plants", body, 405, good, `{"error":40501,"message":"m"}`, "Allow"},
 		{"no Accept", "POST", "/plants", body, 415, good, `{"error":41501,"message":"m"}`, "Accept"},
 		{"no Retry-After", "POST", "/plants", body, 503, good, `{"error":50301,"message":"m"}`, "Retry-After"},
-		{"replayed false", "POST", "/plants", body, 200, with(good, "Idempotent-Replayed", "false"), `{"name":"A"}`, "Idempotent-Replayed"},
+		{
+			"replayed false", "POST", "/plants", body, 200, with(good, "Idempotent-Replayed", "false"), `{"name":"A"}`,
+			"Idempotent-Replayed",
+		},
 		{"invalid plant accepted", "POST", "/plants", `{"name":"A"}`, 200, good, `{"name":"A"}`, "request"},
 		{"valid plant refused", "POST", "/plants", body, 400, good, `{"error":40021,"message":"m"}`, "valid"},
 		{"other path answered", "POST", "/plant", body, 200, good, `{"name":"A"}`, "no operation"},
@@ -531,7 +571,9 @@ func newContract(t testing.TB, document server.Document) *contract {
 func (c *contract) check(t testing.TB, req *http.Request, reqBody []byte, res *http.Response, resBody []byte) {
 	t.Helper()
 	if err := c.fault(req, reqBody, res, resBody); err != nil {
-		t.Errorf("%s %s: status %d, %s: against the API document: %v", req.Method, req.URL, res.StatusCode, resBody, err)
+		t.Errorf(
+			"%s %s: status %d, %s: against the API document: %v", req.Method, req.URL, res.StatusCode, resBody, err,
+		)
 	}
 }
 
@@ -550,7 +592,9 @@ func (c *contract) fault(req *http.Request, reqBody []byte, res *http.Response, 
 	request.Body = io.NopCloser(bytes.NewReader(reqBody))
 	in := &openapi3filter.RequestValidationInput{
 		Request: request, Route: route,
-		Options: &openapi3filter.Options{AuthenticationFunc: openapi3filter.NoopAuthenticationFunc, IncludeResponseStatus: true},
+		Options: &openapi3filter.Options{
+			AuthenticationFunc: openapi3filter.NoopAuthenticationFunc, IncludeResponseStatus: true,
+		},
 	}
 	out := &openapi3filter.ResponseValidationInput{
 		RequestValidationInput: in, Status: res.StatusCode, Header: res.Header,
@@ -625,7 +669,7 @@ func newDocument(t testing.TB, base string) server.Document {
 	if err != nil {
 		t.Fatal(err)
 	}
-	document, err := server.NewDocument(parsed, false, server.DocumentLimits{
+	document, err := server.NewDocument(parsed, false, server.Limits{
 		BodyMax: 64 << 10, HeaderMax: 16 << 10, RequestTimeout: 10 * time.Second, AnswerTimeout: 20 * time.Second, QueueMax: 8192,
 	})
 	if err != nil {

@@ -9,21 +9,21 @@ import (
 	"plantstore/internal/store"
 )
 
-// alive answers as long as the process can answer at all.
+// alive responds 200 while the process can respond.
 func alive(w http.ResponseWriter, _ *http.Request, _ auth.Principal) error {
 	writeJSON(w, http.StatusOK, []byte(`{"status":"alive"}`+"\n"))
 	return nil
 }
 
-// readiness is what ready answers if it is asked for ?verbose.
+// readiness is the response of ready with ?verbose.
 type readiness struct {
 	Status     string   `json:"status"`
-	Durability string   `json:"durability"` // of a plant that is answered 200
-	Doubts     []string `json:"doubts"`     // why that may not hold
+	Durability string   `json:"durability"` // the guarantee of an acknowledgement
+	Warnings   []string `json:"warnings"`   // why the guarantee may not hold
 }
 
-// ready answers whether the store takes plants. To the operator, who asks for
-// ?verbose, it also tells what its acknowledgements are worth.
+// ready responds 200 if the store accepts plants, otherwise 503. For the operator,
+// ?verbose adds the durability of the store.
 func ready(s *store.Store, operator bool) handlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
 		if err := s.Ready(); err != nil {
@@ -33,7 +33,9 @@ func ready(s *store.Store, operator bool) handlerFunc {
 		if operator && r.URL.Query().Has("verbose") {
 			d := s.Durability()
 			var err error
-			if body, err = json.Marshal(readiness{"ready", d.Guarantee, append([]string{}, d.Warnings...)}); err != nil {
+			if body, err = json.Marshal(readiness{
+				"ready", d.Guarantee, append([]string{}, d.Warnings...),
+			}); err != nil {
 				return err
 			}
 		}

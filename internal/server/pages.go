@@ -2,39 +2,31 @@ package server
 
 import (
 	"net/http"
-	"strings"
 
 	"plantstore/internal/auth"
 )
 
-// publicPages returns the routes of the API document: as JSON, as YAML and as
-// a page to read. Nobody needs a credential to learn how to use the service.
+// publicPages returns the routes of the API document: JSON, YAML and an HTML page.
+// They require no credential.
 func publicPages(c Config, base string) ([]route, error) {
-	document, err := NewDocument(c.BaseURL, !c.OwnHostOnly, DocumentLimits{
-		BodyMax:        c.Limits.BodyMax,
-		HeaderMax:      c.Limits.HeaderMax,
-		RequestTimeout: c.Limits.RequestTimeout,
-		AnswerTimeout:  c.Limits.AnswerTimeout,
-		QueueMax:       c.Limits.QueueMax,
-	})
+	document, err := newDocument(c.BaseURL, !c.OwnHostOnly, c.Limits)
 	if err != nil {
 		return nil, err
 	}
-	docs, err := NewDocs(base)
+	docs, err := newDocs(base)
 	if err != nil {
 		return nil, err
 	}
-	list := []route{
-		{method: "GET", path: base + "/openapi.json", open: true, untimed: true, handle: static(newDocsFile(mediaType, document.JSON))},
-		{method: "GET", path: base + "/openapi.yaml", open: true, untimed: true, handle: static(newDocsFile("application/yaml", document.YAML))},
-	}
+	docs["/openapi.json"] = newDocsFile(mediaType, document.JSON)
+	docs["/openapi.yaml"] = newDocsFile("application/yaml", document.YAML)
+	list := make([]route, 0, len(docs))
 	for path, file := range docs {
-		list = append(list, route{method: "GET", path: base + strings.TrimSuffix(path, "{$}"), open: true, untimed: true, handle: static(file)})
+		list = append(list, route{method: "GET", path: base + path, open: true, untimed: true, handle: static(file)})
 	}
 	return list, nil
 }
 
-// static is a route that answers with a file.
+// static returns the function of a route for a file.
 func static(file http.Handler) handlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
 		file.ServeHTTP(w, r)

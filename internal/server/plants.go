@@ -16,14 +16,14 @@ import (
 	"plantstore/internal/store"
 )
 
-// plants is the one public operation.
+// plants implements the public operation.
 type plants struct {
 	store  *store.Store
 	limits Limits
 }
 
-// create answers POST {base_url}/plants.
-func (p *plants) create(w http.ResponseWriter, r *http.Request, who auth.Principal) error {
+// create handles POST {base_url}/plants.
+func (p *plants) create(w http.ResponseWriter, r *http.Request, principal auth.Principal) error {
 	if err := checkContent(r.Header); err != nil {
 		return err
 	}
@@ -31,7 +31,7 @@ func (p *plants) create(w http.ResponseWriter, r *http.Request, who auth.Princip
 	if err != nil {
 		return err
 	}
-	replayed, err := p.store.Create(who, n)
+	replayed, err := p.store.Create(principal, n)
 	if err != nil {
 		return err
 	}
@@ -45,18 +45,18 @@ func (p *plants) create(w http.ResponseWriter, r *http.Request, who auth.Princip
 	return nil
 }
 
-// decode reads the plant in a request's body.
+// decode parses the plant in the body of a request.
 func (p *plants) decode(w http.ResponseWriter, r *http.Request) (plant.NewPlant, error) {
 	buffer := borrow()
 	defer giveBack(buffer)
 	if err := p.read(buffer, r); err != nil {
-		w.Header().Set("Connection", "close") // what is left of the body is not worth reading
+		w.Header().Set("Connection", "close") // the rest of the body is unread
 		return plant.NewPlant{}, err
 	}
 	return plant.Decode(buffer.b)
 }
 
-// read reads a request's body into the buffer, up to the limit.
+// read reads the body of a request into the buffer, up to the limit.
 func (p *plants) read(into *buffer, r *http.Request) error {
 	if r.ContentLength > p.limits.BodyMax {
 		return p.tooLarge()
@@ -74,34 +74,51 @@ func (p *plants) read(into *buffer, r *http.Request) error {
 		case errors.Is(err, io.EOF):
 			return nil
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			return &plant.Error{Code: plant.CodeRequestTimeout, Message: fmt.Sprintf("the request did not arrive whole within %s; nothing was stored", p.limits.RequestTimeout)}
+			return &plant.Error{
+				Code: plant.CodeRequestTimeout,
+				Message: fmt.Sprintf(
+					"the request did not arrive within %s; nothing was stored", p.limits.RequestTimeout,
+				),
+			}
 		case err != nil:
-			return &plant.Error{Code: plant.CodeBodyIncomplete, Message: "the body ended before its announced end, or its chunks are malformed; nothing was stored"}
+			return &plant.Error{
+				Code:    plant.CodeBodyIncomplete,
+				Message: "the body ended before its announced length, or has malformed chunks; nothing was stored",
+			}
 		}
 	}
 }
 
 func (p *plants) tooLarge() error {
-	return &plant.Error{Code: plant.CodeBodyTooLarge, Message: fmt.Sprintf("the body is larger than %d bytes; nothing was stored", p.limits.BodyMax)}
+	return &plant.Error{
+		Code:    plant.CodeBodyTooLarge,
+		Message: fmt.Sprintf("the body is larger than %d bytes; nothing was stored", p.limits.BodyMax),
+	}
 }
 
-// checkContent checks what the headers say of the body: application/json,
-// with no other charset than UTF-8 (RFC 8259 section 8.1), and no encoding.
+// checkContent checks the headers of the body: the media type application/json,
+// no charset but UTF-8 (RFC 8259 section 8.1), and no content coding.
 func checkContent(header http.Header) error {
-	if len(header["Content-Encoding"]) > 0 {
-		return &plant.Error{Code: plant.CodeContentEncoding, Message: "the body has a Content-Encoding: send it without one"}
-	}
-	values := header["Content-Type"]
-	if len(values) == 1 && (values[0] == mediaType || isJSON(values[0])) {
-		return nil
-	}
-	message := "the body's media type is not application/json: send Content-Type: application/json"
-	if len(values) == 1 {
-		if media, params, err := mime.ParseMediaType(values[0]); err == nil && media == mediaType && params["charset"] != "" {
-			message = "charset must be utf-8; got " + strconv.Quote(harmless(params["charset"])) + ": send Content-Type: application/json"
+	if values := header["Content-Encoding"]; len(values) > 0 {
+		return &plant.Error{
+			Code:    plant.CodeContentEncoding,
+			Message: "Content-Encoding must be absent; got " + strconv.Quote(shorten(values[0])),
 		}
 	}
-	return &plant.Error{Code: plant.CodeMediaType, Message: message}
+	values := header["Content-Type"]
+	got := "none"
+	switch {
+	case len(values) > 1:
+		got = strconv.Itoa(len(values)) + " Content-Type headers"
+	case len(values) == 1 && (values[0] == mediaType || isJSON(values[0])):
+		return nil
+	case len(values) == 1:
+		got = strconv.Quote(shorten(values[0]))
+	}
+	return &plant.Error{
+		Code:    plant.CodeMediaType,
+		Message: "Content-Type must be application/json, with no charset but utf-8; got " + got,
+	}
 }
 
 const mediaType = "application/json"
@@ -119,12 +136,12 @@ func isJSON(contentType string) bool {
 	return true
 }
 
-// buffer is a byte slice that requests use one after the other.
+// buffer is a byte slice that requests reuse.
 type buffer struct{ b []byte }
 
 const (
-	bufferBytes     = 1 << 10 // fits nearly every plant
-	bufferBytesKept = 8 << 10 // a larger one is not kept for others
+	bufferBytes     = 1 << 10 // enough for nearly every plant
+	bufferBytesKept = 8 << 10 // a larger buffer is not reused
 )
 
 var buffers = sync.Pool{New: func() any { return &buffer{b: make([]byte, 0, bufferBytes)} }}

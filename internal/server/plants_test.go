@@ -22,33 +22,79 @@ func TestValidBody(t *testing.T) {
 		id             int64
 		plant          plant.Plant
 	}{
-		{"name", `{"id":1,"name":"Bellis perennis"}`, `{"name":"Bellis perennis"}`, 1, plant.Plant{Name: "Bellis perennis"}},
-		{"name and tag", `{"id":2,"name":"Acer campestre","tag":"tree"}`, `{"name":"Acer campestre","tag":"tree"}`, 2, plant.Plant{Name: "Acer campestre", Tag: plant.Tagged("tree")}},
-		{"empty tag", `{"id":3,"name":"A","tag":""}`, `{"name":"A","tag":""}`, 3, plant.Plant{Name: "A", Tag: plant.Tagged("")}},
+		{
+			"name", `{"id":1,"name":"Bellis perennis"}`, `{"name":"Bellis perennis"}`, 1,
+			plant.Plant{Name: "Bellis perennis"},
+		},
+		{
+			"name and tag", `{"id":2,"name":"Acer campestre","tag":"tree"}`, `{"name":"Acer campestre","tag":"tree"}`,
+			2,
+			plant.Plant{Name: "Acer campestre", Tag: plant.Tagged("tree")},
+		},
+		{
+			"empty tag", `{"id":3,"name":"A","tag":""}`, `{"name":"A","tag":""}`, 3,
+			plant.Plant{Name: "A", Tag: plant.Tagged("")},
+		},
 		{"empty name", `{"id":4,"name":""}`, `{"name":""}`, 4, plant.Plant{}},
-		{"empty name and tag", `{"id":5,"name":"","tag":""}`, `{"name":"","tag":""}`, 5, plant.Plant{Tag: plant.Tagged("")}},
+		{
+			"empty name and tag", `{"id":5,"name":"","tag":""}`, `{"name":"","tag":""}`, 5,
+			plant.Plant{Tag: plant.Tagged("")},
+		},
 		{"largest id", `{"id":9223372036854775807,"name":"A"}`, `{"name":"A"}`, math.MaxInt64, plant.Plant{Name: "A"}},
-		{"smallest id", `{"id":-9223372036854775808,"name":"A"}`, `{"name":"A"}`, math.MinInt64, plant.Plant{Name: "A"}},
-		{"id that a float would round", `{"id":9007199254740993,"name":"A"}`, `{"name":"A"}`, 1<<53 + 1, plant.Plant{Name: "A"}},
+		{
+			"smallest id", `{"id":-9223372036854775808,"name":"A"}`, `{"name":"A"}`, math.MinInt64,
+			plant.Plant{Name: "A"},
+		},
+		{
+			"id that a float would round", `{"id":9007199254740993,"name":"A"}`, `{"name":"A"}`, 1<<53 + 1,
+			plant.Plant{Name: "A"},
+		},
 		{"id 0", `{"id":0,"name":"A"}`, `{"name":"A"}`, 0, plant.Plant{Name: "A"}},
 		{"id 6.0", `{"id":6.0,"name":"A"}`, `{"name":"A"}`, 6, plant.Plant{Name: "A"}},
 		{"id 1e3", `{"id":1e3,"name":"A"}`, `{"name":"A"}`, 1000, plant.Plant{Name: "A"}},
 		{"id 70E-1", `{"id":70E-1,"name":"A"}`, `{"name":"A"}`, 7, plant.Plant{Name: "A"}},
-		{"largest id with exponent", `{"id":9.223372036854775806e+18,"name":"A"}`, `{"name":"A"}`, math.MaxInt64 - 1, plant.Plant{Name: "A"}},
-		{"unknown members", `{"colour":"green","id":8,"more":{"id":"x","list":[1,null,{"name":2}]},"name":"A","null":null}`, `{"name":"A"}`, 8, plant.Plant{Name: "A"}},
-		{"names are case-sensitive", `{"ID":"x","Name":1,"TAG":null,"id":9,"name":"A"}`, `{"name":"A"}`, 9, plant.Plant{Name: "A"}},
+		{
+			"largest id with exponent", `{"id":9.223372036854775806e+18,"name":"A"}`, `{"name":"A"}`, math.MaxInt64 - 1,
+			plant.Plant{Name: "A"},
+		},
+		{
+			"unknown members",
+			`{"colour":"green","id":8,"more":{"id":"x","list":[1,null,{"name":2}]},"name":"A","null":null}`,
+			`{"name":"A"}`, 8,
+			plant.Plant{Name: "A"},
+		},
+		{
+			"names are case-sensitive", `{"ID":"x","Name":1,"TAG":null,"id":9,"name":"A"}`, `{"name":"A"}`, 9,
+			plant.Plant{Name: "A"},
+		},
 		{"deepest", `{"id":10,"name":"A","more":` + deepest + `}`, `{"name":"A"}`, 10, plant.Plant{Name: "A"}},
-		{"order", `{"tag":"T","name":"A","id":11}`, `{"name":"A","tag":"T"}`, 11, plant.Plant{Name: "A", Tag: plant.Tagged("T")}},
-		{"white space", " \t\r\n{ \"id\"\t:\r12 ,\n\"name\" : \"A\" } \r\n", `{"name":"A"}`, 12, plant.Plant{Name: "A"}},
-		{"escapes", `{"i\u0064":13,"name":"\u00e9\uD83C\uDF31\/\"\\\b\f\n\r\t\u001f"}`, `{"name":"é🌱/\"\\\b\f\n\r\t\u001f"}`, 13, plant.Plant{Name: "é🌱/\"\\\b\f\n\r\t\x1f"}},
-		{"characters beyond ASCII", `{"id":14,"name":"é🌱木 <&>` + "\u2028\x7f" + `"}`, `{"name":"é🌱木 <&>` + "\u2028\x7f" + `"}`, 14, plant.Plant{Name: "é🌱木 <&>\u2028\x7f"}},
+		{
+			"order", `{"tag":"T","name":"A","id":11}`, `{"name":"A","tag":"T"}`, 11,
+			plant.Plant{Name: "A", Tag: plant.Tagged("T")},
+		},
+		{
+			"white space", " \t\r\n{ \"id\"\t:\r12 ,\n\"name\" : \"A\" } \r\n", `{"name":"A"}`, 12,
+			plant.Plant{Name: "A"},
+		},
+		{
+			"escapes", `{"i\u0064":13,"name":"\u00e9\uD83C\uDF31\/\"\\\b\f\n\r\t\u001f"}`,
+			`{"name":"é🌱/\"\\\b\f\n\r\t\u001f"}`, 13,
+			plant.Plant{Name: "é🌱/\"\\\b\f\n\r\t\x1f"},
+		},
+		{
+			"characters beyond ASCII", `{"id":14,"name":"é🌱木 <&>` + "\u2028\x7f" + `"}`,
+			`{"name":"é🌱木 <&>` + "\u2028\x7f" + `"}`, 14,
+			plant.Plant{Name: "é🌱木 <&>\u2028\x7f"},
+		},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			h := h.on(t)
 			same(t, h.send(post(row.in)), created(row.want))
 			got := h.stored(row.id)
-			if diff := cmp.Diff(plant.NewPlant{ID: row.id, Plant: row.plant}, got.NewPlant, cmp.AllowUnexported(plant.Tag{})); diff != "" {
+			if diff := cmp.Diff(
+				plant.NewPlant{ID: row.id, Plant: row.plant}, got.NewPlant, cmp.AllowUnexported(plant.Tag{}),
+			); diff != "" {
 				t.Errorf("stored (-want +got):\n%s", diff)
 			}
 			if got.CreatedBy != "gardener" {
@@ -101,20 +147,44 @@ func TestInvalidBody(t *testing.T) {
 		{"empty", "", 40001, "the body is empty; send a JSON object with id, name and an optional tag"},
 		{"white space", " \r\n\t", 40001, "the body is empty; send a JSON object with id, name and an optional tag"},
 		{"no JSON", "id=1&name=A", 40002, "the body is not JSON: expected a value at byte 0; got 'i'"},
-		{"broken off", `{"id":1,"name":"A"`, 40002, "the body is not JSON: expected ',' or '}' at byte 18; got the end of the body"},
-		{"comma at the end", `{"id":1,"name":"A",}`, 40002, "the body is not JSON: expected a member name in quotes at byte 19; got '}'"},
-		{"two values", `{"id":1,"name":"A"}{"id":2,"name":"B"}`, 40002, "the body is not JSON: expected the end of the body at byte 19; got '{'"},
-		{"byte order mark", "\ufeff" + `{"id":1,"name":"A"}`, 40002, "the body is not JSON: expected a value at byte 0; got '\\ufeff'"},
-		{"comment", `{"id":1,/* */"name":"A"}`, 40002, "the body is not JSON: expected a member name in quotes at byte 8; got '/'"},
+		{
+			"broken off", `{"id":1,"name":"A"`, 40002,
+			"the body is not JSON: expected ',' or '}' at byte 18; got the end of the body",
+		},
+		{
+			"comma at the end", `{"id":1,"name":"A",}`, 40002,
+			"the body is not JSON: expected a member name in quotes at byte 19; got '}'",
+		},
+		{
+			"two values", `{"id":1,"name":"A"}{"id":2,"name":"B"}`, 40002,
+			"the body is not JSON: expected the end of the body at byte 19; got '{'",
+		},
+		{
+			"byte order mark", "\ufeff" + `{"id":1,"name":"A"}`, 40002,
+			"the body is not JSON: expected a value at byte 0; got '\\ufeff'",
+		},
+		{
+			"comment", `{"id":1,/* */"name":"A"}`, 40002,
+			"the body is not JSON: expected a member name in quotes at byte 8; got '/'",
+		},
 		{"NaN", `{"id":NaN,"name":"A"}`, 40002, "the body is not JSON: expected a value at byte 6; got 'N'"},
 		{"invalid UTF-8", `{"id":1,"name":"` + "\xff" + `"}`, 40003, "the body must be UTF-8; got 0xFF at byte 16"},
 		{"too deep", tooDeep, 40004, "arrays and objects must nest at most 64 deep; got 65 at byte 89"},
 		{"array", `[{"id":1,"name":"A"}]`, 40005, "the body must be a JSON object; got an array"},
 		{"null", `null`, 40005, "the body must be a JSON object; got null"},
 		{"id twice", `{"id":1,"name":"A","id":1}`, 40006, `member names must be unique; got "id" twice`},
-		{"name twice by an escape", `{"id":1,"name":"A","n\u0061me":"B"}`, 40006, `member names must be unique; got "name" twice`},
-		{"unknown member twice", `{"id":1,"name":"A","more":{"x":1,"x":2}}`, 40006, `member names must be unique; got "x" twice`},
-		{"lone surrogate", `{"id":1,"name":"\ud83c"}`, 40007, "name contains an unpaired surrogate; send the whole pair or the character in UTF-8"},
+		{
+			"name twice by an escape", `{"id":1,"name":"A","n\u0061me":"B"}`, 40006,
+			`member names must be unique; got "name" twice`,
+		},
+		{
+			"unknown member twice", `{"id":1,"name":"A","more":{"x":1,"x":2}}`, 40006,
+			`member names must be unique; got "x" twice`,
+		},
+		{
+			"lone surrogate", `{"id":1,"name":"\ud83c"}`, 40007,
+			"name contains an unpaired surrogate; send the whole pair or the character in UTF-8",
+		},
 		{"no id", `{"name":"A"}`, 40011, "id is missing; send a 64-bit integer"},
 		{"id as a string", `{"id":"1","name":"A"}`, 40012, `id must be a 64-bit integer; got "1"`},
 		{"id null", `{"id":null,"name":"A"}`, 40012, "id must be a 64-bit integer; got null"},
@@ -125,7 +195,10 @@ func TestInvalidBody(t *testing.T) {
 		{"name as a number", `{"id":1,"name":2}`, 40022, "name must be a string; got 2"},
 		{"name with U+0000", `{"id":1,"name":"A\u0000"}`, 40023, "name contains the character U+0000; remove it"},
 		{"tag null", `{"id":1,"name":"A","tag":null}`, 40031, "tag must be a string; got null"},
-		{"tag with U+0000", `{"id":1,"name":"A","tag":"\u0000"}`, 40032, "tag contains the character U+0000; remove it"},
+		{
+			"tag with U+0000", `{"id":1,"name":"A","tag":"\u0000"}`, 40032,
+			"tag contains the character U+0000; remove it",
+		},
 		{"several", `{"tag":false,"name":[],"id":"1"}`, 40012, `id must be a 64-bit integer, got "1"; name must be a string, got an array; tag must be a string, got false`},
 		{"nothing in it", `{}`, 40011, "id is missing, send a 64-bit integer; name is missing, send a string"},
 	} {

@@ -13,7 +13,7 @@ import (
 	"plantstore/internal/plant"
 )
 
-// profiles are the routes of net/http/pprof, for the admin listener.
+// profiles returns the routes of net/http/pprof for the admin listener.
 func profiles() []route {
 	list := []route{
 		{method: "GET", path: "/debug/pprof/", handle: plain(webpprof.Index)},
@@ -23,7 +23,9 @@ func profiles() []route {
 		{method: "GET", path: "/debug/pprof/trace", handle: executionTrace},
 	}
 	for _, name := range []string{"allocs", "block", "goroutine", "heap", "mutex", "threadcreate"} {
-		list = append(list, route{method: "GET", path: "/debug/pprof/" + name, handle: snapshot(webpprof.Handler(name))})
+		list = append(
+			list, route{method: "GET", path: "/debug/pprof/" + name, handle: snapshot(webpprof.Handler(name))},
+		)
 	}
 	for i := range list {
 		list[i].open, list[i].untimed = true, true
@@ -40,13 +42,14 @@ func plain(f http.HandlerFunc) handlerFunc {
 
 const (
 	profileTimeMax   = 60 * time.Second
-	profileWriteTime = 30 * time.Second // to send a profile when it is complete
+	profileWriteTime = 30 * time.Second // to send a complete profile
 )
 
 // cpuProfile records a CPU profile for ?seconds=, 30 by default. The process
 // can record one at a time.
 func cpuProfile(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
-	return record(w, r, 30*time.Second, "profile", func() error { return pprof.StartCPUProfile(w) }, pprof.StopCPUProfile)
+	start := func() error { return pprof.StartCPUProfile(w) }
+	return record(w, r, 30*time.Second, "profile", start, pprof.StopCPUProfile)
 }
 
 // executionTrace records an execution trace for ?seconds=, 1 by default. The
@@ -55,11 +58,13 @@ func executionTrace(w http.ResponseWriter, r *http.Request, _ auth.Principal) er
 	return record(w, r, time.Second, "trace", func() error { return trace.Start(w) }, trace.Stop)
 }
 
-// record runs a profile until its time is over or its client leaves. net/http's
-// own handlers refuse a second profile with a plain text and status 500, and do
-// not bound the time.
-func record(w http.ResponseWriter, r *http.Request, usual time.Duration, name string, start func() error, stop func()) error {
-	length, err := profileTime(r, usual)
+// record records a profile until its time ends or its client disconnects. The
+// handlers of net/http/pprof refuse a second profile with plain text and status
+// 500, and do not limit the time.
+func record(
+	w http.ResponseWriter, r *http.Request, fallback time.Duration, name string, start func() error, stop func(),
+) error {
+	length, err := profileTime(r, fallback)
 	if err != nil {
 		return err
 	}
@@ -83,11 +88,11 @@ func record(w http.ResponseWriter, r *http.Request, usual time.Duration, name st
 	return nil
 }
 
-// snapshot answers with a profile that the runtime keeps, or, with ?seconds=,
-// with its growth in that time, one at a time. net/http extends the write
-// deadline and notices that the client leaves.
+// snapshot returns the function of a route for a profile of the runtime. With
+// ?seconds= the response is the difference over that time; one such request may run
+// at a time. net/http/pprof extends the write deadline and detects a disconnect.
 func snapshot(h http.Handler) handlerFunc {
-	running := make(chan struct{}, 1) // holds a token while a growth is recorded
+	running := make(chan struct{}, 1) // has an element while a difference is recorded
 	return func(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
 		if r.FormValue("seconds") == "" {
 			h.ServeHTTP(w, r)
@@ -97,8 +102,13 @@ func snapshot(h http.Handler) handlerFunc {
 		if err != nil {
 			return err
 		}
-		if length%time.Second != 0 || r.FormValue("debug") != "" {
-			return badQuery("seconds of this profile must be a whole number, and debug cannot be combined with it")
+		if length%time.Second != 0 {
+			return badQuery(fmt.Sprintf(
+				"seconds must be an integer for this profile; got %q", shorten(r.FormValue("seconds")),
+			))
+		}
+		if r.FormValue("debug") != "" {
+			return badQuery("seconds and debug cannot be combined; omit one")
 		}
 		select {
 		case running <- struct{}{}:
@@ -111,15 +121,16 @@ func snapshot(h http.Handler) handlerFunc {
 	}
 }
 
-// profileTime returns ?seconds=, or the usual time without it.
-func profileTime(r *http.Request, usual time.Duration) (time.Duration, error) {
+// profileTime returns ?seconds=, or the default without it.
+func profileTime(r *http.Request, fallback time.Duration) (time.Duration, error) {
 	text := r.FormValue("seconds")
 	if text == "" {
-		return usual, nil
+		return fallback, nil
 	}
 	seconds, err := strconv.ParseFloat(text, 64)
-	if err != nil || !(seconds > 0 && seconds <= profileTimeMax.Seconds()) { // NaN is refused, too
-		return 0, badQuery(fmt.Sprintf("seconds must be a number above 0 and up to %d; got %q", int(profileTimeMax.Seconds()), harmless(text)))
+	if err != nil || !(seconds > 0 && seconds <= profileTimeMax.Seconds()) { // true for NaN too
+		return 0, badQuery(fmt.Sprintf("seconds must be above 0 and at most %d; got %q",
+			int(profileTimeMax.Seconds()), shorten(text)))
 	}
 	return time.Duration(seconds * float64(time.Second)), nil
 }
@@ -129,5 +140,8 @@ func badQuery(message string) error {
 }
 
 func profileRunning() error {
-	return &plant.Error{Code: plant.CodeProfileRunning, Message: "a profile of this kind is being recorded: send the request again when it has ended"}
+	return &plant.Error{
+		Code:    plant.CodeProfileRunning,
+		Message: "the server is recording a profile of this kind already; send the request again when it has ended",
+	}
 }

@@ -25,7 +25,7 @@ func TestProfiles(t *testing.T) {
 		}
 	}
 	off := start(t)
-	same(t, off.sendTo(off.admin, message("GET /debug/pprof/ HTTP/1.1", "")), refused(40401, "nothing is served at this path"))
+	same(t, off.sendTo(off.admin, message("GET /debug/pprof/ HTTP/1.1", "")), refused(40401, textNotFound))
 }
 
 // The process records one CPU profile, one execution trace and one heap growth
@@ -64,7 +64,9 @@ func TestTimedProfiles(t *testing.T) {
 // that the server refuses a second profile of the kind until then.
 func checkDisconnect(t *testing.T, h *harness, path string) {
 	t.Helper()
-	busy := refused(40901, "a profile of this kind is being recorded: send the request again when it has ended")
+	busy := refused(
+		40901, "the server is recording a profile of this kind already; send the request again when it has ended",
+	)
 	short := path + "?seconds=1"
 	for attempt := 1; ; attempt++ {
 		id := fmt.Sprintf("long%s-%d", path, attempt)
@@ -128,13 +130,17 @@ func TestProfileTimes(t *testing.T) {
 	t.Parallel()
 	h := start(t, func(s *setup) { s.pprof = true })
 	for _, path := range []string{"profile", "trace", "heap", "allocs", "block", "goroutine", "mutex", "threadcreate"} {
-		for _, seconds := range []string{"0", "-1", "60.5", "61", "1e9", "1e300", "NaN", "Inf", "-Inf", "x", "99999999999999999999"} {
+		for _, seconds := range []string{
+			"0", "-1", "60.5", "61", "1e9", "1e300", "NaN", "Inf", "-Inf", "x", "99999999999999999999",
+		} {
 			same(t, h.sendTo(h.admin, message("GET /debug/pprof/"+path+"?seconds="+seconds+" HTTP/1.1", "")),
-				refused(40061, `seconds must be a number above 0 and up to 60; got "`+seconds+`"`))
+				refused(40061, `seconds must be above 0 and at most 60; got "`+seconds+`"`))
 		}
 	}
-	for _, query := range []string{"seconds=1.5", "seconds=1&debug=1"} {
-		same(t, h.sendTo(h.admin, message("GET /debug/pprof/heap?"+query+" HTTP/1.1", "")),
-			refused(40061, "seconds of this profile must be a whole number, and debug cannot be combined with it"))
+	for query, text := range map[string]string{
+		"seconds=1.5":       `seconds must be an integer for this profile; got "1.5"`,
+		"seconds=1&debug=1": "seconds and debug cannot be combined; omit one",
+	} {
+		same(t, h.sendTo(h.admin, message("GET /debug/pprof/heap?"+query+" HTTP/1.1", "")), refused(40061, text))
 	}
 }

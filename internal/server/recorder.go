@@ -7,34 +7,35 @@ import (
 	"plantstore/internal/plant"
 )
 
-// responseRecorder records how a request was answered, for the access log and the metrics.
+// responseRecorder is an http.ResponseWriter that records the response for the
+// access log and the metrics.
 type responseRecorder struct {
 	http.ResponseWriter
-	id      [1]string // as the value of a header
-	status  int
-	bytes   int
-	route   *route // nil if there is none
-	who     string // the name of the credential
-	code    plant.Code
-	cause   error // what an internal error hid from the client
-	started time.Time
+	id        [1]string // the request id, as the value of a header
+	status    int
+	bytes     int    // of the body
+	route     *route // nil: no route matches
+	principal string // its name; empty: the request is not authenticated
+	code      plant.Code
+	cause     error // of an internal error, which the client does not receive
+	started   time.Time
 }
 
 // WriteHeader records the status.
-func (x *responseRecorder) WriteHeader(status int) {
-	x.status = status
-	x.ResponseWriter.WriteHeader(status)
+func (rec *responseRecorder) WriteHeader(status int) {
+	rec.status = status
+	rec.ResponseWriter.WriteHeader(status)
 }
 
 // Write counts the bytes.
-func (x *responseRecorder) Write(p []byte) (int, error) {
-	if x.status == 0 {
-		x.status = http.StatusOK
+func (rec *responseRecorder) Write(p []byte) (int, error) {
+	if rec.status == 0 {
+		rec.status = http.StatusOK
 	}
-	n, err := x.ResponseWriter.Write(p)
-	x.bytes += n
+	n, err := rec.ResponseWriter.Write(p)
+	rec.bytes += n
 	return n, err
 }
 
-// Unwrap lets http.ResponseController reach the connection's deadlines.
-func (x *responseRecorder) Unwrap() http.ResponseWriter { return x.ResponseWriter }
+// Unwrap returns the wrapped writer, for http.ResponseController.
+func (rec *responseRecorder) Unwrap() http.ResponseWriter { return rec.ResponseWriter }

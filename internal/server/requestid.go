@@ -9,10 +9,10 @@ import (
 	"plantstore/internal/auth"
 )
 
-// requestID returns the request's own id if it is one line of harmless
-// characters, or makes one of 128 random bits.
+// requestID returns the X-Request-Id of the request if it is valid, otherwise a new
+// id of 128 random bits.
 func requestID(header http.Header) string {
-	if id := header["X-Request-Id"]; len(id) == 1 && saneID(id[0]) {
+	if id := header["X-Request-Id"]; len(id) == 1 && validID(id[0]) {
 		return id[0]
 	}
 	return newRequestID()
@@ -20,13 +20,15 @@ func requestID(header http.Header) string {
 
 func newRequestID() string {
 	var random [16]byte
-	_, _ = rand.Read(random[:]) // never fails: crypto/rand ends the program instead
+	_, _ = rand.Read(random[:]) // never returns an error: crypto/rand ends the program instead
 	var id [2 * len(random)]byte
 	hex.Encode(id[:], random[:])
 	return string(id[:])
 }
 
-func saneID(id string) bool {
+// validID reports whether an id from a client may stand in the log and in the
+// response: 1 to 128 characters of a small set, and not a token.
+func validID(id string) bool {
 	const bytesMax = 128
 	if id == "" || len(id) > bytesMax || auth.LooksLikeSecret(strings.ToLower(id)) {
 		return false

@@ -63,7 +63,9 @@ func TestRequestID(t *testing.T) {
 func TestMadeRequestIDIsInTheLog(t *testing.T) {
 	t.Parallel()
 	h := start(t)
-	for _, request := range []string{message("GET /healthz HTTP/1.1", "", "-X-Request-Id"), message("GET /healthz HTTP/1.1", "", "-Host")} {
+	for _, request := range []string{
+		message("GET /healthz HTTP/1.1", "", "-X-Request-Id"), message("GET /healthz HTTP/1.1", "", "-Host"),
+	} {
 		c := dial(t, h.public)
 		c.write(request)
 		c.done()

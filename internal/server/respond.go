@@ -9,24 +9,25 @@ import (
 	"plantstore/internal/plant"
 )
 
-// writeJSON writes an answer whose body is complete, so that its length is
-// known and an error in making it could still have been another answer.
+// writeJSON writes a response with a complete body. The response so has a
+// Content-Length, and an error that occurs while the caller makes the body can
+// still become another response.
 func writeJSON(w http.ResponseWriter, status int, body []byte) {
 	h := w.Header()
 	h["Content-Type"] = contentTypeJSON
 	h["Cache-Control"] = noStore
 	h["Content-Length"] = length(len(body))
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // a client that has left cannot be told
+	_, _ = w.Write(body) // fails if the client has disconnected
 }
 
-// Header values that every answer has; shared, so never changed.
+// Header values of every response. Handlers share them, so they must not change.
 var (
 	contentTypeJSON = []string{mediaType}
 	noStore         = []string{"no-store"}
 )
 
-// length returns a Content-Length value; those of nearly all answers are shared.
+// length returns a Content-Length value. Most responses share their values.
 func length(n int) []string {
 	if n < len(lengths) {
 		return lengths[n]
@@ -41,7 +42,7 @@ var lengths = func() (values [1 << 10][]string) {
 	return values
 }()
 
-// appendError appends the Error body of the specification.
+// appendError appends the error body of the specification.
 func appendError(dst []byte, e *plant.Error) []byte {
 	dst = append(dst, `{"error":`...)
 	dst = strconv.AppendInt(dst, int64(e.Code), 10)
@@ -50,21 +51,23 @@ func appendError(dst []byte, e *plant.Error) []byte {
 	return append(dst, '}', '\n')
 }
 
-// asPlantError returns what a client is told of an error. What is no
-// *plant.Error is internal: the client learns only that, the log the rest.
+// asPlantError returns the error for the client. Every error that is not a
+// *plant.Error is internal: only the log has its text.
 func asPlantError(err error) *plant.Error {
 	var refusal *plant.Error
 	if errors.As(err, &refusal) {
 		return refusal
 	}
-	return &plant.Error{Code: plant.CodeInternal, Message: "the store has met a defect; its log has the cause under this request's id"}
+	return &plant.Error{
+		Code:    plant.CodeInternal,
+		Message: "internal error; the log of the server has the cause under the request id",
+	}
 }
 
-// retryAfterSeconds is short, because what it is for passes within a commit or
-// a restart.
+// retryAfterSeconds is short, because its causes end with a commit or a restart.
 const retryAfterSeconds = "1"
 
-// writeError answers with an error, and with the headers that belong to it.
+// writeError writes an error response with the headers of its status and code.
 func writeError(w http.ResponseWriter, e *plant.Error, scope auth.Scopes) {
 	h := w.Header()
 	switch e.Code.Status() {
@@ -86,8 +89,8 @@ func writeError(w http.ResponseWriter, e *plant.Error, scope auth.Scopes) {
 	writeJSON(w, e.Code.Status(), appendError(nil, e))
 }
 
-// challenge returns the WWW-Authenticate value of RFC 6750 section 3: with no
-// error code if no credential was sent.
+// challenge returns the WWW-Authenticate value of RFC 6750 section 3. It has no
+// error code if the request has no credential.
 func challenge(e *plant.Error, scope auth.Scopes) string {
 	value := `Bearer realm="plantstore"`
 	switch e.Code {
@@ -100,5 +103,5 @@ func challenge(e *plant.Error, scope auth.Scopes) string {
 	default:
 		value += `, error="invalid_token"`
 	}
-	return value + `, error_description="` + e.Message + `"` // our own words: no quotes, no backslashes
+	return value + `, error_description="` + e.Message + `"` // messages of package auth have no quotes and no backslashes
 }

@@ -8,20 +8,20 @@ import (
 	"plantstore/internal/auth"
 )
 
-// handlerFunc answers a request, or returns why not; the error becomes the answer
-// in one place, see handler.fail.
-type handlerFunc func(w http.ResponseWriter, r *http.Request, who auth.Principal) error
+// handlerFunc writes the response to a request. If it returns an error, it has
+// written nothing, and handler.fail writes the response.
+type handlerFunc func(w http.ResponseWriter, r *http.Request, principal auth.Principal) error
 
 // route is one method of one path. Exactly one of scope and open is set.
 type route struct {
 	method  string
 	path    string
-	scope   auth.Scopes // what the credential must allow
-	open    bool        // needs no credential
+	scope   auth.Scopes // the credential must have it
+	open    bool        // requires no credential
 	handle  handlerFunc
 	metrics *routeMetrics // set by newServer
 
-	untimed bool // no histogram, as for a static file, or a profile, whose client chooses the time
+	untimed bool // no histogram: a static file, or a profile, for which the client chooses the time
 }
 
 // publicRoutes returns the routes of the public listener.
@@ -43,7 +43,9 @@ func adminRoutes(c Config) routes {
 	list := []route{
 		{method: "GET", path: "/livez", open: true, handle: alive},
 		{method: "GET", path: "/readyz", open: true, handle: ready(c.Store, true)},
-		{method: "GET", path: "/metrics", open: true, handle: serveMetrics(c.Metrics)},
+	}
+	if c.Metrics != nil {
+		list = append(list, route{method: "GET", path: "/metrics", open: true, handle: serveMetrics(c.Metrics)})
 	}
 	if c.Pprof {
 		list = append(list, profiles()...)
@@ -51,15 +53,15 @@ func adminRoutes(c Config) routes {
 	return newRoutes(list)
 }
 
-// routes finds a route by its exact path, then by its method. There are no
-// redirects between spellings of a path: a client that is off is told so.
+// routes has the routes by their exact path. The server does not redirect from other
+// spellings of a path.
 type routes map[string]*resource
 
 // resource is the routes of one path.
 type resource struct {
 	byMethod map[string]*route
 	allow    string // the value of an Allow header
-	first    *route // for a request of no method of these: its path and metrics are those of all
+	first    *route // of the path; a request with another method counts in its metrics
 }
 
 func newRoutes(list []route) routes {
@@ -71,7 +73,7 @@ func newRoutes(list []route) routes {
 			rs[r.path] = at
 		}
 		at.byMethod[r.method] = &r
-		if r.method == "GET" { // RFC 9110 section 9.3.2; net/http leaves the body out
+		if r.method == "GET" { // RFC 9110 section 9.3.2; net/http omits the body
 			at.byMethod["HEAD"] = &r
 		}
 		at.allow = allowed(at.byMethod)

@@ -73,7 +73,7 @@ func TestHealth(t *testing.T) {
 	same(t, h.send(get("/healthz")), ready)
 	same(t, h.send(get("/healthz?verbose")), ready)
 	same(t, h.sendTo(h.admin, get("/readyz")), ready)
-	verbose := answered(200, `{"status":"ready","durability":"on stable storage of this machine","doubts":[]}`+"\n")
+	verbose := answered(200, `{"status":"ready","durability":"on stable storage of this machine","warnings":[]}`+"\n")
 	same(t, h.sendTo(h.admin, get("/readyz?verbose")), verbose)
 	same(t, h.sendTo(h.admin, get("/livez")), alive)
 }
@@ -98,8 +98,10 @@ func TestAdminListenerRefusesToo(t *testing.T) {
 	t.Parallel()
 	h := start(t, func(s *setup) { s.origins, s.ownHostOnly = []string{"*"}, true })
 	same(t, h.sendTo(h.admin, message("GET /livez HTTP/1.1", "", "-Host")),
-		closing(refused(40052, "the request is not HTTP as in RFC 9112: missing required Host header", "X-Request-Id", madeID)))
-	if got := h.sendTo(h.admin, message("GET /livez HTTP/1.1", "", "X-Large: "+strings.Repeat("x", 20<<10))).Status; got != 431 {
+		closing(refused(40052, textMalformedRequest+": missing required Host header", "X-Request-Id", madeID)))
+	if got := h.sendTo(
+		h.admin, message("GET /livez HTTP/1.1", "", "X-Large: "+strings.Repeat("x", 20<<10)),
+	).Status; got != 431 {
 		t.Errorf("large head: got %d, want 431", got)
 	}
 }
@@ -107,13 +109,17 @@ func TestAdminListenerRefusesToo(t *testing.T) {
 func TestListen(t *testing.T) {
 	t.Parallel()
 	listenConfig := func(address string) server.ListenConfig {
-		return server.ListenConfig{Name: "public", Address: address, Log: newLogBuffer().logger(), Metrics: prometheus.NewRegistry()}
+		return server.ListenConfig{
+			Name: "public", Address: address, Log: newLogBuffer().logger(), Metrics: prometheus.NewRegistry(),
+		}
 	}
 	l, err := server.Listen(t.Context(), listenConfig("127.0.0.1:0"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := server.Listen(t.Context(), listenConfig(l.Addr().String())); err == nil || !strings.HasPrefix(err.Error(), "listen tcp "+l.Addr().String()+": ") {
+	if _, err := server.Listen(
+		t.Context(), listenConfig(l.Addr().String()),
+	); err == nil || !strings.HasPrefix(err.Error(), "listen tcp "+l.Addr().String()+": ") {
 		t.Errorf("taken address: got %v, want an error", err)
 	}
 	_ = l.Close()

@@ -29,7 +29,10 @@ func TestSameIDAgain(t *testing.T) {
 	}{
 		{"same name", `"name":"A"`, `"name":"A"`, replayed(`{"name":"A"}`)},
 		{"same name and tag", `"name":"A","tag":"T"`, `"name":"A","tag":"T"`, replayed(`{"name":"A","tag":"T"}`)},
-		{"same content in other form", `"name":"A","tag":""`, `"more":1, "tag" : "", "name":"\u0041"`, replayed(`{"name":"A","tag":""}`)},
+		{
+			"same content in other form", `"name":"A","tag":""`, `"more":1, "tag" : "", "name":"\u0041"`,
+			replayed(`{"name":"A","tag":""}`),
+		},
 		{"other name", `"name":"A"`, `"name":"B"`, refused(40041, name)},
 		{"other case", `"name":"A"`, `"name":"a"`, refused(40041, name)},
 		{"same to the eye", `"name":"\u00e9"`, `"name":"e\u0301"`, refused(40041, name)},
@@ -40,7 +43,10 @@ func TestSameIDAgain(t *testing.T) {
 		{"no tag where one was", `"name":"A","tag":"T"`, `"name":"A"`, refused(40042, some)},
 		{"no tag where an empty one was", `"name":"A","tag":""`, `"name":"A"`, refused(40042, some)},
 		{"other name, and no tag where one was", `"name":"A","tag":"T"`, `"name":""`, refused(40041, name+joined+some)},
-		{"other name, and a tag where none was", `"name":"A"`, `"name":"B","tag":"T"`, refused(40041, name+joined+none)},
+		{
+			"other name, and a tag where none was", `"name":"A"`, `"name":"B","tag":"T"`,
+			refused(40041, name+joined+none),
+		},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -75,7 +81,10 @@ func TestSameIDAgainAcrossRestart(t *testing.T) {
 
 	second := start(t, func(s *setup) { s.path, s.token = first.path, first.token })
 	same(t, second.send(post(body)), created(`{"name":"A","tag":"T"}`, "Idempotent-Replayed", "true"))
-	same(t, second.send(post(`{"id":1,"name":"B","tag":"T"}`)), refused(40041, "a plant with this id is stored with a different name"))
+	same(
+		t, second.send(post(`{"id":1,"name":"B","tag":"T"}`)),
+		refused(40041, "a plant with this id is stored with a different name"),
+	)
 	unchanged(t, before, second.stored(1))
 }
 

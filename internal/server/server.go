@@ -4,7 +4,9 @@
 package server
 
 import (
+	"errors"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/url"
 	"time"
@@ -14,52 +16,57 @@ import (
 	"plantstore/internal/store"
 )
 
-// Config configures both servers.
+// Config configures both servers. Store and BaseURL are required.
 type Config struct {
 	Store *store.Store
-	Log   *slog.Logger
+	Log   *slog.Logger // nil: none
 
-	// BaseURL is where clients reach the public listener. Its path is the prefix
-	// under which everything but the health check is served; the whole of it
-	// stands in the API document.
+	// BaseURL is the address of the public listener for clients. Its path is the
+	// prefix of every path but the health check. The API document has the whole
+	// URL.
 	BaseURL *url.URL
-	// OwnHostOnly is set if the operator gave the address, and not if it was
-	// guessed: requests whose target names another host are refused, and the
-	// API document has the whole address.
+	// OwnHostOnly is true if BaseURL is a setting and not a guess. The server then
+	// refuses requests whose target names another host, and the API document has
+	// the host.
 	OwnHostOnly bool
 
-	// CORSOrigins are the origins whose pages may call the public listener (the Fetch
-	// standard's CORS protocol), or "*" for every one. None: CORS is off.
+	// CORSOrigins are the origins whose pages may call the public listener (the
+	// CORS protocol of the Fetch standard), or "*" for all. Empty: CORS is off.
 	CORSOrigins []string
 
 	Limits Limits
 
-	// AdminHosts are host names and IP addresses, without a port, that requests
-	// to the admin listener may have as their Host besides loopback names and
-	// the address that they were sent to.
+	// AdminHosts are the host names and IP addresses, without a port, that requests
+	// to the admin listener may have as their Host, besides loopback names and the
+	// address of the listener.
 	AdminHosts []string
 
-	Metrics *prometheus.Registry // both servers register theirs; /metrics shows all
-	Pprof   bool                 // serve net/http/pprof on the admin listener
+	// Metrics is the registry of /metrics. New registers the metrics of requests
+	// there, so a registry serves one call of New. nil: no metrics and no /metrics.
+	Metrics *prometheus.Registry
+	Pprof   bool // serve net/http/pprof on the admin listener
 }
 
-// Limits bounds what a request may cost. All of them but IdleTimeout, which costs no
-// request anything, stand in the API document.
+// Limits are the limits of requests. The API document has all of them except
+// IdleTimeout.
 type Limits struct {
-	BodyMax        int64         // bytes of a request's body
-	HeaderMax      int           // bytes of a request's line and headers together; at least 4 KiB are allowed in any case
+	BodyMax        int64         // bytes of a body
+	HeaderMax      int           // bytes of the request line and headers together; 4 KiB are always allowed
 	RequestTimeout time.Duration // for a request to arrive whole
-	AnswerTimeout  time.Duration // for the store to answer after that
+	AnswerTimeout  time.Duration // for the response after that
 	IdleTimeout    time.Duration // for a connection between two requests
 	QueueMax       int           // plants that may wait for the next commit
 }
 
-// headerSlack is what net/http allows on top of MaxHeaderBytes.
+// headerSlack is the number of bytes that net/http allows above MaxHeaderBytes.
 const headerSlack = 4 << 10
 
-// New returns the servers of the public and the admin listener. The caller serves each on a
-// listener of Listen.
+// New returns the servers of the public and the admin listener. The caller passes
+// a listener of Listen to the Serve method of each.
 func New(c Config) (public, admin *http.Server, err error) {
+	if c.Store == nil || c.BaseURL == nil {
+		return nil, nil, errors.New("server: Store and BaseURL are required")
+	}
 	hosts := make([]string, len(c.AdminHosts))
 	for i, text := range c.AdminHosts {
 		if hosts[i], err = ParseHost(text); err != nil {
@@ -80,7 +87,7 @@ func New(c Config) (public, admin *http.Server, err error) {
 }
 
 func newServer(c Config, name string, routes routes, metrics *metrics) *http.Server {
-	log := c.Log.With("listener", name)
+	log := loggerOrNone(c.Log).With("listener", name)
 	for _, at := range routes {
 		for _, route := range at.byMethod {
 			route.metrics = metrics.forRoute(name, route.path, route.untimed)
@@ -101,22 +108,30 @@ func newServer(c Config, name string, routes routes, metrics *metrics) *http.Ser
 	return &http.Server{
 		Handler:     h,
 		ConnContext: keepConn,
-		// OPTIONS * is a request like any other: net/http would answer it without an id and a log line.
+		// net/http would respond to OPTIONS * without a request id and a log line.
 		DisableGeneralOptionsHandler: true,
 		ReadTimeout:                  c.Limits.RequestTimeout,
 		WriteTimeout:                 c.Limits.RequestTimeout + c.Limits.AnswerTimeout + 10*time.Second,
 		IdleTimeout:                  c.Limits.IdleTimeout,
 		MaxHeaderBytes:               max(c.Limits.HeaderMax-headerSlack, 1),
-		ErrorLog:                     slog.NewLogLogger(log.Handler(), slog.LevelDebug), // clients that break off; nothing an operator must act on
+		ErrorLog:                     slog.NewLogLogger(log.Handler(), slog.LevelDebug), // disconnects of clients
 	}
 }
 
-// hostPort returns a URL's host and port, the port also where it is the
-// scheme's default.
+// loggerOrNone returns the logger, or one that discards every line for nil.
+func loggerOrNone(log *slog.Logger) *slog.Logger {
+	if log == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return log
+}
+
+// hostPort returns the host and the port of a URL, with the default port of the
+// scheme if the URL has none.
 func hostPort(u *url.URL) string {
 	port := u.Port()
 	if port == "" {
 		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
 	}
-	return u.Hostname() + ":" + port
+	return net.JoinHostPort(u.Hostname(), port)
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-const textNotFound = "nothing is served at this path"
+const textNotFound = "this path does not exist; check the path and the base URL"
 
 func TestNotFound(t *testing.T) {
 	t.Parallel()
@@ -17,10 +17,14 @@ func TestNotFound(t *testing.T) {
 		"/", "/plant", "/plants/", "//plants", "/plants/1", "/plants/../plants", "/./plants", "/PLANTS", "/Plants", "/plants;v=1",
 		"/plants%2F", "/plants%20", "/v1/plants", "/livez", "/readyz", "/metrics", "/healthz/", "/docs//", "/openapi", "*", "http://x", "http:plants",
 	} {
-		rows = append(rows, conversation{target, message("POST "+target+" HTTP/1.1", `{"id":1,"name":"A"}`), refused(40401, textNotFound)})
+		rows = append(rows, conversation{
+			target, message("POST "+target+" HTTP/1.1", `{"id":1,"name":"A"}`), refused(40401, textNotFound),
+		})
 	}
 	for _, method := range []string{"GET", "DELETE", "OPTIONS", "PURGE"} {
-		rows = append(rows, conversation{method, message(method+" /nothing HTTP/1.1", ""), refused(40401, textNotFound)})
+		rows = append(
+			rows, conversation{method, message(method+" /nothing HTTP/1.1", ""), refused(40401, textNotFound)},
+		)
 	}
 	head := refused(40401, textNotFound)
 	head.Body = ""
@@ -28,7 +32,10 @@ func TestNotFound(t *testing.T) {
 		conversation{"HEAD", message("HEAD /nothing HTTP/1.1", ""), head},
 		conversation{"OPTIONS for the server", message("OPTIONS * HTTP/1.1", ""), refused(40401, textNotFound)},
 		conversation{"CONNECT", message("CONNECT plants.example:80 HTTP/1.1", ""), refused(40401, textNotFound)},
-		conversation{"no credential is needed to learn it", message("POST /nothing HTTP/1.1", "", "-Authorization"), refused(40401, textNotFound)},
+		conversation{
+			"no credential is needed to learn it", message("POST /nothing HTTP/1.1", "", "-Authorization"),
+			refused(40401, textNotFound),
+		},
 	)
 	converse(t, h, rows)
 	h.notStored(1)
@@ -41,16 +48,21 @@ func TestMethodNotAllowed(t *testing.T) {
 	for target, allow := range map[string]string{
 		"/plants": "POST", "/healthz": "GET, HEAD", "/openapi.json": "GET, HEAD", "/openapi.yaml": "GET, HEAD", "/docs": "GET, HEAD",
 	} {
-		want := refused(40501, "this path is not served with this method: use "+allow, "Allow", allow)
-		for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "PURGE", "post", "PRI"} {
+		for _, method := range []string{
+			"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "PURGE", "post", "PRI",
+		} {
 			if strings.Contains(", "+allow+",", ", "+method+",") {
 				continue
 			}
-			want := want
+			text := "method must be " + strings.ReplaceAll(allow, ", ", " or ") + "; got " + method
+			want := refused(40501, text, "Allow", allow)
 			if method == "HEAD" {
 				want.Body = ""
 			}
-			rows = append(rows, conversation{method + " " + target, message(method+" "+target+" HTTP/1.1", "", "-Authorization"), want})
+			rows = append(
+				rows,
+				conversation{method + " " + target, message(method+" "+target+" HTTP/1.1", "", "-Authorization"), want},
+			)
 		}
 	}
 	converse(t, h, rows)
@@ -73,33 +85,65 @@ func TestMediaType(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	const body = `{"id":1,"name":"A"}`
-	media := refused(41501, "the body's media type is not application/json: send Content-Type: application/json", "Accept", "application/json")
-	charset := func(got string) answer {
-		return refused(41501, `charset must be utf-8; got "`+got+`": send Content-Type: application/json`, "Accept", "application/json")
+	media := func(got string) answer {
+		return refused(
+			41501, "Content-Type must be application/json, with no charset but utf-8; got "+got, "Accept",
+			"application/json",
+		)
 	}
-	coding := refused(41502, "the body has a Content-Encoding: send it without one", "Accept-Encoding", "identity")
+	coding := func(got string) answer {
+		return refused(41502, "Content-Encoding must be absent; got "+got, "Accept-Encoding", "identity")
+	}
 	converse(t, h, []conversation{
-		{"none", post(body, "-Content-Type"), media},
-		{"empty", post(body, "Content-Type: "), media},
-		{"text", post(body, "Content-Type: text/plain"), media},
-		{"a form", post(body, "Content-Type: application/x-www-form-urlencoded"), media},
-		{"JSON of another kind", post(body, "Content-Type: application/merge-patch+json"), media},
-		{"text/json", post(body, "Content-Type: text/json"), media},
-		{"twice", post(body, "+Content-Type: application/json"), media},
-		{"two in one", post(body, "Content-Type: application/json, application/json"), media},
-		{"charset of another kind", post(body, "Content-Type: application/json; charset=latin1"), charset("latin1")},
-		{"charset UTF-16", post(body, "Content-Type: application/json; charset=utf-16"), charset("utf-16")},
-		{"charset with a quote", post(body, `Content-Type: application/json; charset="x\"y"`), charset(`x\"y`)},
-		{"long charset", post(body, "Content-Type: application/json; charset="+strings.Repeat("x", 200)), charset(strings.Repeat("x", 100) + "…")},
-		{"charset of another type", post(body, "Content-Type: text/plain; charset=latin1"), media},
-		{"two charsets", post(body, "Content-Type: application/json; charset=utf-8; charset=latin1"), media},
-		{"another parameter", post(body, "Content-Type: application/json; profile=plant"), media},
-		{"malformed", post(body, "Content-Type: application/json; ="), media},
-		{"gzip", post(body, "Content-Encoding: gzip"), coding},
-		{"identity", post(body, "Content-Encoding: identity"), coding},
-		{"empty coding", post(body, "Content-Encoding: "), coding},
-		{"coding and media type", post(body, "Content-Encoding: br", "Content-Type: text/plain"), coding},
-		{"before the body", post("{", "Content-Type: text/plain"), media},
+		{"none", post(body, "-Content-Type"), media("none")},
+		{"empty", post(body, "Content-Type: "), media(`""`)},
+		{"text", post(body, "Content-Type: text/plain"), media(`"text/plain"`)},
+		{
+			"form", post(body, "Content-Type: application/x-www-form-urlencoded"),
+			media(`"application/x-www-form-urlencoded"`),
+		},
+		{
+			"other JSON type", post(body, "Content-Type: application/merge-patch+json"),
+			media(`"application/merge-patch+json"`),
+		},
+		{"text/json", post(body, "Content-Type: text/json"), media(`"text/json"`)},
+		{"two headers", post(body, "+Content-Type: application/json"), media("2 Content-Type headers")},
+		{
+			"two types", post(body, "Content-Type: application/json, application/json"),
+			media(`"application/json, application/json"`),
+		},
+		{
+			"charset Latin-1", post(body, "Content-Type: application/json; charset=latin1"),
+			media(`"application/json; charset=latin1"`),
+		},
+		{
+			"charset UTF-16", post(body, "Content-Type: application/json; charset=utf-16"),
+			media(`"application/json; charset=utf-16"`),
+		},
+		{
+			"quote", post(body, `Content-Type: application/json; charset="x\"y"`),
+			media(`"application/json; charset=\"x\\\"y\""`),
+		},
+		{"long", post(body, "Content-Type: "+strings.Repeat("x", 200)), media(`"` + strings.Repeat("x", 100) + `…"`)},
+		{"token", post(body, "Content-Type: {token}"), media(`"(hidden: it may contain a token)"`)},
+		{
+			"charset of another type", post(body, "Content-Type: text/plain; charset=utf-8"),
+			media(`"text/plain; charset=utf-8"`),
+		},
+		{
+			"two charsets", post(body, "Content-Type: application/json; charset=utf-8; charset=latin1"),
+			media(`"application/json; charset=utf-8; charset=latin1"`),
+		},
+		{
+			"another parameter", post(body, "Content-Type: application/json; profile=plant"),
+			media(`"application/json; profile=plant"`),
+		},
+		{"malformed", post(body, "Content-Type: application/json; ="), media(`"application/json; ="`)},
+		{"gzip", post(body, "Content-Encoding: gzip"), coding(`"gzip"`)},
+		{"identity", post(body, "Content-Encoding: identity"), coding(`"identity"`)},
+		{"empty coding", post(body, "Content-Encoding: "), coding(`""`)},
+		{"coding and media type", post(body, "Content-Encoding: br", "Content-Type: text/plain"), coding(`"br"`)},
+		{"before the body", post("{", "Content-Type: text/plain"), media(`"text/plain"`)},
 	})
 	h.notStored(1)
 }
@@ -147,7 +191,7 @@ func TestRequestTimeout(t *testing.T) {
 	t.Parallel()
 	const limit = 500 * time.Millisecond
 	h := start(t, func(s *setup) { s.limits.RequestTimeout = limit })
-	late := closing(refused(40801, "the request did not arrive whole within 500ms; nothing was stored"))
+	late := closing(refused(40801, "the request did not arrive within 500ms; nothing was stored"))
 	inChunks := []string{"-Content-Length", "Transfer-Encoding: chunked"}
 	converse(t, h, []conversation{
 		{"no body", post("", "Content-Length: 19"), late},
@@ -155,7 +199,10 @@ func TestRequestTimeout(t *testing.T) {
 		{"no chunk", post("", inChunks...), late},
 		{"half a chunk", post("13\r\n{\"id\":1,", inChunks...), late},
 		{"no last chunk", post("13\r\n{\"id\":1,\"name\":\"A\"}\r\n", inChunks...), late},
-		{"no body and no credential", post("", "Content-Length: 19", "-Authorization"), closing(refused(40101, textNone, "WWW-Authenticate", challengeNone))},
+		{
+			"no body and no credential", post("", "Content-Length: 19", "-Authorization"),
+			closing(refused(40101, textNone, "WWW-Authenticate", challengeNone)),
+		},
 	})
 	h.notStored(1)
 
@@ -194,7 +241,10 @@ func TestHeadSize(t *testing.T) {
 	t.Parallel()
 	const limit = 9000
 	h := start(t, func(s *setup) { s.limits.HeaderMax = limit })
-	large := closing(refused(43101, "the request line and headers are larger than the limit", "X-Request-Id", madeID))
+	large := closing(refused(
+		43101, "the request line and headers are larger than the limit; send fewer or shorter headers", "X-Request-Id",
+		madeID,
+	))
 	raw := h.fill(post(`{"id":1,"name":"A"}`))
 	longLine := func(size int) string {
 		rest := " HTTP/1.1\r\nHost: h\r\n\r\n"

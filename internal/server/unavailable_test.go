@@ -89,7 +89,7 @@ const (
 	textDiskFull    = "the store's disk is full; the plant was not stored: send it again later"
 	textHeld        = "a move makes the store read-only; the plant was not stored: send it again"
 	textNoTokens    = "the store cannot check credentials now; nothing was stored: send the request again"
-	textDefect      = "the store has met a defect; its log has the cause under this request's id"
+	textDefect      = "internal error; the log of the server has the cause under the request id"
 )
 
 // later is an answer that asks to come again.

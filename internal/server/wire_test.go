@@ -107,7 +107,9 @@ func refused(code int, message string, headers ...string) answer {
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
 	_ = encoder.Encode(message) // cannot fail for a string
-	return answered(code/100, fmt.Sprintf(`{"error":%d,"message":%s}`+"\n", code, strings.TrimSpace(text.String())), headers...)
+	return answered(
+		code/100, fmt.Sprintf(`{"error":%d,"message":%s}`+"\n", code, strings.TrimSpace(text.String())), headers...,
+	)
 }
 
 // code returns the number in an Error body.

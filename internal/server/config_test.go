@@ -1,0 +1,48 @@
+package server_test
+
+import (
+	"net/http"
+	"net/url"
+	"testing"
+
+	"plantstore/internal/server"
+)
+
+func TestZeroConfig(t *testing.T) {
+	t.Parallel()
+	if _, _, err := server.New(server.Config{}); err == nil {
+		t.Error("New: got no error without a store and a base URL")
+	}
+	if l, err := server.Listen(t.Context(), server.ListenConfig{}); err == nil {
+		t.Errorf("Listen: got a listener at %s without an address", l.Addr())
+	}
+}
+
+// Without a log and a registry the servers respond, but log nothing and have no
+// /metrics.
+func TestConfigWithoutLogAndMetrics(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	public, admin, err := server.New(server.Config{
+		Store: h.store, BaseURL: &url.URL{Scheme: "http", Host: "localhost"}, AdminHosts: []string{"example.com"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := server.Listen(t.Context(), server.ListenConfig{Address: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.run(public, l)
+	same(t, h.sendTo(l.Addr().String(), message("GET /healthz HTTP/1.1", "")), answered(200, `{"status":"ready"}`+"\n"))
+	same(
+		t, h.sendTo(l.Addr().String(), "GET\r\n\r\n"),
+		closing(refused(40052, textMalformedRequest, "X-Request-Id", madeID)),
+	)
+	if got := get(admin.Handler, "/livez", http.Header{}).Code; got != 200 {
+		t.Errorf("/livez: got %d, want 200", got)
+	}
+	if got := get(admin.Handler, "/metrics", http.Header{}).Code; got != 404 {
+		t.Errorf("/metrics: got %d, want 404", got)
+	}
+}
