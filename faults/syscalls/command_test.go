@@ -30,7 +30,7 @@ var commandRows = []row{
 	{"unlink", "EIO", fileAny},
 	{"unlinkat", "EIO", fileAny},
 	{"openat", "EIO", "mark"},
-	{"openat", "EIO", "turn"},
+	{"openat", "EIO", "ticket"},
 	{"openat", "EIO", fileDir},
 	{"renameat", "EIO", fileAny},
 }

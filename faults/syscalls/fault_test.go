@@ -34,7 +34,7 @@ var (
 
 // Files of a store, as they are named in runs.
 var suffixes = map[string]string{
-	"db": "", "wal": "-wal", "shm": "-shm", "mark": "-mark", "serve": "-serve", "turn": "-turn",
+	"db": "", "wal": "-wal", "shm": "-shm", "mark": "-mark", "serve": "-serve", "ticket": "-ticket",
 }
 
 const (

@@ -42,7 +42,7 @@ var serverRows = []row{
 	{"openat", "EIO", "mark"},
 	{"openat", "EIO", "wal"},
 	{"openat", "EIO", "serve"},
-	{"openat", "EIO", "turn"},
+	{"openat", "EIO", "ticket"},
 	{"openat", "EIO", fileDir},
 	{"unlink", "EIO", "wal"},
 	{"unlink", "EIO", "shm"},
@@ -65,7 +65,7 @@ var serverRowsLong = []row{
 	{"stat", "EIO", "db"},
 	{"stat", "EIO", "wal"},
 	{"read", "EIO", "mark"},
-	{"flock", "EIO", "turn"},
+	{"flock", "EIO", "ticket"},
 	{"flock", "EIO", "serve"},
 }
 

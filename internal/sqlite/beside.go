@@ -12,7 +12,7 @@ import (
 // The ends of the names of the files that lie beside a store: those that SQLite opens, and all.
 var (
 	sqliteSuffixes = []string{"-wal", "-shm", "-journal"}
-	besideSuffixes = append(sqliteSuffixes, markSuffix, serveSuffix, turnSuffix, moveSuffix)
+	besideSuffixes = append(sqliteSuffixes, markSuffix, serveSuffix, ticketSuffix, moveSuffix)
 )
 
 // checkNamed returns an error if no regular file is at a path that the user named.

@@ -59,7 +59,7 @@ func TestPlantedFiles(t *testing.T) {
 			return err
 		}
 	}
-	all := []string{"-wal", "-shm", "-journal", "-mark", "-serve", "-turn", "-move"}
+	all := []string{"-wal", "-shm", "-journal", "-mark", "-serve", "-ticket", "-move"}
 	for _, use := range []struct {
 		name     string
 		suffixes []string
@@ -75,7 +75,7 @@ func TestPlantedFiles(t *testing.T) {
 			_, err := sqlite.Backup(t.Context(), path, path+".copy", noProgress)
 			return err
 		}},
-		{"restore", []string{"-wal", "-shm", "-journal", "-serve", "-turn"}, func(t *testing.T, path, backup string) error {
+		{"restore", []string{"-wal", "-shm", "-journal", "-serve", "-ticket"}, func(t *testing.T, path, backup string) error {
 			_, err := sqlite.Restore(t.Context(), backup, path, true, noProgress)
 			return err
 		}},

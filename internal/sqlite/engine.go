@@ -44,7 +44,7 @@ type Engine struct {
 	schema int // the version of the store's; the newest unless the engine only reads
 
 	serveLock *os.File // held by a server; nil in a command
-	turn      turn
+	ticket    writeTicket
 
 	writeMu sync.Mutex    // guards writer, its statements and order
 	writer  *sqlite3.Conn // the one connection that writes; nil if the engine only reads
@@ -62,7 +62,7 @@ type Engine struct {
 	markFile *os.File  // FILE-mark
 	markedAt time.Time // when a failure to write it was last logged; guarded by writeMu
 
-	turnBegan, restUntil time.Time // a command's last turn; guarded by writeMu
+	ticketLockedAt, yieldUntil time.Time // a command's last turn; guarded by writeMu
 
 	readMu sync.Mutex // guards reader
 	reader *sqlite3.Conn
@@ -128,7 +128,7 @@ func Open(ctx context.Context, c Config) (_ *Engine, err error) {
 		}
 		warnModes(c.Path, c.Log)
 	}
-	if e.turn, err = openTurn(c.Path); err != nil {
+	if e.ticket, err = openTicket(c.Path); err != nil {
 		return nil, err
 	}
 	if err := e.connect(); err != nil {
@@ -358,7 +358,7 @@ func (e *Engine) release() error {
 			errs = append(errs, conn.Close())
 		}
 	}
-	for _, f := range []*os.File{e.wal, e.turn.file, e.serveLock} {
+	for _, f := range []*os.File{e.wal, e.ticket.file, e.serveLock} {
 		if f != nil {
 			errs = append(errs, f.Close())
 		}

@@ -12,29 +12,27 @@ import (
 	"plantstore/internal/store"
 )
 
-// Lock files lie beside the database, because SQLite's own locks neither say who
-// serves the file or moves it nor give turns:
+// Lock files beside the database have the purposes that SQLite's locks do not cover:
+// SQLite's write lock is not fair, and shows neither a server nor a move.
 //
-//   - FILE-serve is locked by the one server of the file as long as it runs.
+//   - The one server of the file locks FILE-serve until it ends.
 //
-//   - FILE-turn is locked by a command while it wants to write or writes. The
-//     server, which would else take SQLite's write lock again within
-//     microseconds, looks at it before each batch and lets the command go first.
+//   - A command locks FILE-ticket, the write ticket, before it writes. The server checks
+//     it before each batch and waits for the command: without it, the server would lock
+//     SQLite's write lock again within microseconds.
 //
-//   - FILE-move is locked by the one command that moves the store, or fills it.
+//   - The command that moves or fills the store locks FILE-move.
 //
-// The locks are flock(2)'s: the kernel drops them with the process, however it
-// ends.
+// The locks are those of flock(2): the kernel releases them when the process ends.
 const (
-	serveSuffix = "-serve"
-	turnSuffix  = "-turn"
-	moveSuffix  = "-move"
+	serveSuffix  = "-serve"
+	ticketSuffix = "-ticket"
+	moveSuffix   = "-move"
 )
 
-// turnWaitMax bounds how long the server lets one command go first. After
-// that it goes on and leaves the rest to SQLite's own lock, so that a stopped
-// command cannot stop the server.
-const turnWaitMax = 2 * time.Second
+// ticketWaitMax bounds the time that the server waits for one command. After that it
+// relies on SQLite's lock, so that a stopped command cannot stop the server.
+const ticketWaitMax = 2 * time.Second
 
 const (
 	serveWaitMax = 200 * time.Millisecond
@@ -43,9 +41,8 @@ const (
 	commandPoll = time.Millisecond
 )
 
-// lockServe takes the lock of the one server. The error says who may hold it.
-// It tries for a moment, because a command that only asks whether there is a
-// server holds the lock, too, just as long as that takes.
+// lockServe locks FILE-serve for a server. It retries for a moment, because served locks
+// the file for the time of its check.
 func lockServe(ctx context.Context, path string) (*os.File, error) {
 	f, err := openLock(path + serveSuffix)
 	if err != nil {
@@ -70,7 +67,7 @@ func lockServe(ctx context.Context, path string) (*os.File, error) {
 }
 
 func errServed(path string) error {
-	return fmt.Errorf("another plantstore serves %s: stop it first, or give this one another file with --db", path)
+	return fmt.Errorf("another plantstore serves %s: stop it first, or use another file with --db", path)
 }
 
 // served reports whether a server has the file open.
@@ -83,19 +80,19 @@ func served(path string) bool {
 	return errors.Is(flock(f, syscall.LOCK_SH|syscall.LOCK_NB), syscall.EWOULDBLOCK)
 }
 
-// turn is the lock that commands take to write beside a server.
-type turn struct {
+// writeTicket is the lock of a command that writes beside a server.
+type writeTicket struct {
 	file *os.File
 }
 
-func openTurn(path string) (turn, error) {
-	f, err := openLock(path + turnSuffix)
-	return turn{file: f}, err
+func openTicket(path string) (writeTicket, error) {
+	f, err := openLock(path + ticketSuffix)
+	return writeTicket{file: f}, err
 }
 
-// letOthers waits, for the server, until no command wants to write.
-func (t turn) letOthers(ctx context.Context) error {
-	deadline := time.Now().Add(turnWaitMax)
+// waitForCommands waits until no command has locked the ticket. The server calls it.
+func (t writeTicket) waitForCommands(ctx context.Context) error {
+	deadline := time.Now().Add(ticketWaitMax)
 	for {
 		err := flock(t.file, syscall.LOCK_SH|syscall.LOCK_NB)
 		if err == nil {
@@ -113,8 +110,8 @@ func (t turn) letOthers(ctx context.Context) error {
 	}
 }
 
-// take waits, for a command, until it is its turn to write.
-func (t turn) take(ctx context.Context) error {
+// lock locks the ticket for a command. It waits until no other command has it locked.
+func (t writeTicket) lock(ctx context.Context) error {
 	for {
 		err := flock(t.file, syscall.LOCK_EX|syscall.LOCK_NB)
 		if err == nil {
@@ -129,9 +126,9 @@ func (t turn) take(ctx context.Context) error {
 	}
 }
 
-func (t turn) give() error { return flock(t.file, syscall.LOCK_UN) }
+func (t writeTicket) unlock() error { return flock(t.file, syscall.LOCK_UN) }
 
-// openLock opens a lock file, which only the owner of the store may read.
+// openLock opens a lock file, or creates it with mode 0600.
 func openLock(path string) (*os.File, error) {
 	f, err := safefile.OpenRegular(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if errors.Is(err, safefile.ErrNotRegular) {
@@ -143,7 +140,7 @@ func openLock(path string) (*os.File, error) {
 	return f, nil
 }
 
-// flock calls flock(2), again if a signal came between.
+// flock calls flock(2) again after EINTR.
 func flock(f *os.File, how int) error {
 	for {
 		err := syscall.Flock(int(f.Fd()), how)
@@ -153,7 +150,7 @@ func flock(f *os.File, how int) error {
 	}
 }
 
-// pause waits, or returns an error that wraps store.ErrBusy if ctx ends first.
+// pause sleeps. It returns an error that wraps store.ErrBusy if ctx ends first.
 func pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

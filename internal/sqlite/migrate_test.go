@@ -187,7 +187,7 @@ func TestMigrateRefuses(t *testing.T) {
 	lock, err := os.Create(path + "-serve") // as an older server holds it
 	must(t, err)
 	must(t, syscall.Flock(int(lock.Fd()), syscall.LOCK_EX))
-	if got, want := migrate(path), "another plantstore serves PATH: stop it first, or give this one another file with --db"; got != want {
+	if got, want := migrate(path), "another plantstore serves PATH: stop it first, or use another file with --db"; got != want {
 		t.Errorf("beside a server:\ngot  %s\nwant %s", got, want)
 	}
 	must(t, lock.Close())

@@ -84,7 +84,7 @@ func TestOneServer(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "plantstore.db")
 	server := mustOpen(t, sqlite.Config{Path: path, Server: true})
 	_, err := sqlite.Open(t.Context(), sqlite.Config{Path: path, Server: true, Log: slog.New(slog.DiscardHandler)})
-	want := "another plantstore serves " + path + ": stop it first, or give this one another file with --db"
+	want := "another plantstore serves " + path + ": stop it first, or use another file with --db"
 	if err == nil || err.Error() != want {
 		t.Errorf("a second server: got %v, want %s", err, want)
 	}
@@ -123,7 +123,7 @@ func TestFiles(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "plantstore.db")
 	e := mustOpen(t, sqlite.Config{Path: path, Server: true})
 	must(t, insertBatch(t.Context(), e, []store.Create{{}}))
-	for _, suffix := range []string{"", "-wal", "-shm", "-serve", "-turn"} {
+	for _, suffix := range []string{"", "-wal", "-shm", "-serve", "-ticket"} {
 		info, err := os.Stat(path + suffix)
 		if err != nil {
 			t.Errorf("while it runs: %v", err)
@@ -139,9 +139,9 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// TestCommandsGetTheirTurn shows that a command writes within its time while a
+// TestWriteTicket shows that a command writes within its time while a
 // server commits without a pause, and that the server goes on beside an import.
-func TestCommandsGetTheirTurn(t *testing.T) {
+func TestWriteTicket(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "plantstore.db")
 	server := mustOpen(t, sqlite.Config{Path: path, Server: true})
@@ -163,18 +163,18 @@ func TestCommandsGetTheirTurn(t *testing.T) {
 			n++
 		}
 	}()
-	const turns = 50
-	for i := range int64(turns) {
+	const commits = 50
+	for i := range int64(commits) {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		err := insertBatch(ctx, command, batchOf(-1_000_000+i*10, 10))
 		cancel()
 		if err != nil {
-			t.Fatalf("turn %d: %v", i, err)
+			t.Fatalf("commit %d: %v", i, err)
 		}
 	}
 	stop()
-	if n := <-served; n < turns/2 {
-		t.Errorf("the server committed %d times beside %d commits of a command", n, turns)
+	if n := <-served; n < commits/2 {
+		t.Errorf("the server committed %d times beside %d commits of a command", n, commits)
 	}
 }
 

@@ -143,12 +143,12 @@ func emptyWAL(path string) error {
 // takePlace puts temp in the place of the store at path. First the old store's
 // WAL goes into its file, or SQLite would take it for the new one's.
 func takePlace(ctx context.Context, temp *safefile.File, path string, replace bool) error {
-	t, err := openTurn(path)
+	t, err := openTicket(path)
 	if err != nil {
 		return err
 	}
 	defer t.file.Close()
-	if err := t.take(ctx); err != nil {
+	if err := t.lock(ctx); err != nil {
 		return err
 	}
 	if _, err := os.Stat(path); err == nil {

@@ -145,10 +145,10 @@ func (e *Engine) write(ctx context.Context, change func() error) error {
 	if e.broken != nil {
 		return e.broken
 	}
-	if err := e.takeTurn(ctx); err != nil {
+	if err := e.lockTicket(ctx); err != nil {
 		return err
 	}
-	defer e.giveTurn()
+	defer e.unlockTicket()
 	return e.noteBroken(e.transact(ctx, change))
 }
 
@@ -224,32 +224,32 @@ func (e *Engine) noteCommit(number int64) {
 	}
 }
 
-// takeTurn waits until this process may write. A command that writes again and
-// again beside a server leaves it as much time as it took itself.
-func (e *Engine) takeTurn(ctx context.Context) error {
+// lockTicket waits until this process may write. Between two writes, a command leaves a
+// server as much time as its own write took.
+func (e *Engine) lockTicket(ctx context.Context) error {
 	if e.server {
-		return e.turn.letOthers(ctx)
+		return e.ticket.waitForCommands(ctx)
 	}
-	if rest := time.Until(e.restUntil); rest > 0 && served(e.path) {
+	if rest := time.Until(e.yieldUntil); rest > 0 && served(e.path) {
 		if err := pause(ctx, rest); err != nil {
 			return err
 		}
 	}
-	if err := e.turn.take(ctx); err != nil {
+	if err := e.ticket.lock(ctx); err != nil {
 		return err
 	}
-	e.turnBegan = time.Now()
+	e.ticketLockedAt = time.Now()
 	return nil
 }
 
-func (e *Engine) giveTurn() {
+func (e *Engine) unlockTicket() {
 	if e.server {
 		return
 	}
-	took := time.Since(e.turnBegan)
-	e.restUntil = time.Now().Add(max(took, commandPoll))
-	if err := e.turn.give(); err != nil {
-		e.log.Warn("the turn lock could not be given back", "error", err)
+	took := time.Since(e.ticketLockedAt)
+	e.yieldUntil = time.Now().Add(max(took, commandPoll))
+	if err := e.ticket.unlock(); err != nil {
+		e.log.Warn("could not unlock the write ticket", "error", err)
 	}
 }
 
