@@ -5,20 +5,20 @@ import (
 	"time"
 )
 
-// Within asks again and again, every so often, until it is so, and ends the
-// test if it is not within a time. It is for what another process does and
-// nobody else tells of.
-func Within(t testing.TB, limit, every time.Duration, what string, isSo func() bool) {
+// Within polls a condition until it is true, and fails the test if it is still
+// false after limit. It waits for events in other processes that give no signal.
+// The condition describes a state in words, for the message of the failure.
+func Within(t testing.TB, limit, every time.Duration, condition string, isTrue func() bool) {
 	t.Helper()
-	late := time.NewTimer(limit)
-	defer late.Stop()
+	deadline := time.NewTimer(limit)
+	defer deadline.Stop()
 	tick := time.NewTicker(every)
 	defer tick.Stop()
-	for !isSo() {
+	for !isTrue() {
 		select {
 		case <-tick.C:
-		case <-late.C:
-			t.Fatalf("after %s it is not so that %s", limit, what)
+		case <-deadline.C:
+			t.Fatalf("still false after %s: %s", limit, condition)
 		}
 	}
 }

@@ -1,5 +1,6 @@
-// Package rig builds Plant Store, runs it, and sends plants to it, for harnesses
-// that do it harm. It also builds it weakened, to see that a harness notices.
+// Package rig builds and runs Plant Store and sends plants to it, for the
+// harnesses. It also builds the program with a weakness, so that a control test
+// can show that a harness detects it.
 package rig
 
 import (
@@ -27,25 +28,25 @@ import (
 func init() {
 	for _, entry := range os.Environ() {
 		if name, _, _ := strings.Cut(entry, "="); strings.HasPrefix(name, "PLANTSTORE_") || strings.HasPrefix(name, "PG") {
-			_ = os.Unsetenv(name) // fails only for a name that no variable can have
+			_ = os.Unsetenv(name) // fails only for an invalid name
 		}
 	}
 }
 
-// root is the directory of the product's sources, seen from a package of this module.
+// root is the product's root, relative to a package of this module.
 const root = "../.."
 
-// Weakness is a change of one source file that takes a promise away.
+// Weakness is a change of one source file that breaks a guarantee.
 type Weakness struct {
-	File     string // below the product's root
-	Old, New string // Old must be there exactly once; if it is empty, New is a file that is added
+	File     string // relative to the product's root
+	Old, New string // the file must contain Old exactly once; if Old is empty, New is a new file
 }
 
-// The weaknesses that harnesses must notice.
+// Weaknesses that several harnesses must detect.
 var (
 	// NormalSync commits without a sync: SQLite's synchronous = NORMAL.
 	NormalSync = Weakness{"internal/sqlite/engine.go", "PRAGMA synchronous = FULL;", "PRAGMA synchronous = NORMAL;"}
-	// EarlyAnswer answers before the commit.
+	// EarlyAnswer sends responses before the commit.
 	EarlyAnswer = Weakness{
 		"internal/store/writer.go",
 		"\toutcomes, err := w.engine.Insert(ctx, b.creates)\n",
@@ -54,7 +55,7 @@ var (
 	}
 )
 
-// Build builds the program, weakened or not, and returns its path.
+// Build builds the program with any weaknesses and returns its path.
 func Build(t testing.TB, weak ...Weakness) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -81,7 +82,7 @@ func overlay(t testing.TB, dir string, weak []Weakness) string {
 		}
 		from := path
 		if replace[path] != "" {
-			from = replace[path] // a second change of the same file
+			from = replace[path] // an earlier weakness changed the same file
 		}
 		text, err := os.ReadFile(from)
 		switch {
@@ -90,7 +91,7 @@ func overlay(t testing.TB, dir string, weak []Weakness) string {
 		case err != nil:
 			t.Fatal(err)
 		case strings.Count(string(text), w.Old) != 1:
-			t.Fatalf("%s has %q not exactly once: the weakness is out of date", w.File, w.Old)
+			t.Fatalf("%s must contain %q exactly once; adapt the weakness to the source", w.File, w.Old)
 		}
 		replace[path] = filepath.Join(dir, fmt.Sprintf("weak%d.go", i))
 		if err := os.WriteFile(replace[path], []byte(strings.Replace(string(text), w.Old, w.New, 1)), 0o600); err != nil {
@@ -110,23 +111,26 @@ func overlay(t testing.TB, dir string, weak []Weakness) string {
 
 // Server is a running server.
 type Server struct {
-	URL, Admin string // of its doors, without a path
+	URL, Admin string // of the public and the admin listener, without a path
 	Command    *exec.Cmd
 
 	log   logBuffer
-	ended chan struct{} // closed when the process has ended; Command.ProcessState is set then
+	ended chan struct{} // closed when the process has ended and Command.ProcessState is set
 }
 
-// ErrEnded means that a server ended before it was ready.
+// ErrEnded is the error of a server that ended before it was ready.
 var ErrEnded = errors.New("the server ended before it was ready")
 
-// Start starts a server on the store db and waits until it is ready. Before,
-// if it is not empty, is a command line that runs the program. The server is
-// killed when the test ends.
+// Start starts a server on the store db and waits until it is ready. If before is
+// not empty, it is a command line that runs the program, such as strace. The end
+// of the test kills the server.
 func Start(t testing.TB, program, db string, before []string, flags ...string) (*Server, error) {
 	t.Helper()
-	args := append(append(before[:len(before):len(before)], program, "serve", "--db", db, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--log-level", "info"), flags...)
-	s := &Server{Command: exec.Command(args[0], args[1:]...), ended: make(chan struct{})} //nolint:noctx // killed by Cleanup
+	args := append(before[:len(before):len(before)], program, "serve", "--db", db,
+		"--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--log-level", "info")
+	args = append(args, flags...)
+	command := exec.Command(args[0], args[1:]...) //nolint:noctx // Cleanup kills it
+	s := &Server{Command: command, ended: make(chan struct{})}
 	s.Command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	pipe, err := s.Command.StderrPipe()
 	if err != nil {
@@ -137,10 +141,10 @@ func Start(t testing.TB, program, db string, before []string, flags ...string) (
 	}
 	t.Cleanup(s.Kill)
 	ready := make(chan struct{})
-	go func() { // ends with the process, of which Kill waits for the end
+	go func() { // ends with the process; Kill waits for it
 		defer close(s.ended)
 		s.read(pipe, ready)
-		_ = s.Command.Wait() // ExitCode tells
+		_ = s.Command.Wait() // ExitCode returns the result
 	}()
 	select {
 	case <-ready:
@@ -149,11 +153,11 @@ func Start(t testing.TB, program, db string, before []string, flags ...string) (
 		return s, fmt.Errorf("%w, with code %d:\n%s", ErrEnded, s.ExitCode(), s.Log())
 	case <-time.After(time.Minute):
 		s.Kill()
-		return s, fmt.Errorf("the server is not ready after a minute:\n%s", s.Log())
+		return s, fmt.Errorf("the server was not ready within a minute:\n%s", s.Log())
 	}
 }
 
-// read keeps the log, and closes ready at the line that says so.
+// read stores the log, and closes ready when the server logs that it is ready.
 func (s *Server) read(from io.Reader, ready chan<- struct{}) {
 	lines := bufio.NewScanner(from)
 	for lines.Scan() {
@@ -173,33 +177,33 @@ func field(line, name string) string {
 	return strings.Trim(value, `"`)
 }
 
-// Log is the end of what the server wrote to standard error.
+// Log returns the last lines of the server's log.
 func (s *Server) Log() string { return s.log.String() }
 
-// Kill ends the server at once, with everything that it started, and waits.
+// Kill kills the server and its child processes, and waits for its end.
 func (s *Server) Kill() {
 	select {
-	case <-s.ended: // its number may be another's by now
+	case <-s.ended: // its process id may belong to another process by now
 	default:
-		_ = syscall.Kill(-s.Command.Process.Pid, syscall.SIGKILL) // it may end by itself just now
+		_ = syscall.Kill(-s.Command.Process.Pid, syscall.SIGKILL) // fails if the server just ended
 		<-s.ended
 	}
 }
 
-// Stop ends the server in order and returns its exit code.
+// Stop shuts the server down and returns its exit code.
 func (s *Server) Stop() int {
 	_ = s.Command.Process.Signal(syscall.SIGTERM)
 	<-s.ended
 	return s.ExitCode()
 }
 
-// Ended is closed when the process has ended.
+// Ended returns a channel that is closed when the process has ended.
 func (s *Server) Ended() <-chan struct{} { return s.ended }
 
-// ExitCode is that of a process that has ended; -1 after a signal.
+// ExitCode returns the exit code of an ended server; -1 after a signal.
 func (s *Server) ExitCode() int { return s.Command.ProcessState.ExitCode() }
 
-// logBuffer keeps the end of a log.
+// logBuffer stores the last lines of a log.
 type logBuffer struct {
 	mu    sync.Mutex
 	lines []string // guarded by mu
@@ -223,7 +227,7 @@ func (b *logBuffer) String() string {
 	return strings.Join(b.lines, "\n")
 }
 
-// Token makes a token in the store db, which may be served.
+// Token creates a token in the store db, with or without a running server.
 func Token(t testing.TB, program, db, name string) string {
 	t.Helper()
 	var faults bytes.Buffer
@@ -236,25 +240,25 @@ func Token(t testing.TB, program, db, name string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// Client sends plants with a token.
+// Client creates plants with a token.
 type Client struct {
 	Token string
 	HTTP  http.Client
 }
 
-// Outcome is what a client knows of a plant after one request.
+// Outcome is the result of one request for a plant, as the client can see it.
 type Outcome int
 
 // The outcomes.
 const (
-	Unknown  Outcome = iota // no answer, or one that says that it is not known
-	Stored                  // 200: it is stored, with this content
-	Refused                 // 4xx: it was not stored by this request
+	Unknown  Outcome = iota // no response, or 503 with 50303: the outcome is unknown
+	Stored                  // 200: the plant is stored with this content
+	Refused                 // 4xx: the request did not store the plant
 	Conflict                // 400 with 40041: another plant has the id
-	Busy                    // 503 or 507: it was not stored by this request
+	Busy                    // 503 or 507: the request did not store the plant
 )
 
-// Create sends one plant. The status is 0 if there was no answer.
+// Create sends one plant. The status is 0 without a response.
 func (c *Client) Create(ctx context.Context, url string, id int64, name string) (o Outcome, status int) {
 	body := fmt.Sprintf(`{"id":%d,"name":%q}`, id, name)
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/plants", strings.NewReader(body))
@@ -263,39 +267,39 @@ func (c *Client) Create(ctx context.Context, url string, id int64, name string) 
 	}
 	r.Header.Set("Authorization", "Bearer "+c.Token)
 	r.Header.Set("Content-Type", "application/json")
-	answer, err := c.HTTP.Do(r)
+	response, err := c.HTTP.Do(r)
 	if err != nil {
 		return Unknown, 0
 	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(answer.Body, 1<<20))
+	defer response.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
 	if err != nil {
-		return Unknown, answer.StatusCode
+		return Unknown, response.StatusCode
 	}
-	var refusal struct{ Error int }
-	_ = json.Unmarshal(text, &refusal) // stays 0 for a plant
+	var problem struct{ Error int }
+	_ = json.Unmarshal(text, &problem) // Error stays 0 for a plant
 	switch {
-	case answer.StatusCode == http.StatusOK:
-		return Stored, answer.StatusCode
-	case refusal.Error == outcomeUnknown:
-		return Unknown, answer.StatusCode
-	case refusal.Error == conflict:
-		return Conflict, answer.StatusCode
-	case answer.StatusCode >= http.StatusInternalServerError:
-		return Busy, answer.StatusCode
+	case response.StatusCode == http.StatusOK:
+		return Stored, response.StatusCode
+	case problem.Error == outcomeUnknown:
+		return Unknown, response.StatusCode
+	case problem.Error == conflict:
+		return Conflict, response.StatusCode
+	case response.StatusCode >= http.StatusInternalServerError:
+		return Busy, response.StatusCode
 	default:
-		return Refused, answer.StatusCode
+		return Refused, response.StatusCode
 	}
 }
 
-// Numbers of the catalogue of errors, docs/reference/errors.md.
+// Error numbers of docs/reference/errors.md.
 const (
 	conflict       = 40041
 	outcomeUnknown = 50303
 )
 
-// Export returns the names of all plants in a store that is not served, or
-// that is, by id.
+// Export returns the names of all plants of a store by id, with or without a
+// running server.
 func Export(t testing.TB, program, db string) (map[int64]string, error) {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), program, "export", "--db", db, "--format", "jsonl")
@@ -315,21 +319,20 @@ func Export(t testing.TB, program, db string) (map[int64]string, error) {
 		if err := lines.Decode(&p); err != nil {
 			return nil, err
 		}
-		if _, twice := plants[p.ID]; twice {
-			return nil, fmt.Errorf("plant %d is there twice", p.ID)
+		if _, duplicate := plants[p.ID]; duplicate {
+			return nil, fmt.Errorf("export has plant %d twice", p.ID)
 		}
 		plants[p.ID] = p.Name
 	}
 	return plants, nil
 }
 
-// Seed returns a seed that was given, or another each time if it is 0, and
-// prints it.
+// Seed returns the given seed, or a random one if that is 0, and logs it.
 func Seed(t testing.TB, given uint64) uint64 {
 	t.Helper()
 	if given == 0 {
-		given = rand.Uint64() >> 1 //nolint:gosec // not to be kept secret
+		given = rand.Uint64() >> 1 //nolint:gosec // not a secret
 	}
-	t.Logf("the seed is %d: run it again with -seed %[1]d", given)
+	t.Logf("seed %d; repeat the run with -seed %[1]d", given)
 	return given
 }

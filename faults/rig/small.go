@@ -8,21 +8,21 @@ import (
 	"testing"
 )
 
-// Need skips the test where what it takes is missing; under CI=true that is a
-// failure.
-func Need(t testing.TB, ok bool, what string) {
+// Need skips the test unless ok; under CI=true it fails the test. The requirement
+// names the missing tool or permission.
+func Need(t testing.TB, ok bool, requirement string) {
 	t.Helper()
 	switch {
 	case ok:
 	case os.Getenv("CI") == "true":
-		t.Fatalf("this needs %s", what)
+		t.Fatalf("this test needs %s", requirement)
 	default:
-		t.Skipf("this needs %s", what)
+		t.Skipf("this test needs %s", requirement)
 	}
 }
 
-// Small mounts a file system of so many MiB in memory, and returns where. It is
-// unmounted when the test ends.
+// Small mounts a file system of that size in memory and returns its directory. It
+// unmounts the file system when the test ends.
 func Small(t testing.TB, mebibytes int) string {
 	t.Helper()
 	Need(t, os.Geteuid() == 0, "root, to mount a small file system")
@@ -38,7 +38,7 @@ func Small(t testing.TB, mebibytes int) string {
 	return dir
 }
 
-// Ballast takes all room that is left on a file system, in a file.
+// Ballast fills the free space of a file system with one file and returns its path.
 func Ballast(t testing.TB, dir string) (path string) {
 	t.Helper()
 	path = filepath.Join(dir, "ballast")
