@@ -1,4 +1,4 @@
-// Package disk runs the program on disks that are full or slow.
+// Package disk runs the program on full and on slow disks.
 package disk
 
 import (
@@ -23,16 +23,16 @@ const pollEvery = 20 * time.Millisecond
 
 var long = flag.Bool("long", false, "fill the disk more often")
 
-// ledger is what clients know.
+// ledger records the requests of the clients and their outcomes.
 type ledger struct {
 	mu           sync.Mutex
-	next         int64
-	acknowledged map[int64]string
+	next         int64            // guarded by mu, like all that follows
+	acknowledged map[int64]string // names by id
 	sent         map[int64]string
-	statuses     map[int]int
+	statuses     map[int]int // number of responses by status
 }
 
-// send sends one plant more and returns what became of it.
+// send sends a new plant and returns the outcome.
 func (l *ledger) send(ctx context.Context, c *rig.Client, url string) rig.Outcome {
 	l.mu.Lock()
 	l.next++
@@ -50,8 +50,8 @@ func (l *ledger) send(ctx context.Context, c *rig.Client, url string) rig.Outcom
 	return outcome
 }
 
-// check wants everything acknowledged, and nothing that was not sent, in a
-// store without faults.
+// check fails the test unless the store has every acknowledged plant and only
+// plants that were sent, and verify finds no damage.
 func (l *ledger) check(t *testing.T, program, db string) {
 	t.Helper()
 	for _, fault := range l.faults(t, program, db) {
@@ -59,7 +59,7 @@ func (l *ledger) check(t *testing.T, program, db string) {
 	}
 }
 
-// faults says what is wrong with a store after it was stopped.
+// faults returns the errors of a store after its server ended.
 func (l *ledger) faults(t *testing.T, program, db string) (faults []string) {
 	t.Helper()
 	if out, err := exec.CommandContext(t.Context(), program, "verify", "--db", db).CombinedOutput(); err != nil {
@@ -71,15 +71,15 @@ func (l *ledger) faults(t *testing.T, program, db string) (faults []string) {
 	}
 	for id, name := range l.acknowledged {
 		if stored[id] != name {
-			faults = append(faults, fmt.Sprintf("plant %d was acknowledged and is not stored as it was", id))
+			faults = append(faults, fmt.Sprintf("plant %d was acknowledged and is missing or changed", id))
 		}
 	}
 	for id, name := range stored {
 		if l.sent[id] != name {
-			faults = append(faults, fmt.Sprintf("plant %d is stored and was not sent so", id))
+			faults = append(faults, fmt.Sprintf("plant %d is stored and was not sent with this name", id))
 		}
 	}
-	t.Logf("%d acknowledged, %d stored, answers by status: %v", len(l.acknowledged), len(stored), l.statuses)
+	t.Logf("%d acknowledged, %d stored, responses by status: %v", len(l.acknowledged), len(stored), l.statuses)
 	return faults
 }
 
@@ -87,23 +87,23 @@ func newLedger() *ledger {
 	return &ledger{acknowledged: map[int64]string{}, sent: map[int64]string{}, statuses: map[int]int{}}
 }
 
-// statusOf asks a path of a door.
+// statusOf returns the status of a GET request.
 func statusOf(t *testing.T, url string) int {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer, err := http.DefaultClient.Do(r)
+	response, err := http.DefaultClient.Do(r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = answer.Body.Close()
-	return answer.StatusCode
+	_ = response.Body.Close()
+	return response.StatusCode
 }
 
-// TestControl fills the disk under a server that answers before it has stored
-// anything: the check of the others must notice.
+// TestControl fills the disk of a server that responds before it commits. The
+// check must detect the lost plants.
 func TestControl(t *testing.T) {
 	t.Parallel()
 	dir := rig.Small(t, 48)
@@ -116,7 +116,7 @@ func TestControl(t *testing.T) {
 	}
 	ballast := rig.Ballast(t, dir)
 	l := newLedger()
-	for range 1000 { // what the WAL has of room is used first
+	for range 1000 { // commits fill the existing WAL first
 		l.send(t.Context(), c, server.URL)
 	}
 	server.Kill()
@@ -124,11 +124,12 @@ func TestControl(t *testing.T) {
 		t.Fatal(err)
 	}
 	if faults := l.faults(t, program, db); len(faults) == 0 {
-		t.Error("a server that acknowledges what it cannot store is not noticed")
+		t.Error("the check did not detect a server that acknowledges plants before it stores them")
 	}
 }
 
-// TestFull fills the disk under a server several times, and gives it room again.
+// TestFull fills the disk of a server several times and frees it again. The server
+// continues, and loses nothing.
 func TestFull(t *testing.T) {
 	t.Parallel()
 	dir := rig.Small(t, 48)
@@ -146,11 +147,11 @@ func TestFull(t *testing.T) {
 	}
 	for round := range rounds {
 		if o := l.send(t.Context(), c, server.URL); o != rig.Stored {
-			t.Fatalf("round %d: with room: outcome %v", round, o)
+			t.Fatalf("round %d: outcome %v with free space, want stored", round, o)
 		}
 		ballast := rig.Ballast(t, dir)
 		full := 0
-		for range 5000 { // until it is full: what the WAL has of room is used first
+		for range 5000 { // commits fill the existing WAL before the disk is full
 			if o := l.send(t.Context(), c, server.URL); o != rig.Stored {
 				full++
 			}
@@ -167,24 +168,28 @@ func TestFull(t *testing.T) {
 		if err := os.Remove(ballast); err != nil {
 			t.Fatal(err)
 		}
-		rig.Within(t, 5*time.Second, pollEvery, "it takes plants again", func() bool { return l.send(t.Context(), c, server.URL) == rig.Stored })
+		rig.Within(t, 5*time.Second, pollEvery, "the server stores plants again", func() bool {
+			return l.send(t.Context(), c, server.URL) == rig.Stored
+		})
 		if code := statusOf(t, server.Admin+"/readyz"); code != http.StatusOK {
-			t.Errorf("round %d: /readyz is %d when there is room again", round, code)
+			t.Errorf("round %d: /readyz returned %d with free space, want 200", round, code)
 		}
 	}
 	if code := server.Stop(); code != 0 {
-		t.Errorf("it ends with %d:\n%s", code, server.Log())
+		t.Errorf("the server ended with code %d:\n%s", code, server.Log())
 	}
 	for status := range l.statuses {
-		if status != http.StatusOK && status != http.StatusServiceUnavailable && status != http.StatusInsufficientStorage {
-			t.Errorf("an answer has status %d", status)
+		switch status {
+		case http.StatusOK, http.StatusServiceUnavailable, http.StatusInsufficientStorage:
+		default:
+			t.Errorf("a response has status %d", status)
 		}
 	}
 	l.check(t, program, db)
 }
 
-// TestBackupFull shows that a backup that finds no room leaves nothing, and
-// that the store does not suffer.
+// TestBackupFull shows that a backup onto a full disk leaves no file, and that the
+// server continues.
 func TestBackupFull(t *testing.T) {
 	t.Parallel()
 	target := rig.Small(t, 1)
@@ -199,28 +204,30 @@ func TestBackupFull(t *testing.T) {
 	for range 500 {
 		l.send(t.Context(), c, server.URL)
 	}
-	out, err := exec.CommandContext(t.Context(), program, "backup", filepath.Join(target, "b.db"), "--db", db).CombinedOutput()
+	backup := exec.CommandContext(t.Context(), program, "backup", filepath.Join(target, "b.db"), "--db", db)
+	out, err := backup.CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "disk is full") && !strings.Contains(string(out), "no space left") {
-		t.Errorf("a backup without room: %v\n%s", err, out)
+		t.Errorf("backup onto a full disk: %v\n%s", err, out)
 	}
 	if left, err := os.ReadDir(target); err != nil || len(left) > 0 {
-		t.Errorf("it leaves %v, %v", left, err)
+		t.Errorf("the backup left %v, %v", left, err)
 	}
 	if l.send(t.Context(), c, server.URL) != rig.Stored {
-		t.Error("the server does not go on")
+		t.Error("the server did not store a plant after the backup")
 	}
 	if code := server.Stop(); code != 0 {
-		t.Errorf("it ends with %d:\n%s", code, server.Log())
+		t.Errorf("the server ended with code %d:\n%s", code, server.Log())
 	}
 	l.check(t, program, db)
 }
 
-// slowDown delays every sync of a file by a process, until the test ends.
+// slowDown delays every sync of a file in a process until the test ends.
 func slowDown(t *testing.T, pid int, path string, delay time.Duration) {
 	t.Helper()
 	command := exec.Command("strace", "-f", "-o", "/dev/null", "-p", strconv.Itoa(pid), "-P", path,
-		"-e", "trace=fdatasync,fsync", "-e", fmt.Sprintf("inject=fdatasync,fsync:delay_enter=%d", delay.Microseconds()))
-	said, err := command.StderrPipe()
+		"-e", "trace=fdatasync,fsync",
+		"-e", fmt.Sprintf("inject=fdatasync,fsync:delay_enter=%d", delay.Microseconds()))
+	messages, err := command.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -228,17 +235,17 @@ func slowDown(t *testing.T, pid int, path string, delay time.Duration) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = command.Process.Kill(); _ = command.Wait() })
-	lines := bufio.NewScanner(said)
+	lines := bufio.NewScanner(messages)
 	for lines.Scan() {
 		if strings.Contains(lines.Text(), "attached") {
 			return
 		}
 	}
-	t.Fatal("strace cannot attach to the server")
+	t.Fatal("strace did not attach to the server")
 }
 
-// TestSlow delays every sync of the data. The answers take as long, and nothing
-// else happens; from 20 s on the server is not ready.
+// TestSlow delays every sync of the WAL. The responses take as long; the server
+// is not ready while a commit has run for over 20 s.
 func TestSlow(t *testing.T) {
 	t.Parallel()
 	_, err := exec.LookPath("strace")
@@ -247,7 +254,7 @@ func TestSlow(t *testing.T) {
 	for _, test := range []struct {
 		delay time.Duration
 		ready bool
-	}{{50 * time.Millisecond, true}, {5 * time.Second, true}, {30 * time.Second, false}} {
+	}{{50 * time.Millisecond, true}, {5 * time.Second, true}, {23 * time.Second, false}} {
 		t.Run(test.delay.String(), func(t *testing.T) {
 			t.Parallel()
 			db := filepath.Join(t.TempDir(), "plants.db")
@@ -256,30 +263,45 @@ func TestSlow(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			slowDown(t, server.Command.Process.Pid, db+"-wal", test.delay)
 			l := newLedger()
-			var sending sync.WaitGroup
-			begun := time.Now()
-			var took time.Duration
-			var outcome rig.Outcome
-			sending.Go(func() {
-				outcome = l.send(t.Context(), c, server.URL)
-				took = time.Since(begun)
+			// The first commit of a WAL also syncs its header; later commits sync once.
+			if outcome := l.send(t.Context(), c, server.URL); outcome != rig.Stored {
+				t.Fatalf("outcome %v before the delay, want stored", outcome)
+			}
+			slowDown(t, server.Command.Process.Pid, db+"-wal", test.delay)
+			l.sendSlowly(t, c, server, test.delay, test.ready)
+			rig.Within(t, 3*test.delay+5*time.Second, pollEvery, "the server is ready", func() bool {
+				return statusOf(t, server.Admin+"/readyz") == http.StatusOK
 			})
-			if !test.ready {
-				rig.Within(t, 25*time.Second, pollEvery, "it is not ready", func() bool { return statusOf(t, server.Admin+"/readyz") == http.StatusServiceUnavailable })
-			}
-			sending.Wait()
-			switch {
-			case test.ready && (outcome != rig.Stored || took < test.delay):
-				t.Errorf("outcome %v after %s", outcome, took)
-			case !test.ready && (outcome != rig.Unknown || l.statuses[http.StatusServiceUnavailable] != 1):
-				t.Errorf("outcome %v after %s, statuses %v: want a 503 that says it is unknown", outcome, took, l.statuses)
-			}
-			// The first commit of a WAL syncs twice: its header, and its frames.
-			rig.Within(t, 3*test.delay+5*time.Second, pollEvery, "it is ready", func() bool { return statusOf(t, server.Admin+"/readyz") == http.StatusOK })
 			server.Kill()
 			l.check(t, program, db)
 		})
+	}
+}
+
+// sendSlowly sends a plant to a server with delayed syncs. A server that stays
+// ready stores the plant after the delay; another responds that the outcome is
+// unknown.
+func (l *ledger) sendSlowly(t *testing.T, c *rig.Client, server *rig.Server, delay time.Duration, ready bool) {
+	t.Helper()
+	var sending sync.WaitGroup
+	started := time.Now()
+	var took time.Duration
+	var outcome rig.Outcome
+	sending.Go(func() {
+		outcome = l.send(t.Context(), c, server.URL)
+		took = time.Since(started)
+	})
+	if !ready {
+		rig.Within(t, 25*time.Second, pollEvery, "the server is not ready", func() bool {
+			return statusOf(t, server.Admin+"/readyz") == http.StatusServiceUnavailable
+		})
+	}
+	sending.Wait()
+	switch {
+	case ready && (outcome != rig.Stored || took < delay):
+		t.Errorf("outcome %v after %s, want stored after %s or more", outcome, took, delay)
+	case !ready && (outcome != rig.Unknown || l.statuses[http.StatusServiceUnavailable] != 1):
+		t.Errorf("outcome %v after %s, statuses %v; want unknown with one 503", outcome, took, l.statuses)
 	}
 }
