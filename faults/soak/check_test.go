@@ -14,21 +14,21 @@ import (
 
 // The kinds of faults, besides the names of the measures.
 const (
-	lost          = "acknowledged, and not there"
-	altered       = "there with other content"
-	doubled       = "there twice"
-	neverSent     = "there, and never sent whole"
-	wrongAnswer   = "another answer"
-	failedCommand = "a command that failed"
-	wrongEnd      = "the end of the server"
-	rate          = "the rate"
+	lost          = "acknowledged plant missing"
+	altered       = "plant with other content"
+	duplicated    = "plant exported twice"
+	neverSent     = "plant never sent in whole"
+	wrongResponse = "wrong response"
+	failedCommand = "failed command"
+	wrongEnd      = "end of the server"
+	rate          = "rate"
 )
 
-// faults are what was found. They are safe for concurrent use.
+// faults are the detected faults. They are safe for concurrent use.
 type faults struct {
 	mu    sync.Mutex
 	count map[string]int    // by kind; guarded by mu
-	first map[string]string // of each kind; guarded by mu
+	first map[string]string // the first of each kind; guarded by mu
 }
 
 func (f *faults) add(kind, format string, args ...any) {
@@ -42,7 +42,7 @@ func (f *faults) add(kind, format string, args ...any) {
 	}
 }
 
-// of returns the first fault of a kind, and how many there are.
+// of returns the first fault of a kind and the number of faults of that kind.
 func (f *faults) of(kind string) (first string, count int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -67,12 +67,12 @@ func (f *faults) report(t *testing.T) {
 	}
 }
 
-// check compares the store, which is not served any more, with the ledger.
+// check compares the store with the ledger, after the server ended.
 func (r *run) check() {
 	r.command("verify")
-	var said bytes.Buffer
+	var messages bytes.Buffer
 	export := exec.CommandContext(r.t.Context(), r.program, "export", "--db", r.db, "--format", "jsonl")
-	export.Stderr = &said
+	export.Stderr = &messages
 	lines, err := export.StdoutPipe()
 	if err != nil {
 		r.t.Fatal(err)
@@ -82,7 +82,7 @@ func (r *run) check() {
 	}
 	found, err := r.compare(lines)
 	if err = errors.Join(err, export.Wait()); err != nil {
-		r.t.Fatalf("export: %v\n%s", err, &said)
+		r.t.Fatalf("export: %v\n%s", err, &messages)
 	}
 	acknowledged := 0
 	for number := range r.ledger.next {
@@ -94,11 +94,12 @@ func (r *run) check() {
 			r.faults.add(lost, "plant %d", r.plan.id(number))
 		}
 	}
-	r.t.Logf("%s; %d of them acknowledged; %d times unavailable", strings.TrimSpace(said.String()), acknowledged, r.busy.Load())
+	r.t.Logf("%s; %d of them acknowledged; %d responses with 503",
+		strings.TrimSpace(messages.String()), acknowledged, r.busy.Load())
 }
 
-// compare notes what is wrong with each plant in lines of JSON, and returns the
-// numbers of those that are there.
+// compare checks each plant of lines of JSON, and returns the numbers of the
+// plants.
 func (r *run) compare(lines io.Reader) (found bits, err error) {
 	for plants := json.NewDecoder(lines); plants.More(); {
 		var p plant
@@ -107,20 +108,20 @@ func (r *run) compare(lines io.Reader) (found bits, err error) {
 		}
 		number := r.plan.number(p.ID)
 		switch {
-		case !r.ledger.maySee(number):
+		case !r.ledger.wasSent(number):
 			r.faults.add(neverSent, "%s", encode(p))
 			continue
 		case found.has(number):
-			r.faults.add(doubled, "plant %d", p.ID)
+			r.faults.add(duplicated, "plant %d", p.ID)
 		case encode(p) != encode(r.plan.plant(number)):
-			r.faults.add(altered, "%s, and %s was sent", encode(p), encode(r.plan.plant(number)))
+			r.faults.add(altered, "got %s, sent %s", encode(p), encode(r.plan.plant(number)))
 		}
 		found.set(number)
 	}
 	return found, nil
 }
 
-// list looks at some plants while others are stored.
+// list checks some plants while the clients create others.
 func (r *run) list() {
 	if _, err := r.compare(strings.NewReader(r.command("list", "--json", "--limit", "1000"))); err != nil {
 		r.faults.add(failedCommand, "list: %v", err)

@@ -11,39 +11,39 @@ import (
 	"time"
 )
 
-// client sends one request after the other.
+// client sends one request at a time.
 type client struct {
 	*run
 
 	http  *http.Client
-	token string // another than the run's
+	token string // instead of the run's; "" for none
 }
 
-// request does what the seed has for that number.
+// request sends the request that the seed determines for that number.
 func (c *client) request(number uint64) {
-	chance := c.plan.request(number)
-	draw := chance.IntN(100)
-	old, ok := c.ledger.old(chance)
+	random := c.plan.request(number)
+	draw := random.IntN(100)
+	old, ok := c.ledger.old(random)
 	switch {
 	case draw < 60 || !ok:
 		c.create(number)
 	case draw < 75:
 		c.replay(old)
 	case draw < 85:
-		c.conflict(old, chance)
+		c.conflict(old, random)
 	case draw < 90:
-		row := invalid[chance.IntN(len(invalid))]
+		row := invalid[random.IntN(len(invalid))]
 		c.refused(row.code, c.bearer(), strings.ReplaceAll(row.body, "ID", fmt.Sprint(c.plan.id(number))))
 	case draw < 95:
-		row := strangers[chance.IntN(len(strangers))]
+		row := badCredentials[random.IntN(len(badCredentials))]
 		c.refused(row.code, row.authorization, encode(c.plan.plant(number)))
 	default:
-		c.abort(number, chance)
+		c.abort(number, random)
 	}
 }
 
-// invalid are bodies that are refused, with a number of docs/reference/errors.md. ID
-// stands for an id that nothing is stored under. The last one is too large.
+// invalid are invalid bodies with their error numbers of docs/reference/errors.md.
+// ID stands for an unused id. The last body is too large.
 var invalid = []struct {
 	code int
 	body string
@@ -57,14 +57,14 @@ var invalid = []struct {
 	{41301, `{"id":ID,"name":"` + strings.Repeat("Made for soaking ", 4<<10) + `"}`},
 }
 
-// strangers are credentials that are refused.
-var strangers = []struct {
+// badCredentials are invalid credentials with their error numbers.
+var badCredentials = []struct {
 	code          int
 	authorization string
 }{
 	{40051, "Bearer"},
 	{40101, "Basic c29hazpzb2Fr"},
-	{40102, "Bearer pst_that_nobody_made"},
+	{40102, "Bearer pst_unknown"},
 }
 
 func (c *client) bearer() string {
@@ -74,12 +74,12 @@ func (c *client) bearer() string {
 	return "Bearer " + c.run.token
 }
 
-// answer is what a request came to.
+// answer is a response of the server.
 type answer struct {
 	status   int
-	code     int // of the error, if it is one
+	code     int // error number; 0 for a plant
 	replayed bool
-	content  string // encoded, if it is none
+	content  string // encoded plant; "" for an error
 }
 
 // create sends a new plant.
@@ -91,16 +91,16 @@ func (c *client) create(number uint64) {
 	}
 }
 
-// replay sends a plant that is stored.
+// replay sends a stored plant again.
 func (c *client) replay(old uint64) {
 	p := c.plan.plant(old)
 	c.expect(answer{status: http.StatusOK, replayed: true, content: encode(p.content)}, c.bearer(), encode(p))
 }
 
-// conflict sends another plant under the id of one that is stored.
-func (c *client) conflict(old uint64, chance *rand.Rand) {
+// conflict sends another plant under the id of a stored one.
+func (c *client) conflict(old uint64, random *rand.Rand) {
 	p := c.plan.plant(old)
-	if chance.IntN(2) == 0 {
+	if random.IntN(2) == 0 {
 		p.Name += ", otherwise"
 		c.refused(40041, c.bearer(), encode(p))
 		return
@@ -110,28 +110,29 @@ func (c *client) conflict(old uint64, chance *rand.Rand) {
 	c.refused(40042, c.bearer(), encode(p))
 }
 
-// refused sends what is refused, with that number.
+// refused sends a request that must fail with that error number.
 func (c *client) refused(code int, authorization, body string) {
 	c.expect(answer{status: code / 100, code: code}, authorization, body)
 }
 
-// expect sends a body, and reports whether the answer is the one that is wanted.
+// expect sends a body, and reports whether the response is as wanted.
 func (c *client) expect(want answer, authorization, body string) bool {
 	got, err := c.send(authorization, body)
 	switch {
 	case err != nil:
-		c.faults.add(wrongAnswer, "want %+v: %v", want, err)
+		c.faults.add(wrongResponse, "want %+v: %v", want, err)
 	case got.status == http.StatusServiceUnavailable:
-		c.busy.Add(1) // the disk is slow; a create that meets this is not acknowledged
+		c.busy.Add(1) // the disk is slow
 	case got != want:
-		c.faults.add(wrongAnswer, "got %+v, want %+v", got, want)
+		c.faults.add(wrongResponse, "got %+v, want %+v", got, want)
 	}
 	return err == nil && got == want
 }
 
-// send sends a body.
+// send sends a body and returns the response.
 func (c *client) send(authorization, body string) (a answer, err error) {
-	request, err := http.NewRequestWithContext(c.t.Context(), http.MethodPost, c.server.URL+"/plants", strings.NewReader(body))
+	url := c.server.URL + "/plants"
+	request, err := http.NewRequestWithContext(c.t.Context(), http.MethodPost, url, strings.NewReader(body))
 	if err != nil {
 		return a, err
 	}
@@ -153,29 +154,31 @@ func (c *client) send(authorization, body string) (a answer, err error) {
 		a.content = encode(stored)
 		return a, err
 	}
-	var refusal struct{ Error int }
-	err = json.Unmarshal(text, &refusal)
-	a.code = refusal.Error
+	var problem struct{ Error int }
+	err = json.Unmarshal(text, &problem)
+	a.code = problem.Error
 	return a, err
 }
 
-// abort sends a new plant, or a part of it, and leaves without the answer.
-func (c *client) abort(number uint64, chance *rand.Rand) {
+// abort sends a new plant in whole or in part, and closes the connection without
+// reading the response.
+func (c *client) abort(number uint64, random *rand.Rand) {
 	body := encode(c.plan.plant(number))
-	text := fmt.Sprintf("POST /plants HTTP/1.1\r\nHost: soak\r\nAuthorization: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", c.bearer(), len(body), body)
-	if chance.IntN(2) == 0 {
+	text := fmt.Sprintf("POST /plants HTTP/1.1\r\nHost: soak\r\nAuthorization: %s\r\n"+
+		"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", c.bearer(), len(body), body)
+	if random.IntN(2) == 0 {
 		c.ledger.send(number)
 	} else {
-		text = text[:chance.IntN(len(text))]
+		text = text[:random.IntN(len(text))]
 	}
 	conn, err := net.DialTimeout("tcp", strings.TrimPrefix(c.server.URL, "http://"), time.Minute)
 	if err != nil {
-		c.faults.add(wrongAnswer, "connect: %v", err)
+		c.faults.add(wrongResponse, "connect: %v", err)
 		return
 	}
 	defer conn.Close()
-	if chance.IntN(2) == 0 {
-		_ = conn.(*net.TCPConn).SetLinger(0) // the connection is reset, and not closed in order
+	if random.IntN(2) == 0 {
+		_ = conn.(*net.TCPConn).SetLinger(0) // Close resets the connection
 	}
-	_, _ = io.WriteString(conn, text) // nobody knows what becomes of it
+	_, _ = io.WriteString(conn, text) // the outcome is unknown
 }

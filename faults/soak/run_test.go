@@ -24,76 +24,84 @@ type run struct {
 	db      string
 	token   string
 	length  time.Duration
-	begun   time.Time
+	started time.Time
 	server  *rig.Server
 
-	plan        plan
-	ledger      ledger
-	faults      faults
-	kept, fresh *http.Client // with connections that are kept, and without
+	plan       plan
+	ledger     ledger
+	faults     faults
+	persistent *http.Client // reuses connections
+	fresh      *http.Client // opens a connection for each request
 
-	due, missed int           // requests that there should have been; those of them that were left out; pace's alone
-	busy        atomic.Int64  // requests that were answered 503
-	work        chan struct{} // a request is due
-	samples     []sample      // watch's alone
+	due, skipped int           // requests that were due, and those of them that were skipped; only pace changes them
+	busy         atomic.Int64  // requests with the response 503
+	work         chan struct{} // has an element for each due request
+	samples      []sample      // only watch appends
 }
 
 const (
-	perSecond = 400
-	keepers   = 16 // clients whose connections are kept
-	changers  = 4  // clients that open a new one each time
+	perSecond         = 400
+	persistentClients = 16
+	freshClients      = 4
 )
 
-// soak puts a program under load for a time, and returns when all is checked.
+// soak runs a program under load for a time and checks it.
 func soak(t *testing.T, program string, length time.Duration) *run {
 	t.Helper()
-	const answerMax = time.Minute // twice what the server allows itself
+	const responseTimeMax = time.Minute // twice the limit of the server
 	r := &run{
 		t: t, program: program, db: filepath.Join(t.TempDir(), "plants.db"), length: length,
-		plan:  plan{rig.Seed(t, *seed)},
-		kept:  &http.Client{Timeout: answerMax, Transport: &http.Transport{MaxIdleConnsPerHost: keepers}},
-		fresh: &http.Client{Timeout: answerMax, Transport: &http.Transport{DisableKeepAlives: true}},
-		work:  make(chan struct{}, perSecond/10), // more of a delay is not made up for
+		plan: plan{rig.Seed(t, *seed)},
+		persistent: &http.Client{
+			Timeout: responseTimeMax, Transport: &http.Transport{MaxIdleConnsPerHost: persistentClients},
+		},
+		fresh: &http.Client{Timeout: responseTimeMax, Transport: &http.Transport{DisableKeepAlives: true}},
+		work:  make(chan struct{}, perSecond/10), // requests that are due for longer are skipped
 	}
 	r.token = rig.Token(t, program, r.db, "soak")
 	var err error
-	r.server, err = rig.Start(t, program, r.db, nil, "--backup-dir", t.TempDir(), "--backup-every", max(length/12, 5*time.Second).String(), "--backup-keep", "2")
+	backupEvery := max(length/12, 5*time.Second).String()
+	r.server, err = rig.Start(t, program, r.db, nil,
+		"--backup-dir", t.TempDir(), "--backup-every", backupEvery, "--backup-keep", "2")
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.begun = time.Now()
+	r.started = time.Now()
 	r.load()
 	r.backups()
-	r.kept.CloseIdleConnections()
+	r.persistent.CloseIdleConnections()
 	if code := r.server.Stop(); code != 0 {
-		r.faults.add(wrongEnd, "the server ends with %d:\n%s", code, r.server.Log())
+		r.faults.add(wrongEnd, "the server ended with code %d:\n%s", code, r.server.Log())
 	}
-	if done := r.due - r.missed - int(r.busy.Load()); done < r.due/2 {
-		r.faults.add(rate, "of %d requests that were due only %d were sent and answered", r.due, done)
+	if done := r.due - r.skipped - int(r.busy.Load()); done < r.due/2 {
+		r.faults.add(rate, "%d requests were due, and only %d were sent and got a response", r.due, done)
 	}
-	r.flat()
+	r.checkGrowth()
 	r.check()
 	return r
 }
 
-// backups looks at those that the server made by itself.
+// backups checks the metrics of the scheduled backups.
 func (r *run) backups() {
-	switch seen, err := r.metrics("plantstore_backups_failed_total", "plantstore_backup_last_success_timestamp_seconds"); {
+	const failed, lastSuccess = "plantstore_backups_failed_total", "plantstore_backup_last_success_timestamp_seconds"
+	switch values, err := r.metrics(failed, lastSuccess); {
 	case err != nil:
-		r.faults.add(wrongAnswer, "%v", err)
-	case seen[0] > 0 || seen[1] < float64(r.begun.Unix()):
-		r.faults.add(failedCommand, "%.0f scheduled backups failed, the last that did not was at %.0f:\n%s", seen[0], seen[1], r.server.Log())
+		r.faults.add(wrongResponse, "%v", err)
+	case values[0] > 0 || values[1] < float64(r.started.Unix()):
+		r.faults.add(failedCommand, "%.0f scheduled backups failed; the last success was at %.0f:\n%s",
+			values[0], values[1], r.server.Log())
 	}
 }
 
-// load has everybody work until the time is over, or the server.
+// load runs the clients and the commands until the time is over or the server
+// ends.
 func (r *run) load() {
 	ctx, cancel := context.WithTimeout(r.t.Context(), r.length)
 	defer cancel()
-	var clients, beside sync.WaitGroup
-	for i := range keepers + changers {
-		c := &client{run: r, http: r.kept}
-		if i >= keepers {
+	var clients, others sync.WaitGroup
+	for i := range persistentClients + freshClients {
+		c := &client{run: r, http: r.persistent}
+		if i >= persistentClients {
 			c.http = r.fresh
 		}
 		clients.Go(func() {
@@ -102,18 +110,19 @@ func (r *run) load() {
 			}
 		})
 	}
-	beside.Go(func() { r.watch(ctx) })
-	beside.Go(func() { r.operate(ctx) })
+	others.Go(func() { r.watch(ctx) })
+	others.Go(func() { r.operate(ctx) })
 	r.pace(ctx)
 	cancel()
 	close(r.work)
 	clients.Wait()
-	beside.Wait()
-	r.t.Logf("%d requests in %s, %.1f a second of %d; %d more were due and left out",
-		r.due-r.missed, time.Since(r.begun).Round(time.Second), float64(r.due-r.missed)/time.Since(r.begun).Seconds(), perSecond, r.missed)
+	others.Wait()
+	sent, took := r.due-r.skipped, time.Since(r.started)
+	r.t.Logf("%d requests in %s, %.1f of %d a second; %d more were due and skipped",
+		sent, took.Round(time.Second), float64(sent)/took.Seconds(), perSecond, r.skipped)
 }
 
-// pace says when a request is due. One that no client is free for is left out.
+// pace makes requests due. It skips a request if no client is free for it.
 func (r *run) pace(ctx context.Context) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -122,21 +131,21 @@ func (r *run) pace(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-r.server.Ended():
-			r.faults.add(wrongEnd, "the server ended by itself")
+			r.faults.add(wrongEnd, "the server ended during the run")
 			return
 		case <-tick.C:
 		}
-		for ; r.due < int(time.Since(r.begun).Seconds()*perSecond); r.due++ {
+		for ; r.due < int(time.Since(r.started).Seconds()*perSecond); r.due++ {
 			select {
 			case r.work <- struct{}{}:
 			default:
-				r.missed++
+				r.skipped++
 			}
 		}
 	}
 }
 
-// operate does what an operator does now and then, until ctx ends.
+// operate runs an operator's commands regularly until ctx ends.
 func (r *run) operate(ctx context.Context) {
 	tick := time.NewTicker(max(r.length/40, 2*time.Second))
 	defer tick.Stop()
@@ -148,7 +157,7 @@ func (r *run) operate(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		if guest.token != "" { // it was revoked more than a second ago
+		if guest.token != "" { // revoked more than a second ago
 			guest.refused(40104, "Bearer "+guest.token, encode(r.plan.plant(r.ledger.claim())))
 		}
 		name := fmt.Sprint("guest-", round)
@@ -159,7 +168,7 @@ func (r *run) operate(ctx context.Context) {
 		r.command("backup", backup)
 		for _, path := range []string{backup, backup + ".json"} {
 			if err := os.Remove(path); err != nil {
-				r.faults.add(failedCommand, "after a backup: %v", err)
+				r.faults.add(failedCommand, "remove a backup: %v", err)
 			}
 		}
 	}

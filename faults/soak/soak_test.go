@@ -1,35 +1,34 @@
-// Package soak puts a steady load on the program for long, and looks for what
-// only time shows: what grows and never shrinks, and a count that is not exact.
+// Package soak runs the program under a steady load for a long time. It detects
+// resources that only grow, and stored plants that differ from the acknowledged
+// ones.
 //
-//	go test -count=1 ./soak                                    the short form: 20 s, and the control
+//	go test -count=1 ./soak                                    the short form: 20 s, with the control
 //	go test -count=1 -timeout 0 -v ./soak -args -long          an hour
-//	go test -count=1 -timeout 0 -v ./soak -args -for 10m       another time
+//	go test -count=1 -timeout 0 -v ./soak -args -for 10m       another duration
 //	go test -count=1 -v ./soak -args -seed 7                   the same plants and requests again
 //
-// The load is 400 requests a second, so many and not as many as possible: new
-// plants, the same again, others under their ids, invalid bodies, wrong
-// credentials and requests that are broken off, some on connections that are
-// kept and some on new ones. Beside it tokens are made and revoked, plants are
-// listed, and backups are made by a command and by the server itself. The seed
-// decides what each request is, but not when it meets which other.
+// The load is a constant 400 requests a second: new plants, replays, conflicts,
+// invalid bodies, invalid credentials and aborted requests, on persistent and on
+// new connections. At the same time the harness creates and revokes tokens,
+// lists plants and makes backups, and the server makes scheduled backups. The
+// seed determines every request, but not the requests that run at the same time.
 //
-// What is flat: resident memory, Go's heap, goroutines and descriptors are
-// looked at some hundred times or more. The first tenth is warm-up and does not
-// count. Of the rest, the median of the last quarter must not be above that of
-// the first by more than a tenth and 24 MiB, for the two kinds of memory; by
-// more than 16, for goroutines and descriptors. Resident memory is counted
-// without what SQLite's page cache may hold: the store, up to 32 MiB. In an hour
-// that notices 35 bytes that are kept of each request, or a goroutine of every
-// 60,000.
+// The harness samples resident memory, Go's heap, goroutines and descriptors at
+// least a hundred times. The first tenth of the samples is warm-up and is
+// ignored. The median of the last quarter may exceed that of the first quarter
+// by a tenth and 24 MiB for memory, and by 16 for goroutines and descriptors.
+// Resident memory excludes SQLite's page cache: the size of the store, up to
+// 32 MiB. Within an hour this detects a leak of 35 bytes a request, or of one
+// goroutine in 60,000 requests.
 //
-// What is exact: each plant that was acknowledged is in an export once, with
-// the content that was sent; none is there that was not sent, or only in part,
-// or with a wrong credential; verify finds nothing, and no answer was another
-// than the API has it. A request that could not be sent in time is left out, so
-// a slow machine makes the load smaller; less than half of it does not count.
+// An export must have every acknowledged plant once, with its content, and no
+// plant that was not sent, was sent in part or was sent with an invalid
+// credential. verify must find no damage, and every response must conform to
+// the API. The harness skips a request that it cannot send in time, so a slow
+// machine reduces the load; a run with less than half of the load fails.
 //
-// The control is a program that leaks a little with each request, and loses,
-// alters and invents a plant now and then. The same rules must notice each.
+// The control is a program that leaks with each request, and loses, alters and
+// invents plants. The same checks must detect each of these.
 package soak
 
 import (
@@ -41,33 +40,34 @@ import (
 )
 
 var (
-	long   = flag.Bool("long", false, "an hour")
-	length = flag.Duration("for", 0, "that `time`, instead of what the form has")
-	seed   = flag.Uint64("seed", 0, "what decides the plants and the requests; 0: another each time")
+	long   = flag.Bool("long", false, "run for an hour")
+	length = flag.Duration("for", 0, "run for this `duration` instead")
+	seed   = flag.Uint64("seed", 0, "seed of the plants and the requests; 0: random")
 )
 
 const shortTime = 20 * time.Second
 
-// TestControl shows that each kind of fault is noticed. It comes first: a soak
-// says nothing if it is not.
+// TestControl shows that the checks detect each kind of fault.
 func TestControl(t *testing.T) {
+	t.Parallel()
 	r := soak(t, rig.Build(t, faulty...), shortTime)
-	kinds := []string{lost, altered, neverSent, wrongAnswer}
+	kinds := []string{lost, altered, neverSent, wrongResponse}
 	for _, m := range measures {
 		kinds = append(kinds, m.name)
 	}
 	for _, kind := range kinds {
 		first, count := r.faults.of(kind)
 		if count == 0 {
-			t.Errorf("%s: not noticed", kind)
+			t.Errorf("%s: not detected", kind)
 			continue
 		}
-		t.Logf("%s: noticed %d times, first: %s", kind, count, first)
+		t.Logf("%s: detected %d times, first: %s", kind, count, first)
 	}
 }
 
-// TestSoak wants no fault at all.
+// TestSoak fails on any fault.
 func TestSoak(t *testing.T) {
+	t.Parallel()
 	duration := shortTime
 	if *long {
 		duration = time.Hour
@@ -79,9 +79,9 @@ func TestSoak(t *testing.T) {
 	r.faults.report(t)
 }
 
-// faulty is a program that keeps 16 KiB of each plant that it is sent, and a
-// goroutine and a descriptor of each hundredth. Of a hundred plants it loses
-// one, alters one, and stores one beside another.
+// faulty is a program that leaks 16 KiB with each plant, and a goroutine and a
+// descriptor with each hundredth. Of a hundred plants it loses one, alters one,
+// and stores another one beside one.
 var faulty = []rig.Weakness{
 	{File: "internal/server/plants.go", Old: "replayed, err := p.store.Create(who, n)", New: `leak()
 	sent := n
@@ -115,7 +115,7 @@ var leaked struct {
 func leak() {
 	leaked.Lock()
 	defer leaked.Unlock()
-	leaked.memory = append(leaked.memory, bytes.Repeat([]byte("kept "), 16<<10/5))
+	leaked.memory = append(leaked.memory, bytes.Repeat([]byte("leak "), 16<<10/5))
 	if len(leaked.memory)%100 > 0 {
 		return
 	}

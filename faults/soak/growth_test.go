@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// measure is something that must not grow.
+// measure is a resource that must not grow.
 type measure struct {
 	name, unit string
-	share      float64 // of what it was, by which it may grow
-	more       float64 // and besides
+	share      float64 // allowed growth, as a share of the first value
+	more       float64 // allowed growth besides
 }
 
 var measures = [...]measure{
@@ -27,45 +27,46 @@ var measures = [...]measure{
 }
 
 const (
-	warmUp    = 10 // one part of so many does not count
-	cacheMiB  = 32 // of SQLite's page cache, at most
-	lookMost  = time.Second
-	lookLeast = 200 * time.Millisecond
+	warmUpParts    = 10 // the first of so many parts of the samples is ignored
+	cacheMiB       = 32 // the most that SQLite's page cache holds
+	sampleEveryMax = time.Second
+	sampleEveryMin = 200 * time.Millisecond
 )
 
-// sample is what was seen of each measure at a moment.
+// sample has the values of all measures at one time.
 type sample [len(measures)]float64
 
-// grown returns the medians of the first and the last quarter after the
-// warm-up, and whether the last is above what it may be.
-func (m measure) grown(seen []float64) (first, last float64, tooMuch bool) {
-	rest := seen[len(seen)/warmUp:]
+// grown returns the medians of the first and the last quarter after the warm-up,
+// and whether the growth exceeds the limit.
+func (m measure) grown(values []float64) (first, last float64, exceeded bool) {
+	rest := values[len(values)/warmUpParts:]
 	quarter := len(rest) / 4
 	first, last = median(rest[:quarter]), median(rest[len(rest)-quarter:])
 	return first, last, last > first*(1+m.share)+m.more
 }
 
-func median(of []float64) float64 {
-	sorted := slices.Sorted(slices.Values(of))
+func median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
 	return sorted[len(sorted)/2]
 }
 
-// flat notes what has grown.
-func (r *run) flat() {
-	const least = 20
-	if len(r.samples) < least {
-		r.faults.add(rate, "there are %d samples, and %d are needed", len(r.samples), least)
+// checkGrowth records a fault for each measure that has grown.
+func (r *run) checkGrowth() {
+	const samplesMin = 20
+	if len(r.samples) < samplesMin {
+		r.faults.add(rate, "%d samples, want at least %d", len(r.samples), samplesMin)
 		return
 	}
 	for i, m := range measures {
-		seen := make([]float64, len(r.samples))
+		values := make([]float64, len(r.samples))
 		for j, s := range r.samples {
-			seen[j] = s[i]
+			values[j] = s[i]
 		}
-		first, last, tooMuch := m.grown(seen)
-		text := fmt.Sprintf("%.1f in the first quarter, %.1f in the last, %.1f–%.1f in all%s", first, last, slices.Min(seen), slices.Max(seen), m.unit)
+		first, last, exceeded := m.grown(values)
+		text := fmt.Sprintf("%.1f in the first quarter, %.1f in the last, range %.1f–%.1f%s",
+			first, last, slices.Min(values), slices.Max(values), m.unit)
 		r.t.Logf("%s: %s", m.name, text)
-		if tooMuch {
+		if exceeded {
 			r.faults.add(m.name, "%s", text)
 		}
 	}
@@ -73,31 +74,32 @@ func (r *run) flat() {
 
 // watch takes samples until ctx ends.
 func (r *run) watch(ctx context.Context) {
-	tick := time.NewTicker(min(lookMost, max(lookLeast, r.length/200)))
+	tick := time.NewTicker(min(sampleEveryMax, max(sampleEveryMin, r.length/200)))
 	defer tick.Stop()
-	told := time.Now()
+	loggedAt := time.Now()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		s, err := r.look()
+		s, err := r.sample()
 		if err != nil {
-			r.faults.add(wrongAnswer, "look at the server: %v", err)
+			r.faults.add(wrongResponse, "sample the server: %v", err)
 			continue
 		}
 		r.samples = append(r.samples, s)
-		if time.Since(told) > time.Minute { // a long run shows that it is alive
-			told = time.Now()
-			r.t.Logf("after %s: %.1f MiB resident without the page cache, %.1f MiB of Go heap, %.0f goroutines, %.0f descriptors; %d faults",
-				time.Since(r.begun).Round(time.Second), s[0], s[1], s[2], s[3], r.faults.all())
+		if time.Since(loggedAt) > time.Minute { // progress of a long run
+			loggedAt = time.Now()
+			r.t.Logf("after %s: %.1f MiB resident without the page cache, %.1f MiB Go heap, %.0f goroutines, "+
+				"%.0f descriptors; %d faults",
+				time.Since(r.started).Round(time.Second), s[0], s[1], s[2], s[3], r.faults.all())
 		}
 	}
 }
 
-// look takes a sample.
-func (r *run) look() (s sample, err error) {
+// sample measures the server.
+func (r *run) sample() (s sample, err error) {
 	metrics, err := r.metrics("plantstore_store_bytes", "go_memstats_heap_alloc_bytes", "go_goroutines")
 	if err != nil {
 		return s, err
@@ -125,18 +127,18 @@ func (r *run) look() (s sample, err error) {
 	}, nil
 }
 
-// metrics returns values of metrics without labels.
+// metrics returns the values of metrics without labels.
 func (r *run) metrics(names ...string) (values []float64, err error) {
 	request, err := http.NewRequestWithContext(r.t.Context(), http.MethodGet, r.server.Admin+"/metrics", http.NoBody)
 	if err != nil {
 		return nil, err
 	}
-	answer, err := r.kept.Do(request)
+	response, err := r.persistent.Do(request)
 	if err != nil {
 		return nil, err
 	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +147,7 @@ func (r *run) metrics(names ...string) (values []float64, err error) {
 		line, _, _ := bytes.Cut(rest, []byte("\n"))
 		value, err := strconv.ParseFloat(string(line), 64)
 		if err != nil {
-			return nil, fmt.Errorf("/metrics, with status %d: %s: %w", answer.StatusCode, name, err)
+			return nil, fmt.Errorf("metric %[2]s of a response with status %[1]d: %[3]w", response.StatusCode, name, err)
 		}
 		values = append(values, value)
 	}
