@@ -1,5 +1,5 @@
-// Package overload sends a server more than it takes, and clients that mean
-// it no good, and looks at how a good client fares beside them.
+// Package overload runs a server with more clients than its queue can hold, and
+// with hostile clients, and measures a well-behaved client beside them.
 package overload
 
 import (
@@ -10,7 +10,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -24,35 +23,35 @@ import (
 	"plantstore/faults/rig"
 )
 
-var long = flag.Bool("long", false, "more clients, for longer, and bounds on the times that are only logged otherwise")
+var long = flag.Bool("long", false, "run more rounds, and fail on slow responses, which the short form only logs")
 
-// endless is a program whose queue has no end.
+// endless has a queue without a limit.
 var endless = rig.Weakness{
 	File: "internal/store/writer.go",
-	Old:  "\tcase len(b.creates) >= w.limit.Plants || b.bytes+bytes > w.limit.Bytes:\n",
+	Old:  "\tcase len(b.creates) >= w.limit.QueueMax || b.bytes+bytes > w.limit.Bytes:\n",
 	New:  "\tcase len(b.creates) < 0:\n",
 }
 
-// forgetful is a program that stores what it refuses.
+// forgetful stores the plants that it refuses.
 var forgetful = rig.Weakness{
 	File: "internal/store/writer.go",
 	Old:  "\t\treturn nil, 0, &plant.Error{\n\t\t\tCode:    plant.CodeQueueFull,",
 	New:  "\t\tb.creates = append(b.creates, c)\n\t\treturn nil, 0, &plant.Error{\n\t\t\tCode:    plant.CodeQueueFull,",
 }
 
-// TestControl shows that the check of TestFullQueue notices.
+// TestControl shows that the checks of TestFullQueue detect weaknesses.
 func TestControl(t *testing.T) {
 	t.Parallel()
 	for name, weak := range map[string]rig.Weakness{"endless": endless, "forgetful": forgetful} {
 		if faults := crowded(t, rig.Build(t, weak)); len(faults) == 0 {
-			t.Errorf("%s: nothing is noticed", name)
+			t.Errorf("%s: not detected", name)
 		}
 	}
 }
 
-// TestFullQueue has more clients than the queue has room. What finds no room is
-// refused with the header that says when to come again, nothing that was
-// refused is stored, and all goes well again when the crowd has left.
+// TestFullQueue runs more clients than the queue can hold. The server refuses
+// plants with a Retry-After header, stores no refused plant, and serves a single
+// client afterwards.
 func TestFullQueue(t *testing.T) {
 	t.Parallel()
 	for _, fault := range crowded(t, rig.Build(t)) {
@@ -60,8 +59,8 @@ func TestFullQueue(t *testing.T) {
 	}
 }
 
-// crowded sends many plants at the same time to a server with a queue of four,
-// and says what is wrong.
+// crowded sends many plants at the same time to a server with a queue of four. It
+// returns the faults.
 func crowded(t *testing.T, program string) (faults []string) {
 	t.Helper()
 	db := filepath.Join(t.TempDir(), "plants.db")
@@ -89,15 +88,15 @@ func crowded(t *testing.T, program string) (faults []string) {
 		})
 	}
 	clients.Wait()
-	t.Logf("answers by status: %v", statuses)
+	t.Logf("responses by status: %v", statuses)
 	if statuses[200] == 0 || statuses[503] == 0 || len(statuses) != 2 {
-		wrong("answers by status: %v, want 200 and 503", statuses)
+		wrong("responses by status: %v, want 200 and 503", statuses)
 	}
 	if status, _, err := post(t.Context(), server.URL, token, -1); err != nil || status != http.StatusOK {
-		wrong("when the crowd has left: %d, %v", status, err)
+		wrong("a single client afterwards: %d, %v", status, err)
 	}
 	if code := server.Stop(); code != 0 {
-		wrong("it ends with %d", code)
+		wrong("the server ended with code %d", code)
 	}
 	plants, err := rig.Export(t, program, db)
 	if err != nil {
@@ -105,44 +104,45 @@ func crowded(t *testing.T, program string) (faults []string) {
 	}
 	for id, want := range stored {
 		if _, got := plants[id]; got != want {
-			wrong("plant %d: stored %v, answered so: %v", id, got, want)
+			wrong("plant %d: stored %v, acknowledged %v", id, got, want)
 		}
 	}
 	return faults
 }
 
-// connections of the clients of TestFullQueue: as many as there are clients.
+// crowd keeps a connection for each client of TestFullQueue.
 var crowd = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 128}}
 
-// post sends a plant, and returns the status of the answer and what it says of
-// coming again.
+// post sends a plant and returns the status and the Retry-After header.
 func post(ctx context.Context, url, token string, id int64) (status int, retryAfter string, err error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/plants", strings.NewReader(fmt.Sprintf(`{"id":%d,"name":"made"}`, id)))
+	body := strings.NewReader(fmt.Sprintf(`{"id":%d,"name":"made"}`, id))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/plants", body)
 	if err != nil {
 		return 0, "", err
 	}
 	r.Header.Set("Authorization", "Bearer "+token)
 	r.Header.Set("Content-Type", "application/json")
-	answer, err := crowd.Do(r)
+	response, err := crowd.Do(r)
 	if err != nil {
 		return 0, "", err
 	}
-	_, err = io.Copy(io.Discard, answer.Body)
-	return answer.StatusCode, answer.Header.Get("Retry-After"), errors.Join(err, answer.Body.Close())
+	_, err = io.Copy(io.Discard, response.Body)
+	return response.StatusCode, response.Header.Get("Retry-After"), errors.Join(err, response.Body.Close())
 }
 
-// hostile are clients that hold what they can of a server.
+// hostile are clients that occupy as many resources of a server as they can.
 var hostile = map[string]func(c net.Conn, stop <-chan struct{}){
 	"idle": func(_ net.Conn, stop <-chan struct{}) { <-stop },
 	"slow headers": func(c net.Conn, stop <-chan struct{}) {
 		drip(c, stop, "POST /plants HTTP/1.1\r\nHost: a\r\nX-Long: "+strings.Repeat("a", 10_000))
 	},
 	"slow body": func(c net.Conn, stop <-chan struct{}) {
-		drip(c, stop, "POST /plants HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 60000\r\n\r\n"+strings.Repeat(" ", 10_000))
+		drip(c, stop, "POST /plants HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"+
+			"Content-Length: 60000\r\n\r\n"+strings.Repeat(" ", 10_000))
 	},
 	"never reads": func(c net.Conn, stop <-chan struct{}) {
-		_ = c.(*net.TCPConn).SetReadBuffer(4 << 10) // so that it soon takes nothing more
-		go func() {                                 // ends with the connection, which its owner closes
+		_ = c.(*net.TCPConn).SetReadBuffer(4 << 10) // fills up soon
+		go func() {                                 // ends with the connection; besiege closes it
 			for {
 				if _, err := io.WriteString(c, "GET /docs/swagger-ui-bundle.js HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
 					return
@@ -151,13 +151,13 @@ var hostile = map[string]func(c net.Conn, stop <-chan struct{}){
 		}()
 		<-stop
 	},
-	"rubbish": func(c net.Conn, stop <-chan struct{}) {
-		_, _ = io.WriteString(c, "\x16\x03\x01 this is no HTTP\r\n\r\n")
+	"not HTTP": func(c net.Conn, stop <-chan struct{}) {
+		_, _ = io.WriteString(c, "\x16\x03\x01 this is not HTTP\r\n\r\n")
 		<-stop
 	},
 }
 
-// drip sends the first part of a text at once and the rest by the byte.
+// drip sends the first 100 bytes of a text at once and the rest byte by byte.
 func drip(c net.Conn, stop <-chan struct{}, text string) {
 	head := min(len(text), 100)
 	_, _ = io.WriteString(c, text[:head])
@@ -165,34 +165,34 @@ func drip(c net.Conn, stop <-chan struct{}, text string) {
 		select {
 		case <-stop:
 			return
-		case <-time.After(100 * time.Millisecond): // that is what makes it slow
+		case <-time.After(100 * time.Millisecond): // the pace of a slow client
 		}
 		if _, err := c.Write([]byte{b}); err != nil {
-			return // the server has had enough
+			return // the server closed the connection
 		}
 	}
 }
 
-// p99 sends plants one after the other and returns the time that 99 of 100
-// answers kept within.
+// p99 sends plants one at a time and returns the 99th percentile of the response
+// times.
 func p99(t *testing.T, url, token string, from int64) time.Duration {
 	t.Helper()
 	const n = 500
 	times := make([]time.Duration, 0, n)
 	for id := from; id < from+n; id++ {
-		begun := time.Now()
+		started := time.Now()
 		status, _, err := post(t.Context(), url, token, id)
 		if err != nil || status != http.StatusOK {
-			t.Fatalf("the good client: %d, %v", status, err)
+			t.Fatalf("the well-behaved client: %d, %v", status, err)
 		}
-		times = append(times, time.Since(begun))
+		times = append(times, time.Since(started))
 	}
 	slices.Sort(times)
 	return times[n*99/100]
 }
 
-// TestHostile has a good client beside a thousand idle connections, beside fifty
-// that never read, and beside hundreds of each other kind.
+// TestHostile runs a well-behaved client beside a thousand idle connections,
+// beside fifty that never read, and beside 200 of each other kind.
 func TestHostile(t *testing.T) {
 	program := rig.Build(t)
 	db := filepath.Join(t.TempDir(), "plants.db")
@@ -213,11 +213,11 @@ func TestHostile(t *testing.T) {
 			switch name {
 			case "idle":
 				count = 1000
-			case "never reads": // each takes megabytes of the system's buffers first
+			case "never reads": // each first fills megabytes of socket buffers
 				count = 50
 			}
 			stop := besiege(t, server.URL, count, client)
-			if name == "never reads" { // what comes before is a crowd that reads
+			if name == "never reads" { // until its buffers are full, a client is an ordinary one
 				stuck(t, server.Admin, count)
 			}
 			beside := p99(t, server.URL, token, from+1000)
@@ -233,11 +233,11 @@ func TestHostile(t *testing.T) {
 		}
 	}
 	if code := server.Stop(); code != 0 {
-		t.Errorf("it ends with %d:\n%s", code, server.Log())
+		t.Errorf("the server ended with code %d:\n%s", code, server.Log())
 	}
 }
 
-// besiege connects so many clients. What it returns ends them and waits.
+// besiege connects so many clients. stop ends them and waits for their end.
 func besiege(t *testing.T, url string, count int, client func(net.Conn, <-chan struct{})) (stop func()) {
 	t.Helper()
 	done := make(chan struct{})
@@ -255,27 +255,27 @@ func besiege(t *testing.T, url string, count int, client func(net.Conn, <-chan s
 	return func() { close(done); clients.Wait() }
 }
 
-// stuck waits until most of so many clients cannot be answered because they do
-// not read, and it stays so for a moment.
+// stuck waits until the server is blocked on half of the clients or more, because
+// they do not read, and their number is stable.
 func stuck(t *testing.T, admin string, count int) {
 	t.Helper()
-	flying := regexp.MustCompile(`(?m)^plantstore_http_requests_in_flight\{listener="public"\} (\d+)$`)
+	inFlight := regexp.MustCompile(`(?m)^plantstore_http_requests_in_flight\{listener="public"\} (\d+)$`)
 	before, same := 0, 0
-	rig.Within(t, 30*time.Second, 100*time.Millisecond, "clients that never read are not served", func() bool {
+	rig.Within(t, 30*time.Second, 100*time.Millisecond, "the server is blocked on clients that do not read", func() bool {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, admin+"/metrics", http.NoBody)
 		if err != nil {
 			t.Fatal(err)
 		}
-		answer, err := http.DefaultClient.Do(r)
+		response, err := http.DefaultClient.Do(r)
 		if err != nil {
 			t.Fatal(err)
 		}
-		text, err := io.ReadAll(answer.Body)
-		if err := errors.Join(err, answer.Body.Close()); err != nil {
+		text, err := io.ReadAll(response.Body)
+		if err := errors.Join(err, response.Body.Close()); err != nil {
 			t.Fatal(err)
 		}
 		n := 0
-		if found := flying.FindSubmatch(text); found != nil {
+		if found := inFlight.FindSubmatch(text); found != nil {
 			n, _ = strconv.Atoi(string(found[1]))
 		}
 		if same++; n != before {
@@ -285,18 +285,12 @@ func stuck(t *testing.T, admin string, count int) {
 	})
 }
 
-// TestFewDescriptors takes all descriptors of a server. It serves again when
-// they are free, and what was stored is there.
+// TestFewDescriptors exhausts the descriptors of a server. The server serves again
+// when they are free, and has all acknowledged plants.
 func TestFewDescriptors(t *testing.T) {
 	t.Parallel()
 	prlimit, err := exec.LookPath("prlimit")
-	switch {
-	case err == nil:
-	case os.Getenv("CI") == "true":
-		t.Fatal("this needs prlimit, of util-linux")
-	default:
-		t.Skip("this needs prlimit, of util-linux")
-	}
+	rig.Need(t, err == nil, "prlimit of util-linux")
 	program := rig.Build(t)
 	db := filepath.Join(t.TempDir(), "plants.db")
 	token := rig.Token(t, program, db, "a")
@@ -310,7 +304,7 @@ func TestFewDescriptors(t *testing.T) {
 	}
 	stop := besiege(t, server.URL, 100, hostile["idle"])
 	if o, status := c.Create(t.Context(), server.URL, 2, "during"); o != rig.Stored {
-		t.Errorf("on a connection that is open: %v, %d", o, status)
+		t.Errorf("on an open connection: %v, %d", o, status)
 	}
 	stop()
 	fresh := &rig.Client{Token: token}
@@ -322,11 +316,11 @@ func TestFewDescriptors(t *testing.T) {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("it does not serve again:\n%s", server.Log())
+			t.Fatalf("the server did not serve again within 10 s:\n%s", server.Log())
 		}
 	}
 	if code := server.Stop(); code != 0 {
-		t.Errorf("it ends with %d:\n%s", code, server.Log())
+		t.Errorf("the server ended with code %d:\n%s", code, server.Log())
 	}
 	plants, err := rig.Export(t, program, db)
 	if err != nil || len(plants) != 3 {
