@@ -68,7 +68,7 @@ func newBench(ctx context.Context, c config, log *slog.Logger) (_ *bench, err er
 	if err := b.build(ctx); err != nil {
 		return nil, err
 	}
-	if b.wants("plainpg") {
+	if b.compares("plainpg") {
 		if b.cluster, err = newCluster(ctx, filepath.Join(b.work, "postgres")); err != nil {
 			return nil, err
 		}
@@ -146,7 +146,7 @@ func (b *bench) checkTools() error {
 			errs = append(errs, fmt.Errorf("%s is missing: apt-get install %s", program, pkg))
 		}
 	}
-	if b.wants("plainpg") {
+	if b.compares("plainpg") {
 		if _, err := postgresBin(); err != nil {
 			errs = append(errs, err)
 		}

@@ -7,7 +7,7 @@ import "context"
 func (b *bench) compare(ctx context.Context) error {
 	var names []string
 	for _, c := range contenders {
-		if b.wants(c.name) {
+		if b.compares(c.name) {
 			names = append(names, c.name)
 		}
 	}

@@ -68,8 +68,8 @@ func contenderNamed(name string) *contender {
 	return &contenders[i]
 }
 
-// wants reports whether the run compares a contender.
-func (b *bench) wants(name string) bool {
+// compares reports whether the run compares a contender.
+func (b *bench) compares(name string) bool {
 	return slices.Contains(b.phases, "compare") && (b.only == nil || slices.Contains(b.only, name))
 }
 
