@@ -178,7 +178,7 @@ func TestScheduleIgnores(t *testing.T) {
 		r.begin()
 		r.want("at once", append([]string{first}, ignored...), []string{
 			"WARN file is not counted as a backup " + bare + ": " + filepath.Join(r.dir, bare) + ".json: the manifest is missing, so nothing shows whether the backup is complete",
-			"WARN file is not counted as a backup " + cut + ": it has 1 bytes, and its manifest says 24576",
+			"WARN file is not counted as a backup " + cut + ": it has 1 bytes; its manifest has 24576",
 			"WARN file is not counted as a backup " + link + ": " + filepath.Join(r.dir, link) + " is a symbolic link, not a regular file",
 			"WARN file is not counted as a backup " + future + ": its name has a time in the future",
 			"INFO backup made " + first,

@@ -60,7 +60,7 @@ func (c Config) acceptVersion(version int) error {
 	newest := len(migrations)
 	switch {
 	case version == 0 && c.MustExist:
-		return fmt.Errorf("%w in it: name another with --db, or begin one with plantstore serve", store.ErrNoStore)
+		return fmt.Errorf("%w in it: name another with --db, or create one with plantstore serve", store.ErrNoStore)
 	case 0 < version && version < newest && !c.Migrate && !c.ReadOnly:
 		return fmt.Errorf("it has schema %d and this plantstore needs schema %d: run plantstore migrate or start plantstore serve; servers of schema %[1]d keep running, but cannot be started again after that",
 			version, newest)
@@ -154,7 +154,7 @@ func (e *Engine) schemaVersion(ctx context.Context, q querier) (version int, err
 		return 0, err
 	}
 	if known := len(migrations); version > known {
-		return 0, fmt.Errorf("it has schema %d and this plantstore knows only %d: use the plantstore that wrote it, or a newer one", version, known)
+		return 0, fmt.Errorf("it has schema %d, and this plantstore supports schemas up to %d: use the plantstore that wrote it, or a newer one", version, known)
 	}
 	return version, nil
 }

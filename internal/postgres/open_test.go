@@ -52,9 +52,9 @@ func TestOpenRefuses(t *testing.T) {
 		mustExist bool
 		want      string
 	}{
-		{"empty", "", true, "there is no store in it: name another with --db, or begin one with plantstore serve"},
+		{"empty", "", true, "there is no store in it: name another with --db, or create one with plantstore serve"},
 		{"another table", "CREATE TABLE plants (height int)", false, "it has a table plants or tokens that is not Plant Store's: give it a database or a schema of its own"},
-		{"newer", "CREATE TABLE plantstore (version bigint); INSERT INTO plantstore VALUES (99)", false, "it has schema 99 and this plantstore knows only 3: use the plantstore that wrote it, or a newer one"},
+		{"newer", "CREATE TABLE plantstore (version bigint); INSERT INTO plantstore VALUES (99)", false, "it has schema 99, and this plantstore supports schemas up to 3: use the plantstore that wrote it, or a newer one"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

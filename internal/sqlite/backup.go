@@ -74,7 +74,7 @@ func snapshot(ctx context.Context, path, beside string, progress Progress) (temp
 	case err != nil:
 		return nil, m, err
 	case version == 0:
-		return nil, m, fmt.Errorf("%s holds no plant store yet", path)
+		return nil, m, fmt.Errorf("%s contains no plant store yet", path)
 	}
 	if temp, err = safefile.Create(beside); err != nil {
 		return nil, m, err

@@ -100,7 +100,7 @@ func TestBackupRefuses(t *testing.T) {
 
 	for _, test := range []struct{ from, to, want string }{
 		{"missing.db", to, "stat DIR/missing.db: no such file or directory"},
-		{"empty.db", to, "DIR/empty.db holds no plant store yet"},
+		{"empty.db", to, "DIR/empty.db contains no plant store yet"},
 		{"text.db", to, "DIR/text.db is not a plant store: it is not an SQLite database"},
 		{"plants.db", filepath.Join(dir, "there.db"), "DIR/there.db already exists; use a new file"},
 		{"plants.db", path, "DIR/plants.db already exists; use a new file"},
@@ -152,8 +152,8 @@ func TestRestoreRefuses(t *testing.T) {
 		want     string
 	}{
 		{"no manifest", string(good), "", "BACKUP.json: the manifest is missing, so nothing shows whether the backup is complete"},
-		{"no JSON", string(good), "plants", "BACKUP.json is no manifest of a backup: "},
-		{"another format", string(good), `{"format": 2}`, "BACKUP.json has format 2 and this plantstore knows only 1: use the plantstore that made the backup"},
+		{"no JSON", string(good), "plants", "BACKUP.json is not the manifest of a backup: "},
+		{"another format", string(good), `{"format": 2}`, "BACKUP.json has format 2, and this plantstore supports only format 1: use the plantstore that made the backup"},
 		{"cut", string(good[:len(good)-1]), string(manifest), "BACKUP is damaged: it has "},
 		{"a bit", string(good[:5000]) + string(good[5000]^1) + string(good[5001:]), string(manifest), "BACKUP is damaged: its SHA-256 is "},
 		{"another number", string(good), strings.Replace(string(manifest), `"plants": 10`, `"plants": 11`, 1), "BACKUP is damaged: it has 10 plants up to commit 1 of store "},

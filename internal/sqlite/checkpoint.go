@@ -76,7 +76,7 @@ type checkpointer struct {
 func (c *Config) checkWALBytes() error {
 	c.WALMax = cmp.Or(c.WALMax, WALBytesDefault)
 	if c.WALMax < WALBytesMin {
-		return fmt.Errorf("the WAL's bound is %d bytes: it must be at least %d", c.WALMax, WALBytesMin)
+		return fmt.Errorf("WALMax is %d bytes; it must be at least %d", c.WALMax, WALBytesMin)
 	}
 	return nil
 }
@@ -181,7 +181,7 @@ func (e *Engine) checkpointIfDue(ctx context.Context, more int) error {
 		select {
 		case <-pass:
 		case <-ctx.Done():
-			return fmt.Errorf("%w: the WAL is full, and its checkpoint has not ended: %w", store.ErrBusy, context.Cause(ctx))
+			return fmt.Errorf("%w: the WAL is full and its checkpoint still runs: %w", store.ErrBusy, context.Cause(ctx))
 		}
 	}
 }
@@ -243,7 +243,7 @@ func (e *Engine) noteReader() {
 	c.held, c.startFrames = c.frames, c.frames+startFramesSmall
 	if c.frames > c.framesMax && time.Since(c.warnedAt) > warnEvery {
 		c.warnedAt = time.Now()
-		e.log.Warn("another process keeps the WAL from being emptied", "bytes", int64(c.frames)*frameBytes)
+		e.log.Warn("a reader in another process blocks the checkpoint of the WAL", "bytes", int64(c.frames)*frameBytes)
 	}
 }
 
@@ -261,7 +261,7 @@ func (e *Engine) finishCheckpoint() error {
 	case err == nil, isBusy(err):
 		e.noteReader()
 	case errors.Is(classify(err), store.ErrFull):
-		e.log.Warn("the disk has no room to empty the WAL", "error", err)
+		e.log.Warn("no space left for a checkpoint of the WAL", "error", err)
 	default:
 		return fmt.Errorf("checkpoint: %w", classify(err))
 	}

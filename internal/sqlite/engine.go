@@ -77,7 +77,7 @@ const versionMin = 3_051_003
 
 func checkVersion(version int) error {
 	if version < versionMin {
-		return fmt.Errorf("SQLite %s can corrupt a store: at least %s is needed", versionText(version), versionText(versionMin))
+		return fmt.Errorf("SQLite %s can corrupt a store: at least %s is required", versionText(version), versionText(versionMin))
 	}
 	return nil
 }
@@ -200,7 +200,7 @@ func prepareFile(c *Config) error {
 }
 
 func noStore(path string) error {
-	return fmt.Errorf("%w at %s: name one with --db, or begin one with plantstore serve", store.ErrNoStore, path)
+	return fmt.Errorf("%w at %s: name one with --db, or create one with plantstore serve", store.ErrNoStore, path)
 }
 
 // busyMilliseconds is how long a reading connection waits for the short locks
@@ -276,7 +276,7 @@ func (e *Engine) connect() (err error) {
 		return openFault(e.path, err)
 	}
 	if mode != "wal" {
-		return fmt.Errorf("%s cannot be used in WAL mode (SQLite says %q): is its file system a local disk?", e.path, mode)
+		return fmt.Errorf("%s cannot use WAL mode (SQLite returned %q): put the store on a local disk", e.path, mode)
 	}
 	if err := e.writer.Exec(connectionSettings + "PRAGMA cache_size = -32768;"); err != nil {
 		return err
@@ -343,7 +343,7 @@ func (e *Engine) Close() error {
 		// Closing would do this, too, but would not tell when it fails.
 		if _, _, err := e.writer.Checkpoint(sqlite3.Truncate); err != nil && !isBusy(err) {
 			e.writer.KeepWAL(true)
-			e.log.Warn("the WAL could not be copied into the file; it stays beside it, and nothing is lost", "error", err)
+			e.log.Warn("could not checkpoint the WAL; nothing is lost, and the next start does it", "error", err)
 		}
 	}
 	return e.release()

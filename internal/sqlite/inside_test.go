@@ -17,8 +17,8 @@ func TestCheckVersion(t *testing.T) {
 		3_051_003: "",
 		3_053_004: "",
 		4_000_000: "",
-		3_051_002: "SQLite 3.51.2 can corrupt a store: at least 3.51.3 is needed",
-		3_007_000: "SQLite 3.7.0 can corrupt a store: at least 3.51.3 is needed",
+		3_051_002: "SQLite 3.51.2 can corrupt a store: at least 3.51.3 is required",
+		3_007_000: "SQLite 3.7.0 can corrupt a store: at least 3.51.3 is required",
 	} {
 		got := ""
 		if err := checkVersion(version); err != nil {

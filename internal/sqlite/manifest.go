@@ -49,10 +49,10 @@ func ReadManifest(path string) (m Manifest, err error) {
 		return m, err
 	}
 	if err := json.Unmarshal(text, &m); err != nil {
-		return m, fmt.Errorf("%s is no manifest of a backup: %w", path, err)
+		return m, fmt.Errorf("%s is not the manifest of a backup: %w", path, err)
 	}
 	if m.Format != manifestFormat {
-		return m, fmt.Errorf("%s has format %d and this plantstore knows only %d: use the plantstore that made the backup", path, m.Format, manifestFormat)
+		return m, fmt.Errorf("%s has format %d, and this plantstore supports only format %d: use the plantstore that made the backup", path, m.Format, manifestFormat)
 	}
 	return m, nil
 }
@@ -105,7 +105,7 @@ func (m *Manifest) Write(path string) (err error) {
 }
 
 func (m *Manifest) sizeFault(bytes int64) string {
-	return fmt.Sprintf("it has %d bytes, and its manifest says %d", bytes, m.Bytes)
+	return fmt.Sprintf("it has %d bytes; its manifest has %d", bytes, m.Bytes)
 }
 
 // verify reads the whole backup at path, of which this is the manifest, and compares the two. Nothing beside the file
@@ -119,7 +119,7 @@ func (m *Manifest) verify(ctx context.Context, path string, progress func(plants
 	case size != m.Bytes:
 		v.fault("%s", m.sizeFault(size))
 	case sum != m.SHA256:
-		v.fault("its SHA-256 is %s, and its manifest says %s", sum, m.SHA256)
+		v.fault("its SHA-256 is %s; its manifest has %s", sum, m.SHA256)
 	}
 	whole := len(v.Faults) == 0
 	err = v.lookImmutable(ctx, path, false, progress)
@@ -131,7 +131,7 @@ func (m *Manifest) verify(ctx context.Context, path string, progress func(plants
 	case err != nil:
 		return v, err
 	case v.Store != "" && (v.Plants != m.Plants || v.Commits != m.Commits || v.Store != m.Store): // empty: it was not read
-		v.fault("it has %d plants up to commit %d of store %s, and its manifest says %d up to commit %d of store %s",
+		v.fault("it has %d plants up to commit %d of store %s; its manifest has %d up to commit %d of store %s",
 			v.Plants, v.Commits, v.Store, m.Plants, m.Commits, m.Store)
 	}
 	return v, nil

@@ -41,14 +41,14 @@ func TestVerifyFileComparesManifest(t *testing.T) {
 		{"8 bytes that SQLite does not check", func(t *testing.T, backup, _ string) {
 			overwrite(t, backup, 92, "8 bytes!") // which SQLite wrote the file, and when
 		}, "its SHA-256 is "},
-		{"cut", func(t *testing.T, backup, _ string) { must(t, os.Truncate(backup, 8192)) }, "it has 8192 bytes, and its manifest says "},
-		{"cut to nothing", func(t *testing.T, backup, _ string) { must(t, os.Truncate(backup, 0)) }, "it has 0 bytes, and its manifest says "},
-		{"longer", func(t *testing.T, backup, _ string) { must(t, os.Truncate(backup, 1<<30)) }, "it has 1073741824 bytes, and its manifest says "},
+		{"cut", func(t *testing.T, backup, _ string) { must(t, os.Truncate(backup, 8192)) }, "it has 8192 bytes; its manifest has "},
+		{"cut to nothing", func(t *testing.T, backup, _ string) { must(t, os.Truncate(backup, 0)) }, "it has 0 bytes; its manifest has "},
+		{"longer", func(t *testing.T, backup, _ string) { must(t, os.Truncate(backup, 1<<30)) }, "it has 1073741824 bytes; its manifest has "},
 		{"other plants", replacing(`"plants": 1000`, `"plants": 999`), "it has 1000 plants up to commit 1 of store "},
 		{"other commits", replacing(`"commits": 1`, `"commits": 2`), "it has 1000 plants up to commit 1 of store "},
 		{"other store", replacing(`"store": "`, `"store": "0`), "it has 1000 plants up to commit 1 of store "},
-		{"no JSON", func(t *testing.T, _, manifest string) { mustWrite(t, manifest, "{") }, "MANIFEST is no manifest of a backup: "},
-		{"a manifest without end", func(t *testing.T, _, manifest string) { must(t, os.Truncate(manifest, 1<<40)) }, "MANIFEST is no manifest of a backup: "},
+		{"no JSON", func(t *testing.T, _, manifest string) { mustWrite(t, manifest, "{") }, "MANIFEST is not the manifest of a backup: "},
+		{"a manifest without end", func(t *testing.T, _, manifest string) { must(t, os.Truncate(manifest, 1<<40)) }, "MANIFEST is not the manifest of a backup: "},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -214,7 +214,7 @@ func TestVerifyFileOfStore(t *testing.T) {
 	must(t, err)
 	mustWrite(t, path, string(content)) // by hand, so the mark of the old store is there
 	v, err = sqlite.VerifyFile(t.Context(), path, nil)
-	if err != nil || len(v.Faults) != 1 || !strings.Contains(v.Faults[0], "is another store than the one that was here before") {
+	if err != nil || len(v.Faults) != 1 || !strings.Contains(v.Faults[0], "is another store than before") {
 		t.Errorf("replaced by hand: %+v, %v; want what the mark says", v, err)
 	}
 }

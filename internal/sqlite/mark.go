@@ -62,7 +62,7 @@ func readMark(path string) (m mark, err error) {
 		}
 		time.Sleep(commandPoll)
 	}
-	return mark{}, fmt.Errorf("%s is damaged: if plantstore verify finds nothing else, remove it", path+markSuffix)
+	return mark{}, fmt.Errorf("%s is damaged: if plantstore verify reports no other damage, remove it", path+markSuffix)
 }
 
 // readSmall reads a file, but not more than a byte beyond a length: a longer file is not what the caller looks for.
@@ -79,9 +79,9 @@ func readSmall(path string, bytesMax int64) ([]byte, error) {
 func (m mark) check(path string, s state) error {
 	switch {
 	case m.store != s.store:
-		return fmt.Errorf("%s is another store than the one that was here before, or its WAL is: if it is meant to be, remove %s", path, path+markSuffix)
+		return fmt.Errorf("%s is another store than before, or its WAL belongs to another store: if that is intended, remove %s", path, path+markSuffix)
 	case m.commits > s.commits:
-		return fmt.Errorf("%s has lost what was acknowledged: its last commit is number %d, and number %d was acknowledged; its WAL (%s-wal) was removed, replaced or damaged. Put the WAL back, or restore a backup; to go on without what is lost, remove %s",
+		return fmt.Errorf("%s has lost acknowledged plants: its last commit is %d, and commit %d was acknowledged; its WAL (%s-wal) was removed, replaced or damaged. Put the WAL back or restore a backup; to continue without the lost plants, remove %s",
 			path, s.commits, m.commits, path, path+markSuffix)
 	}
 	return nil

@@ -120,7 +120,7 @@ func schemaVersion(c *sqlite3.Conn, path string) (int, error) {
 		return 0, err
 	}
 	if known := len(migrations); id == applicationID && version > int64(known) {
-		return 0, fmt.Errorf("%s has schema %d and this plantstore knows only %d: use a plantstore at least as new as the one that wrote it", path, version, known)
+		return 0, fmt.Errorf("%s has schema %d, and this plantstore supports schemas up to %d: use the plantstore that wrote it or a newer one", path, version, known)
 	}
 	if id == applicationID {
 		return int(version), nil
@@ -130,7 +130,7 @@ func schemaVersion(c *sqlite3.Conn, path string) (int, error) {
 		return 0, err
 	}
 	if id != 0 || version != 0 || tables != 0 {
-		return 0, fmt.Errorf("%s is an SQLite database of another program: name another file", path)
+		return 0, fmt.Errorf("%s is an SQLite database of another program: use another file", path)
 	}
 	return 0, nil
 }

@@ -192,13 +192,13 @@ func TestMigrateRefuses(t *testing.T) {
 	}
 	must(t, lock.Close())
 	mustExec(t, path, "PRAGMA user_version = 99")
-	if got, want := migrate(path), "PATH has schema 99 and this plantstore knows only 3: use a plantstore at least as new as the one that wrote it"; got != want {
+	if got, want := migrate(path), "PATH has schema 99, and this plantstore supports schemas up to 3: use the plantstore that wrote it or a newer one"; got != want {
 		t.Errorf("a newer store:\ngot  %s\nwant %s", got, want)
 	}
 	empty := filepath.Join(t.TempDir(), "empty.db")
 	mustWrite(t, empty, "")
 	for _, path := range []string{empty, filepath.Join(t.TempDir(), "missing.db")} {
-		if got, want := migrate(path), "there is no store at PATH: name one with --db, or begin one with plantstore serve"; got != want {
+		if got, want := migrate(path), "there is no store at PATH: name one with --db, or create one with plantstore serve"; got != want {
 			t.Errorf("%s:\ngot  %s\nwant %s", filepath.Base(path), got, want)
 		}
 	}

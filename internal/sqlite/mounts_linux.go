@@ -27,7 +27,7 @@ var networkFileSystems = map[string]bool{
 func refuseNetwork(dir string) error {
 	var stat syscall.Stat_t
 	if err := syscall.Stat(dir, &stat); err != nil {
-		return fmt.Errorf("look at %s: %w", dir, err)
+		return fmt.Errorf("stat %s: %w", dir, err)
 	}
 	mounts, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
@@ -39,7 +39,7 @@ func refuseNetwork(dir string) error {
 		return fmt.Errorf("read mountinfo: %w", err)
 	}
 	if networkFileSystems[kind] {
-		return fmt.Errorf("%s lies on a network file system (%s), where SQLite cannot keep its promises: use a local disk, or PostgreSQL", dir, kind)
+		return fmt.Errorf("%s is on a network file system (%s), where SQLite's locks do not work: use a local disk or PostgreSQL", dir, kind)
 	}
 	return nil
 }

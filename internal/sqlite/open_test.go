@@ -40,16 +40,16 @@ func TestOpenRefuses(t *testing.T) {
 	}{
 		{"no directory", func(t *testing.T, path string) { mustRemove(t, filepath.Dir(path)) }, sqlite.Config{}, "the directory of the store: stat DIR: no such file or directory"},
 		{"a directory", func(t *testing.T, path string) { must(t, os.Mkdir(path, 0o700)) }, sqlite.Config{}, "PATH is a directory: name a file in it"},
-		{"must exist", func(*testing.T, string) {}, sqlite.Config{MustExist: true}, "there is no store at PATH: name one with --db, or begin one with plantstore serve"},
-		{"an empty file must exist", func(t *testing.T, path string) { mustWrite(t, path, "") }, sqlite.Config{MustExist: true}, "there is no store at PATH: name one with --db, or begin one with plantstore serve"},
+		{"must exist", func(*testing.T, string) {}, sqlite.Config{MustExist: true}, "there is no store at PATH: name one with --db, or create one with plantstore serve"},
+		{"an empty file must exist", func(t *testing.T, path string) { mustWrite(t, path, "") }, sqlite.Config{MustExist: true}, "there is no store at PATH: name one with --db, or create one with plantstore serve"},
 		{"a text file", func(t *testing.T, path string) { mustWrite(t, path, strings.Repeat("no database ", 100)) }, sqlite.Config{}, "PATH is not a plant store: it is not an SQLite database"},
-		{"another program's tables", func(t *testing.T, path string) { mustExec(t, path, "CREATE TABLE a (b)") }, sqlite.Config{}, "PATH is an SQLite database of another program: name another file"},
-		{"another program's id", func(t *testing.T, path string) { mustExec(t, path, "PRAGMA application_id = 7") }, sqlite.Config{}, "PATH is an SQLite database of another program: name another file"},
+		{"another program's tables", func(t *testing.T, path string) { mustExec(t, path, "CREATE TABLE a (b)") }, sqlite.Config{}, "PATH is an SQLite database of another program: use another file"},
+		{"another program's id", func(t *testing.T, path string) { mustExec(t, path, "PRAGMA application_id = 7") }, sqlite.Config{}, "PATH is an SQLite database of another program: use another file"},
 		{"a newer schema", func(t *testing.T, path string) {
 			must(t, mustOpen(t, sqlite.Config{Path: path}).Close())
 			mustExec(t, path, "PRAGMA user_version = 99")
-		}, sqlite.Config{}, "PATH has schema 99 and this plantstore knows only 3: use a plantstore at least as new as the one that wrote it"},
-		{"a bound too small", func(*testing.T, string) {}, sqlite.Config{WALMax: 1 << 20}, "the WAL's bound is 1048576 bytes: it must be at least 33554432"},
+		}, sqlite.Config{}, "PATH has schema 99, and this plantstore supports schemas up to 3: use the plantstore that wrote it or a newer one"},
+		{"a bound too small", func(*testing.T, string) {}, sqlite.Config{WALMax: 1 << 20}, "WALMax is 1048576 bytes; it must be at least 33554432"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -246,7 +246,7 @@ func TestReaderHoldsTheWAL(t *testing.T) {
 	}
 	must(t, reader.Exec("COMMIT"))
 	must(t, reader.Close())
-	if n := strings.Count(log.String(), "another process keeps the WAL from being emptied"); n != 1 {
+	if n := strings.Count(log.String(), "a reader in another process blocks the checkpoint of the WAL"); n != 1 {
 		t.Errorf("warned %d times, want once; log:\n%s", n, log.String())
 	}
 }

@@ -30,7 +30,7 @@ func TestIgnoredInsert(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = insertBatch(t.Context(), e, plantsFrom(7, 1, "Rosa"))
-	const want = "read plant 7: the store failed: SQLite did not insert it and does not have it"
+	const want = "read plant 7: the store failed: SQLite neither inserted nor found it"
 	if !errors.Is(err, store.ErrBroken) || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}

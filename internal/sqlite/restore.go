@@ -15,7 +15,7 @@ import (
 )
 
 // ErrExists means that Restore would overwrite a store.
-var ErrExists = errors.New("there is a store already")
+var ErrExists = errors.New("a store exists already")
 
 // Restore makes the backup from, whose manifest lies beside it, the store at
 // path. Everything in the backup is held against the manifest before anything
@@ -133,9 +133,9 @@ func emptyWAL(path string) error {
 	case errors.As(err, &fault) && (fault.NotDatabase() || fault.Corrupt()):
 		return nil
 	case isBusy(err):
-		return fmt.Errorf("another process holds %s open: %w", path, err)
+		return fmt.Errorf("another process has %s open: %w", path, err)
 	case err != nil:
-		return fmt.Errorf("empty the WAL of the store that is there: %w", err)
+		return fmt.Errorf("checkpoint the existing store: %w", err)
 	}
 	return nil
 }

@@ -121,7 +121,7 @@ func schemaFaults(c *sqlite3.Conn, version int) ([]string, error) {
 		case got == nil:
 			faults = append(faults, fmt.Sprintf("%s %q is missing", w.kind, w.name))
 		case got.sql != w.sql || got.table != w.table:
-			faults = append(faults, fmt.Sprintf("%s %q is not as Plant Store makes it: %s", w.kind, w.name, difference(w.sql, got.sql)))
+			faults = append(faults, fmt.Sprintf("%s %q differs from the schema: %s", w.kind, w.name, difference(w.sql, got.sql)))
 		}
 	}
 	for _, o := range found {
@@ -159,7 +159,7 @@ func checkSchema(c *sqlite3.Conn, path string, version int) error {
 	}
 	more := ""
 	if n := len(faults) - 1; n > 0 {
-		more = fmt.Sprintf(" (and %d more; plantstore verify names them)", n)
+		more = fmt.Sprintf(" (and %d more; plantstore verify lists them)", n)
 	}
 	return fmt.Errorf("%w: the schema of %s is not schema %d of Plant Store: %s%s; undo the change with the tool that made it, or restore a backup",
 		store.ErrBroken, path, version, faults[0], more)

@@ -48,7 +48,7 @@ var hostile = []struct{ name, sql, want string }{
 	},
 	{
 		"another trigger of a move", "CREATE TABLE followed (number INTEGER PRIMARY KEY, id INTEGER NOT NULL) STRICT; CREATE TRIGGER follow AFTER INSERT ON plants BEGIN DELETE FROM plants; END",
-		`trigger "follow" is not as Plant Store makes it: want "…ERT ON plants BEGIN INSERT INTO followed (id) VALUES (new.id); END", got "…ERT ON plants BEGIN DELETE FROM plants; END"`,
+		`trigger "follow" differs from the schema: want "…ERT ON plants BEGIN INSERT INTO followed (id) VALUES (new.id); END", got "…ERT ON plants BEGIN DELETE FROM plants; END"`,
 	},
 	{
 		"half of a move", "CREATE TABLE followed (number INTEGER PRIMARY KEY, id INTEGER NOT NULL) STRICT",
@@ -81,8 +81,8 @@ var hostile = []struct{ name, sql, want string }{
 	},
 	{"an expression in an index", "CREATE TABLE other (a); CREATE INDEX i ON other (hex(zeroblob(a)))", `index "i" has an expression`},
 	{"a part of a table in an index", "CREATE TABLE other (a); CREATE INDEX i ON other (a) WHERE hex(zeroblob(a)) > ''", `index "i" has an expression`},
-	{"another column", "ALTER TABLE plants ADD COLUMN height INTEGER", `table "plants" is not as Plant Store makes it`},
-	{"a default", "ALTER TABLE tokens DROP COLUMN revoked_at; ALTER TABLE tokens ADD COLUMN revoked_at INTEGER DEFAULT 1", `table "tokens" is not as Plant Store makes it`},
+	{"another column", "ALTER TABLE plants ADD COLUMN height INTEGER", `table "plants" differs from the schema`},
+	{"a default", "ALTER TABLE tokens DROP COLUMN revoked_at; ALTER TABLE tokens ADD COLUMN revoked_at INTEGER DEFAULT 1", `table "tokens" differs from the schema`},
 	{"no tokens", "DROP TABLE tokens", `table "tokens" is missing`},
 }
 

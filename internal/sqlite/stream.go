@@ -101,9 +101,9 @@ func receiveBytes(r io.Reader, temp *safefile.File, size int64, progress Progres
 	case err != nil:
 		return err
 	case n < size:
-		return fmt.Errorf("the backup is cut off: it ends after %d of %d bytes", n, size)
+		return fmt.Errorf("the backup is truncated: it has %d of %d bytes", n, size)
 	case n > size:
-		return fmt.Errorf("the backup is followed by other data: it has %d bytes", size)
+		return fmt.Errorf("the input has more data than the backup of %d bytes", size)
 	}
 	return temp.Sync()
 }
@@ -119,7 +119,7 @@ func backupBytes(header []byte) (int64, error) {
 		return 0, errors.New("the input is not a backup of a plant store: it is not an SQLite database")
 	}
 	if header[readVersionAt] != 1 {
-		return 0, errors.New("the input is the file of a store and not a backup: it lacks what is in the WAL; use the output of plantstore backup")
+		return 0, errors.New("the input is a store and not a backup: it lacks the frames of the WAL; use the output of plantstore backup")
 	}
 	page := int64(binary.BigEndian.Uint16(header[pageSizeAt:]))
 	if page == 1 {

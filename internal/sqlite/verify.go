@@ -104,7 +104,7 @@ func (v *Verification) look(ctx context.Context, c *sqlite3.Conn, path string, i
 	faults, err := schemaFaults(c, version)
 	if err != nil {
 		if ctx.Err() == nil {
-			v.fault("the schema cannot be read to the end: %v", err)
+			v.fault("could not read the whole schema: %v", err)
 		}
 		return ctx.Err()
 	}
@@ -123,7 +123,7 @@ func (v *Verification) look(ctx context.Context, c *sqlite3.Conn, path string, i
 		return err
 	}
 	for _, step := range []struct {
-		what string
+		name string
 		do   func(*sqlite3.Conn, *state) error
 	}{
 		{"the file", v.lookAtFile},
@@ -134,7 +134,7 @@ func (v *Verification) look(ctx context.Context, c *sqlite3.Conn, path string, i
 			if ctx.Err() != nil {
 				return err
 			}
-			v.fault("%s cannot be read to the end: %v", step.what, err)
+			v.fault("could not read all of %s: %v", step.name, err)
 			if errors.Is(err, errShared) {
 				return nil
 			}
@@ -158,7 +158,7 @@ func (v *Verification) lookAtState(c *sqlite3.Conn, path string, isStore bool) (
 		return nil, err
 	}
 	if err != nil {
-		v.fault("the state of the store cannot be read: %v", err)
+		v.fault("could not read the state of the store: %v", err)
 		return nil, nil
 	}
 	v.Commits, v.Store = s.commits, storeName(s.store)
@@ -192,7 +192,7 @@ func (v *Verification) lookAtFile(c *sqlite3.Conn, _ *state) error {
 }
 
 // errShared means that a scan of a table may meet the same rows again and again.
-var errShared = errors.New("a page of it is used more than once; the rest was not read")
+var errShared = errors.New("a page is used more than once; the rest was not read")
 
 // texts returns the first column of all rows.
 func texts(c *sqlite3.Conn, sql string) (all []string, err error) {
@@ -217,7 +217,7 @@ func (v *Verification) lookAtTokens(c *sqlite3.Conn, s *state, version int) erro
 		return err
 	}
 	if s != nil && sum != s.tokenDigests {
-		v.fault("a token is not as it was stored, is missing, or is there that should not be")
+		v.fault("a token was changed, removed or added by another program")
 	}
 	scopes, err := texts(c, "SELECT scopes FROM tokens")
 	for _, text := range scopes {
@@ -247,7 +247,7 @@ func (v *Verification) lookAtPlants(c *sqlite3.Conn, s *state, progress func(int
 		}
 		r := storedRow(rows)
 		if d.Plant(&r.NewPlant, r.CreatedAt, r.CreatedBy) != rows.Int64(5) {
-			v.fault("plant %d is not as it was stored", r.ID)
+			v.fault("plant %d does not match its digest", r.ID)
 		}
 		sum += rows.Int64(5)
 		if v.Plants++; v.Plants%progressEvery == 0 && progress != nil {
@@ -257,9 +257,9 @@ func (v *Verification) lookAtPlants(c *sqlite3.Conn, s *state, progress func(int
 	switch {
 	case s == nil:
 	case v.Plants != s.plants:
-		v.fault("there are %d plants, and %d were stored", v.Plants, s.plants)
+		v.fault("the store has %d plants; %d were stored", v.Plants, s.plants)
 	case sum != s.digests:
-		v.fault("a plant is missing and another is there that should not be")
+		v.fault("a plant is missing and another one was added")
 	}
 	return nil
 }

@@ -237,21 +237,21 @@ func TestVerify(t *testing.T) {
 func TestVerifyNames(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ sql, want string }{
-		{"UPDATE plants SET name = 'Tilia cordata' WHERE id = 7", "plant 7 is not as it was stored"},
-		{"UPDATE plants SET tag = '' WHERE id = 7", "plant 7 is not as it was stored"},
-		{"UPDATE plants SET created_by = 9 WHERE id = 7", "plant 7 is not as it was stored"},
-		{"DELETE FROM plants WHERE id = 7", "there are 9 plants, and 10 were stored"},
-		{"DELETE FROM plants WHERE id = 7; INSERT INTO plants SELECT 77, name, tag, created_at, created_by, 1 FROM plants WHERE id = 8", "plant 77 is not as it was stored\na plant is missing and another is there that should not be"},
-		{"UPDATE tokens SET scopes = 'admin'", "a token is not as it was stored, is missing, or is there that should not be"},
-		{"UPDATE tokens SET expires_at = 1", "a token is not as it was stored, is missing, or is there that should not be"},
-		{"DELETE FROM tokens", "a token is not as it was stored, is missing, or is there that should not be"},
+		{"UPDATE plants SET name = 'Tilia cordata' WHERE id = 7", "plant 7 does not match its digest"},
+		{"UPDATE plants SET tag = '' WHERE id = 7", "plant 7 does not match its digest"},
+		{"UPDATE plants SET created_by = 9 WHERE id = 7", "plant 7 does not match its digest"},
+		{"DELETE FROM plants WHERE id = 7", "the store has 9 plants; 10 were stored"},
+		{"DELETE FROM plants WHERE id = 7; INSERT INTO plants SELECT 77, name, tag, created_at, created_by, 1 FROM plants WHERE id = 8", "plant 77 does not match its digest\na plant is missing and another one was added"},
+		{"UPDATE tokens SET scopes = 'admin'", "a token was changed, removed or added by another program"},
+		{"UPDATE tokens SET expires_at = 1", "a token was changed, removed or added by another program"},
+		{"DELETE FROM tokens", "a token was changed, removed or added by another program"},
 		{"UPDATE tokens SET last_used_at = 1", ""},
 		{"CREATE INDEX i ON plants (name)", `schema 3: index "i" on "plants" is not part of it`},
 		{"CREATE TRIGGER g AFTER INSERT ON tokens BEGIN DELETE FROM plants; END", `schema 3: trigger "g" on "tokens" is not part of it`},
 		{"CREATE TABLE other (a); CREATE INDEX i ON other (a)", ""},
-		{"DELETE FROM state", "the state of the store cannot be read: the store failed: the table state has no row"},
-		{"UPDATE state SET commits = 1", "PATH has lost what was acknowledged: its last commit is number 1, and number 2 was acknowledged; its WAL (PATH-wal) was removed, replaced or damaged. Put the WAL back, or restore a backup; to go on without what is lost, remove PATH-mark"},
-		{"UPDATE state SET store = 1", "PATH is another store than the one that was here before, or its WAL is: if it is meant to be, remove PATH-mark"},
+		{"DELETE FROM state", "could not read the state of the store: the store failed: the table state has no row"},
+		{"UPDATE state SET commits = 1", "PATH has lost acknowledged plants: its last commit is 1, and commit 2 was acknowledged; its WAL (PATH-wal) was removed, replaced or damaged. Put the WAL back or restore a backup; to continue without the lost plants, remove PATH-mark"},
+		{"UPDATE state SET store = 1", "PATH is another store than before, or its WAL belongs to another store: if that is intended, remove PATH-mark"},
 	} {
 		path := filepath.Join(t.TempDir(), "plants.db")
 		e := mustOpen(t, sqlite.Config{Path: path})
@@ -283,7 +283,7 @@ func TestMark(t *testing.T) {
 	lost := filepath.Join(dir, "lost.db")
 	killed["-wal"][len(killed["-wal"])-5000] ^= 1 // in the last commit
 	killed.writeTo(t, lost)
-	const want = "lost.db has lost what was acknowledged: its last commit is number 1, and number 2 was acknowledged"
+	const want = "lost.db has lost acknowledged plants: its last commit is 1, and commit 2 was acknowledged"
 	for range 2 {
 		for _, server := range []bool{false, true} {
 			engine, err := sqlite.Open(t.Context(), sqlite.Config{Path: lost, Server: server})
@@ -307,7 +307,7 @@ func TestMark(t *testing.T) {
 	must(t, e.Close())
 
 	must(t, os.WriteFile(path+"-mark", []byte("no mark of ours, by its size"), 0o600))
-	if _, err := sqlite.Open(t.Context(), sqlite.Config{Path: path}); err == nil || !strings.Contains(err.Error(), "-mark is damaged: if plantstore verify finds nothing else, remove it") {
+	if _, err := sqlite.Open(t.Context(), sqlite.Config{Path: path}); err == nil || !strings.Contains(err.Error(), "-mark is damaged: if plantstore verify reports no other damage, remove it") {
 		t.Errorf("a damaged mark: %v", err)
 	}
 }
@@ -329,7 +329,7 @@ func TestVerifyLink(t *testing.T) {
 	}
 	v, err := sqlite.Verify(t.Context(), link, nil)
 	must(t, err)
-	if len(v.Faults) != 1 || !strings.Contains(v.Faults[0], "has lost what was acknowledged") {
+	if len(v.Faults) != 1 || !strings.Contains(v.Faults[0], "has lost acknowledged plants") {
 		t.Errorf("%q: want what the mark tells", v.Faults)
 	}
 	to := filepath.Join(dir, "backup.db")

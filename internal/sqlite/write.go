@@ -122,7 +122,7 @@ func (e *Engine) storedPlant(id int64) (plant.Plant, error) {
 	s.BindInt64(1, id)
 	ok, err := s.Step()
 	if err == nil && !ok {
-		err = fmt.Errorf("%w: SQLite did not insert it and does not have it", store.ErrBroken)
+		err = fmt.Errorf("%w: SQLite neither inserted nor found it", store.ErrBroken)
 	}
 	if err != nil {
 		return plant.Plant{}, fmt.Errorf("read plant %d: %w", id, err)
@@ -157,7 +157,7 @@ func (e *Engine) write(ctx context.Context, change func() error) error {
 // seems to succeed. The later error does not wrap store.ErrOutcomeUnknown.
 func (e *Engine) noteBroken(err error) error {
 	if errors.Is(err, store.ErrBroken) && e.broken == nil {
-		e.broken = fmt.Errorf("%w: it met an error before", store.ErrBroken)
+		e.broken = fmt.Errorf("%w: the log has an earlier error", store.ErrBroken)
 	}
 	return err
 }
@@ -220,7 +220,7 @@ func (e *Engine) noteCommit(number int64) {
 	}
 	if err := e.putMark(number); err != nil && time.Since(e.markedAt) > warnEvery {
 		e.markedAt = time.Now()
-		e.log.Warn("the mark of the last commit cannot be written; plants are stored all the same", "error", err)
+		e.log.Warn("could not write the commit mark; plants are still stored", "error", err)
 	}
 }
 
