@@ -34,10 +34,13 @@ func TestConfigWithoutLogAndMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.run(public, l)
-	same(t, h.sendTo(l.Addr().String(), message("GET /healthz HTTP/1.1", "")), answered(200, `{"status":"ready"}`+"\n"))
+	same(
+		t, h.sendTo(l.Addr().String(), message("GET /healthz HTTP/1.1", "")),
+		jsonResponse(200, `{"status":"ready"}`+"\n"),
+	)
 	same(
 		t, h.sendTo(l.Addr().String(), "GET\r\n\r\n"),
-		closing(refused(40052, textMalformedRequest, "X-Request-Id", madeID)),
+		closing(refused(40052, textMalformedRequest, "X-Request-Id", generatedID)),
 	)
 	if got := get(admin.Handler, "/livez", http.Header{}).Code; got != 200 {
 		t.Errorf("/livez: got %d, want 200", got)

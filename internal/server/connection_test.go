@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// RFC 9112 section 6.1: a request with both may be an attempt to smuggle
-// another past a proxy. Transfer-Encoding counts, and the connection ends.
+// RFC 9112 section 6.1: a request with both headers may be an attempt at smuggling.
+// Transfer-Encoding takes precedence, and the server closes the connection.
 func TestContentLengthWithTransferEncoding(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -23,14 +23,13 @@ func TestContentLengthWithTransferEncoding(t *testing.T) {
 		smuggled := h.fill(post(`{"id":666,"name":"smuggled"}`))
 		c.write(h.fill(post(chunked(fmt.Sprintf(`{"id":%d,"name":"A"}`, i), 8)+smuggled, headers...)))
 		same(t, c.read("POST"), created(`{"name":"A"}`, "Connection", "close"))
-		c.closed()
+		c.expectClosed()
 		h.stored(int64(i))
 	}
 	h.notStored(666)
 }
 
-// The same for HTTP/1.0, where there is no Transfer-Encoding: who knows what
-// the proxy before took it for.
+// HTTP/1.0 has no Transfer-Encoding, so a proxy may have read another body.
 func TestTransferEncodingOfHTTP10(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -41,7 +40,7 @@ func TestTransferEncodingOfHTTP10(t *testing.T) {
 		"POST /plants HTTP/1.0", body, "Connection: keep-alive", "Transfer-Encoding: chunked",
 	)) + smuggled)
 	same(t, c.read("POST"), created(`{"name":"A"}`, "Connection", "close"))
-	c.closed()
+	c.expectClosed()
 	h.notStored(666)
 }
 
@@ -49,7 +48,7 @@ func TestPipelinedRequestsAreAnsweredInOrder(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	var in strings.Builder
-	var want []answer
+	var want []response
 	for i := range 20 {
 		id := fmt.Sprintf("X-Request-Id: pipe-%d", i)
 		request, a := post(
@@ -74,14 +73,16 @@ func TestPipelinedRequestsAreAnsweredInOrder(t *testing.T) {
 	}
 }
 
-// A refusal costs no connection, unless what is left of the body is in doubt.
-func TestConnectionGoesOnAfterRefusals(t *testing.T) {
+// An error response keeps the connection open if the server has read the whole body.
+func TestConnectionIsReusedAfterErrors(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	c := dial(t, h.public)
 	for i, refusal := range []string{
-		post("{"), post(""), post("x", "Content-Type: text/plain"), post("x", "Content-Encoding: gzip"), post("x", "-Authorization"),
-		post("x", "Authorization: Bearer"), message("PUT /plants HTTP/1.1", "x"), message("POST /nothing HTTP/1.1", "x"),
+		post("{"), post(""), post("x", "Content-Type: text/plain"), post("x", "Content-Encoding: gzip"),
+		post("x", "-Authorization"),
+		post("x", "Authorization: Bearer"), message("PUT /plants HTTP/1.1", "x"),
+		message("POST /nothing HTTP/1.1", "x"),
 	} {
 		c.write(h.fill(refusal))
 		if a := c.read("POST"); a.Status < 400 || a.Status >= 500 || a.Header["Connection"] != nil {
@@ -92,8 +93,8 @@ func TestConnectionGoesOnAfterRefusals(t *testing.T) {
 	}
 }
 
-// A client that will close the connection, and is still sending when it is
-// refused, can read why: its connection is not reset under it.
+// A client that announces the end of the connection and still sends its body receives
+// the error response: the server does not reset the connection.
 func TestRefusedWhileSending(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -115,7 +116,7 @@ func TestRefusedWhileSending(t *testing.T) {
 			if _, err := io.WriteString(c, request[half:]); err != nil {
 				t.Error(err)
 			}
-			c.closed()
+			c.expectClosed()
 		})
 	}
 }
@@ -138,16 +139,16 @@ func TestBrokenBody(t *testing.T) {
 			t.Parallel()
 			c := dial(t, h.public)
 			c.write(h.fill(in))
-			c.done()
+			c.closeWrite()
 			same(t, c.read("POST"), incomplete)
-			c.closed()
-			h.on(t).notStored(1)
+			c.expectClosed()
+			h.withT(t).notStored(1)
 		})
 	}
 }
 
-// Clients that leave hurt nobody, and the log says what they missed.
-func TestClientLeavesWithinTheBody(t *testing.T) {
+// A disconnect within the body does not affect other clients. The log has the error.
+func TestDisconnectWithinTheBody(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	c := dial(t, h.public)
@@ -160,25 +161,25 @@ func TestClientLeavesWithinTheBody(t *testing.T) {
 	same(t, h.send(post(`{"id":1,"name":"A"}`)), created(`{"name":"A"}`))
 }
 
-// A plant that is in a batch is stored with it, whether its client waits or not.
-func TestClientLeavesBeforeTheAnswer(t *testing.T) {
+// A disconnect does not cancel the create of a plant in a pending batch.
+func TestDisconnectBeforeTheResponse(t *testing.T) {
 	t.Parallel()
 	h, f := startFaulty(t)
-	g := f.hold(t)
+	g := f.block(t)
 	first := dial(t, h.public)
 	first.write(h.fill(post(`{"id":1,"name":"A"}`)))
 	<-g.entered
-	gone, stays := dial(t, h.public), dial(t, h.public)
+	gone, waiting := dial(t, h.public), dial(t, h.public)
 	gone.write(h.fill(post(`{"id":2,"name":"B"}`, "X-Request-Id: gone")))
-	stays.write(h.fill(post(`{"id":3,"name":"C"}`)))
+	waiting.write(h.fill(post(`{"id":3,"name":"C"}`)))
 	_ = gone.Close()
 	g.open()
 	if l := h.log.await(t, "gone"); l["status"] != 200.0 {
-		t.Errorf("log: got %v, want 200, whether anybody read it or not", l)
+		t.Errorf("log: got %v, want 200", l)
 	}
 	same(t, first.read("POST"), created(`{"name":"A"}`))
-	same(t, stays.read("POST"), created(`{"name":"C"}`))
-	h.store.Close() // waits for every batch
+	same(t, waiting.read("POST"), created(`{"name":"C"}`))
+	h.store.Close() // waits for every commit
 	for id, name := range map[int64]string{1: "A", 2: "B", 3: "C"} {
 		if got := h.stored(id).Name; got != name {
 			t.Errorf("plant %d: got %q, want %q", id, got, name)
@@ -186,38 +187,38 @@ func TestClientLeavesBeforeTheAnswer(t *testing.T) {
 	}
 }
 
-// What is in flight when the server shuts down is answered, and durable; who
-// comes later is not let in.
-func TestDrain(t *testing.T) {
+// During a shutdown the server completes the requests in flight and refuses new
+// connections.
+func TestShutdown(t *testing.T) {
 	t.Parallel()
 	h, f := startFaulty(t)
-	g := f.hold(t)
+	g := f.block(t)
 	idle, first, second := dial(t, h.public), dial(t, h.public), dial(t, h.public)
 	idle.write(message("GET /healthz HTTP/1.1", ""))
-	same(t, idle.read("GET"), answered(200, `{"status":"ready"}`+"\n"))
+	same(t, idle.read("GET"), jsonResponse(200, `{"status":"ready"}`+"\n"))
 	first.write(h.fill(post(`{"id":1,"name":"A"}`)))
-	<-g.entered // in a commit
+	<-g.entered // the commit runs
 	second.write(h.fill(post(`{"id":2,"name":"B"}`, "Expect: 100-continue")))
-	if a := second.read("POST"); a.Status != 100 { // on its way
+	if a := second.read("POST"); a.Status != 100 { // the request is in flight
 		t.Fatalf("got %+v, want 100", a)
 	}
 
 	shut := make(chan error, 1)
 	go func() { shut <- h.publicServer.Shutdown(t.Context()) }()
 	refusesConnections(t, h.public)
-	idle.closed()
+	idle.expectClosed()
 	select {
 	case err := <-shut:
-		t.Fatalf("the shutdown ended, with %v, before every request was answered", err)
+		t.Fatalf("the shutdown ended with %v before every response", err)
 	default:
 	}
-	same(t, h.sendTo(h.admin, message("GET /readyz HTTP/1.1", "")), answered(200, `{"status":"ready"}`+"\n"))
+	same(t, h.sendTo(h.admin, message("GET /readyz HTTP/1.1", "")), jsonResponse(200, `{"status":"ready"}`+"\n"))
 
 	g.open()
 	same(t, first.read("POST"), created(`{"name":"A"}`, "Connection", "close"))
 	same(t, second.read("POST"), created(`{"name":"B"}`, "Connection", "close"))
-	first.closed()
-	second.closed()
+	first.expectClosed()
+	second.expectClosed()
 	if err := <-shut; err != nil {
 		t.Errorf("shutdown: %v", err)
 	}
@@ -230,7 +231,7 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// refusesConnections waits until nobody listens at an address.
+// refusesConnections waits until an address refuses connections.
 func refusesConnections(t *testing.T, address string) {
 	t.Helper()
 	deadline := time.Now().Add(wait)
@@ -241,7 +242,7 @@ func refusesConnections(t *testing.T, address string) {
 		}
 		_ = c.Close()
 		if time.Now().After(deadline) {
-			t.Fatal("new connections are still taken")
+			t.Fatal("the server still accepts connections")
 		}
 	}
 }

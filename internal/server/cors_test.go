@@ -16,9 +16,10 @@ func preflight(target, origin string, changes ...string) string {
 }
 
 // allowed is the response to a preflight of an allowed origin.
-func allowed(origin string) answer {
-	a := answered(204, "", "Access-Control-Allow-Origin", origin, "Access-Control-Allow-Methods", "POST, GET",
-		"Access-Control-Allow-Headers", "Authorization, Content-Type, X-Request-Id", "Access-Control-Max-Age", "600", "Vary", "Origin")
+func allowed(origin string) response {
+	a := jsonResponse(204, "", "Access-Control-Allow-Origin", origin, "Access-Control-Allow-Methods", "POST, GET",
+		"Access-Control-Allow-Headers", "Authorization, Content-Type, X-Request-Id", "Access-Control-Max-Age", "600",
+		"Vary", "Origin")
 	for _, name := range []string{"Cache-Control", "Content-Length", "Content-Type"} {
 		a.Header.Del(name)
 	}
@@ -36,7 +37,7 @@ func TestCORS(t *testing.T) {
 
 	t.Run("off", func(t *testing.T) {
 		t.Parallel()
-		converse(t, start(t), []conversation{
+		runCases(t, start(t), []requestCase{
 			{"preflight", preflight("/plants", ours), method},
 			{"created", post(body, "Origin: "+ours), created(`{"name":"A"}`)},
 			{"refused", unsigned(ours), none},
@@ -48,16 +49,16 @@ func TestCORS(t *testing.T) {
 		mine := []string{
 			"Access-Control-Allow-Origin", ours, "Access-Control-Expose-Headers", exposed, "Vary", "Origin",
 		}
-		converse(t, h, []conversation{
+		runCases(t, h, []requestCase{
 			{"preflight", preflight("/plants", ours), allowed(ours)},
 			{"preflight of another", preflight("/plants", "http://localhost:3000"), allowed("http://localhost:3000")},
 			{"preflight of any path", preflight("/nothing", ours), allowed(ours)},
 			{"created", post(body, "Origin: "+ours), created(`{"name":"A"}`, mine...)},
-			{"refused", unsigned(ours), plus(none, mine...)},
-			{"not found", get(ours), plus(notFound, mine...)},
+			{"refused", unsigned(ours), withHeaders(none, mine...)},
+			{"not found", get(ours), withHeaders(notFound, mine...)},
 			{
 				"OPTIONS without a preflight header", message("OPTIONS /plants HTTP/1.1", "", "Origin: "+ours),
-				plus(method, mine...),
+				withHeaders(method, mine...),
 			},
 			{
 				"POST with a preflight's header", post("", "Origin: "+ours, "Access-Control-Request-Method: POST"),
@@ -66,21 +67,21 @@ func TestCORS(t *testing.T) {
 
 			{
 				"preflight from another host", preflight("/plants", "https://other.example"),
-				plus(method, "Vary", "Origin"),
+				withHeaders(method, "Vary", "Origin"),
 			},
 			{
 				"preflight from another scheme", preflight("/plants", "http://nursery.example"),
-				plus(method, "Vary", "Origin"),
+				withHeaders(method, "Vary", "Origin"),
 			},
-			{"preflight from another port", preflight("/plants", ours+":8443"), plus(method, "Vary", "Origin")},
+			{"preflight from another port", preflight("/plants", ours+":8443"), withHeaders(method, "Vary", "Origin")},
 			{
 				"preflight from a host with our prefix", preflight("/plants", ours+".org"),
-				plus(method, "Vary", "Origin"),
+				withHeaders(method, "Vary", "Origin"),
 			},
-			{"preflight from a file", preflight("/plants", "null"), plus(method, "Vary", "Origin")},
-			{"preflight with an empty origin", preflight("/plants", ""), plus(method, "Vary", "Origin")},
-			{"from another host", unsigned("https://other.example"), plus(none, "Vary", "Origin")},
-			{"without an origin", message("GET /nothing HTTP/1.1", ""), plus(notFound, "Vary", "Origin")},
+			{"preflight from a file", preflight("/plants", "null"), withHeaders(method, "Vary", "Origin")},
+			{"preflight with an empty origin", preflight("/plants", ""), withHeaders(method, "Vary", "Origin")},
+			{"from another host", unsigned("https://other.example"), withHeaders(none, "Vary", "Origin")},
+			{"without an origin", message("GET /nothing HTTP/1.1", ""), withHeaders(notFound, "Vary", "Origin")},
 		})
 		for _, page := range []string{"/openapi.json", "/docs/swagger-ui.css"} {
 			got := h.send(message("GET "+page+" HTTP/1.1", "", "Origin: "+ours))
@@ -101,12 +102,12 @@ func TestCORS(t *testing.T) {
 		every := []string{
 			"Access-Control-Allow-Origin", "*", "Access-Control-Expose-Headers", exposed, "Vary", "Origin",
 		}
-		converse(t, h, []conversation{
+		runCases(t, h, []requestCase{
 			{"preflight", preflight("/plants", ours), allowed("*")},
 			{"preflight from a file", preflight("/plants", "null"), allowed("*")},
 			{"created", post(body, "Origin: "+ours), created(`{"name":"A"}`, every...)},
-			{"refused", unsigned(ours), plus(none, every...)},
-			{"without an origin", message("GET /nothing HTTP/1.1", ""), plus(notFound, "Vary", "Origin")},
+			{"refused", unsigned(ours), withHeaders(none, every...)},
+			{"without an origin", message("GET /nothing HTTP/1.1", ""), withHeaders(notFound, "Vary", "Origin")},
 		})
 	})
 }

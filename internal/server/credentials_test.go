@@ -11,14 +11,15 @@ import (
 	"plantstore/internal/store"
 )
 
-// What RFC 6750 section 3 has to say to a client without a good credential.
+// The challenges of RFC 6750 section 3 and the messages of invalid credentials.
 const (
 	challengeNone      = `Bearer realm="plantstore"`
-	challengeMalformed = `Bearer realm="plantstore", error="invalid_request", error_description="the Authorization header is malformed: send Authorization: Bearer TOKEN"`
-	challengeTwo       = `Bearer realm="plantstore", error="invalid_request", error_description="the request has more than one Authorization header: send one"`
+	challengeMalformed = challengeNone + `, error="invalid_request", error_description="` + textMalformed + `"`
+	challengeTwo       = challengeNone + `, error="invalid_request", error_description="` + textTwo + `"`
 	challengeScope     = `Bearer realm="plantstore", error="insufficient_scope", scope="plants:create"`
 
-	textNone      = "the request has no bearer credential: send Authorization: Bearer TOKEN with a token from the store's operator"
+	textNone = "the request has no bearer credential: send Authorization: Bearer TOKEN " +
+		"with a token from the store's operator"
 	textUnknown   = "unknown credential: check that it was copied completely, or request one from the store's operator"
 	textExpired   = "the credential has expired: request another from the store's operator"
 	textRevoked   = "the credential was revoked: request another from the store's operator"
@@ -27,7 +28,7 @@ const (
 	textScope     = "the credential lacks the scope plants:create"
 )
 
-// invalidToken is the challenge for a credential that is not good.
+// invalidToken returns the challenge for an invalid credential.
 func invalidToken(text string) string {
 	return `Bearer realm="plantstore", error="invalid_token", error_description="` + text + `"`
 }
@@ -41,10 +42,10 @@ func TestCredentials(t *testing.T) {
 			for _, token := range []auth.Token{
 				{Name: "reader", Scopes: scopesOf(t, "plants:read")},
 				{Name: "administrator", Scopes: scopesOf(t, "plants:read admin")},
-				{Name: "nobody"},
-				{Name: "everybody", Scopes: all},
+				{Name: "without scopes"},
+				{Name: "all scopes", Scopes: all},
 				{Name: "expired", Scopes: all, ExpiresAt: now.Add(-time.Second)},
-				{Name: "good for long", Scopes: auth.ScopeCreate, ExpiresAt: now.Add(time.Hour)},
+				{Name: "valid for an hour", Scopes: auth.ScopeCreate, ExpiresAt: now.Add(time.Hour)},
 				{Name: "revoked", Scopes: all},
 				{Name: "revoked and expired", Scopes: all, ExpiresAt: now.Add(-time.Second)},
 				{Name: "revoked by a clock ahead", Scopes: all},
@@ -71,7 +72,7 @@ func TestCredentials(t *testing.T) {
 	if changed[10] == 'z'+1 || changed[10] == 'Z'+1 || changed[10] == '9'+1 {
 		changed[10] = '0'
 	}
-	converse(t, h, []conversation{
+	runCases(t, h, []requestCase{
 		{"none", post(body, "-Authorization"), none},
 		{"empty header", post(body, "Authorization: "), none},
 		{"other scheme", post(body, "Authorization: Basic cGxhbnQ6c3RvcmU="), none},
@@ -96,9 +97,9 @@ func TestCredentials(t *testing.T) {
 		},
 		{"unknown", post(body, "Authorization: Bearer "+auth.Mint()), unknown},
 		{"changed", post(body, "Authorization: Bearer "+string(changed)), unknown},
-		{"broken off", post(body, "Authorization: Bearer "+h.token[:20]), unknown},
+		{"shortened", post(body, "Authorization: Bearer "+h.token[:20]), unknown},
 		{"other case", post(body, "Authorization: Bearer "+swapCase(h.token)), unknown},
-		{"the hash", post(body, "Authorization: Bearer 00aa11"), unknown},
+		{"not a token", post(body, "Authorization: Bearer 00aa11"), unknown},
 		{"expired", with("expired"), refused(40103, textExpired, "WWW-Authenticate", invalidToken(textExpired))},
 		{"revoked", with("revoked"), refused(40104, textRevoked, "WWW-Authenticate", invalidToken(textRevoked))},
 		{
@@ -111,7 +112,7 @@ func TestCredentials(t *testing.T) {
 		},
 		{"may read", with("reader"), scope},
 		{"may administer", with("administrator"), scope},
-		{"may do nothing", with("nobody"), scope},
+		{"may do nothing", with("without scopes"), scope},
 		{"before the media type", post(body, "-Authorization", "-Content-Type"), none},
 		{"before the body", post(`{`, "-Authorization"), none},
 		{
@@ -121,19 +122,19 @@ func TestCredentials(t *testing.T) {
 	})
 	h.notStored(1)
 	good := func(id, changes string) string { return post(`{"id":`+id+`,"name":"A"}`, changes) }
-	converse(t, h, []conversation{
+	runCases(t, h, []requestCase{
 		{"scheme in lower case", good("2", "Authorization: bearer {token}"), created(`{"name":"A"}`)},
 		{"scheme in upper case", good("3", "Authorization: BEARER {token}"), created(`{"name":"A"}`)},
 		{"several spaces", good("4", "Authorization: Bearer    {token}   "), created(`{"name":"A"}`)},
-		{"all scopes", good("5", "Authorization: Bearer "+secrets["everybody"]), created(`{"name":"A"}`)},
-		{"not expired", good("6", "Authorization: Bearer "+secrets["good for long"]), created(`{"name":"A"}`)},
+		{"all scopes", good("5", "Authorization: Bearer "+secrets["all scopes"]), created(`{"name":"A"}`)},
+		{"not expired", good("6", "Authorization: Bearer "+secrets["valid for an hour"]), created(`{"name":"A"}`)},
 		{
 			"another in the query", message("POST /plants?access_token=x HTTP/1.1", `{"id":7,"name":"A"}`),
 			created(`{"name":"A"}`),
 		},
 	})
-	if got := h.stored(5).CreatedBy; got != "everybody" {
-		t.Errorf("created by: got %q, want everybody", got)
+	if got := h.stored(5).CreatedBy; got != "all scopes" {
+		t.Errorf("created by: got %q, want all scopes", got)
 	}
 }
 
@@ -147,8 +148,7 @@ func swapCase(text string) string {
 	return string(out)
 }
 
-// A client that waits for 100 Continue sends its body only to a store that
-// knows it: the credential is checked before.
+// The server checks the credential before it sends 100 Continue.
 func TestCredentialIsCheckedBeforeTheBody(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -156,10 +156,10 @@ func TestCredentialIsCheckedBeforeTheBody(t *testing.T) {
 	head := post("", "Content-Length: 19", "Expect: 100-continue")
 
 	bad := dial(t, h.public)
-	bad.write(head) // {token} is no token68
+	bad.write(head) // {token} is not a token68
 	same(t, bad.read("POST"), closing(refused(40051, textMalformed, "WWW-Authenticate", challengeMalformed)))
-	bad.done()
-	bad.closed()
+	bad.closeWrite()
+	bad.expectClosed()
 
 	good := dial(t, h.public)
 	good.write(h.fill(head))
@@ -168,12 +168,12 @@ func TestCredentialIsCheckedBeforeTheBody(t *testing.T) {
 	}
 	good.write(body)
 	same(t, good.read("POST"), created(`{"name":"A"}`))
-	good.write(h.fill(post(body))) // the connection goes on
+	good.write(h.fill(post(body))) // on the same connection
 	same(t, good.read("POST"), created(`{"name":"A"}`, "Idempotent-Replayed", "true"))
 }
 
-// A client that sends its body without being asked gets its 401 too, and can
-// use the connection again.
+// A client that sends its body without waiting receives 401 and can reuse the
+// connection.
 func TestRefusedCredentialKeepsConnection(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -184,9 +184,8 @@ func TestRefusedCredentialKeepsConnection(t *testing.T) {
 	same(t, c.read("POST"), created(`{"name":"A"}`))
 }
 
-// What the operator changes beside the server holds within a second: every
-// request that begins later finds it so.
-func TestTokenChangesHoldWithinASecond(t *testing.T) {
+// Every request that starts a second after a change of a token uses the change.
+func TestTokenChangesApplyWithinASecond(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	operator, err := sqlite.Open(t.Context(), sqlite.Config{Path: h.path, MustExist: true, Log: h.config.Log})
@@ -197,7 +196,7 @@ func TestTokenChangesHoldWithinASecond(t *testing.T) {
 
 	t.Run("created", func(t *testing.T) {
 		secret := mint(t, operator, auth.Token{Name: "second", Scopes: auth.ScopeCreate})
-		until(t, h, secret, plant.CodeBodyMissing, plant.CodeCredentialUnknown)
+		awaitCode(t, h, secret, plant.CodeBodyMissing, plant.CodeCredentialUnknown)
 	})
 	t.Run("revoked", func(t *testing.T) {
 		if _, err := operator.RevokeTokens(
@@ -205,40 +204,40 @@ func TestTokenChangesHoldWithinASecond(t *testing.T) {
 		); err != nil {
 			t.Fatal(err)
 		}
-		until(t, h, h.token, plant.CodeCredentialRevoked, plant.CodeBodyMissing)
+		awaitCode(t, h, h.token, plant.CodeCredentialRevoked, plant.CodeBodyMissing)
 	})
 	t.Run("revoked by hash", func(t *testing.T) {
 		secret := mint(t, operator, auth.Token{Name: "third", Scopes: auth.ScopeCreate})
-		until(t, h, secret, plant.CodeBodyMissing, plant.CodeCredentialUnknown)
+		awaitCode(t, h, secret, plant.CodeBodyMissing, plant.CodeCredentialUnknown)
 		if _, err := operator.RevokeTokens(
 			context.Background(), store.Selector{Hash: auth.HashOf(secret)}, time.Now(),
 		); err != nil {
 			t.Fatal(err)
 		}
-		until(t, h, secret, plant.CodeCredentialRevoked, plant.CodeBodyMissing)
+		awaitCode(t, h, secret, plant.CodeCredentialRevoked, plant.CodeBodyMissing)
 	})
 }
 
-// until sends requests without a body, which a good credential gets as far as
-// CodeBodyMissing, until one is answered with the code want. Before that, and
-// for a second at most, it may be the code before.
-func until(t *testing.T, h *harness, secret string, want, before plant.Code) {
+// awaitCode sends requests without a body until a response has the code want. Until
+// then, for at most a second after the change, responses may have the code before.
+// A valid credential without a body gives CodeBodyMissing.
+func awaitCode(t *testing.T, h *harness, secret string, want, before plant.Code) {
 	t.Helper()
 	changed := time.Now()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	c := dial(t, h.public)
 	for {
-		begun := time.Now()
+		started := time.Now()
 		c.write(post("", "Authorization: Bearer "+secret))
 		switch code := c.read("POST").code(t); {
 		case code == want:
-			t.Logf("holds after %s", time.Since(changed))
+			t.Logf("applies after %s", time.Since(changed))
 			return
 		case code != before:
 			t.Fatalf("got code %d, want %d or, before, %d", code, want, before)
-		case begun.Sub(changed) > time.Second:
-			t.Fatalf("code %d to a request that began %s after the change", code, begun.Sub(changed))
+		case started.Sub(changed) > time.Second:
+			t.Fatalf("got code %d for a request that started %s after the change", code, started.Sub(changed))
 		}
 		<-tick.C
 	}

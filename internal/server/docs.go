@@ -94,7 +94,9 @@ const docsStyle = `.swagger-ui .responses-table tr > .response-col_links { displ
   .swagger-ui .response-controls { flex-wrap: wrap; }
   .swagger-ui select { max-width: 100%; }
   .swagger-ui .markdown td, .swagger-ui .markdown th, .swagger-ui .headers td { padding-right: 6px; }
-  .swagger-ui .models .json-schema-2020-12 { margin-left: 4px; margin-right: 4px; padding-left: 4px; padding-right: 4px; }
+  .swagger-ui .models .json-schema-2020-12 {
+    margin-left: 4px; margin-right: 4px; padding-left: 4px; padding-right: 4px;
+  }
   .swagger-ui .models .json-schema-2020-12-body { margin-left: 4px; padding-left: 4px; overflow-wrap: break-word; }
 }
 `

@@ -17,8 +17,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// In a real browser, the page of the API document fits a telephone of 360 px,
-// logs no error and sends no request to another host.
+// In Chromium, the page of the API document fits a screen of 360 px, logs no error
+// and sends no request to another host.
 func TestDocsPageInBrowser(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -37,7 +37,7 @@ func TestDocsPageInBrowser(t *testing.T) {
 		}
 		if err := chromedp.Do(
 			b.ctx, chromedp.WaitVisible(chromedp.CSS("section.models table")),
-		); err != nil { // of the error numbers
+		); err != nil { // the table of the error numbers
 			t.Fatalf("%d px: %v", width, err)
 		}
 		got := evaluate[int64](t, b, "document.documentElement.scrollWidth")
@@ -51,11 +51,11 @@ func TestDocsPageInBrowser(t *testing.T) {
 	b.check(t, h.public)
 }
 
-// expandSchemas shows all of the schemas, and returns how many there are.
+// expandSchemas expands all schemas and returns their number.
 const expandSchemas = `(buttons => { buttons.forEach(b => b.click()); return buttons.length })(
 	[...document.querySelectorAll("section.models .json-schema-2020-12-expand-deep-button")])`
 
-// widerThanPage names elements that reach beyond the page.
+// widerThanPage returns the elements that are wider than the page.
 const widerThanPage = `[...document.querySelectorAll("body *")]
 	.filter(e => e.getBoundingClientRect().right > window.innerWidth + 0.5)
 	.slice(0, 20).map(e => e.tagName.toLowerCase() + "." + e.className)`
@@ -71,34 +71,37 @@ func evaluate[T any](t *testing.T, b *browser, expression string) T {
 
 // browser is a Chromium with one page.
 type browser struct {
-	ctx context.Context // chromedp's; ends with the test
+	ctx context.Context // of chromedp; ends with the test
 
 	mu     sync.Mutex
-	hosts  []string // that received a request; guarded by mu
-	errors []string // that the browser logged; guarded by mu
+	hosts  []string // of the requests; guarded by mu
+	errors []string // from the log of the browser; guarded by mu
 }
 
-// startBrowser starts Chromium, without which the test fails under CI=true and
-// is skipped elsewhere.
+// startBrowser starts Chromium. Without Chromium the test fails if CI=true, and is
+// skipped otherwise.
 func startBrowser(t *testing.T) *browser {
 	t.Helper()
 	program, err := exec.LookPath("chromium")
 	if err != nil && os.Getenv("CI") == "true" {
 		t.Fatal(err)
 	} else if err != nil {
-		t.Skip("the page was not tested in a browser:", err)
+		t.Skip("this test requires Chromium:", err)
 	}
-	home, err := os.MkdirTemp("/tmp", "browser") // not t.TempDir: the name of its socket has at most 108 bytes
+	home, err := os.MkdirTemp("/tmp", "browser") // t.TempDir is too long for the path of a socket, 108 bytes
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = os.RemoveAll(home) }) // a helper process may still write into it
+	t.Cleanup(func() { _ = os.RemoveAll(home) }) // ignore the error: a process of the browser may still write files
 	options := []chromedp.ExecAllocatorOption{
-		chromedp.ExecPath(program), chromedp.Headless, chromedp.UserDataDir(home + "/profile"), chromedp.Env("HOME="+home, "TMPDIR="+home),
+		chromedp.ExecPath(program), chromedp.Headless, chromedp.UserDataDir(home + "/profile"),
+		chromedp.Env("HOME="+home, "TMPDIR="+home),
 	}
 	for _, flag := range []string{
-		"no-sandbox", "disable-gpu", "disable-quic", "no-first-run", "no-default-browser-check", "disable-background-networking",
-		"disable-component-update", "disable-sync", "disable-dev-shm-usage", "disable-extensions", "disable-breakpad", "no-proxy-server",
+		"no-sandbox", "disable-gpu", "disable-quic", "no-first-run", "no-default-browser-check",
+		"disable-background-networking",
+		"disable-component-update", "disable-sync", "disable-dev-shm-usage", "disable-extensions", "disable-breakpad",
+		"no-proxy-server",
 	} {
 		options = append(options, chromedp.Flag(flag, true))
 	}
@@ -109,7 +112,7 @@ func startBrowser(t *testing.T) *browser {
 	ctx, _ = chromedp.NewContext(ctx)
 	t.Cleanup(func() { _ = chromedp.Cancel(ctx) }) // waits for the process
 	b := &browser{ctx: ctx}
-	if err := chromedp.Listen(ctx, b.note); err != nil {
+	if err := chromedp.Listen(ctx, b.record); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := chromedp.Call(ctx, network.Enable, network.EnableParams{}); err != nil {
@@ -121,8 +124,8 @@ func startBrowser(t *testing.T) *browser {
 	return b
 }
 
-// note is called for each event of the page.
-func (b *browser) note(event any) {
+// record records an event of the page. chromedp calls it for each event.
+func (b *browser) record(event any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch e := event.(type) {
@@ -136,14 +139,14 @@ func (b *browser) note(event any) {
 	}
 }
 
-// check fails the test if the page sent a request to another host, or the
-// browser logged something.
+// check fails the test if the page sent a request to another host or the browser
+// logged anything.
 func (b *browser) check(t *testing.T, host string) {
 	t.Helper()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.hosts) != 1 || b.hosts[0] != host {
-		t.Errorf("the page sent requests to %q, want %q alone", b.hosts, host)
+		t.Errorf("the page sent requests to %q, want only %q", b.hosts, host)
 	}
 	if len(b.errors) > 0 {
 		t.Errorf("the browser logged %q", b.errors)

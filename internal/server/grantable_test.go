@@ -9,7 +9,7 @@ import (
 	"plantstore/internal/auth"
 )
 
-// What a new token may be allowed is what the routes need.
+// A new token can have exactly the scopes that routes require.
 func TestGrantable(t *testing.T) {
 	t.Parallel()
 	c := Config{BaseURL: &url.URL{Scheme: "http", Host: "localhost"}, Metrics: prometheus.NewRegistry(), Pprof: true}
@@ -17,15 +17,15 @@ func TestGrantable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var needed auth.Scopes
+	var required auth.Scopes
 	for _, rs := range []routes{public, adminRoutes(c)} {
 		for _, resource := range rs {
 			for _, r := range resource.byMethod {
-				needed |= r.scope
+				required |= r.scope
 			}
 		}
 	}
-	if auth.Grantable != needed {
-		t.Errorf("new tokens can have %q, and routes need %q", auth.Grantable, needed)
+	if auth.Grantable != required {
+		t.Errorf("new tokens can have %q, routes require %q", auth.Grantable, required)
 	}
 }

@@ -26,8 +26,8 @@ func (g guard) check(r *http.Request) error {
 	if r.Host != "" && !g.allows(r) {
 		return &plant.Error{
 			Code: plant.CodeMisdirected,
-			Message: fmt.Sprintf("Host must be the address of the admin listener, localhost or a name of --admin-host; got %q",
-				shorten(r.Host)),
+			Message: fmt.Sprintf("Host must be the address of the admin listener, localhost "+
+				"or a name of --admin-host; got %q", shorten(r.Host)),
 		}
 	}
 	for _, site := range r.Header["Sec-Fetch-Site"] {

@@ -13,12 +13,12 @@ import (
 
 const textAlive = `{"status":"alive"}` + "\n"
 
-func misdirected(host string) answer {
+func misdirected(host string) response {
 	return refused(42101,
 		`Host must be the address of the admin listener, localhost or a name of --admin-host; got "`+host+`"`)
 }
 
-func crossSite(header, value string) answer {
+func crossSite(header, value string) response {
 	rule := "Origin must be the address of the admin listener"
 	if header == "Sec-Fetch-Site" {
 		rule = "Sec-Fetch-Site must be same-origin or none"
@@ -26,8 +26,8 @@ func crossSite(header, value string) answer {
 	return refused(40302, rule+`; got "`+value+`"`)
 }
 
-// DNS rebinding gives an attacker's name this machine's address: the browser
-// then sends the attacker's name as Host, and the port of the listener.
+// DNS rebinding resolves the name of an attacker to this machine. The browser then
+// sends that name as Host, with the port of the listener.
 func TestAdminHost(t *testing.T) {
 	t.Parallel()
 	h := start(t, func(s *setup) { s.adminHosts = []string{"Metrics.Example.", "10.0.0.7", "2001:db8::1"} })
@@ -35,48 +35,56 @@ func TestAdminHost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	alive := answered(200, textAlive)
+	alive := jsonResponse(200, textAlive)
 	for _, host := range []string{
 		"localhost", "localhost:1", "LOCALHOST:" + port, "localhost.", "localhost.:" + port, "localhost:",
-		"127.0.0.1", h.admin, "127.1.2.3:9", "127.0.0.1.", "[::1]", "[::1]:" + port, "[::ffff:127.0.0.1]:" + port, "[0:0:0:0:0:0:0:1]",
+		"127.0.0.1", h.admin, "127.1.2.3:9", "127.0.0.1.", "[::1]", "[::1]:" + port, "[::ffff:127.0.0.1]:" + port,
+		"[0:0:0:0:0:0:0:1]",
 		"metrics.example", "METRICS.example.:443", "10.0.0.7:9090", "[2001:DB8:0::1]:1", "",
 	} {
 		same(t, h.sendTo(h.admin, message("GET /livez HTTP/1.1", "", "Host: "+host)), alive)
 	}
-	same(t, h.sendTo(h.admin, message("GET /livez HTTP/1.0", "", "-Host")), closing(alive)) // as old health checks do
+	same(
+		t, h.sendTo(h.admin, message("GET /livez HTTP/1.0", "", "-Host")), closing(alive),
+	) // as old health checks send it
 
 	for _, host := range []string{
-		"evil.example", "evil.example:" + port, "localhost.evil.example", "localhost:" + port + ".evil.example", "127.0.0.1.evil.example:" + port,
-		"evil.localhost", "localhost..", ".localhost", "localhost:http", "localhost:80:80", "user@localhost", "localhost@evil.example", "evil.example#@localhost",
-		"0.0.0.0", "[::]", "10.0.0.8", "2001:db8::1", "::1", "[::1", "::1]", "[::1]x", "[::1%25lo]", "[127.0.0.1]", "[]", ":", ":" + port,
-		"127.1", "0x7f000001", "2130706433", "0177.0.0.1", "metrics.example.evil", "xmetrics.example", "l%6fcalhost", "*",
+		"evil.example", "evil.example:" + port, "localhost.evil.example", "localhost:" + port + ".evil.example",
+		"127.0.0.1.evil.example:" + port,
+		"evil.localhost", "localhost..", ".localhost", "localhost:http", "localhost:80:80", "user@localhost",
+		"localhost@evil.example", "evil.example#@localhost",
+		"0.0.0.0", "[::]", "10.0.0.8", "2001:db8::1", "::1", "[::1", "::1]", "[::1]x", "[::1%25lo]", "[127.0.0.1]",
+		"[]", ":", ":" + port,
+		"127.1", "0x7f000001", "2130706433", "0177.0.0.1", "metrics.example.evil", "xmetrics.example", "l%6fcalhost",
+		"*",
 		strings.Repeat("a", 64) + ".example",
 	} {
 		want := misdirected(host)
 		got := h.sendTo(h.admin, message("GET /livez HTTP/1.1", "", "Host: "+host))
-		if got.Status == 400 && got.Body != "" { // net/http refuses some of them itself
-			want = closing(refused(40052, textMalformedRequest+": malformed Host header", "X-Request-Id", madeID))
+		if got.Status == 400 && got.Body != "" { // net/http refuses some of the values itself
+			want = closing(refused(40052, textMalformedRequest+": malformed Host header", "X-Request-Id", generatedID))
 		}
 		same(t, got, want)
 	}
 }
 
-// A proxy's form of the target overrides the Host header (RFC 9112 section
-// 3.2.2), and two Host headers are refused.
+// An absolute request target overrides the Host header (RFC 9112 section 3.2.2). The
+// server refuses two Host headers.
 func TestAdminHostSmuggled(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	for target, host := range map[string]string{
-		"http://evil.example/livez": "evil.example", "http://evil.example:80/livez": "evil.example:80", "HTTP://localhost@evil.example/livez": "evil.example",
+		"http://evil.example/livez": "evil.example", "http://evil.example:80/livez": "evil.example:80",
+		"HTTP://localhost@evil.example/livez": "evil.example",
 	} {
 		same(t, h.sendTo(h.admin, message("GET "+target+" HTTP/1.1", "", "Host: localhost")), misdirected(host))
 	}
 	same(
 		t, h.sendTo(h.admin, message("GET http://localhost/livez HTTP/1.1", "", "Host: evil.example")),
-		answered(200, textAlive),
+		jsonResponse(200, textAlive),
 	)
 	two := h.sendTo(h.admin, message("GET /livez HTTP/1.1", "", "Host: localhost", "+Host: evil.example"))
-	same(t, two, closing(refused(40052, textMalformedRequest, "X-Request-Id", madeID)))
+	same(t, two, closing(refused(40052, textMalformedRequest, "X-Request-Id", generatedID)))
 	same(t, h.sendTo(h.admin, message(
 		"GET /livez HTTP/1.1", "", "Host: evil.example", "X-Forwarded-Host: localhost", "Forwarded: host=localhost",
 	)), misdirected("evil.example"))
@@ -87,8 +95,8 @@ func TestAdminHostSmuggled(t *testing.T) {
 	)
 }
 
-// The address that a connection was made to is the listener's own, also where
-// it listens on all of them.
+// The destination address of a connection is allowed as Host, also if the listener
+// listens on all addresses.
 func TestAdminOwnAddress(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -119,8 +127,8 @@ func TestAdminOwnAddress(t *testing.T) {
 	}
 }
 
-// A page of another site cannot make the browser start requests that are
-// served, whatever the method; the operator's own visit is served.
+// The admin listener refuses requests from pages of other sites, with any method. It
+// accepts requests from its own pages and from the address bar.
 func TestAdminCrossSite(t *testing.T) {
 	t.Parallel()
 	h := start(t, func(s *setup) { s.pprof, s.origins = true, []string{"*", "https://nursery.example"} })
@@ -131,7 +139,7 @@ func TestAdminCrossSite(t *testing.T) {
 	} {
 		same(
 			t, h.sendTo(h.admin, message("GET /livez HTTP/1.1", "", append(headers, "Host: localhost:8081")...)),
-			answered(200, textAlive),
+			jsonResponse(200, textAlive),
 		)
 	}
 	for _, site := range []string{"cross-site", "same-site", "Same-Origin", "same-origin, none", "", "x"} {
@@ -149,8 +157,10 @@ func TestAdminCrossSite(t *testing.T) {
 		crossSite("Sec-Fetch-Site", "cross-site"),
 	)
 	for _, origin := range []string{
-		"http://evil.example", "https://nursery.example", "null", "", "*", "http://localhost", "http://localhost:8080", "localhost:8081", "file://localhost:8081",
-		"http://localhost:8081.evil.example", "http://evil.example@localhost", "http://localhost:8081, http://evil.example", "http://",
+		"http://evil.example", "https://nursery.example", "null", "", "*", "http://localhost", "http://localhost:8080",
+		"localhost:8081", "file://localhost:8081",
+		"http://localhost:8081.evil.example", "http://evil.example@localhost",
+		"http://localhost:8081, http://evil.example", "http://",
 	} {
 		same(
 			t, h.sendTo(h.admin, message("GET /metrics HTTP/1.1", "", "Host: localhost:8081", "Origin: "+origin)),
@@ -167,11 +177,11 @@ func TestAdminCrossSite(t *testing.T) {
 	)
 }
 
-// The public listener serves every Host: proxies rewrite it.
+// The public listener accepts every Host, because proxies rewrite it.
 func TestPublicHost(t *testing.T) {
 	t.Parallel()
 	h := start(t)
-	ready := answered(200, `{"status":"ready"}`+"\n")
+	ready := jsonResponse(200, `{"status":"ready"}`+"\n")
 	same(t, h.send(message(
 		"GET /healthz HTTP/1.1", "", "Host: other.example", "Origin: http://evil.example", "Sec-Fetch-Site: cross-site",
 	)), ready)
@@ -188,7 +198,8 @@ func TestParseHost(t *testing.T) {
 		}
 	}
 	for _, in := range []string{
-		"", ".", "a:80", "http://a", "a/b", "*", "*.example", "[::1]:80", "[a]", "fe80::1%lo", "a b", "é.example", "a\n", strings.Repeat("a.", 128),
+		"", ".", "a:80", "http://a", "a/b", "*", "*.example", "[::1]:80", "[a]", "fe80::1%lo", "a b", "é.example",
+		"a\n", strings.Repeat("a.", 128),
 	} {
 		if got, err := server.ParseHost(in); err == nil {
 			t.Errorf("%q: got %q, want an error", in, got)

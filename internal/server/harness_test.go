@@ -27,26 +27,26 @@ import (
 	"plantstore/internal/store"
 )
 
-// setup is what a test may have otherwise than a harness usually has it.
+// setup has the options of a harness.
 type setup struct {
-	path        string // the store's file; empty: a new one
-	token       string // a secret that the file knows already; empty: a new one
+	path        string // file of the store; empty: a new file
+	token       string // secret of a token in the file; empty: a new token
 	seed        func(store.Engine)
-	wrap        func(store.Engine) store.Engine // what goes between the store and the real engine
+	wrap        func(store.Engine) store.Engine // wraps the real engine; nil: none
 	queue       store.Limits
 	limits      server.Limits
 	prefix      string // the path of the base URL
-	base        string // the whole base URL; empty: the public listener's address and prefix
+	base        string // the whole base URL; empty: address of the public listener and prefix
 	ownHostOnly bool
 	origins     []string
 	level       slog.Level // of the log
 	pprof       bool
 	adminHosts  []string
-	writeTime   time.Duration // WriteTimeout of the admin listener; 0: as it is
+	writeTime   time.Duration // WriteTimeout of the admin listener; 0: unchanged
 }
 
-// harness is a running server: both listeners on 127.0.0.1, the real store, and a
-// real engine on a file.
+// harness is a running server: both listeners on 127.0.0.1, a store, and an engine
+// with a file.
 type harness struct {
 	t      testing.TB
 	path   string
@@ -54,18 +54,18 @@ type harness struct {
 	store  *store.Store
 	config server.Config
 	log    *logBuffer
-	token  string // named gardener, may create plants
+	token  string // secret of the token gardener, which may create plants
 
 	publicServer  *http.Server
 	adminServer   *http.Server
-	servers       []*http.Server // all that run
+	servers       []*http.Server // all running servers
 	public, admin string         // addresses
 	document      *contract
 	stopOnce      sync.Once
 	running       sync.WaitGroup
 }
 
-const wait = 20 * time.Second // for anything that has to happen; nothing waits as long if all is well
+const wait = 20 * time.Second // timeout of every wait; a wait that succeeds is short
 
 func start(t testing.TB, change ...func(*setup)) *harness {
 	t.Helper()
@@ -162,7 +162,7 @@ func (h *harness) run(s *http.Server, l net.Listener) {
 	})
 }
 
-// stop ends the server and its store, as a restart does.
+// stop closes the servers, the store and the engine.
 func (h *harness) stop() {
 	h.stopOnce.Do(func() {
 		for _, s := range h.servers {
@@ -176,7 +176,7 @@ func (h *harness) stop() {
 	})
 }
 
-// mint gives an engine one more token, and returns its secret.
+// mint creates a token and returns its secret.
 func mint(t testing.TB, engine store.Engine, token auth.Token) string {
 	t.Helper()
 	secret := auth.Mint()
@@ -187,7 +187,7 @@ func mint(t testing.TB, engine store.Engine, token auth.Token) string {
 	return secret
 }
 
-// scopesOf parses scopes; some of them only tokens of older versions have.
+// scopesOf parses scopes. Only tokens of older versions have some of them.
 func scopesOf(t testing.TB, text string) auth.Scopes {
 	t.Helper()
 	scopes, err := auth.ParseScopes(text)
@@ -197,7 +197,7 @@ func scopesOf(t testing.TB, text string) auth.Scopes {
 	return scopes
 }
 
-// stored returns what the store has under an id.
+// stored returns the record of an id.
 func (h *harness) stored(id int64) plant.Record {
 	h.t.Helper()
 	record, err := h.engine.Get(h.t.Context(), id)
@@ -207,7 +207,7 @@ func (h *harness) stored(id int64) plant.Record {
 	return record
 }
 
-// notStored fails the test if the store has a plant with that id.
+// notStored fails the test if the store has a record of an id.
 func (h *harness) notStored(id int64) {
 	h.t.Helper()
 	if record, err := h.engine.Get(h.t.Context(), id); !errors.Is(err, store.ErrNotFound) {
@@ -215,14 +215,14 @@ func (h *harness) notStored(id int64) {
 	}
 }
 
-// send sends a request over a connection of its own to the public listener, and
-// returns the answer, after holding it against the API document.
-func (h *harness) send(raw string) answer { return h.sendTo(h.public, raw) }
+// send sends a request to the public listener over a new connection. It compares the
+// response with the API document and returns it.
+func (h *harness) send(raw string) response { return h.sendTo(h.public, raw) }
 
-func (h *harness) sendTo(address, raw string) answer {
+func (h *harness) sendTo(address, raw string) response {
 	h.t.Helper()
 	raw = h.fill(raw)
-	if address == h.admin { // which serves no other host
+	if address == h.admin { // which refuses other hosts
 		raw = strings.Replace(raw, "\r\nHost: plants.example\r\n", "\r\nHost: "+address+"\r\n", 1)
 	}
 	c := dial(h.t, address)
@@ -232,11 +232,11 @@ func (h *harness) sendTo(address, raw string) answer {
 	a := c.read(method)
 	if req, err := http.ReadRequest(bufio.NewReader(strings.NewReader(raw))); err == nil {
 		if _, err := io.Copy(io.Discard, req.Body); err != nil {
-			c.done() // net/http has answered, but would wait for the rest of the body
+			c.closeWrite() // net/http has responded, but waits for the rest of the body
 		}
 	}
 	if a.Header.Get("Connection") == "close" {
-		c.closed()
+		c.expectClosed()
 	}
 	if address == h.public {
 		h.validate(raw, a)
@@ -244,8 +244,8 @@ func (h *harness) sendTo(address, raw string) answer {
 	return a
 }
 
-// documents are the contracts that were read already, by the path of their
-// base URL: reading one takes longer than a test.
+// documents caches the contracts by the path of their base URL. To parse one takes
+// longer than a test.
 var documents struct {
 	sync.Mutex
 	byPath map[string]*contract
@@ -264,12 +264,12 @@ func documentAt(t testing.TB, path string) *contract {
 	return documents.byPath[path]
 }
 
-// fill puts the token in its place.
+// fill replaces {token} by the secret.
 func (h *harness) fill(raw string) string { return strings.ReplaceAll(raw, "{token}", h.token) }
 
-// validate holds an answer against the API document, as far as the document
-// speaks of it: all of the one operation, and every error.
-func (h *harness) validate(raw string, a answer) {
+// validate compares a response with the API document, which describes all responses
+// of the operation and the errors of other paths.
+func (h *harness) validate(raw string, a response) {
 	h.t.Helper()
 	req, err := http.ReadRequest(bufio.NewReader(strings.NewReader(raw)))
 	if err != nil {
@@ -284,17 +284,17 @@ func (h *harness) validate(raw string, a answer) {
 	if err != nil {
 		req.URL.Path = plants
 	}
-	body, _ := io.ReadAll(req.Body) // what did not come is not there
+	body, _ := io.ReadAll(req.Body) // may be incomplete
 	res := &http.Response{StatusCode: a.Status, Header: a.Header}
-	if a.Header.Get("X-Request-Id") == madeID {
+	if a.Header.Get("X-Request-Id") == generatedID {
 		res.Header = a.Header.Clone()
-		res.Header.Set("X-Request-Id", "made")
+		res.Header.Set("X-Request-Id", "generated")
 	}
 	h.document.check(h.t, req, body, res, []byte(a.Body))
 }
 
-// on is the harness for a subtest.
-func (h *harness) on(t *testing.T) *harness {
+// withT returns the harness for a subtest.
+func (h *harness) withT(t *testing.T) *harness {
 	return &harness{
 		t: t, path: h.path, engine: h.engine, store: h.store, config: h.config, log: h.log, token: h.token,
 		public: h.public, admin: h.admin, document: h.document,
@@ -305,7 +305,7 @@ func (h *harness) on(t *testing.T) *harness {
 type logBuffer struct {
 	mu      sync.Mutex
 	text    bytes.Buffer  // guarded by mu
-	changed chan struct{} // closed and made anew when text grows; guarded by mu
+	changed chan struct{} // closed and replaced when text grows; guarded by mu
 }
 
 func newLogBuffer() *logBuffer { return &logBuffer{changed: make(chan struct{})} }
@@ -332,7 +332,7 @@ func (b *logBuffer) Write(p []byte) (int, error) {
 // line is one line of the log.
 type line map[string]any
 
-// lines returns the lines about requests, without what differs in each run.
+// lines returns the lines about requests without time and duration.
 func (b *logBuffer) lines(t testing.TB) (lines []line, changed <-chan struct{}) {
 	t.Helper()
 	b.mu.Lock()
@@ -350,7 +350,7 @@ func (b *logBuffer) lines(t testing.TB) (lines []line, changed <-chan struct{}) 
 	return lines, b.changed
 }
 
-// await returns the line about the request of that id.
+// await waits for the line about a request and returns it.
 func (b *logBuffer) await(t testing.TB, id string) line {
 	t.Helper()
 	timeout := time.After(wait)

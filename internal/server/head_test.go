@@ -13,17 +13,17 @@ func TestMalformedHead(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	const body = `{"id":1,"name":"A"}`
-	malformed := func(detail string) answer {
-		return closing(refused(40052, textMalformedRequest+detail, "X-Request-Id", madeID))
+	malformed := func(detail string) response {
+		return closing(refused(40052, textMalformedRequest+detail, "X-Request-Id", generatedID))
 	}
 	plain := malformed("")
 	coding := closing(refused(
-		50101, "Transfer-Encoding must be chunked; omit it or send a Content-Length", "X-Request-Id", madeID,
+		50101, "Transfer-Encoding must be chunked; omit it or send a Content-Length", "X-Request-Id", generatedID,
 	))
 	version := closing(refused(
-		50501, "the server does not support this HTTP version; use HTTP/1.1", "X-Request-Id", madeID,
+		50501, "the server does not support this HTTP version; use HTTP/1.1", "X-Request-Id", generatedID,
 	))
-	converse(t, h, []conversation{
+	runCases(t, h, []requestCase{
 		{"no Host", post(body, "-Host"), malformed(": missing required Host header")},
 		{"two Hosts", post(body, "+Host: plants.example"), plain},
 		{"malformed Host", post(body, "Host: plants example"), malformed(": malformed Host header")},
@@ -65,7 +65,7 @@ func TestMalformedHead(t *testing.T) {
 		{"HTTP/2.0", message("POST /plants HTTP/2.0", body), version},
 		{"HTTP/0.9", message("POST /plants HTTP/0.9", body), version},
 		{"opening of HTTP/2", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", closing(refused(
-			50501, "HTTP/2 requires TLS, which this listener does not have; use HTTP/1.1", "X-Request-Id", madeID,
+			50501, "HTTP/2 requires TLS, which this listener does not have; use HTTP/1.1", "X-Request-Id", generatedID,
 		))},
 	})
 	h.notStored(1)
@@ -75,19 +75,19 @@ func TestExpectation(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	const body = `{"id":1,"name":"A"}`
-	failed := closing(refused(41701, "Expect must be 100-continue; omit the header", "X-Request-Id", madeID))
-	converse(t, h, []conversation{
+	failed := closing(refused(41701, "Expect must be 100-continue; omit the header", "X-Request-Id", generatedID))
+	runCases(t, h, []requestCase{
 		{"another", post(body, "Expect: 200-ok"), failed},
 		{"another in HTTP/1.0", message("POST /plants HTTP/1.0", body, "Expect: 200-ok"), failed},
 		{"another without a body", message("GET /healthz HTTP/1.1", "", "Expect: 200-ok"), failed},
 		{"before the credential", post(body, "-Authorization", "Expect: 200-ok"), failed},
 	})
 	h.notStored(1)
-	converse(t, h, []conversation{
+	runCases(t, h, []requestCase{
 		{"empty", post(body, "Expect: "), created(`{"name":"A"}`)},
 		{
 			"nothing to continue with", message("GET /healthz HTTP/1.1", "", "Expect: 100-continue"),
-			answered(200, `{"status":"ready"}`+"\n"),
+			jsonResponse(200, `{"status":"ready"}`+"\n"),
 		},
 		{
 			"HTTP/1.0 knows no 100", message("POST /plants HTTP/1.0", `{"id":2,"name":"A"}`, "Expect: 100-continue"),
@@ -96,10 +96,9 @@ func TestExpectation(t *testing.T) {
 	})
 }
 
-// Nothing that a client can put into a plant makes its answer look like one
-// of net/http's own errors, wherever in the answer a write begins: the answer
-// would be broken off, and what follows on a connection that a proxy shares
-// would be taken for the rest of it.
+// No text of a plant makes its response look like an error response of net/http, at any
+// position of a write. The connection would truncate the response, and a proxy could
+// read the next response as the rest of it.
 func TestPlantThatLooksLikeAnError(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -107,15 +106,15 @@ func TestPlantThatLooksLikeAnError(t *testing.T) {
 		"HTTP/1.1 417 Expectation Failed ", "HTTP/1.0 417 Expectation Failed ",
 		`HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n`,
 	} {
-		// One alignment after the other, so that one of them is where the second write begins.
+		// Shift the text byte by byte, so that a write begins at its first byte once.
 		for shift := range len(text) {
-			id := string(rune('a'+i)) + strings.Repeat("i", shift) // moves the body in the first write
+			id := string(rune('a'+i)) + strings.Repeat("i", shift) // shifts the body within the first write
 			name := strings.Repeat(text, 12000/len(text))
 			want := created(`{"name":"`+name+`"}`, "X-Request-Id", id)
 			got := h.send(post(`{"id":`+string(rune('1'+i))+`,"name":"`+name+`"}`, "X-Request-Id: "+id))
 			got.Header.Del("Idempotent-Replayed")
 			if got.Body != want.Body {
-				t.Fatalf("%q, shifted by %d: the answer has another body", text, shift)
+				t.Fatalf("%q, shifted by %d: the response has a different body", text, shift)
 			}
 		}
 	}
@@ -124,7 +123,7 @@ func TestPlantThatLooksLikeAnError(t *testing.T) {
 func TestTarget(t *testing.T) {
 	t.Parallel()
 	const body = `{"id":1,"name":"A"}`
-	misdirected := func(own, got string) answer {
+	misdirected := func(own, got string) response {
 		return refused(42101, `host of the request target must be "`+own+`"; got "`+got+`"`)
 	}
 	good := created(`{"name":"A"}`)
@@ -135,7 +134,7 @@ func TestTarget(t *testing.T) {
 		t.Parallel()
 		h := start(t, func(s *setup) { s.base, s.ownHostOnly = "http://plants.example", true })
 		const own = "plants.example:80"
-		converse(t, h, []conversation{
+		runCases(t, h, []requestCase{
 			{"another host", to("http://other.example/plants"), misdirected(own, "other.example:80")},
 			{"another port", to("http://plants.example:8080/plants"), misdirected(own, "plants.example:8080")},
 			{"another scheme", to("https://plants.example/plants"), misdirected(own, "plants.example:443")},
@@ -153,7 +152,7 @@ func TestTarget(t *testing.T) {
 		})
 		h.notStored(1)
 		same(t, h.send(to("http://plants.example/plants")), good)
-		converse(t, h, []conversation{
+		runCases(t, h, []requestCase{
 			{"own host with its port", to("http://plants.example:80/plants"), replayed},
 			{"own host in upper case", to("HTTP://PLANTS.EXAMPLE/plants"), replayed},
 			{"own host in https with its port", to("https://plants.example:80/plants"), replayed},
@@ -187,8 +186,8 @@ func TestTarget(t *testing.T) {
 	})
 }
 
-// The path of the base URL is where everything is, but for the health check,
-// which a load balancer finds without knowing it.
+// Every path but the health check has the path of the base URL as its prefix. A load
+// balancer does not have to be configured with it.
 func TestPrefix(t *testing.T) {
 	t.Parallel()
 	for _, prefix := range []string{"/store", "/store/", "/a%20b/c"} {
@@ -198,9 +197,9 @@ func TestPrefix(t *testing.T) {
 			base := strings.TrimSuffix(prefix, "/")
 			to := func(target string) string { return message("POST "+target+" HTTP/1.1", `{"id":1,"name":"A"}`) }
 			get := func(target string) string { return message("GET "+target+" HTTP/1.1", "", "-Authorization") }
-			converse(t, h, []conversation{
+			runCases(t, h, []requestCase{
 				{"plants", to(base + "/plants"), created(`{"name":"A"}`)},
-				{"health", get("/healthz"), answered(200, `{"status":"ready"}`+"\n")},
+				{"health", get("/healthz"), jsonResponse(200, `{"status":"ready"}`+"\n")},
 				{"plants at the root", to("/plants"), refused(40401, textNotFound)},
 				{"health below", get(base + "/healthz"), refused(40401, textNotFound)},
 				{"document at the root", get("/openapi.json"), refused(40401, textNotFound)},

@@ -15,7 +15,7 @@ import (
 	"plantstore/internal/store"
 )
 
-// Every request is one line, which says who asked for what and what became of it.
+// The log has one line per request, with the client, the request and the response.
 func TestLog(t *testing.T) {
 	t.Parallel()
 	secret := ""
@@ -82,8 +82,9 @@ func TestLog(t *testing.T) {
 	} {
 		a := h.send(row.in)
 		l := line{
-			"level": "INFO", "msg": "request", "listener": "public", "request_id": sentID, "client": "127.0.0.1", "method": "POST",
-			"bytes": float64(len(a.Body)),
+			"level": "INFO", "msg": "request", "listener": "public", "request_id": sentID, "client": "127.0.0.1",
+			"method": "POST",
+			"bytes":  float64(len(a.Body)),
 		}
 		for key, value := range row.want {
 			l[key] = value
@@ -92,8 +93,9 @@ func TestLog(t *testing.T) {
 	}
 	h.sendTo(h.admin, message("GET /livez HTTP/1.1", ""))
 	want = append(want, line{
-		"level": "INFO", "msg": "request", "listener": "admin", "request_id": sentID, "client": "127.0.0.1", "method": "GET",
-		"path": "/livez", "status": 200.0, "bytes": float64(len(`{"status":"alive"}` + "\n")),
+		"level": "INFO", "msg": "request", "listener": "admin", "request_id": sentID, "client": "127.0.0.1",
+		"method": "GET",
+		"path":   "/livez", "status": 200.0, "bytes": float64(len(`{"status":"alive"}` + "\n")),
 	})
 	got, _ := h.log.lines(t)
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -101,7 +103,7 @@ func TestLog(t *testing.T) {
 	}
 }
 
-// A token that a client put into the path or the method is not in the log, however it is encoded.
+// The log has no token from a path or a method, in any encoding.
 func TestLogHasNoEncodedToken(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -121,10 +123,12 @@ func TestLogHasNoEncodedToken(t *testing.T) {
 		"twice":               func(s string) string { return strings.ReplaceAll(percent(s), "%", "%25") },
 		"prefix encoded once": func(s string) string { return "%70st_" + s[len("pst_"):] },
 		"base64":              func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) },
-		"base64 for URLs":     func(s string) string { return base64.RawURLEncoding.EncodeToString([]byte("user:" + s)) },
-		"hexadecimal":         func(s string) string { return hex.EncodeToString([]byte(s)) },
-		"in quotes":           func(s string) string { return "%22" + s + "%22" },
-		"shortened":           func(s string) string { return s[:20] },
+		"base64 for URLs": func(s string) string {
+			return base64.RawURLEncoding.EncodeToString([]byte("user:" + s))
+		},
+		"hexadecimal": func(s string) string { return hex.EncodeToString([]byte(s)) },
+		"in quotes":   func(s string) string { return "%22" + s + "%22" },
+		"shortened":   func(s string) string { return s[:20] },
 	} {
 		text := encode(h.token)
 		before := len(h.log.string())
@@ -140,11 +144,11 @@ func TestLogHasNoEncodedToken(t *testing.T) {
 			h.send(raw)
 		}
 		got := strings.ToLower(h.log.string()[before:])
-		const part = 12 // as many of its characters tell nothing: 62^31 are left
+		const part = 12 // bytes that may be in the log: 62^31 possible tokens remain
 		for _, secret := range []string{text, h.token} {
 			for i := 0; i+part <= len(secret); i++ {
 				if strings.Contains(got, strings.ToLower(secret[i:i+part])) {
-					t.Errorf("%s: a part of it is in the log:\n%s", name, got)
+					t.Errorf("%s: a part of the token is in the log:\n%s", name, got)
 					break
 				}
 			}
@@ -152,7 +156,7 @@ func TestLogHasNoEncodedToken(t *testing.T) {
 	}
 }
 
-// Requests that net/http refuses before any handler are in the log too.
+// The log has the requests that net/http refuses before it calls the handler.
 func TestLogOfMalformedHead(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -160,7 +164,7 @@ func TestLogOfMalformedHead(t *testing.T) {
 	h.send(post("", "Expect: wonders"))
 	got, _ := h.log.lines(t)
 	var want []line
-	for _, refusal := range []answer{
+	for _, refusal := range []response{
 		refused(40052, textMalformedRequest+": missing required Host header"),
 		refused(41701, "Expect must be 100-continue; omit the header"),
 	} {
@@ -187,12 +191,11 @@ func TestLogOfMalformedHead(t *testing.T) {
 	}
 }
 
-// Nothing of a token, a body or a query is ever in the log, wherever a client
-// puts it.
+// The log has no part of a token, a body or a query, wherever the client sends it.
 func TestLogHasNoSecrets(t *testing.T) {
 	t.Parallel()
 	h := start(t)
-	const in = "ImpatiensNoliTangere" // what a client says in confidence
+	const in = "ImpatiensNoliTangere" // confidential text of a client
 	for _, raw := range []string{
 		post(`{"id":1,"name":"` + in + `","tag":"` + in + `"}`),
 		post(`{"id":1,"name":"` + in + `","tag":"other"}`),
@@ -219,9 +222,12 @@ func TestLogHasNoSecrets(t *testing.T) {
 		post("", "Authorization: {token}"), post(
 			"", "Authorization: Bearer {token} {token}",
 		), post("", "Authorization: Token {token}"),
-		post("", "Authorization: Bearer {token}x"), post("", `Authorization: Bearer "{token}"`), post("", "+Authorization: Bearer {token}"),
-		post("", "Authorization: Basic "+in), post("", "Cookie: "+in+"={token}"), post("", "Origin: https://"+in), post("", "User-Agent: "+in),
-		post("", "Host: {token} "+in), post("", "Host: {token}"), post("", "X Y: {token}"), post("", "{token}"), post("", "X-Y: {token}\x01"),
+		post("", "Authorization: Bearer {token}x"), post("", `Authorization: Bearer "{token}"`),
+		post("", "+Authorization: Bearer {token}"),
+		post("", "Authorization: Basic "+in), post("", "Cookie: "+in+"={token}"), post("", "Origin: https://"+in),
+		post("", "User-Agent: "+in),
+		post("", "Host: {token} "+in), post("", "Host: {token}"), post("", "X Y: {token}"), post("", "{token}"),
+		post("", "X-Y: {token}\x01"),
 		post("", "Expect: {token}"), post(
 			"", "-Content-Length", "Transfer-Encoding: {token}",
 		), post("", "Content-Length: {token}"),
@@ -242,7 +248,7 @@ func TestLogHasNoSecrets(t *testing.T) {
 	}
 }
 
-// A log that is not wanted costs nothing and has nothing.
+// A log of level error has no line about successful or refused requests.
 func TestQuietLog(t *testing.T) {
 	t.Parallel()
 	h := start(t, func(s *setup) { s.level = slog.LevelError })
@@ -253,7 +259,7 @@ func TestQuietLog(t *testing.T) {
 	}
 }
 
-// At the level info, only the lines of requests that succeeded are left out.
+// A log of level info has no line about successful requests.
 func TestLogWithoutSuccesses(t *testing.T) {
 	t.Parallel()
 	h := start(t, func(s *setup) { s.level = slog.LevelInfo })
@@ -262,8 +268,10 @@ func TestLogWithoutSuccesses(t *testing.T) {
 	refusal := refused(40001, "the body is empty; send a JSON object with id, name and an optional tag")
 	same(t, h.send(post(``)), refusal)
 	want := []line{{
-		"level": "INFO", "msg": "request", "listener": "public", "request_id": sentID, "client": "127.0.0.1", "method": "POST",
-		"path": "/plants", "status": 400.0, "bytes": float64(len(refusal.Body)), "credential": "gardener", "error_code": 40001.0,
+		"level": "INFO", "msg": "request", "listener": "public", "request_id": sentID, "client": "127.0.0.1",
+		"method": "POST",
+		"path":   "/plants", "status": 400.0, "bytes": float64(len(refusal.Body)), "credential": "gardener",
+		"error_code": 40001.0,
 	}}
 	got, _ := h.log.lines(t)
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -17,7 +17,7 @@ import (
 	"plantstore/internal/store"
 )
 
-// TestMetrics sends one request of each kind and reads the counts off /metrics.
+// TestMetrics sends one request of each kind and checks the counts in /metrics.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -63,12 +63,12 @@ func TestMetrics(t *testing.T) {
 		t.Log(page)
 	}
 	if strings.Contains(page, "nowhere") {
-		t.Error("a client's path is in a label")
+		t.Error("the path of a client is in a label")
 	}
 }
 
-// A refused method has its route's label. Static files and profiles have no
-// histogram, which would cost a series for each bucket and say nothing.
+// A request with an unsupported method counts for the route of its path. Static files
+// and profiles have no histogram.
 func TestMetricRoutes(t *testing.T) {
 	t.Parallel()
 	h := start(t, func(s *setup) { s.pprof = true })
@@ -93,27 +93,31 @@ func TestMetricRoutes(t *testing.T) {
 		}
 	}
 	timed := map[string]bool{}
-	for _, match := range regexp.MustCompile(`(?m)^plantstore_http_request_duration_seconds_count(.*) \d+$`).FindAllStringSubmatch(page, -1) {
+	counts := regexp.MustCompile(`(?m)^plantstore_http_request_duration_seconds_count(.*) \d+$`)
+	for _, match := range counts.FindAllStringSubmatch(page, -1) {
 		timed[match[1]] = true
 	}
 	want := map[string]bool{
-		`{listener="public",route="/plants"}`: true, `{listener="public",route="/healthz"}`: true, `{listener="public",route="none"}`: true,
-		`{listener="admin",route="/livez"}`: true, `{listener="admin",route="/readyz"}`: true, `{listener="admin",route="/metrics"}`: true, `{listener="admin",route="none"}`: true,
+		`{listener="public",route="/plants"}`: true, `{listener="public",route="/healthz"}`: true,
+		`{listener="public",route="none"}`:  true,
+		`{listener="admin",route="/livez"}`: true, `{listener="admin",route="/readyz"}`: true,
+		`{listener="admin",route="/metrics"}`: true, `{listener="admin",route="none"}`: true,
 	}
 	if diff := cmp.Diff(want, timed); diff != "" {
 		t.Errorf("histograms (-want +got):\n%s\n%s", diff, page)
 	}
 }
 
-// The gauges of the store show what the watcher saw last, so that a scrape does
-// not wait for an engine that hangs.
+// The gauges of the store have the last values of the watcher, so that a scrape does
+// not wait for a hanging engine.
 func TestStoreGauges(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	h, f := startFaulty(t, func(s *setup) {
 		s.seed = func(e store.Engine) {
 			for name, ends := range map[string]time.Time{
-				"tomorrow": now.Add(24 * time.Hour), "in 6 days": now.Add(6*24*time.Hour + 23*time.Hour), "in 8 days": now.Add(8 * 24 * time.Hour), "ended": now.Add(-time.Hour),
+				"tomorrow": now.Add(24 * time.Hour), "in 6 days": now.Add(6*24*time.Hour + 23*time.Hour),
+				"in 8 days": now.Add(8 * 24 * time.Hour), "ended": now.Add(-time.Hour),
 			} {
 				mint(t, e, auth.Token{Name: name, Scopes: auth.ScopeCreate, ExpiresAt: ends})
 			}
@@ -142,8 +146,8 @@ func TestStoreGauges(t *testing.T) {
 	h.until(t, func() bool { return strings.Contains(h.page(t, "/metrics"), "\nplantstore_plants NaN\n") })
 }
 
-// A connection is counted until it is closed, and once.
-func TestConnectionsAreCounted(t *testing.T) {
+// plantstore_connections_open counts each connection once, until it is closed.
+func TestOpenConnections(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	open := func(n string) {
@@ -164,8 +168,9 @@ func TestConnectionsAreCounted(t *testing.T) {
 	open("0")
 }
 
-// Connections that cannot be accepted are counted, and logged at most once a second; the end of the listener is not.
-func TestRefusedConnectionsAreCounted(t *testing.T) {
+// The listener counts connections that it cannot accept, and logs them at most once a
+// second. It does neither after Close.
+func TestRefusedConnections(t *testing.T) {
 	t.Parallel()
 	registry, log := prometheus.NewRegistry(), newLogBuffer()
 	l, err := server.Listen(
@@ -186,13 +191,11 @@ func TestRefusedConnectionsAreCounted(t *testing.T) {
 	if _, err := l.Accept(); err == nil {
 		t.Fatal("accepted a connection")
 	}
-	const want = `# HELP plantstore_connections_refused_total Connections refused because of too many open connections or no free file descriptor.
-# TYPE plantstore_connections_refused_total counter
-plantstore_connections_refused_total{listener="public"} 2
-`
-	if err := testutil.GatherAndCompare(
-		registry, strings.NewReader(want), "plantstore_connections_refused_total",
-	); err != nil {
+	const metric = "plantstore_connections_refused_total"
+	const want = "# HELP " + metric +
+		" Connections refused because of too many open connections or no free file descriptor.\n" +
+		"# TYPE " + metric + " counter\n" + metric + `{listener="public"} 2` + "\n"
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), metric); err != nil {
 		t.Error(err)
 	}
 	const line = `"level":"WARN","msg":"connections refused","listener":"public","connections":1,"error":"accept tcp`
@@ -201,7 +204,7 @@ plantstore_connections_refused_total{listener="public"} 2
 	}
 }
 
-// TestMetricNames holds the names against Prometheus' conventions.
+// TestMetricNames checks the names by the conventions of Prometheus.
 func TestMetricNames(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -212,8 +215,8 @@ func TestMetricNames(t *testing.T) {
 	for _, p := range problems {
 		t.Errorf("%s: %s", p.Metric, p.Text)
 	}
-	if _, ok := any(h.config.Metrics).(*prometheus.Registry); !ok || prometheus.DefaultRegisterer == prometheus.Registerer(h.config.Metrics) {
-		t.Error("the registry is not the server's own")
+	if prometheus.DefaultRegisterer == prometheus.Registerer(h.config.Metrics) {
+		t.Error("the server uses the default registry")
 	}
 }
 

@@ -10,9 +10,8 @@ import (
 	"testing"
 )
 
-// A client that was generated from the specification works with this server:
-// oasdiff finds no breaking change between the specification and the served
-// document.
+// A client that was generated from the specification works with this server: oasdiff
+// finds no breaking change from the specification to the API document.
 func TestNoBreakingChange(t *testing.T) {
 	t.Parallel()
 	document := string(newDocument(t, "https://plants.example").JSON)
@@ -26,20 +25,20 @@ func TestNoBreakingChange(t *testing.T) {
 	} {
 		changed := strings.ReplaceAll(document, replace[0], replace[1])
 		if len(breakingChanges(t, changed)) == 0 {
-			t.Errorf("%s: found no breaking change: the test relies on it", name)
+			t.Errorf("%s: oasdiff found no breaking change; the test relies on it", name)
 		}
 	}
 }
 
-// breakingChanges returns what oasdiff reports as an error.
+// breakingChanges returns the changes that oasdiff reports as errors.
 func breakingChanges(t *testing.T, document string) []string {
 	t.Helper()
 	revision := filepath.Join(t.TempDir(), "openapi.json")
 	if err := os.WriteFile(revision, []byte(document), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), "go", "tool", "-modfile=../../tools/oasdiff.mod", "oasdiff", "breaking", "--fail-on", "ERR", "--format", "json",
-		"testdata/specification.yaml", revision)
+	cmd := exec.CommandContext(t.Context(), "go", "tool", "-modfile=../../tools/oasdiff.mod", "oasdiff",
+		"breaking", "--fail-on", "ERR", "--format", "json", "testdata/specification.yaml", revision)
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

@@ -11,12 +11,12 @@ import (
 	"plantstore/internal/plant"
 )
 
-// Rules 1 and 2 of the specification: a valid NewPlant is answered with 200
-// and the Plant, which has no id. What is stored is what was sent.
+// Rules 1 and 2 of the specification: the response to a valid NewPlant is 200 with the
+// Plant, which has no id. The store has the plant as it was sent.
 func TestValidBody(t *testing.T) {
 	t.Parallel()
 	h := start(t)
-	deepest := strings.Repeat("[", 63) + strings.Repeat("]", 63) // in the object, which is the 64th
+	deepest := strings.Repeat("[", 63) + strings.Repeat("]", 63) // in the object, the 64th level
 	for _, row := range []struct {
 		name, in, want string
 		id             int64
@@ -64,7 +64,7 @@ func TestValidBody(t *testing.T) {
 			plant.Plant{Name: "A"},
 		},
 		{
-			"names are case-sensitive", `{"ID":"x","Name":1,"TAG":null,"id":9,"name":"A"}`, `{"name":"A"}`, 9,
+			"member names are case-sensitive", `{"ID":"x","Name":1,"TAG":null,"id":9,"name":"A"}`, `{"name":"A"}`, 9,
 			plant.Plant{Name: "A"},
 		},
 		{"deepest", `{"id":10,"name":"A","more":` + deepest + `}`, `{"name":"A"}`, 10, plant.Plant{Name: "A"}},
@@ -89,7 +89,7 @@ func TestValidBody(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			h := h.on(t)
+			h := h.withT(t)
 			same(t, h.send(post(row.in)), created(row.want))
 			got := h.stored(row.id)
 			if diff := cmp.Diff(
@@ -104,14 +104,14 @@ func TestValidBody(t *testing.T) {
 	}
 }
 
-// A valid plant is taken in whatever form HTTP has for the request.
+// The server accepts a valid plant in every form of HTTP request.
 func TestValidRequest(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	body := func(id int) string { return fmt.Sprintf(`{"id":%d,"name":"A"}`, id) }
 	want := created(`{"name":"A"}`)
 	closing := created(`{"name":"A"}`, "Connection", "close")
-	converse(t, h, []conversation{
+	runCases(t, h, []requestCase{
 		{"charset", post(body(1), "Content-Type: application/json; charset=utf-8"), want},
 		{"charset in other case", post(body(2), "Content-Type: Application/JSON;Charset=UTF-8"), want},
 		{"charset in quotes", post(body(3), `Content-Type: application/json ; charset="utf-8"`), want},
@@ -122,7 +122,7 @@ func TestValidRequest(t *testing.T) {
 		{"escapes in the path", message("POST /%70lants HTTP/1.1", body(8)), want},
 		{"HTTP/1.0", message("POST /plants HTTP/1.0", body(9), "-Host"), closing},
 		{"whole URL as target", message("POST http://plants.example/plants HTTP/1.1", body(10)), want},
-		{"asks to close", post(body(11), "Connection: close"), closing},
+		{"Connection: close", post(body(11), "Connection: close"), closing},
 		{"equal lengths", post(body(12), "+Content-Length: 20"), want},
 		{"lines that end with LF", strings.ReplaceAll(post(body(13)), "\r\n", "\n"), want},
 	})
@@ -131,14 +131,14 @@ func TestValidRequest(t *testing.T) {
 	}
 }
 
-// Rule 3 of the specification. Each fault has its number; what the parser of
-// JSON finds in all its forms is the business of package plant.
+// Rule 3 of the specification: each fault has a number. The tests of package plant
+// cover the JSON parser.
 func TestInvalidBody(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	tooDeep := `{"id":1,"name":"A","more":` + strings.Repeat("[", 64) + strings.Repeat("]", 64) + `}`
 	const rangeRule = "id must be from -9223372036854775808 to 9223372036854775807; got "
-	var rows []conversation
+	var rows []requestCase
 	for _, row := range []struct {
 		name, in string
 		code     int
@@ -146,9 +146,9 @@ func TestInvalidBody(t *testing.T) {
 	}{
 		{"empty", "", 40001, "the body is empty; send a JSON object with id, name and an optional tag"},
 		{"white space", " \r\n\t", 40001, "the body is empty; send a JSON object with id, name and an optional tag"},
-		{"no JSON", "id=1&name=A", 40002, "the body is not JSON: expected a value at byte 0; got 'i'"},
+		{"not JSON", "id=1&name=A", 40002, "the body is not JSON: expected a value at byte 0; got 'i'"},
 		{
-			"broken off", `{"id":1,"name":"A"`, 40002,
+			"truncated", `{"id":1,"name":"A"`, 40002,
 			"the body is not JSON: expected ',' or '}' at byte 18; got the end of the body",
 		},
 		{
@@ -199,11 +199,15 @@ func TestInvalidBody(t *testing.T) {
 			"tag with U+0000", `{"id":1,"name":"A","tag":"\u0000"}`, 40032,
 			"tag contains the character U+0000; remove it",
 		},
-		{"several", `{"tag":false,"name":[],"id":"1"}`, 40012, `id must be a 64-bit integer, got "1"; name must be a string, got an array; tag must be a string, got false`},
-		{"nothing in it", `{}`, 40011, "id is missing, send a 64-bit integer; name is missing, send a string"},
+		{
+			"several", `{"tag":false,"name":[],"id":"1"}`, 40012,
+			`id must be a 64-bit integer, got "1"; name must be a string, got an array; ` +
+				"tag must be a string, got false",
+		},
+		{"empty object", `{}`, 40011, "id is missing, send a 64-bit integer; name is missing, send a string"},
 	} {
-		rows = append(rows, conversation{row.name, post(row.in), refused(row.code, row.message)})
+		rows = append(rows, requestCase{row.name, post(row.in), refused(row.code, row.message)})
 	}
-	converse(t, h, rows)
+	runCases(t, h, rows)
 	h.notStored(1)
 }

@@ -44,7 +44,7 @@ func TestTimedProfiles(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			h := h.on(t)
+			h := h.withT(t)
 			a := h.get(t, row.target)
 			if a.Status != 200 || a.Header.Get("Content-Type") != "application/octet-stream" ||
 				a.Header.Get("Content-Disposition") == "" {
@@ -91,7 +91,7 @@ func checkDisconnect(t *testing.T, h *harness, path string) {
 }
 
 // get sends a GET request to the admin listener.
-func (h *harness) get(t *testing.T, target string) answer {
+func (h *harness) get(t *testing.T, target string) response {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+h.admin+target, http.NoBody)
 	if err != nil {
@@ -106,7 +106,7 @@ func (h *harness) get(t *testing.T, target string) answer {
 	if err != nil {
 		t.Fatalf("%s: %v", target, err)
 	}
-	return answer{res.StatusCode, res.Header, string(body)}
+	return response{res.StatusCode, res.Header, string(body)}
 }
 
 func checkGzipped(body string) error {
@@ -125,7 +125,7 @@ func checkTrace(body string) error {
 	return nil
 }
 
-// The time of a profile has a bound.
+// The time of a profile is limited.
 func TestProfileTimes(t *testing.T) {
 	t.Parallel()
 	h := start(t, func(s *setup) { s.pprof = true })

@@ -15,10 +15,10 @@ func TestRequestID(t *testing.T) {
 	for _, row := range []struct {
 		name    string
 		headers []string
-		taken   string // empty: the server makes one
+		kept    string // empty: the server generates an id
 	}{
 		{"one character", []string{"X-Request-Id: 0"}, "0"},
-		{"all that may be in it", []string{"X-Request-Id: AZaz09._~+/=:@-"}, "AZaz09._~+/=:@-"},
+		{"all valid characters", []string{"X-Request-Id: AZaz09._~+/=:@-"}, "AZaz09._~+/=:@-"},
 		{"name in lower case", []string{"-X-Request-Id", "+x-request-id: a"}, "a"},
 		{"longest", []string{"X-Request-Id: " + strings.Repeat("a", 128)}, strings.Repeat("a", 128)},
 		{"white space around it", []string{"X-Request-Id: \t b \t"}, "b"},
@@ -30,9 +30,9 @@ func TestRequestID(t *testing.T) {
 		{"quotes", []string{`X-Request-Id: "a"`}, ""},
 		{"comma", []string{"X-Request-Id: a,b"}, ""},
 		{"beyond ASCII", []string{"X-Request-Id: é"}, ""},
-		{"no UTF-8", []string{"X-Request-Id: \xff"}, ""},
-		{"for a log", []string{`X-Request-Id: a","level":"ERROR`}, ""},
-		{"for a page", []string{"X-Request-Id: <script>"}, ""},
+		{"not UTF-8", []string{"X-Request-Id: \xff"}, ""},
+		{"JSON", []string{`X-Request-Id: a","level":"ERROR`}, ""},
+		{"HTML", []string{"X-Request-Id: <script>"}, ""},
 		{"twice", []string{"+X-Request-Id: a"}, ""},
 		{"twice the same", []string{"X-Request-Id: a", "+X-Request-Id: a"}, ""},
 		{"a token", []string{"X-Request-Id: " + auth.Mint()}, ""},
@@ -40,27 +40,27 @@ func TestRequestID(t *testing.T) {
 	} {
 		c := dial(t, h.public)
 		c.write(message("GET /healthz HTTP/1.1", "", row.headers...))
-		want := row.taken
+		want := row.kept
 		if want == "" {
-			want = madeID
+			want = generatedID
 		}
-		same(t, c.read("GET"), answered(200, `{"status":"ready"}`+"\n", "X-Request-Id", want))
-		if row.taken != "" {
-			h.log.await(t, row.taken)
+		same(t, c.read("GET"), jsonResponse(200, `{"status":"ready"}`+"\n", "X-Request-Id", want))
+		if row.kept != "" {
+			h.log.await(t, row.kept)
 		}
 	}
 	lines, _ := h.log.lines(t)
 	for _, l := range lines {
 		id := l["request_id"].(string)
 		if seen[id] {
-			t.Errorf("the id %q is there twice", id)
+			t.Errorf("the log has the id %q twice", id)
 		}
 		seen[id] = true
 	}
 }
 
-// The id of the answer is the one in the log, also if nobody sent it.
-func TestMadeRequestIDIsInTheLog(t *testing.T) {
+// A generated id is the same in the response and in the log.
+func TestGeneratedRequestID(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	for _, request := range []string{
@@ -68,7 +68,7 @@ func TestMadeRequestIDIsInTheLog(t *testing.T) {
 	} {
 		c := dial(t, h.public)
 		c.write(request)
-		c.done()
+		c.closeWrite()
 		raw, err := io.ReadAll(c.reader)
 		if err != nil {
 			t.Fatal(err)

@@ -103,5 +103,6 @@ func challenge(e *plant.Error, scope auth.Scopes) string {
 	default:
 		value += `, error="invalid_token"`
 	}
-	return value + `, error_description="` + e.Message + `"` // messages of package auth have no quotes and no backslashes
+	// The messages of package auth have no quotes and no backslashes.
+	return value + `, error_description="` + e.Message + `"`
 }

@@ -13,8 +13,7 @@ import (
 	"plantstore/internal/server"
 )
 
-// The listeners have these routes and no other; a route that another hides would
-// be missing here.
+// The listeners have these routes and no others.
 func TestRoutes(t *testing.T) {
 	t.Parallel()
 	h := start(t, func(s *setup) { s.prefix = "/store" })
@@ -45,7 +44,7 @@ func TestRoutes(t *testing.T) {
 func checkRoutes(t *testing.T, listener string, got, want []server.RouteInfo) {
 	t.Helper()
 	for _, r := range want {
-		if r.Method == http.MethodGet { // comes with HEAD
+		if r.Method == http.MethodGet { // has HEAD too
 			r.Method = http.MethodHead
 			want = append(want, r)
 		}
@@ -68,12 +67,14 @@ func checkRoutes(t *testing.T, listener string, got, want []server.RouteInfo) {
 func TestHealth(t *testing.T) {
 	t.Parallel()
 	h := start(t)
-	ready, alive := answered(200, `{"status":"ready"}`+"\n"), answered(200, `{"status":"alive"}`+"\n")
+	ready, alive := jsonResponse(200, `{"status":"ready"}`+"\n"), jsonResponse(200, `{"status":"alive"}`+"\n")
 	get := func(target string) string { return message("GET "+target+" HTTP/1.1", "", "-Authorization") }
 	same(t, h.send(get("/healthz")), ready)
 	same(t, h.send(get("/healthz?verbose")), ready)
 	same(t, h.sendTo(h.admin, get("/readyz")), ready)
-	verbose := answered(200, `{"status":"ready","durability":"on stable storage of this machine","warnings":[]}`+"\n")
+	verbose := jsonResponse(
+		200, `{"status":"ready","durability":"on stable storage of this machine","warnings":[]}`+"\n",
+	)
 	same(t, h.sendTo(h.admin, get("/readyz?verbose")), verbose)
 	same(t, h.sendTo(h.admin, get("/livez")), alive)
 }
@@ -86,7 +87,8 @@ func TestListenersAreApart(t *testing.T) {
 		same(t, h.send(message("GET "+target+" HTTP/1.1", "")), refused(40401, textNotFound))
 	}
 	for _, in := range []string{
-		post(`{"id":1,"name":"A"}`), message("GET /healthz HTTP/1.1", ""), message("GET /openapi.json HTTP/1.1", ""), message("GET /docs HTTP/1.1", ""),
+		post(`{"id":1,"name":"A"}`), message("GET /healthz HTTP/1.1", ""), message("GET /openapi.json HTTP/1.1", ""),
+		message("GET /docs HTTP/1.1", ""),
 	} {
 		same(t, h.sendTo(h.admin, in), refused(40401, textNotFound))
 	}
@@ -94,11 +96,11 @@ func TestListenersAreApart(t *testing.T) {
 }
 
 // The limits of requests hold on the admin listener too.
-func TestAdminListenerRefusesToo(t *testing.T) {
+func TestAdminListenerLimits(t *testing.T) {
 	t.Parallel()
 	h := start(t, func(s *setup) { s.origins, s.ownHostOnly = []string{"*"}, true })
 	same(t, h.sendTo(h.admin, message("GET /livez HTTP/1.1", "", "-Host")),
-		closing(refused(40052, textMalformedRequest+": missing required Host header", "X-Request-Id", madeID)))
+		closing(refused(40052, textMalformedRequest+": missing required Host header", "X-Request-Id", generatedID)))
 	if got := h.sendTo(
 		h.admin, message("GET /livez HTTP/1.1", "", "X-Large: "+strings.Repeat("x", 20<<10)),
 	).Status; got != 431 {
@@ -120,7 +122,7 @@ func TestListen(t *testing.T) {
 	if _, err := server.Listen(
 		t.Context(), listenConfig(l.Addr().String()),
 	); err == nil || !strings.HasPrefix(err.Error(), "listen tcp "+l.Addr().String()+": ") {
-		t.Errorf("taken address: got %v, want an error", err)
+		t.Errorf("address in use: got %v, want an error", err)
 	}
 	_ = l.Close()
 	if _, err := l.Accept(); err == nil {
@@ -133,7 +135,7 @@ func TestListen(t *testing.T) {
 	}
 }
 
-// A base URL that the API document cannot name is refused at the start.
+// New refuses a base URL without a host, which the API document requires.
 func TestBaseURLWithoutHost(t *testing.T) {
 	t.Parallel()
 	h := start(t)

@@ -10,9 +10,9 @@ import (
 	"plantstore/internal/plant"
 )
 
-// The same id again: the same content is answered the same and changes
-// nothing, another is refused and changes nothing.
-func TestSameIDAgain(t *testing.T) {
+// A create with the id of a stored plant changes nothing. Its response is a replay for
+// the same content and an error for different content.
+func TestSameID(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	const (
@@ -22,10 +22,10 @@ func TestSameIDAgain(t *testing.T) {
 		some   = "a plant with this id is stored with a tag"
 		joined = "; "
 	)
-	replayed := func(body string) answer { return created(body, "Idempotent-Replayed", "true") }
+	replayed := func(body string) response { return created(body, "Idempotent-Replayed", "true") }
 	for i, row := range []struct {
 		name, first, again string // the members besides id
-		want               answer
+		want               response
 	}{
 		{"same name", `"name":"A"`, `"name":"A"`, replayed(`{"name":"A"}`)},
 		{"same name and tag", `"name":"A","tag":"T"`, `"name":"A","tag":"T"`, replayed(`{"name":"A","tag":"T"}`)},
@@ -35,23 +35,27 @@ func TestSameIDAgain(t *testing.T) {
 		},
 		{"other name", `"name":"A"`, `"name":"B"`, refused(40041, name)},
 		{"other case", `"name":"A"`, `"name":"a"`, refused(40041, name)},
-		{"same to the eye", `"name":"\u00e9"`, `"name":"e\u0301"`, refused(40041, name)},
+		{"same appearance", `"name":"\u00e9"`, `"name":"e\u0301"`, refused(40041, name)},
 		{"other tag", `"name":"A","tag":"T"`, `"name":"A","tag":"U"`, refused(40042, tag)},
 		{"other name and tag", `"name":"A","tag":"T"`, `"name":"B","tag":"U"`, refused(40041, name+joined+tag)},
-		{"tag where none was", `"name":"A"`, `"name":"A","tag":"T"`, refused(40042, none)},
-		{"empty tag where none was", `"name":"A"`, `"name":"A","tag":""`, refused(40042, none)},
-		{"no tag where one was", `"name":"A","tag":"T"`, `"name":"A"`, refused(40042, some)},
-		{"no tag where an empty one was", `"name":"A","tag":""`, `"name":"A"`, refused(40042, some)},
-		{"other name, and no tag where one was", `"name":"A","tag":"T"`, `"name":""`, refused(40041, name+joined+some)},
+		{"tag instead of none", `"name":"A"`, `"name":"A","tag":"T"`, refused(40042, none)},
+		{"empty tag instead of none", `"name":"A"`, `"name":"A","tag":""`, refused(40042, none)},
+		{"no tag instead of one", `"name":"A","tag":"T"`, `"name":"A"`, refused(40042, some)},
+		{"no tag instead of an empty one", `"name":"A","tag":""`, `"name":"A"`, refused(40042, some)},
 		{
-			"other name, and a tag where none was", `"name":"A"`, `"name":"B","tag":"T"`,
+			"other name, and no tag instead of one", `"name":"A","tag":"T"`, `"name":""`,
+			refused(40041, name+joined+some),
+		},
+		{
+			"other name, and a tag instead of none", `"name":"A"`, `"name":"B","tag":"T"`,
 			refused(40041, name+joined+none),
 		},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			h, id := h.on(t), int64(i)
-			if a := h.send(post(fmt.Sprintf(`{"id":%d,%s}`, id, row.first))); a.Status != 200 || a.Header["Idempotent-Replayed"] != nil {
+			h, id := h.withT(t), int64(i)
+			a := h.send(post(fmt.Sprintf(`{"id":%d,%s}`, id, row.first)))
+			if a.Status != 200 || a.Header["Idempotent-Replayed"] != nil {
 				t.Fatalf("first: got %+v", a)
 			}
 			before := h.stored(id)
@@ -63,7 +67,7 @@ func TestSameIDAgain(t *testing.T) {
 	}
 }
 
-// unchanged compares records, created_at and created_by included.
+// unchanged compares records with their creation time and creator.
 func unchanged(t *testing.T, before, after plant.Record) {
 	t.Helper()
 	if diff := cmp.Diff(before, after, cmp.AllowUnexported(plant.Tag{})); diff != "" {
@@ -71,7 +75,7 @@ func unchanged(t *testing.T, before, after plant.Record) {
 	}
 }
 
-func TestSameIDAgainAcrossRestart(t *testing.T) {
+func TestSameIDAfterRestart(t *testing.T) {
 	t.Parallel()
 	const body = `{"id":1,"name":"A","tag":"T"}`
 	first := start(t)
@@ -88,35 +92,35 @@ func TestSameIDAgainAcrossRestart(t *testing.T) {
 	unchanged(t, before, second.stored(1))
 }
 
-const crowd = 50
+const clientsMax = 50
 
-// allAtOnce sends requests over connections that are open before the first is
-// sent, and returns the answers in their order.
-func allAtOnce(h *harness, body func(i int) string) []answer {
-	answers := make([]answer, crowd)
+// sendConcurrently sends requests over connections that are open before the first
+// request, and returns the responses in their order.
+func sendConcurrently(h *harness, body func(i int) string) []response {
+	responses := make([]response, clientsMax)
 	var senders sync.WaitGroup
 	begin := make(chan struct{})
-	for i := range answers {
+	for i := range responses {
 		c := dial(h.t, h.public)
 		senders.Go(func() {
 			<-begin
 			c.write(h.fill(post(body(i))))
 			var err error
-			if answers[i], err = readAnswer(c.reader, "POST"); err != nil {
-				h.t.Errorf("answer %d: %v", i, err)
+			if responses[i], err = readResponse(c.reader, "POST"); err != nil {
+				h.t.Errorf("response %d: %v", i, err)
 			}
 		})
 	}
 	close(begin)
 	senders.Wait()
-	return answers
+	return responses
 }
 
-func TestManyOfTheSameAtOnce(t *testing.T) {
+func TestConcurrentReplays(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	fresh := 0
-	for _, a := range allAtOnce(h, func(int) string { return `{"id":1,"name":"A"}` }) {
+	for _, a := range sendConcurrently(h, func(int) string { return `{"id":1,"name":"A"}` }) {
 		if a.Header["Idempotent-Replayed"] == nil {
 			fresh++
 			same(t, a, created(`{"name":"A"}`))
@@ -125,15 +129,15 @@ func TestManyOfTheSameAtOnce(t *testing.T) {
 		}
 	}
 	if fresh != 1 {
-		t.Errorf("got %d answers without Idempotent-Replayed, want 1", fresh)
+		t.Errorf("got %d responses without Idempotent-Replayed, want 1", fresh)
 	}
 }
 
-func TestManyForOneIDAtOnce(t *testing.T) {
+func TestConcurrentConflicts(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	var winners []string
-	for i, a := range allAtOnce(h, func(i int) string { return fmt.Sprintf(`{"id":1,"name":"plant %d"}`, i) }) {
+	for i, a := range sendConcurrently(h, func(i int) string { return fmt.Sprintf(`{"id":1,"name":"plant %d"}`, i) }) {
 		if a.Status == 200 {
 			same(t, a, created(fmt.Sprintf(`{"name":"plant %d"}`, i)))
 			winners = append(winners, fmt.Sprintf("plant %d", i))
@@ -142,6 +146,6 @@ func TestManyForOneIDAtOnce(t *testing.T) {
 		}
 	}
 	if len(winners) != 1 || h.stored(1).Name != winners[0] {
-		t.Errorf("got 200 for %q, stored is %q, want one and the same", winners, h.stored(1).Name)
+		t.Errorf("got 200 for %q and the record %q, want one name and the same", winners, h.stored(1).Name)
 	}
 }

@@ -12,41 +12,44 @@ const textNotFound = "this path does not exist; check the path and the base URL"
 func TestNotFound(t *testing.T) {
 	t.Parallel()
 	h := start(t)
-	var rows []conversation
+	var rows []requestCase
 	for _, target := range []string{
-		"/", "/plant", "/plants/", "//plants", "/plants/1", "/plants/../plants", "/./plants", "/PLANTS", "/Plants", "/plants;v=1",
-		"/plants%2F", "/plants%20", "/v1/plants", "/livez", "/readyz", "/metrics", "/healthz/", "/docs//", "/openapi", "*", "http://x", "http:plants",
+		"/", "/plant", "/plants/", "//plants", "/plants/1", "/plants/../plants", "/./plants", "/PLANTS", "/Plants",
+		"/plants;v=1",
+		"/plants%2F", "/plants%20", "/v1/plants", "/livez", "/readyz", "/metrics", "/healthz/", "/docs//", "/openapi",
+		"*", "http://x", "http:plants",
 	} {
-		rows = append(rows, conversation{
+		rows = append(rows, requestCase{
 			target, message("POST "+target+" HTTP/1.1", `{"id":1,"name":"A"}`), refused(40401, textNotFound),
 		})
 	}
 	for _, method := range []string{"GET", "DELETE", "OPTIONS", "PURGE"} {
 		rows = append(
-			rows, conversation{method, message(method+" /nothing HTTP/1.1", ""), refused(40401, textNotFound)},
+			rows, requestCase{method, message(method+" /nothing HTTP/1.1", ""), refused(40401, textNotFound)},
 		)
 	}
 	head := refused(40401, textNotFound)
 	head.Body = ""
 	rows = append(rows,
-		conversation{"HEAD", message("HEAD /nothing HTTP/1.1", ""), head},
-		conversation{"OPTIONS for the server", message("OPTIONS * HTTP/1.1", ""), refused(40401, textNotFound)},
-		conversation{"CONNECT", message("CONNECT plants.example:80 HTTP/1.1", ""), refused(40401, textNotFound)},
-		conversation{
-			"no credential is needed to learn it", message("POST /nothing HTTP/1.1", "", "-Authorization"),
+		requestCase{"HEAD", message("HEAD /nothing HTTP/1.1", ""), head},
+		requestCase{"OPTIONS for the server", message("OPTIONS * HTTP/1.1", ""), refused(40401, textNotFound)},
+		requestCase{"CONNECT", message("CONNECT plants.example:80 HTTP/1.1", ""), refused(40401, textNotFound)},
+		requestCase{
+			"without a credential", message("POST /nothing HTTP/1.1", "", "-Authorization"),
 			refused(40401, textNotFound),
 		},
 	)
-	converse(t, h, rows)
+	runCases(t, h, rows)
 	h.notStored(1)
 }
 
 func TestMethodNotAllowed(t *testing.T) {
 	t.Parallel()
 	h := start(t)
-	var rows []conversation
+	var rows []requestCase
 	for target, allow := range map[string]string{
-		"/plants": "POST", "/healthz": "GET, HEAD", "/openapi.json": "GET, HEAD", "/openapi.yaml": "GET, HEAD", "/docs": "GET, HEAD",
+		"/plants": "POST", "/healthz": "GET, HEAD", "/openapi.json": "GET, HEAD", "/openapi.yaml": "GET, HEAD",
+		"/docs": "GET, HEAD",
 	} {
 		for _, method := range []string{
 			"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "PURGE", "post", "PRI",
@@ -61,11 +64,11 @@ func TestMethodNotAllowed(t *testing.T) {
 			}
 			rows = append(
 				rows,
-				conversation{method + " " + target, message(method+" "+target+" HTTP/1.1", "", "-Authorization"), want},
+				requestCase{method + " " + target, message(method+" "+target+" HTTP/1.1", "", "-Authorization"), want},
 			)
 		}
 	}
-	converse(t, h, rows)
+	runCases(t, h, rows)
 }
 
 func TestHead(t *testing.T) {
@@ -85,16 +88,16 @@ func TestMediaType(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	const body = `{"id":1,"name":"A"}`
-	media := func(got string) answer {
+	media := func(got string) response {
 		return refused(
 			41501, "Content-Type must be application/json, with no charset but utf-8; got "+got, "Accept",
 			"application/json",
 		)
 	}
-	coding := func(got string) answer {
+	coding := func(got string) response {
 		return refused(41502, "Content-Encoding must be absent; got "+got, "Accept-Encoding", "identity")
 	}
-	converse(t, h, []conversation{
+	runCases(t, h, []requestCase{
 		{"none", post(body, "-Content-Type"), media("none")},
 		{"empty", post(body, "Content-Type: "), media(`""`)},
 		{"text", post(body, "Content-Type: text/plain"), media(`"text/plain"`)},
@@ -148,7 +151,7 @@ func TestMediaType(t *testing.T) {
 	h.notStored(1)
 }
 
-// bodyOf is a valid plant in a body of that many bytes.
+// bodyOf returns a valid plant in a body of a size.
 func bodyOf(size int) string {
 	const body = `{"id":1,"name":"A"}`
 	return body + strings.Repeat(" ", size-len(body))
@@ -156,18 +159,18 @@ func bodyOf(size int) string {
 
 func TestBodySize(t *testing.T) {
 	t.Parallel()
-	const limit = 3000 // more than a buffer begins with
+	const limit = 3000 // above the initial size of a buffer
 	h := start(t, func(s *setup) { s.limits.BodyMax = limit })
 	large := closing(refused(41301, "the body is larger than 3000 bytes; nothing was stored"))
 	inChunks := []string{"-Content-Length", "Transfer-Encoding: chunked"}
-	converse(t, h, []conversation{
+	runCases(t, h, []requestCase{
 		{"one more", post(bodyOf(limit + 1)), large},
 		{"announced", post("", "Content-Length: 9223372036854775807"), large},
-		{"announced to a client that waits", post("", "Content-Length: 3001", "Expect: 100-continue"), large},
+		{"announced with Expect", post("", "Content-Length: 3001", "Expect: 100-continue"), large},
 		{"in chunks", post(chunked(bodyOf(limit+1), 1000), inChunks...), large},
 		{"in one chunk", post(chunked(bodyOf(limit+1), limit+1), inChunks...), large},
 		{"without an end", post("2000\r\n"+strings.Repeat(" ", 0x2000), inChunks...), large},
-		{"no JSON either", post(strings.Repeat("x", limit+1)), large},
+		{"not JSON", post(strings.Repeat("x", limit+1)), large},
 	})
 	h.notStored(1)
 	same(t, h.send(post(bodyOf(limit))), created(`{"name":"A"}`))
@@ -176,7 +179,7 @@ func TestBodySize(t *testing.T) {
 	same(t, h.send(post(bodyOf(limit-1))), again)
 }
 
-// A plant of the size that the default limit allows goes in and out whole.
+// The server stores and returns a plant of the largest size of the default limit.
 func TestLargestPlant(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -193,7 +196,7 @@ func TestRequestTimeout(t *testing.T) {
 	h := start(t, func(s *setup) { s.limits.RequestTimeout = limit })
 	late := closing(refused(40801, "the request did not arrive within 500ms; nothing was stored"))
 	inChunks := []string{"-Content-Length", "Transfer-Encoding: chunked"}
-	converse(t, h, []conversation{
+	runCases(t, h, []requestCase{
 		{"no body", post("", "Content-Length: 19"), late},
 		{"half a body", post(`{"id":1,"n`, "Content-Length: 19"), late},
 		{"no chunk", post("", inChunks...), late},
@@ -210,7 +213,7 @@ func TestRequestTimeout(t *testing.T) {
 		t.Parallel()
 		c, begun := dial(t, h.public), time.Now()
 		c.write("POST /plants HTTP/1.1\r\nHost: plants.example\r\nX-Request-Id: a")
-		c.closed() // there is nobody to answer yet
+		c.expectClosed() // without a response
 		if took := time.Since(begun); took < limit {
 			t.Errorf("closed after %s, want no sooner than %s", took, limit)
 		}
@@ -224,13 +227,13 @@ func TestIdleConnectionIsClosed(t *testing.T) {
 	c, begun := dial(t, h.public), time.Now()
 	c.write(h.fill(post(`{"id":1,"name":"A"}`)))
 	same(t, c.read("POST"), created(`{"name":"A"}`))
-	c.closed()
+	c.expectClosed()
 	if took := time.Since(begun); took < limit {
 		t.Errorf("closed after %s, want no sooner than %s", took, limit)
 	}
 }
 
-// padded is a request whose line and headers have that many bytes together.
+// padded returns a request whose line and headers have a size together.
 func padded(raw string, size int) string {
 	head, body, _ := strings.Cut(raw, "\r\n\r\n")
 	padding := size - len(head) - len("\r\nX-Padding: ") - len("\r\n\r\n")
@@ -243,7 +246,7 @@ func TestHeadSize(t *testing.T) {
 	h := start(t, func(s *setup) { s.limits.HeaderMax = limit })
 	large := closing(refused(
 		43101, "the request line and headers are larger than the limit; send fewer or shorter headers", "X-Request-Id",
-		madeID,
+		generatedID,
 	))
 	raw := h.fill(post(`{"id":1,"name":"A"}`))
 	longLine := func(size int) string {
@@ -251,10 +254,10 @@ func TestHeadSize(t *testing.T) {
 		return "GET /" + strings.Repeat("a", size-len("GET /")-len(rest)) + rest
 	}
 	many := strings.TrimSuffix(post(""), "\r\n") + strings.Repeat("A: b\r\n", limit/6) + "\r\n"
-	converse(t, h, []conversation{
+	runCases(t, h, []requestCase{
 		{"headers", padded(raw, limit), created(`{"name":"A"}`)},
 		{"headers, one more", padded(h.fill(post("")), limit+1), large},
-		{"line", longLine(limit), refused(40401, textNotFound, "X-Request-Id", madeID)},
+		{"line", longLine(limit), refused(40401, textNotFound, "X-Request-Id", generatedID)},
 		{"line, one more", longLine(limit + 1), large},
 		{"many headers", many, large},
 		{"before the credential", padded(post("", "-Authorization"), limit+1), large},

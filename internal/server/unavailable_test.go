@@ -18,37 +18,37 @@ import (
 	"plantstore/internal/store"
 )
 
-// faulty is the real engine, but for what a test has it do instead.
-type faulty struct {
+// faultyEngine is an engine with functions that a test can replace.
+type faultyEngine struct {
 	store.Engine
 	insert atomic.Pointer[func(ctx context.Context, batch []store.Create) ([]store.Outcome, error)]
 	state  atomic.Pointer[func(ctx context.Context) (store.State, error)]
 }
 
-func (f *faulty) Insert(ctx context.Context, batch []store.Create) ([]store.Outcome, error) {
+func (f *faultyEngine) Insert(ctx context.Context, batch []store.Create) ([]store.Outcome, error) {
 	if insert := f.insert.Load(); insert != nil {
 		return (*insert)(ctx, batch)
 	}
 	return f.Engine.Insert(ctx, batch)
 }
 
-func (f *faulty) State(ctx context.Context) (store.State, error) {
+func (f *faultyEngine) State(ctx context.Context) (store.State, error) {
 	if state := f.state.Load(); state != nil {
 		return (*state)(ctx)
 	}
 	return f.Engine.State(ctx)
 }
 
-// onInsert has the engine do something else; nil: what it really does.
-func (f *faulty) onInsert(insert func(ctx context.Context, batch []store.Create) ([]store.Outcome, error)) {
+// onInsert replaces Insert; nil restores it.
+func (f *faultyEngine) onInsert(insert func(ctx context.Context, batch []store.Create) ([]store.Outcome, error)) {
 	f.insert.Store(&insert)
 	if insert == nil {
 		f.insert.Store(nil)
 	}
 }
 
-func startFaulty(t testing.TB, change ...func(*setup)) (*harness, *faulty) {
-	f := &faulty{}
+func startFaulty(t testing.TB, change ...func(*setup)) (*harness, *faultyEngine) {
+	f := &faultyEngine{}
 	return start(t, append(change, func(s *setup) {
 		s.wrap = func(real store.Engine) store.Engine {
 			f.Engine = real
@@ -57,17 +57,16 @@ func startFaulty(t testing.TB, change ...func(*setup)) (*harness, *faulty) {
 	})...), f
 }
 
-// gate holds the engine at an insert.
+// gate blocks the engine at Insert.
 type gate struct {
-	entered chan int      // how many plants there are in a batch that came
-	release chan struct{} // closed by open: every batch goes on
+	entered chan int      // receives the number of plants of each batch
+	release chan struct{} // closed by open: every Insert continues
 	open    func()
-	done    chan error // what became of a batch
+	done    chan error // receives the error of each Insert
 }
 
-// hold has the engine stop at each insert until the gate is opened, which is
-// when the test ends at the latest.
-func (f *faulty) hold(t testing.TB) *gate {
+// block blocks each Insert until the test calls open or ends.
+func (f *faultyEngine) block(t testing.TB) *gate {
 	g := &gate{entered: make(chan int, 100), release: make(chan struct{}), done: make(chan error, 100)}
 	g.open = sync.OnceFunc(func() { close(g.release) })
 	t.Cleanup(g.open)
@@ -82,18 +81,19 @@ func (f *faulty) hold(t testing.TB) *gate {
 }
 
 const (
-	textFull        = "the queue is full; the plant was not stored: send it again"
-	textShutting    = "the store is shutting down; the plant was not stored: send it again"
-	textNotKnown    = "the outcome is unknown: the plant may be stored; send it again, a plant is never created twice"
+	textQueueFull      = "the queue is full; the plant was not stored: send it again"
+	textShutting       = "the store is shutting down; the plant was not stored: send it again"
+	textUnknownOutcome = "the outcome is unknown: the plant may be stored; " +
+		"send it again, a plant is never created twice"
 	textUnavailable = "the store cannot write now; the plant was not stored: send it again"
 	textDiskFull    = "the store's disk is full; the plant was not stored: send it again later"
-	textHeld        = "a move makes the store read-only; the plant was not stored: send it again"
+	textReadOnly    = "a move makes the store read-only; the plant was not stored: send it again"
 	textNoTokens    = "the store cannot check credentials now; nothing was stored: send the request again"
-	textDefect      = "internal error; the log of the server has the cause under the request id"
+	textInternal    = "internal error; the log of the server has the cause under the request id"
 )
 
-// later is an answer that asks to come again.
-func later(code int, text string, headers ...string) answer {
+// retryable returns an error response with Retry-After.
+func retryable(code int, text string, headers ...string) response {
 	return refused(code, text, append(headers, "Retry-After", "1")...)
 }
 
@@ -103,16 +103,16 @@ func TestEngineFails(t *testing.T) {
 	for _, row := range []struct {
 		name   string
 		err    error
-		stores bool // the plant, before it fails
-		want   answer
+		stores bool // store the plant before the error
+		want   response
 	}{
-		{"outcome unknown, stored", store.ErrOutcomeUnknown, true, later(50303, textNotKnown)},
-		{"outcome unknown, not stored", store.ErrOutcomeUnknown, false, later(50303, textNotKnown)},
-		{"disk full", store.ErrFull, false, later(50305, textDiskFull)},
-		{"held", store.ErrReadOnly, false, later(50306, textHeld)},
-		{"busy", store.ErrBusy, false, later(50304, textUnavailable)},
-		{"given up", context.DeadlineExceeded, false, later(50304, textUnavailable)},
-		{"anything", os.ErrPermission, false, later(50304, textUnavailable)},
+		{"outcome unknown, stored", store.ErrOutcomeUnknown, true, retryable(50303, textUnknownOutcome)},
+		{"outcome unknown, not stored", store.ErrOutcomeUnknown, false, retryable(50303, textUnknownOutcome)},
+		{"disk full", store.ErrFull, false, retryable(50305, textDiskFull)},
+		{"read-only", store.ErrReadOnly, false, retryable(50306, textReadOnly)},
+		{"busy", store.ErrBusy, false, retryable(50304, textUnavailable)},
+		{"deadline exceeded", context.DeadlineExceeded, false, retryable(50304, textUnavailable)},
+		{"other error", os.ErrPermission, false, retryable(50304, textUnavailable)},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -127,11 +127,11 @@ func TestEngineFails(t *testing.T) {
 			})
 			const body = `{"id":1,"name":"A"}`
 			same(t, h.send(post(body)), row.want)
-			same(t, h.send(message("GET /healthz HTTP/1.1", "")), answered(200, `{"status":"ready"}`+"\n"))
+			same(t, h.send(message("GET /healthz HTTP/1.1", "")), jsonResponse(200, `{"status":"ready"}`+"\n"))
 			if !strings.Contains(h.log.string(), detail.Error()) {
 				t.Error("the cause is not in the log")
 			}
-			f.onInsert(nil) // the fault has passed: sent again, the plant is there once
+			f.onInsert(nil) // a retry after the fault stores the plant once
 			want := created(`{"name":"A"}`)
 			if row.stores {
 				want = created(`{"name":"A"}`, "Idempotent-Replayed", "true")
@@ -145,10 +145,12 @@ func TestEngineBreaks(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		err  error
-		want answer
+		want response
 	}{
-		"before the commit": {store.ErrBroken, later(50304, textUnavailable)},
-		"at the commit":     {errors.Join(store.ErrOutcomeUnknown, store.ErrBroken), later(50303, textNotKnown)},
+		"before the commit": {store.ErrBroken, retryable(50304, textUnavailable)},
+		"at the commit": {
+			errors.Join(store.ErrOutcomeUnknown, store.ErrBroken), retryable(50303, textUnknownOutcome),
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -158,40 +160,40 @@ func TestEngineBreaks(t *testing.T) {
 			select {
 			case <-h.store.Broken():
 			case <-time.After(wait):
-				t.Fatal("the store does not say that it is broken")
+				t.Fatal("the store did not report that it is broken")
 			}
-			f.onInsert(nil) // it must not be used again all the same
-			same(t, h.send(post(`{"id":2,"name":"A"}`)), later(50304, textUnavailable))
+			f.onInsert(nil) // the store must not use the engine again
+			same(t, h.send(post(`{"id":2,"name":"A"}`)), retryable(50304, textUnavailable))
 			h.notStored(2)
-			broken := later(50304, "the store failed; see the log")
+			broken := retryable(50304, "the store failed; see the log")
 			same(t, h.send(message("GET /healthz HTTP/1.1", "")), broken)
 			same(t, h.sendTo(h.admin, message("GET /readyz HTTP/1.1", "")), broken)
-			same(t, h.sendTo(h.admin, message("GET /livez HTTP/1.1", "")), answered(200, `{"status":"alive"}`+"\n"))
+			same(t, h.sendTo(h.admin, message("GET /livez HTTP/1.1", "")), jsonResponse(200, `{"status":"alive"}`+"\n"))
 		})
 	}
 }
 
 func TestSlowCommit(t *testing.T) {
 	t.Parallel()
-	t.Run("longer than a commit may take", func(t *testing.T) {
+	t.Run("timeout of the commit", func(t *testing.T) {
 		t.Parallel()
 		h, f := startFaulty(t, func(s *setup) { s.queue.CommitTime = 50 * time.Millisecond })
 		f.onInsert(func(ctx context.Context, _ []store.Create) ([]store.Outcome, error) {
 			<-ctx.Done()
 			return nil, fmt.Errorf("%w: %w", store.ErrBusy, context.Cause(ctx))
 		})
-		same(t, h.send(post(`{"id":1,"name":"A"}`)), later(50304, textUnavailable))
+		same(t, h.send(post(`{"id":1,"name":"A"}`)), retryable(50304, textUnavailable))
 	})
-	t.Run("longer than an answer may take", func(t *testing.T) {
+	t.Run("timeout of the response", func(t *testing.T) {
 		t.Parallel()
 		h, f := startFaulty(t, func(s *setup) { s.queue.AnswerTimeout = 50 * time.Millisecond })
-		g := f.hold(t)
-		same(t, h.send(post(`{"id":1,"name":"A"}`)), later(50303, textNotKnown))
+		g := f.block(t)
+		same(t, h.send(post(`{"id":1,"name":"A"}`)), retryable(50303, textUnknownOutcome))
 		g.open()
 		if err := <-g.done; err != nil {
 			t.Fatal(err)
 		}
-		h.stored(1) // the batch went on
+		h.stored(1) // the timeout did not cancel the commit
 	})
 }
 
@@ -200,21 +202,21 @@ func TestQueueFull(t *testing.T) {
 	t.Run("plants", func(t *testing.T) {
 		t.Parallel()
 		h, f := startFaulty(t, func(s *setup) { s.queue.QueueMax = 1 })
-		g := f.hold(t)
-		answers := make(chan answer, 3)
+		g := f.block(t)
+		responses := make(chan response, 3)
 		send := func(id int) {
 			c := dial(t, h.public)
 			c.write(h.fill(post(fmt.Sprintf(`{"id":%d,"name":"A"}`, id))))
-			go func() { answers <- c.read("POST") }()
+			go func() { responses <- c.read("POST") }()
 		}
 		send(1)
-		<-g.entered // it is being committed; one more may wait
+		<-g.entered // the commit of the first plant runs; one more may wait
 		send(2)
 		send(3)
-		same(t, <-answers, later(50301, textFull))
+		same(t, <-responses, retryable(50301, textQueueFull))
 		g.open()
 		for range 2 {
-			same(t, <-answers, created(`{"name":"A"}`))
+			same(t, <-responses, created(`{"name":"A"}`))
 		}
 		if got := <-g.entered; got != 1 {
 			t.Errorf("second batch: got %d plants, want 1", got)
@@ -223,7 +225,7 @@ func TestQueueFull(t *testing.T) {
 	t.Run("bytes", func(t *testing.T) {
 		t.Parallel()
 		h := start(t, func(s *setup) { s.queue.Bytes = 10 })
-		same(t, h.send(post(`{"id":1,"name":"12345","tag":"678901"}`)), later(50301, textFull))
+		same(t, h.send(post(`{"id":1,"name":"12345","tag":"678901"}`)), retryable(50301, textQueueFull))
 		h.notStored(1)
 		same(t, h.send(post(`{"id":1,"name":"12345","tag":"67890"}`)), created(`{"name":"12345","tag":"67890"}`))
 	})
@@ -233,44 +235,47 @@ func TestStoreShutsDown(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	h.store.Close()
-	same(t, h.send(post(`{"id":1,"name":"A"}`)), later(50302, textShutting))
+	same(t, h.send(post(`{"id":1,"name":"A"}`)), retryable(50302, textShutting))
 	h.notStored(1)
-	closed := later(50304, "the store is shutting down")
+	closed := retryable(50304, "the store is shutting down")
 	same(t, h.send(message("GET /healthz HTTP/1.1", "")), closed)
 	same(t, h.sendTo(h.admin, message("GET /readyz HTTP/1.1", "")), closed)
-	same(t, h.sendTo(h.admin, message("GET /livez HTTP/1.1", "")), answered(200, `{"status":"alive"}`+"\n"))
+	same(t, h.sendTo(h.admin, message("GET /livez HTTP/1.1", "")), jsonResponse(200, `{"status":"alive"}`+"\n"))
 }
 
-// Tokens that cannot be looked at for nearly a second are not relied on any
-// more: one may have been revoked meanwhile.
-func TestTokensCannotBeRead(t *testing.T) {
+// The store does not use a keyring that it could not check for almost a second,
+// because a token may have been revoked since then.
+func TestUncheckedKeyring(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		state func(ctx context.Context) (store.State, error)
-		want  answer
+		want  response
 		level string
 		cause string
 	}{
-		"error": {func(context.Context) (store.State, error) { return store.State{}, store.ErrBusy }, later(50304, textNoTokens), "INFO", ""},
+		"error": {
+			func(context.Context) (store.State, error) { return store.State{}, store.ErrBusy },
+			retryable(50304, textNoTokens), "INFO", "",
+		},
 		"panic": {func(ctx context.Context) (store.State, error) {
-			if ctx.Value(http.ServerContextKey) != nil { // for a request, not for the store's watcher
+			if ctx.Value(http.ServerContextKey) != nil { // called by a request, not by the watcher
 				panic("a page of the index is torn")
 			}
 			return store.State{}, store.ErrBusy
-		}, later(50001, textDefect), "ERROR", "panic: a page of the index is torn\ngoroutine "},
+		}, retryable(50001, textInternal), "ERROR", "panic: a page of the index is torn\ngoroutine "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h, f := startFaulty(t)
 			f.state.Store(&row.state)
-			c, begun := dial(t, h.public), time.Now()
+			c, started := dial(t, h.public), time.Now()
 			tick := time.NewTicker(5 * time.Millisecond)
 			defer tick.Stop()
-			var got answer
-			for i := 0; ; i++ { // while the last look is fresh, the token is good, and the body is missing
+			var got response
+			for i := 0; ; i++ { // 400 for the missing body until the keyring is too old
 				sent := time.Now()
 				c.write(h.fill(post("", fmt.Sprintf("X-Request-Id: try-%d", i))))
-				if got = c.read("POST"); got.Status != 400 || sent.Sub(begun) > 2*time.Second {
+				if got = c.read("POST"); got.Status != 400 || sent.Sub(started) > 2*time.Second {
 					break
 				}
 				<-tick.C
@@ -287,8 +292,8 @@ func TestTokensCannotBeRead(t *testing.T) {
 	}
 }
 
-// What no route does: a handler that panics, or has an error that is none of
-// the catalogue. The client learns that there is a defect, the log the cause.
+// A panic or an error that is not a *plant.Error is a defect. The client receives
+// 50001, the log has the cause.
 func TestDefects(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -310,7 +315,7 @@ func TestDefects(t *testing.T) {
 		{"/panic", "panic: the cause\ngoroutine "}, {"/nil", "panic: interface conversion: "}, {"/error", "the cause"},
 	} {
 		same(t, h.sendTo(l.Addr().String(), message("GET "+row.path+" HTTP/1.1", "", "X-Request-Id: "+row.path[1:])),
-			later(50001, textDefect, "X-Request-Id", row.path[1:]))
+			retryable(50001, textInternal, "X-Request-Id", row.path[1:]))
 		line := log.await(t, row.path[1:])
 		if cause, _ := line["error"].(string); line["level"] != "ERROR" || !strings.HasPrefix(cause, row.cause) {
 			t.Errorf("%s: log: got %v, want the cause", row.path, line)
@@ -319,8 +324,8 @@ func TestDefects(t *testing.T) {
 	for _, path := range []string{"/halfway", "/abort"} {
 		c := dial(t, l.Addr().String())
 		c.write(message("GET "+path+" HTTP/1.1", "", "X-Request-Id: "+path[1:]))
-		if a, err := readAnswer(c.reader, "GET"); err == nil {
-			t.Errorf("%s: got %+v, want the answer broken off", path, a)
+		if a, err := readResponse(c.reader, "GET"); err == nil {
+			t.Errorf("%s: got %+v, want an aborted response", path, a)
 		}
 	}
 	if l := log.await(t, "halfway"); l["level"] != "ERROR" || l["status"] != 200.0 {

@@ -21,12 +21,12 @@ import (
 	"plantstore/internal/plant"
 )
 
-// sentID is the X-Request-Id that the tests send if they do not say another.
+// sentID is the X-Request-Id of the requests of the tests.
 const sentID = "row-1@test"
 
-// message is a request as bytes. To the usual headers of a request for a plant
-// come changes: "Name: value" replaces, "-Name" leaves out, "+Name: value"
-// comes besides. {token} stands for the harness's token.
+// message returns a request with the headers of a create and with changes: "Name:
+// value" replaces a header, "-Name" removes it, "+Name: value" adds one. The harness
+// replaces {token} by its secret.
 func message(line, body string, changes ...string) string {
 	lines := []string{
 		"Host: plants.example", "Authorization: Bearer {token}", "Content-Type: application/json",
@@ -51,12 +51,12 @@ func message(line, body string, changes ...string) string {
 	return line + "\r\n" + strings.Join(lines, "\r\n") + "\r\n\r\n" + body
 }
 
-// post is a request that creates a plant.
+// post returns a request that creates a plant.
 func post(body string, changes ...string) string {
 	return message("POST /plants HTTP/1.1", body, changes...)
 }
 
-// chunked is the body in chunks of that many bytes.
+// chunked returns the body in chunks of a size.
 func chunked(body string, size int) string {
 	var out strings.Builder
 	for len(body) > 0 {
@@ -67,27 +67,28 @@ func chunked(body string, size int) string {
 	return out.String() + "0\r\n\r\n"
 }
 
-// answer is a whole answer as it came over the wire, but for its Date.
-type answer struct {
+// response is a whole response without its Date.
+type response struct {
 	Status int
 	Header http.Header
 	Body   string
 }
 
-// madeID stands in an answer for a request id that the server made.
-const madeID = "(32 hexadecimal digits)"
+// generatedID replaces a generated request id in a response.
+const generatedID = "(32 hexadecimal digits)"
 
-// answered is an answer in JSON. The headers come in pairs.
-func answered(status int, body string, headers ...string) answer {
+// jsonResponse returns a response in JSON. headers has pairs of name and value.
+func jsonResponse(status int, body string, headers ...string) response {
 	h := http.Header{
-		"Cache-Control": {"no-store"}, "Content-Length": {strconv.Itoa(len(body))}, "Content-Type": {"application/json"},
+		"Cache-Control": {"no-store"}, "Content-Length": {strconv.Itoa(len(body))},
+		"Content-Type":           {"application/json"},
 		"X-Content-Type-Options": {"nosniff"}, "X-Request-Id": {sentID},
 	}
-	return plus(answer{status, h, body}, headers...)
+	return withHeaders(response{status, h, body}, headers...)
 }
 
-// plus is an answer with more headers, in pairs.
-func plus(a answer, headers ...string) answer {
+// withHeaders returns the response with more headers, in pairs of name and value.
+func withHeaders(a response, headers ...string) response {
 	a.Header = a.Header.Clone()
 	for i := 0; i < len(headers); i += 2 {
 		a.Header.Set(headers[i], headers[i+1])
@@ -95,25 +96,27 @@ func plus(a answer, headers ...string) answer {
 	return a
 }
 
-// closing is an answer after which the connection is closed.
-func closing(a answer) answer { return plus(a, "Connection", "close") }
+// closing returns the response with Connection: close.
+func closing(a response) response { return withHeaders(a, "Connection", "close") }
 
-// created is the answer to a plant that is stored.
-func created(body string, headers ...string) answer { return answered(200, body+"\n", headers...) }
+// created returns the response to a create.
+func created(body string, headers ...string) response {
+	return jsonResponse(200, body+"\n", headers...)
+}
 
-// refused is an answer with the Error body; its status follows from the code.
-func refused(code int, message string, headers ...string) answer {
+// refused returns an error response. The code contains its status.
+func refused(code int, message string, headers ...string) response {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
 	_ = encoder.Encode(message) // cannot fail for a string
-	return answered(
+	return jsonResponse(
 		code/100, fmt.Sprintf(`{"error":%d,"message":%s}`+"\n", code, strings.TrimSpace(text.String())), headers...,
 	)
 }
 
-// code returns the number in an Error body.
-func (a answer) code(t testing.TB) plant.Code {
+// code returns the number of an error response.
+func (a response) code(t testing.TB) plant.Code {
 	t.Helper()
 	var body struct{ Error plant.Code }
 	if err := json.Unmarshal([]byte(a.Body), &body); err != nil {
@@ -142,25 +145,25 @@ func dial(t testing.TB, address string) *client {
 	return &client{Conn: c, t: t, reader: bufio.NewReader(c)}
 }
 
-// write sends raw bytes. A server that has closed already is no fault.
+// write sends raw bytes. It ignores the error of a closed connection.
 func (c *client) write(raw string) { _, _ = c.Write([]byte(raw)) }
 
-// done tells the server that no more comes.
-func (c *client) done() { _ = c.Conn.(*net.TCPConn).CloseWrite() }
+// closeWrite closes the direction to the server.
+func (c *client) closeWrite() { _ = c.Conn.(*net.TCPConn).CloseWrite() }
 
-// read reads one answer, to a request of that method.
-func (c *client) read(method string) answer {
+// read reads the response to a request with a method.
+func (c *client) read(method string) response {
 	c.t.Helper()
-	a, err := readAnswer(c.reader, method)
+	a, err := readResponse(c.reader, method)
 	if err != nil {
-		c.t.Fatalf("read the answer: %v (so far %d %v %.200q)", err, a.Status, a.Header, a.Body)
+		c.t.Fatalf("read the response: %v (until then %d %v %.200q)", err, a.Status, a.Header, a.Body)
 	}
 	return a
 }
 
 var hexID = regexp.MustCompile(`^[0-9a-f]{32}$`)
 
-func readAnswer(r *bufio.Reader, method string) (a answer, err error) {
+func readResponse(r *bufio.Reader, method string) (a response, err error) {
 	text := textproto.NewReader(r)
 	line, err := text.ReadLine()
 	if err != nil {
@@ -185,7 +188,7 @@ func readAnswer(r *bufio.Reader, method string) (a answer, err error) {
 	}
 	a.Header.Del("Date")
 	if id := a.Header.Get("X-Request-Id"); hexID.MatchString(id) {
-		a.Header.Set("X-Request-Id", madeID)
+		a.Header.Set("X-Request-Id", generatedID)
 	}
 	length := a.Header.Get("Content-Length")
 	if method == http.MethodHead || a.Status == http.StatusNoContent || a.Status == http.StatusNotModified {
@@ -201,41 +204,40 @@ func readAnswer(r *bufio.Reader, method string) (a answer, err error) {
 	return a, err
 }
 
-// closed fails the test unless the server closes the connection without
-// another byte.
-func (c *client) closed() {
+// expectClosed fails the test unless the server closes the connection without sending
+// more.
+func (c *client) expectClosed() {
 	c.t.Helper()
 	rest, err := io.ReadAll(c.reader)
 	var timeout net.Error
 	if len(rest) > 0 || errors.As(err, &timeout) && timeout.Timeout() {
-		c.t.Errorf("after the answer: got %q, %v, want the connection closed", rest, err)
+		c.t.Errorf("after the response: got %q, %v, want a closed connection", rest, err)
 	}
 }
 
-// same compares whole answers.
-func same(t testing.TB, got, want answer) {
+// same compares whole responses.
+func same(t testing.TB, got, want response) {
 	t.Helper()
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("answer (-want +got):\n%s", diff)
+		t.Errorf("response (-want +got):\n%s", diff)
 	}
 }
 
-// conversation is a row of a table: one request over a connection of its own,
-// and the whole answer.
-type conversation struct {
+// requestCase is a request over a new connection and its whole response.
+type requestCase struct {
 	name string
 	in   string
-	want answer
+	want response
 }
 
-// converse runs the rows at once, and returns when all are done.
-func converse(t *testing.T, h *harness, rows []conversation) {
+// runCases runs the cases in parallel and returns when all have ended.
+func runCases(t *testing.T, h *harness, rows []requestCase) {
 	t.Helper()
 	t.Run("rows", func(t *testing.T) {
 		for _, row := range rows {
 			t.Run(row.name, func(t *testing.T) {
 				t.Parallel()
-				same(t, h.on(t).send(row.in), row.want)
+				same(t, h.withT(t).send(row.in), row.want)
 			})
 		}
 	})
