@@ -55,7 +55,7 @@ type Engine struct {
 	added   added          // by the transaction that runs
 	wal     *os.File       // the WAL, for syncWAL
 
-	ownMoveState store.MoveState // what this engine held the store with, so that it may write itself; guarded by writeMu
+	ownMoveState store.MoveState // the state that this engine set, under which it may write; guarded by writeMu
 	capturedTo   int64           // the last followed.number that Captured returned; only the mover uses it
 
 	store    int64     // state.store

@@ -15,8 +15,8 @@ import (
 
 // This file implements move.Source and move.Destination.
 
-// A plant that is created while a store is followed is noted in the same
-// transaction, whoever's connection that is.
+// The capture trigger records the id of each new plant in the transaction that
+// creates the plant, on every connection.
 const (
 	startCaptureSQL = `
 		CREATE TABLE followed (number INTEGER PRIMARY KEY, id INTEGER NOT NULL) STRICT;
@@ -92,8 +92,10 @@ func (e *Engine) PutTokens(ctx context.Context, tokens []auth.Token) error {
 	return e.changeTokens(ctx, func() error {
 		for _, t := range tokens {
 			if err := e.run(`INSERT INTO tokens (`+tokenColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, nullif(?, ''))
-				ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at, last_used_at = excluded.last_used_at, revoked_at = excluded.revoked_at`,
-				t.ID, t.Name, t.Hash[:], t.Scopes.String(), t.CreatedAt.UnixMicro(), t.ExpiresAt, t.LastUsedAt, t.RevokedAt, t.Prefix); err != nil {
+				ON CONFLICT (id) DO UPDATE SET
+				expires_at = excluded.expires_at, last_used_at = excluded.last_used_at, revoked_at = excluded.revoked_at`,
+				t.ID, t.Name, t.Hash[:], t.Scopes.String(), t.CreatedAt.UnixMicro(),
+				t.ExpiresAt, t.LastUsedAt, t.RevokedAt, t.Prefix); err != nil {
 				return err
 			}
 		}
@@ -101,8 +103,8 @@ func (e *Engine) PutTokens(ctx context.Context, tokens []auth.Token) error {
 	})
 }
 
-// Lock implements move.Store, by FILE-move (see locks.go).
-func (e *Engine) Lock(context.Context) (disengage func(), err error) {
+// Lock implements move.Store, by the lock file FILE-move.
+func (e *Engine) Lock(context.Context) (unlock func(), err error) {
 	f, err := openLock(e.path + moveSuffix)
 	if err != nil {
 		return nil, err
@@ -118,21 +120,21 @@ func (e *Engine) Lock(context.Context) (disengage func(), err error) {
 }
 
 // Interrupted reports whether a move left a capture, and no longer runs.
-func (e *Engine) Interrupted(ctx context.Context) (left bool, err error) {
+func (e *Engine) Interrupted(ctx context.Context) (interrupted bool, err error) {
 	err = e.read(ctx, func(c *sqlite3.Conn) error {
 		n, err := c.QueryInt("SELECT count(*) FROM sqlite_schema WHERE type = 'trigger' AND name = 'follow'")
-		left = n > 0
+		interrupted = n > 0
 		return err
 	})
-	if err != nil || !left {
+	if err != nil || !interrupted {
 		return false, err
 	}
-	disengage, err := e.Lock(ctx)
+	unlock, err := e.Lock(ctx)
 	if errors.Is(err, store.ErrMoveRunning) {
 		return false, nil
 	}
 	if err == nil {
-		disengage()
+		unlock()
 	}
 	return err == nil, err
 }
@@ -166,7 +168,7 @@ func (e *Engine) Captured(ctx context.Context, limit int) (ids []int64, err erro
 }
 
 // SetMoveState implements move.Store.
-func (e *Engine) SetMoveState(ctx context.Context, before, why store.MoveState) error {
+func (e *Engine) SetMoveState(ctx context.Context, before, after store.MoveState) error {
 	return e.write(ctx, func() error {
 		now, err := e.currentMoveState()
 		if err != nil {
@@ -175,8 +177,8 @@ func (e *Engine) SetMoveState(ctx context.Context, before, why store.MoveState) 
 		if now != before {
 			return now.Changed(before)
 		}
-		e.added.moveState = &why
-		return e.run("UPDATE state SET held = ?", why.Text())
+		e.added.moveState = &after
+		return e.run("UPDATE state SET held = ?", after.Text())
 	})
 }
 
@@ -203,7 +205,7 @@ func (e *Engine) Totals(ctx context.Context) (t store.Totals, known bool, err er
 	return t, true, err
 }
 
-// currentMoveState returns what the transaction sees.
+// currentMoveState returns the move state, in a transaction.
 func (e *Engine) currentMoveState() (store.MoveState, error) {
 	s := e.stmts.moveState
 	defer s.Reset()
@@ -217,8 +219,8 @@ func (e *Engine) currentMoveState() (store.MoveState, error) {
 	return store.ParseMoveState(s.Text(0)), nil
 }
 
-// checkWritable returns an error if another process holds the store. It is called
-// in a transaction that is to change something.
+// checkWritable returns an error if a move of another process makes the store
+// read-only. Transactions that change plants or tokens call it.
 func (e *Engine) checkWritable() error {
 	now, err := e.currentMoveState()
 	if err == nil && now != e.ownMoveState {

@@ -53,7 +53,7 @@ func objects(c *sqlite3.Conn) (all []object, err error) {
 // expected is what the migrations make.
 type expected struct {
 	versions [][]object // by number of migrations applied, from 0
-	capture  []object   // what a move adds while it follows the store; all of it or nothing
+	capture  []object   // the table and the trigger of a capture: both or none
 }
 
 // expectedSchema makes a store of each version in memory, once.

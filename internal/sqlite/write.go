@@ -22,8 +22,8 @@ type writeStmts struct {
 	insert, stored, moveState, commits, count *sqlite3.Stmt
 }
 
-// added is what a transaction adds to the state, and the hold that it sets; nil
-// if it sets none.
+// added is the change of the state by a transaction: the sums that it adds, and the
+// move state that it sets; nil if it sets none.
 type added struct {
 	plants, digests int64
 	moveState       *store.MoveState

@@ -58,7 +58,8 @@ func (s MoveState) String() string {
 		return fmt.Sprintf("a move from %s fills it: wait for the end of plantstore move, or run it again; "+
 			"if you do not need the store, remove it", s.Other)
 	case Moving:
-		return fmt.Sprintf("a move to %s copies its last plants: wait for the end of plantstore move, or run it again", s.Other)
+		return fmt.Sprintf("a move to %s copies its last plants: wait for the end of plantstore move, or run it again",
+			s.Other)
 	case Moved:
 		return fmt.Sprintf("it was moved to %s: use that one", s.Other)
 	default:

@@ -13,7 +13,7 @@ import (
 	"plantstore/internal/store"
 )
 
-// testPlants reads plants as they are moved: in ranges, in parts, and by id.
+// testPlants reads plants as a move does: by ranges and limits, and by id.
 func testPlants(t *testing.T, s Store) {
 	e := open(t, s)
 	token := mustCreateToken(t, e, token("a", createdAt))
@@ -35,12 +35,12 @@ func testPlants(t *testing.T, s Store) {
 		limit    int
 		want     []store.Create
 	}{
-		"too long for one": {math.MinInt64, math.MaxInt64, 100, all[:4]},
-		"limited":          {math.MinInt64, math.MaxInt64, 2, all[:2]},
-		"ends included":    {-5, 7, 100, all[1:3]},
-		"one alone":        {8, 100, 100, all[3:4]},
-		"the last":         {9, math.MaxInt64, 100, all[4:]},
-		"none":             {10, 11, 100, nil},
+		"too large for one": {math.MinInt64, math.MaxInt64, 100, all[:4]},
+		"limited":           {math.MinInt64, math.MaxInt64, 2, all[:2]},
+		"ends included":     {-5, 7, 100, all[1:3]},
+		"one alone":         {8, 100, 100, all[3:4]},
+		"the last":          {9, math.MaxInt64, 100, all[4:]},
+		"none":              {10, 11, 100, nil},
 	} {
 		got, err := e.Plants(t.Context(), row.from, row.to, row.limit)
 		if err != nil {
@@ -64,13 +64,13 @@ func createsOf(rows []store.Row) (creates []store.Create) {
 	return creates
 }
 
-// testPutTokens stores tokens with ids, times and ends of their own, and goes on
-// after them.
+// testPutTokens stores tokens with given ids and times, updates them, and creates the
+// token with the next id.
 func testPutTokens(t *testing.T, s Store) {
 	e := open(t, s)
 	first, second := token("a", createdAt), token("b", createdAt)
 	first.ID, second.ID = 3, 7
-	second.Prefix = "" // made before tokens had one
+	second.Prefix = "" // of a token that was created before schema 3
 	first.ExpiresAt, second.LastUsedAt = createdAt.Add(time.Hour), createdAt.Add(time.Minute)
 	before, err := e.State(t.Context())
 	if err != nil {
@@ -89,31 +89,31 @@ func testPutTokens(t *testing.T, s Store) {
 	equal(t, "the next token's id", mustCreateToken(t, e, token("c", createdAt)).ID, 8)
 }
 
-// testCapture has plants created through two engines, and finds exactly those that
-// were created while the store was followed.
+// testCapture creates plants through two engines, and finds exactly the plants that
+// were created during the capture.
 func testCapture(t *testing.T, s Store) {
 	e, other := open(t, s), open(t, s)
 	mustInsert(t, other, create(1, "before", plant.Tag{}))
-	for range 2 { // what was noted is forgotten
+	for range 2 { // the second StartCapture discards the captured ids
 		must(t, e.StartCapture(t.Context()))
 		mustInsert(t, other, create(1, "before", plant.Tag{}), create(3, "c", plant.Tag{}), create(2, "b", plant.Tag{}))
 		mustInsert(t, e, create(math.MinInt64, "d", plant.Tag{}), create(2, "b", plant.Tag{}))
 	}
-	equal(t, "nothing is created a second time", len(captured(t, e, 10)), 0)
+	equal(t, "plants that were created before", len(captured(t, e, 10)), 0)
 	mustInsert(t, other, create(11, "e", plant.Tag{}), create(12, "f", plant.Tag{}), create(13, "g", plant.Tag{}))
 	got := captured(t, e, 2)
-	equal(t, "no more than asked for", len(got), 2)
+	equal(t, "at most the limit", len(got), 2)
 	mustInsert(t, e, create(14, "h", plant.Tag{}))
 	got = append(got, captured(t, e, 10)...)
 	slices.Sort(got)
-	equal(t, "followed", got, []int64{11, 12, 13, 14})
+	equal(t, "captured", got, []int64{11, 12, 13, 14})
 	equal(t, "each once", len(captured(t, e, 10)), 0)
 
 	must(t, e.StopCapture(t.Context()))
 	must(t, e.StopCapture(t.Context()))
 	mustInsert(t, other, create(15, "i", plant.Tag{}))
 	must(t, e.StartCapture(t.Context()))
-	equal(t, "not followed", len(captured(t, e, 10)), 0)
+	equal(t, "captured after StopCapture", len(captured(t, e, 10)), 0)
 	must(t, e.Reopen(t.Context()))
 	mustInsert(t, other, create(16, "j", plant.Tag{}))
 }
@@ -125,14 +125,15 @@ func captured(t *testing.T, e Engine, limit int) []int64 {
 	return ids
 }
 
-// testMoveState holds a store that two engines have open.
+// testMoveState sets the move state of a store that two engines have open.
 func testMoveState(t *testing.T, s Store) {
 	e, other := open(t, s), open(t, s)
 	token := mustCreateToken(t, e, token("a", createdAt))
 	mustInsert(t, e, create(1, "Rosa", plant.Tag{}))
 	refused := func(what string, e Engine) {
 		t.Helper()
-		if _, err := e.Insert(t.Context(), []store.Create{create(2, "Acer", plant.Tag{})}); !errors.Is(err, store.ErrReadOnly) {
+		_, err := e.Insert(t.Context(), []store.Create{create(2, "Acer", plant.Tag{})})
+		if !errors.Is(err, store.ErrReadOnly) {
 			t.Errorf("%s: Insert: %v, want %v", what, err, store.ErrReadOnly)
 		}
 		if _, err := e.Get(t.Context(), 2); !errors.Is(err, store.ErrNotFound) {
@@ -145,16 +146,17 @@ func testMoveState(t *testing.T, s Store) {
 		must(t, err)
 		equal(t, what, now.Move, want)
 	}
-	state("at first", store.MoveState{})
+	state("at the start", store.MoveState{})
 	before := store.MoveState{}
-	for _, why := range []store.MoveState{{Phase: store.Moving, Other: "a place"}, {Phase: store.Moved, Other: "a place"}} {
-		must(t, e.SetMoveState(t.Context(), before, why))
-		if err := e.SetMoveState(t.Context(), before, why); !errors.Is(err, store.ErrReadOnly) {
-			t.Errorf("Hold of a store that is held otherwise: %v, want %v", err, store.ErrReadOnly)
+	for _, phase := range []store.MovePhase{store.Moving, store.Moved} {
+		after := store.MoveState{Phase: phase, Other: "a place"}
+		must(t, e.SetMoveState(t.Context(), before, after))
+		if err := e.SetMoveState(t.Context(), before, after); !errors.Is(err, store.ErrReadOnly) {
+			t.Errorf("SetMoveState with another state before: %v, want %v", err, store.ErrReadOnly)
 		}
-		before = why
-		state("held", why)
-		refused("held", other)
+		before = after
+		state("read-only", after)
+		refused("read-only", other)
 		for what, change := range map[string]func() error{
 			"create": func() error {
 				_, err := other.CreateToken(t.Context(), auth.Token{Name: "b", CreatedAt: createdAt})
@@ -176,55 +178,55 @@ func testMoveState(t *testing.T, s Store) {
 				want = nil
 			}
 			if err := change(); !errors.Is(err, want) {
-				t.Errorf("%s while held: %v, want %v", what, err, want)
+				t.Errorf("%s of a read-only store: %v, want %v", what, err, want)
 			}
 		}
 	}
 	must(t, e.Reopen(t.Context()))
 	must(t, e.Reopen(t.Context()))
-	state("released", store.MoveState{})
+	state("reopened", store.MoveState{})
 	mustInsert(t, other, create(2, "Acer", plant.Tag{}))
 	mustCreateToken(t, other, auth.Token{Name: "b", Hash: auth.HashOf("b"), Scopes: auth.ScopeCreate, CreatedAt: createdAt})
 
-	// Who fills a store may write to it.
+	// Only the engine that set the state Filling may write to the store.
 	filling := store.MoveState{Phase: store.Filling, Other: "a place"}
 	must(t, e.SetMoveState(t.Context(), store.MoveState{}, filling))
 	state("filling", filling)
 	mustInsert(t, e, create(3, "Salix", plant.Tag{}))
 	must(t, e.PutTokens(t.Context(), nil))
 	if err := other.PutTokens(t.Context(), nil); !errors.Is(err, store.ErrReadOnly) {
-		t.Errorf("PutTokens of another while it is filled: %v, want %v", err, store.ErrReadOnly)
+		t.Errorf("PutTokens of another engine while the store is Filling: %v, want %v", err, store.ErrReadOnly)
 	}
 }
 
-// testLock has two engines want to move a store.
+// testLock locks a store for a move by two engines.
 func testLock(t *testing.T, s Store) {
 	e, other := open(t, s), open(t, s)
-	left := func(what string, want bool) {
+	interrupted := func(what string, want bool) {
 		t.Helper()
 		got, err := other.Interrupted(t.Context())
 		must(t, err)
 		equal(t, what, got, want)
 	}
-	left("a store that is not moved was left", false)
-	disengage, err := e.Lock(t.Context())
+	interrupted("no move: interrupted", false)
+	unlock, err := e.Lock(t.Context())
 	must(t, err)
 	if _, err := other.Lock(t.Context()); !errors.Is(err, store.ErrMoveRunning) {
 		t.Errorf("the second: %v, want %v", err, store.ErrMoveRunning)
 	}
 	must(t, e.StartCapture(t.Context()))
-	left("a store that is moved was left", false)
-	disengage()
-	left("a store whose mover is gone was left", true)
-	disengage, err = other.Lock(t.Context())
+	interrupted("a move that runs: interrupted", false)
+	unlock()
+	interrupted("a move that has ended: interrupted", true)
+	unlock, err = other.Lock(t.Context())
 	must(t, err)
-	defer disengage()
+	defer unlock()
 	must(t, other.StopCapture(t.Context()))
-	left("a store that is followed no more was left", false)
+	interrupted("no capture: interrupted", false)
 }
 
-// testTotals compares what the store counts by itself, if it does, with what is in
-// it.
+// testTotals compares the totals that the store maintains, if it does, with its
+// plants.
 func testTotals(t *testing.T, s Store) {
 	e := open(t, s)
 	mustInsert(t, e, create(1, "Rosa", plant.Tag{}), create(2, "Acer", plant.Tagged("")))
