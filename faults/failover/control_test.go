@@ -16,7 +16,7 @@ var (
 	// plainSelect finds a plant that is there without waiting for the standby.
 	plainSelect = rig.Weakness{File: "internal/postgres/insert.go", Old: " WHERE id = $1 FOR UPDATE`", New: " WHERE id = $1`"}
 	// warningsIgnored takes a COMMIT for done that was answered with a warning.
-	warningsIgnored = rig.Weakness{File: "internal/postgres/engine.go", Old: `n.SeverityUnlocalized == "WARNING"`, New: `n.SeverityUnlocalized == "none"`}
+	warningsIgnored = rig.Weakness{File: "internal/postgres/transact.go", Old: `n.SeverityUnlocalized == "WARNING"`, New: `n.SeverityUnlocalized == "none"`}
 )
 
 // TestControl destroys a primary that had a plant which no standby had: the wait

@@ -29,20 +29,20 @@ var (
 	// takesForGranted does not ask again.
 	takesForGranted = rig.Weakness{
 		File: "internal/postgres/insert.go",
-		Old:  "\t\tdoubt = doubt || what == unknown\n",
-		New:  "\t\tif what == unknown {\n\t\t\tb.fillIn(nil, true)\n\t\t\treturn nil\n\t\t}\n",
+		Old:  "\t\tuncertain = uncertain || effect == unknownEffect\n",
+		New:  "\t\tif effect == unknownEffect {\n\t\t\treturn b.outcomes(nil, true), nil\n\t\t}\n",
 	}
 	// forgetsItself takes what it made for another's.
 	forgetsItself = rig.Weakness{
 		File: "internal/postgres/insert.go",
-		Old:  "found && !(doubt && r.madeBy(c))",
+		Old:  "found && !(uncertain && equal(&r, c))",
 		New:  "found",
 	}
 	// givesUp says that a batch was not stored when it does not know.
 	givesUp = rig.Weakness{
 		File: "internal/postgres/insert.go",
-		Old:  "\t\treturn effectOf(err), err\n",
-		New:  "\t\treturn nothing, err\n",
+		Old:  "\t\treturn nil, effectOf(err), err\n",
+		New:  "\t\treturn nil, noEffect, err\n",
 	}
 	// keyless and insists store again whatever is there. Without a key there is
 	// nothing else that could keep a batch from being stored twice.

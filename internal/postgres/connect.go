@@ -11,20 +11,20 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Check resolves a URL with libpq's environment variables and files, as Open
-// does, and returns an error if Open would refuse it without connecting.
+// Check resolves a URL with libpq's environment variables and files, as Open does. It
+// returns the errors that Open would return before it connects.
 func (u URL) Check() error {
 	_, err := u.resolve()
 	return err
 }
 
-// resolve returns how to connect. What a store needs of a connection and the
-// URL does not set is added: a primary, an end to the waiting for a host that is
-// gone, and a server that proves that it knows the password.
+// resolve returns the configuration of the connections. It adds these settings unless
+// the URL has them: the server is a primary, each host has a connect timeout, and the
+// server proves that it has the password.
 func (u URL) resolve() (*pgxpool.Config, error) {
 	config, err := pgxpool.ParseConfig(u.text)
 	if err != nil {
-		_, detail, _ := strings.Cut(err.Error(), "`: ") // after the URL, of which pgx shows more than String
+		_, detail, _ := strings.Cut(err.Error(), "`: ") // after the URL, because pgx shows more of it than String
 		return nil, fmt.Errorf("the database URL %s: %s", u, detail)
 	}
 	conn := config.ConnConfig
@@ -32,7 +32,8 @@ func (u URL) resolve() (*pgxpool.Config, error) {
 	if !u.sslmode && os.Getenv("PGSSLMODE") == "" {
 		if i := slices.IndexFunc(hosts, host.prefersTLS); i >= 0 {
 			return nil, fmt.Errorf("the database URL %s: it has no sslmode, and %s is not this machine: "+
-				"a server that refuses TLS would get every plant in clear; add sslmode=verify-full, and sslrootcert=FILE for a certificate of your own authority", u, hosts[i].name)
+				"a server that refuses TLS would receive every plant in clear text; "+
+				"add sslmode=verify-full, and sslrootcert=FILE for a certificate of your own authority", u, hosts[i].name)
 		}
 	}
 	if conn.RequireAuth == "" && !slices.Contains(u.given, "require_auth") {
@@ -51,28 +52,28 @@ func (u URL) resolve() (*pgxpool.Config, error) {
 		conn.RuntimeParams["application_name"] = "plantstore"
 	}
 	config.PingTimeout = pingTime
-	conn.OnNotice = noteWarning
+	conn.OnNotice = recordWarning
 	return config, nil
 }
 
-// host is one that a connection may be made to, and the ways to do so.
+// host is a host of the URL, and the protections of the attempts to connect to it.
 type host struct {
-	name   string
-	port   uint16
-	remote bool // not certainly this machine
-	ways   []way
+	name        string
+	port        uint16
+	remote      bool // it may be another machine
+	protections []protection
 }
 
-// way is how a connection may be protected.
-type way int
+// protection is the protection of a connection.
+type protection int
 
 const (
-	inClear    way = iota
-	unverified     // TLS with whatever certificate the server has
-	verified       // TLS with a certificate of an authority that is trusted
+	clearText     protection = iota
+	unverifiedTLS            // TLS with any certificate
+	verifiedTLS              // TLS with a certificate of a trusted authority
 )
 
-// hostsOf returns the hosts of a connection in their order.
+// hostsOf returns the hosts in the order in which the driver tries them.
 func hostsOf(c *pgconn.Config) (hosts []host) {
 	first := &pgconn.FallbackConfig{Host: c.Host, Port: c.Port, TLSConfig: c.TLSConfig}
 	for _, f := range append([]*pgconn.FallbackConfig{first}, c.Fallbacks...) {
@@ -82,19 +83,19 @@ func hostsOf(c *pgconn.Config) (hosts []host) {
 		last := &hosts[len(hosts)-1]
 		switch t := f.TLSConfig; {
 		case t == nil:
-			last.ways = append(last.ways, inClear)
+			last.protections = append(last.protections, clearText)
 		case t.InsecureSkipVerify && t.VerifyPeerCertificate == nil:
-			last.ways = append(last.ways, unverified)
+			last.protections = append(last.protections, unverifiedTLS)
 		default:
-			last.ways = append(last.ways, verified)
+			last.protections = append(last.protections, verifiedTLS)
 		}
 	}
 	return hosts
 }
 
-// isRemote reports whether a host may be another machine. It goes by the text:
-// a socket, a loopback address and localhost are this machine. Another name is
-// remote, wherever it leads today.
+// isRemote reports whether a host may be another machine. A socket, a loopback address
+// and localhost are this machine. Any other name is remote, also if it resolves to a
+// loopback address.
 func isRemote(name string, port uint16) bool {
 	if network, _ := pgconn.NetworkAddress(name, port); network == "unix" || strings.EqualFold(name, "localhost") {
 		return false
@@ -103,16 +104,16 @@ func isRemote(name string, port uint16) bool {
 	return err != nil || !address.Unmap().IsLoopback()
 }
 
-// prefersTLS reports whether a connection to another machine is tried with TLS
-// first and then in clear: libpq's default, sslmode=prefer.
+// prefersTLS reports whether the driver tries a remote host with TLS and then in clear
+// text: libpq's default, sslmode=prefer.
 func (h host) prefersTLS() bool {
-	return h.remote && h.ways[0] != inClear && slices.Contains(h.ways, inClear)
+	return h.remote && h.protections[0] != clearText && slices.Contains(h.protections, clearText)
 }
 
-// defaultAuth returns the value of require_auth where none is set. A server on
-// another machine must authenticate the client in the way in which it proves
-// that it knows the password itself. One on this machine may also trust the
-// client, as with peer authentication, but gets no password that it could use.
+// defaultAuth returns the default of require_auth. A server on another machine must
+// use SCRAM, with which it proves that it has the password. A server on this machine
+// may also trust the client, as with peer authentication, but receives no password that
+// it could use.
 func defaultAuth(hosts []host) string {
 	if slices.ContainsFunc(hosts, func(h host) bool { return h.remote }) {
 		return "scram-sha-256"
@@ -120,16 +121,16 @@ func defaultAuth(hosts []host) string {
 	return "!password,!md5"
 }
 
-// exposure returns what a server's log must say of how a connection may be
-// read or changed on its way; nothing if it cannot.
+// exposure describes the hosts to which connections may be read or changed on the
+// network, for the log; empty if there is no such host.
 func exposure(hosts []host) string {
 	var exposed []string
 	for _, h := range hosts {
 		switch {
 		case !h.remote:
-		case slices.Contains(h.ways, inClear):
-			exposed = append(exposed, h.name+" (plants may cross the network in clear)")
-		case slices.Contains(h.ways, unverified):
+		case slices.Contains(h.protections, clearText):
+			exposed = append(exposed, h.name+" (plants may cross the network in clear text)")
+		case slices.Contains(h.protections, unverifiedTLS):
 			exposed = append(exposed, h.name+" (the server's certificate is not verified)")
 		}
 	}

@@ -33,7 +33,7 @@ func TestCheckDemandsTLS(t *testing.T) {
 	if err := os.WriteFile(service, []byte("[far]\nhost=db.example\n[careful]\nhost=db.example\nsslmode=verify-full\n[careless]\nhost=db.example\nsslmode=disable\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	const demand = "it has no sslmode, and %s is not this machine: a server that refuses TLS would get every plant in clear; " +
+	const demand = "it has no sslmode, and %s is not this machine: a server that refuses TLS would receive every plant in clear text; " +
 		"add sslmode=verify-full, and sslrootcert=FILE for a certificate of your own authority"
 	for _, test := range []struct {
 		url, environ string
@@ -92,7 +92,7 @@ func TestCheckDemandsTLS(t *testing.T) {
 			if test.host == "" {
 				return
 			}
-			e, err := postgres.Open(t.Context(), postgres.Config{URL: test.url, Log: quiet})
+			e, err := postgres.Open(t.Context(), postgres.Config{URL: test.url})
 			if err == nil {
 				_ = e.Close()
 			}
@@ -137,7 +137,7 @@ func TestPasswordIsNotSent(t *testing.T) {
 				t.Parallel()
 				listener, heard := impostor(t, address, test.demand)
 				url := "postgres://flora:geheim@" + listener + "/plants?sslmode=disable" + test.parameters
-				e, err := postgres.Open(t.Context(), postgres.Config{URL: url, Log: quiet})
+				e, err := postgres.Open(t.Context(), postgres.Config{URL: url})
 				if err == nil {
 					_ = e.Close()
 					t.Fatal("Open succeeded")
@@ -145,7 +145,8 @@ func TestPasswordIsNotSent(t *testing.T) {
 				if !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "geheim") {
 					t.Errorf("got %v, want %s", err, test.want)
 				}
-				const advice = "; let the server ask for the password by SCRAM, or set require_auth in the URL to what it may ask for"
+				const advice = "; configure SCRAM authentication on the server, " +
+					"or set require_auth in the URL to the methods that you allow"
 				if given := strings.HasSuffix(err.Error(), advice); given != (test.want != "") {
 					t.Errorf("got %v, with advice: %t", err, given)
 				}
@@ -316,7 +317,7 @@ func TestTLS(t *testing.T) {
 			}
 			database := own[strings.LastIndex(own, "/test")+1 : strings.Index(own, "?")]
 			url := "postgres://" + test.user + "@" + test.address + "/" + database + "?" + test.parameters
-			e, err := postgres.Open(t.Context(), postgres.Config{URL: url, Log: quiet})
+			e, err := postgres.Open(t.Context(), postgres.Config{URL: url})
 			if err == nil {
 				err = e.Close()
 			}
@@ -331,7 +332,10 @@ func TestTLS(t *testing.T) {
 func TestExposedConnection(t *testing.T) {
 	t.Parallel()
 	const text = "the connection to the database is not protected: set sslmode=verify-full"
-	const inClear, unverified = "192.0.2.1 (plants may cross the network in clear)", "192.0.2.1 (the server's certificate is not verified)"
+	const (
+		inClear    = "192.0.2.1 (plants may cross the network in clear text)"
+		unverified = "192.0.2.1 (the server's certificate is not verified)"
+	)
 	for parameters, want := range map[string]string{
 		"sslmode=disable": inClear, "sslmode=prefer": inClear, "sslmode=allow": inClear, "sslmode=require": unverified,
 		"sslmode=verify-ca": "", "sslmode=verify-full": "", "host=localhost": "", "host=127.0.0.1&sslmode=disable": "",

@@ -1,12 +1,10 @@
-// Package postgres is the engine that keeps a store in PostgreSQL, for more than
-// one server: any number of them, on any number of machines, use one database at
-// the same time. It keeps to the SQL that distributed databases which speak
-// PostgreSQL's protocol accept.
+// Package postgres is the engine that keeps a store in PostgreSQL. Any number of
+// servers, on any number of machines, use one database at the same time. The engine
+// uses only SQL that distributed databases with PostgreSQL's protocol accept.
 //
-// A transaction is durable when its COMMIT was answered, if the database is set
-// up to keep its word; see durability.go. Whenever that answer is missing, the
-// outcome is unknown, and the engine finds it out by doing the same again,
-// which never stores anything twice.
+// A transaction is durable when the server has answered its COMMIT, if the settings
+// of the database are safe (see durability.go). Without that answer, the outcome is
+// unknown. The engine repeats the statement, which never stores a plant twice.
 package postgres
 
 import (
@@ -20,31 +18,29 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"plantstore/internal/store"
 )
 
-// Config tells which database to use, and how.
+// Config is the input of Open and Migrate.
 type Config struct {
-	// URL is an address that ParseURL accepts; what it leaves out comes from
-	// libpq's environment variables and files.
+	// URL is an address that ParseURL accepts. libpq's environment variables and
+	// files complete it.
 	URL string
 
-	MustExist bool // do not make the tables
+	MustExist bool // do not create the tables
 	ReadOnly  bool // only Get, List and Tokens are called; implies MustExist
-	Migrate   bool // bring a store of an older schema to the newest one; a new store always has that
-	Server    bool // look from time to time at what the database's acknowledgements are worth
+	Migrate   bool // migrate an older schema to the newest; a new store has the newest
+	Server    bool // read the durability settings of the database every minute
 
-	// RequireSyncStandby acknowledges nothing unless the database waits for a
+	// RequireSyncStandby makes Insert return an error unless the database waits for a
 	// synchronous standby.
 	RequireSyncStandby bool
 
-	Log *slog.Logger
-
-	Metrics prometheus.Registerer // where the engine registers its metrics; nil: nowhere
+	Log     *slog.Logger          // nil: none
+	Metrics prometheus.Registerer // nil: none
 }
 
 // Engine implements store.Engine, move.Source and move.Destination on a PostgreSQL database.
@@ -52,42 +48,47 @@ type Engine struct {
 	pool           *pgxpool.Pool
 	log            *slog.Logger
 	requireStandby bool
-	schema         int // the version of the store's; the newest unless the engine only reads
+	schema         int // the schema version of the store; the newest unless the engine only reads
 
 	stop    context.CancelFunc // ends watch
-	watched chan struct{}      // closed when watch has ended; nil if it was not begun
+	watched chan struct{}      // closed when watch has ended; nil if it was not started
 
-	estimated atomic.Int64 // how many plants the planner expects, as last looked at; -1: unknown
+	estimated atomic.Int64 // the planner's estimate of the number of plants; -1: unknown
 
-	pinning   sync.Mutex
-	namespace string // the PostgreSQL schema of the tables, empty until the first connection has found it; guarded by pinning
+	namespaceMu sync.Mutex
+	namespace   string // the PostgreSQL schema of the tables, empty before the first connection; guarded by namespaceMu
 
 	mu           sync.Mutex
-	worth        store.Durability // guarded by mu
-	ownMoveState string           // what this engine held the store with, so that it may write itself; guarded by mu
+	durability   store.Durability // guarded by mu
+	ownMoveState string           // text of the state that this engine set, under which it may write; guarded by mu
 }
 
-// CommitsMax is how many batches are worth inserting at the same time.
+// CommitsMax is the number of concurrent Inserts above which throughput does not
+// increase.
 const CommitsMax = 3
 
-// refusedAuth is in the driver's error for a server that asks for the password
-// in a way that require_auth does not allow; there is no type for it. A test
-// pins it to the driver that the program is built with.
+// refusedAuth is a part of the driver's error for an authentication method that
+// require_auth does not allow. The error has no type of its own; a test compares the
+// text with that of the driver.
 const refusedAuth = "require_auth check failed"
 
 const (
 	connectTime = 5 * time.Second // for one host, unless the URL says otherwise
 	connsMax    = 8               // unless the URL says otherwise
-	pingTime    = 3 * time.Second // for a connection that was not used for a second to show that it is alive
+	pingTime    = 3 * time.Second // for the check of a connection that was idle for a second
 )
 
-// Open connects to a database, and makes the tables of a store if there are none
-// and they may be made. Several may do so at once. The caller closes the engine.
+// Open connects to a database. Unless c.MustExist is set, it creates the tables of a
+// new store. Several processes may do so at the same time. The caller closes the
+// engine.
 //
-// The schema of a store that exists is changed only if c.Migrate is set. Without
-// it, Open refuses a store of an older schema, or reads it if c.ReadOnly is set.
+// Open changes the schema of an existing store only if c.Migrate is set. Without it,
+// Open refuses a store of an older schema, or reads it if c.ReadOnly is set.
 func Open(ctx context.Context, c Config) (*Engine, error) {
 	c.MustExist = c.MustExist || c.ReadOnly
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
 	u, err := ParseURL(c.URL)
 	if err != nil {
 		return nil, err
@@ -101,17 +102,18 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	}
 	e := &Engine{log: c.Log, requireStandby: c.RequireSyncStandby}
 	config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
-		return errors.Join(commitDurably(ctx, c), e.pin(ctx, c))
+		return errors.Join(commitDurably(ctx, c), e.setSearchPath(ctx, c))
 	}
 	if e.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, err
 	}
 	e.estimated.Store(-1)
-	if err := e.begin(ctx, c); err != nil {
+	if err := e.start(ctx, c); err != nil {
 		e.pool.Close()
-		err = fmt.Errorf("open the database %s: %w", place(config.ConnConfig), driverError{err})
+		err = fmt.Errorf("open the database %s: %w", describe(config.ConnConfig), driverError{err})
 		if strings.Contains(err.Error(), refusedAuth) {
-			err = fmt.Errorf("%w; let the server ask for the password by SCRAM, or set require_auth in the URL to what it may ask for", err)
+			err = fmt.Errorf("%w; configure SCRAM authentication on the server, "+
+				"or set require_auth in the URL to the methods that you allow", err)
 		}
 		return nil, err
 	}
@@ -121,12 +123,13 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	return e, nil
 }
 
-func (e *Engine) begin(ctx context.Context, c Config) error {
+// start checks the database, migrates the store, and starts watch.
+func (e *Engine) start(ctx context.Context, c Config) error {
 	if c.Server { // before it creates tables
-		if err := e.look(ctx); err != nil {
+		if err := e.readSettings(ctx); err != nil {
 			return err
 		}
-		if e.requireStandby && !e.worth.Standby {
+		if e.requireStandby && !e.durability.Standby {
 			return errNoStandby
 		}
 	}
@@ -134,14 +137,14 @@ func (e *Engine) begin(ctx context.Context, c Config) error {
 		return err
 	}
 	if c.Server || c.Migrate {
-		if err := e.replaceOlder(ctx); err != nil {
+		if err := e.replaceOlderFunctions(ctx); err != nil {
 			return err
 		}
 	}
 	if !c.Server {
 		return nil
 	}
-	if err := e.checkReplay(ctx); err != nil {
+	if err := e.checkReplayRight(ctx); err != nil {
 		return err
 	}
 	ctx, e.stop = context.WithCancel(context.WithoutCancel(ctx))
@@ -150,54 +153,9 @@ func (e *Engine) begin(ctx context.Context, c Config) error {
 	return nil
 }
 
-// place names a database without its user and password.
-func place(c *pgx.ConnConfig) string {
+// describe returns the database and its host, without user and password.
+func describe(c *pgx.ConnConfig) string {
 	return fmt.Sprintf("%s on %s port %d", c.Database, c.Host, c.Port)
-}
-
-// commitDurably sees to it that a COMMIT of a connection is answered when it is
-// on stable storage, and on that of a synchronous standby if there is one,
-// whatever the database has for others
-// (https://www.postgresql.org/docs/current/runtime-config-wal.html#GUC-SYNCHRONOUS-COMMIT).
-func commitDurably(ctx context.Context, c *pgx.Conn) error {
-	var level string
-	if err := c.QueryRow(ctx, "SHOW synchronous_commit").Scan(&level); err != nil {
-		return err
-	}
-	_ = warning(c) // what comes with a connection, as of an old collation, is about no transaction
-	if level == "on" || level == "remote_apply" {
-		return nil
-	}
-	_, err := c.Exec(ctx, "SET synchronous_commit = 'on'")
-	return err
-}
-
-// warned is the key of a connection's own data under which its last warning is.
-const warned = "plantstore.warned"
-
-// noteWarning keeps a warning for who waits for an answer on that connection.
-// One that comes with a COMMIT says that the wait for a synchronous standby was
-// cancelled: the COMMIT is answered all the same, but is on one machine only.
-func noteWarning(c *pgconn.PgConn, n *pgconn.Notice) {
-	if n.SeverityUnlocalized == "WARNING" {
-		c.CustomData()[warned] = n.Message
-	}
-}
-
-// errWarned means that a transaction was answered with a warning, so that what
-// its answer is worth is unknown.
-var errWarned = errors.New("the database answered a transaction with a warning")
-
-// warning returns an error if the connection has received a warning since the
-// last call.
-func warning(c *pgx.Conn) error {
-	data := c.PgConn().CustomData()
-	message, ok := data[warned].(string)
-	delete(data, warned)
-	if !ok {
-		return nil
-	}
-	return fmt.Errorf("%w: %s", errWarned, message)
 }
 
 // Close implements store.Engine.

@@ -12,44 +12,67 @@ import (
 	"plantstore/internal/store"
 )
 
-// effect is what a call that failed may have done.
+// SQLSTATEs that the engine handles
+// (https://www.postgresql.org/docs/current/errcodes-appendix.html).
+const (
+	codeReadOnlyTransaction   = "25006" // as on a standby
+	codeUniqueViolation       = "23505"
+	codeDependentObjects      = "2BP01"
+	codeSerializationFailure  = "40001"
+	codeCompletionUnknown     = "40003"
+	codeDeadlock              = "40P01"
+	codeInsufficientPrivilege = "42501"
+	codeDiskFull              = "53100"
+	codeLockNotAvailable      = "55P03"
+	classConnectionException  = "08"
+
+	// codeMoveState is our own: the trigger that makes a store read-only raises it.
+	codeMoveState = "PS001"
+)
+
+// hasCode reports whether an error is the server's with that SQLSTATE.
+func hasCode(err error, code string) bool {
+	var pgErr *pgconn.PgError
+	return errors.As(err, &pgErr) && pgErr.Code == code
+}
+
+// effect is the possible effect of a call that failed.
 type effect int
 
 const (
-	nothing effect = iota // it did nothing, and would fail again
-	again                 // it did nothing, and may succeed at once if it is repeated
-	unknown               // nobody can tell
+	noEffect      effect = iota // it changed nothing, and would fail again
+	retryable                   // it changed nothing, and may succeed if it is repeated
+	unknownEffect               // it may have changed the database
 )
 
-// effectOf tells what a statement outside of any transaction, or a COMMIT, that
-// was sent and failed may have done. Only an error of the server that is no end
-// of the connection says that it was undone
-// (https://www.postgresql.org/docs/current/errcodes-appendix.html).
+// effectOf returns the possible effect of a statement outside of a transaction, or
+// of a COMMIT. The server has undone it only if it answered with an error and
+// keeps the connection open.
 func effectOf(err error) effect {
-	var said *pgconn.PgError
+	var pgErr *pgconn.PgError
 	switch {
-	case pgconn.SafeToRetry(err):
-		return again // it was never sent
-	case !errors.As(err, &said), said.SeverityUnlocalized != "ERROR", strings.HasPrefix(said.Code, "08"), said.Code == "40003":
-		return unknown
-	case slices.Contains([]string{"40001", "40P01", "25006"}, said.Code): // serialization, deadlock, a standby
-		return again
+	case pgconn.SafeToRetry(err): // it was never sent
+		return retryable
+	case !errors.As(err, &pgErr), pgErr.SeverityUnlocalized != "ERROR",
+		strings.HasPrefix(pgErr.Code, classConnectionException), pgErr.Code == codeCompletionUnknown:
+		return unknownEffect
+	case slices.Contains([]string{codeSerializationFailure, codeDeadlock, codeReadOnlyTransaction}, pgErr.Code):
+		return retryable
 	}
-	return nothing
+	return noEffect
 }
 
-// classify gives an error of a call that did nothing the meaning that it has
-// for the store.
+// classify wraps the error of a call that changed nothing in the error of package
+// store for its cause.
 func classify(err error) error {
 	if err == nil {
 		return nil
 	}
 	err = driverError{err}
-	var said *pgconn.PgError
 	switch {
-	case errors.As(err, &said) && said.Code == "53100":
+	case hasCode(err, codeDiskFull):
 		return fmt.Errorf("%w: %w", store.ErrFull, err)
-	case said != nil && said.Code == readOnlyCode:
+	case hasCode(err, codeMoveState):
 		return fmt.Errorf("%w: %w", store.ErrReadOnly, err)
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("the database has not answered in time: %w", err)
@@ -57,8 +80,8 @@ func classify(err error) error {
 	return err
 }
 
-// driverError prints an error in one line, and each of its causes once. The driver
-// writes a line for each host and for each way to connect to it.
+// driverError formats an error of the driver in one line, and each of its causes
+// once. The driver writes a line for each host and each way to connect to it.
 type driverError struct{ error }
 
 func (e driverError) Error() string {

@@ -8,51 +8,50 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"plantstore/internal/plant"
 	"plantstore/internal/store"
 )
 
-// insertSQL creates what is not there. It is in the order of the ids, so that
-// the batches of several servers wait for each other in one direction only.
+// insertSQL creates the plants whose ids are free. Its order is that of the ids, so
+// that the batches of several servers wait for each other in one direction only.
 const insertSQL = `INSERT INTO plants (id, name, tag, created_at, created_by)
 	SELECT id, name, tag, created_at, created_by
-	FROM unnest($1::bigint[], $2::text[], $3::text[], $4::timestamptz[], $5::bigint[]) AS new (id, name, tag, created_at, created_by)
+	FROM unnest($1::bigint[], $2::text[], $3::text[], $4::timestamptz[], $5::bigint[])
+		AS new (id, name, tag, created_at, created_by)
 	ORDER BY id
 	ON CONFLICT (id) DO NOTHING
 	RETURNING id`
 
-// thereSQL reads a plant that was there. It locks the row, which changes nothing
-// in it but makes a transaction that writes: its COMMIT waits until everything
-// before it is durable, on a synchronous standby as well, and so is the row that
-// it found. A mere SELECT would find rows that a failover takes away. Citus locks
-// the rows of one shard only in a statement, so each id has its own
+// existingSQL reads an existing plant and locks its row. The lock changes nothing
+// in the row, but makes the transaction one that writes: its COMMIT waits until
+// everything before it, the row too, is durable, also on a synchronous standby. A
+// mere SELECT would find rows that a failover removes. Citus locks the rows of one
+// shard only in a statement, so each id has its own
 // (https://docs.citusdata.com/en/stable/develop/reference_workarounds.html).
-const thereSQL = `SELECT id, name, tag, created_at, created_by FROM plants WHERE id = $1 FOR UPDATE`
+const existingSQL = `SELECT ` + rowColumns + ` FROM plants WHERE id = $1 FOR UPDATE`
 
-// errGone means that a row was there and then was not, which no Plant Store
-// does. The next attempt creates it.
-var errGone = errors.New("a plant was deleted by somebody else")
+// errDeleted means that a row disappeared after the INSERT. No Plant Store deletes
+// plants. The next attempt creates it.
+var errDeleted = errors.New("another program has deleted a plant")
 
 // Insert implements store.Engine.
 //
-// A batch of which it does not know whether it was stored it stores again,
-// until it knows or ctx ends.
+// It repeats a batch whose outcome is unknown, until it is known or ctx ends.
 func (e *Engine) Insert(ctx context.Context, batch []store.Create) ([]store.Outcome, error) {
 	if len(batch) == 0 {
 		return nil, nil
 	}
 	b := sorted(batch)
 	const pauseFirst, pauseMost = 10 * time.Millisecond, 500 * time.Millisecond
-	doubt := false
+	uncertain := false // an attempt may have stored the batch
 	for wait := pauseFirst; ; wait = min(2*wait, pauseMost) {
-		there, what, err := e.insert(ctx, b)
+		existing, effect, err := e.insert(ctx, b)
 		if err == nil {
-			return b.outcomes(there, doubt), nil
+			return b.outcomes(existing, uncertain), nil
 		}
-		doubt = doubt || what == unknown
-		if !doubt && what == nothing {
+		uncertain = uncertain || effect == unknownEffect
+		if !uncertain && effect == noEffect {
 			return nil, classify(err)
 		}
 		select {
@@ -61,8 +60,8 @@ func (e *Engine) Insert(ctx context.Context, batch []store.Create) ([]store.Outc
 		}
 		switch {
 		case ctx.Err() == nil:
-			e.log.Debug("repeating a commit", "plants", len(batch), "outcome unknown", doubt, "error", err)
-		case doubt:
+			e.log.Debug("repeating a commit", "plants", len(batch), "outcome unknown", uncertain, "error", err)
+		case uncertain:
 			return nil, fmt.Errorf("%w: %w", store.ErrOutcomeUnknown, driverError{err})
 		case errors.Is(err, ctx.Err()):
 			return nil, classify(err)
@@ -77,7 +76,8 @@ type sortedBatch struct {
 	batch []store.Create
 	order []int32 // store.OrderByID of batch
 
-	ids       []int64 // of the first of each id, as are those below: what is sent
+	// The parameters of insertSQL. Only the first plant of each id is sent.
+	ids       []int64
 	names     []string
 	tags      []*string
 	createdAt []time.Time
@@ -93,131 +93,97 @@ func sorted(batch []store.Create) *sortedBatch {
 		}
 		b.ids = append(b.ids, c.Plant.ID)
 		b.names = append(b.names, c.Plant.Name)
-		b.tags = append(b.tags, pointer(c.Plant.Tag))
+		b.tags = append(b.tags, nullTag(c.Plant.Tag))
 		b.createdAt = append(b.createdAt, c.At)
 		b.createdBy = append(b.createdBy, c.By)
 	}
 	return b
 }
 
-// pointer returns nil for no tag.
-func pointer(tag plant.Tag) *string {
-	text, ok := tag.Get()
-	if !ok {
-		return nil
-	}
-	return &text
-}
-
-func tagOf(text *string) plant.Tag {
-	if text == nil {
-		return plant.Tag{}
-	}
-	return plant.Tagged(*text)
-}
-
-// insert stores a batch and returns the plants that it did not create, by id, or
-// tells what it may have done.
-func (e *Engine) insert(ctx context.Context, b *sortedBatch) (map[int64]row, effect, error) {
+// insert stores a batch and returns the existing plants, by id. If it fails, it
+// returns the effect that it may have had.
+func (e *Engine) insert(ctx context.Context, b *sortedBatch) (map[int64]store.Row, effect, error) {
 	conn, err := e.pool.Acquire(ctx)
 	if err != nil {
-		return nil, nothing, err
+		return nil, noEffect, err
 	}
 	defer conn.Release()
-	switch err := e.standby(ctx, conn.Conn()); {
+	switch err := e.checkStandby(ctx, conn.Conn()); {
 	case errors.Is(err, errNoStandby):
-		return nil, nothing, err
+		return nil, noEffect, err
 	case err != nil:
-		return nil, again, err
+		return nil, retryable, err
 	}
 	created, err := b.create(ctx, conn.Conn())
 	if err != nil {
 		return nil, effectOf(err), err
 	}
 	if err := warning(conn.Conn()); err != nil {
-		return nil, unknown, err
+		return nil, unknownEffect, err
 	}
-	there := map[int64]row{}
+	existing := map[int64]store.Row{}
 	if len(created) < len(b.ids) {
-		if there, err = e.there(ctx, conn.Conn(), b.ids, created); err != nil {
-			return nil, unknown, err
+		if existing, err = e.readExisting(ctx, conn.Conn(), b.ids, created); err != nil {
+			return nil, unknownEffect, err
 		}
 	}
-	if err := e.standby(ctx, conn.Conn()); err != nil {
-		return nil, unknown, err
+	if err := e.checkStandby(ctx, conn.Conn()); err != nil {
+		return nil, unknownEffect, err
 	}
-	return there, nothing, nil
+	return existing, noEffect, nil
 }
 
-// copyMin is from how many plants on COPY is worth trying: it is several times
-// faster, but stores nothing if a single one is there already.
+// copyMin is the smallest batch for which insert tries COPY first. COPY is several
+// times faster, but stores nothing if a single id exists.
 const copyMin = 2000
 
-// create creates what is not there, and returns the ids of that.
+// create creates the plants whose ids are free, and returns these ids.
 func (b *sortedBatch) create(ctx context.Context, c *pgx.Conn) (created []int64, err error) {
 	if len(b.ids) >= copyMin {
 		_, err = c.CopyFrom(ctx, pgx.Identifier{"plants"}, []string{"id", "name", "tag", "created_at", "created_by"},
 			pgx.CopyFromSlice(len(b.ids), func(i int) ([]any, error) {
 				return []any{b.ids[i], b.names[i], b.tags[i], b.createdAt[i], b.createdBy[i]}, nil
 			}))
-		var said *pgconn.PgError
-		if !errors.As(err, &said) || said.Code != "23505" { // unique_violation
+		if !hasCode(err, codeUniqueViolation) {
 			return b.ids, err
 		}
 	}
-	rows, _ := c.Query(ctx, insertSQL, b.ids, b.names, b.tags, b.createdAt, b.createdBy) // the error comes with the rows
+	rows, _ := c.Query(ctx, insertSQL, b.ids, b.names, b.tags, b.createdAt, b.createdBy) // CollectRows returns the error
 	return pgx.CollectRows(rows, pgx.RowTo[int64])
 }
 
-// row is a plant as the table has it.
-type row struct {
-	ID        int64
-	Name      string
-	Tag       *string
-	CreatedAt time.Time
-	CreatedBy int64
-}
-
-func (r row) plant() plant.Plant { return plant.Plant{Name: r.Name, Tag: tagOf(r.Tag)} }
-
-// madeBy reports whether a create would have made exactly this row.
-func (r row) madeBy(c *store.Create) bool {
-	return r.CreatedAt.UnixMicro() == c.At.UnixMicro() && r.CreatedBy == c.By && r.plant() == c.Plant.Plant
-}
-
-// there reads the plants that were not created, in one transaction and by
+// readExisting reads the plants that were not created, in one transaction and by
 // ascending id, and makes sure that they are durable.
-func (e *Engine) there(ctx context.Context, c *pgx.Conn, ids, created []int64) (map[int64]row, error) {
+func (e *Engine) readExisting(ctx context.Context, c *pgx.Conn, ids, created []int64) (map[int64]store.Row, error) {
 	slices.Sort(created)
-	there := map[int64]row{}
+	existing := map[int64]store.Row{}
 	var batch pgx.Batch
 	for _, id := range ids {
 		if _, ok := slices.BinarySearch(created, id); ok {
 			continue
 		}
-		batch.Queue(thereSQL, id).QueryRow(func(found pgx.Row) error {
-			var r row
-			err := found.Scan(&r.ID, &r.Name, &r.Tag, &r.CreatedAt, &r.CreatedBy)
+		batch.Queue(existingSQL, id).QueryRow(func(found pgx.Row) error {
+			r, err := scanRow(found)
 			if errors.Is(err, pgx.ErrNoRows) {
-				return errGone
+				return errDeleted
 			}
-			there[r.ID] = r
+			existing[r.ID] = r
 			return err
 		})
 	}
-	err := c.SendBatch(ctx, &batch).Close() // sends all at once, and waits for their COMMIT
+	err := c.SendBatch(ctx, &batch).Close() // sends all statements at once, and waits for their COMMIT
 	if err == nil {
 		err = warning(c)
 	}
-	return there, err
+	return existing, err
 }
 
-// outcomes returns the outcome of each plant of the batch, given the stored plants
-// that were not created, by id. With doubt, an attempt before may have stored the
-// batch: it made a plant that is there as this very create would have made it.
-func (b *sortedBatch) outcomes(there map[int64]row, doubt bool) []store.Outcome {
+// outcomes returns the outcome of each plant of the batch, given the existing
+// plants by id. If uncertain is set, an earlier attempt may have stored the batch:
+// an existing plant that equals its Create was created by that attempt.
+func (b *sortedBatch) outcomes(existing map[int64]store.Row, uncertain bool) []store.Outcome {
 	outcomes := make([]store.Outcome, len(b.batch))
-	var first *store.Create // of those with the same id
+	var first *store.Create // of the plants with the same id
 	for _, i := range b.order {
 		c := &b.batch[i]
 		again := first != nil && first.Plant.ID == c.Plant.ID
@@ -225,14 +191,19 @@ func (b *sortedBatch) outcomes(there map[int64]row, doubt bool) []store.Outcome 
 			first = c
 		}
 		stored := first.Plant.Plant
-		r, found := there[c.Plant.ID]
+		r, found := existing[c.Plant.ID]
 		if found {
-			stored = r.plant()
+			stored = r.Plant
 		}
-		if again || found && !(doubt && r.madeBy(c)) {
+		if again || found && !(uncertain && equal(&r, c)) {
 			conflict := plant.Differences(c.Plant.Plant, stored)
 			outcomes[i] = store.Outcome{Replayed: conflict == nil, Conflict: conflict}
 		}
 	}
 	return outcomes
+}
+
+// equal reports whether c creates exactly the row r.
+func equal(r *store.Row, c *store.Create) bool {
+	return r.CreatedAt.UnixMicro() == c.At.UnixMicro() && r.CreatedBy == c.By && r.NewPlant == c.Plant
 }

@@ -2,8 +2,8 @@ package postgres
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// measure registers the metrics of the pool. Reading them does not wait for
-// the database.
+// measure registers the metrics of the connection pool. A scrape does not wait for the
+// database.
 func (e *Engine) measure(to prometheus.Registerer) {
 	to.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"plantstore/internal/store"
 )
@@ -19,14 +18,13 @@ var migrationFiles embed.FS
 // migrations are the names of the files, in their order.
 var migrations = store.Migrations(migrationFiles)
 
-// migrationLock is the number of the advisory lock that a migration holds:
-// "plnt".
+// migrationLock is the number of the advisory lock of a migration: "plnt".
 const migrationLock = 0x706c6e74
 
-// Migrate brings the store in a database to the schema of this program. It
-// returns which schema the store had and which it has now; they are the same if
-// there was nothing to do. Servers of the older schema keep running, but cannot
-// be started again. Only c.URL and c.Log are used.
+// Migrate migrates the store in a database to the newest schema. It returns the
+// schemas before and after; they are equal if the schema was the newest. Servers of
+// the older schema keep running, but cannot start again. Migrate uses only c.URL and
+// c.Log.
 func Migrate(ctx context.Context, c Config) (from, to int, err error) {
 	reader, err := Open(ctx, Config{URL: c.URL, Log: c.Log, ReadOnly: true})
 	if err != nil {
@@ -54,23 +52,23 @@ func forSchema(schema int, sql string) string {
 	return sql
 }
 
-// acceptVersion returns an error if the Config does not allow a store of a
-// schema that this program knows; 0 is a database without a store.
+// acceptVersion returns an error if the Config does not allow a store of that
+// schema; 0 is a database without a store.
 func (c Config) acceptVersion(version int) error {
 	newest := len(migrations)
 	switch {
 	case version == 0 && c.MustExist:
 		return fmt.Errorf("%w in it: name another with --db, or create one with plantstore serve", store.ErrNoStore)
 	case 0 < version && version < newest && !c.Migrate && !c.ReadOnly:
-		return fmt.Errorf("it has schema %d and this plantstore needs schema %d: run plantstore migrate or start plantstore serve; servers of schema %[1]d keep running, but cannot be started again after that",
-			version, newest)
+		return fmt.Errorf("it has schema %d and this plantstore needs schema %d: "+
+			"run plantstore migrate or start plantstore serve; "+
+			"servers of schema %[1]d keep running, but cannot start again after that", version, newest)
 	}
 	return nil
 }
 
-// migrate makes the tables of a new store, and brings an older one to the
-// newest schema if it may. Of several that start at once, one does it and the
-// others wait.
+// migrate creates the tables of a new store, and migrates an older one if c allows it.
+// Of several processes at the same time, one does it and the others wait.
 func (e *Engine) migrate(ctx context.Context, c Config) error {
 	version, err := e.schemaVersion(ctx, e.pool)
 	if err == nil {
@@ -88,7 +86,7 @@ func (e *Engine) migrate(ctx context.Context, c Config) error {
 		if _, err := tx.Exec(ctx, "SELECT pg_catalog.pg_advisory_xact_lock($1)", int64(migrationLock)); err != nil {
 			return err
 		}
-		if from, err = e.schemaVersion(ctx, tx); err != nil { // again: another process may have been first
+		if from, err = e.schemaVersion(ctx, tx); err != nil { // again: another process may have migrated
 			return err
 		}
 		if err := c.acceptVersion(from); err != nil {
@@ -114,9 +112,9 @@ func apply(ctx context.Context, tx pgx.Tx, file string, version int) error {
 		return err
 	}
 	if _, err := tx.Exec(ctx, string(sql)); err != nil {
-		var said *pgconn.PgError
-		if errors.As(err, &said) && said.Code == "42501" { // insufficient_privilege
-			err = fmt.Errorf("%w: run plantstore migrate as the owner of the tables, or the first plantstore serve as a role that may create them", err)
+		if hasCode(err, codeInsufficientPrivilege) {
+			err = fmt.Errorf("%w: run plantstore migrate as the owner of the tables, "+
+				"or the first plantstore serve as a role that may create them", err)
 		}
 		return fmt.Errorf("migration %s: %w", file, err)
 	}
@@ -130,20 +128,22 @@ type querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// schemaVersion returns how many migrations a database has seen, 0 if it is
-// none of ours yet. It refuses one that holds other tables of our names or tables
-// of another role, and one of a newer program.
+// schemaVersion returns the schema of the store, 0 if the database has no store. It
+// refuses other tables with our names, tables of another role, and a newer schema.
 func (e *Engine) schemaVersion(ctx context.Context, q querier) (version int, err error) {
 	var ours, others bool
-	// By pg_tables, whose rows a transaction sees as it sees others: to_regclass
-	// may answer from a cache that is older than the lock.
-	err = q.QueryRow(ctx, `SELECT coalesce(bool_or(tablename = 'plantstore'), false), coalesce(bool_or(tablename <> 'plantstore'), false)
-		FROM pg_catalog.pg_tables WHERE tablename IN ('plantstore', 'plants', 'tokens') AND schemaname = ANY (current_schemas(false))`).Scan(&ours, &others)
+	// pg_tables shows the state after the lock; to_regclass may use an older cache.
+	const sql = `SELECT
+		coalesce(bool_or(tablename = 'plantstore'), false), coalesce(bool_or(tablename <> 'plantstore'), false)
+		FROM pg_catalog.pg_tables
+		WHERE tablename IN ('plantstore', 'plants', 'tokens') AND schemaname = ANY (current_schemas(false))`
+	err = q.QueryRow(ctx, sql).Scan(&ours, &others)
 	switch {
 	case err != nil:
 		return 0, err
 	case !ours && others:
-		return 0, errors.New("it has a table plants or tokens that is not Plant Store's: give it a database or a schema of its own")
+		return 0, errors.New("it has a table plants or tokens of another program: " +
+			"use a database or a schema of its own for the store")
 	case !ours:
 		return 0, nil
 	}
@@ -153,8 +153,9 @@ func (e *Engine) schemaVersion(ctx context.Context, q querier) (version int, err
 	if err := q.QueryRow(ctx, "SELECT version FROM plantstore").Scan(&version); err != nil {
 		return 0, err
 	}
-	if known := len(migrations); version > known {
-		return 0, fmt.Errorf("it has schema %d, and this plantstore supports schemas up to %d: use the plantstore that wrote it, or a newer one", version, known)
+	if newest := len(migrations); version > newest {
+		return 0, fmt.Errorf("it has schema %d, and this plantstore supports schemas up to %d: "+
+			"use the plantstore that wrote it, or a newer one", version, newest)
 	}
 	return version, nil
 }

@@ -65,7 +65,7 @@ func TestOlderSchema(t *testing.T) {
 
 func testOlderSchema(t *testing.T, older int) {
 	url := olderDatabase(t, older)
-	e, err := postgres.Open(t.Context(), postgres.Config{URL: url, ReadOnly: true, Log: quiet})
+	e, err := postgres.Open(t.Context(), postgres.Config{URL: url, ReadOnly: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,12 +80,14 @@ func testOlderSchema(t *testing.T, older int) {
 	}
 
 	for _, c := range []postgres.Config{{}, {MustExist: true}, {Server: true}} {
-		c.URL, c.Log = url, quiet
+		c.URL = url
 		e, err := postgres.Open(t.Context(), c)
 		if err == nil {
 			_ = e.Close()
 		}
-		want := fmt.Sprintf("it has schema %d and this plantstore needs schema %d: run plantstore migrate or start plantstore serve; servers of schema %[1]d keep running, but cannot be started again after that", older, newest)
+		want := fmt.Sprintf("it has schema %d and this plantstore needs schema %d: "+
+			"run plantstore migrate or start plantstore serve; "+
+			"servers of schema %[1]d keep running, but cannot start again after that", older, newest)
 		if err == nil || !strings.HasPrefix(err.Error(), "open the database test") || !strings.HasSuffix(err.Error(), want) {
 			t.Errorf("%+v:\ngot  %v\nwant %s", c, err, want)
 		}
@@ -93,7 +95,7 @@ func testOlderSchema(t *testing.T, older int) {
 	wantVersion(t, url, older)
 
 	for _, want := range []int{older, newest} { // the second time there is nothing to do
-		from, to, err := postgres.Migrate(t.Context(), postgres.Config{URL: url, Log: quiet})
+		from, to, err := postgres.Migrate(t.Context(), postgres.Config{URL: url})
 		if from != want || to != newest || err != nil {
 			t.Errorf("Migrate: %d, %d, %v; want %d, %d", from, to, err, want, newest)
 		}
@@ -110,7 +112,7 @@ func testOlderSchema(t *testing.T, older int) {
 func TestMigrateEmpty(t *testing.T) {
 	t.Parallel()
 	url := database(t)
-	_, _, err := postgres.Migrate(t.Context(), postgres.Config{URL: url, Log: quiet})
+	_, _, err := postgres.Migrate(t.Context(), postgres.Config{URL: url})
 	if err == nil || !strings.Contains(err.Error(), "there is no store in it") {
 		t.Errorf("got %v", err)
 	}
@@ -222,7 +224,7 @@ func testOlderServer(t *testing.T, url string, statements map[string]string) {
 		}
 	}
 	run()
-	if _, _, err := postgres.Migrate(t.Context(), postgres.Config{URL: url, Log: quiet}); err != nil {
+	if _, _, err := postgres.Migrate(t.Context(), postgres.Config{URL: url}); err != nil {
 		t.Fatal(err)
 	}
 	run()

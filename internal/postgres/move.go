@@ -2,7 +2,10 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"math"
+	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -22,23 +25,21 @@ func (e *Engine) PlantsByID(ctx context.Context, ids []int64) ([]store.Row, erro
 	return e.plants(ctx, math.MaxInt, "WHERE id = ANY($1) ORDER BY id", ids)
 }
 
-func (e *Engine) plants(ctx context.Context, bytesMax int, which string, args ...any) (all []store.Row, err error) {
-	rows, err := e.pool.Query(ctx, "SELECT id, name, tag, created_at, created_by FROM plants "+which, args...)
+func (e *Engine) plants(ctx context.Context, bytesMax int, where string, args ...any) (all []store.Row, err error) {
+	rows, err := e.pool.Query(ctx, "SELECT "+rowColumns+" FROM plants "+where, args...)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
 	for bytes := 0; bytes <= bytesMax && rows.Next(); {
-		var r store.Row
-		var tag *string
-		if err := rows.Scan(&r.ID, &r.Name, &tag, &r.CreatedAt, &r.CreatedBy); err != nil {
+		r, err := scanRow(rows)
+		if err != nil {
 			return nil, err
 		}
-		r.Tag = tagOf(tag)
 		bytes += r.Bytes()
 		all = append(all, r)
 	}
-	rows.Close() // reads on to the end
+	rows.Close() // reads the remaining rows, which may end with an error
 	return all, rows.Err()
 }
 
@@ -47,8 +48,10 @@ func (e *Engine) PutTokens(ctx context.Context, tokens []auth.Token) error {
 	return e.changeTokens(ctx, func(tx pgx.Tx) error {
 		for _, t := range tokens {
 			if _, err := tx.Exec(ctx, `INSERT INTO tokens (`+tokenColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
-				ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at, last_used_at = excluded.last_used_at, revoked_at = excluded.revoked_at`,
-				t.ID, t.Name, t.Hash[:], t.Scopes.String(), t.CreatedAt, null(t.ExpiresAt), null(t.LastUsedAt), null(t.RevokedAt), nullText(t.Prefix)); err != nil {
+				ON CONFLICT (id) DO UPDATE SET
+				expires_at = excluded.expires_at, last_used_at = excluded.last_used_at, revoked_at = excluded.revoked_at`,
+				t.ID, t.Name, t.Hash[:], t.Scopes.String(), t.CreatedAt,
+				nullTime(t.ExpiresAt), nullTime(t.LastUsedAt), nullTime(t.RevokedAt), nullText(t.Prefix)); err != nil {
 				return err
 			}
 		}
@@ -58,87 +61,89 @@ func (e *Engine) PutTokens(ctx context.Context, tokens []auth.Token) error {
 
 // StartCapture implements move.Source.
 func (e *Engine) StartCapture(ctx context.Context) error {
-	return e.whenUnlocked(ctx, func(tx pgx.Tx) error {
+	return e.transactLocked(ctx, func(tx pgx.Tx) error {
 		if err := e.checkMover(ctx, tx); err != nil {
 			return err
 		}
 		if err := lockPlants(ctx, tx); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, "DROP TABLE IF EXISTS followed; CREATE TABLE followed (id bigint PRIMARY KEY)"); err != nil {
+		_, err := tx.Exec(ctx, "DROP TABLE IF EXISTS followed; CREATE TABLE followed (id bigint PRIMARY KEY)")
+		if err != nil {
 			return err
 		}
 		if err := e.grantCapture(ctx, tx); err != nil {
 			return err
 		}
-		return e.captureTrigger().begin(ctx, tx)
+		return e.captureTrigger().enable(ctx, tx)
 	})
 }
 
-// Captured implements move.Source. What it returns it deletes: it is not
-// known in which order transactions become visible.
+// Captured implements move.Source. It deletes the ids that it returns: the order in
+// which transactions become visible is unknown, so no position would be safe.
 func (e *Engine) Captured(ctx context.Context, limit int) ([]int64, error) {
-	rows, _ := e.pool.Query(ctx, "DELETE FROM followed WHERE id IN (SELECT id FROM followed LIMIT $1) RETURNING id", limit) // the error comes with the rows
+	rows, _ := e.pool.Query(ctx, // CollectRows returns the error
+		"DELETE FROM followed WHERE id IN (SELECT id FROM followed LIMIT $1) RETURNING id", limit)
 	return pgx.CollectRows(rows, pgx.RowTo[int64])
 }
 
 // StopCapture implements move.Source.
 func (e *Engine) StopCapture(ctx context.Context) error {
-	if err := e.transact(ctx, func(tx pgx.Tx) error { return end(ctx, tx, e.captureTrigger()) }); err != nil {
+	if err := e.transact(ctx, func(tx pgx.Tx) error { return disable(ctx, tx, e.captureTrigger()) }); err != nil {
 		return err
 	}
 	return e.drop(ctx, e.captureTrigger())
 }
 
-// SetMoveState implements move.Store. While the store is Filling, the note alone keeps
-// others from it, so that any database can be filled.
-func (e *Engine) SetMoveState(ctx context.Context, before, why store.MoveState) error {
-	err := e.whenUnlocked(ctx, func(tx pgx.Tx) error {
-		now, err := state(ctx, tx)
+// SetMoveState implements move.Store. A store that is Filling has no trigger: servers
+// refuse to start on it. So a database without triggers can be a destination.
+func (e *Engine) SetMoveState(ctx context.Context, before, after store.MoveState) error {
+	err := e.transactLocked(ctx, func(tx pgx.Tx) error {
+		now, err := readState(ctx, tx)
 		if err != nil {
 			return err
 		}
 		if now.Move != before {
 			return now.Move.Changed(before)
 		}
-		if why.Phase != store.Filling {
+		if after.Phase != store.Filling {
 			if err := e.checkMover(ctx, tx); err != nil {
 				return err
 			}
 			if err := lockPlants(ctx, tx); err != nil {
 				return err
 			}
-			if err := e.refuseTrigger().begin(ctx, tx); err != nil {
+			if err := e.refuseTrigger().enable(ctx, tx); err != nil {
 				return err
 			}
 		}
-		_, err = tx.Exec(ctx, "UPDATE plantstore SET held = $1", why.Text())
+		_, err = tx.Exec(ctx, "UPDATE plantstore SET held = $1", after.Text())
 		return err
 	})
 	if err == nil {
-		e.setOwnMoveState(why)
+		e.setOwnMoveState(after)
 	}
 	return err
 }
 
-// setOwnMoveState notes what this engine holds the store with. Its caller has committed it:
-// with a hold that another engine made, this one must not write.
-func (e *Engine) setOwnMoveState(why store.MoveState) {
+// setOwnMoveState records the move state under which this engine may write. Its caller
+// has committed it: under the state of another engine, this one must not write.
+func (e *Engine) setOwnMoveState(s store.MoveState) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.ownMoveState = why.Text()
+	e.ownMoveState = s.Text()
 }
 
 // Reopen implements move.Store.
 func (e *Engine) Reopen(ctx context.Context) error {
-	filled := false
+	filling := false
 	err := e.transact(ctx, func(tx pgx.Tx) error {
-		now, err := state(ctx, tx)
+		now, err := readState(ctx, tx)
 		if err != nil {
 			return err
 		}
-		if filled = now.Move.Phase == store.Filling; !filled {
-			if err := end(ctx, tx, e.captureTrigger(), e.refuseTrigger()); err != nil {
+		if filling = now.Move.Phase == store.Filling; !filling {
+			if err := disable(ctx, tx, e.captureTrigger(), e.refuseTrigger()); err != nil {
 				return err
 			}
 		}
@@ -149,36 +154,22 @@ func (e *Engine) Reopen(ctx context.Context) error {
 		return err
 	}
 	e.setOwnMoveState(store.MoveState{})
-	if filled {
+	if filling { // there are no triggers
 		return nil
 	}
 	return e.drop(ctx, e.captureTrigger(), e.refuseTrigger())
 }
 
-// Totals implements move.Store. A database that several write to counts
-// nothing: all of them would wait for each other.
+// Totals implements move.Store. The engine maintains no totals: all servers would wait
+// for each other to update them.
 func (e *Engine) Totals(context.Context) (store.Totals, bool, error) {
 	return store.Totals{}, false, nil
 }
 
-// State implements store.Engine.
-func (e *Engine) State(ctx context.Context) (store.State, error) {
-	now, err := state(ctx, e.pool)
-	now.Plants = e.estimated.Load()
-	return now, classify(err)
-}
-
-func state(ctx context.Context, q querier) (now store.State, err error) {
-	var held string
-	err = q.QueryRow(ctx, "SELECT token_changes, coalesce(held, '') FROM plantstore").Scan(&now.TokenChanges, &held)
-	now.Move = store.ParseMoveState(held)
-	return now, err
-}
-
-// checkWritable returns an error if another process holds the store. Who calls it
-// has the one row of plantstore locked.
+// checkWritable returns an error if a move of another process makes the store
+// read-only. Its caller has locked the row of plantstore.
 func (e *Engine) checkWritable(ctx context.Context, tx pgx.Tx) error {
-	now, err := state(ctx, tx)
+	now, err := readState(ctx, tx)
 	if err != nil {
 		return err
 	}
@@ -188,4 +179,62 @@ func (e *Engine) checkWritable(ctx context.Context, tx pgx.Tx) error {
 		return nil
 	}
 	return now.Move.Err()
+}
+
+// Lock implements move.Store. It refuses a role that lacks the rights for a move
+// before the move changes anything.
+func (e *Engine) Lock(ctx context.Context) (unlock func(), err error) {
+	if unlock, err = e.lockMove(ctx); err != nil {
+		return nil, err
+	}
+	if err := e.checkMover(ctx, e.pool); err != nil {
+		unlock()
+		return nil, classify(err)
+	}
+	return unlock, nil
+}
+
+// lockMove locks the store for a move, by an advisory lock of a session of its own.
+func (e *Engine) lockMove(ctx context.Context) (unlock func(), err error) {
+	conn, err := e.pool.Acquire(ctx)
+	if err != nil {
+		return nil, classify(err)
+	}
+	const key = "($1, 'plants'::regclass::oid::int)" // for this store; the lock of a migration has one number, not two
+	free := false
+	err = conn.QueryRow(ctx, "SELECT pg_catalog.pg_try_advisory_lock"+key, int32(migrationLock)).Scan(&free)
+	if err != nil || !free {
+		conn.Release()
+		if err == nil {
+			err = store.ErrMoveRunning
+		}
+		return nil, classify(err)
+	}
+	return func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pingTime)
+		defer cancel()
+		if _, err := conn.Exec(ctx, "SELECT pg_catalog.pg_advisory_unlock"+key, int32(migrationLock)); err != nil {
+			_ = conn.Conn().Close(ctx) // which releases the lock too
+		}
+		conn.Release()
+	}, nil
+}
+
+// Interrupted reports whether a move left a capture, and no longer runs.
+func (e *Engine) Interrupted(ctx context.Context) (bool, error) {
+	rows, _ := e.pool.Query(ctx, "SELECT prosrc FROM pg_trigger INNER JOIN pg_proc ON pg_proc.oid = tgfoid "+
+		"WHERE tgrelid = 'plants'::regclass AND tgname = 'follow'") // CollectRows returns the error
+	bodies, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	enabled := func(body string) bool { return strings.TrimSpace(body) != noOpBody }
+	if err != nil || !slices.ContainsFunc(bodies, enabled) {
+		return false, err
+	}
+	unlock, err := e.lockMove(ctx)
+	if errors.Is(err, store.ErrMoveRunning) {
+		return false, nil
+	}
+	if err == nil {
+		unlock()
+	}
+	return err == nil, err
 }

@@ -2,8 +2,6 @@ package postgres_test
 
 import (
 	"errors"
-	"io"
-	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -15,21 +13,39 @@ import (
 	"plantstore/internal/store"
 )
 
-var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
+// TestZeroConfig opens a store without a log and without metrics, and shows that a
+// Config without a URL is an error.
+func TestZeroConfig(t *testing.T) {
+	t.Parallel()
+	e, err := postgres.Open(t.Context(), postgres.Config{URL: database(t), Server: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	batch := []store.Create{{Plant: plant.NewPlant{ID: 1, Plant: plant.Plant{Name: "Rosa"}}}}
+	if err := errors.Join(insertBatch(t.Context(), e, batch), e.Close()); err != nil {
+		t.Error(err)
+	}
+	if _, err := postgres.Open(t.Context(), postgres.Config{}); err == nil {
+		t.Error("a Config without a URL is no error")
+	}
+	if _, _, err := postgres.Migrate(t.Context(), postgres.Config{}); err == nil {
+		t.Error("Migrate: a Config without a URL is no error")
+	}
+}
 
-// TestOpenTogether starts ten engines on an empty database at once.
+// TestOpenTogether opens ten engines on an empty database at the same time.
 func TestOpenTogether(t *testing.T) {
 	t.Parallel()
 	url := database(t)
 	var starting sync.WaitGroup
 	for i := range int64(10) {
 		starting.Go(func() {
-			e, err := postgres.Open(t.Context(), postgres.Config{URL: url, Log: quiet})
+			e, err := postgres.Open(t.Context(), postgres.Config{URL: url})
 			if err != nil {
 				t.Error(err)
 				return
 			}
-			batch := []store.Create{{Plant: plant.NewPlant{ID: i, Plant: plant.Plant{Name: "made"}}}}
+			batch := []store.Create{{Plant: plant.NewPlant{ID: i, Plant: plant.Plant{Name: "Rosa"}}}}
 			if err := errors.Join(insertBatch(t.Context(), e, batch), e.Close()); err != nil {
 				t.Error(err)
 			}
@@ -44,7 +60,7 @@ func TestOpenTogether(t *testing.T) {
 	}
 }
 
-// TestOpenRefuses shows what is said of a database that cannot be the store.
+// TestOpenRefuses shows the errors for a database that cannot be a store.
 func TestOpenRefuses(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -53,35 +69,43 @@ func TestOpenRefuses(t *testing.T) {
 		want      string
 	}{
 		{"empty", "", true, "there is no store in it: name another with --db, or create one with plantstore serve"},
-		{"another table", "CREATE TABLE plants (height int)", false, "it has a table plants or tokens that is not Plant Store's: give it a database or a schema of its own"},
-		{"newer", "CREATE TABLE plantstore (version bigint); INSERT INTO plantstore VALUES (99)", false, "it has schema 99, and this plantstore supports schemas up to 3: use the plantstore that wrote it, or a newer one"},
+		{
+			"another table", "CREATE TABLE plants (height int)", false,
+			"it has a table plants or tokens of another program: use a database or a schema of its own for the store",
+		},
+		{
+			"newer", "CREATE TABLE plantstore (version bigint); INSERT INTO plantstore VALUES (99)", false,
+			"it has schema 99, and this plantstore supports schemas up to 3: use the plantstore that wrote it, or a newer one",
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			url := database(t)
 			execute(t, url, test.sql)
-			e, err := postgres.Open(t.Context(), postgres.Config{URL: url, MustExist: test.mustExist, Log: quiet})
+			e, err := postgres.Open(t.Context(), postgres.Config{URL: url, MustExist: test.mustExist})
 			if err == nil {
 				_ = e.Close()
 			}
-			if err == nil || !strings.HasPrefix(err.Error(), "open the database test") || !strings.HasSuffix(err.Error(), test.want) {
+			const prefix = "open the database test"
+			if err == nil || !strings.HasPrefix(err.Error(), prefix) || !strings.HasSuffix(err.Error(), test.want) {
 				t.Errorf("got  %v\nwant %s", err, test.want)
 			}
 		})
 	}
 	for url, want := range map[string]string{
-		"postgres://nobody:geheim@localhost:1/none":              "open the database none on localhost port 1: ",
-		"postgres://nobody:geheim@localhost:none/none":           "a port in the URL is not a number from 1 to 65535",
-		"postgres://nobody:geheim@localhost:1/none?sslmode=none": "the database URL postgres://nobody:xxxxx@localhost:1/none?sslmode=none: failed to configure TLS (sslmode is invalid)",
+		"postgres://mallory:geheim@localhost:1/none":    "open the database none on localhost port 1: ",
+		"postgres://mallory:geheim@localhost:none/none": "a port in the URL is not a number from 1 to 65535",
+		"postgres://mallory:geheim@localhost:1/none?sslmode=none": "the database URL " +
+			"postgres://mallory:xxxxx@localhost:1/none?sslmode=none: failed to configure TLS (sslmode is invalid)",
 	} {
-		_, err := postgres.Open(t.Context(), postgres.Config{URL: url, Log: quiet})
+		_, err := postgres.Open(t.Context(), postgres.Config{URL: url})
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "geheim") {
 			t.Errorf("%s:\ngot  %v\nwant %s, and no password", url, err, want)
 		}
 	}
 }
 
-// connect opens a connection beside the engine's, which ends with the test.
+// connect opens a connection of the test's own, which is closed at the end of the test.
 func connect(t testing.TB, url string) *pgx.Conn {
 	t.Helper()
 	c, err := pgx.Connect(t.Context(), url)

@@ -161,7 +161,7 @@ func TestOutage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l, at := newLink(t, database(t))
-			e, err := postgres.Open(t.Context(), postgres.Config{URL: at, Log: quiet})
+			e, err := postgres.Open(t.Context(), postgres.Config{URL: at})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -231,7 +231,7 @@ func TestErrorText(t *testing.T) {
 			"127.0.0.1:1 (127.0.0.1): dial error: dial tcp 127.0.0.1:1: connect: connection refused; " +
 			"127.0.0.1:2 (127.0.0.1): dial error: dial tcp 127.0.0.1:2: connect: connection refused",
 	} {
-		_, err := postgres.Open(t.Context(), postgres.Config{URL: url, Log: quiet})
+		_, err := postgres.Open(t.Context(), postgres.Config{URL: url})
 		if err == nil || err.Error() != want {
 			t.Errorf("got  %v\nwant %s", err, want)
 		}

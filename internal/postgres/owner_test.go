@@ -126,7 +126,7 @@ func TestOlderFunctions(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				e, err := postgres.Open(t.Context(), postgres.Config{URL: url, MustExist: true, Server: name == "server", Log: quiet})
+				e, err := postgres.Open(t.Context(), postgres.Config{URL: url, MustExist: true, Server: name == "server"})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -187,7 +187,7 @@ func TestPlantedTables(t *testing.T) {
 	}
 	execute(t, url, "GRANT "+evil+" TO "+role) // which the other role itself could do before PostgreSQL 15
 	for user, at := range map[string]string{role: own, "postgres": url} {
-		e, err := postgres.Open(t.Context(), postgres.Config{URL: at, Log: quiet})
+		e, err := postgres.Open(t.Context(), postgres.Config{URL: at})
 		if err == nil {
 			_ = e.Close()
 		}
@@ -215,7 +215,7 @@ func TestForeignTrigger(t *testing.T) {
 		CREATE TRIGGER steal BEFORE INSERT ON tokens FOR EACH ROW EXECUTE FUNCTION public.evil()`); err != nil {
 		t.Fatal(err)
 	}
-	e, err := postgres.Open(t.Context(), postgres.Config{URL: url, Log: quiet})
+	e, err := postgres.Open(t.Context(), postgres.Config{URL: url})
 	if err == nil {
 		_ = e.Close()
 	}
@@ -263,7 +263,7 @@ func TestSchemaIsPinned(t *testing.T) {
 	if n := count(t, url, "SELECT count(*) FROM pg_proc WHERE proname LIKE 'plantstore%'"); n != 0 {
 		t.Errorf("%d functions are left", n)
 	}
-	if _, err := postgres.Open(t.Context(), postgres.Config{URL: url, Log: quiet}); err == nil || !strings.Contains(err.Error(), `is owned by role "mallory_`) {
+	if _, err := postgres.Open(t.Context(), postgres.Config{URL: url}); err == nil || !strings.Contains(err.Error(), `is owned by role "mallory_`) {
 		t.Errorf("a start beside the other tables: %v", err)
 	}
 }
@@ -375,7 +375,7 @@ func TestServerWithoutReplays(t *testing.T) {
 	r := newRestricted(t, 0)
 	server, _, _ := strings.Cut(strings.TrimPrefix(r.Server, "postgres://"), "@")
 	execute(t, r.Owner, "REVOKE UPDATE (created_by) ON plants FROM "+server)
-	_, err := postgres.Open(t.Context(), postgres.Config{URL: r.Server, Server: true, Migrate: true, Log: quiet})
+	_, err := postgres.Open(t.Context(), postgres.Config{URL: r.Server, Server: true, Migrate: true})
 	want := `the role may not lock rows of "plantstore"."plants", as each replay does: as the owner, GRANT UPDATE (created_by) ON plants to it: ` +
 		"ERROR: permission denied for table plants (SQLSTATE 42501)"
 	if err == nil || !strings.HasSuffix(err.Error(), want) {
@@ -390,7 +390,7 @@ func TestMigrateAsServer(t *testing.T) {
 	url := olderDatabase(t, 1)
 	role, own := newRole(t, url, "server")
 	execute(t, url, "GRANT SELECT, INSERT, UPDATE ON ALL TABLES IN SCHEMA public TO "+role)
-	_, err := postgres.Open(t.Context(), postgres.Config{URL: own, Server: true, Migrate: true, Log: quiet})
+	_, err := postgres.Open(t.Context(), postgres.Config{URL: own, Server: true, Migrate: true})
 	want := "must be owner of table plantstore (SQLSTATE 42501): run plantstore migrate as the owner of the tables, or the first plantstore serve as a role that may create them"
 	if err == nil || !strings.HasSuffix(err.Error(), want) {
 		t.Errorf("got  %v\nwant %s", err, want)
@@ -459,7 +459,7 @@ func TestOlderFunctionsOfOwner(t *testing.T) {
 // A search_path on which nothing exists is no place for a store.
 func TestNoSchema(t *testing.T) {
 	t.Parallel()
-	_, err := postgres.Open(t.Context(), postgres.Config{URL: database(t) + "&search_path=missing", Log: quiet})
+	_, err := postgres.Open(t.Context(), postgres.Config{URL: database(t) + "&search_path=missing"})
 	want := "no schema of the search_path exists, or its use is not granted: create one, or set search_path in the URL"
 	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got  %v\nwant %s", err, want)

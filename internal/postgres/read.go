@@ -16,7 +16,7 @@ const recordSQL = `SELECT plants.id, plants.name, plants.tag, plants.created_at,
 
 // Get implements store.Engine.
 func (e *Engine) Get(ctx context.Context, id int64) (plant.Record, error) {
-	rows, _ := e.pool.Query(ctx, recordSQL+"WHERE plants.id = $1", id) // the error comes with the rows
+	rows, _ := e.pool.Query(ctx, recordSQL+"WHERE plants.id = $1", id) // CollectExactlyOneRow returns the error
 	r, err := pgx.CollectExactlyOneRow(rows, record)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = store.ErrNotFound
@@ -43,7 +43,7 @@ func (e *Engine) List(ctx context.Context, q store.Query) (records []plant.Recor
 		bytes += r.Bytes()
 		records = append(records, r)
 	}
-	rows.Close() // reads on to the end
+	rows.Close() // reads the remaining rows, which may end with an error
 	return records, rows.Err()
 }
 
@@ -53,4 +53,28 @@ func record(r pgx.CollectableRow) (p plant.Record, err error) {
 	err = r.Scan(&p.ID, &p.Name, &tag, &at, &p.CreatedBy)
 	p.Tag, p.CreatedAt = tagOf(tag), at.UTC()
 	return p, err
+}
+
+const rowColumns = "id, name, tag, created_at, created_by"
+
+// scanRow reads a row of rowColumns.
+func scanRow(row pgx.Row) (r store.Row, err error) {
+	var tag *string
+	err = row.Scan(&r.ID, &r.Name, &tag, &r.CreatedAt, &r.CreatedBy)
+	r.Tag = tagOf(tag)
+	return r, err
+}
+
+// State implements store.Engine.
+func (e *Engine) State(ctx context.Context) (store.State, error) {
+	now, err := readState(ctx, e.pool)
+	now.Plants = e.estimated.Load()
+	return now, classify(err)
+}
+
+func readState(ctx context.Context, q querier) (now store.State, err error) {
+	var move string
+	err = q.QueryRow(ctx, "SELECT token_changes, coalesce(held, '') FROM plantstore").Scan(&now.TokenChanges, &move)
+	now.Move = store.ParseMoveState(move)
+	return now, err
 }

@@ -12,12 +12,12 @@ import (
 	"plantstore/internal/store"
 )
 
-// A trigger, a rule or row-level security on a table changes what our statements
-// do, and a missing constraint stores an id twice, all without an error. So the
-// tables are compared with those that the migrations make whenever a store is
-// opened. Indexes that are no constraint are the database administrator's own.
+// A trigger, a rule or row-level security on a table changes the effect of our
+// statements, and without a constraint, an id is stored twice, all without an error.
+// So Open compares the tables with those that the migrations create. Indexes that are
+// no constraint belong to the database administrator.
 
-// fact is something that a catalogue says of one of our tables.
+// fact is a property of one of our tables, from PostgreSQL's catalogue.
 type fact struct{ kind, table, name, detail string }
 
 func (f fact) String() string {
@@ -35,21 +35,26 @@ func (f fact) String() string {
 	}
 }
 
+// sameName reports whether both facts are about the same object.
+func (f fact) sameName(g fact) bool {
+	return f.kind == g.kind && f.table == g.table && f.name == g.name
+}
+
 // constraintKinds are the names of pg_constraint.contype
 // (https://www.postgresql.org/docs/current/catalog-pg-constraint.html).
 var constraintKinds = map[string]string{
 	"p": "primary key", "u": "unique constraint", "c": "check constraint", "f": "foreign key", "x": "exclusion constraint",
 }
 
-// expectedFact is a fact of every schema from a version on.
+// expectedFact is a fact of all schemas from since on.
 type expectedFact struct {
 	since int
 	fact
 }
 
-// expectedFacts are those of each schema, from the version that brought them. The
-// detail of a table is pg_class.relkind. The name of a constraint is its column,
-// and its detail pg_constraint.contype.
+// expectedFacts are the facts of all schemas. The detail of a table is
+// pg_class.relkind. The name of a constraint is its column, and its detail is
+// pg_constraint.contype.
 var expectedFacts = []expectedFact{
 	{1, fact{"table", "plants", "", "r"}},
 	{1, fact{"column", "plants", "id", "bigint NOT NULL"}},
@@ -81,29 +86,33 @@ var expectedFacts = []expectedFact{
 	{1, fact{"constraint", "plantstore", "one", "c"}},
 }
 
-// factsSQL reads the facts and the version that they are of, in one statement:
-// another server may be migrating. The detail of a trigger is whether it is
-// enabled, whether its function is in the schema of the tables, and the function's
-// name and body.
-const factsSQL = `WITH ours AS (SELECT pg_class.oid, relname::text AS tab, relkind::text AS kind, relrowsecurity, relnamespace
+// factsSQL reads the facts and their schema's version in one statement: another server
+// may migrate the store. The detail of a trigger has four parts: its state, whether its
+// function is in the schema of the tables, and the function's name and body.
+const factsSQL = `WITH ours AS (
+	SELECT pg_class.oid, relname::text AS tab, relkind::text AS kind, relrowsecurity, relnamespace
 	FROM pg_class INNER JOIN pg_namespace ON pg_namespace.oid = relnamespace
 	WHERE nspname = current_schema() AND relname IN ('plants', 'tokens', 'plantstore'))
 	SELECT 'version', '', '', version::text FROM plantstore
 	UNION ALL SELECT 'table', tab, '', kind FROM ours
 	UNION ALL SELECT 'row-level security', tab, '', '' FROM ours WHERE relrowsecurity
 	UNION ALL SELECT 'column', tab, attname::text,
-		concat(format_type(atttypid, atttypmod), CASE WHEN attnotnull THEN ' NOT NULL' ELSE '' END, CASE WHEN atthasdef THEN ' DEFAULT' ELSE '' END)
+		concat(format_type(atttypid, atttypmod),
+		CASE WHEN attnotnull THEN ' NOT NULL' ELSE '' END, CASE WHEN atthasdef THEN ' DEFAULT' ELSE '' END)
 	FROM ours INNER JOIN pg_attribute ON attrelid = ours.oid WHERE attnum > 0 AND NOT attisdropped
 	UNION ALL SELECT 'constraint', tab, coalesce(attname::text, conname::text), contype::text
-	FROM ours INNER JOIN pg_constraint ON conrelid = ours.oid LEFT JOIN pg_attribute ON attrelid = ours.oid AND attnum = ANY (conkey)
+	FROM ours INNER JOIN pg_constraint ON conrelid = ours.oid
+	LEFT JOIN pg_attribute ON attrelid = ours.oid AND attnum = ANY (conkey)
 	WHERE contype IN ('p', 'u', 'c', 'f', 'x')
 	UNION ALL SELECT 'rule', tab, rulename::text, '' FROM ours INNER JOIN pg_rewrite ON ev_class = ours.oid
-	UNION ALL SELECT 'trigger', tab, tgname::text, concat(tgenabled::text, ' ', (pronamespace = relnamespace)::text, ' ', proname::text, ' ', prosrc)
-	FROM ours INNER JOIN pg_trigger ON tgrelid = ours.oid INNER JOIN pg_proc ON pg_proc.oid = tgfoid WHERE NOT tgisinternal`
+	UNION ALL SELECT 'trigger', tab, tgname::text,
+		concat(tgenabled::text, ' ', (pronamespace = relnamespace)::text, ' ', proname::text, ' ', prosrc)
+	FROM ours INNER JOIN pg_trigger ON tgrelid = ours.oid
+	INNER JOIN pg_proc ON pg_proc.oid = tgfoid WHERE NOT tgisinternal`
 
-// checkSchema refuses tables that are not those of their schema's version.
+// checkSchema refuses tables that differ from those of their schema's version.
 func (e *Engine) checkSchema(ctx context.Context, q querier) error {
-	rows, _ := q.Query(ctx, factsSQL) // the error comes with the rows
+	rows, _ := q.Query(ctx, factsSQL) // CollectRows returns the error
 	found, err := pgx.CollectRows(rows, func(r pgx.CollectableRow) (f fact, err error) {
 		err = r.Scan(&f.kind, &f.table, &f.name, &f.detail)
 		return f, err
@@ -118,7 +127,7 @@ func (e *Engine) checkSchema(ctx context.Context, q querier) error {
 			if version, err = strconv.Atoi(f.detail); err != nil {
 				return err
 			}
-		case f.kind == "trigger" && e.isMovers(f):
+		case f.kind == "trigger" && e.isMoveTrigger(f):
 		case f == fact{"table", f.table, "", "p"}: // partitioned by its administrator
 			others = append(others, fact{"table", f.table, "", "r"})
 		default:
@@ -133,17 +142,18 @@ func (e *Engine) checkSchema(ctx context.Context, q querier) error {
 	if more := len(faults) - faultsMax; more > 0 {
 		faults = append(faults[:faultsMax], fmt.Sprintf("%d more", more))
 	}
-	return fmt.Errorf("%w: its tables are not those of schema %d of Plant Store: %s; undo the change as the owner of the tables, or restore a backup",
+	return fmt.Errorf("%w: its tables are not those of schema %d of Plant Store: %s; "+
+		"undo the change as the owner of the tables, or restore a backup",
 		store.ErrBroken, version, strings.Join(faults, ", "))
 }
 
-// compareFacts returns what differs from a version's schema, for a person.
+// compareFacts returns the differences from a version's schema, for a person.
 func compareFacts(version int, found []fact) (faults []string) {
 	for _, want := range expectedFacts {
 		if want.since > version || slices.Contains(found, want.fact) {
 			continue
 		}
-		same := slices.IndexFunc(found, func(f fact) bool { return f.kind == want.kind && f.table == want.table && f.name == want.name })
+		same := slices.IndexFunc(found, want.sameName)
 		if same < 0 || want.kind == "constraint" {
 			faults = append(faults, fmt.Sprintf("%v is missing", want.fact))
 			continue
@@ -151,23 +161,23 @@ func compareFacts(version int, found []fact) (faults []string) {
 		faults = append(faults, fmt.Sprintf("%v is %q, want %q", want.fact, found[same].detail, want.detail))
 	}
 	for _, f := range found {
-		known := slices.ContainsFunc(expectedFacts, func(want expectedFact) bool {
-			return want.since <= version && want.kind == f.kind && want.table == f.table && want.name == f.name && (f.kind != "constraint" || want.detail == f.detail)
+		expected := slices.ContainsFunc(expectedFacts, func(want expectedFact) bool {
+			return want.since <= version && want.sameName(f) && (f.kind != "constraint" || want.detail == f.detail)
 		})
-		if !known {
+		if !expected {
 			faults = append(faults, fmt.Sprintf("%v is not part of it", f))
 		}
 	}
 	return faults
 }
 
-// isMovers reports whether a trigger is one of a move, of this version or an
+// isMoveTrigger reports whether a trigger belongs to a move of this version or of an
 // older one.
-func (e *Engine) isMovers(f fact) bool {
-	follow, hold := e.captureTrigger(), e.refuseTrigger()
+func (e *Engine) isMoveTrigger(f fact) bool {
+	capture, refuse := e.captureTrigger(), e.refuseTrigger()
 	bodies := map[string][]string{
-		follow.name: {follow.does, idle, "BEGIN INSERT INTO followed SELECT id FROM created; RETURN NULL; END"},
-		hold.name:   {hold.does, idle},
+		capture.name: {capture.body, noOpBody, "BEGIN INSERT INTO followed SELECT id FROM created; RETURN NULL; END"},
+		refuse.name:  {refuse.body, noOpBody},
 	}
 	return f.table == "plants" && slices.ContainsFunc(bodies[f.name], func(body string) bool {
 		return f.detail == "O true plantstore_"+f.name+" "+body

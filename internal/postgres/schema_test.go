@@ -53,7 +53,7 @@ func TestSchemaIsChecked(t *testing.T) {
 			}
 			execute(t, url, test.sql)
 			for _, c := range []postgres.Config{{Server: true, Migrate: true}, {MustExist: true}, {ReadOnly: true}} {
-				c.URL, c.Log = url, quiet
+				c.URL = url
 				e, err := postgres.Open(t.Context(), c)
 				if err == nil {
 					_ = e.Close()
@@ -80,7 +80,7 @@ func TestDisabledHold(t *testing.T) {
 		t.Fatal(err)
 	}
 	execute(t, url, "ALTER TABLE plants DISABLE TRIGGER hold")
-	_, err = postgres.Open(t.Context(), postgres.Config{URL: url, Log: quiet})
+	_, err = postgres.Open(t.Context(), postgres.Config{URL: url})
 	if want := `trigger "hold" on plants is not part of it`; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}

@@ -180,7 +180,7 @@ func (r *recorder) older(t *testing.T) {
 	}
 	execute(t, at, leftByOlder+"; CREATE ROLE server; GRANT INSERT ON plants TO server")
 	r.away[nameOf(t, at)] = true
-	e, err := postgres.Open(t.Context(), postgres.Config{URL: at, Server: true, Log: quiet})
+	e, err := postgres.Open(t.Context(), postgres.Config{URL: at, Server: true})
 	if err == nil {
 		err = e.Close()
 	}

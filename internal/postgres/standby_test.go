@@ -214,7 +214,7 @@ func TestUnknown(t *testing.T) {
 func TestRequiredStandby(t *testing.T) {
 	t.Parallel()
 	s := newStandby(t)
-	config := postgres.Config{URL: s.url, Server: true, RequireSyncStandby: true, Log: quiet}
+	config := postgres.Config{URL: s.url, Server: true, RequireSyncStandby: true}
 	if e, err := postgres.Open(t.Context(), config); err == nil || !strings.HasSuffix(err.Error(), "the database waits for no synchronous standby, and one is required: set synchronous_standby_names") {
 		if err == nil {
 			_ = e.Close()
@@ -287,7 +287,7 @@ func TestAsynchronousCommit(t *testing.T) {
 	if off := count(t, url, "SELECT count(*) FROM pg_settings WHERE name = 'synchronous_commit' AND setting = 'off'"); off != 1 {
 		t.Fatal("the database does not have what the test needs")
 	}
-	e, err := postgres.Open(t.Context(), postgres.Config{URL: url, Log: quiet})
+	e, err := postgres.Open(t.Context(), postgres.Config{URL: url})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -31,7 +30,7 @@ func (e *Engine) CreateToken(ctx context.Context, t auth.Token) (id int64, err e
 // CreateFirstToken implements store.Engine.
 func (e *Engine) CreateFirstToken(ctx context.Context, t auth.Token) (created bool, err error) {
 	if tokens, err := e.Tokens(ctx); err != nil || len(tokens) > 0 {
-		return false, err // without writing: a server must be able to start on a full disk
+		return false, err // without a write: a server must be able to start on a full disk
 	}
 	err = e.changeTokens(ctx, func(tx pgx.Tx) error {
 		if err := tx.QueryRow(ctx, "SELECT NOT EXISTS (SELECT 1 FROM tokens)").Scan(&created); err != nil || !created {
@@ -44,7 +43,9 @@ func (e *Engine) CreateFirstToken(ctx context.Context, t auth.Token) (created bo
 }
 
 // RotateToken implements store.Engine.
-func (e *Engine) RotateToken(ctx context.Context, t auth.Token, overlap time.Duration) (fresh, old auth.Token, err error) {
+func (e *Engine) RotateToken(
+	ctx context.Context, t auth.Token, overlap time.Duration,
+) (fresh, old auth.Token, err error) {
 	err = e.changeTokens(ctx, func(tx pgx.Tx) error {
 		named, err := tokensNamed(ctx, tx, t.Name)
 		if err != nil {
@@ -68,21 +69,25 @@ func (e *Engine) RotateToken(ctx context.Context, t auth.Token, overlap time.Dur
 
 // tokensNamed returns the tokens with that name, by ascending id.
 func tokensNamed(ctx context.Context, tx pgx.Tx, name string) ([]auth.Token, error) {
-	rows, _ := tx.Query(ctx, "SELECT "+tokenColumns+" FROM tokens WHERE name = $1 ORDER BY id", name) // the error comes with the rows
+	rows, _ := tx.Query(ctx, // CollectRows returns the error
+		"SELECT "+tokenColumns+" FROM tokens WHERE name = $1 ORDER BY id", name)
 	return pgx.CollectRows(rows, token)
 }
 
 // RevokeTokens implements store.Engine.
-func (e *Engine) RevokeTokens(ctx context.Context, which store.Selector, at time.Time) (revoked []auth.Token, err error) {
-	column, value := "hash", any(which.Hash[:])
+func (e *Engine) RevokeTokens(
+	ctx context.Context, selector store.Selector, at time.Time,
+) (revoked []auth.Token, err error) {
+	column, value := "hash", any(selector.Hash[:])
 	switch {
-	case which.ID != 0:
-		column, value = "id", which.ID
-	case which.Name != "":
-		column, value = "name", which.Name
+	case selector.ID != 0:
+		column, value = "id", selector.ID
+	case selector.Name != "":
+		column, value = "name", selector.Name
 	}
 	err = e.changeTokens(ctx, func(tx pgx.Tx) error {
-		rows, _ := tx.Query(ctx, "UPDATE tokens SET revoked_at = $1 WHERE "+column+" = $2 AND revoked_at IS NULL RETURNING "+tokenColumns, at, value) // the error comes with the rows
+		rows, _ := tx.Query(ctx, "UPDATE tokens SET revoked_at = $1 WHERE "+column+" = $2 AND revoked_at IS NULL "+
+			"RETURNING "+tokenColumns, at, value) // CollectRows returns the error
 		revoked, err = pgx.CollectRows(rows, token)
 		if err == nil && len(revoked) == 0 {
 			err = store.ErrNotFound
@@ -94,12 +99,14 @@ func (e *Engine) RevokeTokens(ctx context.Context, which store.Selector, at time
 
 // Tokens implements store.Engine.
 func (e *Engine) Tokens(ctx context.Context) ([]auth.Token, error) {
-	rows, _ := e.pool.Query(ctx, forSchema(e.schema, "SELECT "+tokenColumns+" FROM tokens ORDER BY id")) // the error comes with the rows
+	sql := forSchema(e.schema, "SELECT "+tokenColumns+" FROM tokens ORDER BY id")
+	rows, _ := e.pool.Query(ctx, sql) // CollectRows returns the error
 	tokens, err := pgx.CollectRows(rows, token)
 	return tokens, classify(err)
 }
 
-const tokenColumns = "id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix" //nolint:gosec // names of columns
+//nolint:gosec // names of columns
+const tokenColumns = "id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix"
 
 func token(r pgx.CollectableRow) (t auth.Token, err error) {
 	var hash []byte
@@ -123,36 +130,12 @@ func token(r pgx.CollectableRow) (t auth.Token, err error) {
 	return t, nil
 }
 
-// timeOf returns the zero time for NULL.
-func timeOf(t *time.Time) time.Time {
-	if t == nil {
-		return time.Time{}
-	}
-	return t.UTC()
-}
-
-// null returns NULL for the zero time.
-func null(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	return &t
-}
-
-// nullText returns NULL for the empty text.
-func nullText(text string) *string {
-	if text == "" {
-		return nil
-	}
-	return &text
-}
-
-// insertToken stores a token under the next id. Who calls it holds the one row
-// of plantstore, and no token is ever deleted.
+// insertToken stores a token with the next id. Its caller has locked the row of
+// plantstore, and no token is ever deleted.
 func insertToken(ctx context.Context, tx pgx.Tx, t auth.Token) (id int64, err error) {
 	err = tx.QueryRow(ctx, `INSERT INTO tokens (id, name, hash, scopes, created_at, expires_at, prefix)
 		SELECT coalesce(max(id), 0) + 1, $1, $2, $3, $4, $5, $6 FROM tokens RETURNING id`,
-		t.Name, t.Hash[:], t.Scopes.String(), t.CreatedAt, null(t.ExpiresAt), nullText(t.Prefix)).Scan(&id)
+		t.Name, t.Hash[:], t.Scopes.String(), t.CreatedAt, nullTime(t.ExpiresAt), nullText(t.Prefix)).Scan(&id)
 	return id, err
 }
 
@@ -169,7 +152,7 @@ func (e *Engine) MarkUsed(ctx context.Context, uses []auth.Use) error {
 	})
 }
 
-// changeTokens is transact for a change that servers must see.
+// changeTokens is transact for a change of tokens, which servers read soon after it.
 func (e *Engine) changeTokens(ctx context.Context, change func(pgx.Tx) error) error {
 	return e.transact(ctx, func(tx pgx.Tx) error {
 		if err := e.checkWritable(ctx, tx); err != nil {
@@ -181,33 +164,4 @@ func (e *Engine) changeTokens(ctx context.Context, change func(pgx.Tx) error) er
 		_, err := tx.Exec(ctx, "UPDATE plantstore SET token_changes = token_changes + 1")
 		return err
 	})
-}
-
-// transact runs a change in a transaction, one at a time in all servers. An error means that nothing was done, unless it wraps
-// store.ErrOutcomeUnknown.
-func (e *Engine) transact(ctx context.Context, change func(pgx.Tx) error) error {
-	conn, err := e.pool.Acquire(ctx)
-	if err != nil {
-		return classify(err)
-	}
-	defer conn.Release()
-	tx, err := conn.Begin(ctx)
-	if err != nil {
-		return classify(err)
-	}
-	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // after a COMMIT it does nothing
-	if _, err := tx.Exec(ctx, "SELECT one FROM plantstore FOR UPDATE"); err != nil {
-		return classify(err)
-	}
-	if err := change(tx); err != nil {
-		return classify(err)
-	}
-	err = tx.Commit(ctx)
-	if err == nil {
-		err = warning(conn.Conn())
-	}
-	if err != nil && (errors.Is(err, errWarned) || effectOf(err) == unknown) {
-		return fmt.Errorf("%w: %w", store.ErrOutcomeUnknown, driverError{err})
-	}
-	return classify(err)
 }

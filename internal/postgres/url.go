@@ -10,14 +10,14 @@ import (
 	"strings"
 )
 
-// URL is the address of a database, as ParseURL accepted it. The zero value is
-// no address.
+// URL is the address of a database, as ParseURL returned it. The zero value is no
+// address.
 type URL struct {
 	text     string // for pgx; may hold a password
 	shown    string
 	password bool
-	given    []string // names of the parameters behind the question mark
-	sslmode  bool     // one of these sets sslmode
+	given    []string // names of the parameters after the question mark
+	sslmode  bool     // a parameter sets sslmode
 }
 
 // Reveal returns the whole URL, passwords included, for Config.
@@ -27,14 +27,14 @@ func (u URL) Reveal() string { return u.text }
 // parameters that may hold any text. It is safe to show and to log.
 func (u URL) String() string { return u.shown }
 
-// HasPassword reports whether the URL holds a password of any kind.
+// HasPassword reports whether the URL contains a password of any kind.
 func (u URL) HasPassword() bool { return u.password }
 
-// hidden stands where a value is not shown, as in (*url.URL).Redacted.
+// hidden replaces a secret value, as in (*url.URL).Redacted.
 const hidden = "xxxxx"
 
-// Parameters that a URL may have. Everything else is refused, as libpq refuses
-// it: a name that is not known is a mistake, or a piece of a password.
+// The parameters that a URL may have. ParseURL refuses others, as libpq does: an
+// unknown name is a mistake, or a part of a password.
 var (
 	parametersShown = []string{
 		"application_name", "channel_binding", "connect_timeout", "database", "dbname", "default_query_exec_mode",
@@ -60,12 +60,11 @@ func IsURL(text string) bool {
 // https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-CONNSTRING-URIS.
 // It resolves nothing: no environment variable, file or host name.
 //
-// It refuses what could be read in more than one way, because a part of a
-// password might then be shown as something else. Its errors contain no text
-// of the URL.
+// It refuses an ambiguous URL, because a part of a password might be shown as
+// something else. Its errors contain no text of the URL.
 func ParseURL(text string) (URL, error) {
 	if !IsURL(text) {
-		return URL{}, errors.New("not a PostgreSQL URL: it begins with postgres:// or postgresql://")
+		return URL{}, errors.New("not a PostgreSQL URL: a URL starts with postgres:// or postgresql://")
 	}
 	if i := strings.IndexFunc(text, func(r rune) bool { return r <= ' ' || r == 0x7f }); i >= 0 {
 		return URL{}, fmt.Errorf("the URL has a space or a control character at byte %d: percent-encode it", i+1)
@@ -75,13 +74,14 @@ func ParseURL(text string) (URL, error) {
 	u := URL{text: scheme + rest}
 
 	var user string
-	// Only a slash ends the search for the user, as in libpq.
+	// As in libpq, only a slash ends the search for the @ after the user.
 	if i := strings.IndexAny(rest, "@/"); i >= 0 && rest[i] == '@' {
 		user, rest = rest[:i], rest[i+1:]
 	}
 	rest, query, hasQuery := strings.Cut(rest, "?")
 	if strings.Contains(rest, "@") || strings.Contains(query, "@") {
-		return URL{}, errors.New("the URL has an @ where none is expected: in a user name or password percent-encode @ as %40 and / as %2F")
+		return URL{}, errors.New("the URL has an unexpected @: " +
+			"in a user name or password, percent-encode @ as %40 and / as %2F")
 	}
 	user, err := u.parseUser(user)
 	if err != nil {
@@ -105,7 +105,8 @@ func ParseURL(text string) (URL, error) {
 	return u, nil
 }
 
-// parseUser reads what stands before the @, and returns it as it may be shown.
+// parseUser parses the user and the password before the @, and returns them without
+// the password.
 func (u *URL) parseUser(text string) (shown string, err error) {
 	if text == "" {
 		return "", nil
@@ -128,7 +129,7 @@ func (u *URL) parseUser(text string) (shown string, err error) {
 	return name + ":" + hidden + "@", nil
 }
 
-// checkUser refuses the name of a user in which a password may be.
+// checkUser refuses a user name that may contain a password.
 func checkUser(name string) error {
 	if strings.Contains(name, ":") {
 		return errors.New("the user name in the URL has an encoded colon: between user name and password write a plain colon")
@@ -136,7 +137,7 @@ func checkUser(name string) error {
 	return nil
 }
 
-// checkHosts refuses a list of hosts and ports in which a user may be.
+// checkHosts refuses a list of hosts and ports that may contain a user.
 func checkHosts(text string) error {
 	for host := range strings.SplitSeq(text, ",") {
 		var port string
@@ -163,11 +164,12 @@ func checkHosts(text string) error {
 	return nil
 }
 
-// checkHost refuses what is no name, address or directory of a socket.
+// checkHost refuses a text that is no host name, address or socket directory.
 func checkHost(host string) error {
 	_, err := netip.ParseAddr(host)
 	if strings.ContainsAny(host, "@ ") || strings.Contains(host, ":") && !strings.HasPrefix(host, "/") && err != nil {
-		return errors.New("a host in the URL has an encoded @, colon or space: between user, host and port write a plain @ and colon")
+		return errors.New("a host in the URL has an encoded @, colon or space: " +
+			"between user, host and port write a plain @ and colon")
 	}
 	return nil
 }
@@ -179,7 +181,7 @@ func checkPort(text string) error {
 	return nil
 }
 
-// parseQuery reads the parameters, and returns them as they may be shown.
+// parseQuery parses the parameters, and returns them without their secrets.
 func (u *URL) parseQuery(text string) (shown string, err error) {
 	if text == "" {
 		return "", nil
@@ -212,8 +214,8 @@ func (u *URL) parseQuery(text string) (shown string, err error) {
 	return strings.Join(pairs, "&"), nil
 }
 
-// parseParameter reads name=value. Its errors do not show the name: it may be
-// a piece of a password that has an & in it.
+// parseParameter parses name=value. Its errors do not contain the name: it may be a
+// part of a password with an &.
 func parseParameter(pair string) (name, value string, err error) {
 	name, value, ok := strings.Cut(pair, "=")
 	if !ok || strings.Contains(value, "=") {
@@ -246,8 +248,8 @@ func parseParameter(pair string) (name, value string, err error) {
 // decode undoes percent-encoding.
 func decode(text string) (string, error) {
 	decoded, err := url.PathUnescape(text)
-	if err != nil { // it shows what is wrong, which may be in a password
-		return "", errors.New("the URL has a % that two hexadecimal digits do not follow: write %25 for a plain %")
+	if err != nil { // its text may be a part of a password
+		return "", errors.New("the URL has a % without two hexadecimal digits after it: write %25 for a plain %")
 	}
 	if strings.Contains(decoded, "\x00") {
 		return "", errors.New("the URL has a NUL character")

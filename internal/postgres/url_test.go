@@ -54,9 +54,9 @@ func TestParseURL(t *testing.T) {
 func TestParseURLRefuses(t *testing.T) {
 	t.Parallel()
 	const (
-		at        = "the URL has an @ where none is expected: in a user name or password percent-encode @ as %40 and / as %2F"
+		at        = "the URL has an unexpected @: in a user name or password, percent-encode @ as %40 and / as %2F"
 		port      = "a port in the URL is not a number from 1 to 65535; in a password percent-encode / as %2F"
-		percent   = "the URL has a % that two hexadecimal digits do not follow: write %25 for a plain %"
+		percent   = "the URL has a % without two hexadecimal digits after it: write %25 for a plain %"
 		user      = "the user name in the URL has an encoded colon: between user name and password write a plain colon"
 		host      = "a host in the URL has an encoded @, colon or space: between user, host and port write a plain @ and colon"
 		ipv6      = "an IPv6 address in the URL is not written as [::1] or [::1]:5432"
@@ -64,9 +64,9 @@ func TestParseURLRefuses(t *testing.T) {
 		unknown   = "its name is unknown; names are in lower case: application_name, channel_binding, "
 	)
 	for in, want := range map[string]string{
-		"":                                               "not a PostgreSQL URL: it begins with postgres:// or postgresql://",
-		"postgres:/flora:s3cret@db1/plants":              "not a PostgreSQL URL: it begins with postgres:// or postgresql://",
-		"mysql://flora:s3cret@db1/plants":                "not a PostgreSQL URL: it begins with postgres:// or postgresql://",
+		"":                                               "not a PostgreSQL URL: a URL starts with postgres:// or postgresql://",
+		"postgres:/flora:s3cret@db1/plants":              "not a PostgreSQL URL: a URL starts with postgres:// or postgresql://",
+		"mysql://flora:s3cret@db1/plants":                "not a PostgreSQL URL: a URL starts with postgres:// or postgresql://",
 		"postgres://flora:s3 cret@db1":                   "the URL has a space or a control character at byte 20: percent-encode it",
 		"postgres://flora:s3\tcret@db1":                  "the URL has a space or a control character at byte 20: percent-encode it",
 		"postgres://flora:s3cret\x00@db1":                "the URL has a space or a control character at byte 24: percent-encode it",

@@ -1,0 +1,120 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"plantstore/internal/store"
+)
+
+// transact runs a change in a transaction that locks the row of plantstore, so that
+// all servers run such transactions one after the other. An error means that
+// nothing was changed, unless it wraps store.ErrOutcomeUnknown.
+func (e *Engine) transact(ctx context.Context, change func(pgx.Tx) error) error {
+	conn, err := e.pool.Acquire(ctx)
+	if err != nil {
+		return classify(err)
+	}
+	defer conn.Release()
+	tx, err := conn.Begin(ctx)
+	if err != nil {
+		return classify(err)
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // after a COMMIT it does nothing
+	if _, err := tx.Exec(ctx, "SELECT one FROM plantstore FOR UPDATE"); err != nil {
+		return classify(err)
+	}
+	if err := change(tx); err != nil {
+		return classify(err)
+	}
+	err = tx.Commit(ctx)
+	if err == nil {
+		err = warning(conn.Conn())
+	}
+	if err != nil && (errors.Is(err, errWarned) || effectOf(err) == unknownEffect) {
+		return fmt.Errorf("%w: %w", store.ErrOutcomeUnknown, driverError{err})
+	}
+	return classify(err)
+}
+
+// lockTimeout bounds the wait for a lock on the table plants: later statements wait
+// behind a statement that waits for its lock.
+const lockTimeout = "SET LOCAL lock_timeout = '1s'; "
+
+// lockPlants waits until no transaction writes plants, and blocks writes until the
+// transaction ends.
+func lockPlants(ctx context.Context, tx pgx.Tx) error {
+	_, err := tx.Exec(ctx, lockTimeout+"LOCK TABLE plants IN SHARE ROW EXCLUSIVE MODE")
+	return err
+}
+
+// transactLocked is transact for a change that calls lockPlants. It retries after
+// lockTimeout, with pauses in which the statements that wait behind it run.
+func (e *Engine) transactLocked(ctx context.Context, change func(pgx.Tx) error) error {
+	const tries = 20
+	for try := 1; ; try++ {
+		err := e.transact(ctx, change)
+		if !hasCode(err, codeLockNotAvailable) {
+			return err
+		}
+		if try == tries {
+			return fmt.Errorf("another transaction locks the table plants for long, as a vacuum or CREATE INDEX does; "+
+				"wait for its end: %w", err)
+		}
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), err)
+		}
+	}
+}
+
+// commitDurably makes the server answer a COMMIT of this connection only when the
+// transaction is on stable storage, also of a synchronous standby if there is one.
+// The default of the database may be weaker
+// (https://www.postgresql.org/docs/current/runtime-config-wal.html#GUC-SYNCHRONOUS-COMMIT).
+func commitDurably(ctx context.Context, c *pgx.Conn) error {
+	var level string
+	if err := c.QueryRow(ctx, "SHOW synchronous_commit").Scan(&level); err != nil {
+		return err
+	}
+	_ = warning(c) // of the connection's start, an old collation for example: it is about no transaction
+	if level == "on" || level == "remote_apply" {
+		return nil
+	}
+	_, err := c.Exec(ctx, "SET synchronous_commit = 'on'")
+	return err
+}
+
+// warningKey is the key of the last warning in a connection's custom data.
+const warningKey = "plantstore.warning"
+
+// recordWarning records a warning for the caller that waits for an answer on the
+// connection. A warning with a COMMIT means that the wait for a synchronous standby
+// was cancelled: the COMMIT succeeds, but is on one machine only.
+func recordWarning(c *pgconn.PgConn, n *pgconn.Notice) {
+	if n.SeverityUnlocalized == "WARNING" {
+		c.CustomData()[warningKey] = n.Message
+	}
+}
+
+// errWarned means that the answer of a transaction came with a warning, so that its
+// durability is unknown.
+var errWarned = errors.New("the database answered a transaction with a warning")
+
+// warning returns an error if the connection has received a warning since the
+// last call.
+func warning(c *pgx.Conn) error {
+	data := c.PgConn().CustomData()
+	message, ok := data[warningKey].(string)
+	delete(data, warningKey)
+	if !ok {
+		return nil
+	}
+	return fmt.Errorf("%w: %s", errWarned, message)
+}
