@@ -1,5 +1,6 @@
-// Package safefile creates, replaces and opens files in directories where other users may write. A name there may be a
-// symbolic link or a FIFO that another user made: nothing here writes through the one or waits for the other.
+// Package safefile creates, replaces and opens files in directories that other users may write to. Another user may
+// have created a symbolic link or a FIFO there: the package does not write through a link and does not wait for a
+// FIFO.
 package safefile
 
 import (
@@ -12,16 +13,16 @@ import (
 	"syscall"
 )
 
-// File is a temporary file that gets its name when it is complete. Its methods beside those of os.File are Publish and
-// Discard, of which the caller calls one. It is not safe for concurrent use.
+// File is a temporary file. The caller ends it with Publish, which gives it its name, or with Discard. It is not safe
+// for concurrent use.
 type File struct {
 	*os.File
 	path string
 	done bool // published or discarded
 }
 
-// Create creates a temporary file in the directory of path, which only its owner can read. Nothing appears at path before
-// Publish. It refuses a directory that is reached through a link of another user.
+// Create creates a temporary file in the directory of path that only its owner can read. Publish gives it the name
+// path. Create refuses a directory behind a symbolic link of another user.
 func Create(path string) (*File, error) {
 	if err := RefuseForeignLinks(filepath.Dir(path)); err != nil {
 		return nil, err
@@ -33,10 +34,10 @@ func Create(path string) (*File, error) {
 	return &File{File: f, path: path}, nil
 }
 
-// Publish syncs and closes the file, gives it its name and syncs the directory. A file or a link that has the name is
-// replaced, never followed, if replace is true; else Publish fails with an error that wraps fs.ErrExist. After an error
-// nothing new is at the name, and Discard removes the temporary file. Only if the directory could not be synced, the new
-// file has its name and may lose it in a power cut.
+// Publish syncs and closes the file, gives it its name and syncs the directory. If the name exists, Publish replaces
+// it, a symbolic link included, or returns an error that wraps fs.ErrExist if replace is false. After an error the
+// name is unchanged, and Discard removes the temporary file. The exception is an error of the sync of the directory:
+// the file then has its name and may lose it in a power cut.
 func (f *File) Publish(replace bool) error {
 	if err := f.Sync(); err != nil {
 		return err
@@ -51,8 +52,8 @@ func (f *File) Publish(replace bool) error {
 	return SyncDir(filepath.Dir(f.path))
 }
 
-// place gives the file its name. Without replace, that and the check that the name is free are one step. Two hard links to
-// one file are the usual way; on a file system without them (exFAT) an empty file has the name for a moment.
+// place gives the file its name. Without replace it checks and creates the name in one step: a hard link, or, on a file
+// system without hard links (exFAT), an empty file that it then replaces.
 func (f *File) place(replace bool) error {
 	if replace {
 		return os.Rename(f.Name(), f.path)
@@ -74,7 +75,7 @@ func (f *File) place(replace bool) error {
 	return nil
 }
 
-// Discard closes and removes the temporary file. After Publish has succeeded it does nothing.
+// Discard closes and removes the temporary file. After a successful Publish it does nothing.
 func (f *File) Discard() error {
 	if f.done {
 		return nil
@@ -87,7 +88,7 @@ func (f *File) Discard() error {
 	return errors.Join(err, os.Remove(f.Name()))
 }
 
-// SyncDir syncs a directory, so that the names in it outlive a power cut.
+// SyncDir syncs a directory, so that the names in it survive a power cut.
 func SyncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -100,16 +101,15 @@ func SyncDir(dir string) error {
 	return nil
 }
 
-// ErrNotRegular means that a name belongs to a link, a FIFO, a device, a directory or a socket where a regular file is
-// expected.
+// ErrNotRegular is the error for a symbolic link, FIFO, device, directory or socket in place of a regular file.
 var ErrNotRegular = errors.New("not a regular file")
 
-// OpenRegular opens a regular file as os.OpenFile does. For everything else it fails at once with an error that wraps
-// ErrNotRegular: it neither follows a link at the end of path nor waits for the other end of a FIFO.
+// OpenRegular is os.OpenFile for a regular file. For any other file it returns at once with an error that wraps
+// ErrNotRegular: it does not follow a symbolic link at the end of path and does not wait for the other end of a FIFO.
 func OpenRegular(path string, flag int, perm fs.FileMode) (*os.File, error) {
 	f, err := os.OpenFile(path, flag|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, perm)
 	if err != nil {
-		return nil, cmp.Or(CheckRegular(path), err) // ENXIO of a FIFO and ELOOP of a link say less
+		return nil, cmp.Or(CheckRegular(path), err) // clearer than ENXIO of a FIFO and ELOOP of a link
 	}
 	info, err := f.Stat()
 	if err == nil {
@@ -119,14 +119,14 @@ func OpenRegular(path string, flag int, perm fs.FileMode) (*os.File, error) {
 		err = syscall.SetNonblock(int(f.Fd()), false)
 	}
 	if err != nil {
-		_ = f.Close() // the first error is the one that tells
+		_ = f.Close() // the first error is the cause
 		return nil, err
 	}
 	return f, nil
 }
 
-// CheckRegular returns an error that wraps ErrNotRegular if something is at path that is not a regular file. It is for files that
-// another library opens, which does not know this package.
+// CheckRegular returns an error that wraps ErrNotRegular if path exists and is not a regular file. It is for files that
+// another library opens.
 func CheckRegular(path string) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -145,7 +145,7 @@ func regular(path string, info fs.FileInfo) error {
 	return fmt.Errorf("%s is %s, %w", path, kind(info.Mode()), ErrNotRegular)
 }
 
-// kind names the type of a file for a message.
+// kind returns the type of a file, for a message.
 func kind(mode fs.FileMode) string {
 	switch {
 	case mode&fs.ModeSymlink != 0:
@@ -161,17 +161,17 @@ func kind(mode fs.FileMode) string {
 	}
 }
 
-// OwnedHere reports whether a file belongs to the user of this process or to root.
+// OwnedHere reports whether the owner of a file is the user of this process or root.
 func OwnedHere(info fs.FileInfo) bool {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	return ok && (stat.Uid == 0 || int(stat.Uid) == os.Geteuid())
 }
 
-// RefuseForeignLinks returns an error if path, or a link on the way to it, is a symbolic link that belongs to neither the
-// user of this process nor root. A path that does not exist is no error.
+// RefuseForeignLinks returns an error if a part of path, or of the target of a symbolic link in it, is a symbolic
+// link of a user other than root and the user of this process. A path that does not exist is not an error.
 func RefuseForeignLinks(path string) error {
-	const linksMax = 40         // as the kernel's own limit
-	path = filepath.Clean(path) // a relative path stays one: what is above the working directory may be closed to this user
+	const linksMax = 40         // the limit of the kernel
+	path = filepath.Clean(path) // not absolute: this user may not be allowed to search above the working directory
 	for range linksMax {
 		link, err := firstLink(path)
 		if err != nil || link == "" {
@@ -182,7 +182,7 @@ func RefuseForeignLinks(path string) error {
 			return err
 		}
 		if !OwnedHere(info) {
-			return fmt.Errorf("%s is a symbolic link that belongs to another user: name what it leads to", link)
+			return fmt.Errorf("%s is a symbolic link of another user; use the path of its target", link)
 		}
 		target, err := os.Readlink(link)
 		if err != nil {
@@ -193,11 +193,11 @@ func RefuseForeignLinks(path string) error {
 		}
 		path = filepath.Join(target, path[len(link):])
 	}
-	return nil // the kernel refuses so many
+	return nil // the kernel refuses a path with more links
 }
 
-// firstLink returns the shortest prefix of a path that is a symbolic link; "" if there is none, or if the
-// path ends early.
+// firstLink returns the shortest prefix of a path that is a symbolic link, or "" if no prefix is one or a part of the
+// path does not exist.
 func firstLink(path string) (string, error) {
 	for end := 1; end <= len(path); end++ {
 		if end < len(path) && path[end] != filepath.Separator {
@@ -205,7 +205,7 @@ func firstLink(path string) (string, error) {
 		}
 		info, err := os.Lstat(path[:end])
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
-			return "", nil // the caller's own call says so
+			return "", nil // the caller's own call returns this error
 		}
 		if err != nil {
 			return "", err

@@ -12,31 +12,31 @@ import (
 	"plantstore/internal/safefile"
 )
 
-// another is a user id that no test runs under.
-const another = 12345
+// anotherUser is a user ID that no test runs under.
+const anotherUser = 12345
 
 func TestPublish(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name    string
-		there   func(t *testing.T, path, target string)
+		create  func(t *testing.T, path, target string)
 		replace bool
 		exists  bool
 	}{
-		{"nothing there", func(*testing.T, string, string) {}, false, false},
-		{"nothing there, may replace", func(*testing.T, string, string) {}, true, false},
+		{"no file", nothing, false, false},
+		{"no file, replace", nothing, true, false},
 		{"file", func(t *testing.T, path, _ string) { write(t, path, "old") }, false, true},
-		{"file, may replace", func(t *testing.T, path, _ string) { write(t, path, "old") }, true, false},
+		{"file, replace", func(t *testing.T, path, _ string) { write(t, path, "old") }, true, false},
 		{"link", link, false, true},
-		{"link, may replace", link, true, false},
-		{"dangling link", func(t *testing.T, path, _ string) { link(t, path, path+".none") }, false, true},
+		{"link, replace", link, true, false},
+		{"dangling link", danglingLink, false, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			path, target := filepath.Join(dir, "out"), filepath.Join(dir, "target")
 			write(t, target, "keep")
-			test.there(t, path, target)
+			test.create(t, path, target)
 			before, _ := os.ReadFile(path)
 
 			f, err := safefile.Create(path)
@@ -45,7 +45,7 @@ func TestPublish(t *testing.T) {
 			must(t, err)
 			err = f.Publish(test.replace)
 			if errors.Is(err, fs.ErrExist) != test.exists || !test.exists && err != nil {
-				t.Errorf("Publish: %v, want that it exists: %t", err, test.exists)
+				t.Errorf("Publish: %v, want fs.ErrExist: %t", err, test.exists)
 			}
 			must(t, f.Discard())
 			want := "new"
@@ -62,7 +62,7 @@ func TestPublish(t *testing.T) {
 				t.Errorf("%s: %v, %v; want a file that only its owner can read", path, info, err)
 			}
 			if left, _ := filepath.Glob(filepath.Join(dir, ".out.*")); len(left) > 0 {
-				t.Errorf("temporary files stay: %q", left)
+				t.Errorf("temporary files remain: %q", left)
 			}
 		})
 	}
@@ -76,7 +76,7 @@ func TestDiscard(t *testing.T) {
 	must(t, f.Discard())
 	must(t, f.Discard())
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
-		t.Errorf("%v stays (%v)", left, err)
+		t.Errorf("%v remains (%v)", left, err)
 	}
 }
 
@@ -93,11 +93,12 @@ func TestCreateRefusesForeignLinks(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(dir, "real", "out")); err != nil {
 		t.Error(err)
 	}
-	if err := os.Lchown(alias, another, another); err != nil {
-		t.Skipf("only root can give a link away: %v", err)
+	if err := os.Lchown(alias, anotherUser, anotherUser); err != nil {
+		t.Skipf("only root can change the owner of a link: %v", err)
 	}
 	_, err = safefile.Create(filepath.Join(alias, "out2"))
-	if want := alias + " is a symbolic link that belongs to another user: name what it leads to"; err == nil || err.Error() != want {
+	want := alias + " is a symbolic link of another user; use the path of its target"
+	if err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }
@@ -105,16 +106,16 @@ func TestCreateRefusesForeignLinks(t *testing.T) {
 func TestOpenRegular(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
-		name  string
-		there func(t *testing.T, path, target string)
-		want  string // after the path; "" for success
+		name   string
+		create func(t *testing.T, path, target string)
+		want   string // after the path; "" for success
 	}{
-		{"nothing there", func(*testing.T, string, string) {}, ""},
+		{"no file", nothing, ""},
 		{"file", func(t *testing.T, path, _ string) { write(t, path, "") }, ""},
 		{"link", link, " is a symbolic link, not a regular file"},
-		{"dangling link", func(t *testing.T, path, _ string) { link(t, path, path+".none") }, " is a symbolic link, not a regular file"},
-		{"FIFO", func(t *testing.T, path, _ string) { must(t, syscall.Mkfifo(path, 0o600)) }, " is a FIFO, not a regular file"},
-		{"directory", func(t *testing.T, path, _ string) { must(t, os.Mkdir(path, 0o700)) }, " is a directory, not a regular file"},
+		{"dangling link", danglingLink, " is a symbolic link, not a regular file"},
+		{"FIFO", fifo, " is a FIFO, not a regular file"},
+		{"directory", directory, " is a directory, not a regular file"},
 		{"socket", socket, " is a socket, not a regular file"},
 	} {
 		for _, flag := range []int{os.O_RDONLY, os.O_WRONLY | os.O_CREATE, os.O_RDWR | os.O_CREATE} {
@@ -125,7 +126,7 @@ func TestOpenRegular(t *testing.T) {
 				t.Cleanup(func() { must(t, os.RemoveAll(dir)) })
 				path, target := filepath.Join(dir, "name"), filepath.Join(dir, "target")
 				write(t, target, "keep")
-				test.there(t, path, target)
+				test.create(t, path, target)
 
 				f, err := safefile.OpenRegular(path, flag, 0o600)
 				if err == nil {
@@ -136,9 +137,9 @@ func TestOpenRegular(t *testing.T) {
 					if !errors.Is(err, safefile.ErrNotRegular) || err.Error() != path+test.want {
 						t.Errorf("got %v, want %s", err, path+test.want)
 					}
-				case test.name == "nothing there" && flag == os.O_RDONLY:
+				case test.name == "no file" && flag == os.O_RDONLY:
 					if !errors.Is(err, fs.ErrNotExist) {
-						t.Errorf("got %v, want that it does not exist", err)
+						t.Errorf("got %v, want fs.ErrNotExist", err)
 					}
 				case err != nil:
 					t.Error(err)
@@ -151,9 +152,26 @@ func TestOpenRegular(t *testing.T) {
 	}
 }
 
+func nothing(*testing.T, string, string) {}
+
 func link(t *testing.T, path, target string) {
 	t.Helper()
 	must(t, os.Symlink(target, path))
+}
+
+func danglingLink(t *testing.T, path, _ string) {
+	t.Helper()
+	link(t, path, path+".none")
+}
+
+func fifo(t *testing.T, path, _ string) {
+	t.Helper()
+	must(t, syscall.Mkfifo(path, 0o600))
+}
+
+func directory(t *testing.T, path, _ string) {
+	t.Helper()
+	must(t, os.Mkdir(path, 0o700))
 }
 
 func socket(t *testing.T, path, _ string) {

@@ -34,7 +34,7 @@ func TestForeignLink(t *testing.T) {
 	}
 	_, errOpen := sqlite.Open(t.Context(), sqlite.Config{Path: alias, Log: slog.New(slog.DiscardHandler)})
 	_, errRestore := sqlite.Restore(t.Context(), backup, alias, true, nil)
-	want := alias + " is a symbolic link that belongs to another user: name what it leads to"
+	want := alias + " is a symbolic link of another user; use the path of its target"
 	for what, err := range map[string]error{"Open": errOpen, "Restore": errRestore} {
 		if err == nil || err.Error() != want {
 			t.Errorf("%s: got %v, want %s", what, err, want)
