@@ -53,11 +53,11 @@ func (a *arrayReader) next() bool {
 	c, ok := a.peek()
 	switch {
 	case !ok:
-		return a.ended("the array is not closed; want ']' at the end")
+		return a.ended("the array is not closed; expected ']' at the end")
 	case c == ']' && !a.comma:
 		return a.close()
 	case c == ']' || c == '}' || c == ',':
-		return a.fail("the array is invalid: want a plant; got %q", c)
+		return a.fail("the array is invalid: expected a plant; got %q", c)
 	}
 	return a.element()
 }
@@ -66,7 +66,7 @@ func (a *arrayReader) next() bool {
 func (a *arrayReader) close() bool {
 	a.w.discard(1)
 	if c, ok := a.peek(); ok {
-		return a.fail("want nothing after the array; got %q", c)
+		return a.fail("expected the end of the file after the array; got %q", c)
 	}
 	a.err = a.w.failure(a.line)
 	return false
@@ -123,7 +123,7 @@ func (a *arrayReader) finish(raw []byte, delimiter byte, tooLong bool) bool {
 	a.comma = delimiter == ','
 	switch {
 	case delimiter == '}':
-		return a.fail("the array is invalid: want ',' or ']'; got '}'")
+		return a.fail("the array is invalid: expected ',' or ']'; got '}'")
 	case a.comma:
 		a.w.discard(1)
 	}

@@ -31,7 +31,9 @@ func ExampleRead() {
 
 // A JSON Lines file has one plant per line.
 func ExampleRead_jsonLines() {
-	file := strings.NewReader(`{"id":7159,"name":"Abies balsamea","tag":"tree"}` + "\n" + `{"id":9206,"name":"Acer rubrum"}` + "\n")
+	file := strings.NewReader(`{"id":7159,"name":"Abies balsamea","tag":"tree"}
+{"id":9206,"name":"Acer rubrum"}
+`)
 	for row, err := range dump.Read(file, dump.JSONL) {
 		if err != nil || row.Err != nil {
 			fmt.Println(err, row.Err)

@@ -40,7 +40,10 @@ func TestReadJSONL(t *testing.T) {
 		},
 		{
 			"two in a line", rosaJSON + rosaJSON + "\n" + bellisJSON,
-			[]row{{Line: 1, Raw: rosaJSON + rosaJSON, Err: "the body is not JSON: expected the end of the body at byte 22; got '{'"}, bellis},
+			[]row{
+				{Line: 1, Raw: rosaJSON + rosaJSON, Err: "the body is not JSON: expected the end of the body at byte 22; got '{'"},
+				bellis,
+			},
 		},
 		{
 			"not UTF-8", `{"id":1,"name":"` + "\xff\"}\n" + bellisJSON,
@@ -103,7 +106,13 @@ func TestReadJSON(t *testing.T) {
 		},
 		{
 			"line end in a string", "[\"\n\",\n" + bellisJSON + "]",
-			[]row{{Line: 1, Raw: "\"\n\"", Err: `the body is not JSON: expected an escape for the control character at byte 1; got '\n'`}, {3, bellisJSON, tagged(2, "Bellis", ""), ""}},
+			[]row{
+				{
+					Line: 1, Raw: "\"\n\"",
+					Err: `the body is not JSON: expected an escape for the control character at byte 1; got '\n'`,
+				},
+				{3, bellisJSON, tagged(2, "Bellis", ""), ""},
+			},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -132,23 +141,23 @@ func TestReadJSONBroken(t *testing.T) {
 		{"blank", "\n\n", nil, "line 3: " + empty},
 		{"object", "\n" + rosaJSON, nil, "line 2: the file must be a JSON array; it begins with '{'" + jsonl},
 		{"text", "id,name\n", nil, "line 1: the file must be a JSON array; it begins with 'i'" + jsonl},
-		{"open", "[\n", nil, "line 2: the array is not closed; want ']' at the end"},
-		{"open after an element", "[" + rosaJSON + ",\n\n", rosa, "line 3: the array is not closed; want ']' at the end"},
+		{"open", "[\n", nil, "line 2: the array is not closed; expected ']' at the end"},
+		{"open after an element", "[" + rosaJSON + ",\n\n", rosa, "line 3: the array is not closed; expected ']' at the end"},
 		{
 			"open inside an element", "[" + rosaJSON + ",\n{\n\"id\"", rosa,
 			"line 3: the array is not closed; the file ends inside the element of line 2",
 		},
 		{"open after a value", "[1", nil, "line 1: " + insideElement},
 		{"open string", `["\"]`, nil, "line 1: " + insideElement},
-		{"comma at the end", "[" + rosaJSON + "\n,]", rosa, "line 2: the array is invalid: want a plant; got ']'"},
-		{"comma at the start", "[," + rosaJSON + "]", nil, "line 1: the array is invalid: want a plant; got ','"},
-		{"two commas", "[" + rosaJSON + ",,]", rosa, "line 1: the array is invalid: want a plant; got ','"},
-		{"brace", "[}]", nil, "line 1: the array is invalid: want a plant; got '}'"},
+		{"comma at the end", "[" + rosaJSON + "\n,]", rosa, "line 2: the array is invalid: expected a plant; got ']'"},
+		{"comma at the start", "[," + rosaJSON + "]", nil, "line 1: the array is invalid: expected a plant; got ','"},
+		{"two commas", "[" + rosaJSON + ",,]", rosa, "line 1: the array is invalid: expected a plant; got ','"},
+		{"brace", "[}]", nil, "line 1: the array is invalid: expected a plant; got '}'"},
 		{
 			"brace after an element", "[" + rosaJSON + ",\n1\n}]", rosa,
-			"line 3: the array is invalid: want ',' or ']'; got '}'",
+			"line 3: the array is invalid: expected ',' or ']'; got '}'",
 		},
-		{"second array", "[" + rosaJSON + "]\n[]", rosa, "line 2: want nothing after the array; got '['"},
+		{"second array", "[" + rosaJSON + "]\n[]", rosa, "line 2: expected the end of the file after the array; got '['"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

@@ -107,7 +107,7 @@ func TestBoundedMemory(t *testing.T) {
 		{"jsonl, blank", large, dump.JSONL, "", " ", []row{{Line: 1, Err: tooLong}}, ""},
 		{"json, string", small, dump.JSON, `[{"name":"`, `x\"`, nil, "line 1: " + insideElement},
 		{"json, brackets", small, dump.JSON, "[", "[", nil, "line 1: " + insideElement},
-		{"json, blank", small, dump.JSON, "[", " ", nil, "line 1: the array is not closed; want ']' at the end"},
+		{"json, blank", small, dump.JSON, "[", " ", nil, "line 1: the array is not closed; expected ']' at the end"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var before, after runtime.MemStats
