@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// duration is a length of time in a flag or a setting. It is never negative. It is read as time.ParseDuration reads it,
-// with days before the rest: 90d, 1d12h, 30m. What String returns, Set reads.
+// duration is a flag or a setting that is a length of time. It is never negative. Its form is that of
+// time.ParseDuration, with optional days before it: 90d, 1d12h, 30m. Set accepts each result of String.
 type duration time.Duration
 
 const (
 	day         = 24 * time.Hour
-	durationMax = 36500 * day // far below what a time.Duration can hold
+	durationMax = 36500 * day // 100 years; the maximum of time.Duration is 292
 )
 
 func (d *duration) Type() string   { return "duration" }
@@ -30,7 +30,7 @@ func (d *duration) Set(text string) error {
 }
 
 func parseDuration(text string) (time.Duration, error) {
-	fault := fmt.Errorf("%q is not a duration: give one like 90d, 12h or 30m", text)
+	fault := fmt.Errorf("%q is not a duration; use the form 90d, 12h or 30m", text)
 	number, tail, hasDays := strings.Cut(text, "d")
 	if !hasDays {
 		number, tail = "0", text
@@ -46,12 +46,12 @@ func parseDuration(text string) (time.Duration, error) {
 		}
 	}
 	if rest < 0 || days > uint64(durationMax/day) || rest > durationMax-time.Duration(days)*day {
-		return 0, fmt.Errorf("%s is out of range: from 0 to %s", text, formatDuration(durationMax))
+		return 0, fmt.Errorf("%s is out of range; use 0 to %s", text, formatDuration(durationMax))
 	}
 	return time.Duration(days)*day + rest, nil
 }
 
-// formatDuration writes a duration in the shortest form that parseDuration reads: 1d, not 24h0m0s.
+// formatDuration returns a duration in the shortest form that parseDuration accepts: 1d, not 24h0m0s.
 func formatDuration(d time.Duration) string {
 	days, rest := d/day, d%day
 	text := rest.String()

@@ -12,7 +12,7 @@ func TestParseDuration(t *testing.T) {
 	for _, row := range []struct {
 		in   string
 		want time.Duration
-		text string // as it is written
+		text string // as formatted
 		err  string
 	}{
 		{in: "0", want: 0, text: "0s"},
@@ -30,20 +30,20 @@ func TestParseDuration(t *testing.T) {
 		{in: "1d90s", want: day + 90*time.Second, text: "1d1m30s"},
 		{in: "250ms", want: 250 * time.Millisecond, text: "250ms"},
 		{in: "36500d", want: durationMax, text: "36500d"},
-		{in: "", err: `"" is not a duration: give one like 90d, 12h or 30m`},
-		{in: "d", err: `"d" is not a duration: give one like 90d, 12h or 30m`},
-		{in: "soon", err: `"soon" is not a duration: give one like 90d, 12h or 30m`},
-		{in: "10", err: `"10" is not a duration: give one like 90d, 12h or 30m`},
-		{in: "1d12", err: `"1d12" is not a duration: give one like 90d, 12h or 30m`},
-		{in: "1d+12h", err: `"1d+12h" is not a duration: give one like 90d, 12h or 30m`},
-		{in: "12h1d", err: `"12h1d" is not a duration: give one like 90d, 12h or 30m`},
-		{in: "1.5d", err: `"1.5d" is not a duration: give one like 90d, 12h or 30m`},
-		{in: "-1d", err: `"-1d" is not a duration: give one like 90d, 12h or 30m`},
-		{in: "-1h", err: "-1h is out of range: from 0 to 36500d"},
-		{in: "1d-1h", err: "1d-1h is out of range: from 0 to 36500d"},
-		{in: "36500d1ns", err: "36500d1ns is out of range: from 0 to 36500d"},
-		{in: "876001h", err: "876001h is out of range: from 0 to 36500d"},
-		{in: "99999999999999999999d", err: "99999999999999999999d is out of range: from 0 to 36500d"},
+		{in: "", err: `"" is not a duration; use the form 90d, 12h or 30m`},
+		{in: "d", err: `"d" is not a duration; use the form 90d, 12h or 30m`},
+		{in: "soon", err: `"soon" is not a duration; use the form 90d, 12h or 30m`},
+		{in: "10", err: `"10" is not a duration; use the form 90d, 12h or 30m`},
+		{in: "1d12", err: `"1d12" is not a duration; use the form 90d, 12h or 30m`},
+		{in: "1d+12h", err: `"1d+12h" is not a duration; use the form 90d, 12h or 30m`},
+		{in: "12h1d", err: `"12h1d" is not a duration; use the form 90d, 12h or 30m`},
+		{in: "1.5d", err: `"1.5d" is not a duration; use the form 90d, 12h or 30m`},
+		{in: "-1d", err: `"-1d" is not a duration; use the form 90d, 12h or 30m`},
+		{in: "-1h", err: "-1h is out of range; use 0 to 36500d"},
+		{in: "1d-1h", err: "1d-1h is out of range; use 0 to 36500d"},
+		{in: "36500d1ns", err: "36500d1ns is out of range; use 0 to 36500d"},
+		{in: "876001h", err: "876001h is out of range; use 0 to 36500d"},
+		{in: "99999999999999999999d", err: "99999999999999999999d is out of range; use 0 to 36500d"},
 	} {
 		var d duration
 		message := ""
@@ -51,20 +51,21 @@ func TestParseDuration(t *testing.T) {
 			message = err.Error()
 		}
 		if time.Duration(d) != row.want || message != row.err || message == "" && d.String() != row.text {
-			t.Errorf("%q: got %s (%d), %q, want %s (%d), %q", row.in, &d, d, message, row.text, row.want, row.err)
+			t.Errorf("%q: got %s (%d), %q; want %s (%d), %q", row.in, &d, d, message, row.text, row.want, row.err)
 		}
 	}
 }
 
-// What is written is read back.
+// parseDuration accepts each result of formatDuration.
 func TestFormatDuration(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		unit := rapid.SampledFrom([]time.Duration{1, time.Millisecond, time.Second, time.Minute, time.Hour, day}).Draw(t, "unit")
+		units := []time.Duration{1, time.Millisecond, time.Second, time.Minute, time.Hour, day}
+		unit := rapid.SampledFrom(units).Draw(t, "unit")
 		want := rapid.Int64Range(0, int64(durationMax/unit)).Draw(t, "units") * int64(unit)
 		text := formatDuration(time.Duration(want))
 		if got, err := parseDuration(text); err != nil || int64(got) != want {
-			t.Errorf("%d was written %q and read back as %d, %v", want, text, got, err)
+			t.Errorf("%d is formatted as %q and parsed as %d, %v", want, text, got, err)
 		}
 	})
 }

@@ -23,12 +23,12 @@ func newExport(p *program) *cobra.Command {
 		Use:   "export",
 		Short: "Write all plants to a file or standard output",
 		Long: `Write id, name and tag of all plants, by ascending id, to a file or to standard
-output, also while the server runs: every plant that was there at the start is
-in it.
+output. The server may run at the same time: the output has every plant that was
+stored when export started.
 
-The format is that of the file's name (.csv, .jsonl or .json, also with .gz or
-.zst behind it), else jsonl. JSON Lines and JSON keep every plant exactly. CSV
-keeps everything but the difference between an empty tag and none.`,
+The end of the file name (.csv, .jsonl or .json, optionally with .gz or .zst)
+selects the format; without a file name it is jsonl. JSON Lines and JSON keep every
+plant exactly. CSV does not keep the difference between an empty tag and no tag.`,
 		Example: `  plantstore export > plants.jsonl
   plantstore export -o plants.csv.gz`,
 		Args: cobra.NoArgs,
@@ -46,17 +46,17 @@ keeps everything but the difference between an empty tag and none.`,
 			case output == "":
 				f = dump.JSONL
 			case !ok:
-				return usagef("the name %s tells no format: give --format", output)
+				return usagef("the file name %s has no known format; give --format", output)
 			}
 			if asJSON && output == "" {
-				return usagef("json: standard output has the plants; name a file with --output")
+				return usagef("json: standard output contains the plants; give a file with --output")
 			}
 			return p.withStore(cmd, s, engineOptions{readOnly: true}, func(ctx context.Context, engine store.Engine) error {
 				if output == "" {
 					return p.exportStdout(ctx, engine, f)
 				}
 				if sameFile(output, s.db.path) {
-					return usagef("output: %s is the store itself", output)
+					return usagef("output: %s is the store; name another file", output)
 				}
 				facts, err := p.exportFile(ctx, engine, output, force, f, compression)
 				switch {
@@ -65,7 +65,7 @@ keeps everything but the difference between an empty tag and none.`,
 				case err != nil:
 					return fmt.Errorf("export to %s: %w", output, err)
 				}
-				p.sayExported(facts, p.quiet || asJSON)
+				p.reportExport(facts, p.quiet || asJSON)
 				if asJSON {
 					return writeJSON(p.stdout, facts)
 				}
@@ -76,13 +76,14 @@ keeps everything but the difference between an empty tag and none.`,
 	s.bindStore(cmd.Flags())
 	p.bindQuiet(cmd.Flags())
 	cmd.Flags().StringVar(&format, "format", "", "`format` to write: csv, jsonl or json")
-	cmd.Flags().VarP((*fileName)(&output), "output", "o", "write to this `file`, which appears when it is complete; - is standard output")
+	cmd.Flags().VarP((*fileName)(&output), "output", "o",
+		"write to this `file`, which has its name when it is complete; - is standard output")
 	cmd.Flags().BoolVar(&force, "force", false, "replace the file that --output names")
 	bindJSON(cmd.Flags(), &asJSON, "print a JSON object; needs --output")
 	return cmd
 }
 
-// exportFacts is what export --json prints.
+// exportFacts is the object of export --json.
 type exportFacts struct {
 	File          string           `json:"file"`
 	Format        dump.Format      `json:"format"`
@@ -91,30 +92,33 @@ type exportFacts struct {
 	EmptyTagsLost int64            `json:"empty_tags_lost"`
 }
 
-// sayExported tells a person what was exported; if quiet, only what was lost.
-func (p *program) sayExported(facts exportFacts, quiet bool) {
+// reportExport prints the number of plants, unless quiet, and of lost empty tags.
+func (p *program) reportExport(facts exportFacts, quiet bool) {
 	if !quiet {
 		fmt.Fprintf(p.stderr, "exported %d plants\n", facts.Plants)
 	}
 	if facts.EmptyTagsLost > 0 {
-		fmt.Fprintf(p.stderr, "plants with an empty tag: %d; CSV cannot tell an empty tag from none: use jsonl to keep it\n", facts.EmptyTagsLost)
+		fmt.Fprintf(p.stderr, "plants with an empty tag: %d; CSV does not keep an empty tag; use jsonl to keep it\n",
+			facts.EmptyTagsLost)
 	}
 }
 
 func (p *program) exportStdout(ctx context.Context, engine store.Engine, f dump.Format) error {
 	to := interruptibleTo(ctx, p.stdout)
 	if _, ok := isTerminal(p.stdout); ok {
-		to = &screen{terminal: to}
+		to = &terminalWriter{terminal: to}
 	}
 	facts, err := p.export(ctx, engine, to, f, dump.None)
 	if err == nil {
-		p.sayExported(facts, p.quiet)
+		p.reportExport(facts, p.quiet)
 	}
 	return err
 }
 
-// exportFile exports to a file, which appears when it is complete.
-func (p *program) exportFile(ctx context.Context, engine store.Engine, path string, force bool, f dump.Format, c dump.Compression) (facts exportFacts, err error) {
+// exportFile exports to a file, which has its name when it is complete.
+func (p *program) exportFile(
+	ctx context.Context, engine store.Engine, path string, force bool, f dump.Format, c dump.Compression,
+) (facts exportFacts, err error) {
 	out, err := createOutput(ctx, path, force)
 	if err != nil {
 		return facts, err
@@ -126,7 +130,9 @@ func (p *program) exportFile(ctx context.Context, engine store.Engine, path stri
 	return facts, errors.Join(err, out.Discard())
 }
 
-func (p *program) export(ctx context.Context, engine store.Engine, w io.Writer, f dump.Format, c dump.Compression) (exportFacts, error) {
+func (p *program) export(
+	ctx context.Context, engine store.Engine, w io.Writer, f dump.Format, c dump.Compression,
+) (exportFacts, error) {
 	facts := exportFacts{Format: f, Compression: c}
 	out, err := dump.NewWriter(w, f, c)
 	if err != nil {
@@ -143,18 +149,19 @@ func (p *program) export(ctx context.Context, engine store.Engine, w io.Writer, 
 	return facts, err
 }
 
-// writePlants writes all records to out, which writes to w, and shows its progress unless that would be between plants on
-// one terminal.
-func (p *program) writePlants(out *dump.Writer, w io.Writer, records iter.Seq2[plant.Record, error]) (count int64, err error) {
+// writePlants writes all records to out, which writes to w. It shows its progress unless w is a terminal.
+func (p *program) writePlants(
+	out *dump.Writer, w io.Writer, records iter.Seq2[plant.Record, error],
+) (count int64, err error) {
 	const showEvery = 1000
 	progress := p.newProgress(-1)
 	defer progress.end()
-	_, onScreen := w.(*screen)
+	_, toTerminal := w.(*terminalWriter)
 	for r, err := range records {
 		if err != nil {
 			return count, err
 		}
-		if count%showEvery == 0 && !onScreen {
+		if count%showEvery == 0 && !toTerminal {
 			progress.plants(count, -1)
 		}
 		if err := out.Write(r.NewPlant); err != nil {

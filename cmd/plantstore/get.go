@@ -20,8 +20,8 @@ func newGet(p *program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get ID",
 		Short: "Show one plant",
-		Long: `Show one plant: what was sent, when it was created, and by which token. Put
--- before an id that is negative.`,
+		Long: `Show one plant: its id, name and tag, its creation time, and the token that created
+it. Write -- before a negative id.`,
 		Example: `  plantstore get 7159
   plantstore get 7159 --json
   plantstore get -- -5`,
@@ -29,12 +29,12 @@ func newGet(p *program) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := strconv.ParseInt(args[0], 10, 64)
 			if err != nil {
-				return usagef("%q is no id: give an integer from -9223372036854775808 to 9223372036854775807", args[0])
+				return usagef("id must be an integer from -9223372036854775808 to 9223372036854775807; got %q", args[0])
 			}
 			return p.withStore(cmd, s, engineOptions{readOnly: true}, func(ctx context.Context, engine store.Engine) error {
 				r, err := engine.Get(ctx, id)
 				if errors.Is(err, store.ErrNotFound) {
-					return fmt.Errorf("there is no plant with the id %d", id)
+					return fmt.Errorf("no plant has the id %d", id)
 				}
 				if err != nil {
 					return err

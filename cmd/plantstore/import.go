@@ -24,20 +24,20 @@ func newImport(p *program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import FILE",
 		Short: "Read plants from a file or standard input into the store",
-		Long: `Read plants from a file, or from standard input if it is -, into the store, also
-while the server runs. The format is that of the file's name (.csv, .jsonl or
-.json); .gz and .zst are recognised by their content.
+		Long: `Read plants from a file, or from standard input if FILE is -, into the store. The
+server may run at the same time. The end of the file name (.csv, .jsonl or .json)
+selects the format. import detects gzip and zstd by the content of the file.
 
-A plant that is stored already with the same content counts as already there, so
-an import that was interrupted can be run again. A row that is no plant is named
-with its line and its fault, and the import goes on. If a row has the id of a
-stored plant and other content, the stored plant stays, and --on-conflict decides:
-fail names the row and stops after its batch of at most 10,000 rows; report names
-it and goes on; skip counts it and goes on. The exit code is 0 if every row is
-stored (or skipped), else 1.
+A plant that is stored with the same content counts as existing, so you can run an
+interrupted import again. import reports each invalid row with its line and
+continues. A row with the id of a stored plant and different content does not
+change the stored plant; --on-conflict selects the reaction: fail reports the row
+and stops after its batch of at most 10,000 rows; report reports it and continues;
+skip counts it and continues. The exit code is 0 if every row is stored or skipped,
+else 1.
 
---rejects writes every row that was read and is not in the store to a file, as it
-was, also the rows that skip only counts.`,
+--rejects writes each row that is not stored to a file, unchanged. This includes
+the rows that skip counts.`,
 		Example: `  plantstore import plants.csv.gz --rejects refused.csv
   curl -s https://nursery.example/plants.jsonl | plantstore import - --format jsonl`,
 		Args: cobra.ExactArgs(1),
@@ -60,10 +60,12 @@ was, also the rows that skip only counts.`,
 	s.bindStore(cmd.Flags())
 	p.bindQuiet(cmd.Flags())
 	bindJSON(cmd.Flags(), &asJSON, "print the counts as a JSON object")
-	cmd.Flags().StringVar(&format, "format", "", "`format` of the input: csv, jsonl or json; needed for standard input")
-	cmd.Flags().Var(&onConflict, "on-conflict", "`what` to do when an id is taken by another plant: fail, skip or report")
+	cmd.Flags().StringVar(&format, "format", "", "`format` of the input: csv, jsonl or json; required for standard input")
+	cmd.Flags().Var(&onConflict, "on-conflict",
+		"`reaction` to a row that conflicts with a stored plant: fail, skip or report")
 	bindCreate(cmd.Flags(), &create)
-	cmd.Flags().Var((*fileName)(&rejects), "rejects", "write the refused rows to this `file`, to be corrected and imported; it appears when the import ends")
+	cmd.Flags().Var((*fileName)(&rejects), "rejects",
+		"write the rows that are not stored to this `file`, which is complete when import ends")
 	cmd.Flags().BoolVar(&force, "force", false, "replace the file that --rejects names")
 	return cmd
 }
@@ -81,20 +83,20 @@ type importJob struct {
 	format   dump.Format
 	progress *progress
 
-	rejectsFile *output       // nil if none is wanted
-	rejects     *dump.Rejects // nil if none are wanted
+	rejectsFile *output       // nil without --rejects
+	rejects     *dump.Rejects // nil without --rejects
 	counts      importCounts
 }
 
-// importCounts counts the rows by outcome. It is what import --json prints.
+// importCounts counts the rows by outcome, in the form of import --json.
 type importCounts struct {
 	Created     int64 `json:"created"`
-	Existing    int64 `json:"existing"` // already there
+	Existing    int64 `json:"existing"` // replays
 	Conflicting int64 `json:"conflicting"`
 	Invalid     int64 `json:"invalid"`
 }
 
-// open finds out the format and opens the input.
+// open sets the format and opens the input.
 func (j *importJob) open(ctx context.Context, path, format string) (err error) {
 	detected, _, ok := dump.DetectPath(path)
 	switch {
@@ -103,9 +105,9 @@ func (j *importJob) open(ctx context.Context, path, format string) (err error) {
 			return usagef("format: %w", err)
 		}
 	case path == "-":
-		return usagef("standard input has no name that tells its format: give --format")
+		return usagef("the format of standard input is unknown; give --format")
 	case !ok:
-		return usagef("the name %s tells no format: give --format", path)
+		return usagef("the file name %s has no known format; give --format", path)
 	default:
 		j.format = detected
 	}
@@ -128,19 +130,19 @@ func (j *importJob) open(ctx context.Context, path, format string) (err error) {
 	return nil
 }
 
-// checkRejects refuses a file for the rejects that would be lost by that.
+// checkRejects returns an error if the rejects would replace the input or the store.
 func (j *importJob) checkRejects(db string) error {
 	input := j.input
 	if input == nil {
-		input, _ = j.p.stdin.(*os.File) // if it is none, Stat fails
+		input, _ = j.p.stdin.(*os.File) // else it is nil, and Stat fails
 	}
 	in, errIn := input.Stat()
 	out, errOut := os.Stat(j.rejectsPath)
 	switch {
 	case errIn == nil && errOut == nil && in.Mode().IsRegular() && os.SameFile(in, out):
-		return usagef("rejects: %s is the input itself", j.rejectsPath)
+		return usagef("rejects: %s is the input; name another file", j.rejectsPath)
 	case sameFile(j.rejectsPath, db):
-		return usagef("rejects: %s is the store itself", j.rejectsPath)
+		return usagef("rejects: %s is the store; name another file", j.rejectsPath)
 	}
 	return nil
 }
@@ -150,13 +152,13 @@ func (j *importJob) openRejects(ctx context.Context) (err error) {
 		return nil
 	}
 	if j.rejectsFile, err = createOutput(ctx, j.rejectsPath, j.force); err != nil {
-		return fmt.Errorf("rejects to %s: %w", j.rejectsPath, err)
+		return fmt.Errorf("write rejects to %s: %w", j.rejectsPath, err)
 	}
 	j.rejects, err = dump.NewRejects(j.rejectsFile, j.format)
 	return err
 }
 
-// publishRejects lets the file of the rejects appear, also after an import that failed or was interrupted.
+// publishRejects publishes the rejects, also after a failed or interrupted import.
 func (j *importJob) publishRejects() error {
 	if j.rejects == nil {
 		return nil
@@ -166,22 +168,22 @@ func (j *importJob) publishRejects() error {
 		err = j.rejectsFile.Publish()
 	}
 	if err = errors.Join(err, j.rejectsFile.Discard()); err != nil {
-		return fmt.Errorf("rejects to %s: %w", j.rejectsPath, err)
+		return fmt.Errorf("write rejects to %s: %w", j.rejectsPath, err)
 	}
 	return nil
 }
 
-// close closes what the job has only read; what it wrote, run has closed.
+// close closes the input. run has closed the rejects.
 func (j *importJob) close() {
 	if j.input != nil {
 		_ = j.input.Close()
 	}
 }
 
-// run imports everything, and says what became of it.
+// run imports all rows and prints the counts.
 func (j *importJob) run(ctx context.Context, engine store.Engine) error {
 	switch state, err := engine.State(ctx); {
-	case ctx.Err() != nil: // it counts nothing, and says so below
+	case ctx.Err() != nil: // interrupted: the code below prints counts of 0
 	case err != nil:
 		return err
 	case state.Move.Phase != "":
@@ -198,7 +200,7 @@ func (j *importJob) run(ctx context.Context, engine store.Engine) error {
 	err = errors.Join(err, j.printCounts())
 	switch {
 	case errors.Is(err, errInterrupted):
-		fmt.Fprintln(j.p.stderr, "interrupted: what is counted is stored; run the same command again to go on")
+		fmt.Fprintln(j.p.stderr, "interrupted: the counted plants are stored; run the same command again to continue")
 		return err
 	case err != nil:
 		return err
@@ -213,21 +215,22 @@ func (j *importJob) printCounts() error {
 	if j.asJSON {
 		return writeJSON(j.p.stdout, c)
 	}
-	_, err := fmt.Fprintf(j.p.stdout, "created %d, already there %d, conflicting %d, invalid %d\n", c.Created, c.Existing, c.Conflicting, c.Invalid)
+	_, err := fmt.Fprintf(j.p.stdout, "created %d, existing %d, conflicting %d, invalid %d\n",
+		c.Created, c.Existing, c.Conflicting, c.Invalid)
 	return err
 }
 
-// importBatch is some rows of the input, in order.
+// importBatch is consecutive rows of the input.
 type importBatch struct {
 	rows    []importRow
-	creates []store.Create // of the rows that are plants, in order
-	err     error          // why the input ended, if not by itself
+	creates []store.Create // of the valid rows, in order
+	err     error          // why the input ended after this batch; nil at the end of the file
 }
 
-// importRow is one row on its way: a plant, or refused already.
+// importRow is one row of a batch.
 type importRow struct {
 	dump.Row
-	index int // in importBatch.creates; -1 if refused
+	index int // in importBatch.creates; -1 for an invalid row
 }
 
 const (
@@ -235,11 +238,11 @@ const (
 	importBatchBytes = 8 << 20
 )
 
-// store reads and stores at the same time: one goroutine makes batches, this
+// store reads and stores at the same time: another goroutine reads batches, this
 // one stores them.
 func (j *importJob) store(ctx context.Context, engine store.Engine) error {
 	ctx, cancel := context.WithCancel(ctx)
-	batches, used := make(chan importBatch, 1), make(chan importBatch, 3) // one is made, one waits, one is stored
+	batches, used := make(chan importBatch, 1), make(chan importBatch, 3) // three: one is read, one waits, one is stored
 	done := make(chan struct{})
 	go func() { // ends with the input, or when ctx does; this function waits for it
 		defer close(done)
@@ -256,7 +259,7 @@ func (j *importJob) store(ctx context.Context, engine store.Engine) error {
 		if ctx.Err() != nil {
 			break
 		}
-		used <- b // has room: there are no more batches than that
+		used <- b // does not block: only three batches exist
 	}
 	if ctx.Err() != nil {
 		return errInterrupted
@@ -264,8 +267,8 @@ func (j *importJob) store(ctx context.Context, engine store.Engine) error {
 	return nil
 }
 
-// read makes batches of the input until it ends or ctx does, of the memory of
-// used ones if there are any.
+// read sends the batches of the input until the input or ctx ends. It reuses the
+// memory of used batches.
 func (j *importJob) read(ctx context.Context, to chan<- importBatch, used <-chan importBatch) {
 	var b importBatch
 	bytes := 0
@@ -302,7 +305,7 @@ func (j *importJob) read(ctx context.Context, to chan<- importBatch, used <-chan
 	send()
 }
 
-// rows returns the rows of the input until it ends or ctx does.
+// rows returns the rows of the input until the input or ctx ends.
 func (j *importJob) rows(ctx context.Context) iter.Seq2[dump.Row, error] {
 	return func(yield func(dump.Row, error) bool) {
 		plain, err := dump.Decompress(interruptible(ctx, j.source))
@@ -315,7 +318,7 @@ func (j *importJob) rows(ctx context.Context) iter.Seq2[dump.Row, error] {
 	}
 }
 
-// add takes a row over. Its text is kept only if it may have to be written.
+// add adds a row. It copies the raw row if the rejects may need it.
 func (b *importBatch) add(row dump.Row, keepRaw bool) {
 	if keepRaw {
 		row.Raw = bytes.Clone(row.Raw)
@@ -330,9 +333,8 @@ func (b *importBatch) add(row dump.Row, keepRaw bool) {
 	b.rows = append(b.rows, r)
 }
 
-// storeBatch stores a batch and reports its refused rows in their order. A
-// batch that was begun is finished even if the program is interrupted, so that
-// the counts are true.
+// storeBatch stores a batch and reports the rows that are not stored, in their
+// order. It finishes a batch after an interrupt, so that the counts are correct.
 func (j *importJob) storeBatch(engine store.Engine, b importBatch) error {
 	var outcomes []store.Outcome
 	if len(b.creates) > 0 {
@@ -349,7 +351,7 @@ func (j *importJob) storeBatch(engine store.Engine, b importBatch) error {
 	}
 	var stop error
 	for _, row := range b.rows {
-		if err := j.account(row, outcomes); stop == nil {
+		if err := j.count(row, outcomes); stop == nil {
 			stop = err
 		}
 	}
@@ -357,18 +359,18 @@ func (j *importJob) storeBatch(engine store.Engine, b importBatch) error {
 		stop = fmt.Errorf("%w; the import stopped after line %d", stop, b.rows[len(b.rows)-1].Line)
 	}
 	if stop == nil && b.err != nil {
-		stop = fmt.Errorf("the input cannot be read on: %w", b.err)
+		stop = fmt.Errorf("could not read the rest of the input: %w", b.err)
 	}
 	j.progress.rows(int64(len(b.rows)))
 	return stop
 }
 
-// account counts a row that was handled, and names it if it was refused. The
-// error is the reason to stop after this batch.
-func (j *importJob) account(row importRow, outcomes []store.Outcome) error {
+// count counts a row by its outcome and reports it if it is not stored. An error
+// ends the import after this batch.
+func (j *importJob) count(row importRow, outcomes []store.Outcome) error {
 	if row.index < 0 {
 		j.counts.Invalid++
-		j.name(row, row.Err)
+		j.report(row, row.Err)
 		return j.reject(row)
 	}
 	switch o := outcomes[row.index]; {
@@ -381,27 +383,27 @@ func (j *importJob) account(row importRow, outcomes []store.Outcome) error {
 	default:
 		j.counts.Conflicting++
 		if j.onConflict != "skip" {
-			j.name(row, fmt.Errorf("id %d: %w", row.Plant.ID, o.Conflict))
+			j.report(row, fmt.Errorf("id %d: %w", row.Plant.ID, o.Conflict))
 		}
 		if err := j.reject(row); err != nil || j.onConflict != "fail" {
 			return err
 		}
-		return fmt.Errorf("line %d conflicts with a stored plant, see --on-conflict", row.Line)
+		return fmt.Errorf("line %d conflicts with a stored plant; see --on-conflict", row.Line)
 	}
 }
 
-// name tells the user why a row was refused.
-func (j *importJob) name(row importRow, why error) {
-	j.progress.line(fmt.Sprintf("line %d: %s", row.Line, why))
+// report prints the reason for which a row is not stored.
+func (j *importJob) report(row importRow, reason error) {
+	j.progress.line(fmt.Sprintf("line %d: %s", row.Line, reason))
 }
 
-// reject adds a row to the rejects, if they are wanted.
+// reject writes a row to the rejects, if the user wants them.
 func (j *importJob) reject(row importRow) error {
 	if j.rejects == nil {
 		return nil
 	}
 	if row.Raw == nil {
-		j.progress.line(fmt.Sprintf("line %d: too long for %s: correct it in the input", row.Line, j.rejectsPath))
+		j.progress.line(fmt.Sprintf("line %d: the row is too long for %s; correct it in the input", row.Line, j.rejectsPath))
 	}
 	return j.rejects.Write(row.Row)
 }

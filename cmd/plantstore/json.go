@@ -8,14 +8,14 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// With --json a command prints what it found or did as one JSON object on a
-// line, a list as one object per line, and nothing else on standard output.
+// With --json a command prints its result as one JSON object on one line, or a
+// list as one object per line, and nothing else on standard output.
 // docs/reference/json.md describes the objects. The rules for all of them:
 //
-//   - Names are in snake_case. A unit that is not obvious ends the name: _ms, _bytes.
-//   - A time is RFC 3339 in UTC, with Z, as precise as it is known; a name with a time ends with _at.
-//   - An integer is a JSON number, whole over 64 bits.
-//   - A member that has no value is absent; no member is ever null. Counts, flags and lists are there even if they are 0, false or empty.
+//   - Names are in snake_case. A name ends with the unit if it is not obvious: _ms, _bytes.
+//   - A time is RFC 3339 in UTC, with Z, in full precision; its name ends with _at.
+//   - An integer is a JSON number of up to 64 bits.
+//   - A member without a value is absent; no member is null. Counts, flags and lists are never absent.
 //   - An error is text on standard error, with the exit code, as without --json.
 
 // bindJSON adds --json.

@@ -14,8 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// volatile is what differs from run to run: the form that each member has, and what stands for it in a golden file. A
-// member that does not have its form is left as it is, and so differs from the golden file.
+// volatile lists the members whose values differ between runs, with their form and the placeholder in a golden file.
+// A value of another form gets no placeholder, so it differs from the golden file.
 var volatile = []struct {
 	member      *regexp.Regexp
 	placeholder string
@@ -31,8 +31,8 @@ var volatile = []struct {
 	{regexp.MustCompile(`"from":\d+,"to":\d+`), `"from":2,"to":3`},
 }
 
-// settled returns JSON with placeholders for all that is volatile, and for the test's directory.
-func settled(text, dir string) string {
+// withPlaceholders returns JSON with placeholders for volatile values and for the test's directory.
+func withPlaceholders(text, dir string) string {
 	for _, v := range volatile {
 		text = v.member.ReplaceAllString(text, v.placeholder)
 	}
@@ -41,16 +41,19 @@ func settled(text, dir string) string {
 
 // jsonRun is one run of a command with --json.
 type jsonRun struct {
-	golden string // the name of its golden file
-	args   string // DIR stands for the test's directory; the store is DIR/plantstore.db unless they name one
+	golden string // the name of the golden file
+	args   string // DIR is the test's directory; the default store is DIR/plantstore.db
 	code   int
-	keep   string // a part of the lines that the golden file has; empty: all
+	keep   string // a part of each line in the golden file; empty for all lines
 }
 
-// jsonRuns are run one after the other.
+// jsonRuns are the runs of TestJSON, in order.
 var jsonRuns = []jsonRun{
 	{golden: "import", args: "import DIR/plants.jsonl --create"},
-	{golden: "import_refused", args: "import DIR/refused.jsonl --on-conflict report --rejects DIR/rejects.jsonl", code: exitFailure},
+	{
+		golden: "import_refused", args: "import DIR/refused.jsonl --on-conflict report --rejects DIR/rejects.jsonl",
+		code: exitFailure,
+	},
 	{golden: "get", args: "get 1"},
 	{golden: "list", args: "list"},
 	{golden: "token_create", args: "token create web-shop --expires 90d"},
@@ -69,12 +72,14 @@ var jsonRuns = []jsonRun{
 	{golden: "config", args: "config --listen 127.0.0.1:80", keep: `listen"`},
 }
 
-// What each command prints with --json is kept as a file; -update writes them anew.
+// The golden files have the output of each command with --json; -update writes them.
 func TestJSON(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Clean(t.TempDir()) // as the commands print it
-	writeFileText(t, filepath.Join(dir, "plants.jsonl"), `{"id":1,"name":"Salix <alba> & \"caprea\"","tag":""}`+"\n"+`{"id":9223372036854775807,"name":"カエデ"}`+"\n")
-	writeFileText(t, filepath.Join(dir, "refused.jsonl"), `{"id":1,"name":"Salix"}`+"\n{}\n"+`{"id":9223372036854775807,"name":"カエデ"}`+"\n")
+	const maple = `{"id":9223372036854775807,"name":"カエデ"}` + "\n"
+	willow := `{"id":1,"name":"Salix <alba> & \"caprea\"","tag":""}` + "\n"
+	writeFileText(t, filepath.Join(dir, "plants.jsonl"), willow+maple)
+	writeFileText(t, filepath.Join(dir, "refused.jsonl"), `{"id":1,"name":"Salix"}`+"\n{}\n"+maple)
 	for _, r := range jsonRuns {
 		if r.golden == "verify_damaged" {
 			damageCopy(t, dir)
@@ -92,7 +97,7 @@ func TestJSON(t *testing.T) {
 			t.Errorf("%s: got %d and %q, want %d", r.golden, code, &stderr, r.code)
 		}
 		var kept strings.Builder
-		for line := range strings.Lines(settled(out.String(), dir)) {
+		for line := range strings.Lines(withPlaceholders(out.String(), dir)) {
 			if strings.Contains(line, r.keep) {
 				kept.WriteString(line)
 			}
@@ -101,7 +106,7 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// damageCopy makes a copy of the backup in which a plant is not as it was stored.
+// damageCopy makes a copy of the backup with a changed plant.
 func damageCopy(t *testing.T, dir string) {
 	t.Helper()
 	backup, err := os.ReadFile(filepath.Join(dir, "copy.db"))
@@ -115,7 +120,7 @@ func damageCopy(t *testing.T, dir string) {
 	}
 }
 
-// The version of the program itself depends on how it was built, so this one is made up.
+// The version of the program depends on its build, so this one is made up.
 func TestJSONVersion(t *testing.T) {
 	t.Parallel()
 	v := versionFacts{Version: "1.2.3", GoVersion: "go1.26.8", OS: "linux", Arch: "amd64", SQLiteVersion: "3.53.4"}
@@ -146,7 +151,7 @@ func checkGoldenJSON(t *testing.T, name, got string) {
 	}
 }
 
-// checkJSONRules checks what holds for every line of JSON (see json.go), and that the page describes each member.
+// checkJSONRules checks the rules of json.go for each line, and that the page describes each member.
 func checkJSONRules(t *testing.T, name, text string) {
 	t.Helper()
 	described, err := os.ReadFile("../../docs/reference/json.md")
@@ -167,7 +172,7 @@ func checkJSONRules(t *testing.T, name, text string) {
 				t.Errorf("%s: %s is null", name, member)
 			case strings.HasSuffix(member, "_at"):
 				if text, ok := value.(string); !ok || text != "TIME" && !strings.HasSuffix(text, "Z") {
-					t.Errorf("%s: %s is no time in UTC: %v", name, member, value)
+					t.Errorf("%s: %s is not a time in UTC: %v", name, member, value)
 				}
 			case member != strings.ToLower(member):
 				t.Errorf("%s: %s is not in snake_case", name, member)

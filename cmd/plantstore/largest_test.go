@@ -22,8 +22,8 @@ func bodyOf(size int) string {
 	return head + name + middle + strings.Repeat("x", rest-len(name)) + tail
 }
 
-// The largest plant that a server accepts is the same after each format, plain and compressed, and after PostgreSQL. The
-// long form of the test has the largest --body-max.
+// The largest plant that a server accepts is the same after each format, plain and compressed, and after PostgreSQL.
+// The long form of the test has the largest --body-max.
 func TestLargestPlantInEveryFormat(t *testing.T) {
 	t.Parallel()
 	bodyMax := plant.BodyBytesMax
@@ -54,7 +54,8 @@ func TestLargestPlantInEveryFormat(t *testing.T) {
 		file := filepath.Join(dir, "plants."+format)
 		plantstore(t, "export", "--db", db, "-o", file)
 		db = filepath.Join(dir, fmt.Sprint(i+1, ".db"))
-		if got := plantstore(t, "import", file, "--db", db, "--create"); got != "created 1, already there 0, conflicting 0, invalid 0\n" {
+		got := plantstore(t, "import", file, "--db", db, "--create")
+		if got != "created 1, existing 0, conflicting 0, invalid 0\n" {
 			t.Fatalf("%s: got %q", format, got)
 		}
 	}
@@ -67,12 +68,13 @@ func TestLargestPlantInEveryFormat(t *testing.T) {
 	if got := plantstore(t, "export", "--db", url); got != want {
 		t.Errorf("in PostgreSQL, the plant differs: %.200q, want %.200q", got, want)
 	}
-	if got := plantstore(t, "import", filepath.Join(dir, "plants.csv"), "--db", url); got != "created 0, already there 1, conflicting 0, invalid 0\n" {
+	got := plantstore(t, "import", filepath.Join(dir, "plants.csv"), "--db", url)
+	if got != "created 0, existing 1, conflicting 0, invalid 0\n" {
 		t.Errorf("into PostgreSQL: got %q", got)
 	}
 }
 
-// database returns the URL of an empty PostgreSQL database. Without PostgreSQL the rest of the test is skipped.
+// database returns the URL of an empty PostgreSQL database. Without PostgreSQL it skips the rest of the test.
 func database(t *testing.T) string {
 	t.Helper()
 	server, err := pgtest.Start(t.Context())

@@ -37,12 +37,12 @@ func newList(p *program) *cobra.Command {
 			if cmd.Flags().Changed("tag") {
 				q.Tag = plant.Tagged(tag)
 			}
-			const tableMax = 100_000 // a table is held in memory until its columns are known
+			const tableMax = 100_000 // a table is in memory until the widths of its columns are known
 			switch {
 			case limit < 1:
-				return usagef("limit: %d is out of range: want at least 1", limit)
+				return usagef("limit: %d is out of range; use at least 1", limit)
 			case limit > tableMax && !asJSON:
-				return usagef("limit: %d is out of range: a table has at most %d plants; use --json for more", limit, tableMax)
+				return usagef("limit: %d is out of range; a table has at most %d plants; use --json for more", limit, tableMax)
 			case asJSON && !cmd.Flags().Changed("limit"):
 				q.Limit = math.MaxInt
 			}
@@ -59,9 +59,9 @@ func newList(p *program) *cobra.Command {
 		},
 	}
 	s.bindStore(cmd.Flags())
-	cmd.Flags().StringVar(&tag, "tag", "", "only plants with exactly this `tag`")
-	cmd.Flags().Int64Var(&after, "after", 0, "only plants with a greater `id`")
-	cmd.Flags().IntVar(&limit, "limit", 100, "print at most this many `plants`; with --json, all unless it is given")
+	cmd.Flags().StringVar(&tag, "tag", "", "print only plants with this `tag`")
+	cmd.Flags().Int64Var(&after, "after", 0, "print only plants with a greater `id`")
+	cmd.Flags().IntVar(&limit, "limit", 100, "maximum number of `plants`; without it, --json prints all")
 	bindJSON(cmd.Flags(), &asJSON, "print one JSON object per line")
 	return cmd
 }
@@ -86,7 +86,7 @@ func printRecords(w io.Writer, records iter.Seq2[plant.Record, error], limit int
 	return out.Flush()
 }
 
-// printTable prints up to limit plants, and says so if there are more.
+// printTable prints up to limit plants as a table, and a line on standard error if more follow.
 func (p *program) printTable(records iter.Seq2[plant.Record, error], limit int) error {
 	table := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "ID\tNAME\tTAG\tCREATED\tBY")
@@ -103,13 +103,14 @@ func (p *program) printTable(records iter.Seq2[plant.Record, error], limit int) 
 		if !ok {
 			tag = "-"
 		}
-		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\n", r.ID, printable(r.Name), printable(tag), formatTime(r.CreatedAt), creator(r))
+		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\n",
+			r.ID, printable(r.Name), printable(tag), formatTime(r.CreatedAt), creator(r))
 	}
 	if err := table.Flush(); err != nil {
 		return err
 	}
 	if count > limit {
-		fmt.Fprintf(p.stderr, "there are more: go on with --after %d, or print all with --json\n", last)
+		fmt.Fprintf(p.stderr, "more plants follow; use --after %d for the next ones or --json for all\n", last)
 	}
 	return nil
 }

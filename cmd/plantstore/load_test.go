@@ -97,9 +97,9 @@ func TestCommandsUnderLoad(t *testing.T) {
 		if err := os.WriteFile(file, []byte(somePlants(100)), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		want := "created 0, already there 100, conflicting 0, invalid 0\n"
+		want := "created 0, existing 100, conflicting 0, invalid 0\n"
 		if round == 0 {
-			want = "created 100, already there 0, conflicting 0, invalid 0\n"
+			want = "created 100, existing 0, conflicting 0, invalid 0\n"
 		}
 		if got := timed("import", file); got != want {
 			t.Errorf("import: got %q, want %q", got, want)
@@ -222,7 +222,7 @@ func TestProgressBarOnTerminal(t *testing.T) {
 			if !errors.As(err, &exit) || exit.ExitCode() != exitFailure {
 				t.Errorf("got %v, want exit code 1 for the invalid row", err)
 			}
-			for _, want := range append(c.want, "created 2999, already there 0, conflicting 0, invalid 1\r\n") {
+			for _, want := range append(c.want, "created 2999, existing 0, conflicting 0, invalid 1\r\n") {
 				if !strings.Contains(string(screen), want) {
 					t.Errorf("the screen has no %q:\n%q", want, screen)
 				}

@@ -16,18 +16,18 @@ import (
 	"plantstore/internal/safefile"
 )
 
-// output is a file that a command writes for its user. It has its name when Publish returns; until then, and after
-// Discard, nothing has changed there. A FIFO and a device are written directly. It is not safe for concurrent use.
+// output is a file that a command writes for the user. Publish gives it its name; before Publish and after Discard
+// the name is unchanged. A FIFO or a device gets each write directly. An output is not safe for concurrent use.
 type output struct {
 	force bool
 	file  *safefile.File // nil for a FIFO or a device
 	pipe  *os.File       // the FIFO or the device
 }
 
-// createOutput opens an output at path. If something is there, it fails with an error that wraps fs.ErrExist, unless force
-// is true; then Publish replaces it. A link is replaced too, never followed: it may be another user's. Only the
-// names of the system for open descriptors, as /dev/stdout, stand for these. A FIFO and a device are opened if they belong
-// to the user or to root; a FIFO that has no reader is waited for until ctx ends.
+// createOutput opens an output at path. If path exists, it returns an error that wraps fs.ErrExist, or, with force,
+// Publish replaces it. Publish also replaces a symbolic link and does not follow it, because it may be another
+// user's. A name of an open descriptor, such as /dev/stdout, is that descriptor. createOutput opens a FIFO or a
+// device only if its owner is the user or root, and waits for the reader of a FIFO until ctx ends.
 func createOutput(ctx context.Context, path string, force bool) (*output, error) {
 	if f, ok, err := openSystem(path); ok {
 		if err != nil {
@@ -42,9 +42,9 @@ func createOutput(ctx context.Context, path string, force bool) (*output, error)
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return nil, err
 	case errTarget == nil && target.IsDir():
-		return nil, errors.New("it is a directory: name a file in it")
+		return nil, errors.New("it is a directory; name a file in it")
 	case err == nil && info.Mode()&(fs.ModeNamedPipe|fs.ModeDevice) != 0 && !safefile.OwnedHere(info):
-		return nil, errForeignPipe // its user may never read it
+		return nil, errForeignPipe // do not open it: its owner may never read from it
 	case err == nil && info.Mode()&(fs.ModeNamedPipe|fs.ModeDevice) != 0:
 		o.pipe, err = openPipe(ctx, path)
 	case err == nil && !force:
@@ -58,10 +58,10 @@ func createOutput(ctx context.Context, path string, force bool) (*output, error)
 	return o, nil
 }
 
-var errOutputExists = fmt.Errorf("%w: name another file, or replace it with --force", fs.ErrExist)
+var errOutputExists = fmt.Errorf("%w; name another file, or replace it with --force", fs.ErrExist)
 
-// openSystem opens what a name of the system stands for: a descriptor that the program was started with, or something in
-// /dev, where nothing is created or replaced. ok is false for every other name.
+// openSystem opens a path that the system provides: a descriptor that the program inherited, or a file in /dev, which
+// it does not create or replace. ok is false for every other path.
 func openSystem(path string) (f *os.File, ok bool, err error) {
 	path = filepath.Clean(path)
 	number := ""
@@ -82,13 +82,14 @@ func openSystem(path string) (f *os.File, ok bool, err error) {
 	return f, true, err
 }
 
-// duplicate returns a file for a descriptor that the program was started with. It shares the offset, as a new one from
-// opening /dev/stdout would not: what the shell writes next to a regular file would overwrite the output. The program's own
-// descriptors, the store's among them, are marked as closed by exec(2).
+// duplicate returns a duplicate of a descriptor that the program inherited. A duplicate shares the offset; a file
+// from opening /dev/stdout would not, and the next write of the shell to a regular file would overwrite the output.
+// The close-on- exec flag marks the descriptors that the program opened itself, such as the store's; duplicate
+// refuses them.
 func duplicate(number string) (*os.File, error) {
 	n, err := strconv.Atoi(number)
 	if err != nil {
-		return nil, fmt.Errorf("%q is not the number of a descriptor", number)
+		return nil, fmt.Errorf("%q is not a descriptor number", number)
 	}
 	flags, err := unix.FcntlInt(uintptr(n), unix.F_GETFD, 0)
 	if err == nil && flags&unix.FD_CLOEXEC != 0 {
@@ -103,7 +104,7 @@ func duplicate(number string) (*os.File, error) {
 	return os.NewFile(uintptr(n), "/dev/fd/"+number), nil
 }
 
-// openPipe opens a FIFO or a device to write to it.
+// openPipe opens a FIFO or a device for writing.
 func openPipe(ctx context.Context, path string) (*os.File, error) {
 	const readerPoll = 10 * time.Millisecond
 	for {
@@ -111,7 +112,7 @@ func openPipe(ctx context.Context, path string) (*os.File, error) {
 		switch {
 		case err == nil:
 			return checkPipe(f)
-		case !errors.Is(err, syscall.ENXIO): // a FIFO that has no reader
+		case !errors.Is(err, syscall.ENXIO): // a FIFO without a reader
 			return nil, err
 		}
 		select {
@@ -122,13 +123,13 @@ func openPipe(ctx context.Context, path string) (*os.File, error) {
 	}
 }
 
-var errForeignPipe = errors.New("it is a FIFO or a device of another user: name a file")
+var errForeignPipe = errors.New("it is a FIFO or a device of another user; name a file")
 
-// checkPipe returns f if it belongs to the user or to root. Another user's FIFO would give that user everything.
+// checkPipe returns f if its owner is the user or root. The owner of another FIFO could read the output.
 func checkPipe(f *os.File) (*os.File, error) {
 	info, err := f.Stat()
 	if err == nil && !safefile.OwnedHere(info) {
-		err = errForeignPipe // it was replaced
+		err = errForeignPipe // replaced after the check of createOutput
 	}
 	if err == nil {
 		err = syscall.SetNonblock(int(f.Fd()), false)
@@ -155,12 +156,12 @@ func (o *output) Publish() error {
 	}
 	err := o.file.Publish(o.force)
 	if errors.Is(err, fs.ErrExist) {
-		return errOutputExists // it appeared after createOutput had looked
+		return errOutputExists // created after the check of createOutput
 	}
 	return err
 }
 
-// Discard closes the output and removes what Publish has not published. After Publish has succeeded it does nothing.
+// Discard closes the output and removes an unpublished file. After a successful Publish it does nothing.
 func (o *output) Discard() error {
 	if o.file != nil {
 		return o.file.Discard()

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestOutputRace shows that a file that appears while an output is written is not overwritten.
+// TestOutputRace creates the file of an output during the write: Publish does not replace it.
 func TestOutputRace(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "out.csv")
@@ -25,7 +25,7 @@ func TestOutputRace(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := out.Publish(); !errors.Is(err, fs.ErrExist) {
-		t.Errorf("got %v, want that the file exists", err)
+		t.Errorf("got %v, want fs.ErrExist", err)
 	}
 	if err := out.Discard(); err != nil {
 		t.Error(err)
@@ -35,18 +35,18 @@ func TestOutputRace(t *testing.T) {
 	}
 }
 
-// TestOutputForeignPipe shows that a FIFO of another user gets nothing.
+// TestOutputForeignPipe tries to write to a FIFO of another user.
 func TestOutputForeignPipe(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "out.csv")
 	if err := syscall.Mkfifo(path, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	const another = 12345
-	if err := os.Chown(path, another, another); err != nil {
-		t.Skipf("only root can give a FIFO away: %v", err)
+	const anotherUser = 12345
+	if err := os.Chown(path, anotherUser, anotherUser); err != nil {
+		t.Skipf("only root can change the owner of a FIFO: %v", err)
 	}
-	const want = "it is a FIFO or a device of another user: name a file"
+	const want = "it is a FIFO or a device of another user; name a file"
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := createOutput(ended, path, true); err == nil || err.Error() != want {

@@ -12,42 +12,42 @@ import (
 	"golang.org/x/term"
 )
 
-// progress shows how far a long command is: as a bar on a terminal, as a line now and then elsewhere. But for count, it
-// is used by one goroutine.
+// progress shows the progress of a long command: as a bar on a terminal, as a line every few seconds elsewhere. Only
+// the readers of count may run in another goroutine.
 type progress struct {
 	w        io.Writer
-	quiet    bool     // shows no progress and no notes, only what line writes
-	terminal *os.File // where the bar is; nil if w is no terminal, or quiet
-	drawn    bool     // there is a bar, which ends the terminal's last line
-	size     int64    // of the input in bytes; negative if unknown
+	quiet    bool     // show only the texts of line
+	terminal *os.File // for the bar; nil if quiet or if w is not a terminal
+	drawn    bool     // the last line of the terminal is the bar
+	size     int64    // bytes of the input; negative if unknown
 	read     atomic.Int64
 	total    int64     // rows
-	begun    time.Time // when the command began
-	shown    time.Time // when the bar was last drawn, or the last plain line written
+	started  time.Time // start of the command
+	shown    time.Time // time of the last bar or line
 }
 
-// How often the bar is drawn, and how often there is a line where there is no bar.
+// The time between two updates of the bar, and between two lines.
 const (
 	barEvery   = 100 * time.Millisecond
 	plainEvery = 5 * time.Second
 )
 
-// bindQuiet adds --quiet, which newProgress obeys.
+// bindQuiet adds --quiet, which newProgress reads.
 func (p *program) bindQuiet(f *pflag.FlagSet) {
 	f.BoolVarP(&p.quiet, "quiet", "q", false, "show no progress; warnings and errors are still shown")
 }
 
-// newProgress returns the progress of a command that has an input of that many
-// bytes, on standard error. With --quiet it shows nothing.
+// newProgress returns the progress, on standard error, of a command with an input
+// of size bytes. With --quiet it shows nothing.
 func (p *program) newProgress(size int64) *progress {
-	shown := &progress{w: p.stderr, quiet: p.quiet, size: size, begun: time.Now(), shown: time.Now()}
+	shown := &progress{w: p.stderr, quiet: p.quiet, size: size, started: time.Now(), shown: time.Now()}
 	if f, ok := isTerminal(p.stderr); ok && !p.quiet {
 		shown.terminal, shown.shown = f, time.Time{}
 	}
 	return shown
 }
 
-// count returns a reader that counts what is read of the input.
+// count returns a reader that counts the bytes of the input.
 func (p *progress) count(r io.Reader) io.Reader { return &countingReader{r: r, n: &p.read} }
 
 type countingReader struct {
@@ -61,29 +61,28 @@ func (c *countingReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// rows notes that so many more rows are done.
+// rows adds n finished rows.
 func (p *progress) rows(n int64) {
 	p.total += n
 	p.show(fmt.Sprintf("%d rows", p.total), p.read.Load(), p.size)
 }
 
-// part notes that so much of all is done, of a command that counts no rows.
+// part sets the finished part of a command that counts no rows.
 func (p *progress) part(done, all int64) {
 	if all > 0 {
 		p.show("", done, all)
 	}
 }
 
-// plants notes that so many plants of all are done; all is negative if that is
-// not known.
+// plants sets the number of finished plants; all is negative if unknown.
 func (p *progress) plants(done, all int64) {
 	if all >= 0 {
-		all = max(all, done) // there may be more by now
+		all = max(all, done) // the number of plants may have grown
 	}
 	p.show(fmt.Sprintf("%d plants", done), done, all)
 }
 
-// show shows how much is done of all, if it is time to. Of an all that is not positive there is no percentage.
+// show shows done of all, if an update is due. It shows a percentage only if all is positive.
 func (p *progress) show(counted string, done, all int64) {
 	if !p.due() {
 		return
@@ -99,7 +98,7 @@ func (p *progress) show(counted string, done, all int64) {
 		fmt.Fprintln(p.w, strings.Join(parts, ", "))
 		return
 	}
-	elapsed := time.Since(p.begun)
+	elapsed := time.Since(p.started)
 	switch left := time.Duration(float64(elapsed) / float64(max(1, done)) * float64(all-done)).Round(time.Second); {
 	case elapsed < time.Second: // too early to tell
 	case all <= 0:
@@ -110,11 +109,11 @@ func (p *progress) show(counted string, done, all int64) {
 	p.draw(strings.Join(parts, ", "), done, all)
 }
 
-// draw draws the bar anew, with a text behind it.
+// draw replaces the bar, with a text after it.
 func (p *progress) draw(text string, done, all int64) {
 	const (
 		barColumns  = 30
-		echoColumns = 4 // what a terminal echoes of Ctrl-C must not wrap, or the bar could not be erased
+		echoColumns = 4 // for the echo of Ctrl-C: if it wrapped, clear could not erase the bar
 	)
 	columns, _, err := term.GetSize(int(p.terminal.Fd()))
 	if err != nil || columns == 0 {
@@ -130,7 +129,7 @@ func (p *progress) draw(text string, done, all int64) {
 	fmt.Fprint(p.w, "\r"+text[:max(0, min(len(text), columns))]) // ASCII
 }
 
-// clear erases the bar, and what was typed behind it.
+// clear erases the bar and the text that the user typed after it.
 func (p *progress) clear() {
 	if p.drawn {
 		fmt.Fprint(p.w, "\r\x1b[2K") // ECMA-48: erase the line
@@ -138,7 +137,7 @@ func (p *progress) clear() {
 	}
 }
 
-// due reports whether it is time to show something again.
+// due reports whether to update the bar or to write a line.
 func (p *progress) due() bool {
 	if p.quiet {
 		return false
@@ -154,18 +153,18 @@ func (p *progress) due() bool {
 	return true
 }
 
-// note writes a line about how far the command is, without disturbing the bar.
+// note writes a line about the progress of the command, above the bar.
 func (p *progress) note(text string) {
 	if !p.quiet {
 		p.line(text)
 	}
 }
 
-// line writes a warning or an error without disturbing the bar, --quiet or not.
+// line writes a warning or an error above the bar, also with --quiet.
 func (p *progress) line(text string) {
 	p.clear()
 	fmt.Fprintln(p.w, printable(text))
 }
 
-// end takes the bar away.
+// end erases the bar.
 func (p *progress) end() { p.clear() }

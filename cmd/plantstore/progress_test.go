@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Where there is no terminal, progress is a line every few seconds; with --quiet only warnings and errors are written.
+// Without a terminal, progress is a line every few seconds; --quiet leaves only warnings and errors.
 func TestProgressLines(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -15,8 +15,8 @@ func TestProgressLines(t *testing.T) {
 		quiet bool
 		want  string
 	}{
-		{"shown", false, "3 rows\n50%\n3 plants, 30%\nhalf is done\nline 3 is no plant\n"},
-		{"quiet", true, "line 3 is no plant\n"},
+		{"shown", false, "3 rows\n50%\n3 plants, 30%\nhalf is done\nline 3 is invalid\n"},
+		{"quiet", true, "line 3 is invalid\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -32,7 +32,7 @@ func TestProgressLines(t *testing.T) {
 					show()
 				}
 				p.note("half is done")
-				p.line("line 3 is no plant")
+				p.line("line 3 is invalid")
 				p.end()
 				if got := stderr.String(); got != tt.want {
 					t.Errorf("got %q, want %q", got, tt.want)

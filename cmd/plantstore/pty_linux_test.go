@@ -132,8 +132,8 @@ func TestBarGoes(t *testing.T) {
 		"plants of all":                {0, func(p *progress) { p.plants(1, 2) }},
 		"plants of an unknown number":  {-1, func(p *progress) { p.plants(10, -1) }},
 		"plants, a number known later": {0, func(p *progress) { p.plants(10, -1); p.shown = time.Time{}; p.plants(20, 30) }},
-		"a terminal too narrow":        {1000, func(p *progress) { p.read.Store(1); p.begun = p.begun.Add(-1e6 * time.Hour); p.rows(1e15) }},
-		"with a line":                  {1000, func(p *progress) { p.rows(1); p.line("line 3 is no plant"); p.shown = time.Time{}; p.rows(1) }},
+		"a terminal too narrow":        {1000, func(p *progress) { p.read.Store(1); p.started = p.started.Add(-1e6 * time.Hour); p.rows(1e15) }},
+		"with a line":                  {1000, func(p *progress) { p.rows(1); p.line("line 3 is invalid"); p.shown = time.Time{}; p.rows(1) }},
 	} {
 		for _, interrupted := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, interrupted %t", name, interrupted), func(t *testing.T) {
@@ -148,7 +148,7 @@ func TestBarGoes(t *testing.T) {
 				fmt.Fprintln(term.tty, "done")
 				want := "done\n"
 				if name == "with a line" {
-					want = "line 3 is no plant\ndone\n"
+					want = "line 3 is invalid\ndone\n"
 				}
 				if got := term.screen(t); got != want {
 					t.Errorf("the screen has %q, want %q; it was sent %q", got, want, term.shown)
@@ -171,7 +171,7 @@ func TestBars(t *testing.T) {
 		want string // the screen
 		bar  string // in what is shown on the way
 	}{
-		{"import many.jsonl --create --db a.db", "created 2000, already there 0, conflicting 0, invalid 0\n", "] 0 rows, 0%"},
+		{"import many.jsonl --create --db a.db", "created 2000, existing 0, conflicting 0, invalid 0\n", "] 0 rows, 0%"},
 		{"verify --db a.db", "a.db is undamaged: 2000 plants, 0 tokens, last commit 1\n", "0 plants"},
 		{"export -o b.jsonl --db a.db", "exported 2000 plants\n", "0 plants"},
 		{"backup b.db --db a.db", "b.db has 2000 plants, up to commit 1\n", "] 0%"},
@@ -205,7 +205,7 @@ func TestBarInterrupted(t *testing.T) {
 	if code, err := p.wait(); err != nil || code != exitInterrupted {
 		t.Errorf("got %d, %v, want 130", code, err)
 	}
-	const want = "created 0, already there 0, conflicting 0, invalid 0\ninterrupted: what is counted is stored; run the same command\n again to go on\nplantstore: interrupted\n"
+	const want = "created 0, existing 0, conflicting 0, invalid 0\ninterrupted: the counted plants are stored; run the same com\nmand again to continue\nplantstore: interrupted\n"
 	if got := term.screen(t); got != want {
 		t.Errorf("the screen has %q, want %q; it was sent %q", got, want, term.shown)
 	}

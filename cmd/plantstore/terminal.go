@@ -16,10 +16,10 @@ import (
 	"golang.org/x/term"
 )
 
-// printable returns a text as a terminal can show it: on one line, with an escape for each byte that is not UTF-8 and
-// each character that steers or hides. A text that contains such an escape itself looks the same: --json tells them apart.
+// printable returns a text for a terminal: on one line, with an escape for each byte that is not UTF-8 and each control
+// character. A text that contains such an escape itself looks the same; --json shows the difference.
 func printable(text string) string {
-	if utf8.ValidString(text) && !strings.ContainsFunc(text, steers) {
+	if utf8.ValidString(text) && !strings.ContainsFunc(text, isControl) {
 		return text
 	}
 	var out strings.Builder
@@ -28,7 +28,7 @@ func printable(text string) string {
 		switch {
 		case r == utf8.RuneError && size == 1:
 			fmt.Fprintf(&out, `\x%02x`, rest[0])
-		case steers(r):
+		case isControl(r):
 			quoted := strconv.QuoteRuneToASCII(r)
 			out.WriteString(quoted[1 : len(quoted)-1])
 		default:
@@ -39,11 +39,11 @@ func printable(text string) string {
 	return out.String()
 }
 
-// steers reports whether a terminal does more with a character than show it. Such are the controls (C0, DEL, C1), ends
-// of lines, and the format characters of Unicode, which turn the direction of writing or are invisible. Names of plants
-// are in any script, so three kinds of format characters are shown: the joiners, which Persian, Indic languages and emoji
-// are written with, and the signs that enclose the digits after them.
-func steers(r rune) bool {
+// isControl reports whether a terminal interprets or hides a character: the controls (C0, DEL, C1), line ends, and
+// the format characters of Unicode, which change the direction of writing or are invisible. Names of plants are in
+// any script, so three kinds of format characters do not count: the two joiners, which Persian, Indic languages and
+// emoji need, and the signs that enclose the digits after them.
+func isControl(r rune) bool {
 	const nonJoiner, joiner = '\u200c', '\u200d'
 	switch {
 	case r < 0x20 || 0x7f <= r && r < 0xa0 || r == '\u2028' || r == '\u2029':
@@ -54,10 +54,10 @@ func steers(r rune) bool {
 	return unicode.Is(unicode.Cf, r) && !unicode.Is(unicode.Prepended_Concatenation_Mark, r)
 }
 
-// escapeJSON returns a file's text with a JSON escape for each character that a terminal does more with than show it,
-// but for TAB and line ends. JSON stays the same JSON: it has such characters in strings alone.
+// escapeJSON returns the text of a file with a JSON escape for each control character except TAB and line ends. The
+// value of a JSON text does not change, because it has control characters only in strings.
 func escapeJSON(text []byte) []byte {
-	if !bytes.ContainsFunc(text, steersInFile) && utf8.Valid(text) {
+	if !bytes.ContainsFunc(text, isControlInFile) && utf8.Valid(text) {
 		return text
 	}
 	out := make([]byte, 0, len(text)+len(text)/8)
@@ -66,7 +66,7 @@ func escapeJSON(text []byte) []byte {
 		switch {
 		case r == utf8.RuneError && size == 1:
 			out = append(out, `\ufffd`...)
-		case !steersInFile(r):
+		case !isControlInFile(r):
 			out = append(out, text[:size]...)
 		case r > 0xffff:
 			high, low := utf16.EncodeRune(r)
@@ -79,16 +79,16 @@ func escapeJSON(text []byte) []byte {
 	return out
 }
 
-func steersInFile(r rune) bool { return steers(r) && r != '\n' && r != '\r' && r != '\t' }
+func isControlInFile(r rune) bool { return isControl(r) && r != '\n' && r != '\r' && r != '\t' }
 
-// screen writes to a terminal, through escapeJSON, the text of a file. It is not safe for concurrent use.
-type screen struct {
+// terminalWriter writes the text of a file to a terminal, through escapeJSON. It is not safe for concurrent use.
+type terminalWriter struct {
 	terminal io.Writer
-	rest     []byte // the beginning of a character, whose end comes with the next Write
+	rest     []byte // the first bytes of a character that the next Write completes
 }
 
 // Write implements io.Writer.
-func (s *screen) Write(p []byte) (int, error) {
+func (s *terminalWriter) Write(p []byte) (int, error) {
 	text := slices.Concat(s.rest, p)
 	whole := len(text)
 	for back := 1; back < utf8.UTFMax && back <= len(text); back++ {
@@ -107,7 +107,7 @@ func (s *screen) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// formatTime returns a time as a command shows it to a user; "never" for the zero time.
+// formatTime returns a time for the user; "never" for the zero time.
 func formatTime(t time.Time) string {
 	if t.IsZero() {
 		return "never"
@@ -115,7 +115,7 @@ func formatTime(t time.Time) string {
 	return t.Format(time.RFC3339)
 }
 
-// isTerminal returns the file of a stream that is a terminal.
+// isTerminal returns the file of a stream if it is a terminal.
 func isTerminal(stream any) (*os.File, bool) {
 	f, ok := stream.(*os.File)
 	return f, ok && term.IsTerminal(int(f.Fd()))

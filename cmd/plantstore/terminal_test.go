@@ -26,13 +26,14 @@ func TestPrintable(t *testing.T) {
 		"\x7f\u0080\u009b\u009f": `\x7f\u0080\u009b\u009f`,
 		"\u00a0é":                "\u00a0é",
 		"\u2028\u2029":           `\u2028\u2029`,
-		"\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069": `\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069`,
-		"\u00ad\u200b\u2060\ufeff\ufff9":                                           `\u00ad\u200b\u2060\ufeff\ufff9`,
-		"\U000e0001\U000e0041":                                                     `\U000e0001\U000e0041`, // letters that no font shows
-		"می\u200cخواهم क्\u200dष":                                                  "می\u200cخواهم क्\u200dष",
-		"👩\u200d🌾 ❤\ufe0f \u0600١":                                                 "👩\u200d🌾 ❤\ufe0f \u0600١",
-		"\xff\x9b\xe2\x80":                                                         `\xff\x9b\xe2\x80`,
-		"\ufffd":                                                                   "\ufffd",
+		"\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e": `\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e`,
+		"\u2066\u2067\u2068\u2069":                         `\u2066\u2067\u2068\u2069`,
+		"\u00ad\u200b\u2060\ufeff\ufff9":                   `\u00ad\u200b\u2060\ufeff\ufff9`,
+		"\U000e0001\U000e0041":                             `\U000e0001\U000e0041`, // letters that no font shows
+		"می\u200cخواهم क्\u200dष":                          "می\u200cخواهم क्\u200dष",
+		"👩\u200d🌾 ❤\ufe0f \u0600١":                         "👩\u200d🌾 ❤\ufe0f \u0600١",
+		"\xff\x9b\xe2\x80":                                 `\xff\x9b\xe2\x80`,
+		"\ufffd":                                           "\ufffd",
 	} {
 		if got := printable(in); got != want {
 			t.Errorf("%+q: got %+q, want %+q", in, got, want)
@@ -40,7 +41,7 @@ func TestPrintable(t *testing.T) {
 	}
 }
 
-// Escaped JSON has nothing that steers, and is the same JSON.
+// Escaped JSON has no control characters and the same value.
 func TestEscapeJSON(t *testing.T) {
 	t.Parallel()
 	in := "{\"a\":\"\u009b\x7f😀\U000e0041\xff\"}\n[]\n"
@@ -54,23 +55,24 @@ func TestEscapeJSON(t *testing.T) {
 		line := escapeJSON(append(plant.AppendString(nil, want), '\n'))
 		got := ""
 		if err := json.Unmarshal(line, &got); err != nil || got != want {
-			t.Fatalf("%+q is written as %s and read back as %+q, %v", want, line, got, err)
+			t.Fatalf("%+q is written as %s and read as %+q, %v", want, line, got, err)
 		}
 		shown := strings.TrimSuffix(string(line), "\n")
-		if strings.ContainsFunc(shown, unicode.IsControl) || strings.ContainsFunc(printable(want), steers) || !utf8.ValidString(shown) {
+		if strings.ContainsFunc(shown, unicode.IsControl) || strings.ContainsFunc(printable(want), isControl) ||
+			!utf8.ValidString(shown) {
 			t.Fatalf("%+q is written as %+q, and for a terminal as %+q", want, line, printable(want))
 		}
 	})
 }
 
-// Characters that come in pieces are told whole.
-func TestScreen(t *testing.T) {
+// A character may be split between two writes.
+func TestTerminalWriter(t *testing.T) {
 	t.Parallel()
 	text := "é\u009b\u202e😀\U000e0041\t\r\n\x1b[\xff\xe2\x80."
 	const want = "é\\u009b\\u202e😀\\udb40\\udc41\t\r\n\\u001b[\\ufffd\\ufffd\\ufffd."
 	for size := 1; size <= len(text); size++ {
 		var shown bytes.Buffer
-		s := &screen{terminal: &shown}
+		s := &terminalWriter{terminal: &shown}
 		for piece := range slices.Chunk([]byte(text), size) {
 			if n, err := s.Write(piece); n != len(piece) || err != nil {
 				t.Fatalf("pieces of %d: %d, %v", size, n, err)
@@ -82,7 +84,7 @@ func TestScreen(t *testing.T) {
 	}
 }
 
-// The name of a file may come from another user, who can put one into a directory of backups.
+// Another user may choose the name of a file, for instance in a directory of backups.
 func TestFileNamesAreEscaped(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
