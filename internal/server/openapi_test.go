@@ -334,7 +334,7 @@ change; programs should use the number.
 		if e.Code.Status() != status {
 			status = e.Code.Status()
 			fmt.Fprintf(
-				&page, "\n## %d %s\n\n| Number | Name | Meaning | What to do |\n|---|---|---|---|\n", status,
+				&page, "\n## %d %s\n\n| Number | Name | Meaning | Remedy |\n|---|---|---|---|\n", status,
 				http.StatusText(status),
 			)
 		}
