@@ -35,10 +35,11 @@ func (a *storeAddress) Type() string { return "store" }
 const acceptedAddresses = "use the path of a file, or a URL postgres://… or postgresql://…"
 
 var (
-	firstElement  = regexp.MustCompile(`^[^/]*`)
-	schemeOf      = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9+.-]{0,19}):`)
-	withoutScheme = regexp.MustCompile(`(?s)^(//|[^/.]).*(:.*@|\?.*=)`) // user:password@host/database, host/database?name=value
-	encodedScheme = regexp.MustCompile(`(?i)^postgres(ql)?%3a`)         // all of a URL percent-encoded
+	firstElement = regexp.MustCompile(`^[^/]*`)
+	schemeOf     = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9+.-]{0,19}):`)
+	// withoutScheme matches user:password@host/database and host/database?name=value.
+	withoutScheme = regexp.MustCompile(`(?s)^(//|[^/.]).*(:.*@|\?.*=)`)
+	encodedScheme = regexp.MustCompile(`(?i)^postgres(ql)?%3a`) // a percent-encoded URL
 )
 
 // Set implements pflag.Value. Its errors contain no part of the text that may be secret.

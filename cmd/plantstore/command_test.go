@@ -14,11 +14,11 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Every command and every flag has a help text, and --help shows it.
+// TestHelp tests that every command and every flag has a help text, and that --help prints it.
 func TestHelp(t *testing.T) {
 	t.Parallel()
-	var look func(cmd *cobra.Command)
-	look = func(cmd *cobra.Command) {
+	var check func(cmd *cobra.Command)
+	check = func(cmd *cobra.Command) {
 		path := cmd.CommandPath()
 		if cmd.Short == "" {
 			t.Errorf("%s has no short help", path)
@@ -38,69 +38,67 @@ func TestHelp(t *testing.T) {
 			if !strings.Contains(out.String(), sub.Short) {
 				t.Errorf("%s --help does not name %s", path, sub.Name())
 			}
-			look(sub)
+			check(sub)
 		}
 	}
-	look(newRoot(&program{}))
+	check(newRoot(&program{}))
 }
 
-// Every setting can be given by flag, environment and file, and config shows which counted.
+// TestEverySettingHasThreeSources sets every setting by flag, environment and file. config prints the source.
 func TestEverySettingHasThreeSources(t *testing.T) {
 	t.Parallel()
-	known := pflag.NewFlagSet("known", pflag.ContinueOnError)
-	s := &settings{}
-	s.bindStore(known)
-	s.bindServe(known)
 	other := map[string]string{
 		"db": "other.db", "listen": "127.0.0.1:1", "admin-listen": "127.0.0.1:1", "base-url": "https://plants.example",
-		"cors-origins": "https://plants.example", "log-format": "json", "log-level": "warn", "body-max": "2KiB", "header-max": "64KiB",
-		"request-timeout": "7s", "answer-timeout": "7s", "idle-timeout": "7s", "queue-max": "7", "wal-max": "64MiB", "pprof": "true",
-		"backup-dir": "copies", "backup-every": "1d7h", "backup-keep": "3", "require-sync-standby": "true", "admin-host": "metrics.example",
+		"cors-origins": "https://plants.example", "admin-host": "metrics.example", "pprof": "true",
+		"log-format": "json", "log-level": "warn", "body-max": "2KiB", "header-max": "64KiB",
+		"request-timeout": "7s", "answer-timeout": "7s", "idle-timeout": "7s", "queue-max": "7", "wal-max": "64MiB",
+		"backup-dir": "copies", "backup-every": "1d7h", "backup-keep": "3", "require-sync-standby": "true",
 	}
-	known.VisitAll(func(f *pflag.Flag) {
-		value, ok := other[f.Name]
+	for _, row := range new(settings).allSettings() {
+		name := row.name
+		value, ok := other[name]
 		if !ok {
-			if f.Name != "config" {
-				t.Errorf("the test knows no value of %s", f.Name)
+			if name != "config" {
+				t.Errorf("the test lacks a value of %s", name)
 			}
-			return
+			continue
 		}
 		file := t.TempDir() + "/settings.yaml"
-		writeFileText(t, file, f.Name+": "+value+"\n")
+		writeFileText(t, file, name+": "+value+"\n")
 		for source, c := range map[string]struct{ args, environ []string }{
-			"--" + f.Name:       {args: []string{"--" + f.Name + "=" + value}},
-			environName(f.Name): {environ: []string{environName(f.Name) + "=" + value}},
-			file:                {args: []string{"--config", file}},
+			"--" + name:       {args: []string{"--" + name + "=" + value}},
+			environName(name): {environ: []string{environName(name) + "=" + value}},
+			file:              {args: []string{"--config", file}},
 		} {
 			var out, stderr bytes.Buffer
 			code := run(t.Context(), append([]string{"config"}, c.args...), c.environ, nil, &out, &stderr)
 			if code != exitOK || !strings.Contains(out.String(), value) || !strings.Contains(out.String(), "# "+source+"\n") {
-				t.Errorf("%s by %s: got %d and %s%s", f.Name, source, code, &out, &stderr)
+				t.Errorf("%s by %s: got %d and %s%s", name, source, code, &out, &stderr)
 			}
 		}
-	})
+	}
 }
 
-// blockedReader has nothing to give, like a terminal at which nobody types. It says when it is asked.
+// blockedReader is a reader without input, such as an idle terminal.
 type blockedReader struct {
-	asked chan struct{}
-	end   <-chan struct{}
+	reading chan struct{} // closed by Read
+	end     <-chan struct{}
 }
 
 func (b blockedReader) Read([]byte) (int, error) {
-	close(b.asked)
+	close(b.reading)
 	<-b.end
 	return 0, io.EOF
 }
 
-// blockedWriter takes nothing, like a pipe that is full and not read. It says when it is asked.
+// blockedWriter is a writer such as a full pipe that is not read.
 type blockedWriter struct {
-	asked chan struct{}
-	end   <-chan struct{}
+	writing chan struct{} // closed by Write
+	end     <-chan struct{}
 }
 
 func (b blockedWriter) Write([]byte) (int, error) {
-	close(b.asked)
+	close(b.writing)
 	<-b.end
 	return 0, io.ErrClosedPipe
 }
@@ -111,7 +109,8 @@ func TestInterruptEndsWaitForReader(t *testing.T) {
 	db := dir + "/a.db"
 	writeFileText(t, dir+"/plants.jsonl", somePlants(5000))
 	var out, stderr bytes.Buffer
-	if code := run(t.Context(), []string{"import", dir + "/plants.jsonl", "--db", db, "--create"}, nil, nil, &out, &stderr); code != exitOK {
+	load := []string{"import", dir + "/plants.jsonl", "--db", db, "--create"}
+	if code := run(t.Context(), load, nil, nil, &out, &stderr); code != exitOK {
 		t.Fatal(code, stderr.String())
 	}
 	for _, args := range [][]string{
@@ -120,15 +119,15 @@ func TestInterruptEndsWaitForReader(t *testing.T) {
 		{"backup", "-", "--db", db},
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
-		stdout := blockedWriter{asked: make(chan struct{}), end: t.Context().Done()}
+		stdout := blockedWriter{writing: make(chan struct{}), end: t.Context().Done()}
 		go func() { // ends with the first write
-			<-stdout.asked
+			<-stdout.writing
 			cancel()
 		}()
 		var stderr bytes.Buffer
 		code := run(ctx, args, nil, nil, stdout, &stderr)
 		if code != exitInterrupted || stderr.String() != "plantstore: interrupted\n" {
-			t.Errorf("%s: got %d and %q, want 130 and that it was interrupted", args, code, &stderr)
+			t.Errorf("%s: got %d and %q, want 130 and an interrupt", args, code, &stderr)
 		}
 	}
 }
@@ -142,20 +141,20 @@ func TestInterruptEndsWaitForInput(t *testing.T) {
 		{"token", "revoke", "--token-file", "-", "--db", db},
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
-		stdin := blockedReader{asked: make(chan struct{}), end: t.Context().Done()}
+		stdin := blockedReader{reading: make(chan struct{}), end: t.Context().Done()}
 		go func() { // ends with the first read
-			<-stdin.asked
+			<-stdin.reading
 			cancel()
 		}()
 		var out, stderr bytes.Buffer
 		code := run(ctx, args, nil, stdin, &out, &stderr)
 		if code != exitInterrupted || !strings.HasSuffix(stderr.String(), "plantstore: interrupted\n") {
-			t.Errorf("%s: got %d and %q, want 130 and that it was interrupted", args, code, &stderr)
+			t.Errorf("%s: got %d and %q, want 130 and an interrupt", args, code, &stderr)
 		}
 	}
 }
 
-// An interrupt also ends the wait for a FIFO to get a writer.
+// TestInterruptEndsOpen tests that an interrupt ends the wait for the writer of a FIFO.
 func TestInterruptEndsOpen(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -173,17 +172,17 @@ func TestInterruptEndsOpen(t *testing.T) {
 		var out, stderr bytes.Buffer
 		code := run(ctx, args, nil, nil, &out, &stderr)
 		if code != exitInterrupted || stderr.String() != "plantstore: interrupted\n" {
-			t.Errorf("%s: got %d and %q, want 130 and that it was interrupted", args, code, &stderr)
+			t.Errorf("%s: got %d and %q, want 130 and an interrupt", args, code, &stderr)
 		}
 	}
-	f, err := os.OpenFile(fifo, os.O_RDWR, 0) // ends what still waits
+	f, err := os.OpenFile(fifo, os.O_RDWR, 0) // ends the goroutines that wait for a writer
 	if err != nil {
 		t.Fatal(err)
 	}
 	f.Close()
 }
 
-// A settings file has a limit, also if its size cannot be known.
+// TestConfigLimit tests the size limit of a settings file, with a file of unknown size.
 func TestConfigLimit(t *testing.T) {
 	t.Parallel()
 	var out, stderr bytes.Buffer
@@ -194,12 +193,12 @@ func TestConfigLimit(t *testing.T) {
 	}
 }
 
-// Every command has examples of itself, and each is a call that the command accepts.
+// TestExamples tests that every command has examples, and that each is a valid call of the command.
 func TestExamples(t *testing.T) {
 	t.Parallel()
-	groups := []string{"plantstore", "plantstore token", "plantstore completion"} // they only show their help
-	var look func(cmd *cobra.Command)
-	look = func(cmd *cobra.Command) {
+	groups := []string{"plantstore", "plantstore token", "plantstore completion"} // they only print their help
+	var check func(cmd *cobra.Command)
+	check = func(cmd *cobra.Command) {
 		path := cmd.CommandPath()
 		if cmd.Example == "" && !slices.Contains(groups, path) && cmd.Name() != "help" {
 			t.Errorf("%s has no example", path)
@@ -208,22 +207,23 @@ func TestExamples(t *testing.T) {
 			checkExample(t, path, line)
 		}
 		for _, sub := range cmd.Commands() {
-			look(sub)
+			check(sub)
 		}
 	}
-	look(newRoot(&program{}))
+	check(newRoot(&program{}))
 }
 
-// checkExample parses the call of the program in a line of shell.
+// checkExample parses the call of the program in a shell line.
 func checkExample(t *testing.T, path, line string) {
 	t.Helper()
 	before, call, ok := strings.Cut(line, "plantstore ")
 	call = strings.TrimSpace(strings.FieldsFunc(call, func(r rune) bool { return strings.ContainsRune("|>#)", r) })[0])
 	if !ok || !strings.HasPrefix(line, "  ") {
-		t.Errorf("%s: the example %q is no call of the program that is set in by two spaces", path, line)
+		t.Errorf("%s: the example %q is not a call of the program, indented by two spaces", path, line)
 		return
 	}
-	if before = strings.TrimSpace(before); before != "" && !strings.HasSuffix(before, "|") && !strings.HasSuffix(before, "(") {
+	before = strings.TrimSpace(before)
+	if before != "" && !strings.HasSuffix(before, "|") && !strings.HasSuffix(before, "(") {
 		t.Errorf("%s: the example %q begins with %q", path, line, before)
 	}
 	cmd, args, err := newRoot(&program{}).Find(strings.Fields(strings.ReplaceAll(call, "'", "")))

@@ -40,8 +40,8 @@ func bindCompletion(cmd *cobra.Command) {
 	}
 }
 
-// completeTokens completes the names of the tokens that match. If it cannot read the store it completes nothing, and prints
-// no error into the command line of the user.
+// completeTokens completes the names of the tokens that match. If it cannot read the store it completes nothing, and
+// prints no error into the command line of the user.
 func (p *program) completeTokens(s *settings, match func(auth.Token) bool) cobra.CompletionFunc {
 	const timeMax = time.Second // a user waits for the completion
 	return func(cmd *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {

@@ -68,8 +68,8 @@ func readConfig(ctx context.Context, path string, settings []string) (map[string
 	return values, nil
 }
 
-// settingsMapping returns the keys and values, in turns, of a YAML document that is a mapping. Those of an empty document
-// are nil.
+// settingsMapping returns the keys and values, in turns, of a YAML document that is a mapping. Those of an empty
+// document are nil.
 func settingsMapping(text []byte) ([]*yaml.Node, error) {
 	in := yaml.NewDecoder(bytes.NewReader(text))
 	var document, second yaml.Node

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// keptConn is a connection of a client that keeps it.
+// keptConn is a persistent connection of a client.
 type keptConn struct {
 	net.Conn
 	in *bufio.Reader
@@ -31,7 +31,7 @@ func dialKept(address string) (*keptConn, error) {
 	return &keptConn{Conn: c, in: bufio.NewReader(c)}, c.SetDeadline(time.Now().Add(waitMax))
 }
 
-// reply is an answer to a keptConn.
+// reply is a response on a keptConn.
 type reply struct {
 	status int
 	header http.Header
@@ -39,7 +39,8 @@ type reply struct {
 }
 
 func (c *keptConn) send(method, path, token, body string) (reply, error) {
-	request := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+	request := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n"+
+		"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
 		method, path, c.RemoteAddr(), token, len(body), body)
 	if _, err := io.WriteString(c, request); err != nil {
 		return reply{}, err
@@ -76,7 +77,7 @@ func (c *keptConn) want(t *testing.T, status int, method, path, token, body stri
 	return got
 }
 
-// wantReplay sends a plant that is stored already.
+// wantReplay sends a stored plant again.
 func (c *keptConn) wantReplay(t *testing.T, token string) {
 	t.Helper()
 	got := c.want(t, http.StatusOK, "POST", "/plants", token, `{"id":1,"name":"Rosa canina"}`)
@@ -92,8 +93,8 @@ var (
 	checkpointCount = regexp.MustCompile(`(?m)^plantstore_checkpoint_duration_seconds_count (\d+)$`)
 )
 
-// limitedServer starts a server in a shell that first lowers limits, and returns it with the address of its admin
-// listener and a token.
+// limitedServer starts a server in a shell that first lowers limits. It also returns the addresses of both listeners
+// and a token.
 func limitedServer(t *testing.T, limits string) (s *testServer, public, admin, token string) {
 	t.Helper()
 	sh, err := exec.LookPath("sh")
@@ -101,7 +102,8 @@ func limitedServer(t *testing.T, limits string) (s *testServer, public, admin, t
 		t.Fatal(err)
 	}
 	p, err := newProcess(t.TempDir(), cleanEnviron(), "-c", limits+`; exec plantstore "$@"`, "plantstore",
-		"serve", "--db", filepath.Join(t.TempDir(), "a.db"), "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--wal-max", "32MiB")
+		"serve", "--db", filepath.Join(t.TempDir(), "a.db"), "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0",
+		"--wal-max", "32MiB")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,15 +123,15 @@ func limitedServer(t *testing.T, limits string) (s *testServer, public, admin, t
 	return &testServer{process: p, url: match[2]}, match[1], adminAddress.FindStringSubmatch(match[0])[1], first[1]
 }
 
-// TestNoFreeDescriptor takes every free descriptor from a running server: what its clients do on their connections needs
-// none, not even the first replay or a checkpoint, and connections that are refused are in the log once a second.
+// TestNoFreeDescriptor leaves a running server without a free descriptor. Requests on open connections, the first
+// replay and a checkpoint need none. The server logs refused connections once a second.
 func TestNoFreeDescriptor(t *testing.T) {
 	t.Parallel()
 	s, public, admin, token := limitedServer(t, "true")
 	client, operator := mustDial(t, public, "/healthz"), mustDial(t, admin, "/livez")
 	client.want(t, http.StatusOK, "POST", "/plants", token, `{"id":1,"name":"Rosa canina"}`)
 
-	const stdio = 3 // no descriptor that is opened now is below
+	const stdio = 3 // every new descriptor is at least 3
 	if err := unix.Prlimit(s.cmd.Process.Pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: stdio, Max: stdio}, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +156,9 @@ func TestNoFreeDescriptor(t *testing.T) {
 	}
 	defer refused.Close()
 	const lines = 3
-	if err := poll("refused connections in the log", func() bool { return len(refusedLine.FindAllString(s.stderr.String(), -1)) >= lines }); err != nil {
+	if err := poll("refused connections in the log", func() bool {
+		return len(refusedLine.FindAllString(s.stderr.String(), -1)) >= lines
+	}); err != nil {
 		t.Fatal(err)
 	}
 	var last time.Time
@@ -169,7 +173,7 @@ func TestNoFreeDescriptor(t *testing.T) {
 	s.stop(t)
 }
 
-// TestConnectionLimit opens connections until they are refused: the descriptors that are left serve the operator.
+// TestConnectionLimit opens connections until the server refuses them. The admin listener has reserved descriptors.
 func TestConnectionLimit(t *testing.T) {
 	t.Parallel()
 	s, public, admin, token := limitedServer(t, "ulimit -n 64")
@@ -191,16 +195,19 @@ func TestConnectionLimit(t *testing.T) {
 	}
 	client.wantReplay(t, token)
 	metrics := mustDial(t, admin, "/livez").want(t, http.StatusOK, "GET", "/metrics", "", "")
-	for _, want := range []string{`plantstore_connections_refused_total{listener="public"} 1`, `plantstore_connections_open{listener="public"} 32`} {
+	for _, want := range []string{
+		`plantstore_connections_refused_total{listener="public"} 1`, `plantstore_connections_open{listener="public"} 32`,
+	} {
 		if !strings.Contains(metrics.body, "\n"+want+"\n") {
 			t.Errorf("the metrics have no line %s", want)
 		}
 	}
-	if _, err := s.await(s.stderr, `level=WARN msg="connections refused" listener=public connections=1 error="32 connections are open; raise the limit of open files to allow more"$`); err != nil {
+	if _, err := s.await(s.stderr, `level=WARN msg="connections refused" listener=public connections=1 `+
+		`error="32 connections are open; raise the limit of open files to allow more"$`); err != nil {
 		t.Error(err)
 	}
 	client.Close()
-	if err := poll("room for a connection", func() bool {
+	if err := poll("an accepted connection", func() bool {
 		c, err := dialKept(public)
 		if err != nil {
 			return false

@@ -85,8 +85,9 @@ func (s *settings) checkStore() error {
 	return nil
 }
 
-// commits returns the maximal number of concurrent commits, and the time limit of each. SQLite has one writer. PostgreSQL
-// may be remote: several commits hide its latency, and a commit of unknown outcome is retried while its requests wait.
+// commits returns the maximal number of concurrent commits, and the time limit of each. SQLite has one writer.
+// PostgreSQL may be remote: several commits hide its latency, and a commit of unknown outcome is retried while its
+// requests wait.
 func (s *settings) commits() (most int, within time.Duration) {
 	if s.db.isDatabase() {
 		return postgres.CommitsMax, time.Duration(s.answerTimeout)

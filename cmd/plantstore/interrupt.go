@@ -53,8 +53,8 @@ func (i *interruptibleReader) fill() {
 	}
 }
 
-// openInput opens a file for reading. It also returns when ctx ends, because opening a FIFO waits for a writer. The caller
-// closes the file.
+// openInput opens a file for reading. It also returns when ctx ends, because opening a FIFO waits for a writer. The
+// caller closes the file.
 func openInput(ctx context.Context, path string) (*os.File, error) {
 	type result struct {
 		f   *os.File
@@ -73,8 +73,8 @@ func openInput(ctx context.Context, path string) (*os.File, error) {
 	}
 }
 
-// interruptibleTo returns a writer whose Write returns when ctx ends, because a write to a full pipe cannot be cancelled.
-// The write itself continues until the program ends, so the caller must not change its bytes after an error.
+// interruptibleTo returns a writer whose Write returns when ctx ends, because a write to a full pipe cannot be
+// cancelled. The write itself continues until the program ends, so the caller must not change its bytes after an error.
 func interruptibleTo(ctx context.Context, w io.Writer) io.Writer {
 	return &interruptibleWriter{ctx, w}
 }

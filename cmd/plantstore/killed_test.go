@@ -17,15 +17,15 @@ import (
 )
 
 var (
-	cycles = flag.Int("cycles", 10, "how often TestKilled kills the server")
-	seed   = flag.Uint64("seed", 0, "the seed of TestKilled; 0: another each time")
+	cycles = flag.Int("cycles", 10, "number of times that TestKilled kills the server")
+	seed   = flag.Uint64("seed", 0, "seed of TestKilled; 0: a random one")
 )
 
-// journal is what clients know of the plants that they sent. It is safe for concurrent use.
+// journal records the plants that clients sent. It is safe for concurrent use.
 type journal struct {
 	mu           sync.Mutex
-	sent         map[int64]row // guarded by mu, as is what follows
-	acknowledged map[int64]row // of sent
+	sent         map[int64]row // guarded by mu
+	acknowledged map[int64]row // a part of sent; guarded by mu
 }
 
 func newJournal() *journal { return &journal{sent: map[int64]row{}, acknowledged: map[int64]row{}} }
@@ -42,8 +42,8 @@ func (j *journal) acknowledge(r row) {
 	j.acknowledged[r.id] = r
 }
 
-// check compares what a store has with what clients know: every plant that was acknowledged is there once, with its
-// content, and nothing is there that was never sent.
+// check returns an error unless the store has every acknowledged plant once, with its content, and only plants that
+// clients sent.
 func (j *journal) check(stored []row) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -58,13 +58,13 @@ func (j *journal) check(stored []row) error {
 		case sent != r:
 			faults = append(faults, fmt.Errorf("plant %+v was sent as %+v", r, sent))
 		case seen[r.id]:
-			faults = append(faults, fmt.Errorf("plant %+v is there twice", r))
+			faults = append(faults, fmt.Errorf("plant %+v is stored twice", r))
 		}
 		seen[r.id] = true
 		delete(missing, r.id)
 	}
 	for _, r := range missing {
-		faults = append(faults, fmt.Errorf("plant %+v was acknowledged and is not there", r))
+		faults = append(faults, fmt.Errorf("plant %+v was acknowledged and is missing", r))
 	}
 	if len(faults) > 10 {
 		faults = append(faults[:10], fmt.Errorf("and %d more", len(faults)-10))
@@ -72,30 +72,29 @@ func (j *journal) check(stored []row) error {
 	return errors.Join(faults...)
 }
 
-// killedClient sends plants until ctx ends. A plant that got no answer is what the client begins with next time, as a
-// client does that retries.
+// killedClient sends plants until the server is killed. After a restart it first retries the plant without a response.
 type killedClient struct {
-	chance *rand.Rand
-	ids    int64 // of this client: its number, and then every clients-th
-	last   row
-	open   bool // last got no answer yet
+	rand    *rand.Rand
+	id      int64 // of the last plant; ids of one client differ by killedClients
+	last    row
+	pending bool // last has no response yet
 }
 
 const killedClients = 16
 
 func (k *killedClient) next() row {
-	if !k.open {
-		k.ids += killedClients
-		k.last = row{id: k.ids, name: strings.Repeat("Festuca ", 1+k.chance.IntN(40)), tagged: k.chance.IntN(2) == 0}
+	if !k.pending {
+		k.id += killedClients
+		k.last = row{id: k.id, name: strings.Repeat("Festuca ", 1+k.rand.IntN(40)), tagged: k.rand.IntN(2) == 0}
 		if k.last.tagged {
-			k.last.tag = fmt.Sprint("tag ", k.chance.IntN(100))
+			k.last.tag = fmt.Sprint("tag ", k.rand.IntN(100))
 		}
-		k.open = true
+		k.pending = true
 	}
 	return k.last
 }
 
-// run returns nil when the server is gone, and an error for any answer but 200.
+// run returns nil when the server is killed, and an error after a response other than 200.
 func (k *killedClient) run(ctx context.Context, c *http.Client, url, token string, j *journal) error {
 	for {
 		r := k.next()
@@ -103,12 +102,12 @@ func (k *killedClient) run(ctx context.Context, c *http.Client, url, token strin
 		status, answer, err := post(ctx, c, url, token, r.json())
 		switch {
 		case err != nil:
-			return nil //nolint:nilerr // the server was killed; whether the plant is stored, nobody knows
+			return nil //nolint:nilerr // the server was killed; the outcome is unknown
 		case status != http.StatusOK:
 			return fmt.Errorf("%+v: got %d %s, want 200", r, status, answer)
 		}
 		j.acknowledge(r)
-		k.open = false
+		k.pending = false
 	}
 }
 
@@ -116,24 +115,24 @@ func TestKilled(t *testing.T) {
 	if *seed == 0 {
 		*seed = rand.Uint64()
 	}
-	t.Logf("the seed is %d: run it again with -seed %[1]d", *seed)
-	chance := rand.New(rand.NewPCG(*seed, 0))
+	t.Logf("repeat this run with -seed %d", *seed)
+	random := rand.New(rand.NewPCG(*seed, 0))
 	db := filepath.Join(t.TempDir(), "a.db")
 	token := strings.TrimSpace(plantstore(t, "token", "create", "test", "--no-expiry", "--create", "--db", db))
 	j := newJournal()
 	clients := make([]*killedClient, killedClients)
 	for i := range clients {
-		clients[i] = &killedClient{chance: rand.New(rand.NewPCG(*seed, uint64(i+1))), ids: int64(i)}
+		clients[i] = &killedClient{rand: rand.New(rand.NewPCG(*seed, uint64(i+1))), id: int64(i)}
 	}
 
 	for cycle := range *cycles {
-		if chance.IntN(2) == 0 {
-			killAtStart(t, db, time.Duration(chance.Int64N(int64(30*time.Millisecond))))
+		if random.IntN(2) == 0 {
+			killAtStart(t, db, time.Duration(random.Int64N(int64(30*time.Millisecond))))
 		}
 		s := startServer(t, db)
-		// Half of the time it lives for a few batches only.
-		after := time.Duration(chance.Int64N(int64(300 * time.Millisecond)))
-		if chance.IntN(2) == 0 {
+		// Half of the servers run for a few batches only.
+		after := time.Duration(random.Int64N(int64(300 * time.Millisecond)))
+		if random.IntN(2) == 0 {
 			after /= 10
 		}
 		kill := time.NewTimer(after)
@@ -154,18 +153,19 @@ func TestKilled(t *testing.T) {
 			t.Fatalf("after kill %d: %v", cycle+1, err)
 		}
 	}
-	t.Logf("%d plants were sent and %d acknowledged in %d lives of the server", len(j.sent), len(j.acknowledged), *cycles)
+	t.Logf("%d plants sent and %d acknowledged in %d runs of the server", len(j.sent), len(j.acknowledged), *cycles)
 	if len(j.acknowledged) == 0 {
-		t.Fatal("nothing was acknowledged, so nothing was tested")
+		t.Fatal("no plant was acknowledged")
 	}
-	checkTheCheck(t, db, j)
+	testCheck(t, db, j)
 }
 
 // killAtStart kills a server while it opens the store.
 func killAtStart(t *testing.T, db string, after time.Duration) {
 	t.Helper()
 	kill := time.NewTimer(after)
-	p, err := startProcess(t.TempDir(), cleanEnviron(), "serve", "--db", db, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+	p, err := startProcess(t.TempDir(), cleanEnviron(),
+		"serve", "--db", db, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,31 +173,35 @@ func killAtStart(t *testing.T, db string, after time.Duration) {
 	p.kill()
 }
 
-// checkTheCheck shows that the check would have noticed a loss, a change and an addition.
-func checkTheCheck(t *testing.T, db string, j *journal) {
+// testCheck tests that check detects a missing, a changed and an additional plant.
+func testCheck(t *testing.T, db string, j *journal) {
 	t.Helper()
 	for id := range j.acknowledged {
-		for _, damage := range []string{"DELETE FROM plants WHERE id = %d", "UPDATE plants SET name = 'x' WHERE id = %d", "INSERT INTO plants VALUES (-%d - 1, 'x', NULL, 0, 0, 0)"} {
-			spoilt := filepath.Join(t.TempDir(), "spoilt.db")
+		for _, damage := range []string{
+			"DELETE FROM plants WHERE id = %d",
+			"UPDATE plants SET name = 'x' WHERE id = %d",
+			"INSERT INTO plants VALUES (-%d - 1, 'x', NULL, 0, 0, 0)",
+		} {
+			damaged := filepath.Join(t.TempDir(), "damaged.db")
 			text, err := os.ReadFile(db)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := os.WriteFile(spoilt, text, 0o600); err != nil {
+			if err := os.WriteFile(damaged, text, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if err := execSQL(spoilt, fmt.Sprintf(damage, id)); err != nil {
+			if err := execSQL(damaged, fmt.Sprintf(damage, id)); err != nil {
 				t.Fatal(err)
 			}
-			if err := j.check(exported(t, spoilt)); err == nil {
-				t.Errorf("the check did not notice: "+damage, id)
+			if err := j.check(exported(t, damaged)); err == nil {
+				t.Errorf("check did not detect: "+damage, id)
 			}
 		}
 		return // one plant is enough
 	}
 }
 
-// exported returns what the program says is in a store.
+// exported returns the plants of an export of a store.
 func exported(t *testing.T, db string) []row {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "out.jsonl")

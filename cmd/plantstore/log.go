@@ -97,8 +97,8 @@ func newLogBuffer(w io.Writer, notice func(dropped int) []byte) *logBuffer {
 	return b
 }
 
-// Write implements io.Writer for a slog handler, which calls it once a line. It never waits for the reader and returns no
-// error.
+// Write implements io.Writer for a slog handler, which calls it once a line. It never waits for the reader and returns
+// no error.
 func (b *logBuffer) Write(line []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -196,8 +196,8 @@ func (b *logBuffer) write(lines []byte) (rest []byte) {
 	return nil
 }
 
-// Close writes the buffered lines. It waits for at most logCloseMax: a write to a blocked pipe cannot be cancelled, and its
-// goroutine ends with the process.
+// Close writes the buffered lines. It waits for at most logCloseMax: a write to a blocked pipe cannot be cancelled, and
+// its goroutine ends with the process.
 func (b *logBuffer) Close() {
 	close(b.stop)
 	select {

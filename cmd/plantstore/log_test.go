@@ -13,10 +13,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
-// faultyReader stands for standard error: a write may wait, and may fail after a part.
+// faultyReader is a standard error whose writes may block, and may fail after a part.
 type faultyReader struct {
 	got   bytes.Buffer
-	write func(p []byte) (int, error) // how much of p is read; nil: all of it
+	write func(p []byte) (int, error) // returns the number of read bytes of p; nil: all
 }
 
 func (r *faultyReader) Write(p []byte) (int, error) {
@@ -33,10 +33,11 @@ func newTestBuffer(r *faultyReader) *logBuffer {
 	return newLogBuffer(r, func(dropped int) []byte { return fmt.Appendf(nil, "dropped %d\n", dropped) })
 }
 
-// logLine returns line number n, which can be told from a part of it.
+// logLine returns line number n, whose end differs from that of a part of it.
 func logLine(n int) string { return fmt.Sprintf("<%d %s>\n", n, strings.Repeat("x", n%700)) }
 
-// check finds that each line was written once and whole, or was dropped and reported.
+// check requires that each line was written once and whole, or was dropped and reported. It returns the number of
+// dropped lines.
 func (r *faultyReader) check(t *testing.T, b *logBuffer, logged int) (dropped int) {
 	t.Helper()
 	written, seen := 0, map[string]bool{}
@@ -50,7 +51,7 @@ func (r *faultyReader) check(t *testing.T, b *logBuffer, logged int) (dropped in
 		}
 	}
 	if written+dropped != logged {
-		t.Errorf("%d lines written and %d reported as dropped, want %d together", written, dropped, logged)
+		t.Errorf("%d lines written and %d reported as dropped, want a sum of %d", written, dropped, logged)
 	}
 	if got := testutil.ToFloat64(b.dropped); got != float64(dropped) {
 		t.Errorf("%v lines counted as dropped, %d reported", got, dropped)
@@ -58,13 +59,12 @@ func (r *faultyReader) check(t *testing.T, b *logBuffer, logged int) (dropped in
 	return dropped
 }
 
-// TestLogBufferStall shows that a reader that stalls delays no line, and that each line that finds the buffer full is
-// counted.
-func TestLogBufferStall(t *testing.T) {
+// TestLogBufferBlocked tests that a blocked reader delays no Write, and that the buffer counts each dropped line.
+func TestLogBufferBlocked(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		goOn := make(chan struct{})
-		r := &faultyReader{write: func(p []byte) (int, error) { <-goOn; return len(p), nil }}
+		unblock := make(chan struct{})
+		r := &faultyReader{write: func(p []byte) (int, error) { <-unblock; return len(p), nil }}
 		b := newTestBuffer(r)
 		const writers, each = 4, 5_000
 		var wg sync.WaitGroup
@@ -77,30 +77,30 @@ func TestLogBufferStall(t *testing.T) {
 				}
 			})
 		}
-		wg.Wait() // while the reader stalls
+		wg.Wait() // while the reader is blocked
 		b.mu.Lock()
 		if len(b.lines) > logBytesMax {
-			t.Errorf("%d bytes wait, want at most %d", len(b.lines), logBytesMax)
+			t.Errorf("%d bytes are buffered, want at most %d", len(b.lines), logBytesMax)
 		}
 		b.mu.Unlock()
-		close(goOn)
+		close(unblock)
 		b.Close()
 		if dropped := r.check(t, b, writers*each); dropped == 0 {
-			t.Error("nothing was dropped")
+			t.Error("no line was dropped")
 		}
 	})
 }
 
-// TestLogBufferFault shows that lines that could not be written are counted, and that a line that was written in part
-// spoils no other.
+// TestLogBufferFault tests that the buffer counts lines that it could not write, and that a partly written line damages
+// no other line.
 func TestLogBufferFault(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		chance := rand.New(rand.NewPCG(1, 2))
+		random := rand.New(rand.NewPCG(1, 2))
 		faulty := true
 		r := &faultyReader{write: func(p []byte) (int, error) {
-			if faulty && chance.IntN(2) == 0 {
-				return chance.IntN(len(p)), errors.New("no space left on device")
+			if faulty && random.IntN(2) == 0 {
+				return random.IntN(len(p)), errors.New("no space left on device")
 			}
 			return len(p), nil
 		}}
@@ -112,25 +112,25 @@ func TestLogBufferFault(t *testing.T) {
 				synctest.Wait() // the goroutine writes, or waits for more lines
 			}
 			if n == lines-10 {
-				synctest.Wait() // or it is read at the same time
+				synctest.Wait() // the goroutine does not read faulty now
 				faulty = false
 			}
 		}
 		b.Close()
 		if dropped := r.check(t, b, lines); dropped == 0 {
-			t.Error("nothing was dropped")
+			t.Error("no line was dropped")
 		}
 	})
 }
 
-// TestLogBufferClose shows that Close does not wait for a reader that stalls for good.
+// TestLogBufferClose tests that Close does not wait for a blocked reader.
 func TestLogBufferClose(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		end := make(chan struct{})
 		b := newTestBuffer(&faultyReader{write: func(p []byte) (int, error) { <-end; return len(p), nil }})
 		fmt.Fprint(b, logLine(1))
-		b.Close() // or the bubble is deadlocked
+		b.Close() // else the bubble is deadlocked
 		close(end)
 		<-b.done
 	})

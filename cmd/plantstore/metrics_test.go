@@ -1,18 +1,14 @@
 package main
 
 import (
-	"errors"
 	"io"
 	"maps"
 	"net/http"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-
-	"plantstore/internal/postgres/pgtest"
 )
 
 var (
@@ -30,26 +26,11 @@ func TestReferenceMetrics(t *testing.T) {
 	t.Parallel()
 	exposed := map[string]metric{}
 	metricsOf(t, startServer(t, filepath.Join(t.TempDir(), "a.db"), "--backup-dir", t.TempDir()), exposed)
-	database, err := pgtest.Start(t.Context())
-	if errors.Is(err, pgtest.ErrMissing) && os.Getenv("CI") != "true" {
-		t.Skip("the metrics of a store in PostgreSQL were not compared:", err)
-	} else if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := database.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	url, err := database.Database(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	metricsOf(t, startServer(t, url), exposed)
+	metricsOf(t, startServer(t, database(t)), exposed)
 
 	var page strings.Builder
-	page.WriteString("# Metrics\n\n" + wrapped("`/metrics` on the [admin listener](admin-listener.md) serves these metrics in the "+
-		"text format of Prometheus, with those of the Go runtime (`go_…`) and of the process (`process_…`). "+
+	page.WriteString("# Metrics\n\n" + wrapped("`/metrics` on the [admin listener](admin-listener.md) serves these "+
+		"metrics in the text format of Prometheus, with those of the Go runtime (`go_…`) and of the process (`process_…`). "+
 		generatedBy("the metrics that a server of a file and a server of a PostgreSQL database expose")))
 	page.WriteString("\n" + tableHead("metric", "type", "labels", "unit", "meaning"))
 	for _, name := range slices.Sorted(maps.Keys(exposed)) {
@@ -60,10 +41,10 @@ func TestReferenceMetrics(t *testing.T) {
 	checkPage(t, "metrics.md", page.String())
 }
 
-var metricNotes = "\n" + wrapped("The values of labels are closed sets: the two listeners, the routes, the statuses and the "+
-	"catalogue of [errors](errors.md).\n\n"+
-	"Only a server of a store in a file has the metrics of the WAL, the checkpoints, the disk and the backups, and the last "+
-	"only with `--backup-dir`. Only a server of a PostgreSQL database has `plantstore_database_…`.\n\n"+
+var metricNotes = "\n" + wrapped("The values of labels are closed sets: the two listeners, the routes, the statuses and "+
+	"the catalogue of [errors](errors.md).\n\n"+
+	"Only a server of a store in a file has the metrics of the WAL, the checkpoints, the disk and the backups, and the "+
+	"last only with `--backup-dir`. Only a server of a PostgreSQL database has `plantstore_database_…`.\n\n"+
 	"`plantstore_http_request_duration_seconds` omits static files and profiles.\n\n"+
 	"`plantstore_plants` is the planner's estimate on PostgreSQL. The server reads it once a minute.")
 

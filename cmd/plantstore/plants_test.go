@@ -20,7 +20,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// row is a plant as a reader of files sees it that knows nothing of the program.
+// row is a plant that a test reads without the code of the program.
 type row struct {
 	id     int64
 	name   string
@@ -30,7 +30,7 @@ type row struct {
 
 func byID(a, b row) int { return cmp.Compare(a.id, b.id) }
 
-// readPlants reads a file of plants and sorts it. Its name tells the format and the compression.
+// readPlants reads a file of plants and sorts them by id. The file name has the format and the compression.
 func readPlants(path string) ([]row, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -50,16 +50,20 @@ func readPlants(path string) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	read := map[string]func(io.Reader) ([]row, error){"csv": readCSVRows, "json": readArrayRows}[name[strings.LastIndex(name, ".")+1:]]
-	if read == nil {
-		read = readLineRows
+	read := readLineRows
+	switch name[strings.LastIndex(name, ".")+1:] {
+	case "csv":
+		read = readCSVRows
+	case "json":
+		read = readArrayRows
 	}
 	rows, err := read(in)
 	slices.SortFunc(rows, byID)
 	return rows, err
 }
 
-// guard is the apostrophe before a cell that a spreadsheet would run. The real files have no such text inside a cell.
+// guard matches a cell with the apostrophe that keeps a spreadsheet from evaluating it. The real files have no such
+// cells.
 var guard = regexp.MustCompile("^'+[=+\\-@\t\r\n＝＋－＠]")
 
 func readCSVRows(in io.Reader) ([]row, error) {
@@ -94,7 +98,7 @@ func readCSVRows(in io.Reader) ([]row, error) {
 	}
 }
 
-// jsonRow is a plant as encoding/json reads it.
+// jsonRow is a plant in the form of encoding/json.
 type jsonRow struct {
 	ID   int64   `json:"id"`
 	Name string  `json:"name"`
@@ -188,7 +192,7 @@ func cmdPack(ts *testscript.TestScript, _ *script, args []string) error {
 	return os.WriteFile(ts.MkAbs(args[1])+suffix, packed.Bytes(), 0o600)
 }
 
-// json returns the plant as encoding/json writes it.
+// json returns the plant as JSON of encoding/json.
 func (r row) json() string {
 	j := jsonRow{ID: r.id, Name: r.name}
 	if r.tagged {

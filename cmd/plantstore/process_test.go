@@ -18,29 +18,28 @@ import (
 	"time"
 )
 
-// waitMax is how long a test waits for what must happen at all. It is far more than that takes, so it only ends a test
-// that would hang.
+// waitMax limits every wait of a test. It is far longer than any event takes, so it only ends a hanging test.
 const waitMax = 60 * time.Second
 
-// pollEvery is for what tells nobody when it happens, as a file that appears.
+// pollEvery is the interval of checks for events without a notification, such as a new file.
 const pollEvery = 5 * time.Millisecond
 
-// poll looks until it sees what it waits for.
-func poll(what string, seen func() bool) error {
+// poll waits until happened returns true. The error names the event.
+func poll(event string, happened func() bool) error {
 	deadline := time.After(waitMax)
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
-	for !seen() {
+	for !happened() {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			return fmt.Errorf("waited %s in vain for %s", waitMax, what)
+			return fmt.Errorf("no %s within %s", event, waitMax)
 		}
 	}
 	return nil
 }
 
-// process is the program as it runs beside a test.
+// process is a process of the program under test.
 type process struct {
 	cmd            *exec.Cmd
 	stdin          io.WriteCloser
@@ -57,7 +56,7 @@ func startProcess(dir string, environ []string, args ...string) (*process, error
 	return p, err
 }
 
-// newProcess is startProcess without the start, before which the caller may change the streams of its cmd.
+// newProcess returns a process to start with start. The caller may change the streams of its cmd first.
 func newProcess(dir string, environ []string, args ...string) (*process, error) {
 	path, err := exec.LookPath("plantstore") // testscript.Main puts it there
 	if err != nil {
@@ -80,7 +79,7 @@ func (p *process) start() error {
 	return nil
 }
 
-// wait returns the exit code, as a shell would see it.
+// wait waits for the end of the process and returns the exit code as a shell does.
 func (p *process) wait() (int, error) {
 	select {
 	case <-p.ended:
@@ -104,7 +103,7 @@ func exitStatus(state *os.ProcessState) int {
 	return state.ExitCode()
 }
 
-// stream keeps what a process writes, and tells who waits for more of it.
+// stream stores the output of a process, and notifies readers of more output.
 type stream struct {
 	mu   sync.Mutex
 	text []byte        // guarded by mu
@@ -124,11 +123,12 @@ func (s *stream) Write(p []byte) (int, error) {
 }
 
 func (s *stream) String() string {
-	text, _ := s.look()
+	text, _ := s.snapshot()
 	return text
 }
 
-func (s *stream) look() (string, <-chan struct{}) {
+// snapshot returns the output up to now, and a channel that is closed when there is more.
+func (s *stream) snapshot() (string, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return string(s.text), s.grew
@@ -142,7 +142,7 @@ func (p *process) await(s *stream, pattern string) ([]string, error) {
 	}
 	deadline := time.After(waitMax)
 	for {
-		text, grew := s.look()
+		text, grew := s.snapshot()
 		if match := re.FindStringSubmatch(text); match != nil {
 			return match, nil
 		}
@@ -152,17 +152,19 @@ func (p *process) await(s *stream, pattern string) ([]string, error) {
 			if match := re.FindStringSubmatch(s.String()); match != nil {
 				return match, nil
 			}
-			return nil, fmt.Errorf("the process ended with %d without %q; its standard error:\n%s", exitStatus(p.cmd.ProcessState), pattern, p.stderr)
+			return nil, fmt.Errorf("the process ended with %d without %q; its standard error:\n%s",
+				exitStatus(p.cmd.ProcessState), pattern, p.stderr)
 		case <-deadline:
-			return nil, fmt.Errorf("waited %s in vain for %q; standard error:\n%s", waitMax, pattern, p.stderr)
+			return nil, fmt.Errorf("no %q within %s; standard error:\n%s", pattern, waitMax, p.stderr)
 		}
 	}
 }
 
-// readyLine is what a server logs when it takes requests: its address, and the URLs of both doors.
+// readyLine matches the log line of a started server. Its groups are the address of the public listener, and the URLs
+// of both listeners.
 const readyLine = `msg=ready listen=(\S+) public=(\S+) admin=(\S+)`
 
-// cleanEnviron is the environment of the test without settings of the program and of libpq.
+// cleanEnviron returns the environment of the test without the variables of the program and of libpq.
 func cleanEnviron() []string {
 	return slices.DeleteFunc(os.Environ(), func(entry string) bool {
 		return strings.HasPrefix(entry, environPrefix) || strings.HasPrefix(entry, "PG")
@@ -172,7 +174,7 @@ func cleanEnviron() []string {
 // testServer is a server on a store of its own.
 type testServer struct {
 	*process
-	url string // of the public door
+	url string // of the public listener
 }
 
 // startServer starts a server and waits until it is ready. It is killed at the end of the test if it still runs.
@@ -191,7 +193,7 @@ func startServer(t *testing.T, db string, args ...string) *testServer {
 	return &testServer{process: p, url: match[2]}
 }
 
-// stop ends the server as an operator does.
+// stop sends SIGTERM to the server and waits for exit code 0.
 func (s *testServer) stop(t *testing.T) {
 	t.Helper()
 	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -202,7 +204,7 @@ func (s *testServer) stop(t *testing.T) {
 	}
 }
 
-// plantstore runs the program to its end and returns what it prints. It must succeed.
+// plantstore runs the program and returns its standard output. Another exit code than 0 fails the test.
 func plantstore(t *testing.T, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "plantstore", args...)
@@ -216,12 +218,12 @@ func plantstore(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// httpClient keeps a connection for each of the clients of a test.
+// httpClient returns a client with a connection for each of the clients of a test.
 func httpClient(clients int) *http.Client {
 	return &http.Client{Timeout: waitMax, Transport: &http.Transport{MaxIdleConnsPerHost: clients}}
 }
 
-// post sends a plant and returns the answer's status and body.
+// post sends a plant and returns the status and body of the response.
 func post(ctx context.Context, c *http.Client, url, token, body string) (int, string, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/plants", strings.NewReader(body))
 	if err != nil {

@@ -18,7 +18,8 @@ func creator(r plant.Record) string {
 	return printable(r.CreatedBy)
 }
 
-// recordPage is the maximal number of plants of one read, so that its transaction does not delay the server's checkpoints.
+// recordPage is the maximal number of plants of one read, so that its transaction does not delay the server's
+// checkpoints.
 const recordPage = 5000
 
 // allRecords returns all plants of a query and ignores its limit. It reads page by page: it has one page in memory, and

@@ -30,8 +30,8 @@ func checkPage(t *testing.T, name, generated string) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(generated, string(page)); diff != "" {
-		t.Errorf("docs/reference/%s is stale; run go test ./cmd/plantstore -run TestReference -update (-generated +page):\n%s",
-			name, diff)
+		t.Errorf("docs/reference/%s is stale; run go test ./cmd/plantstore -run TestReference -update "+
+			"(-generated +page):\n%s", name, diff)
 	}
 }
 
@@ -111,8 +111,8 @@ func TestReferenceSettings(t *testing.T) {
 			more.WriteString("\n## " + s.name + "\n\n" + wrapped(text))
 		}
 	}
-	page.WriteString("\n" + wrapped("A size is a number of bytes, or has the unit KiB, MiB or GiB. A time has the units d, h, "+
-		"m, s and ms, such as `1d12h` or `500ms`."))
+	page.WriteString("\n" + wrapped("A size is a number of bytes, or has the unit KiB, MiB or GiB. "+
+		"A time has the units d, h, m, s and ms, such as `1d12h` or `500ms`."))
 	page.WriteString(more.String())
 	page.WriteString("\n## Other environment variables\n\n" + tableHead("variable", "purpose"))
 	for _, v := range otherVariables {
@@ -209,8 +209,8 @@ func TestReferenceCommands(t *testing.T) {
 		}
 	}
 	visit(newRoot(&program{}))
-	page.WriteString("\n" + wrapped("`--config`, `--db` and the flags of `serve` are [settings](settings.md). Pages of their own "+
-		"have the [exit codes](exit-codes.md) and the objects that [`--json`](json.md) prints."))
+	page.WriteString("\n" + wrapped("`--config`, `--db` and the flags of `serve` are [settings](settings.md). "+
+		"Pages of their own have the [exit codes](exit-codes.md) and the objects that [`--json`](json.md) prints."))
 	checkPage(t, "commands.md", page.String()+sections.String())
 }
 
@@ -255,8 +255,8 @@ func shownDefault(f *pflag.Flag) string {
 	return f.DefValue
 }
 
-// exitCodesOf returns the exit codes of a command. Only commands that open a store can find it broken, and only version and
-// completion cannot be interrupted.
+// exitCodesOf returns the exit codes of a command. Only commands that open a store can find it broken, and only version
+// and completion cannot be interrupted.
 func exitCodesOf(cmd *cobra.Command) []int {
 	codes := []int{exitOK, exitFailure, exitUsage}
 	if cmd.LocalFlags().Lookup("from") != nil || cmd.LocalFlags().Lookup("db") != nil && cmd.Name() != "config" {

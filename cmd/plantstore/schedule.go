@@ -15,7 +15,8 @@ import (
 	"plantstore/internal/sqlite"
 )
 
-// schedule makes backups of the store of a server at an interval, and removes old ones. It is not safe for concurrent use.
+// schedule makes backups of the store of a server at an interval, and removes old ones. It is not safe for concurrent
+// use.
 type schedule struct {
 	db, dir string
 	every   time.Duration
@@ -30,8 +31,8 @@ type schedule struct {
 	notRemoved prometheus.Counter
 }
 
-// checkBackupDir returns an error if the server cannot create files in the backup directory. It creates a file and removes
-// it, because the mode of the directory alone does not decide.
+// checkBackupDir returns an error if the server cannot create files in the backup directory. It creates a file and
+// removes it, because the mode of the directory alone does not decide.
 func (s *settings) checkBackupDir() error {
 	if s.backupDir == "" {
 		return nil
@@ -90,8 +91,8 @@ func newSchedule(db, dir string, every time.Duration, keep int, log *slog.Logger
 	}
 }
 
-// run makes a backup every j.every until ctx ends. The interval begins with the newest complete backup in the directory,
-// which an earlier run of the server may have made.
+// run makes a backup every j.every until ctx ends. The interval begins with the newest complete backup in the
+// directory, which an earlier run of the server may have made.
 func (j *schedule) run(ctx context.Context) {
 	due := time.Now()
 	j.store, _ = sqlite.StoreAt(ctx, j.db) // backup logs the same error

@@ -22,7 +22,7 @@ import (
 	"plantstore/internal/sqlite"
 )
 
-// scheduleRig is a schedule of one backup an hour, of which two are kept, in a bubble of synctest.
+// scheduleRig is a schedule that makes a backup an hour and keeps two, in a bubble of synctest.
 type scheduleRig struct {
 	*schedule
 	t   *testing.T
@@ -47,8 +47,8 @@ func newScheduleRig(t *testing.T) *scheduleRig {
 	return &scheduleRig{newSchedule(db, backups, time.Hour, 2, slog.New(slog.NewJSONHandler(lines, nil))), t, lines}
 }
 
-// begin runs the schedule until the test ends.
-func (r *scheduleRig) begin() {
+// start runs the schedule until the test ends.
+func (r *scheduleRig) start() {
 	ctx, cancel := context.WithCancel(r.t.Context())
 	done := make(chan struct{})
 	go func() { // ends with ctx; the cleanup waits for it
@@ -59,18 +59,18 @@ func (r *scheduleRig) begin() {
 	synctest.Wait()
 }
 
-// after lets time pass.
-func (r *scheduleRig) after(d time.Duration) {
+// advance waits for some time of the bubble.
+func (r *scheduleRig) advance(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
 }
 
-// nameAt returns the name of a backup, some time from now.
+// nameAt returns the name of a backup made d from now.
 func (r *scheduleRig) nameAt(d time.Duration) string {
 	return r.prefix() + time.Now().Add(d).UTC().Format(backupTime) + backupEnd
 }
 
-// copyAs puts a complete backup into the directory under a name.
+// copyAs makes a complete backup with a name in the directory.
 func (r *scheduleRig) copyAs(name string) {
 	r.t.Helper()
 	if _, err := sqlite.Backup(r.t.Context(), r.db, filepath.Join(r.dir, name), nil); err != nil {
@@ -85,7 +85,7 @@ func (r *scheduleRig) write(name, text string) {
 	}
 }
 
-// want compares the files in the directory, the log and the metrics.
+// want compares the files in the directory, the log since the last call, and the metrics.
 func (r *scheduleRig) want(when string, files, log []string, last time.Time, failed, notRemoved float64) {
 	r.t.Helper()
 	entries, err := os.ReadDir(r.dir)
@@ -125,7 +125,7 @@ func unixOrZero(at time.Time) float64 {
 	return float64(at.Unix())
 }
 
-// logLines is a log as lines of level, message, file and error.
+// logLines is a log whose lines have the level, message, file and error.
 type logLines struct {
 	mu   sync.Mutex
 	text []byte // guarded by mu
@@ -139,7 +139,7 @@ func (l *logLines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// take returns the lines since the last call, and forgets them.
+// take returns the lines since the last call.
 func (l *logLines) take(t *testing.T) (lines []string) {
 	t.Helper()
 	l.mu.Lock()
@@ -149,14 +149,15 @@ func (l *logLines) take(t *testing.T) (lines []string) {
 		if err := json.Unmarshal([]byte(text), &line); err != nil {
 			t.Fatal(err)
 		}
-		lines = append(lines, strings.TrimSuffix(fmt.Sprintf("%s %s %s: %s", line.Level, line.Msg, filepath.Base(line.File), line.Error), ": "))
+		text := fmt.Sprintf("%s %s %s: %s", line.Level, line.Msg, filepath.Base(line.File), line.Error)
+		lines = append(lines, strings.TrimSuffix(text, ": "))
 	}
 	l.text = nil
 	return lines
 }
 
-// TestScheduleIgnores shows that files which are no complete backups of the past neither silence the schedule nor are removed,
-// and that each is named once.
+// TestScheduleIgnores tests that other files with the name of a backup neither stop the schedule nor are removed, and
+// that the log names each once.
 func TestScheduleIgnores(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -170,49 +171,53 @@ func TestScheduleIgnores(t *testing.T) {
 		if err := os.Symlink(future, filepath.Join(r.dir, link)); err != nil {
 			t.Fatal(err)
 		}
-		r.write("p-notes.txt", "not even the name of one")
+		r.write("p-notes.txt", "a file with another name")
 		ignored := []string{future, bare, cut, link, "p-notes.txt"}
 
-		begun := time.Now()
+		started := time.Now()
 		first := r.nameAt(0)
-		r.begin()
+		r.start()
+		const warning = "WARN file is not counted as a backup "
 		r.want("at once", append([]string{first}, ignored...), []string{
-			"WARN file is not counted as a backup " + bare + ": " + filepath.Join(r.dir, bare) + ".json: the manifest is missing, so nothing shows whether the backup is complete",
-			"WARN file is not counted as a backup " + cut + ": it has 1 bytes; its manifest has 24576",
-			"WARN file is not counted as a backup " + link + ": " + filepath.Join(r.dir, link) + " is a symbolic link, not a regular file",
-			"WARN file is not counted as a backup " + future + ": its name has a time in the future",
+			warning + bare + ": " + filepath.Join(r.dir, bare) +
+				".json: the manifest is missing, so nothing shows whether the backup is complete",
+			warning + cut + ": it has 1 bytes; its manifest has 24576",
+			warning + link + ": " + filepath.Join(r.dir, link) + " is a symbolic link, not a regular file",
+			warning + future + ": its name has a time in the future",
 			"INFO backup made " + first,
-		}, begun, 0, 0)
+		}, started, 0, 0)
 
 		var names []string
 		for range 3 {
 			names = append(names, r.nameAt(time.Hour))
-			r.after(time.Hour)
+			r.advance(time.Hour)
 		}
 		r.want("later", append(names[1:], ignored...),
-			[]string{"INFO backup made " + names[0], "INFO backup made " + names[1], "INFO backup made " + names[2]}, begun.Add(3*time.Hour), 0, 0)
+			[]string{"INFO backup made " + names[0], "INFO backup made " + names[1], "INFO backup made " + names[2]},
+			started.Add(3*time.Hour), 0, 0)
 	})
 }
 
-// TestScheduleGoesOn shows that a server goes on where an earlier one ended, and that the gauge is of its own backups.
-func TestScheduleGoesOn(t *testing.T) {
+// TestScheduleContinues tests that a server continues the schedule of an earlier one, and that its gauge counts only
+// its own backups.
+func TestScheduleContinues(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newScheduleRig(t)
 		old := r.nameAt(-40 * time.Minute)
 		r.copyAs(old)
-		r.begin()
-		r.after(20*time.Minute - time.Second)
+		r.start()
+		r.advance(20*time.Minute - time.Second)
 		r.want("before it is due", []string{old}, nil, time.Time{}, 0, 0)
 		name := r.nameAt(time.Second)
-		r.after(time.Second)
+		r.advance(time.Second)
 		r.want("when it is due", []string{old, name}, []string{"INFO backup made " + name}, time.Now(), 0, 0)
 	})
 }
 
-// TestScheduleFails shows that a backup that fails is tried again after a minute, and that one that is made counts also if
+// TestScheduleRetries tests that the server retries a failed backup after a minute, and that a backup succeeds even if
 // an old one cannot be removed.
-func TestScheduleFails(t *testing.T) {
+func TestScheduleRetries(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newScheduleRig(t)
@@ -222,11 +227,12 @@ func TestScheduleFails(t *testing.T) {
 		r.remove = func(string) error { return errors.New("not allowed") }
 		blocked := r.nameAt(0)
 		r.write(blocked+sqlite.ManifestSuffix, "in the way")
-		r.begin()
-		r.want("a failure", []string{oldest, old},
-			[]string{"ERROR backup failed " + blocked + ": " + filepath.Join(r.dir, blocked) + ".json already exists; use a new file"}, time.Time{}, 1, 0)
+		r.start()
+		failure := "ERROR backup failed " + blocked + ": " +
+			filepath.Join(r.dir, blocked) + ".json already exists; use a new file"
+		r.want("a failure", []string{oldest, old}, []string{failure}, time.Time{}, 1, 0)
 		name := r.nameAt(time.Minute)
-		r.after(time.Minute)
+		r.advance(time.Minute)
 		r.want("a minute later", []string{oldest, old, name}, []string{
 			"INFO backup made " + name,
 			"WARN old backup not removed " + oldest + ": not allowed",
@@ -234,8 +240,8 @@ func TestScheduleFails(t *testing.T) {
 	})
 }
 
-// TestScheduleOtherStore shows that a server neither relies on nor removes the backups that the server of another store of
-// the same name makes in the same directory.
+// TestScheduleOtherStore tests that a server ignores and keeps the backups of another store of the same name in the
+// same directory.
 func TestScheduleOtherStore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -247,16 +253,16 @@ func TestScheduleOtherStore(t *testing.T) {
 		}
 		var log []string
 		for _, name := range names {
-			log = append(log, "WARN file is not counted as a backup "+name+": it is a backup of another store; use a --backup-dir for each store")
+			log = append(log, "WARN file is not counted as a backup "+name+
+				": it is a backup of another store; use a --backup-dir for each store")
 		}
 		name := r.nameAt(0)
-		r.begin()
+		r.start()
 		r.want("at once", append(names, name), append(log, "INFO backup made "+name), time.Now(), 0, 0)
 	})
 }
 
-// TestScheduleKeepsManifest shows that a backup that cannot be removed keeps its manifest, without which it could not be
-// restored.
+// TestScheduleKeepsManifest tests that a backup that cannot be removed keeps its manifest, which a restore needs.
 func TestScheduleKeepsManifest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -271,7 +277,7 @@ func TestScheduleKeepsManifest(t *testing.T) {
 			}
 			return os.Remove(path)
 		}
-		r.begin()
+		r.start()
 		if _, err := sqlite.BackupManifest(filepath.Join(r.dir, oldest)); err != nil {
 			t.Error(err)
 		}
@@ -281,7 +287,7 @@ func TestScheduleKeepsManifest(t *testing.T) {
 	})
 }
 
-// TestScheduleNamesFewIgnored shows that a directory full of such files does not fill the log.
+// TestScheduleNamesFewIgnored tests that a directory full of ignored files does not fill the log.
 func TestScheduleNamesFewIgnored(t *testing.T) {
 	t.Parallel()
 	r := newScheduleRig(t)

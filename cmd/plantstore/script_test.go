@@ -1,16 +1,12 @@
 package main
 
 import (
-	"bufio"
-	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"io/fs"
 	"net"
-	"net/http"
-	"net/url"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -21,14 +17,13 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"plantstore/internal/sqlite/sqlite3"
 )
 
-var update = flag.Bool("update", false, "write the outputs that cmp sees into the scripts")
+var update = flag.Bool("update", false, "write the outputs of cmp into the scripts, and the reference pages")
 
 // excerpts has excerpts of public data; NOTICE.txt there has the sources and licences.
 const excerpts = "../../internal/dump/testdata/real"
@@ -36,32 +31,32 @@ const excerpts = "../../internal/dump/testdata/real"
 // dataVariable is the environment variable that names a directory with large public files for the optional tests.
 const dataVariable = "PLANTSTORE_TEST_DATA"
 
-// TestMain makes the test binary, run under the name plantstore, the program itself; so what it runs counts as covered.
+// TestMain runs the program if the test binary has the name plantstore. So the coverage includes its processes.
 func TestMain(m *testing.M) {
 	if os.Getenv("GORACE") == "" {
-		// The race detector of every process sleeps for a second otherwise. Without this the tests are slow, and good all the same.
+		// Without this the race detector of every process sleeps for a second at its end.
 		_ = os.Setenv("GORACE", "atexit_sleep_ms=10")
 	}
 	testscript.Main(testMain{m}, map[string]func(){"plantstore": func() { os.Exit(mainExit()) }})
 }
 
-// testMain runs the tests, and not the program whose name the test binary may have.
+// testMain runs the tests after it has reset ignored signals.
 type testMain struct{ *testing.M }
 
-// Run implements testscript.TestingM. The processes of the tests start with the default disposition of each signal, also
-// if the tests were started with signals ignored, as by nohup(1) or in the background of a shell: a signal that this
-// process handles is reset in its children.
+// Run implements testscript.TestingM. The processes of the tests start with the default disposition of each signal,
+// even under nohup(1) or in the background of a shell, where signals are ignored: children reset a signal that this
+// process handles.
 func (m testMain) Run() int {
 	for _, s := range signals {
 		if signal.Ignored(s) {
-			signal.Notify(make(chan os.Signal, 1), s) // received by no one: it stays ignored here
+			signal.Notify(make(chan os.Signal, 1), s) // the channel is not read, so this process still ignores it
 		}
 	}
 	return m.M.Run()
 }
 
-// The scripts in testdata/script are what users do and see, one file a subject. Their commands beside testscript's own
-// are scriptCommands.
+// TestScript runs the scripts in testdata/script, one file a subject. They use the commands of testscript and
+// scriptCommands.
 func TestScript(t *testing.T) {
 	excerpts, err := filepath.Abs(excerpts)
 	if err != nil {
@@ -79,7 +74,10 @@ func TestScript(t *testing.T) {
 		UpdateScripts:      *update,
 		RequireUniqueNames: true,
 		Setup: func(env *testscript.Env) error {
-			s := &script{processes: map[string]*process{}, conns: map[string]net.Conn{}, locks: map[string]*os.File{}, held: map[string]*sqlite3.Conn{}}
+			s := &script{
+				processes: map[string]*process{}, conns: map[string]net.Conn{},
+				locks: map[string]*os.File{}, writers: map[string]*sqlite3.Conn{},
+			}
 			env.Values[scriptKey{}] = s
 			env.Setenv("GORACE", os.Getenv("GORACE"))
 			env.Setenv("EXCERPTS", excerpts)
@@ -99,7 +97,7 @@ func TestScript(t *testing.T) {
 	})
 }
 
-// raceDetector tells whether the tests run with it, which makes SQLite slower by ten times.
+// raceDetector reports whether the tests run with the race detector, which makes SQLite ten times slower.
 func raceDetector() bool {
 	info, _ := debug.ReadBuildInfo()
 	return slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
@@ -107,12 +105,12 @@ func raceDetector() bool {
 
 type scriptKey struct{}
 
-// script is what one script has running. Names are the script's.
+// script has the open resources of a script, by their names in the script.
 type script struct {
 	processes map[string]*process
 	conns     map[string]net.Conn
 	locks     map[string]*os.File
-	held      map[string]*sqlite3.Conn
+	writers   map[string]*sqlite3.Conn // each has SQLite's write lock
 }
 
 func (s *script) end() {
@@ -125,50 +123,52 @@ func (s *script) end() {
 	for _, f := range s.locks {
 		f.Close()
 	}
-	for _, c := range s.held {
+	for _, c := range s.writers {
 		c.Close()
 	}
 }
 
-// scriptCommands are the commands of the scripts. An argument in capitals is explained where its command is.
+// scriptCommands are the commands of the scripts, with their arguments in capitals.
 var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args []string){
-	"exits":     command(2, cmdExits),     // CODE PROGRAM ARG…: run it and want that exit code; 128+n for signal n
-	"start":     command(2, cmdStart),     // NAME ARG…: start plantstore beside the script, with an open pipe as its input
+	"exits":     command(2, cmdExits),     // CODE PROGRAM ARG…: require an exit code; 128+n for signal n
+	"start":     command(2, cmdStart),     // NAME ARG…: start plantstore in the background, with an open pipe as input
 	"serve":     command(1, cmdServe),     // NAME ARG…: start a server; sets NAME_listen, NAME_url and NAME_admin
-	"await":     command(3, cmdAwait),     // NAME stdout|stderr REGEXP: wait for it; sets match to its first group
-	"output":    command(2, cmdOutput),    // NAME stdout|stderr: make what was written up to now the script's stdout
-	"feed":      command(2, cmdFeed),      // NAME FILE: write a file to the process's standard input
+	"await":     command(3, cmdAwait),     // NAME stdout|stderr REGEXP: wait for output; sets match to the first group
+	"output":    command(2, cmdOutput),    // NAME stdout|stderr: copy the output up to now to stdout
+	"feed":      command(2, cmdFeed),      // NAME FILE: write a file to the standard input of a process
 	"signal":    command(2, cmdSignal),    // NAME SIGNAL
-	"insist":    command(2, cmdInsist),    // NAME SIGNAL: again and again until the process ends
-	"ended":     command(2, cmdEnded),     // NAME CODE: wait for the end; its output becomes the script's
-	"opened":    command(2, cmdOpened),    // NAME SUFFIX: wait until the process holds open a file of such a name
+	"insist":    command(2, cmdInsist),    // NAME SIGNAL: repeat a signal until the process ends
+	"ended":     command(2, cmdEnded),     // NAME CODE: wait for the end; sets stdout and stderr to the output
+	"opened":    command(2, cmdOpened),    // NAME SUFFIX: wait until the process has a file open whose name has a suffix
 	"appeared":  command(1, cmdAppeared),  // PATTERN: wait for a file
-	"post":      command(4, cmdPost),      // STATUS URL TOKEN BODY: the answer's body becomes stdout
-	"get":       command(2, cmdGet),       // STATUS URL
-	"accepted":  command(3, cmdAccepted),  // URL TOKEN BODY: post until the token is known, a second at most; want 200
-	"refused":   command(2, cmdRefused),   // URL TOKEN: wait until the token is answered 401, a second at most
-	"beginpost": command(3, cmdBeginPost), // NAME URL TOKEN: begin a request; the server waits for its body
+	"post":      command(4, cmdPost),      // STATUS URL TOKEN BODY: sets stdout to the body of the response
+	"get":       command(2, cmdGet),       // STATUS URL: sets stdout to the body of the response
+	"accepted":  command(3, cmdAccepted),  // URL TOKEN BODY: post for at most 1 s until the response is 200
+	"refused":   command(2, cmdRefused),   // URL TOKEN: post for at most 1 s until the response is 401
+	"beginpost": command(3, cmdBeginPost), // NAME URL TOKEN: send the head of a request
 	"endpost":   command(2, cmdEndPost),   // NAME STATUS: send the body
 	"setenv":    command(2, cmdSetenv),    // VARIABLE FILE
-	"plants":    command(2, cmdPlants),    // COUNT FILE: make a file of JSON Lines
-	"pack":      command(2, cmdPack),      // gzip|zstd FILE: writes FILE.gz or FILE.zst
-	"cut":       command(2, cmdCut),       // BYTES FILE: keep so much of it
-	"same":      command(2, cmdSame),      // FILE FILE…: all have the same plants as the first, whatever their formats
-	"mode":      command(2, cmdMode),      // MODE FILE…
+	"plants":    command(2, cmdPlants),    // COUNT FILE: write plants as JSON Lines
+	"pack":      command(2, cmdPack),      // gzip|zstd FILE: write FILE.gz or FILE.zst
+	"cut":       command(2, cmdCut),       // BYTES FILE: truncate a file
+	"same":      command(2, cmdSame),      // FILE FILE…: require the same plants in all files, in any format
+	"mode":      command(2, cmdMode),      // MODE FILE…: require the permissions
 	"sql":       command(2, cmdSQL),       // FILE STATEMENTS
-	"stored":    command(2, cmdStored),    // COUNT FILE: wait until so many plants are stored; sets count to their number
-	"older":     command(1, cmdOlder),     // FILE: make a store of schema 1 with three plants and the token nursery
-	"damage":    command(2, cmdDamage),    // FILE TABLE: overwrite the table's first page
-	"hold":      command(1, cmdHold),      // FILE: hold SQLite's write lock
-	"lock":      command(1, cmdLock),      // FILE: take its flock(2)
-	"unlock":    command(1, cmdUnlock),    // FILE
+	"stored":    command(2, cmdStored),    // COUNT FILE: wait for stored plants; sets count to their number
+	"older":     command(1, cmdOlder),     // FILE: create a store of schema 1 with three plants and the token nursery
+	"damage":    command(2, cmdDamage),    // FILE TABLE: overwrite the first page of a table
+	"writelock": command(1, cmdWriteLock), // FILE: lock a store with SQLite's write lock
+	"lock":      command(1, cmdLock),      // FILE: lock a file with flock(2)
+	"unlock":    command(1, cmdUnlock),    // FILE: undo lock
 }
 
-// command makes a script command of a function that returns an error.
-func command(argsMin int, do func(ts *testscript.TestScript, s *script, args []string) error) func(*testscript.TestScript, bool, []string) {
+// command returns a script command that fails with the error of do.
+func command(
+	argsMin int, do func(ts *testscript.TestScript, s *script, args []string) error,
+) func(*testscript.TestScript, bool, []string) {
 	return func(ts *testscript.TestScript, neg bool, args []string) {
 		if neg || len(args) < argsMin {
-			ts.Fatalf("want no ! and at least %d arguments", argsMin)
+			ts.Fatalf("! is not allowed; at least %d arguments are required", argsMin)
 		}
 		s, _ := ts.Value(scriptKey{}).(*script)
 		ts.Check(do(ts, s, args))
@@ -222,7 +222,7 @@ func cmdServe(ts *testscript.TestScript, s *script, args []string) error {
 	return nil
 }
 
-// process returns a process of the script and, if stream is not empty, one of its streams.
+// process returns a process of the script and its stream stdout or stderr.
 func (s *script) process(name, stream string) (*process, *stream, error) {
 	p := s.processes[name]
 	switch {
@@ -264,8 +264,8 @@ func cmdFeed(ts *testscript.TestScript, s *script, args []string) error {
 }
 
 var signals = map[string]syscall.Signal{
-	"TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "KILL": syscall.SIGKILL, "STOP": syscall.SIGSTOP, "CONT": syscall.SIGCONT, "HUP": syscall.SIGHUP,
-	"PIPE": syscall.SIGPIPE,
+	"TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "KILL": syscall.SIGKILL, "STOP": syscall.SIGSTOP,
+	"CONT": syscall.SIGCONT, "HUP": syscall.SIGHUP, "PIPE": syscall.SIGPIPE,
 }
 
 func cmdSignal(_ *testscript.TestScript, s *script, args []string) error {
@@ -331,111 +331,6 @@ func cmdAppeared(ts *testscript.TestScript, _ *script, args []string) error {
 	})
 }
 
-func cmdPost(ts *testscript.TestScript, _ *script, args []string) error {
-	status, body, err := post(context.Background(), http.DefaultClient, args[1], args[2], args[3])
-	if err != nil {
-		return err
-	}
-	fmt.Fprint(ts.Stdout(), body)
-	if strconv.Itoa(status) != args[0] {
-		return fmt.Errorf("status %d, want %s: %s", status, args[0], body)
-	}
-	return nil
-}
-
-func cmdGet(ts *testscript.TestScript, _ *script, args []string) error {
-	answer, err := http.Get(args[1])
-	if err != nil {
-		return err
-	}
-	defer answer.Body.Close()
-	if strconv.Itoa(answer.StatusCode) != args[0] {
-		return fmt.Errorf("status %d, want %s", answer.StatusCode, args[0])
-	}
-	_, err = io.Copy(ts.Stdout(), answer.Body)
-	return err
-}
-
-func cmdAccepted(ts *testscript.TestScript, _ *script, args []string) error {
-	return within(time.Second, func() (bool, error) {
-		status, body, err := post(context.Background(), http.DefaultClient, args[0], args[1], args[2])
-		if err == nil && status != http.StatusOK && status != http.StatusUnauthorized {
-			err = fmt.Errorf("status %d, want 200: %s", status, body)
-		}
-		return status == http.StatusOK, err
-	})
-}
-
-func cmdRefused(ts *testscript.TestScript, _ *script, args []string) error {
-	return awaitRefusal(context.Background(), http.DefaultClient, args[0], args[1])
-}
-
-// awaitRefusal waits until a token is answered 401, a second at most, which is what a revocation may take.
-func awaitRefusal(ctx context.Context, c *http.Client, url, token string) error {
-	return within(time.Second, func() (bool, error) {
-		status, _, err := post(ctx, c, url, token, `{}`)
-		return status == http.StatusUnauthorized, err
-	})
-}
-
-// within tries until it succeeds. A try that begins later than the limit must not fail any more.
-func within(limit time.Duration, try func() (bool, error)) error {
-	begin := time.Now()
-	tick := time.NewTicker(pollEvery)
-	defer tick.Stop()
-	for {
-		late := time.Since(begin)
-		ok, err := try()
-		switch {
-		case ok || err != nil:
-			return err
-		case late > limit:
-			return fmt.Errorf("not so after %s, want at most %s", late, limit)
-		}
-		<-tick.C
-	}
-}
-
-const slowBody = `{"id": 77, "name": "Slow"}`
-
-// cmdBeginPost sends a request's head. That the server asks for the body shows that it has begun with the request.
-func cmdBeginPost(ts *testscript.TestScript, s *script, args []string) error {
-	u, err := url.Parse(args[1])
-	if err != nil {
-		return err
-	}
-	conn, err := net.Dial("tcp", u.Host)
-	if err != nil {
-		return err
-	}
-	s.conns[args[0]] = conn
-	fmt.Fprintf(conn, "POST /plants HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\n"+
-		"Content-Length: %d\r\nExpect: 100-continue\r\n\r\n", u.Host, args[2], len(slowBody))
-	const asked = "HTTP/1.1 100 Continue\r\n\r\n"
-	answer := make([]byte, len(asked))
-	if _, err := io.ReadFull(conn, answer); err != nil {
-		return fmt.Errorf("%w after %q", err, answer)
-	}
-	if string(answer) != asked {
-		return fmt.Errorf("got %q, want %q", answer, asked)
-	}
-	return nil
-}
-
-func cmdEndPost(_ *testscript.TestScript, s *script, args []string) error {
-	conn := s.conns[args[0]]
-	fmt.Fprint(conn, slowBody)
-	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	if err != nil {
-		return err
-	}
-	defer answer.Body.Close()
-	if strconv.Itoa(answer.StatusCode) != args[1] {
-		return fmt.Errorf("status %d, want %s", answer.StatusCode, args[1])
-	}
-	return nil
-}
-
 func cmdSetenv(ts *testscript.TestScript, _ *script, args []string) error {
 	ts.Setenv(args[0], strings.TrimSpace(ts.ReadFile(args[1])))
 	return nil
@@ -449,7 +344,7 @@ func cmdPlants(ts *testscript.TestScript, _ *script, args []string) error {
 	return os.WriteFile(ts.MkAbs(args[1]), []byte(somePlants(count)), 0o600)
 }
 
-// somePlants returns lines of JSON with the ids from 1.
+// somePlants returns plants as JSON Lines with the ids from 1.
 func somePlants(count int) string {
 	var text strings.Builder
 	for id := 1; id <= count; id++ {
@@ -520,7 +415,7 @@ func cmdStored(ts *testscript.TestScript, _ *script, args []string) error {
 		if _, err := os.Stat(ts.MkAbs(args[1])); err != nil {
 			return false
 		}
-		count, _ = queryInt(ts.MkAbs(args[1]), "SELECT count(*) FROM plants") // or the table is not there yet
+		count, _ = queryInt(ts.MkAbs(args[1]), "SELECT count(*) FROM plants") // an error: the table does not exist yet
 		return count >= want
 	})
 	ts.Setenv("count", strconv.FormatInt(count, 10))
@@ -542,12 +437,12 @@ func cmdDamage(ts *testscript.TestScript, _ *script, args []string) error {
 	return errors.Join(err, f.Close())
 }
 
-func cmdHold(ts *testscript.TestScript, s *script, args []string) error {
+func cmdWriteLock(ts *testscript.TestScript, s *script, args []string) error {
 	c, err := sqlite3.Open(ts.MkAbs(args[0]))
 	if err != nil {
 		return err
 	}
-	s.held[args[0]] = c
+	s.writers[args[0]] = c
 	return c.Exec("BEGIN IMMEDIATE")
 }
 

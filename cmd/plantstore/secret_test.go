@@ -11,11 +11,11 @@ import (
 	"testing"
 )
 
-// Nothing that a command prints, logs or creates has a part of a password in it, however the store's address is
-// written, and wherever it is given. The addresses lead nowhere, so every command but config fails.
+// TestPasswordsStayHidden tests that the output, the logs and the files of a command have no part of a password, for
+// all forms and sources of the address of a store. The addresses are unreachable, so every command except config fails.
 func TestPasswordsStayHidden(t *testing.T) {
 	t.Parallel()
-	const head, tail = "ImpatiensNoli", "TangereFlore" // of the password: special characters stand between
+	const head, tail = "ImpatiensNoli", "TangereFlore" // parts of the password, before and after special characters
 	addresses := []string{
 		"postgres://flora:HEADTAIL@127.0.0.1:1/plants",
 		"POSTGRES://flora:HEADTAIL@127.0.0.1:1/plants",
@@ -58,7 +58,7 @@ func TestPasswordsStayHidden(t *testing.T) {
 		"postgres://flora:HEADTAIL@[::1/plants",
 		"postgres://flora:HEADTAIL@127.0.0.1:none/plants",
 	}
-	ways := [][]string{ // ADDRESS is the address; without it, it is given by the environment
+	calls := [][]string{ // ADDRESS is the address; without it, the environment has the address
 		{"serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"},
 		{"serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--db=ADDRESS"},
 		{"serve", "--config", "settings.yaml"},
@@ -87,7 +87,7 @@ func TestPasswordsStayHidden(t *testing.T) {
 		{"move", "--from", "none.db", "--to", "ADDRESS"},
 		{"move", "--from", "ADDRESS", "--abandon"},
 	}
-	share := 1 // each address is given in one of so many ways, and each way is tried with one of so many addresses
+	share := 1 // each address is tested with one in share calls, and each call with one in share addresses
 	if testing.Short() {
 		share = 9
 	}
@@ -102,28 +102,28 @@ func TestPasswordsStayHidden(t *testing.T) {
 			writeFileText(t, filepath.Join(dir, "listen.yaml"), "listen: "+inFile+"\n")
 			writeFileText(t, filepath.Join(dir, "origins.yaml"), "cors-origins: [https://plants.example, "+inFile+"]\n")
 			writeFileText(t, filepath.Join(dir, "backups.yaml"), "backup-dir: "+inFile+"\n")
-			for j, way := range ways {
+			for j, call := range calls {
 				if (i+j)%share != 0 {
 					continue
 				}
-				args := make([]string, len(way))
-				given := false
-				for at, arg := range way {
+				args := make([]string, len(call))
+				hasAddress := false
+				for at, arg := range call {
 					args[at] = strings.ReplaceAll(arg, "ADDRESS", address)
-					given = given || args[at] != arg || arg == "--config"
+					hasAddress = hasAddress || args[at] != arg || arg == "--config"
 				}
 				cmd := exec.CommandContext(t.Context(), "plantstore", args...)
 				cmd.Dir, cmd.Env = dir, cleanEnviron()
-				if !given {
+				if !hasAddress {
 					cmd.Env = append(cmd.Env, "PLANTSTORE_DB="+address)
 				}
 				out, err := cmd.CombinedOutput()
 				var exit *exec.ExitError
-				if way[0] != "config" && (!errors.As(err, &exit) || exit.ExitCode() > exitUsage) {
-					t.Errorf("%s: %v, want exit code 1 or 2; it printed\n%s", way, err, out)
+				if call[0] != "config" && (!errors.As(err, &exit) || exit.ExitCode() > exitUsage) {
+					t.Errorf("%s: %v, want exit code 1 or 2; it printed\n%s", call, err, out)
 				}
 				if bytes.Contains(out, []byte(head)) || bytes.Contains(out, []byte(tail)) {
-					t.Errorf("%s printed\n%s", way, out)
+					t.Errorf("%s printed\n%s", call, out)
 				}
 			}
 			files := os.DirFS(dir)

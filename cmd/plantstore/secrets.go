@@ -9,8 +9,8 @@ import (
 	"plantstore/internal/postgres"
 )
 
-// hideSecrets replaces tokens and addresses with passwords in a message. given are the texts of the user that the message
-// may repeat.
+// hideSecrets replaces tokens and addresses with passwords in a message. given are the texts of the user that the
+// message may repeat.
 func hideSecrets(message string, given []string) string {
 	for _, text := range given {
 		_, value, _ := strings.Cut(text, "=") // of --flag=value

@@ -79,8 +79,8 @@ func (p *program) serve(ctx context.Context, s *settings) (err error) {
 	if err := h.open(s, st, log, metrics); err != nil {
 		return err
 	}
-	// The token is printed once, so every step that can fail comes before. It is valid at once, because the store reloads
-	// its tokens when it receives an unknown one.
+	// The token is printed once, so every step that can fail comes before. It is valid at once, because the store
+	// reloads its tokens when it receives an unknown one.
 	if err := p.firstToken(ctx, engine, h.url, log); err != nil {
 		return err
 	}

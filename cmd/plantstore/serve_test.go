@@ -8,37 +8,45 @@ import (
 	"testing"
 )
 
-// leftStore is a store of which it is only asked whether a move of it was
-// interrupted.
-type leftStore struct {
+// interruptedStore is an engine with the method Interrupted alone.
+type interruptedStore struct {
 	anyEngine // nil
 
-	left bool
-	err  error
+	interrupted bool
+	err         error
 }
 
-func (s leftStore) Interrupted(context.Context) (bool, error) { return s.left, s.err }
+func (s interruptedStore) Interrupted(context.Context) (bool, error) { return s.interrupted, s.err }
 
-// A check that failed is not logged as a move that was interrupted.
+// TestWarnOfMove tests that a failed check is not logged as an interrupted move.
 func TestWarnOfMove(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		store leftStore
+		store interruptedStore
 		want  string
 	}{
-		"none":        {leftStore{}, ""},
-		"interrupted": {leftStore{left: true}, `level=WARN msg="an interrupted move still captures each new plant; run the same move again, or plantstore move --from … --abandon"` + "\n"},
-		"unknown":     {leftStore{err: errors.New("disk")}, `level=WARN msg="could not check for an interrupted move of the store" error=disk` + "\n"},
+		"none": {interruptedStore{}, ""},
+		"interrupted": {
+			interruptedStore{interrupted: true},
+			`level=WARN msg="an interrupted move still captures each new plant; ` +
+				`run the same move again, or plantstore move --from … --abandon"` + "\n",
+		},
+		"unknown": {
+			interruptedStore{err: errors.New("disk")},
+			`level=WARN msg="could not check for an interrupted move of the store" error=disk` + "\n",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var log strings.Builder
-			warnOfMove(t.Context(), test.store, slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			withoutTime := func(_ []string, a slog.Attr) slog.Attr {
 				if a.Key == slog.TimeKey {
 					return slog.Attr{}
 				}
 				return a
-			}})))
+			}
+			handler := slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: withoutTime})
+			warnOfMove(t.Context(), test.store, slog.New(handler))
 			if got := log.String(); got != test.want {
 				t.Errorf("got  %swant %s", got, test.want)
 			}

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// pipedServer is a server whose standard error is a pipe that the test reads when it wants to.
+// pipedServer is a server whose standard error is a pipe that the test reads.
 type pipedServer struct {
 	*process
 	read   *os.File      // the pipe
@@ -31,7 +31,8 @@ func startPipedServer(t *testing.T) *pipedServer {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { read.Close() })
-	p, err := newProcess(t.TempDir(), cleanEnviron(), "serve", "--db", "a.db", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+	p, err := newProcess(t.TempDir(), cleanEnviron(),
+		"serve", "--db", "a.db", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +41,7 @@ func startPipedServer(t *testing.T) *pipedServer {
 		t.Fatal(err)
 	}
 	t.Cleanup(p.kill)
-	write.Close() // the server has it now
+	write.Close() // the server has a copy
 	s := &pipedServer{process: p, read: read, log: bufio.NewReaderSize(read, 1)}
 	ready := regexp.MustCompile(readyLine)
 	for {
@@ -55,9 +56,9 @@ func startPipedServer(t *testing.T) *pipedServer {
 	}
 }
 
-// refusals sends requests for a path that is not served on one connection, and wants all of them answered. The log has a
-// long line of each.
-func (s *pipedServer) refusals(t *testing.T, requests int) {
+// requestUnknownPath sends requests for an unknown path on one connection, and requires a response to each. The server
+// logs a long line for each.
+func (s *pipedServer) requestUnknownPath(t *testing.T, requests int) {
 	t.Helper()
 	conn, err := net.Dial("tcp", s.listen)
 	if err != nil {
@@ -67,12 +68,13 @@ func (s *pipedServer) refusals(t *testing.T, requests int) {
 	if err := conn.SetDeadline(time.Now().Add(waitMax)); err != nil {
 		t.Fatal(err)
 	}
-	go func() { // ends when all is sent or the connection is closed
+	go func() { // ends when the requests are sent or the connection is closed
 		out := bufio.NewWriter(conn)
 		for range requests {
-			fmt.Fprintf(out, "GET /%s HTTP/1.1\r\nHost: %s\r\nX-Request-Id: %s\r\n\r\n", strings.Repeat("p", 90), s.listen, strings.Repeat("i", 128))
+			fmt.Fprintf(out, "GET /%s HTTP/1.1\r\nHost: %s\r\nX-Request-Id: %s\r\n\r\n",
+				strings.Repeat("p", 90), s.listen, strings.Repeat("i", 128))
 		}
-		_ = out.Flush() // the answers tell
+		_ = out.Flush() // after an error a response is missing
 	}()
 	in := bufio.NewReader(conn)
 	for n := range requests {
@@ -89,7 +91,7 @@ func (s *pipedServer) refusals(t *testing.T, requests int) {
 
 var droppedMetric = regexp.MustCompile(`(?m)^plantstore_log_lines_dropped_total (\S+)$`)
 
-// droppedCount returns the metric of lines dropped, and wants the admin listener to answer.
+// droppedCount returns the metric of dropped lines. The admin listener must respond.
 func (s *pipedServer) droppedCount(t *testing.T) int {
 	t.Helper()
 	c := http.Client{Timeout: waitMax}
@@ -119,7 +121,7 @@ func (s *pipedServer) droppedCount(t *testing.T) int {
 
 var droppedLines = regexp.MustCompile(`msg="log lines dropped: [^"]*" lines=(\d+)`)
 
-// reportedLines returns how many lines a log reports as dropped.
+// reportedLines returns the number of lines that a log reports as dropped.
 func reportedLines(t *testing.T, log string) (sum int) {
 	t.Helper()
 	for _, match := range droppedLines.FindAllStringSubmatch(log, -1) {
@@ -132,8 +134,8 @@ func reportedLines(t *testing.T, log string) (sum int) {
 	return sum
 }
 
-// endsWith0 sends SIGTERM and waits for the end.
-func (s *pipedServer) endsWith0(t *testing.T) {
+// stop sends SIGTERM and waits for exit code 0.
+func (s *pipedServer) stop(t *testing.T) {
 	t.Helper()
 	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
@@ -143,61 +145,62 @@ func (s *pipedServer) endsWith0(t *testing.T) {
 	}
 }
 
-// manyRequests is so many that their log lines fill the pipe and the buffer.
+// manyRequests is a number of requests whose log lines fill the pipe and the buffer.
 const manyRequests = 20_000
 
-// TestLogReaderStalls has a server log to a pipe that is not read: it answers all the same, and SIGTERM ends it.
-func TestLogReaderStalls(t *testing.T) {
+// TestBlockedLogReader runs a server whose log pipe is not read. The server responds, and SIGTERM ends it.
+func TestBlockedLogReader(t *testing.T) {
 	t.Parallel()
 	s := startPipedServer(t)
-	s.refusals(t, manyRequests)
+	s.requestUnknownPath(t, manyRequests)
 	if s.droppedCount(t) == 0 {
 		t.Error("no line was dropped")
 	}
-	s.endsWith0(t)
+	s.stop(t)
 }
 
-// TestLogReaderReturns has the reader stall and read on: the log has each line, or reports it as dropped.
-func TestLogReaderReturns(t *testing.T) {
+// TestSlowLogReader pauses the reader of the log. The log then has each line, or reports it as dropped.
+func TestSlowLogReader(t *testing.T) {
 	t.Parallel()
 	s := startPipedServer(t)
-	s.refusals(t, manyRequests)
+	s.requestUnknownPath(t, manyRequests)
 	dropped := s.droppedCount(t)
 	log, read := newStream(), make(chan struct{})
 	go func() { // ends with the server
 		defer close(read)
-		_, _ = io.Copy(log, s.log) // the test looks at what came
+		_, _ = io.Copy(log, s.log) // the test checks the text
 	}()
 	if _, err := s.await(log, droppedLines.String()); err != nil {
 		t.Fatal(err)
 	}
-	s.endsWith0(t)
+	s.stop(t)
 	<-read
 	const admin = 2 // requests of droppedCount
 	written, reported := strings.Count(log.String(), " msg=request "), reportedLines(t, log.String())
 	if reported < dropped || dropped == 0 || written+reported != manyRequests+admin {
-		t.Errorf("%d lines of requests, %d reported as dropped, and %d counted; want %d together", written, reported, dropped, manyRequests+admin)
+		t.Errorf("%d lines of requests, %d reported as dropped, and %d counted; want a sum of %d",
+			written, reported, dropped, manyRequests+admin)
 	}
 	if !strings.HasSuffix(log.String(), " msg=stopped\n") {
 		t.Errorf("the log does not end with the last line: %q", log.String()[max(0, len(log.String())-500):])
 	}
 }
 
-// TestLogReaderEnds has the reader of the log end: the server goes on.
-func TestLogReaderEnds(t *testing.T) {
+// TestClosedLogPipe closes the reading end of the log pipe. The server continues.
+func TestClosedLogPipe(t *testing.T) {
 	t.Parallel()
 	s := startPipedServer(t)
 	if err := s.read.Close(); err != nil {
 		t.Fatal(err)
 	}
-	s.refusals(t, 100)
+	s.requestUnknownPath(t, 100)
 	if err := poll("a dropped line", func() bool { return s.droppedCount(t) > 0 }); err != nil {
 		t.Error(err)
 	}
-	s.endsWith0(t)
+	s.stop(t)
 }
 
-// fullPipe returns the end for writing of a pipe that takes no byte more.
+// fullPipe returns the writing end of a full pipe.
 func fullPipe(t *testing.T) *os.File {
 	t.Helper()
 	read, write, err := os.Pipe()
@@ -216,15 +219,16 @@ func fullPipe(t *testing.T) *os.File {
 	return write
 }
 
-// TestLastLineOfStalledLog has a server that cannot start report it on a pipe that is not read: it ends all the same.
-func TestLastLineOfStalledLog(t *testing.T) {
+// TestLastLineOfBlockedLog starts a server that fails to start and whose log pipe is not read. The server ends.
+func TestLastLineOfBlockedLog(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	p, err := newProcess(t.TempDir(), cleanEnviron(), "serve", "--db", "a.db", "--listen", l.Addr().String(), "--admin-listen", "127.0.0.1:0")
+	p, err := newProcess(t.TempDir(), cleanEnviron(),
+		"serve", "--db", "a.db", "--listen", l.Addr().String(), "--admin-listen", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -238,10 +242,12 @@ func TestLastLineOfStalledLog(t *testing.T) {
 	}
 }
 
-// TestFirstTokenNotRead has standard output not read: the server starts all the same, and says how to make a token.
-func TestFirstTokenNotRead(t *testing.T) {
+// TestFirstTokenToFullPipe starts a server whose standard output is not read. The server starts, and logs how to create
+// a token.
+func TestFirstTokenToFullPipe(t *testing.T) {
 	t.Parallel()
-	p, err := newProcess(t.TempDir(), cleanEnviron(), "serve", "--db", "a.db", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+	p, err := newProcess(t.TempDir(), cleanEnviron(),
+		"serve", "--db", "a.db", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -251,7 +257,8 @@ func TestFirstTokenNotRead(t *testing.T) {
 	}
 	t.Cleanup(p.kill)
 	for _, line := range []string{
-		`level=WARN msg="could not print the first token: standard output is blocked; create another with plantstore token create"`,
+		`level=WARN msg="could not print the first token: standard output is blocked; ` +
+			`create another with plantstore token create"`,
 		readyLine,
 	} {
 		if _, err := p.await(p.stderr, line); err != nil {

@@ -15,8 +15,8 @@ func didYouMean(name string, names []string) string {
 	return " (did you mean " + nearest + "?)"
 }
 
-// distance returns the optimal string alignment distance: the number of bytes to insert, delete, replace or swap with the
-// next byte.
+// distance returns the optimal string alignment distance: the number of bytes to insert, delete, replace or swap with
+// the next byte.
 func distance(a, b string) int {
 	before, last := make([]int, len(b)+1), make([]int, len(b)+1) // the two rows above
 	for j := range last {

@@ -6,7 +6,8 @@ func TestDidYouMean(t *testing.T) {
 	t.Parallel()
 	names := []string{"list", "listen", "log-level", "q"}
 	for name, want := range map[string]string{
-		"lsit": "list", "lis": "list", "lists": "list", "listn": "list", "lisen": "listen", "log_level": "log-level", "loglevl": "log-level",
+		"lsit": "list", "lis": "list", "lists": "list", "listn": "list", "lisen": "listen",
+		"log_level": "log-level", "loglevl": "log-level",
 		"list": "", "": "", "x": "", "qq": "q", "lo": "", "loglvl": "", "level": "", "plants": "",
 	} {
 		if want != "" {
@@ -24,10 +25,17 @@ func TestDistance(t *testing.T) {
 		a, b string
 		want int
 	}{
-		{"", "", 0}, {"", "abc", 3}, {"abc", "abc", 0}, {"abc", "ac", 1}, {"abc", "axc", 1}, {"abc", "acb", 1}, {"abcd", "badc", 2}, {"kitten", "sitting", 3},
+		{"", "", 0},
+		{"", "abc", 3},
+		{"abc", "abc", 0},
+		{"abc", "ac", 1},
+		{"abc", "axc", 1},
+		{"abc", "acb", 1},
+		{"abcd", "badc", 2},
+		{"kitten", "sitting", 3},
 	} {
 		if got, back := distance(row.a, row.b), distance(row.b, row.a); got != row.want || back != row.want {
-			t.Errorf("%q, %q: got %d, and %d the other way, want %d", row.a, row.b, got, back, row.want)
+			t.Errorf("%q, %q: got %d, and %d reversed, want %d", row.a, row.b, got, back, row.want)
 		}
 	}
 }

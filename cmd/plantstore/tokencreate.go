@@ -76,8 +76,8 @@ func grantScopes(names []string) (auth.Scopes, error) {
 	return scopes, nil
 }
 
-// checkNewName returns an error unless all characters of a new token's name are visible and need no quotes in a shell or a
-// log line. Older tokens may have other names.
+// checkNewName returns an error unless all characters of a new token's name are visible and need no quotes in a shell
+// or a log line. Older tokens may have other names.
 func checkNewName(name string) error {
 	const runesMax = 64
 	if err := refuseSecret(name); err != nil {

@@ -91,8 +91,8 @@ const (
 	stateRevoked = "revoked"
 )
 
-// tokenStates returns the state of each token: valid, rotated (valid, and replaced by a newer token of its name), expired
-// or revoked. The tokens are all tokens of the store, by ascending id.
+// tokenStates returns the state of each token: valid, rotated (valid, and replaced by a newer token of its name),
+// expired or revoked. The tokens are all tokens of the store, by ascending id.
 func tokenStates(tokens []auth.Token, now time.Time) []string {
 	states := make([]string, len(tokens))
 	newest := map[string]int64{}

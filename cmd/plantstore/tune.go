@@ -8,8 +8,8 @@ import (
 
 // Settings of the Go runtime in a server and an import, measured with bench/.
 const (
-	// The committer is in a blocking system call most of the time, and needs a processor after each. With few processors
-	// it waits behind all other goroutines.
+	// The committer is in a blocking system call most of the time, and needs a processor after each. With few
+	// processors it waits behind all other goroutines.
 	processorsMin = 4
 	// The live heap is a few MB. The default would collect garbage twenty times a second.
 	collectAtPercent = 400

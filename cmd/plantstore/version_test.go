@@ -19,7 +19,7 @@ import (
 
 func TestVersionFacts(t *testing.T) {
 	t.Parallel()
-	const ours, stamped = "5363298c0ffee5363298c0ffee5363298c0ffee5", "222120bc0ffee222120bc0ffee222120bc0ffee2"
+	const linked, stamped = "5363298c0ffee5363298c0ffee5363298c0ffee5", "222120bc0ffee222120bc0ffee222120bc0ffee2"
 	yes, no := true, false
 	at := time.Date(2026, 11, 22, 0, 16, 25, 0, time.UTC)
 	vcs := []debug.BuildSetting{
@@ -36,17 +36,17 @@ func TestVersionFacts(t *testing.T) {
 		text                 string
 	}{
 		{
-			"from the linker", ours, "2026-11-22T01:16:25+01:00", "true", nil,
-			versionFacts{Commit: ours, CommittedAt: at, Modified: &yes},
-			"commit " + ours + " of 2026-11-22T00:16:25Z, modified",
+			"linker", linked, "2026-11-22T01:16:25+01:00", "true", nil,
+			versionFacts{Commit: linked, CommittedAt: at, Modified: &yes},
+			"commit " + linked + " of 2026-11-22T00:16:25Z, modified",
 		},
 		{
-			"from the linker, stamped too", ours, "", "", vcs,
-			versionFacts{Commit: ours},
-			"commit " + ours,
+			"linker and Go command", linked, "", "", vcs,
+			versionFacts{Commit: linked},
+			"commit " + linked,
 		},
 		{
-			"stamped", "", "", "", vcs,
+			"Go command", "", "", "", vcs,
 			versionFacts{Commit: stamped, CommittedAt: at, Modified: &no},
 			"commit " + stamped + " of 2026-11-22T00:16:25Z",
 		},
@@ -67,7 +67,7 @@ func TestVersionFacts(t *testing.T) {
 	}
 }
 
-// What make dist hands to the linker names the commit, and the variables that are there.
+// TestLinkerFlags tests that the linker flags of make dist have the commit and name variables of version.go.
 func TestLinkerFlags(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -76,8 +76,10 @@ func TestLinkerFlags(t *testing.T) {
 		t.Fatal(err)
 	}
 	environ := []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + root, "GIT_CONFIG_NOSYSTEM=1", "GIT_CEILING_DIRECTORIES=" + filepath.Dir(root), "TZ=Asia/Tokyo",
-		"GIT_AUTHOR_NAME=x", "GIT_AUTHOR_EMAIL=x", "GIT_COMMITTER_NAME=x", "GIT_COMMITTER_EMAIL=x", "GIT_COMMITTER_DATE=2026-01-02T03:04:05+01:00",
+		"PATH=" + os.Getenv("PATH"), "HOME=" + root, "TZ=Asia/Tokyo",
+		"GIT_CONFIG_NOSYSTEM=1", "GIT_CEILING_DIRECTORIES=" + filepath.Dir(root),
+		"GIT_AUTHOR_NAME=x", "GIT_AUTHOR_EMAIL=x", "GIT_COMMITTER_NAME=x", "GIT_COMMITTER_EMAIL=x",
+		"GIT_COMMITTER_DATE=2026-01-02T03:04:05+01:00",
 	}
 	inDir := func(dir string, args ...string) string {
 		t.Helper()
@@ -116,7 +118,10 @@ func TestLinkerFlags(t *testing.T) {
 	}
 	inDir(root, "git", "add", ".")
 	inDir(root, "git", "commit", "-q", "-m", "x")
-	want := map[string]string{"main.commit": inDir(root, "git", "rev-parse", "HEAD"), "main.commitTime": "2026-01-02T02:04:05Z", "main.commitModified": "false"}
+	want := map[string]string{
+		"main.commit":     inDir(root, "git", "rev-parse", "HEAD"),
+		"main.commitTime": "2026-01-02T02:04:05Z", "main.commitModified": "false",
+	}
 	if diff := cmp.Diff(want, flags(root)); diff != "" {
 		t.Errorf("flags (-want +got):\n%s", diff)
 	}
@@ -147,7 +152,8 @@ func declares(file *ast.File, name string) bool {
 			continue
 		}
 		for _, spec := range group.Specs {
-			if v, ok := spec.(*ast.ValueSpec); ok && slices.ContainsFunc(v.Names, func(id *ast.Ident) bool { return id.Name == name }) {
+			named := func(id *ast.Ident) bool { return id.Name == name }
+			if v, ok := spec.(*ast.ValueSpec); ok && slices.ContainsFunc(v.Names, named) {
 				return true
 			}
 		}

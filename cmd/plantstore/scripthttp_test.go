@@ -1,0 +1,121 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+func cmdPost(ts *testscript.TestScript, _ *script, args []string) error {
+	status, body, err := post(context.Background(), http.DefaultClient, args[1], args[2], args[3])
+	if err != nil {
+		return err
+	}
+	fmt.Fprint(ts.Stdout(), body)
+	if strconv.Itoa(status) != args[0] {
+		return fmt.Errorf("status %d, want %s: %s", status, args[0], body)
+	}
+	return nil
+}
+
+func cmdGet(ts *testscript.TestScript, _ *script, args []string) error {
+	answer, err := http.Get(args[1])
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if strconv.Itoa(answer.StatusCode) != args[0] {
+		return fmt.Errorf("status %d, want %s", answer.StatusCode, args[0])
+	}
+	_, err = io.Copy(ts.Stdout(), answer.Body)
+	return err
+}
+
+func cmdAccepted(ts *testscript.TestScript, _ *script, args []string) error {
+	return within(time.Second, func() (bool, error) {
+		status, body, err := post(context.Background(), http.DefaultClient, args[0], args[1], args[2])
+		if err == nil && status != http.StatusOK && status != http.StatusUnauthorized {
+			err = fmt.Errorf("status %d, want 200: %s", status, body)
+		}
+		return status == http.StatusOK, err
+	})
+}
+
+func cmdRefused(ts *testscript.TestScript, _ *script, args []string) error {
+	return awaitRefusal(context.Background(), http.DefaultClient, args[0], args[1])
+}
+
+// awaitRefusal posts with a revoked token until the response is 401, for at most a second.
+func awaitRefusal(ctx context.Context, c *http.Client, url, token string) error {
+	return within(time.Second, func() (bool, error) {
+		status, _, err := post(ctx, c, url, token, `{}`)
+		return status == http.StatusUnauthorized, err
+	})
+}
+
+// within calls try until it returns true or an error. A call that begins after the limit must return true.
+func within(limit time.Duration, try func() (bool, error)) error {
+	begin := time.Now()
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for {
+		late := time.Since(begin)
+		ok, err := try()
+		switch {
+		case ok || err != nil:
+			return err
+		case late > limit:
+			return fmt.Errorf("no success within %s; limit %s", late, limit)
+		}
+		<-tick.C
+	}
+}
+
+const slowBody = `{"id": 77, "name": "Slow"}`
+
+// cmdBeginPost sends the head of a request. The server's 100 (Continue) shows that it waits for the body.
+func cmdBeginPost(ts *testscript.TestScript, s *script, args []string) error {
+	u, err := url.Parse(args[1])
+	if err != nil {
+		return err
+	}
+	conn, err := net.Dial("tcp", u.Host)
+	if err != nil {
+		return err
+	}
+	s.conns[args[0]] = conn
+	fmt.Fprintf(conn, "POST /plants HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n"+
+		"Content-Type: application/json\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n",
+		u.Host, args[2], len(slowBody))
+	const want = "HTTP/1.1 100 Continue\r\n\r\n"
+	answer := make([]byte, len(want))
+	if _, err := io.ReadFull(conn, answer); err != nil {
+		return fmt.Errorf("%w after %q", err, answer)
+	}
+	if string(answer) != want {
+		return fmt.Errorf("got %q, want %q", answer, want)
+	}
+	return nil
+}
+
+func cmdEndPost(_ *testscript.TestScript, s *script, args []string) error {
+	conn := s.conns[args[0]]
+	fmt.Fprint(conn, slowBody)
+	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if strconv.Itoa(answer.StatusCode) != args[1] {
+		return fmt.Errorf("status %d, want %s", answer.StatusCode, args[1])
+	}
+	return nil
+}
