@@ -15,8 +15,8 @@ func TestParseWrk(t *testing.T) {
     Latency     1.97ms    1.46ms  12.37ms   75.10%
   31135 requests in 1.01s, 4.48MB read
 Requests/sec:  30844.23
-{"requests":31135,"micros":1009427,"p50":1641,"p99":7380,"p999":9750,"max":12371,"status":1,"connect":2,"read":3,"write":4,"timeout":5}
-`
+` + `{"requests":31135,"micros":1009427,"p50":1641,"p99":7380,"p999":9750,"max":12371,` +
+		`"status":1,"connect":2,"read":3,"write":4,"timeout":5}` + "\n"
 	got, err := parseWrk([]byte(out))
 	want := wrkResult{
 		Requests: 31135, Micros: 1009427, P50: 1641, P99: 7380, P999: 9750, Max: 12371, Status: 1,
