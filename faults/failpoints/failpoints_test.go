@@ -1,5 +1,5 @@
-// Package failpoints kills the program at named places of the write path and
-// of its commands, and looks at what is stored afterwards.
+// Package failpoints kills the program at named failpoints of the write path and
+// of its commands, and checks the store afterwards.
 package failpoints
 
 import (
@@ -21,8 +21,9 @@ import (
 	"plantstore/faults/rig"
 )
 
-// killer is added to the engine. FAILPOINT is the name of a place and how many
-// times it is passed: the last time kills.
+// killer adds the function failpoint to the engine. The variable FAILPOINT is
+// NAME:COUNT: the program kills itself when it reaches that failpoint for the
+// COUNT-th time.
 var killer = rig.Weakness{File: "internal/sqlite/failpoint.go", New: `package sqlite
 
 import (
@@ -33,48 +34,51 @@ import (
 	"syscall"
 )
 
-var passed atomic.Int64
+var reached atomic.Int64
 
 func failpoint(name string) {
-	at, times, _ := strings.Cut(os.Getenv("FAILPOINT"), ":")
-	if at != name {
+	enabled, count, _ := strings.Cut(os.Getenv("FAILPOINT"), ":")
+	if enabled != name {
 		return
 	}
-	if n, _ := strconv.ParseInt(times, 10, 64); passed.Add(1) == n {
+	if n, _ := strconv.ParseInt(count, 10, 64); reached.Add(1) == n {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		select {}
 	}
 }
 `}
 
-// before puts a failpoint before a line of the sources, after behind it.
+// before inserts a failpoint before a line of the engine's sources.
 func before(file, line, name string) rig.Weakness {
 	return rig.Weakness{File: "internal/sqlite/" + file, Old: line, New: fmt.Sprintf("failpoint(%q)\n%s", name, line)}
 }
 
+// after inserts a failpoint after a line of the engine's sources.
 func after(file, line, name string) rig.Weakness {
 	return rig.Weakness{File: "internal/sqlite/" + file, Old: line, New: fmt.Sprintf("%s\nfailpoint(%q)\n", line, name)}
 }
 
-// places are all failpoints.
-var places = []rig.Weakness{
+// failpoints are all failpoints.
+var failpoints = []rig.Weakness{
 	killer,
 	before("write.go", "	if err := e.begin(ctx); err != nil {\n", "before begin"),
 	after("write.go", "	before := e.writer.TotalChanges()\n", "after begin"),
 	after("write.go", "	s := e.stmts.insert\n", "insert"),
 	before("write.go", "	err = e.writer.Exec(\"COMMIT\")\n", "before commit"),
 	before("write.go", "		e.noteCommit(commits)\n", "after commit"),
-	after("write.go", "		e.noteCommit(commits)\n", "before wake"),
+	after("write.go", "		e.noteCommit(commits)\n", "after recording the commit"),
 	before("checkpoint.go", "	frames, copied, err = conn.Checkpoint(sqlite3.Passive)\n", "before checkpoint"),
 	after("checkpoint.go", "	frames, copied, err = conn.Checkpoint(sqlite3.Passive)\n", "after checkpoint"),
 	before("tokens.go", "		sum, _, err := tokenDigests(e.writer, len(migrations))\n", "token write"),
-	after("migrate.go", "	if err := c.Exec(string(sql)); err != nil {\n		return fmt.Errorf(\"migration %s: %w\", file, err)\n	}\n", "migration"),
+	after("migrate.go", "	if err := c.Exec(string(sql)); err != nil {\n"+
+		"		return fmt.Errorf(\"migration %s: %w\", file, err)\n	}\n", "migration"),
 	before("engine.go", "	_, _, err := e.writer.Checkpoint(sqlite3.Truncate)\n", "start"),
 	before("engine.go", "	return e.release()\n}\n\n// release", "shutdown"),
 	before("manifest.go", "	return f.Publish(false)\n", "before the manifest's rename"),
 	before("manifest.go", "	if err := temp.Publish(false); err != nil {\n", "before the backup's rename"),
 	after("manifest.go", "		return errors.Join(err, os.Remove(to+ManifestSuffix))\n	}\n", "after the backup's rename"),
-	before("restore.go", "	for _, suffix := range []string{\"-wal\", \"-shm\", \"-journal\", markSuffix} {\n", "before the old store goes"),
+	before("restore.go", "	for _, suffix := range []string{\"-wal\", \"-shm\", \"-journal\", markSuffix} {\n",
+		"before the old store is removed"),
 	{
 		File: "internal/sqlite/restore.go",
 		Old:  "	return temp.Publish(replace)\n",
@@ -86,20 +90,20 @@ var places = []rig.Weakness{
 	},
 }
 
-// killed runs the program with a failpoint until it kills itself.
-func killed(t *testing.T, program, point string, args ...string) {
+// runKilled runs the program with a failpoint, which must kill it.
+func runKilled(t *testing.T, program, point string, args ...string) {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), program, args...)
 	command.Env = append(os.Environ(), "FAILPOINT="+point)
 	out, err := command.CombinedOutput()
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
-		t.Fatalf("%v at %s was not killed: %v\n%s", args, point, err, out)
+		t.Fatalf("%v was not killed at %q: %v\n%s", args, point, err, out)
 	}
 }
 
-// runs runs the program, which must succeed, and returns its standard output.
-func runs(t *testing.T, program string, args ...string) string {
+// run runs the program, which must succeed, and returns its standard output.
+func run(t *testing.T, program string, args ...string) string {
 	t.Helper()
 	var out, faults bytes.Buffer
 	command := exec.CommandContext(t.Context(), program, args...)
@@ -110,10 +114,10 @@ func runs(t *testing.T, program string, args ...string) string {
 	return out.String()
 }
 
-// checkStore wants that nothing is wrong with a store, and returns its plants.
+// checkStore verifies a store and returns its plants.
 func checkStore(t *testing.T, program, db string) map[int64]string {
 	t.Helper()
-	runs(t, program, "verify", "--db", db)
+	run(t, program, "verify", "--db", db)
 	plants, err := rig.Export(t, program, db)
 	if err != nil {
 		t.Fatal(err)
@@ -121,42 +125,45 @@ func checkStore(t *testing.T, program, db string) map[int64]string {
 	return plants
 }
 
-var long = flag.Bool("long", false, "kill at more passes of each place")
+var long = flag.Bool("long", false, "kill at more counts of each failpoint")
 
-// passes are the passes of a place at which a server is killed.
-func passes() []int {
+// counts are the counts of a failpoint at which a server is killed.
+func counts() []int {
 	if *long {
 		return []int{1, 2, 3, 4, 5, 8, 13, 21, 34, 55, 89, 144}
 	}
 	return []int{1, 30}
 }
 
-// TestServer kills a server under load at each place, and starts it again.
+// TestServer kills a server under load at each failpoint and starts it again.
 func TestServer(t *testing.T) {
 	t.Parallel()
-	program := rig.Build(t, places...)
-	for _, name := range []string{"before begin", "after begin", "insert", "before commit", "after commit", "before wake", "before checkpoint", "after checkpoint"} {
-		for _, times := range passes() {
-			t.Run(fmt.Sprintf("%s %d", name, times), func(t *testing.T) {
+	program := rig.Build(t, failpoints...)
+	for _, name := range []string{
+		"before begin", "after begin", "insert", "before commit", "after commit", "after recording the commit",
+		"before checkpoint", "after checkpoint",
+	} {
+		for _, count := range counts() {
+			t.Run(fmt.Sprintf("%s %d", name, count), func(t *testing.T) {
 				db := filepath.Join(t.TempDir(), "plants.db")
 				token := rig.Token(t, program, db, "a")
-				acknowledged, sent := load(t, program, db, token, fmt.Sprintf("%s:%d", name, times))
+				acknowledged, sent := load(t, program, db, token, fmt.Sprintf("%s:%d", name, count))
 				server, err := rig.Start(t, program, db, nil)
 				if err != nil {
 					t.Fatal(err)
 				}
 				if code := server.Stop(); code != 0 {
-					t.Errorf("the next server ends with %d:\n%s", code, server.Log())
+					t.Errorf("the next server ended with code %d:\n%s", code, server.Log())
 				}
 				stored := checkStore(t, program, db)
 				for id, plant := range acknowledged {
 					if stored[id] != plant {
-						t.Errorf("plant %d was acknowledged as %q, and %q is stored", id, plant, stored[id])
+						t.Errorf("plant %d was acknowledged as %q and is stored as %q", id, plant, stored[id])
 					}
 				}
 				for id, plant := range stored {
 					if sent[id] != plant {
-						t.Errorf("plant %d is stored as %q, and was sent as %q", id, plant, sent[id])
+						t.Errorf("plant %d is stored as %q and was sent as %q", id, plant, sent[id])
 					}
 				}
 			})
@@ -164,14 +171,14 @@ func TestServer(t *testing.T) {
 	}
 }
 
-// load sends plants to a server until it is gone. The small WAL makes it
-// checkpoint soon, the long names make the WAL long.
+// load sends plants to a server until it is killed. The small limit of the WAL and
+// the long names cause checkpoints soon.
 func load(t *testing.T, program, db, token, point string) (acknowledged, sent map[int64]string) {
 	t.Helper()
-	server, err := rig.Start(t, program, db, []string{"env", "FAILPOINT=" + point}, "--wal-max", "33554432", "--log-level", "info")
+	server, err := rig.Start(t, program, db, []string{"env", "FAILPOINT=" + point}, "--wal-max", "33554432")
 	acknowledged, sent = map[int64]string{}, map[int64]string{}
 	if errors.Is(err, rig.ErrEnded) {
-		return acknowledged, sent // it begins a transaction to see whether there is a token
+		return acknowledged, sent // the start of a server runs a transaction, too
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -190,7 +197,7 @@ func load(t *testing.T, program, db, token, point string) (acknowledged, sent ma
 				mu.Unlock()
 				outcome, status := c.Create(ctx, server.URL, id, name)
 				if status == 0 {
-					return // it is gone
+					return // the server was killed
 				}
 				if outcome == rig.Stored {
 					mu.Lock()
@@ -204,16 +211,16 @@ func load(t *testing.T, program, db, token, point string) (acknowledged, sent ma
 	select {
 	case <-server.Ended():
 	case <-ctx.Done():
-		t.Fatalf("it was not killed at %s", point)
+		t.Fatalf("the server was not killed at %q", point)
 	}
 	return acknowledged, sent
 }
 
-// TestCommands kills commands at each of their places; run again, they do what
-// they are for.
+// TestCommands kills commands at each of their failpoints. A second run of each
+// command must succeed.
 func TestCommands(t *testing.T) {
 	t.Parallel()
-	program := rig.Build(t, places...)
+	program := rig.Build(t, failpoints...)
 	dir := t.TempDir()
 	csv := filepath.Join(dir, "plants.csv")
 	rows, want := []byte("id,name,tag\n"), map[int64]string{}
@@ -224,11 +231,14 @@ func TestCommands(t *testing.T) {
 	if err := os.WriteFile(csv, rows, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, point := range []string{"before begin:2", "after begin:3", "insert:15000", "before commit:3", "after commit:2", "before wake:3", "migration:1", "start:1", "shutdown:1"} {
+	for _, point := range []string{
+		"before begin:2", "after begin:3", "insert:15000", "before commit:3", "after commit:2",
+		"after recording the commit:3", "migration:1", "start:1", "shutdown:1",
+	} {
 		t.Run("import, "+point, func(t *testing.T) {
 			db := filepath.Join(t.TempDir(), "plants.db")
-			killed(t, program, point, "import", csv, "--create", "--db", db)
-			runs(t, program, "import", csv, "--create", "--db", db)
+			runKilled(t, program, point, "import", csv, "--create", "--db", db)
+			run(t, program, "import", csv, "--create", "--db", db)
 			if got := checkStore(t, program, db); !maps.Equal(got, want) {
 				t.Errorf("%d plants are stored, want %d", len(got), len(want))
 			}
@@ -236,34 +246,38 @@ func TestCommands(t *testing.T) {
 	}
 	t.Run("token create", func(t *testing.T) {
 		db := filepath.Join(t.TempDir(), "plants.db")
-		runs(t, program, "import", csv, "--create", "--db", db)
-		killed(t, program, "token write:1", "token", "create", "a", "--no-expiry", "--db", db)
-		if out := runs(t, program, "token", "list", "--db", db); strings.Contains(out, "plants:create") {
-			t.Errorf("there is a token that nobody was told of:\n%s", out)
+		run(t, program, "import", csv, "--create", "--db", db)
+		runKilled(t, program, "token write:1", "token", "create", "a", "--no-expiry", "--db", db)
+		if out := run(t, program, "token", "list", "--db", db); strings.Contains(out, "plants:create") {
+			t.Errorf("the killed command stored a token:\n%s", out)
 		}
-		runs(t, program, "token", "create", "a", "--no-expiry", "--db", db)
+		run(t, program, "token", "create", "a", "--no-expiry", "--db", db)
 		checkStore(t, program, db)
 	})
 	store := filepath.Join(dir, "plants.db")
-	runs(t, program, "import", csv, "--create", "--db", store)
-	for _, point := range []string{"before the manifest's rename", "before the backup's rename", "after the backup's rename"} {
+	run(t, program, "import", csv, "--create", "--db", store)
+	for _, point := range []string{
+		"before the manifest's rename", "before the backup's rename", "after the backup's rename",
+	} {
 		t.Run("backup, "+point, func(t *testing.T) { testBackup(t, program, store, point) })
 	}
 	backup := filepath.Join(dir, "backup.db")
-	runs(t, program, "backup", backup, "--db", store)
-	for _, point := range []string{"before the old store goes", "before the store's rename", "after the store's rename"} {
+	run(t, program, "backup", backup, "--db", store)
+	for _, point := range []string{
+		"before the old store is removed", "before the store's rename", "after the store's rename",
+	} {
 		t.Run("restore, "+point, func(t *testing.T) {
 			db := filepath.Join(t.TempDir(), "plants.db")
 			few := filepath.Join(t.TempDir(), "few.csv")
 			if err := os.WriteFile(few, []byte("id,name\n-1,old\n"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			runs(t, program, "import", few, "--create", "--db", db)
-			killed(t, program, point+":1", "restore", backup, "--force", "--db", db)
+			run(t, program, "import", few, "--create", "--db", db)
+			runKilled(t, program, point+":1", "restore", backup, "--force", "--db", db)
 			if got := checkStore(t, program, db); !maps.Equal(got, want) && !maps.Equal(got, map[int64]string{-1: "old"}) {
-				t.Errorf("%d plants are stored: neither the old store nor the backup", len(got))
+				t.Errorf("%d plants are stored, want those of the old store or of the backup", len(got))
 			}
-			runs(t, program, "restore", backup, "--force", "--db", db)
+			run(t, program, "restore", backup, "--force", "--db", db)
 			if got := checkStore(t, program, db); !maps.Equal(got, want) {
 				t.Errorf("%d plants are stored, want %d", len(got), len(want))
 			}
@@ -271,36 +285,41 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// testBackup wants that a backup which is there under its name is good.
+// testBackup kills a backup. If the backup exists, it must be complete.
 func testBackup(t *testing.T, program, store, point string) {
 	t.Helper()
 	backup := filepath.Join(t.TempDir(), "backup.db")
-	killed(t, program, point+":1", "backup", backup, "--db", store)
+	runKilled(t, program, point+":1", "backup", backup, "--db", store)
 	if _, err := os.Stat(backup); err == nil {
-		runs(t, program, "restore", backup, "--db", filepath.Join(t.TempDir(), "restored.db"))
+		run(t, program, "restore", backup, "--db", filepath.Join(t.TempDir(), "restored.db"))
 	}
 	again := filepath.Join(t.TempDir(), "again.db")
-	runs(t, program, "backup", again, "--db", store)
-	runs(t, program, "restore", again, "--db", filepath.Join(t.TempDir(), "restored.db"))
+	run(t, program, "backup", again, "--db", store)
+	run(t, program, "restore", again, "--db", filepath.Join(t.TempDir(), "restored.db"))
 }
 
-// TestControl shows that TestServer would notice a server that answers before
-// it commits, if the answer has time to arrive.
+// TestControl shows that TestServer detects a server that responds before it
+// commits. The weakness delays the commit, so that the response arrives before
+// the kill.
 func TestControl(t *testing.T) {
 	t.Parallel()
 	early := rig.EarlyAnswer
-	early.New = strings.Replace(early.New, "\terr := w.", "\ttime.Sleep(100 * time.Millisecond)\n\terr := w.", 1)
-	program := rig.Build(t, append(places[:len(places):len(places)], early)...)
+	const commit = "\toutcomes, err := w.engine.Insert("
+	early.New = strings.Replace(early.New, commit, "\ttime.Sleep(200 * time.Millisecond)\n"+commit, 1)
+	if early.New == rig.EarlyAnswer.New {
+		t.Fatalf("the weakness does not contain %q; adapt it to the source", commit)
+	}
+	program := rig.Build(t, append(failpoints[:len(failpoints):len(failpoints)], early)...)
 	for attempt := range 5 {
 		db := filepath.Join(t.TempDir(), "plants.db")
 		token := rig.Token(t, program, db, "a")
-		acknowledged, _ := load(t, program, db, token, fmt.Sprintf("before commit:%d", 20+attempt))
+		acknowledged, _ := load(t, program, db, token, fmt.Sprintf("before commit:%d", 4+attempt))
 		stored := checkStore(t, program, db)
 		for id := range acknowledged {
 			if _, ok := stored[id]; !ok {
-				return // it is missed
+				return // detected
 			}
 		}
 	}
-	t.Error("a server that answers before it commits was not caught")
+	t.Error("a server that responds before it commits was not detected")
 }
