@@ -1,10 +1,11 @@
-// Package dialect parses the statements of the engine for PostgreSQL with
+// Package dialect parses the statements of the PostgreSQL engine with
 // CockroachDB's grammar.
 //
-// The parser is a snapshot of 2022, between CockroachDB 22.1 and 22.2. Its module is
-// under the Apache License; the files name the Business Source License, which became
-// the Apache License for these versions in 2025. A statement that only a newer
-// grammar takes may be worth rewriting: then older databases take it too.
+// The parser is a snapshot of 2022, between CockroachDB 22.1 and 22.2. Its module
+// has the Apache License. The files name the Business Source License, which
+// changed to the Apache License for these versions in 2025. If only a newer
+// grammar accepts a statement, consider rewriting the statement, so that older
+// databases accept it, too.
 package dialect
 
 import (
@@ -15,18 +16,19 @@ import (
 	"github.com/cockroachdb/cockroachdb-parser/pkg/sql/parser"
 )
 
-// TestCockroachDB parses what is sent to a store that is served or filled. What is
-// sent to one that is moved away CockroachDB does not take; see docs/explanation/sql.md.
+// TestCockroachDB parses the statements that a served or filled store receives.
+// CockroachDB does not accept those for a store that is moved; see
+// docs/explanation/sql.md.
 func TestCockroachDB(t *testing.T) {
 	t.Parallel()
 	for _, statement := range serving(t) {
 		if _, err := parser.Parse(statement); err != nil {
-			t.Errorf("CockroachDB does not take it: %v\n%s", err, statement)
+			t.Errorf("CockroachDB does not accept the statement: %v\n%s", err, statement)
 		}
 	}
 }
 
-// TestControl shows that the grammar refuses what only PostgreSQL takes.
+// TestControl shows that the grammar rejects statements that only PostgreSQL accepts.
 func TestControl(t *testing.T) {
 	t.Parallel()
 	for _, statement := range []string{
@@ -37,26 +39,26 @@ func TestControl(t *testing.T) {
 		"LISTEN plants",
 	} {
 		if _, err := parser.Parse(statement); err == nil {
-			t.Errorf("it parses: %s", statement)
+			t.Errorf("the grammar accepts %s", statement)
 		}
 	}
 }
 
-// serving reads the first part of statements.sql, a statement a line.
+// serving returns the first part of statements.sql, which has a statement on each line.
 func serving(t *testing.T) (statements []string) {
 	t.Helper()
 	text, err := os.ReadFile("statements.sql")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, begun := strings.Cut(string(text), "\n-- Serving\n")
+	_, rest, started := strings.Cut(string(text), "\n-- Serving\n")
 	part, _, ended := strings.Cut(rest, "\n-- ")
 	for line := range strings.Lines(part) {
 		if line = strings.TrimSpace(line); line != "" {
 			statements = append(statements, line)
 		}
 	}
-	if !begun || !ended || len(statements) < 10 {
+	if !started || !ended || len(statements) < 10 {
 		t.Fatalf("statements.sql has %d statements", len(statements))
 	}
 	return statements
