@@ -11,8 +11,8 @@ import (
 	"plantstore/faults/rig"
 )
 
-// unsyncedCheckpoints overwrites the WAL although what was copied from it is
-// not synced. The change of synchronous is one for the checkpoint only.
+// unsyncedCheckpoints restarts the WAL before the copied pages are synced. It
+// disables synchronous for the checkpoint only.
 var unsyncedCheckpoints = rig.Weakness{
 	File: "internal/sqlite/sqlite3/conn.go",
 	Old:  "\tcode := lib.Xsqlite3_wal_checkpoint_v2(",
@@ -23,11 +23,11 @@ var unsyncedCheckpoints = rig.Weakness{
 	code := lib.Xsqlite3_wal_checkpoint_v2(`,
 }
 
-// TestControl cuts the power of programs that leave out a sync: if nothing is
-// lost there, the cuts of the other tests say nothing.
+// TestControl cuts the power of programs that omit a sync, which must lose plants:
+// otherwise the cuts of the other tests prove nothing.
 func TestControl(t *testing.T) {
 	if *indexFlag >= 0 || *keptFlag != "" {
-		t.Skip("only one image is looked at")
+		t.Skip("only one image is checked")
 	}
 	b := newBench(t)
 	for number, c := range []struct {
@@ -42,28 +42,29 @@ func TestControl(t *testing.T) {
 }
 
 func (b *bench) control(t *testing.T, program string, number int) {
-	number = 1<<20 + number*controlImages // apart from the recordings and cuts of the other tests
+	number = 1<<20 + number*controlImages // other recordings and cuts than in the other tests
 	r := b.record(t, run{
-		program: program, start: b.empty, ledger: newLedger(), chance: b.chance(forLoad, number), long: loadTime, firstID: 1,
+		program: program, start: b.empty, ledger: newLedger(), random: b.random(forLoad, number),
+		duration: loadTime, firstID: 1,
 	})
 	sum := &totals{recordings: 1, flushes: r.flushes, acked: len(r.ledger.acked)}
 	for i := range controlImages {
 		t.Run(fmt.Sprintf("image%d", i), func(t *testing.T) {
-			chance := b.chance(forCut, number+i)
-			at := 1 + chance.IntN(len(r.log))
+			random := b.random(forCut, number+i)
+			at := 1 + random.IntN(len(r.log))
 			sum.unflushed += unflushed(r.log, at)
-			dir, unmount := b.shelf.mount(t, r.start.cut(r.log, at, chance))
+			dir, unmount := b.disks.mount(t, r.start.cut(r.log, at, random))
 			defer unmount()
 			db := filepath.Join(dir, storeName)
-			// The mark would show the loss before it can be counted.
+			// The commit mark would reveal the loss before the plants are counted.
 			if out, err := exec.CommandContext(t.Context(), "rm", "-f", db+"-mark").CombinedOutput(); err != nil {
-				t.Fatalf("remove the mark: %v: %s", err, out)
+				t.Fatalf("remove the commit mark: %v: %s", err, out)
 			}
-			sum.add(b.look(t, db, r.ledger.wantedAt(at), true))
+			sum.add(b.check(t, db, r.ledger.wantedAt(at), true))
 		})
 	}
-	t.Logf("without a sync: %v", sum)
+	t.Logf("program without a sync: %v", sum)
 	if sum.lost+sum.unreadable == 0 {
-		t.Errorf("a program that leaves out a sync lost nothing in %d cuts: the cuts are too soft", sum.images)
+		t.Errorf("a program that omits a sync lost nothing in %d cuts; the cuts prove nothing", sum.images)
 	}
 }

@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	blockBytes = 4096 // what the disk writes whole or not at all
+	blockBytes = 4096 // the disk writes a block in whole or not at all
 	diskBlocks = 128 << 20 / blockBytes
 	diskBytes  = blockBytes * diskBlocks
 )
 
-// entry is one block written to a disk, or a flush.
+// entry is a written block or a flush in the log of a disk.
 type entry struct {
 	block int
-	data  []byte // never changed; nil for a flush
+	data  []byte // immutable; nil for a flush
 }
 
 // disk is an image in memory, and a file of a FUSE file system.
@@ -30,7 +30,7 @@ type disk struct {
 	fs.Inode
 
 	mu      sync.Mutex
-	blocks  [][]byte // nil is a block of zeros; a block is replaced, never changed; guarded by mu
+	blocks  [][]byte // immutable blocks; nil is a block of zeros; guarded by mu
 	logging bool     // guarded by mu
 	log     []entry  // guarded by mu
 	flushes int      // guarded by mu
@@ -47,22 +47,22 @@ var (
 
 func newDisk() *disk { return &disk{blocks: make([][]byte, diskBlocks)} }
 
-// clone is a disk with the same content and an empty log.
+// clone returns a disk with the same content and an empty log.
 func (d *disk) clone(logging bool) *disk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return &disk{blocks: slices.Clone(d.blocks), logging: logging}
 }
 
-// position is the length of the log.
+// position returns the length of the log.
 func (d *disk) position() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return len(d.log)
 }
 
-// takeLog ends the log and returns it.
-func (d *disk) takeLog() (log []entry, flushes int) {
+// stopLog stops logging and returns the log.
+func (d *disk) stopLog() (log []entry, flushes int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.logging = false
@@ -70,22 +70,23 @@ func (d *disk) takeLog() (log []entry, flushes int) {
 	return log, d.flushes
 }
 
-// cut is the disk after a power cut at a point of the log of what was written
-// to it: the last flush before it holds, and half of what came later has
-// reached the disk too, in no order. At times it is all, or nothing.
-func (d *disk) cut(log []entry, at int, chance *rand.Rand) *disk {
+// cut returns the disk after a power cut at a position of its log: it has all
+// writes before the last flush, and a random half of the later ones; sometimes
+// all or none of them.
+func (d *disk) cut(log []entry, at int, random *rand.Rand) *disk {
 	after := d.clone(false)
 	flushed := at - unflushed(log, at)
-	share := []float64{0, 1, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5}[chance.IntN(8)]
+	share := []float64{0, 1, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5}[random.IntN(8)]
 	for i, e := range log[:at] {
-		if e.data != nil && (i < flushed || chance.Float64() < share) {
+		if e.data != nil && (i < flushed || random.Float64() < share) {
 			after.blocks[e.block] = e.data
 		}
 	}
 	return after
 }
 
-// unflushed is how many blocks were written between the last flush and a point of a log.
+// unflushed returns the number of blocks written between the last flush and a
+// position of a log.
 func unflushed(log []entry, at int) int {
 	n := 0
 	for n < at && log[at-1-n].data != nil {
@@ -94,18 +95,18 @@ func unflushed(log []entry, at int) int {
 	return n
 }
 
-// Getattr tells the size.
+// Getattr returns the size.
 func (d *disk) Getattr(_ context.Context, _ fs.FileHandle, out *fuse.AttrOut) syscall.Errno {
 	out.Mode, out.Size, out.Blocks = syscall.S_IFREG|0o600, diskBytes, diskBytes/512
 	return 0
 }
 
-// Setattr changes nothing: the size is fixed.
+// Setattr does nothing: the size is fixed.
 func (d *disk) Setattr(ctx context.Context, f fs.FileHandle, _ *fuse.SetAttrIn, out *fuse.AttrOut) syscall.Errno {
 	return d.Getattr(ctx, f, out)
 }
 
-// Open lets the kernel keep no pages, so that writes arrive when they are made.
+// Open disables the kernel's page cache, so that writes arrive in order.
 func (d *disk) Open(context.Context, uint32) (fs.FileHandle, uint32, syscall.Errno) {
 	return nil, fuse.FOPEN_DIRECT_IO, 0
 }
@@ -136,7 +137,7 @@ func (d *disk) Write(_ context.Context, _ fs.FileHandle, data []byte, off int64)
 	for n := 0; n < len(data); {
 		block, from := int((off+int64(n))/blockBytes), int((off+int64(n))%blockBytes)
 		b := make([]byte, blockBytes)
-		copy(b, d.blocks[block]) // mkfs writes parts of blocks
+		copy(b, d.blocks[block]) // mkfs writes partial blocks
 		n += copy(b[from:], data[n:])
 		d.blocks[block] = b
 		if d.logging {
@@ -146,7 +147,7 @@ func (d *disk) Write(_ context.Context, _ fs.FileHandle, data []byte, off int64)
 	return uint32(len(data)), 0
 }
 
-// Fsync is the disk's flush.
+// Fsync is the flush of the disk.
 func (d *disk) Fsync(context.Context, fs.FileHandle, uint32) syscall.Errno {
 	d.mu.Lock()
 	defer d.mu.Unlock()

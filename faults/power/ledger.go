@@ -9,12 +9,12 @@ import (
 	"sync"
 )
 
-// ledger is what clients know of the plants that they sent.
+// ledger records the plants that the clients sent and their outcomes.
 type ledger struct {
 	mu     sync.Mutex
-	sent   map[int64]string // the content under which an id can be stored; guarded by mu
-	acked  map[int64]int    // where the log was when a 200 had come; guarded by mu
-	faults []string         // answers that are wrong; guarded by mu
+	sent   map[int64]string // the first name of each id; guarded by mu
+	acked  map[int64]int    // position of the log at the first 200 of each id; guarded by mu
+	faults []string         // wrong responses; guarded by mu
 }
 
 func newLedger() *ledger {
@@ -41,8 +41,8 @@ func (l *ledger) fault(format string, args ...any) {
 	l.faults = append(l.faults, fmt.Sprintf(format, args...))
 }
 
-// takeFaults returns the wrong answers since the last call.
-func (l *ledger) takeFaults() []string {
+// drainFaults returns the wrong responses since the last call.
+func (l *ledger) drainFaults() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	faults := l.faults
@@ -50,27 +50,28 @@ func (l *ledger) takeFaults() []string {
 	return faults
 }
 
-// wanted is what must be in a store, and what may be.
+// wanted is the expected content of a store: it must have the acknowledged plants,
+// and may have the sent ones.
 type wanted struct {
 	Acked map[int64]bool
 	Sent  map[int64]string
 }
 
-// wantedAt is what a cut at a point of the log must leave.
+// wantedAt returns the expected content after a cut at a position of the log.
 func (l *ledger) wantedAt(at int) wanted {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	w := wanted{Acked: map[int64]bool{}, Sent: maps.Clone(l.sent)}
-	for id, answered := range l.acked {
-		if answered <= at {
+	for id, acked := range l.acked {
+		if acked <= at {
 			w.Acked[id] = true
 		}
 	}
 	return w
 }
 
-// ledgerOf begins a ledger after a cut: what was acknowledged before it is
-// acknowledged from the start of the new log on.
+// ledgerOf returns a ledger after a cut: plants acknowledged before it are
+// acknowledged from the start of the new log.
 func ledgerOf(w wanted) *ledger {
 	l := newLedger()
 	l.sent = maps.Clone(w.Sent)
@@ -80,10 +81,10 @@ func ledgerOf(w wanted) *ledger {
 	return l
 }
 
-// findings is what is wrong with a store after a cut.
+// findings are the faults of a store after a cut.
 type findings struct {
 	lost, changed, foreign int
-	unreadable, verify     string // what the program said; empty is good
+	unreadable, verify     string // output of a failed export and verify; empty without a failure
 }
 
 func (f *findings) ok() bool { return *f == findings{} }
@@ -93,7 +94,8 @@ func (f *findings) String() string {
 		f.lost, f.changed, f.foreign, f.unreadable, f.verify)
 }
 
-// compare holds the plants of a store against what must be there.
+// compare counts the differences between the plants of a store and the expected
+// content.
 func (f *findings) compare(plants map[int64]string, w wanted) {
 	for id, name := range plants {
 		switch sent, ok := w.Sent[id]; {
@@ -110,8 +112,8 @@ func (f *findings) compare(plants map[int64]string, w wanted) {
 	}
 }
 
-// unacked are the plants that were sent, but not acknowledged before a cut,
-// in order.
+// unacked returns the ids of plants that were sent but not acknowledged before a
+// cut, in order.
 func (w wanted) unacked() []int64 {
 	var ids []int64
 	for id := range w.Sent {
@@ -123,8 +125,8 @@ func (w wanted) unacked() []int64 {
 	return ids
 }
 
-// content is what an id was first sent with.
-func (l *ledger) content(id int64) string {
+// name returns the first name of an id.
+func (l *ledger) name(id int64) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.sent[id]

@@ -10,20 +10,22 @@ import (
 	"runtime"
 	"syscall"
 	"testing"
+
+	"plantstore/faults/rig"
 )
 
-// insideEnv says to the process that it is the inner one of TestMain. Its prefix
-// is not that of the settings of the program, which refuses what it does not know.
+// insideEnv marks the inner process of TestMain. The name has another prefix than
+// the settings of the program, which rejects unknown ones.
 const insideEnv = "POWER_TEST_INSIDE"
 
-// TestMain runs the tests in a process of their own, with its own mounts and
-// process numbers. However that ends, by a timeout or a kill too, the kernel
-// ends the servers that it started and takes its mounts and loop devices away.
+// TestMain runs the tests in a child process with its own mount and process
+// namespaces. When that process ends, even by a timeout or a kill, the kernel
+// ends its servers and removes its mounts and loop devices.
 func TestMain(m *testing.M) {
-	if os.Getenv(insideEnv) != "" || unable() != "" {
+	if os.Getenv(insideEnv) != "" || missingDevice() != "" {
 		os.Exit(m.Run())
 	}
-	runtime.LockOSThread() // the death signal comes when the thread that started the process ends
+	runtime.LockOSThread() // the kernel sends the death signal when this thread ends
 	command := exec.Command(os.Args[0], os.Args[1:]...)
 	command.Env = append(os.Environ(), insideEnv+"=1")
 	command.Stdin, command.Stdout, command.Stderr = os.Stdin, os.Stdout, os.Stderr
@@ -43,15 +45,9 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// needDevices skips a test that cannot work here, but not where it must.
+// needDevices skips a test on a machine without the devices. Under CI=true it fails.
 func needDevices(t *testing.T) {
 	t.Helper()
-	why := unable()
-	switch {
-	case why == "":
-	case os.Getenv("CI") == "true":
-		t.Fatal("cannot cut the power here:", why)
-	default:
-		t.Skip("cannot cut the power here:", why)
-	}
+	missing := missingDevice()
+	rig.Need(t, missing == "", missing)
 }

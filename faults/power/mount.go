@@ -17,17 +17,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// shelf is a FUSE file system whose files are disks.
-type shelf struct {
+// diskFS is a FUSE file system with disks as files.
+type diskFS struct {
 	dir   string
 	root  *fs.Inode
-	disks int // that were ever on it
+	disks int // number of disks so far
 }
 
-func newShelf(t testing.TB) *shelf {
+func newDiskFS(t testing.TB) *diskFS {
 	t.Helper()
 	root := &fs.Inode{}
-	s := &shelf{dir: t.TempDir(), root: root}
+	s := &diskFS{dir: t.TempDir(), root: root}
 	server, err := fs.Mount(s.dir, root, &fs.Options{MountOptions: fuse.MountOptions{
 		DirectMountStrict: true, MaxWrite: 1 << 20, Name: "power",
 	}})
@@ -35,20 +35,20 @@ func newShelf(t testing.TB) *shelf {
 		t.Fatalf("mount FUSE: %v", err)
 	}
 	t.Cleanup(func() {
-		// A loop device may let go of its file a little later than its mount.
-		_ = retry(server.Unmount) // what is left goes with the mount namespace
+		// A loop device may close its file a little later than its mount ends.
+		_ = retry(server.Unmount) // the end of the mount namespace removes the rest
 	})
 	return s
 }
 
-// put makes a disk a file and returns the file's path.
-func (s *shelf) put(t testing.TB, d *disk) string {
+// add adds a disk as a file and returns the file's path.
+func (s *diskFS) add(t testing.TB, d *disk) string {
 	t.Helper()
 	s.disks++
 	name := fmt.Sprintf("disk%d", s.disks)
 	inode := s.root.NewPersistentInode(t.Context(), d, fs.StableAttr{Mode: syscall.S_IFREG})
 	if !s.root.AddChild(name, inode, false) {
-		t.Fatalf("%s is there twice", name)
+		t.Fatalf("the disk %s exists already", name)
 	}
 	t.Cleanup(func() {
 		s.root.RmChild(name)
@@ -57,21 +57,22 @@ func (s *shelf) put(t testing.TB, d *disk) string {
 	return filepath.Join(s.dir, name)
 }
 
-// mount mounts the ext4 on a disk, replays its journal by that, and returns
-// where. The caller unmounts it; if it does not, the end of the test does.
+// mount mounts the ext4 of a disk, which replays its journal, and returns the
+// directory. The caller unmounts it, or the end of the test does.
 //
-// Other processes do both: a thread of this one that waited for the disk in
-// the kernel when the process is killed could not end, would hold /dev/fuse
-// open by that, and so would wait for ever.
-func (s *shelf) mount(t testing.TB, d *disk) (dir string, unmount func()) {
+// Child processes run mount and umount. If this process were killed while one of
+// its threads waits for the disk in the kernel, that thread would keep /dev/fuse
+// open and wait forever.
+func (s *diskFS) mount(t testing.TB, d *disk) (dir string, unmount func()) {
 	t.Helper()
-	loop, device, err := attach(s.put(t, d))
+	loop, device, err := attach(s.add(t, d))
 	if err != nil {
 		t.Fatalf("attach a loop device: %v", err)
 	}
 	dir = t.TempDir()
-	out, err := exec.CommandContext(t.Context(), "mount", "-i", "-t", "ext4", "-o", "noatime", device, dir).CombinedOutput()
-	_ = unix.Close(loop) // the mount holds the device, or nobody, and then it is free again
+	command := exec.CommandContext(t.Context(), "mount", "-i", "-t", "ext4", "-o", "noatime", device, dir)
+	out, err := command.CombinedOutput()
+	_ = unix.Close(loop) // without a mount this frees the device
 	if err != nil {
 		t.Fatalf("mount ext4: %v: %s", err, out)
 	}
@@ -81,7 +82,8 @@ func (s *shelf) mount(t testing.TB, d *disk) (dir string, unmount func()) {
 			return
 		}
 		mounted = false
-		if out, err := exec.Command("umount", "-i", dir).CombinedOutput(); err != nil { //nolint:noctx // also after the test's end
+		command := exec.Command("umount", "-i", dir) //nolint:noctx // runs after the test's context ends
+		if out, err := command.CombinedOutput(); err != nil {
 			t.Errorf("unmount ext4: %v: %s", err, out)
 		}
 	}
@@ -89,8 +91,8 @@ func (s *shelf) mount(t testing.TB, d *disk) (dir string, unmount func()) {
 	return dir, unmount
 }
 
-// attach puts a loop device before a file. The device goes when the last who
-// has it open closes it.
+// attach attaches a loop device to a file. The kernel detaches the device when its
+// last descriptor is closed.
 func attach(path string) (loop int, device string, err error) {
 	file, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -114,7 +116,7 @@ func attach(path string) (loop int, device string, err error) {
 		config := unix.LoopConfig{Fd: uint32(file), Size: blockBytes}
 		config.Info.Flags = unix.LO_FLAGS_AUTOCLEAR | unix.LO_FLAGS_DIRECT_IO
 		if err := unix.IoctlLoopConfigure(loop, &config); err != nil {
-			_ = unix.Close(loop) // somebody else may have been faster
+			_ = unix.Close(loop) // another process may have attached it first
 			return err
 		}
 		return nil
@@ -122,7 +124,7 @@ func attach(path string) (loop int, device string, err error) {
 	return loop, device, err
 }
 
-// retry calls f until it does not say that something is busy.
+// retry calls f until it returns another error than EBUSY.
 func retry(f func() error) (err error) {
 	for range 100 {
 		if err = f(); !errors.Is(err, syscall.EBUSY) {
@@ -133,15 +135,16 @@ func retry(f func() error) (err error) {
 	return err
 }
 
-// unable says what is missing for these tests, or nothing.
-func unable() string {
+// missingDevice names a requirement of these tests that the machine lacks, or
+// returns "".
+func missingDevice() string {
 	if os.Geteuid() != 0 {
-		return "not root"
+		return "root"
 	}
 	for _, path := range []string{"/dev/fuse", "/dev/loop-control"} {
 		f, err := os.OpenFile(path, os.O_RDWR, 0)
 		if err != nil {
-			return err.Error()
+			return "access to a device: " + err.Error()
 		}
 		_ = f.Close() // nothing was written
 	}

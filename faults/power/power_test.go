@@ -17,22 +17,22 @@ import (
 
 var (
 	seedFlag   = flag.Uint64("seed", 1, "seed of the load and of the cuts")
-	imagesFlag = flag.Int("images", 0, "how many cuts; 0: 60, or with -long 10,000")
+	imagesFlag = flag.Int("images", 0, "number of cuts; 0: 60, or 10,000 with -long")
 	indexFlag  = flag.Int("index", -1, "make only the cut with this number")
 	longFlag   = flag.Bool("long", false, "make many more cuts; give -timeout too")
-	keptFlag   = flag.String("kept", "", "look again at the image that was kept in this directory")
+	keptFlag   = flag.String("kept", "", "check the saved image in this directory again")
 )
 
 const (
 	shortImages, longImages = 60, 10_000
-	controlImages           = 12 // each loses plants, nearly
+	controlImages           = 12 // nearly all lose plants
 	perRecording            = 30
-	secondEach              = 12 // of so many cuts one is followed by a second cut
-	startEach               = 4  // of so many stores one is served before it is looked at
+	secondEach              = 12 // one of so many cuts precedes a second cut
+	startEach               = 4  // one of so many stores is served before its check
 	loadTime                = 2 * time.Second
 )
 
-// images is how many cuts the flags ask for.
+// images returns the number of cuts that the flags select.
 func images() int {
 	switch {
 	case *imagesFlag > 0:
@@ -47,15 +47,17 @@ func images() int {
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	needDevices(t)
-	b := &bench{shelf: newShelf(t), program: rig.Build(t), eager: rig.Build(t, earlyCheckpoints), bare: newDisk(), seed: *seedFlag}
-	// Lazy initialization would write long after the mount, and hide what the store writes.
+	b := &bench{
+		disks: newDiskFS(t), program: rig.Build(t), eager: rig.Build(t, earlyCheckpoints), bare: newDisk(), seed: *seedFlag,
+	}
+	// Lazy initialization would write long after the mount, between the writes of the store.
 	command := exec.CommandContext(t.Context(), "mkfs.ext4", "-q", "-F", "-b", "4096",
-		"-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0", b.shelf.put(t, b.bare))
+		"-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0", b.disks.add(t, b.bare))
 	if out, err := command.CombinedOutput(); err != nil {
 		t.Fatalf("mkfs: %v\n%s", err, out)
 	}
 	b.empty = b.bare.clone(false)
-	dir, unmount := b.shelf.mount(t, b.empty)
+	dir, unmount := b.disks.mount(t, b.empty)
 	b.token = rig.Token(t, b.program, filepath.Join(dir, storeName), "power")
 	unmount()
 	return b
@@ -66,7 +68,7 @@ type totals struct {
 	images, second, recordings, flushes, acked int
 	lossy, lost, changed, foreign              int
 	unreadable, verify                         int
-	unflushed, kept                            int
+	unflushed, saved                           int
 }
 
 func (s *totals) add(f *findings) {
@@ -87,38 +89,42 @@ func (s *totals) add(f *findings) {
 
 func (s *totals) String() string {
 	return fmt.Sprintf("%d images (%d of them second cuts) of %d recordings with %d flushes and %d acknowledged plants: "+
-		"%d images lost %d plants, %d changed, %d never sent, %d not readable, %d with faults for verify; %.1f blocks in doubt at a cut",
-		s.images, s.second, s.recordings, s.flushes, s.acked, s.lossy, s.lost, s.changed, s.foreign, s.unreadable, s.verify, float64(s.unflushed)/float64(max(1, s.images)))
+		"%d images lost %d plants, %d changed, %d never sent, %d unreadable, %d damaged for verify; "+
+		"%.1f unflushed blocks a cut",
+		s.images, s.second, s.recordings, s.flushes, s.acked, s.lossy, s.lost, s.changed, s.foreign, s.unreadable, s.verify,
+		float64(s.unflushed)/float64(max(1, s.images)))
 }
 
-// TestCut cuts the power: what was acknowledged must be there, and nothing else.
+// TestCut cuts the power. The store must have every acknowledged plant, and only
+// plants that were sent.
 func TestCut(t *testing.T) {
 	if *keptFlag != "" {
-		t.Skip("only one image is looked at")
+		t.Skip("only one saved image is checked")
 	}
 	b := newBench(t)
 	first, end := 0, images()
 	if *indexFlag >= 0 {
 		first, end = *indexFlag, *indexFlag+1
 	}
-	sum, began := &totals{}, time.Now()
+	sum, started := &totals{}, time.Now()
 	for from := first; from < end; {
 		number := from / perRecording
 		to := min(end, (number+1)*perRecording)
 		t.Run(fmt.Sprintf("recording%d", number), func(t *testing.T) { b.cutAll(t, number, from, to, sum) })
-		t.Logf("seed %d, cuts to %d, %v: %v", b.seed, to, time.Since(began).Round(time.Second), sum)
+		t.Logf("seed %d, cuts to %d, %v: %v", b.seed, to, time.Since(started).Round(time.Second), sum)
 		from = to
 	}
 }
 
-// cutAll makes one recording and the cuts in it.
+// cutAll makes one recording and its cuts.
 func (b *bench) cutAll(t *testing.T, number, from, to int, sum *totals) {
 	program := b.program
 	if number%2 == 0 {
 		program = b.eager
 	}
 	r := b.record(t, run{
-		program: program, start: b.empty, ledger: newLedger(), chance: b.chance(forLoad, number), long: loadTime, firstID: 1,
+		program: program, start: b.empty, ledger: newLedger(), random: b.random(forLoad, number),
+		duration: loadTime, firstID: 1,
 	})
 	sum.recordings++
 	sum.flushes += r.flushes
@@ -129,35 +135,35 @@ func (b *bench) cutAll(t *testing.T, number, from, to int, sum *totals) {
 }
 
 func (b *bench) cutOne(t *testing.T, r *recording, number int, sum *totals) {
-	chance := b.chance(forCut, number)
-	at := 1 + chance.IntN(len(r.log))
-	d, w := r.start.cut(r.log, at, chance), r.ledger.wantedAt(at)
+	random := b.random(forCut, number)
+	at := 1 + random.IntN(len(r.log))
+	d, w := r.start.cut(r.log, at, random), r.ledger.wantedAt(at)
 	sum.unflushed += unflushed(r.log, at)
-	b.judge(t, d, w, number, sum)
+	b.checkImage(t, d, w, number, sum)
 	if number%secondEach != secondEach-1 || t.Failed() {
 		return
 	}
 	defer func() { // also if the server does not start
 		if t.Failed() {
-			sum.keep(t, d, w)
+			sum.save(t, d, w)
 		}
 	}()
 	again := b.recordAfter(t, d, w, number)
-	chance = b.chance(forSecondCut, number)
+	random = b.random(forSecondCut, number)
 	end := len(again.log)
-	if chance.IntN(2) == 0 && again.ready > 0 {
-		end = again.ready // half of the second cuts are in the recovery
+	if random.IntN(2) == 0 && again.ready > 0 {
+		end = again.ready // half of the second cuts come during the recovery
 	}
-	at = 1 + chance.IntN(end)
+	at = 1 + random.IntN(end)
 	sum.second++
 	sum.unflushed += unflushed(again.log, at)
-	b.judge(t, d.cut(again.log, at, chance), again.ledger.wantedAt(at), number, sum)
+	b.checkImage(t, d.cut(again.log, at, random), again.ledger.wantedAt(at), number, sum)
 }
 
-// judge looks at the store on a disk, and keeps the disk if anything is wrong.
-func (b *bench) judge(t *testing.T, d *disk, w wanted, number int, sum *totals) {
+// checkImage checks the store on a disk, and saves a disk with a fault.
+func (b *bench) checkImage(t *testing.T, d *disk, w wanted, number int, sum *totals) {
 	t.Helper()
-	dir, unmount := b.shelf.mount(t, d.clone(false))
+	dir, unmount := b.disks.mount(t, d.clone(false))
 	defer unmount()
 	db := filepath.Join(dir, storeName)
 	if number%startEach == startEach-1 {
@@ -168,19 +174,19 @@ func (b *bench) judge(t *testing.T, d *disk, w wanted, number int, sum *totals) 
 			t.Errorf("seed %d, index %d: the server ended with code %d:\n%s", b.seed, number, code, server.Log())
 		}
 	}
-	f := b.look(t, db, w, number%2 == 0)
+	f := b.check(t, db, w, number%2 == 0)
 	sum.add(f)
 	if !f.ok() {
 		t.Errorf("seed %d, index %d: of %d acknowledged plants: %v", b.seed, number, len(w.Acked), f)
 	}
 	if t.Failed() {
-		sum.keep(t, d, w)
+		sum.save(t, d, w)
 	}
 }
 
-// look reads a store with the program's own commands. The first of them
-// recovers the store's log.
-func (b *bench) look(t *testing.T, db string, w wanted, verifyFirst bool) *findings {
+// check reads a store with the program's commands. The first of them recovers the
+// WAL.
+func (b *bench) check(t *testing.T, db string, w wanted, verifyFirst bool) *findings {
 	t.Helper()
 	f := &findings{}
 	if verifyFirst {
@@ -198,7 +204,7 @@ func (b *bench) look(t *testing.T, db string, w wanted, verifyFirst bool) *findi
 	return f
 }
 
-// verify returns what the program's own check complains about.
+// verify returns the output of a failed verify, or "".
 func (b *bench) verify(t *testing.T, db string) string {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), b.program, "verify", "--db", db)
