@@ -11,8 +11,8 @@ import (
 	"plantstore/faults/rig"
 )
 
-// commandRows are the calls of commands. Temporary files have names of chance,
-// so most of the calls fail for whatever file they come.
+// commandRows are the system calls of commands. Temporary files have random names,
+// so most calls fail for any file.
 var commandRows = []row{
 	{"pwrite64", "EIO", fileAny},
 	{"pwrite64", "ENOSPC", fileAny},
@@ -47,7 +47,7 @@ var commandRowsLong = []row{
 	{"openat", "EIO", "db"},
 }
 
-// backupRows are the calls with which backup and restore move files.
+// backupRows are further system calls of backup and restore.
 var backupRows = []row{
 	{"openat", "EIO", fileAny},
 	{"write", "ENOSPC", fileAny},
@@ -55,12 +55,12 @@ var backupRows = []row{
 	{"copy_file_range", "EIO", fileAny},
 }
 
-// Plants of the file that import reads.
+// The ids of the file that import reads.
 const importFirst, importLast = 100, 160
 
-// place is where a command runs: paths in a directory of its own.
+// place has the paths of one run of a command, in a directory of its own.
 type place struct {
-	store                   string // what db is a copy of
+	store                   string // the prepared store that db is a copy of
 	db, csv, backup, target string
 }
 
@@ -68,34 +68,51 @@ func newPlace(t *testing.T, store string) place {
 	t.Helper()
 	db := copyStore(t, store)
 	dir := filepath.Dir(filepath.Dir(db))
-	return place{store, db, filepath.Join(dir, "plants.csv"), filepath.Join(dir, "backups", "plants.backup"), filepath.Join(dir, "target", "plants.db")}
+	return place{
+		store: store, db: db,
+		csv:    filepath.Join(dir, "plants.csv"),
+		backup: filepath.Join(dir, "backups", "plants.backup"),
+		target: filepath.Join(dir, "target", "plants.db"),
+	}
 }
 
-// commandTest is a command and what must be true after it.
+// commandTest is a command with the checks after it.
 type commandTest struct {
 	name string
 	args func(place) []string
 	rows []row
-	// ready makes what the command needs.
-	ready func(*testing.T, place)
-	// path is the store that the command works on.
+	// prepare creates the files that the command needs; may be nil.
+	prepare func(*testing.T, place)
+	// path returns the store that the command opens.
 	path func(place) string
-	// after looks at what is left; done says that the command ended with 0.
+	// after checks the files that the command left; done reports exit code 0.
 	after func(t *testing.T, p place, stdout string, done bool)
 }
 
 func commandTests() []commandTest {
 	db := func(p place) string { return p.db }
+	target := func(p place) string { return p.target }
 	return []commandTest{
-		{"token create", func(p place) []string { return []string{"token", "create", "new", "--no-expiry", "--db", p.db} }, nil, nil, db, afterToken},
-		{"import", func(p place) []string { return []string{"import", p.csv, "--db", p.db} }, nil, writeCSV, db, afterImport},
-		{"backup", func(p place) []string { return []string{"backup", p.backup, "--db", p.db} }, backupRows, makeBackupDir, db, afterBackup},
-		{"restore", func(p place) []string { return []string{"restore", p.backup, "--db", p.target} }, backupRows, makeBackup, func(p place) string { return p.target }, afterRestore},
-		{"restore --force", func(p place) []string { return []string{"restore", p.backup, "--db", p.db, "--force"} }, backupRows, makeBackup, db, afterRestoreForce},
+		{"token create", func(p place) []string {
+			return []string{"token", "create", "new", "--no-expiry", "--db", p.db}
+		}, nil, nil, db, afterToken},
+		{"import", func(p place) []string {
+			return []string{"import", p.csv, "--db", p.db}
+		}, nil, writeCSV, db, afterImport},
+		{"backup", func(p place) []string {
+			return []string{"backup", p.backup, "--db", p.db}
+		}, backupRows, makeBackupDir, db, afterBackup},
+		{"restore", func(p place) []string {
+			return []string{"restore", p.backup, "--db", p.target}
+		}, backupRows, makeBackup, target, afterRestore},
+		{"restore --force", func(p place) []string {
+			return []string{"restore", p.backup, "--db", p.db, "--force"}
+		}, backupRows, makeBackup, db, afterRestoreForce},
 	}
 }
 
-// TestCommand makes each call of the commands fail that change a store, or copy it.
+// TestCommand makes each system call fail in the commands that change or copy a
+// store.
 func TestCommand(t *testing.T) {
 	prepare(t)
 	for _, c := range commandTests() {
@@ -105,7 +122,7 @@ func TestCommand(t *testing.T) {
 		}
 		for _, r := range rows {
 			for _, store := range []string{storeClean, storeWAL} {
-				if !*long && store == storeClean { // the other begins with more to do
+				if !*long && store == storeClean { // commands do more with a WAL
 					continue
 				}
 				t.Run(strings.ReplaceAll(c.name, " ", "_")+"/"+r.name()+"/"+store, func(t *testing.T) {
@@ -117,12 +134,12 @@ func TestCommand(t *testing.T) {
 	}
 }
 
-// run runs the command with a fault in it, and reports whether something failed.
+// run runs the command with a fault, and reports whether a call failed.
 func (c commandTest) run(t *testing.T, f fault, store string) bool {
 	t.Helper()
 	p := newPlace(t, store)
-	if c.ready != nil {
-		c.ready(t, p)
+	if c.prepare != nil {
+		c.prepare(t, p)
 	}
 	trace := filepath.Join(t.TempDir(), "trace")
 	out, errs, code := command(t, f.strace(store, c.path(p), trace), c.args(p)...)
@@ -130,15 +147,15 @@ func (c commandTest) run(t *testing.T, f fault, store string) bool {
 	t.Logf("%d calls failed; exit code %d: %s", in.calls, code, reason(errs))
 	checkEnd(t, errs, code)
 	if code != 0 && in.calls == 0 {
-		t.Errorf("exit code %d, and nothing was made to fail:\n%s", code, errs)
+		t.Errorf("exit code %d without a failed call:\n%s", code, errs)
 	}
 	c.after(t, p, out, code == 0)
 	return in.calls > 0
 }
 
-// holds says that a store has the prepared plants, and verifies it. Of what
-// was added it has all or, unless it must, nothing.
-func (p place) holds(t *testing.T, db string, added map[int64]string, must bool) {
+// checkStore verifies a store. It must have the prepared plants, and all of the
+// added ones or, unless must is set, none of them.
+func (p place) checkStore(t *testing.T, db string, added map[int64]string, must bool) {
 	t.Helper()
 	got, err := rig.Export(t, base.program, db)
 	if err != nil {
@@ -152,21 +169,22 @@ func (p place) holds(t *testing.T, db string, added map[int64]string, must bool)
 	with := maps.Clone(want)
 	maps.Copy(with, added)
 	if !maps.Equal(got, with) && (must || !maps.Equal(got, want)) {
-		t.Errorf("%d plants are there, want the %d prepared and %d more, which must be there: %v", len(got), len(want), len(added), must)
+		t.Errorf("the store has %d plants, want %d prepared ones and %d added ones (required: %v)",
+			len(got), len(want), len(added), must)
 	}
 	verify(t, "--db", db)
 }
 
 func afterToken(t *testing.T, p place, stdout string, done bool) {
 	t.Helper()
-	p.holds(t, p.db, nil, true)
+	p.checkStore(t, p.db, nil, true)
 	list, errs, code := command(t, nil, "token", "list", "--db", p.db)
 	if code != 0 {
 		t.Errorf("token list ended with %d: %s", code, errs)
 	}
-	there := strings.Contains(list, "new")
-	if done && !there || stdout != "" && !there {
-		t.Errorf("a token was handed out, and the store has only:\n%s", list)
+	stored := strings.Contains(list, "new")
+	if (done || stdout != "") && !stored {
+		t.Errorf("the command printed a token that is not stored; token list:\n%s", list)
 	}
 }
 
@@ -190,15 +208,15 @@ func writeCSV(t *testing.T, p place) {
 	}
 }
 
-// afterImport also does the import again, which must mend what was left.
+// afterImport repeats the import, which must complete a partial one.
 func afterImport(t *testing.T, p place, _ string, done bool) {
 	t.Helper()
-	p.holds(t, p.db, importPlants(), done)
+	p.checkStore(t, p.db, importPlants(), done)
 	if _, errs, code := command(t, nil, "import", p.csv, "--db", p.db); code != 0 {
-		t.Errorf("the import that was done again ended with %d: %s", code, errs)
+		t.Errorf("the repeated import ended with %d: %s", code, errs)
 		return
 	}
-	p.holds(t, p.db, importPlants(), true)
+	p.checkStore(t, p.db, importPlants(), true)
 }
 
 func makeBackupDir(t *testing.T, p place) {
@@ -218,13 +236,13 @@ func makeBackup(t *testing.T, p place) {
 	}
 }
 
-// afterBackup restores whatever lies under the backup's name.
+// afterBackup restores the backup, if it exists.
 func afterBackup(t *testing.T, p place, _ string, done bool) {
 	t.Helper()
-	p.holds(t, p.db, nil, true)
+	p.checkStore(t, p.db, nil, true)
 	if _, err := os.Stat(p.backup); err != nil {
 		if done {
-			t.Errorf("the backup that was done is not there: %v", err)
+			t.Errorf("the backup ended with 0 and does not exist: %v", err)
 		}
 		return
 	}
@@ -233,30 +251,30 @@ func afterBackup(t *testing.T, p place, _ string, done bool) {
 		t.Errorf("restore of the backup ended with %d: %s", code, errs)
 		return
 	}
-	p.holds(t, p.target, nil, true)
+	p.checkStore(t, p.target, nil, true)
 }
 
-// afterRestore looks at a store that was not there before: it is there as a
-// whole or not at all, and the restore can be done again.
+// afterRestore checks a restored new store: it must be complete or must not exist,
+// and a repeated restore must succeed.
 func afterRestore(t *testing.T, p place, _ string, done bool) {
 	t.Helper()
 	if _, err := os.Stat(p.target); err == nil {
-		p.holds(t, p.target, nil, true)
+		p.checkStore(t, p.target, nil, true)
 		return
 	}
 	if done {
-		t.Error("the restored store is not there")
+		t.Error("the restore ended with 0 and the store does not exist")
 	}
 	if _, errs, code := command(t, nil, "restore", p.backup, "--db", p.target); code != 0 {
-		t.Errorf("the restore that was done again ended with %d: %s", code, errs)
+		t.Errorf("the repeated restore ended with %d: %s", code, errs)
 		return
 	}
-	p.holds(t, p.target, nil, true)
+	p.checkStore(t, p.target, nil, true)
 }
 
-// afterRestoreForce needs not know whether the store is the old one or the new:
-// the backup has the same plants.
+// afterRestoreForce accepts the old and the restored store: both have the same
+// plants.
 func afterRestoreForce(t *testing.T, p place, _ string, _ bool) {
 	t.Helper()
-	p.holds(t, p.db, nil, true)
+	p.checkStore(t, p.db, nil, true)
 }

@@ -1,14 +1,13 @@
-// Package syscalls makes every system call with which Plant Store keeps its
-// files fail, once and for ever, and looks at what it says and at what is left.
-// strace does the failing: the program is the real one.
+// Package syscalls makes each system call on the files of Plant Store fail, once
+// and permanently, and checks the messages of the program and the store. strace
+// injects the errors into the real program.
 //
-// A run has the name TEST/CALL/ERROR/FILE/STORE/K, where K+ means that the
-// K-th call and all after it fail; -run takes that name to do the run again.
-// STORE is what the run begins with: one of the stores of store_test.go, with
-// the name of the load where that is not the usual one. Runs with the store
-// "clean" are in the long form alone.
-// strace counts the calls of each thread by themselves, so the K-th call fails
-// once in each thread that makes so many.
+// A run has the name TEST/CALL/ERROR/FILE/STORE/K. K+ means that the K-th call and
+// all later calls fail. -run with that name repeats the run. STORE is the prepared
+// store of the run, see store_test.go, with the name of the load unless that is
+// the usual one. Only the long form has runs with the store "clean".
+// strace counts the calls of each thread separately, so the K-th call fails once
+// in each thread that reaches it.
 package syscalls
 
 import (
@@ -17,7 +16,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -28,25 +26,25 @@ import (
 )
 
 var (
-	long  = flag.Bool("long", false, "do every K until nothing fails any more, not only the first few")
-	built = flag.String("program", "", "test this `program`, which is there already; none: build it")
+	long  = flag.Bool("long", false, "run every K until no call fails, not only the first ones")
+	built = flag.String("program", "", "test this `program` instead of building it")
 )
 
-// Files of a store, as they are named in runs.
+// The files of a store by their names in runs.
 var suffixes = map[string]string{
 	"db": "", "wal": "-wal", "shm": "-shm", "mark": "-mark", "serve": "-serve", "ticket": "-ticket",
 }
 
 const (
 	fileDir = "dir" // the directory of the store
-	fileAny = "any" // whatever the call is about
+	fileAny = "any" // any file
 )
 
-// row is a system call that is made to fail at each K in turn.
+// row is a system call that fails at each K in order.
 type row struct {
-	calls string // one, or several with commas
+	calls string // a call, or several separated by commas
 	errno string
-	file  string // of suffixes, fileDir or fileAny
+	file  string // a key of suffixes, fileDir or fileAny
 }
 
 func (r row) name() string { return r.calls + "/" + r.errno + "/" + r.file }
@@ -65,8 +63,8 @@ func (f fault) when() string {
 	return strconv.Itoa(f.k)
 }
 
-// strace returns the command line that runs a program with the fault in it. The
-// calls that it looked at are written to the file trace.
+// strace returns the command line that runs a program with the fault. It writes
+// the traced calls to the file trace.
 func (f fault) strace(store, db, trace string) []string {
 	line := []string{
 		"strace", "-f", "--seccomp-bpf", "-qq", "-ttt", "-s", "0", "-o", trace,
@@ -85,16 +83,15 @@ func (f fault) strace(store, db, trace string) []string {
 	return append(line, "-P", db+suffixes[f.file])
 }
 
-// failsSync says that the fault is one of the syncs with which plants are
-// promised.
+// failsSync reports whether the fault fails a sync that a commit needs.
 func (f fault) failsSync() bool {
 	return f.file == "wal" && strings.Contains(f.calls, "sync")
 }
 
-// injected is what strace made fail in one run.
+// injected are the errors that strace injected in one run.
 type injected struct {
 	calls int
-	first time.Time
+	first time.Time // of the first failed call
 }
 
 func readTrace(t *testing.T, path string) (in injected) {
@@ -113,7 +110,7 @@ func readTrace(t *testing.T, path string) (in injected) {
 		if fields := strings.Fields(lines.Text()); in.calls == 1 && len(fields) > 1 {
 			seconds, err := strconv.ParseFloat(fields[1], 64)
 			if err != nil {
-				t.Fatalf("strace wrote a line without a time: %s", lines.Text())
+				t.Fatalf("trace line without a time: %s", lines.Text())
 			}
 			in.first = time.UnixMicro(int64(seconds * 1e6))
 		}
@@ -124,34 +121,20 @@ func readTrace(t *testing.T, path string) (in injected) {
 	return in
 }
 
-// needStrace skips a test on a machine that has no strace; where the tests must
-// count, that is a failure.
-func needStrace(t *testing.T) {
-	t.Helper()
-	_, err := exec.LookPath("strace")
-	switch {
-	case err == nil:
-	case os.Getenv("CI") == "true":
-		t.Fatalf("strace is needed: %v", err)
-	default:
-		t.Skipf("strace is needed: %v", err)
-	}
-}
-
-// shortOnce and shortForever are the K of the short form.
+// shortOnce and shortForever are the values of K in the short form.
 var shortOnce, shortForever = []int{1, 2, 3}, []int{1}
 
-// The most K of the long form: to end a row whose calls never end, and where a
-// run takes long.
+// The limits of K in the long form: of rows whose calls never end, and of long
+// runs.
 const (
 	kMax           = 300
 	kMaxCheckpoint = 8
 )
 
-// neverForEver are calls without which a program cannot say what went wrong.
-var neverForEver = map[string]bool{"write": true}
+// onceOnly are calls that a program needs to report an error.
+var onceOnly = map[string]bool{"write": true}
 
-// runs counts, by call, the runs, and those in which something was made to fail.
+// runs counts the runs of each call, and those with a failed call.
 var runs struct {
 	mu       sync.Mutex
 	all, hit map[string]int // guarded by mu
@@ -175,28 +158,28 @@ func printRuns() {
 	}
 }
 
-// each runs a row at each K, once and for ever, until a run in which nothing
-// failed, or the K that is the most. Run reports whether something did.
-func (r row) each(t *testing.T, most int, run func(*testing.T, fault) bool) {
+// each runs a row at each K, once and permanently, up to the first run without a
+// failed call, and at most up to kMax. run reports whether a call failed.
+func (r row) each(t *testing.T, kMax int, run func(*testing.T, fault) bool) {
 	t.Helper()
 	for _, forever := range []bool{false, true} {
 		ks := shortOnce
 		if forever {
 			ks = shortForever
 		}
-		if forever && neverForEver[r.calls] {
+		if forever && onceOnly[r.calls] {
 			continue
 		}
 		if *long {
 			ks = nil
-			for k := range most {
+			for k := range kMax {
 				ks = append(ks, k+1)
 			}
 		}
 		for _, k := range ks {
-			f, failed := fault{r, k, forever}, true // a run that -run leaves out does not end the row
+			f, failed := fault{r, k, forever}, true // -run may exclude this run
 			t.Run(f.when(), func(t *testing.T) {
-				failed = false // also if run ends the test
+				failed = false // run may end the test
 				failed = run(t, f)
 				countRun(r.calls, failed)
 			})

@@ -10,7 +10,7 @@ import (
 	"plantstore/faults/rig"
 )
 
-// attempt is one request and its answer.
+// attempt is one request with its outcome.
 type attempt struct {
 	id      int64
 	name    string
@@ -19,13 +19,13 @@ type attempt struct {
 	sent    time.Time
 }
 
-// ledger is what the clients of one run sent, and what they were answered.
+// ledger records the requests of one run and their outcomes.
 type ledger struct {
 	mu       sync.Mutex
-	attempts []attempt // guarded by mu; those of one id are in order
+	attempts []attempt // guarded by mu; the attempts of one id are in order
 }
 
-// send sends one plant and notes the answer.
+// send sends one plant and records the outcome.
 func (l *ledger) send(ctx context.Context, c *rig.Client, url string, id int64, name string) attempt {
 	a := attempt{id: id, name: name, sent: time.Now()}
 	a.outcome, a.status = c.Create(ctx, url, id, name)
@@ -35,12 +35,12 @@ func (l *ledger) send(ctx context.Context, c *rig.Client, url string, id int64, 
 	return a
 }
 
-// load is what the clients send.
+// load describes the requests of the clients.
 type load struct {
 	name            string
 	clients, plants int // plants of each client
 	first           int64
-	replays         bool // only plants that the store has
+	replays         bool // send only stored plants
 }
 
 var (
@@ -50,8 +50,8 @@ var (
 	manyLoad   = load{name: "many", clients: 4, plants: 1500, first: 1000}
 )
 
-// play sends the load. An unknown plant is sent once more. A client stops when
-// nobody answers, because the server has ended or hangs.
+// play sends the load. A client repeats a request with an unknown outcome once, and
+// stops after a request without a response: the server has ended or hangs.
 func (l *ledger) play(ctx context.Context, w load, s *rig.Server) {
 	var clients sync.WaitGroup
 	for n := range w.clients {
@@ -76,11 +76,11 @@ func (l *ledger) play(ctx context.Context, w load, s *rig.Server) {
 	clients.Wait()
 }
 
-// extra sends, now and then, what must be refused, and what is there already.
+// extra sends some invalid plants, conflicts and replays.
 func (l *ledger) extra(ctx context.Context, c *rig.Client, url string, n, i int, id int64) {
 	switch i {
 	case 3:
-		l.send(ctx, c, url, invalidIDs+int64(n), "\x00") // no JSON
+		l.send(ctx, c, url, invalidIDs+int64(n), "\x00") // invalid JSON
 	case 5:
 		l.send(ctx, c, url, int64(1+n), nameOf(int64(1+n)))
 	case 7:
@@ -90,12 +90,12 @@ func (l *ledger) extra(ctx context.Context, c *rig.Client, url string, n, i int,
 	}
 }
 
-// invalidIDs are those of plants that are sent in a form that is no plant.
+// invalidIDs is the first id of the invalid plants.
 const invalidIDs = 500_000
 
-// checkAnswers looks for answers that no fault excuses. Ended says that the
-// server ended by itself, so that some requests found nobody.
-func (l *ledger) checkAnswers(t *testing.T, ended bool) {
+// checkResponses fails the test on responses that no fault excuses. ended reports
+// that the server ended by itself, so that some requests have no response.
+func (l *ledger) checkResponses(t *testing.T, ended bool) {
 	t.Helper()
 	for _, a := range l.attempts {
 		bad := a.status != 200 && a.status != 503 && a.status != 507
@@ -108,13 +108,13 @@ func (l *ledger) checkAnswers(t *testing.T, ended bool) {
 			bad = a.outcome != rig.Conflict && a.status != 503
 		}
 		if bad {
-			t.Errorf("plant %d with the name %.20q was answered %d", a.id, a.name, a.status)
+			t.Errorf("plant %d with the name %.20q: status %d", a.id, a.name, a.status)
 		}
 	}
 }
 
-// check holds what a store has against what was answered, and returns what is
-// wrong. Prepared is how many plants it had before.
+// check compares the plants of a store with the responses and returns the errors.
+// prepared is the number of plants before the run.
 func (l *ledger) check(prepared int64, got map[int64]string) (wrong []string) {
 	must, may := map[int64]bool{}, map[int64]bool{}
 	for id := range prepared {
@@ -129,19 +129,20 @@ func (l *ledger) check(prepared int64, got map[int64]string) (wrong []string) {
 		}
 	}
 	for id := range must {
-		if name, there := got[id]; !there || name != nameOf(id) {
-			wrong = append(wrong, fmt.Sprintf("plant %d was answered 200, and is there: %v, with the name %.20q", id, there, name))
+		if name, stored := got[id]; !stored || name != nameOf(id) {
+			wrong = append(wrong, fmt.Sprintf("plant %d was acknowledged; stored: %v, with the name %.20q", id, stored, name))
 		}
 	}
 	for id, name := range got {
 		if !must[id] && (!may[id] || name != nameOf(id)) {
-			wrong = append(wrong, fmt.Sprintf("plant %d is there with the name %.20q, and was never sent or was refused", id, name))
+			wrong = append(wrong, fmt.Sprintf("plant %d is stored with the name %.20q, which was never sent or was refused",
+				id, name))
 		}
 	}
 	return wrong
 }
 
-// acknowledged returns the attempts that were sent after a time and answered 200.
+// acknowledged returns the acknowledged attempts that were sent after a time.
 func (l *ledger) acknowledged(after time.Time) (found []attempt) {
 	for _, a := range l.attempts {
 		if a.outcome == rig.Stored && !a.sent.Before(after) {

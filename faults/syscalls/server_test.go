@@ -13,7 +13,7 @@ import (
 	"plantstore/faults/rig"
 )
 
-// serverRows are the calls of a server. The errors are those that disks give.
+// serverRows are the system calls of a server, with errors of real disks.
 var serverRows = []row{
 	{"pwrite64", "EIO", "wal"},
 	{"pwrite64", "ENOSPC", "wal"},
@@ -48,8 +48,8 @@ var serverRows = []row{
 	{"unlink", "EIO", "shm"},
 }
 
-// serverRowsLong are done in the long form alone. There is no fcntl: of an
-// unlock that fails, which no local disk has, SQLite is never told.
+// serverRowsLong are only in the long form. There is no fcntl: SQLite does not see
+// a failed unlock, which local file systems do not have.
 var serverRowsLong = []row{
 	{"pwrite64", "ENOSPC", "mark"},
 	{"fsync", "ENOSPC", "wal"},
@@ -69,9 +69,9 @@ var serverRowsLong = []row{
 	{"flock", "EIO", "serve"},
 }
 
-// storesOf returns the stores with which a row is worth a run. A call that
-// names its file cannot be told apart by when it comes. The short form leaves
-// out the store with which a server has the least to do.
+// storesOf returns the stores of a row. A call with a file name cannot be limited
+// to a running server. The short form excludes the clean store, with which a
+// server makes the fewest calls.
 func storesOf(r row) (stores []string) {
 	if *long {
 		stores = append(stores, storeClean)
@@ -83,7 +83,7 @@ func storesOf(r row) (stores []string) {
 	return stores
 }
 
-// TestServer makes each call of a server fail, under load.
+// TestServer makes each system call of a server under load fail.
 func TestServer(t *testing.T) {
 	prepare(t)
 	rows := serverRows
@@ -102,9 +102,9 @@ func TestServer(t *testing.T) {
 	}
 }
 
-// checkpointLoads are loads with which a WAL reaches the size at which it is
-// copied: of plants on many pages, and of commits to few pages. Of the latter
-// the last write of a checkpoint is one of the first K.
+// checkpointLoads are loads that cause a checkpoint: plants on many pages, and many
+// commits to few pages. With the latter the last write of a checkpoint is among
+// the first K.
 func checkpointLoads() []load {
 	if *long {
 		return []load{largeLoad, manyLoad}
@@ -112,8 +112,8 @@ func checkpointLoads() []load {
 	return []load{largeLoad}
 }
 
-// TestCheckpoint is TestServer with so much load that the server empties its
-// WAL while it runs.
+// TestCheckpoint is TestServer with enough load for a checkpoint of the running
+// server.
 func TestCheckpoint(t *testing.T) {
 	prepare(t)
 	for _, r := range []row{
@@ -133,17 +133,17 @@ func TestCheckpoint(t *testing.T) {
 	}
 }
 
-// served is what became of one run of a server.
+// served is the result of one run of a server.
 type served struct {
 	in    injected
-	ready bool // it started
-	code  int  // its exit code
+	ready bool // the server became ready
+	code  int  // exit code
 	db    string
 	ledger
 }
 
-// serve runs a server with a fault in it on a copy of a store, and holds what it
-// does, and what it leaves, against its promises.
+// serve runs a server with a fault on a copy of a prepared store, and checks its
+// responses and the store.
 func serve(t *testing.T, f fault, program, store string, w load, flags ...string) *served {
 	t.Helper()
 	db := copyStore(t, store)
@@ -157,50 +157,52 @@ func serve(t *testing.T, f fault, program, store string, w load, flags ...string
 		}
 		run.play(t.Context(), w, s)
 		ended := stop(t, s)
-		run.checkAnswers(t, ended)
+		run.checkResponses(t, ended)
 	case !errors.Is(err, rig.ErrEnded):
 		t.Fatal(err)
 	}
 	run.code, run.in = s.ExitCode(), readTrace(t, trace)
 	checkEnd(t, s.Log(), run.code)
 	if run.code != 0 && run.in.calls == 0 {
-		t.Errorf("exit code %d, and nothing was made to fail:\n%s", run.code, s.Log())
+		t.Errorf("exit code %d without a failed call:\n%s", run.code, s.Log())
 	}
 	if !run.ready && run.code == 0 {
-		t.Errorf("exit code 0 of a server that was never ready:\n%s", s.Log())
+		t.Errorf("exit code 0 from a server that was never ready:\n%s", s.Log())
 	}
-	// SQLite opens a file a second time to read it only, and then tells the
-	// error of that.
-	if told := f.calls != "open" || f.forever; told && !run.ready && f.errno == "EIO" && run.code != 74 {
-		t.Errorf("exit code %d of a server that could not start because of the disk, want 74:\n%s", run.code, s.Log())
+	// After a failed open SQLite opens the file again for reading only, and
+	// reports the error of that call.
+	reported := f.calls != "open" || f.forever
+	if reported && !run.ready && f.errno == "EIO" && run.code != 74 {
+		t.Errorf("exit code %d from a server with a failed disk, want 74:\n%s", run.code, s.Log())
 	}
 	if f.failsSync() && run.in.calls > 0 {
 		for _, a := range run.acknowledged(run.in.first) {
-			t.Errorf("plant %d was sent after a sync of the WAL had failed, and answered 200", a.id)
+			t.Errorf("plant %d was sent and acknowledged after a failed sync of the WAL", a.id)
 		}
 	}
-	left(t, db, store, run)
+	checkRestart(t, db, store, run)
 	stored, unknown, busy := run.count()
-	t.Logf("%d calls failed; ready: %v; %d plants were stored, %d unknown, %d busy; exit code %d", run.in.calls, run.ready, stored, unknown, busy, run.code)
+	t.Logf("%d calls failed; ready: %v; %d plants stored, %d unknown, %d busy; exit code %d",
+		run.in.calls, run.ready, stored, unknown, busy, run.code)
 	t.Log(reason(s.Log()))
 	if t.Failed() {
-		t.Logf("the log:\n%s", s.Log())
+		t.Logf("log:\n%s", s.Log())
 	}
 	return run
 }
 
-// reason is what a program said at last.
+// reason returns the last line of a log.
 func reason(log string) string {
 	log = strings.TrimSpace(log)
 	return log[strings.LastIndexByte(log, '\n')+1:]
 }
 
-// stop waits for the end of a server that is broken, and ends one that is not.
-// It reports whether the server ended by itself, which must be with code 74.
+// stop waits for the end of a broken server, and shuts down another one. It reports
+// whether the server ended by itself, which requires exit code 74.
 func stop(t *testing.T, s *rig.Server) (itself bool) {
 	t.Helper()
-	if itself = !readiness(t.Context(), s); !itself {
-		// To all of the group: strace itself holds the signal off.
+	if itself = !isReady(t.Context(), s); !itself {
+		// The signal goes to the process group: strace does not pass it on.
 		if err := syscall.Kill(-s.Command.Process.Pid, syscall.SIGTERM); err != nil {
 			t.Errorf("stop the server: %v", err)
 		}
@@ -209,7 +211,7 @@ func stop(t *testing.T, s *rig.Server) (itself bool) {
 	case <-s.Ended():
 	case <-time.After(stopTimeMax):
 		s.Kill()
-		t.Fatalf("the server does not end; by itself: %v\n%s", itself, s.Log())
+		t.Fatalf("the server did not end; broken: %v\n%s", itself, s.Log())
 	}
 	if itself && s.ExitCode() != 74 {
 		t.Errorf("the server ended by itself with code %d, want 74", s.ExitCode())
@@ -219,45 +221,45 @@ func stop(t *testing.T, s *rig.Server) (itself bool) {
 
 const stopTimeMax = 20 * time.Second
 
-// readiness asks the server whether it is ready.
-func readiness(ctx context.Context, s *rig.Server) bool {
+// isReady requests /readyz.
+func isReady(ctx context.Context, s *rig.Server) bool {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.Admin+"/readyz", nil)
 	if err != nil {
 		return false
 	}
 	c := http.Client{Timeout: stopTimeMax}
 	defer c.CloseIdleConnections()
-	answer, err := c.Do(r)
+	response, err := c.Do(r)
 	if err != nil {
 		return false
 	}
-	defer answer.Body.Close()
-	return answer.StatusCode == http.StatusOK
+	defer response.Body.Close()
+	return response.StatusCode == http.StatusOK
 }
 
-// left starts the server once more, with nothing in its way, and holds what the
-// store has against what was answered.
-func left(t *testing.T, db, store string, run *served) {
+// checkRestart starts the server again without a fault, and compares the store with
+// the responses.
+func checkRestart(t *testing.T, db, store string, run *served) {
 	t.Helper()
-	begun := time.Now()
+	started := time.Now()
 	s, err := rig.Start(t, base.program, db, nil)
 	if err != nil {
-		t.Errorf("the server does not start again: %v", err)
+		t.Errorf("the server did not start again: %v", err)
 		return
 	}
-	if took := time.Since(begun); took > restartTimeMax {
-		t.Errorf("the server took %v to start again, want at most %v", took, restartTimeMax)
+	if took := time.Since(started); took > restartTimeMax {
+		t.Errorf("the restart took %v, want at most %v", took, restartTimeMax)
 	}
 	if code := s.Stop(); code != 0 {
-		t.Errorf("the server that started again ended with code %d:\n%s", code, s.Log())
+		t.Errorf("the restarted server ended with code %d:\n%s", code, s.Log())
 	}
 	plants, err := rig.Export(t, base.program, db)
 	if err != nil {
 		t.Error(err)
 		return
 	}
-	for _, what := range run.check(preparedOf(store), plants) {
-		t.Error(what)
+	for _, err := range run.check(preparedOf(store), plants) {
+		t.Error(err)
 	}
 	verify(t, "--db", db)
 }

@@ -17,15 +17,15 @@ import (
 	"plantstore/faults/rig"
 )
 
-// kept makes what rig makes for one test outlive it.
-type kept struct {
+// shared is a test whose temporary directory outlives it.
+type shared struct {
 	testing.TB
 	dir string
 }
 
-func (k kept) TempDir() string { return k.dir }
+func (s shared) TempDir() string { return s.dir }
 
-// base is what all tests begin with, made by the first that needs it.
+// base has the program and the prepared stores of all tests; prepare makes them.
 var base struct {
 	once    sync.Once
 	dir     string // removed by TestMain
@@ -51,17 +51,17 @@ func mainExit(m *testing.M) int {
 	return code
 }
 
-// The stores that runs begin with.
+// The prepared stores.
 const (
-	storeClean = "clean" // stopped in order
-	storeWAL   = "wal"   // killed: the last plants are in the WAL alone
+	storeClean = "clean" // after a shutdown
+	storeWAL   = "wal"   // after a kill: only the WAL has the last plants
 
-	// storeRunning is storeClean, and no call on an open file fails before
-	// the server is ready.
+	// storeRunning is storeClean; calls on open files fail only after the
+	// server is ready.
 	storeRunning = "running"
 )
 
-// Plants of the prepared stores: those up to preparedClean are in both.
+// The last ids of the prepared stores. Both have the plants up to preparedClean.
 const (
 	preparedClean = 20
 	preparedWAL   = 30
@@ -74,20 +74,21 @@ func nameOf(id int64) string {
 	return fmt.Sprintf("Plant %d", id)
 }
 
-// A plant with an id from here on has a name of about 30 KiB.
+// Plants from this id on have names of about 30 KiB.
 const (
 	largeIDs    = 1_000_000
 	largeRepeat = 2000
 )
 
-// prepare builds the program and makes the stores that runs begin with.
+// prepare builds the program and the prepared stores, once.
 func prepare(t *testing.T) {
 	t.Helper()
-	needStrace(t)
+	_, err := exec.LookPath("strace")
+	rig.Need(t, err == nil, "strace")
 	base.once.Do(func() {
 		program := *built
 		if program == "" {
-			program = rig.Build(kept{t, base.dir})
+			program = rig.Build(shared{t, base.dir})
 		}
 		for _, dir := range []string{storeClean, storeWAL} {
 			if err := os.Mkdir(filepath.Join(base.dir, dir), 0o700); err != nil {
@@ -104,7 +105,7 @@ func prepare(t *testing.T) {
 		base.program = program
 	})
 	if base.program == "" {
-		t.Fatal("the program and the stores could not be made")
+		t.Fatal("preparing the program and the stores failed")
 	}
 }
 
@@ -118,7 +119,7 @@ func fill(t *testing.T, program, db string, from, to int64) *rig.Server {
 	c := newClient()
 	for id := from; id <= to; id++ {
 		if o, status := c.Create(t.Context(), s.URL, id, nameOf(id)); o != rig.Stored {
-			t.Fatalf("plant %d was answered %d", id, status)
+			t.Fatalf("plant %d: status %d", id, status)
 		}
 	}
 	return s
@@ -131,7 +132,7 @@ func newClient() *rig.Client {
 // copyStore copies a prepared store and returns its path.
 func copyStore(t *testing.T, store string) string {
 	t.Helper()
-	dir, err := filepath.EvalSymlinks(t.TempDir()) // strace compares paths as they are
+	dir, err := filepath.EvalSymlinks(t.TempDir()) // strace compares resolved paths
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,26 +145,26 @@ func copyStore(t *testing.T, store string) string {
 	return filepath.Join(dir, "store", "plants.db")
 }
 
-// armed returns where a store lies once arm was called.
+// armed returns the path of a store after arm.
 func armed(db string) string {
 	return filepath.Join(filepath.Dir(filepath.Dir(db)), "failing", filepath.Base(db))
 }
 
-// arm gives the directory of a store the name under which strace looks for
-// it: from then on calls fail. strace cannot be told so while it runs, but it
-// asks the kernel at each call which path the descriptor has.
+// arm renames the directory of a store to the path for which strace injects
+// errors. A running strace cannot be reconfigured, but it reads the path of the
+// descriptor at each call.
 func arm(t *testing.T, db string) {
 	t.Helper()
 	from, to := filepath.Dir(db), filepath.Dir(armed(db))
 	if err := os.Rename(from, to); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink(to, from); err != nil { // for what the server opens later
+	if err := os.Symlink(to, from); err != nil { // the server opens further files
 		t.Fatal(err)
 	}
 }
 
-// preparedOf returns how many plants a prepared store has, from 1 on.
+// preparedOf returns the last id of a prepared store; the first is 1.
 func preparedOf(store string) int64 {
 	if store == storeWAL {
 		return preparedWAL
@@ -171,8 +172,8 @@ func preparedOf(store string) int64 {
 	return preparedClean
 }
 
-// command runs the program, with before in front of it, and returns what it
-// printed and its exit code. It is killed after commandTimeMax: it hangs.
+// command runs the program behind the command line before, and returns its output
+// and its exit code. It fails the test after commandTimeMax.
 func command(t *testing.T, before []string, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), commandTimeMax)
@@ -183,16 +184,16 @@ func command(t *testing.T, before []string, args ...string) (stdout, stderr stri
 	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGKILL) }
 	var out, errs bytes.Buffer
 	c.Stdout, c.Stderr = &out, &errs
-	_ = c.Run() // the code tells
+	_ = c.Run() // ProcessState has the result
 	if ctx.Err() != nil {
-		t.Fatalf("%v hangs:\n%s", args, &errs)
+		t.Fatalf("%v did not end:\n%s", args, &errs)
 	}
 	return out.String(), errs.String(), c.ProcessState.ExitCode()
 }
 
 const commandTimeMax = time.Minute
 
-// verify holds a store, or a backup, against verify.
+// verify runs verify on a store or a backup.
 func verify(t *testing.T, args ...string) {
 	t.Helper()
 	out, errs, code := command(t, nil, append([]string{"verify"}, args...)...)
@@ -201,8 +202,8 @@ func verify(t *testing.T, args ...string) {
 	}
 }
 
-// checkEnd holds what a program said at its end against its exit code: no
-// panic, and one line that says why if it failed.
+// checkEnd checks the messages of an ended program: no panic, and one line with
+// the reason if it failed.
 func checkEnd(t *testing.T, stderr string, code int) {
 	t.Helper()
 	for _, bad := range []string{"panic:", "fatal error:", "goroutine ", "unexpected fault", "SIGSEGV", "SIGBUS"} {
@@ -223,10 +224,10 @@ func checkEnd(t *testing.T, stderr string, code int) {
 		case strings.HasPrefix(line, "plantstore: "):
 			reasons++
 		case reasons > 0 && line != "" && !strings.HasPrefix(line, "time="):
-			others++ // as of a message that goes on
+			others++ // a message of several lines
 		}
 	}
 	if reasons != 1 || others != 0 {
-		t.Errorf("exit code %d with %d lines that say why, and %d after it; want 1 and 0:\n%s", code, reasons, others, stderr)
+		t.Errorf("exit code %d with %d reasons and %d lines after it; want 1 and 0:\n%s", code, reasons, others, stderr)
 	}
 }

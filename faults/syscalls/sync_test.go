@@ -16,63 +16,63 @@ import (
 	"plantstore/faults/rig"
 )
 
-// Weaknesses that these tests must notice.
+// Weaknesses that these tests must detect.
 var (
-	deafSync = rig.Weakness{
+	ignoredSync = rig.Weakness{
 		File: "internal/sqlite/sqlite3/sync_linux.go",
 		Old:  "\t\tif err != nil {\n\t\t\treturn lib.SQLITE_IOERR_FSYNC, true\n",
 		New:  "\t\tif err != nil {\n\t\t\treturn lib.SQLITE_OK, true\n",
 	}
-	deafReplay = rig.Weakness{
+	ignoredReplaySync = rig.Weakness{
 		File: "internal/sqlite/write.go",
 		Old:  "if err := e.wal.Sync(); err != nil {",
 		New:  "if err := e.wal.Sync(); err != nil && e.wal == nil {",
 	}
-	deafWrite = rig.Weakness{
+	ignoredWrite = rig.Weakness{
 		File: "internal/sqlite/sqlite3/writebuffer.go",
 		Old:  "\treturn write(tls, f.parent(), b.bytes, int32(used), b.offset)\n",
 		New:  "\twrite(tls, f.parent(), b.bytes, int32(used), b.offset)\n\treturn lib.SQLITE_OK\n",
 	}
-	deafStart = rig.Weakness{
+	ignoredStartSync = rig.Weakness{
 		File: "internal/sqlite/engine.go",
 		Old:  "if err := e.writer.SyncFile(); err != nil {",
 		New:  "if err := e.writer.SyncFile(); err != nil && e.writer == nil {",
 	}
 )
 
-// syncsFail are syncs of the WAL that fail for ever, from the first on. SQLite uses fsync for
-// the first sync of a new WAL, and the program fdatasync for all others.
+// syncsFail are permanent failures of the WAL's syncs. SQLite uses fsync for the
+// first sync of a new WAL, and the program fdatasync for all others.
 var syncsFail = []fault{
 	{row{"fdatasync", "EIO", "wal"}, 1, true},
 	{row{"fsync,fdatasync", "EIO", "wal"}, 1, true},
 	{row{"fsync,fdatasync", "ENOSPC", "wal"}, 1, true},
 }
 
-// brokenPromises lists what a run did that is forbidden once the sync of the
-// WAL fails for ever.
-func brokenPromises(run *served) (broken []string) {
+// violations returns the acknowledgements of a run in which every sync of the WAL
+// failed.
+func violations(run *served) (violations []string) {
 	if !run.ready {
-		return []string{fmt.Sprintf("the server did not start, with code %d", run.code)}
+		return []string{fmt.Sprintf("the server did not start; exit code %d", run.code)}
 	}
 	if run.in.calls == 0 {
 		return []string{"no sync failed"}
 	}
 	for _, a := range run.acknowledged(time.Time{}) {
-		broken = append(broken, fmt.Sprintf("plant %d was answered 200 without a sync", a.id))
+		violations = append(violations, fmt.Sprintf("plant %d was acknowledged without a sync", a.id))
 	}
-	return broken
+	return violations
 }
 
-// TestNoAnswerWithoutSync has every sync of the WAL fail: nothing may be
-// answered 200, neither a new plant nor one that is there.
-func TestNoAnswerWithoutSync(t *testing.T) {
+// TestNoAcknowledgementWithoutSync makes every sync of the WAL fail. The server must
+// not acknowledge a plant, neither a new one nor a replay.
+func TestNoAcknowledgementWithoutSync(t *testing.T) {
 	prepare(t)
 	for _, f := range syncsFail {
 		t.Run(f.name()+"/"+storeRunning+"/"+f.when(), func(t *testing.T) {
 			t.Parallel()
 			run := serve(t, f, base.program, storeRunning, usual)
-			for _, what := range brokenPromises(run) {
-				t.Error(what)
+			for _, violation := range violations(run) {
+				t.Error(violation)
 			}
 			if run.code != 74 {
 				t.Errorf("exit code %d, want 74", run.code)
@@ -81,15 +81,15 @@ func TestNoAnswerWithoutSync(t *testing.T) {
 	}
 }
 
-// TestNoReplayWithoutSync sends nothing but plants that are there already.
+// TestNoReplayWithoutSync sends only stored plants.
 func TestNoReplayWithoutSync(t *testing.T) {
 	prepare(t)
 	for _, f := range syncsFail[1:] {
 		t.Run(f.name()+"/"+storeRunning+"/"+f.when(), func(t *testing.T) {
 			t.Parallel()
 			run := serve(t, f, base.program, storeRunning, replayLoad)
-			for _, what := range brokenPromises(run) {
-				t.Error(what)
+			for _, violation := range violations(run) {
+				t.Error(violation)
 			}
 			if run.code != 74 {
 				t.Errorf("exit code %d, want 74", run.code)
@@ -98,8 +98,8 @@ func TestNoReplayWithoutSync(t *testing.T) {
 	}
 }
 
-// startSyncs are the syncs without which a server must not become ready: those
-// of the file, of its WAL if it has one, and of the directory.
+// startSyncs are the syncs that must succeed before a server is ready: of the
+// database, of its WAL if it has one, and of the directory.
 var startSyncs = []struct {
 	fault
 	store string
@@ -110,7 +110,7 @@ var startSyncs = []struct {
 	{fault{row{"fsync", "EIO", fileDir}, 1, true}, storeClean},
 }
 
-// TestNoStartWithoutSync has the syncs of the start fail.
+// TestNoStartWithoutSync makes the syncs of the start fail.
 func TestNoStartWithoutSync(t *testing.T) {
 	prepare(t)
 	for _, c := range startSyncs {
@@ -123,42 +123,44 @@ func TestNoStartWithoutSync(t *testing.T) {
 	}
 }
 
-// TestControl holds weakened programs against the promises: each must be seen
-// to break them.
+// TestControl runs programs with weaknesses. The checks must detect each of them.
 func TestControl(t *testing.T) {
 	prepare(t)
 	for _, c := range []struct {
-		name  string
-		weak  rig.Weakness
-		store string
-		fault fault
-		load  load
-		seen  func(*testing.T, *served) bool
+		name     string
+		weak     rig.Weakness
+		store    string
+		fault    fault
+		load     load
+		detected func(*testing.T, *served) bool
 	}{
-		{"deaf sync", deafSync, storeRunning, syncsFail[0], usual, answered},
-		{"deaf replay", deafReplay, storeRunning, syncsFail[1], replayLoad, answered},
-		{"deaf start", deafStart, storeClean, startSyncs[0].fault, load{}, func(_ *testing.T, run *served) bool { return run.ready }},
-		{"deaf write", deafWrite, storeRunning, fault{row{"pwrite64", "EIO", "wal"}, 1, true}, usual, lost},
+		{"ignored sync", ignoredSync, storeRunning, syncsFail[0], usual, acknowledged},
+		{"ignored sync of a replay", ignoredReplaySync, storeRunning, syncsFail[1], replayLoad, acknowledged},
+		{"ignored sync of the start", ignoredStartSync, storeClean, startSyncs[0].fault, load{}, ready},
+		{"ignored write", ignoredWrite, storeRunning, fault{row{"pwrite64", "EIO", "wal"}, 1, true}, usual, lost},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			run := weakened(t, c.weak, c.store, c.fault, c.load)
-			if run.in.calls == 0 || !c.seen(t, run) {
-				t.Errorf("the weakness is not noticed; ready: %v, %d calls failed, exit code %d", run.ready, run.in.calls, run.code)
+			if run.in.calls == 0 || !c.detected(t, run) {
+				t.Errorf("the weakness was not detected; ready: %v, %d calls failed, exit code %d",
+					run.ready, run.in.calls, run.code)
 			}
 		})
 	}
 }
 
-// answered reports whether a plant was answered 200 that must not be.
-func answered(t *testing.T, run *served) bool {
+func ready(_ *testing.T, run *served) bool { return run.ready }
+
+// acknowledged reports whether the server acknowledged a plant after a failed sync.
+func acknowledged(t *testing.T, run *served) bool {
 	t.Helper()
 	found := run.acknowledged(run.in.first)
-	t.Logf("%d plants were answered 200 after a sync had failed", len(found))
+	t.Logf("%d plants were acknowledged after a failed sync", len(found))
 	return len(found) > 0
 }
 
-// lost reports whether the ledger misses plants, or the store cannot be read.
-// The mark, which tells, too, is taken away.
+// lost reports whether acknowledged plants are missing or the store is unreadable.
+// It removes the commit mark, which would also reveal the loss.
 func lost(t *testing.T, run *served) bool {
 	t.Helper()
 	if err := os.Remove(run.db + suffixes["mark"]); err != nil {
@@ -170,7 +172,7 @@ func lost(t *testing.T, run *served) bool {
 	return err != nil || len(wrong) > 0
 }
 
-// weakened runs a weakened server with a fault in it.
+// weakened runs a server with a weakness and a fault.
 func weakened(t *testing.T, weak rig.Weakness, store string, f fault, w load) *served {
 	t.Helper()
 	program := rig.Build(t, weak)
@@ -192,8 +194,8 @@ func weakened(t *testing.T, weak rig.Weakness, store string, f fault, w load) *s
 	return run
 }
 
-// TestUnready keeps a broken server from ending, by a request that does not
-// arrive whole, and asks it meanwhile whether it is ready.
+// TestUnready delays the end of a broken server by an incomplete request. Until then
+// the server must not be ready.
 func TestUnready(t *testing.T) {
 	prepare(t)
 	f := syncsFail[0]
@@ -203,19 +205,22 @@ func TestUnready(t *testing.T) {
 		t.Fatal(err)
 	}
 	arm(t, db)
-	late := holdOpen(t, s)
+	finish := startRequest(t, s)
 	c := newClient()
-	if o, status := c.Create(t.Context(), s.URL, 1000, nameOf(1000)); o != rig.Unknown || status != http.StatusServiceUnavailable {
-		t.Errorf("a plant whose sync failed was answered %d, want 503, unknown", status)
+	outcome, status := c.Create(t.Context(), s.URL, 1000, nameOf(1000))
+	if outcome != rig.Unknown || status != http.StatusServiceUnavailable {
+		t.Errorf("a plant with a failed sync: status %d, want 503 with an unknown outcome", status)
 	}
-	rig.Within(t, 5*time.Second, time.Millisecond, "the broken server is unready", func() bool { return !readiness(t.Context(), s) })
-	if status := late(); status != http.StatusServiceUnavailable {
-		t.Errorf("a plant that arrived late was answered %d, want 503", status)
+	rig.Within(t, 5*time.Second, time.Millisecond, "the broken server is not ready", func() bool {
+		return !isReady(t.Context(), s)
+	})
+	if status := finish(); status != http.StatusServiceUnavailable {
+		t.Errorf("the completed request has status %d, want 503", status)
 	}
 	select {
 	case <-s.Ended():
 	case <-time.After(stopTimeMax):
-		t.Fatalf("the server does not end:\n%s", s.Log())
+		t.Fatalf("the server did not end:\n%s", s.Log())
 	}
 	checkEnd(t, s.Log(), s.ExitCode())
 	if s.ExitCode() != 74 {
@@ -223,10 +228,9 @@ func TestUnready(t *testing.T) {
 	}
 }
 
-// holdOpen sends all of a request but its end, when the server has asked for
-// its body. What it returns sends the end,
-// and returns the answer's status.
-func holdOpen(t *testing.T, s *rig.Server) func() int {
+// startRequest sends a request without the last byte of its body. finish sends that
+// byte and returns the status.
+func startRequest(t *testing.T, s *rig.Server) (finish func() int) {
 	t.Helper()
 	host := strings.TrimPrefix(s.URL, "http://")
 	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", host)
@@ -235,14 +239,16 @@ func holdOpen(t *testing.T, s *rig.Server) func() int {
 	}
 	t.Cleanup(func() { _ = conn.Close() })
 	body := `{"id":1001,"name":"late"}`
-	_, err = fmt.Fprintf(conn, "POST /plants HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n",
+	_, err = fmt.Fprintf(conn, "POST /plants HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n"+
+		"Content-Type: application/json\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n",
 		host, base.token, len(body))
 	if err != nil {
 		t.Fatal(err)
 	}
 	read := bufio.NewReader(conn)
-	if line, err := read.ReadString('\n'); err != nil || line != "HTTP/1.1 100 Continue\r\n" { // the server reads the body
-		t.Fatalf("%q, %v; want to be told to go on", line, err)
+	const want = "HTTP/1.1 100 Continue\r\n" // the server reads the body
+	if line, err := read.ReadString('\n'); err != nil || line != want {
+		t.Fatalf("got %q, %v, want %q", line, err, want)
 	}
 	if _, err := read.ReadString('\n'); err != nil {
 		t.Fatal(err)
@@ -254,11 +260,11 @@ func holdOpen(t *testing.T, s *rig.Server) func() int {
 		if _, err := io.WriteString(conn, body[len(body)-1:]); err != nil {
 			t.Fatal(err)
 		}
-		answer, err := http.ReadResponse(read, nil)
+		response, err := http.ReadResponse(read, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer answer.Body.Close()
-		return answer.StatusCode
+		defer response.Body.Close()
+		return response.StatusCode
 	}
 }
