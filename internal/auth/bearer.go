@@ -16,7 +16,7 @@ func Bearer(header http.Header) (string, error) {
 		return "", missing()
 	}
 	if len(values) > 1 {
-		return "", malformed("the request has more than one Authorization header: send one")
+		return "", malformed("the request has more than one Authorization header; send one")
 	}
 	scheme, credential, _ := strings.Cut(values[0], " ")
 	if !strings.EqualFold(scheme, "Bearer") { // RFC 9110 section 11.1: schemes are case-insensitive
@@ -24,7 +24,7 @@ func Bearer(header http.Header) (string, error) {
 	}
 	credential = strings.Trim(credential, " ")
 	if !isToken68(credential) {
-		return "", malformed("the Authorization header is malformed: send Authorization: Bearer TOKEN")
+		return "", malformed("the Authorization header is malformed; send Authorization: Bearer TOKEN")
 	}
 	return credential, nil
 }
@@ -32,7 +32,7 @@ func Bearer(header http.Header) (string, error) {
 func missing() error {
 	return &plant.Error{
 		Code: plant.CodeCredentialMissing,
-		Message: "the request has no bearer credential: " +
+		Message: "the request has no bearer credential; " +
 			"send Authorization: Bearer TOKEN with a token from the store's operator",
 	}
 }

@@ -10,10 +10,10 @@ import (
 )
 
 const (
-	none = "the request has no bearer credential: " +
+	none = "the request has no bearer credential; " +
 		"send Authorization: Bearer TOKEN with a token from the store's operator"
-	malformed = "the Authorization header is malformed: send Authorization: Bearer TOKEN"
-	twice     = "the request has more than one Authorization header: send one"
+	malformed = "the Authorization header is malformed; send Authorization: Bearer TOKEN"
+	twice     = "the request has more than one Authorization header; send one"
 )
 
 func TestBearer(t *testing.T) {

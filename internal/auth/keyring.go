@@ -72,12 +72,12 @@ func (k *Keyring) Authenticate(credential string, now time.Time) (Principal, err
 	case e.token.Revoked():
 		return Principal{}, &plant.Error{
 			Code:    plant.CodeCredentialRevoked,
-			Message: "the credential was revoked: request another from the store's operator",
+			Message: "the credential was revoked; request another from the store's operator",
 		}
 	case e.token.expiredAt(now):
 		return Principal{}, &plant.Error{
 			Code:    plant.CodeCredentialExpired,
-			Message: "the credential has expired: request another from the store's operator",
+			Message: "the credential has expired; request another from the store's operator",
 		}
 	}
 	e.markUsed(now)
@@ -87,7 +87,7 @@ func (k *Keyring) Authenticate(credential string, now time.Time) (Principal, err
 func unknown() error {
 	return &plant.Error{
 		Code:    plant.CodeCredentialUnknown,
-		Message: "unknown credential: check that it was copied completely, or request one from the store's operator",
+		Message: "unknown credential; send the whole token or request one from the store's operator",
 	}
 }
 

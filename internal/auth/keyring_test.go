@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	unknown = "unknown credential: check that it was copied completely, or request one from the store's operator"
-	expired = "the credential has expired: request another from the store's operator"
-	revoked = "the credential was revoked: request another from the store's operator"
+	unknown = "unknown credential; send the whole token or request one from the store's operator"
+	expired = "the credential has expired; request another from the store's operator"
+	revoked = "the credential was revoked; request another from the store's operator"
 )
 
 // token returns a token with its name as its secret.

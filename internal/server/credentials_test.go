@@ -18,13 +18,13 @@ const (
 	challengeTwo       = challengeNone + `, error="invalid_request", error_description="` + textTwo + `"`
 	challengeScope     = `Bearer realm="plantstore", error="insufficient_scope", scope="plants:create"`
 
-	textNone = "the request has no bearer credential: send Authorization: Bearer TOKEN " +
+	textNone = "the request has no bearer credential; send Authorization: Bearer TOKEN " +
 		"with a token from the store's operator"
-	textUnknown   = "unknown credential: check that it was copied completely, or request one from the store's operator"
-	textExpired   = "the credential has expired: request another from the store's operator"
-	textRevoked   = "the credential was revoked: request another from the store's operator"
-	textMalformed = "the Authorization header is malformed: send Authorization: Bearer TOKEN"
-	textTwo       = "the request has more than one Authorization header: send one"
+	textUnknown   = "unknown credential; send the whole token or request one from the store's operator"
+	textExpired   = "the credential has expired; request another from the store's operator"
+	textRevoked   = "the credential was revoked; request another from the store's operator"
+	textMalformed = "the Authorization header is malformed; send Authorization: Bearer TOKEN"
+	textTwo       = "the request has more than one Authorization header; send one"
 	textScope     = "the credential lacks the scope plants:create"
 )
 

@@ -88,14 +88,14 @@ func startBrowser(t *testing.T) *browser {
 	} else if err != nil {
 		t.Skip("this test requires Chromium:", err)
 	}
-	home, err := os.MkdirTemp("/tmp", "browser") // t.TempDir is too long for the path of a socket, 108 bytes
+	dir, err := os.MkdirTemp("/tmp", "browser") // t.TempDir is too long for the path of a socket, 108 bytes
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = os.RemoveAll(home) }) // ignore the error: a process of the browser may still write files
+	t.Cleanup(func() { _ = os.RemoveAll(dir) }) // ignore the error: a process of the browser may still write files
 	options := []chromedp.ExecAllocatorOption{
-		chromedp.ExecPath(program), chromedp.Headless, chromedp.UserDataDir(home + "/profile"),
-		chromedp.Env("HOME="+home, "TMPDIR="+home),
+		chromedp.ExecPath(program), chromedp.Headless, chromedp.UserDataDir(dir + "/profile"),
+		chromedp.Env("HOME="+dir, "TMPDIR="+dir),
 	}
 	for _, flag := range []string{
 		"no-sandbox", "disable-gpu", "disable-quic", "no-first-run", "no-default-browser-check",

@@ -47,10 +47,10 @@ func TestMalformedHead(t *testing.T) {
 		{"malformed version", message("POST /plants HTTP/1.10", body), plain},
 		{"version in lower case", message("POST /plants http/1.1", body), plain},
 		{"spaces in the target", message("POST /pl ants HTTP/1.1", body), plain},
-		{"bad escape in the target", message("POST /pl%zznts HTTP/1.1", body), plain},
+		{"invalid escape in the target", message("POST /pl%zznts HTTP/1.1", body), plain},
 		{"no slash", message("POST plants HTTP/1.1", body), plain},
 		{"control character in the target", message("POST /pl\x01ants HTTP/1.1", body), plain},
-		{"bad method", message("PO(ST /plants HTTP/1.1", body), plain},
+		{"invalid method", message("PO(ST /plants HTTP/1.1", body), plain},
 		{"space before the method", message(" POST /plants HTTP/1.1", body), plain},
 		{"TLS", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", plain},
 		{"unknown coding", post(body, "-Content-Length", "Transfer-Encoding: gzip"), coding},
@@ -86,11 +86,11 @@ func TestExpectation(t *testing.T) {
 	runCases(t, h, []requestCase{
 		{"empty", post(body, "Expect: "), created(`{"name":"A"}`)},
 		{
-			"nothing to continue with", message("GET /healthz HTTP/1.1", "", "Expect: 100-continue"),
+			"without a body", message("GET /healthz HTTP/1.1", "", "Expect: 100-continue"),
 			jsonResponse(200, `{"status":"ready"}`+"\n"),
 		},
 		{
-			"HTTP/1.0 knows no 100", message("POST /plants HTTP/1.0", `{"id":2,"name":"A"}`, "Expect: 100-continue"),
+			"100-continue in HTTP/1.0", message("POST /plants HTTP/1.0", `{"id":2,"name":"A"}`, "Expect: 100-continue"),
 			created(`{"name":"A"}`, "Connection", "close"),
 		},
 	})

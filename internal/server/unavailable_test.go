@@ -81,14 +81,14 @@ func (f *faultyEngine) block(t testing.TB) *gate {
 }
 
 const (
-	textQueueFull      = "the queue is full; the plant was not stored: send it again"
-	textShutting       = "the store is shutting down; the plant was not stored: send it again"
-	textUnknownOutcome = "the outcome is unknown: the plant may be stored; " +
-		"send it again, a plant is never created twice"
-	textUnavailable = "the store cannot write now; the plant was not stored: send it again"
-	textDiskFull    = "the store's disk is full; the plant was not stored: send it again later"
-	textReadOnly    = "a move makes the store read-only; the plant was not stored: send it again"
-	textNoTokens    = "the store cannot check credentials now; nothing was stored: send the request again"
+	textQueueFull      = "the plant was not stored because the queue is full; send it again"
+	textShutting       = "the plant was not stored because the server is shutting down; send it again"
+	textUnknownOutcome = "the outcome is unknown and the plant may be stored; " +
+		"send it again, a retry never creates a second plant"
+	textUnavailable = "the plant was not stored because the store cannot write now; send it again"
+	textDiskFull    = "the plant was not stored because the disk of the store is full; send it again later"
+	textReadOnly    = "the plant was not stored because a move makes the store read-only; send it again"
+	textNoTokens    = "nothing was stored because the store cannot check credentials now; send the request again"
 	textInternal    = "internal error; the log of the server has the cause under the request id"
 )
 

@@ -181,7 +181,7 @@ func (c *credentials) unreadable(err error) error {
 	c.log.Debug("could not read the tokens", "error", err)
 	return &plant.Error{
 		Code:    plant.CodeStoreUnavailable,
-		Message: "the store cannot check credentials now; nothing was stored: send the request again",
+		Message: "nothing was stored because the store cannot check credentials now; send the request again",
 	}
 }
 

@@ -136,12 +136,12 @@ func (w *writer) add(c Create) (b *pendingBatch, i int, err error) {
 	case w.closed:
 		return nil, 0, &plant.Error{
 			Code:    plant.CodeShuttingDown,
-			Message: "the store is shutting down; the plant was not stored: send it again",
+			Message: "the plant was not stored because the server is shutting down; send it again",
 		}
 	case len(b.creates) >= w.limit.QueueMax || b.bytes+bytes > w.limit.Bytes:
 		return nil, 0, &plant.Error{
 			Code:    plant.CodeQueueFull,
-			Message: "the queue is full; the plant was not stored: send it again",
+			Message: "the plant was not stored because the queue is full; send it again",
 		}
 	}
 	select {
@@ -313,12 +313,12 @@ func refusal(err error) *plant.Error {
 	case errors.Is(err, ErrFull):
 		return &plant.Error{
 			Code:    plant.CodeStoreFull,
-			Message: "the store's disk is full; the plant was not stored: send it again later",
+			Message: "the plant was not stored because the disk of the store is full; send it again later",
 		}
 	case errors.Is(err, ErrReadOnly):
 		return &plant.Error{
 			Code:    plant.CodeStoreReadOnly,
-			Message: "a move makes the store read-only; the plant was not stored: send it again",
+			Message: "the plant was not stored because a move makes the store read-only; send it again",
 		}
 	default:
 		return errUnavailable()
@@ -327,15 +327,16 @@ func refusal(err error) *plant.Error {
 
 func errUnknown() *plant.Error {
 	return &plant.Error{
-		Code:    plant.CodeOutcomeUnknown,
-		Message: "the outcome is unknown: the plant may be stored; send it again, a plant is never created twice",
+		Code: plant.CodeOutcomeUnknown,
+		Message: "the outcome is unknown and the plant may be stored; " +
+			"send it again, a retry never creates a second plant",
 	}
 }
 
 func errUnavailable() *plant.Error {
 	return &plant.Error{
 		Code:    plant.CodeStoreUnavailable,
-		Message: "the store cannot write now; the plant was not stored: send it again",
+		Message: "the plant was not stored because the store cannot write now; send it again",
 	}
 }
 
