@@ -16,11 +16,11 @@ import (
 
 const terminalColumns = 60
 
-// terminal is a pseudo-terminal, with a person before it.
+// terminal is a pseudo-terminal.
 type terminal struct {
-	keys  *os.File // what is written there is typed
-	tty   *os.File // the end of programs
-	shown *stream  // all that was written to tty, with the echo of what was typed
+	keys  *os.File // the keyboard and the screen
+	tty   *os.File // the terminal of the programs
+	shown *stream  // the output to tty, with the echo of the keys
 	read  chan struct{}
 }
 
@@ -44,7 +44,8 @@ func newTerminal(t *testing.T) *terminal {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := unix.IoctlSetWinsize(int(tty.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: terminalColumns}); err != nil {
+	size := &unix.Winsize{Row: 24, Col: terminalColumns}
+	if err := unix.IoctlSetWinsize(int(tty.Fd()), unix.TIOCSWINSZ, size); err != nil {
 		t.Fatal(err)
 	}
 	term := &terminal{keys: keys, tty: tty, shown: newStream(), read: make(chan struct{})}
@@ -53,7 +54,7 @@ func newTerminal(t *testing.T) *terminal {
 		_, _ = io.Copy(term.shown, keys)
 	}()
 	t.Cleanup(func() {
-		_ = tty.Close() // or the test has closed it
+		_ = tty.Close() // an error: the test has closed it
 		<-term.read
 		_ = keys.Close()
 	})
@@ -63,7 +64,9 @@ func newTerminal(t *testing.T) *terminal {
 // start starts the program on the terminal.
 func (term *terminal) start(t *testing.T, dir string, args ...string) *process {
 	t.Helper()
-	p := &process{cmd: exec.Command("plantstore", args...), stdout: term.shown, stderr: term.shown, ended: make(chan struct{})}
+	p := &process{
+		cmd: exec.Command("plantstore", args...), stdout: term.shown, stderr: term.shown, ended: make(chan struct{}),
+	}
 	p.cmd.Dir, p.cmd.Env = dir, cleanEnviron()
 	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = term.tty, term.tty, term.tty
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
@@ -78,8 +81,8 @@ func (term *terminal) start(t *testing.T, dir string, args ...string) *process {
 	return p
 }
 
-// screen closes the test's end of the terminal and returns what a person sees at the end, without spaces at the ends of
-// lines. It knows what the program uses: line ends, CR, and a line that is cleared.
+// screen closes the terminal and returns its final screen, without trailing spaces. It supports line ends, CR and the
+// sequence that erases a line.
 func (term *terminal) screen(t *testing.T) string {
 	t.Helper()
 	_ = term.tty.Close()
@@ -96,9 +99,9 @@ func (term *terminal) screen(t *testing.T) string {
 		case r == '\v':
 			lines[last] = nil
 		case r < ' ' || r == 0x7f:
-			t.Errorf("the terminal was sent %q in %q", r, raw)
+			t.Errorf("the terminal received %q in %q", r, raw)
 		default:
-			if column == terminalColumns { // terminals wrap with the next character
+			if column == terminalColumns { // a terminal wraps with the next character
 				lines, column = append(lines, nil), 0
 				last++
 			}
@@ -116,8 +119,8 @@ func (term *terminal) screen(t *testing.T) string {
 	return strings.TrimRight(text.String(), "\n") + "\n"
 }
 
-// Whatever is known of the work and however far it is, nothing of the bar is left when it ends, also after the echo of Ctrl-C.
-func TestBarGoes(t *testing.T) {
+// TestBarErased tests that the end erases the bar at every state of the work, also after the echo of Ctrl-C.
+func TestBarErased(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		size int64
@@ -132,8 +135,17 @@ func TestBarGoes(t *testing.T) {
 		"plants of all":                {0, func(p *progress) { p.plants(1, 2) }},
 		"plants of an unknown number":  {-1, func(p *progress) { p.plants(10, -1) }},
 		"plants, a number known later": {0, func(p *progress) { p.plants(10, -1); p.shown = time.Time{}; p.plants(20, 30) }},
-		"a terminal too narrow":        {1000, func(p *progress) { p.read.Store(1); p.started = p.started.Add(-1e6 * time.Hour); p.rows(1e15) }},
-		"with a line":                  {1000, func(p *progress) { p.rows(1); p.line("line 3 is invalid"); p.shown = time.Time{}; p.rows(1) }},
+		"a narrow terminal": {1000, func(p *progress) {
+			p.read.Store(1)
+			p.started = p.started.Add(-1e6 * time.Hour)
+			p.rows(1e15)
+		}},
+		"with a line": {1000, func(p *progress) {
+			p.rows(1)
+			p.line("line 3 is invalid")
+			p.shown = time.Time{}
+			p.rows(1)
+		}},
 	} {
 		for _, interrupted := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, interrupted %t", name, interrupted), func(t *testing.T) {
@@ -142,7 +154,7 @@ func TestBarGoes(t *testing.T) {
 				p := (&program{stderr: term.tty}).newProgress(c.size)
 				c.show(p)
 				if interrupted {
-					fmt.Fprint(term.tty, "^C") // as the terminal echoes it
+					fmt.Fprint(term.tty, "^C") // the echo of the terminal
 				}
 				p.end()
 				fmt.Fprintln(term.tty, "done")
@@ -151,7 +163,7 @@ func TestBarGoes(t *testing.T) {
 					want = "line 3 is invalid\ndone\n"
 				}
 				if got := term.screen(t); got != want {
-					t.Errorf("the screen has %q, want %q; it was sent %q", got, want, term.shown)
+					t.Errorf("the screen has %q, want %q; it received %q", got, want, term.shown)
 				}
 				if !strings.Contains(term.shown.String(), "\r") {
 					t.Errorf("no bar was shown: %q", term.shown)
@@ -161,15 +173,15 @@ func TestBarGoes(t *testing.T) {
 	}
 }
 
-// Each long command has a bar, and leaves only its result.
+// TestBars tests that each long command draws a bar, and that the final screen has its result alone.
 func TestBars(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	writeFileText(t, dir+"/many.jsonl", somePlants(2000))
 	for _, c := range []struct {
 		args string
-		want string // the screen
-		bar  string // in what is shown on the way
+		want string // the final screen
+		bar  string // part of the output before
 	}{
 		{"import many.jsonl --create --db a.db", "created 2000, existing 0, conflicting 0, invalid 0\n", "] 0 rows, 0%"},
 		{"verify --db a.db", "a.db is undamaged: 2000 plants, 0 tokens, last commit 1\n", "0 plants"},
@@ -185,13 +197,13 @@ func TestBars(t *testing.T) {
 			}
 			screen := regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:]+Z`).ReplaceAllString(term.screen(t), "TIME")
 			if screen != c.want || !strings.Contains(term.shown.String(), c.bar) {
-				t.Errorf("the screen has %q, want %q; it was sent %q", screen, c.want, term.shown)
+				t.Errorf("the screen has %q, want %q; it received %q", screen, c.want, term.shown)
 			}
 		})
 	}
 }
 
-// Ctrl-C ends a command that waits for its input, and takes its bar away.
+// TestBarInterrupted tests that Ctrl-C ends a command that waits for its input, and erases its bar.
 func TestBarInterrupted(t *testing.T) {
 	t.Parallel()
 	term := newTerminal(t)
@@ -205,18 +217,21 @@ func TestBarInterrupted(t *testing.T) {
 	if code, err := p.wait(); err != nil || code != exitInterrupted {
 		t.Errorf("got %d, %v, want 130", code, err)
 	}
-	const want = "created 0, existing 0, conflicting 0, invalid 0\ninterrupted: the counted plants are stored; run the same com\nmand again to continue\nplantstore: interrupted\n"
+	const want = "created 0, existing 0, conflicting 0, invalid 0\n" +
+		"interrupted: the counted plants are stored; run the same com\nmand again to continue\nplantstore: interrupted\n"
 	if got := term.screen(t); got != want {
-		t.Errorf("the screen has %q, want %q; it was sent %q", got, want, term.shown)
+		t.Errorf("the screen has %q, want %q; it received %q", got, want, term.shown)
 	}
 }
 
-// An export to a terminal steers it as little as a list does. What is not for a terminal keeps its bytes.
+// TestExportToTerminal tests that an export escapes control characters for a terminal, and writes the bytes unchanged to
+// other outputs.
 func TestExportToTerminal(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	plants := strings.Repeat("é", 40_000) // larger than what is written at once
-	writeFileText(t, dir+"/hostile.jsonl", `{"id":1,"name":"a\u001b[2J\u009b\u007f\u202e\nb"}`+"\n"+`{"id":2,"name":"`+plants+`"}`+"\n")
+	plants := strings.Repeat("é", 40_000) // larger than one write
+	writeFileText(t, dir+"/hostile.jsonl",
+		`{"id":1,"name":"a\u001b[2J\u009b\u007f\u202e\nb"}`+"\n"+`{"id":2,"name":"`+plants+`"}`+"\n")
 	plantstore(t, "import", dir+"/hostile.jsonl", "--create", "--db", dir+"/a.db")
 	for format, want := range map[string]string{
 		"jsonl": `{"id":1,"name":"a\u001b[2J\u009b\u007f\u202e\nb"}` + "\r\n" + `{"id":2,"name":"` + plants + `"}` + "\r\n",
@@ -236,7 +251,7 @@ func TestExportToTerminal(t *testing.T) {
 			}
 			file := plantstore(t, "export", "--format", format, "--db", dir+"/a.db")
 			if !strings.Contains(file, "\u009b\x7f\u202e") {
-				t.Errorf("what is no terminal got %.200q", file)
+				t.Errorf("a pipe received %.200q", file)
 			}
 		})
 	}
