@@ -17,7 +17,8 @@ import (
 	"plantstore/internal/sqlite/sqlite3"
 )
 
-// Progress is called by a backup or a restore with how many of all pages or bytes are done. It may be nil.
+// Progress receives the number of copied pages or bytes during a backup or a restore. It may
+// be nil.
 type Progress func(done, all int64)
 
 func (p Progress) report(done, all int64) {
@@ -26,17 +27,16 @@ func (p Progress) report(done, all int64) {
 	}
 }
 
-// backupPages is how much is copied and synced at a time: so little that a
-// server's own syncs do not have to wait long behind it.
+// backupPages is the number of pages between two syncs: few, so that the syncs of a server do
+// not wait long.
 const backupPages = 256
 
-// Backup copies the store at path, which may be served meanwhile, to a new file
-// and writes its manifest. Every plant that was acknowledged before the call is
-// in the copy. The file appears under its name when it is complete and on
-// stable storage, after its manifest.
+// Backup copies the store at path, which may be served, to a new file and writes its
+// manifest. The copy has every plant that was acknowledged before the call. The file appears
+// under its name when it is complete and on stable storage, after its manifest.
 //
-// It reads one state of the store, through SQLite's own means
-// (https://sqlite.org/backup.html); until it is done, a server's WAL grows.
+// Backup reads one snapshot of the store with SQLite's backup API
+// (https://sqlite.org/backup.html). The WAL of a server grows until the end of the backup.
 func Backup(ctx context.Context, path, to string, progress Progress) (m Manifest, err error) {
 	if _, err := os.Stat(filepath.Dir(to)); err != nil {
 		return m, fmt.Errorf("the directory of the backup: %w", err)
@@ -55,12 +55,14 @@ func Backup(ctx context.Context, path, to string, progress Progress) (m Manifest
 	return m, m.publish(temp, to)
 }
 
-// snapshot copies the store at path as it is now into a temporary file in the
-// directory of beside. The caller discards or publishes the file. The manifest
-// lacks the size and the sum of the file.
-func snapshot(ctx context.Context, path, beside string, progress Progress) (temp *safefile.File, m Manifest, err error) {
+// snapshot copies the current content of the store at path into a temporary file in the
+// directory of beside. The caller discards or publishes the file. The manifest has no size
+// and no sum of the file.
+func snapshot(
+	ctx context.Context, path, beside string, progress Progress,
+) (temp *safefile.File, m Manifest, err error) {
 	path = realPath(path)
-	c, err := openToLook(path)
+	c, err := openForReading(path)
 	if err != nil {
 		return nil, m, err
 	}
@@ -94,9 +96,9 @@ func snapshot(ctx context.Context, path, beside string, progress Progress) (temp
 	return temp, m, errors.Join(err, removeIfThere(temp.Name()+"-journal"))
 }
 
-// StoreAt returns which store is at path, as in the manifests of its backups.
+// StoreAt returns the identity of the store at path, as in the manifests of its backups.
 func StoreAt(ctx context.Context, path string) (_ string, err error) {
-	c, err := openToLook(realPath(path))
+	c, err := openForReading(realPath(path))
 	if err != nil {
 		return "", err
 	}
@@ -125,17 +127,20 @@ func removeIfThere(path string) error {
 	return nil
 }
 
-// copy copies what the connection sees now into the file temp.
+// copy copies the snapshot of the connection into the file temp and sets the manifest.
 func (m *Manifest) copy(ctx context.Context, c *sqlite3.Conn, path, temp string, progress Progress) (err error) {
 	if err := c.Exec("BEGIN"); err != nil {
 		return err
 	}
 	defer func() { _ = c.Exec("ROLLBACK") }() // nothing was written
-	s, wrong, err := checkMark(c, path)
-	if err := cmp.Or(err, wrong); err != nil {
+	s, fault, err := checkMark(c, path)
+	if err := cmp.Or(err, fault); err != nil {
 		return err
 	}
-	*m = Manifest{Format: manifestFormat, MadeAt: time.Now().UTC(), Store: storeName(s.store), Commits: s.commits, Plants: s.plants}
+	*m = Manifest{
+		Format: manifestFormat, MadeAt: time.Now().UTC(),
+		Store: storeName(s.store), Commits: s.commits, Plants: s.plants,
+	}
 	to, err := sqlite3.Open(temp)
 	if err != nil {
 		return err
@@ -147,36 +152,36 @@ func (m *Manifest) copy(ctx context.Context, c *sqlite3.Conn, path, temp string,
 	return copyPages(ctx, path, c, to, progress)
 }
 
-// leaveWAL changes the header of a database file so that SQLite reads it without a WAL
-// (https://sqlite.org/fileformat2.html#file_format_version_numbers): a backup can be read where nothing can be written
-// beside it. PRAGMA journal_mode = DELETE does the same, but opens a WAL and a journal, which another user may have put
-// beside the file since it was created.
+// leaveWAL changes the header of a database file so that SQLite reads it without a WAL, also
+// in a read-only directory (https://sqlite.org/fileformat2.html#file_format_version_numbers).
+// PRAGMA journal_mode = DELETE does the same, but opens a WAL and a journal, which another
+// user may have created beside the file.
 func leaveWAL(file *safefile.File) error {
 	const writeVersionAt, rollback = 18, 1
 	_, err := file.WriteAt([]byte{rollback, rollback}, writeVersionAt)
 	return err
 }
 
-// copyPages copies the file in steps, and leaves a server as much time between
-// two of them as each took.
+// copyPages copies the file in steps. After each step it leaves a server as much time as the
+// step took.
 func copyPages(ctx context.Context, path string, from, to *sqlite3.Conn, progress Progress) error {
 	b, err := from.BackupTo(to)
 	if err != nil {
 		return err
 	}
 	for done := false; !done && err == nil && ctx.Err() == nil; {
-		begun := time.Now()
+		start := time.Now()
 		if done, err = b.Step(backupPages); err == nil {
 			err = to.SyncFile()
 		}
 		copied, all := b.Pages()
 		progress.report(int64(copied), int64(all))
 		if err == nil && served(path) {
-			err = pause(ctx, time.Since(begun))
+			err = pause(ctx, time.Since(start))
 		}
 	}
 	finished := b.Finish()
-	return cmp.Or(err, ctx.Err(), finished) // that repeats an error of Step
+	return cmp.Or(err, ctx.Err(), finished) // finished repeats an error of Step
 }
 
 // sumFile returns the size and the SHA-256 of a file.
@@ -187,17 +192,17 @@ func sumFile(ctx context.Context, path string) (int64, string, error) {
 	}
 	defer f.Close()
 	h := sha256.New()
-	n, err := io.Copy(h, endingReader{ctx, f})
+	n, err := io.Copy(h, contextReader{ctx, f})
 	return n, hex.EncodeToString(h.Sum(nil)), err
 }
 
-// endingReader is a reader that ends with a context.
-type endingReader struct {
-	ctx context.Context //nolint:containedctx // it lives as long as one call that has it
+// contextReader is a reader that returns an error after the end of a context.
+type contextReader struct {
+	ctx context.Context //nolint:containedctx // used within one call that has the context
 	r   io.Reader
 }
 
-func (r endingReader) Read(p []byte) (int, error) {
+func (r contextReader) Read(p []byte) (int, error) {
 	if err := r.ctx.Err(); err != nil {
 		return 0, err
 	}

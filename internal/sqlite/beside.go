@@ -9,13 +9,13 @@ import (
 	"plantstore/internal/safefile"
 )
 
-// The ends of the names of the files that lie beside a store: those that SQLite opens, and all.
+// The suffixes of the files beside a store: those of SQLite, and all.
 var (
 	sqliteSuffixes = []string{"-wal", "-shm", "-journal"}
 	besideSuffixes = append(sqliteSuffixes, markSuffix, serveSuffix, ticketSuffix, moveSuffix)
 )
 
-// checkNamed returns an error if no regular file is at a path that the user named.
+// checkNamed returns an error unless the path, which the user has entered, is a regular file.
 func checkNamed(path string) error {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -27,9 +27,9 @@ func checkNamed(path string) error {
 	return safefile.CheckRegular(path)
 }
 
-// checkBeside returns an error if a file with one of these suffixes beside a store is a link, a FIFO or anything else but
-// a regular file. In a directory where others may write, they may have made it: a link would have another file written
-// to, a FIFO would never answer.
+// checkBeside returns an error if a file with one of these suffixes beside a store is not a
+// regular file. In a directory with other writers, a link would redirect writes to another
+// file, and a FIFO would block for ever.
 func checkBeside(path string, suffixes []string) error {
 	for _, suffix := range suffixes {
 		if err := safefile.CheckRegular(path + suffix); err != nil {
@@ -39,13 +39,14 @@ func checkBeside(path string, suffixes []string) error {
 	return nil
 }
 
-// warnModes logs a warning for each file of a store that other users can read or write. SQLite gives a new WAL the
-// mode of the store's file.
+// warnModes logs a warning for each file of a store that other users can read or write.
+// SQLite creates a WAL with the mode of the store's file.
 func warnModes(path string, log *slog.Logger) {
 	for _, suffix := range slices.Concat([]string{""}, besideSuffixes) {
 		info, err := os.Stat(path + suffix)
 		if err == nil && info.Mode().Perm()&0o077 != 0 {
-			log.Warn("other users have access to a file of the store: run chmod 600", "file", path+suffix, "mode", info.Mode().Perm().String())
+			log.Warn("other users have access to a file of the store: run chmod 600",
+				"file", path+suffix, "mode", info.Mode().Perm().String())
 		}
 	}
 }

@@ -15,26 +15,23 @@ import (
 	"plantstore/internal/store"
 )
 
-// Checkpoints copy the WAL into the file, so that the WAL can begin anew. They
-// never run inside a commit, which would make everybody in its batch wait for
-// random writes:
+// A checkpoint copies the WAL into the file, so that the WAL can restart. No checkpoint runs
+// inside a commit, because its random writes would delay the whole batch:
 //
-//   - When the WAL has startFrames, the server's second connection copies it
-//     in the background, while commits go on; then what they added meanwhile,
-//     until little is left. In a large file nearly every frame is another page,
-//     so little is saved by waiting, and small steps keep the WAL short. In a
-//     small file the frames are a few pages over and over, of which only the
-//     last is copied, so large steps save most of the copying.
-//   - When that is done, the committer copies, between two batches, the little
-//     that was added meanwhile. Now all is copied, and the next commit
-//     overwrites the WAL from its start instead of making it longer.
-//   - When the WAL nears its bound all the same, the committer waits for the
-//     background and copies the rest. But if it grew because somebody was
-//     reading, a backup above all, it is copied in the background once the
-//     reader has left, and may grow meanwhile to three times what it was then.
+//   - When the WAL has startFrames, the server's second connection copies it in the
+//     background while commits go on, and then the frames of these commits, until few are
+//     left. In a large file nearly every frame is a different page, so waiting saves
+//     little, and small steps keep the WAL short. In a small file the frames repeat a few
+//     pages, and only the last frame of a page is copied, so large steps save most copies.
+//   - After that, the committer copies the remaining frames between two batches. The next
+//     commit then overwrites the WAL from its start.
+//   - When the WAL nears its limit all the same, the committer waits for the background and
+//     copies the rest. But if the WAL grew because of a reader, such as a backup, it may
+//     grow to three times its size at that time, until the background can copy it after the
+//     reader has ended.
 //
-// A command has no background, and nobody who waits: it copies between its own
-// batches, when the WAL has come half way to its bound.
+// A command has no background, because no client waits for it: it copies between its own
+// batches, when the WAL has reached half of its limit.
 const (
 	frameBytes = 4096 + 24 // a page and its header, https://sqlite.org/fileformat2.html#walformat
 
@@ -44,35 +41,34 @@ const (
 
 	warnEvery = time.Minute
 
-	// WALBytesDefault is the bound of the WAL if none is set.
+	// WALBytesDefault is the default of Config.WALMax.
 	WALBytesDefault = 64 << 20
-	// WALBytesMin is the smallest bound that leaves room for a full batch.
+	// WALBytesMin is the smallest Config.WALMax: the WAL must hold a full batch.
 	WALBytesMin = 32 << 20
 )
 
 type checkpointer struct {
-	framesMax   int
-	startFrames int       // when the next checkpoint begins; guarded by Engine.writeMu
-	frames      int       // that the WAL holds, as far as known; guarded by Engine.writeMu
-	held        int       // how many of these there were when a reader last kept them; guarded by Engine.writeMu
-	warnedAt    time.Time // when a warning was last logged; guarded by Engine.writeMu
+	framesMax     int
+	startFrames   int       // length of the WAL at which the next checkpoint starts; guarded by Engine.writeMu
+	frames        int       // known length of the WAL; guarded by Engine.writeMu
+	blockedFrames int       // length of the WAL when a reader last blocked a checkpoint; guarded by Engine.writeMu
+	warnedAt      time.Time // last warning; guarded by Engine.writeMu
 
-	took prometheus.Observer // of each checkpoint; nil if nobody measures
+	duration prometheus.Observer // of each checkpoint; nil without metrics
 
-	conn *sqlite3.Conn // the background's own; nil in a command
-	kick chan struct{}
-	done chan struct{} // closed when the background has ended
+	conn  *sqlite3.Conn // of the background; nil in a command
+	start chan struct{} // starts a pass of the background
+	done  chan struct{} // closed when the background has ended
 
 	mu      sync.Mutex
 	idle    chan struct{} // closed when running becomes false, and replaced; guarded by mu
 	running bool          // guarded by mu
-	passed  bool          // a background pass ended since the committer last looked; guarded by mu
-	left    bool          // that pass could not copy all, because of a reader; guarded by mu
-	err     error         // what stopped the background; guarded by mu
+	ended   bool          // a pass has ended since the last check of the committer; guarded by mu
+	blocked bool          // a reader blocked that pass; guarded by mu
+	err     error         // ended the background; guarded by mu
 }
 
-// checkWALBytes sets the bound of the WAL if none is set, and returns an error
-// if it is too small.
+// checkWALBytes sets the default of WALMax, and returns an error if it is too small.
 func (c *Config) checkWALBytes() error {
 	c.WALMax = cmp.Or(c.WALMax, WALBytesDefault)
 	if c.WALMax < WALBytesMin {
@@ -85,7 +81,7 @@ func (e *Engine) startCheckpoints(bytesMax int64) error {
 	c := &e.checkpoints
 	c.framesMax = int(bytesMax / frameBytes)
 	c.idle = make(chan struct{})
-	e.chooseStep()
+	e.chooseStartFrames()
 	if !e.server {
 		return nil
 	}
@@ -94,38 +90,38 @@ func (e *Engine) startCheckpoints(bytesMax int64) error {
 		return openFault(e.path, err)
 	}
 	if err = conn.Exec(connectionSettings); err == nil {
-		_, err = conn.QueryInt("SELECT count(*) FROM sqlite_schema") // opens the WAL: later no descriptor may be free
+		_, err = conn.QueryInt("SELECT count(*) FROM sqlite_schema") // opens the WAL while a descriptor is free
 	}
 	if err != nil {
-		_ = conn.Close() // the first error is the one that tells
+		_ = conn.Close() // err has the cause
 		return err
 	}
-	c.conn, c.kick, c.done = conn, make(chan struct{}, 1), make(chan struct{})
+	c.conn, c.start, c.done = conn, make(chan struct{}, 1), make(chan struct{})
 	go c.background() // ends when stop is called, which waits for it
 	return nil
 }
 
-// stop ends the background. Its connection is closed with the engine's others.
+// stop ends the background. Engine.release closes its connection.
 func (c *checkpointer) stop() {
-	if c.kick != nil {
-		close(c.kick)
+	if c.start != nil {
+		close(c.start)
 		<-c.done
 	}
 }
 
 func (c *checkpointer) background() {
 	defer close(c.done)
-	for range c.kick {
-		c.ended(c.pass())
+	for range c.start {
+		c.passEnded(c.pass())
 	}
 }
 
-// ended notes how a pass of the background ended.
-func (c *checkpointer) ended(left bool, err error) {
+// passEnded records the end of a pass of the background.
+func (c *checkpointer) passEnded(blocked bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.running, c.passed, c.left = false, true, left
-	// A disk that is full may have room again, and nothing is lost meanwhile.
+	c.running, c.ended, c.blocked = false, true, blocked
+	// A full disk may have free space later, and nothing is lost until then.
 	if err = classify(err); errors.Is(err, store.ErrBroken) {
 		c.err = err
 	}
@@ -133,34 +129,32 @@ func (c *checkpointer) ended(left bool, err error) {
 	c.idle = make(chan struct{})
 }
 
-// checkpoint copies what it can without waiting, and measures that.
+// checkpoint copies as many frames as possible without waiting, and measures the time.
 func (c *checkpointer) checkpoint(conn *sqlite3.Conn) (frames, copied int, err error) {
-	begun := time.Now()
+	start := time.Now()
 	frames, copied, err = conn.Checkpoint(sqlite3.Passive)
-	if c.took != nil {
-		c.took.Observe(time.Since(begun).Seconds())
+	if c.duration != nil {
+		c.duration.Observe(time.Since(start).Seconds())
 	}
 	return frames, copied, err
 }
 
-// pass copies the WAL, and then what was added to it meanwhile, as long as
-// that is much: the committer should find little left. It reports whether a
-// reader kept it from copying all.
+// pass copies the WAL, and then the frames that were added during the copy, until few are
+// left for the committer. It reports whether a reader blocked it.
 //
-// The writer is a reader, too, until its commit has ended: what its last commit
-// added may not be copied for a moment after everybody sees it. So a reader
-// is one who still keeps what was there an attempt ago.
-func (c *checkpointer) pass() (left bool, err error) {
-	const littleFrames, passesMax, commitEnd = 256, 5, 10 * time.Millisecond
-	before, seen := 0, 0 // what was copied, and what was there, an attempt ago
-	for range passesMax {
+// Until its commit has ended, the writer is a reader too, and its last frames cannot be
+// copied for a moment. So only a reader that pins the previous attempt's frames counts.
+func (c *checkpointer) pass() (blocked bool, err error) {
+	const fewFrames, attemptsMax, commitEnd = 256, 5, 10 * time.Millisecond
+	before, seen := 0, 0 // frames copied, and frames in the WAL, at the previous attempt
+	for range attemptsMax {
 		frames, copied, err := c.checkpoint(c.conn)
 		switch {
 		case err != nil, copied < seen:
 			return copied < frames, err
 		case copied < frames:
 			time.Sleep(commitEnd)
-		case copied-before < littleFrames:
+		case copied-before < fewFrames:
 			return false, nil
 		}
 		before, seen = copied, frames
@@ -168,10 +162,9 @@ func (c *checkpointer) pass() (left bool, err error) {
 	return false, nil
 }
 
-// checkpointIfDue is called between two batches, before one that is estimated
-// to add so many frames. The error wraps store.ErrBusy if a background pass that
-// had to be waited for did not end before ctx; any other means that the disk can
-// no longer be trusted.
+// checkpointIfDue is called between two batches, before one that adds about that many
+// frames. The error wraps store.ErrBusy if ctx ends while it waits for the background. Any
+// other error means that the disk is no longer reliable.
 func (e *Engine) checkpointIfDue(ctx context.Context, more int) error {
 	for {
 		pass, err := e.checkpointOrWait(more)
@@ -186,9 +179,9 @@ func (e *Engine) checkpointIfDue(ctx context.Context, more int) error {
 	}
 }
 
-// checkpointOrWait does what is due. If that is to wait for the background, it
-// returns a channel that is closed when the background pass has ended: the caller
-// waits without writeMu, which tokens are changed under, too.
+// checkpointOrWait starts or finishes a checkpoint if that is due. If the caller has to wait
+// for the background, it returns a channel that is closed when the pass has ended. The
+// caller waits without writeMu, which changes of tokens need, too.
 func (e *Engine) checkpointOrWait(more int) (pass <-chan struct{}, err error) {
 	e.writeMu.Lock()
 	defer e.writeMu.Unlock()
@@ -199,35 +192,35 @@ func (e *Engine) checkpointOrWait(more int) (pass <-chan struct{}, err error) {
 	case c.conn == nil && c.frames < c.framesMax/2, c.frames < c.startFrames:
 		return nil, nil
 	case c.conn == nil:
-		return nil, e.noteBroken(e.finishCheckpoint())
+		return nil, e.recordBroken(e.finishCheckpoint())
 	}
 	c.mu.Lock()
-	full := c.frames+more > c.framesMax+2*c.held
+	full := c.frames+more > c.framesMax+2*c.blockedFrames
 	if full && c.running {
 		defer c.mu.Unlock()
 		return c.idle, nil
 	}
-	err, passed, left := c.err, c.passed, c.left
-	c.passed = false
-	if !passed && !full && !c.running {
+	err, ended, blocked := c.err, c.ended, c.blocked
+	c.ended = false
+	if !ended && !full && !c.running {
 		c.running = true
-		c.kick <- struct{}{} // has room: nothing is running
+		c.start <- struct{}{} // does not block: no pass runs
 	}
 	c.mu.Unlock()
 	switch {
 	case err != nil:
-		return nil, e.noteBroken(err)
-	case passed && left:
-		e.noteReader()
+		return nil, e.recordBroken(err)
+	case ended && blocked:
+		e.blockedByReader()
 		return nil, nil
-	case passed, full:
-		return nil, e.noteBroken(e.finishCheckpoint())
+	case ended, full:
+		return nil, e.recordBroken(e.finishCheckpoint())
 	}
 	return nil, nil
 }
 
-// chooseStep sets when the next checkpoint begins.
-func (e *Engine) chooseStep() {
+// chooseStartFrames sets the length of the WAL at which the next checkpoint starts.
+func (e *Engine) chooseStartFrames() {
 	c := &e.checkpoints
 	c.startFrames = min(startFramesLarge, c.framesMax/2)
 	if info, err := os.Stat(e.path); err != nil || info.Size() > largeFileBytes {
@@ -235,20 +228,19 @@ func (e *Engine) chooseStep() {
 	}
 }
 
-// noteReader notes that a reader, which is of another process, keeps a
-// checkpoint from copying all. The WAL grows on, and the next checkpoint tries
-// again when it has grown by a step.
-func (e *Engine) noteReader() {
+// blockedByReader records that a reader of another process blocks the checkpoint. The next
+// checkpoint starts when the WAL has grown by a step.
+func (e *Engine) blockedByReader() {
 	c := &e.checkpoints
-	c.held, c.startFrames = c.frames, c.frames+startFramesSmall
+	c.blockedFrames, c.startFrames = c.frames, c.frames+startFramesSmall
 	if c.frames > c.framesMax && time.Since(c.warnedAt) > warnEvery {
 		c.warnedAt = time.Now()
 		e.log.Warn("a reader in another process blocks the checkpoint of the WAL", "bytes", int64(c.frames)*frameBytes)
 	}
 }
 
-// finishCheckpoint copies what the WAL still holds and nobody reads, this process
-// included.
+// finishCheckpoint copies the remaining frames of the WAL. No reader of this process blocks
+// it.
 func (e *Engine) finishCheckpoint() error {
 	c := &e.checkpoints
 	e.readMu.Lock()
@@ -256,10 +248,10 @@ func (e *Engine) finishCheckpoint() error {
 	e.readMu.Unlock()
 	switch {
 	case err == nil && frames == copied:
-		c.frames, c.held = 0, 0
-		e.chooseStep()
+		c.frames, c.blockedFrames = 0, 0
+		e.chooseStartFrames()
 	case err == nil, isBusy(err):
-		e.noteReader()
+		e.blockedByReader()
 	case errors.Is(classify(err), store.ErrFull):
 		e.log.Warn("no space left for a checkpoint of the WAL", "error", err)
 	default:
@@ -268,8 +260,8 @@ func (e *Engine) finishCheckpoint() error {
 	return nil
 }
 
-// framesOf estimates, from above, how many frames a batch adds to the WAL: for
-// each plant its page and one that a split adds, and the pages of long texts.
+// framesOf returns an upper estimate of the frames that a batch adds to the WAL: for each
+// plant its page and a page of a split, and the pages of long texts.
 func framesOf(batch []store.Create) int {
 	bytes := 0
 	for i := range batch {

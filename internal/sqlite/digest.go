@@ -5,10 +5,12 @@ import (
 	"plantstore/internal/store"
 )
 
-const tokenDigestSQL = "SELECT cast(id AS TEXT), name, hash, scopes, created_at, expires_at, revoked_at, prefix FROM tokens" //nolint:gosec // a statement, no credential
+//nolint:gosec // a statement, no credential
+const tokenDigestSQL = "SELECT cast(id AS TEXT), name, hash, scopes, created_at, expires_at, revoked_at, prefix " +
+	"FROM tokens"
 
-// tokenDigest returns the digest of a row of tokens but for its last use, which
-// may be lost: the columns of tokenDigestSQL.
+// tokenDigest returns the digest of a row of tokenDigestSQL. It omits the last use, which may
+// be lost.
 func tokenDigest(d *store.Digester, s *sqlite3.Stmt) int64 {
 	for column := range 4 {
 		d.Text(s.Text(column))
@@ -19,15 +21,15 @@ func tokenDigest(d *store.Digester, s *sqlite3.Stmt) int64 {
 			d.Integer(s.Int64(column))
 		}
 	}
-	if prefix := 7; !s.Null(prefix) { // a token without one has the digest that it had before there were any
+	if prefix := 7; !s.Null(prefix) { // a token without a prefix keeps its digest of schema 2
 		d.Integer(int64(prefix))
 		d.Text(s.Text(prefix))
 	}
 	return d.Sum()
 }
 
-// tokenDigests returns the sum of the digests of all tokens of a store with that
-// schema, and how many they are.
+// tokenDigests returns the sum of the digests and the number of all tokens of a store with
+// that schema.
 func tokenDigests(c *sqlite3.Conn, schema int) (sum, n int64, err error) {
 	s, err := c.Prepare(forSchema(schema, tokenDigestSQL))
 	if err != nil {

@@ -1,9 +1,9 @@
-// Package sqlite is the embedded engine: one file, written by one connection
-// of the server, in WAL mode with synchronous=FULL, so that a commit that
-// returned is on stable storage (https://sqlite.org/pragma.html#pragma_synchronous).
+// Package sqlite is the engine of a store in one SQLite file. One connection of the server
+// writes the file, in WAL mode with synchronous=FULL, so that a completed commit is on stable
+// storage (https://sqlite.org/pragma.html#pragma_synchronous).
 //
-// Commands may work on the file while the server runs; locks.go says how they
-// get their turn. Checkpoints are the engine's own business, see checkpoint.go.
+// Commands may use the file while the server runs; locks.go describes the write ticket. The
+// engine runs the checkpoints itself, see checkpoint.go.
 package sqlite
 
 import (
@@ -24,14 +24,14 @@ import (
 	"plantstore/internal/store"
 )
 
-// Config is what an Engine is made of.
+// Config configures an Engine.
 type Config struct {
-	Path      string
-	Server    bool                  // this process serves the file: it is the only one, and does the checkpoints
-	MustExist bool                  // do not create the store, neither the file nor its tables
-	ReadOnly  bool                  // only Get, List and Tokens are called: change nothing; implies MustExist
-	Migrate   bool                  // bring a store of an older schema to the newest one; a new store always has that
-	WALMax    int64                 // the WAL stays below this as long as nobody else holds a read open; 0: WALBytesDefault
+	Path      string                // required
+	Server    bool                  // this process is the one server of the file, and runs the checkpoints
+	MustExist bool                  // create neither the file nor its tables
+	ReadOnly  bool                  // change nothing, so that only Get, List and Tokens work; implies MustExist
+	Migrate   bool                  // migrate an older schema to the newest one; a new store always has it
+	WALMax    int64                 // bytes of the WAL unless another process reads; 0: WALBytesDefault
 	Log       *slog.Logger          // nil: no log
 	Metrics   prometheus.Registerer // of a server; nil: no metrics
 }
@@ -41,28 +41,28 @@ type Engine struct {
 	path   string
 	server bool
 	log    *slog.Logger
-	schema int // the version of the store's; the newest unless the engine only reads
+	schema int // version of the schema; the newest, unless the engine is read-only
 
-	serveLock *os.File // held by a server; nil in a command
+	serveLock *os.File // nil in a command
 	ticket    writeTicket
 
 	writeMu sync.Mutex    // guards writer, its statements and order
-	writer  *sqlite3.Conn // the one connection that writes; nil if the engine only reads
+	writer  *sqlite3.Conn // the only connection that writes; nil if the engine is read-only
 	stmts   writeStmts
-	broken  error          // why nothing may be written any more
+	broken  error          // refuses every write if it is set
 	order   []int32        // scratch of Insert
 	digests store.Digester // scratch of Insert
-	added   added          // by the transaction that runs
+	added   added          // by the current transaction
 	wal     *os.File       // the WAL, for syncWAL
 
-	ownMoveState store.MoveState // the state that this engine set, under which it may write; guarded by writeMu
-	capturedTo   int64           // the last followed.number that Captured returned; only the mover uses it
+	ownMoveState store.MoveState // set by this engine, under which it may write; guarded by writeMu
+	capturedTo   int64           // last followed.number that Captured returned; only a move uses it
 
-	store    int64     // state.store
-	markFile *os.File  // FILE-mark
-	markedAt time.Time // when a failure to write it was last logged; guarded by writeMu
+	store        int64     // state.store
+	markFile     *os.File  // FILE-mark
+	markWarnedAt time.Time // last warning about a failed write of it; guarded by writeMu
 
-	ticketLockedAt, yieldUntil time.Time // a command's last turn; guarded by writeMu
+	ticketLockedAt, yieldUntil time.Time // of the last write of a command; guarded by writeMu
 
 	readMu sync.Mutex // guards reader
 	reader *sqlite3.Conn
@@ -70,25 +70,25 @@ type Engine struct {
 	checkpoints checkpointer
 }
 
-// versionMin is the first SQLite without a defect that could corrupt a WAL
-// when two connections write and checkpoint at once
-// (https://sqlite.org/wal.html, "The WAL-reset bug").
+// versionMin is the first version of SQLite without a defect that can corrupt the WAL when
+// two connections write and checkpoint concurrently (https://sqlite.org/wal.html, "The
+// WAL-reset bug").
 const versionMin = 3_051_003
 
 func checkVersion(version int) error {
 	if version < versionMin {
-		return fmt.Errorf("SQLite %s can corrupt a store: at least %s is required", versionText(version), versionText(versionMin))
+		return fmt.Errorf("SQLite %s can corrupt a store: at least %s is required",
+			versionText(version), versionText(versionMin))
 	}
 	return nil
 }
 
-// Open opens the store in a file, and creates it if it is not there and may be
-// created. When it returns, everything in the file is on stable storage, unless
-// c.ReadOnly is set. The caller closes the engine. The error wraps
-// store.ErrBroken if the disk failed or the store is damaged.
+// Open opens the store in a file, or creates it unless c.MustExist is set. When it returns,
+// the content of the file is on stable storage, unless c.ReadOnly is set. The caller closes
+// the engine. The error wraps store.ErrBroken if the disk failed or the store is damaged.
 //
-// The schema of a store that exists is changed only if c.Migrate is set. Without
-// it, Open refuses a store of an older schema, or reads it if c.ReadOnly is set.
+// Open migrates a store of an older schema if c.Migrate is set, opens it if c.ReadOnly is
+// set, and refuses it otherwise.
 func Open(ctx context.Context, c Config) (_ *Engine, err error) {
 	if err := checkVersion(sqlite3.Version()); err != nil {
 		return nil, err
@@ -109,7 +109,7 @@ func Open(ctx context.Context, c Config) (_ *Engine, err error) {
 	e := &Engine{path: c.Path, server: c.Server, log: c.Log, schema: len(migrations)}
 	defer func() {
 		if err != nil {
-			_ = e.release() // the first error is the one that tells
+			_ = e.release() // err has the cause
 			err = diskFault(err)
 		}
 	}()
@@ -119,7 +119,7 @@ func Open(ctx context.Context, c Config) (_ *Engine, err error) {
 		}
 		return e, nil
 	}
-	if err := e.openWriter(ctx, c); err != nil { // before a lock file is left beside what is no store
+	if err := e.openWriter(ctx, c); err != nil { // first, so that no lock file is created beside another file
 		return nil, err
 	}
 	if c.Server {
@@ -147,14 +147,14 @@ func Open(ctx context.Context, c Config) (_ *Engine, err error) {
 		return nil, err
 	}
 	if c.Metrics != nil {
-		e.checkpoints.took = e.measure(c.Metrics)
+		e.checkpoints.duration = e.measure(c.Metrics)
 	}
 	return e, e.startCheckpoints(c.WALMax)
 }
 
-// realPath follows the links in a path, as SQLite does: all that lies beside
-// the file, the WAL, the mark and the locks, lies beside the real one. Of a file
-// that does not exist it follows those to the directory.
+// realPath resolves the symbolic links in a path, as SQLite does: the WAL, the commit mark
+// and the lock files are beside the real file. If the file does not exist, it resolves the
+// links of the directory.
 func realPath(path string) string {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		return real
@@ -165,8 +165,8 @@ func realPath(path string) string {
 	return path
 }
 
-// prepareFile checks the place of the file, and creates the file if it may be
-// created: for its owner only, because who can read it can read every plant.
+// prepareFile checks the directory and the files beside the store, and creates the file
+// unless c.MustExist is set. Only its owner may read it, because it contains every plant.
 func prepareFile(c *Config) error {
 	if err := safefile.RefuseForeignLinks(c.Path); err != nil {
 		return err
@@ -203,12 +203,12 @@ func noStore(path string) error {
 	return fmt.Errorf("%w at %s: name one with --db, or create one with plantstore serve", store.ErrNoStore, path)
 }
 
-// busyMilliseconds is how long a reading connection waits for the short locks
-// of recovery. Writing waits in begin, with a context.
+// busyMilliseconds is the time that a reading connection waits for the short locks of
+// recovery. A writing connection waits in begin, with a context.
 const busyMilliseconds = 2000
 
-// openWriter opens the writing connection, and refuses what is no store of
-// ours before anything is changed in it.
+// openWriter opens the writing connection. It refuses another file before it changes
+// anything.
 func (e *Engine) openWriter(ctx context.Context, c Config) (err error) {
 	if e.writer, err = sqlite3.OpenBuffered(e.path); err != nil {
 		return openFault(e.path, err)
@@ -217,33 +217,32 @@ func (e *Engine) openWriter(ctx context.Context, c Config) (err error) {
 		return notWritable(e.path, nil)
 	}
 	e.writer.BusyTimeout(busyMilliseconds)
-	e.writer.KeepWAL(true) // whatever is wrong with it, it may be all that there is
+	e.writer.KeepWAL(true) // a damaged WAL may be the only copy of its plants
 	_, err = c.accept(ctx, e.writer)
 	e.writer.KeepWAL(err != nil && hasWAL(e.path))
 	return err
 }
 
-// openReader opens the reading connection of an engine that only reads.
+// openReader opens the reading connection of a read-only engine.
 func (e *Engine) openReader(ctx context.Context, c Config) (err error) {
 	e.broken = errReadOnly
-	if e.reader, err = openToLook(e.path); err != nil {
+	if e.reader, err = openForReading(e.path); err != nil {
 		return err
 	}
 	e.schema, err = c.accept(ctx, e.reader)
 	return err
 }
 
-// accept returns the version of a store's schema, 0 for an empty file. It
-// returns an error if the file is no store of ours, is one that the Config does
-// not allow, has another schema than its version's, or has lost commits. It
-// changes nothing.
+// accept returns the version of a store's schema, 0 for an empty file. It returns an error
+// if the file is not a store, is not allowed by the Config, has a changed schema, or has lost
+// commits. It changes nothing.
 func (c Config) accept(ctx context.Context, conn *sqlite3.Conn) (version int, err error) {
 	err = during(ctx, conn, func() error {
 		version, err = c.acceptFile(conn)
 		return err
 	})
 	if err != nil && ctx.Err() != nil {
-		err = ctx.Err() // SQLite tells of an interruption in several ways
+		err = ctx.Err() // SQLite has several errors for an interruption
 	}
 	return version, err
 }
@@ -259,16 +258,16 @@ func (c Config) acceptFile(conn *sqlite3.Conn) (version int, err error) {
 	if err := checkSchema(conn, c.Path, version); err != nil { // before any table is read
 		return version, err
 	}
-	_, wrong, err := checkMark(conn, c.Path)
-	if err == nil && wrong != nil {
-		err = fmt.Errorf("%w: %w", store.ErrBroken, wrong)
+	_, fault, err := checkMark(conn, c.Path)
+	if err == nil && fault != nil {
+		err = fmt.Errorf("%w: %w", store.ErrBroken, fault)
 	}
 	return version, err
 }
 
-// connect makes the file ready to be written to, and opens the reading connection.
+// connect prepares the file for writes and opens the reading connection.
 func (e *Engine) connect() (err error) {
-	if err := e.writer.Exec("PRAGMA page_size = 4096"); err != nil { // counts only for a new file
+	if err := e.writer.Exec("PRAGMA page_size = 4096"); err != nil { // has an effect only on a new file
 		return openFault(e.path, err)
 	}
 	mode, err := e.writer.QueryText("PRAGMA journal_mode = WAL")
@@ -281,7 +280,7 @@ func (e *Engine) connect() (err error) {
 	if err := e.writer.Exec(connectionSettings + "PRAGMA cache_size = -32768;"); err != nil {
 		return err
 	}
-	e.writer.BusyTimeout(0) // from here on begin waits, with a context
+	e.writer.BusyTimeout(0) // from now on begin waits, with a context
 	e.writer.TrackWAL()
 
 	if e.reader, err = sqlite3.Open(e.path); err != nil {
@@ -294,7 +293,7 @@ func (e *Engine) connect() (err error) {
 	return e.openWAL()
 }
 
-// fullfsync is for macOS, where fsync alone leaves data in the drive's cache.
+// fullfsync is for macOS, where fsync leaves data in the cache of the drive.
 const connectionSettings = `
 	PRAGMA synchronous = FULL;
 	PRAGMA fullfsync = ON;
@@ -304,14 +303,13 @@ const connectionSettings = `
 	PRAGMA trusted_schema = OFF;
 `
 
-// makeDurable puts what an earlier process may have left in the page cache
-// alone on stable storage: a plant must not be acknowledged as already there
-// from a row that a power cut could still take away. The checkpoint syncs and
-// copies the WAL; if somebody who reads keeps it from that, the WAL is synced.
-// The directory is synced here because SQLite ignores an error of that.
+// makeDurable syncs the data that an earlier process may have left in the page cache: a
+// replay must not be acknowledged for a row that a power cut can remove. The checkpoint
+// syncs and copies the WAL; if a reader blocks it, the WAL is synced. makeDurable also syncs
+// the directory, because SQLite ignores an error of that sync.
 func (e *Engine) makeDurable() error {
 	if !e.server && served(e.path) {
-		return nil // the server did it when it started, and sees to it since
+		return nil // the server did it at its start
 	}
 	_, _, err := e.writer.Checkpoint(sqlite3.Truncate)
 	if isBusy(err) {
@@ -320,16 +318,16 @@ func (e *Engine) makeDurable() error {
 	if err != nil {
 		return fmt.Errorf("checkpoint %s: %w", e.path, classify(err))
 	}
-	// The checkpoint synced the file only if the WAL had something for it; a
-	// file that was copied here a moment ago is in the page cache alone.
+	// The checkpoint has synced the file only if the WAL had frames. A file that was just
+	// copied here is in the page cache only.
 	if err := e.writer.SyncFile(); err != nil {
 		return fmt.Errorf("sync %s: %w", e.path, classify(err))
 	}
 	return safefile.SyncDir(filepath.Dir(e.path))
 }
 
-// Close copies the WAL into the file and lets go of it. A broken engine it
-// leaves as it is: what the disk has is for the next process to find out.
+// Close copies the WAL into the file and closes it. It leaves a broken engine unchanged, for
+// recovery by the next process.
 func (e *Engine) Close() error {
 	e.checkpoints.stop()
 	e.writeMu.Lock()
@@ -340,7 +338,7 @@ func (e *Engine) Close() error {
 	e.readMu.Lock()
 	defer e.readMu.Unlock()
 	if e.server {
-		// Closing would do this, too, but would not tell when it fails.
+		// Closing the connection does the same, but returns no error.
 		if _, _, err := e.writer.Checkpoint(sqlite3.Truncate); err != nil && !isBusy(err) {
 			e.writer.KeepWAL(true)
 			e.log.Warn("could not checkpoint the WAL; nothing is lost, and the next start does it", "error", err)
@@ -349,7 +347,7 @@ func (e *Engine) Close() error {
 	return e.release()
 }
 
-// release closes whatever is open, in an order that leaves the locks for last.
+// release closes all connections and files, the locks last.
 func (e *Engine) release() error {
 	e.stmts.close()
 	errs := []error{e.closeMark()}

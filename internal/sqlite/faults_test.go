@@ -144,7 +144,7 @@ func TestWALStaysTheSameFile(t *testing.T) {
 func TestBackgroundMeetsFullDisk(t *testing.T) {
 	t.Parallel()
 	e := openServer(t)
-	e.checkpoints.ended(false, &sqlite3.Error{Op: "checkpoint", Code: 13, Message: "database or disk is full"}) // SQLITE_FULL
+	e.checkpoints.passEnded(false, &sqlite3.Error{Op: "checkpoint", Code: 13, Message: "database or disk is full"}) // SQLITE_FULL
 	e.writeMu.Lock()
 	e.checkpoints.frames = startFramesLarge
 	e.writeMu.Unlock()
@@ -231,13 +231,13 @@ func TestReaderLeft(t *testing.T) {
 	e.writeMu.Lock()
 	c.frames = c.framesMax + startFramesLarge
 	e.writeMu.Unlock()
-	c.ended(true, nil) // the reader kept the background from copying all
+	c.passEnded(true, nil) // the reader kept the background from copying all
 	if err := e.checkpointIfDue(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}
 	e.writeMu.Lock()
-	if c.held != c.frames || c.startFrames <= c.frames {
-		t.Errorf("of %d frames %d are noted as held, and the next checkpoint begins at %d", c.frames, c.held, c.startFrames)
+	if c.blockedFrames != c.frames || c.startFrames <= c.frames {
+		t.Errorf("of %d frames %d are noted as held, and the next checkpoint begins at %d", c.frames, c.blockedFrames, c.startFrames)
 	}
 	c.frames = c.startFrames
 	e.writeMu.Unlock()
@@ -247,7 +247,7 @@ func TestReaderLeft(t *testing.T) {
 	if err := insertBatch(t.Context(), e, plantsFrom(0, 1, "Rosa")); err != nil { // waits for ever if it waits
 		t.Fatal(err)
 	}
-	c.ended(false, nil)
+	c.passEnded(false, nil)
 	e.writeMu.Lock()
 	c.frames = c.startFrames
 	e.writeMu.Unlock()
@@ -256,8 +256,8 @@ func TestReaderLeft(t *testing.T) {
 	}
 	e.writeMu.Lock()
 	defer e.writeMu.Unlock()
-	if c.frames != 0 || c.held != 0 {
-		t.Errorf("when all is copied: %d frames, %d held", c.frames, c.held)
+	if c.frames != 0 || c.blockedFrames != 0 {
+		t.Errorf("when all is copied: %d frames, %d held", c.frames, c.blockedFrames)
 	}
 }
 
@@ -288,7 +288,7 @@ func TestOwnCommitIsNoReader(t *testing.T) {
 				t.Fatal(err)
 			}
 			attempts := 0
-			e.checkpoints.took = prometheus.ObserverFunc(func(float64) {
+			e.checkpoints.duration = prometheus.ObserverFunc(func(float64) {
 				if attempts++; attempts == 1 && leaves {
 					if err := reader.Exec("COMMIT"); err != nil {
 						t.Error(err)

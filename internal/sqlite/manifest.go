@@ -15,24 +15,24 @@ import (
 	"plantstore/internal/sqlite/sqlite3"
 )
 
-// Manifest says what a backup holds. It lies beside the backup, with
-// ManifestSuffix behind its name.
+// Manifest describes a backup. It is a file beside the backup, with the suffix
+// ManifestSuffix.
 type Manifest struct {
 	Format  int       `json:"format"`           // manifestFormat
-	MadeAt  time.Time `json:"made_at,omitzero"` // when what the backup holds was read
-	Store   string    `json:"store"`            // which store it is of, in hexadecimal digits
-	Commits int64     `json:"commits"`          // the number of the last commit in it
+	MadeAt  time.Time `json:"made_at,omitzero"` // time of the snapshot
+	Store   string    `json:"store"`            // identity of the store, in hexadecimal digits
+	Commits int64     `json:"commits"`          // number of the last commit
 	Plants  int64     `json:"plants"`
 	Bytes   int64     `json:"bytes"`  // of the file
 	SHA256  string    `json:"sha256"` // of the file, in hexadecimal digits
 }
 
-// ManifestSuffix is what the name of a manifest has behind that of its backup.
+// ManifestSuffix follows the name of the backup in the name of its manifest.
 const ManifestSuffix = ".json"
 
 const manifestFormat = 1
 
-// errNoManifest means that no manifest lies beside a file.
+// errNoManifest means that a file has no manifest.
 var errNoManifest = errors.New("the manifest is missing, so nothing shows whether the backup is complete")
 
 // readManifest reads the manifest of a backup.
@@ -52,13 +52,15 @@ func ReadManifest(path string) (m Manifest, err error) {
 		return m, fmt.Errorf("%s is not the manifest of a backup: %w", path, err)
 	}
 	if m.Format != manifestFormat {
-		return m, fmt.Errorf("%s has format %d, and this plantstore supports only format %d: use the plantstore that made the backup", path, m.Format, manifestFormat)
+		return m, fmt.Errorf("%s has format %d, and this plantstore supports only format %d: "+
+			"use the plantstore that made the backup", path, m.Format, manifestFormat)
 	}
 	return m, nil
 }
 
-// BackupManifest returns the manifest of the backup at path. The error says so if path is not a regular file, if the
-// manifest is missing or is none, or if the file does not have the size that the manifest says.
+// BackupManifest returns the manifest of the backup at path. It returns an error if path is
+// not a regular file, if the manifest is missing or malformed, or if the file has not the size
+// in the manifest.
 func BackupManifest(path string) (Manifest, error) {
 	info, err := os.Lstat(path)
 	if err != nil {
@@ -74,8 +76,7 @@ func BackupManifest(path string) (Manifest, error) {
 	return m, err
 }
 
-// publish puts a manifest, and then the file that it is about, under their
-// names.
+// publish gives a manifest, and then its backup, their names.
 func (m *Manifest) publish(temp *safefile.File, to string) error {
 	if err := m.Write(to + ManifestSuffix); err != nil {
 		return err
@@ -86,8 +87,8 @@ func (m *Manifest) publish(temp *safefile.File, to string) error {
 	return nil
 }
 
-// Write writes the manifest to a new file, which appears when it is on stable
-// storage. The error wraps fs.ErrExist if something is at path.
+// Write writes the manifest to a new file, which appears when it is on stable storage. The
+// error wraps fs.ErrExist if path exists.
 func (m *Manifest) Write(path string) (err error) {
 	text, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {
@@ -108,8 +109,8 @@ func (m *Manifest) sizeFault(bytes int64) string {
 	return fmt.Sprintf("it has %d bytes; its manifest has %d", bytes, m.Bytes)
 }
 
-// verify reads the whole backup at path, of which this is the manifest, and compares the two. Nothing beside the file
-// counts, and nothing is changed. See Verify for progress and the error.
+// verify compares the whole backup at path with its manifest. It reads no other file and
+// changes nothing. See Verify for progress and the error.
 func (m *Manifest) verify(ctx context.Context, path string, progress func(plants int64)) (Verification, error) {
 	v := Verification{Manifest: true}
 	size, sum, err := sumFile(ctx, path)
@@ -122,7 +123,7 @@ func (m *Manifest) verify(ctx context.Context, path string, progress func(plants
 		v.fault("its SHA-256 is %s; its manifest has %s", sum, m.SHA256)
 	}
 	whole := len(v.Faults) == 0
-	err = v.lookImmutable(ctx, path, false, progress)
+	err = v.checkImmutable(ctx, path, false, progress)
 	switch {
 	case ctx.Err() != nil:
 		return v, ctx.Err()
@@ -130,16 +131,17 @@ func (m *Manifest) verify(ctx context.Context, path string, progress func(plants
 		v.fault("%v", err)
 	case err != nil:
 		return v, err
-	case v.Store != "" && (v.Plants != m.Plants || v.Commits != m.Commits || v.Store != m.Store): // empty: it was not read
+	case v.Store != "" && // else the state was not read
+		(v.Plants != m.Plants || v.Commits != m.Commits || v.Store != m.Store):
 		v.fault("it has %d plants up to commit %d of store %s; its manifest has %d up to commit %d of store %s",
 			v.Plants, v.Commits, v.Store, m.Plants, m.Commits, m.Store)
 	}
 	return v, nil
 }
 
-// VerifyFile reads a file that the user names, as Verify does. A file that has a manifest beside it is a backup: it is
-// compared with the manifest, and nothing else beside it counts. Neither does it, but for the mark, for a file that is
-// not in WAL mode, as a backup without its manifest.
+// VerifyFile is Verify for a file that the user has entered. A file with a manifest is a
+// backup: VerifyFile compares the two and reads no other file. A file that is not in WAL mode
+// is a backup without its manifest: VerifyFile reads it and the commit mark.
 func VerifyFile(ctx context.Context, path string, progress func(plants int64)) (v Verification, err error) {
 	path = realPath(path)
 	if err := checkNamed(path); err != nil {
@@ -158,13 +160,13 @@ func VerifyFile(ctx context.Context, path string, progress func(plants int64)) (
 	case inWAL:
 		return Verify(ctx, path, progress)
 	}
-	err = v.lookImmutable(ctx, path, true, progress)
+	err = v.checkImmutable(ctx, path, true, progress)
 	return v, cmp.Or(ctx.Err(), err)
 }
 
 // usesWAL reports whether a database file is in WAL mode, by its header
-// (https://sqlite.org/fileformat2.html#file_format_version_numbers). A store that was opened once is; what Backup makes
-// is not.
+// (https://sqlite.org/fileformat2.html#file_format_version_numbers). A store is, a backup is
+// not.
 func usesWAL(path string) (bool, error) {
 	const readVersion = 19
 	f, err := safefile.OpenRegular(path, os.O_RDONLY, 0)
@@ -179,8 +181,11 @@ func usesWAL(path string) (bool, error) {
 	return version[0] == 2, nil
 }
 
-// lookImmutable looks at a file that nothing changes, and at nothing beside it but the mark of a store.
-func (v *Verification) lookImmutable(ctx context.Context, path string, isStore bool, progress func(int64)) error {
+// checkImmutable checks a file without its WAL. If the file is a store, it also reads the
+// commit mark.
+func (v *Verification) checkImmutable(
+	ctx context.Context, path string, isStore bool, progress func(int64),
+) error {
 	before, err := os.Stat(path)
 	if err != nil {
 		return err
@@ -189,8 +194,8 @@ func (v *Verification) lookImmutable(ctx context.Context, path string, isStore b
 	if err != nil {
 		return openFault(path, err)
 	}
-	if err = prepareToLook(c); err == nil {
-		err = during(ctx, c, func() error { return v.look(ctx, c, path, isStore, progress) })
+	if err = prepareForReading(c); err == nil {
+		err = during(ctx, c, func() error { return v.check(ctx, c, path, isStore, progress) })
 	}
 	after, errAfter := os.Stat(path)
 	if errAfter == nil && (after.Size() != before.Size() || !after.ModTime().Equal(before.ModTime())) {

@@ -18,14 +18,13 @@ var migrationFiles embed.FS
 // migrations are the names of the files, in their order.
 var migrations = store.Migrations(migrationFiles)
 
-// applicationID marks a file as a plant store's, in the field that SQLite has
-// for that (https://sqlite.org/pragma.html#pragma_application_id): "plnt".
+// applicationID identifies the file of a plant store, "plnt"
+// (https://sqlite.org/pragma.html#pragma_application_id).
 const applicationID = 0x706c6e74
 
-// Migrate brings the store at path to the schema of this program. It returns
-// which schema the store had and which it has now; they are the same if there
-// was nothing to do. The error says so if there is no store at path, or if a
-// server has it open: the server holds the lock that a migration needs.
+// Migrate migrates the store at path to the schema of this program. It returns the schema
+// before and after; they are equal if the store already had the newest one. It returns an
+// error if there is no store at path or if a server has it open. A nil log means none.
 func Migrate(ctx context.Context, path string, log *slog.Logger) (from, to int, err error) {
 	reader, err := Open(ctx, Config{Path: path, ReadOnly: true, Log: log})
 	if err != nil {
@@ -42,15 +41,16 @@ func Migrate(ctx context.Context, path string, log *slog.Logger) (from, to int, 
 	return from, len(migrations), e.Close()
 }
 
-// acceptVersion returns an error if the Config does not allow a store of a
-// schema that this program knows; 0 is an empty file.
+// acceptVersion returns an error if the Config does not allow a store of that schema; 0 is
+// an empty file.
 func (c Config) acceptVersion(version int) error {
 	newest := len(migrations)
 	switch {
 	case version == 0 && c.MustExist:
 		return noStore(c.Path)
 	case 0 < version && version < newest && !c.Migrate && !c.ReadOnly:
-		return fmt.Errorf("%s has schema %d and this plantstore needs schema %d: stop the server of this store if one runs, then run plantstore migrate or start plantstore serve",
+		return fmt.Errorf("%s has schema %d and this plantstore needs schema %d: "+
+			"stop the server of this store if one runs, then run plantstore migrate or start plantstore serve",
 			c.Path, version, newest)
 	}
 	return nil
@@ -59,8 +59,7 @@ func (c Config) acceptVersion(version int) error {
 // schemaPrefix is the first schema in which tokens have a prefix.
 const schemaPrefix = 3
 
-// forSchema returns a query of tokenColumns or tokenDigestSQL for a store with
-// that schema.
+// forSchema adapts a query of tokenColumns or tokenDigestSQL to that schema.
 func forSchema(schema int, sql string) string {
 	if schema < schemaPrefix {
 		return strings.Replace(sql, ", prefix", ", NULL", 1)
@@ -68,9 +67,8 @@ func forSchema(schema int, sql string) string {
 	return sql
 }
 
-// migrate makes the tables of a new store, and brings an older one to the
-// newest schema if it may. The schema's version is the file's user_version: the
-// number of migrations applied.
+// migrate creates the tables of a new store, or migrates an older store if c.Migrate is set.
+// The version of the schema is the file's user_version: the number of applied migrations.
 func (e *Engine) migrate(ctx context.Context, c Config) error {
 	version, err := schemaVersion(e.writer, e.path)
 	if err != nil || version == len(migrations) {
@@ -108,8 +106,8 @@ func apply(c *sqlite3.Conn, file string, version int) error {
 	return c.Exec(fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d", applicationID, version))
 }
 
-// schemaVersion returns 0 for an empty file, and an error for a file that
-// belongs to another program or a later version of this one.
+// schemaVersion returns the version of the schema, 0 for an empty file, and an error for a
+// file of another program or of a newer version.
 func schemaVersion(c *sqlite3.Conn, path string) (int, error) {
 	id, err := c.QueryInt("PRAGMA application_id")
 	if err != nil {
@@ -120,7 +118,8 @@ func schemaVersion(c *sqlite3.Conn, path string) (int, error) {
 		return 0, err
 	}
 	if known := len(migrations); id == applicationID && version > int64(known) {
-		return 0, fmt.Errorf("%s has schema %d, and this plantstore supports schemas up to %d: use the plantstore that wrote it or a newer one", path, version, known)
+		return 0, fmt.Errorf("%s has schema %d, and this plantstore supports schemas up to %d: "+
+			"use the plantstore that wrote it or a newer one", path, version, known)
 	}
 	if id == applicationID {
 		return int(version), nil
@@ -135,8 +134,7 @@ func schemaVersion(c *sqlite3.Conn, path string) (int, error) {
 	return 0, nil
 }
 
-// openFault says in plain words what the commonest errors of a first look at a
-// file mean.
+// openFault explains the most frequent errors of the first access to a file.
 func openFault(path string, err error) error {
 	var fault *sqlite3.Error
 	switch {
@@ -148,8 +146,7 @@ func openFault(path string, err error) error {
 	return fmt.Errorf("open %s: %w", path, err)
 }
 
-// notWritable returns an error that says what a store needs; the cause may be
-// nil.
+// notWritable returns an error with advice; the cause may be nil.
 func notWritable(path string, cause error) error {
 	const advice = "check the owner and the mode of the file and of its directory"
 	if cause == nil {

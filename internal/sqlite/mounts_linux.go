@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// networkFileSystems are the types, as in mountinfo, on which neither the
-// locks nor the shared memory of WAL mode hold between machines
+// networkFileSystems are the types in mountinfo of file systems where the locks and the shared
+// memory of WAL mode do not work between machines
 // (https://sqlite.org/wal.html, "WAL does not work over a network filesystem").
 var networkFileSystems = map[string]bool{
 	"9p": true, "afs": true, "beegfs": true, "ceph": true, "cifs": true, "coda": true,
@@ -23,7 +23,7 @@ var networkFileSystems = map[string]bool{
 	"vboxsf": true,
 }
 
-// refuseNetwork returns an error if the directory lies on a network file system.
+// refuseNetwork returns an error if the directory is on a network file system.
 func refuseNetwork(dir string) error {
 	var stat syscall.Stat_t
 	if err := syscall.Stat(dir, &stat); err != nil {
@@ -31,7 +31,7 @@ func refuseNetwork(dir string) error {
 	}
 	mounts, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
-		return nil // no /proc, as in some containers: nothing to refuse by
+		return nil // no /proc, as in some containers
 	}
 	defer mounts.Close()
 	kind, err := fileSystemOf(mounts, unix.Major(stat.Dev), unix.Minor(stat.Dev))
@@ -39,7 +39,8 @@ func refuseNetwork(dir string) error {
 		return fmt.Errorf("read mountinfo: %w", err)
 	}
 	if networkFileSystems[kind] {
-		return fmt.Errorf("%s is on a network file system (%s), where SQLite's locks do not work: use a local disk or PostgreSQL", dir, kind)
+		return fmt.Errorf("%s is on a network file system (%s), where SQLite's locks do not work: "+
+			"use a local disk or PostgreSQL", dir, kind)
 	}
 	return nil
 }

@@ -2,5 +2,5 @@
 
 package sqlite
 
-// refuseNetwork knows only Linux's mount table.
+// refuseNetwork is implemented for the mount table of Linux only.
 func refuseNetwork(string) error { return nil }

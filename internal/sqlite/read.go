@@ -10,17 +10,16 @@ import (
 	"plantstore/internal/store"
 )
 
-// read runs fn on the reading connection. A read that takes long is ended with
-// its context; none holds a transaction open between calls, so that none keeps
-// a checkpoint from finishing.
+// read runs fn on the reading connection until ctx ends. No read has a transaction open
+// between calls, so no read blocks a checkpoint.
 func (e *Engine) read(ctx context.Context, fn func(c *sqlite3.Conn) error) error {
 	e.readMu.Lock()
 	defer e.readMu.Unlock()
 	return classify(during(ctx, e.reader, func() error { return fn(e.reader) }))
 }
 
-// during runs fn, and interrupts what it does on the connection when ctx ends;
-// then the error is that of ctx.
+// during runs fn and interrupts its statements on the connection when ctx ends; then the
+// error is that of ctx.
 func during(ctx context.Context, c *sqlite3.Conn, fn func() error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -28,7 +27,7 @@ func during(ctx context.Context, c *sqlite3.Conn, fn func() error) error {
 	ended, interrupted := make(chan struct{}), make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(interrupted)
-		for { // again and again: between two statements of fn it has no effect
+		for { // repeated, because it has no effect between two statements of fn
 			c.Interrupt()
 			select {
 			case <-ended:
@@ -40,7 +39,7 @@ func during(ctx context.Context, c *sqlite3.Conn, fn func() error) error {
 	err := fn()
 	close(ended)
 	if !stop() {
-		<-interrupted // or it would hit what the connection does next
+		<-interrupted // or it would interrupt the next statement
 	}
 	var fault *sqlite3.Error
 	if errors.As(err, &fault) && fault.Interrupted() && ctx.Err() != nil {

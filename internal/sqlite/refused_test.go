@@ -115,7 +115,7 @@ func TestCheckpointWait(t *testing.T) {
 	e.writeMu.Lock()
 	c.frames = c.framesMax + 1 // which the token's commit has set
 	e.writeMu.Unlock()
-	c.ended(false, nil)
+	c.passEnded(false, nil)
 	if err := <-inserted; err != nil {
 		t.Errorf("when the checkpoint has ended: %v", err)
 	}

@@ -17,10 +17,9 @@ import (
 // ErrExists means that Restore would overwrite a store.
 var ErrExists = errors.New("a store exists already")
 
-// Restore makes the backup from, whose manifest lies beside it, the store at
-// path. Everything in the backup is held against the manifest before anything
-// at path is touched; then the store is there as a whole or not at all. It
-// replaces a store that is there only if it may, and never one that is served.
+// Restore restores the store at path from a backup with its manifest. It verifies the whole
+// backup before it changes anything at path; then the store appears complete or not at all.
+// Restore replaces an existing store only if replace is set, and never a served one.
 func Restore(ctx context.Context, from, path string, replace bool, progress Progress) (m Manifest, err error) {
 	from = realPath(from)
 	if err := checkNamed(from); err != nil {
@@ -29,16 +28,19 @@ func Restore(ctx context.Context, from, path string, replace bool, progress Prog
 	if m, err = readManifest(from); err != nil {
 		return m, err
 	}
-	return m, restore(ctx, path, replace, func(temp *safefile.File) error { return m.fetch(ctx, from, temp, progress) })
+	fetch := func(temp *safefile.File) error { return m.fetch(ctx, from, temp, progress) }
+	return m, restore(ctx, path, replace, fetch)
 }
 
-// restore makes the file that fetch writes the store at path. fetch fails if
-// the file is not a whole backup.
-func restore(ctx context.Context, path string, replace bool, fetch func(temp *safefile.File) error) (err error) {
+// restore restores the store at path from the file that fetch writes. fetch returns an error
+// unless the file is a complete backup.
+func restore(
+	ctx context.Context, path string, replace bool, fetch func(temp *safefile.File) error,
+) (err error) {
 	if err := safefile.RefuseForeignLinks(path); err != nil {
 		return err
 	}
-	path = realPath(path) // a link stays one
+	path = realPath(path) // keeps a link
 	if err := refuseNetwork(filepath.Dir(path)); err != nil {
 		return err
 	}
@@ -56,20 +58,19 @@ func restore(ctx context.Context, path string, replace bool, fetch func(temp *sa
 	if err := fetch(temp); err != nil {
 		return err
 	}
-	lock, err := lockServe(ctx, path) // not before: a restore that fails leaves no lock file
+	lock, err := lockServe(ctx, path) // after fetch, so that a failed restore creates no lock file
 	if err != nil {
 		return err
 	}
 	defer lock.Close()
-	err = takePlace(ctx, temp, path, replace)
+	err = replaceStore(ctx, temp, path, replace)
 	if errors.Is(err, fs.ErrExist) && !replace {
-		err = fmt.Errorf("%s: %w", path, ErrExists) // it appeared since
+		err = fmt.Errorf("%s: %w", path, ErrExists) // it has appeared since then
 	}
 	return err
 }
 
-// fetch copies a backup into a file of ours, and holds the copy against the
-// manifest.
+// fetch copies a backup into temp and compares the copy with the manifest.
 func (m *Manifest) fetch(ctx context.Context, from string, temp *safefile.File, progress Progress) error {
 	if err := m.copyFile(ctx, from, temp, progress); err != nil {
 		return err
@@ -81,7 +82,7 @@ func (m *Manifest) fetch(ctx context.Context, from string, temp *safefile.File, 
 	return err
 }
 
-// copyFile copies a backup of the size that the manifest says.
+// copyFile copies a backup of the size in the manifest.
 func (m *Manifest) copyFile(ctx context.Context, from string, to *safefile.File, progress Progress) error {
 	in, err := safefile.OpenRegular(from, os.O_RDONLY, 0)
 	if err != nil {
@@ -95,14 +96,15 @@ func (m *Manifest) copyFile(ctx context.Context, from string, to *safefile.File,
 	if info.Size() != m.Bytes {
 		return fmt.Errorf("%s is damaged: %s", from, m.sizeFault(info.Size()))
 	}
-	counted := io.TeeReader(endingReader{ctx, io.LimitReader(in, m.Bytes)}, &counter{all: m.Bytes, progress: progress})
+	limited := contextReader{ctx, io.LimitReader(in, m.Bytes)}
+	counted := io.TeeReader(limited, &counter{all: m.Bytes, progress: progress})
 	if _, err := io.Copy(to, counted); err != nil {
 		return err
 	}
 	return to.Sync()
 }
 
-// counter is a writer that only counts.
+// counter is a writer that counts bytes.
 type counter struct {
 	n, all   int64
 	progress Progress
@@ -114,9 +116,9 @@ func (c *counter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// emptyWAL copies the WAL of a store that will be replaced into its file. A
-// store that is damaged, or is none, goes as it is.
-func emptyWAL(path string) error {
+// checkpointOld copies the WAL of the store that is to be replaced into its file. It skips a
+// damaged file and a file that is not a store.
+func checkpointOld(path string) error {
 	if err := checkBeside(path, sqliteSuffixes); err != nil {
 		return err
 	}
@@ -125,7 +127,7 @@ func emptyWAL(path string) error {
 		if _, err = old.QueryInt("SELECT count(*) FROM sqlite_schema"); err == nil { // opens the WAL
 			_, _, err = old.Checkpoint(sqlite3.Truncate)
 		}
-		old.KeepWAL(true) // Close would not tell whether it could copy it
+		old.KeepWAL(true) // Close returns no error of a checkpoint
 		err = cmp.Or(err, old.Close())
 	}
 	var fault *sqlite3.Error
@@ -140,19 +142,19 @@ func emptyWAL(path string) error {
 	return nil
 }
 
-// takePlace puts temp in the place of the store at path. First the old store's
-// WAL goes into its file, or SQLite would take it for the new one's.
-func takePlace(ctx context.Context, temp *safefile.File, path string, replace bool) error {
-	t, err := openTicket(path)
+// replaceStore replaces the store at path by temp. First it removes the WAL of the old store,
+// which SQLite would use for the new one.
+func replaceStore(ctx context.Context, temp *safefile.File, path string, replace bool) error {
+	ticket, err := openTicket(path)
 	if err != nil {
 		return err
 	}
-	defer t.file.Close()
-	if err := t.lock(ctx); err != nil {
+	defer ticket.file.Close()
+	if err := ticket.lock(ctx); err != nil {
 		return err
 	}
 	if _, err := os.Stat(path); err == nil {
-		if err := emptyWAL(path); err != nil {
+		if err := checkpointOld(path); err != nil {
 			return err
 		}
 	}

@@ -10,16 +10,16 @@ import (
 	"plantstore/internal/store"
 )
 
-// The schema of a file is a program: views, triggers, generated columns and
-// expressions in indexes run with every statement that meets them. So it is
-// compared with the one that the migrations make before any table is read.
+// Views, triggers, generated columns and expressions in indexes are code in a file: it runs
+// with the statements that use them. So every open compares the schema with the schema that
+// the migrations create, before it reads a table.
 
-// object is a row of sqlite_schema. SQLite refuses a row that says something else
-// than its sql (https://sqlite.org/fileformat2.html#storage_of_the_sql_database_schema).
+// object is a row of sqlite_schema. SQLite refuses a row that contradicts its sql
+// (https://sqlite.org/fileformat2.html#storage_of_the_sql_database_schema).
 type object struct {
 	kind, name, table string
-	sql               string // as SQLite keeps it; empty for an index that a constraint makes
-	root              int64  // the page it begins at; 0 for what has none
+	sql               string // as SQLite stores it; empty for the index of a constraint
+	root              int64  // the first page; 0 for an object without pages
 }
 
 func (o object) String() string {
@@ -29,14 +29,15 @@ func (o object) String() string {
 	return fmt.Sprintf("%s %q on %q", o.kind, o.name, o.table)
 }
 
-// objectsMax bounds what a file may have of them: ours are seven, and other
-// programs keep a few tables in it.
+// objectsMax bounds the number of objects: a store has seven, and other programs add a few
+// tables.
 const objectsMax = 1000
 
-// objects returns the rows of sqlite_schema. To read it runs nothing that is in it.
+// objects returns the rows of sqlite_schema. Reading them runs no code of the file.
 func objects(c *sqlite3.Conn) (all []object, err error) {
-	const sqlMax = 16 << 10 // several times as long as any of ours
-	s, err := c.Prepare(fmt.Sprintf("SELECT type, name, tbl_name, substr(coalesce(sql, ''), 1, %d), rootpage FROM sqlite_schema LIMIT %d", sqlMax, objectsMax+1))
+	const sqlMax = 16 << 10 // several times the longest sql of a store
+	s, err := c.Prepare(fmt.Sprintf("SELECT type, name, tbl_name, substr(coalesce(sql, ''), 1, %d), rootpage "+
+		"FROM sqlite_schema LIMIT %d", sqlMax, objectsMax+1))
 	if err != nil {
 		return nil, err
 	}
@@ -50,13 +51,13 @@ func objects(c *sqlite3.Conn) (all []object, err error) {
 	}
 }
 
-// expected is what the migrations make.
+// expected is the schema that the migrations create.
 type expected struct {
-	versions [][]object // by number of migrations applied, from 0
+	versions [][]object // by number of applied migrations, from 0
 	capture  []object   // the table and the trigger of a capture: both or none
 }
 
-// expectedSchema makes a store of each version in memory, once.
+// expectedSchema creates a store of each version in memory, once.
 var expectedSchema = sync.OnceValues(func() (e expected, err error) {
 	c, err := sqlite3.Open(":memory:")
 	if err != nil {
@@ -77,8 +78,8 @@ var expectedSchema = sync.OnceValues(func() (e expected, err error) {
 	if err := c.Exec(startCaptureSQL); err != nil {
 		return e, err
 	}
-	followed, err := objects(c)
-	for _, o := range followed {
+	withCapture, err := objects(c)
+	for _, o := range withCapture {
 		if find(e.versions[len(migrations)], o) == nil {
 			e.capture = append(e.capture, o)
 		}
@@ -86,7 +87,7 @@ var expectedSchema = sync.OnceValues(func() (e expected, err error) {
 	return e, err
 })
 
-// find returns the object of that kind and name, or nil.
+// find returns the object with the kind and name of o, or nil.
 func find(all []object, o object) *object {
 	i := slices.IndexFunc(all, func(a object) bool { return a.kind == o.kind && a.name == o.name })
 	if i < 0 {
@@ -95,10 +96,9 @@ func find(all []object, o object) *object {
 	return &all[i]
 }
 
-// schemaFaults compares the schema of a store with that of its version, and
-// returns what differs, for a person. Ordinary tables of other programs, and
-// indexes of these, are no fault: a tool that copies the store may keep its own
-// in it. They may hold nothing that runs when SQLite reads or checks the file.
+// schemaFaults compares the schema of a store with the schema of its version, and describes
+// the differences. Ordinary tables of other programs and their indexes are allowed, because
+// tools that copy the store add them, but not if they contain code.
 func schemaFaults(c *sqlite3.Conn, version int) ([]string, error) {
 	e, err := expectedSchema()
 	if err != nil {
@@ -121,7 +121,8 @@ func schemaFaults(c *sqlite3.Conn, version int) ([]string, error) {
 		case got == nil:
 			faults = append(faults, fmt.Sprintf("%s %q is missing", w.kind, w.name))
 		case got.sql != w.sql || got.table != w.table:
-			faults = append(faults, fmt.Sprintf("%s %q differs from the schema: %s", w.kind, w.name, difference(w.sql, got.sql)))
+			faults = append(faults,
+				fmt.Sprintf("%s %q differs from the schema: %s", w.kind, w.name, difference(w.sql, got.sql)))
 		}
 	}
 	for _, o := range found {
@@ -133,11 +134,13 @@ func schemaFaults(c *sqlite3.Conn, version int) ([]string, error) {
 		}
 	}
 	if len(faults) > 0 {
-		return faults, nil // the queries below may meet a view
+		return faults, nil // the queries below could run a view
 	}
 	for _, q := range []struct{ sql, fault string }{
-		{"SELECT DISTINCT m.name FROM sqlite_schema AS m, pragma_table_xinfo(m.name) AS x WHERE m.type = 'table' AND x.hidden <> 0", "table %q has a generated column"},
-		{"SELECT DISTINCT i.name FROM sqlite_schema AS m, pragma_index_list(m.name) AS i, pragma_index_xinfo(i.name) AS x WHERE m.type = 'table' AND (i.partial OR x.cid = -2)", "index %q has an expression"},
+		{`SELECT DISTINCT m.name FROM sqlite_schema AS m, pragma_table_xinfo(m.name) AS x
+			WHERE m.type = 'table' AND x.hidden <> 0`, "table %q has a generated column"},
+		{`SELECT DISTINCT i.name FROM sqlite_schema AS m, pragma_index_list(m.name) AS i, pragma_index_xinfo(i.name) AS x
+			WHERE m.type = 'table' AND (i.partial OR x.cid = -2)`, "index %q has an expression"},
 	} {
 		names, err := texts(c, q.sql)
 		if err != nil {
@@ -150,8 +153,7 @@ func schemaFaults(c *sqlite3.Conn, version int) ([]string, error) {
 	return faults, nil
 }
 
-// checkSchema returns an error if the schema of a store is not that of its
-// version.
+// checkSchema returns an error if schemaFaults finds a difference.
 func checkSchema(c *sqlite3.Conn, path string, version int) error {
 	faults, err := schemaFaults(c, version)
 	if err != nil || len(faults) == 0 {
@@ -161,16 +163,17 @@ func checkSchema(c *sqlite3.Conn, path string, version int) error {
 	if n := len(faults) - 1; n > 0 {
 		more = fmt.Sprintf(" (and %d more; plantstore verify lists them)", n)
 	}
-	return fmt.Errorf("%w: the schema of %s is not schema %d of Plant Store: %s%s; undo the change with the tool that made it, or restore a backup",
+	return fmt.Errorf("%w: the schema of %s is not schema %d of Plant Store: %s%s; "+
+		"undo the change with the tool that made it, or restore a backup",
 		store.ErrBroken, path, version, faults[0], more)
 }
 
-// foreignFault returns what is wrong with an object that is not ours, empty if it
-// is an ordinary table or an index of one.
-func (o object) foreignFault(ours []object) string {
-	ofOurs := slices.ContainsFunc(ours, func(w object) bool { return w.table == o.table })
+// foreignFault describes an object that is not part of the schema; it returns the empty text
+// for an ordinary table or an index of one.
+func (o object) foreignFault(schema []object) string {
+	onOurTable := slices.ContainsFunc(schema, func(w object) bool { return w.table == o.table })
 	switch {
-	case o.kind == "table" && o.root > 0, o.kind == "index" && !ofOurs:
+	case o.kind == "table" && o.root > 0, o.kind == "index" && !onOurTable:
 		return ""
 	case o.kind == "table":
 		return fmt.Sprintf("%v is not an ordinary table", o)
@@ -178,7 +181,7 @@ func (o object) foreignFault(ours []object) string {
 	return fmt.Sprintf("%v is not part of it", o)
 }
 
-// difference shows where two definitions begin to differ.
+// difference returns the first difference of two definitions.
 func difference(want, got string) string {
 	const before, after = 20, 60
 	first := 0

@@ -15,14 +15,15 @@ import (
 	"plantstore/internal/safefile"
 )
 
-// BackupTo writes a backup of the store at path, which may be served meanwhile,
-// to w: the same bytes as Backup writes to a file. It returns the manifest.
+// BackupTo writes a backup of the store at path, which may be served, to w, with the same
+// bytes as Backup. It returns the manifest.
 //
-// It copies the store into a temporary file in the directory tempDir first,
-// because the WAL grows until the copy is made: a slow reader of w must not
-// make that last. Only the owner can read the file, and it has no name any more
-// when the first byte is written.
-func BackupTo(ctx context.Context, path string, w io.Writer, tempDir string, progress Progress) (m Manifest, err error) {
+// BackupTo first copies the store into a temporary file in tempDir, because the WAL grows
+// until the end of the copy, and w may be slow. Only the owner can read the file, and its name
+// is removed before the first byte is written.
+func BackupTo(
+	ctx context.Context, path string, w io.Writer, tempDir string, progress Progress,
+) (m Manifest, err error) {
 	temp, m, err := snapshot(ctx, path, filepath.Join(tempDir, filepath.Base(path)), progress)
 	if err != nil {
 		return m, err
@@ -33,26 +34,27 @@ func BackupTo(ctx context.Context, path string, w io.Writer, tempDir string, pro
 	}
 	defer f.Close()
 	sum := sha256.New()
-	m.Bytes, err = io.Copy(io.MultiWriter(w, sum), endingReader{ctx, f})
+	m.Bytes, err = io.Copy(io.MultiWriter(w, sum), contextReader{ctx, f})
 	m.SHA256 = hex.EncodeToString(sum.Sum(nil))
 	return m, err
 }
 
-// RestoreFrom is Restore for a backup that comes from r. m is its manifest. If
-// it is nil, the backup must have the size that it says itself, and everything
-// that Verify looks at must be whole; then the manifest that it returns lacks
-// the time.
-func RestoreFrom(ctx context.Context, r io.Reader, m *Manifest, path string, replace bool, progress Progress) (Manifest, error) {
-	in := endingReader{ctx, r}
-	if m != nil {
-		return *m, restore(ctx, path, replace, func(temp *safefile.File) error { return m.receive(ctx, in, temp, progress) })
+// RestoreFrom is Restore for a backup that r returns, with manifest m. Without a manifest, the
+// backup must have the size in its header and must be undamaged, as Verify checks it; then the
+// returned manifest has no time.
+func RestoreFrom(
+	ctx context.Context, r io.Reader, m *Manifest, path string, replace bool, progress Progress,
+) (Manifest, error) {
+	in := contextReader{ctx, r}
+	receive := (*Manifest).receive
+	if m == nil {
+		m, receive = &Manifest{Format: manifestFormat}, (*Manifest).receiveWithoutManifest
 	}
-	m = &Manifest{Format: manifestFormat}
-	err := restore(ctx, path, replace, func(temp *safefile.File) error { return m.receiveAlone(ctx, in, temp, progress) })
+	err := restore(ctx, path, replace, func(temp *safefile.File) error { return receive(m, ctx, in, temp, progress) })
 	return *m, err
 }
 
-// receive writes the backup of which m is the manifest into a file.
+// receive writes a backup into a file and compares it with its manifest m.
 func (m *Manifest) receive(ctx context.Context, r io.Reader, temp *safefile.File, progress Progress) error {
 	if err := receiveBytes(r, temp, m.Bytes, progress); err != nil {
 		return err
@@ -64,8 +66,10 @@ func (m *Manifest) receive(ctx context.Context, r io.Reader, temp *safefile.File
 	return err
 }
 
-// receiveAlone writes a backup that has no manifest into a file, and fills in m.
-func (m *Manifest) receiveAlone(ctx context.Context, r io.Reader, temp *safefile.File, progress Progress) (err error) {
+// receiveWithoutManifest writes a backup into a file, checks it and sets m.
+func (m *Manifest) receiveWithoutManifest(
+	ctx context.Context, r io.Reader, temp *safefile.File, progress Progress,
+) (err error) {
 	head := make([]byte, headerBytes)
 	n, err := io.ReadFull(r, head)
 	switch {
@@ -81,7 +85,7 @@ func (m *Manifest) receiveAlone(ctx context.Context, r io.Reader, temp *safefile
 		return err
 	}
 	var v Verification
-	if err := v.lookImmutable(ctx, temp.Name(), false, nil); err != nil {
+	if err := v.checkImmutable(ctx, temp.Name(), false, nil); err != nil {
 		return err
 	}
 	if len(v.Faults) > 0 {
@@ -94,7 +98,7 @@ func (m *Manifest) receiveAlone(ctx context.Context, r io.Reader, temp *safefile
 
 func damaged(v Verification) error { return fmt.Errorf("the backup is damaged: %s", v.Faults[0]) }
 
-// receiveBytes copies exactly so many bytes, which must be all that there are.
+// receiveBytes copies r, which must have exactly size bytes.
 func receiveBytes(r io.Reader, temp *safefile.File, size int64, progress Progress) error {
 	n, err := io.Copy(temp, io.TeeReader(io.LimitReader(r, size+1), &counter{all: size, progress: progress}))
 	switch {
@@ -112,14 +116,15 @@ func receiveBytes(r io.Reader, temp *safefile.File, size int64, progress Progres
 // (https://sqlite.org/fileformat2.html#the_database_header).
 const headerBytes = 100
 
-// backupBytes returns how large a backup is that begins with this header.
+// backupBytes returns the size of a backup with this header.
 func backupBytes(header []byte) (int64, error) {
 	const magic, pageSizeAt, readVersionAt, pagesAt = "SQLite format 3\x00", 16, 19, 28
 	if len(header) < headerBytes || !strings.HasPrefix(string(header), magic) {
 		return 0, errors.New("the input is not a backup of a plant store: it is not an SQLite database")
 	}
 	if header[readVersionAt] != 1 {
-		return 0, errors.New("the input is a store and not a backup: it lacks the frames of the WAL; use the output of plantstore backup")
+		return 0, errors.New("the input is a store and not a backup: it lacks the frames of the WAL; " +
+			"use the output of plantstore backup")
 	}
 	page := int64(binary.BigEndian.Uint16(header[pageSizeAt:]))
 	if page == 1 {

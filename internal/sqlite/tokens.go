@@ -29,7 +29,7 @@ func (e *Engine) CreateToken(ctx context.Context, t auth.Token) (id int64, err e
 // CreateFirstToken implements store.Engine.
 func (e *Engine) CreateFirstToken(ctx context.Context, t auth.Token) (created bool, err error) {
 	if tokens, err := e.Tokens(ctx); err != nil || len(tokens) > 0 {
-		return false, err // without writing: a server must be able to start on a full disk
+		return false, err // without a write, so that a server can start on a full disk
 	}
 	err = e.changeTokens(ctx, func() error {
 		n, err := e.writer.QueryInt("SELECT count(*) FROM tokens")
@@ -44,7 +44,9 @@ func (e *Engine) CreateFirstToken(ctx context.Context, t auth.Token) (created bo
 }
 
 // RotateToken implements store.Engine.
-func (e *Engine) RotateToken(ctx context.Context, t auth.Token, overlap time.Duration) (fresh, old auth.Token, err error) {
+func (e *Engine) RotateToken(
+	ctx context.Context, t auth.Token, overlap time.Duration,
+) (fresh, old auth.Token, err error) {
 	err = e.changeTokens(ctx, func() error {
 		named, err := e.tokensNamed(t.Name)
 		if err != nil {
@@ -67,7 +69,9 @@ func (e *Engine) RotateToken(ctx context.Context, t auth.Token, overlap time.Dur
 }
 
 // RevokeTokens implements store.Engine.
-func (e *Engine) RevokeTokens(ctx context.Context, which store.Selector, at time.Time) (revoked []auth.Token, err error) {
+func (e *Engine) RevokeTokens(
+	ctx context.Context, which store.Selector, at time.Time,
+) (revoked []auth.Token, err error) {
 	column, value := "hash", any(which.Hash[:])
 	switch {
 	case which.ID != 0:
@@ -76,7 +80,8 @@ func (e *Engine) RevokeTokens(ctx context.Context, which store.Selector, at time
 		column, value = "name", which.Name
 	}
 	err = e.changeTokens(ctx, func() error {
-		s, err := e.writer.Prepare("UPDATE tokens SET revoked_at = ?1 WHERE " + column + " = ?2 AND revoked_at IS NULL RETURNING " + tokenColumns)
+		s, err := e.writer.Prepare("UPDATE tokens SET revoked_at = ?1 WHERE " + column +
+			" = ?2 AND revoked_at IS NULL RETURNING " + tokenColumns)
 		if err != nil {
 			return err
 		}
@@ -105,9 +110,10 @@ func (e *Engine) Tokens(ctx context.Context) (tokens []auth.Token, err error) {
 	return tokens, err
 }
 
-const tokenColumns = "id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix" //nolint:gosec // names of columns
+//nolint:gosec // names of columns
+const tokenColumns = "id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix"
 
-// tokenRows returns the tokens of all rows of tokenColumns.
+// tokenRows returns the tokens of the rows of tokenColumns.
 func tokenRows(s *sqlite3.Stmt) (tokens []auth.Token, err error) {
 	for {
 		ok, err := s.Step()
@@ -176,7 +182,7 @@ func (e *Engine) MarkUsed(ctx context.Context, uses []auth.Use) error {
 	})
 }
 
-// changeTokens is write for a change that servers must see.
+// changeTokens is write for a change that servers have to notice.
 func (e *Engine) changeTokens(ctx context.Context, change func() error) error {
 	return e.write(ctx, func() error {
 		if err := e.checkWritable(); err != nil {
@@ -205,14 +211,15 @@ func (e *Engine) tokensNamed(name string) ([]auth.Token, error) {
 }
 
 func (e *Engine) insertToken(t auth.Token) (id int64, err error) {
-	if err := e.run("INSERT INTO tokens (name, hash, scopes, created_at, expires_at, prefix) VALUES (?, ?, ?, ?, ?, nullif(?, ''))",
+	if err := e.run(`INSERT INTO tokens (name, hash, scopes, created_at, expires_at, prefix)
+		VALUES (?, ?, ?, ?, ?, nullif(?, ''))`,
 		t.Name, t.Hash[:], t.Scopes.String(), t.CreatedAt.UnixMicro(), t.ExpiresAt, t.Prefix); err != nil {
 		return 0, err
 	}
 	return e.writer.QueryInt("SELECT last_insert_rowid()")
 }
 
-// run runs a statement without rows on the writing connection.
+// run runs a statement that returns no rows on the writing connection.
 func (e *Engine) run(sql string, args ...any) error {
 	s, err := e.writer.Prepare(sql)
 	if err != nil {
@@ -225,8 +232,7 @@ func (e *Engine) run(sql string, args ...any) error {
 	return s.Run()
 }
 
-// bind binds a value of a type that the token statements use; the zero time
-// is NULL.
+// bind binds a value of a type that the statements of tokens use; the zero time is NULL.
 func bind(s *sqlite3.Stmt, param int, value any) {
 	switch v := value.(type) {
 	case int64:

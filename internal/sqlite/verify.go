@@ -13,17 +13,17 @@ import (
 	"plantstore/internal/store"
 )
 
-// Verification is what Verify found.
+// Verification is the result of Verify.
 type Verification struct {
 	Plants  int64  // read
 	Tokens  int64  // read
-	Commits int64  // the number of the last one
-	Store   string // which store it is
+	Commits int64  // number of the last commit
+	Store   string // identity of the store
 
 	Manifest bool // the file is a backup and was compared with its manifest
 
-	Faults []string // what is wrong, for a person; none if nothing is
-	More   int      // faults beyond these
+	Faults []string // descriptions of the damage, at most 20
+	More   int      // number of further faults
 }
 
 const faultsMax = 20
@@ -36,34 +36,32 @@ func (v *Verification) fault(format string, args ...any) {
 	v.Faults = append(v.Faults, strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", "; "))
 }
 
-// Verify reads the whole store at path and holds it against all that can tell
-// damage: SQLite's rules for the file (https://sqlite.org/pragma.html#pragma_integrity_check),
-// the schema, the digest of each row, their number and sum, and the mark of the
-// last commit. The store may be served, stopped, or be a backup; nothing in it
-// is changed. It sees the store as it was when it began; a server's WAL grows
-// until it is done. From time to time it calls progress with how many plants it
-// has read since it called last.
+// Verify reads the whole store at path and detects damage: it runs SQLite's integrity check
+// (https://sqlite.org/pragma.html#pragma_integrity_check) and compares the schema, the digest
+// of each row, their number and sum, and the commit mark. The store may be served or stopped,
+// or be a backup; Verify changes nothing. It reads one snapshot; the WAL of a server grows
+// until the end. It calls progress from time to time with the number of plants read since the
+// last call.
 //
-// The error is about what keeps it from looking: no such file, no plant store,
-// the end of ctx.
+// The error is the reason why the store could not be read: no such file, no plant store, the
+// end of ctx.
 func Verify(ctx context.Context, path string, progress func(plants int64)) (Verification, error) {
 	var v Verification
 	path = realPath(path)
-	c, err := openToLook(path)
+	c, err := openForReading(path)
 	if err != nil {
 		return v, err
 	}
-	err = during(ctx, c, func() error { return v.look(ctx, c, path, true, progress) })
+	err = during(ctx, c, func() error { return v.check(ctx, c, path, true, progress) })
 	if ctx.Err() != nil {
 		err = ctx.Err()
 	}
 	return v, errors.Join(err, c.Close())
 }
 
-// openToLook opens a store to be read. As the only connection to it, one that
-// may write takes an empty WAL away again, and one that may not leaves a WAL
-// that is not empty to whom it belongs.
-func openToLook(path string) (*sqlite3.Conn, error) {
+// openForReading opens a store for reading. A writable connection that is the last one removes
+// an empty WAL that it created; a read-only one keeps a WAL with frames.
+func openForReading(path string) (*sqlite3.Conn, error) {
 	if err := cmp.Or(checkNamed(path), checkBeside(path, besideSuffixes)); err != nil {
 		return nil, err
 	}
@@ -75,25 +73,32 @@ func openToLook(path string) (*sqlite3.Conn, error) {
 	if err != nil {
 		return nil, openFault(path, err)
 	}
-	if err := prepareToLook(c); err != nil {
+	if err := prepareForReading(c); err != nil {
 		return nil, errors.Join(openFault(path, err), c.Close())
 	}
 	return c, nil
 }
 
-func prepareToLook(c *sqlite3.Conn) error {
+func prepareForReading(c *sqlite3.Conn) error {
 	c.BusyTimeout(busyMilliseconds)
-	return c.Exec("PRAGMA query_only = ON; PRAGMA cell_size_check = ON; PRAGMA trusted_schema = OFF; PRAGMA ignore_check_constraints = ON")
+	return c.Exec(`
+		PRAGMA query_only = ON;
+		PRAGMA cell_size_check = ON;
+		PRAGMA trusted_schema = OFF;
+		PRAGMA ignore_check_constraints = ON;
+	`)
 }
 
-// hasWAL reports whether a WAL that is not empty lies beside a store.
+// hasWAL reports whether a store has a WAL that is not empty.
 func hasWAL(path string) bool {
 	wal, err := os.Stat(path + "-wal")
 	return err == nil && wal.Size() > 0
 }
 
-// look looks at everything that a connection sees; at the mark beside the file only if the file is a store.
-func (v *Verification) look(ctx context.Context, c *sqlite3.Conn, path string, isStore bool, progress func(int64)) error {
+// check checks the snapshot of a connection, and the commit mark if the file is a store.
+func (v *Verification) check(
+	ctx context.Context, c *sqlite3.Conn, path string, isStore bool, progress func(int64),
+) error {
 	version, err := schemaVersion(c, path)
 	if err == nil && version == 0 {
 		err = noStore(path)
@@ -112,13 +117,13 @@ func (v *Verification) look(ctx context.Context, c *sqlite3.Conn, path string, i
 		v.fault("schema %d: %s", version, fault)
 	}
 	if len(faults) > 0 {
-		return nil // to read the rest may run what is in it
+		return nil // reading the rest could run code of the file
 	}
 	if err := c.Exec("BEGIN"); err != nil {
 		return err
 	}
 	defer func() { _ = c.Exec("ROLLBACK") }() // nothing was written
-	s, err := v.lookAtState(c, path, isStore)
+	s, err := v.checkState(c, path, isStore)
 	if err != nil {
 		return err
 	}
@@ -126,16 +131,16 @@ func (v *Verification) look(ctx context.Context, c *sqlite3.Conn, path string, i
 		name string
 		do   func(*sqlite3.Conn, *state) error
 	}{
-		{"the file", v.lookAtFile},
-		{"the tokens", func(c *sqlite3.Conn, s *state) error { return v.lookAtTokens(c, s, version) }},
-		{"the plants", func(c *sqlite3.Conn, s *state) error { return v.lookAtPlants(c, s, progress) }},
+		{"the file", v.checkFile},
+		{"the tokens", func(c *sqlite3.Conn, s *state) error { return v.checkTokens(c, s, version) }},
+		{"the plants", func(c *sqlite3.Conn, s *state) error { return v.checkPlants(c, s, progress) }},
 	} {
 		if err := step.do(c, s); err != nil {
 			if ctx.Err() != nil {
 				return err
 			}
 			v.fault("could not read all of %s: %v", step.name, err)
-			if errors.Is(err, errShared) {
+			if errors.Is(err, errPageShared) {
 				return nil
 			}
 		}
@@ -143,14 +148,13 @@ func (v *Verification) look(ctx context.Context, c *sqlite3.Conn, path string, i
 	return nil
 }
 
-// lookAtState compares the state of a store with the mark. It returns nil if
-// there is no state to compare the rest with. The error is that the mark belongs
-// to another user, which is no damage.
-func (v *Verification) lookAtState(c *sqlite3.Conn, path string, isStore bool) (*state, error) {
+// checkState compares the state of a store with the commit mark. It returns nil if the state
+// cannot be read. The error is that the mark belongs to another user, which is not damage.
+func (v *Verification) checkState(c *sqlite3.Conn, path string, isStore bool) (*state, error) {
 	var s state
-	var wrong, err error
+	var fault, err error
 	if isStore {
-		s, wrong, err = checkMark(c, path)
+		s, fault, err = checkMark(c, path)
 	} else {
 		s, err = readState(c)
 	}
@@ -162,15 +166,15 @@ func (v *Verification) lookAtState(c *sqlite3.Conn, path string, isStore bool) (
 		return nil, nil
 	}
 	v.Commits, v.Store = s.commits, storeName(s.store)
-	if wrong != nil {
-		v.fault("%v", wrong)
+	if fault != nil {
+		v.fault("%v", fault)
 	}
 	return &s, nil
 }
 
-// lookAtFile has SQLite check how the file is built. It reports the pages of all
-// tables before it reads their rows.
-func (v *Verification) lookAtFile(c *sqlite3.Conn, _ *state) error {
+// checkFile runs SQLite's integrity check, which checks the pages of all tables before their
+// rows.
+func (v *Verification) checkFile(c *sqlite3.Conn, _ *state) error {
 	s, err := c.Prepare(fmt.Sprintf("PRAGMA integrity_check(%d)", faultsMax))
 	if err != nil {
 		return err
@@ -186,13 +190,13 @@ func (v *Verification) lookAtFile(c *sqlite3.Conn, _ *state) error {
 			v.fault("the file is damaged: %s", fault)
 		}
 		if strings.Contains(fault, "2nd reference to page") {
-			return errShared
+			return errPageShared
 		}
 	}
 }
 
-// errShared means that a scan of a table may meet the same rows again and again.
-var errShared = errors.New("a page is used more than once; the rest was not read")
+// errPageShared means that a scan of a table may not end.
+var errPageShared = errors.New("a page is used more than once; the rest was not read")
 
 // texts returns the first column of all rows.
 func texts(c *sqlite3.Conn, sql string) (all []string, err error) {
@@ -210,7 +214,7 @@ func texts(c *sqlite3.Conn, sql string) (all []string, err error) {
 	}
 }
 
-func (v *Verification) lookAtTokens(c *sqlite3.Conn, s *state, version int) error {
+func (v *Verification) checkTokens(c *sqlite3.Conn, s *state, version int) error {
 	sum, n, err := tokenDigests(c, version)
 	v.Tokens = n
 	if err != nil {
@@ -228,7 +232,7 @@ func (v *Verification) lookAtTokens(c *sqlite3.Conn, s *state, version int) erro
 	return err
 }
 
-func (v *Verification) lookAtPlants(c *sqlite3.Conn, s *state, progress func(int64)) error {
+func (v *Verification) checkPlants(c *sqlite3.Conn, s *state, progress func(int64)) error {
 	const progressEvery = 100_000
 	rows, err := c.Prepare("SELECT id, name, tag, created_at, created_by, digest FROM plants")
 	if err != nil {

@@ -14,16 +14,16 @@ import (
 	"plantstore/internal/store"
 )
 
-// errReadOnly is the error of every change to an engine that only reads.
+// errReadOnly is the error of every write of a read-only engine.
 var errReadOnly = errors.New("the store is open for reading only")
 
-// writeStmts are the statements of every batch, prepared once.
+// writeStmts are the prepared statements of every batch.
 type writeStmts struct {
 	insert, stored, moveState, commits, count *sqlite3.Stmt
 }
 
-// added is the change of the state by a transaction: the sums that it adds, and the
-// move state that it sets; nil if it sets none.
+// added is the change of the state by a transaction; moveState is nil if the transaction
+// does not set it.
 type added struct {
 	plants, digests int64
 	moveState       *store.MoveState
@@ -34,7 +34,8 @@ func (s *writeStmts) prepare(c *sqlite3.Conn) error {
 		stmt **sqlite3.Stmt
 		sql  string
 	}{
-		{&s.insert, "INSERT INTO plants (id, name, tag, created_at, created_by, digest) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"},
+		{&s.insert, "INSERT INTO plants (id, name, tag, created_at, created_by, digest) VALUES (?, ?, ?, ?, ?, ?) " +
+			"ON CONFLICT DO NOTHING"},
 		{&s.stored, "SELECT name, tag FROM plants WHERE id = ?"},
 		{&s.moveState, "SELECT coalesce(held, '') FROM state"},
 		{&s.commits, "SELECT commits FROM state"},
@@ -63,7 +64,7 @@ func (e *Engine) Insert(ctx context.Context, batch []store.Create) ([]store.Outc
 	outcomes := make([]store.Outcome, len(batch))
 	created := false
 	err := e.write(ctx, func() (err error) {
-		e.order = store.OrderByID(e.order[:0], batch) // so that the table's pages are visited in order
+		e.order = store.OrderByID(e.order[:0], batch) // so that the pages of the table are visited in order
 		for _, i := range e.order {
 			if outcomes[i], err = e.insertOne(&batch[i]); err != nil {
 				return err
@@ -75,8 +76,8 @@ func (e *Engine) Insert(ctx context.Context, batch []store.Create) ([]store.Outc
 		return nil
 	})
 	if err == nil && !created {
-		// Nothing was written, so nothing was synced: what was found must be
-		// known to be durable all the same.
+		// Nothing was written, so nothing was synced, but the replayed plants must be
+		// durable.
 		err = e.syncWAL()
 	}
 	if err != nil {
@@ -85,7 +86,7 @@ func (e *Engine) Insert(ctx context.Context, batch []store.Create) ([]store.Outc
 	return outcomes, nil
 }
 
-// insertOne stores one plant, or finds what has its id.
+// insertOne stores a plant, or compares it with the stored one.
 func (e *Engine) insertOne(c *store.Create) (store.Outcome, error) {
 	s := e.stmts.insert
 	at := c.At.UnixMicro()
@@ -137,8 +138,8 @@ func tagColumn(s *sqlite3.Stmt, column int) plant.Tag {
 	return plant.Tagged(s.Text(column))
 }
 
-// write runs change in a transaction of its own. An error means that nothing
-// was done, unless it wraps store.ErrOutcomeUnknown.
+// write runs change in a transaction. An error means that nothing was changed, unless it
+// wraps store.ErrOutcomeUnknown.
 func (e *Engine) write(ctx context.Context, change func() error) error {
 	e.writeMu.Lock()
 	defer e.writeMu.Unlock()
@@ -149,13 +150,13 @@ func (e *Engine) write(ctx context.Context, change func() error) error {
 		return err
 	}
 	defer e.unlockTicket()
-	return e.noteBroken(e.transact(ctx, change))
+	return e.recordBroken(e.transact(ctx, change))
 }
 
-// noteBroken sees to it that after an error that wraps store.ErrBroken nothing
-// is written any more: an fsync that failed must not be followed by one that
-// seems to succeed. The later error does not wrap store.ErrOutcomeUnknown.
-func (e *Engine) noteBroken(err error) error {
+// recordBroken refuses all later writes after an error that wraps store.ErrBroken: after a
+// failed fsync, a later fsync can succeed without the data. The error of the later writes
+// does not wrap store.ErrOutcomeUnknown.
+func (e *Engine) recordBroken(err error) error {
 	if errors.Is(err, store.ErrBroken) && e.broken == nil {
 		e.broken = fmt.Errorf("%w: the log has an earlier error", store.ErrBroken)
 	}
@@ -179,22 +180,22 @@ func (e *Engine) transact(ctx context.Context, change func() error) error {
 	err = e.writer.Exec("COMMIT")
 	if err == nil {
 		e.checkpoints.frames = e.writer.WALFrames()
-		e.noteCommit(commits)
+		e.updateMark(commits)
 		if e.added.moveState != nil {
 			e.ownMoveState = *e.added.moveState
 		}
 		return nil
 	}
-	// The commit's frames may have reached the disk, or may yet: an fsync that
-	// failed is never repeated, and only a new process finds out.
+	// The frames of the commit may be on the disk. A failed fsync is never repeated; the
+	// next process recovers the store.
 	err = fmt.Errorf("%w: %w", store.ErrOutcomeUnknown, classify(err))
 	return errors.Join(err, e.rollback())
 }
 
-// countCommit notes in the state what a transaction changed, and returns the
-// number of the commit that ends it; 0 while there is no state yet.
+// countCommit adds the changes of a transaction to the state, and returns the number of its
+// commit; 0 if there is no state yet.
 func (e *Engine) countCommit() (int64, error) {
-	if e.stmts.count == nil { // the transaction makes the tables
+	if e.stmts.count == nil { // the transaction creates the tables
 		return 0, nil
 	}
 	defer e.stmts.commits.Reset()
@@ -213,13 +214,13 @@ func (e *Engine) countCommit() (int64, error) {
 	return n, s.Run()
 }
 
-// noteCommit moves the mark. The commit is durable without it.
-func (e *Engine) noteCommit(number int64) {
+// updateMark writes the commit mark. The commit is durable without it.
+func (e *Engine) updateMark(number int64) {
 	if number == 0 {
 		return
 	}
-	if err := e.putMark(number); err != nil && time.Since(e.markedAt) > warnEvery {
-		e.markedAt = time.Now()
+	if err := e.writeMark(number); err != nil && time.Since(e.markWarnedAt) > warnEvery {
+		e.markWarnedAt = time.Now()
 		e.log.Warn("could not write the commit mark; plants are still stored", "error", err)
 	}
 }
@@ -253,7 +254,7 @@ func (e *Engine) unlockTicket() {
 	}
 }
 
-// begin waits for SQLite's write lock, which a command may hold for a batch.
+// begin waits for SQLite's write lock, which a command may have locked for a batch.
 func (e *Engine) begin(ctx context.Context) error {
 	for {
 		err := e.writer.Exec("BEGIN IMMEDIATE")
@@ -266,7 +267,7 @@ func (e *Engine) begin(ctx context.Context) error {
 	}
 }
 
-// rollback ends a transaction that failed, if the failure did not.
+// rollback ends a failed transaction, unless the failure has ended it.
 func (e *Engine) rollback() error {
 	if !e.writer.InTransaction() {
 		return nil
@@ -277,7 +278,7 @@ func (e *Engine) rollback() error {
 	return nil
 }
 
-// classify gives an error of SQLite the meaning that it has for the store.
+// classify wraps an error of SQLite in the matching error of package store.
 func classify(err error) error {
 	var fault *sqlite3.Error
 	switch {
@@ -289,13 +290,12 @@ func classify(err error) error {
 		return fmt.Errorf("%w: %w", store.ErrFull, err)
 	case fault.Interrupted():
 		return err
-	default: // I/O errors, damage, and what should not happen
+	default: // I/O errors, damage and unexpected errors
 		return fmt.Errorf("%w: %w", store.ErrBroken, err)
 	}
 }
 
-// diskFault gives an error the meaning of store.ErrBroken if it is of a disk
-// that failed, or of a file that is damaged.
+// diskFault wraps the error of a failed disk or a damaged file in store.ErrBroken.
 func diskFault(err error) error {
 	var fault *sqlite3.Error
 	failed := errors.As(err, &fault) && (fault.IO() || fault.Corrupt()) || errors.Is(err, syscall.EIO)
@@ -305,12 +305,11 @@ func diskFault(err error) error {
 	return err
 }
 
-// openWAL opens a descriptor of the WAL for syncWAL. It is opened at the start,
-// so that a replay needs no descriptor when none is free. It stays the file that
-// SQLite writes: as long as a connection is open, SQLite truncates or overwrites
-// the WAL in place, and removes it only with the last connection
-// (https://sqlite.org/walformat.html, "Lifecycles"). SQLite keeps no locks on
-// that file, so closing the descriptor releases none.
+// openWAL opens a descriptor of the WAL for syncWAL, at the start, so that a replay needs no
+// free descriptor. The descriptor stays valid: while a connection is open, SQLite truncates
+// or overwrites the WAL in place, and removes it only with the last connection
+// (https://sqlite.org/walformat.html, "Lifecycles"). SQLite has no locks on the WAL, so
+// closing the descriptor releases none.
 func (e *Engine) openWAL() (err error) {
 	if e.wal, err = safefile.OpenRegular(e.path+"-wal", os.O_RDONLY, 0); err != nil {
 		return fmt.Errorf("open the WAL: %w", err)
@@ -318,12 +317,12 @@ func (e *Engine) openWAL() (err error) {
 	return nil
 }
 
-// syncWAL syncs the WAL when a batch has written nothing.
+// syncWAL syncs the WAL after a batch that wrote nothing.
 func (e *Engine) syncWAL() error {
 	e.writeMu.Lock()
 	defer e.writeMu.Unlock()
 	if err := e.wal.Sync(); err != nil {
-		return e.noteBroken(fmt.Errorf("%w: %w: sync the WAL: %w", store.ErrOutcomeUnknown, store.ErrBroken, err))
+		return e.recordBroken(fmt.Errorf("%w: %w: sync the WAL: %w", store.ErrOutcomeUnknown, store.ErrBroken, err))
 	}
 	return nil
 }
