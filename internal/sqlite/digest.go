@@ -5,7 +5,6 @@ import (
 	"plantstore/internal/store"
 )
 
-//nolint:gosec // a statement, no credential
 const tokenDigestSQL = "SELECT cast(id AS TEXT), name, hash, scopes, created_at, expires_at, revoked_at, prefix " +
 	"FROM tokens"
 
