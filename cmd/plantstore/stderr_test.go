@@ -146,7 +146,7 @@ func (s *pipedServer) stop(t *testing.T) {
 }
 
 // manyRequests is a number of requests whose log lines fill the pipe and the buffer.
-const manyRequests = 20_000
+const manyRequests = 15_000
 
 // TestBlockedLogReader runs a server whose log pipe is not read. The server responds, and SIGTERM ends it.
 func TestBlockedLogReader(t *testing.T) {
