@@ -397,7 +397,7 @@ func (j *importJob) report(row importRow, reason error) {
 	j.progress.line(fmt.Sprintf("line %d: %s", row.Line, reason))
 }
 
-// reject writes a row to the rejects, if the user wants them.
+// reject writes a row to the rejects, if --rejects is set.
 func (j *importJob) reject(row importRow) error {
 	if j.rejects == nil {
 		return nil

@@ -101,7 +101,7 @@ func (p *program) move(ctx context.Context, fromAddress, toAddress storeAddress,
 		From: from, To: to,
 		FromName: fromAddress.absolute(), ToName: toAddress.absolute(),
 		Progress: bar.plants,
-		Announce: func() { bar.note("copying the last plants; the old store is read-only") },
+		Announce: func() { bar.info("copying the last plants; the old store is read-only") },
 	})
 	bar.end()
 	switch {

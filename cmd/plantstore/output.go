@@ -172,5 +172,5 @@ func (o *output) Discard() error {
 	return nil
 }
 
-// streamArg is the name of a file that stands for standard input or output.
+// streamArg is the file name for standard input or output.
 const streamArg = "-"

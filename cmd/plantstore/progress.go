@@ -100,7 +100,7 @@ func (p *progress) show(counted string, done, all int64) {
 	}
 	elapsed := time.Since(p.started)
 	switch left := time.Duration(float64(elapsed) / float64(max(1, done)) * float64(all-done)).Round(time.Second); {
-	case elapsed < time.Second: // too early to tell
+	case elapsed < time.Second: // too early for an estimate
 	case all <= 0:
 		parts = append(parts, formatDuration(elapsed.Truncate(time.Second)))
 	case done > 0 && left > 0:
@@ -153,8 +153,8 @@ func (p *progress) due() bool {
 	return true
 }
 
-// note writes a line about the progress of the command, above the bar.
-func (p *progress) note(text string) {
+// info writes a line about the progress of the command, above the bar.
+func (p *progress) info(text string) {
 	if !p.quiet {
 		p.line(text)
 	}

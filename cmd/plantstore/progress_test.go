@@ -31,7 +31,7 @@ func TestProgressLines(t *testing.T) {
 					<-time.After(plainEvery)
 					show()
 				}
-				p.note("half is done")
+				p.info("half is done")
 				p.line("line 3 is invalid")
 				p.end()
 				if got := stderr.String(); got != tt.want {

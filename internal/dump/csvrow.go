@@ -144,8 +144,8 @@ func addIDFault(faults *plant.Faults, cell []byte) {
 	}
 }
 
-// isDecimal reports whether a cell looks like a number with a fraction, an
-// exponent or separators, as a spreadsheet writes one.
+// isDecimal reports whether a cell has the form of a number with a fraction, an
+// exponent or separators, as spreadsheets write it.
 func isDecimal(cell []byte) bool {
 	const digits, others = "0123456789", ".,eE"
 	return bytes.ContainsAny(cell, digits) && bytes.ContainsAny(cell, others) &&

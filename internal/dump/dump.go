@@ -128,9 +128,9 @@ type Row struct {
 // Read returns the rows of r, which must have the format f and must not be
 // compressed. It skips blank lines, and a byte order mark at the start.
 //
-// An error beside a row ends the input: the reader failed, the header of a CSV
-// file is invalid, or a JSON array is broken. It comes at most once, and last.
-// Read does not yield a row that the failure cut off.
+// The last pair has an error, and no row, if the input ended early: the reader
+// failed, the header of a CSV file is invalid, or a JSON array is invalid. Read
+// does not yield a row that the failure truncated.
 //
 // Read keeps one row in memory, and 64 KiB or up to three times the longest row
 // in its buffer: about 100 MiB for the longest allowed row.

@@ -125,8 +125,8 @@ func TestBoundedMemory(t *testing.T) {
 	}
 }
 
-// The error of a reader is the last one, and Read does not yield the row that it
-// cut off.
+// Read yields the error of a reader last, and not the row that the error
+// truncated.
 func TestReaderFails(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("the disk is gone")

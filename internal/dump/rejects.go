@@ -5,11 +5,11 @@ import (
 	"io"
 )
 
-// Rejects writes invalid rows to a file of the same format, unchanged, so that
-// the user can correct the file and import it. It is not safe for concurrent
-// use. The zero value is not usable.
+// Rejects writes rows of a file, unchanged, to a file of the same format: the
+// rows that were not stored, so that the user can correct and import them. All
+// rows must come from one Read. Without rows the file stays empty.
 //
-// All rows must come from one Read. Without rows the file stays empty.
+// A Rejects is not safe for concurrent use. The zero value is not usable.
 type Rejects struct {
 	w      *bufio.Writer
 	format Format

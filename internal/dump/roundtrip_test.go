@@ -123,7 +123,7 @@ func TestLargeRealData(t *testing.T) {
 	}
 }
 
-// checkRealFile reads a file with so many plants, writes them and reads them again.
+// checkRealFile reads a file with want plants, and writes and reads them in each format.
 func checkRealFile(t *testing.T, path string, want int) {
 	t.Helper()
 	file, err := os.Open(path)
