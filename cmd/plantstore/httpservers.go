@@ -150,7 +150,7 @@ func (h *httpServers) run(ctx context.Context, st *store.Store, hangups <-chan o
 		case err := <-h.failed:
 			return err
 		case <-hangups:
-			log.Warn("SIGHUP ignored: restart the server to change its settings")
+			log.Warn("SIGHUP ignored; restart the server to change its settings")
 		}
 	}
 }

@@ -168,7 +168,7 @@ func (j *schedule) removeOld() {
 
 func (j *schedule) reportNotRemoved(path string, err error) {
 	j.notRemoved.Inc()
-	j.log.Warn("old backup not removed", "file", path, "error", err)
+	j.log.Warn("could not remove an old backup", "file", path, "error", err)
 }
 
 // The name of a scheduled backup is its prefix, the time of its start and backupEnd.
@@ -239,5 +239,5 @@ func (j *schedule) reportIgnored(name string, reason error) {
 		return
 	}
 	j.ignored[name] = true
-	j.log.Warn("file is not counted as a backup", "file", filepath.Join(j.dir, name), "error", reason)
+	j.log.Warn("ignored a file in the backup directory", "file", filepath.Join(j.dir, name), "error", reason)
 }

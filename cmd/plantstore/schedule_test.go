@@ -177,7 +177,7 @@ func TestScheduleIgnores(t *testing.T) {
 		started := time.Now()
 		first := r.nameAt(0)
 		r.start()
-		const warning = "WARN file is not counted as a backup "
+		const warning = "WARN ignored a file in the backup directory "
 		r.want("at once", append([]string{first}, ignored...), []string{
 			warning + bare + ": " + filepath.Join(r.dir, bare) +
 				".json: the manifest is missing, so nothing shows whether the backup is complete",
@@ -235,7 +235,7 @@ func TestScheduleRetries(t *testing.T) {
 		r.advance(time.Minute)
 		r.want("a minute later", []string{oldest, old, name}, []string{
 			"INFO backup made " + name,
-			"WARN old backup not removed " + oldest + ": not allowed",
+			"WARN could not remove an old backup " + oldest + ": not allowed",
 		}, time.Now(), 1, 1)
 	})
 }
@@ -253,7 +253,7 @@ func TestScheduleOtherStore(t *testing.T) {
 		}
 		var log []string
 		for _, name := range names {
-			log = append(log, "WARN file is not counted as a backup "+name+
+			log = append(log, "WARN ignored a file in the backup directory "+name+
 				": it is a backup of another store; use a --backup-dir for each store")
 		}
 		name := r.nameAt(0)
