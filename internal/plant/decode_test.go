@@ -127,11 +127,13 @@ func several(faults ...string) string {
 	return strings.Join(faults, "; ")
 }
 
-func TestDecodeForm(t *testing.T) {
+// notJSON returns a fault of the JSON syntax.
+func notJSON(name, body, message string) fault {
+	return fault{name, body, plant.CodeBodyNotJSON, "the body is not JSON: expected " + message}
+}
+
+func TestDecodeOtherValues(t *testing.T) {
 	t.Parallel()
-	notJSON := func(name, body, message string) fault {
-		return fault{name, body, plant.CodeBodyNotJSON, "the body is not JSON: expected " + message}
-	}
 	checkFaults(t, []fault{
 		{"empty", "", plant.CodeBodyMissing, bodyEmpty},
 		{"white space", " \r\n\t", plant.CodeBodyMissing, bodyEmpty},
@@ -141,6 +143,12 @@ func TestDecodeForm(t *testing.T) {
 		{"number", "-1", plant.CodeBodyNotObject, bodyRule + "-1"},
 		{"string", `"Rosa"`, plant.CodeBodyNotObject, bodyRule + "a string"},
 		{"array", `[{"id":1,"name":"Rosa"}]`, plant.CodeBodyNotObject, bodyRule + "an array"},
+	})
+}
+
+func TestDecodeSyntax(t *testing.T) {
+	t.Parallel()
+	checkFaults(t, []fault{
 		notJSON("byte order mark", "\uFEFF{}", `a value at byte 0; got '\ufeff'`),
 		notJSON("text", "id=1", "a value at byte 0; got 'i'"),
 		notJSON("NUL", "\x00", `a value at byte 0; got '\x00'`),
@@ -162,6 +170,7 @@ func TestDecodeForm(t *testing.T) {
 		notJSON("wrong bracket", `{"a":[1}}`, "',' or ']' at byte 7; got '}'"),
 		notJSON("comma in an array", `[1,]`, "a value at byte 3; got ']'"),
 		notJSON("open array", `[1`, "',' or ']' at byte 2; got the end of the body"),
+		notJSON("syntax error in a value of a wrong type", `{"name":[1}`, "',' or ']' at byte 10; got '}'"),
 		notJSON("comment", `{"id":1 /* */}`, "',' or '}' at byte 8; got '/'"),
 		notJSON("leading zero", `{"id":01}`, "',' or '}' at byte 7; got '1'"),
 		notJSON("plus", `{"id":+1}`, "a value at byte 6; got '+'"),
@@ -171,6 +180,12 @@ func TestDecodeForm(t *testing.T) {
 		notJSON("exponent without digits", `{"id":1e+}`, "a digit at byte 9; got '}'"),
 		notJSON("number cut off", `{"a":-`, "a digit at byte 6; got the end of the body"),
 		notJSON("hexadecimal", `{"id":0x10}`, "',' or '}' at byte 7; got 'x'"),
+	})
+}
+
+func TestDecodeStringSyntax(t *testing.T) {
+	t.Parallel()
+	checkFaults(t, []fault{
 		notJSON(
 			"open string", `{"id":1,"name":"Ro`, "the closing quote of a string at byte 18; got the end of the body",
 		),
@@ -199,140 +214,166 @@ func TestDecodeForm(t *testing.T) {
 		),
 		notJSON("second escape broken", `{"name":"\ud83d\u"}`, `four hexadecimal digits after \u at byte 17; got '"'`),
 		notJSON("member name cut off", `{"na`, "the closing quote of a string at byte 4; got the end of the body"),
-		notJSON("broken value of a wrong type", `{"name":[1}`, "',' or ']' at byte 10; got '}'"),
-		{"depth 65 of arrays", nested(65), plant.CodeBodyTooDeep, tooDeep + "64"},
-		{"depth 65 within", `{"id":1,"name":"Rosa","a":` + nested(64) + `}`, plant.CodeBodyTooDeep, tooDeep + "89"},
-		{"depth 65 of objects", strings.Repeat(`{"a":`, 65), plant.CodeBodyTooDeep, tooDeep + "320"},
-		{"depth of 30,000", strings.Repeat("[", 30_000), plant.CodeBodyTooDeep, tooDeep + "64"},
 	})
 }
 
-func TestDecodeContent(t *testing.T) {
+func TestDecodeDepth(t *testing.T) {
 	t.Parallel()
 	checkFaults(t, []fault{
-		{"nothing", "{}", plant.CodeIDMissing, several(idMissing, nameGone)},
+		{"65 arrays", nested(65), plant.CodeBodyTooDeep, tooDeep + "64"},
+		{"65 inside a plant", `{"id":1,"name":"Rosa","a":` + nested(64) + `}`, plant.CodeBodyTooDeep, tooDeep + "89"},
+		{"65 objects", strings.Repeat(`{"a":`, 65), plant.CodeBodyTooDeep, tooDeep + "320"},
+		{"30,000 arrays", strings.Repeat("[", 30_000), plant.CodeBodyTooDeep, tooDeep + "64"},
+	})
+}
+
+func TestDecodeMissingMembers(t *testing.T) {
+	t.Parallel()
+	checkFaults(t, []fault{
+		{"empty object", "{}", plant.CodeIDMissing, several(idMissing, nameGone)},
 		{"no id", `{"name":"Rosa"}`, plant.CodeIDMissing, idMissing},
 		{"no name", `{"id":1}`, plant.CodeNameMissing, nameGone},
 		{"member names in other case", `{"ID":1,"Name":"Rosa"}`, plant.CodeIDMissing, several(idMissing, nameGone)},
-		{"id string", `{"id":"1","name":"Rosa"}`, plant.CodeIDWrongType, idType + `"1"`},
-		{"id text", `{"id":"12x","name":"Rosa"}`, plant.CodeIDWrongType, idType + "a string"},
+	})
+}
+
+func TestDecodeTypes(t *testing.T) {
+	t.Parallel()
+	id := func(name, value, got string) fault {
+		body := `{"id":` + value + `,"name":"Rosa"}`
+		return fault{"id " + name, body, plant.CodeIDWrongType, idType + got}
+	}
+	name := func(name, value, got string) fault {
+		body := `{"id":1,"name":` + value + `}`
+		return fault{"name " + name, body, plant.CodeNameWrongType, "name must be a string; got " + got}
+	}
+	tag := func(name, value, got string) fault {
+		body := `{"id":1,"name":"Rosa","tag":` + value + `}`
+		return fault{"tag " + name, body, plant.CodeTagWrongType, "tag must be a string; got " + got}
+	}
+	digits := strings.Repeat("1", 41)
+	checkFaults(t, []fault{
+		id("string", `"1"`, `"1"`),
+		id("string of a float", `"-1.5e+3"`, `"-1.5e+3"`),
+		id("text", `"12x"`, "a string"),
+		id("long string", `"`+digits[:39]+`"`, "a string"),
+		id("empty string", `""`, `""`),
+		id("null", "null", "null"),
+		id("boolean", "true", "true"),
+		id("array", "[1]", "an array"),
+		id("object", "{}", "an object"),
+		name("number", "1", "1"),
+		name("long number", digits, digits[:40]+"…"),
+		name("null", "null", "null"),
+		name("array", `["Rosa"]`, "an array"),
+		tag("null", "null", "null"),
+		tag("boolean", "false", "false"),
+		tag("object", "{}", "an object"),
+	})
+}
+
+func TestDecodeNUL(t *testing.T) {
+	t.Parallel()
+	checkFaults(t, []fault{
+		{"name", `{"id":1,"name":"a\u0000"}`, plant.CodeNameHasNUL, "name" + nulText},
+		{"tag", `{"id":1,"name":"a","tag":"\u0000"}`, plant.CodeTagHasNUL, "tag" + nulText},
+	})
+}
+
+func TestDecodeSurrogates(t *testing.T) {
+	t.Parallel()
+	name := func(name, value string) fault {
+		return fault{name, `{"id":1,"name":"` + value + `"}`, plant.CodeLoneSurrogate, "name" + unpaired}
+	}
+	member := func(name, member, where string) fault {
+		return fault{name, `{"id":1,"name":"",` + member + `}`, plant.CodeLoneSurrogate, where + unpaired}
+	}
+	checkFaults(t, []fault{
+		name("high", `\ud800`),
+		name("low", `\udc00a`),
+		name("high before a letter", `\uDBFFabcdef`),
+		name("high before an escape", `\ud800\n`),
+		name("high before another character", `\ud800\u0061`),
+		name("two high", `\ud800\ud800`),
+		name("high before a pair", `\ud800\ud83d\ude00`),
+		name("reversed pair", `\ude00\ud83d`),
+		member("in the tag", `"tag":"\ud800"`, "tag"),
+		member("in an unknown member", `"a":"\ud800"`, "an unknown member"),
+		member("in an array", `"a":["\ud800"]`, "an array element"),
+		member("in a member name", `"\ud800":1`, "a member name"),
 		{
-			"id long string", `{"id":"` + strings.Repeat("1", 39) + `","name":"Rosa"}`, plant.CodeIDWrongType,
-			idType + "a string",
-		},
-		{"id empty string", `{"id":"","name":"Rosa"}`, plant.CodeIDWrongType, idType + `""`},
-		{"id null", `{"id":null,"name":"Rosa"}`, plant.CodeIDWrongType, idType + "null"},
-		{"id boolean", `{"id":true,"name":"Rosa"}`, plant.CodeIDWrongType, idType + "true"},
-		{"id array", `{"id":[1],"name":"Rosa"}`, plant.CodeIDWrongType, idType + "an array"},
-		{"id object", `{"id":{},"name":"Rosa"}`, plant.CodeIDWrongType, idType + "an object"},
-		{"name number", `{"id":1,"name":1}`, plant.CodeNameWrongType, "name must be a string; got 1"},
-		{
-			"name long number", `{"id":1,"name":` + strings.Repeat("1", 41) + `}`, plant.CodeNameWrongType,
-			"name must be a string; got " + strings.Repeat("1", 40) + "…",
-		},
-		{"name null", `{"id":1,"name":null}`, plant.CodeNameWrongType, "name must be a string; got null"},
-		{"name array", `{"id":1,"name":["Rosa"]}`, plant.CodeNameWrongType, "name must be a string; got an array"},
-		{"tag null", `{"id":1,"name":"Rosa","tag":null}`, plant.CodeTagWrongType, "tag must be a string; got null"},
-		{
-			"tag boolean", `{"id":1,"name":"Rosa","tag":false}`, plant.CodeTagWrongType,
-			"tag must be a string; got false",
-		},
-		{
-			"tag object", `{"id":1,"name":"Rosa","tag":{}}`, plant.CodeTagWrongType,
-			"tag must be a string; got an object",
-		},
-		{"name NUL", `{"id":1,"name":"a\u0000"}`, plant.CodeNameHasNUL, "name" + nulText},
-		{"tag NUL", `{"id":1,"name":"a","tag":"\u0000"}`, plant.CodeTagHasNUL, "tag" + nulText},
-		{"high surrogate", `{"id":1,"name":"\ud800"}`, plant.CodeLoneSurrogate, "name" + unpaired},
-		{"low surrogate", `{"id":1,"name":"\udc00a"}`, plant.CodeLoneSurrogate, "name" + unpaired},
-		{
-			"high surrogate before a letter", `{"id":1,"name":"\uDBFFabcdef"}`, plant.CodeLoneSurrogate,
-			"name" + unpaired,
-		},
-		{"high surrogate before an escape", `{"id":1,"name":"\ud800\n"}`, plant.CodeLoneSurrogate, "name" + unpaired},
-		{
-			"high surrogate before another character", `{"id":1,"name":"\ud800\u0061"}`, plant.CodeLoneSurrogate,
-			"name" + unpaired,
-		},
-		{"two high surrogates", `{"id":1,"name":"\ud800\ud800"}`, plant.CodeLoneSurrogate, "name" + unpaired},
-		{
-			"high surrogate before a pair", `{"id":1,"name":"\ud800\ud83d\ude00"}`, plant.CodeLoneSurrogate,
-			"name" + unpaired,
-		},
-		{"pair the wrong way round", `{"id":1,"name":"\ude00\ud83d"}`, plant.CodeLoneSurrogate, "name" + unpaired},
-		{
-			"surrogate before NUL", `{"id":1,"name":"\ud800\u0000"}`, plant.CodeLoneSurrogate,
+			"before NUL", `{"id":1,"name":"\ud800\u0000"}`, plant.CodeLoneSurrogate,
 			several("name"+unpaired, "name"+nulText),
 		},
-		{"surrogate in the tag", `{"id":1,"name":"","tag":"\ud800"}`, plant.CodeLoneSurrogate, "tag" + unpaired},
+	})
+}
+
+func TestDecodeDuplicateMembers(t *testing.T) {
+	t.Parallel()
+	duplicate := func(name, members, got string) fault {
+		return fault{name, "{" + members + "}", plant.CodeMemberTwice, unique + got + " twice"}
+	}
+	long := strings.Repeat("é", 30)
+	checkFaults(t, []fault{
+		duplicate("id", `"id":1,"name":"","id":1`, `"id"`),
+		duplicate("name", `"id":1,"name":"","name":2`, `"name"`),
+		duplicate("tag", `"id":1,"tag":"","name":"","tag":null`, `"tag"`),
+		duplicate("second escaped", `"id":1,"\u0069d":1,"name":""`, `"id"`),
+		duplicate("first escaped", `"\u0069\u0064":1,"x":"\t","id":1,"name":""`, `"id"`),
+		duplicate("unknown", `"a":1,"id":1,"name":"","a":1`, `"a"`),
+		duplicate("in a nested object", `"id":1,"name":"","x":[{"y":{"a":1,"a":2}}]`, `"a"`),
+		duplicate("long", `"id":1,"name":"","`+long+`":1,"`+long+`":1`, `"`+long[:40]+`"…`),
+		duplicate("long, cut within a character", `"id":1,"name":"","a`+long+`":1,"a`+long+`":1`, `"a`+long[:38]+`"…`),
 		{
-			"surrogate in an unknown member", `{"id":1,"name":"","a":["\ud800"]}`, plant.CodeLoneSurrogate,
-			"an array element" + unpaired,
-		},
-		{
-			"surrogate in a member name", `{"id":1,"name":"","\ud800":1}`, plant.CodeLoneSurrogate,
-			"a member name" + unpaired,
-		},
-		{"id twice", `{"id":1,"name":"","id":1}`, plant.CodeMemberTwice, unique + `"id" twice`},
-		{"name twice", `{"id":1,"name":"","name":2}`, plant.CodeMemberTwice, unique + `"name" twice`},
-		{"tag twice", `{"id":1,"tag":"","name":"","tag":null}`, plant.CodeMemberTwice, unique + `"tag" twice`},
-		{"twice, once escaped", `{"id":1,"\u0069d":1,"name":""}`, plant.CodeMemberTwice, unique + `"id" twice`},
-		{
-			"twice, first escaped", `{"\u0069\u0064":1,"x":"\t","id":1,"name":""}`, plant.CodeMemberTwice,
-			unique + `"id" twice`,
-		},
-		{"unknown twice", `{"a":1,"id":1,"name":"","a":1}`, plant.CodeMemberTwice, unique + `"a" twice`},
-		{
-			"twice in a nested object", `{"id":1,"name":"","x":[{"y":{"a":1,"a":2}}]}`, plant.CodeMemberTwice,
-			unique + `"a" twice`,
-		},
-		{
-			"twice among many",
+			"among many",
 			`{"id":1,"name":"","a":1,"b":1,"c":1,"\u0064":1,"e":1,"f":1,"g":1,"\u0068":1,"i":1,"d":1,"h":1,"i":2}`,
 			plant.CodeMemberTwice, several(unique+`"d" twice`, unique+`"h" twice`, unique+`"i" twice`),
 		},
+	})
+}
+
+func TestDecodeUTF8(t *testing.T) {
+	t.Parallel()
+	invalid := func(name, body, got string) fault {
+		return fault{name, body, plant.CodeBodyNotUTF8, notUTF8 + got}
+	}
+	checkFaults(t, []fault{
+		invalid("invalid byte", "{\"id\":1,\"name\":\"\xff\"}", "0xFF at byte 16"),
+		invalid("surrogate", "{\"id\":1,\"name\":\"\xed\xa0\x80\"}", "0xED at byte 16"),
+		invalid("overlong", "{\"id\":1,\"name\":\"\xc0\x80\"}", "0xC0 at byte 16"),
+		invalid("unknown member", "{\"id\":1,\"name\":\"\uFFFD\",\"\xe9\":1}", "0xE9 at byte 22"),
 		{
-			"long name twice",
-			`{"id":1,"name":"","` + strings.Repeat("é", 30) + `":1,"` + strings.Repeat("é", 30) + `":1}`,
-			plant.CodeMemberTwice, unique + `"` + strings.Repeat("é", 20) + `"… twice`,
-		},
-		{
-			"long name twice, cut within a character",
-			`{"id":1,"name":"","a` + strings.Repeat("é", 30) + `":1,"a` + strings.Repeat("é", 30) + `":1}`,
-			plant.CodeMemberTwice, unique + `"a` + strings.Repeat("é", 19) + `"… twice`,
-		},
-		{"not UTF-8", "{\"id\":1,\"name\":\"\xff\"}", plant.CodeBodyNotUTF8, notUTF8 + "0xFF at byte 16"},
-		{
-			"surrogate in UTF-8", "{\"id\":1,\"name\":\"\xed\xa0\x80\"}", plant.CodeBodyNotUTF8,
-			notUTF8 + "0xED at byte 16",
-		},
-		{"overlong", "{\"id\":1,\"name\":\"\xc0\x80\"}", plant.CodeBodyNotUTF8, notUTF8 + "0xC0 at byte 16"},
-		{
-			"not UTF-8 in an unknown member", "{\"id\":1,\"name\":\"\uFFFD\",\"\xe9\":1}", plant.CodeBodyNotUTF8,
-			notUTF8 + "0xE9 at byte 22",
-		},
-		{
-			"not UTF-8 and not JSON", "\xff", plant.CodeBodyNotJSON,
+			"not JSON", "\xff", plant.CodeBodyNotJSON,
 			several("the body is not JSON: expected a value at byte 0; got 0xFF", notUTF8+"0xFF at byte 0"),
 		},
+	})
+}
+
+func TestDecodeSeveralFaults(t *testing.T) {
+	t.Parallel()
+	checkFaults(t, []fault{
 		{
-			"several faults", `{"tag":null,"name":"\u0000","a":"\udc00","a":1}`, plant.CodeMemberTwice,
+			"of all kinds", `{"tag":null,"name":"\u0000","a":"\udc00","a":1}`, plant.CodeMemberTwice,
 			several(
 				unique+`"a" twice`, "an unknown member"+unpaired, idMissing, "name"+nulText,
 				"tag must be a string; got null",
 			),
 		},
 		{
-			"all of wrong type", `{"tag":1,"name":[],"id":"1"}`, plant.CodeIDWrongType,
+			"all members of a wrong type", `{"tag":1,"name":[],"id":"1"}`, plant.CodeIDWrongType,
 			several(idType+`"1"`, "name must be a string; got an array", "tag must be a string; got 1"),
 		},
 		{
-			"faults before broken JSON", `{"id":"1","tag":0,`, plant.CodeBodyNotJSON,
+			"before a JSON error", `{"id":"1","tag":0,`, plant.CodeBodyNotJSON,
 			several("the body is not JSON: expected a member name in quotes at byte 18; got the end of the body",
 				idType+`"1"`, "tag must be a string; got 0"),
 		},
 		{
-			"more faults than a message has",
+			"semicolons in a value", `{"name":"","; ":1,"; ":1}`, plant.CodeMemberTwice,
+			`member names must be unique, got "; " twice; id is missing, send a 64-bit integer`,
+		},
+		{
+			"more than a message has",
 			`{"a":[` + strings.Repeat(`"\ud800",`, 100) + `0]}`, plant.CodeLoneSurrogate,
 			several(slices.Repeat([]string{"an array element" + unpaired}, 16)...),
 		},
