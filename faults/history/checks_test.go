@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// at is an operation on plant 1.
+// at returns an operation on plant 1.
 func at(call, end time.Duration, name string, o outcome) operation {
 	op := operation{id: 1, content: content{name: name}, call: call, end: end, outcome: o, present: true}
 	if o == conflict {
@@ -14,13 +14,13 @@ func at(call, end time.Duration, name string, o outcome) operation {
 	return op
 }
 
-// absent is an export that does not have plant 1.
+// absent returns the read of an export without plant 1.
 func absent(when time.Duration) operation {
 	return operation{id: 1, call: when, end: when, outcome: read}
 }
 
-// TestModel has histories written by hand, to see that the model takes what may
-// happen and nothing else.
+// TestModel checks that the model accepts the legal histories of a table and
+// rejects the others.
 func TestModel(t *testing.T) {
 	tag := at(3, 4, "a", conflict)
 	tag.content.tagged = true
@@ -30,30 +30,36 @@ func TestModel(t *testing.T) {
 		history []operation
 		legal   bool
 	}{
-		"nothing":                           {nil, true},
-		"created and read":                  {[]operation{at(1, 2, "a", created), at(9, 9, "a", read)}, true},
-		"created and lost":                  {[]operation{at(1, 2, "a", created), absent(9)}, false},
-		"created and changed":               {[]operation{at(1, 2, "a", created), at(9, 9, "b", read)}, false},
-		"created twice":                     {[]operation{at(1, 2, "a", created), at(3, 4, "a", created)}, false},
-		"created, replayed":                 {[]operation{at(1, 2, "a", created), at(3, 4, "a", replayed)}, true},
-		"replayed first, apart":             {[]operation{at(1, 2, "a", replayed), at(3, 4, "a", created)}, false},
-		"replayed first, at the same time":  {[]operation{at(1, 4, "a", replayed), at(3, 4, "a", created)}, true},
-		"replayed as another":               {[]operation{at(1, 2, "a", created), at(3, 4, "b", replayed)}, false},
-		"conflict":                          {[]operation{at(1, 2, "a", created), at(3, 4, "b", conflict)}, true},
-		"conflict with the same":            {[]operation{at(1, 2, "a", created), at(3, 4, "a", conflict)}, false},
-		"conflict with nothing":             {[]operation{at(1, 2, "a", conflict)}, false},
-		"conflict of a tag, wrong number":   {[]operation{at(1, 2, "a", created), tag}, false},
-		"conflict of a tag":                 {[]operation{at(1, 2, "a", created), taggedRight}, true},
-		"unknown and stored":                {[]operation{at(1, 2, "a", unknown), at(3, 4, "a", replayed)}, true},
-		"unknown and not stored":            {[]operation{at(1, 2, "a", unknown), at(3, 4, "a", created)}, true},
-		"unknown, stored late":              {[]operation{at(1, 2, "a", unknown), absent(3), at(9, 9, "a", read)}, true},
-		"unknown and never stored":          {[]operation{at(1, 2, "a", unknown), absent(9)}, true},
-		"unknown, then another":             {[]operation{at(1, 2, "a", unknown), at(3, 4, "b", created), at(5, 6, "a", replayed)}, false},
-		"unknown is what conflicts":         {[]operation{at(1, 2, "a", unknown), at(3, 4, "b", conflict)}, true},
-		"unknown too late to conflict":      {[]operation{at(1, 2, "b", conflict), at(3, 4, "a", unknown)}, false},
-		"two unknown, the second is stored": {[]operation{at(1, 2, "a", unknown), at(1, 2, "b", unknown), at(3, 4, "b", replayed), at(5, 6, "a", conflict)}, true},
-		"busy and stored":                   {[]operation{at(1, 2, "a", busy), at(3, 4, "a", replayed)}, false},
-		"busy and created then":             {[]operation{at(1, 2, "a", busy), at(3, 4, "a", created)}, true},
+		"nothing":                          {nil, true},
+		"created and read":                 {[]operation{at(1, 2, "a", created), at(9, 9, "a", read)}, true},
+		"created and lost":                 {[]operation{at(1, 2, "a", created), absent(9)}, false},
+		"created and changed":              {[]operation{at(1, 2, "a", created), at(9, 9, "b", read)}, false},
+		"created twice":                    {[]operation{at(1, 2, "a", created), at(3, 4, "a", created)}, false},
+		"created, replayed":                {[]operation{at(1, 2, "a", created), at(3, 4, "a", replayed)}, true},
+		"replayed first, apart":            {[]operation{at(1, 2, "a", replayed), at(3, 4, "a", created)}, false},
+		"replayed first, at the same time": {[]operation{at(1, 4, "a", replayed), at(3, 4, "a", created)}, true},
+		"replayed as another":              {[]operation{at(1, 2, "a", created), at(3, 4, "b", replayed)}, false},
+		"conflict":                         {[]operation{at(1, 2, "a", created), at(3, 4, "b", conflict)}, true},
+		"conflict with the same":           {[]operation{at(1, 2, "a", created), at(3, 4, "a", conflict)}, false},
+		"conflict with nothing":            {[]operation{at(1, 2, "a", conflict)}, false},
+		"conflict of a tag, wrong number":  {[]operation{at(1, 2, "a", created), tag}, false},
+		"conflict of a tag":                {[]operation{at(1, 2, "a", created), taggedRight}, true},
+		"unknown and stored":               {[]operation{at(1, 2, "a", unknown), at(3, 4, "a", replayed)}, true},
+		"unknown and not stored":           {[]operation{at(1, 2, "a", unknown), at(3, 4, "a", created)}, true},
+		"unknown, stored late":             {[]operation{at(1, 2, "a", unknown), absent(3), at(9, 9, "a", read)}, true},
+		"unknown and never stored":         {[]operation{at(1, 2, "a", unknown), absent(9)}, true},
+		"unknown, then another": {
+			[]operation{at(1, 2, "a", unknown), at(3, 4, "b", created), at(5, 6, "a", replayed)},
+			false,
+		},
+		"conflict with an unknown":     {[]operation{at(1, 2, "a", unknown), at(3, 4, "b", conflict)}, true},
+		"unknown too late to conflict": {[]operation{at(1, 2, "b", conflict), at(3, 4, "a", unknown)}, false},
+		"two unknown, the second is stored": {
+			[]operation{at(1, 2, "a", unknown), at(1, 2, "b", unknown), at(3, 4, "b", replayed), at(5, 6, "a", conflict)},
+			true,
+		},
+		"busy and stored":       {[]operation{at(1, 2, "a", busy), at(3, 4, "a", replayed)}, false},
+		"busy and created then": {[]operation{at(1, 2, "a", busy), at(3, 4, "a", created)}, true},
 	} {
 		_, faults := linearizable(c.history)
 		if legal := len(faults) == 0; legal != c.legal {
@@ -62,35 +68,53 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// TestCompare has stores that differ from a history in one way each.
+// TestCompare compares stores that differ from a history in one way each.
 func TestCompare(t *testing.T) {
 	a, b := content{name: "a"}, content{name: "b"}
+	one := make([]error, 1)
 	acknowledged := []operation{at(1, 2, "a", created), at(3, 4, "b", conflict)}
 	for name, c := range map[string]struct {
-		there   stored
+		store   stored
 		history []operation
-		want    setFaults // how many, not which
+		want    setFaults // only the numbers count
 	}{
-		"as it should be":       {stored{1: {a}}, acknowledged, setFaults{}},
-		"unknown and there":     {stored{1: {a}}, []operation{at(1, 2, "a", unknown)}, setFaults{}},
-		"unknown and not there": {stored{}, []operation{at(1, 2, "a", unknown)}, setFaults{}},
-		"busy, then unknown":    {stored{1: {a}}, []operation{at(1, 2, "a", unknown), at(1, 2, "a", busy)}, setFaults{}},
-		"lost":                  {stored{}, acknowledged[:1], setFaults{lost: make([]error, 1)}},
-		"changed":               {stored{1: {b}}, []operation{at(1, 2, "a", created), at(1, 2, "b", unknown)}, setFaults{changed: make([]error, 1)}},
-		"another id":            {stored{1: {a}, 2: {a}}, acknowledged, setFaults{stray: make([]error, 1)}},
-		"other content":         {stored{1: {b}}, []operation{at(1, 2, "a", unknown)}, setFaults{stray: make([]error, 1)}},
-		"refused, and there":    {stored{1: {b}}, []operation{at(1, 2, "a", unknown), at(3, 4, "b", conflict)}, setFaults{refused: make([]error, 1)}},
-		"busy, and there":       {stored{1: {a}}, []operation{at(1, 2, "a", busy)}, setFaults{refused: make([]error, 1)}},
-		"doubled":               {stored{1: {a, a}}, acknowledged, setFaults{doubled: make([]error, 1)}},
-		"conflict with nothing": {stored{}, []operation{at(1, 2, "a", unknown), at(3, 4, "b", conflict)}, setFaults{unfounded: make([]error, 1)}},
+		"no difference":       {stored{1: {a}}, acknowledged, setFaults{}},
+		"unknown, stored":     {stored{1: {a}}, []operation{at(1, 2, "a", unknown)}, setFaults{}},
+		"unknown, not stored": {stored{}, []operation{at(1, 2, "a", unknown)}, setFaults{}},
+		"busy, then unknown": {
+			stored{1: {a}},
+			[]operation{at(1, 2, "a", unknown), at(1, 2, "a", busy)},
+			setFaults{},
+		},
+		"lost": {stored{}, acknowledged[:1], setFaults{lost: one}},
+		"changed": {
+			stored{1: {b}},
+			[]operation{at(1, 2, "a", created), at(1, 2, "b", unknown)},
+			setFaults{changed: one},
+		},
+		"another id":    {stored{1: {a}, 2: {a}}, acknowledged, setFaults{stray: one}},
+		"other content": {stored{1: {b}}, []operation{at(1, 2, "a", unknown)}, setFaults{stray: one}},
+		"refused, stored": {
+			stored{1: {b}},
+			[]operation{at(1, 2, "a", unknown), at(3, 4, "b", conflict)},
+			setFaults{refused: one},
+		},
+		"busy, stored": {stored{1: {a}}, []operation{at(1, 2, "a", busy)}, setFaults{refused: one}},
+		"duplicate":    {stored{1: {a, a}}, acknowledged, setFaults{duplicated: one}},
+		"conflict with nothing": {
+			stored{},
+			[]operation{at(1, 2, "a", unknown), at(3, 4, "b", conflict)},
+			setFaults{unfounded: one},
+		},
 	} {
-		if got := compare(c.there, c.history); got.String() != c.want.String() {
+		if got := compare(c.store, c.history); got.String() != c.want.String() {
 			t.Errorf("%s: got %s, want %s", name, got, c.want)
 		}
 	}
 }
 
-// TestPlan shows that a seed decides the operations.
+// TestPlan shows that a seed determines the operations, and that a third of them
+// share their ids.
 func TestPlan(t *testing.T) {
 	ids := map[uint64]map[int64]int{}
 	for _, s := range []uint64{1, 2} {
@@ -98,7 +122,7 @@ func TestPlan(t *testing.T) {
 		for n := range 10_000 {
 			o := plan{s}.operation(n)
 			if again := (plan{s}).operation(n); o != again {
-				t.Fatalf("seed %d, operation %d: %+v, and then %+v", s, n, o, again)
+				t.Fatalf("seed %d, operation %d: first %+v, then %+v", s, n, o, again)
 			}
 			ids[s][o.id]++
 		}

@@ -15,41 +15,41 @@ import (
 	"plantstore/faults/rig"
 )
 
-// outcome is what a client knows after one request.
+// outcome is the result of one request, as the client can see it.
 type outcome int
 
 const (
-	unknown  outcome = iota // no answer, or one that says that it is not known
+	unknown  outcome = iota // no response, or 503 with 50303: the outcome is unknown
 	created                 // 200
 	replayed                // 200 with Idempotent-Replayed
 	conflict                // another plant has the id
-	busy                    // 503: this request stored nothing
-	refused                 // any other answer: none that these operations may get
-	read                    // not a request: what an export found in the end
-	unsent                  // nobody listened; never recorded
+	busy                    // 503: the request did not store the plant
+	refused                 // any other response; each is a fault
+	read                    // not a request: the plant in the export at the end
+	unsent                  // no connection; not recorded
 )
 
 func (o outcome) String() string {
 	return [...]string{"unknown", "created", "replayed", "conflict", "busy", "refused", "read", "unsent"}[o]
 }
 
-// Numbers of the catalogue of errors, docs/reference/errors.md.
+// Error numbers of docs/reference/errors.md.
 const (
 	differentName  = 40041
 	differentTag   = 40042
 	outcomeUnknown = 50303
 )
 
-// operation is one request and what came of it.
+// operation is one request with its outcome.
 type operation struct {
 	client    int
 	id        int64
 	content   content
 	call, end time.Duration // since the run began
 	outcome   outcome
-	code      int    // of the error, if there is one
-	present   bool   // of a read: there is a plant, with that content
-	answer    string // that should not have been given
+	code      int    // error number; 0 for a plant
+	present   bool   // of a read: the export has a plant with that content
+	wrong     string // a wrong response
 }
 
 func (o operation) String() string {
@@ -62,19 +62,19 @@ func (o operation) String() string {
 	case o.code != 0:
 		text += fmt.Sprint(" ", o.code)
 	}
-	if o.answer != "" {
-		text += " " + o.answer
+	if o.wrong != "" {
+		text += " " + o.wrong
 	}
 	return text
 }
 
-// sender sends plants and tells every outcome apart.
+// sender sends plants and determines their outcomes.
 type sender struct {
 	token string
 	http  *http.Client
 }
 
-// body is a plant as it is sent.
+// body is a plant as sent.
 type body struct {
 	ID   int64   `json:"id"`
 	Name string  `json:"name"`
@@ -97,7 +97,7 @@ func newBody(id int64, c content) body {
 	return b
 }
 
-// send fills in the outcome of o.
+// send sends the plant of o and sets the outcome of o.
 func (s *sender) send(ctx context.Context, url string, o *operation) error {
 	text, err := json.Marshal(newBody(o.id, o.content))
 	if err != nil {
@@ -109,99 +109,99 @@ func (s *sender) send(ctx context.Context, url string, o *operation) error {
 	}
 	r.Header.Set("Authorization", "Bearer "+s.token)
 	r.Header.Set("Content-Type", "application/json")
-	answer, err := s.http.Do(r)
+	response, err := s.http.Do(r)
 	if err != nil {
 		var fault *net.OpError
 		if errors.As(err, &fault) && fault.Op == "dial" {
 			o.outcome = unsent
 		}
-		return nil // the outcome is unknown, which is not an error
+		return nil // the outcome is unknown
 	}
-	defer answer.Body.Close()
-	if text, err = io.ReadAll(io.LimitReader(answer.Body, 1<<20)); err != nil {
-		return nil // an answer that was cut off is none
+	defer response.Body.Close()
+	if text, err = io.ReadAll(io.LimitReader(response.Body, 1<<20)); err != nil {
+		return nil // an incomplete response: the outcome is unknown
 	}
-	o.understand(answer, text)
+	o.setOutcome(response, text)
 	return nil
 }
 
-// understand reads an answer.
-func (o *operation) understand(answer *http.Response, text []byte) {
-	if answer.StatusCode == http.StatusOK {
+// setOutcome sets the outcome from a response.
+func (o *operation) setOutcome(response *http.Response, text []byte) {
+	if response.StatusCode == http.StatusOK {
 		o.outcome = created
-		if answer.Header.Get("Idempotent-Replayed") == "true" {
+		if response.Header.Get("Idempotent-Replayed") == "true" {
 			o.outcome = replayed
 		}
 		var got body
 		if err := json.Unmarshal(text, &got); err != nil || got.content() != o.content {
-			o.answer = string(text)
+			o.wrong = string(text)
 		}
 		return
 	}
-	var refusal struct{ Error int }
-	_ = json.Unmarshal(text, &refusal) // stays 0, which is none of the numbers
-	o.code = refusal.Error
+	var problem struct{ Error int }
+	_ = json.Unmarshal(text, &problem) // Error stays 0 for an unexpected body
+	o.code = problem.Error
 	switch {
 	case o.code == differentName || o.code == differentTag:
 		o.outcome = conflict
 	case o.code == outcomeUnknown:
 		o.outcome = unknown
-	case answer.StatusCode == http.StatusServiceUnavailable:
+	case response.StatusCode == http.StatusServiceUnavailable:
 		o.outcome = busy
 	default:
-		o.outcome, o.answer = refused, fmt.Sprintf("%d %s", answer.StatusCode, text)
+		o.outcome, o.wrong = refused, fmt.Sprintf("%d %s", response.StatusCode, text)
 	}
 }
 
-// door tells clients which server there is. It is safe for concurrent use.
-type door struct {
-	mu     sync.Mutex
-	server *rig.Server   // guarded by mu; nil at first
-	opened chan struct{} // guarded by mu; closed when server changes
+// current is the running server. It is safe for concurrent use.
+type current struct {
+	mu      sync.Mutex
+	server  *rig.Server   // guarded by mu; nil at first
+	changed chan struct{} // guarded by mu; closed when server changes
 }
 
-func newDoor() *door { return &door{opened: make(chan struct{})} }
+func newCurrent() *current { return &current{changed: make(chan struct{})} }
 
-func (d *door) open(s *rig.Server) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.server = s
-	close(d.opened)
-	d.opened = make(chan struct{})
+func (c *current) set(s *rig.Server) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.server = s
+	close(c.changed)
+	c.changed = make(chan struct{})
 }
 
-// enter waits for a server that is another than not.
-func (d *door) enter(ctx context.Context, not *rig.Server) (*rig.Server, error) {
+// next waits for another server than ended, and returns it.
+func (c *current) next(ctx context.Context, ended *rig.Server) (*rig.Server, error) {
 	for {
-		d.mu.Lock()
-		s, opened := d.server, d.opened
-		d.mu.Unlock()
-		if s != nil && s != not {
+		c.mu.Lock()
+		s, changed := c.server, c.changed
+		c.mu.Unlock()
+		if s != nil && s != ended {
 			return s, nil
 		}
 		select {
-		case <-opened:
+		case <-changed:
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
 	}
 }
 
-// client does operations one after the other.
+// client runs one operation at a time.
 type client struct {
 	sender
 
-	number int
-	plan   plan
-	claims *claims
-	door   *door
-	begun  time.Time
+	number  int
+	plan    plan
+	claims  *claims
+	current *current
+	started time.Time
 
-	gone    *rig.Server // it was noticed to be gone
+	ended   *rig.Server // a server that the client found ended
 	records []operation
 }
 
-// run returns when there are no more operations, or with ctx.
+// run runs operations until all are claimed or ctx ends.
 func (c *client) run(ctx context.Context) error {
 	for {
 		number, ok := c.claims.claim()
@@ -214,17 +214,17 @@ func (c *client) run(ctx context.Context) error {
 	}
 }
 
-// do sends one plant until what became of it is known, unless it is one that
-// is left alone.
+// do sends one plant until its outcome is known. An operation without p.retry ends
+// with the first unknown outcome.
 func (c *client) do(ctx context.Context, p planned) error {
 	for {
-		s, err := c.door.enter(ctx, c.gone)
+		s, err := c.current.next(ctx, c.ended)
 		if err != nil {
 			return err
 		}
-		o := operation{client: c.number, id: p.id, content: p.content, call: time.Since(c.begun)}
+		o := operation{client: c.number, id: p.id, content: p.content, call: time.Since(c.started)}
 		err = c.send(ctx, s.URL, &o)
-		o.end = time.Since(c.begun)
+		o.end = time.Since(c.started)
 		if o.outcome != unsent {
 			c.records = append(c.records, o)
 		}
@@ -233,9 +233,9 @@ func (c *client) do(ctx context.Context, p planned) error {
 		}
 		switch o.outcome {
 		case unknown, unsent:
-			c.gone = nil
+			c.ended = nil
 			if o.code == 0 && wait(ctx, s.Ended(), time.Second) {
-				c.gone = s
+				c.ended = s
 			}
 			if o.outcome == unknown && !p.retry {
 				return nil
@@ -248,9 +248,10 @@ func (c *client) do(ctx context.Context, p planned) error {
 	}
 }
 
-// wait waits for a channel to be closed, with bounds, and reports whether it was.
-func wait(ctx context.Context, closed <-chan struct{}, most time.Duration) bool {
-	timer := time.NewTimer(most)
+// wait waits until a channel is closed, at most for limit, and reports whether it
+// was closed.
+func wait(ctx context.Context, closed <-chan struct{}, limit time.Duration) bool {
+	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
 	case <-closed:

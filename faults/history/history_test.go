@@ -1,16 +1,15 @@
-// Package history has clients create plants while the server is killed, again
-// and again, and checks what they were told: that for each id there is an order
-// in which it all could have happened, and that the store has in the end what
-// the answers promised.
+// Package history kills a server repeatedly while clients create plants. It checks
+// that the responses for each id are linearizable, and that the store has the
+// acknowledged plants at the end.
 //
-// A kill takes nothing from the system's cache, so a commit without a sync is not
-// noticed here.
+// A kill leaves the page cache of the system, so this harness does not detect a
+// commit without a sync.
 //
 // The short form takes less than a minute:
 //
 //	go test ./history
 //
-// The long form, the one that is about kills, and one that ends in time:
+// The long form, a form with many kills, and a form with a time limit:
 //
 //	go test ./history -run TestHistory -v -timeout 0 -seeds 100 -ops 100000
 //	go test ./history -run TestHistory -v -timeout 0 -seeds 1 -ops 200000 -kills 2000
@@ -27,25 +26,26 @@ import (
 )
 
 var (
-	seed    = flag.Uint64("seed", 0, "the first seed, which decides the operations but not when they happen; 0: another each time")
-	seeds   = flag.Int("seeds", 2, "how many seeds, counted from the first")
+	seed    = flag.Uint64("seed", 0, "first seed of the operations, but not of their timing; 0: random")
+	seeds   = flag.Int("seeds", 2, "number of seeds from the first on")
 	ops     = flag.Int("ops", 5000, "operations of each seed")
-	kills   = flag.Int("kills", 10, "how often each seed kills the server")
-	limit   = flag.Duration("for", 0, "begin no seed after that `time`; 0: begin all")
-	clients = flag.Int("clients", 8, "how many clients work at the same time")
+	kills   = flag.Int("kills", 10, "number of kills of each seed")
+	limit   = flag.Duration("for", 0, "start no further seed after this `duration`; 0: no limit")
+	clients = flag.Int("clients", 8, "number of concurrent clients")
 )
 
-// Ready is promised within a second, on a machine that has nothing else to do.
+// The documented limit is a second on an idle machine.
 const restartMax = 5 * time.Second
 
+// TestHistory fails on any fault of a history or of its store.
 func TestHistory(t *testing.T) {
 	program := rig.Build(t)
 	from := rig.Seed(t, *seed)
 	var slowest time.Duration
 	var done, operations, requests, killed int
-	begun := time.Now()
+	started := time.Now()
 	for i := range *seeds {
-		if *limit > 0 && time.Since(begun) > *limit {
+		if *limit > 0 && time.Since(started) > *limit {
 			break
 		}
 		s := from + uint64(i)
@@ -63,15 +63,18 @@ func TestHistory(t *testing.T) {
 			}
 			done++
 			slowest = max(slowest, r.slowest())
-			operations, requests, killed = operations+r.operations, requests+len(r.requests), killed+r.kills+r.startKills
+			operations += r.operations
+			requests += len(r.requests)
+			killed += r.kills + r.startKills
 		})
 	}
-	t.Logf("in all: %d seeds, %d operations, %d requests, %d kills, slowest restart %s", done, operations, requests, killed, slowest)
+	t.Logf("in total: %d seeds, %d operations, %d requests, %d kills, slowest restart %s",
+		done, operations, requests, killed, slowest)
 }
 
-// TestEarlyAnswer shows that plants are missed that were answered before they
-// were stored.
-func TestEarlyAnswer(t *testing.T) {
+// TestEarlyResponse shows that the checks detect a server that responds before it
+// commits.
+func TestEarlyResponse(t *testing.T) {
 	program := rig.Build(t, rig.EarlyAnswer)
 	from := rig.Seed(t, *seed)
 	const rounds = 10
@@ -83,51 +86,52 @@ func TestEarlyAnswer(t *testing.T) {
 		}
 		killed += r.kills
 		if len(r.set.lost) > 0 {
-			t.Logf("caught after %d kills: %s\n%v", killed, r, r.set.lost[0])
+			t.Logf("detected after %d kills: %s\n%v", killed, r, r.set.lost[0])
 			return
 		}
 	}
-	t.Errorf("nothing was missed after %d kills", killed)
+	t.Errorf("no plant was lost after %d kills", killed)
 }
 
-// conflictReplayed answers another plant as if it were the stored one.
+// conflictReplayed reports a conflict as a replay.
 var conflictReplayed = rig.Weakness{
 	File: "internal/sqlite/write.go",
 	Old:  "conflict := plant.Differences(c.Plant.Plant, stored)",
 	New:  "conflict := plant.Differences(stored, stored)",
 }
 
-// replayUntold answers a plant that was there as if it were new.
-var replayUntold = rig.Weakness{
+// replayUnmarked omits the header of a replay.
+var replayUnmarked = rig.Weakness{
 	File: "internal/server/plants.go",
 	Old:  "if replayed {",
 	New:  "if replayed && false {",
 }
 
-// lastWins stores the later of two plants.
+// lastWins replaces a stored plant by a later one.
 var lastWins = rig.Weakness{
 	File: "internal/sqlite/write.go",
 	Old:  "ON CONFLICT DO NOTHING",
 	New:  "ON CONFLICT DO UPDATE SET name = excluded.name, tag = excluded.tag, digest = excluded.digest",
 }
 
-// TestWrongAnswers shows that answers that fit no order are noticed, also
-// without a kill.
-func TestWrongAnswers(t *testing.T) {
+// TestWrongResponses shows that the checks detect responses that are not
+// linearizable, even without a kill.
+func TestWrongResponses(t *testing.T) {
 	for name, weak := range map[string]rig.Weakness{
-		"conflict answered as replayed": conflictReplayed,
-		"replayed answered as created":  replayUntold,
-		"the last one wins":             lastWins,
+		"conflict reported as replayed": conflictReplayed,
+		"replayed reported as created":  replayUnmarked,
+		"last plant wins":               lastWins,
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, err := execute(t, rig.Build(t, weak), options{seed: rig.Seed(t, *seed), operations: 1000, clients: *clients})
+			o := options{seed: rig.Seed(t, *seed), operations: 1000, clients: *clients}
+			r, err := execute(t, rig.Build(t, weak), o)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if len(r.illegal) == 0 {
-				t.Fatalf("nothing was noticed: %s", r)
+				t.Fatalf("no fault was detected: %s", r)
 			}
-			t.Logf("caught: %s\n%v", r, r.illegal[0])
+			t.Logf("detected: %s\n%v", r, r.illegal[0])
 		})
 	}
 }

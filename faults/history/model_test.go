@@ -13,13 +13,13 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// register is what the store has under one id: it is set once.
+// register is the plant of one id. It is set at most once.
 type register struct {
 	content content
 	present bool
 }
 
-// model is the store, seen through one id.
+// model is the store, reduced to one id.
 var model = porcupine.Model{
 	Init: func() any { return register{} },
 	Step: func(state, input, _ any) (bool, any) { return state.(register).step(input.(operation)) },
@@ -28,7 +28,8 @@ var model = porcupine.Model{
 	},
 }
 
-// step reports whether an operation may end as it did, and what is there then.
+// step reports whether the outcome of an operation is legal, and returns the next
+// state.
 func (r register) step(o operation) (bool, register) {
 	switch o.outcome {
 	case created:
@@ -44,8 +45,8 @@ func (r register) step(o operation) (bool, register) {
 	case read:
 		return r.present == o.present && r.content == o.content, r
 	case unknown:
-		// It takes effect if nothing is there. That it never did is the same as
-		// that it will after all that is known.
+		// The request sets an empty register. A request without effect equals one
+		// that takes effect after all recorded operations.
 		if !r.present {
 			r = register{o.content, true}
 		}
@@ -55,8 +56,8 @@ func (r register) step(o operation) (bool, register) {
 	}
 }
 
-// linearizable checks the operations of each id, and returns an error for each
-// id that has no order in which they could have happened.
+// linearizable checks the operations of each id. It returns the number of ids, and
+// an error for each id whose operations are not linearizable.
 func linearizable(history []operation) (ids int, faults []error) {
 	byID := map[int64][]porcupine.Operation{}
 	for _, o := range history {
@@ -67,21 +68,24 @@ func linearizable(history []operation) (ids int, faults []error) {
 		byID[o.id] = append(byID[o.id], p)
 	}
 	for _, id := range slices.Sorted(maps.Keys(byID)) {
-		const most = 20 * time.Second
-		switch porcupine.CheckOperationsTimeout(model, byID[id], most) {
+		const limit = 20 * time.Second
+		switch porcupine.CheckOperationsTimeout(model, byID[id], limit) {
 		case porcupine.Illegal:
-			faults = append(faults, fmt.Errorf("plant %d: no order explains this:%s", id, describe(byID[id])))
+			faults = append(faults, fmt.Errorf("plant %d: not linearizable:%s", id, describe(byID[id])))
 		case porcupine.Unknown:
-			faults = append(faults, fmt.Errorf("plant %d: %d operations were not decided within %s", id, len(byID[id]), most))
+			faults = append(faults, fmt.Errorf("plant %d: %d operations were not checked within %s", id, len(byID[id]), limit))
 		}
 	}
 	return len(byID), faults
 }
 
-// met counts the requests that began while another for the same id was under way.
-func met(history []operation) int {
+// concurrent counts the requests that started during another request for the same
+// id.
+func concurrent(history []operation) int {
 	sorted := slices.Clone(history)
-	slices.SortFunc(sorted, func(a, b operation) int { return cmp.Or(cmp.Compare(a.id, b.id), cmp.Compare(a.call, b.call)) })
+	slices.SortFunc(sorted, func(a, b operation) int {
+		return cmp.Or(cmp.Compare(a.id, b.id), cmp.Compare(a.call, b.call))
+	})
 	count := 0
 	var until time.Duration
 	for i, o := range sorted {
@@ -111,11 +115,12 @@ func describe(history []porcupine.Operation) string {
 	return text.String()
 }
 
-// first joins the first errors of many.
+// first joins the first errors of a list.
 func first(faults []error) error {
-	const most = 5
-	if len(faults) <= most {
+	const errorsMax = 5
+	if len(faults) <= errorsMax {
 		return errors.Join(faults...)
 	}
-	return errors.Join(append(slices.Clone(faults[:most]), fmt.Errorf("and %d more", len(faults)-most))...)
+	more := fmt.Errorf("and %d more", len(faults)-errorsMax)
+	return errors.Join(append(slices.Clone(faults[:errorsMax]), more)...)
 }

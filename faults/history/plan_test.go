@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// content is what a plant is besides its id.
+// content is a plant without its id.
 type content struct {
 	name, tag string
 	tagged    bool
@@ -25,46 +25,46 @@ func (c content) String() string {
 	return fmt.Sprintf("%q", name)
 }
 
-// planned is one operation before it is sent.
+// planned is an operation before its request.
 type planned struct {
 	id      int64
 	content content
-	retry   bool // until the outcome is known; else an unknown outcome is left alone
+	retry   bool // repeat the request until the outcome is known
 }
 
-// plan is the operations that a seed decides. Each depends on the seed and its
-// own number only, so it does not matter which client takes it, or when.
+// plan derives the operations from a seed. Each depends only on the seed and its
+// number, not on the client or the time.
 type plan struct{ seed uint64 }
 
-// Hot ids are wanted by many operations at about the same time. They change
-// with time, because after its first plant an id has little left to decide.
+// Hot ids are shared by many operations at about the same time. They change with
+// the number of the operation, because only the first plants of an id compete.
 const (
 	hotIDs    = 8   // at a time
 	hotWindow = 200 // operations that share them
-	hotBurst  = 8   // operations most of which want the same one
+	hotBurst  = 8   // operations that mostly share one id
 	hotFirst  = 1 << 40
 )
 
-// edges are the first hot ids: those at which a number may be bent.
+// edges are the first hot ids: the limits of integer types and of JSON numbers.
 var edges = [hotIDs]int64{math.MinInt64, math.MaxInt64, 0, -1, 1 << 53, 1<<53 + 1, -1<<53 - 1, 1}
 
 func (p plan) operation(number int) planned {
-	chance := rand.New(rand.NewPCG(p.seed, uint64(number)+1))
-	o := planned{retry: chance.IntN(4) > 0}
-	if chance.IntN(3) > 0 {
+	random := rand.New(rand.NewPCG(p.seed, uint64(number)+1))
+	o := planned{retry: random.IntN(4) > 0}
+	if random.IntN(3) > 0 {
 		o.id = p.spread(int64(number) + 1000)
-		o.content.name = strings.Repeat("Festuca ", 1+chance.IntN(40))
-		if o.content.tagged = chance.IntN(2) == 0; o.content.tagged {
-			o.content.tag = fmt.Sprint("tag ", chance.IntN(100))
+		o.content.name = strings.Repeat("Festuca ", 1+random.IntN(40))
+		if o.content.tagged = random.IntN(2) == 0; o.content.tagged {
+			o.content.tag = fmt.Sprint("tag ", random.IntN(100))
 		}
 		return o
 	}
 	window := number / hotWindow
-	if chance.IntN(8) == 0 { // what was decided earlier still holds
-		window = chance.IntN(window + 1)
+	if random.IntN(8) == 0 { // a plant of an earlier window
+		window = random.IntN(window + 1)
 	}
-	which := chance.IntN(hotIDs)
-	if chance.IntN(4) > 0 { // what is under way at the same time wants the same
+	which := random.IntN(hotIDs)
+	if random.IntN(4) > 0 { // the id of the concurrent operations
 		which = number / hotBurst % hotIDs
 	}
 	o.id = p.spread(hotFirst + int64(window*hotIDs+which))
@@ -72,7 +72,7 @@ func (p plan) operation(number int) planned {
 		o.id = edges[which]
 	}
 	o.content.name = "Rosa canina"
-	switch chance.IntN(4) {
+	switch random.IntN(4) {
 	case 0:
 		o.content.name = "Rosa rugosa"
 	case 1: // differs in the tag only
@@ -81,23 +81,22 @@ func (p plan) operation(number int) planned {
 	return o
 }
 
-// spread gives every second seed ids that ascend, and the others ids from all
-// over the table. It never gives the same id for two numbers.
+// spread returns ascending ids for even seeds, and ids from the whole range for odd
+// ones. Different numbers have different ids.
 func (p plan) spread(number int64) int64 {
 	if p.seed%2 == 0 {
 		return number
 	}
-	const odd = 0x9E3779B97F4A7C15 // an odd factor is reversible
+	const odd = 0x9E3779B97F4A7C15 // an odd factor is invertible
 	return int64(uint64(number) * odd)
 }
 
-// claims hands out the numbers of operations, each once. It is safe for
-// concurrent use.
+// claims assigns each number of an operation once. It is safe for concurrent use.
 type claims struct {
 	mu     sync.Mutex
-	next   int           // guarded by mu, as is what follows
-	end    int           // numbers are below it
-	alarm  int           // the number that closes reached
+	next   int           // guarded by mu, like all that follows
+	end    int           // the number after the last one
+	alarm  int           // the number that closes signal
 	signal chan struct{} // nil: no alarm is set
 }
 
@@ -109,7 +108,7 @@ func (c *claims) claim() (number int, ok bool) {
 	}
 	number = c.next
 	c.next++
-	c.ring()
+	c.signalLocked()
 	return number, true
 }
 
@@ -119,19 +118,19 @@ func (c *claims) claimed() int {
 	return c.next
 }
 
-// reached returns a channel that is closed once so many numbers were claimed.
-// There is one at a time.
+// reached returns a channel that is closed when that many numbers are claimed. It
+// replaces an earlier channel.
 func (c *claims) reached(alarm int) <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.alarm, c.signal = alarm, make(chan struct{})
 	signal := c.signal
-	c.ring()
+	c.signalLocked()
 	return signal
 }
 
-// ring is called with mu held.
-func (c *claims) ring() {
+// signalLocked closes signal if alarm is reached. The caller holds mu.
+func (c *claims) signalLocked() {
 	if c.signal != nil && c.next >= c.alarm {
 		close(c.signal)
 		c.signal = nil

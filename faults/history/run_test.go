@@ -25,26 +25,26 @@ type options struct {
 	clients    int
 }
 
-// result is what came of a run.
+// result is the result of a run.
 type result struct {
 	operations  int // planned
 	requests    []operation
 	kills       int // of servers that were ready
-	startKills  int // of servers that were not yet
+	startKills  int // of servers that were not ready yet
 	restarts    []time.Duration
 	took        time.Duration
 	verify      time.Duration // the longest
 	plants, ids int
-	silent      int     // plants that are there, and no answer says created
-	illegal     []error // ids whose history no order explains
+	silent      int     // stored plants without the response created
+	illegal     []error // ids whose history is not linearizable
 	set         setFaults
-	answers     []error // that should not have been given
-	damage      []error // that verify found
+	responses   []error // wrong responses
+	damage      []error // reported by verify
 }
 
-// faults are all that was found.
+// faults returns all detected faults.
 func (r *result) faults() []error {
-	return slices.Concat(r.damage, r.illegal, r.set.all(), r.answers)
+	return slices.Concat(r.damage, r.illegal, r.set.all(), r.responses)
 }
 
 func (r *result) slowest() time.Duration { return slices.Max(append(r.restarts, 0)) }
@@ -60,14 +60,20 @@ func (r *result) String() string {
 			slow++
 		}
 	}
-	return fmt.Sprintf("%d operations, %d requests (%d created, %d replayed, %d conflict, %d unknown, %d busy, %d refused), %d beside another for the same id, in %.1f s; ",
-		r.operations, len(r.requests), outcomes[created], outcomes[replayed], outcomes[conflict], outcomes[unknown], outcomes[busy], outcomes[refused], met(r.requests), r.took.Seconds()) +
-		fmt.Sprintf("%d kills and %d while it started; %d restarts, the slowest %d ms, %d over 1 s; %d plants, %d of them created without an answer, verified in %d ms; ",
-			r.kills, r.startKills, len(r.restarts), r.slowest().Milliseconds(), slow, r.plants, r.silent, r.verify.Milliseconds()) +
-		fmt.Sprintf("of %d ids, %d that no order explains; %s; %d wrong answers, %d times damaged", r.ids, len(r.illegal), r.set, len(r.answers), len(r.damage))
+	return fmt.Sprintf("%d operations, %d requests (%d created, %d replayed, %d conflict, %d unknown, %d busy, "+
+		"%d refused), ",
+		r.operations, len(r.requests), outcomes[created], outcomes[replayed], outcomes[conflict], outcomes[unknown],
+		outcomes[busy], outcomes[refused]) +
+		fmt.Sprintf("%d concurrent for the same id, in %.1f s; ", concurrent(r.requests), r.took.Seconds()) +
+		fmt.Sprintf("%d kills and %d during a start; %d restarts, the slowest %d ms, %d over 1 s; ",
+			r.kills, r.startKills, len(r.restarts), r.slowest().Milliseconds(), slow) +
+		fmt.Sprintf("%d plants, %d of them without a response, verified in %d ms; ",
+			r.plants, r.silent, r.verify.Milliseconds()) +
+		fmt.Sprintf("%d ids, %d not linearizable; %s; %d wrong responses, %d times damaged",
+			r.ids, len(r.illegal), r.set, len(r.responses), len(r.damage))
 }
 
-// run is servers that are killed while clients work.
+// run kills servers on one store while clients create plants.
 type run struct {
 	options
 
@@ -76,15 +82,15 @@ type run struct {
 	db      string
 	listen  string
 	token   string
-	chance  *rand.Rand // of the kills
+	random  *rand.Rand // of the kills
 	claims  *claims
-	door    *door
+	current *current
 	http    *http.Client
 	server  *rig.Server // the last one
 	result  *result
 }
 
-// execute does a run and checks it. An error means that there is no result.
+// execute runs and checks a history. The result is nil if err is not nil.
 func execute(t testing.TB, program string, o options) (*result, error) {
 	t.Helper()
 	listen, err := freeAddress()
@@ -97,24 +103,24 @@ func execute(t testing.TB, program string, o options) (*result, error) {
 		program: program,
 		db:      filepath.Join(t.TempDir(), "a.db"),
 		listen:  listen,
-		chance:  rand.New(rand.NewPCG(o.seed, 0)),
+		random:  rand.New(rand.NewPCG(o.seed, 0)),
 		claims:  &claims{end: o.operations},
-		door:    newDoor(),
+		current: newCurrent(),
 		http:    &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: o.clients}},
 		result:  &result{operations: o.operations},
 	}
 	r.token = rig.Token(t, program, r.db, "history")
-	begun := time.Now()
+	started := time.Now()
 	defer r.endServer()
-	if err := r.work(begun); err != nil {
+	if err := r.work(started); err != nil {
 		return nil, err
 	}
-	r.result.took = time.Since(begun)
-	return r.result, r.check(begun)
+	r.result.took = time.Since(started)
+	return r.result, r.check(started)
 }
 
-// freeAddress finds a port for all servers of a run. It is below those that the
-// system gives to clients, which might take it while no server runs.
+// freeAddress returns an address for all servers of a run. Its port is outside the
+// ephemeral range: a client could use such a port while no server runs.
 func freeAddress() (string, error) {
 	var err error
 	for range 100 {
@@ -127,15 +133,18 @@ func freeAddress() (string, error) {
 	return "", fmt.Errorf("find a free port: %w", err)
 }
 
-// work has the clients do all operations while servers live and die.
-func (r *run) work(begun time.Time) error {
+// work runs the clients and the servers until all operations are done.
+func (r *run) work(started time.Time) error {
 	ctx, cancel := context.WithCancel(r.t.Context())
 	defer cancel()
 	clients := make([]*client, r.clients)
 	faults := make([]error, r.clients)
 	var running sync.WaitGroup
 	for i := range clients {
-		clients[i] = &client{sender: sender{r.token, r.http}, number: i, plan: plan{r.seed}, claims: r.claims, door: r.door, begun: begun}
+		clients[i] = &client{
+			sender: sender{r.token, r.http}, number: i, plan: plan{r.seed},
+			claims: r.claims, current: r.current, started: started,
+		}
 		running.Go(func() { faults[i] = clients[i].run(ctx) })
 	}
 	done := make(chan struct{})
@@ -143,7 +152,7 @@ func (r *run) work(begun time.Time) error {
 		defer close(done)
 		running.Wait()
 	}()
-	err := r.lives(done)
+	err := r.runServers(done)
 	if err != nil {
 		cancel()
 		r.endServer()
@@ -154,7 +163,7 @@ func (r *run) work(begun time.Time) error {
 		r.result.requests = append(r.result.requests, c.records...)
 	}
 	if err != nil {
-		return err // the clients' errors come from it
+		return err // it causes the errors of the clients
 	}
 	return errors.Join(faults...)
 }
@@ -170,13 +179,14 @@ func (r *run) endServer() {
 	}
 }
 
-// lives starts and kills servers; the last one lives until the clients are done.
-func (r *run) lives(done <-chan struct{}) error {
-	// Each kill has a share of the operations, so that all of them happen.
+// runServers starts and kills servers. The last one runs until the clients are
+// done.
+func (r *run) runServers(done <-chan struct{}) error {
+	// Each kill happens within its share of the operations.
 	share := max(1, r.operations/(r.kills+1))
-	told := time.Now()
+	loggedAt := time.Now()
 	for k := range r.kills {
-		if k > 0 && r.chance.IntN(4) == 0 {
+		if k > 0 && r.random.IntN(4) == 0 {
 			if err := r.killAtStart(); err != nil {
 				return err
 			}
@@ -184,21 +194,21 @@ func (r *run) lives(done <-chan struct{}) error {
 		if err := r.start(k > 0); err != nil {
 			return err
 		}
-		if err := r.until(r.claims.reached(k*share + r.chance.IntN(share))); err != nil {
+		if err := r.until(r.claims.reached(k*share + r.random.IntN(share))); err != nil {
 			return err
 		}
-		// A client claims its next operation when it has an answer, and what was
-		// answered too early is not stored just then. The other half of the
-		// kills is for all other moments.
-		if r.chance.IntN(2) == 0 {
-			wait(r.t.Context(), r.server.Ended(), time.Duration(r.chance.Int64N(int64(10*time.Millisecond))))
+		// A client claims its next operation after a response; a kill at that
+		// moment shows a response before the commit. The other half of the kills
+		// happens at random times.
+		if r.random.IntN(2) == 0 {
+			wait(r.t.Context(), r.server.Ended(), time.Duration(r.random.Int64N(int64(10*time.Millisecond))))
 		}
 		r.server.Kill()
 		r.result.kills++
 		r.http.CloseIdleConnections()
-		if time.Since(told) > time.Minute { // a long run shows that it is alive
-			told = time.Now()
-			r.t.Logf("%d kills, %d operations so far", r.result.kills, r.claims.claimed())
+		if time.Since(loggedAt) > time.Minute { // progress of a long run
+			loggedAt = time.Now()
+			r.t.Logf("%d kills and %d operations so far", r.result.kills, r.claims.claimed())
 		}
 	}
 	if err := r.verify("after the last kill"); err != nil {
@@ -217,11 +227,11 @@ func (r *run) lives(done <-chan struct{}) error {
 	return nil
 }
 
-// until waits for a channel to be closed, as long as the server runs and the
-// clients get on.
+// until waits until a channel is closed. It returns an error if the server ends or
+// the clients make no progress.
 func (r *run) until(closed <-chan struct{}) error {
-	const most = time.Minute
-	stuck := time.NewTicker(most)
+	const limit = time.Minute
+	stuck := time.NewTicker(limit)
 	defer stuck.Stop()
 	for before := -1; ; {
 		select {
@@ -232,41 +242,42 @@ func (r *run) until(closed <-chan struct{}) error {
 		case <-stuck.C:
 			now := r.claims.claimed()
 			if now == before {
-				return fmt.Errorf("the clients have done nothing for %s:\n%s", most, r.server.Log())
+				return fmt.Errorf("the clients made no progress for %s:\n%s", limit, r.server.Log())
 			}
 			before = now
 		}
 	}
 }
 
-// once is a test whose servers end with the run. At the end of the test their
-// process ids may be those of others.
+// once is a test that does not kill its servers at its end: the run ends them, and
+// their process ids may belong to other processes by then.
 type once struct{ testing.TB }
 
-// Cleanup does nothing: the run ends each server itself.
+// Cleanup ignores f: the run ends each server.
 func (once) Cleanup(func()) {}
 
-// start starts a server on the same store and the same port as the last one.
+// start starts a server on the store and the port of the run.
 func (r *run) start(again bool) error {
-	begun := time.Now()
+	started := time.Now()
 	s, err := rig.Start(once{r.t}, r.program, r.db, nil, "--listen", r.listen)
 	if err != nil {
 		return fmt.Errorf("start %d: %w", r.result.kills+1, err)
 	}
 	if again {
-		r.result.restarts = append(r.result.restarts, time.Since(begun))
+		r.result.restarts = append(r.result.restarts, time.Since(started))
 	}
 	r.server = s
-	r.door.open(s)
+	r.current.set(s)
 	return nil
 }
 
 // killAtStart kills a server while it opens the store.
 func (r *run) killAtStart() error {
-	ctx, cancel := context.WithTimeout(r.t.Context(), time.Duration(r.chance.Int64N(int64(60*time.Millisecond))))
+	ctx, cancel := context.WithTimeout(r.t.Context(), time.Duration(r.random.Int64N(int64(60*time.Millisecond))))
 	defer cancel()
-	command := exec.CommandContext(ctx, r.program, "serve", "--db", r.db, "--listen", r.listen, "--admin-listen", "127.0.0.1:0")
-	out, err := command.CombinedOutput() // an error, as it is killed
+	command := exec.CommandContext(ctx, r.program, "serve", "--db", r.db,
+		"--listen", r.listen, "--admin-listen", "127.0.0.1:0")
+	out, err := command.CombinedOutput() // the kill is an error
 	if ctx.Err() == nil {
 		return fmt.Errorf("the server ended by itself: %w\n%s", err, out)
 	}
@@ -274,9 +285,9 @@ func (r *run) killAtStart() error {
 	return nil
 }
 
-// verify has the program look for damage in the store.
+// verify runs the command verify and records damage.
 func (r *run) verify(when string) error {
-	begun := time.Now()
+	started := time.Now()
 	out, err := exec.CommandContext(r.t.Context(), r.program, "verify", "--db", r.db).CombinedOutput()
 	var exit *exec.ExitError
 	switch {
@@ -285,27 +296,27 @@ func (r *run) verify(when string) error {
 	case err != nil:
 		return fmt.Errorf("verify %s: %w", when, err)
 	}
-	r.result.verify = max(r.result.verify, time.Since(begun))
+	r.result.verify = max(r.result.verify, time.Since(started))
 	return nil
 }
 
-// check fills in what is wrong with the history and with the store.
-func (r *run) check(begun time.Time) error {
-	if err := r.verify("in the end"); err != nil {
+// check records the faults of the history and of the store.
+func (r *run) check(started time.Time) error {
+	if err := r.verify("at the end"); err != nil {
 		return err
 	}
-	there, err := export(r.t.Context(), r.program, r.db)
+	plants, err := export(r.t.Context(), r.program, r.db)
 	if err != nil {
 		return err
 	}
-	at := time.Since(begun)
+	at := time.Since(started)
 	requests := r.result.requests
-	r.result.plants, r.result.silent = len(there), there.silent(requests)
-	r.result.set = compare(there, requests)
-	r.result.ids, r.result.illegal = linearizable(append(slices.Clone(requests), there.reads(requests, at)...))
+	r.result.plants, r.result.silent = len(plants), plants.silent(requests)
+	r.result.set = compare(plants, requests)
+	r.result.ids, r.result.illegal = linearizable(append(slices.Clone(requests), plants.reads(requests, at)...))
 	for _, o := range requests {
-		if o.answer != "" {
-			r.result.answers = append(r.result.answers, fmt.Errorf("plant %d: %s", o.id, o))
+		if o.wrong != "" {
+			r.result.responses = append(r.result.responses, fmt.Errorf("plant %d: %s", o.id, o))
 		}
 	}
 	return nil

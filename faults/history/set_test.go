@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// stored is what an export has, by id; more than one content is one too many.
+// stored are the plants of an export by id; each id must have one content.
 type stored map[int64][]content
 
 // export reads all plants of a store.
@@ -35,8 +35,7 @@ func export(ctx context.Context, program, db string) (stored, error) {
 	return plants, nil
 }
 
-// reads are the reads of an export, one for each id that was sent, so that the
-// model must explain them too.
+// reads returns an export as read operations, one for each sent id, for the model.
 func (s stored) reads(history []operation, at time.Duration) []operation {
 	ids := map[int64]bool{}
 	for _, o := range history {
@@ -45,55 +44,56 @@ func (s stored) reads(history []operation, at time.Duration) []operation {
 	reads := make([]operation, 0, len(ids))
 	for id := range ids {
 		o := operation{client: -1, id: id, call: at, end: at, outcome: read}
-		if there := s[id]; len(there) > 0 {
-			o.present, o.content = true, there[0]
+		if contents := s[id]; len(contents) > 0 {
+			o.present, o.content = true, contents[0]
 		}
 		reads = append(reads, o)
 	}
 	return reads
 }
 
-// silent counts the plants that are there though nobody was told that they were
-// created: the server died in between.
+// silent counts the stored plants without the response created: a kill came
+// between the commit and the response.
 func (s stored) silent(history []operation) int {
-	told := map[int64]bool{}
+	acknowledged := map[int64]bool{}
 	for _, o := range history {
 		if o.outcome == created {
-			told[o.id] = true
+			acknowledged[o.id] = true
 		}
 	}
 	count := 0
 	for id := range s {
-		if !told[id] {
+		if !acknowledged[id] {
 			count++
 		}
 	}
 	return count
 }
 
-// setFaults is how a store differs from what clients know of it.
+// setFaults are the differences between a store and a history.
 type setFaults struct {
-	lost      []error // acknowledged, and not there
-	changed   []error // there with other content than was acknowledged
-	stray     []error // there, and never sent
-	refused   []error // there, though every request for it was refused
-	doubled   []error // there more than once
-	unfounded []error // refused as a conflict, and nothing is there
+	lost       []error // acknowledged and missing
+	changed    []error // stored with another content than acknowledged
+	stray      []error // stored and never sent
+	refused    []error // stored although every request was refused
+	duplicated []error // stored more than once
+	unfounded  []error // refused as a conflict with no plant
 }
 
 func (f setFaults) all() []error {
-	return slices.Concat(f.lost, f.changed, f.stray, f.refused, f.doubled, f.unfounded)
+	return slices.Concat(f.lost, f.changed, f.stray, f.refused, f.duplicated, f.unfounded)
 }
 
 func (f setFaults) String() string {
-	return fmt.Sprintf("acknowledged but absent %d, changed %d, never sent %d, refused but present %d, doubled %d, conflict with nothing %d",
-		len(f.lost), len(f.changed), len(f.stray), len(f.refused), len(f.doubled), len(f.unfounded))
+	return fmt.Sprintf("acknowledged but missing %d, changed %d, never sent %d, refused but stored %d, duplicated %d, "+
+		"conflict without a plant %d",
+		len(f.lost), len(f.changed), len(f.stray), len(f.refused), len(f.duplicated), len(f.unfounded))
 }
 
-// knowledge is what clients know of one id.
+// knowledge is the summary of the responses for one id.
 type knowledge struct {
-	acknowledged []content        // different ones
-	possible     map[content]bool // every content that was sent: was it not refused each time?
+	acknowledged []content        // without duplicates
+	possible     map[content]bool // for each sent content: whether a request may have stored it
 	conflicts    bool
 }
 
@@ -116,19 +116,19 @@ func learn(history []operation) map[int64]*knowledge {
 		default:
 			k.conflicts = k.conflicts || o.outcome == conflict
 			if !k.possible[o.content] {
-				k.possible[o.content] = false // it was sent
+				k.possible[o.content] = false // sent
 			}
 		}
 	}
 	return known
 }
 
-// compare finds every difference between a store and a history.
-func compare(there stored, history []operation) setFaults {
+// compare returns all differences between a store and a history.
+func compare(plants stored, history []operation) setFaults {
 	var f setFaults
 	known := learn(history)
-	for _, id := range slices.Sorted(maps.Keys(there)) {
-		for _, c := range there[id] {
+	for _, id := range slices.Sorted(maps.Keys(plants)) {
+		for _, c := range plants[id] {
 			k := known[id]
 			if k == nil {
 				f.stray = append(f.stray, fmt.Errorf("plant %d %s was never sent", id, c))
@@ -138,25 +138,25 @@ func compare(there stored, history []operation) setFaults {
 			case !sent:
 				f.stray = append(f.stray, fmt.Errorf("plant %d was never sent with %s", id, c))
 			case !possible:
-				f.refused = append(f.refused, fmt.Errorf("plant %d %s was refused each time and is there", id, c))
+				f.refused = append(f.refused, fmt.Errorf("plant %d %s was always refused and is stored", id, c))
 			}
 		}
-		if len(there[id]) > 1 {
-			f.doubled = append(f.doubled, fmt.Errorf("plant %d is there %d times", id, len(there[id])))
+		if len(plants[id]) > 1 {
+			f.duplicated = append(f.duplicated, fmt.Errorf("plant %d is stored %d times", id, len(plants[id])))
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(known)) {
 		k := known[id]
 		for _, c := range k.acknowledged {
 			switch {
-			case len(there[id]) == 0:
-				f.lost = append(f.lost, fmt.Errorf("plant %d %s was acknowledged and is not there", id, c))
-			case !slices.Contains(there[id], c):
-				f.changed = append(f.changed, fmt.Errorf("plant %d %s was acknowledged; there is %s", id, c, there[id][0]))
+			case len(plants[id]) == 0:
+				f.lost = append(f.lost, fmt.Errorf("plant %d %s was acknowledged and is missing", id, c))
+			case !slices.Contains(plants[id], c):
+				f.changed = append(f.changed, fmt.Errorf("plant %d %s was acknowledged; stored is %s", id, c, plants[id][0]))
 			}
 		}
-		if k.conflicts && len(there[id]) == 0 {
-			f.unfounded = append(f.unfounded, fmt.Errorf("plant %d was refused for another, and none is there", id))
+		if k.conflicts && len(plants[id]) == 0 {
+			f.unfounded = append(f.unfounded, fmt.Errorf("plant %d was refused as a conflict, and no plant has the id", id))
 		}
 	}
 	return f
