@@ -139,8 +139,6 @@ func rangeOf(value pflag.Value) string {
 		return fmt.Sprintf("Range: %s to %s.", formatBytes(v.min), formatBytes(v.max))
 	case *count:
 		return fmt.Sprintf("Range: %d to %d.", v.min, v.max)
-	case *choice:
-		return "Values: " + strings.Join(v.allowed, ", ") + "."
 	}
 	return ""
 }
@@ -219,11 +217,17 @@ func commandSection(name string, cmd *cobra.Command) string {
 	var out bytes.Buffer
 	fmt.Fprintf(&out, "\n## %s\n\n```sh\n%s\n```\n\n", name, cmd.UseLine())
 	if cmd.Long == "" || strings.HasPrefix(name, "completion") { // Cobra's texts about the setup of a shell
-		fmt.Fprintf(&out, "%s.\n", cmd.Short)
+		fmt.Fprintf(&out, "%s.\n\n", cmd.Short)
 	} else {
-		out.WriteString(wrapped(cmd.Long))
+		for paragraph := range strings.SplitSeq(cmd.Long, "\n\n") {
+			if strings.HasPrefix(paragraph, "  ") {
+				fmt.Fprintf(&out, "```sh\n%s\n```\n\n", strings.TrimSpace(paragraph))
+				continue
+			}
+			out.WriteString(wrapped(paragraph) + "\n")
+		}
 	}
-	out.WriteString("\nExamples:\n\n```sh\n")
+	out.WriteString("Examples:\n\n```sh\n")
 	for line := range strings.Lines(cmd.Example) {
 		out.WriteString(strings.TrimPrefix(line, "  "))
 	}

@@ -85,9 +85,9 @@ func (s *settings) listenerSettings() []setting {
 				"before it, or keep it on loopback.",
 		},
 		{
-			"admin-listen", &s.adminListen, "127.0.0.1:8081", "1.0.0", "`address` of the admin listener",
-			"The admin listener has no authentication: keep it on loopback or in an operator's network. " +
-				"See [admin listener](admin-listener.md).",
+			"admin-listen", &s.adminListen, "127.0.0.1:8081", "1.0.0",
+			"`address` of the admin listener, which has no authentication",
+			"Keep it on loopback or in an operator's network. See [admin listener](admin-listener.md).",
 		},
 		{
 			"admin-host", s.adminHost.of(checkHost), "", "1.0.0", "accepted `hosts` of requests to the admin listener",
@@ -100,12 +100,12 @@ func (s *settings) listenerSettings() []setting {
 				"a URL from `--listen`.",
 		},
 		{
-			"cors-origins", s.corsOrigins.of(checkOrigin), "", "1.0.0", "`origins` whose web pages may create plants",
+			"cors-origins", s.corsOrigins.of(checkOrigin), "", "1.0.0", "`origins` whose web pages may create plants, or *",
 			"`*` is every origin. Empty: CORS is off.",
 		},
 		{
-			"pprof", &s.pprof, "", "1.0.0", "serve profiles of the running server",
-			"The admin listener serves them at `/debug/pprof/`.",
+			"pprof", &s.pprof, "", "1.0.0", "serve profiles at /debug/pprof/ of the admin listener",
+			"See [profiles](admin-listener.md#profiles).",
 		},
 	}
 }
@@ -160,8 +160,8 @@ func (s *settings) operatorSettings() []setting {
 				"See [log lines](logs.md).",
 		},
 		{
-			"backup-dir", &s.backupDir, "", "1.0.0", "`directory` for scheduled backups of a store in a file",
-			"Use a directory on another disk, for this store alone. Empty: no scheduled backups. " +
+			"backup-dir", &s.backupDir, "", "1.0.0", "`directory` for scheduled backups; empty: no backups",
+			"Use a directory on another disk than the store's, for this store alone. " +
 				"It is an error with PostgreSQL, which has its own tools.",
 		},
 		{"backup-every", &s.backupEvery, "1d", "1.0.0", "`time` between two scheduled backups", ""},
@@ -194,7 +194,11 @@ func bindSettings(f *pflag.FlagSet, rows []setting) {
 		if row.initial != "" {
 			_ = row.value.Set(row.initial) // TestSettingsTable covers every default
 		}
-		flag := f.VarPF(row.value, row.name, "", row.usage)
+		usage := row.usage
+		if c, ok := row.value.(*choice); ok {
+			usage += ": " + strings.Join(c.allowed, ", ")
+		}
+		flag := f.VarPF(row.value, row.name, "", usage)
 		if row.value.Type() == boolType {
 			flag.NoOptDefVal = "true"
 		}
