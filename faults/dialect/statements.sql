@@ -1,4 +1,5 @@
--- Every statement that the engine for PostgreSQL sends. go test ./internal/postgres -run TestSQL -update writes it.
+-- Every statement of the PostgreSQL engine.
+-- go test ./internal/postgres -run TestSQL -update writes it.
 
 -- Serving
 
@@ -53,7 +54,7 @@ rollback
 select "id", "name", "tag", "created_at", "created_by" from "plants"
 show transaction_read_only
 
--- Only while a store is moved away
+-- Only in the source of a move
 
 CREATE OR REPLACE FUNCTION "public"."plantstore_follow"() RETURNS trigger LANGUAGE plpgsql SECURITY INVOKER SET search_path = pg_catalog, pg_temp AS 'BEGIN INSERT INTO "public"."followed" SELECT id FROM created; RETURN NULL; END'; REVOKE EXECUTE ON FUNCTION "public"."plantstore_follow"() FROM PUBLIC
 CREATE OR REPLACE FUNCTION "public"."plantstore_follow"() RETURNS trigger LANGUAGE plpgsql SECURITY INVOKER SET search_path = pg_catalog, pg_temp AS 'BEGIN RETURN NULL; END'; REVOKE EXECUTE ON FUNCTION "public"."plantstore_follow"() FROM PUBLIC

@@ -27,17 +27,20 @@ import (
 	"plantstore/internal/postgres/pgtest"
 )
 
-// TestCheckDemandsTLS shows which connections must say how they are protected. Nothing is connected to.
+// TestCheckDemandsTLS shows the URLs that need an explicit sslmode. It connects to no server.
 func TestCheckDemandsTLS(t *testing.T) {
 	service := filepath.Join(t.TempDir(), "services")
-	if err := os.WriteFile(service, []byte("[far]\nhost=db.example\n[careful]\nhost=db.example\nsslmode=verify-full\n[careless]\nhost=db.example\nsslmode=disable\n"), 0o600); err != nil {
+	const services = "[far]\nhost=db.example\n[careful]\nhost=db.example\nsslmode=verify-full\n" +
+		"[careless]\nhost=db.example\nsslmode=disable\n"
+	if err := os.WriteFile(service, []byte(services), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	const demand = "it has no sslmode, and %s is not this machine: a server that refuses TLS would receive every plant in clear text; " +
+	const demand = "it has no sslmode, and %s is not this machine: " +
+		"a server that refuses TLS would receive every plant in clear text; " +
 		"add sslmode=verify-full, and sslrootcert=FILE for a certificate of your own authority"
 	for _, test := range []struct {
 		url, environ string
-		host         string // that is named in the error; empty: there is none
+		host         string // in the error; empty: no error
 	}{
 		{"postgres://localhost/plants", "", ""},
 		{"postgres://LOCALHOST/plants", "", ""},
@@ -110,32 +113,40 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// TestPasswordIsNotSent shows that no server gets a password that it could use, or try to guess, unless it is asked for
-// it in a way that the operator has named. The server is one that asks as it likes.
+// TestPasswordIsNotSent shows that a server receives no password that it could use, or guess from a hash, unless the
+// operator allows its authentication method. The server requests any method.
 func TestPasswordIsNotSent(t *testing.T) {
 	t.Parallel()
 	addresses := []string{"127.0.0.1"}
 	if address := ownAddress(t); address != "" {
 		addresses = append(addresses, address)
 	}
-	const inClear, md5, trust = "R\x00\x00\x00\x08\x00\x00\x00\x03", "R\x00\x00\x00\x0c\x00\x00\x00\x05salt", "R\x00\x00\x00\x08\x00\x00\x00\x00"
+	const (
+		clearText = "R\x00\x00\x00\x08\x00\x00\x00\x03"
+		md5       = "R\x00\x00\x00\x0c\x00\x00\x00\x05salt"
+		trust     = "R\x00\x00\x00\x08\x00\x00\x00\x00"
+	)
 	for _, address := range addresses {
+		trusted := ""
+		if address != "127.0.0.1" {
+			trusted = "server did not complete authentication"
+		}
 		for _, test := range []struct {
-			name, demand, parameters string
-			sent                     bool
-			want                     string // is in the error
+			name, request, parameters string
+			sent                      bool
+			want                      string // part of the error
 		}{
-			{"clear", inClear, "", false, "server requested password authentication"},
+			{"clear text", clearText, "", false, "server requested password authentication"},
 			{"MD5", md5, "", false, "server requested md5 authentication"},
-			{"clear, but asked for", inClear, "&require_auth=password", true, ""},
-			{"MD5, but asked for", md5, "&require_auth=md5,scram-sha-256", true, ""},
-			{"clear, and anything asked for", inClear, "&require_auth=", true, ""},
-			{"MD5, and password asked for", md5, "&require_auth=password", false, "server requested md5 authentication"},
-			{"trust", trust, "", false, map[bool]string{true: "server did not complete authentication"}[address != "127.0.0.1"]},
+			{"clear text, allowed", clearText, "&require_auth=password", true, ""},
+			{"MD5, allowed", md5, "&require_auth=md5,scram-sha-256", true, ""},
+			{"clear text, all allowed", clearText, "&require_auth=", true, ""},
+			{"MD5, clear text allowed", md5, "&require_auth=password", false, "server requested md5 authentication"},
+			{"trust", trust, "", false, trusted},
 		} {
 			t.Run(address+" "+test.name, func(t *testing.T) {
 				t.Parallel()
-				listener, heard := impostor(t, address, test.demand)
+				listener, received := impostor(t, address, test.request)
 				url := "postgres://flora:geheim@" + listener + "/plants?sslmode=disable" + test.parameters
 				e, err := postgres.Open(t.Context(), postgres.Config{URL: url})
 				if err == nil {
@@ -150,8 +161,9 @@ func TestPasswordIsNotSent(t *testing.T) {
 				if given := strings.HasSuffix(err.Error(), advice); given != (test.want != "") {
 					t.Errorf("got %v, with advice: %t", err, given)
 				}
-				got := <-heard
-				if sent := bytes.HasPrefix(got, []byte("p")); sent != test.sent || !test.sent && bytes.Contains(got, []byte("geheim")) {
+				got := <-received
+				sent := bytes.HasPrefix(got, []byte("p"))
+				if sent != test.sent || !test.sent && bytes.Contains(got, []byte("geheim")) {
 					t.Errorf("the server received %q", got)
 				}
 			})
@@ -174,9 +186,9 @@ func ownAddress(t *testing.T) string {
 	return ""
 }
 
-// impostor accepts one connection, demands something of the client, and sends what it then received. It speaks PostgreSQL's
-// protocol as far as that (https://www.postgresql.org/docs/current/protocol-flow.html).
-func impostor(t *testing.T, address, demand string) (at string, heard <-chan []byte) {
+// impostor accepts one connection, sends a request for authentication, and sends the client's answer to the channel. It
+// implements that part of PostgreSQL's protocol (https://www.postgresql.org/docs/current/protocol-flow.html).
+func impostor(t *testing.T, address, request string) (at string, received <-chan []byte) {
 	t.Helper()
 	l, err := net.Listen("tcp", address+":0")
 	if err != nil {
@@ -195,20 +207,21 @@ func impostor(t *testing.T, address, demand string) (at string, heard <-chan []b
 		if _, err := io.ReadFull(c, length[:]); err != nil {
 			return
 		}
-		if _, err := io.CopyN(io.Discard, c, int64(length[2])<<8+int64(length[3])-4); err != nil { // the startup message
+		startupMessage := int64(length[2])<<8 + int64(length[3]) - 4
+		if _, err := io.CopyN(io.Discard, c, startupMessage); err != nil {
 			return
 		}
-		if _, err := io.WriteString(c, demand); err != nil {
+		if _, err := io.WriteString(c, request); err != nil {
 			return
 		}
 		answer := make([]byte, 1024)
-		n, _ := c.Read(answer) // or the client has closed the connection
+		n, _ := c.Read(answer) // nothing if the client has closed the connection
 		result <- answer[:n]
 	}()
 	return l.Addr().String(), result
 }
 
-// authority is one that signs certificates.
+// authority is a certificate authority.
 type authority struct {
 	certificate *x509.Certificate
 	key         *ecdsa.PrivateKey
@@ -246,7 +259,9 @@ func (a *authority) issue(t *testing.T, address string) (certificate, key []byte
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(2), IPAddresses: []net.IP{net.ParseIP(address)}, NotAfter: time.Now().Add(time.Hour)}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(2), IPAddresses: []net.IP{net.ParseIP(address)}, NotAfter: time.Now().Add(time.Hour),
+	}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, own.Public(), a.key)
 	if err != nil {
 		t.Fatal(err)
@@ -255,13 +270,14 @@ func (a *authority) issue(t *testing.T, address string) (certificate, key []byte
 	if err != nil {
 		t.Fatal(err)
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: ownDER})
+	certificate = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	return certificate, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: ownDER})
 }
 
-// TestTLS connects to a PostgreSQL that has TLS and a certificate of its own.
+// TestTLS connects to a PostgreSQL server with TLS and a certificate of the test's authority.
 func TestTLS(t *testing.T) {
 	t.Parallel()
-	// Two addresses of which the certificate has one. All of 127.0.0.0/8 is this machine on Linux; the port is fixed.
+	// The certificate is for the first of two addresses. On Linux, all of 127.0.0.0/8 is this machine; the port is fixed.
 	named := fmt.Sprintf("127.%d.%d.1", 1+mathrand.IntN(250), mathrand.IntN(250))
 	other := strings.TrimSuffix(named, "1") + "2"
 	if l, err := net.Listen("tcp", named+":0"); err != nil {
@@ -287,31 +303,42 @@ func TestTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	execute(t, local, `CREATE ROLE flora LOGIN SUPERUSER PASSWORD 'geheim'; CREATE ROLE careless LOGIN SUPERUSER PASSWORD 'geheim';
+	execute(t, local, `CREATE ROLE flora LOGIN SUPERUSER PASSWORD 'geheim';
+		CREATE ROLE careless LOGIN SUPERUSER PASSWORD 'geheim';
 		SET password_encryption = 'md5'; CREATE ROLE dated LOGIN SUPERUSER PASSWORD 'geheim'`)
 
-	full := "sslmode=verify-full&sslrootcert="
+	full := "sslmode=verify-full&sslrootcert=" + neturl.PathEscape(right.file)
+	const unknownAuthority = "certificate signed by unknown authority"
 	for _, test := range []struct {
 		name, user, address, parameters string
-		want                            string // is in the error; empty: it works
+		want                            string // part of the error; empty: no error
 	}{
-		{"verify-full", "flora:geheim", named, full + neturl.PathEscape(right.file), ""},
-		{"verify-full, channel binding", "flora:geheim", named, full + neturl.PathEscape(right.file) + "&channel_binding=require", ""},
-		{"another authority", "flora:geheim", named, full + neturl.PathEscape(wrong.file), "certificate signed by unknown authority"},
-		{"no authority", "flora:geheim", named, "sslmode=verify-full", "certificate signed by unknown authority"},
-		{"another name", "flora:geheim", other, full + neturl.PathEscape(right.file), "certificate is valid for " + named + ", not " + other},
-		{"another name, verify-ca", "flora:geheim", other, "sslmode=verify-ca&sslrootcert=" + neturl.PathEscape(right.file), ""},
+		{"verify-full", "flora:geheim", named, full, ""},
+		{"verify-full, channel binding", "flora:geheim", named, full + "&channel_binding=require", ""},
+		{
+			"another authority", "flora:geheim", named,
+			"sslmode=verify-full&sslrootcert=" + neturl.PathEscape(wrong.file), unknownAuthority,
+		},
+		{"no authority", "flora:geheim", named, "sslmode=verify-full", unknownAuthority},
+		{"another name", "flora:geheim", other, full, "certificate is valid for " + named + ", not " + other},
+		{
+			"another name, verify-ca", "flora:geheim", other,
+			"sslmode=verify-ca&sslrootcert=" + neturl.PathEscape(right.file), "",
+		},
 		{"require", "flora:geheim", other, "sslmode=require", ""},
-		{"in clear", "flora:geheim", named, "sslmode=disable", "no pg_hba.conf entry for host"},
-		{"wrong password", "flora:falsch", named, full + neturl.PathEscape(right.file), "password authentication failed for user \"flora\""},
-		{"asks in clear", "careless:geheim", named, full + neturl.PathEscape(right.file), "server requested password authentication"},
-		{"asks in clear, without TLS", "careless:geheim", named, "sslmode=disable", "server requested password authentication"},
-		{"asks in clear, and may", "careless:geheim", named, full + neturl.PathEscape(right.file) + "&require_auth=password", ""},
-		{"asks by MD5", "dated:geheim", named, full + neturl.PathEscape(right.file), "server requested md5 authentication"},
+		{"clear text", "flora:geheim", named, "sslmode=disable", "no pg_hba.conf entry for host"},
+		{"wrong password", "flora:falsch", named, full, "password authentication failed for user \"flora\""},
+		{"requests clear text", "careless:geheim", named, full, "server requested password authentication"},
+		{
+			"requests clear text, without TLS", "careless:geheim", named, "sslmode=disable",
+			"server requested password authentication",
+		},
+		{"requests clear text, allowed", "careless:geheim", named, full + "&require_auth=password", ""},
+		{"requests MD5", "dated:geheim", named, full, "server requested md5 authentication"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			own, err := s.Database(t.Context()) // because a role refuses tables that another one owns
+			own, err := s.Database(t.Context()) // a role refuses the tables of another one
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -321,30 +348,34 @@ func TestTLS(t *testing.T) {
 			if err == nil {
 				err = e.Close()
 			}
-			if test.want == "" && err != nil || !strings.Contains(errorText(err), test.want) || strings.Contains(errorText(err), "geheim") {
-				t.Errorf("got  %v\nwant %s", err, test.want)
+			got := errorText(err)
+			if test.want == "" && err != nil || !strings.Contains(got, test.want) || strings.Contains(got, "geheim") {
+				t.Errorf("got  %s\nwant %s", got, test.want)
 			}
 		})
 	}
 }
 
-// TestExposedConnection shows that a server warns of a connection that is not protected, as it was told to have.
+// TestExposedConnection shows that a server logs a warning if sslmode does not protect its connections.
 func TestExposedConnection(t *testing.T) {
 	t.Parallel()
 	const text = "the connection to the database is not protected: set sslmode=verify-full"
 	const (
-		inClear    = "192.0.2.1 (plants may cross the network in clear text)"
+		clearText  = "192.0.2.1 (plants may cross the network in clear text)"
 		unverified = "192.0.2.1 (the server's certificate is not verified)"
 	)
 	for parameters, want := range map[string]string{
-		"sslmode=disable": inClear, "sslmode=prefer": inClear, "sslmode=allow": inClear, "sslmode=require": unverified,
+		"sslmode=disable": clearText, "sslmode=prefer": clearText, "sslmode=allow": clearText, "sslmode=require": unverified,
 		"sslmode=verify-ca": "", "sslmode=verify-full": "", "host=localhost": "", "host=127.0.0.1&sslmode=disable": "",
 	} {
 		for _, server := range []bool{true, false} {
 			var log bytes.Buffer
-			c := postgres.Config{URL: "postgres://192.0.2.1:1/plants?connect_timeout=1&" + parameters, Server: server, Log: slog.New(slog.NewTextHandler(&log, nil))}
+			c := postgres.Config{
+				URL:    "postgres://192.0.2.1:1/plants?connect_timeout=1&" + parameters,
+				Server: server, Log: slog.New(slog.NewTextHandler(&log, nil)),
+			}
 			ctx, cancel := context.WithCancel(t.Context())
-			cancel() // before anything is connected to
+			cancel() // before a connection is made
 			if _, err := postgres.Open(ctx, c); err == nil {
 				t.Fatal("Open succeeded")
 			}

@@ -10,8 +10,7 @@ import (
 	"plantstore/internal/store/storetest"
 )
 
-// server is the PostgreSQL that all tests of the package use; nil if there is
-// none.
+// server is the PostgreSQL server of the tests; nil if PostgreSQL is not installed.
 var server *pgtest.Server
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Around(m.Run, &server)) }
@@ -20,7 +19,7 @@ func TestMain(m *testing.M) { os.Exit(pgtest.Around(m.Run, &server)) }
 func database(t testing.TB) string {
 	t.Helper()
 	if server == nil {
-		t.Skip("there is no PostgreSQL")
+		t.Skip("PostgreSQL is not installed")
 	}
 	url, err := server.Database(t.Context())
 	if err != nil {
@@ -29,11 +28,13 @@ func database(t testing.TB) string {
 	return url
 }
 
+// place is the URL of a store.
 type place string
 
 func (p place) Open(t testing.TB) storetest.Engine {
 	t.Helper()
-	e, err := postgres.Open(t.Context(), postgres.Config{URL: string(p), Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	log := slog.New(slog.NewTextHandler(t.Output(), nil))
+	e, err := postgres.Open(t.Context(), postgres.Config{URL: string(p), Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +45,7 @@ func TestEngine(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, func(t testing.TB) storetest.Store {
 		if server == nil {
-			t.Skip("there is no PostgreSQL")
+			t.Skip("PostgreSQL is not installed")
 		}
 		url, err := server.Schema(t.Context())
 		if err != nil {

@@ -1,7 +1,6 @@
 package postgres_test
 
 import (
-	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -15,12 +14,12 @@ import (
 	"plantstore/internal/store"
 )
 
-// The pool is measured without a query, and the number of plants is the
-// planner's estimate, once there is one.
+// TestMetrics shows that a scrape of the connection pool sends no query, and that the
+// number of plants is the planner's estimate, if it has one.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	if server == nil {
-		t.Skip("there is no PostgreSQL")
+		t.Skip("PostgreSQL is not installed")
 	}
 	url, err := server.Database(t.Context())
 	if err != nil {
@@ -28,7 +27,7 @@ func TestMetrics(t *testing.T) {
 	}
 	open := func(metrics prometheus.Registerer) *postgres.Engine {
 		t.Helper()
-		e, err := postgres.Open(t.Context(), postgres.Config{URL: url, Server: true, Log: slog.New(slog.DiscardHandler), Metrics: metrics})
+		e, err := postgres.Open(t.Context(), postgres.Config{URL: url, Server: true, Metrics: metrics})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -45,7 +44,7 @@ func TestMetrics(t *testing.T) {
 
 	e := open(nil)
 	if got := plants(e); got != -1 {
-		t.Errorf("before the planner has an estimate: got %d plants, want -1", got)
+		t.Errorf("without an estimate: got %d plants, want -1", got)
 	}
 	batch := make([]store.Create, 321)
 	for i := range batch {
@@ -74,8 +73,8 @@ func TestMetrics(t *testing.T) {
 	if got := plants(e); got != int64(len(batch)) {
 		t.Errorf("got %d plants, want %d", got, len(batch))
 	}
-	const want = `# HELP plantstore_database_connections_in_use Connections to the database that a transaction or query uses.
-# TYPE plantstore_database_connections_in_use gauge
+	const want = "# HELP plantstore_database_connections_in_use " +
+		"Connections to the database that a transaction or query uses.\n" + `# TYPE plantstore_database_connections_in_use gauge
 plantstore_database_connections_in_use 0
 # HELP plantstore_database_connections_max Connections to the database that may be open at the same time.
 # TYPE plantstore_database_connections_max gauge

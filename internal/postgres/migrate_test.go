@@ -19,7 +19,7 @@ import (
 	"plantstore/internal/store"
 )
 
-// newest is the schema that this program brings a store to.
+// newest is the newest schema of this program.
 const newest = 3
 
 // olderDatabase returns the URL of a database with a store of that schema: three
@@ -51,8 +51,8 @@ func wantVersion(t testing.TB, url string, want int) {
 	}
 }
 
-// TestOlderSchema shows that only an engine that may migrate changes the schema
-// of an older store; one that reads works on it, every other is refused.
+// TestOlderSchema shows that an engine that only reads works on an older schema, that
+// others refuse it, and that only Config.Migrate changes it.
 func TestOlderSchema(t *testing.T) {
 	t.Parallel()
 	for older := 1; older < newest; older++ {
@@ -88,13 +88,14 @@ func testOlderSchema(t *testing.T, older int) {
 		want := fmt.Sprintf("it has schema %d and this plantstore needs schema %d: "+
 			"run plantstore migrate or start plantstore serve; "+
 			"servers of schema %[1]d keep running, but cannot start again after that", older, newest)
-		if err == nil || !strings.HasPrefix(err.Error(), "open the database test") || !strings.HasSuffix(err.Error(), want) {
+		const prefix = "open the database test"
+		if err == nil || !strings.HasPrefix(err.Error(), prefix) || !strings.HasSuffix(err.Error(), want) {
 			t.Errorf("%+v:\ngot  %v\nwant %s", c, err, want)
 		}
 	}
 	wantVersion(t, url, older)
 
-	for _, want := range []int{older, newest} { // the second time there is nothing to do
+	for _, want := range []int{older, newest} { // the second time, the schema is the newest
 		from, to, err := postgres.Migrate(t.Context(), postgres.Config{URL: url})
 		if from != want || to != newest || err != nil {
 			t.Errorf("Migrate: %d, %d, %v; want %d, %d", from, to, err, want, newest)
@@ -108,7 +109,7 @@ func testOlderSchema(t *testing.T, older int) {
 	}
 }
 
-// TestMigrateEmpty shows that Migrate makes no store.
+// TestMigrateEmpty shows that Migrate does not create a store.
 func TestMigrateEmpty(t *testing.T) {
 	t.Parallel()
 	url := database(t)
@@ -121,14 +122,14 @@ func TestMigrateEmpty(t *testing.T) {
 	}
 }
 
-// TestMigrateTogether starts servers of this version on a store of the one
-// before, at once: one of them migrates it.
+// TestMigrateTogether starts servers on a store of the schema before the newest at the
+// same time: one of them migrates it.
 func TestMigrateTogether(t *testing.T) {
 	t.Parallel()
 	url := olderDatabase(t, newest-1)
 	var mu sync.Mutex
-	var said bytes.Buffer
-	log := slog.New(slog.NewTextHandler(lockedWriter{&mu, &said}, nil))
+	var logged bytes.Buffer
+	log := slog.New(slog.NewTextHandler(lockedWriter{&mu, &logged}, nil))
 	var starting sync.WaitGroup
 	for i := range int64(8) {
 		starting.Go(func() {
@@ -137,7 +138,7 @@ func TestMigrateTogether(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			batch := []store.Create{{Plant: plant.NewPlant{ID: 10 + i, Plant: plant.Plant{Name: "made"}}, At: time.Now()}}
+			batch := []store.Create{{Plant: plant.NewPlant{ID: 10 + i, Plant: plant.Plant{Name: "Rosa"}}, At: time.Now()}}
 			if err := errors.Join(insertBatch(t.Context(), e, batch), e.Close()); err != nil {
 				t.Error(err)
 			}
@@ -145,8 +146,8 @@ func TestMigrateTogether(t *testing.T) {
 	}
 	starting.Wait()
 	wantVersion(t, url, newest)
-	if n := strings.Count(said.String(), fmt.Sprintf(`msg="schema migrated" from=%d to=%d`, newest-1, newest)); n != 1 {
-		t.Errorf("%d servers migrated it, want 1:\n%s", n, said.String())
+	if n := strings.Count(logged.String(), fmt.Sprintf(`msg="schema migrated" from=%d to=%d`, newest-1, newest)); n != 1 {
+		t.Errorf("%d servers migrated it, want 1:\n%s", n, logged.String())
 	}
 	if n := count(t, url, "SELECT count(*) FROM plants"); n != 11 {
 		t.Errorf("%d plants, want 11", n)
@@ -164,14 +165,16 @@ func (w lockedWriter) Write(p []byte) (int, error) {
 	return w.to.Write(p)
 }
 
-// servers1 is what a server of schema 1 sends, prepared as it has it.
+// servers1 are the statements that a server of schema 1 prepares.
 var servers1 = map[string]string{
 	"insert": `INSERT INTO plants (id, name, tag, created_at, created_by)
 		SELECT id, name, tag, created_at, created_by
-		FROM unnest('{7}'::bigint[], '{seven}'::text[], '{NULL}'::text[], ARRAY[now()], '{1}'::bigint[]) AS new (id, name, tag, created_at, created_by)
+		FROM unnest('{7}'::bigint[], '{seven}'::text[], '{NULL}'::text[], ARRAY[now()], '{1}'::bigint[])
+			AS new (id, name, tag, created_at, created_by)
 		ORDER BY id ON CONFLICT (id) DO NOTHING RETURNING id`,
-	"there":   "SELECT id, name, tag, created_at, created_by FROM plants WHERE id = 2 FOR UPDATE",
-	"list":    "SELECT plants.id, coalesce(tokens.name, '') FROM plants LEFT JOIN tokens ON tokens.id = plants.created_by WHERE plants.id >= 1 ORDER BY plants.id LIMIT 9",
+	"existing": "SELECT id, name, tag, created_at, created_by FROM plants WHERE id = 2 FOR UPDATE",
+	"list": `SELECT plants.id, coalesce(tokens.name, '') FROM plants
+		LEFT JOIN tokens ON tokens.id = plants.created_by WHERE plants.id >= 1 ORDER BY plants.id LIMIT 9`,
 	"changes": "SELECT token_changes FROM plantstore",
 	"tokens":  "SELECT id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at FROM tokens ORDER BY id",
 	"lock":    "SELECT one FROM plantstore FOR UPDATE",
@@ -185,10 +188,10 @@ var serversLater = map[int]map[string]string{
 	2: {"changes": "SELECT token_changes, coalesce(held, '') FROM plantstore"},
 }
 
-// TestOlderServersRunOn shows that every statement of a server of an older schema
-// that runs works after another has migrated the store, also on connections that
-// have prepared it before. Each new migration adds the schema before it: docs/reference/schemas.md
-// promises that servers of one schema run beside those of the next.
+// TestOlderServersRunOn shows that the statements of a running server of an older
+// schema work after another server has migrated the store, also if they were prepared
+// before. docs/reference/schemas.md promises that servers of one schema run beside
+// those of the next.
 func TestOlderServersRunOn(t *testing.T) {
 	t.Parallel()
 	for older := 1; older < newest; older++ {
@@ -210,7 +213,7 @@ func testOlderServer(t *testing.T, url string, statements map[string]string) {
 		for name := range statements {
 			rows, err := server.Query(t.Context(), name)
 			if err == nil {
-				rows.Close() // reads on to the end
+				rows.Close() // reads the remaining rows, which may end with an error
 				err = rows.Err()
 			}
 			if err != nil {
@@ -231,6 +234,6 @@ func testOlderServer(t *testing.T, url string, statements map[string]string) {
 	newer := place(url).Open(t)
 	defer newer.Close()
 	if state, err := newer.State(t.Context()); err != nil || state.TokenChanges != 3 || state.Move.Phase != "" {
-		t.Errorf("the newer server sees %+v, %v; want the 3 changes of tokens", state, err)
+		t.Errorf("the newer server: %+v, %v; want 3 changes of tokens", state, err)
 	}
 }

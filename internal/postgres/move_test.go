@@ -16,8 +16,8 @@ import (
 	"plantstore/internal/store/storetest"
 )
 
-// A store is followed and held also while somebody reads all of it, as a dump
-// does, and its servers go on until it is held.
+// TestMoveBesideReader shows that a transaction that only reads, a dump for example, does
+// not block a move, and that servers store plants until the store is read-only.
 func TestMoveBesideReader(t *testing.T) {
 	t.Parallel()
 	url := database(t)
@@ -38,7 +38,7 @@ func TestMoveBesideReader(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	insert := func(id int64) error {
-		return insertBatch(ctx, other, []store.Create{{Plant: plant.NewPlant{ID: id, Plant: plant.Plant{Name: "Rosa"}}, At: time.Now()}})
+		return insertBatch(ctx, other, []store.Create{{Plant: plant.NewPlant{ID: id}, At: time.Now()}})
 	}
 	moving := store.MoveState{Phase: store.Moving, Other: "a place"}
 	for _, err := range []error{
@@ -52,7 +52,7 @@ func TestMoveBesideReader(t *testing.T) {
 		}
 	}
 	if err := insert(2); !errors.Is(err, store.ErrReadOnly) {
-		t.Errorf("a plant for a store that is held: %v, want %v", err, store.ErrReadOnly)
+		t.Errorf("a plant for a read-only store: %v, want %v", err, store.ErrReadOnly)
 	}
 	for _, err := range []error{e.StopCapture(ctx), e.Reopen(ctx), insert(2), e.StartCapture(ctx), insert(3)} {
 		if err != nil {
@@ -61,7 +61,7 @@ func TestMoveBesideReader(t *testing.T) {
 	}
 	ids, err := e.Captured(ctx, 10)
 	if err != nil || !slices.Equal(ids, []int64{3}) {
-		t.Errorf("followed beside a reader for the second time: %v, %v; want plant 3", ids, err)
+		t.Errorf("the second capture beside a reader: %v, %v; want plant 3", ids, err)
 	}
 	if _, err := reader.Exec(ctx, "COMMIT"); err != nil {
 		t.Fatal(err)
@@ -70,12 +70,12 @@ func TestMoveBesideReader(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := count(t, url, "SELECT count(*) FROM pg_trigger WHERE tgname IN ('follow', 'hold')"); n != 0 {
-		t.Errorf("%d triggers are left when the reader has gone", n)
+		t.Errorf("%d triggers are left after the end of the reader", n)
 	}
 }
 
-// A store is not followed by who could not be got rid of by the role that its
-// tables belong to.
+// TestMoveAsAnother shows that a role that does not own the tables cannot move the store:
+// the owner could not drop its triggers.
 func TestMoveAsAnother(t *testing.T) {
 	t.Parallel()
 	url := database(t)
@@ -89,7 +89,8 @@ func TestMoveAsAnother(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = e.StartCapture(t.Context())
-	if want := `the tables are owned by role "` + role + `" and this connection's role is "postgres": move as ` + role; err == nil || err.Error() != want {
+	want := `the tables are owned by role "` + role + `" and this connection's role is "postgres": move as ` + role
+	if err == nil || err.Error() != want {
 		t.Errorf("got %v, want %q", err, want)
 	}
 	_, err = c.Exec(t.Context(), "ALTER TABLE plants OWNER TO postgres; DROP ROLE "+role)
@@ -98,9 +99,9 @@ func TestMoveAsAnother(t *testing.T) {
 	}
 }
 
-// Servers whose role may only insert plants, or some columns of them, go on while a
-// store is followed.
-func TestFollowOtherRole(t *testing.T) {
+// TestCaptureOtherRole shows that a role that may only insert plants, or some of their
+// columns, can do so during a capture.
+func TestCaptureOtherRole(t *testing.T) {
 	t.Parallel()
 	url := database(t)
 	e := place(url).Open(t)
@@ -113,13 +114,14 @@ func TestFollowOtherRole(t *testing.T) {
 		if err := e.StartCapture(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		_, err := c.Exec(t.Context(), fmt.Sprintf("SET ROLE %s; INSERT INTO plants VALUES (%d, 'Rosa', NULL, now(), 0); RESET ROLE; DROP OWNED BY %[1]s; DROP ROLE %[1]s", role, i))
+		_, err := c.Exec(t.Context(), fmt.Sprintf("SET ROLE %s; INSERT INTO plants VALUES (%d, 'Rosa', NULL, now(), 0); "+
+			"RESET ROLE; DROP OWNED BY %[1]s; DROP ROLE %[1]s", role, i))
 		if err != nil {
 			t.Fatal(err)
 		}
 		ids, err := e.Captured(t.Context(), 10)
 		if err != nil || !slices.Equal(ids, []int64{int64(i)}) {
-			t.Errorf("followed: %v, %v; want plant %d", ids, err, i)
+			t.Errorf("captured: %v, %v; want plant %d", ids, err, i)
 		}
 	}
 	if err := e.Close(); err != nil {
@@ -127,22 +129,26 @@ func TestFollowOtherRole(t *testing.T) {
 	}
 }
 
-// An engine whose Hold was rolled back, or was released, may not write to a store that
-// another one fills in the same way.
-func TestHoldOfAnother(t *testing.T) {
+// TestMoveStateOfAnother shows that an engine whose own move state was rolled back or
+// cleared may not write under the same state of another engine.
+func TestMoveStateOfAnother(t *testing.T) {
 	t.Parallel()
 	filling := store.MoveState{Phase: store.Filling, Other: "a place"}
-	for name, hold := range map[string]func(t *testing.T, url string, e storetest.Engine){
+	for name, set := range map[string]func(t *testing.T, url string, e storetest.Engine){
 		"rolled back": func(t *testing.T, url string, e storetest.Engine) {
-			execute(t, url, `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''refused''; END';
-				CREATE CONSTRAINT TRIGGER refuse AFTER UPDATE ON plantstore DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION refuse()`)
-			if err := e.SetMoveState(t.Context(), store.MoveState{}, filling); err == nil || !strings.Contains(err.Error(), "refused") {
-				t.Fatalf("Hold: %v, want that its commit is refused", err)
+			execute(t, url, `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+					'BEGIN RAISE EXCEPTION ''refused''; END';
+				CREATE CONSTRAINT TRIGGER refuse AFTER UPDATE ON plantstore
+					DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION refuse()`)
+			err := e.SetMoveState(t.Context(), store.MoveState{}, filling)
+			if err == nil || !strings.Contains(err.Error(), "refused") {
+				t.Fatalf("SetMoveState: %v, want the error of its commit", err)
 			}
 			execute(t, url, "DROP TRIGGER refuse ON plantstore")
 		},
-		"released": func(t *testing.T, _ string, e storetest.Engine) {
-			if err := errors.Join(e.SetMoveState(t.Context(), store.MoveState{}, filling), e.Reopen(t.Context())); err != nil {
+		"cleared": func(t *testing.T, _ string, e storetest.Engine) {
+			err := errors.Join(e.SetMoveState(t.Context(), store.MoveState{}, filling), e.Reopen(t.Context()))
+			if err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -151,7 +157,7 @@ func TestHoldOfAnother(t *testing.T) {
 			t.Parallel()
 			url := database(t)
 			e, other := place(url).Open(t), place(url).Open(t)
-			hold(t, url, e)
+			set(t, url, e)
 			if err := other.SetMoveState(t.Context(), store.MoveState{}, filling); err != nil {
 				t.Fatal(err)
 			}

@@ -21,11 +21,11 @@ import (
 	"plantstore/internal/store"
 )
 
-// link is a socket in front of a database, which can be cut, or hang: then it
-// accepts connections and passes nothing on.
+// link is a proxy between an engine and its database. It can be cut, or hang: then it
+// accepts connections and forwards nothing.
 type link struct {
-	t       *testing.T
-	dir, to string // of the sockets
+	t           *testing.T
+	dir, target string // the directories of its socket and of the database's
 
 	running sync.WaitGroup
 
@@ -35,30 +35,30 @@ type link struct {
 	conns    []net.Conn   // guarded by mu
 }
 
-// newLink returns a link to a database, and the URL of the database behind it.
+// newLink returns a link to a database, and the URL of the database through the link.
 func newLink(t *testing.T, at string) (*link, string) {
 	t.Helper()
 	u, err := url.Parse(at)
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, err := os.MkdirTemp("/tmp", "link") // short, whatever TMPDIR is: a socket's path has 107 bytes at most
+	dir, err := os.MkdirTemp("/tmp", "link") // not TMPDIR: the path of a socket has at most 107 bytes
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &link{t: t, dir: dir, to: u.Query().Get("host")}
+	l := &link{t: t, dir: dir, target: u.Query().Get("host")}
 	l.join()
 	t.Cleanup(func() {
 		l.cut()
 		l.running.Wait()
 		_ = os.RemoveAll(dir)
 	})
-	return l, strings.Replace(at, url.QueryEscape(l.to), url.QueryEscape(l.dir), 1)
+	return l, strings.Replace(at, url.QueryEscape(l.target), url.QueryEscape(l.dir), 1)
 }
 
 const socket = ".s.PGSQL.5432"
 
-// join passes on what comes from now on.
+// join accepts connections and forwards their bytes.
 func (l *link) join() {
 	listener, err := net.Listen("unix", filepath.Join(l.dir, socket))
 	if err != nil {
@@ -73,7 +73,7 @@ func (l *link) join() {
 			if err != nil {
 				return
 			}
-			out, err := net.Dial("unix", filepath.Join(l.to, socket))
+			out, err := net.Dial("unix", filepath.Join(l.target, socket))
 			if err != nil {
 				l.t.Error(err)
 				return
@@ -81,13 +81,13 @@ func (l *link) join() {
 			l.mu.Lock()
 			l.conns = append(l.conns, in, out)
 			l.mu.Unlock()
-			l.running.Go(func() { l.pass(in, out) }) // both end when cut closes the connections, or sooner
+			l.running.Go(func() { l.pass(in, out) }) // both end when a connection is closed, at the latest by cut
 			l.running.Go(func() { l.pass(out, in) })
 		}
 	})
 }
 
-// pass passes bytes on until the link hangs.
+// pass forwards bytes until the link hangs.
 func (l *link) pass(from, to net.Conn) {
 	buffer := make([]byte, 4096)
 	for {
@@ -108,14 +108,14 @@ func (l *link) pass(from, to net.Conn) {
 	}
 }
 
-// hang passes nothing on, and refuses nothing, until cut.
+// hang stops the forwarding. The link still accepts connections, until cut.
 func (l *link) hang() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.hanging = true
 }
 
-// cut refuses connections and ends those that there are.
+// cut closes all connections and refuses new ones.
 func (l *link) cut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -147,7 +147,7 @@ func (l *lines) get() []string {
 	return append([]string(nil), l.all...)
 }
 
-// TestOutage loses the database under a store that clients use: readiness says so,
+// TestOutage loses the database while clients use the store: the store is not ready,
 // and the log has a line for the loss and one for the return.
 func TestOutage(t *testing.T) {
 	t.Parallel()
@@ -155,7 +155,10 @@ func TestOutage(t *testing.T) {
 		lose  func(*link)
 		cause string
 	}{
-		"cut":   {(*link).cut, "error=\"failed to connect to `user=postgres database=test\\d+`: [^;]*: connect: no such file or directory\""},
+		"cut": {
+			(*link).cut,
+			"error=\"failed to connect to `user=postgres database=test\\d+`: [^;]*: connect: no such file or directory\"",
+		},
 		"hangs": {(*link).hang, `error="no answer in time"`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -167,7 +170,8 @@ func TestOutage(t *testing.T) {
 			}
 			log := &lines{}
 			s, err := store.New(t.Context(), store.Config{
-				Engine: e, Commits: postgres.CommitsMax, Metrics: prometheus.NewRegistry(), Log: slog.New(slog.NewTextHandler(log, nil)),
+				Engine: e, Commits: postgres.CommitsMax,
+				Metrics: prometheus.NewRegistry(), Log: slog.New(slog.NewTextHandler(log, nil)),
 				Limits: store.Limits{QueueMax: 100, Bytes: 1000, CommitTime: 5 * time.Second, AnswerTimeout: 5 * time.Second},
 			})
 			if err != nil {
@@ -207,8 +211,8 @@ $`)
 	}
 }
 
-// until waits for an event that the store does not announce.
-func until(t *testing.T, what string, is func() bool) {
+// until polls a condition until it is true.
+func until(t *testing.T, name string, is func() bool) {
 	t.Helper()
 	late := time.NewTimer(time.Minute)
 	defer late.Stop()
@@ -218,7 +222,7 @@ func until(t *testing.T, what string, is func() bool) {
 		select {
 		case <-tick.C:
 		case <-late.C:
-			t.Fatal("after a minute it is not so that", what)
+			t.Fatal("still not after a minute:", name)
 		}
 	}
 }
@@ -227,7 +231,8 @@ func until(t *testing.T, what string, is func() bool) {
 func TestErrorText(t *testing.T) {
 	t.Parallel()
 	for url, want := range map[string]string{
-		"postgres://u:geheim@127.0.0.1:1,127.0.0.1:1,127.0.0.1:2/x?sslmode=disable": "open the database x on 127.0.0.1 port 1: failed to connect to `user=u database=x`: " +
+		"postgres://u:geheim@127.0.0.1:1,127.0.0.1:1,127.0.0.1:2/x?sslmode=disable": "" +
+			"open the database x on 127.0.0.1 port 1: failed to connect to `user=u database=x`: " +
 			"127.0.0.1:1 (127.0.0.1): dial error: dial tcp 127.0.0.1:1: connect: connection refused; " +
 			"127.0.0.1:2 (127.0.0.1): dial error: dial tcp 127.0.0.1:2: connect: connection refused",
 	} {

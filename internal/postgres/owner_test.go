@@ -23,9 +23,9 @@ import (
 	"plantstore/internal/store/storetest"
 )
 
-// newRole creates a role that may log in and has no other right than those of
-// PUBLIC. It returns its name and its URL of the database. The role ends with the
-// server: other databases of the server may hold grants of it.
+// newRole creates a role that may log in and has only the rights of PUBLIC. It returns
+// its name, and the URL of the database for the role. The role stays until the server
+// stops: other databases of the server may have grants for it.
 func newRole(t testing.TB, at, prefix string) (name, url string) {
 	t.Helper()
 	name = prefix + "_" + nameOf(t, at)
@@ -33,9 +33,8 @@ func newRole(t testing.TB, at, prefix string) (name, url string) {
 	return name, strings.Replace(at, "//postgres@", "//"+name+"@", 1)
 }
 
-// attack is what a role with CONNECT alone does to run code of its own as the
-// owner of a function that a trigger may call: a temporary relation gets the
-// name of one that the function uses.
+// attack runs code of a role with CONNECT alone as the owner of a function that a
+// trigger may call: a temporary table has the name of a table of the function.
 const attack = `
 	CREATE TEMPORARY TABLE bait (id bigint);
 	CREATE FUNCTION pg_temp.evil() RETURNS trigger LANGUAGE plpgsql AS $evil$BEGIN
@@ -44,11 +43,12 @@ const attack = `
 	END$evil$;
 	CREATE TEMPORARY TABLE followed (id bigint);
 	CREATE TRIGGER evil BEFORE INSERT ON followed FOR EACH ROW EXECUTE FUNCTION pg_temp.evil();
-	CREATE TRIGGER bait AFTER INSERT ON bait REFERENCING NEW TABLE AS created FOR EACH STATEMENT EXECUTE FUNCTION public.plantstore_follow();
+	CREATE TRIGGER bait AFTER INSERT ON bait REFERENCING NEW TABLE AS created
+		FOR EACH STATEMENT EXECUTE FUNCTION public.plantstore_follow();
 	INSERT INTO bait VALUES (1)`
 
-// attackName is for who has got EXECUTE on the function: the name of a transition
-// table cannot be qualified, so a view takes its place.
+// attackName is for a role with EXECUTE on the function: the name of a transition
+// table cannot be qualified, so a view can have it.
 const attackName = `
 	CREATE TEMPORARY TABLE bait (id bigint);
 	CREATE FUNCTION pg_temp.evil() RETURNS bigint LANGUAGE plpgsql AS $evil$BEGIN
@@ -59,22 +59,21 @@ const attackName = `
 	CREATE TRIGGER bait AFTER INSERT ON bait FOR EACH STATEMENT EXECUTE FUNCTION public.plantstore_follow();
 	INSERT INTO bait VALUES (1)`
 
-// refused runs an attack, which must fail for want of a privilege and leave no
-// token.
+// refused runs an attack, which must fail because a privilege is missing, and must not
+// create a token.
 func refused(t *testing.T, owner, attacker, attack string) {
 	t.Helper()
 	_, err := connect(t, attacker).Exec(t.Context(), attack)
-	var said *pgconn.PgError
-	if !errors.As(err, &said) || said.Code != "42501" { // insufficient_privilege
+	var pgErr *pgconn.PgError
+	if !errors.As(err, &pgErr) || pgErr.Code != "42501" { // insufficient_privilege
 		t.Errorf("the attack: %v, want that a privilege is missing", err)
 	}
 	if n := count(t, owner, "SELECT count(*) FROM tokens"); n != 0 {
-		t.Errorf("the attack made %d tokens", n)
+		t.Errorf("the attack created %d tokens", n)
 	}
 }
 
-// The functions of a move do nothing for another role, neither while the store is
-// followed nor when the mover was killed.
+// TestFunctionsForOthers shows that another role cannot use the functions of a move.
 func TestFunctionsForOthers(t *testing.T) {
 	t.Parallel()
 	url := database(t)
@@ -82,7 +81,7 @@ func TestFunctionsForOthers(t *testing.T) {
 	if err := e.StartCapture(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := e.Close(); err != nil { // as a mover that was killed leaves it
+	if err := e.Close(); err != nil { // as a move that was killed leaves it
 		t.Fatal(err)
 	}
 	role, attacker := newRole(t, url, "mallory")
@@ -91,15 +90,17 @@ func TestFunctionsForOthers(t *testing.T) {
 	refused(t, url, attacker, attackName)
 }
 
-// leftByOlder is what a mover of an older version left when it was killed.
-const leftByOlder = `
+// olderMove creates the capture of an interrupted move of an older version.
+const olderMove = `
 	CREATE TABLE followed (id bigint PRIMARY KEY);
 	CREATE FUNCTION plantstore_follow() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT
 		AS 'BEGIN INSERT INTO followed SELECT id FROM created; RETURN NULL; END';
-	CREATE TRIGGER follow AFTER INSERT ON plants REFERENCING NEW TABLE AS created FOR EACH STATEMENT EXECUTE FUNCTION plantstore_follow()`
+	CREATE TRIGGER follow AFTER INSERT ON plants REFERENCING NEW TABLE AS created
+		FOR EACH STATEMENT EXECUTE FUNCTION plantstore_follow()`
 
-// Whatever comes first after a mover of an older version was killed makes its
-// function harmless, or drops it, also where a trigger of another role depends on it.
+// TestOlderFunctions shows that each command that can be the first one after a killed
+// move of an older version replaces or drops its function, also if a trigger of another
+// role depends on it.
 func TestOlderFunctions(t *testing.T) {
 	t.Parallel()
 	for name, next := range map[string]func(ctx context.Context, e storetest.Engine) error{
@@ -108,7 +109,7 @@ func TestOlderFunctions(t *testing.T) {
 		"the next": func(ctx context.Context, e storetest.Engine) error {
 			return errors.Join(e.Reopen(ctx), e.StartCapture(ctx))
 		},
-		"only follow": func(ctx context.Context, e storetest.Engine) error { return e.StartCapture(ctx) },
+		"only capture": func(ctx context.Context, e storetest.Engine) error { return e.StartCapture(ctx) },
 	} {
 		for _, attached := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, " attached ", attached), func(t *testing.T) {
@@ -117,7 +118,7 @@ func TestOlderFunctions(t *testing.T) {
 				if err := place(url).Open(t).Close(); err != nil {
 					t.Fatal(err)
 				}
-				execute(t, url, leftByOlder)
+				execute(t, url, olderMove)
 				_, attacker := newRole(t, url, "mallory")
 				mallory := connect(t, attacker)
 				if attached {
@@ -135,18 +136,20 @@ func TestOlderFunctions(t *testing.T) {
 				}
 				if attached {
 					_, err := mallory.Exec(t.Context(), "INSERT INTO bait VALUES (1)")
-					var said *pgconn.PgError
-					if err != nil && (!errors.As(err, &said) || said.Code != "42501") {
+					var pgErr *pgconn.PgError
+					if err != nil && (!errors.As(err, &pgErr) || pgErr.Code != "42501") {
 						t.Errorf("a trigger that was attached before: %v", err)
 					}
 				}
-				if n := count(t, url, "SELECT count(*) FROM pg_proc WHERE proname LIKE 'plantstore%' AND (prosecdef OR has_function_privilege('"+"mallory_"+nameOf(t, url)+"', oid, 'EXECUTE'))"); n != 0 {
+				if n := count(t, url, "SELECT count(*) FROM pg_proc WHERE proname LIKE 'plantstore%' "+
+					"AND (prosecdef OR has_function_privilege('mallory_"+nameOf(t, url)+"', oid, 'EXECUTE'))"); n != 0 {
 					t.Errorf("%d functions run as their owner, or for every role", n)
 				}
 				if n := count(t, url, "SELECT count(*) FROM tokens"); n != 0 {
-					t.Errorf("the attack made %d tokens", n)
+					t.Errorf("the attack created %d tokens", n)
 				}
-				if err := insertBatch(t.Context(), e, []store.Create{{Plant: plant.NewPlant{ID: 1}, At: time.Now()}}); err != nil {
+				batch := []store.Create{{Plant: plant.NewPlant{ID: 1}, At: time.Now()}}
+				if err := insertBatch(t.Context(), e, batch); err != nil {
 					t.Error(err)
 				}
 				if err := e.Close(); err != nil {
@@ -157,42 +160,47 @@ func TestOlderFunctions(t *testing.T) {
 	}
 }
 
-// planted is a store that another role has made where the server will look for
-// its own. Reading it runs code of that role, as whoever reads.
-const planted = `
+// foreignStore creates a store of another role in the schema in which the server looks
+// for its own. A read of it runs code of that role with the rights of the reader.
+const foreignStore = `
 	CREATE TABLE public.ran (role text);
 	GRANT ALL ON public.ran TO PUBLIC;
-	CREATE FUNCTION public.evil() RETURNS boolean LANGUAGE plpgsql AS $evil$BEGIN INSERT INTO public.ran VALUES (current_user); RETURN true; END$evil$;
-	CREATE TABLE public.plants (id bigint PRIMARY KEY, name text NOT NULL, tag text, created_at timestamptz NOT NULL, created_by bigint NOT NULL);
-	CREATE TABLE public.tokens (id bigint PRIMARY KEY, name text NOT NULL, hash bytea NOT NULL UNIQUE, scopes text NOT NULL,
+	CREATE FUNCTION public.evil() RETURNS boolean LANGUAGE plpgsql AS
+		$evil$BEGIN INSERT INTO public.ran VALUES (current_user); RETURN true; END$evil$;
+	CREATE TABLE public.plants (id bigint PRIMARY KEY, name text NOT NULL, tag text,
+		created_at timestamptz NOT NULL, created_by bigint NOT NULL);
+	CREATE TABLE public.tokens (id bigint PRIMARY KEY, name text NOT NULL, hash bytea NOT NULL UNIQUE,
+		scopes text NOT NULL,
 		created_at timestamptz NOT NULL, expires_at timestamptz, last_used_at timestamptz, revoked_at timestamptz);
-	CREATE TABLE public.plantstore (one boolean PRIMARY KEY CHECK (one), version bigint NOT NULL, token_changes bigint NOT NULL, held text);
+	CREATE TABLE public.plantstore (one boolean PRIMARY KEY CHECK (one),
+		version bigint NOT NULL, token_changes bigint NOT NULL, held text);
 	INSERT INTO public.plantstore VALUES (true, 2, 0);
 	INSERT INTO public.tokens (id, name, hash, scopes, created_at) VALUES (1, 'evil', '\x66', 'admin', now());
 	GRANT ALL ON public.plants, public.tokens, public.plantstore TO PUBLIC;
 	ALTER TABLE public.plantstore ENABLE ROW LEVEL SECURITY;
 	CREATE POLICY evil ON public.plantstore USING (public.evil())`
 
-// Tables that another role made are refused before anything of them is read.
-// Before PostgreSQL 15 every role that may log in could make another a member of
-// itself, so membership is no sign of trust.
-func TestPlantedTables(t *testing.T) {
+// TestForeignTables shows that Open refuses the tables of another role before it reads
+// them, also if the connection's role is a member of that role: before PostgreSQL 15,
+// every role that may log in could make another one a member of itself.
+func TestForeignTables(t *testing.T) {
 	t.Parallel()
 	url := database(t)
-	execute(t, url, "GRANT CREATE ON SCHEMA public TO PUBLIC") // as it was before PostgreSQL 15
+	execute(t, url, "GRANT CREATE ON SCHEMA public TO PUBLIC") // the default before PostgreSQL 15
 	evil, attacker := newRole(t, url, "mallory")
 	role, own := newRole(t, url, "plants")
-	if _, err := connect(t, attacker).Exec(t.Context(), planted); err != nil {
+	if _, err := connect(t, attacker).Exec(t.Context(), foreignStore); err != nil {
 		t.Fatal(err)
 	}
-	execute(t, url, "GRANT "+evil+" TO "+role) // which the other role itself could do before PostgreSQL 15
+	execute(t, url, "GRANT "+evil+" TO "+role) // the other role could do that before PostgreSQL 15
 	for user, at := range map[string]string{role: own, "postgres": url} {
 		e, err := postgres.Open(t.Context(), postgres.Config{URL: at})
 		if err == nil {
 			_ = e.Close()
 		}
-		want := `table "public"."plants" is owned by role "` + evil + `", which can read and change everything in it; allowed are this connection's role "` + user +
-			`" and the owner of the database "postgres": drop the table, or if it is yours, connect as its owner or change the owner`
+		want := `table "public"."plants" is owned by role "` + evil + `", which can read and change everything in it; ` +
+			`allowed are this connection's role "` + user + `" and the owner of the database "postgres": ` +
+			`drop the table, or if it is yours, connect as its owner or change the owner`
 		if err == nil || !strings.HasSuffix(err.Error(), want) {
 			t.Errorf("as %s:\ngot  %v\nwant %s", user, err, want)
 		}
@@ -202,7 +210,8 @@ func TestPlantedTables(t *testing.T) {
 	}
 }
 
-// A trigger of another role runs as whoever creates a plant.
+// TestForeignTrigger shows that Open refuses a trigger whose function another role owns:
+// the function runs as the role that creates a plant.
 func TestForeignTrigger(t *testing.T) {
 	t.Parallel()
 	url := database(t)
@@ -211,8 +220,9 @@ func TestForeignTrigger(t *testing.T) {
 	}
 	evil, attacker := newRole(t, url, "mallory")
 	execute(t, url, "GRANT CREATE ON SCHEMA public TO PUBLIC; GRANT TRIGGER ON tokens TO "+evil)
-	if _, err := connect(t, attacker).Exec(t.Context(), `CREATE FUNCTION public.evil() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
-		CREATE TRIGGER steal BEFORE INSERT ON tokens FOR EACH ROW EXECUTE FUNCTION public.evil()`); err != nil {
+	const steal = `CREATE FUNCTION public.evil() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
+		CREATE TRIGGER steal BEFORE INSERT ON tokens FOR EACH ROW EXECUTE FUNCTION public.evil()`
+	if _, err := connect(t, attacker).Exec(t.Context(), steal); err != nil {
 		t.Fatal(err)
 	}
 	e, err := postgres.Open(t.Context(), postgres.Config{URL: url})
@@ -225,15 +235,16 @@ func TestForeignTrigger(t *testing.T) {
 	}
 }
 
-// The tables stay the ones that were there when the engine was opened, also when
-// another role makes such tables in a schema that the search_path names before.
+// TestSchemaIsPinned shows that an engine keeps to the schema of its first connection,
+// also when another role creates the same tables in an earlier schema of the
+// search_path.
 func TestSchemaIsPinned(t *testing.T) {
 	t.Parallel()
 	url := database(t)
 	const schema = `Nursery "one", 'two'`
 	execute(t, url, "GRANT CREATE ON SCHEMA public TO PUBLIC; CREATE SCHEMA "+pgx.Identifier{schema}.Sanitize())
 	execute(t, url, "ALTER DATABASE "+nameOf(t, url)+" SET search_path = "+pgx.Identifier{schema}.Sanitize()+", public")
-	if err := place(url).Open(t).Close(); err != nil { // makes the tables in the schema
+	if err := place(url).Open(t).Close(); err != nil { // creates the tables in the schema
 		t.Fatal(err)
 	}
 	execute(t, url, "ALTER DATABASE "+nameOf(t, url)+" SET search_path = public, "+pgx.Identifier{schema}.Sanitize())
@@ -243,19 +254,21 @@ func TestSchemaIsPinned(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, attacker := newRole(t, url, "mallory")
-	if _, err := connect(t, attacker).Exec(t.Context(), planted); err != nil {
+	if _, err := connect(t, attacker).Exec(t.Context(), foreignStore); err != nil {
 		t.Fatal(err)
 	}
-	execute(t, url, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'plantstore' AND datname = current_database()")
-	_, _ = e.Tokens(t.Context()) // finds the connection dead; the next is a new one
+	execute(t, url, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "+
+		"WHERE application_name = 'plantstore' AND datname = current_database()")
+	_, _ = e.Tokens(t.Context()) // fails on the closed connection; the next call opens a new one
 	if tokens, err := e.Tokens(t.Context()); err != nil || len(tokens) != 1 || tokens[0].Name != "ours" {
 		t.Fatalf("tokens: %v, %v", tokens, err)
 	}
-	if err := errors.Join(e.StartCapture(t.Context()), insertBatch(t.Context(), e, []store.Create{{Plant: plant.NewPlant{ID: 9}, At: time.Now()}})); err != nil {
+	batch := []store.Create{{Plant: plant.NewPlant{ID: 9}, At: time.Now()}}
+	if err := errors.Join(e.StartCapture(t.Context()), insertBatch(t.Context(), e, batch)); err != nil {
 		t.Fatal(err)
 	}
 	if ids, err := e.Captured(t.Context(), 10); err != nil || len(ids) != 1 {
-		t.Errorf("followed: %v, %v", ids, err)
+		t.Errorf("captured: %v, %v", ids, err)
 	}
 	if err := errors.Join(e.Reopen(t.Context()), e.Close()); err != nil {
 		t.Error(err)
@@ -263,18 +276,19 @@ func TestSchemaIsPinned(t *testing.T) {
 	if n := count(t, url, "SELECT count(*) FROM pg_proc WHERE proname LIKE 'plantstore%'"); n != 0 {
 		t.Errorf("%d functions are left", n)
 	}
-	if _, err := postgres.Open(t.Context(), postgres.Config{URL: url}); err == nil || !strings.Contains(err.Error(), `is owned by role "mallory_`) {
-		t.Errorf("a start beside the other tables: %v", err)
+	_, err := postgres.Open(t.Context(), postgres.Config{URL: url})
+	if err == nil || !strings.Contains(err.Error(), `is owned by role "mallory_`) {
+		t.Errorf("Open with the other tables first in the search_path: %v", err)
 	}
 }
 
-// restricted is a store whose roles have only the rights that docs/how-to/grant-postgresql-rights.md
-// grants: servers have no table, and only the owner moves.
+// restricted is a store whose roles have only the rights that
+// docs/how-to/grant-postgresql-rights.md grants.
 type restricted struct {
 	pgtest.Roles
 
-	serverFrom int // which engine is the first that is opened as the servers' role
-	opened     *atomic.Int32
+	serverFrom int           // number of engines that are opened as the owner, before others as the server role
+	opened     *atomic.Int32 // number of engines
 }
 
 func (r restricted) Open(t testing.TB) storetest.Engine {
@@ -287,7 +301,7 @@ func (r restricted) Open(t testing.TB) storetest.Engine {
 func newRestricted(t testing.TB, serverFrom int) restricted {
 	t.Helper()
 	if server == nil {
-		t.Skip("there is no PostgreSQL")
+		t.Skip("PostgreSQL is not installed")
 	}
 	roles, err := server.Roles(t.Context(), "../../docs/how-to/grant-postgresql-rights.md", func(owner string) error {
 		return place(owner).Open(t).Close()
@@ -308,8 +322,8 @@ func (r restricted) another(t testing.TB, serverFrom int) restricted {
 	return restricted{roles, serverFrom, new(atomic.Int32)}
 }
 
-// The suite of all engines passes with the least rights that the docs name: for the
-// owner, who moves; for the servers, beside an owner who moves.
+// TestLeastRights runs the suite of all engines with the rights that the docs grant: as
+// the owner, and as the server role beside an owner that moves the store.
 func TestLeastRights(t *testing.T) {
 	t.Parallel()
 	t.Run("owner", func(t *testing.T) {
@@ -324,30 +338,33 @@ func TestLeastRights(t *testing.T) {
 			serverFrom := 0
 			switch path.Base(t.Name()) {
 			case "capture", "state":
-				serverFrom = 1 // the second only creates plants
+				serverFrom = 1 // the second engine only creates plants
 			case "lock":
-				serverFrom = math.MaxInt // both move
+				serverFrom = math.MaxInt // both engines move
 			}
 			return r.another(t, serverFrom)
 		})
 	})
 }
 
-// The servers' role cannot do what it need not.
+// TestServerRights shows that the server role has no other rights than it needs.
 func TestServerRights(t *testing.T) {
 	t.Parallel()
 	r := newRestricted(t, 0)
 	c := connect(t, r.Server)
 	for _, sql := range []string{
-		"DELETE FROM plants", "UPDATE plants SET name = 'x'", "UPDATE plants SET id = 1", "TRUNCATE plants", "DROP TABLE plants",
-		"DELETE FROM tokens", "UPDATE tokens SET hash = hash", "UPDATE tokens SET scopes = 'admin'", "UPDATE plantstore SET held = NULL",
-		"CREATE TABLE plantstore.x ()", "CREATE TABLE public.x ()", "CREATE TEMPORARY TABLE x ()", "CREATE SCHEMA x", "CREATE ROLE x",
+		"DELETE FROM plants", "UPDATE plants SET name = 'x'", "UPDATE plants SET id = 1",
+		"TRUNCATE plants", "DROP TABLE plants",
+		"DELETE FROM tokens", "UPDATE tokens SET hash = hash", "UPDATE tokens SET scopes = 'admin'",
+		"UPDATE plantstore SET held = NULL",
+		"CREATE TABLE plantstore.x ()", "CREATE TABLE public.x ()", "CREATE TEMPORARY TABLE x ()",
+		"CREATE SCHEMA x", "CREATE ROLE x",
 		"CREATE TRIGGER x BEFORE INSERT ON plants EXECUTE FUNCTION suppress_redundant_updates_trigger()",
 	} {
 		_, err := c.Exec(t.Context(), sql)
-		var said *pgconn.PgError
-		if !errors.As(err, &said) || said.Code != "42501" {
-			t.Errorf("%s: %v, want that a right is missing", sql, err)
+		var pgErr *pgconn.PgError
+		if !errors.As(err, &pgErr) || pgErr.Code != "42501" {
+			t.Errorf("%s: %v, want insufficient_privilege", sql, err)
 		}
 	}
 	mover, e := place(r.Owner).Open(t), place(r.Server).Open(t)
@@ -357,8 +374,8 @@ func TestServerRights(t *testing.T) {
 	user, _, _ := strings.Cut(strings.TrimPrefix(r.Server, "postgres://"), "@")
 	owner, _, _ := strings.Cut(strings.TrimPrefix(r.Owner, "postgres://"), "@")
 	want := fmt.Sprintf("the tables are owned by role %q and this connection's role is %q: move as %[1]s", owner, user)
-	_, engage := e.Lock(t.Context())
-	for what, err := range map[string]error{"Engage": engage, "Follow": e.StartCapture(t.Context())} {
+	_, errLock := e.Lock(t.Context())
+	for what, err := range map[string]error{"Lock": errLock, "StartCapture": e.StartCapture(t.Context())} {
 		if err == nil || err.Error() != want {
 			t.Errorf("%s:\ngot  %v\nwant %s", what, err, want)
 		}
@@ -368,43 +385,49 @@ func TestServerRights(t *testing.T) {
 	}
 }
 
-// A server whose role may not lock rows, so that no replay has an outcome, does not
-// start.
+// TestServerWithoutReplays shows that a server does not start if its role may not lock
+// rows: every replay would have an unknown outcome.
 func TestServerWithoutReplays(t *testing.T) {
 	t.Parallel()
 	r := newRestricted(t, 0)
 	server, _, _ := strings.Cut(strings.TrimPrefix(r.Server, "postgres://"), "@")
 	execute(t, r.Owner, "REVOKE UPDATE (created_by) ON plants FROM "+server)
 	_, err := postgres.Open(t.Context(), postgres.Config{URL: r.Server, Server: true, Migrate: true})
-	want := `the role may not lock rows of "plantstore"."plants", as each replay does: as the owner, GRANT UPDATE (created_by) ON plants to it: ` +
+	want := `the role may not lock rows of "plantstore"."plants", as each replay does: ` +
+		"as the owner, GRANT UPDATE (created_by) ON plants to it: " +
 		"ERROR: permission denied for table plants (SQLSTATE 42501)"
 	if err == nil || !strings.HasSuffix(err.Error(), want) {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
 }
 
-// A server whose role does not own the tables cannot bring them to a new schema, and
-// says who can.
+// TestMigrateAsServer shows the error of a server that cannot migrate because its role
+// does not own the tables.
 func TestMigrateAsServer(t *testing.T) {
 	t.Parallel()
 	url := olderDatabase(t, 1)
 	role, own := newRole(t, url, "server")
 	execute(t, url, "GRANT SELECT, INSERT, UPDATE ON ALL TABLES IN SCHEMA public TO "+role)
 	_, err := postgres.Open(t.Context(), postgres.Config{URL: own, Server: true, Migrate: true})
-	want := "must be owner of table plantstore (SQLSTATE 42501): run plantstore migrate as the owner of the tables, or the first plantstore serve as a role that may create them"
+	want := "must be owner of table plantstore (SQLSTATE 42501): " +
+		"run plantstore migrate as the owner of the tables, or the first plantstore serve as a role that may create them"
 	if err == nil || !strings.HasSuffix(err.Error(), want) {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
 }
 
-// A move uses no table and no function of its names that another role has made.
+// TestMoveBesideForeign shows that a move refuses a table or function of its names that
+// another role owns.
 func TestMoveBesideForeign(t *testing.T) {
 	t.Parallel()
 	for made, test := range map[string]struct {
 		sql  string
 		move func(ctx context.Context, e storetest.Engine) error
 	}{
-		`"public"."followed"`: {"CREATE TABLE public.followed (id bigint PRIMARY KEY)", func(ctx context.Context, e storetest.Engine) error { return e.StartCapture(ctx) }},
+		`"public"."followed"`: {
+			"CREATE TABLE public.followed (id bigint PRIMARY KEY)",
+			func(ctx context.Context, e storetest.Engine) error { return e.StartCapture(ctx) },
+		},
 		`"public"."plantstore_follow"`: {
 			"CREATE FUNCTION public.plantstore_follow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'",
 			func(ctx context.Context, e storetest.Engine) error { return e.StartCapture(ctx) },
@@ -425,7 +448,8 @@ func TestMoveBesideForeign(t *testing.T) {
 			if _, err := connect(t, attacker).Exec(t.Context(), test.sql); err != nil {
 				t.Fatal(err)
 			}
-			want := made + ` is owned by role "` + evil + `" and not by this connection's role "postgres": drop it, then run the same command again`
+			want := made + ` is owned by role "` + evil + `" and not by this connection's role "postgres": ` +
+				"drop it, then run the same command again"
 			if err := test.move(t.Context(), e); err == nil || err.Error() != want {
 				t.Errorf("got  %v\nwant %s", err, want)
 			}
@@ -436,13 +460,17 @@ func TestMoveBesideForeign(t *testing.T) {
 	}
 }
 
-// A server that cannot replace the function of an older version says who can.
+// TestOlderFunctionsOfOwner shows the warning of a server that may not replace the
+// function of an older version.
 func TestOlderFunctionsOfOwner(t *testing.T) {
 	t.Parallel()
 	r := newRestricted(t, 0)
-	execute(t, r.Owner, leftByOlder)
+	execute(t, r.Owner, olderMove)
 	log := &lines{}
-	e, err := postgres.Open(t.Context(), postgres.Config{URL: r.Server, Server: true, Log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn}))})
+	e, err := postgres.Open(t.Context(), postgres.Config{
+		URL: r.Server, Server: true,
+		Log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn})),
+	})
 	if err == nil {
 		err = e.Close()
 	}
@@ -451,12 +479,13 @@ func TestOlderFunctionsOfOwner(t *testing.T) {
 	}
 	owner, _, _ := strings.Cut(strings.TrimPrefix(r.Owner, "postgres://"), "@")
 	got, want := strings.Join(log.get(), ""), `function="\"plantstore\".\"plantstore_follow\"" owner=`+owner+"\n"
-	if !strings.Contains(got, "every role of the database can act as the owner of a function that an older plantstore move left") || !strings.Contains(got, want) {
+	const warning = "every role of the database can act as the owner of a function that an older plantstore move left"
+	if !strings.Contains(got, warning) || !strings.Contains(got, want) {
 		t.Errorf("log:\n%swant %s", got, want)
 	}
 }
 
-// A search_path on which nothing exists is no place for a store.
+// TestNoSchema shows the error for a search_path without an existing schema.
 func TestNoSchema(t *testing.T) {
 	t.Parallel()
 	_, err := postgres.Open(t.Context(), postgres.Config{URL: database(t) + "&search_path=missing"})

@@ -36,13 +36,13 @@ var update = flag.Bool("update", false, "write the list of statements")
 
 const (
 	sqlPage = "../../docs/explanation/sql.md"
-	// statementsFile is there for the harness that parses the statements with the
-	// grammar of another database, and for people.
+	// statementsFile is the input of the harness that parses the statements with the
+	// grammar of another database.
 	statementsFile = "../../faults/dialect/statements.sql"
 )
 
-// TestSQL has the engine do all that it can, and holds every statement that the
-// database was sent against the list of docs/explanation/sql.md.
+// TestSQL makes the engine send every statement that it has, and compares the
+// statements with the features that docs/explanation/sql.md lists.
 func TestSQL(t *testing.T) {
 	t.Parallel()
 	r := newRecorder(t)
@@ -51,37 +51,37 @@ func TestSQL(t *testing.T) {
 	r.older(t)
 	r.asynchronous(t)
 	r.requireStandby(t)
-	serving, away := r.statements(t)
+	serving, moving := r.statements(t)
 	if t.Failed() {
-		return // not everything was sent
+		return // some statements were not sent
 	}
-	nothingMissed(t, slices.Concat(serving, away))
-	compareStatements(t, serving, away)
+	checkComplete(t, slices.Concat(serving, moving))
+	compareStatements(t, serving, moving)
 
 	list := readList(t)
 	for _, sql := range serving {
-		list.hold(t, sql, list.serving, list.names)
+		list.check(t, sql, list.serving, list.names)
 	}
-	for _, sql := range away {
-		list.hold(t, sql, list.serving, list.away, list.names)
+	for _, sql := range moving {
+		list.check(t, sql, list.serving, list.moving, list.names)
 	}
-	for _, f := range slices.Concat(list.serving, list.away, list.names) {
+	for _, f := range slices.Concat(list.serving, list.moving, list.names) {
 		if !f.used {
-			t.Errorf("%s lists `%s`, which no statement has", sqlPage, f.text)
+			t.Errorf("%s lists `%s`, and no statement has it", sqlPage, f.text)
 		}
 	}
 }
 
-// recorder is a PostgreSQL of its own that logs every statement.
+// recorder is a PostgreSQL server of its own that logs every statement.
 type recorder struct {
 	server *pgtest.Server
-	away   map[string]bool // the databases that a store is moved away from
+	moved  map[string]bool // the databases whose store is the source of a move
 }
 
 func newRecorder(t *testing.T) *recorder {
 	t.Helper()
 	if server == nil {
-		t.Skip("there is no PostgreSQL")
+		t.Skip("PostgreSQL is not installed")
 	}
 	own, err := pgtest.Start(t.Context(), pgtest.Logging...)
 	if err != nil {
@@ -104,16 +104,16 @@ func (r *recorder) database(t testing.TB) string {
 	return url
 }
 
-// awayTests of the suite do what is only done to a store that is moved away.
-var awayTests = []string{"capture", "state", "lock"}
+// moveTests are the tests of the suite that use the source of a move.
+var moveTests = []string{"capture", "state", "lock"}
 
 // suite runs the suite of all engines.
 func (r *recorder) suite(t *testing.T) {
-	places := make(chan string, 100) // newStore is called by several at once
+	places := make(chan string, 100) // several goroutines call newStore
 	t.Run("suite", func(t *testing.T) {
 		storetest.Run(t, func(t testing.TB) storetest.Store {
 			at := r.database(t)
-			if slices.Contains(awayTests, path.Base(t.Name())) {
+			if slices.Contains(moveTests, path.Base(t.Name())) {
 				places <- at
 			}
 			return place(at)
@@ -121,14 +121,15 @@ func (r *recorder) suite(t *testing.T) {
 	})
 	close(places)
 	for at := range places {
-		r.away[nameOf(t, at)] = true
+		r.moved[nameOf(t, at)] = true
 	}
-	if len(r.away) != len(awayTests) {
-		t.Errorf("the suite has %d tests that move a store away, want %d: what are they called now?", len(r.away), len(awayTests))
+	if len(r.moved) != len(moveTests) {
+		t.Errorf("the suite has %d tests of the source of a move, want %d: moveTests has their names",
+			len(r.moved), len(moveTests))
 	}
 }
 
-// nameOf returns which database a URL names.
+// nameOf returns the name of the database in a URL.
 func nameOf(t testing.TB, at string) string {
 	t.Helper()
 	u, err := url.Parse(at)
@@ -138,8 +139,8 @@ func nameOf(t testing.TB, at string) string {
 	return strings.TrimPrefix(u.Path, "/")
 }
 
-// fill does what plantstore move does to the store that it fills, with so many
-// plants at once that it tries COPY, and again with plants that are there.
+// fill uses a store as the destination of a move. The batch is so
+// large that the engine tries COPY, and the second time, its plants exist.
 func (r *recorder) fill(t *testing.T) {
 	e := place(r.database(t)).Open(t)
 	batch := make([]store.Create, 2000)
@@ -149,9 +150,9 @@ func (r *recorder) fill(t *testing.T) {
 	token := auth.Token{ID: 1, Name: "a", Scopes: auth.ScopeCreate, CreatedAt: time.Now()}
 	for _, do := range []func(context.Context) error{
 		func(ctx context.Context) error {
-			disengage, err := e.Lock(ctx)
+			unlock, err := e.Lock(ctx)
 			if err == nil {
-				disengage()
+				unlock()
 			}
 			return err
 		},
@@ -171,15 +172,15 @@ func (r *recorder) fill(t *testing.T) {
 	}
 }
 
-// older starts a server on a store that a mover of an older version left, with
+// older starts a server on the source of an interrupted move of an older version, with
 // another role that may create plants.
 func (r *recorder) older(t *testing.T) {
 	at := r.database(t)
 	if err := place(at).Open(t).Close(); err != nil {
 		t.Fatal(err)
 	}
-	execute(t, at, leftByOlder+"; CREATE ROLE server; GRANT INSERT ON plants TO server")
-	r.away[nameOf(t, at)] = true
+	execute(t, at, olderMove+"; CREATE ROLE server; GRANT INSERT ON plants TO server")
+	r.moved[nameOf(t, at)] = true
 	e, err := postgres.Open(t.Context(), postgres.Config{URL: at, Server: true})
 	if err == nil {
 		err = e.Close()
@@ -189,7 +190,7 @@ func (r *recorder) older(t *testing.T) {
 	}
 }
 
-// asynchronous opens a store in a database that does not wait for its disk.
+// asynchronous opens a store in a database whose synchronous_commit is off.
 func (r *recorder) asynchronous(t *testing.T) {
 	at := r.database(t)
 	execute(t, at, "ALTER DATABASE "+nameOf(t, at)+" SET synchronous_commit = off")
@@ -198,18 +199,21 @@ func (r *recorder) asynchronous(t *testing.T) {
 	}
 }
 
-// requireStandby stores a plant as a server that requires a synchronous standby
-// does. There is none, so what the database is asked after the COMMIT is asked
-// when it has ceased to wait for one.
+// requireStandby stores a plant as a server that requires a synchronous standby. The
+// requirement ends during the wait, so that the COMMIT succeeds and the check after it
+// runs.
 func (r *recorder) requireStandby(t *testing.T) {
 	s := &standby{t, r.database(t)}
-	if err := place(s.url).Open(t).Close(); err != nil { // makes the tables
+	if err := place(s.url).Open(t).Close(); err != nil { // creates the tables
 		t.Fatal(err)
 	}
-	s.want()
-	asked := make(chan struct{})
-	log := slog.New(slog.NewTextHandler(&closer{text: "no synchronous standby", done: asked}, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	e, err := postgres.Open(t.Context(), postgres.Config{URL: s.url, MustExist: true, Server: true, RequireSyncStandby: true, Log: log})
+	s.require()
+	checked := make(chan struct{})
+	log := slog.New(slog.NewTextHandler(&closer{text: "no synchronous standby", done: checked},
+		&slog.HandlerOptions{Level: slog.LevelDebug}))
+	e, err := postgres.Open(t.Context(), postgres.Config{
+		URL: s.url, MustExist: true, Server: true, RequireSyncStandby: true, Log: log,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,8 +223,8 @@ func (r *recorder) requireStandby(t *testing.T) {
 		done <- insertBatch(ctx, e, []store.Create{{Plant: plant.NewPlant{ID: 1}, At: time.Now()}})
 	}()
 	s.waiting(0)
-	s.unwant()
-	<-asked
+	s.release()
+	<-checked
 	cancel()
 	if err := <-done; !errors.Is(err, store.ErrOutcomeUnknown) {
 		t.Errorf("got %v, want %v", err, store.ErrOutcomeUnknown)
@@ -230,7 +234,7 @@ func (r *recorder) requireStandby(t *testing.T) {
 	}
 }
 
-// closer closes a channel at the first line of a log that has a text.
+// closer is a log that closes a channel at the first line with a text.
 type closer struct {
 	text string
 	once sync.Once
@@ -244,46 +248,46 @@ func (c *closer) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// statements returns the statements that were sent to stores, and those that were
-// only sent to stores that were moved away.
-func (r *recorder) statements(t *testing.T) (serving, away []string) {
+// statements returns the statements that were sent to stores, and the statements that
+// were sent only to the sources of moves.
+func (r *recorder) statements(t *testing.T) (serving, moving []string) {
 	t.Helper()
 	all, err := r.server.Statements(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	onlyAway := map[string]bool{}
+	onlyMoved := map[string]bool{}
 	for _, s := range all {
 		sql := oneLine(s.SQL)
-		if s.Application != "plantstore" || sql == "" { // a test, or pgx looking whether a connection is alive
+		if s.Application != "plantstore" || sql == "" { // of a test, or of a check by pgx that a connection is alive
 			continue
 		}
-		was, seen := onlyAway[sql]
-		onlyAway[sql] = r.away[s.Database] && (was || !seen)
+		was, seen := onlyMoved[sql]
+		onlyMoved[sql] = r.moved[s.Database] && (was || !seen)
 	}
-	for _, sql := range slices.Sorted(maps.Keys(onlyAway)) {
-		if onlyAway[sql] {
-			away = append(away, sql)
+	for _, sql := range slices.Sorted(maps.Keys(onlyMoved)) {
+		if onlyMoved[sql] {
+			moving = append(moving, sql)
 		} else {
 			serving = append(serving, sql)
 		}
 	}
-	return serving, away
+	return serving, moving
 }
 
 var comment = regexp.MustCompile(`--[^\n]*`)
 
-// oneLine returns a statement without comments and line breaks. No string of ours
-// has such.
+// oneLine returns a statement without comments and line breaks. No string literal of
+// the engine contains these.
 func oneLine(sql string) string {
 	return strings.Join(strings.Fields(comment.ReplaceAllString(sql, "")), " ")
 }
 
-// nothingMissed fails for a statement that stands in the engine's sources and
-// was not sent.
-func nothingMissed(t *testing.T, statements []string) {
+// checkComplete fails for a statement in the engine's sources that was not sent.
+func checkComplete(t *testing.T, statements []string) {
 	t.Helper()
-	verb := regexp.MustCompile(`^(ALTER|CREATE|COPY|DELETE|DROP|GRANT|INSERT|LOCK|REVOKE|SELECT|SET|SHOW|TRUNCATE|UPDATE|WITH)\s`)
+	verb := regexp.MustCompile(
+		`^(ALTER|CREATE|COPY|DELETE|DROP|GRANT|INSERT|LOCK|REVOKE|SELECT|SET|SHOW|TRUNCATE|UPDATE|WITH)\s`)
 	sources, err := filepath.Glob("*.go")
 	if err != nil {
 		t.Fatal(err)
@@ -306,18 +310,21 @@ func nothingMissed(t *testing.T, statements []string) {
 				t.Fatal(err)
 			}
 			sql := oneLine(text)
-			if verb.MatchString(sql) && !slices.ContainsFunc(statements, func(s string) bool { return strings.Contains(s, sql) }) {
-				t.Errorf("%s has a statement that this test does not make it send: %s", source, sql)
+			sent := slices.ContainsFunc(statements, func(s string) bool { return strings.Contains(s, sql) })
+			if verb.MatchString(sql) && !sent {
+				t.Errorf("%s has a statement that this test does not send: %s", source, sql)
 			}
 		}
 	}
 }
 
-// compareStatements holds the file of statements against what was sent.
-func compareStatements(t *testing.T, serving, away []string) {
+// compareStatements compares the file of statements with the sent statements.
+func compareStatements(t *testing.T, serving, moving []string) {
 	t.Helper()
-	want := "-- Every statement that the engine for PostgreSQL sends. go test ./internal/postgres -run TestSQL -update writes it.\n\n-- Serving\n\n" +
-		strings.Join(serving, "\n") + "\n\n-- Only while a store is moved away\n\n" + strings.Join(away, "\n") + "\n"
+	want := "-- Every statement of the PostgreSQL engine.\n" +
+		"-- go test ./internal/postgres -run TestSQL -update writes it.\n\n" +
+		"-- Serving\n\n" + strings.Join(serving, "\n") + "\n\n" +
+		"-- Only in the source of a move\n\n" + strings.Join(moving, "\n") + "\n"
 	if *update {
 		if err := os.WriteFile(statementsFile, []byte(want), 0o644); err != nil {
 			t.Fatal(err)
@@ -328,19 +335,19 @@ func compareStatements(t *testing.T, serving, away []string) {
 		t.Fatal(err)
 	}
 	if diff := gocmp.Diff(want, string(got)); diff != "" {
-		t.Errorf("%s is not what is sent; go test ./internal/postgres -run TestSQL -update writes it (-sent +file):\n%s", statementsFile, diff)
+		t.Errorf("%s is stale; go test ./internal/postgres -run TestSQL -update writes it (-sent +file):\n%s",
+			statementsFile, diff)
 	}
 }
 
-// list is what docs/explanation/sql.md lists.
-type list struct{ serving, away, names []*feature }
+// list is the list of features on docs/explanation/sql.md.
+type list struct{ serving, moving, names []*feature }
 
-// feature is one that a statement may have: words, operators and parentheses in a
-// row.
+// feature is a sequence of words, operators and parentheses in a statement.
 type feature struct {
 	text   string
 	tokens []string
-	name   bool // of a table or a column, which is no function
+	name   bool // it is the name of a table or a column, not of a function
 	used   bool
 }
 
@@ -349,24 +356,24 @@ var (
 	// lexeme is a string, a name or word, a parameter, a number, an operator, or a
 	// single character.
 	lexeme = regexp.MustCompile(`'(?:[^']|'')*'|"[^"]*"|\w+|\$\d+|[-<>=!+*/%^&|~@#?:]+|\S`)
-	free   = regexp.MustCompile(`^('.*|\$?\d+|[(),;.])$`) // what every statement may have
+	free   = regexp.MustCompile(`^('.*|\$?\d+|[(),;.])$`) // tokens that need no entry in the list
 )
 
-// answers are what a cell may begin with that says whether a database takes a
-// feature. What is sent all the time has to be taken by all, as far as is known.
+// answers are the beginnings of a cell about one feature of one database. Every
+// database must support the statements of every store, as far as is known.
 var answers = map[string][]string{
 	headServing: {"yes", "since ", "partly: ", "not tried"},
-	headAway:    {"yes", "since ", "partly: ", "not tried", "no"},
+	headMove:    {"yes", "since ", "partly: ", "not tried", "no"},
 }
 
 // The headings of docs/explanation/sql.md under which features are listed.
 const (
 	headServing = "Statements of every store"
-	headAway    = "Statements of a move"
+	headMove    = "Statements of a move"
 	headNames   = "Names"
 )
 
-// readList reads docs/explanation/sql.md: the code in the first cells of its tables.
+// readList reads the code in the first cells of the tables on docs/explanation/sql.md.
 func readList(t *testing.T) *list {
 	t.Helper()
 	page, err := os.ReadFile(sqlPage)
@@ -374,7 +381,7 @@ func readList(t *testing.T) *list {
 		t.Fatal(err)
 	}
 	l, heading := &list{}, ""
-	parts := map[string]*[]*feature{headServing: &l.serving, headAway: &l.away, headNames: &l.names}
+	parts := map[string]*[]*feature{headServing: &l.serving, headMove: &l.moving, headNames: &l.names}
 	for line := range strings.Lines(string(page)) {
 		if text, ok := strings.CutPrefix(line, "## "); ok {
 			heading = strings.TrimSpace(text)
@@ -391,7 +398,7 @@ func readList(t *testing.T) *list {
 	return l
 }
 
-// checkAnswers looks whether a row has a word on each of the three databases.
+// checkAnswers fails for a row without an answer for each of the three databases.
 func checkAnswers(t *testing.T, cells, answers []string) {
 	t.Helper()
 	if answers != nil && len(cells) != 5 {
@@ -400,7 +407,7 @@ func checkAnswers(t *testing.T, cells, answers []string) {
 	}
 	for _, cell := range cells[2:] {
 		if !slices.ContainsFunc(answers, func(answer string) bool { return strings.HasPrefix(cell, answer) }) {
-			t.Errorf("%s says %q of %s: want one of %q", sqlPage, cell, cells[0], answers)
+			t.Errorf("%s has %q for %s: want one of %q", sqlPage, cell, cells[0], answers)
 		}
 	}
 }
@@ -408,13 +415,13 @@ func checkAnswers(t *testing.T, cells, answers []string) {
 func newFeature(text string, name bool) *feature {
 	f := &feature{text: text, tokens: tokens(text), name: name}
 	if n := len(f.tokens); n > 1 && f.tokens[n-2] == "(" && f.tokens[n-1] == ")" {
-		f.tokens = f.tokens[:n-1] // whatever is in the parentheses
+		f.tokens = f.tokens[:n-1] // any text may be in the parentheses
 	}
 	return f
 }
 
-// tokens splits a statement. Words are in lower case, quoted or not; the body of a
-// function is more of the statement.
+// tokens splits a statement. It returns words in lower case and without quotes, and
+// splits the body of a function too.
 func tokens(sql string) (all []string) {
 	for _, text := range lexeme.FindAllString(sql, -1) {
 		switch {
@@ -429,13 +436,13 @@ func tokens(sql string) (all []string) {
 	return all
 }
 
-// hold fails for what a statement has that is in no part of the list.
-func (l *list) hold(t *testing.T, sql string, parts ...[]*feature) {
+// check fails for a feature of a statement that no part of the list has.
+func (l *list) check(t *testing.T, sql string, parts ...[]*feature) {
 	t.Helper()
 	features := slices.Concat(parts...)
 	slices.SortStableFunc(features, func(a, b *feature) int { return cmp.Compare(len(b.tokens), len(a.tokens)) })
 	for rest := tokens(sql); len(rest) > 0; {
-		at := slices.IndexFunc(features, func(f *feature) bool { return f.begins(rest) })
+		at := slices.IndexFunc(features, func(f *feature) bool { return f.isPrefixOf(rest) })
 		switch {
 		case at >= 0:
 			features[at].used = true
@@ -448,9 +455,9 @@ func (l *list) hold(t *testing.T, sql string, parts ...[]*feature) {
 	}
 }
 
-// begins tells whether the rest of a statement begins with a feature. A name that
-// is followed by a parenthesis may be a function's: it has to be listed so.
-func (f *feature) begins(rest []string) bool {
+// isPrefixOf reports whether the rest of a statement starts with the feature. A name
+// before a parenthesis may be a function's: the list has to name the function.
+func (f *feature) isPrefixOf(rest []string) bool {
 	n := len(f.tokens)
 	if len(rest) < n || !slices.Equal(rest[:n], f.tokens) {
 		return false

@@ -15,19 +15,19 @@ import (
 	"plantstore/internal/store"
 )
 
-// standby is a database of which a synchronous standby is wanted, and missing,
-// or not wanted any more.
+// standby is a database that waits for a synchronous standby that does not exist, or
+// for none.
 type standby struct {
 	t   *testing.T
 	url string
 }
 
-// newStandby starts a server of its own, because what it sets is for all
+// newStandby starts a PostgreSQL server of its own: the setting applies to all
 // databases of a server.
 func newStandby(t *testing.T) *standby {
 	t.Helper()
 	if server == nil {
-		t.Skip("there is no PostgreSQL")
+		t.Skip("PostgreSQL is not installed")
 	}
 	own, err := pgtest.Start(t.Context())
 	if err != nil {
@@ -45,9 +45,9 @@ func newStandby(t *testing.T) *standby {
 	return &standby{t, url}
 }
 
-// want makes every COMMIT wait for a standby that there is not. The server takes
-// its time to notice: want returns when a COMMIT of its own waits, which it ends.
-func (s *standby) want() {
+// require makes every COMMIT wait for a standby that does not exist. The server applies
+// the setting after a while: require returns when a COMMIT of its own has waited.
+func (s *standby) require() {
 	s.t.Helper()
 	s.set("ALTER SYSTEM SET synchronous_standby_names = 'missing'")
 	c := connect(s.t, s.url)
@@ -62,8 +62,8 @@ func (s *standby) want() {
 	<-ended
 }
 
-// unwant ends all waits for a standby.
-func (s *standby) unwant() { s.set("ALTER SYSTEM RESET synchronous_standby_names") }
+// release ends all waits for the standby.
+func (s *standby) release() { s.set("ALTER SYSTEM RESET synchronous_standby_names") }
 
 func (s *standby) set(sql string) {
 	s.t.Helper()
@@ -71,8 +71,8 @@ func (s *standby) set(sql string) {
 	execute(s.t, s.url, "SELECT pg_reload_conf()")
 }
 
-// waiting waits until a COMMIT waits for the standby, and returns which backend
-// does.
+// waiting waits until a COMMIT of another backend than not waits for the standby, and
+// returns its process id.
 func (s *standby) waiting(not int64) (pid int64) {
 	s.t.Helper()
 	c := connect(s.t, s.url)
@@ -86,7 +86,8 @@ func (s *standby) waiting(not int64) (pid int64) {
 			s.t.Fatal("no COMMIT waits for the standby")
 		case <-tick.C:
 		}
-		if err := c.QueryRow(s.t.Context(), "SELECT coalesce(max(pid), 0) FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND pid <> $1", not).Scan(&pid); err != nil {
+		const sql = "SELECT coalesce(max(pid), 0) FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND pid <> $1"
+		if err := c.QueryRow(s.t.Context(), sql, not).Scan(&pid); err != nil {
 			s.t.Fatal(err)
 		}
 	}
@@ -99,10 +100,9 @@ func insertBatch(ctx context.Context, e store.Engine, batch []store.Create) erro
 	return err
 }
 
-// TestCancelledWait ends the wait for a synchronous standby in the two ways that
-// an administrator has. The plant is on one machine only, whatever the database
-// answers, so the engine must not say that it is stored; it asks again, which
-// waits as well.
+// TestCancelledWait ends the wait for a synchronous standby in the two ways that an
+// administrator has. The plant is then on one machine only, although the COMMIT
+// succeeds, so the engine must not return; its second attempt waits too.
 func TestCancelledWait(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"pg_cancel_backend", "pg_terminate_backend"} {
@@ -110,12 +110,13 @@ func TestCancelledWait(t *testing.T) {
 			t.Parallel()
 			s := newStandby(t)
 			e := place(s.url).Open(t)
+			rosa := plant.Plant{Name: "Rosa", Tag: plant.Tagged("shrub")}
 			batch := []store.Create{
-				{Plant: plant.NewPlant{ID: 1, Plant: plant.Plant{Name: "Rosa", Tag: plant.Tagged("shrub")}}, At: time.Now(), By: 7},
-				{Plant: plant.NewPlant{ID: 1, Plant: plant.Plant{Name: "Rosa", Tag: plant.Tagged("shrub")}}, At: time.Now(), By: 7},
+				{Plant: plant.NewPlant{ID: 1, Plant: rosa}, At: time.Now(), By: 7},
+				{Plant: plant.NewPlant{ID: 1, Plant: rosa}, At: time.Now(), By: 7},
 				{Plant: plant.NewPlant{ID: 2, Plant: plant.Plant{Name: "Acer"}}, At: time.Now()},
 			}
-			s.want()
+			s.require()
 			var outcomes []store.Outcome // set before done has a value
 			done := make(chan error, 1)
 			go func() {
@@ -125,13 +126,13 @@ func TestCancelledWait(t *testing.T) {
 			}()
 			pid := s.waiting(0)
 			execute(t, s.url, "SELECT "+how+"("+strconv.FormatInt(pid, 10)+")")
-			s.waiting(pid * sameBackend(how)) // it has found the plants, and waits again
+			s.waiting(pid * sameBackend(how)) // the second attempt has found the plants, and waits
 			select {
 			case err := <-done:
 				t.Fatalf("Insert returned %v while the standby was missing", err)
 			default:
 			}
-			s.unwant()
+			s.release()
 			if err := <-done; err != nil {
 				t.Fatal(err)
 			}
@@ -148,7 +149,7 @@ func TestCancelledWait(t *testing.T) {
 	}
 }
 
-// sameBackend is 0 if the backend that was waiting may wait again, else 1.
+// sameBackend returns 0 if the same backend may wait again, else 1.
 func sameBackend(how string) int64 {
 	if how == "pg_cancel_backend" {
 		return 0
@@ -156,8 +157,8 @@ func sameBackend(how string) int64 {
 	return 1
 }
 
-// TestReplayWaits shows that a plant which is there already is acknowledged only
-// when it is on the standby, too.
+// TestReplayWaits shows that a replay is acknowledged only when the plant is on the
+// standby too.
 func TestReplayWaits(t *testing.T) {
 	t.Parallel()
 	s := newStandby(t)
@@ -166,7 +167,7 @@ func TestReplayWaits(t *testing.T) {
 	if err := insertBatch(t.Context(), e, batch); err != nil {
 		t.Fatal(err)
 	}
-	s.want()
+	s.require()
 	var outcomes []store.Outcome // set before done has a value
 	done := make(chan error, 1)
 	go func() {
@@ -175,7 +176,7 @@ func TestReplayWaits(t *testing.T) {
 		done <- err
 	}()
 	s.waiting(0)
-	s.unwant()
+	s.release()
 	if err := <-done; err != nil || !outcomes[0].Replayed {
 		t.Errorf("got %+v, %v, want a replay", outcomes, err)
 	}
@@ -184,13 +185,13 @@ func TestReplayWaits(t *testing.T) {
 	}
 }
 
-// TestUnknown shows that a batch whose time ends while it waits is one of which
-// nobody knows the outcome.
+// TestUnknown shows that the outcome of a batch whose context ends during the wait is
+// unknown.
 func TestUnknown(t *testing.T) {
 	t.Parallel()
 	s := newStandby(t)
 	e := place(s.url).Open(t)
-	s.want()
+	s.require()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	batch := []store.Create{{Plant: plant.NewPlant{ID: 1, Plant: plant.Plant{Name: "Rosa"}}, At: time.Now()}}
@@ -200,7 +201,7 @@ func TestUnknown(t *testing.T) {
 	if err := <-done; !errors.Is(err, store.ErrOutcomeUnknown) {
 		t.Errorf("got %v, want %v", err, store.ErrOutcomeUnknown)
 	}
-	s.unwant()
+	s.release()
 	if outcomes, err := e.Insert(t.Context(), batch); err != nil || !outcomes[0].Replayed {
 		t.Errorf("afterwards: %+v, %v, want a replay", outcomes, err)
 	}
@@ -209,96 +210,100 @@ func TestUnknown(t *testing.T) {
 	}
 }
 
-// TestRequiredStandby shows that a server which requires a standby neither starts
-// without one nor acknowledges anything when it is taken away.
+// TestRequiredStandby shows that a server that requires a standby neither starts without
+// one, nor acknowledges plants when the database no longer waits for it.
 func TestRequiredStandby(t *testing.T) {
 	t.Parallel()
 	s := newStandby(t)
 	config := postgres.Config{URL: s.url, Server: true, RequireSyncStandby: true}
-	if e, err := postgres.Open(t.Context(), config); err == nil || !strings.HasSuffix(err.Error(), "the database waits for no synchronous standby, and one is required: set synchronous_standby_names") {
+	const missing = "the database waits for no synchronous standby, and one is required: set synchronous_standby_names"
+	if e, err := postgres.Open(t.Context(), config); err == nil || !strings.HasSuffix(err.Error(), missing) {
 		if err == nil {
 			_ = e.Close()
 		}
 		t.Errorf("without a standby: %v", err)
 	}
-	if n := count(t, s.url, "SELECT count(*) FROM pg_tables WHERE tablename IN ('plantstore', 'plants', 'tokens')"); n != 0 {
-		t.Errorf("a start that was refused created %d tables", n)
+	const tables = "SELECT count(*) FROM pg_tables WHERE tablename IN ('plantstore', 'plants', 'tokens')"
+	if n := count(t, s.url, tables); n != 0 {
+		t.Errorf("the refused start created %d tables", n)
 	}
-	if err := place(s.url).Open(t).Close(); err != nil { // makes the tables, for whose COMMIT no standby must be wanted yet
+	if err := place(s.url).Open(t).Close(); err != nil { // creates the tables, before their COMMIT would wait
 		t.Fatal(err)
 	}
-	s.want()
+	s.require()
 	e, err := postgres.Open(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := e.Durability(); !d.Standby || d.Guarantee != "on stable storage of the database's machine and of a synchronous standby (missing)" || len(d.Warnings) > 0 {
+	const guarantee = "on stable storage of the database's machine and of a synchronous standby (missing)"
+	if d := e.Durability(); !d.Standby || d.Guarantee != guarantee || len(d.Warnings) > 0 {
 		t.Errorf("durability: %+v", d)
 	}
-	s.standbyGoes(e)
+	s.loseStandby(e)
 
-	// Whether there is one is asked each time: a standby that comes back is seen
-	// at once, also by an engine that has never looked what a COMMIT is worth.
-	insert := func() error {
-		return insertBatch(t.Context(), e, []store.Create{{Plant: plant.NewPlant{ID: 2, Plant: plant.Plant{Name: "Rosa"}}, At: time.Now()}})
-	}
-	if err := insert(); err == nil || errors.Is(err, store.ErrOutcomeUnknown) || !strings.Contains(err.Error(), "waits for no synchronous standby") {
+	// Every Insert checks the setting: a standby that returns is effective at once, also
+	// for an engine that does not read the settings at intervals.
+	err = insertBatch(t.Context(), e, []store.Create{{Plant: plant.NewPlant{ID: 2}, At: time.Now()}})
+	if err == nil || errors.Is(err, store.ErrOutcomeUnknown) || !strings.Contains(err.Error(), missing) {
 		t.Errorf("without a standby: %v", err)
 	}
-	s.want()
-	s.standbyGoes(e)
+	s.require()
+	s.loseStandby(e)
 	if err := e.Close(); err != nil {
 		t.Error(err)
 	}
 	config.Server = false
-	s.want()
+	s.require()
 	if e, err = postgres.Open(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
-	s.standbyGoes(e)
+	s.loseStandby(e)
 	if err := e.Close(); err != nil {
 		t.Error(err)
 	}
 }
 
-// standbyGoes has the standby gone while a commit waits for it.
-func (s *standby) standbyGoes(e *postgres.Engine) {
+// loseStandby ends the requirement of a standby while a commit waits for it.
+func (s *standby) loseStandby(e *postgres.Engine) {
 	t := s.t
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	done := make(chan error, 1)
 	go func() {
-		done <- insertBatch(ctx, e, []store.Create{{Plant: plant.NewPlant{ID: 1, Plant: plant.Plant{Name: "Rosa"}}, At: time.Now()}})
+		done <- insertBatch(ctx, e, []store.Create{{Plant: plant.NewPlant{ID: 1}, At: time.Now()}})
 	}()
 	s.waiting(0)
-	s.unwant() // the database answers, without a standby
-	if err := <-done; !errors.Is(err, store.ErrOutcomeUnknown) || !strings.Contains(err.Error(), "waits for no synchronous standby") {
-		t.Errorf("got %v, want %v because there is no standby", err, store.ErrOutcomeUnknown)
+	s.release() // the COMMIT succeeds, without a standby
+	err := <-done
+	if !errors.Is(err, store.ErrOutcomeUnknown) || !strings.Contains(err.Error(), "waits for no synchronous standby") {
+		t.Errorf("got %v, want %v: the database waits for no standby", err, store.ErrOutcomeUnknown)
 	}
 }
 
-// TestAsynchronousCommit shows that the engine makes the database wait for the disk,
-// also where it is told not to.
+// TestAsynchronousCommit shows that a COMMIT of the engine waits for the disk, although
+// synchronous_commit of the database is off.
 func TestAsynchronousCommit(t *testing.T) {
 	t.Parallel()
 	url := database(t)
-	execute(t, url, "DO $$ BEGIN EXECUTE 'ALTER DATABASE ' || current_database() || ' SET synchronous_commit = off'; END $$")
-	if off := count(t, url, "SELECT count(*) FROM pg_settings WHERE name = 'synchronous_commit' AND setting = 'off'"); off != 1 {
-		t.Fatal("the database does not have what the test needs")
+	execute(t, url, "ALTER DATABASE "+nameOf(t, url)+" SET synchronous_commit = off")
+	const off = "SELECT count(*) FROM pg_settings WHERE name = 'synchronous_commit' AND setting = 'off'"
+	if count(t, url, off) != 1 {
+		t.Fatal("synchronous_commit is not off")
 	}
 	e, err := postgres.Open(t.Context(), postgres.Config{URL: url})
 	if err != nil {
 		t.Fatal(err)
 	}
 	execute(t, url, `CREATE TABLE seen (level text);
-		CREATE FUNCTION look() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO seen VALUES (current_setting('synchronous_commit')); RETURN NEW; END $$;
-		CREATE TRIGGER look BEFORE INSERT ON plants FOR EACH ROW EXECUTE FUNCTION look()`)
+		CREATE FUNCTION record() RETURNS trigger LANGUAGE plpgsql AS
+			$$ BEGIN INSERT INTO seen VALUES (current_setting('synchronous_commit')); RETURN NEW; END $$;
+		CREATE TRIGGER record BEFORE INSERT ON plants FOR EACH ROW EXECUTE FUNCTION record()`)
 	batch := []store.Create{{Plant: plant.NewPlant{ID: 1, Plant: plant.Plant{Name: "Rosa"}}, At: time.Now()}}
 	if err := errors.Join(insertBatch(t.Context(), e, batch), e.Close()); err != nil {
 		t.Fatal(err)
 	}
 	if on := count(t, url, "SELECT count(*) FROM seen WHERE level = 'on'"); on != 1 {
-		t.Error("a plant was stored without waiting for the disk")
+		t.Error("the transaction of a plant did not wait for the disk")
 	}
 }

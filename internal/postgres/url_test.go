@@ -7,7 +7,7 @@ import (
 	"plantstore/internal/postgres"
 )
 
-// secret is the password in the URLs of these tests. No text that is shown may hold a part of it.
+// secret is the password in the URLs of these tests. No shown text may contain a part of it.
 const secret = "s3cret"
 
 func TestParseURL(t *testing.T) {
@@ -17,21 +17,36 @@ func TestParseURL(t *testing.T) {
 		password  bool
 	}{
 		{"postgres://db1/plants", "postgres://db1/plants", false},
-		{"postgresql://flora@db1:5432,db2/plants?sslmode=verify-full", "postgresql://flora@db1:5432,db2/plants?sslmode=verify-full", false},
+		{
+			"postgresql://flora@db1:5432,db2/plants?sslmode=verify-full",
+			"postgresql://flora@db1:5432,db2/plants?sslmode=verify-full", false,
+		},
 		{"POSTGRES://flora:s3cret@db1/plants", "postgres://flora:xxxxx@db1/plants", true},
 		{"PostgreSQL://flora:s3cret@db1", "postgresql://flora:xxxxx@db1", true},
 		{"postgres://flora:a%40s3cret%2F@db1/plants", "postgres://flora:xxxxx@db1/plants", true},
 		{"postgres://flora:s3cret:?#&=%25@db1/plants", "postgres://flora:xxxxx@db1/plants", true},
 		{"postgres://:s3cret@db1/plants", "postgres://:xxxxx@db1/plants", true},
 		{"postgres://flora:@db1/plants", "postgres://flora:xxxxx@db1/plants", true},
-		{"postgres:///plants?host=/tmp/pg&user=flora&password=s3cret", "postgres:///plants?host=/tmp/pg&user=flora&password=xxxxx", true},
-		{"postgres://db1/plants?pass%77ord=s3cret&sslmode=disable", "postgres://db1/plants?password=xxxxx&sslmode=disable", true},
-		{"postgres://db1/plants?sslkey=/k&sslpassword=s3cret", "postgres://db1/plants?sslkey=/k&sslpassword=xxxxx", true},
+		{
+			"postgres:///plants?host=/tmp/pg&user=flora&password=s3cret",
+			"postgres:///plants?host=/tmp/pg&user=flora&password=xxxxx", true,
+		},
+		{
+			"postgres://db1/plants?pass%77ord=s3cret&sslmode=disable",
+			"postgres://db1/plants?password=xxxxx&sslmode=disable", true,
+		},
+		{
+			"postgres://db1/plants?sslkey=/k&sslpassword=s3cret",
+			"postgres://db1/plants?sslkey=/k&sslpassword=xxxxx", true,
+		},
 		{"postgres://db1/plants?options=-c%20a.b%3Ds3cret", "postgres://db1/plants?options=xxxxx", false},
 		{"postgres://db1/plants?", "postgres://db1/plants?", false},
 		{"postgres://[::1]:5432,[2001:db8::1]/plants", "postgres://[::1]:5432,[2001:db8::1]/plants", false},
 		{"postgres://%2Fvar%2Frun%2Fpg/plants", "postgres://%2Fvar%2Frun%2Fpg/plants", false},
-		{"postgres://flora%40tenant@db1/plants?passfile=/p&pool_max_conns=3", "postgres://flora%40tenant@db1/plants?passfile=/p&pool_max_conns=3", false},
+		{
+			"postgres://flora%40tenant@db1/plants?passfile=/p&pool_max_conns=3",
+			"postgres://flora%40tenant@db1/plants?passfile=/p&pool_max_conns=3", false,
+		},
 	} {
 		u, err := postgres.ParseURL(test.in)
 		if err != nil {
@@ -45,7 +60,8 @@ func TestParseURL(t *testing.T) {
 			t.Errorf("%s is shown as %s", test.in, u)
 		}
 		again, err := postgres.ParseURL(u.Reveal())
-		if _, after, _ := strings.Cut(test.in, "://"); err != nil || again.String() != u.String() || !strings.HasSuffix(u.Reveal(), after) {
+		_, after, _ := strings.Cut(test.in, "://")
+		if err != nil || again.String() != u.String() || !strings.HasSuffix(u.Reveal(), after) {
 			t.Errorf("%s is revealed as %s: %v", test.in, u.Reveal(), err)
 		}
 	}
@@ -54,22 +70,25 @@ func TestParseURL(t *testing.T) {
 func TestParseURLRefuses(t *testing.T) {
 	t.Parallel()
 	const (
-		at        = "the URL has an unexpected @: in a user name or password, percent-encode @ as %40 and / as %2F"
-		port      = "a port in the URL is not a number from 1 to 65535; in a password percent-encode / as %2F"
-		percent   = "the URL has a % without two hexadecimal digits after it: write %25 for a plain %"
-		user      = "the user name in the URL has an encoded colon: between user name and password write a plain colon"
-		host      = "a host in the URL has an encoded @, colon or space: between user, host and port write a plain @ and colon"
+		at      = "the URL has an unexpected @: in a user name or password, percent-encode @ as %40 and / as %2F"
+		port    = "a port in the URL is not a number from 1 to 65535; in a password percent-encode / as %2F"
+		percent = "the URL has a % without two hexadecimal digits after it: write %25 for a plain %"
+		user    = "the user name in the URL has an encoded colon: between user name and password write a plain colon"
+		host    = "a host in the URL has an encoded @, colon or space: " +
+			"between user, host and port write a plain @ and colon"
+		noURL     = "not a PostgreSQL URL: a URL starts with postgres:// or postgresql://"
+		space     = "the URL has a space or a control character at byte "
 		ipv6      = "an IPv6 address in the URL is not written as [::1] or [::1]:5432"
 		nameValue = "want name=value; percent-encode & as %26 and = as %3D in a value"
 		unknown   = "its name is unknown; names are in lower case: application_name, channel_binding, "
 	)
 	for in, want := range map[string]string{
-		"":                                               "not a PostgreSQL URL: a URL starts with postgres:// or postgresql://",
-		"postgres:/flora:s3cret@db1/plants":              "not a PostgreSQL URL: a URL starts with postgres:// or postgresql://",
-		"mysql://flora:s3cret@db1/plants":                "not a PostgreSQL URL: a URL starts with postgres:// or postgresql://",
-		"postgres://flora:s3 cret@db1":                   "the URL has a space or a control character at byte 20: percent-encode it",
-		"postgres://flora:s3\tcret@db1":                  "the URL has a space or a control character at byte 20: percent-encode it",
-		"postgres://flora:s3cret\x00@db1":                "the URL has a space or a control character at byte 24: percent-encode it",
+		"":                                               noURL,
+		"postgres:/flora:s3cret@db1/plants":              noURL,
+		"mysql://flora:s3cret@db1/plants":                noURL,
+		"postgres://flora:s3 cret@db1":                   space + "20: percent-encode it",
+		"postgres://flora:s3\tcret@db1":                  space + "20: percent-encode it",
+		"postgres://flora:s3cret\x00@db1":                space + "24: percent-encode it",
 		"postgres://flora:s3cret%00@db1":                 "the URL has a NUL character",
 		"postgres://flora:a@s3cret@db1":                  at,
 		"postgres://flora:12/s3cret@db1":                 at,
@@ -110,9 +129,13 @@ func TestParseURLRefuses(t *testing.T) {
 	}
 }
 
-// FuzzParseURL shows that what is shown of a URL is a URL with the same form, and nothing is shown of a text that is refused.
+// FuzzParseURL shows that String returns a URL that ParseURL accepts and that shows the same, and nothing for a refused
+// text.
 func FuzzParseURL(f *testing.F) {
-	for _, seed := range []string{"postgres://flora:SECRET@db1/plants?sslmode=verify-full", "postgres://db1?password=SECRET", "postgres://u:a@SECRET@h", "postgres://SECRET/x"} {
+	for _, seed := range []string{
+		"postgres://flora:SECRET@db1/plants?sslmode=verify-full", "postgres://db1?password=SECRET",
+		"postgres://u:a@SECRET@h", "postgres://SECRET/x",
+	} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

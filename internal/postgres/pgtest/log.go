@@ -14,21 +14,21 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Logging are the settings of a server that logs every statement, those too that
-// are only prepared, but no values.
+// Logging are the settings of a server that logs every statement without its values,
+// also a statement that is only prepared.
 var Logging = []string{
 	"logging_collector=on", "log_destination=csvlog", "log_rotation_size=0",
 	"log_statement=all", "log_min_duration_statement=0", "log_parameter_max_length=0",
 }
 
-// Statement is one that a client sent.
+// Statement is a statement that a client sent.
 type Statement struct{ Database, Application, SQL string }
 
-// Statements returns what the clients of a server with Logging have sent until
-// the call, often more than once.
+// Statements returns the statements that clients of a server with Logging sent before
+// the call. It may return a statement several times.
 func (s *Server) Statements(ctx context.Context) ([]Statement, error) {
-	// Who writes the log is a process of its own. When it has come to the last
-	// statement, it has written all before.
+	// The server writes the log in a process of its own. When the log has the last
+	// statement, it has all earlier ones.
 	last := fmt.Sprintf("SELECT 'the log until %s'", time.Now().Format(time.RFC3339Nano))
 	c, err := pgx.Connect(ctx, s.url("postgres"))
 	if err != nil {
@@ -57,11 +57,11 @@ func (s *Server) Statements(ctx context.Context) ([]Statement, error) {
 	}
 }
 
-// sent is what the log has of a statement
+// sent matches the message of a statement
 // (https://www.postgresql.org/docs/current/runtime-config-logging.html).
 var sent = regexp.MustCompile(`(?s)^(?:duration: \S+ ms  )?(?:statement|parse \S+|bind \S+|execute \S+): (.*)$`)
 
-// logged reads the log. Its last entry may be there in part, which is an error.
+// logged reads the log. An incomplete last entry is an error.
 func (s *Server) logged() (all []Statement, err error) {
 	const user, database, message, query, application = 1, 2, 13, 19, 22
 	names, err := filepath.Glob(filepath.Join(s.dir, "data", "log", "*.csv"))

@@ -1,6 +1,5 @@
-// Package pgtest runs a PostgreSQL server for tests, from the programs that the
-// system has: with the settings of a fresh installation, in a directory of its
-// own, and on no port.
+// Package pgtest runs a PostgreSQL server for tests with the installed programs. The
+// server has the settings of a fresh installation, a directory of its own, and no port.
 package pgtest
 
 import (
@@ -23,36 +22,36 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// init removes libpq's variables from the environment of the tests, where they
-// would point clients at another server
+// init removes libpq's variables from the environment of the tests: they would point
+// clients at another server
 // (https://www.postgresql.org/docs/current/libpq-envars.html).
 func init() {
 	for _, entry := range os.Environ() {
 		if name, _, _ := strings.Cut(entry, "="); strings.HasPrefix(name, "PG") {
-			_ = os.Unsetenv(name) // fails only for a name that no variable can have
+			_ = os.Unsetenv(name) // fails only for an invalid name
 		}
 	}
 }
 
-// ErrMissing means that the system has no PostgreSQL.
-var ErrMissing = errors.New("there is no PostgreSQL: apt-get install postgresql")
+// ErrMissing means that PostgreSQL is not installed.
+var ErrMissing = errors.New("PostgreSQL is not installed: apt-get install postgresql")
 
-// Server is a running PostgreSQL. Its socket lies in its directory.
+// Server is a running PostgreSQL server. Its socket is in its directory.
 type Server struct {
 	dir     string
 	command *exec.Cmd
-	said    bytes.Buffer // to be read after the end
-	ended   chan struct{}
+	output  bytes.Buffer // read it after exited is closed
+	exited  chan struct{}
 	names   atomic.Int64 // the last number of nextName
 }
 
-// Start starts a server, with settings besides those of a fresh installation:
-// "log_statement=all". The caller stops it.
+// Start starts a server with additional settings, such as "log_statement=all". The
+// caller stops it.
 func Start(ctx context.Context, settings ...string) (*Server, error) {
 	return startWith(ctx, nil, settings)
 }
 
-// startWith starts a server with files of its own in its directory, by name.
+// startWith is Start for a server with files in its directory, by name.
 func startWith(ctx context.Context, files map[string][]byte, settings []string) (*Server, error) {
 	bin, err := programs()
 	if err != nil {
@@ -66,16 +65,16 @@ func startWith(ctx context.Context, files map[string][]byte, settings []string) 
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{dir: dir, ended: make(chan struct{})}
+	s := &Server{dir: dir, exited: make(chan struct{})}
 	if err := s.start(ctx, bin, as, files, settings); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	return s, nil
 }
 
-// Around runs the tests of a package beside a server, which it leaves in *server;
-// nil if the system has no PostgreSQL, which under CI=true is a failure, and
-// else is said. It returns the exit code.
+// Around starts a server, sets *server, runs the tests of a package, and returns their
+// exit code. If PostgreSQL is not installed, *server is nil; with CI=true, that is a
+// failure.
 func Around(run func() int, server **Server) (code int) {
 	s, err := Start(context.Background())
 	if err != nil && (!errors.Is(err, ErrMissing) || os.Getenv("CI") == "true") {
@@ -85,7 +84,7 @@ func Around(run func() int, server **Server) (code int) {
 	*server = s
 	code = run()
 	if s == nil {
-		fmt.Fprintln(os.Stderr, "NOTHING WAS TESTED WITH POSTGRESQL:", err)
+		fmt.Fprintln(os.Stderr, "SKIPPED ALL TESTS WITH POSTGRESQL:", err)
 	} else if err := s.Stop(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -93,8 +92,8 @@ func Around(run func() int, server **Server) (code int) {
 	return code
 }
 
-// programs finds the directory of PostgreSQL 15's programs, or of the newest
-// that are there.
+// programs returns the directory of the programs of PostgreSQL 15, or of the newest
+// installed version.
 func programs() (string, error) {
 	const wanted = "/usr/lib/postgresql/15/bin"
 	found, err := filepath.Glob("/usr/lib/postgresql/*/bin")
@@ -109,8 +108,8 @@ func programs() (string, error) {
 	return found[len(found)-1], nil
 }
 
-// owner is whom the server runs as: not root, which PostgreSQL refuses. nil
-// means ourselves.
+// owner returns the user of the server: the current user (nil), or postgres instead of
+// root, which PostgreSQL refuses.
 func owner() (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil
@@ -124,9 +123,9 @@ func owner() (*syscall.Credential, error) {
 	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, errors.Join(err1, err2)
 }
 
-// parent returns the directory in which to make the server's own: that of
-// TMPDIR, unless it may be closed to the server's user or leaves no room for the
-// path of a socket, which has at most 107 bytes (unix(7)).
+// parent returns the parent of the server's directory: TMPDIR, or /tmp if the server's
+// user may have no access to TMPDIR, or if its path is too long for the path of a
+// socket, which has at most 107 bytes (unix(7)).
 func parent(as *syscall.Credential) string {
 	const pathMax = 107 - len("/pgtest1234567890/.s.PGSQL.5432")
 	if dir := os.TempDir(); as == nil && len(dir) <= pathMax {
@@ -135,38 +134,43 @@ func parent(as *syscall.Credential) string {
 	return "/tmp"
 }
 
-func (s *Server) start(ctx context.Context, bin string, as *syscall.Credential, files map[string][]byte, settings []string) error {
+func (s *Server) start(
+	ctx context.Context, bin string, as *syscall.Credential, files map[string][]byte, settings []string,
+) error {
 	if err := s.write(as, files); err != nil {
 		return err
 	}
 	data := filepath.Join(s.dir, "data")
-	initdb := exec.CommandContext(ctx, filepath.Join(bin, "initdb"), "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "--data-checksums")
+	initdb := exec.CommandContext(ctx, filepath.Join(bin, "initdb"), "-D", data, "-U", "postgres", "-A", "trust",
+		"-E", "UTF8", "--locale=C.UTF-8", "--data-checksums")
 	initdb.Dir = s.dir
 	initdb.SysProcAttr = &syscall.SysProcAttr{Credential: as}
 	if out, err := initdb.CombinedOutput(); err != nil {
 		return fmt.Errorf("initdb: %w\n%s", err, out)
 	}
-	// Statements reads the log, so its language does not come from the environment.
-	args := []string{"-D", data, "-k", s.dir, "-c", "listen_addresses=", "-c", "max_connections=200", "-c", "lc_messages=C"}
+	args := []string{
+		"-D", data, "-k", s.dir, "-c", "listen_addresses=", "-c", "max_connections=200",
+		"-c", "lc_messages=C", // Statements reads the log
+	}
 	for _, setting := range settings {
 		args = append(args, "-c", setting)
 	}
 	s.command = exec.CommandContext(context.WithoutCancel(ctx), filepath.Join(bin, "postgres"), args...)
 	s.command.Dir = s.dir
-	s.command.Stderr = &s.said
+	s.command.Stderr = &s.output
 	s.command.SysProcAttr = &syscall.SysProcAttr{Credential: as, Pdeathsig: syscall.SIGQUIT}
 	if err := s.command.Start(); err != nil {
 		return err
 	}
-	go func() { // ends with the server, which Stop waits for
+	go func() { // ends with the server; Stop waits for it
 		_ = s.command.Wait()
-		close(s.ended)
+		close(s.exited)
 	}()
 	return s.await(ctx)
 }
 
-// write makes the files, and gives the directory with all in it to the user
-// that the server runs as.
+// write writes the files, and makes the server's user the owner of the directory and of
+// the files.
 func (s *Server) write(as *syscall.Credential, files map[string][]byte) error {
 	paths := []string{s.dir}
 	for name, text := range files {
@@ -187,7 +191,7 @@ func (s *Server) write(as *syscall.Credential, files map[string][]byte) error {
 	return nil
 }
 
-// await waits until the server takes connections.
+// await waits until the server accepts connections.
 func (s *Server) await(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -200,8 +204,8 @@ func (s *Server) await(ctx context.Context) error {
 		}
 		select {
 		case <-tick.C:
-		case <-s.ended:
-			return fmt.Errorf("PostgreSQL ended: %s", s.said.String())
+		case <-s.exited:
+			return fmt.Errorf("PostgreSQL exited: %s", s.output.String())
 		case <-ctx.Done():
 			return errors.Join(err, s.Stop())
 		}
@@ -230,9 +234,9 @@ func (s *Server) Schema(ctx context.Context) (string, error) {
 	return inSchema(shared, name), execute(ctx, shared, "CREATE SCHEMA "+name)
 }
 
-// Stop ends the server at once and takes its files away.
+// Stop stops the server at once and removes its files.
 func (s *Server) Stop() error {
 	err := s.command.Process.Signal(syscall.SIGQUIT)
-	<-s.ended
+	<-s.exited
 	return errors.Join(err, os.RemoveAll(s.dir))
 }

@@ -36,7 +36,8 @@ func (s *Server) Roles(ctx context.Context, page string, create func(owner strin
 		return Roles{}, fmt.Errorf("%s has %d blocks of SQL, want the roles and the grants", page, len(blocks))
 	}
 	name := s.nextName()
-	renamed := strings.NewReplacer("plants_owner", "owner_"+name, "plants_server", "server_"+name, "DATABASE plants", "DATABASE "+name)
+	renamed := strings.NewReplacer(
+		"plants_owner", "owner_"+name, "plants_server", "server_"+name, "DATABASE plants", "DATABASE "+name)
 	cluster, database, found := strings.Cut(renamed.Replace(string(blocks[0][1])), "\\connect plants\n")
 	if !found {
 		return Roles{}, fmt.Errorf("%s connects to no database", page)
