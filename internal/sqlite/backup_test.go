@@ -18,12 +18,12 @@ import (
 	"plantstore/internal/sqlite"
 )
 
-var backups = flag.Int("backups", 10, "backups that TestBackupUnderLoad makes")
+var backups = flag.Int("backups", 10, "number of backups of TestBackupUnderLoad")
 
 func noProgress(int64, int64) {}
 
-// TestBackupUnderLoad makes backups while plants are stored, restores each
-// elsewhere, and looks for everything in it that was stored before it began.
+// TestBackupUnderLoad makes backups while plants are stored, and restores each of them. The
+// restored store has every plant that was stored before the backup.
 func TestBackupUnderLoad(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -51,7 +51,7 @@ func TestBackupUnderLoad(t *testing.T) {
 	})
 	for i := range *backups {
 		mu.Lock()
-		atLeast := stored
+		storedBefore := stored
 		mu.Unlock()
 		backup := filepath.Join(dir, fmt.Sprintf("backup%d.db", i))
 		m, err := sqlite.Backup(t.Context(), path, backup, noProgress)
@@ -64,19 +64,20 @@ func TestBackupUnderLoad(t *testing.T) {
 		}
 		v, err := sqlite.Verify(t.Context(), restored, nil)
 		must(t, err)
-		if len(v.Faults) > 0 || v.Plants != m.Plants || m.Plants < before.Plants+atLeast || (m.Plants-before.Plants)%10 != 0 {
-			t.Errorf("backup %d: %+v; stored before it: %d; manifest %+v", i, v, before.Plants+atLeast, m)
+		if len(v.Faults) > 0 || v.Plants != m.Plants || m.Plants < before.Plants+storedBefore ||
+			(m.Plants-before.Plants)%10 != 0 {
+			t.Errorf("backup %d: %+v; stored before it: %d; manifest %+v", i, v, before.Plants+storedBefore, m)
 		}
 		for _, name := range []string{backup, backup + sqlite.ManifestSuffix, restored} {
 			info, err := os.Stat(name)
 			must(t, err)
 			if info.Mode() != 0o600 {
-				t.Errorf("%s: mode %v, want that only its owner can read it", name, info.Mode())
+				t.Errorf("%s: mode %v, want -rw-------", name, info.Mode())
 			}
 		}
 		left, err := filepath.Glob(filepath.Join(dir, ".*"))
 		if err != nil || len(left) > 0 {
-			t.Errorf("temporary files stay: %v, %v", left, err)
+			t.Errorf("temporary files were not removed: %v, %v", left, err)
 		}
 	}
 	stop()
@@ -84,8 +85,7 @@ func TestBackupUnderLoad(t *testing.T) {
 	must(t, e.Close())
 }
 
-// TestBackupRefuses shows what a backup says when it cannot be, and that it
-// leaves nothing behind.
+// TestBackupRefuses tests the errors of a backup, and that a failed backup leaves no file.
 func TestBackupRefuses(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -96,15 +96,18 @@ func TestBackupRefuses(t *testing.T) {
 	must(t, e.Close())
 	mustWrite(t, filepath.Join(dir, "empty.db"), "")
 	mustWrite(t, filepath.Join(dir, "text.db"), strings.Repeat("text", 1000))
-	mustWrite(t, filepath.Join(dir, "there.db"), "")
+	mustWrite(t, filepath.Join(dir, "existing.db"), "")
 
 	for _, test := range []struct{ from, to, want string }{
 		{"missing.db", to, "stat DIR/missing.db: no such file or directory"},
 		{"empty.db", to, "DIR/empty.db contains no plant store yet"},
 		{"text.db", to, "DIR/text.db is not a plant store: it is not an SQLite database"},
-		{"plants.db", filepath.Join(dir, "there.db"), "DIR/there.db already exists; use a new file"},
+		{"plants.db", filepath.Join(dir, "existing.db"), "DIR/existing.db already exists; use a new file"},
 		{"plants.db", path, "DIR/plants.db already exists; use a new file"},
-		{"plants.db", filepath.Join(dir, "no", "backup.db"), "the directory of the backup: stat DIR/no: no such file or directory"},
+		{
+			"plants.db", filepath.Join(dir, "no", "backup.db"),
+			"the directory of the backup: stat DIR/no: no such file or directory",
+		},
 	} {
 		_, err := sqlite.Backup(t.Context(), filepath.Join(dir, test.from), test.to, noProgress)
 		if err == nil {
@@ -118,19 +121,20 @@ func TestBackupRefuses(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	if _, err := sqlite.Backup(ctx, path, to, func(int64, int64) { cancel() }); !errors.Is(err, context.Canceled) {
-		t.Errorf("broken off: %v", err)
+		t.Errorf("canceled: %v", err)
 	}
 	if left, err := os.ReadDir(filepath.Dir(to)); err != nil || len(left) > 0 {
-		t.Errorf("it leaves %v, %v", left, err)
+		t.Errorf("files left: %v, %v", left, err)
 	}
 }
 
-// TestRestoreRefuses shows that a backup which is not what its manifest says
-// changes nothing, and that a store is replaced only as it may be.
+// TestRestoreRefuses shows that a backup that contradicts its manifest changes nothing, that
+// an existing store is replaced only if replace is set, and a served store never.
 func TestRestoreRefuses(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	source, backup, path := filepath.Join(dir, "source.db"), filepath.Join(dir, "backup.db"), filepath.Join(dir, "plants.db")
+	source, backup := filepath.Join(dir, "source.db"), filepath.Join(dir, "backup.db")
+	path := filepath.Join(dir, "plants.db")
 	e := mustOpen(t, sqlite.Config{Path: source})
 	must(t, insertBatch(t.Context(), e, batchOf(0, 10)))
 	must(t, e.Close())
@@ -151,12 +155,24 @@ func TestRestoreRefuses(t *testing.T) {
 		manifest string // "": none
 		want     string
 	}{
-		{"no manifest", string(good), "", "BACKUP.json: the manifest is missing, so nothing shows whether the backup is complete"},
+		{
+			"no manifest", string(good), "",
+			"BACKUP.json: the manifest is missing, so nothing shows whether the backup is complete",
+		},
 		{"no JSON", string(good), "plants", "BACKUP.json is not the manifest of a backup: "},
-		{"another format", string(good), `{"format": 2}`, "BACKUP.json has format 2, and this plantstore supports only format 1: use the plantstore that made the backup"},
-		{"cut", string(good[:len(good)-1]), string(manifest), "BACKUP is damaged: it has "},
-		{"a bit", string(good[:5000]) + string(good[5000]^1) + string(good[5001:]), string(manifest), "BACKUP is damaged: its SHA-256 is "},
-		{"another number", string(good), strings.Replace(string(manifest), `"plants": 10`, `"plants": 11`, 1), "BACKUP is damaged: it has 10 plants up to commit 1 of store "},
+		{
+			"another format", string(good), `{"format": 2}`,
+			"BACKUP.json has format 2, and this plantstore supports only format 1: use the plantstore that made the backup",
+		},
+		{"truncated", string(good[:len(good)-1]), string(manifest), "BACKUP is damaged: it has "},
+		{
+			"a flipped bit", string(good[:5000]) + string(good[5000]^1) + string(good[5001:]), string(manifest),
+			"BACKUP is damaged: its SHA-256 is ",
+		},
+		{
+			"another number", string(good), strings.Replace(string(manifest), `"plants": 10`, `"plants": 11`, 1),
+			"BACKUP is damaged: it has 10 plants up to commit 1 of store ",
+		},
 	} {
 		mustWrite(t, backup, test.file)
 		mustRemove(t, backup+".json")
@@ -176,17 +192,18 @@ func TestRestoreRefuses(t *testing.T) {
 	mustWrite(t, backup+".json", string(manifest))
 
 	if _, err := sqlite.Restore(t.Context(), backup, path, false, noProgress); !errors.Is(err, sqlite.ErrExists) {
-		t.Errorf("onto a store: %v, want %v", err, sqlite.ErrExists)
+		t.Errorf("over an existing store: %v, want %v", err, sqlite.ErrExists)
 	}
 	server := mustOpen(t, sqlite.Config{Path: path, Server: true})
-	if _, err := sqlite.Restore(t.Context(), backup, path, true, noProgress); err == nil || !strings.Contains(err.Error(), "another plantstore serves") {
-		t.Errorf("under a server: %v", err)
+	_, err = sqlite.Restore(t.Context(), backup, path, true, noProgress)
+	if err == nil || !strings.Contains(err.Error(), "another plantstore serves") {
+		t.Errorf("over a served store: %v", err)
 	}
-	must(t, insertBatch(t.Context(), server, batchOf(200, 3))) // it is not disturbed
+	must(t, insertBatch(t.Context(), server, batchOf(200, 3)))
 	killed := readFiles(t, path)
 	must(t, server.Close())
 
-	killed.writeTo(t, path) // as if it had been killed: its WAL must not go into what is restored
+	killed.writeTo(t, path) // as after a kill: its WAL must not change the restored store
 	r, err := sqlite.Restore(t.Context(), backup, path, true, noProgress)
 	must(t, err)
 	if r != m {
@@ -200,14 +217,14 @@ func TestRestoreRefuses(t *testing.T) {
 	if err != nil || len(v.Faults) > 0 || v.Plants != 10 {
 		t.Errorf("restored: %+v, %v", v, err)
 	}
-	e = mustOpen(t, sqlite.Config{Path: path, Server: true}) // as the store it is
+	e = mustOpen(t, sqlite.Config{Path: path, Server: true})
 	must(t, insertBatch(t.Context(), e, batchOf(300, 1)))
 	must(t, e.Close())
 }
 
-// TestRestoreFailsHalfWay shows that a restore which fails when the old store's
-// WAL is gone already has not lost what was in it.
-func TestRestoreFailsHalfWay(t *testing.T) {
+// TestRestoreFailsAfterCheckpoint shows that a restore that fails after it has removed the old
+// store's WAL has lost none of its plants.
+func TestRestoreFailsAfterCheckpoint(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path, backup := filepath.Join(dir, "plants.db"), filepath.Join(dir, "backup.db")
@@ -221,13 +238,13 @@ func TestRestoreFailsHalfWay(t *testing.T) {
 	killed.writeTo(t, path)
 
 	mustRemove(t, path+"-mark")
-	must(t, os.Mkdir(path+"-mark", 0o700)) // what cannot be removed, after the WAL
+	must(t, os.Mkdir(path+"-mark", 0o700)) // cannot be removed; restore removes the WAL first
 	mustWrite(t, filepath.Join(path+"-mark", "file"), "")
 	if _, err := sqlite.Restore(t.Context(), backup, path, true, noProgress); err == nil {
 		t.Fatal("Restore succeeded")
 	}
 	if _, err := os.Stat(path + "-wal"); !errors.Is(err, os.ErrNotExist) {
-		t.Fatalf("the WAL is still there, so this test shows nothing: %v", err)
+		t.Fatalf("the WAL exists, so this test shows nothing: %v", err)
 	}
 	mustRemove(t, path+"-mark")
 	v, err := sqlite.Verify(t.Context(), path, nil)
@@ -236,8 +253,8 @@ func TestRestoreFailsHalfWay(t *testing.T) {
 	}
 }
 
-// TestStartWritesNothing shows that a server can start on a store that has a
-// token without writing, as on a disk that is full.
+// TestStartWritesNothing shows that a server of a store with a token starts without a write,
+// as on a full disk.
 func TestStartWritesNothing(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "plants.db")

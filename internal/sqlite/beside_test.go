@@ -17,12 +17,13 @@ import (
 	"plantstore/internal/sqlite"
 )
 
-// TestForeignLink shows that a link of another user to a store is not followed: in a sticky directory, it would choose
-// where plants are stored.
+// TestForeignLink shows that a symbolic link of another user to a store is refused: in a sticky
+// directory, that user would choose the file of the store.
 func TestForeignLink(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	path, alias, backup := filepath.Join(dir, "plants.db"), filepath.Join(dir, "alias.db"), filepath.Join(dir, "backup.db")
+	path, alias := filepath.Join(dir, "plants.db"), filepath.Join(dir, "alias.db")
+	backup := filepath.Join(dir, "backup.db")
 	must(t, mustOpen(t, sqlite.Config{Path: path}).Close())
 	_, err := sqlite.Backup(t.Context(), path, backup, nil)
 	must(t, err)
@@ -30,20 +31,20 @@ func TestForeignLink(t *testing.T) {
 	must(t, mustOpen(t, sqlite.Config{Path: alias, MustExist: true}).Close()) // the user's own link
 	const another = 12345
 	if err := os.Lchown(alias, another, another); err != nil {
-		t.Skipf("only root can give a link away: %v", err)
+		t.Skipf("only root can change the owner of a link: %v", err)
 	}
-	_, errOpen := sqlite.Open(t.Context(), sqlite.Config{Path: alias, Log: slog.New(slog.DiscardHandler)})
+	_, errOpen := sqlite.Open(t.Context(), sqlite.Config{Path: alias})
 	_, errRestore := sqlite.Restore(t.Context(), backup, alias, true, nil)
 	want := alias + " is a symbolic link of another user; use the path of its target"
-	for what, err := range map[string]error{"Open": errOpen, "Restore": errRestore} {
+	for name, err := range map[string]error{"Open": errOpen, "Restore": errRestore} {
 		if err == nil || err.Error() != want {
-			t.Errorf("%s: got %v, want %s", what, err, want)
+			t.Errorf("%s: got %v, want %s", name, err, want)
 		}
 	}
 }
 
-// TestPlantedFiles shows that a link or a FIFO at the name of a file of the store is named and left alone, by everything that
-// opens a store.
+// TestPlantedFiles shows that every operation refuses a symbolic link or a FIFO in place of a
+// file of the store, names it and leaves it unchanged.
 func TestPlantedFiles(t *testing.T) {
 	t.Parallel()
 	plants := map[string]func(t *testing.T, path, target string){
@@ -52,7 +53,8 @@ func TestPlantedFiles(t *testing.T) {
 	}
 	opened := func(c sqlite.Config) func(t *testing.T, path, backup string) error {
 		return func(t *testing.T, path, _ string) error {
-			e, err := sqlite.Open(t.Context(), sqlite.Config{Path: path, Server: c.Server, MustExist: c.MustExist, Log: slog.New(slog.DiscardHandler)})
+			c.Path = path
+			e, err := sqlite.Open(t.Context(), c)
 			if err == nil {
 				must(t, e.Close())
 			}
@@ -75,17 +77,22 @@ func TestPlantedFiles(t *testing.T) {
 			_, err := sqlite.Backup(t.Context(), path, path+".copy", noProgress)
 			return err
 		}},
-		{"restore", []string{"-wal", "-shm", "-journal", "-serve", "-ticket"}, func(t *testing.T, path, backup string) error {
-			_, err := sqlite.Restore(t.Context(), backup, path, true, noProgress)
-			return err
-		}},
+		{
+			"restore",
+			[]string{"-wal", "-shm", "-journal", "-serve", "-ticket"},
+			func(t *testing.T, path, backup string) error {
+				_, err := sqlite.Restore(t.Context(), backup, path, true, noProgress)
+				return err
+			},
+		},
 	} {
 		for kind, plant := range plants {
 			for _, suffix := range use.suffixes {
 				t.Run(use.name+kind[1:]+suffix, func(t *testing.T) {
 					t.Parallel()
 					dir := t.TempDir()
-					path, backup, target := filepath.Join(dir, "plants.db"), filepath.Join(dir, "backup.db"), filepath.Join(dir, "target")
+					path, backup := filepath.Join(dir, "plants.db"), filepath.Join(dir, "backup.db")
+					target := filepath.Join(dir, "target")
 					e := mustOpen(t, sqlite.Config{Path: path})
 					must(t, insertBatch(t.Context(), e, batchOf(0, 10)))
 					must(t, e.Close())
@@ -101,7 +108,7 @@ func TestPlantedFiles(t *testing.T) {
 					select {
 					case err = <-done:
 					case <-time.After(time.Minute):
-						t.Fatal("it hangs")
+						t.Fatal("no result after a minute")
 					}
 					want := path + suffix + " is " + kind + ", not a regular file: remove it"
 					if err == nil || !strings.HasSuffix(err.Error(), want) || !errors.Is(err, safefile.ErrNotRegular) {
@@ -119,7 +126,7 @@ func TestPlantedFiles(t *testing.T) {
 	}
 }
 
-// TestPlantedStore shows that the file of the store itself is created by this program, or is a regular file.
+// TestPlantedStore shows that Open refuses a dangling link and a FIFO as the file of the store.
 func TestPlantedStore(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -130,17 +137,17 @@ func TestPlantedStore(t *testing.T) {
 		dangling: "create the store: " + dangling + " is a symbolic link, not a regular file",
 		fifo:     fifo + " is a FIFO, not a regular file",
 	} {
-		_, err := sqlite.Open(t.Context(), sqlite.Config{Path: path, Log: slog.New(slog.DiscardHandler)})
+		_, err := sqlite.Open(t.Context(), sqlite.Config{Path: path})
 		if err == nil || err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}
 	if _, err := os.Lstat(filepath.Join(dir, "nowhere")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the target of the link: %v, want that nothing is there", err)
+		t.Errorf("the target of the link: %v, want %v", err, fs.ErrNotExist)
 	}
 }
 
-// TestModes shows that a server warns of each file that others can read or write, and of no other.
+// TestModes shows that a server warns of exactly the files that other users can read or write.
 func TestModes(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "plants.db")
@@ -155,17 +162,17 @@ func TestModes(t *testing.T) {
 	} {
 		must(t, os.Chmod(path, test.mode))
 		var log syncBuffer
-		e, err := sqlite.Open(t.Context(), sqlite.Config{Path: path, Server: true, Log: slog.New(slog.NewTextHandler(&log, nil))})
-		must(t, err)
+		e := mustOpen(t, sqlite.Config{Path: path, Server: true, Log: slog.New(slog.NewTextHandler(&log, nil))})
 		must(t, e.Close())
 		var got []string
 		for line := range strings.Lines(log.String()) {
-			if _, found, ok := strings.Cut(line, `level=WARN msg="other users have access to a file of the store: run chmod 600" `); ok {
-				got = append(got, strings.ReplaceAll(strings.TrimSpace(found), `"`, "")) // the log quotes a path with spaces
+			const warning = `level=WARN msg="other users have access to a file of the store: run chmod 600" `
+			if _, attrs, ok := strings.Cut(line, warning); ok {
+				got = append(got, strings.ReplaceAll(strings.TrimSpace(attrs), `"`, "")) // the log quotes a path with spaces
 			}
 		}
 		var want []string
-		if test.want != "" { // SQLite has made the WAL already, with the mode of the store
+		if test.want != "" { // SQLite has created the WAL with the mode of the store
 			for _, suffix := range []string{"", "-wal", "-shm"} {
 				want = append(want, "file="+path+suffix+" mode="+test.want)
 			}
@@ -176,9 +183,9 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// TestBackupBesideTemporary shows that a backup opens nothing beside its temporary file, whose name others can read while
-// the backup runs: neither a link nor a WAL of another store that they put there counts.
-func TestBackupBesideTemporary(t *testing.T) {
+// TestPlantedBesideTemporary shows that a backup opens no file beside its temporary file, whose
+// name other users can read: it ignores their links and their WAL of another store.
+func TestPlantedBesideTemporary(t *testing.T) {
 	t.Parallel()
 	other := filepath.Join(t.TempDir(), "other.db")
 	e := mustOpen(t, sqlite.Config{Path: other, Server: true})
@@ -209,15 +216,15 @@ func TestBackupBesideTemporary(t *testing.T) {
 			})
 			must(t, err)
 			if !planted {
-				t.Fatal("no temporary file was seen")
+				t.Fatal("the test has not found the temporary file")
 			}
 			v, err := sqlite.VerifyFile(t.Context(), backup, nil)
 			must(t, err)
 			if len(v.Faults) > 0 || v.Plants != 10 || m.Plants != 10 {
-				t.Errorf("the backup has %+v, and its manifest %+v", v, m)
+				t.Errorf("the backup: %+v; its manifest: %+v", v, m)
 			}
 			if _, err := os.Lstat(victim); !errors.Is(err, fs.ErrNotExist) {
-				t.Errorf("the file that the link leads to: %v, want that it does not exist", err)
+				t.Errorf("the target of the link: %v, want %v", err, fs.ErrNotExist)
 			}
 		})
 	}

@@ -10,7 +10,7 @@ import (
 	"plantstore/internal/store/storetest"
 )
 
-// file is a store in a file of its own.
+// file is a storetest.Store in a file.
 type file struct{ path string }
 
 func newFile(t testing.TB) storetest.Store {

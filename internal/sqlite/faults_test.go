@@ -3,7 +3,6 @@ package sqlite
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,7 +19,7 @@ import (
 
 func openServer(t *testing.T) *Engine {
 	t.Helper()
-	e, err := Open(t.Context(), Config{Path: filepath.Join(t.TempDir(), "p.db"), Server: true, Log: slog.New(slog.DiscardHandler)})
+	e, err := Open(t.Context(), Config{Path: filepath.Join(t.TempDir(), "p.db"), Server: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,8 +45,8 @@ func insertBatch(ctx context.Context, e store.Engine, batch []store.Create) erro
 	return err
 }
 
-// TestFull lets the file not grow: nothing of the batch is stored, and the
-// store goes on when there is room.
+// TestFull limits the size of the file: no plant of the batch is stored, and the store works
+// again without the limit.
 func TestFull(t *testing.T) {
 	t.Parallel()
 	e := openServer(t)
@@ -62,56 +61,57 @@ func TestFull(t *testing.T) {
 		t.Errorf("got %v, want %v", err, store.ErrFull)
 	}
 	if _, err := e.Get(t.Context(), 1); !errors.Is(err, store.ErrNotFound) {
-		t.Errorf("a plant of the batch that failed: %v", err)
+		t.Errorf("a plant of the failed batch: %v", err)
 	}
 	if err := e.writer.Exec("PRAGMA max_page_count = 100000"); err != nil {
 		t.Fatal(err)
 	}
 	if err := insertBatch(t.Context(), e, plantsFrom(1, 100, strings.Repeat("x", 2000))); err != nil {
-		t.Errorf("when there is room again: %v", err)
+		t.Errorf("without the limit: %v", err)
 	}
 }
 
-// TestReplaysAreSynced shows that a batch that writes nothing is answered only
-// when what it found is on stable storage.
+// TestReplaysAreSynced shows that a batch of replays returns only when the plants are on stable
+// storage.
 func TestReplaysAreSynced(t *testing.T) {
 	t.Parallel()
-	e, err := Open(t.Context(), Config{Path: filepath.Join(t.TempDir(), "p.db"), Server: true, Log: slog.New(slog.DiscardHandler)})
+	e, err := Open(t.Context(), Config{Path: filepath.Join(t.TempDir(), "p.db"), Server: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	batch := plantsFrom(0, 3, "Rosa")
-	for _, what := range []string{"creating", "replaying"} {
+	for _, step := range []string{"create", "replay"} {
 		if err := insertBatch(t.Context(), e, batch); err != nil {
-			t.Fatalf("%s: %v", what, err)
+			t.Fatalf("%s: %v", step, err)
 		}
 	}
-	if err := e.wal.Close(); err != nil { // so that the next sync of its own fails
+	if err := e.wal.Close(); err != nil { // so that the next sync by syncWAL fails
 		t.Fatal(err)
 	}
 	if err := insertBatch(t.Context(), e, plantsFrom(20, 1, "Tilia")); err != nil {
-		t.Fatalf("creating, which SQLite syncs: %v", err)
+		t.Fatalf("create, which SQLite syncs: %v", err)
 	}
 	err = insertBatch(t.Context(), e, batch)
 	if !errors.Is(err, store.ErrOutcomeUnknown) || !errors.Is(err, store.ErrBroken) {
-		t.Errorf("when the sync fails: %v", err)
+		t.Errorf("the failed sync: %v", err)
 	}
 	e.wal = nil
-	for range 2 { // the second would find that the sync succeeds
-		if err := insertBatch(t.Context(), e, plantsFrom(10, 1, "Acer")); !errors.Is(err, store.ErrBroken) || errors.Is(err, store.ErrOutcomeUnknown) {
-			t.Errorf("after that: %v, want that nothing is written", err)
+	for range 2 { // a second sync could succeed
+		err := insertBatch(t.Context(), e, plantsFrom(10, 1, "Acer"))
+		if !errors.Is(err, store.ErrBroken) || errors.Is(err, store.ErrOutcomeUnknown) {
+			t.Errorf("after that: %v, want %v", err, store.ErrBroken)
 		}
 	}
 	if err := e.Close(); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Stat(e.path + "-wal"); err != nil {
-		t.Errorf("Close touched the WAL of a broken engine: %v", err)
+		t.Errorf("Close removed the WAL of a broken engine: %v", err)
 	}
 }
 
-// TestWALStaysTheSameFile shows that the WAL that was opened at the start is the
-// one that SQLite writes, also after it was emptied.
+// TestWALStaysTheSameFile shows that SQLite writes the WAL that was opened at the start, also
+// after checkpoints.
 func TestWALStaysTheSameFile(t *testing.T) {
 	t.Parallel()
 	e := openServer(t)
@@ -139,12 +139,13 @@ func TestWALStaysTheSameFile(t *testing.T) {
 	}
 }
 
-// TestBackgroundMeetsFullDisk shows that a disk that was full once does not
-// stop a store for ever.
-func TestBackgroundMeetsFullDisk(t *testing.T) {
+// TestCheckpointOnFullDisk shows that the store works after a checkpoint has failed on a full
+// disk.
+func TestCheckpointOnFullDisk(t *testing.T) {
 	t.Parallel()
 	e := openServer(t)
-	e.checkpoints.passEnded(false, &sqlite3.Error{Op: "checkpoint", Code: 13, Message: "database or disk is full"}) // SQLITE_FULL
+	const full = 13 // SQLITE_FULL
+	e.checkpoints.passEnded(false, &sqlite3.Error{Op: "checkpoint", Code: full, Message: "database or disk is full"})
 	e.writeMu.Lock()
 	e.checkpoints.frames = startFramesLarge
 	e.writeMu.Unlock()
@@ -153,8 +154,8 @@ func TestBackgroundMeetsFullDisk(t *testing.T) {
 	}
 }
 
-// TestDamage takes tables away from under an engine: every call says so, none
-// claims success, and a write that failed leaves no transaction behind.
+// TestDamage removes the tables of an open engine: every call returns ErrBroken, and a failed
+// write leaves no transaction open.
 func TestDamage(t *testing.T) {
 	t.Parallel()
 	e := openServer(t)
@@ -162,7 +163,8 @@ func TestDamage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(other.Exec("DROP TABLE plants; DROP TABLE tokens; DROP TABLE state"), other.Close()); err != nil {
+	err = errors.Join(other.Exec("DROP TABLE plants; DROP TABLE tokens; DROP TABLE state"), other.Close())
+	if err != nil {
 		t.Fatal(err)
 	}
 	ctx := t.Context()
@@ -188,15 +190,19 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// TestDamagedTokens has rows that this program would never write.
+// TestDamagedTokens has rows that Plant Store never writes.
 func TestDamagedTokens(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ scopes, hash, want string }{
-		{"plants:delete", "randomblob(32)", `token 1: unknown scope "plants:delete"; known scopes are plants:create, plants:read, admin`},
+		{
+			"plants:delete", "randomblob(32)",
+			`token 1: unknown scope "plants:delete"; known scopes are plants:create, plants:read, admin`,
+		},
 		{"plants:create", "x'00'", "token 1: its hash has 1 bytes, want 32"},
 	} {
 		e := openServer(t)
-		if err := e.writer.Exec("INSERT INTO tokens (name, hash, scopes, created_at) VALUES ('a', " + test.hash + ", '" + test.scopes + "', 0)"); err != nil {
+		if err := e.writer.Exec("INSERT INTO tokens (name, hash, scopes, created_at) VALUES ('a', " +
+			test.hash + ", '" + test.scopes + "', 0)"); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := e.Tokens(t.Context()); err == nil || err.Error() != test.want {
@@ -205,8 +211,8 @@ func TestDamagedTokens(t *testing.T) {
 	}
 }
 
-// TestBackgroundFails shows that an error of a checkpoint in the background
-// stops the writing.
+// TestBackgroundFails shows that the engine is broken after a failed checkpoint in the
+// background.
 func TestBackgroundFails(t *testing.T) {
 	t.Parallel()
 	e := openServer(t)
@@ -222,8 +228,8 @@ func TestBackgroundFails(t *testing.T) {
 	}
 }
 
-// TestReaderLeft shows that nobody waits while a WAL is copied that grew
-// beyond its bound because somebody was reading.
+// TestReaderLeft shows that no batch waits for the checkpoint of a WAL that exceeded its limit
+// because of a reader.
 func TestReaderLeft(t *testing.T) {
 	t.Parallel()
 	e := openServer(t)
@@ -231,20 +237,20 @@ func TestReaderLeft(t *testing.T) {
 	e.writeMu.Lock()
 	c.frames = c.framesMax + startFramesLarge
 	e.writeMu.Unlock()
-	c.passEnded(true, nil) // the reader kept the background from copying all
+	c.passEnded(true, nil) // a reader blocked the background
 	if err := e.checkpointIfDue(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}
 	e.writeMu.Lock()
 	if c.blockedFrames != c.frames || c.startFrames <= c.frames {
-		t.Errorf("of %d frames %d are noted as held, and the next checkpoint begins at %d", c.frames, c.blockedFrames, c.startFrames)
+		t.Errorf("%d frames, %d blocked, the next checkpoint starts at %d", c.frames, c.blockedFrames, c.startFrames)
 	}
 	c.frames = c.startFrames
 	e.writeMu.Unlock()
 	c.mu.Lock()
-	c.running = true // the reader has left
+	c.running = true // the reader has ended
 	c.mu.Unlock()
-	if err := insertBatch(t.Context(), e, plantsFrom(0, 1, "Rosa")); err != nil { // waits for ever if it waits
+	if err := insertBatch(t.Context(), e, plantsFrom(0, 1, "Rosa")); err != nil { // must not wait for the checkpoint
 		t.Fatal(err)
 	}
 	c.passEnded(false, nil)
@@ -257,16 +263,15 @@ func TestReaderLeft(t *testing.T) {
 	e.writeMu.Lock()
 	defer e.writeMu.Unlock()
 	if c.frames != 0 || c.blockedFrames != 0 {
-		t.Errorf("when all is copied: %d frames, %d held", c.frames, c.blockedFrames)
+		t.Errorf("after the checkpoint: %d frames, %d blocked", c.frames, c.blockedFrames)
 	}
 }
 
-// TestOwnCommitIsNoReader has a checkpoint begin while the writer has not let go
-// of what it read before its commit: that is over in a moment, and must not count
-// as somebody who reads, for whom the WAL may grow beyond its bound.
+// TestOwnCommitIsNoReader starts a checkpoint while a read transaction like the writer's own
+// pins the WAL: a short one does not count as a reader, a long one does.
 func TestOwnCommitIsNoReader(t *testing.T) {
 	t.Parallel()
-	for name, leaves := range map[string]bool{"it leaves": true, "it stays": false} {
+	for name, ends := range map[string]bool{"short": true, "long": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := openServer(t)
@@ -289,15 +294,15 @@ func TestOwnCommitIsNoReader(t *testing.T) {
 			}
 			attempts := 0
 			e.checkpoints.duration = prometheus.ObserverFunc(func(float64) {
-				if attempts++; attempts == 1 && leaves {
+				if attempts++; attempts == 1 && ends {
 					if err := reader.Exec("COMMIT"); err != nil {
 						t.Error(err)
 					}
 				}
 			})
-			left, err := e.checkpoints.pass()
-			if err != nil || left == leaves {
-				t.Errorf("after %d attempts: a reader kept it from copying all: %v, %v; want %v", attempts, left, err, !leaves)
+			blocked, err := e.checkpoints.pass()
+			if err != nil || blocked == ends {
+				t.Errorf("after %d attempts: blocked by a reader: %v, %v; want %v", attempts, blocked, err, !ends)
 			}
 		})
 	}

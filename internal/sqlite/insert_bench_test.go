@@ -13,8 +13,8 @@ import (
 	"plantstore/internal/store"
 )
 
-// BenchmarkInsert is the commit: batches into a store that is empty at first,
-// each one transaction with one fsync. Checkpoints are part of it.
+// BenchmarkInsert measures commits into a store that is empty at first, each with one fsync,
+// including the checkpoints.
 func BenchmarkInsert(b *testing.B) {
 	for _, order := range []struct {
 		name string
@@ -25,17 +25,19 @@ func BenchmarkInsert(b *testing.B) {
 	} {
 		for _, size := range []int{1, 32, 256, 4096} {
 			b.Run(fmt.Sprintf("%s/plants=%d", order.name, size), func(b *testing.B) {
-				e := mustOpen(b, sqlite.Config{Path: filepath.Join(b.TempDir(), "plantstore.db"), Server: true, Log: slog.New(slog.DiscardHandler)})
+				path := filepath.Join(b.TempDir(), "plantstore.db")
+				e := mustOpen(b, sqlite.Config{Path: path, Server: true, Log: slog.New(slog.DiscardHandler)})
 				defer func() {
 					if err := e.Close(); err != nil {
 						b.Error(err)
 					}
 				}()
 				batch, next, at := make([]store.Create, size), order.next(), time.Now()
+				content := plant.Plant{Name: "Made for measuring", Tag: plant.Tagged("made")}
 				b.ReportAllocs()
 				for b.Loop() {
 					for i := range batch {
-						batch[i] = store.Create{Plant: plant.NewPlant{ID: next(), Plant: plant.Plant{Name: "Made for measuring", Tag: plant.Tagged("made")}}, By: 1, At: at}
+						batch[i] = store.Create{Plant: plant.NewPlant{ID: next(), Plant: content}, By: 1, At: at}
 					}
 					if err := insertBatch(b.Context(), e, batch); err != nil {
 						b.Fatal(err)
@@ -55,7 +57,7 @@ func ascendingIDs() func() int64 {
 	}
 }
 
-// randomIDs returns ids that are practically distinct, the same in every run.
+// randomIDs returns ids that are almost surely distinct and are the same in every run.
 func randomIDs() func() int64 {
 	random := rand.New(rand.NewPCG(1, 2))
 	return random.Int64

@@ -29,7 +29,7 @@ func TestCheckVersion(t *testing.T) {
 		}
 	}
 	if err := checkVersion(sqlite3.Version()); err != nil {
-		t.Errorf("the SQLite that is linked: %v", err)
+		t.Errorf("the linked SQLite: %v", err)
 	}
 	if got := Version(); !strings.HasPrefix(got, "3.") {
 		t.Errorf("Version() = %q", got)
@@ -42,7 +42,7 @@ func TestFileSystemOf(t *testing.T) {
 28 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw,discard
 40 28 0:35 / /srv/plants rw,relatime shared:20 master:3 - nfs4 host:/plants rw,vers=4.2
 41 28 0:36 / /home/a/remote rw,nosuid - fuse.sshfs a@host: rw
-a line that is none
+a malformed line
 `
 	for _, test := range []struct {
 		major, minor uint32
@@ -56,7 +56,8 @@ a line that is none
 	} {
 		got, err := fileSystemOf(strings.NewReader(mounts), test.major, test.minor)
 		if err != nil || got != test.want || networkFileSystems[got] != test.refused {
-			t.Errorf("%d:%d: got %q, %v, refused %v; want %q, refused %v", test.major, test.minor, got, err, networkFileSystems[got], test.want, test.refused)
+			t.Errorf("%d:%d: got %q, %v, refused %v; want %q, refused %v",
+				test.major, test.minor, got, err, networkFileSystems[got], test.want, test.refused)
 		}
 	}
 	if err := refuseNetwork(t.TempDir()); err != nil {
@@ -69,7 +70,7 @@ func TestClassify(t *testing.T) {
 	other := errors.New("other")
 	for _, test := range []struct {
 		code int
-		want error // nil: the error itself and nothing more
+		want error // nil: only the error itself
 	}{
 		{5, store.ErrBusy},           // SQLITE_BUSY
 		{5 | 2<<8, store.ErrBusy},    // SQLITE_BUSY_SNAPSHOT
@@ -83,11 +84,11 @@ func TestClassify(t *testing.T) {
 		fault := &sqlite3.Error{Op: "step", Code: test.code, Message: "words"}
 		got := classify(fault)
 		if !errors.Is(got, fault) {
-			t.Errorf("code %d: the fault itself is lost in %v", test.code, got)
+			t.Errorf("code %d: %v does not wrap the error", test.code, got)
 		}
 		for _, kind := range []error{store.ErrBusy, store.ErrFull, store.ErrBroken} {
 			if errors.Is(got, kind) != (test.want != nil && errors.Is(test.want, kind)) {
-				t.Errorf("code %d: %v, want it to be %v and nothing else", test.code, got, test.want)
+				t.Errorf("code %d: %v, want it to wrap only %v", test.code, got, test.want)
 			}
 		}
 	}

@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// TestMain resolves the links in TMPDIR, because messages and descriptors name
-// the real path of a store.
+// TestMain resolves the links in TMPDIR, because messages have the real path of a store.
 func TestMain(m *testing.M) {
 	dir, err := filepath.EvalSymlinks(os.TempDir())
 	if err == nil {

@@ -16,10 +16,11 @@ import (
 	"plantstore/internal/sqlite/sqlite3"
 )
 
-// newBackup makes a backup of a store of 1,000 plants.
+// newBackup makes a backup of a store with 1000 plants.
 func newBackup(t *testing.T) (backup string, m sqlite.Manifest) {
 	t.Helper()
-	source, backup := filepath.Join(t.TempDir(), "source.db"), filepath.Join(t.TempDir(), "backup #1 50% done?.db")
+	source := filepath.Join(t.TempDir(), "source.db")
+	backup = filepath.Join(t.TempDir(), "backup #1 50% done?.db")
 	e := mustOpen(t, sqlite.Config{Path: source})
 	must(t, insertBatch(t.Context(), e, batchOf(0, 1000)))
 	must(t, e.Close())
@@ -28,27 +29,33 @@ func newBackup(t *testing.T) (backup string, m sqlite.Manifest) {
 	return backup, m
 }
 
-// TestVerifyFileComparesManifest shows that everything that a manifest says is compared, and that restore refuses what
-// verify finds.
+// TestVerifyFileComparesManifest shows that VerifyFile compares every value of the manifest, and
+// that Restore refuses the same files.
 func TestVerifyFileComparesManifest(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name   string
-		damage func(t *testing.T, backup, manifest string) // what is done to the two files
-		want   string                                      // the first fault, or the beginning of the error; "" if it is whole
+		damage func(t *testing.T, backup, manifest string)
+		want   string // start of the first fault or of the error; "" for none
 	}{
-		{"whole", func(*testing.T, string, string) {}, ""},
+		{"undamaged", func(*testing.T, string, string) {}, ""},
 		{"8 bytes that SQLite does not check", func(t *testing.T, backup, _ string) {
-			overwrite(t, backup, 92, "8 bytes!") // which SQLite wrote the file, and when
+			overwrite(t, backup, 92, "8 bytes!") // the version of SQLite that wrote the file
 		}, "its SHA-256 is "},
-		{"cut", func(t *testing.T, backup, _ string) { must(t, os.Truncate(backup, 8192)) }, "it has 8192 bytes; its manifest has "},
-		{"cut to nothing", func(t *testing.T, backup, _ string) { must(t, os.Truncate(backup, 0)) }, "it has 0 bytes; its manifest has "},
-		{"longer", func(t *testing.T, backup, _ string) { must(t, os.Truncate(backup, 1<<30)) }, "it has 1073741824 bytes; its manifest has "},
+		{"truncated", resized(8192), "it has 8192 bytes; its manifest has "},
+		{"empty", resized(0), "it has 0 bytes; its manifest has "},
+		{"longer", resized(1 << 30), "it has 1073741824 bytes; its manifest has "},
 		{"other plants", replacing(`"plants": 1000`, `"plants": 999`), "it has 1000 plants up to commit 1 of store "},
 		{"other commits", replacing(`"commits": 1`, `"commits": 2`), "it has 1000 plants up to commit 1 of store "},
 		{"other store", replacing(`"store": "`, `"store": "0`), "it has 1000 plants up to commit 1 of store "},
-		{"no JSON", func(t *testing.T, _, manifest string) { mustWrite(t, manifest, "{") }, "MANIFEST is not the manifest of a backup: "},
-		{"a manifest without end", func(t *testing.T, _, manifest string) { must(t, os.Truncate(manifest, 1<<40)) }, "MANIFEST is not the manifest of a backup: "},
+		{
+			"no JSON", func(t *testing.T, _, manifest string) { mustWrite(t, manifest, "{") },
+			"MANIFEST is not the manifest of a backup: ",
+		},
+		{
+			"a huge manifest", func(t *testing.T, _, manifest string) { must(t, os.Truncate(manifest, 1<<40)) },
+			"MANIFEST is not the manifest of a backup: ",
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -60,8 +67,9 @@ func TestVerifyFileComparesManifest(t *testing.T) {
 			v, err := sqlite.VerifyFile(t.Context(), backup, nil)
 			switch {
 			case want == "":
-				if err != nil || len(v.Faults) > 0 || !v.Manifest || v.Plants != m.Plants || v.Commits != m.Commits || v.Store != m.Store {
-					t.Errorf("got %+v, %v; want that it is whole", v, err)
+				if err != nil || len(v.Faults) > 0 || !v.Manifest ||
+					v.Plants != m.Plants || v.Commits != m.Commits || v.Store != m.Store {
+					t.Errorf("got %+v, %v; want no fault", v, err)
 				}
 			case err != nil:
 				if !strings.HasPrefix(err.Error(), want) {
@@ -77,23 +85,27 @@ func TestVerifyFileComparesManifest(t *testing.T) {
 				t.Errorf("restore: got %v, want %q", err, want)
 			}
 			if copied && strings.Contains(want, "bytes") {
-				t.Error("restore copied a file that has another size than its manifest says")
+				t.Error("Restore copied a file of another size than in its manifest")
 			}
 			if left, _ := os.ReadDir(filepath.Dir(path)); err != nil && len(left) > 0 {
-				t.Errorf("a restore that failed leaves %v", left)
+				t.Errorf("the failed restore left %v", left)
 			}
 		})
 	}
 }
 
-func replacing(this, that string) func(t *testing.T, backup, manifest string) {
+func resized(size int64) func(t *testing.T, backup, manifest string) {
+	return func(t *testing.T, backup, _ string) { must(t, os.Truncate(backup, size)) }
+}
+
+func replacing(old, replacement string) func(t *testing.T, backup, manifest string) {
 	return func(t *testing.T, _, manifest string) {
 		text, err := os.ReadFile(manifest)
 		must(t, err)
-		if !bytes.Contains(text, []byte(this)) {
-			t.Fatalf("%s has no %s", text, this)
+		if !bytes.Contains(text, []byte(old)) {
+			t.Fatalf("%s has no %s", text, old)
 		}
-		mustWrite(t, manifest, strings.Replace(string(text), this, that, 1))
+		mustWrite(t, manifest, strings.Replace(string(text), old, replacement, 1))
 	}
 }
 
@@ -105,8 +117,8 @@ func overwrite(t *testing.T, path string, at int64, text string) {
 	must(t, errors.Join(err, f.Close()))
 }
 
-// TestBackupIsImmutable shows that files which somebody puts beside a backup change neither a byte of it nor what verify
-// and restore say of it, with a manifest and without one.
+// TestBackupIsImmutable shows that foreign files beside a backup change neither the backup nor
+// the results of VerifyFile and Restore, with and without a manifest.
 func TestBackupIsImmutable(t *testing.T) {
 	t.Parallel()
 	backup, m := newBackup(t)
@@ -126,14 +138,15 @@ func TestBackupIsImmutable(t *testing.T) {
 		before := readDir(t, filepath.Dir(backup))
 		v, err := sqlite.VerifyFile(t.Context(), backup, nil)
 		if err != nil || len(v.Faults) > 0 || v.Manifest != manifest || v.Plants != m.Plants {
-			t.Errorf("manifest %t: %+v, %v; want that it is whole", manifest, v, err)
+			t.Errorf("manifest %t: %+v, %v; want no fault", manifest, v, err)
 		}
 		if manifest {
 			_, err := sqlite.Restore(t.Context(), backup, filepath.Join(t.TempDir(), "plants.db"), false, nil)
 			must(t, err)
 		}
 		if after := readDir(t, filepath.Dir(backup)); !maps.Equal(before, after) {
-			t.Errorf("manifest %t: the directory had %v and has %v", manifest, slices.Sorted(maps.Keys(before)), slices.Sorted(maps.Keys(after)))
+			t.Errorf("manifest %t: the directory had %v and has %v",
+				manifest, slices.Sorted(maps.Keys(before)), slices.Sorted(maps.Keys(after)))
 			for name := range before {
 				if before[name] != after[name] {
 					t.Errorf("%s was changed", name)
@@ -143,7 +156,7 @@ func TestBackupIsImmutable(t *testing.T) {
 	}
 }
 
-// hotJournal returns a journal that SQLite would roll back into the database at path, which it would change.
+// hotJournal returns a journal that SQLite would roll back into the database at path.
 func hotJournal(t *testing.T, path string) []byte {
 	t.Helper()
 	other := filepath.Join(t.TempDir(), "other.db")
@@ -153,18 +166,19 @@ func hotJournal(t *testing.T, path string) []byte {
 	mustExec(t, other, "UPDATE plants SET name = 'forged'")
 	c, err := sqlite3.Open(other)
 	must(t, err)
-	must(t, c.Exec("PRAGMA cache_size = 2; BEGIN; UPDATE plants SET name = 'once more'")) // it writes before it has ended
+	// With a small cache, SQLite writes pages before the end of the transaction.
+	must(t, c.Exec("PRAGMA cache_size = 2; BEGIN; UPDATE plants SET name = 'once more'"))
 	journal, err := os.ReadFile(other + "-journal")
 	must(t, errors.Join(err, c.Close()))
 
-	mustWrite(t, other, string(content)) // to show that it is one
+	mustWrite(t, other, string(content)) // to check that SQLite rolls it back
 	mustWrite(t, other+"-journal", string(journal))
 	c, err = sqlite3.Open(other)
 	must(t, err)
-	_ = c.Exec("SELECT * FROM plants") // what was rolled back may fit together or not
+	_ = c.Exec("SELECT * FROM plants") // may fail on the mixed pages
 	must(t, c.Close())
 	if after, err := os.ReadFile(other); err != nil || bytes.Equal(after, content) {
-		t.Fatalf("the journal changes nothing, so this test shows nothing (%v)", err)
+		t.Fatalf("the journal has no effect, so this test shows nothing (%v)", err)
 	}
 	return journal
 }
@@ -183,21 +197,22 @@ func readDir(t *testing.T, dir string) map[string]string {
 	return all
 }
 
-// TestRestoreInterrupted shows that a restore that is interrupted leaves nothing.
+// TestRestoreInterrupted shows that a canceled restore leaves no file.
 func TestRestoreInterrupted(t *testing.T) {
 	t.Parallel()
 	backup, _ := newBackup(t)
 	path := filepath.Join(t.TempDir(), "plants.db")
 	ctx, cancel := context.WithCancel(t.Context())
-	if _, err := sqlite.Restore(ctx, backup, path, false, func(int64, int64) { cancel() }); !errors.Is(err, context.Canceled) {
+	_, err := sqlite.Restore(ctx, backup, path, false, func(int64, int64) { cancel() })
+	if !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want %v", err, context.Canceled)
 	}
 	if left, err := os.ReadDir(filepath.Dir(path)); err != nil || len(left) > 0 {
-		t.Errorf("it leaves %v (%v)", left, err)
+		t.Errorf("files left: %v (%v)", left, err)
 	}
 }
 
-// TestVerifyFileOfStore shows that a store named as a file is read with its WAL, and compared with its mark.
+// TestVerifyFileOfStore shows that VerifyFile reads a store with its WAL and its commit mark.
 func TestVerifyFileOfStore(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "plants.db")
@@ -212,9 +227,9 @@ func TestVerifyFileOfStore(t *testing.T) {
 	backup, _ := newBackup(t)
 	content, err := os.ReadFile(backup)
 	must(t, err)
-	mustWrite(t, path, string(content)) // by hand, so the mark of the old store is there
+	mustWrite(t, path, string(content)) // without restore, so the mark of the old store remains
 	v, err = sqlite.VerifyFile(t.Context(), path, nil)
 	if err != nil || len(v.Faults) != 1 || !strings.Contains(v.Faults[0], "is another store than before") {
-		t.Errorf("replaced by hand: %+v, %v; want what the mark says", v, err)
+		t.Errorf("a replaced file: %+v, %v; want the fault of the mark", v, err)
 	}
 }

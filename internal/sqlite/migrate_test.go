@@ -2,7 +2,6 @@ package sqlite_test
 
 import (
 	"errors"
-	"log/slog"
 	"math"
 	"os"
 	"path/filepath"
@@ -17,11 +16,11 @@ import (
 	"plantstore/internal/store"
 )
 
-// schema is what this program brings a store to.
+// schema is the newest schema.
 const schema = 3
 
-// olderStore makes the store that an older version wrote: three plants, a token,
-// schema 1. With wal, its server was killed: the last plant is in the WAL alone.
+// olderStore creates a store of schema 1 with three plants and a token. With wal, the last plant
+// is only in the WAL, as after a kill of the server.
 func olderStore(t testing.TB, wal bool) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "older.db")
@@ -31,11 +30,11 @@ func olderStore(t testing.TB, wal bool) string {
 		mustExec(t, path, string(statements))
 		return path
 	}
-	begun, last, ok := strings.Cut(string(statements), `INSERT INTO "plants" VALUES(3,`)
+	first, last, ok := strings.Cut(string(statements), `INSERT INTO "plants" VALUES(3,`)
 	if !ok {
 		t.Fatal("testdata/schema1.sql has no third plant")
 	}
-	mustExec(t, path, begun+"COMMIT; PRAGMA application_id = 1886154356; PRAGMA user_version = 1")
+	mustExec(t, path, first+"COMMIT; PRAGMA application_id = 1886154356; PRAGMA user_version = 1")
 	c, err := sqlite3.Open(path)
 	must(t, err)
 	c.KeepWAL(true)
@@ -46,7 +45,7 @@ func olderStore(t testing.TB, wal bool) string {
 	return path
 }
 
-// durable returns a store's files but for the shared memory of its readers.
+// durable returns the files of a store except the shared memory of its readers.
 func durable(t testing.TB, path string) files {
 	t.Helper()
 	f := readFiles(t, path)
@@ -54,7 +53,7 @@ func durable(t testing.TB, path string) files {
 	return f
 }
 
-// versionOf returns the schema of a store, and leaves its WAL where it is.
+// versionOf returns the schema of a store and keeps its WAL.
 func versionOf(t testing.TB, path string) int64 {
 	t.Helper()
 	c, err := sqlite3.OpenReadOnly(path)
@@ -64,7 +63,7 @@ func versionOf(t testing.TB, path string) int64 {
 	return version
 }
 
-// wantOlderPlants fails the test unless the engine has what olderStore put in.
+// wantOlderPlants checks that the engine has the plants and the token of olderStore.
 func wantOlderPlants(t testing.TB, e *sqlite.Engine) {
 	t.Helper()
 	records, err := e.List(t.Context(), store.Query{From: math.MinInt64, Limit: 10})
@@ -83,8 +82,8 @@ func wantOlderPlants(t testing.TB, e *sqlite.Engine) {
 	}
 }
 
-// TestOlderSchemaIsRead shows that all that only reads works on a store of an
-// older schema, and changes no byte of it.
+// TestOlderSchemaIsRead shows that all reading operations work on a store of an older schema and
+// change no byte of it.
 func TestOlderSchemaIsRead(t *testing.T) {
 	t.Parallel()
 	for _, wal := range []bool{false, true} {
@@ -95,20 +94,21 @@ func TestOlderSchemaIsRead(t *testing.T) {
 		if r, err := e.Get(t.Context(), 2); err != nil || r.Name != "plant 2" {
 			t.Errorf("Get: %v, %v", r, err)
 		}
-		if err := insertBatch(t.Context(), e, batchOf(9, 1)); err == nil || err.Error() != "the store is open for reading only" {
-			t.Errorf("Insert into a store that is open for reading: %v", err)
+		err := insertBatch(t.Context(), e, batchOf(9, 1))
+		if err == nil || err.Error() != "the store is open for reading only" {
+			t.Errorf("Insert of a read-only engine: %v", err)
 		}
 		must(t, e.Close())
 		if v, err := sqlite.Verify(t.Context(), path, nil); err != nil || v.Faults != nil || v.Plants != 3 || v.Tokens != 1 {
 			t.Errorf("Verify: %+v, %v", v, err)
 		}
 		backup, restored := filepath.Join(t.TempDir(), "backup.db"), filepath.Join(t.TempDir(), "restored.db")
-		_, err := sqlite.Backup(t.Context(), path, backup, noProgress)
+		_, err = sqlite.Backup(t.Context(), path, backup, noProgress)
 		must(t, err)
 		_, err = sqlite.Restore(t.Context(), backup, restored, false, noProgress)
 		must(t, err)
 		if got := versionOf(t, restored); got != 1 {
-			t.Errorf("the backup of a store of schema 1 was restored with schema %d", got)
+			t.Errorf("the restored store has schema %d, want 1", got)
 		}
 		if diff := cmp.Diff(before, durable(t, path)); diff != "" {
 			t.Errorf("with a WAL: %v: the store was changed:\n%s", wal, diff)
@@ -119,20 +119,21 @@ func TestOlderSchemaIsRead(t *testing.T) {
 	}
 }
 
-// TestOlderSchemaIsNotWritten shows that what writes to a store of an older
-// schema and may not migrate it leaves it as it was, and says what to do.
+// TestOlderSchemaIsNotWritten shows that writing operations without Migrate refuse a store of an
+// older schema and change nothing.
 func TestOlderSchemaIsNotWritten(t *testing.T) {
 	t.Parallel()
 	for _, wal := range []bool{false, true} {
 		for _, c := range []sqlite.Config{{}, {MustExist: true}, {Server: true}} {
 			path := olderStore(t, wal)
 			before := durable(t, path)
-			c.Path, c.Log = path, slog.New(slog.DiscardHandler)
+			c.Path = path
 			e, err := sqlite.Open(t.Context(), c)
 			if err == nil {
 				must(t, e.Close())
 			}
-			want := path + " has schema 1 and this plantstore needs schema 3: stop the server of this store if one runs, then run plantstore migrate or start plantstore serve"
+			want := path + " has schema 1 and this plantstore needs schema 3: stop the server of this store if one runs, " +
+				"then run plantstore migrate or start plantstore serve"
 			if err == nil || err.Error() != want {
 				t.Errorf("%+v:\ngot  %v\nwant %s", c, err, want)
 			}
@@ -143,16 +144,16 @@ func TestOlderSchemaIsNotWritten(t *testing.T) {
 	}
 }
 
-// TestMigrate shows that a server and Migrate bring a store that an older
-// version wrote to the newest schema, with all that it has.
+// TestMigrate shows that a server and Migrate migrate a store of an older version with all its
+// plants and tokens.
 func TestMigrate(t *testing.T) {
 	t.Parallel()
 	for _, wal := range []bool{false, true} {
 		served := olderStore(t, wal)
 		must(t, mustOpen(t, sqlite.Config{Path: served, Server: true, Migrate: true}).Close())
 		migrated := olderStore(t, wal)
-		for _, want := range []int{1, schema} { // the second time there is nothing to do
-			from, to, err := sqlite.Migrate(t.Context(), migrated, slog.New(slog.DiscardHandler))
+		for _, want := range []int{1, schema} { // the second call changes nothing
+			from, to, err := sqlite.Migrate(t.Context(), migrated, nil)
 			if from != want || to != schema || err != nil {
 				t.Errorf("Migrate: %d, %d, %v; want %d, %d", from, to, err, want, schema)
 			}
@@ -172,33 +173,36 @@ func TestMigrate(t *testing.T) {
 	}
 }
 
-// TestMigrateRefuses shows that a store which is served, damaged, newer or not
-// there is not migrated.
+// TestMigrateRefuses shows that Migrate refuses a store that is served, newer or missing.
 func TestMigrateRefuses(t *testing.T) {
 	t.Parallel()
 	migrate := func(path string) string {
-		_, _, err := sqlite.Migrate(t.Context(), path, slog.New(slog.DiscardHandler))
+		_, _, err := sqlite.Migrate(t.Context(), path, nil)
 		if err == nil {
 			return ""
 		}
 		return strings.ReplaceAll(err.Error(), path, "PATH")
 	}
 	path := olderStore(t, false)
-	lock, err := os.Create(path + "-serve") // as an older server holds it
+	lock, err := os.Create(path + "-serve") // locked as by an older server
 	must(t, err)
 	must(t, syscall.Flock(int(lock.Fd()), syscall.LOCK_EX))
-	if got, want := migrate(path), "another plantstore serves PATH: stop it first, or use another file with --db"; got != want {
-		t.Errorf("beside a server:\ngot  %s\nwant %s", got, want)
+	const served = "another plantstore serves PATH: stop it first, or use another file with --db"
+	if got, want := migrate(path), served; got != want {
+		t.Errorf("a served store:\ngot  %s\nwant %s", got, want)
 	}
 	must(t, lock.Close())
 	mustExec(t, path, "PRAGMA user_version = 99")
-	if got, want := migrate(path), "PATH has schema 99, and this plantstore supports schemas up to 3: use the plantstore that wrote it or a newer one"; got != want {
+	const newer = "PATH has schema 99, and this plantstore supports schemas up to 3: " +
+		"use the plantstore that wrote it or a newer one"
+	if got, want := migrate(path), newer; got != want {
 		t.Errorf("a newer store:\ngot  %s\nwant %s", got, want)
 	}
 	empty := filepath.Join(t.TempDir(), "empty.db")
 	mustWrite(t, empty, "")
 	for _, path := range []string{empty, filepath.Join(t.TempDir(), "missing.db")} {
-		if got, want := migrate(path), "there is no store at PATH: name one with --db, or create one with plantstore serve"; got != want {
+		const want = "there is no store at PATH: name one with --db, or create one with plantstore serve"
+		if got := migrate(path); got != want {
 			t.Errorf("%s:\ngot  %s\nwant %s", filepath.Base(path), got, want)
 		}
 	}

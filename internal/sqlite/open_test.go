@@ -28,8 +28,8 @@ func mustExec(t testing.TB, path, sql string) {
 	}
 }
 
-// TestOpenRefuses shows that a place where no store can be, or that is not
-// ours, is refused in plain words and left as it was.
+// TestOpenRefuses shows that Open refuses a path that is not a store or cannot be one, and
+// changes nothing.
 func TestOpenRefuses(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -38,18 +38,54 @@ func TestOpenRefuses(t *testing.T) {
 		c     sqlite.Config
 		want  string // PATH stands for the file, DIR for its directory
 	}{
-		{"no directory", func(t *testing.T, path string) { mustRemove(t, filepath.Dir(path)) }, sqlite.Config{}, "the directory of the store: stat DIR: no such file or directory"},
-		{"a directory", func(t *testing.T, path string) { must(t, os.Mkdir(path, 0o700)) }, sqlite.Config{}, "PATH is a directory: name a file in it"},
-		{"must exist", func(*testing.T, string) {}, sqlite.Config{MustExist: true}, "there is no store at PATH: name one with --db, or create one with plantstore serve"},
-		{"an empty file must exist", func(t *testing.T, path string) { mustWrite(t, path, "") }, sqlite.Config{MustExist: true}, "there is no store at PATH: name one with --db, or create one with plantstore serve"},
-		{"a text file", func(t *testing.T, path string) { mustWrite(t, path, strings.Repeat("no database ", 100)) }, sqlite.Config{}, "PATH is not a plant store: it is not an SQLite database"},
-		{"another program's tables", func(t *testing.T, path string) { mustExec(t, path, "CREATE TABLE a (b)") }, sqlite.Config{}, "PATH is an SQLite database of another program: use another file"},
-		{"another program's id", func(t *testing.T, path string) { mustExec(t, path, "PRAGMA application_id = 7") }, sqlite.Config{}, "PATH is an SQLite database of another program: use another file"},
-		{"a newer schema", func(t *testing.T, path string) {
-			must(t, mustOpen(t, sqlite.Config{Path: path}).Close())
-			mustExec(t, path, "PRAGMA user_version = 99")
-		}, sqlite.Config{}, "PATH has schema 99, and this plantstore supports schemas up to 3: use the plantstore that wrote it or a newer one"},
-		{"a bound too small", func(*testing.T, string) {}, sqlite.Config{WALMax: 1 << 20}, "WALMax is 1048576 bytes; it must be at least 33554432"},
+		{
+			"no directory", func(t *testing.T, path string) { mustRemove(t, filepath.Dir(path)) },
+			sqlite.Config{},
+			"the directory of the store: stat DIR: no such file or directory",
+		},
+		{
+			"a directory", func(t *testing.T, path string) { must(t, os.Mkdir(path, 0o700)) },
+			sqlite.Config{},
+			"PATH is a directory: name a file in it",
+		},
+		{
+			"must exist", func(*testing.T, string) {},
+			sqlite.Config{MustExist: true},
+			"there is no store at PATH: name one with --db, or create one with plantstore serve",
+		},
+		{
+			"an empty file must exist", func(t *testing.T, path string) { mustWrite(t, path, "") },
+			sqlite.Config{MustExist: true},
+			"there is no store at PATH: name one with --db, or create one with plantstore serve",
+		},
+		{
+			"a text file", func(t *testing.T, path string) { mustWrite(t, path, strings.Repeat("no database ", 100)) },
+			sqlite.Config{},
+			"PATH is not a plant store: it is not an SQLite database",
+		},
+		{
+			"another program's tables", func(t *testing.T, path string) { mustExec(t, path, "CREATE TABLE a (b)") },
+			sqlite.Config{},
+			"PATH is an SQLite database of another program: use another file",
+		},
+		{
+			"another program's id", func(t *testing.T, path string) { mustExec(t, path, "PRAGMA application_id = 7") },
+			sqlite.Config{},
+			"PATH is an SQLite database of another program: use another file",
+		},
+		{
+			"a newer schema", func(t *testing.T, path string) {
+				must(t, mustOpen(t, sqlite.Config{Path: path}).Close())
+				mustExec(t, path, "PRAGMA user_version = 99")
+			},
+			sqlite.Config{},
+			"PATH has schema 99, and this plantstore supports schemas up to 3: use the plantstore that wrote it or a newer one",
+		},
+		{
+			"WALMax too small", func(*testing.T, string) {},
+			sqlite.Config{WALMax: 1 << 20},
+			"WALMax is 1048576 bytes; it must be at least 33554432",
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -57,7 +93,7 @@ func TestOpenRefuses(t *testing.T) {
 			must(t, os.Mkdir(filepath.Dir(path), 0o700))
 			test.setup(t, path)
 			before, _ := os.ReadFile(path)
-			test.c.Path, test.c.Log = path, slog.New(slog.DiscardHandler)
+			test.c.Path = path
 			e, err := sqlite.Open(t.Context(), test.c)
 			if err == nil {
 				_ = e.Close()
@@ -71,19 +107,19 @@ func TestOpenRefuses(t *testing.T) {
 				t.Error("the file was changed")
 			}
 			if left, _ := filepath.Glob(path + "*"); test.c.WALMax > 0 && len(left) > 0 {
-				t.Errorf("it leaves %q", left)
+				t.Errorf("files left: %q", left)
 			}
 		})
 	}
 }
 
-// TestOneServer shows that a second server is refused as long as the first one
-// runs, and that commands are not.
+// TestOneServer shows that a second server is refused while the first one runs, and that a
+// command is not.
 func TestOneServer(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "plantstore.db")
 	server := mustOpen(t, sqlite.Config{Path: path, Server: true})
-	_, err := sqlite.Open(t.Context(), sqlite.Config{Path: path, Server: true, Log: slog.New(slog.DiscardHandler)})
+	_, err := sqlite.Open(t.Context(), sqlite.Config{Path: path, Server: true})
 	want := "another plantstore serves " + path + ": stop it first, or use another file with --db"
 	if err == nil || err.Error() != want {
 		t.Errorf("a second server: got %v, want %s", err, want)
@@ -95,19 +131,19 @@ func TestOneServer(t *testing.T) {
 	must(t, mustOpen(t, sqlite.Config{Path: path, Server: true}).Close())
 }
 
-// TestLink opens a store by a link in another directory: it is the same store,
-// with the same locks and the same WAL.
+// TestLink opens a store by a link in another directory: it uses the same locks and the same
+// WAL.
 func TestLink(t *testing.T) {
 	t.Parallel()
 	path, link := filepath.Join(t.TempDir(), "plantstore.db"), filepath.Join(t.TempDir(), "link.db")
 	must(t, mustOpen(t, sqlite.Config{Path: path}).Close())
 	must(t, os.Symlink(path, link))
 	e := mustOpen(t, sqlite.Config{Path: link, Server: true})
-	for range 2 { // created, then found and synced
+	for range 2 { // created, then replayed
 		must(t, insertBatch(t.Context(), e, batchOf(1, 1)))
 	}
-	if other, err := sqlite.Open(t.Context(), sqlite.Config{Path: path, Server: true, Log: slog.New(slog.DiscardHandler)}); err == nil {
-		t.Errorf("a second server of the same file was let in by its other name")
+	if other, err := sqlite.Open(t.Context(), sqlite.Config{Path: path, Server: true}); err == nil {
+		t.Error("Open accepted a second server with the path of the link's target")
 		must(t, other.Close())
 	}
 	must(t, e.Close())
@@ -116,8 +152,8 @@ func TestLink(t *testing.T) {
 	}
 }
 
-// TestFiles shows what a store leaves on the disk, and that only its owner may
-// read it.
+// TestFiles shows that only the owner can read the files of a store, and that Close removes the
+// WAL and the shared memory.
 func TestFiles(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "plantstore.db")
@@ -126,7 +162,7 @@ func TestFiles(t *testing.T) {
 	for _, suffix := range []string{"", "-wal", "-shm", "-serve", "-ticket"} {
 		info, err := os.Stat(path + suffix)
 		if err != nil {
-			t.Errorf("while it runs: %v", err)
+			t.Errorf("before Close: %v", err)
 		} else if info.Mode().Perm() != 0o600 {
 			t.Errorf("%s has mode %v, want -rw-------", filepath.Base(path)+suffix, info.Mode())
 		}
@@ -134,13 +170,13 @@ func TestFiles(t *testing.T) {
 	must(t, e.Close())
 	for _, suffix := range []string{"-wal", "-shm"} {
 		if _, err := os.Stat(path + suffix); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("after Close: %s is still there (%v)", suffix, err)
+			t.Errorf("after Close: %s exists (%v)", suffix, err)
 		}
 	}
 }
 
-// TestWriteTicket shows that a command writes within its time while a
-// server commits without a pause, and that the server goes on beside an import.
+// TestWriteTicket shows that a command writes in time while a server commits without a pause,
+// and that a command that writes without a pause leaves the server half of the commits.
 func TestWriteTicket(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "plantstore.db")
@@ -174,31 +210,32 @@ func TestWriteTicket(t *testing.T) {
 	}
 	stop()
 	if n := <-served; n < commits/2 {
-		t.Errorf("the server committed %d times beside %d commits of a command", n, commits)
+		t.Errorf("%d commits of the server during %d commits of a command", n, commits)
 	}
 }
 
-func TestTurnIsNotWaitedForForever(t *testing.T) {
+// TestStoppedCommand shows that a commit fails in time while a stopped process has the write lock.
+func TestStoppedCommand(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "plantstore.db")
 	e := mustOpen(t, sqlite.Config{Path: path, Server: true})
 	defer e.Close()
-	stopped, err := sqlite3.Open(path) // a process that stands still in a transaction
+	stopped, err := sqlite3.Open(path) // as a process that was stopped in a transaction
 	must(t, err)
 	must(t, stopped.Exec("BEGIN IMMEDIATE"))
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if err := insertBatch(ctx, e, batchOf(1, 1)); !errors.Is(err, store.ErrBusy) {
-		t.Errorf("while the lock is held: %v, want %v", err, store.ErrBusy)
+		t.Errorf("while the store is locked: %v, want %v", err, store.ErrBusy)
 	}
 	must(t, stopped.Exec("ROLLBACK"))
 	must(t, stopped.Close())
 	must(t, insertBatch(t.Context(), e, batchOf(1, 1)))
 }
 
-// TestWALStaysBounded writes many times the bound, while a reader comes and
-// goes, and looks at the file after each batch.
-func TestWALStaysBounded(t *testing.T) {
+// TestWALLimit writes five times the limit, with a read after each batch: the WAL never exceeds
+// its limit.
+func TestWALLimit(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "plantstore.db")
 	e := mustOpen(t, sqlite.Config{Path: path, Server: true, WALMax: sqlite.WALBytesMin})
@@ -208,7 +245,7 @@ func TestWALStaysBounded(t *testing.T) {
 	for i := int64(0); written < 5*sqlite.WALBytesMin; i++ {
 		batch := make([]store.Create, 1000)
 		for j := range batch {
-			id := (i*1000 + int64(j)) * 7919 % (1 << 40) // scattered, as clients' ids are
+			id := (i*1000 + int64(j)) * 7919 % (1 << 40) // scattered
 			batch[j] = store.Create{Plant: plant.NewPlant{ID: id, Plant: plant.Plant{Name: name}}, At: time.Unix(0, 0)}
 			written += int64(len(name))
 		}
@@ -221,17 +258,18 @@ func TestWALStaysBounded(t *testing.T) {
 		}
 	}
 	if largest > sqlite.WALBytesMin {
-		t.Errorf("the WAL grew to %d bytes, its bound is %d", largest, sqlite.WALBytesMin)
+		t.Errorf("the WAL has %d bytes, want at most %d", largest, sqlite.WALBytesMin)
 	}
 }
 
-// TestReaderHoldsTheWAL shows that a reader of another program that holds a
-// transaction open is warned of, and stops nothing.
-func TestReaderHoldsTheWAL(t *testing.T) {
+// TestBlockingReader shows that the engine warns once of another process with an open read
+// transaction, and that commits do not wait for it.
+func TestBlockingReader(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "plantstore.db")
 	var log syncBuffer
-	e := mustOpen(t, sqlite.Config{Path: path, Server: true, WALMax: sqlite.WALBytesMin, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	logger := slog.New(slog.NewTextHandler(&log, nil))
+	e := mustOpen(t, sqlite.Config{Path: path, Server: true, WALMax: sqlite.WALBytesMin, Log: logger})
 	defer e.Close()
 	reader, err := sqlite3.Open(path)
 	must(t, err)
@@ -247,7 +285,7 @@ func TestReaderHoldsTheWAL(t *testing.T) {
 	must(t, reader.Exec("COMMIT"))
 	must(t, reader.Close())
 	if n := strings.Count(log.String(), "a reader in another process blocks the checkpoint of the WAL"); n != 1 {
-		t.Errorf("warned %d times, want once; log:\n%s", n, log.String())
+		t.Errorf("%d warnings, want 1; log:\n%s", n, log.String())
 	}
 }
 
@@ -282,8 +320,8 @@ func mustRemove(t testing.TB, path string) {
 	must(t, os.RemoveAll(path))
 }
 
-// TestOpenBesideReader starts a server on a store that another program reads in
-// a transaction that does not end, as one that copies it continuously does.
+// TestOpenBesideReader starts a server while another program has a read transaction open, as a
+// program for continuous replication does.
 func TestOpenBesideReader(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "plants.db")

@@ -3,7 +3,6 @@ package sqlite_test
 import (
 	"errors"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -16,18 +15,19 @@ import (
 	"plantstore/internal/store"
 )
 
-// TestNotWritable shows that a store which this user may not write to is no damage, and that the error says what to do.
+// TestNotWritable shows that a store without write permission is not reported as damaged.
 func TestNotWritable(t *testing.T) {
 	t.Parallel()
+	const advice = "check the owner and the mode of the file and of its directory"
 	for _, test := range []struct {
 		name      string
 		file, dir fs.FileMode
 		want      string
 	}{
-		{"file", 0o444, 0o777, "PATH is not writable: check the owner and the mode of the file and of its directory"},
-		{"directory", 0o666, 0o555, "PATH is not writable: check the owner and the mode of the file and of its directory: "},
-		{"mark", 0o666, 0o777, "PATH-mark is not writable: check the owner and the mode of the file and of its directory: "},
-		{"neither readable", 0o000, 0o777, "PATH is not writable: check the owner and the mode of the file and of its directory: "},
+		{"file", 0o444, 0o777, "PATH is not writable: " + advice},
+		{"directory", 0o666, 0o555, "PATH is not writable: " + advice + ": "},
+		{"mark", 0o666, 0o777, "PATH-mark is not writable: " + advice + ": "},
+		{"unreadable file", 0o000, 0o777, "PATH is not writable: " + advice + ": "},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -42,7 +42,7 @@ func TestNotWritable(t *testing.T) {
 			must(t, os.Chmod(dir, test.dir))
 			t.Cleanup(func() { must(t, os.Chmod(dir, 0o700)) })
 			for _, c := range []sqlite.Config{{Server: true}, {MustExist: true}} {
-				c.Path, c.Log = path, slog.New(slog.DiscardHandler)
+				c.Path = path
 				err := unprivileged(t, func() error {
 					if _, err := os.Lstat(path); err != nil {
 						return errUnreachable
@@ -56,11 +56,12 @@ func TestNotWritable(t *testing.T) {
 				if errors.Is(err, errUnreachable) {
 					t.Skip("another user cannot reach the directory of the tests")
 				}
-				if want := strings.ReplaceAll(test.want, "PATH", path); err == nil || !strings.HasPrefix(err.Error(), want) {
+				want := strings.ReplaceAll(test.want, "PATH", path)
+				if err == nil || !strings.HasPrefix(err.Error(), want) {
 					t.Errorf("got %v, want %s", err, want)
 				}
 				if errors.Is(err, store.ErrBroken) {
-					t.Errorf("%v counts as damage", err)
+					t.Errorf("%v wraps %v", err, store.ErrBroken)
 				}
 			}
 		})
@@ -69,7 +70,7 @@ func TestNotWritable(t *testing.T) {
 
 var errUnreachable = errors.New("another user cannot reach it")
 
-// unprivileged runs a function without root's rights to files: on a thread of its own, which ends with it.
+// unprivileged runs do without the file permissions of root, on a thread that ends with it.
 func unprivileged(t *testing.T, do func() error) error {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -77,9 +78,9 @@ func unprivileged(t *testing.T, do func() error) error {
 	}
 	done := make(chan error, 1)
 	go func() { // ends with do; this function waits for it
-		const nobody = 65534
-		runtime.LockOSThread() // and never unlocked, so nothing else runs on it
-		if err := unix.Setfsuid(nobody); err != nil {
+		const otherUser = 65534
+		runtime.LockOSThread() // never unlocked, so the runtime ends the thread
+		if err := unix.Setfsuid(otherUser); err != nil {
 			done <- err
 			return
 		}

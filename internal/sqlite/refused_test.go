@@ -3,7 +3,6 @@ package sqlite
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,17 +13,18 @@ import (
 	"plantstore/internal/store"
 )
 
-// TestIgnoredInsert shows that a plant that SQLite neither inserts nor has is damage.
+// TestIgnoredInsert shows that a plant that SQLite neither inserts nor finds is damage.
 func TestIgnoredInsert(t *testing.T) {
 	t.Parallel()
-	e, err := Open(t.Context(), Config{Path: filepath.Join(t.TempDir(), "p.db"), Log: slog.New(slog.DiscardHandler)})
+	e, err := Open(t.Context(), Config{Path: filepath.Join(t.TempDir(), "p.db")})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer e.release()
 	other, err := sqlite3.Open(e.path)
 	if err == nil {
-		err = errors.Join(other.Exec("CREATE TRIGGER t BEFORE INSERT ON plants BEGIN SELECT RAISE(IGNORE); END"), other.Close())
+		const ignore = "CREATE TRIGGER t BEFORE INSERT ON plants BEGIN SELECT RAISE(IGNORE); END"
+		err = errors.Join(other.Exec(ignore), other.Close())
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -36,12 +36,12 @@ func TestIgnoredInsert(t *testing.T) {
 	}
 }
 
-// TestHoldFollowsCommits shows that an engine writes to a store that it holds only if its hold was committed, and only
-// until it is released.
-func TestHoldFollowsCommits(t *testing.T) {
+// TestOwnMoveState shows that an engine writes under its own move state only if that was
+// committed, and only until Reopen.
+func TestOwnMoveState(t *testing.T) {
 	t.Parallel()
 	e := openServer(t)
-	mover, err := Open(t.Context(), Config{Path: e.path, Log: slog.New(slog.DiscardHandler)})
+	mover, err := Open(t.Context(), Config{Path: e.path})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,9 +53,9 @@ func TestHoldFollowsCommits(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	hold := func(by *Engine, before, why store.MoveState) {
+	set := func(e *Engine, after store.MoveState) {
 		t.Helper()
-		if err := by.SetMoveState(t.Context(), before, why); err != nil {
+		if err := e.SetMoveState(t.Context(), store.MoveState{}, after); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -71,25 +71,25 @@ func TestHoldFollowsCommits(t *testing.T) {
 		t.Fatalf("got %v, want %v", err, store.ErrFull)
 	}
 	exec("PRAGMA max_page_count = 100000")
-	hold(e, store.MoveState{}, long)
-	refused("a hold that was rolled back", 1)
+	set(e, long)
+	refused("after a rollback of its move state", 1)
 	if err := e.Reopen(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 
-	hold(mover, store.MoveState{}, long)
+	set(mover, long)
 	if err := insertBatch(t.Context(), mover, plantsFrom(2, 1, "Rosa")); err != nil {
-		t.Errorf("under its own hold: %v", err)
+		t.Errorf("under its own move state: %v", err)
 	}
 	if err := mover.Reopen(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	hold(e, store.MoveState{}, long)
-	refused("a hold that was released", 3)
+	set(e, long)
+	refused("after Reopen", 3)
 }
 
-// TestCheckpointWait shows that a batch that waits for a checkpoint in the background gives up with its context, lets tokens
-// be changed meanwhile, and goes on when the checkpoint has ended.
+// TestCheckpointWait shows that a batch that waits for a checkpoint in the background ends with
+// its context, does not block changes of tokens, and continues after the checkpoint.
 func TestCheckpointWait(t *testing.T) {
 	t.Parallel()
 	e := openServer(t)
@@ -103,20 +103,21 @@ func TestCheckpointWait(t *testing.T) {
 
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	if err := insertBatch(ctx, e, plantsFrom(0, 1, "Rosa")); !errors.Is(err, store.ErrBusy) || !errors.Is(err, context.DeadlineExceeded) {
+	err := insertBatch(ctx, e, plantsFrom(0, 1, "Rosa"))
+	if !errors.Is(err, store.ErrBusy) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v, want %v and %v", err, store.ErrBusy, context.DeadlineExceeded)
 	}
 
 	inserted := make(chan error, 1)
 	go func() { inserted <- insertBatch(t.Context(), e, plantsFrom(0, 1, "Rosa")) }() // ends below
 	if _, err := e.CreateToken(t.Context(), auth.Token{Name: "beside", CreatedAt: time.Unix(0, 0)}); err != nil {
-		t.Errorf("a token meanwhile: %v", err)
+		t.Errorf("CreateToken while a batch waits: %v", err)
 	}
 	e.writeMu.Lock()
-	c.frames = c.framesMax + 1 // which the token's commit has set
+	c.frames = c.framesMax + 1 // the commit of the token has changed it
 	e.writeMu.Unlock()
 	c.passEnded(false, nil)
 	if err := <-inserted; err != nil {
-		t.Errorf("when the checkpoint has ended: %v", err)
+		t.Errorf("after the checkpoint: %v", err)
 	}
 }

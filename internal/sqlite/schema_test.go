@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math"
 	"os"
 	"path/filepath"
@@ -25,17 +24,22 @@ import (
 	"plantstore/internal/store"
 )
 
-// endless is a query without an end.
+// endless is a query that never ends.
 const endless = "WITH RECURSIVE r (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) "
 
-// hostile are changes of a store's schema, and what is said of each.
+// endlessPlants completes endless to a view with the columns of plants.
+const endlessPlants = "SELECT n AS id, 'a' AS name, NULL AS tag, 0 AS created_at, 0 AS created_by, 0 AS digest FROM r"
+
+// hostile are changes of a schema, with the expected fault of each.
 var hostile = []struct{ name, sql, want string }{
 	{
-		"a trigger that deletes", "CREATE TRIGGER evil AFTER INSERT ON plants BEGIN DELETE FROM plants WHERE id = new.id; END",
+		"a trigger that deletes",
+		"CREATE TRIGGER evil AFTER INSERT ON plants BEGIN DELETE FROM plants WHERE id = new.id; END",
 		`trigger "evil" on "plants" is not part of it`,
 	},
 	{
-		"a trigger that does not end", "CREATE TRIGGER evil AFTER INSERT ON plants BEGIN SELECT count(*) FROM (" + endless + "SELECT n FROM r); END",
+		"a trigger that never ends",
+		"CREATE TRIGGER evil AFTER INSERT ON plants BEGIN SELECT count(*) FROM (" + endless + "SELECT n FROM r); END",
 		`trigger "evil" on "plants" is not part of it`,
 	},
 	{
@@ -43,50 +47,70 @@ var hostile = []struct{ name, sql, want string }{
 		`trigger "evil" on "tokens" is not part of it`,
 	},
 	{
-		"a trigger on another table", "CREATE TABLE other (a); CREATE TRIGGER evil AFTER INSERT ON other BEGIN DELETE FROM plants; END",
+		"a trigger on another table",
+		"CREATE TABLE other (a); CREATE TRIGGER evil AFTER INSERT ON other BEGIN DELETE FROM plants; END",
 		`trigger "evil" on "other" is not part of it`,
 	},
 	{
-		"another trigger of a move", "CREATE TABLE followed (number INTEGER PRIMARY KEY, id INTEGER NOT NULL) STRICT; CREATE TRIGGER follow AFTER INSERT ON plants BEGIN DELETE FROM plants; END",
-		`trigger "follow" differs from the schema: want "…ERT ON plants BEGIN INSERT INTO followed (id) VALUES (new.id); END", got "…ERT ON plants BEGIN DELETE FROM plants; END"`,
+		"another capture trigger", "CREATE TABLE followed (number INTEGER PRIMARY KEY, id INTEGER NOT NULL) STRICT; " +
+			"CREATE TRIGGER follow AFTER INSERT ON plants BEGIN DELETE FROM plants; END",
+		`trigger "follow" differs from the schema: ` +
+			`want "…ERT ON plants BEGIN INSERT INTO followed (id) VALUES (new.id); END", ` +
+			`got "…ERT ON plants BEGIN DELETE FROM plants; END"`,
 	},
 	{
-		"half of a move", "CREATE TABLE followed (number INTEGER PRIMARY KEY, id INTEGER NOT NULL) STRICT",
+		"half of a capture", "CREATE TABLE followed (number INTEGER PRIMARY KEY, id INTEGER NOT NULL) STRICT",
 		`trigger "follow" is missing`,
 	},
 	{
-		"an endless view as plants", "ALTER TABLE plants RENAME TO p; CREATE VIEW plants AS " + endless + "SELECT n AS id, 'a' AS name, NULL AS tag, 0 AS created_at, 0 AS created_by, 0 AS digest FROM r",
+		"an endless view as plants", "ALTER TABLE plants RENAME TO p; CREATE VIEW plants AS " + endless + endlessPlants,
 		`table "plants" is missing`,
 	},
 	{
-		"an endless view as state", "ALTER TABLE state RENAME TO s; CREATE VIEW state AS " + endless + "SELECT sum(n) AS store, 0 AS commits, 0 AS plants, 0 AS digests, 0 AS token_changes, 0 AS token_digests, '' AS held FROM r",
+		"an endless view as state", "ALTER TABLE state RENAME TO s; CREATE VIEW state AS " + endless +
+			"SELECT sum(n) AS store, 0 AS commits, 0 AS plants, 0 AS digests, " +
+			"0 AS token_changes, 0 AS token_digests, '' AS held FROM r",
 		`table "state" is missing`,
 	},
 	{
-		"a view that is said to be a table", "ALTER TABLE plants RENAME TO p; CREATE VIEW plants AS " + endless + "SELECT n AS id, 'a' AS name, NULL AS tag, 0 AS created_at, 0 AS created_by, 0 AS digest FROM r; PRAGMA writable_schema = ON; UPDATE sqlite_schema SET type = 'table', rootpage = 2 WHERE name = 'plants'",
+		"a view with the type of a table",
+		"ALTER TABLE plants RENAME TO p; CREATE VIEW plants AS " + endless + endlessPlants +
+			"; PRAGMA writable_schema = ON; UPDATE sqlite_schema SET type = 'table', rootpage = 2 WHERE name = 'plants'",
 		"malformed database schema (plants)",
 	},
 	{"another view", "CREATE VIEW v AS " + endless + "SELECT * FROM r", `view "v" is not part of it`},
 	{"a virtual table", "CREATE VIRTUAL TABLE v USING fts5 (a)", `table "v" is not an ordinary table`},
 	{"a generated column", "CREATE TABLE other (a, b AS (a + 1))", `table "other" has a generated column`},
 	{
-		"a trigger that is said to be a table", "CREATE TABLE other (a); CREATE TRIGGER evil AFTER INSERT ON plants BEGIN DELETE FROM plants; END; PRAGMA writable_schema = ON; UPDATE sqlite_schema SET type = 'table', tbl_name = 'evil', rootpage = 2 WHERE name = 'evil'",
+		"a trigger with the type of a table", "CREATE TABLE other (a); " +
+			"CREATE TRIGGER evil AFTER INSERT ON plants BEGIN DELETE FROM plants; END; PRAGMA writable_schema = ON; " +
+			"UPDATE sqlite_schema SET type = 'table', tbl_name = 'evil', rootpage = 2 WHERE name = 'evil'",
 		"malformed database schema (evil)",
 	},
 	{"an index", "CREATE INDEX i ON plants (name)", `index "i" on "plants" is not part of it`},
 	{"a unique index", "CREATE UNIQUE INDEX i ON tokens (name)", `index "i" on "tokens" is not part of it`},
 	{
-		"an index that is said to be of another table", "CREATE TABLE other (a); CREATE INDEX i ON plants (name); PRAGMA writable_schema = ON; UPDATE sqlite_schema SET tbl_name = 'other' WHERE name = 'i'",
+		"an index with another table", "CREATE TABLE other (a); CREATE INDEX i ON plants (name); " +
+			"PRAGMA writable_schema = ON; UPDATE sqlite_schema SET tbl_name = 'other' WHERE name = 'i'",
 		"malformed database schema (i)",
 	},
-	{"an expression in an index", "CREATE TABLE other (a); CREATE INDEX i ON other (hex(zeroblob(a)))", `index "i" has an expression`},
-	{"a part of a table in an index", "CREATE TABLE other (a); CREATE INDEX i ON other (a) WHERE hex(zeroblob(a)) > ''", `index "i" has an expression`},
+	{
+		"an index on an expression", "CREATE TABLE other (a); CREATE INDEX i ON other (hex(zeroblob(a)))",
+		`index "i" has an expression`,
+	},
+	{
+		"a partial index", "CREATE TABLE other (a); CREATE INDEX i ON other (a) WHERE hex(zeroblob(a)) > ''",
+		`index "i" has an expression`,
+	},
 	{"another column", "ALTER TABLE plants ADD COLUMN height INTEGER", `table "plants" differs from the schema`},
-	{"a default", "ALTER TABLE tokens DROP COLUMN revoked_at; ALTER TABLE tokens ADD COLUMN revoked_at INTEGER DEFAULT 1", `table "tokens" differs from the schema`},
+	{
+		"a default", "ALTER TABLE tokens DROP COLUMN revoked_at; ALTER TABLE tokens ADD COLUMN revoked_at INTEGER DEFAULT 1",
+		`table "tokens" differs from the schema`,
+	},
 	{"no tokens", "DROP TABLE tokens", `table "tokens" is missing`},
 }
 
-// hostileStore makes a store with plants and a token, and changes its schema.
+// hostileStore creates a store with plants and a token, and runs sql on it.
 func hostileStore(t *testing.T, sql string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "plants.db")
@@ -99,7 +123,7 @@ func hostileStore(t *testing.T, sql string) string {
 	return path
 }
 
-// manifestFor writes a manifest that agrees with a backup, as an attacker would.
+// manifestFor writes a matching manifest for a file, as an attacker would.
 func manifestFor(t *testing.T, backup string, m sqlite.Manifest) {
 	t.Helper()
 	data, err := os.ReadFile(backup)
@@ -110,20 +134,20 @@ func manifestFor(t *testing.T, backup string, m sqlite.Manifest) {
 	must(t, os.WriteFile(backup+sqlite.ManifestSuffix, text, 0o600))
 }
 
-// TestHostileSchema shows that a store whose schema is not its version's is
-// refused by everything that opens it, before anything in it can run.
+// TestHostileSchema shows that every operation refuses a store with a changed schema before code
+// of the file runs.
 func TestHostileSchema(t *testing.T) {
 	t.Parallel()
-	const promptly = 30 * time.Second // for a loaded machine; an endless view never ends
+	const timeout = 30 * time.Second // for a loaded machine; an endless view never ends
 	for _, test := range hostile {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			ctx, cancel := context.WithTimeout(t.Context(), promptly)
+			ctx, cancel := context.WithTimeout(t.Context(), timeout)
 			defer cancel()
 			path := hostileStore(t, test.sql)
 			before := durable(t, path)
 			for _, c := range []sqlite.Config{{Server: true, Migrate: true}, {MustExist: true}, {ReadOnly: true}} {
-				c.Path, c.Log = path, slog.New(slog.DiscardHandler)
+				c.Path = path
 				e, err := sqlite.Open(ctx, c)
 				if err == nil {
 					_, errList := e.List(ctx, store.Query{From: math.MinInt64, Limit: 10})
@@ -139,12 +163,14 @@ func TestHostileSchema(t *testing.T) {
 				t.Errorf("Verify:\ngot  %q, %v\nwant %s", v.Faults, err, test.want)
 			}
 			backup := filepath.Join(t.TempDir(), "backup.db")
-			if _, err := sqlite.Backup(ctx, path, backup, noProgress); err == nil || !strings.Contains(err.Error(), test.want) {
+			_, err = sqlite.Backup(ctx, path, backup, noProgress)
+			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("Backup:\ngot  %v\nwant %s", err, test.want)
 			}
 			manifestFor(t, path, sqlite.Manifest{Format: 1, Plants: 10, Commits: 2})
 			restored := filepath.Join(t.TempDir(), "restored.db")
-			if _, err := sqlite.Restore(ctx, path, restored, false, noProgress); err == nil || !strings.Contains(err.Error(), test.want) {
+			_, err = sqlite.Restore(ctx, path, restored, false, noProgress)
+			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("Restore:\ngot  %v\nwant %s", err, test.want)
 			}
 			if _, err := os.Stat(restored); !errors.Is(err, os.ErrNotExist) {
@@ -157,12 +183,12 @@ func TestHostileSchema(t *testing.T) {
 	}
 }
 
-// TestForeignTables shows that tables of other programs, which run nothing, are
-// left alone.
+// TestForeignTables shows that a store may have tables of other programs without code.
 func TestForeignTables(t *testing.T) {
 	t.Parallel()
 	for _, sql := range []string{
-		"CREATE TABLE _litestream_seq (id INTEGER PRIMARY KEY, seq INTEGER); CREATE TABLE _litestream_lock (id INTEGER)", // of Litestream
+		// the tables of Litestream
+		"CREATE TABLE _litestream_seq (id INTEGER PRIMARY KEY, seq INTEGER); CREATE TABLE _litestream_lock (id INTEGER)",
 		"CREATE TABLE other (a, b, UNIQUE (a)); CREATE INDEX i ON other (b DESC)",
 		"CREATE TABLE other (a REFERENCES plants (id))",
 		"CREATE TABLE other (a CHECK (a > 1)); PRAGMA ignore_check_constraints = ON; INSERT INTO other VALUES (0)",
@@ -180,9 +206,8 @@ func TestForeignTables(t *testing.T) {
 	}
 }
 
-// TestFollowedStoreIsOpened shows that what a move adds to a store is part of its
-// schema.
-func TestFollowedStoreIsOpened(t *testing.T) {
+// TestCaptureIsPartOfSchema shows that Open accepts a store with a capture.
+func TestCaptureIsPartOfSchema(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "plants.db")
 	mover := mustOpen(t, sqlite.Config{Path: path})
@@ -190,7 +215,7 @@ func TestFollowedStoreIsOpened(t *testing.T) {
 	server := mustOpen(t, sqlite.Config{Path: path, Server: true})
 	must(t, insertBatch(t.Context(), server, batchOf(0, 3)))
 	if ids, err := mover.Captured(t.Context(), 10); err != nil || len(ids) != 3 {
-		t.Errorf("followed %v, %v; want 3 ids", ids, err)
+		t.Errorf("captured %v, %v; want 3 ids", ids, err)
 	}
 	must(t, server.Close())
 	must(t, mover.StopCapture(t.Context()))
@@ -198,7 +223,7 @@ func TestFollowedStoreIsOpened(t *testing.T) {
 	must(t, mustOpen(t, sqlite.Config{Path: path, Server: true}).Close())
 }
 
-// TestManyObjects shows that the list of a file's objects has a bound.
+// TestManyObjects shows that the number of objects in a file is limited.
 func TestManyObjects(t *testing.T) {
 	t.Parallel()
 	var sql strings.Builder
@@ -207,14 +232,14 @@ func TestManyObjects(t *testing.T) {
 		fmt.Fprintf(&sql, "CREATE TABLE other%d (a);", i)
 	}
 	path := hostileStore(t, sql.String()+"COMMIT")
-	_, err := sqlite.Open(t.Context(), sqlite.Config{Path: path, ReadOnly: true, Log: slog.New(slog.DiscardHandler)})
+	_, err := sqlite.Open(t.Context(), sqlite.Config{Path: path, ReadOnly: true})
 	if want := "it has more than 1000 tables and indexes"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
 }
 
-// TestDuring shows that the end of a context ends what runs on a connection,
-// also if it comes between two statements.
+// TestDuring shows that the end of a context interrupts a connection, also between two
+// statements.
 func TestDuring(t *testing.T) {
 	t.Parallel()
 	c, err := sqlite3.Open(":memory:")
@@ -223,7 +248,7 @@ func TestDuring(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	err = sqlite.During(ctx, c, func() error {
 		cancel()
-		_, err := c.QueryInt("SELECT 1") // the first interruption may come here
+		_, err := c.QueryInt("SELECT 1") // the first interruption may occur here
 		for err == nil {
 			_, err = c.QueryInt(endless + "SELECT count(*) FROM r")
 		}
@@ -237,8 +262,8 @@ func TestDuring(t *testing.T) {
 	}
 }
 
-// endlessTree makes the pages of a table point to each other so that a scan of
-// it meets more rows than it can ever read, though no path in it is a circle.
+// endlessTree links the pages of a table so that a scan has practically endless rows, without
+// a cycle in the tree.
 func endlessTree(t *testing.T, path, table string) {
 	t.Helper()
 	const pageBytes, levels, children = 4096, 8, 300
@@ -275,8 +300,8 @@ func endlessTree(t *testing.T, path, table string) {
 	must(t, os.WriteFile(path, data, 0o600))
 }
 
-// TestEndlessTree shows that Verify ends on a table that a scan of it does not,
-// and that the end of a context ends the scan.
+// TestEndlessTree shows that Verify ends on a table with an endless scan, and that the end of a
+// context ends the scan.
 func TestEndlessTree(t *testing.T) {
 	t.Parallel()
 	for _, table := range []string{"plants", "tokens"} {
@@ -286,18 +311,21 @@ func TestEndlessTree(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // for a loaded machine
 		defer cancel()
 		v, err := sqlite.Verify(ctx, path, nil)
-		if faults := strings.Join(v.Faults, "\n"); err != nil || !strings.Contains(faults, "2nd reference to page") || !strings.Contains(faults, "the rest was not read") {
+		faults := strings.Join(v.Faults, "\n")
+		if err != nil || !strings.Contains(faults, "2nd reference to page") ||
+			!strings.Contains(faults, "the rest was not read") {
 			t.Errorf("%s: %v:\n%s", table, err, faults)
 		}
 	}
 	path := hostileStore(t, "")
 	endlessTree(t, path, "plants")
-	e, err := sqlite.Open(t.Context(), sqlite.Config{Path: path, ReadOnly: true, Log: slog.New(slog.DiscardHandler)})
+	e, err := sqlite.Open(t.Context(), sqlite.Config{Path: path, ReadOnly: true})
 	must(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	if _, err := e.List(ctx, store.Query{From: math.MinInt64, Tag: plant.Tagged("none has this"), Limit: 1}); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("List: %v, want that it was ended", err)
+	noMatch := store.Query{From: math.MinInt64, Tag: plant.Tagged("no plant has this tag"), Limit: 1}
+	if _, err := e.List(ctx, noMatch); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("List: %v, want %v", err, context.DeadlineExceeded)
 	}
 	must(t, e.Close())
 }

@@ -24,8 +24,8 @@ func (w *firstWrite) Write(p []byte) (int, error) {
 	return w.Buffer.Write(p)
 }
 
-// While the reader of a backup that is a stream takes its time, nothing keeps the WAL growing, and the temporary file has
-// no name. What the stream has is a whole backup, and the store goes on.
+// TestBackupToSlowReader shows that the WAL does not grow during a slow BackupTo, that the
+// temporary file has no name, and that the stream is a complete backup.
 func TestBackupToSlowReader(t *testing.T) {
 	t.Parallel()
 	dir, spool := t.TempDir(), t.TempDir()
@@ -35,13 +35,13 @@ func TestBackupToSlowReader(t *testing.T) {
 	out := &firstWrite{}
 	out.do = func() {
 		if names, err := os.ReadDir(spool); err != nil || len(names) > 0 {
-			t.Errorf("the directory for temporary files has %v, %v, want nothing", names, err)
+			t.Errorf("the temporary directory has %v, %v, want no file", names, err)
 		}
 		must(t, insertBatch(t.Context(), e, batchOf(100, 10)))
 		c, err := sqlite3.Open(path)
 		must(t, err)
 		if busy, err := c.QueryInt("PRAGMA wal_checkpoint(TRUNCATE)"); busy != 0 || err != nil {
-			t.Errorf("the WAL cannot be emptied: %d, %v", busy, err)
+			t.Errorf("could not truncate the WAL: %d, %v", busy, err)
 		}
 		must(t, c.Close())
 	}

@@ -3,7 +3,6 @@ package sqlite
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"path/filepath"
 	"testing"
 	"time"
@@ -15,21 +14,22 @@ import (
 	"plantstore/internal/store"
 )
 
-// TestTokensOfSchema2 opens a store whose tokens have no prefix and no digest of
-// one.
+// TestTokensOfSchema2 opens a store whose tokens have neither a prefix nor a digest of it.
 func TestTokensOfSchema2(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "plantstore.db")
-	begun := time.UnixMicro(1_700_000_000_000_000).UTC()
-	old := auth.Token{ID: 1, Name: "two words", Hash: auth.HashOf("old"), Scopes: auth.ScopeCreate, CreatedAt: begun}
+	createdAt := time.UnixMicro(1_700_000_000_000_000).UTC()
+	old := auth.Token{ID: 1, Name: "two words", Hash: auth.HashOf("old"), Scopes: auth.ScopeCreate, CreatedAt: createdAt}
 	writeSchema2(t, path, old)
 
-	e, err := Open(t.Context(), Config{Path: path, Migrate: true, Log: slog.New(slog.DiscardHandler)})
+	e, err := Open(t.Context(), Config{Path: path, Migrate: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	secret := auth.Mint()
-	fresh := auth.Token{Name: "new", Hash: auth.HashOf(secret), Prefix: auth.PrefixOf(secret), Scopes: auth.ScopeCreate, CreatedAt: begun}
+	fresh := auth.Token{
+		Name: "new", Hash: auth.HashOf(secret), Prefix: auth.PrefixOf(secret), Scopes: auth.ScopeCreate, CreatedAt: createdAt,
+	}
 	if fresh.ID, err = e.CreateToken(t.Context(), fresh); err != nil {
 		t.Fatal(err)
 	}
@@ -45,8 +45,7 @@ func TestTokensOfSchema2(t *testing.T) {
 	}
 }
 
-// writeSchema2 makes a store as a program that knew two migrations left it, with
-// one token and its digest.
+// writeSchema2 creates a store of schema 2 with one token and its digest.
 func writeSchema2(t *testing.T, path string, token auth.Token) {
 	t.Helper()
 	c, err := sqlite3.Open(path)

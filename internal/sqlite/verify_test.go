@@ -22,14 +22,14 @@ import (
 )
 
 var (
-	damages    = flag.Int("damages", 100, "random damages that TestDamages does")
-	damageSeed = flag.Uint64("damage-seed", 0, "seed of TestDamages; 0: another each time")
+	damages    = flag.Int("damages", 100, "number of random damages of TestDamages")
+	damageSeed = flag.Uint64("damage-seed", 0, "seed of TestDamages; 0: a random seed")
 )
 
-// suffixes are what the names of a store's files have behind that of the first.
+// suffixes are the suffixes of the files of a store.
 var suffixes = []string{"", "-wal", "-shm", "-mark"}
 
-// files are the contents of a store's files, by suffix.
+// files are the contents of the files of a store, by suffix.
 type files map[string][]byte
 
 func readFiles(t testing.TB, path string) files {
@@ -52,12 +52,14 @@ func (f files) writeTo(t testing.TB, path string) {
 	}
 }
 
-// fill stores plants in commits of several sizes, and a few tokens. The
-// random numbers decide what they are.
+// fill stores random plants in commits of random sizes, and three tokens.
 func fill(t testing.TB, e *sqlite.Engine, random *rand.Rand, commits int) {
 	t.Helper()
 	for i := range 3 {
-		_, err := e.CreateToken(t.Context(), auth.Token{Name: fmt.Sprint("token", i), Hash: auth.HashOf(fmt.Sprint(random.Uint64())), Prefix: "pst_0abc", Scopes: auth.ScopeCreate, CreatedAt: time.UnixMicro(random.Int64N(1 << 50))})
+		_, err := e.CreateToken(t.Context(), auth.Token{
+			Name: fmt.Sprint("token", i), Hash: auth.HashOf(fmt.Sprint(random.Uint64())), Prefix: "pst_0abc",
+			Scopes: auth.ScopeCreate, CreatedAt: time.UnixMicro(random.Int64N(1 << 50)),
+		})
 		must(t, err)
 	}
 	for range commits {
@@ -73,8 +75,7 @@ func fill(t testing.TB, e *sqlite.Engine, random *rand.Rand, commits int) {
 	}
 }
 
-// content is everything that a store was asked to keep, as text. It says so if
-// it cannot be read.
+// content returns the plants and tokens of a store as text, with the error if it cannot be read.
 func content(path string) string {
 	c, err := sqlite3.OpenReadOnly(path)
 	if err != nil {
@@ -83,8 +84,9 @@ func content(path string) string {
 	defer c.Close()
 	var text strings.Builder
 	for _, sql := range []string{
-		"SELECT id || ' ' || quote(name) || ' ' || quote(tag) || ' ' || created_at || ' ' || created_by FROM plants ORDER BY id",
-		"SELECT id || ' ' || quote(name) || ' ' || quote(hash) || ' ' || scopes || ' ' || created_at || ' ' || quote(expires_at) || ' ' || quote(revoked_at) || ' ' || quote(prefix) FROM tokens ORDER BY id",
+		`SELECT concat_ws(' ', id, quote(name), quote(tag), created_at, created_by) FROM plants ORDER BY id`,
+		`SELECT concat_ws(' ', id, quote(name), quote(hash), scopes, created_at,
+			quote(expires_at), quote(revoked_at), quote(prefix)) FROM tokens ORDER BY id`,
 	} {
 		s, err := c.Prepare(sql)
 		if err != nil {
@@ -105,21 +107,21 @@ func content(path string) string {
 	return text.String()
 }
 
-// integrity is what SQLite alone finds wrong with a file.
+// integrity returns the result of SQLite's integrity check of a file.
 func integrity(path string) string {
 	c, err := sqlite3.OpenReadOnly(path)
 	if err != nil {
 		return err.Error()
 	}
 	defer c.Close()
-	said, err := c.QueryText("PRAGMA integrity_check")
+	result, err := c.QueryText("PRAGMA integrity_check")
 	if err != nil {
 		return err.Error()
 	}
-	return said
+	return result
 }
 
-// damage does one random harm to the files of a store, and says which.
+// damage applies a random damage to the files of a store and describes it.
 func damage(random *rand.Rand, f, foreign files) string {
 	names := slices.Sorted(maps.Keys(f))
 	names = slices.DeleteFunc(names, func(s string) bool { return len(f[s]) == 0 || s == "-mark" })
@@ -133,7 +135,7 @@ func damage(random *rand.Rand, f, foreign files) string {
 		return fmt.Sprintf("zeros at %d of %q", page, name)
 	case 1:
 		f[name] = b[:random.IntN(len(b))]
-		return fmt.Sprintf("%q cut to %d of %d", name, len(f[name]), len(b))
+		return fmt.Sprintf("%q truncated to %d of %d", name, len(f[name]), len(b))
 	case 2:
 		delete(f, "-wal")
 		return "no WAL"
@@ -152,24 +154,23 @@ func damage(random *rand.Rand, f, foreign files) string {
 	}
 }
 
-// TestDamages harms copies of stores at random: of one that was stopped, and of
-// one that was killed. Either Verify finds it, or all that was stored can be
-// read as it was. To show that this test can fail, the same damages must
-// deceive SQLite's own check now and then.
+// TestDamages applies random damages to copies of a stopped and of a killed store. Either Verify
+// detects the damage, or the whole content is unchanged. To show that this test can fail, some
+// damages must pass SQLite's integrity check.
 func TestDamages(t *testing.T) {
 	t.Parallel()
 	seed := *damageSeed
 	if seed == 0 {
-		seed = rand.Uint64() // another damage each time, not a secret
+		seed = rand.Uint64() // not a secret
 	}
 	t.Logf("-damage-seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0)) // the same damages for the same seed
+	random := rand.New(rand.NewPCG(seed, 0)) // reproducible by the seed
 
 	dir := t.TempDir()
 	path := filepath.Join(dir, "plants.db")
 	e := mustOpen(t, sqlite.Config{Path: path, Server: true})
 	fill(t, e, random, 20)
-	killed := readFiles(t, path) // as a kill leaves it: nothing is copied from the WAL yet
+	killed := readFiles(t, path) // as after a kill, before a checkpoint
 	must(t, e.Close())
 	stopped := readFiles(t, path)
 	want := content(path)
@@ -180,10 +181,10 @@ func TestDamages(t *testing.T) {
 	foreign := readFiles(t, other)
 	must(t, o.Close())
 
-	found, deceived := 0, 0
+	found, undetected := 0, 0
 	for i := range *damages {
 		f := maps.Clone([]files{killed, stopped}[i%2])
-		what := damage(random, f, foreign)
+		description := damage(random, f, foreign)
 		copied := filepath.Join(dir, fmt.Sprint(i, ".db"))
 		f.writeTo(t, copied)
 		v, err := sqlite.Verify(t.Context(), copied, nil)
@@ -194,46 +195,47 @@ func TestDamages(t *testing.T) {
 		case detected:
 			found++
 		case !same:
-			t.Errorf("damage %d (%s) is silent", i, what)
+			t.Errorf("Verify does not detect damage %d: %s", i, description)
 		}
 		if !same && integrity(copied) == "ok" {
-			deceived++
+			undetected++
 		}
 		for _, suffix := range suffixes {
 			_ = os.Remove(copied + suffix)
 		}
 	}
-	t.Logf("%d of %d damages found, the others are harmless; %d deceive SQLite's own check", found, *damages, deceived)
-	if deceived == 0 {
-		t.Error("no damage was of the kind that this test is about")
+	t.Logf("%d of %d damages detected, the others are harmless; %d pass SQLite's integrity check",
+		found, *damages, undetected)
+	if undetected == 0 {
+		t.Error("every damage fails SQLite's integrity check, so this test shows nothing")
 	}
 }
 
-// TestVerify looks at a good store: served, stopped, and without a mark.
+// TestVerify verifies an undamaged store: served, stopped, and without a commit mark.
 func TestVerify(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "plants.db")
 	e := mustOpen(t, sqlite.Config{Path: path, Server: true})
 	fill(t, e, rand.New(rand.NewPCG(1, 1)), 5)
-	look := func(when string) {
+	check := func(when string) {
 		t.Helper()
 		v, err := sqlite.Verify(t.Context(), path, nil)
 		if err != nil || len(v.Faults) > 0 || v.Tokens != 3 || v.Plants == 0 || v.Commits != 8 {
 			t.Errorf("%s: %+v, %v", when, v, err)
 		}
 	}
-	look("served")
+	check("served")
 	must(t, e.Close())
-	look("stopped")
+	check("stopped")
 	mustRemove(t, path+"-mark")
-	look("without a mark")
+	check("without a mark")
 	left, err := filepath.Glob(path + "-*")
 	if err != nil || slices.Contains(left, path+"-wal") || slices.Contains(left, path+"-shm") {
-		t.Errorf("verify leaves %v, %v", left, err)
+		t.Errorf("files left: %v, %v", left, err)
 	}
 }
 
-// TestVerifyNames shows that what is wrong is named.
+// TestVerifyNames tests the description of each kind of damage.
 func TestVerifyNames(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ sql, want string }{
@@ -241,17 +243,35 @@ func TestVerifyNames(t *testing.T) {
 		{"UPDATE plants SET tag = '' WHERE id = 7", "plant 7 does not match its digest"},
 		{"UPDATE plants SET created_by = 9 WHERE id = 7", "plant 7 does not match its digest"},
 		{"DELETE FROM plants WHERE id = 7", "the store has 9 plants; 10 were stored"},
-		{"DELETE FROM plants WHERE id = 7; INSERT INTO plants SELECT 77, name, tag, created_at, created_by, 1 FROM plants WHERE id = 8", "plant 77 does not match its digest\na plant is missing and another one was added"},
+		{
+			`DELETE FROM plants WHERE id = 7;
+				INSERT INTO plants SELECT 77, name, tag, created_at, created_by, 1 FROM plants WHERE id = 8`,
+			"plant 77 does not match its digest\na plant is missing and another one was added",
+		},
 		{"UPDATE tokens SET scopes = 'admin'", "a token was changed, removed or added by another program"},
 		{"UPDATE tokens SET expires_at = 1", "a token was changed, removed or added by another program"},
 		{"DELETE FROM tokens", "a token was changed, removed or added by another program"},
 		{"UPDATE tokens SET last_used_at = 1", ""},
 		{"CREATE INDEX i ON plants (name)", `schema 3: index "i" on "plants" is not part of it`},
-		{"CREATE TRIGGER g AFTER INSERT ON tokens BEGIN DELETE FROM plants; END", `schema 3: trigger "g" on "tokens" is not part of it`},
+		{
+			"CREATE TRIGGER g AFTER INSERT ON tokens BEGIN DELETE FROM plants; END",
+			`schema 3: trigger "g" on "tokens" is not part of it`,
+		},
 		{"CREATE TABLE other (a); CREATE INDEX i ON other (a)", ""},
-		{"DELETE FROM state", "could not read the state of the store: the store failed: the table state has no row"},
-		{"UPDATE state SET commits = 1", "PATH has lost acknowledged plants: its last commit is 1, and commit 2 was acknowledged; its WAL (PATH-wal) was removed, replaced or damaged. Put the WAL back or restore a backup; to continue without the lost plants, remove PATH-mark"},
-		{"UPDATE state SET store = 1", "PATH is another store than before, or its WAL belongs to another store: if that is intended, remove PATH-mark"},
+		{
+			"DELETE FROM state",
+			"could not read the state of the store: the store failed: the table state has no row",
+		},
+		{
+			"UPDATE state SET commits = 1",
+			"PATH has lost acknowledged plants: its last commit is 1, and commit 2 was acknowledged; " +
+				"its WAL (PATH-wal) was removed, replaced or damaged. Put the WAL back or restore a backup; " +
+				"to continue without the lost plants, remove PATH-mark",
+		},
+		{
+			"UPDATE state SET store = 1",
+			"PATH is another store than before, or its WAL belongs to another store: if that is intended, remove PATH-mark",
+		},
 	} {
 		path := filepath.Join(t.TempDir(), "plants.db")
 		e := mustOpen(t, sqlite.Config{Path: path})
@@ -268,8 +288,8 @@ func TestVerifyNames(t *testing.T) {
 	}
 }
 
-// TestMark shows that a store which lost its last commits is not opened, that
-// looking at it harms nothing, and that its operator can decide to go on.
+// TestMark shows that Open refuses a store that has lost commits and changes nothing, and that
+// the operator can continue without the lost plants.
 func TestMark(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -296,24 +316,26 @@ func TestMark(t *testing.T) {
 		}
 	}
 	if after := readFiles(t, lost); !bytes.Equal(after["-wal"], killed["-wal"]) || !bytes.Equal(after[""], killed[""]) {
-		t.Error("the store was changed by looking at it")
+		t.Error("Open changed the store")
 	}
 	mustRemove(t, lost+"-mark")
 	e = mustOpen(t, sqlite.Config{Path: lost, Server: true})
 	records, err := e.List(t.Context(), store.Query{Limit: 100})
 	if err != nil || len(records) != 10 {
-		t.Errorf("without the mark: %d plants, %v, want those of the first commit", len(records), err)
+		t.Errorf("without the mark: %d plants, %v, want the 10 of the first commit", len(records), err)
 	}
 	must(t, e.Close())
 
-	must(t, os.WriteFile(path+"-mark", []byte("no mark of ours, by its size"), 0o600))
-	if _, err := sqlite.Open(t.Context(), sqlite.Config{Path: path}); err == nil || !strings.Contains(err.Error(), "-mark is damaged: if plantstore verify reports no other damage, remove it") {
+	must(t, os.WriteFile(path+"-mark", []byte("not a mark, by its size"), 0o600))
+	const damaged = "-mark is damaged: if plantstore verify reports no other damage, remove it"
+	_, err = sqlite.Open(t.Context(), sqlite.Config{Path: path})
+	if err == nil || !strings.Contains(err.Error(), damaged) {
 		t.Errorf("a damaged mark: %v", err)
 	}
 }
 
-// TestVerifyLink looks at a store by a link that lies elsewhere: what is beside
-// the store counts, not what is beside the link.
+// TestVerifyLink verifies a store by a link in another directory: Verify uses the WAL and the
+// mark beside the store.
 func TestVerifyLink(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -330,10 +352,10 @@ func TestVerifyLink(t *testing.T) {
 	v, err := sqlite.Verify(t.Context(), link, nil)
 	must(t, err)
 	if len(v.Faults) != 1 || !strings.Contains(v.Faults[0], "has lost acknowledged plants") {
-		t.Errorf("%q: want what the mark tells", v.Faults)
+		t.Errorf("%q: want the fault of the mark", v.Faults)
 	}
 	to := filepath.Join(dir, "backup.db")
 	if _, err := sqlite.Backup(t.Context(), link, to, noProgress); err == nil || err.Error() != v.Faults[0] {
-		t.Errorf("a backup of it: %v, want %s", err, v.Faults[0])
+		t.Errorf("Backup: %v, want %s", err, v.Faults[0])
 	}
 }
