@@ -24,98 +24,89 @@ import (
 // on it.
 func TestContract(t *testing.T) {
 	t.Parallel()
-	const base = "https://plants.example/store"
-	contract := newContract(t, newDocument(t, base))
-	good := http.Header{"Content-Type": {"application/json"}, "X-Request-Id": {"r-1"}}
-	const body = `{"id":1,"name":"A"}`
-	for _, c := range []struct {
-		name, method, path, body string
-		status                   int
-		header                   http.Header
-		response                 string
-		want                     string // part of the error; empty: none
-	}{
-		{"created", "POST", "/plants", body, 200, good, `{"name":"A"}`, ""},
-		{
-			"charset", "POST", "/plants", body, 200, with(good, "Content-Type", "application/json; charset=utf-8"),
-			`{"name":"A"}`, "",
-		},
-		{
-			"replayed", "POST", "/plants", body, 200, with(good, "Idempotent-Replayed", "true"),
-			`{"name":"A","tag":""}`, "",
-		},
-		{"largest id", "POST", "/plants", `{"id":9223372036854775807,"name":""}`, 200, good, `{"name":""}`, ""},
-		{"smallest id", "POST", "/plants", `{"id":-9223372036854775808,"name":""}`, 200, good, `{"name":""}`, ""},
-		{
-			"integer in another form", "POST", "/plants", `{"id":1.0e3,"name":"","more":[]}`, 200, good,
-			`{"name":""}`, "",
-		},
-		{"id missing", "POST", "/plants", `{"name":"A"}`, 400, good, `{"error":40011,"message":"m"}`, ""},
-		{
-			"bad authorization", "POST", "/plants", body, 400, with(good, "WWW-Authenticate", "Bearer"),
-			`{"error":40051,"message":"m"}`, "",
-		},
-		{
-			"no credential", "POST", "/plants", body, 401, with(good, "WWW-Authenticate", "Bearer"),
-			`{"error":40101,"message":"m"}`, "",
-		},
-		{"not found", "GET", "/nothing", "", 404, good, `{"error":40401,"message":"m"}`, ""},
-		{"wrong method", "GET", "/plants", "", 405, with(good, "Allow", "POST"), `{"error":40501,"message":"m"}`, ""},
-		{
-			"media type", "POST", "/plants", body, 415, with(good, "Accept", "application/json"),
-			`{"error":41501,"message":"m"}`, "",
-		},
-		{"full", "POST", "/plants", body, 503, with(good, "Retry-After", "1"), `{"error":50301,"message":"m"}`, ""},
+	contract := newContract(t, newDocument(t, contractBase))
+	const (
+		body    = `{"id":1,"name":"A"}`
+		success = `{"name":"A"}`
+	)
+	plain := http.Header{"Content-Type": {"application/json"}, "X-Request-Id": {"r-1"}}
+	noID := http.Header{"Content-Type": {"application/json"}}
+	failure := func(code int) string { return fmt.Sprintf(`{"error":%d,"message":"m"}`, code) }
+	with := func(name, value string) http.Header {
+		changed := plain.Clone()
+		changed.Set(name, value)
+		return changed
+	}
+	for _, c := range []contractCase{
+		{"created", "/plants", body, 200, plain, success, ""},
+		{"charset", "/plants", body, 200, with("Content-Type", "application/json; charset=utf-8"), success, ""},
+		{"replayed", "/plants", body, 200, with("Idempotent-Replayed", "true"), `{"name":"A","tag":""}`, ""},
+		{"largest id", "/plants", `{"id":9223372036854775807,"name":""}`, 200, plain, `{"name":""}`, ""},
+		{"smallest id", "/plants", `{"id":-9223372036854775808,"name":""}`, 200, plain, `{"name":""}`, ""},
+		{"integer in another form", "/plants", `{"id":1.0e3,"name":"","more":[]}`, 200, plain, `{"name":""}`, ""},
+		{"id missing", "/plants", `{"name":"A"}`, 400, plain, failure(40011), ""},
+		{"malformed authorization", "/plants", body, 400, with("WWW-Authenticate", "Bearer"), failure(40051), ""},
+		{"no credential", "/plants", body, 401, with("WWW-Authenticate", "Bearer"), failure(40101), ""},
+		{"not found", "/nothing", "", 404, plain, failure(40401), ""},
+		{"wrong method", "/plants", "", 405, with("Allow", "POST"), failure(40501), ""},
+		{"media type", "/plants", body, 415, with("Accept", "application/json"), failure(41501), ""},
+		{"full", "/plants", body, 503, with("Retry-After", "1"), failure(50301), ""},
 
-		{"status", "POST", "/plants", body, 418, good, `{"error":41801,"message":"m"}`, "status is not supported"},
-		{
-			"code of another status", "POST", "/plants", body, 400, good, `{"error":40101,"message":"m"}`,
-			"has another status",
-		},
-		{
-			"error as a string", "POST", "/plants", body, 400, good, `{"error":"40011","message":"m"}`,
-			"doesn't match schema",
-		},
-		{"no message", "POST", "/plants", body, 404, good, `{"error":40401}`, "doesn't match schema"},
-		{"id in the response", "POST", "/plants", body, 200, good, `{"name":"A","id":1}`, "id"},
-		{
-			"unknown member in the response", "POST", "/plants", body, 400, good,
-			`{"error":40001,"message":"m","more":1}`, "more",
-		},
-		{"tag null", "POST", "/plants", body, 200, good, `{"name":"A","tag":null}`, "doesn't match schema"},
-		{"HTML", "POST", "/plants", body, 500, with(good, "Content-Type", "text/html"), `<p>`, "Content-Type"},
-		{"two values", "POST", "/plants", body, 200, good, `{"name":"A"}{}`, "body"},
-		{"no request id", "POST", "/plants", body, 200, with(good, "X-Request-Id", ""), `{"name":"A"}`, "X-Request-Id"},
-		{"no challenge", "POST", "/plants", body, 401, good, `{"error":40101,"message":"m"}`, "WWW-Authenticate"},
-		{
-			"no challenge for a bad one", "POST", "/plants", body, 400, good, `{"error":40051,"message":"m"}`,
-			"WWW-Authenticate",
-		},
-		{"no Allow", "POST", "/plants", body, 405, good, `{"error":40501,"message":"m"}`, "Allow"},
-		{"no Accept", "POST", "/plants", body, 415, good, `{"error":41501,"message":"m"}`, "Accept"},
-		{"no Retry-After", "POST", "/plants", body, 503, good, `{"error":50301,"message":"m"}`, "Retry-After"},
-		{
-			"replayed false", "POST", "/plants", body, 200, with(good, "Idempotent-Replayed", "false"), `{"name":"A"}`,
-			"Idempotent-Replayed",
-		},
-		{"invalid plant accepted", "POST", "/plants", `{"name":"A"}`, 200, good, `{"name":"A"}`, "request"},
-		{"valid plant refused", "POST", "/plants", body, 400, good, `{"error":40021,"message":"m"}`, "refused a valid"},
-		{"success at another path", "POST", "/plant", body, 200, good, `{"name":"A"}`, "no operation"},
+		{"status", "/plants", body, 418, plain, failure(41801), "status is not supported"},
+		{"code of another status", "/plants", body, 400, plain, failure(40101), "has another status"},
+		{"error as a string", "/plants", body, 400, plain, `{"error":"40011","message":"m"}`, "doesn't match schema"},
+		{"no message", "/plants", body, 404, plain, `{"error":40401}`, "doesn't match schema"},
+		{"id in the response", "/plants", body, 200, plain, `{"name":"A","id":1}`, "id"},
+		{"unknown member", "/plants", body, 400, plain, `{"error":40001,"message":"m","more":1}`, "more"},
+		{"tag null", "/plants", body, 200, plain, `{"name":"A","tag":null}`, "doesn't match schema"},
+		{"HTML", "/plants", body, 500, with("Content-Type", "text/html"), `<p>`, "Content-Type"},
+		{"two values", "/plants", body, 200, plain, `{"name":"A"}{}`, "body"},
+		{"no request id", "/plants", body, 200, noID, success, "X-Request-Id"},
+		{"no challenge", "/plants", body, 401, plain, failure(40101), "WWW-Authenticate"},
+		{"no challenge for 40051", "/plants", body, 400, plain, failure(40051), "WWW-Authenticate"},
+		{"no Allow", "/plants", body, 405, plain, failure(40501), "Allow"},
+		{"no Accept", "/plants", body, 415, plain, failure(41501), "Accept"},
+		{"no Retry-After", "/plants", body, 503, plain, failure(50301), "Retry-After"},
+		{"replayed false", "/plants", body, 200, with("Idempotent-Replayed", "false"), success, "Idempotent-Replayed"},
+		{"invalid plant accepted", "/plants", `{"name":"A"}`, 200, plain, success, "request"},
+		{"valid plant refused", "/plants", body, 400, plain, failure(40021), "refused a valid"},
+		{"success at another path", "/plant", body, 200, plain, success, "no operation"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			req := httptest.NewRequest(c.method, base+c.path, http.NoBody)
-			req.Header.Set("Content-Type", "application/json")
-			res := &http.Response{StatusCode: c.status, Header: c.header}
-			if c.want == "" {
-				contract.check(t, req, []byte(c.body), res, []byte(c.response))
-				return
-			}
-			err := contract.fault(req, []byte(c.body), res, []byte(c.response))
-			if err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("got %v, want an error with %q", err, c.want)
-			}
+			c.run(t, contract)
 		})
+	}
+}
+
+const contractBase = "https://plants.example/store"
+
+// contractCase is a request with a response. The request is a POST, or a GET if it
+// has no body.
+type contractCase struct {
+	name, path, body string
+	status           int
+	header           http.Header
+	response         string
+	want             string // part of the error; empty: none
+}
+
+func (c contractCase) run(t *testing.T, contract *contract) {
+	t.Helper()
+	method := http.MethodPost
+	if c.body == "" {
+		method = http.MethodGet
+	}
+	req := httptest.NewRequest(method, contractBase+c.path, http.NoBody)
+	req.Header.Set("Content-Type", "application/json")
+	res := &http.Response{StatusCode: c.status, Header: c.header}
+	if c.want == "" {
+		contract.check(t, req, []byte(c.body), res, []byte(c.response))
+		return
+	}
+	err := contract.fault(req, []byte(c.body), res, []byte(c.response))
+	if err == nil || !strings.Contains(err.Error(), c.want) {
+		t.Errorf("got %v, want an error with %q", err, c.want)
 	}
 }
 
@@ -236,14 +227,4 @@ func checkMembers(status int, body []byte) (plant.Code, error) {
 		}
 	}
 	return code, nil
-}
-
-func with(header http.Header, name, value string) http.Header {
-	changed := header.Clone()
-	if value == "" {
-		changed.Del(name)
-	} else {
-		changed.Set(name, value)
-	}
-	return changed
 }

@@ -1,6 +1,9 @@
 package server_test
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 const (
 	ours    = "https://nursery.example"
@@ -26,88 +29,82 @@ func allowed(origin string) response {
 	return a
 }
 
-func TestCORS(t *testing.T) {
+const (
+	bodyA       = `{"id":1,"name":"A"}`
+	textNoBody  = "the body is empty; send a JSON object with id, name and an optional tag"
+	textOptions = "method must be POST; got OPTIONS"
+)
+
+// fromPage returns a request from a page without a credential.
+func fromPage(origin string) string { return post(bodyA, "-Authorization", "Origin: "+origin) }
+
+func TestCORSOff(t *testing.T) {
 	t.Parallel()
-	const body = `{"id":1,"name":"A"}`
+	runCases(t, start(t), []requestCase{
+		{"preflight", preflight("/plants", ours), refused(40501, textOptions, "Allow", "POST")},
+		{"created", post(bodyA, "Origin: "+ours), created(`{"name":"A"}`)},
+		{"refused", fromPage(ours), refused(40101, textNone, "WWW-Authenticate", challengeNone)},
+	})
+}
+
+func TestCORSSomeOrigins(t *testing.T) {
+	t.Parallel()
+	h := start(t, func(s *setup) { s.origins = []string{"http://localhost:3000", ours} })
+	mine := []string{
+		"Access-Control-Allow-Origin", ours, "Access-Control-Expose-Headers", exposed, "Vary", "Origin",
+	}
+	method := refused(40501, textOptions, "Allow", "POST")
 	none := refused(40101, textNone, "WWW-Authenticate", challengeNone)
-	method := refused(40501, "method must be POST; got OPTIONS", "Allow", "POST")
 	notFound := refused(40401, textNotFound)
-	get := func(origin string) string { return message("GET /nothing HTTP/1.1", "", "Origin: "+origin) }
-	unsigned := func(origin string) string { return post(body, "-Authorization", "Origin: "+origin) }
+	otherMethod := withHeaders(method, "Vary", "Origin")
+	runCases(t, h, []requestCase{
+		{"preflight", preflight("/plants", ours), allowed(ours)},
+		{"preflight of another", preflight("/plants", "http://localhost:3000"), allowed("http://localhost:3000")},
+		{"preflight of any path", preflight("/nothing", ours), allowed(ours)},
+		{"created", post(bodyA, "Origin: "+ours), created(`{"name":"A"}`, mine...)},
+		{"refused", fromPage(ours), withHeaders(none, mine...)},
+		{"not found", message("GET /nothing HTTP/1.1", "", "Origin: "+ours), withHeaders(notFound, mine...)},
+		{
+			"OPTIONS without a preflight header", message("OPTIONS /plants HTTP/1.1", "", "Origin: "+ours),
+			withHeaders(method, mine...),
+		},
+		{
+			"POST with a preflight header", post("", "Origin: "+ours, "Access-Control-Request-Method: POST"),
+			refused(40001, textNoBody, mine...),
+		},
 
-	t.Run("off", func(t *testing.T) {
-		t.Parallel()
-		runCases(t, start(t), []requestCase{
-			{"preflight", preflight("/plants", ours), method},
-			{"created", post(body, "Origin: "+ours), created(`{"name":"A"}`)},
-			{"refused", unsigned(ours), none},
-		})
+		{"preflight from another host", preflight("/plants", "https://other.example"), otherMethod},
+		{"preflight from another scheme", preflight("/plants", "http://nursery.example"), otherMethod},
+		{"preflight from another port", preflight("/plants", ours+":8443"), otherMethod},
+		{"preflight from a host with our prefix", preflight("/plants", ours+".org"), otherMethod},
+		{"preflight from a file", preflight("/plants", "null"), otherMethod},
+		{"preflight with an empty origin", preflight("/plants", ""), otherMethod},
+		{"from another host", fromPage("https://other.example"), withHeaders(none, "Vary", "Origin")},
+		{"without an origin", message("GET /nothing HTTP/1.1", ""), withHeaders(notFound, "Vary", "Origin")},
 	})
-	t.Run("some origins", func(t *testing.T) {
-		t.Parallel()
-		h := start(t, func(s *setup) { s.origins = []string{"http://localhost:3000", ours} })
-		mine := []string{
-			"Access-Control-Allow-Origin", ours, "Access-Control-Expose-Headers", exposed, "Vary", "Origin",
+	for _, page := range []string{"/openapi.json", "/docs/swagger-ui.css"} {
+		got := h.send(message("GET "+page+" HTTP/1.1", "", "Origin: "+ours))
+		varies := slices.Contains(got.Header["Vary"], "Origin")
+		if !varies || got.Header.Get("Access-Control-Allow-Origin") != ours {
+			t.Errorf("%s: got %v, want CORS headers for %s and Vary: Origin", page, got.Header, ours)
 		}
-		runCases(t, h, []requestCase{
-			{"preflight", preflight("/plants", ours), allowed(ours)},
-			{"preflight of another", preflight("/plants", "http://localhost:3000"), allowed("http://localhost:3000")},
-			{"preflight of any path", preflight("/nothing", ours), allowed(ours)},
-			{"created", post(body, "Origin: "+ours), created(`{"name":"A"}`, mine...)},
-			{"refused", unsigned(ours), withHeaders(none, mine...)},
-			{"not found", get(ours), withHeaders(notFound, mine...)},
-			{
-				"OPTIONS without a preflight header", message("OPTIONS /plants HTTP/1.1", "", "Origin: "+ours),
-				withHeaders(method, mine...),
-			},
-			{
-				"POST with a preflight's header", post("", "Origin: "+ours, "Access-Control-Request-Method: POST"),
-				refused(40001, "the body is empty; send a JSON object with id, name and an optional tag", mine...),
-			},
+	}
+	same(t, h.sendTo(h.admin, preflight("/livez", ours)), crossSite("Origin", ours))
+}
 
-			{
-				"preflight from another host", preflight("/plants", "https://other.example"),
-				withHeaders(method, "Vary", "Origin"),
-			},
-			{
-				"preflight from another scheme", preflight("/plants", "http://nursery.example"),
-				withHeaders(method, "Vary", "Origin"),
-			},
-			{"preflight from another port", preflight("/plants", ours+":8443"), withHeaders(method, "Vary", "Origin")},
-			{
-				"preflight from a host with our prefix", preflight("/plants", ours+".org"),
-				withHeaders(method, "Vary", "Origin"),
-			},
-			{"preflight from a file", preflight("/plants", "null"), withHeaders(method, "Vary", "Origin")},
-			{"preflight with an empty origin", preflight("/plants", ""), withHeaders(method, "Vary", "Origin")},
-			{"from another host", unsigned("https://other.example"), withHeaders(none, "Vary", "Origin")},
-			{"without an origin", message("GET /nothing HTTP/1.1", ""), withHeaders(notFound, "Vary", "Origin")},
-		})
-		for _, page := range []string{"/openapi.json", "/docs/swagger-ui.css"} {
-			got := h.send(message("GET "+page+" HTTP/1.1", "", "Origin: "+ours))
-			varies := false
-			for _, v := range got.Header["Vary"] {
-				varies = varies || v == "Origin"
-			}
-			if !varies || got.Header.Get("Access-Control-Allow-Origin") != ours {
-				t.Errorf("%s: got %v, want CORS headers for %s and Vary: Origin", page, got.Header, ours)
-			}
-		}
-		same(t, h.sendTo(h.admin, preflight("/livez", ours)),
-			crossSite("Origin", ours))
-	})
-	t.Run("every origin", func(t *testing.T) {
-		t.Parallel()
-		h := start(t, func(s *setup) { s.origins = []string{"*"} })
-		every := []string{
-			"Access-Control-Allow-Origin", "*", "Access-Control-Expose-Headers", exposed, "Vary", "Origin",
-		}
-		runCases(t, h, []requestCase{
-			{"preflight", preflight("/plants", ours), allowed("*")},
-			{"preflight from a file", preflight("/plants", "null"), allowed("*")},
-			{"created", post(body, "Origin: "+ours), created(`{"name":"A"}`, every...)},
-			{"refused", unsigned(ours), withHeaders(none, every...)},
-			{"without an origin", message("GET /nothing HTTP/1.1", ""), withHeaders(notFound, "Vary", "Origin")},
-		})
+func TestCORSEveryOrigin(t *testing.T) {
+	t.Parallel()
+	h := start(t, func(s *setup) { s.origins = []string{"*"} })
+	every := []string{
+		"Access-Control-Allow-Origin", "*", "Access-Control-Expose-Headers", exposed, "Vary", "Origin",
+	}
+	none := refused(40101, textNone, "WWW-Authenticate", challengeNone)
+	notFound := refused(40401, textNotFound, "Vary", "Origin")
+	runCases(t, h, []requestCase{
+		{"preflight", preflight("/plants", ours), allowed("*")},
+		{"preflight from a file", preflight("/plants", "null"), allowed("*")},
+		{"created", post(bodyA, "Origin: "+ours), created(`{"name":"A"}`, every...)},
+		{"refused", fromPage(ours), withHeaders(none, every...)},
+		{"without an origin", message("GET /nothing HTTP/1.1", ""), notFound},
 	})
 }

@@ -33,10 +33,12 @@ func invalidToken(text string) string {
 	return `Bearer realm="plantstore", error="invalid_token", error_description="` + text + `"`
 }
 
-func TestCredentials(t *testing.T) {
-	t.Parallel()
-	secrets := map[string]string{}
-	h := start(t, func(s *setup) {
+// startWithTokens starts a server with tokens of every kind and returns their secrets
+// by name.
+func startWithTokens(t *testing.T) (h *harness, secrets map[string]string) {
+	t.Helper()
+	secrets = map[string]string{}
+	h = start(t, func(s *setup) {
 		s.seed = func(e store.Engine) {
 			now, all := time.Now(), scopesOf(t, "plants:create plants:read admin")
 			for _, token := range []auth.Token{
@@ -61,17 +63,16 @@ func TestCredentials(t *testing.T) {
 			}
 		}
 	})
+	return h, secrets
+}
+
+func TestCredentialHeader(t *testing.T) {
+	t.Parallel()
+	h := start(t)
 	const body = `{"id":1,"name":"A"}`
-	with := func(name string) string { return post(body, "Authorization: Bearer "+secrets[name]) }
 	none := refused(40101, textNone, "WWW-Authenticate", challengeNone)
 	malformed := refused(40051, textMalformed, "WWW-Authenticate", challengeMalformed)
-	unknown := refused(40102, textUnknown, "WWW-Authenticate", invalidToken(textUnknown))
-	scope := refused(40301, textScope, "WWW-Authenticate", challengeScope)
-	changed := []byte(h.token)
-	changed[10]++ // the next digit
-	if changed[10] == 'z'+1 || changed[10] == 'Z'+1 || changed[10] == '9'+1 {
-		changed[10] = '0'
-	}
+	two := refused(40051, textTwo, "WWW-Authenticate", challengeTwo)
 	runCases(t, h, []requestCase{
 		{"none", post(body, "-Authorization"), none},
 		{"empty header", post(body, "Authorization: "), none},
@@ -87,55 +88,60 @@ func TestCredentials(t *testing.T) {
 		{"comma", post(body, "Authorization: Bearer {token}, Bearer {token}"), malformed},
 		{"quotes", post(body, `Authorization: Bearer "{token}"`), malformed},
 		{"beyond ASCII", post(body, "Authorization: Bearer café"), malformed},
-		{
-			"two headers", post(body, "+Authorization: Bearer {token}"),
-			refused(40051, textTwo, "WWW-Authenticate", challengeTwo),
-		},
-		{
-			"two headers of other schemes", post(body, "+Authorization: Basic cGxhbnQ6c3RvcmU="),
-			refused(40051, textTwo, "WWW-Authenticate", challengeTwo),
-		},
-		{"unknown", post(body, "Authorization: Bearer "+auth.Mint()), unknown},
-		{"changed", post(body, "Authorization: Bearer "+string(changed)), unknown},
-		{"shortened", post(body, "Authorization: Bearer "+h.token[:20]), unknown},
-		{"other case", post(body, "Authorization: Bearer "+swapCase(h.token)), unknown},
-		{"not a token", post(body, "Authorization: Bearer 00aa11"), unknown},
-		{"expired", with("expired"), refused(40103, textExpired, "WWW-Authenticate", invalidToken(textExpired))},
-		{"revoked", with("revoked"), refused(40104, textRevoked, "WWW-Authenticate", invalidToken(textRevoked))},
-		{
-			"revoked and expired", with("revoked and expired"),
-			refused(40104, textRevoked, "WWW-Authenticate", invalidToken(textRevoked)),
-		},
-		{
-			"revoked by a clock ahead", with("revoked by a clock ahead"),
-			refused(40104, textRevoked, "WWW-Authenticate", invalidToken(textRevoked)),
-		},
-		{"may read", with("reader"), scope},
-		{"may administer", with("administrator"), scope},
-		{"may do nothing", with("without scopes"), scope},
+		{"two headers", post(body, "+Authorization: Bearer {token}"), two},
+		{"two headers of other schemes", post(body, "+Authorization: Basic cGxhbnQ6c3RvcmU="), two},
 		{"before the media type", post(body, "-Authorization", "-Content-Type"), none},
 		{"before the body", post(`{`, "-Authorization"), none},
 		{
-			"before the body's size", post("", "-Authorization", "Content-Length: 100000", "Expect: 100-continue"),
+			"before the size of the body", post("", "-Authorization", "Content-Length: 100000", "Expect: 100-continue"),
 			closing(none),
 		},
 	})
 	h.notStored(1)
-	good := func(id, changes string) string { return post(`{"id":`+id+`,"name":"A"}`, changes) }
+	valid := func(id, header string) string { return post(`{"id":`+id+`,"name":"A"}`, header) }
+	query := message("POST /plants?access_token=x HTTP/1.1", `{"id":5,"name":"A"}`)
 	runCases(t, h, []requestCase{
-		{"scheme in lower case", good("2", "Authorization: bearer {token}"), created(`{"name":"A"}`)},
-		{"scheme in upper case", good("3", "Authorization: BEARER {token}"), created(`{"name":"A"}`)},
-		{"several spaces", good("4", "Authorization: Bearer    {token}   "), created(`{"name":"A"}`)},
-		{"all scopes", good("5", "Authorization: Bearer "+secrets["all scopes"]), created(`{"name":"A"}`)},
-		{"not expired", good("6", "Authorization: Bearer "+secrets["valid for an hour"]), created(`{"name":"A"}`)},
-		{
-			"another in the query", message("POST /plants?access_token=x HTTP/1.1", `{"id":7,"name":"A"}`),
-			created(`{"name":"A"}`),
-		},
+		{"scheme in lower case", valid("2", "Authorization: bearer {token}"), created(`{"name":"A"}`)},
+		{"scheme in upper case", valid("3", "Authorization: BEARER {token}"), created(`{"name":"A"}`)},
+		{"several spaces", valid("4", "Authorization: Bearer    {token}   "), created(`{"name":"A"}`)},
+		{"another in the query", query, created(`{"name":"A"}`)},
 	})
-	if got := h.stored(5).CreatedBy; got != "all scopes" {
+}
+
+func TestCredentials(t *testing.T) {
+	t.Parallel()
+	h, secrets := startWithTokens(t)
+	bearer := func(secret string) string { return post(`{"id":1,"name":"A"}`, "Authorization: Bearer "+secret) }
+	with := func(name string) string { return bearer(secrets[name]) }
+	unknown := refused(40102, textUnknown, "WWW-Authenticate", invalidToken(textUnknown))
+	expired := refused(40103, textExpired, "WWW-Authenticate", invalidToken(textExpired))
+	revoked := refused(40104, textRevoked, "WWW-Authenticate", invalidToken(textRevoked))
+	scope := refused(40301, textScope, "WWW-Authenticate", challengeScope)
+	changed := []byte(h.token)
+	changed[10]++ // the next digit
+	if changed[10] == 'z'+1 || changed[10] == 'Z'+1 || changed[10] == '9'+1 {
+		changed[10] = '0'
+	}
+	runCases(t, h, []requestCase{
+		{"unknown", bearer(auth.Mint()), unknown},
+		{"changed", bearer(string(changed)), unknown},
+		{"shortened", bearer(h.token[:20]), unknown},
+		{"other case", bearer(swapCase(h.token)), unknown},
+		{"not a token", bearer("00aa11"), unknown},
+		{"expired", with("expired"), expired},
+		{"revoked", with("revoked"), revoked},
+		{"revoked and expired", with("revoked and expired"), revoked},
+		{"revoked by a clock ahead", with("revoked by a clock ahead"), revoked},
+		{"may read", with("reader"), scope},
+		{"may administer", with("administrator"), scope},
+		{"may do nothing", with("without scopes"), scope},
+	})
+	h.notStored(1)
+	same(t, h.send(with("all scopes")), created(`{"name":"A"}`))
+	if got := h.stored(1).CreatedBy; got != "all scopes" {
 		t.Errorf("created by: got %q, want all scopes", got)
 	}
+	same(t, h.send(with("valid for an hour")), created(`{"name":"A"}`, "Idempotent-Replayed", "true"))
 }
 
 func swapCase(text string) string {

@@ -25,81 +25,52 @@ func TestLog(t *testing.T) {
 		}
 	})
 	const body = `{"id":1,"name":"A"}`
+	get := func(target string) string { return message("GET "+target+" HTTP/1.1", "") }
 	var want []line
 	for _, row := range []struct {
-		in   string
-		want line
+		in, method, path, credential string
+		status, code                 int
 	}{
-		{post(body), line{"path": "/plants", "status": 200.0, "credential": "gardener"}},
-		{post(body), line{"path": "/plants", "status": 200.0, "credential": "gardener"}},
-		{
-			post(`{"id":1,"name":"B"}`),
-			line{"path": "/plants", "status": 400.0, "credential": "gardener", "error_code": 40041.0},
-		},
-		{
-			message("POST /plants?a=b HTTP/1.1", "{"),
-			line{"path": "/plants", "status": 400.0, "credential": "gardener", "error_code": 40002.0},
-		},
-		{post(body, "-Authorization"), line{"path": "/plants", "status": 401.0, "error_code": 40101.0}},
-		{
-			post(body, "Authorization: Bearer "+secret),
-			line{"path": "/plants", "status": 403.0, "credential": "reader", "error_code": 40301.0},
-		},
-		{
-			message("GET /nothing?a=b HTTP/1.1", ""),
-			line{"method": "GET", "path": "/nothing", "status": 404.0, "error_code": 40401.0},
-		},
-		{
-			message("GET /nothing%0a%22 HTTP/1.1", ""),
-			line{"method": "GET", "path": "… (10 bytes)", "status": 404.0, "error_code": 40401.0},
-		},
-		{
-			message("GET /"+strings.Repeat("é", 60)+" HTTP/1.1", ""),
-			line{"method": "GET", "path": "… (121 bytes)", "status": 404.0, "error_code": 40401.0},
-		},
-		{
-			message(strings.Repeat("G", 101)+" /plants HTTP/1.1", ""),
-			line{"method": "(unknown)", "path": "/plants", "status": 405.0, "error_code": 40501.0},
-		},
-		{
-			message("GET /plants/7159/leaves HTTP/1.1", ""),
-			line{"method": "GET", "path": "/plants/… (19 bytes)", "status": 404.0, "error_code": 40401.0},
-		},
-		{message("GET / HTTP/1.1", ""), line{"method": "GET", "path": "/", "status": 404.0, "error_code": 40401.0}},
-		{
-			message("GET /a23456789012345678901 HTTP/1.1", ""),
-			line{"method": "GET", "path": "… (22 bytes)", "status": 404.0, "error_code": 40401.0},
-		},
-		{
-			message("PURGE /plants HTTP/1.1", ""),
-			line{"method": "(unknown)", "path": "/plants", "status": 405.0, "error_code": 40501.0},
-		},
-		{
-			message("OPTIONS * HTTP/1.1", ""),
-			line{"method": "OPTIONS", "path": "*", "status": 404.0, "error_code": 40401.0},
-		},
-		{message("GET /healthz HTTP/1.1", ""), line{"method": "GET", "path": "/healthz", "status": 200.0}},
+		{post(body), "POST", "/plants", "gardener", 200, 0},
+		{post(body), "POST", "/plants", "gardener", 200, 0},
+		{post(`{"id":1,"name":"B"}`), "POST", "/plants", "gardener", 400, 40041},
+		{message("POST /plants?a=b HTTP/1.1", "{"), "POST", "/plants", "gardener", 400, 40002},
+		{post(body, "-Authorization"), "POST", "/plants", "", 401, 40101},
+		{post(body, "Authorization: Bearer "+secret), "POST", "/plants", "reader", 403, 40301},
+		{get("/nothing?a=b"), "GET", "/nothing", "", 404, 40401},
+		{get("/nothing%0a%22"), "GET", "… (10 bytes)", "", 404, 40401},
+		{get("/" + strings.Repeat("é", 60)), "GET", "… (121 bytes)", "", 404, 40401},
+		{get("/plants/7159/leaves"), "GET", "/plants/… (19 bytes)", "", 404, 40401},
+		{get("/"), "GET", "/", "", 404, 40401},
+		{get("/a23456789012345678901"), "GET", "… (22 bytes)", "", 404, 40401},
+		{get("/healthz"), "GET", "/healthz", "", 200, 0},
+		{message(strings.Repeat("G", 101)+" /plants HTTP/1.1", ""), "(unknown)", "/plants", "", 405, 40501},
+		{message("PURGE /plants HTTP/1.1", ""), "(unknown)", "/plants", "", 405, 40501},
+		{message("OPTIONS * HTTP/1.1", ""), "OPTIONS", "*", "", 404, 40401},
 	} {
 		a := h.send(row.in)
-		l := line{
-			"level": "INFO", "msg": "request", "listener": "public", "request_id": sentID, "client": "127.0.0.1",
-			"method": "POST",
-			"bytes":  float64(len(a.Body)),
+		l := requestLine("public", row.method, row.path, row.status, a)
+		if row.credential != "" {
+			l["credential"] = row.credential
 		}
-		for key, value := range row.want {
-			l[key] = value
+		if row.code != 0 {
+			l["error_code"] = float64(row.code)
 		}
 		want = append(want, l)
 	}
-	h.sendTo(h.admin, message("GET /livez HTTP/1.1", ""))
-	want = append(want, line{
-		"level": "INFO", "msg": "request", "listener": "admin", "request_id": sentID, "client": "127.0.0.1",
-		"method": "GET",
-		"path":   "/livez", "status": 200.0, "bytes": float64(len(`{"status":"alive"}` + "\n")),
-	})
+	a := h.sendTo(h.admin, get("/livez"))
+	want = append(want, requestLine("admin", "GET", "/livez", 200, a))
 	got, _ := h.log.lines(t)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("log (-want +got):\n%s", diff)
+	}
+}
+
+// requestLine returns the line about a request, without credential and error.
+func requestLine(listener, method, path string, status int, a response) line {
+	return line{
+		"level": "INFO", "msg": "request", "listener": listener, "request_id": sentID, "client": "127.0.0.1",
+		"method": method, "path": path, "status": float64(status), "bytes": float64(len(a.Body)),
 	}
 }
 
@@ -253,7 +224,7 @@ func TestQuietLog(t *testing.T) {
 	t.Parallel()
 	h := start(t, func(s *setup) { s.level = slog.LevelError })
 	same(t, h.send(post(`{"id":1,"name":"A"}`)), created(`{"name":"A"}`))
-	same(t, h.send(post(``)), refused(40001, "the body is empty; send a JSON object with id, name and an optional tag"))
+	same(t, h.send(post(``)), refused(40001, textNoBody))
 	if got := h.log.string(); got != "" {
 		t.Errorf("got %q, want nothing", got)
 	}
@@ -265,7 +236,7 @@ func TestLogWithoutSuccesses(t *testing.T) {
 	h := start(t, func(s *setup) { s.level = slog.LevelInfo })
 	same(t, h.send(post(`{"id":1,"name":"A"}`)), created(`{"name":"A"}`))
 	h.sendTo(h.admin, message("GET /livez HTTP/1.1", ""))
-	refusal := refused(40001, "the body is empty; send a JSON object with id, name and an optional tag")
+	refusal := refused(40001, textNoBody)
 	same(t, h.send(post(``)), refusal)
 	want := []line{{
 		"level": "INFO", "msg": "request", "listener": "public", "request_id": sentID, "client": "127.0.0.1",

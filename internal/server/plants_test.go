@@ -16,66 +16,35 @@ import (
 func TestValidBody(t *testing.T) {
 	t.Parallel()
 	h := start(t)
+	const (
+		named  = `{"name":"A"}`
+		tagged = `{"name":"A","tag":"T"}`
+		others = `"colour":"green","more":{"id":"x","list":[1,null,{"name":2}]},"null":null`
+	)
 	deepest := strings.Repeat("[", 63) + strings.Repeat("]", 63) // in the object, the 64th level
+	a, at := plant.Plant{Name: "A"}, plant.Plant{Name: "A", Tag: plant.Tagged("T")}
 	for _, row := range []struct {
 		name, in, want string
 		id             int64
 		plant          plant.Plant
 	}{
-		{
-			"name", `{"id":1,"name":"Bellis perennis"}`, `{"name":"Bellis perennis"}`, 1,
-			plant.Plant{Name: "Bellis perennis"},
-		},
-		{
-			"name and tag", `{"id":2,"name":"Acer campestre","tag":"tree"}`, `{"name":"Acer campestre","tag":"tree"}`,
-			2,
-			plant.Plant{Name: "Acer campestre", Tag: plant.Tagged("tree")},
-		},
-		{
-			"empty tag", `{"id":3,"name":"A","tag":""}`, `{"name":"A","tag":""}`, 3,
-			plant.Plant{Name: "A", Tag: plant.Tagged("")},
-		},
+		{"name", `{"id":1,"name":"A"}`, named, 1, a},
+		{"name and tag", `{"id":2,"name":"A","tag":"T"}`, tagged, 2, at},
+		{"empty tag", `{"id":3,"name":"","tag":""}`, `{"name":"","tag":""}`, 3, plant.Plant{Tag: plant.Tagged("")}},
 		{"empty name", `{"id":4,"name":""}`, `{"name":""}`, 4, plant.Plant{}},
-		{
-			"empty name and tag", `{"id":5,"name":"","tag":""}`, `{"name":"","tag":""}`, 5,
-			plant.Plant{Tag: plant.Tagged("")},
-		},
-		{"largest id", `{"id":9223372036854775807,"name":"A"}`, `{"name":"A"}`, math.MaxInt64, plant.Plant{Name: "A"}},
-		{
-			"smallest id", `{"id":-9223372036854775808,"name":"A"}`, `{"name":"A"}`, math.MinInt64,
-			plant.Plant{Name: "A"},
-		},
-		{
-			"id that a float would round", `{"id":9007199254740993,"name":"A"}`, `{"name":"A"}`, 1<<53 + 1,
-			plant.Plant{Name: "A"},
-		},
-		{"id 0", `{"id":0,"name":"A"}`, `{"name":"A"}`, 0, plant.Plant{Name: "A"}},
-		{"id 6.0", `{"id":6.0,"name":"A"}`, `{"name":"A"}`, 6, plant.Plant{Name: "A"}},
-		{"id 1e3", `{"id":1e3,"name":"A"}`, `{"name":"A"}`, 1000, plant.Plant{Name: "A"}},
-		{"id 70E-1", `{"id":70E-1,"name":"A"}`, `{"name":"A"}`, 7, plant.Plant{Name: "A"}},
-		{
-			"largest id with exponent", `{"id":9.223372036854775806e+18,"name":"A"}`, `{"name":"A"}`, math.MaxInt64 - 1,
-			plant.Plant{Name: "A"},
-		},
-		{
-			"unknown members",
-			`{"colour":"green","id":8,"more":{"id":"x","list":[1,null,{"name":2}]},"name":"A","null":null}`,
-			`{"name":"A"}`, 8,
-			plant.Plant{Name: "A"},
-		},
-		{
-			"member names are case-sensitive", `{"ID":"x","Name":1,"TAG":null,"id":9,"name":"A"}`, `{"name":"A"}`, 9,
-			plant.Plant{Name: "A"},
-		},
-		{"deepest", `{"id":10,"name":"A","more":` + deepest + `}`, `{"name":"A"}`, 10, plant.Plant{Name: "A"}},
-		{
-			"order", `{"tag":"T","name":"A","id":11}`, `{"name":"A","tag":"T"}`, 11,
-			plant.Plant{Name: "A", Tag: plant.Tagged("T")},
-		},
-		{
-			"white space", " \t\r\n{ \"id\"\t:\r12 ,\n\"name\" : \"A\" } \r\n", `{"name":"A"}`, 12,
-			plant.Plant{Name: "A"},
-		},
+		{"largest id", `{"id":9223372036854775807,"name":"A"}`, named, math.MaxInt64, a},
+		{"smallest id", `{"id":-9223372036854775808,"name":"A"}`, named, math.MinInt64, a},
+		{"id that a float rounds", `{"id":9007199254740993,"name":"A"}`, named, 1<<53 + 1, a},
+		{"id 0", `{"id":0,"name":"A"}`, named, 0, a},
+		{"id 6.0", `{"id":6.0,"name":"A"}`, named, 6, a},
+		{"id 1e3", `{"id":1e3,"name":"A"}`, named, 1000, a},
+		{"id 70E-1", `{"id":70E-1,"name":"A"}`, named, 7, a},
+		{"large id with exponent", `{"id":9.223372036854775806e+18,"name":"A"}`, named, math.MaxInt64 - 1, a},
+		{"unknown members", `{"id":8,` + others + `,"name":"A"}`, named, 8, a},
+		{"members in other case", `{"ID":"x","Name":1,"TAG":null,"id":9,"name":"A"}`, named, 9, a},
+		{"deepest", `{"id":10,"name":"A","more":` + deepest + `}`, named, 10, a},
+		{"order", `{"tag":"T","name":"A","id":11}`, tagged, 11, at},
+		{"white space", " \t\r\n{ \"id\"\t:\r12 ,\n\"name\" : \"A\" } \r\n", named, 12, a},
 		{
 			"escapes", `{"i\u0064":13,"name":"\u00e9\uD83C\uDF31\/\"\\\b\f\n\r\t\u001f"}`,
 			`{"name":"é🌱/\"\\\b\f\n\r\t\u001f"}`, 13,
@@ -91,10 +60,8 @@ func TestValidBody(t *testing.T) {
 			t.Parallel()
 			h := h.withT(t)
 			same(t, h.send(post(row.in)), created(row.want))
-			got := h.stored(row.id)
-			if diff := cmp.Diff(
-				plant.NewPlant{ID: row.id, Plant: row.plant}, got.NewPlant, cmp.AllowUnexported(plant.Tag{}),
-			); diff != "" {
+			got, want := h.stored(row.id), plant.NewPlant{ID: row.id, Plant: row.plant}
+			if diff := cmp.Diff(want, got.NewPlant, cmp.AllowUnexported(plant.Tag{})); diff != "" {
 				t.Errorf("stored (-want +got):\n%s", diff)
 			}
 			if got.CreatedBy != "gardener" {
@@ -131,21 +98,33 @@ func TestValidRequest(t *testing.T) {
 	}
 }
 
+// invalidPlant is a body that the server refuses.
+type invalidPlant struct {
+	name, in string
+	code     int
+	message  string
+}
+
+// runInvalid sends the bodies and checks that the store has no plant.
+func runInvalid(t *testing.T, plants []invalidPlant) {
+	t.Helper()
+	h := start(t)
+	cases := make([]requestCase, len(plants))
+	for i, p := range plants {
+		cases[i] = requestCase{p.name, post(p.in), refused(p.code, p.message)}
+	}
+	runCases(t, h, cases)
+	h.notStored(1)
+}
+
 // Rule 3 of the specification: each fault has a number. The tests of package plant
 // cover the JSON parser.
 func TestInvalidBody(t *testing.T) {
 	t.Parallel()
-	h := start(t)
 	tooDeep := `{"id":1,"name":"A","more":` + strings.Repeat("[", 64) + strings.Repeat("]", 64) + `}`
-	const rangeRule = "id must be from -9223372036854775808 to 9223372036854775807; got "
-	var rows []requestCase
-	for _, row := range []struct {
-		name, in string
-		code     int
-		message  string
-	}{
-		{"empty", "", 40001, "the body is empty; send a JSON object with id, name and an optional tag"},
-		{"white space", " \r\n\t", 40001, "the body is empty; send a JSON object with id, name and an optional tag"},
+	runInvalid(t, []invalidPlant{
+		{"empty", "", 40001, textNoBody},
+		{"white space", " \r\n\t", 40001, textNoBody},
 		{"not JSON", "id=1&name=A", 40002, "the body is not JSON: expected a value at byte 0; got 'i'"},
 		{
 			"truncated", `{"id":1,"name":"A"`, 40002,
@@ -185,12 +164,19 @@ func TestInvalidBody(t *testing.T) {
 			"lone surrogate", `{"id":1,"name":"\ud83c"}`, 40007,
 			"name contains an unpaired surrogate; send the whole pair or the character in UTF-8",
 		},
+	})
+}
+
+func TestInvalidMembers(t *testing.T) {
+	t.Parallel()
+	const idRange = "id must be from -9223372036854775808 to 9223372036854775807; got "
+	runInvalid(t, []invalidPlant{
 		{"no id", `{"name":"A"}`, 40011, "id is missing; send a 64-bit integer"},
 		{"id as a string", `{"id":"1","name":"A"}`, 40012, `id must be a 64-bit integer; got "1"`},
 		{"id null", `{"id":null,"name":"A"}`, 40012, "id must be a 64-bit integer; got null"},
 		{"id with a fraction", `{"id":1.5,"name":"A"}`, 40013, "id must be a 64-bit integer; got 1.5"},
-		{"id too large", `{"id":9223372036854775808,"name":"A"}`, 40014, rangeRule + "9223372036854775808"},
-		{"id too small", `{"id":-9223372036854775809,"name":"A"}`, 40014, rangeRule + "-9223372036854775809"},
+		{"id too large", `{"id":9223372036854775808,"name":"A"}`, 40014, idRange + "9223372036854775808"},
+		{"id too small", `{"id":-9223372036854775809,"name":"A"}`, 40014, idRange + "-9223372036854775809"},
 		{"no name", `{"id":1}`, 40021, "name is missing; send a string"},
 		{"name as a number", `{"id":1,"name":2}`, 40022, "name must be a string; got 2"},
 		{"name with U+0000", `{"id":1,"name":"A\u0000"}`, 40023, "name contains the character U+0000; remove it"},
@@ -205,9 +191,5 @@ func TestInvalidBody(t *testing.T) {
 				"tag must be a string, got false",
 		},
 		{"empty object", `{}`, 40011, "id is missing, send a 64-bit integer; name is missing, send a string"},
-	} {
-		rows = append(rows, requestCase{row.name, post(row.in), refused(row.code, row.message)})
-	}
-	runCases(t, h, rows)
-	h.notStored(1)
+	})
 }
