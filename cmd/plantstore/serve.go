@@ -68,7 +68,7 @@ func (p *program) serve(ctx context.Context, s *settings) (err error) {
 	st, err := store.New(ctx, store.Config{
 		Engine:  engine,
 		Commits: commits,
-		Limits:  store.Limits{QueueMax: s.queueMax.n, CommitTime: within, AnswerTimeout: time.Duration(s.answerTimeout)},
+		Limits:  store.Limits{QueueMax: s.queueMax.n, CommitTimeout: within, AnswerTimeout: time.Duration(s.answerTimeout)},
 		Log:     log,
 		Metrics: metrics,
 	})

@@ -1,5 +1,4 @@
-// Package auth authenticates requests: bearer tokens, the Authorization header, scopes,
-// and the keyring of the valid tokens.
+// Package auth authenticates requests by bearer tokens and checks the scopes of a token.
 package auth
 
 import (

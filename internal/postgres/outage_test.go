@@ -172,7 +172,7 @@ func TestOutage(t *testing.T) {
 			s, err := store.New(t.Context(), store.Config{
 				Engine: e, Commits: postgres.CommitsMax,
 				Metrics: prometheus.NewRegistry(), Log: slog.New(slog.NewTextHandler(log, nil)),
-				Limits: store.Limits{QueueMax: 100, Bytes: 1000, CommitTime: 5 * time.Second, AnswerTimeout: 5 * time.Second},
+				Limits: store.Limits{QueueMax: 100, Bytes: 1000, CommitTimeout: 5 * time.Second, AnswerTimeout: 5 * time.Second},
 			})
 			if err != nil {
 				t.Fatal(err)

@@ -70,7 +70,7 @@ const wait = 20 * time.Second // timeout of every wait; a wait that succeeds is 
 func start(t testing.TB, change ...func(*setup)) *harness {
 	t.Helper()
 	s := setup{
-		queue: store.Limits{QueueMax: 1000, Bytes: 1 << 20, CommitTime: wait, AnswerTimeout: wait},
+		queue: store.Limits{QueueMax: 1000, Bytes: 1 << 20, CommitTimeout: wait, AnswerTimeout: wait},
 		level: slog.LevelDebug,
 		limits: server.Limits{
 			BodyMax: 64 << 10, HeaderMax: 16 << 10, RequestTimeout: wait, AnswerTimeout: wait, IdleTimeout: wait,

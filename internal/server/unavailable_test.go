@@ -177,7 +177,7 @@ func TestSlowCommit(t *testing.T) {
 	t.Parallel()
 	t.Run("timeout of the commit", func(t *testing.T) {
 		t.Parallel()
-		h, f := startFaulty(t, func(s *setup) { s.queue.CommitTime = 50 * time.Millisecond })
+		h, f := startFaulty(t, func(s *setup) { s.queue.CommitTimeout = 50 * time.Millisecond })
 		f.onInsert(func(ctx context.Context, _ []store.Create) ([]store.Outcome, error) {
 			<-ctx.Done()
 			return nil, fmt.Errorf("%w: %w", store.ErrBusy, context.Cause(ctx))

@@ -12,8 +12,8 @@ import (
 	"plantstore/internal/store"
 )
 
-// Lock files beside the database have the purposes that SQLite's locks do not cover:
-// SQLite's write lock is not fair, and shows neither a server nor a move.
+// SQLite's write lock is not fair, and it shows neither a server nor a move. Lock files beside
+// the database add this:
 //
 //   - The one server of the file locks FILE-serve until it ends.
 //

@@ -142,8 +142,8 @@ func checkpointOld(path string) error {
 	return nil
 }
 
-// replaceStore replaces the store at path by temp. First it removes the WAL of the old store,
-// which SQLite would use for the new one.
+// replaceStore replaces the store at path by temp. First it copies the WAL of the old store into
+// its file and removes the WAL, which SQLite would use for the new store.
 func replaceStore(ctx context.Context, temp *safefile.File, path string, replace bool) error {
 	ticket, err := openTicket(path)
 	if err != nil {

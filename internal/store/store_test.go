@@ -87,7 +87,7 @@ func (s *stub) change(f func(s *stub)) {
 	s.version++
 }
 
-var limits = store.Limits{QueueMax: 100, Bytes: 10_000, CommitTime: 5 * time.Second, AnswerTimeout: time.Hour}
+var limits = store.Limits{QueueMax: 100, Bytes: 10_000, CommitTimeout: 5 * time.Second, AnswerTimeout: time.Hour}
 
 func mustNew(t testing.TB, e store.Engine, l store.Limits) *store.Store {
 	t.Helper()
@@ -240,8 +240,8 @@ func TestCommitDeadline(t *testing.T) {
 		}}, limits)
 		start := time.Now()
 		_, err := s.Create(auth.Principal{}, newPlant(1))
-		if took := time.Since(start); codeOf(err) != plant.CodeStoreUnavailable || took != limits.CommitTime {
-			t.Errorf("%v after %v, want unavailable after %v", err, took, limits.CommitTime)
+		if took := time.Since(start); codeOf(err) != plant.CodeStoreUnavailable || took != limits.CommitTimeout {
+			t.Errorf("%v after %v, want unavailable after %v", err, took, limits.CommitTimeout)
 		}
 		s.Close()
 	})
@@ -289,7 +289,7 @@ func TestAnswerTimeout(t *testing.T) {
 func TestRetire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := limits
-		l.CommitTime = time.Hour
+		l.CommitTimeout = time.Hour
 		s := mustNew(t, &stub{insert: func(ctx context.Context, _ []store.Create) error {
 			<-ctx.Done()
 			return fmt.Errorf("%w: %w", store.ErrBusy, ctx.Err())
@@ -423,7 +423,7 @@ func TestRealEngine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := mustNew(t, engine, store.Limits{CommitTime: time.Minute, AnswerTimeout: time.Hour})
+	s := mustNew(t, engine, store.Limits{CommitTimeout: time.Minute, AnswerTimeout: time.Hour})
 	const clients, plants = 20, 50
 	created := make([][plants]bool, clients)
 	var wg sync.WaitGroup

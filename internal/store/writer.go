@@ -31,7 +31,7 @@ type writer struct {
 	mu            sync.Mutex
 	pending       *pendingBatch // of the next commit; guarded by mu
 	wakeAt        int           // number of pending creates that wakes the committer; guarded by mu
-	recentClients int           // upper bound of the clients of the last commits; fades; guarded by mu
+	recentClients int           // upper bound of the clients of the last commits; decays; guarded by mu
 	inFlight      int           // creates in running commits; guarded by mu
 	closed        bool          // no more creates are accepted; guarded by mu
 	broken        bool          // the engine returned ErrBroken; guarded by mu
@@ -57,14 +57,14 @@ type pendingBatch struct {
 type Limits struct {
 	QueueMax      int           // plants that wait for the next commit; default 8192
 	Bytes         int           // bytes of their names and tags; default 32 MiB
-	CommitTime    time.Duration // for one commit to begin and to end; default 10 s
+	CommitTimeout time.Duration // for one commit to begin and to end; default 10 s
 	AnswerTimeout time.Duration // for Store.Create, which then returns that the outcome is unknown; default 20 s
 }
 
 func (l Limits) withDefaults() Limits {
 	l.QueueMax = cmp.Or(l.QueueMax, 8192)
 	l.Bytes = cmp.Or(l.Bytes, 32<<20)
-	l.CommitTime = cmp.Or(l.CommitTime, 10*time.Second)
+	l.CommitTimeout = cmp.Or(l.CommitTimeout, 10*time.Second)
 	l.AnswerTimeout = cmp.Or(l.AnswerTimeout, 20*time.Second)
 	return l
 }
@@ -197,7 +197,7 @@ func (w *writer) pendingPlants() int {
 // next waits until half as many creates are pending as there are recent clients, or
 // any after waitMax. It returns the pending batch and replaces it by an empty one.
 //
-// The number of recent clients fades by an eighth with each commit, rounded up:
+// The number of recent clients decays by an eighth with each commit, rounded up:
 // rounded down, it would never fall below 8, and a lone client would wait for clients
 // that have left.
 func (w *writer) next() (b *pendingBatch, last bool) {
@@ -242,7 +242,7 @@ func (w *writer) enough(any bool) bool {
 // commit stores a batch and wakes the requests that wait for it. Its deadline does not
 // depend on a request, so no client can cancel the commit of others.
 func (w *writer) commit(number int, b *pendingBatch) error {
-	ctx, cancel := context.WithTimeout(w.ctx, w.limit.CommitTime)
+	ctx, cancel := context.WithTimeout(w.ctx, w.limit.CommitTimeout)
 	defer cancel()
 	start := time.Now()
 	w.commitStarted(number, start)
