@@ -145,6 +145,7 @@ func TestServer(t *testing.T) {
 	} {
 		for _, count := range counts() {
 			t.Run(fmt.Sprintf("%s %d", name, count), func(t *testing.T) {
+				t.Parallel()
 				db := filepath.Join(t.TempDir(), "plants.db")
 				token := rig.Token(t, program, db, "a")
 				acknowledged, sent := load(t, program, db, token, fmt.Sprintf("%s:%d", name, count))

@@ -26,6 +26,7 @@ var unsyncedCheckpoints = rig.Weakness{
 // TestControl cuts the power of programs that omit a sync, which must lose plants:
 // otherwise the cuts of the other tests prove nothing.
 func TestControl(t *testing.T) {
+	t.Parallel()
 	if *indexFlag >= 0 || *keptFlag != "" {
 		t.Skip("only one image is checked")
 	}

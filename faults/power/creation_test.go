@@ -23,6 +23,7 @@ const (
 // server must be able to serve the store, and must have the token if the command
 // printed it before the cut.
 func TestCreation(t *testing.T) {
+	t.Parallel()
 	if *indexFlag >= 0 || *keptFlag != "" {
 		t.Skip("only one image is checked")
 	}

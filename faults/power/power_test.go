@@ -98,6 +98,7 @@ func (s *totals) String() string {
 // TestCut cuts the power. The store must have every acknowledged plant, and only
 // plants that were sent.
 func TestCut(t *testing.T) {
+	t.Parallel()
 	if *keptFlag != "" {
 		t.Skip("only one saved image is checked")
 	}

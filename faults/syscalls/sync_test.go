@@ -140,6 +140,7 @@ func TestControl(t *testing.T) {
 		{"ignored write", ignoredWrite, storeRunning, fault{row{"pwrite64", "EIO", "wal"}, 1, true}, usual, lost},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			run := weakened(t, c.weak, c.store, c.fault, c.load)
 			if run.in.calls == 0 || !c.detected(t, run) {
 				t.Errorf("the weakness was not detected; ready: %v, %d calls failed, exit code %d",
