@@ -32,15 +32,16 @@ func TestProfiles(t *testing.T) {
 // at a time. No other test records them, so the kinds run in parallel.
 func TestTimedProfiles(t *testing.T) {
 	t.Parallel()
-	// The profiles take longer than the write timeout of the listener.
-	h := start(t, func(s *setup) { s.pprof, s.writeTime = true, 500*time.Millisecond })
+	// The profiles take longer than the write timeout of the listener. net/http/pprof
+	// extends the deadline by the time of a profile, so this is the time to send it.
+	h := start(t, func(s *setup) { s.pprof, s.writeTime = true, 2900*time.Millisecond })
 	for _, row := range []struct {
 		name, target string
 		check        func(body string) error
 	}{
-		{"CPU", "/debug/pprof/profile?seconds=1", checkGzipped},
-		{"heap", "/debug/pprof/heap?seconds=1", checkGzipped},
-		{"trace", "/debug/pprof/trace?seconds=0.6", checkTrace},
+		{"CPU", "/debug/pprof/profile?seconds=3", checkGzipped},
+		{"heap", "/debug/pprof/heap?seconds=3", checkGzipped},
+		{"trace", "/debug/pprof/trace?seconds=3", checkTrace},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
