@@ -7,65 +7,65 @@ import (
 	"testing"
 )
 
-// check finds what there is no excuse for, given all that clients were told and
-// all that is there in the end.
-func check(history []operation, there map[int64][]content) (faults []error) {
+// check compares the results of all requests with the stored plants, and returns
+// every violation of a guarantee.
+func check(history []operation, stored map[int64][]content) (violations []error) {
 	byID := map[int64][]operation{}
 	for i := range history {
 		byID[history[i].id] = append(byID[history[i].id], history[i])
 	}
-	for _, id := range slices.Sorted(maps.Keys(there)) {
+	for _, id := range slices.Sorted(maps.Keys(stored)) {
 		if len(byID[id]) == 0 {
-			faults = append(faults, fmt.Errorf("plant %d was never sent", id))
+			violations = append(violations, fmt.Errorf("plant %d is stored and was never sent", id))
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(byID)) {
-		for _, fault := range checkPlant(byID[id], there[id]) {
-			faults = append(faults, fmt.Errorf("%s; told:%s", fault, describe(byID[id])))
+		for _, violation := range checkPlant(byID[id], stored[id]) {
+			violations = append(violations, fmt.Errorf("%s; requests:%s", violation, describe(byID[id])))
 		}
 	}
-	return faults
+	return violations
 }
 
-// checkPlant is check for one id.
-func checkPlant(history []operation, there []content) (faults []string) {
+// checkPlant is check for one id. stored has the rows with the id.
+func checkPlant(history []operation, stored []content) (violations []string) {
 	count := map[outcome]int{}
-	possible := false // somebody may have made what is there
+	possible := false // a request may have stored the row
 	for i := range history {
 		o := &history[i]
 		count[o.outcome]++
-		same := len(there) > 0 && there[0] == o.content
+		same := len(stored) > 0 && stored[0] == o.content
 		switch o.outcome {
 		case created, replayed:
 			if !same {
-				faults = append(faults, "acknowledged, and absent or changed")
+				violations = append(violations, "the plant was acknowledged and is absent or changed")
 			}
 			possible = possible || same
 		case unknown:
 			possible = possible || same
 		case conflict:
-			if same || len(there) == 0 {
-				faults = append(faults, "refused for another plant, which is not there")
+			if same || len(stored) == 0 {
+				violations = append(violations, "a request was refused as a conflict, and no other plant is stored")
 			}
-		case refused:
-			faults = append(faults, "a wrong answer")
+		case unexpected:
+			violations = append(violations, "a response is unexpected")
 		}
 	}
 	switch {
-	case len(there) > 1:
-		faults = append(faults, fmt.Sprintf("there %d times", len(there)))
-	case len(there) == 1 && !possible:
-		faults = append(faults, "there with what nobody sent, or what was refused each time")
-	case len(there) == 1 && count[created] == 0 && count[unknown] == 0:
-		faults = append(faults, "there, and nobody was told that it was created")
+	case len(stored) > 1:
+		violations = append(violations, fmt.Sprintf("the plant is stored %d times", len(stored)))
+	case len(stored) == 1 && !possible:
+		violations = append(violations, "the stored content was never sent, or every request with it was refused")
+	case len(stored) == 1 && count[created] == 0 && count[unknown] == 0:
+		violations = append(violations, "the plant is stored, and no response reported its creation")
 	}
 	if count[created] > 1 {
-		faults = append(faults, fmt.Sprintf("created %d times", count[created]))
+		violations = append(violations, fmt.Sprintf("%d responses reported the creation", count[created]))
 	}
-	return faults
+	return violations
 }
 
-// describe lists what clients were told of one id.
+// describe lists the first requests of one id.
 func describe(history []operation) (text string) {
 	const linesMax = 10
 	for i := range history[:min(linesMax, len(history))] {
@@ -74,37 +74,37 @@ func describe(history []operation) (text string) {
 	return text
 }
 
-// TestCheck has histories written by hand.
+// TestCheck runs check on histories that were written by hand.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	a, b := content{name: "a"}, content{name: "b"}
-	told := func(c content, o outcome) operation { return operation{id: 1, content: c, outcome: o} }
+	op := func(c content, o outcome) operation { return operation{id: 1, content: c, outcome: o} }
 	for name, test := range map[string]struct {
 		history []operation
-		there   []content
+		stored  []content
 		want    int
 	}{
-		"as it should be":          {[]operation{told(a, created), told(a, replayed), told(b, conflict)}, []content{a}, 0},
-		"unknown and there":        {[]operation{told(a, unknown), told(a, replayed)}, []content{a}, 0},
-		"unknown and absent":       {[]operation{told(a, unknown), told(a, busy)}, nil, 0},
-		"lost":                     {[]operation{told(a, created)}, nil, 1},
-		"changed":                  {[]operation{told(a, created), told(b, unknown)}, []content{b}, 1},
-		"doubled":                  {[]operation{told(a, created)}, []content{a, a}, 1},
-		"created twice":            {[]operation{told(a, created), told(a, created)}, []content{a}, 1},
-		"never told":               {[]operation{told(a, replayed)}, []content{a}, 1},
-		"never sent":               {nil, []content{a}, 1},
-		"never sent so":            {[]operation{told(a, unknown)}, []content{b}, 1},
-		"busy, and there":          {[]operation{told(a, busy)}, []content{a}, 1},
-		"conflict with nothing":    {[]operation{told(a, conflict)}, nil, 1},
-		"conflict with the same":   {[]operation{told(a, created), told(a, conflict)}, []content{a}, 1},
-		"an answer that is no one": {[]operation{told(a, refused)}, nil, 1},
+		"correct":                {[]operation{op(a, created), op(a, replayed), op(b, conflict)}, []content{a}, 0},
+		"unknown and stored":     {[]operation{op(a, unknown), op(a, replayed)}, []content{a}, 0},
+		"unknown and absent":     {[]operation{op(a, unknown), op(a, busy)}, nil, 0},
+		"lost":                   {[]operation{op(a, created)}, nil, 1},
+		"changed":                {[]operation{op(a, created), op(b, unknown)}, []content{b}, 1},
+		"stored twice":           {[]operation{op(a, created)}, []content{a, a}, 1},
+		"created twice":          {[]operation{op(a, created), op(a, created)}, []content{a}, 1},
+		"creation not reported":  {[]operation{op(a, replayed)}, []content{a}, 1},
+		"id never sent":          {nil, []content{a}, 1},
+		"content never sent":     {[]operation{op(a, unknown)}, []content{b}, 1},
+		"busy and stored":        {[]operation{op(a, busy)}, []content{a}, 1},
+		"conflict without plant": {[]operation{op(a, conflict)}, nil, 1},
+		"conflict with same":     {[]operation{op(a, created), op(a, conflict)}, []content{a}, 1},
+		"unexpected response":    {[]operation{op(a, unexpected)}, nil, 1},
 	} {
-		there := map[int64][]content{}
-		if test.there != nil {
-			there[1] = test.there
+		stored := map[int64][]content{}
+		if test.stored != nil {
+			stored[1] = test.stored
 		}
-		if faults := check(test.history, there); len(faults) != test.want {
-			t.Errorf("%s: got %v, want %d faults", name, faults, test.want)
+		if violations := check(test.history, stored); len(violations) != test.want {
+			t.Errorf("%s: got %v, want %d violations", name, violations, test.want)
 		}
 	}
 }

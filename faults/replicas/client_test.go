@@ -14,57 +14,59 @@ import (
 	"time"
 )
 
-// outcome is what a client knows after one request.
+// outcome is the result of one request, as the client can see it.
 type outcome int
 
 const (
-	unknown  outcome = iota // no answer, or one that says that it is not known
-	created                 // 200
-	replayed                // 200 with Idempotent-Replayed
-	conflict                // another plant has the id
-	busy                    // 503: this request stored nothing
-	refused                 // any other answer: none that a plant may get
-	unsent                  // nobody listened
+	unknown    outcome = iota // no response, or 503 with 50303: the outcome is unknown
+	created                   // 200
+	replayed                  // 200 with Idempotent-Replayed
+	conflict                  // another plant has the id
+	busy                      // 503: the request stored nothing
+	unexpected                // any other response; no server may send it to a valid plant
+	unsent                    // the connection was refused
 )
 
 func (o outcome) String() string {
-	return [...]string{"unknown", "created", "replayed", "conflict", "busy", "refused", "unsent"}[o]
+	return [...]string{"unknown", "created", "replayed", "conflict", "busy", "unexpected", "unsent"}[o]
 }
 
-// final reports whether a client has learnt what it wanted to know.
+// final reports whether the outcome of the plant is known, so that the client need
+// not send it again.
 func (o outcome) final() bool { return o == created || o == replayed || o == conflict }
 
-// Numbers of the catalogue of errors, docs/reference/errors.md.
+// Error numbers of docs/reference/errors.md.
 const (
 	differentName  = 40041
 	differentTag   = 40042
 	outcomeUnknown = 50303
 )
 
-// content is what a plant is besides its id; no tag is an empty one here.
+// content is a plant without its id. No tag is the empty string.
 type content struct{ name, tag string }
 
-// randomContent is of any length, so that a request has one packet or several.
-func randomContent(chance *rand.Rand) content {
-	c := content{name: strings.Repeat("Fällt ’s ", chance.IntN(200)) + fmt.Sprint(chance.Uint64())}
-	if chance.IntN(2) == 0 {
-		c.tag = fmt.Sprint("tag ", chance.IntN(100))
+// randomContent returns content of random length, so that some requests need
+// several packets.
+func randomContent(random *rand.Rand) content {
+	c := content{name: strings.Repeat("Fällt ’s ", random.IntN(200)) + fmt.Sprint(random.Uint64())}
+	if random.IntN(2) == 0 {
+		c.tag = fmt.Sprint("tag ", random.IntN(100))
 	}
 	return c
 }
 
-// operation is one request and what came of it.
+// operation is one request with its outcome.
 type operation struct {
 	id      int64
 	content content
 	outcome outcome
 	end     time.Time
-	status  int    // of the answer; 0 if there is none
-	said    string // the answer, if it is none of a plant; the error, if there is none
+	status  int    // 0 without a response
+	detail  string // the response, unless it is the plant; the error without a response
 }
 
 func (o *operation) String() string {
-	return fmt.Sprintf("plant %d %.30q tagged %q: %s %s", o.id, o.content.name, o.content.tag, o.outcome, o.said)
+	return fmt.Sprintf("plant %d %.30q tagged %q: %s %s", o.id, o.content.name, o.content.tag, o.outcome, o.detail)
 }
 
 // sender sends plants to one server.
@@ -75,7 +77,8 @@ type sender struct {
 }
 
 func newSender(url, token string, connections int) *sender {
-	return &sender{url, token, &http.Client{Timeout: time.Minute, Transport: &http.Transport{MaxIdleConnsPerHost: connections}}}
+	transport := &http.Transport{MaxIdleConnsPerHost: connections}
+	return &sender{url, token, &http.Client{Timeout: time.Minute, Transport: transport}}
 }
 
 // send sends a plant once.
@@ -83,19 +86,19 @@ func (s *sender) send(ctx context.Context, id int64, c content) operation {
 	o := operation{id: id, content: c}
 	header, text, err := s.post(ctx, &o)
 	o.end = time.Now()
-	var fault *net.OpError
+	var netErr *net.OpError
 	switch {
 	case err == nil:
-		o.understand(header, text)
-	case errors.As(err, &fault) && fault.Op == "dial":
-		o.outcome, o.said = unsent, err.Error()
+		o.classify(header, text)
+	case errors.As(err, &netErr) && netErr.Op == "dial":
+		o.outcome, o.detail = unsent, err.Error()
 	default:
-		o.said = err.Error()
+		o.detail = err.Error()
 	}
 	return o
 }
 
-// post sends the plant of o, and fills in the status of the answer.
+// post sends the plant of o, and sets the status of the response.
 func (s *sender) post(ctx context.Context, o *operation) (header http.Header, text []byte, err error) {
 	text, err = json.Marshal(struct {
 		ID   int64  `json:"id"`
@@ -111,38 +114,38 @@ func (s *sender) post(ctx context.Context, o *operation) (header http.Header, te
 	}
 	r.Header.Set("Authorization", "Bearer "+s.token)
 	r.Header.Set("Content-Type", "application/json")
-	answer, err := s.http.Do(r)
+	response, err := s.http.Do(r)
 	if err != nil {
 		return nil, nil, err
 	}
-	defer answer.Body.Close()
-	o.status = answer.StatusCode
-	text, err = io.ReadAll(io.LimitReader(answer.Body, 1<<20))
-	return answer.Header, text, err
+	defer response.Body.Close()
+	o.status = response.StatusCode
+	text, err = io.ReadAll(io.LimitReader(response.Body, 1<<20))
+	return response.Header, text, err
 }
 
-// understand reads an answer.
-func (o *operation) understand(header http.Header, text []byte) {
-	var said struct {
+// classify sets the outcome from a response.
+func (o *operation) classify(header http.Header, text []byte) {
+	var body struct {
 		Error     int
 		Name, Tag string
 	}
-	_ = json.Unmarshal(text, &said) // what it does not fill in is no plant and no number
-	o.said = fmt.Sprintf("%d %s", o.status, text)
+	_ = json.Unmarshal(text, &body) // invalid JSON has no plant and no error number
+	o.detail = fmt.Sprintf("%d %s", o.status, text)
 	switch ok := o.status == http.StatusOK; {
-	case ok && (content{said.Name, said.Tag}) != o.content:
-		o.outcome = refused // it answers another plant than was sent
+	case ok && (content{body.Name, body.Tag}) != o.content:
+		o.outcome = unexpected // the response has another plant
 	case ok && header.Get("Idempotent-Replayed") == "true":
-		o.outcome, o.said = replayed, ""
+		o.outcome, o.detail = replayed, ""
 	case ok:
-		o.outcome, o.said = created, ""
-	case said.Error == differentName, said.Error == differentTag:
+		o.outcome, o.detail = created, ""
+	case body.Error == differentName, body.Error == differentTag:
 		o.outcome = conflict
-	case said.Error == outcomeUnknown:
+	case body.Error == outcomeUnknown:
 		o.outcome = unknown
 	case o.status == http.StatusServiceUnavailable && header.Get("Retry-After") != "":
 		o.outcome = busy
 	default:
-		o.outcome = refused
+		o.outcome = unexpected
 	}
 }

@@ -11,49 +11,50 @@ import (
 	"plantstore/faults/rig"
 )
 
-// replica is one life of a server. The next life is another replica, with
-// connections of its own, so that a request that fails tells which life failed.
+// replica is one process of a server. A restart creates another replica with its
+// own connections, so that a failed request belongs to one process.
 type replica struct {
 	server *rig.Server
 	plants *sender
 
-	mu      sync.Mutex
-	ended   time.Time // when it was told to end; guarded by mu
-	inOrder bool      // it was told so by SIGTERM; guarded by mu
+	mu       sync.Mutex
+	ended    time.Time // when the harness killed or stopped it; guarded by mu
+	graceful bool      // stopped with SIGTERM; guarded by mu
 }
 
-// ending notes that the replica is about to be told to end.
-func (r *replica) ending(inOrder bool) {
+// setEnded records that the harness is about to kill or stop the replica.
+func (r *replica) setEnded(graceful bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.ended, r.inOrder = time.Now(), inOrder
+	r.ended, r.graceful = time.Now(), graceful
 }
 
-// mustAnswer reports whether the replica answers what it accepts to the end.
-func (r *replica) mustAnswer() bool {
+// mustRespond reports whether the replica is stopped gracefully, so that it must
+// respond to every request that it accepted.
+func (r *replica) mustRespond() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.inOrder
+	return r.graceful
 }
 
-// mayFail reports whether a request that ended then may have failed.
+// mayFail reports whether a request that ended at that time may have failed.
 func (r *replica) mayFail(end time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return !r.ended.IsZero() && r.ended.Before(end)
 }
 
-// cluster is servers on one database. It is safe for concurrent use, except that
-// one goroutine alone starts and ends servers.
+// cluster is several servers on one database. It is safe for concurrent use, but
+// only one goroutine may start and end servers.
 type cluster struct {
-	t       testing.TB
-	program string
-	db      string
-	token   string
-	slowest time.Duration // of the starts
+	t            testing.TB
+	program      string
+	db           string
+	token        string
+	slowestStart time.Duration
 
-	slowTokens   int           // how often a token that was made was refused
-	slowestToken time.Duration // when it was refused last, since it was made
+	newTokenRefusals int           // refused requests with a new token
+	newTokenDelay    time.Duration // longest time from a creation to a refused request
 
 	mu       sync.Mutex
 	replicas [replicasMax]*replica // guarded by mu
@@ -71,19 +72,24 @@ func newCluster(t testing.TB, program string) *cluster {
 	return c
 }
 
-// start begins the next life of a replica, on an address that no other program
-// of the machine uses: nobody shall answer for one that is gone.
+// start starts a new process of a replica.
 func (c *cluster) start(i int) {
 	c.t.Helper()
-	begun := time.Now()
-	s, err := rig.Start(c.t, c.program, c.db, nil, "--listen", fmt.Sprintf("127.%d.%d.%d:0", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254)))
+	started := time.Now()
+	s, err := rig.Start(c.t, c.program, c.db, nil, "--listen", unusedAddress())
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	c.slowest = max(c.slowest, time.Since(begun))
+	c.slowestStart = max(c.slowestStart, time.Since(started))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.replicas[i] = &replica{server: s, plants: newSender(s.URL, c.token, clients)}
+}
+
+// unusedAddress returns a random loopback address. Other programs are unlikely to
+// use it, so that none of them receives the requests to an ended server.
+func unusedAddress() string {
+	return fmt.Sprintf("127.%d.%d.%d:0", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))
 }
 
 func (c *cluster) replica(i int) *replica {
@@ -92,59 +98,60 @@ func (c *cluster) replica(i int) *replica {
 	return c.replicas[i]
 }
 
-// kill ends a replica at once and starts it again.
+// kill ends a replica with SIGKILL and starts it again.
 func (c *cluster) kill(i int) {
 	c.t.Helper()
 	r := c.replica(i)
-	r.ending(false)
+	r.setEnded(false)
 	r.server.Kill()
 	c.start(i)
 }
 
-// restart ends a replica in order and starts it again.
+// restart stops a replica with SIGTERM and starts it again.
 func (c *cluster) restart(i int) {
 	c.t.Helper()
 	r := c.replica(i)
-	r.ending(true)
+	r.setEnded(true)
 	if code := r.server.Stop(); code != 0 {
 		c.t.Errorf("a replica ended with code %d:\n%s", code, r.server.Log())
 	}
 	c.start(i)
 }
 
-// crowd is clients that spread their requests over the replicas.
-type crowd struct {
+// load is clients that spread their requests over the replicas of a cluster.
+type load struct {
 	seed    uint64
 	cluster *cluster
 	done    chan struct{}
 	running sync.WaitGroup
 
-	mu      sync.Mutex
-	history []operation // guarded by mu
-	faults  []error     // guarded by mu
+	mu         sync.Mutex
+	history    []operation // guarded by mu
+	violations []error     // guarded by mu
 }
 
-func newCrowd(ctx context.Context, seed uint64, c *cluster) *crowd {
-	w := &crowd{seed: seed, cluster: c, done: make(chan struct{})}
+// startLoad starts the clients. The caller must call stop.
+func startLoad(ctx context.Context, seed uint64, c *cluster) *load {
+	l := &load{seed: seed, cluster: c, done: make(chan struct{})}
 	for number := range uint64(clients) {
-		w.running.Go(func() { w.work(ctx, number) })
+		l.running.Go(func() { l.runClient(ctx, number) })
 	}
-	return w
+	return l
 }
 
-// leave waits until the clients have ended.
-func (w *crowd) leave() {
-	close(w.done)
-	w.running.Wait()
+// stop stops the clients and waits until they have ended.
+func (l *load) stop() {
+	close(l.done)
+	l.running.Wait()
 }
 
-func (w *crowd) work(ctx context.Context, number uint64) {
-	chance := rand.New(rand.NewPCG(w.seed, number+1))
+func (l *load) runClient(ctx context.Context, number uint64) {
+	random := rand.New(rand.NewPCG(l.seed, number+1))
 	for n := int64(0); ; n++ {
-		id, c := w.plant(chance, int64(number), n)
-		w.insist(ctx, chance, id, c)
+		id, c := randomPlant(random, int64(number), n)
+		l.sendUntilFinal(ctx, random, id, c)
 		select {
-		case <-w.done:
+		case <-l.done:
 			return
 		case <-ctx.Done():
 			return
@@ -153,54 +160,65 @@ func (w *crowd) work(ctx context.Context, number uint64) {
 	}
 }
 
-// others is the first id of the plants that are not one client's own.
-const others = 1 << 40
+// sharedFirst is the first id of the plants that several clients send.
+const sharedFirst = 1 << 40
 
-// plant chooses what to send: a client's own plant, or one of those that all
-// clients want at about the same time, the same or not quite.
-func (w *crowd) plant(chance *rand.Rand, number, n int64) (id int64, c content) {
+// randomPlant returns the n-th plant of a client: either one with an id of its own,
+// or one with an id that all clients use at about the same time, some of them with
+// another name or tag.
+func randomPlant(random *rand.Rand, number, n int64) (id int64, c content) {
 	const shared, window = 4, 20
-	if chance.IntN(3) > 0 {
-		return n*clients + number, randomContent(chance)
+	if random.IntN(3) > 0 {
+		return n*clients + number, randomContent(random)
 	}
-	id = others + n/window*shared + chance.Int64N(shared)
-	return id, [...]content{{"Rosa canina", ""}, {"Rosa canina", ""}, {"Rosa canina", "shrub"}, {"Rosa rugosa", ""}}[chance.IntN(4)]
+	id = sharedFirst + n/window*shared + random.Int64N(shared)
+	return id, [...]content{
+		{"Rosa canina", ""}, {"Rosa canina", ""}, {"Rosa canina", "shrub"}, {"Rosa rugosa", ""},
+	}[random.IntN(4)]
 }
 
-// insist sends a plant, to another replica each time, until its outcome is known.
-func (w *crowd) insist(ctx context.Context, chance *rand.Rand, id int64, c content) {
-	const most = 30 // more than there are restarts while the slowest client thinks
-	at := chance.IntN(replicasMax)
-	unanswered := false
-	for range most {
-		r := w.cluster.replica(at)
+// sendUntilFinal sends a plant to one replica after the other until its outcome is
+// known.
+func (l *load) sendUntilFinal(ctx context.Context, random *rand.Rand, id int64, c content) {
+	const tries = 30 // more than the restarts within one request of the slowest client
+	at := random.IntN(replicasMax)
+	noResponse := false // from a replica that was stopped gracefully
+	for range tries {
+		r := l.cluster.replica(at)
 		o := r.plants.send(ctx, id, c)
-		w.note(&o, r)
-		if o.outcome == replayed && unanswered && id < others {
-			w.complain(fmt.Errorf("plant %d was stored by a replica that ended in order, and not answered", id))
+		l.record(&o, r)
+		if o.outcome == replayed && noResponse && id < sharedFirst {
+			l.report(fmt.Errorf("plant %d: a replica that was stopped gracefully stored it and sent no response", id))
 		}
-		if o.outcome.final() || o.outcome == refused {
+		if o.outcome.final() || o.outcome == unexpected {
 			return
 		}
-		unanswered = o.outcome == unknown && r.mustAnswer()
-		at = (at + 1 + chance.IntN(replicasMax-1)) % replicasMax
+		noResponse = o.outcome == unknown && r.mustRespond()
+		at = (at + 1 + random.IntN(replicasMax-1)) % replicasMax
 	}
-	w.complain(fmt.Errorf("plant %d: no replica answered, %d times", id, most))
+	l.report(fmt.Errorf("plant %d: no known outcome after %d requests", id, tries))
 }
 
-func (w *crowd) complain(fault error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.faults = append(w.faults, fault)
+func (l *load) report(violation error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.violations = append(l.violations, violation)
 }
 
-// note keeps what came of a request. A replica fails nobody before it is told to
-// end: then a client needs no more than another replica.
-func (w *crowd) note(o *operation, r *replica) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.history = append(w.history, *o)
+// record stores the result of a request. Requests to a replica must not fail before
+// the harness ends it.
+func (l *load) record(o *operation, r *replica) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.history = append(l.history, *o)
 	if !o.outcome.final() && !r.mayFail(o.end) {
-		w.faults = append(w.faults, fmt.Errorf("a replica that was to go on failed a client: %s", o))
+		l.violations = append(l.violations, fmt.Errorf("a request to a running replica failed: %s", o))
 	}
+}
+
+// requests returns the number of requests that have ended.
+func (l *load) requests() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.history)
 }

@@ -11,179 +11,178 @@ import (
 	"plantstore/faults/rig"
 )
 
-// TestDropped loses answers of PostgreSQL to a server, and its requests. Each
-// client is answered as if nothing had happened, because the server finds out
-// by itself what became of a batch.
+// TestDropped loses PostgreSQL's responses to a server and the server's requests.
+// Each client must receive the correct response, because the server determines the
+// outcome of a batch by itself.
 func TestDropped(t *testing.T) {
 	t.Parallel()
-	d := drop(t, build(t), map[fault]int{
-		noAnswer: size(40, 1000), noRequest: size(20, 500), noCommit: size(20, 500), lateAnswer: size(2, 20),
+	d := runDropped(t, build(t), map[fault]int{
+		noResponse: size(40, 1000), noRequest: size(20, 500), noCommit: size(20, 500), lateResponse: size(2, 20),
 	})
-	if err := first(d.faults); err != nil {
+	if err := joinFirst(d.violations); err != nil {
 		t.Error(err)
 	}
 }
 
-// The retry of a batch, weakened.
+// Weaknesses of the retry of a batch, which TestDroppedControl must detect.
 var (
-	// takesForGranted does not ask again.
-	takesForGranted = rig.Weakness{
+	// unknownIsSuccess reports a batch with an unknown outcome as stored.
+	unknownIsSuccess = rig.Weakness{
 		File: "internal/postgres/insert.go",
 		Old:  "\t\tuncertain = uncertain || effect == unknownEffect\n",
 		New:  "\t\tif effect == unknownEffect {\n\t\t\treturn b.outcomes(nil, true), nil\n\t\t}\n",
 	}
-	// forgetsItself takes what it made for another's.
-	forgetsItself = rig.Weakness{
+	// ownIsOther treats a row of an earlier attempt as another request's plant.
+	ownIsOther = rig.Weakness{
 		File: "internal/postgres/insert.go",
 		Old:  "found && !(uncertain && equal(&r, c))",
 		New:  "found",
 	}
-	// givesUp says that a batch was not stored when it does not know.
-	givesUp = rig.Weakness{
+	// unknownIsFailure reports a batch with an unknown outcome as not stored.
+	unknownIsFailure = rig.Weakness{
 		File: "internal/postgres/insert.go",
 		Old:  "\t\treturn nil, effectOf(err), err\n",
 		New:  "\t\treturn nil, noEffect, err\n",
 	}
-	// keyless and insists store again whatever is there. Without a key there is
-	// nothing else that could keep a batch from being stored twice.
-	keyless = rig.Weakness{
+	// noPrimaryKey and noConflictClause store an existing plant again.
+	noPrimaryKey = rig.Weakness{
 		File: "internal/postgres/migrations/0001_begin.sql",
 		Old:  "id         bigint      PRIMARY KEY,",
 		New:  "id         bigint      NOT NULL,",
 	}
-	// unchecked is for keyless: a server does not start on a table without its key.
-	unchecked = rig.Weakness{
+	// noKeyCheck starts a server on a table without a primary key.
+	noKeyCheck = rig.Weakness{
 		File: "internal/postgres/schema.go",
 		Old:  "\t{1, fact{\"constraint\", \"plants\", \"id\", \"p\"}},\n",
 		New:  "",
 	}
-	insists = rig.Weakness{
+	noConflictClause = rig.Weakness{
 		File: "internal/postgres/insert.go",
 		Old:  "\n\tON CONFLICT (id) DO NOTHING",
 		New:  "",
 	}
 )
 
-// TestDroppedControl shows that each way to be wrong about a batch is noticed.
+// TestDroppedControl shows that the harness detects each weakness of the retry.
 func TestDroppedControl(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name  string
 		weak  []rig.Weakness
-		short bool // each is a program to build, so the short form has some only
+		short bool // part of the short form; each test builds a program
 	}{
-		{"success without asking", []rig.Weakness{takesForGranted}, true},
-		{"stored again", []rig.Weakness{keyless, unchecked, insists}, true},
-		{"own plant taken for another", []rig.Weakness{forgetsItself}, false},
-		{"unknown taken for undone", []rig.Weakness{givesUp}, false},
+		{"unknown is success", []rig.Weakness{unknownIsSuccess}, true},
+		{"stored twice", []rig.Weakness{noPrimaryKey, noKeyCheck, noConflictClause}, true},
+		{"own plant is another's", []rig.Weakness{ownIsOther}, false},
+		{"unknown is failure", []rig.Weakness{unknownIsFailure}, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if !test.short && !*long {
-				t.Skip("in the long form only")
+				t.Skip("only in the long form")
 			}
-			d := drop(t, rig.Build(t, test.weak...), map[fault]int{noAnswer: 5, noRequest: 5, noCommit: 5})
-			if len(d.faults) == 0 {
-				t.Fatal("nothing was noticed")
-			}
-			t.Logf("caught, %d times: %v", len(d.faults), d.faults[0])
+			d := runDropped(t, rig.Build(t, test.weak...), map[fault]int{noResponse: 5, noRequest: 5, noCommit: 5})
+			requireDetection(t, d.violations)
 		})
 	}
 }
 
-// chooser decides which statements meet with which fault, so many of each.
-type chooser struct {
+// injector assigns a given number of each fault to statements.
+type injector struct {
 	mu     sync.Mutex
-	chance *rand.Rand    // guarded by mu
-	left   [faults]int   // guarded by mu
-	done   chan struct{} // closed when none is left
+	random *rand.Rand      // guarded by mu
+	left   [faultCount]int // guarded by mu
+	done   chan struct{}   // closed after the last fault
 }
 
-func newChooser(seed uint64, counts map[fault]int) *chooser {
-	c := &chooser{chance: rand.New(rand.NewPCG(seed, 0)), done: make(chan struct{})}
+func newInjector(seed uint64, counts map[fault]int) *injector {
+	in := &injector{random: rand.New(rand.NewPCG(seed, 0)), done: make(chan struct{})}
 	for f, n := range counts {
-		c.left[f] = n
+		in.left[f] = n
 	}
-	return c
+	return in
 }
 
-// choose gives every third statement a fault, so that the retry of a batch meets
-// with one now and then.
-func (c *chooser) choose(statement string) fault {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+// next returns the fault of a statement. One of three statements has a fault, so
+// that the retry of a batch sometimes has one too.
+func (in *injector) next(statement string) fault {
+	in.mu.Lock()
+	defer in.mu.Unlock()
 	sum := 0
-	for _, n := range c.left {
+	for _, n := range in.left {
 		sum += n
 	}
-	if sum == 0 || !writes(statement) || c.chance.IntN(3) > 0 {
+	if sum == 0 || !writesPlants(statement) || in.random.IntN(3) > 0 {
 		return none
 	}
 	if sum == 1 {
-		close(c.done)
+		close(in.done)
 	}
-	n := c.chance.IntN(sum)
-	for f := range c.left {
-		if n -= c.left[f]; n < 0 {
-			c.left[f]--
+	n := in.random.IntN(sum)
+	for f := range in.left {
+		if n -= in.left[f]; n < 0 {
+			in.left[f]--
 			return fault(f)
 		}
 	}
 	panic("the sum is wrong")
 }
 
-// dropping is a server that is cut off again and again while clients work.
-type dropping struct {
+// droppedRun is the load of clients on a server with faults between it and
+// PostgreSQL.
+type droppedRun struct {
 	seed   uint64
 	plants *sender
-	done   <-chan struct{} // the clients have done enough
-	ended  <-chan struct{} // the server has, which it should not
+	done   <-chan struct{} // closed after the last fault
+	ended  <-chan struct{} // closed when the server has ended, which is an error
 
-	mu      sync.Mutex
-	history []operation // guarded by mu
-	faults  []error     // guarded by mu
+	mu         sync.Mutex
+	history    []operation // guarded by mu
+	violations []error     // guarded by mu
 }
 
 const clients = 8
 
-// drop runs clients until as many faults have happened, and checks what came of it.
-func drop(t *testing.T, program string, counts map[fault]int) *dropping {
+// runDropped runs clients until all faults have happened, and checks the results.
+func runDropped(t *testing.T, program string, counts map[fault]int) *droppedRun {
 	t.Helper()
 	s, db := rig.Seed(t, *seed), newDatabase(t)
-	c := newChooser(s, counts)
-	p, through := newProxy(t, db, 2*time.Second, c.choose)
-	server, err := rig.Start(t, program, through, nil)
+	in := newInjector(s, counts)
+	p, url := newProxy(t, db, 2*time.Second, in.next)
+	server, err := rig.Start(t, program, url, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &dropping{seed: s, plants: newSender(server.URL, rig.Token(t, program, db, "dropping"), clients), done: c.done, ended: server.Ended()}
+	token := rig.Token(t, program, db, "dropping")
+	d := &droppedRun{seed: s, plants: newSender(server.URL, token, clients), done: in.done, ended: server.Ended()}
 	var running sync.WaitGroup
 	for number := range int64(clients) {
-		running.Go(func() { d.work(t.Context(), number) })
+		running.Go(func() { d.runClient(t.Context(), number) })
 	}
 	running.Wait()
 	if code := server.Stop(); code != 0 {
 		t.Errorf("the server ended with code %d:\n%s", code, server.Log())
 	}
-	there := rows(t, db)
-	d.faults = append(d.faults, check(d.history, there)...)
-	if n := int(p.committed.Load()); n != counts[noAnswer] {
-		t.Errorf("%d statements were done and their answers lost, want %d", n, counts[noAnswer])
+	stored := storedPlants(t, db)
+	d.violations = append(d.violations, check(d.history, stored)...)
+	if n := int(p.committed.Load()); n != counts[noResponse] {
+		t.Errorf("PostgreSQL executed %d statements with a lost response, want %d", n, counts[noResponse])
 	}
-	t.Logf("%v; answers: %v; %d plants; %d faults", counts, tally(d.history), len(there), len(d.faults))
+	t.Logf("faults %v; outcomes %v; %d plants, %d violations",
+		counts, countOutcomes(d.history), len(stored), len(d.violations))
 	return d
 }
 
-// work has a client send plants of its own until it is done, some of them again
-// and some of them otherwise, so that a batch has old ones beside new ones.
-func (d *dropping) work(ctx context.Context, number int64) {
-	chance := rand.New(rand.NewPCG(d.seed, uint64(number)+1))
+// runClient sends plants of its own until the end of the run. It repeats some of
+// them, unchanged and changed, so that a batch has replays and conflicts.
+func (d *droppedRun) runClient(ctx context.Context, number int64) {
+	random := rand.New(rand.NewPCG(d.seed, uint64(number)+1))
 	for id := number; ; id += clients {
-		c := randomContent(chance)
+		c := randomContent(random)
 		d.expect(ctx, id, c, created)
-		if chance.IntN(4) == 0 {
+		if random.IntN(4) == 0 {
 			d.expect(ctx, id, c, replayed)
 		}
-		if chance.IntN(4) == 0 {
+		if random.IntN(4) == 0 {
 			d.expect(ctx, id, content{"another", c.tag}, conflict)
 		}
 		select {
@@ -196,13 +195,14 @@ func (d *dropping) work(ctx context.Context, number int64) {
 	}
 }
 
-// expect sends a plant, once: that there was a fault is none of a client's business.
-func (d *dropping) expect(ctx context.Context, id int64, c content, want outcome) {
+// expect sends a plant once. A client must not notice a fault, so any other outcome
+// is a violation.
+func (d *droppedRun) expect(ctx context.Context, id int64, c content, want outcome) {
 	o := d.plants.send(ctx, id, c)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.history = append(d.history, o)
 	if o.outcome != want {
-		d.faults = append(d.faults, fmt.Errorf("%s, want %s", &o, want))
+		d.violations = append(d.violations, fmt.Errorf("%s, want %s", &o, want))
 	}
 }

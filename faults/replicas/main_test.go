@@ -1,11 +1,12 @@
-// Package replicas runs servers on one PostgreSQL, cuts what is between them and
-// it, and kills them, and looks whether the clients were told the truth.
+// Package replicas runs servers on one PostgreSQL, kills them, injects faults into
+// their connections and moves stores. It compares the responses to the clients with
+// the stored plants.
 //
-//	go test -count=1 ./replicas                               the short form
-//	go test -count=1 -timeout 0 -v ./replicas -args -long     1,000 answers lost, 100 servers killed
-//	go test -count=1 -v ./replicas -args -seed 7              the same plants, requests and faults again
+//	go test -count=1 ./replicas                               short form
+//	go test -count=1 -timeout 0 -v ./replicas -args -long     long form: 1,000 lost responses, 100 kills
+//	go test -count=1 -v ./replicas -args -seed 7              repeat the plants, requests and faults of a seed
 //
-// PostgreSQL itself stays well: what it loses by itself is not looked for here.
+// PostgreSQL itself does not fail here; the package failover has its failures.
 package replicas
 
 import (
@@ -24,27 +25,27 @@ import (
 )
 
 var (
-	long = flag.Bool("long", false, "the long form")
-	seed = flag.Uint64("seed", 0, "what decides the plants, the requests and the faults, but not which meets which other; 0: another each time")
+	long = flag.Bool("long", false, "run the long form")
+	seed = flag.Uint64("seed", 0, "`seed` of the plants, requests and faults, but not of their timing; 0: random")
 )
 
-// size chooses by the form.
-func size(short, inLong int) int {
+// size returns the number of the selected form.
+func size(inShort, inLong int) int {
 	if *long {
 		return inLong
 	}
-	return short
+	return inShort
 }
 
-// database is the PostgreSQL of all tests; nil if there is none.
+// database is the PostgreSQL of all tests; nil if it is not installed.
 var database *pgtest.Server
 
-// programDir is where the program lies that all tests but the controls use.
+// programDir is the directory of the program that build returns.
 var programDir string
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	_ = flag.Set("test.parallel", "16") // most of the tests wait most of the time
+	_ = flag.Set("test.parallel", "16") // most tests are idle most of the time
 	code, err := run(m)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -61,7 +62,7 @@ func run(m *testing.M) (code int, err error) {
 	database, err = pgtest.Start(context.Background())
 	switch {
 	case errors.Is(err, pgtest.ErrMissing) && os.Getenv("CI") != "true":
-		defer fmt.Fprintln(os.Stderr, "NOTHING OF THIS PACKAGE WAS TESTED:", err)
+		defer fmt.Fprintln(os.Stderr, "NO TEST OF THE PACKAGE REPLICAS RAN:", err)
 		return m.Run(), nil
 	case err != nil:
 		return 1, err
@@ -70,34 +71,34 @@ func run(m *testing.M) (code int, err error) {
 	return code, database.Stop()
 }
 
-// building guards path.
+// buildMu guards programPath.
 var (
-	building sync.Mutex
-	path     string // of the program, once it is built
+	buildMu     sync.Mutex
+	programPath string // empty until build has built the program
 )
 
-// inDir is a test whose temporary directory outlives it.
-type inDir struct{ testing.TB }
+// sharedDir is a test whose temporary directory remains until all tests have ended.
+type sharedDir struct{ testing.TB }
 
-// TempDir returns a directory that is removed after all tests.
-func (inDir) TempDir() string { return programDir }
+// TempDir returns programDir.
+func (sharedDir) TempDir() string { return programDir }
 
-// build builds the program as it is, once for all tests.
+// build builds the program without a weakness, once for all tests.
 func build(t testing.TB) string {
 	t.Helper()
-	building.Lock()
-	defer building.Unlock()
-	if path == "" {
-		path = rig.Build(inDir{t})
+	buildMu.Lock()
+	defer buildMu.Unlock()
+	if programPath == "" {
+		programPath = rig.Build(sharedDir{t})
 	}
-	return path
+	return programPath
 }
 
 // newDatabase returns the URL of an empty database.
 func newDatabase(t testing.TB) string {
 	t.Helper()
 	if database == nil {
-		t.Skip("there is no PostgreSQL")
+		t.Skip("PostgreSQL is not installed")
 	}
 	url, err := database.Database(t.Context())
 	if err != nil {
@@ -106,9 +107,9 @@ func newDatabase(t testing.TB) string {
 	return url
 }
 
-// rows reads all plants from the table itself: a store may not show a plant that
-// is there twice.
-func rows(t testing.TB, url string) map[int64][]content {
+// storedPlants reads all plants from the table. The program itself could hide a
+// plant that is stored twice.
+func storedPlants(t testing.TB, url string) map[int64][]content {
 	t.Helper()
 	c, err := pgx.Connect(t.Context(), url)
 	if err != nil {
@@ -119,29 +120,38 @@ func rows(t testing.TB, url string) map[int64][]content {
 		ID        int64
 		Name, Tag string
 	}
-	found, _ := c.Query(t.Context(), "SELECT id, name, coalesce(tag, '') FROM plants") // the error comes with the rows
-	all, err := pgx.CollectRows(found, pgx.RowToStructByPos[row])
+	result, _ := c.Query(t.Context(), "SELECT id, name, coalesce(tag, '') FROM plants") // CollectRows returns the error
+	rows, err := pgx.CollectRows(result, pgx.RowToStructByPos[row])
 	if err != nil {
 		t.Fatal(err)
 	}
-	there := make(map[int64][]content, len(all))
-	for _, r := range all {
-		there[r.ID] = append(there[r.ID], content{r.Name, r.Tag})
+	stored := make(map[int64][]content, len(rows))
+	for _, r := range rows {
+		stored[r.ID] = append(stored[r.ID], content{r.Name, r.Tag})
 	}
-	return there
+	return stored
 }
 
-// first joins the first errors of many.
-func first(faults []error) error {
-	const most = 5
-	if len(faults) <= most {
-		return errors.Join(faults...)
+// joinFirst joins the first errors and counts the others.
+func joinFirst(errs []error) error {
+	const errorsMax = 5
+	if len(errs) <= errorsMax {
+		return errors.Join(errs...)
 	}
-	return fmt.Errorf("%w\nand %d more", errors.Join(faults[:most]...), len(faults)-most)
+	return fmt.Errorf("%w\nand %d more", errors.Join(errs[:errorsMax]...), len(errs)-errorsMax)
 }
 
-// tally counts how often there is which outcome.
-func tally(history []operation) map[string]int {
+// requireDetection fails a control test whose harness found no violation.
+func requireDetection(t *testing.T, violations []error) {
+	t.Helper()
+	if len(violations) == 0 {
+		t.Fatal("the harness did not detect the weakness")
+	}
+	t.Logf("detected by %d violations, the first: %v", len(violations), violations[0])
+}
+
+// countOutcomes counts the operations with each outcome.
+func countOutcomes(history []operation) map[string]int {
 	counts := map[string]int{}
 	for i := range history {
 		counts[history[i].outcome.String()]++

@@ -19,70 +19,65 @@ import (
 )
 
 const (
-	movePlants  = 60_000  // there before, so that a move takes a while
-	moveFirstID = 1 << 50 // of these
+	movePlants  = 60_000  // stored before the first move, so that a move takes some time
+	moveFirstID = 1 << 50 // the first of their ids
 )
 
-// TestMove moves a store between files and databases while it is served, and
-// kills the mover at random moments. What a client was told holds in the last
-// store.
+// TestMove moves a store between files and databases while a server serves it, and
+// kills the mover at random moments. The last store must match all responses.
 func TestMove(t *testing.T) {
 	t.Parallel()
-	chance := rand.New(rand.NewPCG(rig.Seed(t, *seed), 0))
-	j := newJourney(t, build(t), filepath.Join(t.TempDir(), "first.db"))
-	for leg := range size(2, 20) {
+	random := rand.New(rand.NewPCG(rig.Seed(t, *seed), 0))
+	m := newMoveRun(t, build(t), filepath.Join(t.TempDir(), "first.db"))
+	for n := range size(2, 20) {
 		to := newDatabase(t)
-		if leg%2 == 1 {
+		if n%2 == 1 {
 			to = filepath.Join(t.TempDir(), "plantstore.db")
 		}
-		j.travel(to, size(2, 5), chance)
+		m.moveTo(to, size(2, 5), random)
 	}
-	if faults := j.arrive(); len(faults) > 0 {
-		t.Error(first(faults))
+	if violations := m.finish(); len(violations) > 0 {
+		t.Error(joinFirst(violations))
 	}
 }
 
-// TestMoveControl shows that plants are missed that a move leaves behind.
+// TestMoveControl shows that the harness detects a move that loses plants.
 func TestMoveControl(t *testing.T) {
 	if !*long {
-		t.Skip("in the long form only")
+		t.Skip("only in the long form")
 	}
 	t.Parallel()
-	blind := rig.Weakness{
+	noCapture := rig.Weakness{
 		File: "internal/move/copy.go",
 		Old:  "ids, err := m.From.Captured(ctx, m.chunk)\n",
 		New:  "ids, err := []int64(nil), error(nil)\n",
 	}
-	j := newJourney(t, rig.Build(t, blind), newDatabase(t))
-	j.travel(newDatabase(t), 0, nil)
-	faults := j.arrive()
-	if len(faults) == 0 {
-		t.Fatal("nothing was noticed")
-	}
-	t.Logf("caught, %d times: %v", len(faults), faults[0])
+	m := newMoveRun(t, rig.Build(t, noCapture), newDatabase(t))
+	m.moveTo(newDatabase(t), 0, nil)
+	requireDetection(t, m.finish())
 }
 
-// journey is a store that is moved again and again, and its clients.
-type journey struct {
-	t              *testing.T
-	program, place string
-	token          string
-	server         *rig.Server
-	plants         atomic.Pointer[sender] // to the server that takes plants, or will
-	killed         int
-	longest        time.Duration // from the last plant that an old server took to the first of a new one
+// moveRun is a store that is moved several times, with its server and clients.
+type moveRun struct {
+	t            *testing.T
+	program, db  string
+	token        string
+	server       *rig.Server
+	plants       atomic.Pointer[sender] // to the newest server
+	kills        int
+	longestPause time.Duration // longest time between two final outcomes
 
-	done    chan struct{}
-	running sync.WaitGroup
-	mu      sync.Mutex
-	history []operation // guarded by mu
-	taken   time.Time   // when a plant was last taken; guarded by mu
+	done      chan struct{}
+	running   sync.WaitGroup
+	mu        sync.Mutex
+	history   []operation // guarded by mu
+	lastFinal time.Time   // end of the last request with a final outcome; guarded by mu
 }
 
-func newJourney(t *testing.T, program, place string) *journey {
+func newMoveRun(t *testing.T, program, db string) *moveRun {
 	t.Helper()
-	j := &journey{t: t, program: program, place: place, done: make(chan struct{})}
-	j.token = rig.Token(t, program, place, "travelling")
+	m := &moveRun{t: t, program: program, db: db, done: make(chan struct{})}
+	m.token = rig.Token(t, program, db, "moving")
 	var lines bytes.Buffer
 	for i := range movePlants {
 		fmt.Fprintf(&lines, "{\"id\":%d,\"name\":\"plant %d\"}\n", moveFirstID+i, i)
@@ -91,143 +86,151 @@ func newJourney(t *testing.T, program, place string) *journey {
 	if err := os.WriteFile(file, lines.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.CommandContext(t.Context(), program, "import", file, "--create", "--db", place).CombinedOutput(); err != nil {
+	command := exec.CommandContext(t.Context(), program, "import", file, "--create", "--db", db)
+	if out, err := command.CombinedOutput(); err != nil {
 		t.Fatalf("import: %v\n%s", err, out)
 	}
-	j.serve()
+	m.serve()
 	for number := range int64(clients) {
-		j.running.Go(func() { j.work(number) })
+		m.running.Go(func() { m.runClient(number) })
 	}
-	return j
+	return m
 }
 
-// serve starts a server on the place, and leads the clients to it.
-func (j *journey) serve() {
-	j.t.Helper()
-	s, err := rig.Start(j.t, j.program, j.place, nil, "--listen", fmt.Sprintf("127.%d.%d.%d:0", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254)))
+// serve starts a server on the current store, and sends the clients' requests to it.
+func (m *moveRun) serve() {
+	m.t.Helper()
+	s, err := rig.Start(m.t, m.program, m.db, nil, "--listen", unusedAddress())
 	if err != nil {
-		j.t.Fatal(err)
+		m.t.Fatal(err)
 	}
-	j.server = s
-	j.plants.Store(newSender(s.URL, j.token, clients))
+	m.server = s
+	m.plants.Store(newSender(s.URL, m.token, clients))
 }
 
-// travel moves the store while it is served, after the mover was killed so often.
-func (j *journey) travel(to string, kills int, chance *rand.Rand) {
-	j.t.Helper()
-	arrived := false
-	for ; kills > 0 && !arrived; kills-- {
-		ctx, cancel := context.WithTimeout(j.t.Context(), time.Duration(chance.IntN(600))*time.Millisecond)
-		arrived = j.move(ctx, to)
+// moveTo moves the store while it is served. It kills up to that many attempts
+// before the last one.
+func (m *moveRun) moveTo(to string, kills int, random *rand.Rand) {
+	m.t.Helper()
+	moved := false
+	for ; kills > 0 && !moved; kills-- {
+		ctx, cancel := context.WithTimeout(m.t.Context(), time.Duration(random.IntN(600))*time.Millisecond)
+		moved = m.runMover(ctx, to)
 		cancel()
-		if !arrived {
-			j.killed++
+		if !moved {
+			m.kills++
 		}
 	}
-	if !arrived && !j.move(j.t.Context(), to) {
-		j.t.Fatal("the last move was killed, too")
+	if !moved && !m.runMover(m.t.Context(), to) {
+		m.t.Fatal("the last attempt of the move was killed, too")
 	}
-	old := j.server
-	j.place = to
-	j.serve()
+	old := m.server
+	m.db = to
+	m.serve()
 	if code := old.Stop(); code != 0 {
-		j.t.Errorf("the old server ended with code %d:\n%s", code, old.Log())
+		m.t.Errorf("the old server ended with code %d:\n%s", code, old.Log())
 	}
-	before := j.lastTaken()
-	rig.Within(j.t, 10*time.Second, 10*time.Millisecond, "the new server takes plants", func() bool { return j.lastTaken().After(before) })
+	before := m.lastFinalTime()
+	rig.Within(m.t, 10*time.Second, 10*time.Millisecond, "the new server stores plants", func() bool {
+		return m.lastFinalTime().After(before)
+	})
 }
 
-// move runs the mover, and tells whether it got to its end.
-func (j *journey) move(ctx context.Context, to string) bool {
-	j.t.Helper()
-	out, err := exec.CommandContext(ctx, j.program, "move", "--from", j.place, "--to", to).CombinedOutput()
+// runMover runs the mover until ctx ends, and reports whether the move is complete.
+func (m *moveRun) runMover(ctx context.Context, to string) bool {
+	m.t.Helper()
+	out, err := exec.CommandContext(ctx, m.program, "move", "--from", m.db, "--to", to).CombinedOutput()
 	switch {
-	case err == nil, strings.Contains(string(out), "it was moved already"): // killed when there was nothing left to do
+	case err == nil, strings.Contains(string(out), "it was moved already"): // a killed attempt had completed the move
 		return true
 	case ctx.Err() == nil:
-		j.t.Fatalf("move: %v\n%s", err, out)
+		m.t.Fatalf("move: %v\n%s", err, out)
 	}
 	return false
 }
 
-func (j *journey) lastTaken() time.Time {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.taken
+func (m *moveRun) lastFinalTime() time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.lastFinal
 }
 
-// work sends plants, some of them a second time.
-func (j *journey) work(number int64) {
+// runClient sends plants, and some of them a second time.
+func (m *moveRun) runClient(number int64) {
 	for n := int64(0); ; n++ {
 		select {
-		case <-j.done:
+		case <-m.done:
 			return
 		default:
 		}
-		j.insist(n*clients + number)
+		m.sendUntilFinal(n*clients + number)
 		if n%5 == 4 {
-			j.insist((n-n%25)*clients + number)
+			m.sendUntilFinal((n-n%25)*clients + number)
 		}
 	}
 }
 
-// insist sends a plant until a server tells what became of it.
-func (j *journey) insist(id int64) {
+// sendUntilFinal sends a plant until its outcome is known.
+func (m *moveRun) sendUntilFinal(id int64) {
 	const tries, pause = 3000, 10 * time.Millisecond
 	tick := time.NewTicker(pause)
 	defer tick.Stop()
+	c := content{name: fmt.Sprint("online ", id)}
 	for range tries {
-		o := j.plants.Load().send(context.WithoutCancel(j.t.Context()), id, content{name: fmt.Sprint("online ", id)})
-		j.note(&o)
-		if o.outcome.final() || o.outcome == refused {
+		o := m.plants.Load().send(context.WithoutCancel(m.t.Context()), id, c)
+		m.record(&o)
+		if o.outcome.final() || o.outcome == unexpected {
 			return
 		}
 		<-tick.C
 	}
-	j.t.Errorf("plant %d: no server took it, %d times", id, tries)
+	m.t.Errorf("plant %d: no known outcome after %d requests", id, tries)
 }
 
-func (j *journey) note(o *operation) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.history = append(j.history, *o)
+func (m *moveRun) record(o *operation) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.history = append(m.history, *o)
 	if o.outcome.final() {
-		if !j.taken.IsZero() {
-			j.longest = max(j.longest, o.end.Sub(j.taken))
+		if !m.lastFinal.IsZero() {
+			m.longestPause = max(m.longestPause, o.end.Sub(m.lastFinal))
 		}
-		j.taken = o.end
+		m.lastFinal = o.end
 	}
 }
 
-// arrive ends the clients, and compares what they were told with what is there.
-func (j *journey) arrive() (faults []error) {
-	j.t.Helper()
-	close(j.done)
-	j.running.Wait()
-	if code := j.server.Stop(); code != 0 {
-		j.t.Errorf("the last server ended with code %d:\n%s", code, j.server.Log())
+// finish stops the clients and the last server, and compares the responses with the
+// last store.
+func (m *moveRun) finish() (violations []error) {
+	m.t.Helper()
+	close(m.done)
+	m.running.Wait()
+	if code := m.server.Stop(); code != 0 {
+		m.t.Errorf("the last server ended with code %d:\n%s", code, m.server.Log())
 	}
-	there, err := rig.Export(j.t, j.program, j.place)
+	exported, err := rig.Export(m.t, m.program, m.db)
 	if err != nil {
-		j.t.Fatal(err)
+		m.t.Fatal(err)
 	}
-	found := map[int64][]content{}
-	before := 0
-	for id, name := range there {
+	stored := map[int64][]content{} // without the imported plants
+	imported := 0
+	for id, name := range exported {
 		if id >= moveFirstID && name == fmt.Sprintf("plant %d", id-moveFirstID) {
-			before++
+			imported++
 			continue
 		}
-		found[id] = []content{{name: name}}
+		stored[id] = []content{{name: name}}
 	}
-	if before != movePlants {
-		faults = append(faults, fmt.Errorf("of %d plants from before %d are there", movePlants, before))
+	if imported != movePlants {
+		violations = append(violations, fmt.Errorf("the last store has %d imported plants, want %d", imported, movePlants))
 	}
-	if _, err := os.Stat(j.place); err == nil {
-		if out, err := exec.CommandContext(j.t.Context(), j.program, "verify", "--db", j.place).CombinedOutput(); err != nil {
-			faults = append(faults, errors.New(string(out)))
+	if _, err := os.Stat(m.db); err == nil {
+		out, err := exec.CommandContext(m.t.Context(), m.program, "verify", "--db", m.db).CombinedOutput()
+		if err != nil {
+			violations = append(violations, errors.New(string(out)))
 		}
 	}
-	j.t.Logf("answers: %v; %d plants; the mover was killed %d times; no plant was taken for %s at most", tally(j.history), len(found), j.killed, j.longest)
-	return append(faults, check(j.history, found)...)
+	m.t.Logf("outcomes %v; %d plants; %d kills of the mover; longest pause: %s",
+		countOutcomes(m.history), len(stored), m.kills, m.longestPause)
+	return append(violations, check(m.history, stored)...)
 }

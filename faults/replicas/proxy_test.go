@@ -19,43 +19,46 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// fault is what happens to one request on its way to PostgreSQL or back. All but
-// the last end the connection both ways.
+// fault is a failure of one request to PostgreSQL. All faults but lateResponse close
+// the connection on both sides.
 type fault int
 
 const (
-	none       fault = iota
-	noAnswer         // PostgreSQL did it, and its answer is lost
-	noRequest        // PostgreSQL never saw it
-	noCommit         // the rows come, and that the statement is complete, but not the end of its transaction, which is undone
-	lateAnswer       // the answer takes a time
-	faults
+	none         fault = iota
+	noResponse         // PostgreSQL executes the request; its response is lost
+	noRequest          // PostgreSQL does not receive the request
+	noCommit           // the response has the rows and CommandComplete; PostgreSQL then rolls the transaction back
+	lateResponse       // the response is delayed
+	faultCount
 )
 
 func (f fault) String() string {
-	return [...]string{"none", "no answer", "no request", "no commit", "late answer"}[f]
+	return [...]string{"none", "no response", "no request", "no commit", "late response"}[f]
 }
 
-// proxy stands between servers and PostgreSQL. It knows as much of the protocol
-// (https://www.postgresql.org/docs/current/protocol-message-formats.html) as it
-// takes to tell where a request and its answer end.
+// proxy forwards connections to PostgreSQL. It parses the protocol
+// (https://www.postgresql.org/docs/current/protocol-message-formats.html) only to
+// find the ends of requests and responses.
 type proxy struct {
 	listener net.Listener
 	network  string // of PostgreSQL
 	address  string
-	decide   func(statement string) fault
-	late     time.Duration // of a late answer
+	inject   func(statement string) fault
+	delay    time.Duration // of a late response
 
-	committed atomic.Int64 // statements with noAnswer that PostgreSQL did
+	committed atomic.Int64 // statements with noResponse that PostgreSQL executed
 	running   sync.WaitGroup
 	mu        sync.Mutex
-	closed    bool                  // no connection is taken; guarded by mu
-	open      map[net.Conn]struct{} // both ends; guarded by mu
+	closed    bool                  // the proxy refuses connections; guarded by mu
+	open      map[net.Conn]struct{} // to servers and to PostgreSQL; guarded by mu
 	stop      chan struct{}         // closed at the end
 }
 
-// newProxy starts a proxy before the database at a URL. It ends with the test.
-func newProxy(t testing.TB, database string, late time.Duration, decide func(statement string) fault) (_ *proxy, through string) {
+// newProxy starts a proxy for the database at a URL, and returns the URL of the
+// proxy. The end of the test stops it.
+func newProxy(
+	t testing.TB, database string, delay time.Duration, inject func(statement string) fault,
+) (_ *proxy, proxyURL string) {
 	t.Helper()
 	config, err := pgx.ParseConfig(database)
 	if err != nil {
@@ -65,23 +68,26 @@ func newProxy(t testing.TB, database string, late time.Duration, decide func(sta
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &proxy{listener: l, decide: decide, late: late, open: map[net.Conn]struct{}{}, stop: make(chan struct{})}
+	p := &proxy{listener: l, inject: inject, delay: delay, open: map[net.Conn]struct{}{}, stop: make(chan struct{})}
 	p.network, p.address = pgconn.NetworkAddress(config.Host, config.Port)
 	p.running.Go(p.accept)
 	t.Cleanup(p.close)
-	u := url.URL{Scheme: "postgres", User: url.User(config.User), Host: l.Addr().String(), Path: config.Database, RawQuery: "sslmode=disable"}
+	u := url.URL{
+		Scheme: "postgres", User: url.User(config.User), Host: l.Addr().String(),
+		Path: config.Database, RawQuery: "sslmode=disable",
+	}
 	return p, u.String()
 }
 
 func (p *proxy) close() {
 	_ = p.listener.Close()
 	close(p.stop)
-	p.shut(true)
+	p.setClosed(true)
 	p.running.Wait()
 }
 
-// shut ends every connection and takes no new ones, or takes them again.
-func (p *proxy) shut(closed bool) {
+// setClosed closes every connection and refuses new ones, or accepts them again.
+func (p *proxy) setClosed(closed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed = closed; !closed {
@@ -92,8 +98,9 @@ func (p *proxy) shut(closed bool) {
 	}
 }
 
-// keep notes a connection until it ends, or closes it if none is taken.
-func (p *proxy) keep(c net.Conn) (forget func()) {
+// track adds a connection to open, and closes it if the proxy refuses connections.
+// The caller must call untrack, which closes the connection.
+func (p *proxy) track(c net.Conn) (untrack func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.open[c] = struct{}{}
@@ -112,59 +119,60 @@ func (p *proxy) accept() {
 	for {
 		client, err := p.listener.Accept()
 		if err != nil {
-			return // it was closed
+			return // the listener is closed
 		}
 		p.running.Go(func() {
-			defer p.keep(client)()
+			defer p.track(client)()
 			server, err := net.Dial(p.network, p.address)
 			if err != nil {
 				return
 			}
-			defer p.keep(server)()
-			c := &conversation{p: p, client: client, server: server, statements: map[string]string{}}
-			_ = c.run() // that it ends is no error here
+			defer p.track(server)()
+			s := &session{p: p, client: client, server: server, statements: map[string]string{}}
+			_ = s.run() // every session ends with an error
 		})
 	}
 }
 
-// conversation is one connection. Nobody on it speaks before the other has ended.
-type conversation struct {
+// session is one connection of a client through the proxy. Client and server send
+// in turn: neither sends before the end of the other's message.
+type session struct {
 	p              *proxy
 	client, server net.Conn
-	statements     map[string]string // what was prepared, by name
+	statements     map[string]string // texts of the prepared statements, by name
 }
 
-func (c *conversation) run() error {
-	fromClient, fromServer := bufio.NewReader(c.client), bufio.NewReader(c.server)
-	request, err := readMessage(fromClient, nil, 0) // the first one has no type
+func (s *session) run() error {
+	fromClient, fromServer := bufio.NewReader(s.client), bufio.NewReader(s.server)
+	request, err := readMessage(fromClient, nil, 0) // the startup message has no type
 	f := none
 	for err == nil {
-		if err = c.exchange(request, fromServer, f); err != nil {
+		if err = s.forward(request, fromServer, f); err != nil {
 			return err
 		}
 		var statement string
-		if request, statement, err = c.request(fromClient); err == nil {
-			f = c.p.decide(statement)
+		if request, statement, err = s.readRequest(fromClient); err == nil {
+			f = s.p.inject(statement)
 		}
 	}
 	return err
 }
 
-// request reads one request, to the message at which PostgreSQL answers, and
-// tells what it executes.
-func (c *conversation) request(from io.Reader) (request []byte, statement string, err error) {
+// readRequest reads the messages of one request, up to the one that requires a
+// response, and returns them with the statement.
+func (s *session) readRequest(from io.Reader) (request []byte, statement string, err error) {
 	for {
-		begin := len(request)
+		start := len(request)
 		if request, err = readMessage(from, request, 1); err != nil {
 			return nil, "", err
 		}
 		const typeAndLength = 5
-		parts := bytes.SplitN(request[begin+typeAndLength:], []byte{0}, 3)
-		switch request[begin] {
+		parts := bytes.SplitN(request[start+typeAndLength:], []byte{0}, 3)
+		switch request[start] {
 		case 'P': // Parse: name, text
-			c.statements[string(parts[0])] = string(parts[1])
+			s.statements[string(parts[0])] = string(parts[1])
 		case 'B': // Bind: portal, name
-			statement = c.statements[string(parts[1])]
+			statement = s.statements[string(parts[1])]
 		case 'Q': // Query: text
 			return request, string(parts[0]), nil
 		case 'S', 'X': // Sync, Terminate
@@ -173,80 +181,82 @@ func (c *conversation) request(from io.Reader) (request []byte, statement string
 	}
 }
 
-var errCut = errors.New("the connection is cut")
+var errCut = errors.New("the proxy closed the connection")
 
-// exchange sends a request to PostgreSQL and its answer back.
-func (c *conversation) exchange(request []byte, fromServer io.Reader, f fault) error {
-	end := byte('Z') // ReadyForQuery
+// forward sends a request to PostgreSQL and the response back to the client, with a
+// fault.
+func (s *session) forward(request []byte, fromServer io.Reader, f fault) error {
+	last := byte('Z') // ReadyForQuery
 	switch f {
 	case noRequest:
 		return errCut
-	case noCommit: // which the Sync brings about; Flush has it answer all the same
+	case noCommit: // Sync commits; Flush requests the response without a commit
 		const sync, flush = "S\x00\x00\x00\x04", "H\x00\x00\x00\x04"
 		body, ok := bytes.CutSuffix(request, []byte(sync))
 		if !ok {
 			return fmt.Errorf("a request without Sync: %q", request)
 		}
-		request, end = append(body, flush...), 'C' // CommandComplete
+		request, last = append(body, flush...), 'C' // CommandComplete
 	}
-	if _, err := c.server.Write(request); err != nil {
+	if _, err := s.server.Write(request); err != nil {
 		return err
 	}
-	answer, err := readAnswer(fromServer, end)
+	response, err := readResponse(fromServer, last)
 	if err != nil {
-		_, _ = c.client.Write(answer) // why PostgreSQL ends the connection
+		_, _ = s.client.Write(response) // PostgreSQL's reason to close the connection
 		return err
 	}
 	switch f {
-	case noAnswer:
-		c.p.committed.Add(1)
+	case noResponse:
+		s.p.committed.Add(1)
 		return errCut
-	case lateAnswer:
+	case lateResponse:
 		select {
-		case <-time.After(c.p.late):
-		case <-c.p.stop:
+		case <-time.After(s.p.delay):
+		case <-s.p.stop:
 		}
 	}
-	_, err = c.client.Write(answer)
+	_, err = s.client.Write(response)
 	if err == nil && f == noCommit {
 		err = errCut
 	}
 	return err
 }
 
-// readAnswer reads to a message of that type. With an error, it returns the
-// messages before.
-func readAnswer(from io.Reader, end byte) (answer []byte, err error) {
+// readResponse reads up to a message of the type last. With an error it returns the
+// complete messages before it.
+func readResponse(from io.Reader, last byte) (response []byte, err error) {
 	for {
-		begin := len(answer)
-		more, err := readMessage(from, answer, 1)
+		start := len(response)
+		more, err := readMessage(from, response, 1)
 		if err != nil {
-			return answer, err
+			return response, err
 		}
-		if answer = more; answer[begin] == end {
-			return answer, nil
+		if response = more; response[start] == last {
+			return response, nil
 		}
 	}
 }
 
-// readMessage appends a message, whose type has that many bytes, to others.
+// readMessage reads a message, whose type has typeBytes bytes, and appends it to to.
 func readMessage(from io.Reader, to []byte, typeBytes int) ([]byte, error) {
-	const lengthBytes, most = 4, 64 << 20
+	const lengthBytes, bytesMax = 4, 64 << 20
 	head := make([]byte, typeBytes+lengthBytes)
 	if _, err := io.ReadFull(from, head); err != nil {
 		return nil, err
 	}
 	length := binary.BigEndian.Uint32(head[typeBytes:])
-	if length < lengthBytes || length > most {
-		return nil, fmt.Errorf("a message of %d bytes", length)
+	if length < lengthBytes || length > bytesMax {
+		return nil, fmt.Errorf("a message has %d bytes; want %d to %d", length, lengthBytes, bytesMax)
 	}
 	body := make([]byte, length-lengthBytes)
 	_, err := io.ReadFull(from, body)
 	return append(append(to, head...), body...), err
 }
 
-// writes reports whether a statement is one by which plants are stored, or found
-// to be.
-func writes(statement string) bool {
-	return strings.HasPrefix(statement, "INSERT INTO plants ") || strings.Contains(statement, "FROM plants ") && strings.HasSuffix(statement, "FOR UPDATE")
+// writesPlants reports whether a statement inserts plants, or selects the existing
+// plants of an insert.
+func writesPlants(statement string) bool {
+	return strings.HasPrefix(statement, "INSERT INTO plants ") ||
+		strings.Contains(statement, "FROM plants ") && strings.HasSuffix(statement, "FOR UPDATE")
 }

@@ -11,25 +11,26 @@ import (
 	"plantstore/faults/rig"
 )
 
-// TestReplicas kills one server of three again and again, and then restarts them
-// in order, one after the other, while clients use what is left.
+// TestReplicas first kills random servers of three, then restarts them gracefully
+// one after the other, while clients use the running servers.
 func TestReplicas(t *testing.T) {
 	t.Parallel()
-	if err := first(newCluster(t, build(t)).endure(t, size(5, 100), size(2, 20))); err != nil {
+	if err := joinFirst(newCluster(t, build(t)).runRestarts(t, size(5, 100), size(2, 20))); err != nil {
 		t.Error(err)
 	}
 }
 
-// Servers that keep less than they promise.
+// Weaknesses that TestReplicasControl must detect.
 var (
-	// overwrites has the last plant of an id win.
+	// overwrites replaces the name of an existing plant.
 	overwrites = rig.Weakness{
 		File: "internal/postgres/insert.go",
 		Old:  "ON CONFLICT (id) DO NOTHING",
 		New:  "ON CONFLICT (id) DO UPDATE SET name = excluded.name",
 	}
-	// early answers well before the commit, so that a kill need not be lucky.
-	early = rig.Weakness{
+	// earlyAnswer sends responses 50 ms before the commit, so that a random kill
+	// is likely to lose plants.
+	earlyAnswer = rig.Weakness{
 		File: rig.EarlyAnswer.File,
 		Old:  rig.EarlyAnswer.Old,
 		New: "\tb.outcomes = make([]Outcome, len(b.creates))\n\tclose(b.done)\n\tb.done = make(chan struct{})\n" +
@@ -37,84 +38,75 @@ var (
 	}
 )
 
-// TestReplicasControl shows that servers which keep less are noticed, with kills
-// and without.
+// TestReplicasControl shows that the harness detects weak servers, with kills and
+// without.
 func TestReplicasControl(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name  string
 		weak  rig.Weakness
 		kills int
-		short bool // each is a program to build, so the short form has some only
+		short bool // part of the short form; each test builds a program
 	}{
-		{"the last one wins", overwrites, 0, true},
-		{"answers before it stores", early, 5, false},
+		{"overwrites plants", overwrites, 0, true},
+		{"responds before the commit", earlyAnswer, 5, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if !test.short && !*long {
-				t.Skip("in the long form only")
+				t.Skip("only in the long form")
 			}
-			faults := newCluster(t, rig.Build(t, test.weak)).endure(t, test.kills, 0)
-			if len(faults) == 0 {
-				t.Fatal("nothing was noticed")
-			}
-			t.Logf("caught, %d times: %v", len(faults), faults[0])
+			requireDetection(t, newCluster(t, rig.Build(t, test.weak)).runRestarts(t, test.kills, 0))
 		})
 	}
 }
 
-// endure has clients work while servers are killed, then while they are restarted
-// so many rounds, and checks what came of it.
-func (c *cluster) endure(t *testing.T, kills, rounds int) (faults []error) {
+// runRestarts kills servers under load, then restarts all of them gracefully in
+// several rounds, and returns the violations.
+func (c *cluster) runRestarts(t *testing.T, kills, rounds int) (violations []error) {
 	t.Helper()
 	s := rig.Seed(t, *seed)
-	chance := rand.New(rand.NewPCG(s, 0))
-	w := newCrowd(t.Context(), s, c)
+	random := rand.New(rand.NewPCG(s, 0))
+	l := startLoad(t.Context(), s, c)
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for range kills {
 		<-tick.C
-		c.kill(chance.IntN(replicasMax))
-		tick.Reset(time.Second/2 + time.Duration(chance.Int64N(int64(time.Second)))) // at any moment of what clients do
+		c.kill(random.IntN(replicasMax))
+		// a random interval, so that kills hit every phase of a request
+		tick.Reset(time.Second/2 + time.Duration(random.Int64N(int64(time.Second))))
 	}
-	killed := w.sofar()
+	killed := l.requests()
 	for range rounds {
 		for i := range replicasMax {
 			c.restart(i)
 		}
 	}
 	<-tick.C
-	w.leave()
-	t.Logf("%d kills: %v; then %d restarts in order: %v; the slowest start took %s",
-		kills, tally(w.history[:killed]), rounds*replicasMax, tally(w.history[killed:]), c.slowest)
-	there := rows(t, c.db)
-	faults = slices.Concat(w.faults, check(w.history, there), c.agree(t, there))
-	t.Logf("%d requests, %d plants; %d faults", len(w.history), len(there), len(faults))
-	return faults
+	l.stop()
+	t.Logf("%d kills, outcomes %v; %d graceful restarts, outcomes %v; slowest start: %s",
+		kills, countOutcomes(l.history[:killed]), rounds*replicasMax, countOutcomes(l.history[killed:]), c.slowestStart)
+	stored := storedPlants(t, c.db)
+	violations = slices.Concat(l.violations, check(l.history, stored), c.checkAgreement(t, stored))
+	t.Logf("%d requests, %d plants, %d violations", len(l.history), len(stored), len(violations))
+	return violations
 }
 
-// sofar counts the requests that have ended.
-func (w *crowd) sofar() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return len(w.history)
-}
-
-// agree has every replica tell what it thinks of some plants that are there.
-func (c *cluster) agree(t *testing.T, there map[int64][]content) (faults []error) {
+// checkAgreement sends the last stored plants again, unchanged and changed, to each
+// replica. The outcomes must be replayed and conflict.
+func (c *cluster) checkAgreement(t *testing.T, stored map[int64][]content) (violations []error) {
 	t.Helper()
-	const most = 50
-	ids := slices.Sorted(maps.Keys(there))
-	for _, id := range ids[max(0, len(ids)-most):] {
+	const plantsMax = 50
+	ids := slices.Sorted(maps.Keys(stored))
+	for _, id := range ids[max(0, len(ids)-plantsMax):] {
 		for i := range replicasMax {
 			r := c.replica(i)
-			same, other := there[id][0], content{there[id][0].name + " ", there[id][0].tag}
+			same, other := stored[id][0], content{stored[id][0].name + " ", stored[id][0].tag}
 			for _, o := range []operation{r.plants.send(t.Context(), id, same), r.plants.send(t.Context(), id, other)} {
 				if o.content == same && o.outcome != replayed || o.content == other && o.outcome != conflict {
-					faults = append(faults, fmt.Errorf("replica %d, in the end: %s", i, &o))
+					violations = append(violations, fmt.Errorf("replica %d after the load: %s", i, &o))
 				}
 			}
 		}
 	}
-	return faults
+	return violations
 }

@@ -13,39 +13,40 @@ import (
 	"plantstore/faults/rig"
 )
 
-// honouredWithin is what is promised of a token that is made or revoked: a
-// request that begins later is answered accordingly. It does not matter how fast
-// the machine is, because a server that has not looked for so long looks first.
-const honouredWithin = time.Second
+// effectiveMax is the guaranteed time after which every server applies the creation
+// or revocation of a token. It does not depend on the speed of the machine: a server
+// whose last poll is older polls again before it authenticates a request.
+const effectiveMax = time.Second
 
-// tokenPlant is sent with each of the tokens.
+// tokenPlant is the id of the plant that the requests with new tokens send.
 const tokenPlant = -1
 
-// TestTokens makes tokens and revokes them, while three servers are at work.
+// TestTokens creates and revokes tokens of three servers under load.
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, build(t))
-	w := newCrowd(t.Context(), rig.Seed(t, *seed), c)
-	var slowest time.Duration
+	l := startLoad(t.Context(), rig.Seed(t, *seed), c)
+	var running time.Duration
 	for i := range size(3, 100) {
-		slowest = max(slowest, c.revoke(t, fmt.Sprint("short-lived-", i)))
+		running = max(running, c.revoke(t, fmt.Sprint("short-lived-", i)))
 	}
-	asleep := c.revokeAsleep(t, "revoked-in-its-sleep")
-	w.leave()
-	t.Logf("a token that was revoked was good for %s at most, and for %s (0s: never) at a server that slept; one that was made was refused for %s at most, by %d requests",
-		slowest, asleep, c.slowestToken, c.slowTokens)
-	if max(slowest, asleep, c.slowestToken) > honouredWithin {
-		t.Errorf("want %s at most", honouredWithin)
+	stopped := c.revokeWhileStopped(t, "revoked-while-stopped")
+	l.stop()
+	t.Logf("longest time that servers accepted a revoked token: %s, and %s after SIGSTOP and SIGCONT (0s: never); "+
+		"longest time that they refused a new token: %s, in %d requests",
+		running, stopped, c.newTokenDelay, c.newTokenRefusals)
+	if n := max(running, stopped, c.newTokenDelay); n > effectiveMax {
+		t.Errorf("a change of a token was effective after %s, want at most %s", n, effectiveMax)
 	}
-	there := rows(t, c.db)
-	delete(there, tokenPlant)
-	if err := first(append(w.faults, check(w.history, there)...)); err != nil {
+	stored := storedPlants(t, c.db)
+	delete(stored, tokenPlant)
+	if err := joinFirst(append(l.violations, check(l.history, stored)...)); err != nil {
 		t.Error(err)
 	}
 }
 
-// looksSeldom looks once a minute whether tokens have changed.
-var looksSeldom = rig.Weakness{
+// rarePolls polls the tokens once a minute.
+var rarePolls = rig.Weakness{
 	File: "internal/store/credentials.go",
 	Old:  "\tpollEvery    = 250 * time.Millisecond\n\tstaleAfter   = 900 * time.Millisecond\n",
 	New:  "\tpollEvery    = time.Minute\n\tstaleAfter   = time.Minute\n",
@@ -53,89 +54,93 @@ var looksSeldom = rig.Weakness{
 
 func TestTokensControl(t *testing.T) {
 	if !*long {
-		t.Skip("in the long form only")
+		t.Skip("only in the long form")
 	}
 	t.Parallel()
-	c := newCluster(t, rig.Build(t, looksSeldom))
-	awake, asleep := c.revoke(t, "short-lived"), c.revokeAsleep(t, "revoked-in-its-sleep")
-	if awake <= honouredWithin || asleep <= honouredWithin {
-		t.Fatalf("a token that was revoked was good for %s and %s: it was not noticed", awake, asleep)
+	c := newCluster(t, rig.Build(t, rarePolls))
+	running, stopped := c.revoke(t, "short-lived"), c.revokeWhileStopped(t, "revoked-while-stopped")
+	if running <= effectiveMax || stopped <= effectiveMax {
+		t.Fatalf("servers accepted a revoked token for %s and %s, want more than %s of a weakened program",
+			running, stopped, effectiveMax)
 	}
-	t.Logf("caught: a token that was revoked was good for %s, and for %s at a server that slept", awake, asleep)
+	t.Logf("detected: servers accepted a revoked token for %s, and %s after SIGSTOP and SIGCONT", running, stopped)
 }
 
-// revoke makes a token and revokes it, and returns for how long it was good for
-// a replica after that.
+// revoke creates and revokes a token, and returns the longest time that a replica
+// accepted the revoked token.
 func (c *cluster) revoke(t *testing.T, name string) time.Duration {
 	t.Helper()
-	users := c.newToken(t, name)
-	return lastGood(t.Context(), users, c.revoked(t, name))
+	senders := c.newToken(t, name)
+	return lastAccepted(t.Context(), senders, c.revokeToken(t, name))
 }
 
-// revokeAsleep is revoke with a replica that stands still meanwhile, as it does
-// when its machine sleeps.
-func (c *cluster) revokeAsleep(t *testing.T, name string) time.Duration {
+// revokeWhileStopped is revoke for a replica that SIGSTOP stops during the
+// revocation, as the sleep of a machine does.
+func (c *cluster) revokeWhileStopped(t *testing.T, name string) time.Duration {
 	t.Helper()
-	users := c.newToken(t, name)
-	sleeper := c.replica(0).server.Command.Process
-	if err := sleeper.Signal(syscall.SIGSTOP); err != nil {
+	senders := c.newToken(t, name)
+	process := c.replica(0).server.Command.Process
+	if err := process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	at := c.revoked(t, name)
-	<-time.After(time.Until(at.Add(honouredWithin)))
-	if err := sleeper.Signal(syscall.SIGCONT); err != nil {
+	revokedAt := c.revokeToken(t, name)
+	<-time.After(time.Until(revokedAt.Add(effectiveMax)))
+	if err := process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	return lastGood(t.Context(), users[:1], at)
+	return lastAccepted(t.Context(), senders[:1], revokedAt)
 }
 
-// newToken makes a token and waits until each replica has taken it.
-func (c *cluster) newToken(t *testing.T, name string) (users []*sender) {
+// newToken creates a token and waits until each replica accepts it. It returns a
+// sender with the token for each replica.
+func (c *cluster) newToken(t *testing.T, name string) (senders []*sender) {
 	t.Helper()
 	token := rig.Token(t, c.program, c.db, name)
-	made := time.Now()
+	createdAt := time.Now()
 	for i := range replicasMax {
-		u := newSender(c.replica(i).server.URL, token, 1)
+		s := newSender(c.replica(i).server.URL, token, 1)
 		for {
-			begun := time.Since(made)
-			o := u.send(t.Context(), tokenPlant, content{name: "Rosa"})
+			age := time.Since(createdAt)
+			o := s.send(t.Context(), tokenPlant, content{name: "Rosa"})
 			if o.outcome.final() {
 				break
 			}
-			c.slowTokens, c.slowestToken = c.slowTokens+1, max(c.slowestToken, begun)
-			if o.status != http.StatusUnauthorized || begun > honouredWithin {
-				t.Fatalf("a token that was made %s before, at replica %d: %s", begun, i, &o)
+			c.newTokenRefusals, c.newTokenDelay = c.newTokenRefusals+1, max(c.newTokenDelay, age)
+			if o.status != http.StatusUnauthorized || age > effectiveMax {
+				t.Fatalf("replica %d refused a token that was created %s before: %s", i, age, &o)
 			}
 		}
-		users = append(users, u)
+		senders = append(senders, s)
 	}
-	return users
+	return senders
 }
 
-// revoked revokes a token, and returns when that was done.
-func (c *cluster) revoked(t *testing.T, name string) time.Time {
+// revokeToken revokes a token, and returns the time of the revocation.
+func (c *cluster) revokeToken(t *testing.T, name string) time.Time {
 	t.Helper()
-	if out, err := exec.CommandContext(t.Context(), c.program, "token", "revoke", name, "--db", c.db).CombinedOutput(); err != nil {
+	out, err := exec.CommandContext(t.Context(), c.program, "token", "revoke", name, "--db", c.db).CombinedOutput()
+	if err != nil {
 		t.Fatalf("token revoke: %v\n%s", err, out)
 	}
 	return time.Now()
 }
 
-// lastGood returns how long after a moment the last request began that a token
-// was good for; it goes on no longer than a token may be good.
-func lastGood(ctx context.Context, users []*sender, since time.Time) (longest time.Duration) {
+// lastAccepted sends requests with a revoked token until each server refuses one, or
+// accepts one later than effectiveMax. It returns the time from the revocation to
+// the start of the last accepted request.
+func lastAccepted(ctx context.Context, senders []*sender, revokedAt time.Time) (longest time.Duration) {
 	var mu sync.Mutex
 	var running sync.WaitGroup
-	for _, u := range users {
+	for _, s := range senders {
 		running.Go(func() {
-			for good := time.Duration(0); good <= honouredWithin; {
-				begun := time.Since(since)
-				if o := u.send(ctx, tokenPlant, content{name: "Rosa"}); o.status == http.StatusUnauthorized {
+			for accepted := time.Duration(0); accepted <= effectiveMax; {
+				started := time.Since(revokedAt)
+				if o := s.send(ctx, tokenPlant, content{name: "Rosa"}); o.status == http.StatusUnauthorized {
 					return
 				}
-				good = begun
+				accepted = started
 				mu.Lock()
-				longest = max(longest, good)
+				longest = max(longest, accepted)
 				mu.Unlock()
 			}
 		})
