@@ -45,12 +45,12 @@ func (c *keptConn) send(method, path, token, body string) (reply, error) {
 	if _, err := io.WriteString(c, request); err != nil {
 		return reply{}, err
 	}
-	answer, err := http.ReadResponse(c.in, nil)
+	response, err := http.ReadResponse(c.in, nil)
 	if err != nil {
 		return reply{}, err
 	}
-	text, err := io.ReadAll(answer.Body)
-	return reply{answer.StatusCode, answer.Header, string(text)}, errors.Join(err, answer.Body.Close())
+	text, err := io.ReadAll(response.Body)
+	return reply{response.StatusCode, response.Header, string(text)}, errors.Join(err, response.Body.Close())
 }
 
 // mustDial dials and sends a first request, so that the server has accepted the connection.

@@ -99,12 +99,12 @@ func (k *killedClient) run(ctx context.Context, c *http.Client, url, token strin
 	for {
 		r := k.next()
 		j.send(r)
-		status, answer, err := post(ctx, c, url, token, r.json())
+		status, response, err := post(ctx, c, url, token, r.json())
 		switch {
 		case err != nil:
 			return nil //nolint:nilerr // the server was killed; the outcome is unknown
 		case status != http.StatusOK:
-			return fmt.Errorf("%+v: got %d %s, want 200", r, status, answer)
+			return fmt.Errorf("%+v: got %d %s, want 200", r, status, response)
 		}
 		j.acknowledge(r)
 		k.pending = false

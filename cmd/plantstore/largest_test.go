@@ -42,9 +42,9 @@ func TestLargestPlantInEveryFormat(t *testing.T) {
 		body string
 		want int
 	}{{body, http.StatusOK}, {body + " ", http.StatusRequestEntityTooLarge}} {
-		status, answer, err := post(t.Context(), httpClient(1), s.url, token[1], sent.body)
+		status, response, err := post(t.Context(), httpClient(1), s.url, token[1], sent.body)
 		if err != nil || status != sent.want {
-			t.Fatalf("%d bytes: got %d %.100s, %v, want %d", len(sent.body), status, answer, err, sent.want)
+			t.Fatalf("%d bytes: got %d %.100s, %v, want %d", len(sent.body), status, response, err, sent.want)
 		}
 	}
 	s.stop(t)

@@ -36,9 +36,9 @@ func startLoad(t *testing.T, clients int, url, token string) *load {
 			for n := 0; ctx.Err() == nil; n++ {
 				id := n*clients + client + 1_000_000
 				body := fmt.Sprintf(`{"id":%d,"name":"Lolium perenne"}`, id)
-				status, answer, err := post(context.Background(), c, url, token, body)
+				status, response, err := post(context.Background(), c, url, token, body)
 				if err != nil || status != http.StatusOK {
-					t.Errorf("plant %d: got %d %s, %v, want 200", id, status, answer, err)
+					t.Errorf("plant %d: got %d %s, %v, want 200", id, status, response, err)
 					return
 				}
 				l.posted.Add(1)
@@ -167,9 +167,9 @@ func TestPlantsOfManyClientsAreExportedUnchanged(t *testing.T) {
 	for range clients {
 		done.Go(func() {
 			for r := range next {
-				status, answer, err := post(t.Context(), c, s.url, token, r.json())
+				status, response, err := post(t.Context(), c, s.url, token, r.json())
 				if err != nil || status != http.StatusOK {
-					t.Errorf("%+v: got %d %s, %v, want 200", r, status, answer, err)
+					t.Errorf("%+v: got %d %s, %v, want 200", r, status, response, err)
 				}
 			}
 		})

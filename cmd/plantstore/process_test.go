@@ -231,12 +231,12 @@ func post(ctx context.Context, c *http.Client, url, token, body string) (int, st
 	}
 	r.Header.Set("Authorization", "Bearer "+token)
 	r.Header.Set("Content-Type", "application/json")
-	answer, err := c.Do(r)
+	response, err := c.Do(r)
 	if err != nil {
 		return 0, "", err
 	}
-	text, err := io.ReadAll(answer.Body)
-	return answer.StatusCode, string(text), errors.Join(err, answer.Body.Close())
+	text, err := io.ReadAll(response.Body)
+	return response.StatusCode, string(text), errors.Join(err, response.Body.Close())
 }
 
 func writeFileText(t *testing.T, path, text string) {

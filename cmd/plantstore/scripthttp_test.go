@@ -27,15 +27,15 @@ func cmdPost(ts *testscript.TestScript, _ *script, args []string) error {
 }
 
 func cmdGet(ts *testscript.TestScript, _ *script, args []string) error {
-	answer, err := http.Get(args[1])
+	response, err := http.Get(args[1])
 	if err != nil {
 		return err
 	}
-	defer answer.Body.Close()
-	if strconv.Itoa(answer.StatusCode) != args[0] {
-		return fmt.Errorf("status %d, want %s", answer.StatusCode, args[0])
+	defer response.Body.Close()
+	if strconv.Itoa(response.StatusCode) != args[0] {
+		return fmt.Errorf("status %d, want %s", response.StatusCode, args[0])
 	}
-	_, err = io.Copy(ts.Stdout(), answer.Body)
+	_, err = io.Copy(ts.Stdout(), response.Body)
 	return err
 }
 
@@ -96,12 +96,12 @@ func cmdBeginPost(ts *testscript.TestScript, s *script, args []string) error {
 		"Content-Type: application/json\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n",
 		u.Host, args[2], len(slowBody))
 	const want = "HTTP/1.1 100 Continue\r\n\r\n"
-	answer := make([]byte, len(want))
-	if _, err := io.ReadFull(conn, answer); err != nil {
-		return fmt.Errorf("%w after %q", err, answer)
+	response := make([]byte, len(want))
+	if _, err := io.ReadFull(conn, response); err != nil {
+		return fmt.Errorf("%w after %q", err, response)
 	}
-	if string(answer) != want {
-		return fmt.Errorf("got %q, want %q", answer, want)
+	if string(response) != want {
+		return fmt.Errorf("got %q, want %q", response, want)
 	}
 	return nil
 }
@@ -109,13 +109,13 @@ func cmdBeginPost(ts *testscript.TestScript, s *script, args []string) error {
 func cmdEndPost(_ *testscript.TestScript, s *script, args []string) error {
 	conn := s.conns[args[0]]
 	fmt.Fprint(conn, slowBody)
-	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		return err
 	}
-	defer answer.Body.Close()
-	if strconv.Itoa(answer.StatusCode) != args[1] {
-		return fmt.Errorf("status %d, want %s", answer.StatusCode, args[1])
+	defer response.Body.Close()
+	if strconv.Itoa(response.StatusCode) != args[1] {
+		return fmt.Errorf("status %d, want %s", response.StatusCode, args[1])
 	}
 	return nil
 }

@@ -78,14 +78,14 @@ func (s *pipedServer) requestUnknownPath(t *testing.T, requests int) {
 	}()
 	in := bufio.NewReader(conn)
 	for n := range requests {
-		answer, err := http.ReadResponse(in, nil)
+		response, err := http.ReadResponse(in, nil)
 		if err != nil {
-			t.Fatalf("after %d answers: %v", n, err)
+			t.Fatalf("after %d responses: %v", n, err)
 		}
-		if _, err := io.Copy(io.Discard, answer.Body); err != nil || answer.StatusCode != http.StatusNotFound {
-			t.Fatalf("after %d answers: %v, %v", n, answer.Status, err)
+		if _, err := io.Copy(io.Discard, response.Body); err != nil || response.StatusCode != http.StatusNotFound {
+			t.Fatalf("after %d responses: %v, %v", n, response.Status, err)
 		}
-		answer.Body.Close()
+		response.Body.Close()
 	}
 }
 
@@ -98,13 +98,13 @@ func (s *pipedServer) droppedCount(t *testing.T) int {
 	defer c.CloseIdleConnections()
 	text := ""
 	for _, path := range []string{"/livez", "/metrics"} {
-		answer, err := c.Get(s.admin + path)
+		response, err := c.Get(s.admin + path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		body, err := io.ReadAll(answer.Body)
-		if answer.Body.Close(); err != nil || answer.StatusCode != http.StatusOK {
-			t.Fatalf("%s: %s, %v", path, answer.Status, err)
+		body, err := io.ReadAll(response.Body)
+		if response.Body.Close(); err != nil || response.StatusCode != http.StatusOK {
+			t.Fatalf("%s: %s, %v", path, response.Status, err)
 		}
 		text = string(body)
 	}
