@@ -321,6 +321,7 @@ func prepare() error {
 
 // stageReader executes the page and reports to descriptor 3.
 func stageReader(j job) error {
+	syscall.CloseOnExec(3) // the report ends with this process, not with a program that runs on
 	text, err := os.ReadFile(j.page())
 	if err != nil {
 		return err
