@@ -10,6 +10,10 @@ BENCH_PACKAGES := wrk sqlite3
 # The fault harnesses trace system calls and mount file systems.
 FAULT_PACKAGES := strace e2fsprogs util-linux mount
 
+# The pages of docs/tutorial and docs/how-to are executed on machines with these packages.
+DOCS_PACKAGES := caddy curl etcd-server iproute2 jq nginx nodejs openssh-server openssl passwd patroni pg-auto-failover-cli \
+	postgresql-15-auto-failover prometheus python3 python3-etcd rsync sqlite3 sudo systemd
+
 # The lowest share of the statements of internal/ that the tests must run, in per cent.
 COVERAGE_MIN := 90.0
 
@@ -49,7 +53,7 @@ need:
 .PHONY: lint
 lint: ## check formatting, go.mod and go.sum, go vet, golangci-lint
 	@tools/format.sh
-	tools/lint.sh . bench faults
+	tools/lint.sh . bench faults docs/test
 
 .PHONY: prose
 prose: ## show the warnings about the language too: long sentences, runs of passives

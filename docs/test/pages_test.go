@@ -3,7 +3,6 @@ package pages
 
 import (
 	"encoding/json"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -16,13 +15,30 @@ import (
 // repositoryEnv names the repository to the stages.
 const repositoryEnv = "DOCS_TEST_REPOSITORY"
 
-var long = flag.Bool("long", false, "also execute the pages that need minutes")
-
-// needs are the programs that a page needs, with their Debian packages, beside those of every page with a machine.
-var needs = map[string]map[string]string{}
-
-// longPages need minutes each and are executed with -long only.
-var longPages = map[string]bool{}
+// needs are the programs that a page needs beside those of every page, and their Debian packages.
+var needs = map[string]map[string]string{
+	"copy-backups-to-another-machine": {"sshd": "openssh-server", "rsync": "rsync"},
+	"fail-over-with-patroni": {
+		"sshd": "openssh-server", "patroni": "patroni", "etcd": "etcd-server", "pg_ctlcluster": "postgresql",
+	},
+	"fail-over-with-pg-auto-failover": {
+		"sshd": "openssh-server", "pg_autoctl": "pg-auto-failover-cli", "pg_ctlcluster": "postgresql",
+	},
+	"grant-postgresql-rights": {"pg_ctlcluster": "postgresql"},
+	"import-and-export":       {"jq": "jq"},
+	"monitor-and-alert":       {"promtool": "prometheus", "jq": "jq"},
+	"move-back-to-a-file":     {"pg_ctlcluster": "postgresql"},
+	"move-to-postgresql":      {"pg_ctlcluster": "postgresql"},
+	"replace-a-leaked-token":  {"jq": "jq"},
+	"retry-from-javascript":   {"node": "nodejs"},
+	"retry-from-python":       {"python3": "python3"},
+	"run-a-restore-drill":     {"jq": "jq"},
+	"run-behind-caddy":        {"caddy": "caddy"},
+	"run-behind-nginx":        {"nginx": "nginx"},
+	"upgrade":                 {"sqlite3": "sqlite3"},
+	"upgrade-on-postgresql":   {"pg_ctlcluster": "postgresql"},
+	"use-postgresql":          {"pg_ctlcluster": "postgresql"},
+}
 
 func TestMain(m *testing.M) {
 	j := job{os.Getenv(jobEnv)}
@@ -40,7 +56,6 @@ func TestMain(m *testing.M) {
 		_ = report.Close()
 		select {} // the machine ends when the test kills it
 	}
-	flag.Parse()
 	os.Exit(m.Run())
 }
 
@@ -59,9 +74,6 @@ func TestPages(t *testing.T) {
 		name := strings.TrimSuffix(filepath.Base(path), ".md")
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if longPages[name] && !*long {
-				t.Skip("this page needs minutes; -long executes it")
-			}
 			if err := execute(t, program, path, filepath.Join("testdata", name+".sh")); err != nil {
 				t.Errorf("%s: %v", path, err)
 			}
@@ -84,7 +96,7 @@ func execute(t *testing.T, program, path, setup string) error {
 		return nil
 	}
 	j := newJob(t, program, text, setup)
-	programs := map[string]string{"bash": "bash", "ip": "iproute2"}
+	programs := map[string]string{"bash": "bash", "ip": "iproute2", "curl": "curl"}
 	if j.needsMachine(steps) {
 		need(t, os.Geteuid() == 0, "root")
 		programs["sudo"], programs["systemctl"], programs["useradd"] = "sudo", "systemd", "passwd"
