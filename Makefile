@@ -40,7 +40,9 @@ test: need lint ## lint, then run all tests with the race detector and check the
 	tools/coverage.sh $(COVERAGE_MIN)
 
 .PHONY: check
-check: need ## run the checks that take longer: long forms of tests, the benchmark, the short faults, vulnerabilities
+check: need ## run the checks that take longer: long forms of tests, the pages, the benchmark, the short faults, vulnerabilities
+	@tools/need.sh $(DOCS_PACKAGES)
+	cd docs/test && go test -count=1 -parallel 4 .
 	go test -count=1 -timeout=20m ./internal/dump ./cmd/plantstore
 	cd bench && go test ./...
 	tools/faults.sh short

@@ -1,7 +1,7 @@
 # Runs machines with these names, which have PostgreSQL, as hosts of a network; the reader may log in as root:
 # nodes NAME…, with the addresses 10.77.0.1, 10.77.0.2 and so on. This machine is 10.77.0.254. Each node has its own
 # process numbers, systemd, network, and directories below.
-own='/run /tmp /etc/patroni /var/lib/postgresql /root /home'
+own='/run /tmp /etc/systemd/system /etc/patroni /var/lib/postgresql /root /home'
 
 cat > /etc/systemd/system/node.target <<UNIT
 [Unit]
@@ -14,10 +14,12 @@ cat > /run/node.sh <<SCRIPT
 set -e
 mount --make-rprivate /
 cp -r /root/.ssh /dev/shm/ssh-\$1
+cp -a /etc/systemd/system /dev/shm/system-\$1
 for dir in $own; do mount -t tmpfs tmpfs \$dir; done
 chmod 1777 /tmp
 chmod 700 /root
 mv /dev/shm/ssh-\$1 /root/.ssh
+cp -a /dev/shm/system-\$1/. /etc/systemd/system
 install -d -o postgres -g postgres /var/lib/postgresql
 chown postgres: /var/lib/postgresql
 install -d -m 2775 -o postgres -g postgres /run/postgresql
