@@ -121,11 +121,13 @@ func TestRefusedWhileSending(t *testing.T) {
 	}
 }
 
+const textIncomplete = "the body ended before its announced length, or has malformed chunks; nothing was stored"
+
 func TestBrokenBody(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	incomplete := closing(refused(
-		40053, "the body ended before its announced length, or has malformed chunks; nothing was stored",
+		40053, textIncomplete,
 	))
 	inChunks := []string{"-Content-Length", "Transfer-Encoding: chunked"}
 	for name, in := range map[string]string{

@@ -5,7 +5,12 @@ import (
 	"testing"
 )
 
-const textMalformedRequest = "the request is not valid HTTP/1.1 (RFC 9112)"
+const (
+	textMalformedRequest = "the request is not valid HTTP/1.1 (RFC 9112)"
+	textTransferEncoding = "Transfer-Encoding must be chunked; omit it or send a Content-Length"
+	textHTTPVersion      = "the server does not support this HTTP version; use HTTP/1.1"
+	textExpect           = "Expect must be 100-continue; omit the header"
+)
 
 // The requests that net/http refuses before it calls the handler have an error body
 // too. Their own request id is unknown.
@@ -18,10 +23,10 @@ func TestMalformedHead(t *testing.T) {
 	}
 	plain := malformed("")
 	coding := closing(refused(
-		50101, "Transfer-Encoding must be chunked; omit it or send a Content-Length", "X-Request-Id", generatedID,
+		50101, textTransferEncoding, "X-Request-Id", generatedID,
 	))
 	version := closing(refused(
-		50501, "the server does not support this HTTP version; use HTTP/1.1", "X-Request-Id", generatedID,
+		50501, textHTTPVersion, "X-Request-Id", generatedID,
 	))
 	runCases(t, h, []requestCase{
 		{"no Host", post(body, "-Host"), malformed(": missing required Host header")},
@@ -75,7 +80,7 @@ func TestExpectation(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	const body = `{"id":1,"name":"A"}`
-	failed := closing(refused(41701, "Expect must be 100-continue; omit the header", "X-Request-Id", generatedID))
+	failed := closing(refused(41701, textExpect, "X-Request-Id", generatedID))
 	runCases(t, h, []requestCase{
 		{"another", post(body, "Expect: 200-ok"), failed},
 		{"another in HTTP/1.0", message("POST /plants HTTP/1.0", body, "Expect: 200-ok"), failed},

@@ -137,7 +137,7 @@ func TestLogOfMalformedHead(t *testing.T) {
 	var want []line
 	for _, refusal := range []response{
 		refused(40052, textMalformedRequest+": missing required Host header"),
-		refused(41701, "Expect must be 100-continue; omit the header"),
+		refused(41701, textExpect),
 	} {
 		var body struct {
 			Error   float64

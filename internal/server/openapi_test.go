@@ -282,6 +282,44 @@ func TestDocumentExamplesMatchTheErrors(t *testing.T) {
 	)
 }
 
+// The examples of the other errors are the texts that other tests receive.
+func TestDocumentExamplesMatchTheResponses(t *testing.T) {
+	t.Parallel()
+	responses := at(t, decodeJSON(t, newDocument(t, "https://plants.example").JSON),
+		"paths", "/plants", "post", "responses")
+	names := map[plant.Code]string{}
+	for _, e := range plant.Catalogue() {
+		names[e.Code] = e.Name
+	}
+	for code, want := range map[plant.Code]string{
+		plant.CodeAuthMalformed:     textMalformed,
+		plant.CodeRequestMalformed:  textMalformedRequest + ": malformed Host header",
+		plant.CodeBodyIncomplete:    textIncomplete,
+		plant.CodeCredentialMissing: textNone,
+		plant.CodeCredentialUnknown: textUnknown,
+		plant.CodeCredentialExpired: textExpired,
+		plant.CodeCredentialRevoked: textRevoked,
+		plant.CodeScopeMissing:      textScope,
+		plant.CodeNotFound:          textNotFound,
+		plant.CodeBodyTooLarge:      "the body is larger than 65536 bytes; nothing was stored",
+		plant.CodeRequestTimeout:    "the request did not arrive within 10s; nothing was stored",
+		plant.CodeExpectationFailed: textExpect,
+		plant.CodeHeadersTooLarge:   textHeadersTooLarge,
+		plant.CodeInternal:          textInternal,
+		plant.CodeTransferEncoding:  textTransferEncoding,
+		plant.CodeQueueFull:         textQueueFull,
+		plant.CodeShuttingDown:      textShutting,
+		plant.CodeOutcomeUnknown:    textUnknownOutcome,
+		plant.CodeStoreUnavailable:  textUnavailable,
+		plant.CodeStoreFull:         textDiskFull,
+		plant.CodeStoreReadOnly:     textReadOnly,
+		plant.CodeHTTPVersion:       textHTTPVersion,
+	} {
+		examples := at(t, responses, strconv.Itoa(code.Status()), "content", "application/json", "examples")
+		checkExample(t, names[code], &plant.Error{Code: code, Message: want}, examples)
+	}
+}
+
 func checkExample(t *testing.T, name string, err error, examples any) {
 	t.Helper()
 	var refusal *plant.Error

@@ -7,7 +7,10 @@ import (
 	"time"
 )
 
-const textNotFound = "this path does not exist; check the path and the base URL"
+const (
+	textNotFound        = "this path does not exist; check the path and the base URL"
+	textHeadersTooLarge = "the request line and headers are larger than the limit; send fewer or shorter headers"
+)
 
 func TestNotFound(t *testing.T) {
 	t.Parallel()
@@ -245,7 +248,7 @@ func TestHeadSize(t *testing.T) {
 	const limit = 9000
 	h := start(t, func(s *setup) { s.limits.HeaderMax = limit })
 	large := closing(refused(
-		43101, "the request line and headers are larger than the limit; send fewer or shorter headers", "X-Request-Id",
+		43101, textHeadersTooLarge, "X-Request-Id",
 		generatedID,
 	))
 	raw := h.fill(post(`{"id":1,"name":"A"}`))
