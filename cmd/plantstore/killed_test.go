@@ -102,7 +102,7 @@ func (k *killedClient) run(ctx context.Context, c *http.Client, url, token strin
 		status, response, err := post(ctx, c, url, token, r.json())
 		switch {
 		case err != nil:
-			return nil //nolint:nilerr // the server was killed; the outcome is unknown
+			return nil //nolint:nilerr // the test killed the server; the outcome is unknown
 		case status != http.StatusOK:
 			return fmt.Errorf("%+v: got %d %s, want 200", r, status, response)
 		}

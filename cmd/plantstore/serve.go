@@ -20,8 +20,8 @@ func newServe(p *program) *cobra.Command {
 		Use:   "serve",
 		Short: "Run the server",
 		Long: `Run the server until SIGTERM or Ctrl-C. It then responds to the requests that it
-has accepted, and exits. A second signal ends it at once. SIGHUP is logged and
-ignored: restart the server to change its settings.
+has accepted, and exits. A second signal ends it at once. The server logs and
+ignores SIGHUP: restart it to change its settings.
 
 For a new store the server creates the first token, and prints it on standard
 output with a curl command that creates a plant. It writes its log to standard

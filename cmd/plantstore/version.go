@@ -28,8 +28,9 @@ func newVersion(p *program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version of the program",
-		Long: `Print the version of the program, its commit, whether the source was modified, and
-the versions of Go and SQLite. Unknown facts are omitted.`,
+		Long: `Print the version and the commit of the program, and the versions of Go and
+SQLite. "modified" means that the source differed from the commit. The output has
+no unknown facts.`,
 		Example: `  plantstore version
   plantstore version --json`,
 		Args: cobra.NoArgs,
