@@ -29,8 +29,8 @@ func newVersion(p *program) *cobra.Command {
 		Use:   "version",
 		Short: "Print the version of the program",
 		Long: `Print the version and the commit of the program, and the versions of Go and
-SQLite. "modified" means that the source differed from the commit. The output has
-no unknown facts.`,
+SQLite. "modified" means that the source differed from the commit. The output omits
+unknown values.`,
 		Example: `  plantstore version
   plantstore version --json`,
 		Args: cobra.NoArgs,
