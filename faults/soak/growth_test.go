@@ -27,10 +27,10 @@ var measures = [...]measure{
 }
 
 const (
-	warmUpParts    = 10 // the first of so many parts of the samples is ignored
-	cacheMiB       = 32 // the most that SQLite's page cache holds
-	sampleEveryMax = time.Second
-	sampleEveryMin = 200 * time.Millisecond
+	warmUpParts      = 10 // the first of so many parts of the samples is ignored
+	cacheMiB         = 32 // the most that SQLite's page cache holds
+	longestInterval  = time.Second
+	shortestInterval = 200 * time.Millisecond
 )
 
 // sample has the values of all measures at one time.
@@ -74,7 +74,7 @@ func (r *run) checkGrowth() {
 
 // watch takes samples until ctx ends.
 func (r *run) watch(ctx context.Context) {
-	tick := time.NewTicker(min(sampleEveryMax, max(sampleEveryMin, r.length/200)))
+	tick := time.NewTicker(min(longestInterval, max(shortestInterval, r.length/200)))
 	defer tick.Stop()
 	loggedAt := time.Now()
 	for {

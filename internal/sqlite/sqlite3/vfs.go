@@ -8,20 +8,25 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// vfsName is the name of the VFS that OpenBuffered uses. It is a shim over
-// SQLite's default VFS, its parent (https://sqlite.org/vfs.html, section 2.2):
-// it opens databases and WALs as a file of its own, see file.go, and passes
-// every other call on.
-const vfsName = "plantstore"
+// vfsName is the name of the VFS that OpenBuffered uses. It is a shim over its
+// parent, the default VFS of SQLite on Unix (https://sqlite.org/vfs.html, section
+// 2.2): it opens databases and WALs as a file of its own, see file.go, and passes
+// every other call on. syncData requires the files of this parent.
+const vfsName, parentName = "plantstore", "unix"
 
 // registerVFS registers the VFS with SQLite and returns its name as a C
 // string. SQLite uses both until the process ends, so they are never freed.
 var registerVFS = sync.OnceValues(func() (name uintptr, err error) {
 	tls := libc.NewTLS()
 	defer tls.Close()
-	parent := lib.Xsqlite3_vfs_find(tls, 0)
+	nameOfParent, err := libc.CString(parentName)
+	if err != nil {
+		return 0, outOfMemory("register VFS")
+	}
+	defer libc.Xfree(tls, nameOfParent)
+	parent := lib.Xsqlite3_vfs_find(tls, nameOfParent)
 	if parent == 0 {
-		return 0, &Error{Op: "register VFS", Code: lib.SQLITE_ERROR, Message: "SQLite has no default VFS"}
+		return 0, &Error{Op: "register VFS", Code: lib.SQLITE_ERROR, Message: "SQLite has no VFS " + parentName}
 	}
 	vfs := libc.Xcalloc(tls, 1, lib.Tsize_t(unsafe.Sizeof(lib.Tsqlite3_vfs{})))
 	if name, err = libc.CString(vfsName); err != nil || vfs == 0 {
