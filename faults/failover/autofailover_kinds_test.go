@@ -8,122 +8,127 @@ import (
 	"plantstore/faults/rig"
 )
 
-// requireStandby is what servers on pg_auto_failover need: a primary that has just
-// taken over waits for no standby.
+// requireStandby is the flag that servers on pg_auto_failover need: a new primary
+// does not wait for a standby.
 const requireStandby = "--require-sync-standby"
 
-// TestAutoFailover tries kinds on a cluster with pg_auto_failover.
+// TestAutoFailover runs kinds on a cluster with pg_auto_failover.
 func TestAutoFailover(t *testing.T) {
-	needHosts(t, autoFailoverFiles)
+	requireHosts(t, autoFailoverFiles)
 	f := newAutoFailover(t)
-	tryKinds(t, newCluster(t, f, requireStandby), withKinds(map[string]kind{
-		"standby": (*trial).loseStandby,
-		"two":     func(r *trial) time.Duration { return r.loseTwo(f) },
-		"monitor": func(r *trial) time.Duration { return r.loseMonitor(f) },
-		"alone": func(r *trial) time.Duration {
-			stored, stood := r.leaveAlone(f)
+	runKinds(t, newCluster(t, f, requireStandby), withKinds(map[string]kind{
+		"standby": (*testbed).cutStandby,
+		"two":     func(b *testbed) time.Duration { return b.cutStandbyAndKillPrimary(f) },
+		"monitor": func(b *testbed) time.Duration { return b.killMonitor(f) },
+		"alone": func(b *testbed) time.Duration {
+			stored, downtime := b.promoteAlone(f)
 			if stored > 0 {
-				t.Errorf("%d plants were acknowledged by a primary alone", stored)
+				t.Errorf("a primary without a standby acknowledged %d plants", stored)
 			}
-			return stood
+			return downtime
 		},
 	}), 2)
 }
 
-// TestAutoFailoverControl has a primary alone acknowledge plants, which it does
-// to servers that do not require a standby.
+// TestAutoFailoverControl shows that the harness detects plants that a primary
+// without a standby acknowledges: the servers do not require a standby.
 func TestAutoFailoverControl(t *testing.T) {
-	needHosts(t, autoFailoverFiles)
+	requireHosts(t, autoFailoverFiles)
 	f := newAutoFailover(t)
 	c := newCluster(t, f)
-	r := &trial{c, newLoad(t, rig.Build(t), c, rig.Seed(t, *seed))}
-	stored, _ := r.leaveAlone(f)
-	t.Logf("a primary alone acknowledged %d plants", stored)
+	b := &testbed{c, newLoad(t, rig.Build(t), c, rig.Seed(t, *seed))}
+	stored, _ := b.promoteAlone(f)
+	t.Logf("a primary without a standby acknowledged %d plants", stored)
 	if stored == 0 {
-		t.Error("a primary alone acknowledged nothing")
+		t.Error("a primary without a standby acknowledged no plants, want some from servers that do not require one")
 	}
 }
 
-// loseStandby cuts one standby off: writes go on, before and after it is back.
-func (r *trial) loseStandby() time.Duration {
-	r.t.Helper()
-	begun := time.Now()
-	away := r.others(r.leader(nil))[0]
-	away.cut()
-	r.goesOnFor(awayTime)
-	away.heal()
-	r.whole()
-	r.goesOn(r.t, time.Now())
-	return r.standstill(begun)
+// cutStandby disconnects one standby. Writes must continue without it, and after it
+// is connected again.
+func (b *testbed) cutStandby() time.Duration {
+	b.t.Helper()
+	started := time.Now()
+	standby := b.others(b.primary(nil))[0]
+	standby.cut()
+	b.checkWritesFor(cutTime)
+	standby.connect()
+	b.waitHealthy()
+	b.waitStored(b.t, time.Now())
+	return b.downtime(started)
 }
 
-// loseTwo cuts one standby off, and kills the primary: that the other standby has
-// everything is not known until the first is back, so that it does not take over.
-func (r *trial) loseTwo(f *autoFailover) time.Duration {
-	r.t.Helper()
-	old := r.leader(nil)
-	away := r.others(old)[0]
-	away.cut()
-	rig.Within(r.t, wholeMax, pollEvery, "the monitor misses the standby", func() bool {
-		names, err := f.nodesIn("health = 0")
-		return err == nil && slices.Equal(names, []string{away.name})
+// cutStandbyAndKillPrimary disconnects one standby and kills the primary. The other
+// standby must not become the primary before the first one is back, because the
+// monitor does not know whether it has all plants.
+func (b *testbed) cutStandbyAndKillPrimary(f *autoFailover) time.Duration {
+	b.t.Helper()
+	old := b.primary(nil)
+	standby := b.others(old)[0]
+	standby.cut()
+	rig.Within(b.t, healthyMax, pollEvery, "the monitor reports the standby as unhealthy", func() bool {
+		names, err := f.nodesWhere("health = 0")
+		return err == nil && slices.Equal(names, []string{standby.name})
 	})
 	old.kill()
-	r.standsStill("with one node of three")
-	back := time.Now()
-	away.heal()
-	r.goesOn(r.t, back)
+	b.checkNoWrites("with one node of three")
+	connected := time.Now()
+	standby.connect()
+	b.waitStored(b.t, connected)
 	old.start()
-	return r.standstill(back)
+	return b.downtime(connected)
 }
 
-// awayTime is longer than any wait after which a node gives up one that it does
-// not hear of.
-const awayTime = 25 * time.Second
+// cutTime is longer than all timeouts after which a node or the monitor considers
+// another node as failed.
+const cutTime = 25 * time.Second
 
-// loseMonitor takes the monitor away: writes go on, before and after it is back.
-func (r *trial) loseMonitor(f *autoFailover) time.Duration {
-	r.t.Helper()
-	begun := time.Now()
+// killMonitor kills the monitor. Writes must continue without it, and after it has
+// started again.
+func (b *testbed) killMonitor(f *autoFailover) time.Duration {
+	b.t.Helper()
+	started := time.Now()
 	f.monitor.kill()
-	r.goesOnFor(awayTime)
+	b.checkWritesFor(cutTime)
 	f.monitor.start()
-	r.whole()
-	r.goesOn(r.t, time.Now())
-	return r.standstill(begun)
+	b.waitHealthy()
+	b.waitStored(b.t, time.Now())
+	return b.downtime(started)
 }
 
-// goesOnFor waits for some time, and until a plant is stored after it.
-func (r *trial) goesOnFor(d time.Duration) {
-	r.t.Helper()
-	begun := time.Now()
-	rig.Within(r.t, wholeMax, pollEvery, "the time has passed", func() bool { return time.Since(begun) > d })
-	r.goesOn(r.t, time.Now())
+// checkWritesFor waits for d, then until a new plant is stored.
+func (b *testbed) checkWritesFor(d time.Duration) {
+	b.t.Helper()
+	started := time.Now()
+	rig.Within(b.t, healthyMax, pollEvery, "the time has passed", func() bool { return time.Since(started) > d })
+	b.waitStored(b.t, time.Now())
 }
 
-// leaveAlone kills the primary, cuts one standby off when the other is about to
-// take over, and brings both back when each client has tried the new primary
-// twice. It returns how many plants were acknowledged in between, and how long
-// writes stood still afterwards.
-func (r *trial) leaveAlone(f *autoFailover) (stored int, stood time.Duration) {
-	r.t.Helper()
-	old := r.leader(nil)
+// promoteAlone kills the primary, and disconnects one standby when the monitor has
+// chosen the other as the new primary. It connects both again when each client has
+// sent two requests after the failover. It returns the number of plants that the
+// new primary acknowledged without a standby, and the downtime afterwards.
+func (b *testbed) promoteAlone(f *autoFailover) (stored int, downtime time.Duration) {
+	b.t.Helper()
+	old := b.primary(nil)
 	old.kill()
-	var next []string
-	rig.Within(r.t, wholeMax, pollEvery, "a standby is about to take over", func() (so bool) {
-		next, _ = f.nodesIn("goalstate IN ('prepare_promotion', 'stop_replication', 'wait_primary')")
-		return len(next) == 1
+	var chosen []string
+	rig.Within(b.t, healthyMax, pollEvery, "the monitor has chosen a new primary", func() bool {
+		chosen, _ = f.nodesWhere("goalstate IN ('prepare_promotion', 'stop_replication', 'wait_primary')")
+		return len(chosen) == 1
 	})
-	i := slices.IndexFunc(r.nodes(), func(h *host) bool { return h != old && h.name != next[0] })
-	other := r.nodes()[i]
-	other.cut()
-	rig.Within(r.t, wholeMax, pollEvery, "another node is the primary", func() bool { return r.leader(old) != nil })
-	alone := time.Now()
-	rig.Within(r.t, wholeMax, pollEvery, "every client has tried", func() bool { return r.triedAfter(alone) })
-	stored = r.storedAfter(alone)
-	back := time.Now()
-	other.heal()
+	i := slices.IndexFunc(b.nodes(), func(h *host) bool { return h != old && h.name != chosen[0] })
+	standby := b.nodes()[i]
+	standby.cut()
+	rig.Within(b.t, healthyMax, pollEvery, "another node is the primary", func() bool { return b.primary(old) != nil })
+	promoted := time.Now()
+	rig.Within(b.t, healthyMax, pollEvery, "each client has sent two requests", func() bool {
+		return b.triedSince(promoted)
+	})
+	stored = b.storedSince(promoted)
+	connected := time.Now()
+	standby.connect()
 	old.start()
-	r.goesOn(r.t, back)
-	return stored, r.standstill(back)
+	b.waitStored(b.t, connected)
+	return stored, b.downtime(connected)
 }

@@ -8,11 +8,14 @@ import (
 	"plantstore/faults/rig"
 )
 
-// autoFailoverFiles are what pg_auto_failover needs, and the packages they are in.
-var autoFailoverFiles = map[string]string{"/usr/bin/pg_autoctl": "pg-auto-failover-cli", "/usr/lib/postgresql/15/lib/pgautofailover.so": "postgresql-15-auto-failover"}
+// autoFailoverFiles are the files that pg_auto_failover needs, with their packages.
+var autoFailoverFiles = map[string]string{
+	"/usr/bin/pg_autoctl":                          "pg-auto-failover-cli",
+	"/usr/lib/postgresql/15/lib/pgautofailover.so": "postgresql-15-auto-failover",
+}
 
-// monitorSettings have the monitor give a primary up after some 6 s, and have a
-// standby take over 5 s after it was chosen. By default these are 20 s and 30 s.
+// monitorSettings make the monitor consider a primary as failed after about 6 s, and
+// promote a standby 5 s after the decision. The defaults are 20 s and 30 s.
 const monitorSettings = `
 pgautofailover.health_check_period = 1000
 pgautofailover.health_check_timeout = 1000
@@ -23,8 +26,8 @@ pgautofailover.primary_demote_timeout = 5000
 pgautofailover.startup_grace_period = 5000
 `
 
-// nodeSettings come after those of pg_auto_failover. The first copies of a
-// database wait for a checkpoint, which is made at leisure by default.
+// nodeSettings override those of pg_auto_failover. A base backup waits for a
+// checkpoint; the target 0 makes it fast.
 const nodeSettings = `
 shared_buffers = 32MB
 wal_sender_timeout = 10s
@@ -32,23 +35,22 @@ wal_receiver_timeout = 10s
 checkpoint_completion_target = 0
 `
 
-// autoFailover is pg_auto_failover: its monitor, and three hosts.
+// autoFailover is a pg_auto_failover monitor with three nodes.
 type autoFailover struct {
 	t       testing.TB
 	monitor *host
 	hosts   []*host
 }
 
-// newAutoFailover starts a monitor, a node that becomes the primary, and two
-// that copy it.
+// newAutoFailover starts a monitor, then the primary, then two standbys.
 func newAutoFailover(t testing.TB) *autoFailover {
 	t.Helper()
 	f := &autoFailover{t: t, monitor: newHost(t, "monitor", nodeAddress(len(nodeNames)))}
 	f.monitor.command = f.pgAutoctl(f.monitor, "create", "monitor", "--run")
 	f.monitor.initdb(monitorSettings)
 	f.monitor.start()
-	rig.Within(t, wholeMax, pollEvery, "the monitor answers", func() bool {
-		_, err := f.nodesIn("true")
+	rig.Within(t, healthyMax, pollEvery, "the monitor accepts queries", func() bool {
+		_, err := f.nodesWhere("true")
 		return err == nil
 	})
 	for i, name := range nodeNames {
@@ -59,55 +61,58 @@ func newAutoFailover(t testing.TB) *autoFailover {
 			h.initdb(nodeSettings)
 		}
 		h.start()
-		rig.Within(t, wholeMax, pollEvery, "the node is known", func() bool {
-			names, err := f.nodesIn("reportedstate <> 'init'")
+		rig.Within(t, healthyMax, pollEvery, "the monitor has registered the node", func() bool {
+			names, err := f.nodesWhere("reportedstate <> 'init'")
 			return err == nil && slices.Contains(names, name)
 		})
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Log(f.monitor.tail())
+			t.Log(f.monitor.logTail())
 		}
 	})
 	return f
 }
 
-// pgAutoctl is the command of a host. Who may connect is in what initdb makes,
-// which the other nodes copy.
+// pgAutoctl returns the command of a host. --skip-pg-hba leaves the access rules to
+// initdb; the standbys copy them.
 func (f *autoFailover) pgAutoctl(h *host, verbs ...string) []string {
-	return append(append([]string{"pg_autoctl"}, verbs...), "--pgdata", h.data(), "--pgctl", postgresBin+"/pg_ctl", "--pgport", "5432", "--hostname", h.address, "--skip-pg-hba", "--no-ssl")
+	return append(append([]string{"pg_autoctl"}, verbs...),
+		"--pgdata", h.dataDir(), "--pgctl", postgresBin+"/pg_ctl", "--pgport", "5432", "--hostname", h.address,
+		"--skip-pg-hba", "--no-ssl")
 }
 
-// url is that of the monitor's database.
+// url returns the URL of the monitor's database.
 func (f *autoFailover) url() string {
 	return "postgres://autoctl_node@" + f.monitor.address + ":5432/pg_auto_failover"
 }
 
-// nodesIn are the names of the nodes of which the monitor has it that a condition
-// holds (https://pg-auto-failover.readthedocs.io/en/main/failover-state-machine.html).
-func (f *autoFailover) nodesIn(condition string) ([]string, error) {
-	names, err := ask(f.t.Context(), f.url(), "SELECT nodename FROM pgautofailover.node WHERE "+condition)
+// nodesWhere returns the names of the nodes for which a condition is true in the
+// monitor's table of nodes
+// (https://pg-auto-failover.readthedocs.io/en/main/failover-state-machine.html).
+func (f *autoFailover) nodesWhere(condition string) ([]string, error) {
+	names, err := query(f.t.Context(), f.url(), "SELECT nodename FROM pgautofailover.node WHERE "+condition)
 	return strings.Fields(names), err
 }
 
 // nodes implements manager.
 func (f *autoFailover) nodes() []*host { return f.hosts }
 
-// leads implements manager.
-func (f *autoFailover) leads(h *host) bool {
-	const leading = "('wait_primary', 'primary', 'join_primary', 'apply_settings')"
-	names, err := f.nodesIn("reportedstate IN " + leading + " AND goalstate IN " + leading)
+// isPrimary implements manager.
+func (f *autoFailover) isPrimary(h *host) bool {
+	const states = "('wait_primary', 'primary', 'join_primary', 'apply_settings')"
+	names, err := f.nodesWhere("reportedstate IN " + states + " AND goalstate IN " + states)
 	return err == nil && slices.Contains(names, h.name)
 }
 
-// ready implements manager: a standby may take over if both can say how far they
-// have come.
-func (f *autoFailover) ready(_ *host, synchronous []string) bool {
-	names, err := f.nodesIn("reportedstate = goalstate AND goalstate IN ('primary', 'secondary') AND health = 1")
+// canFailOver implements manager. A standby can become the primary if both standbys
+// can report their position in the WAL.
+func (f *autoFailover) canFailOver(_ *host, synchronous []string) bool {
+	names, err := f.nodesWhere("reportedstate = goalstate AND goalstate IN ('primary', 'secondary') AND health = 1")
 	return err == nil && len(names) == len(f.hosts) && len(synchronous) == len(f.hosts)-1
 }
 
 // switchover implements manager.
 func (f *autoFailover) switchover(primary *host) error {
-	return primary.beside("pg_autoctl", "perform", "switchover", "--pgdata", primary.data())
+	return primary.runOutside("pg_autoctl", "perform", "switchover", "--pgdata", primary.dataDir())
 }

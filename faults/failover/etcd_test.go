@@ -11,22 +11,22 @@ import (
 	"time"
 )
 
-const etcdURL = "http://" + hub + ":2379"
+const etcdURL = "http://" + bridgeAddress + ":2379"
 
-// etcd is where Patroni's nodes agree on who is the primary. They speak its
-// version 2: with version 3, the Patroni of Debian 12 can keep what it read
-// before it stood still, and never names a standby again
+// etcd is the store in which Patroni's nodes agree on the primary. They use version
+// 2 of its API. With version 3 the Patroni of Debian 12 can keep the state that it
+// read before it was frozen, and then never sets a synchronous standby again
 // (https://github.com/patroni/patroni/pull/2783).
 type etcd struct {
 	t       testing.TB
 	dir     string
 	command *exec.Cmd
-	asker   http.Client
+	client  http.Client
 }
 
 func newEtcd(t testing.TB) *etcd {
 	t.Helper()
-	e := &etcd{t: t, dir: t.TempDir(), asker: http.Client{Timeout: time.Second}}
+	e := &etcd{t: t, dir: t.TempDir(), client: http.Client{Timeout: time.Second}}
 	t.Cleanup(e.kill)
 	e.start()
 	return e
@@ -34,33 +34,36 @@ func newEtcd(t testing.TB) *etcd {
 
 func (e *etcd) start() {
 	e.t.Helper()
-	const peers = "http://" + hub + ":2380"
-	e.command = exec.Command("etcd", "--enable-v2", "--data-dir", e.dir, "--log-level", "error", "--listen-client-urls", etcdURL, "--advertise-client-urls", etcdURL,
-		"--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers, "--initial-cluster", "default="+peers)
+	const peerURL = "http://" + bridgeAddress + ":2380"
+	e.command = exec.Command("etcd", "--enable-v2", "--data-dir", e.dir, "--log-level", "error",
+		"--listen-client-urls", etcdURL, "--advertise-client-urls", etcdURL,
+		"--listen-peer-urls", peerURL, "--initial-advertise-peer-urls", peerURL, "--initial-cluster", "default="+peerURL)
 	e.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := e.command.Start(); err != nil {
 		e.t.Fatal(err)
 	}
 }
 
-// sync is who is the primary by etcd, and who is its synchronous standby; empty
-// if that is not known.
-func (e *etcd) sync() (leader, standby string) {
-	r, err := http.NewRequestWithContext(e.t.Context(), http.MethodGet, etcdURL+"/v2/keys/service/plants/sync", http.NoBody)
+// sync returns the names of the primary and of its synchronous standby according to
+// etcd; empty if they are unknown.
+func (e *etcd) sync() (primary, standby string) {
+	url := etcdURL + "/v2/keys/service/plants/sync"
+	r, err := http.NewRequestWithContext(e.t.Context(), http.MethodGet, url, http.NoBody)
 	if err != nil {
 		e.t.Fatal(err)
 	}
-	answer, err := e.asker.Do(r)
+	response, err := e.client.Do(r)
 	if err != nil {
-		return "", "" // it may be away
+		return "", "" // etcd may be killed
 	}
-	defer answer.Body.Close()
+	defer response.Body.Close()
 	var key struct{ Node struct{ Value string } }
 	var state struct {
 		Leader  string
 		Standby string `json:"sync_standby"`
 	}
-	_ = errors.Join(json.NewDecoder(answer.Body).Decode(&key), json.Unmarshal([]byte(key.Node.Value), &state)) // empty then
+	// an invalid response leaves the names empty
+	_ = errors.Join(json.NewDecoder(response.Body).Decode(&key), json.Unmarshal([]byte(key.Node.Value), &state))
 	return state.Leader, state.Standby
 }
 
@@ -68,5 +71,5 @@ func (e *etcd) kill() {
 	if err := e.command.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		e.t.Error(err)
 	}
-	_ = e.command.Wait() // it was killed
+	_ = e.command.Wait() // its result is the signal
 }

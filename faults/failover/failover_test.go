@@ -1,38 +1,38 @@
-// Package failover has a cluster of PostgreSQL fail over under load, and looks
-// whether every acknowledged plant is there afterwards, once and as it was sent,
-// and how long writes stood still.
+// Package failover fails over a PostgreSQL cluster under load. It checks that each
+// acknowledged plant is stored once and unchanged, and measures the time without
+// writes.
 //
-// A cluster is three hosts with PostgreSQL, and what manages them: Patroni, in
-// synchronous strict mode, with an etcd; or pg_auto_failover, whose monitor is a
-// host of its own. A host is a network namespace on a bridge, and a process
-// namespace. Two servers are given the names of all three hosts. The kinds:
+// A cluster is three hosts with PostgreSQL and their manager: Patroni in synchronous
+// strict mode with etcd, or pg_auto_failover with a monitor on a host of its own. A
+// host is a network namespace on a bridge, and a process namespace. Two servers use
+// the names of all three hosts. The kinds of failures:
 //
-//	kill        all processes of the primary's host end at once, and start again
-//	freeze      they are stopped, and go on when another node is the primary
-//	cut         the primary's host is off the network, until another is the primary
-//	switchover  an operator makes the standby the primary
-//	standbys    both standbys are off the network: nothing may be acknowledged
+//	kill        all processes of the primary's host are killed, and start again
+//	freeze      all processes of the primary's host are stopped until another node is the primary
+//	cut         the primary's host is disconnected until another node is the primary
+//	switchover  an operator makes a standby the primary
+//	standbys    both standbys are disconnected: no plant may be acknowledged
 //
-// With Patroni besides:
+// Kinds for Patroni only:
 //
-//	etcd        etcd is killed: the primary steps down, and nothing may be acknowledged
+//	etcd        etcd is killed: the primary steps down, and no plant may be acknowledged
 //
-// With pg_auto_failover besides:
+// Kinds for pg_auto_failover only:
 //
-//	standby     one of two standbys is off the network: writes go on
-//	two         that, and then the primary is killed: nothing may be acknowledged
-//	            until the standby is back
-//	monitor     the monitor is killed: writes go on
-//	alone       the primary is killed, and the other standby is off the network when
-//	            one takes over: nothing may be acknowledged by a primary alone
+//	standby     one of two standbys is disconnected: writes continue
+//	two         a standby is disconnected, then the primary is killed: no plant may be
+//	            acknowledged until the standby is back
+//	monitor     the monitor is killed: writes continue
+//	alone       the primary is killed, and one standby is disconnected when the other
+//	            becomes the primary: that one may not acknowledge a plant alone
 //
-// The short form is a kill and a switchover of each, and the controls:
+// The short form runs kill and switchover with both managers, and the controls:
 //
 //	go test -v ./failover
 //	go test -v -timeout 0 ./failover -args -long
 //	go test -v ./failover -run TestPatroni -args -kinds cut,cut,etcd
 //
-// It needs root, and Debian's packages patroni, python3-etcd, etcd-server,
+// It needs root and Debian's packages patroni, python3-etcd, etcd-server,
 // pg-auto-failover-cli, postgresql-15-auto-failover and postgresql-15.
 package failover
 
@@ -49,67 +49,70 @@ import (
 )
 
 var (
-	long = flag.Bool("long", false, "all kinds, several times each")
-	only = flag.String("kinds", "", "the `kinds` to try, with commas; empty: those of the form")
-	seed = flag.Uint64("seed", 0, "what decides the order of the kinds and the plants; 0: another each time")
+	long = flag.Bool("long", false, "run all kinds, each several times")
+	only = flag.String("kinds", "", "run these `kinds`, separated by commas; empty: the kinds of the form")
+	seed = flag.Uint64("seed", 0, "`seed` of the plants and of the order of the kinds; 0: random")
 )
 
-// goOnMax is how long writes may stand still.
-const goOnMax = 30 * time.Second
+// downtimeMax is the longest allowed time without writes.
+const downtimeMax = 30 * time.Second
 
-// kind is one thing that is done to a cluster. It leaves it so that it becomes
-// whole by itself, and returns for how long writes stood still.
-type kind func(*trial) time.Duration
+// kind causes one failure of a cluster and repairs it, so that the cluster becomes
+// healthy by itself. It returns the longest time without writes.
+type kind func(*testbed) time.Duration
 
-// withKinds are the kinds that every cluster is tried with, and some besides.
+// withKinds returns the kinds for all clusters, and the given ones.
 func withKinds(more map[string]kind) map[string]kind {
 	kinds := map[string]kind{
-		"kill":       func(r *trial) time.Duration { return r.fail((*host).kill, (*host).start) },
-		"freeze":     func(r *trial) time.Duration { return r.fail((*host).freeze, (*host).thaw) },
-		"cut":        func(r *trial) time.Duration { return r.fail((*host).cut, (*host).heal) },
-		"switchover": (*trial).handOver,
-		"standbys":   (*trial).loseStandbys,
+		"kill":       func(b *testbed) time.Duration { return b.failPrimary((*host).kill, (*host).start) },
+		"freeze":     func(b *testbed) time.Duration { return b.failPrimary((*host).freeze, (*host).thaw) },
+		"cut":        func(b *testbed) time.Duration { return b.failPrimary((*host).cut, (*host).connect) },
+		"switchover": (*testbed).switchPrimary,
+		"standbys":   (*testbed).cutStandbys,
 	}
 	maps.Copy(kinds, more)
 	return kinds
 }
 
-// trial is a cluster under load.
-type trial struct {
+// testbed is a cluster under load.
+type testbed struct {
 	*cluster
 	*load
 }
 
-// tryKinds tries kinds one after the other, in the long form each several times.
-func tryKinds(t *testing.T, c *cluster, kinds map[string]kind, times int) {
+// runKinds runs the selected kinds one after the other, and checks the plants after
+// each. The long form runs each kind several times.
+func runKinds(t *testing.T, c *cluster, kinds map[string]kind, times int) {
 	t.Helper()
 	program := rig.Build(t)
-	chosen := rig.Seed(t, *seed)
-	r := &trial{c, newLoad(t, program, c, chosen)}
-	var all []time.Duration
-	for i, name := range order(chosen, kinds, times) {
-		try, known := kinds[name]
+	seedUsed := rig.Seed(t, *seed)
+	b := &testbed{c, newLoad(t, program, c, seedUsed)}
+	var downtimes []time.Duration
+	for i, name := range selectKinds(seedUsed, kinds, times) {
+		run, known := kinds[name]
 		if !known {
-			t.Fatalf("there is no kind %q here", name)
+			t.Fatalf("-kinds: this cluster has no kind %q", name)
 		}
-		begun := time.Now()
-		r.mark()
-		stood := try(r)
-		r.whole()
-		r.goesOn(t, time.Now())
-		n := r.check(t, program, r.leader(nil))
-		t.Logf("failover %d, %s: writes stood still for %.1f s; after %.1f s all is whole again, with all of %d acknowledged plants", i+1, name, stood.Seconds(), time.Since(begun).Seconds(), n)
-		if stood > goOnMax {
-			t.Errorf("writes stood still for %s, want at most %s", stood, goOnMax)
+		started := time.Now()
+		b.resetAttempts()
+		downtime := run(b)
+		b.waitHealthy()
+		b.waitStored(t, time.Now())
+		n := b.check(t, program, b.primary(nil))
+		t.Logf("failover %d, %s: no writes for %.1f s; healthy after %.1f s; checked %d acknowledged plants",
+			i+1, name, downtime.Seconds(), time.Since(started).Seconds(), n)
+		if downtime > downtimeMax {
+			t.Errorf("no writes for %s, want at most %s", downtime, downtimeMax)
 		}
-		all = append(all, stood)
+		downtimes = append(downtimes, downtime)
 	}
-	slices.Sort(all)
-	t.Logf("writes stood still for %.1f s at most, the median is %.1f s", all[len(all)-1].Seconds(), all[len(all)/2].Seconds())
+	slices.Sort(downtimes)
+	t.Logf("longest time without writes: %.1f s; median: %.1f s",
+		downtimes[len(downtimes)-1].Seconds(), downtimes[len(downtimes)/2].Seconds())
 }
 
-// order is which kinds are tried.
-func order(seed uint64, kinds map[string]kind, times int) (names []string) {
+// selectKinds returns the names of the kinds to run, in their order.
+func selectKinds(seed uint64, kinds map[string]kind, times int) (names []string) {
 	switch {
 	case *only != "":
 		return strings.Split(*only, ",")
@@ -124,59 +127,62 @@ func order(seed uint64, kinds map[string]kind, times int) (names []string) {
 	return names
 }
 
-// fail does harm to the primary, waits until another goes on, and undoes it.
-func (r *trial) fail(harm, undo func(*host)) time.Duration {
-	r.t.Helper()
-	old := r.leader(nil)
-	begun := time.Now()
-	harm(old)
-	rig.Within(r.t, wholeMax, pollEvery, "another node is the primary", func() bool { return r.leader(old) != nil })
-	r.goesOn(r.t, time.Now())
-	undo(old)
-	r.whole()
-	r.goesOn(r.t, time.Now())
-	return r.standstill(begun)
+// failPrimary injects a failure into the primary, waits until another node is the
+// primary and stores plants, and repairs the old primary.
+func (b *testbed) failPrimary(inject, repair func(*host)) time.Duration {
+	b.t.Helper()
+	old := b.primary(nil)
+	started := time.Now()
+	inject(old)
+	rig.Within(b.t, healthyMax, pollEvery, "another node is the primary", func() bool { return b.primary(old) != nil })
+	b.waitStored(b.t, time.Now())
+	repair(old)
+	b.waitHealthy()
+	b.waitStored(b.t, time.Now())
+	return b.downtime(started)
 }
 
-// handOver makes a synchronous standby the primary, in order.
-func (r *trial) handOver() time.Duration {
-	r.t.Helper()
-	begun := time.Now()
-	old := r.leader(nil)
-	if err := r.switchover(old); err != nil {
-		r.t.Fatal(err)
+// switchPrimary makes a synchronous standby the primary, without a failure.
+func (b *testbed) switchPrimary() time.Duration {
+	b.t.Helper()
+	started := time.Now()
+	old := b.primary(nil)
+	if err := b.switchover(old); err != nil {
+		b.t.Fatal(err)
 	}
-	rig.Within(r.t, wholeMax, pollEvery, "another node is the primary", func() bool { return r.leader(old) != nil })
-	r.goesOn(r.t, time.Now())
-	r.whole()
-	r.goesOn(r.t, time.Now())
-	return r.standstill(begun)
+	rig.Within(b.t, healthyMax, pollEvery, "another node is the primary", func() bool { return b.primary(old) != nil })
+	b.waitStored(b.t, time.Now())
+	b.waitHealthy()
+	b.waitStored(b.t, time.Now())
+	return b.downtime(started)
 }
 
-// loseStandbys cuts both standbys off: nothing may be acknowledged until they are
-// back.
-func (r *trial) loseStandbys() time.Duration {
-	r.t.Helper()
-	away := r.others(r.leader(nil))
-	for _, h := range away {
+// cutStandbys disconnects both standbys. No plant may be acknowledged until they are
+// connected again.
+func (b *testbed) cutStandbys() time.Duration {
+	b.t.Helper()
+	standbys := b.others(b.primary(nil))
+	for _, h := range standbys {
 		h.cut()
 	}
-	r.standsStill("without a standby")
-	back := time.Now()
-	for _, h := range away {
-		h.heal()
+	b.checkNoWrites("without a standby")
+	connected := time.Now()
+	for _, h := range standbys {
+		h.connect()
 	}
-	r.goesOn(r.t, back)
-	return r.standstill(back)
+	b.waitStored(b.t, connected)
+	return b.downtime(connected)
 }
 
-// standsStill wants nothing acknowledged from now on, for as long as it takes
-// each client to try twice.
-func (r *trial) standsStill(when string) {
-	r.t.Helper()
-	begun := time.Now()
-	rig.Within(r.t, wholeMax, pollEvery, "every client has tried", func() bool { return r.triedAfter(begun) })
-	if n := r.storedAfter(begun); n > 0 {
-		r.t.Errorf("%d plants were acknowledged %s", n, when)
+// checkNoWrites waits until each client has sent two more requests, and fails the
+// test if one of them was acknowledged.
+func (b *testbed) checkNoWrites(condition string) {
+	b.t.Helper()
+	started := time.Now()
+	rig.Within(b.t, healthyMax, pollEvery, "each client has sent two requests", func() bool {
+		return b.triedSince(started)
+	})
+	if n := b.storedSince(started); n > 0 {
+		b.t.Errorf("%d plants were acknowledged %s", n, condition)
 	}
 }

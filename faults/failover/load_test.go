@@ -16,37 +16,39 @@ import (
 const (
 	clients    = 4
 	plantEvery = 20 * time.Millisecond
-	againAfter = 200 * time.Millisecond
-	answerMax  = 5 * time.Second // for one attempt of a client
+	retryAfter = 200 * time.Millisecond
+	requestMax = 5 * time.Second // for one request of a client
 )
 
-// load is clients that create plants, and what they know of them. A client
-// sends a plant until it is acknowledged, to one server after the other; now and
-// then it sends one again that is.
+// load is clients that create plants on two servers, with a record of their requests.
+// A client sends a plant to one server after the other until it is acknowledged. It
+// repeats some acknowledged plants.
 type load struct {
 	servers []*rig.Server
 	token   string
-	stop    context.CancelFunc
+	cancel  context.CancelFunc
 	clients sync.WaitGroup
 
-	mu      sync.Mutex
-	sent    map[int64]string // guarded by mu
-	acked   map[int64]bool   // guarded by mu
-	faults  []string         // answers that are wrong; guarded by mu
-	answers []answer         // since the last mark; guarded by mu
+	mu         sync.Mutex
+	sent       map[int64]string // names by id; guarded by mu
+	acked      map[int64]bool   // guarded by mu
+	violations []string         // unexpected responses; guarded by mu
+	attempts   []attempt        // since resetAttempts, in the order of their ends; guarded by mu
 }
 
-// answer is one attempt of a client.
-type answer struct {
-	client    int
-	begun, at time.Time
-	stored    bool
+// attempt is one request of a client.
+type attempt struct {
+	client         int
+	started, ended time.Time
+	stored         bool
 }
 
-// newLoad starts two servers on a cluster, and the clients.
+// newLoad starts two servers on a cluster, and the clients. The end of the test stops
+// them.
 func newLoad(t testing.TB, program string, c *cluster, seed uint64) *load {
 	t.Helper()
-	l := &load{token: rig.Token(t, program, c.url(), "failover"), sent: map[int64]string{}, acked: map[int64]bool{}}
+	token := rig.Token(t, program, c.url(), "failover")
+	l := &load{token: token, sent: map[int64]string{}, acked: map[int64]bool{}}
 	for range 2 {
 		server, err := rig.Start(t, program, c.url(), nil, c.flags...)
 		if err != nil {
@@ -60,40 +62,42 @@ func newLoad(t testing.TB, program string, c *cluster, seed uint64) *load {
 		})
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	l.stop = cancel
+	l.cancel = cancel
 	for i := range clients {
-		l.clients.Go(func() { l.client(ctx, i, rand.New(rand.NewPCG(seed, uint64(i)))) })
+		l.clients.Go(func() { l.runClient(ctx, i, rand.New(rand.NewPCG(seed, uint64(i)))) })
 	}
-	t.Cleanup(l.end)
+	t.Cleanup(l.stop)
 	return l
 }
 
-// end ends the clients, and waits.
-func (l *load) end() {
-	l.stop()
+// stop stops the clients and waits until they have ended.
+func (l *load) stop() {
+	l.cancel()
 	l.clients.Wait()
 }
 
-func (l *load) client(ctx context.Context, number int, chance *rand.Rand) {
-	const first = 1 << 20 // ids of a client, of which there are enough
+func (l *load) runClient(ctx context.Context, number int, random *rand.Rand) {
+	const idsMax = 1 << 20 // ids of one client
 	c := &rig.Client{Token: l.token}
-	c.HTTP.Timeout = answerMax
+	c.HTTP.Timeout = requestMax
 	tick := time.NewTicker(plantEvery)
 	defer tick.Stop()
-	for made := int64(0); ; {
-		id := int64(number)*first + made
-		if made > 0 && chance.IntN(8) == 0 {
-			id -= 1 + chance.Int64N(min(made, 100)) // once more
+	for created := int64(0); ; {
+		id := int64(number)*idsMax + created
+		if created > 0 && random.IntN(8) == 0 {
+			id -= 1 + random.Int64N(min(created, 100)) // a replay
 		} else {
-			made++
+			created++
 		}
 		name := fmt.Sprintf("plant %d of client %d", id, number)
-		for server := chance.IntN(len(l.servers)); !l.send(ctx, c, number, l.servers[server].URL, id, name); server = (server + 1) % len(l.servers) {
+		server := random.IntN(len(l.servers))
+		for !l.send(ctx, c, number, l.servers[server].URL, id, name) {
 			select {
 			case <-ctx.Done():
 				return
-			case <-time.After(againAfter):
+			case <-time.After(retryAfter):
 			}
+			server = (server + 1) % len(l.servers)
 		}
 		select {
 		case <-ctx.Done():
@@ -103,80 +107,81 @@ func (l *load) client(ctx context.Context, number int, chance *rand.Rand) {
 	}
 }
 
-// send makes one attempt, and reports whether the plant is acknowledged.
+// send sends a plant once, and reports whether it was acknowledged.
 func (l *load) send(ctx context.Context, c *rig.Client, number int, url string, id int64, name string) bool {
 	l.mu.Lock()
 	l.sent[id] = name
 	l.mu.Unlock()
-	begun := time.Now()
+	started := time.Now()
 	outcome, status := c.Create(ctx, url, id, name)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch outcome {
 	case rig.Stored:
 		l.acked[id] = true
-	case rig.Conflict, rig.Refused: // only this client has the id, and one content for it
-		l.faults = append(l.faults, fmt.Sprintf("plant %d: answered with %d", id, status))
+	case rig.Conflict, rig.Refused: // only this client uses the id, always with the same name
+		l.violations = append(l.violations, fmt.Sprintf("plant %d: unexpected status %d", id, status))
 	case rig.Busy, rig.Unknown:
 	}
-	l.answers = append(l.answers, answer{number, begun, time.Now(), outcome == rig.Stored})
+	l.attempts = append(l.attempts, attempt{number, started, time.Now(), outcome == rig.Stored})
 	return outcome == rig.Stored
 }
 
-// mark begins a new measurement.
-func (l *load) mark() {
+// resetAttempts starts a new measurement.
+func (l *load) resetAttempts() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.answers = nil
+	l.attempts = nil
 }
 
-// storedAfter counts the plants that were sent after a moment and acknowledged.
-func (l *load) storedAfter(moment time.Time) (n int) {
+// storedSince counts the acknowledged requests that started after a time.
+func (l *load) storedSince(since time.Time) (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, a := range l.answers {
-		if a.stored && a.begun.After(moment) {
+	for _, a := range l.attempts {
+		if a.stored && a.started.After(since) {
 			n++
 		}
 	}
 	return n
 }
 
-// triedAfter reports whether each client has made two attempts since a moment.
-func (l *load) triedAfter(moment time.Time) bool {
+// triedSince reports whether each client has completed two requests that started
+// after a time.
+func (l *load) triedSince(since time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var tried [clients]int
-	for _, a := range l.answers {
-		if a.begun.After(moment) {
-			tried[a.client]++
+	var tries [clients]int
+	for _, a := range l.attempts {
+		if a.started.After(since) {
+			tries[a.client]++
 		}
 	}
-	return slices.Min(tried[:]) >= 2
+	return slices.Min(tries[:]) >= 2
 }
 
-// goesOn waits until a plant is stored that was sent after a moment.
-func (l *load) goesOn(t testing.TB, moment time.Time) {
+// waitStored waits until a request that started after a time is acknowledged.
+func (l *load) waitStored(t testing.TB, since time.Time) {
 	t.Helper()
-	rig.Within(t, wholeMax, pollEvery, "plants are stored", func() bool { return l.storedAfter(moment) > 0 })
+	rig.Within(t, healthyMax, pollEvery, "plants are stored", func() bool { return l.storedSince(since) > 0 })
 }
 
-// standstill is the longest time without an acknowledgement from a moment until
-// the last one.
-func (l *load) standstill(from time.Time) (longest time.Duration) {
+// downtime returns the longest time without an acknowledgement between from and the
+// last acknowledgement.
+func (l *load) downtime(from time.Time) (longest time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, a := range l.answers { // in the order in which they came
-		if a.stored && a.at.After(from) {
-			longest = max(longest, a.at.Sub(from))
-			from = a.at
+	for _, a := range l.attempts {
+		if a.stored && a.ended.After(from) {
+			longest = max(longest, a.ended.Sub(from))
+			from = a.ended
 		}
 	}
 	return longest
 }
 
-// check reads all plants from one host, holds them against what was acknowledged
-// before, and returns how much that was.
+// check compares all plants of one host with the requests, and returns the number of
+// plants that were acknowledged before.
 func (l *load) check(t testing.TB, program string, h *host) int {
 	t.Helper()
 	l.mu.Lock()
@@ -188,17 +193,17 @@ func (l *load) check(t testing.TB, program string, h *host) int {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, fault := range l.faults {
-		t.Error(fault)
+	for _, violation := range l.violations {
+		t.Error(violation)
 	}
 	for id := range acked {
 		if _, ok := plants[id]; !ok {
-			t.Errorf("plant %d was acknowledged and is lost", id)
+			t.Errorf("plant %d was acknowledged and is not stored", id)
 		}
 	}
 	for id, name := range plants {
 		if sent, ok := l.sent[id]; !ok || sent != name {
-			t.Errorf("plant %d is %q, and was sent as %q", id, name, sent)
+			t.Errorf("plant %d has the name %q, want %q as sent", id, name, sent)
 		}
 	}
 	return len(acked)

@@ -10,28 +10,30 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"plantstore/faults/rig"
 )
 
-// insideEnv says to the process that it is the inner one of TestMain. Its prefix
-// is not that of the settings of the program, which refuses what it does not know.
+// insideEnv marks the inner process of TestMain. Plant Store refuses unknown
+// variables with its own prefix, so the name has another prefix.
 const insideEnv = "FAILOVER_TEST_INSIDE"
 
-// TestMain runs the tests in a process of their own, with its own process
-// numbers, mounts and network. However that ends, the kernel ends what it
-// started, and takes the hosts, their network and their files away.
+// TestMain runs the tests in an inner process with its own process, mount and
+// network namespaces. When that process ends, for any reason, the kernel kills its
+// child processes and removes the hosts, their network and their files.
 func TestMain(m *testing.M) {
 	if os.Getenv(insideEnv) != "" {
 		os.Exit(inside(m))
 	}
-	if unable() != "" {
+	if missing() != "" {
 		os.Exit(m.Run())
 	}
-	// The inner process has no network to fetch what a build needs.
+	// The inner process has no network to download modules.
 	if out, err := exec.Command("go", "-C", "../..", "mod", "download").CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "fetch the modules: %v\n%s", err, out)
+		fmt.Fprintf(os.Stderr, "download the modules: %v\n%s", err, out)
 		os.Exit(1)
 	}
-	runtime.LockOSThread() // the death signal comes when the thread that started the process ends
+	runtime.LockOSThread() // Pdeathsig is sent when the thread that started the process ends
 	command := exec.Command(os.Args[0], os.Args[1:]...)
 	command.Env = append(os.Environ(), insideEnv+"=1")
 	command.Stdin, command.Stdout, command.Stderr = os.Stdin, os.Stdout, os.Stderr
@@ -46,26 +48,26 @@ func TestMain(m *testing.M) {
 	case errors.As(err, &exit):
 		os.Exit(max(1, exit.ExitCode()))
 	case err != nil:
-		fmt.Fprintln(os.Stderr, "run the tests in their own namespaces:", err)
+		fmt.Fprintln(os.Stderr, "run the tests in new namespaces:", err)
 		os.Exit(1)
 	}
 }
 
-// inside runs the tests with all files in memory.
+// inside runs the tests in the inner process, with all files in memory.
 func inside(m *testing.M) (code int) {
-	const files = "/run/failover" // short: a socket's path has 107 bytes at most
+	const files = "/run/failover" // short: the path of a socket has at most 107 bytes
 	err := errors.Join(
 		syscall.Mount("proc", "/proc", "proc", 0, ""),
 		syscall.Mount("tmpfs", "/run", "tmpfs", 0, "mode=755"),
 		os.Mkdir(files, 0o755),
 		os.Setenv("TMPDIR", files),
 		ip("link set lo up"),
-		ip("link add hub type bridge"),
-		ip("address add "+hub+"/24 dev hub"),
-		ip("link set hub up"),
+		ip("link add bridge0 type bridge"),
+		ip("address add "+bridgeAddress+"/24 dev bridge0"),
+		ip("link set bridge0 up"),
 	)
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "set the namespaces up:", err)
+		fmt.Fprintln(os.Stderr, "set up the namespaces:", err)
 		return 1
 	}
 	return m.Run()
@@ -80,38 +82,38 @@ func ip(arguments string) error {
 	return nil
 }
 
-// hostFiles are what every host needs, and the packages they are in.
-var hostFiles = map[string]string{postgresBin + "/postgres": "postgresql-15", "/usr/bin/psql": "postgresql-client-15", "/usr/sbin/ip": "iproute2"}
+// hostFiles are the files that each host needs, with their packages.
+var hostFiles = map[string]string{
+	postgresBin + "/postgres": "postgresql-15",
+	"/usr/bin/psql":           "postgresql-client-15",
+	"/usr/sbin/ip":            "iproute2",
+}
 
-// unable says what is missing for these tests, or nothing.
-func unable(needed ...map[string]string) string {
+// missing returns the missing requirements of the tests; empty if they can run. The
+// maps have needed files with their packages.
+func missing(needed ...map[string]string) string {
 	if os.Geteuid() != 0 {
-		return "not root"
+		return "root"
 	}
-	var missing []string
+	var packages []string
 	for _, files := range append(needed, hostFiles) {
 		for file, name := range files {
 			if _, err := os.Stat(file); err != nil {
-				missing = append(missing, name)
+				packages = append(packages, name)
 			}
 		}
 	}
-	if len(missing) == 0 {
+	if len(packages) == 0 {
 		return ""
 	}
-	slices.Sort(missing)
-	return "apt-get install " + strings.Join(missing, " ")
+	slices.Sort(packages)
+	return "the Debian packages " + strings.Join(packages, ", ")
 }
 
-// needHosts skips a test that cannot work here, but not where it must.
-func needHosts(t *testing.T, files map[string]string) {
+// requireHosts skips a test whose requirements are missing; under CI=true it fails
+// the test.
+func requireHosts(t *testing.T, files map[string]string) {
 	t.Helper()
-	why := unable(files)
-	switch {
-	case why == "":
-	case os.Getenv("CI") == "true":
-		t.Fatal("NO FAILOVER WAS TRIED:", why)
-	default:
-		t.Skip("NO FAILOVER WAS TRIED:", why)
-	}
+	requirement := missing(files)
+	rig.Need(t, requirement == "", requirement)
 }

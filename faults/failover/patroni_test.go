@@ -13,39 +13,43 @@ import (
 	"plantstore/faults/rig"
 )
 
-// TestPatroni tries kinds on a cluster with Patroni and an etcd.
+// TestPatroni runs kinds on a cluster with Patroni and etcd.
 func TestPatroni(t *testing.T) {
-	needHosts(t, patroniFiles)
+	requireHosts(t, patroniFiles)
 	p := newPatroni(t)
-	kinds := withKinds(map[string]kind{"etcd": func(r *trial) time.Duration { return r.loseEtcd(p.etcd) }})
-	tryKinds(t, newCluster(t, p), kinds, 5)
+	kinds := withKinds(map[string]kind{"etcd": func(b *testbed) time.Duration { return b.killEtcd(p.etcd) }})
+	runKinds(t, newCluster(t, p), kinds, 5)
 }
 
-// patroniFiles are what Patroni needs, and the packages they are in.
-var patroniFiles = map[string]string{"/usr/bin/patroni": "patroni", "/usr/lib/python3/dist-packages/etcd": "python3-etcd", "/usr/bin/etcd": "etcd-server"}
+// patroniFiles are the files that Patroni needs, with their packages.
+var patroniFiles = map[string]string{
+	"/usr/bin/patroni":                    "patroni",
+	"/usr/lib/python3/dist-packages/etcd": "python3-etcd",
+	"/usr/bin/etcd":                       "etcd-server",
+}
 
-// loseEtcd takes etcd away: the primary steps down, and nothing may be acknowledged
-// until it is back.
-func (r *trial) loseEtcd(e *etcd) time.Duration {
-	r.t.Helper()
+// killEtcd kills etcd. The primary must step down, and no plant may be acknowledged
+// until etcd has started again.
+func (b *testbed) killEtcd(e *etcd) time.Duration {
+	b.t.Helper()
 	e.kill()
-	rig.Within(r.t, goOnMax, pollEvery, "the primary has stepped down", func() bool {
-		for _, h := range r.nodes() {
-			if standby, err := r.ask(h, "postgres", "SELECT pg_is_in_recovery()"); err == nil && standby != "t" {
+	rig.Within(b.t, downtimeMax, pollEvery, "the primary has stepped down", func() bool {
+		for _, h := range b.nodes() {
+			if standby, err := b.query(h, "postgres", "SELECT pg_is_in_recovery()"); err == nil && standby != "t" {
 				return false
 			}
 		}
 		return true
 	})
-	r.standsStill("without etcd")
-	back := time.Now()
+	b.checkNoWrites("without etcd")
+	started := time.Now()
 	e.start()
-	r.goesOn(r.t, back)
-	return r.standstill(back)
+	b.waitStored(b.t, started)
+	return b.downtime(started)
 }
 
-// patroniYAML is a node's configuration: its name, its address, its directory
-// and that of PostgreSQL's programs.
+// patroniYAML is the configuration of a node. Its arguments are the name and the
+// address of the node, its directory and that of PostgreSQL's programs.
 const patroniYAML = `
 scope: plants
 name: %[1]s
@@ -53,7 +57,7 @@ restapi:
   listen: %[2]s:8008
   connect_address: %[2]s:8008
 etcd:
-  host: ` + hub + `:2379
+  host: ` + bridgeAddress + `:2379
 bootstrap:
   dcs:
     ttl: 10
@@ -90,53 +94,54 @@ postgresql:
       username: replicator
 `
 
-// patroni is Patroni on three hosts, in synchronous strict mode, and an etcd.
+// patroni is Patroni on three hosts in synchronous strict mode, and etcd.
 type patroni struct {
-	t     testing.TB
-	hosts []*host
-	etcd  *etcd
-	asker http.Client // of Patroni's own API
+	t      testing.TB
+	hosts  []*host
+	etcd   *etcd
+	client http.Client // of Patroni's API
 }
 
 func newPatroni(t testing.TB) *patroni {
 	t.Helper()
-	p := &patroni{t: t, etcd: newEtcd(t), asker: http.Client{Timeout: time.Second}}
+	p := &patroni{t: t, etcd: newEtcd(t), client: http.Client{Timeout: time.Second}}
 	for i, name := range nodeNames {
 		h := newHost(t, name, nodeAddress(i))
-		if err := os.WriteFile(p.config(h), fmt.Appendf(nil, patroniYAML, h.name, h.address, h.dir, postgresBin), 0o644); err != nil {
+		config := fmt.Appendf(nil, patroniYAML, h.name, h.address, h.dir, postgresBin)
+		if err := os.WriteFile(p.configFile(h), config, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		h.command = []string{"patroni", p.config(h)}
+		h.command = []string{"patroni", p.configFile(h)}
 		p.hosts = append(p.hosts, h)
 		h.start()
 	}
 	return p
 }
 
-func (p *patroni) config(h *host) string { return filepath.Join(h.dir, "patroni.yml") }
+func (p *patroni) configFile(h *host) string { return filepath.Join(h.dir, "patroni.yml") }
 
-// says reports whether Patroni on a node answers 200 at a path
+// returnsOK reports whether Patroni on a node responds with 200 at a path
 // (https://patroni.readthedocs.io/en/latest/rest_api.html).
-func (p *patroni) says(h *host, path string) bool {
+func (p *patroni) returnsOK(h *host, path string) bool {
 	r, err := http.NewRequestWithContext(p.t.Context(), http.MethodGet, "http://"+h.address+":8008"+path, http.NoBody)
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	answer, err := p.asker.Do(r)
-	return err == nil && answer.Body.Close() == nil && answer.StatusCode == http.StatusOK
+	response, err := p.client.Do(r)
+	return err == nil && response.Body.Close() == nil && response.StatusCode == http.StatusOK
 }
 
 // nodes implements manager.
 func (p *patroni) nodes() []*host { return p.hosts }
 
-// leads implements manager.
-func (p *patroni) leads(h *host) bool { return p.says(h, "/primary") }
+// isPrimary implements manager.
+func (p *patroni) isPrimary(h *host) bool { return p.returnsOK(h, "/primary") }
 
-// ready implements manager: etcd knows who of the standbys is the synchronous
-// one; without that none may take over.
-func (p *patroni) ready(primary *host, synchronous []string) bool {
+// canFailOver implements manager. Patroni promotes only the synchronous standby that
+// etcd names.
+func (p *patroni) canFailOver(primary *host, synchronous []string) bool {
 	for _, h := range p.hosts {
-		if h != primary && !p.says(h, "/replica") {
+		if h != primary && !p.returnsOK(h, "/replica") {
 			return false
 		}
 	}
@@ -147,7 +152,8 @@ func (p *patroni) ready(primary *host, synchronous []string) bool {
 // switchover implements manager.
 func (p *patroni) switchover(primary *host) error {
 	_, standby := p.etcd.sync()
-	command := exec.CommandContext(p.t.Context(), "patronictl", "-c", p.config(primary), "switchover", "--leader", primary.name, "--candidate", standby, "--force", "plants")
+	command := exec.CommandContext(p.t.Context(), "patronictl", "-c", p.configFile(primary), "switchover",
+		"--leader", primary.name, "--candidate", standby, "--force", "plants")
 	command.Env = append(os.Environ(), "LC_ALL=C.UTF-8")
 	if out, err := command.CombinedOutput(); err != nil {
 		return fmt.Errorf("patronictl switchover: %w: %s", err, out)
