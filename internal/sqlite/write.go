@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"syscall"
 	"time"
 
@@ -62,7 +63,6 @@ func (e *Engine) Insert(ctx context.Context, batch []store.Create) ([]store.Outc
 		return nil, err
 	}
 	outcomes := make([]store.Outcome, len(batch))
-	created := false
 	err := e.write(ctx, func() (err error) {
 		e.order = store.OrderByID(e.order[:0], batch) // so that the pages of the table are visited in order
 		for _, i := range e.order {
@@ -70,12 +70,12 @@ func (e *Engine) Insert(ctx context.Context, batch []store.Create) ([]store.Outc
 				return err
 			}
 		}
-		if created = e.added.plants > 0; created {
+		if e.added.plants > 0 {
 			return e.checkWritable()
 		}
 		return nil
 	})
-	if err == nil && !created {
+	if err == nil && !slices.ContainsFunc(outcomes, store.Outcome.Created) {
 		// Nothing was written, so nothing was synced, but the replayed plants must be
 		// durable.
 		err = e.syncWAL()
@@ -280,6 +280,9 @@ func (e *Engine) rollback() error {
 
 // classify wraps an error of SQLite in the matching error of package store.
 func classify(err error) error {
+	if err == nil {
+		return nil
+	}
 	var fault *sqlite3.Error
 	switch {
 	case !errors.As(err, &fault):

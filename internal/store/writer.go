@@ -51,6 +51,7 @@ type pendingBatch struct {
 	done     chan struct{}
 	late     chan struct{} // closed when the batch is older than Limits.AnswerTimeout
 	timer    *time.Timer   // closes late; set by the first create
+	first    [1]Create     // of creates for a lone client, without another allocation
 }
 
 // Limits bounds the plants that wait for a commit. A zero field means its default.
@@ -92,7 +93,12 @@ func newWriter(c Config, o *outage) *writer {
 }
 
 func newBatch(capacity int) *pendingBatch {
-	return &pendingBatch{creates: make([]Create, 0, capacity), done: make(chan struct{}), late: make(chan struct{})}
+	b := &pendingBatch{done: make(chan struct{}), late: make(chan struct{})}
+	b.creates = b.first[:0]
+	if capacity > len(b.first) {
+		b.creates = make([]Create, 0, capacity)
+	}
+	return b
 }
 
 // complete wakes the requests that wait for the batch. They share one timer: a timer
