@@ -72,13 +72,7 @@ func (e *Engine) RotateToken(
 func (e *Engine) RevokeTokens(
 	ctx context.Context, which store.Selector, at time.Time,
 ) (revoked []auth.Token, err error) {
-	column, value := "hash", any(which.Hash[:])
-	switch {
-	case which.ID != 0:
-		column, value = "id", which.ID
-	case which.Name != "":
-		column, value = "name", which.Name
-	}
+	column, value := which.Column()
 	err = e.changeTokens(ctx, func() error {
 		s, err := e.writer.Prepare("UPDATE tokens SET revoked_at = ?1 WHERE " + column +
 			" = ?2 AND revoked_at IS NULL RETURNING " + tokenColumns)

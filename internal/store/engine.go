@@ -136,6 +136,19 @@ type Selector struct {
 	Hash auth.Hash // used otherwise
 }
 
+// Column returns the column of the table tokens that selects, and its value: an int64, a
+// string or a []byte.
+func (s Selector) Column() (name string, value any) {
+	switch {
+	case s.ID != 0:
+		return "id", s.ID
+	case s.Name != "":
+		return "name", s.Name
+	default:
+		return "hash", s.Hash[:]
+	}
+}
+
 // Errors of engines and of the store besides *plant.Error. Compare with errors.Is.
 var (
 	// ErrNotFound means that there is no such plant or token.
