@@ -74,7 +74,8 @@ func TestMetrics(t *testing.T) {
 		t.Errorf("got %d plants, want %d", got, len(batch))
 	}
 	const want = "# HELP plantstore_database_connections_in_use " +
-		"Connections to the database that a transaction or query uses.\n" + `# TYPE plantstore_database_connections_in_use gauge
+		"Connections to the database that a transaction or query uses.\n" +
+		`# TYPE plantstore_database_connections_in_use gauge
 plantstore_database_connections_in_use 0
 # HELP plantstore_database_connections_max Connections to the database that may be open at the same time.
 # TYPE plantstore_database_connections_max gauge

@@ -128,7 +128,7 @@ func captured(t *testing.T, e Engine, limit int) []int64 {
 // testMoveState sets the move state of a store that two engines have open.
 func testMoveState(t *testing.T, s Store) {
 	e, other := open(t, s), open(t, s)
-	token := mustCreateToken(t, e, token("a", createdAt))
+	used := mustCreateToken(t, e, token("a", createdAt))
 	mustInsert(t, e, create(1, "Rosa", plant.Tag{}))
 	refused := func(what string, e Engine) {
 		t.Helper()
@@ -171,7 +171,7 @@ func testMoveState(t *testing.T, s Store) {
 				return err
 			},
 			"put a token":  func() error { return other.PutTokens(t.Context(), nil) },
-			"mark its use": func() error { return other.MarkUsed(t.Context(), []auth.Use{{TokenID: token.ID, At: createdAt}}) },
+			"mark its use": func() error { return other.MarkUsed(t.Context(), []auth.Use{{TokenID: used.ID, At: createdAt}}) },
 		} {
 			want := store.ErrReadOnly
 			if what == "mark its use" {
@@ -186,7 +186,7 @@ func testMoveState(t *testing.T, s Store) {
 	must(t, e.Reopen(t.Context()))
 	state("reopened", store.MoveState{})
 	mustInsert(t, other, create(2, "Acer", plant.Tag{}))
-	mustCreateToken(t, other, auth.Token{Name: "b", Hash: auth.HashOf("b"), Scopes: auth.ScopeCreate, CreatedAt: createdAt})
+	mustCreateToken(t, other, token("b", createdAt))
 
 	// Only the engine that set the state Filling may write to the store.
 	filling := store.MoveState{Phase: store.Filling, Other: "a place"}
