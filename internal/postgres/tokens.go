@@ -78,13 +78,7 @@ func tokensNamed(ctx context.Context, tx pgx.Tx, name string) ([]auth.Token, err
 func (e *Engine) RevokeTokens(
 	ctx context.Context, selector store.Selector, at time.Time,
 ) (revoked []auth.Token, err error) {
-	column, value := "hash", any(selector.Hash[:])
-	switch {
-	case selector.ID != 0:
-		column, value = "id", selector.ID
-	case selector.Name != "":
-		column, value = "name", selector.Name
-	}
+	column, value := selector.Column()
 	err = e.changeTokens(ctx, func(tx pgx.Tx) error {
 		rows, _ := tx.Query(ctx, "UPDATE tokens SET revoked_at = $1 WHERE "+column+" = $2 AND revoked_at IS NULL "+
 			"RETURNING "+tokenColumns, at, value) // CollectRows returns the error

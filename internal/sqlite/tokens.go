@@ -70,9 +70,9 @@ func (e *Engine) RotateToken(
 
 // RevokeTokens implements store.Engine.
 func (e *Engine) RevokeTokens(
-	ctx context.Context, which store.Selector, at time.Time,
+	ctx context.Context, selector store.Selector, at time.Time,
 ) (revoked []auth.Token, err error) {
-	column, value := which.Column()
+	column, value := selector.Column()
 	err = e.changeTokens(ctx, func() error {
 		s, err := e.writer.Prepare("UPDATE tokens SET revoked_at = ?1 WHERE " + column +
 			" = ?2 AND revoked_at IS NULL RETURNING " + tokenColumns)

@@ -56,7 +56,7 @@ type Engine interface {
 	// RevokeTokens revokes the selected tokens that are not revoked yet, and returns
 	// them; ErrNotFound if there is no such token. A revoked token is invalid from
 	// now on, even if at is in the future.
-	RevokeTokens(ctx context.Context, which Selector, at time.Time) ([]auth.Token, error)
+	RevokeTokens(ctx context.Context, selector Selector, at time.Time) ([]auth.Token, error)
 
 	// Tokens returns all tokens, also expired and revoked ones, by ascending id.
 	Tokens(ctx context.Context) ([]auth.Token, error)
