@@ -28,6 +28,19 @@ func database(t testing.TB) string {
 	return url
 }
 
+// schema returns the URL of an empty schema in a database of several tests.
+func schema(t testing.TB) string {
+	t.Helper()
+	if server == nil {
+		t.Skip("PostgreSQL is not installed")
+	}
+	url, err := server.Schema(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return url
+}
+
 // place is the URL of a store.
 type place string
 
@@ -43,14 +56,5 @@ func (p place) Open(t testing.TB) storetest.Engine {
 
 func TestEngine(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, func(t testing.TB) storetest.Store {
-		if server == nil {
-			t.Skip("PostgreSQL is not installed")
-		}
-		url, err := server.Schema(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return place(url)
-	})
+	storetest.Run(t, func(t testing.TB) storetest.Store { return place(schema(t)) })
 }

@@ -71,7 +71,7 @@ func TestSchemaIsChecked(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			url := database(t)
+			url := schema(t)
 			if err := place(url).Open(t).Close(); err != nil {
 				t.Fatal(err)
 			}
