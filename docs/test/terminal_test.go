@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	stepMax      = 60 * time.Second
+	stepMax      = 2 * time.Minute
 	interruptMax = 15 * time.Second
 	pollEvery    = 20 * time.Millisecond
 )
