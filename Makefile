@@ -44,7 +44,7 @@ check: need ## run the checks that take longer: long forms of tests, the pages, 
 	@tools/need.sh $(DOCS_PACKAGES)
 	cd docs/test && go test -count=1 -parallel 4 .
 	go test -count=1 -timeout=20m ./internal/dump ./cmd/plantstore
-	cd bench && go test ./...
+	cd bench && go test -count=1 ./...
 	tools/faults.sh short
 	tools/vuln.sh
 
@@ -53,9 +53,10 @@ need:
 	@tools/need.sh $(TEST_PACKAGES) $(FAULT_PACKAGES)
 
 .PHONY: lint
-lint: ## check formatting, go.mod and go.sum, go vet, golangci-lint
+lint: ## check formatting, go.mod and go.sum, go vet, golangci-lint and the language of pages and comments
 	@tools/format.sh
 	tools/lint.sh . bench faults docs/test
+	tools/prose.sh error
 
 .PHONY: prose
 prose: ## show the warnings about the language too: long sentences, runs of passives

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestWeaknessesApply shows that the old text of each weakness that a fault harness builds into the program occurs in its
-// file once. Without this test, only the long form of a harness would detect a stale weakness.
+// TestWeaknessesApply shows that the old text of each weakness that a fault harness builds into the program occurs in
+// its file once. Without this test, only the long form of a harness would detect a stale weakness.
 func TestWeaknessesApply(t *testing.T) {
 	t.Parallel()
 	sources, err := filepath.Glob("faults/*/*.go")

@@ -13,8 +13,8 @@ import (
 	"plantstore/internal/postgres/pgtest"
 )
 
-// bodyOf returns a body of size bytes. Its name and tag have the shortest form in JSON; most formats need more bytes for
-// one of them.
+// bodyOf returns a body of size bytes. Its name and tag have the shortest form in JSON; most formats need more bytes
+// for one of them.
 func bodyOf(size int) string {
 	const head, middle, tail, unit = `{"id":-9e18,"name":"=`, `","tag":"`, `"}`, `x\"\\\u0001\b\f\n=\t=;=,'é`
 	rest := size - len(head) - len(middle) - len(tail)

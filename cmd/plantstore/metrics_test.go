@@ -41,8 +41,8 @@ func TestReferenceMetrics(t *testing.T) {
 	checkPage(t, "metrics.md", page.String())
 }
 
-var metricNotes = "\n" + wrapped("The values of labels are closed sets: the two listeners, the routes, the statuses and "+
-	"the catalogue of [errors](errors.md).\n\n"+
+var metricNotes = "\n" + wrapped("The values of labels are closed sets: the two listeners, the routes, the statuses "+
+	"and the catalogue of [errors](errors.md).\n\n"+
 	"Only a server of a store in a file has the metrics of the WAL, the checkpoints, the disk and the backups, and the "+
 	"last only with `--backup-dir`. Only a server of a PostgreSQL database has `plantstore_database_…`.\n\n"+
 	"`plantstore_http_request_duration_seconds` omits static files and profiles.\n\n"+

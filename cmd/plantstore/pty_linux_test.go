@@ -224,8 +224,8 @@ func TestBarInterrupted(t *testing.T) {
 	}
 }
 
-// TestExportToTerminal tests that an export escapes control characters for a terminal, and writes the bytes unchanged to
-// other outputs.
+// TestExportToTerminal tests that an export escapes control characters for a terminal, and writes the bytes unchanged
+// to other outputs.
 func TestExportToTerminal(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -195,7 +195,8 @@ func stageInit(j job) error {
 		[]string{"container=docs-test", "PATH=/usr/sbin:/usr/bin:/sbin:/bin"})
 }
 
-// enter makes the directory the root of the file system. It is no chroot, in which systemd could make no user namespace.
+// enter makes the directory the root of the file system. It is no chroot, in which systemd could make no user
+// namespace.
 func enter(root string) error {
 	if err := os.Chdir(root); err != nil {
 		return err

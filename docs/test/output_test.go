@@ -33,8 +33,8 @@ func normal(text string) string {
 	return text
 }
 
-// pattern is the regular expression of an output on a page. A line that is "…" stands for any lines, "…" inside a line
-// for any text of that line.
+// pattern is the regular expression of an output on a page. A line that is "…" stands for any lines, "…" inside a
+// line for any text of that line.
 func pattern(want string, whole bool) *regexp.Regexp {
 	var b strings.Builder
 	b.WriteString(`(?s)\A`)

@@ -214,10 +214,10 @@ func TestRequestTimeout(t *testing.T) {
 
 	t.Run("half a head", func(t *testing.T) {
 		t.Parallel()
-		c, begun := dial(t, h.public), time.Now()
+		c, started := dial(t, h.public), time.Now()
 		c.write("POST /plants HTTP/1.1\r\nHost: plants.example\r\nX-Request-Id: a")
 		c.expectClosed() // without a response
-		if took := time.Since(begun); took < limit {
+		if took := time.Since(started); took < limit {
 			t.Errorf("closed after %s, want no sooner than %s", took, limit)
 		}
 	})
@@ -227,11 +227,11 @@ func TestIdleConnectionIsClosed(t *testing.T) {
 	t.Parallel()
 	const limit = 200 * time.Millisecond
 	h := start(t, func(s *setup) { s.limits.IdleTimeout = limit })
-	c, begun := dial(t, h.public), time.Now()
+	c, started := dial(t, h.public), time.Now()
 	c.write(h.fill(post(`{"id":1,"name":"A"}`)))
 	same(t, c.read("POST"), created(`{"name":"A"}`))
 	c.expectClosed()
-	if took := time.Since(begun); took < limit {
+	if took := time.Since(started); took < limit {
 		t.Errorf("closed after %s, want no sooner than %s", took, limit)
 	}
 }
