@@ -114,15 +114,18 @@ func (p *program) move(ctx context.Context, fromAddress, toAddress storeAddress,
 		return fmt.Errorf("move: %w", err)
 	}
 	if r.Leftover != nil {
-		fmt.Fprintln(p.stderr, "could not remove the capture trigger from the old store; it is harmless:", printable(r.Leftover.Error()))
+		fmt.Fprintln(p.stderr, "could not remove the capture trigger from the old store; it is harmless:",
+			printable(r.Leftover.Error()))
 	}
 	if asJSON {
 		return writeJSON(p.stdout, moveFacts{
-			From: fromAddress.absolute(), To: toAddress.absolute(), Plants: r.Plants, Digest: fmt.Sprintf("%x", r.Digests), Tokens: r.Tokens,
+			From: fromAddress.absolute(), To: toAddress.absolute(),
+			Plants: r.Plants, Digest: fmt.Sprintf("%x", r.Digests), Tokens: r.Tokens,
 			Copied: r.Copied, Followed: r.Captured, PauseMS: r.Pause.Milliseconds(),
 		})
 	}
-	_, err = fmt.Fprintf(p.stdout, "both stores have %d plants with digest %x, and %d tokens; copied %d, %d of them after the first pass\n"+
+	_, err = fmt.Fprintf(p.stdout, "both stores have %d plants with digest %x, and %d tokens; "+
+		"copied %d, %d of them after the first pass\n"+
 		"the old store is read-only; start servers on the new one\nwrite pause: %d ms\n",
 		r.Plants, r.Digests, r.Tokens, r.Copied, r.Captured, r.Pause.Milliseconds())
 	return err
@@ -149,7 +152,9 @@ func namedStore(flag string, address storeAddress) *settings {
 }
 
 // openMovable opens the store that a flag of move names.
-func (p *program) openMovable(ctx context.Context, flag string, address storeAddress, o engineOptions) (anyEngine, error) {
+func (p *program) openMovable(
+	ctx context.Context, flag string, address storeAddress, o engineOptions,
+) (anyEngine, error) {
 	engine, err := p.openCommand(ctx, namedStore(flag, address), o)
 	if err != nil && errors.Is(err, context.Canceled) {
 		err = errInterrupted
