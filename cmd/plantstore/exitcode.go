@@ -32,8 +32,8 @@ var exitCodes = []struct {
 	},
 	{
 		exitInterrupted, "the command was interrupted",
-		"Ctrl-C, SIGTERM or SIGHUP. The plants that the command counted are stored. `serve` ends with 0 after the first " +
-			"two signals, and ignores SIGHUP.",
+		"Ctrl-C, SIGTERM or SIGHUP. The plants that the command counted are stored. `serve` ends with 0 after Ctrl-C " +
+			"and SIGTERM, also while it starts, and ignores SIGHUP.",
 	},
 }
 

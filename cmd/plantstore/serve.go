@@ -60,7 +60,7 @@ func (p *program) serve(ctx context.Context, s *settings) (err error) {
 
 	engine, err := s.openEngine(ctx, engineOptions{server: true, migrate: true, log: log, metrics: metrics})
 	if err != nil {
-		return err
+		return stoppedEarly(ctx, err, log)
 	}
 	defer func() { err = errors.Join(err, engine.Close()) }()
 	warnOfMove(ctx, engine, log)
@@ -73,7 +73,7 @@ func (p *program) serve(ctx context.Context, s *settings) (err error) {
 		Metrics: metrics,
 	})
 	if err != nil {
-		return err
+		return stoppedEarly(ctx, err, log)
 	}
 	defer st.Close()
 	if err := h.open(s, st, log, metrics); err != nil {
@@ -82,7 +82,7 @@ func (p *program) serve(ctx context.Context, s *settings) (err error) {
 	// The token is printed once, so every step that can fail comes before. It is valid at once, because the store
 	// reloads its tokens when it receives an unknown one.
 	if err := p.firstToken(ctx, engine, h.url, log); err != nil {
-		return err
+		return stoppedEarly(ctx, err, log)
 	}
 	stopBackups := startSchedule(s, log, metrics)
 	defer stopBackups()
@@ -94,6 +94,17 @@ func (p *program) serve(ctx context.Context, s *settings) (err error) {
 	err = errors.Join(cause, h.drain(st, log))
 	log.Info("stopped")
 	return err
+}
+
+// stoppedEarly returns nil if SIGTERM or Ctrl-C caused err, an error of the start: an operator may stop a server at any
+// time. Another error, and an unknown outcome of a write, stay.
+func stoppedEarly(ctx context.Context, err error, log *slog.Logger) error {
+	lasting := errors.Is(err, store.ErrOutcomeUnknown) || errors.Is(err, store.ErrBroken)
+	if ctx.Err() == nil || !errors.Is(err, context.Canceled) && !errors.Is(err, errInterrupted) || lasting {
+		return err
+	}
+	log.Info("stopped before it was ready")
+	return nil
 }
 
 // ignoreSignals keeps SIGHUP, and SIGPIPE of a closed log pipe, from ending the server. It returns a channel of the

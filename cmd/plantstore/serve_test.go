@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -51,5 +53,39 @@ func TestWarnOfMove(t *testing.T) {
 				t.Errorf("got  %swant %s", got, test.want)
 			}
 		})
+	}
+}
+
+// TestStopDuringStart stops a server while it connects to a database that does not respond: a service manager must not
+// report a failure.
+func TestStopDuringStart(t *testing.T) {
+	t.Parallel()
+	database, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer database.Close()
+	p, err := startProcess(t.TempDir(), cleanEnviron(),
+		"serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0",
+		"--db", "postgres://flora@"+database.Addr().String()+"/plants?sslmode=disable&connect_timeout=60")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.kill()
+	connection, err := database.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer connection.Close()
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	code, err := p.wait()
+	if err != nil || code != exitOK {
+		t.Errorf("exit code %d, %v, want %d", code, err, exitOK)
+	}
+	log := strings.TrimSpace(p.stderr.String())
+	if !strings.HasSuffix(log, `level=INFO msg="stopped before it was ready"`) || strings.Contains(log, "\n") {
+		t.Errorf("log: %s", log)
 	}
 }
