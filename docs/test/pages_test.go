@@ -1,5 +1,5 @@
-// Package pages executes the commands of README.md, docs/tutorial and docs/how-to. README.md of this directory describes
-// the form of a page.
+// Package pages executes the commands of README.md, docs/tutorial and docs/how-to. README.md of this directory has the
+// form of a page.
 package pages
 
 import (
