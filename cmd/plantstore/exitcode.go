@@ -22,7 +22,7 @@ var exitCodes = []struct {
 	more    string
 }{
 	{exitOK, "the command succeeded", ""},
-	{exitFailure, "the command failed", "Standard error has the reason."},
+	{exitFailure, "the command failed", "Standard error has the reason. A store that is not writable is an example."},
 	{exitUsage, "wrong usage", "An unknown command, flag, setting or value. The command changed nothing."},
 	{
 		exitIO, "the store is not usable",

@@ -20,8 +20,8 @@ var (
 // metric is a row of docs/reference/metrics.md.
 type metric struct{ name, kind, labels, unit, help string }
 
-// TestReferenceMetrics compares docs/reference/metrics.md with the metrics that a server of a file and a server of a
-// database expose.
+// TestReferenceMetrics compares docs/reference/metrics.md with the metrics of a server on a file and of a server on
+// PostgreSQL.
 func TestReferenceMetrics(t *testing.T) {
 	t.Parallel()
 	exposed := map[string]metric{}
@@ -31,7 +31,7 @@ func TestReferenceMetrics(t *testing.T) {
 	var page strings.Builder
 	page.WriteString("# Metrics\n\n" + wrapped("`/metrics` on the [admin listener](admin-listener.md) serves these "+
 		"metrics in the text format of Prometheus, with those of the Go runtime (`go_…`) and of the process (`process_…`). "+
-		generatedBy("the metrics that a server of a file and a server of a PostgreSQL database expose")))
+		generatedBy("the metrics of a server on a file and of a server on PostgreSQL")))
 	page.WriteString("\n" + tableHead("metric", "type", "labels", "unit", "meaning"))
 	for _, name := range slices.Sorted(maps.Keys(exposed)) {
 		m := exposed[name]
@@ -43,8 +43,10 @@ func TestReferenceMetrics(t *testing.T) {
 
 var metricNotes = "\n" + wrapped("The values of labels are closed sets: the two listeners, the routes, the statuses "+
 	"and the catalogue of [errors](errors.md).\n\n"+
-	"Only a server of a store in a file has the metrics of the WAL, the checkpoints, the disk and the backups, and the "+
-	"last only with `--backup-dir`. Only a server of a PostgreSQL database has `plantstore_database_…`.\n\n"+
+	"Only a server on a file has the metrics of the WAL, the checkpoints, the disk and the backups; those of backups "+
+	"need `--backup-dir`. Only a server on PostgreSQL has `plantstore_database_…`; `pool_max_conns` in its URL sets the "+
+	"maximum.\n\n"+
+	"`plantstore_credentials_expiring` also counts rotated tokens until their overlap ends.\n\n"+
 	"`plantstore_http_request_duration_seconds` omits static files and profiles.\n\n"+
 	"`plantstore_plants` is the planner's estimate on PostgreSQL. The server reads it once a minute.")
 
@@ -58,10 +60,10 @@ func unitOf(t *testing.T, name string) string {
 		}
 	}
 	for _, noun := range []string{
-		"plants", "requests", "errors", "connections", "credentials", "commits", "backups", "lines", "warnings", "doubts",
+		"plants", "requests", "errors", "connections", "credentials", "commits", "backups", "lines", "warnings",
 	} {
 		if strings.Contains(name, "_"+noun) {
-			return strings.ReplaceAll(noun, "doubts", "warnings")
+			return noun
 		}
 	}
 	if name == "plantstore_durability_standby" || name == "plantstore_build_info" {

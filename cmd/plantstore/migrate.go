@@ -25,8 +25,6 @@ server of a store in a file first. Servers on PostgreSQL keep running, but serve
 of an older version cannot start again. If the schema is already the newest, the
 command succeeds.
 
-  plantstore migrate --db /var/lib/plantstore/plantstore.db
-
 With --json it prints one JSON object: {"db":"plantstore.db","from":2,"to":3}`,
 		Example: `  plantstore migrate
   plantstore migrate --db /var/lib/plantstore/plantstore.db`,

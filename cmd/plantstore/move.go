@@ -21,11 +21,11 @@ Each store is a file or the URL of a PostgreSQL database. The new store must be
 empty, or the destination of a move that was interrupted. No server may run on
 it yet.
 
-Servers may run on the old store. The command also copies the plants that they
-create during the move. For the last of these, the old store becomes read-only:
-from then on its servers answer 503 with Retry-After, and no server starts on it
-again. When the command has ended, start servers on the new store and point
-clients at them.
+Servers may run on the old store. The command also copies the plants that
+clients create during the move. For the last of these, the old store becomes
+read-only: from then on its servers respond with 503 and Retry-After, and no
+server starts on it again. When the command has ended, start servers on the new
+store and point clients at them.
 
 The command reads every copied plant back and compares it. If it fails or is
 interrupted, the old store is served as before; run the same command again to

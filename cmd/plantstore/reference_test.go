@@ -128,8 +128,9 @@ var otherVariables = [][2]string{
 	{"GOGC", fmt.Sprintf("garbage collection; default %d in `serve` and `import`", collectAtPercent)},
 	{"GOMEMLIMIT", fmt.Sprintf("soft memory limit; default %s in `serve` and `import`", formatBytes(heapBytesMax))},
 	{"TMPDIR", "directory of the temporary file of `backup -`; default: that of the store"},
-	{"PGPASSWORD, PGPASSFILE", "password of the PostgreSQL user, or the file with it"},
-	{"PGUSER, PGHOST, …", "libpq's variables are defaults of the URL in `--db`"},
+	{"PGPASSWORD", "password of the PostgreSQL user"},
+	{"PGPASSFILE", "file with passwords of PostgreSQL users; default `~/.pgpass`"},
+	{"PG…", "libpq's other variables, such as `PGUSER`: defaults of the URL in `--db`"},
 }
 
 // rangeOf returns the sentence about the range of a value.
@@ -256,7 +257,7 @@ func shownDefault(f *pflag.Flag) string {
 	if slices.Contains([]string{"", "0", "0s", "false", "[]"}, f.DefValue) {
 		return ""
 	}
-	return f.DefValue
+	return strings.Trim(f.DefValue, "[]") // pflag prints a list in brackets
 }
 
 // exitCodesOf returns the exit codes of a command. Only commands that open a store can find it broken, and only version

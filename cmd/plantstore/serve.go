@@ -23,9 +23,9 @@ func newServe(p *program) *cobra.Command {
 has accepted, and exits. A second signal ends it at once. The server logs and
 ignores SIGHUP: restart it to change its settings.
 
-For a new store the server creates the first token, and prints it on standard
-output with a curl command that creates a plant. It writes its log to standard
-error.`,
+If the store has no token, the server creates the first one, and prints it on
+standard output with a curl command that creates a plant. It writes its log to
+standard error.`,
 		Example: `  plantstore serve
   plantstore serve --db /var/lib/plantstore/plantstore.db --listen 0.0.0.0:8080 --backup-dir /mnt/backup`,
 		Args: cobra.NoArgs,

@@ -82,7 +82,7 @@ func (s *settings) listenerSettings() []setting {
 		{
 			"listen", &s.listen, "127.0.0.1:8080", "1.0.0", "`address` of the public listener",
 			"Port 0 selects a free port, which the log line `ready` has. The listener has no TLS: put a proxy with TLS " +
-				"before it, or keep it on loopback.",
+				"in front of it, or keep it on loopback.",
 		},
 		{
 			"admin-listen", &s.adminListen, "127.0.0.1:8081", "1.0.0",

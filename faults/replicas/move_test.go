@@ -141,7 +141,7 @@ func (m *moveRun) runMover(ctx context.Context, to string) bool {
 	m.t.Helper()
 	out, err := exec.CommandContext(ctx, m.program, "move", "--from", m.db, "--to", to).CombinedOutput()
 	switch {
-	case err == nil, strings.Contains(string(out), "it was moved already"): // a killed attempt had completed the move
+	case err == nil, strings.Contains(string(out), "cannot move the store again"): // a killed attempt completed the move
 		return true
 	case ctx.Err() == nil:
 		m.t.Fatalf("move: %v\n%s", err, out)

@@ -45,7 +45,7 @@ type Result struct {
 }
 
 var (
-	errMoved     = errors.New("it was moved already")
+	errMoved     = errors.New("cannot move the store again")
 	errDifferent = errors.New("the new store has other data")
 
 	// ErrNotReopened means that a move failed and that its source may be read-only.

@@ -68,7 +68,7 @@ func (e *Engine) readSettings(ctx context.Context) error {
 	e.durability = now
 	e.mu.Unlock()
 	if now.Guarantee != before.Guarantee {
-		e.log.Info("a plant that is answered 200 is "+now.Guarantee,
+		e.log.Info("an acknowledged plant is "+now.Guarantee,
 			"synchronous_standby_names", settings["synchronous_standby_names"])
 	}
 	for _, warning := range now.Warnings {
