@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs all tests in an environment that tests must not depend on: hostile.sh [KIND…]; without a kind, with all kinds at once.
+# Runs all tests in an environment that they must not depend on: hostile.sh [KIND…]. Without KIND, it combines most kinds.
 #
 # Each function below is a kind and changes one part of the environment.
 set -eu
