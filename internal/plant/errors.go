@@ -78,7 +78,7 @@ type Entry struct {
 const (
 	fixBody      = "Correct the body and send the request again."
 	otherContent = "Use another id, or send the stored content."
-	retry        = "Send the same request again after the seconds in Retry-After. A retry never creates a second plant."
+	retry        = "Send the same request again after the seconds in Retry-After."
 	askOperator  = "Ask the operator of the store for a token."
 )
 

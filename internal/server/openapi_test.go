@@ -360,7 +360,7 @@ func errorsPage() string {
 
 Every response except 200 has the body ` + "`{\"error\": NUMBER, \"message\": TEXT}`" + `. The number is the HTTP status
 times 100, plus a serial number. A number never changes its meaning and is never reused. A later version may add
-numbers, so treat an unknown number like its status.
+numbers, so treat an unknown number like its status. A retry never creates a second plant.
 
 The message has all validation errors of a plant, and the number is the lowest of theirs. The text of a message may
 change; programs should use the number.
