@@ -51,8 +51,12 @@ func parseDuration(text string) (time.Duration, error) {
 	return time.Duration(days)*day + rest, nil
 }
 
-// formatDuration returns a duration in the shortest form that parseDuration accepts: 1d, not 24h0m0s.
+// formatDuration returns a duration in the shortest form that parseDuration accepts: 1d, not 24h0m0s. The help of pflag
+// omits the default 0, but not 0s.
 func formatDuration(d time.Duration) string {
+	if d == 0 {
+		return "0"
+	}
 	days, rest := d/day, d%day
 	text := rest.String()
 	if strings.HasSuffix(text, "m0s") {

@@ -15,8 +15,8 @@ func TestParseDuration(t *testing.T) {
 		text string // as formatted
 		err  string
 	}{
-		{in: "0", want: 0, text: "0s"},
-		{in: "0d", want: 0, text: "0s"},
+		{in: "0", want: 0, text: "0"},
+		{in: "0d", want: 0, text: "0"},
 		{in: "10s", want: 10 * time.Second, text: "10s"},
 		{in: "90m", want: 90 * time.Minute, text: "1h30m"},
 		{in: "1.5h", want: 90 * time.Minute, text: "1h30m"},

@@ -1,4 +1,4 @@
-// Plantstore is an HTTP service that stores plants. See README.md, or run it with --help.
+// Plantstore is the program of Plant Store, an HTTP service that stores plants. See README.md, or run it with --help.
 package main
 
 import (

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 )
 
@@ -246,8 +247,8 @@ func TestExportToTerminal(t *testing.T) {
 			}
 			_ = term.tty.Close()
 			<-term.read
-			if got := term.shown.String(); got != want+"exported 2 plants\r\n" {
-				t.Errorf("got %.200q, want %.200q", got, want)
+			if diff := cmp.Diff(want+"exported 2 plants\r\n", term.shown.String()); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
 			}
 			file := plantstore(t, "export", "--format", format, "--db", dir+"/a.db")
 			if !strings.Contains(file, "\u009b\x7f\u202e") {

@@ -254,7 +254,7 @@ func commandSection(name string, cmd *cobra.Command) string {
 
 // shownDefault returns the default of a flag, or nothing for a zero value.
 func shownDefault(f *pflag.Flag) string {
-	if slices.Contains([]string{"", "0", "0s", "false", "[]"}, f.DefValue) {
+	if slices.Contains([]string{"", "0", "false", "[]"}, f.DefValue) {
 		return ""
 	}
 	return strings.Trim(f.DefValue, "[]") // pflag prints a list in brackets

@@ -55,7 +55,7 @@ func newRoot(p *program) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "plantstore",
 		Short: "An HTTP service that stores plants",
-		Long: `Plantstore is an HTTP service that stores plants in a file or in PostgreSQL.
+		Long: `Plant Store is an HTTP service that stores plants in a file or in PostgreSQL.
 
 Start with "plantstore serve". It creates the store, and prints the first token
 and a curl command that creates a plant.
