@@ -31,10 +31,10 @@ selects the format. import detects gzip and zstd by the content of the file.
 A plant that is stored with the same content counts as existing, so you can run an
 interrupted import again. import reports each invalid row with its line and
 continues. A row with the id of a stored plant and different content does not
-change the stored plant; --on-conflict selects the reaction: fail reports the row
-and stops after its batch of at most 10,000 rows; report reports it and continues;
-skip counts it and continues. The exit code is 0 if every row is stored or skipped,
-else 1.
+change the stored plant. With --on-conflict fail, import reports the row and stops
+after its batch of at most 10,000 rows. With report it reports the row and
+continues; with skip it counts the row and continues. The exit code is 0 if every
+row is stored or skipped, else 1.
 
 --rejects writes each row that is not stored to a file, unchanged. This includes
 the rows that skip counts.`,

@@ -27,10 +27,10 @@ read-only: from then on its servers respond with 503 and Retry-After, and no
 server starts on it again. When the command has ended, start servers on the new
 store and point clients at them.
 
-The command reads every copied plant back and compares it. If it fails or is
-interrupted, the old store is served as before; run the same command again to
-continue. --abandon reopens the old store after a move that was killed, or that
-you do not want: plants that only the new store has are lost then.
+The command reads every copied plant back and compares it. After a failure or an
+interruption, servers of the old store continue as before; run the same command
+again to continue. --abandon reopens the old store after a move that was killed,
+or that you do not want; plants that only the new store has are lost then.
 
 On PostgreSQL, move as the role that owns the tables. Put its password into the
 file that PGPASSFILE names, or into PGPASSWORD.`,
