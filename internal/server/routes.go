@@ -1,6 +1,7 @@
 package server
 
 import (
+	"log/slog"
 	"net/http"
 	"sort"
 	"strings"
@@ -20,6 +21,7 @@ type route struct {
 	open    bool        // requires no credential
 	handle  handlerFunc
 	metrics *routeMetrics // set by newServer
+	log     slog.Handler  // with the method and the path; set by newServer
 
 	untimed bool // no histogram: a static file, or a profile, for which the client chooses the time
 }
@@ -74,7 +76,9 @@ func newRoutes(list []route) routes {
 		}
 		at.byMethod[r.method] = &r
 		if r.method == "GET" { // RFC 9110 section 9.3.2; net/http omits the body
-			at.byMethod["HEAD"] = &r
+			head := r
+			head.method = "HEAD"
+			at.byMethod["HEAD"] = &head
 		}
 		at.allow = allowed(at.byMethod)
 	}

@@ -91,6 +91,7 @@ func newServer(c Config, name string, routes routes, metrics *metrics) *http.Ser
 	for _, at := range routes {
 		for _, route := range at.byMethod {
 			route.metrics = metrics.forRoute(name, route.path, route.untimed)
+			route.log = withRequestLine(log, route.method, route.path)
 		}
 	}
 	h := &handler{
