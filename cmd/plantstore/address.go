@@ -14,7 +14,7 @@ import (
 // storeAddress is the address of a store: the path of a file or the URL of a PostgreSQL database. The zero value is no
 // address.
 //
-// It implements pflag.Value. String returns a form without the password, which only url has.
+// It implements pflag.Value. String omits the password; url.Reveal returns it.
 type storeAddress struct {
 	path string       // empty: a database
 	url  postgres.URL // zero: a file

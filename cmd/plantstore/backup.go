@@ -16,7 +16,7 @@ import (
 
 // backupOptions are the flags of backup and restore.
 type backupOptions struct {
-	manifest string // empty: no manifest with -, else the one beside the file
+	manifest string // path of the manifest of a stream; empty: none
 	asJSON   bool
 	force    bool // restore: replace a store
 }
@@ -29,9 +29,9 @@ func newBackup(p *program) *cobra.Command {
 		Short: "Back up the store to a new file or standard output",
 		Long: `Copy all plants and tokens of the store to a new file. The server may run: the
 backup contains every plant that it acknowledged before the command started. The
-file appears when it is complete and on stable storage, with its manifest
-FILE.json, which has its counts and its SHA-256. Keep both files together:
-restore and verify compare them.
+file appears when it is complete and on stable storage. The manifest FILE.json
+beside it has the counts and the SHA-256. Keep both files together: restore and
+verify compare them.
 
 If FILE is -, the command writes the backup to standard output, and the manifest
 to the file that --manifest names. It first copies the store to a temporary file,

@@ -57,7 +57,7 @@ func (p *program) completeTokens(s *settings, match func(auth.Token) bool) cobra
 		if err != nil {
 			return nil, directive
 		}
-		defer func() { _ = engine.Close() }() // it was only read
+		defer func() { _ = engine.Close() }() // the command only reads
 		tokens, _ := engine.Tokens(ctx)
 		for _, t := range tokens {
 			if match(t) && printable(t.Name) == t.Name {

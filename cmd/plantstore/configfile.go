@@ -29,7 +29,7 @@ func readConfigText(ctx context.Context, path string) ([]byte, error) {
 	return text, nil
 }
 
-// inConfig makes an error of reading the settings file a usage error, except an interrupt.
+// inConfig returns an error of reading the settings file as a usage error, except an interrupt.
 func inConfig(err error) error {
 	if errors.Is(err, errInterrupted) {
 		return err
@@ -68,8 +68,8 @@ func readConfig(ctx context.Context, path string, settings []string) (map[string
 	return values, nil
 }
 
-// settingsMapping returns the keys and values, in turns, of a YAML document that is a mapping. Those of an empty
-// document are nil.
+// settingsMapping returns the alternating keys and values of a YAML document that is a mapping. It returns nil for an
+// empty document.
 func settingsMapping(text []byte) ([]*yaml.Node, error) {
 	in := yaml.NewDecoder(bytes.NewReader(text))
 	var document, second yaml.Node

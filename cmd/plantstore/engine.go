@@ -47,7 +47,7 @@ type anyEngine interface {
 	move.Source
 	move.Destination
 
-	// Interrupted reports whether a move left a capture, and no longer runs.
+	// Interrupted reports whether the store has the capture of a move that no longer runs.
 	Interrupted(ctx context.Context) (bool, error)
 }
 
@@ -85,9 +85,9 @@ func (s *settings) checkStore() error {
 	return nil
 }
 
-// commits returns the maximal number of concurrent commits, and the time limit of each. SQLite has one writer.
-// PostgreSQL may be remote: several commits hide its latency, and a commit of unknown outcome is retried while its
-// requests wait.
+// commits returns the maximum number of concurrent commits, and the time limit of each. SQLite has one writer.
+// PostgreSQL may be remote: several commits hide its latency, and the engine repeats a commit of unknown outcome while
+// its requests wait.
 func (s *settings) commits() (most int, within time.Duration) {
 	if s.db.isDatabase() {
 		return postgres.CommitsMax, time.Duration(s.answerTimeout)

@@ -26,8 +26,8 @@ var exitCodes = []struct {
 	{exitUsage, "wrong usage", "An unknown command, flag, setting or value. The command changed nothing."},
 	{
 		exitIO, "the store is not usable",
-		"The disk failed, the store is damaged, or its schema is not that of its version. The log has the cause. Every " +
-			"acknowledged plant is on stable storage. Check the disk before you start the server again. " +
+		"The disk failed, the store is damaged, or its schema differs from the schema of its version. The log has the " +
+			"cause. Every acknowledged plant is on stable storage. Check the disk before you start the server again. " +
 			"74 is `EX_IOERR` of `sysexits.h`.",
 	},
 	{

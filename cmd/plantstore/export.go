@@ -33,7 +33,7 @@ plant exactly. CSV does not keep the difference between an empty tag and no tag.
   plantstore export -o plants.csv.gz`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if output == "-" {
+			if output == streamArg {
 				output = ""
 			}
 			f, compression, ok := dump.DetectPath(output)
@@ -77,7 +77,7 @@ plant exactly. CSV does not keep the difference between an empty tag and no tag.
 	p.bindQuiet(cmd.Flags())
 	cmd.Flags().StringVar(&format, "format", "", "`format` to write: csv, jsonl or json")
 	cmd.Flags().VarP((*fileName)(&output), "output", "o",
-		"write to this `file`, which has its name when it is complete; - is standard output")
+		"write to this `file`, which appears when it is complete; - is standard output")
 	cmd.Flags().BoolVar(&force, "force", false, "replace the file that --output names")
 	bindJSON(cmd.Flags(), &asJSON, "print a JSON object; needs --output")
 	return cmd
@@ -115,7 +115,7 @@ func (p *program) exportStdout(ctx context.Context, engine store.Engine, f dump.
 	return err
 }
 
-// exportFile exports to a file, which has its name when it is complete.
+// exportFile exports to a file, which appears at path when it is complete.
 func (p *program) exportFile(
 	ctx context.Context, engine store.Engine, path string, force bool, f dump.Format, c dump.Compression,
 ) (facts exportFacts, err error) {

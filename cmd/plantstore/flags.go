@@ -25,7 +25,7 @@ func valueFault(f *pflag.Flag, value string, err error) error {
 	return err
 }
 
-// checkArgs makes the errors about the arguments of a command and its subcommands usage errors.
+// checkArgs changes the errors about the arguments of a command and its subcommands to usage errors.
 func checkArgs(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
@@ -54,7 +54,7 @@ func flagFault(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("--%s: %w", f.Name, valueFault(f, invalid.GetValue(), invalid.Unwrap()))
 	case !errors.As(err, &unknown):
 		return err
-	case cmd.HasSubCommands() && cmd.Flags().NArg() > 0: // the flag belongs to it
+	case cmd.HasSubCommands() && cmd.Flags().NArg() > 0: // the flag may belong to the unknown subcommand
 		return unknownCommand(cmd, cmd.Flags().Arg(0))
 	}
 	digits := unknown.GetSpecifiedShortnames()

@@ -20,7 +20,7 @@ import (
 
 const (
 	drainTimeMax   = 8 * time.Second // service managers allow 10 s in all
-	commitDrainMax = 6 * time.Second // for commits that wait for another process; their requests are then answered
+	commitDrainMax = 6 * time.Second // then commits that wait for a lock fail, and their requests receive an error
 )
 
 // httpServers are the two HTTP servers and their listeners.

@@ -104,7 +104,7 @@ func (j *importJob) open(ctx context.Context, path, format string) (err error) {
 		if j.format, err = dump.ParseFormat(format); err != nil {
 			return usagef("format: %w", err)
 		}
-	case path == "-":
+	case path == streamArg:
 		return usagef("the format of standard input is unknown; give --format")
 	case !ok:
 		return usagef("the file name %s has no known format; give --format", path)
@@ -112,7 +112,7 @@ func (j *importJob) open(ctx context.Context, path, format string) (err error) {
 		j.format = detected
 	}
 	source, size := j.p.stdin, int64(-1)
-	if path != "-" {
+	if path != streamArg {
 		if j.input, err = openInput(ctx, path); err != nil {
 			return err
 		}

@@ -120,7 +120,7 @@ func damageCopy(t *testing.T, dir string) {
 	}
 }
 
-// The version of the program depends on its build, so this one is made up.
+// The version of the program depends on its build, so the test prints constant facts.
 func TestJSONVersion(t *testing.T) {
 	t.Parallel()
 	v := versionFacts{Version: "1.2.3", GoVersion: "go1.26.8", OS: "linux", Arch: "amd64", SQLiteVersion: "3.53.4"}

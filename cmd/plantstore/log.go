@@ -50,7 +50,7 @@ func newLogger(p *program, s *settings) *slog.Logger {
 	noticeLog := slog.New(handler(&notice, slog.LevelWarn)) // at any --log-level, because lines of any level may be lost
 	p.logs = newLogBuffer(p.stderr, func(dropped int) []byte {
 		notice.Reset()
-		noticeLog.Warn("log lines dropped: standard error was not read fast enough", "lines", dropped)
+		noticeLog.Warn("log lines dropped: the reader of standard error is too slow", "lines", dropped)
 		return notice.Bytes()
 	})
 	return slog.New(handler(p.logs, lowest))
@@ -58,7 +58,7 @@ func newLogger(p *program, s *settings) *slog.Logger {
 
 // logBuffer is a bounded buffer of log lines. One goroutine writes them, so that a blocked reader of the log delays no
 // request. While the buffer is full, lines are dropped and counted. The goroutine writes the lines of logFlushAfter
-// together, because under load a system call a line costs a tenth of a request. A killed process loses these lines.
+// together, because under load one system call per line costs a tenth of a request. A killed process loses these lines.
 type logBuffer struct {
 	w       io.Writer                // owned by the goroutine
 	notice  func(dropped int) []byte // returns the line that reports dropped lines; owned by the goroutine
@@ -88,7 +88,7 @@ func newLogBuffer(w io.Writer, notice func(dropped int) []byte) *logBuffer {
 		w: w, notice: notice,
 		dropped: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "plantstore_log_lines_dropped_total",
-			Help: "Log lines dropped because standard error was not read fast enough or could not be written.",
+			Help: "Log lines dropped because the reader of standard error was too slow or a write failed.",
 		}),
 		nonempty: make(chan struct{}, 1), flushNow: make(chan struct{}, 1),
 		stop: make(chan struct{}), done: make(chan struct{}),
@@ -97,8 +97,8 @@ func newLogBuffer(w io.Writer, notice func(dropped int) []byte) *logBuffer {
 	return b
 }
 
-// Write implements io.Writer for a slog handler, which calls it once a line. It never waits for the reader and returns
-// no error.
+// Write implements io.Writer for a slog handler, which calls it once per line. It never waits for the reader and
+// returns no error.
 func (b *logBuffer) Write(line []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -77,7 +77,7 @@ func unitOf(t *testing.T, name string) string {
 func metricsOf(t *testing.T, s *testServer, exposed map[string]metric) {
 	t.Helper()
 	url := adminURL.FindStringSubmatch(s.stderr.String())[1] + "/metrics"
-	for range 2 { // the first request is counted when the second is answered
+	for range 2 { // the server counts a request after its response
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
 		if err != nil {
 			t.Fatal(err)

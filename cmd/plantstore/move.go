@@ -42,7 +42,7 @@ file that PGPASSFILE names, or into PGPASSWORD.`,
 			case from.isZero():
 				return usagef("from: name the store to move, a file or a URL")
 			case abandon && !to.isZero():
-				return usagef("to: --abandon only needs --from")
+				return usagef("to: --abandon needs only --from; omit --to")
 			case abandon:
 				return p.abandonMove(cmd.Context(), from, asJSON)
 			case to.isZero():
@@ -73,7 +73,7 @@ type moveFacts struct {
 	Digest   string `json:"digest"`
 	Tokens   int    `json:"tokens"`
 	Copied   int64  `json:"copied"`
-	Followed int64  `json:"followed"`
+	Captured int64  `json:"followed"`
 	PauseMS  int64  `json:"pause_ms"`
 }
 
@@ -84,12 +84,12 @@ type abandonFacts struct {
 }
 
 func (p *program) move(ctx context.Context, fromAddress, toAddress storeAddress, asJSON bool) (err error) {
-	from, err := p.openMovable(ctx, "from", fromAddress, engineOptions{mustExist: true})
+	from, err := p.openNamed(ctx, "from", fromAddress, engineOptions{mustExist: true})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, from.Close()) }()
-	to, err := p.openMovable(ctx, "to", toAddress, engineOptions{server: true}) // so that no server starts on it
+	to, err := p.openNamed(ctx, "to", toAddress, engineOptions{server: true}) // so that no server starts on it
 	if err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func (p *program) move(ctx context.Context, fromAddress, toAddress storeAddress,
 		return writeJSON(p.stdout, moveFacts{
 			From: fromAddress.absolute(), To: toAddress.absolute(),
 			Plants: r.Plants, Digest: fmt.Sprintf("%x", r.Digests), Tokens: r.Tokens,
-			Copied: r.Copied, Followed: r.Captured, PauseMS: r.Pause.Milliseconds(),
+			Copied: r.Copied, Captured: r.Captured, PauseMS: r.Pause.Milliseconds(),
 		})
 	}
 	_, err = fmt.Fprintf(p.stdout, "both stores have %d plants with digest %x, and %d tokens; "+
@@ -132,7 +132,7 @@ func (p *program) move(ctx context.Context, fromAddress, toAddress storeAddress,
 }
 
 func (p *program) abandonMove(ctx context.Context, from storeAddress, asJSON bool) error {
-	s, err := p.openMovable(ctx, "from", from, engineOptions{mustExist: true})
+	s, err := p.openNamed(ctx, "from", from, engineOptions{mustExist: true})
 	if err != nil {
 		return err
 	}
@@ -151,8 +151,8 @@ func namedStore(flag string, address storeAddress) *settings {
 	return &settings{db: address, sources: map[string]string{"db": "--" + flag}}
 }
 
-// openMovable opens the store that a flag of move names.
-func (p *program) openMovable(
+// openNamed opens the store that a flag of move names.
+func (p *program) openNamed(
 	ctx context.Context, flag string, address storeAddress, o engineOptions,
 ) (anyEngine, error) {
 	engine, err := p.openCommand(ctx, namedStore(flag, address), o)

@@ -60,8 +60,8 @@ func createOutput(ctx context.Context, path string, force bool) (*output, error)
 
 var errOutputExists = fmt.Errorf("%w; name another file, or replace it with --force", fs.ErrExist)
 
-// openSystem opens a path that the system provides: a descriptor that the program inherited, or a file in /dev, which
-// it does not create or replace. ok is false for every other path.
+// openSystem opens a path that the system provides: a descriptor that the program inherited, or a file in /dev. It
+// does not create or replace a file. ok is false for every other path.
 func openSystem(path string) (f *os.File, ok bool, err error) {
 	path = filepath.Clean(path)
 	number := ""
@@ -84,8 +84,8 @@ func openSystem(path string) (f *os.File, ok bool, err error) {
 
 // duplicate returns a duplicate of a descriptor that the program inherited. A duplicate shares the offset; a file
 // from opening /dev/stdout would not, and the next write of the shell to a regular file would overwrite the output.
-// The close-on- exec flag marks the descriptors that the program opened itself, such as the store's; duplicate
-// refuses them.
+// duplicate refuses the descriptors that the program opened itself, such as the store's: they have the close-on-exec
+// flag.
 func duplicate(number string) (*os.File, error) {
 	n, err := strconv.Atoi(number)
 	if err != nil {
@@ -149,7 +149,7 @@ func (o *output) Write(p []byte) (int, error) {
 	return o.file.Write(p)
 }
 
-// Publish makes the output durable under its name and closes it. Discard must follow an error.
+// Publish makes the output durable under its name and closes it. After an error the caller must call Discard.
 func (o *output) Publish() error {
 	if o.file == nil {
 		return o.pipe.Close()

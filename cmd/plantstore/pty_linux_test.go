@@ -120,7 +120,7 @@ func (term *terminal) screen(t *testing.T) string {
 	return strings.TrimRight(text.String(), "\n") + "\n"
 }
 
-// TestBarErased tests that the end erases the bar at every state of the work, also after the echo of Ctrl-C.
+// TestBarErased tests that end erases the bar at every stage of a command, also after the echo of Ctrl-C.
 func TestBarErased(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -18,12 +18,12 @@ func creator(r plant.Record) string {
 	return printable(r.CreatedBy)
 }
 
-// recordPage is the maximal number of plants of one read, so that its transaction does not delay the server's
+// recordPage is the maximum number of plants of one read, so that its transaction does not delay the server's
 // checkpoints.
 const recordPage = 5000
 
 // allRecords returns all plants of a query and ignores its limit. It reads page by page: it has one page in memory, and
-// no transaction of the store between two pages. An error comes last.
+// no transaction of the store between two pages. An error ends the sequence.
 func allRecords(ctx context.Context, engine store.Engine, q store.Query) iter.Seq2[plant.Record, error] {
 	return func(yield func(plant.Record, error) bool) {
 		page := q
@@ -45,7 +45,7 @@ func allRecords(ctx context.Context, engine store.Engine, q store.Query) iter.Se
 				return
 			}
 			page.From = records[len(records)-1].ID + 1
-			// List returns at most store.PlantsBytes. PostgreSQL would send the plants beyond it for nothing.
+			// PostgreSQL sends every plant up to the limit, and List discards those beyond store.PlantsBytes.
 			page.Limit = max(1, min(recordPage, store.PlantsBytes*len(records)/max(1, bytes)))
 		}
 	}

@@ -98,7 +98,7 @@ over the file. "plantstore config" prints the settings in force.`,
 	checkArgs(root)
 	bindCompletion(root)
 	for _, cmd := range root.Commands() {
-		if !cmd.Runnable() { // or Cobra does not check its arguments
+		if !cmd.Runnable() { // otherwise Cobra does not check its arguments
 			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 		}
 	}

@@ -102,7 +102,7 @@ func (r *scheduleRig) want(when string, files, log []string, last time.Time, fai
 	if diff := cmp.Diff(files, names); diff != "" {
 		r.t.Errorf("%s: files, -want +got:\n%s", when, diff)
 	}
-	if diff := cmp.Diff(log, r.log.take(r.t)); diff != "" {
+	if diff := cmp.Diff(log, r.log.newLines(r.t)); diff != "" {
 		r.t.Errorf("%s: log, -want +got:\n%s", when, diff)
 	}
 	for _, metric := range []struct {
@@ -139,8 +139,8 @@ func (l *logLines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// take returns the lines since the last call.
-func (l *logLines) take(t *testing.T) (lines []string) {
+// newLines returns the lines since the last call.
+func (l *logLines) newLines(t *testing.T) (lines []string) {
 	t.Helper()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -297,7 +297,7 @@ func TestScheduleNamesFewIgnored(t *testing.T) {
 	if _, err := r.backups(); err != nil {
 		t.Fatal(err)
 	}
-	if got := len(r.log.take(t)); got != ignoredMax {
+	if got := len(r.log.newLines(t)); got != ignoredMax {
 		t.Errorf("%d warnings, want %d", got, ignoredMax)
 	}
 }

@@ -81,8 +81,8 @@ func (s *settings) listenerSettings() []setting {
 	return []setting{
 		{
 			"listen", &s.listen, "127.0.0.1:8080", "1.0.0", "`address` of the public listener",
-			"Port 0 selects a free port, which the log line `ready` has. The listener has no TLS: put a proxy with TLS " +
-				"in front of it, or keep it on loopback.",
+			"Port 0 selects a free port, and the log line `ready` contains it. The listener has no TLS: put a proxy with " +
+				"TLS in front of it, or keep it on loopback.",
 		},
 		{
 			"admin-listen", &s.adminListen, "127.0.0.1:8081", "1.0.0",
@@ -237,8 +237,8 @@ func environName(setting string) string {
 	return environPrefix + strings.ToUpper(strings.ReplaceAll(setting, "-", "_"))
 }
 
-// load sets every setting of a command that no flag set from the environment, else from the settings file. Its errors
-// are usage errors, except that of an interrupt.
+// load sets every setting without a flag on the command line: from the environment, else from the settings file. Its
+// errors are usage errors, except the error of an interrupt.
 func (s *settings) load(p *program, cmd *cobra.Command) error {
 	var names []string
 	for _, row := range new(settings).allSettings() {

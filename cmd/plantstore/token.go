@@ -25,7 +25,7 @@ store has only the hash and the first 8 characters of the secret.`,
 	return cmd
 }
 
-// newTokenFrom returns a token of the arguments, without a secret.
+// newTokenFrom returns a token from the arguments of a command, without a secret.
 func newTokenFrom(name string, flags *pflag.FlagSet, expires time.Duration) (auth.Token, error) {
 	if err := refuseSecret(name); err != nil {
 		return auth.Token{}, err

@@ -85,7 +85,7 @@ func printTokens(w io.Writer, tokens []auth.Token, now time.Time) error {
 	return table.Flush()
 }
 
-// States that other files use.
+// The states that other files use.
 const (
 	stateValid   = "valid"
 	stateRevoked = "revoked"

@@ -60,7 +60,7 @@ prints the secret of the new token, and nothing else, on standard output.`,
 // reportOverlap prints the expiry of the old token. With --json it prints only a warning about a shorter overlap.
 func (p *program) reportOverlap(out *secretOutput, overlap time.Duration) {
 	switch {
-	case out.cut:
+	case out.shorter:
 		fmt.Fprintf(p.stderr, "warning: the old token, %d, expires at %s, before the overlap of %s ends\n",
 			out.oldID, formatTime(out.oldEnds), formatDuration(overlap))
 	case out.asJSON:

@@ -19,14 +19,14 @@ type secretOutput struct {
 
 	oldID   int64     // id of the replaced token; 0: no token was replaced
 	oldEnds time.Time // end of validity of the replaced token
-	cut     bool      // oldEnds is before the end of the overlap
+	shorter bool      // oldEnds is before the end of the overlap
 }
 
 // replaces records the token that the new one replaces. The overlap begins at rotated.
 func (o *secretOutput) replaces(old auth.Token, rotated time.Time, overlap time.Duration) {
 	o.oldID, o.oldEnds = old.ID, rotated.Add(overlap)
 	if !old.ExpiresAt.IsZero() && old.ExpiresAt.Before(o.oldEnds) {
-		o.oldEnds, o.cut = old.ExpiresAt, overlap > 0
+		o.oldEnds, o.shorter = old.ExpiresAt, overlap > 0
 	}
 }
 

@@ -182,7 +182,7 @@ func (t *timeout) Set(text string) error {
 	return nil
 }
 
-// toggle is true or false. Its flag alone is true.
+// toggle is true or false. A flag without a value is true.
 type toggle bool
 
 const boolType = "bool" // pflag's name of the type

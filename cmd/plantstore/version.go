@@ -13,10 +13,11 @@ import (
 	"plantstore/internal/sqlite"
 )
 
-// version is the version of the program. The API document has that of the API.
+// version is the version of the program. The API document has the version of the API.
 const version = "1.0.0-dev"
 
-// The linker sets these with -X (tools/ldflags.sh). If they are empty, the build information of the Go command counts.
+// The linker sets these with -X (tools/ldflags.sh). If commit is empty, thisVersion uses the build information of the
+// Go command.
 var (
 	commit         string
 	commitTime     string // RFC 3339

@@ -142,7 +142,8 @@ func (a *arrayReader) fail(format string, args ...any) bool {
 	return false
 }
 
-// ended is fail at the end of the input. A failed read is the better reason.
+// ended is fail at the end of the input. The error of a failed read takes
+// precedence.
 func (a *arrayReader) ended(format string, args ...any) bool {
 	if a.err = a.w.failure(a.line); a.err == nil {
 		a.fail(format, args...)

@@ -93,7 +93,7 @@ func compressor(w io.Writer, c Compression) (io.WriteCloser, error) {
 	case Zstd:
 		return zstd.NewWriter(w, zstd.WithEncoderConcurrency(1))
 	}
-	return nil, fmt.Errorf("unknown compression %q: use gzip, zstd or none", c)
+	return nil, fmt.Errorf("unknown compression %q; use gzip, zstd or none", c)
 }
 
 type uncompressed struct{ io.Writer }

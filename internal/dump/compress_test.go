@@ -108,7 +108,7 @@ func flipped(file []byte, i int) []byte {
 	return file
 }
 
-// White space compresses more than a thousandfold; a read of it needs bounded
+// White space compresses more than a thousandfold; its decompression needs bounded
 // memory. The test measures the heap of the whole program, so it does not run in
 // parallel with others.
 func TestDecompressBomb(t *testing.T) {

@@ -39,7 +39,7 @@ func ParseFormat(name string) (Format, error) {
 	case "json":
 		return JSON, nil
 	}
-	return "", fmt.Errorf("unknown format %q: use csv, jsonl (or ndjson) or json", name)
+	return "", fmt.Errorf("unknown format %q; use csv, jsonl (or ndjson) or json", name)
 }
 
 // Compression is the compression of a file.

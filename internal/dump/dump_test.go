@@ -118,7 +118,7 @@ func TestParseFormat(t *testing.T) {
 	}
 	for _, name := range []string{"", "CSV", "xml"} {
 		_, err := dump.ParseFormat(name)
-		if want := `unknown format "` + name + `": use csv, jsonl (or ndjson) or json`; errorText(err) != want {
+		if want := `unknown format "` + name + `"; use csv, jsonl (or ndjson) or json`; errorText(err) != want {
 			t.Errorf("ParseFormat(%q): got error %v, want %s", name, err, want)
 		}
 	}
@@ -159,7 +159,7 @@ func TestDetectPath(t *testing.T) {
 
 func TestUnknownFormat(t *testing.T) {
 	t.Parallel()
-	const want = `unknown format "xml": use csv, jsonl (or ndjson) or json`
+	const want = `unknown format "xml"; use csv, jsonl (or ndjson) or json`
 	if rows, failure := read(strings.NewReader("<plants/>"), "xml"); rows != nil || failure != want {
 		t.Errorf("Read: got %v, %q, want error %q", rows, failure, want)
 	}
@@ -170,7 +170,7 @@ func TestUnknownFormat(t *testing.T) {
 		t.Errorf("NewRejects: got %v, want %q", err, want)
 	}
 	_, err := dump.NewWriter(io.Discard, dump.CSV, "rar")
-	if want := `unknown compression "rar": use gzip, zstd or none`; errorText(err) != want {
+	if want := `unknown compression "rar"; use gzip, zstd or none`; errorText(err) != want {
 		t.Errorf("NewWriter: got %v, want %q", err, want)
 	}
 }

@@ -31,13 +31,16 @@ func (h *handler) loggedPath(path string) string {
 // has no character that may encode another one.
 func plainSegment(segment string) bool {
 	const bytesMax = 20
-	if len(segment) > bytesMax || auth.LooksLikeSecret(strings.ToLower(segment)) {
-		return false
-	}
-	for i := range len(segment) {
-		c := segment[i]
+	return len(segment) <= bytesMax && alphanumericOr(segment, "._-") && !auth.LooksLikeSecret(strings.ToLower(segment))
+}
+
+// alphanumericOr reports whether each character of a text is an ASCII letter, a
+// digit or one of others.
+func alphanumericOr(text, others string) bool {
+	for i := range len(text) {
+		c := text[i]
 		alphanumeric := '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z'
-		if !alphanumeric && strings.IndexByte("._-", c) < 0 {
+		if !alphanumeric && strings.IndexByte(others, c) < 0 {
 			return false
 		}
 	}

@@ -44,7 +44,7 @@ func TestTransferEncodingOfHTTP10(t *testing.T) {
 	h.notStored(666)
 }
 
-func TestPipelinedRequestsAreAnsweredInOrder(t *testing.T) {
+func TestPipelinedResponsesAreInOrder(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	var in strings.Builder
@@ -86,7 +86,7 @@ func TestConnectionIsReusedAfterErrors(t *testing.T) {
 	} {
 		c.write(h.fill(refusal))
 		if a := c.read("POST"); a.Status < 400 || a.Status >= 500 || a.Header["Connection"] != nil {
-			t.Errorf("%q: got %+v, want a refusal that keeps the connection", refusal, a)
+			t.Errorf("%q: got %+v, want an error response that keeps the connection open", refusal, a)
 		}
 		c.write(h.fill(post(fmt.Sprintf(`{"id":%d,"name":"A"}`, i))))
 		same(t, c.read("POST"), created(`{"name":"A"}`))

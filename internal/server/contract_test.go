@@ -197,7 +197,7 @@ var headerOfCode = map[plant.Code]string{
 	plant.CodeContentEncoding: "Accept-Encoding",
 }
 
-// codesOfSchema are the errors that the schema of NewPlant finds too. The validator
+// codesOfSchema are the errors that the schema of NewPlant detects too. The validator
 // converts an id to a float, so the errors of its value are not among them.
 var codesOfSchema = []plant.Code{
 	plant.CodeBodyMissing, plant.CodeBodyNotObject, plant.CodeIDMissing, plant.CodeIDWrongType,

@@ -194,7 +194,7 @@ func (h *handler) finish(rec *responseRecorder, r *http.Request) {
 	h.count(rec, took)
 	h.logRequest(rec, r, took)
 	if v != nil && rec.cause != nil && rec.code == 0 {
-		panic(http.ErrAbortHandler) // a part of the response is written: abort it, so that the client notices
+		panic(http.ErrAbortHandler) // the client received a part of the response and must detect the abort
 	}
 }
 

@@ -244,7 +244,7 @@ func (h *harness) sendTo(address, raw string) response {
 	return a
 }
 
-// documents caches the contracts by the path of their base URL. To parse one takes
+// documents caches the contracts by the path of their base URL. Parsing one takes
 // longer than a test.
 var documents struct {
 	sync.Mutex

@@ -130,9 +130,9 @@ func connOf(r *http.Request) *conn {
 // background to detect a disconnect, and aborts that read afterwards. This costs a
 // blocked goroutine, two changes of a deadline and two wake-ups per request. The
 // public listener does not need it, because a disconnect does not cancel a create:
-// there this read returns at once without data. So a disconnect is noticed only
-// when the response is written. Of a chunked body net/http may read a single byte
-// itself, so responding is false for one.
+// there this read returns at once without data. So the server detects a disconnect
+// only when it writes the response. net/http may read single bytes of a chunked
+// body for the handler, so responding is false for a chunked body.
 func (c *conn) Read(p []byte) (int, error) {
 	if len(p) == 1 && c.responding.Load() {
 		return 0, nil

@@ -1,15 +1,12 @@
 package server
 
 import (
-	"net/http"
 	"strconv"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"plantstore/internal/auth"
 	"plantstore/internal/plant"
 )
 
@@ -109,14 +106,5 @@ func (m *routeMetrics) count(status int, took time.Duration) {
 	counter.(prometheus.Counter).Inc()
 	if m.took != nil {
 		m.took.Observe(took.Seconds())
-	}
-}
-
-// serveMetrics returns the function of the route for Prometheus.
-func serveMetrics(registry *prometheus.Registry) handlerFunc {
-	h := promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
-	return func(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
-		h.ServeHTTP(w, r)
-		return nil
 	}
 }

@@ -38,8 +38,8 @@ func (p *plants) create(w http.ResponseWriter, r *http.Request, principal auth.P
 	if replayed {
 		w.Header()["Idempotent-Replayed"] = []string{"true"}
 	}
-	buffer := borrow()
-	defer giveBack(buffer)
+	buffer := getBuffer()
+	defer putBuffer(buffer)
 	buffer.b = append(n.Plant.AppendJSON(buffer.b[:0]), '\n')
 	writeJSON(w, http.StatusOK, buffer.b)
 	return nil
@@ -47,8 +47,8 @@ func (p *plants) create(w http.ResponseWriter, r *http.Request, principal auth.P
 
 // decode parses the plant in the body of a request.
 func (p *plants) decode(w http.ResponseWriter, r *http.Request) (plant.NewPlant, error) {
-	buffer := borrow()
-	defer giveBack(buffer)
+	buffer := getBuffer()
+	defer putBuffer(buffer)
 	if err := p.read(buffer, r); err != nil {
 		w.Header().Set("Connection", "close") // the rest of the body is unread
 		return plant.NewPlant{}, err
@@ -146,9 +146,9 @@ const (
 
 var buffers = sync.Pool{New: func() any { return &buffer{b: make([]byte, 0, bufferBytes)} }}
 
-func borrow() *buffer { return buffers.Get().(*buffer) }
+func getBuffer() *buffer { return buffers.Get().(*buffer) }
 
-func giveBack(b *buffer) {
+func putBuffer(b *buffer) {
 	if cap(b.b) <= bufferBytesKept {
 		buffers.Put(b)
 	}

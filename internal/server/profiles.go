@@ -16,10 +16,10 @@ import (
 // profiles returns the routes of net/http/pprof for the admin listener.
 func profiles() []route {
 	list := []route{
-		{method: "GET", path: "/debug/pprof/", handle: plain(webpprof.Index)},
-		{method: "GET", path: "/debug/pprof/cmdline", handle: plain(webpprof.Cmdline)},
+		{method: "GET", path: "/debug/pprof/", handle: fromHandler(http.HandlerFunc(webpprof.Index))},
+		{method: "GET", path: "/debug/pprof/cmdline", handle: fromHandler(http.HandlerFunc(webpprof.Cmdline))},
 		{method: "GET", path: "/debug/pprof/profile", handle: cpuProfile},
-		{method: "GET", path: "/debug/pprof/symbol", handle: plain(webpprof.Symbol)},
+		{method: "GET", path: "/debug/pprof/symbol", handle: fromHandler(http.HandlerFunc(webpprof.Symbol))},
 		{method: "GET", path: "/debug/pprof/trace", handle: executionTrace},
 	}
 	for _, name := range []string{"allocs", "block", "goroutine", "heap", "mutex", "threadcreate"} {
@@ -31,13 +31,6 @@ func profiles() []route {
 		list[i].open, list[i].untimed = true, true
 	}
 	return list
-}
-
-func plain(f http.HandlerFunc) handlerFunc {
-	return func(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
-		f(w, r)
-		return nil
-	}
 }
 
 const (

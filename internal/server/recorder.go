@@ -15,7 +15,7 @@ type responseRecorder struct {
 	status    int
 	bytes     int    // of the body
 	route     *route // nil: no route matches
-	principal string // its name; empty: the request is not authenticated
+	principal string // the name of the principal; empty: the request is not authenticated
 	code      plant.Code
 	cause     error // of an internal error, which the client does not receive
 	started   time.Time

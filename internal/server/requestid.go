@@ -26,19 +26,9 @@ func newRequestID() string {
 	return string(id[:])
 }
 
-// validID reports whether an id from a client may stand in the log and in the
+// validID reports whether an id from a client may appear in the log and in the
 // response: 1 to 128 characters of a small set, and not a token.
 func validID(id string) bool {
 	const bytesMax = 128
-	if id == "" || len(id) > bytesMax || auth.LooksLikeSecret(strings.ToLower(id)) {
-		return false
-	}
-	for i := range len(id) {
-		c := id[i]
-		alphanumeric := '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z'
-		if !alphanumeric && strings.IndexByte("._~+/=:@-", c) < 0 {
-			return false
-		}
-	}
-	return true
+	return id != "" && len(id) <= bytesMax && alphanumericOr(id, "._~+/=:@-") && !auth.LooksLikeSecret(strings.ToLower(id))
 }

@@ -9,7 +9,7 @@ import (
 	"plantstore/internal/plant"
 )
 
-// writeJSON writes a response with a complete body. The response so has a
+// writeJSON writes a response with a complete body. So the response has a
 // Content-Length, and an error that occurs while the caller makes the body can
 // still become another response.
 func writeJSON(w http.ResponseWriter, status int, body []byte) {

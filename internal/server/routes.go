@@ -2,9 +2,12 @@ package server
 
 import (
 	"log/slog"
+	"maps"
 	"net/http"
-	"sort"
+	"slices"
 	"strings"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"plantstore/internal/auth"
 )
@@ -12,6 +15,14 @@ import (
 // handlerFunc writes the response to a request. If it returns an error, it has
 // written nothing, and handler.fail writes the response.
 type handlerFunc func(w http.ResponseWriter, r *http.Request, principal auth.Principal) error
+
+// fromHandler returns the handlerFunc that calls an http.Handler.
+func fromHandler(h http.Handler) handlerFunc {
+	return func(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
+		h.ServeHTTP(w, r)
+		return nil
+	}
+}
 
 // route is one method of one path. Exactly one of scope and open is set.
 type route struct {
@@ -47,7 +58,8 @@ func adminRoutes(c Config) routes {
 		{method: "GET", path: "/readyz", open: true, handle: ready(c.Store, true)},
 	}
 	if c.Metrics != nil {
-		list = append(list, route{method: "GET", path: "/metrics", open: true, handle: serveMetrics(c.Metrics)})
+		page := fromHandler(promhttp.HandlerFor(c.Metrics, promhttp.HandlerOpts{}))
+		list = append(list, route{method: "GET", path: "/metrics", open: true, handle: page})
 	}
 	if c.Pprof {
 		list = append(list, profiles()...)
@@ -86,10 +98,5 @@ func newRoutes(list []route) routes {
 }
 
 func allowed(byMethod map[string]*route) string {
-	methods := make([]string, 0, len(byMethod))
-	for m := range byMethod {
-		methods = append(methods, m)
-	}
-	sort.Strings(methods)
-	return strings.Join(methods, ", ")
+	return strings.Join(slices.Sorted(maps.Keys(byMethod)), ", ")
 }

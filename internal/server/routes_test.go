@@ -80,7 +80,7 @@ func TestHealth(t *testing.T) {
 }
 
 // Neither listener serves the paths of the other.
-func TestListenersAreApart(t *testing.T) {
+func TestListenersServeDifferentPaths(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	for _, target := range []string{"/livez", "/readyz"} {
