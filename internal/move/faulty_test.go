@@ -112,8 +112,8 @@ func (k killing) change(call func() error) error {
 	return call()
 }
 
-func (k killing) SetMoveState(ctx context.Context, before, why store.MoveState) error {
-	return k.change(func() error { return k.Engine.SetMoveState(ctx, before, why) })
+func (k killing) SetMoveState(ctx context.Context, before, after store.MoveState) error {
+	return k.change(func() error { return k.Engine.SetMoveState(ctx, before, after) })
 }
 
 func (k killing) Reopen(ctx context.Context) error {
@@ -161,18 +161,18 @@ func TestKilled(t *testing.T) {
 				}
 			}()
 			<-process
-			old, new := contentOf(t, from), contentOf(t, to)
-			if old.Move.Phase == "" && new.Move.Phase == "" && len(new.Tokens) > 0 {
+			before, after := contentOf(t, from), contentOf(t, to)
+			if before.Move.Phase == "" && after.Move.Phase == "" && len(after.Tokens) > 0 {
 				t.Errorf("after %d calls: both stores store plants", calls)
 			}
-			complete = old.Move == movedAway && new.Move.Phase == ""
-			if !complete && old.Move.Phase == "" {
+			complete = before.Move == movedAway && after.Move.Phase == ""
+			if !complete && before.Move.Phase == "" {
 				insert(t, from, plants(int64(1000+calls), 1)...) // as its server would
 			}
 		}
-		old, new := contentOf(t, fromPlace(t)), contentOf(t, toPlace(t))
-		old.Move = store.MoveState{}
-		equal(t, "the new store", new, old)
+		want := contentOf(t, fromPlace(t))
+		want.Move = store.MoveState{}
+		equal(t, "the new store", contentOf(t, toPlace(t)), want)
 	})
 }
 

@@ -154,12 +154,12 @@ func TestOnline(t *testing.T) {
 		if least := int64(writers * beforeEnd / 2); got.Captured < least { // the negative ids
 			t.Errorf("%d plants were captured, want at least %d", got.Captured, least)
 		}
-		old, new := contentOf(t, from), contentOf(t, to2)
-		equal(t, "plants in the new store", len(new.Plants), sum)
-		old.Move = store.MoveState{}
-		equal(t, "the new store", new, old)
-		if new.Tokens[0].RevokedAt != start {
-			t.Errorf("the revoked token: %+v", new.Tokens[0])
+		want, moved := contentOf(t, from), contentOf(t, to2)
+		equal(t, "plants in the new store", len(moved.Plants), sum)
+		want.Move = store.MoveState{}
+		equal(t, "the new store", moved, want)
+		if moved.Tokens[0].RevokedAt != start {
+			t.Errorf("the revoked token: %+v", moved.Tokens[0])
 		}
 	})
 }

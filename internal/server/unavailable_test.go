@@ -50,8 +50,8 @@ func (f *faultyEngine) onInsert(insert func(ctx context.Context, batch []store.C
 func startFaulty(t testing.TB, change ...func(*setup)) (*harness, *faultyEngine) {
 	f := &faultyEngine{}
 	return start(t, append(change, func(s *setup) {
-		s.wrap = func(real store.Engine) store.Engine {
-			f.Engine = real
+		s.wrap = func(e store.Engine) store.Engine {
+			f.Engine = e
 			return f
 		}
 	})...), f

@@ -156,8 +156,8 @@ func Open(ctx context.Context, c Config) (_ *Engine, err error) {
 // and the lock files are beside the real file. If the file does not exist, it resolves the
 // links of the directory.
 func realPath(path string) string {
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		return real
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		return target
 	}
 	if dir, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
 		return filepath.Join(dir, filepath.Base(path))
@@ -309,7 +309,7 @@ const connectionSettings = `
 // the directory, because SQLite ignores an error of that sync.
 func (e *Engine) makeDurable() error {
 	if !e.server && served(e.path) {
-		return nil // the server did it at its start
+		return nil // the server has synced it at its start
 	}
 	_, _, err := e.writer.Checkpoint(sqlite3.Truncate)
 	if isBusy(err) {

@@ -13,9 +13,9 @@ import (
 
 // writer collects creates in a pending batch. A committer commits the pending batch
 // when the last commit has ended and the batch has half as many creates as there are
-// recent clients. A lone client is served at once. Many clients, whose next requests
-// arrive when a commit ends, share the next commit instead of splitting into a small
-// commit and a second one.
+// recent clients. It commits the plant of a lone client at once. Many clients, whose
+// next requests arrive when a commit ends, share the next commit: without that wait,
+// they would split into a small commit and a second one.
 type writer struct {
 	engine  Engine
 	log     *slog.Logger
@@ -110,7 +110,7 @@ func (b *pendingBatch) complete() {
 	close(b.done)
 }
 
-// create waits for the commit of c and returns the outcome. The error is an
+// create waits for the commit of c and returns the outcome. The error is a
 // *plant.Error. If AnswerTimeout ends first, the plant stays in its batch, and the
 // error is that the outcome is unknown.
 func (w *writer) create(c Create) (Outcome, error) {
@@ -170,7 +170,7 @@ func (w *writer) add(c Create) (b *pendingBatch, i int, err error) {
 func (w *writer) signal() {
 	select {
 	case w.wake <- struct{}{}:
-	default: // a signal is pending already
+	default: // the committer has not received the last signal yet
 	}
 }
 
@@ -201,7 +201,8 @@ func (w *writer) pendingPlants() int {
 }
 
 // next waits until half as many creates are pending as there are recent clients, or
-// any after waitMax. It returns the pending batch and replaces it by an empty one.
+// at least one after waitMax. It returns the pending batch and replaces it with an
+// empty one.
 //
 // The number of recent clients decays by an eighth with each commit, rounded up:
 // rounded down, it would never fall below 8, and a lone client would wait for clients
@@ -229,9 +230,9 @@ func (w *writer) next() (b *pendingBatch, last bool) {
 }
 
 // enough sets wakeAt and reports whether as many creates are pending, or no more will
-// come. If any is set, one create is enough. If it returns false, wake receives a value
-// as soon as the answer changes.
-func (w *writer) enough(any bool) bool {
+// come. If overdue is set, one create is enough. If enough returns false, wake receives
+// a value as soon as the result would be true.
+func (w *writer) enough(overdue bool) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	select {
@@ -239,7 +240,7 @@ func (w *writer) enough(any bool) bool {
 	default:
 	}
 	w.wakeAt = 1
-	if !any {
+	if !overdue {
 		w.wakeAt = max(1, w.recentClients/2)
 	}
 	return len(w.pending.creates) >= w.wakeAt || w.closed || w.broken
