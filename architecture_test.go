@@ -1,4 +1,4 @@
-// Package plantstore_test checks the project's rules that neither the compiler nor a linter has: the imports between
+// Package plantstore_test checks the rules of the project that no compiler and no linter checks: the imports between
 // packages, the reasons for dependencies, the length of files and functions, the targets of links, and the language of
 // names, messages and scripts.
 package plantstore_test
@@ -121,7 +121,7 @@ func TestTestingStaysOutOfTheProgram(t *testing.T) {
 	}
 }
 
-// A longer file or function holds two subjects, and each needs a name.
+// A file or function above the maximum has two subjects, and each needs a name.
 func TestFilesAndFunctionsStayReadable(t *testing.T) {
 	t.Parallel()
 	for _, file := range goFiles(t) {

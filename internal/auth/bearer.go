@@ -8,7 +8,7 @@ import (
 )
 
 // Bearer returns the bearer credential of a request, as in RFC 6750 section 2.1. It
-// reads the Authorization header only, not the query or the body. The error is an
+// reads the Authorization header only, not the query or the body. The error is a
 // *plant.Error with plant.CodeCredentialMissing or plant.CodeAuthMalformed.
 func Bearer(header http.Header) (string, error) {
 	values := header["Authorization"]

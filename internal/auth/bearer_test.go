@@ -72,7 +72,7 @@ func TestBearer(t *testing.T) {
 	}
 }
 
-// checkRefusal checks for an *plant.Error with that code, or for no error if the code is 0.
+// checkRefusal checks for a *plant.Error with that code, or for no error if the code is 0.
 func checkRefusal(t *testing.T, err error, code plant.Code, text string) {
 	t.Helper()
 	if code == 0 && err == nil {

@@ -14,7 +14,7 @@ type Principal struct {
 	Scopes  Scopes
 }
 
-// Require returns nil if the principal has every scope of want, else an
+// Require returns nil if the principal has every scope of want, else a
 // *plant.Error with plant.CodeScopeMissing.
 func (p Principal) Require(want Scopes) error {
 	if p.Scopes.Has(want) {
@@ -26,8 +26,8 @@ func (p Principal) Require(want Scopes) error {
 	}
 }
 
-// Keyring keeps the tokens in memory, against which requests are authenticated. Its
-// owner replaces them when the store changes. A Keyring is safe for concurrent use, and
+// Keyring keeps in memory the tokens that authenticate requests. Its owner replaces
+// them when the store changes. A Keyring is safe for concurrent use, and
 // Authenticate locks nothing. The zero value has no tokens.
 type Keyring struct {
 	byHash atomic.Pointer[map[Hash]*entry]
@@ -60,7 +60,7 @@ func (k *Keyring) entries() map[Hash]*entry {
 	return nil
 }
 
-// Authenticate returns the principal of a credential at that time. The error is an
+// Authenticate returns the principal of a credential at that time. The error is a
 // *plant.Error with one of the 401 codes.
 //
 // The lookup is by hash, so its duration does not depend on the secret.
@@ -108,7 +108,8 @@ type Use struct {
 	At      time.Time
 }
 
-// UsedSince returns the last uses after that time that this keyring has authenticated.
+// UsedSince returns the last use of each token that this keyring has authenticated
+// after that time.
 func (k *Keyring) UsedSince(since time.Time) []Use {
 	var uses []Use
 	for _, e := range k.entries() {

@@ -79,7 +79,7 @@ func TestWellFormed(t *testing.T) {
 }
 
 // CRC-32 detects every change of one character, and every swap of two neighbors.
-func TestWellFormedFindsMistakes(t *testing.T) {
+func TestWellFormedDetectsErrors(t *testing.T) {
 	t.Parallel()
 	for range 20 {
 		secret := auth.Mint()

@@ -23,7 +23,7 @@ import (
 type Config struct {
 	From             Source
 	To               Destination // no other process writes to it until Run has returned
-	FromName, ToName string      // for a person
+	FromName, ToName string      // for messages
 
 	// Progress, if it is not nil, is called after each chunk with the number of plants
 	// that both stores have, and the number of plants of From at the start; -1 if
@@ -39,9 +39,9 @@ type Result struct {
 	store.Totals               // of both stores
 	Tokens       int           // of both stores
 	Copied       int64         // plants that the destination did not have
-	Captured     int64         // of these, plants that were created behind the first pass
+	Captured     int64         // of these, plants that the capture recorded
 	Pause        time.Duration // the write pause
-	Leftover     error         // the reason why the capture is still in the source, where it is harmless; nil if it is not
+	Leftover     error         // of StopCapture; the capture that is left in the source is harmless
 }
 
 var (
@@ -204,7 +204,7 @@ func (m *mover) check(ctx context.Context) error {
 
 // begin makes the destination read-only for others, reopens the source, which an
 // earlier move may have left read-only, copies the tokens, and starts the capture.
-// The tokens are copied again at the end: a failure of theirs shows now.
+// finish copies the tokens again; begin copies them too, to detect errors early.
 func (m *mover) begin(ctx context.Context) error {
 	if err := m.To.SetMoveState(ctx, m.toState, m.filling()); err != nil {
 		return fmt.Errorf("%s: %w", m.ToName, err)
@@ -292,7 +292,7 @@ func (m *mover) copyLast(ctx context.Context) error {
 }
 
 func unfinished(err error) error {
-	return fmt.Errorf("both stores hold the same data, but could not set the move state of both; %w: %w",
+	return fmt.Errorf("could not set the move states of both stores, which hold the same data; %w: %w",
 		ErrNotReopened, err)
 }
 

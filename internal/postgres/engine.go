@@ -39,8 +39,8 @@ type Config struct {
 	// synchronous standby.
 	RequireSyncStandby bool
 
-	Log     *slog.Logger          // nil: none
-	Metrics prometheus.Registerer // nil: none
+	Log     *slog.Logger          // nil: no log
+	Metrics prometheus.Registerer // nil: no metrics
 }
 
 // Engine implements store.Engine, move.Source and move.Destination on a PostgreSQL database.
@@ -73,8 +73,8 @@ const CommitsMax = 3
 const refusedAuth = "require_auth check failed"
 
 const (
-	connectTime = 5 * time.Second // for one host, unless the URL says otherwise
-	connsMax    = 8               // unless the URL says otherwise
+	connectTime = 5 * time.Second // for one host, unless the URL sets connect_timeout
+	connsMax    = 8               // unless the URL sets pool_max_conns
 	pingTime    = 3 * time.Second // for the check of a connection that was idle for a second
 )
 

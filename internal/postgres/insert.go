@@ -13,8 +13,8 @@ import (
 	"plantstore/internal/store"
 )
 
-// insertSQL creates the plants whose ids are free. Its order is that of the ids, so
-// that the batches of several servers wait for each other in one direction only.
+// insertSQL creates the plants whose ids are free, in the order of the ids, so that
+// the batches of several servers wait for each other in one direction only.
 const insertSQL = `INSERT INTO plants (id, name, tag, created_at, created_by)
 	SELECT id, name, tag, created_at, created_by
 	FROM unnest($1::bigint[], $2::text[], $3::text[], $4::timestamptz[], $5::bigint[])
@@ -32,7 +32,7 @@ const insertSQL = `INSERT INTO plants (id, name, tag, created_at, created_by)
 const existingSQL = `SELECT ` + rowColumns + ` FROM plants WHERE id = $1 FOR UPDATE`
 
 // errDeleted means that a row disappeared after the INSERT. No Plant Store deletes
-// plants. The next attempt creates it.
+// plants. The next attempt creates the plant.
 var errDeleted = errors.New("another program has deleted a plant")
 
 // Insert implements store.Engine.

@@ -74,9 +74,9 @@ func TestMoveBesideReader(t *testing.T) {
 	}
 }
 
-// TestMoveAsAnother shows that a role that does not own the tables cannot move the store:
+// TestMoveAsOtherRole shows that a role that does not own the tables cannot move the store:
 // the owner could not drop its triggers.
-func TestMoveAsAnother(t *testing.T) {
+func TestMoveAsOtherRole(t *testing.T) {
 	t.Parallel()
 	url := database(t)
 	e := place(url).Open(t)

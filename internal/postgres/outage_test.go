@@ -211,7 +211,7 @@ $`)
 	}
 }
 
-// until polls a condition until it is true.
+// until polls a condition until it is true, for at most a minute.
 func until(t *testing.T, name string, is func() bool) {
 	t.Helper()
 	late := time.NewTimer(time.Minute)

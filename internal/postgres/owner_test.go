@@ -160,8 +160,8 @@ func TestOlderFunctions(t *testing.T) {
 	}
 }
 
-// foreignStore creates a store of another role in the schema in which the server looks
-// for its own. A read of it runs code of that role with the rights of the reader.
+// foreignStore creates a store of another role in the schema in which the server expects
+// its own. A read of it runs code of that role with the rights of the reader.
 const foreignStore = `
 	CREATE TABLE public.ran (role text);
 	GRANT ALL ON public.ran TO PUBLIC;
@@ -347,7 +347,7 @@ func TestLeastRights(t *testing.T) {
 	})
 }
 
-// TestServerRights shows that the server role has no other rights than it needs.
+// TestServerRights shows that the server role has only the rights that it needs.
 func TestServerRights(t *testing.T) {
 	t.Parallel()
 	r := newRestricted(t, 0)

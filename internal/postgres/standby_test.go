@@ -102,7 +102,7 @@ func insertBatch(ctx context.Context, e store.Engine, batch []store.Create) erro
 
 // TestCancelledWait ends the wait for a synchronous standby in the two ways that an
 // administrator has. The plant is then on one machine only, although the COMMIT
-// succeeds, so the engine must not return; its second attempt waits too.
+// succeeds, so Insert must not return yet: its second attempt waits too.
 func TestCancelledWait(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"pg_cancel_backend", "pg_terminate_backend"} {
@@ -126,7 +126,7 @@ func TestCancelledWait(t *testing.T) {
 			}()
 			pid := s.waiting(0)
 			execute(t, s.url, "SELECT "+how+"("+strconv.FormatInt(pid, 10)+")")
-			s.waiting(pid * sameBackend(how)) // the second attempt has found the plants, and waits
+			s.waiting(pid * sameBackend(how)) // the second attempt has read the plants, and waits
 			select {
 			case err := <-done:
 				t.Fatalf("Insert returned %v while the standby was missing", err)

@@ -14,7 +14,7 @@ import (
 
 // transact runs a change in a transaction that locks the row of plantstore, so that
 // all servers run such transactions one after the other. An error means that
-// nothing was changed, unless it wraps store.ErrOutcomeUnknown.
+// it changed nothing, unless the error wraps store.ErrOutcomeUnknown.
 func (e *Engine) transact(ctx context.Context, change func(pgx.Tx) error) error {
 	conn, err := e.pool.Acquire(ctx)
 	if err != nil {

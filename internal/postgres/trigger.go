@@ -12,8 +12,8 @@ import (
 // the source is read-only. A distributed database may not support triggers; a store
 // has them only while it is a source, and the second one after that.
 //
-// A trigger is disabled by another body of its function: that needs no wait for
-// transactions that read the table. Only enabling a trigger waits for the
+// The engine disables a trigger by replacing the body of its function: that waits for
+// no transaction that reads the table. Only enabling a trigger waits for the
 // transactions that write, so that each of them is before or after it
 // (https://www.postgresql.org/docs/current/explicit-locking.html).
 type trigger struct {
@@ -51,10 +51,10 @@ func (e *Engine) refuseTrigger() trigger {
 }
 
 // replace creates the trigger's function, or replaces its body. The function runs
-// with the rights of the role that creates a plant. With the rights of its owner, it
-// would be a way to them: the name of the transition table (created) cannot be
-// qualified, so a role that attaches the function to another table could choose the
-// table that it reads. No other role may attach it, either.
+// with the rights of the role that creates a plant. If it ran with the
+// rights of its owner, other roles could use these rights: the name of the transition
+// table (created) cannot be qualified, so a role that attaches the function to another
+// table could choose the table that it reads. No other role may attach it, either.
 func (g trigger) replace(ctx context.Context, tx pgx.Tx, body string) error {
 	_, err := tx.Exec(ctx, "CREATE OR REPLACE FUNCTION "+g.function+"() RETURNS trigger "+
 		"LANGUAGE plpgsql SECURITY INVOKER SET search_path = pg_catalog, pg_temp "+

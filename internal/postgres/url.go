@@ -60,7 +60,7 @@ func IsURL(text string) bool {
 // https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-CONNSTRING-URIS.
 // It resolves nothing: no environment variable, file or host name.
 //
-// It refuses an ambiguous URL, because a part of a password might be shown as
+// It refuses an ambiguous URL, because String might return a part of a password as
 // something else. Its errors contain no text of the URL.
 func ParseURL(text string) (URL, error) {
 	if !IsURL(text) {

@@ -93,7 +93,7 @@ func snapshot(
 	if ctx.Err() != nil {
 		err = ctx.Err()
 	}
-	return temp, m, errors.Join(err, removeIfThere(temp.Name()+"-journal"))
+	return temp, m, errors.Join(err, removeIfExists(temp.Name()+"-journal"))
 }
 
 // StoreAt returns the identity of the store at path, as in the manifests of its backups.
@@ -120,7 +120,7 @@ func refuseExisting(path string) error {
 	return nil
 }
 
-func removeIfThere(path string) error {
+func removeIfExists(path string) error {
 	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

@@ -128,8 +128,8 @@ func TestBackupRefuses(t *testing.T) {
 	}
 }
 
-// TestRestoreRefuses shows that a backup that contradicts its manifest changes nothing, that
-// an existing store is replaced only if replace is set, and a served store never.
+// TestRestoreRefuses shows that Restore changes nothing for a backup that contradicts its
+// manifest, and replaces an existing store only if replace is set, and a served store never.
 func TestRestoreRefuses(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

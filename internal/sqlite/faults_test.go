@@ -190,7 +190,7 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// TestDamagedTokens has rows that Plant Store never writes.
+// TestDamagedTokens shows the errors for tokens that Plant Store never writes.
 func TestDamagedTokens(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ scopes, hash, want string }{
@@ -228,9 +228,9 @@ func TestBackgroundFails(t *testing.T) {
 	}
 }
 
-// TestReaderLeft shows that no batch waits for the checkpoint of a WAL that exceeded its limit
-// because of a reader.
-func TestReaderLeft(t *testing.T) {
+// TestCommitAfterReaderEnded shows that no batch waits for the checkpoint of a WAL that
+// exceeded its limit because of a reader.
+func TestCommitAfterReaderEnded(t *testing.T) {
 	t.Parallel()
 	e := openServer(t)
 	c := &e.checkpoints

@@ -59,8 +59,8 @@ func ReadManifest(path string) (m Manifest, err error) {
 }
 
 // BackupManifest returns the manifest of the backup at path. It returns an error if path is
-// not a regular file, if the manifest is missing or malformed, or if the file has not the size
-// in the manifest.
+// not a regular file, if the manifest is missing or malformed, or if the file has another size
+// than in the manifest.
 func BackupManifest(path string) (Manifest, error) {
 	info, err := os.Lstat(path)
 	if err != nil {
@@ -76,7 +76,7 @@ func BackupManifest(path string) (Manifest, error) {
 	return m, err
 }
 
-// publish gives a manifest, and then its backup, their names.
+// publish writes the manifest, and then gives the backup its name.
 func (m *Manifest) publish(temp *safefile.File, to string) error {
 	if err := m.Write(to + ManifestSuffix); err != nil {
 		return err
@@ -165,8 +165,8 @@ func VerifyFile(ctx context.Context, path string, progress func(plants int64)) (
 }
 
 // usesWAL reports whether a database file is in WAL mode, by its header
-// (https://sqlite.org/fileformat2.html#file_format_version_numbers). A store is, a backup is
-// not.
+// (https://sqlite.org/fileformat2.html#file_format_version_numbers). A store is in WAL
+// mode, a backup is not.
 func usesWAL(path string) (bool, error) {
 	const readVersion = 19
 	f, err := safefile.OpenRegular(path, os.O_RDONLY, 0)

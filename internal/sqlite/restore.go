@@ -40,7 +40,7 @@ func restore(
 	if err := safefile.RefuseForeignLinks(path); err != nil {
 		return err
 	}
-	path = realPath(path) // keeps a link
+	path = realPath(path) // so that a link is not replaced
 	if err := refuseNetwork(filepath.Dir(path)); err != nil {
 		return err
 	}
@@ -116,8 +116,8 @@ func (c *counter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// checkpointOld copies the WAL of the store that is to be replaced into its file. It skips a
-// damaged file and a file that is not a store.
+// checkpointOld copies the WAL of the old store into its file. It skips a damaged file and a
+// file that is not a store.
 func checkpointOld(path string) error {
 	if err := checkBeside(path, sqliteSuffixes); err != nil {
 		return err
@@ -159,7 +159,7 @@ func replaceStore(ctx context.Context, temp *safefile.File, path string, replace
 		}
 	}
 	for _, suffix := range []string{"-wal", "-shm", "-journal", markSuffix} {
-		if err := removeIfThere(path + suffix); err != nil {
+		if err := removeIfExists(path + suffix); err != nil {
 			return err
 		}
 	}

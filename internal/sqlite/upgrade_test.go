@@ -14,7 +14,7 @@ import (
 	"plantstore/internal/store"
 )
 
-// TestTokensOfSchema2 opens a store whose tokens have neither a prefix nor a digest of it.
+// TestTokensOfSchema2 opens a store whose tokens have no prefix and whose digests include none.
 func TestTokensOfSchema2(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "plantstore.db")

@@ -59,8 +59,9 @@ func Verify(ctx context.Context, path string, progress func(plants int64)) (Veri
 	return v, errors.Join(err, c.Close())
 }
 
-// openForReading opens a store for reading. A writable connection that is the last one removes
-// an empty WAL that it created; a read-only one keeps a WAL with frames.
+// openForReading opens a store for reading. If the store has no WAL with frames, the connection
+// is writable, so that Close removes the empty WAL that SQLite creates. Otherwise it is
+// read-only, so that Close keeps the WAL.
 func openForReading(path string) (*sqlite3.Conn, error) {
 	if err := cmp.Or(checkNamed(path), checkBeside(path, besideSuffixes)); err != nil {
 		return nil, err

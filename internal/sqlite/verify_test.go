@@ -121,7 +121,7 @@ func integrity(path string) string {
 	return result
 }
 
-// damage applies a random damage to the files of a store and describes it.
+// damage damages the files of a store at random and describes the damage.
 func damage(random *rand.Rand, f, foreign files) string {
 	names := slices.Sorted(maps.Keys(f))
 	names = slices.DeleteFunc(names, func(s string) bool { return len(f[s]) == 0 || s == "-mark" })
@@ -154,9 +154,9 @@ func damage(random *rand.Rand, f, foreign files) string {
 	}
 }
 
-// TestDamages applies random damages to copies of a stopped and of a killed store. Either Verify
-// detects the damage, or the whole content is unchanged. To show that this test can fail, some
-// damages must pass SQLite's integrity check.
+// TestDamages damages copies of a stopped and of a killed store at random. Either Verify detects
+// the damage, or the whole content is unchanged. To show that this test can fail, some copies
+// must pass SQLite's integrity check.
 func TestDamages(t *testing.T) {
 	t.Parallel()
 	seed := *damageSeed

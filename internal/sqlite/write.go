@@ -76,8 +76,8 @@ func (e *Engine) Insert(ctx context.Context, batch []store.Create) ([]store.Outc
 		return nil
 	})
 	if err == nil && !slices.ContainsFunc(outcomes, store.Outcome.Created) {
-		// Nothing was written, so nothing was synced, but the replayed plants must be
-		// durable.
+		// The transaction wrote nothing, so SQLite synced nothing, but the replayed
+		// plants must be durable.
 		err = e.syncWAL()
 	}
 	if err != nil {
@@ -138,8 +138,8 @@ func tagColumn(s *sqlite3.Stmt, column int) plant.Tag {
 	return plant.Tagged(s.Text(column))
 }
 
-// write runs change in a transaction. An error means that nothing was changed, unless it
-// wraps store.ErrOutcomeUnknown.
+// write runs change in a transaction. An error means that it changed nothing, unless the
+// error wraps store.ErrOutcomeUnknown.
 func (e *Engine) write(ctx context.Context, change func() error) error {
 	e.writeMu.Lock()
 	defer e.writeMu.Unlock()
@@ -186,8 +186,8 @@ func (e *Engine) transact(ctx context.Context, change func() error) error {
 		}
 		return nil
 	}
-	// The frames of the commit may be on the disk. A failed fsync is never repeated; the
-	// next process recovers the store.
+	// The frames of the commit may be on the disk. The engine never repeats a failed
+	// fsync; the next process recovers the store.
 	err = fmt.Errorf("%w: %w", store.ErrOutcomeUnknown, classify(err))
 	return errors.Join(err, e.rollback())
 }

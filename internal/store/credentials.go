@@ -20,7 +20,7 @@ const (
 	pollEvery    = 250 * time.Millisecond
 	staleAfter   = 900 * time.Millisecond
 	pollAgain    = 10 * time.Millisecond
-	pollTimeMax  = 5 * time.Second // of an engine that hangs: its next connection may work
+	pollTimeMax  = 5 * time.Second // the next poll may work, with another connection
 	useSaveEvery = time.Minute
 )
 
@@ -138,7 +138,7 @@ func (c *credentials) saveUses(ctx context.Context) {
 		if err := c.engine.MarkUsed(ctx, uses); err != nil {
 			level := slog.LevelWarn
 			if c.outage.unreachable() {
-				level = slog.LevelDebug // the log has the outage
+				level = slog.LevelDebug // the log has a line for the outage
 			}
 			c.log.Log(ctx, level, "could not store the times of last use of tokens", "error", err)
 			return

@@ -10,7 +10,7 @@ import (
 
 // Digester computes the digest of a stored plant: the CRC-32C (RFC 3720 appendix B.4)
 // of its id, content, time and creator. A database checks the structure of its file,
-// not its content: a flipped bit in a name is a valid other name. Sums of digests show
+// not its content: a name with a flipped bit is still a valid name. Sums of digests show
 // that a plant is missing or was added. A digest detects damage, not forgery.
 //
 // The zero value is ready to use, by one goroutine at a time.
@@ -24,7 +24,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 func Checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
 
 // Plant returns the digest of a plant that the token by created: from 0 to 2^32 - 1, so
-// that the sum of two thousand million digests fits an int64.
+// that the sum of 2^31 digests fits an int64.
 func (d *Digester) Plant(n *plant.NewPlant, at time.Time, by int64) int64 {
 	d.bytes = d.bytes[:0]
 	d.Integer(n.ID)

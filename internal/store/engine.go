@@ -1,7 +1,7 @@
 // Package store is the write path. Many requests create plants one by one; a
 // committer stores them in batches, with one fsync for each batch. An engine that
 // can store several batches at the same time has several committers. The package
-// also keeps the tokens in memory, against which requests are authenticated.
+// also keeps in memory the tokens that authenticate requests.
 //
 // An Engine stores the plants and the tokens.
 package store
@@ -24,11 +24,11 @@ import (
 // other error means that the call changed nothing.
 type Engine interface {
 	// Insert stores a batch in one transaction and returns the outcome of each
-	// plant, in the order of the batch. Two plants of one batch may have the
-	// same id: the first one counts. On return without an error, every plant
-	// that was created or replayed is on stable storage.
+	// plant, in the order of the batch. Plants of one batch may have the same
+	// id: their outcomes are those of separate calls in this order. On return
+	// without an error, every created or replayed plant is on stable storage.
 	//
-	// An error is about the batch as a whole, and there are no outcomes. If it
+	// An error applies to the whole batch, and Insert returns no outcomes. If it
 	// wraps ErrOutcomeUnknown, the batch may be stored; otherwise none of it is.
 	// If it wraps ErrBroken, the engine must not be used any more.
 	Insert(ctx context.Context, batch []Create) ([]Outcome, error)
@@ -71,7 +71,7 @@ type Engine interface {
 	Durability() Durability
 
 	// Close makes everything durable and closes the store. No other call may run
-	// during Close or follow it.
+	// during Close or after it.
 	Close() error
 }
 
@@ -158,12 +158,12 @@ var (
 	// ErrNameTaken means that a valid token has this name.
 	ErrNameTaken = errors.New("name taken")
 	// ErrBusy means that another process had the store locked until the end of the
-	// context. Nothing was done.
+	// context. The call changed nothing.
 	ErrBusy = errors.New("another process has locked the store")
-	// ErrFull means that the disk is full. Nothing was done.
+	// ErrFull means that the disk is full. The call changed nothing.
 	ErrFull = errors.New("no space left for the store")
 	// ErrReadOnly means that a move makes the store read-only: it stores no plant and
-	// changes no token. Nothing was done.
+	// changes no token. The call changed nothing.
 	ErrReadOnly = errors.New("a move makes the store read-only")
 	// ErrOutcomeUnknown means that the batch may be stored or not.
 	ErrOutcomeUnknown = errors.New("outcome unknown")

@@ -32,11 +32,11 @@ type Totals struct {
 	Digests int64 // the sum of Digester.Plant over all plants
 }
 
-// MoveState is how far a move of the whole store has come. The zero value is a
-// store that no move has made read-only.
+// MoveState is the progress of a move, as a store at one of its ends has it. With the
+// zero value, no move makes the store read-only.
 type MoveState struct {
 	Phase MovePhase
-	Other string // the store at the other end of the move, for a person
+	Other string // the store at the other end of the move, for messages
 }
 
 // MovePhase is the phase of a move, as engines store it.
@@ -81,8 +81,7 @@ func ParseMoveState(text string) MoveState {
 	return MoveState{MovePhase(phase), other}
 }
 
-// Changed returns the error of an engine whose move state is not the expected
-// one.
+// Changed returns the error for a store whose move state s is not the expected one.
 func (s MoveState) Changed(expected MoveState) error {
 	return fmt.Errorf("%w: another process has changed the move state of the store to %q; expected %q",
 		ErrReadOnly, s.Text(), expected.Text())

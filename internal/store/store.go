@@ -32,7 +32,7 @@ type Store struct {
 	closing     sync.Once
 }
 
-// New starts a store on an engine. It has read the tokens when it returns. The
+// New starts a store on an engine, and reads the tokens before it returns. The
 // caller closes it. The error wraps ErrReadOnly if a move makes the engine's store
 // read-only.
 func New(ctx context.Context, c Config) (*Store, error) {
@@ -63,7 +63,7 @@ func New(ctx context.Context, c Config) (*Store, error) {
 }
 
 // Create stores a plant. When it returns a nil error, the plant is on stable
-// storage; replayed reports that it was already stored. The error is an
+// storage; replayed reports that it was already stored. The error is a
 // *plant.Error: a conflict, or the reason why the store could not store the plant.
 // Create returns within Limits.AnswerTimeout. It has no context, because a plant
 // in a batch is stored even if its client disconnects.
@@ -78,7 +78,7 @@ func (s *Store) Create(by auth.Principal, n plant.NewPlant) (replayed bool, err 
 	return outcome.Replayed, outcome.Conflict
 }
 
-// Authenticate returns the principal of a credential. The error is an *plant.Error.
+// Authenticate returns the principal of a credential. The error is a *plant.Error.
 func (s *Store) Authenticate(ctx context.Context, credential string) (auth.Principal, error) {
 	return s.credentials.authenticate(ctx, credential)
 }
@@ -98,7 +98,7 @@ func (s *Store) Ready() error {
 		return errors.New("the store is unreachable; see the log")
 	}
 	if s.credentials.move.Load().Phase != "" {
-		return ErrReadOnly // the log has the new store; readiness is public
+		return ErrReadOnly // the log names the new store; /readyz is public and does not
 	}
 	return nil
 }

@@ -99,7 +99,7 @@ func mustNew(t testing.TB, e store.Engine, l store.Limits) *store.Store {
 }
 
 // TestZeroConfig creates plants in a store with an engine and no other option, and
-// lets a commit fail, which is logged and counted.
+// shows that it logs and counts a commit that fails.
 func TestZeroConfig(t *testing.T) {
 	t.Parallel()
 	if s, err := store.New(t.Context(), store.Config{}); err == nil || err.Error() != "store.Config has no Engine" {
@@ -333,8 +333,8 @@ func TestEngineErrors(t *testing.T) {
 	}
 }
 
-// TestBroken shows that after ErrBroken nothing is written: pending and later creates are
-// refused, and the channel of Broken is closed.
+// TestBroken shows that the store writes nothing after ErrBroken: it refuses pending and
+// later creates, and closes the channel of Broken.
 func TestBroken(t *testing.T) {
 	for _, test := range []struct {
 		err  error

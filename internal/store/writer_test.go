@@ -75,7 +75,7 @@ func TestClientsShareCommits(t *testing.T) {
 				s, sizes := slowCommits(t)
 				defer s.Close()
 				runClients(t, s, clients, 100)
-				steady := (*sizes)[len(*sizes)/4 : len(*sizes)*3/4] // all clients are known, and none has ended
+				steady := (*sizes)[len(*sizes)/4 : len(*sizes)*3/4] // every client has sent a plant, and none has ended
 				if least := slices.Min(steady); least < clients/2 {
 					t.Errorf("a commit had %d plants, want at least %d; all: %v", least, clients/2, *sizes)
 				}

@@ -124,8 +124,8 @@ func (c *Conn) Close() error {
 	if c.db == 0 {
 		return nil
 	}
-	// sqlite3_close_v2 would keep the connection alive until its last statement
-	// is closed, after its thread.
+	// Not sqlite3_close_v2: it would free the connection with its last statement,
+	// when c.tls is closed already.
 	if code := lib.Xsqlite3_close(c.tls, c.db); code != lib.SQLITE_OK {
 		return &Error{Op: "close", Code: int(code), Message: "a statement or a backup of the connection is still open"}
 	}

@@ -10,8 +10,8 @@ import (
 
 // vfsName is the name of the VFS that OpenBuffered uses. It is a shim over its
 // parent, the default VFS of SQLite on Unix (https://sqlite.org/vfs.html, section
-// 2.2): it opens databases and WALs as a file of its own, see file.go, and passes
-// every other call on. syncData requires the files of this parent.
+// 2.2): it opens each database and WAL as a file of its own, see file.go, and calls
+// its parent for everything else. syncData requires the files of this parent.
 const vfsName, parentName = "plantstore", "unix"
 
 // registerVFS registers the VFS with SQLite and returns its name as a C
@@ -70,12 +70,12 @@ func newVFS(name, parent uintptr) lib.Tsqlite3_vfs {
 	}
 }
 
-// address turns a Go function into a C function pointer of the translated
-// library: the address of a function value. That of a function without captured
-// variables is never freed or moved.
+// address converts a Go function to a C function pointer of the translated library:
+// the address of its function value. The function must capture no variables: then Go
+// neither frees nor moves its function value.
 func address[F any](f *F) uintptr { return *(*uintptr)(unsafe.Pointer(f)) }
 
-// function turns a C function pointer of the library into a Go function.
+// function converts a C function pointer of the library to a Go function.
 func function[F any](address uintptr) F { return *(*F)(unsafe.Pointer(&struct{ uintptr }{address})) }
 
 // parentOf returns the address of the VFS that vfs is a shim over, and its methods.
@@ -84,8 +84,8 @@ func parentOf(vfs uintptr) (parent uintptr, methods *lib.Tsqlite3_vfs) {
 	return parent, (*lib.Tsqlite3_vfs)(pointer(parent))
 }
 
-// vfsOpen opens databases and WALs as a file, and leaves journals and temporary
-// files to the parent alone.
+// vfsOpen opens each database and WAL as a file. The parent alone opens journals and
+// temporary files.
 func vfsOpen(tls *libc.TLS, vfs, name, opened uintptr, flags int32, outFlags uintptr) int32 {
 	parent, methods := parentOf(vfs)
 	open := function[func(*libc.TLS, uintptr, uintptr, uintptr, int32, uintptr) int32](methods.FxOpen)

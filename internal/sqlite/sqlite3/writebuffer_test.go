@@ -146,7 +146,7 @@ func checkTable(t *testing.T, c *sqlite3.Conn, want map[int64]string) {
 		}
 		rows++
 		if a, stored := want[s.Int64(0)]; !stored || a != s.Text(1) {
-			t.Fatalf("row %d: wanted: %v; differs", s.Int64(0), stored)
+			t.Fatalf("row %d: %.40q, want %.40q (a row of the model: %t)", s.Int64(0), s.Text(1), a, stored)
 		}
 	}
 	if rows != len(want) {

@@ -169,7 +169,7 @@ func insertWithin(ctx context.Context, e store.Engine, id int64, timeout time.Du
 		return fmt.Errorf("the next Insert: %w", err)
 	case again[0].Conflict != nil:
 		return fmt.Errorf("the next Insert: %w", again[0].Conflict)
-	case !unknown && again[0].Replayed != stored: // with an unknown outcome it may be stored late
+	case !unknown && again[0].Replayed != stored: // after an unknown outcome, the first Insert may end late
 		return fmt.Errorf("the next Insert: replayed %t, but the plant was stored: %t", again[0].Replayed, stored)
 	}
 	return nil

@@ -89,8 +89,8 @@ func testPutTokens(t *testing.T, s Store) {
 	equal(t, "the next token's id", mustCreateToken(t, e, token("c", createdAt)).ID, 8)
 }
 
-// testCapture creates plants through two engines, and finds exactly the plants that
-// were created during the capture.
+// testCapture creates plants through two engines. The capture must have exactly the
+// plants that were created during it.
 func testCapture(t *testing.T, s Store) {
 	e, other := open(t, s), open(t, s)
 	mustInsert(t, other, create(1, "before", plant.Tag{}))
