@@ -36,7 +36,7 @@ func outcomesOf(outcomes []store.Outcome) []outcome {
 
 func testOutcomes(t *testing.T, s Store) {
 	e := open(t, s)
-	mustInsert(t, e,
+	first := mustInsert(t, e,
 		create(1, "Rosa canina", plant.Tagged("shrub")),
 		create(2, "Acer", plant.Tag{}),
 		create(3, "Salix", plant.Tagged("")),
@@ -65,6 +65,7 @@ func testOutcomes(t *testing.T, s Store) {
 		{Code: plant.CodeDifferentTag},
 		{},
 	})
+	equal(t, "outcomes of the earlier batch", outcomesOf(first), []outcome{{}, {}, {}}) // an engine reuses no result
 	var got []plant.NewPlant
 	for _, r := range mustList(t, e, store.Query{From: math.MinInt64, Limit: 100}) {
 		got = append(got, r.NewPlant)
@@ -157,6 +158,8 @@ func insertWithin(ctx context.Context, e store.Engine, id int64, timeout time.Du
 		return errors.New("no error, but the plant is not stored")
 	case err == nil && !outcomes[0].Created():
 		return errors.New("no error, but the new plant was not created")
+	case err != nil && outcomes != nil:
+		return fmt.Errorf("%w, but Insert returned %d outcomes", err, len(outcomes))
 	case err != nil && short.Err() == nil:
 		return fmt.Errorf("%w before the deadline", err)
 	case unknown && timeout == 0:

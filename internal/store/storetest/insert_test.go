@@ -17,6 +17,7 @@ type wrongEngine struct {
 
 	stored, replayed bool
 	err              error
+	partial          bool // return outcomes with err
 
 	called, found bool
 }
@@ -28,6 +29,9 @@ func (e *wrongEngine) Insert(ctx context.Context, _ []store.Create) ([]store.Out
 	e.called, e.found = true, e.stored
 	if errors.Is(e.err, context.DeadlineExceeded) {
 		<-ctx.Done()
+	}
+	if e.partial {
+		return make([]store.Outcome, 1), e.err
 	}
 	if e.err != nil {
 		return nil, e.err
@@ -70,6 +74,11 @@ func TestInsertWithin(t *testing.T) {
 			wrongEngine{err: unknown},
 			0,
 			"outcome unknown\ncontext deadline exceeded, but the deadline was over before the call",
+		},
+		"outcomes with an error": {
+			wrongEngine{err: unknown, partial: true},
+			1,
+			"outcome unknown\ncontext deadline exceeded, but Insert returned 1 outcomes",
 		},
 		"another error": {
 			wrongEngine{err: store.ErrFull},
