@@ -60,7 +60,7 @@ func (e *Engine) Insert(ctx context.Context, batch []store.Create) ([]store.Outc
 		}
 		switch {
 		case ctx.Err() == nil:
-			e.log.Debug("repeating a commit", "plants", len(batch), "outcome unknown", uncertain, "error", err)
+			e.log.Debug("repeating a commit", "plants", len(batch), "outcome_unknown", uncertain, "error", err)
 		case uncertain:
 			return nil, fmt.Errorf("%w: %w", store.ErrOutcomeUnknown, driverError{err})
 		case errors.Is(err, ctx.Err()):
