@@ -53,8 +53,9 @@ func TestPlantedFiles(t *testing.T) {
 	}
 	opened := func(c sqlite.Config) func(t *testing.T, path, backup string) error {
 		return func(t *testing.T, path, _ string) error {
-			c.Path = path
-			e, err := sqlite.Open(t.Context(), c)
+			own := c // the subtests run in parallel
+			own.Path = path
+			e, err := sqlite.Open(t.Context(), own)
 			if err == nil {
 				must(t, e.Close())
 			}
