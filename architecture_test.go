@@ -45,10 +45,11 @@ var mayImport = map[string][]string{
 	"internal/store":     {"internal/plant", "internal/auth"},
 	storetest:            {"internal/plant", "internal/auth", "internal/store", "internal/move"},
 	"internal/safefile":  {},
+	"internal/listen":    {},
 	"internal/sqlite...": {"internal/plant", "internal/auth", "internal/store", "internal/safefile", "internal/sqlite..."},
 	"internal/postgres":  {"internal/plant", "internal/auth", "internal/store"},
 	pgtest:               {},
-	"internal/server":    {"internal/plant", "internal/auth", "internal/store"},
+	"internal/server":    {"internal/plant", "internal/auth", "internal/store", "internal/listen"},
 	"cmd...":             {anything},
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"plantstore/internal/listen"
 	"plantstore/internal/server"
 	"plantstore/internal/store"
 )
@@ -33,8 +34,8 @@ type httpServers struct {
 	failed  chan error // of a server that stopped by itself; buffers one error of each
 }
 
-// listen opens both listeners; serve starts their servers. The caller closes them.
-func listen(
+// openListeners opens both listeners; serve starts their servers. The caller closes them.
+func openListeners(
 	ctx context.Context, s *settings, log *slog.Logger, metrics prometheus.Registerer,
 ) (_ *httpServers, err error) {
 	h := &httpServers{failed: make(chan error, 2)}
@@ -43,16 +44,20 @@ func listen(
 			h.close()
 		}
 	}()
-	if h.publicListener, err = server.Listen(ctx, server.ListenConfig{
+	public, err := listen.Listen(ctx, listen.Config{
 		Name: "public", Address: string(s.listen), ConnectionsMax: connectionsMax(), Log: log, Metrics: metrics,
-	}); err != nil {
+	})
+	if err != nil {
 		return nil, fmt.Errorf("%w; use another address with --listen", err)
 	}
-	if h.adminListener, err = server.Listen(ctx, server.ListenConfig{
+	h.publicListener = server.NewListener(public, log)
+	admin, err := listen.Listen(ctx, listen.Config{
 		Name: "admin", Address: string(s.adminListen), Log: log, Metrics: metrics,
-	}); err != nil {
+	})
+	if err != nil {
 		return nil, fmt.Errorf("%w; use another address with --admin-listen", err)
 	}
+	h.adminListener = server.NewListener(admin, log)
 	if address := h.adminListener.Addr().(*net.TCPAddr); !address.IP.IsLoopback() {
 		log.Warn("the admin listener has no authentication, and its address is not a loopback address; "+
 			"restrict it to the operator's network", "address", address.String())

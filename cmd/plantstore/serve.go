@@ -52,7 +52,7 @@ func (p *program) serve(ctx context.Context, s *settings) (err error) {
 	log := newLogger(p, s)
 	metrics := newMetrics()
 	metrics.MustRegister(p.logs.dropped)
-	h, err := listen(ctx, s, log, metrics) // before the engine creates files
+	h, err := openListeners(ctx, s, log, metrics) // before the engine creates files
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"testing"
 
+	"plantstore/internal/listen"
 	"plantstore/internal/server"
 )
 
@@ -12,9 +13,6 @@ func TestZeroConfig(t *testing.T) {
 	t.Parallel()
 	if _, _, err := server.New(server.Config{}); err == nil {
 		t.Error("New: got no error without a store and a base URL")
-	}
-	if l, err := server.Listen(t.Context(), server.ListenConfig{}); err == nil {
-		t.Errorf("Listen: got a listener at %s without an address", l.Addr())
 	}
 }
 
@@ -29,11 +27,11 @@ func TestConfigWithoutLogAndMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := server.Listen(t.Context(), server.ListenConfig{Address: "127.0.0.1:0"})
+	l, err := listen.Listen(t.Context(), listen.Config{Address: "127.0.0.1:0"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.run(public, l)
+	h.run(public, server.NewListener(l, nil))
 	same(
 		t, h.sendTo(l.Addr().String(), message("GET /healthz HTTP/1.1", "")),
 		jsonResponse(200, `{"status":"ready"}`+"\n"),

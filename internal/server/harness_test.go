@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"plantstore/internal/auth"
+	"plantstore/internal/listen"
 	"plantstore/internal/plant"
 	"plantstore/internal/server"
 	"plantstore/internal/sqlite"
@@ -143,13 +144,13 @@ func (h *harness) serve(s setup, log *slog.Logger, metrics *prometheus.Registry)
 
 func (h *harness) listen(name string, log *slog.Logger, metrics prometheus.Registerer) net.Listener {
 	h.t.Helper()
-	l, err := server.Listen(
-		h.t.Context(), server.ListenConfig{Name: name, Address: "127.0.0.1:0", Log: log, Metrics: metrics},
+	l, err := listen.Listen(
+		h.t.Context(), listen.Config{Name: name, Address: "127.0.0.1:0", Log: log, Metrics: metrics},
 	)
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	return l
+	return server.NewListener(l, log)
 }
 
 // run serves a listener until stop.

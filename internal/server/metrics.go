@@ -71,32 +71,6 @@ func newMetrics(registry *prometheus.Registry) *metrics {
 	return m
 }
 
-// connections are the metrics of the connections of a listener.
-type connections struct {
-	open    prometheus.Gauge
-	refused prometheus.Counter
-}
-
-// newConnections returns new metrics and registers them, unless the registerer is
-// nil.
-func newConnections(registerer prometheus.Registerer, listener string) connections {
-	labels := prometheus.Labels{"listener": listener}
-	c := connections{
-		open: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "plantstore_connections_open", ConstLabels: labels,
-			Help: "Open connections of clients.",
-		}),
-		refused: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "plantstore_connections_refused_total", ConstLabels: labels,
-			Help: "Connections refused because of too many open connections or no free file descriptor.",
-		}),
-	}
-	if registerer != nil {
-		registerer.MustRegister(c.open, c.refused)
-	}
-	return c
-}
-
 // count records a request that has ended.
 func (m *routeMetrics) count(status int, took time.Duration) {
 	counter, ok := m.byStatus.Load(status)

@@ -13,7 +13,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"plantstore/internal/auth"
-	"plantstore/internal/server"
 	"plantstore/internal/store"
 )
 
@@ -166,42 +165,6 @@ func TestOpenConnections(t *testing.T) {
 	second.write("x\r\n\r\n") // net/http closes it
 	second.read("GET")
 	open("0")
-}
-
-// The listener counts connections that it cannot accept, and logs them at most once a
-// second. It does neither after Close.
-func TestRefusedConnections(t *testing.T) {
-	t.Parallel()
-	registry, log := prometheus.NewRegistry(), newLogBuffer()
-	l, err := server.Listen(
-		t.Context(), server.ListenConfig{Name: "public", Address: "127.0.0.1:0", Log: log.logger(), Metrics: registry},
-	)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := l.(interface{ SetDeadline(t time.Time) error }).SetDeadline(time.Unix(1, 0)); err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		if _, err := l.Accept(); err == nil {
-			t.Fatal("accepted a connection")
-		}
-	}
-	_ = l.Close()
-	if _, err := l.Accept(); err == nil {
-		t.Fatal("accepted a connection")
-	}
-	const metric = "plantstore_connections_refused_total"
-	const want = "# HELP " + metric +
-		" Connections refused because of too many open connections or no free file descriptor.\n" +
-		"# TYPE " + metric + " counter\n" + metric + `{listener="public"} 2` + "\n"
-	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), metric); err != nil {
-		t.Error(err)
-	}
-	const line = `"level":"WARN","msg":"connections refused","listener":"public","connections":1,"error":"accept tcp`
-	if got := log.string(); strings.Count(got, "\n") != 1 || !strings.Contains(got, line) {
-		t.Errorf("log: got %s, want one line with %s", got, line)
-	}
 }
 
 // TestMetricNames checks the names by the conventions of Prometheus.

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
-	"github.com/prometheus/client_golang/prometheus"
 
 	"plantstore/internal/server"
 )
@@ -105,33 +104,6 @@ func TestAdminListenerLimits(t *testing.T) {
 		h.admin, message("GET /livez HTTP/1.1", "", "X-Large: "+strings.Repeat("x", 20<<10)),
 	).Status; got != 431 {
 		t.Errorf("large head: got %d, want 431", got)
-	}
-}
-
-func TestListen(t *testing.T) {
-	t.Parallel()
-	listenConfig := func(address string) server.ListenConfig {
-		return server.ListenConfig{
-			Name: "public", Address: address, Log: newLogBuffer().logger(), Metrics: prometheus.NewRegistry(),
-		}
-	}
-	l, err := server.Listen(t.Context(), listenConfig("127.0.0.1:0"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := server.Listen(
-		t.Context(), listenConfig(l.Addr().String()),
-	); err == nil || !strings.HasPrefix(err.Error(), "listen tcp "+l.Addr().String()+": ") {
-		t.Errorf("address in use: got %v, want an error", err)
-	}
-	_ = l.Close()
-	if _, err := l.Accept(); err == nil {
-		t.Error("accept after close: got no error")
-	}
-	for _, address := range []string{"127.0.0.1", "127.0.0.1:http:x", "plants.invalid.:0"} {
-		if l, err := server.Listen(t.Context(), listenConfig(address)); err == nil {
-			t.Errorf("%s: got a listener at %s", address, l.Addr())
-		}
 	}
 }
 

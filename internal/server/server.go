@@ -62,7 +62,7 @@ type Limits struct {
 const headerSlack = 4 << 10
 
 // New returns the servers of the public and the admin listener. The caller passes
-// a listener of Listen to the Serve method of each.
+// a listener of NewListener to the Serve method of each.
 func New(c Config) (public, admin *http.Server, err error) {
 	if c.Store == nil || c.BaseURL == nil {
 		return nil, nil, errors.New("server: Store and BaseURL are required")

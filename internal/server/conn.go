@@ -3,7 +3,6 @@ package server
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -13,102 +12,48 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"plantstore/internal/plant"
 )
 
-// ListenConfig configures a listener.
-type ListenConfig struct {
-	Name           string                // "public" or "admin", in log lines and metrics
-	Address        string                // host:port; port 0 is any free port
-	ConnectionsMax int                   // open connections; 0: no limit
-	Log            *slog.Logger          // nil: none
-	Metrics        prometheus.Registerer // for the metrics of connections; nil: none
-}
-
-// Listen opens a TCP listener. It closes connections above the limit at once and
-// counts them as refused.
+// NewListener returns a listener for the Serve method of a server. inner is a
+// listener of package listen, or one with TLS above it.
 //
 // net/http refuses some requests before it calls the handler: a malformed or
 // oversized head, an unsupported HTTP version or Transfer-Encoding, an unsupported
 // Expect. The connections of the listener replace these responses by ones with the
-// error body.
-func Listen(ctx context.Context, c ListenConfig) (net.Listener, error) {
-	if c.Address == "" {
-		return nil, errors.New("listen: the address is empty; give host:port")
-	}
-	var config net.ListenConfig
-	l, err := config.Listen(ctx, "tcp", c.Address)
-	if err != nil {
-		return nil, err // its text begins with "listen tcp ADDRESS"
-	}
-	return &listener{
-		TCPListener: l.(*net.TCPListener), name: c.Name, log: loggerOrNone(c.Log),
-		max: int64(c.ConnectionsMax), connections: newConnections(c.Metrics, c.Name),
-	}, nil
+// error body. log receives a line for each; nil: none.
+func NewListener(inner net.Listener, log *slog.Logger) net.Listener {
+	return &listener{Listener: inner, log: loggerOrNone(log)}
 }
 
 type listener struct {
-	*net.TCPListener
-	name        string
-	log         *slog.Logger
-	max         int64        // open connections; 0: no limit
-	open        atomic.Int64 // connections
-	connections connections
-
-	// Only the goroutine that calls Accept uses these.
-	loggedAt time.Time // of the last line about refused connections
-	unlogged int       // connections refused since then
+	net.Listener
+	log *slog.Logger
 }
 
-// Accept implements net.Listener. Only one goroutine may call it, as
-// http.Server.Serve does. Serve retries after the error of a missing descriptor.
+// Accept implements net.Listener.
 func (l *listener) Accept() (net.Conn, error) {
-	for {
-		c, err := l.AcceptTCP()
-		switch {
-		case errors.Is(err, net.ErrClosed):
-			return nil, err
-		case err != nil:
-			l.refuse(err)
-			return nil, err
-		case l.max > 0 && l.open.Load() >= l.max:
-			_ = c.Close()
-			l.refuse(fmt.Errorf("%d connections are open; raise the limit of open files to allow more", l.max))
-			continue
-		}
-		l.open.Add(1)
-		l.connections.open.Inc()
-		return &conn{TCPConn: c, log: l.log, listener: l}, nil
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err // Serve compares it, and retries if it is temporary
 	}
+	return &conn{Conn: c, log: l.log}, nil
 }
 
-// refuse counts a refused connection. It logs at most one line per second.
-func (l *listener) refuse(cause error) {
-	l.connections.refused.Inc()
-	l.unlogged++
-	if now := time.Now(); now.Sub(l.loggedAt) >= time.Second {
-		l.log.Warn("connections refused", "listener", l.name, "connections", l.unlogged, "error", cause)
-		l.loggedAt, l.unlogged = now, 0
-	}
-}
-
+// conn is the HTTP level of a connection.
 type conn struct {
-	*net.TCPConn
+	net.Conn
 	log        *slog.Logger
-	listener   *listener // counts this connection until it is closed
-	closed     atomic.Bool
 	responding atomic.Bool // a handler runs that reads only a body of known length
 }
 
-// Close closes the connection. net/http may call it more than once.
-func (c *conn) Close() error {
-	if c.closed.CompareAndSwap(false, true) {
-		c.listener.open.Add(-1)
-		c.listener.connections.open.Dec()
+// CloseWrite ends the output, which net/http calls before it closes a connection
+// with unread data.
+func (c *conn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
 	}
-	return c.TCPConn.Close()
+	return nil
 }
 
 // connKey is the key of the *conn in the context of a request.
@@ -119,8 +64,8 @@ func keepConn(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
 }
 
-// connOf returns the connection of a request, or nil if a listener of another
-// package accepted it.
+// connOf returns the connection of a request, or nil if it is not one of
+// NewListener.
 func connOf(r *http.Request) *conn {
 	c, _ := r.Context().Value(connKey{}).(*conn)
 	return c
@@ -137,20 +82,20 @@ func (c *conn) Read(p []byte) (int, error) {
 	if len(p) == 1 && c.responding.Load() {
 		return 0, nil
 	}
-	return c.TCPConn.Read(p)
+	return c.Conn.Read(p)
 }
 
 // Write writes to the client. It replaces an error response of net/http.
 func (c *conn) Write(p []byte) (int, error) {
 	refusal := ownError(p)
 	if refusal == nil {
-		return c.TCPConn.Write(p)
+		return c.Conn.Write(p)
 	}
 	id := newRequestID()
 	client, _, _ := net.SplitHostPort(c.RemoteAddr().String())
 	c.log.Info("request refused before it was read", "request_id", id, "client", client,
 		"status", refusal.Code.Status(), "error_code", int(refusal.Code), "error", refusal.Message)
-	if _, err := c.TCPConn.Write(bareResponse(refusal, id)); err != nil {
+	if _, err := c.Conn.Write(bareResponse(refusal, id)); err != nil {
 		return 0, err
 	}
 	return len(p), nil
