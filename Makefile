@@ -44,6 +44,7 @@ check: need ## run the checks that take longer: long forms of tests, the pages, 
 	@tools/need.sh $(DOCS_PACKAGES)
 	cd docs/test && go test -count=1 -parallel 4 .
 	go test -count=1 -timeout=20m ./internal/dump ./cmd/plantstore
+	go test -count=1 -run=TestInvalidCredentialsTakeTheSameTime ./internal/server
 	cd bench && go test -count=1 ./...
 	tools/faults.sh short
 	tools/vuln.sh

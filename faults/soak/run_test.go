@@ -158,7 +158,7 @@ func (r *run) operate(ctx context.Context) {
 		case <-tick.C:
 		}
 		if guest.token != "" { // revoked more than a second ago
-			guest.refused(40104, "Bearer "+guest.token, encode(r.plan.plant(r.ledger.claim())))
+			guest.refused(40102, "Bearer "+guest.token, encode(r.plan.plant(r.ledger.claim())))
 		}
 		name := fmt.Sprint("guest-", round)
 		guest.token = strings.TrimSpace(r.command("token", "create", name, "--no-expiry"))

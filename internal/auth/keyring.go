@@ -60,35 +60,46 @@ func (k *Keyring) entries() map[Hash]*entry {
 	return nil
 }
 
-// Authenticate returns the principal of a credential at that time. The error is a
-// *plant.Error with one of the 401 codes.
+// Authenticate returns the principal of a credential at that time. The error is an
+// *Invalid.
 //
 // The lookup is by hash, so its duration does not depend on the secret.
 func (k *Keyring) Authenticate(credential string, now time.Time) (Principal, error) {
 	e, ok := k.entries()[HashOf(credential)]
 	switch {
 	case !ok:
-		return Principal{}, unknown()
+		return Principal{}, &Invalid{Reason: ReasonUnknown}
 	case e.token.Revoked():
-		return Principal{}, &plant.Error{
-			Code:    plant.CodeCredentialRevoked,
-			Message: "the credential was revoked; request another from the store's operator",
-		}
+		return Principal{}, &Invalid{Reason: ReasonRevoked}
 	case e.token.expiredAt(now):
-		return Principal{}, &plant.Error{
-			Code:    plant.CodeCredentialExpired,
-			Message: "the credential has expired; request another from the store's operator",
-		}
+		return Principal{}, &Invalid{Reason: ReasonExpired}
 	}
 	e.markUsed(now)
 	return Principal{TokenID: e.token.ID, Name: e.token.Name, Scopes: e.token.Scopes}, nil
 }
 
-func unknown() error {
-	return &plant.Error{
-		Code:    plant.CodeCredentialUnknown,
-		Message: "unknown credential; send the whole token or request one from the store's operator",
-	}
+// The reasons of Invalid for a token.
+const (
+	ReasonUnknown = "unknown"
+	ReasonExpired = "expired"
+	ReasonRevoked = "revoked"
+)
+
+// Invalid is the error of a credential that authenticates no principal. It wraps the
+// *plant.Error for the client, which is the same for every reason: a client must not
+// learn that a credential was ever valid.
+type Invalid struct {
+	Reason string // for the log of the server; has no part of the credential
+}
+
+func (e *Invalid) Error() string { return "invalid credential: " + e.Reason }
+
+// Unwrap returns the *plant.Error for the client.
+func (e *Invalid) Unwrap() error { return errInvalid }
+
+var errInvalid = &plant.Error{
+	Code:    plant.CodeCredentialInvalid,
+	Message: "invalid credential; send the whole token or request another from the store's operator",
 }
 
 // usedEvery is the resolution of the time of last use. With a finer one, every request

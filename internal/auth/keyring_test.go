@@ -2,6 +2,7 @@ package auth_test
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 	"strconv"
 	"sync"
@@ -14,11 +15,7 @@ import (
 	"plantstore/internal/plant"
 )
 
-const (
-	unknown = "unknown credential; send the whole token or request one from the store's operator"
-	expired = "the credential has expired; request another from the store's operator"
-	revoked = "the credential was revoked; request another from the store's operator"
-)
+const invalid = "invalid credential; send the whole token or request another from the store's operator"
 
 // token returns a token with its name as its secret.
 func token(id int64, name string, scopes auth.Scopes, expires, revoked time.Time) auth.Token {
@@ -40,26 +37,25 @@ func TestAuthenticate(t *testing.T) {
 		name, secret string
 		now          time.Time
 		want         auth.Principal
-		code         plant.Code
-		text         string
+		reason       string
 	}{
-		{"without limits", "plain", noon, auth.Principal{TokenID: 1, Name: "plain", Scopes: auth.ScopeCreate}, 0, ""},
-		{"before it expires", "limited", before, auth.Principal{TokenID: 2, Name: "limited", Scopes: scopeRead}, 0, ""},
-		{"when it expires", "limited", noon, auth.Principal{}, plant.CodeCredentialExpired, expired},
-		{"after it expired", "limited", after, auth.Principal{}, plant.CodeCredentialExpired, expired},
-		{"revoked by a clock ahead", "revoked", before, auth.Principal{}, plant.CodeCredentialRevoked, revoked},
-		{"when it is revoked", "revoked", noon, auth.Principal{}, plant.CodeCredentialRevoked, revoked},
-		{"after it was revoked", "revoked", after, auth.Principal{}, plant.CodeCredentialRevoked, revoked},
-		{"revoked and not yet expired", "both", before, auth.Principal{}, plant.CodeCredentialRevoked, revoked},
-		{"revoked and expired", "both", after, auth.Principal{}, plant.CodeCredentialRevoked, revoked},
-		{"unknown", "other", noon, auth.Principal{}, plant.CodeCredentialUnknown, unknown},
-		{"other case", "Plain", noon, auth.Principal{}, plant.CodeCredentialUnknown, unknown},
-		{"empty", "", noon, auth.Principal{}, plant.CodeCredentialUnknown, unknown},
+		{"without limits", "plain", noon, auth.Principal{TokenID: 1, Name: "plain", Scopes: auth.ScopeCreate}, ""},
+		{"before it expires", "limited", before, auth.Principal{TokenID: 2, Name: "limited", Scopes: scopeRead}, ""},
+		{"when it expires", "limited", noon, auth.Principal{}, auth.ReasonExpired},
+		{"after it expired", "limited", after, auth.Principal{}, auth.ReasonExpired},
+		{"revoked by a clock ahead", "revoked", before, auth.Principal{}, auth.ReasonRevoked},
+		{"when it is revoked", "revoked", noon, auth.Principal{}, auth.ReasonRevoked},
+		{"after it was revoked", "revoked", after, auth.Principal{}, auth.ReasonRevoked},
+		{"revoked and not yet expired", "both", before, auth.Principal{}, auth.ReasonRevoked},
+		{"revoked and expired", "both", after, auth.Principal{}, auth.ReasonRevoked},
+		{"unknown", "other", noon, auth.Principal{}, auth.ReasonUnknown},
+		{"other case", "Plain", noon, auth.Principal{}, auth.ReasonUnknown},
+		{"empty", "", noon, auth.Principal{}, auth.ReasonUnknown},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			got, err := ring.Authenticate(row.secret, row.now)
-			checkRefusal(t, err, row.code, row.text)
+			checkInvalid(t, err, row.reason)
 			if got != row.want {
 				t.Errorf("got %+v, want %+v", got, row.want)
 			}
@@ -67,11 +63,26 @@ func TestAuthenticate(t *testing.T) {
 	}
 }
 
+// checkInvalid fails the test unless err is nil for an empty reason, or an *auth.Invalid
+// with the reason that wraps the one error for clients.
+func checkInvalid(t *testing.T, err error, reason string) {
+	t.Helper()
+	if reason == "" {
+		checkRefusal(t, err, 0, "")
+		return
+	}
+	var got *auth.Invalid
+	if !errors.As(err, &got) || got.Reason != reason || err.Error() != "invalid credential: "+reason {
+		t.Errorf("got %v, want the reason %q", err, reason)
+	}
+	checkRefusal(t, errors.Unwrap(err), plant.CodeCredentialInvalid, invalid)
+}
+
 func TestEmptyKeyring(t *testing.T) {
 	t.Parallel()
 	var ring auth.Keyring
 	_, err := ring.Authenticate("anything", noon)
-	checkRefusal(t, err, plant.CodeCredentialUnknown, unknown)
+	checkInvalid(t, err, auth.ReasonUnknown)
 	if uses := ring.UsedSince(time.Time{}); uses != nil {
 		t.Errorf("uses: got %v, want none", uses)
 	}

@@ -10,6 +10,9 @@ type Code int32
 func (c Code) Status() int { return int(c) / 100 }
 
 // The codes. Catalogue returns the meaning of each and the remedy for a client.
+// 40103 (expired) and 40104 (revoked) are reserved: versions before 1.0.0 sent them.
+// Their response is now 40102, because a response must not tell whether a credential
+// was ever valid.
 const (
 	CodeBodyMissing       Code = 40001
 	CodeBodyNotJSON       Code = 40002
@@ -34,9 +37,7 @@ const (
 	CodeBodyIncomplete    Code = 40053
 	CodeQueryInvalid      Code = 40061
 	CodeCredentialMissing Code = 40101
-	CodeCredentialUnknown Code = 40102
-	CodeCredentialExpired Code = 40103
-	CodeCredentialRevoked Code = 40104
+	CodeCredentialInvalid Code = 40102
 	CodeScopeMissing      Code = 40301
 	CodeCrossSite         Code = 40302
 	CodeNotFound          Code = 40401
@@ -163,11 +164,10 @@ var catalogue = []Entry{
 		askOperator,
 	},
 	{
-		CodeCredentialUnknown, "credential-unknown", "The store does not have this credential.",
+		CodeCredentialInvalid, "credential-invalid",
+		"The credential is unknown, expired or revoked. The log of the server has the reason.",
 		"Send the whole token. " + askOperator,
 	},
-	{CodeCredentialExpired, "credential-expired", "The credential has expired.", askOperator},
-	{CodeCredentialRevoked, "credential-revoked", "The operator has revoked the credential.", askOperator},
 	{
 		CodeScopeMissing, "scope-missing", "The credential is valid, but does not have the scope of this operation.",
 		"Ask the operator of the store for a token with the scope in the WWW-Authenticate header.",

@@ -36,6 +36,9 @@ func (h *handler) logRequest(rec *responseRecorder, r *http.Request, took time.D
 	if rec.principal != "" {
 		attrs = append(attrs, slog.String("credential", rec.principal))
 	}
+	if rec.reason != "" {
+		attrs = append(attrs, slog.String("reason", rec.reason))
+	}
 	if rec.code != 0 {
 		attrs = append(attrs, slog.Int("error_code", int(rec.code)))
 	}

@@ -15,23 +15,17 @@ import (
 const (
 	challengeNone      = `Bearer realm="plantstore"`
 	challengeMalformed = challengeNone + `, error="invalid_request", error_description="` + textMalformed + `"`
+	challengeInvalid   = challengeNone + `, error="invalid_token", error_description="` + textInvalid + `"`
 	challengeTwo       = challengeNone + `, error="invalid_request", error_description="` + textTwo + `"`
 	challengeScope     = `Bearer realm="plantstore", error="insufficient_scope", scope="plants:create"`
 
 	textNone = "the request has no bearer credential; send Authorization: Bearer TOKEN " +
 		"with a token from the store's operator"
-	textUnknown   = "unknown credential; send the whole token or request one from the store's operator"
-	textExpired   = "the credential has expired; request another from the store's operator"
-	textRevoked   = "the credential was revoked; request another from the store's operator"
+	textInvalid   = "invalid credential; send the whole token or request another from the store's operator"
 	textMalformed = "the Authorization header is malformed; send Authorization: Bearer TOKEN"
 	textTwo       = "the request has more than one Authorization header; send one"
 	textScope     = "the credential lacks the scope plants:create"
 )
-
-// invalidToken returns the challenge for an invalid credential.
-func invalidToken(text string) string {
-	return `Bearer realm="plantstore", error="invalid_token", error_description="` + text + `"`
-}
 
 // startWithTokens starts a server with tokens of every kind and returns their secrets
 // by name.
@@ -113,9 +107,7 @@ func TestCredentials(t *testing.T) {
 	h, secrets := startWithTokens(t)
 	bearer := func(secret string) string { return post(`{"id":1,"name":"A"}`, "Authorization: Bearer "+secret) }
 	with := func(name string) string { return bearer(secrets[name]) }
-	unknown := refused(40102, textUnknown, "WWW-Authenticate", invalidToken(textUnknown))
-	expired := refused(40103, textExpired, "WWW-Authenticate", invalidToken(textExpired))
-	revoked := refused(40104, textRevoked, "WWW-Authenticate", invalidToken(textRevoked))
+	invalid := refused(40102, textInvalid, "WWW-Authenticate", challengeInvalid)
 	scope := refused(40301, textScope, "WWW-Authenticate", challengeScope)
 	changed := []byte(h.token)
 	changed[10]++ // the next digit
@@ -123,15 +115,15 @@ func TestCredentials(t *testing.T) {
 		changed[10] = '0'
 	}
 	runCases(t, h, []requestCase{
-		{"unknown", bearer(auth.Mint()), unknown},
-		{"changed", bearer(string(changed)), unknown},
-		{"shortened", bearer(h.token[:20]), unknown},
-		{"other case", bearer(swapCase(h.token)), unknown},
-		{"not a token", bearer("00aa11"), unknown},
-		{"expired", with("expired"), expired},
-		{"revoked", with("revoked"), revoked},
-		{"revoked and expired", with("revoked and expired"), revoked},
-		{"revoked by a clock ahead", with("revoked by a clock ahead"), revoked},
+		{"unknown", bearer(auth.Mint()), invalid},
+		{"changed", bearer(string(changed)), invalid},
+		{"shortened", bearer(h.token[:20]), invalid},
+		{"other case", bearer(swapCase(h.token)), invalid},
+		{"not a token", bearer("00aa11"), invalid},
+		{"expired", with("expired"), invalid},
+		{"revoked", with("revoked"), invalid},
+		{"revoked and expired", with("revoked and expired"), invalid},
+		{"revoked by a clock ahead", with("revoked by a clock ahead"), invalid},
 		{"may read", with("reader"), scope},
 		{"may administer", with("administrator"), scope},
 		{"may do nothing", with("without scopes"), scope},
@@ -202,7 +194,7 @@ func TestTokenChangesApplyWithinASecond(t *testing.T) {
 
 	t.Run("created", func(t *testing.T) {
 		secret := mint(t, operator, auth.Token{Name: "second", Scopes: auth.ScopeCreate})
-		awaitCode(t, h, secret, plant.CodeBodyMissing, plant.CodeCredentialUnknown)
+		awaitCode(t, h, secret, plant.CodeBodyMissing, plant.CodeCredentialInvalid)
 	})
 	t.Run("revoked", func(t *testing.T) {
 		if _, err := operator.RevokeTokens(
@@ -210,17 +202,17 @@ func TestTokenChangesApplyWithinASecond(t *testing.T) {
 		); err != nil {
 			t.Fatal(err)
 		}
-		awaitCode(t, h, h.token, plant.CodeCredentialRevoked, plant.CodeBodyMissing)
+		awaitCode(t, h, h.token, plant.CodeCredentialInvalid, plant.CodeBodyMissing)
 	})
 	t.Run("revoked by hash", func(t *testing.T) {
 		secret := mint(t, operator, auth.Token{Name: "third", Scopes: auth.ScopeCreate})
-		awaitCode(t, h, secret, plant.CodeBodyMissing, plant.CodeCredentialUnknown)
+		awaitCode(t, h, secret, plant.CodeBodyMissing, plant.CodeCredentialInvalid)
 		if _, err := operator.RevokeTokens(
 			context.Background(), store.Selector{Hash: auth.HashOf(secret)}, time.Now(),
 		); err != nil {
 			t.Fatal(err)
 		}
-		awaitCode(t, h, secret, plant.CodeCredentialRevoked, plant.CodeBodyMissing)
+		awaitCode(t, h, secret, plant.CodeCredentialInvalid, plant.CodeBodyMissing)
 	})
 }
 

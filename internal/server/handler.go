@@ -111,6 +111,9 @@ func (h *handler) serve(rec *responseRecorder, r *http.Request) error {
 	principal, err := h.authorize(r, route)
 	rec.principal = principal.Name
 	if err != nil {
+		if invalid := (*auth.Invalid)(nil); errors.As(err, &invalid) {
+			rec.reason = invalid.Reason
+		}
 		return &denied{error: err, scope: route.scope}
 	}
 	return route.handle(rec, r, principal)

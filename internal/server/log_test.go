@@ -66,6 +66,30 @@ func TestLog(t *testing.T) {
 	}
 }
 
+// The log has the reason for which a credential is invalid. The response has none.
+func TestLogHasReasonOfInvalidCredential(t *testing.T) {
+	t.Parallel()
+	h, secrets := startWithTokens(t)
+	var want []line
+	for _, row := range []struct{ secret, reason string }{
+		{auth.Mint(), "unknown"},
+		{"00aa11", "unknown"},
+		{secrets["expired"], "expired"},
+		{secrets["revoked"], "revoked"},
+		{secrets["revoked and expired"], "revoked"},
+	} {
+		a := h.send(post("", "Authorization: Bearer "+row.secret))
+		same(t, a, refused(40102, textInvalid, "WWW-Authenticate", challengeInvalid))
+		l := requestLine("public", "POST", "/plants", 401, a)
+		l["reason"], l["error_code"] = row.reason, 40102.0
+		want = append(want, l)
+	}
+	got, _ := h.log.lines(t)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("log (-want +got):\n%s", diff)
+	}
+}
+
 // requestLine returns the line about a request, without credential and error.
 func requestLine(listener, method, path string, status int, a response) line {
 	return line{

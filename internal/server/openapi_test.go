@@ -296,9 +296,7 @@ func TestDocumentExamplesMatchTheResponses(t *testing.T) {
 		plant.CodeRequestMalformed:  textMalformedRequest + ": malformed Host header",
 		plant.CodeBodyIncomplete:    textIncomplete,
 		plant.CodeCredentialMissing: textNone,
-		plant.CodeCredentialUnknown: textUnknown,
-		plant.CodeCredentialExpired: textExpired,
-		plant.CodeCredentialRevoked: textRevoked,
+		plant.CodeCredentialInvalid: textInvalid,
 		plant.CodeScopeMissing:      textScope,
 		plant.CodeNotFound:          textNotFound,
 		plant.CodeBodyTooLarge:      "the body is larger than 65536 bytes; nothing was stored",
@@ -364,6 +362,9 @@ numbers, so treat an unknown number like its status. A retry never creates a sec
 
 The message has all validation errors of a plant, and the number is the lowest of theirs. The text of a message may
 change; programs should use the number.
+
+40103 and 40104 are reserved. Versions before 1.0.0 sent them for an expired and a revoked credential, which now
+receive 40102.
 
 ` + "`go test ./internal/server -update`" + ` writes this page from the catalogue in internal/plant/errors.go.
 `)

@@ -16,6 +16,7 @@ type responseRecorder struct {
 	bytes     int    // of the body
 	route     *route // nil: no route matches
 	principal string // the name of the principal; empty: the request is not authenticated
+	reason    string // why the credential is invalid; the client does not receive it
 	code      plant.Code
 	cause     error // of an internal error, which the client does not receive
 	started   time.Time

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -13,9 +12,10 @@ import (
 
 // A revocation takes effect within a second. The watcher polls the engine four times a
 // second. A request waits for a new poll if the last one is older than staleAfter (the
-// machine slept, the engine hangs), or if its token is unknown, because the token may be
-// new. Waiting requests share a poll, and the rate of polls is bounded, so that neither a
-// slow engine nor guessed tokens cost much.
+// machine slept, the engine hangs), or if its token is invalid, because the token may be
+// new. Expired and revoked tokens wait like unknown ones, so that the time of a response
+// does not tell them apart. Waiting requests share a poll, and the rate of polls is
+// bounded, so that neither a slow engine nor guessed tokens cost much.
 const (
 	pollEvery    = 250 * time.Millisecond
 	staleAfter   = 900 * time.Millisecond
@@ -157,17 +157,14 @@ func (c *credentials) authenticate(ctx context.Context, credential string) (auth
 		}
 	}
 	principal, err := c.keyring.Authenticate(credential, now)
-	if err == nil {
-		return principal, nil
+	// Without a valid checksum the credential is no token, as its sender can compute.
+	if err == nil || !auth.WellFormed(credential) {
+		return principal, err
 	}
-	var refusal *plant.Error
-	if errors.As(err, &refusal) && refusal.Code == plant.CodeCredentialUnknown && auth.WellFormed(credential) {
-		if err := c.poll(ctx, now); err != nil {
-			return auth.Principal{}, c.unreadable(err)
-		}
-		return c.keyring.Authenticate(credential, now)
+	if err := c.poll(ctx, now); err != nil {
+		return auth.Principal{}, c.unreadable(err)
 	}
-	return auth.Principal{}, err
+	return c.keyring.Authenticate(credential, now)
 }
 
 // age returns the time since the last successful poll.

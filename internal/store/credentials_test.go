@@ -25,7 +25,7 @@ func TestTokenChange(t *testing.T) {
 		s := mustNew(t, e, limits)
 		defer s.Close()
 		secret, token := newToken(7)
-		if _, err := s.Authenticate(t.Context(), secret); codeOf(err) != plant.CodeCredentialUnknown {
+		if _, err := s.Authenticate(t.Context(), secret); codeOf(err) != plant.CodeCredentialInvalid {
 			t.Errorf("before the token exists: %v", err)
 		}
 		e.change(func(e *stub) { e.tokens = []auth.Token{token} })
@@ -37,7 +37,7 @@ func TestTokenChange(t *testing.T) {
 		token.RevokedAt = time.Now()
 		e.change(func(e *stub) { e.tokens = []auth.Token{token} })
 		time.Sleep(time.Second) //nolint:forbidigo // the bubble's clock, not a wait
-		if _, err := s.Authenticate(t.Context(), secret); codeOf(err) != plant.CodeCredentialRevoked {
+		if _, err := s.Authenticate(t.Context(), secret); codeOf(err) != plant.CodeCredentialInvalid {
 			t.Errorf("a second after its revocation: %v", err)
 		}
 	})
@@ -62,7 +62,7 @@ func TestStaleTokens(t *testing.T) {
 		}
 		token.RevokedAt = time.Now()
 		e.change(func(e *stub) { e.err, e.tokens = nil, []auth.Token{token} })
-		if _, err := s.Authenticate(t.Context(), secret); codeOf(err) != plant.CodeCredentialRevoked {
+		if _, err := s.Authenticate(t.Context(), secret); codeOf(err) != plant.CodeCredentialInvalid {
 			t.Errorf("as soon as the engine works again: %v", err)
 		}
 	})
@@ -80,7 +80,7 @@ func TestClockSetBack(t *testing.T) {
 		s.SetPolledAt(time.Now().Add(time.Hour))
 		token.RevokedAt = time.Now()
 		e.change(func(e *stub) { e.tokens = []auth.Token{token} })
-		if _, err := s.Authenticate(t.Context(), secret); codeOf(err) != plant.CodeCredentialRevoked {
+		if _, err := s.Authenticate(t.Context(), secret); codeOf(err) != plant.CodeCredentialInvalid {
 			t.Errorf("got %v, want credential revoked", err)
 		}
 	})
@@ -102,7 +102,7 @@ func TestNewToken(t *testing.T) {
 		before := 0
 		e.change(func(e *stub) { before = e.polls })
 		for range 1000 { // guesses
-			if _, err := s.Authenticate(t.Context(), auth.Mint()); codeOf(err) != plant.CodeCredentialUnknown {
+			if _, err := s.Authenticate(t.Context(), auth.Mint()); codeOf(err) != plant.CodeCredentialInvalid {
 				t.Fatal(err)
 			}
 		}
@@ -111,6 +111,44 @@ func TestNewToken(t *testing.T) {
 				t.Errorf("%d polls for guesses at the same time, want none", e.polls-before)
 			}
 		})
+	})
+}
+
+// TestInvalidTokensWaitAlike shows that unknown, expired and revoked tokens wait for the
+// same poll, so that the time of a response does not tell them apart. A text that is no
+// token waits for none.
+func TestInvalidTokensWaitAlike(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &stub{}
+		expiredSecret, expired := newToken(7)
+		expired.ExpiresAt = time.Now().Add(-time.Second)
+		revokedSecret, revoked := newToken(8)
+		revoked.RevokedAt = time.Now()
+		e.tokens = []auth.Token{expired, revoked}
+		s := mustNew(t, e, limits)
+		defer s.Close()
+		unknownSecret := auth.Mint()
+		for _, row := range []struct {
+			name, secret, reason string
+			waits                time.Duration
+		}{
+			{"unknown", unknownSecret, auth.ReasonUnknown, 10 * time.Millisecond},
+			{"expired", expiredSecret, auth.ReasonExpired, 10 * time.Millisecond},
+			{"revoked", revokedSecret, auth.ReasonRevoked, 10 * time.Millisecond},
+			{"no token", unknownSecret + "0", auth.ReasonUnknown, 0},
+		} {
+			just := time.Now().Truncate(time.Second).Add(time.Second + 1) // just after a poll
+			time.Sleep(time.Until(just))                                  //nolint:forbidigo // the bubble's clock, not a wait
+			started := time.Now()
+			_, err := s.Authenticate(t.Context(), row.secret)
+			var invalid *auth.Invalid
+			if !errors.As(err, &invalid) || invalid.Reason != row.reason {
+				t.Errorf("%s: got %v, want the reason %s", row.name, err, row.reason)
+			}
+			if took := time.Since(started).Round(time.Microsecond); took != row.waits {
+				t.Errorf("%s: waited for %s, want %s", row.name, took, row.waits)
+			}
+		}
 	})
 }
 

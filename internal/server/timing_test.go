@@ -1,0 +1,105 @@
+package server_test
+
+import (
+	"cmp"
+	"math"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"plantstore/internal/auth"
+)
+
+// tMax is the limit of |t| in tests of constant time. Equal distributions exceed it in 1
+// of 100,000 runs.
+const tMax = 4.5
+
+// The time of a response does not tell unknown, expired and revoked tokens apart. The
+// control is a credential without a valid checksum, which the server refuses before it
+// polls the engine: its client can compute the checksum, so this difference has no
+// information.
+func TestInvalidCredentialsTakeTheSameTime(t *testing.T) {
+	samples := 10_000
+	if testing.Short() {
+		samples = 300
+	}
+	h, secrets := startWithTokens(t)
+	const unknown, expired, revoked, control = 0, 1, 2, 3
+	took := sampleTimes(t, h, samples, []string{
+		unknown: "", expired: secrets["expired"], revoked: secrets["revoked"], control: h.token + "0",
+	})
+	for _, pair := range []struct {
+		name string
+		a, b int
+	}{
+		{"unknown and expired", unknown, expired},
+		{"unknown and revoked", unknown, revoked},
+		{"expired and revoked", expired, revoked},
+	} {
+		value := welch(took[pair.a], took[pair.b])
+		t.Logf("%s: t = %.2f of %d samples each", pair.name, value, samples)
+		if math.Abs(value) >= tMax {
+			t.Errorf("%s: |t| = %.2f, want below %v", pair.name, math.Abs(value), tMax)
+		}
+	}
+	value := welch(took[unknown], took[control])
+	t.Logf("control: t = %.2f", value)
+	if math.Abs(value) < tMax {
+		t.Errorf("control: |t| = %.2f, want %v or more: the test does not detect a difference", math.Abs(value), tMax)
+	}
+}
+
+// sampleTimes sends requests with the credentials in random order, over concurrent
+// connections, and returns the times of the responses in seconds. An empty credential
+// is a new unknown one for each request.
+func sampleTimes(t *testing.T, h *harness, samples int, credentials []string) [][]float64 {
+	t.Helper()
+	const connections = 20 // the responses of each wait 10 ms for a poll
+	took := make([][]float64, len(credentials))
+	var mu sync.Mutex // guards took
+	var senders sync.WaitGroup
+	for range connections {
+		order := rand.Perm(len(credentials) * samples / connections)
+		c := dial(t, h.public)
+		_ = c.SetDeadline(time.Now().Add(10 * time.Minute))
+		senders.Go(func() {
+			for _, n := range order {
+				kind := n % len(credentials)
+				fresh := auth.Mint() // before each request, so that its time delays all kinds alike
+				raw := post("", "Authorization: Bearer "+cmp.Or(credentials[kind], fresh))
+				started := time.Now()
+				c.write(raw)
+				a, err := readResponse(c.reader, "POST")
+				seconds := time.Since(started).Seconds()
+				if err != nil || a.Status != 401 {
+					t.Errorf("kind %d: got %+v, %v, want 401", kind, a, err)
+					return
+				}
+				mu.Lock()
+				took[kind] = append(took[kind], seconds)
+				mu.Unlock()
+			}
+		})
+	}
+	senders.Wait()
+	return took
+}
+
+// welch returns Welch's t of two samples.
+func welch(a, b []float64) float64 {
+	meanA, varianceA := moments(a)
+	meanB, varianceB := moments(b)
+	return (meanA - meanB) / math.Sqrt(varianceA/float64(len(a))+varianceB/float64(len(b)))
+}
+
+// moments returns the mean and the variance of a sample.
+func moments(sample []float64) (mean, variance float64) {
+	for _, x := range sample {
+		mean += x / float64(len(sample))
+	}
+	for _, x := range sample {
+		variance += (x - mean) * (x - mean) / float64(len(sample)-1)
+	}
+	return mean, variance
+}
