@@ -11,7 +11,7 @@ BENCH_PACKAGES := wrk sqlite3
 FAULT_PACKAGES := strace e2fsprogs util-linux mount
 
 # The pages of docs/tutorial and docs/how-to are executed on machines with these packages.
-DOCS_PACKAGES := caddy curl etcd-server iproute2 jq nginx nodejs openssh-server openssl passwd patroni pg-auto-failover-cli \
+DOCS_PACKAGES := caddy curl etcd-server haproxy iproute2 jq nginx nodejs openssh-server openssl passwd patroni pg-auto-failover-cli \
 	postgresql-15-auto-failover prometheus python3 python3-etcd rsync sqlite3 sudo systemd
 
 # The lowest share of the statements of internal/ that the tests must run, in per cent.

@@ -49,7 +49,8 @@ func TestEverySettingHasThreeSources(t *testing.T) {
 	t.Parallel()
 	other := map[string]string{
 		"db": "other.db", "listen": "127.0.0.1:1", "admin-listen": "127.0.0.1:1", "base-url": "https://plants.example",
-		"cors-origins": "https://plants.example", "admin-host": "metrics.example", "pprof": "true",
+		"cors-origins":    "https://plants.example",
+		"trusted-proxies": "192.0.2.0/24", "proxy-protocol": "true", "admin-host": "metrics.example", "pprof": "true",
 		"log-format": "json", "log-level": "warn", "body-max": "2KiB", "header-max": "64KiB",
 		"request-timeout": "7s", "answer-timeout": "7s", "idle-timeout": "7s", "queue-max": "7", "wal-max": "64MiB",
 		"backup-dir": "copies", "backup-every": "1d7h", "backup-keep": "3", "require-sync-standby": "true",

@@ -196,13 +196,15 @@ func TestConnectionLimit(t *testing.T) {
 	client.wantReplay(t, token)
 	metrics := mustDial(t, admin, "/livez").want(t, http.StatusOK, "GET", "/metrics", "", "")
 	for _, want := range []string{
-		`plantstore_connections_refused_total{listener="public"} 1`, `plantstore_connections_open{listener="public"} 32`,
+		`plantstore_connections_refused_total{listener="public",reason="connections-max"} 1`,
+		`plantstore_connections_open{listener="public"} 32`,
 	} {
 		if !strings.Contains(metrics.body, "\n"+want+"\n") {
 			t.Errorf("the metrics have no line %s", want)
 		}
 	}
-	if _, err := s.await(s.stderr, `level=WARN msg="connections refused" listener=public connections=1 `+
+	if _, err := s.await(s.stderr, `level=WARN msg="connections refused" listener=public reason=connections-max `+
+		`connections=1 `+
 		`error="32 connections are open; raise the limit of open files to allow more"$`); err != nil {
 		t.Error(err)
 	}

@@ -46,6 +46,8 @@ func openListeners(
 	}()
 	public, err := listen.Listen(ctx, listen.Config{
 		Name: "public", Address: string(s.listen), ConnectionsMax: connectionsMax(), Log: log, Metrics: metrics,
+		ProxyProtocol: bool(s.proxies.protocol), TrustedProxies: s.proxies.prefixes(),
+		HeaderTimeout: time.Duration(s.requestTimeout),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%w; use another address with --listen", err)

@@ -45,7 +45,7 @@ standard error.`,
 func (p *program) serve(ctx context.Context, s *settings) (err error) {
 	hangups := ignoreSignals()
 	defer signal.Stop(hangups)
-	if err := errors.Join(s.checkStore(), s.checkBackupDir()); err != nil { // before anything is created
+	if err := errors.Join(s.checkStore(), s.checkBackupDir(), s.checkProxies()); err != nil { // before anything is created
 		return err
 	}
 	p.tuneRuntime()

@@ -46,6 +46,8 @@ type settings struct {
 
 	pprof toggle
 
+	proxies proxySettings
+
 	sources map[string]string // by name: the flag, variable or file that set the value, or "default"
 }
 
@@ -174,7 +176,7 @@ func (s *settings) operatorSettings() []setting {
 
 // serverSettings are the settings of serve and config.
 func (s *settings) serverSettings() []setting {
-	return slices.Concat(s.listenerSettings(), s.limitSettings(), s.operatorSettings())
+	return slices.Concat(s.listenerSettings(), s.proxies.rows(), s.limitSettings(), s.operatorSettings())
 }
 
 // allSettings returns the table of settings.

@@ -35,6 +35,7 @@ var needs = map[string]map[string]string{
 	"retry-from-python":       {"python3": "python3"},
 	"run-a-restore-drill":     {"jq": "jq"},
 	"run-behind-caddy":        {"caddy": "caddy"},
+	"run-behind-haproxy":      {"haproxy": "haproxy"},
 	"run-behind-nginx":        {"nginx": "nginx"},
 	"upgrade":                 {"sqlite3": "sqlite3"},
 	"upgrade-on-postgresql":   {"pg_ctlcluster": "postgresql"},

@@ -1,6 +1,8 @@
 package listen
 
 import (
+	"io"
+	"net"
 	"testing"
 	"time"
 )
@@ -12,3 +14,15 @@ func (l *Listener) ExpireAccept(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// ReadHeader reads a PROXY header. It returns the client, which is nil if the header
+// names none, and the reader of the bytes after the header.
+func ReadHeader(c net.Conn) (client net.Addr, rest io.Reader, err error) {
+	var a announcement
+	err = a.read(c, time.Minute)
+	return a.client, readerFunc(func(p []byte) (int, error) { return a.next(c, p) }), err
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }

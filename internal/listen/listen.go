@@ -1,5 +1,5 @@
-// Package listen accepts the TCP connections of a server and limits their number.
-// It knows nothing about HTTP.
+// Package listen accepts the TCP connections of a server, limits their number and
+// knows their clients. It knows nothing about HTTP.
 package listen
 
 import (
@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"sync/atomic"
 	"time"
 
@@ -21,6 +22,13 @@ type Config struct {
 	ConnectionsMax int                   // open connections; 0: no limit
 	Log            *slog.Logger          // nil: none
 	Metrics        prometheus.Registerer // for the metrics of connections; nil: none
+
+	// ProxyProtocol requires a PROXY header, of version 1 or 2, at the beginning of
+	// each connection from a trusted proxy. The bytes of a header from another
+	// address are data.
+	ProxyProtocol  bool
+	TrustedProxies []netip.Prefix
+	HeaderTimeout  time.Duration // for a PROXY header to arrive
 }
 
 // Listener is a TCP listener. Its connections have the type *Conn.
@@ -31,10 +39,8 @@ type Listener struct {
 	max     int64        // open connections; 0: no limit
 	open    atomic.Int64 // connections
 	metrics metrics
-
-	// Only the goroutine that calls Accept uses these.
-	loggedAt time.Time // of the last line about refused connections
-	unlogged int       // connections refused since then
+	proxies proxies // that announce their clients
+	refused lines
 }
 
 // Listen opens a TCP listener. It closes connections above the limit at once and
@@ -52,10 +58,14 @@ func Listen(ctx context.Context, c Config) (*Listener, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Listener{
+	listener := &Listener{
 		tcp: l.(*net.TCPListener), name: c.Name, log: log,
 		max: int64(c.ConnectionsMax), metrics: newMetrics(c.Metrics, c.Name),
-	}, nil
+	}
+	if c.ProxyProtocol {
+		listener.proxies = proxies{trusted: c.TrustedProxies, timeout: c.HeaderTimeout}
+	}
+	return listener, nil
 }
 
 // Addr implements net.Listener.
@@ -73,42 +83,15 @@ func (l *Listener) Accept() (net.Conn, error) {
 		case errors.Is(err, net.ErrClosed):
 			return nil, err
 		case err != nil:
-			l.refuse(err)
+			l.refuse(noDescriptor, err)
 			return nil, err
 		case l.max > 0 && l.open.Load() >= l.max:
 			_ = c.Close()
-			l.refuse(fmt.Errorf("%d connections are open; raise the limit of open files to allow more", l.max))
+			l.refuse(tooMany, fmt.Errorf("%d connections are open; raise the limit of open files to allow more", l.max))
 			continue
 		}
 		l.open.Add(1)
 		l.metrics.open.Inc()
-		return &Conn{TCPConn: c, listener: l}, nil
+		return l.newConn(c), nil
 	}
-}
-
-// refuse counts a refused connection. It logs at most one line per second.
-func (l *Listener) refuse(cause error) {
-	l.metrics.refused.Inc()
-	l.unlogged++
-	if now := time.Now(); now.Sub(l.loggedAt) >= time.Second {
-		l.log.Warn("connections refused", "listener", l.name, "connections", l.unlogged, "error", cause)
-		l.loggedAt, l.unlogged = now, 0
-	}
-}
-
-// Conn is a TCP connection of a client. RemoteAddr returns the address of the
-// client.
-type Conn struct {
-	*net.TCPConn
-	listener *Listener // counts this connection until it is closed
-	closed   atomic.Bool
-}
-
-// Close closes the connection. net/http may call it more than once.
-func (c *Conn) Close() error {
-	if c.closed.CompareAndSwap(false, true) {
-		c.listener.open.Add(-1)
-		c.listener.metrics.open.Dec()
-	}
-	return c.TCPConn.Close()
 }

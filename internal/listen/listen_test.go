@@ -56,13 +56,15 @@ func TestRefusedConnections(t *testing.T) {
 		t.Fatal("accepted a connection")
 	}
 	const metric = "plantstore_connections_refused_total"
-	const want = "# HELP " + metric +
-		" Connections refused because of too many open connections or no free file descriptor.\n" +
-		"# TYPE " + metric + " counter\n" + metric + `{listener="public"} 2` + "\n"
+	const want = "# HELP " + metric + " Connections that the listener refused.\n# TYPE " + metric + " counter\n" +
+		metric + `{listener="public",reason="connections-max"} 0` + "\n" +
+		metric + `{listener="public",reason="descriptors"} 2` + "\n" +
+		metric + `{listener="public",reason="proxy-header"} 0` + "\n"
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), metric); err != nil {
 		t.Error(err)
 	}
-	const line = `"level":"WARN","msg":"connections refused","listener":"public","connections":1,"error":"accept tcp`
+	const line = `"level":"WARN","msg":"connections refused","listener":"public","reason":"descriptors","connections":1,` +
+		`"error":"accept tcp`
 	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, line) {
 		t.Errorf("log: got %s, want one line with %s", got, line)
 	}

@@ -5,7 +5,7 @@ import "github.com/prometheus/client_golang/prometheus"
 // metrics are the metrics of the connections of a listener.
 type metrics struct {
 	open    prometheus.Gauge
-	refused prometheus.Counter
+	refused map[reason]prometheus.Counter
 }
 
 // newMetrics returns new metrics and registers them, unless the registerer is nil.
@@ -16,13 +16,17 @@ func newMetrics(registerer prometheus.Registerer, listener string) metrics {
 			Name: "plantstore_connections_open", ConstLabels: labels,
 			Help: "Open connections of clients.",
 		}),
-		refused: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "plantstore_connections_refused_total", ConstLabels: labels,
-			Help: "Connections refused because of too many open connections or no free file descriptor.",
-		}),
+		refused: map[reason]prometheus.Counter{},
+	}
+	refused := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "plantstore_connections_refused_total", ConstLabels: labels,
+		Help: "Connections that the listener refused.",
+	}, []string{"reason"})
+	for _, r := range reasons {
+		m.refused[r] = refused.WithLabelValues(string(r))
 	}
 	if registerer != nil {
-		registerer.MustRegister(m.open, m.refused)
+		registerer.MustRegister(m.open, refused)
 	}
 	return m
 }

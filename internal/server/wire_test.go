@@ -134,7 +134,13 @@ type client struct {
 
 func dial(t testing.TB, address string) *client {
 	t.Helper()
-	c, err := (&net.Dialer{Timeout: wait}).DialContext(t.Context(), "tcp", address)
+	return dialFrom(t, nil, address)
+}
+
+// dialFrom opens a connection from an IP address; nil: any.
+func dialFrom(t testing.TB, from net.IP, address string) *client {
+	t.Helper()
+	c, err := (&net.Dialer{Timeout: wait, LocalAddr: &net.TCPAddr{IP: from}}).DialContext(t.Context(), "tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}

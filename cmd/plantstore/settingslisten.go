@@ -1,0 +1,71 @@
+package main
+
+import (
+	"fmt"
+	"net/netip"
+)
+
+// proxySettings are the settings of a server behind proxies.
+type proxySettings struct {
+	trusted  list
+	protocol toggle
+}
+
+// rows returns the rows of the table of settings.
+func (s *proxySettings) rows() []setting {
+	return []setting{
+		{
+			"trusted-proxies", s.trusted.of(checkPrefix), "", "1.0.0",
+			"`addresses` of proxies that may name the address of a client",
+			"IP addresses and prefixes such as `10.0.0.0/8` or `2001:db8::/32`, with commas between them. List only proxies " +
+				"that you operate: they can name any address.",
+		},
+		{
+			"proxy-protocol", &s.protocol, "", "1.0.0", "require a PROXY header from each trusted proxy",
+			"The public listener then expects a PROXY header, of version 1 or 2, at the beginning of each connection from " +
+				"an address in `--trusted-proxies`. It must arrive within `--request-timeout`. The listener accepts no header " +
+				"from another address. See [connections](connections.md#proxy-protocol).",
+		},
+	}
+}
+
+// checkProxies refuses a PROXY protocol that no proxy may use.
+func (s *settings) checkProxies() error {
+	if bool(s.proxies.protocol) && len(s.proxies.trusted.items) == 0 {
+		return s.fault("proxy-protocol",
+			"no proxy may send the header; set --trusted-proxies to the addresses of the proxies")
+	}
+	return nil
+}
+
+// prefixes returns the addresses of the trusted proxies. An address is the prefix of this address alone.
+func (s *proxySettings) prefixes() []netip.Prefix {
+	var prefixes []netip.Prefix
+	for _, item := range s.trusted.items {
+		if prefix, err := parsePrefix(item); err == nil { // Set checked every item
+			prefixes = append(prefixes, prefix)
+		}
+	}
+	return prefixes
+}
+
+func checkPrefix(item string) error {
+	_, err := parsePrefix(item)
+	return err
+}
+
+func parsePrefix(text string) (netip.Prefix, error) {
+	if address, err := netip.ParseAddr(text); err == nil && address.Zone() == "" {
+		address = address.Unmap()
+		return netip.PrefixFrom(address, address.BitLen()), nil
+	}
+	prefix, err := netip.ParsePrefix(text)
+	switch {
+	case err != nil || prefix.Addr().Is4In6():
+		return netip.Prefix{}, fmt.Errorf("%q is not an IP address or prefix; use the form 192.0.2.7 or 10.0.0.0/8", text)
+	case prefix != prefix.Masked():
+		return netip.Prefix{}, fmt.Errorf("%q has bits after its prefix; use %s, or the address without /%d",
+			text, prefix.Masked(), prefix.Bits())
+	}
+	return prefix, nil
+}

@@ -1,0 +1,115 @@
+package listen
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/pires/go-proxyproto"
+)
+
+// proxies are the peers that announce their clients in a PROXY header (HAProxy's
+// proxy-protocol.txt, versions 1 and 2).
+type proxies struct {
+	trusted []netip.Prefix
+	timeout time.Duration // for a header to arrive
+}
+
+// trust reports whether the peer of a connection is a trusted proxy.
+func (p proxies) trust(peer net.Addr) bool {
+	return contains(p.trusted, addressOf(peer))
+}
+
+func contains(prefixes []netip.Prefix, address netip.Addr) bool {
+	for _, prefix := range prefixes {
+		if prefix.Contains(address) {
+			return true
+		}
+	}
+	return false
+}
+
+// addressOf returns the IP address of a TCP address, without a zone and, if it is an
+// IPv4 address in IPv6 form, as an IPv4 address.
+func addressOf(a net.Addr) netip.Addr {
+	tcp, ok := a.(*net.TCPAddr)
+	if !ok {
+		return netip.Addr{}
+	}
+	return tcp.AddrPort().Addr().Unmap().WithZone("")
+}
+
+// announcement is the PROXY header of a connection from a trusted proxy.
+type announcement struct {
+	once   sync.Once     // reads the header and sets the other fields
+	client net.Addr      // nil: the header names none, so the client is the proxy itself
+	rest   *bufio.Reader // has the bytes that arrived with the header; nil after they were read
+	err    error         // the connection has no data
+}
+
+// headerBuffer is the size of the buffer for a header, in bytes. A header of version
+// 1 has at most 107 bytes and must fit. A header of version 2 may be larger; the
+// parser refuses one of more than 4 KiB.
+const headerBuffer = 256
+
+// read reads the header. Its errors are a *headerError, or the error of a connection
+// that ended before its first byte, as health checks of proxies do.
+func (a *announcement) read(c net.Conn, timeout time.Duration) error {
+	a.rest = bufio.NewReaderSize(c, headerBuffer)
+	_ = c.SetReadDeadline(time.Now().Add(timeout)) // the next read has the error of a closed connection
+	if _, err := a.rest.Peek(1); errors.Is(err, io.EOF) {
+		return err
+	}
+	header, err := proxyproto.Read(a.rest)
+	if err != nil {
+		return &headerError{proxy: c.RemoteAddr(), cause: err}
+	}
+	a.client = clientOf(header)
+	return c.SetReadDeadline(time.Time{}) // the server sets its own ones afterwards
+}
+
+// clientOf returns the address of the client in a header, or nil if the header has
+// none: for a health check of the proxy, and for a client without TCP.
+func clientOf(h *proxyproto.Header) net.Addr {
+	client, _, ok := h.TCPAddrs()
+	if !ok || h.Command.IsLocal() {
+		return nil
+	}
+	return client
+}
+
+// next reads the bytes that arrived with the header, then those of the connection.
+func (a *announcement) next(c net.Conn, p []byte) (int, error) {
+	if a.rest != nil && a.rest.Buffered() > 0 {
+		return a.rest.Read(p)
+	}
+	a.rest = nil
+	return c.Read(p)
+}
+
+// headerError is the error of a connection from a trusted proxy without a valid
+// header.
+type headerError struct {
+	proxy net.Addr
+	cause error
+}
+
+func (e *headerError) Error() string {
+	text := strings.ReplaceAll(e.cause.Error(), "proxyproto: ", "")
+	switch {
+	case errors.Is(e.cause, os.ErrDeadlineExceeded):
+		text = "it did not arrive in time"
+	case errors.Is(e.cause, io.EOF), errors.Is(e.cause, io.ErrUnexpectedEOF):
+		text = "it is incomplete"
+	}
+	return fmt.Sprintf("no valid PROXY header from the trusted proxy %s: %s", e.proxy, text)
+}
+
+func (e *headerError) Unwrap() error { return e.cause }
