@@ -20,6 +20,10 @@ COVERAGE_MIN := 90.0
 # The time that `make fuzz` spends on each fuzz target.
 FUZZTIME := 60s
 
+# The form of the program that `make dist` builds. The system loads a position-independent program at random addresses; it
+# needs the loader of the C library, but no library. BUILDMODE=exe builds a program that needs neither.
+BUILDMODE := pie
+
 # The tools have modules of their own, so that their dependencies stay out of the product.
 TOOL := go tool -modfile=tools/go.mod
 
@@ -40,13 +44,14 @@ test: need lint ## lint, then run all tests with the race detector and check the
 	tools/coverage.sh $(COVERAGE_MIN)
 
 .PHONY: check
-check: need ## run the checks that take longer: long forms of tests, the pages, the benchmark, the short faults, vulnerabilities
+check: need ## run the checks that take longer: long forms of tests, pages, benchmark, short faults, release, vulnerabilities
 	@tools/need.sh $(DOCS_PACKAGES)
 	cd docs/test && go test -count=1 -parallel 4 .
 	go test -count=1 -timeout=20m ./internal/dump ./cmd/plantstore
 	go test -count=1 -run=TestInvalidCredentialsTakeTheSameTime ./internal/server
 	cd bench && go test -count=1 ./...
 	tools/faults.sh short
+	cd tools/release && go test -count=1 ./...
 	tools/vuln.sh
 
 .PHONY: need
@@ -56,7 +61,7 @@ need:
 .PHONY: lint
 lint: ## check formatting, go.mod and go.sum, go vet, golangci-lint and the language of pages and comments
 	@tools/format.sh
-	tools/lint.sh . bench faults docs/test
+	tools/lint.sh . bench faults docs/test tools/release
 	tools/prose.sh error
 
 .PHONY: prose
@@ -92,12 +97,22 @@ hostile: ## run the tests under environments that they must not depend on: nohup
 	tools/hostile.sh $(KINDS)
 
 .PHONY: vuln
-vuln: ## search for known vulnerabilities; VULNDB=file:///… names a copy of the database
+vuln: ## search for known vulnerabilities; VULNDB=… names a copy of the database: a directory or a .tar.gz file
 	tools/vuln.sh required
 
+# -buildid= omits an identifier that depends on the build cache. The list of components is written on this machine, also if
+# GOOS or GOARCH selects another one for the program.
 .PHONY: dist
-dist: ## build the static binary dist/plantstore
-	CGO_ENABLED=0 go build -trimpath -ldflags="-s -w $$(tools/ldflags.sh)" -o dist/plantstore ./cmd/plantstore
+dist: ## build dist/plantstore, with the list of its components and the licences; BUILDMODE=exe links it statically
+	CGO_ENABLED=0 go build -trimpath -buildmode=$(BUILDMODE) -ldflags="-s -w -buildid= $$(tools/ldflags.sh)" -o dist/plantstore ./cmd/plantstore
+	cd tools/release && env -u GOOS -u GOARCH go run . sbom ../../dist/plantstore >../../dist/plantstore.cdx.json
+	cp THIRD_PARTY_NOTICES dist/
+
+.PHONY: notices
+notices: ## write THIRD_PARTY_NOTICES, after a change of the modules that the program links
+	mkdir -p dist
+	cd tools/release && go run . notices >../../dist/notices
+	mv dist/notices THIRD_PARTY_NOTICES
 
 .PHONY: clean
 clean: ## remove the files that the other targets build

@@ -1,0 +1,3 @@
+module plantstore/tools/release
+
+go 1.26.0
