@@ -33,6 +33,7 @@ const (
 	storetest        = "internal/store/storetest"
 	embeddedEngine   = "internal/sqlite"
 	pgtest           = "internal/postgres/pgtest"
+	certstest        = "internal/certs/certstest"
 )
 
 // mayImport has a row for each package: the packages of the program that it may import. A name that ends in ...
@@ -49,13 +50,14 @@ var mayImport = map[string][]string{
 	"internal/sqlite...": {"internal/plant", "internal/auth", "internal/store", "internal/safefile", "internal/sqlite..."},
 	"internal/postgres":  {"internal/plant", "internal/auth", "internal/store"},
 	pgtest:               {},
+	"internal/certs...":  {},
 	"internal/server":    {"internal/plant", "internal/auth", "internal/store", "internal/listen"},
 	"cmd...":             {anything},
 }
 
 // testsMayAdd are the packages that all tests may import too: the suite of the engines, the engine that needs no other
 // program, so that tests need no fake of it, and the PostgreSQL server for tests.
-var testsMayAdd = []string{storetest, embeddedEngine, pgtest}
+var testsMayAdd = []string{storetest, embeddedEngine, pgtest, certstest}
 
 // testsOfMayAdd are the packages that the tests of one package may import beyond testsMayAdd.
 var testsOfMayAdd = map[string][]string{

@@ -26,9 +26,12 @@ const (
 
 // httpServers are the two HTTP servers and their listeners.
 type httpServers struct {
-	public, admin                 *http.Server
+	public, admin                 *server.Server
 	publicListener, adminListener net.Listener
 	url                           *url.URL // at which clients reach the public listener
+	adminURL                      *url.URL
+	certificates                  certificates
+	publicTLS, adminTLS           bool
 
 	running sync.WaitGroup
 	failed  chan error // of a server that stopped by itself; buffers one error of each
@@ -52,23 +55,52 @@ func openListeners(
 	if err != nil {
 		return nil, fmt.Errorf("%w; use another address with --listen", err)
 	}
-	h.publicListener = server.NewListener(public, log)
+	h.publicListener = public // until its TLS is known, so that close closes it
 	admin, err := listen.Listen(ctx, listen.Config{
 		Name: "admin", Address: string(s.adminListen), Log: log, Metrics: metrics,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%w; use another address with --admin-listen", err)
 	}
-	h.adminListener = server.NewListener(admin, log)
+	h.adminListener = admin
+	if err := h.secure(s, log, metrics); err != nil {
+		return nil, err
+	}
 	if address := h.adminListener.Addr().(*net.TCPAddr); !address.IP.IsLoopback() {
 		log.Warn("the admin listener has no authentication, and its address is not a loopback address; "+
 			"restrict it to the operator's network", "address", address.String())
 	}
 	h.url = s.baseURL.url
 	if h.url == nil {
-		h.url = guessURL(h.publicListener.Addr())
+		h.url = guessURL(h.publicListener.Addr(), h.publicTLS)
 	}
+	h.adminURL = guessURL(h.adminListener.Addr(), h.adminTLS)
 	return h, nil
+}
+
+// secure adds TLS to the listeners. The admin listener has TLS unless its address is a loopback address, where health
+// checks and scrapes need no certificate.
+func (h *httpServers) secure(s *settings, log *slog.Logger, metrics prometheus.Registerer) (err error) {
+	if h.certificates, err = s.tls.open(s, log, metrics); err != nil {
+		return err
+	}
+	h.publicTLS = h.certificates.enabled()
+	h.adminTLS = h.publicTLS && !h.adminListener.Addr().(*net.TCPAddr).IP.IsLoopback()
+	for _, l := range []struct {
+		listener      *net.Listener
+		name, setting string
+		secure        bool
+	}{{&h.publicListener, "public", "listen", h.publicTLS}, {&h.adminListener, "admin", "admin-listen", h.adminTLS}} {
+		if l.secure {
+			*l.listener = server.NewTLSListener(*l.listener, h.certificates.tlsConfig(s, l.name, log, metrics))
+			continue
+		}
+		if err := s.tls.checkExposed(s, l.setting, (*l.listener).Addr()); err != nil {
+			return err
+		}
+		*l.listener = server.NewListener(*l.listener, log)
+	}
+	return nil
 }
 
 // open creates the servers.
@@ -82,6 +114,8 @@ func (h *httpServers) open(s *settings, st *store.Store, log *slog.Logger, metri
 		AdminHosts:  s.adminHost.items,
 		Metrics:     metrics,
 		Pprof:       bool(s.pprof),
+		PublicTLS:   h.publicTLS,
+		AdminTLS:    h.adminTLS,
 		Limits: server.Limits{
 			BodyMax:        s.bodyMax.n,
 			HeaderMax:      int(s.headerMax.n),
@@ -96,18 +130,22 @@ func (h *httpServers) open(s *settings, st *store.Store, log *slog.Logger, metri
 }
 
 // guessURL returns a URL at which this machine reaches a listener.
-func guessURL(a net.Addr) *url.URL {
+func guessURL(a net.Addr, secure bool) *url.URL {
+	scheme := "http"
+	if secure {
+		scheme = "https"
+	}
 	host, port, _ := net.SplitHostPort(a.String())
 	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
 		host = "127.0.0.1"
 	}
-	return &url.URL{Scheme: "http", Host: net.JoinHostPort(host, port)}
+	return &url.URL{Scheme: scheme, Host: net.JoinHostPort(host, port)}
 }
 
 // serve starts both servers. drain waits for their goroutines.
 func (h *httpServers) serve() {
 	for _, served := range []struct {
-		server   *http.Server
+		server   *server.Server
 		listener net.Listener
 	}{{h.public, h.publicListener}, {h.admin, h.adminListener}} {
 		h.running.Go(func() {
@@ -136,8 +174,9 @@ func (h *httpServers) drain(st *store.Store, log *slog.Logger) error {
 	return err
 }
 
-// close closes the listeners that no server has closed.
+// close closes the listeners that no server has closed, and ends the watchers of the certificates.
 func (h *httpServers) close() {
+	defer h.certificates.end()
 	for _, l := range []net.Listener{h.publicListener, h.adminListener} {
 		if l != nil {
 			_ = l.Close()

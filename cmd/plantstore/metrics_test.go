@@ -26,7 +26,7 @@ func TestReferenceMetrics(t *testing.T) {
 	t.Parallel()
 	exposed := map[string]metric{}
 	metricsOf(t, startServer(t, filepath.Join(t.TempDir(), "a.db"), "--backup-dir", t.TempDir()), exposed)
-	metricsOf(t, startServer(t, database(t)), exposed)
+	metricsOf(t, startServer(t, database(t), newTLSFiles(t).flags()...), exposed)
 
 	var page strings.Builder
 	page.WriteString("# Metrics\n\n" + wrapped("`/metrics` on the [admin listener](admin-listener.md) serves these "+
@@ -43,7 +43,8 @@ func TestReferenceMetrics(t *testing.T) {
 
 var metricNotes = "\n" + wrapped("The values of labels are closed sets: the two listeners, the routes, the statuses "+
 	"and the catalogue of [errors](errors.md).\n\n"+
-	"Only a server on a file has the metrics of the WAL, the checkpoints, the disk and the backups; those of backups "+
+	"Only a server with TLS has `plantstore_tls_…`. Only a server on a file has the metrics of the WAL, the checkpoints, "+
+	"the disk and the backups; those of backups "+
 	"need `--backup-dir`. Only a server on PostgreSQL has `plantstore_database_…`; `pool_max_conns` in its URL sets the "+
 	"maximum.\n\n"+
 	"`plantstore_credentials_expiring` also counts rotated tokens until their overlap ends.\n\n"+
@@ -61,6 +62,7 @@ func unitOf(t *testing.T, name string) string {
 	}
 	for _, noun := range []string{
 		"plants", "requests", "errors", "connections", "credentials", "commits", "backups", "lines", "warnings",
+		"handshakes", "reloads",
 	} {
 		if strings.Contains(name, "_"+noun) {
 			return noun

@@ -147,6 +147,7 @@ var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args [
 	"refused":   command(2, cmdRefused),   // URL TOKEN: post for at most 1 s until the response is 401
 	"beginpost": command(3, cmdBeginPost), // NAME URL TOKEN: send the head of a request
 	"endpost":   command(2, cmdEndPost),   // NAME STATUS: send the body
+	"issue":     command(1, cmdIssue),     // NAME: write a certificate NAME.pem with its key NAME.key
 	"setenv":    command(2, cmdSetenv),    // VARIABLE FILE
 	"plants":    command(2, cmdPlants),    // COUNT FILE: write plants as JSON Lines
 	"pack":      command(2, cmdPack),      // gzip|zstd FILE: write FILE.gz or FILE.zst

@@ -27,7 +27,8 @@ If the store has no token, the server creates the first one, and prints it on
 standard output with a curl command that creates a plant. It writes its log to
 standard error.`,
 		Example: `  plantstore serve
-  plantstore serve --db /var/lib/plantstore/plantstore.db --listen 0.0.0.0:8080 --backup-dir /mnt/backup`,
+  plantstore serve --db /var/lib/plantstore/plantstore.db --backup-dir /mnt/backup
+  plantstore serve --listen 0.0.0.0:8443 --tls-cert cert.pem --tls-key key.pem`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := s.load(p, cmd); err != nil {
@@ -88,7 +89,7 @@ func (p *program) serve(ctx context.Context, s *settings) (err error) {
 	defer stopBackups()
 	h.serve()
 	log.Info("ready", "listen", h.publicListener.Addr().String(), "public", h.url.String(),
-		"admin", guessURL(h.adminListener.Addr()).String(), "db", s.db.String(), "version", version)
+		"admin", h.adminURL.String(), "db", s.db.String(), "version", version)
 
 	cause := h.run(ctx, st, hangups, log)
 	err = errors.Join(cause, h.drain(st, log))

@@ -48,6 +48,8 @@ type settings struct {
 
 	proxies proxySettings
 
+	tls tlsSettings
+
 	sources map[string]string // by name: the flag, variable or file that set the value, or "default"
 }
 
@@ -83,8 +85,8 @@ func (s *settings) listenerSettings() []setting {
 	return []setting{
 		{
 			"listen", &s.listen, "127.0.0.1:8080", "1.0.0", "`address` of the public listener",
-			"Port 0 selects a free port, and the log line `ready` contains it. The listener has no TLS: put a proxy with " +
-				"TLS in front of it, or keep it on loopback.",
+			"Port 0 selects a free port, and the log line `ready` contains it. An address that is not a loopback address " +
+				"requires [TLS](configuration.md#tls) or `--insecure-listen`.",
 		},
 		{
 			"admin-listen", &s.adminListen, "127.0.0.1:8081", "1.0.0",
@@ -176,7 +178,9 @@ func (s *settings) operatorSettings() []setting {
 
 // serverSettings are the settings of serve and config.
 func (s *settings) serverSettings() []setting {
-	return slices.Concat(s.listenerSettings(), s.proxies.rows(), s.limitSettings(), s.operatorSettings())
+	return slices.Concat(
+		s.listenerSettings(), s.tls.rows(), s.proxies.rows(), s.limitSettings(), s.operatorSettings(),
+	)
 }
 
 // allSettings returns the table of settings.
@@ -271,6 +275,9 @@ func (s *settings) load(p *program, cmd *cobra.Command) error {
 		if err := s.set(cmd.Flags(), name, value, source); err != nil {
 			return err
 		}
+	}
+	if err := s.tls.check(s); err != nil {
+		return err
 	}
 	if s.backupDir != "" && s.db.isDatabase() {
 		return s.fault("backup-dir", "scheduled backups need a store in a file; back up PostgreSQL with its own tools")

@@ -40,10 +40,10 @@ func TestConfigWithoutLogAndMetrics(t *testing.T) {
 		t, h.sendTo(l.Addr().String(), "GET\r\n\r\n"),
 		closing(refused(40052, textMalformedRequest, "X-Request-Id", generatedID)),
 	)
-	if got := get(admin.Handler, "/livez", http.Header{}).Code; got != 200 {
+	if got := get(admin.Handler(), "/livez", http.Header{}).Code; got != 200 {
 		t.Errorf("/livez: got %d, want 200", got)
 	}
-	if got := get(admin.Handler, "/metrics", http.Header{}).Code; got != 404 {
+	if got := get(admin.Handler(), "/metrics", http.Header{}).Code; got != 404 {
 		t.Errorf("/metrics: got %d, want 404", got)
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"plantstore/internal/plant"
 )
 
-// NewListener returns a listener for the Serve method of a server. inner is a
-// listener of package listen, or one with TLS above it.
+// NewListener returns a listener without TLS for the Serve method of a server. inner
+// is a listener of package listen.
 //
 // net/http refuses some requests before it calls the handler: a malformed or
 // oversized head, an unsupported HTTP version or Transfer-Encoding, an unsupported
@@ -45,7 +45,21 @@ type conn struct {
 	net.Conn
 	log        *slog.Logger
 	responding atomic.Bool // a handler runs that reads only a body of known length
+
+	// Of a connection with TLS.
+	secure  bool
+	isHTTP2 bool
+	subject string // of the client certificate
 }
+
+// client returns the address of the client without the port.
+func (c *conn) client() string {
+	client, _, _ := net.SplitHostPort(c.RemoteAddr().String())
+	return client
+}
+
+// httpLevel returns the connection, for types that embed it.
+func (c *conn) httpLevel() *conn { return c }
 
 // CloseWrite ends the output, which net/http calls before it closes a connection
 // with unread data.
@@ -61,11 +75,14 @@ type connKey struct{}
 
 // keepConn adds the connection to the context of its requests.
 func keepConn(ctx context.Context, c net.Conn) context.Context {
-	return context.WithValue(ctx, connKey{}, c)
+	if level, ok := c.(interface{ httpLevel() *conn }); ok {
+		return context.WithValue(ctx, connKey{}, level.httpLevel())
+	}
+	return ctx
 }
 
-// connOf returns the connection of a request, or nil if it is not one of
-// NewListener.
+// connOf returns the connection of a request, or nil if it is not one of this
+// package's listeners.
 func connOf(r *http.Request) *conn {
 	c, _ := r.Context().Value(connKey{}).(*conn)
 	return c
@@ -92,10 +109,9 @@ func (c *conn) Write(p []byte) (int, error) {
 		return c.Conn.Write(p)
 	}
 	id := newRequestID()
-	client, _, _ := net.SplitHostPort(c.RemoteAddr().String())
-	c.log.Info("request refused before it was read", "request_id", id, "client", client,
+	c.log.Info("request refused before it was read", "request_id", id, "client", c.client(),
 		"status", refusal.Code.Status(), "error_code", int(refusal.Code), "error", refusal.Message)
-	if _, err := c.Conn.Write(bareResponse(refusal, id)); err != nil {
+	if _, err := c.Conn.Write(bareResponse(refusal, id, c.secure)); err != nil {
 		return 0, err
 	}
 	return len(p), nil
@@ -153,12 +169,15 @@ func ownError(p []byte) *plant.Error {
 }
 
 // bareResponse returns a whole error response, for a connection without an
-// http.ResponseWriter.
-func bareResponse(e *plant.Error, id string) []byte {
+// http.ResponseWriter. secure says that the connection has TLS.
+func bareResponse(e *plant.Error, id string, secure bool) []byte {
 	body := appendError(nil, e)
 	status := e.Code.Status()
 	head := fmt.Sprintf("HTTP/1.1 %d %s\r\nCache-Control: no-store\r\nConnection: close\r\nContent-Length: %d\r\n"+
-		"Content-Type: %s\r\nDate: %s\r\nX-Content-Type-Options: nosniff\r\nX-Request-Id: %s\r\n\r\n",
+		"Content-Type: %s\r\nDate: %s\r\nX-Content-Type-Options: nosniff\r\nX-Request-Id: %s\r\n",
 		status, http.StatusText(status), len(body), mediaType, time.Now().UTC().Format(http.TimeFormat), id)
-	return append([]byte(head), body...)
+	if secure {
+		head += "Strict-Transport-Security: " + strictTransport[0] + "\r\n"
+	}
+	return append([]byte(head+"\r\n"), body...)
 }

@@ -12,14 +12,17 @@ import (
 // RFC 9112 section 6.1: a request with both headers may be an attempt at smuggling.
 // Transfer-Encoding takes precedence, and the server closes the connection.
 func TestContentLengthWithTransferEncoding(t *testing.T) {
-	t.Parallel()
-	h := start(t)
+	overBoth(t, testContentLengthWithTransferEncoding)
+}
+
+func testContentLengthWithTransferEncoding(t *testing.T, over func(*setup)) {
+	h := start(t, over)
 	for i, headers := range [][]string{
 		{"Content-Length: 4", "+Transfer-Encoding: chunked"},
 		{"Transfer-Encoding: chunked", "Content-Length: 100"},
 		{"Content-Length: 0", "+transfer-encoding: chunked"},
 	} {
-		c := dial(t, h.public)
+		c := h.dial(t, h.public)
 		smuggled := h.fill(post(`{"id":666,"name":"smuggled"}`))
 		c.write(h.fill(post(chunked(fmt.Sprintf(`{"id":%d,"name":"A"}`, i), 8)+smuggled, headers...)))
 		same(t, c.read("POST"), created(`{"name":"A"}`, "Connection", "close"))
@@ -30,10 +33,11 @@ func TestContentLengthWithTransferEncoding(t *testing.T) {
 }
 
 // HTTP/1.0 has no Transfer-Encoding, so a proxy may have read another body.
-func TestTransferEncodingOfHTTP10(t *testing.T) {
-	t.Parallel()
-	h := start(t)
-	c := dial(t, h.public)
+func TestTransferEncodingOfHTTP10(t *testing.T) { overBoth(t, testTransferEncodingOfHTTP10) }
+
+func testTransferEncodingOfHTTP10(t *testing.T, over func(*setup)) {
+	h := start(t, over)
+	c := h.dial(t, h.public)
 	const body = `{"id":1,"name":"A"}`
 	smuggled := h.fill(post(`{"id":666,"name":"smuggled"}`))
 	c.write(h.fill(message(
@@ -44,9 +48,10 @@ func TestTransferEncodingOfHTTP10(t *testing.T) {
 	h.notStored(666)
 }
 
-func TestPipelinedResponsesAreInOrder(t *testing.T) {
-	t.Parallel()
-	h := start(t)
+func TestPipelinedResponsesAreInOrder(t *testing.T) { overBoth(t, testPipelinedResponsesAreInOrder) }
+
+func testPipelinedResponsesAreInOrder(t *testing.T, over func(*setup)) {
+	h := start(t, over)
 	var in strings.Builder
 	var want []response
 	for i := range 20 {
@@ -66,7 +71,7 @@ func TestPipelinedResponsesAreInOrder(t *testing.T) {
 		in.WriteString(h.fill(request))
 		want = append(want, a)
 	}
-	c := dial(t, h.public)
+	c := h.dial(t, h.public)
 	c.write(in.String())
 	for _, a := range want {
 		same(t, c.read("POST"), a)
@@ -74,10 +79,11 @@ func TestPipelinedResponsesAreInOrder(t *testing.T) {
 }
 
 // An error response keeps the connection open if the server has read the whole body.
-func TestConnectionIsReusedAfterErrors(t *testing.T) {
-	t.Parallel()
-	h := start(t)
-	c := dial(t, h.public)
+func TestConnectionIsReusedAfterErrors(t *testing.T) { overBoth(t, testConnectionIsReusedAfterErrors) }
+
+func testConnectionIsReusedAfterErrors(t *testing.T, over func(*setup)) {
+	h := start(t, over)
+	c := h.dial(t, h.public)
 	for i, refusal := range []string{
 		post("{"), post(""), post("x", "Content-Type: text/plain"), post("x", "Content-Encoding: gzip"),
 		post("x", "-Authorization"),
@@ -95,9 +101,10 @@ func TestConnectionIsReusedAfterErrors(t *testing.T) {
 
 // A client that announces the end of the connection and still sends its body receives
 // the error response: the server does not reset the connection.
-func TestRefusedWhileSending(t *testing.T) {
-	t.Parallel()
-	h := start(t)
+func TestRefusedWhileSending(t *testing.T) { overBoth(t, testRefusedWhileSending) }
+
+func testRefusedWhileSending(t *testing.T, over func(*setup)) {
+	h := start(t, over)
 	body := strings.Repeat(" ", 200<<10)
 	for name, in := range map[string]struct{ request, code string }{
 		"too large":     {post(body, "Connection: close"), `{"error":41301,`},
@@ -106,7 +113,7 @@ func TestRefusedWhileSending(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := dial(t, h.public)
+			c := h.dial(t, h.public)
 			request := h.fill(in.request)
 			half := len(request) - len(body)/2
 			c.write(request[:half])
@@ -123,9 +130,10 @@ func TestRefusedWhileSending(t *testing.T) {
 
 const textIncomplete = "the body ended before its announced length, or has malformed chunks; nothing was stored"
 
-func TestBrokenBody(t *testing.T) {
-	t.Parallel()
-	h := start(t)
+func TestBrokenBody(t *testing.T) { overBoth(t, testBrokenBody) }
+
+func testBrokenBody(t *testing.T, over func(*setup)) {
+	h := start(t, over)
 	incomplete := closing(refused(
 		40053, textIncomplete,
 	))
@@ -139,7 +147,7 @@ func TestBrokenBody(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := dial(t, h.public)
+			c := h.dial(t, h.public)
 			c.write(h.fill(in))
 			c.closeWrite()
 			same(t, c.read("POST"), incomplete)
@@ -150,10 +158,11 @@ func TestBrokenBody(t *testing.T) {
 }
 
 // A disconnect within the body does not affect other clients. The log has the error.
-func TestDisconnectWithinTheBody(t *testing.T) {
-	t.Parallel()
-	h := start(t)
-	c := dial(t, h.public)
+func TestDisconnectWithinTheBody(t *testing.T) { overBoth(t, testDisconnectWithinTheBody) }
+
+func testDisconnectWithinTheBody(t *testing.T, over func(*setup)) {
+	h := start(t, over)
+	c := h.dial(t, h.public)
 	c.write(h.fill(post(`{"id":1,"na`, "Content-Length: 19", "X-Request-Id: gone")))
 	_ = c.Close()
 	if l := h.log.await(t, "gone"); l["status"] != 400.0 || l["error_code"] != 40053.0 {
@@ -164,14 +173,15 @@ func TestDisconnectWithinTheBody(t *testing.T) {
 }
 
 // A disconnect does not cancel the create of a plant in a pending batch.
-func TestDisconnectBeforeTheResponse(t *testing.T) {
-	t.Parallel()
-	h, f := startFaulty(t)
+func TestDisconnectBeforeTheResponse(t *testing.T) { overBoth(t, testDisconnectBeforeTheResponse) }
+
+func testDisconnectBeforeTheResponse(t *testing.T, over func(*setup)) {
+	h, f := startFaulty(t, over)
 	g := f.block(t)
-	first := dial(t, h.public)
+	first := h.dial(t, h.public)
 	first.write(h.fill(post(`{"id":1,"name":"A"}`)))
 	<-g.entered
-	gone, waiting := dial(t, h.public), dial(t, h.public)
+	gone, waiting := h.dial(t, h.public), h.dial(t, h.public)
 	gone.write(h.fill(post(`{"id":2,"name":"B"}`, "X-Request-Id: gone")))
 	waiting.write(h.fill(post(`{"id":3,"name":"C"}`)))
 	_ = gone.Close()
@@ -191,11 +201,12 @@ func TestDisconnectBeforeTheResponse(t *testing.T) {
 
 // During a shutdown the server completes the requests in flight and refuses new
 // connections.
-func TestShutdown(t *testing.T) {
-	t.Parallel()
-	h, f := startFaulty(t)
+func TestShutdown(t *testing.T) { overBoth(t, testShutdown) }
+
+func testShutdown(t *testing.T, over func(*setup)) {
+	h, f := startFaulty(t, over)
 	g := f.block(t)
-	idle, first, second := dial(t, h.public), dial(t, h.public), dial(t, h.public)
+	idle, first, second := h.dial(t, h.public), h.dial(t, h.public), h.dial(t, h.public)
 	idle.write(message("GET /healthz HTTP/1.1", ""))
 	same(t, idle.read("GET"), jsonResponse(200, `{"status":"ready"}`+"\n"))
 	first.write(h.fill(post(`{"id":1,"name":"A"}`)))
@@ -225,7 +236,7 @@ func TestShutdown(t *testing.T) {
 		t.Errorf("shutdown: %v", err)
 	}
 	h.stop()
-	again := start(t, func(s *setup) { s.path, s.token = h.path, h.token })
+	again := start(t, over, func(s *setup) { s.path, s.token = h.path, h.token })
 	for id, name := range map[int64]string{1: "A", 2: "B"} {
 		if got := again.stored(id).Name; got != name {
 			t.Errorf("plant %d after the restart: got %q, want %q", id, got, name)

@@ -60,9 +60,10 @@ func startWithTokens(t *testing.T) (h *harness, secrets map[string]string) {
 	return h, secrets
 }
 
-func TestCredentialHeader(t *testing.T) {
-	t.Parallel()
-	h := start(t)
+func TestCredentialHeader(t *testing.T) { overBoth(t, testCredentialHeader) }
+
+func testCredentialHeader(t *testing.T, over func(*setup)) {
+	h := start(t, over)
 	const body = `{"id":1,"name":"A"}`
 	none := refused(40101, textNone, "WWW-Authenticate", challengeNone)
 	malformed := refused(40051, textMalformed, "WWW-Authenticate", challengeMalformed)
@@ -148,18 +149,21 @@ func swapCase(text string) string {
 
 // The server checks the credential before it sends 100 Continue.
 func TestCredentialIsCheckedBeforeTheBody(t *testing.T) {
-	t.Parallel()
-	h := start(t)
+	overBoth(t, testCredentialIsCheckedBeforeTheBody)
+}
+
+func testCredentialIsCheckedBeforeTheBody(t *testing.T, over func(*setup)) {
+	h := start(t, over)
 	const body = `{"id":1,"name":"A"}`
 	head := post("", "Content-Length: 19", "Expect: 100-continue")
 
-	bad := dial(t, h.public)
+	bad := h.dial(t, h.public)
 	bad.write(head) // {token} is not a token68
 	same(t, bad.read("POST"), closing(refused(40051, textMalformed, "WWW-Authenticate", challengeMalformed)))
 	bad.closeWrite()
 	bad.expectClosed()
 
-	good := dial(t, h.public)
+	good := h.dial(t, h.public)
 	good.write(h.fill(head))
 	if a := good.read("POST"); a.Status != 100 || len(a.Header) != 0 {
 		t.Fatalf("got %+v, want 100 Continue", a)
@@ -173,9 +177,12 @@ func TestCredentialIsCheckedBeforeTheBody(t *testing.T) {
 // A client that sends its body without waiting receives 401 and can reuse the
 // connection.
 func TestRefusedCredentialKeepsConnection(t *testing.T) {
-	t.Parallel()
-	h := start(t)
-	c := dial(t, h.public)
+	overBoth(t, testRefusedCredentialKeepsConnection)
+}
+
+func testRefusedCredentialKeepsConnection(t *testing.T, over func(*setup)) {
+	h := start(t, over)
+	c := h.dial(t, h.public)
 	c.write(post(`{"id":1,"name":"A"}`, "-Authorization"))
 	same(t, c.read("POST"), refused(40101, textNone, "WWW-Authenticate", challengeNone))
 	c.write(h.fill(post(`{"id":1,"name":"A"}`)))
@@ -224,7 +231,7 @@ func awaitCode(t *testing.T, h *harness, secret string, want, before plant.Code)
 	changed := time.Now()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
-	c := dial(t, h.public)
+	c := h.dial(t, h.public)
 	for {
 		started := time.Now()
 		c.write(post("", "Authorization: Bearer "+secret))

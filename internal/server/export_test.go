@@ -2,6 +2,7 @@ package server
 
 import (
 	"net/http"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -48,7 +49,7 @@ func (rs routes) infos() []RouteInfo {
 
 // NewServer returns a server with a function for each path and without credentials,
 // for behaviour that no route has.
-func NewServer(c Config, handlers map[string]func(http.ResponseWriter, *http.Request) error) *http.Server {
+func NewServer(c Config, handlers map[string]func(http.ResponseWriter, *http.Request) error) *Server {
 	var list []route
 	for path, handle := range handlers {
 		list = append(list, route{
@@ -56,5 +57,11 @@ func NewServer(c Config, handlers map[string]func(http.ResponseWriter, *http.Req
 			handle: func(w http.ResponseWriter, r *http.Request, _ auth.Principal) error { return handle(w, r) },
 		})
 	}
-	return newServer(c, "test", newRoutes(list), newMetrics(prometheus.NewRegistry()))
+	return newServer(c, "test", newRoutes(list), newMetrics(prometheus.NewRegistry()), false)
 }
+
+// SetWriteTimeout changes the write timeout.
+func (s *Server) SetWriteTimeout(d time.Duration) { s.http1.WriteTimeout = d }
+
+// Handler returns the handler of every request.
+func (s *Server) Handler() http.Handler { return s.http1.Handler }

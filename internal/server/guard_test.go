@@ -118,7 +118,7 @@ func TestAdminOwnAddress(t *testing.T) {
 			req := httptest.NewRequestWithContext(ctx, http.MethodGet, "/livez", http.NoBody)
 			req.Host = host
 			recorder := httptest.NewRecorder()
-			h.adminServer.Handler.ServeHTTP(recorder, req)
+			h.adminServer.Handler().ServeHTTP(recorder, req)
 			if recorder.Code != want {
 				t.Errorf("Host %s at %s: got %d, want %d", host, local, recorder.Code, want)
 			}

@@ -29,6 +29,8 @@ type handler struct {
 	origins   origins
 	host      string // host:port that a request target may name; empty: any
 	guard     *guard // nil: any Host and Origin is allowed
+	secure    bool   // the listener has TLS
+	headerMax int    // bytes of the header list of HTTP/2
 
 	detectsDisconnects bool // a disconnect cancels the context of its request
 }
@@ -40,13 +42,18 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
 	header["X-Request-Id"] = rec.id[:]
 	header["X-Content-Type-Options"] = nosniff
+	if h.secure {
+		header["Strict-Transport-Security"] = strictTransport
+	}
+	c := connOf(r)
+	rec.isHTTP2 = c != nil && c.isHTTP2
 	if len(r.TransferEncoding) > 0 || !r.ProtoAtLeast(1, 1) {
 		// RFC 9112 section 6.1: a request with both Content-Length and
 		// Transfer-Encoding may be an attempt at smuggling, and so may an HTTP/1.0
 		// request with Transfer-Encoding; the server must close its connection.
 		// net/http removes one of the two headers of such a request.
 		header["Connection"] = []string{"close"}
-	} else if c := connOf(r); c != nil && !h.detectsDisconnects {
+	} else if c != nil && !c.isHTTP2 && !h.detectsDisconnects {
 		c.responding.Store(true)
 		defer c.responding.Store(false)
 	}
@@ -75,13 +82,21 @@ func linger(rec *responseRecorder, r *http.Request) {
 	_, _ = io.Copy(io.Discard, r.Body)
 }
 
-var nosniff = []string{"nosniff"}
+// Header values of every response. strictTransport (RFC 6797) is for listeners with
+// TLS. It does not include other hosts of the domain, which may have no TLS.
+var (
+	nosniff         = []string{"nosniff"}
+	strictTransport = []string{"max-age=31536000"}
+)
 
 // serve finds the route of a request, checks the credential, and calls the
 // function of the route. It checks the credential before it reads the body.
 func (h *handler) serve(rec *responseRecorder, r *http.Request) error {
 	if h.origins.preflight(rec, r) {
 		return nil
+	}
+	if err := h.checkProtocol(rec, r); err != nil {
+		return err
 	}
 	if err := h.checkTarget(r); err != nil {
 		return err
@@ -142,16 +157,29 @@ func (h *handler) authorize(r *http.Request, route *route) (auth.Principal, erro
 	return principal, principal.Require(route.scope)
 }
 
-// checkTarget refuses a request whose target is an absolute URL of another host
-// (RFC 9110 section 7.4), and the preface of HTTP/2 without TLS, for which
-// net/http calls the handler.
-func (h *handler) checkTarget(r *http.Request) error {
-	if r.ProtoMajor != 1 {
+// checkProtocol refuses the preface of HTTP/2 on a connection of HTTP/1.1, for which
+// net/http calls the handler, and requests of HTTP/2 above the limits.
+func (h *handler) checkProtocol(rec *responseRecorder, r *http.Request) error {
+	switch {
+	case rec.isHTTP2:
+		return checkHTTP2(r, h.headerMax)
+	case r.ProtoMajor == 1:
+		return nil
+	case h.secure:
 		return &plant.Error{
 			Code:    plant.CodeHTTPVersion,
-			Message: "HTTP/2 requires TLS, which this listener does not have; use HTTP/1.1",
+			Message: "HTTP/2 requires the ALPN protocol h2, which the client did not negotiate; use HTTP/1.1",
 		}
 	}
+	return &plant.Error{
+		Code:    plant.CodeHTTPVersion,
+		Message: "HTTP/2 requires TLS, which this listener does not have; use HTTP/1.1",
+	}
+}
+
+// checkTarget refuses a request whose target is an absolute URL of another host
+// (RFC 9110 section 7.4).
+func (h *handler) checkTarget(r *http.Request) error {
 	if h.host != "" && r.URL.Host != "" && r.Method != http.MethodConnect &&
 		!strings.EqualFold(hostPort(r.URL), h.host) {
 		return &plant.Error{

@@ -44,6 +44,7 @@ type setup struct {
 	pprof       bool
 	adminHosts  []string
 	writeTime   time.Duration // WriteTimeout of the admin listener; 0: unchanged
+	tls         *tlsSetup     // of the public listener; nil: no TLS
 }
 
 // harness is a running server: both listeners on 127.0.0.1, a store, and an engine
@@ -51,16 +52,17 @@ type setup struct {
 type harness struct {
 	t      testing.TB
 	path   string
+	tls    *tlsSetup
 	engine *sqlite.Engine
 	store  *store.Store
 	config server.Config
 	log    *logBuffer
 	token  string // secret of the token gardener, which may create plants
 
-	publicServer  *http.Server
-	adminServer   *http.Server
-	servers       []*http.Server // all running servers
-	public, admin string         // addresses
+	publicServer  *server.Server
+	adminServer   *server.Server
+	servers       []*server.Server // all running servers
+	public, admin string           // addresses
 	document      *contract
 	stopOnce      sync.Once
 	running       sync.WaitGroup
@@ -84,7 +86,7 @@ func start(t testing.TB, change ...func(*setup)) *harness {
 	if s.path == "" {
 		s.path = filepath.Join(t.TempDir(), "plants.db")
 	}
-	h := &harness{t: t, path: s.path, token: s.token, log: newLogBuffer()}
+	h := &harness{t: t, path: s.path, token: s.token, tls: s.tls, log: newLogBuffer()}
 	log := slog.New(slog.NewJSONHandler(h.log, &slog.HandlerOptions{Level: s.level}))
 	var err error
 	metrics := prometheus.NewRegistry()
@@ -119,7 +121,7 @@ func (h *harness) serve(s setup, log *slog.Logger, metrics *prometheus.Registry)
 	public, admin := h.listen("public", log, metrics), h.listen("admin", log, metrics)
 	h.public, h.admin = public.Addr().String(), admin.Addr().String()
 	if s.base == "" {
-		s.base = "http://" + h.public + s.prefix
+		s.base = h.scheme() + "://" + h.public + s.prefix
 	}
 	base, err := url.Parse(s.base)
 	if err != nil {
@@ -127,7 +129,7 @@ func (h *harness) serve(s setup, log *slog.Logger, metrics *prometheus.Registry)
 	}
 	h.config = server.Config{
 		Store: h.store, Log: log, BaseURL: base, OwnHostOnly: s.ownHostOnly, CORSOrigins: s.origins, Limits: s.limits,
-		Metrics: metrics, Pprof: s.pprof, AdminHosts: s.adminHosts,
+		Metrics: metrics, Pprof: s.pprof, AdminHosts: s.adminHosts, PublicTLS: h.tls != nil,
 	}
 	h.document = documentAt(h.t, strings.TrimSuffix(base.Path, "/"))
 	publicServer, adminServer, err := server.New(h.config)
@@ -136,7 +138,7 @@ func (h *harness) serve(s setup, log *slog.Logger, metrics *prometheus.Registry)
 	}
 	h.publicServer, h.adminServer = publicServer, adminServer
 	if s.writeTime > 0 {
-		adminServer.WriteTimeout = s.writeTime
+		adminServer.SetWriteTimeout(s.writeTime)
 	}
 	h.run(publicServer, public)
 	h.run(adminServer, admin)
@@ -150,11 +152,14 @@ func (h *harness) listen(name string, log *slog.Logger, metrics prometheus.Regis
 	if err != nil {
 		h.t.Fatal(err)
 	}
+	if h.tls != nil && name == "public" {
+		return server.NewTLSListener(l, h.tls.config(name, log, metrics))
+	}
 	return server.NewListener(l, log)
 }
 
 // run serves a listener until stop.
-func (h *harness) run(s *http.Server, l net.Listener) {
+func (h *harness) run(s *server.Server, l net.Listener) {
 	h.servers = append(h.servers, s)
 	h.running.Go(func() {
 		if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
@@ -226,7 +231,7 @@ func (h *harness) sendTo(address, raw string) response {
 	if address == h.admin { // which refuses other hosts
 		raw = strings.Replace(raw, "\r\nHost: plants.example\r\n", "\r\nHost: "+address+"\r\n", 1)
 	}
-	c := dial(h.t, address)
+	c := h.dial(h.t, address)
 	defer c.Close()
 	c.write(raw)
 	method, _, _ := strings.Cut(raw, " ")
@@ -297,7 +302,7 @@ func (h *harness) validate(raw string, a response) {
 // withT returns the harness for a subtest.
 func (h *harness) withT(t *testing.T) *harness {
 	return &harness{
-		t: t, path: h.path, engine: h.engine, store: h.store, config: h.config, log: h.log, token: h.token,
+		t: t, path: h.path, tls: h.tls, engine: h.engine, store: h.store, config: h.config, log: h.log, token: h.token,
 		public: h.public, admin: h.admin, document: h.document,
 	}
 }

@@ -14,14 +14,19 @@ const (
 
 // The requests that net/http refuses before it calls the handler have an error body
 // too. Their own request id is unknown.
-func TestMalformedHead(t *testing.T) {
-	t.Parallel()
-	h := start(t)
+func TestMalformedHead(t *testing.T) { overBoth(t, testMalformedHead) }
+
+func testMalformedHead(t *testing.T, over func(*setup)) {
+	h := start(t, over)
 	const body = `{"id":1,"name":"A"}`
 	malformed := func(detail string) response {
 		return closing(refused(40052, textMalformedRequest+detail, "X-Request-Id", generatedID))
 	}
 	plain := malformed("")
+	noHTTP2 := "HTTP/2 requires TLS, which this listener does not have; use HTTP/1.1"
+	if h.tls != nil {
+		noHTTP2 = "HTTP/2 requires the ALPN protocol h2, which the client did not negotiate; use HTTP/1.1"
+	}
 	coding := closing(refused(
 		50101, textTransferEncoding, "X-Request-Id", generatedID,
 	))
@@ -70,15 +75,16 @@ func TestMalformedHead(t *testing.T) {
 		{"HTTP/2.0", message("POST /plants HTTP/2.0", body), version},
 		{"HTTP/0.9", message("POST /plants HTTP/0.9", body), version},
 		{"opening of HTTP/2", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", closing(refused(
-			50501, "HTTP/2 requires TLS, which this listener does not have; use HTTP/1.1", "X-Request-Id", generatedID,
+			50501, noHTTP2, "X-Request-Id", generatedID,
 		))},
 	})
 	h.notStored(1)
 }
 
-func TestExpectation(t *testing.T) {
-	t.Parallel()
-	h := start(t)
+func TestExpectation(t *testing.T) { overBoth(t, testExpectation) }
+
+func testExpectation(t *testing.T, over func(*setup)) {
+	h := start(t, over)
 	const body = `{"id":1,"name":"A"}`
 	failed := closing(refused(41701, textExpect, "X-Request-Id", generatedID))
 	runCases(t, h, []requestCase{
@@ -104,9 +110,10 @@ func TestExpectation(t *testing.T) {
 // No text of a plant makes its response look like an error response of net/http, at any
 // position of a write. The connection would truncate the response, and a proxy could
 // read the next response as the rest of it.
-func TestPlantThatLooksLikeAnError(t *testing.T) {
-	t.Parallel()
-	h := start(t)
+func TestPlantThatLooksLikeAnError(t *testing.T) { overBoth(t, testPlantThatLooksLikeAnError) }
+
+func testPlantThatLooksLikeAnError(t *testing.T, over func(*setup)) {
+	h := start(t, over)
 	for i, text := range []string{
 		"HTTP/1.1 417 Expectation Failed ", "HTTP/1.0 417 Expectation Failed ",
 		`HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n`,
@@ -125,8 +132,9 @@ func TestPlantThatLooksLikeAnError(t *testing.T) {
 	}
 }
 
-func TestTarget(t *testing.T) {
-	t.Parallel()
+func TestTarget(t *testing.T) { overBoth(t, testTarget) }
+
+func testTarget(t *testing.T, over func(*setup)) {
 	const body = `{"id":1,"name":"A"}`
 	misdirected := func(own, got string) response {
 		return refused(42101, `host of the request target must be "`+own+`"; got "`+got+`"`)
@@ -137,7 +145,7 @@ func TestTarget(t *testing.T) {
 
 	t.Run("own host only", func(t *testing.T) {
 		t.Parallel()
-		h := start(t, func(s *setup) { s.base, s.ownHostOnly = "http://plants.example", true })
+		h := start(t, over, func(s *setup) { s.base, s.ownHostOnly = "http://plants.example", true })
 		const own = "plants.example:80"
 		runCases(t, h, []requestCase{
 			{"another host", to("http://other.example/plants"), misdirected(own, "other.example:80")},
@@ -167,38 +175,39 @@ func TestTarget(t *testing.T) {
 	})
 	t.Run("own host with a port", func(t *testing.T) {
 		t.Parallel()
-		h := start(t, func(s *setup) { s.base, s.ownHostOnly = "https://plants.example:8443", true })
+		h := start(t, over, func(s *setup) { s.base, s.ownHostOnly = "https://plants.example:8443", true })
 		same(t, h.send(to("https://plants.example:8443/plants")), good)
 		same(t, h.send(to("https://plants.example/plants")), misdirected("plants.example:8443", "plants.example:443"))
 	})
 	t.Run("own host with the port of https", func(t *testing.T) {
 		t.Parallel()
-		h := start(t, func(s *setup) { s.base, s.ownHostOnly = "https://plants.example", true })
+		h := start(t, over, func(s *setup) { s.base, s.ownHostOnly = "https://plants.example", true })
 		same(t, h.send(to("https://plants.example:443/plants")), good)
 		same(t, h.send(to("https://plants.example/plants")), replayed)
 		same(t, h.send(to("http://plants.example/plants")), misdirected("plants.example:443", "plants.example:80"))
 	})
 	t.Run("own IPv6 address", func(t *testing.T) {
 		t.Parallel()
-		h := start(t, func(s *setup) { s.base, s.ownHostOnly = "http://[2001:db8::1]", true })
+		h := start(t, over, func(s *setup) { s.base, s.ownHostOnly = "http://[2001:db8::1]", true })
 		same(t, h.send(to("http://[2001:DB8::1]:80/plants")), good)
 		same(t, h.send(to("http://[2001:db8::2]/plants")), misdirected("[2001:db8::1]:80", "[2001:db8::2]:80"))
 	})
 	t.Run("any host", func(t *testing.T) {
 		t.Parallel()
-		h := start(t)
+		h := start(t, over)
 		same(t, h.send(to("http://other.example/plants")), good)
 	})
 }
 
 // Every path but the health check has the path of the base URL as its prefix. A load
 // balancer does not have to be configured with it.
-func TestPrefix(t *testing.T) {
-	t.Parallel()
+func TestPrefix(t *testing.T) { overBoth(t, testPrefix) }
+
+func testPrefix(t *testing.T, over func(*setup)) {
 	for _, prefix := range []string{"/store", "/store/", "/a%20b/c"} {
 		t.Run(prefix, func(t *testing.T) {
 			t.Parallel()
-			h := start(t, func(s *setup) { s.prefix = prefix })
+			h := start(t, over, func(s *setup) { s.prefix = prefix })
 			base := strings.TrimSuffix(prefix, "/")
 			to := func(target string) string { return message("POST "+target+" HTTP/1.1", `{"id":1,"name":"A"}`) }
 			get := func(target string) string { return message("GET "+target+" HTTP/1.1", "", "-Authorization") }

@@ -156,7 +156,7 @@ func TestOpenConnections(t *testing.T) {
 		})
 	}
 	open("0")
-	first, second := dial(t, h.public), dial(t, h.public)
+	first, second := h.dial(t, h.public), h.dial(t, h.public)
 	open("2")
 	first.write(h.fill(post(`{"id":1,"name":"A"}`)))
 	same(t, first.read("POST"), created(`{"name":"A"}`))

@@ -72,9 +72,10 @@ func TestValidBody(t *testing.T) {
 }
 
 // The server accepts a valid plant in every form of HTTP request.
-func TestValidRequest(t *testing.T) {
-	t.Parallel()
-	h := start(t)
+func TestValidRequest(t *testing.T) { overBoth(t, testValidRequest) }
+
+func testValidRequest(t *testing.T, over func(*setup)) {
+	h := start(t, over)
 	body := func(id int) string { return fmt.Sprintf(`{"id":%d,"name":"A"}`, id) }
 	want := created(`{"name":"A"}`)
 	closing := created(`{"name":"A"}`, "Connection", "close")

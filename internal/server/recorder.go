@@ -11,6 +11,7 @@ import (
 // access log and the metrics.
 type responseRecorder struct {
 	http.ResponseWriter
+	isHTTP2   bool      // the response has no header Connection (RFC 9113 section 8.2.2)
 	id        [1]string // the request id, as the value of a header
 	status    int
 	bytes     int    // of the body
@@ -25,6 +26,9 @@ type responseRecorder struct {
 // WriteHeader records the status.
 func (rec *responseRecorder) WriteHeader(status int) {
 	rec.status = status
+	if rec.isHTTP2 {
+		delete(rec.Header(), "Connection")
+	}
 	rec.ResponseWriter.WriteHeader(status)
 }
 

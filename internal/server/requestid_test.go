@@ -8,9 +8,10 @@ import (
 	"plantstore/internal/auth"
 )
 
-func TestRequestID(t *testing.T) {
-	t.Parallel()
-	h := start(t)
+func TestRequestID(t *testing.T) { overBoth(t, testRequestID) }
+
+func testRequestID(t *testing.T, over func(*setup)) {
+	h := start(t, over)
 	seen := map[string]bool{}
 	for _, row := range []struct {
 		name    string
@@ -38,7 +39,7 @@ func TestRequestID(t *testing.T) {
 		{"a token", []string{"X-Request-Id: " + auth.Mint()}, ""},
 		{"part of a token", []string{"X-Request-Id: a/pst_0"}, ""},
 	} {
-		c := dial(t, h.public)
+		c := h.dial(t, h.public)
 		c.write(message("GET /healthz HTTP/1.1", "", row.headers...))
 		want := row.kept
 		if want == "" {
@@ -60,13 +61,14 @@ func TestRequestID(t *testing.T) {
 }
 
 // A generated id is the same in the response and in the log.
-func TestGeneratedRequestID(t *testing.T) {
-	t.Parallel()
-	h := start(t)
+func TestGeneratedRequestID(t *testing.T) { overBoth(t, testGeneratedRequestID) }
+
+func testGeneratedRequestID(t *testing.T, over func(*setup)) {
+	h := start(t, over)
 	for _, request := range []string{
 		message("GET /healthz HTTP/1.1", "", "-X-Request-Id"), message("GET /healthz HTTP/1.1", "", "-Host"),
 	} {
-		c := dial(t, h.public)
+		c := h.dial(t, h.public)
 		c.write(request)
 		c.closeWrite()
 		raw, err := io.ReadAll(c.reader)

@@ -101,7 +101,7 @@ func sendConcurrently(h *harness, body func(i int) string) []response {
 	var senders sync.WaitGroup
 	begin := make(chan struct{})
 	for i := range responses {
-		c := dial(h.t, h.public)
+		c := h.dial(h.t, h.public)
 		senders.Go(func() {
 			<-begin
 			c.write(h.fill(post(body(i))))

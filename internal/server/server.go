@@ -4,11 +4,13 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -45,6 +47,8 @@ type Config struct {
 	// there, so a registry serves one call of New. nil: no metrics and no /metrics.
 	Metrics *prometheus.Registry
 	Pprof   bool // serve net/http/pprof on the admin listener
+
+	PublicTLS, AdminTLS bool // the listener is one of NewTLSListener
 }
 
 // Limits are the limits of requests. The API document has all of them except
@@ -63,7 +67,7 @@ const headerSlack = 4 << 10
 
 // New returns the servers of the public and the admin listener. The caller passes
 // a listener of NewListener to the Serve method of each.
-func New(c Config) (public, admin *http.Server, err error) {
+func New(c Config) (public, admin *Server, err error) {
 	if c.Store == nil || c.BaseURL == nil {
 		return nil, nil, errors.New("server: Store and BaseURL are required")
 	}
@@ -78,15 +82,15 @@ func New(c Config) (public, admin *http.Server, err error) {
 		return nil, nil, err
 	}
 	metrics := newMetrics(c.Metrics)
-	public = newServer(c, "public", routes, metrics)
+	public = newServer(c, "public", routes, metrics, c.PublicTLS)
 	c.CORSOrigins, c.OwnHostOnly = nil, false
-	admin = newServer(c, "admin", adminRoutes(c), metrics)
-	h := admin.Handler.(*handler)
+	admin = newServer(c, "admin", adminRoutes(c), metrics, c.AdminTLS)
+	h := admin.http1.Handler.(*handler)
 	h.guard, h.detectsDisconnects = &guard{hosts: hosts}, true
 	return public, admin, nil
 }
 
-func newServer(c Config, name string, routes routes, metrics *metrics) *http.Server {
+func newServer(c Config, name string, routes routes, metrics *metrics, secure bool) *Server {
 	log := loggerOrNone(c.Log).With("listener", name)
 	for _, at := range routes {
 		for _, route := range at.byMethod {
@@ -102,11 +106,13 @@ func newServer(c Config, name string, routes routes, metrics *metrics) *http.Ser
 		routes:    routes,
 		store:     c.Store,
 		origins:   newOrigins(c.CORSOrigins),
+		secure:    secure,
+		headerMax: c.Limits.HeaderMax,
 	}
 	if c.OwnHostOnly {
 		h.host = hostPort(c.BaseURL)
 	}
-	return &http.Server{
+	http1 := &http.Server{
 		Handler:     h,
 		ConnContext: keepConn,
 		// net/http would respond to OPTIONS * without a request id and a log line.
@@ -116,7 +122,57 @@ func newServer(c Config, name string, routes routes, metrics *metrics) *http.Ser
 		IdleTimeout:                  c.Limits.IdleTimeout,
 		MaxHeaderBytes:               max(c.Limits.HeaderMax-headerSlack, 1),
 		ErrorLog:                     slog.NewLogLogger(log.Handler(), slog.LevelDebug), // disconnects of clients
+		Protocols:                    new(http.Protocols),
 	}
+	http1.Protocols.SetHTTP1(true)
+	s := &Server{http1: http1}
+	if secure {
+		s.http2 = newHTTP2Server(http1, c.Limits.HeaderMax)
+	}
+	return s
+}
+
+// Server is the HTTP server of one listener.
+type Server struct {
+	http1 *http.Server
+	http2 *http.Server // nil without TLS
+}
+
+// Serve serves the connections of a listener of NewListener or, with TLS, of
+// NewTLSListener. It returns http.ErrServerClosed after Shutdown or Close.
+func (s *Server) Serve(l net.Listener) error {
+	secure, ok := l.(*tlsListener)
+	if !ok {
+		return s.http1.Serve(l)
+	}
+	var http2 sync.WaitGroup
+	http2.Go(func() { _ = s.http2.Serve(http2Listener{secure}) }) // ends when the listener is closed
+	err := s.http1.Serve(l)
+	_ = l.Close()
+	http2.Wait()
+	return err
+}
+
+// Shutdown closes the listener and waits until every request in flight has its
+// response, or until the context ends.
+func (s *Server) Shutdown(ctx context.Context) error {
+	if s.http2 == nil {
+		return s.http1.Shutdown(ctx)
+	}
+	var http2 sync.WaitGroup
+	var err error
+	http2.Go(func() { err = s.http2.Shutdown(ctx) })
+	err1 := s.http1.Shutdown(ctx)
+	http2.Wait()
+	return errors.Join(err1, err)
+}
+
+// Close closes the listener and every connection.
+func (s *Server) Close() error {
+	if s.http2 == nil {
+		return s.http1.Close()
+	}
+	return errors.Join(s.http1.Close(), s.http2.Close())
 }
 
 // loggerOrNone returns the logger, or one that discards every line for nil.

@@ -12,9 +12,10 @@ const (
 	textHeadersTooLarge = "the request line and headers are larger than the limit; send fewer or shorter headers"
 )
 
-func TestNotFound(t *testing.T) {
-	t.Parallel()
-	h := start(t)
+func TestNotFound(t *testing.T) { overBoth(t, testNotFound) }
+
+func testNotFound(t *testing.T, over func(*setup)) {
+	h := start(t, over)
 	var rows []requestCase
 	for _, target := range []string{
 		"/", "/plant", "/plants/", "//plants", "/plants/1", "/plants/../plants", "/./plants", "/PLANTS", "/Plants",
@@ -46,9 +47,10 @@ func TestNotFound(t *testing.T) {
 	h.notStored(1)
 }
 
-func TestMethodNotAllowed(t *testing.T) {
-	t.Parallel()
-	h := start(t)
+func TestMethodNotAllowed(t *testing.T) { overBoth(t, testMethodNotAllowed) }
+
+func testMethodNotAllowed(t *testing.T, over func(*setup)) {
+	h := start(t, over)
 	var rows []requestCase
 	for target, allow := range map[string]string{
 		"/plants": "POST", "/healthz": "GET, HEAD", "/openapi.json": "GET, HEAD", "/openapi.yaml": "GET, HEAD",
@@ -87,9 +89,10 @@ func TestHead(t *testing.T) {
 	}
 }
 
-func TestMediaType(t *testing.T) {
-	t.Parallel()
-	h := start(t)
+func TestMediaType(t *testing.T) { overBoth(t, testMediaType) }
+
+func testMediaType(t *testing.T, over func(*setup)) {
+	h := start(t, over)
 	const body = `{"id":1,"name":"A"}`
 	media := func(got string) response {
 		return refused(
@@ -160,10 +163,11 @@ func bodyOf(size int) string {
 	return body + strings.Repeat(" ", size-len(body))
 }
 
-func TestBodySize(t *testing.T) {
-	t.Parallel()
+func TestBodySize(t *testing.T) { overBoth(t, testBodySize) }
+
+func testBodySize(t *testing.T, over func(*setup)) {
 	const limit = 3000 // above the initial size of a buffer
-	h := start(t, func(s *setup) { s.limits.BodyMax = limit })
+	h := start(t, over, func(s *setup) { s.limits.BodyMax = limit })
 	large := closing(refused(41301, "the body is larger than 3000 bytes; nothing was stored"))
 	inChunks := []string{"-Content-Length", "Transfer-Encoding: chunked"}
 	runCases(t, h, []requestCase{
@@ -183,9 +187,10 @@ func TestBodySize(t *testing.T) {
 }
 
 // The server stores and returns a plant of the largest size of the default limit.
-func TestLargestPlant(t *testing.T) {
-	t.Parallel()
-	h := start(t)
+func TestLargestPlant(t *testing.T) { overBoth(t, testLargestPlant) }
+
+func testLargestPlant(t *testing.T, over func(*setup)) {
+	h := start(t, over)
 	name := strings.Repeat("é\\n", (64<<10-len(`{"id":1,"name":""}`))/4)
 	same(t, h.send(post(`{"id":1,"name":"`+name+`"}`)), created(`{"name":"`+name+`"}`))
 	if got, want := h.stored(1).Name, strings.ReplaceAll(name, `\n`, "\n"); got != want {
@@ -193,10 +198,11 @@ func TestLargestPlant(t *testing.T) {
 	}
 }
 
-func TestRequestTimeout(t *testing.T) {
-	t.Parallel()
+func TestRequestTimeout(t *testing.T) { overBoth(t, testRequestTimeout) }
+
+func testRequestTimeout(t *testing.T, over func(*setup)) {
 	const limit = 500 * time.Millisecond
-	h := start(t, func(s *setup) { s.limits.RequestTimeout = limit })
+	h := start(t, over, func(s *setup) { s.limits.RequestTimeout = limit })
 	late := closing(refused(40801, "the request did not arrive within 500ms; nothing was stored"))
 	inChunks := []string{"-Content-Length", "Transfer-Encoding: chunked"}
 	runCases(t, h, []requestCase{
@@ -214,7 +220,7 @@ func TestRequestTimeout(t *testing.T) {
 
 	t.Run("half a head", func(t *testing.T) {
 		t.Parallel()
-		c, started := dial(t, h.public), time.Now()
+		c, started := h.dial(t, h.public), time.Now()
 		c.write("POST /plants HTTP/1.1\r\nHost: plants.example\r\nX-Request-Id: a")
 		c.expectClosed() // without a response
 		if took := time.Since(started); took < limit {
@@ -223,11 +229,12 @@ func TestRequestTimeout(t *testing.T) {
 	})
 }
 
-func TestIdleConnectionIsClosed(t *testing.T) {
-	t.Parallel()
+func TestIdleConnectionIsClosed(t *testing.T) { overBoth(t, testIdleConnectionIsClosed) }
+
+func testIdleConnectionIsClosed(t *testing.T, over func(*setup)) {
 	const limit = 200 * time.Millisecond
-	h := start(t, func(s *setup) { s.limits.IdleTimeout = limit })
-	c, started := dial(t, h.public), time.Now()
+	h := start(t, over, func(s *setup) { s.limits.IdleTimeout = limit })
+	c, started := h.dial(t, h.public), time.Now()
 	c.write(h.fill(post(`{"id":1,"name":"A"}`)))
 	same(t, c.read("POST"), created(`{"name":"A"}`))
 	c.expectClosed()
@@ -243,10 +250,11 @@ func padded(raw string, size int) string {
 	return head + "\r\nX-Padding: " + strings.Repeat("p", padding) + "\r\n\r\n" + body
 }
 
-func TestHeadSize(t *testing.T) {
-	t.Parallel()
+func TestHeadSize(t *testing.T) { overBoth(t, testHeadSize) }
+
+func testHeadSize(t *testing.T, over func(*setup)) {
 	const limit = 9000
-	h := start(t, func(s *setup) { s.limits.HeaderMax = limit })
+	h := start(t, over, func(s *setup) { s.limits.HeaderMax = limit })
 	large := closing(refused(
 		43101, textHeadersTooLarge, "X-Request-Id",
 		generatedID,
@@ -267,7 +275,7 @@ func TestHeadSize(t *testing.T) {
 	})
 	t.Run("no lower than 4 KiB", func(t *testing.T) {
 		t.Parallel()
-		h := start(t, func(s *setup) { s.limits.HeaderMax = 100 })
+		h := start(t, over, func(s *setup) { s.limits.HeaderMax = 100 })
 		same(t, h.send(padded(h.fill(post(`{"id":1,"name":"A"}`)), 4096)), created(`{"name":"A"}`))
 		if got := h.send(padded(h.fill(post("")), 4098)).Status; got != 431 {
 			t.Errorf("4098 bytes: got %s, want 431", strconv.Itoa(got))

@@ -173,11 +173,12 @@ func TestEngineBreaks(t *testing.T) {
 	}
 }
 
-func TestSlowCommit(t *testing.T) {
-	t.Parallel()
+func TestSlowCommit(t *testing.T) { overBoth(t, testSlowCommit) }
+
+func testSlowCommit(t *testing.T, over func(*setup)) {
 	t.Run("timeout of the commit", func(t *testing.T) {
 		t.Parallel()
-		h, f := startFaulty(t, func(s *setup) { s.queue.CommitTimeout = 50 * time.Millisecond })
+		h, f := startFaulty(t, over, func(s *setup) { s.queue.CommitTimeout = 50 * time.Millisecond })
 		f.onInsert(func(ctx context.Context, _ []store.Create) ([]store.Outcome, error) {
 			<-ctx.Done()
 			return nil, fmt.Errorf("%w: %w", store.ErrBusy, context.Cause(ctx))
@@ -186,7 +187,7 @@ func TestSlowCommit(t *testing.T) {
 	})
 	t.Run("timeout of the response", func(t *testing.T) {
 		t.Parallel()
-		h, f := startFaulty(t, func(s *setup) { s.queue.AnswerTimeout = 50 * time.Millisecond })
+		h, f := startFaulty(t, over, func(s *setup) { s.queue.AnswerTimeout = 50 * time.Millisecond })
 		g := f.block(t)
 		same(t, h.send(post(`{"id":1,"name":"A"}`)), retryable(50303, textUnknownOutcome))
 		g.open()
@@ -197,15 +198,16 @@ func TestSlowCommit(t *testing.T) {
 	})
 }
 
-func TestQueueFull(t *testing.T) {
-	t.Parallel()
+func TestQueueFull(t *testing.T) { overBoth(t, testQueueFull) }
+
+func testQueueFull(t *testing.T, over func(*setup)) {
 	t.Run("plants", func(t *testing.T) {
 		t.Parallel()
-		h, f := startFaulty(t, func(s *setup) { s.queue.QueueMax = 1 })
+		h, f := startFaulty(t, over, func(s *setup) { s.queue.QueueMax = 1 })
 		g := f.block(t)
 		responses := make(chan response, 3)
 		send := func(id int) {
-			c := dial(t, h.public)
+			c := h.dial(t, h.public)
 			c.write(h.fill(post(fmt.Sprintf(`{"id":%d,"name":"A"}`, id))))
 			go func() { responses <- c.read("POST") }()
 		}
@@ -224,7 +226,7 @@ func TestQueueFull(t *testing.T) {
 	})
 	t.Run("bytes", func(t *testing.T) {
 		t.Parallel()
-		h := start(t, func(s *setup) { s.queue.Bytes = 10 })
+		h := start(t, over, func(s *setup) { s.queue.Bytes = 10 })
 		same(t, h.send(post(`{"id":1,"name":"12345","tag":"678901"}`)), retryable(50301, textQueueFull))
 		h.notStored(1)
 		same(t, h.send(post(`{"id":1,"name":"12345","tag":"67890"}`)), created(`{"name":"12345","tag":"67890"}`))
@@ -268,7 +270,7 @@ func TestUncheckedKeyring(t *testing.T) {
 			t.Parallel()
 			h, f := startFaulty(t)
 			f.state.Store(&row.state)
-			c, started := dial(t, h.public), time.Now()
+			c, started := h.dial(t, h.public), time.Now()
 			tick := time.NewTicker(5 * time.Millisecond)
 			defer tick.Stop()
 			var got response

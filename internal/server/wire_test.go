@@ -3,6 +3,7 @@ package server_test
 import (
 	"bufio"
 	"bytes"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"net/http"
 	"net/textproto"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -130,6 +132,7 @@ type client struct {
 	net.Conn
 	t      testing.TB
 	reader *bufio.Reader
+	secure bool // each response has the header Strict-Transport-Security
 }
 
 func dial(t testing.TB, address string) *client {
@@ -144,6 +147,11 @@ func dialFrom(t testing.TB, from net.IP, address string) *client {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return newClient(t, c)
+}
+
+func newClient(t testing.TB, c net.Conn) *client {
+	t.Helper()
 	t.Cleanup(func() { _ = c.Close() })
 	if err := c.SetDeadline(time.Now().Add(wait)); err != nil {
 		t.Fatal(err)
@@ -151,11 +159,23 @@ func dialFrom(t testing.TB, from net.IP, address string) *client {
 	return &client{Conn: c, t: t, reader: bufio.NewReader(c)}
 }
 
+// dial connects to a listener of the harness, with TLS if the listener has it.
+func (h *harness) dial(t testing.TB, address string) *client {
+	t.Helper()
+	c := dial(t, address)
+	if h.tls == nil || address != h.public {
+		return c
+	}
+	secure := newClient(t, tls.Client(c.Conn, h.tls.client()))
+	secure.secure = true
+	return secure
+}
+
 // write sends raw bytes. It ignores the error of a closed connection.
 func (c *client) write(raw string) { _, _ = c.Write([]byte(raw)) }
 
 // closeWrite closes the direction to the server.
-func (c *client) closeWrite() { _ = c.Conn.(*net.TCPConn).CloseWrite() }
+func (c *client) closeWrite() { _ = c.Conn.(interface{ CloseWrite() error }).CloseWrite() }
 
 // read reads the response to a request with a method.
 func (c *client) read(method string) response {
@@ -163,6 +183,13 @@ func (c *client) read(method string) response {
 	a, err := readResponse(c.reader, method)
 	if err != nil {
 		c.t.Fatalf("read the response: %v (until then %d %v %.200q)", err, a.Status, a.Header, a.Body)
+	}
+	const name = "Strict-Transport-Security"
+	if c.secure && a.Status != http.StatusContinue {
+		if got := a.Header[name]; !slices.Equal(got, []string{"max-age=31536000"}) {
+			c.t.Errorf("%s: got %q", name, got)
+		}
+		delete(a.Header, name)
 	}
 	return a
 }

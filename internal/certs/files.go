@@ -1,0 +1,137 @@
+package certs
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"os"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	pollEvery    = 5 * time.Second
+	fileBytesMax = 1 << 20
+)
+
+// files is a value that is parsed from files, and parsed again when their contents change. It compares contents and
+// not times, because a rename or a changed symbolic link (Kubernetes, certbot) can leave the time of the file older.
+type files[T any] struct {
+	paths []string
+	parse func(contents [][]byte) (*T, error)
+
+	current atomic.Pointer[T] // of the last contents that parse accepted
+
+	// Only the goroutine of watch uses these after load.
+	served  [sha256.Size]byte // sum of the contents of current
+	refused [sha256.Size]byte // sum of the last contents that parse refused
+	logged  bool              // the log has a line about the last failure
+	failed  string            // the last error of reading
+}
+
+// load reads the files for the first time.
+func (f *files[T]) load() error {
+	contents, sum, err := f.read()
+	if err != nil {
+		return err
+	}
+	value, err := f.parse(contents)
+	if err != nil {
+		return err
+	}
+	f.served = sum
+	f.current.Store(value)
+	return nil
+}
+
+// check reads the files again. It returns true if current changed. It returns an error for contents that parse refuses
+// and for files that it cannot read, once for each error, and only if the next check finds the same: a program may
+// replace one file of a pair shortly before the other. After an error current is unchanged.
+func (f *files[T]) check() (changed bool, err error) {
+	contents, sum, err := f.read()
+	if err != nil {
+		return false, f.confirm(sum, err)
+	}
+	if sum == f.served {
+		f.refused, f.logged, f.failed = sum, false, ""
+		return false, nil
+	}
+	value, err := f.parse(contents)
+	if err != nil {
+		return false, f.confirm(sum, err)
+	}
+	f.served, f.logged, f.failed = sum, false, ""
+	f.current.Store(value)
+	return true, nil
+}
+
+// confirm returns err when it is found for the second time in a row, and nil otherwise.
+func (f *files[T]) confirm(sum [sha256.Size]byte, err error) error {
+	if sum != f.refused || err.Error() != f.failed {
+		f.refused, f.failed, f.logged = sum, err.Error(), false
+		return nil
+	}
+	if f.logged {
+		return nil
+	}
+	f.logged = true
+	return err
+}
+
+// read returns the contents of the files and their sum.
+func (f *files[T]) read() (contents [][]byte, sum [sha256.Size]byte, err error) {
+	hash := sha256.New()
+	for _, path := range f.paths {
+		content, err := readFile(path)
+		if err != nil {
+			return nil, sum, err
+		}
+		one := sha256.Sum256(content)
+		hash.Write(one[:])
+		contents = append(contents, content)
+	}
+	return contents, [sha256.Size]byte(hash.Sum(nil)), nil
+}
+
+// readFile reads a regular file, or a symbolic link to one, up to a limit. It does not wait for a FIFO.
+func readFile(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a regular file", path)
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	content, err := io.ReadAll(io.LimitReader(file, fileBytesMax+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(content) > fileBytesMax {
+		return nil, fmt.Errorf("%s is larger than %d bytes", path, fileBytesMax)
+	}
+	if len(bytes.TrimSpace(content)) == 0 {
+		return nil, fmt.Errorf("%s is empty", path)
+	}
+	return content, nil
+}
+
+// watch calls checked after each check, until the context ends.
+func (f *files[T]) watch(ctx context.Context, checked func(changed bool, err error)) {
+	ticks := time.NewTicker(pollEvery)
+	defer ticks.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticks.C:
+			checked(f.check())
+		}
+	}
+}

@@ -1,0 +1,191 @@
+// Package certs loads the certificates of the TLS listeners from files, and loads them again when the files change.
+package certs
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// PairConfig configures a Pair. The files are required.
+type PairConfig struct {
+	CertFile string                // PEM: the certificate, then the intermediate certificates
+	KeyFile  string                // PEM: the private key of the certificate
+	Log      *slog.Logger          // nil: none
+	Metrics  prometheus.Registerer // nil: no metrics
+}
+
+// Pair is a certificate with its private key. It reads the files every 5 s. New handshakes receive the new pair, and
+// open connections continue. It keeps the previous pair if the new one is not usable.
+type Pair struct {
+	files   files[tls.Certificate]
+	log     *slog.Logger
+	metrics pairMetrics
+	keyFile string
+
+	// Only the goroutine of watch uses these after OpenPair.
+	warnedAt time.Time // of the last line about the expiry
+	expired  bool      // the last line was about an expired certificate
+
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+}
+
+// OpenPair loads the pair and watches its files until Close. An expired certificate is no error at the start, only a
+// line in the log: a server with an expired certificate is easier to repair than one that does not run.
+func OpenPair(c PairConfig) (*Pair, error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	p := &Pair{log: loggerOrNone(c.Log), metrics: newPairMetrics(c.Metrics), keyFile: c.KeyFile, cancel: cancel}
+	p.files = files[tls.Certificate]{paths: []string{c.CertFile, c.KeyFile}, parse: p.parse}
+	if err := p.files.load(); err != nil {
+		cancel()
+		return nil, err
+	}
+	p.loaded()
+	p.warn()
+	p.running.Go(func() { p.files.watch(ctx, p.checked) })
+	return p, nil
+}
+
+// Close stops the watcher. GetCertificate continues to return the last pair.
+func (p *Pair) Close() {
+	p.cancel()
+	p.running.Wait()
+}
+
+// GetCertificate is the function of a tls.Config. It returns the last usable pair for every name.
+func (p *Pair) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	return p.files.current.Load(), nil
+}
+
+// parse returns the pair. It refuses an expired certificate, or one that is not valid yet, as the successor of another.
+func (p *Pair) parse(contents [][]byte) (*tls.Certificate, error) {
+	pair, err := tls.X509KeyPair(contents[0], contents[1])
+	if err != nil {
+		return nil, fmt.Errorf("%s and %s: %w", p.files.paths[0], p.files.paths[1], err)
+	}
+	if pair.Leaf == nil { // GODEBUG=x509keypairleaf=0
+		if pair.Leaf, err = x509.ParseCertificate(pair.Certificate[0]); err != nil {
+			return nil, fmt.Errorf("%s: %w", p.files.paths[0], err)
+		}
+	}
+	if p.files.current.Load() == nil {
+		return &pair, nil
+	}
+	switch now := time.Now(); {
+	case now.After(pair.Leaf.NotAfter):
+		return nil, fmt.Errorf("%s: the certificate expired at %s", p.files.paths[0], stamp(pair.Leaf.NotAfter))
+	case now.Before(pair.Leaf.NotBefore):
+		return nil, fmt.Errorf("%s: the certificate is not valid before %s", p.files.paths[0], stamp(pair.Leaf.NotBefore))
+	}
+	return &pair, nil
+}
+
+// checked logs the result of a check.
+func (p *Pair) checked(changed bool, err error) {
+	switch {
+	case changed:
+		p.warnedAt, p.expired = time.Time{}, false
+		p.metrics.reloads.Inc()
+		p.loaded()
+	case err != nil:
+		p.metrics.failures.Inc()
+		p.log.Error("could not load the new TLS certificate; the previous one stays in use", "error", err)
+	}
+	p.warn()
+}
+
+// loaded logs and measures the pair that was just loaded.
+func (p *Pair) loaded() {
+	leaf := p.files.current.Load().Leaf
+	p.metrics.expiry.Set(float64(leaf.NotAfter.Unix()))
+	p.log.Info("TLS certificate loaded", "file", p.files.paths[0], "names", namesOf(leaf), "expires", stamp(leaf.NotAfter))
+	// Group members may read the key: distributions have a group for this (ssl-cert).
+	if info, err := os.Stat(p.keyFile); err == nil && info.Mode().Perm()&0o007 != 0 {
+		p.log.Warn("other users have access to the private key: run chmod o= on the file",
+			"file", p.keyFile, "mode", info.Mode().Perm().String())
+	}
+}
+
+const warnEvery = 24 * time.Hour
+
+// warn logs that the certificate expires soon or has expired, at most once a day.
+func (p *Pair) warn() {
+	leaf, now := p.files.current.Load().Leaf, time.Now()
+	expired := now.After(leaf.NotAfter)
+	if now.Before(leaf.NotAfter.Add(-warnBefore(leaf))) || expired == p.expired && now.Sub(p.warnedAt) < warnEvery {
+		return
+	}
+	p.warnedAt, p.expired = now, expired
+	if expired {
+		p.log.Error("the TLS certificate has expired; clients refuse it: replace the files",
+			"file", p.files.paths[0], "expires", stamp(leaf.NotAfter))
+		return
+	}
+	p.log.Warn("the TLS certificate expires soon: replace the files",
+		"file", p.files.paths[0], "expires", stamp(leaf.NotAfter))
+}
+
+// warnBefore returns the time before the expiry at which warnings begin: 14 days, or a fifth of the validity of a
+// short-lived certificate.
+func warnBefore(leaf *x509.Certificate) time.Duration {
+	const most = 14 * 24 * time.Hour
+	return min(most, leaf.NotAfter.Sub(leaf.NotBefore)/5)
+}
+
+// namesOf returns the names and addresses of a certificate, or its subject if it has none.
+func namesOf(leaf *x509.Certificate) string {
+	const namesMax = 10
+	names := append([]string{}, leaf.DNSNames...)
+	for _, ip := range leaf.IPAddresses {
+		names = append(names, ip.String())
+	}
+	if len(names) > namesMax {
+		names = append(names[:namesMax], "…")
+	}
+	return cmp.Or(strings.Join(names, " "), leaf.Subject.String())
+}
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// loggerOrNone returns the logger, or one that discards every line for nil.
+func loggerOrNone(log *slog.Logger) *slog.Logger {
+	if log == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return log
+}
+
+// pairMetrics are the metrics of a Pair.
+type pairMetrics struct {
+	expiry            prometheus.Gauge
+	reloads, failures prometheus.Counter
+}
+
+// newPairMetrics returns new metrics and registers them, unless the registerer is nil.
+func newPairMetrics(registerer prometheus.Registerer) pairMetrics {
+	loads := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "plantstore_tls_certificate_reloads_total",
+		Help: "Changes of the files of the TLS certificate, by result: loaded or refused.",
+	}, []string{"result"})
+	m := pairMetrics{
+		expiry: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "plantstore_tls_certificate_expiry_timestamp_seconds",
+			Help: "Time at which the TLS certificate in use expires.",
+		}),
+		reloads: loads.WithLabelValues("loaded"), failures: loads.WithLabelValues("refused"),
+	}
+	if registerer != nil {
+		registerer.MustRegister(m.expiry, loads)
+	}
+	return m
+}

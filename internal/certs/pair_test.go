@@ -1,0 +1,395 @@
+package certs_test
+
+import (
+	"bytes"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"plantstore/internal/certs"
+	"plantstore/internal/certs/certstest"
+)
+
+// fixture is a pair of files and a log.
+type fixture struct {
+	t         *testing.T
+	authority *certstest.Authority
+	cert, key string
+	log       lockedBuffer
+	metrics   *prometheus.Registry
+}
+
+// lockedBuffer is the log. The fake clock of synctest does not order the test and the watcher.
+type lockedBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer // guarded by mu
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+// take returns the text and removes it.
+func (b *lockedBuffer) take() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	defer b.text.Reset()
+	return b.text.String()
+}
+
+func newFixture(t *testing.T) *fixture {
+	t.Helper()
+	authority, err := certstest.NewAuthority()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	return &fixture{
+		t: t, authority: authority, cert: filepath.Join(dir, "cert.pem"), key: filepath.Join(dir, "key.pem"),
+		metrics: prometheus.NewRegistry(),
+	}
+}
+
+func (f *fixture) write(l certstest.Leaf) {
+	f.t.Helper()
+	if err := f.authority.Write(l, f.cert, f.key); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *fixture) put(file, content string) {
+	f.t.Helper()
+	if err := certstest.Replace(file, []byte(content)); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *fixture) open() (*certs.Pair, error) {
+	return certs.OpenPair(certs.PairConfig{
+		CertFile: f.cert, KeyFile: f.key, Log: slog.New(slog.NewJSONHandler(&f.log, nil)), Metrics: f.metrics,
+	})
+}
+
+// mustOpen opens the pair in a bubble of synctest, which requires that the test closes it.
+func (f *fixture) mustOpen() *certs.Pair {
+	f.t.Helper()
+	p, err := f.open()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(p.Close)
+	return p
+}
+
+// polls waits for a number of checks of the files.
+func polls(n int) {
+	<-time.After(time.Duration(n)*5*time.Second + time.Millisecond)
+	synctest.Wait()
+}
+
+// messages returns the lines of the log since the last call.
+func (f *fixture) messages() (lines []string) {
+	f.t.Helper()
+	for text := range strings.Lines(f.log.take()) {
+		var l map[string]any
+		if err := json.Unmarshal([]byte(text), &l); err != nil {
+			f.t.Fatal(err)
+		}
+		lines = append(lines, l["level"].(string)+" "+l["msg"].(string))
+	}
+	return lines
+}
+
+func (f *fixture) wantMessages(want ...string) {
+	f.t.Helper()
+	if got := f.messages(); !slices.Equal(got, want) {
+		f.t.Errorf("log: got %q, want %q", got, want)
+	}
+}
+
+func nameOf(t *testing.T, p *certs.Pair) string {
+	t.Helper()
+	c, err := p.GetCertificate(&tls.ClientHelloInfo{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.Leaf.Subject.CommonName
+}
+
+const (
+	loaded  = "INFO TLS certificate loaded"
+	refused = "ERROR could not load the new TLS certificate; the previous one stays in use"
+)
+
+func TestReload(t *testing.T) {
+	t.Parallel()
+	for name, replace := range map[string]func(f *fixture){
+		"rename": func(f *fixture) { f.write(certstest.Leaf{Name: "second", RSA: true}) },
+		"overwrite": func(f *fixture) {
+			cert, key, err := f.authority.Issue(certstest.Leaf{Name: "second"})
+			if err = errors.Join(err, os.WriteFile(f.cert, cert, 0o600), os.WriteFile(f.key, key, 0o600)); err != nil {
+				f.t.Fatal(err)
+			}
+		},
+		"symbolic link": func(f *fixture) { // as Kubernetes and certbot
+			dir := f.t.TempDir()
+			cert, key := filepath.Join(dir, "c"), filepath.Join(dir, "k")
+			err := errors.Join(f.authority.Write(certstest.Leaf{Name: "second"}, cert, key),
+				os.Remove(f.cert), os.Remove(f.key), os.Symlink(cert, f.cert), os.Symlink(key, f.key))
+			if err != nil {
+				f.t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				f := newFixture(t)
+				f.write(certstest.Leaf{Name: "first"})
+				p := f.mustOpen()
+				f.wantMessages(loaded)
+				polls(3)
+				f.wantMessages()
+				replace(f)
+				if got := nameOf(t, p); got != "first" {
+					t.Errorf("before the check: got %q, want first", got)
+				}
+				polls(1)
+				if got := nameOf(t, p); got != "second" {
+					t.Errorf("after the check: got %q, want second", got)
+				}
+				f.wantMessages(loaded)
+			})
+		})
+	}
+}
+
+// A new pair that is not usable has one line in the log, and the previous pair stays. A usable one then replaces it.
+func TestBadSuccessor(t *testing.T) {
+	t.Parallel()
+	otherKey := func(f *fixture) {
+		_, key, err := f.authority.Issue(certstest.Leaf{})
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		f.put(f.key, string(key))
+	}
+	for name, spoil := range map[string]func(f *fixture){
+		"key of another certificate": otherKey,
+		"no PEM":                     func(f *fixture) { f.put(f.cert, "x") },
+		"empty key":                  func(f *fixture) { f.put(f.key, "\n") },
+		"no file":                    func(f *fixture) { _ = os.Remove(f.cert) },
+		"no access":                  func(f *fixture) { _ = os.Remove(f.key); _ = os.Mkdir(f.key, 0o700) },
+		"too large":                  func(f *fixture) { f.put(f.cert, strings.Repeat("x", 1<<20+1)) },
+		"FIFO":                       func(f *fixture) { _ = os.Remove(f.cert); _ = syscall.Mkfifo(f.cert, 0o600) },
+		"expired":                    func(f *fixture) { f.write(certstest.Leaf{NotAfter: time.Now().Add(-time.Minute)}) },
+		"not valid yet":              func(f *fixture) { f.write(certstest.Leaf{NotBefore: time.Now().Add(time.Hour)}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				f := newFixture(t)
+				f.write(certstest.Leaf{Name: "first"})
+				p := f.mustOpen()
+				f.wantMessages(loaded)
+				spoil(f)
+				polls(1)
+				f.wantMessages() // the other file may follow
+				polls(5)
+				f.wantMessages(refused)
+				if got := nameOf(t, p); got != "first" {
+					t.Errorf("got %q, want first", got)
+				}
+				_ = os.RemoveAll(f.key)
+				f.write(certstest.Leaf{Name: "third"})
+				polls(1)
+				f.wantMessages(loaded)
+				if got := nameOf(t, p); got != "third" {
+					t.Errorf("got %q, want third", got)
+				}
+				const want = `# HELP plantstore_tls_certificate_reloads_total ` +
+					"Changes of the files of the TLS certificate, by result: loaded or refused." + `
+# TYPE plantstore_tls_certificate_reloads_total counter
+plantstore_tls_certificate_reloads_total{result="loaded"} 1
+plantstore_tls_certificate_reloads_total{result="refused"} 1
+`
+				if err := testutil.GatherAndCompare(
+					f.metrics, strings.NewReader(want), "plantstore_tls_certificate_reloads_total",
+				); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// A certificate that is not valid yet replaces the previous one when it becomes valid.
+func TestSuccessorBecomesValid(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		f.write(certstest.Leaf{Name: "first"})
+		p := f.mustOpen()
+		f.write(certstest.Leaf{Name: "second", NotBefore: time.Now().Add(time.Minute)})
+		polls(3)
+		f.wantMessages(loaded, refused)
+		polls(12)
+		f.wantMessages(loaded)
+		if got := nameOf(t, p); got != "second" {
+			t.Errorf("got %q, want second", got)
+		}
+	})
+}
+
+func TestBadPairAtTheStart(t *testing.T) {
+	t.Parallel()
+	for name, spoil := range map[string]func(f *fixture){
+		"no file": func(f *fixture) { _ = os.Remove(f.key) },
+		"no PEM":  func(f *fixture) { f.put(f.cert, "x") },
+		"swapped": func(f *fixture) { f.cert, f.key = f.key, f.cert },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t)
+			f.write(certstest.Leaf{})
+			spoil(f)
+			p, err := f.open()
+			if err == nil {
+				p.Close()
+				t.Fatal("got no error")
+			}
+			if text := err.Error(); !strings.Contains(text, filepath.Dir(f.cert)) || strings.Contains(text, "BEGIN") {
+				t.Errorf("got %q, want an error with the path and no content", text)
+			}
+			if name == "no file" && !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("got %v, want fs.ErrNotExist", err)
+			}
+		})
+	}
+}
+
+// Warnings begin 14 days before the expiry, or a fifth of a short validity, and come once a day.
+func TestExpiry(t *testing.T) {
+	t.Parallel()
+	const soon, over = "WARN the TLS certificate expires soon: replace the files",
+		"ERROR the TLS certificate has expired; clients refuse it: replace the files"
+	const day = 24 * time.Hour
+	for name, in := range map[string]struct {
+		valid, left time.Duration // of the certificate, at the start
+		wait        time.Duration
+		want        map[string]int
+	}{
+		"before 14 days": {90 * day, 14*day + time.Hour, time.Hour - time.Minute, map[string]int{loaded: 1}},
+		"14 days":        {90 * day, 14*day + time.Hour, time.Hour + time.Minute, map[string]int{loaded: 1, soon: 1}},
+		"a fifth":        {5 * day, day + time.Hour, time.Hour + time.Minute, map[string]int{loaded: 1, soon: 1}},
+		"a day later":    {5 * day, day, day, map[string]int{loaded: 1, soon: 2}},
+		"expired":        {5 * day, time.Hour, time.Hour + time.Minute, map[string]int{loaded: 1, soon: 1, over: 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				f := newFixture(t)
+				f.write(certstest.Leaf{NotBefore: time.Now().Add(in.left - in.valid), NotAfter: time.Now().Add(in.left)})
+				f.mustOpen()
+				<-time.After(in.wait)
+				synctest.Wait()
+				got := map[string]int{}
+				for _, line := range f.messages() {
+					got[line]++
+				}
+				if !maps.Equal(got, in.want) {
+					t.Errorf("log: got %v, want %v", got, in.want)
+				}
+			})
+		})
+	}
+}
+
+// A server starts with an expired certificate.
+func TestExpiredAtTheStart(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	expiry := time.Now().Add(-time.Minute).Truncate(time.Second)
+	f.write(certstest.Leaf{NotAfter: expiry})
+	f.mustOpen()
+	f.wantMessages(loaded, "ERROR the TLS certificate has expired; clients refuse it: replace the files")
+	got, err := testutil.GatherAndCount(f.metrics, "plantstore_tls_certificate_expiry_timestamp_seconds")
+	if err != nil || got != 1 {
+		t.Errorf("got %d metrics, %v, want 1", got, err)
+	}
+}
+
+func TestModeOfTheKey(t *testing.T) {
+	t.Parallel()
+	for mode, want := range map[fs.FileMode][]string{
+		0o600: {loaded}, 0o640: {loaded},
+		0o644: {loaded, "WARN other users have access to the private key: run chmod o= on the file"},
+	} {
+		f := newFixture(t)
+		f.write(certstest.Leaf{})
+		if err := os.Chmod(f.key, mode); err != nil {
+			t.Fatal(err)
+		}
+		f.mustOpen()
+		if got := f.messages(); !slices.Equal(got, want) {
+			t.Errorf("mode %s: log: got %q, want %q", mode, got, want)
+		}
+	}
+}
+
+func TestAuthorities(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		file := filepath.Join(t.TempDir(), "ca.pem")
+		if _, err := certs.OpenAuthorities(file, nil); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("no file: got %v, want fs.ErrNotExist", err)
+		}
+		f.put(file, "x")
+		if _, err := certs.OpenAuthorities(file, nil); err == nil {
+			t.Error("no PEM: got no error")
+		}
+		f.put(file, string(f.authority.PEM))
+		a, err := certs.OpenAuthorities(file, slog.New(slog.NewJSONHandler(&f.log, nil)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(a.Close)
+		if !a.Pool().Equal(f.authority.Pool()) {
+			t.Error("the pool differs from the file")
+		}
+		f.put(file, "x")
+		polls(4)
+		f.wantMessages("ERROR could not load the new authorities of client certificates; the previous ones stay in use")
+		if !a.Pool().Equal(f.authority.Pool()) {
+			t.Error("the pool changed")
+		}
+		other, err := certstest.NewAuthority()
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.put(file, string(other.PEM))
+		polls(1)
+		f.wantMessages("INFO authorities of client certificates loaded")
+		if !a.Pool().Equal(other.Pool()) {
+			t.Error("the pool differs from the new file")
+		}
+	})
+}
