@@ -39,20 +39,23 @@ const (
 // mayImport has a row for each package: the packages of the program that it may import. A name that ends in ...
 // includes the packages below it. The change that adds a package adds its row here and its sentence in ARCHITECTURE.md.
 var mayImport = map[string][]string{
-	"internal/plant":     {},
-	"internal/auth":      {"internal/plant"},
-	"internal/dump":      {"internal/plant"},
-	"internal/move":      {"internal/auth", "internal/store"},
-	"internal/store":     {"internal/plant", "internal/auth"},
-	storetest:            {"internal/plant", "internal/auth", "internal/store", "internal/move"},
-	"internal/safefile":  {},
-	"internal/listen":    {},
-	"internal/sqlite...": {"internal/plant", "internal/auth", "internal/store", "internal/safefile", "internal/sqlite..."},
-	"internal/postgres":  {"internal/plant", "internal/auth", "internal/store"},
-	pgtest:               {},
-	"internal/certs...":  {},
-	"internal/server":    {"internal/plant", "internal/auth", "internal/store", "internal/listen"},
-	"cmd...":             {anything},
+	"internal/plant":    {},
+	"internal/auth":     {"internal/plant"},
+	"internal/audit":    {},
+	"internal/dump":     {"internal/plant"},
+	"internal/move":     {"internal/audit", "internal/auth", "internal/store"},
+	"internal/store":    {"internal/plant", "internal/audit", "internal/auth"},
+	storetest:           {"internal/plant", "internal/audit", "internal/auth", "internal/store", "internal/move"},
+	"internal/safefile": {},
+	"internal/listen":   {},
+	"internal/sqlite...": {
+		"internal/plant", "internal/audit", "internal/auth", "internal/store", "internal/safefile", "internal/sqlite...",
+	},
+	"internal/postgres": {"internal/plant", "internal/audit", "internal/auth", "internal/store"},
+	pgtest:              {},
+	"internal/certs...": {},
+	"internal/server":   {"internal/plant", "internal/audit", "internal/auth", "internal/store", "internal/listen"},
+	"cmd...":            {anything},
 }
 
 // testsMayAdd are the packages that all tests may import too: the suite of the engines, the engine that needs no other

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"plantstore/internal/audit"
 	"plantstore/internal/move"
 	"plantstore/internal/postgres"
 	"plantstore/internal/sqlite"
@@ -23,8 +24,9 @@ import (
 type engineOptions struct {
 	mustExist bool // fail with store.ErrNoStore instead of creating the store
 	readOnly  bool
-	migrate   bool // migrate an older schema
-	server    bool // refuse a second server on the same file
+	migrate   bool         // migrate an older schema
+	server    bool         // refuse a second server on the same file
+	by        audit.Origin // of the entry of a migration in the audit log
 
 	log     *slog.Logger
 	metrics prometheus.Registerer // nil: none
@@ -58,12 +60,12 @@ func (s *settings) openEngine(ctx context.Context, o engineOptions) (anyEngine, 
 	}
 	if s.db.isDatabase() {
 		return postgres.Open(ctx, postgres.Config{
-			URL: s.db.url.Reveal(), MustExist: o.mustExist, ReadOnly: o.readOnly, Migrate: o.migrate, Server: o.server,
+			URL: s.db.url.Reveal(), MustExist: o.mustExist, ReadOnly: o.readOnly, Migrate: o.migrate, Server: o.server, By: o.by,
 			RequireSyncStandby: bool(s.requireSyncStandby), Log: o.log, Metrics: o.metrics,
 		})
 	}
 	return sqlite.Open(ctx, sqlite.Config{
-		Path: s.db.path, MustExist: o.mustExist, ReadOnly: o.readOnly, Migrate: o.migrate, Server: o.server,
+		Path: s.db.path, MustExist: o.mustExist, ReadOnly: o.readOnly, Migrate: o.migrate, Server: o.server, By: o.by,
 		WALMax: s.walMax.n, Log: o.log, Metrics: o.metrics,
 	})
 }

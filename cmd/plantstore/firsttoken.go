@@ -27,7 +27,7 @@ func (p *program) firstToken(ctx context.Context, engine store.Engine, base *url
 		Prefix:    auth.PrefixOf(secret),
 		Scopes:    auth.ScopeCreate,
 		CreatedAt: time.Now(),
-	})
+	}, p.operator())
 	if err != nil || !created {
 		return err
 	}

@@ -72,10 +72,10 @@ func (p *program) migrate(ctx context.Context, s *settings, asJSON bool) (err er
 // migrate migrates the store that --db names.
 func (s *settings) migrate(ctx context.Context, p *program) (from, to int, err error) {
 	if !s.db.isDatabase() {
-		return sqlite.Migrate(ctx, s.db.path, p.commandLog())
+		return sqlite.Migrate(ctx, s.db.path, p.commandLog(), p.operator())
 	}
 	if err := s.refusePassword(); err != nil {
 		return 0, 0, err
 	}
-	return postgres.Migrate(ctx, postgres.Config{URL: s.db.url.Reveal(), Log: p.commandLog()})
+	return postgres.Migrate(ctx, postgres.Config{URL: s.db.url.Reveal(), Log: p.commandLog(), By: p.operator()})
 }

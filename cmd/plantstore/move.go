@@ -99,7 +99,7 @@ func (p *program) move(ctx context.Context, fromAddress, toAddress storeAddress,
 	bar.plants(0, -1)
 	r, err := move.Run(ctx, move.Config{
 		From: from, To: to,
-		FromName: fromAddress.absolute(), ToName: toAddress.absolute(),
+		FromName: fromAddress.absolute(), ToName: toAddress.absolute(), By: p.operator(),
 		Progress: bar.plants,
 		Announce: func() { bar.info("copying the last plants; the old store is read-only") },
 	})
@@ -116,6 +116,10 @@ func (p *program) move(ctx context.Context, fromAddress, toAddress storeAddress,
 	if r.Leftover != nil {
 		fmt.Fprintln(p.stderr, "could not remove the capture trigger from the old store; it is harmless:",
 			printable(r.Leftover.Error()))
+	}
+	if r.Unaudited != nil {
+		fmt.Fprintln(p.stderr, "warning: the move is complete, but an audit log has no entry about its end:",
+			printable(r.Unaudited.Error()))
 	}
 	if asJSON {
 		return writeJSON(p.stdout, moveFacts{
@@ -136,7 +140,7 @@ func (p *program) abandonMove(ctx context.Context, from storeAddress, asJSON boo
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(move.Abandon(ctx, s), s.Close()); err != nil {
+	if err := errors.Join(move.Abandon(ctx, s, p.operator()), s.Close()); err != nil {
 		return fmt.Errorf("abandon the move of %s: %w", from.absolute(), err)
 	}
 	if asJSON {

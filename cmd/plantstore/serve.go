@@ -59,7 +59,9 @@ func (p *program) serve(ctx context.Context, s *settings) (err error) {
 	}
 	defer h.close()
 
-	engine, err := s.openEngine(ctx, engineOptions{server: true, migrate: true, log: log, metrics: metrics})
+	engine, err := s.openEngine(ctx, engineOptions{
+		server: true, migrate: true, log: log, metrics: metrics, by: p.operator(),
+	})
 	if err != nil {
 		return stoppedEarly(ctx, err, log)
 	}

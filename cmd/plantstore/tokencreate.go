@@ -46,7 +46,7 @@ has 1 to 64 letters, digits and ._-@:/+, a letter or digit first.`,
 			}
 			return p.withStore(cmd, s, engineOptions{mustExist: !create}, func(ctx context.Context, engine store.Engine) error {
 				return p.mint(ctx, t, &out, func(t auth.Token) (_ auth.Token, err error) {
-					t.ID, err = engine.CreateToken(ctx, t)
+					t.ID, err = engine.CreateToken(ctx, t, p.operator())
 					if errors.Is(err, store.ErrNameTaken) {
 						err = fmt.Errorf("a valid token has the name %q; use another name, or run plantstore token rotate", t.Name)
 					}

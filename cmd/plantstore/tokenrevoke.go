@@ -41,7 +41,7 @@ other users can read arguments in the list of processes.`,
 				return err
 			}
 			return p.withStore(cmd, s, engineOptions{mustExist: true}, func(ctx context.Context, engine store.Engine) error {
-				revoked, err := engine.RevokeTokens(ctx, which, time.Now())
+				revoked, err := engine.RevokeTokens(ctx, which, time.Now(), p.operator())
 				if errors.Is(err, store.ErrNotFound) {
 					return errors.New("no such token, or it is already revoked; see plantstore token list")
 				}

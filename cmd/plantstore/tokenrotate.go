@@ -33,7 +33,7 @@ prints the secret of the new token, and nothing else, on standard output.`,
 			}
 			return p.withStore(cmd, s, engineOptions{mustExist: true}, func(ctx context.Context, engine store.Engine) error {
 				err := p.mint(ctx, t, &out, func(t auth.Token) (auth.Token, error) {
-					fresh, old, err := engine.RotateToken(ctx, t, overlap)
+					fresh, old, err := engine.RotateToken(ctx, t, overlap, p.operator())
 					out.replaces(old, t.CreatedAt, overlap)
 					return fresh, err
 				})

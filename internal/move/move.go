@@ -15,6 +15,7 @@ import (
 	"slices"
 	"time"
 
+	"plantstore/internal/audit"
 	"plantstore/internal/auth"
 	"plantstore/internal/store"
 )
@@ -22,8 +23,9 @@ import (
 // Config is the input of Run.
 type Config struct {
 	From             Source
-	To               Destination // no other process writes to it until Run has returned
-	FromName, ToName string      // for messages
+	To               Destination  // no other process writes to it until Run has returned
+	FromName, ToName string       // for messages and the audit log
+	By               audit.Origin // of the entries in the audit logs of both stores
 
 	// Progress, if it is not nil, is called after each chunk with the number of plants
 	// that both stores have, and the number of plants of From at the start; -1 if
@@ -42,6 +44,7 @@ type Result struct {
 	Captured     int64         // of these, plants that the capture recorded
 	Pause        time.Duration // the write pause
 	Leftover     error         // of StopCapture; the capture that is left in the source is harmless
+	Unaudited    error         // of the entries about the end of the move
 }
 
 var (
@@ -87,8 +90,9 @@ func run(ctx context.Context, c Config, chunk int) (Result, error) {
 	return m.result, err
 }
 
-// Abandon reopens the source of a move that was interrupted or is complete.
-func Abandon(ctx context.Context, s Store) error {
+// Abandon reopens the source of a move that was interrupted or is complete, and
+// appends an entry to the audit log.
+func Abandon(ctx context.Context, s Store, by audit.Origin) error {
 	unlock, err := s.Lock(ctx)
 	if err != nil {
 		return err
@@ -101,7 +105,14 @@ func Abandon(ctx context.Context, s Store) error {
 	if err != nil {
 		return err
 	}
-	return reopen(ctx, s)
+	if err := reopen(ctx, s); err != nil {
+		return err
+	}
+	event := audit.Event{Time: time.Now(), Action: audit.MoveAbandon, Origin: by}
+	if err := s.AppendAudit(ctx, event); err != nil {
+		return fmt.Errorf("the store is open again, but its audit log has no entry about that: %w", err)
+	}
+	return nil
 }
 
 // reopen reopens a store, also after the end of ctx. It repeats failed attempts,
@@ -181,7 +192,8 @@ func (m *mover) check(ctx context.Context) error {
 	to, errTo := m.To.State(ctx)
 	rows, errRows := m.To.Plants(ctx, idMin, idMax, 1)
 	tokens, errTokens := m.To.Tokens(ctx)
-	if err := errors.Join(errFrom, errTo, errRows, errTokens); err != nil {
+	log, errLog := m.To.AuditEnds(ctx)
+	if err := errors.Join(errFrom, errTo, errRows, errTokens, errLog); err != nil {
 		return err
 	}
 	m.toState, m.empty = to.Move, len(rows) == 0
@@ -198,13 +210,15 @@ func (m *mover) check(ctx context.Context) error {
 	case !resumed && len(tokens) > 0:
 		return fmt.Errorf("%w: %s has the token %q; move into a store that was never served",
 			errDifferent, m.ToName, tokens[0].Name)
+	case !resumed && log != audit.Ends{}:
+		return fmt.Errorf("%w: %s has an audit log of its own; move into a store that was never used", errDifferent, m.ToName)
 	}
 	return nil
 }
 
 // begin makes the destination read-only for others, reopens the source, which an
-// earlier move may have left read-only, copies the tokens, and starts the capture.
-// finish copies the tokens again; begin copies them too, to detect errors early.
+// earlier move may have left read-only, copies the tokens and the audit log, and starts
+// the capture. finish copies them again; begin copies them too, to detect errors early.
 func (m *mover) begin(ctx context.Context) error {
 	if err := m.To.SetMoveState(ctx, m.toState, m.filling()); err != nil {
 		return fmt.Errorf("%s: %w", m.ToName, err)
@@ -215,7 +229,10 @@ func (m *mover) begin(ctx context.Context) error {
 	if t, known, err := m.From.Totals(ctx); err == nil && known {
 		m.all = t.Plants
 	}
-	if err := m.putTokens(ctx); err != nil {
+	if err := m.From.AppendAudit(ctx, m.event(audit.MoveBegin)); err != nil {
+		return fmt.Errorf("%s: %w", m.FromName, err)
+	}
+	if err := errors.Join(m.putTokens(ctx), m.putAudit(ctx)); err != nil {
 		return err
 	}
 	if err := m.From.StartCapture(ctx); err != nil {
@@ -260,6 +277,8 @@ func (m *mover) finish(ctx context.Context) error {
 		return unfinished(err)
 	}
 	m.result.Pause = time.Since(paused)
+	m.result.Unaudited = errors.Join(m.From.AppendAudit(ctx, m.event(audit.MoveEnd)),
+		m.To.AppendAudit(ctx, m.event(audit.MoveEnd)))
 	m.result.Leftover = m.From.StopCapture(ctx)
 	return nil
 }
@@ -280,7 +299,7 @@ func (m *mover) copyLast(ctx context.Context) error {
 				return err
 			}
 		}
-		if err := m.putTokens(ctx); err != nil {
+		if err := errors.Join(m.putTokens(ctx), m.putAudit(ctx)); err != nil {
 			return err
 		}
 		return errors.Join(m.compareTokens(ctx), m.compareTotals(ctx))

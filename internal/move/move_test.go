@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"plantstore/internal/audit"
 	"plantstore/internal/auth"
 	"plantstore/internal/move"
 	"plantstore/internal/plant"
@@ -57,7 +58,7 @@ func TestMove(t *testing.T) {
 			t.Errorf("a plant for the old store: %v, want %v", err, store.ErrReadOnly)
 		}
 		insert(t, toPlace(t), plants(60_000, 1)...)
-		id, err := toPlace(t).CreateToken(t.Context(), auth.Token{Name: "new", CreatedAt: start})
+		id, err := toPlace(t).CreateToken(t.Context(), auth.Token{Name: "new", CreatedAt: start}, audit.Origin{})
 		must(t, err)
 		if id <= 4 {
 			t.Errorf("a new token has the id %d, which an old one has or had", id)
@@ -66,7 +67,7 @@ func TestMove(t *testing.T) {
 		if _, err := move.Run(t.Context(), c); !errors.Is(err, move.ErrMoved) {
 			t.Errorf("a second move: %v, want %v", err, move.ErrMoved)
 		}
-		must(t, move.Abandon(t.Context(), from))
+		must(t, move.Abandon(t.Context(), from, audit.Origin{}))
 		insert(t, fromPlace(t), plants(70_000, 1)...)
 	})
 }
@@ -136,7 +137,7 @@ func TestOnline(t *testing.T) {
 		c := config(from, to)
 		once := sync.OnceFunc(func() {
 			close(begin)
-			_, err := fromPlace(t).RevokeTokens(t.Context(), store.Selector{Name: "first"}, start)
+			_, err := fromPlace(t).RevokeTokens(t.Context(), store.Selector{Name: "first"}, start, audit.Origin{})
 			must(t, err)
 			stored.Wait()
 		})
@@ -194,7 +195,7 @@ func TestDifferent(t *testing.T) {
 				case store.Create:
 					insert(t, to, existing)
 				case auth.Token:
-					_, err := to.CreateToken(t.Context(), existing)
+					_, err := to.CreateToken(t.Context(), existing, audit.Origin{})
 					must(t, err)
 				case store.MoveState:
 					if resumed {
@@ -236,7 +237,7 @@ func TestTwoMovers(t *testing.T) {
 			if _, err := move.Run(t.Context(), config(third, toPlace(t))); !errors.Is(err, store.ErrMoveRunning) {
 				t.Errorf("a second move to the new store: %v, want %v", err, store.ErrMoveRunning)
 			}
-			if err := move.Abandon(t.Context(), second); !errors.Is(err, store.ErrMoveRunning) {
+			if err := move.Abandon(t.Context(), second, audit.Origin{}); !errors.Is(err, store.ErrMoveRunning) {
 				t.Errorf("Abandon of a move that runs: %v, want %v", err, store.ErrMoveRunning)
 			}
 		})
@@ -274,7 +275,7 @@ func TestHalfFilled(t *testing.T) {
 	if _, err := move.Run(t.Context(), config(half, to)); !errors.Is(err, store.ErrReadOnly) {
 		t.Errorf("Run: %v, want %v", err, store.ErrReadOnly)
 	}
-	if err := move.Abandon(t.Context(), half); !errors.Is(err, store.ErrReadOnly) {
+	if err := move.Abandon(t.Context(), half, audit.Origin{}); !errors.Is(err, store.ErrReadOnly) {
 		t.Errorf("Abandon: %v, want %v", err, store.ErrReadOnly)
 	}
 }

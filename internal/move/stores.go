@@ -3,6 +3,7 @@ package move
 import (
 	"context"
 
+	"plantstore/internal/audit"
 	"plantstore/internal/auth"
 	"plantstore/internal/store"
 )
@@ -16,6 +17,11 @@ type Store interface {
 
 	// Tokens is that of store.Engine.
 	Tokens(ctx context.Context) ([]auth.Token, error)
+
+	// AuditEnds, AuditRows and AppendAudit are those of store.Engine.
+	AuditEnds(ctx context.Context) (audit.Ends, error)
+	AuditRows(ctx context.Context, after int64, limit int) ([]audit.Row, error)
+	AppendAudit(ctx context.Context, events ...audit.Event) error
 
 	// Plants returns plants with ids between from and to, both included, by
 	// ascending id. It returns at most limit plants, and fewer if their texts
@@ -72,4 +78,9 @@ type Destination interface {
 	// PutTokens stores tokens with their ids. Of a token that is already stored,
 	// it updates the times of expiry, revocation and last use.
 	PutTokens(ctx context.Context, tokens []auth.Token) error
+
+	// PutAudit stores rows of another store's audit log. They follow the newest row;
+	// in an empty log, they follow anchor, the newest entry that was pruned there. The
+	// error wraps store.ErrAuditFault if they do not.
+	PutAudit(ctx context.Context, anchor audit.Link, rows []audit.Row) error
 }

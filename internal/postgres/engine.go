@@ -21,6 +21,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"plantstore/internal/audit"
 	"plantstore/internal/store"
 )
 
@@ -30,10 +31,11 @@ type Config struct {
 	// files complete it.
 	URL string
 
-	MustExist bool // do not create the tables
-	ReadOnly  bool // only Get, List and Tokens are called; implies MustExist
-	Migrate   bool // migrate an older schema to the newest; a new store has the newest
-	Server    bool // read the durability settings of the database every minute
+	MustExist bool         // do not create the tables
+	ReadOnly  bool         // only Get, List and Tokens are called; implies MustExist
+	Migrate   bool         // migrate an older schema to the newest; a new store has the newest
+	By        audit.Origin // of the audit log's entry of a migration
+	Server    bool         // read the durability settings of the database every minute
 
 	// RequireSyncStandby makes Insert return an error unless the database waits for a
 	// synchronous standby.

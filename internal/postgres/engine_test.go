@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"log/slog"
 	"os"
+	"strings"
 	"testing"
 
 	"plantstore/internal/postgres"
@@ -52,6 +53,12 @@ func (p place) Open(t testing.TB) storetest.Engine {
 		t.Fatal(err)
 	}
 	return e
+}
+
+// Tamper implements storetest.Store.
+func (p place) Tamper(t testing.TB, sql string) {
+	t.Helper()
+	execute(t, string(p), strings.ReplaceAll(sql, "STATE", "plantstore"))
 }
 
 func TestEngine(t *testing.T) {

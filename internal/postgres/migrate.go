@@ -23,8 +23,8 @@ const migrationLock = 0x706c6e74
 
 // Migrate migrates the store in a database to the newest schema. It returns the
 // schemas before and after; they are equal if the schema was the newest. Servers of
-// the older schema keep running, but cannot start again. Migrate uses only c.URL and
-// c.Log.
+// the older schema keep running, but cannot start again. Migrate uses only c.URL,
+// c.By and c.Log.
 func Migrate(ctx context.Context, c Config) (from, to int, err error) {
 	reader, err := Open(ctx, Config{URL: c.URL, Log: c.Log, ReadOnly: true})
 	if err != nil {
@@ -34,7 +34,7 @@ func Migrate(ctx context.Context, c Config) (from, to int, err error) {
 	if err := reader.Close(); err != nil || from == len(migrations) {
 		return from, from, err
 	}
-	e, err := Open(ctx, Config{URL: c.URL, Log: c.Log, MustExist: true, Migrate: true})
+	e, err := Open(ctx, Config{URL: c.URL, Log: c.Log, By: c.By, MustExist: true, Migrate: true})
 	if err != nil {
 		return 0, 0, err
 	}
@@ -97,7 +97,10 @@ func (e *Engine) migrate(ctx context.Context, c Config) error {
 				return err
 			}
 		}
-		return nil
+		if from == 0 {
+			return nil
+		}
+		return appendAudit(ctx, tx, store.Migrated(from, len(migrations), c.By))
 	})
 	e.schema = len(migrations)
 	if err == nil && 0 < from && from < len(migrations) {
@@ -136,7 +139,7 @@ func (e *Engine) schemaVersion(ctx context.Context, q querier) (version int, err
 	const sql = `SELECT
 		coalesce(bool_or(tablename = 'plantstore'), false), coalesce(bool_or(tablename <> 'plantstore'), false)
 		FROM pg_catalog.pg_tables
-		WHERE tablename IN ('plantstore', 'plants', 'tokens') AND schemaname = ANY (current_schemas(false))`
+		WHERE tablename IN ('plantstore', 'plants', 'tokens', 'plantstore_audit') AND schemaname = ANY (current_schemas(false))`
 	err = q.QueryRow(ctx, sql).Scan(&ours, &others)
 	switch {
 	case err != nil:

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"plantstore/internal/audit"
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
 	"plantstore/internal/postgres"
@@ -250,7 +251,7 @@ func TestSchemaIsPinned(t *testing.T) {
 	execute(t, url, "ALTER DATABASE "+nameOf(t, url)+" SET search_path = public, "+pgx.Identifier{schema}.Sanitize())
 	e := place(url).Open(t)
 	token := auth.Token{Name: "ours", Hash: auth.HashOf("ours"), Scopes: auth.ScopeCreate, CreatedAt: time.Now()}
-	if _, err := e.CreateToken(t.Context(), token); err != nil {
+	if _, err := e.CreateToken(t.Context(), token, audit.Origin{}); err != nil {
 		t.Fatal(err)
 	}
 	_, attacker := newRole(t, url, "mallory")
@@ -298,6 +299,12 @@ func (r restricted) Open(t testing.TB) storetest.Engine {
 	return place(r.Owner).Open(t)
 }
 
+// Tamper runs the SQL as the owner.
+func (r restricted) Tamper(t testing.TB, sql string) {
+	t.Helper()
+	place(r.Owner).Tamper(t, sql)
+}
+
 func newRestricted(t testing.TB, serverFrom int) restricted {
 	t.Helper()
 	if server == nil {
@@ -339,6 +346,8 @@ func TestLeastRights(t *testing.T) {
 			switch path.Base(t.Name()) {
 			case "capture", "state":
 				serverFrom = 1 // the second engine only creates plants
+			case "audit", "prune", "tampering":
+				serverFrom = 1 // the first engine prunes the audit log
 			case "lock":
 				serverFrom = math.MaxInt // both engines move
 			}
@@ -356,7 +365,8 @@ func TestServerRights(t *testing.T) {
 		"DELETE FROM plants", "UPDATE plants SET name = 'x'", "UPDATE plants SET id = 1",
 		"TRUNCATE plants", "DROP TABLE plants",
 		"DELETE FROM tokens", "UPDATE tokens SET hash = hash", "UPDATE tokens SET scopes = 'admin'",
-		"UPDATE plantstore SET held = NULL",
+		"UPDATE plantstore SET held = NULL", "UPDATE plantstore SET pruned_sequence = 1",
+		"DELETE FROM plantstore_audit", "UPDATE plantstore_audit SET entry = ''", "TRUNCATE plantstore_audit",
 		"CREATE TABLE plantstore.x ()", "CREATE TABLE public.x ()", "CREATE TEMPORARY TABLE x ()",
 		"CREATE SCHEMA x", "CREATE ROLE x",
 		"CREATE TRIGGER x BEFORE INSERT ON plants EXECUTE FUNCTION suppress_redundant_updates_trigger()",

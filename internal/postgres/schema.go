@@ -82,8 +82,19 @@ var expectedFacts = []expectedFact{
 	{1, fact{"column", "plantstore", "version", "bigint NOT NULL"}},
 	{1, fact{"column", "plantstore", "token_changes", "bigint NOT NULL"}},
 	{2, fact{"column", "plantstore", "held", "text"}},
+	{4, fact{"column", "plantstore", "audit_sequence", "bigint"}},
+	{4, fact{"column", "plantstore", "audit_hash", "bytea"}},
+	{4, fact{"column", "plantstore", "pruned_sequence", "bigint"}},
+	{4, fact{"column", "plantstore", "pruned_hash", "bytea"}},
 	{1, fact{"constraint", "plantstore", "one", "p"}},
 	{1, fact{"constraint", "plantstore", "one", "c"}},
+
+	{4, fact{"table", "plantstore_audit", "", "r"}},
+	{4, fact{"column", "plantstore_audit", "sequence", "bigint NOT NULL"}},
+	{4, fact{"column", "plantstore_audit", "entry", "text NOT NULL"}},
+	{4, fact{"column", "plantstore_audit", "previous", "bytea NOT NULL"}},
+	{4, fact{"column", "plantstore_audit", "hash", "bytea NOT NULL"}},
+	{4, fact{"constraint", "plantstore_audit", "sequence", "p"}},
 }
 
 // factsSQL reads the facts and their schema's version in one statement: another server
@@ -92,7 +103,7 @@ var expectedFacts = []expectedFact{
 const factsSQL = `WITH ours AS (
 	SELECT pg_class.oid, relname::text AS tab, relkind::text AS kind, relrowsecurity, relnamespace
 	FROM pg_class INNER JOIN pg_namespace ON pg_namespace.oid = relnamespace
-	WHERE nspname = current_schema() AND relname IN ('plants', 'tokens', 'plantstore'))
+	WHERE nspname = current_schema() AND relname IN ('plants', 'tokens', 'plantstore', 'plantstore_audit'))
 	SELECT 'version', '', '', version::text FROM plantstore
 	UNION ALL SELECT 'table', tab, '', kind FROM ours
 	UNION ALL SELECT 'row-level security', tab, '', '' FROM ours WHERE relrowsecurity

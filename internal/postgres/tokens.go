@@ -7,12 +7,13 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"plantstore/internal/audit"
 	"plantstore/internal/auth"
 	"plantstore/internal/store"
 )
 
 // CreateToken implements store.Engine.
-func (e *Engine) CreateToken(ctx context.Context, t auth.Token) (id int64, err error) {
+func (e *Engine) CreateToken(ctx context.Context, t auth.Token, by audit.Origin) (id int64, err error) {
 	err = e.changeTokens(ctx, func(tx pgx.Tx) error {
 		named, err := tokensNamed(ctx, tx, t.Name)
 		if err != nil {
@@ -21,14 +22,16 @@ func (e *Engine) CreateToken(ctx context.Context, t auth.Token) (id int64, err e
 		if auth.AnyValid(named, t.CreatedAt) {
 			return store.ErrNameTaken
 		}
-		id, err = insertToken(ctx, tx, t)
+		id, err = createToken(ctx, tx, t, by)
 		return err
 	})
 	return id, err
 }
 
 // CreateFirstToken implements store.Engine.
-func (e *Engine) CreateFirstToken(ctx context.Context, t auth.Token) (created bool, err error) {
+func (e *Engine) CreateFirstToken(
+	ctx context.Context, t auth.Token, by audit.Origin,
+) (created bool, err error) {
 	if tokens, err := e.Tokens(ctx); err != nil || len(tokens) > 0 {
 		return false, err // without a write: a server must be able to start on a full disk
 	}
@@ -36,7 +39,7 @@ func (e *Engine) CreateFirstToken(ctx context.Context, t auth.Token) (created bo
 		if err := tx.QueryRow(ctx, "SELECT NOT EXISTS (SELECT 1 FROM tokens)").Scan(&created); err != nil || !created {
 			return err
 		}
-		_, err := insertToken(ctx, tx, t)
+		_, err := createToken(ctx, tx, t, by)
 		return err
 	})
 	return created && err == nil, err
@@ -44,7 +47,7 @@ func (e *Engine) CreateFirstToken(ctx context.Context, t auth.Token) (created bo
 
 // RotateToken implements store.Engine.
 func (e *Engine) RotateToken(
-	ctx context.Context, t auth.Token, overlap time.Duration,
+	ctx context.Context, t auth.Token, overlap time.Duration, by audit.Origin,
 ) (fresh, old auth.Token, err error) {
 	err = e.changeTokens(ctx, func(tx pgx.Tx) error {
 		named, err := tokensNamed(ctx, tx, t.Name)
@@ -61,8 +64,10 @@ func (e *Engine) RotateToken(
 			}
 		}
 		fresh, old = r.New, r.Old
-		fresh.ID, err = insertToken(ctx, tx, fresh)
-		return err
+		if fresh.ID, err = insertToken(ctx, tx, fresh); err != nil {
+			return err
+		}
+		return appendAudit(ctx, tx, store.TokenRotated(fresh, r, by))
 	})
 	return fresh, old, err
 }
@@ -76,7 +81,7 @@ func tokensNamed(ctx context.Context, tx pgx.Tx, name string) ([]auth.Token, err
 
 // RevokeTokens implements store.Engine.
 func (e *Engine) RevokeTokens(
-	ctx context.Context, selector store.Selector, at time.Time,
+	ctx context.Context, selector store.Selector, at time.Time, by audit.Origin,
 ) (revoked []auth.Token, err error) {
 	column, value := selector.Column()
 	err = e.changeTokens(ctx, func(tx pgx.Tx) error {
@@ -86,7 +91,10 @@ func (e *Engine) RevokeTokens(
 		if err == nil && len(revoked) == 0 {
 			err = store.ErrNotFound
 		}
-		return err
+		if err != nil {
+			return err
+		}
+		return appendAudit(ctx, tx, store.TokensRevoked(revoked, at, by)...)
 	})
 	return revoked, err
 }
@@ -122,6 +130,14 @@ func token(r pgx.CollectableRow) (t auth.Token, err error) {
 		t.Prefix = *prefix
 	}
 	return t, nil
+}
+
+// createToken stores a token and the entry of its creation.
+func createToken(ctx context.Context, tx pgx.Tx, t auth.Token, by audit.Origin) (id int64, err error) {
+	if t.ID, err = insertToken(ctx, tx, t); err != nil {
+		return 0, err
+	}
+	return t.ID, appendAudit(ctx, tx, store.TokenCreated(t, by))
 }
 
 // insertToken stores a token with the next id. Its caller has locked the row of

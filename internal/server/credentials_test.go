@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"plantstore/internal/audit"
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
 	"plantstore/internal/sqlite"
@@ -51,7 +52,7 @@ func startWithTokens(t *testing.T) (h *harness, secrets map[string]string) {
 			for name, at := range map[string]time.Time{
 				"revoked": now, "revoked and expired": now, "revoked by a clock ahead": now.Add(time.Hour),
 			} {
-				if _, err := e.RevokeTokens(t.Context(), store.Selector{Name: name}, at); err != nil {
+				if _, err := e.RevokeTokens(t.Context(), store.Selector{Name: name}, at, audit.Origin{}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -205,7 +206,7 @@ func TestTokenChangesApplyWithinASecond(t *testing.T) {
 	})
 	t.Run("revoked", func(t *testing.T) {
 		if _, err := operator.RevokeTokens(
-			context.Background(), store.Selector{Name: "gardener"}, time.Now(),
+			context.Background(), store.Selector{Name: "gardener"}, time.Now(), audit.Origin{},
 		); err != nil {
 			t.Fatal(err)
 		}
@@ -215,7 +216,7 @@ func TestTokenChangesApplyWithinASecond(t *testing.T) {
 		secret := mint(t, operator, auth.Token{Name: "third", Scopes: auth.ScopeCreate})
 		awaitCode(t, h, secret, plant.CodeBodyMissing, plant.CodeCredentialInvalid)
 		if _, err := operator.RevokeTokens(
-			context.Background(), store.Selector{Hash: auth.HashOf(secret)}, time.Now(),
+			context.Background(), store.Selector{Hash: auth.HashOf(secret)}, time.Now(), audit.Origin{},
 		); err != nil {
 			t.Fatal(err)
 		}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"plantstore/internal/audit"
 	"plantstore/internal/auth"
 	"plantstore/internal/listen"
 	"plantstore/internal/plant"
@@ -187,7 +188,7 @@ func mint(t testing.TB, engine store.Engine, token auth.Token) string {
 	t.Helper()
 	secret := auth.Mint()
 	token.Hash, token.CreatedAt = auth.HashOf(secret), time.Now()
-	if _, err := engine.CreateToken(t.Context(), token); err != nil {
+	if _, err := engine.CreateToken(t.Context(), token, audit.Origin{}); err != nil {
 		t.Fatal(err)
 	}
 	return secret

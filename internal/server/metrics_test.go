@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"plantstore/internal/audit"
 	"plantstore/internal/auth"
 	"plantstore/internal/store"
 )
@@ -121,7 +122,7 @@ func TestStoreGauges(t *testing.T) {
 				mint(t, e, auth.Token{Name: name, Scopes: auth.ScopeCreate, ExpiresAt: ends})
 			}
 			mint(t, e, auth.Token{Name: "revoked", Scopes: auth.ScopeCreate, ExpiresAt: now.Add(24 * time.Hour)})
-			if _, err := e.RevokeTokens(t.Context(), store.Selector{Name: "revoked"}, now); err != nil {
+			if _, err := e.RevokeTokens(t.Context(), store.Selector{Name: "revoked"}, now, audit.Origin{}); err != nil {
 				t.Fatal(err)
 			}
 		}

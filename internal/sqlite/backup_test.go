@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"plantstore/internal/audit"
 	"plantstore/internal/auth"
 	"plantstore/internal/sqlite"
 )
@@ -261,7 +262,7 @@ func TestStartWritesNothing(t *testing.T) {
 	e := mustOpen(t, sqlite.Config{Path: path, Server: true})
 	first := auth.Token{Name: "first", CreatedAt: time.Now()}
 	for i, want := range []bool{true, false} {
-		if created, err := e.CreateFirstToken(t.Context(), first); err != nil || created != want {
+		if created, err := e.CreateFirstToken(t.Context(), first, audit.Origin{}); err != nil || created != want {
 			t.Errorf("call %d: created %v, %v, want %v", i, created, err, want)
 		}
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"plantstore/internal/audit"
 	"plantstore/internal/safefile"
 	"plantstore/internal/sqlite/sqlite3"
 	"plantstore/internal/store"
@@ -31,6 +32,7 @@ type Config struct {
 	MustExist bool                  // create neither the file nor its tables
 	ReadOnly  bool                  // change nothing, so that only Get, List and Tokens work; implies MustExist
 	Migrate   bool                  // migrate an older schema to the newest one; a new store always has it
+	By        audit.Origin          // of the audit log's entry of a migration
 	WALMax    int64                 // bytes of the WAL unless another process reads; 0: WALBytesDefault
 	Log       *slog.Logger          // nil: no log
 	Metrics   prometheus.Registerer // of a server; nil: no metrics

@@ -4,8 +4,10 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	"plantstore/internal/audit"
 	"plantstore/internal/sqlite"
 	"plantstore/internal/store/storetest"
 )
@@ -18,6 +20,22 @@ func newFile(t testing.TB) storetest.Store {
 }
 
 func (f file) Open(t testing.TB) storetest.Engine { return mustOpen(t, sqlite.Config{Path: f.path}) }
+
+// Tamper removes the triggers of the audit log for its SQL.
+func (f file) Tamper(t testing.TB, sql string) {
+	mustExec(t, f.path, "DROP TRIGGER plantstore_audit_append; DROP TRIGGER plantstore_audit_keep; "+
+		"DROP TRIGGER plantstore_audit_prune; "+strings.ReplaceAll(sql, "STATE", "state")+"; "+auditTriggers(t))
+}
+
+// auditTriggers returns the statements of the migration that create the triggers of the audit log.
+func auditTriggers(t testing.TB) string {
+	t.Helper()
+	text, err := os.ReadFile("migrations/0004_audit.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text[strings.Index(string(text), "CREATE TRIGGER"):])
+}
 
 // mustOpen opens an engine that logs to the test; the caller closes it.
 func mustOpen(t testing.TB, c sqlite.Config) *sqlite.Engine {
@@ -53,7 +71,7 @@ func TestZeroConfig(t *testing.T) {
 	e, err := sqlite.Open(t.Context(), sqlite.Config{Path: path, Server: true})
 	must(t, err)
 	must(t, e.Close())
-	if _, _, err := sqlite.Migrate(t.Context(), path, nil); err != nil {
+	if _, _, err := sqlite.Migrate(t.Context(), path, nil, audit.Origin{}); err != nil {
 		t.Error(err)
 	}
 }

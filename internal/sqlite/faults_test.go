@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"plantstore/internal/audit"
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
 	"plantstore/internal/sqlite/sqlite3"
@@ -170,16 +171,25 @@ func TestDamage(t *testing.T) {
 	ctx := t.Context()
 	now := time.Now()
 	for name, call := range map[string]func() error{
-		"Insert":           func() error { return insertBatch(ctx, e, plantsFrom(0, 1, "Rosa")) },
-		"Get":              func() error { _, err := e.Get(ctx, 1); return err },
-		"List":             func() error { _, err := e.List(ctx, store.Query{Limit: 1, Tag: plant.Tagged("")}); return err },
-		"CreateToken":      func() error { _, err := e.CreateToken(ctx, auth.Token{CreatedAt: now}); return err },
-		"CreateFirstToken": func() error { _, err := e.CreateFirstToken(ctx, auth.Token{CreatedAt: now}); return err },
-		"RotateToken":      func() error { _, _, err := e.RotateToken(ctx, auth.Token{CreatedAt: now}, 0); return err },
-		"RevokeTokens":     func() error { _, err := e.RevokeTokens(ctx, store.Selector{Name: "a"}, now); return err },
-		"Tokens":           func() error { _, err := e.Tokens(ctx); return err },
-		"State":            func() error { _, err := e.State(ctx); return err },
-		"MarkUsed":         func() error { return e.MarkUsed(ctx, []auth.Use{{TokenID: 1, At: now}}) },
+		"Insert":      func() error { return insertBatch(ctx, e, plantsFrom(0, 1, "Rosa")) },
+		"Get":         func() error { _, err := e.Get(ctx, 1); return err },
+		"List":        func() error { _, err := e.List(ctx, store.Query{Limit: 1, Tag: plant.Tagged("")}); return err },
+		"CreateToken": func() error { _, err := e.CreateToken(ctx, auth.Token{CreatedAt: now}, audit.Origin{}); return err },
+		"CreateFirstToken": func() error {
+			_, err := e.CreateFirstToken(ctx, auth.Token{CreatedAt: now}, audit.Origin{})
+			return err
+		},
+		"RotateToken": func() error {
+			_, _, err := e.RotateToken(ctx, auth.Token{CreatedAt: now}, 0, audit.Origin{})
+			return err
+		},
+		"RevokeTokens": func() error {
+			_, err := e.RevokeTokens(ctx, store.Selector{Name: "a"}, now, audit.Origin{})
+			return err
+		},
+		"Tokens":   func() error { _, err := e.Tokens(ctx); return err },
+		"State":    func() error { _, err := e.State(ctx); return err },
+		"MarkUsed": func() error { return e.MarkUsed(ctx, []auth.Use{{TokenID: 1, At: now}}) },
 	} {
 		if err := call(); !errors.Is(err, store.ErrBroken) {
 			t.Errorf("%s: %v, want it to wrap %v", name, err, store.ErrBroken)

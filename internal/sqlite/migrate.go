@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"strings"
 
+	"plantstore/internal/audit"
 	"plantstore/internal/sqlite/sqlite3"
 	"plantstore/internal/store"
 )
@@ -24,8 +25,9 @@ const applicationID = 0x706c6e74
 
 // Migrate migrates the store at path to the schema of this program. It returns the schema
 // before and after; they are equal if the store already had the newest one. It returns an
-// error if there is no store at path or if a server has it open. A nil log means none.
-func Migrate(ctx context.Context, path string, log *slog.Logger) (from, to int, err error) {
+// error if there is no store at path or if a server has it open. A nil log means none. by is the
+// origin of the entry in the audit log.
+func Migrate(ctx context.Context, path string, log *slog.Logger, by audit.Origin) (from, to int, err error) {
 	reader, err := Open(ctx, Config{Path: path, ReadOnly: true, Log: log})
 	if err != nil {
 		return 0, 0, err
@@ -34,7 +36,7 @@ func Migrate(ctx context.Context, path string, log *slog.Logger) (from, to int, 
 	if err := reader.Close(); err != nil || from == len(migrations) {
 		return from, from, err
 	}
-	e, err := Open(ctx, Config{Path: path, Server: true, MustExist: true, Migrate: true, Log: log})
+	e, err := Open(ctx, Config{Path: path, Server: true, MustExist: true, Migrate: true, By: by, Log: log})
 	if err != nil {
 		return 0, 0, err
 	}
@@ -87,7 +89,10 @@ func (e *Engine) migrate(ctx context.Context, c Config) error {
 				return err
 			}
 		}
-		return nil
+		if from == 0 {
+			return nil
+		}
+		return e.appendAudit(store.Migrated(from, len(migrations), c.By))
 	})
 	if err == nil && 0 < from && from < len(migrations) {
 		e.log.Info("schema migrated", "from", from, "to", len(migrations))

@@ -11,13 +11,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"plantstore/internal/audit"
 	"plantstore/internal/sqlite"
 	"plantstore/internal/sqlite/sqlite3"
 	"plantstore/internal/store"
 )
 
 // schema is the newest schema.
-const schema = 3
+const schema = 4
 
 // olderStore creates a store of schema 1 with three plants and a token. With wal, the last plant
 // is only in the WAL, as after a kill of the server.
@@ -132,7 +133,7 @@ func TestOlderSchemaIsNotWritten(t *testing.T) {
 			if err == nil {
 				must(t, e.Close())
 			}
-			want := path + " has schema 1 and this plantstore needs schema 3: stop the server of this store if one runs, " +
+			want := path + " has schema 1 and this plantstore needs schema 4: stop the server of this store if one runs, " +
 				"then run plantstore migrate or start plantstore serve"
 			if err == nil || err.Error() != want {
 				t.Errorf("%+v:\ngot  %v\nwant %s", c, err, want)
@@ -153,7 +154,7 @@ func TestMigrate(t *testing.T) {
 		must(t, mustOpen(t, sqlite.Config{Path: served, Server: true, Migrate: true}).Close())
 		migrated := olderStore(t, wal)
 		for _, want := range []int{1, schema} { // the second call changes nothing
-			from, to, err := sqlite.Migrate(t.Context(), migrated, nil)
+			from, to, err := sqlite.Migrate(t.Context(), migrated, nil, audit.Origin{})
 			if from != want || to != schema || err != nil {
 				t.Errorf("Migrate: %d, %d, %v; want %d, %d", from, to, err, want, schema)
 			}
@@ -177,7 +178,7 @@ func TestMigrate(t *testing.T) {
 func TestMigrateRefuses(t *testing.T) {
 	t.Parallel()
 	migrate := func(path string) string {
-		_, _, err := sqlite.Migrate(t.Context(), path, nil)
+		_, _, err := sqlite.Migrate(t.Context(), path, nil, audit.Origin{})
 		if err == nil {
 			return ""
 		}
@@ -193,7 +194,7 @@ func TestMigrateRefuses(t *testing.T) {
 	}
 	must(t, lock.Close())
 	mustExec(t, path, "PRAGMA user_version = 99")
-	const newer = "PATH has schema 99, and this plantstore supports schemas up to 3: " +
+	const newer = "PATH has schema 99, and this plantstore supports schemas up to 4: " +
 		"use the plantstore that wrote it or a newer one"
 	if got, want := migrate(path), newer; got != want {
 		t.Errorf("a newer store:\ngot  %s\nwant %s", got, want)

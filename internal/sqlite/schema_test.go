@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"plantstore/internal/audit"
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
 	"plantstore/internal/sqlite"
@@ -115,7 +116,7 @@ func hostileStore(t *testing.T, sql string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "plants.db")
 	e := mustOpen(t, sqlite.Config{Path: path})
-	_, err := e.CreateToken(t.Context(), auth.Token{Name: "a", Scopes: auth.ScopeCreate, CreatedAt: time.Now()})
+	_, err := e.CreateToken(t.Context(), auth.Token{Name: "a", Scopes: auth.ScopeCreate, CreatedAt: time.Now()}, audit.Origin{})
 	must(t, err)
 	must(t, insertBatch(t.Context(), e, batchOf(0, 10)))
 	must(t, e.Close())

@@ -5,13 +5,14 @@ import (
 	"fmt"
 	"time"
 
+	"plantstore/internal/audit"
 	"plantstore/internal/auth"
 	"plantstore/internal/sqlite/sqlite3"
 	"plantstore/internal/store"
 )
 
 // CreateToken implements store.Engine.
-func (e *Engine) CreateToken(ctx context.Context, t auth.Token) (id int64, err error) {
+func (e *Engine) CreateToken(ctx context.Context, t auth.Token, by audit.Origin) (id int64, err error) {
 	err = e.changeTokens(ctx, func() error {
 		named, err := e.tokensNamed(t.Name)
 		if err != nil {
@@ -20,14 +21,16 @@ func (e *Engine) CreateToken(ctx context.Context, t auth.Token) (id int64, err e
 		if auth.AnyValid(named, t.CreatedAt) {
 			return store.ErrNameTaken
 		}
-		id, err = e.insertToken(t)
+		id, err = e.createToken(t, by)
 		return err
 	})
 	return id, err
 }
 
 // CreateFirstToken implements store.Engine.
-func (e *Engine) CreateFirstToken(ctx context.Context, t auth.Token) (created bool, err error) {
+func (e *Engine) CreateFirstToken(
+	ctx context.Context, t auth.Token, by audit.Origin,
+) (created bool, err error) {
 	if tokens, err := e.Tokens(ctx); err != nil || len(tokens) > 0 {
 		return false, err // without a write, so that a server can start on a full disk
 	}
@@ -37,7 +40,7 @@ func (e *Engine) CreateFirstToken(ctx context.Context, t auth.Token) (created bo
 			return err
 		}
 		created = true
-		_, err = e.insertToken(t)
+		_, err = e.createToken(t, by)
 		return err
 	})
 	return created && err == nil, err
@@ -45,7 +48,7 @@ func (e *Engine) CreateFirstToken(ctx context.Context, t auth.Token) (created bo
 
 // RotateToken implements store.Engine.
 func (e *Engine) RotateToken(
-	ctx context.Context, t auth.Token, overlap time.Duration,
+	ctx context.Context, t auth.Token, overlap time.Duration, by audit.Origin,
 ) (fresh, old auth.Token, err error) {
 	err = e.changeTokens(ctx, func() error {
 		named, err := e.tokensNamed(t.Name)
@@ -62,15 +65,17 @@ func (e *Engine) RotateToken(
 			}
 		}
 		fresh, old = r.New, r.Old
-		fresh.ID, err = e.insertToken(fresh)
-		return err
+		if fresh.ID, err = e.insertToken(fresh); err != nil {
+			return err
+		}
+		return e.appendAudit(store.TokenRotated(fresh, r, by))
 	})
 	return fresh, old, err
 }
 
 // RevokeTokens implements store.Engine.
 func (e *Engine) RevokeTokens(
-	ctx context.Context, selector store.Selector, at time.Time,
+	ctx context.Context, selector store.Selector, at time.Time, by audit.Origin,
 ) (revoked []auth.Token, err error) {
 	column, value := selector.Column()
 	err = e.changeTokens(ctx, func() error {
@@ -85,7 +90,10 @@ func (e *Engine) RevokeTokens(
 		if revoked, err = tokenRows(s); err == nil && len(revoked) == 0 {
 			err = store.ErrNotFound
 		}
-		return err
+		if err != nil {
+			return err
+		}
+		return e.appendAudit(store.TokensRevoked(revoked, at, by)...)
 	})
 	return revoked, err
 }
@@ -202,6 +210,14 @@ func (e *Engine) tokensNamed(name string) ([]auth.Token, error) {
 	defer s.Close()
 	s.BindText(1, name)
 	return tokenRows(s)
+}
+
+// createToken stores a token and the entry of its creation.
+func (e *Engine) createToken(t auth.Token, by audit.Origin) (id int64, err error) {
+	if t.ID, err = e.insertToken(t); err != nil {
+		return 0, err
+	}
+	return t.ID, e.appendAudit(store.TokenCreated(t, by))
 }
 
 func (e *Engine) insertToken(t auth.Token) (id int64, err error) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"plantstore/internal/audit"
 	"plantstore/internal/auth"
 	"plantstore/internal/sqlite/sqlite3"
 	"plantstore/internal/store"
@@ -30,7 +31,7 @@ func TestTokensOfSchema2(t *testing.T) {
 	fresh := auth.Token{
 		Name: "new", Hash: auth.HashOf(secret), Prefix: auth.PrefixOf(secret), Scopes: auth.ScopeCreate, CreatedAt: createdAt,
 	}
-	if fresh.ID, err = e.CreateToken(t.Context(), fresh); err != nil {
+	if fresh.ID, err = e.CreateToken(t.Context(), fresh, audit.Origin{}); err != nil {
 		t.Fatal(err)
 	}
 	got, err := e.Tokens(t.Context())

@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"strings"
 
+	"plantstore/internal/audit"
 	"plantstore/internal/auth"
 	"plantstore/internal/sqlite/sqlite3"
 	"plantstore/internal/store"
@@ -134,6 +136,7 @@ func (v *Verification) check(
 	}{
 		{"the file", v.checkFile},
 		{"the tokens", func(c *sqlite3.Conn, s *state) error { return v.checkTokens(c, s, version) }},
+		{"the audit log", func(c *sqlite3.Conn, s *state) error { return v.checkAudit(c, s, version) }},
 		{"the plants", func(c *sqlite3.Conn, s *state) error { return v.checkPlants(c, s, progress) }},
 	} {
 		if err := step.do(c, s); err != nil {
@@ -229,6 +232,25 @@ func (v *Verification) checkTokens(c *sqlite3.Conn, s *state, version int) error
 		if _, err := auth.ParseScopes(text); err != nil {
 			v.fault("a token: %v", err)
 		}
+	}
+	return err
+}
+
+// checkAudit checks the chain of the audit log, which schemas before schemaAudit do not have.
+func (v *Verification) checkAudit(c *sqlite3.Conn, s *state, version int) error {
+	if version < schemaAudit || s == nil {
+		return nil
+	}
+	ends, err := auditEnds(c)
+	if err != nil {
+		return err
+	}
+	all := auditRows(c, math.MinInt64, -1)
+	err = audit.Verify(ends, all)
+	var fault *audit.Fault
+	if errors.As(err, &fault) {
+		v.fault("the audit log: %v", fault)
+		return nil
 	}
 	return err
 }

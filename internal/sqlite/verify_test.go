@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"plantstore/internal/audit"
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
 	"plantstore/internal/sqlite"
@@ -59,7 +60,7 @@ func fill(t testing.TB, e *sqlite.Engine, random *rand.Rand, commits int) {
 		_, err := e.CreateToken(t.Context(), auth.Token{
 			Name: fmt.Sprint("token", i), Hash: auth.HashOf(fmt.Sprint(random.Uint64())), Prefix: "pst_0abc",
 			Scopes: auth.ScopeCreate, CreatedAt: time.UnixMicro(random.Int64N(1 << 50)),
-		})
+		}, audit.Origin{})
 		must(t, err)
 	}
 	for range commits {
@@ -252,10 +253,10 @@ func TestVerifyNames(t *testing.T) {
 		{"UPDATE tokens SET expires_at = 1", "a token was changed, removed or added by another program"},
 		{"DELETE FROM tokens", "a token was changed, removed or added by another program"},
 		{"UPDATE tokens SET last_used_at = 1", ""},
-		{"CREATE INDEX i ON plants (name)", `schema 3: index "i" on "plants" is not part of it`},
+		{"CREATE INDEX i ON plants (name)", `schema 4: index "i" on "plants" is not part of it`},
 		{
 			"CREATE TRIGGER g AFTER INSERT ON tokens BEGIN DELETE FROM plants; END",
-			`schema 3: trigger "g" on "tokens" is not part of it`,
+			`schema 4: trigger "g" on "tokens" is not part of it`,
 		},
 		{"CREATE TABLE other (a); CREATE INDEX i ON other (a)", ""},
 		{
@@ -275,7 +276,7 @@ func TestVerifyNames(t *testing.T) {
 	} {
 		path := filepath.Join(t.TempDir(), "plants.db")
 		e := mustOpen(t, sqlite.Config{Path: path})
-		_, err := e.CreateToken(t.Context(), auth.Token{Name: "a", Scopes: auth.ScopeCreate, CreatedAt: time.Now()})
+		_, err := e.CreateToken(t.Context(), auth.Token{Name: "a", Scopes: auth.ScopeCreate, CreatedAt: time.Now()}, audit.Origin{})
 		must(t, err)
 		must(t, insertBatch(t.Context(), e, batchOf(0, 10)))
 		must(t, e.Close())

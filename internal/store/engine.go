@@ -13,6 +13,7 @@ import (
 	"slices"
 	"time"
 
+	"plantstore/internal/audit"
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
 )
@@ -41,25 +42,45 @@ type Engine interface {
 	List(ctx context.Context, q Query) ([]plant.Record, error)
 
 	// CreateToken stores a token and returns its id; t.ID is ignored. It returns
-	// ErrNameTaken if a token of that name is valid at t.CreatedAt.
-	CreateToken(ctx context.Context, t auth.Token) (id int64, err error)
+	// ErrNameTaken if a token of that name is valid at t.CreatedAt. This and the other
+	// changes of tokens append an entry to the audit log, in the same transaction.
+	CreateToken(ctx context.Context, t auth.Token, by audit.Origin) (id int64, err error)
 
 	// CreateFirstToken is CreateToken for a store that never had a token. For any
 	// other store it returns false and stores nothing.
-	CreateFirstToken(ctx context.Context, t auth.Token) (created bool, err error)
+	CreateFirstToken(ctx context.Context, t auth.Token, by audit.Origin) (created bool, err error)
 
 	// RotateToken stores the auth.Rotation of the tokens named t.Name. It returns
 	// the new token, as stored, and the old token, as it was before; ErrNotFound if
 	// no token of that name is valid at t.CreatedAt.
-	RotateToken(ctx context.Context, t auth.Token, overlap time.Duration) (fresh, old auth.Token, err error)
+	RotateToken(
+		ctx context.Context, t auth.Token, overlap time.Duration, by audit.Origin,
+	) (fresh, old auth.Token, err error)
 
 	// RevokeTokens revokes the selected tokens that are not revoked yet, and returns
 	// them; ErrNotFound if there is no such token. A revoked token is invalid from
 	// now on, even if at is in the future.
-	RevokeTokens(ctx context.Context, selector Selector, at time.Time) ([]auth.Token, error)
+	RevokeTokens(ctx context.Context, selector Selector, at time.Time, by audit.Origin) ([]auth.Token, error)
 
 	// Tokens returns all tokens, also expired and revoked ones, by ascending id.
 	Tokens(ctx context.Context) ([]auth.Token, error)
+
+	// AppendAudit appends entries to the audit log, in one transaction. It also works
+	// while a move makes the store read-only, unless the move fills the store.
+	AppendAudit(ctx context.Context, events ...audit.Event) error
+
+	// AuditEnds returns the ends of the audit log. The error wraps ErrNoAudit if the
+	// schema is too old; so does that of AuditRows.
+	AuditEnds(ctx context.Context) (audit.Ends, error)
+
+	// AuditRows returns at most limit rows of the audit log with greater sequence
+	// numbers than after, in ascending order. It does not verify them.
+	AuditRows(ctx context.Context, after int64, limit int) ([]audit.Row, error)
+
+	// PruneAudit removes the entries up to an entry from the audit log and appends an
+	// entry about it. It returns 0 if they are removed already. The error wraps
+	// ErrAuditFault if the log has no such entry.
+	PruneAudit(ctx context.Context, to audit.Link, by audit.Origin) (removed int64, err error)
 
 	// State returns the state that a server polls. It is cheap.
 	State(ctx context.Context) (State, error)

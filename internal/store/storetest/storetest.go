@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"plantstore/internal/audit"
 	"plantstore/internal/auth"
 	"plantstore/internal/move"
 	"plantstore/internal/plant"
@@ -19,6 +20,10 @@ import (
 type Store interface {
 	// Open opens an engine on the store. The suite closes it.
 	Open(t testing.TB) Engine
+
+	// Tamper runs SQL as a program that can change every row of the store. STATE in
+	// the SQL is the table with the state of the store.
+	Tamper(t testing.TB, sql string)
 }
 
 // Engine is an engine whose store can be moved.
@@ -55,8 +60,14 @@ func Run(t *testing.T, newStore func(t testing.TB) Store) {
 		{"tokens/revoke, clock ahead", testRevokeAhead},
 		{"tokens/changes", testTokenChanges},
 		{"tokens/last use", testMarkUsed},
+		{"audit/append", testAppendAudit},
+		{"audit/tokens", testAuditTokens},
+		{"audit/several engines at once", testAuditRace},
+		{"audit/prune", testPruneAudit},
+		{"audit/tampering", testTampering},
 		{"move/plants", testPlants},
 		{"move/tokens", testPutTokens},
+		{"move/audit", testPutAudit},
 		{"move/capture", testCapture},
 		{"move/state", testMoveState},
 		{"move/lock", testLock},
@@ -107,7 +118,7 @@ func mustList(t testing.TB, e store.Engine, q store.Query) []plant.Record {
 // mustCreateToken stores a token and returns it with its id.
 func mustCreateToken(t testing.TB, e store.Engine, token auth.Token) auth.Token {
 	t.Helper()
-	id, err := e.CreateToken(t.Context(), token)
+	id, err := e.CreateToken(t.Context(), token, audit.Origin{})
 	if err != nil {
 		t.Fatalf("CreateToken(%q): %v", token.Name, err)
 	}

@@ -1,0 +1,125 @@
+// Package audit defines the audit log of a store: entries that form a chain by their hashes. The hash of an entry
+// covers the entry and the hash of its predecessor, so Verify detects a changed, removed or added entry.
+//
+// An engine stores the entries as rows, with the two ends of the chain. docs/reference/audit.md describes the format.
+package audit
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"time"
+)
+
+// Action is the kind of an event.
+type Action string
+
+// The actions. docs/reference/audit.md lists their details.
+const (
+	TokenCreate  Action = "token.create"
+	TokenRotate  Action = "token.rotate"
+	TokenRevoke  Action = "token.revoke"
+	StoreMigrate Action = "store.migrate"
+	MoveBegin    Action = "move.begin"
+	MoveEnd      Action = "move.end"
+	MoveAbandon  Action = "move.abandon"
+	Prune        Action = "audit.prune"
+)
+
+// Kind is the kind of an actor.
+type Kind string
+
+// The kinds of actors.
+const (
+	User Kind = "user" // a user of the operating system
+)
+
+// Actor is the person or the program that caused an event. Seal shortens texts of more than textBytesMax bytes.
+type Actor struct {
+	Kind     Kind   `json:"kind,omitempty"`
+	ID       string `json:"id,omitempty"`   // of a user, the uid
+	Name     string `json:"name,omitempty"` // empty if it is unknown
+	SudoUser string `json:"sudo_user,omitempty"`
+}
+
+// Origin is the source of an event.
+type Origin struct {
+	Actor     Actor
+	Address   string // of the client; empty for a command
+	RequestID string // of the request; empty for a command
+}
+
+// Detail is a property of an event. A key has lower-case letters, digits, and ._- after the first letter, and is at
+// most keyBytesMax bytes long. No value contains a secret.
+type Detail struct{ Key, Value string }
+
+// Event is an event to append to the log.
+type Event struct {
+	Time   time.Time // kept to the microsecond
+	Action Action
+	Origin
+	Details []Detail // at most detailsMax, with different keys
+}
+
+// Entry is an event in the log.
+type Entry struct {
+	Event          // as stored: in UTC, with its details sorted by key
+	Sequence int64 // 1 for the first entry, and one more for each later one
+	Previous Hash  // of the entry before it; zeros for the first entry
+	Hash     Hash
+}
+
+// Hash is the hash of an entry: the SHA-256 of the previous hash and of the canonical text.
+type Hash [sha256.Size]byte
+
+// HashFrom returns the hash in a column of a row. Bytes of another length are the zero hash, which no entry has.
+func HashFrom(column []byte) (h Hash) {
+	if len(column) == len(h) {
+		copy(h[:], column)
+	}
+	return h
+}
+
+// String returns the hash in hexadecimal digits.
+func (h Hash) String() string { return hex.EncodeToString(h[:]) }
+
+// Link is the place of an entry in the chain. The zero value is the place before the first entry.
+type Link struct {
+	Sequence int64
+	Hash     Hash
+}
+
+// Ends are the ends of the stored part of a chain. An engine stores them apart from the rows, so that Verify detects
+// that the newest rows are missing.
+type Ends struct {
+	Anchor Link // of the newest entry that was pruned; the zero value if none was
+	Head   Link // of the newest entry; the anchor if there is none
+}
+
+// Row is an entry as an engine stores it. Its content is not verified.
+type Row struct {
+	Sequence int64
+	Text     string // the canonical text
+	Previous Hash
+	Hash     Hash
+}
+
+// Link returns the place of the row in the chain.
+func (r Row) Link() Link { return Link{r.Sequence, r.Hash} }
+
+// Seal returns the row of an event that follows an entry. It replaces control characters and invalid UTF-8 in the texts
+// and shortens long ones, so it never fails.
+func Seal(previous Link, event Event) Row {
+	r := Row{Sequence: previous.Sequence + 1, Previous: previous.Hash}
+	r.Text = encode(r.Sequence, clean(event))
+	r.Hash = r.sum()
+	return r
+}
+
+// sum returns the hash that the row must have.
+func (r Row) sum() (h Hash) {
+	d := sha256.New()
+	d.Write(r.Previous[:])
+	d.Write([]byte(r.Text))
+	d.Sum(h[:0])
+	return h
+}

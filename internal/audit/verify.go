@@ -1,0 +1,156 @@
+package audit
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+)
+
+// The kinds of faults that Verify detects. Compare with errors.Is.
+var (
+	// ErrChanged means that an entry, or the stored end of the chain, was changed.
+	ErrChanged = errors.New("changed")
+	// ErrMissing means that an entry was removed, and not by pruning.
+	ErrMissing = errors.New("missing")
+	// ErrReordered means that an entry is at the place of another one.
+	ErrReordered = errors.New("reordered")
+	// ErrAdded means that an entry was added before the first or after the last entry of the chain.
+	ErrAdded = errors.New("added")
+)
+
+// Fault is the first fault of a log.
+type Fault struct {
+	Sequence int64     // of the first entry with a fault
+	Time     time.Time // of that entry; of the entry before it if it is missing; zero if it is unknown
+	Kind     error     // one of the errors above
+	Reason   string    // for a person
+}
+
+// Error describes the fault.
+func (f *Fault) Error() string {
+	at := ""
+	if !f.Time.IsZero() {
+		at = " (" + f.Time.Format(TimeFormat) + ")"
+		if errors.Is(f.Kind, ErrMissing) {
+			at = " (after " + f.Time.Format(TimeFormat) + ")"
+		}
+	}
+	return fmt.Sprintf("entry %d%s is %v: %s", f.Sequence, at, f.Kind, f.Reason)
+}
+
+// Unwrap returns the kind of the fault.
+func (f *Fault) Unwrap() error { return f.Kind }
+
+// Verify checks that the rows are a whole chain between the ends. The rows are all rows of a log, by ascending
+// sequence number. The error is a *Fault, or an error of the rows.
+func Verify(ends Ends, rows iter.Seq2[Row, error]) error {
+	v := verifier{last: ends.Anchor}
+	for row, err := range rows {
+		if err != nil {
+			return err
+		}
+		if fault := v.add(row, ends); fault != nil {
+			return fault
+		}
+	}
+	if fault := v.end(ends); fault != nil {
+		return fault
+	}
+	return nil
+}
+
+// verifier is the state of Verify after a row.
+type verifier struct {
+	last   Link
+	lastAt time.Time // zero before the first row
+}
+
+// add checks that a row follows the last one.
+func (v *verifier) add(row Row, ends Ends) *Fault {
+	next := v.last.Sequence + 1
+	switch {
+	case row.Sequence < next:
+		return &Fault{row.Sequence, time.Time{}, ErrAdded, fmt.Sprintf("entries up to %d were pruned", v.last.Sequence)}
+	case next > ends.Head.Sequence:
+		return &Fault{row.Sequence, time.Time{}, ErrAdded, fmt.Sprintf("the newest entry is %d", ends.Head.Sequence)}
+	case row.Sequence > next:
+		return &Fault{next, v.lastAt, ErrMissing, fmt.Sprintf("the next entry is %d", row.Sequence)}
+	}
+	e, fault := row.check(v.last)
+	v.last, v.lastAt = row.Link(), e.Time
+	return fault
+}
+
+// Follows returns nil if the row is whole and is the next one after an entry, else a *Fault.
+func (r Row) Follows(last Link) error {
+	if r.Sequence != last.Sequence+1 {
+		return &Fault{last.Sequence + 1, time.Time{}, ErrMissing, fmt.Sprintf("the next entry is %d", r.Sequence)}
+	}
+	if _, fault := r.check(last); fault != nil {
+		return fault
+	}
+	return nil
+}
+
+// check decodes a row and compares its hashes.
+func (r Row) check(last Link) (Entry, *Fault) {
+	e, err := r.Entry()
+	kind, reason := ErrChanged, ""
+	switch {
+	case errors.Is(err, errMoved):
+		kind, reason = ErrReordered, err.Error()
+	case err != nil:
+		reason = err.Error()
+	case r.Hash != r.sum():
+		reason = "its hash is not the hash of its content"
+	case r.Previous != last.Hash:
+		reason = fmt.Sprintf("its previous hash is not the hash of entry %d; one of the two was changed", last.Sequence)
+	default:
+		return e, nil
+	}
+	return e, &Fault{r.Sequence, e.Time, kind, reason}
+}
+
+// end checks that the last row is the head.
+func (v *verifier) end(ends Ends) *Fault {
+	switch {
+	case v.last == ends.Head:
+		return nil
+	case v.last.Sequence < ends.Head.Sequence:
+		return &Fault{
+			v.last.Sequence + 1, v.lastAt, ErrMissing,
+			fmt.Sprintf("the newest entry must be %d", ends.Head.Sequence),
+		}
+	}
+	return &Fault{
+		v.last.Sequence, v.lastAt, ErrChanged,
+		fmt.Sprintf("its hash is not that of the head %d:%s", ends.Head.Sequence, ends.Head.Hash),
+	}
+}
+
+// pageRows is the number of rows that Rows reads at a time.
+const pageRows = 100
+
+// Rows returns the rows after a sequence number, in pages. read returns at most limit rows with greater sequence numbers
+// than after, in ascending order.
+func Rows(after int64, read func(after int64, limit int) ([]Row, error)) iter.Seq2[Row, error] {
+	return func(yield func(Row, error) bool) {
+		for {
+			rows, err := read(after, pageRows)
+			if err != nil {
+				yield(Row{}, err)
+				return
+			}
+			for _, row := range rows {
+				if !yield(row, nil) {
+					return
+				}
+				after = row.Sequence
+			}
+			if len(rows) < pageRows {
+				return
+			}
+		}
+	}
+}
