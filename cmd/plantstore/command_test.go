@@ -197,7 +197,7 @@ func TestConfigLimit(t *testing.T) {
 // TestExamples tests that every command has examples, and that each is a valid call of the command.
 func TestExamples(t *testing.T) {
 	t.Parallel()
-	groups := []string{"plantstore", "plantstore token", "plantstore completion"} // they only print their help
+	groups := []string{"plantstore", "plantstore token", "plantstore audit", "plantstore completion"} // print their help
 	var check func(cmd *cobra.Command)
 	check = func(cmd *cobra.Command) {
 		path := cmd.CommandPath()

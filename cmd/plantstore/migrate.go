@@ -25,7 +25,7 @@ server of a store in a file first. Servers on PostgreSQL keep running, but serve
 of an older version cannot start again. If the schema is already the newest, the
 command succeeds.
 
-With --json it prints one JSON object: {"db":"plantstore.db","from":2,"to":3}`,
+With --json it prints one JSON object: {"db":"plantstore.db","from":3,"to":4}`,
 		Example: `  plantstore migrate
   plantstore migrate --db /var/lib/plantstore/plantstore.db`,
 		Args: cobra.NoArgs,

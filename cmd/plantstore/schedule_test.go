@@ -181,7 +181,7 @@ func TestScheduleIgnores(t *testing.T) {
 		r.want("at once", append([]string{first}, ignored...), []string{
 			warning + bare + ": " + filepath.Join(r.dir, bare) +
 				".json: the manifest is missing, so nothing shows whether the backup is complete",
-			warning + cut + ": it has 1 bytes; its manifest has 24576",
+			warning + cut + ": it has 1 bytes; its manifest has 28672",
 			warning + link + ": " + filepath.Join(r.dir, link) + " is a symbolic link, not a regular file",
 			warning + future + ": its name has a time in the future",
 			"INFO backup made " + first,

@@ -92,7 +92,7 @@ type Link struct {
 // that the newest rows are missing.
 type Ends struct {
 	Anchor Link // of the newest entry that was pruned; the zero value if none was
-	Head   Link // of the newest entry; the anchor if there is none
+	Head   Link // of the newest entry; the anchor if the log is empty
 }
 
 // Row is an entry as an engine stores it. Its content is not verified.

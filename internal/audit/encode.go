@@ -62,6 +62,9 @@ func encode(sequence int64, e Event) string {
 	return b.String()
 }
 
+// Text returns the canonical text of an entry.
+func (e Entry) Text() string { return encode(e.Sequence, e.Event) }
+
 // member writes a member of an object, after a comma unless it is the first one. It writes nothing for an empty text.
 func member(b *bytes.Buffer, name, text string) {
 	if text == "" {
@@ -114,8 +117,11 @@ type boundedText struct {
 
 func (e *Event) texts() []boundedText {
 	return []boundedText{
-		{&e.Actor.ID, textBytesMax}, {&e.Actor.Name, textBytesMax}, {&e.Actor.SudoUser, textBytesMax},
-		{&e.Address, textBytesMax}, {&e.RequestID, textBytesMax},
+		{&e.Actor.ID, textBytesMax},
+		{&e.Actor.Name, textBytesMax},
+		{&e.Actor.SudoUser, textBytesMax},
+		{&e.Address, textBytesMax},
+		{&e.RequestID, textBytesMax},
 	}
 }
 

@@ -132,8 +132,8 @@ func (v *verifier) end(ends Ends) *Fault {
 // pageRows is the number of rows that Rows reads at a time.
 const pageRows = 100
 
-// Rows returns the rows after a sequence number, in pages. read returns at most limit rows with greater sequence numbers
-// than after, in ascending order.
+// Rows returns the rows after a sequence number, in pages. read returns at most limit rows with greater sequence
+// numbers than after, in ascending order.
 func Rows(after int64, read func(after int64, limit int) ([]Row, error)) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
 		for {

@@ -18,9 +18,13 @@ type Store interface {
 	// Tokens is that of store.Engine.
 	Tokens(ctx context.Context) ([]auth.Token, error)
 
-	// AuditEnds, AuditRows and AppendAudit are those of store.Engine.
+	// AuditEnds is that of store.Engine.
 	AuditEnds(ctx context.Context) (audit.Ends, error)
+
+	// AuditRows is that of store.Engine.
 	AuditRows(ctx context.Context, after int64, limit int) ([]audit.Row, error)
+
+	// AppendAudit is that of store.Engine.
 	AppendAudit(ctx context.Context, events ...audit.Event) error
 
 	// Plants returns plants with ids between from and to, both included, by

@@ -46,8 +46,9 @@ func (e *Engine) appendAudit(events ...audit.Event) error {
 // insertAudit stores the row after the head.
 func (e *Engine) insertAudit(row audit.Row) error {
 	// Without DO NOTHING, a row that another program added would be an error that ends the engine.
-	err := e.run("INSERT INTO plantstore_audit (sequence, entry, previous, hash) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
-		row.Sequence, row.Text, row.Previous[:], row.Hash[:])
+	const sql = "INSERT INTO plantstore_audit (sequence, entry, previous, hash) VALUES (?, ?, ?, ?) " +
+		"ON CONFLICT DO NOTHING"
+	err := e.run(sql, row.Sequence, row.Text, row.Previous[:], row.Hash[:])
 	if err == nil && e.writer.Changes() == 0 {
 		err = fmt.Errorf("%w: it has an entry %d after its newest one", store.ErrAuditFault, row.Sequence)
 	}
@@ -70,7 +71,8 @@ func (e *Engine) AuditEnds(ctx context.Context) (ends audit.Ends, err error) {
 }
 
 func auditEnds(c *sqlite3.Conn) (ends audit.Ends, err error) {
-	s, err := c.Prepare("SELECT coalesce(audit_sequence, 0), audit_hash, coalesce(pruned_sequence, 0), pruned_hash FROM state")
+	s, err := c.Prepare("SELECT coalesce(audit_sequence, 0), audit_hash, " +
+		"coalesce(pruned_sequence, 0), pruned_hash FROM state")
 	if err != nil {
 		return ends, err
 	}

@@ -111,7 +111,8 @@ func TestCheckpointWait(t *testing.T) {
 
 	inserted := make(chan error, 1)
 	go func() { inserted <- insertBatch(t.Context(), e, plantsFrom(0, 1, "Rosa")) }() // ends below
-	if _, err := e.CreateToken(t.Context(), auth.Token{Name: "beside", CreatedAt: time.Unix(0, 0)}, audit.Origin{}); err != nil {
+	beside := auth.Token{Name: "beside", CreatedAt: time.Unix(0, 0)}
+	if _, err := e.CreateToken(t.Context(), beside, audit.Origin{}); err != nil {
 		t.Errorf("CreateToken while a batch waits: %v", err)
 	}
 	e.writeMu.Lock()

@@ -276,7 +276,8 @@ func TestVerifyNames(t *testing.T) {
 	} {
 		path := filepath.Join(t.TempDir(), "plants.db")
 		e := mustOpen(t, sqlite.Config{Path: path})
-		_, err := e.CreateToken(t.Context(), auth.Token{Name: "a", Scopes: auth.ScopeCreate, CreatedAt: time.Now()}, audit.Origin{})
+		token := auth.Token{Name: "a", Scopes: auth.ScopeCreate, CreatedAt: time.Now()}
+		_, err := e.CreateToken(t.Context(), token, audit.Origin{})
 		must(t, err)
 		must(t, insertBatch(t.Context(), e, batchOf(0, 10)))
 		must(t, e.Close())

@@ -53,7 +53,8 @@ func Migrated(from, to int, by audit.Origin) audit.Event {
 func Pruned(to audit.Link, removed int64, by audit.Origin) audit.Event {
 	return audit.Event{Time: time.Now(), Action: audit.Prune, Origin: by, Details: []audit.Detail{
 		{Key: "removed", Value: strconv.FormatInt(removed, 10)},
-		{Key: "to_sequence", Value: strconv.FormatInt(to.Sequence, 10)}, {Key: "to_hash", Value: to.Hash.String()},
+		{Key: "to_sequence", Value: strconv.FormatInt(to.Sequence, 10)},
+		{Key: "to_hash", Value: to.Hash.String()},
 	}}
 }
 

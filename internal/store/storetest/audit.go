@@ -211,8 +211,8 @@ func testPutAudit(t *testing.T, s Store) {
 	equal(t, "rows after the move", len(auditRows(t, e)), 5)
 }
 
-// tampering is SQL that changes a log of five entries, the first two of which were pruned, and the fault that Verify
-// then returns.
+// tampering is SQL that changes a log of the entries 3 to 6, and the fault that Verify then returns. The entries 1 and
+// 2 were pruned.
 var tampering = []struct {
 	sql      string
 	kind     error
@@ -222,8 +222,10 @@ var tampering = []struct {
 	{"UPDATE plantstore_audit SET entry = replace(entry, '09:30', '09:31') WHERE sequence = 5", audit.ErrChanged, 5},
 	{"UPDATE plantstore_audit SET entry = replace(entry, ',', ', ') WHERE sequence = 5", audit.ErrChanged, 5},
 	{"UPDATE plantstore_audit SET entry = '' WHERE sequence = 3", audit.ErrChanged, 3},
-	{"UPDATE plantstore_audit SET entry = replace(entry, '\"sequence\":4', '\"sequence\":3') WHERE sequence = 4",
-		audit.ErrReordered, 4},
+	{
+		"UPDATE plantstore_audit SET entry = replace(entry, '\"sequence\":4', '\"sequence\":3') WHERE sequence = 4",
+		audit.ErrReordered, 4,
+	},
 	{"UPDATE plantstore_audit SET hash = previous WHERE sequence = 4", audit.ErrChanged, 4},
 	{"UPDATE plantstore_audit SET hash = previous WHERE sequence = 6", audit.ErrChanged, 6},
 	{"UPDATE plantstore_audit SET previous = hash WHERE sequence = 4", audit.ErrChanged, 4},
@@ -236,10 +238,14 @@ var tampering = []struct {
 	{"UPDATE plantstore_audit SET sequence = -4 WHERE sequence = 4; " +
 		"UPDATE plantstore_audit SET sequence = 4 WHERE sequence = 5; " +
 		"UPDATE plantstore_audit SET sequence = 5 WHERE sequence = -4", audit.ErrReordered, 4},
-	{"INSERT INTO plantstore_audit SELECT 1, entry, previous, hash FROM plantstore_audit WHERE sequence = 3",
-		audit.ErrAdded, 1},
-	{"INSERT INTO plantstore_audit SELECT 7, entry, previous, hash FROM plantstore_audit WHERE sequence = 6",
-		audit.ErrAdded, 7},
+	{
+		"INSERT INTO plantstore_audit SELECT 1, entry, previous, hash FROM plantstore_audit WHERE sequence = 3",
+		audit.ErrAdded, 1,
+	},
+	{
+		"INSERT INTO plantstore_audit SELECT 7, entry, previous, hash FROM plantstore_audit WHERE sequence = 6",
+		audit.ErrAdded, 7,
+	},
 	{"UPDATE STATE SET audit_sequence = 5", audit.ErrAdded, 6},
 	{"UPDATE STATE SET audit_sequence = 7", audit.ErrMissing, 7},
 	{"UPDATE STATE SET audit_hash = pruned_hash", audit.ErrChanged, 6},

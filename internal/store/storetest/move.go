@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"plantstore/internal/audit"
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
 	"plantstore/internal/store"
@@ -160,15 +159,15 @@ func testMoveState(t *testing.T, s Store) {
 		refused("read-only", other)
 		for what, change := range map[string]func() error{
 			"create": func() error {
-				_, err := other.CreateToken(t.Context(), auth.Token{Name: "b", CreatedAt: createdAt}, audit.Origin{})
+				_, err := other.CreateToken(t.Context(), auth.Token{Name: "b", CreatedAt: createdAt}, operator)
 				return err
 			},
 			"rotate": func() error {
-				_, _, err := other.RotateToken(t.Context(), auth.Token{Name: "a", CreatedAt: createdAt}, 0, audit.Origin{})
+				_, _, err := other.RotateToken(t.Context(), auth.Token{Name: "a", CreatedAt: createdAt}, 0, operator)
 				return err
 			},
 			"revoke": func() error {
-				_, err := other.RevokeTokens(t.Context(), store.Selector{Name: "a"}, createdAt, audit.Origin{})
+				_, err := other.RevokeTokens(t.Context(), store.Selector{Name: "a"}, createdAt, operator)
 				return err
 			},
 			"put a token":  func() error { return other.PutTokens(t.Context(), nil) },

@@ -9,7 +9,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"plantstore/internal/audit"
 	"plantstore/internal/auth"
 	"plantstore/internal/move"
 	"plantstore/internal/plant"
@@ -118,7 +117,7 @@ func mustList(t testing.TB, e store.Engine, q store.Query) []plant.Record {
 // mustCreateToken stores a token and returns it with its id.
 func mustCreateToken(t testing.TB, e store.Engine, token auth.Token) auth.Token {
 	t.Helper()
-	id, err := e.CreateToken(t.Context(), token, audit.Origin{})
+	id, err := e.CreateToken(t.Context(), token, operator)
 	if err != nil {
 		t.Fatalf("CreateToken(%q): %v", token.Name, err)
 	}

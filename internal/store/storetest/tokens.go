@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"plantstore/internal/audit"
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
 	"plantstore/internal/store"
@@ -22,7 +21,8 @@ func testCreateToken(t *testing.T, s Store) {
 	b := token("b", createdAt)
 	b.Prefix = ""
 	b = mustCreateToken(t, e, b)
-	if _, err := e.CreateToken(t.Context(), token("a", createdAt.Add(time.Hour-1)), audit.Origin{}); !errors.Is(err, store.ErrNameTaken) {
+	_, err := e.CreateToken(t.Context(), token("a", createdAt.Add(time.Hour-1)), operator)
+	if !errors.Is(err, store.ErrNameTaken) {
 		t.Errorf("a second valid token of the name: %v, want %v", err, store.ErrNameTaken)
 	}
 	later := mustCreateToken(t, e, token("a", createdAt.Add(time.Hour))) // the first has expired
@@ -38,15 +38,15 @@ func testCreateToken(t *testing.T, s Store) {
 func testFirstToken(t *testing.T, s Store) {
 	e := open(t, s)
 	for i, want := range []bool{true, false} {
-		created, err := e.CreateFirstToken(t.Context(), token("first", createdAt), audit.Origin{})
+		created, err := e.CreateFirstToken(t.Context(), token("first", createdAt), operator)
 		if err != nil || created != want {
 			t.Errorf("call %d: %v, %v, want %v", i, created, err, want)
 		}
 	}
-	if _, err := e.RevokeTokens(t.Context(), store.Selector{Name: "first"}, createdAt, audit.Origin{}); err != nil {
+	if _, err := e.RevokeTokens(t.Context(), store.Selector{Name: "first"}, createdAt, operator); err != nil {
 		t.Fatal(err)
 	}
-	if created, err := e.CreateFirstToken(t.Context(), token("first", createdAt), audit.Origin{}); err != nil || created {
+	if created, err := e.CreateFirstToken(t.Context(), token("first", createdAt), operator); err != nil || created {
 		t.Errorf("after the first was revoked: %v, %v, want false", created, err)
 	}
 	equal(t, "tokens", len(mustTokens(t, e)), 1)
@@ -58,7 +58,7 @@ func testFirstTokenRace(t *testing.T, s Store) {
 	for range 4 {
 		e := open(t, s)
 		wg.Go(func() {
-			created, err := e.CreateFirstToken(t.Context(), token("first", createdAt), audit.Origin{})
+			created, err := e.CreateFirstToken(t.Context(), token("first", createdAt), operator)
 			if err != nil {
 				t.Error(err)
 			}
@@ -80,7 +80,7 @@ func testRotate(t *testing.T, s Store) {
 
 	fresh := token("a", createdAt.Add(time.Minute))
 	fresh.ExpiresAt = createdAt.Add(24 * time.Hour)
-	stored, before, err := e.RotateToken(t.Context(), fresh, time.Hour, audit.Origin{})
+	stored, before, err := e.RotateToken(t.Context(), fresh, time.Hour, operator)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func testRotate(t *testing.T, s Store) {
 	equal(t, "the new token", stored, fresh)
 
 	again := token("a", createdAt.Add(2*time.Minute))
-	if stored, before, err = e.RotateToken(t.Context(), again, 24*time.Hour, audit.Origin{}); err != nil {
+	if stored, before, err = e.RotateToken(t.Context(), again, 24*time.Hour, operator); err != nil {
 		t.Fatal(err)
 	}
 	equal(t, "the second rotated token", before, tokens[2])
@@ -106,15 +106,16 @@ func testRotate(t *testing.T, s Store) {
 	equal(t, "expiry of the second token", tokens[2].ExpiresAt, fresh.ExpiresAt)
 
 	for _, name := range []string{"c", ""} {
-		if _, _, err := e.RotateToken(t.Context(), token(name, createdAt), time.Hour, audit.Origin{}); !errors.Is(err, store.ErrNotFound) {
+		_, _, err := e.RotateToken(t.Context(), token(name, createdAt), time.Hour, operator)
+		if !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("rotate %q: %v, want %v", name, err, store.ErrNotFound)
 		}
 	}
 	expired := token("a", createdAt.Add(1000*time.Hour))
-	if _, err := e.RevokeTokens(t.Context(), store.Selector{Name: "a"}, createdAt, audit.Origin{}); err != nil {
+	if _, err := e.RevokeTokens(t.Context(), store.Selector{Name: "a"}, createdAt, operator); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := e.RotateToken(t.Context(), expired, time.Hour, audit.Origin{}); !errors.Is(err, store.ErrNotFound) {
+	if _, _, err := e.RotateToken(t.Context(), expired, time.Hour, operator); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("rotate a revoked token: %v, want %v", err, store.ErrNotFound)
 	}
 }
@@ -126,7 +127,7 @@ func testRevoke(t *testing.T, s Store) {
 	at := createdAt.Add(time.Second)
 
 	c := mustCreateToken(t, e, token("c", createdAt))
-	fresh, _, err := e.RotateToken(t.Context(), token("c", createdAt), time.Hour, audit.Origin{})
+	fresh, _, err := e.RotateToken(t.Context(), token("c", createdAt), time.Hour, operator)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +143,7 @@ func testRevoke(t *testing.T, s Store) {
 		{"id", store.Selector{ID: c.ID}, &c},
 		{"id before name", store.Selector{ID: fresh.ID, Name: "a"}, &fresh},
 	} {
-		revoked, err := e.RevokeTokens(t.Context(), row.which, at, audit.Origin{})
+		revoked, err := e.RevokeTokens(t.Context(), row.which, at, operator)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -154,7 +155,7 @@ func testRevoke(t *testing.T, s Store) {
 	for _, which := range []store.Selector{
 		{Name: "a"}, {Name: "d"}, {ID: a.ID}, {ID: 99}, {ID: -1}, {Hash: b.Hash}, {Hash: auth.HashOf("")}, {},
 	} {
-		if _, err := e.RevokeTokens(t.Context(), which, at.Add(time.Hour), audit.Origin{}); !errors.Is(err, store.ErrNotFound) {
+		if _, err := e.RevokeTokens(t.Context(), which, at.Add(time.Hour), operator); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("revoke %+v: %v, want %v", which, err, store.ErrNotFound)
 		}
 	}
@@ -167,10 +168,11 @@ func testRevokeAhead(t *testing.T, s Store) {
 	e := open(t, s)
 	old := mustCreateToken(t, e, token("a", createdAt))
 	old.RevokedAt = createdAt.Add(1000 * time.Hour)
-	if _, err := e.RevokeTokens(t.Context(), store.Selector{Name: "a"}, old.RevokedAt, audit.Origin{}); err != nil {
+	if _, err := e.RevokeTokens(t.Context(), store.Selector{Name: "a"}, old.RevokedAt, operator); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := e.RotateToken(t.Context(), token("a", createdAt), time.Hour, audit.Origin{}); !errors.Is(err, store.ErrNotFound) {
+	_, _, err := e.RotateToken(t.Context(), token("a", createdAt), time.Hour, operator)
+	if !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("rotate: %v, want %v", err, store.ErrNotFound)
 	}
 	fresh := mustCreateToken(t, e, token("a", createdAt)) // the name is free at once
@@ -209,11 +211,11 @@ func testTokenChanges(t *testing.T, s Store) {
 		t.Fatal(err)
 	}
 	expect("a last use", false)
-	if _, _, err := e.RotateToken(t.Context(), token("a", createdAt), 0, audit.Origin{}); err != nil {
+	if _, _, err := e.RotateToken(t.Context(), token("a", createdAt), 0, operator); err != nil {
 		t.Fatal(err)
 	}
 	expect("rotate", true)
-	if _, err := e.RevokeTokens(t.Context(), store.Selector{Name: "a"}, createdAt, audit.Origin{}); err != nil {
+	if _, err := e.RevokeTokens(t.Context(), store.Selector{Name: "a"}, createdAt, operator); err != nil {
 		t.Fatal(err)
 	}
 	expect("revoke", true)
