@@ -357,6 +357,25 @@ func (b *logBuffer) lines(t testing.TB) (lines []line, changed <-chan struct{}) 
 	return lines, b.changed
 }
 
+// awaitMessage waits for a line with a message.
+func (b *logBuffer) awaitMessage(t testing.TB, text string) {
+	t.Helper()
+	timeout := time.After(wait)
+	for {
+		b.mu.Lock()
+		found, changed := strings.Contains(b.text.String(), `"msg":"`+text+`"`), b.changed
+		b.mu.Unlock()
+		if found {
+			return
+		}
+		select {
+		case <-changed:
+		case <-timeout:
+			t.Fatalf("no line %q in the log:\n%s", text, b.string())
+		}
+	}
+}
+
 // await waits for the line about a request and returns it.
 func (b *logBuffer) await(t testing.TB, id string) line {
 	t.Helper()

@@ -1,8 +1,10 @@
 package server
 
 import (
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
+	"io"
 	"net/http"
 	"time"
 
@@ -173,14 +175,22 @@ func (c *http2Conn) allows(kind, flags byte, size int) bool {
 }
 
 // disconnect sends GOAWAY with ENHANCE_YOUR_CALM. The frame may follow an incomplete
-// one of net/http, which does not matter at the end of the connection.
+// one of net/http, which does not matter at the end of the connection. It discards
+// the input for a short time, because a close with unread data resets the
+// connection, and the client might not receive the frame.
 func (c *http2Conn) disconnect() {
-	const timeMax = time.Second
+	const timeMax = 500 * time.Millisecond
 	c.log.Info("HTTP/2 connection closed", "client", c.client(), "error", errFlood)
 	frame := make([]byte, len(c.header), len(c.header)+8)
 	frame[2], frame[3] = 8, frameGoAway
 	frame = binary.BigEndian.AppendUint32(frame, 1<<31-1) // the last stream is unknown
 	frame = binary.BigEndian.AppendUint32(frame, codeEnhanceYourCalm)
-	_ = c.SetWriteDeadline(time.Now().Add(timeMax))
-	_, _ = c.Conn.Write(frame)
+	_ = c.SetDeadline(time.Now().Add(timeMax))
+	if _, err := c.Conn.Write(frame); err != nil {
+		return
+	}
+	_ = c.CloseWrite()
+	if secure, ok := c.Conn.(*tls.Conn); ok {
+		_, _ = io.Copy(io.Discard, secure.NetConn()) // without the cost of decryption
+	}
 }

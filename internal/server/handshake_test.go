@@ -1,0 +1,211 @@
+package server_test
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"plantstore/internal/certs/certstest"
+	"plantstore/internal/server"
+)
+
+// dialProtocol connects to the public listener with one ALPN protocol.
+func (h *harness) dialProtocol(t testing.TB, protocol string) *client {
+	t.Helper()
+	config := h.tls.client()
+	config.NextProtos = []string{protocol}
+	return h.mustDialTLS(t, config)
+}
+
+func (h *harness) mustDialTLS(t testing.TB, config *tls.Config) *client {
+	t.Helper()
+	c, err := h.dialTLS(t, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// dialTLS connects and completes the handshake of the client. With TLS 1.3 the server
+// verifies the certificate of the client afterwards.
+func (h *harness) dialTLS(t testing.TB, config *tls.Config) (*client, error) {
+	t.Helper()
+	secure := tls.Client(dial(t, h.public).Conn, config)
+	err := secure.HandshakeContext(t.Context())
+	c := newClient(t, secure)
+	c.secure = true
+	return c, err
+}
+
+// refusedTLS fails the test unless the server refuses a handshake.
+func (h *harness) refusedTLS(t *testing.T, config *tls.Config) {
+	t.Helper()
+	c, err := h.dialTLS(t, config)
+	if err == nil {
+		_, err = c.reader.ReadByte()
+	}
+	if timeout, ok := errors.AsType[net.Error](err); err == nil || ok && timeout.Timeout() {
+		t.Errorf("got %v, want a refused handshake", err)
+	}
+}
+
+func TestTLSVersionsAndSuites(t *testing.T) {
+	t.Parallel()
+	for name, leaf := range map[string]certstest.Leaf{"ECDSA": {}, "RSA": {RSA: true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			own := newTLSSetup(t, leaf)
+			h := start(t, func(s *setup) { s.tls = own })
+			with := func(version uint16, suites ...uint16) *tls.Config {
+				config := own.client()
+				config.MinVersion, config.MaxVersion, config.CipherSuites = version, version, suites
+				return config
+			}
+			for _, suite := range tls.CipherSuites() {
+				good := strings.HasPrefix(suite.Name, "TLS_ECDHE_"+name) &&
+					(strings.Contains(suite.Name, "_GCM_") || strings.Contains(suite.Name, "_POLY1305_"))
+				if len(suite.SupportedVersions) != 1 || suite.SupportedVersions[0] != tls.VersionTLS12 {
+					if suite.SupportedVersions[0] == tls.VersionTLS13 {
+						continue // crypto/tls selects these itself
+					}
+					good = false
+				}
+				if good {
+					c := h.mustDialTLS(t, with(tls.VersionTLS12, suite.ID))
+					c.write(message("GET /healthz HTTP/1.1", ""))
+					same(t, c.read("GET"), jsonResponse(200, `{"status":"ready"}`+"\n"))
+				} else {
+					h.refusedTLS(t, with(tls.VersionTLS12, suite.ID))
+				}
+			}
+			for _, suite := range tls.InsecureCipherSuites() {
+				h.refusedTLS(t, with(tls.VersionTLS12, suite.ID))
+			}
+			h.refusedTLS(t, with(tls.VersionTLS11))
+			h.refusedTLS(t, with(tls.VersionTLS10))
+			c := h.mustDialTLS(t, with(tls.VersionTLS13))
+			c.write(message("GET /healthz HTTP/1.1", ""))
+			same(t, c.read("GET"), jsonResponse(200, `{"status":"ready"}`+"\n"))
+		})
+	}
+}
+
+func TestPlainHTTPOnTheTLSPort(t *testing.T) {
+	t.Parallel()
+	h := start(t, withTLS(t))
+	c := dial(t, h.public)
+	c.write(h.fill(post(`{"id":1,"name":"A"}`)))
+	same(t, c.read("POST"), closing(refused(40052, "this port requires TLS; use https", "X-Request-Id", generatedID)))
+	c.expectClosed()
+	h.notStored(1)
+	h.log.awaitMessage(t, "TLS handshakes failed")
+}
+
+// A handshake that does not end in time, that is no TLS, or that is too large ends the connection without a response.
+func TestHandshakeFails(t *testing.T) {
+	t.Parallel()
+	hello := "\x16\x03\x01\x40\x00\x01\x00\xff\xff" // a record of a ClientHello of 65535 bytes
+	for name, in := range map[string]string{
+		"silent":              "",
+		"half a header":       "\x16\x03",
+		"half a hello":        "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+		"another protocol":    "SSH-2.0-OpenSSH_9.2\r\n",
+		"large record":        "\x16\x03\x01\xff\xff" + strings.Repeat("x", 1<<16),
+		"large hello":         hello + strings.Repeat("x", 1<<18),
+		"application data":    "\x17\x03\x03\x00\x05hello",
+		"hello of SSL 2":      "\x80\x2e\x01\x00\x02" + strings.Repeat("\x00", 44),
+		"hello without names": "\x16\x03\x01\x00\x04\x01\x00\x00\x00",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const limit = 300 * time.Millisecond
+			h := start(t, withTLS(t, func(c *server.TLSConfig) { c.HandshakeTimeout = limit }))
+			c := dial(t, h.public)
+			c.write(in)
+			rest, err := io.ReadAll(c.reader)
+			if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
+				t.Errorf("the server keeps the connection open")
+			}
+			if strings.Contains(string(rest), "HTTP") {
+				t.Errorf("got %q, want no response", rest)
+			}
+			h.log.awaitMessage(t, "TLS handshakes failed")
+		})
+	}
+}
+
+// Many incomplete handshakes do not delay another client, and a shutdown ends them.
+func TestManyHalfHandshakes(t *testing.T) {
+	t.Parallel()
+	const count = 500
+	h := start(t, withTLS(t))
+	half := make([]*client, count)
+	for i := range half {
+		half[i] = dial(t, h.public)
+		half[i].write("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03")
+	}
+	same(t, h.send(post(`{"id":1,"name":"A"}`)), created(`{"name":"A"}`))
+	if err := h.publicServer.Shutdown(t.Context()); err != nil {
+		t.Errorf("shutdown: %v", err)
+	}
+	for _, c := range half {
+		c.expectClosed()
+	}
+}
+
+func TestClientCertificates(t *testing.T) {
+	t.Parallel()
+	const protocol = "acme-tls/1"
+	own := newTLSSetup(t, certstest.Leaf{})
+	own.change = append(own.change, func(c *server.TLSConfig) {
+		c.ClientCAs = func() *x509.CertPool { return own.authority.Pool() }
+		c.NextProtos = []string{protocol}
+	})
+	h := start(t, func(s *setup) { s.tls = own })
+	other := newTLSSetup(t, certstest.Leaf{})
+	with := func(protocols []string, certificates ...tls.Certificate) *tls.Config {
+		config := own.client()
+		config.NextProtos, config.Certificates = protocols, certificates
+		return config
+	}
+	good := issue(t, own.authority, certstest.Leaf{Name: "orders"})
+	expired := issue(t, own.authority, certstest.Leaf{NotAfter: time.Now().Add(-time.Minute)})
+	http1 := []string{"http/1.1"}
+	c := h.mustDialTLS(t, with(http1, good))
+	c.write(h.fill(post(`{"id":1,"name":"A"}`)))
+	same(t, c.read("POST"), created(`{"name":"A"}`))
+	if l := h.log.await(t, sentID); l["client_certificate"] != "CN=orders" {
+		t.Errorf("log: got %v, want the subject", l)
+	}
+	for name, config := range map[string]*tls.Config{
+		"no certificate":         with(http1),
+		"another authority":      with(http1, issue(t, other.authority, certstest.Leaf{})),
+		"expired":                with(http1, expired),
+		"without, over HTTP/2":   with([]string{"h2"}),
+		"without, ACME and HTTP": with([]string{protocol, "http/1.1"}),
+		"without, HTTP and ACME": with([]string{"h2", protocol}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+				if len(config.Certificates) == 0 {
+					return &tls.Certificate{}, nil
+				}
+				return &config.Certificates[0], nil // of another authority, too
+			}
+			h.refusedTLS(t, config)
+		})
+	}
+	t.Run("ACME", func(t *testing.T) { // the handshake is all
+		t.Parallel()
+		c := h.mustDialTLS(t, with([]string{protocol}))
+		c.write(h.fill(post(`{"id":2,"name":"A"}`)))
+		c.expectClosed()
+		h.notStored(2)
+	})
+}
