@@ -48,14 +48,17 @@ var mayImport = map[string][]string{
 	storetest:           {"internal/plant", "internal/audit", "internal/auth", "internal/store", "internal/move"},
 	"internal/safefile": {},
 	"internal/listen":   {},
+	"internal/limit":    {},
 	"internal/sqlite...": {
 		"internal/plant", "internal/audit", "internal/auth", "internal/store", "internal/safefile", "internal/sqlite...",
 	},
 	"internal/postgres": {"internal/plant", "internal/audit", "internal/auth", "internal/store"},
 	pgtest:              {},
 	"internal/certs...": {},
-	"internal/server":   {"internal/plant", "internal/audit", "internal/auth", "internal/store", "internal/listen"},
-	"cmd...":            {anything},
+	"internal/server": {
+		"internal/plant", "internal/audit", "internal/auth", "internal/store", "internal/listen", "internal/limit",
+	},
+	"cmd...": {anything},
 }
 
 // testsMayAdd are the packages that all tests may import too: the suite of the engines, the engine that needs no other

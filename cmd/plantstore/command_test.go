@@ -53,6 +53,7 @@ func TestEverySettingHasThreeSources(t *testing.T) {
 		"trusted-proxies": "192.0.2.0/24", "proxy-protocol": "true", "admin-host": "metrics.example", "pprof": "true",
 		"log-format": "json", "log-level": "warn", "body-max": "2KiB", "header-max": "64KiB",
 		"request-timeout": "7s", "answer-timeout": "7s", "idle-timeout": "7s", "queue-max": "7", "wal-max": "64MiB",
+		"auth-failures": "7", "credential-rate": "7", "credential-burst": "7", "credential-concurrency": "7",
 		"backup-dir": "copies", "backup-every": "1d7h", "backup-keep": "3", "require-sync-standby": "true",
 	}
 	for _, row := range new(settings).allSettings() {

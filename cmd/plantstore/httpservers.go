@@ -49,7 +49,7 @@ func openListeners(
 	}()
 	public, err := listen.Listen(ctx, listen.Config{
 		Name: "public", Address: string(s.listen), ConnectionsMax: connectionsMax(), Log: log, Metrics: metrics,
-		ProxyProtocol: bool(s.proxies.protocol), TrustedProxies: s.proxies.prefixes(),
+		ProxyProtocol: bool(s.proxies.protocol), TrustedProxies: s.proxies.headerPrefixes(),
 		HeaderTimeout: time.Duration(s.requestTimeout),
 	})
 	if err != nil {
@@ -116,6 +116,8 @@ func (h *httpServers) open(s *settings, st *store.Store, log *slog.Logger, metri
 		Pprof:       bool(s.pprof),
 		PublicTLS:   h.publicTLS,
 		AdminTLS:    h.adminTLS,
+
+		TrustedProxies: s.proxies.headerPrefixes(),
 		Limits: server.Limits{
 			BodyMax:        s.bodyMax.n,
 			HeaderMax:      int(s.headerMax.n),
@@ -123,6 +125,10 @@ func (h *httpServers) open(s *settings, st *store.Store, log *slog.Logger, metri
 			AnswerTimeout:  time.Duration(s.answerTimeout),
 			IdleTimeout:    time.Duration(s.idleTimeout),
 			QueueMax:       s.queueMax.n,
+			AuthFailures:   s.rate.authFailures.n,
+			Rate:           s.rate.rate.n,
+			Burst:          s.rate.burst.n,
+			Concurrency:    s.rate.concurrency.n,
 		},
 	}
 	h.public, h.admin, err = server.New(config)

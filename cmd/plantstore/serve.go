@@ -46,7 +46,8 @@ standard error.`,
 func (p *program) serve(ctx context.Context, s *settings) (err error) {
 	hangups := ignoreSignals()
 	defer signal.Stop(hangups)
-	if err := errors.Join(s.checkStore(), s.checkBackupDir(), s.checkProxies()); err != nil { // before anything is created
+	// Before anything is created.
+	if err := errors.Join(s.checkStore(), s.checkBackupDir(), s.checkProxies(), s.checkRates()); err != nil {
 		return err
 	}
 	p.tuneRuntime()

@@ -47,6 +47,7 @@ type settings struct {
 	pprof toggle
 
 	proxies proxySettings
+	rate    rateSettings
 
 	tls tlsSettings
 
@@ -179,7 +180,7 @@ func (s *settings) operatorSettings() []setting {
 // serverSettings are the settings of serve and config.
 func (s *settings) serverSettings() []setting {
 	return slices.Concat(
-		s.listenerSettings(), s.tls.rows(), s.proxies.rows(), s.limitSettings(), s.operatorSettings(),
+		s.listenerSettings(), s.tls.rows(), s.proxies.rows(), s.limitSettings(), s.rate.rows(), s.operatorSettings(),
 	)
 }
 

@@ -18,7 +18,8 @@ func (s *proxySettings) rows() []setting {
 			"trusted-proxies", s.trusted.of(checkPrefix), "", "1.0.0",
 			"`addresses` of proxies that may name the address of a client",
 			"IP addresses and prefixes such as `10.0.0.0/8` or `2001:db8::/32`, with commas between them. List only proxies " +
-				"that you operate: they can name any address.",
+				"that you operate: they can name any address, in `Forwarded` or `X-Forwarded-For`, or with " +
+				"`--proxy-protocol`. See [client addresses](limits.md#client-addresses).",
 		},
 		{
 			"proxy-protocol", &s.protocol, "", "1.0.0", "require a PROXY header from each trusted proxy",
@@ -47,6 +48,15 @@ func (s *proxySettings) prefixes() []netip.Prefix {
 		}
 	}
 	return prefixes
+}
+
+// headerPrefixes returns the addresses of the proxies whose Forwarded or X-Forwarded-For counts. With the PROXY
+// protocol no header counts: such a proxy forwards the bytes of its clients, who can send any header.
+func (s *proxySettings) headerPrefixes() []netip.Prefix {
+	if s.protocol {
+		return nil
+	}
+	return s.prefixes()
 }
 
 func checkPrefix(item string) error {

@@ -49,6 +49,9 @@ const (
 	CodeContentEncoding   Code = 41502
 	CodeExpectationFailed Code = 41701
 	CodeMisdirected       Code = 42101
+	CodeRateExceeded      Code = 42901
+	CodeTooManyFailures   Code = 42902
+	CodeTooManyAtOnce     Code = 42903
 	CodeHeadersTooLarge   Code = 43101
 	CodeInternal          Code = 50001
 	CodeTransferEncoding  Code = 50101
@@ -210,6 +213,18 @@ var catalogue = []Entry{
 	{
 		CodeMisdirected, "misdirected", "The request names a host that this listener does not serve.",
 		"Send it to the base URL. For the admin listener, use its address or a name of `--admin-host`.",
+	},
+	{
+		CodeRateExceeded, "rate-exceeded",
+		"The credential sent more requests than its rate allows. Nothing was stored.", retry,
+	},
+	{
+		CodeTooManyFailures, "too-many-failures", "The address of the client sent too many failed credentials.",
+		"Correct the credential. Send the request again after the seconds in Retry-After.",
+	},
+	{
+		CodeTooManyAtOnce, "too-many-at-once",
+		"The credential has too many requests at the same time. Nothing was stored.", retry,
 	},
 	{
 		CodeHeadersTooLarge, "headers-too-large", "The request line and headers are larger than the limit.",

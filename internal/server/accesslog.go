@@ -3,9 +3,10 @@ package server
 import (
 	"context"
 	"log/slog"
-	"net"
 	"net/http"
 	"time"
+
+	"plantstore/internal/plant"
 )
 
 // LevelAccess is between debug and info. A log of this level has a line for every
@@ -20,14 +21,15 @@ func (h *handler) logRequest(rec *responseRecorder, r *http.Request, took time.D
 		level, least = slog.LevelError, slog.LevelError
 	case rec.status < http.StatusBadRequest:
 		least = LevelAccess
+	case rec.code == plant.CodeTooManyFailures: // failures.refused logs them together
+		least = slog.LevelDebug
 	}
 	if !h.log.Enabled(context.Background(), least) {
 		return
 	}
-	client, _, _ := net.SplitHostPort(r.RemoteAddr)
 	attrs := make([]slog.Attr, 0, 8)
 	attrs = append(attrs,
-		slog.String("client", client),
+		slog.String("client", h.clientText(r)),
 		slog.String("request_id", rec.id[0]),
 		slog.Int("status", rec.status),
 		slog.Int("bytes", rec.bytes),

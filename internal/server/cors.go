@@ -19,7 +19,7 @@ func newOrigins(list []string) origins {
 
 // exposed are the response headers that a page of an allowed origin may read, beside
 // the safelisted ones.
-const exposed = "Idempotent-Replayed, Retry-After, WWW-Authenticate, X-Request-Id"
+const exposed = "Idempotent-Replayed, RateLimit, RateLimit-Policy, Retry-After, WWW-Authenticate, X-Request-Id"
 
 // preflight adds the CORS headers to a response. If the request is a preflight of an
 // allowed origin, it writes the whole response and returns true.

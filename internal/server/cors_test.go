@@ -7,7 +7,7 @@ import (
 
 const (
 	ours    = "https://nursery.example"
-	exposed = "Idempotent-Replayed, Retry-After, WWW-Authenticate, X-Request-Id"
+	exposed = "Idempotent-Replayed, RateLimit, RateLimit-Policy, Retry-After, WWW-Authenticate, X-Request-Id"
 )
 
 // preflight is the request that a browser sends before the request of a page.

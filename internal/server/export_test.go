@@ -1,12 +1,16 @@
 package server
 
 import (
+	"errors"
 	"net/http"
+	"net/http/httptest"
+	"net/netip"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"plantstore/internal/auth"
+	"plantstore/internal/plant"
 )
 
 // Document is the API document in both forms.
@@ -58,6 +62,26 @@ func NewServer(c Config, handlers map[string]func(http.ResponseWriter, *http.Req
 		})
 	}
 	return newServer(c, "test", newRoutes(list), newMetrics(prometheus.NewRegistry()), false)
+}
+
+// ClientAddress returns the address of the client of a request behind proxies.
+func ClientAddress(trusted []netip.Prefix, r *http.Request) netip.Addr {
+	return proxies(trusted).client(r)
+}
+
+// QuotaHandler returns a function that handles a request of a credential with that name
+// within the limits. It returns the headers of the response and the code of a refusal.
+func QuotaHandler(l Limits) func(name string) (http.Header, plant.Code) {
+	q := newQuotas(l)
+	done := func(http.ResponseWriter, *http.Request, auth.Principal) error { return nil }
+	return func(name string) (http.Header, plant.Code) {
+		w := httptest.NewRecorder()
+		var refusal *plant.Error
+		if errors.As(q.handle(w, nil, auth.Principal{Name: name}, done), &refusal) {
+			return w.Header(), refusal.Code
+		}
+		return w.Header(), 0
+	}
 }
 
 // SetWriteTimeout changes the write timeout.

@@ -31,6 +31,9 @@ type handler struct {
 	guard     *guard // nil: any Host and Origin is allowed
 	secure    bool   // the listener has TLS
 	headerMax int    // bytes of the header list of HTTP/2
+	proxies   proxies
+	failures  *failures // nil: no limit
+	quotas    *quotas   // nil: no limit
 
 	detectsDisconnects bool // a disconnect cancels the context of its request
 }
@@ -123,13 +126,16 @@ func (h *handler) serve(rec *responseRecorder, r *http.Request) error {
 		}
 	}
 	rec.route = route
-	principal, err := h.authorize(r, route)
+	principal, err := h.authorize(rec, r, route)
 	rec.principal = principal.Name
 	if err != nil {
 		if invalid := (*auth.Invalid)(nil); errors.As(err, &invalid) {
 			rec.reason = invalid.Reason
 		}
 		return &denied{error: err, scope: route.scope}
+	}
+	if h.quotas != nil && !route.open {
+		return h.quotas.handle(rec, r, principal, route.handle)
 	}
 	return route.handle(rec, r, principal)
 }
@@ -142,7 +148,7 @@ type denied struct {
 
 func (e *denied) Unwrap() error { return e.error }
 
-func (h *handler) authorize(r *http.Request, route *route) (auth.Principal, error) {
+func (h *handler) authorize(rec *responseRecorder, r *http.Request, route *route) (auth.Principal, error) {
 	if route.open {
 		return auth.Principal{}, nil
 	}
@@ -150,7 +156,7 @@ func (h *handler) authorize(r *http.Request, route *route) (auth.Principal, erro
 	if err != nil {
 		return auth.Principal{}, err
 	}
-	principal, err := h.store.Authenticate(r.Context(), credential)
+	principal, err := h.authenticate(rec, r, credential)
 	if err != nil {
 		return auth.Principal{}, err
 	}

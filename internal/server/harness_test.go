@@ -11,6 +11,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"path/filepath"
 	"strings"
@@ -44,6 +45,7 @@ type setup struct {
 	level       slog.Level // of the log
 	pprof       bool
 	adminHosts  []string
+	proxies     []netip.Prefix
 	writeTime   time.Duration // WriteTimeout of the admin listener; 0: unchanged
 	tls         *tlsSetup     // of the public listener; nil: no TLS
 }
@@ -131,6 +133,7 @@ func (h *harness) serve(s setup, log *slog.Logger, metrics *prometheus.Registry)
 	h.config = server.Config{
 		Store: h.store, Log: log, BaseURL: base, OwnHostOnly: s.ownHostOnly, CORSOrigins: s.origins, Limits: s.limits,
 		Metrics: metrics, Pprof: s.pprof, AdminHosts: s.adminHosts, PublicTLS: h.tls != nil,
+		TrustedProxies: s.proxies,
 	}
 	h.document = documentAt(h.t, strings.TrimSuffix(base.Path, "/"))
 	publicServer, adminServer, err := server.New(h.config)

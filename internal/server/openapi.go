@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	_ "embed" // for openapi.yaml
 	"encoding/json"
 	"errors"
@@ -72,6 +73,10 @@ func fillIn(document *yaml.Node, baseURL *url.URL, guessed bool, limits Limits) 
 		{"paths /plants post x-limits requestTimeoutSeconds", secondsText(limits.RequestTimeout)},
 		{"paths /plants post x-limits answerTimeoutSeconds", secondsText(limits.AnswerTimeout)},
 		{"paths /plants post x-limits queueMax", strconv.Itoa(limits.QueueMax)},
+		{"paths /plants post x-limits authFailuresPerMinute", strconv.Itoa(limits.AuthFailures)},
+		{"paths /plants post x-limits requestsPerSecond", strconv.Itoa(limits.Rate)},
+		{"paths /plants post x-limits requestBurst", strconv.Itoa(cmp.Or(limits.Burst, limits.Rate))},
+		{"paths /plants post x-limits concurrentRequests", strconv.Itoa(limits.Concurrency)},
 	} {
 		node := find(document, strings.Fields(value.path)...)
 		if node == nil {
@@ -94,6 +99,9 @@ func fillIn(document *yaml.Node, baseURL *url.URL, guessed bool, limits Limits) 
 		"{requestTimeout}", limits.RequestTimeout.String(),
 		"{answerTimeout}", limits.AnswerTimeout.String(),
 		"{queueMax}", strconv.Itoa(limits.QueueMax),
+		"{authFailures}", numberOrNone(limits.AuthFailures),
+		"{requestsPerSecond}", numberOrNone(limits.Rate),
+		"{concurrentRequests}", numberOrNone(limits.Concurrency),
 		"{errorTable}", errorTable(),
 	))
 	return nil
@@ -113,6 +121,14 @@ func errorTable() string {
 		fmt.Fprintf(&table, "| %d | %s | %s |\n", e.Code, e.Name, e.Meaning)
 	}
 	return strings.TrimSuffix(table.String(), "\n")
+}
+
+// numberOrNone returns a limit as text; 0 is no limit.
+func numberOrNone(n int) string {
+	if n == 0 {
+		return "none"
+	}
+	return strconv.Itoa(n)
 }
 
 func secondsText(d time.Duration) string {

@@ -99,7 +99,7 @@ func TestDocumentHasTheSettings(t *testing.T) {
 	}
 	document, err := server.NewDocument(base, false, server.Limits{
 		BodyMax: 1 << 20, HeaderMax: 1000, RequestTimeout: 1500 * time.Millisecond, AnswerTimeout: time.Minute,
-		QueueMax: 77,
+		QueueMax: 77, AuthFailures: 12, Rate: 13, Burst: 14, Concurrency: 15,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -112,7 +112,8 @@ func TestDocumentHasTheSettings(t *testing.T) {
 	want := map[string]any{
 		"bodyBytesMax": json.Number("1048576"), "headerBytesMax": json.Number("1000"), "nestingMax": json.Number("64"),
 		"queueMax": json.Number("77"), "requestTimeoutSeconds": json.Number("1.5"),
-		"answerTimeoutSeconds": json.Number("60"),
+		"answerTimeoutSeconds": json.Number("60"), "authFailuresPerMinute": json.Number("12"),
+		"requestsPerSecond": json.Number("13"), "requestBurst": json.Number("14"), "concurrentRequests": json.Number("15"),
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("limits (-want +got):\n%s", diff)
@@ -121,7 +122,8 @@ func TestDocumentHasTheSettings(t *testing.T) {
 		for _, text := range []string{
 			"curl https://plants.example:8443/a%20b/plants", "| body | 1024 KiB (1048576 bytes) | 413 |",
 			"| 1000 bytes | 431 |",
-			"| 1.5s | 408 |", "| 1m0s | 503 (50303) |", "| 77 | 503", "larger than 1048576 bytes",
+			"| 1.5s | 408 |", "| 1m0s | 503 (50303) |", "| 77 | 503", "| 12 | 429 (42902) |",
+			"| 13 | 429 (42901) |", "| 15 | 429 (42903) |", "larger than 1048576 bytes",
 		} {
 			if !bytes.Contains(form, []byte(text)) {
 				t.Errorf("%s: no %q", name, text)
@@ -302,6 +304,9 @@ func TestDocumentExamplesMatchTheResponses(t *testing.T) {
 		plant.CodeBodyTooLarge:      "the body is larger than 65536 bytes; nothing was stored",
 		plant.CodeRequestTimeout:    "the request did not arrive within 10s; nothing was stored",
 		plant.CodeExpectationFailed: textExpect,
+		plant.CodeRateExceeded:      textRate,
+		plant.CodeTooManyFailures:   textFailures,
+		plant.CodeTooManyAtOnce:     textAtOnce,
 		plant.CodeHeadersTooLarge:   textHeadersTooLarge,
 		plant.CodeInternal:          textInternal,
 		plant.CodeTransferEncoding:  textTransferEncoding,

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"sync"
 	"time"
@@ -38,6 +39,11 @@ type Config struct {
 
 	Limits Limits
 
+	// TrustedProxies are the addresses of proxies whose Forwarded (RFC 7239) or
+	// X-Forwarded-For has the address of the client. Each proxy must add to one of the
+	// two headers and remove the other.
+	TrustedProxies []netip.Prefix
+
 	// AdminHosts are the host names and IP addresses, without a port, that requests
 	// to the admin listener may have as their Host, besides loopback names and the
 	// address of the listener.
@@ -60,6 +66,10 @@ type Limits struct {
 	AnswerTimeout  time.Duration // for the response after that
 	IdleTimeout    time.Duration // for a connection between two requests
 	QueueMax       int           // plants that may wait for the next commit
+	AuthFailures   int           // failed credentials of an address per minute; 0: no limit
+	Rate           int           // requests of a credential per second; 0: no limit
+	Burst          int           // requests of a credential at once; 0: Rate
+	Concurrency    int           // requests of a credential at the same time; 0: no limit
 }
 
 // headerSlack is the number of bytes that net/http allows above MaxHeaderBytes.
@@ -85,7 +95,11 @@ func New(c Config) (public, admin *Server, err error) {
 	public = newServer(c, "public", routes, metrics, c.PublicTLS)
 	c.CORSOrigins, c.OwnHostOnly = nil, false
 	admin = newServer(c, "admin", adminRoutes(c), metrics, c.AdminTLS)
-	h := admin.http1.Handler.(*handler)
+	failures := newFailures(c.Limits.AuthFailures, loggerOrNone(c.Log))
+	h := public.http1.Handler.(*handler)
+	h.failures, h.quotas = failures, newQuotas(c.Limits)
+	h = admin.http1.Handler.(*handler)
+	h.failures = failures
 	h.guard, h.detectsDisconnects = &guard{hosts: hosts}, true
 	return public, admin, nil
 }
@@ -108,6 +122,7 @@ func newServer(c Config, name string, routes routes, metrics *metrics, secure bo
 		origins:   newOrigins(c.CORSOrigins),
 		secure:    secure,
 		headerMax: c.Limits.HeaderMax,
+		proxies:   c.TrustedProxies,
 	}
 	if c.OwnHostOnly {
 		h.host = hostPort(c.BaseURL)

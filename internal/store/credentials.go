@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -147,8 +148,8 @@ func (c *credentials) saveUses(ctx context.Context) {
 	c.savedAt = now
 }
 
-func (c *credentials) authenticate(ctx context.Context, credential string) (auth.Principal, error) {
-	now := time.Now()
+// authenticateKnown does not poll for an unknown token.
+func (c *credentials) authenticateKnown(ctx context.Context, credential string, now time.Time) (auth.Principal, error) {
 	// After the clock was set back, the last poll is in the future, and its age is
 	// unknown. The monotonic clock is no alternative: it stops while the machine sleeps.
 	if age := c.age(now); age < 0 || age > staleAfter {
@@ -156,9 +157,14 @@ func (c *credentials) authenticate(ctx context.Context, credential string) (auth
 			return auth.Principal{}, c.unreadable(err)
 		}
 	}
-	principal, err := c.keyring.Authenticate(credential, now)
+	return c.keyring.Authenticate(credential, now)
+}
+
+func (c *credentials) authenticate(ctx context.Context, credential string) (auth.Principal, error) {
+	now := time.Now()
+	principal, err := c.authenticateKnown(ctx, credential, now)
 	// Without a valid checksum the credential is no token, as its sender can compute.
-	if err == nil || !auth.WellFormed(credential) {
+	if invalid := (*auth.Invalid)(nil); !errors.As(err, &invalid) || !auth.WellFormed(credential) {
 		return principal, err
 	}
 	if err := c.poll(ctx, now); err != nil {

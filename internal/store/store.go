@@ -78,9 +78,16 @@ func (s *Store) Create(by auth.Principal, n plant.NewPlant) (replayed bool, err 
 	return outcome.Replayed, outcome.Conflict
 }
 
-// Authenticate returns the principal of a credential. The error is a *plant.Error.
+// Authenticate returns the principal of a credential. It looks for an unknown token in
+// the engine, because the token may be new. The error is a *plant.Error.
 func (s *Store) Authenticate(ctx context.Context, credential string) (auth.Principal, error) {
 	return s.credentials.authenticate(ctx, credential)
+}
+
+// AuthenticateKnown is Authenticate for the tokens in memory only. A token that is
+// newer than the last poll is unknown.
+func (s *Store) AuthenticateKnown(ctx context.Context, credential string) (auth.Principal, error) {
+	return s.credentials.authenticateKnown(ctx, credential, time.Now())
 }
 
 // Ready returns nil if the store can store plants, else the reason why it cannot.

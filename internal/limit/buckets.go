@@ -1,0 +1,113 @@
+package limit
+
+import (
+	"sync"
+	"time"
+)
+
+// Buckets is a table of token buckets (leaky bucket as a meter). Each key may use
+// burst units at once, and one unit returns in each interval. It is safe for
+// concurrent use.
+//
+// A client with many addresses cannot push the entry of another address, or its own,
+// out of a full table: Buckets forgets only buckets that are full again. Keys that
+// find no place share one bucket.
+type Buckets[K comparable] struct {
+	interval time.Duration // in which one unit returns
+	depth    time.Duration // in which an empty bucket fills
+	keysMax  int
+	start    time.Time // of the times below
+
+	mu     sync.Mutex
+	fullAt map[K]time.Duration // when the bucket of a key is full again; guarded by mu
+	others time.Duration       // when the shared bucket is full again; guarded by mu
+}
+
+// NewBuckets returns a table of buckets with burst units that fill at the rate of
+// units per period. burst, units and period must be positive. The table has at most
+// keysMax keys.
+func NewBuckets[K comparable](burst, units int, period time.Duration, keysMax int) *Buckets[K] {
+	interval := max(period/time.Duration(units), 1)
+	return &Buckets[K]{
+		interval: interval,
+		depth:    interval * time.Duration(burst),
+		keysMax:  keysMax,
+		start:    time.Now(),
+		fullAt:   make(map[K]time.Duration),
+	}
+}
+
+// Level is the level of a bucket.
+type Level struct {
+	Units  int           // that are left
+	FullIn time.Duration // until the bucket is full again
+	Wait   time.Duration // until the refused unit is available; 0: Take took it
+}
+
+// Take takes a unit from the bucket of a key, if it has one.
+func (b *Buckets[K]) Take(key K) Level {
+	now := time.Since(b.start)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	fullAt, ok := b.fullAt[key]
+	own := ok || b.reserve(now)
+	if !own {
+		fullAt = b.others
+	}
+	level, next := b.take(fullAt, now)
+	if own {
+		b.fullAt[key] = next
+	} else {
+		b.others = next
+	}
+	return level
+}
+
+// take takes a unit from a bucket and returns the time at which it is full again.
+func (b *Buckets[K]) take(fullAt, now time.Duration) (Level, time.Duration) {
+	missing := max(0, fullAt-now)
+	if wait := missing + b.interval - b.depth; wait > 0 {
+		return Level{FullIn: missing, Wait: wait}, fullAt
+	}
+	missing += b.interval
+	return Level{Units: int((b.depth - missing) / b.interval), FullIn: missing}, now + missing
+}
+
+// Return returns a unit that Take took.
+func (b *Buckets[K]) Return(key K) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if fullAt, ok := b.fullAt[key]; ok {
+		b.fullAt[key] = fullAt - b.interval
+	} else {
+		b.others -= b.interval
+	}
+}
+
+// reserve makes room for another key and reports whether there is some. It looks at a
+// few random keys, so its time is bounded. If a tenth of the buckets are full again,
+// it finds one of them with a probability above 99%. The caller has locked mu.
+func (b *Buckets[K]) reserve(now time.Duration) bool {
+	if len(b.fullAt) < b.keysMax {
+		return true
+	}
+	const looksMax = 48
+	looks := 0
+	for key, fullAt := range b.fullAt { // in random order
+		if fullAt <= now {
+			delete(b.fullAt, key)
+			return true
+		}
+		if looks++; looks == looksMax {
+			break
+		}
+	}
+	return false
+}
+
+// Len returns the number of keys in the table.
+func (b *Buckets[K]) Len() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.fullAt)
+}

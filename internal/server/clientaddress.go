@@ -1,0 +1,233 @@
+package server
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+)
+
+// proxies are the addresses of the trusted proxies. Each of them must add the address
+// of its client to Forwarded (RFC 7239) or to X-Forwarded-For.
+type proxies []netip.Prefix
+
+func (p proxies) trust(address netip.Addr) bool {
+	for _, prefix := range p {
+		if prefix.Contains(address) {
+			return true
+		}
+	}
+	return false
+}
+
+// Bounds of the header of trusted proxies.
+const (
+	hopsMax     = 16  // elements between the client and the server
+	hopBytesMax = 512 // of an element
+	hopPairsMax = 8   // parameters of an element of Forwarded
+)
+
+// client returns the address of the client of a request. That is the peer of the
+// connection unless the peer is a trusted proxy. Then it is the last address in the
+// header that no trusted proxy has, or the first address if trusted proxies have all.
+//
+// A client can send any header, and a proxy adds its element at the end. So client
+// reads from the end and ignores everything before the address that it returns. It
+// returns the peer if the request has both headers, because the client may have
+// sent one of them, and if it reads an element without a valid address.
+func (p proxies) client(r *http.Request) netip.Addr {
+	peer := peerOf(r)
+	if len(p) == 0 || !p.trust(peer) {
+		return peer
+	}
+	forwarded, forwardedFor := r.Header["Forwarded"], r.Header["X-Forwarded-For"]
+	switch {
+	case len(forwarded) > 0 && len(forwardedFor) > 0:
+		return peer
+	case len(forwarded) > 0:
+		return p.walk(peer, hops{lines: forwarded}, forwardedAddress)
+	default:
+		return p.walk(peer, hops{lines: forwardedFor}, listedAddress)
+	}
+}
+
+// walk reads the hops from the last one on and returns the address of the client.
+func (p proxies) walk(peer netip.Addr, h hops, parse func(string) (netip.Addr, bool)) netip.Addr {
+	client := peer
+	for n := 0; ; n++ {
+		element, ok := h.last()
+		switch {
+		case !ok:
+			return client
+		case n == hopsMax || len(element) > hopBytesMax:
+			return peer
+		case element == "": // RFC 9110 section 5.6.1.2: an empty element of a list means nothing
+			continue
+		}
+		if client, ok = parse(element); !ok {
+			return peer
+		}
+		if !p.trust(client) {
+			return client
+		}
+	}
+}
+
+// peerOf returns the address of the other end of the connection.
+func peerOf(r *http.Request) netip.Addr {
+	peer, _ := netip.ParseAddrPort(r.RemoteAddr) // net/http writes it
+	return peer.Addr().Unmap().WithZone("")
+}
+
+// clientText returns the address of the client for the log.
+func (h *handler) clientText(r *http.Request) string {
+	if len(h.proxies) == 0 {
+		host, _, _ := net.SplitHostPort(r.RemoteAddr)
+		return host
+	}
+	return h.proxies.client(r).String()
+}
+
+// hops are the elements of a header that is a list, on one line or several (RFC 9110
+// section 5.3).
+type hops struct {
+	lines  []string // of the header
+	rest   string   // of the last line, if inside is set
+	inside bool
+}
+
+// last removes the last element and returns it. A comma in a quoted string ends an
+// element too: the part that last returns then has a quote without a partner, or a
+// backslash outside quotes, and is not valid.
+func (h *hops) last() (element string, ok bool) {
+	if len(h.lines) == 0 {
+		return "", false
+	}
+	if !h.inside {
+		h.rest, h.inside = h.lines[len(h.lines)-1], true
+	}
+	comma := strings.LastIndexByte(h.rest, ',')
+	element = strings.Trim(h.rest[comma+1:], " \t")
+	if comma >= 0 {
+		h.rest = h.rest[:comma]
+	} else {
+		h.lines, h.inside = h.lines[:len(h.lines)-1], false
+	}
+	return element, true
+}
+
+// listedAddress parses an element of X-Forwarded-For: an IPv4 address, or an IPv6
+// address with or without brackets, and in some proxies a port after it. No standard
+// defines the header.
+func listedAddress(element string) (netip.Addr, bool) {
+	if strings.Count(element, ":") > 1 && !strings.HasPrefix(element, "[") {
+		return plainAddress(element) // an IPv6 address without brackets has no port
+	}
+	return nodeAddress(element, false)
+}
+
+// forwardedAddress parses an element of Forwarded: parameters with semicolons between
+// them (RFC 7239 section 4). One of them is for.
+func forwardedAddress(element string) (address netip.Addr, ok bool) {
+	var names [hopPairsMax]string
+	node := ""
+	for i := range names {
+		name, value, rest, ok := forwardedPair(element)
+		if !ok || containsFold(names[:i], name) { // section 4: each parameter at most once
+			return netip.Addr{}, false
+		}
+		if names[i] = name; strings.EqualFold(name, "for") {
+			node = value
+		}
+		if rest == "" {
+			return nodeAddress(node, true)
+		}
+		if element, ok = strings.CutPrefix(rest, ";"); !ok {
+			return netip.Addr{}, false
+		}
+	}
+	return netip.Addr{}, false
+}
+
+func containsFold(names []string, name string) bool {
+	for _, n := range names {
+		if strings.EqualFold(n, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// forwardedPair parses the first parameter of an element: a token, an equals sign, and
+// a token or a quoted string. value is a quoted string without its quotes and with its
+// escapes; no address has one.
+func forwardedPair(element string) (name, value, rest string, ok bool) {
+	n := tokenBytes(element)
+	name, rest = element[:n], element[n:]
+	if rest, ok = strings.CutPrefix(rest, "="); !ok || name == "" {
+		return "", "", "", false
+	}
+	if !strings.HasPrefix(rest, `"`) {
+		n = tokenBytes(rest)
+		return name, rest[:n], rest[n:], n > 0
+	}
+	for i := 1; i < len(rest); i++ {
+		switch rest[i] {
+		case '"':
+			return name, rest[1:i], rest[i+1:], true
+		case '\\':
+			i++
+		}
+	}
+	return "", "", "", false
+}
+
+// tokenBytes returns the length of the token (RFC 9110 section 5.6.2) at the start of
+// a text.
+func tokenBytes(text string) int {
+	for i := range len(text) {
+		if !alphanumericOr(text[i:i+1], "!#$%&'*+-.^_`|~") {
+			return i
+		}
+	}
+	return len(text)
+}
+
+// nodeAddress parses a node of RFC 7239 section 6: an IPv4 address, or an IPv6 address
+// in brackets, with or without a port. An obfuscated identifier or "unknown" has no
+// address. A port may be obfuscated if obfuscated is set.
+func nodeAddress(node string, obfuscated bool) (netip.Addr, bool) {
+	host, port := node, ""
+	if i := strings.LastIndexByte(node, ':'); i > strings.LastIndexByte(node, ']') {
+		host, port = node[:i], node[i+1:]
+		if !validPort(port, obfuscated) {
+			return netip.Addr{}, false
+		}
+	}
+	inside, bracket := strings.CutPrefix(host, "[")
+	if bracket {
+		if inside, bracket = strings.CutSuffix(inside, "]"); !bracket {
+			return netip.Addr{}, false
+		}
+	}
+	address, ok := plainAddress(inside)
+	return address, ok && bracket == strings.Contains(inside, ":")
+}
+
+func validPort(port string, obfuscated bool) bool {
+	if name, ok := strings.CutPrefix(port, "_"); ok {
+		return obfuscated && name != "" && alphanumericOr(name, "._-")
+	}
+	const digitsMax = 5
+	return port != "" && len(port) <= digitsMax && strings.Trim(port, "0123456789") == ""
+}
+
+// plainAddress parses an IP address without a zone, which has a meaning only on the
+// machine of the proxy. An IPv4-mapped IPv6 address becomes an IPv4 address.
+func plainAddress(text string) (netip.Addr, bool) {
+	address, err := netip.ParseAddr(text)
+	if err != nil || address.Zone() != "" {
+		return netip.Addr{}, false
+	}
+	return address.Unmap(), true
+}

@@ -1,0 +1,164 @@
+package server
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"plantstore/internal/auth"
+	"plantstore/internal/limit"
+	"plantstore/internal/plant"
+)
+
+// networksMax is the number of networks whose failures the server counts separately.
+const networksMax = 10_000
+
+// failures limits the failed credentials of each network of clients. Both listeners
+// share it. nil: no limit.
+type failures struct {
+	buckets *limit.Buckets[limit.Network]
+	log     *slog.Logger
+
+	mu       sync.Mutex
+	loggedAt time.Time // of the last line; guarded by mu
+	unlogged int       // requests refused since then; guarded by mu
+}
+
+// newFailures returns a limit of failures per minute, or nil for 0.
+func newFailures(perMinute int, log *slog.Logger) *failures {
+	if perMinute == 0 {
+		return nil
+	}
+	return &failures{
+		buckets: limit.NewBuckets[limit.Network](perMinute, perMinute, time.Minute, networksMax),
+		log:     log,
+	}
+}
+
+// authenticate returns the principal of a credential. A failed credential counts
+// against the network of the client before the store looks for it in the engine. So
+// the limit bounds the work of the store too. A credential that the store has in memory
+// always works: the clients of a network share its address, and one of them must not
+// lock out the others.
+func (h *handler) authenticate(rec *responseRecorder, r *http.Request, credential string) (auth.Principal, error) {
+	if h.failures == nil {
+		return h.store.Authenticate(r.Context(), credential)
+	}
+	principal, err := h.store.AuthenticateKnown(r.Context(), credential)
+	if !isInvalid(err) {
+		return principal, err
+	}
+	network := limit.NetworkOf(h.proxies.client(r))
+	if level := h.failures.buckets.Take(network); level.Wait > 0 {
+		h.failures.refused(h.clientText(r))
+		rec.Header()["Retry-After"] = []string{wholeSeconds(level.Wait)}
+		return auth.Principal{}, &plant.Error{
+			Code: plant.CodeTooManyFailures,
+			Message: "this address sent too many failed credentials; " +
+				"correct the credential and send the request again after the seconds in Retry-After",
+		}
+	}
+	principal, err = h.store.Authenticate(r.Context(), credential)
+	if !isInvalid(err) {
+		h.failures.buckets.Return(network) // the token is new, or the store cannot check it
+	}
+	return principal, err
+}
+
+func isInvalid(err error) bool {
+	var invalid *auth.Invalid
+	return errors.As(err, &invalid)
+}
+
+// refused counts a refused request. It logs at most one line per second.
+func (f *failures) refused(client string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.unlogged++
+	if now := time.Now(); now.Sub(f.loggedAt) >= time.Second {
+		f.log.Warn("failed credentials refused without a check", "requests", f.unlogged, "client", client)
+		f.loggedAt, f.unlogged = now, 0
+	}
+}
+
+// credentialsMax is the number of credentials whose requests the server counts
+// separately.
+const credentialsMax = 10_000
+
+// quotas limits the requests of each credential. nil: no limit.
+type quotas struct {
+	rate   *limit.Buckets[string] // nil: no limit
+	slots  *limit.Slots[string]   // nil: no limit
+	policy []string               // the value of RateLimit-Policy
+}
+
+// newQuotas returns the quotas of the limits, or nil without any.
+func newQuotas(l Limits) *quotas {
+	if l.Rate == 0 && l.Concurrency == 0 {
+		return nil
+	}
+	q := &quotas{}
+	var policy []string
+	if l.Rate > 0 {
+		burst := cmp.Or(l.Burst, l.Rate)
+		q.rate = limit.NewBuckets[string](burst, l.Rate, time.Second, credentialsMax)
+		policy = append(policy, fmt.Sprintf(`"rate";q=%d;w=%d`, burst, (burst+l.Rate-1)/l.Rate))
+	}
+	if l.Concurrency > 0 {
+		q.slots = limit.NewSlots[string](l.Concurrency)
+		policy = append(policy, fmt.Sprintf(`"concurrency";q=%d;qu="concurrent-requests"`, l.Concurrency))
+	}
+	q.policy = []string{strings.Join(policy, ", ")}
+	return q
+}
+
+// handle calls the function of a route if the quotas of the credential allow it. Every
+// response has the fields of draft-ietf-httpapi-ratelimit-headers-11. The tokens of a
+// rotation have one name, so they share their quotas.
+func (q *quotas) handle(
+	w http.ResponseWriter, r *http.Request, principal auth.Principal, next handlerFunc,
+) error {
+	header, key := w.Header(), principal.Name
+	header["Ratelimit-Policy"] = q.policy
+	var state []byte
+	if q.slots != nil {
+		free, ok := q.slots.Acquire(key)
+		state = fmt.Appendf(state, `"concurrency";r=%d`, free)
+		header["Ratelimit"] = []string{string(state)}
+		if !ok {
+			header["Retry-After"] = []string{retryAfterSeconds}
+			return &plant.Error{
+				Code:    plant.CodeTooManyAtOnce,
+				Message: "nothing was stored because this credential has too many requests at the same time; send it again",
+			}
+		}
+		defer q.slots.Release(key)
+	}
+	if q.rate != nil {
+		level := q.rate.Take(key)
+		if len(state) > 0 {
+			state = append(state, ", "...)
+		}
+		state = fmt.Appendf(state, `"rate";r=%d;t=%s`, level.Units, wholeSeconds(level.FullIn))
+		header["Ratelimit"] = []string{string(state)}
+		if level.Wait > 0 {
+			header["Retry-After"] = []string{wholeSeconds(level.Wait)}
+			return &plant.Error{
+				Code:    plant.CodeRateExceeded,
+				Message: "nothing was stored because this credential sent more requests than its rate allows; send it again",
+			}
+		}
+	}
+	return next(w, r, principal)
+}
+
+// wholeSeconds returns a time for Retry-After, rounded up.
+func wholeSeconds(d time.Duration) string {
+	return strconv.FormatInt(int64((d+time.Second-1)/time.Second), 10)
+}

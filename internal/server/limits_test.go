@@ -1,0 +1,232 @@
+package server_test
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"plantstore/internal/auth"
+	"plantstore/internal/plant"
+	"plantstore/internal/server"
+	"plantstore/internal/store"
+)
+
+const (
+	textRate = "nothing was stored because this credential sent more requests than its rate allows; " +
+		"send it again"
+	textFailures = "this address sent too many failed credentials; " +
+		"correct the credential and send the request again after the seconds in Retry-After"
+	textAtOnce = "nothing was stored because this credential has too many requests at the same time; send it again"
+)
+
+// guess is a request with an unknown token, from a client behind a trusted proxy.
+func guess(client string) string {
+	return post(`{"id":1,"name":"A"}`, "Authorization: Bearer "+auth.Mint(), "+X-Forwarded-For: "+client)
+}
+
+// sameLimited checks that a response is the refusal of an address with too many failed
+// credentials, with a wait of at most so many seconds.
+func sameLimited(t *testing.T, got response, secondsMax int) {
+	t.Helper()
+	retryAfter := got.Header.Get("Retry-After")
+	if seconds, err := strconv.Atoi(retryAfter); err != nil || seconds < 1 || seconds > secondsMax {
+		t.Errorf("Retry-After: got %q, want 1 to %d", retryAfter, secondsMax)
+	}
+	same(t, got, refused(42902, textFailures, "Retry-After", retryAfter))
+}
+
+// An address with too many failed credentials receives 429 for further ones. A valid
+// credential works, and other addresses are not limited.
+func TestFailedCredentials(t *testing.T) {
+	t.Parallel()
+	h := start(t, func(s *setup) {
+		s.limits.AuthFailures = 3
+		s.proxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	})
+	const bad, worse = "192.0.2.7", "[::ffff:192.0.2.7]:4711"
+	for i, client := range []string{bad, bad + ":80", worse} {
+		if got := h.send(guess(client)); got.Status != 401 {
+			t.Errorf("failure %d: got %d, want 401", i, got.Status)
+		}
+	}
+	for _, client := range []string{bad, bad + ":80", worse, "9.9.9.9, " + bad} {
+		sameLimited(t, h.send(guess(client)), 20)
+	}
+	same(t, h.send(post(`{"id":1,"name":"A"}`, "+X-Forwarded-For: "+bad)), created(`{"name":"A"}`))
+	same(t, h.send(post(`{"id":1,"name":"A"}`, "-Authorization", "+X-Forwarded-For: "+bad)),
+		refused(40101, textNone, "WWW-Authenticate", challengeNone))
+	for _, client := range []string{"192.0.2.8", "2001:db8::1", "unknown"} {
+		if got := h.send(guess(client)); got.Status != 401 {
+			t.Errorf("%s: got %d, want 401", client, got.Status)
+		}
+	}
+	if got := h.sendTo(h.admin, message("GET /livez HTTP/1.1", "", "+X-Forwarded-For: "+bad)); got.Status != 200 {
+		t.Errorf("a route without a credential: got %d, want 200", got.Status)
+	}
+}
+
+// The addresses of one IPv6 network share their failures.
+func TestFailedCredentialsOfNetwork(t *testing.T) {
+	t.Parallel()
+	h := start(t, func(s *setup) {
+		s.limits.AuthFailures = 2
+		s.proxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	})
+	for i, want := range []int{401, 401, 429, 429} {
+		if got := h.send(guess(fmt.Sprintf("2001:db8::%d:1", i))); got.Status != want {
+			t.Errorf("address %d: got %d, want %d", i, got.Status, want)
+		}
+	}
+	if got := h.send(guess("2001:db8:0:1::1")); got.Status != 401 {
+		t.Errorf("another network: got %d, want 401", got.Status)
+	}
+}
+
+// A token that was just created works from a limited address within the time of a
+// poll, and its requests are no failures.
+func TestNewTokenOfLimitedAddress(t *testing.T) {
+	t.Parallel()
+	h := start(t, func(s *setup) { s.limits.AuthFailures = 1 })
+	for i := range 5 {
+		secret := mint(t, h.engine, auth.Token{Name: fmt.Sprint("new ", i), Scopes: auth.ScopeCreate})
+		same(t, h.send(post(`{"id":1,"name":"A"}`, "Authorization: Bearer "+secret)),
+			created(`{"name":"A"}`, replayedIf(i > 0)...))
+	}
+	if got := h.send(post("", "Authorization: Bearer "+auth.Mint())); got.Status != 401 {
+		t.Fatalf("the first failure: got %d, want 401", got.Status)
+	}
+	secret := mint(t, h.engine, auth.Token{Name: "last", Scopes: auth.ScopeCreate})
+	for {
+		got := h.send(post(`{"id":1,"name":"A"}`, "Authorization: Bearer "+secret))
+		if got.Status == 200 {
+			return
+		}
+		sameLimited(t, got, 60)
+	}
+}
+
+func replayedIf(replayed bool) []string {
+	if replayed {
+		return []string{"Idempotent-Replayed", "true"}
+	}
+	return nil
+}
+
+// Unknown credentials of a limited address neither reach the engine nor fill the log.
+func TestLimitedAddressCostsLittle(t *testing.T) {
+	t.Parallel()
+	h := start(t, func(s *setup) { s.limits.AuthFailures, s.level = 2, 0 })
+	before := h.log.string()
+	const guesses = 200
+	for range guesses {
+		h.send(post("", "Authorization: Bearer "+auth.Mint()))
+	}
+	lines := strings.TrimPrefix(h.log.string(), before)
+	if got := strings.Count(lines, `"msg":"request"`); got != 2 {
+		t.Errorf("got %d lines of requests, want 2:\n%s", got, lines)
+	}
+	got := strings.Count(lines, `"msg":"failed credentials refused without a check","requests":1,"client":"127.0.0.1"`)
+	if got == 0 || strings.Count(lines, "\n") > 20 {
+		t.Errorf("got %d lines with the first refusal, want one, and few lines in all:\n%s", got, lines)
+	}
+}
+
+// A credential has its rate, and each response says how much is left of it.
+func TestRate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		handle := server.QuotaHandler(server.Limits{Rate: 2, Burst: 3})
+		const policy = `"rate";q=3;w=2`
+		for i, row := range []struct {
+			after       time.Duration
+			name        string
+			left, retry string
+		}{
+			{0, "a", `"rate";r=2;t=1`, ""},
+			{0, "a", `"rate";r=1;t=1`, ""},
+			{0, "a", `"rate";r=0;t=2`, ""},
+			{0, "a", `"rate";r=0;t=2`, "1"},
+			{0, "b", `"rate";r=2;t=1`, ""},
+			{499 * time.Millisecond, "a", `"rate";r=0;t=2`, "1"},
+			{time.Millisecond, "a", `"rate";r=0;t=2`, ""},
+			{0, "a", `"rate";r=0;t=2`, "1"},
+			{time.Hour, "a", `"rate";r=2;t=1`, ""},
+		} {
+			time.Sleep(row.after) //nolint:forbidigo // the bubble's clock, not a wait
+			header, code := handle(row.name)
+			got := []string{header.Get("RateLimit-Policy"), header.Get("RateLimit"), header.Get("Retry-After")}
+			if want := []string{policy, row.left, row.retry}; !slices.Equal(got, want) {
+				t.Errorf("request %d: got %q, want %q", i, got, want)
+			}
+			if refused := row.retry != ""; refused != (code == plant.CodeRateExceeded) {
+				t.Errorf("request %d: got code %d, want refused: %v", i, code, refused)
+			}
+		}
+	})
+}
+
+// The default of the burst is the rate.
+func TestRateWithoutBurst(t *testing.T) {
+	t.Parallel()
+	header, _ := server.QuotaHandler(server.Limits{Rate: 20, Concurrency: 4})("a")
+	for name, want := range map[string]string{
+		"RateLimit-Policy": `"rate";q=20;w=1, "concurrency";q=4;qu="concurrent-requests"`,
+		"RateLimit":        `"concurrency";r=3, "rate";r=19;t=1`,
+	} {
+		if got := header.Get(name); got != want {
+			t.Errorf("%s: got %s, want %s", name, got, want)
+		}
+	}
+}
+
+func TestRateOverHTTP(t *testing.T) {
+	t.Parallel()
+	h := start(t, func(s *setup) { s.limits.Rate = 1 })
+	policy := []string{"RateLimit-Policy", `"rate";q=1;w=1`, "RateLimit", `"rate";r=0;t=1`}
+	same(t, h.send(post(`{"id":1,"name":"A"}`)), created(`{"name":"A"}`, policy...))
+	for id := 2; ; id++ { // until a request comes within a second of the previous one
+		got := h.send(post(fmt.Sprintf(`{"id":%d,"name":"A"}`, id)))
+		if got.Status == 200 {
+			continue
+		}
+		same(t, got, refused(42901, textRate, append(policy, "Retry-After", "1")...))
+		h.notStored(int64(id))
+		break
+	}
+	if got := h.send(message("GET /healthz HTTP/1.1", "")); got.Status != 200 || got.Header.Get("RateLimit") != "" {
+		t.Errorf("a route without a credential: got %+v, want 200 without RateLimit", got)
+	}
+}
+
+// A credential has its number of concurrent requests.
+func TestConcurrency(t *testing.T) {
+	t.Parallel()
+	other := ""
+	h, f := startFaulty(t, func(s *setup) {
+		s.limits.Concurrency = 1
+		s.seed = func(e store.Engine) { other = mint(t, e, auth.Token{Name: "other", Scopes: auth.ScopeCreate}) }
+	})
+	g := f.block(t)
+	policy := []string{"RateLimit-Policy", `"concurrency";q=1;qu="concurrent-requests"`, "RateLimit", `"concurrency";r=0`}
+	responses := make(chan response, 2)
+	send := func(raw string) {
+		c := dial(t, h.public)
+		c.write(h.fill(raw))
+		go func() { responses <- c.read("POST") }() // ends with the response
+	}
+	send(post(`{"id":1,"name":"A"}`))
+	<-g.entered
+	same(t, h.send(post(`{"id":9,"name":"A"}`)), refused(42903, textAtOnce, append(policy, "Retry-After", "1")...))
+	send(post(`{"id":2,"name":"A"}`, "Authorization: Bearer "+other))
+	g.open()
+	for range 2 {
+		same(t, <-responses, created(`{"name":"A"}`, policy...))
+	}
+	h.notStored(9)
+	same(t, h.send(post(`{"id":9,"name":"A"}`)), created(`{"name":"A"}`, policy...))
+}
