@@ -46,6 +46,11 @@ func readConfig(ctx context.Context, path string, settings []string) (map[string
 	if err != nil {
 		return nil, err
 	}
+	return parseConfig(path, text, settings)
+}
+
+// parseConfig parses the text of the settings file at path.
+func parseConfig(path string, text []byte, settings []string) (map[string]string, error) {
 	mapping, err := settingsMapping(text)
 	if err != nil {
 		return nil, usagef("config: %s: %w", path, err)

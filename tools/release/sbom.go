@@ -14,7 +14,6 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -78,7 +77,10 @@ func sbom(ctx context.Context, root, path string) ([]byte, error) {
 		return nil, err
 	}
 	main := mainComponent(info, filepath.Base(path), content)
-	at := main.setCommit(ctx, info, path)
+	at, err := main.setCommit(ctx, root, path)
+	if err != nil {
+		return nil, err
+	}
 	list := bom{Format: "CycloneDX", SpecVersion: "1.6", Version: 1, Metadata: metadata{at, main}}
 	if list.Components, err = bomComponents(info, known); err != nil {
 		return nil, err
@@ -114,33 +116,35 @@ func mainComponent(info *buildinfo.BuildInfo, name string, content []byte) bomCo
 }
 
 // setCommit adds the version and the commit that the program reports, and returns the time of the commit in RFC 3339. A
-// program for another system does not run here: its version and commit are those that the go command stored.
-func (c *bomComponent) setCommit(ctx context.Context, info *buildinfo.BuildInfo, path string) (at string) {
+// program for another system does not run here: it has the commit of the checkout.
+func (c *bomComponent) setCommit(ctx context.Context, root, path string) (at string, err error) {
 	var facts struct {
 		Version, Commit string
 		CommittedAt     string `json:"committed_at"`
-		Modified        *bool
 	}
 	out, err := exec.CommandContext(ctx, path, "version", "--json").Output()
-	if err == nil && json.Unmarshal(out, &facts) == nil {
+	if err == nil {
+		err = json.Unmarshal(out, &facts)
+	} else if out, err = exec.CommandContext(ctx, filepath.Join(root, "tools", "ldflags.sh")).Output(); err == nil {
+		for flag := range strings.FieldsSeq(string(out)) {
+			switch name, value, _ := strings.Cut(flag, "="); name {
+			case "main.commit":
+				facts.Commit = value
+			case "main.commitTime":
+				facts.CommittedAt = value
+			}
+		}
+	}
+	if err != nil {
+		return "", fmt.Errorf("read the commit: %w", err)
+	}
+	if facts.Version != "" {
 		c.Version = facts.Version
+	}
+	if facts.Commit != "" {
 		c.Properties = append(c.Properties, property{"commit", facts.Commit})
-		if facts.Modified != nil {
-			c.Properties = append(c.Properties, property{"modified", strconv.FormatBool(*facts.Modified)})
-		}
-		return facts.CommittedAt
 	}
-	for _, s := range info.Settings {
-		switch s.Key {
-		case "vcs.time":
-			at = s.Value
-		case "vcs.revision":
-			c.Properties = append(c.Properties, property{"commit", s.Value})
-		case "vcs.modified":
-			c.Properties = append(c.Properties, property{"modified", s.Value})
-		}
-	}
-	return at
+	return facts.CommittedAt, nil
 }
 
 // bomComponents returns the modules of the build information, the Go standard library and the embedded files.
