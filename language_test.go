@@ -129,7 +129,8 @@ func textFiles(t *testing.T, extensions ...string) []string {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && (entry.Name() == "fuzz" || name == "dist" || len(name) > 1 && strings.HasPrefix(entry.Name(), ".")):
+		case name == "dist", // the files that make dist builds
+			entry.IsDir() && (entry.Name() == "fuzz" || len(name) > 1 && strings.HasPrefix(entry.Name(), ".")):
 			return fs.SkipDir
 		case entry.Type().IsRegular() && slices.Contains(extensions, filepath.Ext(name)):
 			names = append(names, name)

@@ -92,13 +92,15 @@ func FuzzSettingsSources(f *testing.F) {
 		}
 		config := func(args, environ []string) (int, string, string) {
 			var stdout, stderr bytes.Buffer
-			code := run(context.Background(), append([]string{"config"}, args...), environ, strings.NewReader(""), &stdout, &stderr)
+			args = append([]string{"config"}, args...)
+			code := run(context.Background(), args, environ, strings.NewReader(""), &stdout, &stderr)
 			return code, stdout.String(), stderr.String()
 		}
 		code, out, message := config([]string{flag}, []string{variable + "=" + value})
 		if code != exitOK {
 			if code != exitUsage || out != "" || !strings.HasPrefix(message, "plantstore: ") {
-				t.Errorf("config %q with %q=%q: exit code %d, output %q, message %q", flag, variable, value, code, out, message)
+				t.Errorf("config %q with %q=%q: exit code %d, output %q, message %q",
+					flag, variable, value, code, out, message)
 			}
 			return
 		}

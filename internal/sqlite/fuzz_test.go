@@ -18,10 +18,11 @@ import (
 	"plantstore/internal/store"
 )
 
-// FuzzManifest reads any text as a manifest. A manifest that is read has the supported format, and is the same after it was
-// written.
+// FuzzManifest reads any text as a manifest. A manifest that is read has the supported format,
+// and is the same after it was written.
 func FuzzManifest(f *testing.F) {
-	f.Add([]byte(`{"format":1,"made_at":"2026-01-02T03:04:05Z","store":"00ff","commits":2,"plants":1,"bytes":4096,"sha256":"00"}`))
+	f.Add([]byte(`{"format":1,"made_at":"2026-01-02T03:04:05Z","store":"00ff","commits":2,"plants":1,"bytes":4096,` +
+		`"sha256":"00"}`))
 	f.Add([]byte(`{"format":2}`))
 	f.Add([]byte(`{"format":1,"bytes":1e3,"made_at":"0001-01-01T00:00:00-24:00"}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
@@ -47,9 +48,10 @@ func FuzzManifest(f *testing.F) {
 // fuzzedStore is the part of a store that FuzzStoreFiles changes.
 var fuzzedStore = []string{"", "-wal", "-mark"}
 
-// FuzzStoreFiles changes bytes of a database, its WAL and its commit mark, and then opens the files as each command does.
-// Whatever the files have, the engine returns an error or works: it neither panics nor hangs, and a plant that it
-// acknowledges is stored. Every six bytes of edits are a change: the file, the place (3 bytes), the operation, the value.
+// FuzzStoreFiles changes bytes of a database, its WAL and its commit mark, and then opens the
+// files as each command does. For any content, the engine returns an error or works: it neither
+// panics nor hangs, and a plant that it acknowledges is stored. Every six bytes of edits are a
+// change: the file, the place (3 bytes), the operation, the value.
 func FuzzStoreFiles(f *testing.F) {
 	original := fuzzedFiles(f)
 	f.Add([]byte{})
@@ -94,7 +96,8 @@ func FuzzStoreFiles(f *testing.F) {
 	})
 }
 
-// fuzzedFiles returns the files of a small store after a kill: plants in the database, and further plants in the WAL.
+// fuzzedFiles returns the files of a small store after a kill: plants in the database, and
+// further plants in the WAL.
 func fuzzedFiles(f *testing.F) files {
 	f.Helper()
 	path := filepath.Join(f.TempDir(), "plants.db")
@@ -143,8 +146,8 @@ func (f files) edited(edits []byte) files {
 	return changed
 }
 
-// serveOnce opens a store as a server does, reads it, stores a plant and reads it again. A plant that is acknowledged and
-// not stored fails the test.
+// serveOnce opens a store as a server does, reads it, stores a plant and reads it again. A plant
+// that is acknowledged and not stored fails the test.
 func serveOnce(ctx context.Context, t *testing.T, path string) error {
 	t.Helper()
 	e, err := sqlite.Open(ctx, sqlite.Config{Path: path, Server: true, Log: slog.New(slog.DiscardHandler)})
