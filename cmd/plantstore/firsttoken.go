@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,50 +13,81 @@ import (
 	"plantstore/internal/store"
 )
 
-const (
-	firstTokenName    = "first"
-	firstTokenTimeMax = 2 * time.Second // to print it
-)
+const firstTokensTimeMax = 2 * time.Second // to print them
 
-// firstToken creates the first token of a new store, and prints it with a command that uses it.
-func (p *program) firstToken(ctx context.Context, engine store.Engine, base *url.URL, log *slog.Logger) error {
-	secret := auth.Mint()
-	created, err := engine.CreateFirstToken(ctx, auth.Token{
-		Name:      firstTokenName,
-		Hash:      auth.HashOf(secret),
-		Prefix:    auth.PrefixOf(secret),
-		Scopes:    auth.ScopeCreate,
-		CreatedAt: time.Now(),
-	}, p.operator())
-	if err != nil || !created {
+// firstToken is a token that serve creates in a store without a token.
+type firstToken struct {
+	name    string
+	scopes  auth.Scopes
+	use     string   // completes "Token NAME …"
+	request []string // a command that uses the token: arguments of curl, without the credential as the second one
+}
+
+// firstTokens creates the first tokens of a store, and prints them with commands that use them. It creates none if
+// their secrets would be written to a file or a log that the operator did not choose for them.
+func (p *program) firstTokens(
+	ctx context.Context, engine store.Engine, s *settings, h *httpServers, log *slog.Logger,
+) error {
+	if _, ok := isTerminal(p.stdout); !ok && !bool(s.admin.printTokens) {
+		tokens, err := engine.Tokens(ctx)
+		if err == nil && len(tokens) == 0 {
+			log.Warn("the store has no token; create one with plantstore token create, " +
+				"or use --print-tokens to print the first ones")
+		}
 		return err
 	}
-	text := fmt.Sprintf(`The store has no token. This is its first one. It does not expire and is not shown again:
+	list := []firstToken{{
+		"first", auth.ScopeCreate, "creates plants", []string{
+			"-i " + strings.TrimRight(h.url.String(), "/") + "/plants",
+			"-H 'Content-Type: application/json'", `-d '{"id": 1, "name": "Rosa canina", "tag": "shrub"}'`,
+		},
+	}}
+	if !s.admin.open {
+		list = append(list, firstToken{
+			"first-admin", auth.ScopeAdmin | auth.ScopeMetrics, "reads the metrics and profiles of the admin listener",
+			[]string{h.adminURL.String() + "/metrics"},
+		})
+	}
+	return p.createFirst(ctx, engine, list, log)
+}
 
-%s
+func (p *program) createFirst(ctx context.Context, engine store.Engine, list []firstToken, log *slog.Logger) error {
+	var text strings.Builder
+	text.WriteString("The store has no token. The first ones do not expire and are not shown again.\n\n")
+	tokens := make([]auth.Token, len(list))
+	for i, first := range list {
+		secret := auth.Mint()
+		tokens[i] = auth.Token{
+			Name: first.name, Hash: auth.HashOf(secret), Prefix: auth.PrefixOf(secret), Scopes: first.scopes,
+			CreatedAt: time.Now(),
+		}
+		request := slices.Insert(slices.Clone(first.request), 1, "-H 'Authorization: Bearer "+secret+"'")
+		fmt.Fprintf(&text, "Token %q %s:\n\n%s\n\ncurl %s\n\n",
+			first.name, first.use, secret, strings.Join(request, " \\\n  "))
+	}
+	if created, err := engine.CreateFirstTokens(ctx, tokens, p.operator()); err != nil || !created {
+		return err
+	}
+	return p.printFirst(ctx, text.String(), log)
+}
 
-Create a plant:
-
-curl -i %s/plants \
-  -H 'Authorization: Bearer %s' \
-  -H 'Content-Type: application/json' \
-  -d '{"id": 1, "name": "Rosa canina", "tag": "shrub"}'
-
-`, secret, strings.TrimRight(base.String(), "/"), secret)
+// printFirst writes the text with the first tokens to standard output. The server starts also if the reader of standard
+// output is blocked.
+func (p *program) printFirst(ctx context.Context, text string, log *slog.Logger) error {
 	printed := make(chan error, 1)
 	go func() { // ends with the write, or with the process
 		_, err := io.WriteString(p.stdout, text)
 		printed <- err
 	}()
 	select {
-	case err = <-printed:
+	case err := <-printed:
 		if err != nil {
-			return fmt.Errorf("print the first token: %w; create another with plantstore token create", err)
+			return fmt.Errorf("print the first tokens: %w; create others with plantstore token create", err)
 		}
 		return nil
 	case <-ctx.Done():
-	case <-time.After(firstTokenTimeMax):
+	case <-time.After(firstTokensTimeMax):
 	}
-	log.Warn("could not print the first token: standard output is blocked; create another with plantstore token create")
+	log.Warn("could not print the first tokens: standard output is blocked; create others with plantstore token create")
 	return nil
 }

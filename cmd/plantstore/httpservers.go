@@ -63,12 +63,11 @@ func openListeners(
 		return nil, fmt.Errorf("%w; use another address with --admin-listen", err)
 	}
 	h.adminListener = admin
-	if err := h.secure(s, log, metrics); err != nil {
+	if err := s.checkAdminOpen(admin.Addr()); err != nil {
 		return nil, err
 	}
-	if address := h.adminListener.Addr().(*net.TCPAddr); !address.IP.IsLoopback() {
-		log.Warn("the admin listener has no authentication, and its address is not a loopback address; "+
-			"restrict it to the operator's network", "address", address.String())
+	if err := h.secure(s, log, metrics); err != nil {
+		return nil, err
 	}
 	h.url = s.baseURL.url
 	if h.url == nil {
@@ -112,6 +111,7 @@ func (h *httpServers) open(s *settings, st *store.Store, log *slog.Logger, metri
 		OwnHostOnly: s.baseURL.url != nil,
 		CORSOrigins: s.corsOrigins.items,
 		AdminHosts:  s.adminHost.items,
+		AdminOpen:   bool(s.admin.open),
 		Metrics:     metrics,
 		Pprof:       bool(s.pprof),
 		PublicTLS:   h.publicTLS,

@@ -25,8 +25,8 @@ type metric struct{ name, kind, labels, unit, help string }
 func TestReferenceMetrics(t *testing.T) {
 	t.Parallel()
 	exposed := map[string]metric{}
-	metricsOf(t, startServer(t, filepath.Join(t.TempDir(), "a.db"), "--backup-dir", t.TempDir()), exposed)
-	metricsOf(t, startServer(t, database(t), newTLSFiles(t).flags()...), exposed)
+	metricsOf(t, startServer(t, filepath.Join(t.TempDir(), "a.db"), "--backup-dir", t.TempDir(), "--admin-open"), exposed)
+	metricsOf(t, startServer(t, database(t), append(newTLSFiles(t).flags(), "--admin-open")...), exposed)
 
 	var page strings.Builder
 	page.WriteString("# Metrics\n\n" + wrapped("`/metrics` on the [admin listener](admin-listener.md) serves these "+

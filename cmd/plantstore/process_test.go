@@ -177,10 +177,13 @@ type testServer struct {
 	url string // of the public listener
 }
 
-// startServer starts a server and waits until it is ready. It is killed at the end of the test if it still runs.
+// startServer starts a server and waits until it is ready. It prints the first tokens of a new store. It is killed at
+// the end of the test if it still runs.
 func startServer(t *testing.T, db string, args ...string) *testServer {
 	t.Helper()
-	args = append([]string{"serve", "--db", db, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}, args...)
+	args = append([]string{
+		"serve", "--db", db, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--print-tokens",
+	}, args...)
 	p, err := startProcess(t.TempDir(), cleanEnviron(), args...)
 	if err != nil {
 		t.Fatal(err)

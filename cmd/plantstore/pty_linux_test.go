@@ -120,6 +120,23 @@ func (term *terminal) screen(t *testing.T) string {
 	return strings.TrimRight(text.String(), "\n") + "\n"
 }
 
+// TestFirstTokensOnTerminal starts a server on a terminal. It creates the first tokens without --print-tokens.
+func TestFirstTokensOnTerminal(t *testing.T) {
+	t.Parallel()
+	term := newTerminal(t)
+	p := term.start(t, t.TempDir(), "serve", "--db", "a.db", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+	for _, pattern := range []string{
+		`^Token "first" creates plants:\r\n\r\npst_\w{49}\r\n`, `^Token "first-admin" reads .*:\r\n\r\npst_\w{49}\r\n`,
+		readyLine,
+	} {
+		if _, err := p.await(p.stdout, pattern); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := &testServer{process: p}
+	s.stop(t)
+}
+
 // TestBarErased tests that end erases the bar at every stage of a command, also after the echo of Ctrl-C.
 func TestBarErased(t *testing.T) {
 	t.Parallel()

@@ -57,7 +57,7 @@ func newRoot(p *program) *cobra.Command {
 		Short: "An HTTP service that stores plants",
 		Long: `Plant Store is an HTTP service that stores plants in a file or in PostgreSQL.
 
-Start with "plantstore serve". It creates the store, and prints the first token
+Start with "plantstore serve". It creates the store, and prints the first tokens
 and a curl command that creates a plant.
 
 Every setting is a flag (--admin-listen), an environment variable

@@ -27,7 +27,14 @@ func cmdPost(ts *testscript.TestScript, _ *script, args []string) error {
 }
 
 func cmdGet(ts *testscript.TestScript, _ *script, args []string) error {
-	response, err := http.Get(args[1])
+	request, err := http.NewRequestWithContext(context.Background(), http.MethodGet, args[1], http.NoBody)
+	if err != nil {
+		return err
+	}
+	if len(args) > 2 {
+		request.Header.Set("Authorization", "Bearer "+args[2])
+	}
+	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return err
 	}

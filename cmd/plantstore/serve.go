@@ -23,9 +23,9 @@ func newServe(p *program) *cobra.Command {
 has accepted, and exits. A second signal ends it at once. The server logs and
 ignores SIGHUP: restart it to change its settings.
 
-If the store has no token, the server creates the first one, and prints it on
-standard output with a curl command that creates a plant. It writes its log to
-standard error.`,
+If the store has no token, the server creates the first two and prints them: one
+creates plants, the other is for the admin listener. It does so only if standard
+output is a terminal, or with --print-tokens. It writes its log to standard error.`,
 		Example: `  plantstore serve
   plantstore serve --db /var/lib/plantstore/plantstore.db --backup-dir /mnt/backup
   plantstore serve --listen 0.0.0.0:8443 --tls-cert cert.pem --tls-key key.pem`,
@@ -83,9 +83,9 @@ func (p *program) serve(ctx context.Context, s *settings) (err error) {
 	if err := h.open(s, st, log, metrics); err != nil {
 		return err
 	}
-	// The token is printed once, so every step that can fail comes before. It is valid at once, because the store
+	// The tokens are printed once, so every step that can fail comes before. They are valid at once, because the store
 	// reloads its tokens when it receives an unknown one.
-	if err := p.firstToken(ctx, engine, h.url, log); err != nil {
+	if err := p.firstTokens(ctx, engine, s, h, log); err != nil {
 		return stoppedEarly(ctx, err, log)
 	}
 	stopBackups := startSchedule(s, log, metrics)

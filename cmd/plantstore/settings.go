@@ -51,6 +51,8 @@ type settings struct {
 
 	tls tlsSettings
 
+	admin adminSettings
+
 	sources map[string]string // by name: the flag, variable or file that set the value, or "default"
 }
 
@@ -91,7 +93,7 @@ func (s *settings) listenerSettings() []setting {
 		},
 		{
 			"admin-listen", &s.adminListen, "127.0.0.1:8081", "1.0.0",
-			"`address` of the admin listener, which has no authentication",
+			"`address` of the admin listener",
 			"Keep it on loopback or in an operator's network. See [admin listener](admin-listener.md).",
 		},
 		{
@@ -180,7 +182,8 @@ func (s *settings) operatorSettings() []setting {
 // serverSettings are the settings of serve and config.
 func (s *settings) serverSettings() []setting {
 	return slices.Concat(
-		s.listenerSettings(), s.tls.rows(), s.proxies.rows(), s.limitSettings(), s.rate.rows(), s.operatorSettings(),
+		s.listenerSettings(), s.admin.rows(), s.tls.rows(), s.proxies.rows(), s.limitSettings(), s.rate.rows(),
+		s.operatorSettings(),
 	)
 }
 

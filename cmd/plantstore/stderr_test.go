@@ -32,7 +32,7 @@ func startPipedServer(t *testing.T) *pipedServer {
 	}
 	t.Cleanup(func() { read.Close() })
 	p, err := newProcess(t.TempDir(), cleanEnviron(),
-		"serve", "--db", "a.db", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+		"serve", "--db", "a.db", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--admin-open")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -242,12 +242,12 @@ func TestLastLineOfBlockedLog(t *testing.T) {
 	}
 }
 
-// TestFirstTokenToFullPipe starts a server whose standard output is not read. The server starts, and logs how to create
-// a token.
-func TestFirstTokenToFullPipe(t *testing.T) {
+// TestFirstTokensToFullPipe starts a server whose standard output is not read. The server starts, and logs how to
+// create tokens.
+func TestFirstTokensToFullPipe(t *testing.T) {
 	t.Parallel()
 	p, err := newProcess(t.TempDir(), cleanEnviron(),
-		"serve", "--db", "a.db", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+		"serve", "--db", "a.db", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--print-tokens")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -257,8 +257,8 @@ func TestFirstTokenToFullPipe(t *testing.T) {
 	}
 	t.Cleanup(p.kill)
 	for _, line := range []string{
-		`level=WARN msg="could not print the first token: standard output is blocked; ` +
-			`create another with plantstore token create"`,
+		`level=WARN msg="could not print the first tokens: standard output is blocked; ` +
+			`create others with plantstore token create"`,
 		readyLine,
 	} {
 		if _, err := p.await(p.stderr, line); err != nil {

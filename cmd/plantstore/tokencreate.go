@@ -28,7 +28,8 @@ func newTokenCreate(p *program) *cobra.Command {
 		Long: `Create a token and print its secret, and nothing else, on standard output. NAME
 has 1 to 64 letters, digits and ._-@:/+, a letter or digit first.`,
 		Example: `  plantstore token create web-shop --expires 90d
-  plantstore token create web-shop --expires 90d -o web-shop.token`,
+  plantstore token create web-shop --expires 90d -o web-shop.token
+  plantstore token create prometheus --scope metrics --expires 90d`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkNewName(args[0]); err != nil {
@@ -58,7 +59,8 @@ has 1 to 64 letters, digits and ._-@:/+, a letter or digit first.`,
 	s.bindStore(cmd.Flags())
 	bindCreate(cmd.Flags(), &create)
 	out.bind(cmd.Flags())
-	cmd.Flags().StringSliceVar(&scopes, "scope", []string{auth.Grantable.String()}, "`scopes` of the token")
+	cmd.Flags().StringSliceVar(&scopes, "scope", []string{auth.ScopeCreate.String()},
+		"`scopes` of the token: plants:create, admin, metrics")
 	cmd.Flags().Var((*duration)(&expires), "expires", "`time` until the token expires, such as 90d or 12h")
 	cmd.Flags().BoolVar(&noExpiry, "no-expiry", false, "create a token without an expiry")
 	return cmd
@@ -69,9 +71,10 @@ func grantScopes(names []string) (auth.Scopes, error) {
 	scopes, err := auth.ParseScopes(strings.Join(names, " "))
 	switch {
 	case err != nil || !auth.Grantable.Has(scopes):
-		return 0, usagef("scope: %q is not available; use %s", strings.Join(names, ","), auth.Grantable)
+		return 0, usagef("scope: %q is not available; use %s", strings.Join(names, ","),
+			strings.ReplaceAll(auth.Grantable.String(), " ", ", "))
 	case scopes == 0:
-		return 0, usagef("scope: a token needs a scope; omit --scope for %s", auth.Grantable)
+		return 0, usagef("scope: a token needs a scope; omit --scope for %s", auth.ScopeCreate)
 	}
 	return scopes, nil
 }

@@ -121,13 +121,14 @@ type Server struct {
 // ErrEnded is the error of a server that ended before it was ready.
 var ErrEnded = errors.New("the server ended before it was ready")
 
-// Start starts a server on the store db and waits until it is ready. If before is
+// Start starts a server on the store db and waits until it is ready. Its admin listener
+// requires no credential. If before is
 // not empty, it is a command line that runs the program, such as strace. The end
 // of the test kills the server.
 func Start(t testing.TB, program, db string, before []string, flags ...string) (*Server, error) {
 	t.Helper()
 	args := append(before[:len(before):len(before)], program, "serve", "--db", db,
-		"--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--log-level", "info")
+		"--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--admin-open", "--log-level", "info")
 	args = append(args, flags...)
 	command := exec.Command(args[0], args[1:]...) //nolint:noctx // Cleanup kills it
 	s := &Server{Command: command, ended: make(chan struct{})}

@@ -94,7 +94,7 @@ func TestRequire(t *testing.T) {
 	checkRefusal(t, p.Require(scopeRead), 0, "")
 	checkRefusal(t, p.Require(0), 0, "")
 	checkRefusal(t, p.Require(auth.ScopeCreate), plant.CodeScopeMissing, "the credential lacks the scope plants:create")
-	checkRefusal(t, p.Require(scopeRead|scopeAdmin), plant.CodeScopeMissing,
+	checkRefusal(t, p.Require(scopeRead|auth.ScopeAdmin), plant.CodeScopeMissing,
 		"the credential lacks the scope plants:read admin")
 }
 

@@ -6,15 +6,12 @@ import (
 	"plantstore/internal/auth"
 )
 
-// Scopes that only tokens of older versions have.
-var (
-	scopeRead  = parseScopes("plants:read")
-	scopeAdmin = parseScopes("admin")
-)
+// scopeRead is a scope that only tokens of older versions have.
+var scopeRead = parseScopes("plants:read")
 
 const (
-	everyScope  = "plants:create plants:read admin"
-	knownScopes = "; known scopes are plants:create, plants:read, admin"
+	everyScope  = "plants:create plants:read admin metrics"
+	knownScopes = "; known scopes are plants:create, plants:read, admin, metrics"
 )
 
 func parseScopes(text string) auth.Scopes {
@@ -37,11 +34,12 @@ func TestParseScopes(t *testing.T) {
 		{"only separators", " ,, ", 0, "", ""},
 		{"create", "plants:create", auth.ScopeCreate, "plants:create", ""},
 		{"read", "plants:read", scopeRead, "plants:read", ""},
-		{"admin", "admin", scopeAdmin, "admin", ""},
-		{"all", everyScope, auth.ScopeCreate | scopeRead | scopeAdmin, everyScope, ""},
-		{"commas and other order", "admin,plants:create", scopeAdmin | auth.ScopeCreate, "plants:create admin", ""},
-		{"commas and spaces", " admin , plants:read ", scopeAdmin | scopeRead, "plants:read admin", ""},
-		{"twice", "admin admin", scopeAdmin, "admin", ""},
+		{"admin", "admin", auth.ScopeAdmin, "admin", ""},
+		{"all", everyScope, auth.ScopeCreate | scopeRead | auth.ScopeAdmin | auth.ScopeMetrics, everyScope, ""},
+		{"metrics", "metrics", auth.ScopeMetrics, "metrics", ""},
+		{"commas and other order", "admin,plants:create", auth.ScopeAdmin | auth.ScopeCreate, "plants:create admin", ""},
+		{"commas and spaces", " admin , plants:read ", auth.ScopeAdmin | scopeRead, "plants:read admin", ""},
+		{"twice", "admin admin", auth.ScopeAdmin, "admin", ""},
 		{"unknown", "plants:delete", 0, "", `unknown scope "plants:delete"` + knownScopes},
 		{"one of them unknown", "admin root", 0, "", `unknown scope "root"` + knownScopes},
 		{"other case", "Admin", 0, "", `unknown scope "Admin"` + knownScopes},
@@ -80,10 +78,11 @@ func TestHas(t *testing.T) {
 		{0, 0, true},
 		{0, auth.ScopeCreate, false},
 		{auth.ScopeCreate, auth.ScopeCreate, true},
-		{scopeAdmin, auth.ScopeCreate, false}, // admin does not include other scopes
-		{scopeAdmin | scopeRead, scopeRead, true},
-		{scopeRead, scopeAdmin | scopeRead, false},
-		{auth.ScopeCreate | scopeRead | scopeAdmin, scopeAdmin | scopeRead, true},
+		{auth.ScopeAdmin, auth.ScopeCreate, false}, // admin does not include other scopes
+		{auth.ScopeAdmin, auth.ScopeMetrics, false},
+		{auth.ScopeAdmin | scopeRead, scopeRead, true},
+		{scopeRead, auth.ScopeAdmin | scopeRead, false},
+		{auth.ScopeCreate | scopeRead | auth.ScopeAdmin, auth.ScopeAdmin | scopeRead, true},
 	} {
 		if got := row.have.Has(row.want); got != row.ok {
 			t.Errorf("%q has %q: got %t, want %t", row.have, row.want, got, row.ok)

@@ -28,19 +28,23 @@ func (e *Engine) CreateToken(ctx context.Context, t auth.Token, by audit.Origin)
 	return id, err
 }
 
-// CreateFirstToken implements store.Engine.
-func (e *Engine) CreateFirstToken(
-	ctx context.Context, t auth.Token, by audit.Origin,
+// CreateFirstTokens implements store.Engine.
+func (e *Engine) CreateFirstTokens(
+	ctx context.Context, tokens []auth.Token, by audit.Origin,
 ) (created bool, err error) {
-	if tokens, err := e.Tokens(ctx); err != nil || len(tokens) > 0 {
+	if existing, err := e.Tokens(ctx); err != nil || len(existing) > 0 {
 		return false, err // without a write: a server must be able to start on a full disk
 	}
 	err = e.changeTokens(ctx, func(tx pgx.Tx) error {
 		if err := tx.QueryRow(ctx, "SELECT NOT EXISTS (SELECT 1 FROM tokens)").Scan(&created); err != nil || !created {
 			return err
 		}
-		_, err := createToken(ctx, tx, t, by)
-		return err
+		for _, t := range tokens {
+			if _, err := createToken(ctx, tx, t, by); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 	return created && err == nil, err
 }

@@ -26,6 +26,7 @@ var (
 type RouteInfo struct {
 	Method, Path string
 	Scope        string // that the credential must have; empty: no credential is required
+	Verbose      string // that the credential must have for ?verbose; empty: Scope
 	Broken       bool   // not exactly one of scope and open is set
 }
 
@@ -43,8 +44,8 @@ func (rs routes) infos() []RouteInfo {
 	for path, at := range rs {
 		for method, r := range at.byMethod {
 			list = append(list, RouteInfo{
-				Method: method, Path: path, Scope: r.scope.String(),
-				Broken: r.open == (r.scope != 0) || r.path != path || r.handle == nil,
+				Method: method, Path: path, Scope: r.scope.String(), Verbose: r.verbose.String(),
+				Broken: r.open == (r.scope != 0) || !r.open && r.verbose != 0 || r.path != path || r.handle == nil,
 			})
 		}
 	}

@@ -21,7 +21,7 @@ func TestGrantable(t *testing.T) {
 	for _, rs := range []routes{public, adminRoutes(c)} {
 		for _, resource := range rs {
 			for _, r := range resource.byMethod {
-				required |= r.scope
+				required |= r.scope | r.verbose
 			}
 		}
 	}

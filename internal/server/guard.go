@@ -12,9 +12,10 @@ import (
 	"plantstore/internal/plant"
 )
 
-// guard protects a listener without authentication from web pages: a page can make
-// a browser on the operator's machine send requests to the listener. The zero value
-// allows the address of the listener and loopback names.
+// guard protects a listener from web pages: a page can make a browser on the
+// operator's machine send requests to the listener. Health checks need no credential,
+// and with Config.AdminOpen no request does. The zero value allows the address of the
+// listener and loopback names.
 type guard struct {
 	hosts []string // allowed too; results of ParseHost
 }

@@ -29,6 +29,7 @@ type handler struct {
 	origins   origins
 	host      string // host:port that a request target may name; empty: any
 	guard     *guard // nil: any Host and Origin is allowed
+	notFound  string // the message about a path without a route
 	secure    bool   // the listener has TLS
 	headerMax int    // bytes of the header list of HTTP/2
 	proxies   proxies
@@ -111,10 +112,7 @@ func (h *handler) serve(rec *responseRecorder, r *http.Request) error {
 	}
 	at, ok := h.routes[r.URL.Path]
 	if !ok {
-		return &plant.Error{
-			Code:    plant.CodeNotFound,
-			Message: "this path does not exist; check the path and the base URL",
-		}
+		return &plant.Error{Code: plant.CodeNotFound, Message: h.notFound}
 	}
 	route, ok := at.byMethod[r.Method]
 	if !ok {
@@ -126,15 +124,16 @@ func (h *handler) serve(rec *responseRecorder, r *http.Request) error {
 		}
 	}
 	rec.route = route
-	principal, err := h.authorize(rec, r, route)
+	scope := route.required(r)
+	principal, err := h.authorize(rec, r, scope)
 	rec.principal = principal.Name
 	if err != nil {
 		if invalid := (*auth.Invalid)(nil); errors.As(err, &invalid) {
 			rec.reason = invalid.Reason
 		}
-		return &denied{error: err, scope: route.scope}
+		return &denied{error: err, scope: scope}
 	}
-	if h.quotas != nil && !route.open {
+	if h.quotas != nil && scope != 0 {
 		return h.quotas.handle(rec, r, principal, route.handle)
 	}
 	return route.handle(rec, r, principal)
@@ -148,8 +147,9 @@ type denied struct {
 
 func (e *denied) Unwrap() error { return e.error }
 
-func (h *handler) authorize(rec *responseRecorder, r *http.Request, route *route) (auth.Principal, error) {
-	if route.open {
+// authorize returns the principal of a request that requires a scope, 0 for none.
+func (h *handler) authorize(rec *responseRecorder, r *http.Request, scope auth.Scopes) (auth.Principal, error) {
+	if scope == 0 {
 		return auth.Principal{}, nil
 	}
 	credential, err := auth.Bearer(r.Header)
@@ -160,7 +160,7 @@ func (h *handler) authorize(rec *responseRecorder, r *http.Request, route *route
 	if err != nil {
 		return auth.Principal{}, err
 	}
-	return principal, principal.Require(route.scope)
+	return principal, principal.Require(scope)
 }
 
 // checkProtocol refuses the preface of HTTP/2 on a connection of HTTP/1.1, for which

@@ -45,6 +45,7 @@ type setup struct {
 	level       slog.Level // of the log
 	pprof       bool
 	adminHosts  []string
+	adminOpen   bool
 	proxies     []netip.Prefix
 	writeTime   time.Duration // WriteTimeout of the admin listener; 0: unchanged
 	tls         *tlsSetup     // of the public listener; nil: no TLS
@@ -61,6 +62,7 @@ type harness struct {
 	config server.Config
 	log    *logBuffer
 	token  string // secret of the token gardener, which may create plants
+	admins string // secret of the token operator, which may use the admin listener; empty if the store is not new
 
 	publicServer  *server.Server
 	adminServer   *server.Server
@@ -100,6 +102,7 @@ func start(t testing.TB, change ...func(*setup)) *harness {
 	}
 	if h.token == "" {
 		h.token = mint(t, h.engine, auth.Token{Name: "gardener", Scopes: auth.ScopeCreate})
+		h.admins = mint(t, h.engine, auth.Token{Name: "operator", Scopes: auth.ScopeAdmin | auth.ScopeMetrics})
 	}
 	if s.seed != nil {
 		s.seed(h.engine)
@@ -132,7 +135,7 @@ func (h *harness) serve(s setup, log *slog.Logger, metrics *prometheus.Registry)
 	}
 	h.config = server.Config{
 		Store: h.store, Log: log, BaseURL: base, OwnHostOnly: s.ownHostOnly, CORSOrigins: s.origins, Limits: s.limits,
-		Metrics: metrics, Pprof: s.pprof, AdminHosts: s.adminHosts, PublicTLS: h.tls != nil,
+		Metrics: metrics, Pprof: s.pprof, AdminHosts: s.adminHosts, AdminOpen: s.adminOpen, PublicTLS: h.tls != nil,
 		TrustedProxies: s.proxies,
 	}
 	h.document = documentAt(h.t, strings.TrimSuffix(base.Path, "/"))
@@ -231,10 +234,11 @@ func (h *harness) send(raw string) response { return h.sendTo(h.public, raw) }
 
 func (h *harness) sendTo(address, raw string) response {
 	h.t.Helper()
-	raw = h.fill(raw)
 	if address == h.admin { // which refuses other hosts
+		raw = strings.ReplaceAll(raw, "{token}", h.admins)
 		raw = strings.Replace(raw, "\r\nHost: plants.example\r\n", "\r\nHost: "+address+"\r\n", 1)
 	}
+	raw = h.fill(raw)
 	c := h.dial(h.t, address)
 	defer c.Close()
 	c.write(raw)
@@ -307,7 +311,7 @@ func (h *harness) validate(raw string, a response) {
 func (h *harness) withT(t *testing.T) *harness {
 	return &harness{
 		t: t, path: h.path, tls: h.tls, engine: h.engine, store: h.store, config: h.config, log: h.log, token: h.token,
-		public: h.public, admin: h.admin, document: h.document,
+		admins: h.admins, public: h.public, admin: h.admin, document: h.document,
 	}
 }
 

@@ -22,6 +22,9 @@ type readiness struct {
 	Warnings   []string `json:"warnings"`   // why the guarantee may not hold
 }
 
+// isVerbose reports whether a request has ?verbose.
+func isVerbose(r *http.Request) bool { return r.URL.RawQuery != "" && r.URL.Query().Has("verbose") }
+
 // ready responds 200 if the store accepts plants, otherwise 503. For the operator,
 // ?verbose adds the durability of the store.
 func ready(s *store.Store, operator bool) handlerFunc {
@@ -30,7 +33,7 @@ func ready(s *store.Store, operator bool) handlerFunc {
 			return &plant.Error{Code: plant.CodeStoreUnavailable, Message: err.Error()}
 		}
 		body := []byte(`{"status":"ready"}`)
-		if operator && r.URL.Query().Has("verbose") {
+		if operator && isVerbose(r) {
 			d := s.Durability()
 			var err error
 			if body, err = json.Marshal(readiness{

@@ -28,7 +28,7 @@ func profiles() []route {
 		)
 	}
 	for i := range list {
-		list[i].open, list[i].untimed = true, true
+		list[i].scope, list[i].untimed = auth.ScopeAdmin, true
 	}
 	return list
 }

@@ -25,7 +25,7 @@ func TestProfiles(t *testing.T) {
 		}
 	}
 	off := start(t)
-	same(t, off.sendTo(off.admin, message("GET /debug/pprof/ HTTP/1.1", "")), refused(40401, textNotFound))
+	same(t, off.sendTo(off.admin, message("GET /debug/pprof/ HTTP/1.1", "")), refused(40401, textAdminNotFound))
 }
 
 // The process records one CPU profile, one execution trace and one heap growth
@@ -72,7 +72,8 @@ func checkDisconnect(t *testing.T, h *harness, path string) {
 	for attempt := 1; ; attempt++ {
 		id := fmt.Sprintf("long%s-%d", path, attempt)
 		c := dial(t, h.admin)
-		c.write(message("GET "+path+"?seconds=60 HTTP/1.1", "", "Host: localhost", "X-Request-Id: "+id))
+		c.write(message("GET "+path+"?seconds=60 HTTP/1.1", "", "Host: localhost", "X-Request-Id: "+id,
+			"Authorization: Bearer "+h.admins))
 		a := h.get(t, short)
 		_ = c.Close()
 		h.log.await(t, id) // the handler has returned
@@ -91,13 +92,14 @@ func checkDisconnect(t *testing.T, h *harness, path string) {
 	}
 }
 
-// get sends a GET request to the admin listener.
+// get sends a GET request with the operator's token to the admin listener.
 func (h *harness) get(t *testing.T, target string) response {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+h.admin+target, http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
+	req.Header.Set("Authorization", "Bearer "+h.admins)
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)

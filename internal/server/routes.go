@@ -29,7 +29,8 @@ type route struct {
 	method  string
 	path    string
 	scope   auth.Scopes // the credential must have it
-	open    bool        // requires no credential
+	open    bool        // requires no credential, except for verbose
+	verbose auth.Scopes // an open route with ?verbose requires it; 0: none
 	handle  handlerFunc
 	metrics *routeMetrics // set by newServer
 	log     slog.Handler  // with the method and the path; set by newServer
@@ -51,18 +52,31 @@ func publicRoutes(c Config) (routes, error) {
 	)), nil
 }
 
+// required returns the scope that a request must have; 0: it requires no credential.
+func (r *route) required(req *http.Request) auth.Scopes {
+	if r.verbose != 0 && isVerbose(req) {
+		return r.verbose
+	}
+	return r.scope
+}
+
 // adminRoutes returns the routes of the admin listener.
 func adminRoutes(c Config) routes {
 	list := []route{
 		{method: "GET", path: "/livez", open: true, handle: alive},
-		{method: "GET", path: "/readyz", open: true, handle: ready(c.Store, true)},
+		{method: "GET", path: "/readyz", open: true, verbose: auth.ScopeAdmin, handle: ready(c.Store, true)},
 	}
 	if c.Metrics != nil {
 		page := fromHandler(promhttp.HandlerFor(c.Metrics, promhttp.HandlerOpts{}))
-		list = append(list, route{method: "GET", path: "/metrics", open: true, handle: page})
+		list = append(list, route{method: "GET", path: "/metrics", scope: auth.ScopeMetrics, handle: page})
 	}
 	if c.Pprof {
 		list = append(list, profiles()...)
+	}
+	if c.AdminOpen {
+		for i := range list {
+			list[i].open, list[i].scope, list[i].verbose = true, 0, 0
+		}
 	}
 	return newRoutes(list)
 }
@@ -76,6 +90,15 @@ type resource struct {
 	byMethod map[string]*route
 	allow    string // the value of an Allow header
 	first    *route // of the path; a request with another method counts in its metrics
+}
+
+// overview returns the paths without those below a directory, separated by commas.
+func (rs routes) overview() string {
+	list := slices.DeleteFunc(slices.Sorted(maps.Keys(rs)), func(path string) bool {
+		directory := path[:strings.LastIndexByte(path, '/')+1]
+		return directory != path && rs[directory] != nil
+	})
+	return strings.Join(list, ", ")
 }
 
 func newRoutes(list []route) routes {

@@ -35,8 +35,8 @@ func TestRoutes(t *testing.T) {
 	})
 	checkRoutes(t, "admin", server.AdminRoutes(h.config), []server.RouteInfo{
 		{Method: "GET", Path: "/livez"},
-		{Method: "GET", Path: "/metrics"},
-		{Method: "GET", Path: "/readyz"},
+		{Method: "GET", Path: "/metrics", Scope: "metrics"},
+		{Method: "GET", Path: "/readyz", Verbose: "admin"},
 	})
 }
 
@@ -74,7 +74,7 @@ func TestHealth(t *testing.T) {
 	verbose := jsonResponse(
 		200, `{"status":"ready","durability":"on stable storage of this machine","warnings":[]}`+"\n",
 	)
-	same(t, h.sendTo(h.admin, get("/readyz?verbose")), verbose)
+	same(t, h.sendTo(h.admin, message("GET /readyz?verbose HTTP/1.1", "")), verbose)
 	same(t, h.sendTo(h.admin, get("/livez")), alive)
 }
 
@@ -89,7 +89,7 @@ func TestListenersServeDifferentPaths(t *testing.T) {
 		post(`{"id":1,"name":"A"}`), message("GET /healthz HTTP/1.1", ""), message("GET /openapi.json HTTP/1.1", ""),
 		message("GET /docs HTTP/1.1", ""),
 	} {
-		same(t, h.sendTo(h.admin, in), refused(40401, textNotFound))
+		same(t, h.sendTo(h.admin, in), refused(40401, textAdminNotFound))
 	}
 	h.notStored(1)
 }

@@ -48,6 +48,9 @@ type Config struct {
 	// to the admin listener may have as their Host, besides loopback names and the
 	// address of the listener.
 	AdminHosts []string
+	// AdminOpen is true if no request to the admin listener requires a credential.
+	// Then only this machine may reach the listener.
+	AdminOpen bool
 
 	// Metrics is the registry of /metrics. New registers the metrics of requests
 	// there, so a registry serves one call of New. nil: no metrics and no /metrics.
@@ -101,6 +104,7 @@ func New(c Config) (public, admin *Server, err error) {
 	h = admin.http1.Handler.(*handler)
 	h.failures = failures
 	h.guard, h.detectsDisconnects = &guard{hosts: hosts}, true
+	h.notFound = "this path does not exist on the admin listener; its paths are " + h.routes.overview()
 	return public, admin, nil
 }
 
@@ -120,6 +124,7 @@ func newServer(c Config, name string, routes routes, metrics *metrics, secure bo
 		routes:    routes,
 		store:     c.Store,
 		origins:   newOrigins(c.CORSOrigins),
+		notFound:  "this path does not exist; check the path and the base URL",
 		secure:    secure,
 		headerMax: c.Limits.HeaderMax,
 		proxies:   c.TrustedProxies,

@@ -9,6 +9,7 @@ import (
 
 const (
 	textNotFound        = "this path does not exist; check the path and the base URL"
+	textAdminNotFound   = "this path does not exist on the admin listener; its paths are /livez, /metrics, /readyz"
 	textHeadersTooLarge = "the request line and headers are larger than the limit; send fewer or shorter headers"
 )
 

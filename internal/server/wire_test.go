@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httputil"
 	"net/textproto"
 	"regexp"
 	"slices"
@@ -226,6 +227,12 @@ func readResponse(r *bufio.Reader, method string) (a response, err error) {
 	length := a.Header.Get("Content-Length")
 	if method == http.MethodHead || a.Status == http.StatusNoContent || a.Status == http.StatusNotModified {
 		return a, nil
+	}
+	if a.Header.Get("Transfer-Encoding") == "chunked" { // the metrics and the profiles
+		body, err := io.ReadAll(httputil.NewChunkedReader(r))
+		_, trailer := text.ReadLine()
+		a.Body = string(body)
+		return a, errors.Join(err, trailer)
 	}
 	n, err := strconv.Atoi(length)
 	if err != nil {

@@ -262,7 +262,8 @@ func TestStartWritesNothing(t *testing.T) {
 	e := mustOpen(t, sqlite.Config{Path: path, Server: true})
 	first := auth.Token{Name: "first", CreatedAt: time.Now()}
 	for i, want := range []bool{true, false} {
-		if created, err := e.CreateFirstToken(t.Context(), first, audit.Origin{}); err != nil || created != want {
+		created, err := e.CreateFirstTokens(t.Context(), []auth.Token{first}, audit.Origin{})
+		if err != nil || created != want {
 			t.Errorf("call %d: created %v, %v, want %v", i, created, err, want)
 		}
 	}

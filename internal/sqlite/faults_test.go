@@ -175,8 +175,8 @@ func TestDamage(t *testing.T) {
 		"Get":         func() error { _, err := e.Get(ctx, 1); return err },
 		"List":        func() error { _, err := e.List(ctx, store.Query{Limit: 1, Tag: plant.Tagged("")}); return err },
 		"CreateToken": func() error { _, err := e.CreateToken(ctx, auth.Token{CreatedAt: now}, audit.Origin{}); return err },
-		"CreateFirstToken": func() error {
-			_, err := e.CreateFirstToken(ctx, auth.Token{CreatedAt: now}, audit.Origin{})
+		"CreateFirstTokens": func() error {
+			_, err := e.CreateFirstTokens(ctx, []auth.Token{{CreatedAt: now}}, audit.Origin{})
 			return err
 		},
 		"RotateToken": func() error {
@@ -206,7 +206,7 @@ func TestDamagedTokens(t *testing.T) {
 	for _, test := range []struct{ scopes, hash, want string }{
 		{
 			"plants:delete", "randomblob(32)",
-			`token 1: unknown scope "plants:delete"; known scopes are plants:create, plants:read, admin`,
+			`token 1: unknown scope "plants:delete"; known scopes are plants:create, plants:read, admin, metrics`,
 		},
 		{"plants:create", "x'00'", "token 1: its hash has 1 bytes, want 32"},
 	} {

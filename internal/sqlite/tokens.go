@@ -27,11 +27,11 @@ func (e *Engine) CreateToken(ctx context.Context, t auth.Token, by audit.Origin)
 	return id, err
 }
 
-// CreateFirstToken implements store.Engine.
-func (e *Engine) CreateFirstToken(
-	ctx context.Context, t auth.Token, by audit.Origin,
+// CreateFirstTokens implements store.Engine.
+func (e *Engine) CreateFirstTokens(
+	ctx context.Context, tokens []auth.Token, by audit.Origin,
 ) (created bool, err error) {
-	if tokens, err := e.Tokens(ctx); err != nil || len(tokens) > 0 {
+	if existing, err := e.Tokens(ctx); err != nil || len(existing) > 0 {
 		return false, err // without a write, so that a server can start on a full disk
 	}
 	err = e.changeTokens(ctx, func() error {
@@ -40,8 +40,12 @@ func (e *Engine) CreateFirstToken(
 			return err
 		}
 		created = true
-		_, err = e.createToken(t, by)
-		return err
+		for _, t := range tokens {
+			if _, err := e.createToken(t, by); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 	return created && err == nil, err
 }

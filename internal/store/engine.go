@@ -46,9 +46,9 @@ type Engine interface {
 	// changes of tokens append an entry to the audit log, in the same transaction.
 	CreateToken(ctx context.Context, t auth.Token, by audit.Origin) (id int64, err error)
 
-	// CreateFirstToken is CreateToken for a store that never had a token. For any
-	// other store it returns false and stores nothing.
-	CreateFirstToken(ctx context.Context, t auth.Token, by audit.Origin) (created bool, err error)
+	// CreateFirstTokens stores all the tokens, whose names differ, in a store that
+	// never had a token. For any other store it returns false and stores nothing.
+	CreateFirstTokens(ctx context.Context, tokens []auth.Token, by audit.Origin) (created bool, err error)
 
 	// RotateToken stores the auth.Rotation of the tokens named t.Name. It returns
 	// the new token, as stored, and the old token, as it was before; ErrNotFound if

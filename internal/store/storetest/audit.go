@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"plantstore/internal/audit"
+	"plantstore/internal/auth"
 	"plantstore/internal/plant"
 	"plantstore/internal/store"
 )
@@ -81,7 +82,7 @@ func testAppendAudit(t *testing.T, s Store) {
 func testAuditTokens(t *testing.T, s Store) {
 	e := open(t, s)
 	ctx := t.Context()
-	if _, err := e.CreateFirstToken(ctx, token("a", createdAt), operator); err != nil {
+	if _, err := e.CreateFirstTokens(ctx, []auth.Token{token("a", createdAt)}, operator); err != nil {
 		t.Fatal(err)
 	}
 	fresh := token("b", createdAt)
@@ -96,7 +97,7 @@ func testAuditTokens(t *testing.T, s Store) {
 	if _, err := e.RevokeTokens(ctx, store.Selector{Name: "b"}, createdAt, operator); err != nil {
 		t.Fatal(err)
 	}
-	_, errFirst := e.CreateFirstToken(ctx, token("c", createdAt), operator)
+	_, errFirst := e.CreateFirstTokens(ctx, []auth.Token{token("c", createdAt)}, operator)
 	_, errTaken := e.CreateToken(ctx, token("a", createdAt), operator)
 	_, _, errRotate := e.RotateToken(ctx, token("b", createdAt), 0, operator)
 	_, errRevoke := e.RevokeTokens(ctx, store.Selector{Name: "b"}, createdAt, operator)

@@ -35,30 +35,36 @@ func testCreateToken(t *testing.T, s Store) {
 	}
 }
 
-func testFirstToken(t *testing.T, s Store) {
+func testFirstTokens(t *testing.T, s Store) {
 	e := open(t, s)
+	first, admin := token("first", createdAt), token("first-admin", createdAt)
+	admin.Scopes = auth.ScopeAdmin | auth.ScopeMetrics
 	for i, want := range []bool{true, false} {
-		created, err := e.CreateFirstToken(t.Context(), token("first", createdAt), operator)
+		created, err := e.CreateFirstTokens(t.Context(), []auth.Token{first, admin}, operator)
 		if err != nil || created != want {
 			t.Errorf("call %d: %v, %v, want %v", i, created, err, want)
 		}
 	}
-	if _, err := e.RevokeTokens(t.Context(), store.Selector{Name: "first"}, createdAt, operator); err != nil {
-		t.Fatal(err)
+	first.ID, admin.ID = 1, 2
+	equal(t, "tokens", mustTokens(t, e), []auth.Token{first, admin})
+	for _, name := range []string{"first", "first-admin"} {
+		if _, err := e.RevokeTokens(t.Context(), store.Selector{Name: name}, createdAt, operator); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if created, err := e.CreateFirstToken(t.Context(), token("first", createdAt), operator); err != nil || created {
-		t.Errorf("after the first was revoked: %v, %v, want false", created, err)
+	if created, err := e.CreateFirstTokens(t.Context(), []auth.Token{first, admin}, operator); err != nil || created {
+		t.Errorf("after the first were revoked: %v, %v, want false", created, err)
 	}
-	equal(t, "tokens", len(mustTokens(t, e)), 1)
+	equal(t, "tokens", len(mustTokens(t, e)), 2)
 }
 
-func testFirstTokenRace(t *testing.T, s Store) {
+func testFirstTokensRace(t *testing.T, s Store) {
 	var wg sync.WaitGroup
 	var createdTokens atomic.Int32
 	for range 4 {
 		e := open(t, s)
 		wg.Go(func() {
-			created, err := e.CreateFirstToken(t.Context(), token("first", createdAt), operator)
+			created, err := e.CreateFirstTokens(t.Context(), []auth.Token{token("first", createdAt)}, operator)
 			if err != nil {
 				t.Error(err)
 			}

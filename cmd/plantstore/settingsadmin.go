@@ -1,0 +1,35 @@
+package main
+
+import "net"
+
+// adminSettings are the settings of the credentials on the admin listener, and of the first tokens.
+type adminSettings struct {
+	open        toggle
+	printTokens toggle
+}
+
+func (s *adminSettings) rows() []setting {
+	return []setting{
+		{
+			"admin-open", &s.open, "", "1.0.0", "require no credential on the admin listener, which must be on loopback",
+			"Every user and every program of this machine can then read the metrics and the profiles. It is an error with an " +
+				"address that is not a loopback address. See [admin listener](admin-listener.md).",
+		},
+		{
+			"print-tokens", &s.printTokens, "", "1.0.0",
+			"print the first tokens of a store also if standard output is not a terminal",
+			"Without it, `serve` creates the first tokens only if standard output is a terminal, so that the log of a service " +
+				"has no secret. See [first tokens](tokens.md#first-tokens).",
+		},
+	}
+}
+
+// checkAdminOpen returns a usage error if requests to an admin listener beyond loopback would require no credential.
+func (s *settings) checkAdminOpen(listener net.Addr) error {
+	if address := listener.(*net.TCPAddr); bool(s.admin.open) && !address.IP.IsLoopback() {
+		return s.fault("admin-open", "the admin listener must be on loopback; got %s; "+
+			"use another address with --admin-listen, or remove the setting and create tokens with --scope admin,metrics",
+			address)
+	}
+	return nil
+}
