@@ -1,0 +1,290 @@
+package server_test
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"plantstore/internal/audit"
+	"plantstore/internal/auth"
+	"plantstore/internal/server"
+	"plantstore/internal/store"
+)
+
+// The kinds of credentials in the columns of docs/reference/authorization.md.
+const (
+	kindNone = iota
+	kindMalformed
+	kindInvalid
+	kindOtherScope
+	kindRightScope
+	kinds
+)
+
+// authorizationRow is a row of the page.
+type authorizationRow struct {
+	method, target, scope string
+	want                  [kinds]int // status by kind
+	wantOpen              int        // with AdminOpen; 0 for the public listener
+}
+
+// authorizationPage returns the rows of docs/reference/authorization.md by listener.
+func authorizationPage(t *testing.T) map[string][]authorizationRow {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/reference/authorization.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, listener := map[string][]authorizationRow{}, ""
+	for line := range strings.Lines(string(text)) {
+		if name, ok := strings.CutPrefix(line, "## "); ok {
+			listener = strings.ToLower(strings.Fields(name)[0])
+		}
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
+		for i := range cells {
+			cells[i] = strings.Trim(cells[i], " `–")
+		}
+		if len(cells) < 3+kinds || cells[0] != "GET" && cells[0] != "POST" {
+			continue
+		}
+		row := authorizationRow{method: cells[0], target: cells[1], scope: cells[2]}
+		for i := range row.want {
+			row.want[i] = mustAtoi(t, cells[3+i])
+		}
+		if len(cells) > 3+kinds {
+			row.wantOpen = mustAtoi(t, cells[3+kinds])
+		}
+		rows[listener] = append(rows[listener], row)
+	}
+	return rows
+}
+
+func mustAtoi(t *testing.T, text string) int {
+	t.Helper()
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// The page has the routes of both listeners, with their scopes, and no others.
+func TestAuthorizationPage(t *testing.T) {
+	t.Parallel()
+	h := start(t, func(s *setup) { s.pprof = true })
+	public, err := server.PublicRoutes(h.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := authorizationPage(t)
+	for listener, routes := range map[string][]server.RouteInfo{
+		"public": public, "admin": server.AdminRoutes(h.config),
+	} {
+		want := map[string]string{} // scopes by method and target
+		for _, r := range routes {
+			if r.Method == http.MethodHead { // like GET
+				continue
+			}
+			want[r.Method+" "+r.Path] = r.Scope
+			if r.Verbose != "" {
+				want[r.Method+" "+r.Path+"?verbose"] = r.Verbose
+			}
+		}
+		for _, row := range page[listener] {
+			name := row.method + " " + row.target
+			if scope, ok := want[name]; !ok || scope != row.scope {
+				t.Errorf("%s listener: %s: the page has the scope %q, the route %q (exists: %t)",
+					listener, name, row.scope, scope, ok)
+			}
+			delete(want, name)
+		}
+		for name := range want {
+			t.Errorf("%s listener: the page has no row for %s", listener, name)
+		}
+	}
+}
+
+// everyScope are all scopes, also those of older versions.
+var everyScope = []string{"plants:create", "plants:read", "admin", "metrics"}
+
+// credentials are the headers of requests by kind. Those of the last two kinds depend
+// on the scope.
+type credentials struct {
+	fixed   [kindOtherScope][]string
+	secrets map[string]string // by scopes
+}
+
+// of returns the headers of a kind for a route with a scope; empty: it is open.
+func (c credentials) of(kind int, scope string) (headers []string) {
+	if kind < kindOtherScope {
+		return c.fixed[kind]
+	}
+	for scopes, secret := range c.secrets {
+		if has := scope == "" || slices.Contains(strings.Fields(scopes), scope); has == (kind == kindRightScope) {
+			headers = append(headers, "Authorization: Bearer "+secret)
+		}
+	}
+	return headers
+}
+
+// startWithCredentials starts a server with profiles, and with tokens of each scope,
+// of all scopes and of all but one.
+func startWithCredentials(t *testing.T, adminOpen bool) (*harness, credentials) {
+	t.Helper()
+	c := credentials{secrets: map[string]string{}}
+	expired, revoked := "", ""
+	h := start(t, func(s *setup) {
+		s.pprof, s.adminOpen = true, adminOpen
+		s.seed = func(e store.Engine) {
+			all := strings.Join(everyScope, " ")
+			sets := append([]string{"", all}, everyScope...)
+			for _, scope := range everyScope {
+				rest := strings.Fields(strings.Replace(all, scope, "", 1))
+				sets = append(sets, strings.Join(rest, " "))
+			}
+			for i, scopes := range sets {
+				c.secrets[scopes] = mint(t, e, auth.Token{Name: fmt.Sprint("scopes", i), Scopes: scopesOf(t, scopes)})
+			}
+			every := scopesOf(t, all)
+			expired = mint(t, e, auth.Token{Name: "ended", Scopes: every, ExpiresAt: time.Now().Add(-time.Second)})
+			revoked = mint(t, e, auth.Token{Name: "revoked", Scopes: every})
+			if _, err := e.RevokeTokens(t.Context(), store.Selector{Name: "revoked"}, time.Now(), audit.Origin{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	c.fixed[kindNone] = []string{"-Authorization", "Authorization: Basic cGxhbnQ6c3RvcmU=", "Authorization: "}
+	c.fixed[kindMalformed] = []string{"Authorization: Bearer", "+Authorization: Bearer x", "Authorization: Bearer a b"}
+	for _, secret := range []string{
+		auth.Mint(), expired, revoked, h.token + "0", h.token[:20], "x", strings.Repeat("x", 4000),
+		"eyJhbGciOiJub25lIn0.eyJzY29wZSI6ImFkbWluIG1ldHJpY3MifQ.", // an unsigned JWT
+	} {
+		c.fixed[kindInvalid] = append(c.fixed[kindInvalid], "Authorization: Bearer "+secret)
+	}
+	return h, c
+}
+
+// TestAuthorization sends a request for each cell of docs/reference/authorization.md,
+// in both modes of the admin listener. It does not run in parallel with other tests,
+// because they record profiles.
+func TestAuthorization(t *testing.T) { //nolint:paralleltest // see above
+	page := authorizationPage(t)
+	for _, adminOpen := range []bool{false, true} {
+		h, c := startWithCredentials(t, adminOpen)
+		for listener, address := range map[string]string{"public": h.public, "admin": h.admin} {
+			for _, row := range page[listener] {
+				if listener == "admin" && adminOpen {
+					for kind := range row.want {
+						row.want[kind] = row.wantOpen
+					}
+				}
+				checkAuthorization(t, h, address, row, c)
+			}
+		}
+	}
+}
+
+// checkAuthorization sends the requests of a row.
+func checkAuthorization(t *testing.T, h *harness, address string, row authorizationRow, c credentials) {
+	t.Helper()
+	codes := [kinds]int{kindNone: 40101, kindMalformed: 40051, kindInvalid: 40102, kindOtherScope: 40301}
+	methods := []string{row.method}
+	if row.method == "GET" {
+		methods = append(methods, "HEAD")
+	}
+	for kind, want := range row.want {
+		for _, header := range c.of(kind, row.scope) {
+			for _, method := range methods {
+				body := ""
+				if method == "POST" {
+					body = `{"id":1,"name":"A"}`
+				}
+				a := h.sendTo(address, message(method+" "+quick(row.target)+" HTTP/1.1", body, header))
+				name := fmt.Sprintf("%s %s with %.40s", method, row.target, header)
+				if a.Status != want {
+					t.Errorf("%s: got %d, want %d", name, a.Status, want)
+				}
+				challenge := a.Header.Get("WWW-Authenticate")
+				if want == 200 && challenge != "" || want != 200 && !strings.HasPrefix(challenge, challengeNone) ||
+					want == 403 && !strings.HasSuffix(challenge, ` scope="`+row.scope+`"`) {
+					t.Errorf("%s: got the challenge %q", name, challenge)
+				}
+				if method != "HEAD" && want != 200 && int(a.code(t)) != codes[kind] {
+					t.Errorf("%s: got %s, want %d", name, a.Body, codes[kind])
+				}
+			}
+		}
+	}
+}
+
+// quick returns a target whose profile takes a short time.
+func quick(target string) string {
+	if strings.HasSuffix(target, "/profile") || strings.HasSuffix(target, "/trace") {
+		return target + "?seconds=0.001"
+	}
+	return target
+}
+
+// Another method receives 405, and no spelling of a path opens a route without its
+// credential.
+func TestAuthorizationIsNotBypassed(t *testing.T) {
+	t.Parallel()
+	h, _ := startWithCredentials(t, false)
+	for listener, rows := range authorizationPage(t) {
+		for _, row := range rows {
+			for _, method := range []string{"DELETE", "PUT", "PATCH", "OPTIONS", "TRACE", "CONNECT", "get", "HEADER"} {
+				address := map[string]string{"public": h.public, "admin": h.admin}[listener]
+				a := h.sendTo(address, message(method+" "+row.target+" HTTP/1.1", "", "-Authorization"))
+				if a.Status != 405 {
+					t.Errorf("%s %s: got %d, want 405", method, row.target, a.Status)
+				}
+			}
+		}
+	}
+	for target, want := range map[string]int{
+		"//metrics": 404, "/metrics/": 404, "/./metrics": 404, "/livez/../metrics": 404, "/METRICS": 404,
+		"/metrics;x": 404, "/metrics%00": 404, "/metrics%2f": 404, "/%2fmetrics": 404, "/livez/metrics": 404,
+		"/metrics%20": 404, "metrics": 400, "/readyz/?verbose": 404, "//debug/pprof/heap": 404,
+		"/debug/pprof": 404, "/debug//pprof/heap": 404, "/debug/pprof/heap/": 404, "/debug/pprof/none": 404,
+		"/%6detrics": 401, "/%6Detrics?x": 401, "/metrics?livez": 401, "/metrics#/livez": 404,
+		"http://localhost/metrics": 401, "HTTP://127.0.0.1//metrics": 404, "/debug/pprof/%68eap": 401,
+		"/readyz?%76erbose": 401, "/readyz?verbose=": 401, "/readyz?verbose=false": 401, "/readyz?a&verbose": 401,
+		"/read%79z?verbose": 401, "/readyz?verbose&verbose": 401,
+		"/readyz?a;verbose": 200, "/readyz?%2576erbose": 200, "/readyz?Verbose": 200, "/readyz?%zz": 200,
+	} {
+		a := h.sendTo(h.admin, message("GET "+target+" HTTP/1.1", "", "-Authorization"))
+		if a.Status != want {
+			t.Errorf("%s: got %d, want %d", target, a.Status, want)
+		}
+		if a.Status == 200 {
+			same(t, a, jsonResponse(200, `{"status":"ready"}`+"\n"))
+		}
+	}
+}
+
+// The listener checks Host, Origin and Sec-Fetch-Site in both modes, before the
+// credential.
+func TestGuardInBothModes(t *testing.T) {
+	t.Parallel()
+	for _, adminOpen := range []bool{false, true} {
+		h, c := startWithCredentials(t, adminOpen)
+		for _, row := range authorizationPage(t)["admin"] {
+			for _, header := range append(c.of(kindRightScope, row.scope), "-Authorization") {
+				for change, want := range map[string]int{
+					"Host: evil.example": 42101, "Origin: http://evil.example": 40302, "Sec-Fetch-Site: cross-site": 40302,
+				} {
+					a := h.sendTo(h.admin, message("GET "+row.target+" HTTP/1.1", "", header, change))
+					if got := int(a.code(t)); got != want {
+						t.Errorf("open %t: %s with %s and %.30s: got %d, want %d",
+							adminOpen, row.target, change, header, got, want)
+					}
+				}
+			}
+		}
+	}
+}
