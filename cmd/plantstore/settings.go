@@ -140,7 +140,8 @@ func (s *settings) limitSettings() []setting {
 		{"idle-timeout", &s.idleTimeout, "2m", "1.0.0", "`time` after which the server closes an idle connection", ""},
 		{
 			"queue-max", s.queueMax.between(1, 1<<20), "8192", "1.0.0", "number of `plants` that may wait for a commit",
-			"The response to more is 503 with the error 50301. The names and tags of waiting plants also have a common " +
+			"The response to more is 503 with the error 50301. One credential can fill three quarters of the queue, see " +
+				"[share of the queue](limits.md#share-of-the-queue). The names and tags of waiting plants also have a common " +
 				"limit of 32 MiB.",
 		},
 		{

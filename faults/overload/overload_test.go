@@ -115,6 +115,12 @@ var crowd = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 128}}
 
 // post sends a plant and returns the status and the Retry-After header.
 func post(ctx context.Context, url, token string, id int64) (status int, retryAfter string, err error) {
+	return postWith(ctx, crowd, url, token, id)
+}
+
+func postWith(
+	ctx context.Context, client *http.Client, url, token string, id int64,
+) (status int, retryAfter string, err error) {
 	body := strings.NewReader(fmt.Sprintf(`{"id":%d,"name":"made"}`, id))
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/plants", body)
 	if err != nil {
@@ -122,7 +128,7 @@ func post(ctx context.Context, url, token string, id int64) (status int, retryAf
 	}
 	r.Header.Set("Authorization", "Bearer "+token)
 	r.Header.Set("Content-Type", "application/json")
-	response, err := crowd.Do(r)
+	response, err := client.Do(r)
 	if err != nil {
 		return 0, "", err
 	}

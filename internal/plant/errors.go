@@ -235,7 +235,10 @@ var catalogue = []Entry{
 		CodeTransferEncoding, "transfer-encoding-unsupported", "The Transfer-Encoding is not chunked.",
 		"Send a Content-Length, or Transfer-Encoding: chunked.",
 	},
-	{CodeQueueFull, "queue-full", "The queue of plants is full. The plant was not stored.", retry},
+	{
+		CodeQueueFull, "queue-full",
+		"The queue is full, or the credential has its share of it. The plant was not stored.", retry,
+	},
 	{CodeShuttingDown, "shutting-down", "The server is shutting down. The plant was not stored.", retry},
 	{CodeOutcomeUnknown, "outcome-unknown", "The outcome of the commit is unknown: the plant may be stored.", retry},
 	{CodeStoreUnavailable, "store-unavailable", "The store is unavailable. The plant was not stored.", retry},

@@ -15,6 +15,8 @@ type metrics struct {
 	plants            prometheus.Histogram
 	took              prometheus.Histogram
 	failed            prometheus.Counter
+
+	refusedFull, refusedShare prometheus.Counter
 }
 
 func newMetrics(to prometheus.Registerer, pendingPlants func() int, durability func() Durability) *metrics {
@@ -48,6 +50,11 @@ func newMetrics(to prometheus.Registerer, pendingPlants func() int, durability f
 			Help: "Commits that failed or have an unknown outcome.",
 		}),
 	}
+	refused := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "plantstore_plants_refused_total",
+		Help: "Plants refused because the queue was full, or nearly full and the credential had its share.",
+	}, []string{"reason"})
+	m.refusedFull, m.refusedShare = refused.WithLabelValues("full"), refused.WithLabelValues("share")
 	waiting := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "plantstore_queue_plants",
 		Help: "Plants that wait for the next commit.",
@@ -65,7 +72,7 @@ func newMetrics(to prometheus.Registerer, pendingPlants func() int, durability f
 		}
 		return 0
 	})
-	to.MustRegister(m.created, m.replayed, m.wait, m.plants, m.took, m.failed, waiting, warnings, standby)
+	to.MustRegister(m.created, m.replayed, m.wait, m.plants, m.took, m.failed, refused, waiting, warnings, standby)
 	return m
 }
 

@@ -52,6 +52,8 @@ type pendingBatch struct {
 	late     chan struct{} // closed when the batch is older than Limits.AnswerTimeout
 	timer    *time.Timer   // closes late; set by the first create
 	first    [1]Create     // of creates for a lone client, without another allocation
+
+	shares map[int64]share // of creates by token; nil: not counted yet
 }
 
 // Limits bounds the plants that wait for a commit. A zero field means its default.
@@ -145,10 +147,14 @@ func (w *writer) add(c Create) (b *pendingBatch, i int, err error) {
 			Message: "the plant was not stored because the server is shutting down; send it again",
 		}
 	case len(b.creates) >= w.limit.QueueMax || b.bytes+bytes > w.limit.Bytes:
+		w.metrics.refusedFull.Inc()
 		return nil, 0, &plant.Error{
 			Code:    plant.CodeQueueFull,
 			Message: "the plant was not stored because the queue is full; send it again",
 		}
+	}
+	if err := w.refuseShare(b, c); err != nil {
+		return nil, 0, err
 	}
 	select {
 	case <-b.late: // the running commit hangs, and every request in the batch has timed out
@@ -160,6 +166,9 @@ func (w *writer) add(c Create) (b *pendingBatch, i int, err error) {
 	}
 	b.creates = append(b.creates, c)
 	b.bytes += bytes
+	if b.shares != nil {
+		b.countShare(c)
+	}
 	if len(b.creates) == w.wakeAt {
 		w.signal()
 	}

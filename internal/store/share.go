@@ -1,0 +1,48 @@
+package store
+
+import "plantstore/internal/plant"
+
+// A credential may have three plants in the pending batch for each place that is free.
+// So one credential can fill three quarters of the queue. With n such credentials, one
+// place of 3n+1 stays free, and a credential with few plants always finds a place. The
+// rule holds for the bytes of the plants too.
+const sharePerFree = 3
+
+// share is the part of the pending batch that one credential has.
+type share struct{ plants, bytes int }
+
+// refuseShare returns an error if the credential of c has its share of the pending
+// batch. The caller has locked mu.
+func (w *writer) refuseShare(b *pendingBatch, c Create) error {
+	freePlants, freeBytes := w.limit.QueueMax-len(b.creates), w.limit.Bytes-b.bytes
+	if len(b.creates) < sharePerFree*freePlants && b.bytes < sharePerFree*freeBytes {
+		return nil // no credential has more than all
+	}
+	has := b.shareOf(c.By)
+	if has.plants < sharePerFree*freePlants && has.bytes < sharePerFree*freeBytes {
+		return nil
+	}
+	w.metrics.refusedShare.Inc()
+	return &plant.Error{
+		Code: plant.CodeQueueFull,
+		Message: "the plant was not stored because the queue is nearly full and this credential has its share of it; " +
+			"send it again",
+	}
+}
+
+// shareOf returns the share of a credential. The batch counts shares only from its first
+// call on, when the batch is nearly full, so that the usual create costs nothing.
+func (b *pendingBatch) shareOf(by int64) share {
+	if b.shares == nil {
+		b.shares = make(map[int64]share)
+		for _, c := range b.creates {
+			b.countShare(c)
+		}
+	}
+	return b.shares[by]
+}
+
+func (b *pendingBatch) countShare(c Create) {
+	s := b.shares[c.By]
+	b.shares[c.By] = share{plants: s.plants + 1, bytes: s.bytes + c.Plant.Bytes()}
+}
