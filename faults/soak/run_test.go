@@ -61,7 +61,7 @@ func soak(t *testing.T, program string, length time.Duration) *run {
 	r.token = rig.Token(t, program, r.db, "soak")
 	var err error
 	backupEvery := max(length/12, 5*time.Second).String()
-	r.server, err = rig.Start(t, program, r.db, nil,
+	r.server, err = rig.Start(t, program, r.db, nil, "--auth-failures", "0",
 		"--backup-dir", t.TempDir(), "--backup-every", backupEvery, "--backup-keep", "2")
 	if err != nil {
 		t.Fatal(err)
