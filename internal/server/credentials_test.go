@@ -30,10 +30,10 @@ const (
 
 // startWithTokens starts a server with tokens of every kind and returns their secrets
 // by name.
-func startWithTokens(t *testing.T) (h *harness, secrets map[string]string) {
+func startWithTokens(t *testing.T, change ...func(*setup)) (h *harness, secrets map[string]string) {
 	t.Helper()
 	secrets = map[string]string{}
-	h = start(t, func(s *setup) {
+	h = start(t, append(change, func(s *setup) {
 		s.seed = func(e store.Engine) {
 			now, all := time.Now(), scopesOf(t, "plants:create plants:read admin")
 			for _, token := range []auth.Token{
@@ -57,7 +57,7 @@ func startWithTokens(t *testing.T) (h *harness, secrets map[string]string) {
 				}
 			}
 		}
-	})
+	})...)
 	return h, secrets
 }
 

@@ -125,7 +125,7 @@ func (h *handler) serve(rec *responseRecorder, r *http.Request) error {
 	}
 	rec.route = route
 	scope := route.required(r)
-	principal, err := h.authorize(rec, r, scope)
+	principal, err := h.authorize(rec, r, route, scope)
 	rec.principal = principal.Name
 	if err != nil {
 		if invalid := (*auth.Invalid)(nil); errors.As(err, &invalid) {
@@ -148,13 +148,20 @@ type denied struct {
 func (e *denied) Unwrap() error { return e.error }
 
 // authorize returns the principal of a request that requires a scope, 0 for none.
-func (h *handler) authorize(rec *responseRecorder, r *http.Request, scope auth.Scopes) (auth.Principal, error) {
+func (h *handler) authorize(
+	rec *responseRecorder, r *http.Request, route *route, scope auth.Scopes,
+) (auth.Principal, error) {
 	if scope == 0 {
 		return auth.Principal{}, nil
 	}
 	credential, err := auth.Bearer(r.Header)
 	if err != nil {
 		return auth.Principal{}, err
+	}
+	if route.stale {
+		if principal, err := h.store.AuthenticateStale(credential); err == nil {
+			return principal, principal.Require(scope)
+		}
 	}
 	principal, err := h.authenticate(rec, r, credential)
 	if err != nil {

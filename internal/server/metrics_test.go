@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"regexp"
 	"strings"
@@ -14,6 +15,7 @@ import (
 
 	"plantstore/internal/audit"
 	"plantstore/internal/auth"
+	"plantstore/internal/plant"
 	"plantstore/internal/store"
 )
 
@@ -144,6 +146,30 @@ func TestStoreGauges(t *testing.T) {
 	unknown := func(context.Context) (store.State, error) { return store.State{Plants: -1}, nil }
 	f.state.Store(&unknown)
 	h.until(t, func() bool { return strings.Contains(h.page(t, "/metrics"), "\nplantstore_plants NaN\n") })
+}
+
+// The server authenticates a scrape also while the engine is unreachable. Other requests
+// receive 503, because a token may have been revoked.
+func TestMetricsWhileTheStoreIsUnreachable(t *testing.T) {
+	t.Parallel()
+	h, f := startFaulty(t, func(s *setup) { s.pprof = true })
+	fails := func(context.Context) (store.State, error) { return store.State{}, errors.New("unreachable") }
+	f.state.Store(&fails)
+	h.until(t, func() bool { return h.get(t, "/readyz").Status == http.StatusServiceUnavailable })
+	if got := h.get(t, "/metrics").Status; got != http.StatusOK {
+		t.Errorf("/metrics: got %d, want 200", got)
+	}
+	for _, raw := range []string{
+		message("GET /debug/pprof/cmdline HTTP/1.1", ""),
+		message("GET /metrics HTTP/1.1", "", "Authorization: Bearer "+auth.Mint()),
+	} {
+		if a := h.sendTo(h.admin, raw); a.code(t) != plant.CodeStoreUnavailable {
+			t.Errorf("%.30s: got %+v, want %d", raw, a, plant.CodeStoreUnavailable)
+		}
+	}
+	a := h.sendTo(h.admin, message("GET /metrics HTTP/1.1", "", "Authorization: Bearer "+h.token))
+	same(t, a, refused(40301, "the credential lacks the scope metrics",
+		"WWW-Authenticate", challengeNone+`, error="insufficient_scope", scope="metrics"`))
 }
 
 // plantstore_connections_open counts each connection once, until it is closed.

@@ -31,6 +31,7 @@ type route struct {
 	scope   auth.Scopes // the credential must have it
 	open    bool        // requires no credential, except for verbose
 	verbose auth.Scopes // an open route with ?verbose requires it; 0: none
+	stale   bool        // accepts the tokens of the last poll also while the store is unreachable
 	handle  handlerFunc
 	metrics *routeMetrics // set by newServer
 	log     slog.Handler  // with the method and the path; set by newServer
@@ -68,7 +69,9 @@ func adminRoutes(c Config) routes {
 	}
 	if c.Metrics != nil {
 		page := fromHandler(promhttp.HandlerFor(c.Metrics, promhttp.HandlerOpts{}))
-		list = append(list, route{method: "GET", path: "/metrics", scope: auth.ScopeMetrics, handle: page})
+		list = append(list, route{
+			method: "GET", path: "/metrics", scope: auth.ScopeMetrics, stale: true, handle: page,
+		})
 	}
 	if c.Pprof {
 		list = append(list, profiles()...)

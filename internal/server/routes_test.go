@@ -87,7 +87,7 @@ func TestListenersServeDifferentPaths(t *testing.T) {
 	}
 	for _, in := range []string{
 		post(`{"id":1,"name":"A"}`), message("GET /healthz HTTP/1.1", ""), message("GET /openapi.json HTTP/1.1", ""),
-		message("GET /docs HTTP/1.1", ""),
+		message("GET /docs HTTP/1.1", ""), message("GET / HTTP/1.1", "", "-Authorization"),
 	} {
 		same(t, h.sendTo(h.admin, in), refused(40401, textAdminNotFound))
 	}
