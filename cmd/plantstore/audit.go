@@ -13,14 +13,14 @@ import (
 func newAudit(p *program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "audit",
-		Short: "Read and verify the audit log",
-		Long: `Read and verify the audit log of the store. It has an entry for each change of
+		Short: "List, verify and prune the audit log",
+		Long: `List, verify and prune the audit log of the store. It has an entry for each change of
 tokens, each copy of the plants, each start of a server and more. The server may
 run.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newAuditList(p), newAuditVerify(p))
+	cmd.AddCommand(newAuditList(p), newAuditVerify(p), newAuditPrune(p))
 	return cmd
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"plantstore/internal/audit"
 	"plantstore/internal/sqlite"
 )
 
@@ -52,12 +53,12 @@ With --backup-dir a server makes backups on a schedule.`,
 				return err
 			}
 			if args[0] == streamArg {
-				return p.backupStream(cmd.Context(), db, o)
+				return p.backupStream(cmd.Context(), s, db, o)
 			}
 			if o.manifest != "" {
 				return errManifestFlag
 			}
-			return p.backupFile(cmd.Context(), db, args[0], o.asJSON)
+			return p.backupFile(cmd.Context(), s, db, args[0], o.asJSON)
 		},
 	}
 	s.bindStore(cmd.Flags())
@@ -79,7 +80,15 @@ type backupFacts struct {
 	sqlite.Manifest
 }
 
-func (p *program) backupFile(ctx context.Context, db, to string, asJSON bool) error {
+// backupDetails returns the details of a backup. A backup that did not end has no SHA-256.
+func backupDetails(path string, m sqlite.Manifest) []audit.Detail {
+	return []audit.Detail{
+		fileDetail(path), countDetail("plants", m.Plants), countDetail("commits", m.Commits),
+		{Key: "sha256", Value: m.SHA256},
+	}
+}
+
+func (p *program) backupFile(ctx context.Context, s *settings, db, to string, asJSON bool) error {
 	file, err := filePath(to)
 	if err != nil {
 		return err
@@ -88,6 +97,9 @@ func (p *program) backupFile(ctx context.Context, db, to string, asJSON bool) er
 	progress.part(0, 1)
 	m, err := sqlite.Backup(ctx, db, file, progress.part)
 	progress.end()
+	if m.Store != "" { // else nothing was copied
+		p.auditReading(ctx, s, audit.StoreBackup, append(backupDetails(file, m), resultDetail(err))...)
+	}
 	switch {
 	case errors.Is(err, context.Canceled):
 		return errInterrupted
@@ -100,7 +112,7 @@ func (p *program) backupFile(ctx context.Context, db, to string, asJSON bool) er
 	return err
 }
 
-func (p *program) backupStream(ctx context.Context, db string, o *backupOptions) error {
+func (p *program) backupStream(ctx context.Context, s *settings, db string, o *backupOptions) error {
 	switch _, terminal := isTerminal(p.stdout); {
 	case o.asJSON:
 		return usagef("json: standard output has the backup; use --manifest instead")
@@ -120,6 +132,9 @@ func (p *program) backupStream(ctx context.Context, db string, o *backupOptions)
 	progress.part(0, 1)
 	m, err := sqlite.BackupTo(ctx, db, interruptibleTo(ctx, p.stdout), temp, progress.part)
 	progress.end()
+	if m.Store != "" { // else nothing was copied
+		p.auditReading(ctx, s, audit.StoreBackup, append(backupDetails(streamArg, m), resultDetail(err))...)
+	}
 	if err == nil && o.manifest != "" {
 		err = m.Write(o.manifest)
 	}

@@ -57,6 +57,7 @@ func TestEverySettingHasThreeSources(t *testing.T) {
 		"request-timeout": "7s", "answer-timeout": "7s", "idle-timeout": "7s", "queue-max": "7", "wal-max": "64MiB",
 		"auth-failures": "7", "credential-rate": "7", "credential-burst": "7", "credential-concurrency": "7",
 		"backup-dir": "copies", "backup-every": "1d7h", "backup-keep": "3", "require-sync-standby": "true",
+		"audit-keep": "7d",
 	}
 	needed := map[string][]string{ // settings that a setting requires
 		"tls-cert": {"--tls-key=key.pem"}, "tls-key": {"--tls-cert=cert.pem"},

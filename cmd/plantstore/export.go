@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"plantstore/internal/audit"
 	"plantstore/internal/dump"
 	"plantstore/internal/plant"
 	"plantstore/internal/store"
@@ -53,12 +55,15 @@ plant exactly. CSV does not keep the difference between an empty tag and no tag.
 			}
 			return p.withStore(cmd, s, engineOptions{readOnly: true}, func(ctx context.Context, engine store.Engine) error {
 				if output == "" {
-					return p.exportStdout(ctx, engine, f)
+					facts, err := p.exportStdout(ctx, engine, f)
+					p.auditExport(ctx, s, facts, err)
+					return err
 				}
 				if sameFile(output, s.db.path) {
 					return usagef("output: %s is the store; name another file", output)
 				}
 				facts, err := p.exportFile(ctx, engine, output, force, f, compression)
+				p.auditExport(ctx, s, facts, err)
 				switch {
 				case errors.Is(err, errInterrupted):
 					return err
@@ -92,6 +97,11 @@ type exportFacts struct {
 	EmptyTagsLost int64            `json:"empty_tags_lost"`
 }
 
+func (p *program) auditExport(ctx context.Context, s *settings, facts exportFacts, err error) {
+	p.auditReading(ctx, s, audit.PlantsExport, fileDetail(cmp.Or(facts.File, streamArg)),
+		countDetail("plants", facts.Plants), resultDetail(err))
+}
+
 // reportExport prints the number of plants, unless quiet, and of lost empty tags.
 func (p *program) reportExport(facts exportFacts, quiet bool) {
 	if !quiet {
@@ -103,7 +113,7 @@ func (p *program) reportExport(facts exportFacts, quiet bool) {
 	}
 }
 
-func (p *program) exportStdout(ctx context.Context, engine store.Engine, f dump.Format) error {
+func (p *program) exportStdout(ctx context.Context, engine store.Engine, f dump.Format) (exportFacts, error) {
 	to := interruptibleTo(ctx, p.stdout)
 	if _, ok := isTerminal(p.stdout); ok {
 		to = &terminalWriter{terminal: to}
@@ -112,7 +122,7 @@ func (p *program) exportStdout(ctx context.Context, engine store.Engine, f dump.
 	if err == nil {
 		p.reportExport(facts, p.quiet)
 	}
-	return err
+	return facts, err
 }
 
 // exportFile exports to a file, which appears at path when it is complete.

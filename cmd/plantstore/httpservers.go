@@ -14,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"plantstore/internal/audit"
 	"plantstore/internal/listen"
 	"plantstore/internal/server"
 	"plantstore/internal/store"
@@ -32,6 +33,8 @@ type httpServers struct {
 	adminURL                      *url.URL
 	certificates                  certificates
 	publicTLS, adminTLS           bool
+
+	audit *audit.Recorder
 
 	running sync.WaitGroup
 	failed  chan error // of a server that stopped by itself; buffers one error of each
@@ -114,6 +117,7 @@ func (h *httpServers) open(s *settings, st *store.Store, log *slog.Logger, metri
 		AdminOpen:   bool(s.admin.open),
 		Metrics:     metrics,
 		Pprof:       bool(s.pprof),
+		Audit:       h.audit,
 		PublicTLS:   h.publicTLS,
 		AdminTLS:    h.adminTLS,
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"plantstore/internal/audit"
 	"plantstore/internal/dump"
 	"plantstore/internal/store"
 )
@@ -78,6 +79,7 @@ type importJob struct {
 	force       bool // rejectsPath may be replaced
 	asJSON      bool
 
+	name     string   // of the input
 	input    *os.File // nil for standard input
 	source   io.Reader
 	format   dump.Format
@@ -98,6 +100,7 @@ type importCounts struct {
 
 // open sets the format and opens the input.
 func (j *importJob) open(ctx context.Context, path, format string) (err error) {
+	j.name = path
 	detected, _, ok := dump.DetectPath(path)
 	switch {
 	case format != "":
@@ -197,6 +200,9 @@ func (j *importJob) run(ctx context.Context, engine store.Engine) error {
 	j.progress.end()
 	err = errors.Join(err, j.publishRejects())
 	c := j.counts
+	j.p.audit(ctx, engine, audit.PlantsImport, fileDetail(j.name), resultDetail(err),
+		countDetail("created", c.Created), countDetail("existing", c.Existing),
+		countDetail("conflicting", c.Conflicting), countDetail("invalid", c.Invalid))
 	err = errors.Join(err, j.printCounts())
 	switch {
 	case errors.Is(err, errInterrupted):

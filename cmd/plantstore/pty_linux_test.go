@@ -202,9 +202,9 @@ func TestBars(t *testing.T) {
 		bar  string // part of the output before
 	}{
 		{"import many.jsonl --create --db a.db", "created 2000, existing 0, conflicting 0, invalid 0\n", "] 0 rows, 0%"},
-		{"verify --db a.db", "a.db is undamaged: 2000 plants, 0 tokens, last commit 1\n", "0 plants"},
+		{"verify --db a.db", "a.db is undamaged: 2000 plants, 0 tokens, last commit 2\n", "0 plants"},
 		{"export -o b.jsonl --db a.db", "exported 2000 plants\n", "0 plants"},
-		{"backup b.db --db a.db", "b.db has 2000 plants, up to commit 1\n", "] 0%"},
+		{"backup b.db --db a.db", "b.db has 2000 plants, up to commit 3\n", "] 0%"},
 		{"restore b.db --db c.db", "c.db has the 2000 plants of TIME\n", "] 0%"},
 	} {
 		t.Run(c.args, func(t *testing.T) {

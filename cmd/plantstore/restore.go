@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"plantstore/internal/audit"
 	"plantstore/internal/sqlite"
 )
 
@@ -39,7 +40,7 @@ backup is complete and undamaged.`,
 			if o.manifest != "" && args[0] != streamArg {
 				return errManifestFlag
 			}
-			return p.restore(cmd.Context(), args[0], db, o)
+			return p.restore(cmd.Context(), s, args[0], db, o)
 		},
 	}
 	s.bindStore(cmd.Flags())
@@ -56,7 +57,7 @@ type restoreFacts struct {
 	sqlite.Manifest
 }
 
-func (p *program) restore(ctx context.Context, from, db string, o *backupOptions) (err error) {
+func (p *program) restore(ctx context.Context, s *settings, from, db string, o *backupOptions) (err error) {
 	progress := p.newProgress(0)
 	var m sqlite.Manifest
 	name := "standard input"
@@ -70,6 +71,9 @@ func (p *program) restore(ctx context.Context, from, db string, o *backupOptions
 		m, err = sqlite.Restore(ctx, name, db, o.force, progress.part)
 	}
 	progress.end()
+	if err == nil {
+		p.auditReading(ctx, s, audit.StoreRestore, backupDetails(from, m)...)
+	}
 	var usage *usageError
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, errInterrupted):

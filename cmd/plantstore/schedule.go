@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"plantstore/internal/audit"
 	"plantstore/internal/sqlite"
 )
 
@@ -22,9 +23,10 @@ type schedule struct {
 	every   time.Duration
 	keep    int
 	log     *slog.Logger
-	remove  func(path string) error // os.Remove, except in tests
-	store   string                  // id of the store in its manifests; empty until it is read
-	ignored map[string]bool         // files with a logged warning; at most ignoredMax
+	remove  func(path string) error              // os.Remove, except in tests
+	made    func(path string, m sqlite.Manifest) // called after each backup
+	store   string                               // id of the store in its manifests; empty until it is read
+	ignored map[string]bool                      // files with a logged warning; at most ignoredMax
 
 	last       prometheus.Gauge // when this server made its last backup
 	failed     prometheus.Counter
@@ -58,11 +60,16 @@ func (s *settings) checkBackupDir() error {
 }
 
 // startSchedule starts the scheduled backups of the settings. stop ends them and waits for the goroutine.
-func startSchedule(s *settings, log *slog.Logger, metrics prometheus.Registerer) (stop func()) {
+func startSchedule(
+	s *settings, trace *serverAudit, log *slog.Logger, metrics prometheus.Registerer,
+) (stop func()) {
 	if s.backupDir == "" {
 		return func() {}
 	}
 	b := newSchedule(s.db.path, string(s.backupDir), time.Duration(s.backupEvery), s.backupKeep.n, log)
+	b.made = func(path string, m sqlite.Manifest) {
+		trace.Record(trace.event(audit.StoreBackup, backupDetails(path, m)...))
+	}
 	metrics.MustRegister(b.last, b.failed, b.notRemoved)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -76,6 +83,7 @@ func startSchedule(s *settings, log *slog.Logger, metrics prometheus.Registerer)
 func newSchedule(db, dir string, every time.Duration, keep int, log *slog.Logger) *schedule {
 	return &schedule{
 		db: db, dir: dir, every: every, keep: keep, log: log, remove: os.Remove, ignored: map[string]bool{},
+		made: func(string, sqlite.Manifest) {},
 		last: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "plantstore_backup_last_success_timestamp_seconds",
 			Help: "Time of this server's last scheduled backup; 0 before the first one.",
@@ -140,6 +148,7 @@ func (j *schedule) backup(ctx context.Context, started time.Time) error {
 	default:
 		j.store = m.Store
 		j.last.Set(float64(started.Unix()))
+		j.made(path, m)
 		j.log.Info("backup made", "file", path, "plants", m.Plants, "bytes", m.Bytes,
 			"took_us", time.Since(started).Microseconds())
 	}

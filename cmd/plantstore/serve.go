@@ -80,6 +80,9 @@ func (p *program) serve(ctx context.Context, s *settings) (err error) {
 		return stoppedEarly(ctx, err, log)
 	}
 	defer st.Close()
+	trace := p.startAudit(ctx, s, engine, log)
+	defer trace.stop()
+	h.audit = trace.Recorder
 	if err := h.open(s, st, log, metrics); err != nil {
 		return err
 	}
@@ -88,7 +91,7 @@ func (p *program) serve(ctx context.Context, s *settings) (err error) {
 	if err := p.firstTokens(ctx, engine, s, h, log); err != nil {
 		return stoppedEarly(ctx, err, log)
 	}
-	stopBackups := startSchedule(s, log, metrics)
+	stopBackups := startSchedule(s, trace, log, metrics)
 	defer stopBackups()
 	h.serve()
 	log.Info("ready", "listen", h.publicListener.Addr().String(), "public", h.url.String(),

@@ -45,6 +45,7 @@ type settings struct {
 	requireSyncStandby toggle
 
 	pprof toggle
+	audit auditSettings
 
 	proxies proxySettings
 	rate    rateSettings
@@ -184,7 +185,7 @@ func (s *settings) operatorSettings() []setting {
 func (s *settings) serverSettings() []setting {
 	return slices.Concat(
 		s.listenerSettings(), s.admin.rows(), s.tls.rows(), s.proxies.rows(), s.limitSettings(), s.rate.rows(),
-		s.operatorSettings(),
+		s.operatorSettings(), s.audit.rows(),
 	)
 }
 

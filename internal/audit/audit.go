@@ -23,6 +23,16 @@ const (
 	MoveEnd      Action = "move.end"
 	MoveAbandon  Action = "move.abandon"
 	Prune        Action = "audit.prune"
+	EventsLost   Action = "audit.lost"
+
+	PlantsImport Action = "plants.import"
+	PlantsExport Action = "plants.export"
+	StoreBackup  Action = "store.backup"
+	StoreRestore Action = "store.restore"
+	ServerStart  Action = "server.start"
+	ServerStop   Action = "server.stop"
+	ScopeRefused Action = "scope.refused"
+	SignIn       Action = "admin.sign_in"
 )
 
 // Kind is the kind of an actor.
@@ -30,13 +40,14 @@ type Kind string
 
 // The kinds of actors.
 const (
-	User Kind = "user" // a user of the operating system
+	User  Kind = "user"  // a user of the operating system
+	Token Kind = "token" // the credential of a request
 )
 
 // Actor is the person or the program that caused an event. Seal shortens texts of more than textBytesMax bytes.
 type Actor struct {
 	Kind     Kind   `json:"kind,omitempty"`
-	ID       string `json:"id,omitempty"`   // of a user, the uid
+	ID       string `json:"id,omitempty"`   // of a token; of a user, the uid
 	Name     string `json:"name,omitempty"` // empty if it is unknown
 	SudoUser string `json:"sudo_user,omitempty"`
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"plantstore/internal/audit"
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
 	"plantstore/internal/store"
@@ -29,6 +30,7 @@ type handler struct {
 	origins   origins
 	host      string // host:port that a request target may name; empty: any
 	guard     *guard // nil: any Host and Origin is allowed
+	audit     *audit.Recorder
 	notFound  string // the message about a path without a route
 	secure    bool   // the listener has TLS
 	headerMax int    // bytes of the header list of HTTP/2
@@ -127,6 +129,7 @@ func (h *handler) serve(rec *responseRecorder, r *http.Request) error {
 	scope := route.required(r)
 	principal, err := h.authorize(rec, r, route, scope)
 	rec.principal = principal.Name
+	h.trace(rec, r, principal, scope, err)
 	if err != nil {
 		if invalid := (*auth.Invalid)(nil); errors.As(err, &invalid) {
 			rec.reason = invalid.Reason

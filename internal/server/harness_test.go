@@ -47,6 +47,7 @@ type setup struct {
 	adminHosts  []string
 	adminOpen   bool
 	proxies     []netip.Prefix
+	recorder    *audit.Recorder
 	writeTime   time.Duration // WriteTimeout of the admin listener; 0: unchanged
 	tls         *tlsSetup     // of the public listener; nil: no TLS
 }
@@ -136,7 +137,7 @@ func (h *harness) serve(s setup, log *slog.Logger, metrics *prometheus.Registry)
 	h.config = server.Config{
 		Store: h.store, Log: log, BaseURL: base, OwnHostOnly: s.ownHostOnly, CORSOrigins: s.origins, Limits: s.limits,
 		Metrics: metrics, Pprof: s.pprof, AdminHosts: s.adminHosts, AdminOpen: s.adminOpen, PublicTLS: h.tls != nil,
-		TrustedProxies: s.proxies,
+		TrustedProxies: s.proxies, Audit: s.recorder,
 	}
 	h.document = documentAt(h.t, strings.TrimSuffix(base.Path, "/"))
 	publicServer, adminServer, err := server.New(h.config)

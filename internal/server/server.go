@@ -16,6 +16,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"plantstore/internal/audit"
 	"plantstore/internal/store"
 )
 
@@ -56,6 +57,8 @@ type Config struct {
 	// there, so a registry serves one call of New. nil: no metrics and no /metrics.
 	Metrics *prometheus.Registry
 	Pprof   bool // serve net/http/pprof on the admin listener
+
+	Audit *audit.Recorder // of refused scopes and sign-ins; nil: none
 
 	PublicTLS, AdminTLS bool // the listener is one of NewTLSListener
 }
@@ -123,6 +126,7 @@ func newServer(c Config, name string, routes routes, metrics *metrics, secure bo
 		log:       log,
 		routes:    routes,
 		store:     c.Store,
+		audit:     c.Audit,
 		origins:   newOrigins(c.CORSOrigins),
 		notFound:  "this path does not exist; check the path and the base URL",
 		secure:    secure,

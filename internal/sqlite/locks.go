@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"syscall"
 	"time"
@@ -44,7 +45,7 @@ const (
 // lockServe locks FILE-serve for a server. It retries for a moment, because served locks
 // the file for the time of its check.
 func lockServe(ctx context.Context, path string) (*os.File, error) {
-	f, err := openLock(path + serveSuffix)
+	f, err := openLock(path, serveSuffix)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +87,7 @@ type writeTicket struct {
 }
 
 func openTicket(path string) (writeTicket, error) {
-	f, err := openLock(path + ticketSuffix)
+	f, err := openLock(path, ticketSuffix)
 	return writeTicket{file: f}, err
 }
 
@@ -128,14 +129,33 @@ func (t writeTicket) lock(ctx context.Context) error {
 
 func (t writeTicket) unlock() error { return flock(t.file, syscall.LOCK_UN) }
 
-// openLock opens a lock file, or creates it with mode 0600.
-func openLock(path string) (*os.File, error) {
-	f, err := safefile.OpenRegular(path, os.O_RDWR|os.O_CREATE, 0o600)
+// openLock opens the file with that suffix beside a store, or creates it with mode 0600.
+func openLock(path, suffix string) (*os.File, error) {
+	f, err := safefile.OpenRegular(path+suffix, os.O_RDWR, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		f, err = createLock(path, suffix)
+	}
 	if errors.Is(err, safefile.ErrNotRegular) {
 		return nil, fmt.Errorf("%w: remove it", err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open lock file: %w", err)
+	}
+	return f, nil
+}
+
+// createLock creates the file with the owner of the store: after a command of root, the server must be able to open it.
+func createLock(path, suffix string) (*os.File, error) {
+	f, err := safefile.OpenRegular(path+suffix, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) { // another process was first
+		return safefile.OpenRegular(path+suffix, os.O_RDWR, 0)
+	}
+	if err != nil || os.Geteuid() != 0 {
+		return f, err
+	}
+	if info, err := os.Stat(path); err == nil { // restore locks before the store exists
+		owner := info.Sys().(*syscall.Stat_t)
+		_ = f.Chown(int(owner.Uid), int(owner.Gid)) // without the capability, the file stays ours
 	}
 	return f, nil
 }

@@ -140,7 +140,7 @@ func (e *Engine) openMark() (err error) {
 	if err != nil {
 		return err
 	}
-	if e.markFile, err = openLock(e.path + markSuffix); err != nil {
+	if e.markFile, err = openLock(e.path, markSuffix); err != nil {
 		return err
 	}
 	e.store = s.store

@@ -105,7 +105,7 @@ func (e *Engine) PutTokens(ctx context.Context, tokens []auth.Token) error {
 
 // Lock implements move.Store, by the lock file FILE-move.
 func (e *Engine) Lock(context.Context) (unlock func(), err error) {
-	f, err := openLock(e.path + moveSuffix)
+	f, err := openLock(e.path, moveSuffix)
 	if err != nil {
 		return nil, err
 	}

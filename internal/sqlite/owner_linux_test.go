@@ -88,3 +88,33 @@ func unprivileged(t *testing.T, do func() error) error {
 	}()
 	return <-done
 }
+
+// TestFilesOfRoot shows that root creates the files beside a store for the owner of the store.
+func TestFilesOfRoot(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("only root can create files for another user")
+	}
+	path := filepath.Join(t.TempDir(), "plants.db")
+	must(t, mustOpen(t, sqlite.Config{Path: path}).Close())
+	const owner = 4321
+	must(t, os.Chown(path, owner, owner))
+	for _, suffix := range []string{"-mark", "-ticket"} {
+		must(t, os.Remove(path+suffix))
+	}
+	e := mustOpen(t, sqlite.Config{Path: path, MustExist: true})
+	must(t, insertBatch(t.Context(), e, batchOf(0, 1)))
+	files, err := filepath.Glob(path + "*")
+	must(t, err)
+	if len(files) != 5 { // the WAL and its index too
+		t.Errorf("files %q", files)
+	}
+	for _, file := range files {
+		var info unix.Stat_t
+		must(t, unix.Stat(file, &info))
+		if info.Uid != owner || info.Gid != owner {
+			t.Errorf("%s has the owner %d and the group %d, want %d", file, info.Uid, info.Gid, owner)
+		}
+	}
+	must(t, e.Close())
+}

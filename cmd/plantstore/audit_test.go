@@ -1,0 +1,86 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"plantstore/internal/audit"
+	"plantstore/internal/sqlite"
+)
+
+// TestAuditDetailsHideSecrets shows that the entry of a start has no secret of a setting.
+func TestAuditDetailsHideSecrets(t *testing.T) {
+	t.Parallel()
+	const canary = "canary-5f2c"
+	token := "pst_" + canary
+	p := &program{environ: map[string]string{
+		"PLANTSTORE_DB": "postgres://flora:" + canary + "@db.example/plants?password=" + canary,
+	}}
+	p.values = []string{p.environ["PLANTSTORE_DB"]}
+	s, cmd := &settings{}, &cobra.Command{}
+	s.bindStore(cmd.Flags())
+	s.bindServe(cmd.Flags())
+	if err := cmd.ParseFlags([]string{"--base-url", "https://plants.example/" + token}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.load(p, cmd); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, d := range append(s.auditDetails(p), fileDetail(token)) {
+		got[d.Key] = d.Value
+		if strings.Contains(d.Value, canary) {
+			t.Errorf("%s has a secret: %s", d.Key, d.Value)
+		}
+	}
+	for key, want := range map[string]string{
+		"source.db": "PLANTSTORE_DB", "source.base-url": "--base-url", "setting.audit-keep": "400d", "source.audit-keep": "",
+	} {
+		if got[key] != want {
+			t.Errorf("%s: %q, want %q", key, got[key], want)
+		}
+	}
+	if !strings.Contains(got["setting.db"], "db.example") || got["setting.base-url"] == "" {
+		t.Errorf("setting.db %q, setting.base-url %q", got["setting.db"], got["setting.base-url"])
+	}
+	sealed, err := audit.Seal(audit.Link{}, audit.Event{Action: "x", Details: s.auditDetails(p)}).Entry()
+	if err != nil || len(sealed.Details) != len(s.auditDetails(p)) {
+		t.Errorf("%d details of %d fit an entry, %v", len(sealed.Details), len(s.auditDetails(p)), err)
+	}
+}
+
+// TestPruneAudit prunes a log of several batches up to the first entry that is young enough.
+func TestPruneAudit(t *testing.T) {
+	t.Parallel()
+	engine, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(t.TempDir(), "a.db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer engine.Close()
+	now := time.Now()
+	var events []audit.Event
+	for i := range 2600 {
+		age := time.Hour
+		if i >= 2500 && i != 2550 { // one is old, but follows a young one
+			age = time.Minute
+		}
+		events = append(events, audit.Event{Time: now.Add(-age), Action: "x"})
+	}
+	if err := engine.AppendAudit(t.Context(), events...); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []int64{2500, 0} {
+		removed, err := pruneAudit(t.Context(), engine, now.Add(-30*time.Minute), audit.Origin{})
+		if err != nil || removed != want {
+			t.Errorf("removed %d, %v; want %d", removed, err, want)
+		}
+	}
+	ends, err := checkAudit(t.Context(), engine)
+	if err != nil || ends.Anchor.Sequence != 2500 || ends.Head.Sequence != 2603 { // three batches have an entry each
+		t.Errorf("ends %+v, %v", ends, err)
+	}
+}

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"plantstore/internal/audit"
+	"plantstore/internal/store"
+)
+
+// commandAuditMax bounds the time that a command needs for its entry, also after an interruption.
+const commandAuditMax = 5 * time.Second
+
+// audit appends an entry about a command that is complete. Its failure is a warning, because the work of the command is
+// done.
+func (p *program) audit(ctx context.Context, engine store.Engine, action audit.Action, details ...audit.Detail) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commandAuditMax)
+	defer cancel()
+	event := audit.Event{Time: time.Now(), Action: action, Origin: p.operator(), Details: details}
+	p.warnUnaudited(engine.AppendAudit(ctx, event))
+}
+
+// auditReading is audit for a command that only reads the store: it opens the store for the entry. An entry is not
+// possible in a store that is not writable; a store of an older schema has no log.
+func (p *program) auditReading(ctx context.Context, s *settings, action audit.Action, details ...audit.Detail) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commandAuditMax)
+	defer cancel()
+	reader, err := p.openCommand(ctx, s, engineOptions{readOnly: true})
+	if err == nil {
+		_, err = reader.AuditEnds(ctx)
+		err = errors.Join(err, reader.Close())
+	}
+	if errors.Is(err, store.ErrNoAudit) {
+		return
+	}
+	if err != nil {
+		p.warnUnaudited(err)
+		return
+	}
+	engine, err := p.openCommand(ctx, s, engineOptions{mustExist: true})
+	if err != nil {
+		p.warnUnaudited(err)
+		return
+	}
+	p.audit(ctx, engine, action, details...)
+	if err := engine.Close(); err != nil {
+		fmt.Fprintln(p.stderr, "warning:", printable(err.Error()))
+	}
+}
+
+func (p *program) warnUnaudited(err error) {
+	if err != nil {
+		message := hideSecrets(err.Error(), p.values)
+		fmt.Fprintln(p.stderr, "warning: the audit log has no entry of this command:", printable(message))
+	}
+}
+
+// fileDetail returns the detail of a file that a user has named; - is a stream.
+func fileDetail(path string) audit.Detail {
+	if path != streamArg {
+		if absolute, err := filepath.Abs(path); err == nil {
+			path = absolute
+		}
+	}
+	return audit.Detail{Key: "file", Value: hideSecrets(path, nil)}
+}
+
+// countDetail returns the detail of a number.
+func countDetail(key string, n int64) audit.Detail {
+	return audit.Detail{Key: key, Value: fmt.Sprint(n)}
+}
+
+// resultDetail returns the detail of the end of a command.
+func resultDetail(err error) audit.Detail {
+	result := "complete"
+	switch {
+	case errors.Is(err, errInterrupted), errors.Is(err, context.Canceled):
+		result = "interrupted"
+	case err != nil:
+		result = "failed"
+	}
+	return audit.Detail{Key: "result", Value: result}
+}

@@ -1,0 +1,41 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"plantstore/internal/store"
+)
+
+func newAuditPrune(p *program) *cobra.Command {
+	s := &settings{}
+	var keep duration
+	cmd := &cobra.Command{
+		Use:   "prune --keep TIME",
+		Short: "Remove old entries of the audit log",
+		Long: `Remove the entries of the audit log that are older than --keep, and append an entry
+about that. The rest of the log can still be verified. A server does the same once a
+day with --audit-keep.`,
+		Example: `  plantstore audit prune --keep 400d`,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !cmd.Flags().Changed("keep") {
+				return usagef("keep: give the age of the oldest entry to keep, such as --keep 400d")
+			}
+			return p.withStore(cmd, s, engineOptions{mustExist: true}, func(ctx context.Context, engine store.Engine) error {
+				removed, err := pruneAudit(ctx, engine, time.Now().Add(-time.Duration(keep)), p.operator())
+				if err != nil {
+					return err
+				}
+				_, err = fmt.Fprintf(p.stdout, "removed %d entries\n", removed)
+				return err
+			})
+		},
+	}
+	s.bindStore(cmd.Flags())
+	cmd.Flags().Var(&keep, "keep", "keep entries that are younger than this `time`, such as 400d")
+	return cmd
+}

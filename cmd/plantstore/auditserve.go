@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"plantstore/internal/audit"
+	"plantstore/internal/store"
+)
+
+// serverAudit writes the audit log of a server.
+type serverAudit struct {
+	*audit.Recorder
+
+	by     audit.Origin
+	cancel context.CancelFunc // ends prune
+	pruned chan struct{}      // closed when prune has ended
+}
+
+// startAudit records the start of the server with its settings, and starts the removal of old entries. The caller calls
+// stop.
+func (p *program) startAudit(ctx context.Context, s *settings, engine store.Engine, log *slog.Logger) *serverAudit {
+	a := &serverAudit{
+		Recorder: audit.NewRecorder(engine.AppendAudit, log), by: p.operator(), pruned: make(chan struct{}),
+	}
+	details := append(s.auditDetails(p), audit.Detail{Key: "version", Value: version})
+	a.Record(a.event(audit.ServerStart, details...))
+	a.Flush(ctx) // before any other entry of this server
+	ctx, a.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	go func() { // ends with ctx; stop waits for it
+		defer close(a.pruned)
+		a.prune(ctx, engine, time.Duration(s.audit.keep), log)
+	}()
+	return a
+}
+
+func (a *serverAudit) event(action audit.Action, details ...audit.Detail) audit.Event {
+	return audit.Event{Time: time.Now(), Action: action, Origin: a.by, Details: details}
+}
+
+// stop records the end of the server.
+func (a *serverAudit) stop() {
+	a.cancel()
+	<-a.pruned
+	a.Record(a.event(audit.ServerStop))
+	a.Close()
+}
+
+// prune removes the entries that are older than keep once a day, unless keep is 0.
+func (a *serverAudit) prune(ctx context.Context, engine store.Engine, keep time.Duration, log *slog.Logger) {
+	if keep == 0 {
+		return
+	}
+	for due := time.Now(); waitUntil(ctx, due); due = due.Add(day) {
+		removed, err := pruneAudit(ctx, engine, time.Now().Add(-keep), a.by)
+		switch {
+		case ctx.Err() != nil:
+		case err != nil:
+			log.Warn("could not remove old entries of the audit log", "error", err)
+		case removed > 0:
+			log.Info("removed old entries of the audit log", "entries", removed)
+		}
+	}
+}
+
+// pruneAudit removes the oldest entries up to the first one that is not before a time, in batches, and returns their
+// number.
+func pruneAudit(
+	ctx context.Context, engine store.Engine, before time.Time, by audit.Origin,
+) (removed int64, err error) {
+	const batchMax = 1000
+	for {
+		ends, err := engine.AuditEnds(ctx)
+		if err != nil {
+			return removed, err
+		}
+		rows, err := engine.AuditRows(ctx, ends.Anchor.Sequence, batchMax)
+		if err != nil {
+			return removed, err
+		}
+		n, err := olderRows(rows, before)
+		if err != nil || n == 0 {
+			return removed, err
+		}
+		more, err := engine.PruneAudit(ctx, rows[n-1].Link(), by)
+		removed += more
+		if err != nil || n < batchMax {
+			return removed, err
+		}
+	}
+}
+
+// olderRows returns the number of rows before the first one that is not before a time.
+func olderRows(rows []audit.Row, before time.Time) (n int, err error) {
+	for _, row := range rows {
+		e, err := row.Entry()
+		if err != nil {
+			return 0, store.ErrAuditFault
+		}
+		if !e.Time.Before(before) {
+			break
+		}
+		n++
+	}
+	return n, nil
+}
