@@ -88,8 +88,13 @@ bench: ## measure against a floor and the peers, on a quiet machine; ARGS='…' 
 
 .PHONY: faults
 faults: ## run the long form of every fault harness, which takes hours
-	@tools/need.sh $(TEST_PACKAGES) $(FAULT_PACKAGES)
+	@tools/need.sh $(TEST_PACKAGES) $(FAULT_PACKAGES) testssl.sh
 	tools/faults.sh long
+
+.PHONY: testssl
+testssl: ## run testssl.sh against a server with TLS: 3 minutes
+	@tools/need.sh testssl.sh
+	cd faults && go test -count=1 -run=TestTestssl ./tls -args -long
 
 .PHONY: hostile
 hostile: ## run the tests under environments that they must not depend on: nohup, umask, locale, TMPDIR, PG…; KINDS='…' selects

@@ -1,11 +1,10 @@
 package server
 
 import (
-	"crypto/tls"
 	"encoding/binary"
 	"errors"
-	"io"
 	"net/http"
+	"sync"
 	"time"
 
 	"plantstore/internal/plant"
@@ -21,6 +20,7 @@ const (
 	http2WriteTimeMax    = 20 * time.Second
 	http2FramesPerSecond = 100 // resets, pings, settings and other frames without content
 	http2FramesBurst     = 500
+	http2PenaltyTime     = 5 * time.Second // for which a client that sends more stays connected without service
 )
 
 // http2Config returns the limits that net/http enforces.
@@ -99,6 +99,9 @@ type http2Conn struct {
 	have   int     // bytes of header
 	tokens float64 // frames that the client may send at once
 	at     time.Time
+
+	closeOnce sync.Once
+	closed    chan struct{} // closed by Close
 }
 
 // prefaceBytes is the length of the connection preface (RFC 9113 section 3.4). net/http
@@ -106,7 +109,7 @@ type http2Conn struct {
 const prefaceBytes = len("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
 
 func newHTTP2Conn(c *conn) *http2Conn {
-	return &http2Conn{conn: c, skip: prefaceBytes, tokens: http2FramesBurst, at: time.Now()}
+	return &http2Conn{conn: c, skip: prefaceBytes, tokens: http2FramesBurst, at: time.Now(), closed: make(chan struct{})}
 }
 
 // The frame types of RFC 9113 section 6, and the error code of section 7.
@@ -174,23 +177,30 @@ func (c *http2Conn) allows(kind, flags byte, size int) bool {
 	return c.tokens >= 0
 }
 
-// disconnect sends GOAWAY with ENHANCE_YOUR_CALM. The frame may follow an incomplete
-// one of net/http, which does not matter at the end of the connection. It discards
-// the input for a short time, because a close with unread data resets the
-// connection, and the client might not receive the frame.
+// disconnect sends GOAWAY with ENHANCE_YOUR_CALM, and then reads nothing for some
+// time before the connection is closed: a client that floods the server would
+// otherwise connect again at once, and the handshakes would cost more than the flood.
+// The frame may follow an incomplete one of net/http, which does not matter at the
+// end of the connection.
 func (c *http2Conn) disconnect() {
-	const timeMax = 500 * time.Millisecond
+	const writeTimeMax = 500 * time.Millisecond
 	c.log.Info("HTTP/2 connection closed", "client", c.client(), "error", errFlood)
 	frame := make([]byte, len(c.header), len(c.header)+8)
 	frame[2], frame[3] = 8, frameGoAway
 	frame = binary.BigEndian.AppendUint32(frame, 1<<31-1) // the last stream is unknown
 	frame = binary.BigEndian.AppendUint32(frame, codeEnhanceYourCalm)
-	_ = c.SetDeadline(time.Now().Add(timeMax))
+	_ = c.SetWriteDeadline(time.Now().Add(writeTimeMax))
 	if _, err := c.Conn.Write(frame); err != nil {
 		return
 	}
-	_ = c.CloseWrite()
-	if secure, ok := c.Conn.(*tls.Conn); ok {
-		_, _ = io.Copy(io.Discard, secure.NetConn()) // without the cost of decryption
+	select {
+	case <-time.After(http2PenaltyTime):
+	case <-c.closed:
 	}
+}
+
+// Close closes the connection. net/http may call it more than once.
+func (c *http2Conn) Close() error {
+	c.closeOnce.Do(func() { close(c.closed) })
+	return c.Conn.Close()
 }
