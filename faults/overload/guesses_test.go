@@ -26,7 +26,7 @@ const (
 	attackers        = 32
 	guessesOfAddress = 50
 	guessesPerSecond = 2000
-	bytesGrownMax    = 20 << 20
+	bytesGrownMax    = 20_000_000
 )
 
 // guessing is a round with guesses.
@@ -107,7 +107,7 @@ func (g *guessing) run(t *testing.T, program string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = p99(t, server.URL, token, 0) // fills caches and pools
+	warmUp(t, server.URL, token)
 	g.p99Alone = p99(t, server.URL, token, 1000)
 	before := memory(t, server.Command.Process.Pid)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -129,6 +129,23 @@ func (g *guessing) run(t *testing.T, program string) {
 	if code := server.Stop(); code != 0 {
 		t.Errorf("%s: the server ended with code %d:\n%s", g.name, code, server.Log())
 	}
+}
+
+// warmUp creates plants from several clients, which fills caches, pools and the heap.
+func warmUp(t *testing.T, url, token string) {
+	t.Helper()
+	const plants = 250
+	var clients sync.WaitGroup
+	for n := range int64(attackers) {
+		clients.Go(func() {
+			for id := range int64(plants) {
+				if status, _, err := post(t.Context(), url, token, -1-n*plants-id); err != nil || status != http.StatusOK {
+					t.Errorf("warming up: %d, %v", status, err)
+				}
+			}
+		})
+	}
+	clients.Wait()
 }
 
 // guess sends the guesses at a constant rate. Each address has a connection.

@@ -70,15 +70,15 @@ func ClientAddress(trusted []netip.Prefix, r *http.Request) netip.Addr {
 	return proxies(trusted).client(r)
 }
 
-// QuotaHandler returns a function that handles a request of a credential with that name
-// within the limits. It returns the headers of the response and the code of a refusal.
-func QuotaHandler(l Limits) func(name string) (http.Header, plant.Code) {
+// QuotaHandler returns a function that handles a request of the token with that id within
+// the limits. It returns the headers of the response and the code of a refusal.
+func QuotaHandler(l Limits) func(id int64) (http.Header, plant.Code) {
 	q := newQuotas(l)
 	done := func(http.ResponseWriter, *http.Request, auth.Principal) error { return nil }
-	return func(name string) (http.Header, plant.Code) {
+	return func(id int64) (http.Header, plant.Code) {
 		w := httptest.NewRecorder()
 		var refusal *plant.Error
-		if errors.As(q.handle(w, nil, auth.Principal{Name: name}, done), &refusal) {
+		if errors.As(q.handle(w, nil, auth.Principal{TokenID: id}, done), &refusal) {
 			return w.Header(), refusal.Code
 		}
 		return w.Header(), 0

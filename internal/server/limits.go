@@ -93,9 +93,9 @@ const credentialsMax = 10_000
 
 // quotas limits the requests of each credential. nil: no limit.
 type quotas struct {
-	rate   *limit.Buckets[string] // nil: no limit
-	slots  *limit.Slots[string]   // nil: no limit
-	policy []string               // the value of RateLimit-Policy
+	rate   *limit.Buckets[int64] // nil: no limit
+	slots  *limit.Slots[int64]   // nil: no limit
+	policy []string              // the value of RateLimit-Policy
 }
 
 // newQuotas returns the quotas of the limits, or nil without any.
@@ -107,11 +107,11 @@ func newQuotas(l Limits) *quotas {
 	var policy []string
 	if l.Rate > 0 {
 		burst := cmp.Or(l.Burst, l.Rate)
-		q.rate = limit.NewBuckets[string](burst, l.Rate, time.Second, credentialsMax)
+		q.rate = limit.NewBuckets[int64](burst, l.Rate, time.Second, credentialsMax)
 		policy = append(policy, fmt.Sprintf(`"rate";q=%d;w=%d`, burst, (burst+l.Rate-1)/l.Rate))
 	}
 	if l.Concurrency > 0 {
-		q.slots = limit.NewSlots[string](l.Concurrency)
+		q.slots = limit.NewSlots[int64](l.Concurrency)
 		policy = append(policy, fmt.Sprintf(`"concurrency";q=%d;qu="concurrent-requests"`, l.Concurrency))
 	}
 	q.policy = []string{strings.Join(policy, ", ")}
@@ -119,12 +119,11 @@ func newQuotas(l Limits) *quotas {
 }
 
 // handle calls the function of a route if the quotas of the credential allow it. Every
-// response has the fields of draft-ietf-httpapi-ratelimit-headers-11. The tokens of a
-// rotation have one name, so they share their quotas.
+// response has the fields of draft-ietf-httpapi-ratelimit-headers-11.
 func (q *quotas) handle(
 	w http.ResponseWriter, r *http.Request, principal auth.Principal, next handlerFunc,
 ) error {
-	header, key := w.Header(), principal.Name
+	header, key := w.Header(), principal.TokenID
 	header["Ratelimit-Policy"] = q.policy
 	var state []byte
 	if q.slots != nil {

@@ -70,6 +70,24 @@ func TestFailedCredentials(t *testing.T) {
 	}
 }
 
+// Both listeners share the failures of an address.
+func TestFailedCredentialsOfBothListeners(t *testing.T) {
+	t.Parallel()
+	h := start(t, func(s *setup) { s.limits.AuthFailures = 2 })
+	guess := func(line string) string { return message(line, "", "Authorization: Bearer "+auth.Mint()) }
+	if got := h.sendTo(h.admin, guess("GET /readyz?verbose HTTP/1.1")); got.Status != 401 {
+		t.Errorf("admin listener: got %d, want 401", got.Status)
+	}
+	if got := h.send(guess("POST /plants HTTP/1.1")); got.Status != 401 {
+		t.Errorf("public listener: got %d, want 401", got.Status)
+	}
+	sameLimited(t, h.sendTo(h.admin, guess("GET /metrics HTTP/1.1")), 30)
+	sameLimited(t, h.send(guess("POST /plants HTTP/1.1")), 30)
+	if got := h.sendTo(h.admin, message("GET /livez HTTP/1.1", "")); got.Status != 200 {
+		t.Errorf("a route without a credential: got %d, want 200", got.Status)
+	}
+}
+
 // The addresses of one IPv6 network share their failures.
 func TestFailedCredentialsOfNetwork(t *testing.T) {
 	t.Parallel()
@@ -144,21 +162,21 @@ func TestRate(t *testing.T) {
 		const policy = `"rate";q=3;w=2`
 		for i, row := range []struct {
 			after       time.Duration
-			name        string
+			id          int64
 			left, retry string
 		}{
-			{0, "a", `"rate";r=2;t=1`, ""},
-			{0, "a", `"rate";r=1;t=1`, ""},
-			{0, "a", `"rate";r=0;t=2`, ""},
-			{0, "a", `"rate";r=0;t=2`, "1"},
-			{0, "b", `"rate";r=2;t=1`, ""},
-			{499 * time.Millisecond, "a", `"rate";r=0;t=2`, "1"},
-			{time.Millisecond, "a", `"rate";r=0;t=2`, ""},
-			{0, "a", `"rate";r=0;t=2`, "1"},
-			{time.Hour, "a", `"rate";r=2;t=1`, ""},
+			{0, 1, `"rate";r=2;t=1`, ""},
+			{0, 1, `"rate";r=1;t=1`, ""},
+			{0, 1, `"rate";r=0;t=2`, ""},
+			{0, 1, `"rate";r=0;t=2`, "1"},
+			{0, 2, `"rate";r=2;t=1`, ""},
+			{499 * time.Millisecond, 1, `"rate";r=0;t=2`, "1"},
+			{time.Millisecond, 1, `"rate";r=0;t=2`, ""},
+			{0, 1, `"rate";r=0;t=2`, "1"},
+			{time.Hour, 1, `"rate";r=2;t=1`, ""},
 		} {
 			time.Sleep(row.after) //nolint:forbidigo // the bubble's clock, not a wait
-			header, code := handle(row.name)
+			header, code := handle(row.id)
 			got := []string{header.Get("RateLimit-Policy"), header.Get("RateLimit"), header.Get("Retry-After")}
 			if want := []string{policy, row.left, row.retry}; !slices.Equal(got, want) {
 				t.Errorf("request %d: got %q, want %q", i, got, want)
@@ -173,7 +191,7 @@ func TestRate(t *testing.T) {
 // The default of the burst is the rate.
 func TestRateWithoutBurst(t *testing.T) {
 	t.Parallel()
-	header, _ := server.QuotaHandler(server.Limits{Rate: 20, Concurrency: 4})("a")
+	header, _ := server.QuotaHandler(server.Limits{Rate: 20, Concurrency: 4})(1)
 	for name, want := range map[string]string{
 		"RateLimit-Policy": `"rate";q=20;w=1, "concurrency";q=4;qu="concurrent-requests"`,
 		"RateLimit":        `"concurrency";r=3, "rate";r=19;t=1`,
