@@ -33,6 +33,7 @@ const (
 	storetest        = "internal/store/storetest"
 	embeddedEngine   = "internal/sqlite"
 	pgtest           = "internal/postgres/pgtest"
+	pebbletest       = "internal/acme/pebbletest"
 	certstest        = "internal/certs/certstest"
 )
 
@@ -47,6 +48,8 @@ var mayImport = map[string][]string{
 	"internal/store":    {"internal/plant", "internal/audit", "internal/auth"},
 	storetest:           {"internal/plant", "internal/audit", "internal/auth", "internal/store", "internal/move"},
 	"internal/safefile": {},
+	"internal/acme":     {"internal/safefile"},
+	pebbletest:          {},
 	"internal/listen":   {},
 	"internal/limit":    {},
 	"internal/sqlite...": {
@@ -63,11 +66,12 @@ var mayImport = map[string][]string{
 
 // testsMayAdd are the packages that all tests may import too: the suite of the engines, the engine that needs no other
 // program, so that tests need no fake of it, and the PostgreSQL server for tests.
-var testsMayAdd = []string{storetest, embeddedEngine, pgtest, certstest}
+var testsMayAdd = []string{storetest, embeddedEngine, pgtest, certstest, pebbletest}
 
 // testsOfMayAdd are the packages that the tests of one package may import beyond testsMayAdd.
 var testsOfMayAdd = map[string][]string{
 	"internal/move": {"internal/plant", "internal/postgres"},
+	"internal/acme": {"internal/postgres"},
 }
 
 // onlyStandardLibrary are the packages that import no other module, because most packages import them.

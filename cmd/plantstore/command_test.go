@@ -53,13 +53,17 @@ func TestEverySettingHasThreeSources(t *testing.T) {
 		"trusted-proxies": "192.0.2.0/24", "proxy-protocol": "true", "admin-host": "metrics.example", "pprof": "true",
 		"admin-open": "true", "print-tokens": "true", "tls-cert": "cert.pem", "tls-key": "key.pem",
 		"client-ca": "authority.pem", "insecure-listen": "true",
+		"acme-domain": "plants.example", "acme-email": "operator@plants.example", "acme-ca": "authority.pem",
+		"acme-directory": "https://ca.example/directory", "acme-http-listen": "127.0.0.1:1",
 		"log-format": "json", "log-level": "warn", "body-max": "2KiB", "header-max": "64KiB",
 		"request-timeout": "7s", "answer-timeout": "7s", "idle-timeout": "7s", "queue-max": "7", "wal-max": "64MiB",
 		"auth-failures": "7", "credential-rate": "7", "credential-burst": "7", "credential-concurrency": "7",
 		"backup-dir": "copies", "backup-every": "1d7h", "backup-keep": "3", "require-sync-standby": "true",
 		"audit-keep": "7d",
 	}
+	acme := []string{"--acme-domain=plants.example", "--acme-email=operator@plants.example"}
 	needed := map[string][]string{ // settings that a setting requires
+		"acme-domain": acme[1:], "acme-email": acme[:1], "acme-directory": acme, "acme-ca": acme, "acme-http-listen": acme,
 		"tls-cert": {"--tls-key=key.pem"}, "tls-key": {"--tls-cert=cert.pem"},
 		"client-ca": {"--tls-cert=cert.pem", "--tls-key=key.pem"},
 	}

@@ -25,9 +25,10 @@ const (
 	commitDrainMax = 6 * time.Second // then commits that wait for a lock fail, and their requests receive an error
 )
 
-// httpServers are the two HTTP servers and their listeners.
+// httpServers are the HTTP servers and their listeners.
 type httpServers struct {
 	public, admin                 *server.Server
+	challenges                    *server.Server // of ACME; nil: none
 	publicListener, adminListener net.Listener
 	url                           *url.URL // at which clients reach the public listener
 	adminURL                      *url.URL
@@ -44,7 +45,7 @@ type httpServers struct {
 func openListeners(
 	ctx context.Context, s *settings, log *slog.Logger, metrics prometheus.Registerer,
 ) (_ *httpServers, err error) {
-	h := &httpServers{failed: make(chan error, 2)}
+	h := &httpServers{failed: make(chan error, 3)}
 	defer func() {
 		if err != nil {
 			h.close()
@@ -72,9 +73,14 @@ func openListeners(
 	if err := h.secure(s, log, metrics); err != nil {
 		return nil, err
 	}
+	if h.certificates.acme != nil {
+		if err := h.certificates.acme.prepare(ctx, s, log, metrics); err != nil {
+			return nil, err
+		}
+	}
 	h.url = s.baseURL.url
 	if h.url == nil {
-		h.url = guessURL(h.publicListener.Addr(), h.publicTLS)
+		h.url = s.acme.nameIn(guessURL(h.publicListener.Addr(), h.publicTLS))
 	}
 	h.adminURL = guessURL(h.adminListener.Addr(), h.adminTLS)
 	return h, nil
@@ -136,6 +142,9 @@ func (h *httpServers) open(s *settings, st *store.Store, log *slog.Logger, metri
 		},
 	}
 	h.public, h.admin, err = server.New(config)
+	if client := h.certificates.acme; err == nil && client != nil && client.listener != nil {
+		h.challenges = server.NewChallenges(config, h.public, client.keyAuthorization)
+	}
 	return err
 }
 
@@ -152,18 +161,21 @@ func guessURL(a net.Addr, secure bool) *url.URL {
 	return &url.URL{Scheme: scheme, Host: net.JoinHostPort(host, port)}
 }
 
-// serve starts both servers. drain waits for their goroutines.
+// serve starts the servers. drain waits for their goroutines.
 func (h *httpServers) serve() {
-	for _, served := range []struct {
-		server   *server.Server
-		listener net.Listener
-	}{{h.public, h.publicListener}, {h.admin, h.adminListener}} {
-		h.running.Go(func() {
-			if err := served.server.Serve(served.listener); !errors.Is(err, http.ErrServerClosed) {
-				h.failed <- fmt.Errorf("serve on %s: %w", served.listener.Addr(), err)
-			}
-		})
+	h.start(h.public, h.publicListener)
+	h.start(h.admin, h.adminListener)
+	if h.challenges != nil {
+		h.start(h.challenges, h.certificates.acme.listener)
 	}
+}
+
+func (h *httpServers) start(s *server.Server, l net.Listener) {
+	h.running.Go(func() {
+		if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			h.failed <- fmt.Errorf("serve on %s: %w", l.Addr(), err)
+		}
+	})
 }
 
 // drain closes the public listener, responds to the accepted requests, and then closes the admin listener, so that its
@@ -180,6 +192,9 @@ func (h *httpServers) drain(st *store.Store, log *slog.Logger) error {
 	}
 	st.Close()
 	err = errors.Join(err, h.admin.Close())
+	if h.challenges != nil {
+		err = errors.Join(err, h.challenges.Close())
+	}
 	h.running.Wait()
 	return err
 }

@@ -27,6 +27,8 @@ func TestReferenceMetrics(t *testing.T) {
 	exposed := map[string]metric{}
 	metricsOf(t, startServer(t, filepath.Join(t.TempDir(), "a.db"), "--backup-dir", t.TempDir(), "--admin-open"), exposed)
 	metricsOf(t, startServer(t, database(t), append(newTLSFiles(t).flags(), "--admin-open")...), exposed)
+	metricsOf(t, startServer(t, filepath.Join(t.TempDir(), "b.db"), "--admin-open", "--acme-domain", "localhost",
+		"--acme-email", "operator@plants.example", "--acme-directory", "https://127.0.0.1:1/directory"), exposed)
 
 	var page strings.Builder
 	page.WriteString("# Metrics\n\n" + wrapped("`/metrics` on the [admin listener](admin-listener.md) serves these "+
@@ -41,9 +43,10 @@ func TestReferenceMetrics(t *testing.T) {
 	checkPage(t, "metrics.md", page.String())
 }
 
-var metricNotes = "\n" + wrapped("The values of labels are closed sets: the two listeners, the routes, the statuses "+
+var metricNotes = "\n" + wrapped("The values of labels are closed sets: the listeners, the routes, the statuses "+
 	"and the catalogue of [errors](errors.md).\n\n"+
-	"Only a server with TLS has `plantstore_tls_…`. Only a server on a file has the metrics of the WAL, the checkpoints, "+
+	"Only a server with TLS has `plantstore_tls_…`, and only one with `--acme-domain` has `plantstore_acme_…`. "+
+	"Only a server on a file has the metrics of the WAL, the checkpoints, "+
 	"the disk and the backups; those of backups "+
 	"need `--backup-dir`. Only a server on PostgreSQL has `plantstore_database_…`; `pool_max_conns` in its URL sets the "+
 	"maximum.\n\n"+
@@ -62,7 +65,7 @@ func unitOf(t *testing.T, name string) string {
 	}
 	for _, noun := range []string{
 		"plants", "requests", "errors", "connections", "credentials", "commits", "backups", "lines", "warnings",
-		"handshakes", "reloads",
+		"handshakes", "reloads", "orders",
 	} {
 		if strings.Contains(name, "_"+noun) {
 			return noun

@@ -86,6 +86,12 @@ func (p *program) serve(ctx context.Context, s *settings) (err error) {
 	if err := h.open(s, st, log, metrics); err != nil {
 		return err
 	}
+	if client := h.certificates.acme; client != nil {
+		if err := client.open(ctx, s, engine, log, metrics); err != nil {
+			return stoppedEarly(ctx, err, log)
+		}
+		defer client.stop()
+	}
 	// The tokens are printed once, so every step that can fail comes before. They are valid at once, because the store
 	// reloads its tokens when it receives an unknown one.
 	if err := p.firstTokens(ctx, engine, s, h, log); err != nil {
@@ -94,6 +100,9 @@ func (p *program) serve(ctx context.Context, s *settings) (err error) {
 	stopBackups := startSchedule(s, trace, log, metrics)
 	defer stopBackups()
 	h.serve()
+	if client := h.certificates.acme; client != nil {
+		client.start(ctx)
+	}
 	log.Info("ready", "listen", h.publicListener.Addr().String(), "public", h.url.String(),
 		"admin", h.adminURL.String(), "db", s.db.String(), "version", version)
 

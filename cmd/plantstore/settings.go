@@ -50,7 +50,8 @@ type settings struct {
 	proxies proxySettings
 	rate    rateSettings
 
-	tls tlsSettings
+	tls  tlsSettings
+	acme acmeSettings
 
 	admin adminSettings
 
@@ -184,8 +185,8 @@ func (s *settings) operatorSettings() []setting {
 // serverSettings are the settings of serve and config.
 func (s *settings) serverSettings() []setting {
 	return slices.Concat(
-		s.listenerSettings(), s.admin.rows(), s.tls.rows(), s.proxies.rows(), s.limitSettings(), s.rate.rows(),
-		s.operatorSettings(), s.audit.rows(),
+		s.listenerSettings(), s.admin.rows(), s.tls.rows(), s.acme.rows(), s.proxies.rows(), s.limitSettings(),
+		s.rate.rows(), s.operatorSettings(), s.audit.rows(),
 	)
 }
 
@@ -283,6 +284,9 @@ func (s *settings) load(p *program, cmd *cobra.Command) error {
 		}
 	}
 	if err := s.tls.check(s); err != nil {
+		return err
+	}
+	if err := s.acme.check(s); err != nil {
 		return err
 	}
 	if s.backupDir != "" && s.db.isDatabase() {

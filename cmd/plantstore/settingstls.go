@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"plantstore/internal/acme"
 	"plantstore/internal/certs"
 	"plantstore/internal/server"
 )
@@ -50,8 +51,8 @@ func (t *tlsSettings) check(s *settings) error {
 		return s.fault("tls-cert", "the private key is missing; set --tls-key")
 	case t.key != "" && t.cert == "":
 		return s.fault("tls-key", "the certificate is missing; set --tls-cert")
-	case t.clientCA != "" && t.cert == "":
-		return s.fault("client-ca", "client certificates require TLS; set --tls-cert and --tls-key")
+	case t.clientCA != "" && t.cert == "" && !s.acme.enabled():
+		return s.fault("client-ca", "client certificates require TLS; set --tls-cert and --tls-key, or --acme-domain")
 	}
 	return nil
 }
@@ -62,20 +63,27 @@ type certificates struct {
 	nextProtos []string                                             // protocols that end with the handshake
 	clientCAs  func() *x509.CertPool                                // nil: no client certificates
 	close      []func()
+
+	acme *acmeClient // nil: the certificates are files
 }
 
-// open loads the certificates. The caller calls end.
+// open loads the certificates of files. The caller calls end.
 func (t *tlsSettings) open(s *settings, log *slog.Logger, metrics prometheus.Registerer) (c certificates, err error) {
-	if t.cert == "" {
+	switch {
+	case s.acme.enabled():
+		c.acme = &acmeClient{}
+		c.get, c.nextProtos, c.close = c.acme.getCertificate, []string{acme.Protocol}, append(c.close, c.acme.close)
+	case t.cert == "":
 		return c, nil
+	default:
+		pair, err := certs.OpenPair(certs.PairConfig{
+			CertFile: string(t.cert), KeyFile: string(t.key), Log: log, Metrics: metrics,
+		})
+		if err != nil {
+			return c, s.fault("tls-cert", "%w", err)
+		}
+		c.get, c.close = pair.GetCertificate, append(c.close, pair.Close)
 	}
-	pair, err := certs.OpenPair(certs.PairConfig{
-		CertFile: string(t.cert), KeyFile: string(t.key), Log: log, Metrics: metrics,
-	})
-	if err != nil {
-		return c, s.fault("tls-cert", "%w", err)
-	}
-	c.get, c.close = pair.GetCertificate, append(c.close, pair.Close)
 	if t.clientCA == "" {
 		return c, nil
 	}
@@ -120,5 +128,5 @@ func (t *tlsSettings) checkExposed(s *settings, setting string, address net.Addr
 		return nil
 	}
 	return s.fault(setting, "the address %s is not a loopback address, and the listener has no TLS; set --tls-cert and "+
-		"--tls-key, or --insecure-listen if a proxy or a private network protects the connections", address)
+		"--tls-key, --acme-domain, or --insecure-listen if a proxy or a private network protects the connections", address)
 }

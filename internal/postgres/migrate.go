@@ -139,7 +139,7 @@ func (e *Engine) schemaVersion(ctx context.Context, q querier) (version int, err
 	const sql = `SELECT
 		coalesce(bool_or(tablename = 'plantstore'), false), coalesce(bool_or(tablename <> 'plantstore'), false)
 		FROM pg_catalog.pg_tables
-		WHERE tablename IN ('plantstore', 'plants', 'tokens', 'plantstore_audit')
+		WHERE tablename IN ('plantstore', 'plants', 'tokens', 'plantstore_audit', 'plantstore_acme')
 		AND schemaname = ANY (current_schemas(false))`
 	err = q.QueryRow(ctx, sql).Scan(&ours, &others)
 	switch {

@@ -194,21 +194,27 @@ func (e *Engine) Lock(ctx context.Context) (unlock func(), err error) {
 	return unlock, nil
 }
 
-// lockMove locks the store for a move, by an advisory lock of a session of its own.
+// lockMove locks the store for a move.
 func (e *Engine) lockMove(ctx context.Context) (unlock func(), err error) {
+	unlock, locked, err := e.tryLock(ctx, "plants")
+	if err == nil && !locked {
+		err = store.ErrMoveRunning
+	}
+	return unlock, err
+}
+
+// tryLock locks one of our tables by an advisory lock of a session of its own, and reports false if another session has
+// locked it. Statements on the table do not wait for it.
+func (e *Engine) tryLock(ctx context.Context, table string) (unlock func(), locked bool, err error) {
 	conn, err := e.pool.Acquire(ctx)
 	if err != nil {
-		return nil, classify(err)
+		return nil, false, classify(err)
 	}
-	const key = "($1, 'plants'::regclass::oid::int)" // for this store; the lock of a migration has one number, not two
-	free := false
-	err = conn.QueryRow(ctx, "SELECT pg_catalog.pg_try_advisory_lock"+key, int32(migrationLock)).Scan(&free)
-	if err != nil || !free {
+	key := "($1, '" + table + "'::regclass::oid::int)" // for this store; the lock of a migration has one number, not two
+	err = conn.QueryRow(ctx, "SELECT pg_catalog.pg_try_advisory_lock"+key, int32(migrationLock)).Scan(&locked)
+	if err != nil || !locked {
 		conn.Release()
-		if err == nil {
-			err = store.ErrMoveRunning
-		}
-		return nil, classify(err)
+		return nil, false, classify(err)
 	}
 	return func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pingTime)
@@ -217,7 +223,7 @@ func (e *Engine) lockMove(ctx context.Context) (unlock func(), err error) {
 			_ = conn.Conn().Close(ctx) // which releases the lock too
 		}
 		conn.Release()
-	}, nil
+	}, true, nil
 }
 
 // Interrupted reports whether a move left a capture, and no longer runs.

@@ -53,7 +53,8 @@ const ownersSQL = `SELECT relname::text, pg_get_userbyid(relowner)::text,
 	coalesce(tgname::text, ''), coalesce(pg_get_userbyid(proowner)::text, '')
 	FROM pg_class INNER JOIN pg_namespace ON pg_namespace.oid = relnamespace
 	LEFT JOIN pg_trigger ON tgrelid = pg_class.oid AND NOT tgisinternal LEFT JOIN pg_proc ON pg_proc.oid = tgfoid
-	WHERE nspname = current_schema() AND relname IN ('plants', 'tokens', 'plantstore', 'plantstore_audit')
+	WHERE nspname = current_schema()
+	AND relname IN ('plants', 'tokens', 'plantstore', 'plantstore_audit', 'plantstore_acme')
 	ORDER BY relname`
 
 // checkOwners refuses tables and triggers whose owner is neither the connection's role

@@ -95,6 +95,11 @@ var expectedFacts = []expectedFact{
 	{4, fact{"column", "plantstore_audit", "previous", "bytea NOT NULL"}},
 	{4, fact{"column", "plantstore_audit", "hash", "bytea NOT NULL"}},
 	{4, fact{"constraint", "plantstore_audit", "sequence", "p"}},
+
+	{5, fact{"table", "plantstore_acme", "", "r"}},
+	{5, fact{"column", "plantstore_acme", "key", "text NOT NULL"}},
+	{5, fact{"column", "plantstore_acme", "value", "bytea NOT NULL"}},
+	{5, fact{"constraint", "plantstore_acme", "key", "p"}},
 }
 
 // factsSQL reads the facts and their schema's version in one statement: another server
@@ -103,7 +108,8 @@ var expectedFacts = []expectedFact{
 const factsSQL = `WITH ours AS (
 	SELECT pg_class.oid, relname::text AS tab, relkind::text AS kind, relrowsecurity, relnamespace
 	FROM pg_class INNER JOIN pg_namespace ON pg_namespace.oid = relnamespace
-	WHERE nspname = current_schema() AND relname IN ('plants', 'tokens', 'plantstore', 'plantstore_audit'))
+	WHERE nspname = current_schema()
+	AND relname IN ('plants', 'tokens', 'plantstore', 'plantstore_audit', 'plantstore_acme'))
 	SELECT 'version', '', '', version::text FROM plantstore
 	UNION ALL SELECT 'table', tab, '', kind FROM ours
 	UNION ALL SELECT 'row-level security', tab, '', '' FROM ours WHERE relrowsecurity

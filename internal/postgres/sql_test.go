@@ -8,6 +8,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"net/url"
@@ -49,6 +50,7 @@ func TestSQL(t *testing.T) {
 	r.suite(t)
 	r.fill(t)
 	r.older(t)
+	r.acme(t)
 	r.asynchronous(t)
 	r.requireStandby(t)
 	serving, moving := r.statements(t)
@@ -187,6 +189,26 @@ func (r *recorder) older(t *testing.T) {
 	}
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// acme uses the storage of an ACME client.
+func (r *recorder) acme(t *testing.T) {
+	e := place(r.database(t)).Open(t)
+	storage := e.(*postgres.Engine).ACME()
+	unlock, locked, err := storage.TryLock(t.Context())
+	if err != nil || !locked {
+		t.Fatal(locked, err)
+	}
+	unlock()
+	_, missing := storage.Load(t.Context(), "key")
+	if !errors.Is(missing, fs.ErrNotExist) {
+		t.Errorf("got %v, want %v", missing, fs.ErrNotExist)
+	}
+	err = errors.Join(
+		storage.Save(t.Context(), "key", []byte("value")), storage.Delete(t.Context(), "key"), e.Close())
+	if err != nil {
+		t.Error(err)
 	}
 }
 

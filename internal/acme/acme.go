@@ -1,0 +1,224 @@
+// Package acme orders certificates from a certificate authority (CA) by the ACME protocol (RFC 8555), renews
+// them, and answers the challenges by which the CA checks the domains. Replicas of a server share account,
+// certificates and challenges in a Storage, and one replica orders at a time.
+package acme
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/mholt/acmez/v3/acme"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Storage keeps small values by key: the account, certificates with their private keys, the open challenge, and the
+// failures of each domain. A key has only lower-case letters, digits, hyphens and dots. All methods are safe for
+// concurrent use.
+type Storage interface {
+	// Load returns a value, or an error that wraps fs.ErrNotExist.
+	Load(ctx context.Context, key string) ([]byte, error)
+
+	// Save stores a value durably, and replaces the previous one.
+	Save(ctx context.Context, key string, value []byte) error
+
+	// Delete removes a value. A key without a value is not an error.
+	Delete(ctx context.Context, key string) error
+
+	// TryLock acquires the lock of the orders. It reports false if another process has the lock. The lock ends
+	// with the process at the latest.
+	TryLock(ctx context.Context) (unlock func(), locked bool, err error)
+}
+
+// Config configures a Source. Log and Metrics may be nil.
+type Config struct {
+	Domains   []string // each has a certificate of its own; the first one is for clients without SNI
+	Email     string   // contact of the account; the operator has agreed to the terms of service of the CA
+	Directory string   // https URL of the CA's directory
+
+	// Roots verify the TLS certificate of the CA's directory; nil: those of the system.
+	Roots *x509.CertPool
+
+	// HTTP01 selects the challenge http-01, for which KeyAuthorization has the responses. Otherwise the challenge is
+	// tls-alpn-01, which GetCertificate answers.
+	HTTP01 bool
+
+	Storage Storage
+	Log     *slog.Logger
+	Metrics prometheus.Registerer
+}
+
+// Source has the certificates of the configured domains. Its goroutine orders and renews them between Start and
+// Close.
+type Source struct {
+	config  Config
+	log     *slog.Logger
+	metrics *metrics
+	client  *acme.Client
+	times   times
+	domains []*domain          // in the order of the configuration
+	byName  map[string]*domain // never changes
+
+	challenges challenges
+
+	stop context.CancelFunc
+	done chan struct{} // closed when the goroutine has ended; nil before Start
+}
+
+// domain is a configured domain. Only the goroutine of the Source uses fields other than name and certificate.
+type domain struct {
+	name        string
+	certificate atomic.Pointer[tls.Certificate] // nil: none yet
+	due         time.Time                       // of the next visit
+	foreign     bool                            // the certificate is from another directory
+	unsaved     []byte                          // text of the certificate while the storage has failed to store it
+	checkedAt   time.Time                       // of the last request for the renewal window
+	renewAt     time.Time                       // from the renewal window of the CA; zero: unknown
+	unreachable int                             // failures in a row without a response of the CA
+}
+
+// times are the intervals of the goroutine. Tests shorten them.
+type times struct {
+	unreachable, refused, most time.Duration // first pauses after a failure, and the longest
+	storage                    time.Duration // pause after an error of the storage
+	locked                     time.Duration // pause while another replica orders
+	order                      time.Duration // limit of one order
+	window                     time.Duration // between two requests for the renewal window
+	spread                     time.Duration // until the open challenge has reached all replicas
+}
+
+// Let's Encrypt allows five failed validations of a domain an hour: refused doubles from 5 minutes, so there are at
+// most four (https://letsencrypt.org/docs/rate-limits/).
+var defaultTimes = times{
+	unreachable: 30 * time.Second, refused: 5 * time.Minute, most: time.Hour,
+	storage: 10 * time.Second,
+	locked:  2 * time.Second,
+	order:   5 * time.Minute,
+	window:  6 * time.Hour,
+	spread:  2 * challengeFresh,
+}
+
+// New returns a Source with the certificates of the storage. An error of the storage is not one of New: the Source
+// reads it again after Start.
+func New(ctx context.Context, c Config) (*Source, error) {
+	if len(c.Domains) == 0 || c.Email == "" || c.Storage == nil {
+		return nil, errors.New("acme: Domains, Email and Storage are required")
+	}
+	if err := errors.Join(CheckDirectory(c.Directory), CheckEmail(c.Email)); err != nil {
+		return nil, err
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	s := &Source{
+		config: c, log: c.Log, times: defaultTimes, byName: map[string]*domain{},
+		client: &acme.Client{
+			Directory: c.Directory, HTTPClient: newHTTPClient(c.Roots), UserAgent: "plantstore", PollTimeout: pollMax,
+		},
+	}
+	s.challenges.storage = c.Storage
+	for _, name := range c.Domains {
+		if err := CheckDomain(name); err != nil {
+			return nil, err
+		}
+		if s.byName[name] == nil {
+			d := &domain{name: name}
+			s.domains, s.byName[name] = append(s.domains, d), d
+		}
+	}
+	s.metrics = s.newMetrics(c.Metrics)
+	for _, d := range s.domains {
+		if err := s.load(ctx, d); err != nil {
+			s.log.Warn("could not read a certificate of the ACME storage", "domain", d.name, "error", err)
+		}
+	}
+	return s, nil
+}
+
+// Start starts the goroutine that orders and renews. The listener that answers the challenges must accept
+// connections. Close ends the goroutine.
+func (s *Source) Start(ctx context.Context) {
+	ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
+	s.done = make(chan struct{})
+	go s.run(ctx) // ends when Close is called, which waits for it
+}
+
+// Close ends the goroutine and waits for it. It interrupts an order.
+func (s *Source) Close() {
+	if s.done != nil {
+		s.stop()
+		<-s.done
+	}
+}
+
+// ErrNoCertificate is the error of a handshake for a configured domain that has no certificate yet.
+var ErrNoCertificate = errors.New("acme: the domain has no certificate yet; the log has the state of its order")
+
+// errUnknownName is the error of a handshake for another name.
+var errUnknownName = errors.New("acme: the server name of the client is none of the configured domains")
+
+// GetCertificate is for a tls.Config with Protocol. It returns the certificate of the server name, or of the first
+// domain if the client sends none, or the one of the open challenge. It never causes an order: a client can send any
+// name.
+func (s *Source) GetCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+	d := s.domains[0]
+	if hello.ServerName != "" {
+		d = s.byName[canonical(hello.ServerName)]
+	}
+	if d == nil {
+		s.metrics.unknownName.Inc()
+		return nil, errUnknownName
+	}
+	if isChallenge(hello) {
+		return s.challengeCertificate(hello)
+	}
+	certificate := d.certificate.Load()
+	if certificate == nil {
+		s.metrics.noCertificate.Inc()
+		return nil, ErrNoCertificate
+	}
+	return certificate, nil
+}
+
+// canonical returns a server name in lower case and without its final dot.
+func canonical(name string) string { return strings.ToLower(strings.TrimSuffix(name, ".")) }
+
+// load installs the stored certificate of a domain if it is newer than the one in use. A missing or damaged one is not
+// an error.
+func (s *Source) load(ctx context.Context, d *domain) error {
+	text, err := s.config.Storage.Load(ctx, d.certificateKey())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("load %s: %w", d.certificateKey(), err)
+	}
+	certificate, err := parseCertificate(text, d.name)
+	if err != nil { // an order replaces it
+		s.log.Warn("the stored certificate is not usable", "domain", d.name, "error", err)
+		return nil
+	}
+	if now := d.certificate.Load(); now == nil || certificate.Leaf.NotBefore.After(now.Leaf.NotBefore) {
+		d.install(certificate)
+		d.foreign = !bytes.HasPrefix(text, issuedBy(s.config.Directory))
+	}
+	return nil
+}
+
+// install makes handshakes use a certificate.
+func (d *domain) install(certificate *tls.Certificate) {
+	d.certificate.Store(certificate)
+	d.foreign, d.checkedAt, d.renewAt = false, time.Time{}, time.Time{}
+}
+
+func (d *domain) certificateKey() string { return "certificate-" + d.name + ".pem" }
+
+func (d *domain) failuresKey() string { return "failures-" + d.name + ".json" }

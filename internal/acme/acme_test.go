@@ -1,0 +1,317 @@
+package acme_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"plantstore/internal/acme"
+)
+
+func TestCheckDomain(t *testing.T) {
+	t.Parallel()
+	for name, ok := range map[string]bool{
+		"plants.example": true, "localhost": true, "xn--pflnzchen-z2a.example": true, "a-b.9.example": true,
+		"": false, "Plants.example": false, "plants.example.": false, "*.plants.example": false, "plants..example": false,
+		"-plants.example": false, "192.0.2.1": false, "2001:db8::1": false, "plants.example:443": false,
+		"../plants": false, "plants/../x": false, "pflänzchen.example": false, "plants example": false, "a\n.example": false,
+		strings.Repeat("a", 64) + ".example": false, strings.Repeat("a.", 100) + "aaa": false,
+	} {
+		if err := acme.CheckDomain(name); (err == nil) != ok {
+			t.Errorf("%q: %v, want ok %t", name, err, ok)
+		}
+	}
+}
+
+func TestCheckEmailAndDirectory(t *testing.T) {
+	t.Parallel()
+	for text, ok := range map[string]bool{
+		"operator@plants.example": true, "": false, "operator": false, "Op <operator@plants.example>": false,
+		"a@b.example,c@d.example": false, "a@b.example\r\nX: y": false,
+	} {
+		if err := acme.CheckEmail(text); (err == nil) != ok {
+			t.Errorf("e-mail %q: %v, want ok %t", text, err, ok)
+		}
+	}
+	for text, ok := range map[string]bool{
+		acme.LetsEncrypt: true, "https://ca.plants.example:9000/acme/acme/directory": true,
+		"": false, "http://ca.plants.example/directory": false, "ca.plants.example": false, "https:///directory": false,
+		"https://user:secret@ca.plants.example/": false, "https://ca.plants.example/#x": false,
+	} {
+		if err := acme.CheckDirectory(text); (err == nil) != ok {
+			t.Errorf("directory %q: %v, want ok %t", text, err, ok)
+		}
+	}
+}
+
+func TestBackoff(t *testing.T) {
+	t.Parallel()
+	for failures, want := range map[int]time.Duration{
+		1: 5 * time.Minute, 2: 10 * time.Minute, 4: 40 * time.Minute, 5: time.Hour, 1000: time.Hour,
+	} {
+		got := acme.Backoff(5*time.Minute, failures, time.Hour)
+		if got < want || got > want+want/10+1 {
+			t.Errorf("after %d failures: %v, want %v to a tenth more", failures, got, want)
+		}
+	}
+}
+
+func TestFileStorage(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "store-acme")
+	storage, err := acme.NewFileStorage(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	if _, err := storage.Load(ctx, "account.json"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a missing value: %v, want ErrNotExist", err)
+	}
+	for _, value := range []string{"first", "second"} {
+		if err := storage.Save(ctx, "account.json", []byte(value)); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := storage.Load(ctx, "account.json"); err != nil || string(got) != value {
+			t.Errorf("got %q, %v, want %q", got, err, value)
+		}
+	}
+	for name, want := range map[string]fs.FileMode{dir: 0o700, filepath.Join(dir, "account.json"): 0o600} {
+		if info, err := os.Stat(name); err != nil || info.Mode().Perm() != want {
+			t.Errorf("%s: %v, %v, want mode %v", name, info.Mode(), err, want)
+		}
+	}
+	for range 2 { // the second time, there is no value
+		if err := storage.Delete(ctx, "account.json"); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "large"), make([]byte, 3<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := storage.Load(ctx, "large"); err == nil {
+		t.Error("a file of 3 MiB was loaded")
+	}
+	if err := syscall.Mkfifo(filepath.Join(dir, "fifo"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := storage.Load(ctx, "fifo"); err == nil {
+		t.Error("a FIFO was loaded")
+	}
+}
+
+func TestFileStorageLocks(t *testing.T) {
+	t.Parallel()
+	storage := newStorage(t)
+	unlock, locked, err := storage.TryLock(t.Context())
+	if err != nil || !locked {
+		t.Fatalf("the first lock: %t, %v", locked, err)
+	}
+	if _, locked, err := storage.TryLock(t.Context()); err != nil || locked {
+		t.Errorf("a second lock: %t, %v, want false", locked, err)
+	}
+	unlock()
+	unlock, locked, err = storage.TryLock(t.Context())
+	if err != nil || !locked {
+		t.Fatalf("after the unlock: %t, %v", locked, err)
+	}
+	unlock()
+}
+
+func TestFileStorageRefusesUnsafeDirectories(t *testing.T) {
+	t.Parallel()
+	parent := t.TempDir()
+	open, file := filepath.Join(parent, "open"), filepath.Join(parent, "file")
+	if err := errors.Join(os.Mkdir(open, 0o700), os.Chmod(open, 0o755), os.WriteFile(file, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for dir, want := range map[string]string{
+		open: "run chmod 700", file: "not a directory", filepath.Join(parent, "missing", "store-acme"): "no such file",
+	} {
+		if _, err := acme.NewFileStorage(dir); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", dir, err, want)
+		}
+	}
+}
+
+// countingStorage counts the reads.
+type countingStorage struct {
+	acme.Storage
+	loads atomic.Int64
+}
+
+func (s *countingStorage) Load(ctx context.Context, key string) ([]byte, error) {
+	s.loads.Add(1)
+	return s.Storage.Load(ctx, key)
+}
+
+// Clients cannot cause a read of the storage with each request or handshake. The challenge of another replica is found.
+func TestChallengesOfReplicas(t *testing.T) {
+	t.Parallel()
+	storage := &countingStorage{Storage: newStorage(t)}
+	source, err := acme.New(t.Context(), acme.Config{
+		Domains: []string{localhost}, Email: "operator@plants.example", Directory: acme.LetsEncrypt, Storage: storage,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, began := storage.loads.Load(), time.Now()
+	for n := range 10_000 {
+		if body, ok := source.KeyAuthorization(fmt.Sprint(n)); ok || body != "" {
+			t.Fatalf("token %d: %q, %t", n, body, ok)
+		}
+	}
+	if got, most := storage.loads.Load()-before, int64(time.Since(began)/(250*time.Millisecond))+1; got > most {
+		t.Errorf("%d reads, want at most %d", got, most)
+	}
+	hello := &tls.ClientHelloInfo{ServerName: localhost, SupportedProtos: []string{acme.Protocol}}
+	if _, err := source.GetCertificate(hello); err == nil {
+		t.Error("a handshake for a challenge succeeded without an order")
+	}
+	save := func(challenge string) {
+		if err := storage.Save(t.Context(), "challenge.json", []byte(challenge)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	save(`{"domain":"localhost","type":"http-01","token":"abc","key_authorization":"abc.def"}`)
+	await(t, func() error {
+		if body, ok := source.KeyAuthorization("abc"); !ok || body != "abc.def" {
+			return fmt.Errorf("the challenge of the other replica: %q, %t", body, ok)
+		}
+		return nil
+	})
+	for _, token := range []string{"", "abcd", "../challenge.json", "abc/"} {
+		if body, ok := source.KeyAuthorization(token); ok {
+			t.Errorf("token %q: %q", token, body)
+		}
+	}
+	save(`{"domain":"localhost","type":"tls-alpn-01","token":"abc","key_authorization":"abc.def"}`)
+	await(t, func() error {
+		_, err := source.GetCertificate(hello)
+		return err
+	})
+	if _, ok := source.KeyAuthorization("abc"); ok {
+		t.Error("http-01 answers the token of tls-alpn-01")
+	}
+	hello.SupportedProtos = []string{acme.Protocol, "http/1.1"}
+	if _, err := source.GetCertificate(hello); !errors.Is(err, acme.ErrNoCertificate) {
+		t.Errorf("a client with two protocols: %v, want ErrNoCertificate", err)
+	}
+	save(`{"domain":`)
+	await(t, func() error {
+		if _, ok := source.KeyAuthorization("abc"); ok {
+			return errors.New("a damaged challenge has a response")
+		}
+		return nil
+	})
+}
+
+// A CA that answers with garbage, with a gigabyte, with redirects without an end or with URLs without TLS does not stop
+// the Source and does not grow it.
+func TestHostileCA(t *testing.T) {
+	t.Parallel()
+	const gigabyte = 1 << 30
+	for name, test := range map[string]struct {
+		respond http.HandlerFunc
+		want    string // in the log
+	}{
+		"garbage": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write([]byte("\x00{]"))
+		}, "invalid character"},
+		"empty object": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write([]byte("{}"))
+		}, "required directory fields are missing"},
+		"gigabyte": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			page := bytes.Repeat([]byte(" "), 1<<20)
+			for range gigabyte / len(page) {
+				if _, err := w.Write(page); err != nil {
+					return
+				}
+			}
+		}, "larger than 1048576 bytes"},
+		"long error": {func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusBadRequest)
+			_, _ = w.Write(bytes.Repeat([]byte("x"), 1<<19))
+		}, "xxxx…"},
+		"redirects": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "/again", http.StatusFound)
+		}, "redirects more than 3 times"},
+		"no TLS": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://169.254.169.254/latest/", http.StatusFound)
+		}, "not https"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := httptest.NewTLSServer(test.respond)
+			defer server.Close()
+			transport := server.Client().Transport.(*http.Transport)
+			var log logBuffer
+			source, err := acme.New(t.Context(), acme.Config{
+				Domains: []string{localhost}, Email: "operator@plants.example", Directory: server.URL + "/directory",
+				Roots: transport.TLSClientConfig.RootCAs, Storage: newStorage(t), Log: slog.New(slog.NewTextHandler(&log, nil)),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			source.Hasten()
+			source.Start(t.Context())
+			defer source.Close()
+			await(t, func() error {
+				if text := log.String(); strings.Count(text, "certificate order failed") < 2 || !strings.Contains(text, test.want) {
+					return fmt.Errorf("the log lacks %q: %.2000s", test.want, text)
+				}
+				return nil
+			})
+			for line := range strings.Lines(log.String()) {
+				if len(line) > 1000 {
+					t.Errorf("a line of %d bytes", len(line))
+				}
+			}
+			var memory runtime.MemStats
+			runtime.ReadMemStats(&memory)
+			if memory.HeapAlloc > 256<<20 {
+				t.Errorf("the heap has %d bytes", memory.HeapAlloc)
+			}
+		})
+	}
+}
+
+func TestNewRefusesIncompleteConfigs(t *testing.T) {
+	t.Parallel()
+	good := acme.Config{
+		Domains: []string{localhost}, Email: "operator@plants.example", Directory: acme.LetsEncrypt, Storage: newStorage(t),
+	}
+	for name, spoil := range map[string]func(*acme.Config){
+		"no domain": func(c *acme.Config) { c.Domains = nil }, "no storage": func(c *acme.Config) { c.Storage = nil },
+		"no e-mail": func(c *acme.Config) { c.Email = "" }, "e-mail": func(c *acme.Config) { c.Email = "x" },
+		"directory": func(c *acme.Config) { c.Directory = "http://x" },
+		"domain":    func(c *acme.Config) { c.Domains = []string{"*"} },
+	} {
+		c := good
+		spoil(&c)
+		if _, err := acme.New(t.Context(), c); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	source, err := acme.New(t.Context(), good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	source.Close() // before Start
+}

@@ -1,0 +1,250 @@
+// Package pebbletest runs Pebble, a CA for tests of ACME clients, on loopback.
+package pebbletest
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Config configures a CA.
+type Config struct {
+	HTTPPort, TLSPort int           // at which it checks http-01 and tls-alpn-01; 0: none
+	NonceReject       int           // good nonces that it rejects, in per cent
+	Lifetime          time.Duration // of certificates, in whole seconds; 0: 90 days
+}
+
+// CA is a running Pebble.
+type CA struct {
+	Directory string         // its https URL
+	RootsFile string         // PEM file that verifies the TLS certificate of the directory
+	Roots     *x509.CertPool // the same
+
+	dir, management string
+	program         string
+	environ         []string
+	command         *exec.Cmd
+	exited          chan struct{}
+	output          buffer
+}
+
+// buffer is a bytes.Buffer for concurrent use.
+type buffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer // guarded by mu
+}
+
+// Write implements io.Writer.
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+// String returns the bytes so far.
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// Start builds Pebble from tools/pebble.mod and starts it. The caller stops it.
+func Start(ctx context.Context, c Config) (*CA, error) {
+	dir, err := os.MkdirTemp("", "pebbletest")
+	if err != nil {
+		return nil, err
+	}
+	ca, err := prepare(ctx, dir, c)
+	if err == nil {
+		err = ca.Resume(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	return ca, nil
+}
+
+func prepare(ctx context.Context, dir string, c Config) (*CA, error) {
+	program, err := build(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	addresses, err := freeAddresses(ctx, 2)
+	if err != nil {
+		return nil, err
+	}
+	ca := &CA{
+		Directory: "https://" + addresses[0] + "/dir", RootsFile: filepath.Join(dir, "roots.pem"),
+		Roots: x509.NewCertPool(), dir: dir, management: "https://" + addresses[1], program: program,
+		environ: append(os.Environ(), "PEBBLE_VA_NOSLEEP=1", "PEBBLE_AUTHZREUSE=0",
+			fmt.Sprintf("PEBBLE_WFE_NONCEREJECT=%d", c.NonceReject)),
+	}
+	certificate, key, err := selfSigned()
+	if err != nil {
+		return nil, err
+	}
+	ca.Roots.AppendCertsFromPEM(certificate)
+	profile := map[string]any{"description": "test", "validityPeriod": int(cmp.Or(c.Lifetime, 90*24*time.Hour).Seconds())}
+	config, err := json.Marshal(map[string]any{"pebble": map[string]any{
+		"listenAddress": addresses[0], "managementListenAddress": addresses[1],
+		"certificate": ca.RootsFile, "privateKey": filepath.Join(dir, "key.pem"),
+		"httpPort": c.HTTPPort, "tlsPort": c.TLSPort, "keyAlgorithm": "ecdsa",
+		"retryAfter": map[string]int{"authz": 1, "order": 1},
+		"profiles":   map[string]any{"default": profile},
+	}})
+	if err != nil {
+		return nil, err
+	}
+	for name, text := range map[string][]byte{"roots.pem": certificate, "key.pem": key, "config.json": config} {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+			return nil, err
+		}
+	}
+	return ca, nil
+}
+
+// build builds the program, which the build cache usually has.
+func build(ctx context.Context, dir string) (string, error) {
+	module, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
+	if err != nil {
+		return "", fmt.Errorf("go env GOMOD: %w", err)
+	}
+	program := filepath.Join(dir, "pebble")
+	cmd := exec.CommandContext(ctx, "go", "build", "-modfile=tools/pebble.mod", "-o", program,
+		"github.com/letsencrypt/pebble/v2/cmd/pebble")
+	cmd.Dir = filepath.Dir(strings.TrimSpace(string(module)))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build Pebble: %w\n%s", err, out)
+	}
+	return program, nil
+}
+
+// freeAddresses returns addresses of free ports of loopback.
+func freeAddresses(ctx context.Context, n int) ([]string, error) {
+	if n == 0 {
+		return nil, nil
+	}
+	var config net.ListenConfig
+	l, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	defer l.Close() // after the other ports are known, so that they differ
+	others, err := freeAddresses(ctx, n-1)
+	return append(others, l.Addr().String()), err
+}
+
+// selfSigned returns a certificate for 127.0.0.1 and its key, in PEM.
+func selfSigned() (certificate, key []byte, err error) {
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, err
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "pebbletest"},
+		NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(24 * time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	if err != nil {
+		return nil, nil, err
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(private)
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}), err
+}
+
+// Resume starts the CA again after Pause, at the same address. It has lost its accounts, orders and roots.
+func (c *CA) Resume(ctx context.Context) error {
+	c.command = exec.CommandContext(context.WithoutCancel(ctx), c.program, "-config", filepath.Join(c.dir, "config.json"))
+	c.command.Env = c.environ
+	c.command.Stdout, c.command.Stderr = &c.output, &c.output
+	c.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := c.command.Start(); err != nil {
+		return err
+	}
+	exited := make(chan struct{})
+	c.exited = exited
+	go func(cmd *exec.Cmd) { // ends with the process; Pause waits for it
+		_ = cmd.Wait()
+		close(exited)
+	}(c.command)
+	for {
+		if _, err := c.IssuerRoots(ctx); err == nil {
+			return nil
+		}
+		select {
+		case <-exited:
+			return fmt.Errorf("pebble has exited: %s", &c.output)
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// Pause stops the CA; Resume starts it again.
+func (c *CA) Pause() {
+	_ = c.command.Process.Kill()
+	<-c.exited
+}
+
+// Stop stops the CA and removes its files.
+func (c *CA) Stop() error {
+	c.Pause()
+	return os.RemoveAll(c.dir)
+}
+
+// Orders returns the number of orders since Start.
+func (c *CA) Orders() int { return strings.Count(c.output.String(), "Added order ") }
+
+// Output returns the log of Pebble.
+func (c *CA) Output() string { return c.output.String() }
+
+// IssuerRoots returns the roots that verify the certificates of this CA.
+func (c *CA) IssuerRoots(ctx context.Context) (*x509.CertPool, error) {
+	client := http.Client{Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: c.Roots, MinVersion: tls.VersionTLS12}, DisableKeepAlives: true,
+	}}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, c.management+"/roots/0", nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := client.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("pebble returned no root: %.200s", text)
+	}
+	return roots, nil
+}

@@ -1,0 +1,44 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// ACME keeps the account and the certificates of an ACME client, which all servers of the store share. It implements
+// acme.Storage.
+type ACME struct{ engine *Engine }
+
+// ACME returns the storage of an ACME client in the database.
+func (e *Engine) ACME() ACME { return ACME{e} }
+
+// Load implements acme.Storage.
+func (a ACME) Load(ctx context.Context, key string) (value []byte, err error) {
+	err = a.engine.pool.QueryRow(ctx, "SELECT value FROM plantstore_acme WHERE key = $1", key).Scan(&value)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, fmt.Errorf("%s: %w", key, fs.ErrNotExist)
+	}
+	return value, classify(err)
+}
+
+// Save implements acme.Storage.
+func (a ACME) Save(ctx context.Context, key string, value []byte) error {
+	_, err := a.engine.pool.Exec(ctx, `INSERT INTO plantstore_acme (key, value) VALUES ($1, $2)
+		ON CONFLICT (key) DO UPDATE SET value = excluded.value`, key, value)
+	return classify(err)
+}
+
+// Delete implements acme.Storage.
+func (a ACME) Delete(ctx context.Context, key string) error {
+	_, err := a.engine.pool.Exec(ctx, "DELETE FROM plantstore_acme WHERE key = $1", key)
+	return classify(err)
+}
+
+// TryLock implements acme.Storage with an advisory lock of a session of its own.
+func (a ACME) TryLock(ctx context.Context) (unlock func(), locked bool, err error) {
+	return a.engine.tryLock(ctx, "plantstore_acme")
+}
