@@ -70,6 +70,9 @@ var failpoints = []rig.Weakness{
 	before("checkpoint.go", "	frames, copied, err = conn.Checkpoint(sqlite3.Passive)\n", "before checkpoint"),
 	after("checkpoint.go", "	frames, copied, err = conn.Checkpoint(sqlite3.Passive)\n", "after checkpoint"),
 	before("tokens.go", "		sum, _, err := tokenDigests(e.writer, len(migrations))\n", "token write"),
+	before("audit.go",
+		"	return e.run(\"UPDATE state SET audit_sequence = ?, audit_hash = ?\", row.Sequence, row.Hash[:])\n",
+		"audit entry"),
 	after("migrate.go", "	if err := c.Exec(string(sql)); err != nil {\n"+
 		"		return fmt.Errorf(\"migration %s: %w\", file, err)\n	}\n", "migration"),
 	before("engine.go", "	_, _, err := e.writer.Checkpoint(sqlite3.Truncate)\n", "start"),
@@ -245,16 +248,9 @@ func TestCommands(t *testing.T) {
 			}
 		})
 	}
-	t.Run("token create", func(t *testing.T) {
-		db := filepath.Join(t.TempDir(), "plants.db")
-		run(t, program, "import", csv, "--create", "--db", db)
-		runKilled(t, program, "token write:1", "token", "create", "a", "--no-expiry", "--db", db)
-		if out := run(t, program, "token", "list", "--db", db); strings.Contains(out, "plants:create") {
-			t.Errorf("the killed command stored a token:\n%s", out)
-		}
-		run(t, program, "token", "create", "a", "--no-expiry", "--db", db)
-		checkStore(t, program, db)
-	})
+	for _, point := range []string{"token write:1", "audit entry:1", "before commit:1", "after commit:1"} {
+		t.Run("token create, "+point, func(t *testing.T) { testTokenCreate(t, program, csv, point) })
+	}
 	store := filepath.Join(dir, "plants.db")
 	run(t, program, "import", csv, "--create", "--db", store)
 	for _, point := range []string{
@@ -284,6 +280,24 @@ func TestCommands(t *testing.T) {
 			}
 		})
 	}
+}
+
+// testTokenCreate kills a token create. The store has the token and its entry in the audit log, or none of them.
+func testTokenCreate(t *testing.T, program, csv, point string) {
+	t.Helper()
+	db := filepath.Join(t.TempDir(), "plants.db")
+	run(t, program, "import", csv, "--create", "--db", db)
+	runKilled(t, program, point, "token", "create", "a", "--no-expiry", "--db", db)
+	tokens := strings.Count(run(t, program, "token", "list", "--db", db), "plants:create")
+	if committed := strings.HasPrefix(point, "after"); (tokens > 0) != committed {
+		t.Errorf("the killed command stored %d tokens", tokens)
+	}
+	run(t, program, "token", "create", "b", "--no-expiry", "--db", db)
+	if entries := strings.Count(run(t, program, "audit", "list", "--db", db), "token.create"); entries != tokens+1 {
+		t.Errorf("%d entries for %d tokens", entries, tokens+1)
+	}
+	run(t, program, "audit", "verify", "--db", db)
+	checkStore(t, program, db)
 }
 
 // testBackup kills a backup. If the backup exists, it must be complete.

@@ -49,8 +49,12 @@ func appendAudit(ctx context.Context, tx pgx.Tx, events ...audit.Event) error {
 func insertAudit(ctx context.Context, tx pgx.Tx, row audit.Row) error {
 	_, err := tx.Exec(ctx, "INSERT INTO plantstore_audit (sequence, entry, previous, hash) VALUES ($1, $2, $3, $4)",
 		row.Sequence, row.Text, row.Previous[:], row.Hash[:])
-	if hasCode(err, codeUniqueViolation) {
+	switch {
+	case hasCode(err, codeUniqueViolation):
 		err = fmt.Errorf("%w: it has an entry %d after its newest one", store.ErrAuditFault, row.Sequence)
+	case hasCode(err, codeInsufficientPrivilege):
+		err = fmt.Errorf("the role may not append to the audit log: as the owner, GRANT SELECT, INSERT ON plantstore_audit "+
+			"and UPDATE (token_changes, audit_sequence, audit_hash) ON plantstore to it: %w", err)
 	}
 	return err
 }

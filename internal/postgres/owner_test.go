@@ -411,6 +411,23 @@ func TestServerWithoutReplays(t *testing.T) {
 	}
 }
 
+// TestServerWithoutAuditRights shows the error of a role whose rights are those of schema 3.
+func TestServerWithoutAuditRights(t *testing.T) {
+	t.Parallel()
+	r := newRestricted(t, 0)
+	server, _, _ := strings.Cut(strings.TrimPrefix(r.Server, "postgres://"), "@")
+	execute(t, r.Owner, "REVOKE ALL ON plantstore_audit FROM "+server)
+	e := place(r.Server).Open(t)
+	defer e.Close()
+	err := e.AppendAudit(t.Context(), audit.Event{Action: "x"})
+	const want = "the role may not append to the audit log: as the owner, GRANT SELECT, INSERT ON plantstore_audit " +
+		"and UPDATE (token_changes, audit_sequence, audit_hash) ON plantstore to it: " +
+		"ERROR: permission denied for table plantstore_audit (SQLSTATE 42501)"
+	if err == nil || err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+}
+
 // TestMigrateAsServer shows the error of a server that cannot migrate because its role
 // does not own the tables.
 func TestMigrateAsServer(t *testing.T) {
