@@ -20,15 +20,16 @@ import (
 // bench is one run of the program.
 type bench struct {
 	config
-	log        *slog.Logger
-	work       string // directory of temporary files; removed by close
-	stores     string // directory of the generated stores
-	script     string // path of load.lua, for wrk
-	cluster    *cluster
-	processors [2]string // for taskset: of the servers, of the generator
-	raw        *os.File
-	dirs       int // number of run directories so far
-	round      int // number of the first round; above 0 with -append
+	log         *slog.Logger
+	work        string // directory of temporary files; removed by close
+	stores      string // directory of the generated stores
+	script      string // path of load.lua, for wrk
+	cluster     *cluster
+	certificate certificate // of the servers with TLS
+	processors  [2]string   // for taskset: of the servers, of the generator
+	raw         *os.File
+	dirs        int // number of run directories so far
+	round       int // number of the first round; above 0 with -append
 }
 
 // newBench builds all contenders, opens the file of measurements and stores a
@@ -60,6 +61,9 @@ func newBench(ctx context.Context, c config, log *slog.Logger) (_ *bench, err er
 	}
 	b.script = filepath.Join(b.work, "load.lua")
 	if err := os.WriteFile(b.script, loadScript, 0o600); err != nil {
+		return nil, err
+	}
+	if b.certificate, err = newCertificate(b.work); err != nil {
 		return nil, err
 	}
 	if b.processors, err = splitProcessors(); err != nil {

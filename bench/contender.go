@@ -80,7 +80,9 @@ type server struct {
 	cpus     string // for taskset; "": all processors
 	dir      string // of its files
 	address  string
-	admin    string // address of Plant Store's admin listener
+	tls      bool
+	client   *http.Client // trusts the certificate of a server with TLS
+	admin    string       // address of Plant Store's admin listener
 	token    string
 	walBound string    // value of Plant Store's --wal-max; "": the default
 	database *database // nil if the contender uses none
@@ -89,6 +91,7 @@ type server struct {
 // launch starts a contender and probes it. The caller calls shutdown if the error
 // is nil.
 func (b *bench) launch(ctx context.Context, s *server) (err error) {
+	s.client = b.certificate.client
 	if s.address, err = freeAddress(ctx); err != nil {
 		return err
 	}
@@ -139,7 +142,8 @@ func accepts(address string) bool {
 
 func startFloor(ctx context.Context, b *bench, s *server) (err error) {
 	s.token = contenderToken
-	s.process, err = start(ctx, s.cpus, nil, b.program(floorName), "-listen", s.address)
+	args := append([]string{b.program(floorName), "-listen", s.address}, b.tlsFlags(s, "-")...)
+	s.process, err = start(ctx, s.cpus, nil, args...)
 	return err
 }
 
@@ -209,6 +213,7 @@ func (b *bench) serve(ctx context.Context, s *server, db string) (err error) {
 		return err
 	}
 	args := []string{b.program(productName), "serve", "--db", db, "--listen", s.address, "--admin-listen", s.admin}
+	args = append(args, b.tlsFlags(s, "--")...)
 	if s.walBound != "" {
 		args = append(args, "--wal-max", s.walBound)
 	}
@@ -244,14 +249,14 @@ func (s *server) probe(ctx context.Context) error {
 
 func (s *server) post(ctx context.Context, token string, id int64) (status int, body []byte, err error) {
 	text := fmt.Sprintf(`{%q:%d,"name":"Made for measuring","tag":"made"}`, s.member, id)
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+s.address+s.path, strings.NewReader(text))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url()+s.path, strings.NewReader(text))
 	if err != nil {
 		return 0, nil, err
 	}
 	r.Header.Set("Authorization", "Bearer "+token)
 	r.Header.Set("Content-Type", "application/json")
 	r.Close = true
-	response, err := http.DefaultClient.Do(r)
+	response, err := s.client.Do(r)
 	if err != nil {
 		return 0, nil, err
 	}

@@ -41,6 +41,7 @@ type loadSpec struct {
 	round       int
 	contender   string
 	connections int64
+	tls         bool
 	order       string
 	store       generatedStore // initial content; zero: empty
 	time        time.Duration
@@ -57,7 +58,7 @@ const (
 func (b *bench) load(ctx context.Context, spec loadSpec) error {
 	r := loadRun{
 		Phase: spec.phase, Set: spec.set, Round: spec.round, Contender: spec.contender,
-		Connections: spec.connections, Order: spec.order, Before: spec.store.rows, WALBound: spec.walBound,
+		Connections: spec.connections, TLS: spec.tls, Order: spec.order, Before: spec.store.rows, WALBound: spec.walBound,
 	}
 	dir, err := b.runDir()
 	if err != nil {
@@ -72,13 +73,13 @@ func (b *bench) load(ctx context.Context, spec loadSpec) error {
 	}
 	b.log.Info("measured", "phase", r.Phase, "set", r.Set, "round", r.Round, "contender", r.Contender, "connections",
 		r.Connections,
-		"order", r.Order, "before", r.Before, "rate", int(r.Generator.perSecond()),
+		"tls", r.TLS, "order", r.Order, "before", r.Before, "rate", int(r.Generator.perSecond()),
 		"p99", time.Duration(r.Generator.P99)*time.Microsecond, "fault", r.Fault)
 	return errors.Join(b.save(measurement{Load: &r}), os.RemoveAll(dir))
 }
 
 func (b *bench) loadIn(ctx context.Context, dir string, spec loadSpec, r *loadRun) error {
-	s := &server{contender: *contenderNamed(spec.contender), dir: dir}
+	s := &server{contender: *contenderNamed(spec.contender), dir: dir, tls: spec.tls}
 	generatorCPUs := ""
 	if spec.set == setPinned {
 		s.cpus, generatorCPUs = b.processors[0], b.processors[1]
@@ -165,7 +166,7 @@ func (b *bench) generate(ctx context.Context, s *server, cpus string, spec loadS
 	threads := strconv.FormatInt(min(generatorThreads, spec.connections), 10)
 	args := []string{
 		"wrk", "-t", threads, "-c", strconv.FormatInt(spec.connections, 10), "-d", fmt.Sprint(int(d.Seconds())) + "s",
-		"--timeout", "10s", "-s", b.script, "http://" + s.address,
+		"--timeout", "10s", "-s", b.script, s.url(),
 		"--", s.path, s.member, s.token, spec.order, strconv.Itoa(stream), strconv.Itoa(spec.round), threads,
 	}
 	if cpus != "" {

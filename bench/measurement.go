@@ -29,11 +29,12 @@ type machine struct {
 
 // loadRun is one run of the generator against one contender.
 type loadRun struct {
-	Phase       string `json:"phase"` // compare, growth, wal, or a phase of burst.go
+	Phase       string `json:"phase"` // compare, tls, growth, wal, or a phase of burst.go
 	Set         string `json:"set"`   // shared or pinned
 	Round       int    `json:"round"`
 	Contender   string `json:"contender"`
 	Connections int64  `json:"connections"`
+	TLS         bool   `json:"tls,omitempty"`
 	Order       string `json:"order"`  // of the ids: random or ascending
 	Before      int64  `json:"before"` // initial number of plants
 	Fault       string `json:"fault,omitempty"`

@@ -61,11 +61,18 @@ func TestTargetTable(t *testing.T) {
 		run(floorName, 0, 1000, 100), run(productName, 0, 540, 200), run(plainName, 0, 100, 1),
 		run(floorName, 1, 1000, 100), run(productName, 1, 540, 120), run(plainName, 1, 108, 1),
 	}
+	for i, requests := range []int64{1000, 500, 400, 190} { // floor, product, each over HTTP and TLS
+		l := run([]string{floorName, productName}[i%2], 0, requests, 1)
+		l.Phase, l.TLS = phaseTLS, i > 1
+		r.loads = append(r.loads, l)
+	}
 	got := r.targetTable()
 	for _, want := range []string{
 		"| rate of plantstore ÷ floor, 256 connections | ≥ 0.60 | 0.54 | **missed** by 10% |",
 		"| rate of plantstore ÷ plain, 256 connections | ≥ 4.00 | 5.20 (5.00–5.40) | reached |",
 		"| p99 of plantstore ÷ floor, 256 connections | ≤ 1.50 | 1.60 (1.20–2.00) | **missed** by 7% |",
+		"| rate of plantstore ÷ floor over TLS ÷ the same over HTTP, 256 connections | ≥ 0.90 | 0.95 | reached |",
+		"| rate of plantstore ÷ floor over TLS ÷ the same over HTTP, 64 connections | ≥ 0.90 | – | not measured |",
 		"| rate of plantstore ÷ pocketbase, 256 connections | ≥ 6.00 | – | not measured |",
 	} {
 		if !strings.Contains(got, want) {

@@ -19,6 +19,7 @@ func (r *results) targets() *targets {
 	t := &targets{}
 	t.row("target", "limit", "measured", "result")
 	r.compareTargets(t)
+	r.tlsTargets(t)
 	r.growthTargets(t)
 	r.limitTargets(t)
 	r.importTargets(t)

@@ -17,6 +17,8 @@ type Flags struct {
 	Listen string // address of the listener
 	Token  string // the only valid bearer token
 	DB     string // SQLite file or PostgreSQL connection string
+
+	TLSCert, TLSKey string // PEM files; empty: no TLS
 }
 
 // Main is the main function of a contender: it serves the handler that open returns
@@ -26,6 +28,8 @@ func Main(open func(Flags) (handler http.Handler, closeStore func() error, err e
 	flag.StringVar(&f.Listen, "listen", "127.0.0.1:8080", "`address` of the listener")
 	flag.StringVar(&f.Token, "token", "", "the only valid bearer `token`")
 	flag.StringVar(&f.DB, "db", "", "SQLite `file` or PostgreSQL connection string")
+	flag.StringVar(&f.TLSCert, "tls-cert", "", "PEM `file` of the certificate; empty: no TLS")
+	flag.StringVar(&f.TLSKey, "tls-key", "", "PEM `file` of the private key")
 	flag.Parse()
 	if err := serve(f, open); err != nil {
 		slog.Error("serve", "error", err)
@@ -44,7 +48,13 @@ func serve(f Flags, open func(Flags) (http.Handler, func() error, error)) (err e
 
 	server := &http.Server{Addr: f.Listen, Handler: handler} //nolint:gosec // loopback clients need no timeout
 	failed := make(chan error, 1)
-	go func() { failed <- server.ListenAndServe() }() // ends with Shutdown
+	go func() { // ends with Shutdown
+		if f.TLSCert != "" {
+			failed <- server.ListenAndServeTLS(f.TLSCert, f.TLSKey)
+			return
+		}
+		failed <- server.ListenAndServe()
+	}()
 	select {
 	case err := <-failed:
 		return err
