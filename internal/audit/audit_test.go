@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -230,6 +233,27 @@ func TestFaultMessages(t *testing.T) {
 		if err == nil || err.Error() != test.want {
 			t.Errorf("%s:\ngot  %v\nwant %s", name, err, test.want)
 		}
+	}
+}
+
+// TestActionsAreDocumented compares the actions with the events of the page.
+func TestActionsAreDocumented(t *testing.T) {
+	t.Parallel()
+	find := func(path, pattern string) (names []string) {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, match := range regexp.MustCompile(pattern).FindAllStringSubmatch(string(text), -1) {
+			names = append(names, match[1])
+		}
+		slices.Sort(names)
+		return names
+	}
+	actions := find("audit.go", ` Action = "(.*)"`)
+	events := find("../../docs/reference/audit.md", "(?m)^\\| `([a-z]+[.][a-z_]+)` \\|")
+	if diff := cmp.Diff(actions, events); diff != "" || len(actions) == 0 {
+		t.Errorf("actions of audit.go and events of the page (-actions +events):\n%s", diff)
 	}
 }
 
