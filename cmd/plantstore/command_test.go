@@ -55,6 +55,7 @@ func TestEverySettingHasThreeSources(t *testing.T) {
 		"client-ca": "authority.pem", "insecure-listen": "true",
 		"acme-domain": "plants.example", "acme-email": "operator@plants.example", "acme-ca": "authority.pem",
 		"acme-directory": "https://ca.example/directory", "acme-http-listen": "127.0.0.1:1",
+		"connections-max": "7", "connections-per-address": "7", "incomplete-max": "7",
 		"log-format": "json", "log-level": "warn", "body-max": "2KiB", "header-max": "64KiB",
 		"request-timeout": "7s", "answer-timeout": "7s", "idle-timeout": "7s", "queue-max": "7", "wal-max": "64MiB",
 		"auth-failures": "7", "credential-rate": "7", "credential-burst": "7", "credential-concurrency": "7",

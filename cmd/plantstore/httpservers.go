@@ -52,8 +52,8 @@ func openListeners(
 		}
 	}()
 	public, err := listen.Listen(ctx, listen.Config{
-		Name: "public", Address: string(s.listen), ConnectionsMax: connectionsMax(), Log: log, Metrics: metrics,
-		ProxyProtocol: bool(s.proxies.protocol), TrustedProxies: s.proxies.headerPrefixes(),
+		Name: "public", Address: string(s.listen), Limits: s.connectionLimits(log), Log: log, Metrics: metrics,
+		ProxyProtocol: bool(s.proxies.protocol), TrustedProxies: s.proxies.prefixes(),
 		HeaderTimeout: time.Duration(s.requestTimeout),
 	})
 	if err != nil {

@@ -126,7 +126,10 @@ var otherVariables = [][2]string{
 	{tokenVariable, "secret of the token that `token revoke` revokes"},
 	{"GOMAXPROCS", fmt.Sprintf("threads that run Go code; `serve` and `import` raise the default to %d", processorsMin)},
 	{"GOGC", fmt.Sprintf("garbage collection; default %d in `serve` and `import`", collectAtPercent)},
-	{"GOMEMLIMIT", fmt.Sprintf("soft memory limit; default %s in `serve` and `import`", formatBytes(heapBytesMax))},
+	{
+		"GOMEMLIMIT", fmt.Sprintf("soft memory limit; default in `serve` and `import`: 3/4 of the memory, without %s",
+			formatBytes(engineBytes)),
+	},
 	{"TMPDIR", "directory of the temporary file of `backup -`; default: that of the store"},
 	{"PGPASSWORD", "password of the PostgreSQL user"},
 	{"PGPASSFILE", "file with passwords of PostgreSQL users; default `~/.pgpass`"},

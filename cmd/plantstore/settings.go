@@ -47,8 +47,9 @@ type settings struct {
 	pprof toggle
 	audit auditSettings
 
-	proxies proxySettings
-	rate    rateSettings
+	connections connectionSettings
+	proxies     proxySettings
+	rate        rateSettings
 
 	tls  tlsSettings
 	acme acmeSettings
@@ -185,7 +186,8 @@ func (s *settings) operatorSettings() []setting {
 // serverSettings are the settings of serve and config.
 func (s *settings) serverSettings() []setting {
 	return slices.Concat(
-		s.listenerSettings(), s.admin.rows(), s.tls.rows(), s.acme.rows(), s.proxies.rows(), s.limitSettings(),
+		s.listenerSettings(), s.admin.rows(), s.tls.rows(), s.acme.rows(), s.proxies.rows(), s.connections.rows(),
+		s.limitSettings(),
 		s.rate.rows(), s.operatorSettings(), s.audit.rows(),
 	)
 }

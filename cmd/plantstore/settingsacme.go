@@ -125,13 +125,14 @@ type acmeClient struct {
 func (a *acmeClient) prepare(
 	ctx context.Context, s *settings, log *slog.Logger, metrics prometheus.Registerer,
 ) (err error) {
-	const connectionsMax = 256
+	const challengesMax = 256 // connections
 	if a.roots, err = s.acme.roots(s); err != nil || s.acme.httpListen.address == "" {
 		return err
 	}
 	l, err := listen.Listen(ctx, listen.Config{
-		Name: "challenge", Address: string(s.acme.httpListen.address), ConnectionsMax: connectionsMax,
-		Log: log, Metrics: metrics,
+		Name: "challenge", Address: string(s.acme.httpListen.address),
+		Limits: listen.Limits{Connections: challengesMax},
+		Log:    log, Metrics: metrics,
 	})
 	if err != nil {
 		return fmt.Errorf("%w; use another address with --acme-http-listen", err)

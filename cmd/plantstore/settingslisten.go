@@ -2,8 +2,58 @@ package main
 
 import (
 	"fmt"
+	"log/slog"
 	"net/netip"
+	"time"
+
+	"plantstore/internal/listen"
 )
+
+// connectionSettings are the limits of the connections of the public listener.
+type connectionSettings struct {
+	max, perAddress, incomplete count
+}
+
+// rows returns the rows of the table of settings.
+func (s *connectionSettings) rows() []setting {
+	return []setting{
+		{
+			"connections-max", s.max.between(0, 1<<20), "0", "1.0.0",
+			"number of open `connections` of the public listener; 0: automatic",
+			"0 is at most 10000, and fewer if memory or the limit of open files is small. That limit, without 64 files, " +
+				"is also the largest possible number. See [limits](connections.md#limits).",
+		},
+		{
+			"connections-per-address", s.perAddress.between(0, 1<<20), "1000", "1.0.0",
+			"number of open `connections` of one client address; 0: no limit",
+			"An IPv6 client is its prefix of 64 bits. Loopback addresses and `--trusted-proxies` have no such limit.",
+		},
+		{
+			"incomplete-max", s.incomplete.between(1, 1<<20), "512", "1.0.0",
+			"number of `connections` that may wait for a whole request for more than a second",
+			"The server closes the oldest ones above it.",
+		},
+	}
+}
+
+// limits returns the limits of the public listener.
+func (s *settings) connectionLimits(log *slog.Logger) listen.Limits {
+	n, reduced := connectionsMax(s.connections.max.n)
+	if reduced {
+		log.Warn("the limit of open files is too small for connections-max; raise LimitNOFILE", "connections", n)
+	}
+	return listen.Limits{
+		Connections: n,
+		IdleTimeout: time.Duration(s.idleTimeout),
+		PerAddress:  s.connections.perAddress.n,
+		Unlimited:   append(loopback(), s.proxies.prefixes()...),
+		Incomplete:  s.connections.incomplete.n,
+	}
+}
+
+func loopback() []netip.Prefix {
+	return []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
+}
 
 // proxySettings are the settings of a server behind proxies.
 type proxySettings struct {

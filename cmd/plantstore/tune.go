@@ -1,9 +1,12 @@
 package main
 
 import (
+	"math"
 	"runtime"
 	"runtime/debug"
 	"syscall"
+
+	"github.com/KimMachineGun/automemlimit/memlimit"
 )
 
 // Settings of the Go runtime in a server and an import, measured with bench/.
@@ -13,8 +16,10 @@ const (
 	processorsMin = 4
 	// The live heap is a few MB. The default would collect garbage twenty times a second.
 	collectAtPercent = 400
-	// A soft limit of the Go heap, without SQLite's memory.
-	heapBytesMax = 96 << 20
+	// Bytes of SQLite's page caches, which the Go runtime does not count.
+	engineBytes = 64 << 20
+	// A smaller memory limit would only cause more collections: an idle server needs a third of it.
+	memoryBytesMin = 32 << 20
 )
 
 // tuneRuntime sets the Go runtime, except the settings of the operator's environment.
@@ -26,22 +31,55 @@ func (p *program) tuneRuntime() {
 		debug.SetGCPercent(collectAtPercent)
 	}
 	if p.environ["GOMEMLIMIT"] == "" {
-		debug.SetMemoryLimit(heapBytesMax)
+		debug.SetMemoryLimit(memoryLimit(availableMemory()))
 	}
+}
+
+// memoryLimit returns the soft memory limit of the Go runtime on a machine or in a cgroup with so many bytes: three
+// quarters of them, without the engine's. The kernel's page cache and other programs have the rest.
+func memoryLimit(available uint64) int64 {
+	const most = 1 << 50 // more than any machine, and far from an overflow
+	return max(int64(min(available, most))/4*3-engineBytes, memoryBytesMin)
+}
+
+// availableMemory returns the bytes of memory that the program may use: those of the machine, or of its cgroup (version
+// 1 or 2) if these are fewer.
+func availableMemory() uint64 {
+	available := uint64(math.MaxUint64)
+	for _, of := range []memlimit.Provider{memlimit.FromSystem, memlimit.FromCgroup} {
+		if bytes, err := of(); err == nil { // else without a limit, or not known
+			available = min(available, bytes)
+		}
+	}
+	return available
 }
 
 // descriptorsReserved is the number of descriptors for the store, backups, database connections and the admin listener.
 // Clients of the public listener cannot use them.
 const descriptorsReserved = 64
 
-// connectionsMax returns the maximal number of connections of the public listener: the limit of open files without the
-// reserved descriptors.
-func connectionsMax() int {
+// descriptorsForClients returns the number of descriptors that connections of the public listener may use: the limit of
+// open files without the reserved descriptors.
+func descriptorsForClients() int {
+	const unlimited = 1 << 30 // for RLIM_INFINITY
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		return 0
+		return unlimited
 	}
-	const unlimited = 1 << 30 // for RLIM_INFINITY
 	n := int(min(limit.Cur, unlimited))
 	return n - min(descriptorsReserved, n/2)
+}
+
+// connectionBytes is the memory of a connection, with its buffers and goroutine, and of its garbage.
+const connectionBytes = 64 << 10
+
+// connectionsMax returns the largest number of connections of the public listener, and whether it is smaller than the
+// number that the operator set. set is 0 for the default, which depends on the memory limit.
+func connectionsMax(set int) (n int, reduced bool) {
+	descriptors := descriptorsForClients()
+	if set > 0 {
+		return min(set, descriptors), set > descriptors
+	}
+	const most = 10_000 // measured
+	return min(most, descriptors, int(debug.SetMemoryLimit(-1)/connectionBytes)), false
 }

@@ -4,7 +4,20 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/netip"
 	"sync/atomic"
+	"time"
+)
+
+// State is the state of a connection.
+type State uint8
+
+// The states of a connection. A new connection is incomplete.
+const (
+	Incomplete State = iota // the server waits for a whole request
+	Serving                 // the server works on a request; the connection is never evicted
+	Idle                    // between two requests
+	evicted                 // the listener closes it
 )
 
 // Conn is a TCP connection of a client.
@@ -12,16 +25,51 @@ type Conn struct {
 	net.Conn               // a *net.TCPConn, without its other methods: they would bypass Read
 	listener *Listener     // counts this connection until it is closed
 	header   *announcement // nil: the peer is the client
-	closed   atomic.Bool
+	state    atomic.Int64  // a stamp
+
+	// Guarded by the registry.
+	index       int        // in registry.conns; -1: not there
+	claimed     netip.Addr // counted in registry.byAddress; zero: not counted
+	evictedFrom State      // the state in which the connection was evicted
 }
 
 func (l *Listener) newConn(tcp *net.TCPConn) *Conn {
-	c := &Conn{Conn: tcp, listener: l}
+	c := &Conn{Conn: tcp, listener: l, index: -1}
+	c.SetState(Incomplete)
 	if l.proxies.trust(tcp.RemoteAddr()) {
 		c.header = &announcement{}
 	}
 	return c
 }
+
+// SetState sets the state of the connection. The server calls it with each change,
+// several times a request, so it takes no lock and reads the clock only for states
+// that an eviction ends.
+func (c *Conn) SetState(s State) {
+	at := time.Duration(0)
+	if s != Serving {
+		at = clock()
+	}
+	c.state.Store(int64(newStamp(s, at)))
+}
+
+// stamp is a state and the time since when it lasts. Of two stamps with the same
+// state, the older one is smaller.
+type stamp int64
+
+const stateBits = 2
+
+func newStamp(s State, at time.Duration) stamp { return stamp(at)<<stateBits | stamp(s) }
+
+func (s stamp) state() State { return State(s & (1<<stateBits - 1)) }
+
+func (s stamp) time() time.Duration { return time.Duration(s >> stateBits) }
+
+var started = time.Now()
+
+// clock returns the time since the start of the process. A stamp holds 73 years of
+// it.
+func clock() time.Duration { return time.Since(started) }
 
 // RemoteAddr returns the address of the client. On a connection from a trusted proxy
 // it waits for the PROXY header, so the goroutine that accepts connections must not
@@ -44,15 +92,23 @@ func (c *Conn) Read(p []byte) (int, error) {
 	return c.header.next(c.Conn, p)
 }
 
-// await reads the PROXY header, once. It closes a connection without a valid one.
+// await reads the PROXY header, once. It closes a connection without a valid one, and
+// one whose client has too many connections.
 func (c *Conn) await() error {
 	c.header.once.Do(func() {
 		err := c.header.read(c.Conn, c.listener.proxies.timeout)
 		if err == nil {
+			client := c.header.client
+			if client == nil {
+				client = c.Conn.RemoteAddr()
+			}
+			err = c.listener.open.claim(c, addressOf(client))
+		}
+		if err == nil {
 			return
 		}
-		if invalid, ok := errors.AsType[*headerError](err); ok {
-			c.listener.refuse(badHeader, invalid)
+		if refused, ok := errors.AsType[*refusal](err); ok {
+			c.listener.refuse(refused)
 		}
 		c.header.err = io.EOF // so that the server sends no response
 		_ = c.Close()
@@ -65,8 +121,7 @@ func (c *Conn) CloseWrite() error { return c.Conn.(*net.TCPConn).CloseWrite() }
 
 // Close closes the connection. net/http may call it more than once.
 func (c *Conn) Close() error {
-	if c.closed.CompareAndSwap(false, true) {
-		c.listener.open.Add(-1)
+	if c.listener.open.remove(c) {
 		c.listener.metrics.open.Dec()
 	}
 	return c.Conn.Close()

@@ -26,3 +26,20 @@ func ReadHeader(c net.Conn) (client net.Addr, rest io.Reader, err error) {
 type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+// SetAge sets the state of a connection as if it had begun so long ago.
+func (c *Conn) SetAge(s State, age time.Duration) {
+	c.state.Store(int64(newStamp(s, clock()-age)))
+}
+
+// Sweep evicts connections as the sweeper does.
+func (l *Listener) Sweep() { l.evict(l.open.sweep()) }
+
+// Counts returns the numbers of open connections and of client addresses.
+func (l *Listener) Counts() (connections, addresses int) {
+	l.open.mu.Lock()
+	defer l.open.mu.Unlock()
+	return len(l.open.conns), len(l.open.byAddress)
+}
+
+const IncompleteGrace = incompleteGrace

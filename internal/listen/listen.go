@@ -5,11 +5,10 @@ package listen
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,11 +16,11 @@ import (
 
 // Config configures a listener.
 type Config struct {
-	Name           string                // "public" or "admin", in log lines and metrics
-	Address        string                // host:port; port 0 is any free port
-	ConnectionsMax int                   // open connections; 0: no limit
-	Log            *slog.Logger          // nil: none
-	Metrics        prometheus.Registerer // for the metrics of connections; nil: none
+	Name    string                // "public" or "admin", in log lines and metrics
+	Address string                // host:port; port 0 is any free port
+	Limits  Limits                // of its connections
+	Log     *slog.Logger          // nil: none
+	Metrics prometheus.Registerer // for the metrics of connections; nil: none
 
 	// ProxyProtocol requires a PROXY header, of version 1 or 2, at the beginning of
 	// each connection from a trusted proxy. The bytes of a header from another
@@ -36,62 +35,113 @@ type Listener struct {
 	tcp     *net.TCPListener
 	name    string
 	log     *slog.Logger
-	max     int64        // open connections; 0: no limit
-	open    atomic.Int64 // connections
+	open    registry
 	metrics metrics
 	proxies proxies // that announce their clients
-	refused lines
+	lines   lines
+
+	busy    chan struct{}      // has an element if the sweeper must look at the connections; buffers one
+	stop    context.CancelFunc // ends the sweeper
+	sweeper sync.WaitGroup
 }
 
-// Listen opens a TCP listener. It closes connections above the limit at once and
-// counts them as refused.
+// Listen opens a TCP listener. It refuses and evicts connections above the limits,
+// and counts and logs both.
 func Listen(ctx context.Context, c Config) (*Listener, error) {
 	if c.Address == "" {
 		return nil, errors.New("listen: the address is empty; give host:port")
 	}
 	var config net.ListenConfig
-	l, err := config.Listen(ctx, "tcp", c.Address)
+	tcp, err := config.Listen(ctx, "tcp", c.Address)
 	if err != nil {
 		return nil, err // its text begins with "listen tcp ADDRESS"
 	}
-	log := c.Log
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
+	l := &Listener{
+		tcp: tcp.(*net.TCPListener), name: c.Name, log: c.Log, metrics: newMetrics(c.Metrics, c.Name),
+		open: registry{limits: c.Limits, byAddress: map[netip.Addr]int{}},
+		busy: make(chan struct{}, 1),
 	}
-	listener := &Listener{
-		tcp: l.(*net.TCPListener), name: c.Name, log: log,
-		max: int64(c.ConnectionsMax), metrics: newMetrics(c.Metrics, c.Name),
+	if l.log == nil {
+		l.log = slog.New(slog.DiscardHandler)
 	}
 	if c.ProxyProtocol {
-		listener.proxies = proxies{trusted: c.TrustedProxies, timeout: c.HeaderTimeout}
+		l.proxies = proxies{trusted: c.TrustedProxies, timeout: c.HeaderTimeout}
 	}
-	return listener, nil
+	ctx, l.stop = context.WithCancel(context.WithoutCancel(ctx))
+	l.sweeper.Go(func() { l.sweep(ctx) })
+	return l, nil
 }
 
 // Addr implements net.Listener.
 func (l *Listener) Addr() net.Addr { return l.tcp.Addr() }
 
-// Close implements net.Listener. Open connections stay open.
-func (l *Listener) Close() error { return l.tcp.Close() }
+// Close implements net.Listener. Open connections stay open; the listener evicts none
+// of them any more.
+func (l *Listener) Close() error {
+	l.stop()
+	l.sweeper.Wait()
+	return l.tcp.Close()
+}
 
 // Accept implements net.Listener. Only one goroutine may call it, as
 // http.Server.Serve does. Serve retries after the error of a missing descriptor.
 func (l *Listener) Accept() (net.Conn, error) {
 	for {
-		c, err := l.tcp.AcceptTCP()
+		tcp, err := l.tcp.AcceptTCP()
 		switch {
 		case errors.Is(err, net.ErrClosed):
 			return nil, err
 		case err != nil:
-			l.refuse(noDescriptor, err)
+			l.refuse(&refusal{noDescriptor, err.Error()})
 			return nil, err
-		case l.max > 0 && l.open.Load() >= l.max:
-			_ = c.Close()
-			l.refuse(tooMany, fmt.Errorf("%d connections are open; raise the limit of open files to allow more", l.max))
-			continue
 		}
-		l.open.Add(1)
+		c := l.newConn(tcp)
+		if l.admit(c) {
+			return c, nil
+		}
+		_ = c.Close()
+	}
+}
+
+// admit adds a connection to the open ones, or refuses it.
+func (l *Listener) admit(c *Conn) bool {
+	victims, err := l.open.add(c)
+	l.evict(victims)
+	if err == nil {
 		l.metrics.open.Inc()
-		return l.newConn(c), nil
+		if c.header == nil { // else the address of the client is not known yet
+			err = l.open.claim(c, addressOf(c.Conn.RemoteAddr()))
+		}
+	}
+	if refused, ok := errors.AsType[*refusal](err); ok {
+		l.refuse(refused)
+		return false
+	}
+	if l.open.busy() {
+		select {
+		case l.busy <- struct{}{}:
+		default:
+		}
+	}
+	return true
+}
+
+// sweep evicts connections while there are many.
+func (l *Listener) sweep(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.busy:
+		}
+		ticker := time.NewTicker(sweepEvery)
+		for l.open.busy() && ctx.Err() == nil {
+			l.evict(l.open.sweep())
+			select {
+			case <-ctx.Done():
+			case <-ticker.C:
+			}
+		}
+		ticker.Stop()
 	}
 }

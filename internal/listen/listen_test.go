@@ -1,13 +1,8 @@
 package listen_test
 
 import (
-	"bytes"
-	"log/slog"
 	"strings"
 	"testing"
-
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"plantstore/internal/listen"
 )
@@ -38,34 +33,21 @@ func TestListen(t *testing.T) {
 // second. It does neither after Close.
 func TestRefusedConnections(t *testing.T) {
 	t.Parallel()
-	registry, log := prometheus.NewRegistry(), &bytes.Buffer{}
-	l, err := listen.Listen(t.Context(), listen.Config{
-		Name: "public", Address: "127.0.0.1:0", Log: slog.New(slog.NewJSONHandler(log, nil)), Metrics: registry,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.ExpireAccept(t)
+	s := serve(t, listen.Config{})
+	s.ExpireAccept(t)
 	for range 2 {
-		if _, err := l.Accept(); err == nil {
+		if _, err := s.Accept(); err == nil {
 			t.Fatal("accepted a connection")
 		}
 	}
-	_ = l.Close()
-	if _, err := l.Accept(); err == nil {
+	_ = s.Close()
+	if _, err := s.Accept(); err == nil {
 		t.Fatal("accepted a connection")
 	}
-	const metric = "plantstore_connections_refused_total"
-	const want = "# HELP " + metric + " Connections that the listener refused.\n# TYPE " + metric + " counter\n" +
-		metric + `{listener="public",reason="connections-max"} 0` + "\n" +
-		metric + `{listener="public",reason="descriptors"} 2` + "\n" +
-		metric + `{listener="public",reason="proxy-header"} 0` + "\n"
-	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), metric); err != nil {
-		t.Error(err)
-	}
+	s.count(t, "refused", map[string]int{"address": 0, "connections": 0, "descriptors": 2, "proxy-header": 0})
 	const line = `"level":"WARN","msg":"connections refused","listener":"public","reason":"descriptors","connections":1,` +
 		`"error":"accept tcp`
-	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, line) {
+	if got := s.log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, line) {
 		t.Errorf("log: got %s, want one line with %s", got, line)
 	}
 }

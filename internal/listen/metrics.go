@@ -4,29 +4,36 @@ import "github.com/prometheus/client_golang/prometheus"
 
 // metrics are the metrics of the connections of a listener.
 type metrics struct {
-	open    prometheus.Gauge
-	refused map[reason]prometheus.Counter
+	open             prometheus.Gauge
+	refused, evicted map[reason]prometheus.Counter
 }
 
 // newMetrics returns new metrics and registers them, unless the registerer is nil.
 func newMetrics(registerer prometheus.Registerer, listener string) metrics {
 	labels := prometheus.Labels{"listener": listener}
-	m := metrics{
-		open: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "plantstore_connections_open", ConstLabels: labels,
-			Help: "Open connections of clients.",
-		}),
-		refused: map[reason]prometheus.Counter{},
-	}
+	open := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "plantstore_connections_open", ConstLabels: labels,
+		Help: "Open connections of clients.",
+	})
 	refused := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "plantstore_connections_refused_total", ConstLabels: labels,
 		Help: "Connections that the listener refused.",
 	}, []string{"reason"})
-	for _, r := range reasons {
-		m.refused[r] = refused.WithLabelValues(string(r))
-	}
+	evicted := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "plantstore_connections_evicted_total", ConstLabels: labels,
+		Help: "Connections that the listener closed because of their number.",
+	}, []string{"reason"})
 	if registerer != nil {
-		registerer.MustRegister(m.open, refused)
+		registerer.MustRegister(open, refused, evicted)
 	}
-	return m
+	return metrics{open: open, refused: counters(refused, refusals), evicted: counters(evicted, evictions)}
+}
+
+// counters returns the counter of each reason.
+func counters(of *prometheus.CounterVec, reasons []reason) map[reason]prometheus.Counter {
+	all := map[reason]prometheus.Counter{}
+	for _, r := range reasons {
+		all[r] = of.WithLabelValues(string(r))
+	}
+	return all
 }

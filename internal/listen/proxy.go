@@ -59,8 +59,8 @@ type announcement struct {
 // parser refuses one of more than 4 KiB.
 const headerBuffer = 256
 
-// read reads the header. Its errors are a *headerError, or the error of a connection
-// that ended before its first byte, as health checks of proxies do.
+// read reads the header. Its errors are a *refusal, or the error of a connection that
+// ended before its first byte, as health checks of proxies do.
 func (a *announcement) read(c net.Conn, timeout time.Duration) error {
 	a.rest = bufio.NewReaderSize(c, headerBuffer)
 	_ = c.SetReadDeadline(time.Now().Add(timeout)) // the next read has the error of a closed connection
@@ -69,7 +69,7 @@ func (a *announcement) read(c net.Conn, timeout time.Duration) error {
 	}
 	header, err := proxyproto.Read(a.rest)
 	if err != nil {
-		return &headerError{proxy: c.RemoteAddr(), cause: err}
+		return &refusal{badHeader, headerFault(c.RemoteAddr(), err)}
 	}
 	a.client = clientOf(header)
 	return c.SetReadDeadline(time.Time{}) // the server sets its own ones afterwards
@@ -94,22 +94,15 @@ func (a *announcement) next(c net.Conn, p []byte) (int, error) {
 	return c.Read(p)
 }
 
-// headerError is the error of a connection from a trusted proxy without a valid
-// header.
-type headerError struct {
-	proxy net.Addr
-	cause error
-}
-
-func (e *headerError) Error() string {
-	text := strings.ReplaceAll(e.cause.Error(), "proxyproto: ", "")
+// headerFault describes the error of a connection from a trusted proxy without a
+// valid header.
+func headerFault(proxy net.Addr, err error) string {
+	text := strings.ReplaceAll(err.Error(), "proxyproto: ", "")
 	switch {
-	case errors.Is(e.cause, os.ErrDeadlineExceeded):
+	case errors.Is(err, os.ErrDeadlineExceeded):
 		text = "it did not arrive in time"
-	case errors.Is(e.cause, io.EOF), errors.Is(e.cause, io.ErrUnexpectedEOF):
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		text = "it is incomplete"
 	}
-	return fmt.Sprintf("no valid PROXY header from the trusted proxy %s: %s", e.proxy, text)
+	return fmt.Sprintf("no valid PROXY header from the trusted proxy %s: %s", proxy, text)
 }
-
-func (e *headerError) Unwrap() error { return e.cause }

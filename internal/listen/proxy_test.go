@@ -2,18 +2,12 @@ package listen_test
 
 import (
 	"bytes"
-	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/netip"
 	"strings"
-	"sync"
 	"testing"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"plantstore/internal/listen"
 )
@@ -199,45 +193,11 @@ func TestProxyHeaderFromAnotherAddress(t *testing.T) {
 	s.refused(t, 0)
 }
 
-// proxied is a listener that trusts the proxy 127.0.0.1.
-type proxied struct {
-	*listen.Listener
-	mu       sync.Mutex // held from a dial to its Accept
-	log      *lockedBuffer
-	registry *prometheus.Registry
-}
-
-func serveProxies(t *testing.T, timeout time.Duration) *proxied {
+func serveProxies(t *testing.T, timeout time.Duration) *served {
 	t.Helper()
-	s := &proxied{log: &lockedBuffer{}, registry: prometheus.NewRegistry()}
-	l, err := listen.Listen(t.Context(), listen.Config{
-		Name: "public", Address: "127.0.0.1:0", Log: slog.New(slog.NewJSONHandler(s.log, nil)), Metrics: s.registry,
+	return serve(t, listen.Config{
 		ProxyProtocol: true, TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}, HeaderTimeout: timeout,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.Close() })
-	s.Listener = l
-	return s
-}
-
-// connect opens a connection from an address and accepts it.
-func (s *proxied) connect(t *testing.T, from string) (client, server net.Conn) {
-	t.Helper()
-	s.mu.Lock() // so that Accept returns this connection
-	defer s.mu.Unlock()
-	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
-	client, err := dialer.DialContext(t.Context(), "tcp", s.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = client.Close() })
-	if server, err = s.Accept(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = server.Close() })
-	return client, server
 }
 
 // send sends data and the end of the data.
@@ -252,37 +212,9 @@ func send(t *testing.T, c net.Conn, data string) {
 }
 
 // refused compares the number of connections refused because of their header.
-func (s *proxied) refused(t *testing.T, want int) {
+func (s *served) refused(t *testing.T, want int) {
 	t.Helper()
-	const metric = "plantstore_connections_refused_total"
-	text := "# HELP " + metric + " Connections that the listener refused.\n# TYPE " + metric + " counter\n"
-	for _, row := range []struct {
-		reason string
-		n      int
-	}{{"connections-max", 0}, {"descriptors", 0}, {"proxy-header", want}} {
-		text += fmt.Sprintf("%s{listener=\"public\",reason=%q} %d\n", metric, row.reason, row.n)
-	}
-	if err := testutil.GatherAndCompare(s.registry, strings.NewReader(text), metric); err != nil {
-		t.Error(err)
-	}
-}
-
-// lockedBuffer is the output of a log.
-type lockedBuffer struct {
-	mu  sync.Mutex // guards the text
-	buf bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
+	s.count(t, "refused", map[string]int{"address": 0, "connections": 0, "descriptors": 0, "proxy-header": want})
 }
 
 // FuzzProxyHeader reads a header from data. All bytes after an accepted header are

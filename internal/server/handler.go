@@ -63,6 +63,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		c.responding.Store(true)
 		defer c.responding.Store(false)
 	}
+	if r.Body == http.NoBody {
+		hasArrived(r)
+	}
 	defer linger(rec, r)
 	h.inFlight.Inc()
 	defer h.inFlight.Dec()

@@ -38,8 +38,9 @@ type setup struct {
 	wrap        func(store.Engine) store.Engine // wraps the real engine; nil: none
 	queue       store.Limits
 	limits      server.Limits
-	prefix      string // the path of the base URL
-	base        string // the whole base URL; empty: address of the public listener and prefix
+	connections listen.Limits // of the public listener
+	prefix      string        // the path of the base URL
+	base        string        // the whole base URL; empty: address of the public listener and prefix
 	ownHostOnly bool
 	origins     []string
 	level       slog.Level // of the log
@@ -125,7 +126,8 @@ func start(t testing.TB, change ...func(*setup)) *harness {
 // serve starts both servers.
 func (h *harness) serve(s setup, log *slog.Logger, metrics *prometheus.Registry) {
 	h.t.Helper()
-	public, admin := h.listen("public", log, metrics), h.listen("admin", log, metrics)
+	public := h.listen("public", log, metrics, s.connections)
+	admin := h.listen("admin", log, metrics, listen.Limits{})
 	h.public, h.admin = public.Addr().String(), admin.Addr().String()
 	if s.base == "" {
 		s.base = h.scheme() + "://" + h.public + s.prefix
@@ -152,10 +154,12 @@ func (h *harness) serve(s setup, log *slog.Logger, metrics *prometheus.Registry)
 	h.run(adminServer, admin)
 }
 
-func (h *harness) listen(name string, log *slog.Logger, metrics prometheus.Registerer) net.Listener {
+func (h *harness) listen(
+	name string, log *slog.Logger, metrics prometheus.Registerer, limits listen.Limits,
+) net.Listener {
 	h.t.Helper()
 	l, err := listen.Listen(
-		h.t.Context(), listen.Config{Name: name, Address: "127.0.0.1:0", Log: log, Metrics: metrics},
+		h.t.Context(), listen.Config{Name: name, Address: "127.0.0.1:0", Limits: limits, Log: log, Metrics: metrics},
 	)
 	if err != nil {
 		h.t.Fatal(err)

@@ -43,6 +43,7 @@ func newHTTP2Server(http1 *http.Server, headerMax int) *http.Server {
 	s := &http.Server{
 		Handler:     http1.Handler,
 		ConnContext: http1.ConnContext,
+		ConnState:   http1.ConnState,
 		Protocols:   new(http.Protocols),
 		HTTP2:       http2Config(),
 		ReadTimeout: http1.ReadTimeout, WriteTimeout: http1.WriteTimeout, IdleTimeout: http1.IdleTimeout,

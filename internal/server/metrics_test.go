@@ -54,7 +54,7 @@ func TestMetrics(t *testing.T) {
 		"plantstore_store_disk_free_bytes ",
 		`plantstore_connections_open{listener="public"} `,
 		`plantstore_connections_open{listener="admin"} 1`,
-		`plantstore_connections_refused_total{listener="public",reason="connections-max"} 0`,
+		`plantstore_connections_refused_total{listener="public",reason="connections"} 0`,
 		"plantstore_credentials_expiring 0",
 	} {
 		if !strings.Contains(page, "\n"+want) {

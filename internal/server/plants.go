@@ -72,6 +72,7 @@ func (p *plants) read(into *buffer, r *http.Request) error {
 		case int64(len(into.b)) > p.limits.BodyMax:
 			return p.tooLarge()
 		case errors.Is(err, io.EOF):
+			hasArrived(r)
 			return nil
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			return &plant.Error{

@@ -139,6 +139,7 @@ func newServer(c Config, name string, routes routes, metrics *metrics, secure bo
 	http1 := &http.Server{
 		Handler:     h,
 		ConnContext: keepConn,
+		ConnState:   trackState,
 		// net/http would respond to OPTIONS * without a request id and a log line.
 		DisableGeneralOptionsHandler: true,
 		ReadTimeout:                  c.Limits.RequestTimeout,

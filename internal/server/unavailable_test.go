@@ -14,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"plantstore/internal/listen"
 	"plantstore/internal/server"
 	"plantstore/internal/store"
 )
@@ -302,7 +303,7 @@ func TestDefects(t *testing.T) {
 	log := newLogBuffer()
 	config := h.config
 	config.Log = log.logger()
-	l := h.listen("test", config.Log, prometheus.NewRegistry())
+	l := h.listen("test", config.Log, prometheus.NewRegistry(), listen.Limits{})
 	h.run(server.NewServer(config, map[string]func(http.ResponseWriter, *http.Request) error{
 		"/panic": func(http.ResponseWriter, *http.Request) error { panic("the cause") },
 		"/nil":   func(_ http.ResponseWriter, r *http.Request) error { return r.Context().Value("none").(error) },

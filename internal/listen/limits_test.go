@@ -1,0 +1,318 @@
+package listen_test
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"plantstore/internal/listen"
+)
+
+const (
+	grace    = listen.IncompleteGrace
+	idleTime = 100 * time.Second
+)
+
+// The listener evicts the oldest connections without a whole request above the limit.
+func TestIncompleteLimit(t *testing.T) {
+	t.Parallel()
+	s := serve(t, listen.Config{Limits: listen.Limits{Incomplete: 2}})
+	var clients []net.Conn
+	for i := range 6 {
+		client, server := s.connect(t, "127.0.0.1")
+		clients = append(clients, client)
+		server.SetAge(listen.Incomplete, 2*grace-time.Duration(i)*time.Millisecond)
+	}
+	served, serving := s.connect(t, "127.0.0.1")
+	serving.SetAge(listen.Serving, time.Hour)
+	idle, idling := s.connect(t, "127.0.0.1")
+	idling.SetAge(listen.Idle, time.Hour)
+	s.Sweep()
+	wantClosed(t, clients[:4]...)
+	wantOpen(t, append(clients[4:], served, idle)...)
+	s.count(t, "evicted", map[string]int{"incomplete": 4, "idle": 0})
+	const line = `"msg":"connections evicted","listener":"public","reason":"incomplete"`
+	if got := strings.Count(s.log.String(), line); got != 1 {
+		t.Errorf("log: got %s, want one line", s.log)
+	}
+}
+
+// Connections of a burst have time for their requests.
+func TestIncompleteGrace(t *testing.T) {
+	t.Parallel()
+	s := serve(t, listen.Config{Limits: listen.Limits{Incomplete: 1}})
+	var clients []net.Conn
+	var servers []*listen.Conn
+	for range 10 {
+		client, server := s.connect(t, "127.0.0.1")
+		clients, servers = append(clients, client), append(servers, server)
+	}
+	for _, c := range servers {
+		c.SetState(listen.Incomplete)
+	}
+	s.Sweep()
+	wantOpen(t, clients...)
+}
+
+// The sweeper runs by itself while there are many connections.
+func TestSweeper(t *testing.T) {
+	t.Parallel()
+	s := serve(t, listen.Config{Limits: listen.Limits{Incomplete: 1}})
+	first, _ := s.connect(t, "127.0.0.1")
+	second, _ := s.connect(t, "127.0.0.1")
+	wantClosed(t, first) // after the grace
+	wantOpen(t, second)
+}
+
+// A new connection replaces the one that waits for longest.
+func TestConnectionsAtTheLimit(t *testing.T) {
+	t.Parallel()
+	s := serve(t, listen.Config{Limits: listen.Limits{Connections: 3, IdleTimeout: idleTime}})
+	for _, row := range []struct {
+		name  string
+		state listen.State
+		ages  [3]time.Duration
+		evict int
+	}{
+		{"idle", listen.Idle, [3]time.Duration{2 * time.Millisecond, 3 * time.Millisecond, time.Millisecond}, 1},
+		{"incomplete", listen.Incomplete, [3]time.Duration{5 * grace, 6 * grace, 7 * grace}, 2},
+	} {
+		var clients []net.Conn
+		var servers []*listen.Conn
+		for range 3 {
+			client, server := s.connect(t, "127.0.0.1")
+			server.SetState(listen.Serving)
+			clients, servers = append(clients, client), append(servers, server)
+		}
+		for i, age := range row.ages {
+			servers[i].SetAge(row.state, age)
+		}
+		added, server := s.connect(t, "127.0.0.1")
+		wantClosed(t, clients[row.evict])
+		clients[row.evict] = added
+		wantOpen(t, clients...)
+		if n, _ := s.Counts(); n != 3 {
+			t.Errorf("%s: got %d connections, want 3", row.name, n)
+		}
+		for _, c := range append(servers, server) {
+			_ = c.Close()
+		}
+	}
+}
+
+// The listener refuses a connection if every other one has a request, or waits for one
+// for a short time only.
+func TestConnectionsAtTheLimitRefused(t *testing.T) {
+	t.Parallel()
+	s := serve(t, listen.Config{Limits: listen.Limits{Connections: 2}})
+	first, server := s.connect(t, "127.0.0.1")
+	server.SetAge(listen.Serving, time.Hour)
+	second, waiting := s.connect(t, "127.0.0.1")
+	waiting.SetAge(listen.Incomplete, -time.Minute)
+	refused := s.dial(t, "127.0.0.1")
+	go func() { _, _ = s.Accept() }() // ends with the listener
+	wantClosed(t, refused)
+	wantOpen(t, first, second)
+	s.count(t, "refused", map[string]int{"address": 0, "connections": 1, "descriptors": 0, "proxy-header": 0})
+	const line = `"msg":"connections refused","listener":"public","reason":"connections","connections":1,` +
+		`"error":"2 connections are open, and none is idle"`
+	if !strings.Contains(s.log.String(), line) {
+		t.Errorf("log: got %s, want %s", s.log, line)
+	}
+}
+
+// Above half of the limit, idle connections have less time.
+func TestIdleTimeShrinks(t *testing.T) {
+	t.Parallel()
+	s := serve(t, listen.Config{Limits: listen.Limits{Connections: 10, IdleTimeout: idleTime}})
+	var clients []net.Conn
+	add := func(state listen.State, age time.Duration) {
+		client, server := s.connect(t, "127.0.0.1")
+		server.SetAge(state, age)
+		clients = append(clients, client)
+	}
+	add(listen.Idle, 90*time.Second)
+	add(listen.Idle, 70*time.Second)
+	add(listen.Idle, 50*time.Second)
+	add(listen.Serving, 90*time.Second)
+	add(listen.Serving, 90*time.Second)
+	s.Sweep() // 5 connections: 100 s
+	wantOpen(t, clients...)
+	add(listen.Serving, 0)
+	s.Sweep() // 6 connections: 80 s
+	wantClosed(t, clients[0])
+	wantOpen(t, clients[1:]...)
+	add(listen.Serving, 0)
+	s.Sweep() // 6 connections: 80 s
+	wantOpen(t, clients[1:]...)
+	add(listen.Serving, 0)
+	s.Sweep() // 7 connections: 60 s
+	wantClosed(t, clients[1])
+	wantOpen(t, clients[2:]...)
+	s.count(t, "evicted", map[string]int{"incomplete": 0, "idle": 2})
+}
+
+// A client has a limit of connections, except at some addresses.
+func TestConnectionsPerAddress(t *testing.T) {
+	t.Parallel()
+	s := serve(t, listen.Config{Limits: listen.Limits{
+		PerAddress: 2, Unlimited: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")},
+	}})
+	for range 5 {
+		s.connect(t, "127.0.0.1")
+	}
+	first, server := s.connect(t, "127.0.0.2")
+	second, _ := s.connect(t, "127.0.0.2")
+	third := s.dial(t, "127.0.0.2")
+	other, _ := s.connect(t, "127.0.0.3") // Accept refuses third before
+	wantClosed(t, third)
+	wantOpen(t, first, second, other)
+	s.count(t, "refused", map[string]int{"address": 1, "connections": 0, "descriptors": 0, "proxy-header": 0})
+	const line = `"reason":"address","connections":1,"error":"127.0.0.2 has 2 open connections"`
+	if !strings.Contains(s.log.String(), line) {
+		t.Errorf("log: got %s, want %s", s.log, line)
+	}
+	_ = server.Close()
+	_ = server.Close() // counts once
+	fourth, _ := s.connect(t, "127.0.0.2")
+	fifth := s.dial(t, "127.0.0.2")
+	s.connect(t, "127.0.0.3")
+	wantClosed(t, fifth)
+	wantOpen(t, fourth)
+}
+
+// With the PROXY protocol the client of the header counts. An IPv6 client is its prefix.
+func TestConnectionsPerClientOfAProxy(t *testing.T) {
+	t.Parallel()
+	proxy := []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
+	s := serve(t, listen.Config{
+		ProxyProtocol: true, TrustedProxies: proxy, HeaderTimeout: time.Minute,
+		Limits: listen.Limits{PerAddress: 1, Unlimited: proxy},
+	})
+	for _, row := range []struct {
+		header  string
+		refused bool
+	}{
+		{"TCP4 192.0.2.7 192.0.2.1 1 2", false},
+		{"TCP4 192.0.2.7 192.0.2.1 3 2", true},
+		{"TCP4 192.0.2.8 192.0.2.1 1 2", false},
+		{"TCP6 2001:db8::7 ::1 1 2", false},
+		{"TCP6 2001:db8::ffff:ffff:ffff:ffff ::1 1 2", true},
+		{"TCP6 2001:db8:0:1::7 ::1 1 2", false},
+		{"UNKNOWN", false},
+		{"UNKNOWN", false},
+	} {
+		client, server := s.connect(t, "127.0.0.1")
+		if _, err := io.WriteString(client, "PROXY "+row.header+"\r\nx"); err != nil {
+			t.Fatal(err)
+		}
+		n, err := server.Read(make([]byte, 1))
+		if refused := n == 0 && errors.Is(err, io.EOF); refused != row.refused {
+			t.Errorf("%s: got %d, %v; want refused: %v", row.header, n, err, row.refused)
+		}
+	}
+	if connections, addresses := s.Counts(); connections != 6 || addresses != 4 {
+		t.Errorf("got %d connections of %d addresses, want 6 of 4", connections, addresses)
+	}
+}
+
+// Connections that open, change their state and close at the same time leave nothing
+// behind.
+func TestManyConnections(t *testing.T) {
+	t.Parallel()
+	s := serve(t, listen.Config{Limits: listen.Limits{
+		Connections: 20, PerAddress: 15, Incomplete: 10, IdleTimeout: time.Millisecond,
+	}})
+	var accepted sync.WaitGroup
+	accepted.Go(func() {
+		for {
+			c, err := s.Accept()
+			if err != nil {
+				return
+			}
+			accepted.Go(func() {
+				server := c.(*listen.Conn)
+				for _, state := range []listen.State{listen.Incomplete, listen.Serving, listen.Idle} {
+					server.SetAge(state, 2*grace)
+				}
+				_, _ = io.Copy(io.Discard, server)
+				_ = server.Close()
+			})
+		}
+	})
+	var clients sync.WaitGroup
+	for i := range 8 {
+		clients.Go(func() {
+			from := []string{"127.0.0.1", "127.0.0.2"}[i%2]
+			for range 200 {
+				c := s.dial(t, from)
+				if i < 4 {
+					_ = c.Close()
+				}
+			}
+		})
+	}
+	clients.Wait()
+	if n, _ := s.Counts(); n > 20 {
+		t.Errorf("%d connections, want at most 20", n)
+	}
+	s.closeDialed()
+	_ = s.Close()
+	accepted.Wait()
+	if connections, addresses := s.Counts(); connections != 0 || addresses != 0 {
+		t.Errorf("%d connections of %d addresses are left", connections, addresses)
+	}
+}
+
+func wantClosed(t *testing.T, clients ...net.Conn) {
+	t.Helper()
+	for _, c := range clients {
+		_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
+		if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("the connection from %s is open", c.LocalAddr())
+		}
+	}
+}
+
+// wantOpen expects connections that the listener has not closed. A close on loopback is
+// visible at once.
+func wantOpen(t *testing.T, clients ...net.Conn) {
+	t.Helper()
+	for _, c := range clients {
+		_ = c.SetReadDeadline(time.Now().Add(time.Millisecond))
+		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("the connection from %s is closed: %v", c.LocalAddr(), err)
+		}
+	}
+}
+
+// At the limit, a sweep leaves the idle connections that have time again without the
+// oldest.
+func TestIdleTimeAtTheLimit(t *testing.T) {
+	t.Parallel()
+	s := serve(t, listen.Config{Limits: listen.Limits{Connections: 4, IdleTimeout: idleTime}})
+	var clients []net.Conn
+	for i := range 4 {
+		client, server := s.connect(t, "127.0.0.1")
+		server.SetAge(listen.Idle, time.Duration(9-i)*time.Second)
+		clients = append(clients, client)
+	}
+	s.Sweep()
+	wantClosed(t, clients[0])
+	wantOpen(t, clients[1:]...)
+}
+
+// BenchmarkSetState measures a change of state. A request has three.
+func BenchmarkSetState(b *testing.B) {
+	b.ReportAllocs()
+	c := &listen.Conn{}
+	for b.Loop() {
+		c.SetState(listen.Serving)
+	}
+}

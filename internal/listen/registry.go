@@ -1,0 +1,210 @@
+package listen
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Limits limit the connections of a listener. A zero field is no limit.
+type Limits struct {
+	// Connections are the open connections. Above half of them, idle connections are
+	// evicted earlier than after IdleTimeout: the time shrinks to nothing at the limit.
+	// At the limit, a new connection replaces the one whose request is incomplete for
+	// longest, or else the one that is idle for longest. Without such a
+	// connection, the new one is refused.
+	Connections int
+	IdleTimeout time.Duration
+
+	// PerAddress are the open connections of a client: of an IPv4 address, or of an
+	// IPv6 prefix of 64 bits, which one client usually has. Further ones are refused.
+	PerAddress int
+	// Unlimited are the addresses to which PerAddress does not apply.
+	Unlimited []netip.Prefix
+
+	// Incomplete are the connections that wait for a whole request for more than
+	// incompleteGrace. The oldest ones above it are evicted.
+	Incomplete int
+}
+
+// incompleteGrace is the time in which a request may arrive, however many
+// connections wait for one. It protects the clients of a burst.
+const incompleteGrace = time.Second
+
+const (
+	sweepEvery = 100 * time.Millisecond
+	evictMax   = 512 // evictions a sweep: each one costs the time of a small request
+)
+
+// registry holds the open connections of a listener.
+type registry struct {
+	limits Limits
+
+	mu        sync.Mutex // guards the rest, and the fields of Conn that name it
+	conns     []*Conn
+	byAddress map[netip.Addr]int // open connections of clients with a limit; never 0
+	fullUntil time.Duration      // no connection can be evicted before this time of the clock
+}
+
+// add adds a connection. If the limit is reached, it first removes connections,
+// which the caller must evict.
+func (r *registry) add(c *Conn) (evicted []*Conn, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if limit := r.limits.Connections; limit > 0 && len(r.conns) >= limit {
+		if evicted = r.makeRoom(); len(evicted) == 0 {
+			return nil, &refusal{tooMany, fmt.Sprintf("%d connections are open, and none is idle", limit)}
+		}
+	}
+	c.index = len(r.conns)
+	r.conns = append(r.conns, c)
+	return evicted, nil
+}
+
+// claim counts a connection for the address of its client.
+func (r *registry) claim(c *Conn, client netip.Addr) error {
+	if r.limits.PerAddress == 0 || !client.IsValid() || contains(r.limits.Unlimited, client) {
+		return nil
+	}
+	key := addressKey(client)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case c.index < 0: // closed already
+		return nil
+	case r.byAddress[key] >= r.limits.PerAddress:
+		return &refusal{tooManyOfAddress, fmt.Sprintf("%s has %d open connections", client, r.limits.PerAddress)}
+	}
+	r.byAddress[key]++
+	c.claimed = key
+	return nil
+}
+
+// addressKey returns the address that stands for a client: its IPv4 address, or the
+// first address of its IPv6 prefix of 64 bits.
+func addressKey(client netip.Addr) netip.Addr {
+	if client.Is6() {
+		prefix, _ := client.Prefix(64) // a valid length
+		return prefix.Addr()
+	}
+	return client
+}
+
+// remove removes a connection. It reports false if it was removed before.
+func (r *registry) remove(c *Conn) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.removeLocked(c)
+}
+
+func (r *registry) removeLocked(c *Conn) bool {
+	if c.index < 0 {
+		return false
+	}
+	last := r.conns[len(r.conns)-1]
+	r.conns[c.index], last.index = last, c.index
+	r.conns[len(r.conns)-1] = nil
+	r.conns = r.conns[:len(r.conns)-1]
+	c.index = -1
+	if c.claimed.IsValid() {
+		if r.byAddress[c.claimed]--; r.byAddress[c.claimed] == 0 {
+			delete(r.byAddress, c.claimed)
+		}
+	}
+	return true
+}
+
+// makeRoom removes connections for new ones: a part of those whose request is
+// incomplete for more than incompleteGrace, or else of the idle ones. The search
+// reads every connection, so it frees several places, and does not repeat at once if
+// it finds none.
+func (r *registry) makeRoom() []*Conn {
+	now := clock()
+	if now < r.fullUntil {
+		return nil
+	}
+	found := r.since(Incomplete, now-incompleteGrace)
+	if len(found) == 0 {
+		found = r.since(Idle, now)
+	}
+	victims := r.take(found[:min(len(found), r.limits.Connections/64+1, evictMax)])
+	if len(victims) == 0 {
+		r.fullUntil = now + sweepEvery/10
+	}
+	return victims
+}
+
+// sweep removes the oldest incomplete connections above the limit, and those that are
+// idle for too long for the number of connections. The caller must evict them.
+func (r *registry) sweep() []*Conn {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := clock()
+	var victims []*Conn
+	if limit := r.limits.Incomplete; limit > 0 && len(r.conns) > limit {
+		found := r.since(Incomplete, now-incompleteGrace)
+		victims = r.take(found[:min(max(len(found)-limit, 0), evictMax)])
+	}
+	if limit := r.limits.Connections; limit > 0 && len(r.conns) > limit/2 {
+		found := r.since(Idle, now)
+		n := 0
+		for n < min(len(found), evictMax) && now-found[n].seen.time() > r.idleTime(len(r.conns)-n) {
+			n++
+		}
+		victims = append(victims, r.take(found[:n])...)
+	}
+	return victims
+}
+
+// idleTime returns the time for which a connection may be idle while there are n
+// connections.
+func (r *registry) idleTime(n int) time.Duration {
+	limit := r.limits.Connections
+	upper := limit - limit/2
+	return r.limits.IdleTimeout * time.Duration(min(max(limit-n, 0), upper)) / time.Duration(upper)
+}
+
+// busy reports whether a sweep may find a connection to evict.
+func (r *registry) busy() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := len(r.conns)
+	return r.limits.Incomplete > 0 && n > r.limits.Incomplete ||
+		r.limits.Connections > 0 && n > r.limits.Connections/2
+}
+
+// candidate is a connection that may be evicted, with the state that it must still
+// have then.
+type candidate struct {
+	conn *Conn
+	seen stamp
+}
+
+// since returns the connections that are in a state since a time or longer, the
+// oldest first.
+func (r *registry) since(state State, at time.Duration) []candidate {
+	var found []candidate
+	for _, c := range r.conns {
+		if seen := stamp(c.state.Load()); seen.state() == state && seen.time() <= at {
+			found = append(found, candidate{c, seen})
+		}
+	}
+	slices.SortFunc(found, func(a, b candidate) int { return cmp.Compare(a.seen, b.seen) })
+	return found
+}
+
+// take removes the candidates, except those whose request has arrived just now.
+func (r *registry) take(candidates []candidate) []*Conn {
+	var victims []*Conn
+	for _, v := range candidates {
+		if v.conn.state.CompareAndSwap(int64(v.seen), int64(newStamp(evicted, v.seen.time()))) {
+			r.removeLocked(v.conn)
+			v.conn.evictedFrom = v.seen.state()
+			victims = append(victims, v.conn)
+		}
+	}
+	return victims
+}

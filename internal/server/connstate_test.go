@@ -1,0 +1,73 @@
+package server_test
+
+import (
+	"io"
+	"strings"
+	"testing"
+
+	"plantstore/internal/listen"
+)
+
+// Above the limit, the listener evicts the connections that wait longest for a whole
+// request: for its head or for its body. It does not evict a connection that waits for
+// a commit.
+func TestIncompleteRequestsAreEvicted(t *testing.T) { overBoth(t, testIncompleteRequestsAreEvicted) }
+
+func testIncompleteRequestsAreEvicted(t *testing.T, over func(*setup)) {
+	h, f := startFaulty(t, over, func(s *setup) { s.connections = listen.Limits{Incomplete: 1} })
+	g := f.block(t)
+	serving := h.dial(t, h.public)
+	serving.write(h.fill(post(`{"id":1,"name":"A"}`)))
+	<-g.entered
+	idle := h.dial(t, h.public)
+	idle.write(message("GET /healthz HTTP/1.1", ""))
+	same(t, idle.read("GET"), jsonResponse(200, `{"status":"ready"}`+"\n"))
+
+	slowHead := h.dial(t, h.public)
+	slowHead.write("POST /plants HTTP/1.1\r\nHost: ")
+	slowBody := h.dial(t, h.public)
+	slowBody.write(h.fill(post("", "Content-Length: 19", "X-Request-Id: slow", "Expect: 100-continue")))
+	if line, err := slowBody.reader.ReadString('\n'); err != nil || line != "HTTP/1.1 100 Continue\r\n" {
+		t.Fatalf("got %q, %v, want 100", line, err)
+	}
+	slowBody.write(`{"id":2,"name":"B"`)
+	last := h.dial(t, h.public)
+	last.write(h.fill(post(`{"id":3,"name":"C"`, "Content-Length: 19")))
+
+	slowHead.expectClosed()
+	if rest, err := io.ReadAll(slowBody.reader); string(rest) != "\r\n" {
+		t.Errorf("got %q, %v, want a closed connection", rest, err)
+	}
+	if l := h.log.await(t, "slow"); l["status"] != 400.0 || l["error_code"] != 40053.0 {
+		t.Errorf("log: got %v, want 400 and 40053", l)
+	}
+	if page := h.page(t, "/metrics"); !strings.Contains(
+		page, "\nplantstore_connections_evicted_total{listener=\"public\",reason=\"incomplete\"} 2\n",
+	) {
+		t.Error("the metrics do not have 2 evicted connections")
+	}
+	last.write("}")
+	g.open()
+	same(t, serving.read("POST"), created(`{"name":"A"}`))
+	same(t, last.read("POST"), created(`{"name":"C"}`))
+	idle.write(message("GET /healthz HTTP/1.1", ""))
+	same(t, idle.read("GET"), jsonResponse(200, `{"status":"ready"}`+"\n"))
+	h.notStored(2)
+}
+
+// At the limit, a new connection replaces one between two requests.
+func TestIdleConnectionIsEvicted(t *testing.T) { overBoth(t, testIdleConnectionIsEvicted) }
+
+func testIdleConnectionIsEvicted(t *testing.T, over func(*setup)) {
+	h := start(t, over, func(s *setup) { s.connections = listen.Limits{Connections: 1, IdleTimeout: wait} })
+	first := h.dial(t, h.public)
+	first.write(message("GET /healthz HTTP/1.1", ""))
+	same(t, first.read("GET"), jsonResponse(200, `{"status":"ready"}`+"\n"))
+	h.until(t, func() bool { // the connection is idle just after the client has read the response
+		second := h.dial(t, h.public)
+		second.write(message("GET /healthz HTTP/1.1", ""))
+		_, err := readResponse(second.reader, "GET")
+		return err == nil
+	})
+	first.expectClosed()
+}
