@@ -50,6 +50,9 @@ func (p *program) serve(ctx context.Context, s *settings) (err error) {
 	if err := errors.Join(s.checkStore(), s.checkBackupDir(), s.checkProxies(), s.checkRates()); err != nil {
 		return err
 	}
+	if err := refuseDumps(); err != nil {
+		return err
+	}
 	p.tuneRuntime()
 	log := newLogger(p, s)
 	metrics := newMetrics()

@@ -1,0 +1,409 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"plantstore/internal/auth"
+)
+
+// canaries are secrets by the place where a client or the operator sent them.
+type canaries map[string]string
+
+// newCanary returns a secret of its own for a place.
+func newCanary() string { return "canary" + strings.ToLower(rand.Text()) }
+
+// forms returns the forms of a secret in which an output could contain it: as it is, in base64 from each of the three
+// offsets, in hexadecimal digits and percent-encoded.
+func forms(secret string) map[string]string {
+	all := map[string]string{
+		"as it is":            secret,
+		"in hexadecimal":      hex.EncodeToString([]byte(secret)),
+		"in upper-case hex":   strings.ToUpper(hex.EncodeToString([]byte(secret))),
+		"escaped for a query": url.QueryEscape(secret),
+		"quoted":              strings.Trim(fmt.Sprintf("%q", secret), `"`),
+	}
+	var percent, utf16 strings.Builder
+	for i := range len(secret) {
+		fmt.Fprintf(&percent, "%%%02X", secret[i])
+		utf16.WriteString(secret[i:i+1] + "\x00")
+	}
+	all["percent-encoded"], all["in UTF-16"] = percent.String(), utf16.String()
+	for offset := range 3 {
+		// The first and the last characters also depend on the bytes around the secret.
+		for name, coding := range map[string]*base64.Encoding{
+			"base64": base64.RawStdEncoding, "base64url": base64.RawURLEncoding,
+		} {
+			text := coding.EncodeToString([]byte(strings.Repeat("x", offset) + secret))
+			all[fmt.Sprintf("in %s at offset %d", name, offset)] = text[2*min(offset, 1)+2 : len(text)-2]
+		}
+	}
+	return all
+}
+
+// find returns the places of the canaries that an output contains, with their forms.
+func (c canaries) find(output []byte) (found []string) {
+	for place, secret := range c {
+		for form, text := range forms(secret) {
+			if bytes.Contains(output, []byte(text)) {
+				found = append(found, place+" "+form)
+			}
+		}
+	}
+	return found
+}
+
+// mustBeAbsent fails the test for each canary in an output.
+func (c canaries) mustBeAbsent(t *testing.T, name string, output []byte) {
+	t.Helper()
+	if len(output) == 0 {
+		t.Errorf("%s is empty, so it shows nothing", name)
+	}
+	for _, found := range c.find(output) {
+		t.Errorf("%s contains the secret of: %s", name, found)
+	}
+}
+
+// TestFindCanaries shows that a secret is found in every form, also between other bytes.
+func TestFindCanaries(t *testing.T) {
+	t.Parallel()
+	c := canaries{"place": newCanary()}
+	for form, text := range forms(c["place"]) {
+		if len(c.find([]byte("\x00\xff{"+text+"}"))) == 0 {
+			t.Errorf("the secret %s is not found in %q", form, text)
+		}
+	}
+	for padding := range 6 {
+		around := strings.Repeat("p", padding)
+		text := base64.StdEncoding.EncodeToString([]byte(around + c["place"] + around))
+		if len(c.find([]byte(text))) == 0 {
+			t.Errorf("the secret with %d bytes around it is not found in %q", padding, text)
+		}
+	}
+	if found := c.find([]byte(strings.ToUpper(c["place"]) + newCanary())); len(found) > 0 {
+		t.Errorf("found %q, want nothing", found)
+	}
+}
+
+// canaryRequests returns requests with a secret in each place where a client may put one.
+func canaryRequests(c canaries, token, revoked string) (requests []string) {
+	secret := func(place string) string {
+		c[place] = newCanary()
+		return c[place]
+	}
+	jwt := func(place string) string {
+		part := func(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
+		c[place] = part(`{"alg":"ES256","typ":"at+jwt"}`) + "." +
+			part(`{"iss":"https://idp.example","sub":"`+newCanary()+`"}`) + "." + part(rand.Text()+rand.Text())
+		return c[place]
+	}
+	opaque := func(place string) string {
+		c[place] = auth.Mint()
+		return c[place]
+	}
+	c["a token"], c["a revoked token"] = token, revoked
+	request := func(line, body string, headers ...string) {
+		text := line + " HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nContent-Length: " + fmt.Sprint(len(body)) + "\r\n"
+		requests = append(requests, text+strings.Join(append(headers, ""), "\r\n")+"\r\n"+body)
+	}
+	const plants, asJSON = "POST /plants", "Content-Type: application/json"
+	bearer := "Authorization: Bearer " + token
+	request(plants, `{"id":1,"name":"Rosa"}`, asJSON, bearer)
+	request(plants, `{"id":1,"name":"Rosa"}`, asJSON, "Authorization: Bearer "+revoked)
+	request(plants, `{}`, asJSON, "Authorization: Bearer "+opaque("an unknown token"))
+	request(plants, `{}`, asJSON, "Authorization: Bearer "+jwt("a JWT"))
+	request(plants, `{}`, asJSON, "Authorization: Bearer "+secret("a credential of another form"))
+	request(plants, `{}`, asJSON, "Authorization: Bearer x "+secret("a malformed credential"))
+	request(plants, `{}`, asJSON, "Authorization: Token "+secret("another scheme"))
+	request(plants, `{}`, asJSON, "Authorization: "+opaque("no scheme"))
+	request(plants, `{}`, asJSON, "Authorization: Basic "+
+		base64.StdEncoding.EncodeToString([]byte("flora:"+secret("a password of Basic"))))
+	request(plants, `{}`, asJSON, bearer, "Authorization: Bearer "+opaque("a second header"))
+	request("POST /plants/"+opaque("a path"), `{}`, asJSON, bearer)
+	request("POST /"+jwt("a path, as a JWT"), `{}`, asJSON, bearer)
+	request("GET /a/b/"+secret("a long path"), "")
+	request("POST /plants?access_token="+opaque("a query"), `{"id":2,"name":"Rosa"}`, asJSON)
+	request("POST /plants?jwt="+jwt("a query, as a JWT"), `{"id":3,"name":"Rosa"}`, asJSON, bearer)
+	request("POST http://flora:"+secret("the user of a target")+"@127.0.0.1/plants", `{}`, asJSON, bearer)
+	request(opaque("a method")+" /plants", "", bearer)
+	request(plants, `{"id":4,"name":"Rosa","access_token":"`+opaque("an unknown member")+`"}`, asJSON, bearer)
+	request(plants, `{"id":"`+opaque("a wrong member")+`","name":1}`, asJSON, bearer)
+	request(plants, `{"`+opaque("a member twice")+`":1,"`+c["a member twice"]+`":1}`, asJSON, bearer)
+	request(plants, "access_token="+opaque("a form"), "Content-Type: application/x-www-form-urlencoded", bearer)
+	request(plants, "{}", "Content-Type: text/"+opaque("a media type"), bearer)
+	for _, name := range []string{"X-Api-Key", "Cookie", "User-Agent", "Referer", "Origin", "Forwarded", "X-Forwarded-For"} {
+		request(plants, `{"id":5,"name":"Rosa"}`, asJSON, bearer, name+": "+secret(name))
+	}
+	request(plants, `{"id":6,"name":"Rosa"}`, asJSON, bearer, "X-Request-Id: "+opaque("X-Request-Id"))
+	request(plants, `{"id":7,"name":"Rosa"}`, asJSON, bearer, "Expect: "+secret("Expect"))
+	request(plants, `{"id":8,"name":"Rosa"}`, asJSON, bearer, "Transfer-Encoding: "+secret("Transfer-Encoding"))
+	request(plants, `{"id":9,"name":"Rosa"}`, asJSON, bearer, secret("a header name")+" : x")
+	request("GET /healthz", "", "Host: "+secret("Host")+" x")
+	return requests
+}
+
+// exchange sends a raw request over a connection of its own and returns the whole response.
+func exchange(t *testing.T, address, request string) []byte {
+	t.Helper()
+	c, err := dialKept(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_, _ = io.WriteString(c, request) // the server may refuse the request before it has all
+	_ = c.Conn.(interface{ CloseWrite() error }).CloseWrite()
+	response, err := io.ReadAll(bufio.NewReader(c))
+	if err != nil && len(response) == 0 && !errors.Is(err, syscall.ECONNRESET) {
+		t.Fatal(err)
+	}
+	return response
+}
+
+// TestSecretsStayInTheirPlace plants secrets in requests and in the settings of a server. It searches its log, its store
+// with WAL, backups and exports, its metrics, profiles, command line and audit log, and its traceback.
+func TestSecretsStayInTheirPlace(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	db, backups := filepath.Join(dir, "plants.db"), filepath.Join(dir, "backups")
+	if err := os.Mkdir(backups, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	mint := func(name, scope string) string {
+		out := plantstore(t, "token", "create", name, "--no-expiry", "--create", "--db", db, "--scope", scope)
+		return strings.TrimSpace(out)
+	}
+	c := canaries{}
+	token, revoked := mint("shop", "plants:create"), mint("old", "plants:create")
+	plantstore(t, "token", "revoke", "old", "--db", db)
+	s := startServer(t, db, "--log-level", "debug", "--pprof", "--backup-dir", backups,
+		"--base-url", "http://control.example/")
+	address := strings.TrimPrefix(s.listen(t), "http://")
+	control := newCanary()
+	for i, request := range canaryRequests(c, token, revoked) {
+		c.mustBeAbsent(t, fmt.Sprintf("response %d", i), exchange(t, address, request))
+	}
+	body := `{"id":100,"name":"` + control + `"}`
+	exchange(t, address, "POST /plants HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "+token+"\r\nX-Request-Id: "+control+
+		"\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: "+fmt.Sprint(len(body))+"\r\n\r\n"+body)
+	if _, err := s.await(s.stderr, control); err != nil {
+		t.Error(err)
+	}
+
+	checkRuntime(t, c, s)
+	plantstore(t, "backup", filepath.Join(backups, "by-command.db"), "--db", db)
+	plantstore(t, "export", "-o", filepath.Join(dir, "plants.csv"), "--db", db)
+	for name, output := range filesIn(t, dir) {
+		if len(output) > 0 {
+			c.mustBeAbsent(t, name, output)
+		}
+		if !strings.HasSuffix(name, "-wal") && !strings.HasSuffix(name, ".csv") {
+			continue
+		}
+		if len(canaries{"control": control}.find(output)) == 0 {
+			t.Errorf("%s does not contain the control", name)
+		}
+	}
+	c.mustBeAbsent(t, "the audit log", []byte(plantstore(t, "audit", "list", "--json", "--db", db)))
+
+	if err := s.cmd.Process.Signal(syscall.SIGQUIT); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.wait(); err != nil {
+		t.Fatal(err)
+	}
+	if log := s.stderr.String(); !strings.Contains(log, "goroutine ") {
+		t.Errorf("no traceback in %s", log)
+	}
+	c.mustBeAbsent(t, "the log with the traceback", []byte(s.stderr.String()))
+	c.mustBeAbsent(t, "standard output with the log", []byte(s.stdout.String()+s.stderr.String()))
+}
+
+// checkRuntime searches the metrics, the profiles and the files of the system about a server.
+func checkRuntime(t *testing.T, c canaries, s *testServer) {
+	t.Helper()
+	match, err := s.await(s.stderr, readyLine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{
+		"/metrics", "/readyz?verbose", "/debug/pprof/cmdline", "/debug/pprof/symbol", "/debug/pprof/heap",
+		"/debug/pprof/allocs",
+		"/debug/pprof/heap?debug=1", "/debug/pprof/goroutine?debug=2", "/debug/pprof/goroutine", "/debug/pprof/block?debug=1",
+		"/debug/pprof/mutex?debug=1", "/debug/pprof/trace?seconds=1", "/debug/pprof/profile?seconds=1",
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, match[3]+path, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := httpClient(1).Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(response.Body)
+		_ = response.Body.Close()
+		if err != nil || response.StatusCode != http.StatusOK {
+			t.Errorf("%s: %d, %v: %.200s", path, response.StatusCode, err, text)
+		}
+		c.mustBeAbsent(t, path, text)
+	}
+	for _, name := range []string{"cmdline", "comm", "status", "maps"} {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", s.cmd.Process.Pid, name))
+		if errors.Is(err, fs.ErrNotExist) || name == "maps" && errors.Is(err, fs.ErrPermission) {
+			continue // another system than Linux; a process that refuses dumps
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.mustBeAbsent(t, name, text)
+	}
+}
+
+// filesIn returns the contents of all files below a directory by their names.
+func filesIn(t *testing.T, dir string) map[string][]byte {
+	t.Helper()
+	all := map[string][]byte{}
+	files := os.DirFS(dir)
+	err := fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		all[name], err = fs.ReadFile(files, name)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) < 5 {
+		t.Fatalf("only %d files in %s", len(all), dir)
+	}
+	return all
+}
+
+// listen returns the address of the public listener.
+func (s *testServer) listen(t *testing.T) string {
+	t.Helper()
+	match, err := s.await(s.stderr, readyLine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return match[1]
+}
+
+// TestSettingsStaySecret searches the outputs of a server for the password of its database and its private key.
+func TestSettingsStaySecret(t *testing.T) {
+	t.Parallel()
+	c := canaries{"the password": newCanary()}
+	address, err := url.Parse(database(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	address.User = url.UserPassword("postgres", c["the password"])
+	files := newTLSFiles(t)
+	key, err := os.ReadFile(files.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, _ := pem.Decode(key)
+	c["the key"], c["the text of the key"] = string(block.Bytes), strings.Split(string(key), "\n")[1]
+	p, err := startProcess(t.TempDir(), append(cleanEnviron(), "PLANTSTORE_DB="+address.String()),
+		append([]string{
+			"serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--log-level", "debug", "--pprof",
+		}, files.flags()...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.kill)
+	s := &testServer{process: p}
+	checkRuntime(t, c, s)
+	if err := p.cmd.Process.Signal(syscall.SIGQUIT); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.wait(); err != nil {
+		t.Fatal(err)
+	}
+	c.mustBeAbsent(t, "the output", []byte(p.stdout.String()+p.stderr.String()))
+}
+
+// TestNoCoreDump crashes a server where the system writes core dumps. The system writes none, and only root can read the
+// environment of the server, which may have a password.
+func TestNoCoreDump(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	shell := func(command string) *process {
+		t.Helper()
+		p, err := newProcess(dir, append(cleanEnviron(), "GOTRACEBACK=crash"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.cmd = shellCommand(p, "ulimit -c unlimited && exec "+command)
+		if p.stdin, err = p.cmd.StdinPipe(); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(p.kill)
+		return p
+	}
+	crash := func(p *process) (dumped bool) {
+		t.Helper()
+		if err := p.cmd.Process.Signal(syscall.SIGQUIT); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.wait(); err != nil {
+			t.Fatal(err)
+		}
+		status := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
+		if !status.Signaled() { // SIGABRT of the Go runtime, or SIGQUIT before it has started
+			t.Fatalf("the process ended with %v, want a signal", p.cmd.ProcessState)
+		}
+		return status.CoreDump()
+	}
+	s := shell("plantstore serve --db a.db --listen 127.0.0.1:0 --admin-listen 127.0.0.1:0")
+	if _, err := s.await(s.stderr, readyLine); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", s.cmd.Process.Pid)); err == nil && os.Geteuid() != 0 {
+		t.Error("another process of the user can read the environment of the server")
+	}
+	if crash(s) {
+		t.Error("the server has written a core dump")
+	}
+	// The control shows that the system writes core dumps here.
+	control := shell("plantstore import - --format csv --db a.db")
+	if _, err := io.WriteString(control.stdin, "id,name\n1,Rosa\n"); err != nil {
+		t.Fatal(err)
+	}
+	if err := poll("import", func() bool {
+		link, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", control.cmd.Process.Pid))
+		return err != nil || strings.Contains(link, "plantstore")
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if !crash(control) {
+		t.Log("this system writes no core dumps, so the test shows less")
+	}
+}
+
+// shellCommand returns the command of a process that a shell starts.
+func shellCommand(p *process, line string) *exec.Cmd {
+	cmd := exec.Command("sh", "-c", line)
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = p.cmd.Dir, p.cmd.Env, p.cmd.Stdout, p.cmd.Stderr
+	return cmd
+}
