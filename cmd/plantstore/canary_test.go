@@ -158,8 +158,8 @@ func canaryRequests(c canaries, token, revoked string) (requests []string) {
 	return requests
 }
 
-// exchange sends a raw request over a connection of its own and returns the whole response.
-func exchange(t *testing.T, address, request string) []byte {
+// sendRaw sends a raw request over a connection of its own and returns the whole response.
+func sendRaw(t *testing.T, address, request string) []byte {
 	t.Helper()
 	c, err := dialKept(address)
 	if err != nil {
@@ -196,16 +196,17 @@ func TestSecretsStayInTheirPlace(t *testing.T) {
 	address := strings.TrimPrefix(s.listen(t), "http://")
 	control := newCanary()
 	for i, request := range canaryRequests(c, token, revoked) {
-		c.mustBeAbsent(t, fmt.Sprintf("response %d", i), exchange(t, address, request))
+		c.mustBeAbsent(t, fmt.Sprintf("response %d", i), sendRaw(t, address, request))
 	}
 	body := `{"id":100,"name":"` + control + `"}`
-	exchange(t, address, "POST /plants HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "+token+"\r\nX-Request-Id: "+control+
+	sendRaw(t, address, "POST /plants HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "+token+"\r\nX-Request-Id: "+control+
 		"\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: "+fmt.Sprint(len(body))+"\r\n\r\n"+body)
 	if _, err := s.await(s.stderr, control); err != nil {
 		t.Error(err)
 	}
 
-	checkRuntime(t, c, s)
+	c["the token of the operator"] = mint("operator", operatorScopes)
+	checkRuntime(t, c, s, c["the token of the operator"])
 	plantstore(t, "backup", filepath.Join(backups, "by-command.db"), "--db", db)
 	plantstore(t, "export", "-o", filepath.Join(dir, "plants.csv"), "--db", db)
 	for name, output := range filesIn(t, dir) {
@@ -234,8 +235,11 @@ func TestSecretsStayInTheirPlace(t *testing.T) {
 	c.mustBeAbsent(t, "standard output with the log", []byte(s.stdout.String()+s.stderr.String()))
 }
 
+// operatorScopes are the scopes of the paths that checkRuntime reads.
+const operatorScopes = "admin,metrics"
+
 // checkRuntime searches the metrics, the profiles and the files of the system about a server.
-func checkRuntime(t *testing.T, c canaries, s *testServer) {
+func checkRuntime(t *testing.T, c canaries, s *testServer, admin string) {
 	t.Helper()
 	match, err := s.await(s.stderr, readyLine)
 	if err != nil {
@@ -251,6 +255,7 @@ func checkRuntime(t *testing.T, c canaries, s *testServer) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		r.Header.Set("Authorization", "Bearer "+admin)
 		response, err := httpClient(1).Do(r)
 		if err != nil {
 			t.Fatal(err)
@@ -329,8 +334,19 @@ func TestSettingsStaySecret(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(p.kill)
-	s := &testServer{process: p}
-	checkRuntime(t, c, s)
+	create := exec.CommandContext(
+		t.Context(), "plantstore", "token", "create", "operator", "--no-expiry", "--scope", operatorScopes,
+	)
+	create.Env = p.cmd.Env
+	if _, err := p.await(p.stderr, readyLine); err != nil {
+		t.Fatal(err)
+	}
+	admin, err := create.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c["the token"] = strings.TrimSpace(string(admin))
+	checkRuntime(t, c, &testServer{process: p}, c["the token"])
 	if err := p.cmd.Process.Signal(syscall.SIGQUIT); err != nil {
 		t.Fatal(err)
 	}
