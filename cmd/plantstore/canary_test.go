@@ -119,8 +119,10 @@ func canaryRequests(c canaries, token, revoked string) (requests []string) {
 	}
 	c["a token"], c["a revoked token"] = token, revoked
 	request := func(line, body string, headers ...string) {
-		text := line + " HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nContent-Length: " + fmt.Sprint(len(body)) + "\r\n"
-		requests = append(requests, text+strings.Join(append(headers, ""), "\r\n")+"\r\n"+body)
+		headers = append([]string{
+			line + " HTTP/1.1", "Host: 127.0.0.1", "Connection: close", fmt.Sprint("Content-Length: ", len(body)),
+		}, headers...)
+		requests = append(requests, strings.Join(headers, "\r\n")+"\r\n\r\n"+body)
 	}
 	const plants, asJSON = "POST /plants", "Content-Type: application/json"
 	bearer := "Authorization: Bearer " + token
@@ -147,7 +149,9 @@ func canaryRequests(c canaries, token, revoked string) (requests []string) {
 	request(plants, `{"`+opaque("a member twice")+`":1,"`+c["a member twice"]+`":1}`, asJSON, bearer)
 	request(plants, "access_token="+opaque("a form"), "Content-Type: application/x-www-form-urlencoded", bearer)
 	request(plants, "{}", "Content-Type: text/"+opaque("a media type"), bearer)
-	for _, name := range []string{"X-Api-Key", "Cookie", "User-Agent", "Referer", "Origin", "Forwarded", "X-Forwarded-For"} {
+	for _, name := range []string{
+		"X-Api-Key", "Cookie", "User-Agent", "Referer", "Origin", "Forwarded", "X-Forwarded-For",
+	} {
 		request(plants, `{"id":5,"name":"Rosa"}`, asJSON, bearer, name+": "+secret(name))
 	}
 	request(plants, `{"id":6,"name":"Rosa"}`, asJSON, bearer, "X-Request-Id: "+opaque("X-Request-Id"))
@@ -175,8 +179,8 @@ func sendRaw(t *testing.T, address, request string) []byte {
 	return response
 }
 
-// TestSecretsStayInTheirPlace plants secrets in requests and in the settings of a server. It searches its log, its store
-// with WAL, backups and exports, its metrics, profiles, command line and audit log, and its traceback.
+// TestSecretsStayInTheirPlace plants secrets in requests. It searches the log of the server, its store with WAL,
+// backups and exports, its metrics, profiles, command line and audit log, and its traceback.
 func TestSecretsStayInTheirPlace(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -356,8 +360,8 @@ func TestSettingsStaySecret(t *testing.T) {
 	c.mustBeAbsent(t, "the output", []byte(p.stdout.String()+p.stderr.String()))
 }
 
-// TestNoCoreDump crashes a server where the system writes core dumps. The system writes none, and only root can read the
-// environment of the server, which may have a password.
+// TestNoCoreDump crashes a server where the system writes core dumps. The system writes none, and only root can read
+// the environment of the server, which may have a password.
 func TestNoCoreDump(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -3,7 +3,9 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -104,6 +106,12 @@ func scalar(node *yaml.Node) (string, error) {
 	switch {
 	case node.Tag == yamlNull:
 		return "", errors.New("the value is missing")
+	case node.ShortTag() == "!!binary": // plantstore config prints a value that is not UTF-8 in this form
+		value, err := base64.StdEncoding.DecodeString(node.Value)
+		if err != nil {
+			return "", fmt.Errorf("the value is not base64, which !!binary requires: %w", err)
+		}
+		return string(value), nil
 	case node.Kind == yaml.ScalarNode:
 		return node.Value, nil
 	case node.Kind == yaml.SequenceNode:

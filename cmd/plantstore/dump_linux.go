@@ -7,8 +7,8 @@ import (
 )
 
 // refuseDumps keeps the memory of the process out of core dumps, and from other processes of the same user: the secrets
-// of clients, of the database and of TLS are in it. A limit of core dumps would not suffice, because the kernel ignores it
-// for dumps that a program receives (core(5)).
+// of clients, of the database and of TLS are in it. A limit of core dumps would not suffice, because the kernel ignores
+// it for dumps that a program receives (core(5)).
 func refuseDumps() error {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("disable core dumps: %w", err)
