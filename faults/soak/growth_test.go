@@ -100,7 +100,9 @@ func (r *run) watch(ctx context.Context) {
 
 // sample measures the server.
 func (r *run) sample() (s sample, err error) {
-	metrics, err := r.metrics("plantstore_store_bytes", "go_memstats_heap_alloc_bytes", "go_goroutines", "process_open_fds")
+	metrics, err := r.metrics(
+		"plantstore_store_bytes", "go_memstats_heap_alloc_bytes", "go_goroutines", "process_open_fds",
+	)
 	if err != nil {
 		return s, err
 	}
