@@ -47,7 +47,7 @@ func TestTestssl(t *testing.T) {
 		}
 	}
 	t.Logf("testssl.sh: %d findings, %d of them OK", len(findings), good)
-	if good < 40 {
+	if good < 30 {
 		t.Errorf("testssl.sh has only %d findings that are OK; did it run?\n%s", good, out)
 	}
 	s.stop(t)

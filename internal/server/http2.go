@@ -194,6 +194,7 @@ func (c *http2Conn) disconnect() {
 	if _, err := c.Conn.Write(frame); err != nil {
 		return
 	}
+	_ = c.SetWriteDeadline(time.Time{}) // a write of net/http that fails would close the connection early
 	select {
 	case <-time.After(http2PenaltyTime):
 	case <-c.closed:

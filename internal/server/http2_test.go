@@ -339,6 +339,26 @@ func TestHTTP2Floods(t *testing.T) {
 	}
 }
 
+// A shutdown does not wait until the time without service of a flooding client ends.
+func TestHTTP2ShutdownAfterFlood(t *testing.T) {
+	t.Parallel()
+	h := start(t, withTLS(t))
+	f := h.dialFrames(t)
+	for range 600 {
+		f.frame(framePriority, 0, 1, []byte{0, 0, 0, 3, 1})
+	}
+	if _, ok := f.await(frameGoAway); !ok {
+		t.Fatal("got no GOAWAY")
+	}
+	started := time.Now()
+	if err := h.publicServer.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(started); took > 4*time.Second {
+		t.Errorf("the shutdown took %s, want at most 4 s", took)
+	}
+}
+
 // A client within the limits is not disconnected.
 func TestHTTP2FewResets(t *testing.T) {
 	t.Parallel()
