@@ -35,6 +35,7 @@ const (
 	pgtest           = "internal/postgres/pgtest"
 	pebbletest       = "internal/acme/pebbletest"
 	certstest        = "internal/certs/certstest"
+	oidctest         = "internal/oidc/oidctest"
 )
 
 // mayImport has a row for each package: the packages of the program that it may import. A name that ends in ...
@@ -43,6 +44,8 @@ var mayImport = map[string][]string{
 	"internal/plant":    {},
 	"internal/auth":     {"internal/plant"},
 	"internal/audit":    {},
+	"internal/oidc":     {"internal/auth"},
+	oidctest:            {},
 	"internal/dump":     {"internal/plant"},
 	"internal/move":     {"internal/audit", "internal/auth", "internal/store"},
 	"internal/store":    {"internal/plant", "internal/audit", "internal/auth"},
@@ -65,8 +68,8 @@ var mayImport = map[string][]string{
 }
 
 // testsMayAdd are the packages that all tests may import too: the suite of the engines, the engine that needs no other
-// program, so that tests need no fake of it, and the PostgreSQL server for tests.
-var testsMayAdd = []string{storetest, embeddedEngine, pgtest, certstest, pebbletest}
+// program, so that tests need no fake of it, the PostgreSQL server and the issuer of JWTs for tests.
+var testsMayAdd = []string{storetest, embeddedEngine, pgtest, certstest, oidctest, pebbletest}
 
 // testsOfMayAdd are the packages that the tests of one package may import beyond testsMayAdd.
 var testsOfMayAdd = map[string][]string{

@@ -60,7 +60,9 @@ func TestEverySettingHasThreeSources(t *testing.T) {
 		"request-timeout": "7s", "answer-timeout": "7s", "idle-timeout": "7s", "queue-max": "7", "wal-max": "64MiB",
 		"auth-failures": "7", "credential-rate": "7", "credential-burst": "7", "credential-concurrency": "7",
 		"backup-dir": "copies", "backup-every": "1d7h", "backup-keep": "3", "require-sync-standby": "true",
-		"audit-keep": "7d",
+		"audit-keep":  "7d",
+		"oidc-issuer": "https://login.example", "oidc-audience": "https://plants.example",
+		"oidc-scopes": "plants.write=plants:create", "oidc-scope-claim": "scp", "oidc-name-claim": "client_id",
 	}
 	acme := []string{"--acme-domain=plants.example", "--acme-email=operator@plants.example"}
 	needed := map[string][]string{ // settings that a setting requires

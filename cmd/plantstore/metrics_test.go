@@ -26,7 +26,8 @@ func TestReferenceMetrics(t *testing.T) {
 	t.Parallel()
 	exposed := map[string]metric{}
 	metricsOf(t, startServer(t, filepath.Join(t.TempDir(), "a.db"), "--backup-dir", t.TempDir(), "--admin-open"), exposed)
-	metricsOf(t, startServer(t, database(t), append(newTLSFiles(t).flags(), "--admin-open")...), exposed)
+	flags := append(newTLSFiles(t).flags(), "--admin-open", "--oidc-issuer", "http://127.0.0.1:1", "--oidc-audience", "a")
+	metricsOf(t, startServer(t, database(t), flags...), exposed)
 	metricsOf(t, startServer(t, filepath.Join(t.TempDir(), "b.db"), "--admin-open", "--acme-domain", "localhost",
 		"--acme-email", "operator@plants.example", "--acme-directory", "https://127.0.0.1:1/directory"), exposed)
 
@@ -45,7 +46,8 @@ func TestReferenceMetrics(t *testing.T) {
 
 var metricNotes = "\n" + wrapped("The values of labels are closed sets: the listeners, the routes, the statuses "+
 	"and the catalogue of [errors](errors.md).\n\n"+
-	"Only a server with TLS has `plantstore_tls_…`, and only one with `--acme-domain` has `plantstore_acme_…`. "+
+	"Only a server with TLS has `plantstore_tls_…`, only one with `--acme-domain` has `plantstore_acme_…`, and only one "+
+	"with `--oidc-issuer` has `plantstore_oidc_…`. "+
 	"Only a server on a file has the metrics of the WAL, the checkpoints, "+
 	"the disk and the backups; those of backups "+
 	"need `--backup-dir`. Only a server on PostgreSQL has `plantstore_database_…`; `pool_max_conns` in its URL sets the "+

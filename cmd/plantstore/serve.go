@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
 	"plantstore/internal/store"
@@ -47,7 +48,8 @@ func (p *program) serve(ctx context.Context, s *settings) (err error) {
 	hangups := ignoreSignals()
 	defer signal.Stop(hangups)
 	// Before anything is created.
-	if err := errors.Join(s.checkStore(), s.checkBackupDir(), s.checkProxies(), s.checkRates()); err != nil {
+	err = errors.Join(s.checkStore(), s.checkBackupDir(), s.checkProxies(), s.checkRates(), s.checkOIDC())
+	if err != nil {
 		return err
 	}
 	if err := refuseDumps(); err != nil {
@@ -71,14 +73,12 @@ func (p *program) serve(ctx context.Context, s *settings) (err error) {
 	}
 	defer func() { err = errors.Join(err, engine.Close()) }()
 	warnOfMove(ctx, engine, log)
-	commits, within := s.commits()
-	st, err := store.New(ctx, store.Config{
-		Engine:  engine,
-		Commits: commits,
-		Limits:  store.Limits{QueueMax: s.queueMax.n, CommitTimeout: within, AnswerTimeout: time.Duration(s.answerTimeout)},
-		Log:     log,
-		Metrics: metrics,
-	})
+	verify, stopVerifier, err := s.oidc.startVerifier(log, metrics)
+	if err != nil {
+		return err
+	}
+	defer stopVerifier()
+	st, err := s.startStore(ctx, engine, verify, log, metrics)
 	if err != nil {
 		return stoppedEarly(ctx, err, log)
 	}
@@ -113,6 +113,21 @@ func (p *program) serve(ctx context.Context, s *settings) (err error) {
 	err = errors.Join(cause, h.drain(st, log))
 	log.Info("stopped")
 	return err
+}
+
+// startStore starts a store on an engine; verify is nil if the server accepts no JWTs. The caller closes the store.
+func (s *settings) startStore(
+	ctx context.Context, engine store.Engine, verify store.VerifyJWT, log *slog.Logger, metrics prometheus.Registerer,
+) (*store.Store, error) {
+	commits, within := s.commits()
+	return store.New(ctx, store.Config{
+		Engine:  engine,
+		Commits: commits,
+		Limits:  store.Limits{QueueMax: s.queueMax.n, CommitTimeout: within, AnswerTimeout: time.Duration(s.answerTimeout)},
+		JWT:     verify,
+		Log:     log,
+		Metrics: metrics,
+	})
 }
 
 // stoppedEarly returns nil if SIGTERM or Ctrl-C caused err, an error of the start: an operator may stop a server at any

@@ -56,6 +56,8 @@ type settings struct {
 
 	admin adminSettings
 
+	oidc oidcSettings
+
 	sources map[string]string // by name: the flag, variable or file that set the value, or "default"
 }
 
@@ -187,8 +189,7 @@ func (s *settings) operatorSettings() []setting {
 func (s *settings) serverSettings() []setting {
 	return slices.Concat(
 		s.listenerSettings(), s.admin.rows(), s.tls.rows(), s.acme.rows(), s.proxies.rows(), s.connections.rows(),
-		s.limitSettings(),
-		s.rate.rows(), s.operatorSettings(), s.audit.rows(),
+		s.limitSettings(), s.rate.rows(), s.operatorSettings(), s.audit.rows(), s.oidc.rows(),
 	)
 }
 

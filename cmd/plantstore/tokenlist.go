@@ -18,8 +18,10 @@ func newTokenList(p *program) *cobra.Command {
 	s := &settings{}
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:     "list",
-		Short:   "List all tokens, with their state",
+		Use:   "list",
+		Short: "List all tokens, with their state",
+		Long: `List all tokens, with their state. If the store has subjects of an issuer or
+revoked JWTs, lists of them follow.`,
 		Example: `  plantstore token list`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -42,10 +44,14 @@ func newTokenList(p *program) *cobra.Command {
 
 // tokenFacts is a token in the output of the token commands with --json. Times are in UTC.
 type tokenFacts struct {
+	Kind       string    `json:"kind"` // token, subject or jwt
 	ID         int64     `json:"id"`
 	Name       string    `json:"name"`
-	Prefix     string    `json:"prefix,omitempty"` // of the secret
-	State      string    `json:"state"`            // of tokenStates
+	Issuer     string    `json:"issuer,omitempty"`  // subject, jwt
+	Subject    string    `json:"subject,omitempty"` // subject
+	JWTID      string    `json:"jwt_id,omitempty"`  // jwt
+	Prefix     string    `json:"prefix,omitempty"`  // of the secret
+	State      string    `json:"state"`             // of tokenStates
 	Scopes     []string  `json:"scopes"`
 	CreatedAt  time.Time `json:"created_at"`
 	ExpiresAt  time.Time `json:"expires_at,omitzero"`
@@ -55,7 +61,17 @@ type tokenFacts struct {
 
 func newTokenFacts(t auth.Token, state string) tokenFacts {
 	scopes := append([]string{}, strings.Fields(t.Scopes.String())...)
-	return tokenFacts{t.ID, t.Name, t.Prefix, state, scopes, t.CreatedAt, t.ExpiresAt, t.LastUsedAt, t.RevokedAt}
+	f := tokenFacts{
+		Kind: "token", ID: t.ID, Name: t.Name, Issuer: t.Issuer, Prefix: t.Prefix, State: state, Scopes: scopes,
+		CreatedAt: t.CreatedAt, ExpiresAt: t.ExpiresAt, LastUsedAt: t.LastUsedAt, RevokedAt: t.RevokedAt,
+	}
+	switch t.Kind {
+	case auth.KindSubject:
+		f.Kind, f.Subject = string(t.Kind), t.Identifier
+	case auth.KindJWT:
+		f.Kind, f.JWTID = string(t.Kind), t.Identifier
+	}
+	return f
 }
 
 // printTokenFacts prints one JSON object per token and line. The tokens are all tokens of the store, by ascending id.
@@ -69,7 +85,45 @@ func printTokenFacts(w io.Writer, tokens []auth.Token, now time.Time) error {
 	return nil
 }
 
-func printTokens(w io.Writer, tokens []auth.Token, now time.Time) error {
+// printTokens prints a table of the tokens, and tables of the subjects and of the revoked JWTs if there are some.
+func printTokens(w io.Writer, all []auth.Token, now time.Time) error {
+	byKind := map[auth.Kind][]auth.Token{}
+	for _, t := range all {
+		byKind[t.Kind] = append(byKind[t.Kind], t)
+	}
+	err := printTokenTable(w, byKind[auth.KindToken], now)
+	if subjects := byKind[auth.KindSubject]; err == nil && len(subjects) > 0 {
+		err = printSubjects(w, subjects)
+	}
+	if jwts := byKind[auth.KindJWT]; err == nil && len(jwts) > 0 {
+		err = printRevokedJWTs(w, jwts)
+	}
+	return err
+}
+
+func printSubjects(w io.Writer, subjects []auth.Token) error {
+	fmt.Fprintln(w)
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "ID\tSUBJECT\tNAME\tISSUER\tFIRST SEEN\tLAST USED\tREVOKED")
+	for _, t := range subjects {
+		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", t.ID, printable(t.Identifier), printable(t.Name),
+			printable(t.Issuer), formatTime(t.CreatedAt), formatTime(t.LastUsedAt), formatTime(t.RevokedAt))
+	}
+	return table.Flush()
+}
+
+func printRevokedJWTs(w io.Writer, jwts []auth.Token) error {
+	fmt.Fprintln(w)
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "ID\tREVOKED JWT\tISSUER\tREVOKED\tKEPT UNTIL")
+	for _, t := range jwts {
+		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\n", t.ID, printable(t.Identifier), printable(t.Issuer),
+			formatTime(t.RevokedAt), formatTime(t.ExpiresAt))
+	}
+	return table.Flush()
+}
+
+func printTokenTable(w io.Writer, tokens []auth.Token, now time.Time) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "ID\tPREFIX\tNAME\tSTATE\tSCOPES\tCREATED\tEXPIRES\tLAST USED")
 	states := tokenStates(tokens, now)
@@ -97,7 +151,9 @@ func tokenStates(tokens []auth.Token, now time.Time) []string {
 	states := make([]string, len(tokens))
 	newest := map[string]int64{}
 	for _, t := range tokens {
-		newest[t.Name] = t.ID
+		if t.IsToken() {
+			newest[t.Name] = t.ID
+		}
 	}
 	for i, t := range tokens {
 		switch {
@@ -105,7 +161,7 @@ func tokenStates(tokens []auth.Token, now time.Time) []string {
 			states[i] = stateRevoked
 		case !t.ValidAt(now):
 			states[i] = "expired"
-		case newest[t.Name] != t.ID: // two valid tokens share a name only after a rotation
+		case t.IsToken() && newest[t.Name] != t.ID: // two valid tokens share a name only after a rotation
 			states[i] = "rotated"
 		default:
 			states[i] = stateValid

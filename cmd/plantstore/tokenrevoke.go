@@ -2,14 +2,10 @@ package main
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"slices"
-	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -19,33 +15,33 @@ import (
 
 func newTokenRevoke(p *program) *cobra.Command {
 	s := &settings{}
-	var file string
-	var id int64
+	var r revocation
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "revoke NAME | --id ID | --token-file FILE",
-		Short: "Revoke a token at once",
+		Use:   "revoke NAME | --id ID | --token-file FILE | --subject SUB | --jwt-id JTI",
+		Short: "Revoke a token or a JWT at once",
 		Long: `Revoke all tokens of a name at once, rotated ones included. With --id revoke the
 one token with this id in "plantstore token list".
 
 With --token-file, or with the secret in PLANTSTORE_TOKEN, revoke the one token
-of this secret, such as a leaked one. A secret cannot be an argument, because
-other users can read arguments in the list of processes.`,
+or JWT of this secret, such as a leaked one. A secret cannot be an argument,
+because other users can read arguments in the list of processes.
+
+With --subject revoke all JWTs of a subject that were issued until now. JWTs that
+the issuer signs more than a minute later are valid: to lock a subject out, remove
+it at the issuer first. With --jwt-id revoke the one JWT with this claim jti. Both
+need --oidc-issuer, or the settings file of the server.`,
 		Example: `  plantstore token revoke web-shop
   plantstore token revoke --id 7
-  plantstore token revoke --token-file found.token`,
+  plantstore token revoke --token-file found.token
+  plantstore token revoke --subject web-shop --oidc-issuer https://login.example`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			which, err := p.selector(cmd, args, id, file)
-			if err != nil {
+			if err := r.read(p, cmd, args); err != nil {
 				return err
 			}
 			return p.withStore(cmd, s, engineOptions{mustExist: true}, func(ctx context.Context, engine store.Engine) error {
-				revoked, err := engine.RevokeTokens(ctx, which, time.Now(), p.operator())
-				if errors.Is(err, store.ErrNotFound) {
-					return errors.New("no such token, or it is already revoked; see plantstore token list")
-				}
-				slices.SortFunc(revoked, func(a, b auth.Token) int { return cmp.Compare(a.ID, b.ID) })
+				revoked, err := r.revoke(ctx, engine, s, p.operator())
 				for _, t := range revoked {
 					if asJSON {
 						if err := writeJSON(p.stdout, newTokenFacts(t, stateRevoked)); err != nil {
@@ -53,48 +49,18 @@ other users can read arguments in the list of processes.`,
 						}
 						continue
 					}
-					fmt.Fprintf(p.stderr, "revoked token %d, %q; a server refuses it within a second\n", t.ID, t.Name)
+					p.printRevoked(t)
 				}
 				return err
 			})
 		},
 	}
-	cmd.ValidArgsFunction = p.completeTokens(s, func(t auth.Token) bool { return !t.Revoked() })
+	cmd.ValidArgsFunction = p.completeTokens(s, func(t auth.Token) bool { return t.IsToken() && !t.Revoked() })
 	s.bindStore(cmd.Flags())
+	bindSettings(cmd.Flags(), s.oidc.issuerRows())
 	bindJSON(cmd.Flags(), &asJSON, "print one JSON object per revoked token and line")
-	cmd.Flags().Int64Var(&id, "id", 0, "revoke the token with this `id`")
-	cmd.Flags().StringVar(&file, "token-file", "", "read the secret from this `file`; - is standard input")
+	r.bind(cmd.Flags())
 	return cmd
-}
-
-// selector returns the selector of the tokens to revoke.
-func (p *program) selector(cmd *cobra.Command, args []string, id int64, file string) (store.Selector, error) {
-	secret := p.environ[tokenVariable]
-	byID, byFile := cmd.Flags().Changed("id"), cmd.Flags().Changed("token-file")
-	switch {
-	case byID && byFile || len(args) == 1 && (byID || byFile):
-		return store.Selector{}, usagef("give only one of a name, --id and --token-file")
-	case len(args) == 1 && args[0] == "":
-		return store.Selector{}, usagef("the name is empty; give the name of a token, --id or --token-file")
-	case len(args) == 1:
-		return store.Selector{Name: args[0]}, refuseSecret(args[0])
-	case byID && id < 1:
-		return store.Selector{}, usagef("id: %d is out of range; see plantstore token list", id)
-	case byID:
-		return store.Selector{ID: id}, nil
-	case byFile:
-		var err error
-		if secret, err = p.readToken(cmd.Context(), file); err != nil {
-			return store.Selector{}, err
-		}
-	case secret == "":
-		return store.Selector{}, usagef("no token given; give its name, its --id, or its secret with --token-file")
-	}
-	secret = strings.TrimSpace(secret)
-	if !auth.WellFormed(secret) {
-		return store.Selector{}, errors.New("the secret is incomplete; a secret begins with pst_ and has 53 characters")
-	}
-	return store.Selector{Hash: auth.HashOf(secret)}, nil
 }
 
 // readToken reads the first line of a file, or of standard input.

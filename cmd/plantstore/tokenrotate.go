@@ -47,7 +47,7 @@ prints the secret of the new token, and nothing else, on standard output.`,
 			})
 		},
 	}
-	cmd.ValidArgsFunction = p.completeTokens(s, func(t auth.Token) bool { return t.ValidAt(time.Now()) })
+	cmd.ValidArgsFunction = p.completeTokens(s, func(t auth.Token) bool { return t.IsToken() && t.ValidAt(time.Now()) })
 	s.bindStore(cmd.Flags())
 	out.bind(cmd.Flags())
 	cmd.Flags().Var((*duration)(&overlap), "overlap",

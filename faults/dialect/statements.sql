@@ -4,32 +4,37 @@
 -- Serving
 
 ALTER TABLE plantstore ADD COLUMN held text;
+ALTER TABLE tokens ADD COLUMN kind text; ALTER TABLE tokens ADD COLUMN issuer text; ALTER TABLE tokens ADD COLUMN identifier text;
 ALTER TABLE tokens ADD COLUMN prefix text;
 CREATE TABLE plants ( id bigint PRIMARY KEY, name text NOT NULL, tag text, created_at timestamptz NOT NULL, created_by bigint NOT NULL ); CREATE TABLE tokens ( id bigint PRIMARY KEY, name text NOT NULL, hash bytea NOT NULL UNIQUE, scopes text NOT NULL, created_at timestamptz NOT NULL, expires_at timestamptz, last_used_at timestamptz, revoked_at timestamptz ); CREATE TABLE plantstore ( one boolean PRIMARY KEY CHECK (one), version bigint NOT NULL, token_changes bigint NOT NULL ); INSERT INTO plantstore VALUES (true, 0, 0);
 CREATE TABLE plantstore_acme ( key text PRIMARY KEY, value bytea NOT NULL );
 CREATE TABLE plantstore_audit ( sequence bigint PRIMARY KEY, entry text NOT NULL, previous bytea NOT NULL, hash bytea NOT NULL ); ALTER TABLE plantstore ADD COLUMN audit_sequence bigint; ALTER TABLE plantstore ADD COLUMN audit_hash bytea; ALTER TABLE plantstore ADD COLUMN pruned_sequence bigint; ALTER TABLE plantstore ADD COLUMN pruned_hash bytea;
 DELETE FROM plantstore_acme WHERE key = $1
 DELETE FROM plantstore_audit WHERE sequence <= $1
+DELETE FROM tokens WHERE kind = $1 AND $2 > expires_at AND hash <> $3 AND (SELECT max(id) FROM tokens) > id
 INSERT INTO plants (id, name, tag, created_at, created_by) SELECT id, name, tag, created_at, created_by FROM unnest($1::bigint[], $2::text[], $3::text[], $4::timestamptz[], $5::bigint[]) AS new (id, name, tag, created_at, created_by) ORDER BY id ON CONFLICT (id) DO NOTHING RETURNING id
 INSERT INTO plantstore_acme (key, value) VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET value = excluded.value
 INSERT INTO plantstore_audit (sequence, entry, previous, hash) VALUES ($1, $2, $3, $4)
-INSERT INTO tokens (id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at, last_used_at = excluded.last_used_at, revoked_at = excluded.revoked_at
-INSERT INTO tokens (id, name, hash, scopes, created_at, expires_at, prefix) SELECT coalesce(max(id), 0) + 1, $1, $2, $3, $4, $5, $6 FROM tokens RETURNING id
+INSERT INTO tokens (id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix, kind, issuer, identifier) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at, last_used_at = excluded.last_used_at, revoked_at = excluded.revoked_at
+INSERT INTO tokens (id, name, hash, scopes, created_at, expires_at, revoked_at, prefix, kind, issuer, identifier) SELECT coalesce(max(id), 0) + 1, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10 FROM tokens RETURNING id
 SELECT EXISTS (SELECT 1 FROM plantstore_audit WHERE sequence = $1 AND hash = $2)
 SELECT EXISTS (SELECT proname::text, prosrc, pg_get_userbyid(proowner)::text, pg_get_userbyid(proowner) = current_user FROM pg_proc INNER JOIN pg_namespace ON pg_namespace.oid = pronamespace WHERE nspname = current_schema() AND proname IN ('plantstore_follow', 'plantstore_hold') AND prosecdef)
-SELECT NOT EXISTS (SELECT 1 FROM tokens)
+SELECT NOT EXISTS (SELECT 1 FROM tokens WHERE kind IS NULL)
 SELECT coalesce((SELECT schemaname FROM pg_catalog.pg_tables WHERE tablename = 'plantstore' AND schemaname = ANY (current_schemas(false)) ORDER BY array_position(current_schemas(false), schemaname) LIMIT 1), current_schema())::text
 SELECT coalesce(audit_sequence, 0), audit_hash, coalesce(pruned_sequence, 0), pruned_hash FROM plantstore
 SELECT coalesce(bool_or(tablename = 'plantstore'), false), coalesce(bool_or(tablename <> 'plantstore'), false) FROM pg_catalog.pg_tables WHERE tablename IN ('plantstore', 'plants', 'tokens', 'plantstore_audit', 'plantstore_acme') AND schemaname = ANY (current_schemas(false))
+SELECT count(id) FROM tokens WHERE kind = $1 AND coalesce(expires_at >= $2, true)
 SELECT current_user::text, coalesce(pg_get_userbyid(datdba)::text, '') FROM pg_database WHERE datname = current_database()
-SELECT id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix FROM tokens ORDER BY id
-SELECT id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix FROM tokens WHERE name = $1 ORDER BY id
+SELECT id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix, kind, issuer, identifier FROM tokens ORDER BY id
+SELECT id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix, kind, issuer, identifier FROM tokens WHERE hash = $1
+SELECT id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix, kind, issuer, identifier FROM tokens WHERE name = $1 AND kind IS NULL ORDER BY id
 SELECT id, name, tag, created_at, created_by FROM plants WHERE id = $1 FOR UPDATE
 SELECT id, name, tag, created_at, created_by FROM plants WHERE id = ANY($1) ORDER BY id
 SELECT id, name, tag, created_at, created_by FROM plants WHERE id BETWEEN $1 AND $2 ORDER BY id LIMIT $3
 SELECT name, setting FROM pg_settings WHERE name IN ('fsync', 'full_page_writes', 'data_checksums', 'synchronous_standby_names')
 SELECT one FROM plantstore FOR UPDATE
 SELECT pg_catalog.current_setting('synchronous_standby_names')
+SELECT pg_catalog.has_table_privilege('tokens', 'DELETE')
 SELECT pg_catalog.pg_advisory_unlock($1, 'plants'::regclass::oid::int)
 SELECT pg_catalog.pg_advisory_unlock($1, 'plantstore_acme'::regclass::oid::int)
 SELECT pg_catalog.pg_advisory_xact_lock($1)
@@ -57,9 +62,10 @@ UPDATE plantstore SET token_changes = token_changes + 1
 UPDATE plantstore SET version = $1
 UPDATE tokens SET expires_at = $1 WHERE id = $2
 UPDATE tokens SET last_used_at = greatest(coalesce(last_used_at, used.at), used.at) FROM unnest($1::bigint[], $2::timestamptz[]) AS used (id, at) WHERE tokens.id = used.id
-UPDATE tokens SET revoked_at = $1 WHERE hash = $2 AND revoked_at IS NULL RETURNING id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix
-UPDATE tokens SET revoked_at = $1 WHERE id = $2 AND revoked_at IS NULL RETURNING id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix
-UPDATE tokens SET revoked_at = $1 WHERE name = $2 AND revoked_at IS NULL RETURNING id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix
+UPDATE tokens SET revoked_at = $1 WHERE hash = $2 AND revoked_at IS NULL AND kind IS NULL RETURNING id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix, kind, issuer, identifier
+UPDATE tokens SET revoked_at = $1 WHERE id = $2 AND revoked_at IS NULL AND kind IS NULL RETURNING id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix, kind, issuer, identifier
+UPDATE tokens SET revoked_at = $1 WHERE name = $2 AND revoked_at IS NULL AND kind IS NULL RETURNING id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix, kind, issuer, identifier
+UPDATE tokens SET revoked_at = $1, expires_at = $2 WHERE id = $3
 WITH ours AS ( SELECT pg_class.oid, relname::text AS tab, relkind::text AS kind, relrowsecurity, relnamespace FROM pg_class INNER JOIN pg_namespace ON pg_namespace.oid = relnamespace WHERE nspname = current_schema() AND relname IN ('plants', 'tokens', 'plantstore', 'plantstore_audit', 'plantstore_acme')) SELECT 'version', '', '', version::text FROM plantstore UNION ALL SELECT 'table', tab, '', kind FROM ours UNION ALL SELECT 'row-level security', tab, '', '' FROM ours WHERE relrowsecurity UNION ALL SELECT 'column', tab, attname::text, concat(format_type(atttypid, atttypmod), CASE WHEN attnotnull THEN ' NOT NULL' ELSE '' END, CASE WHEN atthasdef THEN ' DEFAULT' ELSE '' END) FROM ours INNER JOIN pg_attribute ON attrelid = ours.oid WHERE attnum > 0 AND NOT attisdropped UNION ALL SELECT 'constraint', tab, coalesce(attname::text, conname::text), contype::text FROM ours INNER JOIN pg_constraint ON conrelid = ours.oid LEFT JOIN pg_attribute ON attrelid = ours.oid AND attnum = ANY (conkey) WHERE contype IN ('p', 'u', 'c', 'f', 'x') UNION ALL SELECT 'rule', tab, rulename::text, '' FROM ours INNER JOIN pg_rewrite ON ev_class = ours.oid UNION ALL SELECT 'trigger', tab, tgname::text, concat(tgenabled::text, ' ', (pronamespace = relnamespace)::text, ' ', proname::text, ' ', prosrc) FROM ours INNER JOIN pg_trigger ON tgrelid = ours.oid INNER JOIN pg_proc ON pg_proc.oid = tgfoid WHERE NOT tgisinternal
 begin
 commit

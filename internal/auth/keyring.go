@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -31,6 +32,7 @@ func (p Principal) Require(want Scopes) error {
 // Authenticate locks nothing. The zero value has no tokens.
 type Keyring struct {
 	byHash atomic.Pointer[map[Hash]*entry]
+	added  sync.Map // Hash -> *entry: the subjects of Add
 }
 
 // entry is a token of a keyring.
@@ -39,18 +41,23 @@ type entry struct {
 	used  *atomic.Int64 // last use in Unix microseconds; kept by Replace
 }
 
+func newEntry(t Token) *entry { return &entry{token: t, used: new(atomic.Int64)} }
+
 // Replace replaces the tokens. Only the owner calls it, from one goroutine at a time.
 func (k *Keyring) Replace(tokens []Token) {
 	old := k.entries()
 	fresh := make(map[Hash]*entry, len(tokens))
 	for _, t := range tokens {
-		used := new(atomic.Int64)
+		e := newEntry(t)
 		if before, ok := old[t.Hash]; ok {
-			used = before.used
+			e.used = before.used
+		} else if before, ok := k.added.Load(t.Hash); ok {
+			e.used = before.(*entry).used
 		}
-		fresh[t.Hash] = &entry{token: t, used: used}
+		fresh[t.Hash] = e
 	}
 	k.byHash.Store(&fresh)
+	k.added.Clear() // an addition that is lost here is repeated
 }
 
 func (k *Keyring) entries() map[Hash]*entry {
@@ -67,7 +74,7 @@ func (k *Keyring) entries() map[Hash]*entry {
 func (k *Keyring) Authenticate(credential string, now time.Time) (Principal, error) {
 	e, ok := k.entries()[HashOf(credential)]
 	switch {
-	case !ok:
+	case !ok || e.token.Kind != KindToken:
 		return Principal{}, &Invalid{Reason: ReasonUnknown}
 	case e.token.Revoked():
 		return Principal{}, &Invalid{Reason: ReasonRevoked}
@@ -123,11 +130,15 @@ type Use struct {
 // after that time.
 func (k *Keyring) UsedSince(since time.Time) []Use {
 	var uses []Use
-	for _, e := range k.entries() {
+	add := func(e *entry) {
 		if at := e.used.Load(); at > max(0, since.UnixMicro()) { // 0: never
 			uses = append(uses, Use{TokenID: e.token.ID, At: time.UnixMicro(at).UTC()})
 		}
 	}
+	for _, e := range k.entries() {
+		add(e)
+	}
+	k.added.Range(func(_, e any) bool { add(e.(*entry)); return true })
 	return uses
 }
 
@@ -135,7 +146,7 @@ func (k *Keyring) UsedSince(since time.Time) []Use {
 func (k *Keyring) Expiring(now time.Time, within time.Duration) int {
 	n := 0
 	for _, e := range k.entries() {
-		if e.token.ValidAt(now) && e.token.expiredAt(now.Add(within)) {
+		if e.token.Kind == KindToken && e.token.ValidAt(now) && e.token.expiredAt(now.Add(within)) {
 			n++
 		}
 	}

@@ -22,7 +22,14 @@ type Token struct {
 	ExpiresAt  time.Time // zero: never
 	LastUsedAt time.Time // zero: never; exact to about a minute
 	RevokedAt  time.Time // zero: not revoked; any other time, even a future one: revoked
+
+	Kind       Kind
+	Issuer     string // of KindSubject and KindJWT: the claim iss
+	Identifier string // of KindSubject: the claim sub; of KindJWT: the claim jti
 }
+
+// IsToken reports whether the token is a credential that the operator created.
+func (t Token) IsToken() bool { return t.Kind == KindToken }
 
 // ValidAt reports whether the token is neither revoked nor expired at that time.
 func (t Token) ValidAt(now time.Time) bool { return !t.Revoked() && !t.expiredAt(now) }
@@ -79,9 +86,40 @@ func WellFormed(secret string) bool {
 	return secret[len(body):] == checksum(body)
 }
 
-// LooksLikeSecret reports whether a text may contain a secret or a part of one, and must
-// not be shown.
-func LooksLikeSecret(text string) bool { return strings.Contains(text, secretPrefix) }
+// LooksLikeSecret reports whether a text may contain a secret or a part of one, or a JWT, and
+// must not be shown.
+func LooksLikeSecret(text string) bool {
+	return strings.Contains(text, secretPrefix) || containsJWT(text)
+}
+
+// containsJWT reports whether a text contains the header of a JWT, a dot, and the begin of its
+// claims. In base64url a JSON object without white space begins with eyJ.
+func containsJWT(text string) bool {
+	const headerBytesMin = 16 // {"alg":"none"} has 19
+	for {
+		_, rest, found := strings.Cut(text, "eyJ")
+		if !found {
+			return false
+		}
+		n := prefixOfBase64(rest)
+		if n >= headerBytesMin-len("eyJ") && len(rest) > n+1 && rest[n] == '.' && prefixOfBase64(rest[n+1:]) > 0 {
+			return true
+		}
+		text = rest[n:]
+	}
+}
+
+// prefixOfBase64 returns the length of the base64url at the begin of a text.
+func prefixOfBase64(text string) int {
+	for i := range len(text) {
+		c := text[i]
+		alphanumeric := '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z'
+		if !alphanumeric && c != '-' && c != '_' {
+			return i
+		}
+	}
+	return len(text)
+}
 
 func checksum(body string) string {
 	sum := crc32.ChecksumIEEE([]byte(body))

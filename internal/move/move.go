@@ -316,13 +316,17 @@ func unfinished(err error) error {
 }
 
 // compareTokens compares the tokens of both stores, except for the times of last
-// use: even a read-only store updates them.
+// use: even a read-only store updates them. The source may have removed revoked JWTs
+// that have expired.
 func (m *mover) compareTokens(ctx context.Context) error {
 	from, errFrom := m.From.Tokens(ctx)
 	to, errTo := m.To.Tokens(ctx)
 	if err := errors.Join(errFrom, errTo); err != nil {
 		return err
 	}
+	now := time.Now()
+	expired := func(t auth.Token) bool { return t.Kind == auth.KindJWT && now.After(t.ExpiresAt) }
+	from, to = slices.DeleteFunc(from, expired), slices.DeleteFunc(to, expired)
 	m.result.Tokens = len(from)
 	if !slices.EqualFunc(from, to, func(a, b auth.Token) bool {
 		a.LastUsedAt, b.LastUsedAt = time.Time{}, time.Time{}

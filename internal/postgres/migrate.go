@@ -41,13 +41,19 @@ func Migrate(ctx context.Context, c Config) (from, to int, err error) {
 	return from, e.schema, e.Close()
 }
 
-// schemaPrefix is the first schema in which tokens have a prefix.
-const schemaPrefix = 3
+// The first schemas in which tokens have a prefix and a kind.
+const (
+	schemaPrefix = 3
+	schemaKind   = 6
+)
 
 // forSchema returns a query of tokenColumns for a store with that schema.
 func forSchema(schema int, sql string) string {
 	if schema < schemaPrefix {
-		return strings.Replace(sql, ", prefix", ", NULL::text", 1)
+		sql = strings.Replace(sql, ", prefix", ", NULL::text", 1)
+	}
+	if schema < schemaKind {
+		sql = strings.Replace(sql, ", kind, issuer, identifier", ", NULL::text, NULL::text, NULL::text", 1)
 	}
 	return sql
 }

@@ -47,11 +47,13 @@ func (e *Engine) plants(ctx context.Context, bytesMax int, where string, args ..
 func (e *Engine) PutTokens(ctx context.Context, tokens []auth.Token) error {
 	return e.changeTokens(ctx, func(tx pgx.Tx) error {
 		for _, t := range tokens {
-			if _, err := tx.Exec(ctx, `INSERT INTO tokens (`+tokenColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+			if _, err := tx.Exec(ctx, `INSERT INTO tokens (`+tokenColumns+`)
+				VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
 				ON CONFLICT (id) DO UPDATE SET
 				expires_at = excluded.expires_at, last_used_at = excluded.last_used_at, revoked_at = excluded.revoked_at`,
 				t.ID, t.Name, t.Hash[:], t.Scopes.String(), t.CreatedAt,
-				nullTime(t.ExpiresAt), nullTime(t.LastUsedAt), nullTime(t.RevokedAt), nullText(t.Prefix)); err != nil {
+				nullTime(t.ExpiresAt), nullTime(t.LastUsedAt), nullTime(t.RevokedAt), nullText(t.Prefix),
+				nullText(string(t.Kind)), nullText(t.Issuer), nullText(t.Identifier)); err != nil {
 				return err
 			}
 		}

@@ -39,6 +39,14 @@ func timeOf(t *time.Time) time.Time {
 	return t.UTC()
 }
 
+// textOf returns the empty text for NULL.
+func textOf(text *string) string {
+	if text == nil {
+		return ""
+	}
+	return *text
+}
+
 // nullText returns NULL for the empty text.
 func nullText(text string) *string {
 	if text == "" {

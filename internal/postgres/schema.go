@@ -74,6 +74,9 @@ var expectedFacts = []expectedFact{
 	{1, fact{"column", "tokens", "last_used_at", "timestamp with time zone"}},
 	{1, fact{"column", "tokens", "revoked_at", "timestamp with time zone"}},
 	{3, fact{"column", "tokens", "prefix", "text"}},
+	{6, fact{"column", "tokens", "kind", "text"}},
+	{6, fact{"column", "tokens", "issuer", "text"}},
+	{6, fact{"column", "tokens", "identifier", "text"}},
 	{1, fact{"constraint", "tokens", "id", "p"}},
 	{1, fact{"constraint", "tokens", "hash", "u"}},
 

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -32,11 +33,13 @@ func (e *Engine) CreateToken(ctx context.Context, t auth.Token, by audit.Origin)
 func (e *Engine) CreateFirstTokens(
 	ctx context.Context, tokens []auth.Token, by audit.Origin,
 ) (created bool, err error) {
-	if existing, err := e.Tokens(ctx); err != nil || len(existing) > 0 {
+	existing, err := e.Tokens(ctx)
+	if err != nil || slices.ContainsFunc(existing, auth.Token.IsToken) {
 		return false, err // without a write: a server must be able to start on a full disk
 	}
 	err = e.changeTokens(ctx, func(tx pgx.Tx) error {
-		if err := tx.QueryRow(ctx, "SELECT NOT EXISTS (SELECT 1 FROM tokens)").Scan(&created); err != nil || !created {
+		const none = "SELECT NOT EXISTS (SELECT 1 FROM tokens WHERE kind IS NULL)"
+		if err := tx.QueryRow(ctx, none).Scan(&created); err != nil || !created {
 			return err
 		}
 		for _, t := range tokens {
@@ -79,7 +82,7 @@ func (e *Engine) RotateToken(
 // tokensNamed returns the tokens with that name, by ascending id.
 func tokensNamed(ctx context.Context, tx pgx.Tx, name string) ([]auth.Token, error) {
 	rows, _ := tx.Query(ctx, // CollectRows returns the error
-		"SELECT "+tokenColumns+" FROM tokens WHERE name = $1 ORDER BY id", name)
+		"SELECT "+tokenColumns+" FROM tokens WHERE name = $1 AND kind IS NULL ORDER BY id", name)
 	return pgx.CollectRows(rows, token)
 }
 
@@ -89,8 +92,8 @@ func (e *Engine) RevokeTokens(
 ) (revoked []auth.Token, err error) {
 	column, value := selector.Column()
 	err = e.changeTokens(ctx, func(tx pgx.Tx) error {
-		rows, _ := tx.Query(ctx, "UPDATE tokens SET revoked_at = $1 WHERE "+column+" = $2 AND revoked_at IS NULL "+
-			"RETURNING "+tokenColumns, at, value) // CollectRows returns the error
+		rows, _ := tx.Query(ctx, "UPDATE tokens SET revoked_at = $1 WHERE "+column+" = $2 "+
+			"AND revoked_at IS NULL AND kind IS NULL RETURNING "+tokenColumns, at, value) // CollectRows returns the error
 		revoked, err = pgx.CollectRows(rows, token)
 		if err == nil && len(revoked) == 0 {
 			err = store.ErrNotFound
@@ -111,16 +114,17 @@ func (e *Engine) Tokens(ctx context.Context) ([]auth.Token, error) {
 	return tokens, classify(err)
 }
 
-//nolint:gosec // names of columns
-const tokenColumns = "id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix"
+const tokenColumns = "id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix, " +
+	"kind, issuer, identifier"
 
 func token(r pgx.CollectableRow) (t auth.Token, err error) {
 	var hash []byte
 	var scopes string
 	var created time.Time
 	var expires, used, revoked *time.Time
-	var prefix *string
-	if err := r.Scan(&t.ID, &t.Name, &hash, &scopes, &created, &expires, &used, &revoked, &prefix); err != nil {
+	var prefix, kind, issuer, identifier *string
+	if err := r.Scan(&t.ID, &t.Name, &hash, &scopes, &created, &expires, &used, &revoked,
+		&prefix, &kind, &issuer, &identifier); err != nil {
 		return t, err
 	}
 	if n := copy(t.Hash[:], hash); n != len(t.Hash) || n != len(hash) {
@@ -130,9 +134,7 @@ func token(r pgx.CollectableRow) (t auth.Token, err error) {
 		return t, fmt.Errorf("token %d: %w", t.ID, err)
 	}
 	t.CreatedAt, t.ExpiresAt, t.LastUsedAt, t.RevokedAt = created.UTC(), timeOf(expires), timeOf(used), timeOf(revoked)
-	if prefix != nil {
-		t.Prefix = *prefix
-	}
+	t.Prefix, t.Kind, t.Issuer, t.Identifier = textOf(prefix), auth.Kind(textOf(kind)), textOf(issuer), textOf(identifier)
 	return t, nil
 }
 
@@ -145,11 +147,13 @@ func createToken(ctx context.Context, tx pgx.Tx, t auth.Token, by audit.Origin) 
 }
 
 // insertToken stores a token with the next id. Its caller has locked the row of
-// plantstore, and no token is ever deleted.
+// plantstore, and the token with the highest id is never deleted.
 func insertToken(ctx context.Context, tx pgx.Tx, t auth.Token) (id int64, err error) {
-	err = tx.QueryRow(ctx, `INSERT INTO tokens (id, name, hash, scopes, created_at, expires_at, prefix)
-		SELECT coalesce(max(id), 0) + 1, $1, $2, $3, $4, $5, $6 FROM tokens RETURNING id`,
-		t.Name, t.Hash[:], t.Scopes.String(), t.CreatedAt, nullTime(t.ExpiresAt), nullText(t.Prefix)).Scan(&id)
+	err = tx.QueryRow(ctx, `INSERT INTO tokens
+		(id, name, hash, scopes, created_at, expires_at, revoked_at, prefix, kind, issuer, identifier)
+		SELECT coalesce(max(id), 0) + 1, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10 FROM tokens RETURNING id`,
+		t.Name, t.Hash[:], t.Scopes.String(), t.CreatedAt, nullTime(t.ExpiresAt), nullTime(t.RevokedAt),
+		nullText(t.Prefix), nullText(string(t.Kind)), nullText(t.Issuer), nullText(t.Identifier)).Scan(&id)
 	return id, err
 }
 

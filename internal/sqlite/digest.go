@@ -5,8 +5,8 @@ import (
 	"plantstore/internal/store"
 )
 
-const tokenDigestSQL = "SELECT cast(id AS TEXT), name, hash, scopes, created_at, expires_at, revoked_at, prefix " +
-	"FROM tokens"
+const tokenDigestSQL = "SELECT cast(id AS TEXT), name, hash, scopes, created_at, expires_at, revoked_at, prefix, " +
+	"kind, issuer, identifier FROM tokens"
 
 // tokenDigest returns the digest of a row of tokenDigestSQL. It omits the last use, which may
 // be lost.
@@ -20,9 +20,11 @@ func tokenDigest(d *store.Digester, s *sqlite3.Stmt) int64 {
 			d.Integer(s.Int64(column))
 		}
 	}
-	if prefix := 7; !s.Null(prefix) { // a token without a prefix keeps its digest of schema 2
-		d.Integer(int64(prefix))
-		d.Text(s.Text(prefix))
+	for column := 7; column < 11; column++ { // a token without these texts keeps its digest of schema 2
+		if !s.Null(column) {
+			d.Integer(int64(column))
+			d.Text(s.Text(column))
+		}
 	}
 	return d.Sum()
 }

@@ -58,13 +58,19 @@ func (c Config) acceptVersion(version int) error {
 	return nil
 }
 
-// schemaPrefix is the first schema in which tokens have a prefix.
-const schemaPrefix = 3
+// The first schemas in which tokens have a prefix and a kind.
+const (
+	schemaPrefix = 3
+	schemaKind   = 6
+)
 
 // forSchema adapts a query of tokenColumns or tokenDigestSQL to that schema.
 func forSchema(schema int, sql string) string {
 	if schema < schemaPrefix {
-		return strings.Replace(sql, ", prefix", ", NULL", 1)
+		sql = strings.Replace(sql, ", prefix", ", NULL", 1)
+	}
+	if schema < schemaKind {
+		sql = strings.Replace(sql, ", kind, issuer, identifier", ", NULL, NULL, NULL", 1)
 	}
 	return sql
 }

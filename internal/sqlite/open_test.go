@@ -79,7 +79,7 @@ func TestOpenRefuses(t *testing.T) {
 				mustExec(t, path, "PRAGMA user_version = 99")
 			},
 			sqlite.Config{},
-			"PATH has schema 99, and this plantstore supports schemas up to 5: use the plantstore that wrote it or a newer one",
+			"PATH has schema 99, and this plantstore supports schemas up to 6: use the plantstore that wrote it or a newer one",
 		},
 		{
 			"WALMax too small", func(*testing.T, string) {},

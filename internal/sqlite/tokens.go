@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"plantstore/internal/audit"
@@ -31,11 +32,12 @@ func (e *Engine) CreateToken(ctx context.Context, t auth.Token, by audit.Origin)
 func (e *Engine) CreateFirstTokens(
 	ctx context.Context, tokens []auth.Token, by audit.Origin,
 ) (created bool, err error) {
-	if existing, err := e.Tokens(ctx); err != nil || len(existing) > 0 {
+	existing, err := e.Tokens(ctx)
+	if err != nil || slices.ContainsFunc(existing, auth.Token.IsToken) {
 		return false, err // without a write, so that a server can start on a full disk
 	}
 	err = e.changeTokens(ctx, func() error {
-		n, err := e.writer.QueryInt("SELECT count(*) FROM tokens")
+		n, err := e.writer.QueryInt("SELECT count(*) FROM tokens WHERE kind IS NULL")
 		if err != nil || n > 0 {
 			return err
 		}
@@ -84,7 +86,7 @@ func (e *Engine) RevokeTokens(
 	column, value := selector.Column()
 	err = e.changeTokens(ctx, func() error {
 		s, err := e.writer.Prepare("UPDATE tokens SET revoked_at = ?1 WHERE " + column +
-			" = ?2 AND revoked_at IS NULL RETURNING " + tokenColumns)
+			" = ?2 AND revoked_at IS NULL AND kind IS NULL RETURNING " + tokenColumns)
 		if err != nil {
 			return err
 		}
@@ -116,8 +118,8 @@ func (e *Engine) Tokens(ctx context.Context) (tokens []auth.Token, err error) {
 	return tokens, err
 }
 
-//nolint:gosec // names of columns
-const tokenColumns = "id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix"
+const tokenColumns = "id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix, " +
+	"kind, issuer, identifier"
 
 // tokenRows returns the tokens of the rows of tokenColumns.
 func tokenRows(s *sqlite3.Stmt) (tokens []auth.Token, err error) {
@@ -147,7 +149,10 @@ func tokenRow(s *sqlite3.Stmt) (auth.Token, error) {
 		ExpiresAt:  timeColumn(s, 5),
 		LastUsedAt: timeColumn(s, 6),
 		RevokedAt:  timeColumn(s, 7),
-		Prefix:     s.Text(8), // empty for NULL
+		Prefix:     s.Text(8), // this and the texts below: empty for NULL
+		Kind:       auth.Kind(s.Text(9)),
+		Issuer:     s.Text(10),
+		Identifier: s.Text(11),
 	}
 	if n := copy(t.Hash[:], s.Text(2)); n != len(t.Hash) {
 		return auth.Token{}, fmt.Errorf("token %d: its hash has %d bytes, want %d", t.ID, n, len(t.Hash))
@@ -207,7 +212,7 @@ func (e *Engine) changeTokens(ctx context.Context, change func() error) error {
 
 // tokensNamed returns the tokens with that name, by ascending id.
 func (e *Engine) tokensNamed(name string) ([]auth.Token, error) {
-	s, err := e.writer.Prepare("SELECT " + tokenColumns + " FROM tokens WHERE name = ? ORDER BY id")
+	s, err := e.writer.Prepare("SELECT " + tokenColumns + " FROM tokens WHERE name = ? AND kind IS NULL ORDER BY id")
 	if err != nil {
 		return nil, err
 	}
@@ -225,9 +230,11 @@ func (e *Engine) createToken(t auth.Token, by audit.Origin) (id int64, err error
 }
 
 func (e *Engine) insertToken(t auth.Token) (id int64, err error) {
-	if err := e.run(`INSERT INTO tokens (name, hash, scopes, created_at, expires_at, prefix)
-		VALUES (?, ?, ?, ?, ?, nullif(?, ''))`,
-		t.Name, t.Hash[:], t.Scopes.String(), t.CreatedAt.UnixMicro(), t.ExpiresAt, t.Prefix); err != nil {
+	if err := e.run(`INSERT INTO tokens
+		(name, hash, scopes, created_at, expires_at, revoked_at, prefix, kind, issuer, identifier)
+		VALUES (?, ?, ?, ?, ?, ?, nullif(?, ''), nullif(?, ''), nullif(?, ''), nullif(?, ''))`,
+		t.Name, t.Hash[:], t.Scopes.String(), t.CreatedAt.UnixMicro(), t.ExpiresAt, t.RevokedAt,
+		t.Prefix, string(t.Kind), t.Issuer, t.Identifier); err != nil {
 		return 0, err
 	}
 	return e.writer.QueryInt("SELECT last_insert_rowid()")

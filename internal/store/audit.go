@@ -59,6 +59,14 @@ func Pruned(to audit.Link, removed int64, by audit.Origin) audit.Event {
 }
 
 func tokenDetails(t auth.Token) []audit.Detail {
+	if !t.IsToken() {
+		return []audit.Detail{
+			{Key: "token_id", Value: strconv.FormatInt(t.ID, 10)},
+			{Key: "kind", Value: string(t.Kind)},
+			{Key: "issuer", Value: t.Issuer},
+			{Key: "identifier", Value: t.Identifier},
+		}
+	}
 	details := []audit.Detail{
 		{Key: "token_id", Value: strconv.FormatInt(t.ID, 10)},
 		{Key: "token_name", Value: t.Name},

@@ -35,6 +35,10 @@ type credentials struct {
 	plants   atomic.Int64              // of the last poll
 	polledAt atomic.Int64              // start of the last successful poll, in Unix nanoseconds
 
+	verifyJWT      VerifyJWT     // nil: JWTs are unknown credentials
+	registering    chan struct{} // semaphore of the request that stores a subject
+	unregisteredAt time.Time     // the last warning about a subject; guarded by registering
+
 	polling chan struct{} // semaphore of the goroutine that polls
 	version int64         // of the tokens in the keyring; guarded by polling
 	savedAt time.Time     // the uses before it are stored; only the watcher uses it
@@ -44,11 +48,12 @@ type credentials struct {
 	done chan struct{} // closed when the watcher has ended
 }
 
-func newCredentials(ctx context.Context, engine Engine, o *outage) (*credentials, error) {
+func newCredentials(ctx context.Context, engine Engine, verify VerifyJWT, o *outage) (*credentials, error) {
 	now := time.Now()
 	c := &credentials{
 		engine: engine, log: o.log, outage: o, version: -1, savedAt: now, triedAt: now,
 		polling: make(chan struct{}, 1), done: make(chan struct{}),
+		verifyJWT: verify, registering: make(chan struct{}, 1),
 	}
 	if err := c.poll(ctx, now); err != nil {
 		return nil, err
@@ -157,14 +162,27 @@ func (c *credentials) authenticateKnown(ctx context.Context, credential string, 
 			return auth.Principal{}, c.unreadable(err)
 		}
 	}
+	if c.isJWT(credential) {
+		return c.authenticateJWT(ctx, credential, now, false)
+	}
 	return c.keyring.Authenticate(credential, now)
+}
+
+func (c *credentials) isJWT(credential string) bool {
+	return c.verifyJWT != nil && auth.LooksLikeJWT(credential)
 }
 
 func (c *credentials) authenticate(ctx context.Context, credential string) (auth.Principal, error) {
 	now := time.Now()
 	principal, err := c.authenticateKnown(ctx, credential, now)
 	// Without a valid checksum the credential is no token, as its sender can compute.
-	if invalid := (*auth.Invalid)(nil); !errors.As(err, &invalid) || !auth.WellFormed(credential) {
+	invalid := (*auth.Invalid)(nil)
+	switch {
+	case !errors.As(err, &invalid):
+		return principal, err
+	case c.isJWT(credential):
+		return c.authenticateJWT(ctx, credential, now, true)
+	case !auth.WellFormed(credential):
 		return principal, err
 	}
 	if err := c.poll(ctx, now); err != nil {

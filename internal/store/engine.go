@@ -62,7 +62,21 @@ type Engine interface {
 	// now on, even if at is in the future.
 	RevokeTokens(ctx context.Context, selector Selector, at time.Time, by audit.Origin) ([]auth.Token, error)
 
-	// Tokens returns all tokens, also expired and revoked ones, by ascending id.
+	// PutSubject stores a token of auth.KindSubject and returns it as stored. If the
+	// store has the subject already, it returns the stored one and changes nothing.
+	// It returns ErrTooManySubjects if the store has most subjects. State.TokenChanges
+	// stays as it is, because every server looks for an unknown subject itself.
+	PutSubject(ctx context.Context, t auth.Token, most int) (stored auth.Token, err error)
+
+	// RevokeIdentity stores the revocation t.RevokedAt of a subject or a JWT, whether
+	// the store has it or not, and returns it as stored. The later of two revocations
+	// of a subject counts. It removes revoked JWTs that have expired at t.CreatedAt, if
+	// the database allows that. It returns ErrTooManySubjects or ErrTooManyJWTs if the
+	// store has most of that kind.
+	RevokeIdentity(ctx context.Context, t auth.Token, most int, by audit.Origin) (stored auth.Token, err error)
+
+	// Tokens returns all tokens, also expired and revoked ones, by ascending id, and
+	// those of every auth.Kind.
 	Tokens(ctx context.Context) ([]auth.Token, error)
 
 	// AppendAudit appends entries to the audit log, in one transaction. It also works
@@ -157,6 +171,14 @@ type Selector struct {
 	Hash auth.Hash // used otherwise
 }
 
+// TooMany returns the error for a store that has the most of a kind.
+func TooMany(kind auth.Kind) error {
+	if kind == auth.KindJWT {
+		return ErrTooManyJWTs
+	}
+	return ErrTooManySubjects
+}
+
 // Column returns the column of the table tokens that selects, and its value: an int64, a
 // string or a []byte.
 func (s Selector) Column() (name string, value any) {
@@ -178,6 +200,10 @@ var (
 	ErrNoStore = errors.New("there is no store")
 	// ErrNameTaken means that a valid token has this name.
 	ErrNameTaken = errors.New("name taken")
+	// ErrTooManySubjects means that no other subject of an issuer can be stored.
+	ErrTooManySubjects = errors.New("the store has too many subjects")
+	// ErrTooManyJWTs means that no other revoked JWT can be stored.
+	ErrTooManyJWTs = errors.New("the store has too many revoked JWTs; revoke the subject instead")
 	// ErrBusy means that another process had the store locked until the end of the
 	// context. The call changed nothing.
 	ErrBusy = errors.New("another process has locked the store")

@@ -19,6 +19,7 @@ type Config struct {
 	Engine  Engine // required; the caller closes it after the Store
 	Commits int    // commits that may run at the same time; 0: 1
 	Limits  Limits
+	JWT     VerifyJWT             // nil: the store accepts no JWT
 	Log     *slog.Logger          // nil: no log
 	Metrics prometheus.Registerer // nil: no metrics
 }
@@ -47,7 +48,7 @@ func New(ctx context.Context, c Config) (*Store, error) {
 		c.Metrics = prometheus.NewRegistry() // nothing reads it
 	}
 	o := &outage{log: c.Log}
-	credentials, err := newCredentials(ctx, c.Engine, o)
+	credentials, err := newCredentials(ctx, c.Engine, c.JWT, o)
 	if err != nil {
 		return nil, err
 	}

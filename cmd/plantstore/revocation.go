@@ -1,0 +1,163 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"plantstore/internal/audit"
+	"plantstore/internal/auth"
+	"plantstore/internal/oidc"
+	"plantstore/internal/store"
+)
+
+// revocation is the input of token revoke.
+type revocation struct {
+	id      int64
+	file    string
+	subject string
+	jwtID   string
+
+	// The result of read: a selector of tokens; or a kind with an identifier, and with the issuer unless the settings
+	// name it.
+	tokens             store.Selector
+	kind               auth.Kind
+	issuer, identifier string
+}
+
+func (r *revocation) bind(f *pflag.FlagSet) {
+	f.Int64Var(&r.id, "id", 0, "revoke the token with this `id`")
+	f.StringVar(&r.file, "token-file", "", "read the secret from this `file`; - is standard input")
+	f.StringVar(&r.subject, "subject", "", "revoke the JWTs of this `subject` that were issued until now")
+	f.StringVar(&r.jwtID, "jwt-id", "", "revoke the JWT with this `jti`")
+}
+
+// read reads the flags, the argument and the secret.
+func (r *revocation) read(p *program, cmd *cobra.Command, args []string) error {
+	given := len(args)
+	for _, name := range []string{"id", "token-file", "subject", "jwt-id"} {
+		if cmd.Flags().Changed(name) {
+			given++
+		}
+	}
+	switch {
+	case given > 1:
+		return usagef("give only one of a name, --id, --token-file, --subject and --jwt-id")
+	case len(args) == 1 && args[0] == "":
+		return usagef("the name is empty; give the name of a token, --id or --token-file")
+	case len(args) == 1:
+		r.tokens.Name = args[0]
+		return refuseSecret(args[0])
+	case cmd.Flags().Changed("id") && r.id < 1:
+		return usagef("id: %d is out of range; see plantstore token list", r.id)
+	case cmd.Flags().Changed("id"):
+		r.tokens.ID = r.id
+		return nil
+	case cmd.Flags().Changed("subject"):
+		r.kind, r.identifier = auth.KindSubject, r.subject
+		return checkIdentifier("subject", r.subject)
+	case cmd.Flags().Changed("jwt-id"):
+		r.kind, r.identifier = auth.KindJWT, r.jwtID
+		return checkIdentifier("jwt-id", r.jwtID)
+	}
+	return r.readSecret(p, cmd)
+}
+
+func checkIdentifier(flag, text string) error {
+	if err := refuseSecret(text); err != nil {
+		return err
+	}
+	if err := oidc.CheckIdentifier(text); err != nil {
+		return usagef("%s: the text %w", flag, err)
+	}
+	return nil
+}
+
+// readSecret reads the secret of a token, or a JWT, from the file or the environment.
+func (r *revocation) readSecret(p *program, cmd *cobra.Command) (err error) {
+	secret := p.environ[tokenVariable]
+	if cmd.Flags().Changed("token-file") {
+		if secret, err = p.readToken(cmd.Context(), r.file); err != nil {
+			return err
+		}
+	} else if secret == "" {
+		return usagef("no token given; give its name, its --id, or its secret with --token-file")
+	}
+	secret = strings.TrimSpace(secret)
+	if auth.LooksLikeJWT(secret) {
+		r.kind = auth.KindJWT
+		if r.issuer, r.identifier, err = oidc.IDs(secret); err != nil {
+			return fmt.Errorf("the JWT is incomplete: %w", err)
+		}
+		return nil
+	}
+	if !auth.WellFormed(secret) {
+		return errors.New("the secret is incomplete; a secret begins with pst_ and has 53 characters")
+	}
+	r.tokens.Hash = auth.HashOf(secret)
+	return nil
+}
+
+// revoke returns the revoked tokens by ascending id.
+func (r *revocation) revoke(
+	ctx context.Context, engine store.Engine, s *settings, by audit.Origin,
+) ([]auth.Token, error) {
+	if r.kind != auth.KindToken {
+		return r.revokeIdentity(ctx, engine, s, by)
+	}
+	revoked, err := engine.RevokeTokens(ctx, r.tokens, time.Now(), by)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, errors.New("no such token, or it is already revoked; see plantstore token list")
+	}
+	slices.SortFunc(revoked, func(a, b auth.Token) int { return cmp.Compare(a.ID, b.ID) })
+	return revoked, err
+}
+
+func (r *revocation) revokeIdentity(
+	ctx context.Context, engine store.Engine, s *settings, by audit.Origin,
+) ([]auth.Token, error) {
+	configured := string(s.oidc.issuer)
+	if r.issuer == "" {
+		r.issuer = configured
+	}
+	if configured != "" && r.issuer != configured {
+		return nil, fmt.Errorf("the JWT is of the issuer %q, which is not oidc-issuer (%q); the server refuses it already",
+			r.issuer, configured)
+	}
+	if r.issuer == "" {
+		return nil, usagef("no issuer given; give --oidc-issuer, or the settings file of the server with --config")
+	}
+	if err := oidc.CheckIssuer(r.issuer); err != nil {
+		return nil, usagef("the issuer is invalid: %w", err)
+	}
+	t, most := auth.NewRevokedJWT(r.issuer, r.identifier, time.Now()), store.RevokedJWTsMax
+	if r.kind == auth.KindSubject {
+		t, most = auth.NewSubject(r.issuer, r.identifier, time.Now()), store.SubjectsMax
+		t.RevokedAt = t.CreatedAt
+	}
+	stored, err := engine.RevokeIdentity(ctx, t, most, by)
+	if err != nil {
+		return nil, err
+	}
+	return []auth.Token{stored}, nil
+}
+
+// printRevoked prints a message about a revoked token for people.
+func (p *program) printRevoked(t auth.Token) {
+	switch t.Kind {
+	case auth.KindSubject:
+		fmt.Fprintf(p.stderr, "revoked subject %d, %q of %s; a server refuses its JWTs issued until %s within a second\n",
+			t.ID, t.Identifier, t.Issuer, formatTime(t.RevokedAt.Add(auth.JWTLeeway)))
+	case auth.KindJWT:
+		fmt.Fprintf(p.stderr, "revoked JWT %q of %s; a server refuses it within a second\n", t.Identifier, t.Issuer)
+	default:
+		fmt.Fprintf(p.stderr, "revoked token %d, %q; a server refuses it within a second\n", t.ID, t.Name)
+	}
+}

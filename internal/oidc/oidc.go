@@ -1,0 +1,166 @@
+// Package oidc verifies the JWT access tokens (RFC 9068) of one issuer with the keys that the
+// issuer publishes (OpenID Connect Discovery 1.0, RFC 8414, RFC 7517).
+package oidc
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"log/slog"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"plantstore/internal/auth"
+)
+
+// Config configures a Verifier. Issuer and Audience are required.
+type Config struct {
+	Issuer   string // exactly as in the claim iss; see CheckIssuer
+	Audience string // exactly as in the claim aud
+
+	// ScopeClaim is the claim with the values that grant scopes; empty: scope.
+	ScopeClaim string
+	// Scopes are the scopes that a value of ScopeClaim grants.
+	Scopes map[string]auth.Scopes
+	// NameClaim is the claim with the name for the log; empty: sub.
+	NameClaim string
+
+	Log     *slog.Logger          // nil: no log
+	Metrics prometheus.Registerer // nil: no metrics
+}
+
+// ErrNoKeys means that no token can be verified, because the issuer has not responded with its
+// keys since the start.
+var ErrNoKeys = errors.New("the issuer has not responded with its keys yet")
+
+// Verifier verifies tokens. It is safe for concurrent use.
+type Verifier struct {
+	config Config
+	log    *slog.Logger
+	client *http.Client
+
+	set       atomic.Pointer[keySet] // nil: not fetched yet
+	fetchedAt atomic.Int64           // the last successful fetch, in Unix nanoseconds; 0: none
+	failures  prometheus.Counter
+
+	mu          sync.Mutex
+	fetching    chan struct{} // of the running or requested fetch, closed at its end; nil: none; guarded by mu
+	requestedAt time.Time     // the last fetch for an unknown key; guarded by mu
+
+	wake chan struct{} // has a value when run must fetch; written under mu
+	stop context.CancelFunc
+	done chan struct{} // closed when run has ended
+}
+
+// New returns a Verifier that fetches the keys in the background: the issuer may be
+// unreachable. The caller closes it.
+func New(c Config) (*Verifier, error) { return newVerifier(c, nil) }
+
+func newVerifier(c Config, transport http.RoundTripper) (*Verifier, error) {
+	if err := CheckIssuer(c.Issuer); err != nil {
+		return nil, err
+	}
+	if c.Audience == "" {
+		return nil, errors.New("oidc.Config has no Audience")
+	}
+	if c.ScopeClaim == "" {
+		c.ScopeClaim = "scope"
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	v := &Verifier{
+		config: c, log: c.Log, client: newClient(transport),
+		fetching: make(chan struct{}), wake: make(chan struct{}, 1), done: make(chan struct{}),
+	}
+	v.measure(c.Metrics)
+	ctx, cancel := context.WithCancel(context.Background())
+	v.stop = cancel
+	go v.run(ctx) // ends when Close is called, which waits for it
+	return v, nil
+}
+
+// Close ends the goroutine that fetches the keys.
+func (v *Verifier) Close() {
+	v.stop()
+	<-v.done
+	v.client.CloseIdleConnections()
+}
+
+// Verify returns the claims of a token that is valid at that time. The error is an
+// *auth.Invalid, or ErrNoKeys. The caller checks revocations.
+//
+// With fetch, a request whose token has an unknown key waits for a fetch of the keys, for at most
+// 5 s. Until the first fetch has ended, every request waits for it as long.
+func (v *Verifier) Verify(ctx context.Context, token string, now time.Time, fetch bool) (*auth.Claims, error) {
+	hash := hashOf(token)
+	if set := v.set.Load(); set != nil {
+		if e := set.verified.get(hash); e != nil {
+			if err := e.valid.check(now); err != nil {
+				return nil, invalid(err)
+			}
+			return e.claims, nil
+		}
+	}
+	e, t, err := v.check(token, now)
+	if err != nil {
+		return nil, invalid(err)
+	}
+	set, err := v.checkSignature(ctx, t, fetch)
+	if errors.Is(err, ErrNoKeys) {
+		return nil, err
+	}
+	if err != nil {
+		return nil, invalid(err)
+	}
+	set.verified.put(hash, e)
+	return e.claims, nil
+}
+
+// check checks everything but the signature.
+func (v *Verifier) check(token string, now time.Time) (*entry, parsed, error) {
+	t, err := parse(token)
+	if err != nil {
+		return nil, t, err
+	}
+	if err := checkHeader(t.header); err != nil {
+		return nil, t, err
+	}
+	claims, valid, err := v.checkClaims(t.claims)
+	if err == nil {
+		err = valid.check(now)
+	}
+	return &entry{claims, valid}, t, err
+}
+
+// checkSignature returns the set whose key has verified the signature.
+func (v *Verifier) checkSignature(ctx context.Context, t parsed, fetch bool) (*keySet, error) {
+	set := v.set.Load()
+	if set == nil {
+		v.awaitKeys(ctx, false)
+		if set = v.set.Load(); set == nil {
+			return nil, ErrNoKeys
+		}
+	}
+	err := set.verify(t)
+	if fetch && errors.Is(err, errKeyUnknown) && v.awaitKeys(ctx, true) {
+		set = v.set.Load()
+		err = set.verify(t)
+	}
+	return set, err
+}
+
+// invalid returns the *auth.Invalid for an error of the checks. No error has a part of the
+// token.
+func invalid(err error) error { return &auth.Invalid{Reason: "jwt: " + err.Error()} }
+
+// hashOf returns the SHA-256 of a token. The buffer is on the stack, because most requests
+// need nothing but the hash.
+func hashOf(token string) auth.Hash {
+	var buffer [2 << 10]byte
+	return sha256.Sum256(append(buffer[:0], token...))
+}

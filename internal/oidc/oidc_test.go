@@ -1,0 +1,364 @@
+package oidc_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"plantstore/internal/auth"
+	"plantstore/internal/oidc"
+	"plantstore/internal/oidc/oidctest"
+)
+
+const issuerURL = "https://login.example/realm"
+
+// direct sends requests to a handler without a network, so that synctest can be used.
+type direct struct{ http.Handler }
+
+func (d direct) RoundTrip(r *http.Request) (*http.Response, error) {
+	if err := r.Context().Err(); err != nil {
+		return nil, err
+	}
+	rec := httptest.NewRecorder()
+	inner := r.Clone(r.Context())
+	if path, ok := trimRealm(r.URL.Path); ok {
+		inner.URL.Path = path
+	}
+	d.ServeHTTP(rec, inner)
+	res := rec.Result()
+	res.Request = r
+	return res, nil
+}
+
+func trimRealm(path string) (string, bool) {
+	const realm = "/realm"
+	if len(path) > len(realm) && path[:len(realm)] == realm {
+		return path[len(realm):], true
+	}
+	return path, false
+}
+
+func config(i *oidctest.Issuer) oidc.Config {
+	return oidc.Config{
+		Issuer: i.URL, Audience: oidctest.Audience,
+		Scopes: map[string]auth.Scopes{"plants:create": auth.ScopeCreate},
+	}
+}
+
+// start starts a verifier of an issuer without a network.
+func start(t *testing.T, i *oidctest.Issuer) *oidc.Verifier {
+	t.Helper()
+	v, err := oidc.NewWithTransport(config(i), direct{i})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(v.Close)
+	return v
+}
+
+// reasonOf returns the reason of an *auth.Invalid without its prefix, else the text of the
+// error.
+func reasonOf(err error) string {
+	var invalid *auth.Invalid
+	switch {
+	case errors.As(err, &invalid):
+		return invalid.Reason[len("jwt: "):]
+	case err != nil:
+		return "error: " + err.Error()
+	}
+	return ""
+}
+
+func TestBadJWTs(t *testing.T) {
+	t.Parallel()
+	i, keys := oidctest.NewIssuer(issuerURL), oidctest.NewKeys()
+	i.Publish(keys.Published()...)
+	v := start(t, i)
+	now := time.Now()
+	if _, err := v.Verify(t.Context(), i.JWT(now, nil), now, true); err != nil {
+		t.Fatalf("the good JWT: %v", err)
+	}
+	bad := oidctest.BadJWTs(i, keys, now)
+	if len(bad) < 100 {
+		t.Errorf("only %d bad JWTs", len(bad))
+	}
+	for _, row := range bad {
+		claims, err := v.Verify(t.Context(), row.JWT, now, true)
+		if reasonOf(err) != row.Reason || claims != nil {
+			t.Errorf("%s: got %+v, %v, want the reason %q", row.Name, claims, err, row.Reason)
+		}
+	}
+}
+
+// TestGoodJWTs shows variants that RFC 9068 allows.
+func TestGoodJWTs(t *testing.T) {
+	t.Parallel()
+	i := oidctest.NewIssuer(issuerURL)
+	var keys []oidctest.Key
+	for alg := range strings.FieldsSeq("RS256 RS384 RS512 PS256 PS384 PS512 ES256 ES384 ES512 EdDSA") {
+		keys = append(keys, oidctest.NewKey("key "+alg, alg))
+	}
+	i.Publish(keys...)
+	v := start(t, i)
+	now := time.Now()
+	at := func(d time.Duration) int64 { return now.Add(d).Unix() }
+	for _, k := range keys {
+		for range 2 { // the second time from the cache
+			claims, err := v.Verify(t.Context(), k.Sign(k.Header(), i.Claims(now)), now, true)
+			if err != nil || claims.Subject != "web-shop" || claims.Name != "web-shop" || claims.Scopes != auth.ScopeCreate ||
+				claims.Issuer != issuerURL || claims.IssuedAt != now.UTC().Truncate(time.Second) {
+				t.Errorf("%s: %+v, %v", k.Alg, claims, err)
+			}
+		}
+	}
+	k := keys[6]
+	for _, row := range []struct {
+		name            string
+		header, changes oidctest.Object
+		scopes          auth.Scopes
+	}{
+		{"typ in other case", oidctest.Object{"typ": "AT+JWT"}, nil, auth.ScopeCreate},
+		{"whole media type", oidctest.Object{"typ": "Application/at+jwt"}, nil, auth.ScopeCreate},
+		{"without kid", oidctest.Object{"kid": nil}, nil, auth.ScopeCreate},
+		{"unknown header", oidctest.Object{"x": 1, "jku": "https://evil.example"}, nil, auth.ScopeCreate},
+		{"several audiences", nil, oidctest.Object{"aud": []string{"a", oidctest.Audience}}, auth.ScopeCreate},
+		{"several scopes", nil, oidctest.Object{"scope": "a  plants:create b"}, auth.ScopeCreate},
+		{"array of scopes", nil, oidctest.Object{"scope": []string{"a", "plants:create"}}, auth.ScopeCreate},
+		{"other scopes", nil, oidctest.Object{"scope": "plants:create2 xplants:create admin"}, 0},
+		{"two scopes in an entry", nil, oidctest.Object{"scope": []string{"plants:create a"}}, 0},
+		{"without scope", nil, oidctest.Object{"scope": nil}, 0},
+		{"issued by a clock ahead", nil, oidctest.Object{"iat": at(59 * time.Second)}, auth.ScopeCreate},
+		{"expired a minute ago", nil, oidctest.Object{"iat": at(-time.Hour), "exp": at(-58 * time.Second)}, auth.ScopeCreate},
+		{"nbf in the past", nil, oidctest.Object{"nbf": at(-time.Hour)}, auth.ScopeCreate},
+		{"unknown claims", nil, oidctest.Object{"a": []any{nil, true, 1.5, oidctest.Object{}}}, auth.ScopeCreate},
+		{"sub in another script", nil, oidctest.Object{"sub": "Gärtnerei 園芸"}, auth.ScopeCreate},
+	} {
+		claims, err := v.Verify(t.Context(), k.Sign(oidctest.Changed(k.Header(), row.header),
+			oidctest.Changed(i.Claims(now), row.changes)), now, true)
+		if err != nil || claims.Scopes != row.scopes {
+			t.Errorf("%s: %+v, %v, want the scopes %q", row.name, claims, err, row.scopes)
+		}
+	}
+}
+
+// TestCachedJWTExpires shows that a JWT in the cache is not accepted after its time.
+func TestCachedJWTExpires(t *testing.T) {
+	t.Parallel()
+	i := oidctest.NewIssuer(issuerURL)
+	v := start(t, i)
+	now := time.Now().Truncate(time.Second)
+	jwt := i.JWT(now, nil)
+	for d, want := range map[time.Duration]string{
+		0: "", time.Hour + 59*time.Second: "", time.Hour + time.Minute: "exp is in the past",
+		-time.Minute: "", -61 * time.Second: "nbf or iat is in the future",
+	} {
+		if _, err := v.Verify(t.Context(), jwt, now, true); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := v.Verify(t.Context(), jwt, now.Add(d), true); reasonOf(err) != want {
+			t.Errorf("%s later: %v, want %q", d, err, want)
+		}
+	}
+}
+
+// TestRotation shows that a new key is accepted without a restart, and that an old key is
+// refused after the next fetch, also for JWTs in the cache.
+func TestRotation(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		i := oidctest.NewIssuer(issuerURL)
+		v := start(t, i)
+		old := i.JWT(time.Now(), nil)
+		if _, err := v.Verify(t.Context(), old, time.Now(), true); err != nil {
+			t.Fatal(err)
+		}
+		before := i.Key()
+		i.Publish(oidctest.NewKey("key-2", "ES256"), before)
+		if _, err := v.Verify(t.Context(), i.JWT(time.Now(), nil), time.Now(), true); err != nil {
+			t.Errorf("a JWT of the new key: %v", err)
+		}
+		if _, err := v.Verify(t.Context(), old, time.Now(), true); err != nil {
+			t.Errorf("a JWT of the old key: %v", err)
+		}
+		i.Publish(i.Key())
+		time.Sleep(11 * time.Minute) //nolint:forbidigo // the bubble's clock, not a wait
+		const want = "the issuer has no key with this kid for this alg"
+		if _, err := v.Verify(t.Context(), old, time.Now(), true); reasonOf(err) != want {
+			t.Errorf("a JWT of the withdrawn key: %v, want %q", err, want)
+		}
+	})
+}
+
+// TestUnknownKeys shows that JWTs with unknown keys cause at most one fetch a minute.
+func TestUnknownKeys(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		i := oidctest.NewIssuer(issuerURL)
+		v := start(t, i)
+		synctest.Wait()
+		stranger := oidctest.NewKey("stranger", "ES256")
+		first := i.Fetches()
+		const minutes = 8
+		for range minutes * 60 {
+			for range 5 {
+				_, err := v.Verify(t.Context(), stranger.Sign(stranger.Header(), i.Claims(time.Now())), time.Now(), true)
+				if want := "the issuer has no key with this kid for this alg"; reasonOf(err) != want {
+					t.Fatalf("%v, want %q", err, want)
+				}
+			}
+			time.Sleep(time.Second) //nolint:forbidigo // the bubble's clock, not a wait
+		}
+		if n := i.Fetches() - first; n < minutes-1 || n > minutes {
+			t.Errorf("%d fetches in %d minutes", n, minutes)
+		}
+	})
+}
+
+// TestUnknownKeysAtOnce shows that requests with unknown keys share a fetch.
+func TestUnknownKeysAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		i := oidctest.NewIssuer(issuerURL)
+		v := start(t, i)
+		synctest.Wait()
+		i.Publish(oidctest.NewKey("key-2", "ES256"))
+		errs := make(chan error)
+		for range 50 {
+			jwt := i.JWT(time.Now(), nil)
+			go func() {
+				_, err := v.Verify(t.Context(), jwt, time.Now(), true)
+				errs <- err
+			}()
+		}
+		for range 50 {
+			if err := <-errs; err != nil {
+				t.Error(err)
+			}
+		}
+		if n := i.Fetches(); n != 2 {
+			t.Errorf("%d fetches, want 2", n)
+		}
+	})
+}
+
+// TestStartWithoutIssuer shows that a verifier starts without its issuer and fetches the keys
+// when it is reachable.
+func TestStartWithoutIssuer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		i := oidctest.NewIssuer(issuerURL)
+		i.Answer(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) })
+		v := start(t, i)
+		good := i.JWT(time.Now(), nil)
+		for range 30 {
+			if _, err := v.Verify(t.Context(), good, time.Now(), true); !errors.Is(err, oidc.ErrNoKeys) {
+				t.Fatalf("without keys: %v, want %v", err, oidc.ErrNoKeys)
+			}
+			if _, err := v.Verify(t.Context(), "..", time.Now(), true); reasonOf(err) != "header: it is not JSON in UTF-8" {
+				t.Fatalf("a bad JWT without keys: %v", err)
+			}
+			time.Sleep(time.Second) //nolint:forbidigo // the bubble's clock, not a wait
+		}
+		i.Answer(nil)
+		time.Sleep(time.Minute) //nolint:forbidigo // the bubble's clock, not a wait
+		if _, err := v.Verify(t.Context(), good, time.Now(), true); err != nil {
+			t.Errorf("when the issuer is back: %v", err)
+		}
+	})
+}
+
+// TestIssuerAway shows that the last good keys stay in use after each kind of bad response of the issuer.
+func TestIssuerAway(t *testing.T) {
+	t.Parallel()
+	weak := oidctest.NewKeys().Weak
+	for name, answer := range map[string]http.HandlerFunc{
+		"503":     func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) },
+		"garbage": func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) },
+		"empty":   func(http.ResponseWriter, *http.Request) {},
+		"huge":    func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 1<<20)) },
+		"redirect": func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "https://evil.example/", http.StatusFound)
+		},
+		"loop": func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, r.URL.Path+"x", http.StatusFound)
+		},
+		"other issuer":   answerWith(`{"issuer":"https://evil.example","jwks_uri":"https://evil.example/keys"}`),
+		"no keys URI":    answerWith(`{"issuer":"` + issuerURL + `"}`),
+		"plain keys URI": answerWith(`{"issuer":"` + issuerURL + `","jwks_uri":"http://evil.example/keys"}`),
+		"slow":           func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+		"no usable key": func(w http.ResponseWriter, r *http.Request) {
+			i := oidctest.NewIssuer(issuerURL)
+			i.Publish(weak)
+			i.ServeHTTP(w, r)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				i := oidctest.NewIssuer(issuerURL)
+				v := start(t, i)
+				synctest.Wait()
+				i.Answer(answer)
+				time.Sleep(time.Hour) //nolint:forbidigo // the bubble's clock, not a wait
+				if _, err := v.Verify(t.Context(), i.JWT(time.Now(), nil), time.Now(), true); err != nil {
+					t.Errorf("a good JWT: %v", err)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+				defer cancel()
+				stranger := oidctest.NewKey("stranger", "ES256")
+				_, err := v.Verify(ctx, stranger.Sign(stranger.Header(), i.Claims(time.Now())), time.Now(), true)
+				if want := "the issuer has no key with this kid for this alg"; reasonOf(err) != want || ctx.Err() != nil {
+					t.Errorf("an unknown key: %v, want %q", err, want)
+				}
+			})
+		})
+	}
+}
+
+func answerWith(body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(body)) }
+}
+
+// TestAuthorizationServerMetadata shows the address of RFC 8414 section 3.1.
+func TestAuthorizationServerMetadata(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		i := oidctest.NewIssuer(issuerURL)
+		own := oidctest.NewIssuer(issuerURL)
+		own.Publish(i.Key())
+		i.Answer(func(w http.ResponseWriter, r *http.Request) {
+			switch r.URL.Path {
+			case "/.well-known/oauth-authorization-server/realm":
+				answerWith(`{"issuer":"`+issuerURL+`","jwks_uri":"https://keys.example/keys"}`)(w, r)
+			case "/keys":
+				own.ServeHTTP(w, r)
+			default:
+				http.NotFound(w, r)
+			}
+		})
+		v := start(t, i)
+		if _, err := v.Verify(t.Context(), i.JWT(time.Now(), nil), time.Now(), true); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestCheckIssuer(t *testing.T) {
+	t.Parallel()
+	for issuer, ok := range map[string]bool{
+		"https://login.example": true, "https://login.example/realms/a": true, "http://127.0.0.1:8080": true,
+		"http://[::1]:8080/a": true, "http://localhost": true, "": false, "login.example": false,
+		"http://login.example": false, "https://": false, "https://a@b": false, "https://a?b": false, "https://a?": false,
+		"https://a#b": false, "https://a#": false, "ftp://a": false, "https:a": false, "file:///a": false,
+		"https://a\x00": false, "http://127.0.0.1.example": false,
+	} {
+		if err := oidc.CheckIssuer(issuer); (err == nil) != ok {
+			t.Errorf("%q: %v, want valid: %t", issuer, err, ok)
+		}
+	}
+}

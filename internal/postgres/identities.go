@@ -1,0 +1,103 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"plantstore/internal/audit"
+	"plantstore/internal/auth"
+	"plantstore/internal/store"
+)
+
+// PutSubject implements store.Engine.
+func (e *Engine) PutSubject(ctx context.Context, t auth.Token, most int) (stored auth.Token, err error) {
+	stored, found, err := tokenOfHash(ctx, e.pool, t.Hash)
+	if err != nil || found {
+		return stored, classify(err)
+	}
+	err = e.transact(ctx, func(tx pgx.Tx) error {
+		if err := e.checkWritable(ctx, tx); err != nil {
+			return err
+		}
+		if stored, found, err = tokenOfHash(ctx, tx, t.Hash); err != nil || found {
+			return err
+		}
+		stored, err = insertIdentity(ctx, tx, t, most)
+		return err
+	})
+	return stored, err
+}
+
+// RevokeIdentity implements store.Engine.
+func (e *Engine) RevokeIdentity(
+	ctx context.Context, t auth.Token, most int, by audit.Origin,
+) (stored auth.Token, err error) {
+	err = e.changeTokens(ctx, func(tx pgx.Tx) error {
+		if stored, err = revokeIdentity(ctx, tx, t, most); err != nil {
+			return err
+		}
+		return appendAudit(ctx, tx, store.TokensRevoked([]auth.Token{stored}, t.RevokedAt, by)...)
+	})
+	return stored, err
+}
+
+func revokeIdentity(ctx context.Context, tx pgx.Tx, t auth.Token, most int) (auth.Token, error) {
+	if err := deleteExpired(ctx, tx, t); err != nil {
+		return t, err
+	}
+	stored, found, err := tokenOfHash(ctx, tx, t.Hash)
+	switch {
+	case err != nil:
+		return t, err
+	case !found:
+		return insertIdentity(ctx, tx, t, most)
+	case !stored.RevokedAt.Before(t.RevokedAt):
+		return stored, nil
+	}
+	stored.RevokedAt, stored.ExpiresAt = t.RevokedAt, t.ExpiresAt
+	_, err = tx.Exec(ctx, "UPDATE tokens SET revoked_at = $1, expires_at = $2 WHERE id = $3",
+		nullTime(stored.RevokedAt), nullTime(stored.ExpiresAt), stored.ID)
+	return stored, err
+}
+
+// deleteExpired removes revoked JWTs that have expired, except t itself, if the role has the
+// right; a server needs no such right. It keeps the highest id, because insertToken counts up
+// from it.
+func deleteExpired(ctx context.Context, tx pgx.Tx, t auth.Token) error {
+	allowed := false
+	err := tx.QueryRow(ctx, "SELECT pg_catalog.has_table_privilege('tokens', 'DELETE')").Scan(&allowed)
+	if err != nil || !allowed {
+		return err
+	}
+	_, err = tx.Exec(ctx, `DELETE FROM tokens
+		WHERE kind = $1 AND $2 > expires_at AND hash <> $3 AND (SELECT max(id) FROM tokens) > id`,
+		string(auth.KindJWT), t.CreatedAt, t.Hash[:])
+	return err
+}
+
+// insertIdentity stores a token that is no auth.KindToken.
+func insertIdentity(ctx context.Context, tx pgx.Tx, t auth.Token, most int) (auth.Token, error) {
+	var n int
+	err := tx.QueryRow(ctx, "SELECT count(id) FROM tokens WHERE kind = $1 AND coalesce(expires_at >= $2, true)",
+		string(t.Kind), t.CreatedAt).Scan(&n)
+	if err != nil {
+		return t, err
+	}
+	if n >= most {
+		return t, store.TooMany(t.Kind)
+	}
+	t.ID, err = insertToken(ctx, tx, t)
+	return t, err
+}
+
+// tokenOfHash returns the token with a hash.
+func tokenOfHash(ctx context.Context, q querier, hash auth.Hash) (t auth.Token, found bool, err error) {
+	rows, _ := q.Query(ctx, // CollectRows returns the error
+		"SELECT "+tokenColumns+" FROM tokens WHERE hash = $1", hash[:])
+	tokens, err := pgx.CollectRows(rows, token)
+	if err != nil || len(tokens) == 0 {
+		return t, false, err
+	}
+	return tokens[0], true, nil
+}

@@ -1,0 +1,121 @@
+package sqlite
+
+import (
+	"context"
+
+	"plantstore/internal/audit"
+	"plantstore/internal/auth"
+	"plantstore/internal/sqlite/sqlite3"
+	"plantstore/internal/store"
+)
+
+// PutSubject implements store.Engine. It adds the digest of one row, because the sum over
+// all rows would take longer with every subject.
+func (e *Engine) PutSubject(ctx context.Context, t auth.Token, most int) (stored auth.Token, err error) {
+	var found bool
+	err = e.read(ctx, func(c *sqlite3.Conn) error {
+		stored, found, err = tokenOfHash(c, t.Hash)
+		return err
+	})
+	if err != nil || found {
+		return stored, err
+	}
+	err = e.write(ctx, func() error {
+		if err := e.checkWritable(); err != nil {
+			return err
+		}
+		if stored, found, err = tokenOfHash(e.writer, t.Hash); err != nil || found {
+			return err
+		}
+		if stored, err = e.insertIdentity(t, most); err != nil {
+			return err
+		}
+		digest, err := e.digestOfToken(stored.ID)
+		if err != nil {
+			return err
+		}
+		return e.run("UPDATE state SET token_digests = token_digests + ?", digest)
+	})
+	return stored, err
+}
+
+// RevokeIdentity implements store.Engine.
+func (e *Engine) RevokeIdentity(
+	ctx context.Context, t auth.Token, most int, by audit.Origin,
+) (stored auth.Token, err error) {
+	err = e.changeTokens(ctx, func() error {
+		if stored, err = e.revokeIdentity(t, most); err != nil {
+			return err
+		}
+		return e.appendAudit(store.TokensRevoked([]auth.Token{stored}, t.RevokedAt, by)...)
+	})
+	return stored, err
+}
+
+func (e *Engine) revokeIdentity(t auth.Token, most int) (auth.Token, error) {
+	err := e.run("DELETE FROM tokens WHERE kind = ? AND expires_at < ? AND hash <> ?",
+		string(auth.KindJWT), t.CreatedAt, t.Hash[:])
+	if err != nil {
+		return t, err
+	}
+	stored, found, err := tokenOfHash(e.writer, t.Hash)
+	switch {
+	case err != nil:
+		return t, err
+	case !found:
+		return e.insertIdentity(t, most)
+	case !stored.RevokedAt.Before(t.RevokedAt):
+		return stored, nil
+	}
+	stored.RevokedAt, stored.ExpiresAt = t.RevokedAt, t.ExpiresAt
+	return stored, e.run("UPDATE tokens SET revoked_at = ?, expires_at = ? WHERE id = ?",
+		stored.RevokedAt, stored.ExpiresAt, stored.ID)
+}
+
+// insertIdentity stores a token that is no auth.KindToken.
+func (e *Engine) insertIdentity(t auth.Token, most int) (auth.Token, error) {
+	s, err := e.writer.Prepare("SELECT count(*) FROM tokens WHERE kind = ?")
+	if err != nil {
+		return t, err
+	}
+	defer s.Close()
+	s.BindText(1, string(t.Kind))
+	if _, err := s.Step(); err != nil {
+		return t, err
+	}
+	if s.Int64(0) >= int64(most) {
+		return t, store.TooMany(t.Kind)
+	}
+	t.ID, err = e.insertToken(t)
+	return t, err
+}
+
+// tokenOfHash returns the token with a hash.
+func tokenOfHash(c *sqlite3.Conn, hash auth.Hash) (t auth.Token, found bool, err error) {
+	s, err := c.Prepare("SELECT " + tokenColumns + " FROM tokens WHERE hash = ?")
+	if err != nil {
+		return t, false, err
+	}
+	defer s.Close()
+	s.BindBlob(1, hash[:])
+	rows, err := tokenRows(s)
+	if err != nil || len(rows) == 0 {
+		return t, false, err
+	}
+	return rows[0], true, nil
+}
+
+// digestOfToken returns the digest of the token with an id.
+func (e *Engine) digestOfToken(id int64) (int64, error) {
+	s, err := e.writer.Prepare(tokenDigestSQL + " WHERE id = ?")
+	if err != nil {
+		return 0, err
+	}
+	defer s.Close()
+	s.BindInt64(1, id)
+	if _, err := s.Step(); err != nil {
+		return 0, err
+	}
+	var d store.Digester
+	return tokenDigest(&d, s), nil
+}

@@ -1,0 +1,94 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"plantstore/internal/auth"
+	"plantstore/internal/plant"
+)
+
+// VerifyJWT returns the claims of a JWT that is valid at that time. An *auth.Invalid means that
+// it is invalid; any other error, that it cannot be verified now. It checks no revocation. With
+// fetch, it requests new keys of the issuer for a JWT with an unknown key.
+type VerifyJWT func(ctx context.Context, token string, now time.Time, fetch bool) (*auth.Claims, error)
+
+// Limits of the rows that are no tokens of the operator. An issuer can have any number of
+// subjects.
+const (
+	SubjectsMax    = 100_000
+	RevokedJWTsMax = 10_000
+)
+
+// authenticateJWT returns the principal of a JWT. The caller has checked the age of the
+// keyring.
+func (c *credentials) authenticateJWT(
+	ctx context.Context, token string, now time.Time, fetch bool,
+) (auth.Principal, error) {
+	claims, err := c.verifyJWT(ctx, token, now, fetch)
+	if err != nil {
+		if invalid := (*auth.Invalid)(nil); errors.As(err, &invalid) {
+			return auth.Principal{}, err
+		}
+		return auth.Principal{}, &plant.Error{
+			Code:    plant.CodeStoreUnavailable,
+			Message: "nothing was stored because the server has no keys of the issuer of this token yet; send the request again",
+		}
+	}
+	principal, registered, err := c.keyring.AuthenticateJWT(claims, now)
+	if err != nil || registered || principal.Scopes == 0 { // without a scope it can do nothing that the store records
+		return principal, err
+	}
+	return c.register(ctx, claims, now)
+}
+
+// register stores the subject of a JWT at its first use. One request at a time does so.
+func (c *credentials) register(ctx context.Context, claims *auth.Claims, now time.Time) (auth.Principal, error) {
+	ctx, cancel := context.WithTimeout(ctx, pollTimeMax)
+	defer cancel()
+	select {
+	case c.registering <- struct{}{}:
+	case <-ctx.Done():
+		return auth.Principal{}, c.unregistered(context.Cause(ctx))
+	}
+	defer func() { <-c.registering }()
+	principal, registered, err := c.keyring.AuthenticateJWT(claims, now)
+	if err != nil || registered {
+		return principal, err
+	}
+	stored, err := c.engine.PutSubject(context.WithoutCancel(ctx), claims.Token(now), SubjectsMax)
+	if err != nil {
+		c.logUnregistered(err)
+		return auth.Principal{}, c.unregistered(err)
+	}
+	c.keyring.Add(stored)
+	principal, _, err = c.keyring.AuthenticateJWT(claims, now)
+	return principal, err
+}
+
+// logUnregistered logs a failure of PutSubject, at most once a minute as a warning. The caller holds
+// registering.
+func (c *credentials) logUnregistered(err error) {
+	level, now := slog.LevelDebug, time.Now()
+	if !c.outage.unreachable() && now.Sub(c.unregisteredAt) >= time.Minute {
+		level = slog.LevelWarn
+		c.unregisteredAt = now
+	}
+	c.log.Log(context.Background(), level, "could not store a subject of the issuer", "error", err)
+}
+
+// unregistered returns the error of a client whose subject could not be stored.
+func (c *credentials) unregistered(err error) error {
+	if errors.Is(err, ErrTooManySubjects) {
+		return &plant.Error{
+			Code:    plant.CodeStoreUnavailable,
+			Message: "nothing was stored because the store has too many subjects of the issuer; ask the store's operator",
+		}
+	}
+	if errors.Is(err, ErrReadOnly) || errors.Is(err, ErrFull) {
+		return refusal(err)
+	}
+	return c.unreadable(err)
+}
