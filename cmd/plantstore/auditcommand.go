@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"plantstore/internal/audit"
+	"plantstore/internal/sqlite"
 	"plantstore/internal/store"
 )
 
@@ -24,8 +25,23 @@ func (p *program) audit(ctx context.Context, engine store.Engine, action audit.A
 }
 
 // auditReading is audit for a command that only reads the store: it opens the store for the entry. An entry is not
-// possible in a store that is not writable; a store of an older schema has no log.
+// possible in a store that is not writable, nor in a backup, which must stay equal to its manifest.
 func (p *program) auditReading(ctx context.Context, s *settings, action audit.Action, details ...audit.Detail) {
+	if !s.db.isDatabase() {
+		backup, err := sqlite.IsBackup(s.db.path)
+		if err == nil && backup {
+			err = fmt.Errorf("%s is a backup, which stays as it is", s.db)
+		}
+		if err != nil {
+			p.warnUnaudited(err)
+			return
+		}
+	}
+	p.auditClosed(ctx, s, action, details...)
+}
+
+// auditClosed is audit for a store that is not open. A store of an older schema has no log.
+func (p *program) auditClosed(ctx context.Context, s *settings, action audit.Action, details ...audit.Detail) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commandAuditMax)
 	defer cancel()
 	reader, err := p.openCommand(ctx, s, engineOptions{readOnly: true})

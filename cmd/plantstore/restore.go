@@ -72,7 +72,7 @@ func (p *program) restore(ctx context.Context, s *settings, from, db string, o *
 	}
 	progress.end()
 	if err == nil {
-		p.auditReading(ctx, s, audit.StoreRestore, backupDetails(from, m)...)
+		p.auditClosed(ctx, s, audit.StoreRestore, backupDetails(from, m)...)
 	}
 	var usage *usageError
 	switch {

@@ -164,6 +164,12 @@ func VerifyFile(ctx context.Context, path string, progress func(plants int64)) (
 	return v, cmp.Or(ctx.Err(), err)
 }
 
+// IsBackup reports whether the file at path is a backup, or a restored store that no process has written since.
+func IsBackup(path string) (bool, error) {
+	inWAL, err := usesWAL(realPath(path))
+	return !inWAL, err
+}
+
 // usesWAL reports whether a database file is in WAL mode, by its header
 // (https://sqlite.org/fileformat2.html#file_format_version_numbers). A store is in WAL
 // mode, a backup is not.
