@@ -73,8 +73,9 @@ var testsMayAdd = []string{storetest, embeddedEngine, pgtest, certstest, oidctes
 
 // testsOfMayAdd are the packages that the tests of one package may import beyond testsMayAdd.
 var testsOfMayAdd = map[string][]string{
-	"internal/move": {"internal/plant", "internal/postgres"},
-	"internal/acme": {"internal/postgres"},
+	"internal/move":   {"internal/plant", "internal/postgres"},
+	"internal/acme":   {"internal/postgres"},
+	"internal/server": {"internal/oidc"},
 }
 
 // onlyStandardLibrary are the packages that import no other module, because most packages import them.

@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -12,6 +13,8 @@ import (
 
 	"plantstore/internal/audit"
 	"plantstore/internal/auth"
+	"plantstore/internal/oidc"
+	"plantstore/internal/oidc/oidctest"
 	"plantstore/internal/server"
 	"plantstore/internal/store"
 )
@@ -23,6 +26,7 @@ const (
 	kindInvalid
 	kindOtherScope
 	kindRightScope
+	kindJWT // with the scope
 	kinds
 )
 
@@ -112,11 +116,12 @@ func TestAuthorizationPage(t *testing.T) {
 // everyScope are all scopes, also those of older versions.
 var everyScope = []string{"plants:create", "plants:read", "admin", "metrics"}
 
-// credentials are the headers of requests by kind. Those of the last two kinds depend
-// on the scope.
+// credentials are the headers of requests by kind. Those of the last three kinds
+// depend on the scope.
 type credentials struct {
 	fixed   [kindOtherScope][]string
-	secrets map[string]string // by scopes
+	secrets map[string]string // of tokens by scopes
+	jwts    map[string]string // by scopes
 }
 
 // of returns the headers of a kind for a route with a scope; empty: it is open.
@@ -124,36 +129,73 @@ func (c credentials) of(kind int, scope string) (headers []string) {
 	if kind < kindOtherScope {
 		return c.fixed[kind]
 	}
-	for scopes, secret := range c.secrets {
-		if has := scope == "" || slices.Contains(strings.Fields(scopes), scope); has == (kind == kindRightScope) {
-			headers = append(headers, "Authorization: Bearer "+secret)
+	add := func(byScopes map[string]string, hasScope bool) {
+		for scopes, secret := range byScopes {
+			if has := scope == "" || slices.Contains(strings.Fields(scopes), scope); has == hasScope {
+				headers = append(headers, "Authorization: Bearer "+secret)
+			}
 		}
+	}
+	switch kind {
+	case kindOtherScope:
+		add(c.secrets, false)
+		add(c.jwts, false)
+	case kindRightScope:
+		add(c.secrets, true)
+	default:
+		add(c.jwts, true)
 	}
 	return headers
 }
 
-// startWithCredentials starts a server with profiles, and with tokens of each scope,
-// of all scopes and of all but one.
+// startIssuer starts an issuer of JWTs, and returns the function that verifies them.
+func startIssuer(t *testing.T) (*oidctest.Issuer, store.VerifyJWT) {
+	t.Helper()
+	issuer, stop := oidctest.Start()
+	t.Cleanup(stop)
+	config := oidc.Config{Issuer: issuer.URL, Audience: oidctest.Audience, Scopes: map[string]auth.Scopes{}}
+	for _, scope := range everyScope {
+		config.Scopes[scope] = scopesOf(t, scope)
+	}
+	verifier, err := oidc.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(verifier.Close)
+	return issuer, verifier.Verify
+}
+
+// scopeSets returns no scope, every scope, all scopes, and all but one.
+func scopeSets() []string {
+	all := strings.Join(everyScope, " ")
+	sets := append([]string{"", all}, everyScope...)
+	for _, scope := range everyScope {
+		rest := strings.Fields(strings.Replace(all, scope, "", 1))
+		sets = append(sets, strings.Join(rest, " "))
+	}
+	return sets
+}
+
+// startWithCredentials starts a server with profiles, and with tokens and JWTs of the
+// scopes of scopeSets.
 func startWithCredentials(t *testing.T, adminOpen bool) (*harness, credentials) {
 	t.Helper()
-	c := credentials{secrets: map[string]string{}}
-	expired, revoked := "", ""
+	c := credentials{secrets: map[string]string{}, jwts: map[string]string{}}
+	expired, revoked, now := "", "", time.Now()
+	issuer, verify := startIssuer(t)
 	h := start(t, func(s *setup) {
-		s.pprof, s.adminOpen = true, adminOpen
+		s.pprof, s.adminOpen, s.jwt = true, adminOpen, verify
 		s.seed = func(e store.Engine) {
-			all := strings.Join(everyScope, " ")
-			sets := append([]string{"", all}, everyScope...)
-			for _, scope := range everyScope {
-				rest := strings.Fields(strings.Replace(all, scope, "", 1))
-				sets = append(sets, strings.Join(rest, " "))
-			}
-			for i, scopes := range sets {
+			for i, scopes := range scopeSets() {
 				c.secrets[scopes] = mint(t, e, auth.Token{Name: fmt.Sprint("scopes", i), Scopes: scopesOf(t, scopes)})
+				c.jwts[scopes] = issuer.JWT(now, oidctest.Object{"scope": scopes, "jti": fmt.Sprint(i)})
 			}
-			every := scopesOf(t, all)
-			expired = mint(t, e, auth.Token{Name: "ended", Scopes: every, ExpiresAt: time.Now().Add(-time.Second)})
+			every := scopesOf(t, strings.Join(everyScope, " "))
+			expired = mint(t, e, auth.Token{Name: "ended", Scopes: every, ExpiresAt: now.Add(-time.Second)})
 			revoked = mint(t, e, auth.Token{Name: "revoked", Scopes: every})
-			if _, err := e.RevokeTokens(t.Context(), store.Selector{Name: "revoked"}, time.Now(), audit.Origin{}); err != nil {
+			_, err := e.RevokeTokens(t.Context(), store.Selector{Name: "revoked"}, now, audit.Origin{})
+			_, errJWT := e.RevokeIdentity(t.Context(), auth.NewRevokedJWT(issuer.URL, "revoked", now), 1, audit.Origin{})
+			if err := errors.Join(err, errJWT); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -162,7 +204,10 @@ func startWithCredentials(t *testing.T, adminOpen bool) (*harness, credentials) 
 	c.fixed[kindMalformed] = []string{"Authorization: Bearer", "+Authorization: Bearer x", "Authorization: Bearer a b"}
 	for _, secret := range []string{
 		auth.Mint(), expired, revoked, h.token + "0", h.token[:20], "x", strings.Repeat("x", 4000),
-		"eyJhbGciOiJub25lIn0.eyJzY29wZSI6ImFkbWluIG1ldHJpY3MifQ.", // an unsigned JWT
+		"eyJhbGciOiJub25lIn0.eyJzY29wZSI6ImFkbWluIG1ldHJpY3MifQ.", // unsigned
+		issuer.JWT(now, oidctest.Object{"scope": "admin metrics plants:create", "jti": "revoked"}),
+		issuer.JWT(now, oidctest.Object{"scope": "admin metrics plants:create", "exp": now.Add(-time.Hour).Unix()}),
+		issuer.JWT(now, oidctest.Object{"scope": "admin metrics plants:create", "aud": "https://other.example"}),
 	} {
 		c.fixed[kindInvalid] = append(c.fixed[kindInvalid], "Authorization: Bearer "+secret)
 	}

@@ -36,6 +36,7 @@ type setup struct {
 	token       string // secret of a token in the file; empty: a new token
 	seed        func(store.Engine)
 	wrap        func(store.Engine) store.Engine // wraps the real engine; nil: none
+	jwt         store.VerifyJWT
 	queue       store.Limits
 	limits      server.Limits
 	connections listen.Limits // of the public listener
@@ -114,7 +115,7 @@ func start(t testing.TB, change ...func(*setup)) *harness {
 		engine = s.wrap(engine)
 	}
 	if h.store, err = store.New(
-		t.Context(), store.Config{Engine: engine, Limits: s.queue, Log: log, Metrics: metrics},
+		t.Context(), store.Config{Engine: engine, Limits: s.queue, JWT: s.jwt, Log: log, Metrics: metrics},
 	); err != nil {
 		t.Fatal(err)
 	}
