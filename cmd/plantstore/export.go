@@ -98,6 +98,10 @@ type exportFacts struct {
 }
 
 func (p *program) auditExport(ctx context.Context, s *settings, facts exportFacts, err error) {
+	if errors.Is(err, store.ErrBroken) { // the file may be the only copy of its plants
+		p.warnUnaudited(errors.New("the store is damaged and stays as it is"))
+		return
+	}
 	p.auditReading(ctx, s, audit.PlantsExport, fileDetail(cmp.Or(facts.File, streamArg)),
 		countDetail("plants", facts.Plants), resultDetail(err))
 }
