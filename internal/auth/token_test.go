@@ -106,6 +106,8 @@ func TestLooksLikeSecret(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]bool{
 		auth.Mint(): true, "/plants/" + auth.Mint(): true, auth.Mint()[:10]: true, "pst_": true, "xpst_x": true,
+		"eyJhbGciOiJub25lIn0.eyJ9.AA": true, "a eyJhbGciOiJub25lIn0.e": true, "eyJx eyJhbGciOiJub25lIn0.e": true,
+		"heyJude.example": false, "eyJhbGciOiJub25lIn0": false, "eyJhbGciOiJub25lIn0.": false, "eyJ eyJ.eyJ": false,
 		"": false, "pst": false, "pst-0": false, "PST_0": false, "past_": false,
 	} {
 		if got := auth.LooksLikeSecret(in); got != want {
