@@ -94,7 +94,7 @@ func (s *crowdedServer) beside(t *testing.T, count int, kind string) (ratio floa
 	alone := p99(t, s.URL, s.token, s.from)
 	stop := besiege(t, s.URL, count, hostile[kind])
 	const accepted, evicted = 2 * time.Second, 6 * time.Second // by then
-	for since := time.Now(); ; time.Sleep(100 * time.Millisecond) {
+	for since := time.Now(); ; <-time.After(100 * time.Millisecond) {
 		open = s.open(t)
 		if took := time.Since(since); took > evicted || took > accepted && open <= incompleteMax+1 {
 			break
