@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
+	"strconv"
 	"time"
 )
 
@@ -64,6 +66,7 @@ func Verify(ends Ends, rows iter.Seq2[Row, error]) error {
 type verifier struct {
 	last   Link
 	lastAt time.Time // zero before the first row
+	pruned bool      // a row says that the entries up to the anchor were pruned
 }
 
 // add checks that a row follows the last one.
@@ -79,7 +82,20 @@ func (v *verifier) add(row Row, ends Ends) *Fault {
 	}
 	e, fault := row.check(v.last)
 	v.last, v.lastAt = row.Link(), e.Time
+	v.pruned = v.pruned || e.prunes(ends.Anchor)
 	return fault
+}
+
+// PrunedTo returns the details of the event of Prune that name the newest entry that was pruned.
+func PrunedTo(to Link) []Detail {
+	return []Detail{{"to_hash", to.Hash.String()}, {"to_sequence", strconv.FormatInt(to.Sequence, 10)}}
+}
+
+// prunes reports whether the entry says that the entries up to another one were pruned.
+func (e Entry) prunes(to Link) bool {
+	return e.Action == Prune && !slices.ContainsFunc(PrunedTo(to), func(d Detail) bool {
+		return !slices.Contains(e.Details, d)
+	})
 }
 
 // Follows returns nil if the row is whole and is the next one after an entry, else a *Fault.
@@ -115,8 +131,13 @@ func (r Row) check(last Link) (Entry, *Fault) {
 // end checks that the last row is the head.
 func (v *verifier) end(ends Ends) *Fault {
 	switch {
-	case v.last == ends.Head:
+	case v.last == ends.Head && (v.pruned || ends.Anchor == Link{}):
 		return nil
+	case v.last == ends.Head: // an engine prunes and appends the entry in one transaction
+		return &Fault{
+			ends.Anchor.Sequence, time.Time{}, ErrMissing,
+			fmt.Sprintf("no entry says that the entries up to %d were pruned", ends.Anchor.Sequence),
+		}
 	case v.last.Sequence < ends.Head.Sequence:
 		return &Fault{
 			v.last.Sequence + 1, v.lastAt, ErrMissing,

@@ -51,11 +51,8 @@ func Migrated(from, to int, by audit.Origin) audit.Event {
 
 // Pruned returns the event of a removal of the entries up to an entry.
 func Pruned(to audit.Link, removed int64, by audit.Origin) audit.Event {
-	return audit.Event{Time: time.Now(), Action: audit.Prune, Origin: by, Details: []audit.Detail{
-		{Key: "removed", Value: strconv.FormatInt(removed, 10)},
-		{Key: "to_sequence", Value: strconv.FormatInt(to.Sequence, 10)},
-		{Key: "to_hash", Value: to.Hash.String()},
-	}}
+	details := append(audit.PrunedTo(to), audit.Detail{Key: "removed", Value: strconv.FormatInt(removed, 10)})
+	return audit.Event{Time: time.Now(), Action: audit.Prune, Origin: by, Details: details}
 }
 
 func tokenDetails(t auth.Token) []audit.Detail {

@@ -255,6 +255,15 @@ var tampering = []struct {
 	{"UPDATE STATE SET pruned_hash = audit_hash", audit.ErrChanged, 3},
 	{"UPDATE STATE SET pruned_sequence = NULL, pruned_hash = NULL", audit.ErrMissing, 1},
 	{"UPDATE STATE SET pruned_sequence = 4; DELETE FROM plantstore_audit WHERE sequence < 5", audit.ErrChanged, 5},
+	{
+		"UPDATE STATE SET pruned_sequence = 4, pruned_hash = (SELECT hash FROM plantstore_audit WHERE sequence = 4); " +
+			"DELETE FROM plantstore_audit WHERE sequence < 5",
+		audit.ErrMissing, 4,
+	},
+	{
+		"UPDATE STATE SET pruned_sequence = audit_sequence, pruned_hash = audit_hash; DELETE FROM plantstore_audit",
+		audit.ErrMissing, 6,
+	},
 }
 
 func testTampering(t *testing.T, s Store) {
