@@ -10,6 +10,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"plantstore/internal/audit"
 	"plantstore/internal/auth"
 	"plantstore/internal/move"
 	"plantstore/internal/store"
@@ -28,6 +29,36 @@ func (h hanging) PutTokens(ctx context.Context, tokens []auth.Token) error {
 		return ctx.Err()
 	}
 	return h.Engine.PutTokens(ctx, tokens)
+}
+
+// counting is a destination that counts the tokens of each call.
+type counting struct {
+	storetest.Engine
+	tokens *[]int
+}
+
+func (c counting) PutTokens(ctx context.Context, tokens []auth.Token) error {
+	*c.tokens = append(*c.tokens, len(tokens))
+	return c.Engine.PutTokens(ctx, tokens)
+}
+
+// TestTokensInPause shows that the write pause copies only the tokens that have changed during the move.
+func TestTokensInPause(t *testing.T) {
+	t.Parallel()
+	everyWay(t, func(t *testing.T, fromPlace, toPlace place) {
+		from, to := fromPlace(t), toPlace(t)
+		seed(t, from)
+		var tokens []int
+		c := config(from, counting{to, &tokens})
+		c.Announce = func() {
+			_, err := from.RevokeTokens(t.Context(), store.Selector{ID: 1}, start, audit.Origin{})
+			must(t, err)
+		}
+		_, err := move.Run(t.Context(), c)
+		must(t, err)
+		equal(t, "tokens of each call", tokens, []int{3, 1})
+		equal(t, "tokens of the new store", contentOf(t, to).Tokens, contentOf(t, from).Tokens)
+	})
 }
 
 // TestPauseEnds shows that the write pause ends although the destination does not

@@ -241,12 +241,19 @@ func (m *mover) begin(ctx context.Context) error {
 	return nil
 }
 
+// putTokens copies the tokens that the destination does not have, or has with other times. A store can have 100,000
+// subjects of an issuer, and the write pause is too short to copy all of them again.
 func (m *mover) putTokens(ctx context.Context) error {
-	tokens, err := m.From.Tokens(ctx)
-	if err != nil {
+	tokens, errFrom := m.From.Tokens(ctx)
+	copied, errTo := m.To.Tokens(ctx)
+	if err := errors.Join(errFrom, errTo); err != nil {
 		return err
 	}
-	return m.To.PutTokens(ctx, tokens)
+	same := make(map[auth.Token]bool, len(copied))
+	for _, t := range copied {
+		same[t] = true
+	}
+	return m.To.PutTokens(ctx, slices.DeleteFunc(tokens, func(t auth.Token) bool { return same[t] }))
 }
 
 // finish copies captured plants until a round has less than a chunk. Then it makes
