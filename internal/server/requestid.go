@@ -30,5 +30,6 @@ func newRequestID() string {
 // response: 1 to 128 characters of a small set, and not a token.
 func validID(id string) bool {
 	const bytesMax = 128
-	return id != "" && len(id) <= bytesMax && alphanumericOr(id, "._~+/=:@-") && !auth.LooksLikeSecret(strings.ToLower(id))
+	return id != "" && len(id) <= bytesMax && alphanumericOr(id, "._~+/=:@-") &&
+		!auth.LooksLikeSecret(id) && !auth.LooksLikeSecret(strings.ToLower(id)) // a JWT is case-sensitive
 }

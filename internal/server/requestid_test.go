@@ -37,6 +37,7 @@ func testRequestID(t *testing.T, over func(*setup)) {
 		{"twice", []string{"+X-Request-Id: a"}, ""},
 		{"twice the same", []string{"X-Request-Id: a", "+X-Request-Id: a"}, ""},
 		{"a token", []string{"X-Request-Id: " + auth.Mint()}, ""},
+		{"part of a JWT", []string{"X-Request-Id: eyJhbGciOiJFUzI1NiJ9.eyJpc3MiOiJodHRwczovL2xvZ2luIn0"}, ""},
 		{"part of a token", []string{"X-Request-Id: a/pst_0"}, ""},
 	} {
 		c := h.dial(t, h.public)
