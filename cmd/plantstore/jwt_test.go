@@ -201,7 +201,7 @@ func TestJWTRevocation(t *testing.T) {
 	now := time.Now()
 	first := issuer.JWT(now, oidctest.Object{"jti": "first"})
 	second := issuer.JWT(now, oidctest.Object{"jti": "second"})
-	third := issuer.JWT(now, oidctest.Object{"jti": "third"})
+	third := issuer.JWT(now, oidctest.Object{"jti": "third", "groups": strings.Repeat("g", 5000)}) // near the limit
 	later := issuer.JWT(now, oidctest.Object{"jti": "later", "iat": now.Add(58 * time.Second).Unix()})
 	for _, s := range servers {
 		for _, jwt := range []string{first, second, third, later} {

@@ -65,7 +65,7 @@ need --oidc-issuer, or the settings file of the server.`,
 
 // readToken reads the first line of a file, or of standard input.
 func (p *program) readToken(ctx context.Context, file string) (string, error) {
-	const bytesMax = 4 << 10
+	const bytesMax = 16 << 10 // a JWT has at most 8 KiB
 	from := interruptible(ctx, p.stdin)
 	if file != streamArg {
 		f, err := openInput(ctx, file)
