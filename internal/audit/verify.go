@@ -135,7 +135,9 @@ func (v *verifier) end(ends Ends) *Fault {
 		return nil
 	case v.last == ends.Head: // an engine prunes and appends the entry in one transaction
 		return &Fault{
-			ends.Anchor.Sequence, time.Time{}, ErrMissing,
+			ends.Anchor.Sequence,
+			time.Time{},
+			ErrMissing,
 			fmt.Sprintf("no entry says that the entries up to %d were pruned", ends.Anchor.Sequence),
 		}
 	case v.last.Sequence < ends.Head.Sequence:

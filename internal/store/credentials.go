@@ -155,17 +155,25 @@ func (c *credentials) saveUses(ctx context.Context) {
 
 // authenticateKnown does not poll for an unknown token.
 func (c *credentials) authenticateKnown(ctx context.Context, credential string, now time.Time) (auth.Principal, error) {
-	// After the clock was set back, the last poll is in the future, and its age is
-	// unknown. The monotonic clock is no alternative: it stops while the machine sleeps.
-	if age := c.age(now); age < 0 || age > staleAfter {
-		if err := c.poll(ctx, now); err != nil {
-			return auth.Principal{}, c.unreadable(err)
-		}
+	if err := c.refresh(ctx, now); err != nil {
+		return auth.Principal{}, err
 	}
 	if c.isJWT(credential) {
 		return c.authenticateJWT(ctx, credential, now, false)
 	}
 	return c.keyring.Authenticate(credential, now)
+}
+
+// refresh polls if the last poll is too old at that time.
+func (c *credentials) refresh(ctx context.Context, now time.Time) error {
+	// After the clock was set back, the last poll is in the future, and its age is
+	// unknown. The monotonic clock is no alternative: it stops while the machine sleeps.
+	if age := c.age(now); age < 0 || age > staleAfter {
+		if err := c.poll(ctx, now); err != nil {
+			return c.unreadable(err)
+		}
+	}
+	return nil
 }
 
 func (c *credentials) isJWT(credential string) bool {

@@ -68,6 +68,27 @@ func TestStaleTokens(t *testing.T) {
 	})
 }
 
+// TestStaleAfterKeys has the engine fail while a JWT waits for the keys of its issuer.
+func TestStaleAfterKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		claims := auth.NewClaims(auth.Claims{Issuer: "i", Subject: "s", ID: "j", Name: "a", Scopes: auth.ScopeCreate})
+		e := &stub{tokens: []auth.Token{claims.Token(time.Now())}}
+		verify := func(context.Context, string, time.Time, bool) (*auth.Claims, error) {
+			e.change(func(e *stub) { e.err = errors.New("disk") })
+			time.Sleep(5 * time.Second) //nolint:forbidigo // the bubble's clock, not a wait
+			return claims, nil
+		}
+		s, err := store.New(t.Context(), store.Config{Engine: e, JWT: verify, Limits: limits})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		if _, err := s.Authenticate(t.Context(), "a.b.c"); codeOf(err) != plant.CodeStoreUnavailable {
+			t.Errorf("got %v, although a revocation cannot be read", err)
+		}
+	})
+}
+
 // TestClockSetBack shows that a revocation takes effect also when the last poll seems to be
 // in the future.
 func TestClockSetBack(t *testing.T) {

@@ -22,8 +22,7 @@ const (
 	RevokedJWTsMax = 10_000
 )
 
-// authenticateJWT returns the principal of a JWT. The caller has checked the age of the
-// keyring.
+// authenticateJWT returns the principal of a JWT.
 func (c *credentials) authenticateJWT(
 	ctx context.Context, token string, now time.Time, fetch bool,
 ) (auth.Principal, error) {
@@ -36,6 +35,9 @@ func (c *credentials) authenticateJWT(
 			Code:    plant.CodeStoreUnavailable,
 			Message: "nothing was stored because the server has no keys of the issuer of this token yet; send the request again",
 		}
+	}
+	if err := c.refresh(ctx, time.Now()); err != nil { // the verifier may have waited for keys
+		return auth.Principal{}, err
 	}
 	principal, registered, err := c.keyring.AuthenticateJWT(claims, now)
 	if err != nil || registered || principal.Scopes == 0 { // without a scope it can do nothing that the store records
