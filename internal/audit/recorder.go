@@ -15,7 +15,7 @@ import (
 const (
 	pendingMax  = 1000 // events that wait for the store
 	refusalsMax = 1000 // actors and scopes that are counted at the same time
-	signInsMax  = 1000 // actors whose last sign-in is known
+	signInsMax  = 1000 // actors and addresses whose last sign-in is known
 
 	refusalsEvery = time.Minute
 	signInEvery   = time.Hour
@@ -33,7 +33,7 @@ type Recorder struct {
 	lost     int  // events that exceeded a limit
 	failing  bool // the last attempt failed, so the next one is that of the ticker
 	refusals map[refusal]*refused
-	signIns  map[Actor]time.Time // the last entry of each actor
+	signIns  map[signIn]time.Time // the last entry of each
 
 	flushing sync.Mutex    // held by the goroutine that appends
 	wake     chan struct{} // buffers one signal that events are pending
@@ -54,11 +54,17 @@ type refused struct {
 	last  Origin // of the last request
 }
 
+// signIn is an actor at an address: who has stolen a credential usually has another address than its owner.
+type signIn struct {
+	actor   Actor
+	address string
+}
+
 // NewRecorder returns a Recorder and starts its goroutine. appendTo is AppendAudit of an engine. The caller
 // closes the Recorder. log must not be nil.
 func NewRecorder(appendTo func(ctx context.Context, events ...Event) error, log *slog.Logger) *Recorder {
 	r := &Recorder{
-		append: appendTo, log: log, refusals: map[refusal]*refused{}, signIns: map[Actor]time.Time{},
+		append: appendTo, log: log, refusals: map[refusal]*refused{}, signIns: map[signIn]time.Time{},
 		wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
 	}
 	go r.run() // ends when Close is called, which waits for it
@@ -111,26 +117,28 @@ func (r *Recorder) Refused(by Origin, scope string) {
 	c.last = by
 }
 
-// SignedIn records the first use of a credential in an hour.
+// SignedIn records the first use of a credential in an hour from an address.
 func (r *Recorder) SignedIn(by Origin) {
 	if r == nil {
 		return
 	}
 	now := time.Now()
+	key := signIn{by.Actor, by.Address}
 	r.mu.Lock()
-	last, known := r.signIns[by.Actor]
+	defer r.mu.Unlock()
+	last, known := r.signIns[key]
 	if known && now.Sub(last) < signInEvery {
-		r.mu.Unlock()
 		return
 	}
 	if !known && len(r.signIns) >= signInsMax {
-		maps.DeleteFunc(r.signIns, func(_ Actor, last time.Time) bool { return now.Sub(last) >= signInEvery })
+		maps.DeleteFunc(r.signIns, func(_ signIn, last time.Time) bool { return now.Sub(last) >= signInEvery })
 	}
-	if known || len(r.signIns) < signInsMax { // else each use has an entry
-		r.signIns[by.Actor] = now
+	if !known && len(r.signIns) >= signInsMax { // a client with many addresses must not fill the store
+		r.lost++
+		return
 	}
+	r.signIns[key] = now
 	r.add(Event{Time: now, Action: SignIn, Origin: by})
-	r.mu.Unlock()
 	r.signal()
 }
 
