@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	"plantstore/internal/audit"
 	"plantstore/internal/sqlite"
+	"plantstore/internal/store"
 )
 
 // TestAuditDetailsHideSecrets shows that the entry of a start has no secret of a setting.
@@ -50,6 +52,25 @@ func TestAuditDetailsHideSecrets(t *testing.T) {
 	sealed, err := audit.Seal(audit.Link{}, audit.Event{Action: "x", Details: s.auditDetails(p)}).Entry()
 	if err != nil || len(sealed.Details) != len(s.auditDetails(p)) {
 		t.Errorf("%d details of %d fit an entry, %v", len(sealed.Details), len(s.auditDetails(p)), err)
+	}
+}
+
+// TestPruneDamagedAudit shows that a prune removes no entry of a log that lacks one.
+func TestPruneDamagedAudit(t *testing.T) {
+	t.Parallel()
+	rows := make([]audit.Row, 3)
+	last := audit.Link{}
+	for i := range rows {
+		rows[i] = audit.Seal(last, audit.Event{Action: "x"})
+		last = rows[i].Link()
+	}
+	before := time.Now()
+	if n, err := olderRows(audit.Link{}, rows, before); n != 3 || err != nil {
+		t.Errorf("a whole log: %d, %v", n, err)
+	}
+	rows[1] = rows[2]
+	if n, err := olderRows(audit.Link{}, rows[:2], before); n != 0 || !errors.Is(err, store.ErrAuditFault) {
+		t.Errorf("a log without entry 2: %d, %v", n, err)
 	}
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -79,7 +80,12 @@ func pruneAudit(
 		if err != nil {
 			return removed, err
 		}
-		n, err := olderRows(rows, before)
+		n, err := olderRows(ends.Anchor, rows, before)
+		if err != nil {
+			if now, errEnds := engine.AuditEnds(ctx); errEnds == nil && now.Anchor != ends.Anchor {
+				continue // another server has pruned between the two reads
+			}
+		}
 		if err != nil || n == 0 {
 			return removed, err
 		}
@@ -91,12 +97,17 @@ func pruneAudit(
 	}
 }
 
-// olderRows returns the number of rows before the first one that is not before a time.
-func olderRows(rows []audit.Row, before time.Time) (n int, err error) {
+// olderRows returns the number of rows before the first one that is not before a time. The rows follow an entry. It
+// returns an error for a damaged row, because verify could not detect the damage after the row is removed.
+func olderRows(last audit.Link, rows []audit.Row, before time.Time) (n int, err error) {
 	for _, row := range rows {
+		if err := row.Follows(last); err != nil {
+			return 0, fmt.Errorf("%w: %w", store.ErrAuditFault, err)
+		}
+		last = row.Link()
 		e, err := row.Entry()
 		if err != nil {
-			return 0, store.ErrAuditFault
+			return 0, err
 		}
 		if !e.Time.Before(before) {
 			break
