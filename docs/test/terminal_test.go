@@ -97,6 +97,22 @@ func (t *terminal) output() string {
 	return string(text[min(t.read, int64(len(text))):])
 }
 
+// untilLogged repeats a script that searches the journal until it succeeds, for up to 5 s: servers write their log
+// lines after the response, and the journal stores them later.
+const untilLogged = `set +e
+for _ in {1..50}; do
+output=$(set -e
+%s
+)
+code=$?
+[ $code = 0 ] && break
+sleep 0.1
+done
+set -e
+printf '%%s\n' "$output"
+[ $code = 0 ]
+`
+
 // execute runs a script. In the first terminal it waits for the end of the script; in another one it returns when the
 // output that the page shows has appeared, and the script may still run.
 func (t *terminal) execute(s step) error {
@@ -112,7 +128,10 @@ func (t *terminal) execute(s step) error {
 	t.read, t.last = int64(len(text)), s
 	script := filepath.Join(t.dir, "script-"+s.Terminal+"-"+strconv.Itoa(s.Line))
 	body := s.Text
-	if s.Exit != 0 { // in a shell of its own, so that the terminal survives the failure
+	switch {
+	case strings.Contains(s.Text, "journalctl"):
+		body = fmt.Sprintf(untilLogged, s.Text)
+	case s.Exit != 0: // in a shell of its own, so that the terminal survives the failure
 		const check = "set +e\n(set -e\n%s\n)\ncode=$?\nset -e\n" +
 			"[ $code = %d ] || { echo \"exit code $code, want %[2]d\"; exit 99; }\n"
 		body = fmt.Sprintf(check, s.Text, s.Exit)
