@@ -38,6 +38,9 @@ func parse(token string) (t parsed, err error) {
 	if t.header, err = decodeObject(parts[0]); err != nil {
 		return t, fmt.Errorf("header: %w", err)
 	}
+	if !strings.HasPrefix(parts[0], "eyJ") { // {" in base64url, by which auth.LooksLikeSecret recognizes a JWT
+		return t, errors.New("header: it has white space before its first member")
+	}
 	if t.claims, err = decodeObject(parts[1]); err != nil {
 		return t, fmt.Errorf("claims: %w", err)
 	}

@@ -61,6 +61,7 @@ func badForms(i *Issuer, k Keys, now time.Time) []BadJWT {
 	last := strings.IndexByte(bits, good[len(good)-1])
 	const empty = "signature: it is empty or not base64url"
 	const notBase64, notJSON = "it is not base64url", "it is not JSON in UTF-8"
+	const space = "header: it has white space before its first member"
 	const twice, invalid = "it has two members of the same name", "the signature is invalid"
 	return []BadJWT{
 		{"no signature", parts[0] + "." + parts[1] + ".", empty},
@@ -85,6 +86,8 @@ func badForms(i *Issuer, k Keys, now time.Time) []BadJWT {
 		{"invalid UTF-8", k.EC.SignText(header, with("web-shop", "web\xff")), "claims: " + notJSON},
 		{"member twice", k.EC.SignText(header, with("{", `{"sub":"admin",`)), "claims: " + twice},
 		{"member twice by an escape", k.EC.SignText(header, with("{", `{"\u0073ub":"admin",`)), "claims: " + twice},
+		{"header after white space", k.EC.SignText(" "+header, claims), space},
+		{"header with white space", k.EC.SignText(strings.Replace(header, "{", "{ ", 1), claims), space},
 		{"header member twice", k.EC.SignText(strings.Replace(header, "{", `{"alg":"none",`, 1), claims), "header: " + twice},
 		{
 			"deep claims", k.EC.SignText(header, with("{", `{"a":`+strings.Repeat("[", 9)+strings.Repeat("]", 9)+",")),
