@@ -25,25 +25,32 @@ import (
 
 var long = flag.Bool("long", false, "run more rounds, and fail on slow responses, which the short form only logs")
 
-// endless has a queue without a limit.
-var endless = rig.Weakness{
-	File: "internal/store/writer.go",
-	Old:  "\tcase len(b.creates) >= w.limit.QueueMax || b.bytes+bytes > w.limit.Bytes:\n",
-	New:  "\tcase len(b.creates) < 0:\n",
+// endless is a queue without a limit.
+var endless = []rig.Weakness{
+	{
+		File: "internal/store/writer.go",
+		Old:  "\tcase len(b.creates) >= w.limit.QueueMax || b.bytes+bytes > w.limit.Bytes:\n",
+		New:  "\tcase len(b.creates) < 0:\n",
+	},
+	{
+		File: "internal/store/share.go",
+		Old:  "\tif has.plants < sharePerFree*freePlants && has.bytes < sharePerFree*freeBytes {\n",
+		New:  "\tif has.plants >= 0 {\n",
+	},
 }
 
 // forgetful stores the plants that it refuses.
-var forgetful = rig.Weakness{
-	File: "internal/store/writer.go",
-	Old:  "\t\treturn nil, 0, &plant.Error{\n\t\t\tCode:    plant.CodeQueueFull,",
-	New:  "\t\tb.creates = append(b.creates, c)\n\t\treturn nil, 0, &plant.Error{\n\t\t\tCode:    plant.CodeQueueFull,",
-}
+var forgetful = []rig.Weakness{{
+	File: "internal/store/share.go",
+	Old:  "\tw.metrics.refusedShare.Inc()\n",
+	New:  "\tw.metrics.refusedShare.Inc()\n\tb.creates = append(b.creates, c)\n",
+}}
 
 // TestControl shows that the checks of TestFullQueue detect weaknesses.
 func TestControl(t *testing.T) {
 	t.Parallel()
-	for name, weak := range map[string]rig.Weakness{"endless": endless, "forgetful": forgetful} {
-		if faults := crowded(t, rig.Build(t, weak)); len(faults) == 0 {
+	for name, weak := range map[string][]rig.Weakness{"endless": endless, "forgetful": forgetful} {
+		if faults := crowded(t, rig.Build(t, weak...)); len(faults) == 0 {
 			t.Errorf("%s: not detected", name)
 		}
 	}
@@ -291,8 +298,8 @@ func stuck(t *testing.T, admin string, count int) {
 	})
 }
 
-// TestFewDescriptors exhausts the descriptors of a server. The server serves again
-// when they are free, and has all acknowledged plants.
+// TestFewDescriptors exhausts the descriptors of a server. The server evicts idle
+// connections, so it serves a client that retries, and has all acknowledged plants.
 func TestFewDescriptors(t *testing.T) {
 	t.Parallel()
 	prlimit, err := exec.LookPath("prlimit")
@@ -309,27 +316,30 @@ func TestFewDescriptors(t *testing.T) {
 		t.Fatalf("before: %v, %d", o, status)
 	}
 	stop := besiege(t, server.URL, 100, hostile["idle"])
-	if o, status := c.Create(t.Context(), server.URL, 2, "during"); o != rig.Stored {
-		t.Errorf("on an open connection: %v, %d", o, status)
-	}
+	stores(t, server, c, 2, "during")
 	stop()
-	fresh := &rig.Client{Token: token}
-	for deadline := time.Now().Add(10 * time.Second); ; {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		o, _ := fresh.Create(ctx, server.URL, 3, "after")
-		cancel()
-		if o == rig.Stored {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the server did not serve again within 10 s:\n%s", server.Log())
-		}
-	}
+	stores(t, server, &rig.Client{Token: token}, 3, "after")
 	if code := server.Stop(); code != 0 {
 		t.Errorf("the server ended with code %d:\n%s", code, server.Log())
 	}
 	plants, err := rig.Export(t, program, db)
 	if err != nil || len(plants) != 3 {
 		t.Errorf("stored: %v, %v", plants, err)
+	}
+}
+
+// stores sends a plant until the server acknowledges it, for at most 10 s.
+func stores(t *testing.T, server *rig.Server, c *rig.Client, id int64, name string) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); ; {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		o, _ := c.Create(ctx, server.URL, id, name)
+		cancel()
+		if o == rig.Stored {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: the server did not serve within 10 s:\n%s", name, server.Log())
+		}
 	}
 }
