@@ -54,7 +54,7 @@ type refused struct {
 	last  Origin // of the last request
 }
 
-// signIn is an actor at an address: who has stolen a credential usually has another address than its owner.
+// signIn is an actor at an address. A thief of a credential usually has another address than its owner.
 type signIn struct {
 	actor   Actor
 	address string
