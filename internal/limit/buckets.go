@@ -73,15 +73,16 @@ func (b *Buckets[K]) take(fullAt, now time.Duration) (Level, time.Duration) {
 	return Level{Units: int((b.depth - missing) / b.interval), FullIn: missing}, now + missing
 }
 
-// Return returns a unit that Take took.
-func (b *Buckets[K]) Return(key K) {
+// Wait returns the time until the bucket of a key has a unit, 0 if it has one now.
+func (b *Buckets[K]) Wait(key K) time.Duration {
+	now := time.Since(b.start)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if fullAt, ok := b.fullAt[key]; ok {
-		b.fullAt[key] = fullAt - b.interval
-	} else {
-		b.others -= b.interval
+	fullAt, ok := b.fullAt[key]
+	if !ok && !b.reserve(now) {
+		fullAt = b.others
 	}
+	return max(0, fullAt-now+b.interval-b.depth)
 }
 
 // reserve makes room for another key and reports whether there is some. It looks at a

@@ -43,19 +43,26 @@ func TestTake(t *testing.T) {
 	})
 }
 
-func TestReturn(t *testing.T) {
+func TestWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := ofThree(1)
-		for range 10 {
-			check(t, "own bucket", b.Take("a"), limit.Level{Units: 2, FullIn: 20 * time.Second})
-			b.Return("a")
+		wait := func(key string, want time.Duration) {
+			t.Helper()
+			if got := b.Wait(key); got != want {
+				t.Errorf("%s: got %v, want %v", key, got, want)
+			}
 		}
-		b.Take("a")
-		for range 10 {
-			check(t, "shared bucket", b.Take("b"), limit.Level{Units: 2, FullIn: 20 * time.Second})
-			b.Return("b")
+		for _, key := range []string{"own bucket", "shared bucket"} {
+			for range 3 {
+				wait(key, 0)
+				b.Take(key)
+			}
+			wait(key, 20*time.Second)
 		}
+		time.Sleep(20 * time.Second) //nolint:forbidigo // the bubble's clock, not a wait
+		wait("own bucket", 0)
+		wait("a third key", 0)
 	})
 }
 

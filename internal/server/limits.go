@@ -41,11 +41,12 @@ func newFailures(perMinute int, log *slog.Logger) *failures {
 	}
 }
 
-// authenticate returns the principal of a credential. A failed credential counts
-// against the network of the client before the store looks for it in the engine. So
-// the limit bounds the work of the store too. A credential that the store has in memory
-// always works: the clients of a network share its address, and one of them must not
-// lock out the others.
+// authenticate returns the principal of a credential. While the network of the client
+// has too many failures, the store does not look for the credential in the engine, so
+// the limit bounds the work of the store too. A credential counts once it has failed:
+// the first requests with a new token are no failures, however many there are at once.
+// A credential that the store has in memory always works: the clients of a network share
+// its address, and one of them must not lock out the others.
 func (h *handler) authenticate(rec *responseRecorder, r *http.Request, credential string) (auth.Principal, error) {
 	if h.failures == nil {
 		return h.store.Authenticate(r.Context(), credential)
@@ -55,9 +56,9 @@ func (h *handler) authenticate(rec *responseRecorder, r *http.Request, credentia
 		return principal, err
 	}
 	network := limit.NetworkOf(h.proxies.client(r))
-	if level := h.failures.buckets.Take(network); level.Wait > 0 {
+	if wait := h.failures.buckets.Wait(network); wait > 0 {
 		h.failures.refused(h.clientText(r))
-		rec.Header()["Retry-After"] = []string{wholeSeconds(level.Wait)}
+		rec.Header()["Retry-After"] = []string{wholeSeconds(wait)}
 		return auth.Principal{}, &plant.Error{
 			Code: plant.CodeTooManyFailures,
 			Message: "this address sent too many failed credentials; " +
@@ -65,8 +66,8 @@ func (h *handler) authenticate(rec *responseRecorder, r *http.Request, credentia
 		}
 	}
 	principal, err = h.store.Authenticate(r.Context(), credential)
-	if !isInvalid(err) {
-		h.failures.buckets.Return(network) // the token is new, or the store cannot check it
+	if isInvalid(err) {
+		h.failures.buckets.Take(network)
 	}
 	return principal, err
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -128,6 +129,25 @@ func TestNewTokenOfLimitedAddress(t *testing.T) {
 			return
 		}
 		sameLimited(t, got, 60)
+	}
+}
+
+// The first requests with a new token are no failures, even if the server receives more
+// of them at once than it allows failures, before it has read the token.
+func TestNewTokenOfManyClients(t *testing.T) {
+	t.Parallel()
+	h := start(t, func(s *setup) { s.limits.AuthFailures = 1 })
+	for i := range 3 {
+		secret := mint(t, h.engine, auth.Token{Name: fmt.Sprint("new ", i), Scopes: auth.ScopeCreate})
+		var clients sync.WaitGroup
+		for range 20 {
+			clients.Go(func() {
+				if got := h.send(post(`{"id":1,"name":"A"}`, "Authorization: Bearer "+secret)); got.Status != 200 {
+					t.Errorf("got %d, want 200: %s", got.Status, got.Body)
+				}
+			})
+		}
+		clients.Wait()
 	}
 }
 
