@@ -178,8 +178,10 @@ func testPruneAudit(t *testing.T, s Store) {
 func testPutAudit(t *testing.T, s Store) {
 	e, other := open(t, s), open(t, s)
 	anchor := audit.Link{Sequence: 7, Hash: audit.Hash{1}}
-	var rows []audit.Row
-	for last := anchor; len(rows) < 4; last = rows[len(rows)-1].Link() {
+	pruned := event("a")
+	pruned.Action, pruned.Details = audit.Prune, audit.PrunedTo(anchor)
+	rows := []audit.Row{audit.Seal(anchor, pruned)}
+	for last := rows[0].Link(); len(rows) < 4; last = rows[len(rows)-1].Link() {
 		rows = append(rows, audit.Seal(last, event("a")))
 	}
 	filling := store.MoveState{Phase: store.Filling, Other: "a place"}
