@@ -14,6 +14,9 @@ FAULT_PACKAGES := strace e2fsprogs util-linux mount
 DOCS_PACKAGES := caddy curl etcd-server haproxy iproute2 jq nginx nodejs openssh-server openssl passwd patroni pg-auto-failover-cli \
 	postgresql-15-auto-failover prometheus python3 python3-etcd rsync sqlite3 sudo systemd
 
+# A test of JWTs runs oidc-provider of npm. Some packages of nodejs have npm in them, and conflict with Debian's npm.
+NPM_PACKAGE = $(shell command -v npm >/dev/null || echo npm)
+
 # The lowest share of the statements of internal/ that the tests must run, in per cent.
 COVERAGE_MIN := 90.0
 
@@ -45,7 +48,7 @@ test: need lint ## lint, then run all tests with the race detector and check the
 
 .PHONY: check
 check: need ## run the checks that take longer: long forms of tests, pages, benchmark, short faults, release, vulnerabilities
-	@tools/need.sh $(DOCS_PACKAGES)
+	@tools/need.sh $(DOCS_PACKAGES) $(NPM_PACKAGE)
 	cd docs/test && go test -count=1 -parallel 4 .
 	go test -count=1 -timeout=20m ./internal/acme ./internal/dump ./cmd/plantstore
 	go test -count=1 -run=TestInvalidCredentialsTakeTheSameTime ./internal/server
