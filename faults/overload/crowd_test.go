@@ -1,13 +1,8 @@
 package overload
 
 import (
-	"errors"
-	"io"
-	"net/http"
 	"path/filepath"
-	"regexp"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
 
@@ -95,7 +90,7 @@ func (s *crowdedServer) beside(t *testing.T, count int, kind string) (ratio floa
 	stop := besiege(t, s.URL, count, hostile[kind])
 	const accepted, evicted = 2 * time.Second, 6 * time.Second // by then
 	for since := time.Now(); ; <-time.After(100 * time.Millisecond) {
-		open = s.open(t)
+		open = gauge(t, s.Admin, "plantstore_connections_open")
 		if took := time.Since(since); took > evicted || took > accepted && open <= incompleteMax+1 {
 			break
 		}
@@ -104,29 +99,4 @@ func (s *crowdedServer) beside(t *testing.T, count int, kind string) (ratio floa
 	stop()
 	s.from += 10_000
 	return float64(beside) / float64(alone), open
-}
-
-var openConnections = regexp.MustCompile(`(?m)^plantstore_connections_open\{listener="public"\} (\d+)$`)
-
-// open returns the number of open connections of the public listener.
-func (s *crowdedServer) open(t *testing.T) int {
-	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.Admin+"/metrics", http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	response, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := io.ReadAll(response.Body)
-	if err := errors.Join(err, response.Body.Close()); err != nil {
-		t.Fatal(err)
-	}
-	match := openConnections.FindSubmatch(text)
-	if match == nil {
-		t.Fatalf("no open connections in the metrics: %s", text)
-	}
-	n, _ := strconv.Atoi(string(match[1])) // digits
-	return n
 }

@@ -272,25 +272,9 @@ func besiege(t *testing.T, url string, count int, client func(net.Conn, <-chan s
 // they do not read, and their number is stable.
 func stuck(t *testing.T, admin string, count int) {
 	t.Helper()
-	inFlight := regexp.MustCompile(`(?m)^plantstore_http_requests_in_flight\{listener="public"\} (\d+)$`)
 	before, same := 0, 0
 	rig.Within(t, 30*time.Second, 100*time.Millisecond, "the server is blocked on clients that do not read", func() bool {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, admin+"/metrics", http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
-		response, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := io.ReadAll(response.Body)
-		if err := errors.Join(err, response.Body.Close()); err != nil {
-			t.Fatal(err)
-		}
-		n := 0
-		if found := inFlight.FindSubmatch(text); found != nil {
-			n, _ = strconv.Atoi(string(found[1]))
-		}
+		n := gauge(t, admin, "plantstore_http_requests_in_flight")
 		if same++; n != before {
 			before, same = n, 0
 		}
@@ -342,4 +326,27 @@ func stores(t *testing.T, server *rig.Server, c *rig.Client, id int64, name stri
 			t.Fatalf("%s: the server did not serve within 10 s:\n%s", name, server.Log())
 		}
 	}
+}
+
+// gauge returns the value of a metric of the public listener, a whole number.
+func gauge(t *testing.T, admin, name string) int {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, admin+"/metrics", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(response.Body)
+	if err := errors.Join(err, response.Body.Close()); err != nil {
+		t.Fatal(err)
+	}
+	match := regexp.MustCompile(`(?m)^` + name + `\{listener="public"\} (\d+)$`).FindSubmatch(text)
+	if match == nil {
+		t.Fatalf("no %s in the metrics: %s", name, text)
+	}
+	n, _ := strconv.Atoi(string(match[1])) // digits
+	return n
 }
