@@ -29,7 +29,7 @@ type acmeSettings struct {
 	httpListen optionalAddress // empty: tls-alpn-01 instead of http-01
 }
 
-// optionalAddress is an address; the zero value is none.
+// optionalAddress is an address. The zero value is no address.
 type optionalAddress struct{ address }
 
 // Set implements pflag.Value.
