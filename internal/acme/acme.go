@@ -67,6 +67,7 @@ type Source struct {
 	domains []*domain          // in the order of the configuration
 	byName  map[string]*domain // never changes
 
+	transport  *limited // of client
 	challenges challenges
 
 	stop context.CancelFunc
@@ -80,7 +81,7 @@ type domain struct {
 	due         time.Time                       // of the next visit
 	foreign     bool                            // the certificate is from another directory
 	unsaved     []byte                          // text of the certificate while the storage has failed to store it
-	checkedAt   time.Time                       // of the last request for the renewal window
+	checkAt     time.Time                       // of the next request for the renewal window
 	renewAt     time.Time                       // from the renewal window of the CA; zero: unknown
 	unreachable int                             // failures in a row without a response of the CA
 }
@@ -91,7 +92,7 @@ type times struct {
 	storage                    time.Duration // pause after an error of the storage
 	locked                     time.Duration // pause while another replica orders
 	order                      time.Duration // limit of one order
-	window                     time.Duration // between two requests for the renewal window
+	window                     time.Duration // between two requests for the renewal window, unless the CA says otherwise
 	spread                     time.Duration // until the open challenge has reached all replicas
 }
 
@@ -119,10 +120,10 @@ func New(ctx context.Context, c Config) (*Source, error) {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	s := &Source{
-		config: c, log: c.Log, times: defaultTimes, byName: map[string]*domain{},
-		client: &acme.Client{
-			Directory: c.Directory, HTTPClient: newHTTPClient(c.Roots), UserAgent: "plantstore", PollTimeout: pollMax,
-		},
+		config: c, log: c.Log, transport: newTransport(c.Roots), times: defaultTimes, byName: map[string]*domain{},
+	}
+	s.client = &acme.Client{
+		Directory: c.Directory, HTTPClient: newHTTPClient(s.transport), UserAgent: "plantstore", PollTimeout: pollMax,
 	}
 	s.challenges.storage = c.Storage
 	for _, name := range c.Domains {
@@ -216,7 +217,7 @@ func (s *Source) load(ctx context.Context, d *domain) error {
 // install makes handshakes use a certificate.
 func (d *domain) install(certificate *tls.Certificate) {
 	d.certificate.Store(certificate)
-	d.foreign, d.checkedAt, d.renewAt = false, time.Time{}, time.Time{}
+	d.foreign, d.checkAt, d.renewAt = false, time.Time{}, time.Time{}
 }
 
 func (d *domain) certificateKey() string { return "certificate-" + d.name + ".pem" }

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -20,6 +23,7 @@ import (
 	"time"
 
 	"plantstore/internal/acme"
+	"plantstore/internal/certs/certstest"
 )
 
 func TestCheckDomain(t *testing.T) {
@@ -289,6 +293,147 @@ func TestHostileCA(t *testing.T) {
 				t.Errorf("the heap has %d bytes", memory.HeapAlloc)
 			}
 		})
+	}
+}
+
+// fakeCA is a CA that responds with its directory, with nonces, and with the handlers of a test by path.
+func fakeCA(t *testing.T, handlers map[string]http.HandlerFunc) (directory string, roots *x509.CertPool) {
+	t.Helper()
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Replay-Nonce", "bm9uY2U")
+		for path, handle := range handlers {
+			if strings.HasPrefix(r.URL.Path, path) {
+				handle(w, r)
+				return
+			}
+		}
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"newNonce":"https://%[1]s/nonce","newAccount":"https://%[1]s/account",`+
+			`"newOrder":"https://%[1]s/order","renewalInfo":"https://%[1]s/renewal"}`, r.Host)
+	}))
+	t.Cleanup(server.Close)
+	return server.URL + "/directory", server.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
+}
+
+// refusal responds with the problem of a rate limit.
+func refusal(retryAfter string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", retryAfter)
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.WriteHeader(http.StatusTooManyRequests)
+		_, _ = w.Write([]byte(`{"type":"urn:ietf:params:acme:error:rateLimited","detail":"too many","status":429}`))
+	}
+}
+
+// The CA can postpone the next order, by a day at most, and cannot have it earlier.
+func TestRetryAfterOfTheCA(t *testing.T) {
+	t.Parallel()
+	date := time.Now().Add(3 * time.Hour).UTC().Format(http.TimeFormat)
+	for name, row := range map[string]struct {
+		value       string
+		least, most time.Duration // until the next order
+	}{
+		"seconds":  {"7200", 2 * time.Hour, 2*time.Hour + time.Minute},
+		"date":     {date, 2*time.Hour + 50*time.Minute, 3 * time.Hour},
+		"none":     {"", 5 * time.Minute, 6 * time.Minute},
+		"shorter":  {"1", 5 * time.Minute, 6 * time.Minute},
+		"a year":   {"31536000", 24 * time.Hour, 24*time.Hour + time.Minute},
+		"too long": {"99999999999999999999", 5 * time.Minute, 6 * time.Minute},
+		"text":     {"soon", 5 * time.Minute, 6 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			directory, roots := fakeCA(t, map[string]http.HandlerFunc{"/account": refusal(row.value)})
+			storage := newStorage(t)
+			source, err := acme.New(t.Context(), acme.Config{
+				Domains: []string{localhost}, Email: "operator@plants.example", Directory: directory, Roots: roots, Storage: storage,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			began := time.Now()
+			source.Start(t.Context())
+			defer source.Close()
+			var failures struct {
+				NotBefore time.Time `json:"not_before"`
+			}
+			await(t, func() error {
+				text, err := storage.Load(t.Context(), "failures-localhost.json")
+				return errors.Join(err, json.Unmarshal(text, &failures))
+			})
+			if got := failures.NotBefore.Sub(began); got < row.least || got > row.most {
+				t.Errorf("the next order is in %s, want %s to %s", got, row.least, row.most)
+			}
+		})
+	}
+}
+
+// A pause of years is from a time when the clock was wrong.
+func TestStoredPauseThatIsTooLong(t *testing.T) {
+	t.Parallel()
+	orders := make(chan struct{}, 100)
+	directory, roots := fakeCA(t, map[string]http.HandlerFunc{"/account": func(w http.ResponseWriter, r *http.Request) {
+		orders <- struct{}{}
+		refusal("")(w, r)
+	}})
+	storage := newStorage(t)
+	saveFailure(t, storage, localhost, time.Now().AddDate(10, 0, 0))
+	source, err := acme.New(t.Context(), acme.Config{
+		Domains: []string{localhost}, Email: "operator@plants.example", Directory: directory, Roots: roots, Storage: storage,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	source.Start(t.Context())
+	defer source.Close()
+	select {
+	case <-orders:
+	case <-time.After(20 * time.Second):
+		t.Error("the Source does not order")
+	}
+}
+
+// The CA says when to read the renewal window again (RFC 9773 section 4.3.2).
+func TestRetryAfterOfTheRenewalWindow(t *testing.T) {
+	t.Parallel()
+	var requests atomic.Int64
+	directory, roots := fakeCA(t, map[string]http.HandlerFunc{"/renewal/": func(w http.ResponseWriter, _ *http.Request) {
+		requests.Add(1)
+		w.Header().Set("Retry-After", "3600")
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"suggestedWindow":{"start":%q,"end":%q}}`, time.Now().Add(20*time.Hour).Format(time.RFC3339),
+			time.Now().Add(21*time.Hour).Format(time.RFC3339))
+	}})
+	authority, err := certstest.NewAuthority()
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate, key, err := authority.Issue(certstest.Leaf{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	storage := &countingStorage{Storage: newStorage(t)}
+	text := slices.Concat([]byte("Directory: "+directory+"\n"), key, certificate)
+	if err := storage.Save(t.Context(), "certificate-localhost.pem", text); err != nil {
+		t.Fatal(err)
+	}
+	source, err := acme.New(t.Context(), acme.Config{
+		Domains: []string{localhost}, Email: "operator@plants.example", Directory: directory, Roots: roots, Storage: storage,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	source.Hasten() // a visit loads the certificate, and reads the window again after a second
+	source.Start(t.Context())
+	defer source.Close()
+	await(t, func() error {
+		if requests.Load() == 0 || storage.loads.Load() < 8 {
+			return errors.New("the Source does not read the window, or visits the domain too rarely")
+		}
+		return nil
+	})
+	if got := requests.Load(); got != 1 {
+		t.Errorf("%d requests for the window, want 1", got)
 	}
 }
 

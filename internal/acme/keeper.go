@@ -115,10 +115,12 @@ func (s *Source) renewal(ctx context.Context, d *domain) time.Time {
 // readWindow asks the CA for its renewal window (RFC 9773), by which a CA announces that it will revoke a certificate.
 // Without a response, the time of the renewal stays as it is.
 func (s *Source) readWindow(ctx context.Context, d *domain, certificate *tls.Certificate) {
-	if time.Since(d.checkedAt) < min(s.times.window, lifetime(certificate.Leaf)/3) {
+	const shortest, longest = time.Minute, 24 * time.Hour // RFC 9773 section 4.3.2
+	if time.Now().Before(d.checkAt) {
 		return
 	}
-	d.checkedAt = time.Now()
+	most := lifetime(certificate.Leaf) / 3
+	d.checkAt = time.Now().Add(min(s.times.window, most))
 	ctx, cancel := context.WithTimeout(ctx, requestTimeMax)
 	defer cancel()
 	window, err := s.client.GetRenewalInfo(ctx, certificate.Leaf)
@@ -127,6 +129,10 @@ func (s *Source) readWindow(ctx context.Context, d *domain, certificate *tls.Cer
 		return
 	}
 	d.renewAt = window.SelectedTime
+	if window.RetryAfter != nil {
+		wait := max(shortest, min(time.Until(*window.RetryAfter), longest))
+		d.checkAt = time.Now().Add(min(wait, most))
+	}
 }
 
 // obtain orders a certificate unless an earlier failure forbids it for now. Its caller has the lock of the orders. It
@@ -136,11 +142,12 @@ func (s *Source) obtain(ctx context.Context, d *domain) time.Time {
 	if err != nil {
 		return s.storageFailed(ctx, d, err)
 	}
-	if wait := past.NotBefore; time.Now().Before(wait) {
+	if wait := past.NotBefore; time.Now().Before(wait) && time.Until(wait) < waitMax {
 		s.log.Warn("the order of a certificate waits after earlier failures", "domain", d.name,
 			"failures", past.Failures, "next", wait.UTC().Format(time.RFC3339))
 		return wait
 	}
+	s.transport.retryAt = time.Time{}
 	certificate, err := s.order(ctx, d, past.Failures+d.unreachable > 0)
 	if ctx.Err() != nil {
 		return time.Now() // the goroutine ends
@@ -157,6 +164,10 @@ func (s *Source) obtain(ctx context.Context, d *domain) time.Time {
 	}
 	return s.renewal(ctx, d)
 }
+
+// waitMax is longer than every pause that a failure causes. A stored pause that is longer is from a time when the clock
+// was wrong.
+const waitMax = retryMax + time.Hour
 
 // failures are the refused orders in a row, stored so that neither a restart nor another replica orders too early.
 type failures struct {
@@ -185,10 +196,12 @@ func (s *Source) failed(ctx context.Context, d *domain, past failures, err error
 	if refused {
 		past.Failures++
 		next = time.Now().Add(backoff(s.times.refused, past.Failures, s.times.most))
-		past.NotBefore = next
 	} else {
 		d.unreachable++
 		next = time.Now().Add(backoff(s.times.unreachable, d.unreachable, s.times.most))
+	}
+	if s.transport.retryAt.After(next) { // RFC 8555 section 6.6
+		next = s.transport.retryAt
 	}
 	expires := "no certificate"
 	if certificate := d.certificate.Load(); certificate != nil {
@@ -199,6 +212,7 @@ func (s *Source) failed(ctx context.Context, d *domain, past failures, err error
 	if !refused {
 		return next
 	}
+	past.NotBefore = next
 	text, err := json.Marshal(past)
 	if err == nil {
 		err = s.config.Storage.Save(ctx, d.failuresKey(), text)
