@@ -89,6 +89,42 @@ func TestStaleAfterKeys(t *testing.T) {
 	})
 }
 
+// hungSubjects is an engine that does not respond to PutSubject before its context ends, or for
+// a minute.
+type hungSubjects struct{ stub }
+
+func (*hungSubjects) PutSubject(ctx context.Context, t auth.Token, _ int) (auth.Token, error) {
+	select {
+	case <-ctx.Done():
+		return t, ctx.Err()
+	case <-time.After(time.Minute):
+		return t, errors.New("no deadline")
+	}
+}
+
+// TestHungSubject shows that the registration of a subject has a deadline, which a disconnect of the
+// client does not change.
+func TestHungSubject(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		claims := auth.NewClaims(auth.Claims{Issuer: "i", Subject: "s", ID: "j", Name: "a", Scopes: auth.ScopeCreate})
+		verify := func(context.Context, string, time.Time, bool) (*auth.Claims, error) { return claims, nil }
+		s, err := store.New(t.Context(), store.Config{Engine: &hungSubjects{}, JWT: verify, Limits: limits})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		ctx, disconnect := context.WithTimeout(t.Context(), time.Second)
+		defer disconnect()
+		started := time.Now()
+		if _, err := s.Authenticate(ctx, "a.b.c"); codeOf(err) != plant.CodeStoreUnavailable {
+			t.Errorf("got %v, want that the store is unavailable", err)
+		}
+		if took, want := time.Since(started), 5*time.Second; took != want {
+			t.Errorf("the registration took %s, want %s", took, want)
+		}
+	})
+}
+
 // TestClockSetBack shows that a revocation takes effect also when the last poll seems to be
 // in the future.
 func TestClockSetBack(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 
 // VerifyJWT returns the claims of a JWT that is valid at that time. An *auth.Invalid means that
 // it is invalid; any other error, that it cannot be verified now. It checks no revocation. With
-// fetch, it requests new keys of the issuer for a JWT with an unknown key.
-type VerifyJWT func(ctx context.Context, token string, now time.Time, fetch bool) (*auth.Claims, error)
+// wait, it waits for new keys of the issuer if the JWT has an unknown key.
+type VerifyJWT func(ctx context.Context, token string, now time.Time, wait bool) (*auth.Claims, error)
 
 // Limits of the rows that are no tokens of the operator. An issuer can have any number of
 // subjects.
@@ -24,9 +24,9 @@ const (
 
 // authenticateJWT returns the principal of a JWT.
 func (c *credentials) authenticateJWT(
-	ctx context.Context, token string, now time.Time, fetch bool,
+	ctx context.Context, token string, now time.Time, wait bool,
 ) (auth.Principal, error) {
-	claims, err := c.verifyJWT(ctx, token, now, fetch)
+	claims, err := c.verifyJWT(ctx, token, now, wait)
 	if err != nil {
 		if invalid := (*auth.Invalid)(nil); errors.As(err, &invalid) {
 			return auth.Principal{}, err
@@ -46,7 +46,8 @@ func (c *credentials) authenticateJWT(
 	return c.register(ctx, claims, now)
 }
 
-// register stores the subject of a JWT at its first use. One request at a time does so.
+// register stores the subject of a JWT at its first use. One request at a time does so, and a
+// disconnect of its client does not cancel it.
 func (c *credentials) register(ctx context.Context, claims *auth.Claims, now time.Time) (auth.Principal, error) {
 	ctx, cancel := context.WithTimeout(ctx, pollTimeMax)
 	defer cancel()
@@ -60,7 +61,9 @@ func (c *credentials) register(ctx context.Context, claims *auth.Claims, now tim
 	if err != nil || registered {
 		return principal, err
 	}
-	stored, err := c.engine.PutSubject(context.WithoutCancel(ctx), claims.Token(now), SubjectsMax)
+	storing, stop := context.WithTimeout(context.WithoutCancel(ctx), pollTimeMax)
+	defer stop()
+	stored, err := c.engine.PutSubject(storing, claims.Token(now), SubjectsMax)
 	if err != nil {
 		c.logUnregistered(err)
 		return auth.Principal{}, c.unregistered(err)
