@@ -94,9 +94,10 @@ func (v *Verifier) Close() {
 // Verify returns the claims of a token that is valid at that time. The error is an
 // *auth.Invalid, or ErrNoKeys. The caller checks revocations.
 //
-// With fetch, a request whose token has an unknown key waits for a fetch of the keys, for at most
-// 5 s. Until the first fetch has ended, every request waits for it as long.
-func (v *Verifier) Verify(ctx context.Context, token string, now time.Time, fetch bool) (*auth.Claims, error) {
+// A token with an unknown key causes a fetch of the keys, at most one a minute. With wait, the
+// request waits for it, for at most 5 s. Until the first fetch has ended, every request waits for
+// it as long.
+func (v *Verifier) Verify(ctx context.Context, token string, now time.Time, wait bool) (*auth.Claims, error) {
 	hash := hashOf(token)
 	if set := v.set.Load(); set != nil {
 		if e := set.verified.get(hash); e != nil {
@@ -110,7 +111,7 @@ func (v *Verifier) Verify(ctx context.Context, token string, now time.Time, fetc
 	if err != nil {
 		return nil, invalid(err)
 	}
-	set, err := v.checkSignature(ctx, t, fetch)
+	set, err := v.checkSignature(ctx, t, wait)
 	if errors.Is(err, ErrNoKeys) {
 		return nil, err
 	}
@@ -138,18 +139,22 @@ func (v *Verifier) check(token string, now time.Time) (*entry, parsed, error) {
 }
 
 // checkSignature returns the set whose key has verified the signature.
-func (v *Verifier) checkSignature(ctx context.Context, t parsed, fetch bool) (*keySet, error) {
+func (v *Verifier) checkSignature(ctx context.Context, t parsed, wait bool) (*keySet, error) {
 	set := v.set.Load()
 	if set == nil {
-		v.awaitKeys(ctx, false)
+		await(ctx, v.requestFetch(false))
 		if set = v.set.Load(); set == nil {
 			return nil, ErrNoKeys
 		}
 	}
 	err := set.verify(t)
-	if fetch && errors.Is(err, errKeyUnknown) && v.awaitKeys(ctx, true) {
-		set = v.set.Load()
-		err = set.verify(t)
+	if errors.Is(err, errKeyUnknown) {
+		fetched := v.requestFetch(true)
+		if wait && fetched != nil {
+			await(ctx, fetched)
+			set = v.set.Load()
+			err = set.verify(t)
+		}
 	}
 	return set, err
 }

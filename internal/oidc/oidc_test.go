@@ -194,6 +194,27 @@ func TestRotation(t *testing.T) {
 	})
 }
 
+// TestRotationWithoutWait shows that a request that does not wait causes a fetch of an unknown key,
+// too.
+func TestRotationWithoutWait(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		i := oidctest.NewIssuer(issuerURL)
+		v := start(t, i)
+		synctest.Wait()
+		i.Publish(oidctest.NewKey("key-2", "ES256"))
+		jwt := i.JWT(time.Now(), nil)
+		_, err := v.Verify(t.Context(), jwt, time.Now(), false)
+		if want := "the issuer has no key with this kid for this alg"; reasonOf(err) != want {
+			t.Errorf("before the fetch: %v, want %q", err, want)
+		}
+		synctest.Wait()
+		if _, err := v.Verify(t.Context(), jwt, time.Now(), false); err != nil {
+			t.Errorf("after the fetch: %v", err)
+		}
+	})
+}
+
 // TestUnknownKeys shows that JWTs with unknown keys cause at most one fetch a minute.
 func TestUnknownKeys(t *testing.T) {
 	t.Parallel()
@@ -346,6 +367,32 @@ func TestAuthorizationServerMetadata(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// TestKeysURI shows from which addresses a server reads the keys of an issuer with https.
+func TestKeysURI(t *testing.T) {
+	t.Parallel()
+	for address, want := range map[string]error{
+		"https://keys.example/keys": nil, "http://keys.example/keys": oidc.ErrNoKeys, "http://127.0.0.1/keys": oidc.ErrNoKeys,
+		"http://localhost:8080/keys": oidc.ErrNoKeys, "https://a@keys.example/keys": oidc.ErrNoKeys, "/keys": oidc.ErrNoKeys,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			i := oidctest.NewIssuer(issuerURL)
+			own := oidctest.NewIssuer(issuerURL)
+			own.Publish(i.Key())
+			i.Answer(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/keys" {
+					own.ServeHTTP(w, r)
+					return
+				}
+				answerWith(`{"issuer":"`+issuerURL+`","jwks_uri":"`+address+`"}`)(w, r)
+			})
+			v := start(t, i)
+			if _, err := v.Verify(t.Context(), i.JWT(time.Now(), nil), time.Now(), true); !errors.Is(err, want) {
+				t.Errorf("%s: got %v, want %v", address, err, want)
+			}
+		})
+	}
 }
 
 func TestCheckIssuer(t *testing.T) {

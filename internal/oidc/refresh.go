@@ -99,21 +99,21 @@ func (v *Verifier) refresh(ctx context.Context) error {
 	return nil
 }
 
-// awaitKeys waits until a running fetch has ended, or one that it requests because a key is
-// unknown. It returns false if it may not request another one yet.
-func (v *Verifier) awaitKeys(ctx context.Context, unknownKey bool) bool {
-	fetched := v.requestFetch(unknownKey)
+// await waits until a fetch has ended, at most as long as a request may wait. It does not wait for
+// nil.
+func await(ctx context.Context, fetched <-chan struct{}) {
 	if fetched == nil {
-		return false
+		return
 	}
 	select {
 	case <-fetched:
 	case <-ctx.Done():
 	case <-time.After(requestWaits):
 	}
-	return true
 }
 
+// requestFetch returns a channel that is closed at the end of the running fetch, or of one that it
+// requests because a key is unknown. It returns nil if no fetch runs and it may not request one.
 func (v *Verifier) requestFetch(unknownKey bool) <-chan struct{} {
 	v.mu.Lock()
 	defer v.mu.Unlock()
