@@ -121,6 +121,9 @@ func (v *Verifier) readMetadata(ctx context.Context, address string) (keys strin
 	if err != nil || u.Host == "" || u.User != nil {
 		return "", fmt.Errorf("%s: jwks_uri is not a URL", address)
 	}
+	if u.Scheme != "https" && strings.HasPrefix(address, "https:") {
+		return "", fmt.Errorf("%s: jwks_uri has no TLS, unlike the issuer", address)
+	}
 	return metadata.Keys, checkScheme(u)
 }
 
