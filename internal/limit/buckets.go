@@ -39,9 +39,9 @@ func NewBuckets[K comparable](burst, units int, period time.Duration, keysMax in
 
 // Level is the level of a bucket.
 type Level struct {
+	Taken  bool          // the bucket had a unit
 	Units  int           // that are left
-	FullIn time.Duration // until the bucket is full again
-	Wait   time.Duration // until the refused unit is available; 0: Take took it
+	NextIn time.Duration // until the bucket has another unit
 }
 
 // Take takes a unit from the bucket of a key, if it has one.
@@ -66,11 +66,12 @@ func (b *Buckets[K]) Take(key K) Level {
 // take takes a unit from a bucket and returns the time at which it is full again.
 func (b *Buckets[K]) take(fullAt, now time.Duration) (Level, time.Duration) {
 	missing := max(0, fullAt-now)
-	if wait := missing + b.interval - b.depth; wait > 0 {
-		return Level{FullIn: missing, Wait: wait}, fullAt
+	taken := missing+b.interval <= b.depth
+	if taken {
+		missing += b.interval
 	}
-	missing += b.interval
-	return Level{Units: int((b.depth - missing) / b.interval), FullIn: missing}, now + missing
+	units := (b.depth - missing) / b.interval
+	return Level{Taken: taken, Units: int(units), NextIn: (units+1)*b.interval - (b.depth - missing)}, now + missing
 }
 
 // Wait returns the time until the bucket of a key has a unit, 0 if it has one now.

@@ -28,18 +28,20 @@ func TestTake(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := ofThree(10)
-		check(t, "first", b.Take("a"), limit.Level{Units: 2, FullIn: 20 * time.Second})
-		check(t, "second", b.Take("a"), limit.Level{Units: 1, FullIn: 40 * time.Second})
-		check(t, "third", b.Take("a"), limit.Level{Units: 0, FullIn: time.Minute})
-		check(t, "fourth", b.Take("a"), limit.Level{FullIn: time.Minute, Wait: 20 * time.Second})
-		check(t, "another key", b.Take("b"), limit.Level{Units: 2, FullIn: 20 * time.Second})
+		check(t, "first", b.Take("a"), limit.Level{Taken: true, Units: 2, NextIn: 20 * time.Second})
+		check(t, "second", b.Take("a"), limit.Level{Taken: true, Units: 1, NextIn: 20 * time.Second})
+		check(t, "third", b.Take("a"), limit.Level{Taken: true, Units: 0, NextIn: 20 * time.Second})
+		check(t, "fourth", b.Take("a"), limit.Level{NextIn: 20 * time.Second})
+		check(t, "another key", b.Take("b"), limit.Level{Taken: true, Units: 2, NextIn: 20 * time.Second})
 		time.Sleep(5 * time.Second) //nolint:forbidigo // the bubble's clock, not a wait
-		check(t, "too early", b.Take("a"), limit.Level{FullIn: 55 * time.Second, Wait: 15 * time.Second})
+		check(t, "too early", b.Take("a"), limit.Level{NextIn: 15 * time.Second})
 		time.Sleep(15 * time.Second) //nolint:forbidigo // the bubble's clock, not a wait
-		check(t, "after the wait", b.Take("a"), limit.Level{Units: 0, FullIn: time.Minute})
-		check(t, "again", b.Take("a"), limit.Level{FullIn: time.Minute, Wait: 20 * time.Second})
+		check(t, "after the wait", b.Take("a"), limit.Level{Taken: true, Units: 0, NextIn: 20 * time.Second})
+		check(t, "again", b.Take("a"), limit.Level{NextIn: 20 * time.Second})
 		time.Sleep(time.Hour) //nolint:forbidigo // the bubble's clock, not a wait
-		check(t, "full again, and no fuller", b.Take("a"), limit.Level{Units: 2, FullIn: 20 * time.Second})
+		check(t, "full again, and no fuller", b.Take("a"), limit.Level{Taken: true, Units: 2, NextIn: 20 * time.Second})
+		time.Sleep(15 * time.Second) //nolint:forbidigo // the bubble's clock, not a wait
+		check(t, "before a unit returns", b.Take("a"), limit.Level{Taken: true, Units: 1, NextIn: 5 * time.Second})
 	})
 }
 
@@ -78,7 +80,7 @@ func TestFullTable(t *testing.T) {
 		}
 		refused := 0
 		for key := range 100 * keysMax {
-			if b.Take(key).Wait > 0 {
+			if !b.Take(key).Taken {
 				refused++
 			}
 		}
@@ -88,10 +90,10 @@ func TestFullTable(t *testing.T) {
 		if want := 99*keysMax + 1 - 3; refused != want { // without a place, and the shared bucket has three units
 			t.Errorf("refused: got %d, want %d", refused, want)
 		}
-		check(t, "the key from before", b.Take(-1), limit.Level{FullIn: time.Minute, Wait: 20 * time.Second})
+		check(t, "the key from before", b.Take(-1), limit.Level{NextIn: 20 * time.Second})
 		time.Sleep(time.Minute)        //nolint:forbidigo // the bubble's clock, not a wait
 		for key := range keysMax / 2 { // all were full again, so each new key replaces one
-			check(t, "after a minute", b.Take(1_000_000+key), limit.Level{Units: 2, FullIn: 20 * time.Second})
+			check(t, "after a minute", b.Take(1_000_000+key), limit.Level{Taken: true, Units: 2, NextIn: 20 * time.Second})
 		}
 		if got := b.Len(); got != keysMax {
 			t.Errorf("afterwards: got %d keys, want %d", got, keysMax)
@@ -114,7 +116,7 @@ func TestPlaceInFullTable(t *testing.T) {
 		}
 		placed := 0
 		for key := range 100 {
-			if b.Take(keysMax+key).Wait == 0 {
+			if b.Take(keysMax + key).Taken {
 				placed++
 			}
 		}
@@ -153,7 +155,7 @@ func TestConcurrentTake(t *testing.T) {
 	for range goroutines {
 		clients.Go(func() {
 			for range units {
-				if b.Take("a").Wait == 0 {
+				if b.Take("a").Taken {
 					mu.Lock()
 					taken++
 					mu.Unlock()

@@ -145,10 +145,10 @@ func (q *quotas) handle(
 		if len(state) > 0 {
 			state = append(state, ", "...)
 		}
-		state = fmt.Appendf(state, `"rate";r=%d;t=%s`, level.Units, wholeSeconds(level.FullIn))
+		state = fmt.Appendf(state, `"rate";r=%d;t=%s`, level.Units, wholeSeconds(level.NextIn))
 		header["Ratelimit"] = []string{string(state)}
-		if level.Wait > 0 {
-			header["Retry-After"] = []string{wholeSeconds(level.Wait)}
+		if !level.Taken {
+			header["Retry-After"] = []string{wholeSeconds(level.NextIn)}
 			return &plant.Error{
 				Code:    plant.CodeRateExceeded,
 				Message: "nothing was stored because this credential sent more requests than its rate allows; send it again",

@@ -232,12 +232,12 @@ func TestRate(t *testing.T) {
 		}{
 			{0, 1, `"rate";r=2;t=1`, ""},
 			{0, 1, `"rate";r=1;t=1`, ""},
-			{0, 1, `"rate";r=0;t=2`, ""},
-			{0, 1, `"rate";r=0;t=2`, "1"},
+			{0, 1, `"rate";r=0;t=1`, ""},
+			{0, 1, `"rate";r=0;t=1`, "1"},
 			{0, 2, `"rate";r=2;t=1`, ""},
-			{499 * time.Millisecond, 1, `"rate";r=0;t=2`, "1"},
-			{time.Millisecond, 1, `"rate";r=0;t=2`, ""},
-			{0, 1, `"rate";r=0;t=2`, "1"},
+			{499 * time.Millisecond, 1, `"rate";r=0;t=1`, "1"},
+			{time.Millisecond, 1, `"rate";r=0;t=1`, ""},
+			{0, 1, `"rate";r=0;t=1`, "1"},
 			{time.Hour, 1, `"rate";r=2;t=1`, ""},
 		} {
 			time.Sleep(row.after) //nolint:forbidigo // the bubble's clock, not a wait
