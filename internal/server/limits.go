@@ -56,20 +56,25 @@ func (h *handler) authenticate(rec *responseRecorder, r *http.Request, credentia
 		return principal, err
 	}
 	network := limit.NetworkOf(h.proxies.client(r))
-	if wait := h.failures.buckets.Wait(network); wait > 0 {
-		h.failures.refused(h.clientText(r))
-		rec.Header()["Retry-After"] = []string{wholeSeconds(wait)}
-		return auth.Principal{}, &plant.Error{
-			Code: plant.CodeTooManyFailures,
-			Message: "this address sent too many failed credentials; " +
-				"correct the credential and send the request again after the seconds in Retry-After",
+	wait := h.failures.buckets.Wait(network)
+	if wait == 0 {
+		principal, err = h.store.Authenticate(r.Context(), credential)
+		if !isInvalid(err) {
+			return principal, err
 		}
+		level := h.failures.buckets.Take(network)
+		if level.Taken {
+			return principal, err
+		}
+		wait = level.NextIn // other requests have failed at the same time
 	}
-	principal, err = h.store.Authenticate(r.Context(), credential)
-	if isInvalid(err) {
-		h.failures.buckets.Take(network)
+	h.failures.refused(h.clientText(r))
+	rec.Header()["Retry-After"] = []string{wholeSeconds(wait)}
+	return auth.Principal{}, &plant.Error{
+		Code: plant.CodeTooManyFailures,
+		Message: "this address sent too many failed credentials; " +
+			"correct the credential and send the request again after the seconds in Retry-After",
 	}
-	return principal, err
 }
 
 func isInvalid(err error) bool {
@@ -83,7 +88,7 @@ func (f *failures) refused(client string) {
 	defer f.mu.Unlock()
 	f.unlogged++
 	if now := time.Now(); now.Sub(f.loggedAt) >= time.Second {
-		f.log.Warn("failed credentials refused without a check", "requests", f.unlogged, "client", client)
+		f.log.Warn("failed credentials refused", "requests", f.unlogged, "client", client)
 		f.loggedAt, f.unlogged = now, 0
 	}
 }

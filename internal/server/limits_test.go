@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -151,6 +152,28 @@ func TestNewTokenOfManyClients(t *testing.T) {
 	}
 }
 
+// Failed credentials that arrive at once receive no more responses 401 than one after the
+// other.
+func TestFailedCredentialsAtOnce(t *testing.T) {
+	t.Parallel()
+	h := start(t, func(s *setup) { s.limits.AuthFailures = 1 })
+	const guesses = 20
+	got := make(chan int, guesses)
+	var clients sync.WaitGroup
+	for range guesses {
+		clients.Go(func() { got <- h.send(post("", "Authorization: Bearer "+auth.Mint())).Status })
+	}
+	clients.Wait()
+	close(got)
+	statuses := map[int]int{}
+	for status := range got {
+		statuses[status]++
+	}
+	if want := map[int]int{401: 1, 429: guesses - 1}; !maps.Equal(statuses, want) {
+		t.Errorf("responses by status: got %v, want %v", statuses, want)
+	}
+}
+
 func replayedIf(replayed bool) []string {
 	if replayed {
 		return []string{"Idempotent-Replayed", "true"}
@@ -193,7 +216,7 @@ func TestLimitedAddressCostsLittle(t *testing.T) {
 	if got, most := strings.Count(lines, `"msg":"request"`), 2+seconds/30; got < 2 || got > most {
 		t.Errorf("got %d lines of requests, want %d:\n%s", got, most, lines)
 	}
-	const line = `"msg":"failed credentials refused without a check"`
+	const line = `"msg":"failed credentials refused"`
 	if got := strings.Count(lines, line); got < 1 || got > 1+seconds {
 		t.Errorf("got %d lines about refusals in %d s, want at most one a second:\n%s", got, seconds, lines)
 	}
