@@ -52,6 +52,7 @@ var mayImport = map[string][]string{
 	storetest:           {"internal/plant", "internal/audit", "internal/auth", "internal/store", "internal/move"},
 	"internal/safefile": {},
 	"internal/acme":     {"internal/safefile"},
+	"internal/backup":   {"internal/audit", "internal/safefile", embeddedEngine},
 	pebbletest:          {},
 	"internal/listen":   {},
 	"internal/limit":    {},

@@ -116,3 +116,15 @@ func olderRows(last audit.Link, rows []audit.Row, before time.Time) (n int, err 
 	}
 	return n, nil
 }
+
+// waitUntil waits until a time and returns true. It returns false when ctx ends.
+func waitUntil(ctx context.Context, at time.Time) bool {
+	timer := time.NewTimer(time.Until(at))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -124,13 +123,9 @@ func (p *program) backupStream(ctx context.Context, s *settings, db string, o *b
 			return errors.Join(err, fmt.Errorf("manifest: %s already exists; use a new file", o.manifest))
 		}
 	}
-	temp := p.environ["TMPDIR"]
-	if temp == "" {
-		temp = filepath.Dir(db)
-	}
 	progress := p.newProgress(0)
 	progress.part(0, 1)
-	m, err := sqlite.BackupTo(ctx, db, interruptibleTo(ctx, p.stdout), temp, progress.part)
+	m, err := sqlite.BackupTo(ctx, db, interruptibleTo(ctx, p.stdout), p.scratchDir(db), progress.part)
 	progress.end()
 	if m.Store != "" { // else nothing was copied
 		p.auditReading(ctx, s, audit.StoreBackup, append(backupDetails(streamArg, m), resultDetail(err))...)

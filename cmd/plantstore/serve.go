@@ -100,8 +100,10 @@ func (p *program) serve(ctx context.Context, s *settings) (err error) {
 	if err := p.firstTokens(ctx, engine, s, h, log); err != nil {
 		return stoppedEarly(ctx, err, log)
 	}
-	stopBackups := startSchedule(s, trace, log, metrics)
-	defer stopBackups()
+	if backups := p.newBackups(s, trace, log, metrics); backups != nil {
+		backups.Start()
+		defer backups.Close()
+	}
 	h.serve()
 	if client := h.certificates.acme; client != nil {
 		client.start(ctx)

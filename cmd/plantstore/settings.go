@@ -38,9 +38,7 @@ type settings struct {
 	queueMax       count
 	walMax         byteCount
 
-	backupDir   text
-	backupEvery timeout
-	backupKeep  count
+	backup backupSettings
 
 	requireSyncStandby toggle
 
@@ -163,7 +161,7 @@ func (s *settings) limitSettings() []setting {
 	}
 }
 
-// operatorSettings are the settings of the log and the backups of a server.
+// operatorSettings are the settings of the log of a server.
 func (s *settings) operatorSettings() []setting {
 	return []setting{
 		{"log-format", s.logFormat.among("text", "json"), "text", "1.0.0", "`form` of the log", ""},
@@ -172,16 +170,6 @@ func (s *settings) operatorSettings() []setting {
 			"`info` omits the lines of successful requests. " +
 				"See [log lines](logs.md).",
 		},
-		{
-			"backup-dir", &s.backupDir, "", "1.0.0", "`directory` for scheduled backups; empty: no backups",
-			"Use a directory on another disk than the store's, for this store alone. " +
-				"It is an error with PostgreSQL, which has its own tools.",
-		},
-		{"backup-every", &s.backupEvery, "1d", "1.0.0", "`time` between two scheduled backups", ""},
-		{
-			"backup-keep", s.backupKeep.between(1, 1<<30), "7", "1.0.0", "number of scheduled `backups` to keep",
-			"The server removes older ones.",
-		},
 	}
 }
 
@@ -189,7 +177,7 @@ func (s *settings) operatorSettings() []setting {
 func (s *settings) serverSettings() []setting {
 	return slices.Concat(
 		s.listenerSettings(), s.admin.rows(), s.tls.rows(), s.acme.rows(), s.proxies.rows(), s.connections.rows(),
-		s.limitSettings(), s.rate.rows(), s.operatorSettings(), s.audit.rows(), s.oidc.rows(),
+		s.limitSettings(), s.rate.rows(), s.operatorSettings(), s.backup.rows(), s.audit.rows(), s.oidc.rows(),
 	)
 }
 
@@ -292,10 +280,7 @@ func (s *settings) load(p *program, cmd *cobra.Command) error {
 	if err := s.acme.check(s); err != nil {
 		return err
 	}
-	if s.backupDir != "" && s.db.isDatabase() {
-		return s.fault("backup-dir", "scheduled backups need a store in a file; back up PostgreSQL with its own tools")
-	}
-	return nil
+	return s.backup.check(s)
 }
 
 // set sets a setting and records its source. A flag takes precedence. An empty source means that neither the

@@ -28,7 +28,13 @@ const (
 	PlantsImport Action = "plants.import"
 	PlantsExport Action = "plants.export"
 	StoreBackup  Action = "store.backup"
+	BackupStart  Action = "backup.start"
 	StoreRestore Action = "store.restore"
+
+	BackupDownload Action = "backup.download"
+	BackupDelete   Action = "backup.delete"
+	BackupDrill    Action = "backup.drill"
+
 	ServerStart  Action = "server.start"
 	ServerStop   Action = "server.stop"
 	ScopeRefused Action = "scope.refused"

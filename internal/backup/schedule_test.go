@@ -1,7 +1,6 @@
-package main
+package backup
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,17 +18,23 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"plantstore/internal/audit"
 	"plantstore/internal/sqlite"
 )
 
-// scheduleRig is a schedule that makes a backup an hour and keeps two, in a bubble of synctest.
-type scheduleRig struct {
-	*schedule
+// rig is a service that makes a backup an hour and keeps two, in a directory.
+type rig struct {
+	*Service
+
 	t   *testing.T
+	dir string // of the backups
 	log *logLines
+
+	mu     sync.Mutex
+	events []audit.Event // guarded by mu
 }
 
-func newScheduleRig(t *testing.T) *scheduleRig {
+func newRig(t *testing.T) *rig {
 	t.Helper()
 	dir := t.TempDir()
 	db, backups := filepath.Join(dir, "p.db"), filepath.Join(dir, "backups")
@@ -43,42 +48,48 @@ func newScheduleRig(t *testing.T) *scheduleRig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lines := &logLines{}
-	return &scheduleRig{newSchedule(db, backups, time.Hour, 2, slog.New(slog.NewJSONHandler(lines, nil))), t, lines}
+	r := &rig{t: t, dir: backups, log: &logLines{}}
+	r.Service = New(Config{
+		DB: db, Directory: backups, Scratch: dir, Every: time.Hour, Keep: 2,
+		By: audit.Origin{Actor: audit.Actor{Kind: audit.User, ID: "0"}}, Record: r.record,
+		Log: slog.New(slog.NewJSONHandler(r.log, nil)), Metrics: prometheus.NewRegistry(),
+	})
+	return r
+}
+
+func (r *rig) record(e audit.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.events = append(r.events, e)
 }
 
 // start runs the schedule until the test ends.
-func (r *scheduleRig) start() {
-	ctx, cancel := context.WithCancel(r.t.Context())
-	done := make(chan struct{})
-	go func() { // ends with ctx; the cleanup waits for it
-		defer close(done)
-		r.run(ctx)
-	}()
-	r.t.Cleanup(func() { cancel(); <-done })
+func (r *rig) start() {
+	r.Start()
+	r.t.Cleanup(r.Close)
 	synctest.Wait()
 }
 
 // advance waits for some time of the bubble.
-func (r *scheduleRig) advance(d time.Duration) {
+func (r *rig) advance(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
 }
 
 // nameAt returns the name of a backup made d from now.
-func (r *scheduleRig) nameAt(d time.Duration) string {
-	return r.prefix() + time.Now().Add(d).UTC().Format(backupTime) + backupEnd
+func (r *rig) nameAt(d time.Duration) string {
+	return r.Service.nameAt(time.Now().Add(d), scheduledEnd)
 }
 
 // copyAs makes a complete backup with a name in the directory.
-func (r *scheduleRig) copyAs(name string) {
+func (r *rig) copyAs(name string) {
 	r.t.Helper()
-	if _, err := sqlite.Backup(r.t.Context(), r.db, filepath.Join(r.dir, name), nil); err != nil {
+	if _, err := sqlite.Backup(r.t.Context(), r.config.DB, filepath.Join(r.dir, name), nil); err != nil {
 		r.t.Fatal(err)
 	}
 }
 
-func (r *scheduleRig) write(name, text string) {
+func (r *rig) write(name, text string) {
 	r.t.Helper()
 	if err := os.WriteFile(filepath.Join(r.dir, name), []byte(text), 0o600); err != nil {
 		r.t.Fatal(err)
@@ -86,7 +97,7 @@ func (r *scheduleRig) write(name, text string) {
 }
 
 // want compares the files in the directory, the log since the last call, and the metrics.
-func (r *scheduleRig) want(when string, files, log []string, last time.Time, failed, notRemoved float64) {
+func (r *rig) want(when string, files, log []string, last time.Time, failed, notRemoved float64) {
 	r.t.Helper()
 	entries, err := os.ReadDir(r.dir)
 	if err != nil {
@@ -161,7 +172,7 @@ func (l *logLines) newLines(t *testing.T) (lines []string) {
 func TestScheduleIgnores(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newScheduleRig(t)
+		r := newRig(t)
 		const future = "p-99991231T235959Z.db"
 		bare, cut, link := r.nameAt(-30*time.Minute), r.nameAt(-20*time.Minute), r.nameAt(-10*time.Minute)
 		r.copyAs(future)
@@ -203,7 +214,7 @@ func TestScheduleIgnores(t *testing.T) {
 func TestScheduleContinues(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newScheduleRig(t)
+		r := newRig(t)
 		old := r.nameAt(-40 * time.Minute)
 		r.copyAs(old)
 		r.start()
@@ -220,11 +231,11 @@ func TestScheduleContinues(t *testing.T) {
 func TestScheduleRetries(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newScheduleRig(t)
+		r := newRig(t)
 		oldest, old := r.nameAt(-2*time.Hour), r.nameAt(-time.Hour)
 		r.copyAs(oldest)
 		r.copyAs(old)
-		r.remove = func(string) error { return errors.New("not allowed") }
+		r.to.removeFile = func(string) error { return errors.New("not allowed") }
 		blocked := r.nameAt(0)
 		r.write(blocked+sqlite.ManifestSuffix, "in the way")
 		r.start()
@@ -245,8 +256,8 @@ func TestScheduleRetries(t *testing.T) {
 func TestScheduleOtherStore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r, other := newScheduleRig(t), newScheduleRig(t)
-		other.dir = r.dir
+		r, other := newRig(t), newRig(t)
+		other.dir = r.dir // of its copies
 		names := []string{r.nameAt(-3 * time.Minute), r.nameAt(-2 * time.Minute), r.nameAt(-time.Minute)}
 		for _, name := range names {
 			other.copyAs(name)
@@ -266,12 +277,12 @@ func TestScheduleOtherStore(t *testing.T) {
 func TestScheduleKeepsManifest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := newScheduleRig(t)
+		r := newRig(t)
 		oldest := r.nameAt(-3 * time.Hour)
 		for _, name := range []string{oldest, r.nameAt(-2 * time.Hour)} {
 			r.copyAs(name)
 		}
-		r.remove = func(path string) error {
+		r.to.removeFile = func(path string) error {
 			if filepath.Base(path) == oldest {
 				return errors.New("not allowed")
 			}
@@ -290,11 +301,11 @@ func TestScheduleKeepsManifest(t *testing.T) {
 // TestScheduleNamesFewIgnored tests that a directory full of ignored files does not fill the log.
 func TestScheduleNamesFewIgnored(t *testing.T) {
 	t.Parallel()
-	r := newScheduleRig(t)
+	r := newRig(t)
 	for i := range ignoredMax + 10 {
 		r.write(r.nameAt(time.Duration(-i)*time.Hour), "")
 	}
-	if _, err := r.backups(); err != nil {
+	if _, err := r.scheduled(); err != nil {
 		t.Fatal(err)
 	}
 	if got := len(r.log.newLines(t)); got != ignoredMax {

@@ -1,0 +1,219 @@
+package backup
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"plantstore/internal/audit"
+	"plantstore/internal/sqlite"
+)
+
+// Kind is the kind of a job.
+type Kind string
+
+// The kinds of jobs.
+const (
+	Making    Kind = "backup" // copies the store to a new backup
+	Verifying Kind = "verify" // reads a backup and compares it with its manifest
+	Drilling  Kind = "drill"  // restores a backup into a scratch file, and verifies that file
+)
+
+// Job is a piece of work that a Service does in the background.
+type Job struct {
+	ID      int64 // 1 for the first job of the process, and one more for each later one
+	Kind    Kind
+	Backup  string       // name of the backup
+	By      audit.Origin // of the request, or of the schedule
+	Started time.Time
+	Ended   time.Time // the zero time while the job runs
+
+	Step      string // "copy" in pages, "restore" in bytes or "check" in plants
+	Done, All int64  // progress of the step; All is 0 while it is unknown
+
+	Manifest sqlite.Manifest // of the backup; the zero value until it is known
+	Faults   []string        // damage that a verification or a drill has found; at most 20
+	Err      error           // why the job failed; nil while it runs, and for a backup that is whole
+
+	ended chan struct{} // closed with the end of the job
+}
+
+// jobsMax is the number of jobs whose results a Service keeps.
+const jobsMax = 50
+
+// Jobs returns the last jobs of the process, newest first.
+func (s *Service) Jobs() []Job {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := []Job{}
+	for _, j := range slices.Backward(s.jobs) {
+		all = append(all, *j)
+	}
+	return all
+}
+
+// Job returns a job. The error wraps ErrNotFound if the service does not know it.
+func (s *Service) Job(id int64) (Job, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, j := range s.jobs {
+		if j.ID == id {
+			return *j, nil
+		}
+	}
+	return Job{}, errNoJob
+}
+
+// Wait returns a job when it has ended. The error wraps ErrNotFound if the service does not know the job, or is the
+// error of ctx.
+func (s *Service) Wait(ctx context.Context, id int64) (Job, error) {
+	j, err := s.Job(id)
+	if err != nil {
+		return j, err
+	}
+	select {
+	case <-ctx.Done():
+		return j, ctx.Err()
+	case <-j.ended:
+		return s.Job(id)
+	}
+}
+
+var errNoJob = jobError("no job has this id")
+
+// jobError is an error that wraps ErrNotFound.
+type jobError string
+
+func (e jobError) Error() string { return string(e) }
+
+// Unwrap returns ErrNotFound.
+func (jobError) Unwrap() error { return ErrNotFound }
+
+// addJob adds a job that has started, and forgets the oldest one.
+func (s *Service) addJob(kind Kind, name string, by audit.Origin) *Job {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.addJobLocked(kind, name, by)
+}
+
+func (s *Service) addJobLocked(kind Kind, name string, by audit.Origin) *Job {
+	j := &Job{ID: s.nextJob, Kind: kind, Backup: name, By: by, Started: time.Now(), ended: make(chan struct{})}
+	s.nextJob++
+	s.jobs = append(s.jobs, j)
+	if len(s.jobs) > jobsMax {
+		s.jobs = slices.Delete(s.jobs, 0, 1)
+	}
+	return j
+}
+
+// endJob stores the result of a job.
+func (s *Service) endJob(j *Job, m sqlite.Manifest, faults []string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	j.Ended, j.Manifest, j.Faults, j.Err = time.Now(), m, faults, err
+	close(j.ended)
+}
+
+// inUse reports whether a running job uses a backup.
+func (s *Service) inUse(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(s.jobs, func(j *Job) bool { return j.Backup == name && j.Ended.IsZero() })
+}
+
+// progress returns a function that stores the progress of a step of a job.
+func (s *Service) progress(j *Job, step string) sqlite.Progress {
+	return func(done, all int64) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		j.Step, j.Done, j.All = step, done, all
+	}
+}
+
+// MakeBackup starts a manual backup and records that in the audit log. Retention keeps manual backups. It returns
+// ErrRunning while another backup runs.
+func (s *Service) MakeBackup(by audit.Origin) (Job, error) {
+	started := time.Now().Truncate(time.Second)
+	return s.start(s.making, Making, by, func() string {
+		if !started.After(s.lastManual) { // the times in the names must differ
+			started = s.lastManual.Add(time.Second)
+		}
+		s.lastManual = started
+		return s.nameAt(started, manualEnd)
+	}, func(j *Job) {
+		if !waitUntil(s.ctx, started) {
+			s.endJob(j, sqlite.Manifest{}, nil, s.ctx.Err())
+			return
+		}
+		m, err := s.make(j, time.Now())
+		s.recordEnd(audit.StoreBackup, j, m, err)
+		s.endJob(j, m, nil, err)
+	})
+}
+
+// Verify starts a job that reads a complete backup and compares it with its manifest. It returns ErrRunning while
+// another verification or drill runs, and an error that wraps ErrNotFound if there is no such backup.
+func (s *Service) Verify(ctx context.Context, name string, by audit.Origin) (Job, error) {
+	return s.startCheck(ctx, Verifying, name, by, s.verify)
+}
+
+// Drill starts a job that restores a complete backup into a scratch file, verifies that file, compares it with the
+// manifest and removes it. It records the end in the audit log. The errors are those of Verify.
+func (s *Service) Drill(ctx context.Context, name string, by audit.Origin) (Job, error) {
+	return s.startCheck(ctx, Drilling, name, by, func(j *Job, b Backup) ([]string, error) {
+		faults, err := s.drill(j, b)
+		s.recordEnd(audit.BackupDrill, j, b.Manifest, err)
+		return faults, err
+	})
+}
+
+func (s *Service) startCheck(
+	ctx context.Context, kind Kind, name string, by audit.Origin, check func(*Job, Backup) ([]string, error),
+) (Job, error) {
+	b, err := s.find(ctx, name)
+	if err != nil {
+		return Job{}, err
+	}
+	return s.start(s.checking, kind, by, func() string { return name }, func(j *Job) {
+		faults, err := check(j, b)
+		s.endJob(j, b.Manifest, faults, err)
+	})
+}
+
+// start starts a job unless another one has the slot. It calls name with s.mu locked.
+func (s *Service) start(
+	slot chan struct{}, kind Kind, by audit.Origin, name func() string, do func(*Job),
+) (Job, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return Job{}, ErrClosed
+	}
+	select {
+	case slot <- struct{}{}:
+	default:
+		return Job{}, ErrRunning
+	}
+	j := s.addJobLocked(kind, name(), by)
+	if kind == Making {
+		s.record(audit.BackupStart, by, s.fileDetail(j.Backup))
+	}
+	s.running.Go(func() { // ends with the job; Close waits for it
+		defer func() { <-slot }()
+		do(j)
+	})
+	return *j, nil
+}
+
+// recordEnd records the result of a job in the audit log.
+func (s *Service) recordEnd(action audit.Action, j *Job, m sqlite.Manifest, err error) {
+	result := "complete"
+	switch {
+	case errors.Is(err, context.Canceled):
+		result = "interrupted"
+	case err != nil:
+		result = "failed"
+	}
+	s.record(action, j.By, append(s.details(j.Backup, m), audit.Detail{Key: "result", Value: result})...)
+}

@@ -1,0 +1,138 @@
+package backup
+
+import (
+	"context"
+	"time"
+
+	"plantstore/internal/audit"
+	"plantstore/internal/sqlite"
+)
+
+// schedule makes a backup every config.Every until Close. The interval begins with the newest complete backup in the
+// destination, which an earlier run of the server may have made.
+func (s *Service) schedule() {
+	due := time.Now()
+	_, _ = s.identity(s.ctx) // the backup logs the same error
+	if old, err := s.scheduled(); err == nil && len(old) > 0 {
+		due = old[len(old)-1].At.Add(s.config.Every)
+	}
+	for waitUntil(s.ctx, due) {
+		select {
+		case <-s.ctx.Done():
+			return
+		case s.making <- struct{}{}:
+		}
+		started := time.Now()
+		err := s.makeScheduled(started)
+		<-s.making
+		switch {
+		case s.ctx.Err() != nil:
+			return
+		case err != nil:
+			due = time.Now().Add(min(s.config.Every, retryAfter))
+		default:
+			due = started.Add(s.config.Every)
+			s.removeOld()
+		}
+	}
+}
+
+// retryAfter is the wait after a failed backup.
+const retryAfter = time.Minute
+
+// waitUntil waits until a time and returns true. It returns false when ctx ends.
+func waitUntil(ctx context.Context, at time.Time) bool {
+	timer := time.NewTimer(time.Until(at))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// makeScheduled makes a scheduled backup, and logs and counts its result.
+func (s *Service) makeScheduled(started time.Time) error {
+	job := s.addJob(Making, s.nameAt(started, scheduledEnd), s.config.By)
+	m, err := s.make(job, started)
+	switch {
+	case s.ctx.Err() != nil:
+	case err != nil:
+		s.failed.Inc()
+	default:
+		s.last.Set(float64(started.Unix()))
+		s.recordEnd(audit.StoreBackup, job, m, nil)
+	}
+	s.endJob(job, m, nil, err)
+	return err
+}
+
+// make makes the backup of a job and logs the result.
+func (s *Service) make(job *Job, started time.Time) (sqlite.Manifest, error) {
+	m, err := s.to.make(s.ctx, s.config.DB, job.Backup, s.progress(job, "copy"))
+	file := s.to.location(job.Backup)
+	switch {
+	case s.ctx.Err() != nil:
+	case err != nil:
+		s.config.Log.Error("backup failed", "file", file, "error", err)
+	default:
+		s.setIdentity(m.Store)
+		s.config.Log.Info("backup made", "file", file, "plants", m.Plants, "bytes", m.Bytes,
+			"took_us", time.Since(started).Microseconds())
+	}
+	return m, err
+}
+
+// removeOld removes all but the newest complete scheduled backups.
+func (s *Service) removeOld() {
+	old, err := s.scheduled()
+	if err != nil {
+		s.reportNotRemoved(s.to.location(""), err)
+		return
+	}
+	for ; len(old) > s.config.Keep; old = old[1:] {
+		if err := s.to.remove(old[0].Name); err != nil {
+			s.reportNotRemoved(old[0].Location, err)
+		}
+	}
+}
+
+func (s *Service) reportNotRemoved(file string, err error) {
+	s.notRemoved.Inc()
+	s.config.Log.Warn("could not remove an old backup", "file", file, "error", err)
+}
+
+// scheduled returns the complete scheduled backups of this store, oldest first. It logs a warning for each other file
+// with the name of one.
+func (s *Service) scheduled() ([]Backup, error) {
+	files, err := s.to.list(s.prefix()) // sorted by name, so by time
+	s.mu.Lock()
+	store := s.store
+	s.mu.Unlock()
+	var complete []Backup
+	for _, f := range files {
+		b, ok := s.named(f.name)
+		if !ok || b.Manual {
+			continue
+		}
+		if _, err := s.check(b, store); err != nil {
+			s.reportIgnored(b, err)
+			continue
+		}
+		complete = append(complete, b)
+	}
+	return complete, err
+}
+
+// ignoredMax limits the warnings about ignored files, and their memory.
+const ignoredMax = 100
+
+// reportIgnored logs a warning about a file once in the life of the server.
+func (s *Service) reportIgnored(b Backup, reason error) {
+	if s.ignored[b.Name] || len(s.ignored) == ignoredMax {
+		return
+	}
+	s.ignored[b.Name] = true
+	s.config.Log.Warn("ignored a file in the backup directory", "file", b.Location, "error", reason)
+}

@@ -1,0 +1,252 @@
+// Package backup makes the backups of the store of a server, on a schedule and on demand, and lists, checks, returns
+// and removes them.
+package backup
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"log/slog"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"plantstore/internal/audit"
+	"plantstore/internal/sqlite"
+)
+
+// The errors of the operations. Other errors are those of the destination.
+var (
+	ErrNotFound = errors.New("no backup has this name")
+	ErrRunning  = errors.New("another one runs; try again when it has ended")
+	ErrClosed   = errors.New("the server is shutting down")
+)
+
+// Config has the properties of a Service.
+type Config struct {
+	DB        string        // path of the store, which the process serves
+	Directory string        // destination of the backups
+	Scratch   string        // directory for the files of drills; needs the size of the store
+	Every     time.Duration // between two scheduled backups
+	Keep      int           // number of scheduled backups to keep
+
+	By      audit.Origin      // of the entries about scheduled backups in the audit log
+	Record  func(audit.Event) // appends to the audit log
+	Log     *slog.Logger
+	Metrics prometheus.Registerer
+}
+
+// Service makes the backups of one store and works on them. It runs at most one backup, and at most one verification or
+// drill, at a time. The methods are safe for concurrent use.
+type Service struct {
+	config Config
+	to     *directory
+
+	ctx     context.Context //nolint:containedctx // of the jobs, which outlive the requests that start them
+	cancel  context.CancelFunc
+	running sync.WaitGroup // the schedule and the jobs
+
+	making   chan struct{} // has an element while a backup runs
+	checking chan struct{} // has an element while a verification or a drill runs
+
+	mu         sync.Mutex // guards the fields below
+	closed     bool
+	store      string    // identity of the store in its manifests; empty until it is read
+	lastManual time.Time // time in the name of the newest manual backup of this process
+	jobs       []*Job    // oldest first; at most jobsMax
+	nextJob    int64
+
+	ignored map[string]bool // files with a logged warning, at most ignoredMax; used by the schedule only
+
+	last       prometheus.Gauge // when this server made its last scheduled backup
+	failed     prometheus.Counter
+	notRemoved prometheus.Counter
+}
+
+// New returns a service for a destination that exists. Start starts its schedule; the caller ends it with Close.
+func New(c Config) *Service {
+	s := &Service{
+		config: c, to: newDirectory(c.Directory), ignored: map[string]bool{}, nextJob: 1,
+		making: make(chan struct{}, 1), checking: make(chan struct{}, 1),
+		last: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "plantstore_backup_last_success_timestamp_seconds",
+			Help: "Time of this server's last scheduled backup; 0 before the first one.",
+		}),
+		failed: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "plantstore_backups_failed_total",
+			Help: "Scheduled backups that failed.",
+		}),
+		notRemoved: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "plantstore_backups_not_removed_total",
+			Help: "Old scheduled backups that could not be removed.",
+		}),
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	c.Metrics.MustRegister(s.last, s.failed, s.notRemoved)
+	return s
+}
+
+// Start starts the schedule. A backup is due at once if the destination has none.
+func (s *Service) Start() { s.running.Go(s.schedule) }
+
+// Close ends the schedule and the jobs, and waits for them. A backup that it ends leaves no file.
+func (s *Service) Close() {
+	s.mu.Lock()
+	s.closed = true // no job starts after this
+	s.mu.Unlock()
+	s.cancel()
+	s.running.Wait()
+}
+
+// Backup is a backup of the store, or a file with the name of one.
+type Backup struct {
+	Name     string
+	At       time.Time // start of the backup, from its name; to the second
+	Manual   bool      // made on demand, so no retention applies to it
+	Location string    // path
+	Bytes    int64     // size of the file
+
+	Manifest sqlite.Manifest // the zero value if it could not be read
+	Fault    error           // why this is not a complete backup of the store; nil if it is one
+}
+
+// List returns the backups of the store in the destination, newest first, and the files with the name of one, such as
+// incomplete backups. It compares their sizes with their manifests; Verify compares the contents.
+func (s *Service) List(ctx context.Context) ([]Backup, error) {
+	store, err := s.identity(ctx)
+	if err != nil {
+		return nil, err
+	}
+	files, err := s.to.list(s.prefix())
+	if err != nil {
+		return nil, err
+	}
+	all := []Backup{}
+	for _, f := range files {
+		if b, ok := s.named(f.name); ok {
+			b.Bytes = f.bytes
+			b.Manifest, b.Fault = s.check(b, store)
+			all = append(all, b)
+		}
+	}
+	sortNewestFirst(all)
+	return all, nil
+}
+
+// find returns the complete backup with a name. The error wraps ErrNotFound if the destination has no such file.
+func (s *Service) find(ctx context.Context, name string) (b Backup, err error) {
+	b, ok := s.named(name)
+	if !ok {
+		return b, ErrNotFound
+	}
+	store, err := s.identity(ctx)
+	if err != nil {
+		return b, err
+	}
+	b.Manifest, err = s.check(b, store)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = ErrNotFound
+	}
+	b.Bytes = b.Manifest.Bytes
+	return b, err
+}
+
+// Open opens a complete backup for reading, and records the download in the audit log. The caller closes the reader,
+// which returns Backup.Bytes bytes. The error wraps ErrNotFound if there is no such backup.
+func (s *Service) Open(ctx context.Context, name string, by audit.Origin) (Backup, io.ReadCloser, error) {
+	b, err := s.find(ctx, name)
+	if err != nil {
+		return b, nil, err
+	}
+	r, err := s.to.open(name)
+	if err != nil {
+		return b, nil, err
+	}
+	s.record(audit.BackupDownload, by, s.details(name, b.Manifest)...)
+	return b, r, nil
+}
+
+// Delete removes a backup of the store, complete or not, with its manifest. It refuses a backup of another store, and
+// with ErrRunning a backup that a job uses. The error wraps ErrNotFound if there is no such backup.
+func (s *Service) Delete(ctx context.Context, name string, by audit.Origin) error {
+	b, err := s.find(ctx, name)
+	switch {
+	case errors.Is(err, ErrNotFound), errors.Is(err, errOtherStore):
+		return err
+	case s.inUse(name):
+		return ErrRunning
+	}
+	err = s.to.remove(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = ErrNotFound
+	}
+	if err == nil {
+		s.record(audit.BackupDelete, by, s.details(name, b.Manifest)...)
+	}
+	return err
+}
+
+// errOtherStore is the fault of a backup of another store.
+var errOtherStore = errors.New("it is a backup of another store; use a --backup-dir for each store")
+
+// check returns the manifest of a backup, and an error unless the backup is a complete one of a store.
+func (s *Service) check(b Backup, store string) (sqlite.Manifest, error) {
+	const clockSkew = time.Minute // the clock may have been set back
+	if time.Until(b.At) > clockSkew {
+		return sqlite.Manifest{}, errors.New("its name has a time in the future")
+	}
+	m, err := s.to.manifest(b.Name)
+	if err == nil && m.Store != store {
+		err = errOtherStore
+	}
+	return m, err
+}
+
+// identity returns the identity of the store, as in the manifests of its backups.
+func (s *Service) identity(ctx context.Context) (string, error) {
+	s.mu.Lock()
+	known := s.store
+	s.mu.Unlock()
+	if known != "" {
+		return known, nil
+	}
+	read, err := sqlite.StoreAt(ctx, s.config.DB)
+	if err == nil {
+		s.setIdentity(read)
+	}
+	return read, err
+}
+
+func (s *Service) setIdentity(store string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.store = store
+}
+
+// record appends an event to the audit log.
+func (s *Service) record(action audit.Action, by audit.Origin, details ...audit.Detail) {
+	s.config.Record(audit.Event{Time: time.Now(), Action: action, Origin: by, Details: details})
+}
+
+// details returns the details of a backup for the audit log.
+func (s *Service) details(name string, m sqlite.Manifest) []audit.Detail {
+	return []audit.Detail{
+		s.fileDetail(name),
+		{Key: "plants", Value: strconv.FormatInt(m.Plants, 10)},
+		{Key: "commits", Value: strconv.FormatInt(m.Commits, 10)},
+		{Key: "sha256", Value: m.SHA256},
+	}
+}
+
+// fileDetail returns the detail of the location of a backup.
+func (s *Service) fileDetail(name string) audit.Detail {
+	file := s.to.location(name)
+	if absolute, err := filepath.Abs(file); err == nil {
+		file = absolute
+	}
+	return audit.Detail{Key: "file", Value: file}
+}

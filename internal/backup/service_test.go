@@ -1,0 +1,312 @@
+package backup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"plantstore/internal/audit"
+	"plantstore/internal/sqlite"
+)
+
+// admin is the origin of the requests of these tests.
+var admin = audit.Origin{Actor: audit.Actor{Kind: audit.Token, ID: "7", Name: "admin"}, Address: "127.0.0.1"}
+
+// end waits for a job of the rig and returns it.
+func (r *rig) end(j Job, err error) Job {
+	r.t.Helper()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if j, err = r.Wait(r.t.Context(), j.ID); err != nil {
+		r.t.Fatal(err)
+	}
+	return j
+}
+
+// newEvents returns the events since the last call: the action, the actor, the result, and the name of the file.
+func (r *rig) newEvents() (lines []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.events {
+		details := map[string]string{}
+		for _, d := range e.Details {
+			details[d.Key] = d.Value
+		}
+		line := fmt.Sprint(e.Action, " ", e.Actor.ID, " ", filepath.Base(details["file"]), " ", details["result"])
+		lines = append(lines, strings.TrimSpace(line))
+	}
+	r.events = nil
+	return lines
+}
+
+func (r *rig) wantEvents(want ...string) {
+	r.t.Helper()
+	if diff := cmp.Diff(want, r.newEvents()); diff != "" {
+		r.t.Errorf("audit log, -want +got:\n%s", diff)
+	}
+}
+
+// fault returns the text of an error, "" for nil, without the directory of the rig.
+func (r *rig) fault(err error) string {
+	if err == nil {
+		return ""
+	}
+	return strings.ReplaceAll(err.Error(), r.dir, "DIR")
+}
+
+// TestService makes a manual backup, lists, reads, verifies, drills and deletes it.
+func TestService(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	defer r.Close()
+	made := r.end(r.MakeBackup(admin))
+	name := made.Backup
+	if made.Err != nil || made.Kind != Making || made.ID != 1 || made.By != admin || made.Step != "copy" ||
+		made.Done != made.All || made.All == 0 || made.Manifest.Bytes == 0 || !strings.HasSuffix(name, "-manual.db") {
+		t.Fatalf("job %+v", made)
+	}
+	all, err := r.List(t.Context())
+	want := []Backup{{
+		Name: name, At: all[0].At, Manual: true, Location: filepath.Join(r.dir, name), Bytes: made.Manifest.Bytes,
+		Manifest: made.Manifest,
+	}}
+	if diff := cmp.Diff(want, all); diff != "" || err != nil {
+		t.Errorf("List: %v, -want +got:\n%s", err, diff)
+	}
+	b, reader, err := r.Open(t.Context(), name, admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := io.ReadAll(reader)
+	if err := errors.Join(err, reader.Close()); err != nil {
+		t.Fatal(err)
+	}
+	stored, err := os.ReadFile(filepath.Join(r.dir, name))
+	if err != nil || string(got) != string(stored) || int64(len(got)) != b.Bytes {
+		t.Errorf("Open: %d bytes of %d, %v", len(got), b.Bytes, err)
+	}
+	for _, check := range []func(context.Context, string, audit.Origin) (Job, error){r.Verify, r.Drill} {
+		j := r.end(check(t.Context(), name, admin))
+		if j.Err != nil || j.Faults != nil || j.Step != "check" || j.Backup != name || j.Manifest != made.Manifest {
+			t.Errorf("job %+v", j)
+		}
+	}
+	if err := r.Delete(t.Context(), name, admin); err != nil {
+		t.Error(err)
+	}
+	if left, err := os.ReadDir(r.dir); err != nil || len(left) > 0 {
+		t.Errorf("left after Delete: %v, %v", left, err)
+	}
+	if left, err := filepath.Glob(filepath.Join(r.config.Scratch, ".*")); err != nil || len(left) > 0 {
+		t.Errorf("left after the drill: %v, %v", left, err)
+	}
+	r.wantEvents("backup.start 7 "+name, "store.backup 7 "+name+" complete", "backup.download 7 "+name,
+		"backup.drill 7 "+name+" complete", "backup.delete 7 "+name)
+	var kinds []Kind
+	for _, j := range r.Jobs() {
+		kinds = append(kinds, j.Kind)
+	}
+	if !slices.Equal(kinds, []Kind{Drilling, Verifying, Making}) {
+		t.Errorf("jobs %v", kinds)
+	}
+}
+
+// TestServiceRefuses tests the errors of names, of backups that are no complete ones of this store, and of jobs.
+func TestServiceRefuses(t *testing.T) {
+	t.Parallel()
+	r, other := newRig(t), newRig(t)
+	defer r.Close()
+	bare, cut, foreign, future := r.nameAt(-4*time.Hour), r.nameAt(-3*time.Hour), r.nameAt(-2*time.Hour),
+		r.nameAt(time.Hour)
+	r.write(bare, "anything")
+	r.copyAs(cut)
+	r.write(cut, "x")
+	other.dir = r.dir
+	other.copyAs(foreign)
+	r.copyAs(future)
+	r.write("p-secret.db", "no backup")
+	all, err := r.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	faults := map[string]string{}
+	for _, b := range all {
+		faults[b.Name] = r.fault(b.Fault)
+	}
+	noManifest := "DIR/" + bare + ".json: the manifest is missing, so nothing shows whether the backup is complete"
+	want := map[string]string{
+		bare: noManifest, cut: "it has 1 bytes; its manifest has 28672",
+		foreign: "it is a backup of another store; use a --backup-dir for each store",
+		future:  "its name has a time in the future",
+	}
+	if diff := cmp.Diff(want, faults); diff != "" {
+		t.Errorf("faults, -want +got:\n%s", diff)
+	}
+	for _, name := range []string{
+		"", ".", "..", "p-secret.db", "../p.db", "p-20260102T030405Z.db/../../p.db", "p-20260102T030405Z.db.json",
+		"p-20260102T030405Z.db", "p-20260102T030405Z-manual.db", "q-20260102T030405Z.db", "p-20260102T030405Z.db\x00",
+	} {
+		want[name] = "no backup has this name"
+	}
+	for name, want := range want {
+		_, reader, errOpen := r.Open(t.Context(), name, admin)
+		_, errVerify := r.Verify(t.Context(), name, admin)
+		_, errDrill := r.Drill(t.Context(), name, admin)
+		for _, err := range []error{errOpen, errVerify, errDrill} {
+			if got := r.fault(err); got != want || reader != nil {
+				t.Errorf("%q: got %s, want %s", name, got, want)
+			}
+		}
+		errDelete := r.Delete(t.Context(), name, admin)
+		if deletes := name == bare || name == cut || name == future; deletes != (errDelete == nil) {
+			t.Errorf("Delete %q: %v", name, errDelete)
+		}
+	}
+	left, err := r.to.list("p-")
+	if len(left) != 3 || err != nil { // the foreign one, its manifest, and the file with another name
+		t.Errorf("left after Delete: %v, %v", left, err)
+	}
+	r.wantEvents(r.deletions(bare, cut, future)...)
+	if _, err := r.Job(1); !errors.Is(err, ErrNotFound) {
+		t.Errorf("Job: %v", err)
+	}
+}
+
+// deletions returns the events of deletions in the order of the events of the rig.
+func (r *rig) deletions(names ...string) (lines []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.events {
+		if name := filepath.Base(e.Details[0].Value); e.Action == audit.BackupDelete && slices.Contains(names, name) {
+			lines = append(lines, "backup.delete 7 "+name)
+		}
+	}
+	return lines
+}
+
+// TestServiceFindsDamage tests that a verification and a drill report a changed byte, and that the audit log has it.
+func TestServiceFindsDamage(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	defer r.Close()
+	name := r.nameAt(-time.Hour)
+	r.copyAs(name)
+	path := filepath.Join(r.dir, name)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text[5000] ^= 1
+	r.write(name, string(text))
+	const damaged = "the backup is damaged: "
+	j := r.end(r.Verify(t.Context(), name, admin))
+	if j.Err == nil || !strings.HasPrefix(j.Err.Error(), damaged) || len(j.Faults) == 0 {
+		t.Errorf("verification: %+v", j)
+	}
+	j = r.end(r.Drill(t.Context(), name, admin))
+	if j.Err == nil || !strings.HasPrefix(j.Err.Error(), damaged+"its SHA-256 is ") {
+		t.Errorf("drill: %+v", j)
+	}
+	r.wantEvents("backup.drill 7 " + name + " failed")
+}
+
+// TestServiceRunsOneJob tests that a second backup or check is refused while one runs, that a backup in use is not
+// deleted, and that Close ends the jobs.
+func TestServiceRunsOneJob(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	name := r.nameAt(-time.Hour)
+	r.copyAs(name)
+	r.mu.Lock() // blocks the first entry of the audit log, so the job does not end
+	drill, err := r.Drill(t.Context(), name, admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Verify(t.Context(), name, admin); !errors.Is(err, ErrRunning) {
+		t.Errorf("a second check: %v", err)
+	}
+	if err := r.Delete(t.Context(), name, admin); !errors.Is(err, ErrRunning) {
+		t.Errorf("Delete: %v", err)
+	}
+	r.mu.Unlock()
+	r.end(drill, nil)
+	r.making <- struct{}{} // as a scheduled backup does
+	if _, err := r.MakeBackup(admin); !errors.Is(err, ErrRunning) {
+		t.Errorf("a second backup: %v", err)
+	}
+	<-r.making
+	first, err := r.MakeBackup(admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.end(first, nil)
+	second, err := r.MakeBackup(admin) // usually in the same second
+	if err != nil || second.Backup == first.Backup {
+		t.Errorf("second backup %+v, %v", second, err)
+	}
+	r.Close()
+	if j, err := r.Job(second.ID); err != nil || j.Ended.IsZero() || j.Err != nil && !errors.Is(j.Err, context.Canceled) {
+		t.Errorf("after Close: %+v, %v", j, err)
+	}
+	if _, err := r.MakeBackup(admin); !errors.Is(err, ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+}
+
+// TestServiceForgetsJobs tests that the service keeps a limited number of jobs.
+func TestServiceForgetsJobs(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	for range jobsMax + 5 {
+		r.endJob(r.addJob(Making, "", admin), sqlite.Manifest{}, nil, nil)
+	}
+	jobs := r.Jobs()
+	if len(jobs) != jobsMax || jobs[0].ID != jobsMax+5 {
+		t.Errorf("%d jobs, the newest %d", len(jobs), jobs[0].ID)
+	}
+}
+
+// TestRetentionKeepsManual tests that retention neither counts nor removes manual backups, and that a manual backup
+// does not delay the next scheduled one.
+func TestRetentionKeepsManual(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		var manual, scheduled []string
+		for i := range 4 {
+			manual = append(manual, r.Service.nameAt(time.Now(), manualEnd))
+			r.end(r.MakeBackup(admin))
+			if i == 0 {
+				r.start()
+			}
+			scheduled = append(scheduled, r.nameAt(0))
+			r.advance(time.Hour)
+		}
+		scheduled = append(scheduled, r.nameAt(0))
+		entries, err := os.ReadDir(r.dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, e := range entries {
+			if !strings.HasSuffix(e.Name(), sqlite.ManifestSuffix) {
+				got = append(got, e.Name())
+			}
+		}
+		want := slices.Sorted(slices.Values(append(manual, scheduled[3:]...)))
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("-want +got:\n%s", diff)
+		}
+	})
+}
