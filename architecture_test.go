@@ -65,7 +65,8 @@ var mayImport = map[string][]string{
 	"internal/server": {
 		"internal/plant", "internal/audit", "internal/auth", "internal/store", "internal/listen", "internal/limit",
 	},
-	"cmd...": {anything},
+	"internal/admin": {"internal/plant", "internal/auth", "internal/store", "internal/server"},
+	"cmd...":         {anything},
 }
 
 // testsMayAdd are the packages that all tests may import too: the suite of the engines, the engine that needs no other
@@ -76,7 +77,8 @@ var testsMayAdd = []string{storetest, embeddedEngine, pgtest, certstest, oidctes
 var testsOfMayAdd = map[string][]string{
 	"internal/move":   {"internal/plant", "internal/postgres"},
 	"internal/acme":   {"internal/postgres"},
-	"internal/server": {"internal/oidc"},
+	"internal/server": {"internal/oidc", "internal/admin"},
+	"internal/admin":  {"internal/audit", "internal/listen"},
 }
 
 // onlyStandardLibrary are the packages that import no other module, because most packages import them.

@@ -44,7 +44,8 @@ func (p *program) firstTokens(
 	}}
 	if !s.admin.open {
 		list = append(list, firstToken{
-			"first-admin", auth.ScopeAdmin | auth.ScopeMetrics, "reads the metrics and profiles of the admin listener",
+			"first-admin", auth.ScopeAdmin | auth.ScopeMetrics | auth.ScopeRead,
+			"reads the plants, metrics and profiles on the admin listener",
 			[]string{h.adminURL.String() + "/metrics"},
 		})
 	}

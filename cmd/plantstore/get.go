@@ -40,7 +40,7 @@ it. Write -- before a negative id.`,
 					return err
 				}
 				if asJSON {
-					_, err = p.stdout.Write(escapeJSON(appendRecord(nil, r)))
+					_, err = p.stdout.Write(escapeJSON(append(r.AppendJSON(nil), '\n')))
 					return err
 				}
 				return printRecord(p.stdout, r)

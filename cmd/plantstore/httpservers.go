@@ -14,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"plantstore/internal/admin"
 	"plantstore/internal/audit"
 	"plantstore/internal/listen"
 	"plantstore/internal/server"
@@ -34,6 +35,8 @@ type httpServers struct {
 	adminURL                      *url.URL
 	certificates                  certificates
 	publicTLS, adminTLS           bool
+
+	operations *admin.Service // of the operator; nil until open
 
 	audit *audit.Recorder
 
@@ -112,7 +115,16 @@ func (h *httpServers) secure(s *settings, log *slog.Logger, metrics prometheus.R
 }
 
 // open creates the servers.
-func (h *httpServers) open(s *settings, st *store.Store, log *slog.Logger, metrics *prometheus.Registry) (err error) {
+func (h *httpServers) open(
+	s *settings, st *store.Store, engine store.Engine, log *slog.Logger, metrics *prometheus.Registry,
+) (err error) {
+	if h.operations, err = admin.New(admin.Config{Engine: engine, Log: log}); err != nil {
+		return err
+	}
+	routes, err := admin.Routes(h.operations)
+	if err != nil {
+		return err
+	}
 	config := server.Config{
 		Store:       st,
 		Log:         log,
@@ -121,6 +133,7 @@ func (h *httpServers) open(s *settings, st *store.Store, log *slog.Logger, metri
 		CORSOrigins: s.corsOrigins.items,
 		AdminHosts:  s.adminHost.items,
 		AdminOpen:   bool(s.admin.open),
+		AdminRoutes: routes,
 		Metrics:     metrics,
 		Pprof:       bool(s.pprof),
 		Audit:       h.audit,
@@ -196,6 +209,7 @@ func (h *httpServers) drain(st *store.Store, log *slog.Logger) error {
 		err = errors.Join(err, h.challenges.Close())
 	}
 	h.running.Wait()
+	h.operations.Close() // its requests may still run: the admin server has only closed their connections
 	return err
 }
 

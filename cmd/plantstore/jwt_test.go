@@ -293,7 +293,7 @@ func TestOIDCSettingsRefused(t *testing.T) {
 		},
 		{
 			"--oidc-issuer https://a.example --oidc-audience a --oidc-scopes a=b",
-			`"a=b" grants no scope; after the equals sign use one of plants:create, admin, metrics`,
+			`"a=b" grants no scope; after the equals sign use one of plants:create, plants:read, admin, metrics`,
 		},
 	} {
 		args := append([]string{"serve", "--db", filepath.Join(t.TempDir(), "a.db")}, strings.Fields(row.args)...)

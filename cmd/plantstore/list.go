@@ -78,7 +78,7 @@ func printRecords(w io.Writer, records iter.Seq2[plant.Record, error], limit int
 		if count++; count > limit {
 			break
 		}
-		line = appendRecord(line[:0], r)
+		line = append(r.AppendJSON(line[:0]), '\n')
 		if _, err := out.Write(escapeJSON(line)); err != nil {
 			return err
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"iter"
 	"math"
-	"time"
 
 	"plantstore/internal/plant"
 	"plantstore/internal/store"
@@ -49,17 +48,4 @@ func allRecords(ctx context.Context, engine store.Engine, q store.Query) iter.Se
 			page.Limit = max(1, min(recordPage, store.PlantsBytes*len(records)/max(1, bytes)))
 		}
 	}
-}
-
-// appendRecord appends a record as a line of JSON: the plant's members, created_at, and created_by with the name of the
-// token. created_by is absent for the operator.
-func appendRecord(dst []byte, r plant.Record) []byte {
-	dst = r.NewPlant.AppendJSON(dst)
-	dst = append(dst[:len(dst)-1], `,"created_at":`...)
-	dst = plant.AppendString(dst, r.CreatedAt.Format(time.RFC3339Nano))
-	if r.CreatedBy != "" {
-		dst = append(dst, `,"created_by":`...)
-		dst = plant.AppendString(dst, r.CreatedBy)
-	}
-	return append(dst, '}', '\n')
 }

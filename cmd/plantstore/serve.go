@@ -86,7 +86,7 @@ func (p *program) serve(ctx context.Context, s *settings) (err error) {
 	trace := p.startAudit(ctx, s, engine, log)
 	defer trace.stop()
 	h.audit = trace.Recorder
-	if err := h.open(s, st, log, metrics); err != nil {
+	if err := h.open(s, st, engine, log, metrics); err != nil {
 		return err
 	}
 	if client := h.certificates.acme; client != nil {

@@ -60,7 +60,7 @@ has 1 to 64 letters, digits and ._-@:/+, a letter or digit first.`,
 	bindCreate(cmd.Flags(), &create)
 	out.bind(cmd.Flags())
 	cmd.Flags().StringSliceVar(&scopes, "scope", []string{auth.ScopeCreate.String()},
-		"`scopes` of the token: plants:create, admin, metrics")
+		"`scopes` of the token: plants:create, plants:read, admin, metrics")
 	cmd.Flags().Var((*duration)(&expires), "expires", "`time` until the token expires, such as 90d or 12h")
 	cmd.Flags().BoolVar(&noExpiry, "no-expiry", false, "create a token without an expiry")
 	return cmd

@@ -28,7 +28,7 @@ func TestAuthenticate(t *testing.T) {
 	var ring auth.Keyring
 	ring.Replace([]auth.Token{
 		token(1, "plain", auth.ScopeCreate, never, never),
-		token(2, "limited", scopeRead, noon, never),
+		token(2, "limited", auth.ScopeRead, noon, never),
 		token(3, "revoked", auth.ScopeCreate, never, noon),
 		token(4, "both", 0, noon, noon),
 	})
@@ -40,7 +40,7 @@ func TestAuthenticate(t *testing.T) {
 		reason       string
 	}{
 		{"without limits", "plain", noon, auth.Principal{TokenID: 1, Name: "plain", Scopes: auth.ScopeCreate}, ""},
-		{"before it expires", "limited", before, auth.Principal{TokenID: 2, Name: "limited", Scopes: scopeRead}, ""},
+		{"before it expires", "limited", before, auth.Principal{TokenID: 2, Name: "limited", Scopes: auth.ScopeRead}, ""},
 		{"when it expires", "limited", noon, auth.Principal{}, auth.ReasonExpired},
 		{"after it expired", "limited", after, auth.Principal{}, auth.ReasonExpired},
 		{"revoked by a clock ahead", "revoked", before, auth.Principal{}, auth.ReasonRevoked},
@@ -90,11 +90,11 @@ func TestEmptyKeyring(t *testing.T) {
 
 func TestRequire(t *testing.T) {
 	t.Parallel()
-	p := auth.Principal{Scopes: scopeRead}
-	checkRefusal(t, p.Require(scopeRead), 0, "")
+	p := auth.Principal{Scopes: auth.ScopeRead}
+	checkRefusal(t, p.Require(auth.ScopeRead), 0, "")
 	checkRefusal(t, p.Require(0), 0, "")
 	checkRefusal(t, p.Require(auth.ScopeCreate), plant.CodeScopeMissing, "the credential lacks the scope plants:create")
-	checkRefusal(t, p.Require(scopeRead|auth.ScopeAdmin), plant.CodeScopeMissing,
+	checkRefusal(t, p.Require(auth.ScopeRead|auth.ScopeAdmin), plant.CodeScopeMissing,
 		"the credential lacks the scope plants:read admin")
 }
 

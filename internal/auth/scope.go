@@ -8,13 +8,12 @@ import (
 // Scopes is a set of scopes. The zero value is the empty set.
 type Scopes uint8
 
-// The bits of a set. A scope includes no other scope. No route needs scopeRead, which
-// tokens of older versions may have.
+// The bits of a set. A scope includes no other scope.
 const (
-	ScopeCreate Scopes = 1 << iota // the public operation
-	scopeRead
-	ScopeAdmin   // details and profiles of the server on the admin listener
-	ScopeMetrics // the metrics on the admin listener
+	ScopeCreate  Scopes = 1 << iota // the public operation
+	ScopeRead                       // reads plants on the admin listener
+	ScopeAdmin                      // details and profiles of the server on the admin listener
+	ScopeMetrics                    // the metrics on the admin listener
 )
 
 // scopeNames are the names of the bits, in the order of String.
@@ -23,14 +22,14 @@ var scopeNames = []struct {
 	name  string
 }{
 	{ScopeCreate, "plants:create"},
-	{scopeRead, "plants:read"},
+	{ScopeRead, "plants:read"},
 	{ScopeAdmin, "admin"},
 	{ScopeMetrics, "metrics"},
 }
 
 // Grantable is the set of scopes that a new token can have: those that a route
 // needs.
-const Grantable = ScopeCreate | ScopeAdmin | ScopeMetrics
+const Grantable = ScopeCreate | ScopeRead | ScopeAdmin | ScopeMetrics
 
 // ParseScopes parses scope names that are separated by spaces, as in RFC 6749
 // section 3.3, or by commas. The empty text is the empty set. The error names the
@@ -41,7 +40,7 @@ func ParseScopes(text string) (Scopes, error) {
 		scope, ok := scopeByName(name)
 		if !ok {
 			return 0, fmt.Errorf("unknown scope %q; known scopes are %s",
-				name, strings.ReplaceAll((Grantable|scopeRead).String(), " ", ", "))
+				name, strings.ReplaceAll(Grantable.String(), " ", ", "))
 		}
 		scopes |= scope
 	}

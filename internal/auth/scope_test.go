@@ -6,21 +6,10 @@ import (
 	"plantstore/internal/auth"
 )
 
-// scopeRead is a scope that only tokens of older versions have.
-var scopeRead = parseScopes("plants:read")
-
 const (
 	everyScope  = "plants:create plants:read admin metrics"
 	knownScopes = "; known scopes are plants:create, plants:read, admin, metrics"
 )
-
-func parseScopes(text string) auth.Scopes {
-	scopes, err := auth.ParseScopes(text)
-	if err != nil {
-		panic(err)
-	}
-	return scopes
-}
 
 func TestParseScopes(t *testing.T) {
 	t.Parallel()
@@ -33,12 +22,12 @@ func TestParseScopes(t *testing.T) {
 		{"none", "", 0, "", ""},
 		{"only separators", " ,, ", 0, "", ""},
 		{"create", "plants:create", auth.ScopeCreate, "plants:create", ""},
-		{"read", "plants:read", scopeRead, "plants:read", ""},
+		{"read", "plants:read", auth.ScopeRead, "plants:read", ""},
 		{"admin", "admin", auth.ScopeAdmin, "admin", ""},
-		{"all", everyScope, auth.ScopeCreate | scopeRead | auth.ScopeAdmin | auth.ScopeMetrics, everyScope, ""},
+		{"all", everyScope, auth.ScopeCreate | auth.ScopeRead | auth.ScopeAdmin | auth.ScopeMetrics, everyScope, ""},
 		{"metrics", "metrics", auth.ScopeMetrics, "metrics", ""},
 		{"commas and other order", "admin,plants:create", auth.ScopeAdmin | auth.ScopeCreate, "plants:create admin", ""},
-		{"commas and spaces", " admin , plants:read ", auth.ScopeAdmin | scopeRead, "plants:read admin", ""},
+		{"commas and spaces", " admin , plants:read ", auth.ScopeAdmin | auth.ScopeRead, "plants:read admin", ""},
 		{"twice", "admin admin", auth.ScopeAdmin, "admin", ""},
 		{"unknown", "plants:delete", 0, "", `unknown scope "plants:delete"` + knownScopes},
 		{"one of them unknown", "admin root", 0, "", `unknown scope "root"` + knownScopes},
@@ -80,9 +69,9 @@ func TestHas(t *testing.T) {
 		{auth.ScopeCreate, auth.ScopeCreate, true},
 		{auth.ScopeAdmin, auth.ScopeCreate, false}, // admin does not include other scopes
 		{auth.ScopeAdmin, auth.ScopeMetrics, false},
-		{auth.ScopeAdmin | scopeRead, scopeRead, true},
-		{scopeRead, auth.ScopeAdmin | scopeRead, false},
-		{auth.ScopeCreate | scopeRead | auth.ScopeAdmin, auth.ScopeAdmin | scopeRead, true},
+		{auth.ScopeAdmin | auth.ScopeRead, auth.ScopeRead, true},
+		{auth.ScopeRead, auth.ScopeAdmin | auth.ScopeRead, false},
+		{auth.ScopeCreate | auth.ScopeRead | auth.ScopeAdmin, auth.ScopeAdmin | auth.ScopeRead, true},
 	} {
 		if got := row.have.Has(row.want); got != row.ok {
 			t.Errorf("%q has %q: got %t, want %t", row.have, row.want, got, row.ok)

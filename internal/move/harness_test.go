@@ -172,7 +172,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// scopesOf parses scopes; some of them only tokens of older versions have.
+// scopesOf parses scopes.
 func scopesOf(t testing.TB, text string) auth.Scopes {
 	t.Helper()
 	scopes, err := auth.ParseScopes(text)

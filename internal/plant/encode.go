@@ -1,6 +1,9 @@
 package plant
 
-import "strconv"
+import (
+	"strconv"
+	"time"
+)
 
 // AppendJSON appends the plant to dst as the JSON object of a response: name, and
 // tag if the plant has one.
@@ -22,6 +25,19 @@ func (p Plant) appendMembers(dst []byte) []byte {
 	if p.Tag.present {
 		dst = append(dst, `,"tag":`...)
 		dst = AppendString(dst, p.Tag.text)
+	}
+	return append(dst, '}')
+}
+
+// AppendJSON appends the record to dst as a JSON object: the members of the plant,
+// created_at in RFC 3339, and created_by unless an import created the plant.
+func (r Record) AppendJSON(dst []byte) []byte {
+	dst = r.NewPlant.AppendJSON(dst)
+	dst = append(dst[:len(dst)-1], `,"created_at":`...)
+	dst = AppendString(dst, r.CreatedAt.Format(time.RFC3339Nano))
+	if r.CreatedBy != "" {
+		dst = append(dst, `,"created_by":`...)
+		dst = AppendString(dst, r.CreatedBy)
 	}
 	return append(dst, '}')
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -103,4 +104,20 @@ func TestAppendStringIsJSON(t *testing.T) {
 			t.Fatalf("got %q, %v; want %q", got, err, want)
 		}
 	})
+}
+
+func TestAppendRecord(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 11, 21, 9, 30, 0, 123456000, time.UTC)
+	tulip := plant.NewPlant{ID: 7, Plant: plant.Plant{Name: "Tulipa", Tag: plant.Tagged("")}}
+	for want, r := range map[string]plant.Record{
+		`x{"id":7,"name":"Tulipa","tag":"","created_at":"2026-11-21T09:30:00.123456Z","created_by":"a\"b"}`: {
+			NewPlant: tulip, CreatedAt: at, CreatedBy: `a"b`,
+		},
+		`x{"id":0,"name":"","created_at":"2026-11-21T09:30:00Z"}`: {CreatedAt: at.Truncate(time.Second)},
+	} {
+		if got := string(r.AppendJSON([]byte("x"))); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
 }

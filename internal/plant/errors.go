@@ -41,6 +41,7 @@ const (
 	CodeScopeMissing      Code = 40301
 	CodeCrossSite         Code = 40302
 	CodeNotFound          Code = 40401
+	CodePlantNotFound     Code = 40402
 	CodeMethodNotAllowed  Code = 40501
 	CodeRequestTimeout    Code = 40801
 	CodeProfileRunning    Code = 40901
@@ -67,7 +68,11 @@ const (
 // AdminOnly reports whether only the admin listener returns the code. The API
 // document of the public operation omits these codes.
 func (c Code) AdminOnly() bool {
-	return c == CodeQueryInvalid || c == CodeCrossSite || c == CodeProfileRunning
+	switch c {
+	case CodeQueryInvalid, CodeCrossSite, CodePlantNotFound, CodeProfileRunning:
+		return true
+	}
+	return false
 }
 
 // Entry is a row of the catalogue. docs/reference/errors.md is this table; a test
@@ -158,8 +163,8 @@ var catalogue = []Entry{
 		"Send the whole request again.",
 	},
 	{
-		CodeQueryInvalid, "query-invalid", "A query parameter of the admin listener has an invalid value.",
-		"Correct the query.",
+		CodeQueryInvalid, "query-invalid",
+		"A parameter in the path or the query of the admin listener is invalid or unknown.", "Correct the parameter.",
 	},
 	{
 		CodeCredentialMissing, "credential-missing",
@@ -182,6 +187,9 @@ var catalogue = []Entry{
 	{
 		CodeNotFound, "not-found", "The listener has no resource at this path.",
 		"Check the path. The path to create plants is {base_url}/plants.",
+	},
+	{
+		CodePlantNotFound, "plant-not-found", "The store has no plant with this id.", "Check the id.",
 	},
 	{
 		CodeMethodNotAllowed, "method-not-allowed", "The resource does not support this method.",

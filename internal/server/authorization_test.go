@@ -15,6 +15,7 @@ import (
 	"plantstore/internal/auth"
 	"plantstore/internal/oidc"
 	"plantstore/internal/oidc/oidctest"
+	"plantstore/internal/plant"
 	"plantstore/internal/server"
 	"plantstore/internal/store"
 )
@@ -80,7 +81,7 @@ func mustAtoi(t *testing.T, text string) int {
 // The page has the routes of both listeners, with their scopes, and no others.
 func TestAuthorizationPage(t *testing.T) {
 	t.Parallel()
-	h := start(t, func(s *setup) { s.pprof = true })
+	h := start(t, func(s *setup) { s.pprof, s.api = true, true })
 	public, err := server.PublicRoutes(h.config)
 	if err != nil {
 		t.Fatal(err)
@@ -113,7 +114,7 @@ func TestAuthorizationPage(t *testing.T) {
 	}
 }
 
-// everyScope are all scopes, also those of older versions.
+// everyScope are all scopes.
 var everyScope = []string{"plants:create", "plants:read", "admin", "metrics"}
 
 // credentials are the headers of requests by kind. Those of the last three kinds
@@ -184,8 +185,12 @@ func startWithCredentials(t *testing.T, adminOpen bool) (*harness, credentials) 
 	expired, revoked, now := "", "", time.Now()
 	issuer, verify := startIssuer(t)
 	h := start(t, func(s *setup) {
-		s.pprof, s.adminOpen, s.jwt = true, adminOpen, verify
+		s.pprof, s.api, s.adminOpen, s.jwt = true, true, adminOpen, verify
 		s.seed = func(e store.Engine) {
+			plantOne := store.Create{Plant: plant.NewPlant{ID: 1, Plant: plant.Plant{Name: "A"}}, At: now}
+			if _, err := e.Insert(t.Context(), []store.Create{plantOne}); err != nil {
+				t.Fatal(err)
+			}
 			for i, scopes := range scopeSets() {
 				c.secrets[scopes] = mint(t, e, auth.Token{Name: fmt.Sprint("scopes", i), Scopes: scopesOf(t, scopes)})
 				c.jwts[scopes] = issuer.JWT(now, oidctest.Object{"scope": scopes, "jti": fmt.Sprint(i)})
@@ -267,8 +272,10 @@ func checkAuthorization(t *testing.T, h *harness, address string, row authorizat
 	}
 }
 
-// quick returns a target whose profile takes a short time.
+// quick returns a target with the id of a stored plant, and whose profile takes a short
+// time.
 func quick(target string) string {
+	target = strings.ReplaceAll(target, "{id}", "1")
 	if strings.HasSuffix(target, "/profile") || strings.HasSuffix(target, "/trace") {
 		return target + "?seconds=0.001"
 	}
@@ -284,7 +291,7 @@ func TestAuthorizationIsNotBypassed(t *testing.T) {
 		for _, row := range rows {
 			for _, method := range []string{"DELETE", "PUT", "PATCH", "OPTIONS", "TRACE", "CONNECT", "get", "HEADER"} {
 				address := map[string]string{"public": h.public, "admin": h.admin}[listener]
-				a := h.sendTo(address, message(method+" "+row.target+" HTTP/1.1", "", "-Authorization"))
+				a := h.sendTo(address, message(method+" "+quick(row.target)+" HTTP/1.1", "", "-Authorization"))
 				if a.Status != 405 {
 					t.Errorf("%s %s: got %d, want 405", method, row.target, a.Status)
 				}
@@ -298,6 +305,10 @@ func TestAuthorizationIsNotBypassed(t *testing.T) {
 		"/debug/pprof": 404, "/debug//pprof/heap": 404, "/debug/pprof/heap/": 404, "/debug/pprof/none": 404,
 		"/%6detrics": 401, "/%6Detrics?x": 401, "/metrics?livez": 401, "/metrics#/livez": 404,
 		"http://localhost/metrics": 401, "HTTP://127.0.0.1//metrics": 404, "/debug/pprof/%68eap": 401,
+		"/api/v1/plants/1": 401, "/api/v1/plants/%31": 401, "/api/v1/plants/{id}": 401, "/api/v1/plants/x": 401,
+		"/api/v1/plants/": 404, "/api/v1/plants/1/": 404, "/api/v1//plants/1": 404, "/api/v1/plants//1": 404,
+		"/api/v1/plants/a%2fb": 404, "/api/v1/plants/../plants": 404, "/api/V1/plants/1": 404, "/api/v1/plants/1%2f": 404,
+		"/api/v1/{id}/1":    404,
 		"/readyz?%76erbose": 401, "/readyz?verbose=": 401, "/readyz?verbose=false": 401, "/readyz?a&verbose": 401,
 		"/read%79z?verbose": 401, "/readyz?verbose&verbose": 401,
 		"/readyz?a;verbose": 200, "/readyz?%2576erbose": 200, "/readyz?Verbose": 200, "/readyz?%zz": 200,
@@ -323,7 +334,7 @@ func TestGuardInBothModes(t *testing.T) {
 				for change, want := range map[string]int{
 					"Host: evil.example": 42101, "Origin: http://evil.example": 40302, "Sec-Fetch-Site: cross-site": 40302,
 				} {
-					a := h.sendTo(h.admin, message("GET "+row.target+" HTTP/1.1", "", header, change))
+					a := h.sendTo(h.admin, message("GET "+quick(row.target)+" HTTP/1.1", "", header, change))
 					if got := int(a.code(t)); got != want {
 						t.Errorf("open %t: %s with %s and %.30s: got %d, want %d",
 							adminOpen, row.target, change, header, got, want)

@@ -13,7 +13,7 @@ import (
 // wrong prefix, too short for a token. A search for tokens instead would miss
 // encoded ones.
 func (h *handler) loggedPath(path string) string {
-	if _, served := h.routes[path]; served || path == "*" || path == "" {
+	if _, served := h.routes.byPath[path]; served || path == "*" || path == "" {
 		return path
 	}
 	rest, absolute := strings.CutPrefix(path, "/")
@@ -58,9 +58,9 @@ func loggedMethod(method string) string {
 	return "(unknown)"
 }
 
-// shorten returns text from a client for the response to it: at most 100 bytes,
+// Shorten returns text from a client for the response to it: at most 100 bytes,
 // and no text that may contain a token.
-func shorten(text string) string {
+func Shorten(text string) string {
 	const bytesMax = 100
 	switch {
 	case auth.LooksLikeSecret(text):

@@ -41,7 +41,7 @@ func AdminRoutes(c Config) []RouteInfo { return adminRoutes(c).infos() }
 
 func (rs routes) infos() []RouteInfo {
 	var list []RouteInfo
-	for path, at := range rs {
+	for path, at := range rs.byPath {
 		for method, r := range at.byMethod {
 			list = append(list, RouteInfo{
 				Method: method, Path: path, Scope: r.scope.String(), Verbose: r.verbose.String(),

@@ -1,29 +1,23 @@
-package server
+package server_test
 
 import (
-	"net/url"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"plantstore/internal/auth"
+	"plantstore/internal/server"
 )
 
 // A new token can have exactly the scopes that routes require.
 func TestGrantable(t *testing.T) {
 	t.Parallel()
-	c := Config{BaseURL: &url.URL{Scheme: "http", Host: "localhost"}, Metrics: prometheus.NewRegistry(), Pprof: true}
-	public, err := publicRoutes(c)
+	h := start(t, func(s *setup) { s.pprof, s.api = true, true })
+	public, err := server.PublicRoutes(h.config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var required auth.Scopes
-	for _, rs := range []routes{public, adminRoutes(c)} {
-		for _, resource := range rs {
-			for _, r := range resource.byMethod {
-				required |= r.scope | r.verbose
-			}
-		}
+	for _, route := range append(public, server.AdminRoutes(h.config)...) {
+		required |= scopesOf(t, route.Scope) | scopesOf(t, route.Verbose)
 	}
 	if auth.Grantable != required {
 		t.Errorf("new tokens can have %q, routes require %q", auth.Grantable, required)

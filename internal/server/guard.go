@@ -28,7 +28,7 @@ func (g guard) check(r *http.Request) error {
 		return &plant.Error{
 			Code: plant.CodeMisdirected,
 			Message: fmt.Sprintf("Host must be the address of the admin listener, localhost "+
-				"or a name of --admin-host; got %q", shorten(r.Host)),
+				"or a name of --admin-host; got %q", Shorten(r.Host)),
 		}
 	}
 	for _, site := range r.Header["Sec-Fetch-Site"] {
@@ -45,7 +45,7 @@ func (g guard) check(r *http.Request) error {
 }
 
 func crossSite(rule, value string) error {
-	return &plant.Error{Code: plant.CodeCrossSite, Message: fmt.Sprintf("%s; got %q", rule, shorten(value))}
+	return &plant.Error{Code: plant.CodeCrossSite, Message: fmt.Sprintf("%s; got %q", rule, Shorten(value))}
 }
 
 // allows reports whether the Host of the request names the listener. It ignores

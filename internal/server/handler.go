@@ -115,8 +115,8 @@ func (h *handler) serve(rec *responseRecorder, r *http.Request) error {
 			return err
 		}
 	}
-	at, ok := h.routes[r.URL.Path]
-	if !ok {
+	at := h.routes.find(r)
+	if at == nil {
 		return &plant.Error{Code: plant.CodeNotFound, Message: h.notFound}
 	}
 	route, ok := at.byMethod[r.Method]
@@ -125,7 +125,7 @@ func (h *handler) serve(rec *responseRecorder, r *http.Request) error {
 		rec.Header().Set("Allow", at.allow)
 		return &plant.Error{
 			Code:    plant.CodeMethodNotAllowed,
-			Message: "method must be " + strings.ReplaceAll(at.allow, ", ", " or ") + "; got " + shorten(r.Method),
+			Message: "method must be " + strings.ReplaceAll(at.allow, ", ", " or ") + "; got " + Shorten(r.Method),
 		}
 	}
 	rec.route = route
@@ -204,7 +204,7 @@ func (h *handler) checkTarget(r *http.Request) error {
 		return &plant.Error{
 			Code: plant.CodeMisdirected,
 			Message: "host of the request target must be " + strconv.Quote(h.host) +
-				"; got " + strconv.Quote(shorten(hostPort(r.URL))),
+				"; got " + strconv.Quote(Shorten(hostPort(r.URL))),
 		}
 	}
 	return nil

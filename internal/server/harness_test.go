@@ -21,6 +21,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"plantstore/internal/admin"
 	"plantstore/internal/audit"
 	"plantstore/internal/auth"
 	"plantstore/internal/listen"
@@ -46,6 +47,7 @@ type setup struct {
 	origins     []string
 	level       slog.Level // of the log
 	pprof       bool
+	api         bool // the admin API
 	adminHosts  []string
 	adminOpen   bool
 	proxies     []netip.Prefix
@@ -67,6 +69,7 @@ type harness struct {
 	token  string // secret of the token gardener, which may create plants
 	admins string // secret of the token operator, which may use the admin listener; empty if the store is not new
 
+	operations    *admin.Service // nil: no admin API
 	publicServer  *server.Server
 	adminServer   *server.Server
 	servers       []*server.Server // all running servers
@@ -143,6 +146,9 @@ func (h *harness) serve(s setup, log *slog.Logger, metrics *prometheus.Registry)
 		TrustedProxies: s.proxies, Audit: s.recorder,
 	}
 	h.document = documentAt(h.t, strings.TrimSuffix(base.Path, "/"))
+	if s.api {
+		h.config.AdminRoutes = h.apiRoutes()
+	}
 	publicServer, adminServer, err := server.New(h.config)
 	if err != nil {
 		h.t.Fatal(err)
@@ -153,6 +159,20 @@ func (h *harness) serve(s setup, log *slog.Logger, metrics *prometheus.Registry)
 	}
 	h.run(publicServer, public)
 	h.run(adminServer, admin)
+}
+
+// apiRoutes returns the routes of the admin API.
+func (h *harness) apiRoutes() []server.Route {
+	h.t.Helper()
+	var err error
+	if h.operations, err = admin.New(admin.Config{Engine: h.engine}); err != nil {
+		h.t.Fatal(err)
+	}
+	routes, err := admin.Routes(h.operations)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return routes
 }
 
 func (h *harness) listen(
@@ -188,6 +208,9 @@ func (h *harness) stop() {
 			_ = s.Close()
 		}
 		h.running.Wait()
+		if h.operations != nil {
+			h.operations.Close()
+		}
 		h.store.Close()
 		if err := h.engine.Close(); err != nil {
 			h.t.Error(err)
@@ -206,7 +229,7 @@ func mint(t testing.TB, engine store.Engine, token auth.Token) string {
 	return secret
 }
 
-// scopesOf parses scopes. Only tokens of older versions have some of them.
+// scopesOf parses scopes.
 func scopesOf(t testing.TB, text string) auth.Scopes {
 	t.Helper()
 	scopes, err := auth.ParseScopes(text)

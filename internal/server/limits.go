@@ -127,7 +127,7 @@ func newQuotas(l Limits) *quotas {
 // handle calls the function of a route if the quotas of the credential allow it. Every
 // response has the fields of draft-ietf-httpapi-ratelimit-headers-11.
 func (q *quotas) handle(
-	w http.ResponseWriter, r *http.Request, principal auth.Principal, next handlerFunc,
+	w http.ResponseWriter, r *http.Request, principal auth.Principal, next HandlerFunc,
 ) error {
 	header, key := w.Header(), principal.TokenID
 	header["Ratelimit-Policy"] = q.policy

@@ -54,6 +54,17 @@ func newDocument(baseURL *url.URL, guessed bool, limits Limits) (document, error
 	return doc, nil
 }
 
+// AdminDocument returns an OpenAPI document of routes on the admin listener in JSON, from
+// its source in YAML. It replaces {errorTable} in the source by the table of all errors.
+func AdminDocument(source []byte) ([]byte, error) {
+	var root yaml.Node
+	if err := yaml.Unmarshal(source, &root); err != nil {
+		return nil, fmt.Errorf("read the API document: %w", err)
+	}
+	replace(&root, strings.NewReplacer("{errorTable}", errorTable(plant.Catalogue())))
+	return renderJSON(root.Content[0])
+}
+
 // fillIn replaces the settings in the document.
 func fillIn(document *yaml.Node, baseURL *url.URL, guessed bool, limits Limits) error {
 	// Omit credentials, query and fragment. Paths begin with a slash, so the base ends without one.
@@ -102,7 +113,7 @@ func fillIn(document *yaml.Node, baseURL *url.URL, guessed bool, limits Limits) 
 		"{authFailures}", numberOrNone(limits.AuthFailures),
 		"{requestsPerSecond}", numberOrNone(limits.Rate),
 		"{concurrentRequests}", numberOrNone(limits.Concurrency),
-		"{errorTable}", errorTable(),
+		"{errorTable}", errorTable(publicErrors()),
 	))
 	return nil
 }
@@ -114,10 +125,10 @@ func publicErrors() []plant.Entry {
 	return slices.DeleteFunc(plant.Catalogue(), func(e plant.Entry) bool { return e.Code.AdminOnly() })
 }
 
-func errorTable() string {
+func errorTable(entries []plant.Entry) string {
 	var table strings.Builder
 	table.WriteString("| error | name | meaning |\n|---|---|---|\n")
-	for _, e := range publicErrors() {
+	for _, e := range entries {
 		fmt.Fprintf(&table, "| %d | %s | %s |\n", e.Code, e.Name, e.Meaning)
 	}
 	return strings.TrimSuffix(table.String(), "\n")

@@ -11,7 +11,7 @@ import (
 
 // alive responds 200 while the process can respond.
 func alive(w http.ResponseWriter, _ *http.Request, _ auth.Principal) error {
-	writeJSON(w, http.StatusOK, []byte(`{"status":"alive"}`+"\n"))
+	WriteJSON(w, http.StatusOK, []byte(`{"status":"alive"}`+"\n"))
 	return nil
 }
 
@@ -27,7 +27,7 @@ func isVerbose(r *http.Request) bool { return r.URL.RawQuery != "" && r.URL.Quer
 
 // ready responds 200 if the store accepts plants, otherwise 503. For the operator,
 // ?verbose adds the durability of the store.
-func ready(s *store.Store, operator bool) handlerFunc {
+func ready(s *store.Store, operator bool) HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
 		if err := s.Ready(); err != nil {
 			return &plant.Error{Code: plant.CodeStoreUnavailable, Message: err.Error()}
@@ -42,7 +42,7 @@ func ready(s *store.Store, operator bool) handlerFunc {
 				return err
 			}
 		}
-		writeJSON(w, http.StatusOK, append(body, '\n'))
+		WriteJSON(w, http.StatusOK, append(body, '\n'))
 		return nil
 	}
 }

@@ -41,7 +41,7 @@ func (p *plants) create(w http.ResponseWriter, r *http.Request, principal auth.P
 	buffer := getBuffer()
 	defer putBuffer(buffer)
 	buffer.b = append(n.Plant.AppendJSON(buffer.b[:0]), '\n')
-	writeJSON(w, http.StatusOK, buffer.b)
+	WriteJSON(w, http.StatusOK, buffer.b)
 	return nil
 }
 
@@ -103,7 +103,7 @@ func checkContent(header http.Header) error {
 	if values := header["Content-Encoding"]; len(values) > 0 {
 		return &plant.Error{
 			Code:    plant.CodeContentEncoding,
-			Message: "Content-Encoding must be absent; got " + strconv.Quote(shorten(values[0])),
+			Message: "Content-Encoding must be absent; got " + strconv.Quote(Shorten(values[0])),
 		}
 	}
 	values := header["Content-Type"]
@@ -114,7 +114,7 @@ func checkContent(header http.Header) error {
 	case len(values) == 1 && (values[0] == mediaType || isJSON(values[0])):
 		return nil
 	case len(values) == 1:
-		got = strconv.Quote(shorten(values[0]))
+		got = strconv.Quote(Shorten(values[0]))
 	}
 	return &plant.Error{
 		Code:    plant.CodeMediaType,

@@ -84,7 +84,7 @@ func record(
 // snapshot returns the function of a route for a profile of the runtime. With
 // ?seconds= the response is the difference over that time; one such request may run
 // at a time. net/http/pprof extends the write deadline and detects a disconnect.
-func snapshot(h http.Handler) handlerFunc {
+func snapshot(h http.Handler) HandlerFunc {
 	running := make(chan struct{}, 1) // has an element while a difference is recorded
 	return func(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
 		if r.FormValue("seconds") == "" {
@@ -97,7 +97,7 @@ func snapshot(h http.Handler) handlerFunc {
 		}
 		if length%time.Second != 0 {
 			return badQuery(fmt.Sprintf(
-				"seconds must be an integer for this profile; got %q", shorten(r.FormValue("seconds")),
+				"seconds must be an integer for this profile; got %q", Shorten(r.FormValue("seconds")),
 			))
 		}
 		if r.FormValue("debug") != "" {
@@ -123,7 +123,7 @@ func profileTime(r *http.Request, fallback time.Duration) (time.Duration, error)
 	seconds, err := strconv.ParseFloat(text, 64)
 	if err != nil || !(seconds > 0 && seconds <= profileTimeMax.Seconds()) { // true for NaN too
 		return 0, badQuery(fmt.Sprintf("seconds must be above 0 and at most %d; got %q",
-			int(profileTimeMax.Seconds()), shorten(text)))
+			int(profileTimeMax.Seconds()), Shorten(text)))
 	}
 	return time.Duration(seconds * float64(time.Second)), nil
 }

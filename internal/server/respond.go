@@ -9,10 +9,10 @@ import (
 	"plantstore/internal/plant"
 )
 
-// writeJSON writes a response with a complete body. So the response has a
+// WriteJSON writes a response with a complete body in JSON, which ends with a newline. So the response has a
 // Content-Length, and an error that occurs while the caller makes the body can
 // still become another response.
-func writeJSON(w http.ResponseWriter, status int, body []byte) {
+func WriteJSON(w http.ResponseWriter, status int, body []byte) {
 	h := w.Header()
 	h["Content-Type"] = contentTypeJSON
 	h["Cache-Control"] = noStore
@@ -86,7 +86,7 @@ func writeError(w http.ResponseWriter, e *plant.Error, scope auth.Scopes) {
 	case plant.CodeContentEncoding:
 		h["Accept-Encoding"] = []string{"identity"} // RFC 9110 section 15.5.16
 	}
-	writeJSON(w, e.Code.Status(), appendError(nil, e))
+	WriteJSON(w, e.Code.Status(), appendError(nil, e))
 }
 
 // challenge returns the WWW-Authenticate value of RFC 6750 section 3. It has no

@@ -12,12 +12,14 @@ import (
 	"plantstore/internal/auth"
 )
 
-// handlerFunc writes the response to a request. If it returns an error, it has
-// written nothing, and handler.fail writes the response.
-type handlerFunc func(w http.ResponseWriter, r *http.Request, principal auth.Principal) error
+// HandlerFunc writes the response to a request. principal is the zero value if the
+// request requires no credential. If the function returns an error, it has written
+// nothing, and handler.fail writes the response: that of a *plant.Error, or 50001 for
+// any other error, which the log has.
+type HandlerFunc func(w http.ResponseWriter, r *http.Request, principal auth.Principal) error
 
-// fromHandler returns the handlerFunc that calls an http.Handler.
-func fromHandler(h http.Handler) handlerFunc {
+// fromHandler returns the HandlerFunc that calls an http.Handler.
+func fromHandler(h http.Handler) HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
 		h.ServeHTTP(w, r)
 		return nil
@@ -32,11 +34,23 @@ type route struct {
 	open    bool        // requires no credential, except for verbose
 	verbose auth.Scopes // an open route with ?verbose requires it; 0: none
 	stale   bool        // accepts the tokens of the last poll also while the store is unreachable
-	handle  handlerFunc
+	handle  HandlerFunc
 	metrics *routeMetrics // set by newServer
 	log     slog.Handler  // with the method and the path; set by newServer
 
 	untimed bool // no histogram: a static file, or a profile, for which the client chooses the time
+}
+
+// Route is a route of another package on the admin listener: one method of one path.
+// A segment {name} of the path matches every segment that is not empty, and
+// http.Request.PathValue returns it. Such a path is matched after all other paths.
+type Route struct {
+	Method  string      // GET includes HEAD
+	Path    string      // the label of the metrics
+	Scope   auth.Scopes // the credential must have it
+	Open    bool        // requires no credential; exactly one of Scope and Open is set
+	Untimed bool        // no histogram: the client chooses the time
+	Handle  HandlerFunc
 }
 
 // publicRoutes returns the routes of the public listener.
@@ -44,7 +58,7 @@ func publicRoutes(c Config) (routes, error) {
 	base := strings.TrimRight(c.BaseURL.Path, "/")
 	pages, err := publicPages(c, base)
 	if err != nil {
-		return nil, err
+		return routes{}, err
 	}
 	plants := &plants{store: c.Store, limits: c.Limits}
 	return newRoutes(append(pages,
@@ -76,6 +90,11 @@ func adminRoutes(c Config) routes {
 	if c.Pprof {
 		list = append(list, profiles()...)
 	}
+	for _, r := range c.AdminRoutes {
+		list = append(list, route{
+			method: r.Method, path: r.Path, scope: r.Scope, open: r.Open, untimed: r.Untimed, handle: r.Handle,
+		})
+	}
 	if c.AdminOpen {
 		for i := range list {
 			list[i].open, list[i].scope, list[i].verbose = true, 0, 0
@@ -84,33 +103,32 @@ func adminRoutes(c Config) routes {
 	return newRoutes(list)
 }
 
-// routes has the routes by their exact path. The server does not redirect from other
+// routes are the routes of a listener. The server does not redirect from other
 // spellings of a path.
-type routes map[string]*resource
+type routes struct {
+	byPath   map[string]*resource
+	patterns []*resource // those of byPath whose path has a parameter, in the order of the list
+}
 
 // resource is the routes of one path.
 type resource struct {
+	segments []string // of a path with a parameter; nil: the path matches only itself
 	byMethod map[string]*route
 	allow    string // the value of an Allow header
 	first    *route // of the path; a request with another method counts in its metrics
 }
 
-// overview returns the paths without those below a directory, separated by commas.
-func (rs routes) overview() string {
-	list := slices.DeleteFunc(slices.Sorted(maps.Keys(rs)), func(path string) bool {
-		directory := path[:strings.LastIndexByte(path, '/')+1]
-		return directory != path && rs[directory] != nil
-	})
-	return strings.Join(list, ", ")
-}
-
 func newRoutes(list []route) routes {
-	rs := routes{}
+	rs := routes{byPath: map[string]*resource{}}
 	for _, r := range list {
-		at := rs[r.path]
+		at := rs.byPath[r.path]
 		if at == nil {
 			at = &resource{byMethod: map[string]*route{}, first: &r}
-			rs[r.path] = at
+			rs.byPath[r.path] = at
+			if strings.Contains(r.path, "{") {
+				at.segments = strings.Split(r.path, "/")
+				rs.patterns = append(rs.patterns, at)
+			}
 		}
 		at.byMethod[r.method] = &r
 		if r.method == "GET" { // RFC 9110 section 9.3.2; net/http omits the body
@@ -125,4 +143,62 @@ func newRoutes(list []route) routes {
 
 func allowed(byMethod map[string]*route) string {
 	return strings.Join(slices.Sorted(maps.Keys(byMethod)), ", ")
+}
+
+// find returns the resource at the path of a request, or nil. It sets the path values of
+// the request.
+func (rs routes) find(r *http.Request) *resource {
+	if at, ok := rs.byPath[r.URL.Path]; ok && at.segments == nil {
+		return at
+	}
+	for _, at := range rs.patterns {
+		if at.match(r) {
+			return at
+		}
+	}
+	return nil
+}
+
+// match reports whether the path of a request has the segments of the resource. If so, it
+// sets the path values of the request.
+func (at *resource) match(r *http.Request) bool {
+	if strings.Count(r.URL.Path, "/") != len(at.segments)-1 {
+		return false
+	}
+	values := map[string]string{}
+	i := 0
+	for segment := range strings.SplitSeq(r.URL.Path, "/") {
+		want := at.segments[i]
+		name, isParameter := strings.CutPrefix(want, "{")
+		switch {
+		case isParameter && segment != "":
+			values[strings.TrimSuffix(name, "}")] = segment
+		case segment != want:
+			return false
+		}
+		i++
+	}
+	for name, value := range values {
+		r.SetPathValue(name, value)
+	}
+	return true
+}
+
+// overview returns the paths, separated by commas. It omits the paths below a directory,
+// and those of an API, except for its document.
+func (rs routes) overview() string {
+	list := slices.DeleteFunc(slices.Sorted(maps.Keys(rs.byPath)), func(path string) bool {
+		for i := 1; i < len(path)-1; i++ {
+			if path[i] != '/' {
+				continue
+			}
+			directory := path[:i+1]
+			document := directory + "openapi.json"
+			if rs.byPath[directory] != nil || rs.byPath[document] != nil && path != document {
+				return true
+			}
+		}
+		return false
+	})
+	return strings.Join(list, ", ")
 }

@@ -52,6 +52,8 @@ type Config struct {
 	// AdminOpen is true if no request to the admin listener requires a credential.
 	// Then only this machine may reach the listener.
 	AdminOpen bool
+	// AdminRoutes are further routes of the admin listener.
+	AdminRoutes []Route
 
 	// Metrics is the registry of /metrics. New registers the metrics of requests
 	// there, so a registry serves one call of New. nil: no metrics and no /metrics.
@@ -113,7 +115,7 @@ func New(c Config) (public, admin *Server, err error) {
 
 func newServer(c Config, name string, routes routes, metrics *metrics, secure bool) *Server {
 	log := loggerOrNone(c.Log).With("listener", name)
-	for _, at := range routes {
+	for _, at := range routes.byPath {
 		for _, route := range at.byMethod {
 			route.metrics = metrics.forRoute(name, route.path, route.untimed)
 			route.log = withRequestLine(log, route.method, route.path)

@@ -227,7 +227,7 @@ func subjectOf(state *tls.ConnectionState) string {
 	if len(state.PeerCertificates) == 0 {
 		return ""
 	}
-	return shorten(state.PeerCertificates[0].Subject.String())
+	return Shorten(state.PeerCertificates[0].Subject.String())
 }
 
 // fail closes a connection whose handshake failed. A client of plain HTTP receives

@@ -129,7 +129,7 @@ func mustCreateToken(t testing.TB, e store.Engine, token auth.Token) auth.Token 
 	return token
 }
 
-// scopesOf parses scopes; some of them only tokens of older versions have.
+// scopesOf parses scopes.
 func scopesOf(t testing.TB, text string) auth.Scopes {
 	t.Helper()
 	scopes, err := auth.ParseScopes(text)

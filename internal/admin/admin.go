@@ -1,0 +1,86 @@
+// Package admin has the operations of the operator on a running server, and the HTTP
+// API over them on the admin listener. A Service has the operations; Routes returns the
+// routes of the API. openapi.yaml describes the API.
+package admin
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+
+	"plantstore/internal/plant"
+	"plantstore/internal/store"
+)
+
+// Config configures a Service.
+type Config struct {
+	Engine store.Engine // required; the caller closes it after the Service
+	Log    *slog.Logger // nil: no log
+}
+
+// Service has the operations of the operator. It is safe for concurrent use.
+type Service struct {
+	engine store.Engine
+	log    *slog.Logger
+
+	ctx     context.Context // of every operation
+	cancel  context.CancelFunc
+	mu      sync.Mutex
+	closed  bool           // no more operations begin; guarded by mu
+	running sync.WaitGroup // the operations that use the engine; Add is guarded by mu
+}
+
+// New returns the operations on an engine. The caller closes the Service.
+func New(c Config) (*Service, error) {
+	if c.Engine == nil {
+		return nil, errors.New("admin.Config has no Engine")
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	s := &Service{engine: c.Engine, log: c.Log}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	return s, nil
+}
+
+// Close cancels the running operations, waits for their end, and refuses further ones.
+func (s *Service) Close() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.cancel()
+	s.running.Wait()
+}
+
+// begin starts an operation that uses the engine. The context ends with that of the caller
+// and with Close. The operation calls end when it no longer uses the engine.
+func (s *Service) begin(ctx context.Context) (_ context.Context, end func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, nil, &plant.Error{
+			Code: plant.CodeShuttingDown, Message: "the server is shutting down; send the request again",
+		}
+	}
+	s.running.Add(1)
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(s.ctx, cancel)
+	return ctx, func() {
+		stop()
+		cancel()
+		s.running.Done()
+	}, nil
+}
+
+// unreadable returns the error for a client after a read of the engine failed. It logs
+// the cause, unless the client or the server ended the operation.
+func (s *Service) unreadable(err error) error {
+	if !errors.Is(err, context.Canceled) {
+		s.log.Warn("read for the operator failed", "error", err)
+	}
+	return &plant.Error{
+		Code:    plant.CodeStoreUnavailable,
+		Message: "the server could not read the store; send the request again",
+	}
+}

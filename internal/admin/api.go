@@ -1,0 +1,140 @@
+package admin
+
+import (
+	_ "embed" // for openapi.yaml
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"plantstore/internal/auth"
+	"plantstore/internal/plant"
+	"plantstore/internal/server"
+)
+
+//go:embed openapi.yaml
+var documentSource []byte
+
+// base is the path of the API on the admin listener.
+const base = "/api/v1"
+
+// Routes returns the routes of the API for server.Config.AdminRoutes.
+func Routes(s *Service) ([]server.Route, error) {
+	document, err := server.AdminDocument(documentSource)
+	if err != nil {
+		return nil, err
+	}
+	a := api{s}
+	return []server.Route{
+		{Method: "GET", Path: base + "/openapi.json", Open: true, Untimed: true, Handle: serveDocument(document)},
+		{Method: "GET", Path: base + "/plants", Scope: auth.ScopeRead, Handle: a.listPlants},
+		{Method: "GET", Path: base + "/plants/{id}", Scope: auth.ScopeRead, Handle: a.getPlant},
+	}, nil
+}
+
+// api has the functions of the routes.
+type api struct{ service *Service }
+
+func serveDocument(document []byte) server.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request, _ auth.Principal) error {
+		server.WriteJSON(w, http.StatusOK, document)
+		return nil
+	}
+}
+
+func (a api) getPlant(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
+	if _, err := parameters(r); err != nil {
+		return err
+	}
+	id, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
+	if err != nil {
+		return invalid(fmt.Sprintf("the id in the path must be a 64-bit integer; got %q", server.Shorten(r.PathValue("id"))))
+	}
+	record, err := a.service.Plant(r.Context(), id)
+	if err != nil {
+		return err
+	}
+	server.WriteJSON(w, http.StatusOK, append(record.AppendJSON(nil), '\n'))
+	return nil
+}
+
+// limitDefault is the number of plants on a page without ?limit=.
+const limitDefault = 100
+
+func (a api) listPlants(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
+	values, err := parameters(r, "limit", "cursor", "tag")
+	if err != nil {
+		return err
+	}
+	q := PageQuery{Limit: limitDefault, Cursor: values.Get("cursor")}
+	if values.Has("cursor") && q.Cursor == "" {
+		return invalid("cursor is empty; send the request without it for the first page")
+	}
+	if values.Has("tag") {
+		q.Tag = plant.Tagged(values.Get("tag"))
+	}
+	if q.Limit, err = intParameter(values, "limit", limitDefault, PageMax); err != nil {
+		return err
+	}
+	page, err := a.service.Plants(r.Context(), q)
+	if err != nil {
+		return err
+	}
+	server.WriteJSON(w, http.StatusOK, page.appendJSON(nil))
+	return nil
+}
+
+func (p Page) appendJSON(dst []byte) []byte {
+	dst = append(dst, `{"plants":[`...)
+	for i, r := range p.Plants {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = r.AppendJSON(dst)
+	}
+	dst = append(dst, ']')
+	if p.Next != "" {
+		dst = append(append(dst, `,"next":`...), strconv.Quote(p.Next)...)
+	}
+	return append(dst, '}', '\n')
+}
+
+// parameters returns the query of a request. It refuses a parameter that is not in names,
+// because a misspelt filter would return other plants, and one that occurs twice.
+func parameters(r *http.Request, names ...string) (url.Values, error) {
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, invalid("the query is not of the form name=value&name=value with percent-encoding")
+	}
+	for name, list := range values {
+		switch {
+		case !slices.Contains(names, name) && len(names) == 0:
+			return nil, invalid(fmt.Sprintf("the path has no query parameters; got %q", server.Shorten(name)))
+		case !slices.Contains(names, name):
+			return nil, invalid(fmt.Sprintf("unknown query parameter %q; use %s", server.Shorten(name),
+				strings.Join(names, ", ")))
+		case len(list) > 1:
+			return nil, invalid(fmt.Sprintf("query parameter %s occurs %d times; send it once", name, len(list)))
+		}
+		if !utf8.ValidString(list[0]) {
+			return nil, invalid(fmt.Sprintf("query parameter %s must be UTF-8 with percent-encoding", name))
+		}
+	}
+	return values, nil
+}
+
+// intParameter returns a parameter from 1 to most, or a default without it.
+func intParameter(values url.Values, name string, fallback, most int) (int, error) {
+	if !values.Has(name) {
+		return fallback, nil
+	}
+	n, err := strconv.Atoi(values.Get(name))
+	if err != nil || n < 1 || n > most {
+		return 0, invalid(fmt.Sprintf("%s must be an integer from 1 to %d; got %q", name, most,
+			server.Shorten(values.Get(name))))
+	}
+	return n, nil
+}

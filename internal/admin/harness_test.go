@@ -1,0 +1,268 @@
+package admin_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
+	"github.com/getkin/kin-openapi/routers/legacy"
+
+	"plantstore/internal/admin"
+	"plantstore/internal/audit"
+	"plantstore/internal/auth"
+	"plantstore/internal/listen"
+	"plantstore/internal/plant"
+	"plantstore/internal/server"
+	"plantstore/internal/sqlite"
+	"plantstore/internal/store"
+)
+
+// setup has the options of a harness.
+type setup struct {
+	plants []store.Create                  // stored before the start
+	wrap   func(store.Engine) store.Engine // wraps the real engine of the service; nil: none
+}
+
+// harness is a server with the admin API, over a store in a file.
+type harness struct {
+	t       testing.TB
+	engine  *sqlite.Engine
+	service *admin.Service
+	url     string // of the API
+	secret  string // of a token with the scope plants:read
+	log     syncBuffer
+	client  http.Client
+	router  routers.Router // of the API document
+}
+
+// createdAt is the time of creation of the plants of the tests.
+var createdAt = time.Date(2026, 11, 21, 9, 30, 0, 123456000, time.UTC)
+
+func start(t testing.TB, s setup) *harness {
+	t.Helper()
+	h := &harness{t: t}
+	log := slog.New(slog.NewTextHandler(&h.log, nil))
+	var err error
+	if h.engine, err = sqlite.Open(
+		t.Context(), sqlite.Config{Path: filepath.Join(t.TempDir(), "plants.db"), Server: true},
+	); err != nil {
+		t.Fatal(err)
+	}
+	h.secret = h.mint("reader", auth.ScopeRead)
+	if len(s.plants) > 0 {
+		if _, err := h.engine.Insert(t.Context(), s.plants); err != nil {
+			t.Fatal(err)
+		}
+	}
+	st, err := store.New(t.Context(), store.Config{Engine: h.engine})
+	if err != nil {
+		t.Fatal(err)
+	}
+	engine := store.Engine(h.engine)
+	if s.wrap != nil {
+		engine = s.wrap(engine)
+	}
+	if h.service, err = admin.New(admin.Config{Engine: engine, Log: log}); err != nil {
+		t.Fatal(err)
+	}
+	stop := h.serve(st, log)
+	t.Cleanup(func() {
+		stop()
+		h.service.Close()
+		st.Close()
+		if err := h.engine.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return h
+}
+
+// serve starts the admin server and returns the function that ends it.
+func (h *harness) serve(st *store.Store, log *slog.Logger) (stop func()) {
+	h.t.Helper()
+	routes, err := admin.Routes(h.service)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	_, adminServer, err := server.New(server.Config{
+		Store: st, Log: log, BaseURL: &url.URL{Scheme: "http", Host: "localhost"}, AdminRoutes: routes,
+		Limits: server.Limits{HeaderMax: 16 << 10, RequestTimeout: wait, AnswerTimeout: wait, IdleTimeout: wait},
+	})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	l, err := listen.Listen(h.t.Context(), listen.Config{Name: "admin", Address: "127.0.0.1:0"})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.url = "http://" + l.Addr().String() + "/api/v1"
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := adminServer.Serve(server.NewListener(l, log)); !errors.Is(err, http.ErrServerClosed) {
+			h.t.Errorf("serve: %v", err)
+		}
+	})
+	h.router = routerOf(h.t, h.get("/openapi.json").body)
+	return func() {
+		_ = adminServer.Close()
+		running.Wait()
+		h.client.CloseIdleConnections()
+	}
+}
+
+const wait = 20 * time.Second // timeout of every wait; a wait that succeeds is short
+
+func (h *harness) mint(name string, scopes auth.Scopes) (secret string) {
+	h.t.Helper()
+	secret = auth.Mint()
+	if _, err := h.engine.CreateToken(h.t.Context(), auth.Token{
+		Name: name, Hash: auth.HashOf(secret), Scopes: scopes, CreatedAt: time.Now(),
+	}, audit.Origin{}); err != nil {
+		h.t.Fatal(err)
+	}
+	return secret
+}
+
+// response is a response with the headers that differ between responses.
+type response struct {
+	status      int
+	contentType string
+	body        string
+}
+
+func ok(body string) response { return response{200, "application/json", body + "\n"} }
+
+// get sends a GET request for a target below the API's path, and compares the response with
+// the API document.
+func (h *harness) get(target string) response {
+	h.t.Helper()
+	res := h.open(http.MethodGet, target)
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if h.router != nil {
+		h.validate(res, body)
+	}
+	return response{res.StatusCode, res.Header.Get("Content-Type"), string(body)}
+}
+
+// open sends a request and returns the response, whose body the caller closes.
+func (h *harness) open(method, target string) *http.Response {
+	h.t.Helper()
+	req, err := http.NewRequestWithContext(h.t.Context(), method, h.url+target, http.NoBody)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+h.secret)
+	res, err := h.client.Do(req)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return res
+}
+
+// documents caches the router of the document. Parsing it takes longer than a test.
+var documents struct {
+	sync.Mutex
+	router routers.Router
+}
+
+func routerOf(t testing.TB, document string) routers.Router {
+	t.Helper()
+	documents.Lock()
+	defer documents.Unlock()
+	if documents.router != nil {
+		return documents.router
+	}
+	doc, err := loadDocument(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	router, err := legacy.NewRouter(doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	documents.router = router
+	return router
+}
+
+// loadDocument parses the API document and validates it with its examples.
+func loadDocument(text string) (*openapi3.T, error) {
+	doc, err := openapi3.NewLoader().LoadFromData([]byte(text))
+	if err != nil {
+		return nil, err
+	}
+	return doc, doc.Validate(context.Background(), openapi3.IsOpenAPI31OrLater(), openapi3.EnableExamplesValidation())
+}
+
+// validate compares a response with the API document.
+func (h *harness) validate(res *http.Response, body []byte) {
+	h.t.Helper()
+	if err := h.fault(res, body); err != nil {
+		h.t.Errorf("GET %s: status %d, %s: not as in the API document: %v", res.Request.URL, res.StatusCode, body, err)
+	}
+}
+
+func (h *harness) fault(res *http.Response, body []byte) error {
+	req := res.Request.Clone(h.t.Context())
+	req.URL = &url.URL{Path: req.URL.Path, RawQuery: req.URL.RawQuery} // as the document's server
+	route, path, err := h.router.FindRoute(req)
+	if err != nil {
+		return err
+	}
+	in := &openapi3filter.RequestValidationInput{
+		Request: req, Route: route, PathParams: path, QueryParams: req.URL.Query(),
+		Options: &openapi3filter.Options{
+			AuthenticationFunc: openapi3filter.NoopAuthenticationFunc, IncludeResponseStatus: true,
+		},
+	}
+	return errors.Join(openapi3filter.ValidateResponse(h.t.Context(), &openapi3filter.ResponseValidationInput{
+		RequestValidationInput: in, Status: res.StatusCode, Header: res.Header,
+		Body: io.NopCloser(bytes.NewReader(body)), Options: in.Options,
+	}), acceptedOnlyValid(res.StatusCode, openapi3filter.ValidateRequest(h.t.Context(), in)))
+}
+
+// acceptedOnlyValid returns an error if the server accepted a request that the document
+// does not allow.
+func acceptedOnlyValid(status int, fault error) error {
+	if status == http.StatusOK {
+		return fault
+	}
+	return nil
+}
+
+// create returns a create of the operator.
+func create(id int64, name string, tag plant.Tag) store.Create {
+	return store.Create{Plant: plant.NewPlant{ID: id, Plant: plant.Plant{Name: name, Tag: tag}}, At: createdAt}
+}
+
+// syncBuffer is the log of a server.
+type syncBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer // guarded by mu
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *syncBuffer) string() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
