@@ -28,38 +28,53 @@ const (
 	incompleteMax = 512 // the default of --incomplete-max
 )
 
-// TestCrowd runs a well-behaved client beside many clients that never send a whole
-// request, with the limits and, as the control, without them. The short form compares the
-// numbers of open connections, the long form also the response times of the client.
+// crowds are the clients of TestCrowd.
+var crowds = []struct {
+	kind        string
+	short, long int  // numbers of clients in the two forms of the test
+	incomplete  bool // their requests are incomplete
+}{
+	{"kept", crowdShort, 9000, false},
+	{"idle", crowdShort, 9000, true},
+	{"slow headers", crowdShort, 7000, true},
+	{"slow body", crowdShort, 1500, true},
+}
+
+// TestCrowd runs a well-behaved client beside many clients that keep connections open or
+// never send a whole request, with the limits and, as the control, without them. The
+// short form compares the numbers of open connections, the long form also the response
+// times of the client.
 func TestCrowd(t *testing.T) {
 	limited, control := crowdServer(t, rig.Build(t)), crowdServer(t, rig.Build(t, patient, scarce))
-	counts := map[string]int{"idle": crowdShort, "slow headers": crowdShort, "slow body": crowdShort}
 	rounds := 1
 	if *long {
-		counts = map[string]int{"idle": 9000, "slow headers": 7000, "slow body": 1500}
 		rounds = 5
 	}
-	for name, count := range counts {
+	for _, crowd := range crowds {
+		count := crowd.short
+		if *long {
+			count = crowd.long
+		}
 		var withLimits, without []float64
 		for range rounds {
-			ratio, open := limited.beside(t, count, name)
-			if open > incompleteMax+1 {
-				t.Errorf("%s: %d connections are open, want at most %d", name, open, incompleteMax+1)
+			ratio, open := limited.beside(t, count, crowd.kind)
+			if crowd.incomplete && open > incompleteMax+1 {
+				t.Errorf("%s: %d connections are open, want at most %d", crowd.kind, open, incompleteMax+1)
 			}
 			withLimits = append(withLimits, ratio)
-			ratio, open = control.beside(t, count, name)
+			ratio, open = control.beside(t, count, crowd.kind)
 			if open <= incompleteMax+1 {
-				t.Errorf("%s: the control has %d open connections: not detected", name, open)
+				t.Errorf("%s: the control has %d open connections: not detected", crowd.kind, open)
 			}
 			without = append(without, ratio)
 		}
 		slices.Sort(withLimits)
 		slices.Sort(without)
 		t.Logf("%s, %d clients: p99 beside them is %.2f times that alone (%.2f–%.2f); control %.2f (%.2f–%.2f)",
-			name, count, withLimits[rounds/2], withLimits[0], withLimits[rounds-1],
+			crowd.kind, count, withLimits[rounds/2], withLimits[0], withLimits[rounds-1],
 			without[rounds/2], without[0], without[rounds-1])
 		if *long && withLimits[rounds/2] > 2 {
-			t.Errorf("%s: p99 beside them is %.2f times that alone, want at most 2", name, withLimits[rounds/2])
+			t.Errorf("%s: p99 beside them is %.2f times that alone, want at most 2", crowd.kind, withLimits[rounds/2])
 		}
 	}
 }

@@ -146,6 +146,10 @@ func postWith(
 // hostile are clients that occupy as many resources of a server as they can.
 var hostile = map[string]func(c net.Conn, stop <-chan struct{}){
 	"idle": func(_ net.Conn, stop <-chan struct{}) { <-stop },
+	"kept": func(c net.Conn, stop <-chan struct{}) { // like a client that keeps its connection for the next request
+		_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		<-stop
+	},
 	"slow headers": func(c net.Conn, stop <-chan struct{}) {
 		drip(c, stop, "POST /plants HTTP/1.1\r\nHost: a\r\nX-Long: "+strings.Repeat("a", 10_000))
 	},
@@ -224,7 +228,7 @@ func TestHostile(t *testing.T) {
 			alone := p99(t, server.URL, token, from)
 			count := 200
 			switch name {
-			case "idle":
+			case "idle", "kept":
 				count = 1000
 			case "never reads": // each first fills megabytes of socket buffers
 				count = 50
