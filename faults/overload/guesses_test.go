@@ -26,6 +26,9 @@ const (
 	guessesOfAddress = 50
 	guessesPerSecond = 2000
 	bytesGrownMax    = 20_000_000
+	// The creates of the client with a valid credential make the store and the caches of its pages grow. At a
+	// constant pace their number does not depend on the machine.
+	createEvery = 5 * time.Millisecond
 )
 
 // guessing is a round with guesses.
@@ -116,7 +119,10 @@ func (g *guessing) run(t *testing.T, program string) {
 	var guessers sync.WaitGroup
 	guessers.Go(func() { g.guess(ctx, server.URL); cancel() })
 	var alone, beside []time.Duration
+	pace := time.NewTicker(createEvery)
+	defer pace.Stop()
 	for id := int64(0); ctx.Err() == nil; id++ {
+		<-pace.C
 		guesses, started := g.on.Load(), time.Now()
 		status, _, err := post(t.Context(), server.URL, token, id)
 		if err != nil || status != http.StatusOK {
