@@ -220,7 +220,11 @@ func (e *Engine) openWriter(ctx context.Context, c Config) (err error) {
 	}
 	e.writer.BusyTimeout(busyMilliseconds)
 	e.writer.KeepWAL(true) // a damaged WAL may be the only copy of its plants
-	_, err = c.accept(ctx, e.writer)
+	if _, err = c.accept(ctx, e.writer); err == nil {
+		if err = checkHeader(e.writer); err != nil {
+			err = fmt.Errorf("%s is damaged: %w; restore a backup", e.path, err)
+		}
+	}
 	e.writer.KeepWAL(err != nil && hasWAL(e.path))
 	return err
 }

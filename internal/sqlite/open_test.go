@@ -82,6 +82,17 @@ func TestOpenRefuses(t *testing.T) {
 			"PATH has schema 99, and this plantstore supports schemas up to 6: use the plantstore that wrote it or a newer one",
 		},
 		{
+			"a write version that SQLite does not write", func(t *testing.T, path string) {
+				must(t, mustOpen(t, sqlite.Config{Path: path}).Close())
+				f, err := os.OpenFile(path, os.O_WRONLY, 0)
+				must(t, err)
+				_, err = f.WriteAt([]byte{3}, 18)
+				must(t, errors.Join(err, f.Close()))
+			},
+			sqlite.Config{},
+			"PATH is damaged: its header has the write version 0x03, want 0x01 or 0x02; restore a backup",
+		},
+		{
 			"WALMax too small", func(*testing.T, string) {},
 			sqlite.Config{WALMax: 1 << 20},
 			"WALMax is 1048576 bytes; it must be at least 33554432",
