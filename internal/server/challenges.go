@@ -37,7 +37,6 @@ func NewChallenges(c Config, public *Server, keyAuthorization func(token string)
 				return &plant.Error{Code: plant.CodeNotFound, Message: "there is no ACME challenge with this token"}
 			}
 			w.Header()["Content-Type"] = []string{"application/octet-stream"}
-			w.Header()["Cache-Control"] = noStore
 			_, _ = w.Write([]byte(body)) // fails if the client has disconnected
 			return nil
 		},

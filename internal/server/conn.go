@@ -174,8 +174,10 @@ func bareResponse(e *plant.Error, id string, secure bool) []byte {
 	body := appendError(nil, e)
 	status := e.Code.Status()
 	head := fmt.Sprintf("HTTP/1.1 %d %s\r\nCache-Control: no-store\r\nConnection: close\r\nContent-Length: %d\r\n"+
-		"Content-Type: %s\r\nDate: %s\r\nX-Content-Type-Options: nosniff\r\nX-Request-Id: %s\r\n",
-		status, http.StatusText(status), len(body), mediaType, time.Now().UTC().Format(http.TimeFormat), id)
+		"Content-Security-Policy: %s\r\nContent-Type: %s\r\nDate: %s\r\n"+
+		"X-Content-Type-Options: nosniff\r\nX-Request-Id: %s\r\n",
+		status, http.StatusText(status), len(body), loadNothing[0], mediaType,
+		time.Now().UTC().Format(http.TimeFormat), id)
 	if secure {
 		head += "Strict-Transport-Security: " + strictTransport[0] + "\r\n"
 	}

@@ -23,7 +23,7 @@ func allowed(origin string) response {
 	a := jsonResponse(204, "", "Access-Control-Allow-Origin", origin, "Access-Control-Allow-Methods", "POST, GET",
 		"Access-Control-Allow-Headers", "Authorization, Content-Type, X-Request-Id", "Access-Control-Max-Age", "600",
 		"Vary", "Origin")
-	for _, name := range []string{"Cache-Control", "Content-Length", "Content-Type"} {
+	for _, name := range []string{"Content-Length", "Content-Type"} {
 		a.Header.Del(name)
 	}
 	return a

@@ -15,17 +15,13 @@ import (
 func WriteJSON(w http.ResponseWriter, status int, body []byte) {
 	h := w.Header()
 	h["Content-Type"] = contentTypeJSON
-	h["Cache-Control"] = noStore
 	h["Content-Length"] = length(len(body))
 	w.WriteHeader(status)
 	_, _ = w.Write(body) // fails if the client has disconnected
 }
 
-// Header values of every response. Handlers share them, so they must not change.
-var (
-	contentTypeJSON = []string{mediaType}
-	noStore         = []string{"no-store"}
-)
+// contentTypeJSON is a header value. Handlers share it, so it must not change.
+var contentTypeJSON = []string{mediaType}
 
 // length returns a Content-Length value. Most responses share their values.
 func length(n int) []string {

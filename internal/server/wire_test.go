@@ -84,8 +84,9 @@ const generatedID = "(32 hexadecimal digits)"
 func jsonResponse(status int, body string, headers ...string) response {
 	h := http.Header{
 		"Cache-Control": {"no-store"}, "Content-Length": {strconv.Itoa(len(body))},
-		"Content-Type":           {"application/json"},
-		"X-Content-Type-Options": {"nosniff"}, "X-Request-Id": {sentID},
+		"Content-Security-Policy": {"default-src 'none'; base-uri 'none'; frame-ancestors 'none'"},
+		"Content-Type":            {"application/json"},
+		"X-Content-Type-Options":  {"nosniff"}, "X-Request-Id": {sentID},
 	}
 	return withHeaders(response{status, h, body}, headers...)
 }
