@@ -286,6 +286,41 @@ func (f *http2Frames) await(kind byte) (payload []byte, ok bool) {
 	}
 }
 
+// A request whose Content-Length differs from the length of its DATA frames stores nothing
+// (RFC 9113 section 8.1.1).
+func TestHTTP2Lengths(t *testing.T) {
+	t.Parallel()
+	const incomplete = `{"error":40053,"message":"the body ended before its announced length, ` +
+		`or has malformed chunks; nothing was stored"}` + "\n"
+	for name, row := range map[string]struct {
+		differs int
+		kind    byte   // of the frame with the result
+		want    string // payload
+	}{
+		"equal":         {0, frameData, `{"name":"A"}` + "\n"},
+		"body is short": {1, frameData, incomplete},
+		"body is long":  {-1, frameReset, "\x00\x00\x00\x01"}, // PROTOCOL_ERROR
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := start(t, withTLS(t))
+			f := h.dialFrames(t)
+			f.frame(frameHeaders, flagEndHeaders, 1, fields(
+				":method", "POST", ":scheme", "https", ":authority", "plants.example", ":path", "/plants",
+				"authorization", "Bearer "+h.token, "content-type", "application/json",
+				"content-length", strconv.Itoa(len(bodyA)+row.differs),
+			))
+			f.frame(frameData, flagEndStream, 1, []byte(bodyA))
+			if payload, _ := f.await(row.kind); string(payload) != row.want {
+				t.Errorf("got %q, want %q", payload, row.want)
+			}
+			if row.differs != 0 {
+				h.notStored(1)
+			}
+		})
+	}
+}
+
 // A client that sends many frames without content is disconnected; another client is not affected.
 func TestHTTP2Floods(t *testing.T) {
 	t.Parallel()
