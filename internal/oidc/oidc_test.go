@@ -1,14 +1,21 @@
 package oidc_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io"
+	"log"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"plantstore/internal/auth"
 	"plantstore/internal/oidc"
@@ -74,11 +81,31 @@ func reasonOf(err error) string {
 	return ""
 }
 
+// recorder records the URLs of requests.
+type recorder struct {
+	http.RoundTripper
+
+	mu   sync.Mutex
+	urls map[string]bool // guarded by mu
+}
+
+func (r *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
+	r.mu.Lock()
+	r.urls[req.URL.String()] = true
+	r.mu.Unlock()
+	return r.RoundTripper.RoundTrip(req)
+}
+
+// TestBadJWTs shows that a verifier refuses bad JWTs, and requests no URL that one of them names.
 func TestBadJWTs(t *testing.T) {
 	t.Parallel()
 	i, keys := oidctest.NewIssuer(issuerURL), oidctest.NewKeys()
 	i.Publish(keys.Published()...)
-	v := start(t, i)
+	requests := &recorder{RoundTripper: direct{i}, urls: map[string]bool{}}
+	v, err := oidc.NewWithTransport(config(i), requests)
+	if err != nil {
+		t.Fatal(err)
+	}
 	now := time.Now()
 	if _, err := v.Verify(t.Context(), i.JWT(now, nil), now, true); err != nil {
 		t.Fatalf("the good JWT: %v", err)
@@ -92,6 +119,34 @@ func TestBadJWTs(t *testing.T) {
 		if reasonOf(err) != row.Reason || claims != nil {
 			t.Errorf("%s: got %+v, %v, want the reason %q", row.Name, claims, err, row.Reason)
 		}
+	}
+	v.Close()
+	want := map[string]bool{issuerURL + "/.well-known/openid-configuration": true, issuerURL + "/keys": true}
+	if diff := cmp.Diff(want, requests.urls); diff != "" {
+		t.Errorf("requested URLs (-want +got):\n%s", diff)
+	}
+}
+
+// TestUntrustedIssuer shows that an issuer needs a certificate of a trusted authority.
+func TestUntrustedIssuer(t *testing.T) {
+	t.Parallel()
+	i := oidctest.NewIssuer("")
+	server := httptest.NewUnstartedServer(i)
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
+	defer server.Close()
+	i.URL = server.URL
+	var lines bytes.Buffer
+	c := config(i)
+	c.Log = slog.New(slog.NewTextHandler(&lines, nil))
+	v, err := oidc.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = v.Verify(t.Context(), i.JWT(time.Now(), nil), time.Now(), true)
+	v.Close()
+	if !errors.Is(err, oidc.ErrNoKeys) || i.Fetches() != 0 || !strings.Contains(lines.String(), "failed to verify certificate") {
+		t.Errorf("got %v after %d fetches, log:\n%s", err, i.Fetches(), &lines)
 	}
 }
 
