@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
@@ -134,4 +136,29 @@ func TestLogBufferClose(t *testing.T) {
 		close(end)
 		<-b.done
 	})
+}
+
+// TestLogForm tests that a line has its time with a zone, and that no text of a client begins a line of its own.
+func TestLogForm(t *testing.T) {
+	t.Parallel()
+	const message, value = "a\nlevel=ERROR", "b\r\nmsg=\"x\" \x1b[2J\u2028"
+	for format, form := range map[string]string{
+		"text": `^time=(\S+) level=INFO msg="a\\nlevel=ERROR" key="b\\r\\nmsg=\\"x\\" \\x1b\[2J\\u2028"\n$`,
+		"json": `^\{"time":"([^"]+)","level":"INFO","msg":"a\\nlevel=ERROR","key":"b\\r\\nmsg=\\"x\\" \\u001b\[2J\\u2028"\}\n$`,
+	} {
+		var out bytes.Buffer
+		p := &program{stderr: &out}
+		s := &settings{}
+		s.logLevel.value, s.logFormat.value = "info", format
+		newLogger(p, s).Info(message, "key", value)
+		p.logs.Close()
+		match := regexp.MustCompile(form).FindStringSubmatch(out.String())
+		if match == nil {
+			t.Errorf("%s: got %q, want %s", format, &out, form)
+			continue
+		}
+		if _, err := time.Parse(time.RFC3339Nano, match[1]); err != nil { // which requires a zone
+			t.Errorf("%s: %v", format, err)
+		}
+	}
 }
