@@ -53,7 +53,7 @@ func HashOf(secret string) Hash {
 }
 
 // PrefixOf returns the first characters of a secret, by which an operator recognizes it in
-// a list. 235 of its 256 random bits stay secret.
+// a list. 232 of its 256 random bits stay secret.
 func PrefixOf(secret string) string { return secret[:min(prefixBytes, len(secret))] }
 
 // The format of a secret has a prefix and a checksum, so that a scanner for leaked secrets
