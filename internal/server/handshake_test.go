@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -208,4 +209,33 @@ func TestClientCertificates(t *testing.T) {
 		c.expectClosed()
 		h.notStored(2)
 	})
+}
+
+// A client cannot resume a session when its certificate is of an authority that is not trusted any more.
+func TestResumedClientCertificates(t *testing.T) {
+	t.Parallel()
+	for name, version := range map[string]uint16{"TLS 1.2": tls.VersionTLS12, "TLS 1.3": tls.VersionTLS13} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			own, other := newTLSSetup(t, certstest.Leaf{}), newTLSSetup(t, certstest.Leaf{})
+			var trusted atomic.Pointer[x509.CertPool]
+			trusted.Store(own.authority.Pool())
+			own.change = append(own.change, func(c *server.TLSConfig) { c.ClientCAs = trusted.Load })
+			h := start(t, func(s *setup) { s.tls = own })
+			config := own.client()
+			config.NextProtos, config.MinVersion, config.MaxVersion = []string{"http/1.1"}, version, version
+			config.Certificates = []tls.Certificate{issue(t, own.authority, certstest.Leaf{Name: "orders"})}
+			config.ClientSessionCache = tls.NewLRUClientSessionCache(1)
+			for _, resumed := range []bool{false, true} {
+				c := h.mustDialTLS(t, config)
+				c.write(message("GET /healthz HTTP/1.1", ""))
+				same(t, c.read("GET"), jsonResponse(200, `{"status":"ready"}`+"\n"))
+				if state := c.Conn.(*tls.Conn).ConnectionState(); state.DidResume != resumed {
+					t.Errorf("resumed: got %t, want %t", state.DidResume, resumed)
+				}
+			}
+			trusted.Store(other.authority.Pool())
+			h.refusedTLS(t, config)
+		})
+	}
 }
