@@ -132,6 +132,27 @@ func TestBuildsAreReproducible(t *testing.T) {
 	}
 }
 
+// The list of a program for another system, which does not run here, has the same version and commit.
+func TestVersionOfAnotherSystem(t *testing.T) {
+	t.Parallel()
+	var other bomComponent
+	at, err := other.setCommit(t.Context(), root, filepath.Join(t.TempDir(), "plantstore"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var own struct {
+		Version string
+	}
+	out := output(t, root, nil, "go", "run", "./cmd/plantstore", "version", "--json")
+	if err := json.Unmarshal([]byte(out), &own); err != nil {
+		t.Fatalf("%s: %v", out, err)
+	}
+	commit := strings.TrimSpace(output(t, root, nil, "git", "rev-parse", "HEAD"))
+	if other.Version != own.Version || at == "" || !slices.Equal(other.Properties, []property{{"commit", commit}}) {
+		t.Errorf("got %+v at %q, want the version %q and the commit %s", other, at, own.Version, commit)
+	}
+}
+
 // checkVersion checks that the program has its version, its commit and the time of that commit.
 func checkVersion(t *testing.T, clone string) {
 	t.Helper()

@@ -8,10 +8,12 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -116,7 +118,7 @@ func mainComponent(info *buildinfo.BuildInfo, name string, content []byte) bomCo
 }
 
 // setCommit adds the version and the commit that the program reports, and returns the time of the commit in RFC 3339. A
-// program for another system does not run here: it has the commit of the checkout.
+// program for another system does not run here: it has the version and the commit of the checkout.
 func (c *bomComponent) setCommit(ctx context.Context, root, path string) (at string, err error) {
 	var facts struct {
 		Version, Commit string
@@ -134,6 +136,7 @@ func (c *bomComponent) setCommit(ctx context.Context, root, path string) (at str
 				facts.CommittedAt = value
 			}
 		}
+		facts.Version, err = versionOf(root)
 	}
 	if err != nil {
 		return "", fmt.Errorf("read the commit: %w", err)
@@ -145,6 +148,21 @@ func (c *bomComponent) setCommit(ctx context.Context, root, path string) (at str
 		c.Properties = append(c.Properties, property{"commit", facts.Commit})
 	}
 	return facts.CommittedAt, nil
+}
+
+var versionConstant = regexp.MustCompile(`(?m)^const version = "([^"]+)"$`)
+
+// versionOf returns the version in the sources of the program.
+func versionOf(root string) (string, error) {
+	source, err := os.ReadFile(filepath.Join(root, program, "version.go"))
+	if err != nil {
+		return "", err
+	}
+	match := versionConstant.FindSubmatch(source)
+	if match == nil {
+		return "", errors.New("version.go has no constant version")
+	}
+	return string(match[1]), nil
 }
 
 // bomComponents returns the modules of the build information, the Go standard library and the embedded files.
