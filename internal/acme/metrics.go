@@ -19,10 +19,16 @@ func (s *Source) newMetrics(registerer prometheus.Registerer) *metrics {
 		Help: "TLS handshakes refused by reason: no_certificate, no_challenge or unknown_name.",
 	}, []string{"reason"})
 	if registerer != nil {
-		registerer.MustRegister(orders, refused, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "plantstore_tls_certificate_expiry_timestamp_seconds", // package certs has it for files
+		// Package certs has these two for files.
+		begin := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "plantstore_tls_certificate_not_before_timestamp_seconds",
+			Help: "Time from which on the TLS certificate in use is valid.",
+		}, func() float64 { begin, _ := s.validity(); return begin })
+		end := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "plantstore_tls_certificate_expiry_timestamp_seconds",
 			Help: "Time at which the TLS certificate in use expires.",
-		}, s.expiry))
+		}, func() float64 { _, end := s.validity(); return end })
+		registerer.MustRegister(orders, refused, begin, end)
 	}
 	return &metrics{
 		issued: orders.WithLabelValues("issued"), failed: orders.WithLabelValues("failed"),
@@ -32,17 +38,17 @@ func (s *Source) newMetrics(registerer prometheus.Registerer) *metrics {
 	}
 }
 
-// expiry returns the end, in Unix seconds, of the certificate that expires first; 0 if a domain has none.
-func (s *Source) expiry() float64 {
-	var first int64
+// validity returns the validity, in Unix seconds, of the certificate that expires first; zeros if a domain has none.
+func (s *Source) validity() (begin, end float64) {
 	for _, d := range s.domains {
 		certificate := d.certificate.Load()
 		if certificate == nil {
-			return 0
+			return 0, 0
 		}
-		if end := certificate.Leaf.NotAfter.Unix(); first == 0 || end < first {
-			first = end
+		leaf := certificate.Leaf
+		if last := float64(leaf.NotAfter.Unix()); end == 0 || last < end {
+			begin, end = float64(leaf.NotBefore.Unix()), last
 		}
 	}
-	return float64(first)
+	return begin, end
 }

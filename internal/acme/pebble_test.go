@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -17,6 +18,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"plantstore/internal/acme"
 	"plantstore/internal/acme/pebbletest"
@@ -193,6 +196,28 @@ func issuerRoots(t *testing.T, ca *pebbletest.CA) *x509.CertPool {
 	return roots
 }
 
+// wantValidity compares the metrics of the certificate in use with a certificate.
+func wantValidity(t *testing.T, metrics prometheus.Gatherer, certificate *x509.Certificate) {
+	t.Helper()
+	families, err := metrics.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]float64{}
+	for _, family := range families {
+		if strings.HasPrefix(family.GetName(), "plantstore_tls_") {
+			got[family.GetName()] = family.GetMetric()[0].GetGauge().GetValue()
+		}
+	}
+	want := map[string]float64{
+		"plantstore_tls_certificate_not_before_timestamp_seconds": float64(certificate.NotBefore.Unix()),
+		"plantstore_tls_certificate_expiry_timestamp_seconds":     float64(certificate.NotAfter.Unix()),
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("metrics: got %v, want %v", got, want)
+	}
+}
+
 // Half of the nonces are rejected. A second Source on the same storage uses the stored certificate, and then a
 // different e-mail address does not lead to an order either.
 func TestIssuesByTLSALPN01(t *testing.T) {
@@ -200,8 +225,12 @@ func TestIssuesByTLSALPN01(t *testing.T) {
 	l := listen(t)
 	ca := newCA(t, pebbletest.Config{TLSPort: port(l), NonceReject: 50})
 	storage := newStorage(t)
-	first := newSource(t, configFor(ca, storage, localhost), l)
+	c := configFor(ca, storage, localhost)
+	metrics := prometheus.NewRegistry()
+	c.Metrics = metrics
+	first := newSource(t, c, l)
 	certificate := first.awaitCertificate(t, issuerRoots(t, ca))
+	wantValidity(t, metrics, certificate)
 	first.Close()
 	if got := ca.Orders(); got != 1 {
 		t.Errorf("%d orders, want 1", got)

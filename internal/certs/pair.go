@@ -107,6 +107,7 @@ func (p *Pair) checked(changed bool, err error) {
 // loaded logs and measures the pair that was just loaded.
 func (p *Pair) loaded() {
 	leaf := p.files.current.Load().Leaf
+	p.metrics.begin.Set(float64(leaf.NotBefore.Unix()))
 	p.metrics.expiry.Set(float64(leaf.NotAfter.Unix()))
 	p.log.Info("TLS certificate loaded", "file", p.files.paths[0], "names", namesOf(leaf), "expires", stamp(leaf.NotAfter))
 	// Group members may read the key: distributions have a group for this (ssl-cert).
@@ -167,7 +168,7 @@ func loggerOrNone(log *slog.Logger) *slog.Logger {
 
 // pairMetrics are the metrics of a Pair.
 type pairMetrics struct {
-	expiry            prometheus.Gauge
+	begin, expiry     prometheus.Gauge // of the validity
 	reloads, failures prometheus.Counter
 }
 
@@ -178,6 +179,10 @@ func newPairMetrics(registerer prometheus.Registerer) pairMetrics {
 		Help: "Changes of the files of the TLS certificate, by result: loaded or refused.",
 	}, []string{"result"})
 	m := pairMetrics{
+		begin: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "plantstore_tls_certificate_not_before_timestamp_seconds",
+			Help: "Time from which on the TLS certificate in use is valid.",
+		}),
 		expiry: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "plantstore_tls_certificate_expiry_timestamp_seconds",
 			Help: "Time at which the TLS certificate in use expires.",
@@ -185,7 +190,7 @@ func newPairMetrics(registerer prometheus.Registerer) pairMetrics {
 		reloads: loads.WithLabelValues("loaded"), failures: loads.WithLabelValues("refused"),
 	}
 	if registerer != nil {
-		registerer.MustRegister(m.expiry, loads)
+		registerer.MustRegister(m.begin, m.expiry, loads)
 	}
 	return m
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"maps"
@@ -327,12 +328,16 @@ func TestExpiredAtTheStart(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	expiry := time.Now().Add(-time.Minute).Truncate(time.Second)
-	f.write(certstest.Leaf{NotAfter: expiry})
+	f.write(certstest.Leaf{NotBefore: expiry.Add(-time.Hour), NotAfter: expiry})
 	f.mustOpen()
 	f.wantMessages(loaded, "ERROR the TLS certificate has expired; clients refuse it: replace the files")
-	got, err := testutil.GatherAndCount(f.metrics, "plantstore_tls_certificate_expiry_timestamp_seconds")
-	if err != nil || got != 1 {
-		t.Errorf("got %d metrics, %v, want 1", got, err)
+	const end, begin = "plantstore_tls_certificate_expiry_timestamp_seconds",
+		"plantstore_tls_certificate_not_before_timestamp_seconds"
+	want := fmt.Sprintf("# HELP %s Time at which the TLS certificate in use expires.\n# TYPE %[1]s gauge\n%[1]s %v\n"+
+		"# HELP %s Time from which on the TLS certificate in use is valid.\n# TYPE %[3]s gauge\n%[3]s %v\n",
+		end, float64(expiry.Unix()), begin, float64(expiry.Add(-time.Hour).Unix()))
+	if err := testutil.GatherAndCompare(f.metrics, strings.NewReader(want), end, begin); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -31,6 +31,10 @@ type routeMetrics struct {
 func (m *metrics) forRoute(listener, route string, untimed bool) *routeMetrics {
 	labels := prometheus.Labels{"listener": listener, "route": route}
 	r := &routeMetrics{requests: m.requests.MustCurryWith(labels)}
+	for _, status := range []string{"500", "503"} {
+		// rate() of Prometheus ignores the first value of a series: a burst of errors would have no rate.
+		r.requests.WithLabelValues(status)
+	}
 	if !untimed {
 		r.took = m.took.With(labels)
 	}

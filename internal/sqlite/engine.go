@@ -149,7 +149,7 @@ func Open(ctx context.Context, c Config) (_ *Engine, err error) {
 		return nil, err
 	}
 	if c.Metrics != nil {
-		e.checkpoints.duration = e.measure(c.Metrics)
+		e.checkpoints.duration = e.measure(c.Metrics, c.WALMax)
 	}
 	return e, e.startCheckpoints(c.WALMax)
 }
