@@ -117,13 +117,18 @@ func (l *Listener) admit(c *Conn) bool {
 		l.refuse(refused)
 		return false
 	}
-	if l.open.busy() {
-		select {
-		case l.busy <- struct{}{}:
-		default:
-		}
+	if l.open.crowded() {
+		l.wake()
 	}
 	return true
+}
+
+// wake makes the sweeper look at the connections.
+func (l *Listener) wake() {
+	select {
+	case l.busy <- struct{}{}:
+	default:
+	}
 }
 
 // sweep evicts connections while there are many.
@@ -135,11 +140,11 @@ func (l *Listener) sweep(ctx context.Context) {
 		case <-l.busy:
 		}
 		ticker := time.NewTicker(sweepEvery)
-		for l.open.busy() && ctx.Err() == nil {
+		for again := true; again && ctx.Err() == nil; again = l.open.busy() {
 			l.evict(l.open.sweep())
 			select {
 			case <-ctx.Done():
-			case <-ticker.C:
+			case <-ticker.C: // also before the next wake, so that clients cannot cause more sweeps
 			}
 		}
 		ticker.Stop()

@@ -21,6 +21,9 @@ func trackState(c net.Conn, s http.ConnState) {
 		level.httpLevel().setState(listen.Incomplete)
 	case http.StateIdle:
 		level.httpLevel().setState(listen.Idle)
+		if c, ok := c.(*http2Conn); ok {
+			c.endRequests()
+		}
 	default: // the listener knows new and closed connections
 	}
 }
@@ -33,11 +36,35 @@ func hasArrived(r *http.Request) {
 }
 
 func (c *conn) setState(s listen.State) {
+	if tcp, ok := c.tcp(); ok {
+		tcp.SetState(s)
+	}
+}
+
+// tcp returns the connection of the listener.
+func (c *conn) tcp() (*listen.Conn, bool) {
 	inner := c.Conn
 	if secure, ok := inner.(*tls.Conn); ok {
 		inner = secure.NetConn()
 	}
-	if tcp, ok := inner.(*listen.Conn); ok {
-		tcp.SetState(s)
+	tcp, ok := inner.(*listen.Conn)
+	return tcp, ok
+}
+
+// beginRequest counts a request. A client can keep each of its requests incomplete, or
+// not accept the responses, and a request costs as much memory as a connection of
+// HTTP/1.1. So the connection counts for the limit of incomplete ones as often as it
+// has had requests since it was idle, of which at most http2StreamsMax are open.
+func (c *http2Conn) beginRequest() {
+	if tcp, ok := c.tcp(); ok {
+		tcp.SetRequests(int(min(c.requests.Add(1), http2StreamsMax)))
+	}
+}
+
+// endRequests is for a connection without an open request.
+func (c *http2Conn) endRequests() {
+	c.requests.Store(0)
+	if tcp, ok := c.tcp(); ok {
+		tcp.SetRequests(0)
 	}
 }

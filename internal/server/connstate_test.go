@@ -55,6 +55,43 @@ func testIncompleteRequestsAreEvicted(t *testing.T, over func(*setup)) {
 	h.notStored(2)
 }
 
+// A connection of HTTP/2 counts as often as it has requests: those whose responses the client does not accept cost
+// memory, too.
+func TestHTTP2RequestsAreEvicted(t *testing.T) {
+	t.Parallel()
+	const each = 100 // the maximum of a connection
+	h := start(t, withTLS(t), func(s *setup) { s.connections = listen.Limits{Incomplete: each + each/2} })
+	good := h.http2Client(t)
+	same(t, h.sendHTTP2(t, good, post(`{"id":1,"name":"A"}`)), created(`{"name":"A"}`))
+	stuck := func() *http2Frames {
+		f := h.dialFrames(t)
+		f.frame(frameSettings, 0, 0, []byte{0, 4, 0, 0, 0, 0}) // SETTINGS_INITIAL_WINDOW_SIZE is 0
+		for range each {
+			f.request(getNothing)
+		}
+		for range each {
+			if _, ok := f.await(frameHeaders); !ok {
+				t.Fatal("the connection is closed")
+			}
+		}
+		return f
+	}
+	first, second := stuck(), stuck()
+	if _, ok := first.await(frameData); ok {
+		t.Error("got data beyond the window")
+	}
+	second.frame(framePing, 0, 0, []byte("12345678"))
+	if payload, ok := second.await(framePing); !ok || string(payload) != "12345678" {
+		t.Errorf("the newer connection: got %q, %t, want the ping back", payload, ok)
+	}
+	same(t, h.sendHTTP2(t, good, post(`{"id":2,"name":"B"}`)), created(`{"name":"B"}`))
+	if page := h.page(t, "/metrics"); !strings.Contains(
+		page, "\nplantstore_connections_evicted_total{listener=\"public\",reason=\"incomplete\"} 1\n",
+	) {
+		t.Error("the metrics do not have 1 evicted connection")
+	}
+}
+
 // At the limit, a new connection replaces one between two requests.
 func TestIdleConnectionIsEvicted(t *testing.T) { overBoth(t, testIdleConnectionIsEvicted) }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"plantstore/internal/plant"
@@ -101,6 +102,8 @@ type http2Conn struct {
 	tokens float64 // frames that the client may send at once
 	at     time.Time
 
+	requests atomic.Int64 // since the connection was idle
+
 	closeOnce sync.Once
 	closed    chan struct{} // closed by Close
 }
@@ -116,6 +119,7 @@ func newHTTP2Conn(c *conn) *http2Conn {
 // The frame types of RFC 9113 section 6, and the error code of section 7.
 const (
 	frameData         = 0x0
+	frameHeaders      = 0x1
 	framePriority     = 0x2
 	frameReset        = 0x3
 	frameSettings     = 0x4
@@ -163,6 +167,9 @@ func (c *http2Conn) Write(p []byte) (int, error) { return c.Conn.Write(p) }
 // allows reports whether the client may send a frame now.
 func (c *http2Conn) allows(kind, flags byte, size int) bool {
 	switch kind {
+	case frameHeaders:
+		c.beginRequest()
+		return true
 	case frameReset, framePing, frameSettings, framePriority, frameContinuation:
 	case frameData:
 		if size > 0 || flags&flagEndStream != 0 {
