@@ -125,14 +125,16 @@ type acmeClient struct {
 func (a *acmeClient) prepare(
 	ctx context.Context, s *settings, log *slog.Logger, metrics prometheus.Registerer,
 ) (err error) {
-	const challengesMax = 256 // connections
+	const challengesMax, perAddressMax = 256, 64 // connections
 	if a.roots, err = s.acme.roots(s); err != nil || s.acme.httpListen.address == "" {
 		return err
 	}
 	l, err := listen.Listen(ctx, listen.Config{
 		Name: "challenge", Address: string(s.acme.httpListen.address),
-		Limits: listen.Limits{Connections: challengesMax},
-		Log:    log, Metrics: metrics,
+		Limits: listen.Limits{
+			Connections: challengesMax, PerAddress: perAddressMax, Unlimited: s.proxies.prefixes(),
+		},
+		Log: log, Metrics: metrics,
 	})
 	if err != nil {
 		return fmt.Errorf("%w; use another address with --acme-http-listen", err)
