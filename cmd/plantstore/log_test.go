@@ -144,7 +144,8 @@ func TestLogForm(t *testing.T) {
 	const message, value = "a\nlevel=ERROR", "b\r\nmsg=\"x\" \x1b[2J\u2028"
 	for format, form := range map[string]string{
 		"text": `^time=(\S+) level=INFO msg="a\\nlevel=ERROR" key="b\\r\\nmsg=\\"x\\" \\x1b\[2J\\u2028"\n$`,
-		"json": `^\{"time":"([^"]+)","level":"INFO","msg":"a\\nlevel=ERROR","key":"b\\r\\nmsg=\\"x\\" \\u001b\[2J\\u2028"\}\n$`,
+		"json": `^\{"time":"([^"]+)","level":"INFO","msg":"a\\nlevel=ERROR",` +
+			`"key":"b\\r\\nmsg=\\"x\\" \\u001b\[2J\\u2028"\}\n$`,
 	} {
 		var out bytes.Buffer
 		p := &program{stderr: &out}

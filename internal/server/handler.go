@@ -93,10 +93,10 @@ func linger(rec *responseRecorder, r *http.Request) {
 	_, _ = io.Copy(io.Discard, r.Body)
 }
 
-// Header values of every response. Handlers share them, so they must not change. loadNothing is for a browser that shows a response
-// as a page. The files of the API document replace it and noStore. strictTransport
-// (RFC 6797) is for listeners with TLS. It does not include other hosts of the domain,
-// which may have no TLS.
+// Header values of every response. Handlers share them, so they must not change.
+// loadNothing is for a browser that shows a response as a page. The files of the API
+// document replace it and noStore. strictTransport (RFC 6797) is for listeners with
+// TLS. It does not include other hosts of the domain, which may have no TLS.
 var (
 	nosniff         = []string{"nosniff"}
 	loadNothing     = []string{"default-src 'none'; base-uri 'none'; frame-ancestors 'none'"}
