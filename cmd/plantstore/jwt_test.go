@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -208,8 +209,23 @@ func TestJWTRevocation(t *testing.T) {
 			s.awaitAnswer(t, jwt, 1, "a", created("a"))
 		}
 	}
-	revoke := func(args ...string) {
-		plantstore(t, append([]string{"token", "revoke", "--db", db}, args...)...)
+	const warning = "warning: no server has accepted a JWT of the "
+	revoke := func(args ...string) string {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), "plantstore", append([]string{"token", "revoke", "--db", db}, args...)...)
+		cmd.Env = cleanEnviron()
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", args, err, out)
+		}
+		_, warned, _ := strings.Cut(string(out), warning)
+		return warned
+	}
+	effective := func(args ...string) {
+		t.Helper()
+		if warned := revoke(args...); warned != "" {
+			t.Errorf("%s: unexpected warning about %s", args, warned)
+		}
 	}
 	check := func(what string, accepted bool, jwts ...string) {
 		t.Helper()
@@ -225,16 +241,24 @@ func TestJWTRevocation(t *testing.T) {
 			}
 		}
 	}
-	revoke("--jwt-id", "first", "--oidc-issuer", issuer.URL)
+	effective("--jwt-id", "first", "--oidc-issuer", issuer.URL)
 	check("the revoked jti", false, first)
 	check("other JWTs", true, second, third)
-	revoke("--jwt-id", "second", "--oidc-issuer", "https://other.example")
-	check("the jti of another issuer", true, second)
+	slash := issuer.URL + "/"
+	want := fmt.Sprintf("subject %q of %s yet; compare them with the claims sub and iss\n", "web-shop", slash)
+	if got := revoke("--subject", "web-shop", "--oidc-issuer", slash); got != want {
+		t.Errorf("the subject of another issuer: got the warning %q, want %q", got, want)
+	}
+	want = "issuer " + slash + " yet; compare it with the claim iss\n"
+	if got := revoke("--jwt-id", "second", "--oidc-issuer", slash); got != want {
+		t.Errorf("the jti of another issuer: got the warning %q, want %q", got, want)
+	}
+	check("the jti and the subject of another issuer", true, second)
 	file := filepath.Join(t.TempDir(), "found.token")
 	writeFileText(t, file, third+"\n")
-	revoke("--token-file", file)
+	effective("--token-file", file)
 	check("the found JWT", false, first, third)
-	revoke("--subject", "web-shop", "--oidc-issuer", issuer.URL)
+	effective("--subject", "web-shop", "--oidc-issuer", issuer.URL)
 	check("the JWTs of the subject", false, first, second, third, later)
 	for _, s := range servers {
 		s.stop(t)

@@ -149,6 +149,30 @@ func (r *revocation) revokeIdentity(
 	return []auth.Token{stored}, nil
 }
 
+// warnOfUnknown warns if no server has accepted a JWT of the issuer and of the subject of a revocation. Their texts
+// may be wrong then: the store has no list of issuers, and no JWT is at hand.
+func (p *program) warnOfUnknown(ctx context.Context, engine store.Engine, revoked auth.Token) error {
+	tokens, err := engine.Tokens(ctx)
+	if err != nil {
+		return err
+	}
+	accepted := func(t auth.Token) bool {
+		first := t.CreatedAt.Equal(t.RevokedAt) && t.LastUsedAt.IsZero() // a revocation has stored it
+		return t.Kind == auth.KindSubject && t.Issuer == revoked.Issuer && !first &&
+			(revoked.Kind == auth.KindJWT || t.Identifier == revoked.Identifier)
+	}
+	switch {
+	case slices.ContainsFunc(tokens, accepted):
+	case revoked.Kind == auth.KindJWT:
+		fmt.Fprintf(p.stderr, "warning: no server has accepted a JWT of the issuer %s yet; compare it with the claim iss\n",
+			revoked.Issuer)
+	default:
+		fmt.Fprintf(p.stderr, "warning: no server has accepted a JWT of the subject %q of %s yet; "+
+			"compare them with the claims sub and iss\n", revoked.Identifier, revoked.Issuer)
+	}
+	return nil
+}
+
 // printRevoked prints a message about a revoked token for people.
 func (p *program) printRevoked(t auth.Token) {
 	switch t.Kind {

@@ -47,9 +47,12 @@ need --oidc-issuer, or the settings file of the server.`,
 						if err := writeJSON(p.stdout, newTokenFacts(t, stateRevoked)); err != nil {
 							return err
 						}
-						continue
+					} else {
+						p.printRevoked(t)
 					}
-					p.printRevoked(t)
+					if !t.IsToken() {
+						err = p.warnOfUnknown(ctx, engine, t)
+					}
 				}
 				return err
 			})
