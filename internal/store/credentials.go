@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -23,6 +24,7 @@ const (
 	pollAgain    = 10 * time.Millisecond
 	pollTimeMax  = 5 * time.Second // the next poll may work, with another connection
 	useSaveEvery = time.Minute
+	usesMax      = 1000 // in one transaction, so that commits of plants wait only shortly
 )
 
 // credentials keeps a keyring up to date with the engine's tokens.
@@ -137,10 +139,9 @@ func (c *credentials) read(ctx context.Context, now time.Time) error {
 func (c *credentials) saveUses(ctx context.Context) {
 	now := time.Now()
 	c.triedAt = now
-	uses := c.keyring.UsedSince(c.savedAt)
-	if len(uses) > 0 {
-		ctx, cancel := context.WithTimeout(ctx, pollTimeMax)
-		defer cancel()
+	ctx, cancel := context.WithTimeout(ctx, pollTimeMax)
+	defer cancel()
+	for uses := range slices.Chunk(c.keyring.UsedSince(c.savedAt), usesMax) {
 		if err := c.engine.MarkUsed(ctx, uses); err != nil {
 			level := slog.LevelWarn
 			if c.outage.unreachable() {

@@ -125,6 +125,33 @@ func TestHungSubject(t *testing.T) {
 	})
 }
 
+// TestManyUses shows that one transaction stores few uses of tokens, however many were used.
+func TestManyUses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const tokens, most = 2500, 1000
+		e := &stub{}
+		secrets := make([]string, tokens)
+		for i := range secrets {
+			secret, token := newToken(int64(i) + 1)
+			secrets[i], e.tokens = secret, append(e.tokens, token)
+		}
+		s := mustNew(t, e, limits)
+		defer s.Close()
+		time.Sleep(time.Second) //nolint:forbidigo // the bubble's clock, not a wait
+		for _, secret := range secrets {
+			if _, err := s.Authenticate(t.Context(), secret); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(2 * time.Minute) //nolint:forbidigo // the bubble's clock, not a wait
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if len(e.uses) != tokens || e.usesMost > most {
+			t.Errorf("stored %d uses, at most %d at once; want %d, at most %d", len(e.uses), e.usesMost, tokens, most)
+		}
+	})
+}
+
 // TestClockSetBack shows that a revocation takes effect also when the last poll seems to be
 // in the future.
 func TestClockSetBack(t *testing.T) {

@@ -33,6 +33,7 @@ type stub struct {
 	err      error         // of State
 	useErr   error         // of MarkUsed
 	uses     []auth.Use
+	usesMost int // of one call of MarkUsed
 }
 
 func (s *stub) Insert(ctx context.Context, batch []store.Create) ([]store.Outcome, error) {
@@ -77,6 +78,7 @@ func (s *stub) MarkUsed(_ context.Context, uses []auth.Use) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.uses = append(s.uses, uses...)
+	s.usesMost = max(s.usesMost, len(uses))
 	return s.useErr
 }
 
