@@ -17,13 +17,13 @@ INSERT INTO plantstore_acme (key, value) VALUES ($1, $2) ON CONFLICT (key) DO UP
 INSERT INTO plantstore_audit (sequence, entry, previous, hash) VALUES ($1, $2, $3, $4)
 INSERT INTO tokens (id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix, kind, issuer, identifier) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at, last_used_at = excluded.last_used_at, revoked_at = excluded.revoked_at
 INSERT INTO tokens (id, name, hash, scopes, created_at, expires_at, revoked_at, prefix, kind, issuer, identifier) SELECT coalesce(max(id), 0) + 1, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10 FROM tokens RETURNING id
+SELECT CASE WHEN (SELECT max(id) FROM tokens) >= $3 THEN (SELECT count(id) FROM tokens WHERE kind = $1 AND coalesce(expires_at >= $2, true)) ELSE 0 END
 SELECT EXISTS (SELECT 1 FROM plantstore_audit WHERE sequence = $1 AND hash = $2)
 SELECT EXISTS (SELECT proname::text, prosrc, pg_get_userbyid(proowner)::text, pg_get_userbyid(proowner) = current_user FROM pg_proc INNER JOIN pg_namespace ON pg_namespace.oid = pronamespace WHERE nspname = current_schema() AND proname IN ('plantstore_follow', 'plantstore_hold') AND prosecdef)
 SELECT NOT EXISTS (SELECT 1 FROM tokens WHERE kind IS NULL)
 SELECT coalesce((SELECT schemaname FROM pg_catalog.pg_tables WHERE tablename = 'plantstore' AND schemaname = ANY (current_schemas(false)) ORDER BY array_position(current_schemas(false), schemaname) LIMIT 1), current_schema())::text
 SELECT coalesce(audit_sequence, 0), audit_hash, coalesce(pruned_sequence, 0), pruned_hash FROM plantstore
 SELECT coalesce(bool_or(tablename = 'plantstore'), false), coalesce(bool_or(tablename <> 'plantstore'), false) FROM pg_catalog.pg_tables WHERE tablename IN ('plantstore', 'plants', 'tokens', 'plantstore_audit', 'plantstore_acme') AND schemaname = ANY (current_schemas(false))
-SELECT count(id) FROM tokens WHERE kind = $1 AND coalesce(expires_at >= $2, true)
 SELECT current_user::text, coalesce(pg_get_userbyid(datdba)::text, '') FROM pg_database WHERE datname = current_database()
 SELECT id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix, kind, issuer, identifier FROM tokens ORDER BY id
 SELECT id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix, kind, issuer, identifier FROM tokens WHERE hash = $1

@@ -13,6 +13,9 @@ import (
 // PutSubject implements store.Engine.
 func (e *Engine) PutSubject(ctx context.Context, t auth.Token, most int) (stored auth.Token, err error) {
 	stored, found, err := tokenOfHash(ctx, e.pool, t.Hash)
+	if err == nil && !found {
+		err = checkPlace(ctx, e.pool, t, most) // so that refusals lock nothing
+	}
 	if err != nil || found {
 		return stored, classify(err)
 	}
@@ -78,17 +81,25 @@ func deleteExpired(ctx context.Context, tx pgx.Tx, t auth.Token) error {
 
 // insertIdentity stores a token that is no auth.KindToken.
 func insertIdentity(ctx context.Context, tx pgx.Tx, t auth.Token, most int) (auth.Token, error) {
-	var n int
-	err := tx.QueryRow(ctx, "SELECT count(id) FROM tokens WHERE kind = $1 AND coalesce(expires_at >= $2, true)",
-		string(t.Kind), t.CreatedAt).Scan(&n)
-	if err != nil {
+	if err := checkPlace(ctx, tx, t, most); err != nil {
 		return t, err
 	}
-	if n >= most {
-		return t, store.TooMany(t.Kind)
-	}
-	t.ID, err = insertToken(ctx, tx, t)
+	id, err := insertToken(ctx, tx, t)
+	t.ID = id
 	return t, err
+}
+
+// checkPlace returns an error if the store has most tokens of the kind of t. No id is used twice,
+// so it counts the rows, which takes long, only if the highest id reaches most.
+func checkPlace(ctx context.Context, q querier, t auth.Token, most int) error {
+	var n int
+	err := q.QueryRow(ctx, `SELECT CASE WHEN (SELECT max(id) FROM tokens) >= $3
+		THEN (SELECT count(id) FROM tokens WHERE kind = $1 AND coalesce(expires_at >= $2, true)) ELSE 0 END`,
+		string(t.Kind), t.CreatedAt, most).Scan(&n)
+	if err == nil && n >= most {
+		err = store.TooMany(t.Kind)
+	}
+	return err
 }
 
 // tokenOfHash returns the token with a hash.

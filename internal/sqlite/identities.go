@@ -15,7 +15,10 @@ func (e *Engine) PutSubject(ctx context.Context, t auth.Token, most int) (stored
 	var found bool
 	err = e.read(ctx, func(c *sqlite3.Conn) error {
 		stored, found, err = tokenOfHash(c, t.Hash)
-		return err
+		if err != nil || found {
+			return err
+		}
+		return checkPlace(c, t.Kind, most) // so that refusals take no turn of the writer
 	})
 	if err != nil || found {
 		return stored, err
@@ -74,20 +77,32 @@ func (e *Engine) revokeIdentity(t auth.Token, most int) (auth.Token, error) {
 
 // insertIdentity stores a token that is no auth.KindToken.
 func (e *Engine) insertIdentity(t auth.Token, most int) (auth.Token, error) {
-	s, err := e.writer.Prepare("SELECT count(*) FROM tokens WHERE kind = ?")
-	if err != nil {
+	if err := checkPlace(e.writer, t.Kind, most); err != nil {
 		return t, err
+	}
+	id, err := e.insertToken(t)
+	t.ID = id
+	return t, err
+}
+
+// checkPlace returns an error if the store has most tokens of a kind. No id is used twice, so it
+// counts the rows, which takes long, only if the highest id reaches most.
+func checkPlace(c *sqlite3.Conn, kind auth.Kind, most int) error {
+	s, err := c.Prepare(`SELECT CASE WHEN (SELECT max(id) FROM tokens) >= ?2
+		THEN (SELECT count(*) FROM tokens WHERE kind = ?1) ELSE 0 END`)
+	if err != nil {
+		return err
 	}
 	defer s.Close()
-	s.BindText(1, string(t.Kind))
+	s.BindText(1, string(kind))
+	s.BindInt64(2, int64(most))
 	if _, err := s.Step(); err != nil {
-		return t, err
+		return err
 	}
 	if s.Int64(0) >= int64(most) {
-		return t, store.TooMany(t.Kind)
+		return store.TooMany(kind)
 	}
-	t.ID, err = e.insertToken(t)
-	return t, err
+	return nil
 }
 
 // tokenOfHash returns the token with a hash.

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"plantstore/internal/auth"
 	"plantstore/internal/plant"
 	"plantstore/internal/sqlite"
 	"plantstore/internal/sqlite/sqlite3"
@@ -223,6 +224,29 @@ func TestWriteTicket(t *testing.T) {
 	if n := <-served; n < commits/2 {
 		t.Errorf("%d commits of the server during %d commits of a command", n, commits)
 	}
+}
+
+// TestSubjectOfFullStore shows that the refusal of a subject does not wait for the write lock.
+func TestSubjectOfFullStore(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "plantstore.db")
+	e := mustOpen(t, sqlite.Config{Path: path, Server: true})
+	defer e.Close()
+	now := time.Now()
+	if _, err := e.PutSubject(t.Context(), auth.NewSubject("https://login.example", "a", now), 1); err != nil {
+		t.Fatal(err)
+	}
+	other, err := sqlite3.Open(path)
+	must(t, err)
+	defer other.Close()
+	must(t, other.Exec("BEGIN IMMEDIATE"))
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	_, err = e.PutSubject(ctx, auth.NewSubject("https://login.example", "b", now), 1)
+	if !errors.Is(err, store.ErrTooManySubjects) {
+		t.Errorf("got %v, want %v", err, store.ErrTooManySubjects)
+	}
+	must(t, other.Exec("ROLLBACK"))
 }
 
 // TestStoppedCommand shows that a commit fails in time while a stopped process has the write lock.
