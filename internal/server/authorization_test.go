@@ -150,7 +150,7 @@ func (c credentials) of(kind int, scope string) (headers []string) {
 }
 
 // startIssuer starts an issuer of JWTs, and returns the function that verifies them.
-func startIssuer(t *testing.T) (*oidctest.Issuer, store.VerifyJWT) {
+func startIssuer(t testing.TB) (*oidctest.Issuer, store.VerifyJWT) {
 	t.Helper()
 	issuer, stop := oidctest.Start()
 	t.Cleanup(stop)
