@@ -393,6 +393,40 @@ func TestStoredPauseThatIsTooLong(t *testing.T) {
 	}
 }
 
+// A setting of the Go runtime removes the parsed certificate from a pair.
+func TestStoredCertificateWithoutLeaf(t *testing.T) {
+	t.Setenv("GODEBUG", "x509keypairleaf=0")
+	storage, directory := newStorage(t), acme.LetsEncrypt
+	saveCertificate(t, storage, directory)
+	source, err := acme.New(t.Context(), acme.Config{
+		Domains: []string{localhost}, Email: "operator@plants.example", Directory: directory, Storage: storage,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := source.GetCertificate(&tls.ClientHelloInfo{ServerName: localhost})
+	if err != nil || got.Leaf == nil {
+		t.Errorf("got %v, %v, want a certificate with its leaf", got, err)
+	}
+}
+
+// saveCertificate stores a certificate for localhost.
+func saveCertificate(t *testing.T, storage acme.Storage, directory string) {
+	t.Helper()
+	authority, err := certstest.NewAuthority()
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate, key, err := authority.Issue(certstest.Leaf{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := slices.Concat([]byte("Directory: "+directory+"\n"), key, certificate)
+	if err := storage.Save(t.Context(), "certificate-localhost.pem", text); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // The CA says when to read the renewal window again (RFC 9773 section 4.3.2).
 func TestRetryAfterOfTheRenewalWindow(t *testing.T) {
 	t.Parallel()
@@ -404,19 +438,8 @@ func TestRetryAfterOfTheRenewalWindow(t *testing.T) {
 		fmt.Fprintf(w, `{"suggestedWindow":{"start":%q,"end":%q}}`, time.Now().Add(20*time.Hour).Format(time.RFC3339),
 			time.Now().Add(21*time.Hour).Format(time.RFC3339))
 	}})
-	authority, err := certstest.NewAuthority()
-	if err != nil {
-		t.Fatal(err)
-	}
-	certificate, key, err := authority.Issue(certstest.Leaf{})
-	if err != nil {
-		t.Fatal(err)
-	}
 	storage := &countingStorage{Storage: newStorage(t)}
-	text := slices.Concat([]byte("Directory: "+directory+"\n"), key, certificate)
-	if err := storage.Save(t.Context(), "certificate-localhost.pem", text); err != nil {
-		t.Fatal(err)
-	}
+	saveCertificate(t, storage, directory)
 	source, err := acme.New(t.Context(), acme.Config{
 		Domains: []string{localhost}, Email: "operator@plants.example", Directory: directory, Roots: roots, Storage: storage,
 	})
