@@ -448,6 +448,48 @@ func TestHTTP2LargeHeaderBlock(t *testing.T) {
 	}
 }
 
+// net/http itself refuses fields that HTTP/2 forbids and header lists of more than four times HeaderMax, without an
+// error body. It closes the connection for one field of that size and for a much larger list. The reference page of the
+// configuration says so.
+func TestHTTP2RefusedByNetHTTP(t *testing.T) {
+	t.Parallel()
+	const headerMax = 1000
+	h := start(t, withTLS(t), func(s *setup) { s.limits.HeaderMax = headerMax })
+	padding := func(fieldsOf, count int) (block []byte) {
+		for range count {
+			block = append(block, fields("x-padding", strings.Repeat("p", fieldsOf))...)
+		}
+		return block
+	}
+	for name, row := range map[string]struct {
+		block  []byte
+		body   string // of the response; empty: the connection is closed
+		goAway uint32
+	}{
+		"Connection":   {fields("connection", "close"), "request header \"Connection\" is not valid in HTTP/2\n", 0},
+		"TE":           {fields("te", "gzip"), "request header \"TE\" may only be \"trailers\" in HTTP/2\n", 0},
+		"many fields":  {padding(headerMax, 5), "<h1>HTTP Error 431</h1><p>Request Header Field(s) Too Large</p>", 0},
+		"large field":  {padding(5*headerMax, 1), "", 9}, // COMPRESSION_ERROR
+		"much larger":  {padding(headerMax, 12), "", 1},  // PROTOCOL_ERROR
+		"one too many": {padding(3*headerMax, 1), "{\"error\":43101,\"message\":\"" + textHeadersTooLarge + "\"}\n", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := h.dialFrames(t)
+			f.request(append(bytes.Clone(getNothing), row.block...))
+			if row.body != "" {
+				if got, ok := f.await(frameData); !ok || string(got) != row.body {
+					t.Errorf("got %q, %t, want %q", got, ok, row.body)
+				}
+				return
+			}
+			if got, ok := f.await(frameGoAway); !ok || binary.BigEndian.Uint32(got[4:]) != row.goAway {
+				t.Errorf("GOAWAY: got % x, %t, want the error code %d", got, ok, row.goAway)
+			}
+		})
+	}
+}
+
 // A connection must begin with the protocol that the handshake selected.
 func TestOtherProtocolThanNegotiated(t *testing.T) {
 	t.Parallel()
