@@ -183,15 +183,12 @@ func (c *credentials) isJWT(credential string) bool {
 
 func (c *credentials) authenticate(ctx context.Context, credential string) (auth.Principal, error) {
 	now := time.Now()
+	if c.isJWT(credential) {
+		return c.authenticateJWT(ctx, credential, now, true)
+	}
 	principal, err := c.authenticateKnown(ctx, credential, now)
 	// Without a valid checksum the credential is no token, as its sender can compute.
-	invalid := (*auth.Invalid)(nil)
-	switch {
-	case !errors.As(err, &invalid):
-		return principal, err
-	case c.isJWT(credential):
-		return c.authenticateJWT(ctx, credential, now, true)
-	case !auth.WellFormed(credential):
+	if invalid := (*auth.Invalid)(nil); !errors.As(err, &invalid) || !auth.WellFormed(credential) {
 		return principal, err
 	}
 	if err := c.poll(ctx, now); err != nil {

@@ -152,6 +152,25 @@ func TestManyUses(t *testing.T) {
 	})
 }
 
+// TestInvalidJWTIsVerifiedOnce shows that an invalid JWT costs one verification of its signature.
+func TestInvalidJWTIsVerifiedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls := 0
+		verify := func(context.Context, string, time.Time, bool) (*auth.Claims, error) {
+			calls++
+			return nil, &auth.Invalid{Reason: "jwt: a"}
+		}
+		s, err := store.New(t.Context(), store.Config{Engine: &stub{}, JWT: verify, Limits: limits})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		if _, err := s.Authenticate(t.Context(), "a.b.c"); codeOf(err) != plant.CodeCredentialInvalid || calls != 1 {
+			t.Errorf("got %v after %d verifications, want an invalid credential after one", err, calls)
+		}
+	})
+}
+
 // TestClockSetBack shows that a revocation takes effect also when the last poll seems to be
 // in the future.
 func TestClockSetBack(t *testing.T) {
