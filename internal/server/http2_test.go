@@ -211,6 +211,25 @@ func TestHTTP2Shutdown(t *testing.T) {
 	}
 }
 
+// A shutdown sends GOAWAY on a connection without a stream, so that its client sends no request to a closed connection.
+func TestHTTP2ShutdownSendsGoAway(t *testing.T) {
+	t.Parallel()
+	h := start(t, withTLS(t))
+	f := h.dialFrames(t)
+	f.frame(framePing, 0, 0, make([]byte, 8))
+	if _, ok := f.await(framePing); !ok {
+		t.Fatal("got no answer to a ping")
+	}
+	shut := make(chan error, 1)
+	go func() { shut <- h.publicServer.Shutdown(t.Context()) }()
+	if payload, ok := f.await(frameGoAway); !ok || binary.BigEndian.Uint32(payload[4:]) != 0 {
+		t.Errorf("GOAWAY: got % x, %t, want NO_ERROR", payload, ok)
+	}
+	if err := <-shut; err != nil {
+		t.Errorf("shutdown: %v", err)
+	}
+}
+
 // http2Frames is a connection on which a test writes frames of HTTP/2.
 type http2Frames struct {
 	*client
