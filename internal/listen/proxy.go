@@ -60,14 +60,18 @@ type announcement struct {
 const headerBuffer = 256
 
 // read reads the header. Its errors are a *refusal, or the error of a connection that
-// ended before its first byte, as health checks of proxies do.
+// the client closed or reset before its first byte, as health checks of proxies do, or
+// that the server closed.
 func (a *announcement) read(c net.Conn, timeout time.Duration) error {
 	a.rest = bufio.NewReaderSize(c, headerBuffer)
 	_ = c.SetReadDeadline(time.Now().Add(timeout)) // the next read has the error of a closed connection
-	if _, err := a.rest.Peek(1); errors.Is(err, io.EOF) {
+	if _, err := a.rest.Peek(1); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 		return err
 	}
 	header, err := proxyproto.Read(a.rest)
+	if errors.Is(err, net.ErrClosed) {
+		return err
+	}
 	if err != nil {
 		return &refusal{badHeader, headerFault(c.RemoteAddr(), err)}
 	}
