@@ -14,7 +14,7 @@ type State uint8
 
 // The states of a connection. A new connection is incomplete.
 const (
-	Incomplete State = iota // the server waits for a whole request
+	Incomplete State = iota // the server waits until the client sends a whole request, or reads a response
 	Serving                 // the server works on a request; the connection is never evicted
 	Idle                    // between two requests
 	evicted                 // the listener closes it

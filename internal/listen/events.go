@@ -10,7 +10,7 @@ type reason string
 
 // The reasons of refusals.
 const (
-	noDescriptor     reason = "descriptors"  // the process has no free file descriptor
+	noDescriptor     reason = "descriptors"  // the system has no free file descriptor or memory
 	tooMany          reason = "connections"  // the listener has its maximum of connections
 	tooManyOfAddress reason = "address"      // the client has its maximum of connections
 	badHeader        reason = "proxy-header" // a trusted proxy sent no valid PROXY header

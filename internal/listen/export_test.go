@@ -35,6 +35,44 @@ func (c *Conn) SetAge(s State, age time.Duration) {
 // Sweep evicts connections as the sweeper does.
 func (l *Listener) Sweep() { l.evict(l.open.sweep()) }
 
+// EvictAfter evicts the connections in a state, and calls change between the search
+// and the eviction.
+func (l *Listener) EvictAfter(s State, change func()) {
+	l.open.mu.Lock()
+	found := l.open.since(s, clock())
+	change()
+	victims := l.open.take(found)
+	l.open.mu.Unlock()
+	l.evict(victims)
+}
+
+// Room is a registry without sockets.
+type Room struct{ registry registry }
+
+// NewRoom returns a registry with a limit and as many connections.
+func NewRoom(connections int) (*Room, []*Conn) {
+	r := &Room{registry{limits: Limits{Connections: connections}}}
+	var open []*Conn
+	for range connections {
+		c := &Conn{index: -1}
+		_, _ = r.registry.add(c) // below the limit
+		open = append(open, c)
+	}
+	return r, open
+}
+
+// Add adds a connection and reports whether the registry accepts it.
+func (r *Room) Add() bool {
+	_, err := r.registry.add(&Conn{index: -1})
+	return err == nil
+}
+
+// Clock returns the time since the start of the process.
+var Clock = clock
+
+// Retryable returns the error of Accept for an error of the system.
+var Retryable = retryable
+
 // Counts returns the numbers of open connections and of client addresses.
 func (l *Listener) Counts() (connections, addresses int) {
 	l.open.mu.Lock()

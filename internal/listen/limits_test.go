@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"plantstore/internal/listen"
@@ -125,6 +126,66 @@ func TestConnectionsAtTheLimitRefused(t *testing.T) {
 	if !strings.Contains(s.log.String(), line) {
 		t.Errorf("log: got %s, want %s", s.log, line)
 	}
+}
+
+// A connection whose request arrives between the search and the eviction stays open.
+func TestRequestBeforeEviction(t *testing.T) {
+	t.Parallel()
+	s := serve(t, listen.Config{})
+	for _, state := range []listen.State{listen.Idle, listen.Incomplete} {
+		busy, serving := s.connect(t, "127.0.0.1")
+		serving.SetAge(state, time.Hour)
+		again, next := s.connect(t, "127.0.0.1")
+		next.SetAge(state, time.Hour)
+		rest, resting := s.connect(t, "127.0.0.1")
+		resting.SetAge(state, time.Hour)
+		s.EvictAfter(state, func() {
+			serving.SetState(listen.Serving)
+			next.SetState(state) // once more
+		})
+		wantOpen(t, busy, again)
+		wantClosed(t, rest)
+		next.SetState(listen.Serving)
+	}
+	s.count(t, "evicted", map[string]int{"incomplete": 1, "idle": 1})
+}
+
+// After a search without a result, the listener does not read all connections again for
+// each further one.
+func TestSearchesAtTheLimit(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(-listen.Clock()) //nolint:forbidigo // the bubble begins in the year 2000, before the process
+		room, open := listen.NewRoom(2)
+		for _, c := range open {
+			c.SetState(listen.Serving)
+		}
+		if room.Add() {
+			t.Error("added a connection beside two with requests")
+		}
+		open[0].SetState(listen.Idle)
+		if room.Add() {
+			t.Error("the next connection searched again")
+		}
+		time.Sleep(10 * time.Millisecond) //nolint:forbidigo // the bubble's clock, not a wait
+		if !room.Add() {
+			t.Error("no connection replaced the idle one")
+		}
+	})
+}
+
+// The longest idle timeout shrinks too.
+func TestLongIdleTimeShrinks(t *testing.T) {
+	t.Parallel()
+	s := serve(t, listen.Config{Limits: listen.Limits{Connections: 10, IdleTimeout: 36500 * 24 * time.Hour}})
+	var clients []net.Conn
+	for range 8 { // 40% of the time
+		client, server := s.connect(t, "127.0.0.1")
+		server.SetAge(listen.Idle, time.Hour)
+		clients = append(clients, client)
+	}
+	s.Sweep()
+	wantOpen(t, clients...)
 }
 
 // Above half of the limit, idle connections have less time.

@@ -8,7 +8,9 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -84,7 +86,7 @@ func (l *Listener) Close() error {
 }
 
 // Accept implements net.Listener. Only one goroutine may call it, as
-// http.Server.Serve does. Serve retries after the error of a missing descriptor.
+// http.Server.Serve does. Serve retries after a temporary error.
 func (l *Listener) Accept() (net.Conn, error) {
 	for {
 		tcp, err := l.tcp.AcceptTCP()
@@ -93,7 +95,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 			return nil, err
 		case err != nil:
 			l.refuse(&refusal{noDescriptor, err.Error()})
-			return nil, err
+			return nil, retryable(err)
 		}
 		c := l.newConn(tcp)
 		if l.admit(c) {
@@ -102,6 +104,33 @@ func (l *Listener) Accept() (net.Conn, error) {
 		_ = c.Close()
 	}
 }
+
+// retryable returns an error of accept as a temporary one if the system may accept the
+// next connection. net/http would otherwise end the server: it knows only a lack of
+// descriptors as temporary.
+func retryable(err error) error {
+	op, isOp := errors.AsType[*net.OpError](err)
+	errno, isErrno := errors.AsType[syscall.Errno](err)
+	if isOp && isErrno && slices.Contains(passing, errno) {
+		return temporary{op}
+	}
+	return err
+}
+
+// passing are a lack of memory, a refusal by a security module, and the errors of a
+// network after which accept(2) recommends to try again.
+var passing = []syscall.Errno{
+	syscall.ENOBUFS, syscall.ENOMEM, syscall.EPERM,
+	syscall.ENETDOWN, syscall.EPROTO, syscall.ENOPROTOOPT, syscall.EHOSTDOWN, syscall.ENONET, syscall.EHOSTUNREACH,
+	syscall.ENETUNREACH,
+}
+
+// temporary is an error after which http.Server.Serve retries.
+type temporary struct{ *net.OpError }
+
+func (temporary) Temporary() bool { return true }
+
+func (e temporary) Unwrap() error { return e.OpError }
 
 // admit adds a connection to the open ones, or refuses it.
 func (l *Listener) admit(c *Conn) bool {

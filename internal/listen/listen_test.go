@@ -1,7 +1,11 @@
 package listen_test
 
 import (
+	"errors"
+	"net"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 
 	"plantstore/internal/listen"
@@ -25,6 +29,26 @@ func TestListen(t *testing.T) {
 	for _, address := range []string{"", "127.0.0.1", "127.0.0.1:http:x", "plants.invalid.:0"} {
 		if l, err := listen.Listen(t.Context(), listen.Config{Address: address}); err == nil {
 			t.Errorf("%q: got a listener at %s", address, l.Addr())
+		}
+	}
+}
+
+// After the errors of accept that may pass, http.Server.Serve tries again.
+func TestRetryable(t *testing.T) {
+	t.Parallel()
+	for errno, want := range map[syscall.Errno]bool{
+		syscall.EMFILE: true, syscall.ENFILE: true, syscall.ENOMEM: true, syscall.ENOBUFS: true,
+		syscall.EPERM: true, syscall.EPROTO: true, syscall.ENETDOWN: true, syscall.EBADF: false, syscall.EINVAL: false,
+		syscall.ENOTSOCK: false,
+	} {
+		cause := &net.OpError{Op: "accept", Net: "tcp", Err: os.NewSyscallError("accept4", errno)}
+		err := listen.Retryable(cause)
+		of, ok := err.(net.Error) //nolint:errorlint // as net/http does
+		if !ok || of.Temporary() != want {
+			t.Errorf("%v: got %v, want temporary: %v", errno, err, want)
+		}
+		if !errors.Is(err, errno) || err.Error() != cause.Error() {
+			t.Errorf("%v: got %v", errno, err)
 		}
 	}
 }

@@ -13,9 +13,9 @@ import (
 type Limits struct {
 	// Connections are the open connections. Above half of them, idle connections are
 	// evicted earlier than after IdleTimeout: the time shrinks to nothing at the limit.
-	// At the limit, a new connection replaces the one whose request is incomplete for
-	// longest, or else the one that is idle for longest. Without such a
-	// connection, the new one is refused.
+	// At the limit, a new connection replaces the one that is incomplete for longest, or
+	// else the one that is idle for longest. Without such a connection, the new one is
+	// refused.
 	Connections int
 	IdleTimeout time.Duration
 
@@ -25,14 +25,14 @@ type Limits struct {
 	// Unlimited are the addresses to which PerAddress does not apply.
 	Unlimited []netip.Prefix
 
-	// Incomplete are the connections that wait for a whole request for more than
-	// incompleteGrace. The oldest ones above it are evicted. A connection with several
-	// requests counts as often.
+	// Incomplete are the connections whose request or response is incomplete for more
+	// than incompleteGrace. The oldest ones above it are evicted. A connection with
+	// several requests counts as often.
 	Incomplete int
 }
 
-// incompleteGrace is the time in which a request may arrive, however many
-// connections wait for one. It protects the clients of a burst.
+// incompleteGrace is the time in which a request may arrive, and its response may
+// leave, however many connections are incomplete. It protects the clients of a burst.
 const incompleteGrace = time.Second
 
 const (
@@ -118,8 +118,8 @@ func (r *registry) removeLocked(c *Conn) bool {
 	return true
 }
 
-// makeRoom removes connections for new ones: a part of those whose request is
-// incomplete for more than incompleteGrace, or else of the idle ones. The search
+// makeRoom removes connections for new ones: a part of those that are incomplete for
+// more than incompleteGrace, or else of the idle ones. The search
 // reads every connection, so it frees several places, and does not repeat at once if
 // it finds none.
 func (r *registry) makeRoom() []*Conn {
@@ -165,7 +165,7 @@ func (r *registry) sweep() []*Conn {
 func (r *registry) idleTime(n int) time.Duration {
 	limit := r.limits.Connections
 	upper := limit - limit/2
-	return r.limits.IdleTimeout * time.Duration(min(max(limit-n, 0), upper)) / time.Duration(upper)
+	return time.Duration(float64(r.limits.IdleTimeout) * float64(min(max(limit-n, 0), upper)) / float64(upper))
 }
 
 // above returns the number of the oldest candidates that must go so that the requests
