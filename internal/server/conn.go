@@ -45,6 +45,7 @@ type conn struct {
 	net.Conn
 	log        *slog.Logger
 	responding atomic.Bool // a handler runs that reads only a body of known length
+	working    working
 
 	// Of a connection with TLS.
 	secure  bool

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"net"
 	"net/http"
+	"sync"
 
 	"plantstore/internal/listen"
 )
@@ -18,9 +19,9 @@ func trackState(c net.Conn, s http.ConnState) {
 	}
 	switch s {
 	case http.StateActive:
-		level.httpLevel().setState(listen.Incomplete)
+		level.httpLevel().waits(listen.Incomplete)
 	case http.StateIdle:
-		level.httpLevel().setState(listen.Idle)
+		level.httpLevel().waits(listen.Idle)
 		if c, ok := c.(*http2Conn); ok {
 			c.endRequests()
 		}
@@ -28,13 +29,53 @@ func trackState(c net.Conn, s http.ConnState) {
 	}
 }
 
-// hasArrived tells the listener that a whole request has arrived.
-func hasArrived(r *http.Request) {
-	if c := connOf(r); c != nil {
+// working are the requests of a connection that the server works on. A connection of
+// HTTP/2 may have several.
+type working struct {
+	mu      sync.Mutex   // guards the rest, and the order of the calls of setState
+	serving int          // requests that have arrived whole, and whose responses have not begun
+	waiting listen.State // the state of the connection without such a request
+}
+
+// waits sets the state of the connection for the time when serving is 0.
+func (c *conn) waits(s listen.State) {
+	c.working.mu.Lock()
+	defer c.working.mu.Unlock()
+	if c.working.waiting = s; c.working.serving == 0 {
+		c.setState(s)
+	}
+}
+
+// serves adds a number of requests.
+func (c *conn) serves(n int) {
+	c.working.mu.Lock()
+	defer c.working.mu.Unlock()
+	switch c.working.serving += n; {
+	case c.working.serving == 0:
+		c.setState(c.working.waiting)
+	case c.working.serving == n: // the first one
 		c.setState(listen.Serving)
 	}
 }
 
+// hasArrived tells the listener that the whole request has arrived.
+func (rec *responseRecorder) hasArrived() {
+	if rec.conn != nil && !rec.serving {
+		rec.serving = true
+		rec.conn.serves(1)
+	}
+}
+
+// responds tells the listener that the response begins. From now on the server waits
+// until the client reads it.
+func (rec *responseRecorder) responds() {
+	if rec.serving {
+		rec.serving = false
+		rec.conn.serves(-1)
+	}
+}
+
+// setState sets the state of the TCP connection.
 func (c *conn) setState(s listen.State) {
 	if tcp, ok := c.tcp(); ok {
 		tcp.SetState(s)

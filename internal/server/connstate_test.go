@@ -2,6 +2,8 @@ package server_test
 
 import (
 	"io"
+	"net/http"
+	"net/http/httptrace"
 	"strings"
 	"testing"
 
@@ -41,11 +43,7 @@ func testIncompleteRequestsAreEvicted(t *testing.T, over func(*setup)) {
 	if l := h.log.await(t, "slow"); l["status"] != 400.0 || l["error_code"] != 40053.0 {
 		t.Errorf("log: got %v, want 400 and 40053", l)
 	}
-	if page := h.page(t, "/metrics"); !strings.Contains(
-		page, "\nplantstore_connections_evicted_total{listener=\"public\",reason=\"incomplete\"} 2\n",
-	) {
-		t.Error("the metrics do not have 2 evicted connections")
-	}
+	h.until(t, func() bool { return h.evicted(t) == "2" }) // counted after the close
 	last.write("}")
 	g.open()
 	same(t, serving.read("POST"), created(`{"name":"A"}`))
@@ -90,6 +88,66 @@ func TestHTTP2RequestsAreEvicted(t *testing.T) {
 	) {
 		t.Error("the metrics do not have 1 evicted connection")
 	}
+}
+
+// A connection whose client does not read the response is incomplete too.
+func TestSlowReaderIsEvicted(t *testing.T) { overBoth(t, testSlowReaderIsEvicted) }
+
+func testSlowReaderIsEvicted(t *testing.T, over func(*setup)) {
+	h := start(t, over, func(s *setup) { s.connections = listen.Limits{Incomplete: 1} })
+	for range 2 { // one above the limit
+		c := h.dial(t, h.public)
+		for range 10 { // more than the buffers of the sockets hold
+			c.write(message("GET /docs/swagger-ui-bundle.js HTTP/1.1", ""))
+		}
+	}
+	h.until(t, func() bool { return h.evicted(t) == "1" })
+}
+
+// evicted returns the number of evicted connections with an incomplete request or
+// response.
+func (h *harness) evicted(t *testing.T) string {
+	t.Helper()
+	const name = "\nplantstore_connections_evicted_total{listener=\"public\",reason=\"incomplete\"} "
+	_, rest, _ := strings.Cut(h.page(t, "/metrics"), name)
+	number, _, _ := strings.Cut(rest, "\n")
+	return number
+}
+
+// A connection of HTTP/2 with an incomplete request is evicted although the server has
+// responded to a later request. With a request that waits for a commit, it is not.
+func TestHTTP2IncompleteRequestIsEvicted(t *testing.T) {
+	t.Parallel()
+	h, f := startFaulty(t, withTLS(t), func(s *setup) { s.connections = listen.Limits{Incomplete: 1} })
+	g := f.block(t)
+	serving := h.http2Client(t)
+	first := make(chan response, 1)
+	go func() { first <- h.sendHTTP2(t, serving, post(`{"id":1,"name":"A"}`)) }()
+	<-g.entered
+
+	ended := make(chan error, 3)
+	for _, c := range []*http.Client{serving, h.http2Client(t), h.http2Client(t)} {
+		body, writer := io.Pipe()
+		t.Cleanup(func() { _ = writer.Close() })
+		r := h.requestOf(t, post("", "-Content-Length"))
+		r.Body, r.ContentLength = body, -1
+		sent := make(chan struct{})
+		trace := &httptrace.ClientTrace{WroteHeaders: func() { close(sent) }}
+		go func() {
+			_, err := c.Do(r.WithContext(httptrace.WithClientTrace(r.Context(), trace))) //nolint:bodyclose // no response
+			ended <- err
+		}()
+		<-sent
+		if a := h.sendHTTP2(t, c, post("{")); a.Status != http.StatusBadRequest {
+			t.Fatalf("not JSON: got %+v", a)
+		}
+	}
+	if err := <-ended; err == nil {
+		t.Error("the incomplete request has a response")
+	}
+	h.until(t, func() bool { return h.evicted(t) == "1" }) // counted after the close
+	g.open()
+	same(t, <-first, created(`{"name":"A"}`))
 }
 
 // At the limit, a new connection replaces one between two requests.

@@ -54,7 +54,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		header["Strict-Transport-Security"] = strictTransport
 	}
 	c := connOf(r)
-	rec.isHTTP2 = c != nil && c.isHTTP2
+	rec.conn, rec.isHTTP2 = c, c != nil && c.isHTTP2
 	if len(r.TransferEncoding) > 0 || !r.ProtoAtLeast(1, 1) {
 		// RFC 9112 section 6.1: a request with both Content-Length and
 		// Transfer-Encoding may be an attempt at smuggling, and so may an HTTP/1.0
@@ -66,8 +66,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		defer c.responding.Store(false)
 	}
 	if r.Body == http.NoBody {
-		hasArrived(r)
+		rec.hasArrived()
 	}
+	defer rec.responds() // if the handler panics
 	defer linger(rec, r)
 	h.inFlight.Inc()
 	defer h.inFlight.Dec()

@@ -49,7 +49,7 @@ func (p *plants) create(w http.ResponseWriter, r *http.Request, principal auth.P
 func (p *plants) decode(w http.ResponseWriter, r *http.Request) (plant.NewPlant, error) {
 	buffer := getBuffer()
 	defer putBuffer(buffer)
-	if err := p.read(buffer, r); err != nil {
+	if err := p.read(buffer, w, r); err != nil {
 		w.Header().Set("Connection", "close") // the rest of the body is unread
 		return plant.NewPlant{}, err
 	}
@@ -57,7 +57,7 @@ func (p *plants) decode(w http.ResponseWriter, r *http.Request) (plant.NewPlant,
 }
 
 // read reads the body of a request into the buffer, up to the limit.
-func (p *plants) read(into *buffer, r *http.Request) error {
+func (p *plants) read(into *buffer, w http.ResponseWriter, r *http.Request) error {
 	if r.ContentLength > p.limits.BodyMax {
 		return p.tooLarge()
 	}
@@ -72,7 +72,7 @@ func (p *plants) read(into *buffer, r *http.Request) error {
 		case int64(len(into.b)) > p.limits.BodyMax:
 			return p.tooLarge()
 		case errors.Is(err, io.EOF):
-			hasArrived(r)
+			w.(*responseRecorder).hasArrived()
 			return nil
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			return &plant.Error{

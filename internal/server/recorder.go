@@ -11,6 +11,8 @@ import (
 // access log and the metrics.
 type responseRecorder struct {
 	http.ResponseWriter
+	conn      *conn     // nil: not one of this package's listeners
+	serving   bool      // between hasArrived and responds
 	isHTTP2   bool      // the response has no header Connection (RFC 9113 section 8.2.2)
 	id        [1]string // the request id, as the value of a header
 	status    int
@@ -26,6 +28,7 @@ type responseRecorder struct {
 // WriteHeader records the status.
 func (rec *responseRecorder) WriteHeader(status int) {
 	rec.status = status
+	rec.responds()
 	if rec.isHTTP2 {
 		delete(rec.Header(), "Connection")
 	}
@@ -36,6 +39,7 @@ func (rec *responseRecorder) WriteHeader(status int) {
 func (rec *responseRecorder) Write(p []byte) (int, error) {
 	if rec.status == 0 {
 		rec.status = http.StatusOK
+		rec.responds()
 	}
 	n, err := rec.ResponseWriter.Write(p)
 	rec.bytes += n
