@@ -131,7 +131,7 @@ func framing() []conversation {
 		both("control character in a value", malformedRow, "X-Y: a\x7fb"),
 		both("quotes in a name", malformedRow, "\"X\": a"),
 		both("slash in a name", malformedRow, "X/Y: a"),
-		both("user in the Host", withDetail(": malformed Host header"), "Host: <script>"),
+		both("angle brackets in the Host", withDetail(": malformed Host header"), "Host: <script>"),
 	}
 }
 
@@ -172,6 +172,9 @@ func chunks() []conversation {
 	broken("longer than its size", "1\r\nBODY\r\n0\r\n\r\n")
 	broken("no line end after the data", "SIZE\r\nBODY0\r\n\r\n")
 	broken("bare CR after the size", "SIZE\rBODY\r\n0\r\n\r\n")
+	broken("bare LF after the size", "SIZE\nBODY\r\n0\r\n\r\n")
+	broken("bare LF after the data", "SIZE\r\nBODY\n0\r\n\r\n")
+	broken("bare LF in an extension", "SIZE;a=b\nBODY\r\n0\r\n\r\n")
 	broken("letters as the size", "zz\r\nBODY\r\n0\r\n\r\n")
 	broken("NUL in the size", "SIZE\x00\r\nBODY\r\n0\r\n\r\n")
 	return all

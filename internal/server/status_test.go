@@ -221,7 +221,8 @@ func testRequestTimeout(t *testing.T, over func(*setup)) {
 
 	t.Run("half a head", func(t *testing.T) {
 		t.Parallel()
-		c, started := h.dial(t, h.public), time.Now()
+		started := time.Now() // the time of the server begins when it accepts the connection
+		c := h.dial(t, h.public)
 		c.write("POST /plants HTTP/1.1\r\nHost: plants.example\r\nX-Request-Id: a")
 		c.expectClosed() // without a response
 		if took := time.Since(started); took < limit {
