@@ -81,6 +81,11 @@ func TestConnectionsMax(t *testing.T) {
 	if n, reduced := connectionsMax(files + 1); n != files || !reduced {
 		t.Errorf("%d: got %d, %v, want %d", files+1, n, reduced, files)
 	}
+	for memory, want := range map[int64]int{1 << 40: 5000, 32 << 20: 512, 1 << 16: 1, 1: 1, 0: 1} {
+		if n := automaticConnections(5000, memory); n != want {
+			t.Errorf("%d bytes: got %d, want %d", memory, n, want)
+		}
+	}
 	want := min(10_000, files, int(debug.SetMemoryLimit(-1)>>16))
 	if n, reduced := connectionsMax(0); n != want || reduced {
 		t.Errorf("automatic: got %d, %v, want %d", n, reduced, want)

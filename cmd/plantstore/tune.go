@@ -80,6 +80,11 @@ func connectionsMax(set int) (n int, reduced bool) {
 	if set > 0 {
 		return min(set, descriptors), set > descriptors
 	}
+	return automaticConnections(descriptors, debug.SetMemoryLimit(-1)), false
+}
+
+// automaticConnections returns the default of the largest number of connections. It is never 0, which is no limit.
+func automaticConnections(descriptors int, memory int64) int {
 	const most = 10_000 // measured
-	return min(most, descriptors, int(debug.SetMemoryLimit(-1)/connectionBytes)), false
+	return max(1, min(most, descriptors, int(memory/connectionBytes)))
 }
