@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"plantstore/internal/certs/certstest"
+	"plantstore/internal/listen"
 	"plantstore/internal/server"
 )
 
@@ -237,5 +238,29 @@ func TestResumedClientCertificates(t *testing.T) {
 			trusted.Store(other.authority.Pool())
 			h.refusedTLS(t, config)
 		})
+	}
+}
+
+// Close ends handshakes, and no connection that Accept has returned.
+func TestCloseKeepsAcceptedConnections(t *testing.T) {
+	t.Parallel()
+	setup := newTLSSetup(t, certstest.Leaf{})
+	for range 50 { // the goroutine of the handshake may still run
+		inner, err := listen.Listen(t.Context(), listen.Config{Address: "127.0.0.1:0"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := server.NewTLSListener(inner, setup.config("public", nil, nil))
+		client := tls.Client(dial(t, l.Addr().String()).Conn, setup.client())
+		go func() { _ = client.HandshakeContext(t.Context()) }() // ends with the connection
+		accepted, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = l.Close()
+		if _, err := accepted.Write([]byte("x")); err != nil {
+			t.Fatalf("the accepted connection is closed: %v", err)
+		}
+		_ = accepted.Close()
 	}
 }

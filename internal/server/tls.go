@@ -204,6 +204,7 @@ func (l *tlsListener) handshake(raw net.Conn) {
 		l.fail(raw, client, err)
 		return
 	}
+	l.end(raw) // from now on Close leaves the connection to its server
 	l.metrics.done.Inc()
 	state := secure.ConnectionState()
 	c := &conn{Conn: secure, log: l.log, secure: true, subject: subjectOf(&state)}
