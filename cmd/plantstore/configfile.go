@@ -13,20 +13,21 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
+const configBytesMax = 1 << 20
+
 // readConfigText reads the settings file, which may be a FIFO or a device.
 func readConfigText(ctx context.Context, path string) ([]byte, error) {
-	const bytesMax = 1 << 20
 	f, err := openInput(ctx, path)
 	if err != nil {
 		return nil, inConfig(err)
 	}
 	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(interruptible(ctx, f), bytesMax+1))
+	text, err := io.ReadAll(io.LimitReader(interruptible(ctx, f), configBytesMax+1))
 	switch {
 	case err != nil:
 		return nil, inConfig(err)
-	case len(text) > bytesMax:
-		return nil, usagef("config: %s is larger than %d bytes; check --config", path, bytesMax)
+	case len(text) > configBytesMax:
+		return nil, usagef("config: %s is larger than %d bytes; check --config", path, configBytesMax)
 	}
 	return text, nil
 }

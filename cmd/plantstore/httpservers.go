@@ -31,12 +31,14 @@ type httpServers struct {
 	public, admin                 *server.Server
 	challenges                    *server.Server // of ACME; nil: none
 	publicListener, adminListener net.Listener
-	url                           *url.URL // at which clients reach the public listener
+	publicTCP                     *listen.Listener // below publicListener
+	url                           *url.URL         // at which clients reach the public listener
 	adminURL                      *url.URL
 	certificates                  certificates
 	publicTLS, adminTLS           bool
 
 	operations *admin.Service // of the operator; nil until open
+	config     server.Config  // the part that is not of the settings
 
 	audit *audit.Recorder
 
@@ -62,7 +64,7 @@ func openListeners(
 	if err != nil {
 		return nil, fmt.Errorf("%w; use another address with --listen", err)
 	}
-	h.publicListener = public // until its TLS is known, so that close closes it
+	h.publicTCP, h.publicListener = public, public // until its TLS is known, so that close closes it
 	admin, err := listen.Listen(ctx, listen.Config{
 		Name: "admin", Address: string(s.adminListen), Log: log, Metrics: metrics,
 	})
@@ -125,40 +127,38 @@ func (h *httpServers) open(
 	if err != nil {
 		return err
 	}
-	config := server.Config{
-		Store:       st,
-		Log:         log,
-		BaseURL:     h.url,
-		OwnHostOnly: s.baseURL.url != nil,
-		CORSOrigins: s.corsOrigins.items,
-		AdminHosts:  s.adminHost.items,
-		AdminOpen:   bool(s.admin.open),
-		AdminRoutes: routes,
-		Metrics:     metrics,
-		Pprof:       bool(s.pprof),
-		Audit:       h.audit,
-		PublicTLS:   h.publicTLS,
-		AdminTLS:    h.adminTLS,
-
-		TrustedProxies: s.proxies.headerPrefixes(),
-		Limits: server.Limits{
-			BodyMax:        s.bodyMax.n,
-			HeaderMax:      int(s.headerMax.n),
-			RequestTimeout: time.Duration(s.requestTimeout),
-			AnswerTimeout:  time.Duration(s.answerTimeout),
-			IdleTimeout:    time.Duration(s.idleTimeout),
-			QueueMax:       s.queueMax.n,
-			AuthFailures:   s.rate.authFailures.n,
-			Rate:           s.rate.rate.n,
-			Burst:          s.rate.burst.n,
-			Concurrency:    s.rate.concurrency.n,
-		},
+	h.config = server.Config{
+		Store: st, Log: log, Audit: h.audit, Metrics: metrics, AdminRoutes: routes,
+		PublicTLS: h.publicTLS, AdminTLS: h.adminTLS,
 	}
+	config := h.configOf(s)
 	h.public, h.admin, err = server.New(config)
 	if client := h.certificates.acme; err == nil && client != nil && client.listener != nil {
 		h.challenges = server.NewChallenges(config, h.public, client.keyAuthorization)
 	}
 	return err
+}
+
+// configOf returns the configuration of the servers with these settings.
+func (h *httpServers) configOf(s *settings) server.Config {
+	c := h.config
+	c.BaseURL, c.OwnHostOnly = h.url, s.baseURL.url != nil
+	c.CORSOrigins, c.AdminHosts = s.corsOrigins.items, s.adminHost.items
+	c.AdminOpen, c.Pprof = bool(s.admin.open), bool(s.pprof)
+	c.TrustedProxies = s.proxies.headerPrefixes()
+	c.Limits = server.Limits{
+		BodyMax:        s.bodyMax.n,
+		HeaderMax:      int(s.headerMax.n),
+		RequestTimeout: time.Duration(s.requestTimeout),
+		AnswerTimeout:  time.Duration(s.answerTimeout),
+		IdleTimeout:    time.Duration(s.idleTimeout),
+		QueueMax:       s.queueMax.n,
+		AuthFailures:   s.rate.authFailures.n,
+		Rate:           s.rate.rate.n,
+		Burst:          s.rate.burst.n,
+		Concurrency:    s.rate.concurrency.n,
+	}
+	return c
 }
 
 // guessURL returns a URL at which this machine reaches a listener.
@@ -223,19 +223,26 @@ func (h *httpServers) close() {
 	}
 }
 
-// run waits until the server must stop. It returns nil after a signal.
-func (h *httpServers) run(ctx context.Context, st *store.Store, hangups <-chan os.Signal, log *slog.Logger) error {
+// run waits until the server must stop. It returns nil after a signal. It loads the settings again when a value arrives
+// on hangups and when the settings file has changed.
+func (h *httpServers) run(ctx context.Context, st *store.Store, hangups <-chan os.Signal, r *reloader) error {
+	changes := time.NewTicker(reloadEvery)
+	defer changes.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			log.Info("shutting down: responding to accepted requests")
+			r.log.Info("shutting down: responding to accepted requests")
 			return nil
 		case <-st.Broken():
 			return fmt.Errorf("%w; see the log; every acknowledged plant is stored", store.ErrBroken)
 		case err := <-h.failed:
 			return err
 		case <-hangups:
-			log.Warn("SIGHUP ignored; restart the server to change its settings")
+			r.reload(ctx)
+		case <-changes.C:
+			if r.changed() {
+				r.reload(ctx)
+			}
 		}
 	}
 }

@@ -31,15 +31,22 @@ func logLevelWords() (words []string) {
 	return words
 }
 
-// newLogger returns the logger of a server. It sets p.logs, to which the logger writes and which run closes.
-func newLogger(p *program, s *settings) *slog.Logger {
-	var lowest slog.Level
+// lowestLevel returns the level of --log-level.
+func (s *settings) lowestLevel() (lowest slog.Level) {
 	for _, l := range logLevels {
 		if l.word == s.logLevel.value {
 			lowest = l.level
 		}
 	}
-	handler := func(w io.Writer, lowest slog.Level) slog.Handler {
+	return lowest
+}
+
+// newLogger returns the logger of a server and its lowest level. It sets p.logs, to which the logger writes and which
+// run closes.
+func newLogger(p *program, s *settings) (*slog.Logger, *slog.LevelVar) {
+	lowest := &slog.LevelVar{}
+	lowest.Set(s.lowestLevel())
+	handler := func(w io.Writer, lowest slog.Leveler) slog.Handler {
 		options := &slog.HandlerOptions{Level: lowest}
 		if s.logFormat.value == "json" {
 			return slog.NewJSONHandler(w, options)
@@ -53,7 +60,7 @@ func newLogger(p *program, s *settings) *slog.Logger {
 		noticeLog.Warn("log lines dropped: the reader of standard error is too slow", "lines", dropped)
 		return notice.Bytes()
 	})
-	return slog.New(handler(p.logs, lowest))
+	return slog.New(handler(p.logs, lowest)), lowest
 }
 
 // logBuffer is a bounded buffer of log lines. One goroutine writes them, so that a blocked reader of the log delays no

@@ -151,7 +151,8 @@ func TestLogForm(t *testing.T) {
 		p := &program{stderr: &out}
 		s := &settings{}
 		s.logLevel.value, s.logFormat.value = "info", format
-		newLogger(p, s).Info(message, "key", value)
+		log, _ := newLogger(p, s)
+		log.Info(message, "key", value)
 		p.logs.Close()
 		match := regexp.MustCompile(form).FindStringSubmatch(out.String())
 		if match == nil {

@@ -94,8 +94,9 @@ func TestReferenceSettings(t *testing.T) {
 	bindSettings(flags, rows)
 	var page, more strings.Builder
 	page.WriteString("# Settings\n\n" + wrapped("[Configuration](configuration.md) has the order of precedence. "+
+		"A [reload](configuration.md#reload) changes some of them while the server runs. "+
 		generatedBy("the table in cmd/plantstore/settings.go")))
-	page.WriteString("\n" + tableHead("flag", "variable", "key", "default", "unit", "since", "purpose"))
+	page.WriteString("\n" + tableHead("flag", "variable", "key", "default", "unit", "since", "reload", "purpose"))
 	for _, s := range rows {
 		unit, usage := pflag.UnquoteUsage(flags.Lookup(s.name))
 		if unit == "" {
@@ -105,8 +106,12 @@ func TestReferenceSettings(t *testing.T) {
 		if s.name == "config" {
 			key = ""
 		}
-		page.WriteString(tableRow(
-			code("--"+s.name), code(environName(s.name)), key, code(flags.Lookup(s.name).DefValue), unit, s.since, usage))
+		reload := ""
+		if slices.Contains(reloadable, s.name) {
+			reload = "yes"
+		}
+		page.WriteString(tableRow(code("--"+s.name), code(environName(s.name)), key, code(flags.Lookup(s.name).DefValue),
+			unit, s.since, reload, usage))
 		if text := strings.TrimSpace(s.more + " " + rangeOf(s.value)); text != "" {
 			more.WriteString("\n## " + s.name + "\n\n" + wrapped(text))
 		}

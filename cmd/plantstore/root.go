@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"iter"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -19,6 +21,15 @@ type program struct {
 	quiet   bool      // --quiet: no progress
 
 	logs *logBuffer // buffers stderr in serve; nil in other commands
+}
+
+// remember adds values to p.values, each one once.
+func (p *program) remember(values iter.Seq[string]) {
+	for value := range values {
+		if !slices.Contains(p.values, value) {
+			p.values = append(p.values, value)
+		}
+	}
 }
 
 // run runs the program and returns its exit code.

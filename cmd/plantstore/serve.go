@@ -21,8 +21,8 @@ func newServe(p *program) *cobra.Command {
 		Use:   "serve",
 		Short: "Run the server",
 		Long: `Run the server until SIGTERM or Ctrl-C. It then responds to the requests that it
-has accepted, and exits. A second signal ends it at once. The server logs and
-ignores SIGHUP: restart it to change its settings.
+has accepted, and exits. A second signal ends it at once. SIGHUP, or a change of the
+settings file, reloads the settings that need no restart.
 
 If the store has no token, the server creates the first two and prints them: one
 creates plants, the other is for the admin listener. It does so only if standard
@@ -35,7 +35,7 @@ output is a terminal, or with --print-tokens. It writes its log to standard erro
 			if err := s.load(p, cmd); err != nil {
 				return err
 			}
-			return p.serve(cmd.Context(), s)
+			return p.serve(cmd.Context(), s, changedFlags(cmd.Flags()))
 		},
 	}
 	s.bindStore(cmd.Flags())
@@ -43,20 +43,20 @@ output is a terminal, or with --print-tokens. It writes its log to standard erro
 	return cmd
 }
 
-// serve wires the whole server: settings, engine, store, HTTP servers, signals, drain.
-func (p *program) serve(ctx context.Context, s *settings) (err error) {
+// serve wires the whole server: settings, engine, store, HTTP servers, signals, drain. flags are those of the command
+// line.
+func (p *program) serve(ctx context.Context, s *settings, flags map[string]string) (err error) {
 	hangups := ignoreSignals()
 	defer signal.Stop(hangups)
 	// Before anything is created.
-	err = errors.Join(s.checkStore(), s.checkBackupDir(), s.checkProxies(), s.checkRates(), s.checkOIDC())
-	if err != nil {
+	if err := s.checkServe(); err != nil {
 		return err
 	}
 	if err := refuseDumps(); err != nil {
 		return err
 	}
 	p.tuneRuntime()
-	log := newLogger(p, s)
+	log, level := newLogger(p, s)
 	metrics := newMetrics()
 	metrics.MustRegister(p.logs.dropped)
 	h, err := openListeners(ctx, s, log, metrics) // before the engine creates files
@@ -73,12 +73,12 @@ func (p *program) serve(ctx context.Context, s *settings) (err error) {
 	}
 	defer func() { err = errors.Join(err, engine.Close()) }()
 	warnOfMove(ctx, engine, log)
-	verify, stopVerifier, err := s.oidc.startVerifier(log, metrics)
-	if err != nil {
+	r := &reloader{p: p, settings: s, flags: flags, log: log, level: level, metrics: metrics, servers: h}
+	if err := r.open(); err != nil {
 		return err
 	}
-	defer stopVerifier()
-	st, err := s.startStore(ctx, engine, verify, log, metrics)
+	defer r.close()
+	st, err := s.startStore(ctx, engine, r.issuer.verify(), log, metrics)
 	if err != nil {
 		return stoppedEarly(ctx, err, log)
 	}
@@ -100,9 +100,9 @@ func (p *program) serve(ctx context.Context, s *settings) (err error) {
 	if err := p.firstTokens(ctx, engine, s, h, log); err != nil {
 		return stoppedEarly(ctx, err, log)
 	}
-	if backups := p.newBackups(s, trace, log, metrics); backups != nil {
-		backups.Start()
-		defer backups.Close()
+	if r.backups = p.newBackups(s, trace, log, metrics); r.backups != nil {
+		r.backups.Start()
+		defer r.backups.Close()
 	}
 	h.serve()
 	if client := h.certificates.acme; client != nil {
@@ -111,7 +111,8 @@ func (p *program) serve(ctx context.Context, s *settings) (err error) {
 	log.Info("ready", "listen", h.publicListener.Addr().String(), "public", h.url.String(),
 		"admin", h.adminURL.String(), "db", s.db.String(), "version", version)
 
-	cause := h.run(ctx, st, hangups, log)
+	r.store, r.trace = st, trace
+	cause := h.run(ctx, st, hangups, r)
 	err = errors.Join(cause, h.drain(st, log))
 	log.Info("stopped")
 	return err

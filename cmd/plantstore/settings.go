@@ -1,6 +1,9 @@
 package main
 
 import (
+	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/url"
@@ -241,9 +244,14 @@ func environName(setting string) string {
 	return environPrefix + strings.ToUpper(strings.ReplaceAll(setting, "-", "_"))
 }
 
-// load sets every setting without a flag on the command line: from the environment, else from the settings file. Its
-// errors are usage errors, except the error of an interrupt.
+// load is loadFlags with the flags of a command.
 func (s *settings) load(p *program, cmd *cobra.Command) error {
+	return s.loadFlags(cmd.Context(), p, cmd.Flags())
+}
+
+// loadFlags sets every setting without a flag on the command line: from the environment, else from the settings file.
+// Its errors are usage errors, except the error of an interrupt.
+func (s *settings) loadFlags(ctx context.Context, p *program, flags *pflag.FlagSet) error {
 	var names []string
 	for _, row := range new(settings).allSettings() {
 		names = append(names, row.name)
@@ -252,16 +260,16 @@ func (s *settings) load(p *program, cmd *cobra.Command) error {
 		return err
 	}
 	s.sources = map[string]string{}
-	if err := s.set(cmd.Flags(), "config", p.environ[environName("config")], environName("config")); err != nil {
+	if err := s.set(flags, "config", p.environ[environName("config")], environName("config")); err != nil {
 		return err
 	}
-	file, err := readConfig(cmd.Context(), string(s.config), names)
+	file, err := readConfig(ctx, string(s.config), names)
 	if err != nil {
 		return err
 	}
-	p.values = slices.AppendSeq(p.values, maps.Values(file))
+	p.remember(maps.Values(file))
 	for _, name := range names {
-		if cmd.Flags().Lookup(name) == nil || name == "config" {
+		if flags.Lookup(name) == nil || name == "config" {
 			continue
 		}
 		value, source := "", ""
@@ -270,17 +278,21 @@ func (s *settings) load(p *program, cmd *cobra.Command) error {
 		} else if text, ok := file[name]; ok {
 			value, source = text, string(s.config)
 		}
-		if err := s.set(cmd.Flags(), name, value, source); err != nil {
+		if err := s.set(flags, name, value, source); err != nil {
 			return err
 		}
 	}
-	if err := s.tls.check(s); err != nil {
-		return err
-	}
-	if err := s.acme.check(s); err != nil {
-		return err
-	}
-	return s.backup.check(s)
+	return s.check()
+}
+
+// check returns a usage error for settings that contradict each other.
+func (s *settings) check() error {
+	return cmp.Or(s.tls.check(s), s.acme.check(s), s.backup.check(s))
+}
+
+// checkServe returns the usage errors of a server with these settings.
+func (s *settings) checkServe() error {
+	return errors.Join(s.checkStore(), s.checkBackupDir(), s.checkProxies(), s.checkRates(), s.checkOIDC())
 }
 
 // set sets a setting and records its source. A flag takes precedence. An empty source means that neither the

@@ -94,30 +94,68 @@ func (s *settings) checkOIDC() error {
 	return nil
 }
 
-// startVerifier starts the verifier of JWTs; verify is nil if the settings name no issuer. The caller calls stop.
-func (o *oidcSettings) startVerifier(
-	log *slog.Logger, metrics prometheus.Registerer,
-) (verify store.VerifyJWT, stop func(), err error) {
+// differs reports whether the settings need another verifier than those of b.
+func (o *oidcSettings) differs(b *oidcSettings) bool {
+	rows := b.rows()
+	for i, row := range o.rows() {
+		if row.value.String() != rows[i].value.String() {
+			return true
+		}
+	}
+	return false
+}
+
+// issuer is the issuer whose JWTs a server accepts. The zero value has none.
+type issuer struct {
+	verifier *oidc.Verifier       // nil: no JWTs
+	metrics  *prometheus.Registry // of verifier
+}
+
+// open returns the issuer of the settings. The caller closes it.
+func (o *oidcSettings) open(log *slog.Logger) (issuer, error) {
 	if o.issuer == "" {
-		return nil, func() {}, nil
+		return issuer{}, nil
 	}
 	scopes := map[string]auth.Scopes{}
 	for _, item := range o.scopes.items {
 		value, scope, err := parseScopeGrant(item)
 		if err != nil {
-			return nil, nil, err
+			return issuer{}, err
 		}
 		scopes[value] |= scope
 	}
 	if len(scopes) == 0 {
 		scopes[auth.ScopeCreate.String()] = auth.ScopeCreate
 	}
+	metrics := prometheus.NewRegistry()
 	v, err := oidc.New(oidc.Config{
 		Issuer: string(o.issuer), Audience: string(o.audience), Scopes: scopes,
 		ScopeClaim: string(o.scopeClaim), NameClaim: string(o.nameClaim), Log: log, Metrics: metrics,
 	})
-	if err != nil {
-		return nil, nil, err
+	return issuer{v, metrics}, err
+}
+
+// verify returns the function that verifies JWTs, nil without an issuer.
+func (i issuer) verify() store.VerifyJWT {
+	if i.verifier == nil {
+		return nil
 	}
-	return v.Verify, v.Close, nil
+	return i.verifier.Verify
+}
+
+func (i issuer) close() {
+	if i.verifier != nil {
+		i.verifier.Close()
+	}
+}
+
+// replaceBy closes i, whose metrics are in a registry, and registers those of next.
+func (i issuer) replaceBy(next issuer, metrics *prometheus.Registry) {
+	if i.verifier != nil {
+		metrics.Unregister(i.metrics)
+		i.close()
+	}
+	if next.verifier != nil {
+		metrics.MustRegister(next.metrics)
+	}
 }

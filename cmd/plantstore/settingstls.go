@@ -3,6 +3,7 @@ package main
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"log/slog"
 	"net"
 	"time"
@@ -57,6 +58,17 @@ func (t *tlsSettings) check(s *settings) error {
 	return nil
 }
 
+// switches reports whether the change of a setting to that of next turns TLS or client certificates on or off.
+func (t *tlsSettings) switches(name string, next *tlsSettings) bool {
+	switch name {
+	case "tls-cert", "tls-key":
+		return (t.cert == "") != (next.cert == "")
+	case "client-ca":
+		return (t.clientCA == "") != (next.clientCA == "")
+	}
+	return false
+}
+
 // certificates provides the certificates of the TLS listeners. The zero value has none: the listeners have no TLS.
 type certificates struct {
 	get        func(*tls.ClientHelloInfo) (*tls.Certificate, error) // nil: no TLS
@@ -64,7 +76,9 @@ type certificates struct {
 	clientCAs  func() *x509.CertPool                                // nil: no client certificates
 	close      []func()
 
-	acme *acmeClient // nil: the certificates are files
+	acme        *acmeClient        // nil: the certificates are files
+	pair        *certs.Pair        // nil: no files
+	authorities *certs.Authorities // nil: no client certificates
 }
 
 // open loads the certificates of files. The caller calls end.
@@ -82,7 +96,7 @@ func (t *tlsSettings) open(s *settings, log *slog.Logger, metrics prometheus.Reg
 		if err != nil {
 			return c, s.fault("tls-cert", "%w", err)
 		}
-		c.get, c.close = pair.GetCertificate, append(c.close, pair.Close)
+		c.pair, c.get, c.close = pair, pair.GetCertificate, append(c.close, pair.Close)
 	}
 	if t.clientCA == "" {
 		return c, nil
@@ -92,8 +106,30 @@ func (t *tlsSettings) open(s *settings, log *slog.Logger, metrics prometheus.Reg
 		c.end()
 		return certificates{}, s.fault("client-ca", "%w", err)
 	}
-	c.clientCAs, c.close = authorities.Pool, append(c.close, authorities.Close)
+	c.authorities, c.clientCAs, c.close = authorities, authorities.Pool, append(c.close, authorities.Close)
 	return c, nil
+}
+
+// reload loads the files again, which may be others than those of the settings in force. After an error the
+// certificates are as they were.
+func (c certificates) reload(inForce, next *settings) error {
+	if c.pair != nil {
+		if err := c.pair.Reload(string(next.tls.cert), string(next.tls.key)); err != nil {
+			return next.fault("tls-cert", "%w", err)
+		}
+	}
+	if c.authorities == nil {
+		return nil
+	}
+	err := c.authorities.Reload(string(next.tls.clientCA))
+	if err == nil {
+		return nil
+	}
+	err = next.fault("client-ca", "%w", err)
+	if c.pair != nil {
+		err = errors.Join(err, c.pair.Reload(string(inForce.tls.cert), string(inForce.tls.key)))
+	}
+	return err
 }
 
 // end stops the watchers of the files.

@@ -346,7 +346,8 @@ func TestRetryAfterOfTheCA(t *testing.T) {
 			directory, roots := fakeCA(t, map[string]http.HandlerFunc{"/account": refusal(row.value)})
 			storage := newStorage(t)
 			source, err := acme.New(t.Context(), acme.Config{
-				Domains: []string{localhost}, Email: "operator@plants.example", Directory: directory, Roots: roots, Storage: storage,
+				Domains: []string{localhost}, Email: "operator@plants.example", Directory: directory, Roots: roots,
+				Storage: storage,
 			})
 			if err != nil {
 				t.Fatal(err)

@@ -36,6 +36,7 @@ const (
 	BackupDrill    Action = "backup.drill"
 
 	ServerStart  Action = "server.start"
+	ServerReload Action = "server.reload"
 	ServerStop   Action = "server.stop"
 	ScopeRefused Action = "scope.refused"
 	SignIn       Action = "admin.sign_in"

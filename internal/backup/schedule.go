@@ -11,12 +11,15 @@ import (
 // schedule makes a backup every config.Every until Close. The interval begins with the newest complete backup in the
 // destination, which an earlier run of the server may have made.
 func (s *Service) schedule() {
-	due := time.Now()
-	_, _ = s.identity(s.ctx) // the backup logs the same error
+	var last, failed time.Time // starts of the newest backup and, if it is newer, of a failed one
+	_, _ = s.identity(s.ctx)   // the backup logs the same error
 	if old, err := s.scheduled(); err == nil && len(old) > 0 {
-		due = old[len(old)-1].At.Add(s.config.Every)
+		last = old[len(old)-1].At
 	}
-	for waitUntil(s.ctx, due) {
+	for s.ctx.Err() == nil {
+		if !s.waitUntil(s.due(last, failed)) {
+			continue // with another schedule, or the end
+		}
 		select {
 		case <-s.ctx.Done():
 			return
@@ -29,11 +32,37 @@ func (s *Service) schedule() {
 		case s.ctx.Err() != nil:
 			return
 		case err != nil:
-			due = time.Now().Add(min(s.config.Every, retryAfter))
+			failed = time.Now()
 		default:
-			due = started.Add(s.config.Every)
+			last, failed = started, time.Time{}
 			s.removeOld()
 		}
+	}
+}
+
+// due returns the time of the next backup.
+func (s *Service) due(last, failed time.Time) time.Time {
+	every, _ := s.plan()
+	switch {
+	case !failed.IsZero():
+		return failed.Add(min(every, retryAfter))
+	case last.IsZero():
+		return time.Now()
+	}
+	return last.Add(every)
+}
+
+// waitUntil waits until a time and returns true. It returns false when the schedule changes or the service closes.
+func (s *Service) waitUntil(at time.Time) bool {
+	timer := time.NewTimer(time.Until(at))
+	defer timer.Stop()
+	select {
+	case <-s.ctx.Done():
+		return false
+	case <-s.rescheduled:
+		return false
+	case <-timer.C:
+		return true
 	}
 }
 
@@ -91,7 +120,8 @@ func (s *Service) removeOld() {
 		s.reportNotRemoved(s.to.location(""), err)
 		return
 	}
-	for ; len(old) > s.config.Keep; old = old[1:] {
+	_, keep := s.plan()
+	for ; len(old) > keep; old = old[1:] {
 		if err := s.to.remove(old[0].Name); err != nil {
 			s.reportNotRemoved(old[0].Location, err)
 		}

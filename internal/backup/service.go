@@ -50,10 +50,12 @@ type Service struct {
 	cancel  context.CancelFunc
 	running sync.WaitGroup // the schedule and the jobs
 
+	rescheduled chan struct{} // has an element after SetSchedule
+
 	making   chan struct{} // has an element while a backup runs
 	checking chan struct{} // has an element while a verification or a drill runs
 
-	mu         sync.Mutex // guards the fields below
+	mu         sync.Mutex // guards the fields below, and the schedule in config
 	closed     bool
 	store      string    // identity of the store in its manifests; empty until it is read
 	lastManual time.Time // time in the name of the newest manual backup of this process
@@ -71,7 +73,7 @@ type Service struct {
 func New(c Config) *Service {
 	s := &Service{
 		config: c, to: newDirectory(c.Directory), ignored: map[string]bool{}, nextJob: 1,
-		making: make(chan struct{}, 1), checking: make(chan struct{}, 1),
+		rescheduled: make(chan struct{}, 1), making: make(chan struct{}, 1), checking: make(chan struct{}, 1),
 		last: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "plantstore_backup_last_success_timestamp_seconds",
 			Help: "Time of this server's last scheduled backup; 0 before the first one.",
@@ -92,6 +94,24 @@ func New(c Config) *Service {
 
 // Start starts the schedule. A backup is due at once if the destination has none.
 func (s *Service) Start() { s.running.Go(s.schedule) }
+
+// SetSchedule changes Config.Every and Config.Keep. It takes effect at once: a backup may be due.
+func (s *Service) SetSchedule(every time.Duration, keep int) {
+	s.mu.Lock()
+	s.config.Every, s.config.Keep = every, keep
+	s.mu.Unlock()
+	select {
+	case s.rescheduled <- struct{}{}:
+	default:
+	}
+}
+
+// plan returns Config.Every and Config.Keep.
+func (s *Service) plan() (every time.Duration, keep int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.config.Every, s.config.Keep
+}
 
 // Close ends the schedule and the jobs, and waits for them. A backup that it ends leaves no file.
 func (s *Service) Close() {

@@ -11,8 +11,11 @@ import (
 // Authorities are the certificates of the authorities that issue client certificates. It reads the file every 5 s, and
 // keeps the previous certificates if the file is not usable.
 type Authorities struct {
-	files   files[x509.CertPool]
-	log     *slog.Logger
+	log *slog.Logger
+
+	mu    sync.Mutex // guards files, except files.current
+	files files[x509.CertPool]
+
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 }
@@ -21,19 +24,38 @@ type Authorities struct {
 func OpenAuthorities(file string, log *slog.Logger) (*Authorities, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	a := &Authorities{log: loggerOrNone(log), cancel: cancel}
-	a.files = files[x509.CertPool]{paths: []string{file}, parse: func(contents [][]byte) (*x509.CertPool, error) {
+	a.files.parse = func(contents [][]byte) (*x509.CertPool, error) {
 		pool := x509.NewCertPool()
 		if !pool.AppendCertsFromPEM(contents[0]) {
-			return nil, fmt.Errorf("%s has no certificate in PEM form", file)
+			return nil, fmt.Errorf("%s has no certificate in PEM form", a.files.paths[0])
 		}
 		return pool, nil
-	}}
-	if err := a.files.load(); err != nil {
+	}
+	if _, err := a.files.load(file); err != nil {
 		cancel()
 		return nil, err
 	}
-	a.running.Go(func() { a.files.watch(ctx, a.checked) })
+	a.running.Go(func() { watch(ctx, a.check) })
 	return a, nil
+}
+
+// Reload loads the authorities from a file, which may be another one than before, and watches it. After an error the
+// previous authorities and their file stay in use.
+func (a *Authorities) Reload(file string) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	changed, err := a.files.load(file)
+	if err != nil {
+		return err
+	}
+	a.checked(changed, nil)
+	return nil
+}
+
+func (a *Authorities) check() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.checked(a.files.check())
 }
 
 // Close stops the watcher. Pool continues to return the last certificates.

@@ -18,32 +18,40 @@ const (
 
 // files is a value that is parsed from files, and parsed again when their contents change. It compares contents and
 // not times, because a rename or a changed symbolic link (Kubernetes, certbot) can leave the time of the file older.
+// The caller serializes the calls; current is safe for concurrent use.
 type files[T any] struct {
 	paths []string
 	parse func(contents [][]byte) (*T, error)
 
 	current atomic.Pointer[T] // of the last contents that parse accepted
 
-	// Only the goroutine of watch uses these after load.
 	served  [sha256.Size]byte // sum of the contents of current
 	refused [sha256.Size]byte // sum of the last contents that parse refused
 	logged  bool              // the log has a line about the last failure
 	failed  string            // the last error of reading
 }
 
-// load reads the files for the first time.
-func (f *files[T]) load() error {
+// load reads the files at paths, and reads these from then on. It returns true if current changed. After an error
+// everything is as it was.
+func (f *files[T]) load(paths ...string) (changed bool, err error) {
+	previous := f.paths
+	defer func() {
+		if err != nil {
+			f.paths = previous
+		}
+	}()
+	f.paths = paths
 	contents, sum, err := f.read()
-	if err != nil {
-		return err
+	if err != nil || sum == f.served {
+		return false, err
 	}
 	value, err := f.parse(contents)
 	if err != nil {
-		return err
+		return false, err
 	}
-	f.served = sum
+	f.served, f.logged, f.failed = sum, false, ""
 	f.current.Store(value)
-	return nil
+	return true, nil
 }
 
 // check reads the files again. It returns true if current changed. It returns an error for contents that parse refuses
@@ -122,8 +130,8 @@ func readFile(path string) ([]byte, error) {
 	return content, nil
 }
 
-// watch calls checked after each check, until the context ends.
-func (f *files[T]) watch(ctx context.Context, checked func(changed bool, err error)) {
+// watch calls check at intervals until the context ends.
+func watch(ctx context.Context, check func()) {
 	ticks := time.NewTicker(pollEvery)
 	defer ticks.Stop()
 	for {
@@ -131,7 +139,7 @@ func (f *files[T]) watch(ctx context.Context, checked func(changed bool, err err
 		case <-ctx.Done():
 			return
 		case <-ticks.C:
-			checked(f.check())
+			check()
 		}
 	}
 }

@@ -27,12 +27,11 @@ type PairConfig struct {
 // Pair is a certificate with its private key. It reads the files every 5 s. New handshakes receive the new pair, and
 // open connections continue. It keeps the previous pair if the new one is not usable.
 type Pair struct {
-	files   files[tls.Certificate]
 	log     *slog.Logger
 	metrics pairMetrics
-	keyFile string
 
-	// Only the goroutine of watch uses these after OpenPair.
+	mu       sync.Mutex // guards the fields below, except files.current
+	files    files[tls.Certificate]
 	warnedAt time.Time // of the last line about the expiry
 	expired  bool      // the last line was about an expired certificate
 
@@ -44,16 +43,35 @@ type Pair struct {
 // line in the log: a server with an expired certificate is easier to repair than one that does not run.
 func OpenPair(c PairConfig) (*Pair, error) {
 	ctx, cancel := context.WithCancel(context.Background())
-	p := &Pair{log: loggerOrNone(c.Log), metrics: newPairMetrics(c.Metrics), keyFile: c.KeyFile, cancel: cancel}
-	p.files = files[tls.Certificate]{paths: []string{c.CertFile, c.KeyFile}, parse: p.parse}
-	if err := p.files.load(); err != nil {
+	p := &Pair{log: loggerOrNone(c.Log), metrics: newPairMetrics(c.Metrics), cancel: cancel}
+	p.files.parse = p.parse
+	if _, err := p.files.load(c.CertFile, c.KeyFile); err != nil {
 		cancel()
 		return nil, err
 	}
 	p.loaded()
 	p.warn()
-	p.running.Go(func() { p.files.watch(ctx, p.checked) })
+	p.running.Go(func() { watch(ctx, p.check) })
 	return p, nil
+}
+
+// Reload loads the pair from files, which may be others than before, and watches these. After an error the previous
+// pair and its files stay in use.
+func (p *Pair) Reload(certFile, keyFile string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	changed, err := p.files.load(certFile, keyFile)
+	if err != nil {
+		return err
+	}
+	p.checked(changed, nil)
+	return nil
+}
+
+func (p *Pair) check() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.checked(p.files.check())
 }
 
 // Close stops the watcher. GetCertificate continues to return the last pair.
@@ -111,9 +129,9 @@ func (p *Pair) loaded() {
 	p.metrics.expiry.Set(float64(leaf.NotAfter.Unix()))
 	p.log.Info("TLS certificate loaded", "file", p.files.paths[0], "names", namesOf(leaf), "expires", stamp(leaf.NotAfter))
 	// Group members may read the key: distributions have a group for this (ssl-cert).
-	if info, err := os.Stat(p.keyFile); err == nil && info.Mode().Perm()&0o007 != 0 {
+	if info, err := os.Stat(p.files.paths[1]); err == nil && info.Mode().Perm()&0o007 != 0 {
 		p.log.Warn("other users have access to the private key: run chmod o= on the file",
-			"file", p.keyFile, "mode", info.Mode().Perm().String())
+			"file", p.files.paths[1], "mode", info.Mode().Perm().String())
 	}
 }
 

@@ -70,8 +70,8 @@ func (b *Buckets[K]) take(fullAt, now time.Duration) (Level, time.Duration) {
 	if taken {
 		missing += b.interval
 	}
-	units := (b.depth - missing) / b.interval
-	return Level{Taken: taken, Units: int(units), NextIn: (units+1)*b.interval - (b.depth - missing)}, now + missing
+	free := b.depth - missing
+	return Level{Taken: taken, Units: int(free / b.interval), NextIn: b.interval - free%b.interval}, now + missing
 }
 
 // Wait returns the time until the bucket of a key has a unit, 0 if it has one now.

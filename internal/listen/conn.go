@@ -57,7 +57,7 @@ func (c *Conn) SetState(s State) {
 // SetRequests sets the number of requests that the connection may have at the same
 // time. 0 and 1 are the same: a connection counts at least once.
 func (c *Conn) SetRequests(n int) {
-	c.requests.Store(int32(n)) //nolint:gosec // a small number
+	c.requests.Store(int32(n))
 	if n > 1 {
 		c.listener.wake()
 	}

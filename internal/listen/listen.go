@@ -74,6 +74,13 @@ func Listen(ctx context.Context, c Config) (*Listener, error) {
 	return l, nil
 }
 
+// SetLimits changes the limits. Connections of clients that have more than the new limit
+// stay open.
+func (l *Listener) SetLimits(limits Limits) {
+	l.open.setLimits(limits)
+	l.wake()
+}
+
 // Addr implements net.Listener.
 func (l *Listener) Addr() net.Addr { return l.tcp.Addr() }
 

@@ -42,12 +42,17 @@ const (
 
 // registry holds the open connections of a listener.
 type registry struct {
-	limits Limits
-
 	mu        sync.Mutex // guards the rest, and the fields of Conn that name it
+	limits    Limits
 	conns     []*Conn
 	byAddress map[netip.Addr]int // open connections of clients with a limit; never 0
 	fullUntil time.Duration      // no connection can be evicted before this time of the clock
+}
+
+func (r *registry) setLimits(limits Limits) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.limits, r.fullUntil = limits, 0
 }
 
 // add adds a connection. If the limit is reached, it first removes connections,
@@ -67,12 +72,12 @@ func (r *registry) add(c *Conn) (evicted []*Conn, err error) {
 
 // claim counts a connection for the address of its client.
 func (r *registry) claim(c *Conn, client netip.Addr) error {
-	if r.limits.PerAddress == 0 || !client.IsValid() || contains(r.limits.Unlimited, client) {
-		return nil
-	}
 	key := addressKey(client)
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.limits.PerAddress == 0 || !client.IsValid() || contains(r.limits.Unlimited, client) {
+		return nil
+	}
 	switch {
 	case c.index < 0: // closed already
 		return nil

@@ -41,7 +41,7 @@ func NewChallenges(c Config, public *Server, keyAuthorization func(token string)
 			return nil
 		},
 	}})
-	s := newServer(c, "challenge", routes, public.http1.Handler.(*handler).metrics, false)
+	s := newServer(c, newHandler(c, "challenge", routes, public.handler.Load().metrics, false))
 	s.http1.Handler = withToken(s.http1.Handler)
 	return s
 }

@@ -95,7 +95,7 @@ func (c *conn) tcp() (*listen.Conn, bool) {
 // beginRequest counts a request. A client can keep each of its requests incomplete, or
 // not accept the responses, and a request costs as much memory as a connection of
 // HTTP/1.1. So the connection counts for the limit of incomplete ones as often as it
-// has had requests since it was idle, of which at most http2StreamsMax are open.
+// has had requests since it was idle; at most http2StreamsMax of these are open.
 func (c *http2Conn) beginRequest() {
 	if tcp, ok := c.tcp(); ok {
 		tcp.SetRequests(int(min(c.requests.Add(1), http2StreamsMax)))

@@ -7,8 +7,6 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
 )
@@ -62,7 +60,7 @@ func NewServer(c Config, handlers map[string]func(http.ResponseWriter, *http.Req
 			handle: func(w http.ResponseWriter, r *http.Request, _ auth.Principal) error { return handle(w, r) },
 		})
 	}
-	return newServer(c, "test", newRoutes(list), newMetrics(prometheus.NewRegistry()), false)
+	return newServer(c, newHandler(c, "test", newRoutes(list), newMetrics(), false))
 }
 
 // ClientAddress returns the address of the client of a request behind proxies.

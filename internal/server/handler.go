@@ -37,6 +37,7 @@ type handler struct {
 	proxies   proxies
 	failures  *failures // nil: no limit
 	quotas    *quotas   // nil: no limit
+	limits    Limits    // those of the routes, of failures and of quotas
 
 	detectsDisconnects bool // a disconnect cancels the context of its request
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -39,7 +40,7 @@ func BenchmarkCreate(b *testing.B) {
 		b.Run(row.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
-				r := httptest.NewRequest("POST", "/plants", strings.NewReader(`{"id":1,"name":"Rosa canina"}`))
+				r := httptest.NewRequest(http.MethodPost, "/plants", strings.NewReader(`{"id":1,"name":"Rosa canina"}`))
 				r.Header.Set("Content-Type", "application/json")
 				r.Header.Set("Authorization", "Bearer "+row.credentials[i%len(row.credentials)])
 				w := httptest.NewRecorder()

@@ -16,7 +16,8 @@ type metrics struct {
 	inFlight *prometheus.GaugeVec
 	requests *prometheus.CounterVec
 	took     *prometheus.HistogramVec
-	errors   map[plant.Code]prometheus.Counter
+	byError  *prometheus.CounterVec
+	errors   map[plant.Code]prometheus.Counter // of byError
 }
 
 // routeMetrics are the metrics of one route of a listener. The lookup of a metric by
@@ -44,8 +45,8 @@ func (m *metrics) forRoute(listener, route string, untimed bool) *routeMetrics {
 // noRoute is the label of requests that match no route.
 const noRoute = "none"
 
-// newMetrics returns new metrics and registers them, unless the registry is nil.
-func newMetrics(registry *prometheus.Registry) *metrics {
+// newMetrics returns metrics that are in no registry.
+func newMetrics() *metrics {
 	m := &metrics{
 		inFlight: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "plantstore_http_requests_in_flight",
@@ -62,17 +63,21 @@ func newMetrics(registry *prometheus.Registry) *metrics {
 		}, []string{"listener", "route"}),
 		errors: map[plant.Code]prometheus.Counter{},
 	}
-	errors := prometheus.NewCounterVec(prometheus.CounterOpts{
+	m.byError = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "plantstore_http_errors_total",
 		Help: "Error responses by the number and the name of the error.",
 	}, []string{"error", "name"})
 	for _, e := range plant.Catalogue() {
-		m.errors[e.Code] = errors.WithLabelValues(strconv.Itoa(int(e.Code)), e.Name)
-	}
-	if registry != nil {
-		registry.MustRegister(m.inFlight, m.requests, m.took, errors)
+		m.errors[e.Code] = m.byError.WithLabelValues(strconv.Itoa(int(e.Code)), e.Name)
 	}
 	return m
+}
+
+// register adds the metrics to a registry, unless it is nil.
+func (m *metrics) register(registry *prometheus.Registry) {
+	if registry != nil {
+		registry.MustRegister(m.inFlight, m.requests, m.took, m.byError)
+	}
 }
 
 // count records a request that has ended.

@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"net/url"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -89,6 +90,35 @@ func New(c Config) (public, admin *Server, err error) {
 	if c.Store == nil || c.BaseURL == nil {
 		return nil, nil, errors.New("server: Store and BaseURL are required")
 	}
+	metrics := newMetrics()
+	publicHandler, adminHandler, err := newHandlers(c, metrics)
+	if err != nil {
+		return nil, nil, err
+	}
+	metrics.register(c.Metrics)
+	return newServer(c, publicHandler), newServer(c, adminHandler), nil
+}
+
+// Reload replaces the settings of the servers between two requests. The timeouts and
+// the HeaderMax of c have no effect. The other fields that no operator sets must be
+// those of New. After an error everything is as it was.
+func Reload(public, admin *Server, c Config) error {
+	old := public.handler.Load()
+	publicHandler, adminHandler, err := newHandlers(c, old.metrics)
+	if err != nil {
+		return err
+	}
+	if old.limits == publicHandler.limits { // the counts of clients stay
+		publicHandler.failures, publicHandler.quotas = old.failures, old.quotas
+		adminHandler.failures = old.failures
+	}
+	public.handler.Store(publicHandler)
+	admin.handler.Store(adminHandler)
+	return nil
+}
+
+// newHandlers returns the handlers of the public and the admin listener.
+func newHandlers(c Config, metrics *metrics) (public, admin *handler, err error) {
 	hosts := make([]string, len(c.AdminHosts))
 	for i, text := range c.AdminHosts {
 		if hosts[i], err = ParseHost(text); err != nil {
@@ -99,21 +129,18 @@ func New(c Config) (public, admin *Server, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	metrics := newMetrics(c.Metrics)
-	public = newServer(c, "public", routes, metrics, c.PublicTLS)
-	c.CORSOrigins, c.OwnHostOnly = nil, false
-	admin = newServer(c, "admin", adminRoutes(c), metrics, c.AdminTLS)
 	failures := newFailures(c.Limits.AuthFailures, loggerOrNone(c.Log))
-	h := public.http1.Handler.(*handler)
-	h.failures, h.quotas = failures, newQuotas(c.Limits)
-	h = admin.http1.Handler.(*handler)
-	h.failures = failures
-	h.guard, h.detectsDisconnects = &guard{hosts: hosts}, true
-	h.notFound = "this path does not exist on the admin listener; its paths are " + h.routes.overview()
+	public = newHandler(c, "public", routes, metrics, c.PublicTLS)
+	public.failures, public.quotas = failures, newQuotas(c.Limits)
+	c.CORSOrigins, c.OwnHostOnly = nil, false
+	admin = newHandler(c, "admin", adminRoutes(c), metrics, c.AdminTLS)
+	admin.failures = failures
+	admin.guard, admin.detectsDisconnects = &guard{hosts: hosts}, true
+	admin.notFound = "this path does not exist on the admin listener; its paths are " + admin.routes.overview()
 	return public, admin, nil
 }
 
-func newServer(c Config, name string, routes routes, metrics *metrics, secure bool) *Server {
+func newHandler(c Config, name string, routes routes, metrics *metrics, secure bool) *handler {
 	log := loggerOrNone(c.Log).With("listener", name)
 	for _, at := range routes.byPath {
 		for _, route := range at.byMethod {
@@ -134,12 +161,19 @@ func newServer(c Config, name string, routes routes, metrics *metrics, secure bo
 		secure:    secure,
 		headerMax: c.Limits.HeaderMax,
 		proxies:   c.TrustedProxies,
+		limits:    c.Limits,
 	}
 	if c.OwnHostOnly {
 		h.host = hostPort(c.BaseURL)
 	}
-	http1 := &http.Server{
-		Handler:     h,
+	return h
+}
+
+func newServer(c Config, h *handler) *Server {
+	s := &Server{}
+	s.handler.Store(h)
+	s.http1 = &http.Server{
+		Handler:     http.HandlerFunc(s.serveHTTP),
 		ConnContext: keepConn,
 		ConnState:   trackState,
 		// net/http would respond to OPTIONS * without a request id and a log line.
@@ -148,22 +182,24 @@ func newServer(c Config, name string, routes routes, metrics *metrics, secure bo
 		WriteTimeout:                 c.Limits.RequestTimeout + c.Limits.AnswerTimeout + 10*time.Second,
 		IdleTimeout:                  c.Limits.IdleTimeout,
 		MaxHeaderBytes:               max(c.Limits.HeaderMax-headerSlack, 1),
-		ErrorLog:                     slog.NewLogLogger(log.Handler(), slog.LevelDebug), // disconnects of clients
+		ErrorLog:                     slog.NewLogLogger(h.log.Handler(), slog.LevelDebug), // disconnects of clients
 		Protocols:                    new(http.Protocols),
 	}
-	http1.Protocols.SetHTTP1(true)
-	s := &Server{http1: http1}
-	if secure {
-		s.http2 = newHTTP2Server(http1, c.Limits.HeaderMax)
+	s.http1.Protocols.SetHTTP1(true)
+	if h.secure {
+		s.http2 = newHTTP2Server(s.http1, c.Limits.HeaderMax)
 	}
 	return s
 }
 
 // Server is the HTTP server of one listener.
 type Server struct {
-	http1 *http.Server
-	http2 *http.Server // nil without TLS
+	http1   *http.Server
+	http2   *http.Server // nil without TLS
+	handler atomic.Pointer[handler]
 }
+
+func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) { s.handler.Load().ServeHTTP(w, r) }
 
 // Serve serves the connections of a listener of NewListener or, with TLS, of
 // NewTLSListener. It returns http.ErrServerClosed after Shutdown or Close.

@@ -1,0 +1,215 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/pflag"
+
+	"plantstore/internal/audit"
+	"plantstore/internal/backup"
+	"plantstore/internal/server"
+	"plantstore/internal/store"
+)
+
+// reloadable are the settings that a running server changes. Every other setting waits for a restart.
+var reloadable = []string{
+	"log-level",
+	"body-max", "queue-max",
+	"connections-max", "connections-per-address", "incomplete-max",
+	"auth-failures", "credential-rate", "credential-burst", "credential-concurrency",
+	"tls-cert", "tls-key", "client-ca",
+	"oidc-issuer", "oidc-audience", "oidc-scopes", "oidc-scope-claim", "oidc-name-claim",
+	"cors-origins", "admin-host",
+	"backup-every", "backup-keep",
+}
+
+// reloadEvery is the interval between two looks at the settings file.
+const reloadEvery = 2 * time.Second
+
+// reloader changes the settings of a running server. Only the goroutine of httpServers.run uses it.
+type reloader struct {
+	p        *program
+	settings *settings         // in force
+	flags    map[string]string // of the command line
+	log      *slog.Logger
+	level    *slog.LevelVar
+	metrics  *prometheus.Registry
+	trace    *serverAudit
+	servers  *httpServers
+	store    *store.Store
+	issuer   issuer
+	backups  *backup.Service // nil: none
+
+	// Sums of the settings file.
+	applied [sha256.Size]byte // at the last reload
+	seen    [sha256.Size]byte // at the last look
+}
+
+// changedFlags returns the values of the flags of the command line.
+func changedFlags(flags *pflag.FlagSet) map[string]string {
+	values := map[string]string{}
+	flags.Visit(func(f *pflag.Flag) { values[f.Name] = f.Value.String() })
+	return values
+}
+
+// open opens the issuer of the settings. The caller calls close.
+func (r *reloader) open() (err error) {
+	r.applied, _ = sumOf(string(r.settings.config))
+	if r.issuer, err = r.settings.oidc.open(r.log); err == nil {
+		issuer{}.replaceBy(r.issuer, r.metrics)
+	}
+	return err
+}
+
+func (r *reloader) close() { r.issuer.close() }
+
+// changed reports whether the settings file differs from that of the last reload. It returns true only at the second
+// look that finds the same contents, because an editor may be writing the file. It ignores a file that is not regular: a
+// look would take the contents of a FIFO.
+func (r *reloader) changed() bool {
+	sum, ok := sumOf(string(r.settings.config))
+	same := sum == r.seen
+	r.seen = sum
+	return ok && same && sum != r.applied
+}
+
+// sumOf returns the sum of a regular file.
+func sumOf(path string) (sum [sha256.Size]byte, ok bool) {
+	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
+		return sum, false
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return sum, false
+	}
+	defer f.Close()
+	hash := sha256.New()
+	_, err = io.Copy(hash, io.LimitReader(f, configBytesMax+1))
+	return [sha256.Size]byte(hash.Sum(nil)), err == nil
+}
+
+// reload loads the settings again. The settings in force stay if it fails.
+func (r *reloader) reload(ctx context.Context) {
+	r.applied, _ = sumOf(string(r.settings.config)) // a failed reload is not repeated until the file changes
+	next, err := r.load(ctx)
+	var changed, pending []string
+	if err == nil {
+		changed, pending = r.merge(next)
+		err = errors.Join(next.check(), next.checkServe())
+	}
+	if err == nil {
+		err = r.apply(next)
+	}
+	if err != nil {
+		r.log.Error("could not reload the settings; the previous ones stay in force", "error", r.hide(err.Error()))
+		return
+	}
+	r.settings = next
+	r.log.Info("settings reloaded", "changed", strings.Join(changed, ","))
+	if len(pending) > 0 {
+		r.log.Warn("changed settings wait for a restart of the server", "settings", strings.Join(pending, ","))
+	}
+	r.record(changed)
+}
+
+func (r *reloader) hide(text string) string { return hideSecrets(text, r.p.values) }
+
+// record appends the changed settings to the audit log.
+func (r *reloader) record(changed []string) {
+	if len(changed) == 0 {
+		return
+	}
+	var details []audit.Detail
+	for _, d := range r.settings.auditDetails(r.p) {
+		if _, name, _ := strings.Cut(d.Key, "."); slices.Contains(changed, name) {
+			details = append(details, d)
+		}
+	}
+	r.trace.Record(r.trace.event(audit.ServerReload, details...))
+}
+
+// load returns the settings of the command line, the environment and the file.
+func (r *reloader) load(ctx context.Context) (*settings, error) {
+	if path := string(r.settings.config); path != "" {
+		if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+			return nil, errors.New("the settings file is not a regular file; restart the server to read it again")
+		}
+	}
+	next := &settings{}
+	flags := pflag.NewFlagSet("serve", pflag.ContinueOnError)
+	next.bindStore(flags)
+	next.bindServe(flags)
+	for name, value := range r.flags {
+		if flags.Lookup(name) == nil {
+			continue // --help and the like
+		}
+		if err := flags.Set(name, value); err != nil {
+			return nil, err
+		}
+	}
+	return next, next.loadFlags(ctx, r.p, flags)
+}
+
+// merge returns the names of the changed settings that the server reloads, and of those that wait for a restart. next
+// receives the values in force of the latter.
+func (r *reloader) merge(next *settings) (changed, pending []string) {
+	old, nextTLS := r.settings.allSettings(), next.tls
+	for i, row := range next.allSettings() {
+		if row.value.String() == old[i].value.String() && (row.name != "db" || sameStore(r.settings.db, next.db)) {
+			continue
+		}
+		if slices.Contains(reloadable, row.name) && !r.settings.tls.switches(row.name, &nextTLS) {
+			changed = append(changed, row.name)
+			continue
+		}
+		pending = append(pending, row.name)
+		reflect.ValueOf(row.value).Elem().Set(reflect.ValueOf(old[i].value).Elem())
+		next.sources[row.name] = r.settings.sources[row.name]
+	}
+	return changed, pending
+}
+
+// sameStore reports whether two addresses are equal, with their passwords, which no text shows.
+func sameStore(a, b storeAddress) bool { return a.path == b.path && a.url.Reveal() == b.url.Reveal() }
+
+// apply puts settings in force. After an error everything is as it was.
+func (r *reloader) apply(next *settings) error {
+	var fresh issuer
+	var err error
+	otherIssuer := next.oidc.differs(&r.settings.oidc)
+	if otherIssuer {
+		if fresh, err = next.oidc.open(r.log); err != nil {
+			return err
+		}
+	}
+	err = r.servers.certificates.reload(r.settings, next)
+	if err == nil {
+		err = server.Reload(r.servers.public, r.servers.admin, r.servers.configOf(next))
+	}
+	if err != nil {
+		fresh.close()
+		return err
+	}
+	if otherIssuer {
+		r.store.SetJWT(fresh.verify())
+		r.issuer.replaceBy(fresh, r.metrics)
+		r.issuer = fresh
+	}
+	r.store.SetQueueMax(next.queueMax.n)
+	r.servers.publicTCP.SetLimits(next.connectionLimits(r.log))
+	r.level.Set(next.lowestLevel())
+	if r.backups != nil {
+		r.backups.SetSchedule(time.Duration(next.backup.every), next.backup.keep.n)
+	}
+	return nil
+}
