@@ -120,7 +120,7 @@ func (h *httpServers) secure(s *settings, log *slog.Logger, metrics prometheus.R
 func (h *httpServers) open(
 	s *settings, st *store.Store, engine store.Engine, log *slog.Logger, metrics *prometheus.Registry,
 ) (err error) {
-	if h.operations, err = admin.New(admin.Config{Engine: engine, Log: log}); err != nil {
+	if h.operations, err = admin.New(admin.Config{Engine: engine, Store: st, Log: log}); err != nil {
 		return err
 	}
 	routes, err := admin.Routes(h.operations)
@@ -204,12 +204,12 @@ func (h *httpServers) drain(st *store.Store, log *slog.Logger) error {
 		err = h.public.Close()
 	}
 	st.Close()
+	h.operations.Close()
 	err = errors.Join(err, h.admin.Close())
 	if h.challenges != nil {
 		err = errors.Join(err, h.challenges.Close())
 	}
 	h.running.Wait()
-	h.operations.Close() // its requests may still run: the admin server has only closed their connections
 	return err
 }
 

@@ -28,6 +28,7 @@ SELECT current_user::text, coalesce(pg_get_userbyid(datdba)::text, '') FROM pg_d
 SELECT id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix, kind, issuer, identifier FROM tokens ORDER BY id
 SELECT id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix, kind, issuer, identifier FROM tokens WHERE hash = $1
 SELECT id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix, kind, issuer, identifier FROM tokens WHERE name = $1 AND kind IS NULL ORDER BY id
+SELECT id, name, tag, created_at FROM plants WHERE id >= $1 ORDER BY id LIMIT $2
 SELECT id, name, tag, created_at, created_by FROM plants WHERE id = $1 FOR UPDATE
 SELECT id, name, tag, created_at, created_by FROM plants WHERE id = ANY($1) ORDER BY id
 SELECT id, name, tag, created_at, created_by FROM plants WHERE id BETWEEN $1 AND $2 ORDER BY id LIMIT $3

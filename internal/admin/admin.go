@@ -16,13 +16,17 @@ import (
 // Config configures a Service.
 type Config struct {
 	Engine store.Engine // required; the caller closes it after the Service
+	Store  *store.Store // on the engine: scans of the table pause while it creates plants; nil: they never pause
 	Log    *slog.Logger // nil: no log
 }
 
 // Service has the operations of the operator. It is safe for concurrent use.
 type Service struct {
 	engine store.Engine
+	store  *store.Store // may be nil
 	log    *slog.Logger
+
+	scans chan struct{} // semaphore of the scans of clients
 
 	ctx     context.Context // of every operation
 	cancel  context.CancelFunc
@@ -39,7 +43,7 @@ func New(c Config) (*Service, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Service{engine: c.Engine, log: c.Log}
+	s := &Service{engine: c.Engine, store: c.Store, log: c.Log, scans: make(chan struct{}, scansMax)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s, nil
 }
@@ -59,9 +63,7 @@ func (s *Service) begin(ctx context.Context) (_ context.Context, end func(), err
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return nil, nil, &plant.Error{
-			Code: plant.CodeShuttingDown, Message: "the server is shutting down; send the request again",
-		}
+		return nil, nil, errShutdown()
 	}
 	s.running.Add(1)
 	ctx, cancel := context.WithCancel(ctx)
@@ -79,8 +81,16 @@ func (s *Service) unreadable(err error) error {
 	if !errors.Is(err, context.Canceled) {
 		s.log.Warn("read for the operator failed", "error", err)
 	}
+	return errUnreadable()
+}
+
+func errUnreadable() error {
 	return &plant.Error{
 		Code:    plant.CodeStoreUnavailable,
 		Message: "the server could not read the store; send the request again",
 	}
+}
+
+func errShutdown() error {
+	return &plant.Error{Code: plant.CodeShuttingDown, Message: "the server is shutting down; send the request again"}
 }

@@ -31,6 +31,9 @@ func Routes(s *Service) ([]server.Route, error) {
 	return []server.Route{
 		{Method: "GET", Path: base + "/openapi.json", Open: true, Untimed: true, Handle: serveDocument(document)},
 		{Method: "GET", Path: base + "/plants", Scope: auth.ScopeRead, Handle: a.listPlants},
+		{
+			Method: "GET", Path: base + "/plants/search", Scope: auth.ScopeRead, Untimed: true, Handle: a.searchPlants,
+		},
 		{Method: "GET", Path: base + "/plants/{id}", Scope: auth.ScopeRead, Handle: a.getPlant},
 	}, nil
 }
@@ -69,13 +72,7 @@ func (a api) listPlants(w http.ResponseWriter, r *http.Request, _ auth.Principal
 	if err != nil {
 		return err
 	}
-	q := PageQuery{Limit: limitDefault, Cursor: values.Get("cursor")}
-	if values.Has("cursor") && q.Cursor == "" {
-		return invalid("cursor is empty; send the request without it for the first page")
-	}
-	if values.Has("tag") {
-		q.Tag = plant.Tagged(values.Get("tag"))
-	}
+	q := PageQuery{Cursor: values.Get("cursor"), Tag: tagParameter(values)}
 	if q.Limit, err = intParameter(values, "limit", limitDefault, PageMax); err != nil {
 		return err
 	}
@@ -119,11 +116,22 @@ func parameters(r *http.Request, names ...string) (url.Values, error) {
 		case len(list) > 1:
 			return nil, invalid(fmt.Sprintf("query parameter %s occurs %d times; send it once", name, len(list)))
 		}
+		if list[0] == "" && name == "cursor" {
+			return nil, invalid("cursor is empty; omit it for the first page")
+		}
 		if !utf8.ValidString(list[0]) {
 			return nil, invalid(fmt.Sprintf("query parameter %s must be UTF-8 with percent-encoding", name))
 		}
 	}
 	return values, nil
+}
+
+// tagParameter returns the parameter tag; no tag without it.
+func tagParameter(values url.Values) plant.Tag {
+	if !values.Has("tag") {
+		return plant.Tag{}
+	}
+	return plant.Tagged(values.Get("tag"))
 }
 
 // intParameter returns a parameter from 1 to most, or a default without it.

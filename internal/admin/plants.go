@@ -54,24 +54,21 @@ const pageTimeMax = 2 * time.Second
 
 // Plants returns a page of plants. The error is a *plant.Error.
 func (s *Service) Plants(ctx context.Context, q PageQuery) (Page, error) {
-	from := int64(math.MinInt64)
-	if q.Cursor != "" {
-		var err error
-		if from, err = parseCursor(q.Cursor); err != nil {
-			return Page{}, err
-		}
+	from, err := parseCursor(q.Cursor)
+	if err != nil {
+		return Page{}, err
 	}
 	if q.Limit < 1 || q.Limit > PageMax {
 		return Page{}, invalid(fmt.Sprintf("limit must be from 1 to %d; got %d", PageMax, q.Limit))
+	}
+	if _, tagged := q.Tag.Get(); tagged {
+		return s.taggedPage(ctx, q)
 	}
 	ctx, end, err := s.begin(ctx)
 	if err != nil {
 		return Page{}, err
 	}
 	defer end()
-	if _, tagged := q.Tag.Get(); tagged {
-		return s.taggedPage(ctx, from, q)
-	}
 	records, err := s.engine.List(ctx, store.Query{From: from, Limit: q.Limit})
 	if err != nil {
 		return Page{}, s.unreadable(err)
@@ -92,31 +89,30 @@ func pageOf(records []plant.Record, limit int) Page {
 	return page
 }
 
+// errEnough ends the search of a page.
+var errEnough = errors.New("the page has taken long enough")
+
 // taggedPage returns a page of the plants with a tag. It reads all plants, because the
 // table has no index of tags.
-func (s *Service) taggedPage(ctx context.Context, from int64, q PageQuery) (page Page, err error) {
-	const rowsOfRead = 5000
-	for end := time.Now().Add(pageTimeMax); time.Now().Before(end); {
-		records, err := s.engine.List(ctx, store.Query{From: from, Limit: rowsOfRead})
-		if err != nil {
-			return Page{}, s.unreadable(err)
+func (s *Service) taggedPage(ctx context.Context, q PageQuery) (page Page, err error) {
+	started := time.Now()
+	query := SearchQuery{Tag: q.Tag, Cursor: q.Cursor, Limit: q.Limit}
+	end, err := s.Search(ctx, query, func(p SearchProgress) error {
+		page.Plants = append(page.Plants, p.Hits...)
+		if time.Since(started) >= pageTimeMax {
+			return errEnough
 		}
-		page.Next = pageOf(records, rowsOfRead).Next
-		for _, r := range records {
-			if r.Tag != q.Tag {
-				continue
-			}
-			page.Plants = append(page.Plants, r)
-			if len(page.Plants) == q.Limit {
-				page.Next = cursorAfter(r.ID)
-				return page, nil
-			}
-		}
-		if page.Next == "" {
-			break
-		}
-		from = records[len(records)-1].ID + 1
+		return nil
+	})
+	switch {
+	case err != nil && !errors.Is(err, errEnough):
+		return Page{}, err
+	case end.Reason == Failed:
+		return Page{}, errUnreadable()
+	case end.Reason == Shutdown:
+		return Page{}, errShutdown()
 	}
+	page.Next = end.Next
 	return page, nil
 }
 
@@ -132,10 +128,20 @@ func cursorAfter(id int64) string {
 	if id == math.MaxInt64 {
 		return ""
 	}
-	return base64.RawURLEncoding.EncodeToString(binary.BigEndian.AppendUint64([]byte{cursorVersion}, uint64(id+1)))
+	return cursorFrom(id + 1)
 }
 
+// cursorFrom returns the cursor of the page that begins with an id.
+func cursorFrom(id int64) string {
+	return base64.RawURLEncoding.EncodeToString(binary.BigEndian.AppendUint64([]byte{cursorVersion}, uint64(id)))
+}
+
+// parseCursor returns the smallest id of the page of a cursor; the smallest id of all for
+// an empty one.
 func parseCursor(text string) (from int64, err error) {
+	if text == "" {
+		return math.MinInt64, nil
+	}
 	b, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil || len(b) != cursorBytes || b[0] != cursorVersion {
 		return 0, invalid("cursor must be the next of an earlier page; send the request without it for the first page")

@@ -162,7 +162,7 @@ func TestListPlantsRefuses(t *testing.T) {
 		"offset=3":              `unknown query parameter "offset"; use limit, cursor, tag`,
 		"tag=%ff":               "query parameter tag must be UTF-8 with percent-encoding",
 		"a;b":                   "the query is not of the form name=value&name=value with percent-encoding",
-		"cursor=":               "cursor is empty; send the request without it for the first page",
+		"cursor=":               "cursor is empty; omit it for the first page",
 		"cursor=x":              badCursor,
 		"cursor=AgAAAAAAAAAH":   badCursor, // another version
 		"cursor=AQAAAAAAAAAHAA": badCursor,
@@ -196,6 +196,10 @@ type failing struct {
 func (f failing) Get(context.Context, int64) (plant.Record, error) { return plant.Record{}, f.err }
 
 func (f failing) List(context.Context, store.Query) ([]plant.Record, error) { return nil, f.err }
+
+func (f failing) Scan(context.Context, int64, int, func(*store.Scanned)) (int64, bool, error) {
+	return 0, false, f.err
+}
 
 func TestUnreadableStore(t *testing.T) {
 	t.Parallel()

@@ -62,6 +62,7 @@ const (
 	CodeStoreUnavailable  Code = 50304
 	CodeStoreFull         Code = 50305
 	CodeStoreReadOnly     Code = 50306
+	CodeSearchesRunning   Code = 50307
 	CodeHTTPVersion       Code = 50501
 )
 
@@ -69,7 +70,7 @@ const (
 // document of the public operation omits these codes.
 func (c Code) AdminOnly() bool {
 	switch c {
-	case CodeQueryInvalid, CodeCrossSite, CodePlantNotFound, CodeProfileRunning:
+	case CodeQueryInvalid, CodeCrossSite, CodePlantNotFound, CodeProfileRunning, CodeSearchesRunning:
 		return true
 	}
 	return false
@@ -252,6 +253,7 @@ var catalogue = []Entry{
 	{CodeStoreUnavailable, "store-unavailable", "The store is unavailable. The plant was not stored.", retry},
 	{CodeStoreFull, "store-full", "The disk of the store is full. The plant was not stored.", retry},
 	{CodeStoreReadOnly, "store-read-only", "A move has made the store read-only. The plant was not stored.", retry},
+	{CodeSearchesRunning, "searches-running", "The server runs as many searches of plants as it allows.", retry},
 	{
 		CodeHTTPVersion, "http-version-unsupported", "The server does not support the HTTP version of the request.",
 		"Use HTTP/1.1.",

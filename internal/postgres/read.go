@@ -3,9 +3,11 @@ package postgres
 import (
 	"context"
 	"errors"
+	"math"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"plantstore/internal/plant"
 	"plantstore/internal/store"
@@ -45,6 +47,39 @@ func (e *Engine) List(ctx context.Context, q store.Query) (records []plant.Recor
 	}
 	rows.Close() // reads the remaining rows, which may end with an error
 	return records, rows.Err()
+}
+
+const scanSQL = "SELECT id, name, tag, created_at FROM plants WHERE id >= $1 ORDER BY id LIMIT $2"
+
+// Scan implements store.Engine.
+func (e *Engine) Scan(
+	ctx context.Context, from int64, rows int, visit func(*store.Scanned),
+) (next int64, more bool, err error) {
+	result, err := e.pool.Query(ctx, scanSQL, from, rows)
+	if err != nil {
+		return from, false, classify(err)
+	}
+	defer result.Close()
+	var p store.Scanned
+	var at time.Time
+	next = from
+	for bytes := 0; bytes <= store.PlantsBytes; rows-- {
+		if !result.Next() {
+			return next, rows == 0, classify(result.Err())
+		}
+		if err := result.Scan(&p.ID, (*pgtype.DriverBytes)(&p.Name), (*pgtype.DriverBytes)(&p.Tag), &at); err != nil {
+			return next, false, classify(err)
+		}
+		p.CreatedAt = at.UnixMicro()
+		bytes += len(p.Name) + len(p.Tag)
+		visit(&p)
+		if p.ID == math.MaxInt64 {
+			return p.ID, false, nil
+		}
+		next = p.ID + 1
+	}
+	result.Close() // reads the remaining rows, which may end with an error
+	return next, true, classify(result.Err())
 }
 
 func record(r pgx.CollectableRow) (p plant.Record, err error) {

@@ -272,12 +272,15 @@ func checkAuthorization(t *testing.T, h *harness, address string, row authorizat
 	}
 }
 
-// quick returns a target with the id of a stored plant, and whose profile takes a short
-// time.
+// quick returns a target with the id of a stored plant and the required parameters, and
+// whose profile takes a short time.
 func quick(target string) string {
 	target = strings.ReplaceAll(target, "{id}", "1")
 	if strings.HasSuffix(target, "/profile") || strings.HasSuffix(target, "/trace") {
 		return target + "?seconds=0.001"
+	}
+	if strings.HasSuffix(target, "/search") {
+		return target + "?name=a"
 	}
 	return target
 }

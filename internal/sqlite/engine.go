@@ -66,8 +66,9 @@ type Engine struct {
 
 	ticketLockedAt, yieldUntil time.Time // of the last write of a command; guarded by writeMu
 
-	readMu sync.Mutex // guards reader
+	readMu sync.Mutex // guards reader and scan
 	reader *sqlite3.Conn
+	scan   *sqlite3.Stmt // of reader, for Scan; nil before the first one
 
 	checkpoints checkpointer
 }
@@ -356,6 +357,7 @@ func (e *Engine) Close() error {
 // release closes all connections and files, the locks last.
 func (e *Engine) release() error {
 	e.stmts.close()
+	e.scan.Close()
 	errs := []error{e.closeMark()}
 	for _, conn := range []*sqlite3.Conn{e.checkpoints.conn, e.reader, e.writer} {
 		if conn != nil {

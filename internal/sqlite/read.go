@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"errors"
+	"math"
 	"time"
 
 	"plantstore/internal/plant"
@@ -102,6 +103,47 @@ func (e *Engine) List(ctx context.Context, q store.Query) ([]plant.Record, error
 		return nil
 	})
 	return records, err
+}
+
+const scanSQL = "SELECT id, name, tag, created_at FROM plants WHERE id >= ?1 ORDER BY id LIMIT ?2"
+
+// Scan implements store.Engine.
+func (e *Engine) Scan(
+	ctx context.Context, from int64, rows int, visit func(*store.Scanned),
+) (next int64, more bool, err error) {
+	err = e.read(ctx, func(c *sqlite3.Conn) error {
+		if e.scan == nil {
+			if e.scan, err = c.Prepare(scanSQL); err != nil {
+				return err
+			}
+		}
+		defer e.scan.Reset() // ends the read transaction
+		e.scan.BindInt64(1, from)
+		e.scan.BindInt64(2, int64(rows))
+		next, more, err = scanRows(e.scan, from, rows, visit)
+		return err
+	})
+	return next, more, err
+}
+
+// scanRows calls visit for the rows of scanSQL and returns as store.Engine.Scan does.
+func scanRows(s *sqlite3.Stmt, from int64, rows int, visit func(*store.Scanned)) (next int64, more bool, err error) {
+	var p store.Scanned
+	next = from
+	for bytes := 0; bytes <= store.PlantsBytes; rows-- {
+		ok, err := s.Step()
+		if err != nil || !ok {
+			return next, err == nil && rows == 0, err
+		}
+		p = store.Scanned{ID: s.Int64(0), Name: s.Bytes(1), Tag: s.Bytes(2), CreatedAt: s.Int64(3)}
+		bytes += len(p.Name) + len(p.Tag)
+		visit(&p)
+		if p.ID == math.MaxInt64 {
+			return p.ID, false, nil
+		}
+		next = p.ID + 1
+	}
+	return next, true, nil
 }
 
 func recordRow(s *sqlite3.Stmt) plant.Record {

@@ -41,6 +41,13 @@ type Engine interface {
 	// exceed PlantsBytes, but at least one if there is one.
 	List(ctx context.Context, q Query) ([]plant.Record, error)
 
+	// Scan calls visit for plants by ascending id, the first id being at least from: for
+	// at most rows plants, which is at least 1, and for fewer if their texts exceed
+	// PlantsBytes, but at least for one if there is one. It returns the id at which the
+	// next call continues; more is false if no plant follows. visit must not use the
+	// engine, and the Scanned is valid only until visit returns.
+	Scan(ctx context.Context, from int64, rows int, visit func(*Scanned)) (next int64, more bool, err error)
+
 	// CreateToken stores a token and returns its id; t.ID is ignored. It returns
 	// ErrNameTaken if a token of that name is valid at t.CreatedAt. This and the other
 	// changes of tokens append an entry to the audit log, in the same transaction.
@@ -153,6 +160,13 @@ type Durability struct {
 	Warnings  []string // why the guarantee may not hold, each with advice
 }
 
+// Scanned is a plant that Engine.Scan reads without copying its texts.
+type Scanned struct {
+	ID        int64
+	Name, Tag []byte // memory of the engine; a nil Tag is no tag, an empty one is an empty tag
+	CreatedAt int64  // microseconds since 1970 in UTC
+}
+
 // Query selects plants for Engine.List.
 type Query struct {
 	From  int64     // the smallest id to return; math.MinInt64 for all
@@ -160,7 +174,7 @@ type Query struct {
 	Limit int       // at least 1
 }
 
-// PlantsBytes bounds the texts of the plants that one call of Engine.List or
+// PlantsBytes bounds the texts of the plants that one call of Engine.List, Engine.Scan or
 // move.Store.Plants returns. The last plant may exceed it.
 const PlantsBytes = 8 << 20
 

@@ -128,6 +128,14 @@ func (s *Store) Ready() error {
 	return nil
 }
 
+// Writing reports whether plants wait for a commit, or are in one. Reads in the background
+// pause then.
+func (s *Store) Writing() bool {
+	s.writer.mu.Lock()
+	defer s.writer.mu.Unlock()
+	return len(s.writer.pending.creates) > 0 || s.writer.inFlight > 0
+}
+
 // Durability returns the guarantee of an acknowledgement.
 func (s *Store) Durability() Durability { return s.writer.engine.Durability() }
 

@@ -112,13 +112,20 @@ func (s *Stmt) Null(column int) bool {
 }
 
 // Text returns a copy of a text or blob column; "" for NULL.
-func (s *Stmt) Text(column int) string {
+func (s *Stmt) Text(column int) string { return string(s.Bytes(column)) }
+
+// Bytes returns a text or blob column without copying it; nil for NULL. The memory belongs
+// to SQLite and is valid until the next call of Step, Reset or Close.
+func (s *Stmt) Bytes(column int) []byte {
 	address := lib.Xsqlite3_column_blob(s.conn.tls, s.stmt, int32(column))
 	bytes := lib.Xsqlite3_column_bytes(s.conn.tls, s.stmt, int32(column))
-	if address == 0 || bytes == 0 {
-		return ""
+	switch {
+	case address != 0 && bytes != 0:
+		return unsafe.Slice((*byte)(pointer(address)), bytes)
+	case s.Null(column):
+		return nil
 	}
-	return string(unsafe.Slice((*byte)(pointer(address)), bytes))
+	return []byte{}
 }
 
 func (s *Stmt) must(code int32) {

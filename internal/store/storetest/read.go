@@ -93,6 +93,90 @@ func testPages(t *testing.T, s Store) {
 	}
 }
 
+// scanned is a copy of a store.Scanned.
+type scanned struct {
+	ID        int64
+	Name, Tag string
+	Tagged    bool
+	CreatedAt int64
+}
+
+// scanAll returns the plants of every call of Scan.
+func scanAll(t testing.TB, e store.Engine, from int64, rows int) (calls [][]scanned) {
+	t.Helper()
+	for {
+		var call []scanned
+		next, more, err := e.Scan(t.Context(), from, rows, func(p *store.Scanned) {
+			call = append(call, scanned{p.ID, string(p.Name), string(p.Tag), p.Tag != nil, p.CreatedAt})
+		})
+		if err != nil {
+			t.Fatalf("Scan(%d, %d): %v", from, rows, err)
+		}
+		calls = append(calls, call)
+		if !more {
+			return calls
+		}
+		from = next
+	}
+}
+
+func testScan(t *testing.T, s Store) {
+	e := open(t, s)
+	equal(t, "empty store", scanAll(t, e, math.MinInt64, 10), [][]scanned{nil})
+	mustInsert(t, e,
+		create(math.MinInt64, "", plant.Tagged("")), create(-3, "Ácer 水", plant.Tagged("tree")),
+		create(5, "Rosa", plant.Tag{}), create(math.MaxInt64, "last", plant.Tag{}),
+	)
+	at := createdAt.UnixMicro()
+	all := []scanned{
+		{math.MinInt64, "", "", true, at},
+		{-3, "Ácer 水", "tree", true, at},
+		{5, "Rosa", "", false, at},
+		{math.MaxInt64, "last", "", false, at},
+	}
+	for _, test := range []struct {
+		name string
+		from int64
+		rows int
+		want [][]scanned
+	}{
+		{"all", math.MinInt64, 10, [][]scanned{all}},
+		{"exactly all", math.MinInt64, 4, [][]scanned{all}},
+		{"one by one", math.MinInt64, 1, [][]scanned{all[:1], all[1:2], all[2:3], all[3:]}},
+		{"the last call is short", math.MinInt64, 3, [][]scanned{all[:3], all[3:]}},
+		{"from an id that is not stored", 0, 10, [][]scanned{all[2:]}},
+		{"the last", math.MaxInt64, 1, [][]scanned{all[3:]}},
+	} {
+		equal(t, test.name, scanAll(t, e, test.from, test.rows), test.want)
+	}
+}
+
+// The number of rows is that of the plants, and the last plant has not the greatest id.
+func testScanEnd(t *testing.T, s Store) {
+	e := open(t, s)
+	mustInsert(t, e, create(1, "a", plant.Tag{}), create(2, "b", plant.Tag{}))
+	at := createdAt.UnixMicro()
+	equal(t, "calls", scanAll(t, e, 1, 2), [][]scanned{{{1, "a", "", false, at}, {2, "b", "", false, at}}, nil})
+}
+
+func testScanLarge(t *testing.T, s Store) {
+	e := open(t, s)
+	large := strings.Repeat("x", store.PlantsBytes/2)
+	mustInsert(t, e,
+		create(20, large, plant.Tag{}), create(21, "x", plant.Tagged(large)),
+		create(22, large+large+"x", plant.Tag{}), create(23, "small", plant.Tag{}),
+	)
+	var got [][]int64
+	for _, call := range scanAll(t, e, 0, 100) {
+		var ids []int64
+		for _, p := range call {
+			ids = append(ids, p.ID)
+		}
+		got = append(got, ids)
+	}
+	equal(t, "calls", got, [][]int64{{20, 21}, {22}, {23}})
+}
+
 func testReadCanceled(t *testing.T, s Store) {
 	e := open(t, s)
 	mustInsert(t, e, create(1, "Rosa", plant.Tag{}))
@@ -100,6 +184,10 @@ func testReadCanceled(t *testing.T, s Store) {
 	cancel()
 	if _, err := e.List(ctx, store.Query{From: 0, Limit: 1}); !errors.Is(err, context.Canceled) {
 		t.Errorf("List: %v, want %v", err, context.Canceled)
+	}
+	visit := func(p *store.Scanned) { t.Errorf("Scan read the plant %d", p.ID) }
+	if _, _, err := e.Scan(ctx, 0, 1, visit); !errors.Is(err, context.Canceled) {
+		t.Errorf("Scan: %v, want %v", err, context.Canceled)
 	}
 	equal(t, "the next read", mustGet(t, e, 1).ID, 1)
 }

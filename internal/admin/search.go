@@ -1,0 +1,176 @@
+package admin
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"plantstore/internal/plant"
+	"plantstore/internal/store"
+)
+
+// SearchMax is the largest number of hits of a search.
+const SearchMax = 10_000
+
+// SearchQuery selects the plants of a search.
+type SearchQuery struct {
+	Name   string    // a part of the name, in any case; empty: every name
+	Tag    plant.Tag // only plants with exactly this tag; the zero value: every plant
+	Cursor string    // SearchEnd.Next of an earlier search, to continue it; empty: the first plant
+	Limit  int       // hits after which the search ends, from 1 to SearchMax
+}
+
+// SearchProgress is a part of the result of a search.
+type SearchProgress struct {
+	Hits []plant.Record // found since the last part, by ascending id
+	Rows int64          // plants read since the start
+	Of   int64          // plants in the store when the search started, an estimate on PostgreSQL; -1: unknown
+}
+
+// SearchEnd is the end of a search.
+type SearchEnd struct {
+	Reason EndReason
+	Hits   int64
+	Rows   int64 // plants read
+	Took   time.Duration
+	Next   string // cursor with which another search continues; empty if the search is complete
+}
+
+// EndReason is the reason why a search ended.
+type EndReason string
+
+// The reasons. A later version may add others.
+const (
+	Complete EndReason = "complete"      // the search has read every plant
+	Limited  EndReason = "limit"         // it has SearchQuery.Limit hits
+	Shutdown EndReason = "shutting-down" // Service.Close was called
+	Failed   EndReason = "failed"        // a read of the store failed; the log has the cause
+)
+
+// progressEvery is the longest time between two parts of a result.
+const progressEvery = 250 * time.Millisecond
+
+// Search finds plants by ascending id. It calls report at its start, as soon as it has
+// found plants, and every 250 ms. It reads the whole table; while clients create plants it
+// pauses between two reads. A *plant.Error means that the search did not start: an invalid
+// query, or too many searches. Any other error is that of ctx or of report, which ends the
+// search.
+func (s *Service) Search(
+	ctx context.Context, q SearchQuery, report func(SearchProgress) error,
+) (end SearchEnd, err error) {
+	if q.Limit < 1 || q.Limit > SearchMax {
+		return end, invalid(fmt.Sprintf("limit must be from 1 to %d; got %d", SearchMax, q.Limit))
+	}
+	from, err := parseCursor(q.Cursor)
+	if err != nil {
+		return end, err
+	}
+	scanContext, leave, err := s.beginScan(ctx)
+	if err != nil {
+		return end, err
+	}
+	defer leave()
+	run := search{service: s, query: q, matcher: newMatcher(q.Name), report: report, started: time.Now()}
+	run.progress.Of, run.end.Next = s.plants(scanContext), cursorFrom(from)
+	if err = run.send(); err == nil {
+		err = run.scan(scanContext, from)
+	}
+	run.end.Rows, run.end.Took = run.progress.Rows, time.Since(run.started)
+	switch {
+	case err == nil || ctx.Err() != nil:
+		return run.end, errors.Join(err, ctx.Err())
+	case s.ctx.Err() != nil:
+		run.end.Reason = Shutdown
+	case errors.Is(err, errReport):
+		return run.end, err
+	default:
+		run.end.Reason = Failed
+		_ = s.unreadable(err)
+	}
+	return run.end, nil
+}
+
+// errReport wraps the error of a report.
+var errReport = errors.New("report the progress of a search")
+
+// plants returns the number of stored plants, or -1.
+func (s *Service) plants(ctx context.Context) int64 {
+	state, err := s.engine.State(ctx)
+	if err != nil {
+		return -1 // the scan returns the error if it lasts
+	}
+	return state.Plants
+}
+
+// search is a running search.
+type search struct {
+	service  *Service
+	query    SearchQuery
+	matcher  *matcher
+	report   func(SearchProgress) error
+	started  time.Time
+	sentAt   time.Time
+	found    []int64 // ids that match in the current chunk
+	progress SearchProgress
+	end      SearchEnd
+}
+
+func (r *search) scan(ctx context.Context, from int64) error {
+	tag, tagged := r.query.Tag.Get()
+	tagBytes := []byte(tag)
+	visit := func(p *store.Scanned) {
+		if (!tagged || p.Tag != nil && bytes.Equal(p.Tag, tagBytes)) && r.matcher.match(p.Name) {
+			r.found = append(r.found, p.ID)
+		}
+	}
+	for c, err := range r.service.scan(ctx, from, visit) {
+		if err != nil {
+			return err
+		}
+		r.progress.Rows += int64(c.rows)
+		if r.end.Next = ""; c.more {
+			r.end.Next = cursorFrom(c.next)
+		}
+		if err := r.load(ctx); err != nil {
+			return err
+		}
+		if len(r.progress.Hits) > 0 || time.Since(r.sentAt) >= progressEvery {
+			if err := r.send(); err != nil {
+				return err
+			}
+		}
+		if r.end.Reason == Limited {
+			return nil
+		}
+	}
+	r.end.Reason = Complete
+	return r.send()
+}
+
+// load reads the found plants, up to the limit.
+func (r *search) load(ctx context.Context) error {
+	for i, id := range r.found {
+		record, err := r.service.engine.Get(ctx, id)
+		if err != nil {
+			return err
+		}
+		r.progress.Hits = append(r.progress.Hits, record)
+		if r.end.Hits++; r.end.Hits == int64(r.query.Limit) {
+			r.end.Reason, r.end.Next = Limited, cursorAfter(r.found[i])
+			break
+		}
+	}
+	r.found = r.found[:0]
+	return nil
+}
+
+// send reports the progress.
+func (r *search) send() error {
+	if err := r.report(r.progress); err != nil {
+		return fmt.Errorf("%w: %w", errReport, err)
+	}
+	r.progress.Hits, r.sentAt = nil, time.Now()
+	return nil
+}

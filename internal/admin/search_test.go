@@ -1,0 +1,395 @@
+package admin_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"plantstore/internal/admin"
+	"plantstore/internal/auth"
+	"plantstore/internal/plant"
+	"plantstore/internal/store"
+)
+
+// line is a line of a search.
+type line struct {
+	Type   string
+	Plant  struct{ ID int64 }
+	Rows   int64
+	Of     *int64
+	Reason string
+	Hits   int64
+	Next   string
+}
+
+func parseLine(t testing.TB, text string) (l line) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(text), &l); err != nil {
+		t.Fatalf("%q: %v", text, err)
+	}
+	return l
+}
+
+// search returns the ids of the hits and the end of a search.
+func (h *harness) search(query string) (ids []int64, end line) {
+	h.t.Helper()
+	r := h.get("/plants/search?" + query)
+	if r.status != http.StatusOK || r.contentType != ndjson {
+		h.t.Fatalf("%s: got %+v", query, r)
+	}
+	for text := range strings.Lines(r.body) {
+		switch l := parseLine(h.t, text); l.Type {
+		case "hit":
+			ids = append(ids, l.Plant.ID)
+		case "end":
+			end = l
+		}
+	}
+	return ids, end
+}
+
+func TestSearch(t *testing.T) {
+	t.Parallel()
+	h := start(t, setup{plants: []store.Create{
+		create(math.MinInt64, "Acer CAMPESTRE", plant.Tagged("tree")), create(-1, "Straße", plant.Tag{}),
+		create(0, "水仙", plant.Tagged("")), create(7, "acer rubrum", plant.Tagged("Tree")),
+		create(math.MaxInt64, "Ácer <b>", plant.Tagged("tree")),
+	}})
+	for query, want := range map[string][]int64{
+		"name=aCER":             {math.MinInt64, 7},
+		"name=%C3%81CER":        {math.MaxInt64},
+		"name=STRASSE":          {-1},
+		"name=%E4%BB%99":        {0},
+		"name=":                 {math.MinInt64, -1, 0, 7, math.MaxInt64},
+		"name=rosa":             nil,
+		"tag=tree":              {math.MinInt64, math.MaxInt64},
+		"tag=":                  {0},
+		"name=acer&tag=Tree":    {7},
+		"name=%3Cb%3E&tag=tree": {math.MaxInt64},
+		"name=a&tag=none":       nil,
+		"name=%00":              nil,
+	} {
+		ids, end := h.search(query)
+		if diff := cmp.Diff(want, ids); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", query, diff)
+		}
+		if diff := cmp.Diff(line{Type: "end", Reason: "complete", Rows: 5, Hits: int64(len(want))}, end); diff != "" {
+			t.Errorf("%s: end (-want +got):\n%s", query, diff)
+		}
+	}
+	got := h.get("/plants/search?name=rub")
+	took := got.body[strings.Index(got.body, `"took_ms":`):]
+	check(t, "whole response", got, response{200, ndjson, `{"type":"progress","rows":0,"of":5}
+{"type":"hit","plant":{"id":7,"name":"acer rubrum","tag":"Tree",` + created + `}}
+{"type":"end","reason":"complete","hits":1,"rows":5,` + took})
+}
+
+func TestSearchLimit(t *testing.T) {
+	t.Parallel()
+	var plants []store.Create
+	for id := range int64(5000) {
+		plants = append(plants, create(id, fmt.Sprint("plant ", id), plant.Tag{}))
+	}
+	h := start(t, setup{plants: plants})
+	ids, end := h.search("name=plant&limit=3000")
+	if len(ids) != 3000 || ids[2999] != 2999 || end.Reason != "limit" || end.Hits != 3000 {
+		t.Errorf("got %d hits and %+v", len(ids), end)
+	}
+	rest, last := h.search("name=plant&limit=3000&cursor=" + end.Next)
+	if len(rest) != 2000 || rest[0] != 3000 || last.Reason != "complete" || last.Next != "" || last.Rows != 2000 {
+		t.Errorf("got %d further hits and %+v", len(rest), last)
+	}
+	if ids, end = h.search("name=PLANT+4999&limit=1"); len(ids) != 1 || end.Reason != "limit" || end.Rows != 5000 {
+		t.Errorf("got %v, %+v", ids, end)
+	}
+}
+
+func TestSearchRefuses(t *testing.T) {
+	t.Parallel()
+	h := start(t, setup{})
+	for query, message := range map[string]string{
+		"":                    "the search needs name, a part of the name, or tag",
+		"limit=1":             "the search needs name, a part of the name, or tag",
+		"name=a&limit=10001":  `limit must be an integer from 1 to 10000; got "10001"`,
+		"name=a&limit=-1":     `limit must be an integer from 1 to 10000; got "-1"`,
+		"name=a&cursor=%2B":   "cursor must be the next of an earlier page; send the request without it for the first page",
+		"name=%ff":            "query parameter name must be UTF-8 with percent-encoding",
+		"name=a&name=b":       "query parameter name occurs 2 times; send it once",
+		"q=a":                 `unknown query parameter "q"; use name, tag, limit, cursor`,
+		"name=a&cursor=&x":    "",
+		"name=a&cursor=":      "cursor is empty; omit it for the first page",
+		"name=a&limit=1;tag=": "the query is not of the form name=value&name=value with percent-encoding",
+	} {
+		if message != "" {
+			check(t, query, h.get("/plants/search?"+query), refused(40061, message))
+		} else if got := h.get("/plants/search?" + query).status; got != http.StatusBadRequest {
+			t.Errorf("%s: got %d, want 400", query, got)
+		}
+	}
+	for _, limit := range []int{0, admin.SearchMax + 1} {
+		var refusal *plant.Error
+		if _, err := h.service.Search(t.Context(), admin.SearchQuery{Limit: limit}, nil); !errors.As(err, &refusal) {
+			t.Errorf("limit %d: got %v, want a *plant.Error", limit, err)
+		}
+	}
+}
+
+func TestSearchHead(t *testing.T) {
+	t.Parallel()
+	h := start(t, setup{wrap: func(e store.Engine) store.Engine { return failing{e, errors.New("not to be read")} }})
+	res := h.open(http.MethodHead, "/plants/search?name=a")
+	_ = res.Body.Close()
+	if res.StatusCode != http.StatusOK || res.Header.Get("Content-Type") != ndjson {
+		t.Errorf("got %d, %v", res.StatusCode, res.Header)
+	}
+}
+
+// gated is an engine whose scans have one plant for each value of next.
+type gated struct {
+	store.Engine
+	next chan struct{}
+	err  error // of a scan after next is closed
+
+	mu    sync.Mutex
+	scans int // calls; guarded by mu
+}
+
+func (g *gated) Scan(
+	ctx context.Context, from int64, _ int, visit func(*store.Scanned),
+) (next int64, more bool, err error) {
+	g.mu.Lock()
+	g.scans++
+	g.mu.Unlock()
+	select {
+	case _, ok := <-g.next:
+		if !ok {
+			return from, false, g.err
+		}
+		id := max(from, 1)
+		visit(&store.Scanned{ID: id, Name: []byte("Acer")})
+		return id + 1, true, nil
+	case <-ctx.Done():
+		return from, false, ctx.Err()
+	}
+}
+
+func (g *gated) Get(_ context.Context, id int64) (plant.Record, error) {
+	return plant.Record{NewPlant: plant.NewPlant{ID: id}, CreatedAt: createdAt}, nil
+}
+
+func startGated(t *testing.T) (*harness, *gated) {
+	t.Helper()
+	g := &gated{next: make(chan struct{})}
+	h := start(t, setup{wrap: func(e store.Engine) store.Engine {
+		g.Engine = e
+		return g
+	}})
+	return h, g
+}
+
+// A client receives each hit when it is found.
+func TestSearchStreams(t *testing.T) {
+	t.Parallel()
+	h, g := startGated(t)
+	res := h.open(http.MethodGet, "/plants/search?name=acer")
+	defer res.Body.Close()
+	lines := bufio.NewScanner(res.Body)
+	next := func() line {
+		t.Helper()
+		for lines.Scan() {
+			if l := parseLine(t, lines.Text()); l.Type != "progress" || l.Rows == 0 {
+				return l
+			}
+		}
+		t.Fatalf("no line: %v", lines.Err())
+		return line{}
+	}
+	if first := next(); first.Type != "progress" || first.Of == nil || *first.Of != 0 {
+		t.Errorf("the first line is %+v", first)
+	}
+	for id := range int64(3) {
+		g.next <- struct{}{}
+		l := next()
+		for l.Type == "progress" {
+			l = next()
+		}
+		if l.Type != "hit" || l.Plant.ID != id+1 {
+			t.Errorf("got %+v, want the plant %d", l, id+1)
+		}
+	}
+	close(g.next)
+	l := next()
+	for l.Type == "progress" {
+		l = next()
+	}
+	if diff := cmp.Diff(line{Type: "end", Reason: "complete", Rows: 3, Hits: 3}, l); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// A search ends when its client disconnects, and releases its place.
+func TestSearchEndsWithItsClient(t *testing.T) {
+	t.Parallel()
+	h, g := startGated(t)
+	var bodies []io.Closer
+	for range 4 {
+		bodies = append(bodies, h.open(http.MethodGet, "/plants/search?name=acer").Body) //nolint:bodyclose // closed below
+	}
+	busy := refused(50307, "too many searches run at the same time; send the request again")
+	check(t, "a fifth search", h.get("/plants/search?name=acer"), busy)
+	check(t, "a page of a tag", h.get("/plants?tag=tree"), busy)
+	if got := h.open(http.MethodGet, "/plants/search?name=acer"); got.Header.Get("Retry-After") != "1" {
+		t.Errorf("got the headers %v", got.Header)
+	} else {
+		_ = got.Body.Close()
+	}
+	check(t, "another read", h.get("/plants?limit=1"), ok(`{"plants":[]}`))
+	for _, body := range bodies {
+		_ = body.Close()
+	}
+	close(g.next)
+	if ids, end := h.search("name=acer"); len(ids) != 0 || end.Reason != "complete" {
+		t.Errorf("got %v, %+v", ids, end)
+	}
+}
+
+func TestSearchFails(t *testing.T) {
+	t.Parallel()
+	h, g := startGated(t)
+	g.err = errors.New("disk on fire")
+	close(g.next)
+	if _, end := h.search("name=acer"); end.Reason != "failed" || end.Next == "" {
+		t.Errorf("got %+v", end)
+	}
+	check(t, "a page of a tag", h.get("/plants?tag=tree"),
+		refused(50304, "the server could not read the store; send the request again"))
+	if got := strings.Count(h.log.string(), `msg="read for the operator failed" error="disk on fire"`); got != 2 {
+		t.Errorf("the log has the cause %d times, want 2:\n%s", got, h.log.string())
+	}
+}
+
+func TestSearchEndsWithTheService(t *testing.T) {
+	t.Parallel()
+	h, g := startGated(t)
+	res := h.open(http.MethodGet, "/plants/search?name=acer")
+	defer res.Body.Close()
+	g.next <- struct{}{}
+	h.service.Close()
+	lines, last := bufio.NewScanner(res.Body), ""
+	for lines.Scan() {
+		last = lines.Text()
+	}
+	if end := parseLine(t, last); end.Type != "end" || end.Reason != "shutting-down" || end.Next != "AQAAAAAAAAAC" {
+		t.Errorf("the last line is %s", last)
+	}
+	check(t, "another search", h.get("/plants/search?name=acer"),
+		refused(50302, "the server is shutting down; send the request again"))
+}
+
+// A page of a tag ends after its time, also without a plant.
+func TestPageOfRareTag(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		service, err := admin.New(admin.Config{Engine: slow{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer service.Close()
+		page, err := service.Plants(t.Context(), admin.PageQuery{Limit: 10, Tag: plant.Tagged("rare")})
+		if err != nil || len(page.Plants) != 0 || page.Next != "AQAAAAAAAAAF" {
+			t.Errorf("got %+v, %v", page, err)
+		}
+	})
+}
+
+// slow is an engine whose scans take half a second for the plants of one id each.
+type slow struct{ store.Engine }
+
+func (slow) State(context.Context) (store.State, error) { return store.State{Plants: -1}, nil }
+
+func (slow) Scan(
+	_ context.Context, from int64, _ int, visit func(*store.Scanned),
+) (next int64, more bool, err error) {
+	time.Sleep(500 * time.Millisecond) //nolint:forbidigo // of a bubble of synctest
+	id := max(from, 1)
+	visit(&store.Scanned{ID: id})
+	return id + 1, true, nil
+}
+
+// A search pauses after each read while clients create plants.
+func TestSearchPauses(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		inserting, release := make(chan struct{}), make(chan struct{})
+		engine := pausing{inserting: inserting, release: release}
+		st, err := store.New(t.Context(), store.Config{Engine: engine})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer st.Close()
+		service, err := admin.New(admin.Config{Engine: engine, Store: st})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer service.Close()
+		search := func() time.Duration {
+			end, err := service.Search(t.Context(), admin.SearchQuery{Name: "x", Limit: 1},
+				func(admin.SearchProgress) error { return nil })
+			if err != nil || end.Rows != 11 {
+				t.Errorf("got %+v, %v", end, err)
+			}
+			return end.Took
+		}
+		if took := search(); took != 11*time.Millisecond {
+			t.Errorf("without creates: took %s, want 11 ms", took)
+		}
+		var creates sync.WaitGroup
+		creates.Go(func() { _, _ = st.Create(auth.Principal{}, plant.NewPlant{ID: 1}) })
+		<-inserting
+		if took := search(); took != 101*time.Millisecond { // no pause after the last read
+			t.Errorf("beside creates: took %s, want 101 ms", took)
+		}
+		close(release)
+		creates.Wait()
+	})
+}
+
+// pausing is an engine with 11 plants in 11 reads of a millisecond each, whose commits
+// wait for release.
+type pausing struct {
+	store.Engine
+	inserting, release chan struct{}
+}
+
+func (pausing) State(context.Context) (store.State, error) { return store.State{Plants: 11}, nil }
+
+func (pausing) Tokens(context.Context) ([]auth.Token, error) { return nil, nil }
+
+func (pausing) Durability() store.Durability { return store.Durability{} }
+
+func (p pausing) Insert(context.Context, []store.Create) ([]store.Outcome, error) {
+	close(p.inserting)
+	<-p.release
+	return make([]store.Outcome, 1), nil
+}
+
+func (pausing) Scan(
+	_ context.Context, from int64, _ int, visit func(*store.Scanned),
+) (next int64, more bool, err error) {
+	time.Sleep(time.Millisecond) //nolint:forbidigo // of a bubble of synctest
+	id := max(from, 1)
+	visit(&store.Scanned{ID: id})
+	return id + 1, id < 11, nil
+}
