@@ -20,16 +20,19 @@ var (
 // metric is a row of docs/reference/metrics.md.
 type metric struct{ name, kind, labels, unit, help string }
 
-// TestReferenceMetrics compares docs/reference/metrics.md with the metrics of a server on a file and of a server on
-// PostgreSQL.
+// TestReferenceMetrics compares docs/reference/metrics.md, the rules and the dashboard with the metrics of servers on a
+// file and of a server on PostgreSQL.
 func TestReferenceMetrics(t *testing.T) {
 	t.Parallel()
 	exposed := map[string]metric{}
-	metricsOf(t, startServer(t, filepath.Join(t.TempDir(), "a.db"), "--backup-dir", t.TempDir(), "--admin-open"), exposed)
+	var scrapes strings.Builder
+	add := func(s *testServer) { scrapes.WriteString(metricsOf(t, s, exposed)) }
+	add(startServer(t, filepath.Join(t.TempDir(), "a.db"), "--backup-dir", t.TempDir(), "--admin-open"))
 	flags := append(newTLSFiles(t).flags(), "--admin-open", "--oidc-issuer", "http://127.0.0.1:1", "--oidc-audience", "a")
-	metricsOf(t, startServer(t, database(t), flags...), exposed)
-	metricsOf(t, startServer(t, filepath.Join(t.TempDir(), "b.db"), "--admin-open", "--acme-domain", "localhost",
-		"--acme-email", "operator@plants.example", "--acme-directory", "https://127.0.0.1:1/directory"), exposed)
+	add(startServer(t, database(t), flags...))
+	add(startServer(t, filepath.Join(t.TempDir(), "b.db"), "--admin-open", "--acme-domain", "localhost",
+		"--acme-email", "operator@plants.example", "--acme-directory", "https://127.0.0.1:1/directory"))
+	checkSignals(t, scrapes.String())
 
 	var page strings.Builder
 	page.WriteString("# Metrics\n\n" + wrapped("`/metrics` on the [admin listener](admin-listener.md) serves these "+
@@ -80,8 +83,8 @@ func unitOf(t *testing.T, name string) string {
 	return ""
 }
 
-// metricsOf adds the metrics that a server exposes after a request, and stops the server.
-func metricsOf(t *testing.T, s *testServer, exposed map[string]metric) {
+// metricsOf adds the metrics that a server exposes after a request, stops the server, and returns the scrape.
+func metricsOf(t *testing.T, s *testServer, exposed map[string]metric) (scrape string) {
 	t.Helper()
 	url := adminURL.FindStringSubmatch(s.stderr.String())[1] + "/metrics"
 	for range 2 { // the server counts a request after its response
@@ -98,7 +101,8 @@ func metricsOf(t *testing.T, s *testServer, exposed map[string]metric) {
 		if err != nil || res.StatusCode != http.StatusOK {
 			t.Fatalf("%s: status %d, %v", url, res.StatusCode, err)
 		}
-		for _, match := range metricHelp.FindAllStringSubmatch(string(text), -1) {
+		scrape = string(text)
+		for _, match := range metricHelp.FindAllStringSubmatch(scrape, -1) {
 			var labels []string
 			for _, label := range labelName.FindAllStringSubmatch(match[4], -1) {
 				if label[1] != "le" {
@@ -109,4 +113,5 @@ func metricsOf(t *testing.T, s *testServer, exposed map[string]metric) {
 		}
 	}
 	s.stop(t)
+	return scrape
 }

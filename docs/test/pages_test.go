@@ -1,5 +1,5 @@
-// Package pages executes the commands of README.md, docs/tutorial and docs/how-to. README.md of this directory has the
-// form of a page.
+// Package pages executes the commands of README.md, docs/tutorial, docs/how-to and docs/runbooks, and the tests of the
+// rules of deploy/. README.md of this directory has the form of a page.
 package pages
 
 import (
@@ -19,6 +19,8 @@ const repositoryEnv = "DOCS_TEST_REPOSITORY"
 // needs are the programs that a page needs beside those of every page, and their Debian packages.
 var needs = map[string]map[string]string{
 	"accept-jwt":                      {"jq": "jq", "python3": "python3", "openssl": "openssl"},
+	"certificate-expires":             {"openssl": "openssl"},
+	"certificate-refused":             {"openssl": "openssl"},
 	"copy-backups-to-another-machine": {"sshd": "openssh-server", "rsync": "rsync"},
 	"fail-over-with-patroni": {
 		"sshd": "openssh-server", "patroni": "patroni", "etcd": "etcd-server", "pg_ctlcluster": "postgresql",
@@ -31,6 +33,7 @@ var needs = map[string]map[string]string{
 	"monitor-and-alert":       {"promtool": "prometheus", "jq": "jq"},
 	"move-back-to-a-file":     {"pg_ctlcluster": "postgresql"},
 	"move-to-postgresql":      {"pg_ctlcluster": "postgresql"},
+	"not-durable":             {"pg_ctlcluster": "postgresql"},
 	"replace-a-leaked-token":  {"jq": "jq"},
 	"retry-from-javascript":   {"node": "nodejs"},
 	"retry-from-python":       {"python3": "python3"},
@@ -38,9 +41,11 @@ var needs = map[string]map[string]string{
 	"run-behind-caddy":        {"caddy": "caddy"},
 	"run-behind-haproxy":      {"haproxy": "haproxy"},
 	"run-behind-nginx":        {"nginx": "nginx"},
+	"standby-missing":         {"pg_ctlcluster": "postgresql"},
 	"upgrade":                 {"sqlite3": "sqlite3"},
 	"upgrade-on-postgresql":   {"pg_ctlcluster": "postgresql"},
 	"use-postgresql":          {"pg_ctlcluster": "postgresql"},
+	"wal-grows":               {"fuser": "psmisc"},
 }
 
 func TestMain(m *testing.M) {
@@ -62,11 +67,11 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestPages executes README.md and every page of docs/tutorial and docs/how-to.
+// TestPages executes README.md and every page of docs/tutorial, docs/how-to and docs/runbooks.
 func TestPages(t *testing.T) {
 	program := buildProgram(t)
 	pages := []string{"../../README.md"}
-	for _, dir := range []string{"../tutorial", "../how-to"} {
+	for _, dir := range []string{"../tutorial", "../how-to", "../runbooks"} {
 		found, err := filepath.Glob(dir + "/*.md")
 		if err != nil || len(found) == 0 {
 			t.Fatalf("no page in %s: %v", dir, err)

@@ -1,0 +1,11 @@
+# Moves the server of runbook.sh to an empty store in PostgreSQL on this machine. Other scripts source it.
+. ./runbook.sh
+. ./postgresql.sh
+runuser -u postgres -- createuser plantstore
+runuser -u postgres -- createdb --owner plantstore plants
+sed -i "s|^db: .*|db: 'postgres:///plants?host=/run/postgresql\&sslmode=disable'|" /etc/plantstore.yaml
+restart < /dev/null
+runuser -u plantstore -- plantstore token create prometheus --scope metrics --expires 365d --config /etc/plantstore.yaml \
+	> /etc/prometheus/plantstore.token
+runuser -u plantstore -- plantstore token create operator --scope admin --expires 90d --config /etc/plantstore.yaml \
+	> /home/reader/operator.token

@@ -1,0 +1,2 @@
+. ./runbook.sh
+create 1
