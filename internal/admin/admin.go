@@ -26,7 +26,8 @@ type Service struct {
 	store  *store.Store // may be nil
 	log    *slog.Logger
 
-	scans chan struct{} // semaphore of the scans of clients
+	scans    chan struct{} // semaphore of the scans of clients
+	counting counting
 
 	ctx     context.Context // of every operation
 	cancel  context.CancelFunc

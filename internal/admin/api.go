@@ -34,6 +34,7 @@ func Routes(s *Service) ([]server.Route, error) {
 		{
 			Method: "GET", Path: base + "/plants/search", Scope: auth.ScopeRead, Untimed: true, Handle: a.searchPlants,
 		},
+		{Method: "GET", Path: base + "/plants/counts", Scope: auth.ScopeRead, Handle: a.countPlants},
 		{Method: "GET", Path: base + "/plants/{id}", Scope: auth.ScopeRead, Handle: a.getPlant},
 	}, nil
 }
@@ -73,7 +74,7 @@ func (a api) listPlants(w http.ResponseWriter, r *http.Request, _ auth.Principal
 		return err
 	}
 	q := PageQuery{Cursor: values.Get("cursor"), Tag: tagParameter(values)}
-	if q.Limit, err = intParameter(values, "limit", limitDefault, PageMax); err != nil {
+	if q.Limit, err = intParameter(values, "limit", limitDefault, 1, PageMax); err != nil {
 		return err
 	}
 	page, err := a.service.Plants(r.Context(), q)
@@ -134,14 +135,14 @@ func tagParameter(values url.Values) plant.Tag {
 	return plant.Tagged(values.Get("tag"))
 }
 
-// intParameter returns a parameter from 1 to most, or a default without it.
-func intParameter(values url.Values, name string, fallback, most int) (int, error) {
+// intParameter returns a parameter from least to most, or a default without it.
+func intParameter(values url.Values, name string, fallback, least, most int) (int, error) {
 	if !values.Has(name) {
 		return fallback, nil
 	}
 	n, err := strconv.Atoi(values.Get(name))
-	if err != nil || n < 1 || n > most {
-		return 0, invalid(fmt.Sprintf("%s must be an integer from 1 to %d; got %q", name, most,
+	if err != nil || n < least || n > most {
+		return 0, invalid(fmt.Sprintf("%s must be an integer from %d to %d; got %q", name, least, most,
 			server.Shorten(values.Get(name))))
 	}
 	return n, nil

@@ -116,6 +116,9 @@ func (s *Service) taggedPage(ctx context.Context, q PageQuery) (page Page, err e
 	return page, nil
 }
 
+// firstID is the smallest id.
+const firstID = math.MinInt64
+
 // A cursor is cursorVersion and the smallest id of the page in 8 bytes, in base64url.
 const (
 	cursorVersion = 1
@@ -140,7 +143,7 @@ func cursorFrom(id int64) string {
 // an empty one.
 func parseCursor(text string) (from int64, err error) {
 	if text == "" {
-		return math.MinInt64, nil
+		return firstID, nil
 	}
 	b, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil || len(b) != cursorBytes || b[0] != cursorVersion {

@@ -19,7 +19,7 @@ func (a api) searchPlants(w http.ResponseWriter, r *http.Request, _ auth.Princip
 		return invalid("the search needs name, a part of the name, or tag")
 	}
 	q := SearchQuery{Name: values.Get("name"), Tag: tagParameter(values), Cursor: values.Get("cursor")}
-	if q.Limit, err = intParameter(values, "limit", limitDefault, SearchMax); err != nil {
+	if q.Limit, err = intParameter(values, "limit", limitDefault, 1, SearchMax); err != nil {
 		return err
 	}
 	out := &searchWriter{response: w, control: http.NewResponseController(w)}
@@ -81,11 +81,7 @@ func (s *searchWriter) progress(p SearchProgress) error {
 	}
 	if time.Since(s.progressAt) >= progressEvery {
 		s.progressAt = time.Now()
-		line := progressLine{Type: "progress", Rows: p.Rows, Of: &p.Of}
-		if p.Of < 0 {
-			line.Of = nil
-		}
-		s.add(line)
+		s.add(progressLine{Type: "progress", Rows: p.Rows, Of: known(p.Of)})
 	}
 	return s.send()
 }

@@ -1,0 +1,230 @@
+package admin
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"plantstore/internal/store"
+)
+
+// Counts are the numbers of plants by tag and by day. Plants that were created during the
+// count may be included or not.
+type Counts struct {
+	At        time.Time // start of the count
+	Took      time.Duration
+	Plants    int64
+	Untagged  int64      // plants without a tag
+	Tags      []TagCount // the most frequent tags, by descending number and then by tag; at most TagsMax
+	OtherTags int64      // plants with other tags
+	Exact     bool       // false: the store has so many tags that numbers of Tags may be too small
+	Days      []DayCount // by ascending day; at most daysMax
+	OtherDays int64      // plants of other days
+}
+
+// TagCount is the number of plants with a tag.
+type TagCount struct {
+	Tag    string
+	Plants int64
+}
+
+// DayCount is the number of plants that were created on a day in UTC.
+type DayCount struct {
+	Day    time.Time // its start
+	Plants int64
+}
+
+// CountProgress is the progress of a running count.
+type CountProgress struct {
+	Since time.Time
+	Rows  int64 // plants read
+	Of    int64 // plants in the store at the start, an estimate on PostgreSQL; -1: unknown
+}
+
+const (
+	// TagsMax is the largest number of tags in Counts.
+	TagsMax = 1000
+	// tagBytesMax is the length of the longest tag in Counts.Tags.
+	tagBytesMax = 256
+	// tagsKept is the number of tags in memory during a count. With more tags, a count removes
+	// the rarest half.
+	tagsKept = 1 << 16
+	// daysMax is the largest number of days in Counts, over a century. Only a wrong clock
+	// makes more.
+	daysMax = 40_000
+)
+
+// counting is the state of the counts of a service.
+type counting struct {
+	mu      sync.Mutex
+	last    *Counts       // nil: none yet; the value does not change; guarded by mu
+	running *runningCount // nil: none; guarded by mu
+}
+
+type runningCount struct {
+	since    time.Time
+	rows, of atomic.Int64
+}
+
+// Counts returns the counts in memory, nil before the first. If they are older than
+// maxAge, it starts a count in the background, unless one runs, and returns its progress.
+// Close ends a running count. The error is a *plant.Error.
+func (s *Service) Counts(maxAge time.Duration) (last *Counts, running *CountProgress, err error) {
+	c := &s.counting
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.running == nil && (c.last == nil || time.Since(c.last.At) > maxAge) {
+		if err := s.startCount(); err != nil {
+			return nil, nil, err
+		}
+	}
+	if r := c.running; r != nil {
+		running = &CountProgress{Since: r.since, Rows: r.rows.Load(), Of: r.of.Load()}
+	}
+	return c.last, running, nil
+}
+
+// startCount starts a count. The caller has locked counting.mu.
+func (s *Service) startCount() error {
+	ctx, end, err := s.begin(s.ctx)
+	if err != nil {
+		return err
+	}
+	r := &runningCount{since: time.Now()}
+	r.of.Store(-1)
+	s.counting.running = r
+	go func() { // ends with the table, or with Close, which waits for it
+		defer end()
+		counts, err := s.count(ctx, r)
+		if err != nil {
+			_ = s.unreadable(err)
+		}
+		s.counting.mu.Lock()
+		defer s.counting.mu.Unlock()
+		s.counting.running = nil
+		if err == nil {
+			s.counting.last = counts
+		}
+	}()
+	return nil
+}
+
+// count counts all plants.
+func (s *Service) count(ctx context.Context, r *runningCount) (*Counts, error) {
+	r.of.Store(s.plants(ctx))
+	t := tally{tags: map[string]*int64{}, days: map[int64]*int64{}, exact: true}
+	for c, err := range s.scan(ctx, firstID, t.add) {
+		if err != nil {
+			return nil, err
+		}
+		r.rows.Add(int64(c.rows))
+	}
+	counts := t.counts()
+	counts.At, counts.Took = r.since.UTC(), time.Since(r.since)
+	return counts, nil
+}
+
+// tally counts plants. Most plants have the tag and the day of the plant before, so it
+// keeps their counters.
+type tally struct {
+	plants, untagged, otherTags, otherDays int64
+
+	tags    map[string]*int64
+	exact   bool // no tag was removed from tags
+	lastTag []byte
+	ofTag   *int64 // counter of lastTag; nil: none
+
+	days    map[int64]*int64 // by days since 1970
+	lastDay int64
+	ofDay   *int64 // counter of lastDay; nil: none
+}
+
+func (t *tally) add(p *store.Scanned) {
+	t.plants++
+	t.addDay(p.CreatedAt)
+	switch {
+	case p.Tag == nil:
+		t.untagged++
+	case len(p.Tag) > tagBytesMax:
+		t.otherTags++
+	default:
+		t.addTag(p.Tag)
+	}
+}
+
+func (t *tally) addTag(tag []byte) {
+	if t.ofTag == nil || !bytes.Equal(t.lastTag, tag) {
+		counter, ok := t.tags[string(tag)]
+		if !ok {
+			if len(t.tags) == tagsKept {
+				t.prune()
+			}
+			counter = new(int64)
+			t.tags[string(tag)] = counter
+		}
+		t.ofTag, t.lastTag = counter, append(t.lastTag[:0], tag...)
+	}
+	*t.ofTag++
+}
+
+// prune removes the rarest half of the tags.
+func (t *tally) prune() {
+	t.exact = false
+	sorted := t.sortedTags()
+	for _, tag := range sorted[len(sorted)/2:] {
+		delete(t.tags, tag.Tag)
+		t.otherTags += tag.Plants
+	}
+}
+
+func (t *tally) addDay(microseconds int64) {
+	const day = int64(24 * time.Hour / time.Microsecond)
+	n := microseconds / day
+	if microseconds%day < 0 { // before 1970
+		n--
+	}
+	if t.ofDay == nil || n != t.lastDay {
+		counter, ok := t.days[n]
+		switch {
+		case !ok && len(t.days) == daysMax:
+			counter = &t.otherDays
+		case !ok:
+			counter = new(int64)
+			t.days[n] = counter
+		}
+		t.ofDay, t.lastDay = counter, n
+	}
+	*t.ofDay++
+}
+
+// sortedTags returns the tags by descending number, and then by tag.
+func (t *tally) sortedTags() []TagCount {
+	list := make([]TagCount, 0, len(t.tags))
+	for tag, n := range t.tags {
+		list = append(list, TagCount{tag, *n})
+	}
+	slices.SortFunc(list, func(a, b TagCount) int {
+		return cmp.Or(cmp.Compare(b.Plants, a.Plants), cmp.Compare(a.Tag, b.Tag))
+	})
+	return list
+}
+
+func (t *tally) counts() *Counts {
+	c := &Counts{Plants: t.plants, Untagged: t.untagged, OtherTags: t.otherTags, Exact: t.exact, OtherDays: t.otherDays}
+	c.Tags = t.sortedTags()
+	if len(c.Tags) > TagsMax {
+		for _, tag := range c.Tags[TagsMax:] {
+			c.OtherTags += tag.Plants
+		}
+		c.Tags = slices.Clone(c.Tags[:TagsMax])
+	}
+	for n, plants := range t.days {
+		c.Days = append(c.Days, DayCount{time.Unix(n*int64(24*time.Hour/time.Second), 0).UTC(), *plants})
+	}
+	slices.SortFunc(c.Days, func(a, b DayCount) int { return a.Day.Compare(b.Day) })
+	return c
+}
