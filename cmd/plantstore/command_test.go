@@ -63,6 +63,9 @@ func TestEverySettingHasThreeSources(t *testing.T) {
 		"audit-keep":  "7d",
 		"oidc-issuer": "https://login.example", "oidc-audience": "https://plants.example",
 		"oidc-scopes": "plants.write=plants:create", "oidc-scope-claim": "scp", "oidc-name-claim": "client_id",
+		"webhook-url": "https://plants.example/events", "webhook-secret-file": "webhook.secret",
+		"webhook-allow-private": "true", "webhook-timeout": "7s", "webhook-concurrency": "7", "webhook-rate": "7",
+		"webhook-give-up": "7d", "webhook-keep": "7d",
 	}
 	acme := []string{"--acme-domain=plants.example", "--acme-email=operator@plants.example"}
 	needed := map[string][]string{ // settings that a setting requires

@@ -17,6 +17,7 @@ import (
 	"plantstore/internal/postgres"
 	"plantstore/internal/sqlite"
 	"plantstore/internal/store"
+	"plantstore/internal/webhook"
 )
 
 // engineOptions selects how openEngine opens a store. The zero value opens it for reads and writes and creates it if it
@@ -48,6 +49,7 @@ type anyEngine interface {
 	store.Engine
 	move.Source
 	move.Destination
+	webhook.Outbox
 
 	// Interrupted reports whether the store has the capture of a move that no longer runs.
 	Interrupted(ctx context.Context) (bool, error)

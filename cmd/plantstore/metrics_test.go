@@ -27,7 +27,8 @@ func TestReferenceMetrics(t *testing.T) {
 	exposed := map[string]metric{}
 	var scrapes strings.Builder
 	add := func(s *testServer) { scrapes.WriteString(metricsOf(t, s, exposed)) }
-	add(startServer(t, filepath.Join(t.TempDir(), "a.db"), "--backup-dir", t.TempDir(), "--admin-open"))
+	add(startServer(t, filepath.Join(t.TempDir(), "a.db"), "--backup-dir", t.TempDir(), "--admin-open",
+		"--webhook-url", "https://plants.invalid/events", "--webhook-secret-file", webhookSecretFile(t)))
 	flags := append(newTLSFiles(t).flags(), "--admin-open", "--oidc-issuer", "http://127.0.0.1:1", "--oidc-audience", "a")
 	add(startServer(t, database(t), flags...))
 	add(startServer(t, filepath.Join(t.TempDir(), "b.db"), "--admin-open", "--acme-domain", "localhost",
@@ -50,7 +51,8 @@ func TestReferenceMetrics(t *testing.T) {
 var metricNotes = "\n" + wrapped("The values of labels are closed sets: the listeners, the routes, the statuses "+
 	"and the catalogue of [errors](errors.md).\n\n"+
 	"Only a server with TLS has `plantstore_tls_…`, only one with `--acme-domain` has `plantstore_acme_…`, and only one "+
-	"with `--oidc-issuer` has `plantstore_oidc_…`. "+
+	"with `--oidc-issuer` has `plantstore_oidc_…`. Only one with `--webhook-url` has `plantstore_webhook_…`; its label "+
+	"`address` is the URL without its query. "+
 	"Only a server on a file has the metrics of the WAL, the checkpoints, "+
 	"the disk and the backups; those of backups "+
 	"need `--backup-dir`. Only a server on PostgreSQL has `plantstore_database_…`; `pool_max_conns` in its URL sets the "+
@@ -70,7 +72,7 @@ func unitOf(t *testing.T, name string) string {
 	}
 	for _, noun := range []string{
 		"plants", "requests", "errors", "connections", "credentials", "commits", "backups", "lines", "warnings",
-		"handshakes", "reloads", "orders",
+		"handshakes", "reloads", "orders", "attempts", "events", "deliveries", "letters",
 	} {
 		if strings.Contains(name, "_"+noun) {
 			return noun

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -12,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
+	"plantstore/internal/audit"
 	"plantstore/internal/store"
 )
 
@@ -49,10 +51,7 @@ func (p *program) serve(ctx context.Context, s *settings, flags map[string]strin
 	hangups := ignoreSignals()
 	defer signal.Stop(hangups)
 	// Before anything is created.
-	if err := s.checkServe(); err != nil {
-		return err
-	}
-	if err := refuseDumps(); err != nil {
+	if err := cmp.Or(s.checkServe(), s.webhook.check(p, s), refuseDumps()); err != nil {
 		return err
 	}
 	p.tuneRuntime()
@@ -65,14 +64,11 @@ func (p *program) serve(ctx context.Context, s *settings, flags map[string]strin
 	}
 	defer h.close()
 
-	engine, err := s.openEngine(ctx, engineOptions{
-		server: true, migrate: true, log: log, metrics: metrics, by: p.operator(),
-	})
+	engine, err := s.openServed(ctx, p.operator(), log, metrics)
 	if err != nil {
 		return stoppedEarly(ctx, err, log)
 	}
 	defer func() { err = errors.Join(err, engine.Close()) }()
-	warnOfMove(ctx, engine, log)
 	r := &reloader{p: p, settings: s, flags: flags, log: log, level: level, metrics: metrics, servers: h}
 	if err := r.open(); err != nil {
 		return err
@@ -86,6 +82,11 @@ func (p *program) serve(ctx context.Context, s *settings, flags map[string]strin
 	trace := p.startAudit(ctx, s, engine, log)
 	defer trace.stop()
 	h.audit = trace.Recorder
+	events, err := s.openWebhooks(ctx, engine, p.operator(), log, metrics)
+	if err != nil {
+		return stoppedEarly(ctx, err, log)
+	}
+	defer events.close()
 	if err := h.open(s, st, engine, log, metrics); err != nil {
 		return err
 	}
@@ -105,17 +106,33 @@ func (p *program) serve(ctx context.Context, s *settings, flags map[string]strin
 		defer r.backups.Close()
 	}
 	h.serve()
+	events.start()
 	if client := h.certificates.acme; client != nil {
 		client.start(ctx)
 	}
-	log.Info("ready", "listen", h.publicListener.Addr().String(), "public", h.url.String(),
-		"admin", h.adminURL.String(), "db", s.db.String(), "version", version)
-
+	h.logReady(s, log)
 	r.store, r.trace = st, trace
 	cause := h.run(ctx, st, hangups, r)
+	events.retire()
 	err = errors.Join(cause, h.drain(st, log))
 	log.Info("stopped")
 	return err
+}
+
+func (h *httpServers) logReady(s *settings, log *slog.Logger) {
+	log.Info("ready", "listen", h.publicListener.Addr().String(), "public", h.url.String(),
+		"admin", h.adminURL.String(), "db", s.db.String(), "version", version)
+}
+
+// openServed opens the engine of a server, and warns of an interrupted move.
+func (s *settings) openServed(
+	ctx context.Context, by audit.Origin, log *slog.Logger, metrics prometheus.Registerer,
+) (anyEngine, error) {
+	engine, err := s.openEngine(ctx, engineOptions{server: true, migrate: true, log: log, metrics: metrics, by: by})
+	if err == nil {
+		warnOfMove(ctx, engine, log)
+	}
+	return engine, err
 }
 
 // startStore starts a store on an engine; verify is nil if the server accepts no JWTs. The caller closes the store.

@@ -59,6 +59,8 @@ type settings struct {
 
 	oidc oidcSettings
 
+	webhook webhookSettings
+
 	sources map[string]string // by name: the flag, variable or file that set the value, or "default"
 }
 
@@ -181,6 +183,7 @@ func (s *settings) serverSettings() []setting {
 	return slices.Concat(
 		s.listenerSettings(), s.admin.rows(), s.tls.rows(), s.acme.rows(), s.proxies.rows(), s.connections.rows(),
 		s.limitSettings(), s.rate.rows(), s.operatorSettings(), s.backup.rows(), s.audit.rows(), s.oidc.rows(),
+		s.webhook.rows(),
 	)
 }
 
@@ -236,7 +239,8 @@ func checkHost(host string) error {
 
 const environPrefix = "PLANTSTORE_"
 
-// tokenVariable is the only variable with the prefix that is not a setting.
+// tokenVariable has the secret of a token, for token revoke. It and webhookSecretVariable are the only variables with
+// the prefix that are no settings.
 const tokenVariable = environPrefix + "TOKEN"
 
 // environName returns the environment variable of a setting.
@@ -320,7 +324,7 @@ var serviceLink = regexp.MustCompile(
 
 // checkEnviron refuses an unknown variable with the prefix of the program: it is a mistyped setting.
 func checkEnviron(environ map[string]string, settings []string) error {
-	allowed := []string{tokenVariable}
+	allowed := []string{tokenVariable, webhookSecretVariable}
 	for _, name := range settings {
 		allowed = append(allowed, environName(name))
 	}

@@ -40,6 +40,10 @@ const (
 	ServerStop   Action = "server.stop"
 	ScopeRefused Action = "scope.refused"
 	SignIn       Action = "admin.sign_in"
+
+	WebhookChange Action = "webhook.change"
+	WebhookRetry  Action = "webhook.retry"
+	WebhookDrop   Action = "webhook.drop"
 )
 
 // Kind is the kind of an actor.

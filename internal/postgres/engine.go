@@ -57,6 +57,9 @@ type Engine struct {
 
 	estimated atomic.Int64 // the planner's estimate of the number of plants; -1: unknown
 
+	events   chan struct{} // has a value after a batch that wrote events
+	webhooks webhookState
+
 	namespaceMu sync.Mutex
 	namespace   string // the PostgreSQL schema of the tables, empty before the first connection; guarded by namespaceMu
 
@@ -102,7 +105,7 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	if exposed := exposure(hostsOf(&config.ConnConfig.Config)); exposed != "" && c.Server {
 		c.Log.Warn("the connection to the database is not protected: set sslmode=verify-full", "hosts", exposed)
 	}
-	e := &Engine{log: c.Log, requireStandby: c.RequireSyncStandby}
+	e := &Engine{log: c.Log, requireStandby: c.RequireSyncStandby, events: make(chan struct{}, 1)}
 	config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
 		return errors.Join(commitDurably(ctx, c), e.setSearchPath(ctx, c))
 	}

@@ -13,15 +13,21 @@ import (
 	"plantstore/internal/store"
 )
 
-// insertSQL creates the plants whose ids are free, in the order of the ids, so that
+// insertPlantsSQL creates the plants whose ids are free, in the order of the ids, so that
 // the batches of several servers wait for each other in one direction only.
-const insertSQL = `INSERT INTO plants (id, name, tag, created_at, created_by)
+const insertPlantsSQL = `INSERT INTO plants (id, name, tag, created_at, created_by)
 	SELECT id, name, tag, created_at, created_by
 	FROM unnest($1::bigint[], $2::text[], $3::text[], $4::timestamptz[], $5::bigint[])
 		AS new (id, name, tag, created_at, created_by)
 	ORDER BY id
 	ON CONFLICT (id) DO NOTHING
 	RETURNING id`
+
+// insertEventsSQL is insertPlantsSQL for a store with webhooks: it also writes the events
+// of the created plants.
+const insertEventsSQL = "WITH created AS (" + insertPlantsSQL + `, created_at),
+	events AS (INSERT INTO plantstore_outbox (created_at, plant) SELECT created_at, id FROM created)
+	SELECT id FROM created`
 
 // existingSQL reads an existing plant and locks its row. The lock changes nothing
 // in the row, but makes the transaction one that writes: its COMMIT waits until
@@ -76,7 +82,7 @@ type sortedBatch struct {
 	batch []store.Create
 	order []int32 // store.OrderByID of batch
 
-	// The parameters of insertSQL. Only the first plant of each id is sent.
+	// The parameters of insertPlantsSQL. Only the first plant of each id is sent.
 	ids       []int64
 	names     []string
 	tags      []*string
@@ -114,12 +120,19 @@ func (e *Engine) insert(ctx context.Context, b *sortedBatch) (map[int64]store.Ro
 	case err != nil:
 		return nil, retryable, err
 	}
-	created, err := b.create(ctx, conn.Conn())
+	events, err := e.writesEvents(ctx, conn)
+	if err != nil {
+		return nil, retryable, err
+	}
+	created, err := b.create(ctx, conn.Conn(), events)
 	if err != nil {
 		return nil, effectOf(err), err
 	}
 	if err := warning(conn.Conn()); err != nil {
 		return nil, unknownEffect, err
+	}
+	if events && len(created) > 0 {
+		e.signalEvents()
 	}
 	existing := map[int64]store.Row{}
 	if len(created) < len(b.ids) {
@@ -137,19 +150,54 @@ func (e *Engine) insert(ctx context.Context, b *sortedBatch) (map[int64]store.Ro
 // times faster, but stores nothing if a single id exists.
 const copyMin = 2000
 
-// create creates the plants whose ids are free, and returns these ids.
-func (b *sortedBatch) create(ctx context.Context, c *pgx.Conn) (created []int64, err error) {
+// create creates the plants whose ids are free, and returns these ids. With events, it
+// writes their events in the same transaction.
+func (b *sortedBatch) create(ctx context.Context, c *pgx.Conn, events bool) (created []int64, err error) {
 	if len(b.ids) >= copyMin {
-		_, err = c.CopyFrom(ctx, pgx.Identifier{"plants"}, []string{"id", "name", "tag", "created_at", "created_by"},
-			pgx.CopyFromSlice(len(b.ids), func(i int) ([]any, error) {
-				return []any{b.ids[i], b.names[i], b.tags[i], b.createdAt[i], b.createdBy[i]}, nil
-			}))
-		if !hasCode(err, codeUniqueViolation) {
+		if err = b.copy(ctx, c, events); !hasCode(err, codeUniqueViolation) {
 			return b.ids, err
 		}
 	}
-	rows, _ := c.Query(ctx, insertSQL, b.ids, b.names, b.tags, b.createdAt, b.createdBy) // CollectRows returns the error
+	sql := insertPlantsSQL
+	if events {
+		sql = insertEventsSQL
+	}
+	rows, _ := c.Query(ctx, sql, b.ids, b.names, b.tags, b.createdAt, b.createdBy) // CollectRows returns the error
 	return pgx.CollectRows(rows, pgx.RowTo[int64])
+}
+
+// copy creates all plants, or none if an id exists.
+func (b *sortedBatch) copy(ctx context.Context, c *pgx.Conn, events bool) error {
+	if !events {
+		return b.copyPlants(ctx, c)
+	}
+	tx, err := c.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // after a COMMIT it does nothing
+	if err := b.copyPlants(ctx, tx); err != nil {
+		return err
+	}
+	_, err = tx.CopyFrom(ctx, pgx.Identifier{"plantstore_outbox"}, []string{"created_at", "plant"},
+		pgx.CopyFromSlice(len(b.ids), func(i int) ([]any, error) { return []any{b.createdAt[i], b.ids[i]}, nil }))
+	if err != nil {
+		return err
+	}
+	return tx.Commit(ctx)
+}
+
+func (b *sortedBatch) copyPlants(ctx context.Context, to copier) error {
+	_, err := to.CopyFrom(ctx, pgx.Identifier{"plants"}, []string{"id", "name", "tag", "created_at", "created_by"},
+		pgx.CopyFromSlice(len(b.ids), func(i int) ([]any, error) {
+			return []any{b.ids[i], b.names[i], b.tags[i], b.createdAt[i], b.createdBy[i]}, nil
+		}))
+	return err
+}
+
+// copier is a connection or a transaction.
+type copier interface {
+	CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, rows pgx.CopyFromSource) (int64, error)
 }
 
 // readExisting reads the plants that were not created, in one transaction and by

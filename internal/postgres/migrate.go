@@ -145,7 +145,8 @@ func (e *Engine) schemaVersion(ctx context.Context, q querier) (version int, err
 	const sql = `SELECT
 		coalesce(bool_or(tablename = 'plantstore'), false), coalesce(bool_or(tablename <> 'plantstore'), false)
 		FROM pg_catalog.pg_tables
-		WHERE tablename IN ('plantstore', 'plants', 'tokens', 'plantstore_audit', 'plantstore_acme')
+		WHERE tablename IN ('plantstore', 'plants', 'tokens', 'plantstore_audit', 'plantstore_acme',
+		'plantstore_webhooks', 'plantstore_outbox', 'plantstore_deliveries')
 		AND schemaname = ANY (current_schemas(false))`
 	err = q.QueryRow(ctx, sql).Scan(&ours, &others)
 	switch {

@@ -20,7 +20,7 @@ import (
 )
 
 // newest is the newest schema of this program.
-const newest = 6
+const newest = 7
 
 // olderDatabase returns the URL of a database with a store of that schema: three
 // plants and a token.

@@ -54,7 +54,8 @@ const ownersSQL = `SELECT relname::text, pg_get_userbyid(relowner)::text,
 	FROM pg_class INNER JOIN pg_namespace ON pg_namespace.oid = relnamespace
 	LEFT JOIN pg_trigger ON tgrelid = pg_class.oid AND NOT tgisinternal LEFT JOIN pg_proc ON pg_proc.oid = tgfoid
 	WHERE nspname = current_schema()
-	AND relname IN ('plants', 'tokens', 'plantstore', 'plantstore_audit', 'plantstore_acme')
+	AND relname IN ('plants', 'tokens', 'plantstore', 'plantstore_audit', 'plantstore_acme',
+		'plantstore_webhooks', 'plantstore_outbox', 'plantstore_deliveries')
 	ORDER BY relname`
 
 // checkOwners refuses tables and triggers whose owner is neither the connection's role

@@ -344,7 +344,7 @@ func TestLeastRights(t *testing.T) {
 		storetest.Run(t, func(t testing.TB) storetest.Store {
 			serverFrom := 0
 			switch path.Base(t.Name()) {
-			case "capture", "state":
+			case "capture", "state", "read-only":
 				serverFrom = 1 // the second engine only creates plants
 			case "audit", "prune", "tampering":
 				serverFrom = 1 // the first engine prunes the audit log

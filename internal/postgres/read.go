@@ -102,9 +102,25 @@ func scanRow(row pgx.Row) (r store.Row, err error) {
 
 // State implements store.Engine.
 func (e *Engine) State(ctx context.Context) (store.State, error) {
-	now, err := readState(ctx, e.pool)
+	now, err := e.pollState(ctx)
 	now.Plants = e.estimated.Load()
 	return now, classify(err)
+}
+
+// pollState reads the state, and whether new plants have events.
+func (e *Engine) pollState(ctx context.Context) (now store.State, err error) {
+	if e.schema < schemaWebhooks {
+		return readState(ctx, e.pool)
+	}
+	var move string
+	var events bool
+	err = e.pool.QueryRow(ctx, "SELECT token_changes, coalesce(held, ''), coalesce(webhooks, FALSE) FROM plantstore").
+		Scan(&now.TokenChanges, &move, &events)
+	if err == nil {
+		e.webhooks.set(events)
+	}
+	now.Move = store.ParseMoveState(move)
+	return now, err
 }
 
 func readState(ctx context.Context, q querier) (now store.State, err error) {

@@ -103,6 +103,29 @@ var expectedFacts = []expectedFact{
 	{5, fact{"column", "plantstore_acme", "key", "text NOT NULL"}},
 	{5, fact{"column", "plantstore_acme", "value", "bytea NOT NULL"}},
 	{5, fact{"constraint", "plantstore_acme", "key", "p"}},
+
+	{7, fact{"column", "plantstore", "webhooks", "boolean"}},
+	{7, fact{"table", "plantstore_webhooks", "", "r"}},
+	{7, fact{"column", "plantstore_webhooks", "id", "bigint NOT NULL"}},
+	{7, fact{"column", "plantstore_webhooks", "url", "text NOT NULL"}},
+	{7, fact{"column", "plantstore_webhooks", "active", "boolean NOT NULL"}},
+	{7, fact{"constraint", "plantstore_webhooks", "id", "p"}},
+	{7, fact{"constraint", "plantstore_webhooks", "url", "u"}},
+	{7, fact{"table", "plantstore_outbox", "", "r"}},
+	{7, fact{"column", "plantstore_outbox", "created_at", "timestamp with time zone NOT NULL"}},
+	{7, fact{"column", "plantstore_outbox", "plant", "bigint NOT NULL"}},
+	{7, fact{"constraint", "plantstore_outbox", "created_at", "p"}},
+	{7, fact{"constraint", "plantstore_outbox", "plant", "p"}},
+	{7, fact{"table", "plantstore_deliveries", "", "r"}},
+	{7, fact{"column", "plantstore_deliveries", "webhook", "bigint NOT NULL"}},
+	{7, fact{"column", "plantstore_deliveries", "plant", "bigint NOT NULL"}},
+	{7, fact{"column", "plantstore_deliveries", "since", "timestamp with time zone NOT NULL"}},
+	{7, fact{"column", "plantstore_deliveries", "due_at", "timestamp with time zone"}},
+	{7, fact{"column", "plantstore_deliveries", "dead_at", "timestamp with time zone"}},
+	{7, fact{"column", "plantstore_deliveries", "attempts", "bigint NOT NULL"}},
+	{7, fact{"column", "plantstore_deliveries", "reason", "text"}},
+	{7, fact{"constraint", "plantstore_deliveries", "webhook", "p"}},
+	{7, fact{"constraint", "plantstore_deliveries", "plant", "p"}},
 }
 
 // factsSQL reads the facts and their schema's version in one statement: another server
@@ -112,7 +135,8 @@ const factsSQL = `WITH ours AS (
 	SELECT pg_class.oid, relname::text AS tab, relkind::text AS kind, relrowsecurity, relnamespace
 	FROM pg_class INNER JOIN pg_namespace ON pg_namespace.oid = relnamespace
 	WHERE nspname = current_schema()
-	AND relname IN ('plants', 'tokens', 'plantstore', 'plantstore_audit', 'plantstore_acme'))
+	AND relname IN ('plants', 'tokens', 'plantstore', 'plantstore_audit', 'plantstore_acme',
+		'plantstore_webhooks', 'plantstore_outbox', 'plantstore_deliveries'))
 	SELECT 'version', '', '', version::text FROM plantstore
 	UNION ALL SELECT 'table', tab, '', kind FROM ours
 	UNION ALL SELECT 'row-level security', tab, '', '' FROM ours WHERE relrowsecurity

@@ -107,7 +107,7 @@ func (r *recorder) database(t testing.TB) string {
 }
 
 // moveTests are the tests of the suite that use the source of a move.
-var moveTests = []string{"capture", "state", "lock"}
+var moveTests = []string{"capture", "state", "lock", "read-only"}
 
 // suite runs the suite of all engines.
 func (r *recorder) suite(t *testing.T) {

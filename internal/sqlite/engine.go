@@ -66,6 +66,8 @@ type Engine struct {
 
 	ticketLockedAt, yieldUntil time.Time // of the last write of a command; guarded by writeMu
 
+	events chan struct{} // has a value after a batch that wrote events
+
 	readMu sync.Mutex // guards reader and scan
 	reader *sqlite3.Conn
 	scan   *sqlite3.Stmt // of reader, for Scan; nil before the first one
@@ -109,7 +111,9 @@ func Open(ctx context.Context, c Config) (_ *Engine, err error) {
 	if err := prepareFile(&c); err != nil {
 		return nil, err
 	}
-	e := &Engine{path: c.Path, server: c.Server, log: c.Log, schema: len(migrations)}
+	e := &Engine{
+		path: c.Path, server: c.Server, log: c.Log, schema: len(migrations), events: make(chan struct{}, 1),
+	}
 	defer func() {
 		if err != nil {
 			_ = e.release() // err has the cause

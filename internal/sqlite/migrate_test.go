@@ -18,7 +18,7 @@ import (
 )
 
 // schema is the newest schema.
-const schema = 6
+const schema = 7
 
 // olderStore creates a store of schema 1 with three plants and a token. With wal, the last plant
 // is only in the WAL, as after a kill of the server.
@@ -133,7 +133,7 @@ func TestOlderSchemaIsNotWritten(t *testing.T) {
 			if err == nil {
 				must(t, e.Close())
 			}
-			want := path + " has schema 1 and this plantstore needs schema 6: stop the server of this store if one runs, " +
+			want := path + " has schema 1 and this plantstore needs schema 7: stop the server of this store if one runs, " +
 				"then run plantstore migrate or start plantstore serve"
 			if err == nil || err.Error() != want {
 				t.Errorf("%+v:\ngot  %v\nwant %s", c, err, want)
@@ -194,7 +194,7 @@ func TestMigrateRefuses(t *testing.T) {
 	}
 	must(t, lock.Close())
 	mustExec(t, path, "PRAGMA user_version = 99")
-	const newer = "PATH has schema 99, and this plantstore supports schemas up to 6: " +
+	const newer = "PATH has schema 99, and this plantstore supports schemas up to 7: " +
 		"use the plantstore that wrote it or a newer one"
 	if got, want := migrate(path), newer; got != want {
 		t.Errorf("a newer store:\ngot  %s\nwant %s", got, want)

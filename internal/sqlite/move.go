@@ -208,6 +208,12 @@ func (e *Engine) Totals(ctx context.Context) (t store.Totals, known bool, err er
 
 // currentMoveState returns the move state, in a transaction.
 func (e *Engine) currentMoveState() (store.MoveState, error) {
+	now, _, err := e.currentState()
+	return now, err
+}
+
+// currentState returns the move state, and whether the store has an active webhook.
+func (e *Engine) currentState() (now store.MoveState, webhooks bool, err error) {
 	s := e.stmts.moveState
 	defer s.Reset()
 	ok, err := s.Step()
@@ -215,9 +221,9 @@ func (e *Engine) currentMoveState() (store.MoveState, error) {
 		err = errNoState
 	}
 	if err != nil {
-		return store.MoveState{}, err
+		return now, false, err
 	}
-	return store.ParseMoveState(s.Text(0)), nil
+	return store.ParseMoveState(s.Text(0)), s.Int64(1) != 0, nil
 }
 
 // checkWritable returns an error if a move of another process makes the store

@@ -21,6 +21,8 @@ var errReadOnly = errors.New("the store is open for reading only")
 // writeStmts are the prepared statements of every batch.
 type writeStmts struct {
 	insert, stored, moveState, commits, count *sqlite3.Stmt
+
+	event *sqlite3.Stmt // nil until a batch writes events
 }
 
 // added is the change of the state by a transaction; moveState is nil if the transaction
@@ -38,7 +40,7 @@ func (s *writeStmts) prepare(c *sqlite3.Conn) error {
 		{&s.insert, "INSERT INTO plants (id, name, tag, created_at, created_by, digest) VALUES (?, ?, ?, ?, ?, ?) " +
 			"ON CONFLICT DO NOTHING"},
 		{&s.stored, "SELECT name, tag FROM plants WHERE id = ?"},
-		{&s.moveState, "SELECT coalesce(held, '') FROM state"},
+		{&s.moveState, "SELECT coalesce(held, ''), coalesce(webhooks, 0) FROM state"},
 		{&s.commits, "SELECT commits FROM state"},
 		{&s.count, "UPDATE state SET commits = ?, plants = plants + ?, digests = digests + ?"},
 	} {
@@ -52,7 +54,7 @@ func (s *writeStmts) prepare(c *sqlite3.Conn) error {
 }
 
 func (s *writeStmts) close() {
-	for _, stmt := range []*sqlite3.Stmt{s.insert, s.stored, s.moveState, s.commits, s.count} {
+	for _, stmt := range []*sqlite3.Stmt{s.insert, s.stored, s.moveState, s.commits, s.count, s.event} {
 		stmt.Close()
 	}
 }
@@ -63,6 +65,7 @@ func (e *Engine) Insert(ctx context.Context, batch []store.Create) ([]store.Outc
 		return nil, err
 	}
 	outcomes := make([]store.Outcome, len(batch))
+	events := false
 	err := e.write(ctx, func() (err error) {
 		e.order = store.OrderByID(e.order[:0], batch) // so that the pages of the table are visited in order
 		for _, i := range e.order {
@@ -70,11 +73,17 @@ func (e *Engine) Insert(ctx context.Context, batch []store.Create) ([]store.Outc
 				return err
 			}
 		}
-		if e.added.plants > 0 {
-			return e.checkWritable()
+		if e.added.plants == 0 {
+			return nil
 		}
-		return nil
+		if events, err = e.checkBatch(); err == nil && events {
+			err = e.writeEvents(batch, outcomes)
+		}
+		return err
 	})
+	if err == nil && events {
+		e.signalEvents()
+	}
 	if err == nil && !slices.ContainsFunc(outcomes, store.Outcome.Created) {
 		// The transaction wrote nothing, so SQLite synced nothing, but the replayed
 		// plants must be durable.

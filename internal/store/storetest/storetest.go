@@ -13,6 +13,7 @@ import (
 	"plantstore/internal/move"
 	"plantstore/internal/plant"
 	"plantstore/internal/store"
+	"plantstore/internal/webhook"
 )
 
 // Store is a store that several engines can open, in turn or at the same time.
@@ -30,6 +31,7 @@ type Engine interface {
 	store.Engine
 	move.Source
 	move.Destination
+	webhook.Outbox
 
 	// Interrupted reports whether a move left a capture, and no longer runs.
 	Interrupted(ctx context.Context) (bool, error)
@@ -71,6 +73,17 @@ func Run(t *testing.T, newStore func(t testing.TB) Store) {
 		{"audit/several engines at once", testAuditRace},
 		{"audit/prune", testPruneAudit},
 		{"audit/tampering", testTampering},
+		{"outbox/events", testEvents},
+		{"outbox/events of other engines", testEventsOfOthers},
+		{"outbox/many events", testManyEvents},
+		{"outbox/large events", testLargeEvents},
+		{"outbox/settlements", testSettlements},
+		{"outbox/lease", testLease},
+		{"outbox/several engines at once", testClaimRace},
+		{"outbox/webhooks", testSetWebhooks},
+		{"outbox/dead letters", testDeadLetters},
+		{"outbox/expire", testExpire},
+		{"outbox/read-only", testOutboxReadOnly},
 		{"move/plants", testPlants},
 		{"move/tokens", testPutTokens},
 		{"move/audit", testPutAudit},

@@ -1,0 +1,196 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"plantstore/internal/audit"
+	"plantstore/internal/store"
+	"plantstore/internal/webhook"
+)
+
+// webhookSettings are the settings of the webhooks of a server.
+type webhookSettings struct {
+	urls         list
+	secretFile   text
+	allowPrivate toggle
+	timeout      timeout
+	concurrency  count
+	rate         count
+	giveUp       timeout
+	keep         timeout
+
+	secrets []webhook.Secret // set by check
+}
+
+// webhookSecretVariable has the secrets of the webhooks. It is not a setting, because other users can read the command
+// line, and config prints settings.
+const webhookSecretVariable = environPrefix + "WEBHOOK_SECRET"
+
+func (w *webhookSettings) rows() []setting {
+	return []setting{
+		{
+			"webhook-url", w.urls.of(func(string) error { return nil }), "", "1.0.0",
+			"`URLs` that receive an event for each created plant; empty: none",
+			"At most 16 https URLs. The server that started last sets the URLs of its store, also if it has none: " +
+				"give all servers of a store the same ones. See [webhooks](webhooks.md).",
+		},
+		{
+			"webhook-secret-file", &w.secretFile, "", "1.0.0", "`file` with the secret that signs the events",
+			"The secret is `whsec_` and 24 to 64 random bytes in base64. During a rotation the file has two, and both sign. " +
+				"The variable `" + webhookSecretVariable + "` can have the secrets instead.",
+		},
+		{
+			"webhook-allow-private", &w.allowPrivate, "", "1.0.0", "deliver also to private addresses and over http",
+			"Without it, the server connects to public addresses only, also if a name has another one. Set it for " +
+				"receivers in your own network.",
+		},
+		{"webhook-timeout", &w.timeout, "10s", "1.0.0", "`time` for an attempt to deliver an event", "At most 5m."},
+		{
+			"webhook-concurrency", w.concurrency.between(1, 256), "16", "1.0.0",
+			"number of `attempts` to one URL at the same time", "",
+		},
+		{
+			"webhook-rate", w.rate.between(1, 1<<20), "500", "1.0.0", "number of `attempts` a second, to all URLs",
+			"Events that are created faster wait in the store.",
+		},
+		{
+			"webhook-give-up", &w.giveUp, "3d", "1.0.0", "`age` at which an undelivered event becomes a dead letter",
+			"See [dead letters](webhooks.md#dead-letters).",
+		},
+		{"webhook-keep", &w.keep, "30d", "1.0.0", "`age` at which the server removes a dead letter", ""},
+	}
+}
+
+// check returns a usage error for unusable settings. It reads the secrets.
+func (w *webhookSettings) check(p *program, s *settings) error {
+	if len(w.urls.items) == 0 {
+		for _, row := range w.rows()[1:] {
+			if value := row.value.String(); value != row.initial && !(row.initial == "" && value == "false") {
+				return s.fault(row.name, "it has no effect without a URL; set webhook-url")
+			}
+		}
+		return nil
+	}
+	if err := w.checkURLs(); err != nil {
+		return s.fault("webhook-url", "%w", err)
+	}
+	const timeoutMax = 5 * time.Minute
+	if time.Duration(w.timeout) > timeoutMax {
+		return s.fault("webhook-timeout", "%s is out of range; use at most %s", &w.timeout, timeoutMax)
+	}
+	text, fromVariable := p.environ[webhookSecretVariable]
+	switch {
+	case w.secretFile == "" && !fromVariable:
+		return s.fault("webhook-url", "the secret that signs the events is missing; set webhook-secret-file or %s",
+			webhookSecretVariable)
+	case w.secretFile != "" && fromVariable:
+		return s.fault("webhook-secret-file", "the variable %s has the secret, too; unset one of them", webhookSecretVariable)
+	case fromVariable:
+		secrets, err := webhook.ParseSecrets(text)
+		w.secrets = secrets
+		if err != nil {
+			return usagef("%s: %w", webhookSecretVariable, err)
+		}
+		return nil
+	}
+	if err := w.readSecrets(string(w.secretFile)); err != nil {
+		return s.fault("webhook-secret-file", "%w", err)
+	}
+	return nil
+}
+
+// checkURLs returns an error for a URL that cannot be that of a webhook. The messages have no URL with a query, which
+// may be a secret.
+func (w *webhookSettings) checkURLs() error {
+	urls := w.urls.items
+	if len(urls) > webhook.URLsMax {
+		return fmt.Errorf("there are %d URLs; use at most %d", len(urls), webhook.URLsMax)
+	}
+	for i, url := range urls {
+		address := store.Webhook{URL: url}.Address()
+		if err := webhook.CheckURL(url, bool(w.allowPrivate)); err != nil {
+			return fmt.Errorf("%q: %w", address, err)
+		}
+		if slices.ContainsFunc(urls[:i], func(u string) bool { return store.Webhook{URL: u}.Address() == address }) {
+			return fmt.Errorf("%q is there twice; URLs must differ before a question mark", address)
+		}
+	}
+	return nil
+}
+
+// readSecrets reads a file that only its owner and group can read.
+func (w *webhookSettings) readSecrets(path string) error {
+	const bytesMax = 1 << 10
+	if strings.HasPrefix(path, webhook.SecretPrefix) {
+		return errors.New("it is a secret; write the secret into a file and name the file")
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o007 != 0 {
+		return fmt.Errorf("other users can read %s (mode %04o); run chmod 600 on it", path, info.Mode().Perm())
+	}
+	text, err := io.ReadAll(io.LimitReader(f, bytesMax))
+	if err == nil {
+		w.secrets, err = webhook.ParseSecrets(string(text))
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
+
+// eventSender delivers events; the zero value delivers none.
+type eventSender struct{ *webhook.Sender }
+
+// openWebhooks makes the URLs of the settings the webhooks of the store. The caller calls close.
+func (s *settings) openWebhooks(
+	ctx context.Context, outbox webhook.Outbox, by audit.Origin, log *slog.Logger, metrics prometheus.Registerer,
+) (eventSender, error) {
+	w := &s.webhook
+	if len(w.urls.items) == 0 {
+		removed, err := webhook.Off(ctx, outbox, by)
+		if removed > 0 {
+			log.Warn("webhooks are off: new plants have no events any more", "removed", removed)
+		}
+		return eventSender{}, err
+	}
+	sender, err := webhook.New(ctx, webhook.Config{
+		Outbox: outbox, URLs: w.urls.items, Secrets: w.secrets, AllowPrivate: bool(w.allowPrivate),
+		Timeout: time.Duration(w.timeout), Concurrency: w.concurrency.n, Rate: w.rate.n,
+		GiveUp: time.Duration(w.giveUp), Keep: time.Duration(w.keep),
+		UserAgent: "plantstore/" + version, By: by, Log: log, Metrics: metrics,
+	})
+	return eventSender{sender}, err
+}
+
+func (e eventSender) start() {
+	if e.Sender != nil {
+		e.Start()
+	}
+}
+
+// retire ends the claims; close waits for the running attempts.
+func (e eventSender) retire() {
+	if e.Sender != nil {
+		e.Retire()
+	}
+}
+
+func (e eventSender) close() {
+	if e.Sender != nil {
+		e.Close()
+	}
+}

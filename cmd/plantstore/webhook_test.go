@@ -1,0 +1,120 @@
+package main
+
+import (
+	"bytes"
+	"encoding/base64"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// webhookSecret is the secret of the webhooks of tests.
+var webhookSecret = "whsec_" + base64.StdEncoding.EncodeToString([]byte(strings.Repeat("k", 24)))
+
+// webhookSecretFile returns a file with webhookSecret.
+func webhookSecretFile(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "webhook.secret")
+	writeFileText(t, path, webhookSecret+"\n")
+	return path
+}
+
+// TestWebhooks creates plants by import, beside the server and while it is away. The receiver gets each of them.
+func TestWebhooks(t *testing.T) {
+	t.Parallel()
+	got := make(chan string, 10)
+	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		got <- string(body)
+	}))
+	t.Cleanup(receiver.Close)
+	for name, db := range map[string]string{"file": filepath.Join(t.TempDir(), "a.db"), "PostgreSQL": database(t)} {
+		flags := []string{
+			"--webhook-url", receiver.URL, "--webhook-secret-file", webhookSecretFile(t), "--webhook-allow-private",
+		}
+		s := startServer(t, db, flags...)
+		importPlants(t, db, `{"id":1,"name":"Acer"}`)
+		s.stop(t)
+		importPlants(t, db, `{"id":2,"name":"Oak"}`)
+		startServer(t, db, flags...).stop(t)
+		startServer(t, db, flags...)
+		bodies := []string{<-got, <-got}
+		slices.Sort(bodies)
+		if want := []string{`{"id":1,"name":"Acer"}`, `{"id":2,"name":"Oak"}`}; !slices.Equal(bodies, want) {
+			t.Errorf("%s: got %v", name, bodies)
+		}
+	}
+}
+
+func importPlants(t *testing.T, db, text string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "plants.jsonl")
+	writeFileText(t, path, text)
+	plantstore(t, "import", path, "--db", db)
+}
+
+// TestWebhookSettings shows the usage errors of the settings. None has a secret.
+func TestWebhookSettings(t *testing.T) {
+	t.Parallel()
+	file := webhookSecretFile(t)
+	bad, open := filepath.Join(t.TempDir(), "bad"), filepath.Join(t.TempDir(), "open")
+	writeFileText(t, bad, "whsec_c2hvcnQ=\n")
+	writeFileText(t, open, webhookSecret)
+	if err := os.Chmod(open, 0o604); err != nil {
+		t.Fatal(err)
+	}
+	url := []string{"--webhook-url", "https://plants.example/?key=secret", "--webhook-secret-file", file}
+	for _, row := range []struct {
+		args    []string
+		environ []string
+		want    string
+	}{
+		{url[:2], nil, "webhook-url (--webhook-url): the secret that signs the events is missing; " +
+			"set webhook-secret-file or PLANTSTORE_WEBHOOK_SECRET"},
+		{url, []string{"PLANTSTORE_WEBHOOK_SECRET=" + webhookSecret}, "webhook-secret-file (--webhook-secret-file): " +
+			"the variable PLANTSTORE_WEBHOOK_SECRET has the secret, too; unset one of them"},
+		{url[:2], []string{"PLANTSTORE_WEBHOOK_SECRET=" + webhookSecret + "x"}, "PLANTSTORE_WEBHOOK_SECRET: " +
+			"secret 1 is not base64 after whsec_"},
+		{[]string{"--webhook-rate", "7"}, nil, "webhook-rate (--webhook-rate): " +
+			"it has no effect without a URL; set webhook-url"},
+		{
+			[]string{"--webhook-allow-private"},
+			nil,
+			"webhook-allow-private (--webhook-allow-private): it has no effect without a URL; set webhook-url",
+		},
+		{append(url[2:], "--webhook-url", "http://plants.example/?key=secret"), nil, "webhook-url (--webhook-url): " +
+			`"http://plants.example/": it has no TLS; use https, or set webhook-allow-private ` +
+			"for a receiver in your own network"},
+		{append(url, "--webhook-url", "https://plants.example/?key=other"), nil, "webhook-url (--webhook-url): " +
+			`"https://plants.example/" is there twice; URLs must differ before a question mark`},
+		{
+			append(url, "--webhook-timeout", "6m"), nil,
+			"webhook-timeout (--webhook-timeout): 6m is out of range; use at most 5m0s",
+		},
+		{
+			append(url[:2:2], "--webhook-secret-file", bad), nil,
+			"webhook-secret-file (--webhook-secret-file): " + bad + ": secret 1 has 5 bytes; want 24 to 64",
+		},
+		{append(url[:2:2], "--webhook-secret-file", open), nil, "webhook-secret-file (--webhook-secret-file): " +
+			"other users can read " + open + " (mode 0604); run chmod 600 on it"},
+		{append(url[:2:2], "--webhook-secret-file", webhookSecret), nil, "webhook-secret-file (--webhook-secret-file): " +
+			"it is a secret; write the secret into a file and name the file"},
+		{append(url[:2:2], "--webhook-secret-file", bad+"x"), nil, "webhook-secret-file (--webhook-secret-file): " +
+			"open " + bad + "x: no such file or directory"},
+	} {
+		var out, stderr bytes.Buffer
+		args := append([]string{"serve", "--db", filepath.Join(t.TempDir(), "a.db")}, row.args...)
+		code := run(t.Context(), args, row.environ, nil, &out, &stderr)
+		if want := "plantstore: " + row.want + "\n"; code != exitUsage || stderr.String() != want {
+			t.Errorf("%q:\ngot  %d %swant %d %s", row.args, code, &stderr, exitUsage, want)
+		}
+	}
+}

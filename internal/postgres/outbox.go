@@ -1,0 +1,349 @@
+package postgres
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"plantstore/internal/audit"
+	"plantstore/internal/store"
+)
+
+// This file implements webhook.Outbox, except for the dead letters.
+
+// schemaWebhooks is the first schema with webhooks.
+const schemaWebhooks = 7
+
+// webhookState is the column plantstore.webhooks as the engine read it last. Reading it
+// for each batch would cost a round trip.
+type webhookState struct {
+	events atomic.Bool
+	readAt atomic.Int64 // nanoseconds since 1970
+}
+
+func (s *webhookState) set(events bool) {
+	s.events.Store(events)
+	s.readAt.Store(time.Now().UnixNano())
+}
+
+// webhooksMaxAge is the age from which on a batch reads plantstore.webhooks. The polls of
+// a server are more frequent.
+const webhooksMaxAge = time.Second
+
+// writesEvents reports whether a batch writes events. A store that a move fills has the
+// events of the other store.
+func (e *Engine) writesEvents(ctx context.Context, c *pgxpool.Conn) (bool, error) {
+	if time.Now().UnixNano()-e.webhooks.readAt.Load() > webhooksMaxAge.Nanoseconds() {
+		var events bool
+		err := c.QueryRow(ctx, "SELECT coalesce(webhooks, FALSE) FROM plantstore").Scan(&events)
+		if err != nil {
+			return false, err
+		}
+		e.webhooks.set(events)
+	}
+	if !e.webhooks.events.Load() {
+		return false, nil
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.ownMoveState == "", nil
+}
+
+// EventsWritten implements webhook.Outbox.
+func (e *Engine) EventsWritten() <-chan struct{} { return e.events }
+
+func (e *Engine) signalEvents() {
+	select {
+	case e.events <- struct{}{}:
+	default: // the receiver has not received the last signal yet
+	}
+}
+
+// Webhooks implements webhook.Outbox.
+func (e *Engine) Webhooks(ctx context.Context) ([]store.Webhook, error) {
+	all, err := webhooks(ctx, e.pool)
+	return all, classify(err)
+}
+
+func webhooks(ctx context.Context, q querier) ([]store.Webhook, error) {
+	rows, _ := q.Query(ctx, "SELECT id, url, active FROM plantstore_webhooks ORDER BY id") // CollectRows returns the error
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[store.Webhook])
+}
+
+// SetWebhooks implements webhook.Outbox.
+func (e *Engine) SetWebhooks(ctx context.Context, urls []string, by audit.Origin) ([]store.Webhook, error) {
+	all, err := e.Webhooks(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if added, removed := store.ChangeWebhooks(all, urls); len(added)+len(removed) == 0 {
+		return all, nil // without a write: a server must be able to start on a full disk
+	}
+	err = e.transact(ctx, func(tx pgx.Tx) error {
+		if err := e.checkWritable(ctx, tx); err != nil {
+			return err
+		}
+		if all, err = webhooks(ctx, tx); err != nil {
+			return err
+		}
+		added, removed := store.ChangeWebhooks(all, urls)
+		if err := changeWebhooks(ctx, tx, added, removed); err != nil {
+			return err
+		}
+		all, err = webhooks(ctx, tx)
+		if err != nil || len(added)+len(removed) == 0 {
+			return err
+		}
+		return appendAudit(ctx, tx, store.WebhooksChanged(added, removed, by))
+	})
+	if err == nil {
+		e.webhooks.set(len(urls) > 0)
+	}
+	return all, err
+}
+
+// changeWebhooks changes the active webhooks. Its caller has locked the row of plantstore.
+func changeWebhooks(ctx context.Context, tx pgx.Tx, added, removed []string) error {
+	for _, url := range added {
+		if _, err := tx.Exec(ctx, "INSERT INTO plantstore_webhooks (id, url, active) "+
+			"SELECT coalesce(max(id), 0) + 1, $1, TRUE FROM plantstore_webhooks "+
+			"ON CONFLICT (url) DO UPDATE SET active = TRUE", url); err != nil {
+			return err
+		}
+	}
+	for _, url := range removed {
+		if _, err := tx.Exec(ctx, "UPDATE plantstore_webhooks SET active = FALSE WHERE url = $1", url); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, "UPDATE plantstore_deliveries SET due_at = NULL, dead_at = current_timestamp, reason = $2 "+
+			"WHERE due_at IS NOT NULL AND webhook IN (SELECT id FROM plantstore_webhooks WHERE url = $1)",
+			url, store.ReasonRemoved); err != nil {
+			return err
+		}
+	}
+	_, err := tx.Exec(ctx,
+		"UPDATE plantstore SET webhooks = (SELECT coalesce(bool_or(active), FALSE) FROM plantstore_webhooks)")
+	return err
+}
+
+// TakeDeliveries implements webhook.Outbox.
+func (e *Engine) TakeDeliveries(
+	ctx context.Context, settled []store.Settlement, claim store.Claim,
+) (taken []store.Delivery, err error) {
+	err = e.changeOutbox(ctx, func(tx pgx.Tx, now time.Time) error {
+		if err := settle(ctx, tx, settled, now); err != nil {
+			return err
+		}
+		c := claimer{tx: tx, now: now, lease: now.Add(claim.Lease), most: claim.Remaining()}
+		if err := c.claim(ctx); err != nil {
+			return err
+		}
+		taken = c.taken
+		return nil
+	})
+	return taken, err
+}
+
+// changeOutbox runs a change in a transaction, unless a move makes the store read-only. A
+// move waits for such transactions, and they do not wait for each other. now is the time
+// of the database, which all servers share.
+func (e *Engine) changeOutbox(ctx context.Context, change func(tx pgx.Tx, now time.Time) error) error {
+	return classify(pgx.BeginFunc(ctx, e.pool, func(tx pgx.Tx) error {
+		var held string
+		var now time.Time
+		if err := tx.QueryRow(ctx, "SELECT coalesce(held, ''), current_timestamp FROM plantstore FOR KEY SHARE").
+			Scan(&held, &now); err != nil {
+			return err
+		}
+		if err := store.ParseMoveState(held).Err(); err != nil {
+			return err
+		}
+		return change(tx, now)
+	}))
+}
+
+// settle stores the results of deliveries. A failure counts only if the claim has not
+// ended.
+func settle(ctx context.Context, tx pgx.Tx, settled []store.Settlement, now time.Time) error {
+	var done, failed settlements
+	for _, s := range settled {
+		if s.Done {
+			done.add(s, now)
+		} else {
+			failed.add(s, now)
+		}
+	}
+	if len(done.plants) > 0 {
+		_, err := tx.Exec(ctx, "DELETE FROM plantstore_deliveries WHERE (webhook, plant) IN "+
+			"(SELECT webhook, plant FROM unnest($1::bigint[], $2::bigint[]) AS done (webhook, plant))",
+			done.webhooks, done.plants)
+		if err != nil {
+			return err
+		}
+	}
+	if len(failed.plants) == 0 {
+		return nil
+	}
+	_, err := tx.Exec(ctx, `UPDATE plantstore_deliveries AS d
+		SET due_at = f.due_at, dead_at = f.dead_at, attempts = f.attempts, reason = f.reason
+		FROM unnest($1::bigint[], $2::bigint[], $3::timestamptz[], $4::timestamptz[], $5::timestamptz[], $6::bigint[],
+			$7::text[]) AS f (webhook, plant, lease, due_at, dead_at, attempts, reason)
+		WHERE d.webhook = f.webhook AND d.plant = f.plant AND d.due_at = f.lease`,
+		failed.webhooks, failed.plants, failed.leases, failed.due, failed.dead, failed.attempts, failed.reasons)
+	return err
+}
+
+// settlements has a column in each slice.
+type settlements struct {
+	webhooks, plants, attempts []int64
+	leases                     []time.Time
+	due, dead                  []*time.Time
+	reasons                    []*string
+}
+
+func (c *settlements) add(s store.Settlement, now time.Time) {
+	due, dead := s.Times(now)
+	c.webhooks, c.plants = append(c.webhooks, s.Webhook), append(c.plants, s.Plant)
+	c.attempts, c.leases = append(c.attempts, int64(s.Attempts)), append(c.leases, s.Lease)
+	c.due, c.dead = append(c.due, nullTime(due)), append(c.dead, nullTime(dead))
+	c.reasons = append(c.reasons, nullText(s.Reason))
+}
+
+// claimer claims deliveries in a transaction.
+type claimer struct {
+	tx         pgx.Tx
+	now, lease time.Time
+	most       map[int64]int // that remain to claim, by webhook
+	bytes      int           // of the texts of taken
+	taken      []store.Delivery
+}
+
+// claim claims deliveries that are due. If there are fewer than the claim allows, it takes
+// events from the outbox.
+func (c *claimer) claim(ctx context.Context) error {
+	if err := c.claimAll(ctx); err != nil {
+		return err
+	}
+	missing := 0
+	for _, most := range c.most {
+		missing = max(missing, most)
+	}
+	if missing == 0 || c.bytes > store.PlantsBytes {
+		return nil
+	}
+	if n, err := fanOut(ctx, c.tx, missing, c.now); err != nil || n == 0 {
+		return err
+	}
+	return c.claimAll(ctx)
+}
+
+// fanOut replaces the oldest events of the outbox by deliveries to every active webhook.
+// It returns the number of the deliveries.
+func fanOut(ctx context.Context, tx pgx.Tx, most int, now time.Time) (int64, error) {
+	tag, err := tx.Exec(ctx, `WITH events AS (
+		DELETE FROM plantstore_outbox WHERE (created_at, plant) IN (
+			SELECT created_at, plant FROM plantstore_outbox WHERE EXISTS (SELECT 1 FROM plantstore_webhooks WHERE active)
+			ORDER BY created_at, plant LIMIT $1 FOR UPDATE SKIP LOCKED)
+		RETURNING created_at, plant)
+		INSERT INTO plantstore_deliveries (webhook, plant, since, due_at, attempts)
+		SELECT id, plant, created_at, $2, 0 FROM events CROSS JOIN plantstore_webhooks WHERE active
+		ON CONFLICT (webhook, plant) DO NOTHING`, most, now)
+	return tag.RowsAffected(), err
+}
+
+func (c *claimer) claimAll(ctx context.Context) error {
+	for webhook, most := range c.most {
+		if most == 0 {
+			continue
+		}
+		n, err := c.claimFor(ctx, webhook, most)
+		if err != nil {
+			return err
+		}
+		c.most[webhook] -= n
+	}
+	return nil
+}
+
+// claimFor claims deliveries to a webhook until the texts of all claims exceed
+// store.PlantsBytes.
+func (c *claimer) claimFor(ctx context.Context, webhook int64, most int) (claimed int, err error) {
+	rows, _ := c.tx.Query(ctx, "SELECT plant, since, attempts FROM plantstore_deliveries "+
+		"WHERE webhook = $1 AND due_at <= $2 ORDER BY due_at LIMIT $3 FOR UPDATE SKIP LOCKED",
+		webhook, c.now, most) // CollectRows returns the error
+	due, err := pgx.CollectRows(rows, func(r pgx.CollectableRow) (d store.Delivery, err error) {
+		d.Webhook, d.Lease = webhook, c.lease
+		err = r.Scan(&d.Plant.ID, &d.Since, &d.Attempts)
+		return d, err
+	})
+	if err != nil || len(due) == 0 {
+		return 0, err
+	}
+	found, err := c.plants(ctx, due)
+	if err != nil {
+		return 0, err
+	}
+	var ids []int64
+	for _, d := range due {
+		r, ok := found[d.Plant.ID]
+		if !ok { // beyond the limit, or another program has removed the plant
+			continue
+		}
+		d.Plant, d.CreatedAt = r.NewPlant, r.CreatedAt
+		c.bytes += d.Plant.Bytes()
+		c.taken, ids = append(c.taken, d), append(ids, d.Plant.ID)
+	}
+	_, err = c.tx.Exec(ctx, "UPDATE plantstore_deliveries SET due_at = $1 WHERE webhook = $2 AND plant = ANY($3)",
+		c.lease, webhook, ids)
+	return len(ids), err
+}
+
+// plants returns the plants of deliveries, by id, until their texts exceed the limit.
+func (c *claimer) plants(ctx context.Context, due []store.Delivery) (map[int64]store.Row, error) {
+	ids := make([]int64, len(due))
+	for i, d := range due {
+		ids[i] = d.Plant.ID
+	}
+	rows, err := c.tx.Query(ctx, "SELECT "+rowColumns+" FROM plants WHERE id = ANY($1) ORDER BY id", ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	found := map[int64]store.Row{}
+	for bytes := c.bytes; bytes <= store.PlantsBytes && rows.Next(); {
+		r, err := scanRow(rows)
+		if err != nil {
+			return nil, err
+		}
+		bytes += r.Bytes()
+		found[r.ID] = r
+	}
+	rows.Close() // reads the remaining rows, which may end with an error
+	return found, rows.Err()
+}
+
+// OutboxTotals implements webhook.Outbox.
+func (e *Engine) OutboxTotals(ctx context.Context) (map[int64]store.OutboxTotals, error) {
+	rows, _ := e.pool.Query(ctx, `SELECT id, active,
+		(SELECT count(plant) FROM plantstore_outbox),
+		(SELECT created_at FROM plantstore_outbox ORDER BY created_at LIMIT 1),
+		count(due_at), min(CASE WHEN due_at IS NOT NULL THEN since END), count(dead_at)
+		FROM plantstore_webhooks LEFT JOIN plantstore_deliveries ON webhook = id GROUP BY id`) // ForEachRow returns the error
+	totals := map[int64]store.OutboxTotals{}
+	var id, events int64
+	var active bool
+	var oldestEvent, oldest *time.Time
+	var t store.OutboxTotals
+	_, err := pgx.ForEachRow(rows, []any{&id, &active, &events, &oldestEvent, &t.Pending, &oldest, &t.Dead}, func() error {
+		t.Oldest = timeOf(oldest)
+		if active {
+			t = t.WithOutbox(events, timeOf(oldestEvent))
+		}
+		totals[id] = t
+		return nil
+	})
+	return totals, classify(err)
+}

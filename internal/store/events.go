@@ -1,0 +1,174 @@
+package store
+
+import (
+	"maps"
+	"strconv"
+	"strings"
+	"time"
+
+	"plantstore/internal/audit"
+	"plantstore/internal/plant"
+)
+
+// Webhook is an address that receives an event for each created plant. An engine writes
+// events in the transactions that create the plants, while the store has an active webhook.
+type Webhook struct {
+	ID     int64 // never used for another address
+	URL    string
+	Active bool // new events are for it
+}
+
+// Address returns the URL for logs and lists: without its query, which may have a secret.
+func (w Webhook) Address() string { return address(w.URL) }
+
+func address(url string) string {
+	before, _, _ := strings.Cut(url, "?")
+	return before
+}
+
+// Delivery is a claimed delivery of an event to a webhook.
+type Delivery struct {
+	Webhook   int64 // Webhook.ID
+	Plant     plant.NewPlant
+	CreatedAt time.Time // of the plant
+	Since     time.Time // creation of the plant, or the last RetryDead
+	Attempts  int       // attempts that have failed
+	Lease     time.Time // end of the claim, by the clock of the engine
+}
+
+// Claim selects deliveries for TakeDeliveries.
+type Claim struct {
+	Most  map[int64]int // most deliveries by Webhook.ID
+	Lease time.Duration // for which no other call returns the deliveries; whole microseconds
+}
+
+// Settlement is the result of a claimed delivery. Its zero value, with the fields that
+// identify the delivery, releases the claim: the delivery is due again at once.
+type Settlement struct {
+	Webhook  int64     // of the Delivery
+	Plant    int64     // id of the plant
+	Lease    time.Time // of the Delivery
+	Done     bool      // the event was delivered; the other fields have no effect
+	Dead     bool      // the delivery becomes a dead letter
+	Attempts int       // attempts that have failed
+	Wait     time.Duration
+	Reason   string // of the last failure
+}
+
+// OutboxTotals counts the deliveries of a webhook.
+type OutboxTotals struct {
+	Pending int64     // events that were not delivered, without dead letters
+	Oldest  time.Time // the least Delivery.Since of them; the zero value for none
+	Dead    int64     // dead letters
+}
+
+// DeadLetter is a delivery that the store does not attempt any more.
+type DeadLetter struct {
+	Webhook  int64
+	URL      string
+	Plant    int64     // id of the plant
+	Since    time.Time // of the Delivery
+	DeadAt   time.Time
+	Attempts int
+	Reason   string
+}
+
+// DeadSelector selects dead letters. The zero value selects all.
+type DeadSelector struct {
+	Webhook int64  // Webhook.ID; 0: of every webhook
+	Plant   *int64 // id of the plant; nil: of every plant
+}
+
+// DeadPage selects a page of dead letters, in the order of webhook and plant.
+type DeadPage struct {
+	Webhook int64 // the webhook of the last dead letter of the page before; 0 for the first page
+	Plant   int64 // its plant
+	Limit   int   // at least 1
+}
+
+// DeadBatch is the most dead letters that one call of RetryDead, DropDead or
+// ExpireDeliveries changes, so that no transaction is long.
+const DeadBatch = 5000
+
+// Expiry selects deliveries for ExpireDeliveries.
+type Expiry struct {
+	PendingBefore time.Time // deliveries that are due and have an earlier Since become dead letters
+	DeadBefore    time.Time // earlier dead letters are removed
+	Reason        string    // of the new dead letters
+}
+
+// Expired counts the deliveries of ExpireDeliveries.
+type Expired struct{ Dead, Removed int64 }
+
+// WebhooksChanged returns the event of a change of the active webhooks.
+func WebhooksChanged(added, removed []string, by audit.Origin) audit.Event {
+	list := func(urls []string) string {
+		addresses := make([]string, len(urls))
+		for i, url := range urls {
+			addresses[i] = address(url)
+		}
+		return strings.Join(addresses, " ")
+	}
+	return audit.Event{Time: time.Now(), Action: audit.WebhookChange, Origin: by, Details: []audit.Detail{
+		{Key: "added", Value: list(added)}, {Key: "removed", Value: list(removed)},
+	}}
+}
+
+// DeadLettersChanged returns the event of a RetryDead or a DropDead.
+func DeadLettersChanged(action audit.Action, s DeadSelector, n int64, by audit.Origin) audit.Event {
+	details := []audit.Detail{{Key: "dead_letters", Value: strconv.FormatInt(n, 10)}}
+	if s.Webhook != 0 {
+		details = append(details, audit.Detail{Key: "webhook_id", Value: strconv.FormatInt(s.Webhook, 10)})
+	}
+	if s.Plant != nil {
+		details = append(details, audit.Detail{Key: "plant_id", Value: strconv.FormatInt(*s.Plant, 10)})
+	}
+	return audit.Event{Time: time.Now(), Action: action, Origin: by, Details: details}
+}
+
+// ChangeWebhooks compares the webhooks of a store with the URLs of its active ones.
+func ChangeWebhooks(stored []Webhook, urls []string) (added, removed []string) {
+	active := map[string]bool{}
+	for _, w := range stored {
+		if w.Active {
+			active[w.URL] = true
+		}
+	}
+	for _, url := range urls {
+		if !active[url] {
+			added = append(added, url)
+		}
+		delete(active, url)
+	}
+	for _, w := range stored {
+		if active[w.URL] {
+			removed = append(removed, w.URL)
+		}
+	}
+	return added, removed
+}
+
+// ReasonRemoved is the reason of a dead letter whose webhook is not active any more.
+const ReasonRemoved = "the address was removed from the settings"
+
+// Remaining returns a copy of Most.
+func (c Claim) Remaining() map[int64]int { return maps.Clone(c.Most) }
+
+// Times returns the columns of an unsuccessful settlement at a time: the next attempt, and
+// the time of the dead letter. One of them is the zero value.
+func (s Settlement) Times(now time.Time) (dueAt, deadAt time.Time) {
+	if s.Dead {
+		return time.Time{}, now
+	}
+	return now.Add(s.Wait), time.Time{}
+}
+
+// WithOutbox adds events of the outbox, with the time of the oldest one, to the totals of an
+// active webhook.
+func (t OutboxTotals) WithOutbox(events int64, oldest time.Time) OutboxTotals {
+	t.Pending += events
+	if t.Oldest.IsZero() || !oldest.IsZero() && oldest.Before(t.Oldest) {
+		t.Oldest = oldest
+	}
+	return t
+}

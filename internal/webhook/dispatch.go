@@ -1,0 +1,193 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"plantstore/internal/store"
+)
+
+const (
+	roundPause = 100 * time.Millisecond // between two rounds, so that a busy outbox costs few transactions
+	pollEvery  = time.Second            // for deliveries that became due, and events of other processes
+
+	roundTimeMax = 10 * time.Second
+	closeTimeMax = 2 * time.Second // for running attempts, and then for their results
+	leaseMargin  = 5 * time.Second
+)
+
+// dispatcher claims deliveries in rounds, starts their attempts, and stores the results.
+type dispatcher struct {
+	*Sender
+
+	inFlight map[deliveryKey]bool // claimed deliveries without a stored result
+	settled  []store.Settlement   // results to store
+	attempts int                  // that run
+	tokens   float64              // attempts that Config.Rate allows now
+	last     time.Time            // start of the last round
+	woken    bool                 // there may be new events
+	failing  bool                 // the last round failed
+	turn     int                  // receiver that claims first
+}
+
+type deliveryKey struct{ webhook, plant int64 }
+
+func (d *dispatcher) run() {
+	d.inFlight = map[deliveryKey]bool{}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-d.stop:
+			d.finish()
+			return
+		case r := <-d.results:
+			d.collect(r)
+		case <-d.config.Outbox.EventsWritten():
+			d.woken = true
+		case <-timer.C:
+		}
+		d.collectAll()
+		now := time.Now()
+		if !now.Before(d.due()) {
+			d.round(now)
+		}
+		timer.Reset(time.Until(d.due()))
+	}
+}
+
+// due returns the time of the next round.
+func (d *dispatcher) due() time.Time {
+	if d.failing || !d.woken && len(d.settled) == 0 {
+		return d.last.Add(pollEvery)
+	}
+	return d.last.Add(roundPause)
+}
+
+// round stores the results, and claims deliveries and starts their attempts.
+func (d *dispatcher) round(now time.Time) {
+	claim := store.Claim{Most: d.claims(now), Lease: d.lease()}
+	d.last, d.woken = now, false
+	taken, ok := d.take(claim, roundTimeMax)
+	if !ok {
+		return
+	}
+	deadline := now.Add(claim.Lease - leaseMargin)
+	for _, delivery := range taken {
+		key := deliveryKey{delivery.Webhook, delivery.Plant.ID}
+		r := d.byID[delivery.Webhook]
+		if d.inFlight[key] { // the clock of the engine was set forward
+			continue
+		}
+		d.inFlight[key] = true
+		d.attempts++
+		r.claimed++
+		d.running.Go(func() { d.results <- d.attempt(r, delivery, deadline) }) // ends with its timeout or sending
+	}
+	d.tokens -= float64(len(taken))
+	d.woken = len(taken) > 0 || d.tokens < 1 // there may be more
+}
+
+// lease is long enough for the attempts that wait for a free slot, and for one attempt.
+func (d *dispatcher) lease() time.Duration {
+	return (claimsEach+1)*d.config.Timeout + leaseMargin
+}
+
+// claims returns the most deliveries to claim for each webhook.
+func (d *dispatcher) claims(now time.Time) map[int64]int {
+	const burst = 4 * roundPause
+	rate := float64(d.config.Rate)
+	d.tokens = min(d.tokens+rate*now.Sub(d.last).Seconds(), max(1, rate*burst.Seconds()))
+	budget := max(0, int(d.tokens))
+	most := map[int64]int{}
+	d.turn++
+	for i := range d.receivers {
+		r := d.receivers[(d.turn+i)%len(d.receivers)]
+		n := min(budget, r.room(now, d.config.Concurrency*claimsEach))
+		if n > 0 {
+			most[r.webhook.ID] = n
+			budget -= n
+		}
+	}
+	return most
+}
+
+// take stores the results and claims deliveries. After an error it keeps the results.
+func (d *dispatcher) take(claim store.Claim, within time.Duration) (taken []store.Delivery, ok bool) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(d.sending), within)
+	defer cancel()
+	taken, err := d.config.Outbox.TakeDeliveries(ctx, d.settled, claim)
+	if err != nil {
+		if !d.failing && !errors.Is(err, store.ErrReadOnly) {
+			d.config.Log.Warn("could not read or write the outbox of the webhooks; the deliveries wait", "error", err)
+		}
+		d.failing = true
+		return nil, false
+	}
+	if d.failing {
+		d.config.Log.Info("the outbox of the webhooks works again")
+	}
+	d.failing = false
+	for _, s := range d.settled {
+		d.release(s.Webhook, s.Plant)
+	}
+	d.settled = d.settled[:0]
+	return taken, true
+}
+
+// release ends the claim of a delivery.
+func (d *dispatcher) release(webhook, plant int64) {
+	delete(d.inFlight, deliveryKey{webhook, plant})
+	d.byID[webhook].claimed--
+}
+
+func (d *dispatcher) collectAll() {
+	for {
+		select {
+		case r := <-d.results:
+			d.collect(r)
+		default:
+			return
+		}
+	}
+}
+
+// collect records the result of an attempt.
+func (d *dispatcher) collect(r result) {
+	d.attempts--
+	now := time.Now()
+	s := store.Settlement{
+		Webhook: r.delivery.Webhook, Plant: r.delivery.Plant.ID, Lease: r.delivery.Lease, Attempts: r.delivery.Attempts,
+	}
+	switch r.outcome {
+	case delivered:
+		s.Done = true
+		r.receiver.succeeded()
+		d.metrics.delivered(r)
+	case failed:
+		s.Attempts++
+		s.Reason = r.failure.reason
+		s.Dead = now.Sub(r.delivery.Since) >= d.config.GiveUp
+		s.Wait = max(waitAfter(s.Attempts), r.failure.retryAfter)
+		r.receiver.failed(now, r.failure)
+		d.metrics.failed(r, s.Dead)
+	case interrupted: // its claim ends by itself
+		d.release(s.Webhook, s.Plant)
+		return
+	}
+	d.settled = append(d.settled, s)
+}
+
+// finish waits for the running attempts and stores their results.
+func (d *dispatcher) finish() {
+	timer := time.AfterFunc(closeTimeMax, d.cancel)
+	defer timer.Stop()
+	for d.attempts > 0 {
+		d.collect(<-d.results)
+	}
+	d.cancel() // also ends the maintenance
+	if len(d.settled) > 0 {
+		d.take(store.Claim{}, closeTimeMax)
+	}
+}

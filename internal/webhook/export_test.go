@@ -1,0 +1,25 @@
+package webhook
+
+import (
+	"crypto/tls"
+	"net/http"
+	"time"
+)
+
+// WaitMax is the longest wait after a number of failures.
+var WaitMax = waitMax
+
+// EventID is the header webhook-id of an event.
+var EventID = eventID
+
+// IsPublic reports whether deliveries may connect to an address.
+var IsPublic = isPublic
+
+// Trust sets the TLS configuration of the deliveries.
+func (s *Sender) Trust(c *tls.Config) { s.client.Transport.(*http.Transport).TLSClientConfig = c }
+
+// Maintain expires and counts the deliveries.
+func (s *Sender) Maintain() { s.expire(); s.count() }
+
+// RetryAfterMax is the longest wait that a receiver can demand.
+const RetryAfterMax time.Duration = retryAfterMax

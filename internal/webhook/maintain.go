@@ -1,0 +1,145 @@
+package webhook
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"plantstore/internal/store"
+)
+
+const (
+	expireEvery = time.Minute
+	countEvery  = 15 * time.Second
+	countShare  = 50 // of the time: counting reads every delivery
+)
+
+// maintain makes old deliveries dead letters, removes old dead letters, and counts the
+// deliveries for the metrics.
+func (s *Sender) maintain() {
+	expire, count := time.NewTimer(expireEvery), time.NewTimer(0)
+	defer expire.Stop()
+	defer count.Stop()
+	for {
+		select {
+		case <-s.sending.Done():
+			return
+		case <-expire.C:
+			s.expire()
+			expire.Reset(expireEvery)
+		case <-count.C:
+			start := time.Now()
+			s.count()
+			count.Reset(max(countEvery, countShare*time.Since(start)))
+		}
+	}
+}
+
+// expire repeats ExpireDeliveries until no delivery is too old.
+func (s *Sender) expire() {
+	reason := fmt.Sprintf("not delivered within %s", s.config.GiveUp)
+	var all store.Expired
+	for s.sending.Err() == nil {
+		now := time.Now()
+		ctx, cancel := context.WithTimeout(s.sending, roundTimeMax)
+		n, err := s.config.Outbox.ExpireDeliveries(ctx, store.Expiry{
+			PendingBefore: now.Add(-s.config.GiveUp), DeadBefore: now.Add(-s.config.Keep), Reason: reason,
+		})
+		cancel()
+		all.Dead += n.Dead
+		all.Removed += n.Removed
+		if err != nil || max(n.Dead, n.Removed) < store.DeadBatch {
+			break // the dispatcher logs an error
+		}
+	}
+	if all.Dead > 0 {
+		s.config.Log.Warn("webhook events became dead letters", "events", all.Dead)
+	}
+	if all.Removed > 0 {
+		s.config.Log.Warn("removed old dead letters of webhooks", "dead_letters", all.Removed)
+	}
+}
+
+// count sets the gauges.
+func (s *Sender) count() {
+	totals, err := s.config.Outbox.OutboxTotals(s.sending)
+	if err != nil {
+		return // the dispatcher logs it
+	}
+	for _, r := range s.receivers {
+		s.metrics.set(r, totals[r.webhook.ID])
+	}
+}
+
+// metrics are the metrics of a Sender. The addresses are settings, so their number is
+// bounded.
+type metrics struct {
+	attempts *prometheus.CounterVec
+	dead     *prometheus.CounterVec
+	took     *prometheus.HistogramVec
+
+	pending, oldest, deadLetters *prometheus.GaugeVec
+}
+
+func newMetrics(to prometheus.Registerer, receivers []*receiver) *metrics {
+	address := []string{"address"}
+	gauge := func(name, help string) *prometheus.GaugeVec {
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, address)
+	}
+	m := &metrics{
+		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "plantstore_webhook_attempts_total",
+			Help: "Attempts of this server to deliver an event, by result: delivered or failed.",
+		}, []string{"address", "result"}),
+		dead: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "plantstore_webhook_deliveries_given_up_total",
+			Help: "Deliveries that became dead letters after a failed attempt.",
+		}, address),
+		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "plantstore_webhook_attempt_duration_seconds",
+			Help:    "Time from the request of an attempt to the end of its response.",
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
+		}, address),
+		pending: gauge("plantstore_webhook_pending_events",
+			"Events that were not delivered to the address, without dead letters, when they were counted last."),
+		oldest: gauge("plantstore_webhook_oldest_event_timestamp_seconds",
+			"Time of the oldest event that was not delivered to the address; 0 without one."),
+		deadLetters: gauge("plantstore_webhook_dead_letters",
+			"Dead letters of the address, when they were counted last."),
+	}
+	to.MustRegister(m.attempts, m.dead, m.took, m.pending, m.oldest, m.deadLetters)
+	for _, r := range receivers {
+		for _, result := range []string{"delivered", "failed"} {
+			m.attempts.WithLabelValues(r.webhook.Address(), result)
+		}
+		m.dead.WithLabelValues(r.webhook.Address())
+		m.set(r, store.OutboxTotals{})
+	}
+	return m
+}
+
+func (m *metrics) delivered(r result) {
+	m.attempts.WithLabelValues(r.receiver.webhook.Address(), "delivered").Inc()
+	m.took.WithLabelValues(r.receiver.webhook.Address()).Observe(r.took.Seconds())
+}
+
+func (m *metrics) failed(r result, dead bool) {
+	address := r.receiver.webhook.Address()
+	m.attempts.WithLabelValues(address, "failed").Inc()
+	m.took.WithLabelValues(address).Observe(r.took.Seconds())
+	if dead {
+		m.dead.WithLabelValues(address).Inc()
+	}
+}
+
+func (m *metrics) set(r *receiver, t store.OutboxTotals) {
+	address, oldest := r.webhook.Address(), 0.0
+	if !t.Oldest.IsZero() {
+		oldest = float64(t.Oldest.UnixMicro()) / 1e6
+	}
+	m.pending.WithLabelValues(address).Set(float64(t.Pending))
+	m.oldest.WithLabelValues(address).Set(oldest)
+	m.deadLetters.WithLabelValues(address).Set(float64(t.Dead))
+}

@@ -1,0 +1,51 @@
+package webhook
+
+import (
+	"context"
+
+	"plantstore/internal/audit"
+	"plantstore/internal/store"
+)
+
+// Outbox stores events and their deliveries. The engines implement it; storetest has the
+// suite of its contract. Every method that changes the outbox returns an error that wraps
+// store.ErrReadOnly while a move makes the store read-only.
+type Outbox interface {
+	// Webhooks returns all webhooks of the store, by ascending id.
+	Webhooks(ctx context.Context) ([]store.Webhook, error)
+
+	// SetWebhooks makes the webhooks with these distinct URLs the active ones, and returns
+	// all. Deliveries to a webhook that was active before become dead letters. It appends an
+	// entry to the audit log if it changes a webhook.
+	//
+	// On return, every transaction of this engine that creates a plant writes an event if
+	// there is a URL, and none otherwise; those of other engines do so within a second.
+	SetWebhooks(ctx context.Context, urls []string, by audit.Origin) ([]store.Webhook, error)
+
+	// EventsWritten returns a channel that has a value after this engine has written events.
+	EventsWritten() <-chan struct{}
+
+	// TakeDeliveries stores the results of claimed deliveries, and claims others that are
+	// due, in one transaction. No other call, of any engine, returns a claimed delivery
+	// until its claim ends or a settlement releases it. A failure whose claim has ended has no
+	// effect. Without settlements and due deliveries, it writes nothing.
+	TakeDeliveries(ctx context.Context, settled []store.Settlement, claim store.Claim) ([]store.Delivery, error)
+
+	// ExpireDeliveries makes deliveries dead letters that are due and too old, and removes
+	// dead letters that are too old, at most store.DeadBatch of each.
+	ExpireDeliveries(ctx context.Context, x store.Expiry) (store.Expired, error)
+
+	// OutboxTotals returns the totals of every webhook, by id. It reads all deliveries.
+	OutboxTotals(ctx context.Context) (map[int64]store.OutboxTotals, error)
+
+	// DeadLetters returns a page of the dead letters, in the order of webhook and plant.
+	DeadLetters(ctx context.Context, page store.DeadPage) ([]store.DeadLetter, error)
+
+	// RetryDead makes selected dead letters of active webhooks due at once, as new
+	// deliveries: at most store.DeadBatch. It returns their number, and appends an entry to
+	// the audit log unless that is 0.
+	RetryDead(ctx context.Context, s store.DeadSelector, by audit.Origin) (int64, error)
+
+	// DropDead is RetryDead for the removal of dead letters of every webhook.
+	DropDead(ctx context.Context, s store.DeadSelector, by audit.Origin) (int64, error)
+}

@@ -1,0 +1,204 @@
+// Package webhook delivers an event for each created plant to configured addresses, at
+// least once. The engine writes the events into an outbox, in the transactions that create
+// the plants. A Sender claims deliveries in the outbox, sends them, and stores the results.
+//
+// A delivery is a POST of the plant, signed as Standard Webhooks defines
+// (https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md).
+package webhook
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"plantstore/internal/audit"
+	"plantstore/internal/store"
+)
+
+// Config configures a Sender.
+type Config struct {
+	Outbox       Outbox                // required
+	URLs         []string              // distinct, and accepted by CheckURL; at least one
+	Secrets      []Secret              // at least one
+	AllowPrivate bool                  // deliver to addresses that are not public, and over http
+	Timeout      time.Duration         // of an attempt; 0: 10 s
+	Concurrency  int                   // attempts to one webhook at the same time; 0: 16
+	Rate         int                   // attempts a second; 0: 500
+	GiveUp       time.Duration         // age of an event at which it becomes a dead letter; 0: 3 days
+	Keep         time.Duration         // age at which a dead letter is removed; 0: 30 days
+	UserAgent    string                // of the requests
+	By           audit.Origin          // of a change of the webhooks in the audit log
+	Log          *slog.Logger          // nil: no log
+	Metrics      prometheus.Registerer // nil: no metrics
+}
+
+func (c *Config) setDefaults() {
+	const day = 24 * time.Hour
+	c.Timeout = cmp.Or(c.Timeout, 10*time.Second)
+	c.Concurrency = cmp.Or(c.Concurrency, 16)
+	c.Rate = cmp.Or(c.Rate, 500)
+	c.GiveUp = cmp.Or(c.GiveUp, 3*day)
+	c.Keep = cmp.Or(c.Keep, 30*day)
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Metrics == nil {
+		c.Metrics = prometheus.NewRegistry() // nothing reads it
+	}
+}
+
+// Sender delivers the events of a store.
+type Sender struct {
+	config  Config
+	client  *http.Client
+	metrics *metrics
+
+	receivers []*receiver
+	byID      map[int64]*receiver
+
+	stop    chan struct{}      // closed by Retire
+	retire  func()             // closes stop once
+	sending context.Context    // of the attempts
+	cancel  context.CancelFunc // of sending and of the maintenance
+	running sync.WaitGroup     // the dispatcher and the maintenance
+	results chan result        // of the attempts; its buffer has room for all of them
+}
+
+// claimsEach is the number of deliveries that a Sender claims for each attempt to a webhook
+// at the same time: the next ones wait in memory while results are stored.
+const claimsEach = 4
+
+// New makes the URLs the webhooks of the store: from its return on, plants that are created
+// have events. Start delivers them. The caller closes the Sender.
+func New(ctx context.Context, c Config) (*Sender, error) {
+	if c.Outbox == nil || len(c.URLs) == 0 || len(c.URLs) > URLsMax || len(c.Secrets) == 0 {
+		return nil, errors.New("webhook.Config lacks an Outbox, a secret or a URL, or has too many URLs")
+	}
+	c.setDefaults()
+	all, err := c.Outbox.SetWebhooks(ctx, c.URLs, c.By)
+	if err != nil {
+		return nil, err
+	}
+	s := &Sender{
+		config: c, client: newClient(&c), byID: map[int64]*receiver{}, stop: make(chan struct{}),
+		results: make(chan result, len(c.URLs)*c.Concurrency*claimsEach),
+	}
+	s.retire = sync.OnceFunc(func() { close(s.stop) })
+	s.sending, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	for _, w := range all {
+		if w.Active {
+			r := &receiver{webhook: w, slots: make(chan struct{}, c.Concurrency), log: c.Log}
+			s.receivers, s.byID[w.ID] = append(s.receivers, r), r
+		}
+	}
+	s.metrics = newMetrics(c.Metrics, s.receivers)
+	return s, nil
+}
+
+// Off makes a store without webhooks: its plants have no events. It writes nothing if there
+// are none. The number of webhooks that were active is the result.
+func Off(ctx context.Context, o Outbox, by audit.Origin) (removed int, err error) {
+	before, err := o.Webhooks(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for _, w := range before {
+		if w.Active {
+			removed++
+		}
+	}
+	_, err = o.SetWebhooks(ctx, nil, by)
+	return removed, err
+}
+
+// Start starts the deliveries.
+func (s *Sender) Start() {
+	s.running.Go(func() { (&dispatcher{Sender: s}).run() }) // ends with Close, which waits for it
+	s.running.Go(s.maintain)                                // so does this one
+}
+
+// Retire ends the claims of deliveries. It does not wait.
+func (s *Sender) Retire() { s.retire() }
+
+// Close claims no more deliveries, waits for a short time for the running attempts, and
+// stores their results. The claims of attempts that have not ended then end by themselves.
+func (s *Sender) Close() {
+	s.Retire()
+	s.running.Wait()
+	s.cancel()
+	s.client.CloseIdleConnections()
+}
+
+// receiver is a webhook to which a Sender delivers. Only the dispatcher uses it, except for
+// webhook and slots.
+type receiver struct {
+	webhook store.Webhook
+	slots   chan struct{} // semaphore of the attempts
+	log     *slog.Logger
+
+	claimed  int       // deliveries without a stored result
+	failures int       // attempts that failed since the last one that succeeded
+	pauses   int       // since then
+	paused   time.Time // no claims until then
+	gone     bool      // it has answered 410; no claims
+}
+
+const (
+	failuresBeforePause = 10
+	pauseFirst          = time.Second
+	pauseMost           = time.Minute
+)
+
+// room returns the number of deliveries to claim now. After a pause it is a single one,
+// which shows whether the receiver is back.
+func (r *receiver) room(now time.Time, most int) int {
+	switch {
+	case r.gone || now.Before(r.paused):
+		return 0
+	case r.failures >= failuresBeforePause:
+		return max(0, 1-r.claimed)
+	}
+	return most - r.claimed
+}
+
+// succeeded records a delivered event.
+func (r *receiver) succeeded() {
+	if r.failures >= failuresBeforePause {
+		r.log.Info("webhook deliveries succeed again", "address", r.webhook.Address(), "failures", r.failures)
+	}
+	r.failures, r.pauses, r.paused = 0, 0, time.Time{}
+}
+
+// failed records an attempt that failed. A receiver that answers no attempt gets fewer of
+// them: each would wait for the timeout.
+func (r *receiver) failed(now time.Time, f failure) {
+	r.failures++
+	if f.gone && !r.gone {
+		r.gone = true
+		r.log.Error("webhook disabled: the receiver answered 410 Gone; correct webhook-url, or restart to try it again",
+			"address", r.webhook.Address())
+		return
+	}
+	if r.failures < failuresBeforePause || now.Before(r.paused) {
+		r.pauseUntil(now.Add(f.retryAfter))
+		return
+	}
+	if r.pauses == 0 {
+		r.log.Warn("webhook deliveries fail; they are repeated", "address", r.webhook.Address(), "reason", f.reason)
+	}
+	pause := min(pauseMost, pauseFirst<<min(r.pauses, 10))
+	r.pauses++
+	r.pauseUntil(now.Add(max(pause, f.retryAfter)))
+}
+
+func (r *receiver) pauseUntil(t time.Time) {
+	if t.After(r.paused) {
+		r.paused = t
+	}
+}
