@@ -68,8 +68,11 @@ var mayImport = map[string][]string{
 	"internal/server": {
 		"internal/plant", "internal/audit", "internal/auth", "internal/store", "internal/listen", "internal/limit",
 	},
-	"internal/admin": {"internal/plant", "internal/auth", "internal/store", "internal/server"},
-	"cmd...":         {anything},
+	"internal/admin": {
+		"internal/plant", "internal/audit", "internal/auth", "internal/oidc", "internal/store", "internal/backup",
+		"internal/server",
+	},
+	"cmd...": {anything},
 }
 
 // testsMayAdd are the packages that all tests may import too: the suite of the engines, the engine that needs no other

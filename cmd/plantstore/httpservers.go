@@ -118,9 +118,9 @@ func (h *httpServers) secure(s *settings, log *slog.Logger, metrics prometheus.R
 
 // open creates the servers.
 func (h *httpServers) open(
-	s *settings, st *store.Store, engine store.Engine, log *slog.Logger, metrics *prometheus.Registry,
+	s *settings, operations admin.Config, metrics *prometheus.Registry,
 ) (err error) {
-	if h.operations, err = admin.New(admin.Config{Engine: engine, Store: st, Log: log}); err != nil {
+	if h.operations, err = admin.New(operations); err != nil {
 		return err
 	}
 	routes, err := admin.Routes(h.operations)
@@ -128,7 +128,7 @@ func (h *httpServers) open(
 		return err
 	}
 	h.config = server.Config{
-		Store: st, Log: log, Audit: h.audit, Metrics: metrics, AdminRoutes: routes,
+		Store: operations.Store, Log: operations.Log, Audit: h.audit, Metrics: metrics, AdminRoutes: routes,
 		PublicTLS: h.publicTLS, AdminTLS: h.adminTLS,
 	}
 	config := h.configOf(s)

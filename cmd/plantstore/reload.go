@@ -6,15 +6,18 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
 
+	"plantstore/internal/admin"
 	"plantstore/internal/audit"
 	"plantstore/internal/backup"
 	"plantstore/internal/server"
@@ -36,7 +39,8 @@ var reloadable = []string{
 // reloadEvery is the interval between two looks at the settings file.
 const reloadEvery = 2 * time.Second
 
-// reloader changes the settings of a running server. Only the goroutine of httpServers.run uses it.
+// reloader changes the settings of a running server. Only the goroutine of httpServers.run uses it, except for list and
+// acceptedIssuer.
 type reloader struct {
 	p        *program
 	settings *settings         // in force
@@ -53,6 +57,65 @@ type reloader struct {
 	// Sums of the settings file.
 	applied [sha256.Size]byte // at the last reload
 	seen    [sha256.Size]byte // at the last look
+
+	mu      sync.Mutex      // guards the fields below
+	listed  []admin.Setting // the settings in force
+	trusted string          // the issuer in force; empty: none
+}
+
+// publish makes settings, and the values that wait for a restart, those of list and acceptedIssuer.
+func (r *reloader) publish(s *settings, pending map[string]admin.Pending) {
+	var listed []admin.Setting
+	for _, row := range s.allSettings() {
+		if row.name == "config" {
+			continue
+		}
+		l := admin.Setting{
+			Name: row.name, Value: row.value.String(), Source: s.sources[row.name],
+			Reloadable: slices.Contains(reloadable, row.name),
+		}
+		if waiting, ok := pending[row.name]; ok {
+			l.Pending = &waiting
+		}
+		listed = append(listed, l)
+	}
+	slices.SortFunc(listed, func(a, b admin.Setting) int { return strings.Compare(a.Name, b.Name) })
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.listed, r.trusted = listed, string(s.oidc.issuer)
+}
+
+// begin starts the HTTP servers, and the work that they do in the background.
+func (r *reloader) begin(ctx context.Context) {
+	if r.backups != nil {
+		r.backups.Start()
+	}
+	r.servers.serve()
+	if client := r.servers.certificates.acme; client != nil {
+		client.start(ctx)
+	}
+}
+
+// operations returns the configuration of the operations of the operator.
+func (r *reloader) operations(engine store.Engine) admin.Config {
+	return admin.Config{
+		Engine: engine, Store: r.store, Log: r.log, Backups: r.backups, Metrics: r.metrics, Settings: r.list,
+		Issuer: r.acceptedIssuer, DB: r.settings.db.String(), Version: version,
+	}
+}
+
+// list returns the settings in force by name. The caller must not change them. Any goroutine may call it.
+func (r *reloader) list() []admin.Setting {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.listed
+}
+
+// acceptedIssuer returns the issuer in force; empty: none. Any goroutine may call it.
+func (r *reloader) acceptedIssuer() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.trusted
 }
 
 // changedFlags returns the values of the flags of the command line.
@@ -65,6 +128,7 @@ func changedFlags(flags *pflag.FlagSet) map[string]string {
 // open opens the issuer of the settings. The caller calls close.
 func (r *reloader) open() (err error) {
 	r.applied, _ = sumOf(string(r.settings.config))
+	r.publish(r.settings, nil)
 	if r.issuer, err = r.settings.oidc.open(r.log); err == nil {
 		issuer{}.replaceBy(r.issuer, r.metrics)
 	}
@@ -102,7 +166,8 @@ func sumOf(path string) (sum [sha256.Size]byte, ok bool) {
 func (r *reloader) reload(ctx context.Context) {
 	r.applied, _ = sumOf(string(r.settings.config)) // a failed reload is not repeated until the file changes
 	next, err := r.load(ctx)
-	var changed, pending []string
+	var changed []string
+	var pending map[string]admin.Pending
 	if err == nil {
 		changed, pending = r.merge(next)
 		err = errors.Join(next.check(), next.checkServe())
@@ -115,9 +180,10 @@ func (r *reloader) reload(ctx context.Context) {
 		return
 	}
 	r.settings = next
+	r.publish(next, pending)
 	r.log.Info("settings reloaded", "changed", strings.Join(changed, ","))
 	if len(pending) > 0 {
-		r.log.Warn("changed settings wait for a restart of the server", "settings", strings.Join(pending, ","))
+		r.log.Warn("changed settings wait for a restart of the server", "settings", strings.Join(slices.Sorted(maps.Keys(pending)), ","))
 	}
 	r.record(changed)
 }
@@ -160,9 +226,10 @@ func (r *reloader) load(ctx context.Context) (*settings, error) {
 	return next, next.loadFlags(ctx, r.p, flags)
 }
 
-// merge returns the names of the changed settings that the server reloads, and of those that wait for a restart. next
-// receives the values in force of the latter.
-func (r *reloader) merge(next *settings) (changed, pending []string) {
+// merge returns the names of the changed settings that the server reloads, and the values of those that wait for a
+// restart. next receives the values in force of the latter.
+func (r *reloader) merge(next *settings) (changed []string, pending map[string]admin.Pending) {
+	pending = map[string]admin.Pending{}
 	old, nextTLS := r.settings.allSettings(), next.tls
 	for i, row := range next.allSettings() {
 		if row.value.String() == old[i].value.String() && (row.name != "db" || sameStore(r.settings.db, next.db)) {
@@ -172,7 +239,7 @@ func (r *reloader) merge(next *settings) (changed, pending []string) {
 			changed = append(changed, row.name)
 			continue
 		}
-		pending = append(pending, row.name)
+		pending[row.name] = admin.Pending{Value: row.value.String(), Source: next.sources[row.name]}
 		reflect.ValueOf(row.value).Elem().Set(reflect.ValueOf(old[i].value).Elem())
 		next.sources[row.name] = r.settings.sources[row.name]
 	}

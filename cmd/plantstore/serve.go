@@ -81,13 +81,16 @@ func (p *program) serve(ctx context.Context, s *settings, flags map[string]strin
 	defer st.Close()
 	trace := p.startAudit(ctx, s, engine, log)
 	defer trace.stop()
-	h.audit = trace.Recorder
+	if r.backups = p.newBackups(s, trace, log, metrics); r.backups != nil {
+		defer r.backups.Close()
+	}
 	events, err := s.openWebhooks(ctx, engine, p.operator(), log, metrics)
 	if err != nil {
 		return stoppedEarly(ctx, err, log)
 	}
 	defer events.close()
-	if err := h.open(s, st, engine, log, metrics); err != nil {
+	r.store, r.trace, h.audit = st, trace, trace.Recorder
+	if err := h.open(s, r.operations(engine), metrics); err != nil {
 		return err
 	}
 	if client := h.certificates.acme; client != nil {
@@ -101,17 +104,9 @@ func (p *program) serve(ctx context.Context, s *settings, flags map[string]strin
 	if err := p.firstTokens(ctx, engine, s, h, log); err != nil {
 		return stoppedEarly(ctx, err, log)
 	}
-	if r.backups = p.newBackups(s, trace, log, metrics); r.backups != nil {
-		r.backups.Start()
-		defer r.backups.Close()
-	}
-	h.serve()
+	r.begin(ctx)
 	events.start()
-	if client := h.certificates.acme; client != nil {
-		client.start(ctx)
-	}
 	h.logReady(s, log)
-	r.store, r.trace = st, trace
 	cause := h.run(ctx, st, hangups, r)
 	events.retire()
 	err = errors.Join(cause, h.drain(st, log))

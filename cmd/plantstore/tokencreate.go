@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -79,22 +77,13 @@ func grantScopes(names []string) (auth.Scopes, error) {
 	return scopes, nil
 }
 
-// checkNewName returns an error unless all characters of a new token's name are visible and need no quotes in a shell
-// or a log line. Older tokens may have other names.
+// checkNewName returns a usage error if a new token cannot have a name.
 func checkNewName(name string) error {
-	const runesMax = 64
 	if err := refuseSecret(name); err != nil {
 		return err
 	}
-	valid := name != "" && utf8.RuneCountInString(name) <= runesMax
-	for i, r := range name {
-		word := unicode.In(r, unicode.L, unicode.Nd) || i > 0 && unicode.Is(unicode.M, r)
-		invisible := unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
-		valid = valid && !invisible && (word || i > 0 && strings.ContainsRune("._-@:/+", r))
-	}
-	if !valid {
-		return usagef("name: %q is not a valid name; use 1 to %d letters, digits and ._-@:/+, a letter or digit first",
-			name, runesMax)
+	if err := auth.CheckName(name); err != nil {
+		return usagef("%w", err)
 	}
 	return nil
 }

@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"plantstore/internal/admin"
 	"plantstore/internal/auth"
 	"plantstore/internal/store"
 )
@@ -42,43 +42,11 @@ revoked JWTs, lists of them follow.`,
 	return cmd
 }
 
-// tokenFacts is a token in the output of the token commands with --json. Times are in UTC.
-type tokenFacts struct {
-	Kind       string    `json:"kind"` // token, subject or jwt
-	ID         int64     `json:"id"`
-	Name       string    `json:"name"`
-	Issuer     string    `json:"issuer,omitempty"`  // subject, jwt
-	Subject    string    `json:"subject,omitempty"` // subject
-	JWTID      string    `json:"jwt_id,omitempty"`  // jwt
-	Prefix     string    `json:"prefix,omitempty"`  // of the secret
-	State      string    `json:"state"`             // of tokenStates
-	Scopes     []string  `json:"scopes"`
-	CreatedAt  time.Time `json:"created_at"`
-	ExpiresAt  time.Time `json:"expires_at,omitzero"`
-	LastUsedAt time.Time `json:"last_used_at,omitzero"`
-	RevokedAt  time.Time `json:"revoked_at,omitzero"`
-}
-
-func newTokenFacts(t auth.Token, state string) tokenFacts {
-	scopes := append([]string{}, strings.Fields(t.Scopes.String())...)
-	f := tokenFacts{
-		Kind: "token", ID: t.ID, Name: t.Name, Issuer: t.Issuer, Prefix: t.Prefix, State: state, Scopes: scopes,
-		CreatedAt: t.CreatedAt, ExpiresAt: t.ExpiresAt, LastUsedAt: t.LastUsedAt, RevokedAt: t.RevokedAt,
-	}
-	switch t.Kind {
-	case auth.KindSubject:
-		f.Kind, f.Subject = string(t.Kind), t.Identifier
-	case auth.KindJWT:
-		f.Kind, f.JWTID = string(t.Kind), t.Identifier
-	}
-	return f
-}
-
 // printTokenFacts prints one JSON object per token and line. The tokens are all tokens of the store, by ascending id.
 func printTokenFacts(w io.Writer, tokens []auth.Token, now time.Time) error {
-	states := tokenStates(tokens, now)
+	states := auth.States(tokens, now)
 	for i, t := range tokens {
-		if err := writeJSON(w, newTokenFacts(t, states[i])); err != nil {
+		if err := writeJSON(w, admin.NewCredential(t, states[i])); err != nil {
 			return err
 		}
 	}
@@ -126,7 +94,7 @@ func printRevokedJWTs(w io.Writer, jwts []auth.Token) error {
 func printTokenTable(w io.Writer, tokens []auth.Token, now time.Time) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "ID\tPREFIX\tNAME\tSTATE\tSCOPES\tCREATED\tEXPIRES\tLAST USED")
-	states := tokenStates(tokens, now)
+	states := auth.States(tokens, now)
 	for i, t := range tokens {
 		prefix := t.Prefix
 		if prefix == "" {
@@ -137,35 +105,4 @@ func printTokenTable(w io.Writer, tokens []auth.Token, now time.Time) error {
 			formatTime(t.CreatedAt), formatTime(t.ExpiresAt), formatTime(t.LastUsedAt))
 	}
 	return table.Flush()
-}
-
-// The states that other files use.
-const (
-	stateValid   = "valid"
-	stateRevoked = "revoked"
-)
-
-// tokenStates returns the state of each token: valid, rotated (valid, and replaced by a newer token of its name),
-// expired or revoked. The tokens are all tokens of the store, by ascending id.
-func tokenStates(tokens []auth.Token, now time.Time) []string {
-	states := make([]string, len(tokens))
-	newest := map[string]int64{}
-	for _, t := range tokens {
-		if t.IsToken() {
-			newest[t.Name] = t.ID
-		}
-	}
-	for i, t := range tokens {
-		switch {
-		case t.Revoked():
-			states[i] = stateRevoked
-		case !t.ValidAt(now):
-			states[i] = "expired"
-		case t.IsToken() && newest[t.Name] != t.ID: // two valid tokens share a name only after a rotation
-			states[i] = "rotated"
-		default:
-			states[i] = stateValid
-		}
-	}
-	return states
 }

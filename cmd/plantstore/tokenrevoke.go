@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"plantstore/internal/admin"
 	"plantstore/internal/auth"
 	"plantstore/internal/store"
 )
@@ -44,7 +45,7 @@ need --oidc-issuer, or the settings file of the server.`,
 				revoked, err := r.revoke(ctx, engine, s, p.operator())
 				for _, t := range revoked {
 					if asJSON {
-						if err := writeJSON(p.stdout, newTokenFacts(t, stateRevoked)); err != nil {
+						if err := writeJSON(p.stdout, admin.NewCredential(t, auth.StateRevoked)); err != nil {
 							return err
 						}
 					} else {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"plantstore/internal/admin"
 	"plantstore/internal/auth"
 )
 
@@ -32,7 +33,7 @@ func (o *secretOutput) replaces(old auth.Token, rotated time.Time, overlap time.
 
 // createdFacts is the output of token create --json and token rotate --json.
 type createdFacts struct {
-	tokenFacts
+	admin.Credential
 	Secret    string    `json:"secret,omitempty"` // empty if File has it
 	File      string    `json:"file,omitempty"`
 	OldID     int64     `json:"old_id,omitempty"` // rotate: the replaced token
@@ -74,7 +75,7 @@ func (p *program) mint(
 
 // deliver writes the secret of a stored token to file, or to standard output if file is nil.
 func (p *program) deliver(t auth.Token, secret string, file *output, out *secretOutput) error {
-	facts := createdFacts{tokenFacts: newTokenFacts(t, stateValid), Secret: secret, OldID: out.oldID}
+	facts := createdFacts{Credential: admin.NewCredential(t, auth.StateValid), Secret: secret, OldID: out.oldID}
 	if out.oldID != 0 {
 		facts.OldEndsAt = out.oldEnds.UTC()
 	}

@@ -8,7 +8,11 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
+	"plantstore/internal/backup"
 	"plantstore/internal/plant"
 	"plantstore/internal/store"
 )
@@ -16,15 +20,33 @@ import (
 // Config configures a Service.
 type Config struct {
 	Engine store.Engine // required; the caller closes it after the Service
-	Store  *store.Store // on the engine: scans of the table pause while it creates plants; nil: they never pause
+	Store  *store.Store // on the engine: scans pause while it creates plants, State has its readiness; nil: neither
 	Log    *slog.Logger // nil: no log
+
+	Backups  *backup.Service     // nil: the server makes no backups
+	Metrics  prometheus.Gatherer // of the server, for State; nil: none
+	Settings func() []Setting    // the settings in force; nil: none
+	Issuer   func() string       // whose JWTs the server accepts; nil or empty: none
+	DB       string              // address of the store, without its password
+	Version  string              // of the program
 }
 
 // Service has the operations of the operator. It is safe for concurrent use.
 type Service struct {
-	engine store.Engine
-	store  *store.Store // may be nil
-	log    *slog.Logger
+	engine   store.Engine
+	store    *store.Store // may be nil
+	log      *slog.Logger
+	backups  *backup.Service     // may be nil
+	metrics  prometheus.Gatherer // may be nil
+	settings func() []Setting
+	issuer   func() string
+	db       string
+	version  string
+	started  time.Time
+
+	lastMu sync.Mutex    // guards the fields below, also while one goroutine lists the backups
+	last   *BackupRecord // the newest complete backup at lastAt; nil: none
+	lastAt time.Time
 
 	scans    chan struct{} // semaphore of the scans of clients
 	counting counting
@@ -44,7 +66,17 @@ func New(c Config) (*Service, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Service{engine: c.Engine, store: c.Store, log: c.Log, scans: make(chan struct{}, scansMax)}
+	if c.Settings == nil {
+		c.Settings = func() []Setting { return []Setting{} }
+	}
+	if c.Issuer == nil {
+		c.Issuer = func() string { return "" }
+	}
+	s := &Service{
+		scans: make(chan struct{}, scansMax), engine: c.Engine, store: c.Store, log: c.Log, backups: c.Backups,
+		metrics: c.Metrics, settings: c.Settings,
+		issuer: c.Issuer, db: c.DB, version: c.Version, started: time.Now().UTC().Truncate(time.Second),
+	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s, nil
 }

@@ -28,7 +28,7 @@ func Routes(s *Service) ([]server.Route, error) {
 		return nil, err
 	}
 	a := api{s}
-	return []server.Route{
+	return slices.Concat([]server.Route{
 		{Method: "GET", Path: base + "/openapi.json", Open: true, Untimed: true, Handle: serveDocument(document)},
 		{Method: "GET", Path: base + "/plants", Scope: auth.ScopeRead, Handle: a.listPlants},
 		{
@@ -36,7 +36,7 @@ func Routes(s *Service) ([]server.Route, error) {
 		},
 		{Method: "GET", Path: base + "/plants/counts", Scope: auth.ScopeRead, Handle: a.countPlants},
 		{Method: "GET", Path: base + "/plants/{id}", Scope: auth.ScopeRead, Handle: a.getPlant},
-	}, nil
+	}, a.credentialRoutes(), a.stateRoutes()), nil
 }
 
 // api has the functions of the routes.

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3filter"
 	"github.com/getkin/kin-openapi/routers"
 	"github.com/getkin/kin-openapi/routers/legacy"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"plantstore/internal/admin"
 	"plantstore/internal/audit"
@@ -33,6 +35,9 @@ import (
 type setup struct {
 	plants []store.Create                  // stored before the start
 	wrap   func(store.Engine) store.Engine // wraps the real engine of the service; nil: none
+
+	issuer   string
+	settings []admin.Setting
 }
 
 // harness is a server with the admin API, over a store in a file.
@@ -42,6 +47,7 @@ type harness struct {
 	service *admin.Service
 	url     string // of the API
 	secret  string // of a token with the scope plants:read
+	admins  string // of a token with the scope admin
 	log     syncBuffer
 	client  http.Client
 	router  routers.Router // of the API document
@@ -55,18 +61,20 @@ func start(t testing.TB, s setup) *harness {
 	h := &harness{t: t}
 	log := slog.New(slog.NewTextHandler(&h.log, nil))
 	var err error
+	metrics := prometheus.NewRegistry()
 	if h.engine, err = sqlite.Open(
-		t.Context(), sqlite.Config{Path: filepath.Join(t.TempDir(), "plants.db"), Server: true},
+		t.Context(), sqlite.Config{Path: filepath.Join(t.TempDir(), "plants.db"), Server: true, Metrics: metrics},
 	); err != nil {
 		t.Fatal(err)
 	}
 	h.secret = h.mint("reader", auth.ScopeRead)
+	h.admins = h.mint("operator", auth.ScopeAdmin)
 	if len(s.plants) > 0 {
 		if _, err := h.engine.Insert(t.Context(), s.plants); err != nil {
 			t.Fatal(err)
 		}
 	}
-	st, err := store.New(t.Context(), store.Config{Engine: h.engine})
+	st, err := store.New(t.Context(), store.Config{Engine: h.engine, Metrics: metrics})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +82,10 @@ func start(t testing.TB, s setup) *harness {
 	if s.wrap != nil {
 		engine = s.wrap(engine)
 	}
-	if h.service, err = admin.New(admin.Config{Engine: engine, Store: st, Log: log}); err != nil {
+	if h.service, err = admin.New(admin.Config{
+		Engine: engine, Store: st, Log: log, Metrics: metrics, DB: "plants.db", Version: "test",
+		Issuer: func() string { return s.issuer }, Settings: func() []admin.Setting { return s.settings },
+	}); err != nil {
 		t.Fatal(err)
 	}
 	stop := h.serve(st, log)
@@ -154,6 +165,20 @@ func (h *harness) get(target string) response {
 	h.t.Helper()
 	res := h.open(http.MethodGet, target)
 	defer res.Body.Close()
+	return h.read(res)
+}
+
+// post sends a POST request with a JSON body and further headers, and compares the response with the API document.
+func (h *harness) post(target, body string, headers ...string) response {
+	h.t.Helper()
+	res := h.send(http.MethodPost, target, body, headers...)
+	defer res.Body.Close()
+	return h.read(res)
+}
+
+// read reads a response and compares it with the API document.
+func (h *harness) read(res *http.Response) response {
+	h.t.Helper()
 	body, err := io.ReadAll(res.Body)
 	if err != nil {
 		h.t.Fatal(err)
@@ -175,11 +200,28 @@ func (h *harness) get(target string) response {
 // open sends a request and returns the response, whose body the caller closes.
 func (h *harness) open(method, target string) *http.Response {
 	h.t.Helper()
-	req, err := http.NewRequestWithContext(h.t.Context(), method, h.url+target, http.NoBody)
+	return h.send(method, target, "")
+}
+
+// send sends a request with a body, and with further headers of the form Name: value.
+func (h *harness) send(method, target, body string, headers ...string) *http.Response {
+	h.t.Helper()
+	req, err := http.NewRequestWithContext(h.t.Context(), method, h.url+target, strings.NewReader(body))
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	req.Header.Set("Authorization", "Bearer "+h.secret)
+	secret := h.admins
+	if strings.HasPrefix(target, "/plants") {
+		secret = h.secret
+	}
+	req.Header.Set("Authorization", "Bearer "+secret)
+	if body != "" || method == http.MethodPost {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for _, header := range headers {
+		name, value, _ := strings.Cut(header, ": ")
+		req.Header.Set(name, value)
+	}
 	res, err := h.client.Do(req)
 	if err != nil {
 		h.t.Fatal(err)
@@ -225,12 +267,19 @@ func loadDocument(text string) (*openapi3.T, error) {
 func (h *harness) validate(res *http.Response, body []byte) {
 	h.t.Helper()
 	if err := h.fault(res, body); err != nil {
-		h.t.Errorf("GET %s: status %d, %s: not as in the API document: %v", res.Request.URL, res.StatusCode, body, err)
+		h.t.Errorf("%s %s: status %d, %s: not as in the API document: %v",
+			res.Request.Method, res.Request.URL, res.StatusCode, body, err)
 	}
 }
 
 func (h *harness) fault(res *http.Response, body []byte) error {
 	req := res.Request.Clone(h.t.Context())
+	if req.GetBody != nil {
+		var err error
+		if req.Body, err = req.GetBody(); err != nil {
+			return err
+		}
+	}
 	req.URL = &url.URL{Path: req.URL.Path, RawQuery: req.URL.RawQuery} // as the document's server
 	route, path, err := h.router.FindRoute(req)
 	if err != nil {

@@ -14,6 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"plantstore/internal/admin"
+	"plantstore/internal/audit"
+	"plantstore/internal/auth"
 	"plantstore/internal/plant"
 	"plantstore/internal/store"
 )
@@ -194,6 +196,10 @@ type failing struct {
 }
 
 func (f failing) Get(context.Context, int64) (plant.Record, error) { return plant.Record{}, f.err }
+
+func (f failing) CreateToken(context.Context, auth.Token, audit.Origin) (int64, error) {
+	return 0, f.err
+}
 
 func (f failing) List(context.Context, store.Query) ([]plant.Record, error) { return nil, f.err }
 

@@ -36,15 +36,23 @@ const (
 	CodeRequestMalformed  Code = 40052
 	CodeBodyIncomplete    Code = 40053
 	CodeQueryInvalid      Code = 40061
+	CodeInputInvalid      Code = 40062
 	CodeCredentialMissing Code = 40101
 	CodeCredentialInvalid Code = 40102
 	CodeScopeMissing      Code = 40301
 	CodeCrossSite         Code = 40302
 	CodeNotFound          Code = 40401
 	CodePlantNotFound     Code = 40402
+	CodeTokenNotFound     Code = 40403
+	CodeBackupNotFound    Code = 40404
 	CodeMethodNotAllowed  Code = 40501
 	CodeRequestTimeout    Code = 40801
 	CodeProfileRunning    Code = 40901
+	CodeNameTaken         Code = 40902
+	CodeRevocationsFull   Code = 40903
+	CodeBackupsOff        Code = 40904
+	CodeBackupRunning     Code = 40905
+	CodeBackupIncomplete  Code = 40906
 	CodeBodyTooLarge      Code = 41301
 	CodeMediaType         Code = 41501
 	CodeContentEncoding   Code = 41502
@@ -70,7 +78,9 @@ const (
 // document of the public operation omits these codes.
 func (c Code) AdminOnly() bool {
 	switch c {
-	case CodeQueryInvalid, CodeCrossSite, CodePlantNotFound, CodeProfileRunning, CodeSearchesRunning:
+	case CodeQueryInvalid, CodeInputInvalid, CodeCrossSite, CodePlantNotFound, CodeTokenNotFound, CodeBackupNotFound,
+		CodeProfileRunning, CodeNameTaken, CodeRevocationsFull, CodeBackupsOff, CodeBackupRunning, CodeBackupIncomplete,
+		CodeSearchesRunning:
 		return true
 	}
 	return false
@@ -168,6 +178,10 @@ var catalogue = []Entry{
 		"A parameter in the path or the query of the admin listener is invalid or unknown.", "Correct the parameter.",
 	},
 	{
+		CodeInputInvalid, "input-invalid", "A member of the body of a request to the admin API is invalid or unknown.",
+		"Correct the member.",
+	},
+	{
 		CodeCredentialMissing, "credential-missing",
 		"The request has no bearer credential in its Authorization header.",
 		askOperator,
@@ -193,6 +207,14 @@ var catalogue = []Entry{
 		CodePlantNotFound, "plant-not-found", "The store has no plant with this id.", "Check the id.",
 	},
 	{
+		CodeTokenNotFound, "token-not-found", "No such token, or it is not valid any more.",
+		"Compare the request with the list of credentials.",
+	},
+	{
+		CodeBackupNotFound, "backup-not-found", "The server has no backup of this name, or no job with this id.",
+		"Compare the request with the list of backups or of jobs.",
+	},
+	{
 		CodeMethodNotAllowed, "method-not-allowed", "The resource does not support this method.",
 		"Use a method of the Allow header.",
 	},
@@ -204,6 +226,28 @@ var catalogue = []Entry{
 	{
 		CodeProfileRunning, "profile-running", "The server is recording a profile of this kind already.",
 		"Send the request again when that profile has ended.",
+	},
+	{
+		CodeNameTaken, "name-taken", "A valid token has this name.", "Use another name, or rotate the token.",
+	},
+	{
+		CodeRevocationsFull, "revocations-full",
+		"The store has as many revoked JWTs, or subjects, as it allows.",
+		"Revoke the subject instead of the JWT, or lock it out at the issuer.",
+	},
+	{
+		CodeBackupsOff, "backups-off", "The server makes no backups.",
+		"Start it with `--backup-dir`. PostgreSQL has tools of its own.",
+	},
+	{
+		CodeBackupRunning, "backup-running",
+		"The server runs as many backups, checks or downloads as it allows, or one of them uses this backup.",
+		"Send the request again when the other one has ended.",
+	},
+	{
+		CodeBackupIncomplete, "backup-incomplete",
+		"The file is not a complete backup of this store. The message has the reason.",
+		"Use another backup.",
 	},
 	{
 		CodeBodyTooLarge, "body-too-large", "The body is larger than the limit. Nothing was stored.",

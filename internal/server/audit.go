@@ -29,6 +29,13 @@ func (h *handler) trace(
 	}
 }
 
+// OriginOf returns the origin of the entries of a request in the audit log. w, r and
+// principal are those of a HandlerFunc.
+func OriginOf(w http.ResponseWriter, r *http.Request, principal auth.Principal) audit.Origin {
+	rec := w.(*responseRecorder)
+	return rec.handler.originOf(rec, r, principal)
+}
+
 func (h *handler) originOf(rec *responseRecorder, r *http.Request, principal auth.Principal) audit.Origin {
 	return audit.Origin{
 		Actor:     audit.Actor{Kind: audit.Token, ID: strconv.FormatInt(principal.TokenID, 10), Name: principal.Name},

@@ -31,9 +31,10 @@ type handler struct {
 	host      string // host:port that a request target may name; empty: any
 	guard     *guard // nil: any Host and Origin is allowed
 	audit     *audit.Recorder
-	notFound  string // the message about a path without a route
-	secure    bool   // the listener has TLS
-	headerMax int    // bytes of the header list of HTTP/2
+	notFound  string        // the message about a path without a route
+	secure    bool          // the listener has TLS
+	headerMax int           // bytes of the header list of HTTP/2
+	timeout   time.Duration // for a request to arrive whole
 	proxies   proxies
 	failures  *failures // nil: no limit
 	quotas    *quotas   // nil: no limit
@@ -44,7 +45,7 @@ type handler struct {
 
 // ServeHTTP assigns the request id, responds in every case, and logs the request.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	rec := &responseRecorder{ResponseWriter: w, started: time.Now()}
+	rec := &responseRecorder{ResponseWriter: w, handler: h, started: time.Now()}
 	rec.id[0] = requestID(r.Header)
 	header := w.Header()
 	header["X-Request-Id"] = rec.id[:]

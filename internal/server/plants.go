@@ -45,6 +45,22 @@ func (p *plants) create(w http.ResponseWriter, r *http.Request, principal auth.P
 	return nil
 }
 
+// ReadBody returns the body of a request, which must be JSON by its headers. It reads at
+// most bodyMax bytes. w and r are those of a HandlerFunc. The error is a *plant.Error.
+func ReadBody(w http.ResponseWriter, r *http.Request, bodyMax int64) ([]byte, error) {
+	if err := checkContent(r.Header); err != nil {
+		return nil, err
+	}
+	var b buffer
+	timeout := w.(*responseRecorder).handler.timeout
+	p := plants{limits: Limits{BodyMax: bodyMax, RequestTimeout: timeout}}
+	if err := p.read(&b, w, r); err != nil {
+		w.Header().Set("Connection", "close") // the rest of the body is unread
+		return nil, err
+	}
+	return b.b, nil
+}
+
 // decode parses the plant in the body of a request.
 func (p *plants) decode(w http.ResponseWriter, r *http.Request) (plant.NewPlant, error) {
 	buffer := getBuffer()

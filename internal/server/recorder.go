@@ -11,6 +11,7 @@ import (
 // access log and the metrics.
 type responseRecorder struct {
 	http.ResponseWriter
+	handler   *handler
 	conn      *conn     // nil: not one of this package's listeners
 	serving   bool      // between hasArrived and responds
 	isHTTP2   bool      // the response has no header Connection (RFC 9113 section 8.2.2)

@@ -33,6 +33,7 @@ type route struct {
 	scope   auth.Scopes // the credential must have it
 	open    bool        // requires no credential, except for verbose
 	verbose auth.Scopes // an open route with ?verbose requires it; 0: none
+	guarded bool        // requires the credential also with Config.AdminOpen
 	stale   bool        // accepts the tokens of the last poll also while the store is unreachable
 	handle  HandlerFunc
 	metrics *routeMetrics // set by newServer
@@ -49,6 +50,7 @@ type Route struct {
 	Path    string      // the label of the metrics
 	Scope   auth.Scopes // the credential must have it
 	Open    bool        // requires no credential; exactly one of Scope and Open is set
+	Guarded bool        // requires the credential also with Config.AdminOpen, as every method except GET does
 	Untimed bool        // no histogram: the client chooses the time
 	Handle  HandlerFunc
 }
@@ -92,12 +94,15 @@ func adminRoutes(c Config) routes {
 	}
 	for _, r := range c.AdminRoutes {
 		list = append(list, route{
-			method: r.Method, path: r.Path, scope: r.Scope, open: r.Open, untimed: r.Untimed, handle: r.Handle,
+			method: r.Method, path: r.Path, scope: r.Scope, open: r.Open, guarded: r.Guarded,
+			untimed: r.Untimed, handle: r.Handle,
 		})
 	}
 	if c.AdminOpen {
 		for i := range list {
-			list[i].open, list[i].scope, list[i].verbose = true, 0, 0
+			if list[i].method == "GET" && !list[i].guarded {
+				list[i].open, list[i].scope, list[i].verbose = true, 0, 0
+			}
 		}
 	}
 	return newRoutes(list)

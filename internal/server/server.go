@@ -50,8 +50,8 @@ type Config struct {
 	// to the admin listener may have as their Host, besides loopback names and the
 	// address of the listener.
 	AdminHosts []string
-	// AdminOpen is true if no request to the admin listener requires a credential.
-	// Then only this machine may reach the listener.
+	// AdminOpen is true if no GET request to the admin listener requires a credential,
+	// except to a route that is Guarded. Then only this machine may reach the listener.
 	AdminOpen bool
 	// AdminRoutes are further routes of the admin listener.
 	AdminRoutes []Route
@@ -160,6 +160,7 @@ func newHandler(c Config, name string, routes routes, metrics *metrics, secure b
 		notFound:  "this path does not exist; check the path and the base URL",
 		secure:    secure,
 		headerMax: c.Limits.HeaderMax,
+		timeout:   c.Limits.RequestTimeout,
 		proxies:   c.TrustedProxies,
 		limits:    c.Limits,
 	}

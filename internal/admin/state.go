@@ -1,0 +1,165 @@
+package admin
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"plantstore/internal/backup"
+)
+
+// State is the state of a server and its store. Its JSON is that of the API.
+type State struct {
+	Version   string    `json:"version"`
+	StartedAt time.Time `json:"started_at"`
+	DB        string    `json:"db"`     // without its password
+	Ready     bool      `json:"ready"`  // the store accepts plants
+	Reason    string    `json:"reason"` // why it does not; empty if it does
+
+	Guarantee string   `json:"guarantee"` // where an acknowledged plant is stored
+	Standby   bool     `json:"standby"`   // an acknowledged plant is stored on more than one machine
+	Warnings  []string `json:"warnings"`  // why the guarantee may not hold, each with advice
+
+	Plants        *int64 `json:"plants,omitempty"` // nil: unknown; an estimate on PostgreSQL
+	QueuePlants   int64  `json:"queue_plants"`     // plants that wait for the next commit
+	StoreBytes    *int64 `json:"store_bytes,omitempty"`
+	WALBytes      *int64 `json:"wal_bytes,omitempty"`       // nil on PostgreSQL
+	DiskFreeBytes *int64 `json:"disk_free_bytes,omitempty"` // nil on PostgreSQL
+
+	Connections         map[string]int64 `json:"connections"`          // open ones, by listener
+	CredentialsExpiring int64            `json:"credentials_expiring"` // valid ones that expire within 7 days
+
+	Backups    bool          `json:"backups"` // the server makes backups
+	LastBackup *BackupRecord `json:"last_backup,omitempty"`
+}
+
+// State returns the state of the server.
+func (s *Service) State(ctx context.Context) State {
+	st := State{
+		Version: s.version, StartedAt: s.started, DB: s.db, Backups: s.backups != nil,
+		Connections: map[string]int64{}, Warnings: []string{},
+	}
+	d := s.engine.Durability()
+	st.Guarantee, st.Standby, st.Warnings = d.Guarantee, d.Standby, append(st.Warnings, d.Warnings...)
+	if s.store != nil {
+		err := s.store.Ready()
+		if st.Ready = err == nil; err != nil {
+			st.Reason = err.Error()
+		}
+	}
+	s.measure(&st)
+	st.LastBackup = s.lastBackup(ctx)
+	return st
+}
+
+// measure sets the members that metrics have.
+func (s *Service) measure(st *State) {
+	if s.metrics == nil {
+		return
+	}
+	families, _ := s.metrics.Gather() // with an error, the other families are there
+	optional := map[string]**int64{
+		"plantstore_plants": &st.Plants, "plantstore_store_bytes": &st.StoreBytes, "plantstore_wal_bytes": &st.WALBytes,
+		"plantstore_store_disk_free_bytes": &st.DiskFreeBytes,
+	}
+	counts := map[string]*int64{
+		"plantstore_queue_plants": &st.QueuePlants, "plantstore_credentials_expiring": &st.CredentialsExpiring,
+	}
+	for _, family := range families {
+		name := family.GetName()
+		for _, m := range family.GetMetric() {
+			value := m.GetGauge().GetValue()
+			if math.IsNaN(value) {
+				continue
+			}
+			n := int64(value)
+			switch {
+			case optional[name] != nil:
+				*optional[name] = &n
+			case counts[name] != nil:
+				*counts[name] = n
+			case name == "plantstore_connections_open":
+				st.Connections[m.GetLabel()[0].GetValue()] = n
+			}
+		}
+	}
+}
+
+// lastBackupEvery is the time for which State uses the same list of backups.
+const lastBackupEvery = 10 * time.Second
+
+// lastBackup returns the newest complete backup; nil: there is none, or the destination cannot be read.
+func (s *Service) lastBackup(ctx context.Context) *BackupRecord {
+	const timeMax = 2 * time.Second
+	if s.backups == nil {
+		return nil
+	}
+	s.lastMu.Lock()
+	defer s.lastMu.Unlock()
+	if time.Since(s.lastAt) < lastBackupEvery {
+		return s.last
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeMax)
+	defer cancel()
+	all, err := s.backups.List(ctx)
+	if err != nil {
+		s.log.Warn("could not list the backups", "error", err)
+	}
+	s.last, s.lastAt = nil, time.Now()
+	for _, b := range all {
+		if b.Fault == nil {
+			record := newBackupRecord(b)
+			s.last = &record
+			break
+		}
+	}
+	return s.last
+}
+
+// BackupRecord is a backup for the operator. Its JSON is that of the API.
+type BackupRecord struct {
+	Name     string    `json:"name"`
+	At       time.Time `json:"at"`     // start of the backup
+	Manual   bool      `json:"manual"` // made on demand, so no retention applies to it
+	Location string    `json:"location"`
+	Bytes    int64     `json:"bytes"`
+	Complete bool      `json:"complete"`
+	Fault    string    `json:"fault,omitempty"` // why it is not complete
+
+	// Of the manifest; absent without one.
+	MadeAt  time.Time `json:"made_at,omitzero"`
+	Store   string    `json:"store,omitempty"`
+	Commits int64     `json:"commits,omitempty"`
+	Plants  int64     `json:"plants,omitempty"`
+	SHA256  string    `json:"sha256,omitempty"`
+}
+
+func newBackupRecord(b backup.Backup) BackupRecord {
+	r := BackupRecord{
+		Name: b.Name, At: b.At, Manual: b.Manual, Location: b.Location, Bytes: b.Bytes, Complete: b.Fault == nil,
+		MadeAt: b.Manifest.MadeAt, Store: b.Manifest.Store, Commits: b.Manifest.Commits, Plants: b.Manifest.Plants,
+		SHA256: b.Manifest.SHA256,
+	}
+	if b.Fault != nil {
+		r.Fault = b.Fault.Error()
+	}
+	return r
+}
+
+// Setting is a setting of the server. Its JSON is that of the API.
+type Setting struct {
+	Name       string   `json:"name"`
+	Value      string   `json:"value"`      // in force, in the form of a flag; secrets are hidden
+	Source     string   `json:"source"`     // a flag, an environment variable, the path of the file, or default
+	Reloadable bool     `json:"reloadable"` // a reload changes it without a restart
+	Pending    *Pending `json:"pending,omitempty"`
+}
+
+// Pending is the value that a setting has after a restart, if it differs from the value in force.
+type Pending struct {
+	Value  string `json:"value"`
+	Source string `json:"source"`
+}
+
+// Settings returns the settings in force.
+func (s *Service) Settings() []Setting { return s.settings() }
