@@ -84,7 +84,7 @@ var testsOfMayAdd = map[string][]string{
 	"internal/move":   {"internal/plant", "internal/postgres"},
 	"internal/acme":   {"internal/postgres"},
 	"internal/server": {"internal/oidc", "internal/admin"},
-	"internal/admin":  {"internal/audit", "internal/listen"},
+	"internal/admin":  {"internal/audit", "internal/listen", "internal/postgres"},
 }
 
 // onlyStandardLibrary are the packages that import no other module, because most packages import them.

@@ -11,6 +11,7 @@ type measurement struct {
 	Load    *loadRun   `json:"load,omitempty"`
 	Import  *importRun `json:"import,omitempty"`
 	Start   *startRun  `json:"start,omitempty"`
+	Search  *searchRun `json:"search,omitempty"`
 }
 
 // machine has the properties of the machine and the versions of the programs.
@@ -29,7 +30,7 @@ type machine struct {
 
 // loadRun is one run of the generator against one contender.
 type loadRun struct {
-	Phase       string `json:"phase"` // compare, tls, growth, wal, or a phase of burst.go
+	Phase       string `json:"phase"` // compare, tls, growth, wal, or one of burst.go and search.go
 	Set         string `json:"set"`   // shared or pinned
 	Round       int    `json:"round"`
 	Contender   string `json:"contender"`
@@ -102,4 +103,12 @@ type startRun struct {
 	Round  int     `json:"round"`
 	Before int64   `json:"before"`
 	Millis float64 `json:"millis"` // from the start of the process to the first 200 of /readyz
+}
+
+// searchRun is one search of the admin API without other load.
+type searchRun struct {
+	Round     int     `json:"round"`
+	Rows      int64   `json:"rows"`      // plants that the search read
+	Millis    float64 `json:"millis"`    // until the last line
+	Processor float64 `json:"processor"` // seconds of processor time of the server
 }

@@ -26,6 +26,7 @@ type results struct {
 	loads    loads
 	imports  imports
 	starts   []*startRun
+	searches []*searchRun
 	micro    string           // benchstat's summary of the micro benchmarks
 	charts   map[string]chart // by file name, filled while the pages are written
 }
@@ -104,6 +105,8 @@ func collect(all []measurement) *results {
 			r.imports = append(r.imports, *line.Import)
 		case line.Start != nil:
 			r.starts = append(r.starts, line.Start)
+		case line.Search != nil:
+			r.searches = append(r.searches, line.Search)
 		}
 	}
 	return r
@@ -120,6 +123,7 @@ func (r *results) page(text string) ([]byte, error) {
 		"growth":   r.growthTable,
 		"limits":   r.limitsTable,
 		"imports":  r.importTable,
+		"search":   r.searchTable,
 		"micro":    func() string { return r.micro },
 		"machines": r.machineTable,
 		"invalid":  r.invalidRuns,

@@ -23,6 +23,7 @@ func (r *results) targets() *targets {
 	r.growthTargets(t)
 	r.limitTargets(t)
 	r.importTargets(t)
+	r.searchTargets(t)
 	return t
 }
 

@@ -49,6 +49,7 @@ type Service struct {
 	lastAt time.Time
 
 	scans    chan struct{} // semaphore of the scans of clients
+	lineTime time.Duration // in which a client must accept the lines of a search
 	counting counting
 
 	ctx     context.Context // of every operation
@@ -73,7 +74,8 @@ func New(c Config) (*Service, error) {
 		c.Issuer = func() string { return "" }
 	}
 	s := &Service{
-		scans: make(chan struct{}, scansMax), engine: c.Engine, store: c.Store, log: c.Log, backups: c.Backups,
+		scans: make(chan struct{}, scansMax), lineTime: lineTimeMax,
+		engine: c.Engine, store: c.Store, log: c.Log, backups: c.Backups,
 		metrics: c.Metrics, settings: c.Settings,
 		issuer: c.Issuer, db: c.DB, version: c.Version, started: time.Now().UTC().Truncate(time.Second),
 	}

@@ -59,7 +59,7 @@ var createdAt = time.Date(2026, 11, 21, 9, 30, 0, 123456000, time.UTC)
 func start(t testing.TB, s setup) *harness {
 	t.Helper()
 	h := &harness{t: t}
-	log := slog.New(slog.NewTextHandler(&h.log, nil))
+	log := slog.New(slog.NewTextHandler(&h.log, &slog.HandlerOptions{Level: server.LevelAccess}))
 	var err error
 	metrics := prometheus.NewRegistry()
 	if h.engine, err = sqlite.Open(

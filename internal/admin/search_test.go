@@ -298,6 +298,27 @@ func TestSearchEndsWithTheService(t *testing.T) {
 		refused(50302, "the server is shutting down; send the request again"))
 }
 
+// A search ends when its client does not read the lines.
+func TestSearchOfStalledClient(t *testing.T) {
+	t.Parallel()
+	var plants []store.Create
+	for id := range int64(6) { // together more than the buffers of a connection
+		plants = append(plants, create(id, strings.Repeat("x", store.PlantsBytes), plant.Tag{}))
+	}
+	h := start(t, setup{plants: plants})
+	h.service.SetLineTime(100 * time.Millisecond)
+	res := h.open(http.MethodGet, "/plants/search?name=x")
+	defer res.Body.Close()
+	for deadline := time.Now().Add(wait); !strings.Contains(h.log.string(), "path=/api/v1/plants/search"); {
+		if time.Now().After(deadline) {
+			t.Fatal("the search has not ended")
+		}
+	}
+	if _, err := io.Copy(io.Discard, res.Body); err == nil {
+		t.Error("the client received a complete response")
+	}
+}
+
 // A page of a tag ends after its time, also without a plant.
 func TestPageOfRareTag(t *testing.T) {
 	t.Parallel()

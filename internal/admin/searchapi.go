@@ -22,7 +22,7 @@ func (a api) searchPlants(w http.ResponseWriter, r *http.Request, _ auth.Princip
 	if q.Limit, err = intParameter(values, "limit", limitDefault, 1, SearchMax); err != nil {
 		return err
 	}
-	out := &searchWriter{response: w, control: http.NewResponseController(w)}
+	out := &searchWriter{response: w, control: http.NewResponseController(w), lineTime: a.service.lineTime}
 	if r.Method == http.MethodHead {
 		out.start()
 		return nil
@@ -41,13 +41,14 @@ func (a api) searchPlants(w http.ResponseWriter, r *http.Request, _ auth.Princip
 type searchWriter struct {
 	response   http.ResponseWriter
 	control    *http.ResponseController
+	lineTime   time.Duration
 	started    bool
 	lines      []byte
 	progressAt time.Time // the last progress line
 }
 
-// searchWriteTimeMax is the time in which a client must accept lines.
-const searchWriteTimeMax = 10 * time.Second
+// lineTimeMax is the time in which a client must accept the lines of a report.
+const lineTimeMax = 10 * time.Second
 
 type progressLine struct {
 	Type string `json:"type"`
@@ -102,7 +103,7 @@ func (s *searchWriter) send() error {
 	if !s.started {
 		s.start()
 	}
-	if err := s.control.SetWriteDeadline(time.Now().Add(searchWriteTimeMax)); err != nil {
+	if err := s.control.SetWriteDeadline(time.Now().Add(s.lineTime)); err != nil {
 		return fmt.Errorf("extend the write deadline: %w", err)
 	}
 	if _, err := s.response.Write(s.lines); err != nil {
