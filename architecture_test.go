@@ -72,6 +72,10 @@ var mayImport = map[string][]string{
 		"internal/plant", "internal/audit", "internal/auth", "internal/oidc", "internal/store", "internal/backup",
 		"internal/server",
 	},
+	"internal/console": {
+		"internal/plant", "internal/audit", "internal/auth", "internal/store", "internal/server", "internal/admin",
+		"internal/backup", "internal/dump",
+	},
 	"cmd...": {anything},
 }
 
@@ -81,10 +85,11 @@ var testsMayAdd = []string{storetest, embeddedEngine, pgtest, certstest, oidctes
 
 // testsOfMayAdd are the packages that the tests of one package may import beyond testsMayAdd.
 var testsOfMayAdd = map[string][]string{
-	"internal/move":   {"internal/plant", "internal/postgres"},
-	"internal/acme":   {"internal/postgres"},
-	"internal/server": {"internal/oidc", "internal/admin"},
-	"internal/admin":  {"internal/audit", "internal/listen", "internal/postgres"},
+	"internal/move":    {"internal/plant", "internal/postgres"},
+	"internal/acme":    {"internal/postgres"},
+	"internal/server":  {"internal/oidc", "internal/admin"},
+	"internal/admin":   {"internal/audit", "internal/listen", "internal/postgres"},
+	"internal/console": {"internal/listen"},
 }
 
 // onlyStandardLibrary are the packages that import no other module, because most packages import them.

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
 
 	"plantstore/internal/auth"
+	"plantstore/internal/console"
 	"plantstore/internal/store"
 )
 
@@ -49,23 +51,30 @@ func (p *program) firstTokens(
 			[]string{h.adminURL.String() + "/metrics"},
 		})
 	}
-	return p.createFirst(ctx, engine, list, log)
+	return p.createFirst(ctx, engine, list, h.adminURL, log)
 }
 
-func (p *program) createFirst(ctx context.Context, engine store.Engine, list []firstToken, log *slog.Logger) error {
+// createFirst creates the tokens, and a sign-in code for the console.
+func (p *program) createFirst(
+	ctx context.Context, engine store.Engine, list []firstToken, at *url.URL, log *slog.Logger,
+) error {
 	var text strings.Builder
 	text.WriteString("The store has no token. The first ones do not expire and are not shown again.\n\n")
-	tokens := make([]auth.Token, len(list))
-	for i, first := range list {
+	code, t := console.NewCode(time.Now())
+	fmt.Fprintf(&text, "Console: this link signs in once, within 15 minutes; "+
+		"plantstore console prints another one:\n\n%s\n\n", signInLink(at, code))
+	var tokens []auth.Token
+	for _, first := range list {
 		secret := auth.Mint()
-		tokens[i] = auth.Token{
+		tokens = append(tokens, auth.Token{
 			Name: first.name, Hash: auth.HashOf(secret), Prefix: auth.PrefixOf(secret), Scopes: first.scopes,
 			CreatedAt: time.Now(),
-		}
+		})
 		request := slices.Insert(slices.Clone(first.request), 1, "-H 'Authorization: Bearer "+secret+"'")
 		fmt.Fprintf(&text, "Token %q %s:\n\n%s\n\ncurl %s\n\n",
 			first.name, first.use, secret, strings.Join(request, " \\\n  "))
 	}
+	tokens = append(tokens, t)
 	if created, err := engine.CreateFirstTokens(ctx, tokens, p.operator()); err != nil || !created {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 
 	"plantstore/internal/admin"
 	"plantstore/internal/audit"
+	"plantstore/internal/console"
 	"plantstore/internal/listen"
 	"plantstore/internal/server"
 	"plantstore/internal/store"
@@ -37,8 +38,9 @@ type httpServers struct {
 	certificates                  certificates
 	publicTLS, adminTLS           bool
 
-	operations *admin.Service // of the operator; nil until open
-	config     server.Config  // the part that is not of the settings
+	operations *admin.Service   // of the operator; nil until open
+	console    *console.Console // nil until open
+	config     server.Config    // the part that is not of the settings
 
 	audit *audit.Recorder
 
@@ -123,12 +125,23 @@ func (h *httpServers) open(
 	if h.operations, err = admin.New(operations); err != nil {
 		return err
 	}
+	if err := h.openConsole(s, console.Config{
+		Store: operations.Store, Engine: operations.Engine, Metrics: metrics, Log: operations.Log,
+		Backups: operations.Backups,
+	}); err != nil {
+		return err
+	}
 	routes, err := admin.Routes(h.operations)
 	if err != nil {
 		return err
 	}
+	pages, err := h.console.Routes()
+	if err != nil {
+		return err
+	}
 	h.config = server.Config{
-		Store: operations.Store, Log: operations.Log, Audit: h.audit, Metrics: metrics, AdminRoutes: routes,
+		Store: operations.Store, Log: operations.Log, Audit: h.audit, Metrics: metrics,
+		AdminRoutes: append(routes, pages...), Browser: h.console.Browser(),
 		PublicTLS: h.publicTLS, AdminTLS: h.adminTLS,
 	}
 	config := h.configOf(s)
@@ -176,6 +189,7 @@ func guessURL(a net.Addr, secure bool) *url.URL {
 
 // serve starts the servers. drain waits for their goroutines.
 func (h *httpServers) serve() {
+	h.console.Start()
 	h.start(h.public, h.publicListener)
 	h.start(h.admin, h.adminListener)
 	if h.challenges != nil {
@@ -210,6 +224,7 @@ func (h *httpServers) drain(st *store.Store, log *slog.Logger) error {
 		err = errors.Join(err, h.challenges.Close())
 	}
 	h.running.Wait()
+	h.console.Close()
 	return err
 }
 

@@ -95,7 +95,7 @@ over the file. "plantstore config" prints the settings in force.`,
 	})
 	root.AddCommand(
 		newServe(p), newConfig(p), newToken(p), newAudit(p),
-		newGet(p), newList(p), newExport(p), newImport(p),
+		newConsole(p), newGet(p), newList(p), newExport(p), newImport(p),
 		newBackup(p), newRestore(p), newVerify(p), newMigrate(p), newMove(p), newVersion(p),
 	)
 	root.InitDefaultCompletionCmd() // before checkArgs; Cobra would add it later

@@ -142,11 +142,17 @@ func (k *Keyring) UsedSince(since time.Time) []Use {
 	return uses
 }
 
-// Expiring returns the number of tokens that are valid now and expire within that time.
+// briefMax is the longest lifetime of a token that its creator does not expect to renew, such
+// as that of a session of the console.
+const briefMax = 24 * time.Hour
+
+// Expiring returns the number of tokens that are valid now and expire within that time. It
+// omits those that were created for a day or less.
 func (k *Keyring) Expiring(now time.Time, within time.Duration) int {
 	n := 0
 	for _, e := range k.entries() {
-		if e.token.Kind == KindToken && e.token.ValidAt(now) && e.token.expiredAt(now.Add(within)) {
+		brief := e.token.ExpiresAt.Sub(e.token.CreatedAt) <= briefMax
+		if e.token.IsToken() && !brief && e.token.ValidAt(now) && e.token.expiredAt(now.Add(within)) {
 			n++
 		}
 	}

@@ -14,6 +14,7 @@ const (
 	ScopeRead                       // reads plants on the admin listener
 	ScopeAdmin                      // details and profiles of the server on the admin listener
 	ScopeMetrics                    // the metrics on the admin listener
+	ScopeConsole                    // one sign-in to the console; a token has it alone
 )
 
 // scopeNames are the names of the bits, in the order of String.
@@ -25,6 +26,7 @@ var scopeNames = []struct {
 	{ScopeRead, "plants:read"},
 	{ScopeAdmin, "admin"},
 	{ScopeMetrics, "metrics"},
+	{ScopeConsole, "console"},
 }
 
 // Grantable is the set of scopes that a new token can have: those that a route

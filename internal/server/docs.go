@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"html/template"
 	"io"
@@ -189,4 +190,21 @@ func gunzip(compressed []byte) []byte {
 		return nil
 	}
 	return plain
+}
+
+// StaticFile returns a function that responds with a constant file, compressed for clients
+// that accept gzip.
+func StaticFile(contentType string, content []byte) (HandlerFunc, error) {
+	var zipped bytes.Buffer
+	w, err := gzip.NewWriterLevel(&zipped, gzip.BestCompression)
+	if err == nil {
+		_, err = w.Write(content)
+		err = errors.Join(err, w.Close())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("compress a file: %w", err)
+	}
+	file := newDocsFile(contentType, content)
+	file.gzipped = zipped.Bytes()
+	return fromHandler(file), nil
 }

@@ -76,7 +76,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer h.inFlight.Dec()
 	defer h.finish(rec, r)
 	if err := h.serve(rec, r); err != nil {
-		h.fail(rec, err)
+		h.fail(rec, r, err)
 	}
 }
 
@@ -169,7 +169,12 @@ func (h *handler) authorize(
 	if scope == 0 {
 		return auth.Principal{}, nil
 	}
-	credential, err := auth.Bearer(r.Header)
+	credential, err := "", error(nil)
+	if route.browser != nil {
+		credential, err = route.browser.Credential(r)
+	} else {
+		credential, err = auth.Bearer(r.Header)
+	}
 	if err != nil {
 		return auth.Principal{}, err
 	}
@@ -221,11 +226,15 @@ func (h *handler) checkTarget(r *http.Request) error {
 
 // fail writes the error response. No other function turns an error into a
 // response.
-func (h *handler) fail(rec *responseRecorder, err error) {
+func (h *handler) fail(rec *responseRecorder, r *http.Request, err error) {
 	refusal := asPlantError(err)
 	rec.code = refusal.Code
 	if refusal.Code == plant.CodeInternal {
 		rec.cause = err
+	}
+	if rec.route != nil && rec.route.browser != nil {
+		rec.route.browser.Refuse(rec, r, refusal)
+		return
 	}
 	scope := auth.Scopes(0)
 	if d, ok := err.(*denied); ok { //nolint:errorlint // serve returns it unwrapped
@@ -244,7 +253,7 @@ func (h *handler) finish(rec *responseRecorder, r *http.Request) {
 	if v != nil {
 		err := fmt.Errorf("panic: %v\n%s", v, debug.Stack())
 		if rec.status == 0 {
-			h.fail(rec, err)
+			h.fail(rec, r, err)
 		} else {
 			rec.cause = err
 		}

@@ -121,7 +121,7 @@ func TestStoreGauges(t *testing.T) {
 	h, f := startFaulty(t, func(s *setup) {
 		s.seed = func(e store.Engine) {
 			for name, ends := range map[string]time.Time{
-				"tomorrow": now.Add(24 * time.Hour), "in 6 days": now.Add(6*24*time.Hour + 23*time.Hour),
+				"in 2 days": now.Add(48 * time.Hour), "in 6 days": now.Add(6*24*time.Hour + 23*time.Hour),
 				"in 8 days": now.Add(8 * 24 * time.Hour), "ended": now.Add(-time.Hour),
 			} {
 				mint(t, e, auth.Token{Name: name, Scopes: auth.ScopeCreate, ExpiresAt: ends})

@@ -39,6 +39,8 @@ type route struct {
 	metrics *routeMetrics // set by newServer
 	log     slog.Handler  // with the method and the path; set by newServer
 
+	browser *Browser // nil: not a page for browsers
+
 	untimed bool // no histogram: a static file, or a profile, for which the client chooses the time
 }
 
@@ -52,6 +54,7 @@ type Route struct {
 	Open    bool        // requires no credential; exactly one of Scope and Open is set
 	Guarded bool        // requires the credential also with Config.AdminOpen, as every method except GET does
 	Untimed bool        // no histogram: the client chooses the time
+	Page    bool        // uses Config.Browser for the credential and for errors
 	Handle  HandlerFunc
 }
 
@@ -93,10 +96,14 @@ func adminRoutes(c Config) routes {
 		list = append(list, profiles()...)
 	}
 	for _, r := range c.AdminRoutes {
-		list = append(list, route{
-			method: r.Method, path: r.Path, scope: r.Scope, open: r.Open, guarded: r.Guarded,
+		added := route{
+			method: r.Method, path: r.Path, scope: r.Scope, open: r.Open, guarded: r.Guarded || r.Page,
 			untimed: r.Untimed, handle: r.Handle,
-		})
+		}
+		if r.Page {
+			added.browser = c.Browser
+		}
+		list = append(list, added)
 	}
 	if c.AdminOpen {
 		for i := range list {
@@ -190,9 +197,12 @@ func (at *resource) match(r *http.Request) bool {
 }
 
 // overview returns the paths, separated by commas. It omits the paths below a directory,
-// and those of an API, except for its document.
+// those of an API, except for its document, and the pages except for the first one.
 func (rs routes) overview() string {
 	list := slices.DeleteFunc(slices.Sorted(maps.Keys(rs.byPath)), func(path string) bool {
+		if rs.byPath[path].first.browser != nil {
+			return path != "/"
+		}
 		for i := 1; i < len(path)-1; i++ {
 			if path[i] != '/' {
 				continue

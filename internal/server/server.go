@@ -53,8 +53,10 @@ type Config struct {
 	// AdminOpen is true if no GET request to the admin listener requires a credential,
 	// except to a route that is Guarded. Then only this machine may reach the listener.
 	AdminOpen bool
-	// AdminRoutes are further routes of the admin listener.
+	// AdminRoutes are further routes of the admin listener. Those with Page require
+	// Browser.
 	AdminRoutes []Route
+	Browser     *Browser
 
 	// Metrics is the registry of /metrics. New registers the metrics of requests
 	// there, so a registry serves one call of New. nil: no metrics and no /metrics.

@@ -1,0 +1,201 @@
+package console
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// The size of a chart in units of its viewBox, and the number of its points.
+const (
+	chartWidth  = 600
+	chartHeight = 120
+	pointsMax   = 180
+)
+
+// chart is a diagram over time, as SVG. The page has it without JavaScript; the script
+// replaces the paths and the texts with newer ones.
+type chart struct {
+	ID     string `json:"id"`
+	Title  string `json:"-"`
+	Lines  []line `json:"lines"`
+	Top    string `json:"top"`    // the value of the upper edge
+	Middle string `json:"middle"` // half of it
+	From   string `json:"from"`   // RFC 3339
+	To     string `json:"to"`
+	Points []tip  `json:"points"` // for the tooltip
+}
+
+// line is a line of a chart.
+type line struct {
+	Name string `json:"name"`
+	Now  string `json:"now"`  // the newest value
+	Path string `json:"path"` // of the line
+	Area string `json:"area"` // below it; empty for all but the first line
+}
+
+// tip has the values of the lines at a time.
+type tip struct {
+	X    float64  `json:"x"` // in the viewBox
+	At   string   `json:"at"`
+	Text []string `json:"text"`
+}
+
+// series is the source of a line.
+type series struct {
+	name  string
+	value func(sample) float64
+}
+
+// newChart returns the chart of the samples of a time. A point is the largest value of its
+// part of the time, because a mean would hide a short peak.
+func newChart(
+	id, title string, samples []sample, to time.Time, span time.Duration, format func(float64) string, list ...series,
+) chart {
+	from := to.Add(-span)
+	n := min(pointsMax, int(span/sampleEvery))
+	values := make([][]float64, len(list))
+	for i := range list {
+		values[i] = make([]float64, n)
+		for k := range n {
+			values[i][k] = math.NaN()
+		}
+	}
+	top := 0.0
+	for _, s := range samples {
+		k := min(int(float64(n)*float64(s.at.Sub(from))/float64(span)), n-1)
+		if k < 0 {
+			continue
+		}
+		for i, l := range list {
+			if v := l.value(s); !math.IsNaN(v) && !(values[i][k] >= v) {
+				values[i][k] = v
+				top = max(top, v)
+			}
+		}
+	}
+	top = niceTop(top)
+	c := chart{
+		ID: id, Title: title, Top: format(top), Middle: format(top / 2),
+		From: from.UTC().Format(time.RFC3339), To: to.UTC().Format(time.RFC3339),
+	}
+	for i, l := range list {
+		c.Lines = append(c.Lines, newLine(l.name, values[i], top, i == 0, format))
+	}
+	for k := range n {
+		t := tip{X: pointX(k, n), At: from.Add(span * time.Duration(k+1) / time.Duration(n)).UTC().Format(time.RFC3339)}
+		known := false
+		for i, l := range list {
+			known = known || !math.IsNaN(values[i][k])
+			t.Text = append(t.Text, strings.TrimSpace(l.name+" "+format(values[i][k])))
+		}
+		if known {
+			c.Points = append(c.Points, t)
+		}
+	}
+	return c
+}
+
+func pointX(k, n int) float64 {
+	return math.Round(float64(chartWidth)*(float64(k)+0.5)/float64(n)*10) / 10
+}
+
+// newLine returns the line of values, with gaps where they are NaN.
+func newLine(name string, values []float64, top float64, area bool, format func(float64) string) line {
+	l := line{Name: name, Now: format(math.NaN())}
+	var path, fill strings.Builder
+	start, last := -1.0, -1.0
+	end := func() {
+		if start >= 0 && area {
+			fmt.Fprintf(&fill, "V%dH%sZ", chartHeight, number(start))
+		}
+		start = -1
+	}
+	for k, v := range values {
+		if math.IsNaN(v) {
+			// A sample may fall into the next part, so one empty part is no gap.
+			if k > 0 && math.IsNaN(values[k-1]) {
+				end()
+			}
+			continue
+		}
+		x := pointX(k, len(values))
+		y := chartHeight * (1 - v/top)
+		if start < 0 {
+			start = x
+			fmt.Fprintf(&path, "M%s %s", number(x), number(y))
+			fmt.Fprintf(&fill, "M%s %dV%s", number(x), chartHeight, number(y))
+		} else {
+			fmt.Fprintf(&path, "L%s %s", number(x), number(y))
+			fmt.Fprintf(&fill, "L%s %s", number(x), number(y))
+		}
+		last = v
+	}
+	end()
+	if last >= 0 {
+		l.Now = format(last)
+	}
+	l.Path = path.String()
+	if area {
+		l.Area = fill.String()
+	}
+	return l
+}
+
+func number(v float64) string { return strconv.FormatFloat(math.Round(v*10)/10, 'f', -1, 64) }
+
+// niceTop returns the next 1, 2 or 5 times a power of ten.
+func niceTop(v float64) float64 {
+	if v <= 0 {
+		return 1
+	}
+	power := math.Pow(10, math.Floor(math.Log10(v)))
+	for _, m := range []float64{1, 2, 5, 10} {
+		if v <= m*power {
+			return m * power
+		}
+	}
+	return v
+}
+
+// formatRate returns a number of events.
+func formatRate(v float64) string {
+	switch {
+	case math.IsNaN(v):
+		return "–"
+	case v != 0 && v < 10:
+		return strings.TrimSuffix(strconv.FormatFloat(v, 'f', 1, 64), ".0")
+	}
+	return formatCount(v)
+}
+
+// formatSeconds returns a duration in milliseconds or seconds.
+func formatSeconds(v float64) string {
+	switch {
+	case math.IsNaN(v):
+		return "–"
+	case v >= 1:
+		return strconv.FormatFloat(v, 'f', 1, 64) + " s"
+	case v >= 0.01:
+		return strconv.FormatFloat(v*1000, 'f', 0, 64) + " ms"
+	}
+	return strings.TrimSuffix(strconv.FormatFloat(v*1000, 'f', 1, 64), ".0") + " ms"
+}
+
+// formatSize returns a size in bytes.
+func formatSize(v float64) string {
+	if math.IsNaN(v) {
+		return "–"
+	}
+	return formatBytes(int64(v))
+}
+
+// formatWhole returns a whole number.
+func formatWhole(v float64) string {
+	if math.IsNaN(v) {
+		return "–"
+	}
+	return formatCount(v)
+}

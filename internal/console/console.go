@@ -1,0 +1,106 @@
+// Package console has the pages of the operator on the admin listener: HTML that the
+// server renders, over package admin. Reading and every change work without JavaScript. The
+// files of the pages are part of the program.
+//
+// A Console has the routes; sessions.go describes the sign-in.
+package console
+
+import (
+	"errors"
+	"html/template"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"plantstore/internal/admin"
+	"plantstore/internal/audit"
+	"plantstore/internal/auth"
+	"plantstore/internal/backup"
+	"plantstore/internal/server"
+	"plantstore/internal/store"
+)
+
+// Config configures a Console. The fields of the first group are required.
+type Config struct {
+	Operations *admin.Service
+	Store      *store.Store
+	Engine     store.Engine        // of tokens and of the audit log
+	Metrics    prometheus.Gatherer // of the server, for the overview
+	PublicURL  *url.URL            // at which clients reach the public listener
+	Log        *slog.Logger
+
+	Backups  *backup.Service // nil: the server makes no backups
+	Audit    *audit.Recorder // nil: none
+	Settings []Setting
+	Version  string
+	Secure   bool // the admin listener has TLS
+	Open     bool // the admin listener requires no credential for its other paths
+}
+
+// Setting is a setting in force. Value has no secret.
+type Setting struct{ Name, Value, Source, Usage string }
+
+// Console has the pages. The caller starts its sampler with Start and ends it with Close.
+type Console struct {
+	Config
+	sessions    sessions
+	samples     ring
+	templates   map[string]*template.Template // by the name of the page
+	crossOrigin *http.CrossOriginProtection
+	clock       atomic.Pointer[func() time.Time]
+
+	stop    chan struct{} // closed by Close
+	running sync.WaitGroup
+}
+
+// New returns the console of a server.
+func New(c Config) (*Console, error) {
+	if c.Operations == nil || c.Store == nil || c.Engine == nil || c.Metrics == nil || c.PublicURL == nil || c.Log == nil {
+		return nil, errors.New("console.Config has an empty field")
+	}
+	templates, err := parseTemplates()
+	if err != nil {
+		return nil, err
+	}
+	s := &Console{
+		Config: c, templates: templates, crossOrigin: http.NewCrossOriginProtection(),
+		stop: make(chan struct{}),
+	}
+	now := time.Now
+	s.clock.Store(&now)
+	return s, nil
+}
+
+func (c *Console) now() time.Time { return (*c.clock.Load())() }
+
+// Start starts the sampler of the metrics.
+func (c *Console) Start() { c.running.Go(c.sample) }
+
+// Close ends the sampler and waits for it.
+func (c *Console) Close() {
+	close(c.stop)
+	c.running.Wait()
+}
+
+// Browser returns the use of the routes by browsers, for server.Config.Browser.
+func (c *Console) Browser() *server.Browser {
+	return &server.Browser{Credential: c.credentialOf, Refuse: c.refuse}
+}
+
+// Routes returns the routes for server.Config.AdminRoutes.
+func (c *Console) Routes() ([]server.Route, error) {
+	routes := []server.Route{
+		{Method: "GET", Path: signInPath, Open: true, Page: true, Handle: c.showSignIn},
+		{Method: "POST", Path: signInPath, Open: true, Page: true, Handle: c.signIn},
+		{Method: "POST", Path: "/sign-out", Open: true, Page: true, Handle: c.signOut},
+		{Method: "GET", Path: "/", Scope: auth.ScopeAdmin, Page: true, Handle: c.showOverview},
+		{Method: "GET", Path: "/live", Scope: auth.ScopeAdmin, Page: true, Handle: c.serveLive},
+	}
+	files, err := staticRoutes()
+	return append(routes, files...), err
+}

@@ -1,0 +1,231 @@
+package console_test
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"plantstore/internal/admin"
+	"plantstore/internal/audit"
+	"plantstore/internal/auth"
+	"plantstore/internal/backup"
+	"plantstore/internal/console"
+	"plantstore/internal/listen"
+	"plantstore/internal/plant"
+	"plantstore/internal/server"
+	"plantstore/internal/sqlite"
+	"plantstore/internal/store"
+)
+
+const wait = 20 * time.Second // timeout of every wait; a wait that succeeds is short
+
+// harness is a server with the console, over a store in a file.
+type harness struct {
+	t       testing.TB
+	engine  *sqlite.Engine
+	store   *store.Store
+	console *console.Console
+	backups *backup.Service
+	host    string // of the admin listener
+	admin   string // secret of the token operator, with the scopes admin, plants:read and plants:create
+	routes  []server.Route
+}
+
+func start(t testing.TB, plants ...store.Create) *harness {
+	t.Helper()
+	h := &harness{t: t}
+	log := slog.New(slog.NewTextHandler(io.Discard, nil))
+	metrics := prometheus.NewRegistry()
+	file := filepath.Join(t.TempDir(), "plants.db")
+	var err error
+	if h.engine, err = sqlite.Open(
+		t.Context(), sqlite.Config{Path: file, Server: true, Metrics: metrics},
+	); err != nil {
+		t.Fatal(err)
+	}
+	h.admin = h.mint("operator", auth.ScopeAdmin|auth.ScopeRead|auth.ScopeCreate)
+	if len(plants) > 0 {
+		if _, err := h.engine.Insert(t.Context(), plants); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if h.store, err = store.New(t.Context(), store.Config{Engine: h.engine, Metrics: metrics}); err != nil {
+		t.Fatal(err)
+	}
+	recorder := audit.NewRecorder(h.engine.AppendAudit, log)
+	h.backups = backup.New(backup.Config{
+		DB: file, Directory: t.TempDir(), Scratch: t.TempDir(), Every: time.Hour, Keep: 3, Record: recorder.Record,
+		Log: log, Metrics: metrics,
+	})
+	stop := h.serve(log, metrics, recorder)
+	t.Cleanup(func() {
+		stop()
+		h.backups.Close()
+		recorder.Close()
+		h.store.Close()
+		if err := h.engine.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return h
+}
+
+// serve starts the admin server and returns the function that ends it.
+func (h *harness) serve(log *slog.Logger, metrics *prometheus.Registry, recorder *audit.Recorder) (stop func()) {
+	h.t.Helper()
+	operations, err := admin.New(h.adminConfig(metrics))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	public := &url.URL{Scheme: "https", Host: "plants.example"}
+	if h.console, err = console.New(console.Config{
+		Operations: operations, Store: h.store, Engine: h.engine, Metrics: metrics, PublicURL: public, Log: log,
+		Backups: h.backups, Audit: recorder, Version: "1.0.0-test",
+	}); err != nil {
+		h.t.Fatal(err)
+	}
+	if h.routes, err = h.console.Routes(); err != nil {
+		h.t.Fatal(err)
+	}
+	_, adminServer, err := server.New(server.Config{
+		Store: h.store, Log: log, BaseURL: public, AdminRoutes: h.routes, Browser: h.console.Browser(), Metrics: metrics,
+		Audit: recorder, AdminOpen: true, // the console requires a sign-in nevertheless
+		Limits: server.Limits{
+			HeaderMax: 32 << 10, RequestTimeout: wait, AnswerTimeout: wait, IdleTimeout: wait, AuthFailures: 30,
+		},
+	})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	l, err := listen.Listen(h.t.Context(), listen.Config{Name: "admin", Address: "127.0.0.1:0"})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.host = l.Addr().String()
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := adminServer.Serve(server.NewListener(l, log)); !errors.Is(err, http.ErrServerClosed) {
+			h.t.Errorf("serve: %v", err)
+		}
+	})
+	h.console.Start()
+	return func() {
+		_ = adminServer.Close()
+		running.Wait()
+		h.console.Close()
+		operations.Close()
+	}
+}
+
+func (h *harness) mint(name string, scopes auth.Scopes) (secret string) {
+	h.t.Helper()
+	secret = auth.Mint()
+	h.create(auth.Token{Name: name, Hash: auth.HashOf(secret), Scopes: scopes, CreatedAt: time.Now()})
+	return secret
+}
+
+func (h *harness) create(t auth.Token) {
+	h.t.Helper()
+	if _, err := h.engine.CreateToken(h.t.Context(), t, audit.Origin{}); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// code returns a new sign-in code.
+func (h *harness) code(now time.Time) string {
+	h.t.Helper()
+	code, t := console.NewCode(now)
+	h.create(t)
+	return code
+}
+
+// client is a browser without scripts.
+type client struct {
+	h      *harness
+	cookie string // name=value; empty: none
+	header http.Header
+}
+
+// response is a response with its body.
+type response struct {
+	*http.Response
+
+	status int
+	body   string
+}
+
+func (c *client) do(method, target string, form url.Values) response {
+	c.h.t.Helper()
+	var body io.Reader = http.NoBody
+	if form != nil {
+		body = strings.NewReader(form.Encode())
+	}
+	req, err := http.NewRequestWithContext(c.h.t.Context(), method, "http://"+c.h.host+target, body)
+	if err != nil {
+		c.h.t.Fatal(err)
+	}
+	if c.header != nil {
+		req.Header = c.header.Clone()
+	}
+	if form != nil {
+		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	if c.cookie != "" {
+		req.Header.Set("Cookie", c.cookie)
+	}
+	res, err := http.DefaultTransport.RoundTrip(req) // follows no redirect
+	if err != nil {
+		c.h.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		c.h.t.Fatal(err)
+	}
+	for _, cookie := range res.Cookies() {
+		if c.cookie = cookie.Name + "=" + cookie.Value; cookie.MaxAge < 0 {
+			c.cookie = ""
+		}
+	}
+	return response{res, res.StatusCode, string(text)}
+}
+
+func (c *client) get(target string) response { return c.do(http.MethodGet, target, nil) }
+
+func (c *client) post(target string, form url.Values) response {
+	return c.do(http.MethodPost, target, form)
+}
+
+// signIn returns a client with a session of a credential.
+func (h *harness) signIn(credential string) *client {
+	h.t.Helper()
+	c := &client{h: h}
+	if res := c.post("/sign-in", url.Values{"credential": {credential}}); res.status != http.StatusSeeOther {
+		h.t.Fatalf("sign in: got %d, %s", res.status, res.body)
+	}
+	return c
+}
+
+// stored returns a plant that the operator stored.
+func stored(id int64, name string, tag plant.Tag) store.Create {
+	return store.Create{
+		Plant: plant.NewPlant{ID: id, Plant: plant.Plant{Name: name, Tag: tag}},
+		At:    time.Date(2026, 11, 21, 9, 30, 0, 0, time.UTC),
+	}
+}
+
+// adminConfig returns the configuration of the operations.
+func (h *harness) adminConfig(*prometheus.Registry) admin.Config {
+	return admin.Config{Engine: h.engine, Store: h.store}
+}
+
+func plantTag(text string) plant.Tag { return plant.Tagged(text) }

@@ -1,0 +1,246 @@
+package console
+
+import (
+	"bytes"
+	"embed"
+	"fmt"
+	"html/template"
+	"net/http"
+	"net/url"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"plantstore/internal/audit"
+	"plantstore/internal/auth"
+	"plantstore/internal/plant"
+	"plantstore/internal/server"
+)
+
+//go:embed templates/*.html
+var templateFiles embed.FS
+
+//go:embed static/*
+var staticFiles embed.FS
+
+// policy is the Content-Security-Policy of the pages. It allows the style sheet, the script
+// and the images of this program, no inline code, and no conversion of text to HTML by
+// scripts (Trusted Types).
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+
+// view is the data of a page.
+type view struct {
+	Title   string
+	Content any
+	Notice  string // the result of a change
+
+	// render sets the fields below.
+	Nav     []navItem
+	Who     string // name of the credential; empty: not signed in
+	Version string
+}
+
+// navItem is a link of the navigation.
+type navItem struct {
+	Path, Name, Icon string
+	Current          bool
+}
+
+// pages are the pages of the navigation, with the scopes that they require.
+var pages = []struct {
+	path, name, icon string
+	scope            auth.Scopes
+}{
+	{"/", "Overview", "overview", auth.ScopeAdmin},
+}
+
+// functions of the templates.
+var functions = template.FuncMap{
+	"when": func(t time.Time) template.HTML {
+		if t.IsZero() {
+			return "–"
+		}
+		utc := t.UTC()
+		return template.HTML(utc.Format(`<time datetime="` + time.RFC3339Nano + `">2006-01-02 15:04:05 UTC</time>`))
+	},
+	"icon":  icon,
+	"bytes": formatBytes,
+	"count": func(n int64) string { return formatCount(float64(n)) },
+	"query": url.QueryEscape,
+	"join":  strings.Join,
+}
+
+func parseTemplates() (map[string]*template.Template, error) {
+	layout, err := template.New("layout.html").Funcs(functions).ParseFS(templateFiles, "templates/layout.html")
+	if err != nil {
+		return nil, fmt.Errorf("parse the layout of the console: %w", err)
+	}
+	files, err := templateFiles.ReadDir("templates")
+	if err != nil {
+		return nil, fmt.Errorf("list the pages of the console: %w", err)
+	}
+	parsed := map[string]*template.Template{}
+	for _, f := range files {
+		name := strings.TrimSuffix(f.Name(), ".html")
+		if name == "layout" {
+			continue
+		}
+		page, err := template.Must(layout.Clone()).ParseFS(templateFiles, path.Join("templates", f.Name()))
+		if err != nil {
+			return nil, fmt.Errorf("parse a page of the console: %w", err)
+		}
+		parsed[name] = page
+	}
+	return parsed, nil
+}
+
+// staticRoutes returns the routes of the files of the pages.
+func staticRoutes() ([]server.Route, error) {
+	files, err := staticFiles.ReadDir("static")
+	if err != nil {
+		return nil, fmt.Errorf("list the files of the console: %w", err)
+	}
+	types := map[string]string{
+		".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml",
+	}
+	var routes []server.Route
+	for _, f := range files {
+		name := path.Join("static", f.Name())
+		content, err := staticFiles.ReadFile(name)
+		if err != nil {
+			return nil, fmt.Errorf("read a file of the console: %w", err)
+		}
+		handle, err := server.StaticFile(types[path.Ext(name)], content)
+		if err != nil {
+			return nil, err
+		}
+		routes = append(routes, server.Route{
+			Method: "GET", Path: "/" + name, Open: true, Untimed: true, Page: true, Handle: handle,
+		})
+	}
+	return routes, nil
+}
+
+// principalOf returns the principal of the session of a request; the zero value without one.
+func (c *Console) principalOf(r *http.Request) auth.Principal {
+	credential, err := c.credentialOf(r)
+	if err != nil {
+		return auth.Principal{}
+	}
+	principal, err := c.Store.AuthenticateKnown(r.Context(), credential)
+	if err != nil {
+		return auth.Principal{}
+	}
+	return principal
+}
+
+// render responds with a page.
+func (c *Console) render(w http.ResponseWriter, r *http.Request, status int, name string, v view) error {
+	principal := c.principalOf(r)
+	v.Who, v.Version = principal.Name, c.Version
+	if v.Who != "" {
+		for _, p := range pages {
+			if principal.Scopes.Has(p.scope) {
+				current := p.path == r.URL.Path || p.path != "/" && strings.HasPrefix(r.URL.Path, p.path+"/")
+				v.Nav = append(v.Nav, navItem{p.path, p.name, p.icon, current})
+			}
+		}
+	}
+	var body bytes.Buffer
+	if err := c.templates[name].ExecuteTemplate(&body, "layout.html", v); err != nil {
+		return fmt.Errorf("write the page %s: %w", name, err)
+	}
+	h := w.Header()
+	secure(h)
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Content-Length", strconv.Itoa(body.Len()))
+	w.WriteHeader(status)
+	_, _ = w.Write(body.Bytes()) // fails if the client has disconnected
+	return nil
+}
+
+// secure sets the headers of a page.
+func secure(h http.Header) {
+	h.Set("Content-Security-Policy", policy)
+	h.Set("Referrer-Policy", "same-origin")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+}
+
+// refuse writes the response to an error: the sign-in page without a valid session, else a
+// page with the message.
+func (c *Console) refuse(w http.ResponseWriter, r *http.Request, e *plant.Error) {
+	if e.Code.Status() == http.StatusUnauthorized {
+		to := signInPath
+		q := url.Values{}
+		if r.Method == http.MethodGet && r.URL.Path != "/" && r.URL.Path != "/live" {
+			q.Set("next", r.URL.RequestURI())
+		}
+		if c.cookieOf(r) != "" {
+			c.sessions.remove(c.cookieOf(r))
+			c.setCookie(w, r, "")
+			q.Set("ended", "1")
+		}
+		if len(q) > 0 {
+			to += "?" + q.Encode()
+		}
+		redirect(w, to)
+		return
+	}
+	v := view{Title: http.StatusText(e.Code.Status()), Content: fault{
+		Status: e.Code.Status(), Code: int32(e.Code), Message: e.Message, Request: w.Header().Get("X-Request-Id"),
+	}}
+	if err := c.render(w, r, e.Code.Status(), "error", v); err != nil {
+		c.Log.Error("console: could not write an error page", "error", err)
+		http.Error(w, e.Message, e.Code.Status())
+	}
+}
+
+// fault is the content of the error page.
+type fault struct {
+	Status  int
+	Code    int32
+	Message string
+	Request string // id of the request
+}
+
+// record appends an event of a request to the audit log.
+func (c *Console) record(
+	w http.ResponseWriter, r *http.Request, by auth.Principal, action audit.Action, details ...audit.Detail,
+) {
+	if c.Audit != nil {
+		c.Audit.Record(audit.Event{
+			Time: c.now(), Action: action, Origin: server.OriginOf(w, r, by), Details: details,
+		})
+	}
+}
+
+// formatBytes returns a size in binary units.
+func formatBytes(n int64) string {
+	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
+	value, unit := float64(n), 0
+	for value >= 1024 && unit < len(units)-1 {
+		value, unit = value/1024, unit+1
+	}
+	if unit == 0 {
+		return strconv.FormatInt(n, 10) + " B"
+	}
+	return strconv.FormatFloat(value, 'f', 1, 64) + " " + units[unit]
+}
+
+// formatCount returns a number with a narrow space between groups of three digits.
+func formatCount(n float64) string {
+	text := strconv.FormatFloat(n, 'f', 0, 64)
+	digits := strings.TrimPrefix(text, "-")
+	var b strings.Builder
+	b.WriteString(text[:len(text)-len(digits)])
+	for i, d := range digits {
+		if i > 0 && (len(digits)-i)%3 == 0 {
+			b.WriteRune('\u202f')
+		}
+		b.WriteRune(d)
+	}
+	return b.String()
+}

@@ -1,0 +1,176 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"plantstore/internal/audit"
+	"plantstore/internal/auth"
+	"plantstore/internal/plant"
+	"plantstore/internal/server"
+	"plantstore/internal/store"
+)
+
+const signInPath = "/sign-in"
+
+// signIn is the content of the sign-in page.
+type signIn struct {
+	Code  string // from the link; a form sends it, because a program that only reads the link must not use the code up
+	Next  string // the page after the sign-in
+	Fault string
+	Ended bool // the session has ended
+}
+
+func (c *Console) showSignIn(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
+	q := r.URL.Query()
+	code := q.Get("code")
+	if !auth.WellFormed(code) {
+		code = ""
+	}
+	return c.render(w, r, http.StatusOK, "sign-in", view{
+		Title: "Sign in", Content: signIn{Code: code, Next: localPath(q.Get("next")), Ended: q.Has("ended")},
+	})
+}
+
+// signIn checks a token or a sign-in code, and starts a session.
+func (c *Console) signIn(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
+	form, err := c.form(w, r)
+	if err != nil {
+		return err
+	}
+	credential, next := strings.TrimSpace(form.Get("credential")), localPath(form.Get("next"))
+	principal, n, err := c.begin(w, r, credential)
+	if err != nil {
+		refusal := (*plant.Error)(nil)
+		if !errors.As(err, &refusal) {
+			return err
+		}
+		return c.render(w, r, refusal.Code.Status(), "sign-in", view{
+			Title: "Sign in", Content: signIn{Next: next, Fault: refusal.Message},
+		})
+	}
+	cookie, ok := c.sessions.add(n)
+	if !ok {
+		return &plant.Error{
+			Code: plant.CodeStoreUnavailable, Message: "the console has too many sessions; sign out of another one first",
+		}
+	}
+	if old := c.cookieOf(r); old != "" {
+		c.sessions.remove(old)
+	}
+	c.record(w, r, principal, audit.SignIn, audit.Detail{Key: "console", Value: map[bool]string{
+		true: "code", false: "token",
+	}[n.minted]})
+	c.setCookie(w, r, cookie)
+	redirect(w, next)
+	return nil
+}
+
+// begin returns the session of a credential, and its principal.
+func (c *Console) begin(w http.ResponseWriter, r *http.Request, credential string) (auth.Principal, session, error) {
+	now := c.now()
+	principal, err := server.Authenticate(w, r, credential)
+	if invalid := (*auth.Invalid)(nil); errors.As(err, &invalid) {
+		err = errBadCredential
+	}
+	switch {
+	case err != nil:
+		return principal, session{}, err
+	case principal.Scopes == auth.ScopeConsole:
+		minted, principal, err := c.redeem(r.Context(), credential, server.OriginOf(w, r, principal))
+		return principal, session{credential: minted, began: now, minted: true}, err
+	case principal.Scopes&(auth.ScopeAdmin|auth.ScopeRead) == 0:
+		return principal, session{}, &plant.Error{
+			Code:    plant.CodeScopeMissing,
+			Message: "the token has neither the scope admin nor the scope plants:read; use another token",
+		}
+	}
+	return principal, session{credential: credential, began: now}, nil
+}
+
+var errBadCredential = &plant.Error{
+	Code: plant.CodeCredentialInvalid,
+	Message: "This token or code is not valid. A code works once, for 15 minutes; " +
+		"run plantstore console on the server for another one.",
+}
+
+// redeem revokes a sign-in code and creates the token of its session. The engine revokes
+// the code for one caller only, so of several sign-ins with a code, also on several
+// servers, one succeeds.
+func (c *Console) redeem(ctx context.Context, code string, by audit.Origin) (string, auth.Principal, error) {
+	now := time.Now().UTC().Truncate(time.Microsecond)
+	_, err := c.Engine.RevokeTokens(ctx, store.Selector{Hash: auth.HashOf(code)}, now, by)
+	if errors.Is(err, store.ErrNotFound) {
+		return "", auth.Principal{}, errBadCredential
+	}
+	if err != nil {
+		return "", auth.Principal{}, c.unavailable("revoke a sign-in code", err)
+	}
+	secret := auth.Mint()
+	t := auth.Token{
+		Name: "console-" + suffixOf(secret), Hash: auth.HashOf(secret), Prefix: auth.PrefixOf(secret),
+		Scopes:    auth.ScopeAdmin | auth.ScopeRead | auth.ScopeCreate,
+		CreatedAt: now, ExpiresAt: now.Add(sessionTimeMax),
+	}
+	if t.ID, err = c.Engine.CreateToken(ctx, t, by); err != nil {
+		return "", auth.Principal{}, c.unavailable("create the token of a session", err)
+	}
+	return secret, auth.Principal{TokenID: t.ID, Name: t.Name, Scopes: t.Scopes}, nil
+}
+
+// unavailable returns the error for a client after the store failed, and logs the cause.
+func (c *Console) unavailable(operation string, err error) error {
+	c.Log.Warn("console: the store refused a change", "operation", operation, "error", err)
+	return &plant.Error{
+		Code: plant.CodeStoreUnavailable, Message: "the store does not accept the change now; try again",
+	}
+}
+
+// signOut ends the session of a request, also one whose credential is no longer valid.
+func (c *Console) signOut(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
+	if _, err := c.form(w, r); err != nil {
+		return err
+	}
+	ended, ok := c.sessions.remove(c.cookieOf(r))
+	c.setCookie(w, r, "")
+	if ok && ended.minted {
+		principal, _ := c.Store.AuthenticateKnown(r.Context(), ended.credential) // unknown: it has expired
+		_, err := c.Engine.RevokeTokens(r.Context(), store.Selector{Hash: auth.HashOf(ended.credential)}, c.now(),
+			server.OriginOf(w, r, principal))
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			_ = c.unavailable("revoke the token of a session", err) // it expires, and no browser has it
+		}
+	}
+	redirect(w, signInPath)
+	return nil
+}
+
+// form returns the form of a request. It refuses one that a page of another site sent: the
+// guard of the listener and SameSite do so too.
+func (c *Console) form(w http.ResponseWriter, r *http.Request) (url.Values, error) {
+	if err := c.crossOrigin.Check(r); err != nil {
+		return nil, &plant.Error{Code: plant.CodeCrossSite, Message: "a page of another site sent the form"}
+	}
+	return server.ReadForm(w, r)
+}
+
+// localPath returns a path with a query of this console, or "/" for any other text.
+func localPath(text string) string {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "" || u.Host != "" || u.User != nil || !strings.HasPrefix(text, "/") ||
+		strings.HasPrefix(text, "//") || strings.ContainsAny(text, "\\\t\r\n") || u.Path == signInPath {
+		return "/"
+	}
+	return u.RequestURI()
+}
+
+// redirect responds with another page, which the browser requests by GET.
+func redirect(w http.ResponseWriter, to string) {
+	w.Header().Set("Location", to)
+	w.Header().Set("Content-Length", "0")
+	w.WriteHeader(http.StatusSeeOther)
+}
