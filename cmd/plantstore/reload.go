@@ -138,8 +138,8 @@ func (r *reloader) open() (err error) {
 func (r *reloader) close() { r.issuer.close() }
 
 // changed reports whether the settings file differs from that of the last reload. It returns true only at the second
-// look that finds the same contents, because an editor may be writing the file. It ignores a file that is not regular: a
-// look would take the contents of a FIFO.
+// look that finds the same contents, because an editor may be writing the file. It ignores a file that is not regular,
+// because a look would take the contents of a FIFO.
 func (r *reloader) changed() bool {
 	sum, ok := sumOf(string(r.settings.config))
 	same := sum == r.seen

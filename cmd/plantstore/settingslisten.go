@@ -69,7 +69,8 @@ func (s *proxySettings) rows() []setting {
 			"`addresses` of proxies that may name the address of a client",
 			"IP addresses and prefixes such as `10.0.0.0/8` or `2001:db8::/32`, with commas between them. List only proxies " +
 				"that you operate: they can name any address, in `Forwarded` or `X-Forwarded-For`, or with " +
-				"`--proxy-protocol`. The prefixes of all addresses, `0.0.0.0/0` and `::/0`, are refused. See [client addresses](limits.md#client-addresses).",
+				"`--proxy-protocol`. The prefixes of all addresses, `0.0.0.0/0` and `::/0`, are refused. " +
+				"See [client addresses](limits.md#client-addresses).",
 		},
 		{
 			"proxy-protocol", &s.protocol, "", "1.0.0", "require a PROXY header from each trusted proxy",
@@ -124,8 +125,8 @@ func parsePrefix(text string) (netip.Prefix, error) {
 	case err != nil || prefix.Addr().Is4In6():
 		return netip.Prefix{}, fmt.Errorf("%q is not an IP address or prefix; use the form 192.0.2.7 or 10.0.0.0/8", text)
 	case prefix.Bits() == 0:
-		return netip.Prefix{}, fmt.Errorf("%q has all addresses, so every client could choose its own; list only your proxies",
-			text)
+		return netip.Prefix{}, fmt.Errorf(
+			"%q has all addresses, so every client could choose its own; list only your proxies", text)
 	case prefix != prefix.Masked():
 		return netip.Prefix{}, fmt.Errorf("%q has bits after its prefix; use %s, or the address without /%d",
 			text, prefix.Masked(), prefix.Bits())

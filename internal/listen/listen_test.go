@@ -43,8 +43,8 @@ func TestRetryable(t *testing.T) {
 	} {
 		cause := &net.OpError{Op: "accept", Net: "tcp", Err: os.NewSyscallError("accept4", errno)}
 		err := listen.Retryable(cause)
-		of, ok := err.(net.Error) //nolint:errorlint // as net/http does
-		if !ok || of.Temporary() != want {
+		of, ok := err.(net.Error)          //nolint:errorlint // as net/http does
+		if !ok || of.Temporary() != want { //nolint:staticcheck // deprecated, but net/http uses it
 			t.Errorf("%v: got %v, want temporary: %v", errno, err, want)
 		}
 		if !errors.Is(err, errno) || err.Error() != cause.Error() {

@@ -50,10 +50,11 @@ func (c *conn) waits(s listen.State) {
 func (c *conn) serves(n int) {
 	c.working.mu.Lock()
 	defer c.working.mu.Unlock()
-	switch c.working.serving += n; {
-	case c.working.serving == 0:
+	c.working.serving += n
+	switch c.working.serving {
+	case 0:
 		c.setState(c.working.waiting)
-	case c.working.serving == n: // the first one
+	case n: // the first one
 		c.setState(listen.Serving)
 	}
 }
