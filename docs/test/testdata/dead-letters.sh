@@ -1,0 +1,1 @@
+. ./events-late.sh
