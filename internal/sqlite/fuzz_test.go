@@ -25,6 +25,7 @@ func FuzzManifest(f *testing.F) {
 		`"sha256":"00"}`))
 	f.Add([]byte(`{"format":2}`))
 	f.Add([]byte(`{"format":1,"bytes":1e3,"made_at":"0001-01-01T00:00:00-24:00"}`))
+	f.Add([]byte(`{"format":1,"made_at":"9999-12-31T23:00:00-23:00"}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		dir := t.TempDir()
 		path := filepath.Join(dir, "in.json")

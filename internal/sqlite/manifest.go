@@ -55,6 +55,10 @@ func ReadManifest(path string) (m Manifest, err error) {
 		return m, fmt.Errorf("%s has format %d, and this plantstore supports only format %d: "+
 			"use the plantstore that made the backup", path, m.Format, manifestFormat)
 	}
+	// Package time reads more zones and years than it writes.
+	if m.MadeAt = m.MadeAt.UTC(); m.MadeAt.Year() < 0 || m.MadeAt.Year() > 9999 {
+		return m, fmt.Errorf("%s is not the manifest of a backup: made_at has the year %d", path, m.MadeAt.Year())
+	}
 	return m, nil
 }
 
