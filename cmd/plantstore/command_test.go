@@ -215,7 +215,9 @@ func TestConfigLimit(t *testing.T) {
 // TestExamples tests that every command has examples, and that each is a valid call of the command.
 func TestExamples(t *testing.T) {
 	t.Parallel()
-	groups := []string{"plantstore", "plantstore token", "plantstore audit", "plantstore completion"} // print their help
+	groups := []string{ // print their help
+		"plantstore", "plantstore token", "plantstore audit", "plantstore webhook", "plantstore completion",
+	}
 	var check func(cmd *cobra.Command)
 	check = func(cmd *cobra.Command) {
 		path := cmd.CommandPath()

@@ -94,7 +94,7 @@ over the file. "plantstore config" prints the settings in force.`,
 		return usagef("%w; see %s --help", flagFault(cmd, err), cmd.CommandPath())
 	})
 	root.AddCommand(
-		newServe(p), newConfig(p), newToken(p), newAudit(p),
+		newServe(p), newConfig(p), newToken(p), newAudit(p), newWebhook(p),
 		newConsole(p), newGet(p), newList(p), newExport(p), newImport(p),
 		newBackup(p), newRestore(p), newVerify(p), newMigrate(p), newMove(p), newVersion(p),
 	)

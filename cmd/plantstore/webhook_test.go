@@ -8,9 +8,12 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // webhookSecret is the secret of the webhooks of tests.
@@ -116,5 +119,72 @@ func TestWebhookSettings(t *testing.T) {
 		if want := "plantstore: " + row.want + "\n"; code != exitUsage || stderr.String() != want {
 			t.Errorf("%q:\ngot  %d %swant %d %s", row.args, code, &stderr, exitUsage, want)
 		}
+	}
+}
+
+// TestDeadLetters lists, retries and drops dead letters beside a server.
+func TestDeadLetters(t *testing.T) {
+	t.Parallel()
+	var works atomic.Bool
+	got := make(chan string, 100)
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !works.Load() {
+			w.WriteHeader(http.StatusTeapot)
+			return
+		}
+		body, _ := io.ReadAll(r.Body) // the body is compared
+		got <- string(body)
+	}))
+	t.Cleanup(receiver.Close)
+	db := filepath.Join(t.TempDir(), "a.db")
+	startServer(t, db, "--webhook-url", receiver.URL+"/e?key=secret", "--webhook-secret-file", webhookSecretFile(t),
+		"--webhook-allow-private", "--webhook-give-up", "1ms")
+	importPlants(t, db, `{"id":-7,"name":"Acer"}`)
+	importPlants(t, db, `{"id":8,"name":"Oak"}`)
+	var listed string
+	for deadline := time.Now().Add(waitMax); strings.Count(listed, "\n") < 3; {
+		if time.Now().After(deadline) {
+			t.Fatalf("dead letters: %s", listed)
+		}
+		listed = plantstore(t, "webhook", "list", "--db", db)
+	}
+	row := regexp.MustCompile(`(?m)^1 +` + receiver.URL + `/e +-7 +20\S+Z +20\S+Z +1 +status 418$`)
+	if !row.MatchString(listed) || strings.Contains(listed, "secret") {
+		t.Errorf("webhook list:\n%s", listed)
+	}
+	list := plantstore(t, "webhook", "list", "--json", "--db", db)
+	checkJSONRules(t, "webhook list", list)
+	if first, _, _ := strings.Cut(list, "\n"); !strings.Contains(first, `"plant_id":-7,`) {
+		t.Errorf("webhook list --json: %s", list)
+	}
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"retry"}, exitUsage, "give --webhook, --plant or both, or --all alone"},
+		{[]string{"drop", "--all", "--plant", "8"}, exitUsage, "give --webhook, --plant or both, or --all alone"},
+		{[]string{"drop", "--plant", "x"}, exitUsage, `plant: "x" is not a 64-bit integer`},
+		{
+			[]string{"retry", "--plant", "9"},
+			exitFailure,
+			"no such dead letter of an address in the settings of a server; see plantstore webhook list",
+		},
+	} {
+		var out, stderr bytes.Buffer
+		code := run(t.Context(), slices.Concat([]string{"webhook"}, c.args, []string{"--db", db}), nil, nil, &out, &stderr)
+		if want := "plantstore: " + c.want + "\n"; code != c.code || stderr.String() != want {
+			t.Errorf("%q: got %d %s, want %d %s", c.args, code, &stderr, c.code, want)
+		}
+	}
+	if out := plantstore(t, "webhook", "drop", "--plant", "8", "--json", "--db", db); out != "{\"dead_letters\":1}\n" {
+		t.Errorf("webhook drop: %s", out)
+	}
+	works.Store(true)
+	if out := plantstore(t, "webhook", "retry", "--all", "--db", db); out != "1 dead letters are due now\n" {
+		t.Errorf("webhook retry: %s", out)
+	}
+	if body := <-got; body != `{"id":-7,"name":"Acer"}` {
+		t.Errorf("delivered %s", body)
 	}
 }

@@ -15,11 +15,15 @@ DELETE FROM plantstore_audit WHERE sequence <= $1
 DELETE FROM plantstore_deliveries WHERE (webhook, plant) IN (SELECT webhook, plant FROM plantstore_deliveries WHERE $1 > dead_at LIMIT $2 FOR UPDATE SKIP LOCKED)
 DELETE FROM plantstore_deliveries WHERE (webhook, plant) IN (SELECT webhook, plant FROM plantstore_deliveries WHERE due_at IS NULL AND $1::bigint IN (0, webhook) AND plant = coalesce($2, plant) LIMIT $3)
 DELETE FROM plantstore_deliveries WHERE (webhook, plant) IN (SELECT webhook, plant FROM unnest($1::bigint[], $2::bigint[]) AS done (webhook, plant))
+DELETE FROM plantstore_outbox; DELETE FROM plantstore_deliveries
 DELETE FROM tokens WHERE kind = $1 AND $2 > expires_at AND hash <> $3 AND (SELECT max(id) FROM tokens) > id
 INSERT INTO plants (id, name, tag, created_at, created_by) SELECT id, name, tag, created_at, created_by FROM unnest($1::bigint[], $2::text[], $3::text[], $4::timestamptz[], $5::bigint[]) AS new (id, name, tag, created_at, created_by) ORDER BY id ON CONFLICT (id) DO NOTHING RETURNING id
 INSERT INTO plantstore_acme (key, value) VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET value = excluded.value
 INSERT INTO plantstore_audit (sequence, entry, previous, hash) VALUES ($1, $2, $3, $4)
+INSERT INTO plantstore_deliveries (webhook, plant, since, due_at, dead_at, attempts, reason) SELECT webhook, plant, since, due_at, dead_at, attempts, reason FROM unnest($1::bigint[], $2::bigint[], $3::timestamptz[], $4::timestamptz[], $5::timestamptz[], $6::bigint[], $7::text[]) AS new (webhook, plant, since, due_at, dead_at, attempts, reason)
+INSERT INTO plantstore_outbox (created_at, plant) SELECT created_at, plant FROM unnest($1::timestamptz[], $2::bigint[]) AS new (created_at, plant)
 INSERT INTO plantstore_webhooks (id, url, active) SELECT coalesce(max(id), 0) + 1, $1, TRUE FROM plantstore_webhooks ON CONFLICT (url) DO UPDATE SET active = TRUE
+INSERT INTO plantstore_webhooks (id, url, active) VALUES ($1, $2, $3) ON CONFLICT (id) DO UPDATE SET url = excluded.url, active = excluded.active
 INSERT INTO tokens (id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix, kind, issuer, identifier) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at, last_used_at = excluded.last_used_at, revoked_at = excluded.revoked_at
 INSERT INTO tokens (id, name, hash, scopes, created_at, expires_at, revoked_at, prefix, kind, issuer, identifier) SELECT coalesce(max(id), 0) + 1, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10 FROM tokens RETURNING id
 SELECT CASE WHEN (SELECT max(id) FROM tokens) >= $3 THEN (SELECT count(id) FROM tokens WHERE kind = $1 AND coalesce(expires_at >= $2, true)) ELSE 0 END
@@ -32,6 +36,7 @@ SELECT coalesce(audit_sequence, 0), audit_hash, coalesce(pruned_sequence, 0), pr
 SELECT coalesce(bool_or(tablename = 'plantstore'), false), coalesce(bool_or(tablename <> 'plantstore'), false) FROM pg_catalog.pg_tables WHERE tablename IN ('plantstore', 'plants', 'tokens', 'plantstore_audit', 'plantstore_acme', 'plantstore_webhooks', 'plantstore_outbox', 'plantstore_deliveries') AND schemaname = ANY (current_schemas(false))
 SELECT coalesce(held, ''), current_timestamp FROM plantstore FOR KEY SHARE
 SELECT coalesce(webhooks, FALSE) FROM plantstore
+SELECT created_at, plant FROM plantstore_outbox ORDER BY created_at, plant LIMIT $1
 SELECT current_user::text, coalesce(pg_get_userbyid(datdba)::text, '') FROM pg_database WHERE datname = current_database()
 SELECT id, active, (SELECT count(plant) FROM plantstore_outbox), (SELECT created_at FROM plantstore_outbox ORDER BY created_at LIMIT 1), count(due_at), min(CASE WHEN due_at IS NOT NULL THEN since END), count(dead_at) FROM plantstore_webhooks LEFT JOIN plantstore_deliveries ON webhook = id GROUP BY id
 SELECT id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix, kind, issuer, identifier FROM tokens ORDER BY id
@@ -64,6 +69,7 @@ SELECT token_changes, coalesce(held, '') FROM plantstore
 SELECT token_changes, coalesce(held, ''), coalesce(webhooks, FALSE) FROM plantstore
 SELECT value FROM plantstore_acme WHERE key = $1
 SELECT version FROM plantstore
+SELECT webhook, plant, since, due_at, dead_at, attempts, coalesce(reason, '') FROM plantstore_deliveries LIMIT $1
 SELECT webhook, url, plant, since, dead_at, attempts, coalesce(reason, '') FROM plantstore_deliveries INNER JOIN plantstore_webhooks ON id = webhook WHERE due_at IS NULL AND (webhook, plant) > ($1, $2) ORDER BY webhook, plant LIMIT $3
 SET search_path = "public", pg_temp
 SET synchronous_commit = 'on'

@@ -193,7 +193,8 @@ func (m *mover) check(ctx context.Context) error {
 	rows, errRows := m.To.Plants(ctx, idMin, idMax, 1)
 	tokens, errTokens := m.To.Tokens(ctx)
 	log, errLog := m.To.AuditEnds(ctx)
-	if err := errors.Join(errFrom, errTo, errRows, errTokens, errLog); err != nil {
+	_, errOutbox := m.outboxRows(ctx)
+	if err := errors.Join(errFrom, errTo, errRows, errTokens, errLog, errOutbox); err != nil {
 		return err
 	}
 	m.toState, m.empty = to.Move, len(rows) == 0
@@ -309,7 +310,7 @@ func (m *mover) copyLast(ctx context.Context) error {
 		if err := errors.Join(m.putTokens(ctx), m.putAudit(ctx)); err != nil {
 			return err
 		}
-		return errors.Join(m.compareTokens(ctx), m.compareTotals(ctx))
+		return errors.Join(m.putOutbox(ctx), m.compareTokens(ctx), m.compareTotals(ctx))
 	}()
 	if err != nil && ctx.Err() != nil {
 		err = fmt.Errorf("%w: %w", context.Cause(ctx), err)

@@ -70,6 +70,12 @@ type Source interface {
 
 	// StopCapture stops a capture. It does nothing if none runs.
 	StopCapture(ctx context.Context) error
+
+	// Webhooks is that of webhook.Outbox.
+	Webhooks(ctx context.Context) ([]store.Webhook, error)
+
+	// OutboxRows returns at most that many events and deliveries of the outbox.
+	OutboxRows(ctx context.Context, most int) ([]store.OutboxRow, error)
 }
 
 // Destination is a store that a move copies to.
@@ -87,4 +93,7 @@ type Destination interface {
 	// in an empty log, they follow anchor, the newest entry that was pruned there. The
 	// error wraps store.ErrAuditFault if they do not.
 	PutAudit(ctx context.Context, anchor audit.Link, rows []audit.Row) error
+
+	// PutOutbox stores the webhooks of another store, and replaces the outbox.
+	PutOutbox(ctx context.Context, webhooks []store.Webhook, rows []store.OutboxRow) error
 }

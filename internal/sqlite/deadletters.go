@@ -115,6 +115,9 @@ func (e *Engine) changeDeliveries(keys []deliveryKey, sql string, args ...any) (
 
 // DeadLetters implements webhook.Outbox.
 func (e *Engine) DeadLetters(ctx context.Context, page store.DeadPage) (all []store.DeadLetter, err error) {
+	if e.schema < schemaWebhooks {
+		return nil, nil
+	}
 	err = e.read(ctx, func(c *sqlite3.Conn) error {
 		s, err := c.Prepare("SELECT webhook, url, plant, since, dead_at, attempts, coalesce(reason, '') " +
 			"FROM plantstore_deliveries INNER JOIN plantstore_webhooks ON id = webhook " +

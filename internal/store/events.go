@@ -172,3 +172,14 @@ func (t OutboxTotals) WithOutbox(events int64, oldest time.Time) OutboxTotals {
 	}
 	return t
 }
+
+// OutboxRow is an undelivered event or a dead letter as a move copies it.
+type OutboxRow struct {
+	Webhook  int64 // Webhook.ID; 0: an event without deliveries
+	Plant    int64 // id of the plant
+	Since    time.Time
+	DueAt    time.Time // the zero value for an event and a dead letter
+	DeadAt   time.Time // of a dead letter
+	Attempts int
+	Reason   string
+}

@@ -55,7 +55,7 @@ func (s *Sender) expire() {
 		}
 	}
 	if all.Dead > 0 {
-		s.config.Log.Warn("webhook events became dead letters", "events", all.Dead)
+		s.config.Log.Warn("webhook events became dead letters; see plantstore webhook list", "events", all.Dead)
 	}
 	if all.Removed > 0 {
 		s.config.Log.Warn("removed old dead letters of webhooks", "dead_letters", all.Removed)

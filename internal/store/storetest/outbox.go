@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -393,4 +394,39 @@ func testOutboxReadOnly(t *testing.T, s Store) {
 	must(t, mover.Reopen(t.Context()))
 	equal(t, "deliveries", len(mustTake(t, e, claims(9))), 0)
 	equal(t, "audit entries", len(auditRows(t, e)), 1)
+}
+
+// testPutOutbox reads an outbox as a move does, and replaces it, twice.
+func testPutOutbox(t *testing.T, s Store) {
+	e := open(t, s)
+	mustSetWebhooks(t, e, urlA, urlB)
+	mustInsert(t, e, create(1, "", plant.Tag{}), create(2, "", plant.Tag{}))
+	claimed := mustTake(t, e, store.Claim{Most: map[int64]int{1: 2, 2: 1}, Lease: lease})
+	mustTake(t, e, store.Claim{}, settle(claimed[0], dead))
+	mustInsert(t, e, create(3, "", plant.Tag{}))
+	read := func() []store.OutboxRow {
+		t.Helper()
+		rows, err := e.OutboxRows(t.Context(), 10)
+		must(t, err)
+		slices.SortFunc(rows, func(a, b store.OutboxRow) int {
+			return cmp.Or(cmp.Compare(a.Webhook, b.Webhook), cmp.Compare(a.Plant, b.Plant))
+		})
+		return rows
+	}
+	rows := read()
+	equal(t, "rows", len(rows), 5)
+	equal(t, "the event", rows[0], store.OutboxRow{Plant: 3, Since: createdAt})
+	webhooks, err := e.Webhooks(t.Context())
+	must(t, err)
+	for range 2 {
+		must(t, e.PutOutbox(t.Context(), webhooks, rows))
+		equal(t, "rows after PutOutbox", read(), rows)
+	}
+	equal(t, "released by PutOutbox", len(mustTake(t, e, claims(9))), 3) // one delivery was not claimed, two are new
+	webhooks[0].Active, webhooks[1].Active = false, false
+	must(t, e.PutOutbox(t.Context(), webhooks, nil))
+	equal(t, "an empty outbox", len(read()), 0)
+	some, err := e.OutboxRows(t.Context(), 0)
+	must(t, err)
+	equal(t, "no row", len(some), 0)
 }

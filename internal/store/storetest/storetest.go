@@ -87,6 +87,7 @@ func Run(t *testing.T, newStore func(t testing.TB) Store) {
 		{"move/plants", testPlants},
 		{"move/tokens", testPutTokens},
 		{"move/audit", testPutAudit},
+		{"move/outbox", testPutOutbox},
 		{"move/capture", testCapture},
 		{"move/state", testMoveState},
 		{"move/lock", testLock},

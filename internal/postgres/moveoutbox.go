@@ -1,0 +1,84 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"plantstore/internal/store"
+)
+
+// OutboxRows implements move.Source.
+func (e *Engine) OutboxRows(ctx context.Context, most int) ([]store.OutboxRow, error) {
+	rows, _ := e.pool.Query(ctx, `SELECT webhook, plant, since, due_at, dead_at, attempts, coalesce(reason, '')
+		FROM plantstore_deliveries LIMIT $1`, most) // CollectRows returns the error
+	all, err := pgx.CollectRows(rows, func(r pgx.CollectableRow) (o store.OutboxRow, err error) {
+		var due, dead *time.Time
+		err = r.Scan(&o.Webhook, &o.Plant, &o.Since, &due, &dead, &o.Attempts, &o.Reason)
+		o.Since, o.DueAt, o.DeadAt = o.Since.UTC(), timeOf(due), timeOf(dead)
+		return o, err
+	})
+	if err != nil {
+		return nil, classify(err)
+	}
+	rows, _ = e.pool.Query(ctx, "SELECT created_at, plant FROM plantstore_outbox ORDER BY created_at, plant LIMIT $1",
+		most-len(all))
+	var o store.OutboxRow
+	_, err = pgx.ForEachRow(rows, []any{&o.Since, &o.Plant}, func() error {
+		all = append(all, store.OutboxRow{Plant: o.Plant, Since: o.Since.UTC()})
+		return nil
+	})
+	return all, classify(err)
+}
+
+// PutOutbox implements move.Destination.
+func (e *Engine) PutOutbox(ctx context.Context, webhooks []store.Webhook, rows []store.OutboxRow) error {
+	var events, deliveries settlements
+	var sinceEvents, since []time.Time
+	for _, r := range rows {
+		if r.Webhook == 0 {
+			events.plants, sinceEvents = append(events.plants, r.Plant), append(sinceEvents, r.Since)
+			continue
+		}
+		deliveries.addRow(r)
+		since = append(since, r.Since)
+	}
+	return e.transact(ctx, func(tx pgx.Tx) error {
+		if err := e.checkWritable(ctx, tx); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, "DELETE FROM plantstore_outbox; DELETE FROM plantstore_deliveries"); err != nil {
+			return err
+		}
+		for _, w := range webhooks {
+			if _, err := tx.Exec(ctx, "INSERT INTO plantstore_webhooks (id, url, active) VALUES ($1, $2, $3) "+
+				"ON CONFLICT (id) DO UPDATE SET url = excluded.url, active = excluded.active", w.ID, w.URL, w.Active); err != nil {
+				return err
+			}
+		}
+		if _, err := tx.Exec(ctx, `INSERT INTO plantstore_outbox (created_at, plant)
+			SELECT created_at, plant FROM unnest($1::timestamptz[], $2::bigint[]) AS new (created_at, plant)`,
+			sinceEvents, events.plants); err != nil {
+			return err
+		}
+		d := &deliveries
+		if _, err := tx.Exec(ctx, `INSERT INTO plantstore_deliveries
+			(webhook, plant, since, due_at, dead_at, attempts, reason)
+			SELECT webhook, plant, since, due_at, dead_at, attempts, reason
+			FROM unnest($1::bigint[], $2::bigint[], $3::timestamptz[], $4::timestamptz[], $5::timestamptz[], $6::bigint[],
+				$7::text[]) AS new (webhook, plant, since, due_at, dead_at, attempts, reason)`,
+			d.webhooks, d.plants, since, d.due, d.dead, d.attempts, d.reasons); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx,
+			"UPDATE plantstore SET webhooks = (SELECT coalesce(bool_or(active), FALSE) FROM plantstore_webhooks)")
+		return err
+	})
+}
+
+func (c *settlements) addRow(r store.OutboxRow) {
+	c.webhooks, c.plants = append(c.webhooks, r.Webhook), append(c.plants, r.Plant)
+	c.due, c.dead = append(c.due, nullTime(r.DueAt)), append(c.dead, nullTime(r.DeadAt))
+	c.attempts, c.reasons = append(c.attempts, int64(r.Attempts)), append(c.reasons, nullText(r.Reason))
+}
