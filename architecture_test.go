@@ -88,7 +88,7 @@ var testsOfMayAdd = map[string][]string{
 	"internal/move":    {"internal/plant", "internal/postgres"},
 	"internal/acme":    {"internal/postgres"},
 	"internal/server":  {"internal/oidc", "internal/admin"},
-	"internal/admin":   {"internal/audit", "internal/listen", "internal/postgres"},
+	"internal/admin":   {"internal/listen", "internal/postgres"},
 	"internal/console": {"internal/listen"},
 }
 

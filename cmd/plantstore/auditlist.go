@@ -9,7 +9,6 @@ import (
 	"io"
 	"iter"
 	"math"
-	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -118,9 +117,7 @@ func (l *auditList) entries(rows iter.Seq2[audit.Row, error]) iter.Seq2[audit.En
 }
 
 func (l *auditList) selects(e audit.Entry) bool {
-	a := e.Actor
-	return !e.Time.Before(time.Time(l.since)) &&
-		(l.actor == "" || slices.Contains([]string{a.Name, a.ID, a.SudoUser}, l.actor))
+	return !e.Time.Before(time.Time(l.since)) && e.IsBy(l.actor)
 }
 
 // lastOf returns the last entries, at most n.
@@ -143,9 +140,7 @@ func (l *auditList) printJSON(w io.Writer, entries iter.Seq2[audit.Entry, error]
 		if err != nil {
 			return errors.Join(err, out.Flush())
 		}
-		text := strings.TrimSuffix(e.Text(), "}")
-		line := fmt.Appendf(nil, `%s,"previous":"%s","hash":"%s"}`+"\n", text, e.Previous, e.Hash)
-		if _, err := out.Write(escapeJSON(line)); err != nil {
+		if _, err := out.Write(escapeJSON(append(e.AppendJSON(nil), '\n'))); err != nil {
 			return err
 		}
 	}

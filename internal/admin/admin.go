@@ -44,6 +44,9 @@ type Service struct {
 	version  string
 	started  time.Time
 
+	verifying chan struct{} // semaphore of the verifications of the audit log
+	downloads chan struct{} // semaphore of the downloads of backups
+
 	lastMu sync.Mutex    // guards the fields below, also while one goroutine lists the backups
 	last   *BackupRecord // the newest complete backup at lastAt; nil: none
 	lastAt time.Time
@@ -74,6 +77,7 @@ func New(c Config) (*Service, error) {
 		c.Issuer = func() string { return "" }
 	}
 	s := &Service{
+		verifying: make(chan struct{}, 1), downloads: make(chan struct{}, downloadsMax),
 		scans: make(chan struct{}, scansMax), lineTime: lineTimeMax,
 		engine: c.Engine, store: c.Store, log: c.Log, backups: c.Backups,
 		metrics: c.Metrics, settings: c.Settings,

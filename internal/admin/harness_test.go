@@ -24,6 +24,7 @@ import (
 	"plantstore/internal/admin"
 	"plantstore/internal/audit"
 	"plantstore/internal/auth"
+	"plantstore/internal/backup"
 	"plantstore/internal/listen"
 	"plantstore/internal/plant"
 	"plantstore/internal/server"
@@ -38,12 +39,15 @@ type setup struct {
 
 	issuer   string
 	settings []admin.Setting
+	backups  bool // the server makes backups
 }
 
 // harness is a server with the admin API, over a store in a file.
 type harness struct {
 	t       testing.TB
+	path    string // of the store
 	engine  *sqlite.Engine
+	backups *backup.Service // nil: none
 	service *admin.Service
 	url     string // of the API
 	secret  string // of a token with the scope plants:read
@@ -62,10 +66,14 @@ func start(t testing.TB, s setup) *harness {
 	log := slog.New(slog.NewTextHandler(&h.log, &slog.HandlerOptions{Level: server.LevelAccess}))
 	var err error
 	metrics := prometheus.NewRegistry()
+	h.path = filepath.Join(t.TempDir(), "plants.db")
 	if h.engine, err = sqlite.Open(
-		t.Context(), sqlite.Config{Path: filepath.Join(t.TempDir(), "plants.db"), Server: true, Metrics: metrics},
+		t.Context(), sqlite.Config{Path: h.path, Server: true, Metrics: metrics},
 	); err != nil {
 		t.Fatal(err)
+	}
+	if s.backups {
+		h.startBackups(metrics)
 	}
 	h.secret = h.mint("reader", auth.ScopeRead)
 	h.admins = h.mint("operator", auth.ScopeAdmin)
@@ -83,7 +91,7 @@ func start(t testing.TB, s setup) *harness {
 		engine = s.wrap(engine)
 	}
 	if h.service, err = admin.New(admin.Config{
-		Engine: engine, Store: st, Log: log, Metrics: metrics, DB: "plants.db", Version: "test",
+		Engine: engine, Store: st, Log: log, Backups: h.backups, Metrics: metrics, DB: "plants.db", Version: "test",
 		Issuer: func() string { return s.issuer }, Settings: func() []admin.Setting { return s.settings },
 	}); err != nil {
 		t.Fatal(err)
@@ -92,12 +100,29 @@ func start(t testing.TB, s setup) *harness {
 	t.Cleanup(func() {
 		stop()
 		h.service.Close()
+		if h.backups != nil {
+			h.backups.Close()
+		}
 		st.Close()
 		if err := h.engine.Close(); err != nil {
 			t.Error(err)
 		}
 	})
 	return h
+}
+
+// startBackups makes the backup service of the harness. It has no schedule.
+func (h *harness) startBackups(metrics prometheus.Registerer) {
+	h.t.Helper()
+	h.backups = backup.New(backup.Config{
+		DB: h.path, Directory: h.t.TempDir(), Scratch: h.t.TempDir(), Every: time.Hour, Keep: 1,
+		Record: func(e audit.Event) {
+			if err := h.engine.AppendAudit(context.Background(), e); err != nil {
+				h.t.Error(err)
+			}
+		},
+		Log: slog.New(slog.DiscardHandler), Metrics: metrics,
+	})
 }
 
 // serve starts the admin server and returns the function that ends it.
@@ -155,7 +180,10 @@ type response struct {
 
 const ndjson = "application/x-ndjson"
 
-func init() { openapi3filter.RegisterBodyDecoder(ndjson, openapi3filter.JSONBodyDecoder) } // of one line
+func init() {
+	openapi3filter.RegisterBodyDecoder(ndjson, openapi3filter.JSONBodyDecoder) // of one line
+	openapi3filter.RegisterBodyDecoder("application/vnd.sqlite3", openapi3filter.FileBodyDecoder)
+}
 
 func ok(body string) response { return response{200, "application/json", body + "\n"} }
 
@@ -184,7 +212,7 @@ func (h *harness) read(res *http.Response) response {
 		h.t.Fatal(err)
 	}
 	switch {
-	case h.router == nil:
+	case h.router == nil, res.Request.Method == http.MethodHead:
 	case res.Header.Get("Content-Type") == ndjson:
 		lines := slices.Collect(bytes.Lines(body))
 		const most = 20 // a comparison takes longer than a line

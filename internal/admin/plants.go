@@ -147,9 +147,13 @@ func parseCursor(text string) (from int64, err error) {
 	}
 	b, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil || len(b) != cursorBytes || b[0] != cursorVersion {
-		return 0, invalid("cursor must be the next of an earlier page; send the request without it for the first page")
+		return 0, errCursor()
 	}
 	return int64(binary.BigEndian.Uint64(b[1:])), nil
+}
+
+func errCursor() error {
+	return invalid("cursor must be the next of an earlier page; send the request without it for the first page")
 }
 
 func invalid(message string) error {

@@ -7,6 +7,11 @@ package audit
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -108,6 +113,56 @@ func (h Hash) String() string { return hex.EncodeToString(h[:]) }
 type Link struct {
 	Sequence int64
 	Hash     Hash
+}
+
+// String returns the sequence number and the hash, as ParseLink parses them.
+func (l Link) String() string { return fmt.Sprintf("%d:%s", l.Sequence, l.Hash) }
+
+// ParseLink parses the place of an entry in the chain.
+func ParseLink(text string) (Link, error) {
+	sequence, hash, _ := strings.Cut(text, ":")
+	n, err := strconv.ParseInt(sequence, 10, 64)
+	bytes, errHash := hex.DecodeString(hash)
+	if err != nil || n < 1 || errHash != nil || len(bytes) != len(Hash{}) {
+		return Link{}, fmt.Errorf(
+			"%q is not a head; use the form 42: and 64 hexadecimal digits, as audit verify prints it", text)
+	}
+	return Link{Sequence: n, Hash: HashFrom(bytes)}, nil
+}
+
+// IsBy reports whether a text is the name or the id of the actor, or the user who ran sudo; empty: any actor is.
+func (e Entry) IsBy(actor string) bool {
+	a := e.Actor
+	return actor == "" || slices.Contains([]string{a.Name, a.ID, a.SudoUser}, actor)
+}
+
+// AppendJSON appends the canonical text of the entry, with both hashes as further members.
+func (e Entry) AppendJSON(dst []byte) []byte {
+	return fmt.Appendf(dst, `%s,"previous":"%s","hash":"%s"}`, strings.TrimSuffix(e.Text(), "}"), e.Previous, e.Hash)
+}
+
+// ParseJSON parses an entry that AppendJSON has encoded. It does not check the hash.
+func ParseJSON(text string) (Entry, error) {
+	content, hashes, _ := cutLast(text, `,"previous":"`)
+	previous, hash, _ := strings.Cut(hashes, `","hash":"`)
+	p, err := hex.DecodeString(previous)
+	h, errHash := hex.DecodeString(strings.TrimSuffix(hash, `"}`))
+	if err != nil || errHash != nil {
+		return Entry{}, errNotCanonical
+	}
+	var s stored
+	if err := json.Unmarshal([]byte(text), &s); err != nil {
+		return Entry{}, fmt.Errorf("its text is not valid: %w", err)
+	}
+	return Row{Sequence: s.Sequence, Text: content + "}", Previous: HashFrom(p), Hash: HashFrom(h)}.Entry()
+}
+
+func cutLast(text, separator string) (before, after string, found bool) {
+	i := strings.LastIndex(text, separator)
+	if i < 0 {
+		return text, "", false
+	}
+	return text[:i], text[i+len(separator):], true
 }
 
 // Ends are the ends of the stored part of a chain. An engine stores them apart from the rows, so that Verify detects

@@ -55,7 +55,7 @@ func authorizationPage(t *testing.T) map[string][]authorizationRow {
 		for i := range cells {
 			cells[i] = strings.Trim(cells[i], " `–")
 		}
-		if len(cells) < 3+kinds || cells[0] != "GET" && cells[0] != "POST" {
+		if len(cells) < 3+kinds || !slices.Contains([]string{"GET", "POST", "DELETE"}, cells[0]) {
 			continue
 		}
 		row := authorizationRow{method: cells[0], target: cells[1], scope: cells[2]}
@@ -260,7 +260,7 @@ func checkAuthorization(t *testing.T, h *harness, address string, row authorizat
 				}
 				a := h.sendTo(address, message(method+" "+quick(row.target)+" HTTP/1.1", body, header))
 				name := fmt.Sprintf("%s %s with %.40s", method, row.target, header)
-				if a.Status != want {
+				if a.Status != want && !(want == 200 && isWithoutBackups(row, a)) {
 					t.Errorf("%s: got %d, want %d", name, a.Status, want)
 				}
 				challenge := a.Header.Get("WWW-Authenticate")
@@ -274,6 +274,12 @@ func checkAuthorization(t *testing.T, h *harness, address string, row authorizat
 			}
 		}
 	}
+}
+
+// isWithoutBackups reports whether a response shows that a request with a valid credential reached a route of the
+// backups. The server of the test makes none.
+func isWithoutBackups(row authorizationRow, a response) bool {
+	return strings.Contains(row.target, "/backup") && a.Status == plant.CodeBackupsOff.Status()
 }
 
 // tokenNames makes the names of new tokens different.
@@ -295,7 +301,7 @@ func validBody(target string) string {
 // quick returns a target with the id of a stored plant and the required parameters, and
 // whose profile takes a short time.
 func quick(target string) string {
-	target = strings.ReplaceAll(target, "{id}", "1")
+	target = strings.NewReplacer("{id}", "1", "{name}", "plants-20261122T020000Z.db").Replace(target)
 	if strings.HasSuffix(target, "/profile") || strings.HasSuffix(target, "/trace") {
 		return target + "?seconds=0.001"
 	}
@@ -315,7 +321,7 @@ func TestAuthorizationIsNotBypassed(t *testing.T) {
 			for _, method := range []string{"DELETE", "PUT", "PATCH", "OPTIONS", "TRACE", "CONNECT", "get", "HEADER"} {
 				address := map[string]string{"public": h.public, "admin": h.admin}[listener]
 				a := h.sendTo(address, message(method+" "+quick(row.target)+" HTTP/1.1", "", "-Authorization"))
-				if a.Status != 405 {
+				if a.Status != 405 && !(method == "DELETE" && row.method == method) {
 					t.Errorf("%s %s: got %d, want 405", method, row.target, a.Status)
 				}
 			}

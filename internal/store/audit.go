@@ -1,7 +1,10 @@
 package store
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"math"
 	"strconv"
 	"time"
 
@@ -14,6 +17,66 @@ var ErrNoAudit = errors.New("the schema of the store is older than the audit log
 
 // ErrAuditFault means that the audit log does not allow a change, because another program has changed the log.
 var ErrAuditFault = errors.New("the audit log is damaged; run plantstore audit verify")
+
+// ErrAuditPruned means that an expected entry was pruned.
+var ErrAuditPruned = errors.New("was pruned and cannot be compared")
+
+// VerifyAudit verifies the chain of the audit log of an engine, and that it has an entry; the zero value is in every
+// log. It returns the ends of the log. The error is a *audit.Fault, wraps ErrAuditPruned, or is one of the engine.
+func VerifyAudit(ctx context.Context, engine Engine, expected audit.Link) (audit.Ends, error) {
+	ends, err := verifyChain(ctx, engine)
+	if err == nil {
+		err = checkExpected(ctx, engine, ends, expected)
+	}
+	return ends, err
+}
+
+// verifyChain verifies the chain. A server may append and prune entries at the same time, so a fault counts only if the
+// ends of the log did not change.
+func verifyChain(ctx context.Context, engine Engine) (audit.Ends, error) {
+	const tries = 10
+	read := func(after int64, limit int) ([]audit.Row, error) { return engine.AuditRows(ctx, after, limit) }
+	for try := 1; ; try++ {
+		ends, err := engine.AuditEnds(ctx)
+		if err != nil {
+			return ends, err
+		}
+		err = audit.Verify(ends, audit.Rows(math.MinInt64, read))
+		var fault *audit.Fault
+		if !errors.As(err, &fault) || try == tries {
+			return ends, err
+		}
+		if now, errEnds := engine.AuditEnds(ctx); errEnds != nil || now == ends {
+			return ends, err
+		}
+	}
+}
+
+// checkExpected returns a *audit.Fault unless an entry is in the log.
+func checkExpected(ctx context.Context, engine Engine, ends audit.Ends, expected audit.Link) error {
+	switch {
+	case expected == audit.Link{} || expected == ends.Anchor:
+		return nil
+	case expected.Sequence < ends.Anchor.Sequence:
+		return fmt.Errorf("expect: entry %d %w; note a new head", expected.Sequence, ErrAuditPruned)
+	case expected.Sequence > ends.Head.Sequence:
+		return &audit.Fault{
+			Sequence: ends.Head.Sequence + 1, Kind: audit.ErrMissing,
+			Reason: fmt.Sprintf("the log once had entry %d, and its newest entry is %d", expected.Sequence, ends.Head.Sequence),
+		}
+	}
+	rows, err := engine.AuditRows(ctx, expected.Sequence-1, 1)
+	if err != nil {
+		return err
+	}
+	if expected.Sequence == ends.Anchor.Sequence || len(rows) == 0 || rows[0].Link() != expected {
+		return &audit.Fault{
+			Sequence: expected.Sequence, Kind: audit.ErrChanged,
+			Reason: "its hash is not the expected one; this entry or one before it was replaced",
+		}
+	}
+	return nil
+}
 
 // Engines append the events of this file in the transaction of the change.
 

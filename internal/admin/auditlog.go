@@ -1,0 +1,191 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"plantstore/internal/audit"
+	"plantstore/internal/store"
+)
+
+// AuditQuery selects a page of the audit log.
+type AuditQuery struct {
+	Cursor string    // AuditPage.Next of the page before; empty: the first page
+	Oldest bool      // the oldest entry first; false: the newest
+	Since  time.Time // only entries that are not older
+	Actor  string    // only entries of this actor, see audit.Entry.IsBy; empty: of all
+	Limit  int       // from 1 to PageMax
+}
+
+// AuditPage is a page of the audit log.
+type AuditPage struct {
+	Entries []AuditEntry // may be fewer than AuditQuery.Limit, even none, also before the last page
+	Next    string       // cursor of the next page; empty: this is the last page
+}
+
+// AuditEntry is an entry of the audit log.
+type AuditEntry struct {
+	audit.Entry       // with the sequence number only if it is damaged
+	Damage      error // why the row is no entry; nil if it is one
+}
+
+// Audit returns a page of the audit log. It does not verify the chain. The error is a *plant.Error.
+func (s *Service) Audit(ctx context.Context, q AuditQuery) (page AuditPage, err error) {
+	if q.Limit < 1 || q.Limit > PageMax {
+		return page, invalid(fmt.Sprintf("limit must be from 1 to %d; got %d", PageMax, q.Limit))
+	}
+	at := int64(0)
+	if q.Cursor != "" {
+		if at, err = parseCursor(q.Cursor); err != nil {
+			return page, err
+		}
+	}
+	ctx, end, err := s.begin(ctx)
+	if err != nil {
+		return page, err
+	}
+	defer end()
+	ends, err := s.engine.AuditEnds(ctx)
+	if err != nil {
+		return page, s.unreadable(err)
+	}
+	if q.Cursor == "" && q.Oldest {
+		at = ends.Anchor.Sequence + 1
+	} else if q.Cursor == "" {
+		at = ends.Head.Sequence
+	}
+	for until := time.Now().Add(pageTimeMax); ; {
+		rows, next, err := s.auditRows(ctx, at, ends, q.Oldest)
+		if err != nil {
+			return page, s.unreadable(err)
+		}
+		for _, row := range rows {
+			e, damage := row.Entry()
+			if damage != nil {
+				e = audit.Entry{Sequence: row.Sequence}
+			} else if e.Time.Before(q.Since) || !e.IsBy(q.Actor) {
+				continue
+			}
+			if len(page.Entries) == q.Limit {
+				page.Next = cursorAfter(row.Sequence - 1)
+				return page, nil
+			}
+			page.Entries = append(page.Entries, AuditEntry{e, damage})
+		}
+		switch at = next; {
+		case at == 0:
+			return page, nil
+		case time.Now().After(until):
+			page.Next = cursorAfter(at - 1)
+			return page, nil
+		}
+	}
+}
+
+// auditRows returns the rows from a sequence number on, up or down, and the number with which the next call continues;
+// 0: there are no further rows.
+func (s *Service) auditRows(
+	ctx context.Context, at int64, ends audit.Ends, oldest bool,
+) (rows []audit.Row, next int64, err error) {
+	const rowsOfRead = 500
+	after := max(at-1, ends.Anchor.Sequence)
+	if !oldest {
+		after = max(at-rowsOfRead, ends.Anchor.Sequence)
+	}
+	if rows, err = s.engine.AuditRows(ctx, after, rowsOfRead); err != nil {
+		return nil, 0, err
+	}
+	if oldest {
+		if len(rows) == rowsOfRead {
+			next = rows[len(rows)-1].Sequence + 1
+		}
+		return rows, next, nil
+	}
+	rows = slices.DeleteFunc(rows, func(r audit.Row) bool { return r.Sequence > at })
+	slices.Reverse(rows)
+	if after > ends.Anchor.Sequence {
+		next = after
+	}
+	return rows, next, nil
+}
+
+// AuditVerification is the result of a verification of the audit log. Its JSON is that of the API and of
+// audit verify --json.
+type AuditVerification struct {
+	DB      string      `json:"db"` // without its password
+	Whole   bool        `json:"whole"`
+	Entries int64       `json:"entries"`
+	First   int64       `json:"first,omitempty"` // sequence number of the oldest entry that was not pruned
+	Head    string      `json:"head,omitempty"`
+	Fault   *AuditFault `json:"fault,omitempty"`
+}
+
+// AuditFault is the first fault of an audit log.
+type AuditFault struct {
+	Sequence int64     `json:"sequence"`
+	Time     time.Time `json:"time,omitzero"`
+	Kind     string    `json:"kind"`
+	Reason   string    `json:"reason"`
+}
+
+// VerifyAudit verifies the audit log of an engine, and that it has an entry; the zero value is in every log. The errors
+// are those of store.VerifyAudit, except for a fault, which the result has.
+func VerifyAudit(
+	ctx context.Context, engine store.Engine, db string, expected audit.Link,
+) (v AuditVerification, err error) {
+	ends, err := store.VerifyAudit(ctx, engine, expected)
+	var fault *audit.Fault
+	if err != nil && !errors.As(err, &fault) {
+		return v, err
+	}
+	v = AuditVerification{DB: db, Whole: fault == nil, Entries: ends.Head.Sequence - ends.Anchor.Sequence}
+	if v.Entries > 0 {
+		v.First = ends.Anchor.Sequence + 1
+	}
+	if ends.Head.Sequence > 0 {
+		v.Head = ends.Head.String()
+	}
+	if fault != nil {
+		v.Fault = &AuditFault{fault.Sequence, fault.Time, fault.Kind.Error(), fault.Reason}
+	}
+	return v, nil
+}
+
+// VerifyAudit verifies the audit log, and that it has an entry; the zero value is in every log. The error is a
+// *plant.Error.
+func (s *Service) VerifyAudit(ctx context.Context, expected audit.Link) (v AuditVerification, err error) {
+	ctx, end, err := s.begin(ctx)
+	if err != nil {
+		return v, err
+	}
+	defer end()
+	select {
+	case s.verifying <- struct{}{}:
+		defer func() { <-s.verifying }()
+	case <-ctx.Done():
+		return v, s.unreadable(ctx.Err())
+	}
+	v, err = VerifyAudit(ctx, s.engine, s.db, expected)
+	switch {
+	case errors.Is(err, store.ErrAuditPruned):
+		return v, invalid(err.Error())
+	case err != nil:
+		return v, s.unreadable(err)
+	}
+	return v, nil
+}
+
+// appendJSON appends the canonical text of an entry, with its hashes as further members.
+func (e AuditEntry) appendJSON(dst []byte) []byte {
+	if e.Damage != nil {
+		dst = append(dst, `{"sequence":`...)
+		dst = strconv.AppendInt(dst, e.Sequence, 10)
+		dst = append(dst, `,"damaged":`...)
+		return append(appendString(dst, e.Damage.Error()), '}')
+	}
+	return e.AppendJSON(dst)
+}
