@@ -34,16 +34,12 @@ type Config struct {
 	PublicURL  *url.URL            // at which clients reach the public listener
 	Log        *slog.Logger
 
-	Backups  *backup.Service // nil: the server makes no backups
-	Audit    *audit.Recorder // nil: none
-	Settings []Setting
-	Version  string
-	Secure   bool // the admin listener has TLS
-	Open     bool // the admin listener requires no credential for its other paths
+	Backups *backup.Service // nil: the server makes no backups
+	Audit   *audit.Recorder // nil: none
+	Version string
+	Secure  bool // the admin listener has TLS
+	Open    bool // the admin listener requires no credential for its other paths
 }
-
-// Setting is a setting in force. Value has no secret.
-type Setting struct{ Name, Value, Source, Usage string }
 
 // Console has the pages. The caller starts its sampler with Start and ends it with Close.
 type Console struct {
@@ -101,6 +97,10 @@ func (c *Console) Routes() ([]server.Route, error) {
 		{Method: "GET", Path: "/", Scope: auth.ScopeAdmin, Page: true, Handle: c.showOverview},
 		{Method: "GET", Path: "/live", Scope: auth.ScopeAdmin, Page: true, Handle: c.serveLive},
 	}
+	routes = append(append(routes, c.plantRoutes()...), c.operatorRoutes()...)
+	routes = append(routes, server.Route{
+		Method: "GET", Path: "/reference", Scope: auth.ScopeRead, Page: true, Handle: c.showReference,
+	})
 	files, err := staticRoutes()
 	return append(routes, files...), err
 }

@@ -23,3 +23,9 @@ func CookieWithTLS() *http.Cookie {
 	c.setCookie(w, httptest.NewRequest(http.MethodGet, "/", http.NoBody), "x")
 	return w.Result().Cookies()[0]
 }
+
+// Sample adds a sample as if the metrics had been zero that long ago.
+func (c *Console) Sample(since time.Duration) {
+	now := c.read()
+	c.samples.add(now.since(reading{at: now.at.Add(-since)}))
+}

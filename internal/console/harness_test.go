@@ -225,7 +225,11 @@ func stored(id int64, name string, tag plant.Tag) store.Create {
 
 // adminConfig returns the configuration of the operations.
 func (h *harness) adminConfig(*prometheus.Registry) admin.Config {
-	return admin.Config{Engine: h.engine, Store: h.store}
+	return admin.Config{
+		Engine: h.engine, Store: h.store, Backups: h.backups, Settings: func() []admin.Setting {
+			return []admin.Setting{{Name: "listen", Value: "127.0.0.1:8080", Source: "default"}}
+		},
+	}
 }
 
 func plantTag(text string) plant.Tag { return plant.Tagged(text) }

@@ -202,12 +202,12 @@ func (c *Console) warnings(n reading, o overview) []warning {
 	case b.Fault != "":
 		add("The backups cannot be read: "+b.Fault+".", "Check the directory of --backup-dir.")
 	case b.At.IsZero():
-		add("There is no complete backup yet.", "Read the log of the server.")
+		add("There is no complete backup yet.", "Start one on the page Backups.")
 	case c.now().Sub(b.At) > backupAgeMax:
-		add("The last backup is "+formatAge(c.now().Sub(b.At))+" old.", "Read the log of the server.")
+		add("The last backup is "+formatAge(c.now().Sub(b.At))+" old.", "Start one on the page Backups.")
 	}
 	if expiring := n.gauge("plantstore_credentials_expiring"); expiring > 0 {
-		add(formatCount(expiring)+" credentials expire within 7 days.", "Rotate them with plantstore token rotate.")
+		add(formatCount(expiring)+" credentials expire within 7 days.", "Rotate them on the page Credentials.")
 	}
 	if c.Open {
 		add("The admin listener requires no credential (--admin-open).",

@@ -54,6 +54,12 @@ var pages = []struct {
 	scope            auth.Scopes
 }{
 	{"/", "Overview", "overview", auth.ScopeAdmin},
+	{"/plants", "Plants", "plants", auth.ScopeRead},
+	{"/credentials", "Credentials", "key", auth.ScopeAdmin},
+	{"/backups", "Backups", "backups", auth.ScopeAdmin},
+	{"/audit", "Audit log", "audit", auth.ScopeAdmin},
+	{"/settings", "Settings", "settings", auth.ScopeAdmin},
+	{"/reference", "API", "api", auth.ScopeRead},
 }
 
 // functions of the templates.

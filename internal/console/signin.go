@@ -66,6 +66,9 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request, _ auth.Principa
 		true: "code", false: "token",
 	}[n.minted]})
 	c.setCookie(w, r, cookie)
+	if next == "/" && !principal.Scopes.Has(auth.ScopeAdmin) {
+		next = "/plants"
+	}
 	redirect(w, next)
 	return nil
 }

@@ -90,3 +90,130 @@ localTimes(document);
 document.querySelectorAll(".chart").forEach(watchPointer);
 const live = document.querySelector("[data-live]");
 if (live) keepCurrent(live);
+
+// Search.
+
+function cell(className, label) {
+  const td = document.createElement("td");
+  if (className) td.className = className;
+  if (label) td.dataset.label = label;
+  return td;
+}
+
+function plantRow(hit) {
+  const row = document.createElement("tr");
+  const id = cell("num");
+  const link = document.createElement("a");
+  link.href = "/plants/" + hit.id;
+  link.textContent = hit.id;
+  id.append(link);
+  const name = cell("name");
+  name.dir = "auto";
+  name.textContent = hit.name || "";
+  const tag = cell();
+  if (hit.tag !== undefined) {
+    const mark = document.createElement("a");
+    mark.className = "tag";
+    mark.dir = "auto";
+    mark.href = "/plants?tag=" + encodeURIComponent(hit.tag);
+    mark.textContent = hit.tag || "(empty)";
+    tag.append(mark);
+  }
+  const at = cell();
+  const time = document.createElement("time");
+  time.dateTime = hit.at;
+  at.append(time);
+  const by = cell();
+  const who = document.createElement("bdi");
+  who.textContent = hit.by || "";
+  by.append(who);
+  row.append(id, name, tag, at, by);
+  localTimes(row);
+  return row;
+}
+
+// lines calls a function with each line of a stream of JSON lines.
+async function lines(response, each) {
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    const parts = (rest + value).split("\n");
+    rest = parts.pop();
+    for (const part of parts) each(JSON.parse(part));
+  }
+}
+
+function searchAsYouType(form) {
+  const body = document.querySelector("[data-hits] tbody");
+  const status = document.querySelector("[data-progress]");
+  const empty = document.querySelector("[data-empty]");
+  const pager = document.querySelector(".pager");
+  const stop = form.querySelector("[data-stop]");
+  const number = new Intl.NumberFormat();
+  let running, timer;
+
+  async function search() {
+    running?.abort();
+    const query = new URLSearchParams({ name: form.elements.name.value, tag: form.elements.tag.value });
+    if (!form.elements.name.value && !form.elements.tag.value) return;
+    const current = (running = new AbortController());
+    let hits = 0, fresh = true, told = 0;
+    stop.hidden = false;
+    pager.hidden = true;
+    empty.hidden = true;
+    status.textContent = "Searching…";
+    try {
+      const response = await fetch(form.dataset.search + "?" + query, { redirect: "manual", signal: current.signal });
+      if (response.type === "opaqueredirect") return location.reload(); // the session has ended
+      if (!response.ok) throw new Error("the server responded with " + response.status);
+      await lines(response, (line) => {
+        if (current !== running) return;
+        if (fresh) body.replaceChildren();
+        fresh = false;
+        if (line.id !== undefined) {
+          hits++;
+          body.append(plantRow(line));
+        } else if (line.end) {
+          status.textContent = line.more ? "The first " + number.format(hits) + " hits."
+            : number.format(hits) + " found; " + number.format(line.rows) + " plants read.";
+          empty.textContent = "No plant found.";
+          empty.hidden = hits > 0;
+        } else if (Date.now() - told > 900) { // a screen reader reads each text
+          told = Date.now();
+          status.textContent = number.format(hits) + " found; " + number.format(line.rows) +
+            (line.of > 0 ? " of " + number.format(line.of) : "") + " plants read…";
+        }
+      });
+    } catch (error) {
+      if (current !== running) return;
+      status.textContent = error.name === "AbortError" ? "Stopped." : "The search failed: " + error.message + ". Try again.";
+    } finally {
+      if (current === running) stop.hidden = true;
+    }
+  }
+
+  form.addEventListener("input", (event) => {
+    if (event.target.name === "id") return;
+    clearTimeout(timer);
+    timer = setTimeout(search, 250);
+  });
+  stop.addEventListener("click", () => running?.abort());
+}
+
+const searchForm = document.querySelector("[data-search]");
+if (searchForm) searchAsYouType(searchForm);
+
+// Other pages.
+
+for (const button of document.querySelectorAll("[data-copy]")) {
+  const secret = document.getElementById(button.dataset.copy);
+  button.hidden = !navigator.clipboard; // only over TLS and on loopback
+  button.addEventListener("click", async () => {
+    await navigator.clipboard.writeText(secret.textContent);
+    button.textContent = "Copied";
+  });
+}
+
+if (document.querySelector("[data-busy]")) setTimeout(() => location.replace("/backups"), 2000);

@@ -1,0 +1,391 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"plantstore/internal/admin"
+	"plantstore/internal/audit"
+	"plantstore/internal/auth"
+	"plantstore/internal/backup"
+	"plantstore/internal/plant"
+	"plantstore/internal/server"
+	"plantstore/internal/store"
+)
+
+// operatorRoutes returns the routes of credentials, backups, the audit log and settings.
+func (c *Console) operatorRoutes() []server.Route {
+	page := func(path string, handle server.HandlerFunc) server.Route {
+		return server.Route{Method: "GET", Path: path, Scope: auth.ScopeAdmin, Page: true, Handle: handle}
+	}
+	change := func(path string, handle server.HandlerFunc) server.Route {
+		return server.Route{Method: "POST", Path: path, Scope: auth.ScopeAdmin, Page: true, Handle: handle}
+	}
+	download := page("/backups/{name}", c.downloadBackup)
+	download.Untimed = true
+	return []server.Route{
+		page("/credentials", c.showCredentials),
+		change("/credentials/mint", c.mintCredential),
+		change("/credentials/rotate", c.rotateCredential),
+		change("/credentials/revoke", c.revokeCredential),
+		page("/backups", c.showBackups),
+		change("/backups/start", c.startBackup),
+		change("/backups/verify", c.verifyBackup),
+		change("/backups/drill", c.drillBackup),
+		change("/backups/delete", c.deleteBackup),
+		download,
+		page("/audit", c.showAudit),
+		page("/settings", c.showSettings),
+	}
+}
+
+// credentials is the content of the page of credentials.
+type credentials struct {
+	List   []admin.Credential
+	Next   int64 // id before which the next page begins; 0: this is the last page
+	First  bool
+	All    bool          // also expired and revoked ones
+	Minted *admin.Minted // with the secret, which no other page shows
+	Fault  string
+	Name   string // of the form that was refused
+	Scopes []string
+	Lives  []lifetime
+	Overs  []lifetime
+}
+
+// lifetime is a choice of a form.
+type lifetime struct {
+	Value, Name string
+	time        time.Duration
+}
+
+const day = 24 * time.Hour
+
+// lifetimes are the lifetimes of a new token; 0: no expiry.
+var lifetimes = []lifetime{
+	{"1d", "1 day", day},
+	{"7d", "7 days", 7 * day},
+	{"30d", "30 days", 30 * day},
+	{"90d", "90 days", 90 * day},
+	{"365d", "1 year", 365 * day},
+	{"none", "No expiry", 0},
+}
+
+// overlaps are the times for which a rotated token stays valid.
+var overlaps = []lifetime{
+	{"0", "End it at once", 0}, {"1h", "1 hour", time.Hour}, {"1d", "1 day", day}, {"7d", "7 days", 7 * day},
+}
+
+// chosen returns the time of a choice.
+func chosen(list []lifetime, value string) (time.Duration, error) {
+	i := slices.IndexFunc(list, func(l lifetime) bool { return l.Value == value })
+	if i < 0 {
+		return 0, &plant.Error{Code: plant.CodeInputInvalid, Message: "choose one of the times of the form"}
+	}
+	return list[i].time, nil
+}
+
+func (c *Console) showCredentials(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
+	v := view{Notice: map[string]string{
+		"revoked": "The credential is revoked. It ends within a second on every server.",
+	}[r.URL.Query().Get("done")]}
+	return c.renderCredentials(w, r, http.StatusOK, v, credentials{})
+}
+
+// renderCredentials responds with the page of credentials, and adds the list to its content.
+func (c *Console) renderCredentials(
+	w http.ResponseWriter, r *http.Request, status int, v view, content credentials,
+) error {
+	const credentialsOnPage = 40
+	q := r.URL.Query()
+	before, err := strconv.ParseInt(q.Get("before"), 10, 64)
+	if content.First = err != nil; content.First {
+		before = math.MaxInt64
+	}
+	all, err := c.allCredentials(r.Context())
+	if err != nil {
+		return err
+	}
+	content.All = q.Has("all")
+	for _, credential := range slices.Backward(all) { // the newest first
+		ended := credential.State == auth.StateExpired || credential.State == auth.StateRevoked
+		if credential.ID >= before || ended && !content.All {
+			continue
+		}
+		if len(content.List) == credentialsOnPage {
+			content.Next = content.List[credentialsOnPage-1].ID
+			break
+		}
+		content.List = append(content.List, credential)
+	}
+	content.Scopes, content.Lives, content.Overs = grantable(), lifetimes, overlaps
+	v.Title, v.Content = "Credentials", content
+	return c.render(w, r, status, "credentials", v)
+}
+
+// allCredentials returns the credentials of the store. The operations read all of them for
+// each page too.
+func (c *Console) allCredentials(ctx context.Context) (all []admin.Credential, err error) {
+	q := admin.CredentialQuery{Limit: admin.PageMax}
+	for {
+		page, err := c.Operations.Credentials(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, page.Credentials...)
+		if q.Cursor = page.Next; q.Cursor == "" {
+			return all, nil
+		}
+	}
+}
+
+func grantable() []string { return []string{"plants:create", "plants:read", "admin", "metrics"} }
+
+func (c *Console) mintCredential(w http.ResponseWriter, r *http.Request, principal auth.Principal) error {
+	form, err := c.form(w, r)
+	if err != nil {
+		return err
+	}
+	n := admin.NewToken{Name: form.Get("name")}
+	for _, name := range form["scope"] {
+		scope, errScope := auth.ParseScopes(name)
+		n.Scopes, err = n.Scopes|scope, errors.Join(err, errScope)
+	}
+	if err != nil {
+		return &plant.Error{Code: plant.CodeInputInvalid, Message: "choose one or more of the scopes of the form"}
+	}
+	if n.Lifetime, err = chosen(lifetimes, form.Get("lifetime")); err != nil {
+		return c.refusedCredential(w, r, n.Name, err)
+	}
+	minted, err := c.Operations.Mint(r.Context(), n, server.OriginOf(w, r, principal))
+	if err != nil {
+		return c.refusedCredential(w, r, n.Name, err)
+	}
+	return c.renderCredentials(w, r, http.StatusOK, view{}, credentials{Minted: &minted})
+}
+
+// refusedCredential responds with the form and the message about its values.
+func (c *Console) refusedCredential(w http.ResponseWriter, r *http.Request, name string, err error) error {
+	refusal := (*plant.Error)(nil)
+	if !errors.As(err, &refusal) {
+		return err
+	}
+	return c.renderCredentials(w, r, refusal.Code.Status(), view{}, credentials{Fault: refusal.Message, Name: name})
+}
+
+func (c *Console) rotateCredential(w http.ResponseWriter, r *http.Request, principal auth.Principal) error {
+	form, err := c.form(w, r)
+	if err != nil {
+		return err
+	}
+	overlap, err := chosen(overlaps, form.Get("overlap"))
+	if err != nil {
+		return err
+	}
+	minted, err := c.Operations.Rotate(
+		r.Context(), admin.Rotation{Name: form.Get("name"), Overlap: overlap}, server.OriginOf(w, r, principal),
+	)
+	if err != nil {
+		return err
+	}
+	return c.renderCredentials(w, r, http.StatusOK, view{}, credentials{Minted: &minted})
+}
+
+func (c *Console) revokeCredential(w http.ResponseWriter, r *http.Request, principal auth.Principal) error {
+	form, err := c.form(w, r)
+	if err != nil {
+		return err
+	}
+	id, err := strconv.ParseInt(form.Get("id"), 10, 64)
+	if err != nil || id == 0 {
+		return &plant.Error{Code: plant.CodeInputInvalid, Message: "id must be that of a credential"}
+	}
+	_, err = c.Operations.Revoke(
+		r.Context(), admin.Revocation{Tokens: store.Selector{ID: id}}, server.OriginOf(w, r, principal),
+	)
+	if err != nil {
+		return err
+	}
+	redirect(w, "/credentials?done=revoked")
+	return nil
+}
+
+// backups is the content of the page of backups.
+type backups struct {
+	Off  bool // the server makes no backups
+	List []backup.Backup
+	Jobs []backup.Job
+	Busy bool // a job runs, so the script loads the page again
+}
+
+func (c *Console) showBackups(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
+	content := backups{Off: c.Backups == nil}
+	v := view{Title: "Backups", Notice: map[string]string{
+		"started": "The job has started.", "deleted": "The backup is deleted.",
+	}[r.URL.Query().Get("done")]}
+	if !content.Off {
+		var err error
+		if content.List, err = c.Backups.List(r.Context()); err != nil {
+			return c.backupFault(err)
+		}
+		content.Jobs = c.Backups.Jobs()
+		content.Busy = slices.ContainsFunc(content.Jobs, func(j backup.Job) bool { return j.Ended.IsZero() })
+	}
+	v.Content = content
+	return c.render(w, r, http.StatusOK, "backups", v)
+}
+
+// backupFault returns the error for a browser after an operation on a backup failed.
+func (c *Console) backupFault(err error) error {
+	switch {
+	case errors.Is(err, backup.ErrNotFound):
+		return &plant.Error{Code: plant.CodeNotFound, Message: err.Error()}
+	case errors.Is(err, backup.ErrRunning):
+		return &plant.Error{Code: plant.CodeBackupRunning, Message: err.Error()}
+	}
+	c.Log.Warn("console: operation on a backup failed", "error", err)
+	return &plant.Error{Code: plant.CodeStoreUnavailable, Message: "the operation on the backup failed: " + err.Error()}
+}
+
+var errNoBackups = &plant.Error{Code: plant.CodeBackupsOff, Message: "the server makes no backups; set --backup-dir"}
+
+// changeBackup runs an operation on the backup that a form names.
+func (c *Console) changeBackup(
+	w http.ResponseWriter, r *http.Request, principal auth.Principal, done string,
+	do func(ctx context.Context, name string, by audit.Origin) error,
+) error {
+	form, err := c.form(w, r)
+	if err != nil {
+		return err
+	}
+	if c.Backups == nil {
+		return errNoBackups
+	}
+	if err := do(r.Context(), form.Get("name"), server.OriginOf(w, r, principal)); err != nil {
+		return c.backupFault(err)
+	}
+	redirect(w, "/backups?done="+done)
+	return nil
+}
+
+func (c *Console) startBackup(w http.ResponseWriter, r *http.Request, principal auth.Principal) error {
+	return c.changeBackup(w, r, principal, "started", func(_ context.Context, _ string, by audit.Origin) error {
+		_, err := c.Backups.MakeBackup(by)
+		return err
+	})
+}
+
+func (c *Console) verifyBackup(w http.ResponseWriter, r *http.Request, principal auth.Principal) error {
+	return c.changeBackup(w, r, principal, "started", func(ctx context.Context, name string, by audit.Origin) error {
+		_, err := c.Backups.Verify(ctx, name, by)
+		return err
+	})
+}
+
+func (c *Console) drillBackup(w http.ResponseWriter, r *http.Request, principal auth.Principal) error {
+	return c.changeBackup(w, r, principal, "started", func(ctx context.Context, name string, by audit.Origin) error {
+		_, err := c.Backups.Drill(ctx, name, by)
+		return err
+	})
+}
+
+func (c *Console) deleteBackup(w http.ResponseWriter, r *http.Request, principal auth.Principal) error {
+	return c.changeBackup(w, r, principal, "deleted", func(ctx context.Context, name string, by audit.Origin) error {
+		return c.Backups.Delete(ctx, name, by)
+	})
+}
+
+func (c *Console) downloadBackup(w http.ResponseWriter, r *http.Request, principal auth.Principal) error {
+	if c.Backups == nil {
+		return errNoBackups
+	}
+	b, from, err := c.Backups.Open(r.Context(), r.PathValue("name"), server.OriginOf(w, r, principal))
+	if err != nil {
+		return c.backupFault(err)
+	}
+	defer from.Close()
+	h := w.Header()
+	h.Set("Content-Type", "application/octet-stream")
+	h.Set("Content-Disposition", `attachment; filename="`+b.Name+`"`) // the service checks the form of the name
+	h.Set("Content-Length", strconv.FormatInt(b.Bytes, 10))
+	w.WriteHeader(http.StatusOK)
+	c.send(w, from)
+	return nil
+}
+
+// send copies a stream to a client that accepts a part of it in each 10 seconds.
+func (c *Console) send(w http.ResponseWriter, from io.Reader) {
+	const writeTimeMax = 10 * time.Second
+	control, buffer := http.NewResponseController(w), make([]byte, 256<<10)
+	for {
+		n, err := from.Read(buffer)
+		if n > 0 {
+			if errDeadline := control.SetWriteDeadline(c.deadline(writeTimeMax)); errDeadline != nil {
+				return
+			}
+			if _, errWrite := w.Write(buffer[:n]); errWrite != nil {
+				return // the client has disconnected
+			}
+		}
+		if err != nil {
+			return // net/http closes the connection of a response that is too short
+		}
+	}
+}
+
+// auditPage is the content of the page of the audit log.
+type auditPage struct {
+	Entries []auditRow
+	Before  int64 // sequence number for the next page; 0: this is the last one
+	First   bool
+	Head    audit.Link
+}
+
+// auditRow is an entry of the audit log, or a damaged row.
+type auditRow struct {
+	Sequence int64
+	Entry    audit.Entry
+	Damaged  bool
+}
+
+func (c *Console) showAudit(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
+	const entriesOnPage = 50
+	if c.Audit != nil {
+		c.Audit.Flush(r.Context())
+	}
+	ends, err := c.Engine.AuditEnds(r.Context())
+	if err != nil {
+		return c.unavailable("read the audit log", err)
+	}
+	page := auditPage{Head: ends.Head, First: true}
+	last := ends.Head.Sequence
+	if before, err := strconv.ParseInt(r.URL.Query().Get("before"), 10, 64); err == nil && before <= last {
+		last, page.First = before-1, false
+	}
+	after := max(ends.Anchor.Sequence, last-entriesOnPage)
+	rows, err := c.Engine.AuditRows(r.Context(), after, int(max(1, last-after)))
+	if err != nil {
+		return c.unavailable("read the audit log", err)
+	}
+	for _, row := range slices.Backward(rows) {
+		if row.Sequence > last {
+			continue
+		}
+		entry, err := row.Entry()
+		page.Entries = append(page.Entries, auditRow{row.Sequence, entry, err != nil})
+	}
+	if after > ends.Anchor.Sequence {
+		page.Before = after + 1
+	}
+	return c.render(w, r, http.StatusOK, "audit", view{Title: "Audit log", Content: page})
+}
+
+func (c *Console) showSettings(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
+	return c.render(w, r, http.StatusOK, "settings", view{Title: "Settings", Content: c.Operations.Settings()})
+}

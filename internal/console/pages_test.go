@@ -1,0 +1,299 @@
+package console_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"plantstore/internal/audit"
+	"plantstore/internal/auth"
+	"plantstore/internal/plant"
+	"plantstore/internal/store"
+)
+
+// want fails the test unless a response has a status and contains the texts.
+func (r response) want(t *testing.T, status int, texts ...string) {
+	t.Helper()
+	if r.status != status {
+		t.Errorf("%s %s: got %d, want %d: %s", r.Request.Method, r.Request.URL, r.status, status, r.body)
+		return
+	}
+	for _, text := range texts {
+		if !strings.Contains(r.body, text) {
+			t.Errorf("%s %s: no %q in %s", r.Request.Method, r.Request.URL, text, r.body)
+		}
+	}
+}
+
+func manyPlants(n int) (plants []store.Create) {
+	for i := range n {
+		tag := plant.Tagged([]string{"odd", "even"}[i%2])
+		plants = append(plants, stored(int64(i+1), fmt.Sprintf("Rosa %d", i+1), tag))
+	}
+	return plants
+}
+
+func TestPlantPages(t *testing.T) {
+	t.Parallel()
+	h := start(t, manyPlants(120)...)
+	c := h.signIn(h.admin)
+	first := c.get("/plants")
+	first.want(t, 200, `<a href="/plants/50">`, "2026-11-21T09:30:00Z")
+	next := regexp.MustCompile(`href="(/plants\?[^"]*cursor=[^"]*)"`).FindStringSubmatch(first.body)
+	if next == nil {
+		t.Fatal("the first page has no link to the next one")
+	}
+	second := c.get(strings.ReplaceAll(next[1], "&amp;", "&"))
+	second.want(t, 200, `<a href="/plants/51">`, `<a href="/plants/100">`, "First page")
+	c.get("/plants?name=ROSA+12").want(t, 200, "Rosa 12<", "Rosa 120<", "2 found")
+	c.get("/plants?name=none").want(t, 200, "No plant found.")
+	c.get("/plants?tag=odd").want(t, 200, "The first 50 hits.", "Rosa 99<")
+	c.get("/plants/7").want(t, 200, "Rosa 7", "an import by the operator")
+	c.get("/plants/777").want(t, 404, "the store has no plant with the id 777", "40402")
+	c.get("/plants/x").want(t, 404)
+	c.get("/plants?id=x").want(t, 400, "id must be a 64-bit integer")
+	if res := c.get("/plants?id=7"); res.Header.Get("Location") != "/plants/7" {
+		t.Errorf("id: got %d to %q", res.status, res.Header.Get("Location"))
+	}
+}
+
+func TestSearchStream(t *testing.T) {
+	t.Parallel()
+	h := start(t, manyPlants(120)...)
+	c := h.signIn(h.admin)
+	res := c.get("/plants/search?name=rosa+11")
+	res.want(t, 200)
+	var ids []string
+	ended := false
+	for line := range strings.Lines(res.body) {
+		var l struct {
+			ID   *string
+			Rows int64
+			End  string
+		}
+		if err := json.Unmarshal([]byte(line), &l); err != nil {
+			t.Fatal(err)
+		}
+		if l.ID != nil {
+			ids = append(ids, *l.ID)
+		}
+		ended = l.End == "complete" && l.Rows == 120
+	}
+	if got := strings.Join(ids, " "); got != "11 110 111 112 113 114 115 116 117 118 119" || !ended {
+		t.Errorf("got the hits %s, ended %t: %s", got, ended, res.body)
+	}
+	c.get("/plants/search").want(t, 400)
+}
+
+func TestExport(t *testing.T) {
+	t.Parallel()
+	h := start(t, append(manyPlants(1100), stored(2000, "=1+1", plant.Tag{}))...)
+	c := h.signIn(h.admin)
+	res := c.get("/plants/export?format=csv")
+	res.want(t, 200, "id,name,tag\r\n1,Rosa 1,odd\r\n", "1100,Rosa 1100,even\r\n2000,'=1+1,\r\n")
+	if got := strings.Count(res.body, "\n"); got != 1102 {
+		t.Errorf("got %d lines, want 1102", got)
+	}
+	if got := res.Header.Get("Content-Disposition"); got != `attachment; filename="plants.csv"` {
+		t.Errorf("got %q", got)
+	}
+	c.get("/plants/export?format=jsonl&name=rosa+110").want(t, 200, `{"id":110,"name":"Rosa 110","tag":"even"}`+"\n"+
+		`{"id":1100,"name":"Rosa 1100","tag":"even"}`+"\n")
+	c.get("/plants/export?format=xml").want(t, 400)
+	h.awaitAudit(audit.PlantsExport, "written=1101")
+}
+
+func TestCreatePlant(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	c := h.signIn(h.admin)
+	c.get("/plants/new").want(t, 200, "POST https://plants.example/plants")
+	for range 2 {
+		res := c.post("/plants/new", url.Values{"id": {" 5 "}, "name": {"ورد"}, "tag": {""}, "has-tag": {"on"}})
+		if got := res.Header.Get("Location"); res.status != 303 || !strings.HasPrefix(got, "/plants/5?done=") {
+			t.Fatalf("got %d to %q: %s", res.status, got, res.body)
+		}
+	}
+	record, err := h.engine.Get(t.Context(), 5)
+	if err != nil || record.Plant != (plant.Plant{Name: "ورد", Tag: plant.Tagged("")}) || record.CreatedBy != "operator" {
+		t.Errorf("got %+v, %v", record, err)
+	}
+	c.get("/plants/5?done=replayed").want(t, 200, "had this plant already", "(empty)")
+	c.post("/plants/new", url.Values{"id": {"5"}, "name": {"other"}}).want(t, 400, "Error 40041", `value="other"`)
+	c.post("/plants/new", url.Values{"id": {`1,"x":2`}, "name": {"a"}}).want(t, 400, "Error 40012")
+	c.post("/plants/new", url.Values{"id": {"9223372036854775808"}, "name": {"a"}}).want(t, 400, "Error 40014")
+	c.post("/plants/new", url.Values{"name": {strings.Repeat("x", 200<<10)}}).want(t, 413)
+}
+
+func TestCredentialsPage(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	c := h.signIn(h.admin)
+	mint := url.Values{"name": {"shop"}, "scope": {"plants:create", "plants:read"}, "lifetime": {"90d"}}
+	res := c.post("/credentials/mint", mint)
+	res.want(t, 200, "It is not shown again")
+	secret := regexp.MustCompile(`pst_\w{49}`).FindString(res.body)
+	p, err := h.store.Authenticate(t.Context(), secret)
+	if err != nil || p.Name != "shop" || p.Scopes != auth.ScopeCreate|auth.ScopeRead {
+		t.Fatalf("got %+v, %v", p, err)
+	}
+	if strings.Contains(c.get("/credentials").body, secret) {
+		t.Error("the list has the secret")
+	}
+	c.post("/credentials/mint", mint).want(t, 409, "a valid token has the name")
+	c.post("/credentials/mint", url.Values{"name": {"x"}, "scope": {"console"}, "lifetime": {"1d"}}).want(t, 400)
+	c.post("/credentials/mint", url.Values{"name": {"x"}, "scope": {"plants"}, "lifetime": {"1d"}}).want(t, 400)
+	c.post("/credentials/mint", url.Values{"name": {"x"}, "scope": {"admin"}, "lifetime": {"9999d"}}).want(t, 400)
+	res = c.post("/credentials/rotate", url.Values{"name": {"shop"}, "overlap": {"0"}})
+	res.want(t, 200, "the old token")
+	rotated := regexp.MustCompile(`pst_\w{49}`).FindString(res.body)
+	h.awaitInvalid(secret)
+	p, err = h.store.Authenticate(t.Context(), rotated)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res = c.post("/credentials/revoke", url.Values{"id": {fmt.Sprint(p.TokenID)}})
+	if res.status != 303 || res.Header.Get("Location") != "/credentials?done=revoked" {
+		t.Errorf("got %d to %q", res.status, res.Header.Get("Location"))
+	}
+	h.awaitInvalid(rotated)
+	c.post("/credentials/revoke", url.Values{"id": {"99999"}}).want(t, 404)
+	c.get("/credentials?all=1").want(t, 200, "revoked", "expired")
+}
+
+// awaitInvalid waits until a token is invalid.
+func (h *harness) awaitInvalid(secret string) {
+	h.t.Helper()
+	for end := time.Now().Add(wait); ; <-time.After(10 * time.Millisecond) {
+		if _, err := h.store.Authenticate(h.t.Context(), secret); err != nil {
+			return
+		}
+		if time.Now().After(end) {
+			h.t.Fatal("the token is valid")
+		}
+	}
+}
+
+// TestBackups makes a backup, verifies it, restores it into a scratch file, downloads and
+// deletes it.
+func TestBackups(t *testing.T) {
+	t.Parallel()
+	h := start(t, manyPlants(3)...)
+	c := h.signIn(h.admin)
+	c.get("/backups").want(t, 200, "No backup yet.")
+	c.post("/backups/start", url.Values{})
+	h.awaitJobs()
+	page := c.get("/backups")
+	page.want(t, 200, "manual", "complete")
+	link := regexp.MustCompile(`href="/backups/([^"]+)"`).FindStringSubmatch(page.body)
+	if link == nil {
+		t.Fatalf("no backup in %s", page.body)
+	}
+	for _, operation := range []string{"verify", "drill"} {
+		c.post("/backups/"+operation, url.Values{"name": {link[1]}})
+		h.awaitJobs()
+	}
+	if page := c.get("/backups"); strings.Count(page.body, ">complete<") != 4 { // three jobs and the backup
+		t.Errorf("got %s", page.body)
+	}
+	res := c.get("/backups/" + link[1])
+	res.want(t, 200, "SQLite format 3\x00")
+	if got := res.Header.Get("Content-Disposition"); got != `attachment; filename="`+link[1]+`"` {
+		t.Errorf("got %q", got)
+	}
+	c.get("/backups/..%2f..%2fetc%2fpasswd").want(t, 404)
+	if res := c.post("/backups/delete", url.Values{"name": {link[1]}}); res.status != 303 {
+		t.Errorf("delete: got %d, %s", res.status, res.body)
+	}
+	c.get("/backups?done=deleted").want(t, 200, "No backup yet.", "The backup is deleted.")
+	c.get("/").want(t, 200, "There is no complete backup yet.")
+	c.get("/audit").want(t, 200, "backup.drill", "backup.delete", "operator")
+}
+
+// awaitJobs waits until no job runs.
+func (h *harness) awaitJobs() {
+	h.t.Helper()
+	for _, job := range h.backups.Jobs() {
+		if _, err := h.backups.Wait(h.t.Context(), job.ID); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+}
+
+func TestAuditPages(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	c := h.signIn(h.admin)
+	for i := range 60 {
+		h.mint(fmt.Sprintf("token-%d", i), auth.ScopeRead)
+	}
+	c.get("/audit").want(t, 200, "token-59<", "Older")
+	older := regexp.MustCompile(`href="(/audit\?before=\d+)"`).FindStringSubmatch(c.get("/audit").body)
+	if older == nil {
+		t.Fatal("no link to older entries")
+	}
+	c.get(older[1]).want(t, 200, "token-1<", "Newest")
+	c.get("/audit?before=x").want(t, 200, "token-59<")
+	c.get("/settings").want(t, 200, "127.0.0.1:8080", "default")
+	c.get("/reference").want(t, 200, "https://plants.example/openapi.json")
+}
+
+// The headers of pages protect the browser, and no page names another host.
+func TestPageHeaders(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	c := h.signIn(h.admin)
+	for _, path := range []string{"/", "/plants", "/sign-in", "/plants/1"} {
+		res := c.get(path)
+		policy := res.Header.Get("Content-Security-Policy")
+		for _, directive := range []string{
+			"default-src 'none'", "script-src 'self'", "style-src 'self'", "frame-ancestors 'none'", "base-uri 'none'",
+			"form-action 'self'", "require-trusted-types-for 'script'", "trusted-types 'none'",
+		} {
+			if !strings.Contains(policy+";", directive+";") {
+				t.Errorf("%s: the policy %q lacks %s", path, policy, directive)
+			}
+		}
+		for name, want := range map[string]string{
+			"Cache-Control": "no-store", "Referrer-Policy": "same-origin", "Cross-Origin-Opener-Policy": "same-origin",
+			"X-Content-Type-Options": "nosniff",
+		} {
+			if got := res.Header.Get(name); got != want {
+				t.Errorf("%s: %s: got %q, want %q", path, name, got, want)
+			}
+		}
+		if inline := regexp.MustCompile(`<script>|<style|\son[a-z]+=|\sstyle=`).FindString(res.body); inline != "" {
+			t.Errorf("%s: the page has inline %q", path, inline)
+		}
+	}
+}
+
+// The overview and its update show the samples of the metrics.
+func TestOverview(t *testing.T) {
+	t.Parallel()
+	h := start(t, manyPlants(7)...)
+	c := h.signIn(h.admin)
+	for range 2 {
+		c.post("/plants/new", url.Values{"id": {"100"}, "name": {"a"}})
+	}
+	h.console.Sample(10 * time.Second)
+	c.get("/?range=24h").want(t, 200, "on stable storage of this machine", "Plants stored", `<path class="line l0" d="M`)
+	var live struct {
+		Charts []struct {
+			ID    string
+			Lines []struct{ Path, Now string }
+		}
+		Alert bool
+	}
+	res := c.get("/live?range=1h&warnings=none")
+	if err := json.Unmarshal([]byte(res.body), &live); err != nil || !live.Alert || len(live.Charts) != 6 {
+		t.Fatalf("got %v: %s", err, res.body)
+	}
+	if got := live.Charts[0].Lines[0]; live.Charts[0].ID != "creates" || got.Now != "0.1" || got.Path == "" {
+		t.Errorf("creates: got %+v, want 0.1 a second", got)
+	}
+}

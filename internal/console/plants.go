@@ -1,0 +1,270 @@
+package console
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"plantstore/internal/admin"
+	"plantstore/internal/auth"
+	"plantstore/internal/plant"
+	"plantstore/internal/server"
+)
+
+// plantsOnPage is the number of plants on a page, and of the hits that a search without
+// JavaScript shows.
+const plantsOnPage = 50
+
+// plantList is the content of the page of plants.
+type plantList struct {
+	Name, Tag string // of the search; empty: all plants
+	HasTag    bool
+	Plants    []plantRow
+	Next      string // cursor of the next page
+	First     bool   // this is the first page
+	End       *admin.SearchEnd
+	CanCreate bool
+	Query     string // the search as a query, for the links
+}
+
+// plantRow is a plant in a table.
+type plantRow struct {
+	ID     int64
+	Name   string
+	Tag    string
+	HasTag bool
+	At     time.Time
+	By     string
+}
+
+func newPlantRow(r plant.Record) plantRow {
+	row := plantRow{ID: r.ID, Name: r.Name, At: r.CreatedAt, By: r.CreatedBy}
+	row.Tag, row.HasTag = r.Tag.Get()
+	return row
+}
+
+// searchOf returns the search of a request.
+func searchOf(r *http.Request) (q admin.SearchQuery, search bool) {
+	values := r.URL.Query()
+	q = admin.SearchQuery{Name: values.Get("name"), Cursor: values.Get("cursor"), Limit: plantsOnPage}
+	if tag := values.Get("tag"); tag != "" {
+		q.Tag = plant.Tagged(tag)
+	}
+	return q, q.Name != "" || q.Tag != plant.Tag{}
+}
+
+func (c *Console) showPlants(w http.ResponseWriter, r *http.Request, principal auth.Principal) error {
+	if id := strings.TrimSpace(r.URL.Query().Get("id")); id != "" {
+		n, err := strconv.ParseInt(id, 10, 64)
+		if err != nil {
+			return &plant.Error{Code: plant.CodeQueryInvalid, Message: "id must be a 64-bit integer; got " + strconv.Quote(id)}
+		}
+		redirect(w, "/plants/"+strconv.FormatInt(n, 10))
+		return nil
+	}
+	q, search := searchOf(r)
+	list := plantList{Name: q.Name, First: q.Cursor == "", CanCreate: principal.Scopes.Has(auth.ScopeCreate)}
+	list.Tag, list.HasTag = q.Tag.Get()
+	list.Query = url.Values{"name": {list.Name}, "tag": {list.Tag}}.Encode()
+	var err error
+	if search {
+		err = c.findPlants(r, q, &list)
+	} else {
+		var page admin.Page
+		page, err = c.Operations.Plants(r.Context(), admin.PageQuery{Cursor: q.Cursor, Limit: plantsOnPage})
+		list.Next = page.Next
+		for _, p := range page.Plants {
+			list.Plants = append(list.Plants, newPlantRow(p))
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return c.render(w, r, http.StatusOK, "plants", view{Title: "Plants", Content: list})
+}
+
+// findPlants adds the hits of a search to a list.
+func (c *Console) findPlants(r *http.Request, q admin.SearchQuery, list *plantList) error {
+	end, err := c.Operations.Search(r.Context(), q, func(p admin.SearchProgress) error {
+		for _, hit := range p.Hits {
+			list.Plants = append(list.Plants, newPlantRow(hit))
+		}
+		return nil
+	})
+	list.End, list.Next = &end, end.Next
+	return err
+}
+
+// hitLine is a line of a streamed search: a hit, the progress, or the end.
+type hitLine struct {
+	ID   *string `json:"id,omitempty"` // a text, because 64-bit integers exceed those of JavaScript
+	Name string  `json:"name,omitempty"`
+	Tag  *string `json:"tag,omitempty"`
+	At   string  `json:"at,omitempty"`
+	By   string  `json:"by,omitempty"`
+
+	Rows int64  `json:"rows"`
+	Of   int64  `json:"of"`
+	End  string `json:"end,omitempty"`
+	More bool   `json:"more,omitempty"`
+}
+
+// streamPlants streams the hits of a search as NDJSON. A disconnect ends the search.
+func (c *Console) streamPlants(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
+	const writeTimeMax = 10 * time.Second
+	q, search := searchOf(r)
+	if !search {
+		return &plant.Error{Code: plant.CodeQueryInvalid, Message: "the search needs name or tag"}
+	}
+	control, started := http.NewResponseController(w), false
+	send := func(lines ...hitLine) error {
+		var text []byte
+		for _, l := range lines {
+			line, err := json.Marshal(l)
+			if err != nil {
+				return err
+			}
+			text = append(append(text, line...), '\n')
+		}
+		if !started {
+			started = true
+			w.Header().Set("Content-Type", "application/x-ndjson")
+			w.WriteHeader(http.StatusOK)
+		}
+		err := control.SetWriteDeadline(c.deadline(writeTimeMax))
+		if _, errWrite := w.Write(text); errWrite != nil {
+			return errWrite
+		}
+		return errors.Join(err, control.Flush())
+	}
+	end, err := c.Operations.Search(r.Context(), q, func(p admin.SearchProgress) error {
+		var lines []hitLine
+		for _, hit := range p.Hits {
+			row := newPlantRow(hit)
+			id := strconv.FormatInt(row.ID, 10)
+			line := hitLine{ID: &id, Name: row.Name, At: row.At.UTC().Format(time.RFC3339Nano), By: row.By}
+			if row.HasTag {
+				line.Tag = &row.Tag
+			}
+			lines = append(lines, line)
+		}
+		return send(append(lines, hitLine{Rows: p.Rows, Of: p.Of})...)
+	})
+	if err == nil {
+		err = send(hitLine{Rows: end.Rows, End: string(end.Reason), More: end.Next != ""})
+	}
+	if started {
+		return nil // an error means that the client has disconnected
+	}
+	return err
+}
+
+// deadline returns the time at which a write must have ended. It uses the clock of the
+// system, as connections do.
+func (*Console) deadline(within time.Duration) time.Time { return time.Now().Add(within) }
+
+func (c *Console) showPlant(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
+	id, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
+	if err != nil {
+		return &plant.Error{Code: plant.CodePlantNotFound, Message: "the id of a plant is a 64-bit integer"}
+	}
+	record, err := c.Operations.Plant(r.Context(), id)
+	if err != nil {
+		return err
+	}
+	v := view{Title: "Plant " + strconv.FormatInt(id, 10), Content: newPlantRow(record)}
+	switch r.URL.Query().Get("done") {
+	case "created":
+		v.Notice = "The plant is stored."
+	case "replayed":
+		v.Notice = "The store had this plant already, with the same content. Nothing was written."
+	}
+	return c.render(w, r, http.StatusOK, "plant", v)
+}
+
+// newPlant is the content of the page that creates a plant.
+type newPlant struct {
+	ID, Name, Tag string
+	HasTag        bool
+	Body          string // the request, if it was refused
+	Fault         string
+	Code          int32
+	URL           string // of the public operation
+}
+
+func (c *Console) showNewPlant(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
+	return c.render(w, r, http.StatusOK, "new-plant", view{Title: "New plant", Content: newPlant{URL: c.operationURL()}})
+}
+
+func (c *Console) operationURL() string { return c.PublicURL.JoinPath("plants").String() }
+
+// createPlant creates a plant by the public operation: with the body that a client would
+// send, its decoder, and the same write path.
+func (c *Console) createPlant(w http.ResponseWriter, r *http.Request, principal auth.Principal) error {
+	form, err := c.form(w, r)
+	if err != nil {
+		return err
+	}
+	n := newPlant{
+		ID: strings.TrimSpace(form.Get("id")), Name: form.Get("name"), Tag: form.Get("tag"), HasTag: form.Has("has-tag"),
+		URL: c.operationURL(),
+	}
+	n.HasTag = n.HasTag || n.Tag != ""
+	body := n.body()
+	decoded, err := plant.Decode(body)
+	replayed := false
+	if err == nil {
+		replayed, err = c.Store.Create(principal, decoded)
+	}
+	refusal := (*plant.Error)(nil)
+	switch {
+	case errors.As(err, &refusal):
+		n.Body, n.Fault, n.Code = string(body), refusal.Message, int32(refusal.Code)
+		return c.render(w, r, refusal.Code.Status(), "new-plant", view{Title: "New plant", Content: n})
+	case err != nil:
+		return err
+	}
+	done := "created"
+	if replayed {
+		done = "replayed"
+	}
+	to := "/plants/new?done=" + done
+	if principal.Scopes.Has(auth.ScopeRead) {
+		to = fmt.Sprintf("/plants/%d?done=%s", decoded.ID, done)
+	}
+	redirect(w, to)
+	return nil
+}
+
+// body returns the body of the request. The id is written as it was entered, so that the
+// decoder reports its error.
+func (n newPlant) body() []byte {
+	body := []byte(`{"id":`)
+	if json.Valid([]byte(n.ID)) {
+		body = append(body, n.ID...)
+	} else {
+		body = plant.AppendString(body, n.ID)
+	}
+	body = plant.AppendString(append(body, `,"name":`...), n.Name)
+	if n.HasTag {
+		body = plant.AppendString(append(body, `,"tag":`...), n.Tag)
+	}
+	return append(body, '}')
+}
+
+// plantRoutes returns the routes of plants.
+func (c *Console) plantRoutes() []server.Route {
+	return []server.Route{
+		{Method: "GET", Path: "/plants", Scope: auth.ScopeRead, Page: true, Handle: c.showPlants},
+		{Method: "GET", Path: "/plants/search", Scope: auth.ScopeRead, Page: true, Untimed: true, Handle: c.streamPlants},
+		{Method: "GET", Path: "/plants/export", Scope: auth.ScopeRead, Page: true, Untimed: true, Handle: c.exportPlants},
+		{Method: "GET", Path: "/plants/new", Scope: auth.ScopeCreate, Page: true, Handle: c.showNewPlant},
+		{Method: "POST", Path: "/plants/new", Scope: auth.ScopeCreate, Page: true, Handle: c.createPlant},
+		{Method: "GET", Path: "/plants/{id}", Scope: auth.ScopeRead, Page: true, Handle: c.showPlant},
+	}
+}
