@@ -88,7 +88,7 @@ func (s *Service) measure(st *State) {
 // lastBackupEvery is the time for which State uses the same list of backups.
 const lastBackupEvery = 10 * time.Second
 
-// lastBackup returns the newest complete backup; nil: there is none, or the destination cannot be read.
+// lastBackup returns the newest complete backup; nil without one, or if the destination cannot be read.
 func (s *Service) lastBackup(ctx context.Context) *BackupRecord {
 	const timeMax = 2 * time.Second
 	if s.backups == nil {
