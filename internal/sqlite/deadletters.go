@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"plantstore/internal/audit"
@@ -20,7 +21,7 @@ func (e *Engine) ExpireDeliveries(ctx context.Context, x store.Expiry) (expired 
 	var old bool
 	var pending, dead []deliveryKey
 	now := time.Now()
-	err = e.read(ctx, func(c *sqlite3.Conn) (err error) {
+	err = e.readApart(ctx, func(c *sqlite3.Conn) (err error) {
 		s, err := c.Prepare(oldestSQL)
 		if err != nil {
 			return err
@@ -119,24 +120,48 @@ func (e *Engine) DeadLetters(ctx context.Context, page store.DeadPage) (all []st
 		return nil, nil
 	}
 	err = e.read(ctx, func(c *sqlite3.Conn) error {
-		s, err := c.Prepare("SELECT webhook, url, plant, since, dead_at, attempts, coalesce(reason, '') " +
-			"FROM plantstore_deliveries INNER JOIN plantstore_webhooks ON id = webhook " +
-			"WHERE due_at IS NULL AND (webhook, plant) > (?1, ?2) ORDER BY webhook, plant LIMIT ?3")
-		if err != nil {
-			return err
+		hooks, err := webhooks(c)
+		for _, w := range hooks {
+			after := page.Plant
+			switch {
+			case err != nil || len(all) == page.Limit || w.ID < page.Webhook:
+				continue
+			case w.ID > page.Webhook:
+				after = math.MinInt64
+			}
+			var some []store.DeadLetter
+			some, err = deadLettersOf(c, w, after, w.ID == page.Webhook, page.Limit-len(all))
+			all = append(all, some...)
 		}
-		defer s.Close()
-		bind(s, 1, page.Webhook)
-		bind(s, 2, page.Plant)
-		bind(s, 3, int64(page.Limit))
-		return eachRow(s, func() {
-			all = append(all, store.DeadLetter{
-				Webhook: s.Int64(0), URL: s.Text(1), Plant: s.Int64(2), Since: timeColumn(s, 3), DeadAt: timeColumn(s, 4),
-				Attempts: int(s.Int64(5)), Reason: s.Text(6),
-			})
-		})
+		return err
 	})
 	return all, err
+}
+
+// deadLettersOf returns dead letters of one webhook, by the index of deliveries that are due.
+func deadLettersOf(
+	c *sqlite3.Conn, w store.Webhook, after int64, without bool, limit int,
+) (all []store.DeadLetter, err error) {
+	s, err := c.Prepare("SELECT plant, since, dead_at, attempts, coalesce(reason, '') FROM plantstore_deliveries " +
+		"WHERE webhook = ?1 AND due_at IS NULL AND plant >= ?2 AND (plant <> ?2 OR ?3 = 0) ORDER BY plant LIMIT ?4")
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	excluded := int64(0)
+	if without {
+		excluded = 1
+	}
+	bind(s, 4, int64(limit)) // the largest parameter
+	bind(s, 1, w.ID)
+	bind(s, 2, after)
+	bind(s, 3, excluded)
+	return all, eachRow(s, func() {
+		all = append(all, store.DeadLetter{
+			Webhook: w.ID, URL: w.URL, Plant: s.Int64(0), Since: timeColumn(s, 1), DeadAt: timeColumn(s, 2),
+			Attempts: int(s.Int64(3)), Reason: s.Text(4),
+		})
+	})
 }
 
 // RetryDead implements webhook.Outbox.

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"plantstore/internal/audit"
@@ -362,11 +363,22 @@ func (c *claimer) due(webhook int64, most int) (due []store.Delivery, err error)
 
 // OutboxTotals implements webhook.Outbox.
 func (e *Engine) OutboxTotals(ctx context.Context) (totals map[int64]store.OutboxTotals, err error) {
-	err = e.read(ctx, func(c *sqlite3.Conn) error {
+	err = e.readApart(ctx, func(c *sqlite3.Conn) error {
 		totals, err = outboxTotals(c)
 		return err
 	})
 	return totals, err
+}
+
+// readApart is read on a connection of its own, for a read that may be long: the polls of a
+// server use the reading connection.
+func (e *Engine) readApart(ctx context.Context, fn func(c *sqlite3.Conn) error) error {
+	c, err := openForReading(e.path)
+	if err != nil {
+		return err
+	}
+	err = during(ctx, c, func() error { return fn(c) })
+	return classify(errors.Join(err, c.Close()))
 }
 
 func outboxTotals(c *sqlite3.Conn) (map[int64]store.OutboxTotals, error) {

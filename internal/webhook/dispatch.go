@@ -28,6 +28,7 @@ type dispatcher struct {
 	last     time.Time            // start of the last round
 	woken    bool                 // there may be new events
 	failing  bool                 // the last round failed
+	warned   bool                 // the log has a warning about that
 	turn     int                  // receiver that claims first
 }
 
@@ -119,16 +120,17 @@ func (d *dispatcher) take(claim store.Claim, within time.Duration) (taken []stor
 	defer cancel()
 	taken, err := d.config.Outbox.TakeDeliveries(ctx, d.settled, claim)
 	if err != nil {
-		if !d.failing && !errors.Is(err, store.ErrReadOnly) {
+		if !d.warned && !errors.Is(err, store.ErrReadOnly) {
+			d.warned = true
 			d.config.Log.Warn("could not read or write the outbox of the webhooks; the deliveries wait", "error", err)
 		}
 		d.failing = true
 		return nil, false
 	}
-	if d.failing {
+	if d.warned {
 		d.config.Log.Info("the outbox of the webhooks works again")
 	}
-	d.failing = false
+	d.failing, d.warned = false, false
 	for _, s := range d.settled {
 		d.release(s.Webhook, s.Plant)
 	}
