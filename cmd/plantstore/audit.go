@@ -1,14 +1,6 @@
 package main
 
-import (
-	"context"
-	"iter"
-
-	"github.com/spf13/cobra"
-
-	"plantstore/internal/audit"
-	"plantstore/internal/store"
-)
+import "github.com/spf13/cobra"
 
 func newAudit(p *program) *cobra.Command {
 	cmd := &cobra.Command{
@@ -22,11 +14,4 @@ run.`,
 	}
 	cmd.AddCommand(newAuditList(p), newAuditVerify(p), newAuditPrune(p))
 	return cmd
-}
-
-// auditRows returns the rows of the audit log after a sequence number.
-func auditRows(ctx context.Context, engine store.Engine, after int64) iter.Seq2[audit.Row, error] {
-	return audit.Rows(after, func(after int64, limit int) ([]audit.Row, error) {
-		return engine.AuditRows(ctx, after, limit)
-	})
 }

@@ -8,19 +8,18 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"math"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"plantstore/internal/admin"
 	"plantstore/internal/audit"
-	"plantstore/internal/store"
 )
 
 func newAuditList(p *program) *cobra.Command {
-	s := &settings{}
+	s, server := &settings{}, &serverFlags{}
 	l := &auditList{program: p}
 	cmd := &cobra.Command{
 		Use:   "list",
@@ -44,10 +43,11 @@ the operating system, or the user who ran sudo.`,
 			case l.asJSON && !cmd.Flags().Changed("limit"):
 				l.limit = 0
 			}
-			return p.withStore(cmd, s, engineOptions{readOnly: true}, l.run)
+			return p.operate(cmd, s, server, engineOptions{readOnly: true}, l.run)
 		},
 	}
 	s.bindStore(cmd.Flags())
+	server.bind(cmd.Flags())
 	cmd.Flags().Var(&l.since, "since", "print only entries since this `time`")
 	cmd.Flags().StringVar(&l.actor, "actor", "", "print only entries of this `actor`")
 	cmd.Flags().IntVar(&l.limit, "limit", 100, "maximum number of `entries`; without it, --json prints all")
@@ -67,8 +67,8 @@ type auditList struct {
 	damaged int // rows that are not entries
 }
 
-func (l *auditList) run(ctx context.Context, engine store.Engine) error {
-	entries := l.entries(auditRows(ctx, engine, math.MinInt64))
+func (l *auditList) run(ctx context.Context, o operations) error {
+	entries := l.entries(o.auditEntries(ctx, auditQuery{time.Time(l.since), l.actor, l.limit}))
 	if l.limit > 0 {
 		newest, err := lastOf(entries, l.limit)
 		if err != nil {
@@ -96,20 +96,19 @@ func (l *auditList) run(ctx context.Context, engine store.Engine) error {
 }
 
 // entries returns the selected entries. It reports damaged rows and continues.
-func (l *auditList) entries(rows iter.Seq2[audit.Row, error]) iter.Seq2[audit.Entry, error] {
+func (l *auditList) entries(all iter.Seq2[admin.AuditEntry, error]) iter.Seq2[audit.Entry, error] {
 	return func(yield func(audit.Entry, error) bool) {
-		for row, err := range rows {
+		for e, err := range all {
 			if err != nil {
 				yield(audit.Entry{}, err)
 				return
 			}
-			e, err := row.Entry()
-			if err != nil {
+			if e.Damage != nil {
 				l.damaged++
-				fmt.Fprintf(l.stderr, "entry %d is damaged: %s\n", row.Sequence, printable(err.Error()))
+				fmt.Fprintf(l.stderr, "entry %d is damaged: %s\n", e.Sequence, printable(e.Damage.Error()))
 				continue
 			}
-			if l.selects(e) && !yield(e, nil) {
+			if l.selects(e.Entry) && !yield(e.Entry, nil) {
 				return
 			}
 		}

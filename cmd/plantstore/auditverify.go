@@ -13,7 +13,7 @@ import (
 )
 
 func newAuditVerify(p *program) *cobra.Command {
-	s := &settings{}
+	s, server := &settings{}, &serverFlags{}
 	var expected expectedHead
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -30,8 +30,8 @@ one. So note the head elsewhere from time to time, and compare the log with it b
   plantstore audit verify --json > head.json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return p.withStore(cmd, s, engineOptions{readOnly: true}, func(ctx context.Context, engine store.Engine) error {
-				v, err := admin.VerifyAudit(ctx, engine, s.db.String(), expected.link)
+			return p.operate(cmd, s, server, engineOptions{readOnly: true}, func(ctx context.Context, o operations) error {
+				v, err := o.verifyAudit(ctx, expected.link)
 				if errors.Is(err, store.ErrAuditPruned) {
 					return usagef("%w", err)
 				}
@@ -43,6 +43,7 @@ one. So note the head elsewhere from time to time, and compare the log with it b
 		},
 	}
 	s.bindStore(cmd.Flags())
+	server.bind(cmd.Flags())
 	cmd.Flags().Var(&expected, "expect", "a `head` that this command printed before, with colon: SEQUENCE:HASH")
 	bindJSON(cmd.Flags(), &asJSON, "print a JSON object")
 	return cmd

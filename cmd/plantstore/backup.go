@@ -22,7 +22,7 @@ type backupOptions struct {
 }
 
 func newBackup(p *program) *cobra.Command {
-	s := &settings{}
+	s, server := &settings{}, &serverFlags{}
 	o := &backupOptions{}
 	cmd := &cobra.Command{
 		Use:   "backup FILE",
@@ -38,13 +38,20 @@ to the file that --manifest names. It first copies the store to a temporary file
 so that a slow reader does not delay the server. The temporary file is in the
 directory that TMPDIR names, else beside the store, and is as large as the store.
 
-With --backup-dir a server makes backups on a schedule.`,
+With --backup-dir a server makes backups on a schedule. With --server, such a server
+makes the backup; the command downloads it, compares it with its manifest, and
+removes it from the server.`,
 		Example: `  plantstore backup /mnt/backup/monday.db
   plantstore backup /mnt/backup/monday.db --db /var/lib/plantstore/plantstore.db
   plantstore backup - | ssh host plantstore restore - --db copy.db`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := s.load(p, cmd); err != nil {
+			if server.url != "" {
+				return p.withServer(cmd, s, server, func(ctx context.Context, r *remote) error {
+					return p.backupServer(ctx, r, args[0], o)
+				})
+			}
+			if err := errors.Join(server.checkUnused(cmd.Flags()), s.load(p, cmd)); err != nil {
 				return err
 			}
 			db, err := s.db.file()
@@ -61,6 +68,7 @@ With --backup-dir a server makes backups on a schedule.`,
 		},
 	}
 	s.bindStore(cmd.Flags())
+	server.bind(cmd.Flags())
 	p.bindQuiet(cmd.Flags())
 	o.bind(cmd.Flags(), "write the manifest to this `file`; only if FILE is -")
 	return cmd
@@ -104,14 +112,20 @@ func (p *program) backupFile(ctx context.Context, s *settings, db, to string, as
 		return errInterrupted
 	case err != nil:
 		return fmt.Errorf("backup to %s: %w", file, err)
-	case asJSON:
+	}
+	return p.printBackup(file, m, asJSON)
+}
+
+func (p *program) printBackup(file string, m sqlite.Manifest, asJSON bool) error {
+	if asJSON {
 		return writeJSON(p.stdout, backupFacts{file, m})
 	}
-	_, err = fmt.Fprintf(p.stdout, "%s has %d plants, up to commit %d\n", printable(file), m.Plants, m.Commits)
+	_, err := fmt.Fprintf(p.stdout, "%s has %d plants, up to commit %d\n", printable(file), m.Plants, m.Commits)
 	return err
 }
 
-func (p *program) backupStream(ctx context.Context, s *settings, db string, o *backupOptions) error {
+// checkStream returns an error if the backup cannot be written to standard output.
+func (p *program) checkStream(o *backupOptions) error {
 	switch _, terminal := isTerminal(p.stdout); {
 	case o.asJSON:
 		return usagef("json: standard output has the backup; use --manifest instead")
@@ -122,6 +136,13 @@ func (p *program) backupStream(ctx context.Context, s *settings, db string, o *b
 		if _, err := os.Lstat(o.manifest); !errors.Is(err, fs.ErrNotExist) {
 			return errors.Join(err, fmt.Errorf("manifest: %s already exists; use a new file", o.manifest))
 		}
+	}
+	return nil
+}
+
+func (p *program) backupStream(ctx context.Context, s *settings, db string, o *backupOptions) error {
+	if err := p.checkStream(o); err != nil {
+		return err
 	}
 	progress := p.newProgress(0)
 	progress.part(0, 1)
@@ -139,9 +160,14 @@ func (p *program) backupStream(ctx context.Context, s *settings, db string, o *b
 	case err != nil:
 		return fmt.Errorf("backup to standard output: %w", err)
 	}
+	p.reportStream(m)
+	return nil
+}
+
+// reportStream prints the facts of a backup on standard output.
+func (p *program) reportStream(m sqlite.Manifest) {
 	if !p.quiet {
 		fmt.Fprintf(p.stderr, "the backup has %d plants, up to commit %d, and %d bytes with SHA-256 %s\n",
 			m.Plants, m.Commits, m.Bytes, m.SHA256)
 	}
-	return nil
 }

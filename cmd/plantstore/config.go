@@ -2,30 +2,42 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"unicode"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
+
+	"plantstore/internal/admin"
 )
 
 func newConfig(p *program) *cobra.Command {
-	s := &settings{}
+	s, server := &settings{}, &serverFlags{}
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "config",
 		Short: "Print the settings in force, with their sources",
 		Long: `Print every setting of "plantstore serve" with the value in force and its source:
 a flag, an environment variable, the settings file, or the default. Passwords are
-hidden. The output is a settings file.`,
+hidden. The output is a settings file.
+
+With --server print the settings in force of a running server, and the values that
+wait for a restart of it.`,
 		Example: `  plantstore config
   plantstore config --listen 0.0.0.0:8080 --log-format json > plantstore.yaml`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := s.load(p, cmd); err != nil {
+			if server.url != "" {
+				return p.withServer(cmd, s, server, func(ctx context.Context, r *remote) error {
+					return p.printRemoteSettings(ctx, r, asJSON)
+				})
+			}
+			if err := errors.Join(server.checkUnused(cmd.Flags()), s.load(p, cmd)); err != nil {
 				return err
 			}
 			var out bytes.Buffer
@@ -34,7 +46,7 @@ hidden. The output is a settings file.`,
 				switch source, isSetting := s.sources[f.Name]; {
 				case !isSetting || f.Name == "config":
 				case asJSON:
-					err = errors.Join(err, writeJSON(&out, settingFacts{f.Name, f.Value.String(), source}))
+					err = errors.Join(err, writeJSON(&out, settingFacts{Name: f.Name, Value: f.Value.String(), Source: source}))
 				default:
 					fmt.Fprintf(&out, "%-34s # %s\n", f.Name+": "+yamlValue(f), source)
 				}
@@ -48,6 +60,7 @@ hidden. The output is a settings file.`,
 	}
 	s.bindStore(cmd.Flags())
 	s.bindServe(cmd.Flags())
+	server.bind(cmd.Flags())
 	bindJSON(cmd.Flags(), &asJSON, "print one JSON object per setting and line")
 	return cmd
 }
@@ -57,6 +70,48 @@ type settingFacts struct {
 	Name   string `json:"name"`
 	Value  string `json:"value"`  // in the form of a flag, without passwords
 	Source string `json:"source"` // a flag, an environment variable, the path of the file, or default
+
+	Pending *admin.Pending `json:"pending,omitempty"` // of a running server; nil: none
+}
+
+// printRemoteSettings prints the settings in force of a server.
+func (p *program) printRemoteSettings(ctx context.Context, r *remote, asJSON bool) error {
+	var list struct {
+		Settings []admin.Setting `json:"settings"`
+	}
+	if err := r.do(ctx, http.MethodGet, r.at("settings"), nil, &list); err != nil {
+		return err
+	}
+	known, flags := &settings{}, pflag.NewFlagSet("", pflag.ContinueOnError)
+	known.bindStore(flags)
+	known.bindServe(flags)
+	var out bytes.Buffer
+	for _, l := range list.Settings {
+		if asJSON {
+			if err := writeJSON(&out, settingFacts{l.Name, l.Value, l.Source, l.Pending}); err != nil {
+				return err
+			}
+			continue
+		}
+		value, comment := yamlText(flags, l.Name, l.Value), printable(l.Source)
+		if l.Pending != nil {
+			comment += fmt.Sprintf("; after a restart: %s (%s)",
+				yamlText(flags, l.Name, l.Pending.Value), printable(l.Pending.Source))
+		}
+		fmt.Fprintf(&out, "%-34s # %s\n", printable(l.Name)+": "+value, comment)
+	}
+	_, err := p.stdout.Write(out.Bytes())
+	return err
+}
+
+// yamlText returns the value of a setting of another version, too, as YAML on one line.
+func yamlText(flags *pflag.FlagSet, name, value string) string {
+	if f := flags.Lookup(name); f != nil {
+		if l, ok := f.Value.(*list); ok && l.Set(value) == nil {
+			return yamlValue(f)
+		}
+	}
+	return yamlOf(plainNode(value))
 }
 
 // yamlValue returns the value of a setting as YAML on one line. The values themselves hide their secrets.
@@ -68,6 +123,10 @@ func yamlValue(f *pflag.Flag) string {
 			node.Content = append(node.Content, plainNode(item))
 		}
 	}
+	return yamlOf(node)
+}
+
+func yamlOf(node *yaml.Node) string {
 	text, err := yaml.Marshal(node)
 	if err != nil {
 		return err.Error() // cannot happen: every text is a scalar

@@ -15,7 +15,7 @@ import (
 )
 
 func newGet(p *program) *cobra.Command {
-	s := &settings{}
+	s, server := &settings{}, &serverFlags{}
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "get ID",
@@ -31,8 +31,8 @@ it. Write -- before a negative id.`,
 			if err != nil {
 				return usagef("id must be an integer from -9223372036854775808 to 9223372036854775807; got %q", args[0])
 			}
-			return p.withStore(cmd, s, engineOptions{readOnly: true}, func(ctx context.Context, engine store.Engine) error {
-				r, err := engine.Get(ctx, id)
+			return p.operate(cmd, s, server, engineOptions{readOnly: true}, func(ctx context.Context, o operations) error {
+				r, err := o.plant(ctx, id)
 				if errors.Is(err, store.ErrNotFound) {
 					return fmt.Errorf("no plant has the id %d", id)
 				}
@@ -48,6 +48,7 @@ it. Write -- before a negative id.`,
 		},
 	}
 	s.bindStore(cmd.Flags())
+	server.bind(cmd.Flags())
 	bindJSON(cmd.Flags(), &asJSON, "print a JSON object")
 	return cmd
 }

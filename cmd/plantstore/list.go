@@ -17,7 +17,7 @@ import (
 )
 
 func newList(p *program) *cobra.Command {
-	s := &settings{}
+	s, server := &settings{}, &serverFlags{}
 	var tag string
 	var after int64
 	var limit int
@@ -46,8 +46,8 @@ func newList(p *program) *cobra.Command {
 			case asJSON && !cmd.Flags().Changed("limit"):
 				q.Limit = math.MaxInt
 			}
-			return p.withStore(cmd, s, engineOptions{readOnly: true}, func(ctx context.Context, engine store.Engine) error {
-				records := allRecords(ctx, engine, q)
+			return p.operate(cmd, s, server, engineOptions{readOnly: true}, func(ctx context.Context, o operations) error {
+				records := o.plants(ctx, q)
 				if last {
 					records = func(func(plant.Record, error) bool) {}
 				}
@@ -59,6 +59,7 @@ func newList(p *program) *cobra.Command {
 		},
 	}
 	s.bindStore(cmd.Flags())
+	server.bind(cmd.Flags())
 	cmd.Flags().StringVar(&tag, "tag", "", "print only plants with this `tag`")
 	cmd.Flags().Int64Var(&after, "after", 0, "print only plants with a greater `id`")
 	cmd.Flags().IntVar(&limit, "limit", 100, "maximum number of `plants`; without it, --json prints all")

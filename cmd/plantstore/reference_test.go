@@ -128,7 +128,7 @@ func TestReferenceSettings(t *testing.T) {
 
 // otherVariables are the variables of the environment that are not settings.
 var otherVariables = [][2]string{
-	{tokenVariable, "secret of the token that `token revoke` revokes"},
+	{tokenVariable, "secret of the token for `--server`; without `--server`, of the token that `token revoke` revokes"},
 	{webhookSecretVariable, "secrets of the [webhooks](webhooks.md), with a space between them, instead of a file"},
 	{"GOMAXPROCS", fmt.Sprintf("threads that run Go code; `serve` and `import` raise the default to %d", processorsMin)},
 	{"GOGC", fmt.Sprintf("garbage collection; default %d in `serve` and `import`", collectAtPercent)},

@@ -183,7 +183,8 @@ func (r *reloader) reload(ctx context.Context) {
 	r.publish(next, pending)
 	r.log.Info("settings reloaded", "changed", strings.Join(changed, ","))
 	if len(pending) > 0 {
-		r.log.Warn("changed settings wait for a restart of the server", "settings", strings.Join(slices.Sorted(maps.Keys(pending)), ","))
+		names := strings.Join(slices.Sorted(maps.Keys(pending)), ",")
+		r.log.Warn("changed settings wait for a restart of the server", "settings", names)
 	}
 	r.record(changed)
 }

@@ -1,18 +1,16 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"plantstore/internal/audit"
+	"plantstore/internal/admin"
 	"plantstore/internal/auth"
 	"plantstore/internal/oidc"
 	"plantstore/internal/store"
@@ -24,6 +22,7 @@ type revocation struct {
 	file    string
 	subject string
 	jwtID   string
+	remote  bool // PLANTSTORE_TOKEN is the token for the server
 
 	// The result of read: a selector of tokens; or a kind with an identifier, and with the issuer unless the settings
 	// name it.
@@ -82,7 +81,10 @@ func checkIdentifier(flag, text string) error {
 
 // readSecret reads the secret of a token, or a JWT, from the file or the environment.
 func (r *revocation) readSecret(p *program, cmd *cobra.Command) (err error) {
-	secret := p.environ[tokenVariable]
+	secret := ""
+	if !r.remote {
+		secret = p.environ[tokenVariable]
+	}
 	if cmd.Flags().Changed("token-file") {
 		if secret, err = p.readToken(cmd.Context(), r.file); err != nil {
 			return err
@@ -105,83 +107,77 @@ func (r *revocation) readSecret(p *program, cmd *cobra.Command) (err error) {
 	return nil
 }
 
-// revoke returns the revoked tokens by ascending id.
-func (r *revocation) revoke(
-	ctx context.Context, engine store.Engine, s *settings, by audit.Origin,
-) ([]auth.Token, error) {
+// revoke returns the revoked credentials by ascending id.
+func (r *revocation) revoke(ctx context.Context, o operations, s *settings) ([]admin.Credential, error) {
 	if r.kind != auth.KindToken {
-		return r.revokeIdentity(ctx, engine, s, by)
+		if err := r.checkIssuer(s); err != nil {
+			return nil, err
+		}
 	}
-	revoked, err := engine.RevokeTokens(ctx, r.tokens, time.Now(), by)
+	revoked, err := o.revoke(ctx, admin.Revocation{
+		Tokens: r.tokens, Kind: r.kind, Issuer: r.issuer, Identifier: r.identifier,
+	})
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, errors.New("no such token, or it is already revoked; see plantstore token list")
 	}
-	slices.SortFunc(revoked, func(a, b auth.Token) int { return cmp.Compare(a.ID, b.ID) })
 	return revoked, err
 }
 
-func (r *revocation) revokeIdentity(
-	ctx context.Context, engine store.Engine, s *settings, by audit.Origin,
-) ([]auth.Token, error) {
+// checkIssuer sets and checks the issuer of a subject or a JWT. A remote server has an issuer of its own.
+func (r *revocation) checkIssuer(s *settings) error {
 	configured := string(s.oidc.issuer)
 	if r.issuer == "" {
 		r.issuer = configured
 	}
 	if configured != "" && r.issuer != configured {
-		return nil, fmt.Errorf("the JWT is of the issuer %q, which is not oidc-issuer (%q); the server refuses it already",
+		return fmt.Errorf("the JWT is of the issuer %q, which is not oidc-issuer (%q); the server refuses it already",
 			r.issuer, configured)
 	}
+	if r.issuer == "" && r.remote {
+		return nil
+	}
 	if r.issuer == "" {
-		return nil, usagef("no issuer given; give --oidc-issuer, or the settings file of the server with --config")
+		return usagef("no issuer given; give --oidc-issuer, or the settings file of the server with --config")
 	}
 	if err := oidc.CheckIssuer(r.issuer); err != nil {
-		return nil, usagef("the issuer is invalid: %w", err)
-	}
-	t, most := auth.NewRevokedJWT(r.issuer, r.identifier, time.Now()), store.RevokedJWTsMax
-	if r.kind == auth.KindSubject {
-		t, most = auth.NewSubject(r.issuer, r.identifier, time.Now()), store.SubjectsMax
-		t.RevokedAt = t.CreatedAt
-	}
-	stored, err := engine.RevokeIdentity(ctx, t, most, by)
-	if err != nil {
-		return nil, err
-	}
-	return []auth.Token{stored}, nil
-}
-
-// warnOfUnknown warns if no server has accepted a JWT of the issuer and of the subject of a revocation. Their texts
-// may be wrong then: the store has no list of issuers, and no JWT is at hand.
-func (p *program) warnOfUnknown(ctx context.Context, engine store.Engine, revoked auth.Token) error {
-	tokens, err := engine.Tokens(ctx)
-	if err != nil {
-		return err
-	}
-	accepted := func(t auth.Token) bool {
-		first := t.CreatedAt.Equal(t.RevokedAt) && t.LastUsedAt.IsZero() // a revocation has stored it
-		return t.Kind == auth.KindSubject && t.Issuer == revoked.Issuer && !first &&
-			(revoked.Kind == auth.KindJWT || t.Identifier == revoked.Identifier)
-	}
-	switch {
-	case slices.ContainsFunc(tokens, accepted):
-	case revoked.Kind == auth.KindJWT:
-		fmt.Fprintf(p.stderr, "warning: no server has accepted a JWT of the issuer %s yet; compare it with the claim iss\n",
-			revoked.Issuer)
-	default:
-		fmt.Fprintf(p.stderr, "warning: no server has accepted a JWT of the subject %q of %s yet; "+
-			"compare them with the claims sub and iss\n", revoked.Identifier, revoked.Issuer)
+		return usagef("the issuer is invalid: %w", err)
 	}
 	return nil
 }
 
-// printRevoked prints a message about a revoked token for people.
-func (p *program) printRevoked(t auth.Token) {
-	switch t.Kind {
-	case auth.KindSubject:
-		fmt.Fprintf(p.stderr, "revoked subject %d, %q of %s; a server refuses its JWTs issued until %s within a second\n",
-			t.ID, t.Identifier, t.Issuer, formatTime(t.RevokedAt.Add(auth.JWTLeeway)))
-	case auth.KindJWT:
-		fmt.Fprintf(p.stderr, "revoked JWT %q of %s; a server refuses it within a second\n", t.Identifier, t.Issuer)
+// warnOfUnknown warns if no server has accepted a JWT of the issuer and of the subject of a revocation. Their texts
+// may be wrong then: the store has no list of issuers, and no JWT is at hand.
+func (p *program) warnOfUnknown(ctx context.Context, o operations, revoked admin.Credential) error {
+	all, err := o.credentials(ctx)
+	if err != nil {
+		return err
+	}
+	accepted := func(c admin.Credential) bool {
+		first := c.CreatedAt.Equal(c.RevokedAt) && c.LastUsedAt.IsZero() // a revocation has stored it
+		return c.Kind == admin.KindSubject && c.Issuer == revoked.Issuer && !first &&
+			(revoked.Kind == admin.KindJWT || c.Subject == revoked.Subject)
+	}
+	switch {
+	case slices.ContainsFunc(all, accepted):
+	case revoked.Kind == admin.KindJWT:
+		fmt.Fprintf(p.stderr, "warning: no server has accepted a JWT of the issuer %s yet; compare it with the claim iss\n",
+			revoked.Issuer)
 	default:
-		fmt.Fprintf(p.stderr, "revoked token %d, %q; a server refuses it within a second\n", t.ID, t.Name)
+		fmt.Fprintf(p.stderr, "warning: no server has accepted a JWT of the subject %q of %s yet; "+
+			"compare them with the claims sub and iss\n", revoked.Subject, revoked.Issuer)
+	}
+	return nil
+}
+
+// printRevoked prints a message about a revoked credential for people.
+func (p *program) printRevoked(c admin.Credential) {
+	switch c.Kind {
+	case admin.KindSubject:
+		fmt.Fprintf(p.stderr, "revoked subject %d, %q of %s; a server refuses its JWTs issued until %s within a second\n",
+			c.ID, c.Subject, c.Issuer, formatTime(c.RevokedAt.Add(auth.JWTLeeway)))
+	case admin.KindJWT:
+		fmt.Fprintf(p.stderr, "revoked JWT %q of %s; a server refuses it within a second\n", c.JWTID, c.Issuer)
+	default:
+		fmt.Fprintf(p.stderr, "revoked token %d, %q; a server refuses it within a second\n", c.ID, c.Name)
 	}
 }

@@ -239,7 +239,7 @@ func checkHost(host string) error {
 
 const environPrefix = "PLANTSTORE_"
 
-// tokenVariable has the secret of a token, for token revoke. It and webhookSecretVariable are the only variables with
+// tokenVariable has the secret of a token, for --server and token revoke. It and webhookSecretVariable are the only variables with
 // the prefix that are no settings.
 const tokenVariable = environPrefix + "TOKEN"
 

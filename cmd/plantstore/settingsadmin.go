@@ -11,9 +11,10 @@ type adminSettings struct {
 func (s *adminSettings) rows() []setting {
 	return []setting{
 		{
-			"admin-open", &s.open, "", "1.0.0", "require no credential for reads on the admin listener, which must be on loopback",
-			"Every user and every program of this machine can then read the plants, the metrics, the profiles and the audit log. " +
-				"Changes and downloads still require a credential. It is an error with an " +
+			"admin-open", &s.open, "", "1.0.0",
+			"require no credential for reads on the admin listener, which must be on loopback",
+			"Every user and every program of this machine can then read the plants, the metrics, the profiles and the " +
+				"audit log. Changes and downloads still require a credential. It is an error with an " +
 				"address that is not a loopback address. See [admin listener](admin-listener.md).",
 		},
 		{

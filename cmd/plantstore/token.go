@@ -25,20 +25,12 @@ store has only the hash and the first 8 characters of the secret.`,
 	return cmd
 }
 
-// newTokenFrom returns a token from the arguments of a command, without a secret.
-func newTokenFrom(name string, flags *pflag.FlagSet, expires time.Duration) (auth.Token, error) {
-	if err := refuseSecret(name); err != nil {
-		return auth.Token{}, err
+// checkExpires returns a usage error if --expires is 0.
+func checkExpires(flags *pflag.FlagSet, expires time.Duration) error {
+	if flags.Changed("expires") && expires == 0 {
+		return usagef("expires: 0 is out of range; use a time such as 90d or 12h")
 	}
-	now := time.Now().UTC().Truncate(time.Microsecond)
-	t := auth.Token{Name: name, CreatedAt: now}
-	if flags.Changed("expires") {
-		if expires == 0 {
-			return auth.Token{}, usagef("expires: 0 is out of range; use a time such as 90d or 12h")
-		}
-		t.ExpiresAt = now.Add(expires)
-	}
-	return t, nil
+	return nil
 }
 
 // refuseSecret returns an error if a name has the form of a secret.

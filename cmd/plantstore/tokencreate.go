@@ -9,12 +9,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"plantstore/internal/admin"
 	"plantstore/internal/auth"
 	"plantstore/internal/store"
 )
 
 func newTokenCreate(p *program) *cobra.Command {
-	s := &settings{}
+	s, server := &settings{}, &serverFlags{}
 	var scopes []string
 	var expires time.Duration
 	var noExpiry bool
@@ -33,28 +34,30 @@ has 1 to 64 letters, digits and ._-@:/+, a letter or digit first.`,
 			if err := checkNewName(args[0]); err != nil {
 				return err
 			}
-			t, err := newTokenFrom(args[0], cmd.Flags(), expires)
-			if err != nil {
+			if err := checkExpires(cmd.Flags(), expires); err != nil {
 				return err
 			}
-			if noExpiry != t.ExpiresAt.IsZero() {
+			if noExpiry == cmd.Flags().Changed("expires") {
 				return usagef("give --expires, such as --expires 90d, or --no-expiry")
 			}
-			if t.Scopes, err = grantScopes(scopes); err != nil {
+			n := admin.NewToken{Name: args[0], Lifetime: expires}
+			var err error
+			if n.Scopes, err = grantScopes(scopes); err != nil {
 				return err
 			}
-			return p.withStore(cmd, s, engineOptions{mustExist: !create}, func(ctx context.Context, engine store.Engine) error {
-				return p.mint(ctx, t, &out, func(t auth.Token) (_ auth.Token, err error) {
-					t.ID, err = engine.CreateToken(ctx, t, p.operator())
+			return p.operate(cmd, s, server, engineOptions{mustExist: !create}, func(ctx context.Context, o operations) error {
+				return p.mint(ctx, &out, func() (admin.Minted, error) {
+					m, err := o.mint(ctx, n)
 					if errors.Is(err, store.ErrNameTaken) {
-						err = fmt.Errorf("a valid token has the name %q; use another name, or run plantstore token rotate", t.Name)
+						err = fmt.Errorf("a valid token has the name %q; use another name, or run plantstore token rotate", n.Name)
 					}
-					return t, err
+					return m, err
 				})
 			})
 		},
 	}
 	s.bindStore(cmd.Flags())
+	server.bind(cmd.Flags())
 	bindCreate(cmd.Flags(), &create)
 	out.bind(cmd.Flags())
 	cmd.Flags().StringSliceVar(&scopes, "scope", []string{auth.ScopeCreate.String()},

@@ -11,11 +11,10 @@ import (
 
 	"plantstore/internal/admin"
 	"plantstore/internal/auth"
-	"plantstore/internal/store"
 )
 
 func newTokenRevoke(p *program) *cobra.Command {
-	s := &settings{}
+	s, server := &settings{}, &serverFlags{}
 	var r revocation
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -31,28 +30,30 @@ because other users can read arguments in the list of processes.
 With --subject revoke all JWTs of a subject that were issued until now. JWTs that
 the issuer signs more than a minute later are valid: to lock a subject out, remove
 it at the issuer first. With --jwt-id revoke the one JWT with this claim jti. Both
-need --oidc-issuer, or the settings file of the server.`,
+need --oidc-issuer, the settings file of the server, or --server. With --server,
+PLANTSTORE_TOKEN is the token for the server.`,
 		Example: `  plantstore token revoke web-shop
   plantstore token revoke --id 7
   plantstore token revoke --token-file found.token
   plantstore token revoke --subject web-shop --oidc-issuer https://login.example`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			r.remote = server.url != ""
 			if err := r.read(p, cmd, args); err != nil {
 				return err
 			}
-			return p.withStore(cmd, s, engineOptions{mustExist: true}, func(ctx context.Context, engine store.Engine) error {
-				revoked, err := r.revoke(ctx, engine, s, p.operator())
-				for _, t := range revoked {
+			return p.operate(cmd, s, server, engineOptions{mustExist: true}, func(ctx context.Context, o operations) error {
+				revoked, err := r.revoke(ctx, o, s)
+				for _, c := range revoked {
 					if asJSON {
-						if err := writeJSON(p.stdout, admin.NewCredential(t, auth.StateRevoked)); err != nil {
+						if err := writeJSON(p.stdout, c); err != nil {
 							return err
 						}
 					} else {
-						p.printRevoked(t)
+						p.printRevoked(c)
 					}
-					if !t.IsToken() {
-						err = p.warnOfUnknown(ctx, engine, t)
+					if c.Kind != admin.KindToken {
+						err = p.warnOfUnknown(ctx, o, c)
 					}
 				}
 				return err
@@ -61,6 +62,7 @@ need --oidc-issuer, or the settings file of the server.`,
 	}
 	cmd.ValidArgsFunction = p.completeTokens(s, func(t auth.Token) bool { return t.IsToken() && !t.Revoked() })
 	s.bindStore(cmd.Flags())
+	server.bind(cmd.Flags())
 	bindSettings(cmd.Flags(), s.oidc.issuerRows())
 	bindJSON(cmd.Flags(), &asJSON, "print one JSON object per revoked token and line")
 	r.bind(cmd.Flags())

@@ -8,12 +8,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"plantstore/internal/admin"
 	"plantstore/internal/auth"
 	"plantstore/internal/store"
 )
 
 func newTokenRotate(p *program) *cobra.Command {
-	s := &settings{}
+	s, server := &settings{}, &serverFlags{}
 	overlap := day
 	var expires time.Duration
 	var out secretOutput
@@ -27,18 +28,18 @@ prints the secret of the new token, and nothing else, on standard output.`,
   plantstore token rotate web-shop -o web-shop.token --force`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			t, err := newTokenFrom(args[0], cmd.Flags(), expires)
-			if err != nil {
+			if err := errors.Join(refuseSecret(args[0]), checkExpires(cmd.Flags(), expires)); err != nil {
 				return err
 			}
-			return p.withStore(cmd, s, engineOptions{mustExist: true}, func(ctx context.Context, engine store.Engine) error {
-				err := p.mint(ctx, t, &out, func(t auth.Token) (auth.Token, error) {
-					fresh, old, err := engine.RotateToken(ctx, t, overlap, p.operator())
-					out.replaces(old, t.CreatedAt, overlap)
-					return fresh, err
+			r := admin.Rotation{Name: args[0], Overlap: overlap, Lifetime: expires}
+			return p.operate(cmd, s, server, engineOptions{mustExist: true}, func(ctx context.Context, o operations) error {
+				err := p.mint(ctx, &out, func() (admin.Minted, error) {
+					m, err := o.rotate(ctx, r)
+					out.shorter = err == nil && overlap > 0 && m.OldEndsAt.Before(m.CreatedAt.Add(overlap))
+					return m, err
 				})
 				if errors.Is(err, store.ErrNotFound) {
-					return fmt.Errorf("no valid token has the name %q; see plantstore token list", t.Name)
+					return fmt.Errorf("no valid token has the name %q; see plantstore token list", r.Name)
 				}
 				if err == nil {
 					p.reportOverlap(&out, overlap)
@@ -49,6 +50,7 @@ prints the secret of the new token, and nothing else, on standard output.`,
 	}
 	cmd.ValidArgsFunction = p.completeTokens(s, func(t auth.Token) bool { return t.IsToken() && t.ValidAt(time.Now()) })
 	s.bindStore(cmd.Flags())
+	server.bind(cmd.Flags())
 	out.bind(cmd.Flags())
 	cmd.Flags().Var((*duration)(&overlap), "overlap",
 		"`time` for which the old token stays valid, such as 24h or 7d; 0: end it at once")
@@ -62,11 +64,11 @@ func (p *program) reportOverlap(out *secretOutput, overlap time.Duration) {
 	switch {
 	case out.shorter:
 		fmt.Fprintf(p.stderr, "warning: the old token, %d, expires at %s, before the overlap of %s ends\n",
-			out.oldID, formatTime(out.oldEnds), formatDuration(overlap))
+			out.minted.OldID, formatTime(out.minted.OldEndsAt), formatDuration(overlap))
 	case out.asJSON:
 	case overlap == 0:
-		fmt.Fprintf(p.stderr, "the old token, %d, is no longer valid\n", out.oldID)
+		fmt.Fprintf(p.stderr, "the old token, %d, is no longer valid\n", out.minted.OldID)
 	default:
-		fmt.Fprintf(p.stderr, "the old token, %d, stays valid until %s\n", out.oldID, formatTime(out.oldEnds))
+		fmt.Fprintf(p.stderr, "the old token, %d, stays valid until %s\n", out.minted.OldID, formatTime(out.minted.OldEndsAt))
 	}
 }

@@ -4,12 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
+	"strings"
 
 	"github.com/spf13/pflag"
 
 	"plantstore/internal/admin"
-	"plantstore/internal/auth"
 )
 
 // secretOutput is the destination of the secret of a new token.
@@ -18,26 +17,14 @@ type secretOutput struct {
 	force  bool   // replace an existing file at path
 	asJSON bool
 
-	oldID   int64     // id of the replaced token; 0: no token was replaced
-	oldEnds time.Time // end of validity of the replaced token
-	shorter bool      // oldEnds is before the end of the overlap
-}
-
-// replaces records the token that the new one replaces. The overlap begins at rotated.
-func (o *secretOutput) replaces(old auth.Token, rotated time.Time, overlap time.Duration) {
-	o.oldID, o.oldEnds = old.ID, rotated.Add(overlap)
-	if !old.ExpiresAt.IsZero() && old.ExpiresAt.Before(o.oldEnds) {
-		o.oldEnds, o.shorter = old.ExpiresAt, overlap > 0
-	}
+	minted  admin.Minted // set by mint
+	shorter bool         // the replaced token ends before the overlap
 }
 
 // createdFacts is the output of token create --json and token rotate --json.
 type createdFacts struct {
-	admin.Credential
-	Secret    string    `json:"secret,omitempty"` // empty if File has it
-	File      string    `json:"file,omitempty"`
-	OldID     int64     `json:"old_id,omitempty"` // rotate: the replaced token
-	OldEndsAt time.Time `json:"old_ends_at,omitzero"`
+	admin.Minted        // without the secret if File has it
+	File         string `json:"file,omitempty"`
 }
 
 func (o *secretOutput) bind(f *pflag.FlagSet) {
@@ -47,38 +34,27 @@ func (o *secretOutput) bind(f *pflag.FlagSet) {
 	bindJSON(f, &o.asJSON, "print a JSON object, with the secret unless --output names a file")
 }
 
-// mint creates the secret of a token, stores the token with save, and writes the secret to out. The file of out appears
-// after the token is stored.
-func (p *program) mint(
-	ctx context.Context, t auth.Token, out *secretOutput, save func(auth.Token) (auth.Token, error),
-) (err error) {
-	secret := auth.Mint()
-	t.Hash, t.Prefix = auth.HashOf(secret), auth.PrefixOf(secret)
+// mint creates a token with save, and writes its secret to out. The file of out appears after the token is stored.
+func (p *program) mint(ctx context.Context, out *secretOutput, save func() (admin.Minted, error)) (err error) {
 	var file *output
 	if out.path != "" && out.path != streamArg {
 		if file, err = createOutput(ctx, out.path, out.force); err != nil {
 			return fmt.Errorf("output: %s: %w", out.path, err)
 		}
 		defer func() { err = errors.Join(err, file.Discard()) }()
-		if _, err := fmt.Fprintln(file, secret); err != nil {
-			return fmt.Errorf("output: %w", err)
-		}
 	}
-	if t, err = save(t); err != nil {
+	if out.minted, err = save(); err != nil {
 		return err
 	}
-	if err := p.deliver(t, secret, file, out); err != nil {
-		return fmt.Errorf("the secret of token %d is lost; revoke the token: %w", t.ID, err)
+	if err := p.deliver(out.minted, file, out); err != nil {
+		return fmt.Errorf("the secret of token %d is lost; revoke the token: %w", out.minted.ID, err)
 	}
 	return nil
 }
 
 // deliver writes the secret of a stored token to file, or to standard output if file is nil.
-func (p *program) deliver(t auth.Token, secret string, file *output, out *secretOutput) error {
-	facts := createdFacts{Credential: admin.NewCredential(t, auth.StateValid), Secret: secret, OldID: out.oldID}
-	if out.oldID != 0 {
-		facts.OldEndsAt = out.oldEnds.UTC()
-	}
+func (p *program) deliver(m admin.Minted, file *output, out *secretOutput) error {
+	facts := createdFacts{Minted: m}
 	where := "the secret is not shown again:"
 	if file != nil {
 		facts.Secret, facts.File = "", out.path
@@ -86,9 +62,12 @@ func (p *program) deliver(t auth.Token, secret string, file *output, out *secret
 	}
 	if !out.asJSON {
 		fmt.Fprintf(p.stderr, "created token %d, %q (%s; expires: %s); %s\n",
-			t.ID, t.Name, t.Scopes, formatTime(t.ExpiresAt), where)
+			m.ID, m.Name, strings.Join(m.Scopes, " "), formatTime(m.ExpiresAt), where)
 	}
 	if file != nil {
+		if _, err := fmt.Fprintln(file, m.Secret); err != nil {
+			return fmt.Errorf("output: %w", err)
+		}
 		if err := file.Publish(); err != nil {
 			return err
 		}
@@ -99,6 +78,6 @@ func (p *program) deliver(t auth.Token, secret string, file *output, out *secret
 	if file != nil {
 		return nil
 	}
-	_, err := fmt.Fprintln(p.stdout, secret)
+	_, err := fmt.Fprintln(p.stdout, m.Secret)
 	return err
 }

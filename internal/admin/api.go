@@ -3,6 +3,7 @@ package admin
 import (
 	_ "embed" // for openapi.yaml
 	"fmt"
+	"math"
 	"net/http"
 	"net/url"
 	"slices"
@@ -69,13 +70,26 @@ func (a api) getPlant(w http.ResponseWriter, r *http.Request, _ auth.Principal) 
 const limitDefault = 100
 
 func (a api) listPlants(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
-	values, err := parameters(r, "limit", "cursor", "tag")
+	values, err := parameters(r, "limit", "cursor", "tag", "after")
 	if err != nil {
 		return err
 	}
 	q := PageQuery{Cursor: values.Get("cursor"), Tag: tagParameter(values)}
 	if q.Limit, err = intParameter(values, "limit", limitDefault, 1, PageMax); err != nil {
 		return err
+	}
+	if values.Has("after") {
+		after, err := strconv.ParseInt(values.Get("after"), 10, 64)
+		switch {
+		case err != nil:
+			return invalid(fmt.Sprintf("after must be a 64-bit integer; got %q", server.Shorten(values.Get("after"))))
+		case q.Cursor != "":
+			return invalid("send after or cursor, not both")
+		case after == math.MaxInt64: // no id is greater
+			server.WriteJSON(w, http.StatusOK, Page{}.appendJSON(nil))
+			return nil
+		}
+		q.Cursor = cursorAfter(after)
 	}
 	page, err := a.service.Plants(r.Context(), q)
 	if err != nil {

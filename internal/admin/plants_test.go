@@ -161,7 +161,7 @@ func TestListPlantsRefuses(t *testing.T) {
 		"limit=":                `limit must be an integer from 1 to 1000; got ""`,
 		"limit=1e2":             `limit must be an integer from 1 to 1000; got "1e2"`,
 		"limit=1&limit=1":       "query parameter limit occurs 2 times; send it once",
-		"offset=3":              `unknown query parameter "offset"; use limit, cursor, tag`,
+		"offset=3":              `unknown query parameter "offset"; use limit, cursor, tag, after`,
 		"tag=%ff":               "query parameter tag must be UTF-8 with percent-encoding",
 		"a;b":                   "the query is not of the form name=value&name=value with percent-encoding",
 		"cursor=":               "cursor is empty; omit it for the first page",

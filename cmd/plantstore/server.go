@@ -1,0 +1,284 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"plantstore/internal/plant"
+)
+
+// serverFlags are the flags of a command that can work on a running server. They are no settings: a settings file is
+// that of a server, and a variable would redirect some commands and not others.
+type serverFlags struct {
+	url       string
+	ca, token string // paths
+}
+
+func (f *serverFlags) bind(flags *pflag.FlagSet) {
+	flags.StringVar(&f.url, "server", "", "work on the running server with this `URL` of its admin listener")
+	flags.Var((*fileName)(&f.ca), "server-ca", "trust the certificate authorities in this PEM `file` too")
+	flags.Var((*fileName)(&f.token), "server-token",
+		"read the token for the server from this `file`; default: PLANTSTORE_TOKEN")
+}
+
+// checkUnused returns a usage error if the other flags are set without --server.
+func (f *serverFlags) checkUnused(flags *pflag.FlagSet) error {
+	for _, name := range []string{"server-ca", "server-token"} {
+		if flags.Changed(name) {
+			return usagef("%s: it needs --server", name)
+		}
+	}
+	if flags.Changed("server") {
+		return usagef("server: the URL is empty; use the form https://plants.example:8081")
+	}
+	return nil
+}
+
+// base returns the URL of the API. A token in the clear on a network is an error.
+func (f *serverFlags) base() (*url.URL, error) {
+	u, err := url.Parse(f.url)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, usagef("server: %q is not a URL; use the form https://plants.example:8081", hideSecrets(f.url, nil))
+	}
+	if u.User != nil || u.RawQuery != "" || u.Fragment != "" || strings.Trim(u.Path, "/") != "" {
+		return nil, usagef("server: a URL of an admin listener has only a scheme, a host and a port; use %s://%s",
+			u.Scheme, u.Host)
+	}
+	ip := net.ParseIP(u.Hostname())
+	if u.Scheme == "http" && u.Hostname() != "localhost" && !(ip != nil && ip.IsLoopback()) {
+		return nil, usagef("server: http would send the token in the clear to %s; "+
+			"use https, or a tunnel to a loopback address", u.Hostname())
+	}
+	return u.JoinPath("api", "v1"), nil
+}
+
+// remote implements operations on a running server by its admin API.
+type remote struct {
+	base  *url.URL
+	token string
+	http  *http.Client
+}
+
+// withServer runs do on the server of the flags.
+func (p *program) withServer(
+	cmd *cobra.Command, s *settings, f *serverFlags, do func(context.Context, *remote) error,
+) error {
+	if err := checkOnlyRemote(cmd.Flags()); err != nil {
+		return err
+	}
+	base, err := f.base()
+	if err != nil {
+		return err
+	}
+	if err := s.load(p, cmd); err != nil {
+		return err
+	}
+	token := p.environ[tokenVariable]
+	if f.token != "" {
+		if token, err = p.readToken(cmd.Context(), f.token); err != nil {
+			return fmt.Errorf("server-token: %w", err)
+		}
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if config.RootCAs, err = f.roots(); err != nil {
+		return err
+	}
+	const connectTimeMax, responseTimeMax = 10 * time.Second, time.Minute
+	transport := &http.Transport{
+		Proxy: http.ProxyFromEnvironment, TLSClientConfig: config, ForceAttemptHTTP2: true,
+		DialContext:         (&net.Dialer{Timeout: connectTimeMax}).DialContext,
+		TLSHandshakeTimeout: connectTimeMax, ResponseHeaderTimeout: responseTimeMax,
+	}
+	defer transport.CloseIdleConnections()
+	r := &remote{base: base, token: strings.TrimSpace(token), http: &http.Client{
+		Transport:     transport, // a redirect could send the token elsewhere
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+	err = do(cmd.Context(), r)
+	if cmd.Context().Err() != nil && errors.Is(err, context.Canceled) {
+		return errInterrupted
+	}
+	return err
+}
+
+// checkOnlyRemote returns a usage error for a flag of a command that works on a store itself.
+func checkOnlyRemote(flags *pflag.FlagSet) (err error) {
+	refused := map[string]bool{createFlag: true}
+	for _, row := range new(settings).allSettings() {
+		refused[row.name] = row.name != "config" && row.name != "oidc-issuer"
+	}
+	flags.Visit(func(f *pflag.Flag) {
+		if refused[f.Name] {
+			err = usagef("%s: it has no effect with --server, which has settings of its own; omit it", f.Name)
+		}
+	})
+	return err
+}
+
+// roots returns the certificate authorities of the system with those of --server-ca; nil: those of the system.
+func (f *serverFlags) roots() (*x509.CertPool, error) {
+	if f.ca == "" {
+		return nil, nil //nolint:nilnil // the value of tls.Config for the authorities of the system
+	}
+	const bytesMax = 1 << 20
+	file, err := os.Open(f.ca)
+	if err != nil {
+		return nil, usagef("server-ca: %w", err)
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, bytesMax))
+	if err != nil {
+		return nil, usagef("server-ca: %w", err)
+	}
+	pool, err := x509.SystemCertPool()
+	if err != nil {
+		pool = x509.NewCertPool()
+	}
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, usagef("server-ca: %s has no certificate in PEM form", f.ca)
+	}
+	return pool, nil
+}
+
+// refusal is an error response of the server.
+type refusal struct {
+	code    plant.Code
+	message string
+}
+
+func (e *refusal) Error() string { return e.message }
+
+// hasCode reports whether an error is a response of the server with a code.
+func hasCode(err error, code plant.Code) bool {
+	var r *refusal
+	return errors.As(err, &r) && r.code == code
+}
+
+// do sends a request with a JSON body, if it is not nil, and decodes the response into an object.
+func (r *remote) do(ctx context.Context, method string, at *url.URL, body, into any) error {
+	res, err := r.send(ctx, method, at, body)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	const bytesMax = 64 << 20 // a page of plants has about 8 MiB of texts
+	if err := json.NewDecoder(io.LimitReader(res.Body, bytesMax)).Decode(into); err != nil {
+		return fmt.Errorf("the response of the server at %s is incomplete: %w", r.base.Host, err)
+	}
+	return nil
+}
+
+// at returns the URL of a path of the API with query parameters, which alternate with their values.
+func (r *remote) at(path string, query ...string) *url.URL {
+	u := r.base.JoinPath(path)
+	values := url.Values{}
+	for i := 0; i < len(query); i += 2 {
+		values.Set(query[i], query[i+1])
+	}
+	u.RawQuery = values.Encode()
+	return u
+}
+
+// send sends a request and returns a response with the status 200, whose body the caller closes. The error is a
+// *refusal or about the connection.
+func (r *remote) send(ctx context.Context, method string, at *url.URL, body any) (*http.Response, error) {
+	content := io.Reader(http.NoBody)
+	if body != nil {
+		text, err := json.Marshal(body)
+		if err != nil {
+			return nil, err
+		}
+		content = bytes.NewReader(text)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, at.String(), content)
+	if err != nil {
+		return nil, err
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if r.token != "" {
+		req.Header.Set("Authorization", "Bearer "+r.token)
+	}
+	res, err := r.http.Do(req)
+	if err != nil {
+		return nil, r.unreachable(err)
+	}
+	if res.StatusCode == http.StatusOK {
+		return res, nil
+	}
+	defer res.Body.Close()
+	return nil, r.refused(res)
+}
+
+// unreachable returns the error of a request without a response.
+func (r *remote) unreachable(err error) error {
+	var wrapped *url.Error
+	if errors.As(err, &wrapped) {
+		err = wrapped.Err
+	}
+	var authority x509.UnknownAuthorityError
+	var host x509.HostnameError
+	var record tls.RecordHeaderError
+	switch {
+	case errors.Is(err, context.Canceled):
+		return err
+	case errors.As(err, &authority):
+		return fmt.Errorf("the certificate of the server at %s is not trusted: %w; give its authority with --server-ca",
+			r.base.Host, err)
+	case errors.As(err, &host):
+		return fmt.Errorf("the certificate of the server at %s has other names: %w; use one of them in --server",
+			r.base.Host, err)
+	case errors.As(err, &record), strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
+		return fmt.Errorf("the server at %s has no TLS; use http for a loopback address", r.base.Host)
+	}
+	return fmt.Errorf("no connection to the server at %s: %w; check the URL, and that the server runs", r.base.Host, err)
+}
+
+// refused returns the error of an error response.
+func (r *remote) refused(res *http.Response) error {
+	const bytesMax = 64 << 10
+	var e struct {
+		Error   plant.Code `json:"error"`
+		Message string     `json:"message"`
+	}
+	text, _ := io.ReadAll(io.LimitReader(res.Body, bytesMax))
+	if json.Unmarshal(text, &e) != nil || e.Error.Status() != res.StatusCode {
+		if res.StatusCode == http.StatusBadRequest && r.base.Scheme == "http" {
+			return fmt.Errorf("the server at %s responds with %s; use https if it has TLS", r.base.Host, res.Status)
+		}
+		return fmt.Errorf("%s is not the admin listener of a Plant Store: it responds with %s", r.base.Host, res.Status)
+	}
+	f := &refusal{e.Error, printable(e.Message)}
+	switch e.Error {
+	case plant.CodeCredentialMissing:
+		f.message = "the server requires a token; put it into PLANTSTORE_TOKEN or a file for --server-token"
+	case plant.CodeCredentialInvalid, plant.CodeAuthMalformed:
+		f.message = "the server refuses the token: " + f.message + "; compare PLANTSTORE_TOKEN or the file of --server-token"
+	case plant.CodeScopeMissing:
+		f.message = "the server refuses the token: " + f.message + "; use one that plantstore token create --scope has made"
+	case plant.CodeNotFound:
+		f.message = fmt.Sprintf("%s is not the admin listener, or its version is older; use the address of --admin-listen",
+			r.base.Host)
+	case plant.CodeMisdirected:
+		f.message += "; add the name to --admin-host of the server"
+	}
+	f.message = cmp.Or(f.message, res.Status)
+	return f
+}
