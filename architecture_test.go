@@ -36,6 +36,8 @@ const (
 	pebbletest       = "internal/acme/pebbletest"
 	certstest        = "internal/certs/certstest"
 	oidctest         = "internal/oidc/oidctest"
+	tracing          = "internal/trace"
+	tracetest        = "internal/trace/tracetest"
 )
 
 // mayImport has a row for each package: the packages of the program that it may import. A name that ends in ...
@@ -48,7 +50,9 @@ var mayImport = map[string][]string{
 	oidctest:         {},
 	"internal/dump":  {"internal/plant"},
 	"internal/move":  {"internal/audit", "internal/auth", "internal/store"},
-	"internal/store": {"internal/plant", "internal/audit", "internal/auth"},
+	"internal/store": {"internal/plant", "internal/audit", "internal/auth", tracing},
+	tracing:          {},
+	tracetest:        {},
 	storetest: {
 		"internal/plant", "internal/audit", "internal/auth", "internal/store", "internal/move", "internal/webhook",
 	},
@@ -61,12 +65,14 @@ var mayImport = map[string][]string{
 	"internal/limit":    {},
 	"internal/sqlite...": {
 		"internal/plant", "internal/audit", "internal/auth", "internal/store", "internal/safefile", "internal/sqlite...",
+		tracing,
 	},
-	"internal/postgres": {"internal/plant", "internal/audit", "internal/auth", "internal/store"},
+	"internal/postgres": {"internal/plant", "internal/audit", "internal/auth", "internal/store", tracing},
 	pgtest:              {},
 	"internal/certs...": {},
 	"internal/server": {
 		"internal/plant", "internal/audit", "internal/auth", "internal/store", "internal/listen", "internal/limit",
+		tracing,
 	},
 	"internal/admin": {
 		"internal/plant", "internal/audit", "internal/auth", "internal/oidc", "internal/store", "internal/backup",
@@ -74,14 +80,14 @@ var mayImport = map[string][]string{
 	},
 	"internal/console": {
 		"internal/plant", "internal/audit", "internal/auth", "internal/store", "internal/server", "internal/admin",
-		"internal/backup", "internal/dump",
+		"internal/backup", "internal/dump", tracing,
 	},
 	"cmd...": {anything},
 }
 
 // testsMayAdd are the packages that all tests may import too: the suite of the engines, the engine that needs no other
-// program, so that tests need no fake of it, the PostgreSQL server and the issuer of JWTs for tests.
-var testsMayAdd = []string{storetest, embeddedEngine, pgtest, certstest, oidctest, pebbletest}
+// program, so that tests need no fake of it, the PostgreSQL server, the issuer of JWTs and the collector for tests.
+var testsMayAdd = []string{storetest, embeddedEngine, pgtest, certstest, oidctest, pebbletest, tracetest}
 
 // testsOfMayAdd are the packages that the tests of one package may import beyond testsMayAdd.
 var testsOfMayAdd = map[string][]string{

@@ -31,6 +31,7 @@ type engineOptions struct {
 
 	log     *slog.Logger
 	metrics prometheus.Registerer // nil: none
+	traced  bool                  // calls may have spans in their contexts
 }
 
 // openCommand opens the store for a command that may run beside a server.
@@ -63,7 +64,7 @@ func (s *settings) openEngine(ctx context.Context, o engineOptions) (anyEngine, 
 	if s.db.isDatabase() {
 		return postgres.Open(ctx, postgres.Config{
 			URL: s.db.url.Reveal(), MustExist: o.mustExist, ReadOnly: o.readOnly, Migrate: o.migrate, Server: o.server, By: o.by,
-			RequireSyncStandby: bool(s.requireSyncStandby), Log: o.log, Metrics: o.metrics,
+			RequireSyncStandby: bool(s.requireSyncStandby), Log: o.log, Metrics: o.metrics, Traced: o.traced,
 		})
 	}
 	return sqlite.Open(ctx, sqlite.Config{

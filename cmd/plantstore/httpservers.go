@@ -20,6 +20,7 @@ import (
 	"plantstore/internal/listen"
 	"plantstore/internal/server"
 	"plantstore/internal/store"
+	"plantstore/internal/trace"
 )
 
 const (
@@ -42,7 +43,8 @@ type httpServers struct {
 	console    *console.Console // nil until open
 	config     server.Config    // the part that is not of the settings
 
-	audit *audit.Recorder
+	audit  *audit.Recorder
+	tracer *trace.Tracer // nil: no traces
 
 	running sync.WaitGroup
 	failed  chan error // of a server that stopped by itself; buffers one error of each
@@ -142,7 +144,7 @@ func (h *httpServers) open(
 	h.config = server.Config{
 		Store: operations.Store, Log: operations.Log, Audit: h.audit, Metrics: metrics,
 		AdminRoutes: append(routes, pages...), Browser: h.console.Browser(),
-		PublicTLS: h.publicTLS, AdminTLS: h.adminTLS,
+		PublicTLS: h.publicTLS, AdminTLS: h.adminTLS, Tracer: h.tracer,
 	}
 	config := h.configOf(s)
 	h.public, h.admin, err = server.New(config)
@@ -210,6 +212,7 @@ func (h *httpServers) start(s *server.Server, l net.Listener) {
 func (h *httpServers) drain(st *store.Store, log *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(context.Background(), drainTimeMax)
 	defer cancel()
+	defer stopTracing(h.tracer, time.Now())
 	st.Retire(commitDrainMax)
 	err := h.public.Shutdown(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
@@ -228,9 +231,10 @@ func (h *httpServers) drain(st *store.Store, log *slog.Logger) error {
 	return err
 }
 
-// close closes the listeners that no server has closed, and ends the watchers of the certificates.
+// close closes the listeners that no server has closed, and ends the watchers of the certificates and the tracer.
 func (h *httpServers) close() {
 	defer h.certificates.end()
+	defer stopTracing(h.tracer, time.Now())
 	for _, l := range []net.Listener{h.publicListener, h.adminListener} {
 		if l != nil {
 			_ = l.Close()

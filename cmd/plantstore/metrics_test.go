@@ -31,6 +31,8 @@ func TestReferenceMetrics(t *testing.T) {
 		"--webhook-url", "https://plants.invalid/events", "--webhook-secret-file", webhookSecretFile(t)))
 	flags := append(newTLSFiles(t).flags(), "--admin-open", "--oidc-issuer", "http://127.0.0.1:1", "--oidc-audience", "a")
 	add(startServer(t, database(t), flags...))
+	traced := append(cleanEnviron(), "OTEL_TRACES_EXPORTER=otlp")
+	add(startServerIn(t, traced, filepath.Join(t.TempDir(), "c.db"), "--admin-open"))
 	add(startServer(t, filepath.Join(t.TempDir(), "b.db"), "--admin-open", "--acme-domain", "localhost",
 		"--acme-email", "operator@plants.example", "--acme-directory", "https://127.0.0.1:1/directory"))
 	checkSignals(t, scrapes.String())
@@ -53,12 +55,16 @@ var metricNotes = "\n" + wrapped("The values of labels are closed sets: the list
 	"Only a server with TLS has `plantstore_tls_…`, only one with `--acme-domain` has `plantstore_acme_…`, and only one "+
 	"with `--oidc-issuer` has `plantstore_oidc_…`. Only one with `--webhook-url` has `plantstore_webhook_…`; its label "+
 	"`address` is the URL without its query. "+
+	"Only a server that exports [traces](traces.md) has `plantstore_trace_…`. "+
 	"Only a server on a file has the metrics of the WAL, the checkpoints, "+
 	"the disk and the backups; those of backups "+
 	"need `--backup-dir`. Only a server on PostgreSQL has `plantstore_database_…`; `pool_max_conns` in its URL sets the "+
 	"maximum.\n\n"+
 	"`plantstore_credentials_expiring` also counts rotated tokens until their overlap ends.\n\n"+
 	"`plantstore_http_request_duration_seconds` omits static files and profiles.\n\n"+
+	"A server that exports traces also serves the format of OpenMetrics, to a scraper whose header `Accept` asks for it. "+
+	"In that format the buckets of `plantstore_http_request_duration_seconds` and "+
+	"`plantstore_commit_duration_seconds` have exemplars with a `trace_id`, and `le` of whole numbers has a decimal point: `1.0`, not `1`.\n\n"+
 	"`plantstore_plants` is the planner's estimate on PostgreSQL. The server reads it once a minute.")
 
 // unitOf returns the unit of a metric. Prometheus' names end with it, except the nouns of counts.
@@ -73,6 +79,7 @@ func unitOf(t *testing.T, name string) string {
 	for _, noun := range []string{
 		"plants", "requests", "errors", "connections", "credentials", "commits", "backups", "lines", "warnings",
 		"handshakes", "reloads", "orders", "attempts", "events", "deliveries", "letters",
+		"spans",
 	} {
 		if strings.Contains(name, "_"+noun) {
 			return noun

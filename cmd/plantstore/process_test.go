@@ -181,10 +181,16 @@ type testServer struct {
 // the end of the test if it still runs.
 func startServer(t *testing.T, db string, args ...string) *testServer {
 	t.Helper()
+	return startServerIn(t, cleanEnviron(), db, args...)
+}
+
+// startServerIn is startServer with the environment of the server.
+func startServerIn(t *testing.T, environ []string, db string, args ...string) *testServer {
+	t.Helper()
 	args = append([]string{
 		"serve", "--db", db, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--print-tokens",
 	}, args...)
-	p, err := startProcess(t.TempDir(), cleanEnviron(), args...)
+	p, err := startProcess(t.TempDir(), environ, args...)
 	if err != nil {
 		t.Fatal(err)
 	}

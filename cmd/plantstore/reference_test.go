@@ -136,6 +136,8 @@ var otherVariables = [][2]string{
 		"GOMEMLIMIT", fmt.Sprintf("soft memory limit; default in `serve` and `import`: 3/4 of the memory, without %s",
 			formatBytes(engineBytes)),
 	},
+	{"OTEL_…", "export of traces; off by default; see [traces](traces.md)"},
+	{"HTTP_PROXY, HTTPS_PROXY, NO_PROXY", "proxy of the export of traces"},
 	{"TMPDIR", "directory of the temporary file of `backup -`; default: that of the store"},
 	{"PGPASSWORD", "password of the PostgreSQL user"},
 	{"PGPASSFILE", "file with passwords of PostgreSQL users; default `~/.pgpass`"},

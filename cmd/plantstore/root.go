@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"plantstore/internal/trace"
 )
 
 // program is the environment of a command.
@@ -20,7 +22,8 @@ type program struct {
 	stderr  io.Writer // logs, progress, messages
 	quiet   bool      // --quiet: no progress
 
-	logs *logBuffer // buffers stderr in serve; nil in other commands
+	logs    *logBuffer    // buffers stderr in serve; nil in other commands
+	tracing *trace.Config // of serve; nil: no traces
 }
 
 // remember adds values to p.values, each one once.

@@ -15,6 +15,7 @@ import (
 
 	"plantstore/internal/audit"
 	"plantstore/internal/store"
+	"plantstore/internal/trace"
 )
 
 func newServe(p *program) *cobra.Command {
@@ -51,7 +52,7 @@ func (p *program) serve(ctx context.Context, s *settings, flags map[string]strin
 	hangups := ignoreSignals()
 	defer signal.Stop(hangups)
 	// Before anything is created.
-	if err := cmp.Or(s.checkServe(), s.webhook.check(p, s), refuseDumps()); err != nil {
+	if err := cmp.Or(s.checkServe(), p.readTracing(), s.webhook.check(p, s), refuseDumps()); err != nil {
 		return err
 	}
 	p.tuneRuntime()
@@ -63,8 +64,8 @@ func (p *program) serve(ctx context.Context, s *settings, flags map[string]strin
 		return err
 	}
 	defer h.close()
-
-	engine, err := s.openServed(ctx, p.operator(), log, metrics)
+	h.tracer = p.startTracing(log, metrics)
+	engine, err := s.openServed(ctx, p.operator(), h.tracer != nil, log, metrics)
 	if err != nil {
 		return stoppedEarly(ctx, err, log)
 	}
@@ -74,7 +75,7 @@ func (p *program) serve(ctx context.Context, s *settings, flags map[string]strin
 		return err
 	}
 	defer r.close()
-	st, err := s.startStore(ctx, engine, r.issuer.verify(), log, metrics)
+	st, err := s.startStore(ctx, engine, h.tracer, r.issuer.verify(), log, metrics)
 	if err != nil {
 		return stoppedEarly(ctx, err, log)
 	}
@@ -121,9 +122,11 @@ func (h *httpServers) logReady(s *settings, log *slog.Logger) {
 
 // openServed opens the engine of a server, and warns of an interrupted move.
 func (s *settings) openServed(
-	ctx context.Context, by audit.Origin, log *slog.Logger, metrics prometheus.Registerer,
+	ctx context.Context, by audit.Origin, traced bool, log *slog.Logger, metrics prometheus.Registerer,
 ) (anyEngine, error) {
-	engine, err := s.openEngine(ctx, engineOptions{server: true, migrate: true, log: log, metrics: metrics, by: by})
+	engine, err := s.openEngine(ctx, engineOptions{
+		server: true, migrate: true, log: log, metrics: metrics, traced: traced, by: by,
+	})
 	if err == nil {
 		warnOfMove(ctx, engine, log)
 	}
@@ -132,7 +135,8 @@ func (s *settings) openServed(
 
 // startStore starts a store on an engine; verify is nil if the server accepts no JWTs. The caller closes the store.
 func (s *settings) startStore(
-	ctx context.Context, engine store.Engine, verify store.VerifyJWT, log *slog.Logger, metrics prometheus.Registerer,
+	ctx context.Context, engine store.Engine, tracer *trace.Tracer, verify store.VerifyJWT, log *slog.Logger,
+	metrics prometheus.Registerer,
 ) (*store.Store, error) {
 	commits, within := s.commits()
 	return store.New(ctx, store.Config{
@@ -142,6 +146,7 @@ func (s *settings) startStore(
 		JWT:     verify,
 		Log:     log,
 		Metrics: metrics,
+		Tracer:  tracer,
 	})
 }
 

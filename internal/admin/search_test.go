@@ -377,7 +377,7 @@ func TestSearchPauses(t *testing.T) {
 			t.Errorf("without creates: took %s, want 11 ms", took)
 		}
 		var creates sync.WaitGroup
-		creates.Go(func() { _, _ = st.Create(auth.Principal{}, plant.NewPlant{ID: 1}) })
+		creates.Go(func() { _, _ = st.Create(nil, auth.Principal{}, plant.NewPlant{ID: 1}) })
 		<-inserting
 		if took := search(); took != 101*time.Millisecond { // no pause after the last read
 			t.Errorf("beside creates: took %s, want 101 ms", took)

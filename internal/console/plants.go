@@ -14,6 +14,7 @@ import (
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
 	"plantstore/internal/server"
+	"plantstore/internal/trace"
 )
 
 // plantsOnPage is the number of plants on a page, and of the hits that a search without
@@ -219,7 +220,7 @@ func (c *Console) createPlant(w http.ResponseWriter, r *http.Request, principal 
 	decoded, err := plant.Decode(body)
 	replayed := false
 	if err == nil {
-		replayed, err = c.Store.Create(principal, decoded)
+		replayed, err = c.Store.Create(trace.FromContext(r.Context()), principal, decoded)
 	}
 	refusal := (*plant.Error)(nil)
 	switch {

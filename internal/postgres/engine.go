@@ -43,6 +43,7 @@ type Config struct {
 
 	Log     *slog.Logger          // nil: no log
 	Metrics prometheus.Registerer // nil: no metrics
+	Traced  bool                  // add spans to those in the contexts of calls
 }
 
 // Engine implements store.Engine, move.Source and move.Destination on a PostgreSQL database.
@@ -106,6 +107,9 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 		c.Log.Warn("the connection to the database is not protected: set sslmode=verify-full", "hosts", exposed)
 	}
 	e := &Engine{log: c.Log, requireStandby: c.RequireSyncStandby, events: make(chan struct{}, 1)}
+	if c.Traced {
+		config.ConnConfig.Tracer = tracer{}
+	}
 	config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
 		return errors.Join(commitDurably(ctx, c), e.setSearchPath(ctx, c))
 	}

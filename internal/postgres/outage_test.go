@@ -178,7 +178,7 @@ func TestOutage(t *testing.T) {
 				t.Fatal(err)
 			}
 			create := func(id int64) error {
-				_, err := s.Create(auth.Principal{}, plant.NewPlant{ID: id})
+				_, err := s.Create(nil, auth.Principal{}, plant.NewPlant{ID: id})
 				return err
 			}
 			if err := create(0); err != nil {

@@ -35,6 +35,9 @@ func (h *handler) logRequest(rec *responseRecorder, r *http.Request, took time.D
 		slog.Int("bytes", rec.bytes),
 		slog.Int64("took_us", took.Microseconds()),
 	)
+	if rec.span != nil {
+		attrs = append(attrs, slog.String("trace_id", rec.span.TraceID()))
+	}
 	if rec.principal != "" {
 		attrs = append(attrs, slog.String("credential", rec.principal))
 	}

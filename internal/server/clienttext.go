@@ -47,6 +47,8 @@ func alphanumericOr(text, others string) bool {
 	return true
 }
 
+const unknownMethod = "(unknown)"
+
 // loggedMethod returns the method of a request for the log, or "(unknown)": a
 // client can send any text as a method.
 func loggedMethod(method string) string {
@@ -55,7 +57,7 @@ func loggedMethod(method string) string {
 		http.MethodDelete, http.MethodConnect, http.MethodOptions, http.MethodTrace:
 		return method
 	}
-	return "(unknown)"
+	return unknownMethod
 }
 
 // Shorten returns text from a client for the response to it: at most 100 bytes,

@@ -19,7 +19,8 @@ func newOrigins(list []string) origins {
 
 // exposed are the response headers that a page of an allowed origin may read, beside
 // the safelisted ones.
-const exposed = "Idempotent-Replayed, RateLimit, RateLimit-Policy, Retry-After, WWW-Authenticate, X-Request-Id"
+const exposed = "Idempotent-Replayed, RateLimit, RateLimit-Policy, Retry-After, Traceresponse, WWW-Authenticate, " +
+	"X-Request-Id"
 
 // preflight adds the CORS headers to a response. If the request is a preflight of an
 // allowed origin, it writes the whole response and returns true.
@@ -42,7 +43,7 @@ func (o origins) preflight(w http.ResponseWriter, r *http.Request) bool {
 		return false
 	}
 	h.Set("Access-Control-Allow-Methods", "POST, GET")
-	h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, X-Request-Id")
+	h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Traceparent, Tracestate, X-Request-Id")
 	h.Set("Access-Control-Max-Age", "600")
 	w.WriteHeader(http.StatusNoContent)
 	return true

@@ -7,7 +7,8 @@ import (
 
 const (
 	ours    = "https://nursery.example"
-	exposed = "Idempotent-Replayed, RateLimit, RateLimit-Policy, Retry-After, WWW-Authenticate, X-Request-Id"
+	exposed = "Idempotent-Replayed, RateLimit, RateLimit-Policy, Retry-After, Traceresponse, " +
+		"WWW-Authenticate, X-Request-Id"
 )
 
 // preflight is the request that a browser sends before the request of a page.
@@ -21,7 +22,8 @@ func preflight(target, origin string, changes ...string) string {
 // allowed is the response to a preflight of an allowed origin.
 func allowed(origin string) response {
 	a := jsonResponse(204, "", "Access-Control-Allow-Origin", origin, "Access-Control-Allow-Methods", "POST, GET",
-		"Access-Control-Allow-Headers", "Authorization, Content-Type, X-Request-Id", "Access-Control-Max-Age", "600",
+		"Access-Control-Allow-Headers", "Authorization, Content-Type, Traceparent, Tracestate, X-Request-Id",
+		"Access-Control-Max-Age", "600",
 		"Vary", "Origin")
 	for _, name := range []string{"Content-Length", "Content-Type"} {
 		a.Header.Del(name)

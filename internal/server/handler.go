@@ -17,10 +17,12 @@ import (
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
 	"plantstore/internal/store"
+	"plantstore/internal/trace"
 )
 
 // handler handles every request to one listener.
 type handler struct {
+	listener  string // its name
 	metrics   *metrics
 	unmatched *routeMetrics // of requests that match no route
 	inFlight  prometheus.Gauge
@@ -36,9 +38,10 @@ type handler struct {
 	headerMax int           // bytes of the header list of HTTP/2
 	timeout   time.Duration // for a request to arrive whole
 	proxies   proxies
-	failures  *failures // nil: no limit
-	quotas    *quotas   // nil: no limit
-	limits    Limits    // those of the routes, of failures and of quotas
+	failures  *failures     // nil: no limit
+	quotas    *quotas       // nil: no limit
+	limits    Limits        // those of the routes, of failures and of quotas
+	tracer    *trace.Tracer // nil: off
 
 	detectsDisconnects bool // a disconnect cancels the context of its request
 }
@@ -69,6 +72,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if r.Body == http.NoBody {
 		rec.hasArrived()
+	}
+	if h.tracer != nil {
+		r = h.startSpan(rec, r)
 	}
 	defer rec.responds() // if the handler panics
 	defer linger(rec, r)
@@ -261,6 +267,9 @@ func (h *handler) finish(rec *responseRecorder, r *http.Request) {
 	took := time.Since(rec.started)
 	h.count(rec, took)
 	h.logRequest(rec, r, took)
+	if rec.span != nil {
+		h.endSpan(rec, r)
+	}
 	if v != nil && rec.cause != nil && rec.code == 0 {
 		panic(http.ErrAbortHandler) // the client received a part of the response and must detect the abort
 	}
@@ -271,7 +280,7 @@ func (h *handler) count(rec *responseRecorder, took time.Duration) {
 	if rec.route != nil {
 		route = rec.route.metrics
 	}
-	route.count(rec.status, took)
+	route.count(rec.status, took, rec.span)
 	if rec.code != 0 {
 		h.metrics.errors[rec.code].Inc()
 	}

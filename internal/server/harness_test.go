@@ -29,6 +29,7 @@ import (
 	"plantstore/internal/server"
 	"plantstore/internal/sqlite"
 	"plantstore/internal/store"
+	"plantstore/internal/trace"
 )
 
 // setup has the options of a harness.
@@ -52,6 +53,7 @@ type setup struct {
 	adminOpen   bool
 	proxies     []netip.Prefix
 	recorder    *audit.Recorder
+	tracer      *trace.Tracer
 	writeTime   time.Duration // WriteTimeout of the admin listener; 0: unchanged
 	tls         *tlsSetup     // of the public listener; nil: no TLS
 }
@@ -118,7 +120,9 @@ func start(t testing.TB, change ...func(*setup)) *harness {
 		engine = s.wrap(engine)
 	}
 	if h.store, err = store.New(
-		t.Context(), store.Config{Engine: engine, Limits: s.queue, JWT: s.jwt, Log: log, Metrics: metrics},
+		t.Context(), store.Config{
+			Engine: engine, Limits: s.queue, JWT: s.jwt, Log: log, Metrics: metrics, Tracer: s.tracer,
+		},
 	); err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +147,7 @@ func (h *harness) serve(s setup, log *slog.Logger, metrics *prometheus.Registry)
 	h.config = server.Config{
 		Store: h.store, Log: log, BaseURL: base, OwnHostOnly: s.ownHostOnly, CORSOrigins: s.origins, Limits: s.limits,
 		Metrics: metrics, Pprof: s.pprof, AdminHosts: s.adminHosts, AdminOpen: s.adminOpen, PublicTLS: h.tls != nil,
-		TrustedProxies: s.proxies, Audit: s.recorder,
+		TrustedProxies: s.proxies, Audit: s.recorder, Tracer: s.tracer,
 	}
 	h.document = documentAt(h.t, strings.TrimSuffix(base.Path, "/"))
 	if s.api {

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"plantstore/internal/plant"
+	"plantstore/internal/trace"
 )
 
 // metrics are the metrics of requests. The values of every label are a closed set:
@@ -80,14 +81,14 @@ func (m *metrics) register(registry *prometheus.Registry) {
 	}
 }
 
-// count records a request that has ended.
-func (m *routeMetrics) count(status int, took time.Duration) {
+// count records a request that has ended; span may be nil.
+func (m *routeMetrics) count(status int, took time.Duration, span *trace.Span) {
 	counter, ok := m.byStatus.Load(status)
 	if !ok {
 		counter, _ = m.byStatus.LoadOrStore(status, m.requests.WithLabelValues(strconv.Itoa(status)))
 	}
 	counter.(prometheus.Counter).Inc()
 	if m.took != nil {
-		m.took.Observe(took.Seconds())
+		span.Observe(m.took, took.Seconds())
 	}
 }

@@ -31,7 +31,7 @@ func (p *plants) create(w http.ResponseWriter, r *http.Request, principal auth.P
 	if err != nil {
 		return err
 	}
-	replayed, err := p.store.Create(principal, n)
+	replayed, err := p.store.Create(spanOf(w), principal, n)
 	if err != nil {
 		return err
 	}

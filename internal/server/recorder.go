@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"plantstore/internal/plant"
+	"plantstore/internal/trace"
 )
 
 // responseRecorder is an http.ResponseWriter that records the response for the
@@ -24,6 +25,7 @@ type responseRecorder struct {
 	code      plant.Code
 	cause     error // of an internal error, which the client does not receive
 	started   time.Time
+	span      *trace.Span // nil: tracing is off, or the route is untraced
 }
 
 // WriteHeader records the status.

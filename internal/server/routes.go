@@ -41,7 +41,8 @@ type route struct {
 
 	browser *Browser // nil: not a page for browsers
 
-	untimed bool // no histogram: a static file, or a profile, for which the client chooses the time
+	untraced bool // no span without a traceparent: a probe or a scrape
+	untimed  bool // no histogram: a static file, or a profile, for which the client chooses the time
 }
 
 // Route is a route of another package on the admin listener: one method of one path.
@@ -68,7 +69,7 @@ func publicRoutes(c Config) (routes, error) {
 	plants := &plants{store: c.Store, limits: c.Limits}
 	return newRoutes(append(pages,
 		route{method: "POST", path: base + "/plants", scope: auth.ScopeCreate, handle: plants.create},
-		route{method: "GET", path: "/healthz", open: true, handle: ready(c.Store, false)},
+		route{method: "GET", path: "/healthz", open: true, untraced: true, handle: ready(c.Store, false)},
 	)), nil
 }
 
@@ -83,13 +84,18 @@ func (r *route) required(req *http.Request) auth.Scopes {
 // adminRoutes returns the routes of the admin listener.
 func adminRoutes(c Config) routes {
 	list := []route{
-		{method: "GET", path: "/livez", open: true, handle: alive},
-		{method: "GET", path: "/readyz", open: true, verbose: auth.ScopeAdmin, handle: ready(c.Store, true)},
+		{method: "GET", path: "/livez", open: true, untraced: true, handle: alive},
+		{
+			method: "GET", path: "/readyz", open: true, untraced: true, verbose: auth.ScopeAdmin,
+			handle: ready(c.Store, true),
+		},
 	}
 	if c.Metrics != nil {
-		page := fromHandler(promhttp.HandlerFor(c.Metrics, promhttp.HandlerOpts{}))
+		page := fromHandler(promhttp.HandlerFor(c.Metrics, promhttp.HandlerOpts{
+			EnableOpenMetrics: c.Tracer != nil, // exemplars exist only in that format
+		}))
 		list = append(list, route{
-			method: "GET", path: "/metrics", scope: auth.ScopeMetrics, stale: true, handle: page,
+			method: "GET", path: "/metrics", scope: auth.ScopeMetrics, stale: true, untraced: true, handle: page,
 		})
 	}
 	if c.Pprof {

@@ -19,6 +19,7 @@ import (
 
 	"plantstore/internal/audit"
 	"plantstore/internal/store"
+	"plantstore/internal/trace"
 )
 
 // Config configures both servers. Store and BaseURL are required.
@@ -62,6 +63,8 @@ type Config struct {
 	// there, so a registry serves one call of New. nil: no metrics and no /metrics.
 	Metrics *prometheus.Registry
 	Pprof   bool // serve net/http/pprof on the admin listener
+
+	Tracer *trace.Tracer // nil: no traces
 
 	Audit *audit.Recorder // of refused scopes and sign-ins; nil: none
 
@@ -151,6 +154,7 @@ func newHandler(c Config, name string, routes routes, metrics *metrics, secure b
 		}
 	}
 	h := &handler{
+		listener:  name,
 		metrics:   metrics,
 		unmatched: metrics.forRoute(name, noRoute, false),
 		inFlight:  metrics.inFlight.WithLabelValues(name),
@@ -165,6 +169,7 @@ func newHandler(c Config, name string, routes routes, metrics *metrics, secure b
 		timeout:   c.Limits.RequestTimeout,
 		proxies:   c.TrustedProxies,
 		limits:    c.Limits,
+		tracer:    c.Tracer,
 	}
 	if c.OwnHostOnly {
 		h.host = hostPort(c.BaseURL)

@@ -16,7 +16,9 @@ import (
 func (e *Engine) read(ctx context.Context, fn func(c *sqlite3.Conn) error) error {
 	e.readMu.Lock()
 	defer e.readMu.Unlock()
-	return classify(during(ctx, e.reader, func() error { return fn(e.reader) }))
+	return traced(ctx, "read", func() error {
+		return classify(during(ctx, e.reader, func() error { return fn(e.reader) }))
+	})
 }
 
 // during runs fn and interrupts its statements on the connection when ctx ends; then the

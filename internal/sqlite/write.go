@@ -61,12 +61,13 @@ func (s *writeStmts) close() {
 
 // Insert implements store.Engine.
 func (e *Engine) Insert(ctx context.Context, batch []store.Create) ([]store.Outcome, error) {
-	if err := e.checkpointIfDue(ctx, framesOf(batch)); err != nil {
+	err := traced(ctx, "checkpoint if due", func() error { return e.checkpointIfDue(ctx, framesOf(batch)) })
+	if err != nil {
 		return nil, err
 	}
 	outcomes := make([]store.Outcome, len(batch))
 	events := false
-	err := e.write(ctx, func() (err error) {
+	err = e.write(ctx, func() (err error) {
 		e.order = store.OrderByID(e.order[:0], batch) // so that the pages of the table are visited in order
 		for _, i := range e.order {
 			if outcomes[i], err = e.insertOne(&batch[i]); err != nil {
@@ -87,7 +88,7 @@ func (e *Engine) Insert(ctx context.Context, batch []store.Create) ([]store.Outc
 	if err == nil && !slices.ContainsFunc(outcomes, store.Outcome.Created) {
 		// The transaction wrote nothing, so SQLite synced nothing, but the replayed
 		// plants must be durable.
-		err = e.syncWAL()
+		err = traced(ctx, "sync WAL", e.syncWAL)
 	}
 	if err != nil {
 		return nil, err
@@ -155,7 +156,7 @@ func (e *Engine) write(ctx context.Context, change func() error) error {
 	if e.broken != nil {
 		return e.broken
 	}
-	if err := e.lockTicket(ctx); err != nil {
+	if err := traced(ctx, "write ticket", func() error { return e.lockTicket(ctx) }); err != nil {
 		return err
 	}
 	defer e.unlockTicket()
@@ -173,12 +174,12 @@ func (e *Engine) recordBroken(err error) error {
 }
 
 func (e *Engine) transact(ctx context.Context, change func() error) error {
-	if err := e.begin(ctx); err != nil {
+	if err := traced(ctx, "BEGIN", func() error { return e.begin(ctx) }); err != nil {
 		return err
 	}
 	before := e.writer.TotalChanges()
 	e.added = added{}
-	err := change()
+	err := traced(ctx, "statements", change)
 	commits := int64(0)
 	if err == nil && e.writer.TotalChanges() > before {
 		commits, err = e.countCommit()
@@ -186,7 +187,7 @@ func (e *Engine) transact(ctx context.Context, change func() error) error {
 	if err != nil {
 		return errors.Join(classify(err), e.rollback())
 	}
-	err = e.writer.Exec("COMMIT")
+	err = traced(ctx, "COMMIT", func() error { return e.writer.Exec("COMMIT") })
 	if err == nil {
 		e.checkpoints.frames = e.writer.WALFrames()
 		e.updateMark(commits)

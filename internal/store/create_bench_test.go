@@ -30,7 +30,7 @@ func BenchmarkCreate(b *testing.B) {
 						if left.Add(-1) < 0 {
 							break
 						}
-						_, err = s.Create(auth.Principal{TokenID: 1}, one)
+						_, err = s.Create(nil, auth.Principal{TokenID: 1}, one)
 					}
 					done <- err
 				}()

@@ -33,11 +33,11 @@ func Example() {
 	by := auth.Principal{TokenID: 1, Name: "gardener", Scopes: auth.ScopeCreate}
 	fir := plant.NewPlant{ID: 7159, Plant: plant.Plant{Name: "Abies balsamea", Tag: plant.Tagged("tree")}}
 	for range 2 {
-		replayed, err := s.Create(by, fir)
+		replayed, err := s.Create(nil, by, fir)
 		fmt.Println("replayed:", replayed, "error:", err)
 	}
 	fir.Name = "Abies alba"
-	_, err = s.Create(by, fir)
+	_, err = s.Create(nil, by, fir)
 	fmt.Println("error:", err)
 
 	s.Close()

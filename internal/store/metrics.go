@@ -76,11 +76,11 @@ func newMetrics(to prometheus.Registerer, pendingPlants func() int, durability f
 	return m
 }
 
-// commit observes a commit that has just ended.
-func (m *metrics) commit(creates []Create, outcomes []Outcome, start time.Time, err error) {
-	m.plants.Observe(float64(len(creates)))
-	m.took.Observe(time.Since(start).Seconds())
-	m.wait.Observe(start.Sub(creates[0].At).Seconds())
+// commit observes the commit of a batch that has just ended.
+func (m *metrics) commit(b *pendingBatch, outcomes []Outcome, start time.Time, err error) {
+	m.plants.Observe(float64(len(b.creates)))
+	b.span().Observe(m.took, time.Since(start).Seconds())
+	m.wait.Observe(start.Sub(b.creates[0].At).Seconds())
 	if err != nil {
 		m.failed.Inc()
 		return

@@ -135,7 +135,7 @@ func TestOutage(t *testing.T) {
 						t.Errorf("Ready %s after the failure: %v", since, ready)
 					}
 					go func() { _, _ = s.Authenticate(t.Context(), secret) }() // ends with its poll
-					if _, err := s.Create(auth.Principal{}, newPlant(int64(i))); codeOf(err) != plant.CodeStoreUnavailable {
+					if _, err := s.Create(nil, auth.Principal{}, newPlant(int64(i))); codeOf(err) != plant.CodeStoreUnavailable {
 						t.Errorf("Create: %v", err)
 					}
 					time.Sleep(100 * time.Millisecond) //nolint:forbidigo // the bubble's clock, not a wait
@@ -166,7 +166,7 @@ func TestCommitFailed(t *testing.T) {
 		time.Sleep(10 * time.Second) //nolint:forbidigo // the bubble's clock, not a wait
 		e.change(func(e *stub) { e.err = errors.New("reset") })
 		for i := range int64(5) {
-			if _, err := s.Create(auth.Principal{}, newPlant(i)); codeOf(err) != plant.CodeStoreFull {
+			if _, err := s.Create(nil, auth.Principal{}, newPlant(i)); codeOf(err) != plant.CodeStoreFull {
 				t.Errorf("got %v", err)
 			}
 		}
@@ -176,7 +176,7 @@ func TestCommitFailed(t *testing.T) {
 		}
 		e.change(func(e *stub) { e.err = nil })
 		time.Sleep(time.Second) //nolint:forbidigo // the bubble's clock, not a wait
-		if _, err := s.Create(auth.Principal{}, newPlant(6)); codeOf(err) != plant.CodeStoreFull {
+		if _, err := s.Create(nil, auth.Principal{}, newPlant(6)); codeOf(err) != plant.CodeStoreFull {
 			t.Errorf("got %v", err)
 		}
 		s.Close()

@@ -41,7 +41,7 @@ func (q *heldQueue) create(by int64, name string) bool {
 	n := newPlant(q.next)
 	n.Plant.Name = name
 	q.waiting.Go(func() {
-		_, err := q.Create(auth.Principal{TokenID: by}, n)
+		_, err := q.Create(nil, auth.Principal{TokenID: by}, n)
 		result <- err
 	})
 	synctest.Wait()

@@ -12,6 +12,7 @@ import (
 
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
+	"plantstore/internal/trace"
 )
 
 // Config configures a Store.
@@ -22,6 +23,7 @@ type Config struct {
 	JWT     VerifyJWT             // nil: the store accepts no JWT
 	Log     *slog.Logger          // nil: no log
 	Metrics prometheus.Registerer // nil: no metrics
+	Tracer  *trace.Tracer         // nil: no spans
 }
 
 // Store creates plants and authenticates requests, for the server. It is safe for
@@ -73,16 +75,16 @@ func (s *Store) SetQueueMax(n int) {
 // SetJWT changes Config.JWT. Requests that are verified already go on.
 func (s *Store) SetJWT(verify VerifyJWT) { s.credentials.setJWT(verify) }
 
-// Create stores a plant. When it returns a nil error, the plant is on stable
-// storage; replayed reports that it was already stored. The error is a
-// *plant.Error: a conflict, or the reason why the store could not store the plant.
+// Create stores a plant; span is that of the request, or nil. When it returns a nil
+// error, the plant is on stable storage; replayed reports that it was already stored. The
+// error is a *plant.Error: a conflict, or the reason why the store could not store it.
 // Create returns within Limits.AnswerTimeout. It has no context, because a plant
 // in a batch is stored even if its client disconnects.
-func (s *Store) Create(by auth.Principal, n plant.NewPlant) (replayed bool, err error) {
+func (s *Store) Create(span *trace.Span, by auth.Principal, n plant.NewPlant) (replayed bool, err error) {
 	if err := s.credentials.move.Load().Err(); err != nil {
 		return false, refusal(err)
 	}
-	outcome, err := s.writer.create(Create{Plant: n, By: by.TokenID, At: time.Now()})
+	outcome, err := s.writer.create(span, Create{Plant: n, By: by.TokenID, At: time.Now()})
 	if err != nil {
 		return false, err
 	}

@@ -117,11 +117,11 @@ func TestZeroConfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if replayed, err := s.Create(auth.Principal{}, newPlant(1)); replayed || err != nil {
+	if replayed, err := s.Create(nil, auth.Principal{}, newPlant(1)); replayed || err != nil {
 		t.Errorf("Create: %t, %v", replayed, err)
 	}
 	failing = store.ErrFull
-	if _, err := s.Create(auth.Principal{}, newPlant(1)); codeOf(err) != plant.CodeStoreFull {
+	if _, err := s.Create(nil, auth.Principal{}, newPlant(1)); codeOf(err) != plant.CodeStoreFull {
 		t.Errorf("Create on a full disk: %v", err)
 	}
 	s.Close()
@@ -168,7 +168,7 @@ func TestGroupCommit(t *testing.T) {
 		var wg sync.WaitGroup
 		for id := range int64(51) {
 			wg.Go(func() {
-				replayed, err := s.Create(by, newPlant(id))
+				replayed, err := s.Create(nil, by, newPlant(id))
 				if want := id%3 == 1; err == nil && replayed != want {
 					t.Errorf("plant %d: replayed %v, want %v", id, replayed, want)
 				}
@@ -213,18 +213,18 @@ func TestQueueFull(t *testing.T) {
 				var wg sync.WaitGroup
 				for id := range test.fits + 1 { // one is in a commit
 					wg.Go(func() {
-						if _, err := s.Create(auth.Principal{}, newPlant(id)); err != nil {
+						if _, err := s.Create(nil, auth.Principal{}, newPlant(id)); err != nil {
 							t.Errorf("plant %d: %v", id, err)
 						}
 					})
 					synctest.Wait()
 				}
-				if _, err := s.Create(auth.Principal{}, newPlant(9)); codeOf(err) != plant.CodeQueueFull {
+				if _, err := s.Create(nil, auth.Principal{}, newPlant(9)); codeOf(err) != plant.CodeQueueFull {
 					t.Errorf("one more: %v, want queue full", err)
 				}
 				close(release)
 				wg.Wait()
-				if _, err := s.Create(auth.Principal{}, newPlant(9)); err != nil {
+				if _, err := s.Create(nil, auth.Principal{}, newPlant(9)); err != nil {
 					t.Errorf("after the commit: %v", err)
 				}
 				s.Close()
@@ -241,7 +241,7 @@ func TestCommitDeadline(t *testing.T) {
 			return fmt.Errorf("%w: %w", store.ErrBusy, ctx.Err())
 		}}, limits)
 		start := time.Now()
-		_, err := s.Create(auth.Principal{}, newPlant(1))
+		_, err := s.Create(nil, auth.Principal{}, newPlant(1))
 		if took := time.Since(start); codeOf(err) != plant.CodeStoreUnavailable || took != limits.CommitTimeout {
 			t.Errorf("%v after %v, want unavailable after %v", err, took, limits.CommitTimeout)
 		}
@@ -257,7 +257,7 @@ func TestAnswerTimeout(t *testing.T) {
 		l.AnswerTimeout = 20 * time.Second
 		s := mustNew(t, &stub{insert: func(context.Context, []store.Create) error { <-release; return nil }}, l)
 		start := time.Now()
-		_, err := s.Create(auth.Principal{}, newPlant(1))
+		_, err := s.Create(nil, auth.Principal{}, newPlant(1))
 		if took := time.Since(start); codeOf(err) != plant.CodeOutcomeUnknown || took != l.AnswerTimeout {
 			t.Errorf("%v after %v, want outcome unknown after %v", err, took, l.AnswerTimeout)
 		}
@@ -266,17 +266,17 @@ func TestAnswerTimeout(t *testing.T) {
 		}
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			if _, err := s.Create(auth.Principal{}, newPlant(2)); codeOf(err) != plant.CodeOutcomeUnknown {
+			if _, err := s.Create(nil, auth.Principal{}, newPlant(2)); codeOf(err) != plant.CodeOutcomeUnknown {
 				t.Errorf("the first of the next batch: %v", err)
 			}
 		})
 		wg.Wait() // for the timeout of that create
-		if _, err := s.Create(auth.Principal{}, newPlant(3)); codeOf(err) != plant.CodeStoreUnavailable {
+		if _, err := s.Create(nil, auth.Principal{}, newPlant(3)); codeOf(err) != plant.CodeStoreUnavailable {
 			t.Errorf("create after the timeout of the pending batch: %v", err)
 		}
 		close(release)
 		synctest.Wait()
-		if _, err := s.Create(auth.Principal{}, newPlant(4)); err != nil {
+		if _, err := s.Create(nil, auth.Principal{}, newPlant(4)); err != nil {
 			t.Errorf("after the commit: %v", err)
 		}
 		if err := s.Ready(); err != nil {
@@ -301,7 +301,7 @@ func TestRetire(t *testing.T) {
 		if err := s.Ready(); err == nil {
 			t.Error("Ready after Retire: nil")
 		}
-		_, err := s.Create(auth.Principal{}, newPlant(1))
+		_, err := s.Create(nil, auth.Principal{}, newPlant(1))
 		if took := time.Since(start); codeOf(err) != plant.CodeStoreUnavailable || took != 6*time.Second {
 			t.Errorf("%v after %v, want unavailable after 6s", err, took)
 		}
@@ -323,12 +323,12 @@ func TestEngineErrors(t *testing.T) {
 	} {
 		failing := test.err
 		s := mustNew(t, &stub{insert: func(context.Context, []store.Create) error { return failing }}, limits)
-		_, err := s.Create(auth.Principal{}, newPlant(1))
+		_, err := s.Create(nil, auth.Principal{}, newPlant(1))
 		if codeOf(err) != test.want || err.Error() == "" || errors.Is(err, failing) {
 			t.Errorf("%v: got %v, want code %d without the cause", test.err, err, test.want)
 		}
 		failing = nil
-		if _, err := s.Create(auth.Principal{}, newPlant(1)); err != nil {
+		if _, err := s.Create(nil, auth.Principal{}, newPlant(1)); err != nil {
 			t.Errorf("the create after %v: %v, want nil", test.err, err)
 		}
 		s.Close()
@@ -355,7 +355,7 @@ func TestBroken(t *testing.T) {
 			var wg sync.WaitGroup
 			for id, want := range []plant.Code{test.want, plant.CodeStoreUnavailable, plant.CodeStoreUnavailable} {
 				wg.Go(func() {
-					if _, err := s.Create(auth.Principal{}, newPlant(int64(id))); codeOf(err) != want {
+					if _, err := s.Create(nil, auth.Principal{}, newPlant(int64(id))); codeOf(err) != want {
 						t.Errorf("plant %d: %v, want code %d", id, err, want)
 					}
 				})
@@ -367,7 +367,7 @@ func TestBroken(t *testing.T) {
 			close(release)
 			<-s.Broken()
 			wg.Wait()
-			if _, err := s.Create(auth.Principal{}, newPlant(9)); codeOf(err) != plant.CodeStoreUnavailable {
+			if _, err := s.Create(nil, auth.Principal{}, newPlant(9)); codeOf(err) != plant.CodeStoreUnavailable {
 				t.Errorf("after: %v", err)
 			}
 			if err := s.Ready(); err == nil {
@@ -394,7 +394,7 @@ func TestClose(t *testing.T) {
 		var wg sync.WaitGroup
 		for id := range int64(10) {
 			wg.Go(func() {
-				if _, err := s.Create(auth.Principal{}, newPlant(id)); err != nil {
+				if _, err := s.Create(nil, auth.Principal{}, newPlant(id)); err != nil {
 					t.Errorf("plant %d: %v", id, err)
 				}
 			})
@@ -402,7 +402,7 @@ func TestClose(t *testing.T) {
 		synctest.Wait()
 		wg.Go(s.Close)
 		synctest.Wait()
-		if _, err := s.Create(auth.Principal{}, newPlant(99)); codeOf(err) != plant.CodeShuttingDown {
+		if _, err := s.Create(nil, auth.Principal{}, newPlant(99)); codeOf(err) != plant.CodeShuttingDown {
 			t.Errorf("while closing: %v", err)
 		}
 		if err := s.Ready(); err == nil {
@@ -433,7 +433,7 @@ func TestRealEngine(t *testing.T) {
 		wg.Go(func() {
 			for i := range plants {
 				id := (i + c*7) % plants
-				replayed, err := s.Create(auth.Principal{}, newPlant(int64(id)))
+				replayed, err := s.Create(nil, auth.Principal{}, newPlant(int64(id)))
 				if err != nil {
 					t.Errorf("client %d, plant %d: %v", c, id, err)
 				}
@@ -485,7 +485,7 @@ func TestConcurrentCommits(t *testing.T) {
 		var wg sync.WaitGroup
 		for id := range int64(13) {
 			wg.Go(func() {
-				if _, err := s.Create(auth.Principal{}, newPlant(id)); err != nil {
+				if _, err := s.Create(nil, auth.Principal{}, newPlant(id)); err != nil {
 					t.Error(err)
 				}
 			})

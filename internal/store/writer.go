@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"plantstore/internal/plant"
+	"plantstore/internal/trace"
 )
 
 // writer collects creates in a pending batch. A committer commits the pending batch
@@ -22,6 +23,7 @@ type writer struct {
 	outage  *outage
 	limit   Limits
 	metrics *metrics
+	tracer  *trace.Tracer   // nil: off
 	ctx     context.Context // of every commit
 	cancel  context.CancelFunc
 
@@ -52,6 +54,7 @@ type pendingBatch struct {
 	late     chan struct{} // closed when the batch is older than Limits.AnswerTimeout
 	timer    *time.Timer   // closes late; set by the first create
 	first    [1]Create     // of creates for a lone client, without another allocation
+	traced   *traced       // nil: no create has a sampled span
 
 	shares map[int64]share // of creates by token; nil: not counted yet
 }
@@ -78,6 +81,7 @@ func newWriter(c Config, o *outage) *writer {
 		log:     c.Log,
 		outage:  o,
 		limit:   c.Limits,
+		tracer:  c.Tracer,
 		pending: newBatch(0),
 		wakeAt:  1,
 		waiting: make(chan struct{}, 1),
@@ -115,24 +119,28 @@ func (b *pendingBatch) complete() {
 // create waits for the commit of c and returns the outcome. The error is a
 // *plant.Error. If AnswerTimeout ends first, the plant stays in its batch, and the
 // error is that the outcome is unknown.
-func (w *writer) create(c Create) (Outcome, error) {
-	b, i, err := w.add(c)
+func (w *writer) create(span *trace.Span, c Create) (Outcome, error) {
+	b, i, err := w.add(span, c)
 	if err != nil {
 		return Outcome{}, err
 	}
 	select {
 	case <-b.done:
+		if span.Sampled() {
+			b.recordWait(span, c.At)
+		}
 		if b.err != nil {
 			return Outcome{}, b.err
 		}
 		return b.outcomes[i], nil
 	case <-b.late:
+		span.Record(queueSpan, c.At, time.Now(), nil, true)
 		return Outcome{}, errUnknown()
 	}
 }
 
 // add appends c to the pending batch and returns the batch and the index of c in it.
-func (w *writer) add(c Create) (b *pendingBatch, i int, err error) {
+func (w *writer) add(span *trace.Span, c Create) (b *pendingBatch, i int, err error) {
 	bytes := c.Plant.Bytes()
 
 	w.mu.Lock()
@@ -166,6 +174,9 @@ func (w *writer) add(c Create) (b *pendingBatch, i int, err error) {
 	}
 	b.creates = append(b.creates, c)
 	b.bytes += bytes
+	if span.Sampled() {
+		b.trace(span)
+	}
 	if b.shares != nil {
 		b.countShare(c)
 	}
@@ -262,9 +273,12 @@ func (w *writer) commit(number int, b *pendingBatch) error {
 	defer cancel()
 	start := time.Now()
 	w.commitStarted(number, start)
+	if b.traced != nil {
+		ctx = w.startSpan(ctx, b, start)
+	}
 	outcomes, err := w.engine.Insert(ctx, b.creates)
 	w.commitEnded(number, len(b.creates))
-	w.metrics.commit(b.creates, outcomes, start, err)
+	w.metrics.commit(b, outcomes, start, err)
 	switch {
 	case errors.Is(err, ErrBroken): // the process ends
 		w.log.Error("commit failed", "plants", len(b.creates), "error", err)
@@ -274,6 +288,9 @@ func (w *writer) commit(number int, b *pendingBatch) error {
 	b.outcomes = outcomes
 	if err != nil {
 		b.err = refusal(err)
+	}
+	if b.traced != nil {
+		b.endSpan(err)
 	}
 	b.complete()
 	return err

@@ -35,7 +35,7 @@ func runClients(t *testing.T, s *store.Store, clients, plants int) {
 		wg.Go(func() {
 			for range plants {
 				<-time.After(time.Duration(client) * time.Microsecond)
-				if _, err := s.Create(auth.Principal{}, newPlant(int64(client))); err != nil {
+				if _, err := s.Create(nil, auth.Principal{}, newPlant(int64(client))); err != nil {
 					t.Error(err)
 				}
 			}

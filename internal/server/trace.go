@@ -1,0 +1,70 @@
+package server
+
+import (
+	"net/http"
+	"strconv"
+
+	"go.opentelemetry.io/otel/attribute"
+
+	"plantstore/internal/trace"
+)
+
+// startSpan starts the span of a request, unless its route is untraced. It returns the
+// request with the span in its context. The response has the ids of the span, also if it
+// is not sampled.
+func (h *handler) startSpan(rec *responseRecorder, r *http.Request) *http.Request {
+	at := h.routes.byPath[r.URL.Path]
+	if at != nil && at.first.untraced && len(r.Header["Traceparent"]) == 0 {
+		return r
+	}
+	rec.span = h.tracer.Request(r.Header, rec.started)
+	rec.Header()["Traceresponse"] = []string{rec.span.Response()}
+	if !rec.span.Sampled() {
+		return r
+	}
+	return r.WithContext(rec.span.Context(r.Context()))
+}
+
+// endSpan names and ends the span of a request, after the response. Names and values are
+// from closed sets, except for the request id, which is checked.
+func (h *handler) endSpan(rec *responseRecorder, r *http.Request) {
+	defer rec.span.End()
+	if !rec.span.Sampled() {
+		return
+	}
+	method := loggedMethod(r.Method)
+	if method == unknownMethod {
+		method = "_OTHER" // as the semantic conventions of HTTP require
+	}
+	scheme, version := "http", "1."+strconv.Itoa(r.ProtoMinor)
+	if h.secure {
+		scheme = "https"
+	}
+	if rec.isHTTP2 {
+		version = "2"
+	}
+	name := method
+	if method == "_OTHER" {
+		name = "HTTP"
+	}
+	if rec.route != nil {
+		name += " " + rec.route.path
+		rec.span.Set(attribute.String("http.route", rec.route.path))
+	}
+	rec.span.SetName(name)
+	rec.span.Set(
+		attribute.String("http.request.method", method), attribute.Int("http.response.status_code", rec.status),
+		attribute.String("url.scheme", scheme), attribute.String("network.protocol.version", version),
+		attribute.String("plantstore.listener", h.listener), attribute.String("plantstore.request_id", rec.id[0]),
+	)
+	if rec.code != 0 {
+		rec.span.Set(attribute.Int("plantstore.error", int(rec.code)))
+	}
+	if rec.status >= http.StatusInternalServerError {
+		rec.span.Set(attribute.String("error.type", strconv.Itoa(rec.status)))
+		rec.span.Fail()
+	}
+}
+
+// spanOf returns the span of the request whose response w is; nil if it has none.
+func spanOf(w http.ResponseWriter) *trace.Span { return w.(*responseRecorder).span }

@@ -1,0 +1,235 @@
+// Package trace makes the spans of OpenTelemetry traces and exports them by OTLP over
+// HTTP. A nil *Tracer and a nil *Span are tracing that is off: it costs a comparison.
+//
+// A trace of a request has the span of the request and its children. Requests share
+// commits, so a commit has a trace of its own. Links connect both.
+package trace
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// LinksMax is the maximum number of requests that a commit links to.
+const LinksMax = 128
+
+// Tracer starts spans and exports the ended ones. It is safe for concurrent use.
+type Tracer struct {
+	tracer   trace.Tracer
+	exporter *exporter
+}
+
+// New starts a tracer. The caller closes it. metrics receives the numbers of exported and
+// dropped spans.
+func New(c *Config, log *slog.Logger, metrics prometheus.Registerer) *Tracer {
+	log.Info("exporting traces", "endpoint", c.shownEndpoint(), "sampler", c.Sampler.Description())
+	if len(c.Ignored) > 0 {
+		log.Warn("variables of OpenTelemetry that are not supported have no effect", "variables", c.Ignored)
+	}
+	if c.exposed() {
+		log.Warn("the headers of OTLP requests cross the network in clear text; use an https endpoint",
+			"endpoint", c.shownEndpoint())
+	}
+	e := newExporter(c, log, metrics)
+	limits := sdk.SpanLimits{
+		AttributeValueLengthLimit: 256, AttributeCountLimit: 32, EventCountLimit: 1, LinkCountLimit: LinksMax,
+		AttributePerEventCountLimit: 8, AttributePerLinkCountLimit: 8,
+	}
+	provider := sdk.NewTracerProvider(
+		sdk.WithSpanProcessor(e), sdk.WithSampler(sampler{c.Sampler}), sdk.WithRawSpanLimits(limits),
+		sdk.WithResource(resource.NewSchemaless(c.Resource...)),
+	)
+	return &Tracer{tracer: provider.Tracer("plantstore"), exporter: e}
+}
+
+// Close exports the ended spans until the context ends, and drops the rest. Spans that end
+// later are dropped.
+func (t *Tracer) Close(ctx context.Context) {
+	if t != nil {
+		t.exporter.close(ctx)
+	}
+}
+
+// sampler samples a new trace with links, because the linked spans are sampled.
+type sampler struct{ sdk.Sampler }
+
+// ShouldSample implements sdk.Sampler.
+func (s sampler) ShouldSample(p sdk.SamplingParameters) sdk.SamplingResult {
+	if len(p.Links) > 0 {
+		return sdk.SamplingResult{Decision: sdk.RecordAndSample}
+	}
+	return s.Sampler.ShouldSample(p)
+}
+
+// Span is an operation in a trace. A span that is not sampled has only its ids. The
+// methods of a nil *Span do nothing.
+type Span struct {
+	tracer trace.Tracer
+	ctx    context.Context // has the span, for its children
+	span   trace.Span
+}
+
+// Request starts the span of a request. If the request has a valid traceparent (W3C Trace
+// Context), the span continues that trace.
+func (t *Tracer) Request(header http.Header, started time.Time) *Span {
+	// Extract parses only fields that occur once, and limits the rest of the trace state.
+	ctx := propagation.TraceContext{}.Extract(context.Background(), carrier{header})
+	return start(ctx, t.tracer, "", trace.WithSpanKind(trace.SpanKindServer), trace.WithTimestamp(started))
+}
+
+// carrier gives the propagator the two headers of the W3C recommendation.
+type carrier struct{ header http.Header }
+
+// traceStateMax is the number of bytes of a tracestate up to which the recommendation
+// asks to keep it (W3C Trace Context section 3.3.1.5).
+const traceStateMax = 512
+
+// Get implements propagation.TextMapCarrier.
+func (c carrier) Get(name string) string {
+	if name == "tracestate" {
+		if values := c.header["Tracestate"]; len(values) == 1 && len(values[0]) <= traceStateMax {
+			return values[0]
+		}
+		return ""
+	}
+	if values := c.header["Traceparent"]; len(values) == 1 {
+		return values[0]
+	}
+	return ""
+}
+
+// Set implements propagation.TextMapCarrier. Extract does not call it.
+func (carrier) Set(string, string) {}
+
+// Keys implements propagation.TextMapCarrier. Extract does not call it.
+func (carrier) Keys() []string { return nil }
+
+// Commit starts the span of a commit, in a trace of its own, with links to the spans of
+// the requests, of which there must be at least one.
+func (t *Tracer) Commit(started time.Time, requests []*Span) *Span {
+	links := make([]trace.Link, len(requests))
+	for i, r := range requests {
+		links[i].SpanContext = r.span.SpanContext()
+	}
+	return start(context.Background(), t.tracer, "commit", trace.WithLinks(links...), trace.WithTimestamp(started))
+}
+
+func start(ctx context.Context, t trace.Tracer, name string, options ...trace.SpanStartOption) *Span {
+	s := &Span{tracer: t}
+	s.ctx, s.span = t.Start(ctx, name, options...)
+	return s
+}
+
+// spanKey is the key of the *Span in a context.
+type spanKey struct{}
+
+// Context returns ctx with the span, for Child.
+func (s *Span) Context(ctx context.Context) context.Context {
+	return context.WithValue(ctx, spanKey{}, s)
+}
+
+// FromContext returns the span in a context; nil if there is none.
+func FromContext(ctx context.Context) *Span {
+	s, _ := ctx.Value(spanKey{}).(*Span)
+	return s
+}
+
+// Sampled reports whether the span will be exported.
+func (s *Span) Sampled() bool { return s != nil && s.span.SpanContext().IsSampled() }
+
+// TraceID returns the id of the trace in hexadecimal digits; empty for a nil *Span.
+func (s *Span) TraceID() string {
+	if s == nil {
+		return ""
+	}
+	return s.span.SpanContext().TraceID().String()
+}
+
+// Response returns the value of the response header traceresponse, which the W3C drafts
+// next to its recommendation: version, trace id, id of the span, flags.
+func (s *Span) Response() string {
+	c := s.span.SpanContext()
+	return "00-" + c.TraceID().String() + "-" + c.SpanID().String() + "-" + (c.TraceFlags() & trace.FlagsSampled).String()
+}
+
+// Observe adds a value to a histogram, with an exemplar if the span is sampled.
+func (s *Span) Observe(o prometheus.Observer, value float64) {
+	if !s.Sampled() {
+		o.Observe(value)
+		return
+	}
+	o.(prometheus.ExemplarObserver).ObserveWithExemplar(value, prometheus.Labels{"trace_id": s.TraceID()})
+}
+
+// Child starts a child of the span in a context, from now on. It returns nil if the
+// context has no sampled span.
+func Child(ctx context.Context, name string) *Span {
+	return child(ctx, name, trace.SpanKindInternal)
+}
+
+// ClientChild is Child for a request to another server, such as a database.
+func ClientChild(ctx context.Context, name string) *Span {
+	return child(ctx, name, trace.SpanKindClient)
+}
+
+func child(ctx context.Context, name string, kind trace.SpanKind) *Span {
+	parent := FromContext(ctx)
+	if !parent.Sampled() {
+		return nil
+	}
+	return start(parent.ctx, parent.tracer, name, trace.WithSpanKind(kind))
+}
+
+// Record adds a child with its start and its end, and with a link to another span unless
+// that is nil. A failed child has an error status.
+func (s *Span) Record(name string, from, to time.Time, link *Span, failed bool) {
+	if !s.Sampled() {
+		return
+	}
+	child := start(s.ctx, s.tracer, name, trace.WithTimestamp(from))
+	if link.Sampled() {
+		child.span.AddLink(trace.Link{SpanContext: link.span.SpanContext()})
+	}
+	if failed {
+		child.Fail()
+	}
+	child.span.End(trace.WithTimestamp(to))
+}
+
+// SetName replaces the name, which must be from a closed set.
+func (s *Span) SetName(name string) {
+	if s != nil {
+		s.span.SetName(name)
+	}
+}
+
+// Set adds attributes.
+func (s *Span) Set(attributes ...attribute.KeyValue) {
+	if s != nil {
+		s.span.SetAttributes(attributes...)
+	}
+}
+
+// Fail sets the status of the span to error. The log has the cause.
+func (s *Span) Fail() {
+	if s != nil {
+		s.span.SetStatus(codes.Error, "")
+	}
+}
+
+// End ends the span and passes it to the exporter.
+func (s *Span) End() {
+	if s != nil {
+		s.span.End()
+	}
+}
