@@ -147,12 +147,16 @@ type receiver struct {
 	pauses   int       // since then
 	paused   time.Time // no claims until then
 	gone     bool      // it has answered 410; no claims
+	warned   bool      // the log has a warning about the failures
+	warnedAt time.Time // last warning
 }
 
 const (
 	failuresBeforePause = 10
 	pauseFirst          = time.Second
 	pauseMost           = time.Minute
+
+	warnEvery = time.Minute
 )
 
 // room returns the number of deliveries to claim now. After a pause it is a single one,
@@ -169,10 +173,10 @@ func (r *receiver) room(now time.Time, most int) int {
 
 // succeeded records a delivered event.
 func (r *receiver) succeeded() {
-	if r.failures >= failuresBeforePause {
+	if r.warned {
 		r.log.Info("webhook deliveries succeed again", "address", r.webhook.Address(), "failures", r.failures)
 	}
-	r.failures, r.pauses, r.paused = 0, 0, time.Time{}
+	r.failures, r.pauses, r.paused, r.warned = 0, 0, time.Time{}, false
 }
 
 // failed records an attempt that failed. A receiver that answers no attempt gets fewer of
@@ -185,12 +189,13 @@ func (r *receiver) failed(now time.Time, f failure) {
 			"address", r.webhook.Address())
 		return
 	}
+	if !r.warned && now.Sub(r.warnedAt) >= warnEvery {
+		r.warned, r.warnedAt = true, now
+		r.log.Warn("webhook deliveries fail; they are repeated", "address", r.webhook.Address(), "reason", f.reason)
+	}
 	if r.failures < failuresBeforePause || now.Before(r.paused) {
 		r.pauseUntil(now.Add(f.retryAfter))
 		return
-	}
-	if r.pauses == 0 {
-		r.log.Warn("webhook deliveries fail; they are repeated", "address", r.webhook.Address(), "reason", f.reason)
 	}
 	pause := min(pauseMost, pauseFirst<<min(r.pauses, 10))
 	r.pauses++

@@ -253,10 +253,17 @@ func TestRetryAfter(t *testing.T) {
 			w.WriteHeader(http.StatusTooManyRequests)
 		})
 		o := &watching{Engine: e, settled: make(chan store.Settlement, 10)}
+		var log bytes.Buffer
 		c := config(t, e, r.URL)
-		c.Outbox = o
-		start(t, c)
+		c.Outbox, c.Log = o, slog.New(slog.NewTextHandler(&log, nil))
+		sender := start(t, c)
 		create(t, e, named(1, ""))
+		defer func() {
+			sender.Close()
+			if text := log.String(); !strings.Contains(text, `deliveries fail; they are repeated"`) {
+				t.Errorf("log: %s", text)
+			}
+		}()
 		if s := <-o.settled; s.Wait != want || s.Attempts != 1 || s.Reason != "status 429" {
 			t.Errorf("Retry-After %s: got %+v, want a wait of %s", value, s, want)
 		}
