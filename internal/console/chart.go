@@ -166,7 +166,7 @@ func formatRate(v float64) string {
 	case math.IsNaN(v):
 		return "–"
 	case v != 0 && v < 10:
-		return strings.TrimSuffix(strconv.FormatFloat(v, 'f', 1, 64), ".0")
+		return strconv.FormatFloat(math.Round(v*100)/100, 'f', -1, 64)
 	}
 	return formatCount(v)
 }

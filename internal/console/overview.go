@@ -44,9 +44,8 @@ type warning struct{ Text, Advice string }
 
 // lastBackup is the state of the backups.
 type lastBackup struct {
-	At    time.Time // of the newest complete backup; zero: the destination has none
+	At    time.Time // of the newest complete backup; zero: the destination has none, or does not respond
 	Bytes int64
-	Fault string
 }
 
 func (c *Console) showOverview(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
@@ -103,7 +102,7 @@ func charts(samples []sample, now time.Time, span time.Duration) []chart {
 		newChart("errors", "Errors a second", samples, now, span, formatRate,
 			series{"of the server", func(s sample) float64 { return s.failures }},
 			series{"of clients", func(s sample) float64 { return s.refusals }}),
-		newChart("connections", "Open connections", samples, now, span, formatWhole,
+		newChart("connections", "Open connections", samples, now, span, formatRate,
 			series{"connections", func(s sample) float64 { return s.connections }},
 			series{"plants in the queue", func(s sample) float64 { return s.queued }}),
 		newChart("size", "Size on disk", samples, now, span, formatSize,
@@ -157,20 +156,16 @@ func (c *Console) tiles(n reading, minute []sample, o overview) []tile {
 	return tiles
 }
 
+// lastBackup returns the state of the backups, which is at most 10 s old: the destination may be slow.
 func (c *Console) lastBackup(r *http.Request) *lastBackup {
-	if c.Backups == nil {
+	state := c.Operations.State(r.Context())
+	switch {
+	case !state.Backups:
 		return nil
+	case state.LastBackup == nil:
+		return &lastBackup{}
 	}
-	list, err := c.Backups.List(r.Context())
-	if err != nil {
-		return &lastBackup{Fault: err.Error()}
-	}
-	for _, b := range list {
-		if b.Fault == nil {
-			return &lastBackup{At: b.At, Bytes: b.Bytes}
-		}
-	}
-	return &lastBackup{}
+	return &lastBackup{At: state.LastBackup.At, Bytes: state.LastBackup.Bytes}
 }
 
 // warnings returns the states that need the operator, the most urgent first.
@@ -199,10 +194,8 @@ func (c *Console) warnings(n reading, o overview) []warning {
 	case b == nil && !math.IsNaN(size):
 		add("The server makes no backups.", "Set --backup-dir, or copy backups with your own tools.")
 	case b == nil:
-	case b.Fault != "":
-		add("The backups cannot be read: "+b.Fault+".", "Check the directory of --backup-dir.")
 	case b.At.IsZero():
-		add("There is no complete backup yet.", "Start one on the page Backups.")
+		add("There is no complete backup, or the destination does not respond.", "See the page Backups.")
 	case c.now().Sub(b.At) > backupAgeMax:
 		add("The last backup is "+formatAge(c.now().Sub(b.At))+" old.", "Start one on the page Backups.")
 	}

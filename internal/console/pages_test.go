@@ -210,7 +210,7 @@ func TestBackups(t *testing.T) {
 		t.Errorf("delete: got %d, %s", res.status, res.body)
 	}
 	c.get("/backups?done=deleted").want(t, 200, "No backup yet.", "The backup is deleted.")
-	c.get("/").want(t, 200, "There is no complete backup yet.")
+	c.get("/").want(t, 200, "There is no complete backup")
 	c.get("/audit").want(t, 200, "backup.drill", "backup.delete", "operator")
 }
 
