@@ -33,7 +33,7 @@ type operations interface {
 	// rotate replaces a token. It returns store.ErrNotFound if no valid token has the name.
 	rotate(ctx context.Context, r admin.Rotation) (admin.Minted, error)
 
-	// revoke revokes credentials and returns them by ascending id. It returns store.ErrNotFound if there are none.
+	// revoke revokes credentials and returns them by ascending id. It returns store.ErrNotFound if it revokes no token.
 	revoke(ctx context.Context, r admin.Revocation) ([]admin.Credential, error)
 
 	// auditEntries returns the entries of a query by ascending sequence number, and possibly others.

@@ -239,8 +239,8 @@ func checkHost(host string) error {
 
 const environPrefix = "PLANTSTORE_"
 
-// tokenVariable has the secret of a token, for --server and token revoke. It and webhookSecretVariable are the only variables with
-// the prefix that are no settings.
+// tokenVariable has the secret of a token, for --server and token revoke. It and webhookSecretVariable are the only
+// variables with the prefix that are no settings.
 const tokenVariable = environPrefix + "TOKEN"
 
 // environName returns the environment variable of a setting.
