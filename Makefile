@@ -50,7 +50,7 @@ test: need lint ## lint, then run all tests with the race detector and check the
 check: need ## run the checks that take longer: long forms of tests, pages, benchmark, short faults, release, vulnerabilities
 	@tools/need.sh $(DOCS_PACKAGES) $(NPM_PACKAGE)
 	cd docs/test && go test -count=1 -parallel 4 .
-	go test -count=1 -timeout=20m ./internal/acme ./internal/console ./internal/dump ./cmd/plantstore ./internal/trace
+	go test -count=1 -timeout=20m ./internal/acme ./internal/backup ./internal/console ./internal/dump ./cmd/plantstore ./internal/trace
 	go test -count=1 -run=TestInvalidCredentialsTakeTheSameTime ./internal/server
 	cd bench && go test -count=1 ./...
 	tools/faults.sh short

@@ -34,6 +34,7 @@ const (
 	embeddedEngine   = "internal/sqlite"
 	pgtest           = "internal/postgres/pgtest"
 	pebbletest       = "internal/acme/pebbletest"
+	s3test           = "internal/s3/s3test"
 	certstest        = "internal/certs/certstest"
 	oidctest         = "internal/oidc/oidctest"
 	tracing          = "internal/trace"
@@ -59,7 +60,9 @@ var mayImport = map[string][]string{
 	"internal/webhook":  {"internal/plant", "internal/audit", "internal/store"},
 	"internal/safefile": {},
 	"internal/acme":     {"internal/safefile"},
-	"internal/backup":   {"internal/audit", "internal/safefile", embeddedEngine},
+	"internal/backup":   {"internal/audit", "internal/safefile", "internal/s3", embeddedEngine},
+	"internal/s3":       {},
+	s3test:              {},
 	pebbletest:          {},
 	"internal/listen":   {},
 	"internal/limit":    {},
@@ -86,11 +89,13 @@ var mayImport = map[string][]string{
 }
 
 // testsMayAdd are the packages that all tests may import too: the suite of the engines, the engine that needs no other
-// program, so that tests need no fake of it, the PostgreSQL server, the issuer of JWTs and the collector for tests.
-var testsMayAdd = []string{storetest, embeddedEngine, pgtest, certstest, oidctest, pebbletest, tracetest}
+// program, so that tests need no fake of it, the PostgreSQL server, the issuer of JWTs, the collector and the S3 server
+// for tests.
+var testsMayAdd = []string{storetest, embeddedEngine, pgtest, certstest, oidctest, pebbletest, tracetest, s3test}
 
 // testsOfMayAdd are the packages that the tests of one package may import beyond testsMayAdd.
 var testsOfMayAdd = map[string][]string{
+	"internal/backup":  {"internal/plant", "internal/store"},
 	"internal/move":    {"internal/plant", "internal/postgres"},
 	"internal/acme":    {"internal/postgres"},
 	"internal/server":  {"internal/oidc", "internal/admin"},

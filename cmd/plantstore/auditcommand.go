@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"plantstore/internal/audit"
+	"plantstore/internal/backup"
 	"plantstore/internal/sqlite"
 	"plantstore/internal/store"
 )
@@ -74,9 +75,9 @@ func (p *program) warnUnaudited(err error) {
 	}
 }
 
-// fileDetail returns the detail of a file that a user has named; - is a stream.
+// fileDetail returns the detail of a file or an object that a user has named; - is a stream.
 func fileDetail(path string) audit.Detail {
-	if path != streamArg {
+	if path != streamArg && !backup.IsBucket(path) {
 		if absolute, err := filepath.Abs(path); err == nil {
 			path = absolute
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"plantstore/internal/audit"
+	"plantstore/internal/backup"
 	"plantstore/internal/sqlite"
 )
 
@@ -26,7 +27,7 @@ func newBackup(p *program) *cobra.Command {
 	o := &backupOptions{}
 	cmd := &cobra.Command{
 		Use:   "backup FILE",
-		Short: "Back up the store to a new file or standard output",
+		Short: "Back up the store to a new file, a bucket or standard output",
 		Long: `Copy all plants and tokens of the store to a new file. The server may run: the
 backup contains every plant that it acknowledged before the command started. The
 file appears when it is complete and on stable storage. The manifest FILE.json
@@ -38,11 +39,16 @@ to the file that --manifest names. It first copies the store to a temporary file
 so that a slow reader does not delay the server. The temporary file is in the
 directory that TMPDIR names, else beside the store, and is as large as the store.
 
+If FILE is s3://BUCKET/NAME, the command uploads the backup from such a temporary
+file, and then the manifest. The keys come from AWS_ACCESS_KEY_ID and
+AWS_SECRET_ACCESS_KEY, or from the shared credentials file.
+
 With --backup-dir a server makes backups on a schedule. With --server, such a server
 makes the backup; the command downloads it, compares it with its manifest, and
 removes it from the server.`,
 		Example: `  plantstore backup /mnt/backup/monday.db
   plantstore backup /mnt/backup/monday.db --db /var/lib/plantstore/plantstore.db
+  plantstore backup s3://nursery-backups/plants/monday.db --s3-region eu-west-1
   plantstore backup - | ssh host plantstore restore - --db copy.db`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -64,11 +70,19 @@ removes it from the server.`,
 			if o.manifest != "" {
 				return errManifestFlag
 			}
+			object, err := p.object(s, args[0])
+			switch {
+			case err != nil:
+				return err
+			case object != nil:
+				return p.backupObject(cmd.Context(), s, db, object, o.asJSON)
+			}
 			return p.backupFile(cmd.Context(), s, db, args[0], o.asJSON)
 		},
 	}
 	s.bindStore(cmd.Flags())
 	server.bind(cmd.Flags())
+	s.bindS3(cmd.Flags())
 	p.bindQuiet(cmd.Flags())
 	o.bind(cmd.Flags(), "write the manifest to this `file`; only if FILE is -")
 	return cmd
@@ -104,6 +118,30 @@ func (p *program) backupFile(ctx context.Context, s *settings, db, to string, as
 	progress.part(0, 1)
 	m, err := sqlite.Backup(ctx, db, file, progress.part)
 	progress.end()
+	return p.reportBackup(ctx, s, file, m, err, asJSON)
+}
+
+// backupObject makes a backup in a bucket.
+func (p *program) backupObject(ctx context.Context, s *settings, db string, o *backup.Object, asJSON bool) error {
+	progress := p.newProgress(0)
+	progress.part(0, 1)
+	m, err := o.Make(ctx, db, p.scratchDir(db), func(step string) sqlite.Progress {
+		return func(done, all int64) { // the copy is a quarter of the work
+			if step == "copy" {
+				progress.part(done, 4*all)
+			} else {
+				progress.part(all+3*done, 4*all)
+			}
+		}
+	})
+	progress.end()
+	return p.reportBackup(ctx, s, o.String(), m, err, asJSON)
+}
+
+// reportBackup records a backup in the audit log, and prints its facts.
+func (p *program) reportBackup(
+	ctx context.Context, s *settings, file string, m sqlite.Manifest, err error, asJSON bool,
+) error {
 	if m.Store != "" { // else nothing was copied
 		p.auditReading(ctx, s, audit.StoreBackup, append(backupDetails(file, m), resultDetail(err))...)
 	}

@@ -170,7 +170,7 @@ func (r *reloader) reload(ctx context.Context) {
 	var pending map[string]admin.Pending
 	if err == nil {
 		changed, pending = r.merge(next)
-		err = errors.Join(next.check(), next.checkServe())
+		err = errors.Join(next.check(), r.p.checkServe(ctx, next))
 	}
 	if err == nil {
 		err = r.apply(next)

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"plantstore/internal/audit"
+	"plantstore/internal/backup"
 	"plantstore/internal/sqlite"
 )
 
@@ -22,11 +23,15 @@ backup with its manifest FILE.json, and checks it as verify does. It then create
 the whole store, or changes nothing. It replaces a store only with --force, and
 never a store with a running server.
 
+If FILE is s3://BUCKET/NAME, the command downloads the backup. The keys are those
+of backup.
+
 If FILE is -, the command reads the backup from standard input, and the manifest
 from the file that --manifest names. Without a manifest it only checks that the
 backup is complete and undamaged.`,
 		Example: `  plantstore restore /mnt/backup/monday.db
   plantstore restore /mnt/backup/monday.db --db plantstore.db --force
+  plantstore restore s3://nursery-backups/plants/monday.db --s3-region eu-west-1
   zstdcat monday.db.zst | plantstore restore - --manifest monday.db.json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -44,6 +49,7 @@ backup is complete and undamaged.`,
 		},
 	}
 	s.bindStore(cmd.Flags())
+	s.bindS3(cmd.Flags())
 	p.bindQuiet(cmd.Flags())
 	o.bind(cmd.Flags(), "compare the backup with the manifest in this `file`; only if FILE is -")
 	cmd.Flags().BoolVar(&o.force, "force", false, "replace an existing store")
@@ -61,9 +67,17 @@ func (p *program) restore(ctx context.Context, s *settings, from, db string, o *
 	progress := p.newProgress(0)
 	var m sqlite.Manifest
 	name := "standard input"
-	if from == streamArg {
+	object, err := p.object(s, from)
+	switch {
+	case err != nil:
+		return err
+	case object != nil:
+		name = object.String()
+		progress.part(0, 1)
+		m, err = restoreObject(ctx, object, db, o, progress)
+	case from == streamArg:
 		m, err = p.restoreStream(ctx, db, o, progress)
-	} else {
+	default:
 		if name, err = filePath(from); err != nil {
 			return err
 		}
@@ -93,6 +107,22 @@ func (p *program) restore(ctx context.Context, s *settings, from, db string, o *
 		_, err = fmt.Fprintf(p.stdout, "%s has the %d plants of %s\n", printable(db), m.Plants, formatTime(m.MadeAt))
 	}
 	return err
+}
+
+// restoreObject restores the store from a backup in a bucket.
+func restoreObject(
+	ctx context.Context, object *backup.Object, db string, o *backupOptions, progress *progress,
+) (sqlite.Manifest, error) {
+	m, err := object.Manifest(ctx)
+	if err != nil {
+		return m, err
+	}
+	r, err := object.Open(ctx)
+	if err != nil {
+		return m, err
+	}
+	defer r.Close()
+	return sqlite.RestoreFrom(ctx, r, &m, db, o.force, progress.part)
 }
 
 func (p *program) restoreStream(

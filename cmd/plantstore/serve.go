@@ -52,7 +52,7 @@ func (p *program) serve(ctx context.Context, s *settings, flags map[string]strin
 	hangups := ignoreSignals()
 	defer signal.Stop(hangups)
 	// Before anything is created.
-	if err := cmp.Or(s.checkServe(), p.readTracing(), s.webhook.check(p, s), refuseDumps()); err != nil {
+	if err := cmp.Or(p.checkServe(ctx, s), p.readTracing(), s.webhook.check(p, s), refuseDumps()); err != nil {
 		return err
 	}
 	p.tuneRuntime()
@@ -82,9 +82,10 @@ func (p *program) serve(ctx context.Context, s *settings, flags map[string]strin
 	defer st.Close()
 	trace := p.startAudit(ctx, s, engine, log)
 	defer trace.stop()
-	if r.backups = p.newBackups(s, trace, log, metrics); r.backups != nil {
-		defer r.backups.Close()
+	if r.backups, err = p.newBackups(s, trace, log, metrics); err != nil {
+		return err
 	}
+	defer r.backups.Close()
 	events, err := s.openWebhooks(ctx, engine, p.operator(), log, metrics)
 	if err != nil {
 		return stoppedEarly(ctx, err, log)

@@ -295,8 +295,8 @@ func (s *settings) check() error {
 }
 
 // checkServe returns the usage errors of a server with these settings.
-func (s *settings) checkServe() error {
-	return errors.Join(s.checkStore(), s.checkBackupDir(), s.checkProxies(), s.checkRates(), s.checkOIDC())
+func (p *program) checkServe(ctx context.Context, s *settings) error {
+	return errors.Join(s.checkStore(), p.checkBackups(ctx, s), s.checkProxies(), s.checkRates(), s.checkOIDC())
 }
 
 // set sets a setting and records its source. A flag takes precedence. An empty source means that neither the

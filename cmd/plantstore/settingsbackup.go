@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"io/fs"
 	"log/slog"
@@ -10,23 +11,56 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/pflag"
 
 	"plantstore/internal/backup"
+	"plantstore/internal/s3"
 )
 
-// backupSettings are the settings of the backups of a server.
+// backupSettings are the settings of the backups of a server, and of the S3 server of backups.
 type backupSettings struct {
-	dir   text
+	dir   destination
 	every timeout
 	keep  count
+
+	endpoint     endpoint
+	region       text
+	instanceRole toggle
+}
+
+// destination is a directory or an S3 address.
+type destination struct{ text }
+
+// Set implements pflag.Value.
+func (d *destination) Set(text string) error {
+	if backup.IsBucket(text) {
+		if _, err := s3.ParseLocation(text); err != nil {
+			return err
+		}
+	}
+	return d.text.Set(text)
+}
+
+// endpoint is the URL of an S3 server. The zero value is that of the environment, else Amazon S3.
+type endpoint struct{ text }
+
+// Set implements pflag.Value.
+func (e *endpoint) Set(text string) error {
+	if text != "" {
+		if _, err := s3.ParseEndpoint(text); err != nil {
+			return err
+		}
+	}
+	return e.text.Set(text)
 }
 
 // rows returns the rows of the table of settings.
 func (b *backupSettings) rows() []setting {
-	return []setting{
+	return append([]setting{
 		{
-			"backup-dir", &b.dir, "", "1.0.0", "`directory` for scheduled backups; empty: no backups",
-			"Use a directory on another disk than the store's, for this store alone. " +
+			"backup-dir", &b.dir, "", "1.0.0", "`directory` or s3://BUCKET/PREFIX for scheduled backups; empty: no backups",
+			"Use a directory on another disk than the store's, or a prefix, for this store alone. " +
+				"See [backups in a bucket](files.md#backups-in-a-bucket). " +
 				"It is an error with PostgreSQL, which has its own tools.",
 		},
 		{"backup-every", &b.every, "1d", "1.0.0", "`time` between two scheduled backups", ""},
@@ -34,24 +68,99 @@ func (b *backupSettings) rows() []setting {
 			"backup-keep", b.keep.between(1, 1<<30), "7", "1.0.0", "number of scheduled `backups` to keep",
 			"The server removes older ones.",
 		},
+	}, b.s3Rows()...)
+}
+
+// s3Rows returns the rows that backup, restore and verify have too.
+func (b *backupSettings) s3Rows() []setting {
+	return []setting{
+		{
+			"s3-endpoint", &b.endpoint, "", "1.0.0", "`URL` of the S3 server of backups",
+			"Empty: `AWS_ENDPOINT_URL_S3`, else `AWS_ENDPOINT_URL`, else Amazon S3. " +
+				"A URL with http sends the backups in the clear.",
+		},
+		{
+			"s3-region", &b.region, "", "1.0.0", "`region` of the bucket of backups",
+			"Empty: `AWS_REGION`, else `AWS_DEFAULT_REGION`, else us-east-1.",
+		},
+		{
+			"s3-instance-role", &b.instanceRole, "", "1.0.0", "request S3 keys from the metadata service of the machine",
+			"Only if neither `AWS_ACCESS_KEY_ID` nor the shared files have keys. It also uses the role of a container " +
+				"(`AWS_CONTAINER_CREDENTIALS_FULL_URI`, `AWS_WEB_IDENTITY_TOKEN_FILE`).",
+		},
 	}
+}
+
+// bindS3 adds the flags of the S3 server to a command that reads or writes a backup.
+func (s *settings) bindS3(f *pflag.FlagSet) { bindSettings(f, s.backup.s3Rows()) }
+
+// s3Config returns the S3 server of the settings and of the usual variables.
+func (p *program) s3Config(s *settings) s3.Config {
+	return s3.Config{
+		Endpoint: cmp.Or(
+			string(s.backup.endpoint.text), p.environ["AWS_ENDPOINT_URL_S3"], p.environ["AWS_ENDPOINT_URL"]),
+		Region:       cmp.Or(string(s.backup.region), p.environ["AWS_REGION"], p.environ["AWS_DEFAULT_REGION"]),
+		CAFile:       p.environ["AWS_CA_BUNDLE"],
+		InstanceRole: bool(s.backup.instanceRole),
+	}
+}
+
+// object returns the backup in a bucket that an argument names, nil if the argument is a path.
+func (p *program) object(s *settings, argument string) (*backup.Object, error) {
+	if !backup.IsBucket(argument) {
+		return nil, nil //nolint:nilnil // the argument is a path
+	}
+	at, err := s3.ParseLocation(argument)
+	if err != nil {
+		return nil, usagef("%w", err)
+	}
+	o, err := backup.OpenObject(p.s3Config(s), at)
+	if err != nil {
+		return nil, usagef("%w", err)
+	}
+	return o, nil
 }
 
 // check returns a usage error for settings that contradict each other.
 func (b *backupSettings) check(s *settings) error {
-	if b.dir != "" && s.db.isDatabase() {
+	if b.dir.text != "" && s.db.isDatabase() {
 		return s.fault("backup-dir", "scheduled backups need a store in a file; back up PostgreSQL with its own tools")
+	}
+	return nil
+}
+
+// checkBackups returns an error if the destination of the backups cannot be used.
+func (p *program) checkBackups(ctx context.Context, s *settings) error {
+	switch dir := s.backup.dir.String(); {
+	case dir == "":
+		return nil
+	case backup.IsBucket(dir):
+		return p.checkBucket(ctx, s, dir)
+	default:
+		return s.checkBackupDir(dir)
+	}
+}
+
+// checkBucket returns an error if the settings of a bucket are wrong or there are no keys. It sends no request to the
+// S3 server, because the server must start while that one is away.
+func (p *program) checkBucket(ctx context.Context, s *settings, address string) error {
+	at, err := s3.ParseLocation(address)
+	if err != nil {
+		return s.fault("backup-dir", "%w", err)
+	}
+	bucket, err := s3.Open(p.s3Config(s), at.Bucket)
+	if err == nil && !bool(s.backup.instanceRole) { // which would send a request too
+		err = bucket.CheckKeys(ctx)
+	}
+	if err != nil {
+		return s.fault("backup-dir", "%w", err)
 	}
 	return nil
 }
 
 // checkBackupDir returns an error if the server cannot create files in the backup directory. It creates a file and
 // removes it, because the mode of the directory alone does not decide.
-func (s *settings) checkBackupDir() error {
-	dir := string(s.backup.dir)
-	if dir == "" {
-		return nil
-	}
+func (s *settings) checkBackupDir(dir string) error {
 	info, err := os.Stat(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -72,18 +181,22 @@ func (s *settings) checkBackupDir() error {
 	return nil
 }
 
-// newBackups returns the backups of a server, nil without a destination.
+// newBackups returns the backups of a server, nil without a destination. The error is a usage error.
 func (p *program) newBackups(
 	s *settings, trace *serverAudit, log *slog.Logger, metrics prometheus.Registerer,
-) *backup.Service {
-	if s.backup.dir == "" {
-		return nil
+) (*backup.Service, error) {
+	if s.backup.dir.text == "" {
+		return nil, nil //nolint:nilnil // no backups
 	}
-	return backup.New(backup.Config{
-		DB: s.db.path, Directory: string(s.backup.dir), Scratch: p.scratchDir(s.db.path),
+	b, err := backup.New(backup.Config{
+		DB: s.db.path, Destination: s.backup.dir.String(), S3: p.s3Config(s), Scratch: p.scratchDir(s.db.path),
 		Every: time.Duration(s.backup.every), Keep: s.backup.keep.n,
 		By: trace.by, Record: trace.Record, Log: log, Metrics: metrics,
 	})
+	if err != nil {
+		return nil, s.fault("backup-dir", "%w", err)
+	}
+	return b, nil
 }
 
 // scratchDir returns the directory of temporary copies of a store: the one that TMPDIR names, else that of the store.

@@ -114,8 +114,9 @@ func start(t testing.TB, s setup) *harness {
 // startBackups makes the backup service of the harness. It has no schedule.
 func (h *harness) startBackups(metrics prometheus.Registerer) {
 	h.t.Helper()
-	h.backups = backup.New(backup.Config{
-		DB: h.path, Directory: h.t.TempDir(), Scratch: h.t.TempDir(), Every: time.Hour, Keep: 1,
+	var err error
+	h.backups, err = backup.New(backup.Config{
+		DB: h.path, Destination: h.t.TempDir(), Scratch: h.t.TempDir(), Every: time.Hour, Keep: 1,
 		Record: func(e audit.Event) {
 			if err := h.engine.AppendAudit(context.Background(), e); err != nil {
 				h.t.Error(err)
@@ -123,6 +124,9 @@ func (h *harness) startBackups(metrics prometheus.Registerer) {
 		},
 		Log: slog.New(slog.DiscardHandler), Metrics: metrics,
 	})
+	if err != nil {
+		h.t.Fatal(err)
+	}
 }
 
 // serve starts the admin server and returns the function that ends it.

@@ -3,11 +3,14 @@ package backup
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
+	"time"
 
 	"plantstore/internal/safefile"
 	"plantstore/internal/sqlite"
@@ -21,22 +24,43 @@ type directory struct {
 
 func newDirectory(path string) *directory { return &directory{path: path, removeFile: os.Remove} }
 
-// location returns the path of a backup.
 func (d *directory) location(name string) string { return filepath.Join(d.path, name) }
 
-// make copies the store at db to a new backup, which appears when it is complete and on stable storage.
-func (d *directory) make(ctx context.Context, db, name string, progress sqlite.Progress) (sqlite.Manifest, error) {
-	return sqlite.Backup(ctx, db, d.location(name), progress)
+func (d *directory) make(
+	ctx context.Context, db, name string, progress func(step string) sqlite.Progress,
+) (sqlite.Manifest, error) {
+	return sqlite.Backup(ctx, db, d.location(name), progress("copy"))
 }
 
-// file is a file in a destination.
-type file struct {
-	name  string
-	bytes int64
+// temporary matches the temporary files of backups (safefile.Create).
+var temporary = regexp.MustCompile(`^\.(.+)\.[0-9]+$`)
+
+// clean removes temporary files that no process has written for an hour.
+func (d *directory) clean(
+	_ context.Context, prefix string, isOurs func(name string) bool,
+) (removed []string, err error) {
+	const idle = time.Hour
+	entries, err := os.ReadDir(d.path)
+	for _, entry := range entries {
+		match := temporary.FindStringSubmatch(entry.Name())
+		if len(match) == 0 || !strings.HasPrefix(match[1], prefix) || !isOurs(match[1]) {
+			continue
+		}
+		info, errInfo := entry.Info()
+		if errInfo != nil || !info.Mode().IsRegular() || !safefile.OwnedHere(info) ||
+			time.Since(info.ModTime()) < idle {
+			continue
+		}
+		errRemove := d.removeFile(d.location(entry.Name()))
+		if errRemove == nil {
+			removed = append(removed, match[1])
+		}
+		err = errors.Join(err, errRemove)
+	}
+	return removed, err
 }
 
-// list returns the files whose names begin with a prefix, sorted by name.
-func (d *directory) list(prefix string) (files []file, err error) {
+func (d *directory) list(_ context.Context, prefix string) (files []file, err error) {
 	entries, err := os.ReadDir(d.path)
 	for _, entry := range entries {
 		if !strings.HasPrefix(entry.Name(), prefix) {
@@ -49,20 +73,15 @@ func (d *directory) list(prefix string) (files []file, err error) {
 	return files, err
 }
 
-// manifest returns the manifest of a backup. It returns an error unless the backup is complete. The error wraps
-// fs.ErrNotExist if there is no such backup.
-func (d *directory) manifest(name string) (sqlite.Manifest, error) {
+func (d *directory) manifest(_ context.Context, name string) (sqlite.Manifest, error) {
 	return sqlite.BackupManifest(d.location(name))
 }
 
-// open opens a backup for reading.
-func (d *directory) open(name string) (io.ReadCloser, error) {
+func (d *directory) open(_ context.Context, name string) (io.ReadCloser, error) {
 	return safefile.OpenRegular(d.location(name), os.O_RDONLY, 0)
 }
 
-// remove removes a backup and then its manifest, because retention would ignore a backup without its manifest. A
-// missing manifest is not an error.
-func (d *directory) remove(name string) error {
+func (d *directory) remove(_ context.Context, name string) error {
 	err := d.removeFile(d.location(name))
 	if err == nil {
 		err = d.removeFile(d.location(name) + sqlite.ManifestSuffix)
@@ -73,9 +92,26 @@ func (d *directory) remove(name string) error {
 	return err
 }
 
-// verify reads a whole backup and compares it with its manifest. progress receives numbers of plants.
 func (d *directory) verify(
-	ctx context.Context, name string, progress func(plants int64),
-) (sqlite.Verification, error) {
-	return sqlite.VerifyFile(ctx, d.location(name), progress)
+	ctx context.Context, name string, progress func(step string) sqlite.Progress,
+) ([]string, error) {
+	m, err := d.manifest(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	v, err := sqlite.VerifyFile(ctx, d.location(name), plants(progress("check"), m.Plants))
+	if v.More > 0 {
+		v.Faults = append(v.Faults, fmt.Sprintf("and %d more faults", v.More))
+	}
+	return v.Faults, err
+}
+
+// plants returns a function that adds to the number of checked plants.
+func plants(progress sqlite.Progress, all int64) func(more int64) {
+	done := int64(0)
+	progress(0, all)
+	return func(more int64) {
+		done += more
+		progress(done, all)
+	}
 }

@@ -29,13 +29,14 @@ type Job struct {
 	Started time.Time
 	Ended   time.Time // the zero time while the job runs
 
-	Step      string // "copy" in pages, "restore" in bytes or "check" in plants
+	Step      string // "copy" in pages, "check" in plants; "upload", "download", "restore" in bytes
 	Done, All int64  // progress of the step; All is 0 while it is unknown
 
 	Manifest sqlite.Manifest // of the backup; the zero value until it is known
 	Faults   []string        // damage that a verification or a drill has found; at most 20
 	Err      error           // why the job failed; nil while it runs, and for a backup that is whole
 
+	slot  chan struct{} // has an element of the job until its end; nil: none
 	ended chan struct{} // closed with the end of the job
 }
 
@@ -90,15 +91,17 @@ func (e jobError) Error() string { return string(e) }
 // Unwrap returns ErrNotFound.
 func (jobError) Unwrap() error { return ErrNotFound }
 
-// addJob adds a job that has started, and forgets the oldest one.
-func (s *Service) addJob(kind Kind, name string, by audit.Origin) *Job {
+// addJob adds a job that has started in a slot (nil: none), and forgets the oldest one.
+func (s *Service) addJob(slot chan struct{}, kind Kind, name string, by audit.Origin) *Job {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.addJobLocked(kind, name, by)
+	return s.addJobLocked(slot, kind, name, by)
 }
 
-func (s *Service) addJobLocked(kind Kind, name string, by audit.Origin) *Job {
-	j := &Job{ID: s.nextJob, Kind: kind, Backup: name, By: by, Started: time.Now(), ended: make(chan struct{})}
+func (s *Service) addJobLocked(slot chan struct{}, kind Kind, name string, by audit.Origin) *Job {
+	j := &Job{
+		ID: s.nextJob, Kind: kind, Backup: name, By: by, Started: time.Now(), slot: slot, ended: make(chan struct{}),
+	}
 	s.nextJob++
 	s.jobs = append(s.jobs, j)
 	if len(s.jobs) > jobsMax {
@@ -107,11 +110,14 @@ func (s *Service) addJobLocked(kind Kind, name string, by audit.Origin) *Job {
 	return j
 }
 
-// endJob stores the result of a job.
+// endJob stores the result of a job and releases its slot, so that the next job can start when this one has ended.
 func (s *Service) endJob(j *Job, m sqlite.Manifest, faults []string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	j.Ended, j.Manifest, j.Faults, j.Err = time.Now(), m, faults, err
+	if j.slot != nil {
+		<-j.slot
+	}
 	close(j.ended)
 }
 
@@ -122,12 +128,14 @@ func (s *Service) inUse(name string) bool {
 	return slices.ContainsFunc(s.jobs, func(j *Job) bool { return j.Backup == name && j.Ended.IsZero() })
 }
 
-// progress returns a function that stores the progress of a step of a job.
-func (s *Service) progress(j *Job, step string) sqlite.Progress {
-	return func(done, all int64) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		j.Step, j.Done, j.All = step, done, all
+// steps returns a function that returns the progress of a step of a job.
+func (s *Service) steps(j *Job) func(step string) sqlite.Progress {
+	return func(step string) sqlite.Progress {
+		return func(done, all int64) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			j.Step, j.Done, j.All = step, done, all
+		}
 	}
 }
 
@@ -195,14 +203,11 @@ func (s *Service) start(
 	default:
 		return Job{}, ErrRunning
 	}
-	j := s.addJobLocked(kind, name(), by)
+	j := s.addJobLocked(slot, kind, name(), by)
 	if kind == Making {
 		s.record(audit.BackupStart, by, s.fileDetail(j.Backup))
 	}
-	s.running.Go(func() { // ends with the job; Close waits for it
-		defer func() { <-slot }()
-		do(j)
-	})
+	s.running.Go(func() { do(j) }) // ends with the job, by endJob; Close waits for it
 	return *j, nil
 }
 

@@ -16,18 +16,16 @@ func (s *Service) schedule() {
 	if old, err := s.scheduled(); err == nil && len(old) > 0 {
 		last = old[len(old)-1].At
 	}
+	if s.due(last, failed).After(time.Now()) && s.acquire() { // else the backup does it at once
+		s.clean()
+		<-s.making
+	}
 	for s.ctx.Err() == nil {
-		if !s.waitUntil(s.due(last, failed)) {
+		if !s.waitUntil(s.due(last, failed)) || !s.acquire() {
 			continue // with another schedule, or the end
-		}
-		select {
-		case <-s.ctx.Done():
-			return
-		case s.making <- struct{}{}:
 		}
 		started := time.Now()
 		err := s.makeScheduled(started)
-		<-s.making
 		switch {
 		case s.ctx.Err() != nil:
 			return
@@ -66,6 +64,17 @@ func (s *Service) waitUntil(at time.Time) bool {
 	}
 }
 
+// acquire waits until no other backup runs and returns true. It returns false at the end of the service. endJob
+// releases the slot, or the caller receives from s.making.
+func (s *Service) acquire() bool {
+	select {
+	case <-s.ctx.Done():
+		return false
+	case s.making <- struct{}{}:
+		return true
+	}
+}
+
 // retryAfter is the wait after a failed backup.
 const retryAfter = time.Minute
 
@@ -83,7 +92,7 @@ func waitUntil(ctx context.Context, at time.Time) bool {
 
 // makeScheduled makes a scheduled backup, and logs and counts its result.
 func (s *Service) makeScheduled(started time.Time) error {
-	job := s.addJob(Making, s.nameAt(started, scheduledEnd), s.config.By)
+	job := s.addJob(s.making, Making, s.nameAt(started, scheduledEnd), s.config.By)
 	m, err := s.make(job, started)
 	switch {
 	case s.ctx.Err() != nil:
@@ -99,7 +108,8 @@ func (s *Service) makeScheduled(started time.Time) error {
 
 // make makes the backup of a job and logs the result.
 func (s *Service) make(job *Job, started time.Time) (sqlite.Manifest, error) {
-	m, err := s.to.make(s.ctx, s.config.DB, job.Backup, s.progress(job, "copy"))
+	s.clean()
+	m, err := s.to.make(s.ctx, s.config.DB, job.Backup, s.steps(job))
 	file := s.to.location(job.Backup)
 	switch {
 	case s.ctx.Err() != nil:
@@ -113,6 +123,20 @@ func (s *Service) make(job *Job, started time.Time) (sqlite.Manifest, error) {
 	return m, err
 }
 
+// clean removes what a killed server or an unreachable destination has left of unfinished backups.
+func (s *Service) clean() {
+	removed, err := s.to.clean(s.ctx, s.prefix(), func(name string) bool {
+		_, ok := s.named(name)
+		return ok
+	})
+	for _, name := range removed {
+		s.config.Log.Info("removed an unfinished backup", "file", s.to.location(name))
+	}
+	if err != nil && s.ctx.Err() == nil {
+		s.config.Log.Warn("could not remove unfinished backups", "file", s.to.location(""), "error", err)
+	}
+}
+
 // removeOld removes all but the newest complete scheduled backups.
 func (s *Service) removeOld() {
 	old, err := s.scheduled()
@@ -122,7 +146,7 @@ func (s *Service) removeOld() {
 	}
 	_, keep := s.plan()
 	for ; len(old) > keep; old = old[1:] {
-		if err := s.to.remove(old[0].Name); err != nil {
+		if err := s.to.remove(s.ctx, old[0].Name); err != nil {
 			s.reportNotRemoved(old[0].Location, err)
 		}
 	}
@@ -136,7 +160,7 @@ func (s *Service) reportNotRemoved(file string, err error) {
 // scheduled returns the complete scheduled backups of this store, oldest first. It logs a warning for each other file
 // with the name of one.
 func (s *Service) scheduled() ([]Backup, error) {
-	files, err := s.to.list(s.prefix()) // sorted by name, so by time
+	files, err := s.to.list(s.ctx, s.prefix()) // sorted by name, so by time
 	s.mu.Lock()
 	store := s.store
 	s.mu.Unlock()
@@ -146,7 +170,7 @@ func (s *Service) scheduled() ([]Backup, error) {
 		if !ok || b.Manual {
 			continue
 		}
-		if _, err := s.check(b, store); err != nil {
+		if _, err := s.check(s.ctx, b, store); err != nil {
 			s.reportIgnored(b, err)
 			continue
 		}

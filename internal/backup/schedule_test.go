@@ -36,11 +36,18 @@ type rig struct {
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	dir := t.TempDir()
-	db, backups := filepath.Join(dir, "p.db"), filepath.Join(dir, "backups")
+	backups := filepath.Join(t.TempDir(), "backups")
 	if err := os.Mkdir(backups, 0o700); err != nil {
 		t.Fatal(err)
 	}
+	return newRigAt(t, backups, Config{Destination: backups})
+}
+
+// newRigAt returns a rig whose destination is in a directory.
+func newRigAt(t *testing.T, backups string, c Config) *rig {
+	t.Helper()
+	dir := t.TempDir()
+	db := filepath.Join(dir, "p.db")
 	e, err := sqlite.Open(t.Context(), sqlite.Config{Path: db, Log: slog.New(slog.DiscardHandler)})
 	if err == nil {
 		err = e.Close()
@@ -49,11 +56,13 @@ func newRig(t *testing.T) *rig {
 		t.Fatal(err)
 	}
 	r := &rig{t: t, dir: backups, log: &logLines{}}
-	r.Service = New(Config{
-		DB: db, Directory: backups, Scratch: dir, Every: time.Hour, Keep: 2,
-		By: audit.Origin{Actor: audit.Actor{Kind: audit.User, ID: "0"}}, Record: r.record,
-		Log: slog.New(slog.NewJSONHandler(r.log, nil)), Metrics: prometheus.NewRegistry(),
-	})
+	c.DB, c.Scratch, c.Every, c.Keep = db, dir, time.Hour, 2
+	c.By, c.Record = audit.Origin{Actor: audit.Actor{Kind: audit.User, ID: "0"}}, r.record
+	c.Log, c.Metrics = slog.New(slog.NewJSONHandler(r.log, nil)), prometheus.NewRegistry()
+	r.Service, err = New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
 	return r
 }
 
@@ -87,6 +96,16 @@ func (r *rig) copyAs(name string) {
 	if _, err := sqlite.Backup(r.t.Context(), r.config.DB, filepath.Join(r.dir, name), nil); err != nil {
 		r.t.Fatal(err)
 	}
+}
+
+// bytesOf returns the size in the manifest of a backup.
+func (r *rig) bytesOf(name string) string {
+	r.t.Helper()
+	m, err := sqlite.ReadManifest(filepath.Join(r.dir, name) + sqlite.ManifestSuffix)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return fmt.Sprint(m.Bytes)
 }
 
 func (r *rig) write(name, text string) {
@@ -192,7 +211,7 @@ func TestScheduleIgnores(t *testing.T) {
 		r.want("at once", append([]string{first}, ignored...), []string{
 			warning + bare + ": " + filepath.Join(r.dir, bare) +
 				".json: the manifest is missing, so nothing shows whether the backup is complete",
-			warning + cut + ": it has 1 bytes; its manifest has 28672",
+			warning + cut + ": it has 1 bytes; its manifest has " + r.bytesOf(cut),
 			warning + link + ": " + filepath.Join(r.dir, link) + " is a symbolic link, not a regular file",
 			warning + future + ": its name has a time in the future",
 			"INFO backup made " + first,
@@ -257,7 +276,7 @@ func TestScheduleRetries(t *testing.T) {
 		oldest, old := r.nameAt(-2*time.Hour), r.nameAt(-time.Hour)
 		r.copyAs(oldest)
 		r.copyAs(old)
-		r.to.removeFile = func(string) error { return errors.New("not allowed") }
+		r.to.(*directory).removeFile = func(string) error { return errors.New("not allowed") }
 		blocked := r.nameAt(0)
 		r.write(blocked+sqlite.ManifestSuffix, "in the way")
 		r.start()
@@ -304,7 +323,7 @@ func TestScheduleKeepsManifest(t *testing.T) {
 		for _, name := range []string{oldest, r.nameAt(-2 * time.Hour)} {
 			r.copyAs(name)
 		}
-		r.to.removeFile = func(path string) error {
+		r.to.(*directory).removeFile = func(path string) error {
 			if filepath.Base(path) == oldest {
 				return errors.New("not allowed")
 			}

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"plantstore/internal/audit"
+	"plantstore/internal/s3"
 	"plantstore/internal/sqlite"
 )
 
@@ -28,11 +29,12 @@ var (
 
 // Config has the properties of a Service.
 type Config struct {
-	DB        string        // path of the store, which the process serves
-	Directory string        // destination of the backups
-	Scratch   string        // directory for the files of drills; needs the size of the store
-	Every     time.Duration // between two scheduled backups
-	Keep      int           // number of scheduled backups to keep
+	DB          string        // path of the store, which the process serves
+	Destination string        // of the backups: a directory, or s3://BUCKET/PREFIX
+	S3          s3.Config     // server of the bucket
+	Scratch     string        // directory for temporary copies and drills; needs the size of the store
+	Every       time.Duration // between two scheduled backups
+	Keep        int           // number of scheduled backups to keep
 
 	By      audit.Origin      // of the entries about scheduled backups in the audit log
 	Record  func(audit.Event) // appends to the audit log
@@ -44,7 +46,7 @@ type Config struct {
 // drill, at a time. The methods are safe for concurrent use.
 type Service struct {
 	config Config
-	to     *directory
+	to     destination
 
 	ctx     context.Context //nolint:containedctx // of the jobs, which outlive the requests that start them
 	cancel  context.CancelFunc
@@ -69,10 +71,15 @@ type Service struct {
 	notRemoved prometheus.Counter
 }
 
-// New returns a service for a destination that exists. Start starts its schedule; the caller ends it with Close.
-func New(c Config) *Service {
+// New returns a service for a destination. Start starts its schedule; the caller ends it with Close. The error is about
+// the configuration: New uses neither the directory nor the network.
+func New(c Config) (*Service, error) {
+	to, err := newDestination(c)
+	if err != nil {
+		return nil, err
+	}
 	s := &Service{
-		config: c, to: newDirectory(c.Directory), ignored: map[string]bool{}, nextJob: 1,
+		config: c, to: to, ignored: map[string]bool{}, nextJob: 1,
 		rescheduled: make(chan struct{}, 1), making: make(chan struct{}, 1), checking: make(chan struct{}, 1),
 		last: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "plantstore_backup_last_success_timestamp_seconds",
@@ -89,7 +96,7 @@ func New(c Config) *Service {
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	c.Metrics.MustRegister(s.last, s.failed, s.notRemoved)
-	return s
+	return s, nil
 }
 
 // Start starts the schedule. A backup is due at once if the destination has none.
@@ -113,8 +120,12 @@ func (s *Service) plan() (every time.Duration, keep int) {
 	return s.config.Every, s.config.Keep
 }
 
-// Close ends the schedule and the jobs, and waits for them. A backup that it ends leaves no file.
+// Close ends the schedule and the jobs, and waits for them. A backup that it ends leaves no file. A nil Service has
+// none.
 func (s *Service) Close() {
+	if s == nil {
+		return
+	}
 	s.mu.Lock()
 	s.closed = true // no job starts after this
 	s.mu.Unlock()
@@ -127,7 +138,7 @@ type Backup struct {
 	Name     string
 	At       time.Time // start of the backup, from its name; to the second
 	Manual   bool      // made on demand, so no retention applies to it
-	Location string    // path
+	Location string    // path or URL
 	Bytes    int64     // size of the file
 
 	Manifest sqlite.Manifest // the zero value if it could not be read
@@ -141,7 +152,7 @@ func (s *Service) List(ctx context.Context) ([]Backup, error) {
 	if err != nil {
 		return nil, err
 	}
-	files, err := s.to.list(s.prefix())
+	files, err := s.to.list(ctx, s.prefix())
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +160,7 @@ func (s *Service) List(ctx context.Context) ([]Backup, error) {
 	for _, f := range files {
 		if b, ok := s.named(f.name); ok {
 			b.Bytes = f.bytes
-			b.Manifest, b.Fault = s.check(b, store)
+			b.Manifest, b.Fault = s.check(ctx, b, store)
 			all = append(all, b)
 		}
 	}
@@ -167,7 +178,7 @@ func (s *Service) find(ctx context.Context, name string) (b Backup, err error) {
 	if err != nil {
 		return b, err
 	}
-	b.Manifest, err = s.check(b, store)
+	b.Manifest, err = s.check(ctx, b, store)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = ErrNotFound
 	}
@@ -182,7 +193,7 @@ func (s *Service) Open(ctx context.Context, name string, by audit.Origin) (Backu
 	if err != nil {
 		return b, nil, err
 	}
-	r, err := s.to.open(name)
+	r, err := s.to.open(ctx, name)
 	if err != nil {
 		return b, nil, err
 	}
@@ -200,7 +211,7 @@ func (s *Service) Delete(ctx context.Context, name string, by audit.Origin) erro
 	case s.inUse(name):
 		return ErrRunning
 	}
-	err = s.to.remove(name)
+	err = s.to.remove(ctx, name)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = ErrNotFound
 	}
@@ -214,12 +225,12 @@ func (s *Service) Delete(ctx context.Context, name string, by audit.Origin) erro
 var errOtherStore = errors.New("it is a backup of another store; use a --backup-dir for each store")
 
 // check returns the manifest of a backup, and an error unless the backup is a complete one of a store.
-func (s *Service) check(b Backup, store string) (sqlite.Manifest, error) {
+func (s *Service) check(ctx context.Context, b Backup, store string) (sqlite.Manifest, error) {
 	const clockSkew = time.Minute // the clock may have been set back
 	if time.Until(b.At) > clockSkew {
 		return sqlite.Manifest{}, errors.New("its name has a time in the future")
 	}
-	m, err := s.to.manifest(b.Name)
+	m, err := s.to.manifest(ctx, b.Name)
 	if err == nil && m.Store != store {
 		err = errOtherStore
 	}
@@ -265,7 +276,7 @@ func (s *Service) details(name string, m sqlite.Manifest) []audit.Detail {
 // fileDetail returns the detail of the location of a backup.
 func (s *Service) fileDetail(name string) audit.Detail {
 	file := s.to.location(name)
-	if absolute, err := filepath.Abs(file); err == nil {
+	if absolute, err := filepath.Abs(file); err == nil && !IsBucket(file) {
 		file = absolute
 	}
 	return audit.Detail{Key: "file", Value: file}

@@ -62,10 +62,13 @@ func start(t testing.TB, plants ...store.Create) *harness {
 		t.Fatal(err)
 	}
 	recorder := audit.NewRecorder(h.engine.AppendAudit, log)
-	h.backups = backup.New(backup.Config{
-		DB: file, Directory: t.TempDir(), Scratch: t.TempDir(), Every: time.Hour, Keep: 3, Record: recorder.Record,
+	h.backups, err = backup.New(backup.Config{
+		DB: file, Destination: t.TempDir(), Scratch: t.TempDir(), Every: time.Hour, Keep: 3, Record: recorder.Record,
 		Log: log, Metrics: metrics,
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	stop := h.serve(log, metrics, recorder)
 	t.Cleanup(func() {
 		stop()

@@ -32,22 +32,29 @@ const ManifestSuffix = ".json"
 
 const manifestFormat = 1
 
-// errNoManifest means that a file has no manifest.
-var errNoManifest = errors.New("the manifest is missing, so nothing shows whether the backup is complete")
+// ManifestBytesMax limits the size of a manifest.
+const ManifestBytesMax = 1 << 20
+
+// ErrNoManifest means that a backup has no manifest.
+var ErrNoManifest = errors.New("the manifest is missing, so nothing shows whether the backup is complete")
 
 // readManifest reads the manifest of a backup.
 func readManifest(backup string) (Manifest, error) { return ReadManifest(backup + ManifestSuffix) }
 
 // ReadManifest reads the manifest at path.
 func ReadManifest(path string) (m Manifest, err error) {
-	const bytesMax = 1 << 20
-	text, err := readSmall(path, bytesMax)
+	text, err := readSmall(path, ManifestBytesMax)
 	if errors.Is(err, fs.ErrNotExist) {
-		return m, fmt.Errorf("%s: %w", path, errNoManifest)
+		return m, fmt.Errorf("%s: %w", path, ErrNoManifest)
 	}
 	if err != nil {
 		return m, err
 	}
+	return ParseManifest(path, text)
+}
+
+// ParseManifest parses the text of the manifest that a path or URL names.
+func ParseManifest(path string, text []byte) (m Manifest, err error) {
 	if err := json.Unmarshal(text, &m); err != nil {
 		return m, fmt.Errorf("%s is not the manifest of a backup: %w", path, err)
 	}
@@ -75,7 +82,7 @@ func BackupManifest(path string) (Manifest, error) {
 	}
 	m, err := readManifest(path)
 	if err == nil && m.Bytes != info.Size() {
-		err = errors.New(m.sizeFault(info.Size()))
+		err = m.CheckSize(info.Size())
 	}
 	return m, err
 }
@@ -94,7 +101,7 @@ func (m *Manifest) publish(temp *safefile.File, to string) error {
 // Write writes the manifest to a new file, which appears when it is on stable storage. The
 // error wraps fs.ErrExist if path exists.
 func (m *Manifest) Write(path string) (err error) {
-	text, err := json.MarshalIndent(m, "", "  ")
+	text, err := m.Text()
 	if err != nil {
 		return err
 	}
@@ -103,10 +110,24 @@ func (m *Manifest) Write(path string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Discard()) }()
-	if _, err := f.Write(append(text, '\n')); err != nil {
+	if _, err := f.Write(text); err != nil {
 		return err
 	}
 	return f.Publish(false)
+}
+
+// Text returns the content of the file of the manifest.
+func (m *Manifest) Text() ([]byte, error) {
+	text, err := json.MarshalIndent(m, "", "  ")
+	return append(text, '\n'), err
+}
+
+// CheckSize returns an error unless a backup of this size can have the manifest.
+func (m *Manifest) CheckSize(bytes int64) error {
+	if bytes == m.Bytes {
+		return nil
+	}
+	return errors.New(m.sizeFault(bytes))
 }
 
 func (m *Manifest) sizeFault(bytes int64) string {
@@ -155,7 +176,7 @@ func VerifyFile(ctx context.Context, path string, progress func(plants int64)) (
 	switch {
 	case err == nil:
 		return m.verify(ctx, path, progress)
-	case !errors.Is(err, errNoManifest):
+	case !errors.Is(err, ErrNoManifest):
 		return v, err
 	}
 	switch inWAL, err := usesWAL(path); {

@@ -24,12 +24,8 @@ import (
 func BackupTo(
 	ctx context.Context, path string, w io.Writer, tempDir string, progress Progress,
 ) (m Manifest, err error) {
-	temp, m, err := snapshot(ctx, path, filepath.Join(tempDir, filepath.Base(path)), progress)
+	f, m, err := Snapshot(ctx, path, tempDir, progress)
 	if err != nil {
-		return m, err
-	}
-	f, err := os.Open(temp.Name())
-	if err := errors.Join(err, temp.Discard()); err != nil {
 		return m, err
 	}
 	defer f.Close()
@@ -37,6 +33,25 @@ func BackupTo(
 	m.Bytes, err = io.Copy(io.MultiWriter(w, sum), contextReader{ctx, f})
 	m.SHA256 = hex.EncodeToString(sum.Sum(nil))
 	return m, err
+}
+
+// Snapshot copies the store at path, which may be served, into a temporary file in tempDir, and opens it for reading.
+// Only the owner can read the file, and it has no name, so Close removes it. The manifest has its size and no SHA-256.
+func Snapshot(ctx context.Context, path, tempDir string, progress Progress) (*os.File, Manifest, error) {
+	temp, m, err := snapshot(ctx, path, filepath.Join(tempDir, filepath.Base(path)), progress)
+	if err != nil {
+		return nil, m, err
+	}
+	f, err := os.Open(temp.Name())
+	if err := errors.Join(err, temp.Discard()); err != nil {
+		return nil, m, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return nil, m, errors.Join(err, f.Close())
+	}
+	m.Bytes = info.Size()
+	return f, m, nil
 }
 
 // RestoreFrom is Restore for a backup that r returns, with manifest m. Without a manifest, the

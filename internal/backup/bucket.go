@@ -1,0 +1,98 @@
+package backup
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"strings"
+
+	"plantstore/internal/s3"
+	"plantstore/internal/sqlite"
+)
+
+// bucket is a destination in a bucket.
+type bucket struct {
+	*s3.Bucket
+
+	at      s3.Location     // the prefix of the backups
+	scratch string          // directory of temporary copies
+	failed  map[string]bool // names of backups that failed and were not removed; used by make and clean only
+}
+
+// failedMax limits the memory for failed backups.
+const failedMax = 100
+
+func (b *bucket) object(name string) *Object { return &Object{b.Bucket, b.at.Join(name)} }
+
+func (b *bucket) location(name string) string {
+	if name == "" {
+		return b.at.String()
+	}
+	return b.at.Join(name).String()
+}
+
+func (b *bucket) make(
+	ctx context.Context, db, name string, progress func(step string) sqlite.Progress,
+) (sqlite.Manifest, error) {
+	m, err := b.object(name).Make(ctx, db, b.scratch, progress)
+	if err != nil && len(b.failed) < failedMax {
+		b.failed[name] = true
+	}
+	return m, err
+}
+
+func (b *bucket) clean(
+	ctx context.Context, prefix string, isOurs func(name string) bool,
+) (removed []string, err error) {
+	keys, err := b.AbortUploads(ctx, b.at.Join(prefix).Key, func(key string) bool { return isOurs(b.name(key)) })
+	for _, key := range keys {
+		removed = append(removed, b.name(key))
+	}
+	for name := range b.failed {
+		errRemove := b.remove(ctx, name)
+		switch {
+		case errRemove == nil:
+			removed = append(removed, name)
+		case !errors.Is(errRemove, fs.ErrNotExist):
+			return removed, errors.Join(err, errRemove)
+		}
+		delete(b.failed, name)
+	}
+	return removed, err
+}
+
+// name returns the name of a key of the destination.
+func (b *bucket) name(key string) string {
+	return strings.TrimPrefix(strings.TrimPrefix(key, b.at.Key), "/")
+}
+
+func (b *bucket) list(ctx context.Context, prefix string) (files []file, err error) {
+	objects, err := b.List(ctx, b.at.Join(prefix).Key)
+	for _, o := range objects {
+		files = append(files, file{b.name(o.Key), o.Bytes})
+	}
+	return files, err
+}
+
+func (b *bucket) manifest(ctx context.Context, name string) (sqlite.Manifest, error) {
+	return b.object(name).Manifest(ctx)
+}
+
+func (b *bucket) open(ctx context.Context, name string) (io.ReadCloser, error) {
+	return b.object(name).Open(ctx)
+}
+
+func (b *bucket) remove(ctx context.Context, name string) error {
+	if _, err := b.Stat(ctx, b.at.Join(name).Key); err != nil {
+		return err // S3 does not report the removal of a missing object
+	}
+	return b.object(name).Remove(ctx)
+}
+
+func (b *bucket) verify(
+	ctx context.Context, name string, progress func(step string) sqlite.Progress,
+) (faults []string, err error) {
+	_, faults, err = b.object(name).Verify(ctx, progress("download"))
+	return faults, err
+}

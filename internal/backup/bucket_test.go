@@ -1,0 +1,266 @@
+package backup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"plantstore/internal/plant"
+	"plantstore/internal/s3"
+	"plantstore/internal/s3/s3test"
+	"plantstore/internal/sqlite"
+	"plantstore/internal/store"
+)
+
+func TestMain(m *testing.M) {
+	for name, value := range map[string]string{
+		"AWS_ACCESS_KEY_ID": s3test.AccessKey, "AWS_SECRET_ACCESS_KEY": s3test.SecretKey, "AWS_SESSION_TOKEN": "",
+		"AWS_SHARED_CREDENTIALS_FILE": os.DevNull, "AWS_CONFIG_FILE": os.DevNull, "AWS_PROFILE": "",
+		"HTTP_PROXY": "", "http_proxy": "", "ALL_PROXY": "", "all_proxy": "",
+	} {
+		if err := os.Setenv(name, value); err != nil {
+			panic(err)
+		}
+	}
+	os.Exit(m.Run())
+}
+
+// newBucketRig returns a rig whose destination is a prefix of a bucket, behind a proxy. The directory of the rig has
+// the objects.
+func newBucketRig(t *testing.T) (*rig, *s3test.Server, *s3test.Proxy) {
+	t.Helper()
+	s, err := s3test.Start(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	p, err := s3test.NewProxy(t.Context(), s.Address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	objects := filepath.Join(s.Dir, s3test.Bucket, "plants")
+	if err := os.Mkdir(objects, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return newRigAt(t, objects, Config{
+		Destination: "s3://" + s3test.Bucket + "/plants", S3: s3.Config{Endpoint: p.Endpoint},
+	}), s, p
+}
+
+// TestServiceInBucket tests the operations on a bucket.
+func TestServiceInBucket(t *testing.T) {
+	t.Parallel()
+	r, s, _ := newBucketRig(t)
+	testService(t, r, "upload", "download")
+	if all, err := s.Objects(); err != nil || len(all) > 0 {
+		t.Errorf("objects %v, %v", all, err)
+	}
+}
+
+// TestScheduleInBucket tests a scheduled backup, retention, and files that are no complete backups of the store.
+func TestScheduleInBucket(t *testing.T) {
+	t.Parallel()
+	r, _, _ := newBucketRig(t)
+	other := newRig(t)
+	defer r.Close()
+	oldest, older, bare, cut, foreign := r.nameAt(-9*time.Hour), r.nameAt(-8*time.Hour), r.nameAt(-7*time.Hour),
+		r.nameAt(-6*time.Hour), r.nameAt(-5*time.Hour)
+	r.copyAs(oldest)
+	r.copyAs(older)
+	r.write(bare, "half a backup")
+	r.copyAs(cut)
+	r.write(cut, "half a backup")
+	other.dir = r.dir
+	other.copyAs(foreign)
+	r.Start()
+	for len(r.Jobs()) == 0 || r.Jobs()[0].Ended.IsZero() {
+		<-time.After(10 * time.Millisecond)
+	}
+	name := r.Jobs()[0].Backup
+	for fileExists(t, filepath.Join(r.dir, oldest+sqlite.ManifestSuffix)) {
+		<-time.After(10 * time.Millisecond)
+	}
+	at := "s3://nursery-backups/plants/"
+	r.want("at once", []string{older, bare, cut, foreign, name}, []string{
+		"WARN ignored a file in the backup directory " + bare + ": " + at + bare +
+			".json: the manifest is missing, so nothing shows whether the backup is complete",
+		"WARN ignored a file in the backup directory " + cut + ": it has 13 bytes; its manifest has " + r.bytesOf(cut),
+		"WARN ignored a file in the backup directory " + foreign +
+			": it is a backup of another store; use a --backup-dir for each store",
+		"INFO backup made " + name,
+	}, r.Jobs()[0].Started, 0, 0)
+	all, err := r.List(t.Context())
+	var names []string
+	for _, b := range all {
+		if b.Fault == nil {
+			names = append(names, b.Name)
+		}
+	}
+	if diff := cmp.Diff([]string{name, older}, names); diff != "" || err != nil || len(all) != 5 {
+		t.Errorf("List: %d, %v, complete, -want +got:\n%s", len(all), err, diff)
+	}
+	if err := r.Delete(t.Context(), foreign, admin); !errors.Is(err, errOtherStore) {
+		t.Errorf("Delete of another store's backup: %v", err)
+	}
+	if _, err := r.Verify(t.Context(), oldest, admin); !errors.Is(err, ErrNotFound) {
+		t.Errorf("Verify of a removed backup: %v", err)
+	}
+	info, err := os.Stat(filepath.Join(r.dir, older))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.write(older, strings.Repeat("x", int(info.Size()))) // another object of the same size
+	j := r.end(r.Verify(t.Context(), older, admin))
+	if j.Err == nil || !strings.HasPrefix(j.Err.Error(), "the backup is damaged: its SHA-256 is ") {
+		t.Errorf("another object: %+v", j)
+	}
+	j = r.end(r.Drill(t.Context(), older, admin))
+	if j.Err == nil || !strings.HasPrefix(j.Err.Error(), "the backup is damaged: ") {
+		t.Errorf("drill of another object: %+v", j)
+	}
+}
+
+func fileExists(t *testing.T, path string) bool {
+	t.Helper()
+	_, err := os.Stat(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return err == nil
+}
+
+// TestBucketIsAway ends the connections to the server at many places of a backup. No unfinished backup is complete, and
+// the next backup removes what is left.
+func TestBucketIsAway(t *testing.T) {
+	t.Parallel()
+	r, s, p := newBucketRig(t)
+	defer r.Close()
+	complete := 0
+	step := int64(4 << 10) // a backup sends less than 64 KiB and 10 requests of about 1 KiB
+	if testing.Short() {
+		step *= 4
+	}
+	for cutAfter := int64(0); complete < 2; cutAfter += step {
+		p.CutAfter(cutAfter)
+		j := r.end(r.MakeBackup(admin))
+		p.Pass()
+		all, err := r.List(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		stored := slices.ContainsFunc(all, func(b Backup) bool { return b.Name == j.Backup && b.Fault == nil })
+		if stored != (j.Err == nil) {
+			t.Errorf("after %d bytes: job %v, the backup is complete: %v", cutAfter, j.Err, stored)
+		}
+		if j.Err != nil && !strings.Contains(j.Err.Error(), "no response of the S3 server ") {
+			t.Errorf("after %d bytes: %v", cutAfter, j.Err)
+		}
+		if stored {
+			complete++
+			if j := r.end(r.Drill(t.Context(), j.Backup, admin)); j.Err != nil {
+				t.Errorf("after %d bytes: drill: %v", cutAfter, j.Err)
+			}
+		}
+	}
+	r.clean()
+	uploads, err := r.to.(*bucket).AbortUploads(t.Context(), "", func(string) bool { return true })
+	objects, errObjects := s.Objects()
+	if err := errors.Join(err, errObjects); err != nil || len(uploads) > 0 || len(objects) != 2*complete {
+		t.Errorf("left: uploads %v, objects %v, %v; want %d backups", uploads, objects, err, complete)
+	}
+}
+
+// TestBucketServerKilled kills the S3 server in the middle of an upload. A new server of the store aborts the upload.
+func TestBucketServerKilled(t *testing.T) {
+	t.Parallel()
+	r, s, _ := newBucketRig(t)
+	p := filepath.Join(r.config.Scratch, "p.db")
+	fillStore(t, p)
+	made, err := r.MakeBackup(admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for j := made; j.Step != "upload" || j.Done == 0; j, err = r.Job(made.ID) {
+		if err != nil || !j.Ended.IsZero() {
+			t.Fatalf("%+v, %v", j, err)
+		}
+		<-time.After(time.Millisecond)
+	}
+	s.Kill()
+	r.Close() // as the server of the store, killed too, before it can abort the upload
+	if err := s.Resume(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.log.newLines(t)
+
+	c := r.config
+	next := newRigAt(t, r.dir, Config{Destination: c.Destination, S3: c.S3})
+	next.config.DB = c.DB
+	defer next.Close()
+	j := next.end(next.MakeBackup(admin))
+	if j.Err != nil {
+		t.Error(j.Err)
+	}
+	want := []string{"INFO removed an unfinished backup " + made.Backup, "INFO backup made " + j.Backup}
+	if diff := cmp.Diff(want, next.log.newLines(t)); diff != "" {
+		t.Errorf("log, -want +got:\n%s", diff)
+	}
+	all, err := next.List(t.Context())
+	if err != nil || len(all) != 1 || all[0].Name != j.Backup || all[0].Fault != nil {
+		t.Errorf("List: %+v, %v", all, err)
+	}
+}
+
+// TestBucketFails tests the log and the metrics of a scheduled backup without a server, and the retry.
+func TestBucketFails(t *testing.T) {
+	t.Parallel()
+	r, s, _ := newBucketRig(t)
+	s.Kill()
+	r.Start()
+	for testutil.ToFloat64(r.failed) == 0 {
+		<-time.After(10 * time.Millisecond)
+	}
+	r.Close()
+	if lines := fmt.Sprint(r.log.newLines(t)); !strings.Contains(lines, "ERROR backup failed p-") ||
+		!strings.Contains(lines, "WARN could not remove unfinished backups plants: ") {
+		t.Errorf("log %s", lines)
+	}
+}
+
+// fillStore stores plants of about 20 MB, so that an upload has two parts.
+func fillStore(t *testing.T, path string) {
+	t.Helper()
+	e, err := sqlite.Open(t.Context(), sqlite.Config{Path: path, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var batch []store.Create
+	for id := range int64(5000) {
+		name := strings.Repeat(fmt.Sprint(id), 1000)
+		p := plant.NewPlant{ID: id, Plant: plant.Plant{Name: name}}
+		batch = append(batch, store.Create{Plant: p, At: time.Unix(0, 0)})
+	}
+	_, err = e.Insert(t.Context(), batch)
+	if err := errors.Join(err, e.Close()); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,97 @@
+package s3
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/minio/minio-go/v7/pkg/credentials"
+)
+
+// Config has the properties of a server. The keys are those of AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and
+// AWS_SESSION_TOKEN, or of the profile AWS_PROFILE in the shared files (AWS_SHARED_CREDENTIALS_FILE, AWS_CONFIG_FILE).
+type Config struct {
+	Endpoint     string        // URL; empty: Amazon S3 in the region
+	Region       string        // empty: us-east-1
+	InstanceRole bool          // also request keys from the metadata service of the machine
+	CAFile       string        // PEM file that verifies the certificate of the server; empty: those of the system
+	StallMax     time.Duration // of a connection that transfers nothing; 0: a minute
+}
+
+// Bucket is a bucket on a server. The methods are safe for concurrent use. Their errors wrap fs.ErrNotExist for a
+// missing object, and the error of ctx after its end.
+type Bucket struct {
+	name     string
+	base     *url.URL // of the bucket
+	endpoint string   // of the server, for messages
+	region   string
+	client   *http.Client
+	keys     *credentials.Credentials
+	provider *provider // of keys
+}
+
+const (
+	regionDefault = "us-east-1"
+	stallDefault  = time.Minute
+	attemptsMax   = 5 // of a request that failed for a reason that may be temporary
+)
+
+// Open returns a bucket. It sends no request. The error is about the configuration.
+func Open(c Config, bucket string) (*Bucket, error) {
+	base, err := c.base(bucket)
+	if err != nil {
+		return nil, err
+	}
+	transport, err := c.transport()
+	if err != nil {
+		return nil, err
+	}
+	provider := c.provider()
+	return &Bucket{
+		name: bucket, base: base, endpoint: base.Scheme + "://" + base.Host, region: c.region(),
+		client: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse // no request to a host that the operator did not name
+		}},
+		keys: credentials.New(provider), provider: provider,
+	}, nil
+}
+
+// region returns the region of the configuration.
+func (c Config) region() string {
+	if c.Region == "" {
+		return regionDefault
+	}
+	return c.Region
+}
+
+// base returns the URL of a bucket: at Amazon a host of its own, because Amazon recommends it, else a path. A bucket
+// with a dot in its name has no certificate for such a host.
+func (c Config) base(bucket string) (*url.URL, error) {
+	if c.Endpoint != "" {
+		u, err := ParseEndpoint(c.Endpoint)
+		if err != nil {
+			return nil, err
+		}
+		return &url.URL{Scheme: u.Scheme, Host: u.Host, Path: "/" + bucket}, nil
+	}
+	host := "s3." + c.region() + ".amazonaws.com"
+	if !regionText.MatchString(c.region()) {
+		return nil, errors.New("the region must have lower-case letters, digits and hyphens, such as eu-west-1")
+	}
+	if strings.Contains(bucket, ".") {
+		return &url.URL{Scheme: "https", Host: host, Path: "/" + bucket}, nil
+	}
+	return &url.URL{Scheme: "https", Host: bucket + "." + host}, nil
+}
+
+// ParseEndpoint parses the URL of a server. Its errors do not repeat the text, which may have a secret.
+func ParseEndpoint(text string) (*url.URL, error) {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil ||
+		strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" {
+		return nil, errors.New("the endpoint must have the form https://HOST or https://HOST:PORT")
+	}
+	return u, nil
+}

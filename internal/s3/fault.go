@@ -1,0 +1,70 @@
+package s3
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+)
+
+// fault returns the error of a request about a key, without secrets: a server may repeat a header of the request in
+// its message. A nil error stays nil.
+func (b *Bucket) fault(ctx context.Context, key string, err error) error {
+	var response *responseError
+	var request *url.Error
+	location := Location{b.name, key}
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(err, ErrNoKeys):
+		return err
+	case errors.As(err, &response):
+		return b.responseFault(location, response)
+	case errors.As(err, &request):
+		return fmt.Errorf("%s: no response of the S3 server %s: %w", location, b.endpoint, b.hide(request.Err.Error()))
+	default:
+		return fmt.Errorf("%s: %w", location, b.hide(err.Error()))
+	}
+}
+
+// responseFault returns the error for an error response of the server, with the remedy if it is known.
+func (b *Bucket) responseFault(location Location, r *responseError) error {
+	remedy := ""
+	switch r.Code {
+	case "NoSuchKey":
+		return fmt.Errorf("%s: %w", location, fs.ErrNotExist)
+	case "NoSuchBucket":
+		return fmt.Errorf("%s: the bucket does not exist on %s; create it or change the address", location, b.endpoint)
+	case "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken":
+		remedy = "; check the keys and their expiry"
+	case "AccessDenied":
+		remedy = "; give the keys the rights to list the bucket, and to read, write and delete its objects"
+	case "AuthorizationHeaderMalformed", "PermanentRedirect", "IllegalLocationConstraintException":
+		remedy = "; check the region and the endpoint"
+	case "RequestTimeTooSkewed":
+		remedy = "; set the clock of this machine"
+	}
+	if r.status == http.StatusInsufficientStorage {
+		remedy = "; free space on the S3 server"
+	}
+	return fmt.Errorf("%s: the S3 server %s returned %w%s", location, b.endpoint, b.hide(r.Error()), remedy)
+}
+
+// signature matches the signature of a request, which another program could send again within 15 minutes.
+var signature = regexp.MustCompile(`Signature=[0-9a-fA-F]*`)
+
+// hide returns an error with a text of the server or the library, without the keys and not too long.
+func (b *Bucket) hide(text string) error {
+	const textBytesMax = 300
+	text = signature.ReplaceAllString(b.provider.hide(text), "Signature=(hidden)")
+	if len(text) > textBytesMax {
+		text = text[:textBytesMax] + "…"
+	}
+	return errors.New(strings.ToValidUTF8(strings.Join(strings.Fields(text), " "), "?"))
+}

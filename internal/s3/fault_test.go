@@ -1,0 +1,328 @@
+package s3_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"plantstore/internal/s3"
+	"plantstore/internal/s3/s3test"
+)
+
+func startProxy(t *testing.T, s *s3test.Server) *s3test.Proxy {
+	t.Helper()
+	p, err := s3test.NewProxy(t.Context(), s.Address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return p
+}
+
+// upload uploads 40 MiB and returns the error.
+func upload(t *testing.T, b *s3.Bucket) error {
+	t.Helper()
+	text := randomBytes(40 << 20)
+	_, err := b.Upload(t.Context(), "p-1", bytes.NewReader(text), int64(len(text)), noProgress)
+	return err
+}
+
+// wantNothing tests that a server has no object and no unfinished upload.
+func wantNothing(t *testing.T, b *s3.Bucket) {
+	t.Helper()
+	all, err := b.List(t.Context(), "")
+	if err != nil || len(all) > 0 {
+		t.Errorf("objects %v, %v", all, err)
+	}
+	aborted, err := b.AbortUploads(t.Context(), "", func(string) bool { return true })
+	if err != nil || len(aborted) > 0 {
+		t.Errorf("unfinished uploads %v, %v", aborted, err)
+	}
+}
+
+func wantError(t *testing.T, name string, err error, want string) {
+	t.Helper()
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%s: got %v, want %s", name, err, want)
+	}
+}
+
+// TestConfiguration tests the messages for errors of the configuration, which the server reports.
+func TestConfiguration(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	for name, test := range map[string]struct {
+		config s3.Config
+		bucket string
+		want   string
+	}{
+		"a missing bucket": {
+			s3.Config{Endpoint: s.Endpoint},
+			"no-such-bucket",
+			"s3://no-such-bucket/p-1: the bucket does not exist on " + s.Endpoint + "; create it or change the address",
+		},
+		"another region": {
+			s3.Config{Endpoint: s.Endpoint, Region: "eu-west-1"},
+			s3test.Bucket,
+			"the S3 server " + s.Endpoint + " returned AuthorizationHeaderMalformed (400): ",
+		},
+		"no server": {
+			s3.Config{Endpoint: "http://127.0.0.1:1"},
+			s3test.Bucket,
+			"s3://nursery-backups/p-1: no response of the S3 server http://127.0.0.1:1: " +
+				"dial tcp 127.0.0.1:1: connect: connection refused",
+		},
+		"TLS to a server without it": {
+			s3.Config{Endpoint: "https://" + s.Address},
+			s3test.Bucket,
+			"http: server gave HTTP response to HTTPS client",
+		},
+	} {
+		wantError(t, name, upload(t, open(t, test.config, test.bucket)), test.want)
+	}
+	for _, c := range []s3.Config{
+		{Endpoint: "ftp://x"},
+		{Endpoint: "http://key:secret@x"},
+		{Endpoint: "https://x/path"},
+		{Endpoint: "%"},
+		{CAFile: "missing.pem"},
+		{CAFile: os.DevNull},
+	} {
+		if _, err := s3.Open(c, s3test.Bucket); err == nil || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}
+
+// TestKeys tests wrong keys, keys of the shared file, and missing ones. It changes the environment.
+func TestKeys(t *testing.T) {
+	s := startServer(t)
+	b := open(t, s3.Config{Endpoint: s.Endpoint}, s3test.Bucket)
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "wrong-secret")
+	wantError(t, "wrong secret", upload(t, b), "returned SignatureDoesNotMatch (403): ")
+	t.Setenv("AWS_ACCESS_KEY_ID", "another-key")
+	if err := b.CheckKeys(t.Context()); err != nil {
+		t.Error(err)
+	}
+	wantError(t, "unknown key", upload(t, b), ": No user exists with the provided access key ID")
+
+	t.Setenv("AWS_ACCESS_KEY_ID", "")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "")
+	if err := b.CheckKeys(t.Context()); !errors.Is(err, s3.ErrNoKeys) {
+		t.Errorf("without keys: %v", err)
+	}
+	if err := upload(t, b); !errors.Is(err, s3.ErrNoKeys) {
+		t.Errorf("upload without keys: %v", err)
+	}
+	file := filepath.Join(t.TempDir(), "credentials")
+	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", file)
+	for name, test := range map[string]struct {
+		text string
+		want error
+	}{
+		"malformed":       {"[default]\naws_secret_access_key canary", s3.ErrNoKeys},
+		"half":            {"[default]\naws_secret_access_key = canary", s3.ErrNoKeys},
+		"another profile": {"[other]\naws_access_key_id = a\naws_secret_access_key = canary", s3.ErrNoKeys},
+		"right": {
+			"[default]\naws_access_key_id = " + s3test.AccessKey + "\naws_secret_access_key = " + s3test.SecretKey, nil,
+		},
+	} {
+		if err := os.WriteFile(file, []byte(test.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		err := b.CheckKeys(t.Context())
+		if !errors.Is(err, test.want) || err != nil && strings.Contains(err.Error(), "canary") {
+			t.Errorf("%s file: %v", name, err)
+		}
+		if err := b.Put(t.Context(), "object", []byte("text")); !errors.Is(err, test.want) {
+			t.Errorf("%s file: %v", name, err)
+		}
+	}
+}
+
+// TestServerAway uploads to a server that is away at first, or goes away in the middle of an upload and returns.
+func TestServerAway(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	p := startProxy(t, s)
+	b := open(t, s3.Config{Endpoint: p.Endpoint}, s3test.Bucket)
+	for name, bytes := range map[string]int64{"at first": 0, "in the first part": 5 << 20, "in the last part": 35 << 20} {
+		p.CutAfter(bytes)
+		wantError(t, name, upload(t, b), "s3://nursery-backups/p-1: no response of the S3 server "+p.Endpoint)
+		p.Pass()
+		aborted, err := b.AbortUploads(t.Context(), "p-", func(string) bool { return true })
+		if len(aborted) > 1 || err != nil {
+			t.Errorf("%s: AbortUploads: %v, %v", name, aborted, err)
+		}
+		wantNothing(t, b)
+	}
+	if err := upload(t, b); err != nil {
+		t.Errorf("after its return: %v", err)
+	}
+}
+
+// TestServerStalls tests that an upload fails if the server reads nothing more.
+func TestServerStalls(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	p := startProxy(t, s)
+	p.StallAfter(20 << 20)
+	b := open(t, s3.Config{Endpoint: p.Endpoint, StallMax: 200 * time.Millisecond}, s3test.Bucket)
+	wantError(t, "stalled", upload(t, b), "i/o timeout")
+}
+
+// TestServerIsSlow tests that an upload succeeds if it takes longer than the limit for a stalled connection.
+func TestServerIsSlow(t *testing.T) {
+	t.Parallel()
+	const stallMax = 3 * time.Second
+	s := startServer(t)
+	p := startProxy(t, s)
+	p.Slow(4 * time.Millisecond) // 5 s for 1280 pieces
+	b := open(t, s3.Config{Endpoint: p.Endpoint, StallMax: stallMax}, s3test.Bucket)
+	started := time.Now()
+	if err := upload(t, b); err != nil || time.Since(started) < stallMax {
+		t.Errorf("slow: %v after %v", err, time.Since(started))
+	}
+}
+
+// TestServerFull uploads to a server whose disk becomes full in the middle.
+func TestServerFull(t *testing.T) {
+	t.Parallel()
+	s, err := s3test.StartSmall(t.Context(), 24)
+	if errors.Is(err, s3test.ErrMissing) && os.Getenv("CI") != "true" {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	stopAtEnd(t, s)
+	b := open(t, s3.Config{Endpoint: s.Endpoint}, s3test.Bucket)
+	wantError(t, "full", upload(t, b), "s3://nursery-backups/p-1: the S3 server "+s.Endpoint+" returned ")
+	wantNothing(t, b)
+	if err := b.Put(t.Context(), "small", []byte("text")); err != nil {
+		t.Errorf("after the upload: %v", err)
+	}
+}
+
+// TestCanceledUpload tests that a canceled upload leaves nothing.
+func TestCanceledUpload(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	b := open(t, s3.Config{Endpoint: s.Endpoint}, s3test.Bucket)
+	ctx, cancel := context.WithCancel(t.Context())
+	text := randomBytes(40 << 20)
+	_, err := b.Upload(ctx, "p-1", bytes.NewReader(text), int64(len(text)), func(done, _ int64) {
+		if done > 20<<20 {
+			cancel()
+		}
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want %v", err, context.Canceled)
+	}
+	wantNothing(t, b)
+}
+
+// TestHostileServer tests that the errors do not repeat the secrets that a server returns, and are short.
+func TestHostileServer(t *testing.T) {
+	const token = "canary-session-token"
+	t.Setenv("AWS_SESSION_TOKEN", token)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusForbidden)
+		fmt.Fprintf(w, "<Error><Code>InvalidToken</Code><Message>%s %s\n\t %s</Message></Error>",
+			r.Header.Get("X-Amz-Security-Token"), s3test.SecretKey, strings.Repeat("long", 1000))
+	}))
+	defer s.Close()
+	b := open(t, s3.Config{Endpoint: s.URL}, s3test.Bucket)
+	err := upload(t, b)
+	wantError(t, "hostile", err, "check the keys and their expiry")
+	if text := err.Error(); strings.Contains(text, token) || strings.Contains(text, s3test.SecretKey) ||
+		strings.ContainsAny(text, "\n\t") || len(text) > 1000 {
+		t.Errorf("the error has %d bytes: %q", len(text), text)
+	}
+}
+
+// otherServer is a server that forwards requests with changes.
+func otherServer(t *testing.T, s *s3test.Server, change func(w http.ResponseWriter, r *http.Request) bool) string {
+	t.Helper()
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if change(w, r) {
+			return
+		}
+		out := r.Clone(r.Context())
+		out.URL.Scheme, out.URL.Host, out.RequestURI = "http", s.Address, ""
+		response, err := http.DefaultTransport.RoundTrip(out)
+		if err != nil {
+			w.WriteHeader(http.StatusBadGateway)
+			return
+		}
+		defer response.Body.Close()
+		for name, values := range response.Header {
+			if !strings.HasPrefix(name, "X-Amz-Checksum") {
+				w.Header()[name] = values
+			}
+		}
+		w.WriteHeader(response.StatusCode)
+		_, _ = bytes.NewBuffer(nil).ReadFrom(r.Body)
+		buf := &bytes.Buffer{}
+		_, _ = buf.ReadFrom(response.Body)
+		_, _ = w.Write(buf.Bytes())
+	}))
+	t.Cleanup(proxy.Close)
+	return proxy.URL
+}
+
+// TestServerWithoutChecksums uploads to a server that refuses additional checksums, and to one that ignores them.
+func TestServerWithoutChecksums(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	for name, refuses := range map[string]bool{"refuses": true, "ignores": false} {
+		endpoint := otherServer(t, s, func(w http.ResponseWriter, r *http.Request) bool {
+			for header := range r.Header {
+				if !refuses || !strings.HasPrefix(header, "X-Amz-Checksum") {
+					continue
+				}
+				w.WriteHeader(http.StatusNotImplemented)
+				fmt.Fprint(w, "<Error><Code>NotImplemented</Code><Message>A header is not implemented.</Message></Error>")
+				return true
+			}
+			return false
+		})
+		b := open(t, s3.Config{Endpoint: endpoint}, s3test.Bucket)
+		if err := upload(t, b); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := b.Remove(t.Context(), "p-1"); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestServerStoresOtherBytes tests that an upload fails if the checksum of a part in the response is another one.
+func TestServerStoresOtherBytes(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	endpoint := otherServer(t, s, func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method != http.MethodPut {
+			return false
+		}
+		w.Header().Set("Etag", `"1"`)
+		w.Header().Set("X-Amz-Checksum-Sha256", base64.StdEncoding.EncodeToString(make([]byte, 32)))
+		return true
+	})
+	b := open(t, s3.Config{Endpoint: endpoint}, s3test.Bucket)
+	wantError(t, "other bytes", upload(t, b), "s3://nursery-backups/p-1: the S3 server received other bytes: ")
+	wantNothing(t, b)
+}

@@ -1,0 +1,90 @@
+package s3
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/minio/minio-go/v7/pkg/credentials"
+)
+
+// ErrNoKeys means that there are no keys to sign requests with.
+var ErrNoKeys = errors.New("there are no S3 keys: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, " +
+	"or put them into the shared credentials file")
+
+// provider returns the keys of the first provider that has some. It never returns anonymous keys, as the chain of the
+// library does.
+type provider struct {
+	all []credentials.Provider
+
+	mu      sync.Mutex           // guards the fields below
+	current credentials.Provider // of the last keys; nil: none
+	last    credentials.Value    // keys of the last requests
+}
+
+// provider returns the providers of the configuration.
+func (c Config) provider() *provider {
+	all := []credentials.Provider{&credentials.EnvAWS{}, &credentials.FileAWSCredentials{}}
+	if c.InstanceRole {
+		const metadataMax = 10 * time.Second
+		direct := &http.Transport{Proxy: nil} // the metadata service is on the machine
+		all = append(all, &credentials.IAM{
+			Region: c.region(), Client: &http.Client{Transport: direct, Timeout: metadataMax},
+		})
+	}
+	return &provider{all: all}
+}
+
+// RetrieveWithCredContext implements credentials.Provider. It hides the errors of the providers, because those of a
+// malformed file repeat its lines.
+func (p *provider) RetrieveWithCredContext(c *credentials.CredContext) (credentials.Value, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, one := range p.all {
+		v, err := one.RetrieveWithCredContext(c)
+		if err == nil && v.AccessKeyID != "" && v.SecretAccessKey != "" {
+			p.current, p.last = one, v
+			return v, nil
+		}
+	}
+	p.current = nil
+	return credentials.Value{}, ErrNoKeys
+}
+
+// Retrieve implements credentials.Provider.
+func (p *provider) Retrieve() (credentials.Value, error) {
+	return p.RetrieveWithCredContext(&credentials.CredContext{})
+}
+
+// IsExpired implements credentials.Provider.
+func (p *provider) IsExpired() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.current == nil || p.current.IsExpired()
+}
+
+// hide replaces the secrets of the last requests in a text.
+func (p *provider) hide(text string) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, secret := range []string{p.last.SecretAccessKey, p.last.SessionToken} {
+		if secret != "" {
+			text = strings.ReplaceAll(text, secret, "(hidden)")
+		}
+	}
+	return text
+}
+
+// CheckKeys reads the keys again, so that changed ones take effect. The error is ErrNoKeys if there are none. With an
+// instance role, or a profile that names a program or single sign-on, it may send requests or start that program.
+func (b *Bucket) CheckKeys(ctx context.Context) error {
+	b.keys.Expire()
+	_, err := b.keys.GetWithContext(&credentials.CredContext{Context: ctx, Client: http.DefaultClient})
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
+}

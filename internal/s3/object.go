@@ -1,0 +1,158 @@
+package s3
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// Object is an object in a bucket.
+type Object struct {
+	Key   string
+	Bytes int64
+}
+
+// List returns the objects whose keys begin with a prefix, sorted by key. It returns an error for more than 10,000.
+func (b *Bucket) List(ctx context.Context, prefix string) (all []Object, err error) {
+	const objectsMax = 10_000
+	query := url.Values{"list-type": {"2"}, "prefix": {prefix}}
+	for {
+		var page struct {
+			Contents []struct {
+				Key  string
+				Size int64
+			}
+			NextContinuationToken string
+		}
+		if _, err := b.call(ctx, request{method: http.MethodGet, query: query}, &page); err != nil {
+			return nil, err
+		}
+		for _, o := range page.Contents {
+			if strings.HasPrefix(o.Key, prefix) {
+				all = append(all, Object{o.Key, o.Size})
+			}
+		}
+		if len(all) > objectsMax {
+			return nil, fmt.Errorf("%s has more than %d objects; use another prefix", Location{b.name, prefix}, objectsMax)
+		}
+		if page.NextContinuationToken == "" || len(page.Contents) == 0 {
+			return all, nil
+		}
+		query.Set("continuation-token", page.NextContinuationToken)
+	}
+}
+
+// Stat returns an object.
+func (b *Bucket) Stat(ctx context.Context, key string) (Object, error) {
+	header, err := b.call(ctx, request{method: http.MethodHead, key: key}, nil)
+	if err != nil {
+		return Object{}, err
+	}
+	bytes, err := strconv.ParseInt(header.Get("Content-Length"), 10, 64)
+	if err != nil {
+		return Object{}, fmt.Errorf("%s: the S3 server %s returned no size", Location{b.name, key}, b.endpoint)
+	}
+	return Object{key, bytes}, nil
+}
+
+// Get opens an object for reading. The caller closes the reader.
+func (b *Bucket) Get(ctx context.Context, key string) (io.ReadCloser, error) {
+	response, err := b.do(ctx, request{method: http.MethodGet, key: key}) //nolint:bodyclose // body.Close closes it
+	if err != nil {
+		return nil, b.fault(ctx, key, err)
+	}
+	return &body{response.Body, b, ctx, key}, nil
+}
+
+// body is the body of an object, with errors without secrets.
+type body struct {
+	io.ReadCloser
+
+	b   *Bucket
+	ctx context.Context //nolint:containedctx // of the request, whose body this is
+	key string
+}
+
+// Read implements io.Reader.
+func (r *body) Read(p []byte) (int, error) {
+	n, err := r.ReadCloser.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = r.b.fault(r.ctx, r.key, &url.Error{Err: err})
+	}
+	return n, err
+}
+
+// Remove removes an object. A missing object is not an error.
+func (b *Bucket) Remove(ctx context.Context, key string) error {
+	_, err := b.call(ctx, request{method: http.MethodDelete, key: key}, nil)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// Put stores a small object in one request.
+func (b *Bucket) Put(ctx context.Context, key string, text []byte) error {
+	r := request{method: http.MethodPut, key: key, header: http.Header{"Content-Type": {contentType}}}
+	_, err := b.call(ctx, r.textBody(text), nil)
+	return err
+}
+
+const contentType = "application/octet-stream"
+
+// AbortUploads aborts the unfinished multipart uploads whose keys begin with a prefix and satisfy a condition, and
+// returns their keys.
+func (b *Bucket) AbortUploads(ctx context.Context, prefix string, condition func(key string) bool) ([]string, error) {
+	const pagesMax = 10
+	var aborted []string
+	query := url.Values{"uploads": {""}, "prefix": {prefix}}
+	for range pagesMax {
+		var page struct {
+			Upload []struct {
+				Key      string
+				UploadID string `xml:"UploadId"`
+			}
+			IsTruncated        bool
+			NextKeyMarker      string
+			NextUploadIDMarker string `xml:"NextUploadIdMarker"`
+		}
+		if _, err := b.call(ctx, request{method: http.MethodGet, query: query}, &page); err != nil {
+			return aborted, err
+		}
+		for _, u := range page.Upload {
+			if !strings.HasPrefix(u.Key, prefix) || !condition(u.Key) {
+				continue
+			}
+			if err := b.abort(ctx, u.Key, u.UploadID); err != nil {
+				return aborted, err
+			}
+			aborted = append(aborted, u.Key)
+		}
+		if !page.IsTruncated || cmp.Or(page.NextKeyMarker, page.NextUploadIDMarker) == "" {
+			break
+		}
+		query.Set("key-marker", page.NextKeyMarker)
+		query.Set("upload-id-marker", page.NextUploadIDMarker)
+	}
+	return aborted, nil
+}
+
+// abort aborts an upload. An upload that has ended since is not an error.
+func (b *Bucket) abort(ctx context.Context, key, id string) error {
+	r := request{method: http.MethodDelete, key: key, query: url.Values{"uploadId": {id}}}
+	response, err := b.do(ctx, r)
+	switch {
+	case codeOf(err) == "NoSuchUpload":
+		return nil
+	case err != nil:
+		return b.fault(ctx, key, err)
+	}
+	return response.Body.Close()
+}

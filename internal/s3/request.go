@@ -1,0 +1,174 @@
+package s3
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/minio/minio-go/v7/pkg/credentials"
+	"github.com/minio/minio-go/v7/pkg/s3utils"
+	"github.com/minio/minio-go/v7/pkg/signer"
+)
+
+// request is a request of the API of S3
+// (https://docs.aws.amazon.com/AmazonS3/latest/API/API_Operations_Amazon_Simple_Storage_Service.html).
+type request struct {
+	method string
+	key    string // empty: about the bucket
+	query  url.Values
+	header http.Header
+	body   func() io.Reader // of each attempt; nil: none
+	bytes  int64            // of the body
+	sum    []byte           // SHA-256 of the body
+}
+
+// textBody sets a short body.
+func (r request) textBody(text []byte) request {
+	sum := sha256.Sum256(text)
+	r.body, r.bytes, r.sum = func() io.Reader { return bytes.NewReader(text) }, int64(len(text)), sum[:]
+	return r
+}
+
+// responseError is an error response of the server.
+type responseError struct {
+	status  int
+	XMLName xml.Name
+	Code    string
+	Message string
+}
+
+// Error implements error. Only fault passes it to a caller, without secrets.
+func (e *responseError) Error() string {
+	return fmt.Sprintf("%s (%d): %s", e.Code, e.status, strings.TrimSuffix(e.Message, "."))
+}
+
+// isTemporary reports whether the server may accept the same request later.
+func (e *responseError) isTemporary() bool {
+	switch e.status {
+	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway,
+		http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return true
+	}
+	return e.Code == "RequestTimeout" || e.Code == "SlowDown"
+}
+
+// codeOf returns the code of an error response, "" for any other error.
+func codeOf(err error) string {
+	var response *responseError
+	if errors.As(err, &response) {
+		return response.Code
+	}
+	return ""
+}
+
+// do sends a request, and again after a temporary failure. The caller closes the body of the response, whose status is
+// 2xx.
+func (b *Bucket) do(ctx context.Context, r request) (*http.Response, error) {
+	const delayMax = 2 * time.Second
+	delay := 200 * time.Millisecond
+	for attempt := 1; ; attempt++ {
+		response, err := b.attempt(ctx, r)
+		var refused *responseError
+		if err == nil || attempt == attemptsMax || errors.Is(err, ErrNoKeys) ||
+			errors.As(err, &refused) && !refused.isTemporary() {
+			return response, err
+		}
+		jitter := delay/2 + rand.N(delay/2+1) //nolint:gosec // no secret
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(jitter):
+		}
+		delay = min(2*delay, delayMax)
+	}
+}
+
+// attempt sends a request once.
+func (b *Bucket) attempt(ctx context.Context, r request) (*http.Response, error) {
+	keys, err := b.keys.GetWithContext(&credentials.CredContext{Context: ctx, Client: http.DefaultClient})
+	if err != nil {
+		return nil, err
+	}
+	out, err := b.build(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	out = signer.SignV4(*out, keys.AccessKeyID, keys.SecretAccessKey, keys.SessionToken, b.region)
+	response, err := b.client.Do(out)
+	if err != nil || response.StatusCode/100 == 2 {
+		return response, err
+	}
+	defer response.Body.Close()
+	fault := &responseError{status: response.StatusCode}
+	text, err := io.ReadAll(response.Body)
+	if err != nil || xml.Unmarshal(text, fault) != nil || fault.Code == "" { // a response to HEAD has no body
+		fault.Code, fault.Message = codesOfStatus[fault.status], http.StatusText(fault.status)
+	}
+	return nil, fault
+}
+
+// codesOfStatus are the codes for responses without an error in XML.
+var codesOfStatus = map[int]string{
+	http.StatusNotFound: "NoSuchKey", http.StatusForbidden: "AccessDenied",
+	http.StatusMovedPermanently: "PermanentRedirect",
+}
+
+// build returns the request without its signature.
+func (b *Bucket) build(ctx context.Context, r request) (*http.Request, error) {
+	u := *b.base
+	u.Path = strings.TrimSuffix(u.Path, "/") + "/" + r.key
+	u.RawPath = s3utils.EncodePath(u.Path)
+	u.RawQuery = s3utils.QueryEncode(r.query)
+	body := io.Reader(http.NoBody)
+	if r.body != nil {
+		body = io.NopCloser(r.body())
+	}
+	out, err := http.NewRequestWithContext(ctx, r.method, u.String(), body)
+	if err != nil {
+		return nil, err
+	}
+	out.ContentLength = r.bytes
+	for name, values := range r.header {
+		out.Header[name] = values
+	}
+	sum := r.sum
+	if r.body == nil {
+		empty := sha256.Sum256(nil)
+		sum = empty[:]
+	}
+	out.Header.Set("X-Amz-Content-Sha256", hex.EncodeToString(sum)) // the server checks it
+	return out, nil
+}
+
+// call sends a request and decodes the response into v, unless v is nil.
+func (b *Bucket) call(ctx context.Context, r request, v any) (http.Header, error) {
+	response, err := b.do(ctx, r)
+	if err != nil {
+		return nil, b.fault(ctx, r.key, err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		return nil, b.fault(ctx, r.key, &url.Error{Err: err})
+	}
+	if fault := (&responseError{status: response.StatusCode}); xml.Unmarshal(text, fault) == nil &&
+		fault.XMLName.Local == "Error" { // CompleteMultipartUpload sends its status before it knows the result
+		return nil, b.fault(ctx, r.key, fault)
+	}
+	if v != nil {
+		if err := xml.Unmarshal(text, v); err != nil {
+			return nil, b.fault(ctx, r.key, fmt.Errorf("the response is not that of an S3 server: %w", err))
+		}
+	}
+	return response.Header, nil
+}

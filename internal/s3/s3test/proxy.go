@@ -1,0 +1,138 @@
+package s3test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Proxy forwards TCP connections to a server, and injects faults into their requests.
+type Proxy struct {
+	Endpoint string // URL
+
+	to       string
+	listener net.Listener
+	running  sync.WaitGroup
+	received atomic.Int64 // bytes of requests
+	delay    atomic.Int64 // nanoseconds before each forwarded piece of a request
+	limit    atomic.Int64 // bytes of requests to forward; negative: all
+	cut      atomic.Bool  // close connections at the limit; else forward nothing more
+
+	mu    sync.Mutex
+	conns map[net.Conn]bool // guarded by mu; nil after Close
+}
+
+// pieceBytes is the size of the pieces that a proxy forwards.
+const pieceBytes = 32 << 10
+
+// NewProxy starts a proxy on loopback. The caller closes it.
+func NewProxy(ctx context.Context, to string) (*Proxy, error) {
+	var config net.ListenConfig
+	l, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	p := &Proxy{Endpoint: "http://" + l.Addr().String(), to: to, listener: l, conns: map[net.Conn]bool{}}
+	p.limit.Store(-1)
+	p.running.Go(p.accept)
+	return p, nil
+}
+
+// Slow delays each 32 KiB of the requests.
+func (p *Proxy) Slow(delay time.Duration) { p.delay.Store(int64(delay)) }
+
+// StallAfter forwards that number of further bytes of requests and then nothing.
+func (p *Proxy) StallAfter(bytes int64) {
+	p.cut.Store(false)
+	p.limit.Store(p.received.Load() + bytes)
+}
+
+// CutAfter forwards that number of further bytes of requests and then closes each connection.
+func (p *Proxy) CutAfter(bytes int64) {
+	p.cut.Store(true)
+	p.limit.Store(p.received.Load() + bytes)
+}
+
+// Pass ends the faults. Connections that stall stay so.
+func (p *Proxy) Pass() {
+	p.delay.Store(0)
+	p.limit.Store(-1)
+}
+
+// Close closes all connections and waits for its goroutines.
+func (p *Proxy) Close() error {
+	err := p.listener.Close()
+	p.mu.Lock()
+	for c := range p.conns {
+		_ = c.Close()
+	}
+	p.conns = nil
+	p.mu.Unlock()
+	p.running.Wait()
+	return err
+}
+
+func (p *Proxy) accept() {
+	for {
+		client, err := p.listener.Accept()
+		if err != nil {
+			return
+		}
+		server, err := net.Dial("tcp", p.to) //nolint:noctx // ends at once: the address is on loopback
+		if err != nil {
+			_ = client.Close()
+			continue
+		}
+		if !p.add(client, server) {
+			return
+		}
+		p.running.Go(func() { p.forward(client, server) })
+		p.running.Go(func() {
+			_, _ = io.Copy(client, server)
+			_ = errors.Join(client.Close(), server.Close())
+		})
+	}
+}
+
+// add adds the connections to close, or closes them if the proxy is closed.
+func (p *Proxy) add(conns ...net.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range conns {
+		if p.conns == nil {
+			_ = c.Close()
+			continue
+		}
+		p.conns[c] = true
+	}
+	return p.conns != nil
+}
+
+// forward copies the requests of a client until the end of the connection or the limit.
+func (p *Proxy) forward(client, server net.Conn) {
+	buf := make([]byte, pieceBytes)
+	for {
+		n, err := client.Read(buf)
+		limit := p.limit.Load()
+		if limit >= 0 && p.received.Add(int64(n)) > limit {
+			if !p.cut.Load() {
+				return // the client waits
+			}
+			err = net.ErrClosed
+		} else if limit < 0 {
+			p.received.Add(int64(n))
+		}
+		if err == nil {
+			<-time.After(time.Duration(p.delay.Load()))
+			_, err = server.Write(buf[:n])
+		}
+		if err != nil {
+			_ = errors.Join(client.Close(), server.Close())
+			return
+		}
+	}
+}
