@@ -64,7 +64,8 @@ var metricNotes = "\n" + wrapped("The values of labels are closed sets: the list
 	"`plantstore_http_request_duration_seconds` omits static files and profiles.\n\n"+
 	"A server that exports traces also serves the format of OpenMetrics, to a scraper whose header `Accept` asks for it. "+
 	"In that format the buckets of `plantstore_http_request_duration_seconds` and "+
-	"`plantstore_commit_duration_seconds` have exemplars with a `trace_id`, and `le` of whole numbers has a decimal point: `1.0`, not `1`.\n\n"+
+	"`plantstore_commit_duration_seconds` have exemplars with a `trace_id`, and `le` of whole numbers has a decimal "+
+	"point: `1.0`, not `1`.\n\n"+
 	"`plantstore_plants` is the planner's estimate on PostgreSQL. The server reads it once a minute.")
 
 // unitOf returns the unit of a metric. Prometheus' names end with it, except the nouns of counts.

@@ -149,7 +149,7 @@ func fileExists(t *testing.T, path string) bool {
 }
 
 // TestBucketIsAway ends the connections to the server at many places of a backup. No unfinished backup is complete, and
-// the next backup removes what is left.
+// the next backup removes the parts that are left.
 func TestBucketIsAway(t *testing.T) {
 	t.Parallel()
 	r, s, p := newBucketRig(t)

@@ -123,7 +123,7 @@ func (s *Service) make(job *Job, started time.Time) (sqlite.Manifest, error) {
 	return m, err
 }
 
-// clean removes what a killed server or an unreachable destination has left of unfinished backups.
+// clean removes the parts of unfinished backups of a killed server or an unreachable destination.
 func (s *Service) clean() {
 	removed, err := s.to.clean(s.ctx, s.prefix(), func(name string) bool {
 		_, ok := s.named(name)

@@ -78,7 +78,7 @@ func (p *provider) hide(text string) string {
 	return text
 }
 
-// CheckKeys reads the keys again, so that changed ones take effect. The error is ErrNoKeys if there are none. With an
+// CheckKeys reads the keys again, so that changed ones take effect. Without keys the error is ErrNoKeys. With an
 // instance role, or a profile that names a program or single sign-on, it may send requests or start that program.
 func (b *Bucket) CheckKeys(ctx context.Context) error {
 	b.keys.Expire()

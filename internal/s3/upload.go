@@ -49,7 +49,7 @@ type sentPart struct {
 
 // Upload stores size bytes of r in parts, one after another, and returns their SHA-256 in hexadecimal digits. The
 // signature of each part has its SHA-256, which the server checks; so does an additional checksum, if the server
-// supports one. The object appears when it is complete. After an error Upload removes what it has sent, unless the
+// supports one. The object appears when it is complete. After an error Upload removes the sent parts, unless the
 // server does not respond. sent receives numbers of bytes.
 func (b *Bucket) Upload(
 	ctx context.Context, key string, r io.ReaderAt, size int64, sent func(done, all int64),

@@ -137,7 +137,7 @@ func (e *exporter) stopped() bool {
 }
 
 // collect waits for a span and then until there are enough spans or the first one has
-// waited BatchWait. It returns what it has when stop is closed.
+// waited BatchWait. When stop is closed, it returns the spans that it has.
 func (e *exporter) collect() (batch []sdk.ReadOnlySpan) {
 	select {
 	case s := <-e.queue:

@@ -115,7 +115,7 @@ func (carrier) Set(string, string) {}
 func (carrier) Keys() []string { return nil }
 
 // Commit starts the span of a commit, in a trace of its own, with links to the spans of
-// the requests, of which there must be at least one.
+// the requests, at least one.
 func (t *Tracer) Commit(started time.Time, requests []*Span) *Span {
 	links := make([]trace.Link, len(requests))
 	for i, r := range requests {
@@ -138,7 +138,7 @@ func (s *Span) Context(ctx context.Context) context.Context {
 	return context.WithValue(ctx, spanKey{}, s)
 }
 
-// FromContext returns the span in a context; nil if there is none.
+// FromContext returns the span in a context, or nil.
 func FromContext(ctx context.Context) *Span {
 	s, _ := ctx.Value(spanKey{}).(*Span)
 	return s
