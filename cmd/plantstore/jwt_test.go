@@ -178,9 +178,9 @@ func TestJWTCreator(t *testing.T) {
 		}
 		tokens := plantstore(t, "token", "list", "--json", "--db", db)
 		for _, want := range []string{
-			`"kind":"subject","id":3,"name":"Web shop","issuer":"` + issuer.URL + `","subject":"web-shop","state":"valid"`,
-			`"kind":"subject","id":4,"name":"Other","issuer":"` + issuer.URL + `","subject":"other","state":"revoked"`,
-			`"kind":"jwt","id":5,"name":"a","issuer":"` + issuer.URL + `","jwt_id":"a","state":"revoked"`,
+			`"kind":"subject","id":4,"name":"Web shop","issuer":"` + issuer.URL + `","subject":"web-shop","state":"valid"`,
+			`"kind":"subject","id":5,"name":"Other","issuer":"` + issuer.URL + `","subject":"other","state":"revoked"`,
+			`"kind":"jwt","id":6,"name":"a","issuer":"` + issuer.URL + `","jwt_id":"a","state":"revoked"`,
 		} {
 			if !strings.Contains(tokens, want) {
 				t.Errorf("%s: token list has no %s:\n%s", db, want, tokens)

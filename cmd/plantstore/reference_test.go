@@ -245,7 +245,7 @@ func commandSection(name string, cmd *cobra.Command) string {
 	}
 	out.WriteString("\n```\n\n" + tableHead("flag", "value", "default", "purpose"))
 	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
-		if f.Name == "help" {
+		if f.Name == "help" || f.Hidden {
 			return
 		}
 		unit, usage := pflag.UnquoteUsage(f)
