@@ -61,10 +61,12 @@ func after(file, line, name string) rig.Weakness {
 // failpoints are all failpoints.
 var failpoints = []rig.Weakness{
 	killer,
-	before("write.go", "	if err := traced(ctx, \"BEGIN\", func() error { return e.begin(ctx) }); err != nil {\n", "before begin"),
+	before("write.go",
+		"	if err := traced(ctx, \"BEGIN\", func() error { return e.begin(ctx) }); err != nil {\n", "before begin"),
 	after("write.go", "	before := e.writer.TotalChanges()\n", "after begin"),
 	after("write.go", "	s := e.stmts.insert\n", "insert"),
-	before("write.go", "	err = traced(ctx, \"COMMIT\", func() error { return e.writer.Exec(\"COMMIT\") })\n", "before commit"),
+	before("write.go",
+		"	err = traced(ctx, \"COMMIT\", func() error { return e.writer.Exec(\"COMMIT\") })\n", "before commit"),
 	before("write.go", "		e.updateMark(commits)\n", "after commit"),
 	after("write.go", "		e.updateMark(commits)\n", "after recording the commit"),
 	before("checkpoint.go", "	frames, copied, err = conn.Checkpoint(sqlite3.Passive)\n", "before checkpoint"),

@@ -87,7 +87,7 @@ var faulty = []rig.Weakness{
 	sent := n
 	switch uint64(n.ID) % 100 {
 	case 0:
-		writeJSON(w, http.StatusOK, append(sent.Plant.AppendJSON(nil), '\n'))
+		WriteJSON(w, http.StatusOK, append(sent.Plant.AppendJSON(nil), '\n'))
 		return nil
 	case 1:
 		n.Name += "!"
