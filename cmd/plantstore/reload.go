@@ -263,6 +263,9 @@ func (r *reloader) apply(next *settings) error {
 	err = r.servers.certificates.reload(r.settings, next)
 	if err == nil {
 		err = server.Reload(r.servers.public, r.servers.admin, r.servers.configOf(next))
+		if err != nil {
+			err = errors.Join(err, r.servers.certificates.reload(next, r.settings))
+		}
 	}
 	if err != nil {
 		fresh.close()
