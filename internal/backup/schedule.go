@@ -148,7 +148,9 @@ func (s *Service) removeOld() {
 	for ; len(old) > keep; old = old[1:] {
 		if err := s.to.remove(s.ctx, old[0].Name); err != nil {
 			s.reportNotRemoved(old[0].Location, err)
+			continue
 		}
+		s.config.Log.Info("removed an old backup", "file", old[0].Location)
 	}
 }
 

@@ -1,6 +1,7 @@
 package backup
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -169,6 +170,13 @@ func (l *logLines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// contains reports whether a line since the last call of newLines has this text.
+func (l *logLines) contains(text string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return bytes.Contains(l.text, []byte(text))
+}
+
 // newLines returns the lines since the last call.
 func (l *logLines) newLines(t *testing.T) (lines []string) {
 	t.Helper()
@@ -223,7 +231,11 @@ func TestScheduleIgnores(t *testing.T) {
 			r.advance(time.Hour)
 		}
 		r.want("later", append(names[1:], ignored...),
-			[]string{"INFO backup made " + names[0], "INFO backup made " + names[1], "INFO backup made " + names[2]},
+			[]string{
+				"INFO backup made " + names[0],
+				"INFO backup made " + names[1], "INFO removed an old backup " + first,
+				"INFO backup made " + names[2], "INFO removed an old backup " + names[0],
+			},
 			started.Add(3*time.Hour), 0, 0)
 	})
 }
@@ -258,7 +270,8 @@ func TestSetSchedule(t *testing.T) {
 		r.advance(9 * time.Minute)
 		r.want("before it is due", []string{first}, []string{"INFO backup made " + first}, started, 0, 0)
 		r.advance(time.Minute)
-		r.want("when it is due", []string{second}, []string{"INFO backup made " + second}, started.Add(20*time.Minute), 0, 0)
+		r.want("when it is due", []string{second},
+			[]string{"INFO backup made " + second, "INFO removed an old backup " + first}, started.Add(20*time.Minute), 0, 0)
 		r.advance(time.Minute)
 		third := r.nameAt(0)
 		r.SetSchedule(30*time.Second, 5)
