@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"os"
 	"sync/atomic"
 	"time"
 )
@@ -27,6 +28,7 @@ type Conn struct {
 	header   *announcement // nil: the peer is the client
 	state    atomic.Int64  // a stamp
 	requests atomic.Int32  // of SetRequests
+	deadline deadline
 
 	// Guarded by the registry.
 	index       int        // in registry.conns; -1: not there
@@ -37,6 +39,7 @@ type Conn struct {
 func (l *Listener) newConn(tcp *net.TCPConn) *Conn {
 	c := &Conn{Conn: tcp, listener: l, index: -1}
 	c.SetState(Incomplete)
+	c.deadline.init()
 	if l.proxies.trust(tcp.RemoteAddr()) {
 		c.header = &announcement{}
 	}
@@ -96,13 +99,32 @@ func (c *Conn) RemoteAddr() net.Addr {
 
 // Read reads data of the client.
 func (c *Conn) Read(p []byte) (int, error) {
+	if c.header != nil {
+		if err := c.await(); err != nil {
+			return 0, err
+		}
+	}
+	for {
+		n, err := c.read(p)
+		if n > 0 || err == nil || !errors.Is(err, os.ErrDeadlineExceeded) || !c.deadline.extend(c.Conn) {
+			return n, err
+		}
+	}
+}
+
+func (c *Conn) read(p []byte) (int, error) {
 	if c.header == nil {
 		return c.Conn.Read(p)
 	}
-	if err := c.await(); err != nil {
-		return 0, err
-	}
 	return c.header.next(c.Conn, p)
+}
+
+// SetReadDeadline implements net.Conn.
+func (c *Conn) SetReadDeadline(t time.Time) error { return c.deadline.set(c.Conn, t) }
+
+// SetDeadline implements net.Conn.
+func (c *Conn) SetDeadline(t time.Time) error {
+	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
 }
 
 // await reads the PROXY header, once. It closes a connection without a valid one, and
@@ -116,6 +138,9 @@ func (c *Conn) await() error {
 				client = c.Conn.RemoteAddr()
 			}
 			err = c.listener.open.claim(c, addressOf(client))
+		}
+		if err == nil {
+			err = c.deadline.restore(c.Conn) // the header had one of its own
 		}
 		if err == nil {
 			return

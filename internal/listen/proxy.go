@@ -61,7 +61,7 @@ const headerBuffer = 256
 
 // read reads the header. Its errors are a *refusal, or the error of a connection that
 // the client closed or reset before its first byte, as health checks of proxies do, or
-// that the server closed.
+// that the server closed. It leaves its own read deadline.
 func (a *announcement) read(c net.Conn, timeout time.Duration) error {
 	a.rest = bufio.NewReaderSize(c, headerBuffer)
 	_ = c.SetReadDeadline(time.Now().Add(timeout)) // the next read has the error of a closed connection
@@ -76,7 +76,7 @@ func (a *announcement) read(c net.Conn, timeout time.Duration) error {
 		return &refusal{badHeader, headerFault(c.RemoteAddr(), err)}
 	}
 	a.client = clientOf(header)
-	return c.SetReadDeadline(time.Time{}) // the server sets its own ones afterwards
+	return nil
 }
 
 // clientOf returns the address of the client in a header, or nil if the header has

@@ -125,6 +125,7 @@ func (c *conn) Write(p []byte) (int, error) {
 // net/http that the program is built with.
 var (
 	ownStatusLine = []byte("HTTP/1.1 ")
+	success       = []byte("HTTP/1.1 2") // no error, which saves the search of the head of each response
 	ownHeaders    = []byte("\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n")
 	ownExpect     = []byte("HTTP/1.1 417 Expectation Failed\r\n")
 	ownExpect10   = []byte("HTTP/1.0 417 Expectation Failed\r\n") // to a request of HTTP/1.0
@@ -136,7 +137,7 @@ func ownError(p []byte) *plant.Error {
 	if bytes.HasPrefix(p, ownExpect) || bytes.HasPrefix(p, ownExpect10) {
 		return &plant.Error{Code: plant.CodeExpectationFailed, Message: "Expect must be 100-continue; omit the header"}
 	}
-	if !bytes.HasPrefix(p, ownStatusLine) {
+	if !bytes.HasPrefix(p, ownStatusLine) || bytes.HasPrefix(p, success) {
 		return nil
 	}
 	head, text, ok := bytes.Cut(p, ownHeaders)

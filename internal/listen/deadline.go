@@ -1,0 +1,62 @@
+package listen
+
+import (
+	"math"
+	"net"
+	"sync/atomic"
+	"time"
+)
+
+// deadline is the read deadline of a connection. net/http changes it three times a
+// request, mostly to a later time, and each change moves a timer of the runtime. So an
+// earlier deadline of the TCP connection stays until it has passed, and the read that
+// it ends then continues with the later one. The methods may run at the same time.
+type deadline struct {
+	wanted atomic.Int64 // of the caller, in nanoseconds of clock; never: none
+	tcp    atomic.Int64 // of the TCP connection
+}
+
+const never = math.MaxInt64
+
+func (d *deadline) init() {
+	d.wanted.Store(never)
+	d.tcp.Store(never)
+}
+
+// set sets the deadline. The zero time is none.
+func (d *deadline) set(tcp net.Conn, t time.Time) error {
+	wanted := int64(never)
+	if !t.IsZero() {
+		wanted = int64(t.Sub(started))
+	}
+	d.wanted.Store(wanted)
+	if wanted >= d.tcp.Load() {
+		return nil
+	}
+	return d.move(tcp, wanted)
+}
+
+// extend continues a read that the deadline of the TCP connection ended. It returns
+// false if the wanted one has passed too.
+func (d *deadline) extend(tcp net.Conn) bool {
+	return d.wanted.Load() > int64(clock()) && d.restore(tcp) == nil
+}
+
+// restore gives the TCP connection the wanted deadline. set may run at the same time,
+// and its deadline is the last one.
+func (d *deadline) restore(tcp net.Conn) error {
+	for {
+		wanted := d.wanted.Load()
+		if err := d.move(tcp, wanted); err != nil || d.wanted.Load() == wanted {
+			return err
+		}
+	}
+}
+
+func (d *deadline) move(tcp net.Conn, to int64) error {
+	d.tcp.Store(to)
+	if to == never {
+		return tcp.SetReadDeadline(time.Time{})
+	}
+	return tcp.SetReadDeadline(started.Add(time.Duration(to)))
+}
