@@ -86,7 +86,8 @@ func unitOf(t *testing.T, name string) string {
 			return noun
 		}
 	}
-	if name == "plantstore_durability_standby" || name == "plantstore_build_info" {
+	switch name {
+	case "plantstore_durability_standby", "plantstore_build_info", "plantstore_store_reachable":
 		return "0 or 1"
 	}
 	t.Errorf("%s has no unit in its name", name)

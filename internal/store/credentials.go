@@ -215,6 +215,9 @@ func (c *credentials) age(now time.Time) time.Duration {
 	return time.Duration(now.UnixNano() - c.polledAt.Load())
 }
 
+// reachable reports whether the engine answers the polls. It is false while a poll hangs, too.
+func (c *credentials) reachable(now time.Time) bool { return c.age(now) < unreachableAfter }
+
 // unreadable returns the error of a client whose credential cannot be checked. outage
 // logs one line for all of them.
 func (c *credentials) unreadable(err error) error {

@@ -66,14 +66,17 @@ func newMetrics(to prometheus.Registerer, pendingPlants func() int, durability f
 	standby := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "plantstore_durability_standby",
 		Help: "1 if an acknowledged plant is also on a synchronous standby.",
-	}, func() float64 {
-		if durability().Standby {
-			return 1
-		}
-		return 0
-	})
+	}, func() float64 { return oneIf(durability().Standby) })
 	to.MustRegister(m.created, m.replayed, m.wait, m.plants, m.took, m.failed, refused, waiting, warnings, standby)
 	return m
+}
+
+// oneIf returns the value of a gauge that is 0 or 1.
+func oneIf(condition bool) float64 {
+	if condition {
+		return 1
+	}
+	return 0
 }
 
 // commit observes the commit of a batch that has just ended.
@@ -118,5 +121,9 @@ func (c *credentials) measure(to prometheus.Registerer) {
 			Name: "plantstore_credentials_expiring",
 			Help: "Valid credentials that expire within 7 days.",
 		}, func() float64 { return float64(c.keyring.Expiring(time.Now(), expiresSoon)) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "plantstore_store_reachable",
+			Help: "1 if the store responded within the last 1.5 s; the server polls it four times a second.",
+		}, func() float64 { return oneIf(c.reachable(time.Now())) }),
 	)
 }

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
@@ -150,6 +152,39 @@ func TestOutage(t *testing.T) {
 				}
 				wantLines(t, j, test.want...)
 			})
+		})
+	}
+}
+
+// TestReachableMetric has an engine without a request fail and hang.
+func TestReachableMetric(t *testing.T) {
+	t.Parallel()
+	for name, fail := range map[string]func(*stub){
+		"fails": func(e *stub) { e.err = errors.New("dial: refused") },
+		"hangs": func(e *stub) { e.pollTime = time.Hour },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			e, metrics := &stub{}, prometheus.NewRegistry()
+			s, err := store.New(t.Context(), store.Config{Engine: e, Limits: limits, Metrics: metrics})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			check := func(state string, want int) {
+				t.Helper()
+				time.Sleep(10 * time.Second) //nolint:forbidigo // the bubble's clock, not a wait
+				const name = "plantstore_store_reachable"
+				text := fmt.Sprintf("# HELP %[1]s 1 if the store responded within the last 1.5 s; the server polls it four "+
+					"times a second.\n# TYPE %[1]s gauge\n%[1]s %[2]d\n", name, want)
+				if err := testutil.GatherAndCompare(metrics, strings.NewReader(text), name); err != nil {
+					t.Errorf("%s: %v", state, err)
+				}
+			}
+			check("before the engine "+name, 1)
+			e.change(fail)
+			check("while the engine "+name, 0)
+			e.change(func(e *stub) { e.err, e.pollTime = nil, 0 })
+			check("after the engine "+name, 1)
 		})
 	}
 }

@@ -121,7 +121,7 @@ func (s *Store) Ready() error {
 		return errors.New("the store is shutting down")
 	case s.writer.longestCommit() >= commitLongMax:
 		return errors.New("a commit has run for over 20 s")
-	case s.credentials.age(time.Now()) >= unreachableAfter: // also while a poll hangs
+	case !s.credentials.reachable(time.Now()):
 		return errors.New("the store is unreachable; see the log")
 	}
 	if s.credentials.move.Load().Phase != "" {

@@ -68,6 +68,8 @@ func (s *stub) State(ctx context.Context) (store.State, error) {
 	return store.State{TokenChanges: s.version}, s.err
 }
 
+func (*stub) Durability() store.Durability { return store.Durability{} }
+
 func (s *stub) Tokens(context.Context) ([]auth.Token, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,0 +1,3 @@
+. ./runbook-postgresql.sh
+pg_ctlcluster "$version" main stop
+until_logged 'store unreachable'
