@@ -164,10 +164,10 @@ func (p *process) await(s *stream, pattern string) ([]string, error) {
 // of both listeners.
 const readyLine = `msg=ready listen=(\S+) public=(\S+) admin=(\S+)`
 
-// cleanEnviron returns the environment of the test without the variables of the program and of libpq.
+// cleanEnviron returns the environment of the test without the variables of the program, of libpq and of OpenTelemetry.
 func cleanEnviron() []string {
 	return slices.DeleteFunc(os.Environ(), func(entry string) bool {
-		return strings.HasPrefix(entry, environPrefix) || strings.HasPrefix(entry, "PG")
+		return strings.HasPrefix(entry, environPrefix) || strings.HasPrefix(entry, "PG") || strings.HasPrefix(entry, "OTEL_")
 	})
 }
 

@@ -193,6 +193,11 @@ func (e *exporter) export(batch []sdk.ReadOnlySpan) {
 			return
 		}
 		e.failure(err, 0, e.failed)
+		if e.stopped() {
+			e.drop(e.shutdown, len(batch))
+			e.cancel() // each of the next batches would delay the end by Timeout too
+			return
+		}
 		wait := max(min(again.after, retryFor), pause/2+rand.N(pause/2)) //nolint:gosec // no secret: it spreads the attempts
 		select {
 		case <-time.After(wait):

@@ -198,6 +198,33 @@ func TestSlowCollector(t *testing.T) {
 	})
 }
 
+// TestCloseWaitsOnce closes a tracer with several batches while the collector does not respond: it waits for one
+// time-out.
+func TestCloseWaitsOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const spans = 5
+		hang := roundTripper(func(r *http.Request) (*http.Response, error) {
+			<-r.Context().Done()
+			return nil, r.Context().Err()
+		})
+		tr, _ := startWith(t, hang, "OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "1", "OTEL_EXPORTER_OTLP_TIMEOUT", "500")
+		started := time.Now()
+		for range spans {
+			tr.Request(nil, started).End()
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		tr.Close(ctx)
+		if took := time.Since(started); took != 500*time.Millisecond {
+			t.Errorf("Close took %v, want 500 ms", took)
+		}
+		if lost := int(testutil.ToFloat64(tr.exporter.shutdown)); lost != spans {
+			t.Errorf("%d spans were lost at the shutdown, want %d", lost, spans)
+		}
+	})
+}
+
 type roundTripper func(r *http.Request) (*http.Response, error)
 
 // RoundTrip implements http.RoundTripper.
