@@ -179,8 +179,9 @@ func sendRaw(t *testing.T, address, request string) []byte {
 	return response
 }
 
-// TestSecretsStayInTheirPlace plants secrets in requests. It searches the log of the server, its store with WAL,
-// backups and exports, its metrics, profiles, command line and audit log, and its traceback.
+// TestSecretsStayInTheirPlace plants secrets in requests and in the export of traces. It searches the log of the
+// server, its store with WAL, backups and exports, its metrics, profiles, command line, settings, spans and audit log,
+// and its traceback.
 func TestSecretsStayInTheirPlace(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -195,7 +196,9 @@ func TestSecretsStayInTheirPlace(t *testing.T) {
 	c := canaries{}
 	token, revoked := mint("shop", "plants:create"), mint("old", "plants:create")
 	plantstore(t, "token", "revoke", "old", "--db", db)
-	s := startServer(t, db, "--log-level", "debug", "--pprof", "--backup-dir", backups,
+	collector, variables := secretCollector(t, c)
+	environ := append(cleanEnviron(), variables...)
+	s := startServerIn(t, environ, db, "--log-level", "debug", "--pprof", "--backup-dir", backups,
 		"--base-url", "http://control.example/")
 	address := strings.TrimPrefix(s.listen(t), "http://")
 	control := newCanary()
@@ -211,6 +214,8 @@ func TestSecretsStayInTheirPlace(t *testing.T) {
 
 	c["the token of the operator"] = mint("operator", operatorScopes)
 	checkRuntime(t, c, s, c["the token of the operator"])
+	checkSettings(t, c, s, environ, c["the token of the operator"])
+	checkTraces(t, c, s, collector)
 	plantstore(t, "backup", filepath.Join(backups, "by-command.db"), "--db", db)
 	plantstore(t, "export", "-o", filepath.Join(dir, "plants.csv"), "--db", db)
 	for name, output := range filesIn(t, dir) {
