@@ -68,6 +68,10 @@ func TestContract(t *testing.T) {
 		{"no Accept", "/plants", body, 415, plain, failure(41501), "Accept"},
 		{"no Retry-After", "/plants", body, 503, plain, failure(50301), "Retry-After"},
 		{"replayed false", "/plants", body, 200, with("Idempotent-Replayed", "false"), success, "Idempotent-Replayed"},
+		{
+			"malformed trace", "/plants", body, 200, with("Traceresponse", "00-0-0-01"), success,
+			"Traceresponse",
+		},
 		{"invalid plant accepted", "/plants", `{"name":"A"}`, 200, plain, success, "request"},
 		{"valid plant refused", "/plants", body, 400, plain, failure(40021), "refused a valid"},
 		{"success at another path", "/plant", body, 200, plain, success, "no operation"},

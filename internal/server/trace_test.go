@@ -138,6 +138,20 @@ func TestTraceOfCreate(t *testing.T) {
 	}
 }
 
+// TestDocumentHasTrace expects the header of the trace in each response of the API document. The contract of the
+// harness compares its value in each response of the tests.
+func TestDocumentHasTrace(t *testing.T) {
+	t.Parallel()
+	document := decodeJSON(t, newDocument(t, "https://plants.example").JSON)
+	responses := at(t, document, "paths", "/plants", "post", "responses")
+	for status, response := range responses.(map[string]any) {
+		headers := response.(map[string]any)["headers"].(map[string]any)
+		if headers["X-Request-Id"] == nil || headers["Traceresponse"] == nil {
+			t.Errorf("the response %s has the headers %v, want X-Request-Id and Traceresponse", status, headers)
+		}
+	}
+}
+
 // TestTraceOfBatch compares the spans of several creates that share a commit.
 func TestTraceOfBatch(t *testing.T) {
 	t.Parallel()
