@@ -64,7 +64,7 @@ need:
 .PHONY: lint
 lint: ## check formatting, go.mod and go.sum, go vet, golangci-lint and the language of pages and comments
 	@tools/format.sh
-	tools/lint.sh . bench faults docs/test tools/release
+	tools/lint.sh . bench faults docs/test tools/otelcol tools/release
 	tools/prose.sh error
 
 .PHONY: prose

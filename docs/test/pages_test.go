@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -28,6 +29,7 @@ var needs = map[string]map[string]string{
 	"fail-over-with-pg-auto-failover": {
 		"sshd": "openssh-server", "pg_autoctl": "pg-auto-failover-cli", "pg_ctlcluster": "postgresql",
 	},
+	"follow-a-request":        {"promtool": "prometheus", "jq": "jq"},
 	"grant-postgresql-rights": {"pg_ctlcluster": "postgresql"},
 	"import-and-export":       {"jq": "jq"},
 	"monitor-and-alert":       {"promtool": "prometheus", "jq": "jq"},
@@ -42,11 +44,15 @@ var needs = map[string]map[string]string{
 	"run-behind-haproxy":      {"haproxy": "haproxy"},
 	"run-behind-nginx":        {"nginx": "nginx"},
 	"standby-missing":         {"pg_ctlcluster": "postgresql"},
+	"store-unreachable":       {"pg_ctlcluster": "postgresql"},
 	"upgrade":                 {"sqlite3": "sqlite3"},
 	"upgrade-on-postgresql":   {"pg_ctlcluster": "postgresql"},
 	"use-postgresql":          {"pg_ctlcluster": "postgresql"},
 	"wal-grows":               {"fuser": "psmisc"},
 }
+
+// builds are the modules of the repository that have a program for a page. The set-up script installs it.
+var builds = map[string]string{"follow-a-request": "tools/otelcol"}
 
 func TestMain(m *testing.M) {
 	j := job{os.Getenv(jobEnv)}
@@ -109,12 +115,14 @@ func execute(t *testing.T, program, path, setup string) error {
 		need(t, os.Geteuid() == 0, "root")
 		programs["sudo"], programs["systemctl"], programs["useradd"] = "sudo", "systemd", "passwd"
 	}
-	for name, of := range needs[strings.TrimSuffix(filepath.Base(path), ".md")] {
-		programs[name] = of
-	}
+	name := strings.TrimSuffix(filepath.Base(path), ".md")
+	maps.Copy(programs, needs[name])
 	for name, of := range programs {
 		_, err := exec.LookPath(name)
 		need(t, err == nil, fmt.Sprintf("%s, of Debian's package %s", name, of))
+	}
+	if module := builds[name]; module != "" {
+		buildIn(t, os.Getenv(repositoryEnv), module, j.bin())
 	}
 	return j.run(t)
 }
@@ -189,10 +197,16 @@ func buildProgram(t *testing.T) string {
 	for name, value := range places {
 		t.Setenv(name, value)
 	}
-	program := filepath.Join(t.TempDir(), "plantstore")
-	build := exec.Command("go", "build", "-C", root, "-o", program, "./cmd/plantstore")
+	return buildIn(t, root, "cmd/plantstore", t.TempDir())
+}
+
+// buildIn builds the program of a directory of the repository, and returns its path.
+func buildIn(t *testing.T, root, source, to string) string {
+	t.Helper()
+	program := filepath.Join(to, filepath.Base(source))
+	build := exec.Command("go", "build", "-C", filepath.Join(root, source), "-o", program, ".")
 	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
+		t.Fatalf("build %s: %v\n%s", source, err, out)
 	}
 	return program
 }

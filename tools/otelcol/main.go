@@ -1,5 +1,5 @@
-// Otelcol is OpenTelemetry's collector with the receiver and the exporter of OTLP, for a
-// test of the traces: otelcol --config=yaml:… .
+// Otelcol is OpenTelemetry's collector with the receiver and the exporter of OTLP, and the
+// exporter that prints spans, for tests of the traces: otelcol --config=yaml:… .
 package main
 
 import (
@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/collector/confmap"
 	"go.opentelemetry.io/collector/confmap/provider/yamlprovider"
 	"go.opentelemetry.io/collector/exporter"
+	"go.opentelemetry.io/collector/exporter/debugexporter"
 	"go.opentelemetry.io/collector/exporter/otlphttpexporter"
 	"go.opentelemetry.io/collector/otelcol"
 	"go.opentelemetry.io/collector/receiver"
@@ -21,7 +22,9 @@ func factories() (f otelcol.Factories, err error) {
 	if f.Receivers, err = otelcol.MakeFactoryMap[receiver.Factory](otlpreceiver.NewFactory()); err != nil {
 		return f, err
 	}
-	f.Exporters, err = otelcol.MakeFactoryMap[exporter.Factory](otlphttpexporter.NewFactory())
+	f.Exporters, err = otelcol.MakeFactoryMap[exporter.Factory](
+		otlphttpexporter.NewFactory(), debugexporter.NewFactory(),
+	)
 	f.Telemetry = otelconftelemetry.NewFactory()
 	return f, err
 }
@@ -37,6 +40,6 @@ func main() {
 	})
 	if err := cmd.Execute(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+		os.Exit(1) //nolint:forbidigo // this is main
 	}
 }
