@@ -89,6 +89,14 @@ bench: ## measure against a floor and the peers, on a quiet machine; ARGS='…' 
 	@tools/need.sh $(TEST_PACKAGES) $(BENCH_PACKAGES)
 	cd bench && go run . $(ARGS)
 
+.PHONY: pages
+pages: ## measure the pages of the console with 10 million plants on both engines, on a quiet machine: 10 minutes
+	go test -count=1 -v -timeout=60m -run=TestPageTimes ./internal/console -args -plants=10000000
+
+.PHONY: screenshots
+screenshots: ## write the images of the console in docs/images; look at each before you commit it
+	go test -count=1 -run=TestScreenshots ./internal/console -args -update
+
 .PHONY: faults
 faults: ## run the long form of every fault harness, which takes hours
 	@tools/need.sh $(TEST_PACKAGES) $(FAULT_PACKAGES) testssl.sh

@@ -100,7 +100,7 @@ var testsOfMayAdd = map[string][]string{
 	"internal/acme":    {"internal/postgres"},
 	"internal/server":  {"internal/oidc", "internal/admin"},
 	"internal/admin":   {"internal/listen", "internal/postgres"},
-	"internal/console": {"internal/listen"},
+	"internal/console": {"internal/listen", "internal/postgres"},
 }
 
 // onlyStandardLibrary are the packages that import no other module, because most packages import them.

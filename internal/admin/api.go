@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"plantstore/internal/auth"
@@ -22,9 +23,12 @@ var documentSource []byte
 // base is the path of the API on the admin listener.
 const base = "/api/v1"
 
+// Document returns the OpenAPI document of the API in JSON. The caller must not change it.
+var Document = sync.OnceValues(func() ([]byte, error) { return server.AdminDocument(documentSource) })
+
 // Routes returns the routes of the API for server.Config.AdminRoutes.
 func Routes(s *Service) ([]server.Route, error) {
-	document, err := server.AdminDocument(documentSource)
+	document, err := Document()
 	if err != nil {
 		return nil, err
 	}

@@ -35,19 +35,13 @@ type browser struct {
 	sent float64         // bytes that the page received; guarded by mu
 }
 
-// startBrowser starts Chromium. Without Chromium the test fails if CI=true, and is skipped
-// otherwise. So is it in the short form.
+// startBrowser starts Chromium. The test is skipped in the short form.
 func startBrowser(t *testing.T, h *harness) *browser {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("it starts a browser")
 	}
-	program, err := exec.LookPath("chromium")
-	if err != nil && os.Getenv("CI") == "true" {
-		t.Fatal(err)
-	} else if err != nil {
-		t.Skip("this test requires Chromium:", err)
-	}
+	program := chromium(t)
 	dir, err := os.MkdirTemp("/tmp", "console") // t.TempDir is too long for the path of a socket, 108 bytes
 	if err != nil {
 		t.Fatal(err)
@@ -79,6 +73,19 @@ func startBrowser(t *testing.T, h *harness) *browser {
 	// A page reports a violation of its policy before any other script runs.
 	call(b, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: reportViolations})
 	return b
+}
+
+// chromium returns the path of Chromium. Without it the test fails if CI=true, and is skipped
+// otherwise.
+func chromium(t *testing.T) string {
+	t.Helper()
+	program, err := exec.LookPath("chromium")
+	if err != nil && os.Getenv("CI") == "true" {
+		t.Fatal(err)
+	} else if err != nil {
+		t.Skip("this test requires Chromium:", err)
+	}
+	return program
 }
 
 // reportViolations writes the violations of the Content-Security-Policy, the errors of
@@ -196,7 +203,7 @@ func hostileNames() (names []string) {
 // consolePages are the pages that a session can open.
 var consolePages = []string{
 	"/", "/plants", "/plants?name=alert", "/plants/1", "/plants/new", "/credentials?all=1", "/backups", "/audit",
-	"/settings", "/reference", "/plants/999999",
+	"/settings", "/reference", "/reference/admin", "/reference/try", "/plants/999999",
 }
 
 // startHostile starts a server whose plants, tags, creators and tokens have hostile names.
@@ -280,15 +287,30 @@ func (b *browser) checkPage(path, axe string, width int64, scheme string) {
 // installAxe installs axe-core from npm and returns its source; empty without npm.
 func installAxe(t *testing.T) string {
 	t.Helper()
+	dir := installNPM(t, "testdata/axe")
+	if dir == "" {
+		return ""
+	}
+	source, err := os.ReadFile(filepath.Join(dir, "node_modules/axe-core/axe.min.js"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(source)
+}
+
+// installNPM copies a directory with a lock file, installs its packages, and returns the
+// copy; empty without npm.
+func installNPM(t *testing.T, from string) (dir string) {
+	t.Helper()
 	if _, err := exec.LookPath("npm"); err != nil {
 		if os.Getenv("CI") == "true" {
 			t.Fatal("npm is not installed; install the Debian packages nodejs and npm")
 		}
-		t.Log("axe-core does not run: npm is not installed")
+		t.Log(from, "does not run: npm is not installed")
 		return ""
 	}
-	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS("testdata/axe")); err != nil {
+	dir = t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(from)); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
@@ -296,11 +318,7 @@ func installAxe(t *testing.T) string {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("npm ci: %v\n%s", err, out)
 	}
-	source, err := os.ReadFile(filepath.Join(dir, "node_modules/axe-core/axe.min.js"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(source)
+	return dir
 }
 
 // screenshot writes an image of the page to the directory that CONSOLE_SCREENSHOTS names.

@@ -95,6 +95,9 @@ func newChart(
 			c.Points = append(c.Points, t)
 		}
 	}
+	if len(c.Points) == 0 {
+		c.Top, c.Middle = "", ""
+	}
 	return c
 }
 

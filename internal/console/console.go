@@ -46,6 +46,7 @@ type Console struct {
 	Config
 	sessions    sessions
 	samples     ring
+	documents   documents
 	templates   map[string]*template.Template // by the name of the page
 	crossOrigin *http.CrossOriginProtection
 	clock       atomic.Pointer[func() time.Time]
@@ -98,9 +99,7 @@ func (c *Console) Routes() ([]server.Route, error) {
 		{Method: "GET", Path: "/live", Scope: auth.ScopeAdmin, Page: true, Handle: c.serveLive},
 	}
 	routes = append(append(routes, c.plantRoutes()...), c.operatorRoutes()...)
-	routes = append(routes, server.Route{
-		Method: "GET", Path: "/reference", Scope: auth.ScopeRead, Page: true, Handle: c.showReference,
-	})
+	routes = append(routes, c.referenceRoutes()...)
 	files, err := staticRoutes()
 	return append(routes, files...), err
 }

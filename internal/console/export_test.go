@@ -1,6 +1,8 @@
 package console
 
 import (
+	"math"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"time"
@@ -28,4 +30,26 @@ func CookieWithTLS() *http.Cookie {
 func (c *Console) Sample(since time.Duration) {
 	now := c.read()
 	c.samples.add(now.since(reading{at: now.at.Add(-since)}))
+}
+
+// RenderMarkdown renders a text of an API document.
+func RenderMarkdown(text string) string { return string(markdown(text).HTML()) }
+
+// AddDay adds the samples of a day of work in a nursery, which ends now with the values of now.
+func (c *Console) AddDay() {
+	n := c.read()
+	plants := n.gauge("plantstore_plants")
+	random := rand.New(rand.NewPCG(1, 2)) // the same images in each run
+	for i := samplesMax - 1; i >= 0; i-- {
+		hours := float64(i) / 360                                   // before now
+		work := max(0, math.Cos(2*math.Pi*(hours-3)/24))            // busy three hours ago
+		creates := work * (0.4 + 1.6*math.Pow(random.Float64(), 3)) // in batches
+		c.samples.add(sample{
+			at: n.at.Add(-time.Duration(i) * sampleEvery), creates: creates,
+			p50: 0.0021 + 0.0004*random.Float64(), p99: 0.005 + 0.004*random.Float64() + 0.003*work,
+			refusals: math.Floor(work*random.Float64()*1.2) / 10, plants: plants - hours*900,
+			store: n.gauge("plantstore_store_bytes") - hours*70e3, wal: 3e6 + 2e6*random.Float64(),
+			connections: math.Round(4 + 20*work*random.Float64()), queued: math.Round(2 * work * random.Float64()),
+		})
+	}
 }

@@ -31,7 +31,7 @@ const wait = 20 * time.Second // timeout of every wait; a wait that succeeds is 
 // harness is a server with the console, over a store in a file.
 type harness struct {
 	t       testing.TB
-	engine  *sqlite.Engine
+	engine  store.Engine
 	store   *store.Store
 	console *console.Console
 	backups *backup.Service
@@ -42,14 +42,22 @@ type harness struct {
 
 func start(t testing.TB, plants ...store.Create) *harness {
 	t.Helper()
+	file := filepath.Join(t.TempDir(), "plants.db")
+	return startOn(t, file, func(metrics prometheus.Registerer) (store.Engine, error) {
+		return sqlite.Open(t.Context(), sqlite.Config{Path: file, Server: true, Metrics: metrics})
+	}, plants...)
+}
+
+// startOn starts a server on a store in a file, or elsewhere without a file, which open opens.
+func startOn(
+	t testing.TB, file string, open func(prometheus.Registerer) (store.Engine, error), plants ...store.Create,
+) *harness {
+	t.Helper()
 	h := &harness{t: t}
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
 	metrics := prometheus.NewRegistry()
-	file := filepath.Join(t.TempDir(), "plants.db")
 	var err error
-	if h.engine, err = sqlite.Open(
-		t.Context(), sqlite.Config{Path: file, Server: true, Metrics: metrics},
-	); err != nil {
+	if h.engine, err = open(metrics); err != nil {
 		t.Fatal(err)
 	}
 	h.admin = h.mint("operator", auth.ScopeAdmin|auth.ScopeRead|auth.ScopeCreate)
@@ -62,17 +70,20 @@ func start(t testing.TB, plants ...store.Create) *harness {
 		t.Fatal(err)
 	}
 	recorder := audit.NewRecorder(h.engine.AppendAudit, log)
-	h.backups, err = backup.New(backup.Config{
-		DB: file, Destination: t.TempDir(), Scratch: t.TempDir(), Every: time.Hour, Keep: 3, Record: recorder.Record,
-		Log: log, Metrics: metrics,
-	})
-	if err != nil {
-		t.Fatal(err)
+	if file != "" {
+		if h.backups, err = backup.New(backup.Config{
+			DB: file, Destination: t.TempDir(), Scratch: t.TempDir(), Every: time.Hour, Keep: 3, Record: recorder.Record,
+			Log: log, Metrics: metrics,
+		}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	stop := h.serve(log, metrics, recorder)
 	t.Cleanup(func() {
 		stop()
-		h.backups.Close()
+		if h.backups != nil {
+			h.backups.Close()
+		}
 		recorder.Close()
 		h.store.Close()
 		if err := h.engine.Close(); err != nil {
@@ -103,7 +114,8 @@ func (h *harness) serve(log *slog.Logger, metrics *prometheus.Registry, recorder
 		Store: h.store, Log: log, BaseURL: public, AdminRoutes: h.routes, Browser: h.console.Browser(), Metrics: metrics,
 		Audit: recorder, AdminOpen: true, // the console requires a sign-in nevertheless
 		Limits: server.Limits{
-			HeaderMax: 32 << 10, RequestTimeout: wait, AnswerTimeout: wait, IdleTimeout: wait, AuthFailures: 30,
+			BodyMax: 64 << 10, HeaderMax: 32 << 10, RequestTimeout: wait, AnswerTimeout: wait, IdleTimeout: wait,
+			AuthFailures: 100,
 		},
 	})
 	if err != nil {
@@ -230,7 +242,21 @@ func stored(id int64, name string, tag plant.Tag) store.Create {
 func (h *harness) adminConfig(*prometheus.Registry) admin.Config {
 	return admin.Config{
 		Engine: h.engine, Store: h.store, Backups: h.backups, Settings: func() []admin.Setting {
-			return []admin.Setting{{Name: "listen", Value: "127.0.0.1:8080", Source: "default"}}
+			return []admin.Setting{
+				{Name: "listen", Value: "127.0.0.1:8080", Source: "default"},
+				{Name: "admin-listen", Value: "127.0.0.1:8081", Source: "default"},
+				{Name: "base-url", Value: "https://plants.example", Source: "/etc/plantstore/plantstore.yaml"},
+				{Name: "db", Value: "/var/lib/plantstore/plantstore.db", Source: "/etc/plantstore/plantstore.yaml"},
+				{Name: "backup-dir", Value: "/mnt/backup/plantstore", Source: "PLANTSTORE_BACKUP_DIR"},
+				{Name: "backup-every", Value: "24h0m0s", Source: "default", Reloadable: true},
+				{Name: "body-max", Value: "64KiB", Source: "default", Reloadable: true},
+				{Name: "cors-origin", Source: "default", Reloadable: true},
+				{
+					Name: "queue-max", Value: "8192", Source: "--queue-max",
+					Pending: &admin.Pending{Value: "16384", Source: "/etc/plantstore/plantstore.yaml"},
+				},
+				{Name: "rate", Value: "0", Source: "default", Reloadable: true},
+			}
 		},
 	}
 }

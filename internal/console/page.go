@@ -68,14 +68,17 @@ var functions = template.FuncMap{
 		if t.IsZero() {
 			return "–"
 		}
-		utc := t.UTC()
-		return template.HTML(utc.Format(`<time datetime="` + time.RFC3339Nano + `">2006-01-02 15:04:05 UTC</time>`))
+		const layout = `<time datetime="` + time.RFC3339Nano + `"><span>2006-01-02</span> <span>15:04:05 UTC</span></time>`
+		return template.HTML(t.UTC().Format(layout))
 	},
-	"icon":  icon,
-	"bytes": formatBytes,
-	"count": func(n int64) string { return formatCount(float64(n)) },
-	"query": url.QueryEscape,
-	"join":  strings.Join,
+	"icon":   icon,
+	"bytes":  formatBytes,
+	"count":  func(n int64) string { return formatCount(float64(n)) },
+	"query":  url.QueryEscape,
+	"join":   strings.Join,
+	"lower":  strings.ToLower,
+	"status": func(status int) string { return strconv.Itoa(status) + " " + http.StatusText(status) },
+	"kind":   statusKind,
 }
 
 func parseTemplates() (map[string]*template.Template, error) {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -31,6 +32,7 @@ type plantList struct {
 	End       *admin.SearchEnd
 	CanCreate bool
 	Query     string // the search as a query, for the links
+	Total     string // number of stored plants; empty: unknown
 }
 
 // plantRow is a plant in a table.
@@ -72,6 +74,9 @@ func (c *Console) showPlants(w http.ResponseWriter, r *http.Request, principal a
 	list := plantList{Name: q.Name, First: q.Cursor == "", CanCreate: principal.Scopes.Has(auth.ScopeCreate)}
 	list.Tag, list.HasTag = q.Tag.Get()
 	list.Query = url.Values{"name": {list.Name}, "tag": {list.Tag}}.Encode()
+	if n := c.read().gauge("plantstore_plants"); !math.IsNaN(n) {
+		list.Total = formatCount(n) + " stored"
+	}
 	var err error
 	if search {
 		err = c.findPlants(r, q, &list)

@@ -1,22 +1,177 @@
 package console
 
 import (
+	"bytes"
+	"fmt"
 	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
 
+	"plantstore/internal/admin"
 	"plantstore/internal/auth"
+	"plantstore/internal/plant"
+	"plantstore/internal/server"
 )
 
-// reference is the content of the page about the APIs.
-type reference struct {
-	Public   string // of the public operation
-	Document string // of the public API, as a page
-	JSON     string
-	YAML     string
+// The paths of the pages about the APIs.
+const (
+	publicReferencePath = "/reference"
+	adminReferencePath  = "/reference/admin"
+	tryPath             = "/reference/try"
+)
+
+// referenceRoutes returns the routes of the pages about the APIs.
+func (c *Console) referenceRoutes() []server.Route {
+	return []server.Route{
+		{Method: "GET", Path: publicReferencePath, Scope: auth.ScopeRead, Page: true, Handle: c.showPublicReference},
+		{Method: "GET", Path: adminReferencePath, Scope: auth.ScopeRead, Page: true, Handle: c.showAdminReference},
+		{Method: "GET", Path: tryPath, Scope: auth.ScopeCreate, Page: true, Handle: c.showTry},
+		{Method: "POST", Path: tryPath, Scope: auth.ScopeCreate, Page: true, Handle: c.try},
+	}
 }
 
-func (c *Console) showReference(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
-	return c.render(w, r, http.StatusOK, "reference", view{Title: "API", Content: reference{
-		Public: c.operationURL(), Document: c.PublicURL.JoinPath("docs").String(),
-		JSON: c.PublicURL.JoinPath("openapi.json").String(), YAML: c.PublicURL.JoinPath("openapi.yaml").String(),
-	}})
+// reference is the content of the page of an API document.
+type reference struct {
+	Document *apiDocument
+	Path     string // of this page
+	CanTry   bool
+	Base     string // address of the API
+	Files    []link // the document itself
+	IsPublic bool
 }
+
+type link struct{ Name, URL string }
+
+// documents keeps the parsed documents. A document changes with a reload.
+type documents struct {
+	mu     sync.Mutex
+	parsed map[string]parsedDocument // by the path of the page; guarded by mu
+}
+
+type parsedDocument struct {
+	source   []byte
+	document *apiDocument
+}
+
+// get returns the parsed document of a page.
+func (d *documents) get(path string, source []byte) (*apiDocument, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if last := d.parsed[path]; bytes.Equal(last.source, source) {
+		return last.document, nil
+	}
+	document, err := parseDocument(source)
+	if err != nil {
+		return nil, err
+	}
+	if d.parsed == nil {
+		d.parsed = map[string]parsedDocument{}
+	}
+	d.parsed[path] = parsedDocument{source, document}
+	return document, nil
+}
+
+func (c *Console) showPublicReference(w http.ResponseWriter, r *http.Request, principal auth.Principal) error {
+	return c.renderReference(w, r, principal, server.PublicDocument(w), reference{
+		Path: publicReferencePath, IsPublic: true, Base: c.PublicURL.String(),
+		Files: []link{
+			{"openapi.json", c.PublicURL.JoinPath("openapi.json").String()},
+			{"openapi.yaml", c.PublicURL.JoinPath("openapi.yaml").String()},
+			{"Swagger UI", c.PublicURL.JoinPath("docs").String()},
+		},
+	})
+}
+
+func (c *Console) showAdminReference(w http.ResponseWriter, r *http.Request, principal auth.Principal) error {
+	document, err := admin.Document()
+	if err != nil {
+		return err
+	}
+	return c.renderReference(w, r, principal, document, reference{
+		Path: adminReferencePath, Base: "/api/v1", Files: []link{{"openapi.json", "/api/v1/openapi.json"}},
+	})
+}
+
+func (c *Console) renderReference(
+	w http.ResponseWriter, r *http.Request, principal auth.Principal, source []byte, content reference,
+) (err error) {
+	if content.Document, err = c.documents.get(content.Path, source); err != nil {
+		return err
+	}
+	content.CanTry = principal.Scopes.Has(auth.ScopeCreate)
+	return c.render(w, r, http.StatusOK, "reference", view{Title: content.Document.Info.Title, Content: content})
+}
+
+// trial is the content of the page that sends a request of the public operation.
+type trial struct {
+	Path, Base string
+	CanTry     bool
+	Body       string
+	URL        string // of the public operation
+
+	Sent    bool
+	Request string // the head of the request, without the credential
+	Curl    string // a command that sends the same request
+	Status  int
+	Header  []member[string]
+	Answer  string // the body of the response
+	ID      string // of the stored plant; empty: none, or the session cannot read it
+}
+
+func (c *Console) newTrial(body string) trial {
+	return trial{Path: tryPath, Base: c.PublicURL.String(), CanTry: true, Body: body, URL: c.operationURL()}
+}
+
+func (c *Console) showTry(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
+	content := c.newTrial("{\n  \"id\": 42,\n  \"name\": \"Acer campestre\",\n  \"tag\": \"tree\"\n}")
+	return c.render(w, r, http.StatusOK, "try", view{Title: "Try the public operation", Content: content})
+}
+
+// try sends the body of a form to the public operation, with the credential of the session.
+func (c *Console) try(w http.ResponseWriter, r *http.Request, principal auth.Principal) error {
+	form, err := c.form(w, r)
+	if err != nil {
+		return err
+	}
+	credential, err := c.credentialOf(r)
+	if err != nil {
+		return err
+	}
+	content := c.newTrial(strings.ReplaceAll(form.Get("body"), "\r\n", "\n")) // a form has CRLF for each line end
+	request, err := http.NewRequestWithContext(
+		r.Context(), http.MethodPost, c.operationURL(), strings.NewReader(content.Body),
+	)
+	if err != nil {
+		return fmt.Errorf("make the request of a trial: %w", err)
+	}
+	request.URL = &url.URL{Path: request.URL.Path, RawPath: request.URL.RawPath}
+	request.Header.Set("Authorization", "Bearer "+credential)
+	request.Header.Set("Content-Type", "application/json")
+	content.describe(request)
+	response := server.ServePublic(w, r, request)
+	content.Sent, content.Status, content.Answer = true, response.Status, string(response.Body)
+	for name, values := range response.Header {
+		content.Header = append(content.Header, member[string]{name, strings.Join(values, ", ")})
+	}
+	slices.SortFunc(content.Header, func(a, b member[string]) int { return strings.Compare(a.Name, b.Name) })
+	if n, err := plant.Decode([]byte(content.Body)); err == nil && response.Status == http.StatusOK &&
+		principal.Scopes.Has(auth.ScopeRead) {
+		content.ID = strconv.FormatInt(n.ID, 10)
+	}
+	return c.render(w, r, http.StatusOK, "try", view{Title: "Try the public operation", Content: content})
+}
+
+// describe sets the texts of the request. They have a variable of the shell instead of the credential.
+func (t *trial) describe(request *http.Request) {
+	const credential = "Bearer $TOKEN"
+	t.Request = fmt.Sprintf("POST %s HTTP/1.1\nHost: %s\nAuthorization: %s\nContent-Type: %s\nContent-Length: %d",
+		request.URL.EscapedPath(), request.Host, credential, request.Header.Get("Content-Type"), request.ContentLength)
+	t.Curl = "curl -i " + shellQuote(t.URL) + " \\\n  -H \"Authorization: " + credential + "\" \\\n" +
+		"  -H 'Content-Type: application/json' \\\n  --data-raw " + shellQuote(t.Body)
+}
+
+// shellQuote returns a text as one word of a POSIX shell.
+func shellQuote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }

@@ -42,6 +42,7 @@ type handler struct {
 	quotas    *quotas       // nil: no limit
 	limits    Limits        // those of the routes, of failures and of quotas
 	tracer    *trace.Tracer // nil: off
+	public    *handler      // of the public listener; nil: this is it
 
 	detectsDisconnects bool // a disconnect cancels the context of its request
 }

@@ -1,15 +1,15 @@
 package server
 
 // publicPages returns the routes of the API document: JSON, YAML and an HTML page.
-// They require no credential.
-func publicPages(c Config, base string) ([]route, error) {
+// They require no credential. It returns the document in JSON too.
+func publicPages(c Config, base string) ([]route, []byte, error) {
 	document, err := newDocument(c.BaseURL, !c.OwnHostOnly, c.Limits)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	docs, err := newDocs(base)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	docs["/openapi.json"] = newDocsFile(mediaType, document.JSON)
 	docs["/openapi.yaml"] = newDocsFile("application/yaml", document.YAML)
@@ -17,5 +17,5 @@ func publicPages(c Config, base string) ([]route, error) {
 	for path, file := range docs {
 		list = append(list, route{method: "GET", path: base + path, open: true, untimed: true, handle: fromHandler(file)})
 	}
-	return list, nil
+	return list, document.JSON, nil
 }

@@ -62,15 +62,17 @@ type Route struct {
 // publicRoutes returns the routes of the public listener.
 func publicRoutes(c Config) (routes, error) {
 	base := strings.TrimRight(c.BaseURL.Path, "/")
-	pages, err := publicPages(c, base)
+	pages, document, err := publicPages(c, base)
 	if err != nil {
 		return routes{}, err
 	}
 	plants := &plants{store: c.Store, limits: c.Limits}
-	return newRoutes(append(pages,
+	rs := newRoutes(append(pages,
 		route{method: "POST", path: base + "/plants", scope: auth.ScopeCreate, handle: plants.create},
 		route{method: "GET", path: "/healthz", open: true, untraced: true, handle: ready(c.Store, false)},
-	)), nil
+	))
+	rs.document = document
+	return rs, nil
 }
 
 // required returns the scope that a request must have; 0: it requires no credential.
@@ -126,6 +128,7 @@ func adminRoutes(c Config) routes {
 type routes struct {
 	byPath   map[string]*resource
 	patterns []*resource // those of byPath whose path has a parameter, in the order of the list
+	document []byte      // the API document of the public listener in JSON; nil on the admin listener
 }
 
 // resource is the routes of one path.

@@ -1,15 +1,24 @@
 // The pages work without this file. It writes times in the zone of the viewer, keeps the overview current, shows the
 // hits of a search while they arrive, and copies secrets. It creates elements and sets texts; it never parses HTML.
 
-const dateTime = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+const date = new Intl.DateTimeFormat(undefined, { dateStyle: "medium" });
+const second = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" });
+const full = new Intl.DateTimeFormat(undefined, { dateStyle: "full", timeStyle: "full" });
 const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
+
+function part(text) {
+  const span = document.createElement("span");
+  span.textContent = text;
+  return span;
+}
 
 function localTimes(root) {
   for (const time of root.querySelectorAll("time[datetime]")) {
     const at = new Date(time.dateTime);
     if (Number.isNaN(at.getTime())) continue;
-    time.textContent = ("clock" in time.dataset ? clock : dateTime).format(at);
-    time.title = time.dateTime;
+    if ("clock" in time.dataset) time.textContent = clock.format(at);
+    else time.replaceChildren(part(date.format(at)), " ", part(second.format(at)));
+    time.title = full.format(at);
   }
 }
 
@@ -24,6 +33,7 @@ function showChart(chart) {
   const [from, to] = figure.querySelectorAll(".axis time");
   from.dateTime = chart.from;
   to.dateTime = chart.to;
+  figure.querySelector(".none").hidden = points.get(chart.id).length > 0;
   figure.querySelector(".y.top").textContent = chart.top;
   figure.querySelector(".y.middle").textContent = chart.middle;
   chart.lines.forEach((line, i) => {
@@ -87,6 +97,7 @@ async function keepCurrent(section) {
 }
 
 localTimes(document);
+document.querySelector(".bar [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" }); // on a narrow screen
 document.querySelectorAll(".chart").forEach(watchPointer);
 const live = document.querySelector("[data-live]");
 if (live) keepCurrent(live);
@@ -178,7 +189,7 @@ function searchAsYouType(form) {
         } else if (line.end) {
           status.textContent = line.more ? "The first " + number.format(hits) + " hits."
             : number.format(hits) + " found; " + number.format(line.rows) + " plants read.";
-          empty.textContent = "No plant found.";
+          empty.lastChild.textContent = "No plant found.";
           empty.hidden = hits > 0;
         } else if (Date.now() - told > 900) { // a screen reader reads each text
           told = Date.now();

@@ -1,0 +1,122 @@
+package console_test
+
+import (
+	"flag"
+	"fmt"
+	"html"
+	"net/http"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"plantstore/internal/plant"
+	"plantstore/internal/postgres"
+	"plantstore/internal/postgres/pgtest"
+	"plantstore/internal/sqlite"
+	"plantstore/internal/store"
+)
+
+var plantsOfPages = flag.Int64("plants", 0, "plants in the store of TestPageTimes; 0 skips it")
+
+// pageTimeMax bounds the time of a page, with any number of plants.
+const pageTimeMax = 50 * time.Millisecond
+
+// Each page responds within 50 ms, also to the first request after the start. Searches read
+// all plants and are excluded. `make pages` runs the test with 10 million plants.
+func TestPageTimes(t *testing.T) {
+	if *plantsOfPages == 0 {
+		t.Skip("-plants is 0")
+	}
+	t.Run("SQLite", func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "plants.db")
+		open := func(metrics prometheus.Registerer) (store.Engine, error) {
+			return sqlite.Open(t.Context(), sqlite.Config{Path: file, Server: true, Metrics: metrics})
+		}
+		fillStore(t, open)
+		timePages(t, startOn(t, file, open))
+	})
+	t.Run("PostgreSQL", func(t *testing.T) {
+		server, err := pgtest.Start(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := server.Stop(); err != nil {
+				t.Error(err)
+			}
+		}()
+		url, err := server.Database(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		open := func(metrics prometheus.Registerer) (store.Engine, error) {
+			return postgres.Open(t.Context(), postgres.Config{URL: url, Metrics: metrics})
+		}
+		t.Run("pages", func(t *testing.T) { // its cleanup ends the console before the database
+			fillStore(t, open)
+			timePages(t, startOn(t, "", open))
+		})
+	})
+}
+
+// fillStore stores the plants of TestPageTimes in the order of 16 series of ids.
+func fillStore(t *testing.T, open func(prometheus.Registerer) (store.Engine, error)) {
+	t.Helper()
+	const batchPlants, series = 20_000, 16
+	engine, err := open(prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	began, n := time.Now(), *plantsOfPages
+	batch := make([]store.Create, 0, batchPlants)
+	for i := range n {
+		name := fmt.Sprintf("Rosa canina, tray %d", i)
+		batch = append(batch, stored(i%series*n+i, name, plant.Tagged([]string{"shrub", "tree", "herb"}[i%3])))
+		if len(batch) == batchPlants || i == n-1 {
+			if _, err := engine.Insert(t.Context(), batch); err != nil {
+				t.Fatal(err)
+			}
+			batch = batch[:0]
+		}
+	}
+	if err := engine.Close(); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("stored %d plants in %s", n, time.Since(began).Round(time.Second))
+}
+
+func timePages(t *testing.T, h *harness) {
+	t.Helper()
+	c := h.signIn(h.admin)
+	next := regexp.MustCompile(`href="(/plants\?[^"]*cursor=[^"]*)"`).FindStringSubmatch(c.get("/plants").body)
+	if next == nil {
+		t.Fatal("the first page of plants has no link to the next one")
+	}
+	for _, path := range []string{
+		"/", "/?range=24h", "/live", "/plants", html.UnescapeString(next[1]), "/plants/1", "/plants/new", "/credentials",
+		"/credentials?all=1", "/backups", "/audit", "/settings", "/reference", "/reference/admin", "/reference/try",
+		"/sign-in", "/plants/999999999999999999",
+	} {
+		var times []time.Duration
+		for range 20 {
+			began := time.Now()
+			res := c.get(path)
+			times = append(times, time.Since(began))
+			if res.status != http.StatusOK && res.status != http.StatusNotFound {
+				t.Fatalf("%s: got %d: %s", path, res.status, res.body)
+			}
+		}
+		first := times[0]
+		slices.Sort(times)
+		t.Logf("| `%s` | %.1f | %.1f | %.1f |", path, millis(first), millis(times[len(times)/2]), millis(times[len(times)-1]))
+		if slowest := times[len(times)-1]; slowest > pageTimeMax {
+			t.Errorf("%s: %s, want at most %s", path, slowest, pageTimeMax)
+		}
+	}
+}
+
+func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1e3 }

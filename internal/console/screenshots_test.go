@@ -1,0 +1,199 @@
+package console_test
+
+import (
+	"bytes"
+	"cmp"
+	"flag"
+	"fmt"
+	"image"
+	"image/color"
+	"image/png"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+
+	"plantstore/internal/auth"
+	"plantstore/internal/plant"
+	"plantstore/internal/store"
+)
+
+var updateScreenshots = flag.Bool("update", false, "write the screenshots in docs/images")
+
+// nurseryPlants are names in several scripts and of several lengths, with their tags.
+var nurseryPlants = [][2]string{
+	{"Rosa canina L.", "shrub"},
+	{"Quercus robur L.", "tree"},
+	{"Lavandula angustifolia Mill.", "herb"},
+	{"ورد جوري", "shrub"},
+	{"מרווה רפואית", "herb"},
+	{"ソメイヨシノ", "tree"},
+	{"牡丹", "shrub"},
+	{"× Cuprocyparis leylandii (A.B.Jacks. & Dallim.) Farjon 'Castlewellan Gold'", "conifer"},
+	{"Шалфей лекарственный", "herb"},
+	{"Ελιά Καλαμών", "tree"},
+	{"무궁화", "shrub"},
+	{"नीम", "tree"},
+	{"กล้วยไม้", "orchid"},
+	{"Acer palmatum 'Sango-kaku'", "tree"},
+	{"Hydrangea macrophylla 'Nikko Blue'", "shrub"},
+	{"Monstera deliciosa", ""},
+	{"Salvia rosmarinus 'Miss Jessopp’s Upright'", "herb"},
+	{"Ginkgo biloba", "tree"},
+	{"Echinacea purpurea", "perennial"},
+}
+
+// startNursery starts a server with the store and the history of a small nursery.
+func startNursery(t *testing.T) *harness {
+	t.Helper()
+	const plants = 42_000
+	now := time.Now().UTC()
+	batch := make([]store.Create, plants)
+	for i := range batch {
+		named := nurseryPlants[i%len(nurseryPlants)]
+		name, tag := named[0], plant.Tagged(named[1])
+		if i >= len(nurseryPlants) {
+			name = fmt.Sprintf("%s, tray %d", name, i)
+		}
+		if named[1] == "" {
+			tag = plant.Tag{}
+		}
+		batch[i] = stored(int64(1000+i), name, tag)
+		batch[i].At = now.Add(time.Duration(i-plants) * 2 * time.Second)
+	}
+	h := start(t, batch...)
+	for name, scopes := range map[string]auth.Scopes{
+		"web-shop": auth.ScopeCreate, "greenhouse-scanner": auth.ScopeCreate | auth.ScopeRead,
+		"prometheus": auth.ScopeMetrics,
+	} {
+		h.mint(name, scopes)
+	}
+	h.create(auth.Token{
+		Name: "season-2026", Hash: auth.HashOf(auth.Mint()), Scopes: auth.ScopeRead, CreatedAt: now,
+		ExpiresAt: now.Add(3 * 24 * time.Hour),
+	})
+	c := h.signIn(h.admin)
+	for _, operation := range []string{"start", "verify", "drill"} {
+		form := url.Values{}
+		if list, err := h.backups.List(t.Context()); err == nil && len(list) > 0 {
+			form.Set("name", list[0].Name)
+		}
+		c.post("/backups/"+operation, form)
+		h.awaitJobs()
+	}
+	h.console.AddDay()
+	return h
+}
+
+// TestScreenshots writes the images in docs/images: each page light, dark and narrow. Look at
+// each before you commit it.
+func TestScreenshots(t *testing.T) {
+	if !*updateScreenshots {
+		t.Skip("it writes images only with -update")
+	}
+	h := startNursery(t)
+	b := startBrowser(t, h)
+	b.open("/sign-in")
+	b.capture("sign-in")
+	b.signIn()
+	for _, page := range []struct {
+		name, path string
+		do         func()
+	}{
+		{"overview", "/", func() { b.await(`document.querySelector("#tile-plants .value").textContent !== ""`) }},
+		{"plants", "/plants", nil},
+		{"search", "/plants", func() {
+			b.do(chromedp.SendKeys(chromedp.CSS("#name"), "sango"))
+			b.await(`/hits|found;/.test(document.querySelector("[data-progress]").textContent)`)
+			b.await(`document.querySelector("[data-stop]").hidden`)
+		}},
+		{"plant", "/plants/1007", nil},
+		{"new-plant", "/plants/new", nil},
+		{"credentials", "/credentials", nil},
+		{"backups", "/backups", nil},
+		{"audit", "/audit", nil},
+		{"settings", "/settings", nil},
+		{"api", "/reference", nil},
+		{"admin-api", "/reference/admin", nil},
+		{"try", "/reference/try", func() {
+			b.do(chromedp.Click(chromedp.CSS("main form button")))
+			b.await(`document.querySelector("#curl") !== null`)
+		}},
+		{"error", "/plants/7", nil},
+	} {
+		b.open(page.path)
+		if page.do != nil {
+			page.do()
+		}
+		b.capture(page.name)
+	}
+}
+
+// capture writes the images of the open page.
+func (b *browser) capture(name string) {
+	b.t.Helper()
+	for _, form := range []struct {
+		name, scheme  string
+		width, height int64
+	}{{"light", "light", 1280, 800}, {"dark", "dark", 1280, 800}, {"narrow", "light", 360, 740}} {
+		b.do(chromedp.EmulateViewport(form.width, form.height))
+		call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: form.scheme}},
+		})
+		b.await(`scrollTo(0, 0) === undefined && document.fonts.status === "loaded"`)
+		content, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
+		if err == nil {
+			content, err = reduceColours(content)
+		}
+		if err == nil {
+			file := filepath.Join("../../docs/images", "console-"+name+"-"+form.name+".png")
+			err = os.WriteFile(file, content, 0o644)
+		}
+		if err != nil {
+			b.t.Fatal(err)
+		}
+	}
+}
+
+// reduceColours returns an image with its 256 most frequent colours, which makes the file
+// of a page about a third as large. Other pixels get the nearest of them.
+func reduceColours(content []byte) ([]byte, error) {
+	const coloursMax = 256
+	from, err := png.Decode(bytes.NewReader(content))
+	if err != nil {
+		return nil, err
+	}
+	counts, size := map[color.Color]int{}, from.Bounds()
+	for y := range size.Dy() {
+		for x := range size.Dx() {
+			counts[from.At(x, y)]++
+		}
+	}
+	var colours color.Palette
+	for c := range counts {
+		colours = append(colours, c)
+	}
+	slices.SortFunc(colours, func(a, b color.Color) int {
+		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(fmt.Sprint(a), fmt.Sprint(b)))
+	})
+	colours = colours[:min(len(colours), coloursMax)]
+	to, nearest := image.NewPaletted(size, colours), map[color.Color]uint8{}
+	for y := range size.Dy() {
+		for x := range size.Dx() {
+			c := from.At(x, y)
+			if _, ok := nearest[c]; !ok {
+				nearest[c] = uint8(colours.Index(c))
+			}
+			to.SetColorIndex(x, y, nearest[c])
+		}
+	}
+	var out bytes.Buffer
+	encoder := png.Encoder{CompressionLevel: png.BestCompression}
+	err = encoder.Encode(&out, to)
+	return out.Bytes(), err
+}
