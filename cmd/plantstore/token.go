@@ -12,8 +12,8 @@ import (
 func newToken(p *program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "token",
-		Short: "Create, list, rotate and revoke tokens",
-		Long: `Create, list, rotate and revoke tokens. The server may run: it applies each
+		Short: "Create, list, rotate, revoke and prune tokens",
+		Long: `Create, list, rotate and revoke tokens, and remove unused subjects. The server may run: it applies each
 change within a second.
 
 The command prints the secret of a token once, when it creates the token. The
@@ -21,7 +21,8 @@ store has only the hash and the first 8 characters of the secret.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newTokenCreate(p), newTokenList(p), newTokenRevoke(p), newTokenRotate(p))
+	cmd.AddCommand(newTokenCreate(p), newTokenList(p), newTokenRevoke(p), newTokenRotate(p),
+		newTokenPrune(p))
 	return cmd
 }
 

@@ -16,6 +16,7 @@ DELETE FROM plantstore_deliveries WHERE (webhook, plant) IN (SELECT webhook, pla
 DELETE FROM plantstore_deliveries WHERE (webhook, plant) IN (SELECT webhook, plant FROM plantstore_deliveries WHERE due_at IS NULL AND $1::bigint IN (0, webhook) AND plant = coalesce($2, plant) LIMIT $3)
 DELETE FROM plantstore_deliveries WHERE (webhook, plant) IN (SELECT webhook, plant FROM unnest($1::bigint[], $2::bigint[]) AS done (webhook, plant))
 DELETE FROM plantstore_outbox; DELETE FROM plantstore_deliveries
+DELETE FROM tokens WHERE id IN (SELECT id FROM tokens WHERE kind = $1 AND $2 > coalesce(last_used_at, created_at) AND coalesce($3 > revoked_at, true) AND (SELECT max(id) FROM tokens) > id ORDER BY id LIMIT $4) RETURNING id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix, kind, issuer, identifier
 DELETE FROM tokens WHERE kind = $1 AND $2 > expires_at AND hash <> $3 AND (SELECT max(id) FROM tokens) > id
 INSERT INTO plants (id, name, tag, created_at, created_by) SELECT id, name, tag, created_at, created_by FROM unnest($1::bigint[], $2::text[], $3::text[], $4::timestamptz[], $5::bigint[]) AS new (id, name, tag, created_at, created_by) ORDER BY id ON CONFLICT (id) DO NOTHING RETURNING id
 INSERT INTO plantstore_acme (key, value) VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET value = excluded.value
@@ -57,9 +58,9 @@ SELECT pg_catalog.pg_advisory_xact_lock($1)
 SELECT pg_catalog.pg_try_advisory_lock($1, 'plants'::regclass::oid::int)
 SELECT pg_catalog.pg_try_advisory_lock($1, 'plantstore_acme'::regclass::oid::int)
 SELECT plant, since, attempts FROM plantstore_deliveries WHERE webhook = $1 AND due_at <= $2 ORDER BY due_at LIMIT $3 FOR UPDATE SKIP LOCKED
-SELECT plants.id, plants.name, plants.tag, plants.created_at, coalesce(tokens.name, '') FROM plants LEFT JOIN tokens ON tokens.id = plants.created_by WHERE plants.id = $1
-SELECT plants.id, plants.name, plants.tag, plants.created_at, coalesce(tokens.name, '') FROM plants LEFT JOIN tokens ON tokens.id = plants.created_by WHERE plants.id >= $1 AND plants.tag = $3 ORDER BY plants.id LIMIT $2
-SELECT plants.id, plants.name, plants.tag, plants.created_at, coalesce(tokens.name, '') FROM plants LEFT JOIN tokens ON tokens.id = plants.created_by WHERE plants.id >= $1 ORDER BY plants.id LIMIT $2
+SELECT plants.id, plants.name, plants.tag, plants.created_at, coalesce(tokens.name, ''), plants.created_by FROM plants LEFT JOIN tokens ON tokens.id = plants.created_by WHERE plants.id = $1
+SELECT plants.id, plants.name, plants.tag, plants.created_at, coalesce(tokens.name, ''), plants.created_by FROM plants LEFT JOIN tokens ON tokens.id = plants.created_by WHERE plants.id >= $1 AND plants.tag = $3 ORDER BY plants.id LIMIT $2
+SELECT plants.id, plants.name, plants.tag, plants.created_at, coalesce(tokens.name, ''), plants.created_by FROM plants LEFT JOIN tokens ON tokens.id = plants.created_by WHERE plants.id >= $1 ORDER BY plants.id LIMIT $2
 SELECT prosrc FROM pg_trigger INNER JOIN pg_proc ON pg_proc.oid = tgfoid WHERE tgrelid = 'plants'::regclass AND tgname = 'follow'
 SELECT relname::text, pg_get_userbyid(relowner)::text, coalesce(tgname::text, ''), coalesce(pg_get_userbyid(proowner)::text, '') FROM pg_class INNER JOIN pg_namespace ON pg_namespace.oid = relnamespace LEFT JOIN pg_trigger ON tgrelid = pg_class.oid AND NOT tgisinternal LEFT JOIN pg_proc ON pg_proc.oid = tgfoid WHERE nspname = current_schema() AND relname IN ('plants', 'tokens', 'plantstore', 'plantstore_audit', 'plantstore_acme', 'plantstore_webhooks', 'plantstore_outbox', 'plantstore_deliveries') ORDER BY relname
 SELECT relname::text, pg_get_userbyid(relowner)::text, current_user::text FROM pg_class INNER JOIN pg_namespace ON pg_namespace.oid = relnamespace WHERE nspname = current_schema() AND relname IN ('plants', 'followed') AND pg_get_userbyid(relowner) <> current_user UNION ALL SELECT proname::text, pg_get_userbyid(proowner)::text, current_user::text FROM pg_proc INNER JOIN pg_namespace ON pg_namespace.oid = pronamespace WHERE nspname = current_schema() AND proname IN ('plantstore_follow', 'plantstore_hold') AND pg_get_userbyid(proowner) <> current_user

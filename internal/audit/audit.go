@@ -23,6 +23,7 @@ const (
 	TokenCreate  Action = "token.create"
 	TokenRotate  Action = "token.rotate"
 	TokenRevoke  Action = "token.revoke"
+	TokenPrune   Action = "token.prune"
 	StoreMigrate Action = "store.migrate"
 	MoveBegin    Action = "move.begin"
 	MoveEnd      Action = "move.end"

@@ -325,7 +325,7 @@ func unfinished(err error) error {
 
 // compareTokens compares the tokens of both stores, except for the times of last
 // use: even a read-only store updates them. The source may have removed revoked JWTs
-// that have expired.
+// that have expired, and subjects.
 func (m *mover) compareTokens(ctx context.Context) error {
 	from, errFrom := m.From.Tokens(ctx)
 	to, errTo := m.To.Tokens(ctx)
@@ -334,7 +334,12 @@ func (m *mover) compareTokens(ctx context.Context) error {
 	}
 	now := time.Now()
 	expired := func(t auth.Token) bool { return t.Kind == auth.KindJWT && now.After(t.ExpiresAt) }
-	from, to = slices.DeleteFunc(from, expired), slices.DeleteFunc(to, expired)
+	kept := map[int64]bool{}
+	for _, t := range from {
+		kept[t.ID] = true
+	}
+	removed := func(t auth.Token) bool { return expired(t) || t.Kind == auth.KindSubject && !kept[t.ID] }
+	from, to = slices.DeleteFunc(from, expired), slices.DeleteFunc(to, removed)
 	m.result.Tokens = len(from)
 	if !slices.EqualFunc(from, to, func(a, b auth.Token) bool {
 		a.LastUsedAt, b.LastUsedAt = time.Time{}, time.Time{}

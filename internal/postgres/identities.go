@@ -1,7 +1,10 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -77,6 +80,31 @@ func deleteExpired(ctx context.Context, tx pgx.Tx, t auth.Token) error {
 		WHERE kind = $1 AND $2 > expires_at AND hash <> $3 AND (SELECT max(id) FROM tokens) > id`,
 		string(auth.KindJWT), t.CreatedAt, t.Hash[:])
 	return err
+}
+
+// PruneSubjects implements store.Engine.
+func (e *Engine) PruneSubjects(
+	ctx context.Context, p store.SubjectPrune, by audit.Origin,
+) (removed []auth.Token, err error) {
+	err = e.changeTokens(ctx, func(tx pgx.Tx) error {
+		rows, _ := tx.Query(ctx, `DELETE FROM tokens WHERE id IN (SELECT id FROM tokens
+			WHERE kind = $1 AND $2 > coalesce(last_used_at, created_at) AND coalesce($3 > revoked_at, true)
+			AND (SELECT max(id) FROM tokens) > id ORDER BY id LIMIT $4) RETURNING `+tokenColumns,
+			string(auth.KindSubject), p.UnusedSince, p.RevokedBefore(), p.Limit) // CollectRows returns the error
+		removed, err = pgx.CollectRows(rows, token)
+		switch {
+		case hasCode(err, codeInsufficientPrivilege):
+			err = fmt.Errorf("the role may not delete tokens; use the role that owns the tables: %w", err)
+		case err == nil && len(removed) == 0:
+			err = store.ErrNotFound
+		}
+		if err != nil {
+			return err
+		}
+		slices.SortFunc(removed, func(a, b auth.Token) int { return cmp.Compare(a.ID, b.ID) })
+		return appendAudit(ctx, tx, store.SubjectsPruned(removed, p.At, by)...)
+	})
+	return removed, err
 }
 
 // insertIdentity stores a token that is no auth.KindToken.

@@ -13,7 +13,8 @@ import (
 	"plantstore/internal/store"
 )
 
-const recordSQL = `SELECT plants.id, plants.name, plants.tag, plants.created_at, coalesce(tokens.name, '')
+const recordSQL = `SELECT plants.id, plants.name, plants.tag, plants.created_at, coalesce(tokens.name, ''),
+	plants.created_by
 	FROM plants LEFT JOIN tokens ON tokens.id = plants.created_by `
 
 // Get implements store.Engine.
@@ -85,8 +86,9 @@ func (e *Engine) Scan(
 func record(r pgx.CollectableRow) (p plant.Record, err error) {
 	var tag *string
 	var at time.Time
-	err = r.Scan(&p.ID, &p.Name, &tag, &at, &p.CreatedBy)
-	p.Tag, p.CreatedAt = tagOf(tag), at.UTC()
+	var creator int64
+	err = r.Scan(&p.ID, &p.Name, &tag, &at, &p.CreatedBy, &creator)
+	p.Tag, p.CreatedAt, p.CreatedBy = tagOf(tag), at.UTC(), store.CreatorName(p.CreatedBy, creator)
 	return p, err
 }
 

@@ -1,7 +1,9 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
+	"slices"
 
 	"plantstore/internal/audit"
 	"plantstore/internal/auth"
@@ -73,6 +75,33 @@ func (e *Engine) revokeIdentity(t auth.Token, most int) (auth.Token, error) {
 	stored.RevokedAt, stored.ExpiresAt = t.RevokedAt, t.ExpiresAt
 	return stored, e.run("UPDATE tokens SET revoked_at = ?, expires_at = ? WHERE id = ?",
 		stored.RevokedAt, stored.ExpiresAt, stored.ID)
+}
+
+// PruneSubjects implements store.Engine.
+func (e *Engine) PruneSubjects(
+	ctx context.Context, p store.SubjectPrune, by audit.Origin,
+) (removed []auth.Token, err error) {
+	err = e.changeTokens(ctx, func() error {
+		s, err := e.writer.Prepare(`DELETE FROM tokens WHERE id IN (SELECT id FROM tokens
+			WHERE kind = ?1 AND coalesce(last_used_at, created_at) < ?2 AND coalesce(revoked_at < ?3, TRUE)
+			AND id < (SELECT max(id) FROM tokens) ORDER BY id LIMIT ?4) RETURNING ` + tokenColumns)
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		for i, value := range []any{string(auth.KindSubject), p.UnusedSince, p.RevokedBefore(), int64(p.Limit)} {
+			bind(s, i+1, value)
+		}
+		if removed, err = tokenRows(s); err == nil && len(removed) == 0 {
+			err = store.ErrNotFound
+		}
+		if err != nil {
+			return err
+		}
+		slices.SortFunc(removed, func(a, b auth.Token) int { return cmp.Compare(a.ID, b.ID) })
+		return e.appendAudit(store.SubjectsPruned(removed, p.At, by)...)
+	})
+	return removed, err
 }
 
 // insertIdentity stores a token that is no auth.KindToken.

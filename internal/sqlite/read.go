@@ -66,10 +66,12 @@ func (e *Engine) Get(ctx context.Context, id int64) (plant.Record, error) {
 }
 
 const (
-	listSQL = `SELECT plants.id, plants.name, plants.tag, plants.created_at, coalesce(tokens.name, '')
+	listSQL = `SELECT plants.id, plants.name, plants.tag, plants.created_at, coalesce(tokens.name, ''),
+		plants.created_by
 		FROM plants LEFT JOIN tokens ON tokens.id = plants.created_by
 		WHERE plants.id >= ?1 ORDER BY plants.id LIMIT ?2`
-	listTagSQL = `SELECT plants.id, plants.name, plants.tag, plants.created_at, coalesce(tokens.name, '')
+	listTagSQL = `SELECT plants.id, plants.name, plants.tag, plants.created_at, coalesce(tokens.name, ''),
+		plants.created_by
 		FROM plants LEFT JOIN tokens ON tokens.id = plants.created_by
 		WHERE plants.id >= ?1 AND plants.tag = ?3 ORDER BY plants.id LIMIT ?2`
 )
@@ -152,6 +154,6 @@ func recordRow(s *sqlite3.Stmt) plant.Record {
 	return plant.Record{
 		NewPlant:  plant.NewPlant{ID: s.Int64(0), Plant: plant.Plant{Name: s.Text(1), Tag: tagColumn(s, 2)}},
 		CreatedAt: time.UnixMicro(s.Int64(3)).UTC(),
-		CreatedBy: s.Text(4),
+		CreatedBy: store.CreatorName(s.Text(4), s.Int64(5)),
 	}
 }

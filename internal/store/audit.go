@@ -105,6 +105,16 @@ func TokensRevoked(tokens []auth.Token, at time.Time, by audit.Origin) []audit.E
 	return events
 }
 
+// SubjectsPruned returns the events of a removal of subjects, one for each.
+func SubjectsPruned(removed []auth.Token, at time.Time, by audit.Origin) []audit.Event {
+	events := make([]audit.Event, len(removed))
+	for i, t := range removed {
+		details := append(tokenDetails(t), audit.Detail{Key: "token_name", Value: t.Name})
+		events[i] = audit.Event{Time: at, Action: audit.TokenPrune, Origin: by, Details: details}
+	}
+	return events
+}
+
 // Migrated returns the event of a migration between two schemas.
 func Migrated(from, to int, by audit.Origin) audit.Event {
 	return audit.Event{Time: time.Now(), Action: audit.StoreMigrate, Origin: by, Details: []audit.Detail{

@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"time"
 
 	"plantstore/internal/audit"
@@ -81,6 +82,13 @@ type Engine interface {
 	// the database allows that. It returns ErrTooManySubjects or ErrTooManyJWTs if the
 	// store has most of that kind.
 	RevokeIdentity(ctx context.Context, t auth.Token, most int, by audit.Origin) (stored auth.Token, err error)
+
+	// PruneSubjects removes the subjects of a selection and returns them by ascending id;
+	// ErrNotFound if there is no such subject. The last use of a subject may be up to a
+	// minute older in the store than in a server: that server stores the subject again.
+	// It keeps the row with the highest id, so that no id is used twice. It needs the right
+	// to delete tokens, which a server does not need.
+	PruneSubjects(ctx context.Context, p SubjectPrune, by audit.Origin) (removed []auth.Token, err error)
 
 	// Tokens returns all tokens, also expired and revoked ones, by ascending id, and
 	// those of every auth.Kind.
@@ -160,6 +168,16 @@ type Durability struct {
 	Warnings  []string // why the guarantee may not hold, each with advice
 }
 
+// CreatorName returns plant.Record.CreatedBy for the name and the id of a creator. The name is
+// empty for the operator's own commands, whose id is 0, and for a subject that PruneSubjects has
+// removed.
+func CreatorName(name string, id int64) string {
+	if name == "" && id != 0 {
+		return "id " + strconv.FormatInt(id, 10)
+	}
+	return name
+}
+
 // Scanned is a plant that Engine.Scan reads without copying its texts.
 type Scanned struct {
 	ID        int64
@@ -183,6 +201,20 @@ type Selector struct {
 	ID   int64     // used if it is not 0
 	Name string    // used if there is no id and it is not empty
 	Hash auth.Hash // used otherwise
+}
+
+// SubjectPrune selects subjects for Engine.PruneSubjects. It never selects a revoked subject
+// whose JWTs may still be valid.
+type SubjectPrune struct {
+	UnusedSince time.Time // the last use, or else the first one, is before this time
+	At          time.Time // of the removal
+	Limit       int       // at least 1
+}
+
+// RevokedBefore returns the time before which the revocation of a subject must be: then all
+// JWTs that it concerns have expired.
+func (p SubjectPrune) RevokedBefore() time.Time {
+	return p.At.Add(-auth.JWTLifetimeMax - 2*auth.JWTLeeway)
 }
 
 // TooMany returns the error for a store that has the most of a kind.

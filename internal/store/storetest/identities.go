@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"plantstore/internal/audit"
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
 	"plantstore/internal/store"
@@ -140,6 +141,73 @@ func testSubjectsAreNoTokens(t *testing.T, s Store) {
 		t.Errorf("revoke the name: %+v, %v, want two tokens", revoked, err)
 	}
 	equal(t, "the subject and the JWT", mustTokens(t, e)[:2], []auth.Token{subject, jwt})
+}
+
+// testPrunedSubjects shows which subjects PruneSubjects removes, and that a removed one can return.
+func testPrunedSubjects(t *testing.T, s Store) {
+	const month = auth.JWTLifetimeMax
+	e, other := open(t, s), open(t, s)
+	at := createdAt.Add(4 * month)
+	kept := []auth.Token{mustCreateToken(t, e, token("old token", createdAt))}
+	old := mustPutSubject(t, e, subjectNamed("old"))
+	c := create(1, "Rosa", plant.Tag{})
+	c.By = old.ID
+	mustInsert(t, e, c)
+	used := mustPutSubject(t, e, subjectNamed("used"))
+	used.LastUsedAt = createdAt.Add(3 * month)
+	lastUsed := mustPutSubject(t, e, subjectNamed("used before"))
+	lastUsed.LastUsedAt = createdAt.Add(3*month - time.Second)
+	if err := e.MarkUsed(t.Context(), []auth.Use{
+		{TokenID: used.ID, At: used.LastUsedAt}, {TokenID: lastUsed.ID, At: lastUsed.LastUsedAt},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	revoked := subjectNamed("revoked")
+	revoked.RevokedAt = at.Add(-month - 2*auth.JWTLeeway) // its JWTs may be valid
+	revoked = mustRevokeIdentity(t, e, revoked)
+	longAgo := subjectNamed("revoked long ago")
+	longAgo.RevokedAt = revoked.RevokedAt.Add(-time.Second)
+	longAgo = mustRevokeIdentity(t, e, longAgo)
+	jwt := mustRevokeIdentity(t, e, auth.NewRevokedJWT(issuer, "jti", createdAt))
+	newest := mustPutSubject(t, e, subjectNamed("newest")) // has the highest id
+	before := mustState(t, other)
+
+	prune := func(limit int) ([]auth.Token, error) {
+		return e.PruneSubjects(t.Context(), store.SubjectPrune{UnusedSince: createdAt.Add(3 * month), At: at, Limit: limit},
+			operator)
+	}
+	var removed []auth.Token
+	for range 2 {
+		some, err := prune(2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		removed = append(removed, some...)
+	}
+	equal(t, "removed", removed, []auth.Token{old, lastUsed, longAgo})
+	if _, err := prune(2); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("a third call: %v, want %v", err, store.ErrNotFound)
+	}
+	equal(t, "tokens", mustTokens(t, other), append(kept, used, revoked, jwt, newest))
+	if mustState(t, other).TokenChanges == before.TokenChanges {
+		t.Error("a removal changes no state")
+	}
+	equal(t, "creator of a removed subject's plant", mustGet(t, other, 1).CreatedBy, fmt.Sprint("id ", old.ID))
+	rows := auditRows(t, e)
+	last := auditEntry(t, rows[len(rows)-1])
+	if last.Action != audit.TokenPrune || last.Actor != operator.Actor || !last.Time.Equal(at) {
+		t.Errorf("the last entry is %+v", last)
+	}
+	equal(t, "details", last.Details, []audit.Detail{
+		{Key: "identifier", Value: "revoked long ago"},
+		{Key: "issuer", Value: issuer},
+		{Key: "kind", Value: "subject"},
+		{Key: "token_id", Value: fmt.Sprint(longAgo.ID)},
+		{Key: "token_name", Value: longAgo.Name},
+	})
+	if again := mustPutSubject(t, other, subjectNamed("old")); again.ID <= newest.ID {
+		t.Errorf("the subject returns with the id %d, which is not new", again.ID)
+	}
 }
 
 func testRevokedJWTs(t *testing.T, s Store) {

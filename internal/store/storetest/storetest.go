@@ -67,6 +67,7 @@ func Run(t *testing.T, newStore func(t testing.TB) Store) {
 		{"tokens/subjects", testSubjects},
 		{"tokens/subjects, several at once", testSubjectsAtOnce},
 		{"tokens/subjects are no tokens", testSubjectsAreNoTokens},
+		{"tokens/pruned subjects", testPrunedSubjects},
 		{"tokens/revoked JWTs", testRevokedJWTs},
 		{"audit/append", testAppendAudit},
 		{"audit/tokens", testAuditTokens},

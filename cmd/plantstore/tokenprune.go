@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"plantstore/internal/audit"
+	"plantstore/internal/store"
+)
+
+func newTokenPrune(p *program) *cobra.Command {
+	const shortest = 24 * time.Hour // a server stores the last use within a minute
+	s := &settings{}
+	var unused duration
+	cmd := &cobra.Command{
+		Use:   "prune --unused TIME",
+		Short: "Remove the subjects of an issuer that are not in use",
+		Long: `Remove the subjects of an issuer whose JWTs no server has accepted for --unused. The
+store has room for 100,000 subjects. Tokens and revoked JWTs stay. So does a
+subject that was revoked within the last 30 days, because its JWTs can be valid.
+
+A plant of a removed subject has "id" and the number of the subject as its creator;
+the entry of its removal in the audit log has the name. A subject that returns is
+stored again, with another number.`,
+		Example: `  plantstore token prune --unused 365d`,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch {
+			case !cmd.Flags().Changed("unused"):
+				return usagef("unused: give the time since the last use, such as --unused 365d")
+			case time.Duration(unused) < shortest:
+				return usagef("unused: %s is out of range; use at least 1d", &unused)
+			}
+			return p.withStore(cmd, s, engineOptions{mustExist: true}, func(ctx context.Context, engine store.Engine) error {
+				removed, err := pruneSubjects(ctx, engine, time.Duration(unused), p.operator())
+				if err != nil {
+					return fmt.Errorf("removed %d subjects, then: %w", removed, err)
+				}
+				_, err = fmt.Fprintf(p.stdout, "removed %d subjects\n", removed)
+				return err
+			})
+		},
+	}
+	s.bindStore(cmd.Flags())
+	cmd.Flags().Var(&unused, "unused", "remove subjects whose last use is longer ago than this `time`, such as 365d")
+	return cmd
+}
+
+// pruneSubjects removes the subjects that are not in use for a time, in batches, and returns their number.
+func pruneSubjects(
+	ctx context.Context, engine store.Engine, unused time.Duration, by audit.Origin,
+) (removed int, err error) {
+	const batchMax = 1000 // so that commits of plants wait only shortly
+	now := time.Now().UTC().Truncate(time.Microsecond)
+	for {
+		some, err := engine.PruneSubjects(ctx, store.SubjectPrune{
+			UnusedSince: now.Add(-unused), At: now, Limit: batchMax,
+		}, by)
+		if errors.Is(err, store.ErrNotFound) {
+			return removed, nil
+		}
+		if err != nil {
+			return removed, err
+		}
+		removed += len(some)
+	}
+}
