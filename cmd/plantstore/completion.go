@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"plantstore/internal/admin"
 	"plantstore/internal/auth"
 	"plantstore/internal/dump"
 )
@@ -40,30 +41,29 @@ func bindCompletion(cmd *cobra.Command) {
 	}
 }
 
-// completeTokens completes the names of the tokens that match. If it cannot read the store it completes nothing, and
-// prints no error into the command line of the user.
-func (p *program) completeTokens(s *settings, match func(auth.Token) bool) cobra.CompletionFunc {
-	const timeMax = time.Second // a user waits for the completion
+// completeTokens completes the names of the tokens in a matching state, of a store or with --server. If it cannot read
+// them in time, it completes nothing, and prints no error into the command line of the user.
+func (p *program) completeTokens(s *settings, f *serverFlags, match func(auth.State) bool) cobra.CompletionFunc {
+	const timeMax = 3 * time.Second // a user waits for the completion
 	return func(cmd *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
 		const directive = cobra.ShellCompDirectiveNoFileComp
-		if len(args) > 0 || s.load(p, cmd) != nil {
+		if len(args) > 0 || f.token == streamArg { // standard input is the terminal of the user
 			return nil, directive
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), timeMax)
 		defer cancel()
+		cmd.SetContext(ctx)
 		silent := *p
 		silent.stderr = io.Discard
-		engine, err := silent.openCommand(ctx, s, engineOptions{mustExist: true})
-		if err != nil {
-			return nil, directive
-		}
-		defer func() { _ = engine.Close() }() // the command only reads
-		tokens, _ := engine.Tokens(ctx)
-		for _, t := range tokens {
-			if match(t) && printable(t.Name) == t.Name {
-				names = append(names, t.Name)
+		_ = silent.operate(cmd, s, f, engineOptions{mustExist: true}, func(ctx context.Context, o operations) error {
+			tokens, err := o.credentials(ctx, admin.KindToken)
+			for _, c := range tokens {
+				if match(c.State) && printable(c.Name) == c.Name {
+					names = append(names, c.Name)
+				}
 			}
-		}
+			return err
+		})
 		slices.Sort(names)
 		return slices.Compact(names), directive
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,8 +25,8 @@ type operations interface {
 	// sequence.
 	plants(ctx context.Context, q store.Query) iter.Seq2[plant.Record, error]
 
-	// credentials returns all credentials by ascending id.
-	credentials(ctx context.Context) ([]admin.Credential, error)
+	// credentials returns the credentials of a kind, or all for "", by ascending id.
+	credentials(ctx context.Context, kind string) ([]admin.Credential, error)
 
 	// mint creates a token. It returns store.ErrNameTaken if a valid token has the name.
 	mint(ctx context.Context, n admin.NewToken) (admin.Minted, error)
@@ -81,12 +82,14 @@ func (l *local) plants(ctx context.Context, q store.Query) iter.Seq2[plant.Recor
 	return allRecords(ctx, l.engine, q)
 }
 
-func (l *local) credentials(ctx context.Context) ([]admin.Credential, error) {
+func (l *local) credentials(ctx context.Context, kind string) ([]admin.Credential, error) {
 	tokens, err := l.engine.Tokens(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return admin.NewCredentials(tokens, time.Now()), nil
+	return slices.DeleteFunc(admin.NewCredentials(tokens, time.Now()), func(c admin.Credential) bool {
+		return kind != "" && c.Kind != kind
+	}), nil
 }
 
 func (l *local) mint(ctx context.Context, n admin.NewToken) (admin.Minted, error) {

@@ -89,8 +89,12 @@ func (r *remote) plants(ctx context.Context, q store.Query) iter.Seq2[plant.Reco
 	}
 }
 
-func (r *remote) credentials(ctx context.Context) (all []admin.Credential, err error) {
+func (r *remote) credentials(ctx context.Context, kind string) (all []admin.Credential, err error) {
 	query := []string{"limit", strconv.Itoa(remotePage)}
+	if kind != "" {
+		query = append(query, "kind", kind)
+	}
+	first := len(query)
 	for {
 		var page admin.CredentialPage
 		if err := r.do(ctx, http.MethodGet, r.at("credentials", query...), nil, &page); err != nil {
@@ -100,7 +104,7 @@ func (r *remote) credentials(ctx context.Context) (all []admin.Credential, err e
 		if page.Next == "" {
 			return all, nil
 		}
-		query = []string{"limit", strconv.Itoa(remotePage), "cursor", page.Next}
+		query = append(query[:first], "cursor", page.Next)
 	}
 }
 

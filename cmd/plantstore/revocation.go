@@ -148,7 +148,7 @@ func (r *revocation) checkIssuer(s *settings) error {
 // warnOfUnknown warns if no server has accepted a JWT of the issuer and of the subject of a revocation. Their texts
 // may be wrong then: the store has no list of issuers, and no JWT is at hand.
 func (p *program) warnOfUnknown(ctx context.Context, o operations, revoked admin.Credential) error {
-	all, err := o.credentials(ctx)
+	all, err := o.credentials(ctx, "")
 	if err != nil {
 		return err
 	}

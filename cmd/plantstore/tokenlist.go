@@ -25,7 +25,7 @@ revoked JWTs, lists of them follow.`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return p.operate(cmd, s, server, engineOptions{readOnly: true}, func(ctx context.Context, o operations) error {
-				all, err := o.credentials(ctx)
+				all, err := o.credentials(ctx, "")
 				if err != nil {
 					return err
 				}

@@ -60,7 +60,7 @@ PLANTSTORE_TOKEN is the token for the server.`,
 			})
 		},
 	}
-	cmd.ValidArgsFunction = p.completeTokens(s, func(t auth.Token) bool { return t.IsToken() && !t.Revoked() })
+	cmd.ValidArgsFunction = p.completeTokens(s, server, func(s auth.State) bool { return s != auth.StateRevoked })
 	s.bindStore(cmd.Flags())
 	server.bind(cmd.Flags())
 	bindSettings(cmd.Flags(), s.oidc.issuerRows())

@@ -48,7 +48,9 @@ prints the secret of the new token, and nothing else, on standard output.`,
 			})
 		},
 	}
-	cmd.ValidArgsFunction = p.completeTokens(s, func(t auth.Token) bool { return t.IsToken() && t.ValidAt(time.Now()) })
+	cmd.ValidArgsFunction = p.completeTokens(s, server, func(s auth.State) bool {
+		return s == auth.StateValid || s == auth.StateRotated
+	})
 	s.bindStore(cmd.Flags())
 	server.bind(cmd.Flags())
 	out.bind(cmd.Flags())
