@@ -111,6 +111,7 @@ func (p *program) serve(ctx context.Context, s *settings, flags map[string]strin
 	h.logReady(s, log)
 	cause := h.run(ctx, st, hangups, r)
 	events.retire()
+	h.certificates.acme.retire()
 	err = errors.Join(cause, h.drain(st, log))
 	log.Info("stopped")
 	return err

@@ -184,7 +184,14 @@ func (a *acmeSettings) roots(s *settings) (*x509.CertPool, error) {
 // start starts the orders after open. The listeners must accept connections.
 func (a *acmeClient) start(ctx context.Context) { a.source.Load().Start(ctx) }
 
-// stop ends the orders. Handshakes continue to receive the certificates.
+// retire interrupts an order and starts no further one. Handshakes continue to receive the certificates.
+func (a *acmeClient) retire() {
+	if a != nil {
+		a.source.Load().Stop()
+	}
+}
+
+// stop ends the orders and waits for that.
 func (a *acmeClient) stop() { a.source.Load().Close() }
 
 // close closes the listener of http-01.

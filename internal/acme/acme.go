@@ -152,10 +152,18 @@ func (s *Source) Start(ctx context.Context) {
 	go s.run(ctx) // ends when Close is called, which waits for it
 }
 
-// Close ends the goroutine and waits for it. It interrupts an order.
-func (s *Source) Close() {
+// Stop interrupts an order, and starts no further one. It does not wait. A server calls it before it closes the
+// listener of the challenges: the CA would count a challenge without a response as a failure.
+func (s *Source) Stop() {
 	if s.done != nil {
 		s.stop()
+	}
+}
+
+// Close is Stop and waits for the end of the goroutine.
+func (s *Source) Close() {
+	s.Stop()
+	if s.done != nil {
 		<-s.done
 	}
 }
