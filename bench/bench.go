@@ -72,7 +72,7 @@ func newBench(ctx context.Context, c config, log *slog.Logger) (_ *bench, err er
 	if err := b.build(ctx); err != nil {
 		return nil, err
 	}
-	if b.compares("plainpg") {
+	if b.usesPostgres() {
 		if b.cluster, err = newCluster(ctx, filepath.Join(b.work, "postgres")); err != nil {
 			return nil, err
 		}
@@ -150,7 +150,7 @@ func (b *bench) checkTools() error {
 			errs = append(errs, fmt.Errorf("%s is missing: apt-get install %s", program, pkg))
 		}
 	}
-	if b.compares("plainpg") {
+	if b.usesPostgres() {
 		if _, err := postgresBin(); err != nil {
 			errs = append(errs, err)
 		}

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/url"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -73,6 +72,16 @@ func (b *bench) compares(name string) bool {
 	return slices.Contains(b.phases, "compare") && (b.only == nil || slices.Contains(b.only, name))
 }
 
+// searches reports whether the run measures searches of a contender.
+func (b *bench) searches(name string) bool {
+	return slices.Contains(b.phases, phaseSearch) && (b.only == nil || slices.Contains(b.only, name))
+}
+
+// usesPostgres reports whether the run needs PostgreSQL.
+func (b *bench) usesPostgres() bool {
+	return b.compares(plainpgName) || b.compares(productPGName) || b.searches(productPGName)
+}
+
 // server is a running contender.
 type server struct {
 	*process
@@ -84,7 +93,9 @@ type server struct {
 	client   *http.Client // trusts the certificate of a server with TLS
 	admin    string       // address of Plant Store's admin listener
 	token    string
+	store    string    // address of Plant Store's store
 	walBound string    // value of Plant Store's --wal-max; "": the default
+	data     string    // data directory that its database begins with; "": an empty database
 	database *database // nil if the contender uses none
 }
 
@@ -156,7 +167,7 @@ func startPlain(ctx context.Context, b *bench, s *server) (err error) {
 
 func startPlainPG(ctx context.Context, b *bench, s *server) (err error) {
 	s.token = contenderToken
-	if s.database, err = b.cluster.start(ctx, s.cpus, filepath.Join(s.dir, "postgres")); err != nil {
+	if s.database, err = b.cluster.start(ctx, s.cpus, filepath.Join(s.dir, "postgres"), ""); err != nil {
 		return err
 	}
 	s.process, err = start(ctx, s.cpus, nil, b.program(plainpgName), "-listen", s.address, "-token", s.token, "-db",
@@ -198,14 +209,15 @@ func startProduct(ctx context.Context, b *bench, s *server) error {
 }
 
 func startProductPG(ctx context.Context, b *bench, s *server) (err error) {
-	if s.database, err = b.cluster.start(ctx, s.cpus, filepath.Join(s.dir, "postgres")); err != nil {
+	if s.database, err = b.cluster.start(ctx, s.cpus, filepath.Join(s.dir, "postgres"), s.data); err != nil {
 		return err
 	}
-	return b.serve(ctx, s, "postgres://postgres@/postgres?host="+url.QueryEscape(s.database.dir))
+	return b.serve(ctx, s, s.database.storeURL())
 }
 
 // serve starts the product on the store at db.
 func (b *bench) serve(ctx context.Context, s *server, db string) (err error) {
+	s.store = db
 	if s.token, err = b.createToken(ctx, db); err != nil {
 		return err
 	}

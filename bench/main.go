@@ -80,7 +80,7 @@ func parse(args []string, stderr io.Writer) (config, error) {
 		}
 		return nil
 	})
-	f.Func("only", "`list` of contenders to compare; empty: all", func(s string) error {
+	f.Func("only", "`list` of contenders to compare and to search; empty: all", func(s string) error {
 		c.only = strings.Split(s, ",")
 		for _, name := range c.only {
 			if contenderNamed(name) == nil {

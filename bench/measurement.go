@@ -107,8 +107,9 @@ type startRun struct {
 
 // searchRun is one search of the admin API without other load.
 type searchRun struct {
+	Contender string  `json:"contender,omitempty"` // empty in older lines: plantstore
 	Round     int     `json:"round"`
 	Rows      int64   `json:"rows"`      // plants that the search read
 	Millis    float64 `json:"millis"`    // until the last line
-	Processor float64 `json:"processor"` // seconds of processor time of the server
+	Processor float64 `json:"processor"` // seconds of processor time of the server and its database
 }

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"os/exec"
 	"os/user"
@@ -89,12 +91,13 @@ type database struct {
 	bin string
 }
 
-func (c *cluster) start(ctx context.Context, cpus, dir string) (*database, error) {
+// start starts a server in a new directory, on a copy of a data directory; "" is that of an empty database.
+func (c *cluster) start(ctx context.Context, cpus, dir, data string) (*database, error) {
 	if err := c.ownDir(dir); err != nil {
 		return nil, err
 	}
-	data := filepath.Join(dir, "data")
-	if out, err := exec.CommandContext(ctx, "cp", "-a", c.template, data).CombinedOutput(); err != nil {
+	from, data := cmp.Or(data, c.template), filepath.Join(dir, "data")
+	if out, err := exec.CommandContext(ctx, "cp", "-a", "--reflink=auto", from, data).CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("copy the data directory: %w\n%s", err, out)
 	}
 	syscall.Sync()
@@ -113,6 +116,11 @@ func (c *cluster) start(ctx context.Context, cpus, dir string) (*database, error
 }
 
 func (d *database) url() string { return "host=" + d.dir + " user=postgres dbname=postgres" }
+
+// storeURL is the address of the database as a store.
+func (d *database) storeURL() string {
+	return "postgres://postgres@/postgres?host=" + url.QueryEscape(d.dir)
+}
 
 // stop does PostgreSQL's fast shutdown.
 func (d *database) stop() error { return d.process.stop(syscall.SIGINT) }

@@ -72,6 +72,7 @@ func TestTargetTable(t *testing.T) {
 		r.loads = append(r.loads, without, with)
 		r.searches = append(r.searches, &searchRun{Round: round, Rows: largeStore + 1, Millis: 2000 + float64(round)*100})
 	}
+	r.searches = append(r.searches, &searchRun{Contender: productPGName, Rows: largeStore, Millis: 5000})
 	got := r.targetTable()
 	for _, want := range []string{
 		"| rate of plantstore ÷ floor, 256 connections | ≥ 0.60 | 0.54 | **missed** by 10% |",
@@ -79,8 +80,9 @@ func TestTargetTable(t *testing.T) {
 		"| p99 of plantstore ÷ floor, 256 connections | ≤ 1.50 | 1.60 (1.20–2.00) | **missed** by 7% |",
 		"| rate of plantstore ÷ floor over TLS ÷ the same over HTTP, 256 connections | ≥ 0.90 | 0.95 | reached |",
 		"| rate of plantstore ÷ floor over TLS ÷ the same over HTTP, 64 connections | ≥ 0.90 | – | not measured |",
-		"| seconds of a search, 10 million plants | ≤ 4.00 s | 2.10 (2.00–2.20) | reached |",
-		"| rate beside searches ÷ without, 10 million plants | ≥ 0.90 | 0.90 (0.80–0.95) | reached |",
+		"| seconds of a search of plantstore, 10 million plants | ≤ 4.00 s | 2.10 (2.00–2.20) | reached |",
+		"| rate of plantstore beside searches ÷ without, 10 million plants | ≥ 0.90 | 0.90 (0.80–0.95) | reached |",
+		"| seconds of a search of plantstorepg, 10 million plants | ≤ 4.00 s | 5.00 | **missed** by 25% |",
 		"| rate of plantstore ÷ pocketbase, 256 connections | ≥ 6.00 | – | not measured |",
 	} {
 		if !strings.Contains(got, want) {

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -44,6 +45,56 @@ func (b *bench) store(ctx context.Context, order string, n int64) (generatedStor
 	}
 	s.bytes, err = diskBytes(s.path)
 	return s, err
+}
+
+// databaseStore returns the data directory of a database with n generated plants. It creates
+// a missing one by an import.
+func (b *bench) databaseStore(ctx context.Context, order string, n int64) (path string, err error) {
+	if n == 0 {
+		return "", nil
+	}
+	path = filepath.Join(b.stores, fmt.Sprintf("%s-%d.pg", order, n))
+	if fileExists(path) {
+		return path, nil
+	}
+	dir, err := b.runDir()
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(dir)
+	csv := filepath.Join(b.work, "generated.csv")
+	defer os.Remove(csv)
+	if err := writeGenerated(csv, order, n); err != nil {
+		return "", err
+	}
+	db, err := b.cluster.start(ctx, "", filepath.Join(dir, "postgres"), "")
+	if err != nil {
+		return "", err
+	}
+	if err := errors.Join(b.importTo(ctx, db, csv, n), db.stop()); err != nil {
+		return "", err
+	}
+	return path, os.Rename(filepath.Join(db.dir, "data"), path)
+}
+
+// importTo imports a file of n plants into an empty database, and leaves it as autovacuum would.
+func (b *bench) importTo(ctx context.Context, db *database, csv string, n int64) error {
+	b.log.Info("importing into PostgreSQL", "rows", n)
+	command := exec.CommandContext(ctx, b.program(productName), "import", csv, "--json", "--create", "--db", db.storeURL())
+	command.Env = cleanEnviron()
+	out, err := command.Output()
+	if err != nil {
+		return fmt.Errorf("import: %w", err)
+	}
+	if created, err := createdRows(out); err != nil || created != n {
+		return errors.Join(err, fmt.Errorf("import created %d rows, want %d", created, n))
+	}
+	out, err = exec.CommandContext(ctx, filepath.Join(db.bin, "psql"), "-X", "-q", "-d", db.url(), "-c",
+		"VACUUM ANALYZE plants").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("vacuum: %w: %s", err, out)
+	}
+	return nil
 }
 
 // copyTo copies the store to path, unless the store is empty.
