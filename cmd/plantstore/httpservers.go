@@ -26,6 +26,8 @@ import (
 const (
 	drainTimeMax   = 8 * time.Second // service managers allow 10 s in all
 	commitDrainMax = 6 * time.Second // then commits that wait for a lock fail, and their requests receive an error
+	// Then the admin listener closes the connection of a client that does not read the end of a search or download.
+	responseDrainMax = time.Second
 )
 
 // httpServers are the HTTP servers and their listeners.
@@ -70,7 +72,7 @@ func openListeners(
 	}
 	h.publicTCP, h.publicListener = public, public // until its TLS is known, so that close closes it
 	admin, err := listen.Listen(ctx, listen.Config{
-		Name: "admin", Address: string(s.adminListen), Log: log, Metrics: metrics,
+		Name: "admin", Address: string(s.adminListen), Limits: s.adminLimits(), Log: log, Metrics: metrics,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%w; use another address with --admin-listen", err)
@@ -221,7 +223,9 @@ func (h *httpServers) drain(st *store.Store, log *slog.Logger) error {
 		err = h.public.Close()
 	}
 	st.Close()
+	stalled := time.AfterFunc(responseDrainMax, func() { _ = h.admin.Close() }) // ends the writes of operations
 	h.operations.Close()
+	stalled.Stop()
 	err = errors.Join(err, h.admin.Close())
 	if h.challenges != nil {
 		err = errors.Join(err, h.challenges.Close())

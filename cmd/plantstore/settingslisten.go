@@ -51,6 +51,19 @@ func (s *settings) connectionLimits(log *slog.Logger) listen.Limits {
 	}
 }
 
+// adminLimits returns the limits of the admin listener. An authenticated request is never evicted, so strangers cannot
+// end it. The limit of one address leaves connections to the others; programs on this machine have no such limit.
+func (s *settings) adminLimits() listen.Limits {
+	const perAddressMax, incompleteMax = 128, 64 // connections
+	return listen.Limits{
+		Connections: adminConnectionsMax(descriptors()),
+		IdleTimeout: time.Duration(s.idleTimeout),
+		PerAddress:  perAddressMax,
+		Unlimited:   append(loopback(), s.proxies.prefixes()...),
+		Incomplete:  incompleteMax,
+	}
+}
+
 func loopback() []netip.Prefix {
 	return []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 }

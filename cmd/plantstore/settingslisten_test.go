@@ -91,3 +91,12 @@ func TestConnectionsMax(t *testing.T) {
 		t.Errorf("automatic: got %d, %v, want %d", n, reduced, want)
 	}
 }
+
+func TestAdminConnectionsMax(t *testing.T) {
+	t.Parallel()
+	for descriptors, want := range map[int]int{1 << 30: 512, 4096: 512, 4095: 511, 1024: 128, 128: 16, 20: 16} {
+		if got := adminConnectionsMax(descriptors); got != want {
+			t.Errorf("%d descriptors: got %d connections, want %d", descriptors, got, want)
+		}
+	}
+}

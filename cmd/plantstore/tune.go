@@ -61,13 +61,25 @@ const descriptorsReserved = 64
 // descriptorsForClients returns the number of descriptors that connections of the public listener may use: the limit of
 // open files without the reserved descriptors.
 func descriptorsForClients() int {
+	n := descriptors()
+	return n - min(descriptorsReserved, n/2)
+}
+
+// descriptors returns the limit of open files.
+func descriptors() int {
 	const unlimited = 1 << 30 // for RLIM_INFINITY
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		return unlimited
 	}
-	n := int(min(limit.Cur, unlimited))
-	return n - min(descriptorsReserved, n/2)
+	return int(min(limit.Cur, unlimited))
+}
+
+// adminConnectionsMax returns the largest number of connections of the admin listener. With a small limit of open files
+// it is a small part of them, because the public listener and the store use the others.
+func adminConnectionsMax(descriptors int) int {
+	const least, most = 16, 512
+	return max(least, min(most, descriptors/8))
 }
 
 // connectionBytes is the memory of a connection, with its buffers and goroutine, and of its garbage.

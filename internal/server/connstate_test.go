@@ -2,12 +2,15 @@ package server_test
 
 import (
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptrace"
 	"strings"
 	"testing"
 
+	"plantstore/internal/auth"
 	"plantstore/internal/listen"
+	"plantstore/internal/server"
 )
 
 // Above the limit, the listener evicts the connections that wait longest for a whole
@@ -106,9 +109,11 @@ func testSlowReaderIsEvicted(t *testing.T, over func(*setup)) {
 
 // evicted returns the number of evicted connections with an incomplete request or
 // response.
-func (h *harness) evicted(t *testing.T) string {
+func (h *harness) evicted(t *testing.T) string { return h.evictedOf(t, "public") }
+
+func (h *harness) evictedOf(t *testing.T, listener string) string {
 	t.Helper()
-	const name = "\nplantstore_connections_evicted_total{listener=\"public\",reason=\"incomplete\"} "
+	name := "\nplantstore_connections_evicted_total{listener=\"" + listener + "\",reason=\"incomplete\"} "
 	_, rest, _ := strings.Cut(h.page(t, "/metrics"), name)
 	number, _, _ := strings.Cut(rest, "\n")
 	return number
@@ -165,4 +170,54 @@ func testIdleConnectionIsEvicted(t *testing.T, over func(*setup)) {
 		return err == nil
 	})
 	first.expectClosed()
+}
+
+// Strangers on the admin listener do not end the response to the operator, and do not keep the operator out.
+func TestOperatorIsNotEvicted(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	slow := func(w http.ResponseWriter, _ *http.Request, _ auth.Principal) error {
+		w.WriteHeader(http.StatusOK)
+		_ = http.NewResponseController(w).Flush()
+		<-release
+		_, err := io.WriteString(w, "whole")
+		return err
+	}
+	h := start(t, func(s *setup) {
+		s.admins = listen.Limits{Connections: 8, IdleTimeout: wait, Incomplete: 1}
+		s.routes = []server.Route{{Method: "GET", Path: "/slow", Scope: auth.ScopeAdmin, Handle: slow}}
+	})
+	get := func(path string) (*http.Response, error) {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+h.admin+path, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+h.admins)
+		r.Close = true
+		return http.DefaultClient.Do(r)
+	}
+	operator, err := get("/slow")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer operator.Body.Close()
+	for range 20 {
+		stranger, err := net.Dial("tcp", h.admin)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer stranger.Close()
+	}
+	h.until(t, func() bool { // the listener keeps them for a second
+		another, err := get("/livez")
+		if err != nil {
+			return false
+		}
+		return another.Body.Close() == nil && another.StatusCode == http.StatusOK
+	})
+	h.until(t, func() bool { return h.evictedOf(t, "admin") >= "2" })
+	close(release)
+	if body, err := io.ReadAll(operator.Body); string(body) != "whole" || err != nil {
+		t.Errorf("the response to the operator is %q, %v", body, err)
+	}
 }

@@ -155,6 +155,10 @@ func (h *handler) serve(rec *responseRecorder, r *http.Request) error {
 		}
 		return &denied{error: err, scope: scope}
 	}
+	if h.guard != nil && scope != 0 && rec.conn != nil {
+		rec.conn.serves(1) // until the end of the response: the listener must not evict a download for a stranger
+		defer rec.conn.serves(-1)
+	}
 	if h.quotas != nil && scope != 0 {
 		return h.quotas.handle(rec, r, principal, route.handle)
 	}

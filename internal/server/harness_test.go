@@ -42,6 +42,7 @@ type setup struct {
 	queue       store.Limits
 	limits      server.Limits
 	connections listen.Limits // of the public listener
+	admins      listen.Limits // of the connections of the admin listener
 	prefix      string        // the path of the base URL
 	base        string        // the whole base URL; empty: address of the public listener and prefix
 	ownHostOnly bool
@@ -49,6 +50,7 @@ type setup struct {
 	level       slog.Level // of the log
 	pprof       bool
 	api         bool // the admin API
+	routes      []server.Route
 	adminHosts  []string
 	adminOpen   bool
 	proxies     []netip.Prefix
@@ -135,7 +137,7 @@ func start(t testing.TB, change ...func(*setup)) *harness {
 func (h *harness) serve(s setup, log *slog.Logger, metrics *prometheus.Registry) {
 	h.t.Helper()
 	public := h.listen("public", log, metrics, s.connections)
-	admin := h.listen("admin", log, metrics, listen.Limits{})
+	admin := h.listen("admin", log, metrics, s.admins)
 	h.public, h.admin = public.Addr().String(), admin.Addr().String()
 	if s.base == "" {
 		s.base = h.scheme() + "://" + h.public + s.prefix
@@ -153,6 +155,7 @@ func (h *harness) serve(s setup, log *slog.Logger, metrics *prometheus.Registry)
 	if s.api {
 		h.config.AdminRoutes = h.apiRoutes()
 	}
+	h.config.AdminRoutes = append(h.config.AdminRoutes, s.routes...)
 	publicServer, adminServer, err := server.New(h.config)
 	if err != nil {
 		h.t.Fatal(err)
