@@ -52,7 +52,9 @@ type Service struct {
 	lastAt time.Time
 
 	scans    chan struct{} // semaphore of the scans of clients
+	pages    chan struct{} // semaphore of the pages of plants for clients
 	lineTime time.Duration // in which a client must accept the lines of a search
+	partTime time.Duration // in which a client must accept a part of a download
 	counting counting
 
 	ctx     context.Context // of every operation
@@ -78,7 +80,8 @@ func New(c Config) (*Service, error) {
 	}
 	s := &Service{
 		verifying: make(chan struct{}, 1), downloads: make(chan struct{}, downloadsMax),
-		scans: make(chan struct{}, scansMax), lineTime: lineTimeMax,
+		scans: make(chan struct{}, scansMax), pages: make(chan struct{}, pagesMax),
+		lineTime: lineTimeMax, partTime: partTimeMax,
 		engine: c.Engine, store: c.Store, log: c.Log, backups: c.Backups,
 		metrics: c.Metrics, settings: c.Settings,
 		issuer: c.Issuer, db: c.DB, version: c.Version, started: time.Now().UTC().Truncate(time.Second),

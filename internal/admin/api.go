@@ -95,6 +95,12 @@ func (a api) listPlants(w http.ResponseWriter, r *http.Request, _ auth.Principal
 		}
 		q.Cursor = cursorAfter(after)
 	}
+	// Until the client has the page: it bounds the memory that clients can use.
+	const full = "too many pages are sent at the same time; send the request again"
+	if err := turn(r.Context(), a.service.pages, full); err != nil {
+		return err
+	}
+	defer func() { <-a.service.pages }()
 	page, err := a.service.Plants(r.Context(), q)
 	if err != nil {
 		return err

@@ -53,10 +53,13 @@ func (s *Service) Audit(ctx context.Context, q AuditQuery) (page AuditPage, err 
 	if err != nil {
 		return page, s.unreadable(err)
 	}
-	if q.Cursor == "" && q.Oldest {
-		at = ends.Anchor.Sequence + 1
-	} else if q.Cursor == "" {
+	switch first := ends.Anchor.Sequence + 1; {
+	case q.Oldest: // a cursor may name pruned entries, or, if it is not of this log, any number
+		at = max(at, first)
+	case q.Cursor == "":
 		at = ends.Head.Sequence
+	default:
+		at = min(max(at, first-1), ends.Head.Sequence)
 	}
 	for until := time.Now().Add(pageTimeMax); ; {
 		rows, next, err := s.auditRows(ctx, at, ends, q.Oldest)

@@ -1,8 +1,11 @@
 package admin_test
 
 import (
+	"encoding/base64"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/url"
 	"strings"
 	"testing"
@@ -127,4 +130,33 @@ func TestAuditVerification(t *testing.T) {
 	}
 	check(t, "no head", h.get("/audit/verify?expect=x"), refused(40061,
 		`expect: "x" is not a head; use the form 42: and 64 hexadecimal digits, as audit verify prints it`))
+}
+
+// A forged cursor selects entries as another number does, and does not make the server look for entries that cannot
+// exist.
+func TestAuditCursorForged(t *testing.T) {
+	t.Parallel()
+	h := start(t, setup{})
+	all := h.auditPage("")
+	if len(all.Entries) < 2 || all.Next != "" {
+		t.Fatalf("got %d entries", len(all.Entries))
+	}
+	for _, row := range []struct {
+		at             int64
+		newest, oldest int
+	}{
+		{math.MaxInt64, len(all.Entries), 0},
+		{math.MinInt64, 0, len(all.Entries)},
+		{math.MinInt64 + 1, 0, len(all.Entries)},
+		{-1, 0, len(all.Entries)},
+		{0, 0, len(all.Entries)},
+	} {
+		cursor := base64.RawURLEncoding.EncodeToString(binary.BigEndian.AppendUint64([]byte{1}, uint64(row.at)))
+		for order, want := range map[string]int{"newest": row.newest, "oldest": row.oldest} {
+			got := h.auditPage("order=" + order + "&cursor=" + cursor)
+			if len(got.Entries) != want || got.Next != "" {
+				t.Errorf("%d, %s: got %d entries, next %q, want %d", row.at, order, len(got.Entries), got.Next, want)
+			}
+		}
+	}
 }

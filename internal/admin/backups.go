@@ -7,7 +7,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -128,8 +127,8 @@ func parseBackupCursor(text string) (follows func(backup.Backup) bool, err error
 	if text == "" {
 		return func(backup.Backup) bool { return true }, nil
 	}
-	b, err := base64.RawURLEncoding.Strict().DecodeString(text)
-	if err != nil || len(b) <= cursorBytes || b[0] != cursorVersion {
+	b, err := decodeCursor(text)
+	if err != nil || len(b) == cursorBytes {
 		return nil, errCursor()
 	}
 	at, name := int64(binary.BigEndian.Uint64(b[1:])), string(b[cursorBytes:])
@@ -201,56 +200,6 @@ func (s *Service) DeleteBackup(ctx context.Context, name string, by audit.Origin
 		return s.backupError(err)
 	}
 	return nil
-}
-
-// downloadsMax is the number of downloads at the same time.
-const downloadsMax = 4
-
-// OpenBackup opens a complete backup for reading. The reader ends with ctx and with Close of the Service. The caller
-// closes it. The error is a *plant.Error.
-func (s *Service) OpenBackup(ctx context.Context, name string, by audit.Origin) (BackupRecord, io.ReadCloser, error) {
-	ctx, end, err := s.beginBackup(ctx)
-	if err != nil {
-		return BackupRecord{}, nil, err
-	}
-	select {
-	case s.downloads <- struct{}{}:
-	default:
-		end()
-		return BackupRecord{}, nil, &plant.Error{
-			Code:    plant.CodeBackupRunning,
-			Message: fmt.Sprintf("%d downloads are in progress; try again when one has ended", downloadsMax),
-		}
-	}
-	b, r, err := s.backups.Open(ctx, name, by)
-	if err != nil {
-		<-s.downloads
-		end()
-		return BackupRecord{}, nil, s.backupError(err)
-	}
-	return newBackupRecord(b), &download{ctx: ctx, ReadCloser: r, end: func() { <-s.downloads; end() }}, nil
-}
-
-// download is the content of a backup.
-type download struct {
-	io.ReadCloser
-
-	ctx context.Context //nolint:containedctx // of the download, which ends with the reader
-	end func()
-}
-
-// Read implements io.Reader.
-func (d *download) Read(p []byte) (int, error) {
-	if err := d.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return d.ReadCloser.Read(p)
-}
-
-// Close implements io.Closer.
-func (d *download) Close() error {
-	defer d.end()
-	return d.ReadCloser.Close()
 }
 
 // beginBackup is begin for an operation on backups.

@@ -2,15 +2,9 @@ package admin
 
 import (
 	"context"
-	"encoding/base64"
-	"encoding/hex"
-	"errors"
 	"fmt"
-	"io"
-	"mime"
 	"net/http"
 	"strconv"
-	"time"
 
 	"plantstore/internal/audit"
 	"plantstore/internal/auth"
@@ -124,45 +118,5 @@ func (a api) downloadBackup(w http.ResponseWriter, r *http.Request, p auth.Princ
 	if _, err := parameters(r); err != nil {
 		return err
 	}
-	b, content, err := a.service.OpenBackup(r.Context(), r.PathValue("name"), server.OriginOf(w, r, p))
-	if err != nil {
-		return err
-	}
-	defer content.Close()
-	header := w.Header()
-	header.Set("Content-Type", "application/vnd.sqlite3")
-	header.Set("Content-Length", strconv.FormatInt(b.Bytes, 10))
-	header.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": b.Name}))
-	if sum, err := hex.DecodeString(b.SHA256); err == nil {
-		header.Set("Repr-Digest", "sha-256=:"+base64.StdEncoding.EncodeToString(sum)+":") // RFC 9530
-	}
-	w.WriteHeader(http.StatusOK)
-	if r.Method == http.MethodHead {
-		return nil
-	}
-	_, err = io.CopyN(&slowWriter{w, http.NewResponseController(w)}, content, b.Bytes)
-	if err != nil && !errors.Is(err, context.Canceled) && r.Context().Err() == nil {
-		a.service.log.Warn("download of a backup failed", "file", b.Location, "error", err)
-	}
-	if err != nil {
-		panic(http.ErrAbortHandler) // the client must notice that the content is incomplete
-	}
-	return nil
-}
-
-// slowWriter is a response whose client must accept each part within downloadWriteTimeMax.
-type slowWriter struct {
-	http.ResponseWriter
-
-	control *http.ResponseController
-}
-
-const downloadWriteTimeMax = 30 * time.Second
-
-// Write implements io.Writer.
-func (w *slowWriter) Write(p []byte) (int, error) {
-	if err := w.control.SetWriteDeadline(time.Now().Add(downloadWriteTimeMax)); err != nil {
-		return 0, fmt.Errorf("extend the write deadline: %w", err)
-	}
-	return w.ResponseWriter.Write(p)
+	return a.service.SendBackup(w, r, r.PathValue("name"), server.OriginOf(w, r, p))
 }

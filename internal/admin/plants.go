@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"plantstore/internal/plant"
@@ -145,11 +146,20 @@ func parseCursor(text string) (from int64, err error) {
 	if text == "" {
 		return firstID, nil
 	}
-	b, err := base64.RawURLEncoding.Strict().DecodeString(text)
-	if err != nil || len(b) != cursorBytes || b[0] != cursorVersion {
+	b, err := decodeCursor(text)
+	if err != nil || len(b) != cursorBytes {
 		return 0, errCursor()
 	}
 	return int64(binary.BigEndian.Uint64(b[1:])), nil
+}
+
+// decodeCursor returns the bytes of a cursor, at least cursorBytes.
+func decodeCursor(text string) ([]byte, error) {
+	b, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	if err != nil || strings.ContainsAny(text, "\r\n") || len(b) < cursorBytes || b[0] != cursorVersion {
+		return nil, errCursor() // the decoder ignores ends of lines
+	}
+	return b, nil
 }
 
 func errCursor() error {

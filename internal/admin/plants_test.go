@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -253,5 +254,32 @@ func TestConfigWithoutEngine(t *testing.T) {
 	t.Parallel()
 	if _, err := admin.New(admin.Config{}); err == nil {
 		t.Error("got no error")
+	}
+}
+
+// A client that requests pages and does not read them gets no further ones, so that it cannot fill the memory.
+func TestPagesAtOnce(t *testing.T) {
+	t.Parallel()
+	var plants []store.Create
+	for id := range int64(2) { // a page is larger than the buffers of a connection
+		plants = append(plants, create(id, strings.Repeat("x", store.PlantsBytes), plant.Tag{}))
+	}
+	h := start(t, setup{plants: plants})
+	first := h.stall("/plants")
+	for range 15 {
+		h.stall("/plants") //nolint:bodyclose // stall closes it
+	}
+	busy := refused(50307, "too many pages are sent at the same time; send the request again")
+	check(t, "another page", h.get("/plants?limit=1"), busy)
+	_ = first.Body.Close()
+	for deadline := time.Now().Add(wait); ; {
+		res := h.open(http.MethodGet, "/plants?limit=1")
+		_ = res.Body.Close()
+		if res.StatusCode == http.StatusOK {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the page of a client that has disconnected stays")
+		}
 	}
 }

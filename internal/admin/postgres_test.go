@@ -1,6 +1,7 @@
 package admin_test
 
 import (
+	"context"
 	"errors"
 	"math"
 	"os"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
 
 	"plantstore/internal/admin"
 	"plantstore/internal/plant"
@@ -16,9 +18,9 @@ import (
 	"plantstore/internal/store"
 )
 
-// The reads of plants return the same for a store in PostgreSQL as for a file.
-func TestPlantsInPostgreSQL(t *testing.T) {
-	t.Parallel()
+// openPostgres opens an engine on a new database, and returns a connection to the same database.
+func openPostgres(t *testing.T) (*postgres.Engine, *pgx.Conn) {
+	t.Helper()
 	server, err := pgtest.Start(t.Context())
 	if errors.Is(err, pgtest.ErrMissing) && os.Getenv("CI") != "true" {
 		t.Skip(err)
@@ -39,7 +41,84 @@ func TestPlantsInPostgreSQL(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer engine.Close()
+	t.Cleanup(func() {
+		if err := engine.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	c, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close(context.Background()) })
+	return engine, c
+}
+
+// A search holds no snapshot while it waits for its client, so it blocks no vacuum. It ends when its client
+// disconnects, also in a read that waits for a lock.
+func TestSearchInPostgreSQL(t *testing.T) {
+	t.Parallel()
+	engine, c := openPostgres(t)
+	var batch []store.Create
+	for id := range int64(5000) {
+		batch = append(batch, create(id, "Acer", plant.Tag{}))
+	}
+	if _, err := engine.Insert(t.Context(), batch); err != nil {
+		t.Fatal(err)
+	}
+	service, err := admin.New(admin.Config{Engine: engine})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer service.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var disconnected time.Time
+	end, err := service.Search(ctx, admin.SearchQuery{Name: "acer", Limit: 4000}, func(p admin.SearchProgress) error {
+		var held int
+		err := c.QueryRow(ctx, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+			AND query LIKE '%FROM plants%' AND pid <> pg_backend_pid()
+			AND (backend_xmin IS NOT NULL OR xact_start IS NOT NULL)`).Scan(&held)
+		if err != nil || held > 0 {
+			t.Errorf("after %d plants: %d backends hold a snapshot, %v", p.Rows, held, err)
+		}
+		if p.Rows == 0 {
+			return nil
+		}
+		if _, err := c.Exec(ctx, "BEGIN; LOCK TABLE plants"); err != nil {
+			t.Error(err)
+		}
+		go func() { // ends with the search
+			defer cancel()
+			disconnected = awaitBlocked(t, c)
+		}()
+		return nil
+	})
+	if took := time.Since(disconnected); !errors.Is(err, context.Canceled) || took > time.Second || end.Rows != 2048 {
+		t.Errorf("got %+v, %v, %s after the disconnect", end, err, took)
+	}
+}
+
+// awaitBlocked waits until a connection waits for a lock of c, and returns the time.
+func awaitBlocked(t *testing.T, c *pgx.Conn) time.Time {
+	for deadline := time.Now().Add(wait); time.Now().Before(deadline); {
+		var waiting bool
+		err := c.QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)").Scan(&waiting)
+		if err != nil {
+			t.Error(err)
+		}
+		if err != nil || waiting {
+			return time.Now()
+		}
+	}
+	t.Error("no read waits for the lock")
+	return time.Now()
+}
+
+// The reads of plants return the same for a store in PostgreSQL as for a file.
+func TestPlantsInPostgreSQL(t *testing.T) {
+	t.Parallel()
+	engine, _ := openPostgres(t)
 	batch := []store.Create{
 		create(math.MinInt64, "Acer CAMPESTRE", plant.Tagged("tree")), create(5, "Straße", plant.Tag{}),
 		create(math.MaxInt64, "水仙", plant.Tagged("")),

@@ -65,31 +65,38 @@ func pause(ctx context.Context, d time.Duration) {
 }
 
 const (
-	scansMax    = 4           // searches, and pages of a tag, at the same time
-	scanWaitMax = time.Second // for one of them to end
+	scansMax = 4           // searches, and pages of a tag, at the same time
+	pagesMax = 16          // responses with pages of plants at the same time; each can have 8 MiB of texts
+	turnMax  = time.Second // wait for one of them to end
 )
 
 // beginScan is begin for an operation that scans the table. At most scansMax of them run; a
-// further one waits for scanWaitMax, because a client that types sends its next search
-// when it ends the last one.
+// further one waits, because a client that types sends its next search when it ends the last
+// one.
 func (s *Service) beginScan(ctx context.Context) (_ context.Context, end func(), err error) {
 	ctx, leave, err := s.begin(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	timer := time.NewTimer(scanWaitMax)
+	if err := turn(ctx, s.scans, "too many searches run at the same time; send the request again"); err != nil {
+		leave()
+		return nil, nil, err
+	}
+	return ctx, func() {
+		<-s.scans
+		leave()
+	}, nil
+}
+
+// turn adds an element to a semaphore. If it is full for turnMax, the error has the message.
+func turn(ctx context.Context, semaphore chan struct{}, message string) error {
+	timer := time.NewTimer(turnMax)
 	defer timer.Stop()
 	select {
-	case s.scans <- struct{}{}:
-		return ctx, func() {
-			<-s.scans
-			leave()
-		}, nil
+	case semaphore <- struct{}{}:
+		return nil
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-	leave()
-	return nil, nil, &plant.Error{
-		Code: plant.CodeSearchesRunning, Message: "too many searches run at the same time; send the request again",
-	}
+	return &plant.Error{Code: plant.CodeSearchesRunning, Message: message}
 }

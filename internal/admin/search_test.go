@@ -9,6 +9,8 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -20,6 +22,7 @@ import (
 	"plantstore/internal/admin"
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
+	"plantstore/internal/sqlite"
 	"plantstore/internal/store"
 )
 
@@ -413,4 +416,54 @@ func (pausing) Scan(
 	id := max(from, 1)
 	visit(&store.Scanned{ID: id})
 	return id + 1, id < 11, nil
+}
+
+// A search pins no frames of the WAL while it waits for its client: the WAL stays within its bound. It ends when its
+// client disconnects.
+func TestSearchPinsNoWAL(t *testing.T) {
+	t.Parallel()
+	const walMax = 32 << 20 // the smallest one
+	path := filepath.Join(t.TempDir(), "plants.db")
+	engine, err := sqlite.Open(t.Context(), sqlite.Config{Path: path, Server: true, WALMax: walMax})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer engine.Close()
+	next := int64(0)
+	insert := func(plants int) {
+		var batch []store.Create
+		for range plants {
+			next++
+			batch = append(batch, create(next, "Acer "+strings.Repeat("x", 10_000), plant.Tag{}))
+		}
+		if _, err := engine.Insert(t.Context(), batch); err != nil {
+			t.Error(err)
+		}
+	}
+	for range 5 {
+		insert(500)
+	}
+	service, err := admin.New(admin.Config{Engine: engine})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer service.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	end, err := service.Search(ctx, admin.SearchQuery{Name: "acer", Limit: 10_000}, func(p admin.SearchProgress) error {
+		if p.Rows == 0 {
+			return nil
+		}
+		for range 10 {
+			insert(500)
+		}
+		if info, err := os.Stat(path + "-wal"); err != nil || info.Size() > walMax*5/4 {
+			t.Errorf("after %d plants: the WAL has %d bytes, %v", p.Rows, info.Size(), err)
+		}
+		cancel()
+		return nil
+	})
+	if !errors.Is(err, context.Canceled) || end.Rows == 0 || end.Rows > 2048 {
+		t.Errorf("got %+v, %v", end, err)
+	}
 }

@@ -179,7 +179,7 @@ func (s *Service) Drill(ctx context.Context, name string, by audit.Origin) (Job,
 func (s *Service) startCheck(
 	ctx context.Context, kind Kind, name string, by audit.Origin, check func(*Job, Backup) ([]string, error),
 ) (Job, error) {
-	b, err := s.find(ctx, name)
+	b, err := s.Find(ctx, name)
 	if err != nil {
 		return Job{}, err
 	}

@@ -168,8 +168,8 @@ func (s *Service) List(ctx context.Context) ([]Backup, error) {
 	return all, nil
 }
 
-// find returns the complete backup with a name. The error wraps ErrNotFound if the destination has no such file.
-func (s *Service) find(ctx context.Context, name string) (b Backup, err error) {
+// Find returns the complete backup with a name. The error wraps ErrNotFound if the destination has no such file.
+func (s *Service) Find(ctx context.Context, name string) (b Backup, err error) {
 	b, ok := s.named(name)
 	if !ok {
 		return b, ErrNotFound
@@ -189,7 +189,7 @@ func (s *Service) find(ctx context.Context, name string) (b Backup, err error) {
 // Open opens a complete backup for reading, and records the download in the audit log. The caller closes the reader,
 // which returns Backup.Bytes bytes. The error wraps ErrNotFound if there is no such backup.
 func (s *Service) Open(ctx context.Context, name string, by audit.Origin) (Backup, io.ReadCloser, error) {
-	b, err := s.find(ctx, name)
+	b, err := s.Find(ctx, name)
 	if err != nil {
 		return b, nil, err
 	}
@@ -204,7 +204,7 @@ func (s *Service) Open(ctx context.Context, name string, by audit.Origin) (Backu
 // Delete removes a backup of the store, complete or not, with its manifest. It refuses a backup of another store, and
 // with ErrRunning a backup that a job uses. The error wraps ErrNotFound if there is no such backup.
 func (s *Service) Delete(ctx context.Context, name string, by audit.Origin) error {
-	b, err := s.find(ctx, name)
+	b, err := s.Find(ctx, name)
 	switch {
 	case errors.Is(err, ErrNotFound), errors.Is(err, errOtherStore):
 		return err

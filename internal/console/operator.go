@@ -3,7 +3,6 @@ package console
 import (
 	"context"
 	"errors"
-	"io"
 	"math"
 	"net/http"
 	"slices"
@@ -302,41 +301,7 @@ func (c *Console) deleteBackup(w http.ResponseWriter, r *http.Request, principal
 }
 
 func (c *Console) downloadBackup(w http.ResponseWriter, r *http.Request, principal auth.Principal) error {
-	if c.Backups == nil {
-		return errNoBackups
-	}
-	b, from, err := c.Backups.Open(r.Context(), r.PathValue("name"), server.OriginOf(w, r, principal))
-	if err != nil {
-		return c.backupFault(err)
-	}
-	defer from.Close()
-	h := w.Header()
-	h.Set("Content-Type", "application/octet-stream")
-	h.Set("Content-Disposition", `attachment; filename="`+b.Name+`"`) // the service checks the form of the name
-	h.Set("Content-Length", strconv.FormatInt(b.Bytes, 10))
-	w.WriteHeader(http.StatusOK)
-	c.send(w, from)
-	return nil
-}
-
-// send copies a stream to a client that accepts a part of it in each 10 seconds.
-func (c *Console) send(w http.ResponseWriter, from io.Reader) {
-	const writeTimeMax = 10 * time.Second
-	control, buffer := http.NewResponseController(w), make([]byte, 256<<10)
-	for {
-		n, err := from.Read(buffer)
-		if n > 0 {
-			if errDeadline := control.SetWriteDeadline(c.deadline(writeTimeMax)); errDeadline != nil {
-				return
-			}
-			if _, errWrite := w.Write(buffer[:n]); errWrite != nil {
-				return // the client has disconnected
-			}
-		}
-		if err != nil {
-			return // net/http closes the connection of a response that is too short
-		}
-	}
+	return c.Operations.SendBackup(w, r, r.PathValue("name"), server.OriginOf(w, r, principal))
 }
 
 // auditPage is the content of the page of the audit log.
