@@ -13,8 +13,8 @@ func newToken(p *program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "token",
 		Short: "Create, list, rotate, revoke and prune tokens",
-		Long: `Create, list, rotate and revoke tokens, and remove unused subjects. The server may run: it applies each
-change within a second.
+		Long: `Create, list, rotate and revoke tokens, and remove unused subjects of an issuer.
+The server may run: it applies each change within a second.
 
 The command prints the secret of a token once, when it creates the token. The
 store has only the hash and the first 8 characters of the secret.`,
