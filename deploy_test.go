@@ -62,6 +62,25 @@ func TestAlertsHaveRunbooks(t *testing.T) {
 	}
 }
 
+// TestPagesListTheAlerts checks that the tutorial and the page about monitoring have each alert, and that the tutorial
+// has a row for each one that can page.
+func TestPagesListTheAlerts(t *testing.T) {
+	t.Parallel()
+	tutorial, monitor := read(t, "docs/tutorial/the-first-month.md"), read(t, "docs/how-to/monitor-and-alert.md")
+	for _, rule := range alertRules(t) {
+		link := "(../" + strings.TrimPrefix(rule.Annotations["runbook"], "docs/") + ")"
+		if rule.Labels["severity"] == "page" {
+			link = "| [" + rule.Alert + "]" + link + " |"
+		}
+		if !strings.Contains(tutorial, link) {
+			t.Errorf("docs/tutorial/the-first-month.md has no %s", link)
+		}
+		if !strings.Contains(monitor, "\nok "+rule.Alert+"\n") {
+			t.Errorf("docs/how-to/monitor-and-alert.md does not print %s", rule.Alert)
+		}
+	}
+}
+
 // TestRunbooksHaveTheirSections checks the sections, whose order an operator relies on.
 func TestRunbooksHaveTheirSections(t *testing.T) {
 	t.Parallel()
