@@ -254,6 +254,7 @@ func (b *browser) checkPage(path, axe string, width int64, scheme string) {
 	b.t.Helper()
 	where := fmt.Sprintf("%s at %d px, %s", path, width, scheme)
 	b.mu.Lock()
+	b.t.Logf("%s: %.0f bytes", where, b.sent)
 	if sent := b.sent; sent > 150<<10 {
 		b.t.Errorf("%s: the page has %.0f bytes, want at most 150 KiB", where, sent)
 	}

@@ -150,7 +150,8 @@ func (h *harness) mint(name string, scopes auth.Scopes) (secret string) {
 
 func (h *harness) create(t auth.Token) {
 	h.t.Helper()
-	if _, err := h.engine.CreateToken(h.t.Context(), t, audit.Origin{}); err != nil {
+	by := audit.Origin{Actor: audit.Actor{Kind: audit.User, ID: "0", Name: "root"}}
+	if _, err := h.engine.CreateToken(h.t.Context(), t, by); err != nil {
 		h.t.Fatal(err)
 	}
 }

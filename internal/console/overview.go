@@ -199,7 +199,10 @@ func (c *Console) warnings(n reading, o overview) []warning {
 	case c.now().Sub(b.At) > backupAgeMax:
 		add("The last backup is "+formatAge(c.now().Sub(b.At))+" old.", "Start one on the page Backups.")
 	}
-	if expiring := n.gauge("plantstore_credentials_expiring"); expiring > 0 {
+	switch expiring := n.gauge("plantstore_credentials_expiring"); {
+	case expiring == 1:
+		add("One credential expires within 7 days.", "Rotate it on the page Credentials.")
+	case expiring > 1:
 		add(formatCount(expiring)+" credentials expire within 7 days.", "Rotate them on the page Credentials.")
 	}
 	if c.Open {

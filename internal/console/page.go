@@ -5,6 +5,7 @@ import (
 	"embed"
 	"fmt"
 	"html/template"
+	"io"
 	"net/http"
 	"net/url"
 	"path"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"plantstore/internal/admin"
 	"plantstore/internal/audit"
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
@@ -103,6 +105,17 @@ func parseTemplates() (map[string]*template.Template, error) {
 		parsed[name] = page
 	}
 	return parsed, nil
+}
+
+// prepare does the work of the first use of each page: html/template analyses a page when it
+// renders it first, and the document of the admin API takes longer to parse than to show.
+func (c *Console) prepare() {
+	for _, page := range c.templates {
+		_ = page.ExecuteTemplate(io.Discard, "layout.html", view{}) // a request reports the error
+	}
+	if document, err := admin.Document(); err == nil {
+		_, _ = c.documents.get(adminReferencePath, document) // here too
+	}
 }
 
 // staticRoutes returns the routes of the files of the pages.

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"syscall"
 	"testing"
 	"time"
 
@@ -89,6 +90,9 @@ func fillStore(t *testing.T, open func(prometheus.Registerer) (store.Engine, err
 	t.Logf("stored %d plants in %s", n, time.Since(began).Round(time.Second))
 }
 
+// timePages logs a row for each page: the time of the first request, median and maximum of 20,
+// and the most processor time of one, in milliseconds. Other work of the machine changes all
+// but the last.
 func timePages(t *testing.T, h *harness) {
 	t.Helper()
 	c := h.signIn(h.admin)
@@ -101,22 +105,30 @@ func timePages(t *testing.T, h *harness) {
 		"/credentials?all=1", "/backups", "/audit", "/settings", "/reference", "/reference/admin", "/reference/try",
 		"/sign-in", "/plants/999999999999999999",
 	} {
-		var times []time.Duration
+		var times, processor []time.Duration
 		for range 20 {
-			began := time.Now()
+			began, used := time.Now(), processorTime()
 			res := c.get(path)
-			times = append(times, time.Since(began))
+			times, processor = append(times, time.Since(began)), append(processor, processorTime()-used)
 			if res.status != http.StatusOK && res.status != http.StatusNotFound {
 				t.Fatalf("%s: got %d: %s", path, res.status, res.body)
 			}
 		}
 		first := times[0]
 		slices.Sort(times)
-		t.Logf("| `%s` | %.1f | %.1f | %.1f |", path, millis(first), millis(times[len(times)/2]), millis(times[len(times)-1]))
+		t.Logf("| `%s` | %.1f | %.1f | %.1f | %.1f |", path, millis(first), millis(times[len(times)/2]),
+			millis(times[len(times)-1]), millis(slices.Max(processor)))
 		if slowest := times[len(times)-1]; slowest > pageTimeMax {
 			t.Errorf("%s: %s, want at most %s", path, slowest, pageTimeMax)
 		}
 	}
+}
+
+// processorTime returns the processor time of this process, which is server and client.
+func processorTime() time.Duration {
+	var used syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &used) // fails for no valid arguments
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
 func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1e3 }

@@ -50,8 +50,9 @@ func (r *ring) since(at time.Time) []sample {
 	return list
 }
 
-// sample samples the metrics until Close.
+// sample prepares the pages, and samples the metrics until Close.
 func (c *Console) sample() {
+	c.prepare()
 	tick := time.NewTicker(sampleEvery)
 	defer tick.Stop()
 	last := c.read()

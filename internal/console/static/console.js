@@ -135,8 +135,9 @@ function plantRow(hit) {
   time.dateTime = hit.at;
   at.append(time);
   const by = cell();
-  const who = document.createElement("bdi");
-  who.textContent = hit.by || "";
+  const who = document.createElement(hit.by ? "bdi" : "span");
+  if (!hit.by) who.className = "help";
+  who.textContent = hit.by || "import";
   by.append(who);
   row.append(id, name, tag, at, by);
   localTimes(row);
