@@ -202,7 +202,7 @@ func TestBackups(t *testing.T) {
 	}
 	res := c.get("/backups/" + link[1])
 	res.want(t, 200, "SQLite format 3\x00")
-	if got := res.Header.Get("Content-Disposition"); got != `attachment; filename="`+link[1]+`"` {
+	if got := res.Header.Get("Content-Disposition"); got != "attachment; filename="+link[1] {
 		t.Errorf("got %q", got)
 	}
 	c.get("/backups/..%2f..%2fetc%2fpasswd").want(t, 404)
