@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net/http"
 	"net/url"
@@ -60,33 +59,6 @@ func (b *Bucket) Stat(ctx context.Context, key string) (Object, error) {
 		return Object{}, fmt.Errorf("%s: the S3 server %s returned no size", Location{b.name, key}, b.endpoint)
 	}
 	return Object{key, bytes}, nil
-}
-
-// Get opens an object for reading. The caller closes the reader.
-func (b *Bucket) Get(ctx context.Context, key string) (io.ReadCloser, error) {
-	response, err := b.do(ctx, request{method: http.MethodGet, key: key}) //nolint:bodyclose // body.Close closes it
-	if err != nil {
-		return nil, b.fault(ctx, key, err)
-	}
-	return &body{response.Body, b, ctx, key}, nil
-}
-
-// body is the body of an object, with errors without secrets.
-type body struct {
-	io.ReadCloser
-
-	b   *Bucket
-	ctx context.Context //nolint:containedctx // of the request, whose body this is
-	key string
-}
-
-// Read implements io.Reader.
-func (r *body) Read(p []byte) (int, error) {
-	n, err := r.ReadCloser.Read(p)
-	if err != nil && !errors.Is(err, io.EOF) {
-		err = r.b.fault(r.ctx, r.key, &url.Error{Err: err})
-	}
-	return n, err
 }
 
 // Remove removes an object. A missing object is not an error.

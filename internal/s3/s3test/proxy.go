@@ -21,6 +21,8 @@ type Proxy struct {
 	delay    atomic.Int64 // nanoseconds before each forwarded piece of a request
 	limit    atomic.Int64 // bytes of requests to forward; negative: all
 	cut      atomic.Bool  // close connections at the limit; else forward nothing more
+	answers  atomic.Int64 // bytes of responses to forward on each connection; negative: all
+	opened   atomic.Int64 // connections
 
 	mu    sync.Mutex
 	conns map[net.Conn]bool // guarded by mu; nil after Close
@@ -37,7 +39,7 @@ func NewProxy(ctx context.Context, to string) (*Proxy, error) {
 		return nil, err
 	}
 	p := &Proxy{Endpoint: "http://" + l.Addr().String(), to: to, listener: l, conns: map[net.Conn]bool{}}
-	p.limit.Store(-1)
+	p.Pass()
 	p.running.Go(p.accept)
 	return p, nil
 }
@@ -57,10 +59,17 @@ func (p *Proxy) CutAfter(bytes int64) {
 	p.limit.Store(p.received.Load() + bytes)
 }
 
+// CutResponses closes each further connection after that number of bytes of its responses.
+func (p *Proxy) CutResponses(bytes int64) { p.answers.Store(bytes) }
+
+// Opened returns the number of connections so far.
+func (p *Proxy) Opened() int64 { return p.opened.Load() }
+
 // Pass ends the faults. Connections that stall stay so.
 func (p *Proxy) Pass() {
 	p.delay.Store(0)
 	p.limit.Store(-1)
+	p.answers.Store(-1)
 }
 
 // Close closes all connections and waits for its goroutines.
@@ -90,9 +99,10 @@ func (p *Proxy) accept() {
 		if !p.add(client, server) {
 			return
 		}
+		p.opened.Add(1)
 		p.running.Go(func() { p.forward(client, server) })
 		p.running.Go(func() {
-			_, _ = io.Copy(client, server)
+			_, _ = io.Copy(client, &answer{server, p, 0})
 			_ = errors.Join(client.Close(), server.Close())
 		})
 	}
@@ -135,4 +145,21 @@ func (p *Proxy) forward(client, server net.Conn) {
 			return
 		}
 	}
+}
+
+// answer reads the responses on a connection until the limit of the proxy.
+type answer struct {
+	from  io.Reader
+	proxy *Proxy
+	sent  int64
+}
+
+// Read implements io.Reader.
+func (a *answer) Read(p []byte) (int, error) {
+	n, err := a.from.Read(p)
+	if limit := a.proxy.answers.Load(); limit >= 0 && a.sent+int64(n) > limit {
+		n, err = int(max(0, limit-a.sent)), io.EOF
+	}
+	a.sent += int64(n)
+	return n, err
 }
