@@ -173,6 +173,45 @@ func TestBucketCommands(t *testing.T) {
 	}
 }
 
+// TestSendsInTheClear tests which endpoints cause a warning.
+func TestSendsInTheClear(t *testing.T) {
+	t.Parallel()
+	for endpoint, want := range map[string]bool{
+		"": false, "https://s3.example": false, "http://s3.example": true, "http://192.0.2.1:9000": true,
+		"http://127.0.0.1:9000": false, "http://[::1]:9000": false, "http://localhost": false,
+		"http://localhost.example": true,
+	} {
+		if got := sendsInTheClear(endpoint); got != want {
+			t.Errorf("%q: got %t, want %t", endpoint, got, want)
+		}
+	}
+}
+
+// TestServerWithoutTLS shows the warnings of a server and of a command. The address of the S3 server refuses
+// connections.
+func TestServerWithoutTLS(t *testing.T) {
+	t.Parallel()
+	_, environ := newBucket(t)
+	environ = append(environ, "AWS_ENDPOINT_URL=http://0.0.0.0:1")
+	dir := t.TempDir()
+	p, err := startProcess(dir, environ, "serve", "--db", "a.db", "--listen", "127.0.0.1:0", "--admin-listen",
+		"127.0.0.1:0", "--backup-dir", "s3://nursery-backups/plants")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.kill)
+	if _, err := p.await(p.stderr, `level=WARN msg="the S3 server has no TLS: others on the network can read and change `+
+		`the backups; use https" endpoint=http://0.0.0.0:1\n`); err != nil {
+		t.Error(err)
+	}
+	(&testServer{process: p}).stop(t)
+	_, _, stderr := runIn(t, dir, environ, "verify", "s3://nursery-backups/a.db")
+	const want = "warning: http://0.0.0.0:1 has no TLS: others on the network can read and change the backup; use https\n"
+	if !strings.HasPrefix(stderr, want) {
+		t.Errorf("verify: %s", stderr)
+	}
+}
+
 // TestServeBacksUpToBucket tests the log, the metrics and the audit log of a server with scheduled backups in a bucket,
 // which starts also while the S3 server is away.
 func TestServeBacksUpToBucket(t *testing.T) {

@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"time"
@@ -114,11 +116,26 @@ func (p *program) object(s *settings, argument string) (*backup.Object, error) {
 	if err != nil {
 		return nil, usagef("%w", err)
 	}
-	o, err := backup.OpenObject(p.s3Config(s), at)
+	config := p.s3Config(s)
+	o, err := backup.OpenObject(config, at)
 	if err != nil {
 		return nil, usagef("%w", err)
 	}
+	if sendsInTheClear(config.Endpoint) {
+		fmt.Fprintf(p.stderr, "warning: %s has no TLS: others on the network can read and change the backup; use https\n",
+			config.Endpoint)
+	}
 	return o, nil
+}
+
+// sendsInTheClear reports whether the endpoint of an S3 server has no TLS and may be on another machine.
+func sendsInTheClear(endpoint string) bool {
+	u, err := s3.ParseEndpoint(endpoint)
+	if err != nil || u.Scheme != "http" {
+		return false
+	}
+	ip := net.ParseIP(u.Hostname())
+	return u.Hostname() != "localhost" && !(ip != nil && ip.IsLoopback())
 }
 
 // check returns a usage error for settings that contradict each other.
@@ -188,8 +205,13 @@ func (p *program) newBackups(
 	if s.backup.dir.text == "" {
 		return nil, nil //nolint:nilnil // no backups
 	}
+	config := p.s3Config(s)
+	if backup.IsBucket(s.backup.dir.String()) && sendsInTheClear(config.Endpoint) {
+		log.Warn("the S3 server has no TLS: others on the network can read and change the backups; use https",
+			"endpoint", config.Endpoint)
+	}
 	b, err := backup.New(backup.Config{
-		DB: s.db.path, Destination: s.backup.dir.String(), S3: p.s3Config(s), Scratch: p.scratchDir(s.db.path),
+		DB: s.db.path, Destination: s.backup.dir.String(), S3: config, Scratch: p.scratchDir(s.db.path),
 		Every: time.Duration(s.backup.every), Keep: s.backup.keep.n,
 		By: trace.by, Record: trace.Record, Log: log, Metrics: metrics,
 	})

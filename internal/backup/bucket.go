@@ -15,13 +15,16 @@ import (
 type bucket struct {
 	*s3.Bucket
 
-	at      s3.Location     // the prefix of the backups
-	scratch string          // directory of temporary copies
-	failed  map[string]bool // names of backups that failed and were not removed; used by make and clean only
+	at      s3.Location // the prefix of the backups
+	scratch string      // directory of temporary copies
 }
 
-// failedMax limits the memory for failed backups.
-const failedMax = 100
+// A marker is an object beside a backup in the making. It shows that an object without a manifest is the rest of a
+// killed server, and not a backup whose manifest the operator has lost.
+const (
+	markerSuffix = ".unfinished"
+	markerText   = "The backup beside this object is in the making, or its server was killed.\n"
+)
 
 func (b *bucket) object(name string) *Object { return &Object{b.Bucket, b.at.Join(name)} }
 
@@ -35,12 +38,21 @@ func (b *bucket) location(name string) string {
 func (b *bucket) make(
 	ctx context.Context, db, name string, progress func(step string) sqlite.Progress,
 ) (sqlite.Manifest, error) {
-	m, err := b.object(name).Make(ctx, db, b.scratch, progress)
-	if err != nil && len(b.failed) < failedMax {
-		b.failed[name] = true
+	o := b.object(name)
+	if err := o.prepare(ctx); err != nil {
+		return sqlite.Manifest{}, err
+	}
+	if err := b.Put(ctx, b.markerKey(name), []byte(markerText)); err != nil {
+		return sqlite.Manifest{}, err
+	}
+	m, err := o.make(ctx, db, b.scratch, progress)
+	if err == nil {
+		_ = b.Remove(ctx, b.markerKey(name)) // the backup is complete; clean removes the marker later
 	}
 	return m, err
 }
+
+func (b *bucket) markerKey(name string) string { return b.at.Join(name + markerSuffix).Key }
 
 func (b *bucket) clean(
 	ctx context.Context, prefix string, isOurs func(name string) bool,
@@ -49,17 +61,41 @@ func (b *bucket) clean(
 	for _, key := range keys {
 		removed = append(removed, b.name(key))
 	}
-	for name := range b.failed {
-		errRemove := b.remove(ctx, name)
-		switch {
-		case errRemove == nil:
-			removed = append(removed, name)
-		case !errors.Is(errRemove, fs.ErrNotExist):
-			return removed, errors.Join(err, errRemove)
+	if err != nil {
+		return removed, err
+	}
+	files, err := b.list(ctx, prefix)
+	for _, f := range files {
+		name, isMarker := strings.CutSuffix(f.name, markerSuffix)
+		if !isMarker || !isOurs(name) {
+			continue
 		}
-		delete(b.failed, name)
+		found, err := b.removeUnfinished(ctx, name)
+		if err != nil {
+			return removed, err
+		}
+		if found {
+			removed = append(removed, name)
+		}
 	}
 	return removed, err
+}
+
+// removeUnfinished removes the marker of a backup, and the object of the backup unless it has a manifest. It reports
+// whether it removed the object.
+func (b *bucket) removeUnfinished(ctx context.Context, name string) (found bool, err error) {
+	o := b.object(name)
+	_, err = b.Stat(ctx, o.manifestKey())
+	if errors.Is(err, fs.ErrNotExist) {
+		_, err = b.Stat(ctx, o.at.Key)
+		if found = err == nil; found {
+			err = b.Remove(ctx, o.at.Key)
+		}
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, err
+	}
+	return found, b.Remove(ctx, b.markerKey(name))
 }
 
 // name returns the name of a key of the destination.

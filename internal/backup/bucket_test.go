@@ -31,6 +31,10 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 	}
+	if parent := os.Getenv(scratchVariable); parent != "" {
+		holdScratch(parent)
+		return
+	}
 	os.Exit(m.Run())
 }
 
@@ -217,6 +221,76 @@ func TestBucketServerKilled(t *testing.T) {
 	all, err := next.List(t.Context())
 	if err != nil || len(all) != 1 || all[0].Name != j.Backup || all[0].Fault != nil {
 		t.Errorf("List: %+v, %v", all, err)
+	}
+}
+
+// TestBucketOrphans shows that clean removes the object of a server that was killed before it stored the manifest, and
+// keeps complete backups and objects without a marker.
+func TestBucketOrphans(t *testing.T) {
+	t.Parallel()
+	r, s, _ := newBucketRig(t)
+	defer r.Close()
+	b := r.to.(*bucket)
+	orphan, bare, complete, nothing := r.nameAt(-4*time.Hour), r.nameAt(-3*time.Hour), r.nameAt(-2*time.Hour),
+		r.nameAt(-time.Hour)
+	manual := r.Service.nameAt(time.Now().Add(-5*time.Hour), manualEnd)
+	for _, name := range []string{orphan, bare, complete, manual} {
+		r.copyAs(name)
+	}
+	for _, name := range []string{orphan, bare, manual} {
+		if err := os.Remove(filepath.Join(r.dir, name) + sqlite.ManifestSuffix); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.write("p-notes.db", "a file with another name")
+	for _, name := range []string{orphan, complete, nothing, manual, "p-notes.db"} {
+		if err := b.Put(t.Context(), b.markerKey(name), []byte(markerText)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.clean()
+	want := []string{"INFO removed an unfinished backup " + manual, "INFO removed an unfinished backup " + orphan}
+	if diff := cmp.Diff(want, r.log.newLines(t)); diff != "" {
+		t.Errorf("log, -want +got:\n%s", diff)
+	}
+	objects, err := s.Objects()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for key := range objects {
+		names = append(names, filepath.Base(key))
+	}
+	left := []string{bare, complete, complete + sqlite.ManifestSuffix, "p-notes.db", "p-notes.db" + markerSuffix}
+	slices.Sort(names)
+	slices.Sort(left)
+	if diff := cmp.Diff(left, names); diff != "" {
+		t.Errorf("objects, -want +got:\n%s", diff)
+	}
+	r.clean()
+	if lines := r.log.newLines(t); len(lines) > 0 {
+		t.Errorf("the second time: %v", lines)
+	}
+}
+
+// TestBucketBreaksDownload drills a backup whose download breaks.
+func TestBucketBreaksDownload(t *testing.T) {
+	t.Parallel()
+	r, _, p := newBucketRig(t)
+	defer r.Close()
+	fillStore(t, filepath.Join(r.config.Scratch, "p.db"))
+	made := r.end(r.MakeBackup(admin))
+	if made.Err != nil {
+		t.Fatal(made.Err)
+	}
+	p.CutResponses(6 << 20)
+	if j := r.end(r.Drill(t.Context(), made.Backup, admin)); j.Err != nil {
+		t.Errorf("drill over connections that break: %v", j.Err)
+	}
+	p.CutResponses(16 << 10)
+	j := r.end(r.Drill(t.Context(), made.Backup, admin))
+	if j.Err == nil || !strings.Contains(j.Err.Error(), "no response of the S3 server ") {
+		t.Errorf("drill without progress: %+v", j)
 	}
 }
 

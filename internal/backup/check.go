@@ -3,7 +3,6 @@ package backup
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"plantstore/internal/sqlite"
@@ -23,12 +22,13 @@ func (s *Service) drill(j *Job, b Backup) (faults []string, err error) {
 	if err := checkSpace(s.config.Scratch, b.Manifest.Bytes); err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp(s.config.Scratch, scratchPattern)
+	s.removeScratch()
+	dir, err := newScratch(s.config.Scratch)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	path := filepath.Join(dir, "restored.db")
+	defer func() { err = errors.Join(err, dir.remove()) }()
+	path := filepath.Join(dir.path, "restored.db")
 	r, err := s.to.open(s.ctx, b.Name)
 	if err != nil {
 		return nil, err
@@ -57,6 +57,3 @@ func damage(faults []string) error {
 	}
 	return fmt.Errorf("the backup is damaged: %s", faults[0])
 }
-
-// scratchPattern is the pattern of the names of scratch directories.
-const scratchPattern = ".plantstore-scratch-*"

@@ -61,5 +61,5 @@ func newDestination(c Config) (destination, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &bucket{opened, at, c.Scratch, map[string]bool{}}, nil
+	return &bucket{opened, at, c.Scratch}, nil
 }

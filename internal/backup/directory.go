@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -23,6 +24,15 @@ type directory struct {
 }
 
 func newDirectory(path string) *directory { return &directory{path: path, removeFile: os.Remove} }
+
+// freeBytes returns the free space of the file system, NaN if it is unknown.
+func (d *directory) freeBytes() float64 {
+	free, err := freeBytes(d.path)
+	if err != nil {
+		return math.NaN()
+	}
+	return float64(free)
+}
 
 func (d *directory) location(name string) string { return filepath.Join(d.path, name) }
 

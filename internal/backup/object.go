@@ -47,6 +47,13 @@ func (o *Object) Make(
 	if err := o.prepare(ctx); err != nil {
 		return m, err
 	}
+	return o.make(ctx, db, scratch, progress)
+}
+
+// make is Make after prepare.
+func (o *Object) make(
+	ctx context.Context, db, scratch string, progress func(step string) sqlite.Progress,
+) (m sqlite.Manifest, err error) {
 	info, err := os.Stat(db)
 	if err == nil {
 		err = checkSpace(scratch, info.Size())
@@ -181,14 +188,20 @@ func (c *counter) Write(p []byte) (int, error) {
 // checkSpace returns an error unless a directory has space for a copy of a store of some bytes. A tenth stays free, so
 // that the copy does not fill the disk of a store.
 func checkSpace(dir string, bytes int64) error {
-	var fs syscall.Statfs_t
-	if err := syscall.Statfs(dir, &fs); err != nil {
+	free, err := freeBytes(dir)
+	if err != nil {
 		return fmt.Errorf("the directory of temporary copies: %s: %w", dir, err)
 	}
-	free := int64(fs.Bavail) * int64(fs.Bsize) //nolint:unconvert // the types differ between systems
 	if need := bytes + bytes/10; free < need {
 		return fmt.Errorf("the temporary copy needs %d bytes in %s, which has %d free; "+
 			"free space or name another directory with TMPDIR", need, dir, free)
 	}
 	return nil
+}
+
+// freeBytes returns the free space of the file system of a directory.
+func freeBytes(dir string) (int64, error) {
+	var fs syscall.Statfs_t
+	err := syscall.Statfs(dir, &fs)
+	return int64(fs.Bavail) * int64(fs.Bsize), err //nolint:unconvert // the types differ between systems
 }

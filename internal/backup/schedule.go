@@ -12,9 +12,11 @@ import (
 // destination, which an earlier run of the server may have made.
 func (s *Service) schedule() {
 	var last, failed time.Time // starts of the newest backup and, if it is newer, of a failed one
-	_, _ = s.identity(s.ctx)   // the backup logs the same error
+	s.removeScratch()
+	_, _ = s.identity(s.ctx) // the backup logs the same error
 	if old, err := s.scheduled(); err == nil && len(old) > 0 {
 		last = old[len(old)-1].At
+		s.last.Set(float64(last.Unix()))
 	}
 	if s.due(last, failed).After(time.Now()) && s.acquire() { // else the backup does it at once
 		s.clean()

@@ -240,17 +240,18 @@ func TestScheduleIgnores(t *testing.T) {
 	})
 }
 
-// TestScheduleContinues tests that a server continues the schedule of an earlier one, and that its gauge counts only
-// its own backups.
+// TestScheduleContinues tests that a server continues the schedule of an earlier one, and that its gauge has the time
+// of the newest backup, also of one of the earlier server.
 func TestScheduleContinues(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
+		started := time.Now()
 		old := r.nameAt(-40 * time.Minute)
 		r.copyAs(old)
 		r.start()
 		r.advance(20*time.Minute - time.Second)
-		r.want("before it is due", []string{old}, nil, time.Time{}, 0, 0)
+		r.want("before it is due", []string{old}, nil, started.Add(-40*time.Minute), 0, 0)
 		name := r.nameAt(time.Second)
 		r.advance(time.Second)
 		r.want("when it is due", []string{old, name}, []string{"INFO backup made " + name}, time.Now(), 0, 0)
@@ -286,6 +287,7 @@ func TestScheduleRetries(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
+		started := time.Now()
 		oldest, old := r.nameAt(-2*time.Hour), r.nameAt(-time.Hour)
 		r.copyAs(oldest)
 		r.copyAs(old)
@@ -295,7 +297,7 @@ func TestScheduleRetries(t *testing.T) {
 		r.start()
 		failure := "ERROR backup failed " + blocked + ": " +
 			filepath.Join(r.dir, blocked) + ".json already exists; use a new file"
-		r.want("a failure", []string{oldest, old}, []string{failure}, time.Time{}, 1, 0)
+		r.want("a failure", []string{oldest, old}, []string{failure}, started.Add(-time.Hour), 1, 0)
 		name := r.nameAt(time.Minute)
 		r.advance(time.Minute)
 		r.want("a minute later", []string{oldest, old, name}, []string{

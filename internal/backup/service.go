@@ -66,7 +66,7 @@ type Service struct {
 
 	ignored map[string]bool // files with a logged warning, at most ignoredMax; used by the schedule only
 
-	last       prometheus.Gauge // when this server made its last scheduled backup
+	last       prometheus.Gauge // start of the newest scheduled backup
 	failed     prometheus.Counter
 	notRemoved prometheus.Counter
 }
@@ -83,7 +83,7 @@ func New(c Config) (*Service, error) {
 		rescheduled: make(chan struct{}, 1), making: make(chan struct{}, 1), checking: make(chan struct{}, 1),
 		last: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "plantstore_backup_last_success_timestamp_seconds",
-			Help: "Time of this server's last scheduled backup; 0 before the first one.",
+			Help: "Time of the newest scheduled backup, also of one before the start of the server; 0 without one.",
 		}),
 		failed: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "plantstore_backups_failed_total",
@@ -96,6 +96,12 @@ func New(c Config) (*Service, error) {
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	c.Metrics.MustRegister(s.last, s.failed, s.notRemoved)
+	if d, ok := to.(*directory); ok {
+		c.Metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "plantstore_backup_disk_free_bytes",
+			Help: "Free bytes of the file system of the backup directory.",
+		}, d.freeBytes))
+	}
 	return s, nil
 }
 
