@@ -79,7 +79,8 @@ func (b *bench) searches(name string) bool {
 
 // usesPostgres reports whether the run needs PostgreSQL.
 func (b *bench) usesPostgres() bool {
-	return b.compares(plainpgName) || b.compares(productPGName) || b.searches(productPGName)
+	return b.compares(plainpgName) || b.compares(productPGName) || b.searches(productPGName) ||
+		b.measuresWebhooks(productPGName)
 }
 
 // server is a running contender.
@@ -96,6 +97,7 @@ type server struct {
 	store    string    // address of Plant Store's store
 	walBound string    // value of Plant Store's --wal-max; "": the default
 	data     string    // data directory that its database begins with; "": an empty database
+	webhook  string    // URL that receives the events; "": none
 	database *database // nil if the contender uses none
 }
 
@@ -229,6 +231,11 @@ func (b *bench) serve(ctx context.Context, s *server, db string) (err error) {
 	if s.walBound != "" {
 		args = append(args, "--wal-max", s.walBound)
 	}
+	webhookFlags, err := s.webhookFlags()
+	if err != nil {
+		return err
+	}
+	args = append(args, webhookFlags...)
 	s.process, err = start(ctx, s.cpus, nil, args...)
 	return err
 }

@@ -45,7 +45,8 @@ type loadSpec struct {
 	order       string
 	store       generatedStore // initial content; zero: empty
 	time        time.Duration
-	walBound    int64 // 0: the default
+	walBound    int64  // 0: the default
+	webhook     string // URL that receives the events; "": none
 }
 
 const (
@@ -59,6 +60,7 @@ func (b *bench) load(ctx context.Context, spec loadSpec) error {
 	r := loadRun{
 		Phase: spec.phase, Set: spec.set, Round: spec.round, Contender: spec.contender,
 		Connections: spec.connections, TLS: spec.tls, Order: spec.order, Before: spec.store.rows, WALBound: spec.walBound,
+		Webhook: spec.webhook != "",
 	}
 	dir, err := b.runDir()
 	if err != nil {
@@ -73,13 +75,13 @@ func (b *bench) load(ctx context.Context, spec loadSpec) error {
 	}
 	b.log.Info("measured", "phase", r.Phase, "set", r.Set, "round", r.Round, "contender", r.Contender, "connections",
 		r.Connections,
-		"tls", r.TLS, "order", r.Order, "before", r.Before, "rate", int(r.Generator.perSecond()),
+		"tls", r.TLS, "webhook", r.Webhook, "order", r.Order, "before", r.Before, "rate", int(r.Generator.perSecond()),
 		"p99", time.Duration(r.Generator.P99)*time.Microsecond, "fault", r.Fault)
 	return errors.Join(b.save(measurement{Load: &r}), os.RemoveAll(dir))
 }
 
 func (b *bench) loadIn(ctx context.Context, dir string, spec loadSpec, r *loadRun) error {
-	s := &server{contender: *contenderNamed(spec.contender), dir: dir, tls: spec.tls}
+	s := &server{contender: *contenderNamed(spec.contender), dir: dir, tls: spec.tls, webhook: spec.webhook}
 	generatorCPUs := ""
 	if spec.set == setPinned {
 		s.cpus, generatorCPUs = b.processors[0], b.processors[1]
@@ -123,6 +125,11 @@ func (b *bench) measure(ctx context.Context, s *server, cpus string, spec loadSp
 		return 0, 0, err
 	}
 	r.WALPeak = watch()
+	if spec.webhook != "" {
+		if r.Delivered, err = s.delivered(ctx); err != nil {
+			return 0, 0, err
+		}
+	}
 	r.Answers = 1 + warm.answers() + r.Generator.answers()
 	if s.database != nil {
 		counted, err = s.database.countRows(ctx)

@@ -30,7 +30,7 @@ type machine struct {
 
 // loadRun is one run of the generator against one contender.
 type loadRun struct {
-	Phase       string `json:"phase"` // compare, tls, growth, wal, or one of burst.go and search.go
+	Phase       string `json:"phase"` // compare, tls, growth, wal, webhook, or one of burst.go and search.go
 	Set         string `json:"set"`   // shared or pinned
 	Round       int    `json:"round"`
 	Contender   string `json:"contender"`
@@ -38,6 +38,7 @@ type loadRun struct {
 	TLS         bool   `json:"tls,omitempty"`
 	Order       string `json:"order"`  // of the ids: random or ascending
 	Before      int64  `json:"before"` // initial number of plants
+	Webhook     bool   `json:"webhook,omitempty"`
 	Fault       string `json:"fault,omitempty"`
 
 	Generator wrkResult `json:"generator"`
@@ -54,6 +55,8 @@ type loadRun struct {
 	WALBound       int64   `json:"wal_bound"`       // --wal-max; 0: not set
 	Stolen         float64 `json:"stolen"`          // fraction of the processors' time that the host used for others
 	LoadBefore     float64 `json:"load_before"`     // load average before the run
+
+	Delivered int64 `json:"delivered,omitempty"` // events until the end of the run
 }
 
 // wrkResult is the result of wrk; times are in microseconds.

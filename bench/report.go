@@ -124,6 +124,7 @@ func (r *results) page(text string) ([]byte, error) {
 		"limits":   r.limitsTable,
 		"imports":  r.importTable,
 		"search":   r.searchTable,
+		"webhook":  r.webhookTable,
 		"micro":    func() string { return r.micro },
 		"machines": r.machineTable,
 		"invalid":  r.invalidRuns,

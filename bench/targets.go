@@ -24,6 +24,7 @@ func (r *results) targets() *targets {
 	r.limitTargets(t)
 	r.importTargets(t)
 	r.searchTargets(t)
+	r.webhookTargets(t)
 	return t
 }
 
