@@ -79,7 +79,7 @@ var mayImport = map[string][]string{
 	},
 	"internal/admin": {
 		"internal/plant", "internal/audit", "internal/auth", "internal/oidc", "internal/store", "internal/backup",
-		"internal/server",
+		"internal/server", "internal/webhook",
 	},
 	"internal/console": {
 		"internal/plant", "internal/audit", "internal/auth", "internal/store", "internal/server", "internal/admin",
@@ -100,7 +100,7 @@ var testsOfMayAdd = map[string][]string{
 	"internal/acme":    {"internal/postgres"},
 	"internal/server":  {"internal/oidc", "internal/admin"},
 	"internal/admin":   {"internal/listen", "internal/postgres"},
-	"internal/console": {"internal/listen", "internal/postgres"},
+	"internal/console": {"internal/listen", "internal/postgres", "internal/webhook"},
 }
 
 // onlyStandardLibrary are the packages that import no other module, because most packages import them.

@@ -14,7 +14,7 @@ import (
 // storeAddress is the address of a store: the path of a file or the URL of a PostgreSQL database. The zero value is no
 // address.
 //
-// It implements pflag.Value. String omits the password; url.Reveal returns it.
+// It implements pflag.Value. String omits the password; reveal returns it.
 type storeAddress struct {
 	path string       // empty: a database
 	url  postgres.URL // zero: a file
@@ -28,6 +28,8 @@ func (a storeAddress) isZero() bool { return a.String() == "" }
 
 // String implements pflag.Value.
 func (a storeAddress) String() string { return a.path + a.url.String() }
+
+func (a storeAddress) reveal() string { return a.path + a.url.Reveal() }
 
 // Type implements pflag.Value.
 func (a *storeAddress) Type() string { return "store" }

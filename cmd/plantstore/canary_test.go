@@ -12,6 +12,7 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"os/exec"
@@ -21,6 +22,7 @@ import (
 	"testing"
 
 	"plantstore/internal/auth"
+	"plantstore/internal/webhook"
 )
 
 // canaries are secrets by the place where a client or the operator sent them.
@@ -197,9 +199,13 @@ func TestSecretsStayInTheirPlace(t *testing.T) {
 	token, revoked := mint("shop", "plants:create"), mint("old", "plants:create")
 	plantstore(t, "token", "revoke", "old", "--db", db)
 	collector, variables := secretCollector(t, c)
-	environ := append(cleanEnviron(), variables...)
+	receiver := httptest.NewServer(http.NotFoundHandler()) // each delivery fails
+	t.Cleanup(receiver.Close)
+	c["the secret of the webhooks"] = newCanary()
+	environ := append(append(cleanEnviron(), variables...), webhookSecretVariable+"="+
+		webhook.SecretPrefix+base64.StdEncoding.EncodeToString([]byte(c["the secret of the webhooks"])))
 	s := startServerIn(t, environ, db, "--log-level", "debug", "--pprof", "--backup-dir", backups,
-		"--base-url", "http://control.example/")
+		"--base-url", "http://control.example/", "--webhook-url", receiver.URL, "--webhook-allow-private")
 	address := strings.TrimPrefix(s.listen(t), "http://")
 	control := newCanary()
 	for i, request := range canaryRequests(c, token, revoked) {
@@ -208,8 +214,10 @@ func TestSecretsStayInTheirPlace(t *testing.T) {
 	body := `{"id":100,"name":"` + control + `"}`
 	sendRaw(t, address, "POST /plants HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "+token+"\r\nX-Request-Id: "+control+
 		"\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: "+fmt.Sprint(len(body))+"\r\n\r\n"+body)
-	if _, err := s.await(s.stderr, control); err != nil {
-		t.Error(err)
+	for _, text := range []string{control, "webhook deliveries fail"} {
+		if _, err := s.await(s.stderr, text); err != nil {
+			t.Error(err)
+		}
 	}
 
 	c["the token of the operator"] = mint("operator", operatorScopes)

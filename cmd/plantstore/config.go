@@ -119,7 +119,7 @@ func yamlValue(f *pflag.Flag) string {
 	node := plainNode(f.Value.String())
 	if l, ok := f.Value.(*list); ok {
 		node = &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle}
-		for _, item := range l.items {
+		for _, item := range l.shown() {
 			node.Content = append(node.Content, plainNode(item))
 		}
 	}

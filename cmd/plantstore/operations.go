@@ -43,6 +43,12 @@ type operations interface {
 	// verifyAudit verifies the audit log, and that it has an entry. The error wraps store.ErrAuditPruned if that entry
 	// was pruned.
 	verifyAudit(ctx context.Context, expected audit.Link) (admin.AuditVerification, error)
+
+	// deadLetters returns the dead letters in the order of webhook and plant. An error ends the sequence.
+	deadLetters(ctx context.Context) iter.Seq2[admin.DeadLetter, error]
+
+	// changeDead retries or drops some of the selected dead letters.
+	changeDead(ctx context.Context, change deadChange, selector store.DeadSelector) (admin.DeadLettersChanged, error)
 }
 
 // auditQuery selects entries of the audit log.

@@ -34,6 +34,8 @@ var reloadable = []string{
 	"oidc-issuer", "oidc-audience", "oidc-scopes", "oidc-scope-claim", "oidc-name-claim",
 	"cors-origins", "admin-host",
 	"backup-every", "backup-keep",
+	"webhook-url", "webhook-secret-file", "webhook-allow-private", "webhook-timeout", "webhook-concurrency",
+	"webhook-rate", "webhook-give-up", "webhook-keep",
 }
 
 // reloadEvery is the interval between two looks at the settings file.
@@ -53,6 +55,7 @@ type reloader struct {
 	store    *store.Store
 	issuer   issuer
 	backups  *backup.Service // nil: none
+	events   *eventSender
 
 	// Sums of the settings file.
 	applied [sha256.Size]byte // at the last reload
@@ -91,6 +94,7 @@ func (r *reloader) begin(ctx context.Context) {
 		r.backups.Start()
 	}
 	r.servers.serve()
+	r.events.start()
 	if client := r.servers.certificates.acme; client != nil {
 		client.start(ctx)
 	}
@@ -99,7 +103,8 @@ func (r *reloader) begin(ctx context.Context) {
 // operations returns the configuration of the operations of the operator.
 func (r *reloader) operations(engine store.Engine) admin.Config {
 	return admin.Config{
-		Engine: engine, Store: r.store, Log: r.log, Backups: r.backups, Metrics: r.metrics, Settings: r.list,
+		Engine: engine, Outbox: r.events.outbox, Deliveries: r.events.status, Store: r.store, Log: r.log,
+		Backups: r.backups, Metrics: r.metrics, Settings: r.list,
 		Issuer: r.acceptedIssuer, DB: r.settings.db.String(), Version: version,
 	}
 }
@@ -121,7 +126,7 @@ func (r *reloader) acceptedIssuer() string {
 // changedFlags returns the values of the flags of the command line.
 func changedFlags(flags *pflag.FlagSet) map[string]string {
 	values := map[string]string{}
-	flags.Visit(func(f *pflag.Flag) { values[f.Name] = f.Value.String() })
+	flags.Visit(func(f *pflag.Flag) { values[f.Name] = textOf(f.Value) })
 	return values
 }
 
@@ -170,10 +175,13 @@ func (r *reloader) reload(ctx context.Context) {
 	var pending map[string]admin.Pending
 	if err == nil {
 		changed, pending = r.merge(next)
-		err = errors.Join(next.check(), r.p.checkServe(ctx, next))
+		err = errors.Join(next.check(), r.p.checkServe(ctx, next), next.webhook.check(r.p, next))
 	}
 	if err == nil {
-		err = r.apply(next)
+		if !next.webhook.sameSecrets(&r.settings.webhook) && !slices.Contains(changed, secretFileSetting) {
+			changed = append(changed, secretFileSetting)
+		}
+		err = r.apply(ctx, next)
 	}
 	if err != nil {
 		r.log.Error("could not reload the settings; the previous ones stay in force", "error", r.hide(err.Error()))
@@ -233,7 +241,7 @@ func (r *reloader) merge(next *settings) (changed []string, pending map[string]a
 	pending = map[string]admin.Pending{}
 	old, nextTLS := r.settings.allSettings(), next.tls
 	for i, row := range next.allSettings() {
-		if row.value.String() == old[i].value.String() && (row.name != "db" || sameStore(r.settings.db, next.db)) {
+		if textOf(row.value) == textOf(old[i].value) {
 			continue
 		}
 		if slices.Contains(reloadable, row.name) && !r.settings.tls.switches(row.name, &nextTLS) {
@@ -247,11 +255,8 @@ func (r *reloader) merge(next *settings) (changed []string, pending map[string]a
 	return changed, pending
 }
 
-// sameStore reports whether two addresses are equal, with their passwords, which no text shows.
-func sameStore(a, b storeAddress) bool { return a.path == b.path && a.url.Reveal() == b.url.Reveal() }
-
 // apply puts settings in force. After an error everything is as it was.
-func (r *reloader) apply(next *settings) error {
+func (r *reloader) apply(ctx context.Context, next *settings) error {
 	var fresh issuer
 	var err error
 	otherIssuer := next.oidc.differs(&r.settings.oidc)
@@ -260,14 +265,7 @@ func (r *reloader) apply(next *settings) error {
 			return err
 		}
 	}
-	err = r.servers.certificates.reload(r.settings, next)
-	if err == nil {
-		err = server.Reload(r.servers.public, r.servers.admin, r.servers.configOf(next))
-		if err != nil {
-			err = errors.Join(err, r.servers.certificates.reload(next, r.settings))
-		}
-	}
-	if err != nil {
+	if err = r.applyServers(ctx, next); err != nil {
 		fresh.close()
 		return err
 	}
@@ -283,4 +281,20 @@ func (r *reloader) apply(next *settings) error {
 		r.backups.SetSchedule(time.Duration(next.backup.every), next.backup.keep.n)
 	}
 	return nil
+}
+
+// applyServers puts the settings of certificates, servers and webhooks in force. After an error everything is as it
+// was.
+func (r *reloader) applyServers(ctx context.Context, next *settings) error {
+	if err := r.servers.certificates.reload(r.settings, next); err != nil {
+		return err
+	}
+	err := server.Reload(r.servers.public, r.servers.admin, r.servers.configOf(next))
+	if err == nil {
+		if err = r.events.reload(ctx, r.settings, next); err == nil {
+			return nil
+		}
+		err = errors.Join(err, server.Reload(r.servers.public, r.servers.admin, r.servers.configOf(r.settings)))
+	}
+	return errors.Join(err, r.servers.certificates.reload(next, r.settings))
 }

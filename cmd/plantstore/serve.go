@@ -86,11 +86,10 @@ func (p *program) serve(ctx context.Context, s *settings, flags map[string]strin
 		return err
 	}
 	defer r.backups.Close()
-	events, err := s.openWebhooks(ctx, engine, p.operator(), log, metrics)
-	if err != nil {
+	if r.events, err = s.openEvents(ctx, engine, p.operator(), log, metrics); err != nil {
 		return stoppedEarly(ctx, err, log)
 	}
-	defer events.close()
+	defer r.events.close()
 	r.store, r.trace, h.audit = st, trace, trace.Recorder
 	if err := h.open(s, r.operations(engine), metrics); err != nil {
 		return err
@@ -107,10 +106,9 @@ func (p *program) serve(ctx context.Context, s *settings, flags map[string]strin
 		return stoppedEarly(ctx, err, log)
 	}
 	r.begin(ctx)
-	events.start()
 	h.logReady(s, log)
 	cause := h.run(ctx, st, hangups, r)
-	events.retire()
+	r.events.retire()
 	h.certificates.acme.retire()
 	err = errors.Join(cause, h.drain(st, log))
 	log.Info("stopped")

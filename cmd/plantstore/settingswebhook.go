@@ -1,19 +1,14 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
-	"plantstore/internal/audit"
 	"plantstore/internal/store"
 	"plantstore/internal/webhook"
 )
@@ -36,16 +31,28 @@ type webhookSettings struct {
 // line, and config prints settings.
 const webhookSecretVariable = environPrefix + "WEBHOOK_SECRET"
 
+const secretFileSetting = "webhook-secret-file"
+
+// hideInURL returns the URL of a webhook for outputs, without the parts that may have a secret.
+func hideInURL(text string) string {
+	shown := store.Webhook{URL: text}.Address()
+	if strings.Contains(text, "?") {
+		shown += "?xxxxx" // as in the address of a store
+	}
+	return shown
+}
+
 func (w *webhookSettings) rows() []setting {
 	return []setting{
 		{
-			"webhook-url", w.urls.of(func(string) error { return nil }), "", "1.0.0",
+			"webhook-url", w.urls.of(func(string) error { return nil }).shownBy(hideInURL), "", "1.0.0",
 			"`URLs` that receive an event for each created plant; empty: none",
 			"At most 16 https URLs. The server that started last sets the URLs of its store, also if it has none: " +
-				"give all servers of a store the same ones. See [webhooks](webhooks.md).",
+				"give all servers of a store the same ones. Outputs hide the query, which may have a secret; other users can " +
+				"read it on the command line. See [webhooks](webhooks.md).",
 		},
 		{
-			"webhook-secret-file", &w.secretFile, "", "1.0.0", "`file` with the secret that signs the events",
+			secretFileSetting, &w.secretFile, "", "1.0.0", "`file` with the secret that signs the events",
 			"The secret is `whsec_` and 24 to 64 random bytes in base64. During a rotation the file has two, and both sign. " +
 				"The variable `" + webhookSecretVariable + "` can have the secrets instead.",
 		},
@@ -94,7 +101,7 @@ func (w *webhookSettings) check(p *program, s *settings) error {
 		return s.fault("webhook-url", "the secret that signs the events is missing; set webhook-secret-file or %s",
 			webhookSecretVariable)
 	case w.secretFile != "" && fromVariable:
-		return s.fault("webhook-secret-file", "the variable %s has the secret, too; unset one of them", webhookSecretVariable)
+		return s.fault(secretFileSetting, "the variable %s has the secret, too; unset one of them", webhookSecretVariable)
 	case fromVariable:
 		secrets, err := webhook.ParseSecrets(text)
 		w.secrets = secrets
@@ -104,7 +111,7 @@ func (w *webhookSettings) check(p *program, s *settings) error {
 		return nil
 	}
 	if err := w.readSecrets(string(w.secretFile)); err != nil {
-		return s.fault("webhook-secret-file", "%w", err)
+		return s.fault(secretFileSetting, "%w", err)
 	}
 	return nil
 }
@@ -150,47 +157,4 @@ func (w *webhookSettings) readSecrets(path string) error {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	return nil
-}
-
-// eventSender delivers events; the zero value delivers none.
-type eventSender struct{ *webhook.Sender }
-
-// openWebhooks makes the URLs of the settings the webhooks of the store. The caller calls close.
-func (s *settings) openWebhooks(
-	ctx context.Context, outbox webhook.Outbox, by audit.Origin, log *slog.Logger, metrics prometheus.Registerer,
-) (eventSender, error) {
-	w := &s.webhook
-	if len(w.urls.items) == 0 {
-		removed, err := webhook.Off(ctx, outbox, by)
-		if removed > 0 {
-			log.Warn("webhooks are off: new plants have no events any more", "removed", removed)
-		}
-		return eventSender{}, err
-	}
-	sender, err := webhook.New(ctx, webhook.Config{
-		Outbox: outbox, URLs: w.urls.items, Secrets: w.secrets, AllowPrivate: bool(w.allowPrivate),
-		Timeout: time.Duration(w.timeout), Concurrency: w.concurrency.n, Rate: w.rate.n,
-		GiveUp: time.Duration(w.giveUp), Keep: time.Duration(w.keep),
-		UserAgent: "plantstore/" + version, By: by, Log: log, Metrics: metrics,
-	})
-	return eventSender{sender}, err
-}
-
-func (e eventSender) start() {
-	if e.Sender != nil {
-		e.Start()
-	}
-}
-
-// retire ends the claims; close waits for the running attempts.
-func (e eventSender) retire() {
-	if e.Sender != nil {
-		e.Retire()
-	}
-}
-
-func (e eventSender) close() {
-	if e.Sender != nil {
-		e.Close()
-	}
 }

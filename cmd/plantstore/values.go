@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/spf13/pflag"
 )
 
 // address is a host and port to listen on.
@@ -216,6 +218,7 @@ type list struct {
 	items []string
 	isSet bool
 	check func(item string) error
+	show  func(item string) string // returns an item without its secrets; nil: as it is
 }
 
 // of sets the check of an item and returns l.
@@ -224,9 +227,43 @@ func (l *list) of(check func(item string) error) *list {
 	return l
 }
 
+// shownBy sets the form in which outputs have the items and returns l.
+func (l *list) shownBy(show func(item string) string) *list {
+	l.show = show
+	return l
+}
+
 func (l *list) Type() string { return "list" }
 
-func (l *list) String() string { return strings.Join(l.items, ",") }
+func (l *list) String() string { return strings.Join(l.shown(), ",") }
+
+// shown returns the items without their secrets.
+func (l *list) shown() []string {
+	if l.show == nil {
+		return l.items
+	}
+	items := make([]string, len(l.items))
+	for i, item := range l.items {
+		items[i] = l.show(item)
+	}
+	return items
+}
+
+func (l *list) reveal() string { return strings.Join(l.items, ",") }
+
+// secretValue is a value whose String omits its secrets.
+type secretValue interface {
+	// reveal returns the text of the value with its secrets.
+	reveal() string
+}
+
+// textOf returns the text of a value with its secrets. Only Set and comparisons use it.
+func textOf(v pflag.Value) string {
+	if s, ok := v.(secretValue); ok {
+		return s.reveal()
+	}
+	return v.String()
+}
 
 // Set implements pflag.Value.
 func (l *list) Set(text string) error {

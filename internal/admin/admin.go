@@ -15,6 +15,7 @@ import (
 	"plantstore/internal/backup"
 	"plantstore/internal/plant"
 	"plantstore/internal/store"
+	"plantstore/internal/webhook"
 )
 
 // Config configures a Service.
@@ -22,6 +23,9 @@ type Config struct {
 	Engine store.Engine // required; the caller closes it after the Service
 	Store  *store.Store // on the engine: scans pause while it creates plants, State has its readiness; nil: neither
 	Log    *slog.Logger // nil: no log
+
+	Outbox     webhook.Outbox                  // of the engine; required by the operations on webhooks
+	Deliveries func() map[int64]webhook.Status // of this server, see webhook.Sender.Status; nil: none
 
 	Backups  *backup.Service     // nil: the server makes no backups
 	Metrics  prometheus.Gatherer // of the server, for State; nil: none
@@ -36,6 +40,7 @@ type Service struct {
 	engine   store.Engine
 	store    *store.Store // may be nil
 	log      *slog.Logger
+	outbox   webhook.Outbox
 	backups  *backup.Service     // may be nil
 	metrics  prometheus.Gatherer // may be nil
 	settings func() []Setting
@@ -43,6 +48,9 @@ type Service struct {
 	db       string
 	version  string
 	started  time.Time
+
+	deliveries func() map[int64]webhook.Status
+	totals     outboxTotals
 
 	verifying chan struct{} // semaphore of the verifications of the audit log
 	downloads chan struct{} // semaphore of the downloads of backups
@@ -78,11 +86,15 @@ func New(c Config) (*Service, error) {
 	if c.Issuer == nil {
 		c.Issuer = func() string { return "" }
 	}
+	if c.Deliveries == nil {
+		c.Deliveries = func() map[int64]webhook.Status { return nil }
+	}
 	s := &Service{
 		verifying: make(chan struct{}, 1), downloads: make(chan struct{}, downloadsMax),
 		scans: make(chan struct{}, scansMax), pages: make(chan struct{}, pagesMax),
 		lineTime: lineTimeMax, partTime: partTimeMax,
-		engine: c.Engine, store: c.Store, log: c.Log, backups: c.Backups,
+		engine: c.Engine, store: c.Store, log: c.Log, outbox: c.Outbox, backups: c.Backups,
+		deliveries: c.Deliveries, totals: outboxTotals{slot: make(chan struct{}, 1)},
 		metrics: c.Metrics, settings: c.Settings,
 		issuer: c.Issuer, db: c.DB, version: c.Version, started: time.Now().UTC().Truncate(time.Second),
 	}

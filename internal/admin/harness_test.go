@@ -30,6 +30,7 @@ import (
 	"plantstore/internal/server"
 	"plantstore/internal/sqlite"
 	"plantstore/internal/store"
+	"plantstore/internal/webhook"
 )
 
 // setup has the options of a harness.
@@ -40,6 +41,8 @@ type setup struct {
 	issuer   string
 	settings []admin.Setting
 	backups  bool // the server makes backups
+
+	deliveries map[int64]webhook.Status // of the server
 }
 
 // harness is a server with the admin API, over a store in a file.
@@ -91,7 +94,8 @@ func start(t testing.TB, s setup) *harness {
 		engine = s.wrap(engine)
 	}
 	if h.service, err = admin.New(admin.Config{
-		Engine: engine, Store: st, Log: log, Backups: h.backups, Metrics: metrics, DB: "plants.db", Version: "test",
+		Engine: engine, Outbox: h.engine, Deliveries: func() map[int64]webhook.Status { return s.deliveries },
+		Store: st, Log: log, Backups: h.backups, Metrics: metrics, DB: "plants.db", Version: "test",
 		Issuer: func() string { return s.issuer }, Settings: func() []admin.Setting { return s.settings },
 	}); err != nil {
 		t.Fatal(err)

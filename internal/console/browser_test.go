@@ -202,8 +202,8 @@ func hostileNames() (names []string) {
 
 // consolePages are the pages that a session can open.
 var consolePages = []string{
-	"/", "/plants", "/plants?name=alert", "/plants/1", "/plants/new", "/credentials?all=1", "/backups", "/audit",
-	"/settings", "/reference", "/reference/admin", "/reference/try", "/plants/999999",
+	"/", "/plants", "/plants?name=alert", "/plants/1", "/plants/new", "/credentials?all=1", "/backups", "/webhooks",
+	"/audit", "/settings", "/reference", "/reference/admin", "/reference/try", "/plants/999999",
 }
 
 // startHostile starts a server whose plants, tags, creators and tokens have hostile names.
@@ -217,6 +217,7 @@ func startHostile(t *testing.T) *harness {
 	for _, name := range hostileNames() {
 		h.mint(name, auth.ScopeRead)
 	}
+	h.startHostileWebhooks()
 	return h
 }
 

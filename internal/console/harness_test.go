@@ -24,6 +24,7 @@ import (
 	"plantstore/internal/server"
 	"plantstore/internal/sqlite"
 	"plantstore/internal/store"
+	"plantstore/internal/webhook"
 )
 
 const wait = 20 * time.Second // timeout of every wait; a wait that succeeds is short
@@ -38,7 +39,13 @@ type harness struct {
 	host    string // of the admin listener
 	admin   string // secret of the token operator, with the scopes admin, plants:read and plants:create
 	routes  []server.Route
+
+	deliveries map[int64]webhook.Status // of the server; set before a request
 }
+
+func (h *harness) outbox() webhook.Outbox { return h.engine.(webhook.Outbox) }
+
+func (h *harness) status() map[int64]webhook.Status { return h.deliveries }
 
 func start(t testing.TB, plants ...store.Create) *harness {
 	t.Helper()
@@ -242,7 +249,8 @@ func stored(id int64, name string, tag plant.Tag) store.Create {
 // adminConfig returns the configuration of the operations.
 func (h *harness) adminConfig(*prometheus.Registry) admin.Config {
 	return admin.Config{
-		Engine: h.engine, Store: h.store, Backups: h.backups, Settings: func() []admin.Setting {
+		Engine: h.engine, Outbox: h.outbox(), Store: h.store, Backups: h.backups, Deliveries: h.status,
+		Settings: func() []admin.Setting {
 			return []admin.Setting{
 				{Name: "listen", Value: "127.0.0.1:8080", Source: "default"},
 				{Name: "admin-listen", Value: "127.0.0.1:8081", Source: "default"},

@@ -14,6 +14,7 @@ var icons = map[string]template.HTML{
 	"plants":   `<path d="M10 17V9m0 2c0-3-2-5-6-5 0 4 2 5 6 5zm0-2c0-3 2-6 6-6 0 4-2 6-6 6z"/>`,
 	"key":      `<circle cx="6.5" cy="10" r="3.5"/><path d="M10 10h7v3m-3-3v2"/>`,
 	"backups":  `<path d="M3 5h14v4H3zm1 4v7h12V9M8 12h4"/>`,
+	"webhooks": `<path d="M3 10h10M9 5.5l4.5 4.5L9 14.5"/><circle cx="16" cy="10" r="1.5"/>`,
 	"audit":    `<path d="M5 3h7l3 3v11H5zm3 6h4m-4 3h4"/>`,
 	"settings": `<path d="M3 6h8m4 0h2M3 14h2m4 0h8"/><circle cx="13" cy="6" r="2"/><circle cx="7" cy="14" r="2"/>`,
 	"api":      `<path d="M7 5l-4 5 4 5m6-10l4 5-4 5"/>`,

@@ -59,6 +59,7 @@ var pages = []struct {
 	{"/plants", "Plants", "plants", auth.ScopeRead},
 	{"/credentials", "Credentials", "key", auth.ScopeAdmin},
 	{"/backups", "Backups", "backups", auth.ScopeAdmin},
+	{"/webhooks", "Webhooks", "webhooks", auth.ScopeAdmin},
 	{"/audit", "Audit log", "audit", auth.ScopeAdmin},
 	{"/settings", "Settings", "settings", auth.ScopeAdmin},
 	{"/reference", "API", "api", auth.ScopeRead},

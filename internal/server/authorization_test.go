@@ -294,6 +294,8 @@ func validBody(target string) string {
 		return `{"name":"new0"}`
 	case strings.HasSuffix(target, "/revoke"):
 		return `{"jwt_id":"a","issuer":"https://login.example"}`
+	case strings.Contains(target, "/dead-letters/"):
+		return `{"all":true}`
 	}
 	return `{"id":1,"name":"A"}`
 }

@@ -172,7 +172,7 @@ func (h *harness) serve(s setup, log *slog.Logger, metrics *prometheus.Registry)
 func (h *harness) apiRoutes() []server.Route {
 	h.t.Helper()
 	var err error
-	if h.operations, err = admin.New(admin.Config{Engine: h.engine}); err != nil {
+	if h.operations, err = admin.New(admin.Config{Engine: h.engine, Outbox: h.engine}); err != nil {
 		h.t.Fatal(err)
 	}
 	routes, err := admin.Routes(h.operations)

@@ -2,6 +2,7 @@ package store
 
 import (
 	"maps"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -18,12 +19,21 @@ type Webhook struct {
 	Active bool // new events are for it
 }
 
-// Address returns the URL for logs and lists: without its query, which may have a secret.
+// Address returns the URL for logs and lists, without the parts that may have a secret.
 func (w Webhook) Address() string { return address(w.URL) }
 
-func address(url string) string {
-	before, _, _ := strings.Cut(url, "?")
-	return before
+// address returns a URL without user, query and fragment. A text that is no URL may be a
+// secret as a whole.
+func address(text string) string {
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" {
+		return "(hidden: it is not a URL)"
+	}
+	if u.User != nil {
+		u.User = nil
+		text = u.String()
+	}
+	return text[:strings.IndexAny(text+"?", "?#")]
 }
 
 // Delivery is a claimed delivery of an event to a webhook.
@@ -104,8 +114,8 @@ type Expired struct{ Dead, Removed int64 }
 func WebhooksChanged(added, removed []string, by audit.Origin) audit.Event {
 	list := func(urls []string) string {
 		addresses := make([]string, len(urls))
-		for i, url := range urls {
-			addresses[i] = address(url)
+		for i, u := range urls {
+			addresses[i] = address(u)
 		}
 		return strings.Join(addresses, " ")
 	}
@@ -134,11 +144,11 @@ func ChangeWebhooks(stored []Webhook, urls []string) (added, removed []string) {
 			active[w.URL] = true
 		}
 	}
-	for _, url := range urls {
-		if !active[url] {
-			added = append(added, url)
+	for _, u := range urls {
+		if !active[u] {
+			added = append(added, u)
 		}
-		delete(active, url)
+		delete(active, u)
 	}
 	for _, w := range stored {
 		if active[w.URL] {

@@ -165,7 +165,7 @@ func (d *dispatcher) collect(r result) {
 	switch r.outcome {
 	case delivered:
 		s.Done = true
-		r.receiver.succeeded()
+		r.receiver.succeeded(now)
 		d.metrics.delivered(r)
 	case failed:
 		s.Attempts++

@@ -23,6 +23,9 @@ func (Secret) String() string { return "(secret)" }
 // GoString hides the secret.
 func (Secret) GoString() string { return "(secret)" }
 
+// Equal reports whether two secrets are the same.
+func (s Secret) Equal(other Secret) bool { return hmac.Equal(s.key, other.key) }
+
 const (
 	// SecretPrefix is the beginning of the text of a secret.
 	SecretPrefix = "whsec_"

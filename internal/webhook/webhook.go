@@ -136,7 +136,7 @@ func (s *Sender) Close() {
 }
 
 // receiver is a webhook to which a Sender delivers. Only the dispatcher uses it, except for
-// webhook and slots.
+// webhook, slots and status.
 type receiver struct {
 	webhook store.Webhook
 	slots   chan struct{} // semaphore of the attempts
@@ -149,6 +149,9 @@ type receiver struct {
 	gone     bool      // it has answered 410; no claims
 	warned   bool      // the log has a warning about the failures
 	warnedAt time.Time // last warning
+
+	mu     sync.Mutex
+	status Status // guarded by mu
 }
 
 const (
@@ -172,16 +175,18 @@ func (r *receiver) room(now time.Time, most int) int {
 }
 
 // succeeded records a delivered event.
-func (r *receiver) succeeded() {
+func (r *receiver) succeeded(now time.Time) {
 	if r.warned {
 		r.log.Info("webhook deliveries succeed again", "address", r.webhook.Address(), "failures", r.failures)
 	}
 	r.failures, r.pauses, r.paused, r.warned = 0, 0, time.Time{}, false
+	r.publish(func(s *Status) { s.Delivered = now })
 }
 
 // failed records an attempt that failed. A receiver that answers no attempt gets fewer of
 // them: each would wait for the timeout.
 func (r *receiver) failed(now time.Time, f failure) {
+	defer r.publish(func(s *Status) { s.Failed, s.Reason = now, f.reason })
 	r.failures++
 	if f.gone && !r.gone {
 		r.gone = true

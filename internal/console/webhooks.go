@@ -1,0 +1,128 @@
+package console
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"plantstore/internal/admin"
+	"plantstore/internal/audit"
+	"plantstore/internal/auth"
+	"plantstore/internal/plant"
+	"plantstore/internal/server"
+	"plantstore/internal/store"
+)
+
+// webhookRoutes returns the routes of webhooks and dead letters.
+func (c *Console) webhookRoutes() []server.Route {
+	const retry, drop = "retry", "drop"
+	route := func(method, path string, handle server.HandlerFunc) server.Route {
+		return server.Route{Method: method, Path: path, Scope: auth.ScopeAdmin, Page: true, Handle: handle}
+	}
+	return []server.Route{
+		route("GET", "/webhooks", c.showWebhooks),
+		route("POST", "/webhooks/"+retry, c.changeDead(retry, c.Operations.RetryDead)),
+		route("POST", "/webhooks/"+drop, c.changeDead(drop, c.Operations.DropDead)),
+	}
+}
+
+// webhooks is the content of the page of webhooks.
+type webhooks struct {
+	List  []admin.Webhook
+	Dead  []admin.DeadLetter
+	First bool
+	Next  string // cursor of the next page of dead letters; empty: this is the last page
+}
+
+// deadOnPage is the number of dead letters on a page.
+const deadOnPage = 50
+
+func (c *Console) showWebhooks(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
+	q := r.URL.Query()
+	list, err := c.Operations.Webhooks(r.Context(), admin.WebhookQuery{Limit: admin.PageMax})
+	if err != nil {
+		return err
+	}
+	dead, err := c.Operations.DeadLetters(
+		r.Context(), admin.DeadLetterQuery{Cursor: q.Get("cursor"), Limit: deadOnPage},
+	)
+	if err != nil {
+		return err
+	}
+	v := view{Title: "Webhooks", Notice: deadNotice(q), Content: webhooks{
+		List: list.Webhooks, Dead: dead.DeadLetters, First: q.Get("cursor") == "", Next: dead.Next,
+	}}
+	return c.render(w, r, http.StatusOK, "webhooks", v)
+}
+
+// deadNotice returns the result of a change of dead letters; empty without one.
+func deadNotice(q url.Values) string {
+	n, err := strconv.ParseUint(q.Get("n"), 10, 32)
+	text := map[string]string{
+		"retry": " dead letters are due now. The server delivers them.", "drop": " dead letters were removed.",
+	}[q.Get("done")]
+	switch {
+	case err != nil || text == "":
+		return ""
+	case n == 0:
+		return "No dead letter was changed: their address is removed, or another change came before."
+	case q.Has("more"):
+		text += " There are more."
+	}
+	return formatCount(float64(n)) + text
+}
+
+// changeDead returns the function of a route that changes the dead letters of a form.
+func (c *Console) changeDead(
+	done string, change func(context.Context, store.DeadSelector, audit.Origin) (admin.DeadLettersChanged, error),
+) server.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request, principal auth.Principal) error {
+		form, err := c.form(w, r)
+		if err != nil {
+			return err
+		}
+		selector, err := deadSelector(form)
+		if err != nil {
+			return err
+		}
+		const callsMax = 20 // each one is a transaction of at most store.DeadBatch dead letters
+		var all admin.DeadLettersChanged
+		for more, calls := true, 0; more && calls < callsMax; calls++ {
+			result, err := change(r.Context(), selector, server.OriginOf(w, r, principal))
+			if err != nil {
+				return err
+			}
+			all.DeadLetters += result.DeadLetters
+			more, all.More = result.More, result.More
+		}
+		to := "/webhooks?done=" + done + "&n=" + strconv.FormatInt(all.DeadLetters, 10)
+		if all.More {
+			to += "&more=1"
+		}
+		redirect(w, to)
+		return nil
+	}
+}
+
+// deadSelector returns the dead letters that a form selects: one, those of a webhook, or all.
+func deadSelector(form url.Values) (s store.DeadSelector, err error) {
+	invalid := &plant.Error{Code: plant.CodeInputInvalid, Message: "select one dead letter, those of a webhook, or all"}
+	if form.Has("all") {
+		if len(form) > 1 {
+			return s, invalid
+		}
+		return s, nil
+	}
+	if s.Webhook, err = strconv.ParseInt(form.Get("webhook"), 10, 64); err != nil || s.Webhook < 1 {
+		return s, invalid
+	}
+	if form.Has("plant") {
+		id, err := strconv.ParseInt(form.Get("plant"), 10, 64)
+		if err != nil {
+			return s, invalid
+		}
+		s.Plant = &id
+	}
+	return s, nil
+}

@@ -1,0 +1,36 @@
+package webhook
+
+import "time"
+
+// Status describes the deliveries of a Sender to a webhook. Other servers of the store have
+// their own.
+type Status struct {
+	Delivered time.Time // last delivery; the zero value before the first one
+	Failed    time.Time // last attempt that failed; the zero value before the first one
+	Reason    string    // of that failure
+	Failures  int       // attempts that failed since the last delivery
+	Paused    time.Time // no claims until then; the zero value for none
+	Gone      bool      // the receiver has answered 410: no attempts until a restart
+}
+
+// Status returns the state of the deliveries by Webhook.ID. A nil Sender has none.
+func (s *Sender) Status() map[int64]Status {
+	all := map[int64]Status{}
+	if s == nil {
+		return all
+	}
+	for _, r := range s.receivers {
+		r.mu.Lock()
+		all[r.webhook.ID] = r.status
+		r.mu.Unlock()
+	}
+	return all
+}
+
+// publish copies the state of the dispatcher to the status.
+func (r *receiver) publish(change func(*Status)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	change(&r.status)
+	r.status.Failures, r.status.Paused, r.status.Gone = r.failures, r.paused, r.gone
+}
