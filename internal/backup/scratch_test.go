@@ -2,6 +2,8 @@ package backup
 
 import (
 	"bufio"
+	"errors"
+	"io/fs"
 	"math"
 	"os"
 	"os/exec"
@@ -103,6 +105,15 @@ func TestScratchOfKilledDrill(t *testing.T) {
 			t.Errorf("%s exists: %t, want %t", dir, !exists, exists)
 		}
 	}
+}
+
+func fileExists(t *testing.T, path string) bool {
+	t.Helper()
+	_, err := os.Stat(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return err == nil
 }
 
 // TestFreeSpace compares the metric with the free space of the backup directory.
