@@ -83,7 +83,7 @@ func TestWebhookPages(t *testing.T) {
 		Paused: time.Now().Add(time.Hour),
 	}}
 	first := c.get("/webhooks")
-	first.want(t, 200, "https://a.example/e<", "2026-11-22 09:30:00 UTC", "7 attempts failed", "status 503",
+	first.want(t, 200, "https://a.example/e<", "2026-11-22T09:30:00Z", "7 attempts failed", "status 503",
 		`<td class="num" data-label="Dead letters">60</td>`, `<a href="/plants/-30">`, "status 549<", "Next page")
 	if strings.Contains(first.body, "secret") || strings.Contains(first.body, "status 550<") {
 		t.Errorf("the first page has a secret or too many dead letters: %s", first.body)
