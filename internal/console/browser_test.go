@@ -348,6 +348,10 @@ func TestWorkInBrowser(t *testing.T) {
 	b.open("/plants")
 	b.do(chromedp.SendKeys(chromedp.CSS("#name"), "QUERC"))
 	b.await(`document.querySelectorAll("tbody tr").length === 1 && document.body.innerText.includes("1 found")`)
+	got := evaluate[string](b, `document.querySelector("a[download]").href + " " + location.search`)
+	if !strings.HasSuffix(got, "/plants/export?format=csv&name=QUERC&tag= ?name=QUERC&tag=") {
+		t.Errorf("the links after a search: got %s", got)
+	}
 	b.open("/plants/new")
 	b.do(
 		chromedp.SendKeys(chromedp.CSS("#id"), "9223372036854775807"), chromedp.SendKeys(chromedp.CSS("#name"), "ورد"),

@@ -77,7 +77,6 @@ var functions = template.FuncMap{
 	"icon":   icon,
 	"bytes":  formatBytes,
 	"count":  func(n int64) string { return formatCount(float64(n)) },
-	"query":  url.QueryEscape,
 	"join":   strings.Join,
 	"lower":  strings.ToLower,
 	"status": func(status int) string { return strconv.Itoa(status) + " " + http.StatusText(status) },

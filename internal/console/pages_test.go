@@ -3,6 +3,7 @@ package console_test
 import (
 	"encoding/json"
 	"fmt"
+	"html"
 	"net/url"
 	"regexp"
 	"strings"
@@ -58,6 +59,46 @@ func TestPlantPages(t *testing.T) {
 	c.get("/plants?id=x").want(t, 400, "id must be a 64-bit integer")
 	if res := c.get("/plants?id=7"); res.Header.Get("Location") != "/plants/7" {
 		t.Errorf("id: got %d to %q", res.status, res.Header.Get("Location"))
+	}
+}
+
+// The link of a tag shows the plants with the tag, in every script.
+func TestTagLinks(t *testing.T) {
+	t.Parallel()
+	const tag = `ورد & "a+b" 100% \u202e`
+	h := start(t, stored(1, "Rosa", plantTag(tag)), stored(2, "Quercus", plantTag("ورد")))
+	c := h.signIn(h.admin)
+	for _, path := range []string{"/plants", "/plants/1"} {
+		link := regexp.MustCompile(`class="tag" dir="auto" href="([^"]+)"`).FindStringSubmatch(c.get(path).body)
+		if link == nil {
+			t.Fatalf("%s has no link", path)
+		}
+		res := c.get(html.UnescapeString(link[1]))
+		res.want(t, 200, ">Rosa<")
+		if strings.Contains(res.body, "Quercus") {
+			t.Errorf("%s: %s has other plants", path, link[1])
+		}
+	}
+}
+
+// The links to the next page of a search and to its export keep the search.
+func TestLinksKeepTheSearch(t *testing.T) {
+	t.Parallel()
+	h := start(t, append(manyPlants(120), stored(900, "Quercus & robur", plantTag("odd")))...)
+	c := h.signIn(h.admin)
+	for pattern, want := range map[string]string{
+		`href="(/plants\?[^"]*cursor=[^"]*)"`:             "Rosa 119<",
+		`href="(/plants/export\?format=jsonl&amp;[^"]*)"`: `"id":119,"name":"Rosa 119","tag":"odd"`,
+	} {
+		link := regexp.MustCompile(pattern).FindStringSubmatch(c.get("/plants?name=ROSA&tag=odd").body)
+		if link == nil {
+			t.Fatalf("the page has no link %s", pattern)
+		}
+		res := c.get(html.UnescapeString(link[1]))
+		res.want(t, 200, want)
+		if strings.Contains(res.body, "even") || strings.Contains(res.body, "Quercus") {
+			t.Errorf("%s has other plants: %s", link[1], res.body)
+		}
 	}
 }
 

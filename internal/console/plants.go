@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"html/template"
 	"math"
 	"net/http"
 	"net/url"
@@ -31,8 +32,8 @@ type plantList struct {
 	First     bool   // this is the first page
 	End       *admin.SearchEnd
 	CanCreate bool
-	Query     string // the search as a query, for the links
-	Total     string // number of stored plants; empty: unknown
+	Query     template.URL // the search as a query, for the links; html/template would escape a string again
+	Total     string       // number of stored plants; empty: unknown
 }
 
 // plantRow is a plant in a table.
@@ -73,7 +74,7 @@ func (c *Console) showPlants(w http.ResponseWriter, r *http.Request, principal a
 	q, search := searchOf(r)
 	list := plantList{Name: q.Name, First: q.Cursor == "", CanCreate: principal.Scopes.Has(auth.ScopeCreate)}
 	list.Tag, list.HasTag = q.Tag.Get()
-	list.Query = url.Values{"name": {list.Name}, "tag": {list.Tag}}.Encode()
+	list.Query = template.URL(url.Values{"name": {list.Name}, "tag": {list.Tag}}.Encode())
 	if n := c.read().gauge("plantstore_plants"); !math.IsNaN(n) {
 		list.Total = formatCount(n) + " stored"
 	}

@@ -162,6 +162,7 @@ function searchAsYouType(form) {
   const status = document.querySelector("[data-progress]");
   const empty = document.querySelector("[data-empty]");
   const pager = document.querySelector(".pager");
+  const exports = document.querySelectorAll("a[href^='/plants/export']");
   const stop = form.querySelector("[data-stop]");
   const number = new Intl.NumberFormat();
   let running, timer;
@@ -174,6 +175,8 @@ function searchAsYouType(form) {
     let hits = 0, fresh = true, told = 0;
     stop.hidden = false;
     pager.hidden = true;
+    history.replaceState(null, "", "/plants?" + query); // a link to this search, also after a reload
+    for (const link of exports) link.search = "format=" + new URLSearchParams(link.search).get("format") + "&" + query;
     empty.hidden = true;
     status.textContent = "Searching…";
     try {
