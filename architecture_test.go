@@ -39,6 +39,7 @@ const (
 	oidctest         = "internal/oidc/oidctest"
 	tracing          = "internal/trace"
 	tracetest        = "internal/trace/tracetest"
+	browsertest      = "internal/server/browsertest"
 )
 
 // mayImport has a row for each package: the packages of the program that it may import. A name that ends in ...
@@ -54,6 +55,7 @@ var mayImport = map[string][]string{
 	"internal/store": {"internal/plant", "internal/audit", "internal/auth", tracing},
 	tracing:          {},
 	tracetest:        {},
+	browsertest:      {},
 	storetest: {
 		"internal/plant", "internal/audit", "internal/auth", "internal/store", "internal/move", "internal/webhook",
 	},
@@ -91,7 +93,7 @@ var mayImport = map[string][]string{
 // testsMayAdd are the packages that all tests may import too: the suite of the engines, the engine that needs no other
 // program, so that tests need no fake of it, the PostgreSQL server, the issuer of JWTs, the collector and the S3 server
 // for tests.
-var testsMayAdd = []string{storetest, embeddedEngine, pgtest, certstest, oidctest, pebbletest, tracetest, s3test}
+var testsMayAdd = []string{storetest, embeddedEngine, pgtest, certstest, oidctest, pebbletest, tracetest, s3test, browsertest}
 
 // testsOfMayAdd are the packages that the tests of one package may import beyond testsMayAdd.
 var testsOfMayAdd = map[string][]string{

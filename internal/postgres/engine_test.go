@@ -1,13 +1,20 @@
 package postgres_test
 
 import (
+	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
+
+	"plantstore/internal/plant"
 	"plantstore/internal/postgres"
 	"plantstore/internal/postgres/pgtest"
+	"plantstore/internal/store"
 	"plantstore/internal/store/storetest"
 )
 
@@ -64,4 +71,35 @@ func (p place) Tamper(t testing.TB, sql string) {
 func TestEngine(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, func(t testing.TB) storetest.Store { return place(schema(t)) })
+}
+
+// TestScanFormats shows that Scan returns the same in the binary and in the text format of PostgreSQL.
+func TestScanFormats(t *testing.T) {
+	t.Parallel()
+	url := schema(t)
+	at := time.Date(1969, 12, 31, 23, 59, 59, 123456000, time.UTC)
+	for i, mode := range []string{"cache_statement", "cache_describe", "simple_protocol"} {
+		e := place(url + "&default_query_exec_mode=" + mode).Open(t)
+		if i == 0 {
+			create := func(id int64, tag plant.Tag) store.Create {
+				return store.Create{Plant: plant.NewPlant{ID: id, Plant: plant.Plant{Name: "水仙", Tag: tag}}, At: at}
+			}
+			if err := insertBatch(t.Context(), e, []store.Create{
+				create(math.MinInt64, plant.Tag{}), create(math.MaxInt64, plant.Tagged("")),
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var got []string
+		_, _, err := e.Scan(t.Context(), math.MinInt64, 10, func(p *store.Scanned) {
+			got = append(got, fmt.Sprintf("%d %s %t %d", p.ID, p.Name, p.Tag == nil, p.CreatedAt))
+		})
+		want := []string{"-9223372036854775808 水仙 true -876544", "9223372036854775807 水仙 false -876544"}
+		if diff := cmp.Diff(want, got); diff != "" || err != nil {
+			t.Errorf("%s: %v, -want +got:\n%s", mode, err, diff)
+		}
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	}
 }

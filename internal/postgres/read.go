@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"math"
 	"time"
@@ -62,16 +63,14 @@ func (e *Engine) Scan(
 	}
 	defer result.Close()
 	var p store.Scanned
-	var at time.Time
 	next = from
 	for bytes := 0; bytes <= store.PlantsBytes; rows-- {
 		if !result.Next() {
 			return next, rows == 0, classify(result.Err())
 		}
-		if err := result.Scan(&p.ID, (*pgtype.DriverBytes)(&p.Name), (*pgtype.DriverBytes)(&p.Tag), &at); err != nil {
+		if err := scanned(result, &p); err != nil {
 			return next, false, classify(err)
 		}
-		p.CreatedAt = at.UnixMicro()
 		bytes += len(p.Name) + len(p.Tag)
 		visit(&p)
 		if p.ID == math.MaxInt64 {
@@ -81,6 +80,23 @@ func (e *Engine) Scan(
 	}
 	result.Close() // reads the remaining rows, which may end with an error
 	return next, true, classify(result.Err())
+}
+
+// scanned reads a row of scanSQL. It decodes the binary format itself: Rows.Scan takes three times as long, and a search
+// reads every plant.
+func scanned(r pgx.Rows, p *store.Scanned) error {
+	columns, values := r.FieldDescriptions(), r.RawValues()
+	isBinary := func(i int) bool { return columns[i].Format == pgtype.BinaryFormatCode && len(values[i]) == 8 }
+	if !isBinary(0) || !isBinary(3) { // a pool without prepared statements uses the text format
+		var at time.Time
+		err := r.Scan(&p.ID, (*pgtype.DriverBytes)(&p.Name), (*pgtype.DriverBytes)(&p.Tag), &at)
+		p.CreatedAt = at.UnixMicro()
+		return err
+	}
+	const epoch = 946_684_800_000_000 // 2000-01-01, the zero of timestamptz, in microseconds since 1970
+	p.ID, p.Name, p.Tag = int64(binary.BigEndian.Uint64(values[0])), values[1], values[2]
+	p.CreatedAt = int64(binary.BigEndian.Uint64(values[3])) + epoch
+	return nil
 }
 
 func record(r pgx.CollectableRow) (p plant.Record, err error) {

@@ -2,10 +2,10 @@ package server_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +15,8 @@ import (
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/chromedp"
+
+	"plantstore/internal/server/browsertest"
 )
 
 // In Chromium, the page of the API document fits a screen of 360 px, logs no error
@@ -82,35 +84,14 @@ type browser struct {
 // skipped otherwise.
 func startBrowser(t *testing.T) *browser {
 	t.Helper()
-	program, err := exec.LookPath("chromium")
-	if err != nil && os.Getenv("CI") == "true" {
-		t.Fatal(err)
-	} else if err != nil {
-		t.Skip("this test requires Chromium:", err)
+	ctx, stop, err := browsertest.Start(t.Context(), 3*wait)
+	if errors.Is(err, browsertest.ErrMissing) && os.Getenv("CI") != "true" {
+		t.Skip(err)
 	}
-	dir, err := os.MkdirTemp("/tmp", "browser") // t.TempDir is too long for the path of a socket, 108 bytes
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) }) // ignore the error: a process of the browser may still write files
-	options := []chromedp.ExecAllocatorOption{
-		chromedp.ExecPath(program), chromedp.Headless, chromedp.UserDataDir(dir + "/profile"),
-		chromedp.Env("HOME="+dir, "TMPDIR="+dir),
-	}
-	for _, flag := range []string{
-		"no-sandbox", "disable-gpu", "disable-quic", "no-first-run", "no-default-browser-check",
-		"disable-background-networking",
-		"disable-component-update", "disable-sync", "disable-dev-shm-usage", "disable-extensions", "disable-breakpad",
-		"no-proxy-server",
-	} {
-		options = append(options, chromedp.Flag(flag, true))
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 3*wait) // Cancel below closes the browser
-	t.Cleanup(cancel)
-	ctx, stop := chromedp.NewExecAllocator(ctx, options...)
 	t.Cleanup(stop)
-	ctx, _ = chromedp.NewContext(ctx)
-	t.Cleanup(func() { _ = chromedp.Cancel(ctx) }) // waits for the process
 	b := &browser{ctx: ctx}
 	if err := chromedp.Listen(ctx, b.record); err != nil {
 		t.Fatal(err)
