@@ -21,6 +21,7 @@ import (
 
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
+	"plantstore/internal/server/browsertest"
 	"plantstore/internal/store"
 )
 
@@ -41,29 +42,11 @@ func startBrowser(t *testing.T, h *harness) *browser {
 	if testing.Short() {
 		t.Skip("it starts a browser")
 	}
-	program := chromium(t)
-	dir, err := os.MkdirTemp("/tmp", "console") // t.TempDir is too long for the path of a socket, 108 bytes
+	ctx, stop, err := browsertest.Start(t.Context(), chromium(t), 6*wait)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) }) // ignore the error: a process of the browser may still write files
-	options := []chromedp.ExecAllocatorOption{
-		chromedp.ExecPath(program), chromedp.Headless, chromedp.UserDataDir(dir + "/profile"),
-		chromedp.Env("HOME="+dir, "TMPDIR="+dir),
-	}
-	for _, flag := range []string{
-		"no-sandbox", "disable-gpu", "disable-quic", "no-first-run", "no-default-browser-check",
-		"disable-background-networking", "disable-component-update", "disable-sync", "disable-dev-shm-usage",
-		"disable-extensions", "disable-breakpad", "no-proxy-server", "hide-scrollbars",
-	} {
-		options = append(options, chromedp.Flag(flag, true))
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 6*wait) // Cancel below closes the browser
-	t.Cleanup(cancel)
-	ctx, stop := chromedp.NewExecAllocator(ctx, options...)
 	t.Cleanup(stop)
-	ctx, _ = chromedp.NewContext(ctx)
-	t.Cleanup(func() { _ = chromedp.Cancel(ctx) }) // waits for the process
 	b := &browser{t: t, h: h, ctx: ctx, host: map[string]bool{}}
 	if err := chromedp.Listen(ctx, b.record); err != nil {
 		t.Fatal(err)
