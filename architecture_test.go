@@ -81,11 +81,12 @@ var mayImport = map[string][]string{
 	},
 	"internal/admin": {
 		"internal/plant", "internal/audit", "internal/auth", "internal/oidc", "internal/store", "internal/backup",
-		"internal/server", "internal/webhook",
+		"internal/server", "internal/webhook", "internal/dump", "internal/importer",
 	},
+	"internal/importer": {"internal/dump", "internal/store"},
 	"internal/console": {
 		"internal/plant", "internal/audit", "internal/auth", "internal/store", "internal/server", "internal/admin",
-		"internal/backup", "internal/dump", tracing,
+		"internal/backup", "internal/dump", "internal/importer", tracing,
 	},
 	"cmd...": {anything},
 }

@@ -216,6 +216,7 @@ func (h *httpServers) drain(st *store.Store, log *slog.Logger) error {
 	defer cancel()
 	defer stopTracing(h.tracer, time.Now())
 	st.Retire(commitDrainMax)
+	h.operations.Retire()
 	err := h.public.Shutdown(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
 		// Incomplete requests were never accepted, so this is not an error.

@@ -1,12 +1,10 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"os"
 	"time"
 
@@ -14,6 +12,7 @@ import (
 
 	"plantstore/internal/audit"
 	"plantstore/internal/dump"
+	"plantstore/internal/importer"
 	"plantstore/internal/store"
 )
 
@@ -21,7 +20,7 @@ func newImport(p *program) *cobra.Command {
 	s := &settings{}
 	var format, rejects string
 	var force, create, asJSON bool
-	onConflict := choice{value: "fail", allowed: []string{"fail", "skip", "report"}}
+	onConflict := choice{value: string(importer.Fail), allowed: importer.Reactions()}
 	cmd := &cobra.Command{
 		Use:   "import FILE",
 		Short: "Read plants from a file or standard input into the store",
@@ -46,7 +45,9 @@ the rows that skip counts.`,
 			if err := s.load(p, cmd); err != nil {
 				return err
 			}
-			job := &importJob{p: p, onConflict: onConflict.value, rejectsPath: rejects, force: force, asJSON: asJSON}
+			job := &importJob{
+				p: p, onConflict: importer.Reaction(onConflict.value), rejectsPath: rejects, force: force, asJSON: asJSON,
+			}
 			if err := job.open(cmd.Context(), args[0], format); err != nil {
 				return err
 			}
@@ -74,7 +75,7 @@ the rows that skip counts.`,
 // importJob is one run of import.
 type importJob struct {
 	p           *program
-	onConflict  string
+	onConflict  importer.Reaction
 	rejectsPath string
 	force       bool // rejectsPath may be replaced
 	asJSON      bool
@@ -87,15 +88,7 @@ type importJob struct {
 
 	rejectsFile *output       // nil without --rejects
 	rejects     *dump.Rejects // nil without --rejects
-	counts      importCounts
-}
-
-// importCounts counts the rows by outcome, in the form of import --json.
-type importCounts struct {
-	Created     int64 `json:"created"`
-	Existing    int64 `json:"existing"` // replays
-	Conflicting int64 `json:"conflicting"`
-	Invalid     int64 `json:"invalid"`
+	counts      importer.Counts
 }
 
 // open sets the format and opens the input.
@@ -210,7 +203,7 @@ func (j *importJob) run(ctx context.Context, engine store.Engine) error {
 		return err
 	case err != nil:
 		return err
-	case c.Invalid > 0 || c.Conflicting > 0 && j.onConflict != "skip":
+	case c.Invalid > 0 || c.Conflicting > 0 && j.onConflict != importer.Skip:
 		return fmt.Errorf("%d rows were not stored", c.Invalid+c.Conflicting)
 	}
 	return nil
@@ -226,190 +219,45 @@ func (j *importJob) printCounts() error {
 	return err
 }
 
-// importBatch is consecutive rows of the input.
-type importBatch struct {
-	rows    []importRow
-	creates []store.Create // of the valid rows, in order
-	err     error          // why the input ended after this batch; nil at the end of the file
-}
-
-// importRow is one row of a batch.
-type importRow struct {
-	dump.Row
-	index int // in importBatch.creates; -1 for an invalid row
-}
-
-const (
-	importBatchRows  = 10_000
-	importBatchBytes = 8 << 20
-)
-
-// store reads and stores at the same time: another goroutine reads batches, this
-// one stores them.
-func (j *importJob) store(ctx context.Context, engine store.Engine) error {
-	ctx, cancel := context.WithCancel(ctx)
-	batches, used := make(chan importBatch, 1), make(chan importBatch, 3) // three: one is read, one waits, one is stored
-	done := make(chan struct{})
-	go func() { // ends with the input, or when ctx does; this function waits for it
-		defer close(done)
-		defer close(batches)
-		j.read(ctx, batches, used)
-	}()
-	defer func() { <-done }()
-	defer cancel()
-
-	for b := range batches {
-		if err := j.storeBatch(engine, b); err != nil {
-			return err
-		}
-		if ctx.Err() != nil {
-			break
-		}
-		used <- b // does not block: only three batches exist
-	}
-	if ctx.Err() != nil {
+// store imports the rows. It finishes a batch after an interruption, so the batch has a time limit of its own.
+func (j *importJob) store(ctx context.Context, engine store.Engine) (err error) {
+	const batchRows, batchBytes = 10_000, 8 << 20
+	rows := int64(0)
+	j.counts, err = importer.Run(ctx, importer.Config{
+		Source:     func(ctx context.Context) io.ReadCloser { return io.NopCloser(interruptible(ctx, j.source)) },
+		Format:     j.format,
+		OnConflict: j.onConflict,
+		BatchRows:  batchRows, BatchBytes: batchBytes,
+		Insert: func(batch []store.Create) ([]store.Outcome, error) {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			defer cancel()
+			return engine.Insert(ctx, batch)
+		},
+		Rejected: j.rejected, KeepRaw: j.rejects != nil,
+		Stored: func(c importer.Counts) {
+			j.progress.rows(c.Rows() - rows)
+			rows = c.Rows()
+		},
+	})
+	switch {
+	case err != nil && errors.Is(err, context.Cause(ctx)):
 		return errInterrupted
+	case errors.Is(err, importer.ErrConflict):
+		return fmt.Errorf("%w; see --on-conflict", err)
 	}
-	return nil
+	return err
 }
 
-// read sends the batches of the input until the input or ctx ends. It reuses the
-// memory of used batches.
-func (j *importJob) read(ctx context.Context, to chan<- importBatch, used <-chan importBatch) {
-	var b importBatch
-	bytes := 0
-	send := func() bool {
-		select {
-		case to <- b:
-			bytes = 0
-			select {
-			case b = <-used:
-				b = importBatch{rows: b.rows[:0], creates: b.creates[:0]}
-			default:
-				b = importBatch{}
-			}
-			return true
-		case <-ctx.Done():
-			return false
-		}
+// rejected reports a row that is not stored, and writes it to the rejects.
+func (j *importJob) rejected(r importer.Reject) error {
+	if !r.Conflict || j.onConflict != importer.Skip {
+		j.progress.line(fmt.Sprintf("line %d: %s", r.Line, r.Reason))
 	}
-	for row, err := range j.rows(ctx) {
-		if ctx.Err() != nil {
-			return
-		}
-		if err != nil {
-			b.err = err
-			break
-		}
-		b.add(row, j.rejects != nil)
-		if bytes += len(row.Raw); len(b.rows) >= importBatchRows || bytes >= importBatchBytes {
-			if !send() {
-				return
-			}
-		}
-	}
-	send()
-}
-
-// rows returns the rows of the input until the input or ctx ends.
-func (j *importJob) rows(ctx context.Context) iter.Seq2[dump.Row, error] {
-	return func(yield func(dump.Row, error) bool) {
-		plain, err := dump.Decompress(interruptible(ctx, j.source))
-		if err != nil {
-			yield(dump.Row{}, err)
-			return
-		}
-		defer plain.Close()
-		dump.Read(plain, j.format)(yield)
-	}
-}
-
-// add adds a row. It copies the raw row if the rejects may need it.
-func (b *importBatch) add(row dump.Row, keepRaw bool) {
-	if keepRaw {
-		row.Raw = bytes.Clone(row.Raw)
-	} else {
-		row.Raw = nil
-	}
-	r := importRow{Row: row, index: -1}
-	if row.Err == nil {
-		r.index = len(b.creates)
-		b.creates = append(b.creates, store.Create{Plant: row.Plant})
-	}
-	b.rows = append(b.rows, r)
-}
-
-// storeBatch stores a batch and reports the rows that are not stored, in their
-// order. It finishes a batch after an interrupt, so that the counts are correct.
-func (j *importJob) storeBatch(engine store.Engine, b importBatch) error {
-	var outcomes []store.Outcome
-	if len(b.creates) > 0 {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		now := time.Now()
-		for i := range b.creates {
-			b.creates[i].At = now
-		}
-		var err error
-		if outcomes, err = engine.Insert(ctx, b.creates); err != nil {
-			return fmt.Errorf("store lines %d to %d: %w", b.rows[0].Line, b.rows[len(b.rows)-1].Line, err)
-		}
-	}
-	var stop error
-	for _, row := range b.rows {
-		if err := j.count(row, outcomes); stop == nil {
-			stop = err
-		}
-	}
-	if stop != nil {
-		stop = fmt.Errorf("%w; the import stopped after line %d", stop, b.rows[len(b.rows)-1].Line)
-	}
-	if stop == nil && b.err != nil {
-		stop = fmt.Errorf("could not read the rest of the input: %w", b.err)
-	}
-	j.progress.rows(int64(len(b.rows)))
-	return stop
-}
-
-// count counts a row by its outcome and reports it if it is not stored. An error
-// ends the import after this batch.
-func (j *importJob) count(row importRow, outcomes []store.Outcome) error {
-	if row.index < 0 {
-		j.counts.Invalid++
-		j.report(row, row.Err)
-		return j.reject(row)
-	}
-	switch o := outcomes[row.index]; {
-	case o.Created():
-		j.counts.Created++
-		return nil
-	case o.Replayed:
-		j.counts.Existing++
-		return nil
-	default:
-		j.counts.Conflicting++
-		if j.onConflict != "skip" {
-			j.report(row, fmt.Errorf("id %d: %w", row.Plant.ID, o.Conflict))
-		}
-		if err := j.reject(row); err != nil || j.onConflict != "fail" {
-			return err
-		}
-		return fmt.Errorf("line %d conflicts with a stored plant; see --on-conflict", row.Line)
-	}
-}
-
-// report prints the reason for which a row is not stored.
-func (j *importJob) report(row importRow, reason error) {
-	j.progress.line(fmt.Sprintf("line %d: %s", row.Line, reason))
-}
-
-// reject writes a row to the rejects, if --rejects is set.
-func (j *importJob) reject(row importRow) error {
 	if j.rejects == nil {
 		return nil
 	}
-	if row.Raw == nil {
-		j.progress.line(fmt.Sprintf("line %d: the row is too long for %s; correct it in the input", row.Line, j.rejectsPath))
+	if r.Raw == nil {
+		j.progress.line(fmt.Sprintf("line %d: the row is too long for %s; correct it in the input", r.Line, j.rejectsPath))
 	}
-	return j.rejects.Write(row.Row)
+	return j.rejects.Write(r.Row)
 }

@@ -14,6 +14,7 @@ import (
 
 	"plantstore/internal/backup"
 	"plantstore/internal/plant"
+	"plantstore/internal/server"
 	"plantstore/internal/store"
 	"plantstore/internal/webhook"
 )
@@ -64,6 +65,8 @@ type Service struct {
 	lineTime time.Duration // in which a client must accept the lines of a search
 	partTime time.Duration // in which a client must accept a part of a download
 	counting counting
+	imports  imports
+	uploads  server.UploadLimits // of the files of imports
 
 	ctx     context.Context // of every operation
 	cancel  context.CancelFunc
@@ -95,6 +98,7 @@ func New(c Config) (*Service, error) {
 		lineTime: lineTimeMax, partTime: partTimeMax,
 		engine: c.Engine, store: c.Store, log: c.Log, outbox: c.Outbox, backups: c.Backups,
 		deliveries: c.Deliveries, totals: outboxTotals{slot: make(chan struct{}, 1)},
+		uploads: server.UploadLimits{Bytes: importBytesMax, Idle: importIdleMax},
 		metrics: c.Metrics, settings: c.Settings,
 		issuer: c.Issuer, db: c.DB, version: c.Version, started: time.Now().UTC().Truncate(time.Second),
 	}
@@ -145,6 +149,6 @@ func errUnreadable() error {
 	}
 }
 
-func errShutdown() error {
+func errShutdown() *plant.Error {
 	return &plant.Error{Code: plant.CodeShuttingDown, Message: "the server is shutting down; send the request again"}
 }

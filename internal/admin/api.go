@@ -42,7 +42,7 @@ func Routes(s *Service) ([]server.Route, error) {
 		{Method: "GET", Path: base + "/plants/counts", Scope: auth.ScopeRead, Handle: a.countPlants},
 		{Method: "GET", Path: base + "/plants/{id}", Scope: auth.ScopeRead, Handle: a.getPlant},
 	}, a.credentialRoutes(), a.stateRoutes(), a.auditRoutes(), a.backupRoutes(),
-		a.webhookRoutes()), nil
+		a.webhookRoutes(), a.importRoutes()), nil
 }
 
 // api has the functions of the routes.

@@ -1,9 +1,16 @@
 package admin
 
-import "time"
+import (
+	"time"
+
+	"plantstore/internal/server"
+)
 
 // SetLineTime sets the time in which a client must accept the lines of a search.
 func (s *Service) SetLineTime(d time.Duration) { s.lineTime = d }
 
 // SetPartTime sets the time in which a client must accept a part of a download.
 func (s *Service) SetPartTime(d time.Duration) { s.partTime = d }
+
+// SetUploadLimits sets the limits of the files of imports.
+func (s *Service) SetUploadLimits(l server.UploadLimits) { s.uploads = l }

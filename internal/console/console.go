@@ -98,7 +98,7 @@ func (c *Console) Routes() ([]server.Route, error) {
 		{Method: "GET", Path: "/", Scope: auth.ScopeAdmin, Page: true, Handle: c.showOverview},
 		{Method: "GET", Path: "/live", Scope: auth.ScopeAdmin, Page: true, Handle: c.serveLive},
 	}
-	routes = append(append(routes, c.plantRoutes()...), c.operatorRoutes()...)
+	routes = append(append(append(routes, c.plantRoutes()...), c.importRoutes()...), c.operatorRoutes()...)
 	routes = append(append(routes, c.webhookRoutes()...), c.referenceRoutes()...)
 	files, err := staticRoutes()
 	return append(routes, files...), err

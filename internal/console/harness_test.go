@@ -39,6 +39,7 @@ type harness struct {
 	host    string // of the admin listener
 	admin   string // secret of the token operator, with the scopes admin, plants:read and plants:create
 	routes  []server.Route
+	down    func() // closes the admin listener and its connections
 
 	deliveries map[int64]webhook.Status // of the server; set before a request
 }
@@ -140,8 +141,9 @@ func (h *harness) serve(log *slog.Logger, metrics *prometheus.Registry, recorder
 		}
 	})
 	h.console.Start()
+	h.down = func() { _ = adminServer.Close() }
 	return func() {
-		_ = adminServer.Close()
+		h.down()
 		running.Wait()
 		h.console.Close()
 		operations.Close()

@@ -12,6 +12,7 @@ var icons = map[string]template.HTML{
 	"leaf":     `<path d="M3 17C3 8 8 3 17 3c0 9-5 14-11 13M3 17c2-5 5-8 9-10"/>`,
 	"overview": `<path d="M3 16V9m5 7V4m5 12v-6m4 6V7"/>`,
 	"plants":   `<path d="M10 17V9m0 2c0-3-2-5-6-5 0 4 2 5 6 5zm0-2c0-3 2-6 6-6 0 4-2 6-6 6z"/>`,
+	"import":   `<path d="M10 3v9m-4-4l4 4 4-4M3 13v4h14v-4"/>`,
 	"key":      `<circle cx="6.5" cy="10" r="3.5"/><path d="M10 10h7v3m-3-3v2"/>`,
 	"backups":  `<path d="M3 5h14v4H3zm1 4v7h12V9M8 12h4"/>`,
 	"webhooks": `<path d="M3 10h10M9 5.5l4.5 4.5L9 14.5"/><circle cx="16" cy="10" r="1.5"/>`,

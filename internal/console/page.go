@@ -57,6 +57,7 @@ var pages = []struct {
 }{
 	{"/", "Overview", "overview", auth.ScopeAdmin},
 	{"/plants", "Plants", "plants", auth.ScopeRead},
+	{"/import", "Import", "import", auth.ScopeCreate},
 	{"/credentials", "Credentials", "key", auth.ScopeAdmin},
 	{"/backups", "Backups", "backups", auth.ScopeAdmin},
 	{"/webhooks", "Webhooks", "webhooks", auth.ScopeAdmin},
@@ -81,6 +82,8 @@ var functions = template.FuncMap{
 	"lower":  strings.ToLower,
 	"status": func(status int) string { return strconv.Itoa(status) + " " + http.StatusText(status) },
 	"kind":   statusKind,
+
+	"rejectsShown": func() int64 { return admin.RejectsShown },
 }
 
 func parseTemplates() (map[string]*template.Template, error) {

@@ -136,6 +136,12 @@ type Row struct {
 // in its buffer: about 100 MiB for the longest allowed row.
 func Read(r io.Reader, f Format) iter.Seq2[Row, error] { return read(r, f, maxLimits) }
 
+// ReadWithin is Read with other limits on the bytes of a row and of a plant as
+// JSON. Lower limits bound the memory.
+func ReadWithin(r io.Reader, f Format, rowMax, plantMax int) iter.Seq2[Row, error] {
+	return read(r, f, limits{row: rowMax, plant: plantMax})
+}
+
 // read is Read with the given limits.
 func read(r io.Reader, f Format, l limits) iter.Seq2[Row, error] {
 	switch f {

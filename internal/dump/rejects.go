@@ -3,6 +3,8 @@ package dump
 import (
 	"bufio"
 	"io"
+	"strconv"
+	"strings"
 )
 
 // Rejects writes rows of a file, unchanged, to a file of the same format: the
@@ -74,4 +76,43 @@ func (r *Rejects) putRaw(raw []byte) {
 	if r.err == nil {
 		_, r.err = r.w.Write(raw)
 	}
+}
+
+// Report writes a CSV file with the line, the reason and the text of rows, for a
+// person with a spreadsheet. It writes apostrophes before formulas, as Writer does.
+// Bytes that are not UTF-8 become U+FFFD.
+//
+// A Report is not safe for concurrent use. The zero value is not usable.
+type Report struct {
+	w   *bufio.Writer
+	buf []byte
+	err error
+}
+
+// NewReport returns a Report that writes to w, beginning with the header.
+func NewReport(w io.Writer) *Report {
+	r := &Report{w: bufio.NewWriter(w)}
+	_, r.err = r.w.WriteString("line,reason,row\r\n")
+	return r
+}
+
+// Write writes a row that begins at a line. After an error every call returns that
+// error.
+func (r *Report) Write(line int64, reason string, raw []byte) error {
+	if r.err != nil {
+		return r.err
+	}
+	r.buf = strconv.AppendInt(r.buf[:0], line, 10)
+	r.buf = appendCell(append(r.buf, ','), reason)
+	r.buf = appendCell(append(r.buf, ','), strings.ToValidUTF8(string(raw), "\uFFFD"))
+	_, r.err = r.w.Write(append(r.buf, '\r', '\n'))
+	return r.err
+}
+
+// Close writes the buffered rows. It does not close the writer of NewReport.
+func (r *Report) Close() error {
+	if r.err == nil {
+		r.err = r.w.Flush()
+	}
+	return r.err
 }

@@ -45,6 +45,7 @@ const (
 	CodePlantNotFound     Code = 40402
 	CodeTokenNotFound     Code = 40403
 	CodeBackupNotFound    Code = 40404
+	CodeImportNotFound    Code = 40405
 	CodeMethodNotAllowed  Code = 40501
 	CodeRequestTimeout    Code = 40801
 	CodeProfileRunning    Code = 40901
@@ -53,6 +54,8 @@ const (
 	CodeBackupsOff        Code = 40904
 	CodeBackupRunning     Code = 40905
 	CodeBackupIncomplete  Code = 40906
+	CodeImportRunning     Code = 40907
+	CodeImportStopped     Code = 40908
 	CodeBodyTooLarge      Code = 41301
 	CodeMediaType         Code = 41501
 	CodeContentEncoding   Code = 41502
@@ -80,7 +83,7 @@ func (c Code) AdminOnly() bool {
 	switch c {
 	case CodeQueryInvalid, CodeInputInvalid, CodeCrossSite, CodePlantNotFound, CodeTokenNotFound, CodeBackupNotFound,
 		CodeProfileRunning, CodeNameTaken, CodeRevocationsFull, CodeBackupsOff, CodeBackupRunning, CodeBackupIncomplete,
-		CodeSearchesRunning:
+		CodeSearchesRunning, CodeImportNotFound, CodeImportRunning, CodeImportStopped:
 		return true
 	}
 	return false
@@ -215,6 +218,11 @@ var catalogue = []Entry{
 		"Compare the request with the list of backups or of jobs.",
 	},
 	{
+		CodeImportNotFound, "import-not-found",
+		"The server has no import with this id, or the credential may not see it.",
+		"Compare the request with the list of imports.",
+	},
+	{
 		CodeMethodNotAllowed, "method-not-allowed", "The resource does not support this method.",
 		"Use a method of the Allow header.",
 	},
@@ -248,6 +256,16 @@ var catalogue = []Entry{
 		CodeBackupIncomplete, "backup-incomplete",
 		"The file is not a complete backup of this store. The message has the reason.",
 		"Use another backup.",
+	},
+	{
+		CodeImportRunning, "import-running",
+		"The server runs as many imports as it allows, or the id of the import is in use.",
+		"Wait for the end of the other import, or cancel it. Use another id.",
+	},
+	{
+		CodeImportStopped, "import-stopped",
+		"The import ended before the end of the file, for the reason in the message.",
+		"Remove the reason and send the file again: stored plants count as existing.",
 	},
 	{
 		CodeBodyTooLarge, "body-too-large", "The body is larger than the limit. Nothing was stored.",

@@ -55,7 +55,7 @@ func authorizationPage(t *testing.T) map[string][]authorizationRow {
 		for i := range cells {
 			cells[i] = strings.Trim(cells[i], " `–")
 		}
-		if len(cells) < 3+kinds || !slices.Contains([]string{"GET", "POST", "DELETE"}, cells[0]) {
+		if len(cells) < 3+kinds || !slices.Contains([]string{"GET", "POST", "PUT", "DELETE"}, cells[0]) {
 			continue
 		}
 		row := authorizationRow{method: cells[0], target: cells[1], scope: cells[2]}
@@ -254,13 +254,16 @@ func checkAuthorization(t *testing.T, h *harness, address string, row authorizat
 	for kind, want := range row.want {
 		for _, header := range c.of(kind, row.scope) {
 			for _, method := range methods {
-				body := ""
-				if method == "POST" {
+				body, target := "", quick(row.target)
+				if method == "PUT" {
+					target += "?format=json"
+				}
+				if method == "POST" || method == "PUT" {
 					body = validBody(row.target)
 				}
-				a := h.sendTo(address, message(method+" "+quick(row.target)+" HTTP/1.1", body, header))
+				a := h.sendTo(address, message(method+" "+target+" HTTP/1.1", body, header))
 				name := fmt.Sprintf("%s %s with %.40s", method, row.target, header)
-				if a.Status != want && !(want == 200 && isWithoutBackups(row, a)) {
+				if a.Status != want && !(want == 200 && isAuthorized(row, a)) {
 					t.Errorf("%s: got %d, want %d", name, a.Status, want)
 				}
 				challenge := a.Header.Get("WWW-Authenticate")
@@ -276,10 +279,11 @@ func checkAuthorization(t *testing.T, h *harness, address string, row authorizat
 	}
 }
 
-// isWithoutBackups reports whether a response shows that a request with a valid credential reached a route of the
-// backups. The server of the test makes none.
-func isWithoutBackups(row authorizationRow, a response) bool {
-	return strings.Contains(row.target, "/backup") && a.Status == plant.CodeBackupsOff.Status()
+// isAuthorized reports whether a response shows that a request with a valid credential reached a route of the backups,
+// or of an import. The server of the test makes no backups and has no other import.
+func isAuthorized(row authorizationRow, a response) bool {
+	return strings.Contains(row.target, "/backup") && a.Status == plant.CodeBackupsOff.Status() ||
+		strings.Contains(row.target, "/imports/") && a.Status == plant.CodeImportNotFound.Status()
 }
 
 // tokenNames makes the names of new tokens different.
@@ -292,6 +296,8 @@ func validBody(target string) string {
 		return fmt.Sprintf(`{"name":"new%d","scopes":["metrics"],"no_expiry":true}`, tokenNames.Add(1))
 	case strings.HasSuffix(target, "/rotate"):
 		return `{"name":"new0"}`
+	case strings.Contains(target, "/imports/"):
+		return `[]`
 	case strings.HasSuffix(target, "/revoke"):
 		return `{"jwt_id":"a","issuer":"https://login.example"}`
 	case strings.Contains(target, "/dead-letters/"):
@@ -303,6 +309,9 @@ func validBody(target string) string {
 // quick returns a target with the id of a stored plant and the required parameters, and
 // whose profile takes a short time.
 func quick(target string) string {
+	if strings.HasSuffix(target, "/imports/{id}") {
+		return fmt.Sprintf("/api/v1/imports/i%d", tokenNames.Add(1))
+	}
 	target = strings.NewReplacer("{id}", "1", "{name}", "plants-20261122T020000Z.db").Replace(target)
 	if strings.HasSuffix(target, "/profile") || strings.HasSuffix(target, "/trace") {
 		return target + "?seconds=0.001"
@@ -323,7 +332,9 @@ func TestAuthorizationIsNotBypassed(t *testing.T) {
 			for _, method := range []string{"DELETE", "PUT", "PATCH", "OPTIONS", "TRACE", "CONNECT", "get", "HEADER"} {
 				address := map[string]string{"public": h.public, "admin": h.admin}[listener]
 				a := h.sendTo(address, message(method+" "+quick(row.target)+" HTTP/1.1", "", "-Authorization"))
-				if a.Status != 405 && !(method == "DELETE" && row.method == method) {
+				if a.Status != 405 && !slices.ContainsFunc(rows, func(r authorizationRow) bool {
+					return r.method == method && r.target == row.target
+				}) {
 					t.Errorf("%s %s: got %d, want 405", method, row.target, a.Status)
 				}
 			}

@@ -258,6 +258,8 @@ var (
 	// ErrReadOnly means that a move makes the store read-only: it stores no plant and
 	// changes no token. The call changed nothing.
 	ErrReadOnly = errors.New("a move makes the store read-only")
+	// ErrClosed means that the store is shutting down. The call changed nothing.
+	ErrClosed = errors.New("the store is shutting down")
 	// ErrOutcomeUnknown means that the batch may be stored or not.
 	ErrOutcomeUnknown = errors.New("outcome unknown")
 	// ErrBroken means that the engine must not be used any more: the process has to

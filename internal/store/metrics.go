@@ -88,6 +88,11 @@ func (m *metrics) commit(b *pendingBatch, outcomes []Outcome, start time.Time, e
 		m.failed.Inc()
 		return
 	}
+	m.count(outcomes)
+}
+
+// count counts the plants of a batch.
+func (m *metrics) count(outcomes []Outcome) {
 	created, replayed := 0, 0
 	for _, o := range outcomes {
 		switch {

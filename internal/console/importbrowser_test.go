@@ -1,0 +1,183 @@
+package console_test
+
+import (
+	"context"
+	"encoding/csv"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"plantstore/internal/plant"
+	"plantstore/internal/sqlite"
+	"plantstore/internal/store"
+)
+
+// plantsFile writes a CSV file of plants and returns its path. Every id below 0 is a row that is no plant.
+func plantsFile(t *testing.T, name string, rows [][]string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	w := csv.NewWriter(f)
+	if err := w.WriteAll(append([][]string{{"id", "name", "tag"}}, rows...)); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// hostileRows returns rows with the hostile names: plants, conflicts with plants 1 and 2, and rows without an id.
+func hostileRows() (rows [][]string) {
+	for i, name := range hostileNames() {
+		id := strconv.Itoa(i + 1)
+		if i >= 100 {
+			id = name
+		}
+		rows = append(rows, []string{id, name, name})
+	}
+	return rows
+}
+
+// choose selects a file in the form of the page, which is open.
+func (b *browser) choose(path string) {
+	b.t.Helper()
+	b.do(
+		chromedp.SetUploadFiles(chromedp.CSS("#file"), []string{path}),
+		chromedp.Click(chromedp.CSS("main .upload .primary")),
+	)
+}
+
+// An import of hostile names, accepted and rejected ones, runs no script, in light and dark, narrow and wide.
+func TestImportInBrowser(t *testing.T) {
+	t.Parallel()
+	h := start(t, stored(1, "Rosa canina", plant.Tag{}), stored(2, "Quercus robur", plant.Tag{}))
+	b := startBrowser(t, h)
+	axe := installAxe(t)
+	b.signIn()
+	b.open("/import")
+	b.choose(plantsFile(t, `<img src=x onerror=alert(1)>.csv`, hostileRows()))
+	b.await(`location.pathname.startsWith("/import/") &&
+		document.querySelectorAll("[data-rejects] tbody tr").length === 100`)
+	b.await(`document.querySelector("[data-count=created]").textContent === "98" &&
+		document.querySelector("[data-count=conflicting]").textContent === "2" &&
+		document.querySelector("[data-count=invalid]").textContent === "100"`)
+	page := evaluate[string](b, "location.pathname")
+	for _, path := range []string{page, "/import", "/plants", "/plants/50"} {
+		for _, form := range []struct {
+			width  int64
+			scheme string
+		}{{1280, "light"}, {360, "dark"}} {
+			b.do(chromedp.EmulateViewport(form.width, 900))
+			call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+				Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: form.scheme}},
+			})
+			b.mu.Lock()
+			b.sent = 0
+			b.mu.Unlock()
+			b.open(path)
+			name := path
+			if path == page {
+				name = "/import/result"
+			}
+			b.checkPage(name, axe, form.width, form.scheme)
+		}
+	}
+	rows := h.signIn(h.admin).get(page + "/rejects").body
+	if got := strings.Count(rows, "alert(101)"); got != 3 {
+		t.Errorf("the download has a row %d times in three cells: %s", got, rows)
+	}
+}
+
+// pausedEngine is an engine whose inserts wait after a number of batches, until the test resumes them.
+type pausedEngine struct {
+	*sqlite.Engine
+
+	batches int
+	resume  chan struct{} // closed to resume
+}
+
+// Insert implements store.Engine.
+func (e *pausedEngine) Insert(ctx context.Context, batch []store.Create) ([]store.Outcome, error) {
+	if e.batches--; e.batches < 0 {
+		<-e.resume
+	}
+	return e.Engine.Insert(ctx, batch)
+}
+
+// longRows returns rows of more batches than pausedEngine stores.
+func longRows() (rows [][]string) {
+	rows = append(rows, []string{"x", "<script>alert(1)</script>"})
+	for i := range 200_000 {
+		rows = append(rows, []string{strconv.Itoa(i + 1), fmt.Sprintf("Rosa %d", i), strings.Repeat("t", 60)})
+	}
+	return rows
+}
+
+// startPaused starts a server whose imports stop after two batches, and an import by a dropped file.
+func startPaused(t *testing.T) (*harness, *browser, *pausedEngine) {
+	t.Helper()
+	paused := &pausedEngine{batches: 2, resume: make(chan struct{})}
+	file := filepath.Join(t.TempDir(), "plants.db")
+	h := startOn(t, file, func(metrics prometheus.Registerer) (store.Engine, error) {
+		var err error
+		paused.Engine, err = sqlite.Open(t.Context(), sqlite.Config{Path: file, Server: true, Metrics: metrics})
+		return paused, err
+	})
+	b := startBrowser(t, h)
+	b.signIn()
+	b.open("/import")
+	path := plantsFile(t, "plants.csv", longRows())
+	b.do(chromedp.SetUploadFiles(chromedp.CSS("#file"), []string{path}))
+	// The files of the input are those of a drop: a script cannot make other ones from a path.
+	evaluate[bool](b, `(() => {
+		const data = new DataTransfer();
+		data.items.add(document.querySelector("#file").files[0]);
+		const at = document.querySelector("[data-drop]");
+		for (const name of ["dragenter", "dragover", "drop"]) at.dispatchEvent(
+			new DragEvent(name, { dataTransfer: data, bubbles: true, cancelable: true }));
+		return true;
+	})()`)
+	b.await(`document.querySelector("[data-count=created]").textContent === "1,999" &&
+		document.querySelectorAll("[data-rejects] tbody tr").length === 1`)
+	return h, b, paused
+}
+
+// The button cancels an import of a dropped file. The page shows the stored plants and the reason.
+func TestCancelImportInBrowser(t *testing.T) {
+	t.Parallel()
+	h, b, paused := startPaused(t)
+	b.check("running")
+	b.screenshot("import-running")
+	b.do(chromedp.Click(chromedp.CSS("[data-cancel] button")))
+	b.await(`document.body.innerText.includes("Canceling…")`)
+	close(paused.resume)
+	b.await(`location.pathname.startsWith("/import/") && document.body.innerText.includes("the import was canceled")`)
+	b.check("canceled")
+	if _, err := h.engine.Get(t.Context(), 1000); err != nil {
+		t.Errorf("a stored plant: %v", err)
+	}
+}
+
+// A server that ends in the middle of an import leaves a page with advice. The same page continues the import when the
+// server has started again.
+func TestServerEndsDuringImportInBrowser(t *testing.T) {
+	t.Parallel()
+	h, b, paused := startPaused(t)
+	h.down()
+	close(paused.resume)
+	b.await(`document.querySelector("[data-lost]").checkVisibility()`)
+	text := evaluate[string](b, `document.querySelector("[data-lost]").textContent`)
+	if !strings.Contains(text, "Import the same file again") {
+		t.Errorf("got %s", text)
+	}
+	b.screenshot("import-lost")
+}

@@ -1,0 +1,239 @@
+// Package importer stores the plants of a file in batches. It reads and stores at the same time, in bounded memory for
+// a file of any size, and passes each row that is not stored to its caller.
+package importer
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"plantstore/internal/dump"
+	"plantstore/internal/store"
+)
+
+// Reaction is the reaction to a row that conflicts with a stored plant. Each of them leaves the stored plant unchanged.
+type Reaction string
+
+// The reactions.
+const (
+	Fail   Reaction = "fail"   // stop after the batch of the row
+	Skip   Reaction = "skip"   // continue; the caller does not report the row
+	Report Reaction = "report" // continue
+)
+
+// Reactions returns the names of the reactions.
+func Reactions() []string { return []string{string(Fail), string(Skip), string(Report)} }
+
+// ParseReaction returns the reaction of a name.
+func ParseReaction(name string) (Reaction, error) {
+	if !slices.Contains(Reactions(), name) {
+		return "", fmt.Errorf("unknown reaction %q; use %s", name, strings.Join(Reactions(), ", "))
+	}
+	return Reaction(name), nil
+}
+
+// ErrConflict ends an import with the reaction Fail.
+var ErrConflict = errors.New("conflicts with a stored plant")
+
+// StoreError is the error of Config.Insert for a batch.
+type StoreError struct {
+	First, Last int64 // lines of the batch
+	Err         error
+}
+
+func (e *StoreError) Error() string {
+	return fmt.Sprintf("store lines %d to %d: %v", e.First, e.Last, e.Err)
+}
+
+// Unwrap returns the error of Config.Insert.
+func (e *StoreError) Unwrap() error { return e.Err }
+
+// Counts counts the rows by outcome. Its JSON is that of import --json and of the admin API.
+type Counts struct {
+	Created     int64 `json:"created"`
+	Existing    int64 `json:"existing"` // replays
+	Conflicting int64 `json:"conflicting"`
+	Invalid     int64 `json:"invalid"`
+}
+
+// Rejected returns the number of rows that are not stored.
+func (c Counts) Rejected() int64 { return c.Conflicting + c.Invalid }
+
+// Rows returns the number of rows.
+func (c Counts) Rows() int64 { return c.Created + c.Existing + c.Rejected() }
+
+// Reject is a row that is not stored.
+type Reject struct {
+	dump.Row // Raw is nil unless Config.KeepRaw is set
+
+	Reason   error
+	Conflict bool // with a stored plant; false: the row is invalid
+}
+
+// Config configures Run. All fields are required except for those with a default.
+type Config struct {
+	// Source returns the reader of the file, plain or compressed. Its reads end with the context. Run closes it.
+	Source     func(context.Context) io.ReadCloser
+	Format     dump.Format
+	OnConflict Reaction
+	By         int64 // id of the token that creates the plants; 0 for the operator's own commands
+
+	BatchRows  int // most rows of a batch
+	BatchBytes int // a batch ends when its rows have as many bytes
+	RowMax     int // bytes of the longest row and of the largest plant as JSON; 0: those of dump.Read
+	PlantMax   int
+
+	// Insert stores a batch, as store.Engine.Insert does. Run calls it also after the end of its context for the batch
+	// that it stores then.
+	Insert func([]store.Create) ([]store.Outcome, error)
+	// Rejected is called for each row that is not stored, in the order of the file. An error ends the import.
+	Rejected func(Reject) error
+	KeepRaw  bool // Rejected uses Row.Raw
+	// Stored is called after each batch.
+	Stored func(Counts)
+}
+
+// Run imports the rows of a file until its end, an error, or the end of the context. The counts are those of the rows
+// until then: they are stored or rejected. The error is the cause of the context, a *StoreError, that of Rejected,
+// ErrConflict, or about the file.
+func Run(ctx context.Context, c Config) (Counts, error) {
+	r := &run{Config: c}
+	err := r.store(ctx)
+	return r.counts, err
+}
+
+// run is one import.
+type run struct {
+	Config
+
+	counts Counts
+}
+
+// batch is consecutive rows of the input.
+type batch struct {
+	rows    []row
+	creates []store.Create // of the valid rows, in order
+	err     error          // why the input ended after this batch; nil at the end of the file
+}
+
+// row is one row of a batch.
+type row struct {
+	dump.Row
+
+	index int // in batch.creates; -1 for an invalid row
+}
+
+// store reads and stores at the same time: another goroutine reads batches, this one stores them.
+func (r *run) store(ctx context.Context) error {
+	reading, cancel := context.WithCancel(ctx)
+	batches, used := make(chan batch, 1), make(chan batch, 3) // three: one is read, one waits, one is stored
+	done := make(chan struct{})
+	go func() { // ends with the input, or when reading does; this function waits for it
+		defer close(done)
+		defer close(batches)
+		r.read(reading, batches, used)
+	}()
+	defer func() { <-done }()
+	defer cancel()
+
+	for b := range batches {
+		if err := r.storeBatch(b); err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			break
+		}
+		used <- b // does not block: only three batches exist
+	}
+	return context.Cause(ctx)
+}
+
+// read sends the batches of the input until the input or ctx ends. It reuses the memory of used batches.
+func (r *run) read(ctx context.Context, to chan<- batch, used <-chan batch) {
+	var b batch
+	size := 0
+	send := func() bool {
+		select {
+		case to <- b:
+			size = 0
+			select {
+			case b = <-used:
+				b = batch{rows: b.rows[:0], creates: b.creates[:0]}
+			default:
+				b = batch{}
+			}
+			return true
+		case <-ctx.Done():
+			return false
+		}
+	}
+	for row, err := range r.rows(ctx) {
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			b.err = err
+			break
+		}
+		b.add(row, r.By, r.KeepRaw)
+		if size += len(row.Raw); len(b.rows) >= r.BatchRows || size >= r.BatchBytes {
+			if !send() {
+				return
+			}
+		}
+	}
+	send()
+}
+
+// rows returns the rows of the input until the input or ctx ends.
+func (r *run) rows(ctx context.Context) func(yield func(dump.Row, error) bool) {
+	return func(yield func(dump.Row, error) bool) {
+		source := r.Source(ctx)
+		defer source.Close()
+		plain, err := dump.Decompress(source)
+		if err != nil {
+			yield(dump.Row{}, err)
+			return
+		}
+		defer plain.Close()
+		within := &contextReader{ctx, plain}
+		if r.RowMax > 0 {
+			dump.ReadWithin(within, r.Format, r.RowMax, r.PlantMax)(yield)
+			return
+		}
+		dump.Read(within, r.Format)(yield)
+	}
+}
+
+// add adds a row. It copies the raw row if the caller may need it.
+func (b *batch) add(from dump.Row, by int64, keepRaw bool) {
+	if keepRaw {
+		from.Raw = bytes.Clone(from.Raw)
+	} else {
+		from.Raw = nil
+	}
+	r := row{Row: from, index: -1}
+	if from.Err == nil {
+		r.index = len(b.creates)
+		b.creates = append(b.creates, store.Create{Plant: from.Plant, By: by})
+	}
+	b.rows = append(b.rows, r)
+}
+
+// contextReader ends with a context also in a compressed file that has arrived, but is long without compression.
+type contextReader struct {
+	ctx context.Context //nolint:containedctx // of one import
+	r   io.Reader
+}
+
+// Read implements io.Reader.
+func (c *contextReader) Read(p []byte) (int, error) {
+	if c.ctx.Err() != nil {
+		return 0, context.Cause(c.ctx)
+	}
+	return c.r.Read(p)
+}

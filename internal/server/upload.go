@@ -1,0 +1,157 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"plantstore/internal/plant"
+)
+
+// Upload is the body of a request that is too large for the memory and for Limits.RequestTimeout. One goroutine may
+// call Read. The other methods are safe for concurrent use.
+type Upload struct {
+	recorder *responseRecorder
+	body     io.ReadCloser
+	control  *http.ResponseController
+	limits   UploadLimits
+	received atomic.Int64 // bytes
+
+	mu    sync.Mutex
+	whole bool  // the end of the body has arrived; guarded by mu
+	ended error // the cause of the context of Within, which has ended; guarded by mu, with the read deadline
+}
+
+// UploadLimits are the limits of an Upload.
+type UploadLimits struct {
+	Bytes int64         // of the body
+	Idle  time.Duration // in which each part must arrive
+}
+
+// NewUpload returns the body of a request for the function of a route, whose writer and request it needs. The caller
+// calls End before it responds. The error is a *plant.Error: the body is too large by its Content-Length, or has a
+// Content-Encoding.
+func NewUpload(w http.ResponseWriter, r *http.Request, l UploadLimits) (*Upload, error) {
+	if values := r.Header["Content-Encoding"]; len(values) > 0 {
+		return nil, &plant.Error{
+			Code:    plant.CodeContentEncoding,
+			Message: "Content-Encoding must be absent; got " + strconv.Quote(Shorten(values[0])),
+		}
+	}
+	u := &Upload{
+		recorder: w.(*responseRecorder), body: r.Body, control: http.NewResponseController(w), limits: l,
+	}
+	if r.ContentLength > l.Bytes {
+		w.Header().Set("Connection", "close") // the body is unread
+		return nil, u.tooLarge()
+	}
+	return u, nil
+}
+
+func (u *Upload) tooLarge() error {
+	return &plant.Error{
+		Code: plant.CodeBodyTooLarge, Message: fmt.Sprintf("the body is larger than %d bytes", u.limits.Bytes),
+	}
+}
+
+// Within returns a function that returns a reader of the body, or of a part of the body that file reads. The end of the
+// context ends a running Read and all later ones with the cause of the context, until Close.
+func (u *Upload) Within(file io.Reader) func(context.Context) io.ReadCloser {
+	return func(ctx context.Context) io.ReadCloser {
+		return &uploadReader{file, context.AfterFunc(ctx, func() {
+			u.mu.Lock()
+			defer u.mu.Unlock()
+			u.ended = context.Cause(ctx)
+			_ = u.control.SetReadDeadline(time.Unix(1, 0)) // fails if the client has disconnected; then Read fails too
+		})}
+	}
+}
+
+// uploadReader is the reader of Within.
+type uploadReader struct {
+	io.Reader
+
+	stop func() bool
+}
+
+// Close implements io.Closer.
+func (r *uploadReader) Close() error {
+	r.stop()
+	return nil
+}
+
+// Read implements io.Reader. The error is io.EOF, the cause of the context of Within, or a *plant.Error.
+func (u *Upload) Read(p []byte) (int, error) {
+	if err := u.begin(); err != nil {
+		return 0, err
+	}
+	n, err := u.body.Read(p)
+	if u.received.Add(int64(n)) > u.limits.Bytes {
+		return 0, u.tooLarge()
+	}
+	if err == nil {
+		return n, nil
+	}
+	return n, u.fault(err)
+}
+
+// begin sets the deadline of a Read.
+func (u *Upload) begin() error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.ended != nil {
+		return u.ended
+	}
+	if err := u.control.SetReadDeadline(time.Now().Add(u.limits.Idle)); err != nil {
+		return fmt.Errorf("extend the read deadline: %w", err)
+	}
+	return nil
+}
+
+// fault returns the error of Read for one of the body.
+func (u *Upload) fault(err error) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	switch {
+	case errors.Is(err, io.EOF):
+		u.whole = true
+		u.recorder.hasArrived()
+		if u.ended == nil {
+			// net/http detects a disconnect by a read, which must not time out.
+			_ = u.control.SetReadDeadline(time.Time{}) // fails if the client has disconnected
+		}
+		return io.EOF
+	case u.ended != nil:
+		return u.ended
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return &plant.Error{
+			Code:    plant.CodeRequestTimeout,
+			Message: fmt.Sprintf("no part of the body arrived within %s", u.limits.Idle),
+		}
+	}
+	return &plant.Error{
+		Code: plant.CodeBodyIncomplete, Message: "the body ended before its announced length, or has malformed chunks",
+	}
+}
+
+// Received returns the number of bytes that have arrived.
+func (u *Upload) Received() int64 { return u.received.Load() }
+
+// End is for the time before the response: the request may have lasted longer than the write deadline. A body with an
+// unread rest ends the connection.
+func (u *Upload) End() {
+	const responseTimeMax = 30 * time.Second
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if !u.whole {
+		u.recorder.Header().Set("Connection", "close")
+	}
+	_ = u.control.SetWriteDeadline(time.Now().Add(responseTimeMax)) // fails if the client has disconnected
+}

@@ -1,0 +1,49 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Import stores a batch as Engine.Insert does, beside the batches of Create. A large batch delays those, so the caller
+// passes small ones, and pauses between them while Writing returns true. The errors are those of Engine.Insert, and
+// ErrClosed.
+func (s *Store) Import(ctx context.Context, batch []Create) ([]Outcome, error) {
+	if err := s.credentials.move.Load().Err(); err != nil {
+		return nil, err
+	}
+	return s.writer.insert(ctx, batch)
+}
+
+// insert stores a batch of an import. It counts the plants, and treats a failure as that of a commit. The histograms of
+// commits do not have it, because no request waits for it.
+func (w *writer) insert(ctx context.Context, batch []Create) ([]Outcome, error) {
+	w.mu.Lock()
+	if w.broken || w.closed {
+		w.mu.Unlock()
+		return nil, ErrClosed
+	}
+	w.committers.Add(1) // close waits
+	w.mu.Unlock()
+	defer w.committers.Done()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(w.ctx, cancel)()
+
+	start := time.Now()
+	outcomes, err := w.engine.Insert(ctx, batch)
+	switch {
+	case errors.Is(err, ErrBroken): // the process ends
+		w.log.Error("commit failed", "plants", len(batch), "error", err)
+		w.fail()
+	case err != nil:
+		w.outage.commitFailed(start, len(batch), err)
+	}
+	if err != nil {
+		w.metrics.failed.Inc()
+		return nil, err
+	}
+	w.metrics.count(outcomes)
+	return outcomes, nil
+}
