@@ -46,6 +46,7 @@ const (
 // includes the packages below it. The change that adds a package adds its row here and its sentence in ARCHITECTURE.md.
 var mayImport = map[string][]string{
 	"internal/plant": {},
+	"client":         {},
 	"internal/auth":  {"internal/plant"},
 	"internal/audit": {},
 	"internal/oidc":  {"internal/auth"},
@@ -98,6 +99,7 @@ var testsMayAdd = []string{storetest, embeddedEngine, pgtest, certstest, oidctes
 
 // testsOfMayAdd are the packages that the tests of one package may import beyond testsMayAdd.
 var testsOfMayAdd = map[string][]string{
+	"client":           {"internal/plant"},
 	"internal/backup":  {"internal/plant", "internal/store"},
 	"internal/move":    {"internal/plant", "internal/postgres"},
 	"internal/acme":    {"internal/postgres"},
@@ -106,8 +108,9 @@ var testsOfMayAdd = map[string][]string{
 	"internal/console": {"internal/listen", "internal/postgres", "internal/webhook"},
 }
 
-// onlyStandardLibrary are the packages that import no other module, because most packages import them.
-var onlyStandardLibrary = []string{"internal/plant", "internal/safefile"}
+// onlyStandardLibrary are the packages that import no other module, because most packages, or other programs, import
+// them.
+var onlyStandardLibrary = []string{"client", "internal/plant", "internal/safefile"}
 
 // onlyInTests are the direct dependencies that only tests link.
 var onlyInTests = []string{

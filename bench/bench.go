@@ -163,6 +163,7 @@ func (b *bench) build(ctx context.Context) error {
 	for _, p := range []struct{ dir, pkg string }{
 		{b.root, "./cmd/plantstore"},
 		{".", "./cmd/floor"},
+		{".", "./cmd/creator"},
 		{".", "./cmd/plain"},
 		{".", "./cmd/plainpg"},
 		{filepath.Join("cmd", "pocketbase"), "."},

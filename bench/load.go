@@ -47,6 +47,7 @@ type loadSpec struct {
 	time        time.Duration
 	walBound    int64  // 0: the default
 	webhook     string // URL that receives the events; "": none
+	byClient    bool   // by the Go client instead of wrk
 }
 
 const (
@@ -166,7 +167,7 @@ func (b *bench) measureStream(ctx context.Context, s *server, cpus string, spec 
 	return s.memory(r)
 }
 
-// generate runs wrk with ids of one stream.
+// generate runs wrk with ids of one stream, or the Go client with random ones.
 func (b *bench) generate(ctx context.Context, s *server, cpus string, spec loadSpec, stream int,
 	d time.Duration,
 ) (wrkResult, error) {
@@ -175,6 +176,14 @@ func (b *bench) generate(ctx context.Context, s *server, cpus string, spec loadS
 		"wrk", "-t", threads, "-c", strconv.FormatInt(spec.connections, 10), "-d", fmt.Sprint(int(d.Seconds())) + "s",
 		"--timeout", "10s", "-s", b.script, s.url(),
 		"--", s.path, s.member, s.token, spec.order, strconv.Itoa(stream), strconv.Itoa(spec.round), threads,
+	}
+	if spec.byClient {
+		spec.time = d
+		out, err := b.creator(ctx, s, spec).Output()
+		if err != nil {
+			return wrkResult{}, fmt.Errorf("creator: %w", err)
+		}
+		return parseWrk(out)
 	}
 	if cpus != "" {
 		args = append([]string{"taskset", "-c", cpus}, args...)

@@ -56,7 +56,7 @@ type config struct {
 }
 
 // phases are the parts of a run, in their order.
-var phases = []string{"compare", phaseTLS, "burst", "import", "growth", phaseSearch, phaseWebhook, "micro"}
+var phases = []string{"compare", phaseTLS, "burst", "import", "growth", phaseSearch, phaseWebhook, phaseClient, "micro"}
 
 func parse(args []string, stderr io.Writer) (config, error) {
 	c := config{phases: phases, connections: []int64{64, 256}, rows: []int64{0, 1_000_000, 10_000_000}}
@@ -156,7 +156,8 @@ func run(ctx context.Context, c config, log *slog.Logger) (err error) {
 		log.Info("phase", "phase", phase)
 		measure := map[string]func(context.Context) error{
 			"compare": b.compare, phaseTLS: b.secured, "burst": b.bursts, "import": b.imports, "growth": b.growth,
-			phaseSearch: b.search, phaseWebhook: b.webhooks, "micro": b.micro,
+			phaseSearch: b.search, phaseWebhook: b.webhooks, phaseClient: b.clients,
+			"micro": b.micro,
 		}[phase]
 		if err := measure(ctx); err != nil {
 			return fmt.Errorf("%s: %w", phase, err)

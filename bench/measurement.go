@@ -30,7 +30,7 @@ type machine struct {
 
 // loadRun is one run of the generator against one contender.
 type loadRun struct {
-	Phase       string `json:"phase"` // compare, tls, growth, wal, webhook, or one of burst.go and search.go
+	Phase       string `json:"phase"` // compare, tls, growth, wal, webhook, or one of burst.go, search.go and client.go
 	Set         string `json:"set"`   // shared or pinned
 	Round       int    `json:"round"`
 	Contender   string `json:"contender"`

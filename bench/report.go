@@ -125,6 +125,7 @@ func (r *results) page(text string) ([]byte, error) {
 		"imports":  r.importTable,
 		"search":   r.searchTable,
 		"webhook":  r.webhookTable,
+		"client":   r.clientTable,
 		"micro":    func() string { return r.micro },
 		"machines": r.machineTable,
 		"invalid":  r.invalidRuns,

@@ -25,6 +25,7 @@ func (r *results) targets() *targets {
 	r.importTargets(t)
 	r.searchTargets(t)
 	r.webhookTargets(t)
+	r.clientTargets(t)
 	return t
 }
 

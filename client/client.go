@@ -1,0 +1,289 @@
+// Package client creates plants in Plant Store. It needs only the standard library.
+//
+// A create is safe to repeat: the server stores a plant once, however often the same content arrives (see
+// docs/reference/api.md). So a Client repeats a request by itself when a connection breaks, the server is busy or
+// restarts, or a proxy has no server. It stops at the deadline of the context, or after the time of WithRetryFor.
+package client
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// NewPlant is a plant to create.
+type NewPlant struct {
+	ID   int64   `json:"id"` // any 64-bit integer; no two plants of a store have the same
+	Name string  `json:"name"`
+	Tag  *string `json:"tag,omitempty"` // nil: none; the empty tag is a tag
+}
+
+// Plant is a stored plant.
+type Plant struct {
+	Name string
+	Tag  *string // nil: none
+
+	// Replayed says that the store had the plant already, so nothing was written: an earlier attempt or another
+	// program created it with the same content.
+	Replayed bool
+}
+
+// Client creates plants at one base URL. Its methods may run at the same time. Use one Client for a process, because it
+// keeps connections.
+type Client struct {
+	plants      *url.URL // of the operation
+	token       func(context.Context) (string, error)
+	headers     func(context.Context, http.Header)
+	retryFor    time.Duration
+	timeout     time.Duration
+	concurrency int
+	tls         *tls.Config // nil: the default
+	sender      sender
+}
+
+// sender sends one request and receives the whole response. Its error is a *notSentError if the server has received
+// nothing, and wraps errStale if an idle connection turned out to be closed.
+type sender interface {
+	send(ctx context.Context, r *request) (*response, error)
+	close()
+}
+
+// request is one attempt of a create.
+type request struct {
+	header   http.Header
+	body     []byte
+	deadline time.Time
+}
+
+// response is the response to a request. The texts are values of headers.
+type response struct {
+	status                          int
+	requestID, retryAfter, location string
+	replayed                        bool
+	body                            []byte
+}
+
+// newResponse reads and closes the body of a response.
+func newResponse(r *http.Response) (*response, error) {
+	body, err := io.ReadAll(io.LimitReader(r.Body, responseMax+1))
+	err = errors.Join(err, r.Body.Close())
+	if err == nil && len(body) > responseMax {
+		err = fmt.Errorf("it has more than %d bytes", responseMax)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the body of the response: %w", err)
+	}
+	return &response{
+		r.StatusCode, r.Header.Get(requestIDHeader), r.Header.Get("Retry-After"), r.Header.Get("Location"),
+		r.Header.Get(replayedHeader) == "true", body,
+	}, nil
+}
+
+// responseMax limits the body of a response, in bytes. A plant has less: the server limits the body of a request to
+// 64 KiB by default.
+const responseMax = 8 << 20
+
+const (
+	requestIDHeader = "X-Request-Id"
+	replayedHeader  = "Idempotent-Replayed"
+)
+
+// Option is an option of New.
+type Option func(*Client)
+
+// WithToken sends a token, such as plantstore token create prints.
+func WithToken(token string) Option {
+	return WithTokenFunc(func(context.Context) (string, error) { return token, nil })
+}
+
+// WithTokenFunc sends the token that a function returns for each attempt, for tokens that expire, such as those of an
+// OpenID provider. An error of the function ends the create. The function may be called at the same time by several
+// creates.
+func WithTokenFunc(token func(context.Context) (string, error)) Option {
+	return func(c *Client) { c.token = token }
+}
+
+// WithRetryFor sets the time in which a create whose context has no deadline starts new attempts. The default is a
+// minute. With 0 there is one attempt, with any context.
+func WithRetryFor(d time.Duration) Option { return func(c *Client) { c.retryFor = max(d, 0) } }
+
+// WithAttemptTimeout sets the time limit of one attempt, from the connection to the end of the response. The default is
+// 30 s, which is more than the server takes before it responds that the outcome is unknown.
+func WithAttemptTimeout(d time.Duration) Option { return func(c *Client) { c.timeout = d } }
+
+// WithHeaders calls a function with the header of each attempt, which may set X-Request-Id or traceparent from the
+// context. The propagators of OpenTelemetry fit: func(ctx context.Context, h http.Header) {
+// propagator.Inject(ctx, propagation.HeaderCarrier(h)) }.
+func WithHeaders(set func(context.Context, http.Header)) Option {
+	return func(c *Client) { c.headers = set }
+}
+
+// WithConcurrency sets the number of plants that CreateAll creates at the same time. The default is 64.
+func WithConcurrency(n int) Option { return func(c *Client) { c.concurrency = max(n, 1) } }
+
+// WithTLS sets the authorities that may sign the server's certificate, the client certificate, and the like. The client
+// does not change config.
+func WithTLS(config *tls.Config) Option { return func(c *Client) { c.tls = config } }
+
+// WithTransport sends the requests by rt, such as an http.Transport with a proxy or HTTP/2; WithTLS does not apply to
+// it. The default is a transport of this package for HTTP/1.1, which needs less processor time for a request. It reads
+// no proxy from the environment.
+func WithTransport(rt http.RoundTripper) Option {
+	return func(c *Client) { c.sender = &roundTripper{transport: rt, plants: c.plants} }
+}
+
+// New returns a client for a base URL, such as https://plants.example.org/v1: the one to which the server adds /plants.
+// The URL has the scheme http or https, and neither user, query nor fragment.
+func New(baseURL string, options ...Option) (*Client, error) {
+	u, err := url.Parse(baseURL)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("base URL: %w", err)
+	case u.Scheme != "http" && u.Scheme != "https", u.Host == "":
+		return nil, fmt.Errorf("base URL %q: use the form https://host/path", u.Redacted())
+	case u.User != nil, u.RawQuery != "", u.ForceQuery, u.Fragment != "":
+		return nil, fmt.Errorf("base URL %q: omit user, query and fragment", u.Redacted())
+	}
+	if u.Path == "" {
+		u.Path = "/" // else JoinPath returns a relative path
+	}
+	c := &Client{plants: u.JoinPath("plants"), retryFor: time.Minute, timeout: 30 * time.Second, concurrency: 64}
+	for _, option := range options {
+		option(c)
+	}
+	if c.sender == nil {
+		c.sender = newPool(c.plants, c.tls)
+	}
+	return c, nil
+}
+
+// Close closes the connections that no create uses.
+func (c *Client) Close() { c.sender.close() }
+
+// Create creates a plant and returns it when it is on stable storage. The error is an *Error.
+func (c *Client) Create(ctx context.Context, n NewPlant) (Plant, error) {
+	e := &Error{ID: n.ID, RequestID: requestID()}
+	if !utf8.ValidString(n.Name) || n.Tag != nil && !utf8.ValidString(*n.Tag) {
+		e.Code, e.Message = BodyNotUTF8, "name or tag is not valid UTF-8"
+		return Plant{}, e
+	}
+	body, err := json.Marshal(n)
+	if err != nil { // a NewPlant has no such value
+		e.fail(err)
+		return Plant{}, e
+	}
+	p := pace{until: time.Now().Add(c.retryFor)}
+	if deadline, ok := ctx.Deadline(); ok && c.retryFor > 0 {
+		p.until = deadline
+	}
+	for {
+		created, next := c.attempt(ctx, e, n, body)
+		if created != nil {
+			return *created, nil
+		}
+		if next == stop || next == afterPause && !p.wait(ctx, e) {
+			return Plant{}, e
+		}
+	}
+}
+
+// verdict says whether another attempt may succeed.
+type verdict int
+
+const (
+	stop verdict = iota
+	atOnce
+	afterPause
+)
+
+// attempt sends a create once. If it has no plant, it describes the failure in e.
+func (c *Client) attempt(ctx context.Context, e *Error, n NewPlant, body []byte) (*Plant, verdict) {
+	e.Attempts++
+	header, err := c.header(ctx, e)
+	if err != nil {
+		e.fail(err)
+		return nil, stop
+	}
+	deadline := time.Now().Add(c.timeout)
+	if end, ok := ctx.Deadline(); ok && end.Before(deadline) {
+		deadline = end
+	}
+	res, err := c.sender.send(ctx, &request{header, body, deadline})
+	if err != nil {
+		e.fail(err)
+		return nil, e.lost(ctx)
+	}
+	e.RequestID = cmp.Or(res.requestID, e.RequestID)
+	if res.status != http.StatusOK {
+		return nil, e.refused(res)
+	}
+	created, err := decode(res.body, n, body)
+	if err != nil {
+		// Another server, or a proxy, responded. The plant may be stored nevertheless.
+		e.fail(fmt.Errorf("the response is not a plant: %w", err))
+		e.Unknown = true
+		return nil, stop
+	}
+	created.Replayed = res.replayed
+	return created, stop
+}
+
+// header returns the header of an attempt.
+func (c *Client) header(ctx context.Context, e *Error) (http.Header, error) {
+	header := http.Header{
+		"Content-Type":  {"application/json"},
+		requestIDHeader: {e.RequestID},
+		"User-Agent":    {userAgent},
+	}
+	if c.token != nil {
+		token, err := c.token(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("token: %w", err)
+		}
+		if strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+			return nil, errors.New("token: it contains a character that no token has")
+		}
+		header["Authorization"] = []string{"Bearer " + token}
+	}
+	if c.headers != nil {
+		c.headers(ctx, header)
+	}
+	return header, nil
+}
+
+const userAgent = "plantstore-go"
+
+// requestID returns an id for X-Request-Id, by which the log of the server can be searched.
+func requestID() string { return rand.Text()[:16] }
+
+// decode reads the body of the response to a create of n, whose body was sent.
+func decode(body []byte, n NewPlant, sent []byte) (*Plant, error) {
+	body = bytes.TrimSpace(body)
+	// The response has the members of the request without the id, mostly in the same spelling.
+	_, members, _ := bytes.Cut(sent, []byte(","))
+	if rest, ok := bytes.CutPrefix(body, []byte("{")); ok && bytes.Equal(rest, members) {
+		return &Plant{Name: n.Name, Tag: n.Tag}, nil
+	}
+	var p struct {
+		Name *string `json:"name"`
+		Tag  *string `json:"tag"`
+	}
+	if err := json.Unmarshal(body, &p); err != nil {
+		return nil, err
+	}
+	if p.Name == nil {
+		return nil, errors.New("it has no name")
+	}
+	return &Plant{Name: *p.Name, Tag: p.Tag}, nil
+}

@@ -1,0 +1,123 @@
+package client_test
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"plantstore/client"
+)
+
+// The server of all tests but those that stop theirs, and of the examples.
+var shared *service
+
+func TestMain(m *testing.M) {
+	os.Exit(withServer(m.Run))
+}
+
+func withServer(run func() int) int {
+	dir, err := os.MkdirTemp("", "client")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+	program := filepath.Join(dir, "plantstore")
+	if out, err := exec.Command("go", "build", "-o", program, "plantstore/cmd/plantstore").CombinedOutput(); err != nil {
+		panic(fmt.Sprintf("%v: %s", err, out))
+	}
+	if shared, err = newService(program, dir); err != nil {
+		panic(err)
+	}
+	defer shared.stop(syscall.SIGTERM)
+	return run()
+}
+
+// service is a server: the program itself.
+type service struct {
+	program, dir   string
+	token, address string
+	process        *exec.Cmd
+}
+
+// newService starts a server with a new store in dir.
+func newService(program, dir string) (*service, error) {
+	s := &service{program: program, dir: dir, address: "127.0.0.1:0"}
+	out, err := exec.Command(program, "token", "create", "tests", "--no-expiry", "--create", "--db", s.db()).Output()
+	if err != nil {
+		return nil, describe(err)
+	}
+	s.token = strings.TrimSpace(string(out))
+	return s, s.start()
+}
+
+func (s *service) db() string { return filepath.Join(s.dir, "plants.db") }
+
+var ready = regexp.MustCompile(`msg=ready listen=(\S+)`)
+
+// start starts the server, at the second time with the same address.
+func (s *service) start() error {
+	s.process = exec.Command(s.program, "serve", "--db", s.db(), "--listen", s.address, "--admin-listen", "127.0.0.1:0")
+	log, err := s.process.StderrPipe()
+	if err == nil {
+		err = s.process.Start()
+	}
+	if err != nil {
+		return err
+	}
+	lines := bufio.NewScanner(log)
+	for lines.Scan() {
+		if found := ready.FindStringSubmatch(lines.Text()); found != nil {
+			s.address = found[1]
+			go io.Copy(io.Discard, log) //nolint:errcheck // until the server ends
+			return nil
+		}
+	}
+	return fmt.Errorf("the server ended before it was ready: %w", s.process.Wait())
+}
+
+func (s *service) stop(by os.Signal) {
+	_ = s.process.Process.Signal(by)
+	_ = s.process.Wait() // of a killed process, an error
+}
+
+// own starts a server for one test.
+func own(t *testing.T) *service {
+	t.Helper()
+	s, err := newService(shared.program, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.stop(syscall.SIGKILL) })
+	return s
+}
+
+// client returns a client of the server.
+func (s *service) client(t *testing.T, options ...client.Option) *client.Client {
+	t.Helper()
+	return newClient(t, "http://"+s.address, append([]client.Option{client.WithToken(s.token)}, options...)...)
+}
+
+func newClient(t *testing.T, base string, options ...client.Option) *client.Client {
+	t.Helper()
+	c, err := client.New(base, options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+func describe(err error) error {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		return fmt.Errorf("%w: %s", err, exit.Stderr)
+	}
+	return err
+}

@@ -1,0 +1,201 @@
+package client
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	// idleMax limits the connections that wait for the next create, and idleTime the time that they wait.
+	idleMax  = 256
+	idleTime = 30 * time.Second
+)
+
+// errStale is for a connection that the server had closed while it was idle, or closed when it received the request.
+var errStale = errors.New("the server closed an idle connection")
+
+// pool sends requests by HTTP/1.1. A connection has one request at a time, and the goroutine of the create writes and
+// reads it: an http.Transport hands each request to two other goroutines, which costs as much as the rest of the
+// request.
+type pool struct {
+	address string // host:port
+	head    string // the request line and the header Host
+	dial    func(ctx context.Context, network, address string) (net.Conn, error)
+
+	mu   sync.Mutex
+	idle []*conn // the longest idle first; guarded by mu
+}
+
+// conn is a connection of a pool.
+type conn struct {
+	net.Conn
+	reader *bufio.Reader
+	out    []byte    // memory of the previous request, for reuse
+	idleAt time.Time // zero: it has had no request
+}
+
+func newPool(plants *url.URL, config *tls.Config) *pool {
+	p := &pool{
+		address: net.JoinHostPort(plants.Hostname(), plants.Port()),
+		head:    "POST " + plants.RequestURI() + " HTTP/1.1\r\nHost: " + plants.Host + "\r\n",
+		dial:    (&net.Dialer{}).DialContext,
+	}
+	if plants.Port() == "" {
+		p.address = net.JoinHostPort(plants.Hostname(), plants.Scheme) // the names of the ports are http and https
+	}
+	if plants.Scheme == "https" {
+		if config = config.Clone(); config == nil {
+			config = &tls.Config{}
+		}
+		config.NextProtos = []string{"http/1.1"}
+		p.dial = (&tls.Dialer{Config: config}).DialContext
+	}
+	return p
+}
+
+// send implements sender.
+func (p *pool) send(ctx context.Context, r *request) (*response, error) {
+	c, err := p.get(ctx, r.deadline)
+	if err != nil {
+		return nil, &notSentError{err}
+	}
+	if err := c.SetDeadline(r.deadline); err != nil {
+		return nil, errors.Join(errStale, err, c.Close())
+	}
+	release := func() bool { return true }
+	if ctx.Done() != nil {
+		release = context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
+	}
+	res, keep, err := c.roundTrip(p.head, r)
+	if !release() || err != nil || !keep {
+		_ = c.Close() // its error does not change the outcome
+		switch {
+		case err != nil && ctx.Err() != nil:
+			err = ctx.Err()
+		case errors.Is(err, errStale):
+			p.close() // a server that has restarted has closed the others, too
+		}
+		return res, err
+	}
+	p.put(c)
+	return res, nil
+}
+
+// get returns an idle connection, or a new one.
+func (p *pool) get(ctx context.Context, deadline time.Time) (*conn, error) {
+	if c := p.take(); c != nil {
+		return c, nil
+	}
+	ctx, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	c, err := p.dial(ctx, "tcp", p.address)
+	if err != nil {
+		return nil, err
+	}
+	return &conn{Conn: c, reader: bufio.NewReader(c)}, nil
+}
+
+// take returns the connection that was used last, so that a pool that needs fewer of them can close the others.
+func (p *pool) take() *conn {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.idle) == 0 {
+		return nil
+	}
+	last := len(p.idle) - 1
+	if c := p.idle[last]; time.Since(c.idleAt) < idleTime {
+		p.idle = p.idle[:last]
+		return c
+	}
+	closeAll(p.idle)
+	p.idle = nil
+	return nil
+}
+
+// put keeps a connection for the next request, and closes one that is too many or has waited too long.
+func (p *pool) put(c *conn) {
+	c.idleAt = time.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.idle = append(p.idle, c)
+	if oldest := p.idle[0]; len(p.idle) > idleMax || c.idleAt.Sub(oldest.idleAt) > idleTime {
+		_ = oldest.Close()
+		p.idle = p.idle[1:]
+	}
+}
+
+func closeAll(conns []*conn) {
+	for _, c := range conns {
+		_ = c.Close()
+	}
+}
+
+// close implements sender.
+func (p *pool) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	closeAll(p.idle)
+	p.idle = nil
+}
+
+// roundTrip writes a request and reads the response. keep says that the connection can have another request.
+func (c *conn) roundTrip(head string, r *request) (res *response, keep bool, err error) {
+	if c.out, err = appendRequest(c.out[:0], head, r); err != nil {
+		return nil, false, &notSentError{err}
+	}
+	if _, err := c.Write(c.out); err != nil {
+		return nil, false, c.staleOr(err)
+	}
+	if _, err := c.reader.Peek(1); err != nil {
+		return nil, false, c.staleOr(err)
+	}
+	if res, ok := c.created(); ok {
+		return res, c.reader.Buffered() == 0, nil
+	}
+	for {
+		got, err := http.ReadResponse(c.reader, nil)
+		if err != nil {
+			return nil, false, fmt.Errorf("read the response: %w", err)
+		}
+		if res, err = newResponse(got); err != nil {
+			return nil, false, err
+		}
+		if got.StatusCode >= http.StatusOK || got.StatusCode == http.StatusSwitchingProtocols {
+			return res, !got.Close && c.reader.Buffered() == 0, nil
+		}
+	}
+}
+
+// staleOr returns the error of a connection that ended before the first byte of a response.
+func (c *conn) staleOr(err error) error {
+	if t, ok := errors.AsType[net.Error](err); c.idleAt.IsZero() || ok && t.Timeout() {
+		return err
+	}
+	return fmt.Errorf("%w: %w", errStale, err)
+}
+
+// appendRequest appends a request to dst. Its error is for a header of WithHeaders that would change the request.
+func appendRequest(dst []byte, head string, r *request) ([]byte, error) {
+	dst = append(dst, head...)
+	for name, values := range r.header {
+		for _, value := range values {
+			if strings.ContainsAny(name, " :\r\n") || strings.ContainsAny(value, "\r\n\x00") {
+				return dst, fmt.Errorf("the header %q is not valid (RFC 9110 section 5)", name)
+			}
+			dst = append(append(append(append(dst, name...), ": "...), value...), "\r\n"...)
+		}
+	}
+	dst = append(dst, "Content-Length: "...)
+	dst = strconv.AppendInt(dst, int64(len(r.body)), 10)
+	return append(append(dst, "\r\n\r\n"...), r.body...), nil
+}
