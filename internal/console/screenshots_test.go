@@ -24,6 +24,7 @@ import (
 	"plantstore/internal/plant"
 	"plantstore/internal/sqlite"
 	"plantstore/internal/store"
+	"plantstore/internal/webhook"
 )
 
 var updateScreenshots = flag.Bool("update", false, "write the screenshots in docs/images")
@@ -93,6 +94,12 @@ func startNursery(t *testing.T) *harness {
 		Name: "season-2026", Hash: auth.HashOf(auth.Mint()), Scopes: auth.ScopeRead, CreatedAt: now,
 		ExpiresAt: now.Add(3 * 24 * time.Hour),
 	})
+	receivers := []string{"https://shop.example/events", "https://labels.example/plants"}
+	h.deadLetters(receivers, 900_000, "status 503", "timeout")
+	h.deliveries = map[int64]webhook.Status{
+		1: {Delivered: now.Add(-20 * time.Second)},
+		2: {Delivered: now.Add(-2 * time.Hour), Failed: now, Reason: "status 503", Failures: 4, Paused: now.Add(time.Minute)},
+	}
 	c := h.signIn(h.admin)
 	for _, operation := range []string{"start", "verify", "drill"} {
 		form := url.Values{}
@@ -130,8 +137,20 @@ func TestScreenshots(t *testing.T) {
 		}},
 		{"plant", "/plants/1005", nil},
 		{"new-plant", "/plants/new", nil},
+		{"import-result", "/import", func() {
+			b.choose(plantsFile(t, "autumn-2026.csv", [][]string{
+				{"60001", "Sorbus aucuparia", "tree"},
+				{"60002", "Крокус весенний", "bulb"},
+				{"60003", "Heuchera 'Palace Purple'", ""},
+				{"1000", "Rosa gallica", "shrub"},
+				{"x-17", "Fuchsia magellanica", "shrub"},
+			}))
+			b.await(`location.pathname.startsWith("/import/")`)
+		}},
+		{"import", "/import", nil},
 		{"credentials", "/credentials", nil},
 		{"backups", "/backups", nil},
+		{"webhooks", "/webhooks", nil},
 		{"audit", "/audit", nil},
 		{"settings", "/settings", nil},
 		{"api", "/reference", nil},
