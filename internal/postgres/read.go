@@ -82,8 +82,7 @@ func (e *Engine) Scan(
 	return next, true, classify(result.Err())
 }
 
-// scanned reads a row of scanSQL. It decodes the binary format itself: Rows.Scan takes three times as long, and a search
-// reads every plant.
+// scanned reads a row of scanSQL. It decodes the binary format without Rows.Scan, because a search reads every plant.
 func scanned(r pgx.Rows, p *store.Scanned) error {
 	columns, values := r.FieldDescriptions(), r.RawValues()
 	isBinary := func(i int) bool { return columns[i].Format == pgtype.BinaryFormatCode && len(values[i]) == 8 }

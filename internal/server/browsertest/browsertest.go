@@ -9,7 +9,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// Start starts Chromium, whose path is program, with one page, for at most timeMax. It returns the context for chromedp.
+// Start starts Chromium, whose path is program, with one page, for at most timeMax. It returns the context of the page.
 // The browser sends no requests of its own. The caller calls stop, which waits for the process.
 func Start(ctx context.Context, program string, timeMax time.Duration) (_ context.Context, stop func(), err error) {
 	dir, err := os.MkdirTemp("/tmp", "browser") // TMPDIR may be too long for the path of a socket, 108 bytes
