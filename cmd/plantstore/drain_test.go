@@ -76,8 +76,8 @@ func TestStalledOperatorDoesNotDelayTheEnd(t *testing.T) {
 	}
 }
 
-// TestStopInterruptsAnOrder stops a server while it orders a certificate: the server does not wait for the CA, and counts
-// no failure.
+// TestStopInterruptsAnOrder stops a server while it orders a certificate: the server does not wait for the CA, and
+// counts no failure.
 func TestStopInterruptsAnOrder(t *testing.T) {
 	t.Parallel()
 	ordering, interrupted := make(chan struct{}, 1), make(chan struct{}, 1)
