@@ -2,6 +2,7 @@ package admin
 
 import (
 	_ "embed" // for openapi.yaml
+	"encoding/json"
 	"fmt"
 	"math"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 	"unicode/utf8"
 
 	"plantstore/internal/auth"
@@ -47,6 +49,24 @@ func Routes(s *Service) ([]server.Route, error) {
 
 // api has the functions of the routes.
 type api struct{ service *Service }
+
+// respond writes a value as JSON.
+func respond(w http.ResponseWriter, value any) error {
+	body, err := json.Marshal(value)
+	if err != nil {
+		return fmt.Errorf("encode the response: %w", err)
+	}
+	server.WriteJSON(w, http.StatusOK, append(body, '\n'))
+	return nil
+}
+
+// untimed removes the write deadline of a response that takes as long as the log or the backup is large.
+func untimed(w http.ResponseWriter) error {
+	if err := http.NewResponseController(w).SetWriteDeadline(time.Time{}); err != nil {
+		return fmt.Errorf("remove the write deadline: %w", err)
+	}
+	return nil
+}
 
 func serveDocument(document []byte) server.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request, _ auth.Principal) error {

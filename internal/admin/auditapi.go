@@ -78,14 +78,6 @@ func (a api) verifyAudit(w http.ResponseWriter, r *http.Request, _ auth.Principa
 	return respond(w, v)
 }
 
-// untimed removes the write deadline of a response that takes as long as the log or the backup is large.
-func untimed(w http.ResponseWriter) error {
-	if err := http.NewResponseController(w).SetWriteDeadline(time.Time{}); err != nil {
-		return fmt.Errorf("remove the write deadline: %w", err)
-	}
-	return nil
-}
-
 func appendString(dst []byte, text string) []byte {
 	quoted, _ := json.Marshal(text) // cannot fail for a string
 	return append(dst, quoted...)

@@ -2,7 +2,6 @@ package admin
 
 import (
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -20,40 +19,6 @@ func (a api) credentialRoutes() []server.Route {
 		{Method: "POST", Path: base + "/credentials/rotate", Scope: auth.ScopeAdmin, Handle: a.rotate},
 		{Method: "POST", Path: base + "/credentials/revoke", Scope: auth.ScopeAdmin, Handle: a.revoke},
 	}
-}
-
-// stateRoutes returns the routes of the state and the settings.
-func (a api) stateRoutes() []server.Route {
-	return []server.Route{
-		{Method: "GET", Path: base + "/state", Scope: auth.ScopeAdmin, Handle: a.state},
-		{Method: "GET", Path: base + "/settings", Scope: auth.ScopeAdmin, Handle: a.listSettings},
-	}
-}
-
-// respond writes a value as JSON.
-func respond(w http.ResponseWriter, value any) error {
-	body, err := json.Marshal(value)
-	if err != nil {
-		return fmt.Errorf("encode the response: %w", err)
-	}
-	server.WriteJSON(w, http.StatusOK, append(body, '\n'))
-	return nil
-}
-
-func (a api) state(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
-	if _, err := parameters(r); err != nil {
-		return err
-	}
-	return respond(w, a.service.State(r.Context()))
-}
-
-func (a api) listSettings(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
-	if _, err := parameters(r); err != nil {
-		return err
-	}
-	return respond(w, struct {
-		Settings []Setting `json:"settings"`
-	}{a.service.Settings()})
 }
 
 func (a api) listCredentials(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
