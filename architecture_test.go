@@ -86,8 +86,9 @@ var mayImport = map[string][]string{
 	},
 	"internal/importer": {"internal/dump", "internal/store"},
 	"internal/console": {
-		"internal/plant", "internal/audit", "internal/auth", "internal/store", "internal/server", "internal/admin",
-		"internal/backup", "internal/dump", "internal/importer", tracing,
+		"internal/plant", "internal/audit", "internal/auth", "internal/oidc", "internal/store", "internal/server",
+		"internal/admin", "internal/backup", "internal/dump", "internal/importer",
+		tracing,
 	},
 	"cmd...": {anything},
 }

@@ -47,6 +47,8 @@ const (
 	ScopeRefused Action = "scope.refused"
 	SignIn       Action = "admin.sign_in"
 
+	SignInRefused Action = "admin.sign_in_refused"
+
 	WebhookChange Action = "webhook.change"
 	WebhookRetry  Action = "webhook.retry"
 	WebhookDrop   Action = "webhook.drop"

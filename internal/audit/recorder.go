@@ -14,7 +14,7 @@ import (
 // The limits of a Recorder.
 const (
 	pendingMax  = 1000 // events that wait for the store
-	refusalsMax = 1000 // actors and scopes that are counted at the same time
+	refusalsMax = 1000 // refusals that are counted at the same time
 	signInsMax  = 1000 // actors and addresses whose last sign-in is known
 
 	refusalsEvery = time.Minute
@@ -41,10 +41,11 @@ type Recorder struct {
 	done     chan struct{} // closed when the goroutine has ended
 }
 
-// refusal is a scope that a credential lacks.
+// refusal is a scope that a credential lacks, or a way to sign in that failed.
 type refusal struct {
-	actor Actor
-	scope string
+	actor  Actor
+	action Action
+	detail Detail
 }
 
 // refused counts the requests of a refusal since first.
@@ -98,12 +99,22 @@ func (r *Recorder) signal() {
 // Refused counts a request whose credential lacks a scope. Each minute with such requests has one entry for each actor
 // and scope.
 func (r *Recorder) Refused(by Origin, scope string) {
+	r.refused(by, ScopeRefused, Detail{"scope", scope})
+}
+
+// RefusedSignIn counts a sign-in to the console that failed, by its way: token or oidc. Each minute
+// with such sign-ins has one entry for each actor and way.
+func (r *Recorder) RefusedSignIn(by Origin, way string) {
+	r.refused(by, SignInRefused, Detail{"console", way})
+}
+
+func (r *Recorder) refused(by Origin, action Action, detail Detail) {
 	if r == nil {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	key := refusal{by.Actor, scope}
+	key := refusal{by.Actor, action, detail}
 	c := r.refusals[key]
 	if c == nil {
 		if len(r.refusals) >= refusalsMax {
@@ -174,12 +185,12 @@ func (r *Recorder) countRefusals() {
 	now := time.Now()
 	keys := slices.SortedFunc(maps.Keys(r.refusals), func(a, b refusal) int {
 		return cmp.Or(cmp.Compare(a.actor.Name, b.actor.Name), cmp.Compare(a.actor.ID, b.actor.ID),
-			cmp.Compare(a.scope, b.scope))
+			cmp.Compare(a.action, b.action), cmp.Compare(a.detail.Value, b.detail.Value))
 	})
 	for _, key := range keys {
 		c := r.refusals[key]
-		r.add(Event{Time: now, Action: ScopeRefused, Origin: c.last, Details: []Detail{
-			{"scope", key.scope}, {"count", strconv.Itoa(c.count)}, {"since", c.first.UTC().Format(TimeFormat)},
+		r.add(Event{Time: now, Action: key.action, Origin: c.last, Details: []Detail{
+			key.detail, {"count", strconv.Itoa(c.count)}, {"since", c.first.UTC().Format(TimeFormat)},
 		}})
 	}
 	clear(r.refusals)

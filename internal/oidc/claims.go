@@ -24,6 +24,11 @@ func checkHeader(header object) error {
 	if strings.TrimPrefix(typ, "application/") != "at+jwt" {
 		return errors.New("typ is not at+jwt, so it is no access token")
 	}
+	return checkExtensions(header)
+}
+
+// checkExtensions refuses members of a header that change its meaning.
+func checkExtensions(header object) error {
 	for _, name := range []string{"crit", "b64", "enc", "zip"} {
 		if _, ok := header[name]; ok {
 			return fmt.Errorf("the header has %s, which is not supported", name)
@@ -128,7 +133,7 @@ func (v *Verifier) checkAudience(aud any) error {
 			return errors.New("aud is missing, or has an entry that is not a string")
 		}
 	}
-	if !slices.Contains(list, any(v.config.Audience)) {
+	if v.config.Audience == "" || !slices.Contains(list, any(v.config.Audience)) {
 		return errors.New("aud does not have the audience of this store")
 	}
 	return nil

@@ -68,63 +68,85 @@ func isLoopback(host string) bool {
 	return host == "localhost" || err == nil && address.IsLoopback()
 }
 
-// fetchKeys reads the metadata of the issuer and then the keys.
-func (v *Verifier) fetchKeys(ctx context.Context) (set *keySet, unusable int, err error) {
+// metadata is the part of the metadata of an issuer (RFC 8414 section 2) that this package uses.
+type metadata struct {
+	Issuer        string   `json:"issuer"`
+	Keys          string   `json:"jwks_uri"`
+	Authorization string   `json:"authorization_endpoint"`
+	Token         string   `json:"token_endpoint"`
+	TokenAuth     []string `json:"token_endpoint_auth_methods_supported"`
+	PKCE          []string `json:"code_challenge_methods_supported"`
+	SendsIssuer   bool     `json:"authorization_response_iss_parameter_supported"` // RFC 9207 section 3
+}
+
+// fetched is the result of a fetch.
+type fetched struct {
+	metadata metadata
+	keys     *keySet
+	unusable int // keys that verify no accepted signature
+}
+
+// fetch reads the metadata of the issuer and then the keys.
+func (v *Verifier) fetch(ctx context.Context) (f fetched, err error) {
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeMax)
 	defer cancel()
-	address, err := v.discover(ctx)
-	if err != nil {
-		return nil, 0, err
+	if f.metadata, err = v.discover(ctx); err != nil {
+		return f, err
 	}
-	text, err := v.get(ctx, address)
+	text, err := v.get(ctx, f.metadata.Keys)
 	if err != nil {
-		return nil, 0, err
+		return f, err
 	}
-	return parseKeySet(text)
+	f.keys, f.unusable, err = parseKeySet(text)
+	return f, err
 }
 
-// discover returns the address of the keys. It tries OpenID Connect Discovery 1.0 section 4,
+// discover returns the metadata of the issuer. It tries OpenID Connect Discovery 1.0 section 4,
 // then RFC 8414 section 3.
-func (v *Verifier) discover(ctx context.Context) (string, error) {
+func (v *Verifier) discover(ctx context.Context) (metadata, error) {
 	issuer, err := url.Parse(v.config.Issuer)
 	if err != nil {
-		return "", err
+		return metadata{}, err
 	}
 	host, path := issuer.Scheme+"://"+issuer.Host, strings.TrimRight(issuer.EscapedPath(), "/")
-	address, err := v.readMetadata(ctx, host+path+"/.well-known/openid-configuration")
+	m, err := v.readMetadata(ctx, host+path+"/.well-known/openid-configuration")
 	if err == nil || ctx.Err() != nil {
-		return address, err
+		return m, err
 	}
-	address, second := v.readMetadata(ctx, host+"/.well-known/oauth-authorization-server"+path)
+	m, second := v.readMetadata(ctx, host+"/.well-known/oauth-authorization-server"+path)
 	if second != nil {
-		return "", errors.Join(err, second)
+		return m, errors.Join(err, second)
 	}
-	return address, nil
+	return m, nil
 }
 
-func (v *Verifier) readMetadata(ctx context.Context, address string) (keys string, err error) {
+func (v *Verifier) readMetadata(ctx context.Context, address string) (m metadata, err error) {
 	text, err := v.get(ctx, address)
 	if err != nil {
-		return "", err
+		return m, err
 	}
-	var metadata struct {
-		Issuer string `json:"issuer"`
-		Keys   string `json:"jwks_uri"`
+	if err := json.Unmarshal(text, &m); err != nil {
+		return m, fmt.Errorf("%s: the metadata is not JSON: %w", address, err)
 	}
-	if err := json.Unmarshal(text, &metadata); err != nil {
-		return "", fmt.Errorf("%s: the metadata is not JSON: %w", address, err)
+	if m.Issuer != v.config.Issuer { // RFC 8414 section 3.3
+		return m, fmt.Errorf("%s: the issuer is %.200q; want exactly %q", address, m.Issuer, v.config.Issuer)
 	}
-	if metadata.Issuer != v.config.Issuer { // RFC 8414 section 3.3
-		return "", fmt.Errorf("%s: the issuer is %.200q; want exactly %q", address, metadata.Issuer, v.config.Issuer)
+	if err := v.checkEndpoint("jwks_uri", m.Keys); err != nil {
+		return m, fmt.Errorf("%s: %w", address, err)
 	}
-	u, err := url.Parse(metadata.Keys)
-	if err != nil || u.Host == "" || u.User != nil {
-		return "", fmt.Errorf("%s: jwks_uri is not a URL", address)
+	return m, nil
+}
+
+// checkEndpoint returns an error unless a member of the metadata is a URL that is as safe as the issuer.
+func (v *Verifier) checkEndpoint(name, address string) error {
+	u, err := url.Parse(address)
+	switch {
+	case err != nil || u.Host == "" || u.User != nil || u.Fragment != "":
+		return fmt.Errorf("%s is not a URL", name)
+	case u.Scheme != "https" && strings.HasPrefix(v.config.Issuer, "https:"):
+		return fmt.Errorf("%s has no TLS, unlike the issuer", name)
 	}
-	if u.Scheme != "https" && strings.HasPrefix(address, "https:") {
-		return "", fmt.Errorf("%s: jwks_uri has no TLS, unlike the issuer", address)
-	}
-	return metadata.Keys, checkScheme(u)
+	return checkScheme(u)
 }
 
 // get returns the body of a response with status 200.
@@ -142,6 +164,11 @@ func (v *Verifier) get(ctx context.Context, address string) ([]byte, error) {
 	if res.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("%s: status %d", address, res.StatusCode)
 	}
+	return readBody(res, address)
+}
+
+// readBody returns the body of a response from an address.
+func readBody(res *http.Response, address string) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(res.Body, fetchBytesMax+1))
 	switch {
 	case err != nil:

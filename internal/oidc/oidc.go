@@ -1,5 +1,6 @@
 // Package oidc verifies the JWT access tokens (RFC 9068) of one issuer with the keys that the
-// issuer publishes (OpenID Connect Discovery 1.0, RFC 8414, RFC 7517).
+// issuer publishes (OpenID Connect Discovery 1.0, RFC 8414, RFC 7517). A Client signs people in at
+// the issuer (OpenID Connect Core 1.0).
 package oidc
 
 import (
@@ -17,10 +18,10 @@ import (
 	"plantstore/internal/auth"
 )
 
-// Config configures a Verifier. Issuer and Audience are required.
+// Config configures a Verifier. Issuer is required.
 type Config struct {
 	Issuer   string // exactly as in the claim iss; see CheckIssuer
-	Audience string // exactly as in the claim aud
+	Audience string // exactly as in the claim aud; empty: Verify accepts no access token
 
 	// ScopeClaim is the claim with the values that grant scopes; empty: scope.
 	ScopeClaim string
@@ -44,7 +45,8 @@ type Verifier struct {
 	client *http.Client
 
 	set       atomic.Pointer[keySet] // nil: not fetched yet
-	fetchedAt atomic.Int64           // the last successful fetch, in Unix nanoseconds; 0: none
+	metadata  atomic.Pointer[metadata]
+	fetchedAt atomic.Int64 // the last successful fetch, in Unix nanoseconds; 0: none
 	failures  prometheus.Counter
 
 	mu          sync.Mutex
@@ -63,9 +65,6 @@ func New(c Config) (*Verifier, error) { return newVerifier(c, nil) }
 func newVerifier(c Config, transport http.RoundTripper) (*Verifier, error) {
 	if err := CheckIssuer(c.Issuer); err != nil {
 		return nil, err
-	}
-	if c.Audience == "" {
-		return nil, errors.New("oidc.Config has no Audience")
 	}
 	if c.ScopeClaim == "" {
 		c.ScopeClaim = "scope"
@@ -124,7 +123,7 @@ func (v *Verifier) Verify(ctx context.Context, token string, now time.Time, wait
 
 // check checks everything but the signature.
 func (v *Verifier) check(token string, now time.Time) (*entry, parsed, error) {
-	t, err := parse(token)
+	t, err := parse(token, tokenBytesMax)
 	if err != nil {
 		return nil, t, err
 	}

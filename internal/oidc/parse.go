@@ -12,8 +12,9 @@ import (
 
 // Limits of a token. The tokens of usual issuers have 1 to 2 KB and two levels.
 const (
-	tokenBytesMax = 8 << 10
-	jsonDepthMax  = 8
+	tokenBytesMax   = 8 << 10
+	idTokenBytesMax = 64 << 10 // it can name hundreds of groups
+	jsonDepthMax    = 8
 )
 
 // parsed is a token whose signature is not verified yet.
@@ -26,9 +27,9 @@ type parsed struct {
 // parse splits a JWS in compact serialization (RFC 7515 section 7.1) and decodes its header
 // and its claims. It is stricter than most libraries: a token has one spelling only, and no
 // parser of the issuer can read other members than this one.
-func parse(token string) (t parsed, err error) {
-	if len(token) > tokenBytesMax {
-		return t, fmt.Errorf("it is longer than %d bytes", tokenBytesMax)
+func parse(token string, bytesMax int) (t parsed, err error) {
+	if len(token) > bytesMax {
+		return t, fmt.Errorf("it is longer than %d bytes", bytesMax)
 	}
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
@@ -53,7 +54,7 @@ func parse(token string) (t parsed, err error) {
 // IDs returns the claims iss and jti of a JWT whose signature is not verified. The error has no
 // part of the JWT.
 func IDs(token string) (issuer, jti string, err error) {
-	t, err := parse(token)
+	t, err := parse(token, tokenBytesMax)
 	if err != nil {
 		return "", "", err
 	}

@@ -86,16 +86,18 @@ func (v *Verifier) logFailure(err error, failures int) {
 
 // refresh fetches the keys. After an error the previous keys stay in use.
 func (v *Verifier) refresh(ctx context.Context) error {
-	set, unusable, err := v.fetchKeys(ctx)
+	f, err := v.fetch(ctx)
 	if err != nil {
 		return err
 	}
 	v.fetchedAt.Store(time.Now().UnixNano())
-	if set.equal(v.set.Load()) {
+	v.metadata.Store(&f.metadata)
+	if f.keys.equal(v.set.Load()) {
 		return nil // the verified tokens stay in the cache
 	}
-	v.set.Store(set)
-	v.log.Info("fetched new keys of the issuer", "issuer", v.config.Issuer, "keys", len(set.keys), "unusable", unusable)
+	v.set.Store(f.keys)
+	v.log.Info("fetched new keys of the issuer", "issuer", v.config.Issuer,
+		"keys", len(f.keys.keys), "unusable", f.unusable)
 	return nil
 }
 

@@ -36,6 +36,13 @@ func (c *credentials) authenticateJWT(
 			Message: "nothing was stored because the server has no keys of the issuer of this token yet; send the request again",
 		}
 	}
+	return c.authenticateClaims(ctx, claims, now)
+}
+
+// authenticateClaims returns the principal of claims that are verified.
+func (c *credentials) authenticateClaims(
+	ctx context.Context, claims *auth.Claims, now time.Time,
+) (auth.Principal, error) {
 	if err := c.refresh(ctx, time.Now()); err != nil { // the verifier may have waited for keys
 		return auth.Principal{}, err
 	}

@@ -103,6 +103,13 @@ func (s *Store) AuthenticateKnown(ctx context.Context, credential string) (auth.
 	return s.credentials.authenticateKnown(ctx, credential, time.Now())
 }
 
+// AuthenticateClaims returns the principal of a person who signed in at the issuer; the caller
+// has verified the claims. Its first call for a subject stores the subject. The error is an
+// *auth.Invalid after a revocation of the subject, or a *plant.Error.
+func (s *Store) AuthenticateClaims(ctx context.Context, claims *auth.Claims) (auth.Principal, error) {
+	return s.credentials.authenticateClaims(ctx, claims, time.Now())
+}
+
 // AuthenticateStale is Authenticate for the tokens of the last successful poll, however
 // old it is. It never waits for the engine. While the engine is unreachable, a token
 // that was revoked since is still valid.

@@ -41,6 +41,7 @@ type Issuer struct {
 	keys    []Key        // published; guarded by mu
 	answer  http.Handler // nil: its own; guarded by mu
 	fetches int          // of the keys; guarded by mu
+	signIns signIns      // guarded by mu
 }
 
 // NewIssuer returns an issuer at a URL that publishes one key for ES256.
@@ -116,7 +117,14 @@ func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case answer != nil:
 		answer.ServeHTTP(w, r)
 	case strings.HasSuffix(r.URL.Path, "/.well-known/openid-configuration"):
-		writeJSON(w, Object{"issuer": i.URL, "jwks_uri": i.URL + "/keys"})
+		writeJSON(w, Object{
+			"issuer": i.URL, "jwks_uri": i.URL + "/keys", "authorization_endpoint": i.URL + "/authorize",
+			"token_endpoint": i.URL + "/token", "authorization_response_iss_parameter_supported": true,
+		})
+	case r.URL.Path == "/authorize":
+		i.authorize(w, r)
+	case r.URL.Path == "/token" && r.Method == http.MethodPost:
+		i.token(w, r)
 	case r.URL.Path == "/keys":
 		set := []Object{}
 		for _, k := range keys {
