@@ -67,6 +67,8 @@ func TestEverySettingHasThreeSources(t *testing.T) {
 		"audit-keep":  "7d",
 		"oidc-issuer": "https://login.example", "oidc-audience": "https://plants.example",
 		"oidc-scopes": "plants.write=plants:create", "oidc-scope-claim": "scp", "oidc-name-claim": "client_id",
+		"console-url": "https://console.example", "oidc-client-id": "console", "oidc-client-secret-file": "client.secret",
+		"oidc-client-scopes": "openid", "oidc-console-claim": "roles", "oidc-console-grants": "gardeners=plants:read",
 		"webhook-url": "https://plants.example/events", "webhook-secret-file": "webhook.secret",
 		"webhook-allow-private": "true", "webhook-timeout": "7s", "webhook-concurrency": "7", "webhook-rate": "7",
 		"webhook-give-up": "7d", "webhook-keep": "7d",

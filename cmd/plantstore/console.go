@@ -22,8 +22,8 @@ func newConsole(p *program) *cobra.Command {
 		Long: `Print a link that signs a browser in to the console of the server. It works once,
 within 15 minutes, with the scopes admin, plants:read and plants:create.
 
-The server may run. The address in the link is that of --admin-listen: give the
-command the settings of the server. If the browser is on another machine, forward
+The server may run. The address in the link is --console-url, or that of
+--admin-listen: give the command the settings of the server. If the browser is on another machine, forward
 the port, for example with ssh -L 8081:127.0.0.1:8081.`,
 		Example: `  plantstore console
   plantstore console --db /var/lib/plantstore/plantstore.db
@@ -47,7 +47,7 @@ the port, for example with ssh -L 8081:127.0.0.1:8081.`,
 	}
 	s.bindStore(cmd.Flags())
 	s.bindServe(cmd.Flags())
-	hideAllBut(cmd.Flags(), "config", "db", "admin-listen", "admin-host", "tls-cert", "acme-domain")
+	hideAllBut(cmd.Flags(), "config", "db", "admin-listen", "admin-host", "tls-cert", "acme-domain", "console-url")
 	return cmd
 }
 
@@ -62,6 +62,9 @@ func hideAllBut(f *pflag.FlagSet, names ...string) {
 
 // consoleURL returns the address of the console, from the settings of the server.
 func (s *settings) consoleURL() (*url.URL, error) {
+	if u := s.signIn.consoleURL.url; u != nil {
+		return u, nil
+	}
 	host, port, err := net.SplitHostPort(string(s.adminListen))
 	if err != nil || port == "0" {
 		return nil, s.fault("admin-listen", "the link needs the port of the server; got %q", string(s.adminListen))
@@ -88,7 +91,8 @@ func signInLink(at *url.URL, code string) string {
 // openConsole adds the console to the routes of the admin listener. It needs h.operations.
 func (h *httpServers) openConsole(s *settings, c console.Config) (err error) {
 	c.Operations, c.PublicURL, c.Audit = h.operations, h.url, h.audit
-	c.Version, c.Secure, c.Open = version, h.adminTLS, bool(s.admin.open)
+	c.Version, c.Open = version, bool(s.admin.open)
+	c.Secure = h.adminTLS || h.consoleURL.Scheme == "https"
 	if h.console, err = console.New(c); err != nil {
 		return fmt.Errorf("open the console: %w", err)
 	}

@@ -51,7 +51,7 @@ func (p *program) firstTokens(
 			[]string{h.adminURL.String() + "/metrics"},
 		})
 	}
-	return p.createFirst(ctx, engine, list, h.adminURL, log)
+	return p.createFirst(ctx, engine, list, h.consoleURL, log)
 }
 
 // createFirst creates the tokens, and a sign-in code for the console.

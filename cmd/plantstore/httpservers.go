@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -38,6 +40,7 @@ type httpServers struct {
 	publicTCP                     *listen.Listener // below publicListener
 	url                           *url.URL         // at which clients reach the public listener
 	adminURL                      *url.URL
+	consoleURL                    *url.URL // at which browsers reach the console
 	certificates                  certificates
 	publicTLS, adminTLS           bool
 
@@ -94,6 +97,7 @@ func openListeners(
 		h.url = s.acme.nameIn(guessURL(h.publicListener.Addr(), h.publicTLS))
 	}
 	h.adminURL = guessURL(h.adminListener.Addr(), h.adminTLS)
+	h.consoleURL = cmp.Or(s.signIn.consoleURL.url, h.adminURL)
 	return h, nil
 }
 
@@ -161,6 +165,9 @@ func (h *httpServers) configOf(s *settings) server.Config {
 	c := h.config
 	c.BaseURL, c.OwnHostOnly = h.url, s.baseURL.url != nil
 	c.CORSOrigins, c.AdminHosts = s.corsOrigins.items, s.adminHost.items
+	if u := s.signIn.consoleURL.url; u != nil {
+		c.AdminHosts = append(slices.Clone(c.AdminHosts), u.Hostname())
+	}
 	c.AdminOpen, c.Pprof = bool(s.admin.open), bool(s.pprof)
 	c.TrustedProxies = s.proxies.headerPrefixes()
 	c.Limits = server.Limits{

@@ -130,6 +130,7 @@ func TestReferenceSettings(t *testing.T) {
 var otherVariables = [][2]string{
 	{tokenVariable, "secret of the token for `--server`; without `--server`, of the token that `token revoke` revokes"},
 	{webhookSecretVariable, "secrets of the [webhooks](webhooks.md), with a space between them, instead of a file"},
+	{clientSecretVariable, "secret of the console as a client of the issuer, instead of a file"},
 	{"GOMAXPROCS", fmt.Sprintf("threads that run Go code; `serve` and `import` raise the default to %d", processorsMin)},
 	{"GOGC", fmt.Sprintf("garbage collection; default %d in `serve` and `import`", collectAtPercent)},
 	{

@@ -32,6 +32,7 @@ var reloadable = []string{
 	"auth-failures", "credential-rate", "credential-burst", "credential-concurrency",
 	"tls-cert", "tls-key", "client-ca",
 	"oidc-issuer", "oidc-audience", "oidc-scopes", "oidc-scope-claim", "oidc-name-claim",
+	"oidc-client-id", "oidc-client-secret-file", "oidc-client-scopes", "oidc-console-claim", "oidc-console-grants",
 	"cors-origins", "admin-host",
 	"backup-every", "backup-keep",
 	"webhook-url", "webhook-secret-file", "webhook-allow-private", "webhook-timeout", "webhook-concurrency",
@@ -93,6 +94,7 @@ func (r *reloader) begin(ctx context.Context) {
 	if r.backups != nil {
 		r.backups.Start()
 	}
+	r.servers.console.SetIssuer(r.issuer.client)
 	r.servers.serve()
 	r.events.start()
 	if client := r.servers.certificates.acme; client != nil {
@@ -134,7 +136,7 @@ func changedFlags(flags *pflag.FlagSet) map[string]string {
 func (r *reloader) open() (err error) {
 	r.applied, _ = sumOf(string(r.settings.config))
 	r.publish(r.settings, nil)
-	if r.issuer, err = r.settings.oidc.open(r.log); err == nil {
+	if r.issuer, err = r.settings.openIssuer(r.log, r.servers.consoleURL); err == nil {
 		issuer{}.replaceBy(r.issuer, r.metrics)
 	}
 	return err
@@ -175,7 +177,8 @@ func (r *reloader) reload(ctx context.Context) {
 	var pending map[string]admin.Pending
 	if err == nil {
 		changed, pending = r.merge(next)
-		err = errors.Join(next.check(), r.p.checkServe(ctx, next), next.webhook.check(r.p, next))
+		err = errors.Join(next.check(), r.p.checkServe(ctx, next), next.webhook.check(r.p, next),
+			next.signIn.readSecret(r.p, next))
 	}
 	if err == nil {
 		if !next.webhook.sameSecrets(&r.settings.webhook) && !slices.Contains(changed, secretFileSetting) {
@@ -259,9 +262,9 @@ func (r *reloader) merge(next *settings) (changed []string, pending map[string]a
 func (r *reloader) apply(ctx context.Context, next *settings) error {
 	var fresh issuer
 	var err error
-	otherIssuer := next.oidc.differs(&r.settings.oidc)
+	otherIssuer := next.oidc.differs(&r.settings.oidc) || next.signIn.differs(&r.settings.signIn)
 	if otherIssuer {
-		if fresh, err = next.oidc.open(r.log); err != nil {
+		if fresh, err = next.openIssuer(r.log, r.servers.consoleURL); err != nil {
 			return err
 		}
 	}
@@ -271,6 +274,7 @@ func (r *reloader) apply(ctx context.Context, next *settings) error {
 	}
 	if otherIssuer {
 		r.store.SetJWT(fresh.verify())
+		r.servers.console.SetIssuer(fresh.client)
 		r.issuer.replaceBy(fresh, r.metrics)
 		r.issuer = fresh
 	}

@@ -52,7 +52,8 @@ func (p *program) serve(ctx context.Context, s *settings, flags map[string]strin
 	hangups := ignoreSignals()
 	defer signal.Stop(hangups)
 	// Before anything is created.
-	if err := cmp.Or(p.checkServe(ctx, s), p.readTracing(), s.webhook.check(p, s), refuseDumps()); err != nil {
+	if err := cmp.Or(p.checkServe(ctx, s), p.readTracing(), s.webhook.check(p, s), s.signIn.readSecret(p, s),
+		refuseDumps()); err != nil {
 		return err
 	}
 	p.tuneRuntime()

@@ -57,7 +57,8 @@ type settings struct {
 
 	admin adminSettings
 
-	oidc oidcSettings
+	oidc   oidcSettings
+	signIn signInSettings
 
 	webhook webhookSettings
 
@@ -183,7 +184,7 @@ func (s *settings) serverSettings() []setting {
 	return slices.Concat(
 		s.listenerSettings(), s.admin.rows(), s.tls.rows(), s.acme.rows(), s.proxies.rows(), s.connections.rows(),
 		s.limitSettings(), s.rate.rows(), s.operatorSettings(), s.backup.rows(), s.audit.rows(), s.oidc.rows(),
-		s.webhook.rows(),
+		s.signIn.rows(), s.webhook.rows(),
 	)
 }
 
@@ -239,8 +240,8 @@ func checkHost(host string) error {
 
 const environPrefix = "PLANTSTORE_"
 
-// tokenVariable has the secret of a token, for --server and token revoke. It and webhookSecretVariable are the only
-// variables with the prefix that are no settings.
+// tokenVariable has the secret of a token, for --server and token revoke. It, webhookSecretVariable and
+// clientSecretVariable are the only variables with the prefix that are no settings.
 const tokenVariable = environPrefix + "TOKEN"
 
 // environName returns the environment variable of a setting.
@@ -296,7 +297,8 @@ func (s *settings) check() error {
 
 // checkServe returns the usage errors of a server with these settings.
 func (p *program) checkServe(ctx context.Context, s *settings) error {
-	return errors.Join(s.checkStore(), p.checkBackups(ctx, s), s.checkProxies(), s.checkRates(), s.checkOIDC())
+	return errors.Join(s.checkStore(), p.checkBackups(ctx, s), s.checkProxies(), s.checkRates(), s.checkOIDC(),
+		s.checkSignIn())
 }
 
 // set sets a setting and records its source. A flag takes precedence. An empty source means that neither the
@@ -324,7 +326,7 @@ var serviceLink = regexp.MustCompile(
 
 // checkEnviron refuses an unknown variable with the prefix of the program: it is a mistyped setting.
 func checkEnviron(environ map[string]string, settings []string) error {
-	allowed := []string{tokenVariable, webhookSecretVariable}
+	allowed := []string{tokenVariable, webhookSecretVariable, clientSecretVariable}
 	for _, name := range settings {
 		allowed = append(allowed, environName(name))
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"log/slog"
+	"net/url"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -25,7 +26,8 @@ func (o *oidcSettings) rows() []setting {
 	return append(o.issuerRows(), []setting{
 		{
 			"oidc-audience", &o.audience, "", "1.0.0", "`audience` of the JWTs for this store",
-			"The server accepts only JWTs whose claim `aud` has exactly this text. It is required with `--oidc-issuer`.",
+			"The server accepts only JWTs whose claim `aud` has exactly this text. It is required with `--oidc-issuer`, " +
+				"except with `--oidc-client-id`: then the server accepts no JWTs without it.",
 		},
 		{
 			"oidc-scopes", o.scopes.of(checkScopeGrant), "", "1.0.0", "`grants` of scopes, as VALUE=SCOPE",
@@ -87,7 +89,8 @@ func (s *settings) checkOIDC() error {
 		return s.fault("oidc-issuer", "%w", err)
 	}
 	for _, row := range o.rows() {
-		if row.name != "oidc-scopes" && row.value.String() == "" {
+		optional := row.name == "oidc-scopes" || row.name == "oidc-audience" && s.signIn.clientID != ""
+		if !optional && row.value.String() == "" {
 			return s.fault(row.name, "it must not be empty with oidc-issuer")
 		}
 	}
@@ -105,10 +108,25 @@ func (o *oidcSettings) differs(b *oidcSettings) bool {
 	return false
 }
 
-// issuer is the issuer whose JWTs a server accepts. The zero value has none.
+// issuer is the issuer whose JWTs a server accepts, and where people sign in to the console. The zero value has none.
 type issuer struct {
-	verifier *oidc.Verifier       // nil: no JWTs
+	verifier *oidc.Verifier       // nil: no issuer
 	metrics  *prometheus.Registry // of verifier
+	jwts     bool                 // the server accepts JWTs
+	client   *oidc.Client         // of the console; nil: none
+}
+
+// openIssuer returns the issuer of the settings, for a console with this address. The caller closes it.
+func (s *settings) openIssuer(log *slog.Logger, at *url.URL) (issuer, error) {
+	i, err := s.oidc.open(log)
+	if err != nil {
+		return issuer{}, err
+	}
+	if i.client, err = s.signIn.client(i.verifier, at); err != nil {
+		i.close()
+		return issuer{}, err
+	}
+	return i, nil
 }
 
 // open returns the issuer of the settings. The caller closes it.
@@ -132,12 +150,12 @@ func (o *oidcSettings) open(log *slog.Logger) (issuer, error) {
 		Issuer: string(o.issuer), Audience: string(o.audience), Scopes: scopes,
 		ScopeClaim: string(o.scopeClaim), NameClaim: string(o.nameClaim), Log: log, Metrics: metrics,
 	})
-	return issuer{v, metrics}, err
+	return issuer{verifier: v, metrics: metrics, jwts: o.audience != ""}, err
 }
 
-// verify returns the function that verifies JWTs, nil without an issuer.
+// verify returns the function that verifies JWTs, nil if the server accepts none.
 func (i issuer) verify() store.VerifyJWT {
-	if i.verifier == nil {
+	if !i.jwts {
 		return nil
 	}
 	return i.verifier.Verify

@@ -21,6 +21,7 @@ import (
 	"plantstore/internal/audit"
 	"plantstore/internal/auth"
 	"plantstore/internal/backup"
+	"plantstore/internal/oidc"
 	"plantstore/internal/server"
 	"plantstore/internal/store"
 )
@@ -45,6 +46,8 @@ type Config struct {
 type Console struct {
 	Config
 	sessions    sessions
+	issuer      atomic.Pointer[oidc.Client] // nil: no sign-in at an issuer
+	flows       flows
 	samples     ring
 	documents   documents
 	templates   map[string]*template.Template // by the name of the page
@@ -70,8 +73,13 @@ func New(c Config) (*Console, error) {
 	}
 	now := time.Now
 	s.clock.Store(&now)
-	return s, nil
+	s.flows.sealer, err = newSealer()
+	return s, err
 }
+
+// SetIssuer makes the pages offer a sign-in at an issuer; nil: none. It ends the sessions of
+// another Client.
+func (c *Console) SetIssuer(issuer *oidc.Client) { c.issuer.Store(issuer) }
 
 func (c *Console) now() time.Time { return (*c.clock.Load())() }
 
@@ -86,16 +94,20 @@ func (c *Console) Close() {
 
 // Browser returns the use of the routes by browsers, for server.Config.Browser.
 func (c *Console) Browser() *server.Browser {
-	return &server.Browser{Credential: c.credentialOf, Refuse: c.refuse}
+	return &server.Browser{Authenticate: c.authenticate, Refuse: c.refuse, Enter: c.enter}
 }
 
 // Routes returns the routes for server.Config.AdminRoutes.
 func (c *Console) Routes() ([]server.Route, error) {
 	routes := []server.Route{
-		{Method: "GET", Path: signInPath, Open: true, Page: true, Handle: c.showSignIn},
+		{Method: "GET", Path: signInPath, Open: true, Page: true, Linked: true, Handle: c.showSignIn},
 		{Method: "POST", Path: signInPath, Open: true, Page: true, Handle: c.signIn},
 		{Method: "POST", Path: "/sign-out", Open: true, Page: true, Handle: c.signOut},
-		{Method: "GET", Path: "/", Scope: auth.ScopeAdmin, Page: true, Handle: c.showOverview},
+		{Method: "GET", Path: "/session", Open: true, Page: true, Handle: c.serveSession},
+		{Method: "GET", Path: continuePath, Open: true, Page: true, Handle: c.serveContinue},
+		{Method: "GET", Path: issuerPath, Open: true, Page: true, Linked: true, Handle: c.beginAtIssuer},
+		{Method: "GET", Path: callbackPath, Open: true, Page: true, Linked: true, Handle: c.finishAtIssuer},
+		{Method: "GET", Path: "/", Scope: auth.ScopeAdmin, Page: true, Linked: true, Handle: c.showOverview},
 		{Method: "GET", Path: "/live", Scope: auth.ScopeAdmin, Page: true, Handle: c.serveLive},
 	}
 	routes = append(append(append(routes, c.plantRoutes()...), c.importRoutes()...), c.operatorRoutes()...)

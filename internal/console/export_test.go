@@ -18,6 +18,13 @@ func (c *Console) Sessions() int {
 	return len(c.sessions.open)
 }
 
+// EndSessions ends all sessions, as a restart of the server does.
+func (c *Console) EndSessions() {
+	c.sessions.mu.Lock()
+	defer c.sessions.mu.Unlock()
+	clear(c.sessions.open)
+}
+
 // CookieWithTLS returns the cookie of a console with TLS.
 func CookieWithTLS() *http.Cookie {
 	w := httptest.NewRecorder()

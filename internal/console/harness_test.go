@@ -178,6 +178,7 @@ type client struct {
 	h      *harness
 	cookie string // name=value; empty: none
 	header http.Header
+	host   string // of the header; empty: that of the listener
 }
 
 // response is a response with its body.
@@ -200,6 +201,9 @@ func (c *client) do(method, target string, form url.Values) response {
 	}
 	if c.header != nil {
 		req.Header = c.header.Clone()
+	}
+	if c.host != "" {
+		req.Host = c.host
 	}
 	if form != nil {
 		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")

@@ -21,10 +21,15 @@ func (c *Console) importRoutes() []server.Route {
 	route := func(method, path string, handle server.HandlerFunc) server.Route {
 		return server.Route{Method: method, Path: path, Scope: auth.ScopeCreate, Page: true, Untimed: true, Handle: handle}
 	}
+	page := func(path string, handle server.HandlerFunc) server.Route {
+		r := route("GET", path, handle)
+		r.Linked = true
+		return r
+	}
 	return []server.Route{
-		route("GET", "/import", c.showImports),
+		page("/import", c.showImports),
 		route("POST", "/import", c.importForm),
-		route("GET", "/import/{id}", c.showImport),
+		page("/import/{id}", c.showImport),
 		route("POST", "/import/{id}", c.importFile),
 		route("GET", "/import/{id}/live", c.serveImport),
 		route("GET", "/import/{id}/rejects", c.downloadRejects),

@@ -21,13 +21,13 @@ import (
 // operatorRoutes returns the routes of credentials, backups, the audit log and settings.
 func (c *Console) operatorRoutes() []server.Route {
 	page := func(path string, handle server.HandlerFunc) server.Route {
-		return server.Route{Method: "GET", Path: path, Scope: auth.ScopeAdmin, Page: true, Handle: handle}
+		return server.Route{Method: "GET", Path: path, Scope: auth.ScopeAdmin, Page: true, Linked: true, Handle: handle}
 	}
 	change := func(path string, handle server.HandlerFunc) server.Route {
 		return server.Route{Method: "POST", Path: path, Scope: auth.ScopeAdmin, Page: true, Handle: handle}
 	}
 	download := page("/backups/{name}", c.downloadBackup)
-	download.Untimed = true
+	download.Untimed, download.Linked = true, false
 	return []server.Route{
 		page("/credentials", c.showCredentials),
 		change("/credentials/mint", c.mintCredential),

@@ -150,11 +150,9 @@ func staticRoutes() ([]server.Route, error) {
 
 // principalOf returns the principal of the session of a request; the zero value without one.
 func (c *Console) principalOf(r *http.Request) auth.Principal {
-	credential, err := c.credentialOf(r)
-	if err != nil {
-		return auth.Principal{}
-	}
-	principal, err := c.Store.AuthenticateKnown(r.Context(), credential)
+	principal, err := c.authenticate(r, func(credential string) (auth.Principal, error) {
+		return c.Store.AuthenticateKnown(r.Context(), credential)
+	})
 	if err != nil {
 		return auth.Principal{}
 	}

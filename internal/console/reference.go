@@ -25,10 +25,13 @@ const (
 
 // referenceRoutes returns the routes of the pages about the APIs.
 func (c *Console) referenceRoutes() []server.Route {
+	page := func(path string, scope auth.Scopes, handle server.HandlerFunc) server.Route {
+		return server.Route{Method: "GET", Path: path, Scope: scope, Page: true, Linked: true, Handle: handle}
+	}
 	return []server.Route{
-		{Method: "GET", Path: publicReferencePath, Scope: auth.ScopeRead, Page: true, Handle: c.showPublicReference},
-		{Method: "GET", Path: adminReferencePath, Scope: auth.ScopeRead, Page: true, Handle: c.showAdminReference},
-		{Method: "GET", Path: tryPath, Scope: auth.ScopeCreate, Page: true, Handle: c.showTry},
+		page(publicReferencePath, auth.ScopeRead, c.showPublicReference),
+		page(adminReferencePath, auth.ScopeRead, c.showAdminReference),
+		page(tryPath, auth.ScopeCreate, c.showTry),
 		{Method: "POST", Path: tryPath, Scope: auth.ScopeCreate, Page: true, Handle: c.try},
 	}
 }

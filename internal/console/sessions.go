@@ -4,6 +4,8 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
+	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"strconv"
@@ -11,23 +13,37 @@ import (
 	"time"
 
 	"plantstore/internal/auth"
+	"plantstore/internal/oidc"
 	"plantstore/internal/plant"
+	"plantstore/internal/server"
 )
 
 // The limits of sessions.
 const (
 	sessionTimeMax     = 12 * time.Hour
 	sessionsMax        = 1000
-	sessionsMaxOfToken = 20 // of one credential; another sign-in ends the oldest of them
+	sessionsMaxOfToken = 20 // of one credential or person; another sign-in ends the oldest of them
 )
 
 // session is the use of the console by one browser. The server checks the credential of
 // the session with every request, as it checks the header Authorization of an API. So a
-// revocation ends the session, and the session needs no state beside the credential.
+// revocation ends the session, and the session needs no state beside the credential. A
+// person who signed in at the issuer is checked as the subject of a JWT.
 type session struct {
-	credential string
+	credential string // empty with claims
 	began      time.Time
 	minted     bool // the sign-in created the credential, so the sign-out revokes it
+
+	claims *auth.Claims // of a person who signed in at the issuer; nil: none
+	issuer *oidc.Client // that verified claims
+}
+
+// sameOwner reports whether two sessions are of one credential or of one person.
+func (s session) sameOwner(other session) bool {
+	if s.claims == nil || other.claims == nil {
+		return s.claims == other.claims && s.credential == other.credential
+	}
+	return s.claims.Issuer == other.claims.Issuer && s.claims.Subject == other.claims.Subject
 }
 
 // sessions are the sessions of a server by the hash of their cookie. A restart ends them.
@@ -52,7 +68,7 @@ func (s *sessions) add(n session) (cookie string, ok bool) {
 		switch {
 		case n.began.Sub(other.began) >= sessionTimeMax:
 			delete(s.open, key)
-		case other.credential == n.credential:
+		case other.sameOwner(n):
 			if same++; same == 1 || other.began.Before(s.open[oldest].began) {
 				oldest = key
 			}
@@ -128,17 +144,53 @@ func (c *Console) setCookie(w http.ResponseWriter, r *http.Request, value string
 	})
 }
 
-// credentialOf returns the credential of the session of a request.
-func (c *Console) credentialOf(r *http.Request) (string, error) {
+// authenticate returns the principal of the session of a request. check checks a credential.
+func (c *Console) authenticate(
+	r *http.Request, check func(credential string) (auth.Principal, error),
+) (auth.Principal, error) {
 	cookie := c.cookieOf(r)
 	if cookie == "" {
-		return "", &plant.Error{Code: plant.CodeCredentialMissing, Message: "sign in to the console"}
+		return auth.Principal{}, &plant.Error{Code: plant.CodeCredentialMissing, Message: "sign in to the console"}
 	}
 	found, ok := c.sessions.find(cookie, c.now())
-	if !ok {
-		return "", &plant.Error{Code: plant.CodeCredentialInvalid, Message: "the session has ended; sign in again"}
+	ended := found.claims != nil && found.issuer != c.issuer.Load() // the settings of the issuer have changed
+	if !ok || ended {
+		return auth.Principal{}, &plant.Error{
+			Code: plant.CodeCredentialInvalid, Message: "the session has ended; sign in again",
+		}
+	}
+	if found.claims != nil {
+		return c.Store.AuthenticateClaims(r.Context(), found.claims)
+	}
+	return check(found.credential)
+}
+
+// credentialOf returns the credential of the session of a request, which the console has checked. The
+// session of a person at the issuer has none.
+func (c *Console) credentialOf(r *http.Request) (string, error) {
+	found, _ := c.sessions.find(c.cookieOf(r), c.now())
+	if found.credential == "" {
+		return "", &plant.Error{
+			Code: plant.CodeScopeMissing,
+			Message: "the public operation needs a token, and a session of a person at the issuer has none; " +
+				"sign in with a token, or create the plant on the page New plant",
+		}
 	}
 	return found.credential, nil
+}
+
+// serveSession responds whether the session of a request is open. Pages ask for it, so the response
+// to an ended session is no error, and the request counts as no failure.
+func (c *Console) serveSession(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
+	_, err := c.authenticate(r, func(credential string) (auth.Principal, error) {
+		return c.Store.AuthenticateKnown(r.Context(), credential)
+	})
+	refusal := (*plant.Error)(nil)
+	if err != nil && (!errors.As(err, &refusal) || refusal.Code.Status() != http.StatusUnauthorized) {
+		return err
+	}
+	server.WriteJSON(w, http.StatusOK, fmt.Appendf(nil, `{"open":%t}`+"\n", err == nil))
+	return nil
 }
 
 // codeTimeMax is the time for which a sign-in code is valid.

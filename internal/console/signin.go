@@ -23,6 +23,9 @@ type signIn struct {
 	Next  string // the page after the sign-in
 	Fault string
 	Ended bool // the session has ended
+
+	Issuer string // host of the issuer; empty: none
+	Begin  string // address that begins a sign-in at the issuer
 }
 
 func (c *Console) showSignIn(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
@@ -31,9 +34,19 @@ func (c *Console) showSignIn(w http.ResponseWriter, r *http.Request, _ auth.Prin
 	if !auth.WellFormed(code) {
 		code = ""
 	}
-	return c.render(w, r, http.StatusOK, "sign-in", view{
-		Title: "Sign in", Content: signIn{Code: code, Next: localPath(q.Get("next")), Ended: q.Has("ended")},
+	return c.renderSignIn(w, r, http.StatusOK, signIn{
+		Code: code, Next: localPath(q.Get("next")), Ended: q.Has("ended"),
 	})
+}
+
+func (c *Console) renderSignIn(w http.ResponseWriter, r *http.Request, status int, s signIn) error {
+	s.Issuer, s.Begin = c.offer(r, s.Next)
+	return c.render(w, r, status, "sign-in", view{Title: "Sign in", Content: s})
+}
+
+// refuseSignIn responds to a failed sign-in with the sign-in page.
+func (c *Console) refuseSignIn(w http.ResponseWriter, r *http.Request, next string, refusal *plant.Error) error {
+	return c.renderSignIn(w, r, refusal.Code.Status(), signIn{Next: next, Fault: refusal.Message})
 }
 
 // signIn checks a token or a sign-in code, and starts a session.
@@ -49,28 +62,54 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request, _ auth.Principa
 		if !errors.As(err, &refusal) {
 			return err
 		}
-		return c.render(w, r, refusal.Code.Status(), "sign-in", view{
-			Title: "Sign in", Content: signIn{Next: next, Fault: refusal.Message},
-		})
+		c.recordRefusal(w, r, principal, "token", err)
+		return c.refuseSignIn(w, r, next, refusal)
 	}
+	way := "token"
+	if n.minted {
+		way = "code"
+	}
+	if next, err = c.open(w, r, principal, n, way, next); err != nil {
+		return err
+	}
+	redirect(w, next)
+	return nil
+}
+
+// open starts a session, and returns the page after the sign-in.
+func (c *Console) open(
+	w http.ResponseWriter, r *http.Request, principal auth.Principal, n session, way, next string,
+) (string, error) {
 	cookie, ok := c.sessions.add(n)
 	if !ok {
-		return &plant.Error{
+		return "", &plant.Error{
 			Code: plant.CodeStoreUnavailable, Message: "the console has too many sessions; sign out of another one first",
 		}
 	}
 	if old := c.cookieOf(r); old != "" {
 		c.sessions.remove(old)
 	}
-	c.record(w, r, principal, audit.SignIn, audit.Detail{Key: "console", Value: map[bool]string{
-		true: "code", false: "token",
-	}[n.minted]})
+	c.record(w, r, principal, audit.SignIn, audit.Detail{Key: "console", Value: way})
 	c.setCookie(w, r, cookie)
 	if next == "/" && !principal.Scopes.Has(auth.ScopeAdmin) {
 		next = "/plants"
 	}
-	redirect(w, next)
-	return nil
+	return next, nil
+}
+
+// recordRefusal records a refused sign-in in the audit log, except for one that the limits of the
+// server or the store have refused.
+func (c *Console) recordRefusal(w http.ResponseWriter, r *http.Request, by auth.Principal, way string, err error) {
+	refusal := (*plant.Error)(nil)
+	if errors.As(err, &refusal) && refusal.Code.Status() != http.StatusUnauthorized &&
+		refusal.Code.Status() != http.StatusForbidden {
+		return
+	}
+	origin := server.OriginOf(w, r, by)
+	if by.TokenID == 0 {
+		origin.Actor.ID = ""
+	}
+	c.Audit.RefusedSignIn(origin, way)
 }
 
 // begin returns the session of a credential, and its principal.
@@ -163,9 +202,11 @@ func (c *Console) form(w http.ResponseWriter, r *http.Request) (url.Values, erro
 
 // localPath returns a path with a query of this console, or "/" for any other text.
 func localPath(text string) string {
+	const bytesMax = 2 << 10
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "" || u.Host != "" || u.User != nil || !strings.HasPrefix(text, "/") ||
-		strings.HasPrefix(text, "//") || strings.ContainsAny(text, "\\\t\r\n") || u.Path == signInPath {
+		strings.HasPrefix(text, "//") || strings.ContainsAny(text, "\\\t\r\n") || len(text) > bytesMax ||
+		u.Path == signInPath || strings.HasPrefix(u.Path, signInPath+"/") || u.Path == continuePath {
 		return "/"
 	}
 	return u.RequestURI()

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"strings"
 
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
@@ -14,11 +15,14 @@ import (
 // Browser is the use of the admin listener by a browser: a session instead of the header
 // Authorization, and pages instead of JSON for errors. The routes with Route.Page use it.
 type Browser struct {
-	// Credential returns the credential of the session of a request. The error is a
-	// *plant.Error.
-	Credential func(*http.Request) (string, error)
+	// Authenticate returns the principal of the session of a request. check returns that of a
+	// credential, as of one in the header Authorization. The error wraps a *plant.Error.
+	Authenticate func(r *http.Request, check func(credential string) (auth.Principal, error)) (auth.Principal, error)
 	// Refuse writes the response to an error.
 	Refuse func(http.ResponseWriter, *http.Request, *plant.Error)
+	// Enter writes the response to a link on a page of another site. It uses no credential:
+	// browsers send no cookie of SameSite=Strict with such a request.
+	Enter func(http.ResponseWriter, *http.Request) error
 }
 
 // Authenticate returns the principal of a credential, for the function of a route with
@@ -27,11 +31,72 @@ type Browser struct {
 func Authenticate(w http.ResponseWriter, r *http.Request, credential string) (auth.Principal, error) {
 	rec := w.(*responseRecorder)
 	principal, err := rec.handler.authenticate(rec, r, credential)
+	return rec.authenticated(principal, err)
+}
+
+// AuthenticateBy is Authenticate for another proof than a credential of the store. check returns
+// an *auth.Invalid if the proof is wrong.
+func AuthenticateBy(
+	w http.ResponseWriter, r *http.Request, check func() (auth.Principal, error),
+) (auth.Principal, error) {
+	rec := w.(*responseRecorder)
+	principal, err := rec.handler.authenticateBy(rec, r, check)
+	return rec.authenticated(principal, err)
+}
+
+// authenticated keeps the principal, or the reason of the refusal, for the log.
+func (rec *responseRecorder) authenticated(principal auth.Principal, err error) (auth.Principal, error) {
 	if invalid := (*auth.Invalid)(nil); errors.As(err, &invalid) {
 		rec.reason = invalid.Reason
 	}
 	rec.principal = principal.Name
 	return principal, err
+}
+
+// isNavigation reports whether a browser shows the response as a page (Fetch Metadata Request
+// Headers, section 2.2). Programs such as curl do not accept HTML in particular.
+func isNavigation(r *http.Request) bool {
+	if mode := r.Header["Sec-Fetch-Mode"]; len(mode) > 0 {
+		return mode[0] == "navigate"
+	}
+	return strings.Contains(r.Header.Get("Accept"), "text/html")
+}
+
+// isLink reports whether a request is that of a link: a GET whose response is the page of a
+// window, not of a frame and not for a script.
+func isLink(r *http.Request) bool {
+	one := func(name, want string) bool { return len(r.Header[name]) == 1 && r.Header[name][0] == want }
+	return r.Method == http.MethodGet && one("Sec-Fetch-Mode", "navigate") && one("Sec-Fetch-Dest", "document") &&
+		len(r.Header["Origin"]) == 0
+}
+
+// enter responds to a request that the guard has refused, if it is a link to a page that other
+// sites may link to.
+func (h *handler) enter(rec *responseRecorder, r *http.Request, refused error) error {
+	var e *plant.Error
+	if !errors.As(refused, &e) || e.Code != plant.CodeCrossSite || !isLink(r) {
+		return refused
+	}
+	at := h.routes.find(r)
+	if at == nil || at.byMethod[r.Method] == nil || !at.byMethod[r.Method].linked {
+		return refused
+	}
+	rec.route = at.byMethod[r.Method]
+	if rec.route.open {
+		return rec.route.handle(rec, r, auth.Principal{})
+	}
+	return rec.route.browser.Enter(rec, r)
+}
+
+// pageOf returns the Browser that responds to an error of a request; nil: a JSON body.
+func (h *handler) pageOf(rec *responseRecorder, r *http.Request) *Browser {
+	if rec.route != nil {
+		return rec.route.browser
+	}
+	if h.browser == nil || !isNavigation(r) || strings.HasPrefix(r.URL.Path, "/api/") {
+		return nil
+	}
+	return h.browser
 }
 
 // formBytesMax bounds the body of a form.

@@ -30,8 +30,9 @@ type handler struct {
 	routes    routes
 	store     *store.Store
 	origins   origins
-	host      string // host:port that a request target may name; empty: any
-	guard     *guard // nil: any Host and Origin is allowed
+	host      string   // host:port that a request target may name; empty: any
+	guard     *guard   // nil: any Host and Origin is allowed
+	browser   *Browser // of the errors without a route; nil: none
 	audit     *audit.Recorder
 	notFound  string        // the message about a path without a route
 	secure    bool          // the listener has TLS
@@ -128,7 +129,7 @@ func (h *handler) serve(rec *responseRecorder, r *http.Request) error {
 	}
 	if h.guard != nil {
 		if err := h.guard.check(r); err != nil {
-			return err
+			return h.enter(rec, r, err)
 		}
 	}
 	at := h.routes.find(r)
@@ -180,12 +181,16 @@ func (h *handler) authorize(
 	if scope == 0 {
 		return auth.Principal{}, nil
 	}
-	credential, err := "", error(nil)
 	if route.browser != nil {
-		credential, err = route.browser.Credential(r)
-	} else {
-		credential, err = auth.Bearer(r.Header)
+		principal, err := route.browser.Authenticate(r, func(credential string) (auth.Principal, error) {
+			return h.authenticate(rec, r, credential)
+		})
+		if err != nil {
+			return auth.Principal{}, err
+		}
+		return principal, principal.Require(scope)
 	}
+	credential, err := auth.Bearer(r.Header)
 	if err != nil {
 		return auth.Principal{}, err
 	}
@@ -243,8 +248,8 @@ func (h *handler) fail(rec *responseRecorder, r *http.Request, err error) {
 	if refusal.Code == plant.CodeInternal {
 		rec.cause = err
 	}
-	if rec.route != nil && rec.route.browser != nil {
-		rec.route.browser.Refuse(rec, r, refusal)
+	if page := h.pageOf(rec, r); page != nil {
+		page.Refuse(rec, r, refusal)
 		return
 	}
 	scope := auth.Scopes(0)

@@ -55,10 +55,23 @@ func (h *handler) authenticate(rec *responseRecorder, r *http.Request, credentia
 	if !isInvalid(err) {
 		return principal, err
 	}
+	return h.authenticateBy(rec, r, func() (auth.Principal, error) {
+		return h.store.Authenticate(r.Context(), credential)
+	})
+}
+
+// authenticateBy returns the principal that check returns. It refuses the request if the network
+// of the client has too many failures, and counts an *auth.Invalid as one.
+func (h *handler) authenticateBy(
+	rec *responseRecorder, r *http.Request, check func() (auth.Principal, error),
+) (auth.Principal, error) {
+	if h.failures == nil {
+		return check()
+	}
 	network := limit.NetworkOf(h.proxies.client(r))
 	wait := h.failures.buckets.Wait(network)
 	if wait == 0 {
-		principal, err = h.store.Authenticate(r.Context(), credential)
+		principal, err := check()
 		if !isInvalid(err) {
 			return principal, err
 		}

@@ -40,6 +40,7 @@ type route struct {
 	log     slog.Handler  // with the method and the path; set by newServer
 
 	browser *Browser // nil: not a page for browsers
+	linked  bool     // pages of other sites may link to it
 
 	untraced bool // no span without a traceparent: a probe or a scrape
 	untimed  bool // no histogram: a static file, or a profile, for which the client chooses the time
@@ -56,6 +57,7 @@ type Route struct {
 	Guarded bool        // requires the credential also with Config.AdminOpen, as every method except GET does
 	Untimed bool        // no histogram: the client chooses the time
 	Page    bool        // uses Config.Browser for the credential and for errors
+	Linked  bool        // pages of other sites may link to it: a GET that changes nothing, and is no download
 	Handle  HandlerFunc
 }
 
@@ -109,7 +111,7 @@ func adminRoutes(c Config) routes {
 			untimed: r.Untimed, handle: r.Handle,
 		}
 		if r.Page {
-			added.browser = c.Browser
+			added.browser, added.linked = c.Browser, r.Linked
 		}
 		list = append(list, added)
 	}

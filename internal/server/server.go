@@ -139,7 +139,7 @@ func newHandlers(c Config, metrics *metrics) (public, admin *handler, err error)
 	public.failures, public.quotas = failures, newQuotas(c.Limits)
 	c.CORSOrigins, c.OwnHostOnly = nil, false
 	admin = newHandler(c, "admin", adminRoutes(c), metrics, c.AdminTLS)
-	admin.failures, admin.public = failures, public
+	admin.failures, admin.public, admin.browser = failures, public, c.Browser
 	admin.guard, admin.detectsDisconnects = &guard{hosts: hosts}, true
 	admin.notFound = "this path does not exist on the admin listener; its paths are " + admin.routes.overview()
 	return public, admin, nil

@@ -1,6 +1,8 @@
 // The pages work without this file. It writes times in the zone of the viewer, keeps the overview current, shows the
 // hits of a search while they arrive, and copies secrets. It creates elements and sets texts; it never parses HTML.
 
+import { found, lost, proceed, signInAgain } from "./connection.js";
+
 const date = new Intl.DateTimeFormat(undefined, { dateStyle: "medium" });
 const second = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" });
 const full = new Intl.DateTimeFormat(undefined, { dateStyle: "full", timeStyle: "full" });
@@ -74,7 +76,7 @@ async function keepCurrent(section) {
     if (document.hidden) return;
     try {
       const response = await fetch(section.dataset.live, { redirect: "manual", signal: AbortSignal.timeout(liveEvery) });
-      if (response.type === "opaqueredirect") return location.reload(); // the session has ended
+      if (response.type === "opaqueredirect") return signInAgain(); // the session has ended
       if (!response.ok) throw new Error(response.statusText);
       const live = await response.json();
       if (live.alert || state.classList.contains("lost")) return location.reload();
@@ -169,6 +171,7 @@ function searchAsYouType(form) {
 
   async function search() {
     running?.abort();
+    found(search);
     const query = new URLSearchParams({ name: form.elements.name.value, tag: form.elements.tag.value });
     if (!form.elements.name.value && !form.elements.tag.value) return;
     const current = (running = new AbortController());
@@ -181,7 +184,7 @@ function searchAsYouType(form) {
     status.textContent = "Searching…";
     try {
       const response = await fetch(form.dataset.search + "?" + query, { redirect: "manual", signal: current.signal });
-      if (response.type === "opaqueredirect") return location.reload(); // the session has ended
+      if (response.type === "opaqueredirect") throw new Error("the session has ended");
       if (!response.ok) throw new Error("the server responded with " + response.status);
       await lines(response, (line) => {
         if (current !== running) return;
@@ -203,7 +206,12 @@ function searchAsYouType(form) {
       });
     } catch (error) {
       if (current !== running) return;
-      status.textContent = error.name === "AbortError" ? "Stopped." : "The search failed: " + error.message + ". Try again.";
+      if (error.name === "AbortError") {
+        status.textContent = "Stopped.";
+      } else {
+        status.textContent = "The search failed: " + error.message + ". It starts again by itself.";
+        lost(search);
+      }
     } finally {
       if (current === running) stop.hidden = true;
     }
@@ -231,4 +239,4 @@ for (const button of document.querySelectorAll("[data-copy]")) {
   });
 }
 
-if (document.querySelector("[data-busy]")) setTimeout(() => location.replace("/backups"), 2000);
+if (document.querySelector("[data-busy]")) setTimeout(() => proceed(() => location.replace("/backups")), 2000);

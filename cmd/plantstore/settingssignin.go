@@ -1,0 +1,214 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+
+	"plantstore/internal/auth"
+	"plantstore/internal/console"
+	"plantstore/internal/oidc"
+)
+
+// signInSettings are the settings of the address of the console, and of the sign-in there at the issuer.
+type signInSettings struct {
+	consoleURL baseURL
+	clientID   text
+	secretFile text
+	scopes     list
+	claim      text
+	grants     list
+
+	secret string // of the client; set by readSecret
+}
+
+// clientSecretVariable has the secret of the client. It is not a setting, because other users can read the command
+// line, and config prints settings.
+const clientSecretVariable = environPrefix + "OIDC_CLIENT_SECRET"
+
+func (c *signInSettings) rows() []setting {
+	return append([]setting{{
+		"console-url", &c.consoleURL, "", "1.0.0", "`URL` at which browsers reach the console",
+		"An http or https URL without a path. The links of `plantstore console` and the redirect URL for the issuer have " +
+			"it, and its host is accepted as with `--admin-host`. With https the cookies are `Secure`, also behind a proxy " +
+			"with the certificate. Empty: the program derives a URL from `--admin-listen`.",
+	}}, c.clientRows()...)
+}
+
+// clientRows are the settings that need an issuer.
+func (c *signInSettings) clientRows() []setting {
+	return []setting{
+		{
+			"oidc-client-id", &c.clientID, "", "1.0.0", "`id` of the console as a client of the issuer; empty: none",
+			"The console offers to sign in at the issuer of `--oidc-issuer`. See " +
+				"[sign in with OpenID Connect](../how-to/sign-in-with-openid-connect.md).",
+		},
+		{
+			"oidc-client-secret-file", &c.secretFile, "", "1.0.0", "`file` with the secret of the client",
+			"The variable `" + clientSecretVariable + "` can have the secret instead. Without a secret the client is public.",
+		},
+		{
+			"oidc-client-scopes", c.scopes.of(checkRequestedScope), "", "1.0.0",
+			"`scopes` that the console requests from the issuer",
+			"Empty: `openid`, `profile` and `email`. Some issuers need another one for the claim, such as `groups`.",
+		},
+		{
+			"oidc-console-claim", &c.claim, "groups", "1.0.0", "`claim` of the ID token that grants access to the console",
+			"The claim is a string, which is one value, or an array of strings. With `email`, the issuer must have verified " +
+				"the address (`email_verified`).",
+		},
+		{
+			"oidc-console-grants", c.grants.of(checkConsoleGrant), "", "1.0.0", "`grants` of access, as VALUE=SCOPES",
+			"People with the value in the claim have the scopes, with spaces between them: " +
+				"`plant-admins=admin plants:read plants:create`. Without a grant no person has access.",
+		},
+	}
+}
+
+func checkRequestedScope(item string) error {
+	other := func(r rune) bool { return r <= ' ' || r > '~' || r == '"' || r == '\\' } // RFC 6749 section 3.3
+	if item == "" || strings.ContainsFunc(item, other) {
+		return fmt.Errorf("%q is not a scope; use a word such as groups", item)
+	}
+	return nil
+}
+
+// checkConsoleGrant checks an item of --oidc-console-grants.
+func checkConsoleGrant(item string) error {
+	_, _, err := parseConsoleGrant(item)
+	return err
+}
+
+func parseConsoleGrant(item string) (value string, scopes auth.Scopes, err error) {
+	const grantable = auth.ScopeAdmin | auth.ScopeRead | auth.ScopeCreate
+	i := strings.LastIndexByte(item, '=') // a value may have an equals sign, a scope has none
+	if i < 1 {
+		return "", 0, fmt.Errorf("%q is not a grant; use the form plant-admins=admin", item)
+	}
+	scopes, err = auth.ParseScopes(item[i+1:])
+	if err != nil || scopes&(auth.ScopeAdmin|auth.ScopeRead) == 0 || !grantable.Has(scopes) {
+		return "", 0, fmt.Errorf("%q grants no access to the console; after the equals sign use admin or plants:read, "+
+			"and plants:create besides one of them", item)
+	}
+	return item[:i], scopes, nil
+}
+
+// checkSignIn returns an error if the settings cannot be those of a client of the issuer.
+func (s *settings) checkSignIn() error {
+	c := &s.signIn
+	if u := c.consoleURL.url; u != nil && u.Path != "" {
+		return s.fault("console-url", "the console has no path; got %q", u.String())
+	}
+	if c.clientID == "" || s.oidc.issuer == "" {
+		for _, row := range c.clientRows() {
+			switch value := row.value.String(); {
+			case value == row.initial:
+			case s.oidc.issuer == "":
+				return s.fault(row.name, "it has no effect without an issuer; set oidc-issuer")
+			default:
+				return s.fault(row.name, "it has no effect without a client; set oidc-client-id")
+			}
+		}
+		return nil
+	}
+	switch {
+	case len(c.grants.items) == 0:
+		return s.fault("oidc-client-id", "no person could sign in; set oidc-console-grants")
+	case c.claim == "":
+		return s.fault("oidc-console-claim", "it must not be empty with oidc-client-id")
+	case len(c.scopes.items) > 0 && !slices.Contains(c.scopes.items, "openid"):
+		return s.fault("oidc-client-scopes", "openid is missing; without it the issuer sends no ID token")
+	}
+	if u := c.consoleURL.url; u != nil {
+		if err := oidc.CheckIssuer(u.String()); err != nil {
+			return s.fault("console-url", "the issuer would send codes without TLS: %w", err)
+		}
+	}
+	return nil
+}
+
+// readSecret reads the secret of the client.
+func (c *signInSettings) readSecret(p *program, s *settings) error {
+	c.secret = ""
+	if c.clientID == "" {
+		return nil
+	}
+	secret, fromVariable := p.environ[clientSecretVariable]
+	if c.secretFile != "" {
+		if fromVariable {
+			return s.fault("oidc-client-secret-file", "the variable %s has the secret, too; unset one of them",
+				clientSecretVariable)
+		}
+		var err error
+		if secret, err = readSecretFile(string(c.secretFile)); err != nil {
+			return s.fault("oidc-client-secret-file", "%w", err)
+		}
+	}
+	if fromVariable || c.secretFile != "" {
+		if secret = strings.TrimSpace(secret); secret == "" {
+			return s.fault("oidc-client-id", "the secret of the client is empty")
+		}
+	}
+	c.secret = secret
+	return nil
+}
+
+// readSecretFile reads a file that only its owner and group can read. Its errors do not have the name, which may be the
+// secret itself.
+func readSecretFile(path string) (string, error) {
+	const bytesMax = 1 << 10
+	f, err := os.Open(path)
+	if cause := (*os.PathError)(nil); errors.As(err, &cause) {
+		return "", fmt.Errorf("could not open the file: %w; the setting is the name of a file with the secret", cause.Err)
+	}
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o007 != 0 {
+		return "", fmt.Errorf("other users can read the file (mode %04o); run chmod 600 on it", info.Mode().Perm())
+	}
+	text, err := io.ReadAll(io.LimitReader(f, bytesMax+1))
+	if err == nil && len(text) > bytesMax {
+		err = fmt.Errorf("the file is longer than %d bytes", bytesMax)
+	}
+	return string(text), err
+}
+
+// differs reports whether the settings need another client than those of b.
+func (c *signInSettings) differs(b *signInSettings) bool {
+	rows := b.clientRows()
+	for i, row := range c.clientRows() {
+		if row.value.String() != rows[i].value.String() {
+			return true
+		}
+	}
+	return c.secret != b.secret
+}
+
+// client returns the client of the settings, at a console with this address; nil: none.
+func (c *signInSettings) client(v *oidc.Verifier, at *url.URL) (*oidc.Client, error) {
+	if v == nil || c.clientID == "" {
+		return nil, nil //nolint:nilnil // a console without a client is usual
+	}
+	grants := map[string]auth.Scopes{}
+	for _, item := range c.grants.items {
+		value, scopes, err := parseConsoleGrant(item)
+		if err != nil {
+			return nil, err
+		}
+		grants[value] |= scopes
+	}
+	scopes := c.scopes.items
+	if len(scopes) == 0 {
+		scopes = []string{"openid", "profile", "email"}
+	}
+	return oidc.NewClient(v, oidc.ClientConfig{
+		ID: string(c.clientID), Secret: c.secret, RedirectURL: console.RedirectURL(at), Scopes: scopes,
+		Claim: string(c.claim), Grants: grants,
+	})
+}

@@ -1,0 +1,156 @@
+package console
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"plantstore/internal/auth"
+	"plantstore/internal/oidc"
+	"plantstore/internal/plant"
+	"plantstore/internal/server"
+)
+
+// The paths of a sign-in at an issuer.
+const (
+	issuerPath   = signInPath + "/oidc"
+	callbackPath = issuerPath + "/callback"
+)
+
+// RedirectURL returns the address to which an issuer sends a browser after a sign-in, for a
+// console at that URL.
+func RedirectURL(console *url.URL) string { return console.JoinPath(callbackPath).String() }
+
+// offer returns the host of the issuer, and the address that begins a sign-in there. It has the
+// host of the redirect URL, because browsers keep the cookies of each host apart.
+func (c *Console) offer(r *http.Request, next string) (issuer, begin string) {
+	client := c.issuer.Load()
+	if client == nil {
+		return "", ""
+	}
+	begin = issuerPath
+	if u, err := url.Parse(client.RedirectURL()); err == nil && !strings.EqualFold(u.Host, r.Host) {
+		begin = strings.TrimSuffix(client.RedirectURL(), callbackPath) + issuerPath
+	}
+	return hostOf(client), begin + "?" + url.Values{"next": {next}}.Encode()
+}
+
+func hostOf(client *oidc.Client) string {
+	u, err := url.Parse(client.Issuer())
+	if err != nil {
+		return ""
+	}
+	return u.Host
+}
+
+var errNoIssuer = &plant.Error{
+	Code: plant.CodeNotFound, Message: "the console has no sign-in at an issuer; set oidc-client-id",
+}
+
+// beginAtIssuer sends the browser to the issuer. The request is a link and no form, because the
+// directive form-action of the policy would refuse the redirect.
+func (c *Console) beginAtIssuer(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
+	client := c.issuer.Load()
+	if client == nil {
+		return errNoIssuer
+	}
+	next := localPath(r.URL.Query().Get("next"))
+	address, flow, err := client.Begin(r.Context())
+	if err != nil {
+		return c.refuseSignIn(w, r, next, c.issuerFault(client, err))
+	}
+	value, err := c.flows.seal(pending{Flow: flow, Next: next, Began: c.now()})
+	if err != nil {
+		return err
+	}
+	c.setFlowCookie(w, r, value)
+	secure(w.Header())
+	redirect(w, address)
+	return nil
+}
+
+// finishAtIssuer starts the session of a person who comes back from the issuer.
+func (c *Console) finishAtIssuer(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
+	client := c.issuer.Load()
+	if client == nil {
+		return errNoIssuer
+	}
+	response, err := url.ParseQuery(r.URL.RawQuery)
+	p, ok := c.flowOf(r)
+	if err != nil || !ok || response.Get("state") != p.State || !c.flows.use(p.State, c.now()) {
+		return c.refuseSignIn(w, r, "/", errOtherFlow) // the cookie stays: it can be that of a sign-in in another tab
+	}
+	c.setFlowCookie(w, r, "")
+	var claims *auth.Claims
+	principal, err := server.AuthenticateBy(w, r, func() (auth.Principal, error) {
+		if claims, err = client.Finish(r.Context(), p.Flow, response, c.now()); err != nil {
+			return auth.Principal{}, err
+		}
+		return c.Store.AuthenticateClaims(r.Context(), claims)
+	})
+	if err == nil && principal.Scopes&(auth.ScopeAdmin|auth.ScopeRead) == 0 {
+		err = errNoAccess(client, principal)
+	}
+	if err != nil {
+		if claims != nil {
+			principal.Name = claims.Name
+		}
+		refusal := c.issuerFault(client, err)
+		c.recordRefusal(w, r, principal, "oidc", refusal)
+		return c.refuseSignIn(w, r, p.Next, refusal)
+	}
+	next, err := c.open(w, r, principal, session{claims: claims, issuer: client, began: c.now()}, "oidc", p.Next)
+	if err != nil {
+		return err
+	}
+	return c.lead(w, r, "Signed in", next) // the browser would not send the new cookie after a redirect
+}
+
+// errOtherFlow is the refusal of a response that is not that of a sign-in of this browser: it was
+// forged, repeated, or came too late.
+var errOtherFlow = &plant.Error{
+	Code: plant.CodeQueryInvalid,
+	Message: "This sign-in did not begin in this browser, has ended, or began more than 10 minutes ago. " +
+		"Sign in again.",
+}
+
+func errNoAccess(client *oidc.Client, principal auth.Principal) error {
+	return &plant.Error{
+		Code: plant.CodeScopeMissing,
+		Message: "You are signed in at " + hostOf(client) + " as " + principal.Name +
+			", but that account has no access to this console. Its operator grants access with oidc-console-grants.",
+	}
+}
+
+// issuerFault returns the error for a person whose sign-in failed, and logs the cause.
+func (c *Console) issuerFault(client *oidc.Client, err error) *plant.Error {
+	host := hostOf(client)
+	var refusal *plant.Error
+	var refused *oidc.Refusal
+	var invalid *auth.Invalid
+	switch {
+	case errors.As(err, &invalid):
+		return &plant.Error{
+			Code:    plant.CodeCredentialInvalid,
+			Message: "The sign-in at " + host + " is not valid, or no longer valid. Sign in again.",
+		}
+	case errors.As(err, &refusal):
+		return refusal
+	case errors.As(err, &refused):
+		c.Log.Info("console: the issuer refused a sign-in", "issuer", client.Issuer(), "code", refused.Code)
+		return &plant.Error{
+			Code: plant.CodeScopeMissing, Message: host + " refused the sign-in (" + refused.Code + ").",
+		}
+	case errors.Is(err, oidc.ErrBusy):
+		return &plant.Error{
+			Code: plant.CodeStoreUnavailable, Message: "Too many people sign in at the same time. Try again in a few seconds.",
+		}
+	}
+	c.Log.Warn("console: could not sign in at the issuer", "issuer", client.Issuer(), "error", err)
+	return &plant.Error{
+		Code: plant.CodeStoreUnavailable,
+		Message: "The server gets no answer from " + host + " that it can use. Try again, or sign in with a token; " +
+			"the log of the server has the cause.",
+	}
+}
