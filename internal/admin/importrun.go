@@ -79,7 +79,7 @@ func (s *Service) endImport(
 	}
 	j.state.Error = refusal.Message
 	return j.snapshot(), &plant.Error{Code: refusal.Code, Message: fmt.Sprintf(
-		"%s; created %d, existing %d, conflicting %d, invalid %d; a repetition of the import continues it",
+		"%s; created %d, existing %d, conflicting %d, invalid %d; stored rows count as existing when you import again",
 		refusal.Message, counts.Created, counts.Existing, counts.Conflicting, counts.Invalid,
 	)}
 }
@@ -136,6 +136,8 @@ func (s *Service) importError(ctx context.Context, err error) *plant.Error {
 		return s.importFailure(failure)
 	case errors.As(err, &refusal):
 		return refusal
+	case errors.Is(err, importer.ErrConflict):
+		err = fmt.Errorf("%w; to continue after such rows, report them (on_conflict=report)", err)
 	}
 	return &plant.Error{Code: plant.CodeImportStopped, Message: err.Error()}
 }

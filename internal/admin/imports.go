@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -156,7 +157,8 @@ func validImportID(id string) bool {
 	const bytesMax = 64
 	for i := range len(id) {
 		c := id[i]
-		if c|0x20 < 'a' && (c < '0' || c > '9') && c != '.' && c != '_' && c != '-' || c|0x20 > 'z' {
+		alphanumeric := '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z'
+		if !alphanumeric && strings.IndexByte("._-", c) < 0 {
 			return false
 		}
 	}

@@ -3,8 +3,11 @@ package admin_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"math"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +15,10 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"plantstore/internal/admin"
+	"plantstore/internal/audit"
+	"plantstore/internal/auth"
+	"plantstore/internal/dump"
+	"plantstore/internal/importer"
 	"plantstore/internal/plant"
 	"plantstore/internal/postgres"
 	"plantstore/internal/postgres/pgtest"
@@ -164,5 +171,47 @@ func TestPlantsInPostgreSQL(t *testing.T) {
 			}
 			return
 		}
+	}
+}
+
+// An import into a store in PostgreSQL counts and attributes the plants as one into a file.
+func TestImportIntoPostgreSQL(t *testing.T) {
+	t.Parallel()
+	engine, _ := openPostgres(t)
+	id, err := engine.CreateToken(t.Context(), auth.Token{
+		Name: "nursery", Hash: auth.HashOf(auth.Mint()), Scopes: auth.ScopeCreate, CreatedAt: time.Now(),
+	}, audit.Origin{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := store.New(t.Context(), store.Config{Engine: engine})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	service, err := admin.New(admin.Config{Engine: engine, Store: st})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer service.Close()
+	var file strings.Builder
+	file.WriteString("id,name\n")
+	for i := range 2500 {
+		fmt.Fprintf(&file, "%d,Rosa %d\n", i+1, i)
+	}
+	for _, want := range []importer.Counts{{Created: 2500, Conflicting: 1}, {Existing: 2500, Conflicting: 1}} {
+		got, err := service.Import(t.Context(), admin.NewImport{
+			ID: "a", Format: dump.CSV, OnConflict: importer.Report, Bytes: -1,
+			File: func(context.Context) io.ReadCloser {
+				return io.NopCloser(strings.NewReader(file.String() + "7,Other\n"))
+			},
+			Received: func() int64 { return 1 }, Principal: auth.Principal{TokenID: id, Name: "nursery"},
+		})
+		if err != nil || got.Counts != want || got.State != admin.JobComplete {
+			t.Errorf("got %+v, %v; want %+v", got, err, want)
+		}
+	}
+	if p, err := engine.Get(t.Context(), 2500); err != nil || p.CreatedBy != "nursery" {
+		t.Errorf("got %+v, %v", p, err)
 	}
 }

@@ -146,7 +146,7 @@ func startPaused(t *testing.T) (*harness, *browser, *pausedEngine) {
 			new DragEvent(name, { dataTransfer: data, bubbles: true, cancelable: true }));
 		return true;
 	})()`)
-	b.await(`document.querySelector("[data-count=created]").textContent === "1,999" &&
+	b.await(`document.querySelector("[data-count=created]").textContent.replace(/\D/g, "") === "1999" &&
 		document.querySelectorAll("[data-rejects] tbody tr").length === 1`)
 	return h, b, paused
 }

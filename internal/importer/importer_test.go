@@ -1,0 +1,138 @@
+package importer_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"plantstore/internal/dump"
+	"plantstore/internal/importer"
+	"plantstore/internal/sqlite"
+	"plantstore/internal/store"
+)
+
+// imported is the result of an import.
+type imported struct {
+	counts  importer.Counts
+	rejects []string
+	batches []int // rows that were stored or rejected after each batch
+	err     error
+}
+
+// run imports a CSV file into a new store, with batches of two rows.
+func run(ctx context.Context, t *testing.T, file string, change func(*importer.Config)) (got imported) {
+	t.Helper()
+	engine, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(t.TempDir(), "plants.db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer engine.Close()
+	c := importer.Config{
+		Source:     func(context.Context) io.ReadCloser { return io.NopCloser(strings.NewReader(file)) },
+		Format:     dump.CSV,
+		OnConflict: importer.Report,
+		BatchRows:  2, BatchBytes: 1 << 20,
+		Insert: func(batch []store.Create) ([]store.Outcome, error) { return engine.Insert(t.Context(), batch) },
+		Rejected: func(r importer.Reject) error {
+			got.rejects = append(got.rejects, fmt.Sprintf("%d %q %v %t", r.Line, r.Raw, r.Reason, r.Conflict))
+			return nil
+		},
+		KeepRaw: true,
+		Stored:  func(c importer.Counts) { got.batches = append(got.batches, int(c.Rows())) },
+	}
+	if change != nil {
+		change(&c)
+	}
+	got.counts, got.err = importer.Run(ctx, c)
+	return got
+}
+
+const file = "id,name\n1,A\n2,B\n1,A\n1,C\nx,D\n3,E\n"
+
+func TestRun(t *testing.T) {
+	t.Parallel()
+	invalid := `6 "x,D" id must be a 64-bit integer in decimal digits; got "x" false`
+	conflict := `5 "1,C" id 1: a plant with this id is stored with a different name true`
+	got := run(t.Context(), t, file, nil)
+	want := importer.Counts{Created: 3, Existing: 1, Conflicting: 1, Invalid: 1}
+	if got.counts != want || got.err != nil {
+		t.Errorf("got %+v, %v; want %+v", got.counts, got.err, want)
+	}
+	if diff := cmp.Diff([]string{conflict, invalid}, got.rejects); diff != "" {
+		t.Errorf("rejects (-want +got):\n%s", diff)
+	}
+	if !slices.Equal(got.batches, []int{2, 4, 6, 6}) {
+		t.Errorf("batches: got %v", got.batches)
+	}
+	got = run(t.Context(), t, file, func(c *importer.Config) { c.OnConflict = importer.Fail })
+	if !errors.Is(got.err, importer.ErrConflict) || got.counts.Rows() != 4 ||
+		got.err.Error() != "line 5 conflicts with a stored plant; the import stopped after line 5" {
+		t.Errorf("fail: got %+v", got)
+	}
+}
+
+// Every failure ends the import after the batches before it.
+func TestRunFails(t *testing.T) {
+	t.Parallel()
+	failure := errors.New("failure")
+	canceled, cancel := context.WithCancelCause(t.Context())
+	cancel(failure)
+	for name, row := range map[string]struct {
+		ctx    context.Context
+		change func(*importer.Config)
+		want   string
+		rows   int64
+	}{
+		"context": {canceled, nil, "failure", 0},
+		"insert": {t.Context(), func(c *importer.Config) {
+			c.Insert = func([]store.Create) ([]store.Outcome, error) { return nil, failure }
+		}, "store lines 2 to 3: failure", 0},
+		"rejected": {t.Context(), func(c *importer.Config) {
+			c.Rejected = func(importer.Reject) error { return failure }
+		}, "failure; the import stopped after line 5", 4},
+		"source": {t.Context(), func(c *importer.Config) {
+			c.Source = func(context.Context) io.ReadCloser {
+				return io.NopCloser(io.MultiReader(strings.NewReader(file), &failing{failure}))
+			}
+		}, "could not read the rest of the input: read line 8: failure", 6},
+		"compression": {t.Context(), func(c *importer.Config) {
+			c.Source = func(context.Context) io.ReadCloser { return io.NopCloser(bytes.NewReader([]byte{0x1f, 0x8b})) }
+		}, "could not read the rest of the input: decompress gzip: the file is truncated: unexpected EOF", 0},
+		"large row": {t.Context(), func(c *importer.Config) { c.RowMax, c.PlantMax = 2, 1<<20 }, "", -1},
+	} {
+		got := run(row.ctx, t, file, row.change)
+		switch {
+		case row.rows < 0:
+			if got.err == nil && got.counts.Invalid == 0 {
+				t.Errorf("%s: got %+v", name, got)
+			}
+		case got.err == nil || got.err.Error() != row.want || got.counts.Rows() != row.rows:
+			t.Errorf("%s: got %+v, want %s", name, got, row.want)
+		}
+	}
+}
+
+// failing is a reader that fails.
+type failing struct{ err error }
+
+func (f *failing) Read([]byte) (int, error) { return 0, f.err }
+
+func TestParseReaction(t *testing.T) {
+	t.Parallel()
+	for _, name := range importer.Reactions() {
+		if got, err := importer.ParseReaction(name); string(got) != name || err != nil {
+			t.Errorf("%s: got %s, %v", name, got, err)
+		}
+	}
+	if _, err := importer.ParseReaction("x"); err == nil || err.Error() != `unknown reaction "x"; use fail, skip, report` {
+		t.Errorf("got %v", err)
+	}
+}
