@@ -1,8 +1,11 @@
-// An OpenID Connect provider for a test: node provider.js PORT. Port 0 is a free one. It prints its issuer.
+// An OpenID Connect provider for a test: node provider.js PORT [REDIRECT-URI]. Port 0 is a free one. It prints its issuer.
+// With a redirect URI it has the client of the console, and pages on which a person signs in with any password.
 import { generateKeyPairSync, randomUUID } from 'node:crypto';
 import { createServer } from 'node:http';
 import Provider from 'oidc-provider';
 
+const redirect = process.argv[3];
+const people = { flora: ['plant-admins', 'staff'], fauna: ['staff'] };
 const server = createServer();
 server.listen(Number(process.argv[2]), '127.0.0.1', () => {
   const issuer = `http://127.0.0.1:${server.address().port}`;
@@ -17,10 +20,20 @@ server.listen(Number(process.argv[2]), '127.0.0.1', () => {
       redirect_uris: [],
       response_types: [],
       id_token_signed_response_alg: 'ES256',
-    }],
+    }, ...(redirect ? [{
+      client_id: 'console',
+      client_secret: 'Pil0sella: au%rantiaca+',
+      grant_types: ['authorization_code'],
+      redirect_uris: [redirect],
+      response_types: ['code'],
+      id_token_signed_response_alg: 'ES256',
+    }] : [])],
+    claims: { openid: ['sub'], groups: ['groups'] },
+    conformIdTokenClaims: false,
+    findAccount: (ctx, id) => ({ accountId: id, claims: () => ({ sub: id, groups: people[id] ?? [] }) }),
     features: {
       clientCredentials: { enabled: true },
-      devInteractions: { enabled: false },
+      devInteractions: { enabled: Boolean(redirect) },
       resourceIndicators: {
         enabled: true,
         getResourceServerInfo: (ctx, audience) => ({
