@@ -22,6 +22,7 @@ import (
 	"testing"
 
 	"plantstore/internal/auth"
+	"plantstore/internal/oidc/oidctest"
 	"plantstore/internal/webhook"
 )
 
@@ -204,9 +205,17 @@ func TestSecretsStayInTheirPlace(t *testing.T) {
 	c["the secret of the webhooks"] = newCanary()
 	environ := append(append(cleanEnviron(), variables...), webhookSecretVariable+"="+
 		webhook.SecretPrefix+base64.StdEncoding.EncodeToString([]byte(c["the secret of the webhooks"])))
-	s := startServerIn(t, environ, db, "--log-level", "debug", "--pprof", "--backup-dir", backups,
+	issuer, stop := oidctest.Start()
+	t.Cleanup(stop)
+	c["the secret of the client of the issuer"] = oidctest.ClientSecret
+	environ = append(environ, clientSecretVariable+"="+oidctest.ClientSecret)
+	s := startServerIn(t, environ, db, "--oidc-issuer", issuer.URL, "--oidc-client-id", oidctest.ClientID,
+		"--oidc-console-grants", "plant-admins=admin plants:read", "--log-level", "debug", "--pprof", "--backup-dir", backups,
 		"--base-url", "http://control.example/", "--webhook-url", receiver.URL, "--webhook-allow-private")
 	address := strings.TrimPrefix(s.listen(t), "http://")
+	for i, secret := range newPerson(t, adminURL.FindStringSubmatch(s.stderr.String())[1]).signIn() {
+		c[fmt.Sprint("a code or cookie of a sign-in, ", i)] = secret
+	}
 	control := newCanary()
 	for i, request := range canaryRequests(c, token, revoked) {
 		c.mustBeAbsent(t, fmt.Sprintf("response %d", i), sendRaw(t, address, request))

@@ -184,6 +184,9 @@ func (r *reloader) reload(ctx context.Context) {
 		if !next.webhook.sameSecrets(&r.settings.webhook) && !slices.Contains(changed, secretFileSetting) {
 			changed = append(changed, secretFileSetting)
 		}
+		if next.signIn.secret != r.settings.signIn.secret && !slices.Contains(changed, "oidc-client-secret-file") {
+			changed = append(changed, "oidc-client-secret-file")
+		}
 		err = r.apply(ctx, next)
 	}
 	if err != nil {

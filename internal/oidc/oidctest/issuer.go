@@ -50,8 +50,9 @@ func NewIssuer(url string) *Issuer { return &Issuer{URL: url, keys: []Key{NewKey
 // Start starts an issuer on a free port of the loopback interface. The caller calls stop.
 func Start() (i *Issuer, stop func()) {
 	i = NewIssuer("")
-	server := httptest.NewServer(i)
-	i.URL = server.URL
+	server := httptest.NewUnstartedServer(i)
+	i.URL = "http://" + server.Listener.Addr().String() // before the first request
+	server.Start()
 	return i, server.Close
 }
 

@@ -1,0 +1,221 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"plantstore/internal/oidc/oidctest"
+)
+
+// person is a browser without scripts that signs in to the console of a server.
+type person struct {
+	t      *testing.T
+	client *http.Client
+	admin  string   // address of the console
+	seen   []string // the codes and cookies
+}
+
+func newPerson(t *testing.T, admin string) *person {
+	t.Helper()
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &person{t: t, client: &http.Client{Jar: jar}, admin: admin}
+	p.client.CheckRedirect = func(r *http.Request, _ []*http.Request) error {
+		if code := r.URL.Query().Get("code"); code != "" {
+			p.seen = append(p.seen, code)
+		}
+		return nil
+	}
+	return p
+}
+
+// get returns the body of a page.
+func (p *person) get(path string) string {
+	p.t.Helper()
+	r, err := http.NewRequestWithContext(p.t.Context(), http.MethodGet, p.admin+path, http.NoBody)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	res, err := p.client.Do(r)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for _, cookie := range res.Cookies() {
+		if cookie.Value != "" {
+			p.seen = append(p.seen, cookie.Value)
+		}
+	}
+	return string(body)
+}
+
+// signIn signs in at the issuer, and returns the codes and cookies, which are secrets.
+func (p *person) signIn() (secrets []string) {
+	p.t.Helper()
+	if body := p.get("/sign-in/oidc"); !strings.Contains(body, "<h1>Signed in</h1>") {
+		p.t.Fatalf("sign-in: %s", body)
+	}
+	u, err := url.Parse(p.admin)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for _, cookie := range p.client.Jar.Cookies(u) {
+		p.seen = append(p.seen, cookie.Value)
+	}
+	return p.seen
+}
+
+func (p *person) isSignedIn() bool {
+	p.t.Helper()
+	return p.get("/session") == `{"open":true}`+"\n"
+}
+
+// clientSecretFile returns a file with the secret of the client of oidctest.
+func clientSecretFile(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "client.secret")
+	writeFileText(t, path, oidctest.ClientSecret+"\n")
+	if err := os.Chmod(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestSignInSettings signs a person in to a server that accepts no JWTs, revokes the subject by the command, and
+// reloads the settings.
+func TestSignInSettings(t *testing.T) {
+	t.Parallel()
+	issuer, stop := oidctest.Start()
+	defer stop()
+	secret := clientSecretFile(t)
+	text := fmt.Sprintf("oidc-issuer: %s\noidc-client-id: %s\noidc-client-secret-file: %s\n"+
+		"oidc-console-grants: [plant-admins=admin plants:read]\n", issuer.URL, oidctest.ClientID, secret)
+	db, file := filepath.Join(t.TempDir(), "a.db"), filepath.Join(t.TempDir(), "plantstore.yaml")
+	writeFileText(t, file, text)
+	s := &reloadedServer{testServer: startServer(t, db, "--config", file), file: file}
+	admin := adminURL.FindStringSubmatch(s.stderr.String())[1]
+	p := newPerson(t, admin)
+	p.signIn()
+	if !p.isSignedIn() || !strings.Contains(p.get("/plants"), "Signed in as <bdi>flora</bdi>") {
+		t.Fatal("there is no session")
+	}
+	if got := s.createWith(t, issuer.JWT(time.Now(), nil), 1, "A"); got != invalidAnswer {
+		t.Errorf("a JWT without --oidc-audience: got %+v", got)
+	}
+	issuer.SetPerson(oidctest.Object{"sub": "fauna"})
+	other := newPerson(t, admin)
+	other.signIn()
+	plantstore(t, "token", "revoke", "--subject", "flora", "--oidc-issuer", issuer.URL, "--db", db)
+	if err := poll("end of the session", func() bool { return !p.isSignedIn() }); err != nil {
+		t.Error(err)
+	}
+	if !other.isSignedIn() {
+		t.Error("the session of another person has ended")
+	}
+	s.reload(t, text+"body-max: 2KiB\n", "changed=body-max", true)
+	if !other.isSignedIn() {
+		t.Error("a change of another setting has ended the session")
+	}
+	writeFileText(t, secret, "other\n")
+	s.reload(t, text, "changed=body-max,oidc-client-secret-file", true)
+	if other.isSignedIn() {
+		t.Error("the session is open with another secret of the client")
+	}
+	if body := other.get("/sign-in/oidc"); !strings.Contains(body, "refused the sign-in (invalid_client)") {
+		t.Errorf("a wrong secret: %s", body)
+	}
+	s.reload(t, "body-max: 2KiB\n", "changed=body-max,oidc-issuer", true)
+	if body := other.get("/sign-in"); strings.Contains(body, "Sign in with") {
+		t.Errorf("without an issuer: %s", body)
+	}
+	s.stop(t)
+}
+
+func TestSignInSettingsRefused(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := func(name, text string, mode os.FileMode) string {
+		path := filepath.Join(dir, name)
+		writeFileText(t, path, text)
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	const client = "--oidc-issuer https://a.example --oidc-client-id console "
+	const grants = client + "--oidc-console-grants a=admin "
+	for _, row := range []struct{ args, environ, want string }{
+		{client, "", "oidc-client-id (--oidc-client-id): no person could sign in; set oidc-console-grants"},
+		{"--oidc-client-id a", "", "oidc-client-id (--oidc-client-id): it has no effect without an issuer; set oidc-issuer"},
+		{
+			"--oidc-issuer https://a.example --oidc-audience a --oidc-console-grants a=admin", "",
+			"oidc-console-grants (--oidc-console-grants): it has no effect without a client; set oidc-client-id",
+		},
+		{client + "--oidc-console-grants admin", "", `"admin" is not a grant; use the form plant-admins=admin`},
+		{client + "--oidc-console-grants a=plants:create", "", `"a=plants:create" grants no access to the console`},
+		{client + "--oidc-console-grants a=metrics", "", `"a=metrics" grants no access to the console`},
+		{grants + "--oidc-client-scopes profile", "", "openid is missing; without it the issuer sends no ID token"},
+		{grants + "--oidc-console-claim=", "", "oidc-console-claim (--oidc-console-claim): it must not be empty"},
+		{
+			grants + "--console-url http://console.example", "",
+			"console-url (--console-url): the issuer would send codes without TLS",
+		},
+		{"--console-url https://console.example/a", "", "console-url (--console-url): the console has no path"},
+		{grants + "--oidc-client-secret-file s3cret", "", "could not open the file: no such file or directory"},
+		{
+			grants + "--oidc-client-secret-file " + file("open", "s3cret", 0o644), "",
+			"other users can read the file (mode 0644)",
+		},
+		{grants + "--oidc-client-secret-file " + file("empty", "\n", 0o600), "", "the secret of the client is empty"},
+		{
+			grants + "--oidc-client-secret-file " + file("long", strings.Repeat("s3cret", 1000), 0o600), "",
+			"the file is longer than 1024 bytes",
+		},
+		{grants, clientSecretVariable + "=", "the secret of the client is empty"},
+		{
+			grants + "--oidc-client-secret-file " + file("good", "s3cret", 0o600), clientSecretVariable + "=s3cret",
+			"the variable PLANTSTORE_OIDC_CLIENT_SECRET has the secret, too; unset one of them",
+		},
+	} {
+		args := append([]string{"serve", "--db", filepath.Join(t.TempDir(), "a.db")}, strings.Fields(row.args)...)
+		environ := cleanEnviron()
+		if row.environ != "" {
+			environ = append(environ, row.environ)
+		}
+		p, err := startProcess(t.TempDir(), environ, args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(p.kill)
+		code, err := p.wait()
+		out := p.stderr.String()
+		if err != nil || code != 2 || !strings.Contains(out, row.want) || strings.Contains(out, "s3cret") {
+			t.Errorf("%s: exit code %d, %v:\n%s\nwant %s", row.args, code, err, out, row.want)
+		}
+	}
+}
+
+// The link of the command console has --console-url.
+func TestConsoleURL(t *testing.T) {
+	t.Parallel()
+	db := filepath.Join(t.TempDir(), "a.db")
+	plantstore(t, "token", "create", "a", "--no-expiry", "--create", "--db", db)
+	link := plantstore(t, "console", "--db", db, "--console-url", "https://console.example")
+	if !strings.HasPrefix(link, "https://console.example/sign-in?code=pst_") {
+		t.Errorf("got %s", link)
+	}
+}
