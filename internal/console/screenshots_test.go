@@ -197,10 +197,11 @@ func (b *browser) capture(name string) {
 	}
 }
 
-// reduceColours returns an image with its 256 most frequent colours, which makes the file
-// of a page about a third as large. Other pixels get the nearest of them.
+// reduceColours returns an image with at most 256 of its colours: the most frequent ones, such as
+// those of a gradient, then those that look like none before. Other pixels get the nearest of
+// them. The file of a page is about a third as large.
 func reduceColours(content []byte) ([]byte, error) {
-	const coloursMax = 256
+	const coloursMax, frequent = 256, 128
 	from, err := png.Decode(bytes.NewReader(content))
 	if err != nil {
 		return nil, err
@@ -218,13 +219,18 @@ func reduceColours(content []byte) ([]byte, error) {
 	slices.SortFunc(colours, func(a, b color.Color) int {
 		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(fmt.Sprint(a), fmt.Sprint(b)))
 	})
-	colours = colours[:min(len(colours), coloursMax)]
-	to, nearest := image.NewPaletted(size, colours), map[color.Color]uint8{}
+	var palette color.Palette
+	for _, c := range colours {
+		if len(palette) < frequent || len(palette) < coloursMax && !alike(c, palette.Convert(c)) {
+			palette = append(palette, c)
+		}
+	}
+	to, nearest := image.NewPaletted(size, palette), map[color.Color]uint8{}
 	for y := range size.Dy() {
 		for x := range size.Dx() {
 			c := from.At(x, y)
 			if _, ok := nearest[c]; !ok {
-				nearest[c] = uint8(colours.Index(c))
+				nearest[c] = uint8(palette.Index(c))
 			}
 			to.SetColorIndex(x, y, nearest[c])
 		}
@@ -233,4 +239,13 @@ func reduceColours(content []byte) ([]byte, error) {
 	encoder := png.Encoder{CompressionLevel: png.BestCompression}
 	err = encoder.Encode(&out, to)
 	return out.Bytes(), err
+}
+
+// alike reports whether two colours differ by at most 12 of 255.
+func alike(a, b color.Color) bool {
+	const most = 12 << 8
+	square := func(x, y uint32) int64 { return (int64(x) - int64(y)) * (int64(x) - int64(y)) }
+	r, g, blue, _ := a.RGBA()
+	r2, g2, blue2, _ := b.RGBA()
+	return square(r, r2)+square(g, g2)+square(blue, blue2) <= most*most
 }
