@@ -192,7 +192,7 @@ func (c *Client) Create(ctx context.Context, n NewPlant) (Plant, error) {
 		if created != nil {
 			return *created, nil
 		}
-		if next == stop || next == afterPause && !p.wait(ctx, e) {
+		if next == stop || c.retryFor == 0 || next == afterPause && !p.wait(ctx, e) {
 			return Plant{}, e
 		}
 	}

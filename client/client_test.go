@@ -1,6 +1,7 @@
 package client_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,7 +17,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"plantstore/client"
 )
@@ -49,7 +50,7 @@ func TestCreate(t *testing.T) {
 				want := client.Plant{Name: n.Name, Tag: n.Tag}
 				for _, want.Replayed = range []bool{false, true} {
 					got, err := c.Create(t.Context(), n)
-					if diff := cmp.Diff(want, got); diff != "" || err != nil {
+					if diff := gocmp.Diff(want, got); diff != "" || err != nil {
 						t.Errorf("%d: %v, -want +got:\n%s", n.ID, err, diff)
 					}
 				}
@@ -100,21 +101,19 @@ func TestRefused(t *testing.T) {
 		for transport, options := range transports {
 			t.Run(name+"/"+transport, func(t *testing.T) {
 				t.Parallel()
-				row.want.ID, row.want.Attempts = row.n.ID, 1
-				if row.want.Status == 0 {
-					row.want.Attempts = 0
+				want := row.want
+				if want.ID = row.n.ID; want.Status != 0 {
+					want.Attempts = 1
 				}
 				_, err := shared.client(t, slices.Concat(options, row.options)...).Create(t.Context(), row.n)
 				e, ok := errors.AsType[*client.Error](err)
-				if !ok || !errors.Is(err, row.want.Code) || errors.Is(err, client.Internal) ||
+				if !ok || !errors.Is(err, want.Code) || errors.Is(err, client.Internal) ||
 					errors.Is(err, client.ErrUnknown) || len(e.RequestID) != 16 || e.Message == "" {
 					t.Fatalf("got %#v", err)
 				}
-				if row.want.Message == "" {
-					row.want.Message = e.Message
-				}
-				row.want.RequestID = e.RequestID
-				if diff := cmp.Diff(&row.want, e); diff != "" {
+				want.Message = cmp.Or(want.Message, e.Message)
+				want.RequestID = e.RequestID
+				if diff := gocmp.Diff(&want, e); diff != "" {
 					t.Errorf("-want +got:\n%s", diff)
 				}
 			})
@@ -303,7 +302,7 @@ func TestNewPlantIsTheBody(t *testing.T) {
 	if err := json.Unmarshal([]byte(`{"id":9223372036854775807,"name":"Acer","tag":""}`), &n); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(client.NewPlant{ID: math.MaxInt64, Name: "Acer", Tag: new("")}, n); diff != "" {
+	if diff := gocmp.Diff(client.NewPlant{ID: math.MaxInt64, Name: "Acer", Tag: new("")}, n); diff != "" {
 		t.Error(diff)
 	}
 }

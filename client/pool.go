@@ -19,6 +19,10 @@ const (
 	// idleMax limits the connections that wait for the next create, and idleTime the time that they wait.
 	idleMax  = 256
 	idleTime = 30 * time.Second
+
+	// checkAfter is the time after which the client checks that the server has not closed an idle connection. A busy
+	// client saves the system call.
+	checkAfter = 20 * time.Millisecond
 )
 
 // errStale is for a connection that the server had closed while it was idle, or closed when it received the request.
@@ -93,8 +97,11 @@ func (p *pool) send(ctx context.Context, r *request) (*response, error) {
 
 // get returns an idle connection, or a new one.
 func (p *pool) get(ctx context.Context, deadline time.Time) (*conn, error) {
-	if c := p.take(); c != nil {
-		return c, nil
+	for c := p.take(); c != nil; c = p.take() {
+		if time.Since(c.idleAt) < checkAfter || !c.closed() {
+			return c, nil
+		}
+		_ = c.Close()
 	}
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
