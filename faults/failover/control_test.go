@@ -1,7 +1,6 @@
 package failover
 
 import (
-	"net/http"
 	"os"
 	"strings"
 	"testing"
@@ -69,7 +68,7 @@ func (c *cluster) createWithoutStandby(token, program string, id int64) (acked, 
 	}
 	outcomes := make(chan rig.Outcome, 1)
 	go func() { // ends with its request
-		client := &rig.Client{Token: token, HTTP: http.Client{Timeout: requestMax}}
+		client := &rig.Client{Token: token, Timeout: requestMax}
 		outcome, _ := client.Create(c.t.Context(), server.URL, id, "alone")
 		outcomes <- outcome
 	}()

@@ -79,7 +79,7 @@ func (l *load) stop() {
 func (l *load) runClient(ctx context.Context, number int, random *rand.Rand) {
 	const idsMax = 1 << 20 // ids of one client
 	c := &rig.Client{Token: l.token}
-	c.HTTP.Timeout = requestMax
+	c.Timeout = requestMax
 	tick := time.NewTicker(plantEvery)
 	defer tick.Stop()
 	for created := int64(0); ; {

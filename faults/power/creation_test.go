@@ -4,7 +4,6 @@ package power
 
 import (
 	"fmt"
-	"net/http"
 	"path/filepath"
 	"testing"
 	"time"
@@ -73,9 +72,9 @@ func (b *bench) checkNew(t *testing.T, d *disk, w wanted, tokenPrinted bool, sum
 	if tokenPrinted {
 		const id = 1 << 40 // unused by the load
 		w.Sent[id], w.Acked[id] = "after the cut", true
-		client := rig.Client{Token: b.token, HTTP: http.Client{Transport: &http.Transport{}}}
+		client := &rig.Client{Token: b.token}
 		outcome, status := client.Create(t.Context(), server.URL, id, w.Sent[id])
-		client.HTTP.CloseIdleConnections()
+		client.Close()
 		if outcome != rig.Stored {
 			t.Errorf("a plant with the printed token: outcome %d, status %d", outcome, status)
 		}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"net/http"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -61,7 +60,7 @@ const (
 
 // sender is one client.
 type sender struct {
-	client rig.Client
+	client *rig.Client
 	url    string
 	ledger *ledger
 	disk   *disk
@@ -116,12 +115,12 @@ func (s *sender) conflict(ctx context.Context, id int64) {
 // load runs the clients until ctx ends. They first repeat the requests of
 // r.again.
 func (b *bench) load(ctx context.Context, url string, d *disk, r run) {
-	transport := &http.Transport{MaxIdleConnsPerHost: clients}
-	defer transport.CloseIdleConnections()
+	creator := &rig.Client{Token: b.token}
+	defer creator.Close()
 	var running sync.WaitGroup
 	for i := range clients {
 		s := &sender{
-			client: rig.Client{Token: b.token, HTTP: http.Client{Transport: transport}},
+			client: creator,
 			url:    url, ledger: r.ledger, disk: d,
 			random: rand.New(rand.NewPCG(r.random.Uint64(), uint64(i))),
 			next:   r.firstID + int64(i)*idsEach,

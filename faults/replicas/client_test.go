@@ -1,17 +1,15 @@
 package replicas
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"strings"
 	"time"
+
+	"plantstore/client"
 )
 
 // outcome is the result of one request, as the client can see it.
@@ -34,13 +32,6 @@ func (o outcome) String() string {
 // final reports whether the outcome of the plant is known, so that the client need
 // not send it again.
 func (o outcome) final() bool { return o == created || o == replayed || o == conflict }
-
-// Error numbers of docs/reference/errors.md.
-const (
-	differentName  = 40041
-	differentTag   = 40042
-	outcomeUnknown = 50303
-)
 
 // content is a plant without its id. No tag is the empty string.
 type content struct{ name, tag string }
@@ -70,82 +61,53 @@ func (o *operation) String() string {
 }
 
 // sender sends plants to one server.
-type sender struct {
-	url   string
-	token string
-	http  *http.Client
-}
+type sender struct{ plants *client.Client }
 
-func newSender(url, token string, connections int) *sender {
-	transport := &http.Transport{MaxIdleConnsPerHost: connections}
-	return &sender{url, token, &http.Client{Timeout: time.Minute, Transport: transport}}
+func newSender(url, token string) *sender {
+	plants, err := client.New(url, client.WithToken(token), client.WithRetryFor(0), client.WithAttemptTimeout(time.Minute))
+	if err != nil {
+		panic(err) // a server of the harness has a valid URL
+	}
+	return &sender{plants}
 }
 
 // send sends a plant once.
 func (s *sender) send(ctx context.Context, id int64, c content) operation {
 	o := operation{id: id, content: c}
-	header, text, err := s.post(ctx, &o)
+	n := client.NewPlant{ID: id, Name: c.name}
+	if c.tag != "" {
+		n.Tag = &c.tag
+	}
+	p, err := s.plants.Create(ctx, n)
 	o.end = time.Now()
-	var netErr *net.OpError
-	switch {
-	case err == nil:
-		o.classify(header, text)
-	case errors.As(err, &netErr) && netErr.Op == "dial":
-		o.outcome, o.detail = unsent, err.Error()
+	if e, ok := errors.AsType[*client.Error](err); ok {
+		o.status, o.detail = e.Status, e.Error()
+		o.outcome = outcomeOf(e)
+		return o
+	}
+	o.status = http.StatusOK
+	switch got := (content{name: p.Name}); {
+	case p.Tag != nil && *p.Tag != c.tag, p.Tag == nil && c.tag != "", got.name != c.name:
+		o.outcome, o.detail = unexpected, fmt.Sprintf("the response has another plant: %+v", p)
+	case p.Replayed:
+		o.outcome = replayed
 	default:
-		o.detail = err.Error()
+		o.outcome = created
 	}
 	return o
 }
 
-// post sends the plant of o, and sets the status of the response.
-func (s *sender) post(ctx context.Context, o *operation) (header http.Header, text []byte, err error) {
-	text, err = json.Marshal(struct {
-		ID   int64  `json:"id"`
-		Name string `json:"name"`
-		Tag  string `json:"tag,omitempty"`
-	}{o.id, o.content.name, o.content.tag})
-	if err != nil {
-		return nil, nil, err
+// outcomeOf returns the outcome of a request without a plant in the response.
+func outcomeOf(e *client.Error) outcome {
+	switch {
+	case e.Status == 0 && !e.Unknown:
+		return unsent
+	case e.Status == 0, e.Code == client.OutcomeUnknown:
+		return unknown
+	case e.Code == client.ExistsWithDifferentName, e.Code == client.ExistsWithDifferentTag:
+		return conflict
+	case e.Status == http.StatusServiceUnavailable && e.Code != 0 && e.RetryAfter > 0:
+		return busy
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url+"/plants", bytes.NewReader(text))
-	if err != nil {
-		return nil, nil, err
-	}
-	r.Header.Set("Authorization", "Bearer "+s.token)
-	r.Header.Set("Content-Type", "application/json")
-	response, err := s.http.Do(r)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer response.Body.Close()
-	o.status = response.StatusCode
-	text, err = io.ReadAll(io.LimitReader(response.Body, 1<<20))
-	return response.Header, text, err
-}
-
-// classify sets the outcome from a response.
-func (o *operation) classify(header http.Header, text []byte) {
-	var body struct {
-		Error     int
-		Name, Tag string
-	}
-	_ = json.Unmarshal(text, &body) // invalid JSON has no plant and no error number
-	o.detail = fmt.Sprintf("%d %s", o.status, text)
-	switch ok := o.status == http.StatusOK; {
-	case ok && (content{body.Name, body.Tag}) != o.content:
-		o.outcome = unexpected // the response has another plant
-	case ok && header.Get("Idempotent-Replayed") == "true":
-		o.outcome, o.detail = replayed, ""
-	case ok:
-		o.outcome, o.detail = created, ""
-	case body.Error == differentName, body.Error == differentTag:
-		o.outcome = conflict
-	case body.Error == outcomeUnknown:
-		o.outcome = unknown
-	case o.status == http.StatusServiceUnavailable && header.Get("Retry-After") != "":
-		o.outcome = busy
-	default:
-		o.outcome = unexpected
-	}
+	return unexpected
 }

@@ -83,7 +83,7 @@ func (c *cluster) start(i int) {
 	c.slowestStart = max(c.slowestStart, time.Since(started))
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.replicas[i] = &replica{server: s, plants: newSender(s.URL, c.token, clients)}
+	c.replicas[i] = &replica{server: s, plants: newSender(s.URL, c.token)}
 }
 
 // unusedAddress returns a random loopback address. Other programs are unlikely to

@@ -153,7 +153,7 @@ func runDropped(t *testing.T, program string, counts map[fault]int) *droppedRun 
 		t.Fatal(err)
 	}
 	token := rig.Token(t, program, db, "dropping")
-	d := &droppedRun{seed: s, plants: newSender(server.URL, token, clients), done: in.done, ended: server.Ended()}
+	d := &droppedRun{seed: s, plants: newSender(server.URL, token), done: in.done, ended: server.Ended()}
 	var running sync.WaitGroup
 	for number := range int64(clients) {
 		running.Go(func() { d.runClient(t.Context(), number) })

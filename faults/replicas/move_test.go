@@ -105,7 +105,7 @@ func (m *moveRun) serve() {
 		m.t.Fatal(err)
 	}
 	m.server = s
-	m.plants.Store(newSender(s.URL, m.token, clients))
+	m.plants.Store(newSender(s.URL, m.token))
 }
 
 // moveTo moves the store while it is served. It kills up to that many attempts

@@ -110,7 +110,7 @@ func newOutage(t *testing.T, program, settings string) *outage {
 		t.Fatal(err)
 	}
 	o.proxy, o.server = p, s
-	o.plants = newSender(s.URL, rig.Token(t, program, o.db, "outage"), outageClients)
+	o.plants = newSender(s.URL, rig.Token(t, program, o.db, "outage"))
 	return o
 }
 

@@ -98,7 +98,7 @@ func (c *cluster) newToken(t *testing.T, name string) (senders []*sender) {
 	token := rig.Token(t, c.program, c.db, name)
 	createdAt := time.Now()
 	for i := range replicasMax {
-		s := newSender(c.replica(i).server.URL, token, 1)
+		s := newSender(c.replica(i).server.URL, token)
 		for {
 			age := time.Since(createdAt)
 			o := s.send(t.Context(), tokenPlant, content{name: "Rosa"})

@@ -21,6 +21,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"plantstore/client"
 )
 
 // init removes the program's settings and libpq's variables from the environment
@@ -241,10 +243,44 @@ func Token(t testing.TB, program, db, name string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// Client creates plants with a token.
+// Client creates plants with a token, by the Go client without its retries.
 type Client struct {
-	Token string
-	HTTP  http.Client
+	Token   string
+	Timeout time.Duration // of a request; 0: that of the Go client
+
+	mu    sync.Mutex
+	byURL map[string]*client.Client // guarded by mu
+}
+
+// of returns the client of a server.
+func (c *Client) of(url string) *client.Client {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if known := c.byURL[url]; known != nil {
+		return known
+	}
+	options := []client.Option{client.WithToken(c.Token), client.WithRetryFor(0)}
+	if c.Timeout > 0 {
+		options = append(options, client.WithAttemptTimeout(c.Timeout))
+	}
+	made, err := client.New(url, options...)
+	if err != nil {
+		panic(err) // a server of the harness has a valid URL
+	}
+	if c.byURL == nil {
+		c.byURL = map[string]*client.Client{}
+	}
+	c.byURL[url] = made
+	return made
+}
+
+// Close closes the connections that no request uses.
+func (c *Client) Close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, known := range c.byURL {
+		known.Close()
+	}
 }
 
 // Outcome is the result of one request for a plant, as the client can see it.
@@ -261,43 +297,23 @@ const (
 
 // Create sends one plant. The status is 0 without a response.
 func (c *Client) Create(ctx context.Context, url string, id int64, name string) (o Outcome, status int) {
-	body := fmt.Sprintf(`{"id":%d,"name":%q}`, id, name)
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/plants", strings.NewReader(body))
-	if err != nil {
-		return Unknown, 0
+	p, err := c.of(url).Create(ctx, client.NewPlant{ID: id, Name: name})
+	if err == nil && p.Name != name {
+		return Refused, http.StatusOK // a server must not respond with another plant
 	}
-	r.Header.Set("Authorization", "Bearer "+c.Token)
-	r.Header.Set("Content-Type", "application/json")
-	response, err := c.HTTP.Do(r)
-	if err != nil {
-		return Unknown, 0
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
-	if err != nil {
-		return Unknown, response.StatusCode
-	}
-	var problem struct{ Error int }
-	_ = json.Unmarshal(text, &problem) // Error stays 0 for a plant
+	e, ok := errors.AsType[*client.Error](err)
 	switch {
-	case response.StatusCode == http.StatusOK:
-		return Stored, response.StatusCode
-	case problem.Error == outcomeUnknown:
-		return Unknown, response.StatusCode
-	case problem.Error == conflict:
-		return Conflict, response.StatusCode
-	case response.StatusCode >= http.StatusInternalServerError:
-		return Busy, response.StatusCode
-	default:
-		return Refused, response.StatusCode
+	case !ok:
+		return Stored, http.StatusOK
+	case e.Status == 0, e.Code == client.OutcomeUnknown:
+		return Unknown, e.Status
+	case e.Code == client.ExistsWithDifferentName:
+		return Conflict, e.Status
+	case e.Status >= http.StatusInternalServerError:
+		return Busy, e.Status
 	}
+	return Refused, e.Status
 }
-
-// Error numbers of docs/reference/errors.md.
-const (
-	conflict       = 40041
-	outcomeUnknown = 50303
-)
 
 // Export returns the names of all plants of a store by id, with or without a
 // running server.

@@ -57,7 +57,7 @@ func (l *ledger) play(ctx context.Context, w load, s *rig.Server) {
 	for n := range w.clients {
 		clients.Go(func() {
 			c := newClient()
-			defer c.HTTP.CloseIdleConnections()
+			defer c.Close()
 			for i := range w.plants {
 				id := w.first + int64(n*w.plants+i)
 				a := l.send(ctx, c, s.URL, id, nameOf(id))

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -126,7 +125,7 @@ func fill(t *testing.T, program, db string, from, to int64) *rig.Server {
 }
 
 func newClient() *rig.Client {
-	return &rig.Client{Token: base.token, HTTP: http.Client{Transport: &http.Transport{}, Timeout: 40 * time.Second}}
+	return &rig.Client{Token: base.token, Timeout: 40 * time.Second}
 }
 
 // copyStore copies a prepared store and returns its path.

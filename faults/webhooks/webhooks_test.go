@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -164,7 +163,7 @@ func (h *harness) run(kills int, within time.Duration) (violations []error) {
 
 // create creates plants at some rate, at one server after the other.
 func (h *harness) create(ctx context.Context, number int) {
-	client := rig.Client{Token: h.token, HTTP: http.Client{Timeout: 5 * time.Second}}
+	client := rig.Client{Token: h.token, Timeout: 5 * time.Second}
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for i := number; ; i++ {
