@@ -96,7 +96,9 @@ var mayImport = map[string][]string{
 // testsMayAdd are the packages that all tests may import too: the suite of the engines, the engine that needs no other
 // program, so that tests need no fake of it, the PostgreSQL server, the issuer of JWTs, the collector and the S3 server
 // for tests.
-var testsMayAdd = []string{storetest, embeddedEngine, pgtest, certstest, oidctest, pebbletest, tracetest, s3test, browsertest}
+var testsMayAdd = []string{
+	storetest, embeddedEngine, pgtest, certstest, oidctest, pebbletest, tracetest, s3test, browsertest,
+}
 
 // testsOfMayAdd are the packages that the tests of one package may import beyond testsMayAdd.
 var testsOfMayAdd = map[string][]string{

@@ -315,7 +315,10 @@ var catalogue = []Entry{
 	{CodeStoreUnavailable, "store-unavailable", "The store is unavailable. The plant was not stored.", retry},
 	{CodeStoreFull, "store-full", "The disk of the store is full. The plant was not stored.", retry},
 	{CodeStoreReadOnly, "store-read-only", "A move has made the store read-only. The plant was not stored.", retry},
-	{CodeSearchesRunning, "searches-running", "The server runs as many searches of plants, or sends as many pages, as it allows.", retry},
+	{
+		CodeSearchesRunning, "searches-running",
+		"The server runs as many searches of plants, or sends as many pages, as it allows.", retry,
+	},
 	{
 		CodeHTTPVersion, "http-version-unsupported", "The server does not support the HTTP version of the request.",
 		"Use HTTP/1.1.",
