@@ -27,7 +27,7 @@ The server may run. The address in the link is --console-url, or that of
 the port, for example with ssh -L 8081:127.0.0.1:8081.`,
 		Example: `  plantstore console
   plantstore console --db /var/lib/plantstore/plantstore.db
-  plantstore console --config /etc/plantstore.yaml`,
+  plantstore console --config /etc/plantstore/plantstore.yaml`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return p.withStore(cmd, s, engineOptions{mustExist: true}, func(ctx context.Context, engine store.Engine) error {

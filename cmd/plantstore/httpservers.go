@@ -30,6 +30,7 @@ const (
 	commitDrainMax = 6 * time.Second // then commits that wait for a lock fail, and their requests receive an error
 	// Then the admin listener closes the connection of a client that does not read the end of a search or download.
 	responseDrainMax = time.Second
+	requestDrainMax  = time.Second // for requests of accepted connections to arrive
 )
 
 // httpServers are the HTTP servers and their listeners.
@@ -55,10 +56,15 @@ type httpServers struct {
 	failed  chan error // of a server that stopped by itself; buffers one error of each
 }
 
-// openListeners opens both listeners; serve starts their servers. The caller closes them.
-func openListeners(
+// openListeners opens both listeners, or uses those of systemd; serve starts their servers. The caller closes them.
+func (p *program) openListeners(
 	ctx context.Context, s *settings, log *slog.Logger, metrics prometheus.Registerer,
 ) (_ *httpServers, err error) {
+	sockets, err := p.sockets(s, log)
+	if err != nil {
+		return nil, err
+	}
+	defer sockets.close()
 	h := &httpServers{failed: make(chan error, 3)}
 	defer func() {
 		if err != nil {
@@ -66,7 +72,8 @@ func openListeners(
 		}
 	}()
 	public, err := listen.Listen(ctx, listen.Config{
-		Name: "public", Address: string(s.listen), Limits: s.connectionLimits(log), Log: log, Metrics: metrics,
+		Name: "public", Address: string(s.listen), TCP: sockets.take("public"),
+		Limits: s.connectionLimits(log), Log: log, Metrics: metrics,
 		ProxyProtocol: bool(s.proxies.protocol), TrustedProxies: s.proxies.prefixes(),
 		HeaderTimeout: time.Duration(s.requestTimeout),
 	})
@@ -75,7 +82,8 @@ func openListeners(
 	}
 	h.publicTCP, h.publicListener = public, public // until its TLS is known, so that close closes it
 	admin, err := listen.Listen(ctx, listen.Config{
-		Name: "admin", Address: string(s.adminListen), Limits: s.adminLimits(), Log: log, Metrics: metrics,
+		Name: "admin", Address: string(s.adminListen), TCP: sockets.take("admin"),
+		Limits: s.adminLimits(), Log: log, Metrics: metrics,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%w; use another address with --admin-listen", err)
@@ -224,6 +232,7 @@ func (h *httpServers) drain(st *store.Store, log *slog.Logger) error {
 	defer stopTracing(h.tracer, time.Now())
 	st.Retire(commitDrainMax)
 	h.operations.Retire()
+	h.retirePublic(ctx)
 	err := h.public.Shutdown(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
 		// Incomplete requests were never accepted, so this is not an error.
@@ -243,6 +252,15 @@ func (h *httpServers) drain(st *store.Store, log *slog.Logger) error {
 	return err
 }
 
+// retirePublic responds to the requests of the connections that the public listener has accepted. A new connection is
+// refused, or waits for the next process in the socket of systemd.
+func (h *httpServers) retirePublic(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, requestDrainMax)
+	defer cancel()
+	h.public.Retire()
+	h.publicTCP.Retire(ctx)
+}
+
 // close closes the listeners that no server has closed, and ends the watchers of the certificates and the tracer.
 func (h *httpServers) close() {
 	defer h.certificates.end()
@@ -254,13 +272,17 @@ func (h *httpServers) close() {
 	}
 }
 
-// run waits until the server must stop. It returns nil after a signal. It loads the settings again when a value arrives
-// on hangups and when the settings file has changed.
+// run reports to systemd that the server is ready, and waits until the server must stop. It returns nil after a signal.
+// It loads the settings again when a value arrives on hangups and when the settings file has changed.
 func (h *httpServers) run(ctx context.Context, st *store.Store, hangups <-chan os.Signal, r *reloader) error {
 	changes := time.NewTicker(reloadEvery)
 	defer changes.Stop()
+	manager := r.p.startManager(r.log)
+	defer manager.stopping()
 	for {
 		select {
+		case <-manager.watchdog:
+			manager.alive()
 		case <-ctx.Done():
 			r.log.Info("shutting down: responding to accepted requests")
 			return nil

@@ -139,6 +139,7 @@ var otherVariables = [][2]string{
 	},
 	{"OTEL_…", "export of traces; off by default; see [traces](traces.md)"},
 	{"HTTP_PROXY, HTTPS_PROXY, NO_PROXY", "proxy of the export of traces"},
+	{"LISTEN_…, NOTIFY_SOCKET, WATCHDOG_USEC", "from systemd, see [service manager](configuration.md#service-manager)"},
 	{"TMPDIR", "directory of the temporary file of `backup -`; default: that of the store"},
 	{"PGPASSWORD", "password of the PostgreSQL user"},
 	{"PGPASSFILE", "file with passwords of PostgreSQL users; default `~/.pgpass`"},

@@ -60,7 +60,7 @@ func (p *program) serve(ctx context.Context, s *settings, flags map[string]strin
 	log, level := newLogger(p, s)
 	metrics := newMetrics()
 	metrics.MustRegister(p.logs.dropped)
-	h, err := openListeners(ctx, s, log, metrics) // before the engine creates files
+	h, err := p.openListeners(ctx, s, log, metrics) // before the engine creates files
 	if err != nil {
 		return err
 	}

@@ -204,7 +204,10 @@ func enter(root string) error {
 	if err := syscall.PivotRoot(".", "."); err != nil {
 		return err
 	}
-	return errors.Join(syscall.Unmount(".", syscall.MNT_DETACH), os.Chdir("/"))
+	// systemd passes credentials to a service by a mount from another namespace. It shares mounts itself, except in a
+	// container.
+	return errors.Join(syscall.Unmount(".", syscall.MNT_DETACH), os.Chdir("/"),
+		syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_SHARED, ""))
 }
 
 // build mounts the machine's file system at root.

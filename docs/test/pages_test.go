@@ -43,6 +43,7 @@ var needs = map[string]map[string]string{
 	"run-behind-caddy":        {"caddy": "caddy"},
 	"run-behind-haproxy":      {"haproxy": "haproxy"},
 	"run-behind-nginx":        {"nginx": "nginx"},
+	"run-under-systemd":       {"openssl": "openssl"},
 	"standby-missing":         {"pg_ctlcluster": "postgresql"},
 	"store-unreachable":       {"pg_ctlcluster": "postgresql"},
 	"upgrade":                 {"sqlite3": "sqlite3"},

@@ -20,6 +20,7 @@ import (
 type Config struct {
 	Name    string                // "public" or "admin", in log lines and metrics
 	Address string                // host:port; port 0 is any free port
+	TCP     *net.TCPListener      // an open one, instead of Address; nil: none
 	Limits  Limits                // of its connections
 	Log     *slog.Logger          // nil: none
 	Metrics prometheus.Registerer // for the metrics of connections; nil: none
@@ -44,24 +45,27 @@ type Listener struct {
 
 	busy    chan struct{}      // has an element if the sweeper must look at the connections; buffers one
 	stop    context.CancelFunc // ends the sweeper
+	ended   <-chan struct{}    // closed by stop
 	sweeper sync.WaitGroup
+
+	retired  chan struct{} // closed when Accept returns no more connections
+	retiring sync.Once     // closes retired
 }
 
-// Listen opens a TCP listener. It refuses and evicts connections above the limits,
-// and counts and logs both.
+// Listen opens a TCP listener, or owns the open one of c. It refuses and evicts connections
+// above the limits, and counts and logs both.
 func Listen(ctx context.Context, c Config) (*Listener, error) {
-	if c.Address == "" {
-		return nil, errors.New("listen: the address is empty; give host:port")
-	}
-	var config net.ListenConfig
-	tcp, err := config.Listen(ctx, "tcp", c.Address)
-	if err != nil {
-		return nil, err // its text begins with "listen tcp ADDRESS"
+	tcp := c.TCP
+	if tcp == nil {
+		var err error
+		if tcp, err = open(ctx, c.Address); err != nil {
+			return nil, err
+		}
 	}
 	l := &Listener{
-		tcp: tcp.(*net.TCPListener), name: c.Name, log: c.Log, metrics: newMetrics(c.Metrics, c.Name),
+		tcp: tcp, name: c.Name, log: c.Log, metrics: newMetrics(c.Metrics, c.Name),
 		open: registry{limits: c.Limits, byAddress: map[netip.Addr]int{}},
-		busy: make(chan struct{}, 1),
+		busy: make(chan struct{}, 1), retired: make(chan struct{}),
 	}
 	if l.log == nil {
 		l.log = slog.New(slog.DiscardHandler)
@@ -70,8 +74,21 @@ func Listen(ctx context.Context, c Config) (*Listener, error) {
 		l.proxies = proxies{trusted: c.TrustedProxies, timeout: c.HeaderTimeout}
 	}
 	ctx, l.stop = context.WithCancel(context.WithoutCancel(ctx))
+	l.ended = ctx.Done()
 	l.sweeper.Go(func() { l.sweep(ctx) })
 	return l, nil
+}
+
+func open(ctx context.Context, address string) (*net.TCPListener, error) {
+	if address == "" {
+		return nil, errors.New("listen: the address is empty; give host:port")
+	}
+	var config net.ListenConfig
+	l, err := config.Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, err // its text begins with "listen tcp ADDRESS"
+	}
+	return l.(*net.TCPListener), nil
 }
 
 // SetLimits changes the limits. Connections of clients that have more than the new limit
@@ -89,7 +106,34 @@ func (l *Listener) Addr() net.Addr { return l.tcp.Addr() }
 func (l *Listener) Close() error {
 	l.stop()
 	l.sweeper.Wait()
-	return l.tcp.Close()
+	if err := l.tcp.Close(); !errors.Is(err, net.ErrClosed) { // by Retire
+		return err
+	}
+	return nil
+}
+
+// Retire accepts no more connections, and waits until no accepted one has an incomplete
+// request, or until the context ends. The server can then shut down: net/http closes a
+// connection whose request arrives after that without a response. Accept blocks until
+// Close. The system keeps the connections to a listener of Config.TCP for the next
+// process, if another process has the socket too.
+func (l *Listener) Retire(ctx context.Context) {
+	_ = l.tcp.Close()
+	select {
+	case <-l.retired: // every accepted connection is in the registry
+	case <-ctx.Done():
+		return
+	}
+	const pollEvery = time.Millisecond
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for l.open.has(Incomplete) {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // Accept implements net.Listener. Only one goroutine may call it, as
@@ -99,6 +143,8 @@ func (l *Listener) Accept() (net.Conn, error) {
 		tcp, err := l.tcp.AcceptTCP()
 		switch {
 		case errors.Is(err, net.ErrClosed):
+			l.retiring.Do(func() { close(l.retired) })
+			<-l.ended
 			return nil, err
 		case err != nil:
 			l.refuse(&refusal{noDescriptor, err.Error()})

@@ -123,6 +123,13 @@ func (r *registry) removeLocked(c *Conn) bool {
 	return true
 }
 
+// has reports whether a connection has a state.
+func (r *registry) has(s State) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.ContainsFunc(r.conns, func(c *Conn) bool { return stamp(c.state.Load()).state() == s })
+}
+
 // makeRoom removes connections for new ones: a part of those that are incomplete for
 // more than incompleteGrace, or else of the idle ones. The search
 // reads every connection, so it frees several places, and does not repeat at once if

@@ -224,6 +224,10 @@ func (s *Server) Serve(l net.Listener) error {
 	return err
 }
 
+// Retire makes each response the last one of its connection, and closes idle connections.
+// A connection of HTTP/2 stays until Shutdown, which tells its client the last request.
+func (s *Server) Retire() { s.http1.SetKeepAlivesEnabled(false) }
+
 // Shutdown closes the listener and waits until every request in flight has its
 // response, or until the context ends.
 func (s *Server) Shutdown(ctx context.Context) error {

@@ -3,9 +3,9 @@
 . ./postgresql.sh
 runuser -u postgres -- createuser plantstore
 runuser -u postgres -- createdb --owner plantstore plants
-sed -i "s|^db: .*|db: 'postgres:///plants?host=/run/postgresql\&sslmode=disable'|" /etc/plantstore.yaml
+sed -i "s|^db: .*|db: 'postgres:///plants?host=/run/postgresql\&sslmode=disable'|" /etc/plantstore/plantstore.yaml
 restart < /dev/null
-runuser -u plantstore -- plantstore token create prometheus --scope metrics --expires 365d --config /etc/plantstore.yaml \
+runuser -u plantstore -- plantstore token create prometheus --scope metrics --expires 365d --config /etc/plantstore/plantstore.yaml \
 	> /etc/prometheus/plantstore.token
-runuser -u plantstore -- plantstore token create operator --scope admin --expires 90d --config /etc/plantstore.yaml \
+runuser -u plantstore -- plantstore token create operator --scope admin --expires 90d --config /etc/plantstore/plantstore.yaml \
 	> /home/reader/operator.token

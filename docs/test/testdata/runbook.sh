@@ -10,7 +10,7 @@ chown reader: /home/reader/operator.token
 
 # restart restarts the server with the lines of standard input in its settings.
 restart() {
-	cat >> /etc/plantstore.yaml
+	cat >> /etc/plantstore/plantstore.yaml
 	systemctl restart plantstore
 	curl --silent --retry 20 --retry-delay 1 --retry-connrefused http://127.0.0.1:8081/readyz
 }

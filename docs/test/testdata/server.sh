@@ -13,7 +13,8 @@ block() {
 
 useradd --system --user-group --no-create-home --home-dir /var/lib/plantstore --shell /usr/sbin/nologin plantstore
 install -d -m 700 -o plantstore -g plantstore /var/lib/plantstore
-block run-under-systemd.md /etc/plantstore.yaml /etc/systemd/system/plantstore.service
+block run-under-systemd.md /etc/plantstore/plantstore.yaml
+install -m 644 /home/reader/plantstore/deploy/systemd/plantstore.service /etc/systemd/system/
 runuser -u plantstore -- plantstore token create web-shop --create --expires 90d \
 	--db /var/lib/plantstore/plantstore.db > /home/reader/web-shop.token
 chown reader: /home/reader/web-shop.token

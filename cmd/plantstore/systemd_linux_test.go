@@ -1,0 +1,197 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// managed starts servers as systemd does: with sockets that stay open, and a socket for notifications.
+type managed struct {
+	args, environ []string
+	files         []*os.File // the sockets
+	url           string     // of the public listener
+	states        chan string
+}
+
+// newManaged opens the sockets. names are those of LISTEN_FDNAMES.
+func newManaged(t *testing.T, names ...string) *managed {
+	t.Helper()
+	dir := t.TempDir()
+	m := &managed{args: []string{"serve", "--db", filepath.Join(dir, "a.db")}, states: make(chan string, 1000)}
+	for _, name := range names {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if name == "public" {
+			m.url = "http://" + l.Addr().String()
+		}
+		file, err := l.(*net.TCPListener).File()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = l.Close() // the file keeps the socket open
+		t.Cleanup(func() { _ = file.Close() })
+		m.files = append(m.files, file)
+	}
+	at := &net.UnixAddr{Name: filepath.Join(dir, "notify"), Net: "unixgram"}
+	notify, err := net.ListenUnixgram(at.Net, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = notify.Close() })
+	go func() { // ends with the socket
+		for state := make([]byte, 100); ; {
+			n, err := notify.Read(state)
+			if err != nil {
+				return
+			}
+			m.states <- string(state[:n])
+		}
+	}()
+	m.environ = append(cleanEnviron(), "NOTIFY_SOCKET="+at.Name, "WATCHDOG_USEC=20000",
+		"LISTEN_FDS="+strconv.Itoa(len(names)), "LISTEN_FDNAMES="+strings.Join(names, ":"))
+	return m
+}
+
+// start starts a server. The shell sets LISTEN_PID, the process number that the server has after exec.
+func (m *managed) start(t *testing.T, args ...string) *process {
+	t.Helper()
+	p, err := newProcess(t.TempDir(), m.environ, slices.Concat(m.args, args)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.cmd.Args = slices.Concat([]string{"sh", "-c", `LISTEN_PID=$$ exec "$0" "$@"`, p.cmd.Path}, p.cmd.Args[1:])
+	p.cmd.Path = "/bin/sh"
+	p.cmd.ExtraFiles = m.files
+	if err := p.start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.kill)
+	return p
+}
+
+// await waits for a notification.
+func (m *managed) await(t *testing.T, want string) {
+	t.Helper()
+	for late := time.After(waitMax); ; {
+		select {
+		case got := <-m.states:
+			if got == want {
+				return
+			}
+		case <-late:
+			t.Fatalf("no %s within %s", want, waitMax)
+		}
+	}
+}
+
+// TestRestartRefusesNoConnection restarts a server under load whose clients open a connection for each request. Every
+// request receives 200, because the sockets stay open.
+func TestRestartRefusesNoConnection(t *testing.T) {
+	t.Parallel()
+	const clients, restarts = 16, 3
+	m := newManaged(t, "admin", "public")
+	secret := strings.TrimSpace(plantstore(t,
+		"token", "create", "web-shop", "--no-expiry", "--create", "--db", m.args[2]))
+	p := m.start(t)
+	m.await(t, "READY=1")
+	var load sync.WaitGroup
+	var created, stop atomic.Int64
+	var longest atomic.Int64 // nanoseconds
+	once := &http.Client{Timeout: waitMax, Transport: &http.Transport{DisableKeepAlives: true}}
+	for range clients {
+		load.Go(func() {
+			for stop.Load() == 0 {
+				body, began := fmt.Sprintf(`{"id":%d,"name":"fern"}`, created.Add(1)), time.Now()
+				status, text, err := post(t.Context(), once, m.url, secret, body)
+				if err != nil || status != http.StatusOK {
+					t.Errorf("%s: status %d, %s, %v", body, status, text, err)
+				}
+				for took := int64(time.Since(began)); ; {
+					if old := longest.Load(); took <= old || longest.CompareAndSwap(old, took) {
+						break
+					}
+				}
+			}
+		})
+	}
+	for range restarts {
+		m.await(t, "WATCHDOG=1")
+		before := created.Load()
+		if err := poll("load", func() bool { return created.Load() > before+10*clients }); err != nil {
+			t.Error(err)
+		}
+		if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		m.await(t, "STOPPING=1")
+		if code, err := p.wait(); err != nil || code != exitOK {
+			t.Errorf("the server ended with %d, %v, want 0; its log:\n%s", code, err, p.stderr)
+		}
+		p = m.start(t)
+		m.await(t, "READY=1")
+	}
+	stop.Store(1)
+	load.Wait()
+	t.Logf("%d plants by %d clients, %d restarts: the longest request took %s",
+		created.Load(), clients, restarts, time.Duration(longest.Load()))
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if code, err := p.wait(); err != nil || code != exitOK {
+		t.Errorf("the server ended with %d, %v, want 0; its log:\n%s", code, err, p.stderr)
+	}
+	out := plantstore(t, "verify", m.args[2])
+	if want := fmt.Sprintf("%d plants", created.Load()); !strings.Contains(out, want) {
+		t.Errorf("verify: got %s, want %s", out, want)
+	}
+}
+
+// TestSockets tests sockets that the server refuses, and an address that a socket replaces.
+func TestSockets(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		names []string
+		want  string // of the log
+	}{
+		{
+			[]string{"public", "plantstore.socket"},
+			`systemd: a socket has the name "plantstore.socket"; set FileDescriptorName=public or admin in its unit`,
+		},
+		{
+			[]string{"public", "public"},
+			`systemd: two sockets have the name "public"; use one ListenStream for each name`,
+		},
+	} {
+		p := newManaged(t, tt.names...).start(t)
+		code, err := p.wait()
+		if got := strings.TrimSpace(p.stderr.String()); err != nil || code != exitUsage || got != "plantstore: "+tt.want {
+			t.Errorf("%q: exit code %d, %v, %s; want %d, %s", tt.names, code, err, got, exitUsage, tt.want)
+		}
+	}
+
+	m := newManaged(t, "public")
+	p := m.start(t, "--listen", "127.0.0.1:1", "--admin-listen", "127.0.0.1:0")
+	match, err := p.await(p.stderr, readyLine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := strings.TrimPrefix(m.url, "http://")
+	warning := `level=WARN msg="the socket of systemd replaces a setting; change ListenStream of its unit" ` +
+		"setting=listen value=127.0.0.1:1 socket=" + address + "\n"
+	if match[1] != address || !strings.Contains(p.stderr.String(), warning) {
+		t.Errorf("listen=%s, want %s; log:\n%s; want %s", match[1], address, p.stderr, warning)
+	}
+}
