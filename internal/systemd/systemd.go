@@ -18,8 +18,8 @@ const (
 )
 
 // Listeners returns the TCP listeners that systemd has passed to the process pid, by their names (FileDescriptorName=
-// of the socket unit). The map is empty if the variables name no socket or another process. The caller closes them. Only
-// the first call in a process may have listeners, because the call closes the descriptors that systemd has passed.
+// of the socket unit). The map is empty if the variables name no socket or another process. The caller closes the
+// listeners. Only the first call in a process may have any, because it closes the descriptors of systemd.
 func Listeners(environ map[string]string, pid int) (_ map[string]*net.TCPListener, err error) {
 	if environ["LISTEN_PID"] != strconv.Itoa(pid) {
 		return nil, nil //nolint:nilnil // a nil map has no listeners
