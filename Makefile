@@ -17,6 +17,9 @@ DOCS_PACKAGES := caddy curl etcd-server haproxy iproute2 jq nginx nodejs openssh
 # A test of JWTs runs oidc-provider of npm. Some packages of nodejs have npm in them, and conflict with Debian's npm.
 NPM_PACKAGE = $(shell command -v npm >/dev/null || echo npm)
 
+# The documentation as static pages.
+SITE_PACKAGES := hugo curl
+
 # The lowest share of the statements of internal/ that the tests must run, in per cent.
 COVERAGE_MIN := 90.0
 
@@ -48,9 +51,9 @@ test: need lint ## lint, then run all tests with the race detector and check the
 
 .PHONY: check
 check: need ## run the checks that take longer: long forms of tests, pages, benchmark, short faults, release, vulnerabilities
-	@tools/need.sh $(DOCS_PACKAGES) $(NPM_PACKAGE)
+	@tools/need.sh $(DOCS_PACKAGES) $(NPM_PACKAGE) $(SITE_PACKAGES)
 	cd docs/test && go test -count=1 -parallel 4 .
-	go test -count=1 -timeout=20m ./internal/acme ./internal/backup ./internal/console ./internal/dump ./cmd/plantstore ./internal/trace
+	go test -count=1 -timeout=20m ./internal/acme ./internal/backup ./internal/console ./internal/dump ./cmd/plantstore ./internal/trace ./site
 	go test -count=1 -run=TestInvalidCredentialsTakeTheSameTime ./internal/server
 	cd bench && go test -count=1 ./...
 	tools/faults.sh short
@@ -83,6 +86,11 @@ cover: ## run the tests and write coverage.html
 .PHONY: fuzz
 fuzz: ## run each fuzz target in turn, FUZZTIME=10m each, and print the number of executions
 	tools/fuzz.sh $(FUZZTIME)
+
+.PHONY: site
+site: ## build the documentation as static pages in dist/site, with search and a menu of the versions built there
+	@tools/need.sh $(SITE_PACKAGES)
+	site/build.sh
 
 .PHONY: bench
 bench: ## measure against a floor and the peers, on a quiet machine; ARGS='…' adds to its command line

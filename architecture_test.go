@@ -92,6 +92,7 @@ var mayImport = map[string][]string{
 		tracing,
 	},
 	"cmd...": {anything},
+	"site":   {},
 }
 
 // testsMayAdd are the packages that all tests may import too: the suite of the engines, the engine that needs no other
