@@ -105,6 +105,12 @@ pages: ## measure the pages of the console with 10 million plants on both engine
 screenshots: ## write the images of the console in docs/images; look at each before you commit it
 	go test -count=1 -run=TestScreenshots ./internal/console -args -update
 
+.PHONY: fixture
+fixture: dist ## write the stores that later versions must be able to upgrade, before a release: VERSION=1.0.0
+	@test -n "$(VERSION)" || { echo 'name the version: make fixture VERSION=1.0.0' >&2; exit 2; }
+	go test -count=1 -run='^TestWriteFixture$$' ./cmd/plantstore \
+		-args -fixture="$(VERSION)" -program="$(CURDIR)/dist/plantstore" -commit="$$(git rev-parse HEAD)"
+
 .PHONY: faults
 faults: ## run the long form of every fault harness, which takes hours
 	@tools/need.sh $(TEST_PACKAGES) $(FAULT_PACKAGES) testssl.sh

@@ -77,6 +77,16 @@ func TestLargestPlantInEveryFormat(t *testing.T) {
 // database returns the URL of an empty PostgreSQL database. Without PostgreSQL it skips the rest of the test.
 func database(t *testing.T) string {
 	t.Helper()
+	url, err := postgresServer(t).Database(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return url
+}
+
+// postgresServer starts a PostgreSQL server, which ends with the test. Without PostgreSQL it skips the test.
+func postgresServer(t *testing.T) *pgtest.Server {
+	t.Helper()
 	server, err := pgtest.Start(t.Context())
 	if errors.Is(err, pgtest.ErrMissing) && os.Getenv("CI") != "true" {
 		t.Skip(err)
@@ -89,9 +99,5 @@ func database(t *testing.T) string {
 			t.Error(err)
 		}
 	})
-	url, err := server.Database(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return url
+	return server
 }
