@@ -51,8 +51,8 @@ cp "$data/api/public.json" "$data/public.yaml"
 cp "$data/api/admin.json" "$data/admin.yaml"
 
 sed "s|: DATA|: $data|" site/hugo.yaml >"$work/hugo.yaml"
-HUGO_PARAMS_VERSION=$version HUGO_CACHEDIR=$work/cache HUGO_RESOURCEDIR=$work/resources hugo --source site --config "$work/hugo.yaml" --destination "$work/site" --noBuildLock \
-	>"$work/hugo" || {
+export HUGO_PARAMS_VERSION="$version" HUGO_CACHEDIR="$work/cache" HUGO_RESOURCEDIR="$work/resources"
+hugo --source site --config "$work/hugo.yaml" --destination "$work/site" --noBuildLock >"$work/hugo" || {
 	cat "$work/hugo" >&2
 	exit 1
 }
@@ -67,5 +67,6 @@ newest=$(printf '%s\n' "$versions" | grep '^v[0-9]' | head -n 1)
 	printf '%s\n' "$versions" | sed 's/.*/"&"/' | paste -s -d , - | tr -d '\n'
 	printf ']\n'
 } >"$out/versions.js"
-printf '<!doctype html><meta http-equiv="refresh" content="0; url=%s/index.html"><title>Plant Store</title>\n' "${newest:-$version}" >"$out/index.html"
+printf '<!doctype html><meta http-equiv="refresh" content="0; url=%s/index.html"><title>Plant Store</title>\n' \
+	"${newest:-$version}" >"$out/index.html"
 printf 'site: wrote %s\n' "$out/${newest:-$version}/index.html"

@@ -280,7 +280,7 @@ func (r *reader) openPages() {
 	r.t.Helper()
 	pages := []string{
 		"index", "docs/how-to/restore-a-backup", "api/public", "api/admin", "docs/explanation/performance",
-		"docs/explanation/decisions", "docs/reference/settings", "docs/README",
+		"docs/explanation/comparison", "docs/reference/settings", "docs/README",
 	}
 	for _, form := range []struct {
 		width  int64
