@@ -58,6 +58,8 @@ check: need ## run the checks that take longer: long forms of tests, pages, benc
 	cd bench && go test -count=1 ./...
 	tools/faults.sh short
 	cd tools/release && go test -count=1 ./...
+	@tools/need.sh crun
+	cd tools/image && go test -count=1 ./...
 	tools/vuln.sh
 
 .PHONY: need
@@ -67,7 +69,7 @@ need:
 .PHONY: lint
 lint: ## check formatting, go.mod and go.sum, go vet, golangci-lint and the language of pages and comments
 	@tools/format.sh
-	tools/lint.sh . bench faults docs/test tools/otelcol tools/release
+	tools/lint.sh . bench faults docs/test tools/image tools/otelcol tools/release
 	tools/prose.sh error
 
 .PHONY: prose
@@ -137,6 +139,15 @@ dist: ## build dist/plantstore, with the list of its components and the licences
 	CGO_ENABLED=0 go build -trimpath -buildvcs=false -buildmode=$(BUILDMODE) -ldflags="-s -w -buildid= $$(tools/ldflags.sh)" -o dist/plantstore ./cmd/plantstore
 	cd tools/release && env -u GOOS -u GOARCH go run . sbom ../../dist/plantstore >../../dist/plantstore.cdx.json
 	cp THIRD_PARTY_NOTICES dist/
+
+.PHONY: image
+image: ## write dist/image, an OCI layout with the container images for amd64 and arm64
+	rm -rf dist/image
+	for arch in amd64 arm64; do CGO_ENABLED=0 GOOS=linux GOARCH=$$arch go build -trimpath -buildvcs=false -buildmode=exe \
+		-ldflags="-s -w -buildid= $$(tools/ldflags.sh)" -o dist/plantstore-linux-$$arch ./cmd/plantstore || exit; done
+	cd tools/image && env -u GOOS -u GOARCH go run . -revision="$$(git rev-parse HEAD)" \
+		-created="$$(TZ=UTC0 git show --no-patch --format=%cd --date=format-local:%Y-%m-%dT%H:%M:%SZ HEAD)" \
+		../../dist/image ../../dist/plantstore-linux-amd64 ../../dist/plantstore-linux-arm64
 
 .PHONY: notices
 notices: ## write THIRD_PARTY_NOTICES, after a change of the modules that the program links

@@ -98,7 +98,7 @@ over the file. "plantstore config" prints the settings in force.`,
 	})
 	root.AddCommand(
 		newServe(p), newConfig(p), newToken(p), newAudit(p), newWebhook(p),
-		newConsole(p), newGet(p), newList(p), newExport(p), newImport(p),
+		newConsole(p), newHealth(p), newGet(p), newList(p), newExport(p), newImport(p),
 		newBackup(p), newRestore(p), newVerify(p), newMigrate(p), newMove(p), newVersion(p),
 	)
 	root.InitDefaultCompletionCmd() // before checkArgs; Cobra would add it later

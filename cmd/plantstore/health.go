@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// healthTimeMax is the time for a health check. The server needs up to 1.5 s to find that a database does not respond.
+const healthTimeMax = 3 * time.Second
+
+func newHealth(p *program) *cobra.Command {
+	s := &settings{}
+	cmd := &cobra.Command{
+		Use:   "health",
+		Short: "Check that the server on this machine accepts plants",
+		Long: `Request /readyz from the admin listener of the server on this machine, for the health
+check of a container without a shell. The command prints "ready" and exits with 0 while
+the store accepts plants. Otherwise it prints the reason and exits with 1. It takes at
+most 3 seconds.
+
+Give the command the settings of the server: the same variables, the same file or
+--admin-listen. It needs no token, and does not verify the certificate of the server.`,
+		Example: `  plantstore health
+  plantstore health --admin-listen 127.0.0.1:9081
+  plantstore health --config /etc/plantstore.yaml`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := s.load(p, cmd); err != nil {
+				return err
+			}
+			at, err := s.readyURL(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if err := checkReady(cmd.Context(), at); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintln(p.stdout, "ready")
+			return err
+		},
+	}
+	s.bindStore(cmd.Flags())
+	s.bindServe(cmd.Flags())
+	hideAllBut(cmd.Flags(), "config", "admin-listen", "tls-cert", "tls-key", "acme-domain", "acme-email")
+	return cmd
+}
+
+// readyURL returns the URL of the readiness check, from the settings of the server.
+func (s *settings) readyURL(ctx context.Context) (*url.URL, error) {
+	ctx, cancel := context.WithTimeout(ctx, healthTimeMax)
+	defer cancel()
+	host, text, err := net.SplitHostPort(string(s.adminListen))
+	if err != nil {
+		return nil, s.fault("admin-listen", "%w", err)
+	}
+	port, err := net.DefaultResolver.LookupPort(ctx, "tcp", text)
+	if err != nil || port == 0 {
+		return nil, s.fault("admin-listen", "the check needs the port of the server; got %q", string(s.adminListen))
+	}
+	at := &net.TCPAddr{Port: port}
+	if host != "" {
+		addresses, err := net.DefaultResolver.LookupIPAddr(ctx, host)
+		if err != nil {
+			return nil, fmt.Errorf("resolve the address of the admin listener: %w", err)
+		}
+		at.IP, at.Zone = addresses[0].IP, addresses[0].Zone
+	}
+	secure := (s.tls.cert != "" || s.acme.enabled()) && !at.IP.IsLoopback()
+	return guessURL(at, secure).JoinPath("readyz"), nil
+}
+
+// checkReady requests a readiness check, and returns an error unless the response is 200.
+func checkReady(ctx context.Context, at *url.URL) error {
+	const responseBytesMax = 1 << 10
+	ctx, cancel := context.WithTimeout(ctx, healthTimeMax)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), http.NoBody)
+	if err != nil {
+		return err
+	}
+	response, err := healthTransport().RoundTrip(request) // follows no redirect
+	if err != nil {
+		return fmt.Errorf("no response from %s within %s: %w; check that the server runs, and its --admin-listen",
+			at, healthTimeMax, err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode == http.StatusOK {
+		return nil
+	}
+	body, err := io.ReadAll(io.LimitReader(response.Body, responseBytesMax))
+	if err != nil {
+		return fmt.Errorf("read the response of %s: %w", at, err)
+	}
+	return fmt.Errorf("the server is not ready: %s returned %d: %s; see the log of the server",
+		at, response.StatusCode, strings.TrimSpace(string(body)))
+}
+
+// healthTransport returns a transport without a proxy, for one request.
+func healthTransport() *http.Transport {
+	return &http.Transport{
+		DisableKeepAlives: true,
+		// The request has no secret, and the certificate does not have the loopback address.
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // see above
+	}
+}
