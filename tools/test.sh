@@ -12,8 +12,8 @@ else
 	printf 'test: WITHOUT THE RACE DETECTOR\n' >&2
 fi
 
-# The statements of the test suite storetest, and of the servers for tests, pebbletest and s3test, do not count.
-covered=$(go list ./internal/... | grep -v -e '/storetest$' -e '/pebbletest$' -e '/s3test$' | paste -s -d , -)
+# The statements of the test suite storetest, and of the servers for tests, pebbletest, s3test and browsertest, do not count.
+covered=$(go list ./internal/... | grep -v -e '/storetest$' -e '/pebbletest$' -e '/s3test$' -e '/browsertest$' | paste -s -d , -)
 
 # By default, the race detector sleeps for a second when a program ends.
 export GORACE="${GORACE:-atexit_sleep_ms=10}"
