@@ -69,4 +69,4 @@ newest=$(printf '%s\n' "$versions" | grep '^v[0-9]' | head -n 1)
 } >"$out/versions.js"
 printf '<!doctype html><meta http-equiv="refresh" content="0; url=%s/index.html"><title>Plant Store</title>\n' \
 	"${newest:-$version}" >"$out/index.html"
-printf 'site: wrote %s\n' "$out/${newest:-$version}/index.html"
+printf 'site: wrote %s\n' "$out/$version/index.html"

@@ -300,7 +300,9 @@ func (r *reader) openPages() {
 		}
 	}
 	r.do(chromedp.Navigate(r.base + "/main/index.html"))
-	r.await(`document.querySelectorAll(".charts img").length === 4`)
+	r.await(`document.querySelectorAll(".charts img").length === 4 && siteVersions`)
+	r.do(chromedp.Click(chromedp.CSS("#site-menu")), chromedp.WaitVisible(chromedp.CSS("#site-pages")))
+	r.look("menu", 360)
 }
 
 func (r *reader) search() {
