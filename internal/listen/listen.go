@@ -172,11 +172,10 @@ func retryable(err error) error {
 
 // passing are a lack of memory, a refusal by a security module, and the errors of a
 // network after which accept(2) recommends to try again.
-var passing = []syscall.Errno{
+var passing = append([]syscall.Errno{
 	syscall.ENOBUFS, syscall.ENOMEM, syscall.EPERM,
-	syscall.ENETDOWN, syscall.EPROTO, syscall.ENOPROTOOPT, syscall.EHOSTDOWN, syscall.ENONET, syscall.EHOSTUNREACH,
-	syscall.ENETUNREACH,
-}
+	syscall.ENETDOWN, syscall.EPROTO, syscall.ENOPROTOOPT, syscall.EHOSTDOWN, syscall.EHOSTUNREACH, syscall.ENETUNREACH,
+}, passingHere...)
 
 // temporary is an error after which http.Server.Serve retries.
 type temporary struct{ *net.OpError }

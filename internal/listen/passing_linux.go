@@ -1,0 +1,6 @@
+package listen
+
+import "syscall"
+
+// passingHere are the errors of passing that only Linux has.
+var passingHere = []syscall.Errno{syscall.ENONET}
