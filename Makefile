@@ -67,9 +67,10 @@ need:
 	@tools/need.sh $(TEST_PACKAGES) $(FAULT_PACKAGES)
 
 .PHONY: lint
-lint: ## check formatting, go.mod and go.sum, go vet, golangci-lint and the language of pages and comments
+lint: ## check formatting, go.mod and go.sum, go vet, golangci-lint, workflows and the language of pages and comments
 	@tools/format.sh
 	tools/lint.sh . bench faults docs/test tools/image tools/otelcol tools/release
+	tools/workflows.sh
 	tools/prose.sh error
 
 .PHONY: prose
