@@ -25,6 +25,30 @@ type firstToken struct {
 	request []string // a command that uses the token: arguments of curl, without the credential as the second one
 }
 
+// firstCreator returns the token that creates plants.
+func firstCreator(h *httpServers) firstToken {
+	return firstToken{
+		"first", auth.ScopeCreate, "creates plants", []string{
+			"-i " + strings.TrimRight(h.url.String(), "/") + "/plants",
+			"-H 'Content-Type: application/json'", `-d '{"id": 1, "name": "Rosa canina", "tag": "shrub"}'`,
+		},
+	}
+}
+
+// mint returns a new secret and its token.
+func (f *firstToken) mint() (secret string, t auth.Token) {
+	secret = auth.Mint()
+	return secret, auth.Token{
+		Name: f.name, Hash: auth.HashOf(secret), Prefix: auth.PrefixOf(secret), Scopes: f.scopes, CreatedAt: time.Now(),
+	}
+}
+
+// curl returns the command that uses the token.
+func (f *firstToken) curl(secret string) string {
+	request := slices.Insert(slices.Clone(f.request), 1, "-H 'Authorization: Bearer "+secret+"'")
+	return "curl " + strings.Join(request, " \\\n  ")
+}
+
 // firstTokens creates the first tokens of a store, and prints them with commands that use them. It creates none if
 // their secrets would be written to a file or a log that the operator did not choose for them.
 func (p *program) firstTokens(
@@ -38,12 +62,7 @@ func (p *program) firstTokens(
 		}
 		return err
 	}
-	list := []firstToken{{
-		"first", auth.ScopeCreate, "creates plants", []string{
-			"-i " + strings.TrimRight(h.url.String(), "/") + "/plants",
-			"-H 'Content-Type: application/json'", `-d '{"id": 1, "name": "Rosa canina", "tag": "shrub"}'`,
-		},
-	}}
+	list := []firstToken{firstCreator(h)}
 	if !s.admin.open {
 		list = append(list, firstToken{
 			"first-admin", auth.ScopeAdmin | auth.ScopeMetrics | auth.ScopeRead,
@@ -65,14 +84,9 @@ func (p *program) createFirst(
 		"plantstore console prints another one:\n\n%s\n\n", signInLink(at, code))
 	var tokens []auth.Token
 	for _, first := range list {
-		secret := auth.Mint()
-		tokens = append(tokens, auth.Token{
-			Name: first.name, Hash: auth.HashOf(secret), Prefix: auth.PrefixOf(secret), Scopes: first.scopes,
-			CreatedAt: time.Now(),
-		})
-		request := slices.Insert(slices.Clone(first.request), 1, "-H 'Authorization: Bearer "+secret+"'")
-		fmt.Fprintf(&text, "Token %q %s:\n\n%s\n\ncurl %s\n\n",
-			first.name, first.use, secret, strings.Join(request, " \\\n  "))
+		secret, minted := first.mint()
+		tokens = append(tokens, minted)
+		fmt.Fprintf(&text, "Token %q %s:\n\n%s\n\n%s\n\n", first.name, first.use, secret, first.curl(secret))
 	}
 	tokens = append(tokens, t)
 	if created, err := engine.CreateFirstTokens(ctx, tokens, p.operator()); err != nil || !created {

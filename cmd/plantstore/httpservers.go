@@ -71,7 +71,7 @@ func (p *program) openListeners(
 			h.close()
 		}
 	}()
-	public, err := listen.Listen(ctx, listen.Config{
+	public, err := s.openListener(ctx, listen.Config{
 		Name: "public", Address: string(s.listen), TCP: sockets.take("public"),
 		Limits: s.connectionLimits(log), Log: log, Metrics: metrics,
 		ProxyProtocol: bool(s.proxies.protocol), TrustedProxies: s.proxies.prefixes(),
@@ -81,7 +81,7 @@ func (p *program) openListeners(
 		return nil, fmt.Errorf("%w; use another address with --listen", err)
 	}
 	h.publicTCP, h.publicListener = public, public // until its TLS is known, so that close closes it
-	admin, err := listen.Listen(ctx, listen.Config{
+	admin, err := s.openListener(ctx, listen.Config{
 		Name: "admin", Address: string(s.adminListen), TCP: sockets.take("admin"),
 		Limits: s.adminLimits(), Log: log, Metrics: metrics,
 	})

@@ -14,12 +14,17 @@ func main() {
 
 // mainExit runs the program and its deferred calls, which os.Exit would skip, and returns the exit code.
 func mainExit() int {
-	interrupts := []os.Signal{os.Interrupt, syscall.SIGTERM}
-	if !signal.Ignored(syscall.SIGHUP) { // nohup(1) ignores it
-		interrupts = append(interrupts, syscall.SIGHUP)
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), interrupts...)
+	ctx, stop := signal.NotifyContext(context.Background(), interrupts()...)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 	return run(ctx, os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr)
+}
+
+// interrupts returns the signals that end a command.
+func interrupts() []os.Signal {
+	list := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // nohup(1) ignores it
+		list = append(list, syscall.SIGHUP)
+	}
+	return list
 }

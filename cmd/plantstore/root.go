@@ -72,7 +72,8 @@ func newRoot(p *program) *cobra.Command {
 		Long: `Plant Store is an HTTP service that stores plants in a file or in PostgreSQL.
 
 Start with "plantstore serve". It creates the store, and prints the first tokens
-and a curl command that creates a plant.
+and a curl command that creates a plant. To look around first, run "plantstore
+try": a throw-away server with sample plants.
 
 Every setting is a flag (--admin-listen), an environment variable
 (PLANTSTORE_ADMIN_LISTEN) and a key of the YAML file that --config names
@@ -97,7 +98,7 @@ over the file. "plantstore config" prints the settings in force.`,
 		return usagef("%w; see %s --help", flagFault(cmd, err), cmd.CommandPath())
 	})
 	root.AddCommand(
-		newServe(p), newConfig(p), newToken(p), newAudit(p), newWebhook(p),
+		newServe(p), newTry(p), newConfig(p), newToken(p), newAudit(p), newWebhook(p),
 		newConsole(p), newHealth(p), newGet(p), newList(p), newExport(p), newImport(p),
 		newBackup(p), newRestore(p), newVerify(p), newMigrate(p), newMove(p), newVersion(p),
 	)

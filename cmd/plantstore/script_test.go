@@ -196,7 +196,7 @@ func cmdExits(ts *testscript.TestScript, _ *script, args []string) error {
 }
 
 func cmdStart(ts *testscript.TestScript, s *script, args []string) error {
-	p, err := startProcess(ts.MkAbs("."), cleanEnviron(), args[1:]...)
+	p, err := startProcess(ts.MkAbs("."), append(cleanEnviron(), "TMPDIR="+ts.Getenv("TMPDIR")), args[1:]...)
 	if err != nil {
 		return err
 	}

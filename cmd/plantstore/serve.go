@@ -38,7 +38,9 @@ output is a terminal, or with --print-tokens. It writes its log to standard erro
 			if err := s.load(p, cmd); err != nil {
 				return err
 			}
-			return p.serve(cmd.Context(), s, changedFlags(cmd.Flags()))
+			hangups := ignoreSignals()
+			defer signal.Stop(hangups)
+			return p.serve(cmd.Context(), s, start{changedFlags(cmd.Flags()), hangups, p.firstTokens})
 		},
 	}
 	s.bindStore(cmd.Flags())
@@ -46,11 +48,17 @@ output is a terminal, or with --print-tokens. It writes its log to standard erro
 	return cmd
 }
 
-// serve wires the whole server: settings, engine, store, HTTP servers, signals, drain. flags are those of the command
-// line.
-func (p *program) serve(ctx context.Context, s *settings, flags map[string]string) (err error) {
-	hangups := ignoreSignals()
-	defer signal.Stop(hangups)
+// start is the part of a server that differs between the commands which run one.
+type start struct {
+	flags   map[string]string // of the command line, for a reload
+	hangups <-chan os.Signal  // each one reloads the settings; nil: none
+
+	// greet is the last step of the start: it creates the first tokens and prints them.
+	greet func(context.Context, store.Engine, *settings, *httpServers, *slog.Logger) error
+}
+
+// serve wires the whole server: settings, engine, store, HTTP servers, signals, drain.
+func (p *program) serve(ctx context.Context, s *settings, begin start) (err error) {
 	// Before anything is created.
 	if err := cmp.Or(p.checkServe(ctx, s), p.readTracing(), s.webhook.check(p, s), s.signIn.readSecret(p, s),
 		refuseDumps()); err != nil {
@@ -71,7 +79,7 @@ func (p *program) serve(ctx context.Context, s *settings, flags map[string]strin
 		return stoppedEarly(ctx, err, log)
 	}
 	defer func() { err = errors.Join(err, engine.Close()) }()
-	r := &reloader{p: p, settings: s, flags: flags, log: log, level: level, metrics: metrics, servers: h}
+	r := &reloader{p: p, settings: s, flags: begin.flags, log: log, level: level, metrics: metrics, servers: h}
 	if err := r.open(); err != nil {
 		return err
 	}
@@ -103,12 +111,12 @@ func (p *program) serve(ctx context.Context, s *settings, flags map[string]strin
 	}
 	// The tokens are printed once, so every step that can fail comes before. They are valid at once, because the store
 	// reloads its tokens when it receives an unknown one.
-	if err := p.firstTokens(ctx, engine, s, h, log); err != nil {
+	if err := begin.greet(ctx, engine, s, h, log); err != nil {
 		return stoppedEarly(ctx, err, log)
 	}
 	r.begin(ctx)
 	h.logReady(s, log)
-	cause := h.run(ctx, st, hangups, r)
+	cause := h.run(ctx, st, begin.hangups, r)
 	r.events.retire()
 	h.certificates.acme.retire()
 	err = errors.Join(cause, h.drain(st, log))

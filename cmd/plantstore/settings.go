@@ -62,6 +62,8 @@ type settings struct {
 
 	webhook webhookSettings
 
+	otherPorts bool // of try: a listener uses a free port of 127.0.0.1 if its own is in use
+
 	sources map[string]string // by name: the flag, variable or file that set the value, or "default"
 }
 

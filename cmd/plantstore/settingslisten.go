@@ -1,9 +1,12 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"syscall"
 	"time"
 
 	"plantstore/internal/listen"
@@ -145,4 +148,14 @@ func parsePrefix(text string) (netip.Prefix, error) {
 			text, prefix.Masked(), prefix.Bits())
 	}
 	return prefix, nil
+}
+
+// openListener opens a listener at its address or, with s.otherPorts, at a free port if that is in use.
+func (s *settings) openListener(ctx context.Context, c listen.Config) (*listen.Listener, error) {
+	l, err := listen.Listen(ctx, c)
+	if s.otherPorts && errors.Is(err, syscall.EADDRINUSE) {
+		c.Address = "127.0.0.1:0"
+		return listen.Listen(ctx, c)
+	}
+	return l, err
 }

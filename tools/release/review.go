@@ -42,6 +42,12 @@ var embeddedFiles = []embeddedFile{
 		"swagger-ui-5.29.1.txt",
 		[]string{"Apache-2.0", "BSD-3-Clause", "MIT"},
 	},
+	{
+		"sample plants of IPNI", "-", "plantstore/cmd/plantstore/samples.csv",
+		"9a3ff8028804976fb0c293989134acc4aca4497203ceb1a4c65f4b06ed54cbcb",
+		"sample-plants.txt",
+		[]string{"CC-BY-4.0", "MIT"},
+	},
 }
 
 // coveredByModule are the packages with embedded files that the licence of their module covers.

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"plantstore/internal/auth"
+	"plantstore/internal/console"
+	"plantstore/internal/dump"
+	"plantstore/internal/store"
+)
+
+// samples are plants of try, as CSV. They are an excerpt of public data: tools/release/texts/sample-plants.txt has the
+// sources and licences.
+//
+//go:embed samples.csv
+var samples string
+
+func newTry(p *program) *cobra.Command {
+	return &cobra.Command{
+		Use:   "try",
+		Short: "Run a throw-away server with sample plants",
+		Long: `Run a server on loopback with sample plants in a temporary directory, which is
+below TMPDIR if that is set. try prints a link that signs in to the console, and a
+curl command with a token that creates a plant. Ctrl-C, SIGTERM or SIGHUP ends the
+server, and try removes the directory. If try is killed, the directory remains:
+remove it.
+
+The ports are 8080 and 8081, or free ones if these are in use. All other settings
+have their defaults: try ignores the environment variables of settings. It logs
+warnings and errors only.`,
+		Example: `  plantstore try`,
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return p.try(cmd.Context()) },
+	}
+}
+
+// try runs a server on a store in a temporary directory, and removes the directory.
+func (p *program) try(ctx context.Context) (err error) {
+	signal.Ignore(syscall.SIGPIPE) // a closed standard output must not keep the directory
+	dir, err := os.MkdirTemp("", "plantstore-try-*")
+	if err != nil {
+		return fmt.Errorf("create a temporary directory: %w; set TMPDIR to a directory with free space", err)
+	}
+	defer func() {
+		if removal := os.RemoveAll(dir); removal != nil {
+			err = errors.Join(err, fmt.Errorf("remove the temporary directory %s: %w; remove it yourself", dir, removal))
+		}
+	}()
+	defer removeAtSecond(ctx, dir)()
+	s, flags, err := p.trySettings(ctx, dir)
+	if err != nil {
+		return err
+	}
+	return p.serve(ctx, s, start{flags: flags, greet: p.greetTry})
+}
+
+// removeAtSecond removes a directory and ends the program when a second signal arrives. The caller calls stop at the
+// end of the server.
+func removeAtSecond(ctx context.Context, dir string) (stop func()) {
+	arrived, done := make(chan os.Signal, 2), make(chan struct{})
+	first := ctx.Err() != nil // the first signal has arrived
+	signal.Notify(arrived, interrupts()...)
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		for ; ; first = true {
+			select {
+			case <-done:
+				return
+			case <-arrived:
+			}
+			if first {
+				endNow(dir)
+			}
+		}
+	})
+	return func() {
+		signal.Stop(arrived)
+		close(done)
+		watch.Wait()
+	}
+}
+
+// endNow removes a directory and ends the program.
+func endNow(dir string) {
+	for range 10 { // a removal fails if the server creates a file at the same time
+		if os.RemoveAll(dir) == nil {
+			break
+		}
+	}
+	os.Exit(exitInterrupted)
+}
+
+// trySettings returns the settings of try, and those that differ from the defaults. It removes the settings and the
+// exporter of traces from the environment: they are those of another server, with its certificates, webhooks and
+// backups.
+func (p *program) trySettings(ctx context.Context, dir string) (s *settings, flags map[string]string, err error) {
+	maps.DeleteFunc(p.environ, func(name, _ string) bool {
+		return strings.HasPrefix(name, environPrefix) || strings.HasPrefix(name, "OTEL_")
+	})
+	path, err := filepath.Abs(filepath.Join(dir, "plantstore.db"))
+	if err != nil {
+		return nil, nil, err
+	}
+	s = &settings{otherPorts: true}
+	set := pflag.NewFlagSet("try", pflag.ContinueOnError)
+	s.bindStore(set)
+	s.bindServe(set)
+	if err := errors.Join(set.Set("db", path), set.Set("log-level", "warn")); err != nil {
+		return nil, nil, err
+	}
+	return s, changedFlags(set), s.loadFlags(ctx, p, set)
+}
+
+const tryGreeting = `A throw-away server with %d sample plants. Ctrl-C ends it and removes its data.
+
+Console: this link signs in once, within 15 minutes:
+
+%s
+
+Create a plant:
+
+%s
+
+API document:   %s
+Data:           %s
+Sample plants:  International Plant Names Index, https://www.ipni.org, CC BY 4.0
+
+To keep your plants, run plantstore serve: it stores them in plantstore.db.
+`
+
+// greetTry stores the sample plants, creates a token and a sign-in code, and prints how to use them.
+func (p *program) greetTry(
+	ctx context.Context, engine store.Engine, s *settings, h *httpServers, _ *slog.Logger,
+) error {
+	count, err := storeSamples(ctx, engine)
+	if err != nil {
+		return fmt.Errorf("store the sample plants: %w", err)
+	}
+	first := firstCreator(h)
+	secret, token := first.mint()
+	code, signIn := console.NewCode(time.Now())
+	if _, err := engine.CreateFirstTokens(ctx, []auth.Token{token, signIn}, p.operator()); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(interruptibleTo(ctx, p.stdout), tryGreeting, count, signInLink(h.consoleURL, code),
+		first.curl(secret), h.url.JoinPath("docs"), printable(filepath.Dir(s.db.path)))
+	if err != nil && !errors.Is(err, errInterrupted) {
+		return fmt.Errorf("print the addresses: %w", err)
+	}
+	return err
+}
+
+// storeSamples stores the sample plants and returns their number.
+func storeSamples(ctx context.Context, engine store.Engine) (int, error) {
+	var batch []store.Create
+	for row, err := range dump.Read(strings.NewReader(samples), dump.CSV) {
+		if problem := errors.Join(err, row.Err); problem != nil {
+			return 0, problem
+		}
+		batch = append(batch, store.Create{Plant: row.Plant, At: time.Now()})
+	}
+	_, err := engine.Insert(ctx, batch)
+	return len(batch), err
+}
