@@ -31,7 +31,7 @@ Give the command the settings of the server: the same variables, the same file o
 --admin-listen. It needs no token, and does not verify the certificate of the server.`,
 		Example: `  plantstore health
   plantstore health --admin-listen 127.0.0.1:9081
-  plantstore health --config /etc/plantstore.yaml`,
+  plantstore health --config /etc/plantstore/plantstore.yaml`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := s.load(p, cmd); err != nil {
