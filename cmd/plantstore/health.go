@@ -37,11 +37,13 @@ Give the command the settings of the server: the same variables, the same file o
 			if err := s.load(p, cmd); err != nil {
 				return err
 			}
-			at, err := s.readyURL(cmd.Context())
-			if err != nil {
-				return err
-			}
-			if err := checkReady(cmd.Context(), at); err != nil {
+			ctx, cancel := context.WithTimeout(cmd.Context(), healthTimeMax)
+			defer cancel()
+			err := s.checkReady(ctx)
+			switch {
+			case cmd.Context().Err() != nil:
+				return errInterrupted
+			case err != nil:
 				return err
 			}
 			_, err = fmt.Fprintln(p.stdout, "ready")
@@ -56,8 +58,6 @@ Give the command the settings of the server: the same variables, the same file o
 
 // readyURL returns the URL of the readiness check, from the settings of the server.
 func (s *settings) readyURL(ctx context.Context) (*url.URL, error) {
-	ctx, cancel := context.WithTimeout(ctx, healthTimeMax)
-	defer cancel()
 	host, text, err := net.SplitHostPort(string(s.adminListen))
 	if err != nil {
 		return nil, s.fault("admin-listen", "%w", err)
@@ -79,10 +79,12 @@ func (s *settings) readyURL(ctx context.Context) (*url.URL, error) {
 }
 
 // checkReady requests a readiness check, and returns an error unless the response is 200.
-func checkReady(ctx context.Context, at *url.URL) error {
+func (s *settings) checkReady(ctx context.Context) error {
 	const responseBytesMax = 1 << 10
-	ctx, cancel := context.WithTimeout(ctx, healthTimeMax)
-	defer cancel()
+	at, err := s.readyURL(ctx)
+	if err != nil {
+		return err
+	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), http.NoBody)
 	if err != nil {
 		return err

@@ -52,8 +52,12 @@ func (s *source) write(dir string) error {
 	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
 		return fmt.Errorf("%s is not empty; remove it", dir)
 	}
-	_, err := layout.Write(dir, index)
-	return err
+	// The layout has one entry, the index of the platforms: without a name, Skopeo and Podman accept only one.
+	path, err := layout.Write(dir, empty.Index)
+	if err != nil {
+		return err
+	}
+	return path.AppendIndex(index)
 }
 
 // image returns the image of a program, and its platform.

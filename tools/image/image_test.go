@@ -53,11 +53,19 @@ func writeImage(t *testing.T, programs ...string) layout.Path {
 
 func images(t *testing.T, path layout.Path) []v1.Image {
 	t.Helper()
-	index, err := path.ImageIndex()
+	entries, err := path.ImageIndex()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := validate.Index(index); err != nil {
+	if err := validate.Index(entries); err != nil {
+		t.Fatal(err)
+	}
+	entry, err := entries.IndexManifest()
+	if err != nil || len(entry.Manifests) != 1 {
+		t.Fatalf("got %d entries, %v; want 1", len(entry.Manifests), err)
+	}
+	index, err := entries.ImageIndex(entry.Manifests[0].Digest)
+	if err != nil {
 		t.Fatal(err)
 	}
 	manifest, err := index.IndexManifest()
@@ -90,7 +98,35 @@ func TestImage(t *testing.T) {
 			t.Errorf("%s: the files have %d bytes, want at most %d", arch, size, imageBytesMax)
 		}
 	}
+	t.Run("skopeo", func(t *testing.T) { copyImage(t, path) })
 	t.Run("container", func(t *testing.T) { runContainer(t, all[0]) })
+}
+
+// copyImage copies all platforms with Skopeo, which also checks the hashes.
+func copyImage(t *testing.T, path layout.Path) {
+	need(t, "skopeo")
+	to := t.TempDir()
+	command := exec.CommandContext(t.Context(),
+		"skopeo", "--insecure-policy", "copy", "--all", "oci:"+string(path), "dir:"+to)
+	if out, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("skopeo: %v: %s", err, out)
+	}
+	manifests, err := filepath.Glob(filepath.Join(to, "*.manifest.json"))
+	if err != nil || len(manifests) != 2 {
+		t.Errorf("skopeo copied %d images, %v; want 2", len(manifests), err)
+	}
+}
+
+// need skips a test without a program; under CI=true that is a failure.
+func need(t *testing.T, program string) {
+	t.Helper()
+	if _, err := exec.LookPath(program); err == nil {
+		return
+	}
+	if os.Getenv("CI") == "true" {
+		t.Fatalf("%s is missing", program)
+	}
+	t.Skipf("%s is missing", program)
 }
 
 func digest(t *testing.T, path layout.Path) v1.Hash {
@@ -189,12 +225,7 @@ func runContainer(t *testing.T, image v1.Image) {
 	if os.Geteuid() != 0 {
 		t.Skip("crun needs root to change to the user of the image")
 	}
-	if _, err := exec.LookPath("crun"); err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("crun is missing")
-		}
-		t.Skip("crun is missing")
-	}
+	need(t, "crun")
 	dir := t.TempDir()
 	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil {
 		t.Fatal(err)
