@@ -136,7 +136,8 @@ func (b *bench) searchOn(ctx context.Context, s *server, all []loadRun) (answers
 		return 0, err
 	}
 	run.Contender, run.Round = s.name, round
-	b.log.Info("measured", "phase", phaseSearch, "contender", s.name, "round", round, "rows", run.Rows, "millis", int(run.Millis),
+	b.log.Info("measured", "phase", phaseSearch, "contender", s.name, "round", round, "rows", run.Rows,
+		"millis", int(run.Millis),
 		"processor", run.Processor)
 	if err := b.save(measurement{Search: &run}); err != nil {
 		return 0, err

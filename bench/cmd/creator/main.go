@@ -8,7 +8,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"log"
+	"io"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -26,13 +26,14 @@ func main() {
 	connections := flag.Int("connections", 64, "`number` of plants that are created at the same time")
 	duration := flag.Duration("duration", 10*time.Second, "`time` of the load")
 	flag.Parse()
-	if err := create(*url, os.Getenv("PLANTSTORE_TOKEN"), *connections, *duration); err != nil {
-		log.Fatal(err)
+	if err := create(os.Stdout, *url, os.Getenv("PLANTSTORE_TOKEN"), *connections, *duration); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1) //nolint:forbidigo // the exit code of main
 	}
 }
 
-// create creates plants and prints the results. A create that fails is not repeated, and counts.
-func create(url, token string, connections int, d time.Duration) error {
+// create creates plants and writes the results. A create that fails is not repeated, and counts.
+func create(w io.Writer, url, token string, connections int, d time.Duration) error {
 	c, err := client.New(url, client.WithToken(token), client.WithRetryFor(0))
 	if err != nil {
 		return err
@@ -63,7 +64,10 @@ func create(url, token string, connections int, d time.Duration) error {
 		"requests": int64(len(all.latencies)), "micros": took.Microseconds(), "p50": at(0.5), "p99": at(0.99),
 		"p999": at(0.999), "max": at(1), "status": all.status, "read": all.read,
 	})
-	fmt.Println(string(line))
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(w, string(line))
 	return err
 }
 
@@ -76,7 +80,7 @@ type worker struct {
 func (w *worker) run(c *client.Client, until time.Time) {
 	tag := "made"
 	for now := time.Now(); now.Before(until); {
-		id := firstID + rand.Int64N(lastID-firstID)
+		id := firstID + rand.Int64N(lastID-firstID) //nolint:gosec // not a secret
 		_, err := c.Create(context.Background(), client.NewPlant{ID: id, Name: "Made for measuring", Tag: &tag})
 		if e, ok := errors.AsType[*client.Error](err); ok {
 			if e.Status == 0 {
