@@ -9,3 +9,5 @@ runuser -u plantstore -- plantstore token create prometheus --scope metrics --ex
 	> /etc/prometheus/plantstore.token
 runuser -u plantstore -- plantstore token create operator --scope admin --expires 90d --config /etc/plantstore/plantstore.yaml \
 	> /home/reader/operator.token
+# The server reads the new tokens with this request; a page may stop the database before the server would read them.
+curl --silent --fail --output /dev/null http://127.0.0.1:8081/metrics -H "Authorization: Bearer $(cat /etc/prometheus/plantstore.token)"
