@@ -217,11 +217,22 @@ func (r *results) importTable() string {
 	return t.String()
 }
 
-// machineTable has a column for each machine, or time, that measurements come from.
+// machineTable describes the machines, and times, that measurements come from.
 func (r *results) machineTable() string {
 	if len(r.machines) == 0 {
 		return notMeasured
 	}
+	const sessionsMax = 4 // that fit a screen
+	text, first := "", 1
+	for machines := range slices.Chunk(r.machines, sessionsMax) {
+		text += sessionTable(first, machines).String() + "\n"
+		first += len(machines)
+	}
+	return strings.TrimSuffix(text, "\n") + r.noiseLine()
+}
+
+// sessionTable has a column for each of some sessions, whose numbers begin with first.
+func sessionTable(first int, machines []*machine) *table {
 	rows := [][]string{
 		{"property"},
 		{"processors"},
@@ -234,9 +245,9 @@ func (r *results) machineTable() string {
 		{"measured in each run"},
 	}
 	names := map[string]bool{}
-	for i, m := range r.machines {
+	for i, m := range machines {
 		for row, value := range []string{
-			fmt.Sprint("session ", i+1),
+			fmt.Sprint("session ", first+i),
 			fmt.Sprintf("%d × %s", m.Cores, m.Processor), mebibytes(float64(m.MemoryBytes)) + " MiB",
 			m.System, m.Kernel, m.FileSystem,
 			whole(m.FsyncMicros) + " µs", m.Commit, fmt.Sprintf("%.0f s", m.Seconds),
@@ -249,7 +260,7 @@ func (r *results) machineTable() string {
 	}
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		row := []string{name}
-		for _, m := range r.machines {
+		for _, m := range machines {
 			version := m.Versions[name]
 			if version == "" {
 				version = "–"
@@ -258,7 +269,7 @@ func (r *results) machineTable() string {
 		}
 		rows = append(rows, row)
 	}
-	return (&table{rows: rows}).String() + r.noiseLine()
+	return &table{rows: rows}
 }
 
 // noiseLine has the influence of other load on the machine.
