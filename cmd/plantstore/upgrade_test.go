@@ -222,7 +222,7 @@ func commandOutput(t *testing.T, program string, args ...string) (outputs, error
 }
 
 // TestRollingUpgrade builds the program that wrote a fixture of the schema before the newest, and replaces its servers
-// one after the other while clients create plants.
+// one after the other. A client creates plants at both servers before and after each step.
 func TestRollingUpgrade(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
