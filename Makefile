@@ -11,7 +11,7 @@ BENCH_PACKAGES := wrk sqlite3
 FAULT_PACKAGES := strace e2fsprogs util-linux mount
 
 # The pages of docs/tutorial, docs/how-to and docs/runbooks are executed on machines with these packages.
-DOCS_PACKAGES := caddy curl etcd-server haproxy iproute2 jq nginx nodejs openssh-server openssl passwd patroni pg-auto-failover-cli \
+DOCS_PACKAGES := caddy curl etcd-server haproxy iproute2 jq mypy nginx nodejs openssh-server openssl passwd patroni pg-auto-failover-cli \
 	postgresql-15-auto-failover prometheus psmisc python3 python3-etcd rsync sqlite3 sudo systemd
 
 # A test of JWTs runs oidc-provider of npm. Some packages of nodejs have npm in them, and conflict with Debian's npm.

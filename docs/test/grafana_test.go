@@ -29,11 +29,7 @@ func TestDashboardSchema(t *testing.T) {
 	if err := os.CopyFS(dir, os.DirFS("testdata/grafana")); err != nil {
 		t.Fatal(err)
 	}
-	install := exec.Command("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
-	install.Dir = dir
-	if out, err := install.CombinedOutput(); err != nil {
-		t.Fatalf("npm ci: %v\n%s", err, out)
-	}
+	npmCI(t, dir)
 	for version, query := range map[string]string{"grafana-11": "dataquery", "grafana-latest": "Dataquery"} {
 		faults := typeFaults(t, dir, version, query, map[string]string{
 			"dashboard": string(text),
@@ -53,6 +49,16 @@ func TestDashboardSchema(t *testing.T) {
 				t.Errorf("%s: the compiler found no fault in %s; the test relies on it", version, name)
 			}
 		}
+	}
+}
+
+// npmCI installs the packages of the lock file in the directory.
+func npmCI(t *testing.T, dir string) {
+	t.Helper()
+	install := exec.Command("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
+	install.Dir = dir
+	if out, err := install.CombinedOutput(); err != nil {
+		t.Fatalf("npm ci: %v\n%s", err, out)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -29,27 +30,29 @@ var needs = map[string]map[string]string{
 	"fail-over-with-pg-auto-failover": {
 		"sshd": "openssh-server", "pg_autoctl": "pg-auto-failover-cli", "pg_ctlcluster": "postgresql",
 	},
-	"follow-a-request":        {"promtool": "prometheus", "jq": "jq"},
-	"grant-postgresql-rights": {"pg_ctlcluster": "postgresql"},
-	"import-and-export":       {"jq": "jq"},
-	"monitor-and-alert":       {"promtool": "prometheus", "jq": "jq"},
-	"move-back-to-a-file":     {"pg_ctlcluster": "postgresql"},
-	"move-to-postgresql":      {"pg_ctlcluster": "postgresql"},
-	"not-durable":             {"pg_ctlcluster": "postgresql"},
-	"replace-a-leaked-token":  {"jq": "jq"},
-	"retry-from-javascript":   {"node": "nodejs"},
-	"retry-from-python":       {"python3": "python3"},
-	"run-a-restore-drill":     {"jq": "jq"},
-	"run-behind-caddy":        {"caddy": "caddy"},
-	"run-behind-haproxy":      {"haproxy": "haproxy"},
-	"run-behind-nginx":        {"nginx": "nginx"},
-	"run-under-systemd":       {"openssl": "openssl"},
-	"standby-missing":         {"pg_ctlcluster": "postgresql"},
-	"store-unreachable":       {"pg_ctlcluster": "postgresql"},
-	"upgrade":                 {"sqlite3": "sqlite3"},
-	"upgrade-on-postgresql":   {"pg_ctlcluster": "postgresql"},
-	"use-postgresql":          {"pg_ctlcluster": "postgresql"},
-	"wal-grows":               {"fuser": "psmisc"},
+	"follow-a-request":             {"promtool": "prometheus", "jq": "jq"},
+	"generate-a-typescript-client": {"node": "nodejs"},
+	"generate-python-types":        {"node": "nodejs", "python3": "python3", "mypy": "mypy"},
+	"grant-postgresql-rights":      {"pg_ctlcluster": "postgresql"},
+	"import-and-export":            {"jq": "jq"},
+	"monitor-and-alert":            {"promtool": "prometheus", "jq": "jq"},
+	"move-back-to-a-file":          {"pg_ctlcluster": "postgresql"},
+	"move-to-postgresql":           {"pg_ctlcluster": "postgresql"},
+	"not-durable":                  {"pg_ctlcluster": "postgresql"},
+	"replace-a-leaked-token":       {"jq": "jq"},
+	"retry-from-javascript":        {"node": "nodejs"},
+	"retry-from-python":            {"python3": "python3"},
+	"run-a-restore-drill":          {"jq": "jq"},
+	"run-behind-caddy":             {"caddy": "caddy"},
+	"run-behind-haproxy":           {"haproxy": "haproxy"},
+	"run-behind-nginx":             {"nginx": "nginx"},
+	"run-under-systemd":            {"openssl": "openssl"},
+	"standby-missing":              {"pg_ctlcluster": "postgresql"},
+	"store-unreachable":            {"pg_ctlcluster": "postgresql"},
+	"upgrade":                      {"sqlite3": "sqlite3"},
+	"upgrade-on-postgresql":        {"pg_ctlcluster": "postgresql"},
+	"use-postgresql":               {"pg_ctlcluster": "postgresql"},
+	"wal-grows":                    {"fuser": "psmisc"},
 }
 
 // builds are the modules of the repository that have a program for a page. The set-up script installs it.
@@ -125,6 +128,9 @@ func execute(t *testing.T, program, path, setup string) error {
 	if module := builds[name]; module != "" {
 		buildIn(t, os.Getenv(repositoryEnv), module, j.bin())
 	}
+	if lock := filepath.Join("testdata/npm", name); exists(lock) {
+		installPackages(t, lock, steps, filepath.Join(j.dir, "npm"))
+	}
 	return j.run(t)
 }
 
@@ -138,6 +144,30 @@ func need(t *testing.T, ok bool, requirement string) {
 	default:
 		t.Skipf("this page needs %s", requirement)
 	}
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// installPackages installs the packages of the page's package.json in the versions of the lock file. The machine of
+// the page has no network.
+func installPackages(t *testing.T, lock string, steps []step, dir string) {
+	t.Helper()
+	_, err := exec.LookPath("npm")
+	need(t, err == nil, "npm, of Debian's package npm")
+	i := slices.IndexFunc(steps, func(s step) bool { return filepath.Base(s.Path) == "package.json" })
+	if i < 0 {
+		t.Fatalf("%s has a lock file, but the page has no package.json", lock)
+	}
+	if err := os.CopyFS(dir, os.DirFS(lock)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "package.json"), []byte(steps[i].Text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	npmCI(t, dir)
 }
 
 // newJob makes the directory that the stages of a page share.

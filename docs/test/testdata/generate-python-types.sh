@@ -1,0 +1,3 @@
+. ./server.sh
+. ./npm.sh
+packages retry-from-python.md create.py
