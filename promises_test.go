@@ -1,0 +1,333 @@
+package plantstore_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"maps"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// The promises of the program, a line each. A function that finds nothing fails the test: its page has changed.
+
+// rows returns the cells of the tables of a Markdown text, without backquotes. A row follows the header of its table.
+func rows(text string) (found [][]string) {
+	for line := range strings.Lines(text) {
+		line = strings.ReplaceAll(strings.TrimSpace(line), "`", "")
+		if strings.HasPrefix(line, "| ") && strings.HasSuffix(line, "|") {
+			cells := strings.Split(strings.Trim(line, "|"), "|")
+			for i := range cells {
+				cells[i] = strings.TrimSpace(cells[i])
+			}
+			found = append(found, cells)
+		}
+	}
+	return found
+}
+
+// some fails the test without promises.
+func some(t *testing.T, source string, promises []string) []string {
+	t.Helper()
+	if len(promises) == 0 {
+		t.Fatalf("found nothing in %s", source)
+	}
+	return promises
+}
+
+// promise joins the words of a promise; an empty word becomes a dash.
+func promise(words ...string) string {
+	for i, word := range words {
+		if word == "" {
+			words[i] = "-"
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+func errorPromises(t *testing.T) (promises []string) {
+	t.Helper()
+	const page = "docs/reference/errors.md"
+	number := regexp.MustCompile(`^\d{5}$`)
+	for _, row := range rows(read(t, page)) {
+		if number.MatchString(row[0]) {
+			promises = append(promises, promise("error", row[0], row[1]))
+		}
+	}
+	return some(t, page, promises)
+}
+
+func settingPromises(t *testing.T) (promises []string) {
+	t.Helper()
+	const page = "docs/reference/settings.md"
+	for _, row := range rows(read(t, page)) {
+		if len(row) == 8 && row[0] != "flag" {
+			promises = append(promises, promise("setting", row[0], row[1], row[2], row[4]))
+		}
+	}
+	return some(t, page, promises)
+}
+
+func metricPromises(t *testing.T) (promises []string) {
+	t.Helper()
+	const page = "docs/reference/metrics.md"
+	for _, row := range rows(read(t, page)) {
+		if strings.HasPrefix(row[0], "plantstore_") {
+			labels := strings.ReplaceAll(row[2], ", ", ",")
+			promises = append(promises, promise("metric", row[0], row[1], labels, strings.ReplaceAll(row[3], " ", "_")))
+		}
+	}
+	return some(t, page, promises)
+}
+
+func commandPromises(t *testing.T) (promises []string) {
+	t.Helper()
+	const page = "docs/reference/commands.md"
+	for _, section := range strings.Split(read(t, page), "\n## ")[1:] {
+		command, text, _ := strings.Cut(section, "\n")
+		promises = append(promises, promise("command", command))
+		for _, row := range rows(text) {
+			if name := row[0]; strings.HasPrefix(name, "-") {
+				promises = append(promises, promise("flag", command, name, row[1]))
+			}
+		}
+	}
+	return some(t, page, promises)
+}
+
+func jsonPromises(t *testing.T) (promises []string) {
+	t.Helper()
+	const page = "docs/reference/json.md"
+	command := regexp.MustCompile("`([^`]+)`")
+	for _, section := range strings.Split(read(t, page), "\n## ")[1:] {
+		heading, text, _ := strings.Cut(section, "\n")
+		for _, match := range command.FindAllStringSubmatch(heading, -1) {
+			for _, row := range rows(text) {
+				if len(row) == 3 && row[0] != "member" && !strings.HasPrefix(row[0], "-") {
+					promises = append(promises, promise("json", match[1]+":", row[0], row[1]))
+				}
+			}
+		}
+	}
+	return some(t, page, promises)
+}
+
+func exitCodePromises(t *testing.T) (promises []string) {
+	t.Helper()
+	const page = "docs/reference/exit-codes.md"
+	for _, row := range rows(read(t, page)) {
+		if row[0] != "code" && !strings.HasPrefix(row[0], "-") {
+			promises = append(promises, promise("exit-code", row[0]))
+		}
+	}
+	return some(t, page, promises)
+}
+
+// routePromises has the routes with their scopes, and the scopes themselves. The pages of the console, the files of the
+// page /docs and the profiles are not stable.
+func routePromises(t *testing.T) (promises []string) {
+	t.Helper()
+	const page = "docs/reference/authorization.md"
+	sections := strings.Split(read(t, page), "\n## ")
+	scopes := map[string]bool{}
+	for _, row := range rows(strings.Join(sections[1:3], "")) {
+		path := row[1]
+		if row[0] == "method" || len(row) < 3 || strings.HasPrefix(path, "/docs/") || strings.HasPrefix(path, "/debug/") ||
+			!strings.HasPrefix(path, "/") {
+			continue
+		}
+		promises = append(promises, promise("route", row[0], path, row[2]))
+		if row[2] != "–" {
+			scopes[promise("scope", row[2])] = true
+		}
+	}
+	return some(t, page, slices.Concat(promises, slices.Sorted(maps.Keys(scopes))))
+}
+
+// webhookPromises has the headers and members of the example. The tests of internal/webhook compare a request with it.
+func webhookPromises(t *testing.T) (promises []string) {
+	t.Helper()
+	const page = "docs/reference/webhooks.md"
+	_, example, _ := strings.Cut(read(t, page), "```text\n")
+	example, _, _ = strings.Cut(example, "```")
+	header := regexp.MustCompile(`(?m)^([A-Z][\w-]+): `)
+	member := regexp.MustCompile(`"(\w+)":`)
+	for kind, pattern := range map[string]*regexp.Regexp{"webhook-header": header, "webhook-member": member} {
+		for _, match := range pattern.FindAllStringSubmatch(example, -1) {
+			promises = append(promises, promise(kind, match[1]))
+		}
+	}
+	return some(t, page, promises)
+}
+
+// clientPromises has the exported declarations of the Go client.
+func clientPromises(t *testing.T) (promises []string) {
+	t.Helper()
+	paths, err := filepath.Glob("client/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range paths {
+		if strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range file.Decls {
+			promises = append(promises, exported(d)...)
+		}
+	}
+	return some(t, "client", promises)
+}
+
+// exported returns the promises of a declaration.
+func exported(d ast.Decl) (promises []string) {
+	switch d := d.(type) {
+	case *ast.FuncDecl:
+		name := d.Name.Name
+		if d.Recv != nil {
+			receiver := types.ExprString(d.Recv.List[0].Type)
+			if !ast.IsExported(strings.TrimLeft(receiver, "*")) {
+				return nil
+			}
+			name = "(" + receiver + ")." + name
+		}
+		if d.Name.IsExported() {
+			promises = append(promises, promise("client", "func", name+signature(d.Type)))
+		}
+	case *ast.GenDecl:
+		for _, spec := range d.Specs {
+			switch s := spec.(type) {
+			case *ast.ValueSpec:
+				for _, name := range s.Names {
+					if name.IsExported() {
+						promises = append(promises, promise("client", d.Tok.String(), name.Name))
+					}
+				}
+			case *ast.TypeSpec:
+				promises = append(promises, exportedType(s)...)
+			}
+		}
+	}
+	return promises
+}
+
+// exportedType returns the promises of a type: its name, and the exported fields of a struct.
+func exportedType(s *ast.TypeSpec) (promises []string) {
+	if !s.Name.IsExported() {
+		return nil
+	}
+	promises = append(promises, promise("client", "type", s.Name.Name))
+	fields, ok := s.Type.(*ast.StructType)
+	if !ok {
+		return promises
+	}
+	for _, field := range fields.Fields.List {
+		for _, name := range field.Names {
+			if name.IsExported() {
+				promises = append(promises, promise("client", "field", s.Name.Name+"."+name.Name, types.ExprString(field.Type)))
+			}
+		}
+	}
+	return promises
+}
+
+// signature returns the types of the parameters and results.
+func signature(f *ast.FuncType) string {
+	bare := func(list *ast.FieldList) *ast.FieldList {
+		if list == nil {
+			return nil
+		}
+		without := &ast.FieldList{}
+		for _, field := range list.List {
+			for range max(1, len(field.Names)) {
+				without.List = append(without.List, &ast.Field{Type: field.Type})
+			}
+		}
+		return without
+	}
+	return strings.TrimPrefix(types.ExprString(&ast.FuncType{Params: bare(f.Params), Results: bare(f.Results)}), "func")
+}
+
+// object is a mapping of an API document.
+type object = map[string]any
+
+// documentPromises has the operations of an API document with their parameters, and the members of its schemas. Those
+// of the public document include the statuses and headers of the responses.
+func documentPromises(t *testing.T, api, path string) (promises []string) {
+	t.Helper()
+	var d object
+	if err := yaml.Unmarshal([]byte(read(t, path)), &d); err != nil {
+		t.Fatal(err)
+	}
+	for path, item := range d["paths"].(object) {
+		for method, operation := range item.(object) {
+			operation, ok := operation.(object)
+			if !ok || operation["operationId"] == nil {
+				continue
+			}
+			promises = append(promises, operationPromises(d, api, strings.ToUpper(method)+" "+path, operation)...)
+		}
+	}
+	for name, schema := range d["components"].(object)["schemas"].(object) {
+		promises = append(promises, memberPromises(api, name, schema.(object))...)
+	}
+	return some(t, path, promises)
+}
+
+func operationPromises(d object, api, name string, operation object) (promises []string) {
+	parameters, _ := operation["parameters"].([]any)
+	for _, p := range parameters {
+		p := resolve(d, p)
+		promises = append(promises, promise("parameter", api, name, p["in"].(string), p["name"].(string)))
+	}
+	if api != "public" {
+		return promises
+	}
+	for status, response := range operation["responses"].(object) {
+		promises = append(promises, promise("response", api, name, status))
+		headers, _ := resolve(d, response)["headers"].(object)
+		for header := range headers {
+			promises = append(promises, promise("response-header", api, name, status, header))
+		}
+	}
+	return promises
+}
+
+// resolve follows a reference inside the document.
+func resolve(d object, value any) object {
+	o := value.(object)
+	if ref, ok := o["$ref"].(string); ok {
+		o = d
+		for part := range strings.SplitSeq(strings.TrimPrefix(ref, "#/"), "/") {
+			o = o[part].(object)
+		}
+	}
+	return o
+}
+
+// memberPromises has the members of a schema, and those of the objects inside it.
+func memberPromises(api, path string, schema object) (promises []string) {
+	members, _ := schema["properties"].(object)
+	for name, member := range members {
+		member := member.(object)
+		kind, _ := member["type"].(string)
+		if ref, ok := member["$ref"].(string); ok {
+			kind = filepath.Base(ref)
+		}
+		promises = append(promises, promise("member", api, path+"."+name, kind))
+		promises = append(promises, memberPromises(api, path+"."+name, member)...)
+	}
+	if items, ok := schema["items"].(object); ok {
+		promises = append(promises, memberPromises(api, path+"[]", items)...)
+	}
+	return promises
+}
