@@ -52,7 +52,7 @@ test: need lint ## lint, then run all tests with the race detector and check the
 .PHONY: check
 check: need ## run the checks that take longer: long forms of tests, pages, benchmark, short faults, release, vulnerabilities
 	@tools/need.sh $(DOCS_PACKAGES) $(NPM_PACKAGE) $(SITE_PACKAGES)
-	cd docs/test && go test -count=1 -parallel 4 .
+	cd docs/test && go test -count=1 -parallel 4 -timeout=20m .
 	go test -count=1 -timeout=20m ./internal/acme ./internal/backup ./internal/console ./internal/dump ./cmd/plantstore ./internal/trace ./site
 	go test -count=1 -run=TestInvalidCredentialsTakeTheSameTime ./internal/server
 	cd bench && go test -count=1 ./...

@@ -27,8 +27,8 @@ const (
 	jobInside  = "/opt/docs-test" // the job's directory inside a machine
 	readerName = "reader"
 	readerHome = "/home/" + readerName
-	pageMax    = 4 * time.Minute
-	bootMax    = 30 * time.Second
+	pageMax    = 10 * time.Minute
+	bootMax    = 2 * time.Minute
 )
 
 // job is the directory that the stages share.

@@ -15,21 +15,27 @@ import (
 )
 
 const (
-	stepMax      = 2 * time.Minute
-	interruptMax = 15 * time.Second
+	stepMax      = 5 * time.Minute
+	interruptMax = time.Minute
+	loggedMax    = time.Minute
 	pollEvery    = 20 * time.Millisecond
 )
 
 // loop is the shell of a terminal. It runs the scripts that it receives in one process, so that variables and the
-// directory stay. A failed command ends it. Ctrl-C ends the program of a script, not the shell.
+// directory stay. A failed command ends it. Ctrl-C ends the program of a script, not the shell. A script that may fail
+// sets the variable script_failed.
 const loop = `trap : INT
-while IFS= read -r script <&3; do source "$script" 3<&- 4>&- </dev/null; echo 0 >&4; done`
+while IFS= read -r script <&3; do
+script_failed=0
+source "$script" 3<&- 4>&- </dev/null
+echo $script_failed >&4
+done`
 
 // terminal is a shell of the reader.
 type terminal struct {
 	shell   *exec.Cmd
 	scripts *os.File // to the shell
-	done    chan int // exit codes of the scripts; the first other than 0 is that of the shell, which has ended
+	done    chan int // 0 or 1 for each script, then the exit code of the shell
 	dir     string
 	log     string // file with all output
 	read    int64  // length of the output that earlier scripts have written
@@ -68,7 +74,7 @@ func open(name, dir, home string, env []string, as *syscall.Credential) (*termin
 	return t, nil
 }
 
-// wait sends the exit code of each script, and at last that of the shell. It ends with the shell.
+// wait sends 0 or 1 for each script, and at last the exit code of the shell. It ends with the shell.
 func (t *terminal) wait(codes *os.File) {
 	defer codes.Close()
 	one := make([]byte, 2)
@@ -76,7 +82,7 @@ func (t *terminal) wait(codes *os.File) {
 		if _, err := io.ReadFull(codes, one); err != nil {
 			break
 		}
-		t.done <- 0
+		t.done <- int(one[0] - '0')
 	}
 	var exit *exec.ExitError
 	switch err := t.shell.Wait(); {
@@ -97,22 +103,6 @@ func (t *terminal) output() string {
 	return string(text[min(t.read, int64(len(text))):])
 }
 
-// untilLogged repeats a script that searches the journal until it succeeds, for up to 5 s: servers write their log
-// lines after the response, and the journal stores them later.
-const untilLogged = `set +e
-for _ in {1..50}; do
-output=$(set -e
-%s
-)
-code=$?
-[ $code = 0 ] && break
-sleep 0.1
-done
-set -e
-printf '%%s\n' "$output"
-[ $code = 0 ]
-`
-
 // execute runs a script. In the first terminal it waits for the end of the script; in another one it returns when the
 // output that the page shows has appeared, and the script may still run.
 func (t *terminal) execute(s step) error {
@@ -121,21 +111,43 @@ func (t *terminal) execute(s step) error {
 			return err
 		}
 	}
+	switch {
+	case strings.Contains(s.Text, "journalctl"):
+		return t.untilLogged(s)
+	case s.Exit != 0: // in a shell of its own, so that the terminal survives the failure
+		const check = "set +e\n(set -e\n%s\n)\ncode=$?\nset -e\n" +
+			"[ $code = %d ] || { echo \"exit code $code, want %[2]d\"; exit 99; }\n"
+		return t.run(s, fmt.Sprintf(check, s.Text, s.Exit))
+	default:
+		return t.run(s, s.Text)
+	}
+}
+
+// untilLogged repeats a script that reads the journal until it succeeds and its output is that of the page: servers
+// write their log lines after the response, and the journal stores them later.
+func (t *terminal) untilLogged(s step) error {
+	const once = "set +e\n(set -e\n%s\n)\n[ $? = %d ] || script_failed=1\nset -e\n"
+	for late := time.After(loggedMax); ; {
+		err := t.run(s, fmt.Sprintf(once, s.Text, s.Exit))
+		if err == nil || t.running {
+			return err
+		}
+		select {
+		case <-late:
+			return fmt.Errorf("after %s: %w", loggedMax, err)
+		case <-time.After(pollEvery):
+		}
+	}
+}
+
+// run sends a script to the shell and waits for it.
+func (t *terminal) run(s step, body string) error {
 	text, err := os.ReadFile(t.log)
 	if err != nil {
 		return err
 	}
 	t.read, t.last = int64(len(text)), s
 	script := filepath.Join(t.dir, "script-"+s.Terminal+"-"+strconv.Itoa(s.Line))
-	body := s.Text
-	switch {
-	case strings.Contains(s.Text, "journalctl"):
-		body = fmt.Sprintf(untilLogged, s.Text)
-	case s.Exit != 0: // in a shell of its own, so that the terminal survives the failure
-		const check = "set +e\n(set -e\n%s\n)\ncode=$?\nset -e\n" +
-			"[ $code = %d ] || { echo \"exit code $code, want %[2]d\"; exit 99; }\n"
-		body = fmt.Sprintf(check, s.Text, s.Exit)
-	}
 	if err := os.WriteFile(script, []byte(body), 0o644); err != nil {
 		return err
 	}

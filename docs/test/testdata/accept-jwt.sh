@@ -62,7 +62,4 @@ cat > /etc/systemd/system/issuer.service << 'END'
 ExecStart=/usr/bin/python3 /root/issuer/issuer.py
 END
 systemctl start issuer
-for _ in $(seq 100); do
-  curl -s -o /dev/null http://127.0.0.1:9000/keys && break
-  sleep 0.1
-done
+until curl -s -o /dev/null http://127.0.0.1:9000/keys; do sleep 0.1; done

@@ -7,6 +7,6 @@ printf '%s\n' 'webhook-url: http://127.0.0.1:9/events' 'webhook-secret-file: /et
 create 1
 failed() {
 	curl --silent http://127.0.0.1:8081/metrics -H "Authorization: Bearer $(cat /etc/prometheus/plantstore.token)" |
-		grep --quiet '^plantstore_webhook_attempts_total{.*result="failed"} [1-9]'
+		grep '^plantstore_webhook_attempts_total{.*result="failed"} [1-9]' > /dev/null
 }
 until failed; do sleep 0.1; done

@@ -61,7 +61,7 @@ nodes() {
 	done
 	chown reader: /home/reader/.ssh/known_hosts
 	for node in "$@"; do
-		for attempt in $(seq 100); do
+		for _ in $(seq 600); do
 			runuser -u reader -- ssh "root@$node" true 2> /dev/null && break
 			sleep 0.1
 		done

@@ -21,11 +21,7 @@ create() {
 		-H "Authorization: Bearer $(cat /home/reader/web-shop.token)"
 }
 
-# until_logged waits until the log of the server has a text.
+# until_logged waits for a text in the log of the server. grep reads all lines, so that no SIGPIPE ends journalctl.
 until_logged() {
-	for _ in $(seq 100); do
-		journalctl --unit plantstore --output cat | grep --quiet "$1" && return
-		sleep 0.1
-	done
-	return 1
+	until journalctl --unit plantstore --output cat | grep "$1" > /dev/null; do sleep 0.1; done
 }
