@@ -29,7 +29,7 @@ import (
 )
 
 const (
-	wait       = 20 * time.Second           // the longest time for a page
+	wait       = time.Minute                // the longest time for a page
 	absentPage = "/v0.9.0/docs/README.html" // the menu of the versions asks for it
 )
 

@@ -105,8 +105,8 @@ func TestProvider(t *testing.T) {
 	}
 
 	plantstore(t, "token", "revoke", "--subject", "web-shop", "--oidc-issuer", issuer, "--db", db)
-	if took := s.awaitAnswer(t, second, 2, "b", invalidAnswer); took > time.Second {
-		t.Errorf("the revocation took %s", took)
+	if late := s.awaitAnswer(t, second, 2, "b", invalidAnswer); late > time.Second {
+		t.Errorf("a request %s after the revocation was accepted", late)
 	}
 	s.stop(t)
 	if list := plantstore(t, "list", "--json", "--db", db); strings.Count(list, `"created_by":"web-shop"`) != 2 {

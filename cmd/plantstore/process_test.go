@@ -19,7 +19,7 @@ import (
 )
 
 // waitMax limits every wait of a test. It is far longer than any event takes, so it only ends a hanging test.
-const waitMax = 60 * time.Second
+const waitMax = 2 * time.Minute
 
 // pollEvery is the interval of checks for events without a notification, such as a new file.
 const pollEvery = 5 * time.Millisecond
@@ -213,10 +213,13 @@ func (s *testServer) stop(t *testing.T) {
 	}
 }
 
-// plantstore runs the program and returns its standard output. Another exit code than 0 fails the test.
+// plantstore runs the program and returns its standard output. Another exit code than 0 fails the test, and a program
+// that does not end.
 func plantstore(t *testing.T, args ...string) string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "plantstore", args...)
+	ctx, cancel := context.WithTimeout(t.Context(), waitMax)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "plantstore", args...)
 	cmd.Env = cleanEnviron()
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr

@@ -266,7 +266,8 @@ func TestAdminTLS(t *testing.T) {
 func TestChallengeListenerLimitsAddresses(t *testing.T) {
 	t.Parallel()
 	var config net.ListenConfig
-	free, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	// Only this test uses the address, so the kernel gives the port to no other program.
+	free, err := config.Listen(t.Context(), "tcp", "127.0.0.3:0")
 	if err != nil {
 		t.Fatal(err)
 	}

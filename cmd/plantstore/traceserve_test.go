@@ -10,7 +10,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"plantstore/internal/trace/tracetest"
 )
@@ -86,35 +85,28 @@ func TestLastSpansAreExported(t *testing.T) {
 	}
 }
 
-// TestCollectorDelaysStop stops servers whose collector does not accept spans. The server ends with 0, and within the
-// time that service managers allow.
+// TestCollectorDelaysStop stops servers whose collector does not accept spans. The server ends with 0, long before the
+// time-out of an export. A test of internal/trace has the exact time.
 func TestCollectorDelaysStop(t *testing.T) {
 	t.Parallel()
-	const stopMax = 10 * time.Second
 	silent, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0") // the kernel accepts the connections
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	away := tracetest.Start(t)
-	away.Close()
 	busy := tracetest.Start(t)
 	busy.Answer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Retry-After", "3600")
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}))
 	for name, endpoint := range map[string]string{
-		"away": away.URL, "silent": "http://" + silent.Addr().String(), "busy": busy.URL,
+		"away": "http://127.0.0.1:1", "silent": "http://" + silent.Addr().String(), "busy": busy.URL,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, token := startTraced(t, endpoint, "OTEL_EXPORTER_OTLP_TIMEOUT=600000")
 			s.create(t, token, 1)
-			started := time.Now()
 			s.stop(t)
-			if took := time.Since(started); took > stopMax {
-				t.Errorf("the stop took %v, want at most %v", took, stopMax)
-			}
 			if log := s.stderr.String(); !strings.Contains(log, "traces are not exported") {
 				t.Errorf("the log has no warning:\n%s", log)
 			}

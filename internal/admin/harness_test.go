@@ -174,7 +174,7 @@ func (h *harness) serve(st *store.Store, log *slog.Logger) (stop func()) {
 	}
 }
 
-const wait = 20 * time.Second // timeout of every wait; a wait that succeeds is short
+const wait = time.Minute // timeout of every wait; a wait that succeeds is short
 
 func (h *harness) mint(name string, scopes auth.Scopes) (secret string) {
 	h.t.Helper()

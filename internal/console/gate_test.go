@@ -7,6 +7,10 @@ import (
 	"testing"
 )
 
+// gateIP is the address of gates only, so that no other program receives the port of a closed
+// gate from the kernel.
+const gateIP = "127.0.0.3"
+
 // gate is a way to the server of a harness that a test closes, as if the server were away, and
 // opens again at the same address.
 type gate struct {
@@ -23,7 +27,7 @@ type gate struct {
 // startGate puts a gate before the server of a harness.
 func startGate(t *testing.T, h *harness) *gate {
 	t.Helper()
-	g := &gate{t: t, address: "127.0.0.1:0", server: h.host, open: map[net.Conn]bool{}}
+	g := &gate{t: t, address: gateIP + ":0", server: h.host, open: map[net.Conn]bool{}}
 	g.unlock()
 	g.address = g.listener.Addr().String()
 	h.host = g.address

@@ -27,7 +27,7 @@ import (
 	"plantstore/internal/webhook"
 )
 
-const wait = 20 * time.Second // timeout of every wait; a wait that succeeds is short
+const wait = time.Minute // timeout of every wait; a wait that succeeds is short
 
 // harness is a server with the console, over a store in a file.
 type harness struct {

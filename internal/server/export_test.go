@@ -86,5 +86,9 @@ func QuotaHandler(l Limits) func(id int64) (http.Header, plant.Code) {
 // SetWriteTimeout changes the write timeout.
 func (s *Server) SetWriteTimeout(d time.Duration) { s.http1.WriteTimeout = d }
 
+// SetHTTP2Penalty sets the time for which a client that sends too many frames of
+// HTTP/2 stays connected without service.
+func (c *TLSConfig) SetHTTP2Penalty(d time.Duration) { c.http2Penalty = d }
+
 // Handler returns the handler of every request.
 func (s *Server) Handler() http.Handler { return s.http1.Handler }

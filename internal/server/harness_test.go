@@ -83,7 +83,7 @@ type harness struct {
 	running       sync.WaitGroup
 }
 
-const wait = 20 * time.Second // timeout of every wait; a wait that succeeds is short
+const wait = time.Minute // timeout of every wait; a wait that succeeds is short
 
 func start(t testing.TB, change ...func(*setup)) *harness {
 	t.Helper()

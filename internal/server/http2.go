@@ -104,6 +104,7 @@ type http2Conn struct {
 
 	requests atomic.Int64 // since the connection was idle
 
+	penalty   time.Duration // for which a client that sends too much stays connected without service
 	closeOnce sync.Once
 	closed    chan struct{} // closed by Close
 }
@@ -112,8 +113,11 @@ type http2Conn struct {
 // checks it.
 const prefaceBytes = len("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
 
-func newHTTP2Conn(c *conn) *http2Conn {
-	return &http2Conn{conn: c, skip: prefaceBytes, tokens: http2FramesBurst, at: time.Now(), closed: make(chan struct{})}
+func newHTTP2Conn(c *conn, penalty time.Duration) *http2Conn {
+	return &http2Conn{
+		conn: c, skip: prefaceBytes, tokens: http2FramesBurst, at: time.Now(), penalty: penalty,
+		closed: make(chan struct{}),
+	}
 }
 
 // The frame types of RFC 9113 section 6, and the error code of section 7.
@@ -203,7 +207,7 @@ func (c *http2Conn) disconnect() {
 	}
 	_ = c.SetWriteDeadline(time.Time{}) // a write of net/http that fails would close the connection early
 	select {
-	case <-time.After(http2PenaltyTime):
+	case <-time.After(c.penalty):
 	case <-c.closed:
 	}
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -27,6 +28,8 @@ type TLSConfig struct {
 	HandshakeTimeout time.Duration
 	Log              *slog.Logger          // nil: none
 	Metrics          prometheus.Registerer // nil: no metrics
+
+	http2Penalty time.Duration // 0: http2PenaltyTime
 }
 
 // cipherSuites are the suites of TLS 1.2: ECDHE and AEAD only. TLS 1.3 has no
@@ -214,7 +217,7 @@ func (l *tlsListener) handshake(raw net.Conn) {
 		return
 	case state.NegotiatedProtocol == protocolHTTP2:
 		c.isHTTP2 = true
-		if l.deliver(l.http2, accepted{Conn: newHTTP2Conn(c)}) {
+		if l.deliver(l.http2, accepted{Conn: newHTTP2Conn(c, cmp.Or(l.config.http2Penalty, http2PenaltyTime))}) {
 			return
 		}
 	case l.deliver(l.http1, accepted{Conn: &tlsConn{conn: c, state: &state}}):

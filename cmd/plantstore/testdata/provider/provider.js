@@ -1,4 +1,5 @@
 // An OpenID Connect provider for a test: node provider.js PORT [REDIRECT-URI]. Port 0 is a free one. It prints its issuer.
+// Only it uses the address 127.0.0.3, so the kernel gives the port of an ended provider to no other program.
 // With a redirect URI it has the client of the console, and pages on which a person signs in with any password.
 import { generateKeyPairSync, randomUUID } from 'node:crypto';
 import { createServer } from 'node:http';
@@ -7,8 +8,8 @@ import Provider from 'oidc-provider';
 const redirect = process.argv[3];
 const people = { flora: ['plant-admins', 'staff'], fauna: ['staff'] };
 const server = createServer();
-server.listen(Number(process.argv[2]), '127.0.0.1', () => {
-  const issuer = `http://127.0.0.1:${server.address().port}`;
+server.listen(Number(process.argv[2]), '127.0.0.3', () => {
+  const issuer = `http://127.0.0.3:${server.address().port}`;
   const { privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' });
   const key = { ...privateKey.export({ format: 'jwk' }), alg: 'ES256', use: 'sig', kid: randomUUID() };
   const provider = new Provider(issuer, {
