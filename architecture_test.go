@@ -50,6 +50,7 @@ var mayImport = map[string][]string{
 	"internal/auth":    {"internal/plant"},
 	"internal/audit":   {},
 	"internal/systemd": {},
+	"internal/extsort": {},
 	"internal/oidc":    {"internal/auth"},
 	oidctest:           {},
 	"internal/dump":    {"internal/plant"},
@@ -85,7 +86,7 @@ var mayImport = map[string][]string{
 		"internal/plant", "internal/audit", "internal/auth", "internal/oidc", "internal/store", "internal/backup",
 		"internal/server", "internal/webhook", "internal/dump", "internal/importer",
 	},
-	"internal/importer": {"internal/dump", "internal/store"},
+	"internal/importer": {"internal/plant", "internal/dump", "internal/store", "internal/extsort"},
 	"internal/console": {
 		"internal/plant", "internal/audit", "internal/auth", "internal/oidc", "internal/store", "internal/server",
 		"internal/admin", "internal/backup", "internal/dump", "internal/importer",

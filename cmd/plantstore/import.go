@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"runtime/debug"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -29,8 +31,9 @@ server may run at the same time. The end of the file name (.csv, .jsonl or .json
 selects the format. import detects gzip and zstd by the content of the file.
 
 A plant that is stored with the same content counts as existing, so you can run an
-interrupted import again. import reports each invalid row with its line and
-continues. A row with the id of a stored plant and different content does not
+interrupted import again. import sorts rows whose ids do not ascend, and stores
+them when it has read the whole file. It reports each invalid row with its line
+and continues. A row with the id of a stored plant and different content does not
 change the stored plant. With --on-conflict fail, import reports the row and stops
 after its batch of at most 10,000 rows. With report it reports the row and
 continues; with skip it counts the row and continues. The exit code is 0 if every
@@ -55,7 +58,10 @@ the rows that skip counts.`,
 			if err := job.checkRejects(s.db.path); err != nil {
 				return err
 			}
-			p.tuneRuntime()
+			if s.db.path != "" {
+				job.sortDir = filepath.Dir(s.db.path)
+			}
+			p.tuneImport()
 			return p.withStore(cmd, s, engineOptions{mustExist: !create}, job.run)
 		},
 	}
@@ -84,11 +90,14 @@ type importJob struct {
 	input    *os.File // nil for standard input
 	source   io.Reader
 	format   dump.Format
+	sortDir  string // for rows that exceed the memory
 	progress *progress
 
 	rejectsFile *output       // nil without --rejects
 	rejects     *dump.Rejects // nil without --rejects
 	counts      importer.Counts
+
+	storesSorted bool // the input has been read, and the rows that were sorted are stored now
 }
 
 // open sets the format and opens the input.
@@ -222,11 +231,11 @@ func (j *importJob) printCounts() error {
 // store imports the rows. It finishes a batch after an interruption, so the batch has a time limit of its own.
 func (j *importJob) store(ctx context.Context, engine store.Engine) (err error) {
 	const batchRows, batchBytes = 10_000, 8 << 20
-	rows := int64(0)
 	j.counts, err = importer.Run(ctx, importer.Config{
 		Source:     func(ctx context.Context) io.ReadCloser { return io.NopCloser(interruptible(ctx, j.source)) },
 		Format:     j.format,
 		OnConflict: j.onConflict,
+		Sort:       &importer.Sorting{Dir: j.sortDir, Memory: sortMemory(debug.SetMemoryLimit(-1))},
 		BatchRows:  batchRows, BatchBytes: batchBytes,
 		Insert: func(batch []store.Create) ([]store.Outcome, error) {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -234,10 +243,7 @@ func (j *importJob) store(ctx context.Context, engine store.Engine) (err error) 
 			return engine.Insert(ctx, batch)
 		},
 		Rejected: j.rejected, KeepRaw: j.rejects != nil,
-		Stored: func(c importer.Counts) {
-			j.progress.rows(c.Rows() - rows)
-			rows = c.Rows()
-		},
+		Progress: j.show,
 	})
 	switch {
 	case err != nil && errors.Is(err, context.Cause(ctx)):
@@ -246,6 +252,23 @@ func (j *importJob) store(ctx context.Context, engine store.Engine) (err error) 
 		return fmt.Errorf("%w; see --on-conflict", err)
 	}
 	return err
+}
+
+// sortMemory returns the bytes of a run of sorted rows for a memory limit of the Go runtime. An import has two runs in
+// memory. With larger ones it is not faster.
+func sortMemory(limit int64) int { return int(min(limit, importBytes) / 8) }
+
+// show shows the progress: of the input while it is read, then of the rows that were sorted.
+func (j *importJob) show(p importer.Progress) {
+	if p.All && p.Waiting > 0 || j.storesSorted {
+		if !j.storesSorted {
+			j.storesSorted = true
+			j.progress.restart()
+		}
+		j.progress.stored(p.Rows(), p.Rows()+p.Waiting)
+		return
+	}
+	j.progress.rows(p.Rows() + p.Waiting)
 }
 
 // rejected reports a row that is not stored, and writes it to the rejects.

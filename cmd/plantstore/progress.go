@@ -21,8 +21,7 @@ type progress struct {
 	drawn    bool     // the last line of the terminal is the bar
 	size     int64    // bytes of the input; negative if unknown
 	read     atomic.Int64
-	total    int64     // rows
-	started  time.Time // start of the command
+	started  time.Time // start of the command, or of its current part
 	shown    time.Time // time of the last bar or line
 }
 
@@ -61,11 +60,14 @@ func (c *countingReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// rows adds n finished rows.
-func (p *progress) rows(n int64) {
-	p.total += n
-	p.show(fmt.Sprintf("%d rows", p.total), p.read.Load(), p.size)
-}
+// rows sets the number of rows that are read, of an input whose bytes count counts.
+func (p *progress) rows(n int64) { p.show(fmt.Sprintf("%d rows", n), p.read.Load(), p.size) }
+
+// stored sets the number of rows that are stored, of all rows of the input.
+func (p *progress) stored(n, all int64) { p.show(fmt.Sprintf("%d rows stored", n), n, all) }
+
+// restart begins another part of the command, whose time does not depend on the time until now.
+func (p *progress) restart() { p.started = time.Now() }
 
 // part sets the finished part of a command that counts no rows.
 func (p *progress) part(done, all int64) {

@@ -35,6 +35,18 @@ func (p *program) tuneRuntime() {
 	}
 }
 
+// importBytes is the soft memory limit of an import, which allocates a plant for each row. Without it, collectAtPercent
+// would let the garbage grow to four times the rows that the import sorts in memory.
+const importBytes = 160 << 20
+
+// tuneImport sets the Go runtime for an import.
+func (p *program) tuneImport() {
+	p.tuneRuntime()
+	if p.environ["GOMEMLIMIT"] == "" {
+		debug.SetMemoryLimit(min(importBytes, debug.SetMemoryLimit(-1)))
+	}
+}
+
 // memoryLimit returns the soft memory limit of the Go runtime on a machine or in a cgroup with so many bytes: three
 // quarters of them, without the engine's. The kernel's page cache and other programs have the rest.
 func memoryLimit(available uint64) int64 {

@@ -26,10 +26,10 @@ func (s *Service) runImport(ctx context.Context, j *importJob, n NewImport) (imp
 			return nil
 		},
 		KeepRaw: true,
-		Stored: func(c importer.Counts) {
+		Progress: func(p importer.Progress) {
 			s.imports.mu.Lock()
 			defer s.imports.mu.Unlock()
-			j.state.Counts = c
+			j.state.Counts = p.Counts
 		},
 	})
 }

@@ -299,7 +299,7 @@ func TestImportStops(t *testing.T) {
 	}{
 		"conflict": {
 			"format=csv", "id,name\n1,A\n1,B\n2,C\n", 40908,
-			"line 3 conflicts with a stored plant; the import stopped after line 4", 2, 1,
+			"line 3 conflicts with a stored plant; the import stopped after the batch of this row", 2, 1,
 		},
 		"header": {"format=csv", "a,b\n1,A\n", 40908, "could not read the rest of the input: ", 0, 0},
 		"array": {

@@ -1,7 +1,9 @@
 package importer
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"plantstore/internal/store"
@@ -18,44 +20,64 @@ func (r *run) storeBatch(b batch) error {
 		}
 		var err error
 		if outcomes, err = r.Insert(b.creates); err != nil {
-			return &StoreError{b.rows[0].Line, b.rows[len(b.rows)-1].Line, err}
+			return newStoreError(b.rows, err)
 		}
 	}
-	var stop error
+	var rejects []Reject
 	for _, row := range b.rows {
-		if err := r.count(row, outcomes); stop == nil {
-			stop = err
+		if reject, ok := r.count(row, outcomes); ok {
+			rejects = append(rejects, reject)
 		}
 	}
-	if stop != nil {
-		stop = fmt.Errorf("%w; the import stopped after line %d", stop, b.rows[len(b.rows)-1].Line)
+	err := r.report(rejects)
+	if err == nil {
+		err = b.err
 	}
-	if stop == nil && b.err != nil {
-		stop = fmt.Errorf("could not read the rest of the input: %w", b.err)
-	}
-	r.Stored(r.counts)
-	return stop
+	r.Progress(Progress{Counts: r.counts, Waiting: b.waiting, All: b.all})
+	return err
 }
 
-// count counts a row by its outcome and reports it if it is not stored. An error ends the import after this batch.
-func (r *run) count(row row, outcomes []store.Outcome) error {
+// count counts a row by its outcome. It returns true and the reject if the row is not stored.
+func (r *run) count(row row, outcomes []store.Outcome) (Reject, bool) {
 	if row.index < 0 {
 		r.counts.Invalid++
-		return r.Rejected(Reject{Row: row.Row, Reason: row.Err})
+		return Reject{Row: row.Row, Reason: row.Err}, true
 	}
 	switch o := outcomes[row.index]; {
 	case o.Created():
 		r.counts.Created++
-		return nil
 	case o.Replayed:
 		r.counts.Existing++
-		return nil
 	default:
 		r.counts.Conflicting++
 		reason := fmt.Errorf("id %d: %w", row.Plant.ID, o.Conflict)
-		if err := r.Rejected(Reject{Row: row.Row, Reason: reason, Conflict: true}); err != nil || r.OnConflict != Fail {
-			return err
-		}
-		return fmt.Errorf("line %d %w", row.Line, ErrConflict)
+		return Reject{Row: row.Row, Reason: reason, Conflict: true}, true
 	}
+	return Reject{}, false
+}
+
+// report reports the rejects of a batch in the order of the file. The error ends the import.
+func (r *run) report(rejects []Reject) error {
+	slices.SortFunc(rejects, func(a, b Reject) int { return cmp.Compare(a.Line, b.Line) })
+	var stop error
+	for _, reject := range rejects {
+		err := r.Rejected(reject)
+		if err == nil && reject.Conflict && r.OnConflict == Fail {
+			err = fmt.Errorf("line %d %w", reject.Line, ErrConflict)
+		}
+		stop = cmp.Or(stop, err)
+	}
+	if stop == nil {
+		return nil
+	}
+	return fmt.Errorf("%w; the import stopped after the batch of this row", stop)
+}
+
+// newStoreError returns the error of Config.Insert for rows that may be in any order.
+func newStoreError(rows []row, err error) error {
+	e := &StoreError{Rows: len(rows), First: rows[0].Line, Last: rows[0].Line, Err: err}
+	for _, row := range rows {
+		e.First, e.Last = min(e.First, row.Line), max(e.Last, row.Line)
+	}
+	return e
 }

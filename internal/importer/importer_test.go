@@ -24,6 +24,7 @@ type imported struct {
 	counts  importer.Counts
 	rejects []string
 	batches []int // rows that were stored or rejected after each batch
+	waiting []int // rows that were sorted and not stored then
 	err     error
 }
 
@@ -46,7 +47,10 @@ func run(ctx context.Context, t *testing.T, file string, change func(*importer.C
 			return nil
 		},
 		KeepRaw: true,
-		Stored:  func(c importer.Counts) { got.batches = append(got.batches, int(c.Rows())) },
+		Progress: func(p importer.Progress) {
+			got.batches = append(got.batches, int(p.Rows()))
+			got.waiting = append(got.waiting, int(p.Waiting))
+		},
 	}
 	if change != nil {
 		change(&c)
@@ -74,7 +78,7 @@ func TestRun(t *testing.T) {
 	}
 	got = run(t.Context(), t, file, func(c *importer.Config) { c.OnConflict = importer.Fail })
 	if !errors.Is(got.err, importer.ErrConflict) || got.counts.Rows() != 4 ||
-		got.err.Error() != "line 5 conflicts with a stored plant; the import stopped after line 5" {
+		got.err.Error() != "line 5 conflicts with a stored plant; the import stopped after the batch of this row" {
 		t.Errorf("fail: got %+v", got)
 	}
 }
@@ -94,10 +98,10 @@ func TestRunFails(t *testing.T) {
 		"context": {canceled, nil, "failure", 0},
 		"insert": {t.Context(), func(c *importer.Config) {
 			c.Insert = func([]store.Create) ([]store.Outcome, error) { return nil, failure }
-		}, "store lines 2 to 3: failure", 0},
+		}, "store 2 rows of lines 2 to 3: failure", 0},
 		"rejected": {t.Context(), func(c *importer.Config) {
 			c.Rejected = func(importer.Reject) error { return failure }
-		}, "failure; the import stopped after line 5", 4},
+		}, "failure; the import stopped after the batch of this row", 4},
 		"source": {t.Context(), func(c *importer.Config) {
 			c.Source = func(context.Context) io.ReadCloser {
 				return io.NopCloser(io.MultiReader(strings.NewReader(file), &failing{failure}))

@@ -1,0 +1,184 @@
+package importer
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"math"
+
+	"plantstore/internal/dump"
+	"plantstore/internal/store"
+)
+
+// reader reads the input of an import and sends it in batches.
+type reader struct {
+	*run
+
+	ctx  context.Context //nolint:containedctx // of the import
+	to   chan<- batch
+	used <-chan batch // whose memory the reader reuses
+
+	batch   batch
+	size    int   // bytes of the rows of the batch
+	last    int64 // id of the last row that was not sorted
+	sorter  *sorter
+	waiting int64 // rows in the sorter
+	all     bool  // the whole input has been read
+}
+
+func (r *run) newReader(ctx context.Context, to chan<- batch, used <-chan batch) *reader {
+	in := &reader{run: r, ctx: ctx, to: to, used: used, last: math.MinInt64}
+	if r.Sort != nil {
+		in.sorter = newSorter(*r.Sort)
+	}
+	return in
+}
+
+// read sends the batches of the input until the input or the context ends.
+func (r *reader) read() {
+	if r.sorter != nil {
+		defer r.sorter.close()
+	}
+	err := r.readRows()
+	r.all = true
+	if r.waiting > 0 {
+		err = cmp.Or(r.sendSorted(), err)
+	}
+	if r.ctx.Err() != nil {
+		return
+	}
+	r.batch.err = err
+	r.send()
+}
+
+// readRows sends or sorts the rows of the input until the input or the context ends.
+func (r *reader) readRows() error {
+	for row, err := range r.rows() {
+		switch {
+		case r.ctx.Err() != nil:
+			return nil
+		case err != nil:
+			return fmt.Errorf("could not read the rest of the input: %w", err)
+		case row.Err != nil || r.inOrder(row.Plant.ID):
+			r.add(row, len(row.Raw))
+			continue
+		}
+		if err := r.sorter.add(row, r.KeepRaw); err != nil {
+			return r.cannotSort(err)
+		}
+		if r.waiting++; r.waiting%int64(r.BatchRows) == 0 {
+			r.send() // the rows that are not sorted, and the progress
+		}
+	}
+	return nil
+}
+
+// inOrder reports whether a valid row is stored without sorting.
+func (r *reader) inOrder(id int64) bool {
+	if r.sorter == nil {
+		return true
+	}
+	if r.waiting > 0 || id < r.last {
+		return false
+	}
+	r.last = id
+	return true
+}
+
+// sendSorted sends the sorted rows until the context ends.
+func (r *reader) sendSorted() error {
+	for row, err := range r.sorter.rows() {
+		if r.ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return r.cannotSort(err)
+		}
+		r.waiting--
+		r.add(row.Row, row.bytes)
+	}
+	return nil
+}
+
+// cannotSort returns the error that rows are not sorted. They are not stored.
+func (r *reader) cannotSort(err error) error {
+	n := r.waiting
+	r.waiting = 0
+	return fmt.Errorf("could not sort the rows by id, and %d rows were not stored: %w", n, err)
+}
+
+// add adds a row of so many bytes to the batch, and sends the batch if it is full.
+func (r *reader) add(row dump.Row, bytes int) {
+	r.batch.add(row, r.By, r.KeepRaw)
+	if r.size += bytes; len(r.batch.rows) >= r.BatchRows || r.size >= r.BatchBytes {
+		r.send()
+	}
+}
+
+// send sends the batch and begins an empty one, unless the context ends.
+func (r *reader) send() {
+	r.batch.waiting, r.batch.all = r.waiting, r.all
+	select {
+	case r.to <- r.batch:
+	case <-r.ctx.Done():
+		return
+	}
+	r.size = 0
+	select {
+	case b := <-r.used:
+		r.batch = batch{rows: b.rows[:0], creates: b.creates[:0]}
+	default:
+		r.batch = batch{}
+	}
+}
+
+// rows returns the rows of the input until the input or the context ends.
+func (r *reader) rows() func(yield func(dump.Row, error) bool) {
+	return func(yield func(dump.Row, error) bool) {
+		source := r.Source(r.ctx)
+		defer source.Close()
+		plain, err := dump.Decompress(source)
+		if err != nil {
+			yield(dump.Row{}, err)
+			return
+		}
+		defer plain.Close()
+		within := &contextReader{r.ctx, plain}
+		if r.RowMax > 0 {
+			dump.ReadWithin(within, r.Format, r.RowMax, r.PlantMax)(yield)
+			return
+		}
+		dump.Read(within, r.Format)(yield)
+	}
+}
+
+// add adds a row. It copies the raw row if the caller may need it.
+func (b *batch) add(from dump.Row, by int64, keepRaw bool) {
+	if keepRaw {
+		from.Raw = bytes.Clone(from.Raw)
+	} else {
+		from.Raw = nil
+	}
+	r := row{Row: from, index: -1}
+	if from.Err == nil {
+		r.index = len(b.creates)
+		b.creates = append(b.creates, store.Create{Plant: from.Plant, By: by})
+	}
+	b.rows = append(b.rows, r)
+}
+
+// contextReader ends with a context also in a compressed file that has arrived, but is long without compression.
+type contextReader struct {
+	ctx context.Context //nolint:containedctx // of one import
+	r   io.Reader
+}
+
+// Read implements io.Reader.
+func (c *contextReader) Read(p []byte) (int, error) {
+	if c.ctx.Err() != nil {
+		return 0, context.Cause(c.ctx)
+	}
+	return c.r.Read(p)
+}
