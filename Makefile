@@ -58,8 +58,9 @@ check: need ## run the checks that take longer: long forms of tests, pages, benc
 	cd bench && go test -count=1 ./...
 	tools/faults.sh short
 	cd tools/release && go test -count=1 ./...
-	@tools/need.sh crun skopeo
+	@tools/need.sh crun skopeo iproute2 prometheus $(TEST_PACKAGES)
 	cd tools/image && go test -count=1 ./...
+	cd tools/kube && go test -count=1 ./...
 	tools/vuln.sh
 
 .PHONY: need
@@ -69,7 +70,7 @@ need:
 .PHONY: lint
 lint: ## check formatting, go.mod and go.sum, go vet, golangci-lint, workflows and the language of pages and comments
 	@tools/format.sh
-	tools/lint.sh . bench faults docs/test tools/image tools/otelcol tools/release
+	tools/lint.sh . bench faults docs/test tools/image tools/kube tools/otelcol tools/release
 	tools/workflows.sh
 	tools/prose.sh error
 

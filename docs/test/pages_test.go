@@ -47,6 +47,7 @@ var needs = map[string]map[string]string{
 	"run-behind-haproxy":           {"haproxy": "haproxy"},
 	"run-behind-nginx":             {"nginx": "nginx"},
 	"run-under-systemd":            {"openssl": "openssl"},
+	"run-with-compose":             {"openssl": "openssl"},
 	"standby-missing":              {"pg_ctlcluster": "postgresql"},
 	"store-unreachable":            {"pg_ctlcluster": "postgresql"},
 	"upgrade":                      {"sqlite3": "sqlite3"},

@@ -1,0 +1,2 @@
+# The checkout belongs to the reader.
+chown -R reader: /home/reader/plantstore/deploy/compose/secrets
