@@ -11,7 +11,7 @@ BENCH_PACKAGES := wrk sqlite3
 FAULT_PACKAGES := strace e2fsprogs util-linux mount
 
 # The pages of docs/tutorial, docs/how-to and docs/runbooks are executed on machines with these packages.
-DOCS_PACKAGES := caddy curl etcd-server haproxy iproute2 jq mypy nginx nodejs openssh-server openssl passwd patroni pg-auto-failover-cli \
+DOCS_PACKAGES := caddy curl etcd-server haproxy iproute2 jq minisign mypy nginx nodejs openssh-server openssl passwd patroni pg-auto-failover-cli \
 	postgresql-15-auto-failover prometheus psmisc python3 python3-etcd rsync sqlite3 sudo systemd
 
 # A test of JWTs runs oidc-provider of npm. Some packages of nodejs have npm in them, and conflict with Debian's npm.
@@ -58,6 +58,8 @@ check: need ## run the checks that take longer: long forms of tests, pages, benc
 	cd bench && go test -count=1 ./...
 	tools/faults.sh short
 	cd tools/release && go test -count=1 ./...
+	@tools/need.sh lintian rpm
+	cd tools/packages && go test -count=1 ./...
 	@tools/need.sh crun skopeo iproute2 prometheus $(TEST_PACKAGES)
 	cd tools/image && go test -count=1 ./...
 	cd tools/kube && go test -count=1 ./...
@@ -70,7 +72,7 @@ need:
 .PHONY: lint
 lint: ## check formatting, go.mod and go.sum, go vet, golangci-lint, workflows and the language of pages and comments
 	@tools/format.sh
-	tools/lint.sh . bench faults docs/test tools/image tools/kube tools/otelcol tools/release
+	tools/lint.sh . bench faults docs/test tools/image tools/kube tools/otelcol tools/packages tools/release
 	tools/workflows.sh
 	tools/prose.sh error
 
@@ -134,22 +136,24 @@ hostile: ## run the tests under environments that they must not depend on: nohup
 vuln: ## search for known vulnerabilities; VULNDB=… names a copy of the database: a directory or a .tar.gz file
 	tools/vuln.sh required
 
-# -buildid= omits an identifier that depends on the build cache, and -buildvcs=false facts that depend on the kind of checkout;
-# ldflags.sh stores the commit. The list of components is written on this machine, also if GOOS or GOARCH selects another one.
+# The list of components is written on this machine, also if GOOS or GOARCH selects another one.
 .PHONY: dist
 dist: ## build dist/plantstore, with the list of its components and the licences; BUILDMODE=exe links it statically
-	CGO_ENABLED=0 go build -trimpath -buildvcs=false -buildmode=$(BUILDMODE) -ldflags="-s -w -buildid= $$(tools/ldflags.sh)" -o dist/plantstore ./cmd/plantstore
+	tools/build.sh native $(BUILDMODE) dist/plantstore
 	cd tools/release && env -u GOOS -u GOARCH go run . sbom ../../dist/plantstore >../../dist/plantstore.cdx.json
 	cp THIRD_PARTY_NOTICES dist/
 
 .PHONY: image
 image: ## write dist/image, an OCI layout with the container images for amd64 and arm64
 	rm -rf dist/image
-	for arch in amd64 arm64; do CGO_ENABLED=0 GOOS=linux GOARCH=$$arch go build -trimpath -buildvcs=false -buildmode=exe \
-		-ldflags="-s -w -buildid= $$(tools/ldflags.sh)" -o dist/plantstore-linux-$$arch ./cmd/plantstore || exit; done
+	for arch in amd64 arm64; do tools/build.sh linux/$$arch exe dist/plantstore-linux-$$arch || exit; done
 	cd tools/image && env -u GOOS -u GOARCH go run . -revision="$$(git rev-parse HEAD)" \
 		-created="$$(TZ=UTC0 git show --no-patch --format=%cd --date=format-local:%Y-%m-%dT%H:%M:%SZ HEAD)" \
 		../../dist/image ../../dist/plantstore-linux-amd64 ../../dist/plantstore-linux-arm64
+
+.PHONY: release
+release: ## write archives, packages, hashes and component lists of a release into dist/release; RELEASE_KEY=FILE signs them
+	tools/release.sh
 
 .PHONY: notices
 notices: ## write THIRD_PARTY_NOTICES, after a change of the modules that the program links

@@ -35,6 +35,7 @@ var needs = map[string]map[string]string{
 	"generate-python-types":        {"node": "nodejs", "python3": "python3", "mypy": "mypy"},
 	"grant-postgresql-rights":      {"pg_ctlcluster": "postgresql"},
 	"import-and-export":            {"jq": "jq"},
+	"install-a-package":            {"dpkg": "dpkg", "apt-get": "apt"},
 	"monitor-and-alert":            {"promtool": "prometheus", "jq": "jq"},
 	"move-back-to-a-file":          {"pg_ctlcluster": "postgresql"},
 	"move-to-postgresql":           {"pg_ctlcluster": "postgresql"},
@@ -53,11 +54,16 @@ var needs = map[string]map[string]string{
 	"upgrade":                      {"sqlite3": "sqlite3"},
 	"upgrade-on-postgresql":        {"pg_ctlcluster": "postgresql"},
 	"use-postgresql":               {"pg_ctlcluster": "postgresql"},
+	"verify-a-download":            {"minisign": "minisign"},
 	"wal-grows":                    {"fuser": "psmisc"},
 }
 
 // builds are the modules of the repository that have a program for a page. The set-up script installs it.
-var builds = map[string]string{"follow-a-request": "tools/otelcol"}
+var builds = map[string]string{
+	"follow-a-request":  "tools/otelcol",
+	"install-a-package": "tools/packages",
+	"verify-a-download": "tools/release",
+}
 
 func TestMain(m *testing.M) {
 	j := job{os.Getenv(jobEnv)}

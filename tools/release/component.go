@@ -22,7 +22,9 @@ const program = "./cmd/plantstore"
 const goName = "Go"
 
 // platforms are the systems that the notices cover, as GOOS/GOARCH. Some modules are linked for one of them only.
-var platforms = []string{"linux/amd64", "linux/arm64", "darwin/arm64"}
+var platforms = []string{
+	"linux/amd64", "linux/arm64", "linux/arm", "linux/riscv64", "darwin/amd64", "darwin/arm64",
+}
 
 // licenceFile matches the names of files with a licence, a notice or a grant of patents.
 var licenceFile = regexp.MustCompile(`(?i)^((un)?licen[cs]e|copying|notice|patents)([.-].*)?$`)

@@ -1,4 +1,5 @@
-// Release writes the files that accompany the program: the licences of the software in it, and its list of components.
+// Release writes the files that accompany the program: the licences of the software in it, its list of components,
+// and the archives of a release.
 package main
 
 import (
@@ -7,11 +8,14 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"time"
 )
 
 const usage = `usage:
   release notices          print the licences of the modules and the embedded files of the program
   release sbom PROGRAM     print the components of a program as CycloneDX in JSON
+  release archive DIRECTORY TIME NAME
+                           print the files of a directory as tar.gz, with this time (RFC 3339), below a directory NAME
 `
 
 func main() {
@@ -27,6 +31,13 @@ func main() {
 // run writes the result of a command to w. The working directory is a directory of the module that has the program, or
 // of this one.
 func run(ctx context.Context, args []string, w io.Writer) error {
+	if len(args) == 4 && args[0] == "archive" {
+		at, err := time.Parse(time.RFC3339, args[2])
+		if err != nil {
+			return err
+		}
+		return archive(w, args[1], at, args[3])
+	}
 	root, err := rootOf(ctx)
 	if err != nil {
 		return err

@@ -132,20 +132,6 @@ func TestBuildsAreReproducible(t *testing.T) {
 	}
 }
 
-// The program compiles for each system whose modules the notices cover.
-func TestProgramCompiles(t *testing.T) {
-	if testing.Short() {
-		t.Skip("compiles the program for other systems")
-	}
-	t.Parallel()
-	for _, platform := range platforms {
-		system, processor, _ := strings.Cut(platform, "/")
-		built := filepath.Join(t.TempDir(), "plantstore")
-		variables := []string{"GOOS=" + system, "GOARCH=" + processor, "CGO_ENABLED=0"}
-		output(t, root, variables, "go", "build", "-o", built, program)
-	}
-}
-
 // The list of a program for another system, which does not run here, has the same version and commit.
 func TestVersionOfAnotherSystem(t *testing.T) {
 	t.Parallel()

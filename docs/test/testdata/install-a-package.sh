@@ -1,0 +1,25 @@
+# Two versions of the packages in the home directory of the reader. The older one has other files: a program, a settings file
+# and a unit.
+bin=/opt/docs-test/bin
+repository=/home/reader/plantstore
+cd "$(mktemp -d)"
+mkdir completions old
+"$bin/plantstore" completion bash > completions/plantstore.bash
+"$bin/plantstore" completion zsh > completions/_plantstore
+"$bin/plantstore" completion fish > completions/plantstore.fish
+
+mkdir old/docs
+cp -r "$repository/deploy" "$repository/LICENSE" "$repository/THIRD_PARTY_NOTICES" "$repository/CHANGELOG.md" old
+cp -r "$repository/docs/man" old/docs
+sed -i '/base-url/d' old/deploy/package/plantstore.yaml
+sed -i 's/^Description=.*/Description=Plant Store 1.0.0/' old/deploy/systemd/plantstore.service
+cp "$bin/plantstore" program
+printf 'another build' >> program
+
+build="$bin/packages -completions completions -out /home/reader"
+$build -root old -version 1.0.0 -time 2026-01-01T00:00:00Z program
+$build -root "$repository" -version 1.1.0 -time 2026-02-01T00:00:00Z "$bin/plantstore"
+rm /usr/local/bin/plantstore # /usr/bin has the program of the package
+rm -f /usr/sbin/policy-rc.d  # of a container: it forbids packages to start services
+ln -sf /bin/true /usr/bin/mandb # the index of all manual pages of this machine takes a while
+rm -rf /etc/plantstore /var/lib/plantstore

@@ -1,0 +1,272 @@
+package main
+
+import (
+	"bytes"
+	"compress/gzip"
+	"debug/buildinfo"
+	"embed"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/goreleaser/nfpm/v2"
+	"github.com/goreleaser/nfpm/v2/deb"
+	"github.com/goreleaser/nfpm/v2/files"
+	"github.com/goreleaser/nfpm/v2/rpm"
+)
+
+// name is the name of the packages, of the user and of the directories.
+const name = "plantstore"
+
+//go:embed scripts
+var scripts embed.FS
+
+// source has the facts of the packages that do not depend on the program.
+type source struct {
+	version, maintainer string
+	at                  time.Time // of every file
+	root, completions   string    // directories
+}
+
+// format is one of the two formats, with the conventions of the distributions that use it.
+type format struct {
+	packager nfpm.Packager
+	depends  []string
+	zsh      string // directory of zsh's completions
+	manual   string // kind of the manual pages
+	docs     func(s *source) ([]file, error)
+	complete func(info *nfpm.Info, script func(name string) string)
+}
+
+// file is a file of a package, with its content here or in a file of the repository.
+type file struct {
+	to, from string
+	content  []byte // used if from is empty
+	kind     string // of nfpm; empty: a regular file
+	mode     os.FileMode
+}
+
+func debian() format {
+	return format{
+		packager: deb.Default,
+		// The program needs the loader of the C library. The scripts call systemd-sysusers.
+		depends: []string{"libc6", "systemd | systemd-standalone-sysusers | systemd-sysusers"},
+		zsh:     "/usr/share/zsh/vendor-completions",
+		docs:    (*source).debianDocs,
+		complete: func(info *nfpm.Info, script func(name string) string) {
+			info.Recommends = []string{"ca-certificates"}
+			info.Scripts.PostInstall, info.Scripts.PreRemove = script("deb-postinst"), script("deb-prerm")
+			info.Scripts.PostRemove = script("deb-postrm")
+		},
+	}
+}
+
+func fedora() format {
+	return format{
+		packager: rpm.DefaultRPM,
+		depends:  []string{"glibc", "systemd"},
+		zsh:      "/usr/share/zsh/site-functions",
+		manual:   files.TypeRPMDoc,
+		docs:     (*source).fedoraDocs,
+		complete: func(info *nfpm.Info, script func(name string) string) {
+			info.RPM.BuildHost = "localhost" // the default is the name of this machine
+			info.RPM.Summary = "HTTP service that stores plants"
+			info.RPM.Group = "Unspecified"
+			info.License = "MIT" // Debian has the licence in a file
+			info.Scripts.PostInstall, info.Scripts.PreRemove = script("rpm-post"), script("rpm-preun")
+			info.Scripts.PostRemove = script("rpm-postun")
+		},
+	}
+}
+
+// info returns the package of a program in a format. Its files are in the directory work.
+func (s *source) info(f format, program, work string) (*nfpm.Info, error) {
+	arch, err := archOf(program)
+	if err != nil {
+		return nil, err
+	}
+	info := &nfpm.Info{
+		Name: name, Arch: arch, Platform: "linux", Version: s.version, Release: "1", Section: "net", Priority: "optional",
+		Maintainer: s.maintainer, MTime: s.at, DisableGlobbing: true,
+		Description: "HTTP service that stores plants\n" +
+			"Plant Store stores plants in one file or in PostgreSQL. Clients create plants\n" +
+			"over HTTP with a bearer token; a response means that the plant is on stable\nstorage.",
+	}
+	info.Depends = f.depends
+	all, err := s.files(f, program)
+	if err != nil {
+		return nil, err
+	}
+	for i, file := range all {
+		if file.from == "" && file.kind != files.TypeDir {
+			file.from = filepath.Join(work, fmt.Sprint(i))
+			if err := os.WriteFile(file.from, file.content, 0o600); err != nil {
+				return nil, err
+			}
+		}
+		info.Contents = append(info.Contents, &files.Content{
+			Source: file.from, Destination: file.to, Type: file.kind,
+			FileInfo: &files.ContentFileInfo{Owner: "root", Group: "root", Mode: file.mode, MTime: s.at},
+		})
+	}
+	var failed error
+	f.complete(info, func(name string) string {
+		text, err := scripts.ReadFile("scripts/" + name)
+		path := filepath.Join(work, name)
+		failed = errors.Join(failed, err, os.WriteFile(path, text, 0o600))
+		return path
+	})
+	return nfpm.WithDefaults(info), failed
+}
+
+// archOf returns the architecture of a program for Linux, as GOARCH.
+func archOf(program string) (string, error) {
+	info, err := buildinfo.ReadFile(program)
+	if err != nil {
+		return "", err
+	}
+	build := map[string]string{}
+	for _, s := range info.Settings {
+		build[s.Key] = s.Value
+	}
+	if build["GOOS"] != "linux" {
+		return "", fmt.Errorf("the program is for %q, not for linux", build["GOOS"])
+	}
+	return build["GOARCH"], nil
+}
+
+// files returns the files of a package.
+func (s *source) files(f format, program string) ([]file, error) {
+	units, err := s.units()
+	if err != nil {
+		return nil, err
+	}
+	manual, err := s.manual(f.manual)
+	if err != nil {
+		return nil, err
+	}
+	docs, err := f.docs(s)
+	if err != nil {
+		return nil, err
+	}
+	all := append(units, append(manual, docs...)...)
+	return append(all,
+		file{to: "/usr/bin/" + name, from: program, mode: 0o755},
+		file{
+			to: "/etc/plantstore/plantstore.yaml", from: filepath.Join(s.root, "deploy", "package", "plantstore.yaml"),
+			kind: files.TypeConfigNoReplace, mode: 0o644,
+		},
+		file{
+			to: "/usr/lib/sysusers.d/plantstore.conf", mode: 0o644,
+			from: filepath.Join(s.root, "deploy", "package", "sysusers.conf"),
+		},
+		file{
+			to: "/usr/share/bash-completion/completions/" + name, mode: 0o644,
+			from: filepath.Join(s.completions, name+".bash"),
+		},
+		file{to: f.zsh + "/_" + name, from: filepath.Join(s.completions, "_"+name), mode: 0o644},
+		file{
+			to: "/usr/share/fish/vendor_completions.d/" + name + ".fish", mode: 0o644,
+			from: filepath.Join(s.completions, name+".fish"),
+		},
+	), nil
+}
+
+// units returns the units. The service of a package runs the program of the package: without its path, systemd would
+// prefer a program in /usr/local/bin.
+func (s *source) units() ([]file, error) {
+	paths, err := filepath.Glob(filepath.Join(s.root, "deploy", "systemd", "*"))
+	if err != nil || len(paths) == 0 {
+		return nil, fmt.Errorf("no units in deploy/systemd: %w", err)
+	}
+	var all []file
+	for _, from := range paths {
+		text, err := os.ReadFile(from)
+		if err != nil {
+			return nil, err
+		}
+		text = bytes.ReplaceAll(text, []byte("\nExecStart="+name+" "), []byte("\nExecStart=/usr/bin/"+name+" "))
+		all = append(all, file{to: "/usr/lib/systemd/system/" + filepath.Base(from), content: text, mode: 0o644})
+	}
+	return all, nil
+}
+
+// manual returns the compressed manual pages.
+func (s *source) manual(kind string) ([]file, error) {
+	paths, err := filepath.Glob(filepath.Join(s.root, "docs", "man", "*"))
+	if err != nil || len(paths) == 0 {
+		return nil, fmt.Errorf("no manual pages in docs/man: %w", err)
+	}
+	var all []file
+	for _, from := range paths {
+		text, err := os.ReadFile(from)
+		if err != nil {
+			return nil, err
+		}
+		base := filepath.Base(from)
+		to := path.Join("/usr/share/man", "man"+strings.TrimPrefix(filepath.Ext(base), "."), base+".gz")
+		all = append(all, file{to: to, content: compressed(text), kind: kind, mode: 0o644})
+	}
+	return all, nil
+}
+
+// compressed returns a text as gzip, without a name and a time.
+func compressed(text []byte) []byte {
+	var out bytes.Buffer
+	w, _ := gzip.NewWriterLevel(&out, gzip.BestCompression) // the level is valid
+	_, _ = w.Write(text)                                    // a buffer has no errors
+	_ = w.Close()
+	return out.Bytes()
+}
+
+// debianDocs returns the files that Debian Policy chapter 12 requires.
+func (s *source) debianDocs() ([]file, error) {
+	const dir = "/usr/share/doc/" + name + "/"
+	licence, err := os.ReadFile(filepath.Join(s.root, "LICENSE"))
+	if err != nil {
+		return nil, err
+	}
+	notices, err := os.ReadFile(filepath.Join(s.root, "THIRD_PARTY_NOTICES"))
+	if err != nil {
+		return nil, err
+	}
+	changes, err := os.ReadFile(filepath.Join(s.root, "CHANGELOG.md"))
+	if err != nil {
+		return nil, err
+	}
+	entry := fmt.Sprintf("%s (%s-1) unstable; urgency=medium\n\n  * See changelog.gz.\n\n -- %s  %s\n",
+		name, strings.Replace(s.version, "-", "~", 1), s.maintainer, s.at.UTC().Format(time.RFC1123Z))
+	return []file{
+		{to: dir + "copyright", content: append(licence, "\nTHIRD_PARTY_NOTICES.gz has the licences of the software in the "+
+			"program.\n"...), mode: 0o644},
+		{to: dir + "THIRD_PARTY_NOTICES.gz", content: compressed(notices), mode: 0o644},
+		{to: dir + "changelog.gz", content: compressed(changes), mode: 0o644},
+		{
+			to: "/usr/share/lintian/overrides/" + name, from: filepath.Join(s.root, "deploy", "package", "lintian-overrides"),
+			mode: 0o644,
+		},
+		{to: dir + "changelog.Debian.gz", content: compressed([]byte(entry)), mode: 0o644},
+	}, nil
+}
+
+func (s *source) fedoraDocs() ([]file, error) {
+	licences, docs := "/usr/share/licenses/"+name, "/usr/share/doc/"+name
+	licence := func(base string) file {
+		return file{to: licences + "/" + base, from: filepath.Join(s.root, base), kind: files.TypeRPMLicense, mode: 0o644}
+	}
+	return []file{
+		{to: "/etc/plantstore", kind: files.TypeDir, mode: 0o755},
+		{to: licences, kind: files.TypeDir, mode: 0o755},
+		licence("LICENSE"),
+		licence("THIRD_PARTY_NOTICES"),
+		{to: docs, kind: files.TypeDir, mode: 0o755},
+		{
+			to: docs + "/CHANGELOG.md", from: filepath.Join(s.root, "CHANGELOG.md"), kind: files.TypeRPMDoc,
+			mode: 0o644,
+		},
+	}, nil
+}
