@@ -195,3 +195,38 @@ func TestSockets(t *testing.T) {
 		t.Errorf("listen=%s, want %s; log:\n%s; want %s", match[1], address, p.stderr, warning)
 	}
 }
+
+// TestTryIgnoresSystemd runs try in the environment of a unit with sockets: it opens its own, and notifies no manager.
+func TestTryIgnoresSystemd(t *testing.T) {
+	t.Parallel()
+	m := newManaged(t, "public", "admin")
+	i := slices.IndexFunc(m.environ, func(v string) bool { return strings.HasPrefix(v, "NOTIFY_SOCKET=") })
+	notify := strings.TrimPrefix(m.environ[i], "NOTIFY_SOCKET=")
+	m.args, m.environ = []string{"try"}, append(m.environ, "TMPDIR="+t.TempDir())
+	p := m.start(t)
+	url, err := p.await(p.stdout, `^curl -i (http://127\.0\.0\.1:\d+)/plants `)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if url[1] == m.url {
+		t.Errorf("try listens on the socket of systemd, %s", m.url)
+	}
+	if err := p.cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if code, err := p.wait(); err != nil || code != exitOK {
+		t.Errorf("try ended with %d, %v, want 0", code, err)
+	}
+	const last = "the last message"
+	end, err := net.Dial("unixgram", notify)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer end.Close()
+	if _, err := end.Write([]byte(last)); err != nil {
+		t.Fatal(err)
+	}
+	if state := <-m.states; state != last {
+		t.Errorf("try sent the notification %q", state)
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -30,6 +31,9 @@ import (
 //go:embed samples.csv
 var samples string
 
+// notOfTry are the first parts of the names of environment variables that try ignores.
+var notOfTry = []string{environPrefix, "OTEL_", "LISTEN_", "NOTIFY_SOCKET", "WATCHDOG_"}
+
 func newTry(p *program) *cobra.Command {
 	return &cobra.Command{
 		Use:   "try",
@@ -41,8 +45,8 @@ server, and try removes the directory. If try is killed, the directory remains:
 remove it.
 
 The ports are 8080 and 8081, or free ones if these are in use. All other settings
-have their defaults: try ignores the environment variables of settings. It logs
-warnings and errors only.`,
+have their defaults: try ignores the environment variables of settings and the
+sockets of systemd. It logs warnings and errors only.`,
 		Example: `  plantstore try`,
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return p.try(cmd.Context()) },
@@ -105,12 +109,12 @@ func endNow(dir string) {
 	os.Exit(exitInterrupted)
 }
 
-// trySettings returns the settings of try, and those that differ from the defaults. It removes the settings and the
-// exporter of traces from the environment: they are those of another server, with its certificates, webhooks and
-// backups.
+// trySettings returns the settings of try, and those that differ from the defaults. It removes the settings, the
+// exporter of traces and the sockets of systemd from the environment: they are those of another server, with its
+// certificates, webhooks and backups.
 func (p *program) trySettings(ctx context.Context, dir string) (s *settings, flags map[string]string, err error) {
 	maps.DeleteFunc(p.environ, func(name, _ string) bool {
-		return strings.HasPrefix(name, environPrefix) || strings.HasPrefix(name, "OTEL_")
+		return slices.ContainsFunc(notOfTry, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 	})
 	path, err := filepath.Abs(filepath.Join(dir, "plantstore.db"))
 	if err != nil {
