@@ -1,3 +1,5 @@
+//go:build !windows
+
 package client_test
 
 import (
@@ -6,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
 	"math"
 	"math/rand/v2"
 	"net/http"
@@ -154,16 +155,6 @@ func TestKilledServer(t *testing.T) {
 	out, err := exec.Command(s.program, "verify", s.db()).Output()
 	if err != nil || !strings.Contains(string(out), fmt.Sprintf(" %d plants,", plants)) {
 		t.Errorf("verify: %v, %s", describe(err), out)
-	}
-}
-
-func numbered(count int) iter.Seq[client.NewPlant] {
-	return func(yield func(client.NewPlant) bool) {
-		for i := range count {
-			if !yield(client.NewPlant{ID: int64(i), Name: fmt.Sprintf("made %d", i)}) {
-				return
-			}
-		}
 	}
 }
 

@@ -1,3 +1,5 @@
+//go:build !windows
+
 package client_test
 
 import (
@@ -103,16 +105,6 @@ func own(t *testing.T) *service {
 func (s *service) client(t *testing.T, options ...client.Option) *client.Client {
 	t.Helper()
 	return newClient(t, "http://"+s.address, append([]client.Option{client.WithToken(s.token)}, options...)...)
-}
-
-func newClient(t *testing.T, base string, options ...client.Option) *client.Client {
-	t.Helper()
-	c, err := client.New(base, options...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.Close)
-	return c
 }
 
 func describe(err error) error {
