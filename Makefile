@@ -56,6 +56,7 @@ check: need ## run the checks that take longer: long forms of tests, pages, benc
 	go test -count=1 -timeout=20m ./internal/acme ./internal/backup ./internal/console ./internal/dump ./cmd/plantstore ./internal/trace ./site
 	go test -count=1 -run=TestInvalidCredentialsTakeTheSameTime ./internal/server
 	cd bench && go test -count=1 ./...
+	tools/portable.sh
 	tools/faults.sh short
 	cd tools/release && go test -count=1 ./...
 	@tools/need.sh lintian rpm

@@ -35,6 +35,7 @@ const (
 	pgtest           = "internal/postgres/pgtest"
 	pebbletest       = "internal/acme/pebbletest"
 	s3test           = "internal/s3/s3test"
+	childtest        = "internal/childtest"
 	certstest        = "internal/certs/certstest"
 	oidctest         = "internal/oidc/oidctest"
 	tracing          = "internal/trace"
@@ -67,8 +68,8 @@ var mayImport = map[string][]string{
 	"internal/acme":     {"internal/safefile"},
 	"internal/backup":   {"internal/audit", "internal/safefile", "internal/s3", embeddedEngine},
 	"internal/s3":       {},
-	s3test:              {},
-	pebbletest:          {},
+	s3test:              {childtest},
+	pebbletest:          {childtest},
 	"internal/listen":   {},
 	"internal/limit":    {},
 	"internal/sqlite...": {
@@ -76,7 +77,8 @@ var mayImport = map[string][]string{
 		tracing,
 	},
 	"internal/postgres": {"internal/plant", "internal/audit", "internal/auth", "internal/store", tracing},
-	pgtest:              {},
+	pgtest:              {childtest},
+	childtest:           {},
 	"internal/certs...": {},
 	"internal/server": {
 		"internal/plant", "internal/audit", "internal/auth", "internal/store", "internal/listen", "internal/limit",

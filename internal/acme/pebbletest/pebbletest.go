@@ -26,6 +26,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"plantstore/internal/childtest"
 )
 
 // Config configures a CA.
@@ -182,7 +184,7 @@ func (c *CA) Resume(ctx context.Context) error {
 	c.command = exec.CommandContext(context.WithoutCancel(ctx), c.program, "-config", filepath.Join(c.dir, "config.json"))
 	c.command.Env = c.environ
 	c.command.Stdout, c.command.Stderr = &c.output, &c.output
-	c.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	childtest.EndWithTest(c.command, syscall.SIGKILL)
 	if err := c.command.Start(); err != nil {
 		return err
 	}

@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"plantstore/internal/childtest"
 )
 
 // init removes libpq's variables from the environment of the tests: they would point
@@ -158,7 +160,8 @@ func (s *Server) start(
 	s.command = exec.CommandContext(context.WithoutCancel(ctx), filepath.Join(bin, "postgres"), args...)
 	s.command.Dir = s.dir
 	s.command.Stderr = &s.output
-	s.command.SysProcAttr = &syscall.SysProcAttr{Credential: as, Pdeathsig: syscall.SIGQUIT}
+	s.command.SysProcAttr = &syscall.SysProcAttr{Credential: as}
+	childtest.EndWithTest(s.command, syscall.SIGQUIT)
 	if err := s.command.Start(); err != nil {
 		return err
 	}

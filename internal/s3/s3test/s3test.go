@@ -16,6 +16,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"plantstore/internal/childtest"
 )
 
 // The keys and the bucket of each server.
@@ -149,7 +151,7 @@ func (s *Server) Resume(ctx context.Context) error {
 	s.command = exec.CommandContext(context.WithoutCancel(ctx), command[0], command[1:]...)
 	s.command.Env = append(os.Environ(), "ROOT_ACCESS_KEY="+AccessKey, "ROOT_SECRET_KEY="+SecretKey)
 	s.command.Stdout, s.command.Stderr = &s.output, &s.output
-	s.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	childtest.EndWithTest(s.command, syscall.SIGKILL)
 	if err := s.command.Start(); err != nil {
 		return err
 	}
