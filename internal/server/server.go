@@ -205,6 +205,7 @@ type Server struct {
 	http1   *http.Server
 	http2   *http.Server // nil without TLS
 	handler atomic.Pointer[handler]
+	closing atomic.Bool // set before Shutdown and Close
 }
 
 func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) { s.handler.Load().ServeHTTP(w, r) }
@@ -219,6 +220,9 @@ func (s *Server) Serve(l net.Listener) error {
 	var http2 sync.WaitGroup
 	http2.Go(func() { _ = s.http2.Serve(http2Listener{secure}) }) // ends when the listener is closed
 	err := s.http1.Serve(l)
+	if errors.Is(err, net.ErrClosed) && s.closing.Load() { // the server of HTTP/2 has closed the listener first
+		err = http.ErrServerClosed
+	}
 	_ = l.Close()
 	http2.Wait()
 	return err
@@ -234,6 +238,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	if s.http2 == nil {
 		return s.http1.Shutdown(ctx)
 	}
+	s.closing.Store(true)
 	var http2 sync.WaitGroup
 	var err error
 	http2.Go(func() { err = s.http2.Shutdown(ctx) })
@@ -247,6 +252,7 @@ func (s *Server) Close() error {
 	if s.http2 == nil {
 		return s.http1.Close()
 	}
+	s.closing.Store(true)
 	return errors.Join(s.http1.Close(), s.http2.Close())
 }
 
