@@ -26,9 +26,14 @@ type journal struct {
 	mu           sync.Mutex
 	sent         map[int64]row // guarded by mu
 	acknowledged map[int64]row // a part of sent; guarded by mu
+
+	first     chan struct{} // closed with the first acknowledged plant
+	firstOnce sync.Once
 }
 
-func newJournal() *journal { return &journal{sent: map[int64]row{}, acknowledged: map[int64]row{}} }
+func newJournal() *journal {
+	return &journal{sent: map[int64]row{}, acknowledged: map[int64]row{}, first: make(chan struct{})}
+}
 
 func (j *journal) send(r row) {
 	j.mu.Lock()
@@ -40,6 +45,7 @@ func (j *journal) acknowledge(r row) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.acknowledged[r.id] = r
+	j.firstOnce.Do(func() { close(j.first) })
 }
 
 // check returns an error unless the store has every acknowledged plant once, with its content, and only plants that
@@ -146,6 +152,12 @@ func TestKilled(t *testing.T) {
 			})
 		}
 		<-kill.C
+		if cycle == *cycles-1 { // a slow machine may have killed every server before its first response
+			select {
+			case <-j.first:
+			case <-time.After(waitMax):
+			}
+		}
 		s.kill()
 		done.Wait()
 		c.CloseIdleConnections()

@@ -413,11 +413,11 @@ func cmdStored(ts *testscript.TestScript, _ *script, args []string) error {
 	}
 	var count int64
 	err = poll(args[0]+" plants", func() bool {
-		if _, err := os.Stat(ts.MkAbs(args[1])); err != nil {
-			return false
+		_, fault := os.Stat(ts.MkAbs(args[1]))
+		if fault == nil {
+			count, fault = queryInt(ts.MkAbs(args[1]), "SELECT count(*) FROM plants") // an error: there is no table yet
 		}
-		count, _ = queryInt(ts.MkAbs(args[1]), "SELECT count(*) FROM plants") // an error: the table does not exist yet
-		return count >= want
+		return fault == nil && count >= want
 	})
 	ts.Setenv("count", strconv.FormatInt(count, 10))
 	return err

@@ -147,7 +147,7 @@ func configFor(ca *pebbletest.CA, storage acme.Storage, domains ...string) acme.
 // await calls check until it returns nil.
 func await(t *testing.T, check func() error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

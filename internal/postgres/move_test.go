@@ -35,7 +35,7 @@ func TestMoveBesideReader(t *testing.T) {
 	if _, err := reader.Exec(t.Context(), "BEGIN; SELECT count(*) FROM plants"); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	insert := func(id int64) error {
 		return insertBatch(ctx, other, []store.Create{{Plant: plant.NewPlant{ID: id}, At: time.Now()}})

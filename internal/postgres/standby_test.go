@@ -76,7 +76,7 @@ func (s *standby) set(sql string) {
 func (s *standby) waiting(not int64) (pid int64) {
 	s.t.Helper()
 	c := connect(s.t, s.url)
-	late := time.NewTimer(30 * time.Second)
+	late := time.NewTimer(time.Minute)
 	defer late.Stop()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -267,7 +267,7 @@ func TestRequiredStandby(t *testing.T) {
 func (s *standby) loseStandby(e *postgres.Engine) {
 	t := s.t
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	done := make(chan error, 1)
 	go func() {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -18,7 +20,7 @@ func TestProfiles(t *testing.T) {
 		"/debug/pprof/":                  "full goroutine stack dump",
 		"/debug/pprof/goroutine?debug=1": "goroutine profile:",
 		"/debug/pprof/heap?debug=1":      "heap profile:",
-		"/debug/pprof/cmdline":           "server.test",
+		"/debug/pprof/cmdline":           filepath.Base(os.Args[0]),
 	} {
 		if page := on.page(t, path); !strings.Contains(page, want) {
 			t.Errorf("%s: no %q in %q", path, want, page)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -199,21 +200,25 @@ func TestWriteTicket(t *testing.T) {
 
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	served := make(chan int, 1)
+	served, first := make(chan int, 1), make(chan struct{})
 	go func() {
 		n := 0
 		defer func() { served <- n }()
+		committed := sync.OnceFunc(func() { close(first) })
+		defer committed()
 		for id := int64(0); ctx.Err() == nil; id += 10 {
 			if err := insertBatch(context.Background(), server, batchOf(id, 10)); err != nil {
 				t.Errorf("the server: %v", err)
 				return
 			}
 			n++
+			committed()
 		}
 	}()
+	<-first
 	const commits = 50
 	for i := range int64(commits) {
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		err := insertBatch(ctx, command, batchOf(-1_000_000+i*10, 10))
 		cancel()
 		if err != nil {
@@ -240,7 +245,7 @@ func TestSubjectOfFullStore(t *testing.T) {
 	must(t, err)
 	defer other.Close()
 	must(t, other.Exec("BEGIN IMMEDIATE"))
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	_, err = e.PutSubject(ctx, auth.NewSubject("https://login.example", "b", now), 1)
 	if !errors.Is(err, store.ErrTooManySubjects) {
