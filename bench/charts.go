@@ -33,8 +33,12 @@ func (r *results) comparedChart(name, title, set string, connections []int64, of
 	for _, n := range connections {
 		g := barGroup{title: fmt.Sprint(n, " connections")}
 		for _, contender := range contenders {
+			runs := r.compared(set, contender.name, n)
+			if contender.name == citusName && len(runs) == 0 { // it needs a cluster
+				continue
+			}
 			accent := strings.HasPrefix(contender.name, productName)
-			g.bars = append(g.bars, bar{contender.title, r.compared(set, contender.name, n).spread(of), accent})
+			g.bars = append(g.bars, bar{contender.title, runs.spread(of), accent})
 		}
 		c.groups = append(c.groups, g)
 	}

@@ -1,15 +1,23 @@
 package main
 
-import "context"
+import (
+	"context"
+	"os"
+)
 
 // compare runs every contender once a round with each number of connections. The
 // first contender changes from round to round.
 func (b *bench) compare(ctx context.Context) error {
 	var names []string
 	for _, c := range contenders {
-		if b.compares(c.name) {
-			names = append(names, c.name)
+		if !b.compares(c.name) {
+			continue
 		}
+		if c.name == citusName && os.Getenv(citusVariable) == "" {
+			b.log.Info("skipping a contender: no cluster is set", "contender", c.name, "variable", citusVariable)
+			continue
+		}
+		names = append(names, c.name)
 	}
 	sets := []string{setShared}
 	if b.pin {

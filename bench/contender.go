@@ -34,6 +34,7 @@ const (
 	pocketbaseName = "pocketbase"
 	plainpgName    = "plainpg"
 	productPGName  = "plantstorepg"
+	citusName      = "plantstorecitus"
 	contenderToken = "made-for-measuring"
 )
 
@@ -47,6 +48,10 @@ var contenders = []contender{
 	{
 		name: productPGName, title: "Plant Store on PostgreSQL", path: "/plants", member: "id", checksToken: true,
 		start: startProductPG,
+	},
+	{
+		name: citusName, title: "Plant Store on Citus", path: "/plants", member: "id", checksToken: true,
+		start: startProductCitus,
 	},
 	{
 		name: plainName, title: "plain SQLite", path: "/plants", member: "id", file: "plants.db", checksToken: true,
@@ -94,11 +99,12 @@ type server struct {
 	client   *http.Client // trusts the certificate of a server with TLS
 	admin    string       // address of Plant Store's admin listener
 	token    string
-	store    string    // address of Plant Store's store
-	walBound string    // value of Plant Store's --wal-max; "": the default
-	data     string    // data directory that its database begins with; "": an empty database
-	webhook  string    // URL that receives the events; "": none
-	database *database // nil if the contender uses none
+	store    string      // address of Plant Store's store
+	walBound string      // value of Plant Store's --wal-max; "": the default
+	data     string      // data directory that its database begins with; "": an empty database
+	webhook  string      // URL that receives the events; "": none
+	database *database   // nil if the contender uses none
+	citus    *citusStore // nil if the contender uses none
 }
 
 // launch starts a contender and probes it. The caller calls shutdown if the error
@@ -129,6 +135,9 @@ func (s *server) shutdown() error {
 	}
 	if s.database != nil {
 		errs = append(errs, s.database.stop())
+	}
+	if s.citus != nil {
+		errs = append(errs, s.citus.remove(context.Background())) // also after an interruption
 	}
 	return errors.Join(errs...)
 }
@@ -220,8 +229,10 @@ func startProductPG(ctx context.Context, b *bench, s *server) (err error) {
 // serve starts the product on the store at db.
 func (b *bench) serve(ctx context.Context, s *server, db string) (err error) {
 	s.store = db
-	if s.token, err = b.createToken(ctx, db); err != nil {
-		return err
+	if s.token == "" {
+		if s.token, err = b.createToken(ctx, db); err != nil {
+			return err
+		}
 	}
 	if s.admin, err = freeAddress(ctx); err != nil {
 		return err

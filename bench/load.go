@@ -132,8 +132,11 @@ func (b *bench) measure(ctx context.Context, s *server, cpus string, spec loadSp
 		}
 	}
 	r.Answers = 1 + warm.answers() + r.Generator.answers()
-	if s.database != nil {
+	switch {
+	case s.database != nil:
 		counted, err = s.database.countRows(ctx)
+	case s.citus != nil:
+		counted, err = s.citus.countRows(ctx)
 	}
 	if n := warm.failures() + r.Generator.failures(); n > 0 {
 		err = errors.Join(err, fmt.Errorf("%d requests failed: %+v in the warm-up, %+v while measured", n, warm, r.Generator))
@@ -213,6 +216,8 @@ func (s *server) countStored(ctx context.Context, spec loadSpec, before, counted
 		r.Rows = counted
 		r.DiskBytes, err = s.database.tableBytes()
 		r.DiskBytes -= before
+	case s.citus != nil:
+		r.Rows = counted
 	case s.file != "":
 		path := filepath.Join(s.dir, s.file)
 		if r.Rows, err = countFile(ctx, path); err != nil {

@@ -74,7 +74,7 @@ func (r *results) resourceTable(set string, connections int64) string {
 		if c.name == plainpgName || c.name == productPGName {
 			databaseTime, databaseMemory = runs.spread(dbCPU).text(oneDecimal), runs.spread(dbMemory).text(mebibytes)
 		}
-		if c.name != floorName {
+		if c.name != floorName && c.name != citusName {
 			disk = runs.spread(plantBytes).text(whole)
 		}
 		t.row(c.title, runs.spread(serverCPU).text(oneDecimal), databaseTime,

@@ -19,6 +19,8 @@ DELETE FROM plantstore_outbox; DELETE FROM plantstore_deliveries
 DELETE FROM tokens WHERE id IN (SELECT id FROM tokens WHERE kind = $1 AND $2 > coalesce(last_used_at, created_at) AND coalesce($3 > revoked_at, true) AND (SELECT max(id) FROM tokens) > id ORDER BY id LIMIT $4) RETURNING id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix, kind, issuer, identifier
 DELETE FROM tokens WHERE kind = $1 AND $2 > expires_at AND hash <> $3 AND (SELECT max(id) FROM tokens) > id
 INSERT INTO plants (id, name, tag, created_at, created_by) SELECT id, name, tag, created_at, created_by FROM unnest($1::bigint[], $2::text[], $3::text[], $4::timestamptz[], $5::bigint[]) AS new (id, name, tag, created_at, created_by) ORDER BY id ON CONFLICT (id) DO NOTHING RETURNING id
+INSERT INTO plants (id, name, tag, created_at, created_by) VALUES ($1, $2, $3, $4, $5) ON CONFLICT (id) DO NOTHING RETURNING id
+INSERT INTO plants (id, name, tag, created_at, created_by) VALUES ($1, $2, $3, $4, $5), ($6, $7, $8, $9, $10) ON CONFLICT (id) DO NOTHING RETURNING id
 INSERT INTO plantstore_acme (key, value) VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET value = excluded.value
 INSERT INTO plantstore_audit (sequence, entry, previous, hash) VALUES ($1, $2, $3, $4)
 INSERT INTO plantstore_deliveries (webhook, plant, since, due_at, dead_at, attempts, reason) SELECT webhook, plant, since, due_at, dead_at, attempts, reason FROM unnest($1::bigint[], $2::bigint[], $3::timestamptz[], $4::timestamptz[], $5::timestamptz[], $6::bigint[], $7::text[]) AS new (webhook, plant, since, due_at, dead_at, attempts, reason)
@@ -57,6 +59,7 @@ SELECT pg_catalog.pg_advisory_unlock($1, 'plantstore_acme'::regclass::oid::int)
 SELECT pg_catalog.pg_advisory_xact_lock($1)
 SELECT pg_catalog.pg_try_advisory_lock($1, 'plants'::regclass::oid::int)
 SELECT pg_catalog.pg_try_advisory_lock($1, 'plantstore_acme'::regclass::oid::int)
+SELECT pg_catalog.set_config('citus.multi_shard_modify_mode', 'sequential', FALSE) FROM pg_extension WHERE extname = 'citus'
 SELECT plant, since, attempts FROM plantstore_deliveries WHERE webhook = $1 AND due_at <= $2 ORDER BY due_at LIMIT $3 FOR UPDATE SKIP LOCKED
 SELECT plants.id, plants.name, plants.tag, plants.created_at, coalesce(tokens.name, ''), plants.created_by FROM plants LEFT JOIN tokens ON tokens.id = plants.created_by WHERE plants.id = $1
 SELECT plants.id, plants.name, plants.tag, plants.created_at, coalesce(tokens.name, ''), plants.created_by FROM plants LEFT JOIN tokens ON tokens.id = plants.created_by WHERE plants.id >= $1 AND plants.tag = $3 ORDER BY plants.id LIMIT $2

@@ -64,7 +64,13 @@ const replicasMax = 3
 
 func newCluster(t testing.TB, program string) *cluster {
 	t.Helper()
-	c := &cluster{t: t, program: program, db: newDatabase(t)}
+	return newClusterOn(t, program, newDatabase(t))
+}
+
+// newClusterOn starts servers on the store in a database.
+func newClusterOn(t testing.TB, program, db string) *cluster {
+	t.Helper()
+	c := &cluster{t: t, program: program, db: db}
 	c.token = rig.Token(t, program, c.db, "replicas")
 	for i := range c.replicas {
 		c.start(i)

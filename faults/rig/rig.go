@@ -25,6 +25,12 @@ import (
 	"plantstore/client"
 )
 
+// CitusVariable names a database with the extension Citus, on the coordinator of a cluster.
+const CitusVariable = "PLANTSTORE_TEST_CITUS"
+
+// Citus is the value of CitusVariable, which init removes.
+var Citus = os.Getenv(CitusVariable)
+
 // init removes the program's settings and libpq's variables from the environment
 // that the processes of a harness inherit.
 func init() {

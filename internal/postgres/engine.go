@@ -61,6 +61,8 @@ type Engine struct {
 	events   chan struct{} // has a value after a batch that wrote events
 	webhooks webhookState
 
+	copyPause atomic.Int64 // see createOnCitus
+
 	namespaceMu sync.Mutex
 	namespace   string // the PostgreSQL schema of the tables, empty before the first connection; guarded by namespaceMu
 
@@ -111,7 +113,7 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 		config.ConnConfig.Tracer = tracer{}
 	}
 	config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
-		return errors.Join(commitDurably(ctx, c), e.setSearchPath(ctx, c))
+		return errors.Join(commitDurably(ctx, c), e.setSearchPath(ctx, c), prepareCitus(ctx, c))
 	}
 	if e.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, err

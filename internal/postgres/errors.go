@@ -24,6 +24,7 @@ const (
 	codeInsufficientPrivilege = "42501"
 	codeDiskFull              = "53100"
 	codeLockNotAvailable      = "55P03"
+	codeInternal              = "XX000" // Citus replaces the code of an error of a worker by it
 	classConnectionException  = "08"
 
 	// codeMoveState is our own: the trigger that makes a store read-only raises it.
@@ -53,7 +54,7 @@ func effectOf(err error) effect {
 	switch {
 	case pgconn.SafeToRetry(err): // it was never sent
 		return retryable
-	case !errors.As(err, &pgErr), pgErr.SeverityUnlocalized != "ERROR",
+	case errors.Is(err, errWorker), !errors.As(err, &pgErr), pgErr.SeverityUnlocalized != "ERROR",
 		strings.HasPrefix(pgErr.Code, classConnectionException), pgErr.Code == codeCompletionUnknown:
 		return unknownEffect
 	case slices.Contains([]string{codeSerializationFailure, codeDeadlock, codeReadOnlyTransaction}, pgErr.Code):

@@ -124,7 +124,7 @@ func (e *Engine) insert(ctx context.Context, b *sortedBatch) (map[int64]store.Ro
 	if err != nil {
 		return nil, retryable, err
 	}
-	created, err := b.create(ctx, conn.Conn(), events)
+	created, err := e.create(ctx, conn.Conn(), b, events)
 	if err != nil {
 		return nil, effectOf(err), err
 	}
@@ -150,9 +150,12 @@ func (e *Engine) insert(ctx context.Context, b *sortedBatch) (map[int64]store.Ro
 // times faster, but stores nothing if a single id exists.
 const copyMin = 2000
 
-// create creates the plants whose ids are free, and returns these ids. With events, it
+// create creates the plants of b whose ids are free, and returns these ids. With events, it
 // writes their events in the same transaction.
-func (b *sortedBatch) create(ctx context.Context, c *pgx.Conn, events bool) (created []int64, err error) {
+func (e *Engine) create(ctx context.Context, c *pgx.Conn, b *sortedBatch, events bool) (created []int64, err error) {
+	if hasCitus(c) {
+		return e.createOnCitus(ctx, c, b, events)
+	}
 	if len(b.ids) >= copyMin {
 		if err = b.copy(ctx, c, events); !hasCode(err, codeUniqueViolation) {
 			return b.ids, err
@@ -179,12 +182,17 @@ func (b *sortedBatch) copy(ctx context.Context, c *pgx.Conn, events bool) error 
 	if err := b.copyPlants(ctx, tx); err != nil {
 		return err
 	}
-	_, err = tx.CopyFrom(ctx, pgx.Identifier{"plantstore_outbox"}, []string{"created_at", "plant"},
-		pgx.CopyFromSlice(len(b.ids), func(i int) ([]any, error) { return []any{b.createdAt[i], b.ids[i]}, nil }))
-	if err != nil {
+	if err := b.copyEvents(ctx, tx); err != nil {
 		return err
 	}
 	return tx.Commit(ctx)
+}
+
+// copyEvents writes the events of all plants.
+func (b *sortedBatch) copyEvents(ctx context.Context, to copier) error {
+	_, err := to.CopyFrom(ctx, pgx.Identifier{"plantstore_outbox"}, []string{"created_at", "plant"},
+		pgx.CopyFromSlice(len(b.ids), func(i int) ([]any, error) { return []any{b.createdAt[i], b.ids[i]}, nil }))
+	return err
 }
 
 func (b *sortedBatch) copyPlants(ctx context.Context, to copier) error {

@@ -32,6 +32,10 @@ func (e *Engine) OutboxRows(ctx context.Context, most int) ([]store.OutboxRow, e
 	return all, classify(err)
 }
 
+// insertOutboxSQL writes events.
+const insertOutboxSQL = `INSERT INTO plantstore_outbox (created_at, plant)
+	SELECT created_at, plant FROM unnest($1::timestamptz[], $2::bigint[]) AS new (created_at, plant)`
+
 // PutOutbox implements move.Destination.
 func (e *Engine) PutOutbox(ctx context.Context, webhooks []store.Webhook, rows []store.OutboxRow) error {
 	var events, deliveries settlements
@@ -57,9 +61,7 @@ func (e *Engine) PutOutbox(ctx context.Context, webhooks []store.Webhook, rows [
 				return err
 			}
 		}
-		if _, err := tx.Exec(ctx, `INSERT INTO plantstore_outbox (created_at, plant)
-			SELECT created_at, plant FROM unnest($1::timestamptz[], $2::bigint[]) AS new (created_at, plant)`,
-			sinceEvents, events.plants); err != nil {
+		if _, err := tx.Exec(ctx, insertOutboxSQL, sinceEvents, events.plants); err != nil {
 			return err
 		}
 		d := &deliveries

@@ -51,6 +51,7 @@ func TestSQL(t *testing.T) {
 	r.fill(t)
 	r.older(t)
 	r.acme(t)
+	r.citus(t)
 	r.asynchronous(t)
 	r.requireStandby(t)
 	serving, moving := r.statements(t)

@@ -1,0 +1,174 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/bits"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Citus distributes the table plants over shards on several workers. It routes the rows of
+// COPY and of VALUES to their shards, but writes the rows of a SELECT to files on every
+// worker first, which takes 20 times as long.
+
+// citusSQL finds the extension Citus. With it, statements of the session use one connection
+// to each worker. By default they use one for each shard, and a COMMIT prepares a
+// transaction on every one of them.
+const citusSQL = `SELECT pg_catalog.set_config('citus.multi_shard_modify_mode', 'sequential', FALSE)
+	FROM pg_extension WHERE extname = 'citus'`
+
+// citusKey is the key of a connection's custom data that is set if the database has Citus.
+const citusKey = "plantstore.citus"
+
+// prepareCitus prepares a new connection for Citus, if the database has it.
+func prepareCitus(ctx context.Context, c *pgx.Conn) error {
+	tag, err := c.Exec(ctx, citusSQL)
+	if tag.RowsAffected() > 0 {
+		c.PgConn().CustomData()[citusKey] = true
+	}
+	return err
+}
+
+func hasCitus(c *pgx.Conn) bool { return c.PgConn().CustomData()[citusKey] != nil }
+
+// valuesMax is the largest number of rows of insertValuesSQL. Each connection prepares at
+// most ten of these statements.
+const valuesMax = 512
+
+// insertValuesSQL is insertPlantsSQL for that number of plants, for Citus.
+func insertValuesSQL(rows int) string {
+	var sql strings.Builder
+	sql.WriteString("INSERT INTO plants (id, name, tag, created_at, created_by) VALUES ")
+	for i := range rows * plantColumns {
+		switch {
+		case i%plantColumns > 0:
+			sql.WriteString(", $")
+		case i > 0:
+			sql.WriteString("), ($")
+		default:
+			sql.WriteString("($")
+		}
+		sql.WriteString(strconv.Itoa(i + 1))
+	}
+	sql.WriteString(") ON CONFLICT (id) DO NOTHING RETURNING id")
+	return sql.String()
+}
+
+// plantColumns is the number of columns of plants.
+const plantColumns = 5
+
+// copyPause is the number of batches that create does not try to COPY after a COPY has failed:
+// a client that repeats many plants would cost a failed COPY for each batch.
+const copyPause = 64
+
+// createOnCitus is create with the statements that Citus routes. It tries COPY first, which
+// takes a third of the processor time of VALUES, unless the batch is one plant, for which
+// VALUES needs one worker and no two-phase commit.
+func (e *Engine) createOnCitus(
+	ctx context.Context, c *pgx.Conn, b *sortedBatch, events bool,
+) (created []int64, err error) {
+	if len(b.ids) > 1 && e.copyPause.Add(-1) < 0 {
+		copied, err := b.copyOnCitus(ctx, c, events)
+		if copied || err != nil {
+			return b.ids, err
+		}
+		e.copyPause.Store(copyPause)
+	}
+	created, err = b.createByValues(ctx, c, events)
+	return created, workerError(err)
+}
+
+// copyOnCitus creates all plants, or returns false if an id may exist. Citus returns no code
+// for that, but an error before the COMMIT stored nothing.
+func (b *sortedBatch) copyOnCitus(ctx context.Context, c *pgx.Conn, events bool) (copied bool, err error) {
+	tx, err := c.Begin(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // after a COMMIT it does nothing
+	err = b.copyPlants(ctx, tx)
+	if hasCode(err, codeUniqueViolation) || hasCode(err, codeInternal) {
+		return false, nil
+	}
+	if err == nil && events {
+		err = b.copyEvents(ctx, tx)
+	}
+	if err != nil {
+		return false, err
+	}
+	err = workerError(tx.Commit(ctx))
+	return err == nil, err
+}
+
+// errWorker means that a statement failed on a worker of Citus, perhaps after the worker
+// stored the batch. Citus does not return the worker's code.
+var errWorker = errors.New("a worker of the database failed")
+
+// workerError wraps an error with Citus's code for errors of a worker in errWorker.
+func workerError(err error) error {
+	if hasCode(err, codeInternal) {
+		return fmt.Errorf("%w: %w", errWorker, err)
+	}
+	return err
+}
+
+// inserter is a connection or a transaction.
+type inserter interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}
+
+// createByValues is create with insertValuesSQL.
+func (b *sortedBatch) createByValues(ctx context.Context, c *pgx.Conn, events bool) (created []int64, err error) {
+	if !events && len(b.ids) <= valuesMax {
+		return b.insertValues(ctx, c, 0, len(b.ids))
+	}
+	tx, err := c.Begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // after a COMMIT it does nothing
+	for from := 0; from < len(b.ids); from += valuesMax {
+		some, err := b.insertValues(ctx, tx, from, min(from+valuesMax, len(b.ids)))
+		if err != nil {
+			return nil, err
+		}
+		created = append(created, some...)
+	}
+	if events && len(created) > 0 {
+		slices.Sort(created)
+		if _, err := tx.Exec(ctx, insertOutboxSQL, b.timesOf(created), created); err != nil {
+			return nil, err
+		}
+	}
+	return created, tx.Commit(ctx)
+}
+
+// insertValues creates the plants from one index up to another, at most valuesMax of them.
+// It repeats the last plant until their number is a power of two: a repeated id is not free.
+func (b *sortedBatch) insertValues(ctx context.Context, to inserter, from, end int) ([]int64, error) {
+	rows := 1 << bits.Len(uint(end-from-1))
+	args := make([]any, 0, rows*plantColumns)
+	for i := from; i < from+rows; i++ {
+		at := min(i, end-1)
+		args = append(args, b.ids[at], b.names[at], b.tags[at], b.createdAt[at], b.createdBy[at])
+	}
+	result, _ := to.Query(ctx, insertValuesSQL(rows), args...) // CollectRows returns the error
+	return pgx.CollectRows(result, pgx.RowTo[int64])
+}
+
+// timesOf returns the creation times of plants, given their ids in ascending order.
+func (b *sortedBatch) timesOf(ids []int64) []time.Time {
+	times := make([]time.Time, 0, len(ids))
+	for at, id := range b.ids {
+		if len(times) < len(ids) && ids[len(times)] == id {
+			times = append(times, b.createdAt[at])
+		}
+	}
+	return times
+}
