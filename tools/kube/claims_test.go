@@ -116,6 +116,7 @@ func TestPorts(t *testing.T) {
 func TestReferences(t *testing.T) {
 	given := []string{
 		"plantstore-tls", "plants-example", "plantstore-postgres", "plantstore-postgres-ca", "plantstore-webhook", "other",
+		"123", "0123", "null",
 	}
 	eachRelease(t, func(t *testing.T, r *release) {
 		spec, container := &r.template().Spec, r.container(t)

@@ -48,6 +48,17 @@ image: {repository: registry.example/plantstore, tag: 1.2.3}
 tls: {enabled: false}
 embedded: {accessMode: ReadWriteOnce, storageClass: fast, size: 500Mi}
 `,
+	// Names that YAML would read as numbers and truth values.
+	"odd": `
+image: {repository: "1000", tag: "1.0", pullSecrets: ["1e3"]}
+tls: {secret: "123"}
+embedded: {storageClass: "true"}
+secrets: ["0123", "null"]
+env: {"NO": "no", "Y": "1"}
+networkPolicy: {admin: [{podSelector: {}}]}
+serviceMonitor: {enabled: true, tokenSecret: "1e3", caSecret: "on"}
+nodeSelector: {gpu: "false"}
+`,
 	"all": `
 image:
   repository: registry.example/plantstore

@@ -128,11 +128,12 @@ func (r *release) container(t *testing.T) *corev1.Container {
 	return &spec.Containers[0]
 }
 
-// eachRelease runs a test for every set of values, with a release of the usual name and with one of the longest name.
+// eachRelease runs a test for every set of values, with a release of the usual name, with one of the longest name, and
+// with one whose name YAML would read as a number.
 func eachRelease(t *testing.T, test func(t *testing.T, r *release)) {
 	t.Helper()
 	for name, text := range values {
-		for _, as := range []string{"plantstore", "a-release." + strings.Repeat("x", 43)} {
+		for _, as := range []string{"plantstore", "a-release." + strings.Repeat("x", 43), "1e3"} {
 			t.Run(name+"/"+as, func(t *testing.T) { test(t, decode(t, manifests(t, as, text))) })
 		}
 	}

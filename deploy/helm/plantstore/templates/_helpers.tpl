@@ -8,7 +8,7 @@
 {{/* The labels of the pods of this release, which never change. */}}
 {{- define "plantstore.selector" -}}
 app.kubernetes.io/name: plantstore
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
 {{- define "plantstore.labels" -}}

@@ -13,7 +13,7 @@ spec:
   {{- with .Values.image.pullSecrets }}
   imagePullSecrets:
     {{- range . }}
-    - name: {{ . }}
+    - name: {{ quote . }}
     {{- end }}
   {{- end }}
   securityContext:
@@ -53,7 +53,7 @@ spec:
   {{- end }}
   containers:
     - name: plantstore
-      image: {{ include "plantstore.image" . }}
+      image: {{ include "plantstore.image" . | quote }}
       args: [serve]
       env:
         {{- include "plantstore.env" . | nindent 8 }}
@@ -132,7 +132,7 @@ spec:
 {{- end }}
 {{- end }}
 {{- range $name, $value := .Values.env }}
-- name: {{ $name }}
+- name: {{ quote $name }}
   value: {{ $value | quote }}
 {{- end }}
 {{- end }}
@@ -152,7 +152,7 @@ spec:
 - {name: postgres-ca, mountPath: /etc/plantstore/postgres-ca, readOnly: true}
 {{- end }}
 {{- range $index, $name := .Values.secrets }}
-- {name: secret-{{ $index }}, mountPath: /etc/plantstore/secrets/{{ $name }}, readOnly: true}
+- {name: secret-{{ $index }}, mountPath: {{ printf "/etc/plantstore/secrets/%s" $name | quote }}, readOnly: true}
 {{- end }}
 {{- end }}
 
@@ -168,18 +168,18 @@ spec:
 {{- end }}
 {{- if .Values.tls.enabled }}
 - name: tls
-  secret: {secretName: {{ .Values.tls.secret }}, defaultMode: 0440}
+  secret: {secretName: {{ quote .Values.tls.secret }}, defaultMode: 0440}
 {{- end }}
 {{- if .Values.postgres.passwordSecret }}
 - name: postgres
-  secret: {secretName: {{ .Values.postgres.passwordSecret }}, defaultMode: 0440}
+  secret: {secretName: {{ quote .Values.postgres.passwordSecret }}, defaultMode: 0440}
 {{- end }}
 {{- if .Values.postgres.caSecret }}
 - name: postgres-ca
-  secret: {secretName: {{ .Values.postgres.caSecret }}, defaultMode: 0440}
+  secret: {secretName: {{ quote .Values.postgres.caSecret }}, defaultMode: 0440}
 {{- end }}
 {{- range $index, $name := .Values.secrets }}
 - name: secret-{{ $index }}
-  secret: {secretName: {{ $name }}, defaultMode: 0440}
+  secret: {secretName: {{ quote $name }}, defaultMode: 0440}
 {{- end }}
 {{- end }}
