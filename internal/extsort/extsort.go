@@ -54,7 +54,7 @@ type extent struct{ start, length int64 }
 // filled while the other one is written. The temporary file is in dir; an empty dir is the directory of the system's
 // temporary files. Close removes it, and so does the end of the process.
 func New(dir string, memory int) *Sorter {
-	return &Sorter{dir: dir, memory: min(memory, math.MaxUint32-recordMax), run: &run{}}
+	return &Sorter{dir: dir, memory: min(memory, math.MaxInt32-recordMax), run: &run{}}
 }
 
 // size returns the bytes of memory of the records and their entries.

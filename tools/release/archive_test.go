@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// A release has each file, its hash and a signature. It is built for two of the platforms.
+// A release has each file, its hash and a signature. It is built for two of the platforms, one of them of 32 bits.
 func TestRelease(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles the program for other platforms")
@@ -35,7 +35,7 @@ func TestRelease(t *testing.T) {
 	minisign(t, password+password, "-G", "-p", public, "-s", secret)
 	cmd := exec.CommandContext(t.Context(), "make", "release")
 	cmd.Dir, cmd.Stdin = clone, strings.NewReader(password)
-	cmd.Env = append(os.Environ(), "PLATFORMS=linux/arm64 darwin/arm64", "PACKAGES=linux/amd64", "RELEASE_KEY="+secret)
+	cmd.Env = append(os.Environ(), "PLATFORMS=linux/armv7 darwin/arm64", "PACKAGES=linux/amd64", "RELEASE_KEY="+secret)
 	if out, err := cmd.CombinedOutput(); err != nil || strings.Contains(string(out), "WARNING") {
 		t.Fatalf("make release: %v\n%s", err, out)
 	}
@@ -52,7 +52,7 @@ func TestRelease(t *testing.T) {
 	if !strings.Contains(verified, want) {
 		t.Errorf("minisign: got %q, want %q", verified, want)
 	}
-	built := checkArchive(t, filepath.Join(dir, "plantstore_"+version+"_linux_arm64.tar.gz"), "plantstore_"+version)
+	built := checkArchive(t, filepath.Join(dir, "plantstore_"+version+"_linux_armv7.tar.gz"), "plantstore_"+version)
 	checkStatic(t, built)
 	if !bytes.Contains(built, []byte(commit)) {
 		t.Errorf("the program does not have the commit %s", commit)
@@ -76,7 +76,7 @@ func checkReleaseFiles(t *testing.T, dir, version string) {
 	tilde := strings.Replace(version, "-", "~", 1)
 	var want []string
 	for _, name := range []string{
-		"plantstore_" + version + "_linux_arm64.tar.gz", "plantstore_" + version + "_darwin_arm64.tar.gz",
+		"plantstore_" + version + "_linux_armv7.tar.gz", "plantstore_" + version + "_darwin_arm64.tar.gz",
 		"plantstore_" + tilde + "-1_amd64.deb", "plantstore-" + tilde + "-1.x86_64.rpm",
 	} {
 		want = append(want, name, name+".cdx.json")
@@ -142,7 +142,7 @@ func checkStatic(t *testing.T, built []byte) {
 		t.Fatal(err)
 	}
 	libraries, err := file.ImportedLibraries()
-	if err != nil || len(libraries) > 0 || file.Section(".interp") != nil || file.Machine != elf.EM_AARCH64 {
+	if err != nil || len(libraries) > 0 || file.Section(".interp") != nil || file.Machine != elf.EM_ARM {
 		t.Errorf("libraries %q, %v, loader %v, machine %v; want a static program", libraries, err, file.Section(".interp"),
 			file.Machine)
 	}
