@@ -168,7 +168,7 @@ func TestFull(t *testing.T) {
 		if err := os.Remove(ballast); err != nil {
 			t.Fatal(err)
 		}
-		rig.Within(t, 5*time.Second, pollEvery, "the server stores plants again", func() bool {
+		rig.Within(t, time.Minute, pollEvery, "the server stores plants again", func() bool {
 			return l.send(t.Context(), c, server.URL) == rig.Stored
 		})
 		if code := statusOf(t, server.Admin+"/readyz"); code != http.StatusOK {
@@ -270,7 +270,7 @@ func TestSlow(t *testing.T) {
 			}
 			slowDown(t, server.Command.Process.Pid, db+"-wal", test.delay)
 			l.sendSlowly(t, c, server, test.delay, test.ready)
-			rig.Within(t, 3*test.delay+5*time.Second, pollEvery, "the server is ready", func() bool {
+			rig.Within(t, 3*test.delay+time.Minute, pollEvery, "the server is ready", func() bool {
 				return statusOf(t, server.Admin+"/readyz") == http.StatusOK
 			})
 			server.Kill()
@@ -293,7 +293,7 @@ func (l *ledger) sendSlowly(t *testing.T, c *rig.Client, server *rig.Server, del
 		took = time.Since(started)
 	})
 	if !ready {
-		rig.Within(t, 25*time.Second, pollEvery, "the server is not ready", func() bool {
+		rig.Within(t, time.Minute, pollEvery, "the server is not ready", func() bool {
 			return statusOf(t, server.Admin+"/readyz") == http.StatusServiceUnavailable
 		})
 	}

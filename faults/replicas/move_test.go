@@ -131,7 +131,7 @@ func (m *moveRun) moveTo(to string, kills int, random *rand.Rand) {
 		m.t.Errorf("the old server ended with code %d:\n%s", code, old.Log())
 	}
 	before := m.lastFinalTime()
-	rig.Within(m.t, 10*time.Second, 10*time.Millisecond, "the new server stores plants", func() bool {
+	rig.Within(m.t, time.Minute, 10*time.Millisecond, "the new server stores plants", func() bool {
 		return m.lastFinalTime().After(before)
 	})
 }

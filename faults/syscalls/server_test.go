@@ -264,4 +264,4 @@ func checkRestart(t *testing.T, db, store string, run *served) {
 	verify(t, "--db", db)
 }
 
-const restartTimeMax = 10 * time.Second
+const restartTimeMax = time.Minute // on a loaded machine

@@ -212,7 +212,7 @@ func TestUnready(t *testing.T) {
 	if outcome != rig.Unknown || status != http.StatusServiceUnavailable {
 		t.Errorf("a plant with a failed sync: status %d, want 503 with an unknown outcome", status)
 	}
-	rig.Within(t, 5*time.Second, time.Millisecond, "the broken server is not ready", func() bool {
+	rig.Within(t, time.Minute, time.Millisecond, "the broken server is not ready", func() bool {
 		return !isReady(t.Context(), s)
 	})
 	if status := finish(); status != http.StatusServiceUnavailable {
