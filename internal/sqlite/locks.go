@@ -36,22 +36,21 @@ const (
 const ticketWaitMax = 2 * time.Second
 
 const (
-	serveWaitMax = 200 * time.Millisecond
+	serveWaitMax = 200 * time.Millisecond // for a server that ends
+	checkWaitMax = 10 * time.Second       // for served of another process, which a loaded machine may stop in between
 
 	serverPoll  = 200 * time.Microsecond
 	commandPoll = time.Millisecond
 )
 
-// lockServe locks FILE-serve for a server. It retries for a moment, because served locks
-// the file for the time of its check.
+// lockServe locks FILE-serve for a server. It retries for a moment if another server has
+// the lock, and for longer while only served has it, which shares it.
 func lockServe(ctx context.Context, path string) (*os.File, error) {
 	f, err := openLock(path, serveSuffix)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, serveWaitMax)
-	defer cancel()
-	for {
+	for started := time.Now(); ; {
 		err := flock(f, syscall.LOCK_EX|syscall.LOCK_NB)
 		switch {
 		case err == nil:
@@ -60,7 +59,12 @@ func lockServe(ctx context.Context, path string) (*os.File, error) {
 			_ = f.Close()
 			return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
 		}
-		if pause(ctx, commandPoll) != nil {
+		wait := serveWaitMax
+		if flock(f, syscall.LOCK_SH|syscall.LOCK_NB) == nil {
+			_ = flock(f, syscall.LOCK_UN) // the next attempt reports the error of a file without locks
+			wait = checkWaitMax
+		}
+		if time.Since(started) > wait || pause(ctx, commandPoll) != nil {
 			_ = f.Close()
 			return nil, errServed(path)
 		}

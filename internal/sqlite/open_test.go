@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -229,6 +230,33 @@ func TestWriteTicket(t *testing.T) {
 	if n := <-served; n < commits/2 {
 		t.Errorf("%d commits of the server during %d commits of a command", n, commits)
 	}
+}
+
+// TestServerWaitsForCheck shows that a server starts although the check of another process
+// for a server lasts longer than the wait for one.
+func TestServerWaitsForCheck(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "plantstore.db")
+	must(t, mustOpen(t, sqlite.Config{Path: path, Server: true}).Close())
+	check, err := os.Open(path + "-serve")
+	must(t, err)
+	defer check.Close()
+	must(t, syscall.Flock(int(check.Fd()), syscall.LOCK_SH))
+	opened := make(chan error, 1)
+	go func() {
+		e, err := sqlite.Open(t.Context(), sqlite.Config{Path: path, Server: true})
+		if err == nil {
+			err = e.Close()
+		}
+		opened <- err
+	}()
+	select {
+	case err := <-opened:
+		t.Fatalf("during the check: %v, want a wait", err)
+	case <-time.After(time.Second):
+	}
+	must(t, syscall.Flock(int(check.Fd()), syscall.LOCK_UN))
+	must(t, <-opened)
 }
 
 // TestSubjectOfFullStore shows that the refusal of a subject does not wait for the write lock.
