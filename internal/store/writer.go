@@ -47,12 +47,13 @@ type writer struct {
 // pendingBatch is a batch of creates, and their outcomes.
 type pendingBatch struct {
 	creates  []Create
-	bytes    int       // of names and tags
-	outcomes []Outcome // of creates, unless err is set; set before done is closed
-	err      error     // of the whole batch; set before done is closed
-	done     chan struct{}
-	late     chan struct{} // closed when the batch is older than Limits.AnswerTimeout
-	timer    *time.Timer   // closes late; set by the first create
+	bytes    int           // of names and tags
+	outcomes []Outcome     // of creates, unless err is set; set before end
+	err      error         // of the whole batch; set before end
+	done     chan struct{} // closed by end
+	ended    sync.Once     // of end
+	late     bool          // the batch became older than Limits.AnswerTimeout before it had outcomes; set by end
+	timer    *time.Timer   // ends the batch late; set by the first create
 	first    [1]Create     // of creates for a lone client, without another allocation
 	traced   *traced       // nil: no create has a sampled span
 
@@ -99,7 +100,7 @@ func newWriter(c Config, o *outage) *writer {
 }
 
 func newBatch(capacity int) *pendingBatch {
-	b := &pendingBatch{done: make(chan struct{}), late: make(chan struct{})}
+	b := &pendingBatch{done: make(chan struct{})}
 	b.creates = b.first[:0]
 	if capacity > len(b.first) {
 		b.creates = make([]Create, 0, capacity)
@@ -113,7 +114,15 @@ func (b *pendingBatch) complete() {
 	if b.timer != nil {
 		b.timer.Stop()
 	}
-	close(b.done)
+	b.end(false)
+}
+
+// end wakes the requests that wait for the batch, once: after the commit, or late.
+func (b *pendingBatch) end(late bool) {
+	b.ended.Do(func() {
+		b.late = late
+		close(b.done)
+	})
 }
 
 // create waits for the commit of c and returns the outcome. The error is a
@@ -124,19 +133,18 @@ func (w *writer) create(span *trace.Span, c Create) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	select {
-	case <-b.done:
-		if span.Sampled() {
-			b.recordWait(span, c.At)
-		}
-		if b.err != nil {
-			return Outcome{}, b.err
-		}
-		return b.outcomes[i], nil
-	case <-b.late:
+	<-b.done
+	if b.late { // the commit may still be running
 		span.Record(queueSpan, c.At, time.Now(), nil, true)
 		return Outcome{}, errUnknown()
 	}
+	if span.Sampled() {
+		b.recordWait(span, c.At)
+	}
+	if b.err != nil {
+		return Outcome{}, b.err
+	}
+	return b.outcomes[i], nil
 }
 
 // add appends c to the pending batch and returns the batch and the index of c in it.
@@ -165,12 +173,12 @@ func (w *writer) add(span *trace.Span, c Create) (b *pendingBatch, i int, err er
 		return nil, 0, err
 	}
 	select {
-	case <-b.late: // the running commit hangs, and every request in the batch has timed out
+	case <-b.done: // the running commit hangs, and every request in the batch has timed out
 		return nil, 0, errUnavailable()
 	default:
 	}
 	if len(b.creates) == 0 {
-		b.timer = time.AfterFunc(w.limit.AnswerTimeout, func() { close(b.late) })
+		b.timer = time.AfterFunc(w.limit.AnswerTimeout, func() { b.end(true) })
 	}
 	b.creates = append(b.creates, c)
 	b.bytes += bytes
