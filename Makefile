@@ -100,7 +100,7 @@ site: ## build the documentation as static pages in dist/site, with search and a
 	site/build.sh
 
 .PHONY: bench
-bench: ## measure against a floor and the peers, on a quiet machine; ARGS='…' adds to its command line
+bench: ## measure against a floor, the peers and the last release, on a quiet machine; ARGS=-short takes 3 minutes
 	@tools/need.sh $(TEST_PACKAGES) $(BENCH_PACKAGES)
 	cd bench && go run . $(ARGS)
 

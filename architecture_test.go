@@ -349,7 +349,8 @@ func goFiles(t *testing.T) []goFile {
 	return all
 }
 
-// files returns the module's files with an extension, without test data and, for Go files, without nested modules.
+// files returns the module's files with an extension, without test data, the files that make builds and, for Go files,
+// nested modules.
 func files(t *testing.T, extension string) []string {
 	t.Helper()
 	var names []string
@@ -368,7 +369,7 @@ func files(t *testing.T, extension string) []string {
 		_, err = os.Stat(filepath.Join(name, "go.mod"))
 		nested := err == nil && extension == ".go"
 		base := entry.Name()
-		if nested || base == "testdata" || base == "node_modules" || strings.HasPrefix(base, ".") {
+		if nested || name == "dist" || base == "testdata" || base == "node_modules" || strings.HasPrefix(base, ".") {
 			return fs.SkipDir
 		}
 		return nil

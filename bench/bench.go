@@ -69,7 +69,8 @@ func newBench(ctx context.Context, c config, log *slog.Logger) (_ *bench, err er
 	if b.processors, err = splitProcessors(); err != nil {
 		return nil, err
 	}
-	if err := b.build(ctx); err != nil {
+	b.last = b.lastRelease(ctx)
+	if err := errors.Join(b.build(ctx), b.buildLast(ctx)); err != nil {
 		return nil, err
 	}
 	if b.usesPostgres() {
@@ -100,6 +101,12 @@ func (b *bench) openRaw(path string) (err error) {
 	}
 	b.raw, err = os.OpenFile(path, flags, 0o644) //nolint:gosec // results are public
 	return err
+}
+
+// phaseRounds returns the number of rounds of a phase that is not the comparison.
+func (b *bench) phaseRounds() int {
+	const most = 3
+	return min(b.rounds, most)
 }
 
 // nextRound returns the first unused number of a round. Ratios compare runs of

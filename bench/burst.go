@@ -21,7 +21,7 @@ const (
 // bursts measures the latency of a single client of the product before and after
 // a burst, on the same server.
 func (b *bench) bursts(ctx context.Context) error {
-	for round := b.round; round < b.round+b.rounds; round++ {
+	for round := b.round; round < b.round+b.phaseRounds(); round++ {
 		dir, err := b.runDir()
 		if err != nil {
 			return err
@@ -34,7 +34,7 @@ func (b *bench) bursts(ctx context.Context) error {
 		for i := range all {
 			all[i].Set, all[i].Round, all[i].Contender, all[i].Order = setShared, round, productName, orderRandom
 		}
-		fault := b.burstIn(ctx, dir, all)
+		bytes, fault := b.burstIn(ctx, dir, all)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -48,6 +48,11 @@ func (b *bench) bursts(ctx context.Context) error {
 				return err
 			}
 		}
+		if fault == nil {
+			if err := b.leastAlone(ctx, round, dir, bytes); err != nil {
+				return err
+			}
+		}
 		if err := os.RemoveAll(dir); err != nil {
 			return err
 		}
@@ -55,24 +60,29 @@ func (b *bench) bursts(ctx context.Context) error {
 	return nil
 }
 
-// burstIn measures the phases of one round in dir, then compares the stored plants with the acknowledged ones.
-func (b *bench) burstIn(ctx context.Context, dir string, all []loadRun) error {
+// burstIn measures the phases of one round in dir, then compares the stored plants with the acknowledged ones. It
+// returns the bytes that a create of a single client adds to the WAL.
+func (b *bench) burstIn(ctx context.Context, dir string, all []loadRun) (bytes int64, err error) {
 	s := &server{contender: *contenderNamed(productName), dir: dir}
 	if err := syncDisks(ctx); err != nil {
-		return err
+		return 0, err
 	}
 	if err := b.launch(ctx, s); err != nil {
-		return err
+		return 0, err
 	}
-	answers, err := b.burstOn(ctx, s, all)
+	bytes, err = s.walBytes(ctx)
+	var answers int64
+	if err == nil {
+		answers, err = b.burstOn(ctx, s, all)
+	}
 	if err := errors.Join(err, s.shutdown()); err != nil {
-		return err
+		return 0, err
 	}
 	stored, err := countFile(ctx, filepath.Join(dir, s.file))
 	if err == nil && stored < answers {
 		err = fmt.Errorf("%d plants were acknowledged, but only %d are stored", answers, stored)
 	}
-	return err
+	return bytes, err
 }
 
 // burstOn measures the phases of one round on a server and returns the number of

@@ -31,7 +31,7 @@ func startProductCitus(ctx context.Context, b *bench, s *server) error {
 	if err != nil {
 		return err
 	}
-	if s.token, err = b.createToken(ctx, at); err != nil { // creates the tables
+	if s.token, err = b.createToken(ctx, s.program, at); err != nil { // creates the tables
 		return err
 	}
 	distribute := fmt.Sprintf("SELECT create_distributed_table('%s.plants', 'id', shard_count => %d)",

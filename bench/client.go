@@ -21,7 +21,7 @@ const creatorName = "creator"
 
 // clients compares the creates of the Go client with those of wrk.
 func (b *bench) clients(ctx context.Context) error {
-	for round := b.round; round < b.round+b.rounds; round++ {
+	for round := b.round; round < b.round+b.phaseRounds(); round++ {
 		all := []loadSpec{{phase: loadByWrk}, {phase: loadByClient, byClient: true}}
 		if round%2 == 1 {
 			slices.Reverse(all)

@@ -5,6 +5,9 @@ import (
 	"os"
 )
 
+// pinnedRounds is the number of rounds on separate processors, which are only a second view.
+const pinnedRounds = 2
+
 // compare runs every contender once a round with each number of connections. The
 // first contender changes from round to round.
 func (b *bench) compare(ctx context.Context) error {
@@ -25,6 +28,9 @@ func (b *bench) compare(ctx context.Context) error {
 	}
 	for round := b.round; round < b.round+b.rounds; round++ {
 		for _, set := range sets {
+			if set == setPinned && round >= b.round+pinnedRounds {
+				continue
+			}
 			for _, connections := range b.connections {
 				for i := range names {
 					err := b.load(ctx, loadSpec{

@@ -24,6 +24,7 @@ type contender struct {
 	member      string // name of the body's id member
 	file        string // SQLite file with the table of plants; "" if it has none
 	checksToken bool
+	program     string // of a version of Plant Store
 	start       func(ctx context.Context, b *bench, s *server) error
 }
 
@@ -35,6 +36,7 @@ const (
 	plainpgName    = "plainpg"
 	productPGName  = "plantstorepg"
 	citusName      = "plantstorecitus"
+	lastName       = "last"
 	contenderToken = "made-for-measuring"
 )
 
@@ -43,15 +45,19 @@ var contenders = []contender{
 	{name: floorName, title: "floor", path: "/plants", member: "id", start: startFloor},
 	{
 		name: productName, title: "Plant Store on SQLite", path: "/plants", member: "id", file: "plants.db",
-		checksToken: true, start: startProduct,
+		checksToken: true, program: productName, start: startProduct,
+	},
+	{
+		name: lastName, title: "Plant Store on SQLite, last release", path: "/plants", member: "id", file: "plants.db",
+		checksToken: true, program: lastName, start: startProduct,
 	},
 	{
 		name: productPGName, title: "Plant Store on PostgreSQL", path: "/plants", member: "id", checksToken: true,
-		start: startProductPG,
+		program: productName, start: startProductPG,
 	},
 	{
 		name: citusName, title: "Plant Store on Citus", path: "/plants", member: "id", checksToken: true,
-		start: startProductCitus,
+		program: productName, start: startProductCitus,
 	},
 	{
 		name: plainName, title: "plain SQLite", path: "/plants", member: "id", file: "plants.db", checksToken: true,
@@ -74,6 +80,9 @@ func contenderNamed(name string) *contender {
 
 // compares reports whether the run compares a contender.
 func (b *bench) compares(name string) bool {
+	if name == lastName && b.last == "" {
+		return false
+	}
 	return slices.Contains(b.phases, "compare") && (b.only == nil || slices.Contains(b.only, name))
 }
 
@@ -92,7 +101,7 @@ func (b *bench) usesPostgres() bool {
 type server struct {
 	*process
 	contender
-	cpus     string // for taskset; "": all processors
+	place
 	dir      string // of its files
 	address  string
 	tls      bool
@@ -165,23 +174,23 @@ func accepts(address string) bool {
 func startFloor(ctx context.Context, b *bench, s *server) (err error) {
 	s.token = contenderToken
 	args := append([]string{b.program(floorName), "-listen", s.address}, b.tlsFlags(s, "-")...)
-	s.process, err = start(ctx, s.cpus, nil, args...)
+	s.process, err = start(ctx, s.place, nil, args...)
 	return err
 }
 
 func startPlain(ctx context.Context, b *bench, s *server) (err error) {
 	s.token = contenderToken
-	s.process, err = start(ctx, s.cpus, nil, b.program(plainName), "-listen", s.address, "-token", s.token, "-db",
+	s.process, err = start(ctx, s.place, nil, b.program(plainName), "-listen", s.address, "-token", s.token, "-db",
 		filepath.Join(s.dir, s.file))
 	return err
 }
 
 func startPlainPG(ctx context.Context, b *bench, s *server) (err error) {
 	s.token = contenderToken
-	if s.database, err = b.cluster.start(ctx, s.cpus, filepath.Join(s.dir, "postgres"), ""); err != nil {
+	if s.database, err = b.cluster.start(ctx, s.place, filepath.Join(s.dir, "postgres"), ""); err != nil {
 		return err
 	}
-	s.process, err = start(ctx, s.cpus, nil, b.program(plainpgName), "-listen", s.address, "-token", s.token, "-db",
+	s.process, err = start(ctx, s.place, nil, b.program(plainpgName), "-listen", s.address, "-token", s.token, "-db",
 		s.database.url())
 	return err
 }
@@ -190,7 +199,7 @@ func startPlainPG(ctx context.Context, b *bench, s *server) (err error) {
 // its development mode, which prints every statement, from the path of the
 // program; --dev=false turns it off.
 func startPocketBase(ctx context.Context, b *bench, s *server) (err error) {
-	s.process, err = start(ctx, s.cpus, nil, b.program(pocketbaseName), "serve", "--dev=false", "--http="+s.address,
+	s.process, err = start(ctx, s.place, nil, b.program(pocketbaseName), "serve", "--dev=false", "--http="+s.address,
 		"--dir="+filepath.Join(s.dir, "pb_data"))
 	if err != nil {
 		return err
@@ -203,9 +212,9 @@ func startPocketBase(ctx context.Context, b *bench, s *server) (err error) {
 	return nil
 }
 
-// createToken creates a token in a store of the product with its command, and returns the secret.
-func (b *bench) createToken(ctx context.Context, db string) (string, error) {
-	command := exec.CommandContext(ctx, b.program(productName), "token", "create", "measuring", "--no-expiry", "--create",
+// createToken creates a token in a store with the command of a version of the product, and returns the secret.
+func (b *bench) createToken(ctx context.Context, program, db string) (string, error) {
+	command := exec.CommandContext(ctx, b.program(program), "token", "create", "measuring", "--no-expiry", "--create",
 		"--db", db)
 	command.Env = cleanEnviron()
 	out, err := command.Output()
@@ -220,7 +229,7 @@ func startProduct(ctx context.Context, b *bench, s *server) error {
 }
 
 func startProductPG(ctx context.Context, b *bench, s *server) (err error) {
-	if s.database, err = b.cluster.start(ctx, s.cpus, filepath.Join(s.dir, "postgres"), s.data); err != nil {
+	if s.database, err = b.cluster.start(ctx, s.place, filepath.Join(s.dir, "postgres"), s.data); err != nil {
 		return err
 	}
 	return b.serve(ctx, s, s.database.storeURL())
@@ -230,14 +239,14 @@ func startProductPG(ctx context.Context, b *bench, s *server) (err error) {
 func (b *bench) serve(ctx context.Context, s *server, db string) (err error) {
 	s.store = db
 	if s.token == "" {
-		if s.token, err = b.createToken(ctx, db); err != nil {
+		if s.token, err = b.createToken(ctx, s.program, db); err != nil {
 			return err
 		}
 	}
 	if s.admin, err = freeAddress(ctx); err != nil {
 		return err
 	}
-	args := []string{b.program(productName), "serve", "--db", db, "--listen", s.address, "--admin-listen", s.admin}
+	args := []string{b.program(s.program), "serve", "--db", db, "--listen", s.address, "--admin-listen", s.admin}
 	args = append(args, b.tlsFlags(s, "--")...)
 	if s.walBound != "" {
 		args = append(args, "--wal-max", s.walBound)
@@ -247,7 +256,7 @@ func (b *bench) serve(ctx context.Context, s *server, db string) (err error) {
 		return err
 	}
 	args = append(args, webhookFlags...)
-	s.process, err = start(ctx, s.cpus, nil, args...)
+	s.process, err = start(ctx, s.place, nil, args...)
 	return err
 }
 

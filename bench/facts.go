@@ -34,6 +34,9 @@ func (b *bench) describeMachine(ctx context.Context) (*machine, error) {
 			"pgx":                         cleanVersion(firstLine(ctx, "go", "list", "-m", "github.com/jackc/pgx/v5")),
 		},
 	}
+	if b.last != "" {
+		m.Versions["last release of Plant Store"] = b.last
+	}
 	if b.cluster != nil {
 		m.Versions["PostgreSQL"] = cleanVersion(firstLine(ctx, filepath.Join(b.cluster.bin, "postgres"), "--version"))
 	}

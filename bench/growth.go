@@ -13,13 +13,15 @@ import (
 // WAL. It equals the default; the page compares the size with it.
 const walBound = 64 << 20
 
-// growth measures the product on stores of several sizes with the largest number
-// of connections: rate, size of the WAL, and time until it is ready.
+// growth measures the product on stores of several sizes: rate, size of the WAL, and
+// time until it is ready. The largest number of connections measures all of them, the
+// others the smallest and the largest store with random ids.
 func (b *bench) growth(ctx context.Context) error {
 	connections := slices.Max(b.connections)
 	type start struct {
-		order string
-		store generatedStore
+		order       string
+		store       generatedStore
+		connections int64
 	}
 	var starts []start
 	for _, order := range []string{orderRandom, orderAscending} {
@@ -28,15 +30,22 @@ func (b *bench) growth(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			starts = append(starts, start{order, store})
+			starts = append(starts, start{order, store, connections})
 		}
 	}
-	for round := b.round; round < b.round+b.rounds; round++ {
+	for _, fewer := range b.connections {
+		if fewer < connections {
+			for _, s := range []start{starts[0], starts[len(b.rows)-1]} {
+				starts = append(starts, start{s.order, s.store, fewer})
+			}
+		}
+	}
+	for round := b.round; round < b.round+b.phaseRounds(); round++ {
 		for i := range starts {
 			s := starts[(round+i)%len(starts)]
 			err := b.load(ctx, loadSpec{
 				phase: "growth", set: setShared, round: round, contender: productName,
-				connections: connections, order: s.order, store: s.store, time: b.duration,
+				connections: s.connections, order: s.order, store: s.store, time: b.duration,
 			})
 			if err != nil {
 				return err
@@ -66,10 +75,11 @@ func (b *bench) starts(ctx context.Context, store generatedStore) error {
 	if err := store.copyTo(ctx, filepath.Join(dir, s.file)); err != nil {
 		return err
 	}
-	if _, err := b.createToken(ctx, filepath.Join(dir, s.file)); err != nil { // else the first start creates one
+	// Without a token the first start would create one.
+	if _, err := b.createToken(ctx, productName, filepath.Join(dir, s.file)); err != nil {
 		return err
 	}
-	for round := range 2 * b.rounds {
+	for round := range 2 * b.phaseRounds() {
 		if err := syncDisks(ctx); err != nil {
 			return err
 		}
@@ -98,7 +108,7 @@ func (b *bench) timeStart(ctx context.Context, s *server) (took time.Duration, e
 		return 0, err
 	}
 	began := time.Now()
-	s.process, err = start(ctx, "", nil, b.program(productName), "serve", "--db", filepath.Join(s.dir, s.file),
+	s.process, err = start(ctx, place{}, nil, b.program(productName), "serve", "--db", filepath.Join(s.dir, s.file),
 		"--listen", addresses[0], "--admin-listen", addresses[1])
 	if err != nil {
 		return 0, err

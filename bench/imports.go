@@ -42,7 +42,7 @@ func (b *bench) imports(ctx context.Context) error {
 }
 
 func (b *bench) importReal(ctx context.Context) error {
-	for round := b.round; round < b.round+b.rounds; round++ {
+	for round := b.round; round < b.round+b.phaseRounds(); round++ {
 		for i := range 2 {
 			name := []string{productName, sqlite3Name}[(round+i)%2]
 			if err := b.importOnce(ctx, importRun{Round: round, Contender: name, Source: "real"}, b.csv, ""); err != nil {

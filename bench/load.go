@@ -48,6 +48,7 @@ type loadSpec struct {
 	walBound    int64  // 0: the default
 	webhook     string // URL that receives the events; "": none
 	byClient    bool   // by the Go client instead of wrk
+	constrained bool   // see constrained.go
 }
 
 const (
@@ -86,6 +87,14 @@ func (b *bench) loadIn(ctx context.Context, dir string, spec loadSpec, r *loadRu
 	generatorCPUs := ""
 	if spec.set == setPinned {
 		s.cpus, generatorCPUs = b.processors[0], b.processors[1]
+	}
+	if spec.constrained {
+		group, err := newCgroup(constrainedMemory)
+		if err != nil {
+			return err
+		}
+		defer group.remove()
+		s.group = group
 	}
 	if spec.walBound > 0 {
 		s.walBound = strconv.FormatInt(spec.walBound, 10)

@@ -53,10 +53,14 @@ type config struct {
 	walTime      time.Duration
 	microCount   int
 	add          bool
+	last         string // git revision of the last release; "": none
+	short        bool
 }
 
 // phases are the parts of a run, in their order.
-var phases = []string{"compare", phaseTLS, "burst", "import", "growth", phaseSearch, phaseWebhook, phaseClient, "micro"}
+var phases = []string{
+	"compare", phaseTLS, "burst", "import", "growth", phaseConstrained, phaseSearch, phaseWebhook, phaseClient, "micro",
+}
 
 func parse(args []string, stderr io.Writer) (config, error) {
 	c := config{phases: phases, connections: []int64{64, 256}, rows: []int64{0, 1_000_000, 10_000_000}}
@@ -89,23 +93,56 @@ func parse(args []string, stderr io.Writer) (config, error) {
 		}
 		return nil
 	})
-	f.IntVar(&c.rounds, "rounds", 5, "`number` of rounds; each contender runs once a round")
+	f.IntVar(&c.rounds, "rounds", 5, "`number` of rounds of the comparison; each contender runs once a round. "+
+		"The other phases have at most 3")
 	f.Func("connections", "`list` of numbers of connections (default 64,256)", numbers(&c.connections))
-	f.DurationVar(&c.duration, "duration", 10*time.Second,
+	f.DurationVar(&c.duration, "duration", 6*time.Second,
 		"measured `time` of each run, in whole seconds, after a second of warm-up")
-	f.BoolVar(&c.pin, "pin", false, "also compare with the generator and the servers on separate processors")
+	f.BoolVar(&c.pin, "pin", true, "also compare with the generator and the servers on separate processors, in 2 rounds")
+	f.StringVar(&c.last, "last", "", "git `revision` of the last release, to measure in the same rounds; "+
+		"default: the newest tag; "+noLast+": no revision")
+	f.BoolVar(&c.short, "short", false, "a quick view of 3 minutes: fewer phases, contenders, rounds and rows, less "+
+		"time; the pages go to dist/bench")
 	f.Func("rows", "`list` of initial numbers of plants for growth (default 0,1000000,10000000)", numbers(&c.rows))
 	f.DurationVar(&c.walTime, "wal", time.Minute, "`time` of load while the size of the WAL is sampled")
-	f.IntVar(&c.microCount, "micro", 6, "`count` of runs of each micro benchmark")
+	f.IntVar(&c.microCount, "micro", 4, "`count` of runs of each micro benchmark")
 	f.BoolVar(&c.add, "append", false, "append to the measurements instead of replacing them")
 	if err := f.Parse(args); err != nil {
 		return c, err
+	}
+	if c.short {
+		set := map[string]bool{}
+		f.Visit(func(given *flag.Flag) { set[given.Name] = true })
+		c.shorten(set)
 	}
 	if err := c.check(f.Args()); err != nil {
 		fmt.Fprintln(stderr, err)
 		return c, err
 	}
 	return c, nil
+}
+
+// shorten sets the flags of -short that are not set.
+func (c *config) shorten(set map[string]bool) {
+	short := config{
+		out: filepath.Join("..", "dist", "bench"), phases: []string{"compare", "burst", "import", "growth"},
+		only: []string{floorName, productName, plainName, lastName}, rounds: 2, duration: 2 * time.Second,
+		rows: []int64{0, 200_000}, walTime: 5 * time.Second,
+	}
+	for name, apply := range map[string]func(){
+		"out":      func() { c.out = short.out },
+		"phases":   func() { c.phases = short.phases },
+		"only":     func() { c.only = short.only },
+		"rounds":   func() { c.rounds = short.rounds },
+		"duration": func() { c.duration = short.duration },
+		"rows":     func() { c.rows = short.rows },
+		"wal":      func() { c.walTime = short.walTime },
+		"pin":      func() { c.pin = false },
+	} {
+		if !set[name] {
+			apply()
+		}
+	}
 }
 
 func (c *config) check(rest []string) error {
@@ -156,7 +193,8 @@ func run(ctx context.Context, c config, log *slog.Logger) (err error) {
 		log.Info("phase", "phase", phase)
 		measure := map[string]func(context.Context) error{
 			"compare": b.compare, phaseTLS: b.secured, "burst": b.bursts, "import": b.imports, "growth": b.growth,
-			phaseSearch: b.search, phaseWebhook: b.webhooks, phaseClient: b.clients,
+			phaseConstrained: b.constrained,
+			phaseSearch:      b.search, phaseWebhook: b.webhooks, phaseClient: b.clients,
 			"micro": b.micro,
 		}[phase]
 		if err := measure(ctx); err != nil {

@@ -12,6 +12,7 @@ type measurement struct {
 	Import  *importRun `json:"import,omitempty"`
 	Start   *startRun  `json:"start,omitempty"`
 	Search  *searchRun `json:"search,omitempty"`
+	Sync    *syncRun   `json:"sync,omitempty"`
 }
 
 // machine has the properties of the machine and the versions of the programs.

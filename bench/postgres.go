@@ -92,7 +92,7 @@ type database struct {
 }
 
 // start starts a server in a new directory, on a copy of a data directory; "" is that of an empty database.
-func (c *cluster) start(ctx context.Context, cpus, dir, data string) (*database, error) {
+func (c *cluster) start(ctx context.Context, at place, dir, data string) (*database, error) {
 	if err := c.ownDir(dir); err != nil {
 		return nil, err
 	}
@@ -101,7 +101,7 @@ func (c *cluster) start(ctx context.Context, cpus, dir, data string) (*database,
 		return nil, fmt.Errorf("copy the data directory: %w\n%s", err, out)
 	}
 	syscall.Sync()
-	p, err := start(ctx, cpus, c.as, filepath.Join(c.bin, "postgres"), "-D", data, "-k", dir, "-c", "listen_addresses=")
+	p, err := start(ctx, at, c.as, filepath.Join(c.bin, "postgres"), "-D", data, "-k", dir, "-c", "listen_addresses=")
 	if err != nil {
 		return nil, err
 	}

@@ -46,17 +46,28 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// start starts a program on the given processors; "" means all of them. The program
-// does not inherit settings of Plant Store and libpq.
-func start(ctx context.Context, cpus string, as *syscall.Credential, args ...string) (*process, error) {
-	if cpus != "" {
-		args = append([]string{"taskset", "-c", cpus}, args...)
+// place has the resources of a program. The zero value is the whole machine.
+type place struct {
+	cpus  string // for taskset; "": all processors
+	group cgroup // with one processor for Go programs; "": none
+}
+
+// start starts a program. The program does not inherit settings of Plant Store and libpq.
+func start(ctx context.Context, at place, as *syscall.Credential, args ...string) (*process, error) {
+	if at.cpus != "" {
+		args = append([]string{"taskset", "-c", at.cpus}, args...)
+	}
+	if at.group != "" {
+		args = at.group.command(args...)
 	}
 	p := &process{command: exec.CommandContext(ctx, args[0], args[1:]...), exited: make(chan struct{})}
 	p.command.Env = cleanEnviron()
 	p.command.Stdout, p.command.Stderr = &p.stdout, &p.stderr
 	// Ctrl-C must reach only the benchmark, which stops the processes in order.
 	p.command.SysProcAttr = &syscall.SysProcAttr{Credential: as, Setpgid: true}
+	if at.group != "" {
+		p.command.Env = append(p.command.Env, "GOMAXPROCS=1")
+	}
 	p.command.WaitDelay = 10 * time.Second
 	if err := p.command.Start(); err != nil {
 		return nil, err

@@ -27,6 +27,7 @@ type results struct {
 	imports  imports
 	starts   []*startRun
 	searches []*searchRun
+	syncs    []*syncRun
 	micro    string           // benchstat's summary of the micro benchmarks
 	charts   map[string]chart // by file name, filled while the pages are written
 }
@@ -107,6 +108,8 @@ func collect(all []measurement) *results {
 			r.starts = append(r.starts, line.Start)
 		case line.Search != nil:
 			r.searches = append(r.searches, line.Search)
+		case line.Sync != nil:
+			r.syncs = append(r.syncs, line.Sync)
 		}
 	}
 	return r
@@ -115,20 +118,21 @@ func collect(all []measurement) *results {
 // page executes the template of a page.
 func (r *results) page(text string) ([]byte, error) {
 	t, err := template.New("page").Funcs(template.FuncMap{
-		"charts":   r.mainCharts,
-		"summary":  r.summary,
-		"targets":  r.targetTable,
-		"compared": r.comparedSections,
-		"burst":    r.burstTable,
-		"growth":   r.growthTable,
-		"limits":   r.limitsTable,
-		"imports":  r.importTable,
-		"search":   r.searchTable,
-		"webhook":  r.webhookTable,
-		"client":   r.clientTable,
-		"micro":    func() string { return r.micro },
-		"machines": r.machineTable,
-		"invalid":  r.invalidRuns,
+		"charts":      r.mainCharts,
+		"summary":     r.summary,
+		"targets":     r.targetTable,
+		"compared":    r.comparedSections,
+		"burst":       r.burstTable,
+		"growth":      r.growthTable,
+		"limits":      r.limitsTable,
+		"imports":     r.importTable,
+		"constrained": r.constrainedTable,
+		"search":      r.searchTable,
+		"webhook":     r.webhookTable,
+		"client":      r.clientTable,
+		"micro":       func() string { return r.micro },
+		"machines":    r.machineTable,
+		"invalid":     r.invalidRuns,
 	}).Parse(text)
 	if err != nil {
 		return nil, err

@@ -100,7 +100,7 @@ func TestTargetTable(t *testing.T) {
 
 func TestPageWithoutMeasurements(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]int{reportText: 1, tablesText: 10} {
+	for text, want := range map[string]int{reportText: 1, tablesText: 11} {
 		page, err := collect(nil).page(text)
 		if err != nil {
 			t.Fatal(err)

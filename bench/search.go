@@ -40,7 +40,7 @@ func (b *bench) search(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		for round := b.round; round < b.round+b.rounds; round++ {
+		for round := b.round; round < b.round+b.phaseRounds(); round++ {
 			if err := b.searchRound(ctx, name, store, rows, round); err != nil {
 				return err
 			}

@@ -67,7 +67,7 @@ func (b *bench) databaseStore(ctx context.Context, order string, n int64) (path 
 	if err := writeGenerated(csv, order, n); err != nil {
 		return "", err
 	}
-	db, err := b.cluster.start(ctx, "", filepath.Join(dir, "postgres"), "")
+	db, err := b.cluster.start(ctx, place{}, filepath.Join(dir, "postgres"), "")
 	if err != nil {
 		return "", err
 	}

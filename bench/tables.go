@@ -97,7 +97,7 @@ func (r *results) burstTable() string {
 			runs.spread(p99).text(millis),
 			spreadOf(runs.ratios(before, p50)).text(twoDecimals), validOf(runs))
 	}
-	return t.String()
+	return t.String() + r.aloneLine()
 }
 
 // growthRun has the runs with one initial number of plants.

@@ -20,6 +20,8 @@ func (r *results) targets() *targets {
 	t.row("target", "limit", "measured", "result")
 	r.compareTargets(t)
 	r.tlsTargets(t)
+	r.aloneTargets(t)
+	r.lastTargets(t)
 	r.growthTargets(t)
 	r.limitTargets(t)
 	r.importTargets(t)

@@ -30,7 +30,7 @@ func (b *bench) secured(ctx context.Context) error {
 		{contender: productName},
 		{contender: productName, tls: true},
 	}
-	for round := b.round; round < b.round+b.rounds; round++ {
+	for round := b.round; round < b.round+b.phaseRounds(); round++ {
 		for _, connections := range b.connections {
 			for i := range runs {
 				spec := runs[(round+i)%len(runs)]

@@ -32,7 +32,7 @@ func (b *bench) webhooks(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	receiver, err := start(ctx, "", nil, b.program(floorName), "-listen", address)
+	receiver, err := start(ctx, place{}, nil, b.program(floorName), "-listen", address)
 	if err != nil {
 		return err
 	}
@@ -40,7 +40,7 @@ func (b *bench) webhooks(ctx context.Context) (err error) {
 	if err := waitFor(ctx, "receiver", receiver.exited, func() bool { return accepts(address) }); err != nil {
 		return err
 	}
-	for round := b.round; round < b.round+b.rounds; round++ {
+	for round := b.round; round < b.round+b.phaseRounds(); round++ {
 		for _, contender := range webhookContenders {
 			if !b.measuresWebhooks(contender) {
 				continue
