@@ -23,6 +23,7 @@ import (
 
 // TestCitusWorkers kills workers of a Citus cluster under load and restarts them.
 func TestCitusWorkers(t *testing.T) {
+	requireCitus(t)
 	if err := joinFirst(newCitus(t, build(t)).runWorkerKills(t, size(3, 30))); err != nil {
 		t.Error(err)
 	}
@@ -30,6 +31,7 @@ func TestCitusWorkers(t *testing.T) {
 
 // TestCitusWorkersControl shows that the harness detects lost plants.
 func TestCitusWorkersControl(t *testing.T) {
+	requireCitus(t)
 	requireDetection(t, newCitus(t, rig.Build(t, unknownIsSuccess)).runWorkerKills(t, 3))
 }
 
@@ -46,12 +48,17 @@ type worker struct {
 	dir  string
 }
 
-// newCitus starts servers on a new store of the cluster in rig.Citus.
-func newCitus(t *testing.T, program string) *citus {
+// requireCitus skips a test without a cluster.
+func requireCitus(t *testing.T) {
 	t.Helper()
 	if rig.Citus == "" {
 		t.Skip("no Citus: set " + rig.CitusVariable + " to the URL of a database with the extension")
 	}
+}
+
+// newCitus starts servers on a new store of the cluster in rig.Citus.
+func newCitus(t *testing.T, program string) *citus {
+	t.Helper()
 	coordinator, err := pgx.Connect(t.Context(), rig.Citus)
 	if err != nil {
 		t.Fatal(err)
