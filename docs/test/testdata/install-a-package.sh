@@ -1,5 +1,11 @@
 # Two versions of the packages in the home directory of the reader. The older one has other files: a program, a settings file
 # and a unit.
+#
+# Another process may be installing packages on the machine below this one. Wait until dpkg has written its state.
+for _ in $(seq 600); do
+	compgen -G '/var/lib/dpkg/updates/[0-9]*' > /dev/null || break
+	sleep 0.2
+done
 bin=/opt/docs-test/bin
 repository=/home/reader/plantstore
 cd "$(mktemp -d)"
