@@ -18,18 +18,22 @@ var (
 
 	//go:embed tables.tmpl
 	tablesText string
+
+	//go:embed capacity.tmpl
+	capacityText string
 )
 
 // results are the measurements of raw.jsonl by kind.
 type results struct {
-	machines []*machine
-	loads    loads
-	imports  imports
-	starts   []*startRun
-	searches []*searchRun
-	syncs    []*syncRun
-	micro    string           // benchstat's summary of the micro benchmarks
-	charts   map[string]chart // by file name, filled while the pages are written
+	machines  []*machine
+	loads     loads
+	imports   imports
+	starts    []*startRun
+	searches  []*searchRun
+	syncs     []*syncRun
+	micro     string           // benchstat's summary of the micro benchmarks
+	microRuns string           // their output
+	charts    map[string]chart // by file name, filled while the pages are written
 }
 
 // imports are the runs of importOnce.
@@ -69,9 +73,15 @@ func writeReport(out string) error {
 		if err != nil {
 			return fmt.Errorf("benchstat: %w", err)
 		}
-		r.micro = string(summary)
+		runs, err := os.ReadFile(micro)
+		if err != nil {
+			return err
+		}
+		r.micro, r.microRuns = string(summary), string(runs)
 	}
-	for name, text := range map[string]string{"performance.md": reportText, "performance-tables.md": tablesText} {
+	for name, text := range map[string]string{
+		"performance.md": reportText, "performance-tables.md": tablesText, "capacity.md": capacityText,
+	} {
 		page, err := r.page(text)
 		if err != nil {
 			return err
@@ -132,6 +142,8 @@ func (r *results) page(text string) ([]byte, error) {
 		"client":      r.clientTable,
 		"micro":       func() string { return r.micro },
 		"machines":    r.machineTable,
+		"check":       r.modelCheck,
+		"plan":        r.planTable,
 		"invalid":     r.invalidRuns,
 	}).Parse(text)
 	if err != nil {

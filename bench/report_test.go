@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestSVGIsWellFormed(t *testing.T) {
@@ -100,7 +101,7 @@ func TestTargetTable(t *testing.T) {
 
 func TestPageWithoutMeasurements(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]int{reportText: 1, tablesText: 11} {
+	for text, want := range map[string]int{reportText: 1, tablesText: 11, capacityText: 2} {
 		page, err := collect(nil).page(text)
 		if err != nil {
 			t.Fatal(err)
@@ -134,6 +135,31 @@ func TestAppendedRoundsHaveNewNumbers(t *testing.T) {
 	all, err := readRaw(path)
 	if err != nil || len(all) != 3 || all[2].Load.Round != 2 {
 		t.Errorf("readRaw = %+v, %v, want three rounds", all, err)
+	}
+}
+
+// A client alone waits for its request, its commit and the sync. The processors limit the rate of many clients.
+func TestSimulate(t *testing.T) {
+	t.Parallel()
+	const unit = 100 * time.Microsecond
+	m := model{cores: 2, server: unit, parts: 1, batch: unit, plant: unit, committers: 1, sync: 10 * unit, clients: 1}
+	alone := simulate(m)
+	if want := 13 * unit; alone.p50 < want*9/10 || alone.p50 > want*11/10 || alone.p99 < alone.p50 {
+		t.Errorf("one client: got %+v, want a p50 of about %s", alone, want)
+	}
+	if again := simulate(m); again != alone {
+		t.Errorf("got %+v, then %+v", alone, again)
+	}
+	m.clients, m.committers = 200, 3
+	if got := simulate(m); got.perSecond < 8000 || got.perSecond > 10_000 { // two cores, 200 µs a create
+		t.Errorf("200 clients: got %+v, want at most 10,000 creates a second", got)
+	}
+	m.clients, m.rate = 0, 1000
+	if got := simulate(m); got.perSecond < 950 || got.perSecond > 1050 {
+		t.Errorf("1000 requests a second: got %+v", got)
+	}
+	if got := simulate(model{}); got != (simulated{}) {
+		t.Errorf("nothing: got %+v", got)
 	}
 }
 
