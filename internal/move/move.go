@@ -22,8 +22,8 @@ import (
 
 // Config is the input of Run.
 type Config struct {
-	From             Source
-	To               Destination  // no other process writes to it until Run has returned
+	From             Source       // required
+	To               Destination  // required; no other process writes to it until Run has returned
 	FromName, ToName string       // for messages and the audit log
 	By               audit.Origin // of the entries in the audit logs of both stores
 
@@ -50,6 +50,7 @@ type Result struct {
 var (
 	errMoved     = errors.New("cannot move the store again")
 	errDifferent = errors.New("the new store has other data")
+	errNoStore   = errors.New("a move requires both stores")
 
 	// ErrNotReopened means that a move failed and that its source may be read-only.
 	ErrNotReopened = errors.New("the old store may be read-only: run the same command again")
@@ -62,6 +63,9 @@ var (
 func Run(ctx context.Context, c Config) (Result, error) { return run(ctx, c, chunkPlants) }
 
 func run(ctx context.Context, c Config, chunk int) (Result, error) {
+	if c.From == nil || c.To == nil {
+		return Result{}, errNoStore
+	}
 	if c.Progress == nil {
 		c.Progress = func(int64, int64) {}
 	}
