@@ -11,6 +11,7 @@
 # the address in the packages. The files depend only on the commit, MAINTAINER and the version of Go.
 set -eu
 umask 022
+export LC_ALL=C # the order of the files in SHA256SUMS
 cd "$(dirname "$0")/.."
 platforms=${PLATFORMS-linux/amd64 linux/arm64 linux/armv7 linux/riscv64 darwin/amd64 darwin/arm64}
 packages=${PACKAGES-linux/amd64 linux/arm64}
