@@ -19,7 +19,7 @@ func (h *handler) logRequest(rec *responseRecorder, r *http.Request, took time.D
 	switch {
 	case rec.cause != nil:
 		level, least = slog.LevelError, slog.LevelError
-	case rec.status < http.StatusBadRequest:
+	case rec.status < http.StatusBadRequest && !rec.aborted:
 		least = LevelAccess
 	case rec.code == plant.CodeTooManyFailures: // failures.refused logs them together
 		least = slog.LevelDebug
@@ -37,6 +37,9 @@ func (h *handler) logRequest(rec *responseRecorder, r *http.Request, took time.D
 	)
 	if rec.span != nil {
 		attrs = append(attrs, slog.String("trace_id", rec.span.TraceID()))
+	}
+	if rec.aborted {
+		attrs = append(attrs, slog.Bool("aborted", true))
 	}
 	if rec.principal != "" {
 		attrs = append(attrs, slog.String("credential", rec.principal))

@@ -262,17 +262,15 @@ func (h *handler) fail(rec *responseRecorder, r *http.Request, err error) {
 // finish responds to a request whose handler panicked, and records every request
 // in the metrics and the log.
 func (h *handler) finish(rec *responseRecorder, r *http.Request) {
-	v := recover()
-	if v == http.ErrAbortHandler { //nolint:errorlint // net/http compares it in the same way
-		panic(v)
-	}
-	if v != nil {
-		err := fmt.Errorf("panic: %v\n%s", v, debug.Stack())
-		if rec.status == 0 {
-			h.fail(rec, r, err)
-		} else {
-			rec.cause = err
-		}
+	switch v := recover(); {
+	case v == nil:
+	case v == http.ErrAbortHandler: //nolint:errorlint // net/http compares it in the same way
+		rec.aborted = true
+	case rec.status == 0:
+		h.fail(rec, r, panicError(v))
+	default:
+		rec.cause = panicError(v)
+		rec.aborted = true // the client received a part of the response and must detect the abort
 	}
 	took := time.Since(rec.started)
 	h.count(rec, took)
@@ -280,12 +278,18 @@ func (h *handler) finish(rec *responseRecorder, r *http.Request) {
 	if rec.span != nil {
 		h.endSpan(rec, r)
 	}
-	if v != nil && rec.cause != nil && rec.code == 0 {
-		panic(http.ErrAbortHandler) // the client received a part of the response and must detect the abort
+	if rec.aborted {
+		panic(http.ErrAbortHandler) // net/http closes the connection
 	}
 }
 
+// panicError returns the error of a panic, with the stack of the calling goroutine.
+func panicError(v any) error { return fmt.Errorf("panic: %v\n%s", v, debug.Stack()) }
+
 func (h *handler) count(rec *responseRecorder, took time.Duration) {
+	if rec.status == 0 {
+		return // an abort before the response
+	}
 	route := h.unmatched
 	if rec.route != nil {
 		route = rec.route.metrics

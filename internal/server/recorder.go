@@ -24,6 +24,7 @@ type responseRecorder struct {
 	reason    string // why the credential is invalid; the client does not receive it
 	code      plant.Code
 	cause     error // of an internal error, which the client does not receive
+	aborted   bool  // the handler ended in the middle of the response
 	started   time.Time
 	span      *trace.Span // nil: tracing is off, or the route is untraced
 }

@@ -312,6 +312,10 @@ func TestDefects(t *testing.T) {
 			_, _ = w.Write([]byte("the first half"))
 			panic("the cause")
 		},
+		"/part": func(w http.ResponseWriter, _ *http.Request) error {
+			_, _ = w.Write([]byte("plant"))
+			panic(http.ErrAbortHandler)
+		},
 		"/abort": func(http.ResponseWriter, *http.Request) error { panic(http.ErrAbortHandler) },
 	}), l)
 	for _, row := range []struct{ path, cause string }{
@@ -324,14 +328,23 @@ func TestDefects(t *testing.T) {
 			t.Errorf("%s: log: got %v, want the cause", row.path, line)
 		}
 	}
-	for _, path := range []string{"/halfway", "/abort"} {
+	for _, path := range []string{"/halfway", "/part", "/abort"} {
 		c := dial(t, l.Addr().String())
 		c.write(message("GET "+path+" HTTP/1.1", "", "X-Request-Id: "+path[1:]))
 		if a, err := readResponse(c.reader, "GET"); err == nil {
 			t.Errorf("%s: got %+v, want an aborted response", path, a)
 		}
 	}
-	if l := log.await(t, "halfway"); l["level"] != "ERROR" || l["status"] != 200.0 {
-		t.Errorf("/halfway: log: got %v", l)
+	for id, want := range map[string]line{
+		"halfway": {"level": "ERROR", "status": 200.0, "bytes": 14.0},
+		"part":    {"level": "INFO", "status": 200.0, "bytes": 5.0},
+		"abort":   {"level": "INFO", "status": 0.0, "bytes": 0.0},
+	} {
+		got := log.await(t, id)
+		for key, value := range want {
+			if got[key] != value || got["aborted"] != true {
+				t.Errorf("%s: log: got %v, want %v", id, got, want)
+			}
+		}
 	}
 }
