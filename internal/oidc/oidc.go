@@ -149,10 +149,12 @@ func (v *Verifier) checkSignature(ctx context.Context, t parsed, wait bool) (*ke
 	err := set.verify(t)
 	if errors.Is(err, errKeyUnknown) {
 		fetched := v.requestFetch(true)
-		if wait && fetched != nil {
+		if wait {
 			await(ctx, fetched)
-			set = v.set.Load()
-			err = set.verify(t)
+		}
+		// A fetch that ended before requestFetch has stored its set already.
+		if latest := v.set.Load(); latest != set {
+			set, err = latest, latest.verify(t)
 		}
 	}
 	return set, err
