@@ -28,7 +28,8 @@ type Conn struct {
 	header   *announcement // nil: the peer is the client
 	state    atomic.Int64  // a stamp
 	requests atomic.Int32  // of SetRequests
-	deadline deadline
+	reading  deadline
+	writing  deadline
 
 	// Guarded by the registry.
 	index       int        // in registry.conns; -1: not there
@@ -39,7 +40,8 @@ type Conn struct {
 func (l *Listener) newConn(tcp *net.TCPConn) *Conn {
 	c := &Conn{Conn: tcp, listener: l, index: -1}
 	c.SetState(Incomplete)
-	c.deadline.init()
+	c.reading.init(net.Conn.SetReadDeadline)
+	c.writing.init(net.Conn.SetWriteDeadline)
 	if l.proxies.trust(tcp.RemoteAddr()) {
 		c.header = &announcement{}
 	}
@@ -106,7 +108,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 	}
 	for {
 		n, err := c.read(p)
-		if n > 0 || err == nil || !errors.Is(err, os.ErrDeadlineExceeded) || !c.deadline.extend(c.Conn) {
+		if n > 0 || err == nil || !errors.Is(err, os.ErrDeadlineExceeded) || !c.reading.extend(c.Conn) {
 			return n, err
 		}
 	}
@@ -119,8 +121,22 @@ func (c *Conn) read(p []byte) (int, error) {
 	return c.header.next(c.Conn, p)
 }
 
+// Write writes data to the client.
+func (c *Conn) Write(p []byte) (n int, err error) {
+	for {
+		written, err := c.Conn.Write(p[n:])
+		n += written
+		if err == nil || !errors.Is(err, os.ErrDeadlineExceeded) || !c.writing.extend(c.Conn) {
+			return n, err
+		}
+	}
+}
+
 // SetReadDeadline implements net.Conn.
-func (c *Conn) SetReadDeadline(t time.Time) error { return c.deadline.set(c.Conn, t) }
+func (c *Conn) SetReadDeadline(t time.Time) error { return c.reading.set(c.Conn, t) }
+
+// SetWriteDeadline implements net.Conn.
+func (c *Conn) SetWriteDeadline(t time.Time) error { return c.writing.set(c.Conn, t) }
 
 // SetDeadline implements net.Conn.
 func (c *Conn) SetDeadline(t time.Time) error {
@@ -140,7 +156,7 @@ func (c *Conn) await() error {
 			err = c.listener.open.claim(c, addressOf(client))
 		}
 		if err == nil {
-			err = c.deadline.restore(c.Conn) // the header had one of its own
+			err = c.reading.restore(c.Conn) // the header had one of its own
 		}
 		if err == nil {
 			return

@@ -7,18 +7,22 @@ import (
 	"time"
 )
 
-// deadline is the read deadline of a connection. net/http changes it three times a
-// request, mostly to a later time, and each change moves a timer of the runtime. So an
-// earlier deadline of the TCP connection stays until it has passed, and the read that
-// it ends then continues with the later one. The methods may run at the same time.
+// deadline is the read or the write deadline of a connection. net/http changes both
+// several times a request, mostly to a later time, and each change moves a timer of the
+// runtime. So an earlier deadline of the TCP connection stays until it has passed, and
+// the read or the write that it ends then continues with the later one. The methods may
+// run at the same time.
 type deadline struct {
+	setTCP func(tcp net.Conn, t time.Time) error // SetReadDeadline or SetWriteDeadline
+
 	wanted atomic.Int64 // of the caller, in nanoseconds of clock; never: none
 	tcp    atomic.Int64 // of the TCP connection
 }
 
 const never = math.MaxInt64
 
-func (d *deadline) init() {
+func (d *deadline) init(setTCP func(net.Conn, time.Time) error) {
+	d.setTCP = setTCP
 	d.wanted.Store(never)
 	d.tcp.Store(never)
 }
@@ -36,7 +40,7 @@ func (d *deadline) set(tcp net.Conn, t time.Time) error {
 	return d.move(tcp, wanted)
 }
 
-// extend continues a read that the deadline of the TCP connection ended. It returns
+// extend continues an operation that the deadline of the TCP connection ended. It returns
 // false if the wanted one has passed too.
 func (d *deadline) extend(tcp net.Conn) bool {
 	return d.wanted.Load() > int64(clock()) && d.restore(tcp) == nil
@@ -56,7 +60,7 @@ func (d *deadline) restore(tcp net.Conn) error {
 func (d *deadline) move(tcp net.Conn, to int64) error {
 	d.tcp.Store(to)
 	if to == never {
-		return tcp.SetReadDeadline(time.Time{})
+		return d.setTCP(tcp, time.Time{})
 	}
-	return tcp.SetReadDeadline(started.Add(time.Duration(to)))
+	return d.setTCP(tcp, started.Add(time.Duration(to)))
 }

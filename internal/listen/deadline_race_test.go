@@ -30,7 +30,7 @@ func TestDeadlineIsSetDuringExtend(t *testing.T) {
 	for name, last := range map[string]time.Time{"earlier": time.Unix(1, 0), "later": time.Now().Add(2 * time.Hour)} {
 		c := &deadlineConn{}
 		var d deadline
-		d.init()
+		d.init(net.Conn.SetReadDeadline)
 		for _, at := range []time.Time{time.Now(), time.Now().Add(time.Hour)} {
 			if err := d.set(c, at); err != nil {
 				t.Fatal(err)

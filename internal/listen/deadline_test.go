@@ -1,7 +1,9 @@
 package listen_test
 
 import (
+	"bytes"
 	"errors"
+	"io"
 	"os"
 	"testing"
 	"time"
@@ -66,6 +68,46 @@ func TestReadDeadline(t *testing.T) {
 	_ = client.Close()
 	if err := read(); errors.Is(err, os.ErrDeadlineExceeded) || err == nil {
 		t.Errorf("closed: %v", err)
+	}
+}
+
+// TestWriteDeadline changes the deadline before and during writes that the client does
+// not read.
+func TestWriteDeadline(t *testing.T) {
+	t.Parallel()
+	s := serve(t, listen.Config{})
+	client, server := s.connect(t, "127.0.0.1")
+	set := func(at time.Time) {
+		if err := server.SetWriteDeadline(at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	data := make([]byte, 32<<20) // more than the buffers of the kernel
+	for i := range data {
+		data[i] = byte(i / 251)
+	}
+	set(longAgo)
+	if n, err := server.Write(data); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("long ago: %d bytes, %v", n, err)
+	}
+	earlier := time.Now().Add(20 * time.Millisecond)
+	set(earlier)
+	later := earlier.Add(30 * time.Millisecond)
+	set(later)
+	sent, err := server.Write(data)
+	if sent == len(data) || !errors.Is(err, os.ErrDeadlineExceeded) || time.Now().Before(later) {
+		t.Errorf("%d bytes, %v, %v before the deadline", sent, err, time.Until(later))
+	}
+
+	set(time.Time{}) // the deadline of the TCP connection has passed
+	written := make(chan error, 1)
+	go func() {
+		_, err := server.Write(data[sent:])
+		written <- errors.Join(err, server.CloseWrite())
+	}()
+	received, err := io.ReadAll(client)
+	if err = errors.Join(err, <-written); err != nil || !bytes.Equal(received, data) {
+		t.Errorf("without a deadline: %d of %d bytes, %v", len(received), len(data), err)
 	}
 }
 

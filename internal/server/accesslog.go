@@ -47,8 +47,8 @@ func (h *handler) logRequest(rec *responseRecorder, r *http.Request, took time.D
 	if rec.reason != "" {
 		attrs = append(attrs, slog.String("reason", rec.reason))
 	}
-	if c := connOf(r); c != nil && c.subject != "" {
-		attrs = append(attrs, slog.String("client_certificate", c.subject))
+	if rec.conn != nil && rec.conn.subject != "" {
+		attrs = append(attrs, slog.String("client_certificate", rec.conn.subject))
 	}
 	if rec.code != 0 {
 		attrs = append(attrs, slog.Int("error_code", int(rec.code)))
