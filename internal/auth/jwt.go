@@ -89,24 +89,36 @@ func (k *Keyring) AuthenticateJWT(c *Claims, now time.Time) (p Principal, regist
 	if _, revoked := entries[c.jwt]; revoked {
 		return Principal{}, false, &Invalid{Reason: "jwt: its jti is revoked"}
 	}
-	p = Principal{Name: c.Name, Scopes: c.Scopes}
 	e, ok := entries[c.subject]
 	if !ok {
 		added, found := k.added.Load(c.subject)
 		if !found {
-			return p, false, nil
+			return Principal{Name: c.Name, Scopes: c.Scopes}, false, nil
 		}
 		e = added.(*entry)
 	}
-	if e.token.Revoked() && !c.IssuedAt.After(e.token.RevokedAt.Add(JWTLeeway)) {
-		return Principal{}, false, &Invalid{Reason: "jwt: its subject is revoked"}
-	}
-	e.markUsed(now)
-	p.TokenID = e.token.ID
-	return p, true, nil
+	p, err = e.authenticate(c, now)
+	return p, err == nil, err
 }
 
-// Add adds a token of KindSubject until the next Replace. It may be called by any goroutine.
-func (k *Keyring) Add(t Token) {
-	k.added.LoadOrStore(t.Hash, newEntry(t))
+// authenticate returns the principal of claims whose subject the entry stands for.
+func (e *entry) authenticate(c *Claims, now time.Time) (Principal, error) {
+	if e.token.Revoked() && !c.IssuedAt.After(e.token.RevokedAt.Add(JWTLeeway)) {
+		return Principal{}, &Invalid{Reason: "jwt: its subject is revoked"}
+	}
+	e.markUsed(now)
+	return Principal{TokenID: e.token.ID, Name: c.Name, Scopes: c.Scopes}, nil
+}
+
+// Add adds the token of the subject of verified claims until the next Replace, and returns their
+// principal at that time. The principal has the ID of the token, although a Replace at the same
+// time may remove the token again. The error is an *Invalid: the token or the keyring has a
+// revocation of the JWT. It may be called by any goroutine.
+func (k *Keyring) Add(t Token, c *Claims, now time.Time) (Principal, error) {
+	e := newEntry(t)
+	k.added.Store(t.Hash, e)
+	if _, _, err := k.AuthenticateJWT(c, now); err != nil {
+		return Principal{}, err
+	}
+	return e.authenticate(c, now)
 }

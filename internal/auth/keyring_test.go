@@ -201,6 +201,66 @@ func TestKeyringConcurrency(t *testing.T) {
 	}
 }
 
+// TestAddDuringReplace adds subjects while another goroutine replaces the tokens by those of an
+// older read: each principal has the ID of its subject, and each revocation has an effect.
+func TestAddDuringReplace(t *testing.T) {
+	t.Parallel()
+	var ring auth.Keyring
+	stop := make(chan struct{})
+	var replacer sync.WaitGroup
+	replacer.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				ring.Replace(nil)
+			}
+		}
+	})
+	defer replacer.Wait()
+	defer close(stop)
+	for id := int64(1); id <= 20_000 && !t.Failed(); id++ {
+		claims := auth.NewClaims(auth.Claims{
+			Issuer: "i", Subject: strconv.FormatInt(id, 10), ID: "j", Name: "a", Scopes: auth.ScopeCreate, IssuedAt: noon,
+		})
+		stored := claims.Token(noon)
+		stored.ID = id
+		got, err := ring.Add(stored, claims, noon)
+		if want := (auth.Principal{TokenID: id, Name: "a", Scopes: auth.ScopeCreate}); err != nil || got != want {
+			t.Errorf("got %+v, %v, want %+v", got, err, want)
+		}
+		stored.RevokedAt = noon
+		got, err = ring.Add(stored, claims, noon)
+		checkInvalid(t, err, "jwt: its subject is revoked")
+		if got != (auth.Principal{}) {
+			t.Errorf("revoked: got %+v, want none", got)
+		}
+	}
+}
+
+// TestAddRevoked shows that Add returns the error of a revocation that only the keyring has.
+func TestAddRevoked(t *testing.T) {
+	t.Parallel()
+	claims := auth.NewClaims(auth.Claims{
+		Issuer: "i", Subject: "s", ID: "j", Name: "a", Scopes: auth.ScopeCreate, IssuedAt: noon,
+	})
+	stored, revoked := claims.Token(noon), claims.Token(noon)
+	revoked.RevokedAt = noon
+	for want, tokens := range map[string][]auth.Token{
+		"jwt: its subject is revoked": {revoked},
+		"jwt: its jti is revoked":     {auth.NewRevokedJWT("i", "j", noon)},
+	} {
+		var ring auth.Keyring
+		ring.Replace(tokens)
+		got, err := ring.Add(stored, claims, noon)
+		checkInvalid(t, err, want)
+		if got != (auth.Principal{}) {
+			t.Errorf("%s: got %+v, want none", want, got)
+		}
+	}
+}
+
 func TestKeyringExpiring(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)

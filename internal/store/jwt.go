@@ -75,9 +75,7 @@ func (c *credentials) register(ctx context.Context, claims *auth.Claims, now tim
 		c.logUnregistered(err)
 		return auth.Principal{}, c.unregistered(err)
 	}
-	c.keyring.Add(stored)
-	principal, _, err = c.keyring.AuthenticateJWT(claims, now)
-	return principal, err
+	return c.keyring.Add(stored, claims, now)
 }
 
 // logUnregistered logs a failure of PutSubject, at most once a minute as a warning. The caller holds
