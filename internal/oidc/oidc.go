@@ -94,8 +94,8 @@ func (v *Verifier) Close() {
 // *auth.Invalid, or ErrNoKeys. The caller checks revocations.
 //
 // A token with an unknown key causes a fetch of the keys, at most one a minute. With wait, the
-// request waits for it, for at most 5 s. Until the first fetch has ended, every request waits for
-// it as long.
+// request waits for it. Until the first fetch has ended, every request waits for it. A request
+// waits for at most 5 s.
 func (v *Verifier) Verify(ctx context.Context, token string, now time.Time, wait bool) (*auth.Claims, error) {
 	hash := hashOf(token)
 	if set := v.set.Load(); set != nil {
@@ -139,25 +139,30 @@ func (v *Verifier) check(token string, now time.Time) (*entry, parsed, error) {
 
 // checkSignature returns the set whose key has verified the signature.
 func (v *Verifier) checkSignature(ctx context.Context, t parsed, wait bool) (*keySet, error) {
-	set := v.set.Load()
-	if set == nil {
-		await(ctx, v.requestFetch(false))
-		if set = v.set.Load(); set == nil {
-			return nil, ErrNoKeys
-		}
+	set, err := v.verify(t)
+	until := time.Now().Add(requestWaits)
+	if errors.Is(err, ErrNoKeys) {
+		await(ctx, v.requestFetch(false), until)
+		set, err = v.verify(t)
 	}
-	err := set.verify(t)
-	if errors.Is(err, errKeyUnknown) {
+	// The first fetch may have read the keys before the issuer published this one.
+	for n := 0; n < 2 && errors.Is(err, errKeyUnknown); n++ {
 		fetched := v.requestFetch(true)
 		if wait {
-			await(ctx, fetched)
+			await(ctx, fetched, until)
 		}
-		// A fetch that ended before requestFetch has stored its set already.
-		if latest := v.set.Load(); latest != set {
-			set, err = latest, latest.verify(t)
-		}
+		set, err = v.verify(t) // a fetch that ended before requestFetch has stored its set already
 	}
 	return set, err
+}
+
+// verify checks a signature with the latest keys, and returns them.
+func (v *Verifier) verify(t parsed) (*keySet, error) {
+	set := v.set.Load()
+	if set == nil {
+		return nil, ErrNoKeys
+	}
+	return set, set.verify(t)
 }
 
 // invalid returns the *auth.Invalid for an error of the checks. No error has a part of the

@@ -271,6 +271,51 @@ func TestRotationWithoutWait(t *testing.T) {
 	})
 }
 
+// slow is a transport whose responses are as old as their delay when they arrive.
+type slow struct {
+	http.RoundTripper
+
+	delay time.Duration
+}
+
+func (s slow) RoundTrip(r *http.Request) (*http.Response, error) {
+	res, err := s.RoundTripper.RoundTrip(r)
+	time.Sleep(s.delay) //nolint:forbidigo // the bubble's clock, not a wait
+	return res, err
+}
+
+// TestKeyDuringFetch has the issuer publish a key during a fetch that has read the keys already: a
+// request waits for the next fetch, too, for 5 s in all.
+func TestKeyDuringFetch(t *testing.T) {
+	t.Parallel()
+	const unknown = "the issuer has no key with this kid for this alg"
+	for delay, want := range map[time.Duration]struct {
+		took   time.Duration
+		reason string
+	}{
+		time.Second:     {500*time.Millisecond + 2*time.Second, ""},
+		3 * time.Second: {5 * time.Second, unknown},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			i := oidctest.NewIssuer(issuerURL)
+			v, err := oidc.NewWithTransport(config(i), slow{direct{i}, delay})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer v.Close()
+			const refreshEvery = 10 * time.Minute
+			// The first fetch takes two delays. The next one has read the keys after one.
+			time.Sleep(refreshEvery + 3*delay + delay/2) //nolint:forbidigo // the bubble's clock, not a wait
+			i.Publish(oidctest.NewKey("key-2", "ES256"))
+			started := time.Now()
+			_, err = v.Verify(t.Context(), i.JWT(started, nil), started, true)
+			if took := time.Since(started); reasonOf(err) != want.reason || took != want.took {
+				t.Errorf("responses after %s: got %v after %s, want %q after %s", delay, err, took, want.reason, want.took)
+			}
+		})
+	}
+}
+
 // TestUnknownKeys shows that JWTs with unknown keys cause at most one fetch a minute.
 func TestUnknownKeys(t *testing.T) {
 	t.Parallel()

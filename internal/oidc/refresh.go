@@ -12,7 +12,7 @@ const (
 	retryFirst    = time.Second      // while the server has no keys; doubled after each failure
 	retryMax      = time.Minute
 	unknownEvery  = time.Minute     // between two fetches for unknown keys
-	requestWaits  = 5 * time.Second // a request for a fetch
+	requestWaits  = 5 * time.Second // a request for fetches
 	failuresFirst = 1
 )
 
@@ -101,16 +101,15 @@ func (v *Verifier) refresh(ctx context.Context) error {
 	return nil
 }
 
-// await waits until a fetch has ended, at most as long as a request may wait. It does not wait for
-// nil.
-func await(ctx context.Context, fetched <-chan struct{}) {
+// await waits until a fetch has ended, at most until that time. It does not wait for nil.
+func await(ctx context.Context, fetched <-chan struct{}, until time.Time) {
 	if fetched == nil {
 		return
 	}
 	select {
 	case <-fetched:
 	case <-ctx.Done():
-	case <-time.After(requestWaits):
+	case <-time.After(time.Until(until)):
 	}
 }
 
