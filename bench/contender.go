@@ -48,7 +48,7 @@ var contenders = []contender{
 		checksToken: true, program: productName, start: startProduct,
 	},
 	{
-		name: lastName, title: "Plant Store on SQLite, last release", path: "/plants", member: "id", file: "plants.db",
+		name: lastName, title: "Plant Store on SQLite, earlier version", path: "/plants", member: "id", file: "plants.db",
 		checksToken: true, program: lastName, start: startProduct,
 	},
 	{

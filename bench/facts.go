@@ -35,7 +35,7 @@ func (b *bench) describeMachine(ctx context.Context) (*machine, error) {
 		},
 	}
 	if b.last != "" {
-		m.Versions["last release of Plant Store"] = b.last
+		m.Versions["earlier Plant Store"] = b.last
 	}
 	if b.cluster != nil {
 		m.Versions["PostgreSQL"] = cleanVersion(firstLine(ctx, filepath.Join(b.cluster.bin, "postgres"), "--version"))

@@ -46,12 +46,12 @@ func (b *bench) buildLast(ctx context.Context) error {
 	return nil
 }
 
-// lastTargets compares the product with its last release.
+// lastTargets compares the product with the revision of -last.
 func (r *results) lastTargets(t *targets) {
 	for _, connections := range []int64{64, 256} {
 		ratios := r.compared(setShared, productName, connections).ratios(r.compared(setShared, lastName, connections), rate)
 		if len(ratios) > 0 {
-			t.addRatio(fmt.Sprintf("rate of plantstore ÷ its last release, %d connections", connections), true, 0.95, ratios)
+			t.addRatio(fmt.Sprintf("rate of plantstore ÷ the earlier version, %d connections", connections), true, 0.95, ratios)
 		}
 	}
 }
