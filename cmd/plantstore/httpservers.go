@@ -272,7 +272,8 @@ func (h *httpServers) close() {
 	}
 }
 
-// run reports to systemd that the server is ready, and waits until the server must stop. It returns nil after a signal.
+// run reports to systemd that the server is ready, and waits until the server must stop. It returns nil after a signal
+// and after a failure of the store, which failureOf returns.
 // It loads the settings again when a value arrives on hangups and when the settings file has changed.
 func (h *httpServers) run(ctx context.Context, st *store.Store, hangups <-chan os.Signal, r *reloader) error {
 	changes := time.NewTicker(reloadEvery)
@@ -287,7 +288,7 @@ func (h *httpServers) run(ctx context.Context, st *store.Store, hangups <-chan o
 			r.log.Info("shutting down: responding to accepted requests")
 			return nil
 		case <-st.Broken():
-			return fmt.Errorf("%w; see the log; every acknowledged plant is stored", store.ErrBroken)
+			return nil
 		case err := <-h.failed:
 			return err
 		case <-hangups:

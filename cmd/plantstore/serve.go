@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -119,7 +120,7 @@ func (p *program) serve(ctx context.Context, s *settings, begin start) (err erro
 	cause := h.run(ctx, st, begin.hangups, r)
 	r.events.retire()
 	h.certificates.acme.retire()
-	err = errors.Join(cause, h.drain(st, log))
+	err = errors.Join(cause, h.drain(st, log), failureOf(st))
 	log.Info("stopped")
 	return err
 }
@@ -157,6 +158,16 @@ func (s *settings) startStore(
 		Metrics: metrics,
 		Tracer:  tracer,
 	})
+}
+
+// failureOf returns an error if the store has failed, also after a signal or during the drain.
+func failureOf(st *store.Store) error {
+	select {
+	case <-st.Broken():
+		return fmt.Errorf("%w; see the log; every acknowledged plant is stored", store.ErrBroken)
+	default:
+		return nil
+	}
 }
 
 // stoppedEarly returns nil if SIGTERM or Ctrl-C caused err, an error of the start: an operator may stop a server at any
