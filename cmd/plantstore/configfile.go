@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -40,16 +41,19 @@ func inConfig(err error) error {
 	return usagef("config: %w", err)
 }
 
-// readConfig reads the settings file, a YAML mapping of the names of settings to values.
-func readConfig(ctx context.Context, path string, settings []string) (map[string]string, error) {
+// readConfig reads the settings file, a YAML mapping of the names of settings to values. sum is that of its contents.
+func readConfig(
+	ctx context.Context, path string, settings []string,
+) (values map[string]string, sum [sha256.Size]byte, err error) {
 	if path == "" {
-		return nil, nil
+		return nil, sum, nil
 	}
 	text, err := readConfigText(ctx, path)
 	if err != nil {
-		return nil, err
+		return nil, sum, err
 	}
-	return parseConfig(path, text, settings)
+	values, err = parseConfig(path, text, settings)
+	return values, sha256.Sum256(text), err
 }
 
 // parseConfig parses the text of the settings file at path.

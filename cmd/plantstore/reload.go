@@ -134,7 +134,7 @@ func changedFlags(flags *pflag.FlagSet) map[string]string {
 
 // open opens the issuer of the settings. The caller calls close.
 func (r *reloader) open() (err error) {
-	r.applied, _ = sumOf(string(r.settings.config))
+	r.applied = r.settings.configSum
 	r.publish(r.settings, nil)
 	if r.issuer, err = r.settings.openIssuer(r.log, r.servers.consoleURL); err == nil {
 		issuer{}.replaceBy(r.issuer, r.metrics)

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"plantstore/internal/oidc/oidctest"
 )
 
@@ -257,4 +259,30 @@ func TestReloadOfIssuer(t *testing.T) {
 	}
 	get(t, admin+"/livez")
 	s.stop(t)
+}
+
+// TestChangeDuringStart changes the settings file after the server has read it, and before it looks at it for the first
+// time: an engine can take long to open.
+func TestChangeDuringStart(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "plantstore.yaml")
+	for _, next := range []string{"log-level: info\n", "body-max: 2KiB\n"} {
+		writeFileText(t, file, "log-level: info\n")
+		s, flags := &settings{}, pflag.NewFlagSet("serve", pflag.ContinueOnError)
+		s.bindStore(flags)
+		s.bindServe(flags)
+		p := &program{environ: map[string]string{"PLANTSTORE_CONFIG": file}}
+		if err := s.loadFlags(t.Context(), p, flags); err != nil {
+			t.Fatal(err)
+		}
+		writeFileText(t, file, next)
+		r := &reloader{p: p, settings: s, servers: &httpServers{}}
+		if err := r.open(); err != nil {
+			t.Fatal(err)
+		}
+		first, second := r.changed(), r.changed()
+		if want := next != "log-level: info\n"; first || second != want {
+			t.Errorf("%q: got %t, %t at the first two looks, want false, %t", next, first, second, want)
+		}
+	}
 }

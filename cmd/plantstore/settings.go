@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"maps"
@@ -21,8 +22,9 @@ import (
 
 // settings holds the value in force of every setting.
 type settings struct {
-	config text
-	db     storeAddress
+	config    text
+	configSum [sha256.Size]byte // of the contents of config; set by loadFlags
+	db        storeAddress
 
 	listen      address
 	adminListen address
@@ -270,7 +272,9 @@ func (s *settings) loadFlags(ctx context.Context, p *program, flags *pflag.FlagS
 	if err := s.set(flags, "config", p.environ[environName("config")], environName("config")); err != nil {
 		return err
 	}
-	file, err := readConfig(ctx, string(s.config), names)
+	var file map[string]string
+	var err error
+	file, s.configSum, err = readConfig(ctx, string(s.config), names)
 	if err != nil {
 		return err
 	}
