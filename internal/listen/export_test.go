@@ -32,6 +32,12 @@ func (c *Conn) SetAge(s State, age time.Duration) {
 	c.state.Store(int64(newStamp(s, clock()-age)))
 }
 
+// StopSweeper ends the sweeper, so that only Sweep evicts connections.
+func (l *Listener) StopSweeper() {
+	l.stop()
+	l.sweeper.Wait()
+}
+
 // Sweep evicts connections as the sweeper does.
 func (l *Listener) Sweep() { l.evict(l.open.sweep()) }
 
@@ -49,13 +55,13 @@ func (l *Listener) EvictAfter(s State, change func()) {
 // Room is a registry without sockets.
 type Room struct{ registry registry }
 
-// NewRoom returns a registry with a limit and as many connections.
-func NewRoom(connections int) (*Room, []*Conn) {
-	r := &Room{registry{limits: Limits{Connections: connections}}}
+// NewRoom returns a registry with limits and a number of connections.
+func NewRoom(limits Limits, connections int) (*Room, []*Conn) {
+	r := &Room{registry{limits: limits}}
 	var open []*Conn
 	for range connections {
 		c := &Conn{index: -1}
-		_, _ = r.registry.add(c) // below the limit
+		_, _ = r.registry.add(c) // within the limit
 		open = append(open, c)
 	}
 	return r, open
@@ -66,6 +72,9 @@ func (r *Room) Add() bool {
 	_, err := r.registry.add(&Conn{index: -1})
 	return err == nil
 }
+
+// Sweep removes connections as the sweeper does, and returns their number.
+func (r *Room) Sweep() int { return len(r.registry.sweep()) }
 
 // Clock returns the time since the start of the process.
 var Clock = clock

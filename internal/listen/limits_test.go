@@ -24,6 +24,7 @@ const (
 func TestIncompleteLimit(t *testing.T) {
 	t.Parallel()
 	s := serve(t, listen.Config{Limits: listen.Limits{Incomplete: 2}})
+	s.StopSweeper() // two batches of evictions can have two log lines
 	var clients []net.Conn
 	for i := range 6 {
 		client, server := s.connect(t, "127.0.0.1")
@@ -47,18 +48,21 @@ func TestIncompleteLimit(t *testing.T) {
 // Connections of a burst have time for their requests.
 func TestIncompleteGrace(t *testing.T) {
 	t.Parallel()
-	s := serve(t, listen.Config{Limits: listen.Limits{Incomplete: 1}})
-	var clients []net.Conn
-	var servers []*listen.Conn
-	for range 10 {
-		client, server := s.connect(t, "127.0.0.1")
-		clients, servers = append(clients, client), append(servers, server)
-	}
-	for _, c := range servers {
-		c.SetState(listen.Incomplete)
-	}
-	s.Sweep()
-	wantOpen(t, clients...)
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(-listen.Clock()) //nolint:forbidigo // the bubble begins in the year 2000, before the process
+		room, open := listen.NewRoom(listen.Limits{Incomplete: 1}, 10)
+		for _, c := range open {
+			c.SetState(listen.Incomplete)
+		}
+		time.Sleep(grace - time.Nanosecond) //nolint:forbidigo // the bubble's clock, not a wait
+		if n := room.Sweep(); n != 0 {
+			t.Errorf("evicted %d connections within the grace", n)
+		}
+		time.Sleep(time.Nanosecond) //nolint:forbidigo // the bubble's clock, not a wait
+		if n := room.Sweep(); n != 9 {
+			t.Errorf("evicted %d connections after the grace, want 9", n)
+		}
+	})
 }
 
 // The sweeper runs by itself while there are many connections.
@@ -75,6 +79,7 @@ func TestSweeper(t *testing.T) {
 func TestConnectionsAtTheLimit(t *testing.T) {
 	t.Parallel()
 	s := serve(t, listen.Config{Limits: listen.Limits{Connections: 3, IdleTimeout: idleTime}})
+	s.StopSweeper() // at the limit, it evicts an idle connection, too
 	for _, row := range []struct {
 		name  string
 		state listen.State
@@ -156,7 +161,7 @@ func TestSearchesAtTheLimit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(-listen.Clock()) //nolint:forbidigo // the bubble begins in the year 2000, before the process
-		room, open := listen.NewRoom(2)
+		room, open := listen.NewRoom(listen.Limits{Connections: 2}, 2)
 		for _, c := range open {
 			c.SetState(listen.Serving)
 		}

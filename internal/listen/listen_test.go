@@ -2,11 +2,14 @@ package listen_test
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"plantstore/internal/listen"
 )
@@ -57,21 +60,28 @@ func TestRetryable(t *testing.T) {
 // second. It does neither after Close.
 func TestRefusedConnections(t *testing.T) {
 	t.Parallel()
-	s := serve(t, listen.Config{})
-	s.ExpireAccept(t)
-	for range 2 {
-		if _, err := s.Accept(); err == nil {
-			t.Fatal("accepted a connection")
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(t, listen.Config{})
+		s.ExpireAccept(t)
+		refuse := func(times, lines, last int) {
+			t.Helper()
+			for range times {
+				if _, err := s.Accept(); err == nil {
+					t.Fatal("accepted a connection")
+				}
+			}
+			line := fmt.Sprintf(`"level":"WARN","msg":"connections refused","listener":"public","reason":"descriptors",`+
+				`"connections":%d,"error":"accept tcp`, last)
+			if got := s.log.String(); strings.Count(got, "\n") != lines || !strings.Contains(got, line) {
+				t.Errorf("log: got %s, want %d lines, one with %s", got, lines, line)
+			}
 		}
-	}
-	_ = s.Close()
-	if _, err := s.Accept(); err == nil {
-		t.Fatal("accepted a connection")
-	}
-	s.count(t, "refused", map[string]int{"address": 0, "connections": 0, "descriptors": 2, "proxy-header": 0})
-	const line = `"level":"WARN","msg":"connections refused","listener":"public","reason":"descriptors","connections":1,` +
-		`"error":"accept tcp`
-	if got := s.log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, line) {
-		t.Errorf("log: got %s, want one line with %s", got, line)
-	}
+		refuse(3, 1, 1)
+		time.Sleep(time.Second) //nolint:forbidigo // the bubble's clock, not a wait
+		refuse(1, 2, 3)
+		_ = s.Close()
+		time.Sleep(time.Second) //nolint:forbidigo // the bubble's clock, not a wait
+		refuse(1, 2, 3)
+		s.count(t, "refused", map[string]int{"address": 0, "connections": 0, "descriptors": 4, "proxy-header": 0})
+	})
 }
