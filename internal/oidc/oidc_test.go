@@ -1,7 +1,6 @@
 package oidc_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -97,32 +96,34 @@ func (r *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 // TestBadJWTs shows that a verifier refuses bad JWTs, and requests no URL that one of them names.
 func TestBadJWTs(t *testing.T) {
 	t.Parallel()
-	i, keys := oidctest.NewIssuer(issuerURL), oidctest.NewKeys()
-	i.Publish(keys.Published()...)
-	requests := &recorder{RoundTripper: direct{i}, urls: map[string]bool{}}
-	v, err := oidc.NewWithTransport(config(i), requests)
-	if err != nil {
-		t.Fatal(err)
-	}
-	now := time.Now()
-	if _, err := v.Verify(t.Context(), i.JWT(now, nil), now, true); err != nil {
-		t.Fatalf("the good JWT: %v", err)
-	}
-	bad := oidctest.BadJWTs(i, keys, now)
-	if len(bad) < 100 {
-		t.Errorf("only %d bad JWTs", len(bad))
-	}
-	for _, row := range bad {
-		claims, err := v.Verify(t.Context(), row.JWT, now, true)
-		if reasonOf(err) != row.Reason || claims != nil {
-			t.Errorf("%s: got %+v, %v, want the reason %q", row.Name, claims, err, row.Reason)
+	synctest.Test(t, func(t *testing.T) {
+		i, keys := oidctest.NewIssuer(issuerURL), oidctest.NewKeys()
+		i.Publish(keys.Published()...)
+		requests := &recorder{RoundTripper: direct{i}, urls: map[string]bool{}}
+		v, err := oidc.NewWithTransport(config(i), requests)
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	v.Close()
-	want := map[string]bool{issuerURL + "/.well-known/openid-configuration": true, issuerURL + "/keys": true}
-	if diff := cmp.Diff(want, requests.urls); diff != "" {
-		t.Errorf("requested URLs (-want +got):\n%s", diff)
-	}
+		now := time.Now()
+		if _, err := v.Verify(t.Context(), i.JWT(now, nil), now, true); err != nil {
+			t.Fatalf("the good JWT: %v", err)
+		}
+		bad := oidctest.BadJWTs(i, keys, now)
+		if len(bad) < 100 {
+			t.Errorf("only %d bad JWTs", len(bad))
+		}
+		for _, row := range bad {
+			claims, err := v.Verify(t.Context(), row.JWT, now, true)
+			if reasonOf(err) != row.Reason || claims != nil {
+				t.Errorf("%s: got %+v, %v, want the reason %q", row.Name, claims, err, row.Reason)
+			}
+		}
+		v.Close()
+		want := map[string]bool{issuerURL + "/.well-known/openid-configuration": true, issuerURL + "/keys": true}
+		if diff := cmp.Diff(want, requests.urls); diff != "" {
+			t.Errorf("requested URLs (-want +got):\n%s", diff)
+		}
+	})
 }
 
 // TestUntrustedIssuer shows that an issuer needs a certificate of a trusted authority.
@@ -134,262 +135,102 @@ func TestUntrustedIssuer(t *testing.T) {
 	server.StartTLS()
 	defer server.Close()
 	i.URL = server.URL
-	var lines bytes.Buffer
+	lines := make(lineWriter, 100)
 	c := config(i)
-	c.Log = slog.New(slog.NewTextHandler(&lines, nil))
+	c.Log = slog.New(slog.NewTextHandler(lines, nil))
 	v, err := oidc.New(c)
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer v.Close()
+	if line := <-lines; !strings.Contains(line, "failed to verify certificate") {
+		t.Errorf("the log has no cause:\n%s", line)
+	}
 	_, err = v.Verify(t.Context(), i.JWT(time.Now(), nil), time.Now(), true)
-	v.Close()
 	if !errors.Is(err, oidc.ErrNoKeys) || i.Fetches() != 0 {
 		t.Errorf("got %v after %d fetches, want %v", err, i.Fetches(), oidc.ErrNoKeys)
 	}
-	if !strings.Contains(lines.String(), "failed to verify certificate") {
-		t.Errorf("the log has no cause:\n%s", &lines)
-	}
+}
+
+// lineWriter sends the lines of a log.
+type lineWriter chan string
+
+func (w lineWriter) Write(line []byte) (int, error) {
+	w <- string(line)
+	return len(line), nil
 }
 
 // TestGoodJWTs shows variants that RFC 9068 allows.
 func TestGoodJWTs(t *testing.T) {
 	t.Parallel()
-	i := oidctest.NewIssuer(issuerURL)
-	var keys []oidctest.Key
-	for alg := range strings.FieldsSeq("RS256 RS384 RS512 PS256 PS384 PS512 ES256 ES384 ES512 EdDSA") {
-		keys = append(keys, oidctest.NewKey("key "+alg, alg))
-	}
-	i.Publish(keys...)
-	v := start(t, i)
-	now := time.Now()
-	at := func(d time.Duration) int64 { return now.Add(d).Unix() }
-	for _, k := range keys {
-		for range 2 { // the second time from the cache
-			claims, err := v.Verify(t.Context(), k.Sign(k.Header(), i.Claims(now)), now, true)
-			if err != nil || claims.Subject != "web-shop" || claims.Name != "web-shop" || claims.Scopes != auth.ScopeCreate ||
-				claims.Issuer != issuerURL || claims.IssuedAt != now.UTC().Truncate(time.Second) {
-				t.Errorf("%s: %+v, %v", k.Alg, claims, err)
+	synctest.Test(t, func(t *testing.T) {
+		i := oidctest.NewIssuer(issuerURL)
+		var keys []oidctest.Key
+		for alg := range strings.FieldsSeq("RS256 RS384 RS512 PS256 PS384 PS512 ES256 ES384 ES512 EdDSA") {
+			keys = append(keys, oidctest.NewKey("key "+alg, alg))
+		}
+		i.Publish(keys...)
+		v := start(t, i)
+		now := time.Now()
+		at := func(d time.Duration) int64 { return now.Add(d).Unix() }
+		for _, k := range keys {
+			for range 2 { // the second time from the cache
+				claims, err := v.Verify(t.Context(), k.Sign(k.Header(), i.Claims(now)), now, true)
+				if err != nil || claims.Subject != "web-shop" || claims.Name != "web-shop" || claims.Scopes != auth.ScopeCreate ||
+					claims.Issuer != issuerURL || claims.IssuedAt != now.UTC().Truncate(time.Second) {
+					t.Errorf("%s: %+v, %v", k.Alg, claims, err)
+				}
 			}
 		}
-	}
-	k := keys[6]
-	for _, row := range []struct {
-		name            string
-		header, changes oidctest.Object
-		scopes          auth.Scopes
-	}{
-		{"typ in other case", oidctest.Object{"typ": "AT+JWT"}, nil, auth.ScopeCreate},
-		{"whole media type", oidctest.Object{"typ": "Application/at+jwt"}, nil, auth.ScopeCreate},
-		{"without kid", oidctest.Object{"kid": nil}, nil, auth.ScopeCreate},
-		{"unknown header", oidctest.Object{"x": 1, "jku": "https://evil.example"}, nil, auth.ScopeCreate},
-		{"several audiences", nil, oidctest.Object{"aud": []string{"a", oidctest.Audience}}, auth.ScopeCreate},
-		{"several scopes", nil, oidctest.Object{"scope": "a  plants:create b"}, auth.ScopeCreate},
-		{"array of scopes", nil, oidctest.Object{"scope": []string{"a", "plants:create"}}, auth.ScopeCreate},
-		{"other scopes", nil, oidctest.Object{"scope": "plants:create2 xplants:create admin"}, 0},
-		{"two scopes in an entry", nil, oidctest.Object{"scope": []string{"plants:create a"}}, 0},
-		{"without scope", nil, oidctest.Object{"scope": nil}, 0},
-		{"issued by a clock ahead", nil, oidctest.Object{"iat": at(59 * time.Second)}, auth.ScopeCreate},
-		{"expired a minute ago", nil, oidctest.Object{"iat": at(-time.Hour), "exp": at(-58 * time.Second)}, auth.ScopeCreate},
-		{"nbf in the past", nil, oidctest.Object{"nbf": at(-time.Hour)}, auth.ScopeCreate},
-		{"unknown claims", nil, oidctest.Object{"a": []any{nil, true, 1.5, oidctest.Object{}}}, auth.ScopeCreate},
-		{"sub in another script", nil, oidctest.Object{"sub": "Gärtnerei 園芸"}, auth.ScopeCreate},
-	} {
-		claims, err := v.Verify(t.Context(), k.Sign(oidctest.Changed(k.Header(), row.header),
-			oidctest.Changed(i.Claims(now), row.changes)), now, true)
-		if err != nil || claims.Scopes != row.scopes {
-			t.Errorf("%s: %+v, %v, want the scopes %q", row.name, claims, err, row.scopes)
+		k := keys[6]
+		for _, row := range []struct {
+			name            string
+			header, changes oidctest.Object
+			scopes          auth.Scopes
+		}{
+			{"typ in other case", oidctest.Object{"typ": "AT+JWT"}, nil, auth.ScopeCreate},
+			{"whole media type", oidctest.Object{"typ": "Application/at+jwt"}, nil, auth.ScopeCreate},
+			{"without kid", oidctest.Object{"kid": nil}, nil, auth.ScopeCreate},
+			{"unknown header", oidctest.Object{"x": 1, "jku": "https://evil.example"}, nil, auth.ScopeCreate},
+			{"several audiences", nil, oidctest.Object{"aud": []string{"a", oidctest.Audience}}, auth.ScopeCreate},
+			{"several scopes", nil, oidctest.Object{"scope": "a  plants:create b"}, auth.ScopeCreate},
+			{"array of scopes", nil, oidctest.Object{"scope": []string{"a", "plants:create"}}, auth.ScopeCreate},
+			{"other scopes", nil, oidctest.Object{"scope": "plants:create2 xplants:create admin"}, 0},
+			{"two scopes in an entry", nil, oidctest.Object{"scope": []string{"plants:create a"}}, 0},
+			{"without scope", nil, oidctest.Object{"scope": nil}, 0},
+			{"issued by a clock ahead", nil, oidctest.Object{"iat": at(59 * time.Second)}, auth.ScopeCreate},
+			{"expired 58 s ago", nil, oidctest.Object{"iat": at(-time.Hour), "exp": at(-58 * time.Second)}, auth.ScopeCreate},
+			{"nbf in the past", nil, oidctest.Object{"nbf": at(-time.Hour)}, auth.ScopeCreate},
+			{"unknown claims", nil, oidctest.Object{"a": []any{nil, true, 1.5, oidctest.Object{}}}, auth.ScopeCreate},
+			{"sub in another script", nil, oidctest.Object{"sub": "Gärtnerei 園芸"}, auth.ScopeCreate},
+		} {
+			claims, err := v.Verify(t.Context(), k.Sign(oidctest.Changed(k.Header(), row.header),
+				oidctest.Changed(i.Claims(now), row.changes)), now, true)
+			if err != nil || claims.Scopes != row.scopes {
+				t.Errorf("%s: %+v, %v, want the scopes %q", row.name, claims, err, row.scopes)
+			}
 		}
-	}
+	})
 }
 
 // TestCachedJWTExpires shows that a JWT in the cache is not accepted after its time.
 func TestCachedJWTExpires(t *testing.T) {
 	t.Parallel()
-	i := oidctest.NewIssuer(issuerURL)
-	v := start(t, i)
-	now := time.Now().Truncate(time.Second)
-	jwt := i.JWT(now, nil)
-	for d, want := range map[time.Duration]string{
-		0: "", time.Hour + 59*time.Second: "", time.Hour + time.Minute: "exp is in the past",
-		-time.Minute: "", -61 * time.Second: "nbf or iat is in the future",
-	} {
-		if _, err := v.Verify(t.Context(), jwt, now, true); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := v.Verify(t.Context(), jwt, now.Add(d), true); reasonOf(err) != want {
-			t.Errorf("%s later: %v, want %q", d, err, want)
-		}
-	}
-}
-
-// TestRotation shows that a new key is accepted without a restart, and that an old key is
-// refused after the next fetch, also for JWTs in the cache.
-func TestRotation(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		i := oidctest.NewIssuer(issuerURL)
 		v := start(t, i)
-		old := i.JWT(time.Now(), nil)
-		if _, err := v.Verify(t.Context(), old, time.Now(), true); err != nil {
-			t.Fatal(err)
-		}
-		before := i.Key()
-		i.Publish(oidctest.NewKey("key-2", "ES256"), before)
-		if _, err := v.Verify(t.Context(), i.JWT(time.Now(), nil), time.Now(), true); err != nil {
-			t.Errorf("a JWT of the new key: %v", err)
-		}
-		if _, err := v.Verify(t.Context(), old, time.Now(), true); err != nil {
-			t.Errorf("a JWT of the old key: %v", err)
-		}
-		i.Publish(i.Key())
-		time.Sleep(11 * time.Minute) //nolint:forbidigo // the bubble's clock, not a wait
-		const want = "the issuer has no key with this kid for this alg"
-		if _, err := v.Verify(t.Context(), old, time.Now(), true); reasonOf(err) != want {
-			t.Errorf("a JWT of the withdrawn key: %v, want %q", err, want)
-		}
-	})
-}
-
-// TestRotationWithoutWait shows that a request that does not wait causes a fetch of an unknown key,
-// too.
-func TestRotationWithoutWait(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		i := oidctest.NewIssuer(issuerURL)
-		v := start(t, i)
-		synctest.Wait()
-		i.Publish(oidctest.NewKey("key-2", "ES256"))
-		jwt := i.JWT(time.Now(), nil)
-		_, err := v.Verify(t.Context(), jwt, time.Now(), false)
-		if want := "the issuer has no key with this kid for this alg"; reasonOf(err) != want {
-			t.Errorf("before the fetch: %v, want %q", err, want)
-		}
-		synctest.Wait()
-		if _, err := v.Verify(t.Context(), jwt, time.Now(), false); err != nil {
-			t.Errorf("after the fetch: %v", err)
-		}
-	})
-}
-
-// slow is a transport whose responses are as old as their delay when they arrive.
-type slow struct {
-	http.RoundTripper
-
-	delay time.Duration
-}
-
-func (s slow) RoundTrip(r *http.Request) (*http.Response, error) {
-	res, err := s.RoundTripper.RoundTrip(r)
-	time.Sleep(s.delay) //nolint:forbidigo // the bubble's clock, not a wait
-	return res, err
-}
-
-// TestKeyDuringFetch has the issuer publish a key during a fetch that has read the keys already: a
-// request waits for the next fetch, too, for 5 s in all.
-func TestKeyDuringFetch(t *testing.T) {
-	t.Parallel()
-	const unknown = "the issuer has no key with this kid for this alg"
-	for delay, want := range map[time.Duration]struct {
-		took   time.Duration
-		reason string
-	}{
-		time.Second:     {500*time.Millisecond + 2*time.Second, ""},
-		3 * time.Second: {5 * time.Second, unknown},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			i := oidctest.NewIssuer(issuerURL)
-			v, err := oidc.NewWithTransport(config(i), slow{direct{i}, delay})
-			if err != nil {
+		now := time.Now().Truncate(time.Second)
+		jwt := i.JWT(now, nil)
+		for d, want := range map[time.Duration]string{
+			0: "", time.Hour + 59*time.Second: "", time.Hour + time.Minute: "exp is in the past",
+			-time.Minute: "", -61 * time.Second: "nbf or iat is in the future",
+		} {
+			if _, err := v.Verify(t.Context(), jwt, now, true); err != nil {
 				t.Fatal(err)
 			}
-			defer v.Close()
-			const refreshEvery = 10 * time.Minute
-			// The first fetch takes two delays. The next one has read the keys after one.
-			time.Sleep(refreshEvery + 3*delay + delay/2) //nolint:forbidigo // the bubble's clock, not a wait
-			i.Publish(oidctest.NewKey("key-2", "ES256"))
-			started := time.Now()
-			_, err = v.Verify(t.Context(), i.JWT(started, nil), started, true)
-			if took := time.Since(started); reasonOf(err) != want.reason || took != want.took {
-				t.Errorf("responses after %s: got %v after %s, want %q after %s", delay, err, took, want.reason, want.took)
+			if _, err := v.Verify(t.Context(), jwt, now.Add(d), true); reasonOf(err) != want {
+				t.Errorf("%s later: %v, want %q", d, err, want)
 			}
-		})
-	}
-}
-
-// TestUnknownKeys shows that JWTs with unknown keys cause at most one fetch a minute.
-func TestUnknownKeys(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		i := oidctest.NewIssuer(issuerURL)
-		v := start(t, i)
-		synctest.Wait()
-		stranger := oidctest.NewKey("stranger", "ES256")
-		first := i.Fetches()
-		const minutes = 8
-		for range minutes * 60 {
-			for range 5 {
-				_, err := v.Verify(t.Context(), stranger.Sign(stranger.Header(), i.Claims(time.Now())), time.Now(), true)
-				if want := "the issuer has no key with this kid for this alg"; reasonOf(err) != want {
-					t.Fatalf("%v, want %q", err, want)
-				}
-			}
-			time.Sleep(time.Second) //nolint:forbidigo // the bubble's clock, not a wait
-		}
-		if n := i.Fetches() - first; n < minutes-1 || n > minutes {
-			t.Errorf("%d fetches in %d minutes", n, minutes)
-		}
-	})
-}
-
-// TestUnknownKeysAtOnce shows that requests with unknown keys share a fetch.
-func TestUnknownKeysAtOnce(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		i := oidctest.NewIssuer(issuerURL)
-		v := start(t, i)
-		synctest.Wait()
-		i.Publish(oidctest.NewKey("key-2", "ES256"))
-		errs := make(chan error)
-		for range 50 {
-			jwt := i.JWT(time.Now(), nil)
-			go func() {
-				_, err := v.Verify(t.Context(), jwt, time.Now(), true)
-				errs <- err
-			}()
-		}
-		for range 50 {
-			if err := <-errs; err != nil {
-				t.Error(err)
-			}
-		}
-		if n := i.Fetches(); n != 2 {
-			t.Errorf("%d fetches, want 2", n)
-		}
-	})
-}
-
-// TestStartWithoutIssuer shows that a verifier starts without its issuer and fetches the keys
-// when it is reachable.
-func TestStartWithoutIssuer(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		i := oidctest.NewIssuer(issuerURL)
-		i.Answer(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) })
-		v := start(t, i)
-		good := i.JWT(time.Now(), nil)
-		for range 30 {
-			if _, err := v.Verify(t.Context(), good, time.Now(), true); !errors.Is(err, oidc.ErrNoKeys) {
-				t.Fatalf("without keys: %v, want %v", err, oidc.ErrNoKeys)
-			}
-			if _, err := v.Verify(t.Context(), "..", time.Now(), true); reasonOf(err) != "header: it is not JSON in UTF-8" {
-				t.Fatalf("a bad JWT without keys: %v", err)
-			}
-			time.Sleep(time.Second) //nolint:forbidigo // the bubble's clock, not a wait
-		}
-		i.Answer(nil)
-		time.Sleep(time.Minute) //nolint:forbidigo // the bubble's clock, not a wait
-		if _, err := v.Verify(t.Context(), good, time.Now(), true); err != nil {
-			t.Errorf("when the issuer is back: %v", err)
 		}
 	})
 }

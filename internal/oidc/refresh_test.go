@@ -1,0 +1,184 @@
+package oidc_test
+
+import (
+	"errors"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"plantstore/internal/oidc"
+	"plantstore/internal/oidc/oidctest"
+)
+
+// TestRotation shows that a new key is accepted without a restart, and that an old key is
+// refused after the next fetch, also for JWTs in the cache.
+func TestRotation(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		i := oidctest.NewIssuer(issuerURL)
+		v := start(t, i)
+		old := i.JWT(time.Now(), nil)
+		if _, err := v.Verify(t.Context(), old, time.Now(), true); err != nil {
+			t.Fatal(err)
+		}
+		before := i.Key()
+		i.Publish(oidctest.NewKey("key-2", "ES256"), before)
+		if _, err := v.Verify(t.Context(), i.JWT(time.Now(), nil), time.Now(), true); err != nil {
+			t.Errorf("a JWT of the new key: %v", err)
+		}
+		if _, err := v.Verify(t.Context(), old, time.Now(), true); err != nil {
+			t.Errorf("a JWT of the old key: %v", err)
+		}
+		i.Publish(i.Key())
+		time.Sleep(11 * time.Minute) //nolint:forbidigo // the bubble's clock, not a wait
+		const want = "the issuer has no key with this kid for this alg"
+		if _, err := v.Verify(t.Context(), old, time.Now(), true); reasonOf(err) != want {
+			t.Errorf("a JWT of the withdrawn key: %v, want %q", err, want)
+		}
+	})
+}
+
+// TestRotationWithoutWait shows that a request that does not wait causes a fetch of an unknown key,
+// too.
+func TestRotationWithoutWait(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		i := oidctest.NewIssuer(issuerURL)
+		v := start(t, i)
+		synctest.Wait()
+		i.Publish(oidctest.NewKey("key-2", "ES256"))
+		jwt := i.JWT(time.Now(), nil)
+		_, err := v.Verify(t.Context(), jwt, time.Now(), false)
+		if want := "the issuer has no key with this kid for this alg"; reasonOf(err) != want {
+			t.Errorf("before the fetch: %v, want %q", err, want)
+		}
+		synctest.Wait()
+		if _, err := v.Verify(t.Context(), jwt, time.Now(), false); err != nil {
+			t.Errorf("after the fetch: %v", err)
+		}
+	})
+}
+
+// slow is a transport whose responses are as old as their delay when they arrive.
+type slow struct {
+	http.RoundTripper
+
+	delay time.Duration
+}
+
+func (s slow) RoundTrip(r *http.Request) (*http.Response, error) {
+	res, err := s.RoundTripper.RoundTrip(r)
+	time.Sleep(s.delay) //nolint:forbidigo // the bubble's clock, not a wait
+	return res, err
+}
+
+// TestKeyDuringFetch has the issuer publish a key during a fetch that has read the keys already: a
+// request waits for the next fetch, too, for 5 s in all.
+func TestKeyDuringFetch(t *testing.T) {
+	t.Parallel()
+	const unknown = "the issuer has no key with this kid for this alg"
+	for delay, want := range map[time.Duration]struct {
+		took   time.Duration
+		reason string
+	}{
+		time.Second:     {500*time.Millisecond + 2*time.Second, ""},
+		3 * time.Second: {5 * time.Second, unknown},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			i := oidctest.NewIssuer(issuerURL)
+			v, err := oidc.NewWithTransport(config(i), slow{direct{i}, delay})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer v.Close()
+			const refreshEvery = 10 * time.Minute
+			// The first fetch takes two delays. The next one has read the keys after one.
+			time.Sleep(refreshEvery + 3*delay + delay/2) //nolint:forbidigo // the bubble's clock, not a wait
+			i.Publish(oidctest.NewKey("key-2", "ES256"))
+			started := time.Now()
+			_, err = v.Verify(t.Context(), i.JWT(started, nil), started, true)
+			if took := time.Since(started); reasonOf(err) != want.reason || took != want.took {
+				t.Errorf("responses after %s: got %v after %s, want %q after %s", delay, err, took, want.reason, want.took)
+			}
+		})
+	}
+}
+
+// TestUnknownKeys shows that JWTs with unknown keys cause at most one fetch a minute.
+func TestUnknownKeys(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		i := oidctest.NewIssuer(issuerURL)
+		v := start(t, i)
+		synctest.Wait()
+		stranger := oidctest.NewKey("stranger", "ES256")
+		first := i.Fetches()
+		const minutes = 8
+		for range minutes * 60 {
+			for range 5 {
+				_, err := v.Verify(t.Context(), stranger.Sign(stranger.Header(), i.Claims(time.Now())), time.Now(), true)
+				if want := "the issuer has no key with this kid for this alg"; reasonOf(err) != want {
+					t.Fatalf("%v, want %q", err, want)
+				}
+			}
+			time.Sleep(time.Second) //nolint:forbidigo // the bubble's clock, not a wait
+		}
+		if n := i.Fetches() - first; n < minutes-1 || n > minutes {
+			t.Errorf("%d fetches in %d minutes", n, minutes)
+		}
+	})
+}
+
+// TestUnknownKeysAtOnce shows that requests with unknown keys share a fetch.
+func TestUnknownKeysAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		i := oidctest.NewIssuer(issuerURL)
+		v := start(t, i)
+		synctest.Wait()
+		i.Publish(oidctest.NewKey("key-2", "ES256"))
+		errs := make(chan error)
+		for range 50 {
+			jwt := i.JWT(time.Now(), nil)
+			go func() {
+				_, err := v.Verify(t.Context(), jwt, time.Now(), true)
+				errs <- err
+			}()
+		}
+		for range 50 {
+			if err := <-errs; err != nil {
+				t.Error(err)
+			}
+		}
+		if n := i.Fetches(); n != 2 {
+			t.Errorf("%d fetches, want 2", n)
+		}
+	})
+}
+
+// TestStartWithoutIssuer shows that a verifier starts without its issuer and fetches the keys
+// when it is reachable.
+func TestStartWithoutIssuer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		i := oidctest.NewIssuer(issuerURL)
+		i.Answer(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) })
+		v := start(t, i)
+		good := i.JWT(time.Now(), nil)
+		for range 30 {
+			if _, err := v.Verify(t.Context(), good, time.Now(), true); !errors.Is(err, oidc.ErrNoKeys) {
+				t.Fatalf("without keys: %v, want %v", err, oidc.ErrNoKeys)
+			}
+			if _, err := v.Verify(t.Context(), "..", time.Now(), true); reasonOf(err) != "header: it is not JSON in UTF-8" {
+				t.Fatalf("a bad JWT without keys: %v", err)
+			}
+			time.Sleep(time.Second) //nolint:forbidigo // the bubble's clock, not a wait
+		}
+		i.Answer(nil)
+		time.Sleep(time.Minute) //nolint:forbidigo // the bubble's clock, not a wait
+		if _, err := v.Verify(t.Context(), good, time.Now(), true); err != nil {
+			t.Errorf("when the issuer is back: %v", err)
+		}
+	})
+}
