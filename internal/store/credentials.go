@@ -24,7 +24,8 @@ const (
 	pollAgain    = 10 * time.Millisecond
 	pollTimeMax  = 5 * time.Second // the next poll may work, with another connection
 	useSaveEvery = time.Minute
-	usesMax      = 1000 // in one transaction, so that commits of plants wait only shortly
+	useLateMax   = 40 * time.Second // from the arrival of a request to the mark of the use: twice the longest waits
+	usesMax      = 1000             // in one transaction, so that commits of plants wait only shortly
 )
 
 // credentials keeps a keyring up to date with the engine's tokens.
@@ -152,7 +153,7 @@ func (c *credentials) saveUses(ctx context.Context) {
 			return
 		}
 	}
-	c.savedAt = now
+	c.savedAt = now.Add(-useLateMax) // a use has the time of its request, which may have waited until now
 }
 
 // authenticateKnown does not poll for an unknown token.

@@ -315,6 +315,42 @@ func TestLastUseIsSaved(t *testing.T) {
 	})
 }
 
+// TestLateUseIsSaved uses tokens by requests that wait for the engine while the store saves other
+// uses.
+func TestLateUseIsSaved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const tokens = 140 // one each half a second
+		e := &stub{pollTime: 2 * time.Second}
+		secrets := make([]string, tokens)
+		for i := range secrets {
+			secret, token := newToken(int64(i) + 1)
+			secrets[i], e.tokens = secret, append(e.tokens, token)
+		}
+		s := mustNew(t, e, limits)
+		var requests sync.WaitGroup
+		for _, secret := range secrets {
+			requests.Go(func() {
+				if _, err := s.Authenticate(t.Context(), secret); err != nil {
+					t.Error(err)
+				}
+			})
+			time.Sleep(time.Second / 2) //nolint:forbidigo // the bubble's clock, not a wait
+		}
+		requests.Wait()
+		s.Close()
+		unsaved := make(map[int64]bool)
+		for i := range secrets {
+			unsaved[int64(i)+1] = true
+		}
+		for _, use := range e.uses {
+			delete(unsaved, use.TokenID)
+		}
+		if len(unsaved) > 0 {
+			t.Errorf("the uses of these tokens are not saved: %v", unsaved)
+		}
+	})
+}
+
 func TestNewFails(t *testing.T) {
 	t.Parallel()
 	disk := errors.New("disk")

@@ -114,7 +114,7 @@ type Engine interface {
 	// State returns the state that a server polls. It is cheap.
 	State(ctx context.Context) (State, error)
 
-	// MarkUsed stores the times of last use of tokens.
+	// MarkUsed stores the times of last use of tokens that are later than the stored ones.
 	MarkUsed(ctx context.Context, uses []auth.Use) error
 
 	// Durability returns the guarantee of an acknowledgement. It is cheap.
