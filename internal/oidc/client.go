@@ -125,7 +125,7 @@ func (c *Client) metadata(ctx context.Context) (*metadata, error) {
 	if m := c.verifier.metadata.Load(); m != nil {
 		return m, nil
 	}
-	await(ctx, c.verifier.requestFetch(false), time.Now().Add(requestWaits))
+	c.verifier.await(ctx, c.verifier.requestFetch(false), time.Now().Add(requestWaits))
 	if m := c.verifier.metadata.Load(); m != nil {
 		return m, nil
 	}

@@ -34,8 +34,8 @@ type Config struct {
 	Metrics prometheus.Registerer // nil: no metrics
 }
 
-// ErrNoKeys means that no token can be verified, because the issuer has not responded with its
-// keys since the start.
+// ErrNoKeys means that the token cannot be verified: the issuer has not responded with its keys
+// since the start, or the Verifier was closed before it had the key of the token.
 var ErrNoKeys = errors.New("the issuer has not responded with its keys yet")
 
 // Verifier verifies tokens. It is safe for concurrent use.
@@ -53,9 +53,10 @@ type Verifier struct {
 	fetching    chan struct{} // of the running or requested fetch, closed at its end; nil: none; guarded by mu
 	requestedAt time.Time     // the last fetch for an unknown key; guarded by mu
 
-	wake chan struct{} // has a value when run must fetch; written under mu
-	stop context.CancelFunc
-	done chan struct{} // closed when run has ended
+	wake  chan struct{} // has a value when run must fetch; written under mu
+	stop  context.CancelFunc
+	ended <-chan struct{} // closed by stop
+	done  chan struct{}   // closed when run has ended
 }
 
 // New returns a Verifier that fetches the keys in the background: the issuer may be
@@ -78,12 +79,12 @@ func newVerifier(c Config, transport http.RoundTripper) (*Verifier, error) {
 	}
 	v.measure(c.Metrics)
 	ctx, cancel := context.WithCancel(context.Background())
-	v.stop = cancel
+	v.stop, v.ended = cancel, ctx.Done()
 	go v.run(ctx) // ends when Close is called, which waits for it
 	return v, nil
 }
 
-// Close ends the goroutine that fetches the keys.
+// Close ends the goroutine that fetches the keys. Requests that wait for a key receive ErrNoKeys.
 func (v *Verifier) Close() {
 	v.stop()
 	<-v.done
@@ -142,16 +143,19 @@ func (v *Verifier) checkSignature(ctx context.Context, t parsed, wait bool) (*ke
 	set, err := v.verify(t)
 	until := time.Now().Add(requestWaits)
 	if errors.Is(err, ErrNoKeys) {
-		await(ctx, v.requestFetch(false), until)
+		v.await(ctx, v.requestFetch(false), until)
 		set, err = v.verify(t)
 	}
 	// The first fetch may have read the keys before the issuer published this one.
 	for n := 0; n < 2 && errors.Is(err, errKeyUnknown); n++ {
 		fetched := v.requestFetch(true)
 		if wait {
-			await(ctx, fetched, until)
+			v.await(ctx, fetched, until)
 		}
 		set, err = v.verify(t) // a fetch that ended before requestFetch has stored its set already
+	}
+	if errors.Is(err, errKeyUnknown) && v.closed() { // no fetch shows whether the issuer has it
+		return nil, ErrNoKeys
 	}
 	return set, err
 }

@@ -101,15 +101,26 @@ func (v *Verifier) refresh(ctx context.Context) error {
 	return nil
 }
 
-// await waits until a fetch has ended, at most until that time. It does not wait for nil.
-func await(ctx context.Context, fetched <-chan struct{}, until time.Time) {
+// await waits until a fetch has ended, at most until that time or Close. It does not wait for nil.
+func (v *Verifier) await(ctx context.Context, fetched <-chan struct{}, until time.Time) {
 	if fetched == nil {
 		return
 	}
 	select {
 	case <-fetched:
+	case <-v.ended:
 	case <-ctx.Done():
 	case <-time.After(time.Until(until)):
+	}
+}
+
+// closed reports whether Close was called.
+func (v *Verifier) closed() bool {
+	select {
+	case <-v.ended:
+		return true
+	default:
+		return false
 	}
 }
 

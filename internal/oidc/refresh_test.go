@@ -182,3 +182,79 @@ func TestStartWithoutIssuer(t *testing.T) {
 		}
 	})
 }
+
+// TestClose shows that requests with an unknown key end with the verifier, and later ones at once:
+// neither knows whether the issuer has the key. A JWT of a known key is still valid.
+func TestClose(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		i := oidctest.NewIssuer(issuerURL)
+		v := start(t, i)
+		synctest.Wait()
+		known := i.JWT(time.Now(), oidctest.Object{"exp": time.Now().Add(24 * time.Hour).Unix()})
+		i.Publish(oidctest.NewKey("key-2", "ES256"))
+		i.Answer(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+		time.Sleep(time.Hour) //nolint:forbidigo // the bubble's clock, not a wait
+		fresh := i.JWT(time.Now(), nil)
+		errs := make(chan error)
+		for range 10 {
+			go func() {
+				_, err := v.Verify(t.Context(), fresh, time.Now(), true)
+				errs <- err
+			}()
+		}
+		synctest.Wait() // they wait for a fetch
+		closed := time.Now()
+		v.Close()
+		for range 10 {
+			if err := <-errs; !errors.Is(err, oidc.ErrNoKeys) {
+				t.Errorf("during Close: %v, want %v", err, oidc.ErrNoKeys)
+			}
+		}
+		if took := time.Since(closed); took != 0 {
+			t.Errorf("the requests ended %s after Close", took)
+		}
+		time.Sleep(time.Minute) //nolint:forbidigo // the bubble's clock, not a wait; another fetch may be requested
+		later := time.Now()
+		for _, row := range []struct {
+			jwt  string
+			wait bool
+			want error
+		}{{fresh, true, oidc.ErrNoKeys}, {fresh, false, oidc.ErrNoKeys}, {known, true, nil}} {
+			if _, err := v.Verify(t.Context(), row.jwt, later, row.wait); !errors.Is(err, row.want) {
+				t.Errorf("after Close: %v, want %v", err, row.want)
+			}
+		}
+		if took := time.Since(later); took != 0 {
+			t.Errorf("requests after Close took %s", took)
+		}
+	})
+}
+
+// TestCloseWithoutKeys shows that requests end with a verifier that has no keys yet.
+func TestCloseWithoutKeys(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		i := oidctest.NewIssuer(issuerURL)
+		i.Answer(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+		v := start(t, i)
+		started := time.Now()
+		errs := make(chan error)
+		verify := func() {
+			_, err := v.Verify(t.Context(), i.JWT(started, nil), started, true)
+			errs <- err
+		}
+		go verify()
+		synctest.Wait() // it waits for the first fetch
+		v.Close()
+		go verify()
+		for range 2 {
+			if err := <-errs; !errors.Is(err, oidc.ErrNoKeys) {
+				t.Errorf("got %v, want %v", err, oidc.ErrNoKeys)
+			}
+		}
+		if took := time.Since(started); took != 0 {
+			t.Errorf("the requests ended after %s", took)
+		}
+	})
+}
