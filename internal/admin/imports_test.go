@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -572,6 +573,68 @@ func TestImportInFailingStore(t *testing.T) {
 				t.Errorf("the store is ready: %v", h.store.Ready())
 			}
 		})
+	}
+}
+
+// blockedEngine is an engine whose inserts wait until release is closed.
+type blockedEngine struct {
+	store.Engine
+
+	release chan struct{}
+}
+
+func (e *blockedEngine) Insert(ctx context.Context, batch []store.Create) ([]store.Outcome, error) {
+	<-e.release
+	return e.Engine.Insert(context.WithoutCancel(ctx), batch) // the wait may be longer than the time of an insert
+}
+
+// An import that ends early, after its body has arrived, leaves the connection to further requests.
+func TestImportEndsAfterItsBody(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	h := start(t, setup{insert: func(e store.Engine) store.Engine { return &blockedEngine{e, release} }})
+	c := h.importing("nursery", auth.ScopeRead)
+	file := "id,name\n1,A\n1,B\n"
+	for id := 2; id < 3000; id++ { // the last of three batches waits, and is whole with the last byte
+		file += strconv.Itoa(id) + ",A\n"
+	}
+	u, err := url.Parse(h.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", u.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	reader := bufio.NewReader(conn)
+	ask := func(request, body string) {
+		fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s",
+			request, u.Host, c.token, len(body), body)
+	}
+	answer := func() response {
+		res, err := http.ReadResponse(reader, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		body, err := io.ReadAll(res.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return response{res.StatusCode, res.Header.Get("Content-Type"), string(body)}
+	}
+	ask("PUT /api/v1/imports/a?format=csv", file)
+	c.await("a", func(i admin.Import) bool { return i.Bytes == int64(len(file)) })
+	close(release)
+	check(t, "import", answer(), refused(40908, "line 3 conflicts with a stored plant; the import stopped after the "+
+		"batch of this row; to continue after such rows, report them (on_conflict=report); created 999, existing 0, "+
+		"conflicting 1, invalid 0; stored rows count as existing when you import again"))
+	for range 2 {
+		ask("GET /api/v1/plants/1", "")
+		if got := answer(); got.status != http.StatusOK {
+			t.Errorf("the next request: got %+v", got)
+		}
 	}
 }
 

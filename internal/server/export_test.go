@@ -99,3 +99,6 @@ func (s *Server) ShutdownHTTP2(ctx context.Context) error {
 
 // Handler returns the handler of every request.
 func (s *Server) Handler() http.Handler { return s.http1.Handler }
+
+// Recorded returns the writer of a response for NewUpload.
+func Recorded(w http.ResponseWriter) http.ResponseWriter { return &responseRecorder{ResponseWriter: w} }

@@ -25,8 +25,8 @@ type Upload struct {
 	received atomic.Int64 // bytes
 
 	mu    sync.Mutex
-	whole bool  // the end of the body has arrived; guarded by mu
-	ended error // the cause of the context of Within, which has ended; guarded by mu, with the read deadline
+	whole bool  // the end of the body arrived before ended was set; guarded by mu, with the read deadline
+	ended error // the cause of the context of Within, which has ended; guarded by mu
 }
 
 // UploadLimits are the limits of an Upload.
@@ -65,12 +65,9 @@ func (u *Upload) tooLarge() error {
 // context ends a running Read and all later ones with the cause of the context, until Close.
 func (u *Upload) Within(file io.Reader) func(context.Context) io.ReadCloser {
 	return func(ctx context.Context) io.ReadCloser {
-		return &uploadReader{file, context.AfterFunc(ctx, func() {
-			u.mu.Lock()
-			defer u.mu.Unlock()
-			u.ended = context.Cause(ctx)
-			_ = u.control.SetReadDeadline(time.Unix(1, 0)) // fails if the client has disconnected; then Read fails too
-		})}
+		r := &uploadReader{Reader: file, upload: u}
+		r.stop = context.AfterFunc(ctx, func() { r.end(context.Cause(ctx)) })
+		return r
 	}
 }
 
@@ -78,12 +75,33 @@ func (u *Upload) Within(file io.Reader) func(context.Context) io.ReadCloser {
 type uploadReader struct {
 	io.Reader
 
-	stop func() bool
+	upload *Upload
+	stop   func() bool // the call of end
+	closed bool        // guarded by upload.mu
 }
 
-// Close implements io.Closer.
+// end ends the reads. After Close the read deadline may be that of the next request. After the end of the body the
+// deadline would end the read with which net/http detects a disconnect, and so cancel all later requests of the
+// connection.
+func (r *uploadReader) end(cause error) {
+	u := r.upload
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if r.closed {
+		return
+	}
+	u.ended = cause
+	if !u.whole {
+		_ = u.control.SetReadDeadline(time.Unix(1, 0)) // fails if the client has disconnected; then Read fails too
+	}
+}
+
+// Close implements io.Closer. It does not wait for a call of end.
 func (r *uploadReader) Close() error {
 	r.stop()
+	r.upload.mu.Lock()
+	defer r.upload.mu.Unlock()
+	r.closed = true
 	return nil
 }
 
@@ -93,21 +111,24 @@ func (u *Upload) Read(p []byte) (int, error) {
 		return 0, err
 	}
 	n, err := u.body.Read(p)
+	if err != nil {
+		err = u.fault(err)
+	}
 	if u.received.Add(int64(n)) > u.limits.Bytes {
 		return 0, u.tooLarge()
 	}
-	if err == nil {
-		return n, nil
-	}
-	return n, u.fault(err)
+	return n, err
 }
 
-// begin sets the deadline of a Read.
+// begin sets the deadline of a Read, unless the end of the body has arrived.
 func (u *Upload) begin() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.ended != nil {
+	switch {
+	case u.ended != nil:
 		return u.ended
+	case u.whole:
+		return nil
 	}
 	if err := u.control.SetReadDeadline(time.Now().Add(u.limits.Idle)); err != nil {
 		return fmt.Errorf("extend the read deadline: %w", err)
@@ -121,9 +142,9 @@ func (u *Upload) fault(err error) error {
 	defer u.mu.Unlock()
 	switch {
 	case errors.Is(err, io.EOF):
-		u.whole = true
 		u.recorder.hasArrived()
-		if u.ended == nil {
+		if u.ended == nil { // otherwise the read of net/http may have ended already, so End ends the connection
+			u.whole = true
 			// net/http detects a disconnect by a read, which must not time out.
 			_ = u.control.SetReadDeadline(time.Time{}) // fails if the client has disconnected
 		}
@@ -145,7 +166,7 @@ func (u *Upload) fault(err error) error {
 func (u *Upload) Received() int64 { return u.received.Load() }
 
 // End is for the time before the response: the request may have lasted longer than the write deadline. A body with an
-// unread rest ends the connection.
+// unread rest ends the connection, and so does one whose end arrived after that of the context of Within.
 func (u *Upload) End() {
 	const responseTimeMax = 30 * time.Second
 	u.mu.Lock()
