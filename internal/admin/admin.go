@@ -60,6 +60,8 @@ type Service struct {
 	last   *BackupRecord // the newest complete backup at lastAt; nil: none
 	lastAt time.Time
 
+	listTime time.Duration // in which the destination must list the backups for State
+
 	scans    chan struct{} // semaphore of the scans of clients
 	pages    chan struct{} // semaphore of the pages of plants for clients
 	lineTime time.Duration // in which a client must accept the lines of a search
@@ -95,7 +97,7 @@ func New(c Config) (*Service, error) {
 	s := &Service{
 		verifying: make(chan struct{}, 1), downloads: make(chan struct{}, downloadsMax),
 		scans: make(chan struct{}, scansMax), pages: make(chan struct{}, pagesMax),
-		lineTime: lineTimeMax, partTime: partTimeMax,
+		lineTime: lineTimeMax, partTime: partTimeMax, listTime: listTimeMax,
 		engine: c.Engine, store: c.Store, log: c.Log, outbox: c.Outbox, backups: c.Backups,
 		deliveries: c.Deliveries, totals: outboxTotals{slot: make(chan struct{}, 1)},
 		uploads: server.UploadLimits{Bytes: importBytesMax, Idle: importIdleMax},

@@ -1,18 +1,25 @@
 package admin_test
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"plantstore/internal/admin"
+	"plantstore/internal/audit"
+	"plantstore/internal/backup"
 	"plantstore/internal/plant"
 	"plantstore/internal/store"
 )
@@ -76,6 +83,37 @@ func TestBackups(t *testing.T) {
 	check(t, "bad job", h.get("/backup-jobs/x"), refused(40061, `the id in the path must be a 64-bit integer; got "x"`))
 	if got, _ := h.sequencesOf("actor=operator"); len(got) != 5 { // start, end, download, drill, delete
 		t.Errorf("got %d entries in the audit log", len(got))
+	}
+}
+
+// A client that disconnects does not hide the last backup from other clients.
+func TestLastBackupAfterDisconnect(t *testing.T) {
+	t.Parallel()
+	h := start(t, setup{backups: true})
+	made := h.job(h.post("/backups", ""))
+	all, err := h.backups.List(t.Context())
+	if err != nil || len(all) != 1 {
+		t.Fatalf("got %+v, %v", all, err)
+	}
+	backups, err := backup.New(backup.Config{ // it has not read the store, which the end of the context would prevent
+		DB: h.path, Destination: filepath.Dir(all[0].Location), Scratch: t.TempDir(), Every: time.Hour, Keep: 1,
+		Record: func(audit.Event) {}, Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer backups.Close()
+	service, err := admin.New(admin.Config{Engine: h.engine, Backups: backups})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer service.Close()
+	service.SetListTime(wait)
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	service.State(gone)
+	if got := service.State(t.Context()).LastBackup; got == nil || got.Name != made.Backup {
+		t.Errorf("got %+v, want %s", got, made.Backup)
 	}
 }
 

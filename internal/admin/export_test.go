@@ -12,5 +12,8 @@ func (s *Service) SetLineTime(d time.Duration) { s.lineTime = d }
 // SetPartTime sets the time in which a client must accept a part of a download.
 func (s *Service) SetPartTime(d time.Duration) { s.partTime = d }
 
+// SetListTime sets the time in which the destination must list the backups for State.
+func (s *Service) SetListTime(d time.Duration) { s.listTime = d }
+
 // SetUploadLimits sets the limits of the files of imports.
 func (s *Service) SetUploadLimits(l server.UploadLimits) { s.uploads = l }

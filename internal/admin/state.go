@@ -85,12 +85,14 @@ func (s *Service) measure(st *State) {
 	}
 }
 
-// lastBackupEvery is the time for which State uses the same list of backups.
-const lastBackupEvery = 10 * time.Second
+const (
+	lastBackupEvery = 10 * time.Second // for which State uses the same list of backups
+	listTimeMax     = 2 * time.Second  // in which the destination must return the list
+)
 
-// lastBackup returns the newest complete backup; nil without one, or if the destination cannot be read.
+// lastBackup returns the newest complete backup; nil without one, or if the destination cannot be read. The end of ctx
+// does not end the read, because the result is also that of other clients.
 func (s *Service) lastBackup(ctx context.Context) *BackupRecord {
-	const timeMax = 2 * time.Second
 	if s.backups == nil {
 		return nil
 	}
@@ -99,7 +101,7 @@ func (s *Service) lastBackup(ctx context.Context) *BackupRecord {
 	if time.Since(s.lastAt) < lastBackupEvery {
 		return s.last
 	}
-	ctx, cancel := context.WithTimeout(ctx, timeMax)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.listTime)
 	defer cancel()
 	all, err := s.backups.List(ctx)
 	if err != nil {
