@@ -153,10 +153,10 @@ const commitLongMax = 20 * time.Second
 
 // Retire makes Ready report that the store is shutting down, so that a load balancer
 // uses other servers. The store still stores plants. After the given time, commits
-// that wait for a lock fail.
+// that wait for a lock fail, and a later one fails if it takes more than 400 ms.
 func (s *Store) Retire(within time.Duration) {
 	s.retiring.Store(true)
-	time.AfterFunc(within, s.writer.cancel)
+	s.writer.retire(within)
 }
 
 // Broken returns a channel that is closed after the engine has returned ErrBroken.

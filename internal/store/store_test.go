@@ -288,29 +288,6 @@ func TestAnswerTimeout(t *testing.T) {
 	})
 }
 
-// TestRetire shows that commits that wait for another process do not delay the end of the
-// store.
-func TestRetire(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := limits
-		l.CommitTimeout = time.Hour
-		s := mustNew(t, &stub{insert: func(ctx context.Context, _ []store.Create) error {
-			<-ctx.Done()
-			return fmt.Errorf("%w: %w", store.ErrBusy, ctx.Err())
-		}}, l)
-		start := time.Now()
-		s.Retire(6 * time.Second)
-		if err := s.Ready(); err == nil {
-			t.Error("Ready after Retire: nil")
-		}
-		_, err := s.Create(nil, auth.Principal{}, newPlant(1))
-		if took := time.Since(start); codeOf(err) != plant.CodeStoreUnavailable || took != 6*time.Second {
-			t.Errorf("%v after %v, want unavailable after 6s", err, took)
-		}
-		s.Close()
-	})
-}
-
 func TestEngineErrors(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

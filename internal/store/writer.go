@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"plantstore/internal/plant"
@@ -24,8 +25,9 @@ type writer struct {
 	limit   Limits
 	metrics *metrics
 	tracer  *trace.Tracer   // nil: off
-	ctx     context.Context // of every commit
+	ctx     context.Context // of the commits before retire
 	cancel  context.CancelFunc
+	lateAt  atomic.Pointer[time.Time] // from then on, a commit has lateCommitMax; nil: retire was not called
 
 	waiting chan struct{} // semaphore of the committer that waits for a batch
 	timer   *time.Timer   // of that committer
@@ -277,9 +279,9 @@ func (w *writer) enough(overdue bool) bool {
 // commit stores a batch and wakes the requests that wait for it. Its deadline does not
 // depend on a request, so no client can cancel the commit of others.
 func (w *writer) commit(number int, b *pendingBatch) error {
-	ctx, cancel := context.WithTimeout(w.ctx, w.limit.CommitTimeout)
-	defer cancel()
 	start := time.Now()
+	ctx, cancel := w.commitContext(start)
+	defer cancel()
 	w.commitStarted(number, start)
 	if b.traced != nil {
 		ctx = w.startSpan(ctx, b, start)
@@ -302,6 +304,28 @@ func (w *writer) commit(number int, b *pendingBatch) error {
 	}
 	b.complete()
 	return err
+}
+
+// lateCommitMax is the longest run time of a commit that begins after the time of retire. Two of
+// them fit between the end of the requests and that of the process.
+const lateCommitMax = 400 * time.Millisecond
+
+// retire ends the running commits after a time, and those that begin until then.
+func (w *writer) retire(within time.Duration) {
+	at := time.Now().Add(within)
+	w.lateAt.Store(&at)
+	time.AfterFunc(within, w.cancel)
+}
+
+// commitContext returns the context of a commit that begins at that time. An engine may refuse
+// every commit whose context has ended, so a commit after the time of retire has another one.
+func (w *writer) commitContext(start time.Time) (context.Context, context.CancelFunc) {
+	late := w.lateAt.Load()
+	if late == nil {
+		return context.WithTimeout(w.ctx, w.limit.CommitTimeout)
+	}
+	runs := min(w.limit.CommitTimeout, max(late.Sub(start), lateCommitMax))
+	return context.WithDeadline(context.Background(), start.Add(runs))
 }
 
 func (w *writer) commitStarted(number int, at time.Time) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"plantstore/internal/auth"
+	"plantstore/internal/plant"
 	"plantstore/internal/store"
 )
 
@@ -79,6 +80,65 @@ func TestClientsShareCommits(t *testing.T) {
 				if least := slices.Min(steady); least < clients/2 {
 					t.Errorf("a commit had %d plants, want at least %d; all: %v", least, clients/2, *sizes)
 				}
+			})
+		})
+	}
+}
+
+// TestRetire shows that commits that wait for another process do not delay the end of the
+// store, whenever they begin, and that the store still stores plants.
+func TestRetire(t *testing.T) {
+	const within = 6 * time.Second
+	for _, row := range []struct {
+		name         string
+		begins, runs time.Duration // after Retire; of a commit without a deadline
+		wantTook     time.Duration
+		wantCode     plant.Code
+		before       bool
+	}{
+		{name: "before Retire", before: true, runs: time.Hour, wantTook: within, wantCode: plant.CodeStoreUnavailable},
+		{name: "at once", runs: time.Hour, wantTook: within, wantCode: plant.CodeStoreUnavailable},
+		{name: "at once, and ends", runs: 5 * time.Second, wantTook: 5 * time.Second},
+		{name: "late, and ends", begins: within - 1, runs: 300 * time.Millisecond, wantTook: 300 * time.Millisecond},
+		{name: "after the time, and ends", begins: within + time.Second, runs: time.Millisecond, wantTook: time.Millisecond},
+		{
+			name: "after the time", begins: within + time.Second, runs: time.Hour,
+			wantTook: 400 * time.Millisecond, wantCode: plant.CodeStoreUnavailable,
+		},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := limits
+				l.CommitTimeout = time.Hour
+				s := mustNew(t, &stub{insert: func(ctx context.Context, _ []store.Create) error {
+					select {
+					case <-ctx.Done():
+						return fmt.Errorf("%w: %w", store.ErrBusy, ctx.Err())
+					case <-time.After(row.runs):
+						return ctx.Err()
+					}
+				}}, l)
+				if !row.before {
+					s.Retire(within)
+					if err := s.Ready(); err == nil {
+						t.Error("Ready after Retire: nil")
+					}
+					time.Sleep(row.begins) //nolint:forbidigo // the bubble's clock, not a wait
+				}
+				start := time.Now()
+				var creates sync.WaitGroup
+				creates.Go(func() {
+					_, err := s.Create(nil, auth.Principal{}, newPlant(1))
+					if took := time.Since(start); codeOf(err) != row.wantCode || took != row.wantTook {
+						t.Errorf("%v after %v, want code %d after %v", err, took, row.wantCode, row.wantTook)
+					}
+				})
+				if row.before {
+					synctest.Wait() // the commit runs
+					s.Retire(within)
+				}
+				creates.Wait()
+				s.Close()
 			})
 		})
 	}
