@@ -225,6 +225,9 @@ func (r *Recorder) Flush(ctx context.Context) {
 	}
 	r.pending = slices.Delete(r.pending, 0, count)
 	r.lost -= lost
+	if len(r.pending) > 0 { // run ignored their signal if the attempt before had failed
+		r.signal()
+	}
 }
 
 // Close appends the pending events and the counted refusals, and ends the goroutine. Events that the store does not

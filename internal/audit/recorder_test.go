@@ -150,6 +150,33 @@ func TestRecorderKeepsEvents(t *testing.T) {
 	})
 }
 
+// TestRecorderResumes records an event during the first successful attempt after a failure.
+func TestRecorderResumes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &sink{err: errors.New("no space left")}
+		appending, proceed := make(chan struct{}, 3), make(chan struct{}, 3)
+		r := audit.NewRecorder(func(ctx context.Context, events ...audit.Event) error {
+			appending <- struct{}{}
+			<-proceed
+			return s.append(ctx, events...)
+		}, slog.New(slog.DiscardHandler))
+		proceed <- struct{}{}
+		r.Record(audit.Event{Action: "a"})
+		check(t, "failure", s.take())
+		<-appending
+
+		s.fail(nil)
+		go r.Flush(t.Context()) // ends with the attempt
+		<-appending
+		r.Record(audit.Event{Action: "b"})
+		synctest.Wait() // the goroutine of the recorder has received the signal
+		close(proceed)
+		check(t, "success", s.take(), "a  ", "b  ")
+		r.Close()
+	})
+}
+
 // TestRecorderBoundsSignIns signs in with more actors than the recorder remembers: it counts the others.
 func TestRecorderBoundsSignIns(t *testing.T) {
 	t.Parallel()
