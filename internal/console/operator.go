@@ -322,7 +322,7 @@ type auditRow struct {
 func (c *Console) showAudit(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
 	const entriesOnPage = 50
 	if c.Audit != nil {
-		c.Audit.Flush(r.Context())
+		c.Audit.Flush(context.WithoutCancel(r.Context())) // at most 5 s; a COMMIT without a result would be repeated
 	}
 	ends, err := c.Engine.AuditEnds(r.Context())
 	if err != nil {
