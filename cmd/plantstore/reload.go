@@ -173,6 +173,9 @@ func sumOf(path string) (sum [sha256.Size]byte, ok bool) {
 func (r *reloader) reload(ctx context.Context) {
 	r.applied, _ = sumOf(string(r.settings.config)) // a failed reload is not repeated until the file changes
 	next, err := r.load(ctx)
+	if err == nil {
+		err = next.checkSecretFiles()
+	}
 	var changed []string
 	var pending map[string]admin.Pending
 	if err == nil {
@@ -239,6 +242,19 @@ func (r *reloader) load(ctx context.Context) (*settings, error) {
 		}
 	}
 	return next, next.loadFlags(ctx, r.p, flags)
+}
+
+// checkSecretFiles returns a usage error for a file with a secret that is not regular. A reload does not read it,
+// because opening a FIFO waits for a writer. The errors do not have the name, which may be a secret.
+func (s *settings) checkSecretFiles() error {
+	for name, path := range map[string]text{
+		secretFileSetting: s.webhook.secretFile, "oidc-client-secret-file": s.signIn.secretFile,
+	} {
+		if info, err := os.Stat(string(path)); err == nil && !info.Mode().IsRegular() {
+			return s.fault(name, "the file is not a regular file; restart the server to read it again")
+		}
+	}
+	return nil
 }
 
 // merge returns the names of the changed settings that the server reloads, and the values of those that wait for a

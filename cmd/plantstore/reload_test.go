@@ -2,6 +2,7 @@ package main
 
 import (
 	"crypto/tls"
+	"encoding/base64"
 	"fmt"
 	"io"
 	"net/http"
@@ -284,5 +285,37 @@ func TestChangeDuringStart(t *testing.T) {
 		if want := next != "log-level: info\n"; first || second != want {
 			t.Errorf("%q: got %t, %t at the first two looks, want false, %t", next, first, second, want)
 		}
+	}
+}
+
+// TestReloadOfSecretInFIFO reloads the settings of a server whose secret was in a FIFO at the start. The FIFO has no
+// writer any more, so a read would delay the end of the server.
+func TestReloadOfSecretInFIFO(t *testing.T) {
+	t.Parallel()
+	issuer, stop := oidctest.Start()
+	t.Cleanup(stop)
+	for name, row := range map[string]struct{ secret, text string }{
+		"oidc-client-secret-file": {oidctest.ClientSecret, fmt.Sprintf(
+			"oidc-issuer: %s\noidc-client-id: %s\noidc-console-grants: plant-admins=admin\n", issuer.URL, oidctest.ClientID)},
+		"webhook-secret-file": {
+			"whsec_" + base64.StdEncoding.EncodeToString(make([]byte, 24)), "webhook-url: https://plants.example/\n",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			fifo := filepath.Join(t.TempDir(), "fifo")
+			if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			written := make(chan error, 1)
+			go func() { written <- os.WriteFile(fifo, []byte(row.secret), 0) }()
+			text := name + ": " + fifo + "\n" + row.text
+			s := startReloaded(t, text)
+			if err := <-written; err != nil {
+				t.Fatal(err)
+			}
+			s.reload(t, text+"body-max: 2KiB\n", "the file is not a regular file; restart the server", true)
+			s.stop(t)
+		})
 	}
 }
