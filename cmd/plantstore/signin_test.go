@@ -130,7 +130,7 @@ func TestSignInSettings(t *testing.T) {
 	if !other.isSignedIn() {
 		t.Error("a change of another setting has ended the session")
 	}
-	writeFileText(t, secret, "other\n")
+	replaceFile(t, secret, "other\n")
 	s.reload(t, text, "changed=body-max,oidc-client-secret-file", true)
 	if other.isSignedIn() {
 		t.Error("the session is open with another secret of the client")
