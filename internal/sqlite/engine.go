@@ -130,7 +130,7 @@ func Open(ctx context.Context, c Config) (_ *Engine, err error) {
 		return nil, err
 	}
 	if c.Server {
-		if e.serveLock, err = lockServe(ctx, c.Path); err != nil {
+		if err := e.lockServe(ctx); err != nil {
 			return nil, err
 		}
 		warnModes(c.Path, c.Log)
@@ -150,7 +150,7 @@ func Open(ctx context.Context, c Config) (_ *Engine, err error) {
 	if err := e.makeDurable(); err != nil {
 		return nil, err
 	}
-	if err := e.openMark(); err != nil {
+	if err := e.openMark(ctx); err != nil {
 		return nil, err
 	}
 	if c.Metrics != nil {

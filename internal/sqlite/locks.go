@@ -16,7 +16,8 @@ import (
 // SQLite's write lock is not fair, and it shows neither a server nor a move. Lock files beside
 // the database add this:
 //
-//   - The one server of the file locks FILE-serve until it ends.
+//   - The one server of the file locks FILE-serve until it ends. A restore locks it, too,
+//     and the write ticket, before it replaces the file.
 //
 //   - A command locks FILE-ticket, the write ticket, before it writes. The server checks
 //     it before each batch and waits for the command: without it, the server would lock
@@ -69,6 +70,27 @@ func lockServe(ctx context.Context, path string) (*os.File, error) {
 			return nil, errServed(path)
 		}
 	}
+}
+
+// lockServe locks FILE-serve for the engine of a server, whose writer has the file open.
+func (e *Engine) lockServe(ctx context.Context) (err error) {
+	if e.serveLock, err = lockServe(ctx, e.path); err != nil {
+		return err
+	}
+	return e.checkNotReplaced()
+}
+
+// checkNotReplaced returns an error if a restore has replaced the file since the writer has
+// opened it: the commits of the writer would be in a removed file. The caller has a lock
+// under which no restore replaces the file.
+func (e *Engine) checkNotReplaced() error {
+	switch moved, err := e.writer.Moved(); {
+	case err != nil:
+		return err
+	case moved:
+		return fmt.Errorf("%s was replaced or removed after plantstore had opened it; start plantstore again", e.path)
+	}
+	return nil
 }
 
 func errServed(path string) error {

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -134,8 +135,9 @@ func checkMark(c *sqlite3.Conn, path string) (s state, fault, err error) {
 	return s, m.check(path, s), nil
 }
 
-// openMark opens FILE-mark and writes the current mark.
-func (e *Engine) openMark() (err error) {
+// openMark opens FILE-mark and writes the current mark. A command locks the write ticket for
+// this: the mark of a replaced file would be wrong for the new one.
+func (e *Engine) openMark(ctx context.Context) (err error) {
 	s, err := readState(e.writer)
 	if err != nil {
 		return err
@@ -144,8 +146,14 @@ func (e *Engine) openMark() (err error) {
 		return err
 	}
 	e.store = s.store
-	if !e.server && served(e.path) {
-		return nil // the server writes it
+	if !e.server {
+		if served(e.path) {
+			return nil // the server writes it
+		}
+		if err := e.lockTicket(ctx); err != nil {
+			return err
+		}
+		defer e.unlockTicket()
 	}
 	if err := e.writeMark(s.commits); err != nil {
 		return err

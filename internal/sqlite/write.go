@@ -250,6 +250,10 @@ func (e *Engine) lockTicket(ctx context.Context) error {
 		return err
 	}
 	e.ticketLockedAt = time.Now()
+	if err := e.checkNotReplaced(); err != nil {
+		e.unlockTicket()
+		return err
+	}
 	return nil
 }
 

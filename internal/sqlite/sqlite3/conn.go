@@ -280,6 +280,17 @@ func (c *Conn) SyncFile() error {
 	return nil
 }
 
+// Moved reports whether the path of the database leads to another file, or to none, since
+// the connection has opened it (https://sqlite.org/c3ref/c_fcntl_begin_atomic_write.html,
+// SQLITE_FCNTL_HAS_MOVED).
+func (c *Conn) Moved() (bool, error) {
+	code := lib.Xsqlite3_file_control(c.tls, c.db, 0, lib.SQLITE_FCNTL_HAS_MOVED, c.out)
+	if code != lib.SQLITE_OK {
+		return false, c.newError("path of the file", code)
+	}
+	return *(*int32)(pointer(c.out)) != 0, nil
+}
+
 // Version returns the library's version as X*1000000 + Y*1000 + Z.
 func Version() int {
 	tls := libc.NewTLS()

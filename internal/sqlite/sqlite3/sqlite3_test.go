@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"math"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -198,4 +199,30 @@ func TestCloseReportsOpenStatements(t *testing.T) {
 	s.Close()
 	must(t, c.Close())
 	must(t, c.Close())
+}
+
+// TestMoved renames and replaces the file of a connection.
+func TestMoved(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path, other, aside := filepath.Join(dir, "a.db"), filepath.Join(dir, "b.db"), filepath.Join(dir, "c.db")
+	for name, open := range map[string]func(string) (*sqlite3.Conn, error){
+		"plain": sqlite3.Open, "buffered": sqlite3.OpenBuffered,
+	} {
+		for _, p := range []string{path, other} {
+			must(t, mustOpen(t, p).Exec("CREATE TABLE IF NOT EXISTS t (i INTEGER)"))
+		}
+		c, err := open(path)
+		must(t, err)
+		for _, step := range []struct {
+			from, to string
+			want     bool
+		}{{path, aside, true}, {aside, path, false}, {other, path, true}} {
+			must(t, os.Rename(step.from, step.to))
+			if moved, err := c.Moved(); err != nil || moved != step.want {
+				t.Errorf("%s: after the rename of %s to %s: %v, %v", name, step.from, step.to, moved, err)
+			}
+		}
+		must(t, c.Close())
+	}
 }
