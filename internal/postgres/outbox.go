@@ -2,7 +2,7 @@ package postgres
 
 import (
 	"context"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -20,31 +20,64 @@ const schemaWebhooks = 7
 // webhookState is the column plantstore.webhooks as the engine read it last. Reading it
 // for each batch would cost a round trip.
 type webhookState struct {
-	events atomic.Bool
-	readAt atomic.Int64 // nanoseconds since 1970
-}
-
-func (s *webhookState) set(events bool) {
-	s.events.Store(events)
-	s.readAt.Store(time.Now().UnixNano())
+	mu      sync.Mutex // guards the fields below
+	events  bool
+	readAt  time.Time // start of the read of events; the zero time: events is unknown
+	forgets int       // calls of forget
 }
 
 // webhooksMaxAge is the age from which on a batch reads plantstore.webhooks. The polls of
 // a server are more frequent.
 const webhooksMaxAge = time.Second
 
+// known returns the column, unless it is unknown or older than webhooksMaxAge.
+func (s *webhookState) known() (events, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.events, time.Since(s.readAt) <= webhooksMaxAge
+}
+
+// forget makes the next batch read the column. The engine calls it after each change.
+func (s *webhookState) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.readAt = time.Time{}
+	s.forgets++
+}
+
+// read returns the result of query, which reads the column, and stores it. If forget was
+// called or a later read has ended during the query, the result may be an older value and is
+// not stored.
+func (s *webhookState) read(query func() (events bool, err error)) (events bool, err error) {
+	s.mu.Lock()
+	began, forgets := time.Now(), s.forgets
+	s.mu.Unlock()
+	if events, err = query(); err != nil {
+		return false, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.forgets == forgets && s.readAt.Before(began) {
+		s.events, s.readAt = events, began
+	}
+	return events, nil
+}
+
 // writesEvents reports whether a batch writes events. A store that a move fills has the
 // events of the other store.
 func (e *Engine) writesEvents(ctx context.Context, c *pgxpool.Conn) (bool, error) {
-	if time.Now().UnixNano()-e.webhooks.readAt.Load() > webhooksMaxAge.Nanoseconds() {
-		var events bool
-		err := c.QueryRow(ctx, "SELECT coalesce(webhooks, FALSE) FROM plantstore").Scan(&events)
+	events, ok := e.webhooks.known()
+	if !ok {
+		var err error
+		events, err = e.webhooks.read(func() (now bool, err error) {
+			err = c.QueryRow(ctx, "SELECT coalesce(webhooks, FALSE) FROM plantstore").Scan(&now)
+			return now, err
+		})
 		if err != nil {
 			return false, err
 		}
-		e.webhooks.set(events)
 	}
-	if !e.webhooks.events.Load() {
+	if !events {
 		return false, nil
 	}
 	e.mu.Lock()
@@ -75,6 +108,7 @@ func webhooks(ctx context.Context, q querier) ([]store.Webhook, error) {
 
 // SetWebhooks implements webhook.Outbox.
 func (e *Engine) SetWebhooks(ctx context.Context, urls []string, by audit.Origin) ([]store.Webhook, error) {
+	defer e.webhooks.forget() // also without a change: another server may have made it
 	all, err := e.Webhooks(ctx)
 	if err != nil {
 		return nil, err
@@ -99,9 +133,6 @@ func (e *Engine) SetWebhooks(ctx context.Context, urls []string, by audit.Origin
 		}
 		return appendAudit(ctx, tx, store.WebhooksChanged(added, removed, by))
 	})
-	if err == nil {
-		e.webhooks.set(len(urls) > 0)
-	}
 	return all, err
 }
 

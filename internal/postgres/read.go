@@ -130,12 +130,11 @@ func (e *Engine) pollState(ctx context.Context) (now store.State, err error) {
 		return readState(ctx, e.pool)
 	}
 	var move string
-	var events bool
-	err = e.pool.QueryRow(ctx, "SELECT token_changes, coalesce(held, ''), coalesce(webhooks, FALSE) FROM plantstore").
-		Scan(&now.TokenChanges, &move, &events)
-	if err == nil {
-		e.webhooks.set(events)
-	}
+	_, err = e.webhooks.read(func() (events bool, err error) {
+		err = e.pool.QueryRow(ctx, "SELECT token_changes, coalesce(held, ''), coalesce(webhooks, FALSE) FROM plantstore").
+			Scan(&now.TokenChanges, &move, &events)
+		return events, err
+	})
 	now.Move = store.ParseMoveState(move)
 	return now, err
 }
