@@ -1,11 +1,13 @@
 package sqlite_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -221,6 +223,35 @@ func TestRestoreRefuses(t *testing.T) {
 	e = mustOpen(t, sqlite.Config{Path: path, Server: true})
 	must(t, insertBatch(t.Context(), e, batchOf(300, 1)))
 	must(t, e.Close())
+}
+
+// TestRestoreBesideNewStore shows that a restore without replace changes no file of a store that appears while the
+// backup is copied.
+func TestRestoreBesideNewStore(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path, backup := filepath.Join(dir, "plants.db"), filepath.Join(dir, "backup.db")
+	e := mustOpen(t, sqlite.Config{Path: path, Server: true})
+	must(t, insertBatch(t.Context(), e, batchOf(0, 10)))
+	_, err := sqlite.Backup(t.Context(), path, backup, noProgress)
+	must(t, err)
+	killed := readFiles(t, path)
+	must(t, e.Close())
+	if len(killed["-wal"]) == 0 || len(killed["-mark"]) == 0 {
+		t.Fatal("the store has no WAL or no mark, so this test shows nothing")
+	}
+	for suffix := range killed {
+		mustRemove(t, path+suffix)
+	}
+
+	appear := sync.OnceFunc(func() { killed.writeTo(t, path) })
+	_, err = sqlite.Restore(t.Context(), backup, path, false, func(int64, int64) { appear() })
+	if !errors.Is(err, sqlite.ErrExists) {
+		t.Errorf("got %v, want %v", err, sqlite.ErrExists)
+	}
+	if !maps.EqualFunc(killed, readFiles(t, path), bytes.Equal) {
+		t.Error("the restore has changed a file of the store")
+	}
 }
 
 // TestRestoreFailsAfterCheckpoint shows that a restore that fails after it has removed the old

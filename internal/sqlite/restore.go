@@ -154,6 +154,9 @@ func replaceStore(ctx context.Context, temp *safefile.File, path string, replace
 		return err
 	}
 	if _, err := os.Stat(path); err == nil {
+		if !replace { // the WAL and the mark belong to a store that has appeared since the first check
+			return fs.ErrExist
+		}
 		if err := checkpointOld(path); err != nil {
 			return err
 		}
