@@ -111,6 +111,29 @@ func TestReplaysAreSynced(t *testing.T) {
 	}
 }
 
+// TestReplaysBesideFailedCommit shows that the engine syncs no replays after a commit that another goroutine has made
+// since they were read, and that has failed.
+func TestReplaysBesideFailedCommit(t *testing.T) {
+	t.Parallel()
+	e, err := Open(t.Context(), Config{Path: filepath.Join(t.TempDir(), "p.db"), Server: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.syncWAL(); err != nil {
+		t.Errorf("before: %v", err)
+	}
+	failed := e.write(t.Context(), func() error { return store.ErrBroken })
+	if !errors.Is(failed, store.ErrBroken) {
+		t.Fatalf("the commit: %v, want %v", failed, store.ErrBroken)
+	}
+	if err := e.syncWAL(); !errors.Is(err, store.ErrBroken) || !errors.Is(err, store.ErrOutcomeUnknown) {
+		t.Errorf("after: %v, want %v of unknown outcome", err, store.ErrBroken)
+	}
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestWALStaysTheSameFile shows that SQLite writes the WAL that was opened at the start, also
 // after checkpoints.
 func TestWALStaysTheSameFile(t *testing.T) {

@@ -338,6 +338,9 @@ func (e *Engine) openWAL() (err error) {
 func (e *Engine) syncWAL() error {
 	e.writeMu.Lock()
 	defer e.writeMu.Unlock()
+	if e.broken != nil { // a commit has failed since the batch: a second sync could succeed without its data
+		return fmt.Errorf("%w: %w", store.ErrOutcomeUnknown, e.broken)
+	}
 	if err := e.wal.Sync(); err != nil {
 		return e.recordBroken(fmt.Errorf("%w: %w: sync the WAL: %w", store.ErrOutcomeUnknown, store.ErrBroken, err))
 	}
