@@ -30,8 +30,10 @@ func text(response string) reply {
 	return func(c net.Conn) { _, _ = io.WriteString(c, strings.ReplaceAll(response, "\n", "\r\n")) }
 }
 
-func status(line, header, body string) reply {
-	return text(fmt.Sprintf("HTTP/1.1 %s\n%sContent-Length: %d\n\n%s", line, header, len(body), body))
+func status(line, header, body string) reply { return text(message(line, header, body)) }
+
+func message(line, header, body string) string {
+	return fmt.Sprintf("HTTP/1.1 %s\n%sContent-Length: %d\n\n%s", line, header, len(body), body)
 }
 
 func hangUp(c net.Conn) { _ = c.Close() }
@@ -43,10 +45,12 @@ func reset(c net.Conn) {
 
 var (
 	created = status("200 OK", "Content-Type: application/json\n", `{"name":"Acer"}`)
-	full    = status("503 Service Unavailable", "Retry-After: 0\n", `{"error":50301,"message":"the queue is full"}`)
+	full    = text(queueFull)
 	unknown = status("503 Service Unavailable", "", `{"error":50303,"message":"unknown"}`)
 	gateway = status("502 Bad Gateway", "Content-Type: text/html\n", "<h1>Bad Gateway</h1>")
 )
+
+var queueFull = message("503 Service Unavailable", "Retry-After: 0\n", `{"error":50301,"message":"the queue is full"}`)
 
 // scripted is a server with a reply for each attempt. It fails the test if there are more or fewer.
 type scripted struct {
@@ -138,7 +142,7 @@ func TestRetries(t *testing.T) {
 			status("500 Internal Server Error", "", `{"error":50001,"message":"defect"}`), created,
 		}},
 		"a proxy closes after a reply": {script: []reply{join(full, hangUp), created}, conns: 2},
-		"data after a response":        {script: []reply{join(full, text("HTTP/1.1 200 OK\n\n")), created}, conns: 2},
+		"data after a response":        {script: []reply{text(queueFull + "HTTP/1.1 200 OK\n\n"), created}, conns: 2},
 		"wrong credentials of the address": {
 			script: []reply{status("429 Too Many Requests", "Retry-After: 1\n", `{"error":42902,"message":"too many"}`)},
 			want:   "create plant 7: too many [error 42902, request ID]", code: client.TooManyFailures,
@@ -256,37 +260,59 @@ func TestOneAttempt(t *testing.T) {
 	}
 }
 
-// TestNoServer tests the errors of a server that cannot be reached, within the time of the context.
+// TestNoServer tests the errors of a server that cannot be reached: a create ends with its context, and a client
+// without retries after one attempt.
 func TestNoServer(t *testing.T) {
 	t.Parallel()
 	const nowhere = "http://127.0.0.1:1" // the kernel gives this port to no listener
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	_, err := newClient(t, nowhere).Create(ctx, client.NewPlant{})
+	attempts := 0
+	second := client.WithHeaders(func(context.Context, http.Header) {
+		if attempts++; attempts == 2 {
+			cancel()
+		}
+	})
+	_, err := newClient(t, nowhere, second, client.WithRetryFor(time.Hour)).Create(ctx, client.NewPlant{})
 	e, ok := errors.AsType[*client.Error](err)
-	if !ok || e.Attempts < 2 || errors.Is(err, client.ErrUnknown) {
+	if !ok || e.Attempts != 2 || errors.Is(err, client.ErrUnknown) || !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 	if _, err := newClient(t, nowhere, client.WithRetryFor(0)).
-		Create(ctx, client.NewPlant{}); !errors.As(err, &e) || e.Attempts != 1 {
+		Create(t.Context(), client.NewPlant{}); !errors.As(err, &e) || e.Attempts != 1 {
 		t.Errorf("one attempt: %v", err)
 	}
 }
 
-// TestSlowServer tests that an attempt ends at its time limit, and a create when its context ends.
+// TestSlowServer tests that an attempt ends at its time limit, and that the next one may succeed.
 func TestSlowServer(t *testing.T) {
+	t.Parallel()
+	var requests atomic.Int64
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		if requests.Add(1) == 1 {
+			<-r.Context().Done() // until the client closes the connection
+			return
+		}
+		_, _ = io.WriteString(w, `{"name":"Acer"}`)
+	}))
+	t.Cleanup(s.Close)
+	c := newClient(t, s.URL, client.WithAttemptTimeout(time.Second), client.WithRetryFor(time.Hour))
+	if _, err := c.Create(t.Context(), client.NewPlant{Name: "Acer"}); err != nil || requests.Load() < 2 {
+		t.Errorf("%d requests, %v", requests.Load(), err)
+	}
+}
+
+// TestCanceled tests that a create whose server does not respond ends when its context does.
+func TestCanceled(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	s := newScripted(t, func(net.Conn) {}, created, func(net.Conn) { cancel() })
-	c := newClient(t, "http://"+s.Addr().String(), client.WithAttemptTimeout(3*time.Second))
-	if _, err := c.Create(t.Context(), client.NewPlant{Name: "Acer"}); err != nil {
-		t.Error(err)
-	}
-	third := newClient(t, "http://"+s.Addr().String())
-	_, err := third.Create(ctx, client.NewPlant{})
+	s := newScripted(t, func(net.Conn) { cancel() })
+	c := newClient(t, "http://"+s.Addr().String(), client.WithAttemptTimeout(time.Hour))
+	_, err := c.Create(ctx, client.NewPlant{})
 	if !errors.Is(err, context.Canceled) || !errors.Is(err, client.ErrUnknown) {
-		t.Errorf("cancelled: %v", err)
+		t.Errorf("got %v", err)
 	}
 }
 
