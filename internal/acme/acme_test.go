@@ -20,6 +20,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"plantstore/internal/acme"
@@ -220,6 +221,47 @@ func TestChallengesOfReplicas(t *testing.T) {
 			return errors.New("a damaged challenge has a response")
 		}
 		return nil
+	})
+}
+
+// slowStorage returns values that are a second old.
+type slowStorage struct{ acme.Storage }
+
+func (s slowStorage) Load(ctx context.Context, key string) ([]byte, error) {
+	value, err := s.Storage.Load(ctx, key)
+	<-time.After(time.Second)
+	return value, err
+}
+
+// A slow read of the storage does not hide a challenge that another replica stored after the begin of the read. The
+// other replica waits for 500 ms before the CA validates.
+func TestChallengeDuringSlowRead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		storage := newStorage(t)
+		source, err := acme.New(t.Context(), acme.Config{
+			Domains: []string{localhost}, Email: "operator@plants.example", Directory: acme.LetsEncrypt,
+			Storage: slowStorage{storage},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		read := make(chan bool)
+		go func() {
+			_, ok := source.KeyAuthorization("abc")
+			read <- ok
+		}()
+		<-time.After(500 * time.Millisecond)
+		challenge := `{"domain":"localhost","type":"http-01","token":"abc","key_authorization":"abc.def"}`
+		if err := storage.Save(t.Context(), "challenge.json", []byte(challenge)); err != nil {
+			t.Fatal(err)
+		}
+		if <-read {
+			t.Error("the first read returned the challenge, so the test shows nothing")
+		}
+		if body, ok := source.KeyAuthorization("abc"); !ok || body != "abc.def" {
+			t.Errorf("500 ms after the challenge was stored: %q, %t", body, ok)
+		}
 	})
 }
 

@@ -42,7 +42,7 @@ type challenges struct {
 	mu       sync.Mutex
 	own      *openChallenge // of an order of this process; guarded by mu
 	shared   *openChallenge // of the storage, or nil; guarded by mu
-	loadedAt time.Time      // of shared; guarded by mu
+	loadedAt time.Time      // begin of the read of shared; guarded by mu
 }
 
 // Present implements acmez.Solver.
@@ -92,22 +92,24 @@ func prepare(open openChallenge) (*openChallenge, error) {
 	return &open, err
 }
 
-// open returns the open challenge of this process or of another replica, or nil. Concurrent calls wait
-// for one read of the storage, which no client can cancel.
+// open returns the open challenge of this process or of another replica, or nil. Its read of the storage began at most
+// challengeFresh before the call, so Wait is long enough also if reads are slow. Concurrent calls wait for the running
+// read and share the next one, which no client can cancel.
 func (c *challenges) open() (*openChallenge, error) {
+	called := time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.own != nil {
 		return c.own, nil
 	}
-	if time.Since(c.loadedAt) < challengeFresh {
+	if called.Sub(c.loadedAt) < challengeFresh {
 		return c.shared, nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), challengeReadMax)
 	defer cancel()
 	var err error
-	c.shared, err = c.load(ctx)
 	c.loadedAt = time.Now()
+	c.shared, err = c.load(ctx)
 	return c.shared, err
 }
 
