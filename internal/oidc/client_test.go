@@ -56,48 +56,52 @@ func begin(t *testing.T, i *oidctest.Issuer, c *oidc.Client) (oidc.Flow, url.Val
 
 func TestAuthorizationRequest(t *testing.T) {
 	t.Parallel()
-	c := newClient(t, oidctest.NewIssuer(issuerURL), clientConfig())
-	address, flow, err := c.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	challenge := sha256.Sum256([]byte(flow.Verifier))
-	want := issuerURL + "/authorize?" + url.Values{
-		"client_id": {"console"}, "code_challenge": {oidctest.Base64(challenge[:])}, "code_challenge_method": {"S256"},
-		"nonce": {flow.Nonce}, "redirect_uri": {redirectURL}, "response_type": {"code"}, "scope": {"openid groups"},
-		"state": {flow.State},
-	}.Encode()
-	if address != want {
-		t.Errorf("got %s\nwant %s", address, want)
-	}
-	_, second, err := c.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, text := range []string{flow.State, flow.Nonce, flow.Verifier} {
-		if len(text) != 43 || strings.Contains(fmt.Sprint(second), text) { // 256 bits
-			t.Errorf("%q is short, or the same in two sign-ins", text)
+	synctest.Test(t, func(t *testing.T) {
+		c := newClient(t, oidctest.NewIssuer(issuerURL), clientConfig())
+		address, flow, err := c.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
+		challenge := sha256.Sum256([]byte(flow.Verifier))
+		want := issuerURL + "/authorize?" + url.Values{
+			"client_id": {"console"}, "code_challenge": {oidctest.Base64(challenge[:])}, "code_challenge_method": {"S256"},
+			"nonce": {flow.Nonce}, "redirect_uri": {redirectURL}, "response_type": {"code"}, "scope": {"openid groups"},
+			"state": {flow.State},
+		}.Encode()
+		if address != want {
+			t.Errorf("got %s\nwant %s", address, want)
+		}
+		_, second, err := c.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, text := range []string{flow.State, flow.Nonce, flow.Verifier} {
+			if len(text) != 43 || strings.Contains(fmt.Sprint(second), text) { // 256 bits
+				t.Errorf("%q is short, or the same in two sign-ins", text)
+			}
+		}
+	})
 }
 
 func TestSignIn(t *testing.T) {
 	t.Parallel()
-	i := oidctest.NewIssuer(issuerURL)
-	c := newClient(t, i, clientConfig())
-	flow, response := begin(t, i, c)
-	claims, err := c.Finish(t.Context(), flow, response, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if claims.Subject != "flora" || claims.Name != "flora" || claims.Issuer != issuerURL ||
-		claims.Scopes != auth.ScopeAdmin|auth.ScopeRead {
-		t.Errorf("got %+v", claims)
-	}
-	if _, err := c.Finish(t.Context(), flow, response, time.Now()); idReason(err) !=
-		"sign-in: the issuer refused the code (invalid_grant)" {
-		t.Errorf("the code again: got %v", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		i := oidctest.NewIssuer(issuerURL)
+		c := newClient(t, i, clientConfig())
+		flow, response := begin(t, i, c)
+		claims, err := c.Finish(t.Context(), flow, response, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if claims.Subject != "flora" || claims.Name != "flora" || claims.Issuer != issuerURL ||
+			claims.Scopes != auth.ScopeAdmin|auth.ScopeRead {
+			t.Errorf("got %+v", claims)
+		}
+		if _, err := c.Finish(t.Context(), flow, response, time.Now()); idReason(err) !=
+			"sign-in: the issuer refused the code (invalid_grant)" {
+			t.Errorf("the code again: got %v", err)
+		}
+	})
 }
 
 // idReason returns the reason of an *auth.Invalid, else the text of the error.
@@ -110,117 +114,6 @@ func idReason(err error) string {
 		return "error: " + err.Error()
 	}
 	return ""
-}
-
-// TestBadIDTokens changes one claim of a good ID token each.
-func TestBadIDTokens(t *testing.T) {
-	t.Parallel()
-	now := time.Now()
-	at := func(d time.Duration) int64 { return now.Add(d).Unix() }
-	for name, row := range map[string]struct {
-		changes oidctest.Object
-		want    string
-	}{
-		"other issuer":    {oidctest.Object{"iss": "https://evil.example"}, "iss is another issuer"},
-		"no issuer":       {oidctest.Object{"iss": nil}, "iss is another issuer"},
-		"other client":    {oidctest.Object{"aud": "web-shop"}, "aud does not have the client id of the console"},
-		"no audience":     {oidctest.Object{"aud": nil}, "aud does not have the client id of the console"},
-		"audience of API": {oidctest.Object{"aud": oidctest.Audience}, "aud does not have the client id of the console"},
-		"nested audience": {
-			oidctest.Object{"aud": []any{[]any{"console"}}},
-			"aud does not have the client id of the console",
-		},
-		"two audiences": {
-			oidctest.Object{"aud": []any{"console", "web-shop"}},
-			"azp is not the client id of the console",
-		},
-		"other azp":       {oidctest.Object{"azp": "web-shop"}, "azp is not the client id of the console"},
-		"null azp":        {oidctest.Object{"azp": []any{"console"}}, "azp is not the client id of the console"},
-		"other nonce":     {oidctest.Object{"nonce": "x"}, "nonce is that of another sign-in"},
-		"no nonce":        {oidctest.Object{"nonce": nil}, "nonce is that of another sign-in"},
-		"nonce as a list": {oidctest.Object{"nonce": []any{"x"}}, "nonce is that of another sign-in"},
-		"expired":         {oidctest.Object{"iat": at(-time.Hour), "exp": at(-2 * time.Minute)}, "exp is in the past"},
-		"of the future":   {oidctest.Object{"iat": at(2 * time.Minute)}, "nbf or iat is in the future"},
-		"not before":      {oidctest.Object{"nbf": at(2 * time.Minute)}, "nbf or iat is in the future"},
-		"no exp":          {oidctest.Object{"exp": nil}, "exp is missing or not a number of whole seconds"},
-		"no iat":          {oidctest.Object{"iat": nil}, "iat is missing or not a number of whole seconds"},
-		"a year": {
-			oidctest.Object{"exp": at(365 * 24 * time.Hour)},
-			"the time from iat to exp is not between 0 and 30 days",
-		},
-		"no subject": {oidctest.Object{"sub": nil}, "sub is missing, not a string, empty or longer than 255 bytes"},
-		"long subject": {
-			oidctest.Object{"sub": strings.Repeat("x", 256)},
-			"sub is missing, not a string, empty or longer than 255 bytes",
-		},
-		"invisible subject": {oidctest.Object{"sub": "a\u202eb"}, "sub has an invisible character"},
-		"secret subject":    {oidctest.Object{"sub": auth.Mint()}, "sub looks like a secret"},
-		"group is a number": {oidctest.Object{"groups": []any{1}}, "groups has an entry that is not a string"},
-		"groups an object": {
-			oidctest.Object{"groups": oidctest.Object{"plant-admins": true}},
-			"groups has an entry that is not a string",
-		},
-		"large": {oidctest.Object{"padding": strings.Repeat("x", 70<<10)}, "it is longer than 65536 bytes"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			i := oidctest.NewIssuer(issuerURL)
-			c := newClient(t, i, clientConfig())
-			i.SetPerson(row.changes)
-			flow, response := begin(t, i, c)
-			claims, err := c.Finish(t.Context(), flow, response, now)
-			if got := idReason(err); got != "id token: "+row.want || claims != nil {
-				t.Errorf("got %+v, %q, want %q", claims, got, row.want)
-			}
-		})
-	}
-}
-
-// TestForgedIDTokens has ID tokens with another header or signature.
-func TestForgedIDTokens(t *testing.T) {
-	t.Parallel()
-	now := time.Now()
-	for name, row := range map[string]struct {
-		sign func(k oidctest.Key, header, claims oidctest.Object) string
-		want string
-	}{
-		"access token": {func(k oidctest.Key, header, claims oidctest.Object) string {
-			return k.Sign(oidctest.Changed(header, oidctest.Object{"typ": "at+jwt"}), claims)
-		}, "typ is not JWT, so it is no ID token"},
-		"logout token": {func(k oidctest.Key, header, claims oidctest.Object) string {
-			return k.Sign(oidctest.Changed(header, oidctest.Object{"typ": "logout+jwt"}), claims)
-		}, "typ is not JWT, so it is no ID token"},
-		"critical": {func(k oidctest.Key, header, claims oidctest.Object) string {
-			return k.Sign(oidctest.Changed(header, oidctest.Object{"crit": []any{"exp"}}), claims)
-		}, "the header has crit, which is not supported"},
-		"other key": {func(_ oidctest.Key, header, claims oidctest.Object) string {
-			return oidctest.NewKey("key-1", "ES256").Sign(header, claims)
-		}, "the signature is invalid"},
-		"unknown key": {func(_ oidctest.Key, header, claims oidctest.Object) string {
-			return oidctest.NewKey("key-9", "ES256").Sign(oidctest.Changed(header, oidctest.Object{"kid": "key-9"}), claims)
-		}, "the issuer has no key with this kid for this alg"},
-		"none": {func(_ oidctest.Key, _, claims oidctest.Object) string {
-			token := oidctest.NewKey("", "ES256").Sign(oidctest.Object{"alg": "none"}, claims)
-			return token
-		}, "alg is not an accepted algorithm"},
-		"HMAC": {func(_ oidctest.Key, header, claims oidctest.Object) string {
-			return oidctest.NewKey("", "ES256").Sign(oidctest.Changed(header, oidctest.Object{"alg": "HS256"}), claims)
-		}, "alg is not an accepted algorithm"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			i := oidctest.NewIssuer(issuerURL)
-			c := newClient(t, i, clientConfig())
-			flow, response := begin(t, i, c)
-			claims := oidctest.Changed(i.IDClaims(now), oidctest.Object{"nonce": flow.Nonce})
-			header := oidctest.Changed(i.Key().Header(), oidctest.Object{"typ": "JWT"})
-			answerToken(i, http.StatusOK, fmt.Sprintf(`{"id_token":%q}`, row.sign(i.Key(), header, claims)))
-			got, err := c.Finish(t.Context(), flow, response, now)
-			if idReason(err) != "id token: "+row.want || got != nil {
-				t.Errorf("got %+v, %v, want %q", got, err, row.want)
-			}
-		})
-	}
 }
 
 // answerToken sets the response to token requests.
@@ -240,44 +133,46 @@ func answerToken(i *oidctest.Issuer, status int, body string) {
 // TestBadResponses has responses to a sign-in that another site could forge.
 func TestBadResponses(t *testing.T) {
 	t.Parallel()
-	i := oidctest.NewIssuer(issuerURL)
-	c := newClient(t, i, clientConfig())
-	flow, good := begin(t, i, c)
-	with := func(name string, values ...string) url.Values {
-		changed := url.Values{}
-		for key, value := range good {
-			changed[key] = value
+	synctest.Test(t, func(t *testing.T) {
+		i := oidctest.NewIssuer(issuerURL)
+		c := newClient(t, i, clientConfig())
+		flow, good := begin(t, i, c)
+		with := func(name string, values ...string) url.Values {
+			changed := url.Values{}
+			for key, value := range good {
+				changed[key] = value
+			}
+			changed[name] = values
+			return changed
 		}
-		changed[name] = values
-		return changed
-	}
-	for name, row := range map[string]struct {
-		response url.Values
-		want     string
-	}{
-		"no state":      {with("state"), "sign-in: state is that of another sign-in"},
-		"other state":   {with("state", "x"), "sign-in: state is that of another sign-in"},
-		"state twice":   {with("state", flow.State, flow.State), "sign-in: state is there twice"},
-		"other issuer":  {with("iss", "https://evil.example"), "sign-in: iss is another issuer"},
-		"no issuer":     {with("iss"), "sign-in: iss is another issuer"}, // the metadata announces it
-		"no code":       {with("code"), "sign-in: code is missing or too long"},
-		"code twice":    {with("code", "a", "b"), "sign-in: code is there twice"},
-		"long code":     {with("code", strings.Repeat("x", 5<<10)), "sign-in: code is missing or too long"},
-		"refusal":       {with("error", "access_denied"), "error: the issuer refused the sign-in: access_denied"},
-		"refusal, HTML": {with("error", "<b>"), "error: the issuer refused the sign-in: unknown_error"},
-		"injected code": {
-			with("code", i.NewCode("x", "y", redirectURL)),
-			"sign-in: the issuer refused the code (invalid_grant)",
-		},
-	} {
-		if claims, err := c.Finish(t.Context(), flow, row.response, time.Now()); idReason(err) != row.want || claims != nil {
-			t.Errorf("%s: got %+v, %v, want %q", name, claims, err, row.want)
+		for name, row := range map[string]struct {
+			response url.Values
+			want     string
+		}{
+			"no state":      {with("state"), "sign-in: state is that of another sign-in"},
+			"other state":   {with("state", "x"), "sign-in: state is that of another sign-in"},
+			"state twice":   {with("state", flow.State, flow.State), "sign-in: state is there twice"},
+			"other issuer":  {with("iss", "https://evil.example"), "sign-in: iss is another issuer"},
+			"no issuer":     {with("iss"), "sign-in: iss is another issuer"}, // the metadata announces it
+			"no code":       {with("code"), "sign-in: code is missing or too long"},
+			"code twice":    {with("code", "a", "b"), "sign-in: code is there twice"},
+			"long code":     {with("code", strings.Repeat("x", 5<<10)), "sign-in: code is missing or too long"},
+			"refusal":       {with("error", "access_denied"), "error: the issuer refused the sign-in: access_denied"},
+			"refusal, HTML": {with("error", "<b>"), "error: the issuer refused the sign-in: unknown_error"},
+			"injected code": {
+				with("code", i.NewCode("x", "y", redirectURL)),
+				"sign-in: the issuer refused the code (invalid_grant)",
+			},
+		} {
+			if claims, err := c.Finish(t.Context(), flow, row.response, time.Now()); idReason(err) != row.want || claims != nil {
+				t.Errorf("%s: got %+v, %v, want %q", name, claims, err, row.want)
+			}
 		}
-	}
-	empty := url.Values{"code": {"x"}, "iss": {issuerURL}}
-	if _, err := c.Finish(t.Context(), oidc.Flow{}, empty, time.Now()); err == nil {
-		t.Error("a flow without a state is accepted")
-	}
+		empty := url.Values{"code": {"x"}, "iss": {issuerURL}}
+		if _, err := c.Finish(t.Context(), oidc.Flow{}, empty, time.Now()); err == nil {
+			t.Error("a flow without a state is accepted")
+		}
+	})
 }
 
 // TestBadTokenEndpoint has token endpoints that fail or attack.
@@ -310,13 +205,15 @@ func TestBadTokenEndpoint(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			i := oidctest.NewIssuer(issuerURL)
-			c := newClient(t, i, clientConfig())
-			flow, response := begin(t, i, c)
-			answerToken(i, row.status, row.body)
-			if claims, err := c.Finish(t.Context(), flow, response, time.Now()); idReason(err) != row.want || claims != nil {
-				t.Errorf("got %+v, %v, want %q", claims, err, row.want)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				i := oidctest.NewIssuer(issuerURL)
+				c := newClient(t, i, clientConfig())
+				flow, response := begin(t, i, c)
+				answerToken(i, row.status, row.body)
+				if claims, err := c.Finish(t.Context(), flow, response, time.Now()); idReason(err) != row.want || claims != nil {
+					t.Errorf("got %+v, %v, want %q", claims, err, row.want)
+				}
+			})
 		})
 	}
 }
@@ -362,26 +259,28 @@ func TestTokenEndpointRedirects(t *testing.T) {
 // The endpoints of an issuer with TLS have TLS, and are no addresses of another kind.
 func TestBadEndpoints(t *testing.T) {
 	t.Parallel()
-	for _, endpoint := range []string{
-		"", "http://127.0.0.1/authorize", "http://login.example/a", "javascript:alert(1)", "//login.example/a",
-		"https://flora:x@login.example/a", "https://login.example/a#b", "file:///etc/passwd", "/authorize",
-	} {
-		for _, member := range []string{"authorization_endpoint", "token_endpoint"} {
-			i := oidctest.NewIssuer(issuerURL)
-			endpoints := map[string]string{"authorization_endpoint": issuerURL + "/a", "token_endpoint": issuerURL + "/token"}
-			endpoints[member] = endpoint
-			answerMetadata(i, fmt.Sprintf(`{"issuer":%q,"jwks_uri":%q,"authorization_endpoint":%q,"token_endpoint":%q}`,
-				issuerURL, issuerURL+"/keys", endpoints["authorization_endpoint"], endpoints["token_endpoint"]))
-			c := newClient(t, i, clientConfig())
-			_, flow, err := c.Begin(t.Context())
-			if member == "token_endpoint" {
-				_, err = c.Finish(t.Context(), flow, url.Values{"state": {flow.State}, "code": {"x"}}, time.Now())
-			}
-			if err == nil || !strings.Contains(err.Error(), member) && !strings.Contains(err.Error(), "has no TLS") {
-				t.Errorf("%s %q: got %v", member, endpoint, err)
+	synctest.Test(t, func(t *testing.T) {
+		for _, endpoint := range []string{
+			"", "http://127.0.0.1/authorize", "http://login.example/a", "javascript:alert(1)", "//login.example/a",
+			"https://flora:x@login.example/a", "https://login.example/a#b", "file:///etc/passwd", "/authorize",
+		} {
+			for _, member := range []string{"authorization_endpoint", "token_endpoint"} {
+				i := oidctest.NewIssuer(issuerURL)
+				endpoints := map[string]string{"authorization_endpoint": issuerURL + "/a", "token_endpoint": issuerURL + "/token"}
+				endpoints[member] = endpoint
+				answerMetadata(i, fmt.Sprintf(`{"issuer":%q,"jwks_uri":%q,"authorization_endpoint":%q,"token_endpoint":%q}`,
+					issuerURL, issuerURL+"/keys", endpoints["authorization_endpoint"], endpoints["token_endpoint"]))
+				c := newClient(t, i, clientConfig())
+				_, flow, err := c.Begin(t.Context())
+				if member == "token_endpoint" {
+					_, err = c.Finish(t.Context(), flow, url.Values{"state": {flow.State}, "code": {"x"}}, time.Now())
+				}
+				if err == nil || !strings.Contains(err.Error(), member) && !strings.Contains(err.Error(), "has no TLS") {
+					t.Errorf("%s %q: got %v", member, endpoint, err)
+				}
 			}
 		}
-	}
+	})
 }
 
 // answerMetadata sets the metadata of an issuer.
@@ -401,60 +300,64 @@ func answerMetadata(i *oidctest.Issuer, text string) {
 // without a secret.
 func TestClientAuthentication(t *testing.T) {
 	t.Parallel()
-	for name, row := range map[string]struct {
-		secret, methods string
-		header          bool
-		form            url.Values
-	}{
-		"no list": {"a:b", ``, true, url.Values{}},
-		"basic": {
-			"a:b",
-			`,"token_endpoint_auth_methods_supported":["client_secret_post","client_secret_basic"]`, true,
-			url.Values{},
-		},
-		"post": {
-			"a:b", `,"token_endpoint_auth_methods_supported":["client_secret_post"]`, false,
-			url.Values{"client_id": {"console"}, "client_secret": {"a:b"}},
-		},
-		"public": {"", ``, false, url.Values{"client_id": {"console"}}},
-	} {
-		i := oidctest.NewIssuer(issuerURL)
-		answerMetadata(i, fmt.Sprintf(`{"issuer":%q,"jwks_uri":%q,"authorization_endpoint":%q,"token_endpoint":%q%s}`,
-			issuerURL, issuerURL+"/keys", issuerURL+"/authorize", issuerURL+"/token", row.methods))
-		config := clientConfig()
-		config.Secret = row.secret
-		c := newClient(t, i, config)
-		flow, response := begin(t, i, c)
-		var got http.Header
-		var form url.Values
-		i.Answer(func(w http.ResponseWriter, r *http.Request) {
-			_ = r.ParseForm()
-			got, form = r.Header, r.PostForm
-			w.WriteHeader(http.StatusInternalServerError)
-		})
-		_, _ = c.Finish(t.Context(), flow, response, time.Now())
-		want := ""
-		if row.header {
-			want = "Basic Y29uc29sZTphJTNBYg==" // console:a%3Ab
+	synctest.Test(t, func(t *testing.T) {
+		for name, row := range map[string]struct {
+			secret, methods string
+			header          bool
+			form            url.Values
+		}{
+			"no list": {"a:b", ``, true, url.Values{}},
+			"basic": {
+				"a:b",
+				`,"token_endpoint_auth_methods_supported":["client_secret_post","client_secret_basic"]`, true,
+				url.Values{},
+			},
+			"post": {
+				"a:b", `,"token_endpoint_auth_methods_supported":["client_secret_post"]`, false,
+				url.Values{"client_id": {"console"}, "client_secret": {"a:b"}},
+			},
+			"public": {"", ``, false, url.Values{"client_id": {"console"}}},
+		} {
+			i := oidctest.NewIssuer(issuerURL)
+			answerMetadata(i, fmt.Sprintf(`{"issuer":%q,"jwks_uri":%q,"authorization_endpoint":%q,"token_endpoint":%q%s}`,
+				issuerURL, issuerURL+"/keys", issuerURL+"/authorize", issuerURL+"/token", row.methods))
+			config := clientConfig()
+			config.Secret = row.secret
+			c := newClient(t, i, config)
+			flow, response := begin(t, i, c)
+			var got http.Header
+			var form url.Values
+			i.Answer(func(w http.ResponseWriter, r *http.Request) {
+				_ = r.ParseForm()
+				got, form = r.Header, r.PostForm
+				w.WriteHeader(http.StatusInternalServerError)
+			})
+			_, _ = c.Finish(t.Context(), flow, response, time.Now())
+			want := ""
+			if row.header {
+				want = "Basic Y29uc29sZTphJTNBYg==" // console:a%3Ab
+			}
+			if got.Get("Authorization") != want || form.Get("client_id") != row.form.Get("client_id") ||
+				form.Get("client_secret") != row.form.Get("client_secret") || form.Get("code_verifier") != flow.Verifier {
+				t.Errorf("%s: got %q and %v", name, got.Get("Authorization"), form)
+			}
 		}
-		if got.Get("Authorization") != want || form.Get("client_id") != row.form.Get("client_id") ||
-			form.Get("client_secret") != row.form.Get("client_secret") || form.Get("code_verifier") != flow.Verifier {
-			t.Errorf("%s: got %q and %v", name, got.Get("Authorization"), form)
-		}
-	}
+	})
 }
 
 // An issuer that supports PKCE without S256 is refused: a plain challenge protects nothing.
 func TestPKCEIsRequired(t *testing.T) {
 	t.Parallel()
-	i := oidctest.NewIssuer(issuerURL)
-	answerMetadata(i, fmt.Sprintf(
-		`{"issuer":%q,"jwks_uri":%q,"authorization_endpoint":%q,"code_challenge_methods_supported":["plain"]}`,
-		issuerURL, issuerURL+"/keys", issuerURL+"/authorize"))
-	if _, _, err := newClient(t, i, clientConfig()).Begin(t.Context()); err == nil ||
-		!strings.Contains(err.Error(), "PKCE") {
-		t.Errorf("got %v", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		i := oidctest.NewIssuer(issuerURL)
+		answerMetadata(i, fmt.Sprintf(
+			`{"issuer":%q,"jwks_uri":%q,"authorization_endpoint":%q,"code_challenge_methods_supported":["plain"]}`,
+			issuerURL, issuerURL+"/keys", issuerURL+"/authorize"))
+		if _, _, err := newClient(t, i, clientConfig()).Begin(t.Context()); err == nil ||
+			!strings.Contains(err.Error(), "PKCE") {
+			t.Errorf("got %v", err)
+		}
+	})
 }
 
 // A sign-in waits at most 10 s for a token endpoint, and 8 of them at the same time.
@@ -503,43 +406,45 @@ func TestSignInWithoutIssuer(t *testing.T) {
 // An email address grants access only if the issuer has verified it, and a string is one value.
 func TestGrants(t *testing.T) {
 	t.Parallel()
-	for name, row := range map[string]struct {
-		claim   string
-		changes oidctest.Object
-		want    auth.Scopes
-		reason  string
-	}{
-		"verified": {"email", oidctest.Object{"email_verified": true}, auth.ScopeAdmin, ""},
-		"not verified": {
-			"email",
-			oidctest.Object{"email_verified": false},
-			0,
-			"id token: the issuer has not verified the email address (email_verified)",
-		},
-		"not stated": {"email", nil, 0, "id token: the issuer has not verified the email address (email_verified)"},
-		"as a string": {
-			"email",
-			oidctest.Object{"email_verified": "true"},
-			0,
-			"id token: the issuer has not verified the email address (email_verified)",
-		},
-		"other address": {"email", oidctest.Object{"email": "x@plants.example"}, 0, ""},
-		"other case":    {"email", oidctest.Object{"email": "Flora@plants.example", "email_verified": true}, 0, ""},
-		"hosted domain": {"hd", oidctest.Object{"hd": "plants.example"}, auth.ScopeRead, ""},
-		"words":         {"name", oidctest.Object{"name": "x plants.example"}, 0, ""},
-		"no claim":      {"roles", nil, 0, ""},
-		"null":          {"roles", oidctest.Object{"roles": []any{}}, 0, ""},
-	} {
-		i := oidctest.NewIssuer(issuerURL)
-		config := clientConfig()
-		config.Claim = row.claim
-		config.Grants = map[string]auth.Scopes{"flora@plants.example": auth.ScopeAdmin, "plants.example": auth.ScopeRead}
-		c := newClient(t, i, config)
-		i.SetPerson(row.changes)
-		flow, response := begin(t, i, c)
-		claims, err := c.Finish(t.Context(), flow, response, time.Now())
-		if idReason(err) != row.reason || err == nil && claims.Scopes != row.want {
-			t.Errorf("%s: got %+v, %v, want %s, %q", name, claims, err, row.want, row.reason)
+	synctest.Test(t, func(t *testing.T) {
+		for name, row := range map[string]struct {
+			claim   string
+			changes oidctest.Object
+			want    auth.Scopes
+			reason  string
+		}{
+			"verified": {"email", oidctest.Object{"email_verified": true}, auth.ScopeAdmin, ""},
+			"not verified": {
+				"email",
+				oidctest.Object{"email_verified": false},
+				0,
+				"id token: the issuer has not verified the email address (email_verified)",
+			},
+			"not stated": {"email", nil, 0, "id token: the issuer has not verified the email address (email_verified)"},
+			"as a string": {
+				"email",
+				oidctest.Object{"email_verified": "true"},
+				0,
+				"id token: the issuer has not verified the email address (email_verified)",
+			},
+			"other address": {"email", oidctest.Object{"email": "x@plants.example"}, 0, ""},
+			"other case":    {"email", oidctest.Object{"email": "Flora@plants.example", "email_verified": true}, 0, ""},
+			"hosted domain": {"hd", oidctest.Object{"hd": "plants.example"}, auth.ScopeRead, ""},
+			"words":         {"name", oidctest.Object{"name": "x plants.example"}, 0, ""},
+			"no claim":      {"roles", nil, 0, ""},
+			"null":          {"roles", oidctest.Object{"roles": []any{}}, 0, ""},
+		} {
+			i := oidctest.NewIssuer(issuerURL)
+			config := clientConfig()
+			config.Claim = row.claim
+			config.Grants = map[string]auth.Scopes{"flora@plants.example": auth.ScopeAdmin, "plants.example": auth.ScopeRead}
+			c := newClient(t, i, config)
+			i.SetPerson(row.changes)
+			flow, response := begin(t, i, c)
+			claims, err := c.Finish(t.Context(), flow, response, time.Now())
+			if idReason(err) != row.reason || err == nil && claims.Scopes != row.want {
+				t.Errorf("%s: got %+v, %v, want %s, %q", name, claims, err, row.want, row.reason)
+			}
 		}
-	}
+	})
 }
