@@ -294,9 +294,7 @@ func (h *httpServers) run(ctx context.Context, st *store.Store, hangups <-chan o
 		case <-hangups:
 			r.reload(ctx)
 		case <-changes.C:
-			if r.changed() {
-				r.reload(ctx)
-			}
+			r.look(ctx)
 		}
 	}
 }

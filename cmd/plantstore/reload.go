@@ -42,6 +42,9 @@ var reloadable = []string{
 // reloadEvery is the interval between two looks at the settings file.
 const reloadEvery = 2 * time.Second
 
+// retryLooksMax bounds the looks between two attempts of a reload that fails: one minute.
+const retryLooksMax = 30
+
 // reloader changes the settings of a running server. Only the goroutine of httpServers.run uses it, except for list and
 // acceptedIssuer.
 type reloader struct {
@@ -61,6 +64,9 @@ type reloader struct {
 	// Sums of the settings file.
 	applied [sha256.Size]byte // at the last reload
 	seen    [sha256.Size]byte // at the last look
+
+	fault       string // of the last reload; empty: it succeeded
+	wait, pause int    // looks until the next attempt after a fault, and between the next two
 
 	mu      sync.Mutex      // guards the fields below
 	listed  []admin.Setting // the settings in force
@@ -144,14 +150,23 @@ func (r *reloader) open() (err error) {
 
 func (r *reloader) close() { r.issuer.close() }
 
-// changed reports whether the settings file differs from that of the last reload. It returns true only at the second
-// look that finds the same contents, because an editor may be writing the file. It ignores a file that is not regular,
-// because a look would take the contents of a FIFO.
-func (r *reloader) changed() bool {
+// look loads the settings again if the settings file differs from that of the last reload. It does so only at the
+// second look that finds the same contents, because an editor may be writing the file. It ignores a file that is not
+// regular, because a look would take the contents of a FIFO. After a failed reload it tries again: the cause may be in
+// another file, such as a key that a deployment writes later.
+func (r *reloader) look(ctx context.Context) {
 	sum, ok := sumOf(string(r.settings.config))
 	same := sum == r.seen
 	r.seen = sum
-	return ok && same && sum != r.applied
+	switch {
+	case !ok || !same:
+	case sum != r.applied:
+		r.reload(ctx)
+	case r.fault != "":
+		if r.wait--; r.wait <= 0 {
+			r.attempt(ctx)
+		}
+	}
 }
 
 // sumOf returns the sum of a regular file.
@@ -171,31 +186,22 @@ func sumOf(path string) (sum [sha256.Size]byte, ok bool) {
 
 // reload loads the settings again. The settings in force stay if it fails.
 func (r *reloader) reload(ctx context.Context) {
-	r.applied, _ = sumOf(string(r.settings.config)) // a failed reload is not repeated until the file changes
-	next, err := r.load(ctx)
+	r.fault, r.pause = "", 1
+	r.attempt(ctx)
+}
+
+// attempt is reload, and logs an error only if it differs from that of the previous attempt.
+func (r *reloader) attempt(ctx context.Context) {
+	r.applied, _ = sumOf(string(r.settings.config))
+	next, changed, pending, err := r.prepare(ctx)
 	if err == nil {
-		err = next.checkSecretFiles()
-	}
-	var changed []string
-	var pending map[string]admin.Pending
-	if err == nil {
-		changed, pending = r.merge(next)
-		err = errors.Join(next.check(), r.p.checkServe(ctx, next), next.webhook.check(r.p, next),
-			next.signIn.readSecret(r.p, next))
-	}
-	if err == nil {
-		if !next.webhook.sameSecrets(&r.settings.webhook) && !slices.Contains(changed, secretFileSetting) {
-			changed = append(changed, secretFileSetting)
-		}
-		if next.signIn.secret != r.settings.signIn.secret && !slices.Contains(changed, "oidc-client-secret-file") {
-			changed = append(changed, "oidc-client-secret-file")
-		}
 		err = r.apply(ctx, next)
 	}
 	if err != nil {
-		r.log.Error("could not reload the settings; the previous ones stay in force", "error", r.hide(err.Error()))
+		r.failed(r.hide(err.Error()))
 		return
 	}
+	r.fault = ""
 	r.settings = next
 	r.publish(next, pending)
 	r.log.Info("settings reloaded", "changed", strings.Join(changed, ","))
@@ -204,6 +210,40 @@ func (r *reloader) reload(ctx context.Context) {
 		r.log.Warn("changed settings wait for a restart of the server", "settings", names)
 	}
 	r.record(changed)
+}
+
+// failed logs the error of a reload, and doubles the pause before the next attempt.
+func (r *reloader) failed(fault string) {
+	if fault != r.fault {
+		r.log.Error("could not reload the settings; the previous ones stay in force", "error", fault)
+	}
+	r.fault, r.wait, r.pause = fault, r.pause, min(2*r.pause, retryLooksMax)
+}
+
+// prepare returns the settings that a reload puts in force, after their checks, with the names of those that change and
+// the values of those that wait for a restart.
+func (r *reloader) prepare(
+	ctx context.Context,
+) (next *settings, changed []string, pending map[string]admin.Pending, err error) {
+	if next, err = r.load(ctx); err != nil {
+		return nil, nil, nil, err
+	}
+	if err := next.checkSecretFiles(); err != nil {
+		return nil, nil, nil, err
+	}
+	changed, pending = r.merge(next)
+	err = errors.Join(next.check(), r.p.checkServe(ctx, next), next.webhook.check(r.p, next),
+		next.signIn.readSecret(r.p, next))
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if !next.webhook.sameSecrets(&r.settings.webhook) && !slices.Contains(changed, secretFileSetting) {
+		changed = append(changed, secretFileSetting)
+	}
+	if next.signIn.secret != r.settings.signIn.secret && !slices.Contains(changed, "oidc-client-secret-file") {
+		changed = append(changed, "oidc-client-secret-file")
+	}
+	return next, changed, pending, nil
 }
 
 func (r *reloader) hide(text string) string { return hideSecrets(text, r.p.values) }

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"crypto/tls"
 	"encoding/base64"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -283,30 +285,105 @@ func TestReloadOfIssuer(t *testing.T) {
 	s.stop(t)
 }
 
+// looker returns a reloader without a server, for looks at the settings file, and its log.
+func looker(t *testing.T, file string) (*reloader, *bytes.Buffer) {
+	t.Helper()
+	s, flags := &settings{}, pflag.NewFlagSet("serve", pflag.ContinueOnError)
+	s.bindStore(flags)
+	s.bindServe(flags)
+	p := &program{environ: map[string]string{"PLANTSTORE_CONFIG": file}}
+	if err := s.loadFlags(t.Context(), p, flags); err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	return &reloader{
+		p: p, settings: s, servers: &httpServers{}, log: slog.New(slog.NewTextHandler(&log, nil)),
+	}, &log
+}
+
 // TestChangeDuringStart changes the settings file after the server has read it, and before it looks at it for the first
 // time: an engine can take long to open.
 func TestChangeDuringStart(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "plantstore.yaml")
-	for _, next := range []string{"log-level: info\n", "body-max: 2KiB\n"} {
+	for next, want := range map[string]string{
+		"log-level: info\n": "", "log-level: x\n": "log-level",
+	} {
 		writeFileText(t, file, "log-level: info\n")
-		s, flags := &settings{}, pflag.NewFlagSet("serve", pflag.ContinueOnError)
-		s.bindStore(flags)
-		s.bindServe(flags)
-		p := &program{environ: map[string]string{"PLANTSTORE_CONFIG": file}}
-		if err := s.loadFlags(t.Context(), p, flags); err != nil {
-			t.Fatal(err)
-		}
+		r, log := looker(t, file)
 		writeFileText(t, file, next)
-		r := &reloader{p: p, settings: s, servers: &httpServers{}}
 		if err := r.open(); err != nil {
 			t.Fatal(err)
 		}
-		first, second := r.changed(), r.changed()
-		if want := next != "log-level: info\n"; first || second != want {
-			t.Errorf("%q: got %t, %t at the first two looks, want false, %t", next, first, second, want)
+		r.look(t.Context())
+		if log.Len() > 0 {
+			t.Errorf("%q: the first look loaded it:\n%s", next, log)
+		}
+		r.look(t.Context())
+		if got := log.String(); !strings.Contains(got, want) || (got == "") != (want == "") {
+			t.Errorf("%q: log: got %q, want %q in it", next, got, want)
 		}
 	}
+}
+
+// TestFailedReloadIsRepeated looks at a settings file that names a missing file. The log has each error once, and a
+// SIGHUP reports it again. There is a minute between two attempts at most.
+func TestFailedReloadIsRepeated(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file, secret := filepath.Join(dir, "plantstore.yaml"), filepath.Join(dir, "secret")
+	writeFileText(t, file, "")
+	r, log := looker(t, file)
+	if err := r.open(); err != nil {
+		t.Fatal(err)
+	}
+	writeFileText(t, file, "webhook-url: https://plants.example/\nwebhook-secret-file: "+secret+"\n")
+	want := func(lines int, text string) {
+		t.Helper()
+		got := log.String()
+		if strings.Count(got, "could not reload") != lines || !strings.Contains(got, text) {
+			t.Fatalf("want %d lines, with %q, got:\n%s", lines, text, got)
+		}
+		log.Reset()
+	}
+	r.look(t.Context())
+	want(0, "")
+	r.look(t.Context())
+	want(1, "no such file")
+	for range 200 {
+		r.look(t.Context())
+	}
+	want(0, "")
+	r.reload(t.Context()) // SIGHUP
+	want(1, "no such file")
+	for range 200 {
+		r.look(t.Context())
+	}
+	writeFileText(t, secret, "whsec_x")
+	for range time.Minute / reloadEvery {
+		r.look(t.Context())
+	}
+	want(1, "secret 1 is not base64")
+}
+
+// TestSettingsBeforeKey writes the settings, the certificate and the key one after the other. The reload between the
+// certificate and the key fails, and the server repeats it.
+func TestSettingsBeforeKey(t *testing.T) {
+	t.Parallel()
+	f := newTLSFiles(t)
+	text := fmt.Sprintf("tls-cert: %s\ntls-key: %s\n", f.cert, f.key)
+	s := startReloaded(t, text)
+	cert, key, err := f.authority.Issue(certstest.Leaf{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	replaceFile(t, f.cert, string(cert))
+	s.reload(t, text+"body-max: 2KiB\n", "private key does not match public key", false)
+	replaceFile(t, f.key, string(key))
+	if line := s.nextLine(t); !strings.Contains(line, "changed=body-max\n") {
+		t.Errorf("got %s, want changed=body-max", line)
+	}
+	s.stop(t)
 }
 
 // TestReloadOfSecretInFIFO reloads the settings of a server whose secret was in a FIFO at the start. The FIFO has no

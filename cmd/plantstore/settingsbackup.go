@@ -191,9 +191,12 @@ func (s *settings) checkBackupDir(dir string) error {
 	if err == nil {
 		err = errors.Join(f.Close(), os.Remove(f.Name()))
 	}
+	if cause := (*fs.PathError)(nil); errors.As(err, &cause) {
+		err = cause.Err // without the random name, so that a repeated reload has the same error
+	}
 	if err != nil {
 		return s.fault("backup-dir",
-			"cannot create a file: %w; give the server's user write access or change the setting", err)
+			"cannot create a file in %q: %w; give the server's user write access or change the setting", dir, err)
 	}
 	return nil
 }
