@@ -443,8 +443,8 @@ func TestImportLimits(t *testing.T) {
 	c := h.importing("nursery", 0)
 	h.service.SetUploadLimits(server.UploadLimits{Bytes: 5000, Idle: 50 * time.Millisecond})
 	slow := c.startPut("/imports/slow?format=csv")
-	slow.write(t, 1, 2)
-	late := <-slow.done // the server may have read no row, one or both
+	_, _ = io.WriteString(slow.body, "id,name\n1,A\n2,A\n") // fails if it is too late already
+	late := <-slow.done                                     // the server may have read no row, one or both
 	const tooSlow = `{"error":40801,"message":"no part of the body arrived within 50ms; created `
 	if late.status != 408 || !strings.HasPrefix(late.body, tooSlow) {
 		t.Errorf("slow: got %+v", late)
