@@ -6,10 +6,11 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"time"
 )
 
 // Authorities are the certificates of the authorities that issue client certificates. It reads the file every 5 s, and
-// keeps the previous certificates if the file is not usable.
+// uses new contents when they are the same 2 s later. It keeps the previous certificates if the file is not usable.
 type Authorities struct {
 	log *slog.Logger
 
@@ -52,10 +53,11 @@ func (a *Authorities) Reload(file string) error {
 	return nil
 }
 
-func (a *Authorities) check() {
+func (a *Authorities) check() (wait time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.checked(a.files.check())
+	return a.files.wait()
 }
 
 // Close stops the watcher. Pool continues to return the last certificates.

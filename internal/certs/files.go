@@ -13,6 +13,7 @@ import (
 
 const (
 	pollEvery    = 5 * time.Second
+	settleTime   = 2 * time.Second // for which new contents must stay the same, because a program may be writing them
 	fileBytesMax = 1 << 20
 )
 
@@ -26,6 +27,8 @@ type files[T any] struct {
 	current atomic.Pointer[T] // of the last contents that parse accepted
 
 	served  [sha256.Size]byte // sum of the contents of current
+	seen    [sha256.Size]byte // sum of the contents at the last check
+	pending bool              // the last check found usable contents for the first time
 	refused [sha256.Size]byte // sum of the last contents that parse refused
 	logged  bool              // the log has a line about the last failure
 	failed  string            // the last error of reading
@@ -54,11 +57,14 @@ func (f *files[T]) load(paths ...string) (changed bool, err error) {
 	return true, nil
 }
 
-// check reads the files again. It returns true if current changed. It returns an error for contents that parse refuses
-// and for files that it cannot read, once for each error, and only if the next check finds the same: a program may
-// replace one file of a pair shortly before the other. After an error current is unchanged.
+// check reads the files again. It returns true if current changed, which requires that the previous check found the
+// same contents. It returns an error for contents that parse refuses and for files that it cannot read, once for each
+// error, and only if the next check finds the same: a program may replace one file of a pair shortly before the other.
+// After an error current is unchanged.
 func (f *files[T]) check() (changed bool, err error) {
 	contents, sum, err := f.read()
+	settled := sum == f.seen
+	f.seen, f.pending = sum, false
 	if err != nil {
 		return false, f.confirm(sum, err)
 	}
@@ -70,9 +76,21 @@ func (f *files[T]) check() (changed bool, err error) {
 	if err != nil {
 		return false, f.confirm(sum, err)
 	}
+	if !settled {
+		f.pending = true
+		return false, nil
+	}
 	f.served, f.logged, f.failed = sum, false, ""
 	f.current.Store(value)
 	return true, nil
+}
+
+// wait returns the time until the next check.
+func (f *files[T]) wait() time.Duration {
+	if f.pending {
+		return settleTime
+	}
+	return pollEvery
 }
 
 // confirm returns err when it is found for the second time in a row, and nil otherwise.
@@ -130,16 +148,16 @@ func readFile(path string) ([]byte, error) {
 	return content, nil
 }
 
-// watch calls check at intervals until the context ends.
-func watch(ctx context.Context, check func()) {
-	ticks := time.NewTicker(pollEvery)
-	defer ticks.Stop()
+// watch calls check until the context ends. check returns the time until its next call.
+func watch(ctx context.Context, check func() time.Duration) {
+	timer := time.NewTimer(pollEvery)
+	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-ticks.C:
-			check()
+		case <-timer.C:
+			timer.Reset(check())
 		}
 	}
 }

@@ -24,8 +24,9 @@ type PairConfig struct {
 	Metrics  prometheus.Registerer // nil: no metrics
 }
 
-// Pair is a certificate with its private key. It reads the files every 5 s. New handshakes receive the new pair, and
-// open connections continue. It keeps the previous pair if the new one is not usable.
+// Pair is a certificate with its private key. It reads the files every 5 s, and uses new contents when they are the
+// same 2 s later. New handshakes receive the new pair, and open connections continue. It keeps the previous pair if the
+// new one is not usable.
 type Pair struct {
 	log     *slog.Logger
 	metrics pairMetrics
@@ -68,10 +69,11 @@ func (p *Pair) Reload(certFile, keyFile string) error {
 	return nil
 }
 
-func (p *Pair) check() {
+func (p *Pair) check() (wait time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.checked(p.files.check())
+	return p.files.wait()
 }
 
 // Close stops the watcher. GetCertificate continues to return the last pair.

@@ -172,7 +172,7 @@ func TestReload(t *testing.T) {
 				if got := nameOf(t, p); got != "first" {
 					t.Errorf("before the check: got %q, want first", got)
 				}
-				polls(1)
+				polls(2)
 				if got := nameOf(t, p); got != "second" {
 					t.Errorf("after the check: got %q, want second", got)
 				}
@@ -220,7 +220,7 @@ func TestBadSuccessor(t *testing.T) {
 				}
 				_ = os.RemoveAll(f.key)
 				f.write(certstest.Leaf{Name: "third"})
-				polls(1)
+				polls(2)
 				f.wantMessages(loaded)
 				if got := nameOf(t, p); got != "third" {
 					t.Errorf("got %q, want third", got)
@@ -391,10 +391,40 @@ func TestAuthorities(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.put(file, string(other.PEM))
-		polls(1)
+		polls(2)
 		f.wantMessages("INFO authorities of client certificates loaded")
 		if !a.Pool().Equal(other.Pool()) {
 			t.Error("the pool differs from the new file")
+		}
+	})
+}
+
+// A program writes a part of a file before a check, and the rest after it. The part is never in use.
+func TestHalfWrittenAuthorities(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		other, err := certstest.NewAuthority()
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(t.TempDir(), "ca.pem")
+		f.put(file, string(f.authority.PEM))
+		a, err := certs.OpenAuthorities(file, slog.New(slog.NewJSONHandler(&f.log, nil)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(a.Close)
+		f.put(file, string(other.PEM))
+		polls(1)
+		f.wantMessages()
+		f.put(file, string(other.PEM)+string(f.authority.PEM))
+		polls(1)
+		f.wantMessages("INFO authorities of client certificates loaded")
+		both := f.authority.Pool()
+		both.AppendCertsFromPEM(other.PEM)
+		if !a.Pool().Equal(both) {
+			t.Error("the pool differs from the whole file")
 		}
 	})
 }
