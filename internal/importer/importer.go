@@ -140,6 +140,7 @@ type batch struct {
 	creates []store.Create // of the valid rows, in order
 	waiting int64          // rows that are sorted, and come in later batches
 	all     bool           // the whole input has been read
+	last    bool           // no further batch comes
 	err     error          // why the input ended after this batch; nil at the end of the file
 }
 
@@ -164,11 +165,14 @@ func (r *run) store(ctx context.Context) error {
 	defer cancel()
 
 	for b := range batches {
+		if ctx.Err() != nil && len(b.rows) > 0 { // without rows the last batch only ends the import
+			break
+		}
 		if err := r.storeBatch(b); err != nil {
 			return err
 		}
-		if ctx.Err() != nil {
-			break
+		if b.last { // then the import is complete, also after the end of the context
+			return nil
 		}
 		used <- b // does not block: only three batches exist
 	}

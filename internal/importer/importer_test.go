@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -121,6 +122,50 @@ func TestRunFails(t *testing.T) {
 		case got.err == nil || got.err.Error() != row.want || got.counts.Rows() != row.rows:
 			t.Errorf("%s: got %+v, want %s", name, got, row.want)
 		}
+	}
+}
+
+// The end of the context has no effect on an import during its last batch with rows.
+func TestRunCanceledAtItsEnd(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		rows, batch, want int // the context ends during the batch
+		err               error
+	}{
+		"last batch":            {3, 2, 3, nil},
+		"last batch, full":      {4, 2, 4, nil}, // an empty one follows
+		"last batch but one":    {5, 2, 4, context.Canceled},
+		"a batch waits":         {4, 1, 2, context.Canceled},
+		"the last batch waits":  {3, 1, 2, context.Canceled},
+		"only an empty one":     {0, 1, 0, nil},
+		"the first is the last": {1, 1, 1, nil},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			batches := 0
+			counts, err := importer.Run(ctx, importer.Config{
+				Source: func(context.Context) io.ReadCloser {
+					file := "id,name\n"
+					for id := range row.rows {
+						file += fmt.Sprintf("%d,A\n", id)
+					}
+					return io.NopCloser(strings.NewReader(file))
+				},
+				Format: dump.CSV, OnConflict: importer.Fail, BatchRows: 2, BatchBytes: 1 << 20,
+				Insert: func(batch []store.Create) ([]store.Outcome, error) {
+					synctest.Wait() // the reader has sent its last batch, or waits
+					if batches++; batches == row.batch {
+						cancel()
+					}
+					return make([]store.Outcome, len(batch)), nil
+				},
+				Rejected: func(importer.Reject) error { return nil }, Progress: func(importer.Progress) {},
+			})
+			if !errors.Is(err, row.err) || counts.Created != int64(row.want) {
+				t.Errorf("%s: got %+v, %v; want %d rows, %v", name, counts, err, row.want, row.err)
+			}
+		})
 	}
 }
 

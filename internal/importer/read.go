@@ -49,7 +49,7 @@ func (r *reader) read() {
 	if r.ctx.Err() != nil {
 		return
 	}
-	r.batch.err = err
+	r.batch.err, r.batch.last = err, true
 	r.send()
 }
 
