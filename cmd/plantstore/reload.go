@@ -326,6 +326,9 @@ func (r *reloader) apply(ctx context.Context, next *settings) error {
 		if fresh, err = next.openIssuer(r.log, r.servers.consoleURL); err != nil {
 			return err
 		}
+		if fresh.verifier != nil && r.issuer.verifier != nil {
+			fresh.verifier.Adopt(r.issuer.verifier)
+		}
 	}
 	if err = r.applyServers(ctx, next); err != nil {
 		fresh.close()

@@ -417,3 +417,20 @@ func TestReloadOfSecretInFIFO(t *testing.T) {
 		})
 	}
 }
+
+// TestReloadKeepsKeys changes a setting of the issuer while the issuer is away: its JWTs stay valid.
+func TestReloadKeepsKeys(t *testing.T) {
+	t.Parallel()
+	issuer, stop := oidctest.Start()
+	defer stop()
+	text := fmt.Sprintf("oidc-issuer: %s\noidc-audience: %s\n", issuer.URL, oidctest.Audience)
+	s := startReloaded(t, text)
+	jwt := issuer.JWT(time.Now(), nil)
+	s.awaitAnswer(t, jwt, 1, "A", created("A"))
+	issuer.Answer(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
+	s.reload(t, text+"oidc-scopes: [plants:create=plants:create]\n", "changed=oidc-scopes\n", true)
+	if got := s.createWith(t, jwt, 1, "A"); got != created("A") {
+		t.Errorf("got %+v", got)
+	}
+	s.stop(t)
+}

@@ -258,3 +258,52 @@ func TestCloseWithoutKeys(t *testing.T) {
 		}
 	})
 }
+
+// TestAdopt shows that a verifier with the keys of another one verifies tokens while the issuer is away, by its own
+// rules, and that it fetches newer keys later.
+func TestAdopt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		i := oidctest.NewIssuer(issuerURL)
+		old := start(t, i)
+		cached := i.JWT(time.Now(), nil)
+		if _, err := old.Verify(t.Context(), cached, time.Now(), true); err != nil {
+			t.Fatal(err)
+		}
+		i.Answer(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
+		open := func(issuer string) *oidc.Verifier {
+			c := config(i)
+			c.Issuer, c.Audience = issuer, "other"
+			v, err := oidc.NewWithTransport(c, direct{i})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(v.Close)
+			v.Adopt(old)
+			return v
+		}
+		v, other := open(issuerURL), open(issuerURL+"/other")
+		began := time.Now()
+		if _, err := v.Verify(t.Context(), cached, began, true); reasonOf(err) == "" {
+			t.Error("a JWT for the audience of the other verifier is valid")
+		}
+		changes := oidctest.Object{"aud": "other"}
+		if _, err := v.Verify(t.Context(), i.JWT(began, changes), began, true); err != nil {
+			t.Errorf("the issuer is away: %v", err)
+		}
+		if waited := time.Since(began); waited != 0 {
+			t.Errorf("Verify waited for %s", waited)
+		}
+		changes["iss"] = issuerURL + "/other"
+		if _, err := other.Verify(t.Context(), i.JWT(began, changes), began, true); !errors.Is(err, oidc.ErrNoKeys) {
+			t.Errorf("another issuer: got %v, want %v", err, oidc.ErrNoKeys)
+		}
+		i.Answer(nil)
+		i.Publish(oidctest.NewKey("key-2", "ES256"))
+		time.Sleep(2 * time.Minute) //nolint:forbidigo // the bubble's clock, not a wait
+		delete(changes, "iss")
+		if _, err := v.Verify(t.Context(), i.JWT(time.Now(), changes), time.Now(), false); err != nil {
+			t.Errorf("a JWT of the new key: %v", err)
+		}
+	})
+}
