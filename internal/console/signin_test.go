@@ -92,6 +92,7 @@ func TestSignInRefused(t *testing.T) {
 	h := start(t)
 	revoked := h.mint("revoked", auth.ScopeAdmin)
 	h.revoke(store.Selector{Name: "revoked"})
+	h.awaitInvalid(revoked) // the store may have read the token before the revocation
 	for name, c := range map[string]struct {
 		credential string
 		status     int
