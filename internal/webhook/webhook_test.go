@@ -519,6 +519,7 @@ func TestClose(t *testing.T) {
 	t.Cleanup(hanging.Close)
 	c := config(t, e, hanging.URL)
 	c.Concurrency = 1
+	c.Timeout = time.Hour // neither the attempt nor its claim ends during the test
 	s := start(t, c)
 	create(t, e, named(1, ""), named(2, ""))
 	<-arrived
