@@ -121,11 +121,20 @@ func (s *Service) endJob(j *Job, m sqlite.Manifest, faults []string, err error) 
 	close(j.ended)
 }
 
-// inUse reports whether a running job uses a backup.
-func (s *Service) inUse(name string) bool {
+// hold reserves a backup for its removal, or for the start of a job that reads it, until the caller calls release. It
+// returns ErrRunning if a job uses the backup, or another caller has reserved it.
+func (s *Service) hold(name string) (release func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.ContainsFunc(s.jobs, func(j *Job) bool { return j.Backup == name && j.Ended.IsZero() })
+	if s.held[name] || slices.ContainsFunc(s.jobs, func(j *Job) bool { return j.Backup == name && j.Ended.IsZero() }) {
+		return nil, ErrRunning
+	}
+	s.held[name] = true
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.held, name)
+	}, nil
 }
 
 // steps returns a function that returns the progress of a step of a job.
@@ -179,6 +188,11 @@ func (s *Service) Drill(ctx context.Context, name string, by audit.Origin) (Job,
 func (s *Service) startCheck(
 	ctx context.Context, kind Kind, name string, by audit.Origin, check func(*Job, Backup) ([]string, error),
 ) (Job, error) {
+	release, err := s.hold(name) // until the job uses it
+	if err != nil {
+		return Job{}, err
+	}
+	defer release()
 	b, err := s.Find(ctx, name)
 	if err != nil {
 		return Job{}, err

@@ -139,7 +139,8 @@ func (s *Service) clean() {
 	}
 }
 
-// removeOld removes all but the newest complete scheduled backups.
+// removeOld removes all but the newest complete scheduled backups. It skips a backup that a job uses: the retention
+// after the next backup removes it.
 func (s *Service) removeOld() {
 	old, err := s.scheduled()
 	if err != nil {
@@ -148,7 +149,13 @@ func (s *Service) removeOld() {
 	}
 	_, keep := s.plan()
 	for ; len(old) > keep; old = old[1:] {
-		if err := s.to.remove(s.ctx, old[0].Name); err != nil {
+		release, err := s.hold(old[0].Name)
+		if err != nil {
+			continue
+		}
+		err = s.to.remove(s.ctx, old[0].Name)
+		release()
+		if err != nil {
 			s.reportNotRemoved(old[0].Location, err)
 			continue
 		}

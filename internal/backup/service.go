@@ -63,6 +63,7 @@ type Service struct {
 	lastManual time.Time // time in the name of the newest manual backup of this process
 	jobs       []*Job    // oldest first; at most jobsMax
 	nextJob    int64
+	held       map[string]bool // names of backups that hold has reserved
 
 	ignored map[string]bool // files with a logged warning, at most ignoredMax; used by the schedule only
 
@@ -79,7 +80,7 @@ func New(c Config) (*Service, error) {
 		return nil, err
 	}
 	s := &Service{
-		config: c, to: to, ignored: map[string]bool{}, nextJob: 1,
+		config: c, to: to, ignored: map[string]bool{}, held: map[string]bool{}, nextJob: 1,
 		rescheduled: make(chan struct{}, 1), making: make(chan struct{}, 1), checking: make(chan struct{}, 1),
 		last: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "plantstore_backup_last_success_timestamp_seconds",
@@ -210,12 +211,14 @@ func (s *Service) Open(ctx context.Context, name string, by audit.Origin) (Backu
 // Delete removes a backup of the store, complete or not, with its manifest. It refuses a backup of another store, and
 // with ErrRunning a backup that a job uses. The error wraps ErrNotFound if there is no such backup.
 func (s *Service) Delete(ctx context.Context, name string, by audit.Origin) error {
-	b, err := s.Find(ctx, name)
-	switch {
-	case errors.Is(err, ErrNotFound), errors.Is(err, errOtherStore):
+	release, err := s.hold(name)
+	if err != nil {
 		return err
-	case s.inUse(name):
-		return ErrRunning
+	}
+	defer release()
+	b, err := s.Find(ctx, name)
+	if errors.Is(err, ErrNotFound) || errors.Is(err, errOtherStore) {
+		return err
 	}
 	err = s.to.remove(ctx, name)
 	if errors.Is(err, fs.ErrNotExist) {

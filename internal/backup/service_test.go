@@ -271,6 +271,85 @@ func TestServiceRunsOneJob(t *testing.T) {
 	}
 }
 
+// TestRetentionSkipsUsed tests that retention does not remove a backup that a job reads, but removes it after the job.
+func TestRetentionSkipsUsed(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	defer r.Close()
+	names := []string{r.nameAt(-4 * time.Hour), r.nameAt(-3 * time.Hour), r.nameAt(-2 * time.Hour), r.nameAt(-time.Hour)}
+	for _, name := range names {
+		r.copyAs(name)
+	}
+	if _, err := r.List(t.Context()); err != nil { // reads the identity of the store, as the schedule does
+		t.Fatal(err)
+	}
+	r.mu.Lock() // blocks the first entry of the audit log, so the job does not end
+	drill, err := r.Drill(t.Context(), names[0], admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.removeOld()
+	r.want("during the drill", []string{names[0], names[2], names[3]},
+		[]string{"INFO removed an old backup " + names[1]}, time.Time{}, 0, 0)
+	r.mu.Unlock()
+	if j := r.end(drill, nil); j.Err != nil {
+		t.Errorf("the drill: %v", j.Err)
+	}
+	r.removeOld()
+	r.want("after the drill", names[2:], []string{"INFO removed an old backup " + names[0]}, time.Time{}, 0, 0)
+}
+
+// interposed is a destination that calls a function before it reads a manifest.
+type interposed struct {
+	destination
+	before func()
+}
+
+func (d interposed) manifest(ctx context.Context, name string) (sqlite.Manifest, error) {
+	d.before()
+	return d.destination.manifest(ctx, name)
+}
+
+// TestHold tests that no job starts on a backup during its removal, that no removal starts while a job starts, and that
+// each can follow afterwards, also after an error.
+func TestHold(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	defer r.Close()
+	name := r.nameAt(-time.Hour)
+	if _, err := r.Verify(t.Context(), name, admin); !errors.Is(err, ErrNotFound) {
+		t.Errorf("Verify of no backup: %v", err)
+	}
+	r.copyAs(name)
+	release, err := r.hold(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Verify(t.Context(), name, admin); !errors.Is(err, ErrRunning) {
+		t.Errorf("Verify: %v", err)
+	}
+	if err := r.Delete(t.Context(), name, admin); !errors.Is(err, ErrRunning) {
+		t.Errorf("Delete: %v", err)
+	}
+	release()
+	inner := r.to
+	r.to = interposed{inner, func() {
+		r.to = inner
+		if err := r.Delete(t.Context(), name, admin); !errors.Is(err, ErrRunning) {
+			t.Errorf("Delete while a job starts: %v", err)
+		}
+	}}
+	if j := r.end(r.Verify(t.Context(), name, admin)); j.Err != nil {
+		t.Errorf("Verify afterwards: %v", j.Err)
+	}
+	if err := r.Delete(t.Context(), name, admin); err != nil {
+		t.Errorf("Delete afterwards: %v", err)
+	}
+	if len(r.held) != 0 {
+		t.Errorf("still reserved: %v", r.held)
+	}
+}
+
 // TestServiceForgetsJobs tests that the service keeps a limited number of jobs.
 func TestServiceForgetsJobs(t *testing.T) {
 	t.Parallel()
