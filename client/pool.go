@@ -86,6 +86,8 @@ func (p *pool) send(ctx context.Context, r *request) (*response, error) {
 		switch {
 		case err != nil && ctx.Err() != nil:
 			err = ctx.Err()
+		case timedOut(ctx, err):
+			err = context.DeadlineExceeded
 		case errors.Is(err, errStale):
 			p.close() // a server that has restarted has closed the others, too
 		}
@@ -93,6 +95,14 @@ func (p *pool) send(ctx context.Context, r *request) (*response, error) {
 	}
 	p.put(c)
 	return res, nil
+}
+
+// timedOut reports whether a time-out of a connection is that of its context: both have the same deadline, and the
+// timer of the context may be later.
+func timedOut(ctx context.Context, err error) bool {
+	deadline, ok := ctx.Deadline()
+	t, isNet := errors.AsType[net.Error](err)
+	return ok && isNet && t.Timeout() && !time.Now().Before(deadline)
 }
 
 // get returns an idle connection, or a new one.
