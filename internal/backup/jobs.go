@@ -91,7 +91,7 @@ func (e jobError) Error() string { return string(e) }
 // Unwrap returns ErrNotFound.
 func (jobError) Unwrap() error { return ErrNotFound }
 
-// addJob adds a job that has started in a slot (nil: none), and forgets the oldest one.
+// addJob adds a job that has started in a slot (nil: none), and forgets the oldest one that has ended.
 func (s *Service) addJob(slot chan struct{}, kind Kind, name string, by audit.Origin) *Job {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,8 +104,9 @@ func (s *Service) addJobLocked(slot chan struct{}, kind Kind, name string, by au
 	}
 	s.nextJob++
 	s.jobs = append(s.jobs, j)
-	if len(s.jobs) > jobsMax {
-		s.jobs = slices.Delete(s.jobs, 0, 1)
+	ended := slices.IndexFunc(s.jobs, func(j *Job) bool { return !j.Ended.IsZero() })
+	if len(s.jobs) > jobsMax && ended >= 0 {
+		s.jobs = slices.Delete(s.jobs, ended, ended+1)
 	}
 	return j
 }

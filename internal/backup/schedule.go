@@ -2,6 +2,8 @@ package backup
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"time"
 
 	"plantstore/internal/audit"
@@ -155,6 +157,9 @@ func (s *Service) removeOld() {
 		}
 		err = s.to.remove(s.ctx, old[0].Name)
 		release()
+		if errors.Is(err, fs.ErrNotExist) { // another program has removed it since the list
+			continue
+		}
 		if err != nil {
 			s.reportNotRemoved(old[0].Location, err)
 			continue
@@ -182,7 +187,9 @@ func (s *Service) scheduled() ([]Backup, error) {
 			continue
 		}
 		if _, err := s.check(s.ctx, b, store); err != nil {
-			s.reportIgnored(b, err)
+			if !errors.Is(err, fs.ErrNotExist) { // else it was removed since the list
+				s.reportIgnored(b, err)
+			}
 			continue
 		}
 		complete = append(complete, b)

@@ -168,6 +168,9 @@ func (s *Service) List(ctx context.Context) ([]Backup, error) {
 		if b, ok := s.named(f.name); ok {
 			b.Bytes = f.bytes
 			b.Manifest, b.Fault = s.check(ctx, b, store)
+			if errors.Is(b.Fault, fs.ErrNotExist) { // it was removed since the list
+				continue
+			}
 			all = append(all, b)
 		}
 	}

@@ -350,16 +350,53 @@ func TestHold(t *testing.T) {
 	}
 }
 
-// TestServiceForgetsJobs tests that the service keeps a limited number of jobs.
+// TestRemovedSinceList tests that a backup that another program removes during a list, or before retention does, is no
+// fault.
+func TestRemovedSinceList(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	defer r.Close()
+	names := []string{r.nameAt(-3 * time.Hour), r.nameAt(-2 * time.Hour), r.nameAt(-time.Hour)}
+	for _, name := range names {
+		r.copyAs(name)
+	}
+	inner, ok := r.to.(*directory)
+	if !ok {
+		t.Fatal("the destination is no directory")
+	}
+	remove := func() {
+		if err := inner.remove(t.Context(), names[0]); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Error(err)
+		}
+	}
+	r.to = interposed{inner, remove}
+	all, err := r.List(t.Context())
+	if err != nil || len(all) != 2 || all[1].Name != names[1] {
+		t.Errorf("List: %+v, %v", all, err)
+	}
+	r.copyAs(names[0])
+	if all, err := r.scheduled(); err != nil || len(all) != 2 {
+		t.Errorf("scheduled: %+v, %v", all, err)
+	}
+	r.to = inner
+	r.copyAs(names[0])
+	inner.removeFile = func(path string) error { return errors.Join(os.Remove(path), os.Remove(path)) } // the second fails
+	r.removeOld()
+	r.want("after retention", names[1:], nil, time.Time{}, 0, 0)
+}
+
+// TestServiceForgetsJobs tests that the service keeps a limited number of jobs, and those that run.
 func TestServiceForgetsJobs(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
+	running := r.addJob(nil, Making, "", admin)
+	defer r.endJob(running, sqlite.Manifest{}, nil, nil)
 	for range jobsMax + 5 {
 		r.endJob(r.addJob(nil, Making, "", admin), sqlite.Manifest{}, nil, nil)
 	}
 	jobs := r.Jobs()
-	if len(jobs) != jobsMax || jobs[0].ID != jobsMax+5 {
-		t.Errorf("%d jobs, the newest %d", len(jobs), jobs[0].ID)
+	if len(jobs) != jobsMax || jobs[0].ID != jobsMax+6 || jobs[jobsMax-1].ID != running.ID {
+		t.Errorf("%d jobs, from %d to %d", len(jobs), jobs[0].ID, jobs[len(jobs)-1].ID)
 	}
 }
 
