@@ -22,6 +22,11 @@ import (
 var shared *service
 
 func TestMain(m *testing.M) {
+	for _, variable := range os.Environ() {
+		if name, _, _ := strings.Cut(variable, "="); strings.HasPrefix(name, "PLANTSTORE_") {
+			_ = os.Unsetenv(name) // a setting of the user is none of the servers of the tests
+		}
+	}
 	os.Exit(withServer(m.Run))
 }
 
