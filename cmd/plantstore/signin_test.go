@@ -154,7 +154,7 @@ func TestSignInSettingsRefused(t *testing.T) {
 		if err := os.Chmod(path, mode); err != nil {
 			t.Fatal(err)
 		}
-		return path
+		return name // without the directory, which may have spaces
 	}
 	const client = "--oidc-issuer https://a.example --oidc-client-id console "
 	const grants = client + "--oidc-console-grants a=admin "
@@ -196,7 +196,7 @@ func TestSignInSettingsRefused(t *testing.T) {
 		if row.environ != "" {
 			environ = append(environ, row.environ)
 		}
-		p, err := startProcess(t.TempDir(), environ, args...)
+		p, err := startProcess(dir, environ, args...)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -179,7 +179,8 @@ func TestShimAttach(t *testing.T) {
 	exec(t, c, fill)
 	for _, mode := range []string{"wal", "delete", "truncate"} {
 		path := filepath.Join(dir, mode+".db")
-		exec(t, c, fmt.Sprintf("ATTACH '%s' AS %s_db; PRAGMA %[2]s_db.journal_mode = %[2]s", path, mode))
+		quoted := strings.ReplaceAll(path, "'", "''")
+		exec(t, c, fmt.Sprintf("ATTACH '%s' AS %s_db; PRAGMA %[2]s_db.journal_mode = %[2]s", quoted, mode))
 	}
 	for _, end := range []string{"ROLLBACK", "COMMIT"} {
 		exec(t, c, `BEGIN;
