@@ -24,7 +24,7 @@ var shared *service
 func TestMain(m *testing.M) {
 	for _, variable := range os.Environ() {
 		if name, _, _ := strings.Cut(variable, "="); strings.HasPrefix(name, "PLANTSTORE_") {
-			_ = os.Unsetenv(name) // a setting of the user is none of the servers of the tests
+			_ = os.Unsetenv(name) // the servers of the tests must not read the settings of the user
 		}
 	}
 	os.Exit(withServer(m.Run))
