@@ -29,15 +29,27 @@ func newScratch(parent string) (*scratch, error) {
 	if err != nil {
 		return nil, err
 	}
-	lock, err := os.OpenFile(filepath.Join(path, scratchLock), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if err == nil {
-		s := &scratch{path, lock}
-		if err = tryLock(lock); err == nil {
-			return s, nil
-		}
-		return nil, errors.Join(err, s.remove())
+	lock, err := newLock(filepath.Join(path, scratchLock))
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(path))
 	}
-	return nil, errors.Join(err, os.RemoveAll(path))
+	return &scratch{path, lock}, nil
+}
+
+// newLock creates a locked file. The file receives its name only when it is locked, because removeUnused of another
+// process would lock it first.
+func newLock(path string) (*os.File, error) {
+	lock, err := os.OpenFile(path+".new", os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err = tryLock(lock); err == nil {
+		err = os.Rename(lock.Name(), path)
+	}
+	if err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	return lock, nil
 }
 
 func (s *scratch) remove() error { return errors.Join(os.RemoveAll(s.path), s.lock.Close()) }

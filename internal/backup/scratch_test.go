@@ -107,6 +107,48 @@ func TestScratchOfKilledDrill(t *testing.T) {
 	}
 }
 
+// TestScratchDuringRemoval creates scratch directories while another process would remove unused ones: it keeps the new
+// ones.
+func TestScratchDuringRemoval(t *testing.T) {
+	t.Parallel()
+	parent := t.TempDir()
+	stop, removed := make(chan struct{}), make(chan []string)
+	go func() {
+		var gone []string
+		defer func() { removed <- gone }()
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			paths, _ := filepath.Glob(filepath.Join(parent, scratchPattern)) // the error is about the pattern
+			for _, path := range paths {
+				if _, err := removeUnused(path); err != nil {
+					gone = append(gone, err.Error())
+				}
+			}
+		}
+	}()
+	for range 1000 { // enough to fail each time if the removal can lock a new directory
+		s, err := newScratch(parent)
+		if err != nil {
+			t.Error(err)
+			break
+		}
+		if !fileExists(t, filepath.Join(s.path, scratchLock)) {
+			t.Error("the directory has no lock")
+		}
+		if err := s.remove(); err != nil {
+			t.Error(err)
+		}
+	}
+	close(stop)
+	if gone := <-removed; gone != nil {
+		t.Error(gone)
+	}
+}
+
 func fileExists(t *testing.T, path string) bool {
 	t.Helper()
 	_, err := os.Stat(path)
