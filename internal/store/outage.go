@@ -119,9 +119,15 @@ func (o *outage) observe(caller context.Context, last time.Time, poll func() err
 	if wait <= 0 || wait > unreachableAfter { // the machine slept, or its clock was set
 		wait = unreachableAfter
 	}
-	late := time.AfterFunc(wait, func() { o.pollFailed(last, errNoAnswer) }) // at most once, while poll runs
+	ran := make(chan struct{})
+	late := time.AfterFunc(wait, func() {
+		defer close(ran)
+		o.pollFailed(last, errNoAnswer)
+	})
 	err := poll()
-	late.Stop()
+	if !late.Stop() {
+		<-ran // the result of poll is newer
+	}
 	switch {
 	case err == nil:
 		o.pollSucceeded(start)
