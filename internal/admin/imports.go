@@ -108,6 +108,9 @@ var (
 	errImportTooLong  = &plant.Error{
 		Code: plant.CodeImportStopped, Message: fmt.Sprintf("the import took longer than %s", importTimeMax),
 	}
+	errImportPanic = &plant.Error{
+		Code: plant.CodeInternal, Message: "internal error; the log of the server has the cause",
+	}
 )
 
 // Import imports the plants of a file, and returns at the end of the import: that of the file, by CancelImport or by
@@ -131,7 +134,14 @@ func (s *Service) Import(ctx context.Context, n NewImport) (Import, error) {
 	if err != nil {
 		return Import{}, err
 	}
+	ended := false
+	defer func() {
+		if !ended { // a panic, which the server logs with the request
+			_, _ = s.endImport(ctx, j, n.By, s.imports.counts(j), errImportPanic)
+		}
+	}()
 	counts, err := s.runImport(ctx, j, n)
+	ended = true
 	return s.endImport(ctx, j, n.By, counts, err)
 }
 
@@ -218,6 +228,13 @@ func (l *imports) find(id string, p auth.Principal) (*importJob, error) {
 		Code:    plant.CodeImportNotFound,
 		Message: fmt.Sprintf("the server has no import with this id; it keeps the last %d of this process", importsKept),
 	}
+}
+
+// counts returns the counts of the batches of an import until now.
+func (l *imports) counts(j *importJob) importer.Counts {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return j.state.Counts
 }
 
 func (j *importJob) visible(p auth.Principal) bool {
