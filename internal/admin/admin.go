@@ -56,9 +56,10 @@ type Service struct {
 	verifying chan struct{} // semaphore of the verifications of the audit log
 	downloads chan struct{} // semaphore of the downloads of backups
 
-	lastMu sync.Mutex    // guards the fields below, also while one goroutine lists the backups
-	last   *BackupRecord // the newest complete backup at lastAt; nil: none
-	lastAt time.Time
+	lastMu    sync.Mutex    // guards the fields below, also while one goroutine lists the backups
+	last      *BackupRecord // the newest complete backup of the last complete list; nil: none
+	lastFault string        // why the list at lastAt failed; empty: it did not
+	lastAt    time.Time
 
 	listTime time.Duration // in which the destination must list the backups for State
 

@@ -117,6 +117,46 @@ func TestLastBackupAfterDisconnect(t *testing.T) {
 	}
 }
 
+// The last known backup stays while the destination cannot be listed, and the state has the reason.
+func TestLastBackupWithoutList(t *testing.T) {
+	t.Parallel()
+	h := start(t, setup{backups: true})
+	h.service.SetListTime(wait)
+	made := h.job(h.post("/backups", ""))
+	all, err := h.backups.List(t.Context())
+	if err != nil || len(all) != 1 {
+		t.Fatalf("got %+v, %v", all, err)
+	}
+	destination := filepath.Dir(all[0].Location)
+	check := func(when, fault string) {
+		t.Helper()
+		h.service.ExpireLastBackup()
+		for range 2 { // the second response has the same list
+			got := h.get("/state")
+			var state admin.State
+			if err := json.Unmarshal([]byte(got.body), &state); err != nil || got.status != http.StatusOK {
+				t.Fatalf("%s: got %+v, %v", when, got, err)
+			}
+			if state.LastBackup == nil || state.LastBackup.Name != made.Backup || state.BackupsError != fault {
+				t.Errorf("%s: got %+v, %q; want %s, %q", when, state.LastBackup, state.BackupsError, made.Backup, fault)
+			}
+		}
+	}
+	check("before", "")
+	if err := os.Rename(destination, destination+".away"); err != nil {
+		t.Fatal(err)
+	}
+	check("without the directory", "open "+destination+": no such file or directory")
+	if err := os.Rename(destination+".away", destination); err != nil {
+		t.Fatal(err)
+	}
+	check("after", "")
+	h.service.SetListTime(-1) // has ended before the list
+	check("late", "the destination did not return the list within -1ns")
+	h.service.SetListTime(wait)
+	check("in time", "")
+}
+
 // checkDownload downloads a backup and compares it with its manifest.
 func (h *harness) checkDownload(target string, made admin.BackupJob) {
 	h.t.Helper()

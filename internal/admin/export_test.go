@@ -15,5 +15,12 @@ func (s *Service) SetPartTime(d time.Duration) { s.partTime = d }
 // SetListTime sets the time in which the destination must list the backups for State.
 func (s *Service) SetListTime(d time.Duration) { s.listTime = d }
 
+// ExpireLastBackup makes the next call of State list the backups.
+func (s *Service) ExpireLastBackup() {
+	s.lastMu.Lock()
+	defer s.lastMu.Unlock()
+	s.lastAt = time.Time{}
+}
+
 // SetUploadLimits sets the limits of the files of imports.
 func (s *Service) SetUploadLimits(l server.UploadLimits) { s.uploads = l }

@@ -2,6 +2,8 @@ package admin
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"math"
 	"time"
 
@@ -29,8 +31,9 @@ type State struct {
 	Connections         map[string]int64 `json:"connections"`          // open ones, by listener
 	CredentialsExpiring int64            `json:"credentials_expiring"` // valid ones that expire within 7 days
 
-	Backups    bool          `json:"backups"` // the server makes backups
-	LastBackup *BackupRecord `json:"last_backup,omitempty"`
+	Backups      bool          `json:"backups"`                 // the server makes backups
+	LastBackup   *BackupRecord `json:"last_backup,omitempty"`   // the newest complete one of the last complete list
+	BackupsError string        `json:"backups_error,omitempty"` // why the server could not list the backups
 }
 
 // State returns the state of the server.
@@ -48,7 +51,7 @@ func (s *Service) State(ctx context.Context) State {
 		}
 	}
 	s.measure(&st)
-	st.LastBackup = s.lastBackup(ctx)
+	st.LastBackup, st.BackupsError = s.lastBackup(ctx)
 	return st
 }
 
@@ -90,24 +93,31 @@ const (
 	listTimeMax     = 2 * time.Second  // in which the destination must return the list
 )
 
-// lastBackup returns the newest complete backup; nil without one, or if the destination cannot be read. The end of ctx
-// does not end the read, because the result is also that of other clients.
-func (s *Service) lastBackup(ctx context.Context) *BackupRecord {
+// lastBackup returns the newest complete backup, nil without one, and why the destination could not be listed. The
+// backup is then that of the last complete list. The end of ctx does not end the list, because the result is also that
+// of other clients.
+func (s *Service) lastBackup(ctx context.Context) (last *BackupRecord, fault string) {
 	if s.backups == nil {
-		return nil
+		return nil, ""
 	}
 	s.lastMu.Lock()
 	defer s.lastMu.Unlock()
 	if time.Since(s.lastAt) < lastBackupEvery {
-		return s.last
+		return s.last, s.lastFault
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.listTime)
 	defer cancel()
 	all, err := s.backups.List(ctx)
+	s.lastAt, s.lastFault = time.Now(), ""
 	if err != nil {
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = fmt.Errorf("the destination did not return the list within %s", s.listTime)
+		}
 		s.log.Warn("could not list the backups", "error", err)
+		s.lastFault = err.Error()
+		return s.last, s.lastFault
 	}
-	s.last, s.lastAt = nil, time.Now()
+	s.last = nil
 	for _, b := range all {
 		if b.Fault == nil {
 			record := newBackupRecord(b)
@@ -115,7 +125,7 @@ func (s *Service) lastBackup(ctx context.Context) *BackupRecord {
 			break
 		}
 	}
-	return s.last
+	return s.last, ""
 }
 
 // BackupRecord is a backup for the operator. Its JSON is that of the API.

@@ -174,6 +174,9 @@ func (s *Service) List(ctx context.Context) ([]Backup, error) {
 			all = append(all, b)
 		}
 	}
+	if err := ctx.Err(); err != nil { // it is the fault of backups whose manifests were not read
+		return nil, err
+	}
 	sortNewestFirst(all)
 	return all, nil
 }

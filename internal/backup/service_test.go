@@ -90,6 +90,11 @@ func testService(t *testing.T, r *rig, lastOfBackup, lastOfVerify string) {
 	if diff := cmp.Diff(want, all); diff != "" || err != nil {
 		t.Errorf("List: %v, -want +got:\n%s", err, diff)
 	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if all, err := r.List(ended); !errors.Is(err, context.Canceled) {
+		t.Errorf("List after the end of its context: got %+v, %v", all, err)
+	}
 	b, reader, err := r.Open(t.Context(), name, admin)
 	if err != nil {
 		t.Fatal(err)

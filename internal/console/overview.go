@@ -44,8 +44,9 @@ type warning struct{ Text, Advice string }
 
 // lastBackup is the state of the backups.
 type lastBackup struct {
-	At    time.Time // of the newest complete backup; zero: the destination has none, or does not respond
+	At    time.Time // of the newest complete backup that is known; zero: none
 	Bytes int64
+	Fault string // why the destination could not be listed; empty: it was
 }
 
 func (c *Console) showOverview(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
@@ -148,8 +149,11 @@ func (c *Console) tiles(n reading, minute []sample, o overview) []tile {
 	}
 	if o.Backup != nil {
 		t := tile{"backup", "Last backup", "none", ""}
-		if !o.Backup.At.IsZero() {
+		switch {
+		case !o.Backup.At.IsZero():
 			t.Value, t.Note = formatAge(c.now().Sub(o.Backup.At))+" ago", formatBytes(o.Backup.Bytes)
+		case o.Backup.Fault != "":
+			t.Value = "–"
 		}
 		tiles = append(tiles, t)
 	}
@@ -159,13 +163,14 @@ func (c *Console) tiles(n reading, minute []sample, o overview) []tile {
 // lastBackup returns the state of the backups, which is at most 10 s old: the destination may be slow.
 func (c *Console) lastBackup(r *http.Request) *lastBackup {
 	state := c.Operations.State(r.Context())
-	switch {
-	case !state.Backups:
+	if !state.Backups {
 		return nil
-	case state.LastBackup == nil:
-		return &lastBackup{}
 	}
-	return &lastBackup{At: state.LastBackup.At, Bytes: state.LastBackup.Bytes}
+	b := &lastBackup{Fault: state.BackupsError}
+	if state.LastBackup != nil {
+		b.At, b.Bytes = state.LastBackup.At, state.LastBackup.Bytes
+	}
+	return b
 }
 
 // warnings returns the states that need the operator, the most urgent first.
@@ -195,9 +200,14 @@ func (c *Console) warnings(n reading, o overview) []warning {
 		add("The server makes no backups.", "Set --backup-dir, or copy backups with your own tools.")
 	case b == nil:
 	case b.At.IsZero():
-		add("There is no complete backup, or the destination does not respond.", "See the page Backups.")
+		if b.Fault == "" {
+			add("There is no complete backup.", "See the page Backups.")
+		}
 	case c.now().Sub(b.At) > backupAgeMax:
 		add("The last backup is "+formatAge(c.now().Sub(b.At))+" old.", "Start one on the page Backups.")
+	}
+	if o.Backup != nil && o.Backup.Fault != "" {
+		add("The server could not list the backups: "+o.Backup.Fault+".", "See the page Backups.")
 	}
 	switch expiring := n.gauge("plantstore_credentials_expiring"); {
 	case expiring == 1:

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"html"
 	"net/url"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -253,6 +255,28 @@ func TestBackups(t *testing.T) {
 	c.get("/backups?done=deleted").want(t, 200, "No backup yet.", "The backup is deleted.")
 	c.get("/").want(t, 200, "There is no complete backup")
 	c.get("/audit").want(t, 200, "backup.drill", "backup.delete", "operator")
+}
+
+// TestBackupsWithoutList removes the directory of the backups: the overview does not say that there is no backup.
+func TestBackupsWithoutList(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	c := h.signIn(h.admin)
+	c.post("/backups/start", url.Values{})
+	h.awaitJobs()
+	all, err := h.backups.List(t.Context())
+	if err != nil || len(all) != 1 {
+		t.Fatalf("got %+v, %v", all, err)
+	}
+	destination := filepath.Dir(all[0].Location)
+	if err := os.Rename(destination, destination+".away"); err != nil {
+		t.Fatal(err)
+	}
+	page := c.get("/")
+	page.want(t, 200, "The server could not list the backups: open "+destination+": no such file or directory.")
+	if strings.Contains(page.body, "There is no complete backup") {
+		t.Errorf("got %s", page.body)
+	}
 }
 
 // awaitJobs waits until no job runs.
