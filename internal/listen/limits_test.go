@@ -17,7 +17,7 @@ import (
 
 const (
 	grace    = listen.IncompleteGrace
-	idleTime = 100 * time.Second
+	idleTime = 100 * time.Minute
 )
 
 // The listener evicts the oldest connections without a whole request above the limit.
@@ -86,8 +86,8 @@ func TestConnectionsAtTheLimit(t *testing.T) {
 		ages  [3]time.Duration
 		evict int
 	}{
-		{"idle", listen.Idle, [3]time.Duration{2 * time.Millisecond, 3 * time.Millisecond, time.Millisecond}, 1},
-		{"incomplete", listen.Incomplete, [3]time.Duration{5 * grace, 6 * grace, 7 * grace}, 2},
+		{"idle", listen.Idle, [3]time.Duration{2 * time.Hour, 3 * time.Hour, time.Hour}, 1},
+		{"incomplete", listen.Incomplete, [3]time.Duration{time.Hour, 2 * time.Hour, 3 * time.Hour}, 2},
 	} {
 		var clients []net.Conn
 		var servers []*listen.Conn
@@ -197,28 +197,29 @@ func TestLongIdleTimeShrinks(t *testing.T) {
 func TestIdleTimeShrinks(t *testing.T) {
 	t.Parallel()
 	s := serve(t, listen.Config{Limits: listen.Limits{Connections: 10, IdleTimeout: idleTime}})
+	s.StopSweeper() // it counts an evicted connection after the close
 	var clients []net.Conn
 	add := func(state listen.State, age time.Duration) {
 		client, server := s.connect(t, "127.0.0.1")
 		server.SetAge(state, age)
 		clients = append(clients, client)
 	}
-	add(listen.Idle, 90*time.Second)
-	add(listen.Idle, 70*time.Second)
-	add(listen.Idle, 50*time.Second)
-	add(listen.Serving, 90*time.Second)
-	add(listen.Serving, 90*time.Second)
-	s.Sweep() // 5 connections: 100 s
+	add(listen.Idle, 90*time.Minute)
+	add(listen.Idle, 70*time.Minute)
+	add(listen.Idle, 50*time.Minute)
+	add(listen.Serving, 90*time.Minute)
+	add(listen.Serving, 90*time.Minute)
+	s.Sweep() // 5 connections: 100 min
 	wantOpen(t, clients...)
 	add(listen.Serving, 0)
-	s.Sweep() // 6 connections: 80 s
+	s.Sweep() // 6 connections: 80 min
 	wantClosed(t, clients[0])
 	wantOpen(t, clients[1:]...)
 	add(listen.Serving, 0)
-	s.Sweep() // 6 connections: 80 s
+	s.Sweep() // 6 connections: 80 min
 	wantOpen(t, clients[1:]...)
 	add(listen.Serving, 0)
-	s.Sweep() // 7 connections: 60 s
+	s.Sweep() // 7 connections: 60 min
 	wantClosed(t, clients[1])
 	wantOpen(t, clients[2:]...)
 	s.count(t, "evicted", map[string]int{"incomplete": 0, "idle": 2})
@@ -366,7 +367,7 @@ func TestIdleTimeAtTheLimit(t *testing.T) {
 	var clients []net.Conn
 	for i := range 4 {
 		client, server := s.connect(t, "127.0.0.1")
-		server.SetAge(listen.Idle, time.Duration(9-i)*time.Second)
+		server.SetAge(listen.Idle, time.Duration(9-i)*time.Minute)
 		clients = append(clients, client)
 	}
 	s.Sweep()

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"strings"
 	"sync"
@@ -221,39 +220,34 @@ func TestBadTokenEndpoint(t *testing.T) {
 // A redirect of the token endpoint would repeat the code and the secret at another address.
 func TestTokenEndpointRedirects(t *testing.T) {
 	t.Parallel()
-	var mu sync.Mutex
-	reached := false
-	victim := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-		mu.Lock()
-		defer mu.Unlock()
-		reached = true
-	}))
-	defer victim.Close()
-	i, stop := oidctest.Start()
-	defer stop()
-	v, err := oidc.New(config(i))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer v.Close()
-	c, err := oidc.NewClient(v, clientConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, status := range []int{302, 303, 307, 308} {
-		i.Answer(nil)
-		flow, response := begin(t, i, c)
-		i.Answer(func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, victim.URL, status) })
-		if _, err := c.Finish(t.Context(), flow, response, time.Now()); err == nil ||
-			!strings.Contains(err.Error(), "redirects") {
-			t.Errorf("%d: got %v", status, err)
+	synctest.Test(t, func(t *testing.T) {
+		const victim = "https://victim.example/"
+		i := oidctest.NewIssuer(issuerURL)
+		requests := &recorder{RoundTripper: direct{i}, urls: map[string]bool{}}
+		v, err := oidc.NewWithTransport(config(i), requests)
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	mu.Lock()
-	defer mu.Unlock()
-	if reached {
-		t.Error("the client followed a redirect")
-	}
+		t.Cleanup(v.Close)
+		c, err := oidc.NewClient(v, clientConfig())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, status := range []int{302, 303, 307, 308} {
+			i.Answer(nil)
+			flow, response := begin(t, i, c)
+			i.Answer(func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, victim, status) })
+			if _, err := c.Finish(t.Context(), flow, response, time.Now()); err == nil ||
+				!strings.Contains(err.Error(), "redirects") {
+				t.Errorf("%d: got %v", status, err)
+			}
+		}
+		requests.mu.Lock()
+		defer requests.mu.Unlock()
+		if requests.urls[victim] || !requests.urls[issuerURL+"/token"] {
+			t.Errorf("got requests to %v, want one to the token endpoint, and none to another host", requests.urls)
+		}
+	})
 }
 
 // The endpoints of an issuer with TLS have TLS, and are no addresses of another kind.

@@ -160,7 +160,7 @@ var outageLog = regexp.MustCompile(`^(?:` + unreachable + reachable + `)+(?:` + 
 const (
 	unreachable = `time=\S+ level=ERROR msg="store unreachable" error="(?:no answer in time|` +
 		"failed to connect to `user=postgres database=test\\d+`: [^;\n]*: connect: no such file or directory|" +
-		`[^;\n]*(?:EOF|closed|reset|broken pipe)[^;\n]*)"\n`
+		`[^;\n]*(?:EOF|closed|reset|broken pipe|deadline exceeded)[^;\n]*)"\n`
 	reachable = `time=\S+ level=INFO msg="store reachable again" away_us=\d+ commits_failed=\d+ plants_failed=\d+\n`
 )
 
@@ -180,7 +180,7 @@ func TestOutage(t *testing.T) {
 			s, err := store.New(t.Context(), store.Config{
 				Engine: e, Commits: postgres.CommitsMax,
 				Metrics: prometheus.NewRegistry(), Log: slog.New(slog.NewTextHandler(log, nil)),
-				Limits: store.Limits{QueueMax: 100, Bytes: 1000, CommitTimeout: 5 * time.Second, AnswerTimeout: 5 * time.Second},
+				Limits: store.Limits{QueueMax: 100, Bytes: 1000, CommitTimeout: time.Minute, AnswerTimeout: time.Minute},
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -198,10 +198,10 @@ func TestOutage(t *testing.T) {
 				clients.Go(func() { _ = create(1 + i); _, _ = s.Authenticate(t.Context(), auth.Mint()) })
 			}
 			until(t, "the store is not ready", func() bool { return s.Ready() != nil && log.outage() })
-			clients.Wait()
 			l.cut()
 			l.join()
 			until(t, "the store is ready", func() bool { return s.Ready() == nil && !log.outage() })
+			clients.Wait()
 			if err := create(100); err != nil {
 				t.Error(err)
 			}

@@ -122,7 +122,7 @@ func (c *Collector) Spans() []Span {
 // Wait waits until enough returns true for the spans so far, and returns them.
 func (c *Collector) Wait(t T, enough func([]Span) bool) []Span {
 	t.Helper()
-	timeout := time.After(20 * time.Second)
+	timeout := time.After(time.Minute)
 	for {
 		c.mu.Lock()
 		spans, received := slices.Clone(c.spans), c.received
