@@ -61,17 +61,20 @@ type start struct {
 // serve wires the whole server: settings, engine, store, HTTP servers, signals, drain.
 func (p *program) serve(ctx context.Context, s *settings, begin start) (err error) {
 	// Before anything is created.
-	if err := cmp.Or(p.checkServe(ctx, s), p.readTracing(), s.webhook.check(p, s), s.signIn.readSecret(p, s),
-		refuseDumps()); err != nil {
+	err = cmp.Or(p.checkServe(ctx, s), p.readTracing(), s.webhook.check(p, s), s.signIn.readSecret(p, s), refuseDumps())
+	if err != nil && ctx.Err() == nil {
 		return err
 	}
 	p.tuneRuntime()
 	log, level := newLogger(p, s)
+	if err != nil {
+		return stoppedEarly(ctx, err, log)
+	}
 	metrics := newMetrics()
 	metrics.MustRegister(p.logs.dropped)
 	h, err := p.openListeners(ctx, s, log, metrics) // before the engine creates files
 	if err != nil {
-		return err
+		return stoppedEarly(ctx, err, log)
 	}
 	defer h.close()
 	h.tracer = p.startTracing(log, metrics)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -87,5 +88,24 @@ func TestStopDuringStart(t *testing.T) {
 	log := strings.TrimSpace(p.stderr.String())
 	if !strings.HasSuffix(log, `level=INFO msg="stopped before it was ready"`) || strings.Contains(log, "\n") {
 		t.Errorf("log: %s", log)
+	}
+}
+
+// TestStopBeforeStart stops a server while it reads the S3 keys, before it creates anything. The program that has the
+// keys sends the signal.
+func TestStopBeforeStart(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	writeFileText(t, dir+"/keys.sh", "kill -TERM $PPID\nsleep 0.2\n"+
+		`echo '{"Version": 1, "AccessKeyId": "a", "SecretAccessKey": "b"}'`+"\n")
+	writeFileText(t, dir+"/aws", "[default]\ncredential_process = sh "+dir+"/keys.sh\n")
+	environ := slices.DeleteFunc(s3Environ("http://127.0.0.1:1", "", ""), func(entry string) bool {
+		return strings.HasPrefix(entry, "AWS_CONFIG_FILE=") || strings.HasPrefix(entry, "AWS_SHARED_CREDENTIALS_FILE=")
+	})
+	environ = append(environ, "AWS_CONFIG_FILE="+dir+"/aws", "AWS_SHARED_CREDENTIALS_FILE="+dir+"/aws")
+	code, stdout, stderr := runIn(t, dir, environ, "serve", "--db", "a.db", "--listen", "127.0.0.1:0",
+		"--admin-listen", "127.0.0.1:0", "--backup-dir", "s3://nursery-backups/plants")
+	if code != exitOK || stdout != "" || !strings.Contains(stderr, "stopped") {
+		t.Errorf("got %d, %s%s, want 0", code, stdout, stderr)
 	}
 }
