@@ -307,7 +307,7 @@ type caller struct {
 // newCaller returns a caller that trusts the roots; with nil it uses no TLS.
 func newCaller(roots *x509.CertPool) *caller {
 	c := &caller{url: "http://" + podAddress + ":8080"}
-	c.client = &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
+	c.client = &http.Client{Timeout: waitMax, Transport: &http.Transport{
 		DisableKeepAlives: true,
 		TLSClientConfig:   &tls.Config{RootCAs: roots, ServerName: "localhost", MinVersion: tls.VersionTLS12},
 	}}
