@@ -305,16 +305,22 @@ func checkRuntime(t *testing.T, c canaries, s *testServer, admin string) {
 	}
 }
 
-// filesIn returns the contents of all files below a directory by their names.
+// filesIn returns the contents of all files below a directory by their names. It omits temporary files that a server
+// removes at the same time.
 func filesIn(t *testing.T, dir string) map[string][]byte {
 	t.Helper()
 	all := map[string][]byte{}
 	files := os.DirFS(dir)
 	err := fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
+		if err == nil && !entry.IsDir() {
+			var content []byte
+			if content, err = fs.ReadFile(files, name); err == nil {
+				all[name] = content
+			}
 		}
-		all[name], err = fs.ReadFile(files, name)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
 		return err
 	})
 	if err != nil {

@@ -23,10 +23,11 @@ func (c *keptConn) wantReplay(t *testing.T, token string) {
 }
 
 var (
-	adminAddress    = regexp.MustCompile(`admin=http://(\S+)`)
-	firstTokenLine  = `(?m)^(pst_\w+)$`
-	refusedLine     = regexp.MustCompile(`(?m)^time=\S+ level=WARN msg="connections refused" listener=public (.*)$`)
-	evictedCount    = regexp.MustCompile(`(?m)^plantstore_connections_evicted_total{listener="public",reason="idle"} (\d+)$`)
+	adminAddress   = regexp.MustCompile(`admin=http://(\S+)`)
+	firstTokenLine = `(?m)^(pst_\w+)$`
+	refusedLine    = regexp.MustCompile(`(?m)^time=\S+ level=WARN msg="connections refused" listener=public (.*)$`)
+	evictedCount   = regexp.MustCompile(
+		`(?m)^plantstore_connections_evicted_total{listener="public",reason="idle"} (\d+)$`)
 	openCount       = regexp.MustCompile(`(?m)^plantstore_connections_open{listener="public"} (\d+)$`)
 	checkpointCount = regexp.MustCompile(`(?m)^plantstore_checkpoint_duration_seconds_count (\d+)$`)
 )

@@ -41,6 +41,19 @@ func TestStalledOperatorDoesNotDelayTheEnd(t *testing.T) {
 	}
 	secret := strings.TrimSpace(plantstore(t,
 		"token", "create", "reader", "--scope", "plants:read", "--no-expiry", "--db", db))
+	const lineTime = 10 * time.Second // in which the client must read a line
+	// A machine that is slow for a moment may delay one end, and a server that waits for the client delays each of them.
+	for range 3 {
+		if took := stopWhileStalled(t, db, secret); took <= lineTime*8/10 {
+			return
+		}
+	}
+	t.Errorf("each server ended only after %s", lineTime*8/10)
+}
+
+// stopWhileStalled stops a server while a client of a search reads nothing, and returns the time until the end.
+func stopWhileStalled(t *testing.T, db, secret string) time.Duration {
+	t.Helper()
 	s := startServer(t, db)
 	match, err := s.await(s.stderr, `admin=(\S+)`)
 	if err != nil {
@@ -68,12 +81,12 @@ func TestStalledOperatorDoesNotDelayTheEnd(t *testing.T) {
 	if _, err := io.CopyN(io.Discard, res.Body, 64<<10); err != nil { // the server writes the first plant now
 		t.Fatal(err)
 	}
-	const lineTime = 10 * time.Second // in which the client must read a line
 	began := time.Now()
 	s.stop(t)
-	if took := time.Since(began); res.StatusCode != http.StatusOK || took > lineTime*8/10 {
-		t.Errorf("status %d; the server ended after %s", res.StatusCode, took)
+	if res.StatusCode != http.StatusOK {
+		t.Errorf("status %d", res.StatusCode)
 	}
+	return time.Since(began)
 }
 
 // TestStopInterruptsAnOrder stops a server while it orders a certificate: the server does not wait for the CA, and

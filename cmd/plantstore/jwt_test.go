@@ -59,15 +59,15 @@ func (s *testServer) createWith(t *testing.T, credential string, id int, name st
 	return answer{res.StatusCode, res.Header.Get("Www-Authenticate"), string(text)}
 }
 
-// awaitAnswer repeats a create until its response is the wanted one, and returns the time until the last request with
-// another response began.
+// awaitAnswer repeats a create until its response is the wanted one, and returns the time on a stopwatch until the last
+// request with another response began.
 func (s *testServer) awaitAnswer(t *testing.T, credential string, id int, name string, want answer) time.Duration {
 	t.Helper()
-	started := time.Now()
+	watch := newStopwatch()
 	var got answer
 	var last time.Duration
 	err := poll("response", func() bool {
-		began := time.Since(started)
+		began := watch.step()
 		if got = s.createWith(t, credential, id, name); got == want {
 			return true
 		}

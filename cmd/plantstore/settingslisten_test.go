@@ -86,9 +86,12 @@ func TestConnectionsMax(t *testing.T) {
 			t.Errorf("%d bytes: got %d, want %d", memory, n, want)
 		}
 	}
-	want := min(10_000, files, int(debug.SetMemoryLimit(-1)>>16))
-	if n, reduced := connectionsMax(0); n != want || reduced {
-		t.Errorf("automatic: got %d, %v, want %d", n, reduced, want)
+	for limit := int64(-1); limit != debug.SetMemoryLimit(-1); { // an import of another test changes it
+		limit = debug.SetMemoryLimit(-1)
+		n, reduced := connectionsMax(0)
+		if want := min(10_000, files, int(limit>>16)); limit == debug.SetMemoryLimit(-1) && (n != want || reduced) {
+			t.Errorf("automatic: got %d, %v, want %d", n, reduced, want)
+		}
 	}
 }
 

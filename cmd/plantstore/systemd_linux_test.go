@@ -57,10 +57,11 @@ func newManaged(t *testing.T, names ...string) *managed {
 			if err != nil {
 				return
 			}
-			select {
-			case m.states <- string(state[:n]):
-			default: // a server that the test does not watch must not wait for the socket
+			got := string(state[:n])
+			if got == "WATCHDOG=1" && len(m.states) > 0 {
+				continue // a server that the test does not watch must not wait for the socket
 			}
+			m.states <- got
 		}
 	}()
 	m.environ = append(cleanEnviron(), "NOTIFY_SOCKET="+at.Name, "WATCHDOG_USEC=20000",

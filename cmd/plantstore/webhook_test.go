@@ -117,11 +117,11 @@ func TestWebhookSettings(t *testing.T) {
 		{append(url[:2:2], "--webhook-secret-file", bad+"x"), nil, "webhook-secret-file (--webhook-secret-file): " +
 			"open " + bad + "x: no such file or directory"},
 	} {
-		var out, stderr bytes.Buffer
-		args := append([]string{"serve", "--db", filepath.Join(t.TempDir(), "a.db")}, row.args...)
-		code := run(t.Context(), args, row.environ, nil, &out, &stderr)
-		if want := "plantstore: " + row.want + "\n"; code != exitUsage || stderr.String() != want {
-			t.Errorf("%q:\ngot  %d %swant %d %s", row.args, code, &stderr, exitUsage, want)
+		args := append([]string{"serve", "--db", "a.db"}, row.args...)
+		// A process of its own: serve changes the dispositions of signals, which other processes of the test would inherit.
+		code, _, stderr := runIn(t, t.TempDir(), append(cleanEnviron(), row.environ...), args...)
+		if want := "plantstore: " + row.want + "\n"; code != exitUsage || stderr != want {
+			t.Errorf("%q:\ngot  %d %swant %d %s", row.args, code, stderr, exitUsage, want)
 		}
 	}
 }
