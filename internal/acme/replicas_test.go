@@ -120,7 +120,8 @@ func TestReplicasRenewOnce(t *testing.T) {
 	long(t)
 	url := newDatabase(t)
 	front, l1, l2 := listen(t), listen(t), listen(t)
-	ca := newCA(t, pebbletest.Config{TLSPort: port(front), Lifetime: 15 * time.Second})
+	const lifetime = 15 * time.Second
+	ca := newCA(t, pebbletest.Config{TLSPort: port(front), Lifetime: lifetime})
 	relay(t, front, l1.Addr().String(), l2.Addr().String())
 	var replicas []*replica
 	for _, l := range []net.Listener{l1, l2} {
@@ -129,7 +130,7 @@ func TestReplicasRenewOnce(t *testing.T) {
 		replicas = append(replicas, newSource(t, c, l))
 	}
 	roots := issuerRoots(t, ca)
-	before := replicas[0].awaitCertificate(t, roots)
+	before, began := replicas[0].awaitCertificate(t, roots), time.Now()
 	for _, r := range replicas {
 		await(t, func() error {
 			if leaf, err := leaf(t, r.address, roots); err != nil || leaf.SerialNumber.Cmp(before.SerialNumber) == 0 {
@@ -138,8 +139,9 @@ func TestReplicasRenewOnce(t *testing.T) {
 			return nil
 		})
 	}
-	if got := ca.Orders(); got != 2 {
-		t.Errorf("%d orders, want 2", got)
+	most := max(2, 1+int(time.Since(began)/(lifetime/2))) // a slow machine sees the next renewals
+	if got := ca.Orders(); got < 2 || got > most {
+		t.Errorf("%d orders, want 2 to %d", got, most)
 	}
 }
 

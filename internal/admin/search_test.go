@@ -263,6 +263,11 @@ func TestSearchEndsWithItsClient(t *testing.T) {
 		_ = body.Close()
 	}
 	close(g.next)
+	for deadline := time.Now().Add(wait); h.get("/plants/search?name=acer").status == http.StatusServiceUnavailable; {
+		if time.Now().After(deadline) { // the server notices the disconnects after a while
+			t.Fatal("no search has ended")
+		}
+	}
 	if ids, end := h.search("name=acer"); len(ids) != 0 || end.Reason != "complete" {
 		t.Errorf("got %v, %+v", ids, end)
 	}

@@ -186,9 +186,9 @@ func TestBucketIsAway(t *testing.T) {
 // TestBucketServerKilled kills the S3 server in the middle of an upload. A new server of the store aborts the upload.
 func TestBucketServerKilled(t *testing.T) {
 	t.Parallel()
-	r, s, _ := newBucketRig(t)
-	p := filepath.Join(r.config.Scratch, "p.db")
-	fillStore(t, p)
+	r, s, p := newBucketRig(t)
+	fillStore(t, filepath.Join(r.config.Scratch, "p.db"))
+	p.StallAfter(1 << 20) // so that the upload does not end before the server is killed
 	made, err := r.MakeBackup(admin)
 	if err != nil {
 		t.Fatal(err)
@@ -201,6 +201,7 @@ func TestBucketServerKilled(t *testing.T) {
 	}
 	s.Kill()
 	r.Close() // as the server of the store, killed too, before it can abort the upload
+	p.Pass()
 	if err := s.Resume(t.Context()); err != nil {
 		t.Fatal(err)
 	}

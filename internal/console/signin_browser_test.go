@@ -42,6 +42,12 @@ const (
 	codeLink     = "Sign in to the console This link signs you in once. It does not work a second time. Sign in"
 )
 
+// clickIfThere clicks an element of the page. A page whose session has ended may have led to the sign-in by itself.
+func (b *browser) clickIfThere(selector string) {
+	b.t.Helper()
+	b.do(chromedp.Evaluate[chromedp.Void]("void document.querySelector(`" + selector + "`)?.click()"))
+}
+
 // A wrong, used or expired code has a page with the reason and the remedy, and the next sign-in
 // leads to the page that the person wanted.
 func TestBadCodesInBrowser(t *testing.T) {
@@ -52,9 +58,7 @@ func TestBadCodesInBrowser(t *testing.T) {
 	b.awaitMain("Sign in to the console " + signInForm)
 	b.do(chromedp.SendKeys(chromedp.CSS("#credential"), "rosa-canina"), chromedp.Click(chromedp.CSS("main button")))
 	b.awaitMain(badCode)
-	if focused := evaluate[string](b, `document.activeElement.id`); focused != "credential" {
-		t.Errorf("the focus is at %q", focused)
-	}
+	b.await(`document.activeElement.id === "credential"`)
 
 	used := h.code(time.Now())
 	h.signIn(used)
@@ -78,7 +82,7 @@ func TestExpiredSessionInBrowser(t *testing.T) {
 	b.open("/audit")
 	b.await(`document.querySelector("h1").innerText === "Audit log"`)
 	h.console.SetClock(func() time.Time { return time.Now().Add(12*time.Hour + time.Second) })
-	b.do(chromedp.Click(chromedp.CSS(`nav a[href="/settings"]`)))
+	b.clickIfThere(`nav a[href="/settings"]`)
 	b.awaitMain(endedSession)
 	b.do(chromedp.SendKeys(chromedp.CSS("#credential"), h.admin), chromedp.Click(chromedp.CSS("main button")))
 	b.await(`location.pathname === "/settings" && document.querySelector("h1").innerText === "Settings"`)
@@ -101,7 +105,7 @@ func TestRevocationIsFastInBrowser(t *testing.T) {
 	b.await(`location.pathname === "/settings"`)
 	h.revoke(store.Selector{Name: "operator"})
 	<-time.After(time.Second) // the promise is a time, so the test waits for it
-	b.do(chromedp.Click(chromedp.CSS(`nav a[href="/backups"]`)))
+	b.clickIfThere(`nav a[href="/backups"]`)
 	b.awaitMain(endedSession)
 }
 

@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"io"
 	"math/big"
+	mathrand "math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -92,7 +93,9 @@ func prepare(ctx context.Context, dir string, c Config) (*CA, error) {
 	if err != nil {
 		return nil, err
 	}
-	addresses, err := freeAddresses(ctx, 2)
+	octet := func() byte { return byte(2 + mathrand.N(250)) } //nolint:gosec // no secret
+	host := net.IPv4(127, octet(), octet(), octet())
+	addresses, err := freeAddresses(ctx, host, 2)
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +105,7 @@ func prepare(ctx context.Context, dir string, c Config) (*CA, error) {
 		environ: append(os.Environ(), "PEBBLE_VA_NOSLEEP=1", "PEBBLE_AUTHZREUSE=0",
 			fmt.Sprintf("PEBBLE_WFE_NONCEREJECT=%d", c.NonceReject)),
 	}
-	certificate, key, err := selfSigned()
+	certificate, key, err := selfSigned(host)
 	if err != nil {
 		return nil, err
 	}
@@ -142,23 +145,24 @@ func build(ctx context.Context, dir string) (string, error) {
 	return program, nil
 }
 
-// freeAddresses returns addresses of free ports of loopback.
-func freeAddresses(ctx context.Context, n int) ([]string, error) {
+// freeAddresses returns addresses of free ports of a host on loopback. No other program has the same host, so the ports
+// stay free until the CA listens, and while it is killed.
+func freeAddresses(ctx context.Context, host net.IP, n int) ([]string, error) {
 	if n == 0 {
 		return nil, nil
 	}
 	var config net.ListenConfig
-	l, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
+	l, err := config.Listen(ctx, "tcp", net.JoinHostPort(host.String(), "0"))
 	if err != nil {
 		return nil, err
 	}
 	defer l.Close() // after the other ports are known, so that they differ
-	others, err := freeAddresses(ctx, n-1)
+	others, err := freeAddresses(ctx, host, n-1)
 	return append(others, l.Addr().String()), err
 }
 
-// selfSigned returns a certificate for 127.0.0.1 and its key, in PEM.
-func selfSigned() (certificate, key []byte, err error) {
+// selfSigned returns a certificate for a host and its key, in PEM.
+func selfSigned(host net.IP) (certificate, key []byte, err error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, nil, err
@@ -166,7 +170,7 @@ func selfSigned() (certificate, key []byte, err error) {
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "pebbletest"},
 		NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(24 * time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+		IPAddresses: []net.IP{host}, IsCA: true, BasicConstraintsValid: true,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 	}
