@@ -60,16 +60,11 @@ type start struct {
 
 // serve wires the whole server: settings, engine, store, HTTP servers, signals, drain.
 func (p *program) serve(ctx context.Context, s *settings, begin start) (err error) {
-	// Before anything is created.
-	err = cmp.Or(p.checkServe(ctx, s), p.readTracing(), s.webhook.check(p, s), s.signIn.readSecret(p, s), refuseDumps())
-	if err != nil && ctx.Err() == nil {
-		return err
-	}
-	p.tuneRuntime()
 	log, level := newLogger(p, s)
-	if err != nil {
+	if err := p.checkStart(ctx, s, log); err != nil { // before anything is created
 		return stoppedEarly(ctx, err, log)
 	}
+	p.tuneRuntime()
 	metrics := newMetrics()
 	metrics.MustRegister(p.logs.dropped)
 	h, err := p.openListeners(ctx, s, log, metrics) // before the engine creates files
@@ -126,6 +121,15 @@ func (p *program) serve(ctx context.Context, s *settings, begin start) (err erro
 	err = errors.Join(cause, h.drain(st, log), failureOf(st))
 	log.Info("stopped")
 	return err
+}
+
+// checkStart returns the usage errors of a server with these settings, and reads the files with secrets. It also
+// returns when ctx ends.
+func (p *program) checkStart(ctx context.Context, s *settings, log *slog.Logger) error {
+	return readFiles(ctx, log, func() error {
+		return cmp.Or(p.checkServe(ctx, s), p.readTracing(), s.webhook.check(p, s), s.signIn.readSecret(p, s),
+			refuseDumps())
+	})
 }
 
 func (h *httpServers) logReady(s *settings, log *slog.Logger) {

@@ -126,7 +126,11 @@ func (a *acmeClient) prepare(
 	ctx context.Context, s *settings, log *slog.Logger, metrics prometheus.Registerer,
 ) (err error) {
 	const challengesMax, perAddressMax = 256, 64 // connections
-	if a.roots, err = s.acme.roots(s); err != nil || s.acme.httpListen.address == "" {
+	err = readFiles(ctx, log, func() (err error) {
+		a.roots, err = s.acme.roots(s)
+		return err
+	})
+	if err != nil || s.acme.httpListen.address == "" {
 		return err
 	}
 	l, err := listen.Listen(ctx, listen.Config{

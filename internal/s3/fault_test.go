@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -150,6 +151,42 @@ func TestKeys(t *testing.T) {
 		if err := b.Put(t.Context(), "object", []byte("text")); !errors.Is(err, test.want) {
 			t.Errorf("%s file: %v", name, err)
 		}
+	}
+}
+
+// TestFIFO refuses FIFOs with keys or certificates, which have a writer for one read only. It changes the environment.
+func TestFIFO(t *testing.T) {
+	s := startServer(t)
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	written := make(chan error, 1)
+	go func() {
+		written <- os.WriteFile(fifo, []byte("[default]\naws_access_key_id = a\naws_secret_access_key = b"), 0)
+	}()
+	const want = "/fifo is a FIFO, and is read more than once; use a regular file"
+	if _, err := s3.Open(s3.Config{CAFile: fifo}, s3test.Bucket); err == nil || !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("certificates: %v", err)
+	}
+	t.Setenv("AWS_ACCESS_KEY_ID", "")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "")
+	b := open(t, s3.Config{Endpoint: s.Endpoint}, s3test.Bucket)
+	for _, name := range []string{"AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"} {
+		t.Setenv("AWS_SHARED_CREDENTIALS_FILE", os.DevNull)
+		t.Setenv(name, fifo)
+		err := b.CheckKeys(t.Context())
+		if !errors.Is(err, s3.ErrNoKeys) || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	f, err := os.OpenFile(fifo, os.O_RDWR, 0) // ends the write
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := <-written; err != nil {
+		t.Error(err)
 	}
 }
 

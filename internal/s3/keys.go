@@ -1,9 +1,14 @@
 package s3
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -27,7 +32,7 @@ type provider struct {
 
 // provider returns the providers of the configuration.
 func (c Config) provider() *provider {
-	all := []credentials.Provider{&credentials.EnvAWS{}, &credentials.FileAWSCredentials{}}
+	all := []credentials.Provider{&credentials.EnvAWS{}, &sharedFiles{}}
 	if c.InstanceRole {
 		const metadataMax = 10 * time.Second
 		direct := &http.Transport{Proxy: nil} // the metadata service is on the machine
@@ -38,20 +43,51 @@ func (c Config) provider() *provider {
 	return &provider{all: all}
 }
 
+// sharedFiles reads the keys of the shared files. It opens no FIFO, because opening one waits for a writer, for each
+// read of the keys.
+type sharedFiles struct{ credentials.FileAWSCredentials }
+
+// RetrieveWithCredContext implements credentials.Provider.
+func (f *sharedFiles) RetrieveWithCredContext(c *credentials.CredContext) (credentials.Value, error) {
+	home, _ := os.UserHomeDir() // the library does not read the files of an unknown directory either
+	for _, path := range []string{
+		cmp.Or(os.Getenv("AWS_SHARED_CREDENTIALS_FILE"), filepath.Join(home, ".aws", "credentials")),
+		cmp.Or(os.Getenv("AWS_CONFIG_FILE"), filepath.Join(home, ".aws", "config")),
+	} {
+		if err := refuseFIFO(path); err != nil {
+			return credentials.Value{}, err
+		}
+	}
+	return f.FileAWSCredentials.RetrieveWithCredContext(c)
+}
+
+var errFIFO = errors.New("is a FIFO, and is read more than once; use a regular file")
+
+func refuseFIFO(path string) error {
+	if info, err := os.Stat(path); err == nil && info.Mode().Type() == fs.ModeNamedPipe {
+		return fmt.Errorf("%s %w", path, errFIFO)
+	}
+	return nil
+}
+
 // RetrieveWithCredContext implements credentials.Provider. It hides the errors of the providers, because those of a
 // malformed file repeat its lines.
 func (p *provider) RetrieveWithCredContext(c *credentials.CredContext) (credentials.Value, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	fault := ErrNoKeys
 	for _, one := range p.all {
 		v, err := one.RetrieveWithCredContext(c)
 		if err == nil && v.AccessKeyID != "" && v.SecretAccessKey != "" {
 			p.current, p.last = one, v
 			return v, nil
 		}
+		if errors.Is(err, errFIFO) {
+			fault = fmt.Errorf("%w; %w", ErrNoKeys, err)
+		}
 	}
 	p.current = nil
-	return credentials.Value{}, ErrNoKeys
+	return credentials.Value{}, fault
 }
 
 // Retrieve implements credentials.Provider.

@@ -49,7 +49,11 @@ func (c Config) roots() (*x509.CertPool, error) {
 	if c.CAFile == "" {
 		return nil, nil //nolint:nilnil // the certificates of the system
 	}
-	text, err := os.ReadFile(c.CAFile)
+	err := refuseFIFO(c.CAFile)
+	var text []byte
+	if err == nil {
+		text, err = os.ReadFile(c.CAFile)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("the certificates of the S3 server: %w", err)
 	}
