@@ -108,7 +108,7 @@ func Open(ctx context.Context, c Config) (_ *Engine, err error) {
 		return nil, err
 	}
 	c.MustExist = c.MustExist || c.ReadOnly
-	if err := prepareFile(&c); err != nil {
+	if err := prepareFile(ctx, &c); err != nil {
 		return nil, err
 	}
 	e := &Engine{
@@ -174,7 +174,7 @@ func realPath(path string) string {
 
 // prepareFile checks the directory and the files beside the store, and creates the file
 // unless c.MustExist is set. Only its owner may read it, because it contains every plant.
-func prepareFile(c *Config) error {
+func prepareFile(ctx context.Context, c *Config) error {
 	if err := safefile.RefuseForeignLinks(c.Path); err != nil {
 		return err
 	}
@@ -199,7 +199,22 @@ func prepareFile(c *Config) error {
 	case c.MustExist:
 		return noStore(c.Path)
 	}
-	f, err := safefile.OpenRegular(c.Path, os.O_RDWR|os.O_CREATE, 0o600)
+	return createFile(ctx, c.Path)
+}
+
+// createFile creates an empty file, unless it exists. It locks the write ticket: a restore, which
+// has it locked, removes a WAL without a file, and this file gets a WAL before its first write.
+func createFile(ctx context.Context, path string) error {
+	if err := safefile.CheckRegular(path); err != nil { // before a lock file is created beside it
+		return fmt.Errorf("create the store: %w", err)
+	}
+	if ticket, err := openTicket(path); err == nil { // Open returns its error, unless the next call has a clearer one
+		defer ticket.file.Close()
+		if err := ticket.lock(ctx); err != nil {
+			return err
+		}
+	}
+	f, err := safefile.OpenRegular(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return fmt.Errorf("create the store: %w", err)
 	}

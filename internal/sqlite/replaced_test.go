@@ -1,11 +1,16 @@
 package sqlite
 
 import (
+	"context"
 	"errors"
+	"io/fs"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"plantstore/internal/store"
 )
 
 // replaceable has a store of 5 plants, and restores a backup of 3 plants over it.
@@ -110,4 +115,36 @@ func TestReplacedBeforeMark(t *testing.T) {
 	}
 	r.restore()
 	r.wantRefused(e.openMark(t.Context()), e.release)
+}
+
+// TestCreatedDuringRestore shows that no store appears while a restore, which has found none, removes the files beside
+// it: they would be those of the new store.
+func TestCreatedDuringRestore(t *testing.T) {
+	t.Parallel()
+	for _, server := range []bool{false, true} {
+		path := filepath.Join(t.TempDir(), "p.db")
+		ticket, err := openTicket(path)
+		if err == nil {
+			err = ticket.lock(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel() // so that Open does not wait
+		_, err = Open(ctx, Config{Path: path, Server: server})
+		if _, errStat := os.Stat(path); !errors.Is(err, store.ErrBusy) || !errors.Is(errStat, fs.ErrNotExist) {
+			t.Errorf("server %v: got %v, and the file: %v", server, err, errStat)
+		}
+		if err := ticket.file.Close(); err != nil {
+			t.Error(err)
+		}
+		e, err := Open(t.Context(), Config{Path: path, Server: server})
+		if err == nil {
+			err = e.Close()
+		}
+		if err != nil {
+			t.Errorf("server %v, after the restore: %v", server, err)
+		}
+	}
 }
