@@ -13,19 +13,29 @@ import (
 	"plantstore/internal/store"
 )
 
-// insertPlantsSQL creates the plants whose ids are free, in the order of the ids, so that
-// the batches of several servers wait for each other in one direction only.
-const insertPlantsSQL = `INSERT INTO plants (id, name, tag, created_at, created_by)
+// newPlantsSQL and freeSQL create the plants whose ids are free. The parameters are in the
+// order of the ids, so that the batches of several servers wait for each other in one direction
+// only. An ORDER BY would sort them again; in another order, a deadlock costs a retry.
+const (
+	newPlantsSQL = `INSERT INTO plants (id, name, tag, created_at, created_by)
 	SELECT id, name, tag, created_at, created_by
 	FROM unnest($1::bigint[], $2::text[], $3::text[], $4::timestamptz[], $5::bigint[])
-		AS new (id, name, tag, created_at, created_by)
-	ORDER BY id
+		AS new (id, name, tag, created_at, created_by)`
+	freeSQL = `
 	ON CONFLICT (id) DO NOTHING
 	RETURNING id`
+)
 
-// insertEventsSQL is insertPlantsSQL for a store with webhooks: it also writes the events
-// of the created plants.
-const insertEventsSQL = "WITH created AS (" + insertPlantsSQL + `, created_at),
+// eventsSQL reports whether new plants have events. The plants that a move copies have none.
+const eventsSQL = "EXISTS (SELECT 1 FROM plantstore WHERE webhooks AND held IS NULL)"
+
+// insertPlantsSQL creates plants without events. It creates none if another server has made
+// the first webhook since this engine read webhookState. SetWebhooks waits for the statements
+// that began before its change.
+const insertPlantsSQL = newPlantsSQL + " WHERE NOT " + eventsSQL + freeSQL
+
+// insertEventsSQL creates plants and their events.
+const insertEventsSQL = "WITH created AS (" + newPlantsSQL + freeSQL + `, created_at),
 	events AS (INSERT INTO plantstore_outbox (created_at, plant) SELECT created_at, id FROM created)
 	SELECT id FROM created`
 
@@ -37,9 +47,10 @@ const insertEventsSQL = "WITH created AS (" + insertPlantsSQL + `, created_at),
 // (https://docs.citusdata.com/en/stable/develop/reference_workarounds.html).
 const existingSQL = `SELECT ` + rowColumns + ` FROM plants WHERE id = $1 FOR UPDATE`
 
-// errDeleted means that a row disappeared after the INSERT. No Plant Store deletes
-// plants. The next attempt creates the plant.
-var errDeleted = errors.New("another program has deleted a plant")
+// errMissing means that a plant was not created and does not exist. insertPlantsSQL has
+// created nothing because there are webhooks now, or the row disappeared after the INSERT,
+// though no Plant Store deletes plants. The next attempt creates the plant.
+var errMissing = errors.New("the store has webhooks now, or another program has deleted a plant")
 
 // Insert implements store.Engine.
 //
@@ -82,7 +93,7 @@ type sortedBatch struct {
 	batch []store.Create
 	order []int32 // store.OrderByID of batch
 
-	// The parameters of insertPlantsSQL. Only the first plant of each id is sent.
+	// The parameters of newPlantsSQL. Only the first plant of each id is sent.
 	ids       []int64
 	names     []string
 	tags      []*string
@@ -137,6 +148,9 @@ func (e *Engine) insert(ctx context.Context, b *sortedBatch) (map[int64]store.Ro
 	existing := map[int64]store.Row{}
 	if len(created) < len(b.ids) {
 		if existing, err = e.readExisting(ctx, conn.Conn(), b.ids, created); err != nil {
+			if errors.Is(err, errMissing) {
+				e.webhooks.forget()
+			}
 			return nil, unknownEffect, err
 		}
 	}
@@ -157,7 +171,7 @@ func (e *Engine) create(ctx context.Context, c *pgx.Conn, b *sortedBatch, events
 		return e.createOnCitus(ctx, c, b, events)
 	}
 	if len(b.ids) >= copyMin {
-		if err = b.copy(ctx, c, events); !hasCode(err, codeUniqueViolation) {
+		if err = b.copy(ctx, c); !hasCode(err, codeUniqueViolation) {
 			return b.ids, err
 		}
 	}
@@ -169,11 +183,9 @@ func (e *Engine) create(ctx context.Context, c *pgx.Conn, b *sortedBatch, events
 	return pgx.CollectRows(rows, pgx.RowTo[int64])
 }
 
-// copy creates all plants, or none if an id exists.
-func (b *sortedBatch) copy(ctx context.Context, c *pgx.Conn, events bool) error {
-	if !events {
-		return b.copyPlants(ctx, c)
-	}
+// copy creates all plants, or none if an id exists. It reads whether they have events after
+// the COPY, which has locked the table: SetWebhooks waits for the transaction.
+func (b *sortedBatch) copy(ctx context.Context, c *pgx.Conn) error {
 	tx, err := c.Begin(ctx)
 	if err != nil {
 		return err
@@ -182,8 +194,14 @@ func (b *sortedBatch) copy(ctx context.Context, c *pgx.Conn, events bool) error 
 	if err := b.copyPlants(ctx, tx); err != nil {
 		return err
 	}
-	if err := b.copyEvents(ctx, tx); err != nil {
+	events := false
+	if err := tx.QueryRow(ctx, "SELECT "+eventsSQL).Scan(&events); err != nil {
 		return err
+	}
+	if events {
+		if err := b.copyEvents(ctx, tx); err != nil {
+			return err
+		}
 	}
 	return tx.Commit(ctx)
 }
@@ -221,7 +239,7 @@ func (e *Engine) readExisting(ctx context.Context, c *pgx.Conn, ids, created []i
 		batch.Queue(existingSQL, id).QueryRow(func(found pgx.Row) error {
 			r, err := scanRow(found)
 			if errors.Is(err, pgx.ErrNoRows) {
-				return errDeleted
+				return errMissing
 			}
 			existing[r.ID] = r
 			return err

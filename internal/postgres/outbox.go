@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -108,7 +109,15 @@ func webhooks(ctx context.Context, q querier) ([]store.Webhook, error) {
 
 // SetWebhooks implements webhook.Outbox.
 func (e *Engine) SetWebhooks(ctx context.Context, urls []string, by audit.Origin) ([]store.Webhook, error) {
-	defer e.webhooks.forget() // also without a change: another server may have made it
+	all, err := e.setWebhooks(ctx, urls, by)
+	e.webhooks.forget() // also without a change: another server may have made it
+	if err == nil && len(urls) > 0 {
+		err = classify(e.waitForCreates(ctx))
+	}
+	return all, err
+}
+
+func (e *Engine) setWebhooks(ctx context.Context, urls []string, by audit.Origin) ([]store.Webhook, error) {
 	all, err := e.Webhooks(ctx)
 	if err != nil {
 		return nil, err
@@ -134,6 +143,42 @@ func (e *Engine) SetWebhooks(ctx context.Context, urls []string, by audit.Origin
 		return appendAudit(ctx, tx, store.WebhooksChanged(added, removed, by))
 	})
 	return all, err
+}
+
+// createsSQL reads the transactions that have created plants or are about to. A statement
+// locks its table before it reads the webhooks.
+const createsSQL = `SELECT virtualtransaction FROM pg_locks WHERE relation = 'plants'::regclass
+	AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND mode = 'RowExclusiveLock'`
+
+// waitForCreates waits for the transactions that may have found no webhooks, because they
+// began before the commit of a change. After createsWaitMax it logs that they still run.
+func (e *Engine) waitForCreates(ctx context.Context) error {
+	const createsWaitMax, pause = 5 * time.Second, 10 * time.Millisecond
+	var before []string // transactions of the first read that still run
+	for started, first := time.Now(), true; ; first = false {
+		rows, _ := e.pool.Query(ctx, createsSQL) // CollectRows returns the error
+		now, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			return err
+		}
+		if first {
+			before = now
+		}
+		before = slices.DeleteFunc(before, func(t string) bool { return !slices.Contains(now, t) })
+		switch {
+		case len(before) == 0:
+			return nil
+		case time.Since(started) > createsWaitMax:
+			e.log.Warn("webhooks are on, but transactions that began before still create plants: these may have no event",
+				"transactions", len(before))
+			return nil
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 // changeWebhooks changes the active webhooks. Its caller has locked the row of plantstore.

@@ -18,8 +18,9 @@ type Outbox interface {
 	// all. Deliveries to a webhook that was active before become dead letters. It appends an
 	// entry to the audit log if it changes a webhook.
 	//
-	// On return, every transaction of this engine that creates a plant writes an event if
-	// there is a URL, and none otherwise; those of other engines do so within a second.
+	// If there is a URL, every transaction of any engine that creates a plant after the return
+	// writes an event; on Citus, those of other engines do so within a second. Without a URL, this
+	// engine writes none on return, and others none after a second.
 	SetWebhooks(ctx context.Context, urls []string, by audit.Origin) ([]store.Webhook, error)
 
 	// EventsWritten returns a channel that has a value after this engine has written events.
