@@ -40,6 +40,7 @@ type harness struct {
 	admin   string // secret of the token operator, with the scopes admin, plants:read and plants:create
 	routes  []server.Route
 	down    func() // closes the admin listener and its connections
+	audited func() // writes the counted refusals to the audit log; no request may follow
 
 	deliveries map[int64]webhook.Status // of the server; set before a request
 }
@@ -78,6 +79,7 @@ func startOn(
 		t.Fatal(err)
 	}
 	recorder := audit.NewRecorder(h.engine.AppendAudit, log)
+	h.audited = sync.OnceFunc(recorder.Close)
 	if file != "" {
 		if h.backups, err = backup.New(backup.Config{
 			DB: file, Destination: t.TempDir(), Scratch: t.TempDir(), Every: time.Hour, Keep: 3, Record: recorder.Record,
@@ -92,7 +94,7 @@ func startOn(
 		if h.backups != nil {
 			h.backups.Close()
 		}
-		recorder.Close()
+		h.audited()
 		h.store.Close()
 		if err := h.engine.Close(); err != nil {
 			t.Error(err)
