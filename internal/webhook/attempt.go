@@ -79,10 +79,8 @@ func (s *Sender) attempt(r *receiver, d store.Delivery, deadline time.Time) resu
 		return result
 	}
 	defer func() { <-r.slots }()
-	select {
-	case <-s.stop:
+	if s.retired() {
 		return result
-	default:
 	}
 	start := time.Now()
 	if deadline.Sub(start) < s.config.Timeout {

@@ -13,7 +13,7 @@ const (
 	pollEvery  = time.Second            // for deliveries that became due, and events of other processes
 
 	roundTimeMax = 10 * time.Second
-	closeTimeMax = 2 * time.Second // for running attempts, and then for their results
+	closeTimeMax = 2 * time.Second // for a round and the running attempts, and then for their results
 	leaseMargin  = 5 * time.Second
 )
 
@@ -51,7 +51,7 @@ func (d *dispatcher) run() {
 		}
 		d.collectAll()
 		now := time.Now()
-		if !now.Before(d.due()) {
+		if !now.Before(d.due()) && !d.retired() {
 			d.round(now)
 		}
 		timer.Reset(time.Until(d.due()))
@@ -70,7 +70,7 @@ func (d *dispatcher) due() time.Time {
 func (d *dispatcher) round(now time.Time) {
 	claim := store.Claim{Most: d.claims(now), Lease: d.lease()}
 	d.last, d.woken = now, false
-	taken, ok := d.take(claim, roundTimeMax)
+	taken, ok := d.take(d.sending, claim, roundTimeMax)
 	if !ok {
 		return
 	}
@@ -115,8 +115,10 @@ func (d *dispatcher) claims(now time.Time) map[int64]int {
 }
 
 // take stores the results and claims deliveries. After an error it keeps the results.
-func (d *dispatcher) take(claim store.Claim, within time.Duration) (taken []store.Delivery, ok bool) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(d.sending), within)
+func (d *dispatcher) take(
+	ctx context.Context, claim store.Claim, within time.Duration,
+) (taken []store.Delivery, ok bool) {
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	taken, err := d.config.Outbox.TakeDeliveries(ctx, d.settled, claim)
 	if err != nil {
@@ -181,15 +183,14 @@ func (d *dispatcher) collect(r result) {
 	d.settled = append(d.settled, s)
 }
 
-// finish waits for the running attempts and stores their results.
+// finish waits for the running attempts, which Retire ends after closeTimeMax, and stores their
+// results.
 func (d *dispatcher) finish() {
-	timer := time.AfterFunc(closeTimeMax, d.cancel)
-	defer timer.Stop()
 	for d.attempts > 0 {
 		d.collect(<-d.results)
 	}
 	d.cancel() // also ends the maintenance
 	if len(d.settled) > 0 {
-		d.take(store.Claim{}, closeTimeMax)
+		d.take(context.WithoutCancel(d.sending), store.Claim{}, closeTimeMax)
 	}
 }

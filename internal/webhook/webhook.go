@@ -63,9 +63,9 @@ type Sender struct {
 	byID      map[int64]*receiver
 
 	stop    chan struct{}      // closed by Retire
-	retire  func()             // closes stop once
-	sending context.Context    // of the attempts
-	cancel  context.CancelFunc // of sending and of the maintenance
+	retire  func()             // closes stop once, and calls cancel after closeTimeMax
+	sending context.Context    // of the attempts, the rounds and the maintenance
+	cancel  context.CancelFunc // of sending
 	running sync.WaitGroup     // the dispatcher and the maintenance
 	results chan result        // of the attempts; its buffer has room for all of them
 }
@@ -89,8 +89,11 @@ func New(ctx context.Context, c Config) (*Sender, error) {
 		config: c, client: newClient(&c), byID: map[int64]*receiver{}, stop: make(chan struct{}),
 		results: make(chan result, len(c.URLs)*c.Concurrency*claimsEach),
 	}
-	s.retire = sync.OnceFunc(func() { close(s.stop) })
 	s.sending, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	s.retire = sync.OnceFunc(func() {
+		close(s.stop)
+		time.AfterFunc(closeTimeMax, s.cancel)
+	})
 	for _, w := range all {
 		if w.Active {
 			r := &receiver{webhook: w, slots: make(chan struct{}, c.Concurrency), log: c.Log}
@@ -125,6 +128,16 @@ func (s *Sender) Start() {
 
 // Retire ends the claims of deliveries. It does not wait.
 func (s *Sender) Retire() { s.retire() }
+
+// retired reports whether Retire was called.
+func (s *Sender) retired() bool {
+	select {
+	case <-s.stop:
+		return true
+	default:
+		return false
+	}
+}
 
 // Close claims no more deliveries, waits for a short time for the running attempts, and
 // stores their results. The claims of attempts that have not ended then end by themselves.
