@@ -216,8 +216,9 @@ func (c *credentials) age(now time.Time) time.Duration {
 	return time.Duration(now.UnixNano() - c.polledAt.Load())
 }
 
-// reachable reports whether the engine answers the polls. It is false while a poll hangs, too.
-func (c *credentials) reachable(now time.Time) bool { return c.age(now) < unreachableAfter }
+// reachable reports whether the engine answers the polls. It is false while a poll hangs, too. The age of the last
+// poll does not tell: it is also that of a process which was stopped, or of a machine that slept.
+func (c *credentials) reachable() bool { return !c.outage.unreachable() }
 
 // unreadable returns the error of a client whose credential cannot be checked. outage
 // logs one line for all of them.

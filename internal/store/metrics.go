@@ -129,6 +129,6 @@ func (c *credentials) measure(to prometheus.Registerer) {
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "plantstore_store_reachable",
 			Help: "1 if the store responded within the last 1.5 s; the server polls it four times a second.",
-		}, func() float64 { return oneIf(c.reachable(time.Now())) }),
+		}, func() float64 { return oneIf(c.reachable()) }),
 	)
 }

@@ -189,6 +189,24 @@ func TestReachableMetric(t *testing.T) {
 	}
 }
 
+// TestReadyAfterStop has a process that did not run for an hour: its last poll is old, but none has failed.
+func TestReadyAfterStop(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, j := loggedStore(t, &stub{})
+		defer s.Close()
+		s.SetPolledAt(time.Now().Add(-time.Hour))
+		if err := s.Ready(); err != nil {
+			t.Errorf("Ready before the next poll: %v", err)
+		}
+		time.Sleep(10 * time.Second) //nolint:forbidigo // the bubble's clock, not a wait
+		if err := s.Ready(); err != nil {
+			t.Errorf("Ready after the next poll: %v", err)
+		}
+		wantLines(t, j)
+	})
+}
+
 // TestCommitFailed has commits fail while the engine is reachable: the log has one line for
 // the commits between two polls, and none for polls that fail for a short time.
 func TestCommitFailed(t *testing.T) {

@@ -128,7 +128,7 @@ func (s *Store) Ready() error {
 		return errors.New("the store is shutting down")
 	case s.writer.longestCommit() >= commitLongMax:
 		return errors.New("a commit has run for over 20 s")
-	case !s.credentials.reachable(time.Now()):
+	case !s.credentials.reachable():
 		return errors.New("the store is unreachable; see the log")
 	}
 	if s.credentials.move.Load().Phase != "" {
