@@ -62,6 +62,7 @@ var controls = map[string]control{
 	"varying parts":   {"sh:\ndate -Is\n\ntext:\n2026-01-02T03:04:05+00:00", ""},
 	"output of none":  {"text:\nrose", "line 1: the output belongs to no script"},
 	"unknown word":    {"sh skip:\ntrue", `unknown attribute "skip"`},
+	"no wait":         {"sh terminal=2:\nsleep 1\n\ntext:\n…", "line 5: it matches no output"},
 	"no language":     {":\nplantstore version", "the fence has no language"},
 	"sudo":            {"sh:\nid -un\nsudo id -un\ncat /etc/hostname\n\ntext:\nreader\nroot\nstore", ""},
 	"sudo fails":      {"sh:\nsudo false", "line 1: exit code 1"},

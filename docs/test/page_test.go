@@ -91,7 +91,11 @@ func add(steps []step, s *step, info string) ([]step, error) {
 		if len(steps) == 0 || steps[len(steps)-1].Path != "" || steps[len(steps)-1].Want != nil {
 			return nil, fmt.Errorf("line %d: the output belongs to no script", s.Line)
 		}
-		steps[len(steps)-1].Want = &block{s.Line, s.Text}
+		last := &steps[len(steps)-1]
+		last.Want = &block{s.Line, s.Text}
+		if last.Terminal != "1" && matches(s.Text, "", false) {
+			return nil, fmt.Errorf("line %d: it matches no output, so the next step would not wait for the script", s.Line)
+		}
 	}
 	return steps, nil
 }
