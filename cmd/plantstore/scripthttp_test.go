@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -34,15 +35,25 @@ func cmdGet(ts *testscript.TestScript, _ *script, args []string) error {
 	if len(args) > 2 {
 		request.Header.Set("Authorization", "Bearer "+args[2])
 	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
+	status, body := 0, []byte(nil)
+	late := poll("status "+args[0], func() bool {
+		var response *http.Response
+		if response, err = http.DefaultClient.Do(request); err != nil {
+			return true
+		}
+		body, err = io.ReadAll(response.Body)
+		_ = response.Body.Close()
+		status = response.StatusCode
+		// A server that was stopped for a second is ready again only when its store has responded.
+		return err != nil || status != http.StatusServiceUnavailable || args[0] != "200"
+	})
+	if err = errors.Join(err, late); err != nil {
 		return err
 	}
-	defer response.Body.Close()
-	if strconv.Itoa(response.StatusCode) != args[0] {
-		return fmt.Errorf("status %d, want %s", response.StatusCode, args[0])
+	if strconv.Itoa(status) != args[0] {
+		return fmt.Errorf("status %d, want %s", status, args[0])
 	}
-	_, err = io.Copy(ts.Stdout(), response.Body)
+	_, err = ts.Stdout().Write(body)
 	return err
 }
 
