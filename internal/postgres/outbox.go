@@ -358,47 +358,64 @@ func (c *claimer) claimFor(ctx context.Context, webhook int64, most int) (claime
 	if err != nil || len(due) == 0 {
 		return 0, err
 	}
-	found, err := c.plants(ctx, due)
+	found, all, err := c.plants(ctx, due)
 	if err != nil {
 		return 0, err
 	}
-	var ids []int64
+	var ids, absent []int64
 	for _, d := range due {
 		r, ok := found[d.Plant.ID]
-		if !ok { // beyond the limit, or another program has removed the plant
+		if !ok {
+			absent = append(absent, d.Plant.ID)
 			continue
 		}
 		d.Plant, d.CreatedAt = r.NewPlant, r.CreatedAt
 		c.bytes += d.Plant.Bytes()
 		c.taken, ids = append(c.taken, d), append(ids, d.Plant.ID)
 	}
-	_, err = c.tx.Exec(ctx, "UPDATE plantstore_deliveries SET due_at = $1 WHERE webhook = $2 AND plant = ANY($3)",
-		c.lease, webhook, ids)
+	err = c.setDue(ctx, webhook, ids, c.lease)
+	if err == nil && all && len(absent) > 0 {
+		err = c.setDue(ctx, webhook, absent, c.now.Add(absentPause))
+	}
 	return len(ids), err
 }
 
-// plants returns the plants of deliveries, by id, until their texts exceed the limit.
-func (c *claimer) plants(ctx context.Context, due []store.Delivery) (map[int64]store.Row, error) {
+// absentPause is the time until the next look for a plant that does not exist, so that other
+// deliveries are first: another program has removed the plant, or a worker of Citus has not
+// ended its transaction yet.
+const absentPause = 10 * time.Second
+
+// setDue sets the next attempt of deliveries, or the end of their claims.
+func (c *claimer) setDue(ctx context.Context, webhook int64, plants []int64, at time.Time) error {
+	_, err := c.tx.Exec(ctx, "UPDATE plantstore_deliveries SET due_at = $1 WHERE webhook = $2 AND plant = ANY($3)",
+		at, webhook, plants)
+	return err
+}
+
+// plants returns the plants of deliveries, by id, until their texts exceed the limit. Then all
+// is false.
+func (c *claimer) plants(ctx context.Context, due []store.Delivery) (found map[int64]store.Row, all bool, err error) {
 	ids := make([]int64, len(due))
 	for i, d := range due {
 		ids[i] = d.Plant.ID
 	}
 	rows, err := c.tx.Query(ctx, "SELECT "+rowColumns+" FROM plants WHERE id = ANY($1) ORDER BY id", ids)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	defer rows.Close()
-	found := map[int64]store.Row{}
-	for bytes := c.bytes; bytes <= store.PlantsBytes && rows.Next(); {
+	found = map[int64]store.Row{}
+	bytes := c.bytes
+	for bytes <= store.PlantsBytes && rows.Next() {
 		r, err := scanRow(rows)
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		bytes += r.Bytes()
 		found[r.ID] = r
 	}
 	rows.Close() // reads the remaining rows, which may end with an error
-	return found, rows.Err()
+	return found, bytes <= store.PlantsBytes, rows.Err()
 }
 
 // OutboxTotals implements webhook.Outbox.
