@@ -142,7 +142,7 @@ var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args [
 	"opened":    command(2, cmdOpened),    // NAME SUFFIX: wait until the process has a file open whose name has a suffix
 	"appeared":  command(1, cmdAppeared),  // PATTERN: wait for a file
 	"post":      command(4, cmdPost),      // STATUS URL TOKEN BODY: sets stdout to the body of the response
-	"get":       command(2, cmdGet),       // STATUS URL [TOKEN]: sets stdout to the body; 200 waits while the status is 503
+	"get":       command(2, cmdGet),       // STATUS URL [TOKEN]: sets stdout to the body; 200 waits while it is 503
 	"accepted":  command(3, cmdAccepted),  // URL TOKEN BODY: post for at most 1 s until the response is 200
 	"refused":   command(2, cmdRefused),   // URL TOKEN: post for at most 1 s until the response is 401
 	"beginpost": command(3, cmdBeginPost), // NAME URL TOKEN: send the head of a request
