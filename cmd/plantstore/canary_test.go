@@ -277,21 +277,16 @@ func checkRuntime(t *testing.T, c canaries, s *testServer, admin string) {
 		"/debug/pprof/heap?debug=1", "/debug/pprof/goroutine?debug=2", "/debug/pprof/goroutine", "/debug/pprof/block?debug=1",
 		"/debug/pprof/mutex?debug=1", "/debug/pprof/trace?seconds=1", "/debug/pprof/profile?seconds=1",
 	} {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, match[3]+path, http.NoBody)
-		if err != nil {
-			t.Fatal(err)
+		var status int
+		var text []byte
+		late := poll("a ready server", func() bool { // after a pause the server is not ready for a moment
+			status, text = authorized(t, match[3]+path, admin)
+			c.mustBeAbsent(t, path, text)
+			return status != http.StatusServiceUnavailable
+		})
+		if late != nil || status != http.StatusOK {
+			t.Errorf("%s: %d, %v: %.200s", path, status, late, text)
 		}
-		r.Header.Set("Authorization", "Bearer "+admin)
-		response, err := httpClient(1).Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := io.ReadAll(response.Body)
-		_ = response.Body.Close()
-		if err != nil || response.StatusCode != http.StatusOK {
-			t.Errorf("%s: %d, %v: %.200s", path, response.StatusCode, err, text)
-		}
-		c.mustBeAbsent(t, path, text)
 	}
 	for _, name := range []string{"cmdline", "comm", "status", "maps"} {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", s.cmd.Process.Pid, name))
@@ -303,6 +298,25 @@ func checkRuntime(t *testing.T, c canaries, s *testServer, admin string) {
 		}
 		c.mustBeAbsent(t, name, text)
 	}
+}
+
+// authorized sends a GET request with a token, and returns the status and the body of the response.
+func authorized(t *testing.T, url, token string) (status int, body []byte) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+token)
+	response, err := httpClient(1).Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if body, err = io.ReadAll(response.Body); err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, body
 }
 
 // filesIn returns the contents of all files below a directory by their names. It omits temporary files that a server
