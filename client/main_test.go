@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -57,6 +59,9 @@ type service struct {
 // newService starts a server with a new store in dir.
 func newService(program, dir string) (*service, error) {
 	s := &service{program: program, dir: dir, address: "127.0.0.1:0"}
+	if runtime.GOOS == "linux" { // other processes do not take the port while the server is stopped
+		s.address = fmt.Sprintf("127.%d.%d.%d:0", 2+rand.N(250), 2+rand.N(250), 2+rand.N(250))
+	}
 	out, err := exec.Command(program, "token", "create", "tests", "--no-expiry", "--create", "--db", s.db()).Output()
 	if err != nil {
 		return nil, describe(err)

@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -26,14 +27,27 @@ func TestInvalidCredentialsTakeTheSameTime(t *testing.T) {
 		samples = 300
 	}
 	h, secrets := startWithTokens(t, func(s *setup) { s.limits.AuthFailures = 1 << 20 }) // on, and not reached
+	credentials := []string{"", secrets["expired"], secrets["revoked"], h.token + "0"}
+	const attempts = 3 // chance or a pause can spoil one; a real difference exceeds the limit in each
+	for i := range attempts {
+		fault := compareTimes(t, sampleTimes(t, h, samples, credentials), samples)
+		if fault == "" {
+			return
+		}
+		t.Logf("attempt %d: %s", i+1, fault)
+	}
+	t.Errorf("no attempt of %d shows equal times", attempts)
+}
+
+// compareTimes returns a difference of the times, or why they cannot show one. The times are those of unknown, expired
+// and revoked tokens, and of the control.
+func compareTimes(t *testing.T, took [][]float64, samples int) (fault string) {
+	t.Helper()
 	const unknown, expired, revoked, control = 0, 1, 2, 3
-	took := sampleTimes(t, h, samples, []string{
-		unknown: "", expired: secrets["expired"], revoked: secrets["revoked"], control: h.token + "0",
-	})
 	dropPauses(took)
 	for kind := range took {
 		if n := len(took[kind]); n < samples/2 {
-			t.Fatalf("kind %d: %d of %d samples are usable", kind, n, samples)
+			return fmt.Sprintf("kind %d: %d of %d samples are usable", kind, n, samples)
 		}
 	}
 	for _, pair := range []struct {
@@ -47,14 +61,15 @@ func TestInvalidCredentialsTakeTheSameTime(t *testing.T) {
 		value := welch(took[pair.a], took[pair.b])
 		t.Logf("%s: t = %.2f of %d samples each", pair.name, value, samples)
 		if math.Abs(value) >= tMax {
-			t.Errorf("%s: |t| = %.2f, want below %v", pair.name, math.Abs(value), tMax)
+			return fmt.Sprintf("%s: |t| = %.2f, want below %v", pair.name, math.Abs(value), tMax)
 		}
 	}
 	value := welch(took[unknown], took[control])
 	t.Logf("control: t = %.2f", value)
 	if math.Abs(value) < tMax {
-		t.Errorf("control: |t| = %.2f, want %v or more: the test does not detect a difference", math.Abs(value), tMax)
+		return fmt.Sprintf("control: |t| = %.2f, want %v or more: it detects no difference", math.Abs(value), tMax)
 	}
+	return ""
 }
 
 // sampleTimes sends requests with the credentials in random order, over concurrent

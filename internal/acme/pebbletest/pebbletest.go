@@ -23,6 +23,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -93,8 +94,7 @@ func prepare(ctx context.Context, dir string, c Config) (*CA, error) {
 	if err != nil {
 		return nil, err
 	}
-	octet := func() byte { return byte(2 + mathrand.N(250)) } //nolint:gosec // no secret
-	host := net.IPv4(127, octet(), octet(), octet())
+	host := loopback()
 	addresses, err := freeAddresses(ctx, host, 2)
 	if err != nil {
 		return nil, err
@@ -127,6 +127,16 @@ func prepare(ctx context.Context, dir string, c Config) (*CA, error) {
 		}
 	}
 	return ca, nil
+}
+
+// loopback returns a random address of the loopback interface. Other processes do not take its free ports. Only Linux
+// has more than one address.
+func loopback() net.IP {
+	octet := func() byte { return byte(2 + mathrand.N(250)) } //nolint:gosec // no secret
+	if runtime.GOOS != "linux" {
+		return net.IPv4(127, 0, 0, 1)
+	}
+	return net.IPv4(127, octet(), octet(), octet())
 }
 
 // build builds the program, which the build cache usually has.

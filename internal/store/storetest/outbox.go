@@ -247,6 +247,13 @@ func testClaimRace(t *testing.T, s Store) {
 		})
 	}
 	wg.Wait()
+	for { // an engine takes none that another engine takes at the time
+		rest := mustTake(t, all[0], claims(plants))
+		if len(rest) == 0 {
+			break
+		}
+		taken = append(taken, rest...)
+	}
 	got := names(taken)
 	equal(t, "deliveries", len(got), 2*plants)
 	equal(t, "each once", len(slices.Compact(got)), 2*plants)
