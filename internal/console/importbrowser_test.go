@@ -1,11 +1,14 @@
 package console_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/csv"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -14,7 +17,10 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"plantstore/internal/admin"
+	"plantstore/internal/importer"
 	"plantstore/internal/plant"
+	"plantstore/internal/s3/s3test"
 	"plantstore/internal/sqlite"
 	"plantstore/internal/store"
 )
@@ -113,17 +119,26 @@ func (e *pausedEngine) Insert(ctx context.Context, batch []store.Create) ([]stor
 	return e.Engine.Insert(ctx, batch)
 }
 
-// longRows returns rows of more batches than pausedEngine stores.
+// longPlants is the number of plants in longRows.
+const longPlants = 16_000
+
+// longRows returns rows of more batches than pausedEngine stores, and of more bytes than the buffers of a connection.
 func longRows() (rows [][]string) {
 	rows = append(rows, []string{"x", "<script>alert(1)</script>"})
-	for i := range 200_000 {
-		rows = append(rows, []string{strconv.Itoa(i + 1), fmt.Sprintf("Rosa %d", i), strings.Repeat("t", 60)})
+	for i := range longPlants {
+		rows = append(rows, []string{strconv.Itoa(i + 1), fmt.Sprintf("Rosa %d", i), strings.Repeat("t", 960)})
 	}
 	return rows
 }
 
 // startPaused starts a server whose imports stop after two batches, and an import by a dropped file.
 func startPaused(t *testing.T) (*harness, *browser, *pausedEngine) {
+	t.Helper()
+	return startPausedAt(t, func(string) string { return "" })
+}
+
+// startPausedAt is startPaused for a browser that opens another address of the server, unless that is empty.
+func startPausedAt(t *testing.T, address func(host string) string) (*harness, *browser, *pausedEngine) {
 	t.Helper()
 	paused := &pausedEngine{batches: 2, resume: make(chan struct{})}
 	file := filepath.Join(t.TempDir(), "plants.db")
@@ -132,7 +147,9 @@ func startPaused(t *testing.T) (*harness, *browser, *pausedEngine) {
 		paused.Engine, err = sqlite.Open(t.Context(), sqlite.Config{Path: file, Server: true, Metrics: metrics})
 		return paused, err
 	})
-	b := startBrowser(t, h)
+	opened := *h
+	opened.host = cmp.Or(address(h.host), h.host)
+	b := startBrowser(t, &opened)
 	b.signIn()
 	b.open("/import")
 	path := plantsFile(t, "plants.csv", longRows())
@@ -180,4 +197,49 @@ func TestServerEndsDuringImportInBrowser(t *testing.T) {
 		t.Errorf("got %s", text)
 	}
 	b.screenshot("import-lost")
+}
+
+// After a lost connection the button imports the same file again, without another choice of the file.
+func TestImportAgainInBrowser(t *testing.T) {
+	t.Parallel()
+	var proxy *s3test.Proxy // of TCP
+	h, b, paused := startPausedAt(t, func(host string) string {
+		var err error
+		if proxy, err = s3test.NewProxy(t.Context(), host); err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimPrefix(proxy.Endpoint, "http://")
+	})
+	t.Cleanup(func() {
+		if err := proxy.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	proxy.CutAfter(0)
+	close(paused.resume)
+	b.await(`document.querySelector("[data-again]").checkVisibility()`)
+	c := h.signIn(h.admin)
+	first := regexp.MustCompile(`href="(/import/[^"/]+)"`).FindStringSubmatch(c.get("/import").body)
+	if first == nil {
+		t.Fatal("the page has no import")
+	}
+	var state admin.Import
+	for state.EndedAt.IsZero() { // one import of a credential runs at a time
+		if err := json.Unmarshal([]byte(c.get(first[1]+"/live").body), &state); err != nil {
+			t.Fatal(err)
+		}
+	}
+	proxy.Pass()
+	b.do(chromedp.Click(chromedp.CSS("[data-again]")))
+	b.await(`location.pathname.startsWith("/import/") && location.pathname !== "` + first[1] + `"`)
+	again := evaluate[string](b, "location.pathname")
+	var whole admin.Import
+	if err := json.Unmarshal([]byte(c.get(again+"/live").body), &whole); err != nil {
+		t.Fatal(err)
+	}
+	want := importer.Counts{Created: longPlants - state.Created, Existing: state.Created, Invalid: 1}
+	if state.State != admin.JobFailed || whole.State != admin.JobComplete || whole.Counts != want ||
+		whole.Name != "plants.csv" {
+		t.Errorf("got %+v and then %+v, want %+v", state, whole, want)
+	}
 }
