@@ -343,6 +343,7 @@ func TestBlockingReader(t *testing.T) {
 	must(t, err)
 	must(t, reader.Exec("BEGIN; SELECT count(*) FROM plants"))
 	name := strings.Repeat("x", 200_000)
+	started := time.Now()
 	for id := int64(0); id < 400; id += 20 {
 		batch := batchOf(id, 20)
 		for i := range batch {
@@ -352,8 +353,10 @@ func TestBlockingReader(t *testing.T) {
 	}
 	must(t, reader.Exec("COMMIT"))
 	must(t, reader.Close())
-	if n := strings.Count(log.String(), "a reader in another process blocks the checkpoint of the WAL"); n != 1 {
-		t.Errorf("%d warnings, want 1; log:\n%s", n, log.String())
+	most := 1 + int(time.Since(started)/time.Minute) // the engine warns at most once a minute
+	n := strings.Count(log.String(), "a reader in another process blocks the checkpoint of the WAL")
+	if n < 1 || n > most {
+		t.Errorf("%d warnings, want 1 to %d; log:\n%s", n, most, log.String())
 	}
 }
 
