@@ -303,7 +303,7 @@ func (e *Engine) connect() (err error) {
 	if mode != "wal" {
 		return fmt.Errorf("%s cannot use WAL mode (SQLite returned %q): put the store on a local disk", e.path, mode)
 	}
-	if err := e.writer.Exec(connectionSettings + "PRAGMA cache_size = -32768;"); err != nil {
+	if err := e.writer.Exec(connectionSettings + "PRAGMA cache_size = -16384;"); err != nil {
 		return err
 	}
 	e.writer.BusyTimeout(0) // from now on begin waits, with a context
