@@ -292,7 +292,7 @@ func (h *httpServers) run(ctx context.Context, st *store.Store, hangups <-chan o
 		case err := <-h.failed:
 			return err
 		case <-hangups:
-			r.reload(ctx)
+			r.hangup(ctx)
 		case <-changes.C:
 			r.look(ctx)
 		}

@@ -65,6 +65,7 @@ type reloader struct {
 	applied [sha256.Size]byte // at the last reload
 	seen    [sha256.Size]byte // at the last look
 
+	hungUp      bool   // no reload has succeeded since the last SIGHUP
 	fault       string // of the last reload; empty: it succeeded
 	wait, pause int    // looks until the next attempt after a fault, and between the next two
 
@@ -184,6 +185,12 @@ func sumOf(path string) (sum [sha256.Size]byte, ok bool) {
 	return [sha256.Size]byte(hash.Sum(nil)), err == nil
 }
 
+// hangup is reload for SIGHUP: the operator says that the files are whole, also the certificates of the same names.
+func (r *reloader) hangup(ctx context.Context) {
+	r.hungUp = true
+	r.reload(ctx)
+}
+
 // reload loads the settings again. The settings in force stay if it fails.
 func (r *reloader) reload(ctx context.Context) {
 	r.fault, r.pause = "", 1
@@ -201,7 +208,7 @@ func (r *reloader) attempt(ctx context.Context) {
 		r.failed(r.hide(err.Error()))
 		return
 	}
-	r.fault = ""
+	r.fault, r.hungUp = "", false
 	r.settings = next
 	r.publish(next, pending)
 	r.log.Info("settings reloaded", "changed", strings.Join(changed, ","))
@@ -352,7 +359,7 @@ func (r *reloader) apply(ctx context.Context, next *settings) error {
 // applyServers puts the settings of certificates, servers and webhooks in force. After an error everything is as it
 // was.
 func (r *reloader) applyServers(ctx context.Context, next *settings) error {
-	if err := r.servers.certificates.reload(r.settings, next); err != nil {
+	if err := r.servers.certificates.reload(r.settings, next, r.hungUp); err != nil {
 		return err
 	}
 	err := server.Reload(r.servers.public, r.servers.admin, r.servers.configOf(next))
@@ -362,5 +369,5 @@ func (r *reloader) applyServers(ctx context.Context, next *settings) error {
 		}
 		err = errors.Join(err, server.Reload(r.servers.public, r.servers.admin, r.servers.configOf(r.settings)))
 	}
-	return errors.Join(err, r.servers.certificates.reload(next, r.settings))
+	return errors.Join(err, r.servers.certificates.reload(next, r.settings, r.hungUp))
 }

@@ -370,18 +370,49 @@ func TestFailedReloadIsRepeated(t *testing.T) {
 // certificate and the key fails, and the server repeats it.
 func TestSettingsBeforeKey(t *testing.T) {
 	t.Parallel()
+	first, second := newTLSFiles(t), newTLSFiles(t)
+	text := func(f *tlsFiles) string { return fmt.Sprintf("tls-cert: %s\ntls-key: %s\n", f.cert, f.key) }
+	s := startReloaded(t, text(first))
+	key, err := os.ReadFile(second.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := os.ReadFile(first.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	replaceFile(t, second.key, string(other))
+	s.reload(t, text(second), "private key does not match public key", false)
+	replaceFile(t, second.key, string(key))
+	if line := s.nextLine(t); !strings.Contains(line, "changed=tls-cert,tls-key\n") {
+		t.Errorf("got %s, want changed=tls-cert,tls-key", line)
+	}
+	s.stop(t)
+}
+
+// TestReloadDuringRenewal changes the settings while another program has replaced a certificate, but not its key. The
+// server reloads the settings, and uses the pair when it is whole. SIGHUP reads it at once.
+func TestReloadDuringRenewal(t *testing.T) {
+	t.Parallel()
 	f := newTLSFiles(t)
 	text := fmt.Sprintf("tls-cert: %s\ntls-key: %s\n", f.cert, f.key)
 	s := startReloaded(t, text)
-	cert, key, err := f.authority.Issue(certstest.Leaf{})
+	cert, key, err := f.authority.Issue(certstest.Leaf{Name: "renewed"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	replaceFile(t, f.cert, string(cert))
-	s.reload(t, text+"body-max: 2KiB\n", "private key does not match public key", false)
+	s.reload(t, text+"body-max: 2KiB\n", "changed=body-max\n", false)
+	s.reload(t, text+"body-max: 3KiB\n", "private key does not match public key", true)
 	replaceFile(t, f.key, string(key))
-	if line := s.nextLine(t); !strings.Contains(line, "changed=body-max\n") {
-		t.Errorf("got %s, want changed=body-max", line)
+	s.reload(t, text+"body-max: 3KiB\n", "changed=body-max\n", true)
+	conn, err := tls.Dial("tcp", strings.TrimPrefix(s.url, "https://"), &tls.Config{RootCAs: f.authority.Pool()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if got := conn.ConnectionState().PeerCertificates[0].Subject.CommonName; got != "renewed" {
+		t.Errorf("after SIGHUP: got the certificate of %q, want renewed", got)
 	}
 	s.stop(t)
 }

@@ -110,24 +110,26 @@ func (t *tlsSettings) open(s *settings, log *slog.Logger, metrics prometheus.Reg
 	return c, nil
 }
 
-// reload loads the files again, which may be others than those of the settings in force. After an error the
-// certificates are as they were.
-func (c certificates) reload(inForce, next *settings) error {
-	if c.pair != nil {
-		if err := c.pair.Reload(string(next.tls.cert), string(next.tls.key)); err != nil {
+// reload loads the files of the next settings. It leaves files of the same names to their watchers, unless again is
+// set: a program may be writing them. After an error the certificates are as they were.
+func (c certificates) reload(inForce, next *settings, again bool) error {
+	before, after := &inForce.tls, &next.tls
+	otherPair := c.pair != nil && (again || before.cert != after.cert || before.key != after.key)
+	if otherPair {
+		if err := c.pair.Reload(string(after.cert), string(after.key)); err != nil {
 			return next.fault("tls-cert", "%w", err)
 		}
 	}
-	if c.authorities == nil {
+	if c.authorities == nil || !again && before.clientCA == after.clientCA {
 		return nil
 	}
-	err := c.authorities.Reload(string(next.tls.clientCA))
+	err := c.authorities.Reload(string(after.clientCA))
 	if err == nil {
 		return nil
 	}
 	err = next.fault("client-ca", "%w", err)
-	if c.pair != nil {
-		err = errors.Join(err, c.pair.Reload(string(inForce.tls.cert), string(inForce.tls.key)))
+	if otherPair {
+		err = errors.Join(err, c.pair.Reload(string(before.cert), string(before.key)))
 	}
 	return err
 }

@@ -17,7 +17,6 @@ type Authorities struct {
 	mu    sync.Mutex // guards files, except files.current
 	files files[x509.CertPool]
 
-	wake    chan struct{} // see watch
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 }
@@ -25,7 +24,7 @@ type Authorities struct {
 // OpenAuthorities loads the PEM file and watches it until Close.
 func OpenAuthorities(file string, log *slog.Logger) (*Authorities, error) {
 	ctx, cancel := context.WithCancel(context.Background())
-	a := &Authorities{log: loggerOrNone(log), wake: make(chan struct{}, 1), cancel: cancel}
+	a := &Authorities{log: loggerOrNone(log), cancel: cancel}
 	a.files.parse = func(contents [][]byte) (*x509.CertPool, error) {
 		pool := x509.NewCertPool()
 		if !pool.AppendCertsFromPEM(contents[0]) {
@@ -37,13 +36,12 @@ func OpenAuthorities(file string, log *slog.Logger) (*Authorities, error) {
 		cancel()
 		return nil, err
 	}
-	a.running.Go(func() { watch(ctx, a.wake, a.check) })
+	a.running.Go(func() { watch(ctx, a.check) })
 	return a, nil
 }
 
-// Reload loads the authorities from a file, which may be another one than before, and watches it. A program may be
-// writing the file that is in use: new contents of it are in use when they have stayed the same for 2 s. After an error
-// the previous authorities and their file stay in use.
+// Reload loads the authorities from a file, which may be another one than before, and watches it. After an error the
+// previous authorities and their file stay in use.
 func (a *Authorities) Reload(file string) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -52,7 +50,6 @@ func (a *Authorities) Reload(file string) error {
 		return err
 	}
 	a.checked(changed, nil)
-	a.files.wakeIfPending(a.wake)
 	return nil
 }
 

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -28,17 +27,15 @@ type files[T any] struct {
 	current atomic.Pointer[T] // of the last contents that parse accepted
 
 	served  [sha256.Size]byte // sum of the contents of current
-	seen    [sha256.Size]byte // sum of the contents at the last check or load
-	seenAt  time.Time         // of the first check or load that found the contents of seen
-	pending bool              // the last check or load found usable contents that may be incomplete
+	seen    [sha256.Size]byte // sum of the contents at the last check
+	pending bool              // the last check found usable contents for the first time
 	refused [sha256.Size]byte // sum of the last contents that parse refused
 	logged  bool              // the log has a line about the last failure
 	failed  string            // the last error of reading
 }
 
-// load reads the files at paths, and reads these from then on. It returns true if current changed, which for the same
-// paths as before requires that the contents are settled; otherwise a later check uses them. After an error everything
-// is as it was.
+// load reads the files at paths, and reads these from then on. It returns true if current changed. After an error
+// everything is as it was.
 func (f *files[T]) load(paths ...string) (changed bool, err error) {
 	previous := f.paths
 	defer func() {
@@ -55,31 +52,19 @@ func (f *files[T]) load(paths ...string) (changed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if !f.settled(sum) && slices.Equal(paths, previous) {
-		f.pending = true
-		return false, nil
-	}
-	f.served, f.pending, f.logged, f.failed = sum, false, false, ""
+	f.served, f.logged, f.failed = sum, false, ""
 	f.current.Store(value)
 	return true, nil
 }
 
-// settled reports whether the contents with a sum have stayed the same for settleTime.
-func (f *files[T]) settled(sum [sha256.Size]byte) bool {
-	if sum != f.seen {
-		f.seen, f.seenAt = sum, time.Now()
-	}
-	return time.Since(f.seenAt) >= settleTime
-}
-
-// check reads the files again. It returns true if current changed, which requires that the contents are settled. It
-// returns an error for contents that parse refuses and for files that it cannot read, once for each error, and only if
-// the next check finds the same: a program may replace one file of a pair shortly before the other. After an error
-// current is unchanged.
+// check reads the files again. It returns true if current changed, which requires that the previous check found the
+// same contents. It returns an error for contents that parse refuses and for files that it cannot read, once for each
+// error, and only if the next check finds the same: a program may replace one file of a pair shortly before the other.
+// After an error current is unchanged.
 func (f *files[T]) check() (changed bool, err error) {
 	contents, sum, err := f.read()
-	settled := f.settled(sum)
-	f.pending = false
+	settled := sum == f.seen
+	f.seen, f.pending = sum, false
 	if err != nil {
 		return false, f.confirm(sum, err)
 	}
@@ -98,17 +83,6 @@ func (f *files[T]) check() (changed bool, err error) {
 	f.served, f.logged, f.failed = sum, false, ""
 	f.current.Store(value)
 	return true, nil
-}
-
-// wakeIfPending makes the next call of check soon if the last load found contents that may be incomplete.
-func (f *files[T]) wakeIfPending(wake chan<- struct{}) {
-	if !f.pending {
-		return
-	}
-	select {
-	case wake <- struct{}{}:
-	default: // an element waits
-	}
 }
 
 // wait returns the time until the next check.
@@ -174,17 +148,14 @@ func readFile(path string) ([]byte, error) {
 	return content, nil
 }
 
-// watch calls check until the context ends. check returns the time until its next call. An element of wake makes that
-// time settleTime.
-func watch(ctx context.Context, wake <-chan struct{}, check func() time.Duration) {
+// watch calls check until the context ends. check returns the time until its next call.
+func watch(ctx context.Context, check func() time.Duration) {
 	timer := time.NewTimer(pollEvery)
 	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-wake:
-			timer.Reset(settleTime)
 		case <-timer.C:
 			timer.Reset(check())
 		}

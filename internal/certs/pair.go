@@ -36,7 +36,6 @@ type Pair struct {
 	warnedAt time.Time // of the last line about the expiry
 	expired  bool      // the last line was about an expired certificate
 
-	wake    chan struct{} // see watch
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 }
@@ -45,9 +44,7 @@ type Pair struct {
 // line in the log: a server with an expired certificate is easier to repair than one that does not run.
 func OpenPair(c PairConfig) (*Pair, error) {
 	ctx, cancel := context.WithCancel(context.Background())
-	p := &Pair{
-		log: loggerOrNone(c.Log), metrics: newPairMetrics(c.Metrics), wake: make(chan struct{}, 1), cancel: cancel,
-	}
+	p := &Pair{log: loggerOrNone(c.Log), metrics: newPairMetrics(c.Metrics), cancel: cancel}
 	p.files.parse = p.parse
 	if _, err := p.files.load(c.CertFile, c.KeyFile); err != nil {
 		cancel()
@@ -55,13 +52,12 @@ func OpenPair(c PairConfig) (*Pair, error) {
 	}
 	p.loaded()
 	p.warn()
-	p.running.Go(func() { watch(ctx, p.wake, p.check) })
+	p.running.Go(func() { watch(ctx, p.check) })
 	return p, nil
 }
 
-// Reload loads the pair from files, which may be others than before, and watches these. A program may be writing the
-// files that are in use: a new pair in them is in use when their contents have stayed the same for 2 s. After an error
-// the previous pair and its files stay in use.
+// Reload loads the pair from files, which may be others than before, and watches these. After an error the previous
+// pair and its files stay in use.
 func (p *Pair) Reload(certFile, keyFile string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -70,7 +66,6 @@ func (p *Pair) Reload(certFile, keyFile string) error {
 		return err
 	}
 	p.checked(changed, nil)
-	p.files.wakeIfPending(p.wake)
 	return nil
 }
 
