@@ -375,15 +375,10 @@ func (c *claimer) claimFor(ctx context.Context, webhook int64, most int) (claime
 	}
 	err = c.setDue(ctx, webhook, ids, c.lease)
 	if err == nil && all && len(absent) > 0 {
-		err = c.setDue(ctx, webhook, absent, c.now.Add(absentPause))
+		err = c.setDue(ctx, webhook, absent, c.now.Add(store.AbsentPause))
 	}
 	return len(ids), err
 }
-
-// absentPause is the time until the next look for a plant that does not exist, so that other
-// deliveries are first: another program has removed the plant, or a worker of Citus has not
-// ended its transaction yet.
-const absentPause = 10 * time.Second
 
 // setDue sets the next attempt of deliveries, or the end of their claims.
 func (c *claimer) setDue(ctx context.Context, webhook int64, plants []int64, at time.Time) error {

@@ -105,33 +105,6 @@ func TestWebhooksWait(t *testing.T) {
 	}
 }
 
-// TestDeliveriesOfRemovedPlants shows that deliveries without a plant do not keep the others from their claims.
-func TestDeliveriesOfRemovedPlants(t *testing.T) {
-	t.Parallel()
-	url, e, _ := openTwo(t, nil)
-	_, err := e.SetWebhooks(t.Context(), someWebhook, audit.Origin{})
-	for id := int64(1); id <= 3 && err == nil; id++ {
-		batch := someCreates(id, 1)
-		batch[0].At = time.Unix(id, 0) // the order of the events
-		err = insertBatch(t.Context(), e, batch)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	execute(t, url, "DELETE FROM plants WHERE id < 3")
-	var taken []store.Delivery
-	for range 2 {
-		some, err := e.TakeDeliveries(t.Context(), nil, store.Claim{Most: map[int64]int{1: 2}, Lease: time.Hour})
-		if err != nil {
-			t.Fatal(err)
-		}
-		taken = append(taken, some...)
-	}
-	if len(taken) != 1 || taken[0].Plant.ID != 3 {
-		t.Errorf("got %+v, want the delivery of plant 3", taken)
-	}
-}
-
 // reach waits until a query counts a row. The test fails if done has a value before.
 func reach(t *testing.T, url, sql string, done <-chan error) {
 	t.Helper()

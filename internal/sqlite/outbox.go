@@ -317,23 +317,21 @@ func (c *claimer) claimFor(webhook int64, most int) (claimed int, err error) {
 		if err != nil {
 			return claimed, err
 		}
+		next := c.now.Add(store.AbsentPause)
 		if ok {
 			r := storedRow(found)
 			d.Plant, d.CreatedAt, d.Lease = r.NewPlant, r.CreatedAt, c.lease
+			c.taken, next = append(c.taken, d), c.lease
+			c.bytes += d.Plant.Bytes()
+			claimed++
 		}
 		found.Reset()
-		if !ok { // another program has removed the plant
-			continue
-		}
-		bind(update, 1, c.lease)
+		bind(update, 1, next)
 		bind(update, 2, webhook)
 		bind(update, 3, d.Plant.ID)
 		if err := update.Run(); err != nil {
 			return claimed, err
 		}
-		c.bytes += d.Plant.Bytes()
-		c.taken = append(c.taken, d)
-		claimed++
 	}
 	return claimed, nil
 }

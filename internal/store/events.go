@@ -158,6 +158,11 @@ func ChangeWebhooks(stored []Webhook, urls []string) (added, removed []string) {
 	return added, removed
 }
 
+// AbsentPause is the time until the next claim of a delivery whose plant does not exist, so that
+// other deliveries are first: another program has removed the plant, or a worker of Citus has
+// not ended its transaction yet.
+const AbsentPause = 10 * time.Second
+
 // ReasonRemoved is the reason of a dead letter whose webhook is not active any more.
 const ReasonRemoved = "the address was removed from the settings"
 

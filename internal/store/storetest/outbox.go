@@ -218,6 +218,24 @@ func testLease(t *testing.T, s Store) {
 	equal(t, "after a release", len(mustTake(t, e, claims(1), settle(second[0], released))), 1)
 }
 
+// testRemovedPlants shows that deliveries without a plant do not keep the others from their claims.
+func testRemovedPlants(t *testing.T, s Store) {
+	e := open(t, s)
+	mustSetWebhooks(t, e, urlA)
+	mustInsert(t, e, create(1, "", plant.Tag{}), create(2, "", plant.Tag{}), create(3, "", plant.Tag{}))
+	all := mustTake(t, e, claims(3))
+	slices.SortFunc(all, func(a, b store.Delivery) int { return plant.CompareID(a.Plant, b.Plant) })
+	for _, d := range all { // the last one is due last
+		mustTake(t, e, store.Claim{}, settle(d, released))
+	}
+	s.Tamper(t, "DELETE FROM plants WHERE id < 3")
+	var taken []store.Delivery
+	for range 2 {
+		taken = append(taken, mustTake(t, e, claims(2))...)
+	}
+	equal(t, "deliveries", names(taken), []string{`1 {"id":3,"name":""}`})
+}
+
 // testClaimRace claims with several engines at the same time.
 func testClaimRace(t *testing.T, s Store) {
 	const engines, plants = 4, 60

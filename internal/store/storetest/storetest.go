@@ -80,6 +80,7 @@ func Run(t *testing.T, newStore func(t testing.TB) Store) {
 		{"outbox/large events", testLargeEvents},
 		{"outbox/settlements", testSettlements},
 		{"outbox/lease", testLease},
+		{"outbox/removed plants", testRemovedPlants},
 		{"outbox/several engines at once", testClaimRace},
 		{"outbox/webhooks", testSetWebhooks},
 		{"outbox/dead letters", testDeadLetters},
