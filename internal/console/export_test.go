@@ -60,3 +60,6 @@ func (c *Console) AddDay() {
 		})
 	}
 }
+
+// UsedMax is the number of states that flows keeps.
+const UsedMax = usedMax

@@ -7,8 +7,8 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,8 +18,8 @@ import (
 // flowTimeMax is the time for a sign-in at an issuer.
 const flowTimeMax = 10 * time.Minute
 
-// usedMax bounds the states that flows keeps.
-const usedMax = 10_000
+// usedMax bounds the states that flows keeps. Beyond it the oldest one goes, and only the issuer refuses its code.
+const usedMax = 1000
 
 // flows are the sign-ins at the issuer that have begun. A cookie of the browser keeps each,
 // encrypted with a key of this process, so that clients without a session use no memory here.
@@ -27,7 +27,7 @@ type flows struct {
 	sealer cipher.AEAD
 
 	mu   sync.Mutex
-	used map[string]time.Time // states of flows that came back, and when; at most usedMax; guarded by mu
+	used []string // states of responses that the issuer checks or has accepted; guarded by mu
 }
 
 // pending is a sign-in at the issuer that has begun.
@@ -69,21 +69,25 @@ func (f *flows) open(cookie string) (p pending, ok bool) {
 	return p, err == nil && json.Unmarshal(text, &p) == nil
 }
 
-// use reports whether the flow of a state comes back for the first time.
-func (f *flows) use(state string, now time.Time) bool {
+// use reports whether the state of a response is in use for the first time.
+func (f *flows) use(state string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.used == nil {
-		f.used = map[string]time.Time{}
-	}
-	if len(f.used) >= usedMax {
-		maps.DeleteFunc(f.used, func(_ string, at time.Time) bool { return now.Sub(at) > flowTimeMax })
-	}
-	if _, again := f.used[state]; again || len(f.used) >= usedMax {
+	if slices.Contains(f.used, state) {
 		return false
 	}
-	f.used[state] = now
+	if len(f.used) == usedMax {
+		f.used = slices.Delete(f.used, 0, 1)
+	}
+	f.used = append(f.used, state)
 	return true
+}
+
+// forget forgets a state whose response the issuer has not accepted.
+func (f *flows) forget(state string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.used = slices.DeleteFunc(f.used, func(used string) bool { return used == state })
 }
 
 // setFlowCookie sets the cookie of a sign-in at the issuer, or removes it with an empty value. It

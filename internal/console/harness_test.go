@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"path/filepath"
 	"strings"
@@ -127,6 +128,7 @@ func (h *harness) serve(log *slog.Logger, metrics *prometheus.Registry, recorder
 			BodyMax: 64 << 10, HeaderMax: 32 << 10, RequestTimeout: wait, AnswerTimeout: wait, IdleTimeout: wait,
 			AuthFailures: 100,
 		},
+		TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}, // X-Forwarded-For is the address of a client
 	})
 	if err != nil {
 		h.t.Fatal(err)

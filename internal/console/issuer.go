@@ -78,13 +78,17 @@ func (c *Console) finishAtIssuer(w http.ResponseWriter, r *http.Request, _ auth.
 	}
 	response, err := url.ParseQuery(r.URL.RawQuery)
 	p, ok := c.flowOf(r)
-	if err != nil || !ok || response.Get("state") != p.State || !c.flows.use(p.State, c.now()) {
+	if err != nil || !ok || response.Get("state") != p.State {
 		return c.refuseSignIn(w, r, "/", errOtherFlow) // the cookie stays: it can be that of a sign-in in another tab
 	}
 	c.setFlowCookie(w, r, "")
 	var claims *auth.Claims
 	principal, err := server.AuthenticateBy(w, r, func() (auth.Principal, error) {
+		if !c.flows.use(p.State) {
+			return auth.Principal{}, errOtherFlow
+		}
 		if claims, err = client.Finish(r.Context(), p.Flow, response, c.now()); err != nil {
+			c.flows.forget(p.State)
 			return auth.Principal{}, err
 		}
 		return c.Store.AuthenticateClaims(r.Context(), claims)

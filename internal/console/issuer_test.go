@@ -491,6 +491,33 @@ func TestIssuerFailuresAreLimited(t *testing.T) {
 	}
 }
 
+// Responses that no person has sent, from one address or from many, keep nobody from a sign-in.
+func TestForgedResponsesKeepNobodyOut(t *testing.T) {
+	t.Parallel()
+	h, i := startWithIssuer(t)
+	for name, addressOf := range map[string]func(n int) string{
+		"one address":    func(int) string { return "192.0.2.1" },
+		"many addresses": func(n int) string { return fmt.Sprintf("198.51.%d.%d", n>>8, n&255) },
+	} {
+		forger := &client{h: h}
+		for n := range console.UsedMax + 1 {
+			forger.header = http.Header{"X-Forwarded-For": {addressOf(n)}}
+			u, err := url.Parse(forger.get("/sign-in/oidc").Header.Get("Location"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			q := url.Values{"code": {"x"}, "iss": {i.URL}, "state": u.Query()["state"]}
+			if res := forger.get("/sign-in/oidc/callback?" + q.Encode()); res.status == http.StatusOK {
+				t.Fatalf("%s: the forged response %d signs in", name, n)
+			}
+		}
+		s := h.surfer(t)
+		if res := s.get(s.callback("/")); res.status != http.StatusOK || !s.isOpen() {
+			t.Errorf("%s: the sign-in of a person: got %d, %s", name, res.status, res.body)
+		}
+	}
+}
+
 // The link to the issuer has the host of the redirect URL, which keeps the cookie of the sign-in.
 func TestOtherHostBegins(t *testing.T) {
 	t.Parallel()
