@@ -94,30 +94,37 @@ func readFiles(ctx context.Context, log *slog.Logger, read func() error) error {
 }
 
 // interruptibleTo returns a writer whose Write returns when ctx ends, because a write to a full pipe cannot be
-// cancelled. The write itself continues until the program ends, so the caller must not change its bytes after an error.
+// cancelled. The write itself continues until the program ends.
 func interruptibleTo(ctx context.Context, w io.Writer) io.Writer {
-	return &interruptibleWriter{ctx, w}
+	return &interruptibleWriter{ctx: ctx, w: w}
 }
 
 type interruptibleWriter struct {
 	ctx context.Context //nolint:containedctx // the writer lives as long as its command
 	w   io.Writer
+	buf []byte // a copy of the bytes, because the caller reuses its own; owned by the goroutine of Write while it writes
+	err error  // of an interrupted write
 }
 
 // Write implements io.Writer.
 func (i *interruptibleWriter) Write(p []byte) (int, error) {
+	if i.err != nil {
+		return 0, i.err // the goroutine still owns buf
+	}
+	i.buf = append(i.buf[:0], p...)
 	type result struct {
 		n   int
 		err error
 	}
 	done := make(chan result, 1)
 	go func() { // ends with the write; done buffers the result
-		n, err := i.w.Write(p)
+		n, err := i.w.Write(i.buf)
 		done <- result{n, err}
 	}()
 	select {
 	case <-i.ctx.Done():
-		return 0, errInterrupted
+		i.err = errInterrupted
+		return 0, i.err
 	case r := <-done:
 		return r.n, r.err
 	}
