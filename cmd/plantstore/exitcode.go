@@ -33,8 +33,8 @@ var exitCodes = []struct {
 	{
 		exitInterrupted, "the command was interrupted",
 		"Ctrl-C, SIGTERM or SIGHUP. The plants that the command counted are stored. `serve` ends with 0 after Ctrl-C " +
-			"and SIGTERM, also while it starts, and reloads its settings after SIGHUP. `try` ends with 0 after the first of " +
-			"these signals.",
+			"and SIGTERM, also while it starts. After SIGHUP it reloads its settings, or ends with 0 if its standard input is " +
+			"a terminal. `try` ends with 0 after the first of these signals.",
 	},
 }
 

@@ -285,7 +285,7 @@ func (h *httpServers) run(ctx context.Context, st *store.Store, hangups <-chan o
 		case <-manager.watchdog:
 			manager.alive()
 		case <-ctx.Done():
-			r.log.Info("shutting down: responding to accepted requests")
+			r.log.Info("shutting down: responding to accepted requests", "cause", context.Cause(ctx))
 			return nil
 		case <-st.Broken():
 			return nil

@@ -16,7 +16,10 @@ func main() {
 func mainExit() int {
 	ctx, stop := signal.NotifyContext(context.Background(), interrupts()...)
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal ends the program at once
+	context.AfterFunc(ctx, func() {
+		signal.Ignore(syscall.SIGHUP) // a closed terminal and its shell both send it
+		stop()                        // a second signal of another kind ends the program at once
+	})
 	return run(ctx, os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr)
 }
 

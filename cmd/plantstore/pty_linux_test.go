@@ -27,6 +27,23 @@ type terminal struct {
 
 func newTerminal(t *testing.T) *terminal {
 	t.Helper()
+	keys, tty := openTerminal(t)
+	term := &terminal{keys: keys, tty: tty, shown: newStream(), read: make(chan struct{})}
+	go func() { // ends when no program has the terminal open
+		defer close(term.read)
+		_, _ = io.Copy(term.shown, keys)
+	}()
+	t.Cleanup(func() {
+		_ = tty.Close() // an error: the test has closed it
+		<-term.read
+		_ = keys.Close()
+	})
+	return term
+}
+
+// openTerminal opens both ends of a pseudo-terminal. The caller closes them.
+func openTerminal(t *testing.T) (keys, tty *os.File) {
+	t.Helper()
 	keys, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil && os.Getenv("CI") != "true" {
 		t.Skip(err)
@@ -41,7 +58,7 @@ func newTerminal(t *testing.T) *terminal {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tty, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
+	tty, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,17 +66,7 @@ func newTerminal(t *testing.T) *terminal {
 	if err := unix.IoctlSetWinsize(int(tty.Fd()), unix.TIOCSWINSZ, size); err != nil {
 		t.Fatal(err)
 	}
-	term := &terminal{keys: keys, tty: tty, shown: newStream(), read: make(chan struct{})}
-	go func() { // ends when no program has the terminal open
-		defer close(term.read)
-		_, _ = io.Copy(term.shown, keys)
-	}()
-	t.Cleanup(func() {
-		_ = tty.Close() // an error: the test has closed it
-		<-term.read
-		_ = keys.Close()
-	})
-	return term
+	return keys, tty
 }
 
 // start starts the program on the terminal.
@@ -135,6 +142,48 @@ func TestFirstTokensOnTerminal(t *testing.T) {
 	}
 	s := &testServer{process: p}
 	s.stop(t)
+}
+
+// TestHangup closes the terminal of a server. The server stops as after SIGTERM, although more than one SIGHUP arrives.
+// try also removes its data.
+func TestHangup(t *testing.T) {
+	t.Parallel()
+	for command, ready := range map[string]string{
+		"serve --db a.db --listen 127.0.0.1:0 --admin-listen 127.0.0.1:0": readyLine,
+		"try": "^Data: ",
+	} {
+		t.Run(command, func(t *testing.T) {
+			t.Parallel()
+			temporary := t.TempDir()
+			keys, tty := openTerminal(t)
+			defer tty.Close()
+			p, err := newProcess(t.TempDir(), append(cleanEnviron(), "TMPDIR="+temporary), strings.Fields(command)...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.cmd.Stdin, p.cmd.SysProcAttr = tty, &syscall.SysProcAttr{Setsid: true, Setctty: true}
+			p.cmd.Stderr = p.stdout // one stream for both lines
+			if err := p.start(); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(p.kill)
+			if _, err := p.await(p.stdout, ready); err != nil {
+				t.Fatal(err)
+			}
+			if err := keys.Close(); err != nil { // the kernel sends SIGHUP to the process
+				t.Fatal(err)
+			}
+			ended := func() bool { return p.cmd.Process.Signal(syscall.SIGHUP) != nil } // a shell also sends it to its jobs
+			if err := poll("end of the process", ended); err != nil {
+				t.Fatal(err)
+			}
+			code, err := p.wait()
+			rest, errRest := os.ReadDir(temporary)
+			if err != nil || errRest != nil || code != exitOK || len(rest) > 0 {
+				t.Errorf("got %d, %v, %v, %v, want 0 and no files; output:\n%s", code, err, errRest, rest, p.stdout)
+			}
+		})
+	}
 }
 
 // TestBarErased tests that end erases the bar at every stage of a command, also after the echo of Ctrl-C.

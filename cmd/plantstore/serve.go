@@ -26,7 +26,8 @@ func newServe(p *program) *cobra.Command {
 		Short: "Run the server",
 		Long: `Run the server until SIGTERM or Ctrl-C. It then responds to the requests that it
 has accepted, and exits. A second signal ends it at once. SIGHUP, or a change of the
-settings file, reloads the settings that need no restart.
+settings file, reloads the settings that need no restart. If standard input is a
+terminal, SIGHUP stops the server, because a closed terminal sends it.
 
 If the store has no token, the server creates the first two and prints them: one
 creates plants, the other is for the admin listener. It does so only if standard
@@ -36,11 +37,15 @@ output is a terminal, or with --print-tokens. It writes its log to standard erro
   plantstore serve --listen 0.0.0.0:8443 --tls-cert cert.pem --tls-key key.pem`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := s.load(p, cmd); err != nil {
+			signal.Ignore(syscall.SIGPIPE) // a closed log pipe must not end the server
+			hangups := p.reloadSignals()
+			defer signal.Stop(hangups)
+			switch err := s.load(p, cmd); {
+			case errors.Is(err, errInterrupted):
+				return nil // like any stop before the server is ready
+			case err != nil:
 				return err
 			}
-			hangups := ignoreSignals()
-			defer signal.Stop(hangups)
 			return p.serve(cmd.Context(), s, start{changedFlags(cmd.Flags()), hangups, p.firstTokens})
 		},
 	}
@@ -188,10 +193,14 @@ func stoppedEarly(ctx context.Context, err error, log *slog.Logger) error {
 	return nil
 }
 
-// ignoreSignals keeps SIGHUP, and SIGPIPE of a closed log pipe, from ending the server. It returns a channel of the
-// SIGHUPs, for the log, also under nohup(1), which starts the program with SIGHUP ignored.
-func ignoreSignals() chan os.Signal {
-	signal.Ignore(syscall.SIGPIPE, syscall.SIGHUP) // also removes it from main's context
+// reloadSignals returns a channel of the SIGHUPs, also under nohup(1), which starts the program with SIGHUP ignored.
+// With a terminal as standard input it returns nil, and SIGHUP interrupts the server like any command: the terminal was
+// closed, and the server must not keep its port.
+func (p *program) reloadSignals() chan os.Signal {
+	if _, ok := isTerminal(p.stdin); ok && !signal.Ignored(syscall.SIGHUP) {
+		return nil
+	}
+	signal.Ignore(syscall.SIGHUP) // also removes it from main's context
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	return hangups

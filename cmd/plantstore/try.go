@@ -60,12 +60,12 @@ func (p *program) try(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("create a temporary directory: %w; set TMPDIR to a directory with free space", err)
 	}
+	defer removeAtSecond(ctx, dir)()
 	defer func() {
 		if removal := os.RemoveAll(dir); removal != nil {
 			err = errors.Join(err, fmt.Errorf("remove the temporary directory %s: %w; remove it yourself", dir, removal))
 		}
 	}()
-	defer removeAtSecond(ctx, dir)()
 	s, flags, err := p.trySettings(ctx, dir)
 	if err != nil {
 		return err
@@ -85,10 +85,10 @@ func removeAtSecond(ctx context.Context, dir string) (stop func()) {
 			select {
 			case <-done:
 				return
-			case <-arrived:
-			}
-			if first {
-				endNow(dir)
+			case s := <-arrived:
+				if first && s != syscall.SIGHUP { // a closed terminal and its shell both send it
+					endNow(dir)
+				}
 			}
 		}
 	})
