@@ -1,27 +1,5 @@
 # Each target is one command; `make help` lists them. A change lands when `make test` and `make check` pass.
-
-# Debian packages that the tests need beside Go, git and make: the race detector links with a C compiler, one engine stores
-# plants in PostgreSQL, and a browser renders the page of the API document.
-TEST_PACKAGES := gcc libc6-dev postgresql chromium
-
-# The load generator of the benchmark, and a program that it compares with.
-BENCH_PACKAGES := wrk sqlite3
-
-# The fault harnesses trace system calls and mount file systems.
-FAULT_PACKAGES := strace e2fsprogs util-linux mount
-
-# The pages of docs/tutorial, docs/how-to and docs/runbooks are executed on machines with these packages.
-DOCS_PACKAGES := caddy curl etcd-server haproxy iproute2 jq minisign mypy nginx nodejs openssh-server openssl passwd patroni pg-auto-failover-cli \
-	postgresql-15-auto-failover prometheus psmisc python3 python3-etcd rsync sqlite3 sudo systemd
-
-# A test of JWTs runs oidc-provider of npm. Some packages of nodejs have npm in them, and conflict with Debian's npm.
-NPM_PACKAGE = $(shell command -v npm >/dev/null || echo npm)
-
-# The documentation as static pages.
-SITE_PACKAGES := hugo curl
-
-# The lowest share of the statements of internal/ that the tests must run, in per cent.
-COVERAGE_MIN := 90.0
+# tools/need.sh has the Debian packages of the checks.
 
 # The time that `make fuzz` spends on each fuzz target.
 FUZZTIME := 10m
@@ -45,30 +23,19 @@ run: ## run the server from the sources; ARGS='…' adds to its command line
 	go run ./cmd/plantstore serve $(ARGS)
 
 .PHONY: test
-test: need lint ## lint, then run all tests with the race detector and check their coverage; 3 minutes
+test: ## lint, then run the short form of all tests with the race detector: 4 minutes; INSTALL=no installs no packages
+	@tools/need.sh race postgresql browser
+	@$(MAKE) --no-print-directory lint
 	tools/test.sh
-	tools/coverage.sh $(COVERAGE_MIN)
+	@INSTALL=no tools/need.sh race postgresql browser
 
 .PHONY: check
-check: need ## run the checks that take longer: long forms of tests, pages, benchmark, short faults, release, vulnerabilities
-	@tools/need.sh $(DOCS_PACKAGES) $(NPM_PACKAGE) $(SITE_PACKAGES)
-	cd docs/test && go test -count=1 -parallel 4 -timeout=20m .
-	go test -count=1 -timeout=20m ./internal/acme ./internal/backup ./internal/console ./internal/dump ./cmd/plantstore ./internal/trace ./site
-	go test -count=1 -run=TestInvalidCredentialsTakeTheSameTime ./internal/server
-	cd bench && go test -count=1 ./...
-	tools/portable.sh
-	tools/faults.sh short
-	cd tools/release && go test -count=1 ./...
-	@tools/need.sh lintian rpm
-	cd tools/packages && go test -count=1 ./...
-	@tools/need.sh crun skopeo iproute2 prometheus $(TEST_PACKAGES)
-	cd tools/image && go test -count=1 ./...
-	cd tools/kube && go test -count=1 ./...
-	tools/vuln.sh
+check: ## check a change beyond make test: README.md, fault harnesses, and the parts whose files changed: 4 minutes
+	tools/check.sh
 
-.PHONY: need
-need:
-	@tools/need.sh $(TEST_PACKAGES) $(FAULT_PACKAGES)
+.PHONY: nightly
+nightly: ## run all other checks: pages, long forms, coverage, all harnesses, release, packages, images: 30 minutes; PARTS='…' selects
+	tools/nightly.sh $(PARTS)
 
 .PHONY: lint
 lint: ## check formatting, go.mod and go.sum, go vet, golangci-lint, workflows and the language of pages and comments
@@ -87,7 +54,7 @@ fmt: ## format the sources with gofumpt
 
 .PHONY: cover
 cover: ## run the tests and write coverage.html
-	tools/test.sh
+	tools/coverage.sh
 	go tool cover -html=coverage.out -o coverage.html
 
 .PHONY: fuzz
@@ -96,12 +63,12 @@ fuzz: ## run each fuzz target in turn, FUZZTIME=10m each, and print the number o
 
 .PHONY: site
 site: ## build the documentation as static pages in dist/site, with search and a menu of the versions built there
-	@tools/need.sh $(SITE_PACKAGES)
+	@tools/need.sh site
 	site/build.sh
 
 .PHONY: bench
 bench: ## measure against a floor, the peers and the last release, on a quiet machine; ARGS=-short takes 3 minutes
-	@tools/need.sh $(TEST_PACKAGES) $(BENCH_PACKAGES)
+	@tools/need.sh bench
 	cd bench && go run . $(ARGS)
 
 .PHONY: pages
@@ -120,17 +87,17 @@ fixture: dist ## write the stores that later versions must be able to upgrade, b
 
 .PHONY: faults
 faults: ## run the long form of every fault harness, which takes hours
-	@tools/need.sh $(TEST_PACKAGES) $(FAULT_PACKAGES) testssl.sh
+	@tools/need.sh postgresql faults testssl
 	tools/faults.sh long
 
 .PHONY: testssl
 testssl: ## run testssl.sh against a server with TLS: 3 minutes
-	@tools/need.sh testssl.sh
+	@tools/need.sh testssl
 	cd faults && go test -count=1 -run=TestTestssl ./tls -args -long
 
 .PHONY: hostile
 hostile: ## run the tests under environments that they must not depend on: nohup, umask, locale, TMPDIR, PG…; KINDS='…' selects
-	@tools/need.sh $(TEST_PACKAGES) $(FAULT_PACKAGES)
+	@tools/need.sh postgresql browser faults
 	tools/hostile.sh $(KINDS)
 
 .PHONY: vuln

@@ -53,29 +53,6 @@ func TestIndexHasEveryPage(t *testing.T) {
 	}
 }
 
-// TestTablesFitAScreen checks the length of the cells and rows of tables, without the targets of links.
-func TestTablesFitAScreen(t *testing.T) {
-	t.Parallel()
-	const cellMax, rowMax = 110, 200
-	target := regexp.MustCompile(`\]\([^)]*\)`)
-	for _, page := range files(t, ".md") {
-		for row := range strings.Lines(fenced.ReplaceAllString(read(t, page), "")) {
-			if !strings.HasPrefix(row, "|") {
-				continue
-			}
-			row = strings.TrimSpace(target.ReplaceAllString(row, "]"))
-			longest := 0
-			for cell := range strings.SplitSeq(row, " | ") {
-				longest = max(longest, len([]rune(cell)))
-			}
-			if n := len([]rune(row)); longest > cellMax || n > rowMax {
-				t.Errorf("%s: a row has %d characters (at most %d) and a cell %d (at most %d): "+
-					"put the text below the table:\n%s", page, n, rowMax, longest, cellMax, row)
-			}
-		}
-	}
-}
-
 // requirements50 is the number of requirements of levels 1 and 2 in each section of ASVS 5.0.0. They are the first ones
 // of their section.
 var requirements50 = map[string]int{

@@ -53,7 +53,7 @@ func TestWorkflows(t *testing.T) {
 		"cache":             {"cache: false", "cache: true"},
 		"expression":        {"run: .ci/run", "run: echo ${{ github.head_ref }}"},
 		"trigger":           {"  pull_request:", "  pull_request_target:"},
-		"no time limit":     {"timeout-minutes: 180", "continue-on-error: true"},
+		"no time limit":     {"timeout-minutes: 90", "continue-on-error: true"},
 	} {
 		changed := strings.ReplaceAll(text, replace[0], replace[1])
 		if changed == text || len(workflowFaults(t, changed)) == 0 {

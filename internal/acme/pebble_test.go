@@ -400,6 +400,6 @@ func TestServerNamesCauseNoOrder(t *testing.T) {
 func long(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("make check runs the long form")
+		t.Skip("make nightly runs the long form")
 	}
 }

@@ -1,0 +1,51 @@
+#!/bin/sh
+# Checks a change beyond make test: a fixed part, and parts for the files that changed. make nightly runs all parts.
+#
+# CHANGED_SINCE is the commit of main before the change; by default origin/main. Without such a commit, or on main itself, only the
+# fixed part runs.
+set -eu
+cd "$(dirname "$0")/.."
+
+report() { printf 'check: %s\n' "$*" >&2; }
+
+since=${CHANGED_SINCE:-origin/main}
+files=
+if base=$(git merge-base "$since" HEAD 2>/dev/null); then
+	files=$(git diff --name-only "$base" && git ls-files --others --exclude-standard)
+	report "$(printf '%s' "$files" | grep -c '' || true) files differ from $since ($base)"
+else
+	report "no commit \"$since\": only the fixed part runs; CHANGED_SINCE names another commit"
+fi
+
+# changed succeeds if the path of a changed file matches the pattern.
+changed() { printf '%s\n' "$files" | grep -qE "$1"; }
+
+# README.md, and the pages whose text or set-up changed.
+pages=$(printf '%s\n' "$files" | sed -nE \
+	's,^docs/(tutorial|how-to|runbooks)/([^/]*)\.md$,\2,p; s,^docs/test/testdata/(npm/)?([^/.]*)[/.].*,\2,p' | sort -u | paste -s -d '|' -)
+tests="TestPages/^(README${pages:+|$pages})\$"
+needs=readme
+[ -z "$pages" ] || needs='readme pages npm'
+if changed '^(deploy/(prometheus|grafana)|docs/test)/'; then
+	tests="$tests|TestRules|TestExpressionsOfTheDashboard|TestDashboardSchema|TestControl"
+	needs='readme pages npm'
+fi
+# shellcheck disable=SC2086 # a list
+tools/need.sh faults $needs
+(cd docs/test && go test -count=1 -parallel=4 -timeout=20m -run="$tests" .)
+tools/faults.sh gate
+(cd tools/release && go test -count=1 -short ./...)
+
+# The harnesses that the gate does not run, and the long forms of tests.
+for harness in dialect disk overload replicas webhooks soak tls; do
+	! changed "^faults/$harness/" || tools/faults.sh short "$harness"
+done
+for package in internal/acme internal/console internal/trace site; do
+	! changed "^$package/" || tools/long.sh "$package"
+done
+! changed '^bench/' || (cd bench && go test -count=1 ./...)
+! changed '^tools/(release|build|ldflags)' || tools/nightly.sh release
+! changed '^(tools/packages|deploy/(package|systemd))/' || tools/nightly.sh packages
+! changed '^(tools/image/|deploy/Containerfile)' || tools/nightly.sh image
+! changed '^(tools/kube|deploy/(helm|kubernetes|compose))/' || tools/nightly.sh kube
+! changed '^go\.(mod|sum)$' || tools/vuln.sh

@@ -1,0 +1,54 @@
+#!/bin/sh
+# Runs the checks that a change rarely breaks: nightly.sh [PART…]. Without PART, it runs all parts.
+set -eu
+cd "$(dirname "$0")/.."
+
+# The commands of all pages, the rules of the alerts, the dashboard, and the controls.
+pages() {
+	tools/need.sh readme pages npm
+	(cd docs/test && go test -count=1 -parallel=4 -timeout=20m .)
+}
+
+long() {
+	tools/need.sh postgresql browser npm site
+	tools/long.sh
+}
+
+coverage() {
+	tools/need.sh postgresql browser
+	tools/coverage.sh
+}
+
+faults() {
+	tools/need.sh postgresql faults
+	tools/faults.sh short
+}
+
+release() {
+	tools/need.sh release
+	(cd tools/release && go test -count=1 ./...)
+}
+
+packages() {
+	tools/need.sh packages
+	(cd tools/packages && go test -count=1 ./...)
+}
+
+image() {
+	tools/need.sh image
+	(cd tools/image && go test -count=1 ./...)
+}
+
+kube() {
+	tools/need.sh kube
+	(cd tools/kube && go test -count=1 ./...)
+}
+
+bench() { (cd bench && go test -count=1 ./...); }
+portable() { tools/portable.sh; }
+vulnerabilities() { tools/vuln.sh; }
+
+for part in ${*:-pages long coverage faults release packages image kube bench portable vulnerabilities}; do
+	printf 'nightly: %s\n' "$part" >&2
+	"$part"
+done
