@@ -29,19 +29,30 @@ func valueFault(f *pflag.Flag, value string, err error) error {
 func checkArgs(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
-			err := check(cmd, args)
-			if err != nil && cmd.HasSubCommands() {
-				err = unknownCommand(cmd, args[0])
+			if check(cmd, args) == nil {
+				return nil
 			}
-			if err != nil {
-				return usagef("%w; see %s --help", err, cmd.CommandPath())
-			}
-			return nil
+			return usagef("%w; see %s --help", argsFault(cmd, args), cmd.CommandPath())
 		}
 	}
 	for _, sub := range cmd.Commands() {
 		checkArgs(sub)
 	}
+}
+
+// argsFault returns the error of a wrong number of arguments. A command has at most one.
+func argsFault(cmd *cobra.Command, args []string) error {
+	_, usage, _ := strings.Cut(cmd.Use, " ")
+	operand, _, _ := strings.Cut(usage, " ")
+	switch {
+	case len(args) == 0:
+		return fmt.Errorf("%s is missing: %s %[1]s", operand, cmd.CommandPath())
+	case cmd.HasSubCommands():
+		return unknownCommand(cmd, args[0])
+	case operand == "" || strings.HasPrefix(operand, "-"):
+		return fmt.Errorf("unexpected argument %q; %s has flags only", args[0], cmd.CommandPath())
+	}
+	return fmt.Errorf("unexpected argument %q after %q; quote an argument that has spaces", args[1], args[0])
 }
 
 // flagFault returns the error of an unknown flag or of an invalid value.
@@ -72,11 +83,15 @@ func flagNames(flags *pflag.FlagSet, prefix string) (names []string) {
 	return names
 }
 
-// unknownCommand returns the error of cobra.NoArgs with a suggestion.
+// unknownCommand returns the error of cobra.NoArgs with a suggestion, or with the commands of a group.
 func unknownCommand(cmd *cobra.Command, name string) error {
 	var names []string
 	for _, sub := range cmd.Commands() {
 		names = append(names, sub.Name())
 	}
-	return fmt.Errorf("unknown command %q for %q%s", name, cmd.CommandPath(), didYouMean(name, names))
+	hint := didYouMean(name, names)
+	if hint == "" && cmd.HasParent() {
+		hint = "; use " + strings.Join(names, ", ")
+	}
+	return fmt.Errorf("unknown command %q for %q%s", name, cmd.CommandPath(), hint)
 }

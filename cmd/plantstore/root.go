@@ -102,12 +102,16 @@ over the file. "plantstore config" prints the settings in force.`,
 		newConsole(p), newHealth(p), newGet(p), newList(p), newExport(p), newImport(p),
 		newBackup(p), newRestore(p), newVerify(p), newMigrate(p), newMove(p), newVersion(p),
 	)
-	root.InitDefaultCompletionCmd() // before checkArgs; Cobra would add it later
+	root.InitDefaultCompletionCmd() // before checkArgs; Cobra would add them later
+	root.InitDefaultHelpCmd()
 	for _, sub := range root.Commands() {
-		if sub.Name() == "completion" {
+		switch sub.Name() {
+		case "completion":
 			for _, shell := range sub.Commands() {
 				shell.Example = "  plantstore completion " + shell.Name() + " > FILE"
 			}
+		case "help":
+			sub.Run, sub.RunE = nil, showHelp // that of Cobra succeeds for an unknown command
 		}
 	}
 	checkArgs(root)
@@ -118,4 +122,14 @@ over the file. "plantstore config" prints the settings in force.`,
 		}
 	}
 	return root
+}
+
+// showHelp prints the help of the command that the arguments name.
+func showHelp(cmd *cobra.Command, args []string) error {
+	named, rest, err := cmd.Root().Find(args)
+	if err != nil || len(rest) > 0 {
+		return usagef("%w; see %s --help", argsFault(named, rest), named.CommandPath())
+	}
+	named.InitDefaultHelpFlag()
+	return named.Help()
 }

@@ -2,8 +2,8 @@ package main
 
 // didYouMean returns the end of a message about an unknown name: a suggestion of the nearest known name, or "".
 func didYouMean(name string, names []string) string {
-	const nearMax = 2 // wrong characters, and at most half of the name
-	nearest, least := "", min(nearMax, len(name)/2)+1
+	const nearMax = 2 // wrong characters, and at most a third of the name
+	nearest, least := "", min(nearMax, len(name)/3)+1
 	for _, known := range names {
 		if d := distance(name, known); d < least {
 			nearest, least = known, d

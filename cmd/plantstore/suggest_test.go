@@ -8,7 +8,7 @@ func TestDidYouMean(t *testing.T) {
 	for name, want := range map[string]string{
 		"lsit": "list", "lis": "list", "lists": "list", "listn": "list", "lisen": "listen",
 		"log_level": "log-level", "loglevl": "log-level",
-		"list": "", "": "", "x": "", "qq": "q", "lo": "", "loglvl": "", "level": "", "plants": "",
+		"list": "", "": "", "x": "", "qq": "", "liar": "", "lo": "", "loglvl": "", "level": "", "plants": "",
 	} {
 		if want != "" {
 			want = " (did you mean " + want + "?)"
