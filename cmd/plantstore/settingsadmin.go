@@ -31,7 +31,7 @@ func (s *settings) checkAdminOpen(listener net.Addr) error {
 	if address := listener.(*net.TCPAddr); bool(s.admin.open) && !address.IP.IsLoopback() {
 		return s.fault("admin-open", "the admin listener must be on loopback; got %s; "+
 			"use another address with --admin-listen, or remove the setting and create tokens with --scope admin,metrics",
-			address)
+			s.writtenAddress("admin-listen", listener))
 	}
 	return nil
 }

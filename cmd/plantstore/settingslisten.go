@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/netip"
 	"syscall"
 	"time"
@@ -65,6 +66,20 @@ func (s *settings) adminLimits() listen.Limits {
 		Unlimited:   append(loopback(), s.proxies.prefixes()...),
 		Incomplete:  incompleteMax,
 	}
+}
+
+// writtenAddress returns the address of a listener as its setting has it if both are all addresses of the machine:
+// Go listens on [::] for 0.0.0.0 and for no host.
+func (s *settings) writtenAddress(setting string, listener net.Addr) string {
+	written := string(s.listen)
+	if setting == "admin-listen" {
+		written = string(s.adminListen)
+	}
+	host, _, _ := net.SplitHostPort(written) // a listener has the address
+	if listener.(*net.TCPAddr).IP.IsUnspecified() && (host == "" || net.ParseIP(host).IsUnspecified()) {
+		return written
+	}
+	return listener.String()
 }
 
 func loopback() []netip.Prefix {

@@ -166,5 +166,6 @@ func (t *tlsSettings) checkExposed(s *settings, setting string, address net.Addr
 		return nil
 	}
 	return s.fault(setting, "the address %s is not a loopback address, and the listener has no TLS; set --tls-cert and "+
-		"--tls-key, --acme-domain, or --insecure-listen if a proxy or a private network protects the connections", address)
+		"--tls-key, --acme-domain, or --insecure-listen if a proxy or a private network protects the connections",
+		s.writtenAddress(setting, address))
 }

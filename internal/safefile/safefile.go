@@ -29,9 +29,25 @@ func Create(path string) (*File, error) {
 	}
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*") // O_EXCL, so it follows no link
 	if err != nil {
-		return nil, err
+		return nil, createFault(filepath.Dir(path), err)
 	}
 	return &File{File: f, path: path}, nil
+}
+
+// createFault returns the error of a file that a directory does not accept, without the name of the temporary file.
+func createFault(dir string, err error) error {
+	var fault *fs.PathError
+	if errors.As(err, &fault) {
+		err = fault.Err
+	}
+	remedy := ""
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		remedy = "; create the directory, or use another one"
+	case errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS):
+		remedy = "; use a directory that this user may write to"
+	}
+	return fmt.Errorf("create a file in %s: %w%s", dir, err, remedy)
 }
 
 // Publish syncs and closes the file, gives it its name and syncs the directory. If the name exists, Publish replaces

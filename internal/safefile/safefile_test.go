@@ -192,3 +192,18 @@ func must(t *testing.T, err error) {
 		t.Fatal(err)
 	}
 }
+
+// TestCreateFault tests the errors of directories in which no file can be created. They do not name a temporary file.
+func TestCreateFault(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "file"), "text")
+	for name, want := range map[string]string{
+		"none/x.csv": "create a file in " + dir + "/none: no such file or directory; create the directory, or use another one",
+		"file/x.csv": "create a file in " + dir + "/file: not a directory",
+	} {
+		if _, err := safefile.Create(filepath.Join(dir, name)); err == nil || err.Error() != want {
+			t.Errorf("%s: got %v, want %s", name, err, want)
+		}
+	}
+}
