@@ -61,7 +61,7 @@ func (s *Service) endImport(
 	case refusal == errImportCanceled:
 		state, result = ImportCanceled, "interrupted"
 	case refusal.Code == plant.CodeShuttingDown, refusal.Code == plant.CodeBodyIncomplete,
-		refusal.Code == plant.CodeRequestTimeout:
+		refusal.Code == plant.CodeRequestTimeout, refusal.Code == plant.CodeCredentialInvalid:
 		state, result = JobFailed, "interrupted"
 	default:
 		state, result = JobFailed, "failed"

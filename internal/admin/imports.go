@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -113,14 +114,15 @@ var (
 	}
 )
 
-// Import imports the plants of a file, and returns at the end of the import: that of the file, by CancelImport or by
-// Retire. The end of ctx does not end it: net/http cancels the context of a request before the reader of its body
-// returns the reason. The plants that are stored by then stay, and the same import can run again. The error is a
+// Import imports the plants of a file, and returns at the end of the import: that of the file, by CancelImport, by
+// Retire, or by the end of ctx with a *plant.Error as its cause. No other end of ctx ends it: net/http cancels the
+// context of a request before the reader of its body returns the reason. The plants that are stored by then stay, and the same import can run again. The error is a
 // *plant.Error; the Import has an id if the import has begun.
 func (s *Service) Import(ctx context.Context, n NewImport) (Import, error) {
 	if err := n.check(); err != nil {
 		return Import{}, err
 	}
+	request := ctx
 	ctx, end, err := s.begin(context.WithoutCancel(ctx))
 	if err != nil {
 		return Import{}, err
@@ -130,6 +132,11 @@ func (s *Service) Import(ctx context.Context, n NewImport) (Import, error) {
 	defer cancelTime()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	defer context.AfterFunc(request, func() {
+		if refusal := (*plant.Error)(nil); errors.As(context.Cause(request), &refusal) {
+			cancel(refusal)
+		}
+	})()
 	j, err := s.imports.add(n, cancel)
 	if err != nil {
 		return Import{}, err

@@ -6,6 +6,7 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -409,6 +410,38 @@ func TestImportCanceled(t *testing.T) {
 	if i := c.state("a"); got.status != 200 || i.Existing != canceled.Created || i.Created != 3000-canceled.Created {
 		t.Errorf("repetition: got %+v, %+v", got, i)
 	}
+}
+
+// The revocation of its token ends an import, also one whose client sends nothing. Rows that arrive later are not
+// stored.
+func TestImportOfRevokedToken(t *testing.T) {
+	t.Parallel()
+	h := start(t, setup{})
+	c, operator := h.importing("nursery", 0), h.importing("operators", auth.ScopeAdmin)
+	s := c.startPut("/imports/a?format=csv")
+	s.write(t, 1, 2500)
+	c.await("a", func(i admin.Import) bool { return i.Created == 2000 })
+	if _, err := h.engine.RevokeTokens(
+		t.Context(), store.Selector{Name: "nursery"}, time.Now(), audit.Origin{},
+	); err != nil {
+		t.Fatal(err)
+	}
+	got := <-s.done
+	_, _ = io.WriteString(s.body, "5000,Late\n") // fails if the server has closed the connection
+	_ = s.body.Close()
+	const message = "the request ended because its credential is no longer valid: it has expired or was revoked, " +
+		"or the session has ended"
+	i := operator.state("a")
+	check(t, "response", got, refused(40102, fmt.Sprintf("%s; created %d, existing 0, conflicting 0, invalid 0; "+
+		"stored rows count as existing when you import again", message, i.Created)))
+	if i.State != admin.JobFailed || i.Error != message {
+		t.Errorf("state: got %+v", i)
+	}
+	if _, err := h.engine.Get(t.Context(), 5000); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("a row after the revocation: got %v", err)
+	}
+	h.checkEntry("nursery", fmt.Sprintf(
+		"conflicting=0 created=%d existing=0 file= invalid=0 result=interrupted", i.Created))
 }
 
 // A client that disconnects in the middle ends its import.

@@ -48,6 +48,7 @@ const (
 	SignIn       Action = "admin.sign_in"
 
 	SignInRefused Action = "admin.sign_in_refused"
+	RequestEnded  Action = "admin.request_ended"
 
 	WebhookChange Action = "webhook.change"
 	WebhookRetry  Action = "webhook.retry"

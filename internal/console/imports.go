@@ -138,8 +138,10 @@ func (c *Console) importForm(w http.ResponseWriter, r *http.Request, principal a
 		return err
 	}
 	defer upload.End()
-	r.Body = io.NopCloser(upload)
+	head := upload.Within(upload)(r.Context()) // the end of the credential ends the reads
+	r.Body = head
 	fields, file, err := formFile(r)
+	_ = head.Close() // the import ends the reads of the file
 	if err != nil {
 		return err
 	}

@@ -118,7 +118,11 @@ func ReadForm(w http.ResponseWriter, r *http.Request) (url.Values, error) {
 	case len(body) > formBytesMax:
 		return nil, &plant.Error{Code: plant.CodeBodyTooLarge, Message: "the form is larger than 128 KiB"}
 	}
-	w.(*responseRecorder).hasArrived()
+	rec := w.(*responseRecorder)
+	rec.hasArrived()
+	if err := rec.checkArrived(r); err != nil {
+		return nil, err
+	}
 	values, err := url.ParseQuery(string(body))
 	if err != nil {
 		return nil, &plant.Error{

@@ -102,3 +102,6 @@ func (s *Server) Handler() http.Handler { return s.http1.Handler }
 
 // Recorded returns the writer of a response for NewUpload.
 func Recorded(w http.ResponseWriter) http.ResponseWriter { return &responseRecorder{ResponseWriter: w} }
+
+// CheckEvery is the time between two checks of the credential of a running request.
+const CheckEvery = checkEvery

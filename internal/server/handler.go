@@ -147,7 +147,7 @@ func (h *handler) serve(rec *responseRecorder, r *http.Request) error {
 	}
 	rec.route = route
 	scope := route.required(r)
-	principal, err := h.authorize(rec, r, route, scope)
+	principal, err := h.authorize(rec, r, scope, (*handler).authenticate)
 	rec.principal = principal.Name
 	h.trace(rec, r, principal, scope, err)
 	if err != nil {
@@ -163,6 +163,9 @@ func (h *handler) serve(rec *responseRecorder, r *http.Request) error {
 	if h.quotas != nil && scope != 0 {
 		return h.quotas.handle(rec, r, principal, route.handle)
 	}
+	if h.guard != nil && scope != 0 {
+		return h.watched(rec, r, principal)
+	}
 	return route.handle(rec, r, principal)
 }
 
@@ -174,16 +177,18 @@ type denied struct {
 
 func (e *denied) Unwrap() error { return e.error }
 
-// authorize returns the principal of a request that requires a scope, 0 for none.
+// authorize returns the principal of a request that requires a scope, 0 for none. check returns that of a credential.
 func (h *handler) authorize(
-	rec *responseRecorder, r *http.Request, route *route, scope auth.Scopes,
+	rec *responseRecorder, r *http.Request, scope auth.Scopes,
+	check func(*handler, *responseRecorder, *http.Request, string) (auth.Principal, error),
 ) (auth.Principal, error) {
 	if scope == 0 {
 		return auth.Principal{}, nil
 	}
+	route := rec.route
 	if route.browser != nil {
 		principal, err := route.browser.Authenticate(r, func(credential string) (auth.Principal, error) {
-			return h.authenticate(rec, r, credential)
+			return check(h, rec, r, credential)
 		})
 		if err != nil {
 			return auth.Principal{}, err
@@ -199,7 +204,7 @@ func (h *handler) authorize(
 			return principal, principal.Require(scope)
 		}
 	}
-	principal, err := h.authenticate(rec, r, credential)
+	principal, err := check(h, rec, r, credential)
 	if err != nil {
 		return auth.Principal{}, err
 	}

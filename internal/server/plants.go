@@ -88,8 +88,9 @@ func (p *plants) read(into *buffer, w http.ResponseWriter, r *http.Request) erro
 		case int64(len(into.b)) > p.limits.BodyMax:
 			return p.tooLarge()
 		case errors.Is(err, io.EOF):
-			w.(*responseRecorder).hasArrived()
-			return nil
+			rec := w.(*responseRecorder)
+			rec.hasArrived()
+			return rec.checkArrived(r)
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			return &plant.Error{
 				Code: plant.CodeRequestTimeout,

@@ -27,27 +27,47 @@ type responseRecorder struct {
 	aborted   bool  // the handler ended in the middle of the response
 	started   time.Time
 	span      *trace.Span // nil: tracing is off, or the route is untraced
+	ending    *ending     // nil: the request does not end before its function returns
 }
 
 // WriteHeader records the status.
 func (rec *responseRecorder) WriteHeader(status int) {
-	rec.status = status
-	rec.responds()
+	rec.begin(status)
 	if rec.isHTTP2 {
 		delete(rec.Header(), "Connection")
 	}
 	rec.ResponseWriter.WriteHeader(status)
 }
 
+func (rec *responseRecorder) begin(status int) {
+	rec.status = status
+	rec.responds()
+	if rec.ending != nil {
+		rec.ending.begin()
+	}
+}
+
 // Write counts the bytes.
 func (rec *responseRecorder) Write(p []byte) (int, error) {
 	if rec.status == 0 {
-		rec.status = http.StatusOK
-		rec.responds()
+		rec.begin(http.StatusOK)
+	}
+	if rec.ending != nil {
+		if err := rec.ending.fault(); err != nil {
+			return 0, err
+		}
 	}
 	n, err := rec.ResponseWriter.Write(p)
 	rec.bytes += n
 	return n, err
+}
+
+// SetWriteDeadline implements the method of http.ResponseController.
+func (rec *responseRecorder) SetWriteDeadline(at time.Time) error {
+	if rec.ending != nil {
+		return rec.ending.setWriteDeadline(at)
+	}
+	return http.NewResponseController(rec.ResponseWriter).SetWriteDeadline(at)
 }
 
 // Unwrap returns the wrapped writer, for http.ResponseController.

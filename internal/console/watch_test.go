@@ -1,0 +1,199 @@
+package console_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"plantstore/internal/admin"
+	"plantstore/internal/audit"
+	"plantstore/internal/auth"
+	"plantstore/internal/listen"
+	"plantstore/internal/server"
+	"plantstore/internal/store"
+)
+
+// startWaiting starts a further admin listener with every route of the API and of the console. The function of each
+// route with a scope waits until the context of its request ends, and responds with the cause. waiting has an element
+// for each request that waits.
+func (h *harness) startWaiting(waiting chan<- string) (routes []server.Route) {
+	h.t.Helper()
+	operations, err := admin.New(h.adminConfig(prometheus.NewRegistry()))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	routes, err = admin.Routes(operations)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	routes = append(routes, h.routes...)
+	for i, r := range routes {
+		if r.Scope == 0 {
+			continue
+		}
+		routes[i].Handle = func(_ http.ResponseWriter, req *http.Request, _ auth.Principal) error {
+			waiting <- req.Method + " " + r.Path
+			<-req.Context().Done()
+			return context.Cause(req.Context())
+		}
+	}
+	log := slog.New(slog.NewTextHandler(io.Discard, nil))
+	_, adminServer, err := server.New(server.Config{
+		Store: h.store, Log: log, BaseURL: &url.URL{Scheme: "http", Host: "localhost"}, AdminRoutes: routes,
+		Browser: h.console.Browser(),
+		Limits:  server.Limits{HeaderMax: 32 << 10, RequestTimeout: wait, AnswerTimeout: wait, IdleTimeout: wait},
+	})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	l, err := listen.Listen(h.t.Context(), listen.Config{Name: "admin", Address: "127.0.0.1:0"})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.host = l.Addr().String()
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := adminServer.Serve(server.NewListener(l, log)); !errors.Is(err, http.ErrServerClosed) {
+			h.t.Errorf("serve: %v", err)
+		}
+	})
+	h.t.Cleanup(func() {
+		_ = adminServer.Close()
+		running.Wait()
+		operations.Close()
+	})
+	return routes
+}
+
+// A request to any route of the API or of the console ends with its credential: a revoked token, and a session that
+// was signed out or whose token is revoked.
+func TestEveryRouteEndsWithItsCredential(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	waiting := make(chan string, 1000)
+	routes := h.startWaiting(waiting)
+	const all = auth.ScopeAdmin | auth.ScopeRead | auth.ScopeCreate
+	secret, signedOut := h.mint("revoked", all), h.signIn(h.admin)
+	revoked := h.signIn(secret)
+	var requests sync.WaitGroup
+	sent, routesLeft := 0, map[string]int{}
+	send := func(r server.Route, name, value string, ended func(*http.Response, string) bool) {
+		target := strings.NewReplacer("{id}", "1", "{name}", "1").Replace(r.Path)
+		req, err := http.NewRequestWithContext(t.Context(), r.Method, "http://"+h.host+target, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set(name, value)
+		sent++
+		routesLeft[r.Method+" "+r.Path]++
+		requests.Go(func() {
+			client := http.Client{
+				Timeout: wait, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+			}
+			res, err := client.Do(req)
+			if err != nil {
+				t.Errorf("%s %s: %v", r.Method, r.Path, err)
+				return
+			}
+			defer res.Body.Close()
+			if body, err := io.ReadAll(res.Body); err != nil || !ended(res, string(body)) {
+				t.Errorf("%s %s: got %d %v, %s, %v", r.Method, r.Path, res.StatusCode, res.Header, body, err)
+			}
+		})
+	}
+	for _, r := range routes {
+		switch {
+		case r.Scope == 0:
+		case r.Page:
+			toSignIn := func(res *http.Response, _ string) bool {
+				return res.StatusCode == 303 && strings.HasPrefix(res.Header.Get("Location"), "/sign-in")
+			}
+			send(r, "Cookie", signedOut.cookie, toSignIn)
+			send(r, "Cookie", revoked.cookie, toSignIn)
+		default:
+			send(r, "Authorization", "Bearer "+secret, func(res *http.Response, body string) bool {
+				return res.StatusCode == 401 && strings.HasPrefix(body, `{"error":40102,"message":"the request ended because`)
+			})
+		}
+	}
+	for range sent {
+		select {
+		case name := <-waiting:
+			routesLeft[name]--
+		case <-time.After(wait):
+			t.Fatalf("not every request waits: %v", routesLeft)
+		}
+	}
+	if _, err := h.engine.RevokeTokens(t.Context(), store.Selector{Name: "revoked"}, time.Now(), audit.Origin{}); err != nil {
+		t.Fatal(err)
+	}
+	if res := signedOut.post("/sign-out", url.Values{}); res.status != 303 {
+		t.Errorf("sign out: got %d, %s", res.status, res.body)
+	}
+	requests.Wait()
+}
+
+// The end of a session ends its running import, and its export to a client that does not read.
+func TestEndOfSessionEndsItsRequests(t *testing.T) {
+	t.Parallel()
+	large := []store.Create{}
+	for id := range int64(4) { // more than the buffers of a connection
+		large = append(large, stored(id, strings.Repeat("x", store.PlantsBytes), plantTag("a")))
+	}
+	h := start(t, large...)
+	c := h.signIn(h.admin)
+	send := func(method, target string, body io.Reader) *http.Response {
+		req, err := http.NewRequestWithContext(t.Context(), method, "http://"+h.host+target, body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Cookie", c.cookie)
+		req.Header.Set("Content-Type", "application/octet-stream")
+		res, err := (&http.Client{Timeout: wait}).Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res
+	}
+	export := send(http.MethodGet, "/plants/export?format=jsonl", http.NoBody)
+	defer export.Body.Close()
+	file, w := io.Pipe()
+	defer w.Close()
+	imported := make(chan string, 1)
+	go func() { // ends with the response, which the test receives
+		res := send(http.MethodPost, "/import/a?name=a.csv&on-conflict=report&format=", file)
+		defer res.Body.Close()
+		body, _ := io.ReadAll(res.Body)
+		imported <- res.Status + " " + string(body)
+	}()
+	if _, err := io.WriteString(w, "id,name\n10,A\n"); err != nil {
+		t.Fatal(err)
+	}
+	for !strings.Contains(c.get("/import/a/live").body, `"state":"running"`) {
+	}
+	if res := c.post("/sign-out", url.Values{}); res.status != 303 {
+		t.Errorf("sign out: got %d, %s", res.status, res.body)
+	}
+	const cause = `"error":"the request ended because its credential is no longer valid: it has expired or was revoked, ` +
+		`or the session has ended"`
+	if got := <-imported; !strings.HasPrefix(got, "200 ") || !strings.Contains(got, `"state":"failed"`) ||
+		!strings.Contains(got, cause) {
+		t.Errorf("import: got %s", got)
+	}
+	h.awaitAudit(audit.PlantsExport, "result=interrupted")
+	h.awaitAudit(audit.PlantsImport, "result=interrupted")
+	h.awaitAudit(audit.RequestEnded, "request=GET /plants/export")
+	h.awaitAudit(audit.RequestEnded, "reason=the session has ended; sign in again")
+	if n, err := io.Copy(io.Discard, export.Body); err == nil {
+		t.Errorf("export: the client received %d bytes as a complete response", n)
+	}
+}

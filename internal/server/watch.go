@@ -1,0 +1,164 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"plantstore/internal/audit"
+	"plantstore/internal/auth"
+	"plantstore/internal/plant"
+)
+
+// checkEvery is the time between two checks of the credential of a running request. The store has a revocation in
+// memory within 250 ms, so the request ends within a second.
+const checkEvery = 500 * time.Millisecond
+
+// watched calls the function of a route, and ends its request when the credential is no longer valid: it cancels the
+// context with a *plant.Error as the cause, and ends a response that has begun. Every route of the admin listener with
+// a scope may scan the store, or wait for its client.
+func (h *handler) watched(rec *responseRecorder, r *http.Request, principal auth.Principal) error {
+	ctx, cancel := context.WithCancelCause(r.Context())
+	rec.ending = &ending{control: http.NewResponseController(rec.ResponseWriter)}
+	var watching sync.WaitGroup
+	watching.Go(func() { h.watch(ctx, cancel, rec, r, principal) }) // ends with ctx
+	defer watching.Wait()
+	defer cancel(nil)
+	err := rec.route.handle(rec, r.WithContext(ctx), principal)
+	cancel(nil)
+	watching.Wait() // then it does not use rec
+	cause := rec.ending.cause
+	if cause == nil {
+		return err
+	}
+	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
+	rec.code = cause.Code
+	switch {
+	case rec.ending.cut, reads && rec.status != 0:
+		panic(http.ErrAbortHandler) // the client must notice that the response is incomplete
+	case reads:
+		return cause
+	}
+	return err // it has the outcome of the change
+}
+
+// watch checks the credential of a request until ctx ends.
+func (h *handler) watch(
+	ctx context.Context, cancel context.CancelCauseFunc, rec *responseRecorder, r *http.Request, principal auth.Principal,
+) {
+	tick := time.NewTicker(checkEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		err := h.checkAgain(rec, r.WithContext(ctx))
+		if err == nil || ctx.Err() != nil {
+			continue
+		}
+		reason, cause := "", credentialEnded(err)
+		if invalid := (*auth.Invalid)(nil); errors.As(err, &invalid) {
+			rec.reason, reason = invalid.Reason, invalid.Reason
+		} else {
+			reason = asPlantError(err).Message
+		}
+		if h.audit != nil {
+			h.audit.Record(audit.Event{
+				Time: time.Now(), Action: audit.RequestEnded, Origin: h.originOf(rec, r, principal),
+				Details: []audit.Detail{{Key: "request", Value: r.Method + " " + rec.route.path}, {Key: "reason", Value: reason}},
+			})
+		}
+		rec.ending.end(cause)
+		cancel(cause)
+		return
+	}
+}
+
+// checkAgain returns an error if the credential of a running request is no longer valid.
+func (h *handler) checkAgain(rec *responseRecorder, r *http.Request) error {
+	_, err := h.authorize(rec, r, rec.route.required(r), (*handler).authenticateAgain)
+	return err
+}
+
+// authenticateAgain is authenticate for a credential that was valid when its request arrived. It counts no failure.
+func (h *handler) authenticateAgain(_ *responseRecorder, r *http.Request, credential string) (auth.Principal, error) {
+	return h.store.AuthenticateKnown(r.Context(), credential)
+}
+
+// checkArrived returns an error if the credential of a request is no longer valid after its body took long to arrive.
+func (rec *responseRecorder) checkArrived(r *http.Request) error {
+	if time.Since(rec.started) < checkEvery || rec.route == nil {
+		return nil
+	}
+	if err := rec.handler.checkAgain(rec, r); err != nil {
+		return credentialEnded(err)
+	}
+	return nil
+}
+
+// credentialEnded returns the error for the client of a request whose credential failed a later check.
+func credentialEnded(err error) *plant.Error {
+	if refusal := asPlantError(err); refusal.Code.Status() == http.StatusUnauthorized ||
+		refusal.Code.Status() == http.StatusForbidden {
+		return &plant.Error{
+			Code: plant.CodeCredentialInvalid,
+			Message: "the request ended because its credential is no longer valid: " +
+				"it has expired or was revoked, or the session has ended",
+		}
+	}
+	return &plant.Error{
+		Code: plant.CodeStoreUnavailable,
+		Message: "the request ended because the store cannot check its credential now; send the request again",
+	}
+}
+
+// ending ends the response to a request.
+type ending struct {
+	control *http.ResponseController // of the wrapped writer
+
+	mu    sync.Mutex   // guards the fields below, and the order of write deadlines
+	began bool         // the status was written
+	cause *plant.Error // why the request has ended; nil: it has not
+	cut   bool         // it had begun then, so nothing more is written
+}
+
+// begin records that the status is written.
+func (e *ending) begin() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.began = true
+}
+
+// end ends a response that has begun, and the write that waits for the client.
+func (e *ending) end(cause *plant.Error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.cause, e.cut = cause, e.began
+	if e.cut {
+		_ = e.control.SetWriteDeadline(time.Unix(1, 0)) // fails if the client has disconnected
+	}
+}
+
+// fault returns why nothing more is written; nil: the response goes on.
+func (e *ending) fault() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.cut {
+		return e.cause
+	}
+	return nil
+}
+
+// setWriteDeadline sets the write deadline, unless the response has ended.
+func (e *ending) setWriteDeadline(at time.Time) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.cut {
+		return e.cause
+	}
+	return e.control.SetWriteDeadline(at)
+}
