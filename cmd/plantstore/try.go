@@ -58,7 +58,7 @@ func (p *program) try(ctx context.Context) (err error) {
 	signal.Ignore(syscall.SIGPIPE) // a closed standard output must not keep the directory
 	dir, err := os.MkdirTemp("", "plantstore-try-*")
 	if err != nil {
-		return fmt.Errorf("create a temporary directory: %w; set TMPDIR to a directory with free space", err)
+		return fmt.Errorf("create a temporary directory: %w; set TMPDIR to a writable directory with free space", err)
 	}
 	defer removeAtSecond(ctx, dir)()
 	defer func() {

@@ -39,7 +39,7 @@ const backupPages = 256
 // (https://sqlite.org/backup.html). The WAL of a server grows until the end of the backup.
 func Backup(ctx context.Context, path, to string, progress Progress) (m Manifest, err error) {
 	if _, err := os.Stat(filepath.Dir(to)); err != nil {
-		return m, fmt.Errorf("the directory of the backup: %w", err)
+		return m, fmt.Errorf("the directory of the backup: %w; create it, or use another path", err)
 	}
 	if err := refuseExisting(to); err != nil {
 		return m, err

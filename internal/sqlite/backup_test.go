@@ -109,7 +109,7 @@ func TestBackupRefuses(t *testing.T) {
 		{"plants.db", path, "DIR/plants.db already exists; use a new file"},
 		{
 			"plants.db", filepath.Join(dir, "no", "backup.db"),
-			"the directory of the backup: stat DIR/no: no such file or directory",
+			"the directory of the backup: stat DIR/no: no such file or directory; create it, or use another path",
 		},
 	} {
 		_, err := sqlite.Backup(t.Context(), filepath.Join(dir, test.from), test.to, noProgress)

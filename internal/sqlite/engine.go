@@ -183,7 +183,7 @@ func prepareFile(ctx context.Context, c *Config) error {
 	info, err := os.Stat(dir)
 	switch {
 	case err != nil:
-		return fmt.Errorf("the directory of the store: %w", err)
+		return fmt.Errorf("the directory of the store: %w; create it, or use another path", err)
 	case !info.IsDir():
 		return fmt.Errorf("%s is not a directory", dir)
 	}
@@ -215,7 +215,10 @@ func createFile(ctx context.Context, path string) error {
 		}
 	}
 	f, err := safefile.OpenRegular(path, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("create the store: %w; use a directory that this user may write to", err)
+	case err != nil:
 		return fmt.Errorf("create the store: %w", err)
 	}
 	return f.Close()

@@ -44,7 +44,7 @@ func TestOpenRefuses(t *testing.T) {
 		{
 			"no directory", func(t *testing.T, path string) { mustRemove(t, filepath.Dir(path)) },
 			sqlite.Config{},
-			"the directory of the store: stat DIR: no such file or directory",
+			"the directory of the store: stat DIR: no such file or directory; create it, or use another path",
 		},
 		{
 			"a directory", func(t *testing.T, path string) { must(t, os.Mkdir(path, 0o700)) },
