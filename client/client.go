@@ -136,7 +136,7 @@ func WithConcurrency(n int) Option { return func(c *Client) { c.concurrency = ma
 // does not change config.
 func WithTLS(config *tls.Config) Option { return func(c *Client) { c.tls = config } }
 
-// WithTransport sends the requests by rt, such as an http.Transport with a proxy or HTTP/2; WithTLS does not apply to
+// WithTransport sends the requests by rt, such as an http.Transport with a proxy; WithTLS does not apply to
 // it. The default is a transport of this package for HTTP/1.1, which needs less processor time for a request. It reads
 // no proxy from the environment.
 func WithTransport(rt http.RoundTripper) Option {

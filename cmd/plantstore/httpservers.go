@@ -123,7 +123,7 @@ func (h *httpServers) secure(s *settings, log *slog.Logger, metrics prometheus.R
 		secure        bool
 	}{{&h.publicListener, "public", "listen", h.publicTLS}, {&h.adminListener, "admin", "admin-listen", h.adminTLS}} {
 		if l.secure {
-			*l.listener = server.NewTLSListener(*l.listener, h.certificates.tlsConfig(s, l.name, log, metrics))
+			*l.listener = server.NewTLSListener(*l.listener, h.certificates.tlsConfig(l.name, log, metrics))
 			continue
 		}
 		if err := s.tls.checkExposed(s, l.setting, (*l.listener).Addr()); err != nil {

@@ -229,13 +229,13 @@ func TestReloadOfTLS(t *testing.T) {
 	first, second := newTLSFiles(t), newTLSFiles(t)
 	text := func(f *tlsFiles) string { return fmt.Sprintf("tls-cert: %s\ntls-key: %s\n", f.cert, f.key) }
 	s := startReloaded(t, text(first))
-	old := first.client(t, false)
+	old := first.client(t)
 	if got, _ := s.send(t, old, `{"id":1,"name":"A"}`); got != 200 {
 		t.Fatalf("before: got %d", got)
 	}
 	s.reload(t, text(&tlsFiles{cert: second.cert, key: first.key}), "private key does not match public key", true)
 	s.reload(t, text(second), "changed=tls-cert,tls-key\n", true)
-	if got, _ := s.send(t, second.client(t, true), `{"id":2,"name":"A"}`); got != 200 {
+	if got, _ := s.send(t, second.client(t), `{"id":2,"name":"A"}`); got != 200 {
 		t.Errorf("new connection: got %d", got)
 	}
 	if got, _ := s.send(t, old, `{"id":3,"name":"A"}`); got != 200 {
@@ -247,7 +247,7 @@ func TestReloadOfTLS(t *testing.T) {
 	}
 	s.reload(t, "", "changed=\"\"\n", true)
 	s.restart(t, "tls-cert,tls-key") // a listener does not lose its TLS
-	if got, _ := s.send(t, second.client(t, false), `{"id":4,"name":"A"}`); got != 200 {
+	if got, _ := s.send(t, second.client(t), `{"id":4,"name":"A"}`); got != 200 {
 		t.Errorf("after the removal: got %d", got)
 	}
 	s.stop(t)

@@ -101,7 +101,7 @@ func (p *program) withServer(
 	}
 	const connectTimeMax, responseTimeMax = 10 * time.Second, time.Minute
 	transport := &http.Transport{
-		Proxy: http.ProxyFromEnvironment, TLSClientConfig: config, ForceAttemptHTTP2: true,
+		Proxy: http.ProxyFromEnvironment, TLSClientConfig: config,
 		DialContext:         (&net.Dialer{Timeout: connectTimeMax}).DialContext,
 		TLSHandshakeTimeout: connectTimeMax, ResponseHeaderTimeout: responseTimeMax,
 	}

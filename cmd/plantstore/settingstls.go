@@ -6,7 +6,6 @@ import (
 	"errors"
 	"log/slog"
 	"net"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -146,12 +145,9 @@ func (c certificates) enabled() bool { return c.get != nil }
 
 // tlsConfig returns the TLS of a listener. Only the public listener requires client certificates: the health checks of
 // the admin listener come from machines that have none.
-func (c certificates) tlsConfig(
-	s *settings, name string, log *slog.Logger, metrics prometheus.Registerer,
-) server.TLSConfig {
+func (c certificates) tlsConfig(name string, log *slog.Logger, metrics prometheus.Registerer) server.TLSConfig {
 	config := server.TLSConfig{
-		Name: name, GetCertificate: c.get, NextProtos: c.nextProtos,
-		HandshakeTimeout: time.Duration(s.requestTimeout), Log: log, Metrics: metrics,
+		Name: name, GetCertificate: c.get, NextProtos: c.nextProtos, Log: log, Metrics: metrics,
 	}
 	if name == "public" {
 		config.ClientCAs = c.clientCAs

@@ -55,19 +55,18 @@ func (f *tlsFiles) issue(t *testing.T, name string) {
 
 func (f *tlsFiles) flags() []string { return []string{"--tls-cert", f.cert, "--tls-key", f.key} }
 
-// client returns a client that trusts the authority and speaks HTTP/1.1 or HTTP/2.
-func (f *tlsFiles) client(t *testing.T, http2 bool) *http.Client {
+// client returns a client that trusts the authority. It speaks HTTP/2 with servers that offer it.
+func (f *tlsFiles) client(t *testing.T) *http.Client {
 	t.Helper()
 	transport := &http.Transport{
-		TLSClientConfig: &tls.Config{RootCAs: f.authority.Pool(), MinVersion: tls.VersionTLS12}, Protocols: &http.Protocols{},
+		TLSClientConfig:   &tls.Config{RootCAs: f.authority.Pool(), MinVersion: tls.VersionTLS12},
+		ForceAttemptHTTP2: true,
 	}
-	transport.Protocols.SetHTTP1(!http2)
-	transport.Protocols.SetHTTP2(http2)
 	t.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{Timeout: waitMax, Transport: transport}
 }
 
-// TestTLS creates plants over HTTPS with HTTP/1.1 and HTTP/2, with the URL and the curl command that the server prints.
+// TestTLS creates a plant over HTTPS, with the URL and the curl command that the server prints.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	f := newTLSFiles(t)
@@ -80,13 +79,11 @@ func TestTLS(t *testing.T) {
 	if match[2] != s.url || !strings.HasPrefix(s.url, "https://127.0.0.1:") {
 		t.Errorf("URL: got %s in the curl command, %s in the log; want https", match[2], s.url)
 	}
-	for i, http2 := range []bool{false, true} {
-		status, body, err := post(t.Context(), f.client(t, http2), s.url, token, fmt.Sprintf(`{"id":%d,"name":"A"}`, i))
-		if err != nil || status != http.StatusOK || body != `{"name":"A"}`+"\n" {
-			t.Errorf("HTTP/2 %t: got %d %q, %v", http2, status, body, err)
-		}
+	status, body, err := post(t.Context(), f.client(t), s.url, token, `{"id":1,"name":"A"}`)
+	if err != nil || status != http.StatusOK || body != `{"name":"A"}`+"\n" {
+		t.Errorf("got %d %q, %v", status, body, err)
 	}
-	status, body, err := post(t.Context(), httpClient(1), "http"+strings.TrimPrefix(s.url, "https"), token, `{}`)
+	status, body, err = post(t.Context(), httpClient(1), "http"+strings.TrimPrefix(s.url, "https"), token, `{}`)
 	const needsTLS = `{"error":40052,"message":"this port requires TLS; use https"}` + "\n"
 	if err != nil || status != http.StatusBadRequest || body != needsTLS {
 		t.Errorf("plain HTTP: got %d %q, %v", status, body, err)
@@ -106,10 +103,10 @@ func TestTLSClientCertificates(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := startServer(t, filepath.Join(t.TempDir(), "a.db"), append(f.flags(), "--client-ca", ca)...)
-	if _, _, err := post(t.Context(), f.client(t, false), s.url, "x", `{}`); err == nil {
+	if _, _, err := post(t.Context(), f.client(t), s.url, "x", `{}`); err == nil {
 		t.Error("no client certificate: got no error")
 	}
-	c := f.client(t, true)
+	c := f.client(t)
 	pair, err := tls.LoadX509KeyPair(f.cert, f.key)
 	if err != nil {
 		t.Fatal(err)
@@ -138,7 +135,7 @@ func TestTLSReload(t *testing.T) {
 	defer cancel()
 	var load sync.WaitGroup
 	for i := range 4 {
-		c := f.client(t, i%2 == 1)
+		c := f.client(t)
 		c.Transport.(*http.Transport).DisableKeepAlives = i < 2 // a handshake for each request
 		load.Go(func() {
 			for n := i; ctx.Err() == nil; n += 4 {
@@ -150,11 +147,11 @@ func TestTLSReload(t *testing.T) {
 			}
 		})
 	}
-	kept := f.client(t, false)
+	kept := f.client(t)
 	first := servedName(t, kept, s.url)
 	f.issue(t, "second")
 	if err := within(waitMax, func() (bool, error) {
-		return servedName(t, f.client(t, false), s.url) == "second", nil
+		return servedName(t, f.client(t), s.url) == "second", nil
 	}); err != nil {
 		t.Error(err)
 	}
@@ -185,7 +182,7 @@ func servedName(t *testing.T, c *http.Client, url string) string {
 	return response.TLS.PeerCertificates[0].Subject.CommonName
 }
 
-// TestTLSShutdown stops a server during streams of HTTP/2: each accepted plant has its response and is stored.
+// TestTLSShutdown stops a server during requests: each accepted plant has its response and is stored.
 func TestTLSShutdown(t *testing.T) {
 	t.Parallel()
 	f := newTLSFiles(t)
@@ -195,7 +192,7 @@ func TestTLSShutdown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := f.client(t, true)
+	c := f.client(t)
 	var stored sync.Map
 	var load sync.WaitGroup
 	responses := make(chan struct{}, 1<<16)
@@ -249,12 +246,12 @@ func TestAdminTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	response, err := f.client(t, true).Do(r)
+	response, err := f.client(t).Do(r)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK || response.ProtoMajor != 2 ||
+	if response.StatusCode != http.StatusOK || response.ProtoMajor != 1 ||
 		response.Header.Get("Strict-Transport-Security") == "" {
 		t.Errorf("got %d %s %v", response.StatusCode, response.Proto, response.Header)
 	}

@@ -3,11 +3,9 @@ package admin_test
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"errors"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/url"
 	"path/filepath"
@@ -27,7 +25,6 @@ import (
 	"plantstore/internal/audit"
 	"plantstore/internal/auth"
 	"plantstore/internal/backup"
-	"plantstore/internal/certs/certstest"
 	"plantstore/internal/listen"
 	"plantstore/internal/plant"
 	"plantstore/internal/server"
@@ -45,7 +42,6 @@ type setup struct {
 	issuer   string
 	settings []admin.Setting
 	backups  bool // the server makes backups
-	http2    bool // the requests are those of HTTP/2 over TLS
 
 	deliveries map[int64]webhook.Status // of the server
 }
@@ -112,7 +108,7 @@ func start(t testing.TB, s setup) *harness {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	stop := h.serve(st, log, s.http2)
+	stop := h.serve(st, log)
 	t.Cleanup(func() {
 		stop()
 		h.service.Close()
@@ -146,14 +142,14 @@ func (h *harness) startBackups(metrics prometheus.Registerer) {
 }
 
 // serve starts the admin server and returns the function that ends it.
-func (h *harness) serve(st *store.Store, log *slog.Logger, http2 bool) (stop func()) {
+func (h *harness) serve(st *store.Store, log *slog.Logger) (stop func()) {
 	h.t.Helper()
 	routes, err := admin.Routes(h.service)
 	if err != nil {
 		h.t.Fatal(err)
 	}
 	_, adminServer, err := server.New(server.Config{
-		Store: st, Log: log, BaseURL: &url.URL{Scheme: "http", Host: "localhost"}, AdminRoutes: routes, AdminTLS: http2,
+		Store: st, Log: log, BaseURL: &url.URL{Scheme: "http", Host: "localhost"}, AdminRoutes: routes,
 		Limits: server.Limits{HeaderMax: 16 << 10, RequestTimeout: wait, AnswerTimeout: wait, IdleTimeout: wait},
 	})
 	if err != nil {
@@ -164,13 +160,9 @@ func (h *harness) serve(st *store.Store, log *slog.Logger, http2 bool) (stop fun
 		h.t.Fatal(err)
 	}
 	h.url = "http://" + l.Addr().String() + "/api/v1"
-	listener := server.NewListener(l, log)
-	if http2 {
-		listener = h.startTLS(l, log)
-	}
 	var running sync.WaitGroup
 	running.Go(func() {
-		if err := adminServer.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		if err := adminServer.Serve(server.NewListener(l, log)); !errors.Is(err, http.ErrServerClosed) {
 			h.t.Errorf("serve: %v", err)
 		}
 	})
@@ -180,33 +172,6 @@ func (h *harness) serve(st *store.Store, log *slog.Logger, http2 bool) (stop fun
 		running.Wait()
 		h.client.CloseIdleConnections()
 	}
-}
-
-// startTLS returns a listener with TLS over l, and makes the client of the harness one of HTTP/2.
-func (h *harness) startTLS(l net.Listener, log *slog.Logger) net.Listener {
-	h.t.Helper()
-	authority, err := certstest.NewAuthority()
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	cert, key, err := authority.Issue(certstest.Leaf{})
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	pair, err := tls.X509KeyPair(cert, key)
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	transport := &http.Transport{
-		TLSClientConfig: &tls.Config{RootCAs: authority.Pool()}, Protocols: new(http.Protocols),
-	}
-	transport.Protocols.SetHTTP2(true) // and no other one
-	h.client.Transport = transport
-	h.url = "https://" + l.Addr().String() + "/api/v1"
-	return server.NewTLSListener(l, server.TLSConfig{
-		Name: "admin", HandshakeTimeout: wait, Log: log,
-		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &pair, nil },
-	})
 }
 
 const wait = time.Minute // timeout of every wait; a wait that succeeds is short

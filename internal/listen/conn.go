@@ -27,7 +27,6 @@ type Conn struct {
 	listener *Listener     // counts this connection until it is closed
 	header   *announcement // nil: the peer is the client
 	state    atomic.Int64  // a stamp
-	requests atomic.Int32  // of SetRequests
 	reading  deadline
 	writing  deadline
 
@@ -58,18 +57,6 @@ func (c *Conn) SetState(s State) {
 	}
 	c.state.Store(int64(newStamp(s, at)))
 }
-
-// SetRequests sets the number of requests that the connection may have at the same
-// time. 0 and 1 are the same: a connection counts at least once.
-func (c *Conn) SetRequests(n int) {
-	c.requests.Store(int32(n))
-	if n > 1 {
-		c.listener.wake()
-	}
-}
-
-// count returns the number by which the connection counts for Limits.Incomplete.
-func (c *Conn) count() int { return max(1, int(c.requests.Load())) }
 
 // stamp is a state and the time since when it lasts. Of two stamps with the same
 // state, the older one is smaller.

@@ -221,7 +221,7 @@ func (l *Listener) sweep(ctx context.Context) {
 		case <-l.busy:
 		}
 		ticker := time.NewTicker(sweepEvery)
-		for again := true; again && ctx.Err() == nil; again = l.open.busy() {
+		for again := true; again && ctx.Err() == nil; again = l.open.crowded() {
 			l.evict(l.open.sweep())
 			select {
 			case <-ctx.Done():

@@ -26,8 +26,7 @@ type Limits struct {
 	Unlimited []netip.Prefix
 
 	// Incomplete are the connections whose request or response is incomplete for more
-	// than incompleteGrace. The oldest ones above it are evicted. A connection with
-	// several requests counts as often.
+	// than incompleteGrace. The oldest ones above it are evicted.
 	Incomplete int
 }
 
@@ -159,7 +158,7 @@ func (r *registry) sweep() []*Conn {
 	var victims []*Conn
 	if limit := r.limits.Incomplete; limit > 0 {
 		found := r.since(Incomplete, now-incompleteGrace)
-		victims = r.take(found[:min(above(found, limit), evictMax)])
+		victims = r.take(found[:min(max(len(found)-limit, 0), evictMax)])
 	}
 	if limit := r.limits.Connections; limit > 0 && len(r.conns) > limit/2 {
 		found := r.since(Idle, now)
@@ -180,42 +179,11 @@ func (r *registry) idleTime(n int) time.Duration {
 	return time.Duration(float64(r.limits.IdleTimeout) * float64(min(max(limit-n, 0), upper)) / float64(upper))
 }
 
-// above returns the number of the oldest candidates that must go so that the requests
-// of the others are within the limit. The newest candidate stays.
-func above(found []candidate, limit int) (n int) {
-	total := 0
-	for _, f := range found {
-		total += f.conn.count()
-	}
-	for ; total > limit && n < len(found)-1; n++ {
-		total -= found[n].conn.count()
-	}
-	return n
-}
-
-// busy reports whether a sweep may find a connection to evict.
-func (r *registry) busy() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.crowdedLocked() {
-		return true
-	}
-	requests := 0
-	for _, c := range r.conns {
-		requests += c.count()
-	}
-	return r.limits.Incomplete > 0 && requests > r.limits.Incomplete
-}
-
 // crowded reports whether there are so many connections that a sweep may find one to
 // evict.
 func (r *registry) crowded() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.crowdedLocked()
-}
-
-func (r *registry) crowdedLocked() bool {
 	n := len(r.conns)
 	return r.limits.Incomplete > 0 && n > r.limits.Incomplete ||
 		r.limits.Connections > 0 && n > r.limits.Connections/2

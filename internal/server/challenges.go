@@ -42,7 +42,7 @@ func NewChallenges(c Config, public *Server, keyAuthorization func(token string)
 		},
 	}})
 	s := newServer(c, newHandler(c, "challenge", routes, public.handler.Load().metrics, false))
-	s.http1.Handler = withToken(s.http1.Handler)
+	s.http.Handler = withToken(s.http.Handler)
 	return s
 }
 

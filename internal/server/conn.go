@@ -47,10 +47,9 @@ type conn struct {
 	responding atomic.Bool // a handler runs that reads only a body of known length
 	working    working
 
-	// Of a connection with TLS.
-	secure  bool
-	isHTTP2 bool
-	subject string // of the client certificate
+	tls     *tlsListener // nil: no TLS
+	shaken  bool         // the handshake has succeeded; Read does it
+	subject string       // of the client certificate
 }
 
 // client returns the address of the client without the port.
@@ -58,9 +57,6 @@ func (c *conn) client() string {
 	client, _, _ := net.SplitHostPort(c.RemoteAddr().String())
 	return client
 }
-
-// httpLevel returns the connection, for types that embed it.
-func (c *conn) httpLevel() *conn { return c }
 
 // CloseWrite ends the output, which net/http calls before it closes a connection
 // with unread data.
@@ -76,8 +72,8 @@ type connKey struct{}
 
 // keepConn adds the connection to the context of its requests.
 func keepConn(ctx context.Context, c net.Conn) context.Context {
-	if level, ok := c.(interface{ httpLevel() *conn }); ok {
-		return context.WithValue(ctx, connKey{}, level.httpLevel())
+	if c, ok := c.(*conn); ok {
+		return context.WithValue(ctx, connKey{}, c)
 	}
 	return ctx
 }
@@ -89,7 +85,7 @@ func connOf(r *http.Request) *conn {
 	return c
 }
 
-// Read reads from the client. While a handler runs, net/http reads one byte in the
+// Read reads from the client, after the TLS handshake. While a handler runs, net/http reads one byte in the
 // background to detect a disconnect, and aborts that read afterwards. This costs a
 // blocked goroutine, two changes of a deadline and two wake-ups per request. The
 // public listener does not need it, because a disconnect does not cancel a create:
@@ -99,6 +95,11 @@ func connOf(r *http.Request) *conn {
 func (c *conn) Read(p []byte) (int, error) {
 	if len(p) == 1 && c.responding.Load() {
 		return 0, nil
+	}
+	if c.tls != nil && !c.shaken {
+		if err := c.handshake(); err != nil {
+			return 0, err
+		}
 	}
 	return c.Conn.Read(p)
 }
@@ -112,7 +113,7 @@ func (c *conn) Write(p []byte) (int, error) {
 	id := newRequestID()
 	c.log.Info("request refused before it was read", "request_id", id, "client", c.client(),
 		"status", refusal.Code.Status(), "error_code", int(refusal.Code), "error", refusal.Message)
-	if _, err := c.Conn.Write(bareResponse(refusal, id, c.secure)); err != nil {
+	if _, err := c.Conn.Write(bareResponse(refusal, id, c.tls != nil)); err != nil {
 		return 0, err
 	}
 	return len(p), nil
@@ -157,7 +158,7 @@ func ownError(p []byte) *plant.Error {
 		}
 	case http.StatusHTTPVersionNotSupported:
 		return &plant.Error{
-			Code: plant.CodeHTTPVersion, Message: "the server does not support this HTTP version; use HTTP/1.1",
+			Code: plant.CodeHTTPVersion, Message: otherVersion,
 		}
 	case http.StatusBadRequest:
 	default:
@@ -169,6 +170,8 @@ func ownError(p []byte) *plant.Error {
 	}
 	return &plant.Error{Code: plant.CodeRequestMalformed, Message: message}
 }
+
+const otherVersion = "the server does not support this HTTP version; use HTTP/1.1"
 
 // bareResponse returns a whole error response, for a connection without an
 // http.ResponseWriter. secure says that the connection has TLS.

@@ -13,28 +13,24 @@ import (
 // connections by state. It is the ConnState of http.Server: net/http calls it when the
 // head of a request has arrived, and after its response.
 func trackState(c net.Conn, s http.ConnState) {
-	level, ok := c.(interface{ httpLevel() *conn })
+	level, ok := c.(*conn)
 	if !ok {
 		return
 	}
 	switch s {
 	case http.StateActive:
-		level.httpLevel().waits(listen.Incomplete)
+		level.waits(listen.Incomplete)
 	case http.StateIdle:
-		level.httpLevel().waits(listen.Idle)
-		if c, ok := c.(*http2Conn); ok {
-			c.endRequests()
-		}
+		level.waits(listen.Idle)
 	default: // the listener knows new and closed connections
 	}
 }
 
-// working are the requests of a connection that the server works on. A connection of
-// HTTP/2 may have several.
+// working counts the reasons for which the listener must not evict a connection.
 type working struct {
 	mu      sync.Mutex   // guards the rest, and the order of the calls of setState
-	serving int          // requests that have arrived whole, and whose responses have not begun
-	waiting listen.State // the state of the connection without such a request
+	serving int          // a request that has arrived whole, until its response begins; a guarded request, until its end
+	waiting listen.State // the state of the connection when serving is 0
 }
 
 // waits sets the state of the connection for the time when serving is 0.
@@ -46,7 +42,7 @@ func (c *conn) waits(s listen.State) {
 	}
 }
 
-// serves adds a number of requests.
+// serves adds a number of reasons.
 func (c *conn) serves(n int) {
 	c.working.mu.Lock()
 	defer c.working.mu.Unlock()
@@ -91,22 +87,4 @@ func (c *conn) tcp() (*listen.Conn, bool) {
 	}
 	tcp, ok := inner.(*listen.Conn)
 	return tcp, ok
-}
-
-// beginRequest counts a request. A client can keep each of its requests incomplete, or
-// not accept the responses, and a request costs as much memory as a connection of
-// HTTP/1.1. So the connection counts for the limit of incomplete ones as often as it
-// has had requests since it was idle; at most http2StreamsMax of these are open.
-func (c *http2Conn) beginRequest() {
-	if tcp, ok := c.tcp(); ok {
-		tcp.SetRequests(int(min(c.requests.Add(1), http2StreamsMax)))
-	}
-}
-
-// endRequests is for a connection without an open request.
-func (c *http2Conn) endRequests() {
-	c.requests.Store(0)
-	if tcp, ok := c.tcp(); ok {
-		tcp.SetRequests(0)
-	}
 }

@@ -4,7 +4,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptrace"
 	"strings"
 	"testing"
 
@@ -56,39 +55,6 @@ func testIncompleteRequestsAreEvicted(t *testing.T, over func(*setup)) {
 	h.notStored(2)
 }
 
-// A connection of HTTP/2 counts as often as it has requests: those whose responses the client does not accept cost
-// memory, too.
-func TestHTTP2RequestsAreEvicted(t *testing.T) {
-	t.Parallel()
-	const each = 100 // the maximum of a connection
-	h := start(t, withTLS(t), func(s *setup) { s.connections = listen.Limits{Incomplete: each + each/2} })
-	good := h.http2Client(t)
-	same(t, h.sendHTTP2(t, good, post(`{"id":1,"name":"A"}`)), created(`{"name":"A"}`))
-	stuck := func() *http2Frames {
-		f := h.dialFrames(t)
-		f.frame(frameSettings, 0, 0, []byte{0, 4, 0, 0, 0, 0}) // SETTINGS_INITIAL_WINDOW_SIZE is 0
-		for range each {
-			f.request(getNothing)
-		}
-		for range each {
-			if _, ok := f.await(frameHeaders); !ok {
-				t.Fatal("the connection is closed")
-			}
-		}
-		return f
-	}
-	first, second := stuck(), stuck()
-	if _, ok := first.await(frameData); ok {
-		t.Error("got data beyond the window")
-	}
-	second.frame(framePing, 0, 0, []byte("12345678"))
-	if payload, ok := second.await(framePing); !ok || string(payload) != "12345678" {
-		t.Errorf("the newer connection: got %q, %t, want the ping back", payload, ok)
-	}
-	same(t, h.sendHTTP2(t, good, post(`{"id":2,"name":"B"}`)), created(`{"name":"B"}`))
-	h.until(t, func() bool { return h.evicted(t) == 1 }) // counted after the close
-}
-
 // A connection whose client does not read the response is incomplete too.
 func TestSlowReaderIsEvicted(t *testing.T) { overBoth(t, testSlowReaderIsEvicted) }
 
@@ -113,42 +79,6 @@ func (h *harness) evictedOf(t *testing.T, listener string) int {
 	_, rest, _ := strings.Cut(h.page(t, "/metrics"), name)
 	number, _, _ := strings.Cut(rest, "\n")
 	return mustAtoi(t, number)
-}
-
-// A connection of HTTP/2 with an incomplete request is evicted although the server has
-// responded to a later request. With a request that waits for a commit, it is not.
-func TestHTTP2IncompleteRequestIsEvicted(t *testing.T) {
-	t.Parallel()
-	h, f := startFaulty(t, withTLS(t), func(s *setup) { s.connections = listen.Limits{Incomplete: 1} })
-	g := f.block(t)
-	serving := h.http2Client(t)
-	first := make(chan response, 1)
-	go func() { first <- h.sendHTTP2(t, serving, post(`{"id":1,"name":"A"}`)) }()
-	<-g.entered
-
-	ended := make(chan error, 3)
-	for _, c := range []*http.Client{serving, h.http2Client(t), h.http2Client(t)} {
-		body, writer := io.Pipe()
-		t.Cleanup(func() { _ = writer.Close() })
-		r := h.requestOf(t, post("", "-Content-Length"))
-		r.Body, r.ContentLength = body, -1
-		sent := make(chan struct{})
-		trace := &httptrace.ClientTrace{WroteHeaders: func() { close(sent) }}
-		go func() {
-			_, err := c.Do(r.WithContext(httptrace.WithClientTrace(r.Context(), trace))) //nolint:bodyclose // no response
-			ended <- err
-		}()
-		<-sent
-		if a := h.sendHTTP2(t, c, post("{")); a.Status != http.StatusBadRequest {
-			t.Fatalf("not JSON: got %+v", a)
-		}
-	}
-	if err := <-ended; err == nil {
-		t.Error("the incomplete request has a response")
-	}
-	h.until(t, func() bool { return h.evicted(t) == 1 }) // counted after the close
-	g.open()
-	same(t, <-first, created(`{"name":"A"}`))
 }
 
 // At the limit, a new connection replaces one between two requests.

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -85,20 +84,10 @@ func QuotaHandler(l Limits) func(id int64) (http.Header, plant.Code) {
 }
 
 // SetWriteTimeout changes the write timeout.
-func (s *Server) SetWriteTimeout(d time.Duration) { s.http1.WriteTimeout = d }
-
-// SetHTTP2Penalty sets the time for which a client that sends too many frames of
-// HTTP/2 stays connected without service.
-func (c *TLSConfig) SetHTTP2Penalty(d time.Duration) { c.http2Penalty = d }
-
-// ShutdownHTTP2 is the part of Shutdown that may come first.
-func (s *Server) ShutdownHTTP2(ctx context.Context) error {
-	s.closing.Store(true)
-	return s.http2.Shutdown(ctx)
-}
+func (s *Server) SetWriteTimeout(d time.Duration) { s.http.WriteTimeout = d }
 
 // Handler returns the handler of every request.
-func (s *Server) Handler() http.Handler { return s.http1.Handler }
+func (s *Server) Handler() http.Handler { return s.http.Handler }
 
 // Recorded returns the writer of a response for NewUpload.
 func Recorded(w http.ResponseWriter) http.ResponseWriter { return &responseRecorder{ResponseWriter: w} }

@@ -36,7 +36,6 @@ type handler struct {
 	audit     *audit.Recorder
 	notFound  string        // the message about a path without a route
 	secure    bool          // the listener has TLS
-	headerMax int           // bytes of the header list of HTTP/2
 	timeout   time.Duration // for a request to arrive whole
 	proxies   proxies
 	failures  *failures     // nil: no limit
@@ -61,14 +60,14 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		header["Strict-Transport-Security"] = strictTransport
 	}
 	c := connOf(r)
-	rec.conn, rec.isHTTP2 = c, c != nil && c.isHTTP2
+	rec.conn = c
 	if len(r.TransferEncoding) > 0 || !r.ProtoAtLeast(1, 1) {
 		// RFC 9112 section 6.1: a request with both Content-Length and
 		// Transfer-Encoding may be an attempt at smuggling, and so may an HTTP/1.0
 		// request with Transfer-Encoding; the server must close its connection.
 		// net/http removes one of the two headers of such a request.
 		header["Connection"] = []string{"close"}
-	} else if c != nil && !c.isHTTP2 && !h.detectsDisconnects {
+	} else if c != nil && !h.detectsDisconnects {
 		c.responding.Store(true)
 		defer c.responding.Store(false)
 	}
@@ -121,7 +120,7 @@ func (h *handler) serve(rec *responseRecorder, r *http.Request) error {
 	if h.origins.preflight(rec, r) {
 		return nil
 	}
-	if err := h.checkProtocol(rec, r); err != nil {
+	if err := checkProtocol(r); err != nil {
 		return err
 	}
 	if err := h.checkTarget(r); err != nil {
@@ -211,24 +210,13 @@ func (h *handler) authorize(
 	return principal, principal.Require(scope)
 }
 
-// checkProtocol refuses the preface of HTTP/2 on a connection of HTTP/1.1, for which
-// net/http calls the handler, and requests of HTTP/2 above the limits.
-func (h *handler) checkProtocol(rec *responseRecorder, r *http.Request) error {
-	switch {
-	case rec.isHTTP2:
-		return checkHTTP2(r, h.headerMax)
-	case r.ProtoMajor == 1:
+// checkProtocol refuses the preface of HTTP/2, the only request of another version for
+// which net/http calls the handler.
+func checkProtocol(r *http.Request) error {
+	if r.ProtoMajor == 1 {
 		return nil
-	case h.secure:
-		return &plant.Error{
-			Code:    plant.CodeHTTPVersion,
-			Message: "HTTP/2 requires the ALPN protocol h2, which the client did not negotiate; use HTTP/1.1",
-		}
 	}
-	return &plant.Error{
-		Code:    plant.CodeHTTPVersion,
-		Message: "HTTP/2 requires TLS, which this listener does not have; use HTTP/1.1",
-	}
+	return &plant.Error{Code: plant.CodeHTTPVersion, Message: otherVersion}
 }
 
 // checkTarget refuses a request whose target is an absolute URL of another host

@@ -12,17 +12,8 @@ import (
 	"time"
 
 	"plantstore/internal/certs/certstest"
-	"plantstore/internal/listen"
 	"plantstore/internal/server"
 )
-
-// dialProtocol connects to the public listener with one ALPN protocol.
-func (h *harness) dialProtocol(t testing.TB, protocol string) *client {
-	t.Helper()
-	config := h.tls.client()
-	config.NextProtos = []string{protocol}
-	return h.mustDialTLS(t, config)
-}
 
 func (h *harness) mustDialTLS(t testing.TB, config *tls.Config) *client {
 	t.Helper()
@@ -108,6 +99,24 @@ func TestPlainHTTPOnTheTLSPort(t *testing.T) {
 	h.log.awaitMessage(t, "TLS handshakes failed")
 }
 
+// A client that speaks only HTTP/2 is refused in the handshake. One that offers both protocols, or none, speaks HTTP/1.1.
+func TestProtocols(t *testing.T) {
+	t.Parallel()
+	h := start(t, withTLS(t))
+	config := h.tls.client()
+	config.NextProtos = []string{"h2"}
+	if _, err := h.dialTLS(t, config); err == nil || !strings.Contains(err.Error(), "no application protocol") {
+		t.Errorf("h2: got %v, want the alert no_application_protocol", err)
+	}
+	for _, offered := range [][]string{{"h2", "http/1.1"}, nil} {
+		config.NextProtos = offered
+		c := h.mustDialTLS(t, config)
+		c.write(message("GET /healthz HTTP/1.1", ""))
+		same(t, c.read("GET"), jsonResponse(200, `{"status":"ready"}`+"\n"))
+	}
+	h.log.awaitMessage(t, "TLS handshakes failed")
+}
+
 // A handshake that does not end in time, that is no TLS, or that is too large ends the connection without a response.
 func TestHandshakeFails(t *testing.T) {
 	t.Parallel()
@@ -126,7 +135,7 @@ func TestHandshakeFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			const limit = 300 * time.Millisecond
-			h := start(t, withTLS(t, func(c *server.TLSConfig) { c.HandshakeTimeout = limit }))
+			h := start(t, withTLS(t), func(s *setup) { s.limits.RequestTimeout = limit })
 			c := dial(t, h.public)
 			c.write(in)
 			rest, err := io.ReadAll(c.reader)
@@ -141,7 +150,7 @@ func TestHandshakeFails(t *testing.T) {
 	}
 }
 
-// Many incomplete handshakes do not delay another client, and a shutdown ends them.
+// Many incomplete handshakes do not delay another client, and Close ends them.
 func TestManyHalfHandshakes(t *testing.T) {
 	t.Parallel()
 	const count = 500
@@ -152,8 +161,8 @@ func TestManyHalfHandshakes(t *testing.T) {
 		half[i].write("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03")
 	}
 	same(t, h.send(post(`{"id":1,"name":"A"}`)), created(`{"name":"A"}`))
-	if err := h.publicServer.Shutdown(t.Context()); err != nil {
-		t.Errorf("shutdown: %v", err)
+	if err := h.publicServer.Close(); err != nil {
+		t.Errorf("close: %v", err)
 	}
 	for _, c := range half {
 		c.expectClosed()
@@ -188,9 +197,8 @@ func TestClientCertificates(t *testing.T) {
 		"no certificate":         with(http1),
 		"another authority":      with(http1, issue(t, other.authority, certstest.Leaf{})),
 		"expired":                with(http1, expired),
-		"without, over HTTP/2":   with([]string{"h2"}),
 		"without, ACME and HTTP": with([]string{protocol, "http/1.1"}),
-		"without, HTTP and ACME": with([]string{"h2", protocol}),
+		"without, HTTP and ACME": with([]string{"http/1.1", protocol}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -238,29 +246,5 @@ func TestResumedClientCertificates(t *testing.T) {
 			trusted.Store(other.authority.Pool())
 			h.refusedTLS(t, config)
 		})
-	}
-}
-
-// Close ends handshakes, and no connection that Accept has returned.
-func TestCloseKeepsAcceptedConnections(t *testing.T) {
-	t.Parallel()
-	setup := newTLSSetup(t, certstest.Leaf{})
-	for range 50 { // the goroutine of the handshake may still run
-		inner, err := listen.Listen(t.Context(), listen.Config{Address: "127.0.0.1:0"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		l := server.NewTLSListener(inner, setup.config("public", nil, nil))
-		client := tls.Client(dial(t, l.Addr().String()).Conn, setup.client())
-		go func() { _ = client.HandshakeContext(t.Context()) }() // ends with the connection
-		accepted, err := l.Accept()
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = l.Close()
-		if _, err := accepted.Write([]byte("x")); err != nil {
-			t.Fatalf("the accepted connection is closed: %v", err)
-		}
-		_ = accepted.Close()
 	}
 }

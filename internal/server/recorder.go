@@ -15,7 +15,6 @@ type responseRecorder struct {
 	handler   *handler
 	conn      *conn     // nil: not one of this package's listeners
 	serving   bool      // between hasArrived and responds
-	isHTTP2   bool      // the response has no header Connection (RFC 9113 section 8.2.2)
 	id        [1]string // the request id, as the value of a header
 	status    int
 	bytes     int    // of the body
@@ -33,9 +32,6 @@ type responseRecorder struct {
 // WriteHeader records the status.
 func (rec *responseRecorder) WriteHeader(status int) {
 	rec.begin(status)
-	if rec.isHTTP2 {
-		delete(rec.Header(), "Connection")
-	}
 	rec.ResponseWriter.WriteHeader(status)
 }
 

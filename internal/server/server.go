@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -165,7 +164,6 @@ func newHandler(c Config, name string, routes routes, metrics *metrics, secure b
 		origins:   newOrigins(c.CORSOrigins),
 		notFound:  "this path does not exist; check the path and the base URL",
 		secure:    secure,
-		headerMax: c.Limits.HeaderMax,
 		timeout:   c.Limits.RequestTimeout,
 		proxies:   c.TrustedProxies,
 		limits:    c.Limits,
@@ -180,7 +178,7 @@ func newHandler(c Config, name string, routes routes, metrics *metrics, secure b
 func newServer(c Config, h *handler) *Server {
 	s := &Server{}
 	s.handler.Store(h)
-	s.http1 = &http.Server{
+	s.http = &http.Server{
 		Handler:     http.HandlerFunc(s.serveHTTP),
 		ConnContext: keepConn,
 		ConnState:   trackState,
@@ -193,68 +191,31 @@ func newServer(c Config, h *handler) *Server {
 		ErrorLog:                     slog.NewLogLogger(h.log.Handler(), slog.LevelDebug), // disconnects of clients
 		Protocols:                    new(http.Protocols),
 	}
-	s.http1.Protocols.SetHTTP1(true)
-	if h.secure {
-		s.http2 = newHTTP2Server(s.http1, c.Limits.HeaderMax)
-	}
+	s.http.Protocols.SetHTTP1(true)
 	return s
 }
 
-// Server is the HTTP server of one listener.
+// Server is the HTTP server of one listener. It speaks HTTP/1.1 only.
 type Server struct {
-	http1   *http.Server
-	http2   *http.Server // nil without TLS
+	http    *http.Server
 	handler atomic.Pointer[handler]
-	closing atomic.Bool // set before Shutdown and Close
 }
 
 func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) { s.handler.Load().ServeHTTP(w, r) }
 
 // Serve serves the connections of a listener of NewListener or, with TLS, of
 // NewTLSListener. It returns http.ErrServerClosed after Shutdown or Close.
-func (s *Server) Serve(l net.Listener) error {
-	secure, ok := l.(*tlsListener)
-	if !ok {
-		return s.http1.Serve(l)
-	}
-	var http2 sync.WaitGroup
-	http2.Go(func() { _ = s.http2.Serve(http2Listener{secure}) }) // ends when the listener is closed
-	err := s.http1.Serve(l)
-	if errors.Is(err, net.ErrClosed) && s.closing.Load() { // the server of HTTP/2 has closed the listener first
-		err = http.ErrServerClosed
-	}
-	_ = l.Close()
-	http2.Wait()
-	return err
-}
+func (s *Server) Serve(l net.Listener) error { return s.http.Serve(l) }
 
 // Retire makes each response the last one of its connection, and closes idle connections.
-// A connection of HTTP/2 stays until Shutdown, which tells its client the last request.
-func (s *Server) Retire() { s.http1.SetKeepAlivesEnabled(false) }
+func (s *Server) Retire() { s.http.SetKeepAlivesEnabled(false) }
 
 // Shutdown closes the listener and waits until every request in flight has its
 // response, or until the context ends.
-func (s *Server) Shutdown(ctx context.Context) error {
-	if s.http2 == nil {
-		return s.http1.Shutdown(ctx)
-	}
-	s.closing.Store(true)
-	var http2 sync.WaitGroup
-	var err error
-	http2.Go(func() { err = s.http2.Shutdown(ctx) })
-	err1 := s.http1.Shutdown(ctx)
-	http2.Wait()
-	return errors.Join(err1, err)
-}
+func (s *Server) Shutdown(ctx context.Context) error { return s.http.Shutdown(ctx) }
 
 // Close closes the listener and every connection.
-func (s *Server) Close() error {
-	if s.http2 == nil {
-		return s.http1.Close()
-	}
-	s.closing.Store(true)
-	return errors.Join(s.http1.Close(), s.http2.Close())
-}
+func (s *Server) Close() error { return s.http.Close() }
 
 // loggerOrNone returns the logger, or one that discards every line for nil.
 func loggerOrNone(log *slog.Logger) *slog.Logger {

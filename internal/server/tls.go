@@ -1,7 +1,6 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -18,18 +17,14 @@ import (
 	"plantstore/internal/plant"
 )
 
-// TLSConfig configures the TLS of a listener. Name, GetCertificate and
-// HandshakeTimeout are required.
+// TLSConfig configures the TLS of a listener. Name and GetCertificate are required.
 type TLSConfig struct {
-	Name             string // "public" or "admin", in log lines and metrics
-	GetCertificate   func(*tls.ClientHelloInfo) (*tls.Certificate, error)
-	NextProtos       []string              // protocols that end with the handshake, such as acme-tls/1
-	ClientCAs        func() *x509.CertPool // the issuers of the required client certificates; nil: none required
-	HandshakeTimeout time.Duration
-	Log              *slog.Logger          // nil: none
-	Metrics          prometheus.Registerer // nil: no metrics
-
-	http2Penalty time.Duration // 0: http2PenaltyTime
+	Name           string // "public" or "admin", in log lines and metrics
+	GetCertificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
+	NextProtos     []string              // protocols that end with the handshake, such as acme-tls/1
+	ClientCAs      func() *x509.CertPool // the issuers of the required client certificates; nil: none required
+	Log            *slog.Logger          // nil: none
+	Metrics        prometheus.Registerer // nil: no metrics
 }
 
 // cipherSuites are the suites of TLS 1.2: ECDHE and AEAD only. TLS 1.3 has no
@@ -40,14 +35,12 @@ var cipherSuites = []uint16{
 	tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256, tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
 }
 
-const protocolHTTP2 = "h2" // the ALPN name of HTTP/2 (RFC 9113 section 3.2)
-
 // tlsConfig returns the configuration of crypto/tls.
 func (c TLSConfig) tlsConfig() *tls.Config {
 	config := &tls.Config{
 		MinVersion:     tls.VersionTLS12,
 		CipherSuites:   cipherSuites,
-		NextProtos:     append([]string{protocolHTTP2, "http/1.1"}, c.NextProtos...),
+		NextProtos:     append([]string{"http/1.1"}, c.NextProtos...),
 		GetCertificate: c.GetCertificate,
 	}
 	if c.ClientCAs == nil {
@@ -68,162 +61,65 @@ func (c TLSConfig) tlsConfig() *tls.Config {
 	return config
 }
 
-// tlsListener does the handshakes of the connections of a listener, each in a
-// goroutine of its own. net/http does it itself for a *tls.Conn, but would then
-// write its own errors to the connection, above which no code can replace them.
+// tlsListener accepts connections with TLS. The first Read of a connection does its
+// handshake, in the goroutine and within the time of its first request.
 type tlsListener struct {
-	inner   net.Listener
+	net.Listener
 	config  TLSConfig
 	tls     *tls.Config
 	log     *slog.Logger
 	metrics handshakeMetrics
 
-	http1 chan accepted // for Accept
-	http2 chan accepted // for the listener of HTTP/2
-
-	closeOnce sync.Once
-	closeErr  error // set by closeOnce
-	closed    chan struct{}
-	running   sync.WaitGroup
-
 	mu       sync.Mutex
-	pending  map[net.Conn]struct{} // connections without a complete handshake; nil after Close; guarded by mu
-	loggedAt time.Time             // of the last line about failed handshakes; guarded by mu
-	unlogged int                   // handshakes that failed since then; guarded by mu
-}
-
-// accepted is a result of Accept.
-type accepted struct {
-	net.Conn
-	err error
+	loggedAt time.Time // of the last line about failed handshakes; guarded by mu
+	unlogged int       // handshakes that failed since then; guarded by mu
 }
 
 // NewTLSListener returns a listener for the Serve method of a server with TLS. inner
-// is a listener of package listen. The caller must close the listener; Close waits
-// for its goroutines. The connections have the error bodies of NewListener.
+// is a listener of package listen. The connections have the error bodies of NewListener.
 func NewTLSListener(inner net.Listener, c TLSConfig) net.Listener {
-	l := &tlsListener{
-		inner: inner, config: c, tls: c.tlsConfig(), log: loggerOrNone(c.Log).With("listener", c.Name),
+	return &tlsListener{
+		Listener: inner, config: c, tls: c.tlsConfig(), log: loggerOrNone(c.Log).With("listener", c.Name),
 		metrics: newHandshakeMetrics(c.Metrics, c.Name),
-		http1:   make(chan accepted), http2: make(chan accepted),
-		closed: make(chan struct{}), pending: map[net.Conn]struct{}{},
-	}
-	l.running.Go(l.accept)
-	return l
-}
-
-// Addr implements net.Listener.
-func (l *tlsListener) Addr() net.Addr { return l.inner.Addr() }
-
-// Accept implements net.Listener. It returns connections of HTTP/1.1.
-func (l *tlsListener) Accept() (net.Conn, error) { return l.next(l.http1) }
-
-func (l *tlsListener) next(from <-chan accepted) (net.Conn, error) {
-	select {
-	case a := <-from:
-		return a.Conn, a.err
-	case <-l.closed:
-		return nil, net.ErrClosed
 	}
 }
 
-// Close implements net.Listener. It ends the handshakes that are not complete. Both
-// servers of a listener close it.
-func (l *tlsListener) Close() error {
-	l.closeOnce.Do(func() {
-		close(l.closed)
-		l.closeErr = l.inner.Close()
-		l.mu.Lock()
-		for c := range l.pending {
-			_ = c.Close()
-		}
-		l.pending = nil
-		l.mu.Unlock()
-	})
-	l.running.Wait()
-	return l.closeErr
-}
-
-// accept starts the handshakes until Close.
-func (l *tlsListener) accept() {
-	for {
-		c, err := l.inner.Accept()
-		if err != nil {
-			if !l.deliver(l.http1, accepted{err: err}) || errors.Is(err, net.ErrClosed) {
-				return
-			}
-			continue
-		}
-		if !l.begin(c) {
-			_ = c.Close()
-			continue
-		}
-		l.running.Go(func() {
-			defer l.end(c)
-			l.handshake(c)
-		})
+// Accept implements net.Listener.
+func (l *tlsListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err // Serve compares it, and retries if it is temporary
 	}
+	return &conn{Conn: tls.Server(c, l.tls), log: l.log, tls: l}, nil
 }
 
-// begin adds a connection to those of Close. It returns false after Close.
-func (l *tlsListener) begin(c net.Conn) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.pending == nil {
-		return false
-	}
-	l.pending[c] = struct{}{}
-	return true
-}
+// handshakeWriteMax is the time for the client to accept the server's part of a
+// handshake. For the client's part net/http has set the time of a request.
+const handshakeWriteMax = 10 * time.Second
 
-func (l *tlsListener) end(c net.Conn) {
-	l.mu.Lock()
-	delete(l.pending, c)
-	l.mu.Unlock()
-}
-
-// deliver passes a result to Accept. It returns false after Close.
-func (l *tlsListener) deliver(to chan<- accepted, a accepted) bool {
-	select {
-	case to <- a:
-		return true
-	case <-l.closed:
-		return false
-	}
-}
-
-// handshake does the handshake of a connection and passes it to its server.
-func (l *tlsListener) handshake(raw net.Conn) {
-	client := raw.RemoteAddr() // waits for a PROXY header, and changes the deadlines
-	secure := tls.Server(raw, l.tls)
-	err := raw.SetDeadline(time.Now().Add(l.config.HandshakeTimeout))
+// handshake does the handshake of a connection. After an error net/http closes the
+// connection without a response.
+func (c *conn) handshake() error {
+	secure, l := c.Conn.(*tls.Conn), c.tls
+	raw := secure.NetConn()
+	err := raw.SetWriteDeadline(time.Now().Add(handshakeWriteMax))
 	if err == nil {
-		err = secure.HandshakeContext(context.Background()) // Close and the deadline end it
+		err = secure.HandshakeContext(context.Background())
 	}
 	if err == nil {
-		err = raw.SetDeadline(time.Time{})
+		err = raw.SetWriteDeadline(time.Time{})
 	}
 	if err != nil {
-		l.fail(raw, client, err)
-		return
+		l.fail(raw, err)
+		return io.EOF
 	}
-	l.end(raw) // from now on Close leaves the connection to its server
 	l.metrics.done.Inc()
 	state := secure.ConnectionState()
-	c := &conn{Conn: secure, log: l.log, secure: true, subject: subjectOf(&state)}
-	switch {
-	case slices.Contains(l.config.NextProtos, state.NegotiatedProtocol):
-		_ = secure.Close()
-		return
-	case state.NegotiatedProtocol == protocolHTTP2:
-		c.isHTTP2 = true
-		if l.deliver(l.http2, accepted{Conn: newHTTP2Conn(c, cmp.Or(l.config.http2Penalty, http2PenaltyTime))}) {
-			return
-		}
-	case l.deliver(l.http1, accepted{Conn: &tlsConn{conn: c, state: &state}}):
-		return
+	if slices.Contains(l.config.NextProtos, state.NegotiatedProtocol) {
+		return io.EOF
 	}
-	_ = secure.Close()
+	c.shaken, c.subject = true, subjectOf(&state)
+	return nil
 }
 
 // subjectOf returns the subject of the client certificate, empty without one.
@@ -234,10 +130,9 @@ func subjectOf(state *tls.ConnectionState) string {
 	return Shorten(state.PeerCertificates[0].Subject.String())
 }
 
-// fail closes a connection whose handshake failed. A client of plain HTTP receives
-// an error body.
-func (l *tlsListener) fail(raw net.Conn, client net.Addr, cause error) {
-	defer raw.Close()
+// fail counts and logs a failed handshake. A client of plain HTTP receives an error
+// body.
+func (l *tlsListener) fail(raw net.Conn, cause error) {
 	if errors.Is(cause, io.EOF) { // a health check, or a scan of ports
 		l.metrics.closed.Inc()
 		return
@@ -248,7 +143,7 @@ func (l *tlsListener) fail(raw net.Conn, client net.Addr, cause error) {
 		cause = errors.New("the client does not use TLS")
 		refuseHTTP(raw)
 	}
-	l.logFailure(client, cause)
+	l.logFailure(raw.RemoteAddr(), cause)
 }
 
 // logFailure logs at most one line per second.
@@ -257,7 +152,7 @@ func (l *tlsListener) logFailure(client net.Addr, cause error) {
 	defer l.mu.Unlock()
 	l.unlogged++
 	now := time.Now()
-	if now.Sub(l.loggedAt) < time.Second || l.pending == nil {
+	if now.Sub(l.loggedAt) < time.Second {
 		return
 	}
 	host, _, _ := net.SplitHostPort(client.String())
@@ -291,22 +186,6 @@ func refuseHTTP(raw net.Conn) {
 	}
 	_, _ = io.CopyN(io.Discard, raw, bytesMax)
 }
-
-// tlsConn is a connection of HTTP/1.1 over TLS. net/http sets the field TLS of its
-// requests with ConnectionState.
-type tlsConn struct {
-	*conn
-	state *tls.ConnectionState
-}
-
-// ConnectionState returns the result of the handshake.
-func (c *tlsConn) ConnectionState() tls.ConnectionState { return *c.state }
-
-// http2Listener returns the connections of HTTP/2 of a tlsListener.
-type http2Listener struct{ *tlsListener }
-
-// Accept implements net.Listener.
-func (l http2Listener) Accept() (net.Conn, error) { return l.next(l.tlsListener.http2) }
 
 // handshakeMetrics count the handshakes of a listener.
 type handshakeMetrics struct{ done, failed, closed prometheus.Counter }

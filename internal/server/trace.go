@@ -40,9 +40,6 @@ func (h *handler) endSpan(rec *responseRecorder, r *http.Request) {
 	if h.secure {
 		scheme = "https"
 	}
-	if rec.isHTTP2 {
-		version = "2"
-	}
 	name := method
 	if method == "_OTHER" {
 		name = "HTTP"

@@ -2,15 +2,12 @@ package server_test
 
 import (
 	"crypto/tls"
-	"errors"
 	"log/slog"
-	"net/http"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"plantstore/internal/certs/certstest"
-	"plantstore/internal/listen"
 	"plantstore/internal/server"
 )
 
@@ -68,7 +65,7 @@ func issue(t testing.TB, authority *certstest.Authority, leaf certstest.Leaf) tl
 // config returns the configuration of the listener.
 func (s *tlsSetup) config(name string, log *slog.Logger, metrics prometheus.Registerer) server.TLSConfig {
 	c := server.TLSConfig{
-		Name: name, HandshakeTimeout: wait, Log: log, Metrics: metrics,
+		Name: name, Log: log, Metrics: metrics,
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &s.certificate, nil },
 	}
 	for _, f := range s.change {
@@ -77,7 +74,7 @@ func (s *tlsSetup) config(name string, log *slog.Logger, metrics prometheus.Regi
 	return c
 }
 
-// client returns the configuration of a client of HTTP/1.1.
+// client returns the configuration of a client.
 func (s *tlsSetup) client() *tls.Config {
 	return &tls.Config{
 		RootCAs: s.authority.Pool(), ServerName: "localhost", NextProtos: []string{"http/1.1"}, MinVersion: tls.VersionTLS12,
@@ -90,34 +87,4 @@ func (h *harness) scheme() string {
 		return "https"
 	}
 	return "http"
-}
-
-// The server of HTTP/2 may close the listener before a shutdown reaches that of HTTP/1.1.
-func TestServeAfterShutdown(t *testing.T) {
-	t.Parallel()
-	h := start(t, withTLS(t))
-	config := h.config
-	registry := prometheus.NewRegistry()
-	config.Metrics = registry
-	public, _, err := server.New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := h.listen("public", config.Log, registry, listen.Limits{})
-	served := make(chan error, 1)
-	go func() { served <- public.Serve(l) }()
-	c := newClient(t, tls.Client(dial(t, l.Addr().String()).Conn, h.tls.client()))
-	c.write(message("GET /healthz HTTP/1.1", "", "Host: localhost", "Connection: close"))
-	if got := c.read("GET"); got.Status != http.StatusOK { // the server accepts connections
-		t.Errorf("got %+v", got)
-	}
-	if err := public.ShutdownHTTP2(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
-		t.Errorf("got %v, want %v", err, http.ErrServerClosed)
-	}
-	if err := public.Shutdown(t.Context()); err != nil {
-		t.Error(err)
-	}
 }

@@ -34,14 +34,14 @@ func (p pipes) dial(context.Context, string, string) (net.Conn, error) {
 	return client, nil
 }
 
-// receive starts a server in the bubble of the test. It returns a client with the same protocol.
-func receive(t *testing.T, protocols http.Protocols, handler http.HandlerFunc) *http.Client {
+// receive starts a server in the bubble of the test. It returns a client.
+func receive(t *testing.T, handler http.HandlerFunc) *http.Client {
 	t.Helper()
 	l := make(pipes)
-	s := http.Server{Protocols: &protocols, Handler: handler}
+	s := http.Server{Handler: handler}
 	ended := make(chan error)
 	go func() { ended <- s.Serve(l) }() // ends with Close
-	transport := &http.Transport{Protocols: &protocols, DialContext: l.dial}
+	transport := &http.Transport{DialContext: l.dial}
 	t.Cleanup(func() {
 		transport.CloseIdleConnections()
 		_ = s.Close()
@@ -95,15 +95,12 @@ func (c *lateContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// The end of the context of an upload may take effect after the handler. It then affects no other request: on HTTP/2
-// net/http panics at a change of the deadline.
+// The end of the context of an upload may take effect after the handler. It then affects no other request.
 func TestUploadEndsAfterItsHandler(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var http2 http.Protocols
-		http2.SetUnencryptedHTTP2(true)
 		release := make(chan struct{})
-		c := receive(t, http2, func(w http.ResponseWriter, r *http.Request) {
+		c := receive(t, func(w http.ResponseWriter, r *http.Request) {
 			u := upload(t, w, r)
 			ctx, cancel := context.WithCancel(r.Context())
 			defer cancel()
@@ -146,10 +143,8 @@ func (b lastRead) Read(p []byte) (int, error) {
 func TestUploadEndsWithItsBody(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var http1 http.Protocols
-		http1.SetHTTP1(true)
 		requests := 0
-		c := receive(t, http1, func(w http.ResponseWriter, r *http.Request) {
+		c := receive(t, func(w http.ResponseWriter, r *http.Request) {
 			if requests++; requests > 1 {
 				if err := r.Context().Err(); err != nil {
 					t.Errorf("the context of the next request ended: %v", err)
