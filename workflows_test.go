@@ -19,6 +19,9 @@ type workflow struct {
 	Jobs        map[string]struct {
 		Permissions map[string]string `yaml:"permissions"`
 		Timeout     int               `yaml:"timeout-minutes"`
+		Container   struct {
+			Options string `yaml:"options"`
+		} `yaml:"container"`
 		Steps       []struct {
 			Uses string         `yaml:"uses"`
 			Run  string         `yaml:"run"`
@@ -54,6 +57,7 @@ func TestWorkflows(t *testing.T) {
 		"expression":        {"run: .ci/run", "run: echo ${{ github.head_ref }}"},
 		"trigger":           {"  pull_request:", "  pull_request_target:"},
 		"no time limit":     {"timeout-minutes: 90", "continue-on-error: true"},
+		"privileged":        {"${{ github.event_name != 'pull_request' && '--privileged' || '' }}", "--privileged"},
 	} {
 		changed := strings.ReplaceAll(text, replace[0], replace[1])
 		if changed == text || len(workflowFaults(t, changed)) == 0 {
@@ -82,6 +86,10 @@ func workflowFaults(t *testing.T, text string) (faults []string) {
 		}
 		if job.Timeout == 0 {
 			faults = append(faults, name+" has no timeout-minutes")
+		}
+		if options := strings.TrimSpace(job.Container.Options); options != "" &&
+			options != "${{ github.event_name != 'pull_request' && '--privileged' || '' }}" {
+			faults = append(faults, name+" gives its container rights in a pull request: "+options)
 		}
 		for _, step := range job.Steps {
 			faults = append(faults, stepFaults(name, step.Uses, step.Run, step.With)...)
