@@ -103,12 +103,12 @@ func (c *Console) Routes() ([]server.Route, error) {
 		{Method: "GET", Path: signInPath, Open: true, Page: true, Linked: true, Handle: c.showSignIn},
 		{Method: "POST", Path: signInPath, Open: true, Page: true, Handle: c.signIn},
 		{Method: "POST", Path: "/sign-out", Open: true, Page: true, Handle: c.signOut},
-		{Method: "GET", Path: "/session", Open: true, Page: true, Handle: c.serveSession},
+		{Method: "GET", Path: "/session", Open: true, Page: true, Background: true, Handle: c.serveSession},
 		{Method: "GET", Path: continuePath, Open: true, Page: true, Handle: c.serveContinue},
 		{Method: "GET", Path: issuerPath, Open: true, Page: true, Linked: true, Handle: c.beginAtIssuer},
 		{Method: "GET", Path: callbackPath, Open: true, Page: true, Linked: true, Handle: c.finishAtIssuer},
 		{Method: "GET", Path: "/", Scope: auth.ScopeAdmin, Page: true, Linked: true, Handle: c.showOverview},
-		{Method: "GET", Path: "/live", Scope: auth.ScopeAdmin, Page: true, Handle: c.serveLive},
+		{Method: "GET", Path: "/live", Scope: auth.ScopeAdmin, Page: true, Background: true, Handle: c.serveLive},
 	}
 	routes = append(append(append(routes, c.plantRoutes()...), c.importRoutes()...), c.operatorRoutes()...)
 	routes = append(append(routes, c.webhookRoutes()...), c.referenceRoutes()...)

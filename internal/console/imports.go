@@ -26,12 +26,14 @@ func (c *Console) importRoutes() []server.Route {
 		r.Linked = true
 		return r
 	}
+	live := route("GET", "/import/{id}/live", c.serveImport)
+	live.Background = true
 	return []server.Route{
 		page("/import", c.showImports),
 		route("POST", "/import", c.importForm),
 		page("/import/{id}", c.showImport),
 		route("POST", "/import/{id}", c.importFile),
-		route("GET", "/import/{id}/live", c.serveImport),
+		live,
 		route("GET", "/import/{id}/rejects", c.downloadRejects),
 		route("POST", "/import/{id}/cancel", c.cancelImport),
 	}

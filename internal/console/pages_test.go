@@ -373,3 +373,26 @@ func TestOverview(t *testing.T) {
 		t.Errorf("creates: got %s, want %s a second", got, want)
 	}
 }
+
+// The requests that an open page sends by itself fill no access log.
+func TestBackgroundRoutes(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	sent := map[string]bool{"/session": true, "/import/{id}/live": true} // by static/connection.js and static/import.js
+	for _, match := range regexp.MustCompile(`(?:data-live|src|href)="(/(?:static/[^"]+|live)[^"?]*)`).
+		FindAllStringSubmatch(h.signIn(h.admin).get("/").body, -1) {
+		sent[match[1]] = true
+	}
+	if len(sent) < 5 {
+		t.Errorf("the page sends only %v", sent)
+	}
+	for _, route := range h.routes {
+		if want := sent[route.Path] || strings.HasPrefix(route.Path, "/static/"); route.Background != want {
+			t.Errorf("%s %s: Background is %t, want %t", route.Method, route.Path, route.Background, want)
+		}
+		delete(sent, route.Path)
+	}
+	if len(sent) > 0 {
+		t.Errorf("no routes %v", sent)
+	}
+}

@@ -19,6 +19,8 @@ func (h *handler) logRequest(rec *responseRecorder, r *http.Request, took time.D
 	switch {
 	case rec.cause != nil:
 		level, least = slog.LevelError, slog.LevelError
+	case rec.status < http.StatusBadRequest && !rec.aborted && rec.route != nil && rec.route.background:
+		least = slog.LevelDebug
 	case rec.status < http.StatusBadRequest && !rec.aborted:
 		least = LevelAccess
 	case rec.code == plant.CodeTooManyFailures: // failures.refused logs them together

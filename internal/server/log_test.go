@@ -6,12 +6,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"plantstore/internal/auth"
+	"plantstore/internal/server"
 	"plantstore/internal/store"
 )
 
@@ -251,6 +254,35 @@ func TestQuietLog(t *testing.T) {
 	same(t, h.send(post(``)), refused(40001, textNoBody))
 	if got := h.log.string(); got != "" {
 		t.Errorf("got %q, want nothing", got)
+	}
+}
+
+// Only a log of level debug has the successful requests that pages send by themselves. Every log has those that failed.
+func TestLogOfBackgroundRequests(t *testing.T) {
+	t.Parallel()
+	for level, want := range map[slog.Level][]float64{server.LevelAccess: {401}, slog.LevelDebug: {200, 401}} {
+		h := start(t, func(s *setup) {
+			s.level = level
+			s.routes = []server.Route{{
+				Method: "GET", Path: "/live", Scope: auth.ScopeMetrics, Background: true,
+				Handle: func(w http.ResponseWriter, _ *http.Request, _ auth.Principal) error {
+					w.WriteHeader(http.StatusOK)
+					return nil
+				},
+			}}
+		})
+		h.sendTo(h.admin, message("GET /live HTTP/1.1", ""))
+		h.sendTo(h.admin, message("GET /live HTTP/1.1", "", "-Authorization"))
+		lines, _ := h.log.lines(t)
+		var got []float64
+		for _, l := range lines {
+			if l["msg"] == "request" {
+				got = append(got, l["status"].(float64))
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: got lines of the statuses %v, want %v", level, got, want)
+		}
 	}
 }
 

@@ -44,6 +44,8 @@ type route struct {
 
 	untraced bool // no span without a traceparent: a probe or a scrape
 	untimed  bool // no histogram: a static file, or a profile, for which the client chooses the time
+
+	background bool // a page sends the requests by itself
 }
 
 // Route is a route of another package on the admin listener: one method of one path.
@@ -58,7 +60,11 @@ type Route struct {
 	Untimed bool        // no histogram: the client chooses the time
 	Page    bool        // uses Config.Browser for the credential and for errors
 	Linked  bool        // pages of other sites may link to it: a GET that changes nothing, and is no download
-	Handle  HandlerFunc
+
+	// Background means that a page sends the requests by itself. Successful ones are in a log of level debug only.
+	Background bool
+
+	Handle HandlerFunc
 }
 
 // publicRoutes returns the routes of the public listener.
@@ -108,7 +114,7 @@ func adminRoutes(c Config) routes {
 	for _, r := range c.AdminRoutes {
 		added := route{
 			method: r.Method, path: r.Path, scope: r.Scope, open: r.Open, guarded: r.Guarded || r.Page,
-			untimed: r.Untimed, handle: r.Handle,
+			untimed: r.Untimed, background: r.Background, handle: r.Handle,
 		}
 		if r.Page {
 			added.browser, added.linked = c.Browser, r.Linked
