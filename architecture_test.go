@@ -45,7 +45,7 @@ var mayImport = map[string][]string{
 	"internal/plant":   {},
 	"client":           {},
 	"internal/auth":    {"internal/plant"},
-	"internal/audit":   {},
+	"internal/audit":   {"internal/limit"},
 	"internal/systemd": {},
 	"internal/extsort": {},
 	"internal/oidc":    {"internal/auth"},

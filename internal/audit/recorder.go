@@ -5,17 +5,22 @@ import (
 	"context"
 	"log/slog"
 	"maps"
+	"net/netip"
 	"slices"
 	"strconv"
 	"sync"
 	"time"
+
+	"plantstore/internal/limit"
 )
 
 // The limits of a Recorder.
 const (
 	pendingMax  = 1000 // events that wait for the store
 	refusalsMax = 1000 // refusals that are counted at the same time
-	signInsMax  = 1000 // actors and addresses whose last sign-in is known
+	signInsMax  = 500  // sign-ins that are known with the scope admin, and without it
+	networksMax = 50   // of those, networks of one actor
+	consoleMax  = 100  // sign-ins of one actor to the console in an hour, without the scope admin
 
 	refusalsEvery = time.Minute
 	signInEvery   = time.Hour
@@ -30,8 +35,9 @@ type Recorder struct {
 
 	mu       sync.Mutex // guards the fields below
 	pending  []Event
-	lost     int  // events that exceeded a limit
-	failing  bool // the last attempt failed, so the next one is that of the ticker
+	console  *limit.Buckets[Actor] // has a lock of its own
+	lost     int                   // events that exceeded a limit
+	failing  bool                  // the last attempt failed, so the next one is that of the ticker
 	refusals map[refusal]*refused
 	signIns  map[signIn]time.Time // the last entry of each
 
@@ -55,10 +61,11 @@ type refused struct {
 	last  Origin // of the last request
 }
 
-// signIn is an actor at an address. A thief of a credential usually has another address than its owner.
+// signIn is an actor in a network. A stolen credential usually comes from a new network.
 type signIn struct {
 	actor   Actor
-	address string
+	admin   bool // the credential has the scope admin
+	network limit.Network
 }
 
 // NewRecorder returns a Recorder and starts its goroutine. appendTo is AppendAudit of an engine. The caller
@@ -66,7 +73,8 @@ type signIn struct {
 func NewRecorder(appendTo func(ctx context.Context, events ...Event) error, log *slog.Logger) *Recorder {
 	r := &Recorder{
 		append: appendTo, log: log, refusals: map[refusal]*refused{}, signIns: map[signIn]time.Time{},
-		wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
+		console: limit.NewBuckets[Actor](consoleMax, consoleMax, time.Hour, signInsMax),
+		wake:    make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
 	}
 	go r.run() // ends when Close is called, which waits for it
 	return r
@@ -75,14 +83,14 @@ func NewRecorder(appendTo func(ctx context.Context, events ...Event) error, log 
 // Record appends an event soon.
 func (r *Recorder) Record(e Event) {
 	r.mu.Lock()
-	r.add(e)
+	r.add(e, pendingMax)
 	r.mu.Unlock()
 	r.signal()
 }
 
-// add adds a pending event. The caller has locked mu.
-func (r *Recorder) add(e Event) {
-	if len(r.pending) >= pendingMax {
+// add adds an event unless that many are pending. The caller has locked mu.
+func (r *Recorder) add(e Event, most int) {
+	if len(r.pending) >= most {
 		r.lost++
 		return
 	}
@@ -128,29 +136,56 @@ func (r *Recorder) refused(by Origin, action Action, detail Detail) {
 	c.last = by
 }
 
-// SignedIn records the first use of a credential in an hour from an address.
-func (r *Recorder) SignedIn(by Origin) {
+// SignedIn records the first use of a credential in an hour from a network. With details it records each use: a
+// sign-in to the console. admin means that the credential has the scope admin; other credentials cannot use up the room
+// of these.
+func (r *Recorder) SignedIn(by Origin, admin bool, details ...Detail) {
 	if r == nil {
 		return
 	}
 	now := time.Now()
-	key := signIn{by.Actor, by.Address}
+	address, _ := netip.ParseAddr(by.Address) // an invalid one has a network too
+	key := signIn{by.Actor, admin, limit.NetworkOf(address)}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	last, known := r.signIns[key]
-	if known && now.Sub(last) < signInEvery {
+	if known && len(details) == 0 && now.Sub(last) < signInEvery {
 		return
 	}
-	if !known && len(r.signIns) >= signInsMax {
-		maps.DeleteFunc(r.signIns, func(_ signIn, last time.Time) bool { return now.Sub(last) >= signInEvery })
+	room := known || r.hasRoom(key, now)
+	if room {
+		r.signIns[key] = now
 	}
-	if !known && len(r.signIns) >= signInsMax { // a client with many addresses must not fill the store
+	if len(details) > 0 {
+		room = admin || r.console.Take(by.Actor).Taken
+	}
+	if !room { // a client with many networks or sign-ins must not fill the store
 		r.lost++
 		return
 	}
-	r.signIns[key] = now
-	r.add(Event{Time: now, Action: SignIn, Origin: by})
+	most := pendingMax
+	if !admin {
+		most = pendingMax / 2
+	}
+	r.add(Event{Time: now, Action: SignIn, Origin: by, Details: details}, most)
 	r.signal()
+}
+
+// hasRoom forgets old sign-ins and reports whether a new one has room. The caller has locked mu.
+func (r *Recorder) hasRoom(key signIn, now time.Time) bool {
+	alike, own := 0, 0
+	for other, last := range r.signIns {
+		switch {
+		case now.Sub(last) >= signInEvery:
+			delete(r.signIns, other)
+		case other.admin == key.admin:
+			alike++
+			if other.actor == key.actor {
+				own++
+			}
+		}
+	}
+	return alike < signInsMax && own < networksMax
 }
 
 func (r *Recorder) run() {
@@ -191,7 +226,7 @@ func (r *Recorder) countRefusals() {
 		c := r.refusals[key]
 		r.add(Event{Time: now, Action: key.action, Origin: c.last, Details: []Detail{
 			key.detail, {"count", strconv.Itoa(c.count)}, {"since", c.first.UTC().Format(TimeFormat)},
-		}})
+		}}, pendingMax/2)
 	}
 	clear(r.refusals)
 }

@@ -81,18 +81,25 @@ func TestRecorder(t *testing.T) {
 		check(t, "an event", s.take(), "x  ")
 
 		for range 3 {
-			r.SignedIn(from("a", "1"))
+			r.SignedIn(from("a", "2001:db8::1"), false)
 		}
-		r.SignedIn(from("b", "2"))
-		check(t, "sign-ins", s.take(), "admin.sign_in a 1", "admin.sign_in b 2")
+		r.SignedIn(from("b", "192.0.2.2"), false)
+		check(t, "sign-ins", s.take(), "admin.sign_in a 2001:db8::1", "admin.sign_in b 192.0.2.2")
 		<-time.After(59 * time.Minute)
-		r.SignedIn(from("a", "1"))
-		check(t, "within an hour", s.take())
-		r.SignedIn(from("a", "2"))
-		check(t, "within an hour from another address", s.take(), "admin.sign_in a 2")
+		r.SignedIn(from("a", "2001:db8::2"), false)
+		check(t, "within an hour from the same network", s.take())
+		r.SignedIn(from("a", "192.0.2.2"), false)
+		check(t, "within an hour from another network", s.take(), "admin.sign_in a 192.0.2.2")
+		r.SignedIn(from("a", "192.0.2.2"), true)
+		check(t, "with the scope admin", s.take(), "admin.sign_in a 192.0.2.2")
+		for range 2 {
+			r.SignedIn(from("c", "192.0.2.2"), true, audit.Detail{Key: "console", Value: "code"})
+		}
+		r.SignedIn(from("c", "192.0.2.2"), true) // a request of the session
+		check(t, "to the console", s.take(), "admin.sign_in c 192.0.2.2 console=code", "admin.sign_in c 192.0.2.2 console=code")
 		<-time.After(time.Minute)
-		r.SignedIn(from("a", "3"))
-		check(t, "after an hour", s.take(), "admin.sign_in a 3")
+		r.SignedIn(from("a", "2001:db8::3"), false)
+		check(t, "after an hour", s.take(), "admin.sign_in a 2001:db8::3")
 
 		<-time.After(time.Second)
 		for i := range 5 {
@@ -177,28 +184,70 @@ func TestRecorderResumes(t *testing.T) {
 	})
 }
 
-// TestRecorderBoundsSignIns signs in with more actors than the recorder remembers: it counts the others.
+// TestRecorderBoundsSignIns signs in with more actors than the recorder remembers, and from more networks: it counts
+// the others. Each use of a credential with the scope admin from a new network still has its entry.
 func TestRecorderBoundsSignIns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &sink{}
 		r := audit.NewRecorder(s.append, slog.New(slog.DiscardHandler))
+		signIn := func(actor, address string, admin bool) {
+			r.SignedIn(from(actor, address), admin)
+			synctest.Wait()
+		}
+		for i := range 1000 {
+			signIn("least", fmt.Sprintf("198.51.%d.%d", i>>8, i&255), false)
+		}
+		if n := len(s.take()); n != 50 {
+			t.Errorf("%d entries of one actor, want 50", n)
+		}
 		for range 2 {
-			for i := range 1001 {
-				r.SignedIn(from(fmt.Sprint(i), ""))
-				synctest.Wait()
+			for i := range 451 {
+				signIn(fmt.Sprint(i), "192.0.2.1", false)
 			}
 		}
-		if n := len(s.take()); n != 1000 {
-			t.Errorf("%d entries, want 1000", n)
+		if got := s.take(); len(got) != 451 || got[1] != "audit.lost   count=950" {
+			t.Errorf("%d entries of other actors, %q", len(got), got[:min(len(got), 2)])
 		}
-		<-time.After(time.Minute)
-		check(t, "after a minute", s.take(), "audit.lost   count=2")
+		for range 101 {
+			r.SignedIn(from("0", "192.0.2.1"), false, audit.Detail{Key: "console", Value: "token"})
+			synctest.Wait()
+		}
+		if got := s.take(); len(got) != 101 || got[0] != "admin.sign_in 0 192.0.2.1 console=token" {
+			t.Errorf("%d entries of sign-ins to the console, want 100 and audit.lost", len(got))
+		}
+		signIn("operator", "192.0.2.1", true)
+		check(t, "with the scope admin", s.take(), "admin.sign_in operator 192.0.2.1", "audit.lost   count=1")
 		<-time.After(time.Hour)
 		for range 2 { // the old ones are forgotten
-			r.SignedIn(from("1000", ""))
+			signIn("1000", "", false)
 		}
 		check(t, "after an hour", s.take(), "admin.sign_in 1000 ")
+		r.Close()
+	})
+}
+
+// TestRecorderKeepsAdministrators shows that events which the least credential can cause leave room for others while
+// the store accepts none.
+func TestRecorderKeepsAdministrators(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &sink{err: errors.New("no space left")}
+		r := audit.NewRecorder(s.append, slog.New(slog.DiscardHandler))
+		for i := range 600 {
+			r.SignedIn(from(fmt.Sprint("reader", i), "192.0.2.1"), false, audit.Detail{Key: "console", Value: "token"})
+		}
+		for i := range 600 {
+			r.Refused(from(fmt.Sprint(i), ""), "admin")
+		}
+		<-time.After(time.Minute) // counts the refusals
+		r.SignedIn(from("operator", "192.0.2.1"), true)
+		s.fail(nil)
+		<-time.After(time.Minute)
+		got := s.take()
+		if len(got) != 502 || got[500] != "admin.sign_in operator 192.0.2.1" || got[501] != "audit.lost   count=700" {
+			t.Errorf("%d events, %q", len(got), got[max(0, len(got)-2):])
+		}
 		r.Close()
 	})
 }
@@ -213,7 +262,7 @@ func TestRecorderRace(t *testing.T) {
 		wg.Go(func() {
 			for range 100 {
 				r.Record(audit.Event{Action: "x"})
-				r.SignedIn(from(fmt.Sprint(i), ""))
+				r.SignedIn(from(fmt.Sprint(i), ""), true)
 				r.Refused(from(fmt.Sprint(i), ""), "admin")
 			}
 		})
@@ -227,6 +276,6 @@ func TestRecorderRace(t *testing.T) {
 		"scope.refused 0  scope=admin count=100", "scope.refused 1  scope=admin count=100",
 		"scope.refused 2  scope=admin count=100", "scope.refused 3  scope=admin count=100")
 	var none *audit.Recorder
-	none.SignedIn(from("a", ""))
+	none.SignedIn(from("a", ""), true)
 	none.Refused(from("a", ""), "admin")
 }

@@ -89,7 +89,8 @@ func (c *Console) open(
 	if old := c.cookieOf(r); old != "" {
 		c.sessions.remove(old)
 	}
-	c.record(w, r, principal, audit.SignIn, audit.Detail{Key: "console", Value: way})
+	c.Audit.SignedIn(server.OriginOf(w, r, principal), principal.Scopes.Has(auth.ScopeAdmin),
+		audit.Detail{Key: "console", Value: way})
 	c.setCookie(w, r, cookie)
 	if next == "/" && !principal.Scopes.Has(auth.ScopeAdmin) {
 		next = "/plants"

@@ -1,9 +1,11 @@
 package console_test
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -63,6 +65,37 @@ func (h *harness) awaitAudit(action audit.Action, detail string) {
 		}
 	}
 	h.t.Errorf("no entry %s with %s", action, detail)
+}
+
+// A sign-in and the requests of its session have one entry in the audit log.
+func TestSignInHasOneEntry(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	c := h.signIn(h.code(time.Now()))
+	for range 2 {
+		if res := c.get("/"); res.status != http.StatusOK {
+			t.Fatalf("got %d, %s", res.status, res.body)
+		}
+	}
+	h.down()
+	h.audited()
+	rows, err := h.engine.AuditRows(t.Context(), 0, 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, row := range rows {
+		e, err := row.Entry()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Action == audit.SignIn {
+			got = append(got, fmt.Sprint(e.Details))
+		}
+	}
+	if want := []string{"[{console code}]"}; !slices.Equal(got, want) {
+		t.Errorf("got the entries %v, want %v", got, want)
+	}
 }
 
 // Of many sign-ins with one code at the same time, one succeeds.

@@ -20,7 +20,7 @@ func (h *handler) trace(
 		return
 	}
 	if err == nil {
-		h.audit.SignedIn(h.originOf(rec, r, principal))
+		h.audit.SignedIn(h.originOf(rec, r, principal), principal.Scopes.Has(auth.ScopeAdmin))
 		return
 	}
 	var refusal *plant.Error
