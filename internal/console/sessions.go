@@ -6,8 +6,10 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -22,7 +24,7 @@ import (
 const (
 	sessionTimeMax     = 12 * time.Hour
 	sessionsMax        = 1000
-	sessionsMaxOfToken = 20 // of one credential or person; another sign-in ends the oldest of them
+	sessionsMaxOfOwner = 20
 )
 
 // session is the use of the console by one browser. The server checks the credential of
@@ -31,19 +33,12 @@ const (
 // person who signed in at the issuer is checked as the subject of a JWT.
 type session struct {
 	credential string // empty with claims
+	owner      int64  // id of the token or subject: JWTs of a subject are alike
 	began      time.Time
 	minted     bool // the sign-in created the credential, so the sign-out revokes it
 
 	claims *auth.Claims // of a person who signed in at the issuer; nil: none
 	issuer *oidc.Client // that verified claims
-}
-
-// sameOwner reports whether two sessions are of one credential or of one person.
-func (s session) sameOwner(other session) bool {
-	if s.claims == nil || other.claims == nil {
-		return s.claims == other.claims && s.credential == other.credential
-	}
-	return s.claims.Issuer == other.claims.Issuer && s.claims.Subject == other.claims.Subject
 }
 
 // sessions are the sessions of a server by the hash of their cookie. A restart ends them.
@@ -52,9 +47,9 @@ type sessions struct {
 	open map[[sha256.Size]byte]session // at most sessionsMax; guarded by mu
 }
 
-// add starts a session and returns the value of its cookie: 256 random bits. It returns
-// false if there are too many sessions.
-func (s *sessions) add(n session) (cookie string, ok bool) {
+// add starts a session and returns the value of its cookie: 256 random bits. Beyond a limit, the oldest session of its
+// owner ends, or that of the owner with the most sessions.
+func (s *sessions) add(n session) (cookie string) {
 	var random [32]byte
 	_, _ = rand.Read(random[:]) // it never returns an error
 	cookie = base64.RawURLEncoding.EncodeToString(random[:])
@@ -63,25 +58,36 @@ func (s *sessions) add(n session) (cookie string, ok bool) {
 	if s.open == nil {
 		s.open = map[[sha256.Size]byte]session{}
 	}
-	same, oldest := 0, [sha256.Size]byte{}
+	count := map[int64]int{}
 	for key, other := range s.open {
-		switch {
-		case n.began.Sub(other.began) >= sessionTimeMax:
+		if n.began.Sub(other.began) >= sessionTimeMax {
 			delete(s.open, key)
-		case other.sameOwner(n):
-			if same++; same == 1 || other.began.Before(s.open[oldest].began) {
-				oldest = key
-			}
+			continue
 		}
+		count[other.owner]++
 	}
-	if same >= sessionsMaxOfToken {
-		delete(s.open, oldest)
-	}
-	if len(s.open) >= sessionsMax {
-		return "", false
+	switch {
+	case count[n.owner] >= sessionsMaxOfOwner:
+		s.endOldest(func(owner int64) bool { return owner == n.owner })
+	case len(s.open) >= sessionsMax:
+		most := slices.Max(slices.Collect(maps.Values(count)))
+		s.endOldest(func(owner int64) bool { return count[owner] == most })
 	}
 	s.open[sha256.Sum256([]byte(cookie))] = n
-	return cookie, true
+	return cookie
+}
+
+// endOldest ends the oldest session whose owner matches. The caller has locked mu.
+func (s *sessions) endOldest(matches func(owner int64) bool) {
+	var oldest *[sha256.Size]byte
+	for key, other := range s.open {
+		if matches(other.owner) && (oldest == nil || other.began.Before(s.open[*oldest].began)) {
+			oldest = &key
+		}
+	}
+	if oldest != nil {
+		delete(s.open, *oldest)
+	}
 }
 
 // find returns the session of a cookie that is open at that time.

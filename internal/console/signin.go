@@ -69,33 +69,26 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request, _ auth.Principa
 	if n.minted {
 		way = "code"
 	}
-	if next, err = c.open(w, r, principal, n, way, next); err != nil {
-		return err
-	}
-	redirect(w, next)
+	redirect(w, c.open(w, r, principal, n, way, next))
 	return nil
 }
 
 // open starts a session, and returns the page after the sign-in.
 func (c *Console) open(
 	w http.ResponseWriter, r *http.Request, principal auth.Principal, n session, way, next string,
-) (string, error) {
-	cookie, ok := c.sessions.add(n)
-	if !ok {
-		return "", &plant.Error{
-			Code: plant.CodeStoreUnavailable, Message: "the console has too many sessions; sign out of another one first",
-		}
-	}
+) string {
 	if old := c.cookieOf(r); old != "" {
 		c.sessions.remove(old)
 	}
+	n.owner = principal.TokenID
+	cookie := c.sessions.add(n)
 	c.Audit.SignedIn(server.OriginOf(w, r, principal), principal.Scopes.Has(auth.ScopeAdmin),
 		audit.Detail{Key: "console", Value: way})
 	c.setCookie(w, r, cookie)
 	if next == "/" && !principal.Scopes.Has(auth.ScopeAdmin) {
 		next = "/plants"
 	}
-	return next, nil
+	return next
 }
 
 // recordRefusal records a refused sign-in in the audit log, except for one that the limits of the

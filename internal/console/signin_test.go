@@ -14,6 +14,8 @@ import (
 	"plantstore/internal/audit"
 	"plantstore/internal/auth"
 	"plantstore/internal/console"
+	"plantstore/internal/oidc"
+	"plantstore/internal/oidc/oidctest"
 	"plantstore/internal/store"
 )
 
@@ -237,6 +239,43 @@ func TestSessionsAreBounded(t *testing.T) {
 	}
 	if a, b := first.get("/").status, second.get("/").status; a != 303 || b != 200 {
 		t.Errorf("first session: got %d, want 303; second session: got %d, want 200", a, b)
+	}
+}
+
+// Sessions of others keep nobody out: all JWTs of a subject are of one owner, and beyond the limit the owner with the
+// most sessions loses one.
+func TestSessionsKeepNobodyOut(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	i, stop := oidctest.Start()
+	t.Cleanup(stop)
+	verifier, err := oidc.New(oidc.Config{
+		Issuer: i.URL, Audience: oidctest.Audience, Scopes: map[string]auth.Scopes{"plants:read": auth.ScopeRead},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(verifier.Close)
+	h.store.SetJWT(verifier.Verify)
+	operator := h.signIn(h.code(time.Now()))
+	for n := range 21 {
+		h.signIn(i.JWT(time.Now(), oidctest.Object{"scope": "plants:read", "jti": fmt.Sprint(n)}))
+	}
+	if got := h.console.Sessions(); got != 21 {
+		t.Errorf("got %d sessions of an operator and a subject, want 21", got)
+	}
+	for n := range 50 {
+		reader := h.mint(fmt.Sprint("reader", n), auth.ScopeRead)
+		for range 20 {
+			h.signIn(reader)
+		}
+	}
+	h.signIn(h.code(time.Now()))
+	if got := h.console.Sessions(); got != 1000 {
+		t.Errorf("got %d sessions, want 1000", got)
+	}
+	if res := operator.get("/"); res.status != http.StatusOK {
+		t.Errorf("the operator: got %d", res.status)
 	}
 }
 
