@@ -491,8 +491,8 @@ func TestIssuerFailuresAreLimited(t *testing.T) {
 	}
 }
 
-// Responses that no person has sent, from one address or from many, keep nobody from a sign-in.
-func TestForgedResponsesKeepNobodyOut(t *testing.T) {
+// A person signs in although one address, or many, has sent responses that the issuer refuses.
+func TestSignInAfterForgedResponses(t *testing.T) {
 	t.Parallel()
 	h, i := startWithIssuer(t)
 	for name, addressOf := range map[string]func(n int) string{

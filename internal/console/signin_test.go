@@ -242,9 +242,9 @@ func TestSessionsAreBounded(t *testing.T) {
 	}
 }
 
-// Sessions of others keep nobody out: all JWTs of a subject are of one owner, and beyond the limit the owner with the
-// most sessions loses one.
-func TestSessionsKeepNobodyOut(t *testing.T) {
+// An operator signs in although others have many sessions: all JWTs of a subject are of one owner, and beyond the limit
+// the owner with the most sessions loses one.
+func TestSignInWithManySessions(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	i, stop := oidctest.Start()
