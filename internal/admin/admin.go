@@ -71,6 +71,8 @@ type Service struct {
 	imports  imports
 	uploads  server.UploadLimits // of the files of imports
 
+	rejectsMax int // of an import, without the conflicts of importer.Skip
+
 	ctx     context.Context // of every operation
 	cancel  context.CancelFunc
 	mu      sync.Mutex
@@ -101,7 +103,7 @@ func New(c Config) (*Service, error) {
 		lineTime: lineTimeMax, partTime: partTimeMax, listTime: listTimeMax,
 		engine: c.Engine, store: c.Store, log: c.Log, outbox: c.Outbox, backups: c.Backups,
 		deliveries: c.Deliveries, totals: outboxTotals{slot: make(chan struct{}, 1)},
-		uploads: server.UploadLimits{Bytes: importBytesMax, Idle: importIdleMax},
+		uploads: server.UploadLimits{Bytes: importBytesMax, Idle: importIdleMax}, rejectsMax: importRejectsMax,
 		metrics: c.Metrics, settings: c.Settings,
 		issuer: c.Issuer, db: c.DB, version: c.Version, started: time.Now().UTC().Truncate(time.Second),
 	}

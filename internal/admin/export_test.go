@@ -22,5 +22,8 @@ func (s *Service) ExpireLastBackup() {
 	s.lastAt = time.Time{}
 }
 
+// SetRejectsMax sets the largest number of rejects of an import.
+func (s *Service) SetRejectsMax(n int) { s.rejectsMax = n }
+
 // SetUploadLimits sets the limits of the files of imports.
 func (s *Service) SetUploadLimits(l server.UploadLimits) { s.uploads = l }

@@ -15,39 +15,44 @@ import (
 
 // runImport imports the plants of a file.
 func (s *Service) runImport(ctx context.Context, j *importJob, n NewImport) (importer.Counts, error) {
+	rejected := 0
 	return importer.Run(ctx, importer.Config{
 		Source: n.File, Format: n.Format, OnConflict: n.OnConflict, By: n.Principal.TokenID,
 		BatchRows: importBatchRows, BatchBytes: importBatchMax, RowMax: importRowMax, PlantMax: importPlantMax,
-		Insert: func(batch []store.Create) ([]store.Outcome, error) { return s.insertImported(ctx, batch) },
+		RatioMax: importRatioMax,
+		Insert:   func(batch []store.Create) ([]store.Outcome, error) { return s.insertImported(ctx, batch) },
 		Rejected: func(r importer.Reject) error {
 			s.imports.mu.Lock()
 			defer s.imports.mu.Unlock()
 			j.rejects.add(r)
+			if !r.Conflict || n.OnConflict != importer.Skip {
+				rejected++
+			}
+			if rejected > s.rejectsMax {
+				return fmt.Errorf("more than %d rows are invalid or conflict with stored plants; correct the file", s.rejectsMax)
+			}
 			return nil
 		},
 		KeepRaw: true,
 		Progress: func(p importer.Progress) {
 			s.imports.mu.Lock()
-			defer s.imports.mu.Unlock()
 			j.state.Counts = p.Counts
+			s.imports.mu.Unlock()
+			if s.store != nil && s.store.Writing() { // clients go first
+				pause(ctx, p.Took)
+			}
 		},
 	})
 }
 
-// insertImported stores a batch. While clients create plants, it then pauses for as long as the batch took. It finishes
-// a batch after the end of ctx.
+// insertImported stores a batch, also after the end of ctx.
 func (s *Service) insertImported(ctx context.Context, batch []store.Create) ([]store.Outcome, error) {
 	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), changeTimeMax)
 	defer cancel()
-	start := time.Now()
 	if s.store == nil {
 		return s.engine.Insert(within, batch)
 	}
-	outcomes, err := s.store.Import(within, batch)
-	if err == nil && s.store.Writing() {
-		pause(ctx, time.Since(start))
-	}
-	return outcomes, err
+	return s.store.Import(within, batch)
 }
 
 // endImport stores the result of an import and records it in the audit log.

@@ -79,6 +79,9 @@ const (
 	importPlantMax  = 1 << 20     // bytes of a plant as JSON
 	importBatchRows = 1000        // clients wait for a batch on SQLite
 	importBatchMax  = 1 << 20     // bytes
+
+	importRatioMax   = 100 // content of a compressed file, in times of its size; files of plants have up to 30
+	importRejectsMax = 100_000
 )
 
 // Upload returns the body of a request as the file of an import, see server.NewUpload.

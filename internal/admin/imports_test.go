@@ -335,6 +335,35 @@ func TestImportStops(t *testing.T) {
 	}
 }
 
+// A file with too many rejects, or with much more content than its size, ends its import. Rejects that the client
+// skips do not count.
+func TestImportOfHostileFiles(t *testing.T) {
+	t.Parallel()
+	h := start(t, setup{plants: []store.Create{create(1, "A", plant.Tag{})}})
+	c := h.importing("nursery", 0)
+	const rejects = 1500 // more than a batch
+	h.service.SetRejectsMax(rejects)
+	for name, row := range map[string]struct {
+		query, row string
+		rows       int
+		message    string // empty: the import is complete
+	}{
+		"at the limit":   {"report", "x\n", rejects, ""},
+		"invalid rows":   {"report", "x\n", rejects + 1, "more than 1500 rows are invalid or conflict"},
+		"conflicts":      {"report", "1,B\n", rejects + 1, "more than 1500 rows are invalid or conflict"},
+		"skip":           {"skip", "1,B\n", rejects + 1, ""},
+		"invalid skip":   {"skip", "x\n", rejects + 1, "more than 1500 rows are invalid or conflict"},
+		"too large rows": {"skip", strings.Repeat("A", 4<<20) + "\n", 20, "the compressed file has too much content for its size"},
+	} {
+		file := zipped(t, "id,name\n"+strings.Repeat(row.row, row.rows), 1)
+		c.put("/imports/a?format=csv&on_conflict="+row.query, file)
+		i := c.state("a")
+		if complete := i.State == admin.JobComplete; complete != (row.message == "") || !strings.Contains(i.Error, row.message) {
+			t.Errorf("%s: got %s, %s after %d rows", name, i.State, i.Error, i.Rows())
+		}
+	}
+}
+
 // sending is an import whose body the test writes.
 type sending struct {
 	body io.WriteCloser

@@ -12,9 +12,9 @@ import (
 // storeBatch stores a batch and reports the rows that are not stored, in their order. It finishes a batch after an
 // interruption, so that the counts are correct.
 func (r *run) storeBatch(b batch) error {
+	now := time.Now()
 	var outcomes []store.Outcome
 	if len(b.creates) > 0 {
-		now := time.Now()
 		for i := range b.creates {
 			b.creates[i].At = now
 		}
@@ -33,7 +33,7 @@ func (r *run) storeBatch(b batch) error {
 	if err == nil {
 		err = b.err
 	}
-	r.Progress(Progress{Counts: r.counts, Waiting: b.waiting, All: b.all})
+	r.Progress(Progress{Counts: r.counts, Waiting: b.waiting, All: b.all, Took: time.Since(now)})
 	return err
 }
 

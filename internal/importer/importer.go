@@ -9,6 +9,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"plantstore/internal/dump"
 	"plantstore/internal/store"
@@ -37,6 +38,9 @@ func ParseReaction(name string) (Reaction, error) {
 
 // ErrConflict ends an import with the reaction Fail.
 var ErrConflict = errors.New("conflicts with a stored plant")
+
+// ErrRatio ends the import of a file beyond Config.RatioMax.
+var ErrRatio = errors.New("the compressed file has too much content for its size; decompress it, and import the result")
 
 // StoreError is the error of Config.Insert for a batch.
 type StoreError struct {
@@ -90,6 +94,10 @@ type Config struct {
 	RowMax     int // bytes of the longest row and of the largest plant as JSON; 0: those of dump.Read
 	PlantMax   int
 
+	// RatioMax bounds the content of a compressed file above 16 MiB, as a multiple of the size of the file; 0: no bound.
+	// A small file could otherwise keep the caller busy for hours.
+	RatioMax int64
+
 	// Insert stores a batch, as store.Engine.Insert does. Run calls it also after the end of its context for the batch
 	// that it stores then.
 	Insert func([]store.Create) ([]store.Outcome, error)
@@ -114,8 +122,9 @@ type Sorting struct {
 type Progress struct {
 	Counts
 
-	Waiting int64 // rows that are read and will be stored
-	All     bool  // the file has been read
+	Waiting int64         // rows that are read and will be stored
+	All     bool          // the file has been read
+	Took    time.Duration // to store or reject the rows of the last batch
 }
 
 // Run imports the rows of a file until its end, an error, or the end of the context. The counts are those of the rows

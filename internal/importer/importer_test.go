@@ -2,6 +2,7 @@ package importer_test
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -166,6 +168,59 @@ func TestRunCanceledAtItsEnd(t *testing.T) {
 				t.Errorf("%s: got %+v, %v; want %d rows, %v", name, counts, err, row.want, row.err)
 			}
 		})
+	}
+}
+
+// The progress after a batch has the time that the batch took, also if all of its rows are rejected.
+func TestRunReportsTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var took []time.Duration
+		counts, err := importer.Run(t.Context(), importer.Config{
+			Source: func(context.Context) io.ReadCloser {
+				return io.NopCloser(strings.NewReader("id,name\n1,A\nx,A\nx,A\n2,A\n"))
+			},
+			Format: dump.CSV, OnConflict: importer.Report, BatchRows: 1, BatchBytes: 1 << 20,
+			Insert: func(batch []store.Create) ([]store.Outcome, error) {
+				<-time.After(time.Second)
+				return make([]store.Outcome, len(batch)), nil
+			},
+			Rejected: func(importer.Reject) error {
+				<-time.After(2 * time.Second)
+				return nil
+			},
+			Progress: func(p importer.Progress) { took = append(took, p.Took) },
+		})
+		const s = time.Second
+		if want := []time.Duration{s, 2 * s, 2 * s, s, 0}; err != nil || counts.Rows() != 4 || !slices.Equal(took, want) {
+			t.Errorf("got %v, %+v, %v; want %v", took, counts, err, want)
+		}
+	})
+}
+
+// The content of a compressed file is bounded by the size of the file, above 16 MiB.
+func TestRunBoundsContent(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		bytes int // of a row that is too long
+		ratio int64
+		want  error
+	}{
+		{15 << 20, 1, nil}, {18 << 20, 1, importer.ErrRatio}, {18 << 20, 1000, nil}, {18 << 20, 0, nil},
+	} {
+		var file bytes.Buffer
+		z := gzip.NewWriter(&file)
+		_, err := io.WriteString(z, "id,name\n1,A\n"+strings.Repeat("x", row.bytes)+"\n")
+		if err := errors.Join(err, z.Close()); err != nil {
+			t.Fatal(err)
+		}
+		got := run(t.Context(), t, "", func(c *importer.Config) {
+			c.Source = func(context.Context) io.ReadCloser { return io.NopCloser(&file) }
+			c.RatioMax, c.RowMax, c.PlantMax = row.ratio, 1<<20, 1<<20
+		})
+		if !errors.Is(got.err, row.want) || got.counts.Created != 1 {
+			t.Errorf("%+v: got %+v, %v", row, got.counts, got.err)
+		}
 	}
 }
 

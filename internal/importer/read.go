@@ -139,13 +139,14 @@ func (r *reader) rows() func(yield func(dump.Row, error) bool) {
 	return func(yield func(dump.Row, error) bool) {
 		source := r.Source(r.ctx)
 		defer source.Close()
-		plain, err := dump.Decompress(source)
+		within := &boundedReader{ctx: r.ctx, file: source, ratioMax: r.RatioMax}
+		plain, err := dump.Decompress(readerFunc(within.readFile))
 		if err != nil {
 			yield(dump.Row{}, err)
 			return
 		}
 		defer plain.Close()
-		within := &contextReader{r.ctx, plain}
+		within.plain = plain
 		if r.RowMax > 0 {
 			dump.ReadWithin(within, r.Format, r.RowMax, r.PlantMax)(yield)
 			return
@@ -169,16 +170,39 @@ func (b *batch) add(from dump.Row, by int64, keepRaw bool) {
 	b.rows = append(b.rows, r)
 }
 
-// contextReader ends with a context also in a compressed file that has arrived, but is long without compression.
-type contextReader struct {
-	ctx context.Context //nolint:containedctx // of one import
-	r   io.Reader
+// boundedReader reads the content of a file. It ends with a context also in a compressed file that has arrived, but is
+// long without compression.
+type boundedReader struct {
+	ctx       context.Context //nolint:containedctx // of one import
+	file      io.Reader
+	plain     io.Reader // the content of file
+	ratioMax  int64
+	fileBytes int64
+	bytes     int64
+}
+
+// readFile reads the file for the decompression.
+func (b *boundedReader) readFile(p []byte) (int, error) {
+	n, err := b.file.Read(p)
+	b.fileBytes += int64(n)
+	return n, err
 }
 
 // Read implements io.Reader.
-func (c *contextReader) Read(p []byte) (int, error) {
-	if c.ctx.Err() != nil {
-		return 0, context.Cause(c.ctx)
+func (b *boundedReader) Read(p []byte) (int, error) {
+	const free = 16 << 20 // bytes of content with any ratio
+	if b.ctx.Err() != nil {
+		return 0, context.Cause(b.ctx)
 	}
-	return c.r.Read(p)
+	n, err := b.plain.Read(p)
+	b.bytes += int64(n)
+	if b.ratioMax > 0 && b.bytes > free+b.ratioMax*b.fileBytes {
+		return 0, ErrRatio
+	}
+	return n, err
 }
+
+// readerFunc is a function as an io.Reader.
+type readerFunc func(p []byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }

@@ -111,7 +111,7 @@ func credentialEnded(err error) *plant.Error {
 		}
 	}
 	return &plant.Error{
-		Code: plant.CodeStoreUnavailable,
+		Code:    plant.CodeStoreUnavailable,
 		Message: "the request ended because the store cannot check its credential now; send the request again",
 	}
 }
