@@ -32,7 +32,7 @@ if changed '^(deploy/(prometheus|grafana)|docs/test)/'; then
 fi
 # shellcheck disable=SC2086 # a list
 tools/need.sh faults $needs
-(cd docs/test && go test -count=1 -parallel=4 -timeout=20m -run="$tests" .)
+(cd docs/test && go test -count=1 -parallel=4 -timeout=60m -run="$tests" .)
 tools/faults.sh gate
 (cd tools/release && go test -count=1 -short ./...)
 

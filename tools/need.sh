@@ -15,7 +15,7 @@ group() {
 	postgresql) packages=postgresql purpose='the tests on PostgreSQL, one of the two engines' ;;
 	browser) packages=chromium purpose='the tests in a browser' ;;
 	faults) packages='strace e2fsprogs util-linux mount' purpose='the fault harnesses, which trace system calls and cut the power of disks' ;;
-	readme) packages='curl iproute2' purpose='the commands of README.md' ;;
+	readme) packages='curl iproute2 passwd sudo systemd' purpose='the commands of README.md, on a machine of their own' ;;
 	pages)
 		packages='caddy curl etcd-server haproxy iproute2 jq minisign mypy nginx nodejs openssh-server openssl passwd patroni
 			pg-auto-failover-cli postgresql postgresql-15-auto-failover prometheus psmisc python3 python3-etcd rsync sqlite3 sudo systemd'

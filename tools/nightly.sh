@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 # The commands of all pages, the rules of the alerts, the dashboard, and the controls.
 pages() {
 	tools/need.sh readme pages npm
-	(cd docs/test && go test -count=1 -parallel=4 -timeout=20m .)
+	(cd docs/test && go test -count=1 -parallel=4 -timeout=60m .)
 }
 
 long() {

@@ -3,6 +3,7 @@ package pages
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"os/user"
@@ -27,8 +28,8 @@ const (
 	jobInside  = "/opt/docs-test" // the job's directory inside a machine
 	readerName = "reader"
 	readerHome = "/home/" + readerName
-	pageMax    = 10 * time.Minute
-	bootMax    = 2 * time.Minute
+	pageMax    = 20 * time.Minute
+	bootMax    = 5 * time.Minute
 )
 
 // job is the directory that the stages share.
@@ -87,7 +88,9 @@ func (j job) run(t *testing.T) error {
 		command.SysProcAttr.AmbientCaps = []uintptr{netAdmin}
 	}
 	command.Env = append(os.Environ(), stageEnv+"="+stage, jobEnv+"="+j.dir)
-	if err := command.Start(); err != nil {
+	err = command.Start()
+	need(t, !errors.Is(err, fs.ErrPermission), "the right to make namespaces")
+	if err != nil {
 		t.Fatalf("start the machine: %v", err)
 	}
 	_ = write.Close() // the stages have it
@@ -307,7 +310,10 @@ func prepare() error {
 	} {
 		errs = errors.Join(errs, os.WriteFile(path, []byte(text), 0o644))
 	}
+	// The users that pages make may exist on this machine.
+	const remove = `for name; do ! getent passwd "$name" || userdel "$name"; ! getent group "$name" || groupdel "$name"; done`
 	for _, args := range [][]string{
+		{"sh", "-euc", remove, "sh", readerName, "plantstore", "plants"},
 		{"ip", "link", "set", "lo", "up"},
 		{"hostname", "store"},
 		{"chmod", "711", "/root"}, // the Go caches may be below it

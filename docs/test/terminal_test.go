@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	stepMax      = 5 * time.Minute
-	interruptMax = time.Minute
-	loggedMax    = time.Minute
+	stepMax      = 10 * time.Minute
+	interruptMax = 5 * time.Minute
+	loggedMax    = 5 * time.Minute
 	pollEvery    = 20 * time.Millisecond
 )
 

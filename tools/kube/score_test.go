@@ -28,7 +28,9 @@ func TestScore(t *testing.T) {
 	for name, text := range values {
 		score := exec.CommandContext(t.Context(), "go", append(slices.Clone(args), "-")...)
 		score.Stdin = strings.NewReader(strings.Join(manifests(t, "plantstore", text), "---\n"))
-		out, err := score.CombinedOutput()
+		var progress strings.Builder // the go command names the modules that it downloads
+		score.Stderr = &progress
+		out, err := score.Output()
 		passed := 0
 		for line := range strings.Lines(string(out)) {
 			switch {
@@ -39,7 +41,7 @@ func TestScore(t *testing.T) {
 			}
 		}
 		if err != nil || passed < 20 {
-			t.Errorf("%s: kube-score: %v; %d checks passed, want more than 20", name, err, passed)
+			t.Errorf("%s: kube-score: %v; %d checks passed, want more than 20\n%s", name, err, passed, &progress)
 		}
 	}
 }
