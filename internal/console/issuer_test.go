@@ -370,7 +370,7 @@ func TestIssuerRefuses(t *testing.T) {
 	}
 }
 
-// A revocation of the subject ends its sessions within a second, and those of other people go on.
+// A revocation of the subject ends its sessions, and those of other people go on.
 func TestSubjectRevocationEndsSession(t *testing.T) {
 	t.Parallel()
 	h, i := startWithIssuer(t)
@@ -380,10 +380,9 @@ func TestSubjectRevocationEndsSession(t *testing.T) {
 	other := h.surfer(t)
 	other.get(other.callback("/"))
 	h.revokeSubject(i.URL, "flora")
-	revokedAt := time.Now()
-	for late := false; s.isOpen(); late = time.Since(revokedAt) > time.Second {
-		if late {
-			t.Fatal("the session is open in a request that began a second after the revocation")
+	for end := time.Now().Add(wait); s.isOpen(); {
+		if time.Now().After(end) {
+			t.Fatalf("the session is open %s after the revocation", wait)
 		}
 	}
 	if res := s.get("/plants"); res.status != 303 || res.Header.Get("Location") != "/sign-in?ended=1&next=%2Fplants" {

@@ -168,16 +168,15 @@ func TestSignInFailuresAreLimited(t *testing.T) {
 	}
 }
 
-// A revocation of the credential ends its sessions within a second.
+// A revocation of the credential ends its sessions.
 func TestRevocationEndsSession(t *testing.T) {
 	t.Parallel()
 	h := start(t)
 	c := h.signIn(h.admin)
 	h.revoke(store.Selector{Name: "operator"})
-	revokedAt := time.Now()
-	for late := false; c.get("/").status == 200; late = time.Since(revokedAt) > time.Second {
-		if late {
-			t.Fatal("the session is open in a request that began a second after the revocation")
+	for end := time.Now().Add(wait); c.get("/").status == 200; {
+		if time.Now().After(end) {
+			t.Fatalf("the session is open %s after the revocation", wait)
 		}
 	}
 	res := c.get("/")

@@ -221,29 +221,6 @@ func TestServerStalls(t *testing.T) {
 	wantError(t, "stalled", upload(t, b), "i/o timeout")
 }
 
-// TestServerIsSlow tests that an upload succeeds if it takes longer than the limit for a stalled connection. A machine
-// that pauses for longer than the limit fails the upload, so the test repeats it with a higher one.
-func TestServerIsSlow(t *testing.T) {
-	t.Parallel()
-	s := startServer(t)
-	p := startProxy(t, s)
-	var failures error
-	for _, stallMax := range []time.Duration{3 * time.Second, 10 * time.Second, 30 * time.Second} {
-		p.Slow(stallMax / 750) // for each of 1280 pieces
-		b := open(t, s3.Config{Endpoint: p.Endpoint, StallMax: stallMax}, s3test.Bucket)
-		started := time.Now()
-		err := upload(t, b)
-		if took := time.Since(started); err == nil && took < stallMax {
-			t.Fatalf("the upload took %s, want more than %s: it shows nothing", took, stallMax)
-		}
-		if err == nil {
-			return
-		}
-		failures = errors.Join(failures, err)
-	}
-	t.Errorf("slow: %v", failures)
-}
-
 // TestServerFull uploads to a server whose disk becomes full in the middle.
 func TestServerFull(t *testing.T) {
 	t.Parallel()

@@ -7,7 +7,6 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
-	"time"
 )
 
 // Proxy forwards TCP connections to a server, and injects faults into their requests.
@@ -18,7 +17,6 @@ type Proxy struct {
 	listener net.Listener
 	running  sync.WaitGroup
 	received atomic.Int64 // bytes of requests
-	delay    atomic.Int64 // nanoseconds before each forwarded piece of a request
 	limit    atomic.Int64 // bytes of requests to forward; negative: all
 	cut      atomic.Bool  // close connections at the limit; else forward nothing more
 	answers  atomic.Int64 // bytes of responses to forward on each connection; negative: all
@@ -44,9 +42,6 @@ func NewProxy(ctx context.Context, to string) (*Proxy, error) {
 	return p, nil
 }
 
-// Slow delays each 32 KiB of the requests.
-func (p *Proxy) Slow(delay time.Duration) { p.delay.Store(int64(delay)) }
-
 // StallAfter forwards that number of further bytes of requests and then nothing.
 func (p *Proxy) StallAfter(bytes int64) {
 	p.cut.Store(false)
@@ -67,7 +62,6 @@ func (p *Proxy) Opened() int64 { return p.opened.Load() }
 
 // Pass ends the faults. Connections that stall stay so.
 func (p *Proxy) Pass() {
-	p.delay.Store(0)
 	p.limit.Store(-1)
 	p.answers.Store(-1)
 }
@@ -137,7 +131,6 @@ func (p *Proxy) forward(client, server net.Conn) {
 			p.received.Add(int64(n))
 		}
 		if err == nil {
-			<-time.After(time.Duration(p.delay.Load()))
 			_, err = server.Write(buf[:n])
 		}
 		if err != nil {
