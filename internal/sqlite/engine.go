@@ -199,6 +199,9 @@ func prepareFile(ctx context.Context, c *Config) error {
 	case c.MustExist:
 		return noStore(c.Path)
 	}
+	if err := refuseNew(c.Path); err != nil {
+		return err
+	}
 	return createFile(ctx, c.Path)
 }
 
@@ -280,6 +283,9 @@ func (c Config) acceptFile(conn *sqlite3.Conn) (version int, err error) {
 	version, err = schemaVersion(conn, c.Path)
 	if err == nil {
 		err = c.acceptVersion(version)
+	}
+	if err == nil && version == 0 {
+		err = refuseNew(c.Path)
 	}
 	if err != nil || version == 0 {
 		return version, err

@@ -92,6 +92,18 @@ func (m commitMark) check(path string, s state) error {
 	return nil
 }
 
+// refuseNew returns an error if a new store at path would replace a lost one: the file was removed or emptied, and
+// its mark was not.
+func refuseNew(path string) error {
+	m, err := readMark(path)
+	if err != nil || m.commits == 0 {
+		return nil // a mark that cannot be read is reported when it is opened
+	}
+	return fmt.Errorf("%w: %s is missing or empty, and commit %d was acknowledged: "+
+		"put the file and its WAL back, or restore a backup; to start with an empty store, remove %s",
+		store.ErrBroken, path, m.commits, path+markSuffix)
+}
+
 // storeName returns the number of a store as users see it.
 func storeName(store int64) string { return fmt.Sprintf("%016x", uint64(store)) }
 

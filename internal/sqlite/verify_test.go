@@ -336,6 +336,37 @@ func TestMark(t *testing.T) {
 	}
 }
 
+// TestMarkWithoutStore shows that Open creates no new store where the file of another one was removed or emptied.
+func TestMarkWithoutStore(t *testing.T) {
+	t.Parallel()
+	for name, lose := range map[string]func(path string) error{
+		"removed": os.Remove,
+		"emptied": func(path string) error { return os.Truncate(path, 0) },
+	} {
+		path := filepath.Join(t.TempDir(), "plants.db")
+		e := mustOpen(t, sqlite.Config{Path: path, Server: true})
+		must(t, insertBatch(t.Context(), e, batchOf(0, 10)))
+		must(t, e.Close())
+		must(t, lose(path))
+		before := readFiles(t, path)
+		const want = "is missing or empty, and commit 1 was acknowledged"
+		for range 2 {
+			e, err := sqlite.Open(t.Context(), sqlite.Config{Path: path, Server: true})
+			if err == nil {
+				_ = e.Close()
+			}
+			if !errors.Is(err, store.ErrBroken) || !strings.Contains(err.Error(), want) {
+				t.Fatalf("%s: got %v, want %s", name, err, want)
+			}
+		}
+		if after := readFiles(t, path); len(after[""]) > 0 || !bytes.Equal(after["-mark"], before["-mark"]) {
+			t.Errorf("%s: Open changed the files", name)
+		}
+		mustRemove(t, path+"-mark")
+		must(t, mustOpen(t, sqlite.Config{Path: path, Server: true}).Close())
+	}
+}
+
 // TestVerifyLink verifies a store by a link in another directory: Verify uses the WAL and the
 // mark beside the store.
 func TestVerifyLink(t *testing.T) {
