@@ -1,6 +1,7 @@
 package s3
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"net/url"
@@ -27,6 +28,7 @@ type Bucket struct {
 	base     *url.URL // of the bucket
 	endpoint string   // of the server, for messages
 	region   string
+	stallMax time.Duration
 	client   *http.Client
 	keys     *credentials.Credentials
 	provider *provider // of keys
@@ -34,7 +36,6 @@ type Bucket struct {
 
 const (
 	regionDefault = "us-east-1"
-	stallDefault  = time.Minute
 	attemptsMax   = 5 // of a request that failed for a reason that may be temporary
 )
 
@@ -44,13 +45,14 @@ func Open(c Config, bucket string) (*Bucket, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.StallMax = cmp.Or(c.StallMax, time.Minute)
 	transport, err := c.transport()
 	if err != nil {
 		return nil, err
 	}
 	provider := c.provider()
 	return &Bucket{
-		name: bucket, base: base, endpoint: base.Scheme + "://" + base.Host, region: c.region(),
+		name: bucket, base: base, endpoint: base.Scheme + "://" + base.Host, region: c.region(), stallMax: c.StallMax,
 		client: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
 			return http.ErrUseLastResponse // no request to a host that the operator did not name
 		}},

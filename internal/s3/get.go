@@ -8,16 +8,49 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 )
 
 // Get opens an object for reading. After a broken connection the reader requests the rest of the same object. The
 // caller closes the reader.
 func (b *Bucket) Get(ctx context.Context, key string) (io.ReadCloser, error) {
-	response, err := b.do(ctx, request{method: http.MethodGet, key: key}) //nolint:bodyclose // object.Close closes it
+	response, err := b.open(ctx, request{method: http.MethodGet, key: key}) //nolint:bodyclose // object.Close closes it
 	if err != nil {
 		return nil, b.fault(ctx, key, err)
 	}
 	return &object{body: response.Body, b: b, ctx: ctx, key: key, tag: response.Header.Get("Etag")}, nil
+}
+
+// open sends a request for an object. The response must begin within timeMax; object.Read limits the time of the rest.
+func (b *Bucket) open(ctx context.Context, r request) (*http.Response, error) {
+	limited, cancel := context.WithCancel(ctx)
+	timer := time.AfterFunc(b.timeMax(0), cancel)
+	response, err := b.do(limited, r)
+	if timer.Stop() && err == nil {
+		response.Body = canceledBody{response.Body, cancel}
+		return response, nil
+	}
+	if err == nil { // the timer was first
+		err = errors.Join(limited.Err(), response.Body.Close())
+	}
+	if limited.Err() != nil && ctx.Err() == nil {
+		err = b.tooLong(0)
+	}
+	cancel()
+	return nil, err
+}
+
+// canceledBody is a body whose context ends with it.
+type canceledBody struct {
+	io.ReadCloser
+
+	cancel context.CancelFunc
+}
+
+// Close implements io.Closer.
+func (c canceledBody) Close() error {
+	defer c.cancel()
+	return c.ReadCloser.Close()
 }
 
 // object reads an object, with errors without secrets.
@@ -28,10 +61,11 @@ type object struct {
 	key  string
 	tag  string // ETag of the first response
 
-	at      int64 // bytes that the caller has received
-	broken  error // of the last read; the next one requests the rest
-	resumed int   // requests for the rest since the offset since
-	since   int64 // offset at which resumed was 0
+	waited  time.Duration // for the server
+	at      int64         // bytes that the caller has received
+	broken  error         // of the last read; the next one requests the rest
+	resumed int           // requests for the rest since the offset since
+	since   int64         // offset at which resumed was 0
 }
 
 // A reader requests the rest of an object at most resumesMax times for each resumeBytes that it has received.
@@ -48,8 +82,12 @@ func (o *object) Read(p []byte) (int, error) {
 				return 0, err
 			}
 		}
+		start := time.Now()
 		n, err := o.body.Read(p)
-		o.at += int64(n)
+		o.at, o.waited = o.at+int64(n), o.waited+time.Since(start)
+		if o.waited > o.b.timeMax(o.at) {
+			return n, o.b.fault(o.ctx, o.key, o.b.tooLong(o.at))
+		}
 		if err == nil || errors.Is(err, io.EOF) {
 			return n, err
 		}
@@ -74,7 +112,7 @@ func (o *object) resume() error {
 	_ = o.body.Close() // of a broken connection
 	rest := http.Header{"Range": {fmt.Sprintf("bytes=%d-", o.at)}, "If-Match": {o.tag}}
 	r := request{method: http.MethodGet, key: o.key, header: rest}
-	response, err := o.b.do(o.ctx, r) //nolint:bodyclose // Close closes it
+	response, err := o.b.open(o.ctx, r) //nolint:bodyclose // Close closes it
 	if err != nil {
 		return o.b.fault(o.ctx, o.key, err)
 	}

@@ -18,11 +18,14 @@ type Object struct {
 	Bytes int64
 }
 
-// List returns the objects whose keys begin with a prefix, sorted by key. It returns an error for more than 10,000.
+// List returns the objects whose keys begin with a prefix, sorted by key. It returns an error for more than 10,000, and
+// if the server does not end the list within some pages and time.
 func (b *Bucket) List(ctx context.Context, prefix string) (all []Object, err error) {
-	const objectsMax = 10_000
+	const objectsMax, pagesMax = 10_000, 100
 	query := url.Values{"list-type": {"2"}, "prefix": {prefix}}
-	for {
+	limited, cancel := context.WithTimeout(ctx, b.timeMax(0))
+	defer cancel()
+	for range pagesMax {
 		var page struct {
 			Contents []struct {
 				Key  string
@@ -30,7 +33,11 @@ func (b *Bucket) List(ctx context.Context, prefix string) (all []Object, err err
 			}
 			NextContinuationToken string
 		}
-		if _, err := b.call(ctx, request{method: http.MethodGet, query: query}, &page); err != nil {
+		_, err := b.call(limited, request{method: http.MethodGet, query: query}, &page)
+		if limited.Err() != nil && ctx.Err() == nil {
+			return nil, b.endlessList(prefix, fmt.Sprint("within ", b.timeMax(0)))
+		}
+		if err != nil {
 			return nil, err
 		}
 		for _, o := range page.Contents {
@@ -46,6 +53,12 @@ func (b *Bucket) List(ctx context.Context, prefix string) (all []Object, err err
 		}
 		query.Set("continuation-token", page.NextContinuationToken)
 	}
+	return nil, b.endlessList(prefix, fmt.Sprintf("within %d pages", pagesMax))
+}
+
+func (b *Bucket) endlessList(prefix, within string) error {
+	return fmt.Errorf("%s: the S3 server %s did not end the list %s; check the server, or use another prefix",
+		Location{b.name, prefix}, b.endpoint, within)
 }
 
 // Stat returns an object.
@@ -119,12 +132,9 @@ func (b *Bucket) AbortUploads(ctx context.Context, prefix string, condition func
 // abort aborts an upload. An upload that has ended since is not an error.
 func (b *Bucket) abort(ctx context.Context, key, id string) error {
 	r := request{method: http.MethodDelete, key: key, query: url.Values{"uploadId": {id}}}
-	response, err := b.do(ctx, r)
-	switch {
-	case codeOf(err) == "NoSuchUpload":
+	_, _, err := b.send(ctx, r)
+	if codeOf(err) == "NoSuchUpload" {
 		return nil
-	case err != nil:
-		return b.fault(ctx, key, err)
 	}
-	return response.Body.Close()
+	return b.fault(ctx, key, err)
 }

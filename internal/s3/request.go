@@ -71,10 +71,11 @@ func codeOf(err error) string {
 	return ""
 }
 
+const delayMax = 2 * time.Second // between two attempts
+
 // do sends a request, and again after a temporary failure. The caller closes the body of the response, whose status is
 // 2xx.
 func (b *Bucket) do(ctx context.Context, r request) (*http.Response, error) {
-	const delayMax = 2 * time.Second
 	delay := 200 * time.Millisecond
 	for attempt := 1; ; attempt++ {
 		response, err := b.attempt(ctx, r)
@@ -150,19 +151,45 @@ func (b *Bucket) build(ctx context.Context, r request) (*http.Request, error) {
 	return out, nil
 }
 
+// send sends a request and returns the whole response. It ends within timeMax.
+func (b *Bucket) send(ctx context.Context, r request) (http.Header, []byte, error) {
+	limited, cancel := context.WithTimeout(ctx, b.timeMax(r.bytes))
+	defer cancel()
+	response, err := b.do(limited, r)
+	var text []byte
+	if err == nil {
+		defer response.Body.Close()
+		if text, err = io.ReadAll(response.Body); err == nil {
+			return response.Header, text, nil
+		}
+		err = &url.Error{Err: err}
+	}
+	if limited.Err() != nil && ctx.Err() == nil {
+		err = b.tooLong(r.bytes)
+	}
+	return nil, nil, err
+}
+
+// timeMax returns the time in which the server must end a request, or send an object, of some bytes. A server that sends
+// a byte now and then never stalls.
+func (b *Bucket) timeMax(bytes int64) time.Duration {
+	const rateMin = 16 << 10 // bytes a second
+	return attemptsMax*(2*b.stallMax+delayMax) + time.Duration(bytes/rateMin)*time.Second
+}
+
+// tooLong returns the error for a request or an object of some bytes that was not complete within timeMax.
+func (b *Bucket) tooLong(bytes int64) error {
+	return &url.Error{Err: fmt.Errorf("the transfer of %d bytes took longer than %s", bytes, b.timeMax(bytes))}
+}
+
 // call sends a request and decodes the response into v, unless v is nil.
 func (b *Bucket) call(ctx context.Context, r request, v any) (http.Header, error) {
-	response, err := b.do(ctx, r)
+	header, text, err := b.send(ctx, r)
 	if err != nil {
 		return nil, b.fault(ctx, r.key, err)
 	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		return nil, b.fault(ctx, r.key, &url.Error{Err: err})
-	}
-	if fault := (&responseError{status: response.StatusCode}); xml.Unmarshal(text, fault) == nil &&
-		fault.XMLName.Local == "Error" { // CompleteMultipartUpload sends its status before it knows the result
+	// CompleteMultipartUpload sends the status 200 before it knows the result.
+	if fault := (&responseError{status: http.StatusOK}); xml.Unmarshal(text, fault) == nil && fault.XMLName.Local == "Error" {
 		return nil, b.fault(ctx, r.key, fault)
 	}
 	if v != nil {
@@ -170,5 +197,5 @@ func (b *Bucket) call(ctx context.Context, r request, v any) (http.Header, error
 			return nil, b.fault(ctx, r.key, fmt.Errorf("the response is not that of an S3 server: %w", err))
 		}
 	}
-	return response.Header, nil
+	return header, nil
 }

@@ -18,10 +18,6 @@ func (c Config) transport() (http.RoundTripper, error) {
 		dialMax = 10 * time.Second
 		idleMax = 30 * time.Second
 	)
-	stall := c.StallMax
-	if stall == 0 {
-		stall = stallDefault
-	}
 	roots, err := c.roots()
 	if err != nil {
 		return nil, err
@@ -34,7 +30,7 @@ func (c Config) transport() (http.RoundTripper, error) {
 			if err != nil {
 				return nil, err
 			}
-			return &stallingConn{conn, stall}, nil
+			return &stallingConn{conn, c.StallMax}, nil
 		},
 		TLSClientConfig:        &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
 		TLSHandshakeTimeout:    dialMax,

@@ -85,21 +85,20 @@ func (b *Bucket) Upload(
 func (u *upload) begin(ctx context.Context) error {
 	header := http.Header{"Content-Type": {contentType}, "X-Amz-Checksum-Algorithm": {"SHA256"}}
 	r := request{method: http.MethodPost, key: u.key, query: url.Values{"uploads": {""}}, header: header}
-	response, err := u.b.do(ctx, r)
+	_, text, err := u.b.send(ctx, r)
 	switch codeOf(err) {
 	case "NotImplemented", "InvalidArgument", "InvalidRequest":
 		u.checksums = false
 		header.Del("X-Amz-Checksum-Algorithm")
-		response, err = u.b.do(ctx, r)
+		_, text, err = u.b.send(ctx, r)
 	}
 	if err != nil {
 		return u.b.fault(ctx, u.key, err)
 	}
-	defer response.Body.Close()
 	var result struct {
 		UploadID string `xml:"UploadId"`
 	}
-	if err := xml.NewDecoder(response.Body).Decode(&result); err != nil || result.UploadID == "" {
+	if err := xml.Unmarshal(text, &result); err != nil || result.UploadID == "" {
 		return fmt.Errorf("%s: the S3 server %s returned no id of the upload", Location{u.b.name, u.key}, u.b.endpoint)
 	}
 	u.id = result.UploadID
