@@ -33,7 +33,7 @@ type State struct {
 
 	Backups      bool          `json:"backups"`                 // the server makes backups
 	LastBackup   *BackupRecord `json:"last_backup,omitempty"`   // the newest complete one of the last complete list
-	BackupsError string        `json:"backups_error,omitempty"` // why the server could not list the backups
+	BackupsError string        `json:"backups_error,omitempty"` // why the server could not read which backup is the last
 }
 
 // State returns the state of the server.
@@ -107,25 +107,22 @@ func (s *Service) lastBackup(ctx context.Context) (last *BackupRecord, fault str
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.listTime)
 	defer cancel()
-	all, err := s.backups.List(ctx)
+	b, err := s.backups.Newest(ctx)
 	s.lastAt, s.lastFault = time.Now(), ""
-	if err != nil {
+	switch {
+	case err == nil:
+		record := newBackupRecord(b)
+		s.last = &record
+	case errors.Is(err, backup.ErrNotFound):
+		s.last = nil
+	default:
 		if errors.Is(err, context.DeadlineExceeded) {
 			err = fmt.Errorf("the destination did not return the list within %s", s.listTime)
 		}
 		s.log.Warn("could not list the backups", "error", err)
 		s.lastFault = err.Error()
-		return s.last, s.lastFault
 	}
-	s.last = nil
-	for _, b := range all {
-		if b.Fault == nil {
-			record := newBackupRecord(b)
-			s.last = &record
-			break
-		}
-	}
-	return s.last, ""
+	return s.last, s.lastFault
 }
 
 // BackupRecord is a backup for the operator. Its JSON is that of the API.

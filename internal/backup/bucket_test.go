@@ -4,10 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -308,6 +313,148 @@ func TestBucketFails(t *testing.T) {
 	if lines := fmt.Sprint(r.log.newLines(t)); !strings.Contains(lines, "ERROR backup failed p-") ||
 		!strings.Contains(lines, "WARN could not remove unfinished backups plants: ") {
 		t.Errorf("log %s", lines)
+	}
+}
+
+// requestLog forwards requests to an S3 server, each after a delay, and logs them.
+type requestLog struct {
+	http.Handler
+
+	mu     sync.Mutex
+	lines  []string // since the last call of newLines; guarded by mu
+	refuse string   // suffix of the paths of requests that receive 403; guarded by mu
+}
+
+func newRequestLog(t *testing.T, s *s3test.Server) (l *requestLog, endpoint string) {
+	t.Helper()
+	l = &requestLog{Handler: &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.Out.URL.Scheme, r.Out.URL.Host, r.Out.Host = "http", s.Address, r.In.Host
+	}}}
+	server := httptest.NewServer(l)
+	t.Cleanup(server.Close)
+	return l, server.URL
+}
+
+// ServeHTTP implements http.Handler.
+func (l *requestLog) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	const delay = 5 * time.Millisecond
+	<-time.After(delay)
+	l.mu.Lock()
+	l.lines = append(l.lines, r.Method+" "+path.Base(r.URL.Path))
+	refuse := l.refuse != "" && strings.HasSuffix(r.URL.Path, l.refuse)
+	l.mu.Unlock()
+	if refuse {
+		w.WriteHeader(http.StatusForbidden)
+		return
+	}
+	l.Handler.ServeHTTP(w, r)
+}
+
+// setRefuse sets the suffix of the paths of requests that receive 403.
+func (l *requestLog) setRefuse(suffix string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.refuse = suffix
+}
+
+// newLines returns the requests since the last call.
+func (l *requestLog) newLines() (lines []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	lines, l.lines = l.lines, nil
+	return lines
+}
+
+// TestBucketReadsManifestsOnce counts the requests for a bucket with 40 backups: the newest one needs the list and its
+// own manifest, and no list reads a manifest again.
+func TestBucketReadsManifestsOnce(t *testing.T) {
+	t.Parallel()
+	r, s, _ := newBucketRig(t)
+	defer r.Close()
+	requests, endpoint := newRequestLog(t, s)
+	c := r.config
+	slow := newRigAt(t, r.dir, Config{Destination: c.Destination, S3: s3.Config{Endpoint: endpoint}})
+	slow.config.DB = c.DB
+	defer slow.Close()
+	const backups = 40
+	var newest, before string
+	for i := range backups {
+		newest, before = r.nameAt(time.Duration(i-backups)*time.Hour), newest
+		r.copyAs(newest)
+	}
+	const list = "GET " + s3test.Bucket
+	wantNewest := func(name string, want ...string) {
+		t.Helper()
+		b, err := slow.Newest(t.Context())
+		if err != nil || b.Name != name || b.Manifest.Bytes != b.Bytes {
+			t.Errorf("Newest: %+v, %v; want %s", b, err, name)
+		}
+		if diff := cmp.Diff(want, requests.newLines()); diff != "" {
+			t.Errorf("Newest: requests, -want +got:\n%s", diff)
+		}
+	}
+	wantNewest(newest, list, "GET "+newest+sqlite.ManifestSuffix, "HEAD "+newest)
+	wantNewest(newest, list)
+	for i, want := range []int{1 + 2*(backups-1), 1} {
+		all, err := slow.List(t.Context())
+		if n := len(requests.newLines()); err != nil || len(all) != backups || all[0].Name != newest || n != want {
+			t.Errorf("list %d: %d backups, %v, after %d requests; want %d", i, len(all), err, n, want)
+		}
+	}
+	if err := slow.to.remove(t.Context(), newest); err != nil {
+		t.Fatal(err)
+	}
+	requests.newLines()
+	wantNewest(before, list)
+	if got := len(slow.manifests); got != backups-1 {
+		t.Errorf("%d manifests are in memory after a removal, want %d", got, backups-1)
+	}
+}
+
+// TestBucketHidesManifest shows that an older backup is not the newest one if the request for a manifest fails.
+func TestBucketHidesManifest(t *testing.T) {
+	t.Parallel()
+	r, s, _ := newBucketRig(t)
+	defer r.Close()
+	requests, endpoint := newRequestLog(t, s)
+	c := r.config
+	other := newRigAt(t, r.dir, Config{Destination: c.Destination, S3: s3.Config{Endpoint: endpoint}})
+	other.config.DB = c.DB
+	defer other.Close()
+	if b, err := other.Newest(t.Context()); !errors.Is(err, ErrNotFound) {
+		t.Errorf("without a backup: %+v, %v", b, err)
+	}
+	older, newest, bare := r.nameAt(-3*time.Hour), r.nameAt(-2*time.Hour), r.nameAt(-time.Hour)
+	r.copyAs(older)
+	r.copyAs(newest)
+	r.write(bare, "half a backup")
+	requests.setRefuse(newest + sqlite.ManifestSuffix)
+	if b, err := other.Newest(t.Context()); err == nil || !strings.Contains(err.Error(), "AccessDenied") {
+		t.Errorf("the request for a manifest fails: got %+v, %v", b, err)
+	}
+	requests.setRefuse("")
+	if b, err := other.Newest(t.Context()); err != nil || b.Name != newest {
+		t.Errorf("afterwards: %+v, %v; want %s", b, err, newest)
+	}
+}
+
+// TestEndlessList counts and logs the failure of a scheduled backup in a bucket whose list does not end.
+func TestEndlessList(t *testing.T) {
+	t.Parallel()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, "<List><Contents><Key>other</Key></Contents><NextContinuationToken>more</NextContinuationToken></List>")
+	}))
+	defer s.Close()
+	r := newRigAt(t, t.TempDir(), Config{
+		Destination: "s3://" + s3test.Bucket + "/plants", S3: s3.Config{Endpoint: s.URL},
+	})
+	r.Start()
+	for testutil.ToFloat64(r.failed) == 0 {
+		<-time.After(10 * time.Millisecond)
+	}
+	r.Close()
+	if !r.log.contains(`"backup failed"`) || !r.log.contains("did not end the list within 100 pages") {
+		t.Errorf("log %s", r.log.newLines(t))
 	}
 }
 

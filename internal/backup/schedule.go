@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"slices"
 	"time"
 
 	"plantstore/internal/audit"
@@ -176,23 +177,22 @@ func (s *Service) reportNotRemoved(file string, err error) {
 // scheduled returns the complete scheduled backups of this store, oldest first. It logs a warning for each other file
 // with the name of one.
 func (s *Service) scheduled() ([]Backup, error) {
-	files, err := s.to.list(s.ctx, s.prefix()) // sorted by name, so by time
+	files, err := s.files(s.ctx)
 	s.mu.Lock()
 	store := s.store
 	s.mu.Unlock()
 	var complete []Backup
-	for _, f := range files {
-		b, ok := s.named(f.name)
-		if !ok || b.Manual {
+	for _, b := range slices.Backward(files) {
+		if b.Manual {
 			continue
 		}
-		if _, err := s.check(s.ctx, b, store); err != nil {
-			if !errors.Is(err, fs.ErrNotExist) { // else it was removed since the list
-				s.reportIgnored(b, err)
-			}
-			continue
+		s.inspect(s.ctx, &b, store)
+		switch {
+		case b.Fault == nil:
+			complete = append(complete, b)
+		case !errors.Is(b.Fault, fs.ErrNotExist): // else it was removed since the list
+			s.reportIgnored(b)
 		}
-		complete = append(complete, b)
 	}
 	return complete, err
 }
@@ -201,10 +201,10 @@ func (s *Service) scheduled() ([]Backup, error) {
 const ignoredMax = 100
 
 // reportIgnored logs a warning about a file once in the life of the server.
-func (s *Service) reportIgnored(b Backup, reason error) {
+func (s *Service) reportIgnored(b Backup) {
 	if s.ignored[b.Name] || len(s.ignored) == ignoredMax {
 		return
 	}
 	s.ignored[b.Name] = true
-	s.config.Log.Warn("ignored a file in the backup directory", "file", b.Location, "error", reason)
+	s.config.Log.Warn("ignored a file in the backup directory", "file", b.Location, "error", b.Fault)
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"path/filepath"
 	"strconv"
 	"sync"
@@ -17,6 +18,7 @@ import (
 
 	"plantstore/internal/audit"
 	"plantstore/internal/s3"
+	"plantstore/internal/safefile"
 	"plantstore/internal/sqlite"
 )
 
@@ -63,7 +65,8 @@ type Service struct {
 	lastManual time.Time // time in the name of the newest manual backup of this process
 	jobs       []*Job    // oldest first; at most jobsMax
 	nextJob    int64
-	held       map[string]bool // names of backups that hold has reserved
+	held       map[string]bool            // names of backups that hold has reserved
+	manifests  map[string]sqlite.Manifest // of the backups of the last list, as far as they are read
 
 	ignored map[string]bool // files with a logged warning, at most ignoredMax; used by the schedule only
 
@@ -80,7 +83,7 @@ func New(c Config) (*Service, error) {
 		return nil, err
 	}
 	s := &Service{
-		config: c, to: to, ignored: map[string]bool{}, held: map[string]bool{}, nextJob: 1,
+		config: c, to: to, ignored: map[string]bool{}, held: map[string]bool{}, manifests: map[string]sqlite.Manifest{}, nextJob: 1,
 		rescheduled: make(chan struct{}, 1), making: make(chan struct{}, 1), checking: make(chan struct{}, 1),
 		last: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "plantstore_backup_last_success_timestamp_seconds",
@@ -159,26 +162,82 @@ func (s *Service) List(ctx context.Context) ([]Backup, error) {
 	if err != nil {
 		return nil, err
 	}
-	files, err := s.to.list(ctx, s.prefix())
+	files, err := s.files(ctx)
 	if err != nil {
 		return nil, err
 	}
 	all := []Backup{}
-	for _, f := range files {
-		if b, ok := s.named(f.name); ok {
-			b.Bytes = f.bytes
-			b.Manifest, b.Fault = s.check(ctx, b, store)
-			if errors.Is(b.Fault, fs.ErrNotExist) { // it was removed since the list
-				continue
-			}
+	for _, b := range files {
+		s.inspect(ctx, &b, store)
+		if !errors.Is(b.Fault, fs.ErrNotExist) { // else it was removed since the list
 			all = append(all, b)
 		}
 	}
-	if err := ctx.Err(); err != nil { // it is the fault of backups whose manifests were not read
+	return all, ctx.Err() // which is the fault of backups whose manifests were not read
+}
+
+// Newest returns the newest complete backup of the store, and ErrNotFound without one. It returns any other error if it
+// could not read whether a newer one is complete.
+func (s *Service) Newest(ctx context.Context) (Backup, error) {
+	store, err := s.identity(ctx)
+	if err != nil {
+		return Backup{}, err
+	}
+	files, err := s.files(ctx)
+	if err != nil {
+		return Backup{}, err
+	}
+	for _, b := range files {
+		s.inspect(ctx, &b, store)
+		var manifest sqlite.ManifestError
+		switch {
+		case b.Fault == nil:
+			return b, ctx.Err()
+		case errors.As(b.Fault, &manifest), errors.Is(b.Fault, safefile.ErrNotRegular), errors.Is(b.Fault, fs.ErrNotExist),
+			errors.Is(b.Fault, errOtherStore), errors.Is(b.Fault, errFuture):
+		default:
+			return Backup{}, b.Fault
+		}
+	}
+	return Backup{}, ErrNotFound
+}
+
+// files returns the files of the destination with the name of a backup, newest first, without their manifests.
+func (s *Service) files(ctx context.Context) (all []Backup, err error) {
+	files, err := s.to.list(ctx, s.prefix())
+	if err != nil {
 		return nil, err
 	}
+	names := map[string]bool{}
+	for _, f := range files {
+		if b, ok := s.named(f.name); ok {
+			b.Bytes, names[b.Name] = f.bytes, true
+			all = append(all, b)
+		}
+	}
 	sortNewestFirst(all)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.manifests, func(name string, _ sqlite.Manifest) bool { return !names[name] })
 	return all, nil
+}
+
+// inspect sets the manifest and the fault of a listed backup. A manifest never changes, so inspect reads it once.
+func (s *Service) inspect(ctx context.Context, b *Backup, store string) {
+	s.mu.Lock()
+	m, known := s.manifests[b.Name]
+	s.mu.Unlock()
+	if known {
+		b.Fault = m.CheckSize(b.Bytes)
+	} else if m, b.Fault = s.to.manifest(ctx, b.Name); b.Fault == nil {
+		s.mu.Lock()
+		s.manifests[b.Name] = m
+		s.mu.Unlock()
+	}
+	b.Manifest = m
+	if b.Fault == nil {
+		b.Fault = check(*b, store)
+	}
 }
 
 // Find returns the complete backup with a name. The error wraps ErrNotFound if the destination has no such file.
@@ -191,7 +250,9 @@ func (s *Service) Find(ctx context.Context, name string) (b Backup, err error) {
 	if err != nil {
 		return b, err
 	}
-	b.Manifest, err = s.check(ctx, b, store)
+	if b.Manifest, err = s.to.manifest(ctx, name); err == nil {
+		err = check(b, store)
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		err = ErrNotFound
 	}
@@ -236,20 +297,22 @@ func (s *Service) Delete(ctx context.Context, name string, by audit.Origin) erro
 	return err
 }
 
-// errOtherStore is the fault of a backup of another store.
-var errOtherStore = errors.New("it is a backup of another store; use a --backup-dir for each store")
+// The faults of backups with a manifest.
+var (
+	errOtherStore = errors.New("it is a backup of another store; use a --backup-dir for each store")
+	errFuture     = errors.New("its name has a time in the future")
+)
 
-// check returns the manifest of a backup, and an error unless the backup is a complete one of a store.
-func (s *Service) check(ctx context.Context, b Backup, store string) (sqlite.Manifest, error) {
+// check returns an error unless a backup with a manifest is one of a store.
+func check(b Backup, store string) error {
 	const clockSkew = time.Minute // the clock may have been set back
-	if time.Until(b.At) > clockSkew {
-		return sqlite.Manifest{}, errors.New("its name has a time in the future")
+	switch {
+	case time.Until(b.At) > clockSkew:
+		return errFuture
+	case b.Manifest.Store != store:
+		return errOtherStore
 	}
-	m, err := s.to.manifest(ctx, b.Name)
-	if err == nil && m.Store != store {
-		err = errOtherStore
-	}
-	return m, err
+	return nil
 }
 
 // identity returns the identity of the store, as in the manifests of its backups.

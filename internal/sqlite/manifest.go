@@ -35,8 +35,13 @@ const manifestFormat = 1
 // ManifestBytesMax limits the size of a manifest.
 const ManifestBytesMax = 1 << 20
 
+// ManifestError is the reason why a file that could be read is not a complete backup.
+type ManifestError string
+
+func (e ManifestError) Error() string { return string(e) }
+
 // ErrNoManifest means that a backup has no manifest.
-var ErrNoManifest = errors.New("the manifest is missing, so nothing shows whether the backup is complete")
+const ErrNoManifest = ManifestError("the manifest is missing, so nothing shows whether the backup is complete")
 
 // readManifest reads the manifest of a backup.
 func readManifest(backup string) (Manifest, error) { return ReadManifest(backup + ManifestSuffix) }
@@ -56,15 +61,15 @@ func ReadManifest(path string) (m Manifest, err error) {
 // ParseManifest parses the text of the manifest that a path or URL names.
 func ParseManifest(path string, text []byte) (m Manifest, err error) {
 	if err := json.Unmarshal(text, &m); err != nil {
-		return m, fmt.Errorf("%s is not the manifest of a backup: %w", path, err)
+		return m, ManifestError(fmt.Sprintf("%s is not the manifest of a backup: %v", path, err))
 	}
 	if m.Format != manifestFormat {
-		return m, fmt.Errorf("%s has format %d, and this plantstore supports only format %d: "+
-			"use the plantstore that made the backup", path, m.Format, manifestFormat)
+		return m, ManifestError(fmt.Sprintf("%s has format %d, and this plantstore supports only format %d: "+
+			"use the plantstore that made the backup", path, m.Format, manifestFormat))
 	}
 	// Package time reads more zones and years than it writes.
 	if m.MadeAt = m.MadeAt.UTC(); m.MadeAt.Year() < 0 || m.MadeAt.Year() > 9999 {
-		return m, fmt.Errorf("%s is not the manifest of a backup: made_at has the year %d", path, m.MadeAt.Year())
+		return m, ManifestError(fmt.Sprintf("%s is not the manifest of a backup: made_at has the year %d", path, m.MadeAt.Year()))
 	}
 	return m, nil
 }
@@ -127,7 +132,7 @@ func (m *Manifest) CheckSize(bytes int64) error {
 	if bytes == m.Bytes {
 		return nil
 	}
-	return errors.New(m.sizeFault(bytes))
+	return ManifestError(m.sizeFault(bytes))
 }
 
 func (m *Manifest) sizeFault(bytes int64) string {
