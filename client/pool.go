@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,6 +24,8 @@ const (
 	// checkAfter is the time after which the client checks that the server has not closed an idle connection. A busy
 	// client saves the system call.
 	checkAfter = 20 * time.Millisecond
+
+	sweepEvery = time.Second // while there are idle connections
 )
 
 // errStale is for a connection that the server had closed while it was idle, or closed when it received the request.
@@ -36,8 +39,9 @@ type pool struct {
 	head    string // the request line and the header Host
 	dial    func(ctx context.Context, network, address string) (net.Conn, error)
 
-	mu   sync.Mutex
-	idle []*conn // the longest idle first; guarded by mu
+	mu       sync.Mutex
+	idle     []*conn // the longest idle first; guarded by mu
+	sweeping bool    // a timer calls sweep; guarded by mu
 }
 
 // conn is a connection of a pool.
@@ -130,30 +134,42 @@ func (p *pool) take() *conn {
 		return nil
 	}
 	last := len(p.idle) - 1
-	if c := p.idle[last]; time.Since(c.idleAt) < idleTime {
-		p.idle = p.idle[:last]
-		return c
-	}
-	closeAll(p.idle)
-	p.idle = nil
-	return nil
+	c := p.idle[last]
+	p.idle = p.idle[:last]
+	return c
 }
 
-// put keeps a connection for the next request, and closes one that is too many or has waited too long.
+// put keeps a connection for the next request, and closes one that is too many.
 func (p *pool) put(c *conn) {
 	c.idleAt = time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.idle = append(p.idle, c)
-	if oldest := p.idle[0]; len(p.idle) > idleMax || c.idleAt.Sub(oldest.idleAt) > idleTime {
-		_ = oldest.Close()
+	if len(p.idle) > idleMax {
+		_ = p.idle[0].Close()
 		p.idle = p.idle[1:]
+	}
+	if !p.sweeping {
+		p.sweeping = true
+		time.AfterFunc(sweepEvery, p.sweep)
 	}
 }
 
-func closeAll(conns []*conn) {
-	for _, c := range conns {
+// sweep closes the idle connections that the server has closed, and those that have waited too long. It does so without
+// a goroutine for each connection, and again until none is idle.
+func (p *pool) sweep() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.idle = slices.DeleteFunc(p.idle, func(c *conn) bool {
+		idle := time.Since(c.idleAt)
+		if idle < checkAfter || idle < idleTime && !c.closed() {
+			return false
+		}
 		_ = c.Close()
+		return true
+	})
+	if p.sweeping = len(p.idle) > 0; p.sweeping {
+		time.AfterFunc(sweepEvery, p.sweep)
 	}
 }
 
@@ -161,7 +177,9 @@ func closeAll(conns []*conn) {
 func (p *pool) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	closeAll(p.idle)
+	for _, c := range p.idle {
+		_ = c.Close()
+	}
 	p.idle = nil
 }
 
