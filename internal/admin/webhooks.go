@@ -63,6 +63,9 @@ func newDeliveries(s webhook.Status, now time.Time) *Deliveries {
 	return d
 }
 
+// Deliveries returns the state of the deliveries of this server by the id of the webhook. It does not read the store.
+func (s *Service) Deliveries() map[int64]webhook.Status { return s.deliveries() }
+
 // Webhooks returns a page of the active webhooks, and of removed ones with dead letters. The error is a *plant.Error.
 func (s *Service) Webhooks(ctx context.Context, q WebhookQuery) (WebhookPage, error) {
 	page := WebhookPage{Webhooks: []Webhook{}}

@@ -31,7 +31,7 @@ type chart struct {
 // line is a line of a chart.
 type line struct {
 	Name string `json:"name"`
-	Now  string `json:"now"`  // the newest value
+	Now  string `json:"now"`  // the newest value of the last minute
 	Path string `json:"path"` // of the line
 	Area string `json:"area"` // below it; empty for all but the first line
 }
@@ -56,9 +56,9 @@ func newChart(
 ) chart {
 	from := to.Add(-span)
 	n := min(pointsMax, int(span/sampleEvery))
-	values := make([][]float64, len(list))
+	values, newest := make([][]float64, len(list)), make([]float64, len(list))
 	for i := range list {
-		values[i] = make([]float64, n)
+		values[i], newest[i] = make([]float64, n), math.NaN()
 		for k := range n {
 			values[i][k] = math.NaN()
 		}
@@ -70,9 +70,13 @@ func newChart(
 			continue
 		}
 		for i, l := range list {
-			if v := l.value(s); !math.IsNaN(v) && !(values[i][k] >= v) {
+			v := l.value(s)
+			if !math.IsNaN(v) && !(values[i][k] >= v) {
 				values[i][k] = v
 				top = max(top, v)
+			}
+			if !math.IsNaN(v) && to.Sub(s.at) < time.Minute {
+				newest[i] = v
 			}
 		}
 	}
@@ -82,7 +86,11 @@ func newChart(
 		From: from.UTC().Format(time.RFC3339), To: to.UTC().Format(time.RFC3339),
 	}
 	for i, l := range list {
-		c.Lines = append(c.Lines, newLine(l.name, values[i], top, i == 0, format))
+		path, area := draw(values[i], top)
+		if i > 0 {
+			area = ""
+		}
+		c.Lines = append(c.Lines, line{Name: l.name, Now: format(newest[i]), Path: path, Area: area})
 	}
 	for k := range n {
 		t := tip{X: pointX(k, n), At: from.Add(span * time.Duration(k+1) / time.Duration(n)).UTC().Format(time.RFC3339)}
@@ -105,46 +113,36 @@ func pointX(k, n int) float64 {
 	return math.Round(float64(chartWidth)*(float64(k)+0.5)/float64(n)*10) / 10
 }
 
-// newLine returns the line of values, with gaps where they are NaN.
-func newLine(name string, values []float64, top float64, area bool, format func(float64) string) line {
-	l := line{Name: name, Now: format(math.NaN())}
-	var path, fill strings.Builder
-	start, last := -1.0, -1.0
+// draw returns the path of values and that of the area below it, with gaps where the values are NaN. A value between two
+// gaps is a line as long as its part of the time, because the path of a point is invisible.
+func draw(values []float64, top float64) (path, area string) {
+	var line, fill strings.Builder
+	half := chartWidth / float64(len(values)) / 2
+	var xs, ys []float64 // of the points since the last gap
 	end := func() {
-		if start >= 0 && area {
-			fmt.Fprintf(&fill, "V%dH%sZ", chartHeight, number(start))
+		if len(xs) == 1 {
+			xs, ys = []float64{xs[0] - half, xs[0] + half}, []float64{ys[0], ys[0]}
 		}
-		start = -1
+		var points []string
+		for i := range xs {
+			points = append(points, number(xs[i])+" "+number(ys[i]))
+		}
+		if run := strings.Join(points, "L"); run != "" {
+			line.WriteString("M" + run)
+			fmt.Fprintf(&fill, "M%s %dL%sV%dZ", number(xs[0]), chartHeight, run, chartHeight)
+		}
+		xs, ys = nil, nil
 	}
 	for k, v := range values {
-		if math.IsNaN(v) {
-			// A sample may fall into the next part, so one empty part is no gap.
-			if k > 0 && math.IsNaN(values[k-1]) {
-				end()
-			}
-			continue
+		switch {
+		case !math.IsNaN(v):
+			xs, ys = append(xs, pointX(k, len(values))), append(ys, chartHeight*(1-v/top))
+		case k > 0 && math.IsNaN(values[k-1]): // a sample may fall into the next part, so one empty part is no gap
+			end()
 		}
-		x := pointX(k, len(values))
-		y := chartHeight * (1 - v/top)
-		if start < 0 {
-			start = x
-			fmt.Fprintf(&path, "M%s %s", number(x), number(y))
-			fmt.Fprintf(&fill, "M%s %dV%s", number(x), chartHeight, number(y))
-		} else {
-			fmt.Fprintf(&path, "L%s %s", number(x), number(y))
-			fmt.Fprintf(&fill, "L%s %s", number(x), number(y))
-		}
-		last = v
 	}
 	end()
-	if last >= 0 {
-		l.Now = format(last)
-	}
-	l.Path = path.String()
-	if area {
-		l.Area = fill.String()
-	}
-	return l
+	return line.String(), fill.String()
 }
 
 func number(v float64) string { return strconv.FormatFloat(math.Round(v*10)/10, 'f', -1, 64) }

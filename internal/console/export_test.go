@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // SetClock sets the clock of the sessions.
@@ -63,3 +65,26 @@ func (c *Console) AddDay() {
 
 // UsedMax is the number of states that flows keeps.
 const UsedMax = usedMax
+
+// AddSample adds a sample of now with the 99th percentile of the latency of creates, failed commits and errors.
+func (c *Console) AddSample(p99 float64, commitFailed bool, errors ...string) {
+	nan := math.NaN()
+	c.samples.add(sample{
+		at: c.now(), creates: 1, p50: p99 / 2, p99: p99, plants: nan, store: nan, wal: nan, connections: nan, queued: nan,
+		commitFailed: commitFailed, errors: errors,
+	})
+}
+
+// Draw returns the paths of a line of values and of the area below it.
+func Draw(values []float64, top float64) (path, area string) { return draw(values, top) }
+
+// Since returns the errors and the failed commits that a console finds between two readings of metrics.
+func Since(before, after prometheus.Gatherer) (errors []string, commitFailed bool) {
+	read := func(metrics prometheus.Gatherer) reading {
+		c := &Console{Config: Config{Metrics: metrics}}
+		c.SetClock(time.Now)
+		return c.read()
+	}
+	s := read(after).since(read(before))
+	return s.errors, s.commitFailed
+}

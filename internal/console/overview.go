@@ -3,8 +3,12 @@ package console
 import (
 	"encoding/json"
 	"fmt"
+	"hash/fnv"
+	"maps"
 	"math"
 	"net/http"
+	"slices"
+	"strconv"
 	"time"
 
 	"plantstore/internal/auth"
@@ -40,10 +44,14 @@ type tile struct {
 }
 
 // warning is a state that needs the operator.
-type warning struct{ Text, Advice string }
+type warning struct {
+	Text, Advice string
+	Object       link // that the text is about
+}
 
 // lastBackup is the state of the backups.
 type lastBackup struct {
+	Name  string
 	At    time.Time // of the newest complete backup that is known; zero: none
 	Bytes int64
 	Fault string // why the destination could not be listed; empty: it was
@@ -64,13 +72,20 @@ type live struct {
 func (c *Console) serveLive(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
 	o := c.overview(r)
 	body, err := json.Marshal(live{
-		Tiles: o.Tiles, Charts: o.Charts, Alert: fmt.Sprint(len(o.Warnings)) != r.URL.Query().Get("warnings"),
+		Tiles: o.Tiles, Charts: o.Charts, Alert: o.Digest() != r.URL.Query().Get("shown"),
 	})
 	if err != nil {
 		return fmt.Errorf("encode the overview: %w", err)
 	}
 	server.WriteJSON(w, http.StatusOK, append(body, '\n'))
 	return nil
+}
+
+// Digest returns a digest of the parts of the page that the script does not replace.
+func (o overview) Digest() string {
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%q %q", fmt.Sprint(o.Durability), o.Warnings)
+	return strconv.FormatUint(h.Sum64(), 36)
 }
 
 func (c *Console) overview(r *http.Request) overview {
@@ -89,20 +104,22 @@ func (c *Console) overview(r *http.Request) overview {
 	o.Backup = c.lastBackup(r)
 	o.Warnings = c.warnings(n, o)
 	o.Charts = charts(c.samples.since(now.Add(-span)), now, span)
-	o.Tiles = c.tiles(n, c.samples.since(now.Add(-time.Minute)), o)
+	o.Tiles = c.tiles(n, o)
 	return o
 }
+
+const latencyName = "Create latency" // of its tile and its chart
 
 func charts(samples []sample, now time.Time, span time.Duration) []chart {
 	return []chart{
 		newChart("creates", "Plants created a second", samples, now, span, formatRate,
 			series{"created", func(s sample) float64 { return s.creates }}),
-		newChart("latency", "Time of a create", samples, now, span, formatSeconds,
+		newChart("latency", latencyName, samples, now, span, formatSeconds,
 			series{"p99", func(s sample) float64 { return s.p99 }},
 			series{"p50", func(s sample) float64 { return s.p50 }}),
 		newChart("errors", "Errors a second", samples, now, span, formatRate,
-			series{"of the server", func(s sample) float64 { return s.failures }},
-			series{"of clients", func(s sample) float64 { return s.refusals }}),
+			series{"server errors", func(s sample) float64 { return s.failures }},
+			series{"client errors", func(s sample) float64 { return s.refusals }}),
 		newChart("connections", "Open connections", samples, now, span, formatRate,
 			series{"connections", func(s sample) float64 { return s.connections }},
 			series{"plants in the queue", func(s sample) float64 { return s.queued }}),
@@ -114,29 +131,18 @@ func charts(samples []sample, now time.Time, span time.Duration) []chart {
 	}
 }
 
-// tiles returns the numbers of the overview. Rates are those of the last minute.
-func (c *Console) tiles(n reading, minute []sample, o overview) []tile {
-	mean := func(value func(sample) float64) float64 {
-		sum, known := 0.0, 0
-		for _, s := range minute {
-			if v := value(s); !math.IsNaN(v) {
-				sum, known = sum+v, known+1
-			}
-		}
-		return sum / float64(known) // NaN for none
+// tiles returns the numbers of the overview. Rates and latencies are those of the charts.
+func (c *Console) tiles(n reading, o overview) []tile {
+	lines := map[string][]line{}
+	for _, c := range o.Charts {
+		lines[c.ID] = c.Lines
 	}
-	failures := mean(func(s sample) float64 { return s.failures })
+	latency, errors := lines["latency"], lines["errors"]
 	tiles := []tile{
 		{"plants", "Plants stored", formatWhole(n.gauge("plantstore_plants")), ""},
-		{"creates", "Created a second", formatRate(mean(func(s sample) float64 { return s.creates })), "mean of a minute"},
-		{
-			"latency", "Time of a create", formatSeconds(mean(func(s sample) float64 { return s.p99 })),
-			"p99; p50 " + formatSeconds(mean(func(s sample) float64 { return s.p50 })),
-		},
-		{
-			"errors", "Errors a second", formatRate(failures),
-			"of the server; of clients " + formatRate(mean(func(s sample) float64 { return s.refusals })),
-		},
+		{"creates", "Created a second", lines["creates"][0].Now, ""},
+		{"latency", latencyName, latency[0].Now, "p99; p50 " + latency[1].Now},
+		{"errors", "Errors a second", errors[0].Now, "server errors; client errors " + errors[1].Now},
 		{"connections", "Open connections", formatWhole(n.gauge("plantstore_connections_open")), "of the public listener"},
 	}
 	if size := n.gauge("plantstore_store_bytes"); !math.IsNaN(size) {
@@ -168,56 +174,118 @@ func (c *Console) lastBackup(r *http.Request) *lastBackup {
 	}
 	b := &lastBackup{Fault: state.BackupsError}
 	if state.LastBackup != nil {
-		b.At, b.Bytes = state.LastBackup.At, state.LastBackup.Bytes
+		b.Name, b.At, b.Bytes = state.LastBackup.Name, state.LastBackup.At, state.LastBackup.Bytes
 	}
 	return b
 }
 
 // warnings returns the states that need the operator, the most urgent first.
-func (c *Console) warnings(n reading, o overview) []warning {
-	const (
-		backupAgeMax  = 2 * 24 * time.Hour
-		freeFactorMin = 0.1 // of the store's size
-	)
-	var list []warning
-	add := func(text, advice string) { list = append(list, warning{text, advice}) }
+func (c *Console) warnings(n reading, o overview) (list []warning) {
+	const freeFactorMin = 0.1 // of the store's size
+	add := func(text, advice string, object link) { list = append(list, warning{text, advice, object}) }
+	theStore := settingLink("db")
 	if o.Ready != "" {
-		add("The store accepts no plant: "+o.Ready+".", "Read the log of the server.")
+		add("The store accepts no plant: "+o.Ready+".", "Read the log of the server.", theStore)
 	}
+	list = append(list, recentFailures(c.samples.since(n.at.Add(-recently)))...)
 	for _, text := range o.Durability.Warnings {
-		add(text, "")
+		add(text, "", theStore)
 	}
 	size, free := n.gauge("plantstore_store_bytes"), n.gauge("plantstore_store_disk_free_bytes")
 	if free < max(1<<30, size*freeFactorMin) {
-		add("The disk of the store has only "+formatSize(free)+" free.", "Free space, or move the store to a larger disk.")
+		add("The disk of the store has only "+formatSize(free)+" free.",
+			"Free space, or move the store to a larger disk.", theStore)
 	}
 	if wal, most := n.gauge("plantstore_wal_bytes"), n.gauge("plantstore_wal_max_bytes"); wal > most {
 		add("The write-ahead log is larger than --wal-max: a reader blocks its checkpoint.",
-			"End a backup, a verification or a program that has the file open for long.")
+			"End a backup, a verification or a program that has the file open for long.", settingLink("wal-max"))
 	}
-	switch b := o.Backup; {
-	case b == nil && !math.IsNaN(size):
-		add("The server makes no backups.", "Set --backup-dir, or copy backups with your own tools.")
-	case b == nil:
-	case b.At.IsZero():
-		if b.Fault == "" {
-			add("There is no complete backup.", "See the page Backups.")
-		}
-	case c.now().Sub(b.At) > backupAgeMax:
-		add("The last backup is "+formatAge(c.now().Sub(b.At))+" old.", "Start one on the page Backups.")
-	}
-	if o.Backup != nil && o.Backup.Fault != "" {
-		add("The server could not list the backups: "+o.Backup.Fault+".", "See the page Backups.")
-	}
+	list = append(append(list, c.backupWarnings(o.Backup, !math.IsNaN(size))...), c.webhookWarnings()...)
 	switch expiring := n.gauge("plantstore_credentials_expiring"); {
 	case expiring == 1:
-		add("One credential expires within 7 days.", "Rotate it on the page Credentials.")
+		add("One credential expires within 7 days.", "Rotate it.", link{"Credentials", "/credentials"})
 	case expiring > 1:
-		add(formatCount(expiring)+" credentials expire within 7 days.", "Rotate them on the page Credentials.")
+		add(formatCount(expiring)+" credentials expire within 7 days.", "Rotate them.", link{"Credentials", "/credentials"})
 	}
 	if c.Open {
 		add("The admin listener requires no credential (--admin-open).",
-			"Every user and every program of this machine can read the plants. Remove the setting.")
+			"Every user and every program of this machine can read the plants. Remove the setting.", settingLink("admin-open"))
+	}
+	return list
+}
+
+func settingLink(name string) link { return link{"Setting " + name, "/settings#" + name} }
+
+// recently is the age of failures up to which the overview warns of them. A text without their number stays the same,
+// so the script does not load the page for each of them.
+const recently = 15 * time.Minute
+
+// recentFailures returns the warnings about failed commits and 5xx responses in samples.
+func recentFailures(samples []sample) (list []warning) {
+	commits, errors := false, map[string]bool{}
+	for _, s := range samples {
+		commits = commits || s.commitFailed
+		for _, name := range s.errors {
+			errors[name] = true
+		}
+	}
+	if commits {
+		list = append(list, warning{
+			"Commits of the store failed within the last 15 minutes.", "The log of the server has the cause.", settingLink("db"),
+		})
+	}
+	for _, name := range slices.Sorted(maps.Keys(errors)) {
+		list = append(list, warning{
+			"Requests received the error " + name + " within the last 15 minutes.", "",
+			link{"Errors a second", "#chart-errors"},
+		})
+	}
+	return list
+}
+
+// backupWarnings returns the warnings about backups of a store, which is a file or not; nil: the server makes none.
+func (c *Console) backupWarnings(b *lastBackup, isFile bool) (list []warning) {
+	const ageMax = 2 * 24 * time.Hour
+	page := link{"Backups", "/backups"}
+	switch {
+	case b == nil && isFile:
+		return []warning{{
+			"The server makes no backups.", "Set --backup-dir, or copy backups with your own tools.", settingLink("backup-dir"),
+		}}
+	case b == nil:
+		return nil
+	case b.At.IsZero() && b.Fault == "":
+		list = append(list, warning{"There is no complete backup.", "Start one.", page})
+	case !b.At.IsZero() && c.now().Sub(b.At) > ageMax:
+		list = append(list, warning{
+			"The last backup is " + formatAge(c.now().Sub(b.At)) + " old: " + b.Name + ".", "Start one.", page,
+		})
+	}
+	if b.Fault != "" {
+		list = append(list, warning{"The server could not list the backups: " + b.Fault + ".", "", page})
+	}
+	return list
+}
+
+// webhookWarnings returns the warnings about the webhooks to which this server delivers.
+func (c *Console) webhookWarnings() (list []warning) {
+	deliveries := c.Operations.Deliveries()
+	for _, id := range slices.Sorted(maps.Keys(deliveries)) {
+		s := deliveries[id]
+		object := link{"Webhook " + s.Address, "/webhooks#webhook-" + strconv.FormatInt(id, 10)}
+		switch {
+		case s.Gone:
+			list = append(list, warning{
+				"A receiver answered 410, so it receives no more events.", "Correct the address, or restart the server.", object,
+			})
+		case s.Failures > 0:
+			list = append(list, warning{"Deliveries to a receiver fail: " + s.Reason + ".", "", object})
+		}
+		if s.Dead > 0 {
+			list = append(list, warning{
+				"A webhook has dead letters.", "Retry or drop them.", link{"Dead letters of " + s.Address, "/webhooks#dead"},
+			})
+		}
 	}
 	return list
 }

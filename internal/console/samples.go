@@ -1,13 +1,15 @@
 package console
 
 import (
+	"maps"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 )
 
-// The samples of a day stay in memory: about 400 KiB.
+// The samples of a day stay in memory: less than 1 MiB.
 const (
 	sampleEvery = 10 * time.Second
 	samplesMax  = int(24 * time.Hour / sampleEvery)
@@ -21,6 +23,9 @@ type sample struct {
 	failures, refusals  float64 // responses with the status 5xx and 4xx of the public listener, a second
 	plants, store, wal  float64 // stored plants, and the sizes in bytes
 	connections, queued float64 // open connections of the public listener, and plants that wait for the next commit
+
+	commitFailed bool     // since the sample before
+	errors       []string // 5xx since then, by number and name, sorted
 }
 
 // ring keeps the newest samples.
@@ -73,7 +78,9 @@ type reading struct {
 	at                 time.Time
 	created            float64
 	failures, refusals float64
-	buckets            []bucket // of the duration of a create, ascending
+	commitsFailed      float64
+	errors             map[string]float64 // responses with 5xx by the number and the name of the error
+	buckets            []bucket           // of the duration of a create, ascending
 	gauges             map[string]float64
 }
 
@@ -85,7 +92,7 @@ type bucket struct {
 
 // read reads the metrics.
 func (c *Console) read() reading {
-	n := reading{at: c.now(), gauges: map[string]float64{}}
+	n := reading{at: c.now(), gauges: map[string]float64{}, errors: map[string]float64{}}
 	families, err := c.Metrics.Gather()
 	if err != nil {
 		c.Log.Debug("console: could not read all metrics", "error", err) // it returns the other ones
@@ -100,6 +107,10 @@ func (c *Console) read() reading {
 			switch name := f.GetName(); {
 			case name == "plantstore_plants_created_total":
 				n.created = m.GetCounter().GetValue()
+			case name == "plantstore_commits_failed_total":
+				n.commitsFailed = m.GetCounter().GetValue()
+			case name == "plantstore_http_errors_total" && strings.HasPrefix(labels["error"], "5"):
+				n.errors[labels["error"]+" "+labels["name"]] = m.GetCounter().GetValue()
 			case name == "plantstore_http_requests_total" && public && strings.HasPrefix(labels["status"], "5"):
 				n.failures += m.GetCounter().GetValue()
 			case name == "plantstore_http_requests_total" && public && strings.HasPrefix(labels["status"], "4"):
@@ -128,6 +139,12 @@ func (n reading) gauge(name string) float64 {
 // since returns the sample between two readings.
 func (n reading) since(last reading) sample {
 	seconds := n.at.Sub(last.at).Seconds()
+	var more []string
+	for _, name := range slices.Sorted(maps.Keys(n.errors)) {
+		if n.errors[name] > last.errors[name] {
+			more = append(more, name)
+		}
+	}
 	return sample{
 		at:          n.at,
 		creates:     (n.created - last.created) / seconds,
@@ -140,6 +157,8 @@ func (n reading) since(last reading) sample {
 		wal:         n.gauge("plantstore_wal_bytes"),
 		connections: n.gauge("plantstore_connections_open"),
 		queued:      n.gauge("plantstore_queue_plants"),
+
+		commitFailed: n.commitsFailed > last.commitsFailed, errors: more,
 	}
 }
 

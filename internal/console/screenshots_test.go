@@ -97,8 +97,11 @@ func startNursery(t *testing.T) *harness {
 	receivers := []string{"https://shop.example/events", "https://labels.example/plants"}
 	h.deadLetters(receivers, 900_000, "status 503", "timeout")
 	h.deliveries = map[int64]webhook.Status{
-		1: {Delivered: now.Add(-20 * time.Second)},
-		2: {Delivered: now.Add(-2 * time.Hour), Failed: now, Reason: "status 503", Failures: 4, Paused: now.Add(time.Minute)},
+		1: {Address: receivers[0], Delivered: now.Add(-20 * time.Second)},
+		2: {
+			Address: receivers[1], Delivered: now.Add(-2 * time.Hour), Failed: now, Reason: "status 503", Failures: 4,
+			Paused: now.Add(time.Minute), Dead: 2,
+		},
 	}
 	c := h.signIn(h.admin)
 	for _, operation := range []string{"start", "verify", "drill"} {
@@ -182,7 +185,7 @@ func (b *browser) capture(name string) {
 				{Name: "prefers-color-scheme", Value: form.scheme}, {Name: "prefers-reduced-motion", Value: "reduce"},
 			},
 		})
-		b.await(`scrollTo(0, 0) === undefined && document.fonts.status === "loaded"`)
+		b.await(`(scrollTo(0, 0), document.fonts.status === "loaded")`) // scrollTo may return a promise
 		content, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
 		if err == nil {
 			content, err = reduceColours(content)

@@ -62,14 +62,18 @@ func (s *Sender) expire() {
 	}
 }
 
-// count sets the gauges.
+// count sets the gauges and Status.Dead.
 func (s *Sender) count() {
 	totals, err := s.config.Outbox.OutboxTotals(s.sending)
 	if err != nil {
 		return // the dispatcher logs it
 	}
 	for _, r := range s.receivers {
-		s.metrics.set(r, totals[r.webhook.ID])
+		t := totals[r.webhook.ID]
+		s.metrics.set(r, t)
+		r.mu.Lock()
+		r.status.Dead = t.Dead
+		r.mu.Unlock()
 	}
 }
 

@@ -1,0 +1,169 @@
+package console_test
+
+import (
+	"encoding/json"
+	"html"
+	"math"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"plantstore/internal/console"
+	"plantstore/internal/webhook"
+)
+
+// warningsOf returns the warnings of the overview as text, each with the target of its link.
+func (c *client) warningsOf() (list []string, live string) {
+	c.h.t.Helper()
+	page := c.get("/").body
+	target := regexp.MustCompile(`data-live="([^"]+)"`).FindStringSubmatch(page)
+	if target == nil {
+		c.h.t.Fatalf("got %s", page)
+	}
+	items := regexp.MustCompile(`(?s)<ul class="warnings">(.*?)</ul>`).FindString(page)
+	for _, item := range regexp.MustCompile(`<li>.*?</li>`).FindAllString(items, -1) {
+		href := regexp.MustCompile(`href="([^"]+)"`).FindStringSubmatch(item)
+		if href == nil {
+			c.h.t.Fatalf("no link in %s", item)
+		}
+		text := regexp.MustCompile(`<[^>]+>`).ReplaceAllString(item, "")
+		list = append(list, html.UnescapeString(text)+" -> "+href[1])
+	}
+	return list, html.UnescapeString(target[1])
+}
+
+// alert reports whether the script loads the page again.
+func (c *client) alert(live string) bool {
+	c.h.t.Helper()
+	var l struct{ Alert bool }
+	res := c.get(live)
+	if err := json.Unmarshal([]byte(res.body), &l); err != nil {
+		c.h.t.Fatalf("%v: %s", err, res.body)
+	}
+	return l.Alert
+}
+
+// wantWarnings compares the warnings of the overview whose texts have a word.
+func (c *client) wantWarnings(word string, want ...string) (live string) {
+	c.h.t.Helper()
+	all, live := c.warningsOf()
+	var got []string
+	for _, text := range all {
+		if strings.Contains(text, word) {
+			got = append(got, text)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		c.h.t.Errorf("warnings about %s, -want +got:\n%s", word, diff)
+	}
+	return live
+}
+
+// TestWarnings shows that the overview warns of webhooks, commits and 5xx responses, each with a link to a place that
+// exists, and that the script loads the page again only if a text has changed.
+func TestWarnings(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	c := h.signIn(h.admin)
+	c.wantWarnings("15 minutes")
+	c.wantWarnings("receiver")
+	const shop, labels, farm = "https://shop.example/events", "https://labels.example/plants", "https://farm.example/"
+	h.deliveries = map[int64]webhook.Status{
+		1: {Address: shop, Delivered: time.Now()}, 2: {Address: labels, Failures: 4, Reason: "connection refused", Dead: 7},
+		3: {Address: farm, Gone: true},
+	}
+	live := c.wantWarnings("example",
+		"Deliveries to a receiver fail: connection refused. Webhook "+labels+" -> /webhooks#webhook-2",
+		"A webhook has dead letters. Retry or drop them. Dead letters of "+labels+" -> /webhooks#dead",
+		"A receiver answered 410, so it receives no more events. Correct the address, or restart the server. Webhook "+
+			farm+" -> /webhooks#webhook-3")
+	if c.alert(live) {
+		t.Error("the page is loaded again with the same warnings")
+	}
+	h.deliveries[2] = webhook.Status{Address: labels, Failures: 5, Reason: "status 503", Dead: 8}
+	if !c.alert(live) {
+		t.Error("the page is not loaded again with the same number of other warnings")
+	}
+	h.console.AddSample(0.01, true, "50301 store_unavailable")
+	h.console.AddSample(0.01, true, "50301 store_unavailable", "50303 queue_full")
+	c.wantWarnings("15 minutes",
+		"Commits of the store failed within the last 15 minutes. The log of the server has the cause. Setting db -> /settings#db",
+		"Requests received the error 50301 store_unavailable within the last 15 minutes. Errors a second -> #chart-errors",
+		"Requests received the error 50303 queue_full within the last 15 minutes. Errors a second -> #chart-errors")
+	c.get("/settings").want(t, 200, `id="db"`)
+	c.get("/webhooks").want(t, 200, `id="dead"`)
+	c.get("/").want(t, 200, `id="chart-errors"`)
+}
+
+// TestFailuresInMetrics shows which failures the console finds between two readings of the metrics.
+func TestFailuresInMetrics(t *testing.T) {
+	t.Parallel()
+	metrics := func(commits, unavailable, invalid float64) prometheus.Gatherer {
+		r := prometheus.NewRegistry()
+		failed := prometheus.NewCounter(prometheus.CounterOpts{Name: "plantstore_commits_failed_total"})
+		errors := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "plantstore_http_errors_total"}, []string{"error", "name"})
+		r.MustRegister(failed, errors)
+		failed.Add(commits)
+		errors.WithLabelValues("50301", "store_unavailable").Add(unavailable)
+		errors.WithLabelValues("40001", "not_json").Add(invalid)
+		return r
+	}
+	for _, test := range []struct {
+		after  prometheus.Gatherer
+		errors []string
+		commit bool
+	}{
+		{metrics(1, 2, 3), nil, false},
+		{metrics(1, 2, 4), nil, false},
+		{metrics(2, 2, 3), nil, true},
+		{metrics(1, 3, 3), []string{"50301 store_unavailable"}, false},
+	} {
+		errors, commit := console.Since(metrics(1, 2, 3), test.after)
+		if diff := cmp.Diff(test.errors, errors); diff != "" || commit != test.commit {
+			t.Errorf("commit %v, want %v; errors, -want +got:\n%s", commit, test.commit, diff)
+		}
+	}
+}
+
+// TestDraw shows that a value between two gaps is visible: a path of one point is not.
+func TestDraw(t *testing.T) {
+	t.Parallel()
+	nan := math.NaN()
+	for _, test := range []struct {
+		values     []float64
+		path, area string
+	}{
+		{[]float64{nan, nan, nan, nan}, "", ""},
+		{[]float64{1, 2, 1, nan}, "M75 60L225 0L375 60", "M75 120L75 60L225 0L375 60V120Z"},
+		{[]float64{1, nan, 1, nan}, "M75 60L375 60", "M75 120L75 60L375 60V120Z"}, // one empty part is no gap
+		{[]float64{nan, nan, 1, nan}, "M300 60L450 60", "M300 120L300 60L450 60V120Z"},
+		{[]float64{2, nan, nan, 1}, "M0 0L150 0M450 60L600 60", "M0 120L0 0L150 0V120ZM450 120L450 60L600 60V120Z"},
+	} {
+		path, area := console.Draw(test.values, 2)
+		if path != test.path || area != test.area {
+			t.Errorf("%v: got %s and %s, want %s and %s", test.values, path, area, test.path, test.area)
+		}
+	}
+}
+
+// TestCreateLatency shows that the tile and the legend of the chart have the same name and value, whatever the range.
+func TestCreateLatency(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	c := h.signIn(h.admin)
+	h.console.AddSample(0.08, false)
+	h.console.AddSample(0.02, false) // in the same part of the chart as the one before
+	for _, span := range []string{"15m", "1h", "24h"} {
+		page := c.get("/?range=" + span)
+		page.want(t, 200,
+			`<dt>Create latency</dt><dd class="value">20 ms</dd><dd class="note">p99; p50 10 ms</dd>`,
+			`<span>Create latency</span>`, `p99 <b>20 ms</b>`, `p50 <b>10 ms</b>`)
+		if strings.Contains(page.body, "Time of a create") {
+			t.Errorf("%s: the page has two names", span)
+		}
+	}
+}
