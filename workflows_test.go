@@ -22,7 +22,7 @@ type workflow struct {
 		Container   struct {
 			Options string `yaml:"options"`
 		} `yaml:"container"`
-		Steps       []struct {
+		Steps []struct {
 			Uses string         `yaml:"uses"`
 			Run  string         `yaml:"run"`
 			With map[string]any `yaml:"with"`
