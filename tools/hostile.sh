@@ -1,5 +1,6 @@
 #!/bin/sh
-# Runs all tests in an environment that they must not depend on: hostile.sh [KIND…]. Without KIND, it combines most kinds.
+# Runs all tests in an environment that they must not depend on: hostile.sh [KIND…]. Without KIND, it combines most kinds. RUN
+# is another command to run.
 #
 # Each function below is a kind and changes one part of the environment. The tests run in their short form, because some long
 # forms download programs, which an unreachable proxy prevents.
@@ -11,8 +12,22 @@ GOCACHE=$(go env GOCACHE) GOPATH=$(go env GOPATH) GOMODCACHE=$(go env GOMODCACHE
 export GOCACHE GOPATH GOMODCACHE
 
 work=$(mktemp -d)
-trap 'chmod -R u+w "$work"; rm -rf "$work"' EXIT
+background=
+clean() {
+	# shellcheck disable=SC2086 # a list
+	[ -z "$background" ] || kill $background
+	for pid in $(running); do
+		kill -CONT "$pid" 2>/dev/null || true # it may have ended
+	done
+	chmod -R u+w "$work"
+	rm -rf "$work"
+}
+trap clean EXIT
+trap 'exit 130' INT TERM HUP
 terminal=
+
+# running prints the processes of the kind stopped.
+running() { grep -lzsx "HOSTILE_RUN=$work" /proc/[0-9]*/environ | cut -d / -f 3; }
 
 # nohup(1), a background job of a shell and some parent processes ignore these signals.
 signals() { trap '' HUP INT QUIT PIPE; }
@@ -65,6 +80,24 @@ descriptors() {
 # Variables that shells read.
 shell() { export CDPATH=/:/usr POSIXLY_CORRECT=1 ENV=/nonexistent BASH_ENV=/nonexistent TERM=dumb COLUMNS=1 NO_COLOR=1; }
 
+# All processors are busy, and one process after the other stops for up to two seconds.
+stopped() {
+	export HOSTILE_RUN="$work"
+	for _ in $(seq "$(nproc)"); do
+		while :; do :; done &
+		background="$background $!"
+	done
+	while unset HOSTILE_RUN; do # not for its own commands
+		pid=$(running | shuf -n 1)
+		if [ -n "$pid" ] && kill -STOP "$pid" 2>/dev/null; then
+			sleep "$(shuf -n 1 -e 0.1 0.5 1 2)"
+			kill -CONT "$pid" 2>/dev/null || true
+		fi
+		sleep "$(shuf -n 1 -e 0.1 0.5 1)"
+	done &
+	background="$background $!"
+}
+
 # Standard input, output and error are a terminal.
 terminal() { terminal=yes; }
 
@@ -74,7 +107,7 @@ for kind in $kinds; do
 done
 printf 'hostile: %s\n' "$kinds" >&2
 
-run='go test -short -count=1 -timeout=20m ./... && cd bench && go test -count=1 ./... && cd .. && tools/faults.sh short'
+run=${RUN:-'go test -short -count=1 -timeout=20m ./... && cd bench && go test -count=1 ./... && cd .. && tools/faults.sh short'}
 if [ "$terminal" ]; then
 	script -qec "$run" /dev/null
 else

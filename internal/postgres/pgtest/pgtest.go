@@ -144,7 +144,7 @@ func (s *Server) start(
 	}
 	data := filepath.Join(s.dir, "data")
 	initdb := exec.CommandContext(ctx, filepath.Join(bin, "initdb"), "-D", data, "-U", "postgres", "-A", "trust",
-		"-E", "UTF8", "--locale=C.UTF-8", "--data-checksums")
+		"-E", "UTF8", "--locale=C.UTF-8", "--data-checksums", "--no-sync")
 	initdb.Dir = s.dir
 	initdb.SysProcAttr = &syscall.SysProcAttr{Credential: as}
 	if out, err := initdb.CombinedOutput(); err != nil {
