@@ -36,7 +36,8 @@ them when it has read the whole file. It reports each invalid row with its line
 and continues. A row with the id of a stored plant and different content does not
 change the stored plant. With --on-conflict fail, import reports the row and stops
 after its batch of at most 10,000 rows. With report it reports the row and
-continues; with skip it counts the row and continues. The exit code is 0 if every
+continues; with skip it counts the row and continues. import prints the first 20
+rows that it reports, and the number of the others. The exit code is 0 if every
 row is stored or skipped, else 1.
 
 --rejects writes each row that is not stored to a file, unchanged. This includes
@@ -96,6 +97,7 @@ type importJob struct {
 	rejectsFile *output       // nil without --rejects
 	rejects     *dump.Rejects // nil without --rejects
 	counts      importer.Counts
+	reported    int64 // rows that are not stored, without the conflicts of importer.Skip
 
 	storesSorted bool // the input has been read, and the rows that were sorted are stored now
 }
@@ -200,6 +202,7 @@ func (j *importJob) run(ctx context.Context, engine store.Engine) error {
 	j.progress.rows(0)
 	err := j.store(ctx, engine)
 	j.progress.end()
+	j.reportRest()
 	err = errors.Join(err, j.publishRejects())
 	c := j.counts
 	j.p.audit(ctx, engine, audit.PlantsImport, fileDetail(j.name), resultDetail(err),
@@ -274,13 +277,30 @@ func (j *importJob) show(p importer.Progress) {
 // rejected reports a row that is not stored, and writes it to the rejects.
 func (j *importJob) rejected(r importer.Reject) error {
 	if !r.Conflict || j.onConflict != importer.Skip {
-		j.progress.line(fmt.Sprintf("line %d: %s", r.Line, r.Reason))
+		if j.reported++; j.reported <= reportedMax {
+			j.progress.line(fmt.Sprintf("line %d: %s", r.Line, r.Reason))
+		}
 	}
 	if j.rejects == nil {
 		return nil
 	}
-	if r.Raw == nil {
+	if r.Raw == nil && j.reported <= reportedMax {
 		j.progress.line(fmt.Sprintf("line %d: the row is too long for %s; correct it in the input", r.Line, j.rejectsPath))
 	}
 	return j.rejects.Write(r.Row)
+}
+
+// reportedMax is the number of rows that import prints; a large file can have millions that it does not store.
+const reportedMax = 20
+
+// reportRest prints the number of the rows that rejected has not printed.
+func (j *importJob) reportRest() {
+	rest := j.reported - reportedMax
+	switch {
+	case rest <= 0:
+	case j.rejects == nil:
+		fmt.Fprintf(j.p.stderr, "%d more rows were not stored; write all of them to a file with --rejects FILE\n", rest)
+	default:
+		fmt.Fprintf(j.p.stderr, "%d more rows were not stored; see %s\n", rest, j.rejectsPath)
+	}
 }
