@@ -64,7 +64,6 @@ type Service struct {
 	listTime time.Duration // in which the destination must list the backups for State
 
 	scans    chan struct{} // semaphore of the scans of clients
-	pages    chan struct{} // semaphore of the pages of plants for clients
 	lineTime time.Duration // in which a client must accept the lines of a search
 	partTime time.Duration // in which a client must accept a part of a download
 	counting counting
@@ -99,7 +98,7 @@ func New(c Config) (*Service, error) {
 	}
 	s := &Service{
 		verifying: make(chan struct{}, 1), downloads: make(chan struct{}, downloadsMax),
-		scans: make(chan struct{}, scansMax), pages: make(chan struct{}, pagesMax),
+		scans:    make(chan struct{}, scansMax),
 		lineTime: lineTimeMax, partTime: partTimeMax, listTime: listTimeMax,
 		engine: c.Engine, store: c.Store, log: c.Log, outbox: c.Outbox, backups: c.Backups,
 		deliveries: c.Deliveries, totals: outboxTotals{slot: make(chan struct{}, 1)},

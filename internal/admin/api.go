@@ -37,9 +37,10 @@ func Routes(s *Service) ([]server.Route, error) {
 	a := api{s}
 	return slices.Concat([]server.Route{
 		{Method: "GET", Path: base + "/openapi.json", Open: true, Untimed: true, Handle: serveDocument(document)},
-		{Method: "GET", Path: base + "/plants", Scope: auth.ScopeRead, Handle: a.listPlants},
+		{Method: "GET", Path: base + "/plants", Scope: auth.ScopeRead, Bulk: true, Handle: a.listPlants},
 		{
-			Method: "GET", Path: base + "/plants/search", Scope: auth.ScopeRead, Untimed: true, Handle: a.searchPlants,
+			Method: "GET", Path: base + "/plants/search", Scope: auth.ScopeRead, Untimed: true, Bulk: true,
+			Handle: a.searchPlants,
 		},
 		{Method: "GET", Path: base + "/plants/counts", Scope: auth.ScopeRead, Handle: a.countPlants},
 		{Method: "GET", Path: base + "/plants/{id}", Scope: auth.ScopeRead, Handle: a.getPlant},
@@ -111,38 +112,40 @@ func (a api) listPlants(w http.ResponseWriter, r *http.Request, _ auth.Principal
 		case q.Cursor != "":
 			return invalid("send after or cursor, not both")
 		case after == math.MaxInt64: // no id is greater
-			server.WriteJSON(w, http.StatusOK, Page{}.appendJSON(nil))
+			Page{}.send(w)
 			return nil
 		}
 		q.Cursor = cursorAfter(after)
 	}
-	// Until the client has the page: it bounds the memory that clients can use.
-	const full = "too many pages are sent at the same time; send the request again"
-	if err := turn(r.Context(), a.service.pages, full); err != nil {
-		return err
-	}
-	defer func() { <-a.service.pages }()
 	page, err := a.service.Plants(r.Context(), q)
 	if err != nil {
 		return err
 	}
-	server.WriteJSON(w, http.StatusOK, page.appendJSON(nil))
+	page.send(w)
 	return nil
 }
 
-func (p Page) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"plants":[`...)
+// send responds with a page, in parts: its JSON can be several times as large as its texts.
+func (p Page) send(w http.ResponseWriter) {
+	const partBytes = 64 << 10
+	w.Header().Set("Content-Type", "application/json")
+	part := []byte(`{"plants":[`)
 	for i, r := range p.Plants {
 		if i > 0 {
-			dst = append(dst, ',')
+			part = append(part, ',')
 		}
-		dst = r.AppendJSON(dst)
+		if part = r.AppendJSON(part); len(part) >= partBytes {
+			if _, err := w.Write(part); err != nil {
+				return // the client has disconnected
+			}
+			part = part[:0]
+		}
 	}
-	dst = append(dst, ']')
+	part = append(part, ']')
 	if p.Next != "" {
-		dst = append(append(dst, `,"next":`...), strconv.Quote(p.Next)...)
+		part = append(append(part, `,"next":`...), strconv.Quote(p.Next)...)
 	}
-	return append(dst, '}', '\n')
+	_, _ = w.Write(append(part, '}', '\n')) // here too
 }
 
 // parameters returns the query of a request. It refuses a parameter that is not in names,

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -255,45 +254,4 @@ func TestConfigWithoutEngine(t *testing.T) {
 	if _, err := admin.New(admin.Config{}); err == nil {
 		t.Error("got no error")
 	}
-}
-
-// held is an engine whose pages wait for release.
-type held struct {
-	store.Engine
-	entered, release chan struct{}
-}
-
-func (e held) List(ctx context.Context, q store.Query) ([]plant.Record, error) {
-	e.entered <- struct{}{}
-	<-e.release
-	return e.Engine.List(ctx, q)
-}
-
-// A page beyond the limit waits, and is refused. Pages can be large, so together they could fill the memory.
-func TestPagesAtOnce(t *testing.T) {
-	t.Parallel()
-	const most = 16
-	e := held{entered: make(chan struct{}, most+1), release: make(chan struct{})}
-	h := start(t, setup{wrap: func(engine store.Engine) store.Engine {
-		e.Engine = engine
-		return e
-	}})
-	var pages sync.WaitGroup
-	for range most {
-		pages.Go(func() {
-			res := h.open(http.MethodGet, "/plants")
-			_ = res.Body.Close()
-			if res.StatusCode != http.StatusOK {
-				t.Errorf("got %d", res.StatusCode)
-			}
-		})
-	}
-	for range most {
-		<-e.entered
-	}
-	busy := refused(50307, "too many pages are sent at the same time; send the request again")
-	check(t, "another page", h.get("/plants?limit=1"), busy)
-	close(e.release)
-	pages.Wait()
-	check(t, "a page after them", h.get("/plants?limit=1"), ok(`{"plants":[]}`))
 }

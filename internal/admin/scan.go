@@ -66,7 +66,6 @@ func pause(ctx context.Context, d time.Duration) {
 
 const (
 	scansMax = 4           // searches, and pages of a tag, at the same time
-	pagesMax = 16          // responses with pages of plants at the same time; each can have 8 MiB of texts
 	turnMax  = time.Second // wait for one of them to end
 )
 

@@ -149,8 +149,10 @@ func (r *search) scan(ctx context.Context, from int64) error {
 	return r.send()
 }
 
-// load reads the found plants, up to the limit.
+// load reads the found plants, up to the limit. It reports them in parts, because they can be large.
 func (r *search) load(ctx context.Context) error {
+	const partBytes = 256 << 10
+	bytes := 0
 	for i, id := range r.found {
 		record, err := r.service.engine.Get(ctx, id)
 		if err != nil {
@@ -160,6 +162,12 @@ func (r *search) load(ctx context.Context) error {
 		if r.end.Hits++; r.end.Hits == int64(r.query.Limit) {
 			r.end.Reason, r.end.Next = Limited, cursorAfter(r.found[i])
 			break
+		}
+		if bytes += record.Bytes(); bytes >= partBytes {
+			if err := r.send(); err != nil {
+				return err
+			}
+			bytes = 0
 		}
 	}
 	r.found = r.found[:0]

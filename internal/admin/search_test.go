@@ -246,10 +246,16 @@ func TestSearchStreams(t *testing.T) {
 func TestSearchEndsWithItsClient(t *testing.T) {
 	t.Parallel()
 	h, g := startGated(t)
+	other := h.mint("other", auth.ScopeRead)
 	var bodies []io.Closer
-	for range 4 {
-		bodies = append(bodies, h.open(http.MethodGet, "/plants/search?name=acer").Body) //nolint:bodyclose // closed below
+	for i := range 4 { // of two credentials
+		header := "Authorization: Bearer " + []string{h.secret, other}[i/2]
+		res := h.send(http.MethodGet, "/plants/search?name=acer", "", header) //nolint:bodyclose // closed below
+		bodies = append(bodies, res.Body)
 	}
+	check(t, "a third search", h.get("/plants/search?name=acer"), refused(42903, "this credential runs 2 searches, exports "+
+		"or pages of plants already; wait for the end of one"))
+	h.secret = h.mint("third", auth.ScopeRead)
 	busy := refused(50307, "too many searches run at the same time; send the request again")
 	check(t, "a fifth search", h.get("/plants/search?name=acer"), busy)
 	check(t, "a page of a tag", h.get("/plants?tag=tree"), busy)

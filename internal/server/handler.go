@@ -40,6 +40,7 @@ type handler struct {
 	proxies   proxies
 	failures  *failures     // nil: no limit
 	quotas    *quotas       // nil: no limit
+	turns     *turns        // of the admin listener
 	limits    Limits        // those of the routes, of failures and of quotas
 	tracer    *trace.Tracer // nil: off
 	public    *handler      // of the public listener; nil: this is it
@@ -161,6 +162,13 @@ func (h *handler) serve(rec *responseRecorder, r *http.Request) error {
 	}
 	if h.quotas != nil && scope != 0 {
 		return h.quotas.handle(rec, r, principal, route.handle)
+	}
+	if route.bulk {
+		leave, err := h.turns.enter(r.Context(), principal)
+		if err != nil {
+			return err
+		}
+		defer leave()
 	}
 	if h.guard != nil && scope != 0 {
 		return h.watched(rec, r, principal)

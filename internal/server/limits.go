@@ -150,7 +150,6 @@ func (q *quotas) handle(
 		state = fmt.Appendf(state, `"concurrency";r=%d`, free)
 		header["Ratelimit"] = []string{string(state)}
 		if !ok {
-			header["Retry-After"] = []string{retryAfterSeconds}
 			return &plant.Error{
 				Code:    plant.CodeTooManyAtOnce,
 				Message: "nothing was stored because this credential has too many requests at the same time; send it again",

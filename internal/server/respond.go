@@ -73,6 +73,10 @@ func writeError(w http.ResponseWriter, e *plant.Error, scope auth.Scopes) {
 		h["Connection"] = []string{"close"} // RFC 9110 section 15.5.9
 	case http.StatusInternalServerError, http.StatusServiceUnavailable:
 		h["Retry-After"] = []string{retryAfterSeconds}
+	case http.StatusTooManyRequests:
+		if h["Retry-After"] == nil {
+			h["Retry-After"] = []string{retryAfterSeconds}
+		}
 	}
 	switch e.Code {
 	case plant.CodeAuthMalformed, plant.CodeScopeMissing:

@@ -42,6 +42,7 @@ type route struct {
 	browser *Browser // nil: not a page for browsers
 	linked  bool     // pages of other sites may link to it
 
+	bulk     bool // see Route.Bulk
 	untraced bool // no span without a traceparent: a probe or a scrape
 	untimed  bool // no histogram: a static file, or a profile, for which the client chooses the time
 
@@ -58,6 +59,7 @@ type Route struct {
 	Open    bool        // requires no credential; exactly one of Scope and Open is set
 	Guarded bool        // requires the credential also with Config.AdminOpen, as every method except GET does
 	Untimed bool        // no histogram: the client chooses the time
+	Bulk    bool        // sends many plants: the number of such requests at the same time is limited, also of a credential
 	Page    bool        // uses Config.Browser for the credential and for errors
 	Linked  bool        // pages of other sites may link to it: a GET that changes nothing, and is no download
 
@@ -114,7 +116,7 @@ func adminRoutes(c Config) routes {
 	for _, r := range c.AdminRoutes {
 		added := route{
 			method: r.Method, path: r.Path, scope: r.Scope, open: r.Open, guarded: r.Guarded || r.Page,
-			untimed: r.Untimed, background: r.Background, handle: r.Handle,
+			untimed: r.Untimed, bulk: r.Bulk, background: r.Background, handle: r.Handle,
 		}
 		if r.Page {
 			added.browser, added.linked = c.Browser, r.Linked

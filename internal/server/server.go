@@ -116,6 +116,7 @@ func Reload(public, admin *Server, c Config) error {
 		publicHandler.failures, publicHandler.quotas = old.failures, old.quotas
 		adminHandler.failures = old.failures
 	}
+	adminHandler.turns = admin.handler.Load().turns
 	public.handler.Store(publicHandler)
 	admin.handler.Store(adminHandler)
 	return nil
@@ -140,6 +141,7 @@ func newHandlers(c Config, metrics *metrics) (public, admin *handler, err error)
 	admin = newHandler(c, "admin", adminRoutes(c), metrics, c.AdminTLS)
 	admin.failures, admin.public, admin.browser = failures, public, c.Browser
 	admin.guard, admin.detectsDisconnects = &guard{hosts: hosts}, true
+	admin.turns = newTurns()
 	admin.notFound = "this path does not exist on the admin listener; its paths are " + admin.routes.overview()
 	return public, admin, nil
 }
