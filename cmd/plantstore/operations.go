@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"math"
 	"slices"
@@ -107,7 +108,12 @@ func (l *local) rotate(ctx context.Context, r admin.Rotation) (admin.Minted, err
 }
 
 func (l *local) revoke(ctx context.Context, r admin.Revocation) ([]admin.Credential, error) {
-	return admin.Revoke(ctx, l.engine, r, l.p.operator())
+	revoked, err := admin.Revoke(ctx, l.engine, r, l.p.operator())
+	if unrecorded, ok := errors.AsType[*store.Unrecorded](err); ok {
+		l.p.warnUnaudited(unrecorded.Cause)
+		return revoked, nil
+	}
+	return revoked, err
 }
 
 func (l *local) auditEntries(ctx context.Context, _ auditQuery) iter.Seq2[admin.AuditEntry, error] {

@@ -114,7 +114,7 @@ func (r *reloader) operations(engine store.Engine) admin.Config {
 	return admin.Config{
 		Engine: engine, Outbox: r.events.outbox, Deliveries: r.events.status, Store: r.store, Log: r.log,
 		Backups: r.backups, Metrics: r.metrics, Settings: r.list,
-		Issuer: r.acceptedIssuer, DB: r.settings.db.String(), Version: version,
+		Issuer: r.acceptedIssuer, Record: r.trace.Record, DB: r.settings.db.String(), Version: version,
 	}
 }
 

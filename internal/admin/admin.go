@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"plantstore/internal/audit"
 	"plantstore/internal/backup"
 	"plantstore/internal/plant"
 	"plantstore/internal/server"
@@ -32,6 +33,7 @@ type Config struct {
 	Metrics  prometheus.Gatherer // of the server, for State; nil: none
 	Settings func() []Setting    // the settings in force; nil: none
 	Issuer   func() string       // whose JWTs the server accepts; nil or empty: none
+	Record   func(audit.Event)   // records a revocation that the audit log did not accept; nil: only the log has it
 	DB       string              // address of the store, without its password
 	Version  string              // of the program
 }
@@ -46,6 +48,7 @@ type Service struct {
 	metrics  prometheus.Gatherer // may be nil
 	settings func() []Setting
 	issuer   func() string
+	record   func(audit.Event)
 	db       string
 	version  string
 	started  time.Time
@@ -93,6 +96,9 @@ func New(c Config) (*Service, error) {
 	if c.Issuer == nil {
 		c.Issuer = func() string { return "" }
 	}
+	if c.Record == nil {
+		c.Record = func(audit.Event) {}
+	}
 	if c.Deliveries == nil {
 		c.Deliveries = func() map[int64]webhook.Status { return nil }
 	}
@@ -104,7 +110,7 @@ func New(c Config) (*Service, error) {
 		deliveries: c.Deliveries, totals: outboxTotals{slot: make(chan struct{}, 1)},
 		uploads: server.UploadLimits{Bytes: importBytesMax, Idle: importIdleMax}, rejectsMax: importRejectsMax,
 		metrics: c.Metrics, settings: c.Settings,
-		issuer: c.Issuer, db: c.DB, version: c.Version, started: time.Now().UTC().Truncate(time.Second),
+		issuer: c.Issuer, record: c.Record, db: c.DB, version: c.Version, started: time.Now().UTC().Truncate(time.Second),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s, nil

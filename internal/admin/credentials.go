@@ -193,7 +193,7 @@ type Revocation struct {
 }
 
 // Revoke revokes the selected credentials in an engine and returns them by ascending id. The caller has checked the
-// values. The errors are those of the engine.
+// values. The errors are those of the engine; with a *store.Unrecorded it also returns the credentials.
 func Revoke(ctx context.Context, engine store.Engine, r Revocation, by audit.Origin) ([]Credential, error) {
 	now := time.Now()
 	var tokens []auth.Token
@@ -212,14 +212,14 @@ func Revoke(ctx context.Context, engine store.Engine, r Revocation, by audit.Ori
 		t, err = engine.RevokeIdentity(ctx, auth.NewRevokedJWT(r.Issuer, r.Identifier, now), store.RevokedJWTsMax, by)
 		tokens = []auth.Token{t}
 	}
-	if err != nil {
+	if _, stored := errors.AsType[*store.Unrecorded](err); err != nil && !stored {
 		return nil, err
 	}
 	revoked := make([]Credential, len(tokens))
 	for i, t := range tokens {
 		revoked[i] = NewCredential(t, auth.StateRevoked)
 	}
-	return revoked, nil
+	return revoked, err
 }
 
 // Mint creates a token. The error is a *plant.Error.
@@ -279,6 +279,13 @@ func (s *Service) Revoke(ctx context.Context, r Revocation, by audit.Origin) (re
 	}
 	err = s.change(ctx, func(ctx context.Context) (err error) {
 		revoked, err = Revoke(ctx, s.engine, r, by)
+		if unrecorded, ok := errors.AsType[*store.Unrecorded](err); ok {
+			s.log.Warn("revoked a credential without an entry in the audit log", "error", unrecorded.Cause)
+			for _, event := range unrecorded.Events {
+				s.record(event)
+			}
+			return nil
+		}
 		switch {
 		case errors.Is(err, store.ErrNotFound):
 			return &plant.Error{Code: plant.CodeTokenNotFound, Message: "no such token, or it is already revoked"}

@@ -1,6 +1,7 @@
 package admin_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -102,6 +103,41 @@ func secretIn(t *testing.T, r response) string {
 		t.Fatalf("no secret in %s: %v", r.body, err)
 	}
 	return m.Secret
+}
+
+// unrecording is an engine whose audit log accepts no entry.
+type unrecording struct{ store.Engine }
+
+func (e unrecording) RevokeTokens(
+	ctx context.Context, s store.Selector, at time.Time, by audit.Origin,
+) ([]auth.Token, error) {
+	tokens, err := e.Engine.RevokeTokens(ctx, s, at, by)
+	if err == nil {
+		err = &store.Unrecorded{Events: store.TokensRevoked(tokens, at, by), Cause: store.ErrAuditFault}
+	}
+	return tokens, err
+}
+
+// TestRevocationIsRecordedLater shows that a server revokes a token while the audit log accepts no entry, and records
+// the event for later.
+func TestRevocationIsRecordedLater(t *testing.T) {
+	t.Parallel()
+	var recorded []audit.Event // by the handler, which has ended before the response is complete
+	h := start(t, setup{
+		wrap:   func(e store.Engine) store.Engine { return unrecording{e} },
+		record: func(e audit.Event) { recorded = append(recorded, e) },
+	})
+	h.post("/credentials", `{"name":"shop","scopes":["metrics"],"no_expiry":true}`)
+	revoked := h.post("/credentials/revoke", `{"name":"shop"}`)
+	if revoked.status != http.StatusOK || !strings.Contains(revoked.body, `"state":"revoked"`) {
+		t.Errorf("got %+v", revoked)
+	}
+	if len(recorded) != 1 || recorded[0].Action != audit.TokenRevoke || recorded[0].Actor.Name != "operator" {
+		t.Errorf("recorded %+v", recorded)
+	}
+	if log := h.log.string(); !strings.Contains(log, "without an entry in the audit log") {
+		t.Errorf("log:\n%s", log)
+	}
 }
 
 // TestChangesAreAudited shows that an entry has the credential, the address and the id of the request, and no secret.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"plantstore/internal/admin"
 	"plantstore/internal/audit"
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
@@ -139,12 +140,12 @@ var errBadCredential = &plant.Error{
 // servers, one succeeds.
 func (c *Console) redeem(ctx context.Context, code string, by audit.Origin) (string, auth.Principal, error) {
 	now := time.Now().UTC().Truncate(time.Microsecond)
-	_, err := c.Engine.RevokeTokens(ctx, store.Selector{Hash: auth.HashOf(code)}, now, by)
-	if errors.Is(err, store.ErrNotFound) {
-		return "", auth.Principal{}, errBadCredential
+	_, err := c.Operations.Revoke(ctx, admin.Revocation{Tokens: store.Selector{Hash: auth.HashOf(code)}}, by)
+	if refusal, ok := errors.AsType[*plant.Error](err); ok && refusal.Code == plant.CodeTokenNotFound {
+		err = errBadCredential
 	}
 	if err != nil {
-		return "", auth.Principal{}, c.unavailable("revoke a sign-in code", err)
+		return "", auth.Principal{}, err
 	}
 	secret := auth.Mint()
 	t := auth.Token{
@@ -175,11 +176,9 @@ func (c *Console) signOut(w http.ResponseWriter, r *http.Request, _ auth.Princip
 	c.setCookie(w, r, "")
 	if ok && ended.minted {
 		principal, _ := c.Store.AuthenticateKnown(r.Context(), ended.credential) // unknown: it has expired
-		_, err := c.Engine.RevokeTokens(r.Context(), store.Selector{Hash: auth.HashOf(ended.credential)}, c.now(),
-			server.OriginOf(w, r, principal))
-		if err != nil && !errors.Is(err, store.ErrNotFound) {
-			_ = c.unavailable("revoke the token of a session", err) // it expires, and no browser has it
-		}
+		// Operations logs an error. The token expires, and no browser has it.
+		_, _ = c.Operations.Revoke(r.Context(),
+			admin.Revocation{Tokens: store.Selector{Hash: auth.HashOf(ended.credential)}}, server.OriginOf(w, r, principal))
 	}
 	redirect(w, signInPath)
 	return nil

@@ -39,11 +39,9 @@ func (e *Engine) PutSubject(ctx context.Context, t auth.Token, most int) (stored
 func (e *Engine) RevokeIdentity(
 	ctx context.Context, t auth.Token, most int, by audit.Origin,
 ) (stored auth.Token, err error) {
-	err = e.changeTokens(ctx, func(tx pgx.Tx) error {
-		if stored, err = revokeIdentity(ctx, tx, t, most); err != nil {
-			return err
-		}
-		return appendAudit(ctx, tx, store.TokensRevoked([]auth.Token{stored}, t.RevokedAt, by)...)
+	err = e.revoke(ctx, func(tx pgx.Tx) (_ []audit.Event, err error) {
+		stored, err = revokeIdentity(ctx, tx, t, most)
+		return store.TokensRevoked([]auth.Token{stored}, t.RevokedAt, by), err
 	})
 	return stored, err
 }

@@ -346,8 +346,8 @@ func TestLeastRights(t *testing.T) {
 			switch path.Base(t.Name()) {
 			case "capture", "state", "read-only":
 				serverFrom = 1 // the second engine only creates plants
-			case "audit", "prune", "tampering", "pruned_subjects":
-				serverFrom = 1 // the first engine prunes the audit log, or the subjects
+			case "audit", "outbox", "prune", "tampering", "pruned_subjects":
+				serverFrom = 1 // the first engine fills the outbox as a move, or prunes the audit log or the subjects
 			case "lock":
 				serverFrom = math.MaxInt // both engines move
 			}
@@ -425,6 +425,15 @@ func TestServerWithoutAuditRights(t *testing.T) {
 		"ERROR: permission denied for table plantstore_audit (SQLSTATE 42501)"
 	if err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
+	}
+	var unrecorded *store.Unrecorded
+	revoked := auth.NewRevokedJWT("https://login.example", "a", time.Now())
+	if _, err := e.RevokeIdentity(t.Context(), revoked, 1, audit.Origin{}); !errors.As(err, &unrecorded) || err.Error() !=
+		"the revocation is stored, but has no entry: "+want {
+		t.Errorf("a revocation: %v", err)
+	}
+	if tokens, err := e.Tokens(t.Context()); err != nil || len(tokens) != 1 {
+		t.Errorf("got %+v, %v; want the revoked JWT", tokens, err)
 	}
 }
 

@@ -91,19 +91,38 @@ func (e *Engine) RevokeTokens(
 	ctx context.Context, selector store.Selector, at time.Time, by audit.Origin,
 ) (revoked []auth.Token, err error) {
 	column, value := selector.Column()
-	err = e.changeTokens(ctx, func(tx pgx.Tx) error {
+	err = e.revoke(ctx, func(tx pgx.Tx) ([]audit.Event, error) {
 		rows, _ := tx.Query(ctx, "UPDATE tokens SET revoked_at = $1 WHERE "+column+" = $2 "+
 			"AND revoked_at IS NULL AND kind IS NULL RETURNING "+tokenColumns, at, value) // CollectRows returns the error
 		revoked, err = pgx.CollectRows(rows, token)
 		if err == nil && len(revoked) == 0 {
 			err = store.ErrNotFound
 		}
-		if err != nil {
-			return err
-		}
-		return appendAudit(ctx, tx, store.TokensRevoked(revoked, at, by)...)
+		return store.TokensRevoked(revoked, at, by), err
 	})
 	return revoked, err
+}
+
+// revoke is changeTokens for a revocation, which returns its events. If the audit log does not accept
+// them, another transaction stores the revocation without them.
+func (e *Engine) revoke(ctx context.Context, change func(pgx.Tx) ([]audit.Event, error)) error {
+	var events []audit.Event
+	var refused error
+	revoke := func(tx pgx.Tx) (err error) {
+		if events, err = change(tx); err == nil && refused == nil {
+			refused = appendAudit(ctx, tx, events...)
+			err = refused
+		}
+		return err
+	}
+	err := e.changeTokens(ctx, revoke)
+	if refused == nil {
+		return err
+	}
+	if err = e.changeTokens(ctx, revoke); err == nil {
+		err = &store.Unrecorded{Events: events, Cause: classify(refused)}
+	}
+	return err
 }
 
 // Tokens implements store.Engine.

@@ -48,11 +48,9 @@ func (e *Engine) PutSubject(ctx context.Context, t auth.Token, most int) (stored
 func (e *Engine) RevokeIdentity(
 	ctx context.Context, t auth.Token, most int, by audit.Origin,
 ) (stored auth.Token, err error) {
-	err = e.changeTokens(ctx, func() error {
-		if stored, err = e.revokeIdentity(t, most); err != nil {
-			return err
-		}
-		return e.appendAudit(store.TokensRevoked([]auth.Token{stored}, t.RevokedAt, by)...)
+	err = e.revoke(ctx, func() (_ []audit.Event, err error) {
+		stored, err = e.revokeIdentity(t, most)
+		return store.TokensRevoked([]auth.Token{stored}, t.RevokedAt, by), err
 	})
 	return stored, err
 }

@@ -84,11 +84,11 @@ func (e *Engine) RevokeTokens(
 	ctx context.Context, selector store.Selector, at time.Time, by audit.Origin,
 ) (revoked []auth.Token, err error) {
 	column, value := selector.Column()
-	err = e.changeTokens(ctx, func() error {
+	err = e.revoke(ctx, func() ([]audit.Event, error) {
 		s, err := e.writer.Prepare("UPDATE tokens SET revoked_at = ?1 WHERE " + column +
 			" = ?2 AND revoked_at IS NULL AND kind IS NULL RETURNING " + tokenColumns)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		defer s.Close()
 		s.BindInt64(1, at.UnixMicro())
@@ -96,12 +96,31 @@ func (e *Engine) RevokeTokens(
 		if revoked, err = tokenRows(s); err == nil && len(revoked) == 0 {
 			err = store.ErrNotFound
 		}
-		if err != nil {
-			return err
-		}
-		return e.appendAudit(store.TokensRevoked(revoked, at, by)...)
+		return store.TokensRevoked(revoked, at, by), err
 	})
 	return revoked, err
+}
+
+// revoke is changeTokens for a revocation, which returns its events. If the audit log does not accept
+// them, another transaction stores the revocation without them.
+func (e *Engine) revoke(ctx context.Context, change func() ([]audit.Event, error)) error {
+	var events []audit.Event
+	var refused error
+	revoke := func() (err error) {
+		if events, err = change(); err == nil && refused == nil {
+			refused = e.appendAudit(events...)
+			err = refused
+		}
+		return err
+	}
+	err := e.changeTokens(ctx, revoke)
+	if refused == nil {
+		return err
+	}
+	if err = e.changeTokens(ctx, revoke); err == nil {
+		err = &store.Unrecorded{Events: events, Cause: classify(refused)}
+	}
+	return err
 }
 
 // Tokens implements store.Engine.

@@ -78,6 +78,21 @@ func checkExpected(ctx context.Context, engine Engine, ends audit.Ends, expected
 	return nil
 }
 
+// Unrecorded is the error of a revocation that is stored without its entries, because the audit log did not accept them:
+// a damaged log must not keep a stolen credential valid. The caller appends the events later, or says that they are lost.
+type Unrecorded struct {
+	Events []audit.Event
+	Cause  error
+}
+
+// Error returns the cause.
+func (u *Unrecorded) Error() string {
+	return "the revocation is stored, but has no entry: " + u.Cause.Error()
+}
+
+// Unwrap returns the cause.
+func (u *Unrecorded) Unwrap() error { return u.Cause }
+
 // Engines append the events of this file in the transaction of the change.
 
 // TokenCreated returns the event of a new token.

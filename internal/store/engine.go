@@ -67,7 +67,8 @@ type Engine interface {
 
 	// RevokeTokens revokes the selected tokens that are not revoked yet, and returns
 	// them; ErrNotFound if there is no such token. A revoked token is invalid from
-	// now on, even if at is in the future.
+	// now on, even if at is in the future. If the audit log did not accept the entries,
+	// it returns the tokens and an *Unrecorded.
 	RevokeTokens(ctx context.Context, selector Selector, at time.Time, by audit.Origin) ([]auth.Token, error)
 
 	// PutSubject stores a token of auth.KindSubject and returns it as stored. If the
@@ -80,7 +81,7 @@ type Engine interface {
 	// the store has it or not, and returns it as stored. The later of two revocations
 	// of a subject counts. It removes revoked JWTs that have expired at t.CreatedAt, if
 	// the database allows that. It returns ErrTooManySubjects or ErrTooManyJWTs if the
-	// store has most of that kind.
+	// store has most of that kind, and *Unrecorded as RevokeTokens does.
 	RevokeIdentity(ctx context.Context, t auth.Token, most int, by audit.Origin) (stored auth.Token, err error)
 
 	// PruneSubjects removes the subjects of a selection and returns them by ascending id;

@@ -299,3 +299,46 @@ func testTampering(t *testing.T, s Store) {
 		t.Error(diff)
 	}
 }
+
+// testUnrecorded shows that a log which accepts no entry does not stop a revocation, and that the entries can follow.
+func testUnrecorded(t *testing.T, s Store) {
+	e, other := open(t, s), open(t, s)
+	mustCreateToken(t, e, token("a", createdAt))
+	subject := mustPutSubject(t, e, subjectNamed("subject"))
+	s.Tamper(t, "INSERT INTO plantstore_audit SELECT sequence + 1, entry, previous, hash FROM plantstore_audit")
+	before := mustState(t, other).TokenChanges
+
+	var events []audit.Event
+	unrecorded := func(what string, err error) {
+		t.Helper()
+		var u *store.Unrecorded
+		if !errors.As(err, &u) || !errors.Is(err, store.ErrAuditFault) || len(u.Events) != 1 {
+			t.Fatalf("%s: %v, want one event that was not recorded", what, err)
+		}
+		events = append(events, u.Events...)
+	}
+	revoked, err := e.RevokeTokens(t.Context(), store.Selector{Name: "a"}, createdAt, operator)
+	unrecorded("token", err)
+	subject.RevokedAt = createdAt
+	stored, err := e.RevokeIdentity(t.Context(), subject, 100, operator)
+	unrecorded("subject", err)
+	tokens := mustTokens(t, other)
+	equal(t, "tokens", tokens, append(revoked, stored))
+	for _, token := range tokens {
+		if token.RevokedAt.IsZero() {
+			t.Errorf("%+v is not revoked", token)
+		}
+	}
+	equal(t, "changes of tokens", mustState(t, other).TokenChanges-before, 2)
+	if _, err := e.CreateToken(t.Context(), token("b", createdAt), operator); !errors.Is(err, store.ErrAuditFault) {
+		t.Errorf("a new token: %v, want %v", err, store.ErrAuditFault)
+	}
+
+	s.Tamper(t, "DELETE FROM plantstore_audit WHERE sequence > 1")
+	must(t, e.AppendAudit(t.Context(), events...))
+	rows := auditRows(t, other)
+	equal(t, "entries", len(rows), 3)
+	for _, row := range rows[1:] {
+		equal(t, "action", auditEntry(t, row).Action, audit.TokenRevoke)
+	}
+}

@@ -74,6 +74,7 @@ func Run(t *testing.T, newStore func(t testing.TB) Store) {
 		{"audit/several engines at once", testAuditRace},
 		{"audit/prune", testPruneAudit},
 		{"audit/tampering", testTampering},
+		{"audit/revocation without an entry", testUnrecorded},
 		{"outbox/events", testEvents},
 		{"outbox/events of other engines", testEventsOfOthers},
 		{"outbox/many events", testManyEvents},
