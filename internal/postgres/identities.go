@@ -47,8 +47,10 @@ func (e *Engine) RevokeIdentity(
 }
 
 func revokeIdentity(ctx context.Context, tx pgx.Tx, t auth.Token, most int) (auth.Token, error) {
-	if err := deleteExpired(ctx, tx, t); err != nil {
-		return t, err
+	if t.Kind == auth.KindJWT { // the limit is that of JWTs
+		if err := deleteExpired(ctx, tx, t); err != nil {
+			return t, err
+		}
 	}
 	stored, found, err := tokenOfHash(ctx, tx, t.Hash)
 	switch {

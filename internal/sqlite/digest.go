@@ -37,6 +37,38 @@ func tokenDigests(c *sqlite3.Conn, schema int) (sum, n int64, err error) {
 		return 0, 0, err
 	}
 	defer s.Close()
+	return sumDigests(s)
+}
+
+// addDigest adds the digest of the token with an id to the stored sum, or subtracts it with the sign
+// -1. Every change of a token does so before and after it: the sum over all rows would take longer
+// with every subject, and would hide a change by another program.
+func (e *Engine) addDigest(sign, id int64) error {
+	s, err := e.writer.Prepare(tokenDigestSQL + " WHERE id = ?")
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	s.BindInt64(1, id)
+	sum, n, err := sumDigests(s)
+	if err != nil || n == 0 {
+		return err
+	}
+	return e.run("UPDATE state SET token_digests = token_digests + ?", sign*sum)
+}
+
+// changeToken runs a statement that changes the token with an id, its last parameter.
+func (e *Engine) changeToken(id int64, sql string, args ...any) error {
+	if err := e.addDigest(-1, id); err != nil {
+		return err
+	}
+	if err := e.run(sql, append(args, id)...); err != nil {
+		return err
+	}
+	return e.addDigest(1, id)
+}
+
+func sumDigests(s *sqlite3.Stmt) (sum, n int64, err error) {
 	var d store.Digester
 	for {
 		ok, err := s.Step()

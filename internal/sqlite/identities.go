@@ -1,9 +1,7 @@
 package sqlite
 
 import (
-	"cmp"
 	"context"
-	"slices"
 
 	"plantstore/internal/audit"
 	"plantstore/internal/auth"
@@ -11,8 +9,7 @@ import (
 	"plantstore/internal/store"
 )
 
-// PutSubject implements store.Engine. It adds the digest of one row, because the sum over
-// all rows would take longer with every subject.
+// PutSubject implements store.Engine.
 func (e *Engine) PutSubject(ctx context.Context, t auth.Token, most int) (stored auth.Token, err error) {
 	var found bool
 	err = e.read(ctx, func(c *sqlite3.Conn) error {
@@ -32,14 +29,8 @@ func (e *Engine) PutSubject(ctx context.Context, t auth.Token, most int) (stored
 		if stored, found, err = tokenOfHash(e.writer, t.Hash); err != nil || found {
 			return err
 		}
-		if stored, err = e.insertIdentity(t, most); err != nil {
-			return err
-		}
-		digest, err := e.digestOfToken(stored.ID)
-		if err != nil {
-			return err
-		}
-		return e.run("UPDATE state SET token_digests = token_digests + ?", digest)
+		stored, err = e.insertIdentity(t, most)
+		return err
 	})
 	return stored, err
 }
@@ -56,10 +47,11 @@ func (e *Engine) RevokeIdentity(
 }
 
 func (e *Engine) revokeIdentity(t auth.Token, most int) (auth.Token, error) {
-	err := e.run("DELETE FROM tokens WHERE kind = ? AND expires_at < ? AND hash <> ?",
-		string(auth.KindJWT), t.CreatedAt, t.Hash[:])
-	if err != nil {
-		return t, err
+	if t.Kind == auth.KindJWT { // the limit is that of JWTs
+		const expired = "kind = ?1 AND expires_at < ?2 AND hash <> ?3"
+		if _, err := e.deleteTokens(expired, string(auth.KindJWT), t.CreatedAt, t.Hash[:]); err != nil {
+			return t, err
+		}
 	}
 	stored, found, err := tokenOfHash(e.writer, t.Hash)
 	switch {
@@ -71,8 +63,19 @@ func (e *Engine) revokeIdentity(t auth.Token, most int) (auth.Token, error) {
 		return stored, nil
 	}
 	stored.RevokedAt, stored.ExpiresAt = t.RevokedAt, t.ExpiresAt
-	return stored, e.run("UPDATE tokens SET revoked_at = ?, expires_at = ? WHERE id = ?",
-		stored.RevokedAt, stored.ExpiresAt, stored.ID)
+	return stored, e.changeToken(stored.ID, "UPDATE tokens SET revoked_at = ?, expires_at = ? WHERE id = ?",
+		stored.RevokedAt, stored.ExpiresAt)
+}
+
+// deleteTokens removes the tokens that match a condition and returns them.
+func (e *Engine) deleteTokens(where string, args ...any) ([]auth.Token, error) {
+	tokens, err := e.tokensWhere(where, args...)
+	for _, t := range tokens {
+		if err == nil {
+			err = e.changeToken(t.ID, "DELETE FROM tokens WHERE id = ?")
+		}
+	}
+	return tokens, err
 }
 
 // PruneSubjects implements store.Engine.
@@ -80,23 +83,16 @@ func (e *Engine) PruneSubjects(
 	ctx context.Context, p store.SubjectPrune, by audit.Origin,
 ) (removed []auth.Token, err error) {
 	err = e.changeTokens(ctx, func() error {
-		s, err := e.writer.Prepare(`DELETE FROM tokens WHERE id IN (SELECT id FROM tokens
+		removed, err = e.deleteTokens(`id IN (SELECT id FROM tokens
 			WHERE kind = ?1 AND coalesce(last_used_at, created_at) < ?2 AND coalesce(revoked_at < ?3, TRUE)
-			AND id < (SELECT max(id) FROM tokens) ORDER BY id LIMIT ?4) RETURNING ` + tokenColumns)
-		if err != nil {
-			return err
-		}
-		defer s.Close()
-		for i, value := range []any{string(auth.KindSubject), p.UnusedSince, p.RevokedBefore(), int64(p.Limit)} {
-			bind(s, i+1, value)
-		}
-		if removed, err = tokenRows(s); err == nil && len(removed) == 0 {
+			AND id < (SELECT max(id) FROM tokens) ORDER BY id LIMIT ?4)`,
+			string(auth.KindSubject), p.UnusedSince, p.RevokedBefore(), int64(p.Limit))
+		if err == nil && len(removed) == 0 {
 			err = store.ErrNotFound
 		}
 		if err != nil {
 			return err
 		}
-		slices.SortFunc(removed, func(a, b auth.Token) int { return cmp.Compare(a.ID, b.ID) })
 		return e.appendAudit(store.SubjectsPruned(removed, p.At, by)...)
 	})
 	return removed, err
@@ -145,19 +141,4 @@ func tokenOfHash(c *sqlite3.Conn, hash auth.Hash) (t auth.Token, found bool, err
 		return t, false, err
 	}
 	return rows[0], true, nil
-}
-
-// digestOfToken returns the digest of the token with an id.
-func (e *Engine) digestOfToken(id int64) (int64, error) {
-	s, err := e.writer.Prepare(tokenDigestSQL + " WHERE id = ?")
-	if err != nil {
-		return 0, err
-	}
-	defer s.Close()
-	s.BindInt64(1, id)
-	if _, err := s.Step(); err != nil {
-		return 0, err
-	}
-	var d store.Digester
-	return tokenDigest(&d, s), nil
 }

@@ -91,12 +91,18 @@ func (e *Engine) PlantsByID(ctx context.Context, ids []int64) (rows []store.Row,
 func (e *Engine) PutTokens(ctx context.Context, tokens []auth.Token) error {
 	return e.changeTokens(ctx, func() error {
 		for _, t := range tokens {
+			if err := e.addDigest(-1, t.ID); err != nil {
+				return err
+			}
 			if err := e.run(`INSERT INTO tokens (`+tokenColumns+`)
 				VALUES (?, ?, ?, ?, ?, ?, ?, ?, nullif(?, ''), nullif(?, ''), nullif(?, ''), nullif(?, ''))
 				ON CONFLICT (id) DO UPDATE SET
 				expires_at = excluded.expires_at, last_used_at = excluded.last_used_at, revoked_at = excluded.revoked_at`,
 				t.ID, t.Name, t.Hash[:], t.Scopes.String(), t.CreatedAt.UnixMicro(),
 				t.ExpiresAt, t.LastUsedAt, t.RevokedAt, t.Prefix, string(t.Kind), t.Issuer, t.Identifier); err != nil {
+				return err
+			}
+			if err := e.addDigest(1, t.ID); err != nil {
 				return err
 			}
 		}

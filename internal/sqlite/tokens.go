@@ -66,7 +66,7 @@ func (e *Engine) RotateToken(
 			return store.ErrNotFound
 		}
 		for _, ended := range r.Ended {
-			if err := e.run("UPDATE tokens SET expires_at = ? WHERE id = ?", ended.ExpiresAt, ended.ID); err != nil {
+			if err := e.changeToken(ended.ID, "UPDATE tokens SET expires_at = ? WHERE id = ?", ended.ExpiresAt); err != nil {
 				return err
 			}
 		}
@@ -85,16 +85,15 @@ func (e *Engine) RevokeTokens(
 ) (revoked []auth.Token, err error) {
 	column, value := selector.Column()
 	err = e.revoke(ctx, func() ([]audit.Event, error) {
-		s, err := e.writer.Prepare("UPDATE tokens SET revoked_at = ?1 WHERE " + column +
-			" = ?2 AND revoked_at IS NULL AND kind IS NULL RETURNING " + tokenColumns)
-		if err != nil {
-			return nil, err
-		}
-		defer s.Close()
-		s.BindInt64(1, at.UnixMicro())
-		bind(s, 2, value)
-		if revoked, err = tokenRows(s); err == nil && len(revoked) == 0 {
+		revoked, err = e.tokensWhere(column+" = ? AND revoked_at IS NULL AND kind IS NULL", value)
+		if err == nil && len(revoked) == 0 {
 			err = store.ErrNotFound
+		}
+		for i := range revoked {
+			if err == nil {
+				revoked[i].RevokedAt = time.UnixMicro(at.UnixMicro()).UTC() // as stored
+				err = e.changeToken(revoked[i].ID, "UPDATE tokens SET revoked_at = ? WHERE id = ?", at)
+			}
 		}
 		return store.TokensRevoked(revoked, at, by), err
 	})
@@ -221,22 +220,25 @@ func (e *Engine) changeTokens(ctx context.Context, change func() error) error {
 		if err := change(); err != nil {
 			return err
 		}
-		sum, _, err := tokenDigests(e.writer, len(migrations))
-		if err != nil {
-			return err
-		}
-		return e.run("UPDATE state SET token_changes = token_changes + 1, token_digests = ?", sum)
+		return e.run("UPDATE state SET token_changes = token_changes + 1")
 	})
 }
 
 // tokensNamed returns the tokens with that name, by ascending id.
 func (e *Engine) tokensNamed(name string) ([]auth.Token, error) {
-	s, err := e.writer.Prepare("SELECT " + tokenColumns + " FROM tokens WHERE name = ? AND kind IS NULL ORDER BY id")
+	return e.tokensWhere("name = ? AND kind IS NULL", name)
+}
+
+// tokensWhere returns the tokens that match a condition, by ascending id.
+func (e *Engine) tokensWhere(where string, args ...any) ([]auth.Token, error) {
+	s, err := e.writer.Prepare("SELECT " + tokenColumns + " FROM tokens WHERE " + where + " ORDER BY id")
 	if err != nil {
 		return nil, err
 	}
 	defer s.Close()
-	s.BindText(1, name)
+	for i, arg := range args {
+		bind(s, i+1, arg)
+	}
 	return tokenRows(s)
 }
 
@@ -256,7 +258,10 @@ func (e *Engine) insertToken(t auth.Token) (id int64, err error) {
 		t.Prefix, string(t.Kind), t.Issuer, t.Identifier); err != nil {
 		return 0, err
 	}
-	return e.writer.QueryInt("SELECT last_insert_rowid()")
+	if id, err = e.writer.QueryInt("SELECT last_insert_rowid()"); err != nil {
+		return 0, err
+	}
+	return id, e.addDigest(1, id)
 }
 
 // run runs a statement that returns no rows on the writing connection.

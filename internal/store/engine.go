@@ -79,8 +79,8 @@ type Engine interface {
 
 	// RevokeIdentity stores the revocation t.RevokedAt of a subject or a JWT, whether
 	// the store has it or not, and returns it as stored. The later of two revocations
-	// of a subject counts. It removes revoked JWTs that have expired at t.CreatedAt, if
-	// the database allows that. It returns ErrTooManySubjects or ErrTooManyJWTs if the
+	// of a subject counts. With a JWT it removes revoked JWTs that have expired at
+	// t.CreatedAt, if the database allows that. It returns ErrTooManySubjects or ErrTooManyJWTs if the
 	// store has most of that kind, and *Unrecorded as RevokeTokens does.
 	RevokeIdentity(ctx context.Context, t auth.Token, most int, by audit.Origin) (stored auth.Token, err error)
 
