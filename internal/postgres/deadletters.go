@@ -23,10 +23,10 @@ func (e *Engine) ExpireDeliveries(ctx context.Context, x store.Expiry) (expired 
 		if err != nil {
 			return err
 		}
-		tag, err := tx.Exec(ctx, `UPDATE plantstore_deliveries SET due_at = NULL, dead_at = $1, reason = $2
+		tag, err := tx.Exec(ctx, `UPDATE plantstore_deliveries SET due_at = NULL, dead_at = $1, reason = $2 || coalesce($5 || reason, '')
 			WHERE (webhook, plant) IN (SELECT webhook, plant FROM plantstore_deliveries
 				WHERE due_at <= $1 AND $3 > since LIMIT $4 FOR UPDATE SKIP LOCKED)`,
-			now, x.Reason, x.PendingBefore, store.DeadBatch)
+			now, x.Reason, x.PendingBefore, store.DeadBatch, store.LastAttempt)
 		if err != nil {
 			return err
 		}
@@ -65,7 +65,8 @@ const deadSQL = `(webhook, plant) IN (SELECT webhook, plant FROM plantstore_deli
 // RetryDead implements webhook.Outbox.
 func (e *Engine) RetryDead(ctx context.Context, s store.DeadSelector, by audit.Origin) (int64, error) {
 	return e.changeDead(ctx, s, audit.WebhookRetry, by, `UPDATE plantstore_deliveries
-		SET since = current_timestamp, due_at = current_timestamp, dead_at = NULL, attempts = 0 WHERE `+deadSQL+
+		SET since = current_timestamp, due_at = current_timestamp, dead_at = NULL, attempts = 0, reason = NULL
+		WHERE `+deadSQL+
 		" AND webhook IN (SELECT id FROM plantstore_webhooks WHERE active) LIMIT $3)")
 }
 

@@ -264,7 +264,7 @@ func settle(ctx context.Context, tx pgx.Tx, settled []store.Settlement, now time
 		return nil
 	}
 	_, err := tx.Exec(ctx, `UPDATE plantstore_deliveries AS d
-		SET due_at = f.due_at, dead_at = f.dead_at, attempts = f.attempts, reason = f.reason
+		SET due_at = f.due_at, dead_at = f.dead_at, attempts = f.attempts, reason = coalesce(f.reason, d.reason)
 		FROM unnest($1::bigint[], $2::bigint[], $3::timestamptz[], $4::timestamptz[], $5::timestamptz[], $6::bigint[],
 			$7::text[]) AS f (webhook, plant, lease, due_at, dead_at, attempts, reason)
 		WHERE d.webhook = f.webhook AND d.plant = f.plant AND d.due_at = f.lease`,

@@ -56,7 +56,8 @@ func (e *Engine) ExpireDeliveries(ctx context.Context, x store.Expiry) (expired 
 		}
 		// The claim of another delivery may have begun since the read.
 		expired.Dead, err = e.changeDeliveries(pending, "UPDATE plantstore_deliveries SET due_at = NULL, dead_at = ?3, "+
-			"reason = ?4 WHERE webhook = ?1 AND plant = ?2 AND due_at <= ?3", now, x.Reason)
+			"reason = ?4 || coalesce(?5 || reason, '') WHERE webhook = ?1 AND plant = ?2 AND due_at <= ?3",
+			now, x.Reason, store.LastAttempt)
 		if err != nil {
 			return err
 		}
@@ -167,7 +168,7 @@ func deadLettersOf(
 // RetryDead implements webhook.Outbox.
 func (e *Engine) RetryDead(ctx context.Context, selector store.DeadSelector, by audit.Origin) (int64, error) {
 	return e.changeDead(ctx, selector, audit.WebhookRetry, by, onlyActive, "UPDATE plantstore_deliveries SET "+
-		"since = ?3, due_at = ?3, dead_at = NULL, attempts = 0 WHERE webhook = ?1 AND plant = ?2", time.Now())
+		"since = ?3, due_at = ?3, dead_at = NULL, attempts = 0, reason = NULL WHERE webhook = ?1 AND plant = ?2", time.Now())
 }
 
 // DropDead implements webhook.Outbox.

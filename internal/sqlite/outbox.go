@@ -200,7 +200,7 @@ func (e *Engine) settle(settled []store.Settlement, now time.Time) error {
 	}
 	defer done.Close()
 	failed, err := e.writer.Prepare("UPDATE plantstore_deliveries SET due_at = ?, dead_at = ?, attempts = ?, " +
-		"reason = nullif(?, '') WHERE webhook = ? AND plant = ? AND due_at = ?")
+		"reason = coalesce(nullif(?, ''), reason) WHERE webhook = ? AND plant = ? AND due_at = ?")
 	if err != nil {
 		return err
 	}

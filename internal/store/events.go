@@ -104,8 +104,11 @@ const DeadBatch = 5000
 type Expiry struct {
 	PendingBefore time.Time // deliveries that are due and have an earlier Since become dead letters
 	DeadBefore    time.Time // earlier dead letters are removed
-	Reason        string    // of the new dead letters
+	Reason        string    // of the new dead letters; LastAttempt and the reason of the last failure follow
 }
+
+// LastAttempt introduces the reason of the last failure in that of a dead letter that is too old.
+const LastAttempt = "; last attempt: "
 
 // Expired counts the deliveries of ExpireDeliveries.
 type Expired struct{ Dead, Removed int64 }

@@ -392,8 +392,24 @@ func testExpire(t *testing.T, s Store) {
 	if len(letters) != 1 || letters[0].Plant != 3 || letters[0].Reason != "too old" {
 		t.Errorf("dead letters: %+v", letters)
 	}
-	equal(t, "the others", names(mustTake(t, e, claims(9))), []string{`1 {"id":2,"name":"young"}`})
-	equal(t, "old dead letters", expire(createdAt, time.Now().Add(time.Hour)), store.Expired{Removed: 1})
+	others := mustTake(t, e, claims(9))
+	equal(t, "the others", names(others), []string{`1 {"id":2,"name":"young"}`})
+
+	refused := settle(others[0], func(s *store.Settlement) { s.Attempts, s.Reason = 1, "connection refused" })
+	again := mustTake(t, e, claims(9), refused)
+	mustTake(t, e, store.Claim{}, settle(again[0], released))
+	reason := func() string {
+		t.Helper()
+		equal(t, "too old", expire(time.Now().Add(time.Hour), createdAt), store.Expired{Dead: 1})
+		letters, err := e.DeadLetters(t.Context(), store.DeadPage{Webhook: 1, Plant: 1, Limit: 1})
+		must(t, err)
+		return letters[0].Reason
+	}
+	equal(t, "reason after an attempt", reason(), "too old; last attempt: connection refused")
+	_, err = e.RetryDead(t.Context(), store.DeadSelector{Plant: &young.Plant.ID}, operator)
+	must(t, err)
+	equal(t, "reason without an attempt", reason(), "too old")
+	equal(t, "old dead letters", expire(createdAt, time.Now().Add(time.Hour)), store.Expired{Removed: 2})
 }
 
 // testOutboxReadOnly shows that a store that is being moved delivers nothing, and that a
