@@ -60,7 +60,7 @@ var metricNotes = "\n" + wrapped("The values of labels are closed sets: the list
 	"the disk and the backups; those of backups "+
 	"need `--backup-dir`. Only a server on PostgreSQL has `plantstore_database_…`; `pool_max_conns` in its URL sets the "+
 	"maximum.\n\n"+
-	"`plantstore_credentials_expiring` also counts rotated tokens until their overlap ends.\n\n"+
+	"`plantstore_credentials_expiring` omits rotated tokens, and tokens for a day or less.\n\n"+
 	"`plantstore_http_request_duration_seconds` omits static files and profiles.\n\n"+
 	"A server that exports traces also serves the format of OpenMetrics, to a scraper whose header `Accept` asks for it. "+
 	"In that format the buckets of `plantstore_http_request_duration_seconds` and "+

@@ -146,13 +146,20 @@ func (k *Keyring) UsedSince(since time.Time) []Use {
 // as that of a session of the console.
 const briefMax = 24 * time.Hour
 
-// Expiring returns the number of tokens that are valid now and expire within that time. It
-// omits those that were created for a day or less.
+// Expiring returns the number of tokens in StateValid that expire within that time. It omits
+// those that were created for a day or less.
 func (k *Keyring) Expiring(now time.Time, within time.Duration) int {
-	n := 0
+	var tokens []Token
 	for _, e := range k.entries() {
-		brief := e.token.ExpiresAt.Sub(e.token.CreatedAt) <= briefMax
-		if e.token.IsToken() && !brief && e.token.ValidAt(now) && e.token.expiredAt(now.Add(within)) {
+		if e.token.IsToken() {
+			tokens = append(tokens, e.token)
+		}
+	}
+	n := 0
+	for i, state := range States(tokens, now) {
+		t := tokens[i]
+		brief := t.ExpiresAt.Sub(t.CreatedAt) <= briefMax
+		if state == StateValid && !brief && t.expiredAt(now.Add(within)) {
 			n++
 		}
 	}

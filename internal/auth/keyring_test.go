@@ -283,11 +283,24 @@ func TestKeyringExpiring(t *testing.T) {
 		if token.CreatedAt.IsZero() {
 			token.CreatedAt = now.Add(-week)
 		}
-		token.Hash = auth.HashOf(auth.Mint())
+		token.ID, token.Hash = int64(len(tokens)+1), auth.HashOf(auth.Mint())
+		token.Name = strconv.FormatInt(token.ID, 10)
 		tokens = append(tokens, token)
 	}
+	named := func(name string, expires, revoked time.Time) {
+		tokens = append(tokens, auth.Token{
+			ID: int64(len(tokens) + 1), Name: name, Hash: auth.HashOf(auth.Mint()),
+			CreatedAt: now.Add(-week), ExpiresAt: expires, RevokedAt: revoked,
+		})
+	}
+	named("rotated", now.Add(time.Hour), time.Time{})
+	named("rotated", now.Add(2*week), time.Time{})
+	named("revoked successor", now.Add(time.Hour), time.Time{}) // counts
+	named("revoked successor", now.Add(2*week), now)
+	named("expiring successor", now.Add(time.Hour), time.Time{})
+	named("expiring successor", now.Add(2*time.Hour), time.Time{}) // counts
 	k.Replace(tokens)
-	if got := k.Expiring(now, week); got != 2 {
-		t.Errorf("got %d, want 2", got)
+	if got := k.Expiring(now, week); got != 4 {
+		t.Errorf("got %d, want 4", got)
 	}
 }

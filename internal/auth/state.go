@@ -15,18 +15,18 @@ type State string
 // The states.
 const (
 	StateValid   State = "valid"
-	StateRotated State = "rotated" // valid, and replaced by a newer token of its name
+	StateRotated State = "rotated" // valid, and replaced by a newer valid token of its name
 	StateExpired State = "expired"
 	StateRevoked State = "revoked"
 )
 
-// States returns the state of each token. The tokens are all tokens of a store, by ascending id.
+// States returns the state of each token. The tokens are all tokens of a store, in any order.
 func States(tokens []Token, now time.Time) []State {
 	states := make([]State, len(tokens))
-	newest := map[string]int64{}
+	newest := map[string]int64{} // highest id of the valid tokens, by name
 	for _, t := range tokens {
-		if t.IsToken() {
-			newest[t.Name] = t.ID
+		if t.IsToken() && t.ValidAt(now) {
+			newest[t.Name] = max(newest[t.Name], t.ID)
 		}
 	}
 	for i, t := range tokens {
