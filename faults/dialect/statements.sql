@@ -29,20 +29,19 @@ INSERT INTO plantstore_webhooks (id, url, active) SELECT coalesce(max(id), 0) + 
 INSERT INTO plantstore_webhooks (id, url, active) VALUES ($1, $2, $3) ON CONFLICT (id) DO UPDATE SET url = excluded.url, active = excluded.active
 INSERT INTO tokens (id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix, kind, issuer, identifier) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at, last_used_at = excluded.last_used_at, revoked_at = excluded.revoked_at
 INSERT INTO tokens (id, name, hash, scopes, created_at, expires_at, revoked_at, prefix, kind, issuer, identifier) SELECT coalesce(max(id), 0) + 1, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10 FROM tokens RETURNING id
-SELECT CASE WHEN (SELECT max(id) FROM tokens) >= $3 THEN (SELECT count(id) FROM tokens WHERE kind = $1 AND coalesce(expires_at >= $2, true)) ELSE 0 END
+SELECT CASE WHEN (SELECT max(id) FROM tokens) >= $3 THEN (SELECT pg_catalog.count(id) FROM tokens WHERE kind = $1 AND coalesce(expires_at >= $2, true)) ELSE 0 END
 SELECT EXISTS (SELECT 1 FROM plantstore WHERE webhooks AND held IS NULL)
 SELECT EXISTS (SELECT 1 FROM plantstore_audit WHERE sequence = $1 AND hash = $2)
 SELECT EXISTS (SELECT 1 FROM plantstore_outbox WHERE $1 > created_at)
 SELECT EXISTS (SELECT proname::text, prosrc, pg_get_userbyid(proowner)::text, pg_get_userbyid(proowner) = current_user FROM pg_proc INNER JOIN pg_namespace ON pg_namespace.oid = pronamespace WHERE nspname = current_schema() AND proname IN ('plantstore_follow', 'plantstore_hold') AND prosecdef)
 SELECT NOT EXISTS (SELECT 1 FROM tokens WHERE kind IS NULL)
-SELECT coalesce((SELECT schemaname FROM pg_catalog.pg_tables WHERE tablename = 'plantstore' AND schemaname = ANY (current_schemas(false)) ORDER BY array_position(current_schemas(false), schemaname) LIMIT 1), current_schema())::text
 SELECT coalesce(audit_sequence, 0), audit_hash, coalesce(pruned_sequence, 0), pruned_hash FROM plantstore
 SELECT coalesce(bool_or(tablename = 'plantstore'), false), coalesce(bool_or(tablename <> 'plantstore'), false) FROM pg_catalog.pg_tables WHERE tablename IN ('plantstore', 'plants', 'tokens', 'plantstore_audit', 'plantstore_acme', 'plantstore_webhooks', 'plantstore_outbox', 'plantstore_deliveries') AND schemaname = ANY (current_schemas(false))
 SELECT coalesce(held, ''), current_timestamp FROM plantstore FOR KEY SHARE
 SELECT coalesce(webhooks, FALSE) FROM plantstore
 SELECT created_at, plant FROM plantstore_outbox ORDER BY created_at, plant LIMIT $1
 SELECT current_user::text, coalesce(pg_get_userbyid(datdba)::text, '') FROM pg_database WHERE datname = current_database()
-SELECT id, active, (SELECT count(plant) FROM plantstore_outbox), (SELECT created_at FROM plantstore_outbox ORDER BY created_at LIMIT 1), count(due_at), min(CASE WHEN due_at IS NOT NULL THEN since END), count(dead_at) FROM plantstore_webhooks LEFT JOIN plantstore_deliveries ON webhook = id GROUP BY id
+SELECT id, active, (SELECT pg_catalog.count(plant) FROM plantstore_outbox), (SELECT created_at FROM plantstore_outbox ORDER BY created_at LIMIT 1), pg_catalog.count(due_at), min(CASE WHEN due_at IS NOT NULL THEN since END), pg_catalog.count(dead_at) FROM plantstore_webhooks LEFT JOIN plantstore_deliveries ON webhook = id GROUP BY id
 SELECT id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix, kind, issuer, identifier FROM tokens ORDER BY id
 SELECT id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix, kind, issuer, identifier FROM tokens WHERE hash = $1
 SELECT id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix, kind, issuer, identifier FROM tokens WHERE name = $1 AND kind IS NULL ORDER BY id
@@ -53,6 +52,7 @@ SELECT id, name, tag, created_at, created_by FROM plants WHERE id BETWEEN $1 AND
 SELECT id, url, active FROM plantstore_webhooks ORDER BY id
 SELECT name, setting FROM pg_settings WHERE name IN ('fsync', 'full_page_writes', 'data_checksums', 'synchronous_standby_names')
 SELECT one FROM plantstore FOR UPDATE
+SELECT pg_catalog.current_schemas(FALSE)::text[]
 SELECT pg_catalog.current_setting('synchronous_standby_names')
 SELECT pg_catalog.has_table_privilege('tokens', 'DELETE')
 SELECT pg_catalog.pg_advisory_unlock($1, 'plants'::regclass::oid::int)
@@ -65,19 +65,21 @@ SELECT plant, since, attempts FROM plantstore_deliveries WHERE webhook = $1 AND 
 SELECT plants.id, plants.name, plants.tag, plants.created_at, coalesce(tokens.name, ''), plants.created_by FROM plants LEFT JOIN tokens ON tokens.id = plants.created_by WHERE plants.id = $1
 SELECT plants.id, plants.name, plants.tag, plants.created_at, coalesce(tokens.name, ''), plants.created_by FROM plants LEFT JOIN tokens ON tokens.id = plants.created_by WHERE plants.id >= $1 AND plants.tag = $3 ORDER BY plants.id LIMIT $2
 SELECT plants.id, plants.name, plants.tag, plants.created_at, coalesce(tokens.name, ''), plants.created_by FROM plants LEFT JOIN tokens ON tokens.id = plants.created_by WHERE plants.id >= $1 ORDER BY plants.id LIMIT $2
-SELECT prosrc FROM pg_trigger INNER JOIN pg_proc ON pg_proc.oid = tgfoid WHERE tgrelid = 'plants'::regclass AND tgname = 'follow'
+SELECT prosrc FROM pg_trigger INNER JOIN pg_proc ON pg_proc.oid = tgfoid WHERE tgrelid = 'plants'::regclass::oid AND tgname = 'follow'
 SELECT relname::text, pg_get_userbyid(relowner)::text, coalesce(tgname::text, ''), coalesce(pg_get_userbyid(proowner)::text, '') FROM pg_class INNER JOIN pg_namespace ON pg_namespace.oid = relnamespace LEFT JOIN pg_trigger ON tgrelid = pg_class.oid AND NOT tgisinternal LEFT JOIN pg_proc ON pg_proc.oid = tgfoid WHERE nspname = current_schema() AND relname IN ('plants', 'tokens', 'plantstore', 'plantstore_audit', 'plantstore_acme', 'plantstore_webhooks', 'plantstore_outbox', 'plantstore_deliveries') ORDER BY relname
 SELECT relname::text, pg_get_userbyid(relowner)::text, current_user::text FROM pg_class INNER JOIN pg_namespace ON pg_namespace.oid = relnamespace WHERE nspname = current_schema() AND relname IN ('plants', 'followed') AND pg_get_userbyid(relowner) <> current_user UNION ALL SELECT proname::text, pg_get_userbyid(proowner)::text, current_user::text FROM pg_proc INNER JOIN pg_namespace ON pg_namespace.oid = pronamespace WHERE nspname = current_schema() AND proname IN ('plantstore_follow', 'plantstore_hold') AND pg_get_userbyid(proowner) <> current_user
-SELECT reltuples FROM pg_class WHERE oid = 'plants'::regclass
+SELECT reltuples FROM pg_class WHERE oid = 'plants'::regclass::oid
+SELECT schemaname::text FROM pg_catalog.pg_tables WHERE tablename = 'plantstore'
 SELECT sequence, entry, previous, hash FROM plantstore_audit WHERE sequence > $1 ORDER BY sequence LIMIT $2
 SELECT token_changes, coalesce(held, '') FROM plantstore
 SELECT token_changes, coalesce(held, ''), coalesce(webhooks, FALSE) FROM plantstore
 SELECT value FROM plantstore_acme WHERE key = $1
 SELECT version FROM plantstore
-SELECT virtualtransaction FROM pg_locks WHERE relation = 'plants'::regclass AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND mode = 'RowExclusiveLock'
+SELECT virtualtransaction FROM pg_locks WHERE relation = 'plants'::regclass::oid AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND mode = 'RowExclusiveLock'
 SELECT webhook, plant, since, due_at, dead_at, attempts, coalesce(reason, '') FROM plantstore_deliveries LIMIT $1
 SELECT webhook, url, plant, since, dead_at, attempts, coalesce(reason, '') FROM plantstore_deliveries INNER JOIN plantstore_webhooks ON id = webhook WHERE due_at IS NULL AND (webhook, plant) > ($1, $2) ORDER BY webhook, plant LIMIT $3
 SET search_path = "public", pg_temp
+SET search_path = pg_catalog, pg_temp
 SET synchronous_commit = 'on'
 SHOW synchronous_commit
 UPDATE plantstore SET audit_sequence = $1, audit_hash = $2
@@ -87,11 +89,11 @@ UPDATE plantstore SET pruned_sequence = $1, pruned_hash = $2
 UPDATE plantstore SET token_changes = token_changes + 1
 UPDATE plantstore SET version = $1
 UPDATE plantstore SET webhooks = (SELECT coalesce(bool_or(active), FALSE) FROM plantstore_webhooks)
-UPDATE plantstore_deliveries AS d SET due_at = f.due_at, dead_at = f.dead_at, attempts = f.attempts, reason = f.reason FROM unnest($1::bigint[], $2::bigint[], $3::timestamptz[], $4::timestamptz[], $5::timestamptz[], $6::bigint[], $7::text[]) AS f (webhook, plant, lease, due_at, dead_at, attempts, reason) WHERE d.webhook = f.webhook AND d.plant = f.plant AND d.due_at = f.lease
+UPDATE plantstore_deliveries AS d SET due_at = f.due_at, dead_at = f.dead_at, attempts = f.attempts, reason = coalesce(f.reason, d.reason) FROM unnest($1::bigint[], $2::bigint[], $3::timestamptz[], $4::timestamptz[], $5::timestamptz[], $6::bigint[], $7::text[]) AS f (webhook, plant, lease, due_at, dead_at, attempts, reason) WHERE d.webhook = f.webhook AND d.plant = f.plant AND d.due_at = f.lease
 UPDATE plantstore_deliveries SET due_at = $1 WHERE webhook = $2 AND plant = ANY($3)
-UPDATE plantstore_deliveries SET due_at = NULL, dead_at = $1, reason = $2 WHERE (webhook, plant) IN (SELECT webhook, plant FROM plantstore_deliveries WHERE due_at <= $1 AND $3 > since LIMIT $4 FOR UPDATE SKIP LOCKED)
+UPDATE plantstore_deliveries SET due_at = NULL, dead_at = $1, reason = pg_catalog.concat($2::text, CASE WHEN reason IS NOT NULL THEN $5::text END, reason) WHERE (webhook, plant) IN (SELECT webhook, plant FROM plantstore_deliveries WHERE due_at <= $1 AND $3 > since LIMIT $4 FOR UPDATE SKIP LOCKED)
 UPDATE plantstore_deliveries SET due_at = NULL, dead_at = current_timestamp, reason = $2 WHERE due_at IS NOT NULL AND webhook IN (SELECT id FROM plantstore_webhooks WHERE url = $1)
-UPDATE plantstore_deliveries SET since = current_timestamp, due_at = current_timestamp, dead_at = NULL, attempts = 0 WHERE (webhook, plant) IN (SELECT webhook, plant FROM plantstore_deliveries WHERE due_at IS NULL AND $1::bigint IN (0, webhook) AND plant = coalesce($2, plant) AND webhook IN (SELECT id FROM plantstore_webhooks WHERE active) LIMIT $3)
+UPDATE plantstore_deliveries SET since = current_timestamp, due_at = current_timestamp, dead_at = NULL, attempts = 0, reason = NULL WHERE (webhook, plant) IN (SELECT webhook, plant FROM plantstore_deliveries WHERE due_at IS NULL AND $1::bigint IN (0, webhook) AND plant = coalesce($2, plant) AND webhook IN (SELECT id FROM plantstore_webhooks WHERE active) LIMIT $3)
 UPDATE plantstore_webhooks SET active = FALSE WHERE url = $1
 UPDATE tokens SET expires_at = $1 WHERE id = $2
 UPDATE tokens SET last_used_at = greatest(coalesce(last_used_at, used.at), used.at) FROM unnest($1::bigint[], $2::timestamptz[]) AS used (id, at) WHERE tokens.id = used.id
@@ -101,7 +103,7 @@ UPDATE tokens SET revoked_at = $1 WHERE name = $2 AND revoked_at IS NULL AND kin
 UPDATE tokens SET revoked_at = $1, expires_at = $2 WHERE id = $3
 WITH created AS (INSERT INTO plants (id, name, tag, created_at, created_by) SELECT id, name, tag, created_at, created_by FROM unnest($1::bigint[], $2::text[], $3::text[], $4::timestamptz[], $5::bigint[]) AS new (id, name, tag, created_at, created_by) ON CONFLICT (id) DO NOTHING RETURNING id, created_at), events AS (INSERT INTO plantstore_outbox (created_at, plant) SELECT created_at, id FROM created) SELECT id FROM created
 WITH events AS ( DELETE FROM plantstore_outbox WHERE (created_at, plant) IN ( SELECT created_at, plant FROM plantstore_outbox WHERE EXISTS (SELECT 1 FROM plantstore_webhooks WHERE active) ORDER BY created_at, plant LIMIT $1 FOR UPDATE SKIP LOCKED) RETURNING created_at, plant) INSERT INTO plantstore_deliveries (webhook, plant, since, due_at, attempts) SELECT id, plant, created_at, $2, 0 FROM events CROSS JOIN plantstore_webhooks WHERE active ON CONFLICT (webhook, plant) DO NOTHING
-WITH ours AS ( SELECT pg_class.oid, relname::text AS tab, relkind::text AS kind, relrowsecurity, relnamespace FROM pg_class INNER JOIN pg_namespace ON pg_namespace.oid = relnamespace WHERE nspname = current_schema() AND relname IN ('plants', 'tokens', 'plantstore', 'plantstore_audit', 'plantstore_acme', 'plantstore_webhooks', 'plantstore_outbox', 'plantstore_deliveries')) SELECT 'version', '', '', version::text FROM plantstore UNION ALL SELECT 'table', tab, '', kind FROM ours UNION ALL SELECT 'row-level security', tab, '', '' FROM ours WHERE relrowsecurity UNION ALL SELECT 'column', tab, attname::text, concat(format_type(atttypid, atttypmod), CASE WHEN attnotnull THEN ' NOT NULL' ELSE '' END, CASE WHEN atthasdef THEN ' DEFAULT' ELSE '' END) FROM ours INNER JOIN pg_attribute ON attrelid = ours.oid WHERE attnum > 0 AND NOT attisdropped UNION ALL SELECT 'constraint', tab, coalesce(attname::text, conname::text), contype::text FROM ours INNER JOIN pg_constraint ON conrelid = ours.oid LEFT JOIN pg_attribute ON attrelid = ours.oid AND attnum = ANY (conkey) WHERE contype IN ('p', 'u', 'c', 'f', 'x') UNION ALL SELECT 'rule', tab, rulename::text, '' FROM ours INNER JOIN pg_rewrite ON ev_class = ours.oid UNION ALL SELECT 'trigger', tab, tgname::text, concat(tgenabled::text, ' ', (pronamespace = relnamespace)::text, ' ', proname::text, ' ', prosrc) FROM ours INNER JOIN pg_trigger ON tgrelid = ours.oid INNER JOIN pg_proc ON pg_proc.oid = tgfoid WHERE NOT tgisinternal
+WITH ours AS ( SELECT pg_class.oid, relname::text AS tab, relkind::text AS kind, relrowsecurity, relnamespace FROM pg_class INNER JOIN pg_namespace ON pg_namespace.oid = relnamespace WHERE nspname = current_schema() AND relname IN ('plants', 'tokens', 'plantstore', 'plantstore_audit', 'plantstore_acme', 'plantstore_webhooks', 'plantstore_outbox', 'plantstore_deliveries')) SELECT 'version', '', '', version::text FROM plantstore UNION ALL SELECT 'table', tab, '', kind FROM ours UNION ALL SELECT 'row-level security', tab, '', '' FROM ours WHERE relrowsecurity UNION ALL SELECT 'column', tab, attname::text, pg_catalog.concat(format_type(atttypid, atttypmod), CASE WHEN attnotnull THEN ' NOT NULL' ELSE '' END, CASE WHEN atthasdef THEN ' DEFAULT' ELSE '' END) FROM ours INNER JOIN pg_attribute ON attrelid = ours.oid WHERE attnum > 0 AND NOT attisdropped UNION ALL SELECT 'constraint', tab, coalesce(attname::text, conname::text), contype::text FROM ours INNER JOIN pg_constraint ON conrelid = ours.oid LEFT JOIN pg_attribute ON attrelid = ours.oid AND attnum = ANY (conkey) WHERE contype IN ('p', 'u', 'c', 'f', 'x') UNION ALL SELECT 'rule', tab, rulename::text, '' FROM ours INNER JOIN pg_rewrite ON ev_class = ours.oid UNION ALL SELECT 'trigger', tab, tgname::text, pg_catalog.concat(tgenabled::text, ' ', (pronamespace = relnamespace)::text, ' ', proname::text, ' ', prosrc) FROM ours INNER JOIN pg_trigger ON tgrelid = ours.oid INNER JOIN pg_proc ON pg_proc.oid = tgfoid WHERE NOT tgisinternal
 begin
 commit
 copy "plants" ( "id", "name", "tag", "created_at", "created_by" ) from stdin binary;
@@ -124,9 +126,9 @@ DROP TABLE IF EXISTS followed; CREATE TABLE followed (id bigint PRIMARY KEY)
 DROP TABLE followed
 GRANT INSERT ON followed TO postgres
 GRANT INSERT ON followed TO server
-SELECT DISTINCT CASE grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(grantee)) END FROM (SELECT relacl AS acl FROM pg_class WHERE oid = 'plants'::regclass UNION ALL SELECT attacl FROM pg_attribute WHERE attrelid = 'plants'::regclass) AS acls, aclexplode(acl) WHERE privilege_type = 'INSERT'
+SELECT DISTINCT CASE grantee WHEN '0' THEN 'PUBLIC' ELSE pg_catalog.quote_ident(pg_get_userbyid(grantee)) END FROM (SELECT relacl AS acl FROM pg_class WHERE oid = 'plants'::regclass::oid UNION ALL SELECT attacl FROM pg_attribute WHERE attrelid = 'plants'::regclass::oid) AS acls, aclexplode(acl) WHERE privilege_type = 'INSERT'
 SELECT proname::text, prosrc, pg_get_userbyid(proowner)::text, pg_get_userbyid(proowner) = current_user FROM pg_proc INNER JOIN pg_namespace ON pg_namespace.oid = pronamespace WHERE nspname = current_schema() AND proname IN ('plantstore_follow', 'plantstore_hold') AND prosecdef
-SELECT tgname::text FROM pg_trigger WHERE tgrelid = 'plants'::regclass AND tgname IN ('follow', 'hold')
+SELECT tgname::text FROM pg_trigger WHERE tgrelid = 'plants'::regclass::oid AND tgname IN ('follow', 'hold')
 SET LOCAL lock_timeout = '1s'; DROP TRIGGER follow ON plants; DROP FUNCTION "public"."plantstore_follow"()
 SET LOCAL lock_timeout = '1s'; DROP TRIGGER hold ON plants; DROP FUNCTION "public"."plantstore_hold"()
 SET LOCAL lock_timeout = '1s'; LOCK TABLE plants IN SHARE ROW EXCLUSIVE MODE

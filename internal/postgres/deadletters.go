@@ -23,7 +23,8 @@ func (e *Engine) ExpireDeliveries(ctx context.Context, x store.Expiry) (expired 
 		if err != nil {
 			return err
 		}
-		tag, err := tx.Exec(ctx, `UPDATE plantstore_deliveries SET due_at = NULL, dead_at = $1, reason = $2 || coalesce($5 || reason, '')
+		tag, err := tx.Exec(ctx, `UPDATE plantstore_deliveries SET due_at = NULL, dead_at = $1,
+			reason = pg_catalog.concat($2::text, CASE WHEN reason IS NOT NULL THEN $5::text END, reason)
 			WHERE (webhook, plant) IN (SELECT webhook, plant FROM plantstore_deliveries
 				WHERE due_at <= $1 AND $3 > since LIMIT $4 FOR UPDATE SKIP LOCKED)`,
 			now, x.Reason, x.PendingBefore, store.DeadBatch, store.LastAttempt)

@@ -83,7 +83,7 @@ func (e *Engine) readSettings(ctx context.Context) error {
 // database may have none.
 func (e *Engine) estimate(ctx context.Context) {
 	var tuples *float32
-	err := e.pool.QueryRow(ctx, "SELECT reltuples FROM pg_class WHERE oid = 'plants'::regclass").Scan(&tuples)
+	err := e.pool.QueryRow(ctx, "SELECT reltuples FROM pg_class WHERE oid = 'plants'::regclass::oid").Scan(&tuples)
 	if err != nil || tuples == nil || *tuples < 0 { // negative: never analyzed
 		e.estimated.Store(-1)
 		return

@@ -122,7 +122,7 @@ func insertIdentity(ctx context.Context, tx pgx.Tx, t auth.Token, most int) (aut
 func checkPlace(ctx context.Context, q querier, t auth.Token, most int) error {
 	var n int
 	err := q.QueryRow(ctx, `SELECT CASE WHEN (SELECT max(id) FROM tokens) >= $3
-		THEN (SELECT count(id) FROM tokens WHERE kind = $1 AND coalesce(expires_at >= $2, true)) ELSE 0 END`,
+		THEN (SELECT pg_catalog.count(id) FROM tokens WHERE kind = $1 AND coalesce(expires_at >= $2, true)) ELSE 0 END`,
 		string(t.Kind), t.CreatedAt, most).Scan(&n)
 	if err == nil && n >= most {
 		err = store.TooMany(t.Kind)

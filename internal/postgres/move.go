@@ -231,7 +231,7 @@ func (e *Engine) tryLock(ctx context.Context, table string) (unlock func(), lock
 // Interrupted reports whether a move left a capture, and no longer runs.
 func (e *Engine) Interrupted(ctx context.Context) (bool, error) {
 	rows, _ := e.pool.Query(ctx, "SELECT prosrc FROM pg_trigger INNER JOIN pg_proc ON pg_proc.oid = tgfoid "+
-		"WHERE tgrelid = 'plants'::regclass AND tgname = 'follow'") // CollectRows returns the error
+		"WHERE tgrelid = 'plants'::regclass::oid AND tgname = 'follow'") // CollectRows returns the error
 	bodies, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	enabled := func(body string) bool { return strings.TrimSpace(body) != noOpBody }
 	if err != nil || !slices.ContainsFunc(bodies, enabled) {

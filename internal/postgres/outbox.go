@@ -147,7 +147,7 @@ func (e *Engine) setWebhooks(ctx context.Context, urls []string, by audit.Origin
 
 // createsSQL reads the transactions that have created plants or are about to. A statement
 // locks its table before it reads the webhooks.
-const createsSQL = `SELECT virtualtransaction FROM pg_locks WHERE relation = 'plants'::regclass
+const createsSQL = `SELECT virtualtransaction FROM pg_locks WHERE relation = 'plants'::regclass::oid
 	AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND mode = 'RowExclusiveLock'`
 
 // waitForCreates waits for the transactions that may have found no webhooks, because they
@@ -416,9 +416,9 @@ func (c *claimer) plants(ctx context.Context, due []store.Delivery) (found map[i
 // OutboxTotals implements webhook.Outbox.
 func (e *Engine) OutboxTotals(ctx context.Context) (map[int64]store.OutboxTotals, error) {
 	rows, _ := e.pool.Query(ctx, `SELECT id, active,
-		(SELECT count(plant) FROM plantstore_outbox),
+		(SELECT pg_catalog.count(plant) FROM plantstore_outbox),
 		(SELECT created_at FROM plantstore_outbox ORDER BY created_at LIMIT 1),
-		count(due_at), min(CASE WHEN due_at IS NOT NULL THEN since END), count(dead_at)
+		pg_catalog.count(due_at), min(CASE WHEN due_at IS NOT NULL THEN since END), pg_catalog.count(dead_at)
 		FROM plantstore_webhooks LEFT JOIN plantstore_deliveries ON webhook = id GROUP BY id`) // ForEachRow returns the error
 	totals := map[int64]store.OutboxTotals{}
 	var id, events int64

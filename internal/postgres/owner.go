@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -11,11 +12,12 @@ import (
 // The checks in this file make sure that the names in our statements are those of our
 // own tables, and that no other role can change these or run code through them.
 
-// schemaSQL reads the first schema of the search_path that has a store, or else the
-// schema in which CREATE TABLE would create tables.
-const schemaSQL = `SELECT coalesce((SELECT schemaname FROM pg_catalog.pg_tables
-	WHERE tablename = 'plantstore' AND schemaname = ANY (current_schemas(false))
-	ORDER BY array_position(current_schemas(false), schemaname) LIMIT 1), current_schema())::text`
+// A function or an operator of the schema whose types match exactly takes precedence over one of
+// pg_catalog whose types do not, such as count(any). So a statement qualifies every such function,
+// and compares an oid with an oid.
+
+// storesSQL reads the schemas that have a store.
+const storesSQL = "SELECT schemaname::text FROM pg_catalog.pg_tables WHERE tablename = 'plantstore'"
 
 // setSearchPath sets the search_path of a connection to the schema of the tables. The
 // engine's first connection finds this schema, and later connections use the same
@@ -25,18 +27,36 @@ func (e *Engine) setSearchPath(ctx context.Context, c *pgx.Conn) error {
 	e.namespaceMu.Lock()
 	defer e.namespaceMu.Unlock()
 	if e.namespace == "" {
-		var schema *string
-		if err := c.QueryRow(ctx, schemaSQL).Scan(&schema); err != nil {
+		var err error
+		if e.namespace, err = findSchema(ctx, c); err != nil {
 			return err
 		}
-		if schema == nil {
-			return errors.New("no schema of the search_path exists, or its use is not granted: " +
-				"create one, or set search_path in the URL")
-		}
-		e.namespace = *schema
 	}
 	_, err := c.Exec(ctx, "SET search_path = "+pgx.Identifier{e.namespace}.Sanitize()+", pg_temp")
 	return err
+}
+
+// findSchema returns the first schema of the search_path that has a store, or else the schema in
+// which CREATE TABLE would create tables. It sets a path without schemas of other roles.
+func findSchema(ctx context.Context, c *pgx.Conn) (string, error) {
+	var path []string
+	err := c.QueryRow(ctx, "SELECT pg_catalog.current_schemas(FALSE)::text[]").Scan(&path)
+	if err != nil {
+		return "", err
+	}
+	if len(path) == 0 {
+		return "", errors.New("no schema of the search_path exists, or its use is not granted: " +
+			"create one, or set search_path in the URL")
+	}
+	if _, err := c.Exec(ctx, "SET search_path = pg_catalog, pg_temp"); err != nil {
+		return "", err
+	}
+	rows, _ := c.Query(ctx, storesSQL) // CollectRows returns the error
+	stores, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if i := slices.IndexFunc(path, func(schema string) bool { return slices.Contains(stores, schema) }); i >= 0 {
+		return path[i], err
+	}
+	return path[0], err
 }
 
 // qualified returns the quoted name of an object in the schema of the tables. The

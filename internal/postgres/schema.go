@@ -141,7 +141,7 @@ const factsSQL = `WITH ours AS (
 	UNION ALL SELECT 'table', tab, '', kind FROM ours
 	UNION ALL SELECT 'row-level security', tab, '', '' FROM ours WHERE relrowsecurity
 	UNION ALL SELECT 'column', tab, attname::text,
-		concat(format_type(atttypid, atttypmod),
+		pg_catalog.concat(format_type(atttypid, atttypmod),
 		CASE WHEN attnotnull THEN ' NOT NULL' ELSE '' END, CASE WHEN atthasdef THEN ' DEFAULT' ELSE '' END)
 	FROM ours INNER JOIN pg_attribute ON attrelid = ours.oid WHERE attnum > 0 AND NOT attisdropped
 	UNION ALL SELECT 'constraint', tab, coalesce(attname::text, conname::text), contype::text
@@ -150,7 +150,7 @@ const factsSQL = `WITH ours AS (
 	WHERE contype IN ('p', 'u', 'c', 'f', 'x')
 	UNION ALL SELECT 'rule', tab, rulename::text, '' FROM ours INNER JOIN pg_rewrite ON ev_class = ours.oid
 	UNION ALL SELECT 'trigger', tab, tgname::text,
-		concat(tgenabled::text, ' ', (pronamespace = relnamespace)::text, ' ', proname::text, ' ', prosrc)
+		pg_catalog.concat(tgenabled::text, ' ', (pronamespace = relnamespace)::text, ' ', proname::text, ' ', prosrc)
 	FROM ours INNER JOIN pg_trigger ON tgrelid = ours.oid
 	INNER JOIN pg_proc ON pg_proc.oid = tgfoid WHERE NOT tgisinternal`
 

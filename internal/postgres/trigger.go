@@ -81,9 +81,9 @@ func (e *Engine) grantCapture(ctx context.Context, tx pgx.Tx) error {
 
 // insertersSQL reads the quoted names of the roles that may insert into plants or
 // into a column of it.
-const insertersSQL = `SELECT DISTINCT CASE grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(grantee)) END
-	FROM (SELECT relacl AS acl FROM pg_class WHERE oid = 'plants'::regclass
-	UNION ALL SELECT attacl FROM pg_attribute WHERE attrelid = 'plants'::regclass) AS acls, aclexplode(acl)
+const insertersSQL = `SELECT DISTINCT CASE grantee WHEN '0' THEN 'PUBLIC' ELSE pg_catalog.quote_ident(pg_get_userbyid(grantee)) END
+	FROM (SELECT relacl AS acl FROM pg_class WHERE oid = 'plants'::regclass::oid
+	UNION ALL SELECT attacl FROM pg_attribute WHERE attrelid = 'plants'::regclass::oid) AS acls, aclexplode(acl)
 	WHERE privilege_type = 'INSERT'`
 
 // olderFunctionsSQL reads the functions that a move of an older version left.
@@ -145,7 +145,7 @@ func (e *Engine) replaceOlderFunction(ctx context.Context, tx pgx.Tx, name, body
 // triggers returns the names of the existing triggers of a move.
 func triggers(ctx context.Context, tx pgx.Tx) ([]string, error) {
 	rows, _ := tx.Query(ctx, "SELECT tgname::text FROM pg_trigger "+ // CollectRows returns the error
-		"WHERE tgrelid = 'plants'::regclass AND tgname IN ('follow', 'hold')")
+		"WHERE tgrelid = 'plants'::regclass::oid AND tgname IN ('follow', 'hold')")
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
