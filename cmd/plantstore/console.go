@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -36,7 +37,11 @@ the port, for example with ssh -L 8081:127.0.0.1:8081.`,
 					return err
 				}
 				code, t := console.NewCode(time.Now().UTC().Truncate(time.Microsecond))
-				if _, err := engine.CreateToken(ctx, t, p.operator()); err != nil {
+				_, err = engine.CreateToken(ctx, t, p.operator())
+				if errors.Is(err, store.ErrFull) {
+					return fmt.Errorf("%w; until then, sign in with an admin token at %s", err, at)
+				}
+				if err != nil {
 					return err
 				}
 				fmt.Fprintln(p.stderr, "open this link within 15 minutes; it works once:")

@@ -18,6 +18,7 @@ DELETE FROM plantstore_deliveries WHERE (webhook, plant) IN (SELECT webhook, pla
 DELETE FROM plantstore_outbox; DELETE FROM plantstore_deliveries
 DELETE FROM tokens WHERE id IN (SELECT id FROM tokens WHERE kind = $1 AND $2 > coalesce(last_used_at, created_at) AND coalesce($3 > revoked_at, true) AND (SELECT max(id) FROM tokens) > id ORDER BY id LIMIT $4) RETURNING id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix, kind, issuer, identifier
 DELETE FROM tokens WHERE kind = $1 AND $2 > expires_at AND hash <> $3 AND (SELECT max(id) FROM tokens) > id
+INSERT INTO plants (id, name, created_at, created_by) VALUES ($1, '', $2, 0) ON CONFLICT (id) DO NOTHING
 INSERT INTO plants (id, name, tag, created_at, created_by) SELECT id, name, tag, created_at, created_by FROM unnest($1::bigint[], $2::text[], $3::text[], $4::timestamptz[], $5::bigint[]) AS new (id, name, tag, created_at, created_by) WHERE NOT EXISTS (SELECT 1 FROM plantstore WHERE webhooks AND held IS NULL) ON CONFLICT (id) DO NOTHING RETURNING id
 INSERT INTO plants (id, name, tag, created_at, created_by) VALUES ($1, $2, $3, $4, $5) ON CONFLICT (id) DO NOTHING RETURNING id
 INSERT INTO plants (id, name, tag, created_at, created_by) VALUES ($1, $2, $3, $4, $5), ($6, $7, $8, $9, $10) ON CONFLICT (id) DO NOTHING RETURNING id

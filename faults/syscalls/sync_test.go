@@ -30,8 +30,8 @@ var (
 	}
 	ignoredWrite = rig.Weakness{
 		File: "internal/sqlite/sqlite3/writebuffer.go",
-		Old:  "\treturn write(tls, f.parent(), b.bytes, int32(used), b.offset)\n",
-		New:  "\twrite(tls, f.parent(), b.bytes, int32(used), b.offset)\n\treturn lib.SQLITE_OK\n",
+		Old:  "\treturn f.writeWAL(tls, b.bytes, int32(used), b.offset)\n",
+		New:  "\tf.writeWAL(tls, b.bytes, int32(used), b.offset)\n\treturn lib.SQLITE_OK\n",
 	}
 	ignoredStartSync = rig.Weakness{
 		File: "internal/sqlite/engine.go",

@@ -38,7 +38,9 @@ func (s *Service) unchanged(err error) error {
 			Code: plant.CodeStoreReadOnly, Message: "nothing was changed because a move makes the store read-only",
 		}
 	case errors.Is(err, store.ErrFull):
-		return &plant.Error{Code: plant.CodeStoreFull, Message: "nothing was changed because the disk of the store is full"}
+		return &plant.Error{
+			Code: plant.CodeStoreFull, Message: "nothing was changed because the disk of the store is full; free space on it",
+		}
 	}
 	s.log.Warn("change for the operator failed", "error", err)
 	if errors.Is(err, store.ErrOutcomeUnknown) || errors.Is(err, store.ErrBroken) {

@@ -162,6 +162,12 @@ func (c *Console) redeem(ctx context.Context, code string, by audit.Origin) (str
 // unavailable returns the error for a client after the store failed, and logs the cause.
 func (c *Console) unavailable(operation string, err error) error {
 	c.Log.Warn("console: the store refused a change", "operation", operation, "error", err)
+	if errors.Is(err, store.ErrFull) {
+		return &plant.Error{
+			Code:    plant.CodeStoreFull,
+			Message: "the disk of the store is full; free space on it, or sign in with an admin token instead of a code",
+		}
+	}
 	return &plant.Error{
 		Code: plant.CodeStoreUnavailable, Message: "the store does not accept the change now; try again",
 	}

@@ -1,9 +1,11 @@
 package console_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/url"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -11,11 +13,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"plantstore/internal/audit"
 	"plantstore/internal/auth"
 	"plantstore/internal/console"
 	"plantstore/internal/oidc"
 	"plantstore/internal/oidc/oidctest"
+	"plantstore/internal/sqlite"
 	"plantstore/internal/store"
 )
 
@@ -145,6 +150,37 @@ func TestSignInRefused(t *testing.T) {
 			c.credential != "" && strings.Contains(res.body, ">"+c.credential) {
 			t.Errorf("%s: got %d with %q, want %d and a message: %s", name, res.status, res.Cookies(), c.status, res.body)
 		}
+	}
+}
+
+// fullEngine is an engine with a full disk.
+type fullEngine struct{ *sqlite.Engine }
+
+func (fullEngine) RevokeTokens(context.Context, store.Selector, time.Time, audit.Origin) ([]auth.Token, error) {
+	return nil, fmt.Errorf("%w: secret detail", store.ErrFull)
+}
+
+func (fullEngine) AppendAudit(context.Context, ...audit.Event) error { return store.ErrFull }
+
+// On a full disk a sign-in with a token works. The refusal of a code has advice.
+func TestSignInFullDisk(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "plants.db")
+	h := startOn(t, file, func(metrics prometheus.Registerer) (store.Engine, error) {
+		e, err := sqlite.Open(t.Context(), sqlite.Config{Path: file, Server: true, Metrics: metrics})
+		return fullEngine{e}, err
+	})
+	c := &client{h: h}
+	res := c.post("/sign-in", url.Values{"credential": {h.code(time.Now())}})
+	if res.status != 503 || strings.Contains(res.body, "secret") ||
+		!strings.Contains(res.body, "the disk of the store is full; free space on it, or sign in with an admin token") {
+		t.Errorf("with a code: got %d, %s", res.status, res.body)
+	}
+	if res := c.post("/sign-in", url.Values{"credential": {h.admin}}); res.status != 303 {
+		t.Errorf("with a token: got %d, %s", res.status, res.body)
+	}
+	if res := c.get("/"); res.status != 200 {
+		t.Errorf("overview: got %d", res.status)
 	}
 }
 

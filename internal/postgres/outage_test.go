@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"errors"
 	"log/slog"
+	"math"
 	"net"
 	"net/url"
 	"os"
@@ -249,5 +250,31 @@ func TestErrorText(t *testing.T) {
 		if !errors.As(err, &op) {
 			t.Error("the cause is lost")
 		}
+	}
+}
+
+// TestFullDisk has a trigger raise PostgreSQL's error for a full disk: the store refuses plants, is
+// not ready, and is ready again without a client.
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	at := schema(t)
+	e := place(at).Open(t)
+	s, err := store.New(t.Context(), store.Config{Engine: e})
+	if err != nil {
+		t.Fatal(err)
+	}
+	execute(t, at, `CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS
+			$$BEGIN RAISE 'could not extend file' USING ERRCODE = '53100'; END$$;
+		CREATE TRIGGER full_disk BEFORE INSERT ON plants FOR EACH ROW EXECUTE FUNCTION full_disk()`)
+	_, err = s.Create(nil, auth.Principal{}, plant.NewPlant{ID: 1})
+	if refusal := (*plant.Error)(nil); !errors.As(err, &refusal) || refusal.Code != plant.CodeStoreFull {
+		t.Errorf("Create: %v", err)
+	}
+	until(t, "the store is not ready", func() bool { return s.Ready() != nil })
+	execute(t, at, "DROP TRIGGER full_disk ON plants")
+	until(t, "the store is ready", func() bool { return s.Ready() == nil })
+	s.Close()
+	if _, err := e.Get(t.Context(), math.MinInt64); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("a probe left a plant: %v", err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -40,6 +41,28 @@ func (e *Engine) transact(ctx context.Context, change func(pgx.Tx) error) error 
 		return fmt.Errorf("%w: %w", store.ErrOutcomeUnknown, driverError{err})
 	}
 	return classify(err)
+}
+
+// errProbed rolls back a probe.
+var errProbed = errors.New("probed")
+
+// Probe implements store.Engine. A new plant may need space where the commit of another change needs
+// none, and only a commit waits for a standby.
+func (e *Engine) Probe(ctx context.Context) error {
+	err := e.transact(ctx, func(tx pgx.Tx) error {
+		if err := e.checkStandby(ctx, tx.Conn()); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, "INSERT INTO plants (id, name, created_at, created_by) VALUES ($1, '', $2, 0) "+
+			"ON CONFLICT (id) DO NOTHING", int64(math.MinInt64), time.Now()); err != nil {
+			return err
+		}
+		return errProbed
+	})
+	if !errors.Is(err, errProbed) {
+		return err
+	}
+	return e.transact(ctx, func(pgx.Tx) error { return nil })
 }
 
 // lockTimeout bounds the wait for a lock on the table plants: later statements wait

@@ -71,18 +71,24 @@ func TestClassify(t *testing.T) {
 func TestDiskFault(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
-		err    error
-		broken bool
+		err  error
+		want error // nil: only the error itself
 	}{
-		{&sqlite3.Error{Code: 10 | 4<<8}, true}, // SQLITE_IOERR_FSYNC
-		{&sqlite3.Error{Code: 11}, true},        // SQLITE_CORRUPT
-		{&os.PathError{Op: "fsync", Path: "plants.db-mark", Err: syscall.EIO}, true},
-		{&sqlite3.Error{Code: 14}, false}, // SQLITE_CANTOPEN
-		{&sqlite3.Error{Code: 26}, false}, // SQLITE_NOTADB
-		{os.ErrPermission, false},
+		{&sqlite3.Error{Code: 10 | 4<<8}, store.ErrBroken}, // SQLITE_IOERR_FSYNC
+		{&sqlite3.Error{Code: 11}, store.ErrBroken},        // SQLITE_CORRUPT
+		{&os.PathError{Op: "fsync", Path: "plants.db-mark", Err: syscall.EIO}, store.ErrBroken},
+		{&sqlite3.Error{Code: 10 | 19<<8, Errno: syscall.EIO}, store.ErrBroken},  // SQLITE_IOERR_SHMSIZE
+		{&sqlite3.Error{Code: 10 | 19<<8, Errno: syscall.ENOSPC}, store.ErrFull}, // SQLITE_IOERR_SHMSIZE
+		{&sqlite3.Error{Code: 10 | 3<<8, Errno: syscall.EDQUOT}, store.ErrFull},  // SQLITE_IOERR_WRITE
+		{&sqlite3.Error{Code: 13}, store.ErrFull},                                // SQLITE_FULL
+		{&sqlite3.Error{Code: 14}, nil},                                          // SQLITE_CANTOPEN
+		{&sqlite3.Error{Code: 26}, nil},                                          // SQLITE_NOTADB
+		{os.ErrPermission, nil},
 	} {
-		if got := diskFault(test.err); !errors.Is(got, test.err) || errors.Is(got, store.ErrBroken) != test.broken {
-			t.Errorf("%v: got %v, want broken %v", test.err, got, test.broken)
+		got := diskFault(test.err)
+		if !errors.Is(got, test.err) || errors.Is(got, store.ErrBroken) != errors.Is(test.want, store.ErrBroken) ||
+			errors.Is(got, store.ErrFull) != errors.Is(test.want, store.ErrFull) {
+			t.Errorf("%v: got %v, want it to wrap %v", test.err, got, test.want)
 		}
 	}
 }

@@ -153,6 +153,8 @@ func openFault(path string, err error) error {
 		return fmt.Errorf("%s is not a plant store: it is not an SQLite database", path)
 	case errors.As(err, &fault) && fault.NotWritable():
 		return notWritable(path, err)
+	case errors.As(err, &fault) && fault.Full():
+		return fmt.Errorf("open %s: %w: %w", path, store.ErrFull, err)
 	}
 	return fmt.Errorf("open %s: %w", path, err)
 }

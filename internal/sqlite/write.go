@@ -96,6 +96,19 @@ func (e *Engine) Insert(ctx context.Context, batch []store.Create) ([]store.Outc
 	return outcomes, nil
 }
 
+// Probe implements store.Engine.
+func (e *Engine) Probe(ctx context.Context) error {
+	if err := e.checkpointIfDue(ctx, framesOf(nil)); err != nil {
+		return err
+	}
+	return e.write(ctx, func() error {
+		if err := e.checkWritable(); err != nil {
+			return err
+		}
+		return e.run("UPDATE state SET plants = plants")
+	})
+}
+
 // insertOne stores a plant, or compares it with the stored one.
 func (e *Engine) insertOne(c *store.Create) (store.Outcome, error) {
 	s := e.stmts.insert
@@ -196,9 +209,13 @@ func (e *Engine) transact(ctx context.Context, change func() error) error {
 		}
 		return nil
 	}
+	err = classify(err)
+	if errors.Is(err, store.ErrFull) && !e.writer.InTransaction() && e.writer.CommitCut() {
+		return err // SQLite has rolled back, and the WAL lacks the end of the commit
+	}
 	// The frames of the commit may be on the disk. The engine never repeats a failed
 	// fsync; the next process recovers the store.
-	err = fmt.Errorf("%w: %w", store.ErrOutcomeUnknown, classify(err))
+	err = fmt.Errorf("%w: %w", store.ErrOutcomeUnknown, err)
 	return errors.Join(err, e.rollback())
 }
 
@@ -312,14 +329,22 @@ func classify(err error) error {
 	}
 }
 
-// diskFault wraps the error of a failed disk or a damaged file in store.ErrBroken.
+// diskFault wraps the error of a full disk in store.ErrFull, and the error of a failed disk or a
+// damaged file in store.ErrBroken.
 func diskFault(err error) error {
 	var fault *sqlite3.Error
-	failed := errors.As(err, &fault) && (fault.IO() || fault.Corrupt()) || errors.Is(err, syscall.EIO)
-	if failed && !errors.Is(err, store.ErrBroken) {
-		return fmt.Errorf("%w: %w", store.ErrBroken, err)
+	isFault := errors.As(err, &fault)
+	kind := error(nil)
+	switch {
+	case isFault && fault.Full():
+		kind = store.ErrFull
+	case isFault && (fault.IO() || fault.Corrupt()), errors.Is(err, syscall.EIO):
+		kind = store.ErrBroken
 	}
-	return err
+	if kind == nil || errors.Is(err, kind) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", kind, err)
 }
 
 // openWAL opens a descriptor of the WAL for syncWAL, at the start, so that a replay needs no

@@ -35,6 +35,10 @@ type Engine interface {
 	// If it wraps ErrBroken, the engine must not be used any more.
 	Insert(ctx context.Context, batch []Create) ([]Outcome, error)
 
+	// Probe commits a change that nothing shows, as Insert commits a small plant. It returns
+	// nil if the store can store plants. The errors are those of Insert.
+	Probe(ctx context.Context) error
+
 	// Get returns the plant with that id, or ErrNotFound.
 	Get(ctx context.Context, id int64) (plant.Record, error)
 
@@ -255,7 +259,7 @@ var (
 	// context. The call changed nothing.
 	ErrBusy = errors.New("another process has locked the store")
 	// ErrFull means that the disk is full. The call changed nothing.
-	ErrFull = errors.New("no space left for the store")
+	ErrFull = errors.New("no space left for the store; free space on its disk")
 	// ErrReadOnly means that a move makes the store read-only: it stores no plant and
 	// changes no token. The call changed nothing.
 	ErrReadOnly = errors.New("a move makes the store read-only")

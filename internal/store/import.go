@@ -33,12 +33,9 @@ func (w *writer) insert(ctx context.Context, batch []Create) ([]Outcome, error) 
 
 	start := time.Now()
 	outcomes, err := w.engine.Insert(ctx, batch)
-	switch {
-	case errors.Is(err, ErrBroken): // the process ends
-		w.log.Error("commit failed", "plants", len(batch), "error", err)
+	w.recordCommit(start, len(batch), err)
+	if errors.Is(err, ErrBroken) {
 		w.fail()
-	case err != nil:
-		w.outage.commitFailed(start, len(batch), err)
 	}
 	if err != nil {
 		w.metrics.failed.Inc()

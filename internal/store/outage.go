@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -12,12 +13,17 @@ import (
 // as unreachable.
 const unreachableAfter = 1500 * time.Millisecond
 
+// refusingAfter is the time without a successful commit after a failed one, from which on the
+// store counts as one that does not accept plants.
+const refusingAfter = 2 * time.Second
+
 var errNoAnswer = errors.New("no answer in time")
 
 // outage collects the failures of an engine. The log has one line when the engine
 // becomes unreachable and one when it is reachable again, however many polls, requests
-// and commits fail in between. A failed commit is logged by itself only after a later
-// poll has shown that the engine is reachable.
+// and commits fail in between; and the same two lines about a reachable engine whose
+// commits fail. Failed commits are logged by themselves only if neither follows: after a
+// later commit and a later poll have succeeded.
 type outage struct {
 	log *slog.Logger
 
@@ -26,6 +32,10 @@ type outage struct {
 	since   time.Time // last successful poll before the outage; zero: no outage; guarded by mu
 	back    time.Time // end of the last outage; guarded by mu
 	commits failures  // not logged yet; guarded by mu
+
+	failing  atomic.Bool // a commit has failed since the last successful one; set under mu
+	failedAt time.Time   // of the first of these commits; guarded by mu
+	refusing error       // why commits have failed for refusingAfter, nil unless they have; guarded by mu
 }
 
 // failures are failed commits.
@@ -49,6 +59,60 @@ func (o *outage) commitFailed(start time.Time, plants int, err error) {
 	o.commits.number++
 	o.commits.plants += plants
 	o.commits.last = time.Now()
+	o.keepFailing(err)
+}
+
+// probeFailed records a failed probe.
+func (o *outage) probeFailed(err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.keepFailing(err)
+}
+
+// keepFailing records that a commit has failed. A move and an outage have their own states. The
+// caller has locked mu.
+func (o *outage) keepFailing(err error) {
+	if errors.Is(err, ErrReadOnly) || !o.since.IsZero() {
+		return
+	}
+	if !o.failing.Swap(true) {
+		o.failedAt = time.Now()
+	}
+	switch {
+	case o.refusing != nil:
+		o.refusing = err
+	case time.Since(o.failedAt) >= refusingAfter:
+		o.refusing = err
+		o.log.Error("store accepts no plants", "error", err)
+	}
+}
+
+// commitSucceeded records a successful commit, of plants or of a probe.
+func (o *outage) commitSucceeded() {
+	if !o.failing.Load() {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.failing.Store(false)
+	if o.refusing != nil {
+		o.log.Info("store accepts plants again", "away_us", time.Since(o.failedAt).Microseconds(),
+			"commits_failed", o.commits.number, "plants_failed", o.commits.plants)
+		o.refusing, o.commits = nil, failures{}
+	}
+}
+
+// refusal returns why the store accepts no plants although it is reachable, or nil.
+func (o *outage) refusal() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case o.refusing == nil:
+		return nil
+	case errors.Is(o.refusing, ErrFull):
+		return errors.New("the disk of the store is full; free space on it")
+	}
+	return errors.New("commits fail; see the log") // which has the cause; /readyz is public and does not
 }
 
 // pollSucceeded records a successful poll that started at that time. A poll that took too
@@ -65,7 +129,8 @@ func (o *outage) pollSucceeded(start time.Time) {
 		o.log.Info("store reachable again", "away_us", time.Since(o.since).Microseconds(),
 			"commits_failed", o.commits.number, "plants_failed", o.commits.plants)
 		o.since, o.back, o.commits = time.Time{}, time.Now(), failures{}
-	case start.After(o.commits.last):
+		o.failing.Store(o.refusing != nil)
+	case !o.failing.Load() && start.After(o.commits.last):
 		o.logCommits()
 	}
 }
@@ -96,7 +161,7 @@ func (o *outage) unreachable() bool {
 func (o *outage) end() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.since.IsZero() {
+	if o.since.IsZero() && o.refusing == nil {
 		o.logCommits()
 	}
 }

@@ -207,35 +207,136 @@ func TestReadyAfterStop(t *testing.T) {
 	})
 }
 
-// TestCommitFailed has commits fail while the engine is reachable: the log has one line for
-// the commits between two polls, and none for polls that fail for a short time.
+// TestCommitFailed has commits fail for a short time: the log has one line for them.
 func TestCommitFailed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		e := &stub{insert: func(_ context.Context, batch []store.Create) error {
-			return fmt.Errorf("%w: plant %d", store.ErrFull, batch[0].Plant.ID)
-		}}
+		failing, e := errors.New("reset"), &stub{}
+		e.insert = func(_ context.Context, batch []store.Create) error {
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			if failing == nil {
+				return nil
+			}
+			return fmt.Errorf("%w: plant %d", failing, batch[0].Plant.ID)
+		}
 		s, j := loggedStore(t, e)
-		time.Sleep(10 * time.Second) //nolint:forbidigo // the bubble's clock, not a wait
-		e.change(func(e *stub) { e.err = errors.New("reset") })
+		time.Sleep(10*time.Second + time.Millisecond) //nolint:forbidigo // the bubble's clock, not a wait
 		for i := range int64(5) {
-			if _, err := s.Create(nil, auth.Principal{}, newPlant(i)); codeOf(err) != plant.CodeStoreFull {
+			if _, err := s.Create(nil, auth.Principal{}, newPlant(i)); codeOf(err) != plant.CodeStoreUnavailable {
 				t.Errorf("got %v", err)
 			}
 		}
-		time.Sleep(time.Second) //nolint:forbidigo // the bubble's clock, not a wait
+		e.change(func(*stub) { failing = nil })
+		time.Sleep(2 * time.Second) //nolint:forbidigo // the bubble's clock, not a wait
 		if err := s.Ready(); err != nil {
 			t.Error(err)
 		}
-		e.change(func(e *stub) { e.err = nil })
-		time.Sleep(time.Second) //nolint:forbidigo // the bubble's clock, not a wait
-		if _, err := s.Create(nil, auth.Principal{}, newPlant(6)); codeOf(err) != plant.CodeStoreFull {
+		e.change(func(*stub) { failing = errors.New("busy") })
+		if _, err := s.Create(nil, auth.Principal{}, newPlant(6)); codeOf(err) != plant.CodeStoreUnavailable {
 			t.Errorf("got %v", err)
 		}
 		s.Close()
 		wantLines(t, j,
-			`level=ERROR msg="commit failed" commits=5 plants=5 error="no space left for the store: plant 0"`,
-			`level=ERROR msg="commit failed" commits=1 plants=1 error="no space left for the store: plant 6"`)
+			`level=ERROR msg="commit failed" commits=5 plants=5 error="reset: plant 0"`,
+			`level=ERROR msg="commit failed" commits=1 plants=1 error="busy: plant 6"`)
+	})
+}
+
+// TestRefusing has every commit fail for a minute, while the engine is reachable. After 2 s, the store
+// is not ready, but still tries to store plants. It is ready again when a plant is stored, and
+// without a client within 1 s. The log has a line for the start, and one for the end.
+func TestRefusing(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		failure error
+		client  bool // ends the failures, otherwise a probe does
+		reason  string
+	}{
+		"full disk, a create":       {store.ErrFull, true, "the disk of the store is full; free space on it"},
+		"full disk, no create":      {store.ErrFull, false, "the disk of the store is full; free space on it"},
+		"unknown outcome":           {store.ErrOutcomeUnknown, false, "commits fail; see the log"},
+		"too many connections":      {errors.New("sorry, too many clients already"), true, "commits fail; see the log"},
+		"locked by another process": {store.ErrBusy, false, "commits fail; see the log"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { testRefusing(t, test.failure, test.client, test.reason) })
+		})
+	}
+}
+
+func testRefusing(t *testing.T, failure error, client bool, reason string) {
+	t.Helper()
+	e, calls, failing := &stub{}, 0, failure
+	e.insert = func(context.Context, []store.Create) error {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		calls++
+		return failing
+	}
+	s, j := loggedStore(t, e)
+	defer s.Close()
+	time.Sleep(time.Millisecond) //nolint:forbidigo // the bubble's clock: the probes are at other times
+	for i := range 30 {          // 10 a second
+		ready, since := s.Ready(), time.Duration(i)*100*time.Millisecond
+		if since < 2*time.Second && ready != nil || since > 2*time.Second && ready == nil {
+			t.Errorf("Ready %s after the first failed commit: %v", since, ready)
+		}
+		if _, err := s.Create(nil, auth.Principal{}, newPlant(1)); err == nil {
+			t.Error("Create succeeded")
+		}
+		time.Sleep(100 * time.Millisecond) //nolint:forbidigo // the bubble's clock, not a wait
+	}
+	e.change(func(*stub) { calls = 0 })
+	time.Sleep(time.Minute) //nolint:forbidigo // the bubble's clock, not a wait
+	e.change(func(*stub) {
+		if calls != 60 {
+			t.Errorf("%d probes in a minute", calls)
+		}
+		failing = nil
+	})
+	if err := s.Ready(); err == nil || err.Error() != reason {
+		t.Errorf("Ready after a minute: %v; want %s", err, reason)
+	}
+	if client {
+		if _, err := s.Create(nil, auth.Principal{}, newPlant(1)); err != nil {
+			t.Errorf("the first Create: %v", err)
+		}
+	} else {
+		time.Sleep(time.Second) //nolint:forbidigo // the bubble's clock, not a wait
+	}
+	if err := s.Ready(); err != nil {
+		t.Errorf("Ready at the end: %v", err)
+	}
+	time.Sleep(time.Minute) //nolint:forbidigo // the bubble's clock, not a wait
+	lines := j.lines()
+	if len(lines) != 2 ||
+		!strings.HasPrefix(lines[0], `level=ERROR msg="store accepts no plants" error=`) ||
+		!strings.Contains(lines[0], failure.Error()) ||
+		!strings.HasPrefix(lines[1], `level=INFO msg="store accepts plants again" away_us=`) ||
+		!strings.HasSuffix(lines[1], ` commits_failed=30 plants_failed=30`) {
+		t.Errorf("log:\n%s", strings.Join(lines, "\n"))
+	}
+}
+
+// TestProbeBroken has a probe end the store.
+func TestProbeBroken(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e, failing := &stub{}, store.ErrFull
+		e.insert = func(context.Context, []store.Create) error {
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			return failing
+		}
+		s, _ := loggedStore(t, e)
+		defer s.Close()
+		if _, err := s.Create(nil, auth.Principal{}, newPlant(1)); err == nil {
+			t.Error("Create succeeded")
+		}
+		e.change(func(*stub) { failing = store.ErrBroken })
+		<-s.Broken()
 	})
 }
 

@@ -131,6 +131,9 @@ func (s *Store) Ready() error {
 	case !s.credentials.reachable():
 		return errors.New("the store is unreachable; see the log")
 	}
+	if err := s.writer.outage.refusal(); err != nil {
+		return err
+	}
 	if s.credentials.move.Load().Phase != "" {
 		return ErrReadOnly // the log names the new store; /readyz is public and does not
 	}

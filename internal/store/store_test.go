@@ -51,6 +51,12 @@ func (s *stub) Insert(ctx context.Context, batch []store.Create) ([]store.Outcom
 	return outcomes, nil
 }
 
+// Probe is an Insert of a plant with the id 0.
+func (s *stub) Probe(ctx context.Context) error {
+	_, err := s.Insert(ctx, []store.Create{{}})
+	return err
+}
+
 func (s *stub) State(ctx context.Context) (store.State, error) {
 	s.mu.Lock()
 	s.polls++

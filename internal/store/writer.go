@@ -41,8 +41,9 @@ type writer struct {
 	broken        bool          // the engine returned ErrBroken; guarded by mu
 	started       []time.Time   // start of the commit of each committer; zero: none runs; guarded by mu
 
+	endProbe   context.CancelFunc
 	wake       chan struct{}  // has a value when creates may be pending, or closed was set
-	committers sync.WaitGroup // the running committers
+	committers sync.WaitGroup // the running committers, and probe
 	failed     chan struct{}  // closed when broken is set
 }
 
@@ -98,6 +99,9 @@ func newWriter(c Config, o *outage) *writer {
 	for i := range w.started {
 		w.committers.Go(func() { w.commitAll(i) }) // ends with close or ErrBroken; close waits for it
 	}
+	probing, end := context.WithCancel(w.ctx)
+	w.endProbe = end
+	w.committers.Go(func() { w.probe(probing) }) // ends with close or ErrBroken; close waits for it
 	return w
 }
 
@@ -289,12 +293,7 @@ func (w *writer) commit(number int, b *pendingBatch) error {
 	outcomes, err := w.engine.Insert(ctx, b.creates)
 	w.commitEnded(number, len(b.creates))
 	w.metrics.commit(b, outcomes, start, err)
-	switch {
-	case errors.Is(err, ErrBroken): // the process ends
-		w.log.Error("commit failed", "plants", len(b.creates), "error", err)
-	case err != nil:
-		w.outage.commitFailed(start, len(b.creates), err)
-	}
+	w.recordCommit(start, len(b.creates), err)
 	b.outcomes = outcomes
 	if err != nil {
 		b.err = refusal(err)
@@ -304,6 +303,54 @@ func (w *writer) commit(number int, b *pendingBatch) error {
 	}
 	b.complete()
 	return err
+}
+
+// recordCommit logs a failed commit of some plants, or counts it for Store.Ready.
+func (w *writer) recordCommit(start time.Time, plants int, err error) {
+	switch {
+	case err == nil:
+		w.outage.commitSucceeded()
+	case errors.Is(err, ErrBroken): // the process ends
+		w.log.Error("commit failed", "plants", plants, "error", err)
+	default:
+		w.outage.commitFailed(start, plants, err)
+	}
+}
+
+const (
+	probeEvery   = time.Second
+	probeTimeMax = 5 * time.Second
+)
+
+// probe calls Engine.Probe while commits fail, until one succeeds: a load balancer sends no plant to
+// a server that is not ready.
+func (w *writer) probe(ctx context.Context) {
+	tick := time.NewTicker(probeEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if !w.outage.failing.Load() {
+			continue
+		}
+		limited, cancel := context.WithTimeout(ctx, probeTimeMax)
+		err := w.engine.Probe(limited)
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+		case err == nil:
+			w.outage.commitSucceeded()
+		case errors.Is(err, ErrBroken): // the process ends
+			w.log.Error("commit failed", "plants", 0, "error", err)
+			w.fail()
+			return
+		default:
+			w.outage.probeFailed(err)
+		}
+	}
 }
 
 // lateCommitMax is the longest run time of a commit that begins after the time of retire. Two of
@@ -411,6 +458,7 @@ func (w *writer) close() {
 	w.closed = true
 	w.mu.Unlock()
 	w.signal()
+	w.endProbe()
 	w.committers.Wait()
 	w.cancel()
 }

@@ -4,4 +4,4 @@ mount -t tmpfs -o size=4m tmpfs /var/lib/plantstore
 . ./runbook.sh
 cat /dev/zero > /var/lib/plantstore/old-export.jsonl || true
 create 1
-until_logged "commit failed"
+until_logged "store accepts no plants"

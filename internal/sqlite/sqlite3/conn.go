@@ -263,17 +263,35 @@ func (c *Conn) Checkpoint(mode CheckpointMode) (frames, copied int, err error) {
 	return int(*(*int32)(pointer(c.out))), int(*(*int32)(pointer(c.out + 4))), nil
 }
 
+// CommitCut reports that the last COMMIT, which has failed, will never take effect: the WAL ends
+// before the last byte of the failed write, and SQLite writes the frame that completes a commit
+// after all its other frames. It is false if SQLite overwrites frames of an earlier WAL: these may
+// have the bytes that the failed write lacks. The connection is one of OpenBuffered.
+func (c *Conn) CommitCut() bool {
+	file, err := c.file()
+	if err != nil {
+		return false
+	}
+	wal := fileAt(file).wal
+	return wal != 0 && fileAt(wal).buffer.cut
+}
+
+// file returns the address of the sqlite3_file of the database.
+func (c *Conn) file() (address uintptr, err error) {
+	code := lib.Xsqlite3_file_control(c.tls, c.db, 0, lib.SQLITE_FCNTL_FILE_POINTER, c.out)
+	return *(*uintptr)(pointer(c.out)), c.check("file pointer", code)
+}
+
 // SyncFile syncs the database file through SQLite's descriptor. Closing another
 // descriptor of the file would release SQLite's locks on it
 // (https://sqlite.org/howtocorrupt.html, section 2.2).
 func (c *Conn) SyncFile() error {
-	code := lib.Xsqlite3_file_control(c.tls, c.db, 0, lib.SQLITE_FCNTL_FILE_POINTER, c.out)
-	if code != lib.SQLITE_OK {
-		return c.newError("file pointer", code)
+	file, err := c.file()
+	if err != nil {
+		return err
 	}
-	file := *(*uintptr)(pointer(c.out))
 	methods := (*lib.Tsqlite3_io_methods)(pointer((*lib.Tsqlite3_file)(pointer(file)).FpMethods))
-	code = function[methodInt](methods.FxSync)(c.tls, file, lib.SQLITE_SYNC_NORMAL)
+	code := function[methodInt](methods.FxSync)(c.tls, file, lib.SQLITE_SYNC_NORMAL)
 	if code != lib.SQLITE_OK { // the connection does not store this error
 		return codeError(c.tls, "sync", code)
 	}

@@ -20,6 +20,7 @@ type writeBuffer struct {
 	bytes  uintptr // bufferBytes of SQLite's memory
 	used   int     // of bytes
 	offset int64   // in the file, of the first byte
+	cut    bool    // see Conn.CommitCut
 }
 
 // bufferBytes is the size of a write buffer: 31 frames. SQLite's own xWrite
@@ -40,8 +41,21 @@ func (f *file) flush(tls *libc.TLS) int32 {
 	}
 	used := b.used
 	b.used = 0
-	write := function[methodData](f.parentMethods().FxWrite)
-	return write(tls, f.parent(), b.bytes, int32(used), b.offset)
+	return f.writeWAL(tls, b.bytes, int32(used), b.offset)
+}
+
+// writeWAL writes into the file of a WAL. If that fails, it measures the file, for Conn.CommitCut.
+func (f *file) writeWAL(tls *libc.TLS, data uintptr, amount int32, offset int64) int32 {
+	f.buffer.cut = false
+	code := function[methodData](f.parentMethods().FxWrite)(tls, f.parent(), data, amount, offset)
+	if code != lib.SQLITE_OK {
+		const sizeBytes = 8
+		size := tls.Alloc(sizeBytes)
+		defer tls.Free(sizeBytes)
+		measured := function[methodPointer](f.parentMethods().FxFileSize)(tls, f.parent(), size)
+		f.buffer.cut = measured == lib.SQLITE_OK && *(*int64)(pointer(size)) < offset+int64(amount)
+	}
+	return code
 }
 
 func walWrite(tls *libc.TLS, address, data uintptr, amount int32, offset int64) int32 {
@@ -53,7 +67,7 @@ func walWrite(tls *libc.TLS, address, data uintptr, amount int32, offset int64) 
 		}
 	}
 	if amount > bufferBytes {
-		return function[methodData](f.parentMethods().FxWrite)(tls, f.parent(), data, amount, offset)
+		return f.writeWAL(tls, data, amount, offset)
 	}
 	if b.used == 0 {
 		b.offset = offset

@@ -129,6 +129,26 @@ func testEmptyBatch(t *testing.T, s Store) {
 	equal(t, "plants", len(mustList(t, e, store.Query{From: math.MinInt64, Limit: 1})), 0)
 }
 
+// testProbe shows that a probe changes nothing that a caller can see.
+func testProbe(t *testing.T, s Store) {
+	e := open(t, s)
+	mustSetWebhooks(t, e, urlA)
+	mustInsert(t, e, create(1, "Rosa", plant.Tag{}))
+	state := func() store.State {
+		now, err := e.State(t.Context())
+		must(t, err)
+		return now
+	}
+	before, audited := state(), len(auditRows(t, e))
+	for range 3 {
+		must(t, e.Probe(t.Context()))
+	}
+	equal(t, "state", state(), before)
+	equal(t, "audit entries", len(auditRows(t, e)), audited)
+	equal(t, "plants", len(mustList(t, e, store.Query{From: math.MinInt64, Limit: 9})), 1)
+	equal(t, "deliveries", len(mustTake(t, e, claims(9))), 1)
+}
+
 // testInsertDeadline calls Insert with short deadlines: the result agrees with the store.
 func testInsertDeadline(t *testing.T, s Store) {
 	e := open(t, s)

@@ -83,7 +83,7 @@ func TestInsertWithin(t *testing.T) {
 		"another error": {
 			wrongEngine{err: store.ErrFull},
 			time.Hour,
-			"no space left for the store before the deadline",
+			"no space left for the store; free space on its disk before the deadline",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

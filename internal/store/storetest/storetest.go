@@ -48,6 +48,7 @@ func Run(t *testing.T, newStore func(t testing.TB) Store) {
 		{"insert/content", testContent},
 		{"insert/empty batch", testEmptyBatch},
 		{"insert/deadline", testInsertDeadline},
+		{"insert/probe", testProbe},
 		{"insert/from several engines", testSeveralEngines},
 		{"insert/model", testModel},
 		{"read/get and list", testReading},
