@@ -202,7 +202,7 @@ func TestScheduleIgnores(t *testing.T) {
 		r := newRig(t)
 		const future = "p-99991231T235959Z.db"
 		bare, cut, link := r.nameAt(-30*time.Minute), r.nameAt(-20*time.Minute), r.nameAt(-10*time.Minute)
-		r.copyAs(future)
+		r.write(future, "anything")
 		r.write(bare, "anything")
 		r.copyAs(cut)
 		r.write(cut, "x")

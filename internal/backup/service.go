@@ -224,6 +224,9 @@ func (s *Service) files(ctx context.Context) (all []Backup, err error) {
 
 // inspect sets the manifest and the fault of a listed backup. A manifest never changes, so inspect reads it once.
 func (s *Service) inspect(ctx context.Context, b *Backup, store string) {
+	if b.Fault = checkTime(*b); b.Fault != nil {
+		return
+	}
 	s.mu.Lock()
 	m, known := s.manifests[b.Name]
 	s.mu.Unlock()
@@ -235,8 +238,8 @@ func (s *Service) inspect(ctx context.Context, b *Backup, store string) {
 		s.mu.Unlock()
 	}
 	b.Manifest = m
-	if b.Fault == nil {
-		b.Fault = check(*b, store)
+	if b.Fault == nil && m.Store != store {
+		b.Fault = errOtherStore
 	}
 }
 
@@ -250,8 +253,11 @@ func (s *Service) Find(ctx context.Context, name string) (b Backup, err error) {
 	if err != nil {
 		return b, err
 	}
-	if b.Manifest, err = s.to.manifest(ctx, name); err == nil {
-		err = check(b, store)
+	if err = checkTime(b); err == nil {
+		b.Manifest, err = s.to.manifest(ctx, name)
+	}
+	if err == nil && b.Manifest.Store != store {
+		err = errOtherStore
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		err = ErrNotFound
@@ -297,20 +303,17 @@ func (s *Service) Delete(ctx context.Context, name string, by audit.Origin) erro
 	return err
 }
 
-// The faults of backups with a manifest.
+// The faults of files that are not backups of the store.
 var (
 	errOtherStore = errors.New("it is a backup of another store; use a --backup-dir for each store")
 	errFuture     = errors.New("its name has a time in the future")
 )
 
-// check returns an error unless a backup with a manifest is one of a store.
-func check(b Backup, store string) error {
+// checkTime returns an error if the name of a backup has a time in the future. It needs no manifest.
+func checkTime(b Backup) error {
 	const clockSkew = time.Minute // the clock may have been set back
-	switch {
-	case time.Until(b.At) > clockSkew:
+	if time.Until(b.At) > clockSkew {
 		return errFuture
-	case b.Manifest.Store != store:
-		return errOtherStore
 	}
 	return nil
 }
