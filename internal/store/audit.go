@@ -78,8 +78,9 @@ func checkExpected(ctx context.Context, engine Engine, ends audit.Ends, expected
 	return nil
 }
 
-// Unrecorded is the error of a revocation that is stored without its entries, because the audit log did not accept them:
-// a damaged log must not keep a stolen credential valid. The caller appends the events later, or says that they are lost.
+// Unrecorded is the error of a revocation that is stored without its entries, because the audit log did not accept
+// them: a damaged log must not keep a stolen credential valid. The caller appends the events later, or says that they
+// are lost.
 type Unrecorded struct {
 	Events []audit.Event
 	Cause  error
