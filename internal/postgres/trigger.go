@@ -81,7 +81,8 @@ func (e *Engine) grantCapture(ctx context.Context, tx pgx.Tx) error {
 
 // insertersSQL reads the quoted names of the roles that may insert into plants or
 // into a column of it.
-const insertersSQL = `SELECT DISTINCT CASE grantee WHEN '0' THEN 'PUBLIC' ELSE pg_catalog.quote_ident(pg_get_userbyid(grantee)) END
+const insertersSQL = `SELECT DISTINCT
+	CASE grantee WHEN '0' THEN 'PUBLIC' ELSE pg_catalog.quote_ident(pg_get_userbyid(grantee)) END
 	FROM (SELECT relacl AS acl FROM pg_class WHERE oid = 'plants'::regclass::oid
 	UNION ALL SELECT attacl FROM pg_attribute WHERE attrelid = 'plants'::regclass::oid) AS acls, aclexplode(acl)
 	WHERE privilege_type = 'INSERT'`
