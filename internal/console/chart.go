@@ -113,8 +113,8 @@ func pointX(k, n int) float64 {
 	return math.Round(float64(chartWidth)*(float64(k)+0.5)/float64(n)*10) / 10
 }
 
-// draw returns the path of values and that of the area below it, with gaps where the values are NaN. A value between two
-// gaps is a line as long as its part of the time, because the path of a point is invisible.
+// draw returns the path of values and that of the area below it, with gaps where the values are NaN. A value between
+// two gaps is a line as long as its part of the time, because the path of a point is invisible.
 func draw(values []float64, top float64) (path, area string) {
 	var line, fill strings.Builder
 	half := chartWidth / float64(len(values)) / 2

@@ -91,7 +91,8 @@ func TestWarnings(t *testing.T) {
 	h.console.AddSample(0.01, true, "50301 store_unavailable")
 	h.console.AddSample(0.01, true, "50301 store_unavailable", "50303 queue_full")
 	c.wantWarnings("15 minutes",
-		"Commits of the store failed within the last 15 minutes. The log of the server has the cause. Setting db -> /settings#db",
+		"Commits of the store failed within the last 15 minutes. The log of the server has the cause. "+
+			"Setting db -> /settings#db",
 		"Requests received the error 50301 store_unavailable within the last 15 minutes. Errors a second -> #chart-errors",
 		"Requests received the error 50303 queue_full within the last 15 minutes. Errors a second -> #chart-errors")
 	c.get("/settings").want(t, 200, `id="db"`)
@@ -105,7 +106,8 @@ func TestFailuresInMetrics(t *testing.T) {
 	metrics := func(commits, unavailable, invalid float64) prometheus.Gatherer {
 		r := prometheus.NewRegistry()
 		failed := prometheus.NewCounter(prometheus.CounterOpts{Name: "plantstore_commits_failed_total"})
-		errors := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "plantstore_http_errors_total"}, []string{"error", "name"})
+		errors := prometheus.NewCounterVec(
+			prometheus.CounterOpts{Name: "plantstore_http_errors_total"}, []string{"error", "name"})
 		r.MustRegister(failed, errors)
 		failed.Add(commits)
 		errors.WithLabelValues("50301", "store_unavailable").Add(unavailable)

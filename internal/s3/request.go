@@ -170,8 +170,8 @@ func (b *Bucket) send(ctx context.Context, r request) (http.Header, []byte, erro
 	return nil, nil, err
 }
 
-// timeMax returns the time in which the server must end a request, or send an object, of some bytes. A server that sends
-// a byte now and then never stalls.
+// timeMax returns the time in which the server must end a request, or send an object, of some bytes. A server that
+// sends a byte now and then never stalls.
 func (b *Bucket) timeMax(bytes int64) time.Duration {
 	const rateMin = 16 << 10 // bytes a second
 	return attemptsMax*(2*b.stallMax+delayMax) + time.Duration(bytes/rateMin)*time.Second
@@ -189,7 +189,8 @@ func (b *Bucket) call(ctx context.Context, r request, v any) (http.Header, error
 		return nil, b.fault(ctx, r.key, err)
 	}
 	// CompleteMultipartUpload sends the status 200 before it knows the result.
-	if fault := (&responseError{status: http.StatusOK}); xml.Unmarshal(text, fault) == nil && fault.XMLName.Local == "Error" {
+	fault := &responseError{status: http.StatusOK}
+	if xml.Unmarshal(text, fault) == nil && fault.XMLName.Local == "Error" {
 		return nil, b.fault(ctx, r.key, fault)
 	}
 	if v != nil {
