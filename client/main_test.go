@@ -39,7 +39,7 @@ func withServer(run func() int) int {
 	}
 	defer os.RemoveAll(dir)
 	program := filepath.Join(dir, "plantstore")
-	if out, err := exec.Command("go", "build", "-o", program, "plantstore/cmd/plantstore").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", program, "plantstore/cmd/plantstore").CombinedOutput(); err != nil {
 		panic(fmt.Sprintf("%v: %s", err, out))
 	}
 	if shared, err = newService(program, dir); err != nil {

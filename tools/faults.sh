@@ -34,7 +34,7 @@ long)
 		run "$package" -long
 	done
 	run dialect
-	run history -run TestHistory -seeds 100 -ops 100000
-	run history -run TestHistory -seeds 1 -ops 200000 -kills 2000
+	run history -test.run TestHistory -seeds 100 -ops 100000
+	run history -test.run TestHistory -seeds 1 -ops 200000 -kills 2000
 	;;
 esac

@@ -438,26 +438,6 @@ func TestBucketHidesManifest(t *testing.T) {
 	}
 }
 
-// TestEndlessList counts and logs the failure of a scheduled backup in a bucket whose list does not end.
-func TestEndlessList(t *testing.T) {
-	t.Parallel()
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprint(w, "<List><Contents><Key>other</Key></Contents><NextContinuationToken>more</NextContinuationToken></List>")
-	}))
-	defer s.Close()
-	r := newRigAt(t, t.TempDir(), Config{
-		Destination: "s3://" + s3test.Bucket + "/plants", S3: s3.Config{Endpoint: s.URL},
-	})
-	r.Start()
-	for testutil.ToFloat64(r.failed) == 0 {
-		<-time.After(10 * time.Millisecond)
-	}
-	r.Close()
-	if !r.log.contains(`"backup failed"`) || !r.log.contains("did not end the list within 100 pages") {
-		t.Errorf("log %s", r.log.newLines(t))
-	}
-}
-
 // fillStore stores plants of about 20 MB, so that an upload has two parts.
 func fillStore(t *testing.T, path string) {
 	t.Helper()
