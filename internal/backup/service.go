@@ -84,7 +84,7 @@ func New(c Config) (*Service, error) {
 	}
 	s := &Service{
 		config: c, to: to, ignored: map[string]bool{}, held: map[string]bool{}, nextJob: 1,
-		manifests: map[string]sqlite.Manifest{},
+		manifests:   map[string]sqlite.Manifest{},
 		rescheduled: make(chan struct{}, 1), making: make(chan struct{}, 1), checking: make(chan struct{}, 1),
 		last: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "plantstore_backup_last_success_timestamp_seconds",
