@@ -39,7 +39,8 @@ func withServer(run func() int) int {
 	}
 	defer os.RemoveAll(dir)
 	program := filepath.Join(dir, "plantstore")
-	if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", program, "plantstore/cmd/plantstore").CombinedOutput(); err != nil {
+	build := exec.Command("go", "build", "-buildvcs=false", "-o", program, "plantstore/cmd/plantstore")
+	if out, err := build.CombinedOutput(); err != nil {
 		panic(fmt.Sprintf("%v: %s", err, out))
 	}
 	if shared, err = newService(program, dir); err != nil {

@@ -311,7 +311,10 @@ func prepare() error {
 		errs = errors.Join(errs, os.WriteFile(path, []byte(text), 0o644))
 	}
 	// The users that pages make may exist on this machine.
-	const remove = `for name; do ! getent passwd "$name" || userdel "$name"; ! getent group "$name" || groupdel "$name"; done`
+	const remove = `for name; do
+! getent passwd "$name" || userdel "$name"
+! getent group "$name" || groupdel "$name"
+done`
 	for _, args := range [][]string{
 		{"sh", "-euc", remove, "sh", readerName, "plantstore", "plants"},
 		{"ip", "link", "set", "lo", "up"},

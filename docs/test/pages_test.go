@@ -243,7 +243,7 @@ func buildProgram(t *testing.T) string {
 func buildIn(t *testing.T, root, source, to string) string {
 	t.Helper()
 	program := filepath.Join(to, filepath.Base(source))
-	build := exec.Command("go", "build", "-buildvcs=false", "-C", filepath.Join(root, source), "-o", program, ".")
+	build := exec.Command("go", "build", "-C", filepath.Join(root, source), "-buildvcs=false", "-o", program, ".")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build %s: %v\n%s", source, err, out)
 	}

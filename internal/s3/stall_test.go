@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestSlowConnection writes for longer than the limit to a peer that reads a piece shortly before each deadline. When the
-// peer stops reading, the write fails.
+// TestSlowConnection writes for longer than the limit to a peer that reads a piece shortly before each deadline. When
+// the peer stops reading, the write fails.
 func TestSlowConnection(t *testing.T) {
 	t.Parallel()
 	const stallMax, pieces, pieceBytes = time.Minute, 10, 16 << 10
