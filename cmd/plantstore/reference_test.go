@@ -197,8 +197,8 @@ func TestReferenceExitCodes(t *testing.T) {
 			page.WriteString("\n" + wrapped(fmt.Sprintf("**%d**: %s", c.code, c.more)))
 		}
 	}
-	page.WriteString("\n" + wrapped("A second SIGINT or SIGTERM ends the program at once, as does a signal from a closed pipe. "+
-		"The exit code is then 128 plus the number of the signal."))
+	page.WriteString("\n" + wrapped("A second SIGINT or SIGTERM ends the program at once, as does a signal from a closed "+
+		"pipe. The exit code is then 128 plus the number of the signal."))
 	checkPage(t, "exit-codes.md", page.String())
 }
 

@@ -152,7 +152,7 @@ func TestDraw(t *testing.T) {
 	}
 }
 
-// TestCreateLatency shows that the tile and the legend of the chart have the same name and value, whatever the range.
+// TestCreateLatency shows that the tile and the legend of the chart have the same name and value for every range.
 func TestCreateLatency(t *testing.T) {
 	t.Parallel()
 	h := start(t)

@@ -199,7 +199,8 @@ func TestCreateFault(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "file"), "text")
 	for name, want := range map[string]string{
-		"none/x.csv": "create a file in " + dir + "/none: no such file or directory; create the directory, or use another one",
+		"none/x.csv": "create a file in " + dir + "/none: no such file or directory; " +
+			"create the directory, or use another one",
 		"file/x.csv": "create a file in " + dir + "/file: not a directory",
 	} {
 		if _, err := safefile.Create(filepath.Join(dir, name)); err == nil || err.Error() != want {

@@ -99,7 +99,8 @@ func TestPlainHTTPOnTheTLSPort(t *testing.T) {
 	h.log.awaitMessage(t, "TLS handshakes failed")
 }
 
-// A client that speaks only HTTP/2 is refused in the handshake. One that offers both protocols, or none, speaks HTTP/1.1.
+// A client that speaks only HTTP/2 is refused in the handshake. One that offers both protocols, or none, speaks
+// HTTP/1.1.
 func TestProtocols(t *testing.T) {
 	t.Parallel()
 	h := start(t, withTLS(t))

@@ -69,7 +69,8 @@ func ParseManifest(path string, text []byte) (m Manifest, err error) {
 	}
 	// Package time reads more zones and years than it writes.
 	if m.MadeAt = m.MadeAt.UTC(); m.MadeAt.Year() < 0 || m.MadeAt.Year() > 9999 {
-		return m, ManifestError(fmt.Sprintf("%s is not the manifest of a backup: made_at has the year %d", path, m.MadeAt.Year()))
+		return m, ManifestError(fmt.Sprintf(
+			"%s is not the manifest of a backup: made_at has the year %d", path, m.MadeAt.Year()))
 	}
 	return m, nil
 }

@@ -96,8 +96,11 @@ func (m commitMark) check(path string, s state) error {
 // its mark was not.
 func refuseNew(path string) error {
 	m, err := readMark(path)
-	if err != nil || m.commits == 0 {
-		return nil // a mark that cannot be read is reported when it is opened
+	switch {
+	case errors.Is(err, errNoMark), err == nil && m.commits == 0:
+		return nil
+	case err != nil:
+		return err
 	}
 	return fmt.Errorf("%w: %s is missing or empty, and commit %d was acknowledged: "+
 		"put the file and its WAL back, or restore a backup; to start with an empty store, remove %s",
