@@ -13,27 +13,37 @@ import (
 // out of a full table: Buckets forgets only buckets that are full again. Keys that
 // find no place share one bucket.
 type Buckets[K comparable] struct {
-	interval time.Duration // in which one unit returns
-	depth    time.Duration // in which an empty bucket fills
-	keysMax  int
-	start    time.Time // of the times below
+	keysMax int
+	start   time.Time // of the times below
 
-	mu     sync.Mutex
-	fullAt map[K]time.Duration // when the bucket of a key is full again; guarded by mu
-	others time.Duration       // when the shared bucket is full again; guarded by mu
+	mu       sync.Mutex          // guards the rest
+	interval time.Duration       // in which one unit returns
+	depth    time.Duration       // in which an empty bucket fills
+	fullAt   map[K]time.Duration // when the bucket of a key is full again
+	others   time.Duration       // when the shared bucket is full again
 }
 
 // NewBuckets returns a table of buckets with burst units that fill at the rate of
 // units per period. burst, units and period must be positive. The table has at most
 // keysMax keys.
 func NewBuckets[K comparable](burst, units int, period time.Duration, keysMax int) *Buckets[K] {
-	interval := max(period/time.Duration(units), 1)
-	return &Buckets[K]{
-		interval: interval,
-		depth:    interval * time.Duration(burst),
-		keysMax:  keysMax,
-		start:    time.Now(),
-		fullAt:   make(map[K]time.Duration),
+	b := &Buckets[K]{keysMax: keysMax, start: time.Now(), fullAt: make(map[K]time.Duration)}
+	b.Resize(burst, units, period)
+	return b
+}
+
+// Resize changes the size and the rate of the buckets. The units that are used stay used,
+// up to the new size.
+func (b *Buckets[K]) Resize(burst, units int, period time.Duration) {
+	now := time.Since(b.start)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	before := b.interval
+	b.interval = max(period/time.Duration(units), 1)
+	b.depth = b.interval * time.Duration(burst)
+	for key, fullAt := range b.fullAt {
+		used := float64(max(0, fullAt-now)) / float64(before)
+		b.fullAt[key] = now + min(time.Duration(used*float64(b.interval)), b.depth)
 	}
 }
 
@@ -84,6 +94,15 @@ func (b *Buckets[K]) Wait(key K) time.Duration {
 		fullAt = b.others
 	}
 	return max(0, fullAt-now+b.interval-b.depth)
+}
+
+// Return gives a unit back that Take took from the bucket of a key.
+func (b *Buckets[K]) Return(key K) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if fullAt, ok := b.fullAt[key]; ok {
+		b.fullAt[key] = fullAt - b.interval
+	}
 }
 
 // reserve makes room for another key and reports whether there is some. It looks at a

@@ -41,6 +41,14 @@ func newFailures(perMinute int, log *slog.Logger) *failures {
 	}
 }
 
+// keep keeps the counts of the settings before.
+func (f *failures) keep(old *failures, l Limits) {
+	if f != nil && old != nil {
+		f.buckets = old.buckets
+		f.buckets.Resize(l.AuthFailures, l.AuthFailures, time.Minute)
+	}
+}
+
 // authenticate returns the principal of a credential. While the network of the client
 // has too many failures, the store does not look for the credential in the engine, so
 // the limit bounds the work of the store too. A credential counts once it has failed:
@@ -125,7 +133,7 @@ func newQuotas(l Limits) *quotas {
 	q := &quotas{}
 	var policy []string
 	if l.Rate > 0 {
-		burst := cmp.Or(l.Burst, l.Rate)
+		burst := l.burst()
 		q.rate = limit.NewBuckets[int64](burst, l.Rate, time.Second, credentialsMax)
 		policy = append(policy, fmt.Sprintf(`"rate";q=%d;w=%d`, burst, (burst+l.Rate-1)/l.Rate))
 	}
@@ -135,6 +143,24 @@ func newQuotas(l Limits) *quotas {
 	}
 	q.policy = []string{strings.Join(policy, ", ")}
 	return q
+}
+
+// burst returns the requests of a credential at once.
+func (l Limits) burst() int { return cmp.Or(l.Burst, l.Rate) }
+
+// keep keeps the counts of the settings before.
+func (q *quotas) keep(old *quotas, l Limits) {
+	if q == nil || old == nil {
+		return
+	}
+	if q.rate != nil && old.rate != nil {
+		q.rate = old.rate
+		q.rate.Resize(l.burst(), l.Rate, time.Second)
+	}
+	if q.slots != nil && old.slots != nil {
+		q.slots = old.slots
+		q.slots.Resize(l.Concurrency)
+	}
 }
 
 // handle calls the function of a route if the quotas of the credential allow it. Every

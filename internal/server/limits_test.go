@@ -75,6 +75,50 @@ func TestFailedCredentials(t *testing.T) {
 	}
 }
 
+// A reload of any setting keeps the failures of addresses and the slots in use.
+func TestReloadKeepsCounts(t *testing.T) {
+	t.Parallel()
+	h, f := startFaulty(t, func(s *setup) {
+		s.limits.AuthFailures, s.limits.Concurrency = 3, 1
+		s.proxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	})
+	const bad = "192.0.2.7"
+	for range 3 {
+		if got := h.send(guess(bad)); got.Status != 401 {
+			t.Errorf("got %d, want 401", got.Status)
+		}
+	}
+	g := f.block(t)
+	running := h.dial(t, h.public)
+	running.write(h.fill(post(`{"id":1,"name":"A"}`)))
+	<-g.entered
+	limits := &h.config.Limits
+	for _, row := range []struct {
+		setting string
+		change  func()
+	}{
+		{"body-max", func() { limits.BodyMax++ }},
+		{"queue-max", func() { limits.QueueMax++ }},
+		{"credential-rate", func() { limits.Rate = 1000 }},
+		{"auth-failures", func() { limits.AuthFailures = 2 }},
+	} {
+		row.change()
+		if err := server.Reload(h.publicServer, h.adminServer, h.config); err != nil {
+			t.Fatal(err)
+		}
+		if got := h.send(guess(bad)); got.code(t) != plant.CodeTooManyFailures {
+			t.Errorf("%s: got %+v, want too many failures", row.setting, got)
+		}
+		if got := h.send(post(`{"id":2,"name":"B"}`)); got.code(t) != plant.CodeTooManyAtOnce {
+			t.Errorf("%s: got %+v, want no free slot", row.setting, got)
+		}
+	}
+	g.open()
+	if got := running.read("POST"); got.Status != 200 {
+		t.Errorf("got %+v, want the stored plant", got)
+	}
+}
+
 // Both listeners share the failures of an address.
 func TestFailedCredentialsOfBothListeners(t *testing.T) {
 	t.Parallel()

@@ -112,10 +112,8 @@ func Reload(public, admin *Server, c Config) error {
 	if err != nil {
 		return err
 	}
-	if old.limits == publicHandler.limits { // the counts of clients stay
-		publicHandler.failures, publicHandler.quotas = old.failures, old.quotas
-		adminHandler.failures = old.failures
-	}
+	publicHandler.failures.keep(old.failures, c.Limits) // shared with the other handler
+	publicHandler.quotas.keep(old.quotas, c.Limits)
 	adminHandler.turns = admin.handler.Load().turns
 	public.handler.Store(publicHandler)
 	admin.handler.Store(adminHandler)
@@ -168,7 +166,6 @@ func newHandler(c Config, name string, routes routes, metrics *metrics, secure b
 		secure:    secure,
 		timeout:   c.Limits.RequestTimeout,
 		proxies:   c.TrustedProxies,
-		limits:    c.Limits,
 		tracer:    c.Tracer,
 	}
 	if c.OwnHostOnly {
