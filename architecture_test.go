@@ -66,7 +66,7 @@ var mayImport = map[string][]string{
 	"internal/s3":       {},
 	s3test:              {childtest},
 	pebbletest:          {childtest},
-	"internal/listen":   {},
+	"internal/listen":   {"internal/limit"},
 	"internal/limit":    {},
 	"internal/sqlite...": {
 		"internal/plant", "internal/audit", "internal/auth", "internal/store", "internal/safefile", "internal/sqlite...",

@@ -70,7 +70,7 @@ const (
 	Misdirected Code = 42101
 	// RateExceeded: The credential sent more requests than its rate allows. Nothing was stored.
 	RateExceeded Code = 42901
-	// TooManyFailures: The address of the client sent too many failed credentials.
+	// TooManyFailures: The address of the client sent too many failed credentials, or too many requests without one.
 	TooManyFailures Code = 42902
 	// TooManyAtOnce: The credential has too many requests at the same time. Nothing was stored.
 	TooManyAtOnce Code = 42903

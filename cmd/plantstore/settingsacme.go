@@ -136,7 +136,7 @@ func (a *acmeClient) prepare(
 	l, err := listen.Listen(ctx, listen.Config{
 		Name: "challenge", Address: string(s.acme.httpListen.address),
 		Limits: listen.Limits{
-			Connections: challengesMax, PerAddress: perAddressMax, Unlimited: s.proxies.prefixes(),
+			Connections: challengesMax, PerAddress: perAddressMax, Proxies: s.proxies.prefixes(),
 		},
 		Log: log, Metrics: metrics,
 	})

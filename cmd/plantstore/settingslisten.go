@@ -35,7 +35,7 @@ func (s *connectionSettings) rows() []setting {
 		{
 			"incomplete-max", s.incomplete.between(1, 1<<20), "512", "1.0.0",
 			"number of `connections` whose request or response may be incomplete for more than a second",
-			"The server closes the oldest ones above it.",
+			"Above it, the server closes those of the address with the most of them, the oldest first.",
 		},
 	}
 }
@@ -50,7 +50,8 @@ func (s *settings) connectionLimits(log *slog.Logger) listen.Limits {
 		Connections: n,
 		IdleTimeout: time.Duration(s.idleTimeout),
 		PerAddress:  s.connections.perAddress.n,
-		Unlimited:   append(loopback(), s.proxies.prefixes()...),
+		Unlimited:   loopback(),
+		Proxies:     s.proxies.prefixes(),
 		Incomplete:  s.connections.incomplete.n,
 	}
 }
@@ -63,7 +64,8 @@ func (s *settings) adminLimits() listen.Limits {
 		Connections: adminConnectionsMax(descriptors()),
 		IdleTimeout: time.Duration(s.idleTimeout),
 		PerAddress:  perAddressMax,
-		Unlimited:   append(loopback(), s.proxies.prefixes()...),
+		Unlimited:   loopback(),
+		Proxies:     s.proxies.prefixes(),
 		Incomplete:  incompleteMax,
 	}
 }

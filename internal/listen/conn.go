@@ -4,10 +4,11 @@ import (
 	"errors"
 	"io"
 	"net"
-	"net/netip"
 	"os"
 	"sync/atomic"
 	"time"
+
+	"plantstore/internal/limit"
 )
 
 // State is the state of a connection.
@@ -31,9 +32,18 @@ type Conn struct {
 	writing  deadline
 
 	// Guarded by the registry.
-	index       int        // in registry.conns; -1: not there
-	claimed     netip.Addr // counted in registry.byAddress; zero: not counted
-	evictedFrom State      // the state in which the connection was evicted
+	index       int   // in registry.conns; -1: not there
+	claimed     bool  // counted in registry.byNetwork
+	evictedFrom State // the state in which the connection was evicted
+
+	// Set by registry.claim, before the first Read.
+	network limit.Network // of the client
+	many    bool          // it is a proxy, with many clients
+
+	// Of the goroutine that reads the connection.
+	entered    bool          // hold has returned
+	excused    bool          // by Excuse
+	admitAgain time.Duration // of clock: Admit does nothing before
 }
 
 func (l *Listener) newConn(tcp *net.TCPConn) *Conn {
@@ -90,6 +100,11 @@ func (c *Conn) RemoteAddr() net.Addr {
 func (c *Conn) Read(p []byte) (int, error) {
 	if c.header != nil {
 		if err := c.await(); err != nil {
+			return 0, err
+		}
+	}
+	if !c.entered && !c.many {
+		if err := c.hold(); err != nil {
 			return 0, err
 		}
 	}

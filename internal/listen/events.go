@@ -1,6 +1,7 @@
 package listen
 
 import (
+	"net/netip"
 	"sync"
 	"time"
 )
@@ -14,9 +15,10 @@ const (
 	tooMany          reason = "connections"  // the listener has its maximum of connections
 	tooManyOfAddress reason = "address"      // the client has its maximum of connections
 	badHeader        reason = "proxy-header" // a trusted proxy sent no valid PROXY header
+	stranger         reason = "credential"   // the client sent too many requests without a valid credential
 )
 
-var refusals = []reason{noDescriptor, tooMany, tooManyOfAddress, badHeader}
+var refusals = []reason{noDescriptor, tooMany, tooManyOfAddress, badHeader, stranger}
 
 // The reasons of evictions.
 const (
@@ -65,6 +67,15 @@ func (l *Listener) refuse(r *refusal) {
 	if n := l.lines.due(r.reason, 1); n > 0 {
 		l.log.Warn("connections refused",
 			"listener", l.name, "reason", string(r.reason), "connections", n, "error", r.text)
+	}
+}
+
+// limited counts and logs a connection that waits, or a forwarded request that is refused.
+func (l *Listener) limited(client netip.Addr) {
+	l.metrics.limited.Inc()
+	if n := l.lines.due(stranger, 1); n > 0 {
+		l.log.Warn("clients without a valid credential limited",
+			"listener", l.name, "count", n, "client", client.String())
 	}
 }
 

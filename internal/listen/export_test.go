@@ -2,7 +2,9 @@ package listen
 
 import (
 	"io"
+	"log/slog"
 	"net"
+	"net/netip"
 	"testing"
 	"time"
 )
@@ -86,7 +88,29 @@ var Retryable = retryable
 func (l *Listener) Counts() (connections, addresses int) {
 	l.open.mu.Lock()
 	defer l.open.mu.Unlock()
-	return len(l.open.conns), len(l.open.byAddress)
+	return len(l.open.conns), len(l.open.byNetwork)
 }
 
 const IncompleteGrace = incompleteGrace
+
+// NewBare returns a listener without a socket.
+func NewBare() *Listener {
+	return &Listener{
+		strangers: newStrangers(), log: slog.New(slog.DiscardHandler), metrics: newMetrics(nil, "test"),
+		retired: make(chan struct{}),
+	}
+}
+
+// Connect returns a connection of a client to a bare listener, and the other end.
+func (l *Listener) Connect(client netip.Addr) (*Conn, net.Conn) {
+	end, server := net.Pipe()
+	c := &Conn{Conn: server, listener: l, index: -1}
+	c.reading.init(net.Conn.SetReadDeadline)
+	c.writing.init(net.Conn.SetWriteDeadline)
+	_, _ = l.open.add(c) // without limits
+	_ = l.open.claim(c, client)
+	return c, end
+}
+
+// StrangerUnits are the units that a client without a valid credential may use at once.
+const StrangerUnits = strangerUnits

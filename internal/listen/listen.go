@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"plantstore/internal/limit"
 )
 
 // Config configures a listener.
@@ -43,6 +45,8 @@ type Listener struct {
 	proxies proxies // that announce their clients
 	lines   lines
 
+	strangers *strangers
+
 	busy    chan struct{}      // has an element if the sweeper must look at the connections; buffers one
 	stop    context.CancelFunc // ends the sweeper
 	ended   <-chan struct{}    // closed by stop
@@ -64,8 +68,9 @@ func Listen(ctx context.Context, c Config) (*Listener, error) {
 	}
 	l := &Listener{
 		tcp: tcp, name: c.Name, log: c.Log, metrics: newMetrics(c.Metrics, c.Name),
-		open: registry{limits: c.Limits, byAddress: map[netip.Addr]int{}},
-		busy: make(chan struct{}, 1), retired: make(chan struct{}),
+		open:      registry{limits: c.Limits, byNetwork: map[limit.Network]int{}},
+		strangers: newStrangers(),
+		busy:      make(chan struct{}, 1), retired: make(chan struct{}),
 	}
 	if l.log == nil {
 		l.log = slog.New(slog.DiscardHandler)

@@ -5,6 +5,7 @@ import "github.com/prometheus/client_golang/prometheus"
 // metrics are the metrics of the connections of a listener.
 type metrics struct {
 	open             prometheus.Gauge
+	limited          prometheus.Counter
 	refused, evicted map[reason]prometheus.Counter
 }
 
@@ -15,6 +16,11 @@ func newMetrics(registerer prometheus.Registerer, listener string) metrics {
 		Name: "plantstore_connections_open", ConstLabels: labels,
 		Help: "Open connections of clients.",
 	})
+	limited := prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "plantstore_unauthenticated_limited_total", ConstLabels: labels,
+		Help: "Connections that waited, and forwarded requests that were refused, because their client sent many requests " +
+			"without a valid credential.",
+	})
 	refused := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "plantstore_connections_refused_total", ConstLabels: labels,
 		Help: "Connections that the listener refused.",
@@ -24,9 +30,9 @@ func newMetrics(registerer prometheus.Registerer, listener string) metrics {
 		Help: "Connections that the listener closed because of their number.",
 	}, []string{"reason"})
 	if registerer != nil {
-		registerer.MustRegister(open, refused, evicted)
+		registerer.MustRegister(open, limited, refused, evicted)
 	}
-	return metrics{open: open, refused: counters(refused, refusals), evicted: counters(evicted, evictions)}
+	return metrics{open: open, limited: limited, refused: counters(refused, refusals), evicted: counters(evicted, evictions)}
 }
 
 // counters returns the counter of each reason.

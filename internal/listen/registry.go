@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"plantstore/internal/limit"
 )
 
 // Limits limit the connections of a listener. A zero field is no limit.
@@ -24,9 +26,12 @@ type Limits struct {
 	PerAddress int
 	// Unlimited are the addresses to which PerAddress does not apply.
 	Unlimited []netip.Prefix
+	// Proxies are the addresses of proxies. No limit of one client applies to them.
+	Proxies []netip.Prefix
 
 	// Incomplete are the connections whose request or response is incomplete for more
-	// than incompleteGrace. The oldest ones above it are evicted.
+	// than incompleteGrace. Above it, those of the clients with the most of them are
+	// evicted, the oldest first.
 	Incomplete int
 }
 
@@ -44,8 +49,8 @@ type registry struct {
 	mu        sync.Mutex // guards the rest, and the fields of Conn that name it
 	limits    Limits
 	conns     []*Conn
-	byAddress map[netip.Addr]int // open connections of clients with a limit; never 0
-	fullUntil time.Duration      // no connection can be evicted before this time of the clock
+	byNetwork map[limit.Network]int // open connections of clients with a limit; never 0
+	fullUntil time.Duration         // no connection can be evicted before this time of the clock
 }
 
 func (r *registry) setLimits(limits Limits) {
@@ -69,33 +74,31 @@ func (r *registry) add(c *Conn) (evicted []*Conn, err error) {
 	return evicted, nil
 }
 
-// claim counts a connection for the address of its client.
+// claim records the client of a connection, and counts the connection for it.
 func (r *registry) claim(c *Conn, client netip.Addr) error {
-	key := addressKey(client)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.limits.PerAddress == 0 || !client.IsValid() || contains(r.limits.Unlimited, client) {
+	c.network = limit.NetworkOf(client)
+	c.many = !client.IsValid() || contains(r.limits.Proxies, client)
+	if c.many || r.limits.PerAddress == 0 || contains(r.limits.Unlimited, client) {
 		return nil
 	}
 	switch {
 	case c.index < 0: // closed already
 		return nil
-	case r.byAddress[key] >= r.limits.PerAddress:
+	case r.byNetwork[c.network] >= r.limits.PerAddress:
 		return &refusal{tooManyOfAddress, fmt.Sprintf("%s has %d open connections", client, r.limits.PerAddress)}
 	}
-	r.byAddress[key]++
-	c.claimed = key
+	r.byNetwork[c.network]++
+	c.claimed = true
 	return nil
 }
 
-// addressKey returns the address that stands for a client: its IPv4 address, or the
-// first address of its IPv6 prefix of 64 bits.
-func addressKey(client netip.Addr) netip.Addr {
-	if client.Is6() {
-		prefix, _ := client.Prefix(64) // a valid length
-		return prefix.Addr()
-	}
-	return client
+// contains reports whether a connection is open.
+func (r *registry) contains(c *Conn) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return c.index >= 0
 }
 
 // remove removes a connection. It reports false if it was removed before.
@@ -114,9 +117,9 @@ func (r *registry) removeLocked(c *Conn) bool {
 	r.conns[len(r.conns)-1] = nil
 	r.conns = r.conns[:len(r.conns)-1]
 	c.index = -1
-	if c.claimed.IsValid() {
-		if r.byAddress[c.claimed]--; r.byAddress[c.claimed] == 0 {
-			delete(r.byAddress, c.claimed)
+	if c.claimed {
+		if r.byNetwork[c.network]--; r.byNetwork[c.network] == 0 {
+			delete(r.byNetwork, c.network)
 		}
 	}
 	return true
@@ -149,7 +152,7 @@ func (r *registry) makeRoom() []*Conn {
 	return victims
 }
 
-// sweep removes the oldest incomplete connections above the limit, and those that are
+// sweep removes incomplete connections above the limit, and those that are
 // idle for too long for the number of connections. The caller must evict them.
 func (r *registry) sweep() []*Conn {
 	r.mu.Lock()
@@ -202,7 +205,7 @@ func (r *registry) since(state State, at time.Duration) []candidate {
 	var found []candidate
 	for _, c := range r.conns {
 		if seen := stamp(c.state.Load()); seen.state() == state && seen.time() <= at {
-			found = append(found, candidate{c, seen})
+			found = append(found, candidate{conn: c, seen: seen})
 		}
 	}
 	slices.SortFunc(found, func(a, b candidate) int { return cmp.Compare(a.seen, b.seen) })

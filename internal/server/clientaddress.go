@@ -51,6 +51,15 @@ func (p proxies) client(r *http.Request) netip.Addr {
 	}
 }
 
+// forwarded returns the client of a request that a trusted proxy has named; zero: none.
+func (p proxies) forwarded(r *http.Request) netip.Addr {
+	peer := peerOf(r)
+	if client := p.client(r); client != peer {
+		return client
+	}
+	return netip.Addr{}
+}
+
 // walk reads the hops from the last one on and returns the address of the client.
 func (p proxies) walk(peer netip.Addr, h hops, parse func(string) (netip.Addr, bool)) netip.Addr {
 	client := peer

@@ -41,7 +41,6 @@ type handler struct {
 	failures  *failures     // nil: no limit
 	quotas    *quotas       // nil: no limit
 	turns     *turns        // of the admin listener
-	limits    Limits        // those of the routes, of failures and of quotas
 	tracer    *trace.Tracer // nil: off
 	public    *handler      // of the public listener; nil: this is it
 
@@ -62,6 +61,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	c := connOf(r)
 	rec.conn = c
+	if len(h.proxies) > 0 {
+		rec.forwarded = h.proxies.forwarded(r)
+	}
 	if len(r.TransferEncoding) > 0 || !r.ProtoAtLeast(1, 1) {
 		// RFC 9112 section 6.1: a request with both Content-Length and
 		// Transfer-Encoding may be an attempt at smuggling, and so may an HTTP/1.0
@@ -118,6 +120,9 @@ var (
 // serve finds the route of a request, checks the credential, and calls the
 // function of the route. It checks the credential before it reads the body.
 func (h *handler) serve(rec *responseRecorder, r *http.Request) error {
+	if err := rec.checkForwarded(r); err != nil {
+		return err
+	}
 	if h.origins.preflight(rec, r) {
 		return nil
 	}
@@ -155,6 +160,9 @@ func (h *handler) serve(rec *responseRecorder, r *http.Request) error {
 			rec.reason = invalid.Reason
 		}
 		return &denied{error: err, scope: scope}
+	}
+	if scope != 0 {
+		rec.admit()
 	}
 	if h.guard != nil && scope != 0 && rec.conn != nil {
 		rec.conn.serves(1) // until the end of the response: the listener must not evict a download for a stranger

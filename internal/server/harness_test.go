@@ -136,6 +136,7 @@ func start(t testing.TB, change ...func(*setup)) *harness {
 // serve starts both servers.
 func (h *harness) serve(s setup, log *slog.Logger, metrics *prometheus.Registry) {
 	h.t.Helper()
+	s.connections.Proxies = s.proxies
 	public := h.listen("public", log, metrics, s.connections)
 	admin := h.listen("admin", log, metrics, s.admins)
 	h.public, h.admin = public.Addr().String(), admin.Addr().String()

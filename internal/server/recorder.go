@@ -2,6 +2,7 @@ package server
 
 import (
 	"net/http"
+	"net/netip"
 	"time"
 
 	"plantstore/internal/plant"
@@ -13,9 +14,12 @@ import (
 type responseRecorder struct {
 	http.ResponseWriter
 	handler   *handler
-	conn      *conn     // nil: not one of this package's listeners
-	serving   bool      // between hasArrived and responds
-	id        [1]string // the request id, as the value of a header
+	conn      *conn      // nil: not one of this package's listeners
+	forwarded netip.Addr // the client that a trusted proxy has named; zero: none
+	admitted  bool       // the credential is valid for the route
+	charged   bool       // by charge
+	serving   bool       // between hasArrived and responds
+	id        [1]string  // the request id, as the value of a header
 	status    int
 	bytes     int    // of the body
 	route     *route // nil: no route matches
@@ -38,8 +42,56 @@ func (rec *responseRecorder) WriteHeader(status int) {
 func (rec *responseRecorder) begin(status int) {
 	rec.status = status
 	rec.responds()
+	if rec.conn != nil && !rec.admitted && !rec.charged {
+		rec.charge()
+	}
 	if rec.ending != nil {
 		rec.ending.begin()
+	}
+}
+
+// charge counts a response to a client without a valid credential. On the admin listener
+// only refusals count: health checks and scrapes may need no credential there. Beyond the
+// limit the response is the last one of its connection.
+func (rec *responseRecorder) charge() {
+	tcp, ok := rec.conn.tcp()
+	if !ok {
+		return
+	}
+	refused := rec.status >= http.StatusBadRequest && rec.status < http.StatusInternalServerError
+	switch {
+	case !refused && rec.handler.public != nil:
+		tcp.Excuse()
+	case !tcp.Charge(rec.forwarded):
+		rec.Header()["Connection"] = []string{"close"}
+	}
+}
+
+// admit records that the credential is valid for the route.
+func (rec *responseRecorder) admit() {
+	rec.admitted = true
+	if rec.conn == nil {
+		return
+	}
+	if tcp, ok := rec.conn.tcp(); ok {
+		tcp.Admit(rec.forwarded)
+	}
+}
+
+// checkForwarded counts a forwarded request without a credential, and refuses it beyond
+// the limit of its client: the connection is the proxy's.
+func (rec *responseRecorder) checkForwarded(r *http.Request) error {
+	if !rec.forwarded.IsValid() || rec.conn == nil || len(r.Header["Authorization"])+len(r.Header["Cookie"]) > 0 {
+		return nil
+	}
+	tcp, ok := rec.conn.tcp()
+	if rec.charged = true; !ok || tcp.Charge(rec.forwarded) {
+		return nil
+	}
+	rec.Header()["Retry-After"] = []string{retryAfterSeconds}
+	return &plant.Error{
+		Code:    plant.CodeTooManyFailures,
+		Message: "this address sent too many requests without a valid credential; send it again with one",
 	}
 }
 

@@ -1,0 +1,161 @@
+package listen
+
+import (
+	"io"
+	"net/netip"
+	"sync"
+	"time"
+
+	"plantstore/internal/limit"
+)
+
+// A client without a valid credential may use strangerUnits at once and one more each
+// strangerInterval. A new connection is a unit, and so is each request of Charge.
+const (
+	strangerUnits    = 500
+	strangerInterval = 50 * time.Millisecond
+
+	// A connection beyond the units waits until the units of all earlier ones are back.
+	// If that takes longer than heldMax, the listener closes it after that time: a client
+	// that is refused at once would connect again at once.
+	heldMax = 5 * time.Second
+	heldAt  = int(heldMax / strangerInterval) // units that are left where connections begin to wait
+
+	knownFor    = 10 * time.Minute // after a request with a valid credential
+	networksMax = 10_000
+)
+
+// strangers limits the clients without a valid credential, by network. The clients of
+// one network may share an address, so it has no limit for knownFor after a request of
+// any of them with a valid credential.
+type strangers struct {
+	units *limit.Buckets[limit.Network]
+	known *limit.Buckets[limit.Network] // empty: known. If too many networks are known, all are.
+
+	mu   sync.Mutex
+	news chan struct{} // closed and replaced when a network becomes known; guarded by mu
+}
+
+func newStrangers() *strangers {
+	const units = strangerUnits + heldAt
+	return &strangers{
+		units: limit.NewBuckets[limit.Network](units, 1, strangerInterval, networksMax),
+		known: limit.NewBuckets[limit.Network](1, 1, knownFor, networksMax),
+		news:  make(chan struct{}),
+	}
+}
+
+// admit makes a network known.
+func (s *strangers) admit(n limit.Network) {
+	if !s.known.Take(n).Taken {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(s.news)
+	s.news = make(chan struct{})
+}
+
+func (s *strangers) isKnown(n limit.Network) bool { return s.known.Wait(n) > 0 }
+
+// changed returns a channel that is closed when a network becomes known.
+func (s *strangers) changed() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.news
+}
+
+// charge takes a unit of a network. It returns the time until the unit is there, and
+// false if that is too long.
+func (s *strangers) charge(n limit.Network) (wait time.Duration, ok bool) {
+	if s.isKnown(n) {
+		return 0, true
+	}
+	level := s.units.Take(n)
+	if !level.Taken {
+		return heldMax, false
+	}
+	return time.Duration(max(0, heldAt-level.Units)) * strangerInterval, true
+}
+
+// hold waits until the network of a new connection has a unit. It returns io.EOF for a
+// connection that the server must close without a response.
+func (c *Conn) hold() error {
+	l := c.listener
+	c.entered = true
+	news := l.strangers.changed()
+	wait, ok := l.strangers.charge(c.network)
+	if wait == 0 {
+		return nil
+	}
+	l.limited(addressOf(c.RemoteAddr()))
+	end := time.NewTimer(wait)
+	defer end.Stop()
+	check := time.NewTicker(time.Second) // for connections that the server has closed
+	defer check.Stop()
+	for {
+		select {
+		case <-end.C:
+			if ok {
+				return nil
+			}
+			l.metrics.refused[stranger].Inc()
+			return io.EOF
+		case <-news:
+			if l.strangers.isKnown(c.network) {
+				return nil
+			}
+			news = l.strangers.changed()
+		case <-l.retired: // the server ends
+			return io.EOF
+		case <-check.C:
+			if !l.open.contains(c) {
+				return io.EOF
+			}
+		}
+	}
+}
+
+// admitEvery limits the calls of strangers for a connection with many requests.
+const admitEvery = time.Second
+
+// Admit records a request with a valid credential. forwarded is the client that a trusted
+// proxy has named; zero: the client of the connection. Only the goroutine that reads the
+// connection may call it, as for Charge and Excuse.
+func (c *Conn) Admit(forwarded netip.Addr) {
+	if forwarded.IsValid() {
+		c.listener.strangers.admit(limit.NetworkOf(forwarded))
+		return
+	}
+	if now := clock(); !c.many && now >= c.admitAgain {
+		c.admitAgain = now + admitEvery
+		c.listener.strangers.admit(c.network)
+	}
+}
+
+// Charge counts a request without a valid credential. It returns false beyond the limit
+// of its client: the server must then refuse it if it is forwarded, or else close the
+// connection.
+func (c *Conn) Charge(forwarded netip.Addr) bool {
+	if !forwarded.IsValid() {
+		if c.many {
+			return true
+		}
+		wait, ok := c.listener.strangers.charge(c.network)
+		return ok && wait == 0
+	}
+	wait, ok := c.listener.strangers.charge(limit.NetworkOf(forwarded))
+	if ok && wait == 0 {
+		return true
+	}
+	c.listener.limited(forwarded)
+	return false
+}
+
+// Excuse returns the unit of a new connection, for a response that is no refusal.
+func (c *Conn) Excuse() {
+	if c.entered && !c.excused {
+		c.excused = true
+		c.listener.strangers.units.Return(c.network)
+	}
+}

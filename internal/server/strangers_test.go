@@ -1,0 +1,80 @@
+package server_test
+
+import (
+	"crypto/tls"
+	"net"
+	"net/netip"
+	"testing"
+)
+
+const strangerUnits = 500 // of package listen
+
+// dialAs opens a connection to the public listener from an address.
+func (h *harness) dialAs(t *testing.T, from net.IP) *client {
+	t.Helper()
+	c := dialFrom(t, from, h.public)
+	if h.tls == nil {
+		return c
+	}
+	secure := newClient(t, tls.Client(c.Conn, h.tls.client()))
+	secure.secure = true
+	return secure
+}
+
+// A client that sends only refused requests has each connection closed after a response, and its new connections wait.
+// Other clients have no limit, and a valid credential ends the limit of the address.
+func TestStrangersAreLimited(t *testing.T) { overBoth(t, testStrangersAreLimited) }
+
+func testStrangersAreLimited(t *testing.T, over func(*setup)) {
+	h := start(t, over)
+	address := net.IPv4(127, 0, 0, 2)
+	kept, c := h.dialAs(t, address), h.dialAs(t, address)
+	kept.write(message("GET /healthz HTTP/1.1", "", "-Authorization"))
+	kept.read("GET")
+	nothing := message("GET /nothing HTTP/1.1", "", "-Authorization")
+	closed := false
+	for n := 0; n < 10*strangerUnits && !closed; n++ { // units come back
+		c.write(nothing)
+		a := c.read("GET")
+		if closed = a.Header.Get("Connection") == "close"; !closed {
+			same(t, a, refused(40401, textNotFound))
+		}
+	}
+	if !closed {
+		t.Fatal("the connection is still open")
+	}
+	c.expectClosed()
+	waiting := h.dialAs(t, address)
+	go waiting.write(nothing)
+	h.log.awaitMessage(t, "clients without a valid credential limited")
+
+	same(t, h.send(post(`{"id":1,"name":"A"}`)), created(`{"name":"A"}`))
+	kept.write(h.fill(post(`{"id":2,"name":"B"}`)))
+	same(t, kept.read("POST"), created(`{"name":"B"}`))
+	same(t, waiting.read("GET"), refused(40401, textNotFound))
+	kept.write(nothing)
+	same(t, kept.read("GET"), refused(40401, textNotFound))
+}
+
+// Behind a trusted proxy, the client that the proxy names is limited, and no connection is closed.
+func TestForwardedStrangersAreLimited(t *testing.T) {
+	t.Parallel()
+	h := start(t, func(s *setup) { s.proxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")} })
+	c := h.dial(t, h.public)
+	send := func(client string, changes ...string) response {
+		c.write(h.fill(message("GET /nothing HTTP/1.1", "", append(changes, "+X-Forwarded-For: "+client)...)))
+		return c.read("GET")
+	}
+	limited := refused(42902, "this address sent too many requests without a valid credential; send it again with one",
+		"Retry-After", "1")
+	const bad = "192.0.2.7"
+	var a response
+	for n := 0; n < 10*strangerUnits && a.Status != 429; n++ { // units come back
+		a = send(bad, "-Authorization")
+	}
+	same(t, a, limited)
+	same(t, send("192.0.2.8", "-Authorization"), refused(40401, textNotFound))
+	c.write(h.fill(post(`{"id":1,"name":"A"}`, "+X-Forwarded-For: "+bad)))
+	same(t, c.read("POST"), created(`{"name":"A"}`))
+	same(t, send(bad, "-Authorization"), refused(40401, textNotFound))
+}
