@@ -45,6 +45,26 @@ func TestIncompleteLimit(t *testing.T) {
 	}
 }
 
+// One client with many connections does not evict the older ones of others.
+func TestIncompleteLimitIsFair(t *testing.T) {
+	t.Parallel()
+	s := serve(t, listen.Config{Limits: listen.Limits{Incomplete: 5}})
+	s.StopSweeper()
+	open := func(from string, age time.Duration) net.Conn {
+		client, server := s.connect(t, from)
+		server.SetAge(listen.Incomplete, age)
+		return client
+	}
+	slow := []net.Conn{open("127.0.0.1", 4*grace), open("127.0.0.1", 4*grace), open("127.0.0.3", 4*grace)}
+	var greedy []net.Conn
+	for i := range 20 {
+		greedy = append(greedy, open("127.0.0.2", 3*grace-time.Duration(i)*time.Millisecond))
+	}
+	s.Sweep()
+	wantClosed(t, greedy[:18]...)
+	wantOpen(t, append(slow, greedy[18:]...)...)
+}
+
 // Connections of a burst have time for their requests.
 func TestIncompleteGrace(t *testing.T) {
 	t.Parallel()

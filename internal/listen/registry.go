@@ -141,7 +141,7 @@ func (r *registry) makeRoom() []*Conn {
 	if now < r.fullUntil {
 		return nil
 	}
-	found := r.since(Incomplete, now-incompleteGrace)
+	found := crowdsFirst(r.since(Incomplete, now-incompleteGrace))
 	if len(found) == 0 {
 		found = r.since(Idle, now)
 	}
@@ -160,7 +160,7 @@ func (r *registry) sweep() []*Conn {
 	now := clock()
 	var victims []*Conn
 	if limit := r.limits.Incomplete; limit > 0 {
-		found := r.since(Incomplete, now-incompleteGrace)
+		found := crowdsFirst(r.since(Incomplete, now-incompleteGrace))
 		victims = r.take(found[:min(max(len(found)-limit, 0), evictMax)])
 	}
 	if limit := r.limits.Connections; limit > 0 && len(r.conns) > limit/2 {
@@ -197,6 +197,7 @@ func (r *registry) crowded() bool {
 type candidate struct {
 	conn *Conn
 	seen stamp
+	more int // newer candidates of its client
 }
 
 // since returns the connections that are in a state since a time or longer, the
@@ -209,6 +210,20 @@ func (r *registry) since(state State, at time.Duration) []candidate {
 		}
 	}
 	slices.SortFunc(found, func(a, b candidate) int { return cmp.Compare(a.seen, b.seen) })
+	return found
+}
+
+// crowdsFirst sorts candidates in order of age by the number of newer ones of the same
+// client, the largest first. The connections of a proxy are those of many clients.
+func crowdsFirst(found []candidate) []candidate {
+	counts := map[limit.Network]int{}
+	for i, f := range slices.Backward(found) {
+		if !f.conn.many {
+			found[i].more = counts[f.conn.network]
+			counts[f.conn.network]++
+		}
+	}
+	slices.SortStableFunc(found, func(a, b candidate) int { return cmp.Compare(b.more, a.more) })
 	return found
 }
 
