@@ -43,7 +43,10 @@ type guessing struct {
 }
 
 func manyAddresses(n int64) net.IP { return net.IPv4(127, byte(1+n>>16), byte(n>>8), byte(n)) }
-func oneAddress(int64) net.IP      { return net.IPv4(127, 0, 0, 2) }
+
+// oneAddress is the address of the client with a valid credential. So its connections never wait, and the limit of
+// failed credentials is the only one.
+func oneAddress(int64) net.IP { return net.IPv4(127, 0, 0, 1) }
 
 // TestGuesses sends failed credentials from one address and from many, with the limit of
 // failed credentials and without it, which is the control. It compares the responses of a

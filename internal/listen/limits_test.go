@@ -145,7 +145,9 @@ func TestConnectionsAtTheLimitRefused(t *testing.T) {
 	go func() { _, _ = s.Accept() }() // ends with the listener
 	wantClosed(t, refused)
 	wantOpen(t, first, second)
-	s.count(t, "refused", map[string]int{"address": 0, "connections": 1, "credential": 0, "descriptors": 0, "proxy-header": 0})
+	s.count(t, "refused", map[string]int{
+		"address": 0, "connections": 1, "credential": 0, "descriptors": 0, "proxy-header": 0,
+	})
 	const line = `"msg":"connections refused","listener":"public","reason":"connections","connections":1,` +
 		`"error":"2 connections are open, and none is idle"`
 	if !strings.Contains(s.log.String(), line) {
@@ -260,7 +262,9 @@ func TestConnectionsPerAddress(t *testing.T) {
 	other, _ := s.connect(t, "127.0.0.3") // Accept refuses third before
 	wantClosed(t, third)
 	wantOpen(t, first, second, other)
-	s.count(t, "refused", map[string]int{"address": 1, "connections": 0, "credential": 0, "descriptors": 0, "proxy-header": 0})
+	s.count(t, "refused", map[string]int{
+		"address": 1, "connections": 0, "credential": 0, "descriptors": 0, "proxy-header": 0,
+	})
 	const line = `"reason":"address","connections":1,"error":"127.0.0.2 has 2 open connections"`
 	if !strings.Contains(s.log.String(), line) {
 		t.Errorf("log: got %s, want %s", s.log, line)

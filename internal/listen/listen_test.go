@@ -82,6 +82,8 @@ func TestRefusedConnections(t *testing.T) {
 		_ = s.Close()
 		time.Sleep(time.Second) //nolint:forbidigo // the bubble's clock, not a wait
 		refuse(1, 2, 3)
-		s.count(t, "refused", map[string]int{"address": 0, "connections": 0, "credential": 0, "descriptors": 4, "proxy-header": 0})
+		s.count(t, "refused", map[string]int{
+			"address": 0, "connections": 0, "credential": 0, "descriptors": 4, "proxy-header": 0,
+		})
 	})
 }

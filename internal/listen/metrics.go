@@ -17,9 +17,9 @@ func newMetrics(registerer prometheus.Registerer, listener string) metrics {
 		Help: "Open connections of clients.",
 	})
 	limited := prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "plantstore_unauthenticated_limited_total", ConstLabels: labels,
-		Help: "Connections that waited, and forwarded requests that were refused, because their client sent many requests " +
-			"without a valid credential.",
+		Name: "plantstore_connections_limited_total", ConstLabels: labels,
+		Help: "Connections that waited, and forwarded requests that were refused, " +
+			"because their client sent many requests without a valid credential.",
 	})
 	refused := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "plantstore_connections_refused_total", ConstLabels: labels,

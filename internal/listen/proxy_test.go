@@ -237,7 +237,9 @@ func send(t *testing.T, c net.Conn, data string) {
 // refused compares the number of connections refused because of their header.
 func (s *served) refused(t *testing.T, want int) {
 	t.Helper()
-	s.count(t, "refused", map[string]int{"address": 0, "connections": 0, "credential": 0, "descriptors": 0, "proxy-header": want})
+	s.count(t, "refused", map[string]int{
+		"address": 0, "connections": 0, "credential": 0, "descriptors": 0, "proxy-header": want,
+	})
 }
 
 // FuzzProxyHeader reads a header from data. All bytes after an accepted header are

@@ -290,7 +290,8 @@ var catalogue = []Entry{
 		"The credential sent more requests than its rate allows. Nothing was stored.", retry,
 	},
 	{
-		CodeTooManyFailures, "too-many-failures", "The address of the client sent too many failed credentials, or too many requests without one.",
+		CodeTooManyFailures, "too-many-failures",
+		"The address of the client sent too many failed credentials, or too many requests without one.",
 		"Correct the credential. Send the request again after the seconds in Retry-After.",
 	},
 	{
