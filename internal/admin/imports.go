@@ -117,10 +117,10 @@ var (
 	}
 )
 
-// Import imports the plants of a file, and returns at the end of the import: that of the file, by CancelImport, by
-// Retire, or by the end of ctx with a *plant.Error as its cause. No other end of ctx ends it: net/http cancels the
-// context of a request before the reader of its body returns the reason. The plants that are stored by then stay, and the same import can run again. The error is a
-// *plant.Error; the Import has an id if the import has begun.
+// Import imports the plants of a file. It returns at the end of the file, after CancelImport or Retire, or when ctx
+// ends with a *plant.Error as its cause. No other end of ctx ends it: net/http cancels the context of a request before
+// the reader of its body returns the reason. The plants that are stored by then stay, and the same import can run
+// again. The error is a *plant.Error; the Import has an id if the import has begun.
 func (s *Service) Import(ctx context.Context, n NewImport) (Import, error) {
 	if err := n.check(); err != nil {
 		return Import{}, err

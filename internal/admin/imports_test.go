@@ -348,17 +348,20 @@ func TestImportOfHostileFiles(t *testing.T) {
 		rows       int
 		message    string // empty: the import is complete
 	}{
-		"at the limit":   {"report", "x\n", rejects, ""},
-		"invalid rows":   {"report", "x\n", rejects + 1, "more than 1500 rows are invalid or conflict"},
-		"conflicts":      {"report", "1,B\n", rejects + 1, "more than 1500 rows are invalid or conflict"},
-		"skip":           {"skip", "1,B\n", rejects + 1, ""},
-		"invalid skip":   {"skip", "x\n", rejects + 1, "more than 1500 rows are invalid or conflict"},
-		"too large rows": {"skip", strings.Repeat("A", 4<<20) + "\n", 20, "the compressed file has too much content for its size"},
+		"at the limit": {"report", "x\n", rejects, ""},
+		"invalid rows": {"report", "x\n", rejects + 1, "more than 1500 rows are invalid or conflict"},
+		"conflicts":    {"report", "1,B\n", rejects + 1, "more than 1500 rows are invalid or conflict"},
+		"skip":         {"skip", "1,B\n", rejects + 1, ""},
+		"invalid skip": {"skip", "x\n", rejects + 1, "more than 1500 rows are invalid or conflict"},
+		"too large rows": {
+			"skip", strings.Repeat("A", 4<<20) + "\n", 20, "the compressed file has too much content for its size",
+		},
 	} {
 		file := zipped(t, "id,name\n"+strings.Repeat(row.row, row.rows), 1)
 		c.put("/imports/a?format=csv&on_conflict="+row.query, file)
 		i := c.state("a")
-		if complete := i.State == admin.JobComplete; complete != (row.message == "") || !strings.Contains(i.Error, row.message) {
+		complete := i.State == admin.JobComplete
+		if complete != (row.message == "") || !strings.Contains(i.Error, row.message) {
 			t.Errorf("%s: got %s, %s after %d rows", name, i.State, i.Error, i.Rows())
 		}
 	}

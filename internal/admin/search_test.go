@@ -253,8 +253,8 @@ func TestSearchEndsWithItsClient(t *testing.T) {
 		res := h.send(http.MethodGet, "/plants/search?name=acer", "", header) //nolint:bodyclose // closed below
 		bodies = append(bodies, res.Body)
 	}
-	check(t, "a third search", h.get("/plants/search?name=acer"), refused(42903, "this credential runs 2 searches, exports "+
-		"or pages of plants already; wait for the end of one"))
+	many := refused(42903, "this credential runs 2 searches, exports or pages of plants already; wait for the end of one")
+	check(t, "a third search", h.get("/plants/search?name=acer"), many)
 	h.secret = h.mint("third", auth.ScopeRead)
 	busy := refused(50307, "too many searches run at the same time; send the request again")
 	check(t, "a fifth search", h.get("/plants/search?name=acer"), busy)

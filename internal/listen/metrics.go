@@ -32,7 +32,10 @@ func newMetrics(registerer prometheus.Registerer, listener string) metrics {
 	if registerer != nil {
 		registerer.MustRegister(open, limited, refused, evicted)
 	}
-	return metrics{open: open, limited: limited, refused: counters(refused, refusals), evicted: counters(evicted, evictions)}
+	return metrics{
+		open: open, limited: limited,
+		refused: counters(refused, refusals), evicted: counters(evicted, evictions),
+	}
 }
 
 // counters returns the counter of each reason.

@@ -9,7 +9,8 @@ import (
 	"plantstore/internal/plant"
 )
 
-// The limits of the requests with Route.Bulk. Each of them can have 8 MiB of plants in memory until its client has them.
+// The limits of the requests with Route.Bulk. Each of them can have 8 MiB of plants in memory until its client has
+// received them.
 const (
 	bulkMax   = 8           // at the same time
 	bulkOfOne = 2           // of a credential

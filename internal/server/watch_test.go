@@ -22,30 +22,33 @@ import (
 )
 
 // startWatched starts a server with the routes /wait, which responds when its context ends, and /stream, whose response
-// has no end. running has an element for each request that runs. ended returns the events about requests.
-func startWatched(t *testing.T, verify store.VerifyJWT) (h *harness, running chan error, ended func() []audit.Event) {
+// has no end. running has an element for the start of each request, and for the end of a stream. ended returns the
+// events about requests.
+func startWatched(
+	t *testing.T, verify store.VerifyJWT,
+) (h *harness, running chan struct{}, ended func() []audit.Event) {
 	t.Helper()
 	var events []audit.Event
 	recorder := audit.NewRecorder(func(_ context.Context, more ...audit.Event) error {
 		events = append(events, more...)
 		return nil
 	}, slog.New(slog.DiscardHandler))
-	running = make(chan error, 10)
+	running = make(chan struct{}, 10)
 	wait := func(_ http.ResponseWriter, r *http.Request, _ auth.Principal) error {
-		running <- nil
+		running <- struct{}{}
 		<-r.Context().Done()
 		return context.Canceled // as of a read of the store
 	}
 	stream := func(w http.ResponseWriter, _ *http.Request, _ auth.Principal) error {
-		running <- nil
+		running <- struct{}{}
 		for {
 			err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(time.Hour))
 			if err == nil {
 				_, err = io.WriteString(w, strings.Repeat("x", 64<<10))
 			}
 			if err != nil {
-				running <- err
-				return nil
+				running <- struct{}{}
+				return err
 			}
 		}
 	}
@@ -143,10 +146,13 @@ func TestRequestEndsWithItsCredential(t *testing.T) {
 	default:
 	}
 	cancel()
-	<-going
+	if err := <-going; err == nil {
+		t.Error("the canceled request of a valid credential has a response")
+	}
 	reasons := map[string]bool{}
 	for _, e := range ended() {
-		if e.Details[0] != (audit.Detail{Key: "request", Value: "GET /wait"}) || e.Address != "127.0.0.1" || e.RequestID == "" {
+		request := audit.Detail{Key: "request", Value: "GET /wait"}
+		if e.Details[0] != request || e.Address != "127.0.0.1" || e.RequestID == "" {
 			t.Errorf("got %+v", e)
 		}
 		reasons[e.Actor.Name+": "+e.Details[1].Value] = true
@@ -171,7 +177,8 @@ func TestResponseEndsWithItsCredential(t *testing.T) {
 	}
 	defer res.Body.Close()
 	<-running
-	if _, err := h.engine.RevokeTokens(t.Context(), store.Selector{Name: "scraper"}, time.Now(), audit.Origin{}); err != nil {
+	scraper := store.Selector{Name: "scraper"}
+	if _, err := h.engine.RevokeTokens(t.Context(), scraper, time.Now(), audit.Origin{}); err != nil {
 		t.Fatal(err)
 	}
 	select {
