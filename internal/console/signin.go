@@ -141,8 +141,13 @@ var errBadCredential = &plant.Error{
 func (c *Console) redeem(ctx context.Context, code string, by audit.Origin) (string, auth.Principal, error) {
 	now := time.Now().UTC().Truncate(time.Microsecond)
 	_, err := c.Operations.Revoke(ctx, admin.Revocation{Tokens: store.Selector{Hash: auth.HashOf(code)}}, by)
-	if refusal, ok := errors.AsType[*plant.Error](err); ok && refusal.Code == plant.CodeTokenNotFound {
-		err = errBadCredential
+	if refusal, ok := errors.AsType[*plant.Error](err); ok {
+		switch refusal.Code {
+		case plant.CodeTokenNotFound:
+			err = errBadCredential
+		case plant.CodeStoreFull:
+			err = errFull
+		}
 	}
 	if err != nil {
 		return "", auth.Principal{}, err
@@ -159,14 +164,17 @@ func (c *Console) redeem(ctx context.Context, code string, by audit.Origin) (str
 	return secret, auth.Principal{TokenID: t.ID, Name: t.Name, Scopes: t.Scopes}, nil
 }
 
+// errFull refuses a code: its first use and the token of its session are changes of the store.
+var errFull = &plant.Error{
+	Code:    plant.CodeStoreFull,
+	Message: "the disk of the store is full; free space on it, or sign in with an admin token instead of a code",
+}
+
 // unavailable returns the error for a client after the store failed, and logs the cause.
 func (c *Console) unavailable(operation string, err error) error {
 	c.Log.Warn("console: the store refused a change", "operation", operation, "error", err)
 	if errors.Is(err, store.ErrFull) {
-		return &plant.Error{
-			Code:    plant.CodeStoreFull,
-			Message: "the disk of the store is full; free space on it, or sign in with an admin token instead of a code",
-		}
+		return errFull
 	}
 	return &plant.Error{
 		Code: plant.CodeStoreUnavailable, Message: "the store does not accept the change now; try again",
