@@ -71,7 +71,7 @@ var failpoints = []rig.Weakness{
 	after("write.go", "		e.updateMark(commits)\n", "after recording the commit"),
 	before("checkpoint.go", "	frames, copied, err = conn.Checkpoint(sqlite3.Passive)\n", "before checkpoint"),
 	after("checkpoint.go", "	frames, copied, err = conn.Checkpoint(sqlite3.Passive)\n", "after checkpoint"),
-	before("tokens.go", "		sum, _, err := tokenDigests(e.writer, len(migrations))\n", "token write"),
+	before("digest.go", "	sum, n, err := sumDigests(s)\n", "token write"),
 	before("audit.go",
 		"	return e.run(\"UPDATE state SET audit_sequence = ?, audit_hash = ?\", row.Sequence, row.Hash[:])\n",
 		"audit entry"),
