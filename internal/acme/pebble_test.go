@@ -223,7 +223,7 @@ func wantValidity(t *testing.T, metrics prometheus.Gatherer, certificate *x509.C
 func TestIssuesByTLSALPN01(t *testing.T) {
 	t.Parallel()
 	l := listen(t)
-	ca := newCA(t, pebbletest.Config{TLSPort: port(l), NonceReject: 50})
+	ca := newCA(t, pebbletest.Config{TLSPort: port(l), NonceReject: 20})
 	storage := newStorage(t)
 	c := configFor(ca, storage, localhost)
 	metrics := prometheus.NewRegistry()
@@ -267,7 +267,7 @@ func TestIssuesByHTTP01(t *testing.T) {
 		_, _ = io.WriteString(w, body)
 	}))
 	defer responder.Close()
-	ca := newCA(t, pebbletest.Config{HTTPPort: port(responder.Listener), NonceReject: 50})
+	ca := newCA(t, pebbletest.Config{HTTPPort: port(responder.Listener), NonceReject: 20})
 	c := configFor(ca, newStorage(t), localhost)
 	c.HTTP01 = true
 	r := newSource(t, c, listen(t))

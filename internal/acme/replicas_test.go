@@ -96,7 +96,7 @@ func TestReplicasOrderOnce(t *testing.T) {
 	long(t)
 	url := newDatabase(t)
 	front, l1, l2 := listen(t), listen(t), listen(t)
-	ca := newCA(t, pebbletest.Config{TLSPort: port(front), NonceReject: 50})
+	ca := newCA(t, pebbletest.Config{TLSPort: port(front), NonceReject: 20})
 	relay(t, front, l1.Addr().String(), l2.Addr().String())
 	var replicas []*replica
 	for _, l := range []net.Listener{l1, l2} {

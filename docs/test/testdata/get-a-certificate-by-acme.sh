@@ -15,7 +15,7 @@ cat > /srv/ca/config.json <<'END'
 	"profiles": {"default": {"description": "default", "validityPeriod": 7776000}}
 }}
 END
-systemd-run --quiet --unit pebble --setenv PEBBLE_VA_NOSLEEP=1 --setenv PEBBLE_WFE_NONCEREJECT=50 \
+systemd-run --quiet --unit pebble --setenv PEBBLE_VA_NOSLEEP=1 --setenv PEBBLE_WFE_NONCEREJECT=20 \
 	/usr/local/bin/pebble -config /srv/ca/config.json
 curl --silent --retry 20 --retry-delay 1 --retry-connrefused --cacert /etc/ssl/private-ca.pem \
 	https://ca.example:15000/roots/0 > /home/reader/roots.pem
