@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -20,6 +21,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"plantstore/internal/auth"
 	"plantstore/internal/oidc/oidctest"
@@ -402,8 +404,8 @@ func TestSettingsStaySecret(t *testing.T) {
 	c.mustBeAbsent(t, "the output", []byte(p.stdout.String()+p.stderr.String()))
 }
 
-// TestNoCoreDump crashes a server where the system writes core dumps. The system writes none, and only root can read
-// the environment of the server, which may have a password.
+// TestNoCoreDump crashes a server and a command with a token where the system writes core dumps. The system writes none,
+// and only root can read the environment of the server, which may have a password.
 func TestNoCoreDump(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -414,9 +416,6 @@ func TestNoCoreDump(t *testing.T) {
 			t.Fatal(err)
 		}
 		p.cmd = shellCommand(p, "ulimit -c unlimited && exec "+command)
-		if p.stdin, err = p.cmd.StdinPipe(); err != nil {
-			t.Fatal(err)
-		}
 		if err := p.start(); err != nil {
 			t.Fatal(err)
 		}
@@ -447,15 +446,29 @@ func TestNoCoreDump(t *testing.T) {
 	if crash(s) {
 		t.Error("the server has written a core dump")
 	}
-	// The control shows that the system writes core dumps here.
-	control := shell("plantstore import - --format csv --db a.db")
-	if _, err := io.WriteString(control.stdin, "id,name\n1,Rosa\n"); err != nil {
+	remote, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := poll("import", func() bool {
-		link, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", control.cmd.Process.Pid))
-		return err != nil || strings.Contains(link, "plantstore")
-	}); err != nil {
+	defer remote.Close()
+	if err := remote.SetDeadline(time.Now().Add(waitMax)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "admin.token"), []byte(auth.Mint()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	command := shell("plantstore token create a --expires 1d --server-token admin.token --server http://" +
+		remote.Addr().String())
+	conn, err := remote.Accept() // the command has the token, and waits for a response
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if crash(command) {
+		t.Error("the command has written a core dump")
+	}
+	control := shell("sh -c 'echo ready && exec sleep 300'")
+	if _, err := control.await(control.stdout, "ready"); err != nil {
 		t.Fatal(err)
 	}
 	if !crash(control) {

@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
@@ -16,6 +17,10 @@ func main() {
 func mainExit() int {
 	ctx, stop := signal.NotifyContext(context.Background(), interrupts()...)
 	defer stop()
+	if err := refuseDumps(); err != nil {
+		fmt.Fprintln(os.Stderr, "plantstore:", err)
+		return exitFailure
+	}
 	context.AfterFunc(ctx, func() {
 		signal.Ignore(syscall.SIGHUP) // a closed terminal and its shell both send it
 		stop()                        // a second signal of another kind ends the program at once

@@ -132,8 +132,7 @@ func (p *program) serve(ctx context.Context, s *settings, begin start) (err erro
 // returns when ctx ends.
 func (p *program) checkStart(ctx context.Context, s *settings, log *slog.Logger) error {
 	return readFiles(ctx, log, func() error {
-		return cmp.Or(p.checkServe(ctx, s), p.readTracing(), s.webhook.check(p, s), s.signIn.readSecret(p, s),
-			refuseDumps())
+		return cmp.Or(p.checkServe(ctx, s), p.readTracing(), s.webhook.check(p, s), s.signIn.readSecret(p, s))
 	})
 }
 
