@@ -404,8 +404,8 @@ func TestSettingsStaySecret(t *testing.T) {
 	c.mustBeAbsent(t, "the output", []byte(p.stdout.String()+p.stderr.String()))
 }
 
-// TestNoCoreDump crashes a server and a command with a token where the system writes core dumps. The system writes none,
-// and only root can read the environment of the server, which may have a password.
+// TestNoCoreDump crashes a server and a command with a token where the system writes core dumps. The system writes
+// none, and only root can read the environment of the server, which may have a password.
 func TestNoCoreDump(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
