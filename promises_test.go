@@ -142,9 +142,11 @@ func routePromises(t *testing.T) (promises []string) {
 			!strings.HasPrefix(path, "/") {
 			continue
 		}
-		promises = append(promises, promise("route", row[0], path, row[2]))
-		if row[2] != "–" {
-			scopes[promise("scope", row[2])] = true
+		for scope := range strings.SplitSeq(row[2], " or ") {
+			promises = append(promises, promise("route", row[0], path, scope))
+			if scope != "–" {
+				scopes[promise("scope", scope)] = true
+			}
 		}
 	}
 	return some(t, page, slices.Concat(promises, slices.Sorted(maps.Keys(scopes))))

@@ -573,7 +573,14 @@ func TestImportsAtOnce(t *testing.T) {
 	}
 	check(t, "id of another", other.put("/imports/a?format=csv", "id,name\n"), refused(40907,
 		"the id a is in use; use another one"))
-	got := other.do(http.MethodPost, "/imports/b/cancel", "")
+	operator := importing{h, h.admins} // without the scope plants:create
+	if got := operator.get("/imports"); strings.Count(got.body, `"running"`) != 1 {
+		t.Errorf("list of the operator: got %+v", got)
+	}
+	if got := operator.get("/imports/b"); got.status != 200 {
+		t.Errorf("import for the operator: got %+v", got)
+	}
+	got := operator.do(http.MethodPost, "/imports/b/cancel", "")
 	if got.status != 200 || !strings.Contains(got.body, `"canceled"`) {
 		t.Errorf("cancel by the operator: got %+v", got)
 	}

@@ -18,14 +18,17 @@ import (
 func (a api) importRoutes() []server.Route {
 	const one = base + "/imports/{id}"
 	return []server.Route{
-		{Method: "GET", Path: base + "/imports", Scope: auth.ScopeCreate, Guarded: true, Handle: a.listImports},
+		{
+			Method: "GET", Path: base + "/imports", Scope: auth.ScopeCreate, Or: auth.ScopeAdmin, Guarded: true,
+			Handle: a.listImports,
+		},
 		{Method: "PUT", Path: one, Scope: auth.ScopeCreate, Untimed: true, Handle: a.importPlants},
-		{Method: "GET", Path: one, Scope: auth.ScopeCreate, Guarded: true, Handle: a.getImport},
+		{Method: "GET", Path: one, Scope: auth.ScopeCreate, Or: auth.ScopeAdmin, Guarded: true, Handle: a.getImport},
 		{
 			Method: "GET", Path: one + "/rejects", Scope: auth.ScopeCreate, Guarded: true, Untimed: true,
 			Handle: a.getImportRejects,
 		},
-		{Method: "POST", Path: one + "/cancel", Scope: auth.ScopeCreate, Handle: a.cancelImport},
+		{Method: "POST", Path: one + "/cancel", Scope: auth.ScopeCreate, Or: auth.ScopeAdmin, Handle: a.cancelImport},
 	}
 }
 

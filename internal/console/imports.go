@@ -21,12 +21,17 @@ func (c *Console) importRoutes() []server.Route {
 	route := func(method, path string, handle server.HandlerFunc) server.Route {
 		return server.Route{Method: method, Path: path, Scope: auth.ScopeCreate, Page: true, Untimed: true, Handle: handle}
 	}
+	orAdmin := func(method, path string, handle server.HandlerFunc) server.Route {
+		r := route(method, path, handle)
+		r.Or = auth.ScopeAdmin
+		return r
+	}
 	page := func(path string, handle server.HandlerFunc) server.Route {
-		r := route("GET", path, handle)
+		r := orAdmin("GET", path, handle)
 		r.Linked = true
 		return r
 	}
-	live := route("GET", "/import/{id}/live", c.serveImport)
+	live := orAdmin("GET", "/import/{id}/live", c.serveImport)
 	live.Background = true
 	return []server.Route{
 		page("/import", c.showImports),
@@ -35,22 +40,24 @@ func (c *Console) importRoutes() []server.Route {
 		route("POST", "/import/{id}", c.importFile),
 		live,
 		route("GET", "/import/{id}/rejects", c.downloadRejects),
-		route("POST", "/import/{id}/cancel", c.cancelImport),
+		orAdmin("POST", "/import/{id}/cancel", c.cancelImport),
 	}
 }
 
 // importPage is the content of the pages of imports.
 type importPage struct {
-	One  *admin.Import  // of the page; nil: the page has the form and the list
-	Run  admin.Import   // a running import of the form; the script fills it in
-	List []admin.Import // the newest first
+	One     *admin.Import  // of the page; nil: the page has the form and the list
+	Creates bool           // the credential may import, so the page has the form
+	Run     admin.Import   // a running import of the form; the script fills it in
+	List    []admin.Import // the newest first
 }
 
 func (c *Console) showImports(w http.ResponseWriter, r *http.Request, principal auth.Principal) error {
 	return c.render(w, r, http.StatusOK, "import", view{
 		Title: "Import",
 		Content: importPage{
-			List: c.Operations.Imports(principal), Run: admin.Import{State: admin.JobRunning},
+			Creates: principal.Scopes.Has(auth.ScopeCreate),
+			List:    c.Operations.Imports(principal), Run: admin.Import{State: admin.JobRunning},
 		},
 	})
 }
@@ -60,7 +67,9 @@ func (c *Console) showImport(w http.ResponseWriter, r *http.Request, principal a
 	if err != nil {
 		return err
 	}
-	return c.render(w, r, http.StatusOK, "import", view{Title: "Import", Content: importPage{One: &i}})
+	return c.render(w, r, http.StatusOK, "import", view{
+		Title: "Import", Content: importPage{One: &i, Creates: principal.Scopes.Has(auth.ScopeCreate)},
+	})
 }
 
 // serveImport responds with the state of an import for the script.

@@ -117,7 +117,12 @@ func TestImportOfScript(t *testing.T) {
 		`"state":"complete"`, `"created":1`)
 	c.get("/import/a").want(t, 200, "Every row of the file is stored.")
 	h.signIn(h.mint("other", auth.ScopeRead|auth.ScopeCreate)).get("/import/a").want(t, 404)
-	h.signIn(h.admin).get("/import/a").want(t, 200)
+	operator := h.signIn(h.mint("watcher", auth.ScopeAdmin)) // without the scope plants:create
+	operator.get("/import").want(t, 200, `href="/import/a"`, "You can see and cancel imports.")
+	operator.get("/import/a").want(t, 200)
+	operator.get("/import/a/live").want(t, 200)
+	operator.post("/import/a/cancel", nil).want(t, 303)
+	operator.send("/import/b?name=a.csv&on-conflict=report&format=", "id,name\n1,A\n", media).want(t, 403)
 	c.send("/import/a?name=a&on-conflict=report&format=", "", media).want(t, 400,
 		`{"error":40061,"message":"the format is unknown`)
 	c.send("/import/a?name=a.csv&on-conflict=x&format=", "", media).want(t, 400, `"error":40061`)

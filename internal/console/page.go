@@ -50,14 +50,14 @@ type navItem struct {
 	Current          bool
 }
 
-// pages are the pages of the navigation, with the scopes that they require.
+// pages are the pages of the navigation, each with the scopes of which it requires one.
 var pages = []struct {
 	path, name, icon string
-	scope            auth.Scopes
+	scopes           auth.Scopes
 }{
 	{"/", "Overview", "overview", auth.ScopeAdmin},
 	{"/plants", "Plants", "plants", auth.ScopeRead},
-	{"/import", "Import", "import", auth.ScopeCreate},
+	{"/import", "Import", "import", auth.ScopeCreate | auth.ScopeAdmin},
 	{"/credentials", "Credentials", "key", auth.ScopeAdmin},
 	{"/backups", "Backups", "backups", auth.ScopeAdmin},
 	{"/webhooks", "Webhooks", "webhooks", auth.ScopeAdmin},
@@ -165,7 +165,7 @@ func (c *Console) render(w http.ResponseWriter, r *http.Request, status int, nam
 	v.Who, v.Version = principal.Name, c.Version
 	if v.Who != "" {
 		for _, p := range pages {
-			if principal.Scopes.Has(p.scope) {
+			if principal.Scopes&p.scopes != 0 {
 				current := p.path == r.URL.Path || p.path != "/" && strings.HasPrefix(r.URL.Path, p.path+"/")
 				v.Nav = append(v.Nav, navItem{p.path, p.name, p.icon, current})
 			}

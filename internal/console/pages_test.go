@@ -55,7 +55,7 @@ func TestPlantPages(t *testing.T) {
 	c.get("/plants?name=ROSA+12").want(t, 200, "Rosa 12<", "Rosa 120<", "2 found")
 	c.get("/plants?name=none").want(t, 200, "No plant found.")
 	c.get("/plants?tag=odd").want(t, 200, "The first 50 hits.", "Rosa 99<")
-	c.get("/plants/7").want(t, 200, "Rosa 7", "an import by the operator")
+	c.get("/plants/7").want(t, 200, "Rosa 7", "(the operator)")
 	c.get("/plants/777").want(t, 404, "the store has no plant with the id 777", "40402")
 	c.get("/plants/x").want(t, 404)
 	c.get("/plants?id=x").want(t, 400, "id must be a 64-bit integer")

@@ -42,7 +42,7 @@ func (rs routes) infos() []RouteInfo {
 	for path, at := range rs.byPath {
 		for method, r := range at.byMethod {
 			list = append(list, RouteInfo{
-				Method: method, Path: path, Scope: r.scope.String(), Verbose: r.verbose.String(),
+				Method: method, Path: path, Scope: scopeText(r), Verbose: r.verbose.String(),
 				Broken: r.open == (r.scope != 0) || !r.open && r.verbose != 0 || r.path != path || r.handle == nil,
 			})
 		}
@@ -94,3 +94,11 @@ func Recorded(w http.ResponseWriter) http.ResponseWriter { return &responseRecor
 
 // CheckEvery is the time between two checks of the credential of a running request.
 const CheckEvery = checkEvery
+
+// scopeText returns the scopes of a route as docs/reference/authorization.md has them.
+func scopeText(r *route) string {
+	if r.or != 0 {
+		return r.scope.String() + " or " + r.or.String()
+	}
+	return r.scope.String()
+}

@@ -208,7 +208,7 @@ func (h *handler) authorize(
 		if err != nil {
 			return auth.Principal{}, err
 		}
-		return principal, principal.Require(scope)
+		return principal, route.check(principal, scope)
 	}
 	credential, err := auth.Bearer(r.Header)
 	if err != nil {
@@ -216,14 +216,14 @@ func (h *handler) authorize(
 	}
 	if route.stale {
 		if principal, err := h.store.AuthenticateStale(credential); err == nil {
-			return principal, principal.Require(scope)
+			return principal, route.check(principal, scope)
 		}
 	}
 	principal, err := check(h, rec, r, credential)
 	if err != nil {
 		return auth.Principal{}, err
 	}
-	return principal, principal.Require(scope)
+	return principal, route.check(principal, scope)
 }
 
 // checkProtocol refuses the preface of HTTP/2, the only request of another version for

@@ -31,6 +31,7 @@ type route struct {
 	method  string
 	path    string
 	scope   auth.Scopes // the credential must have it
+	or      auth.Scopes // or this one; 0: none
 	open    bool        // requires no credential, except for verbose
 	verbose auth.Scopes // an open route with ?verbose requires it; 0: none
 	guarded bool        // requires the credential also with Config.AdminOpen
@@ -56,6 +57,7 @@ type Route struct {
 	Method  string      // GET includes HEAD
 	Path    string      // the label of the metrics
 	Scope   auth.Scopes // the credential must have it
+	Or      auth.Scopes // or this one; 0: none
 	Open    bool        // requires no credential; exactly one of Scope and Open is set
 	Guarded bool        // requires the credential also with Config.AdminOpen, as every method except GET does
 	Untimed bool        // no histogram: the client chooses the time
@@ -93,6 +95,14 @@ func (r *route) required(req *http.Request) auth.Scopes {
 	return r.scope
 }
 
+// check returns an error if a principal has neither a scope nor the other scope of the route.
+func (r *route) check(p auth.Principal, scope auth.Scopes) error {
+	if r.or != 0 && p.Scopes.Has(r.or) {
+		return nil
+	}
+	return p.Require(scope)
+}
+
 // adminRoutes returns the routes of the admin listener.
 func adminRoutes(c Config) routes {
 	list := []route{
@@ -115,7 +125,7 @@ func adminRoutes(c Config) routes {
 	}
 	for _, r := range c.AdminRoutes {
 		added := route{
-			method: r.Method, path: r.Path, scope: r.Scope, open: r.Open, guarded: r.Guarded || r.Page,
+			method: r.Method, path: r.Path, scope: r.Scope, or: r.Or, open: r.Open, guarded: r.Guarded || r.Page,
 			untimed: r.Untimed, bulk: r.Bulk, background: r.Background, handle: r.Handle,
 		}
 		if r.Page {
