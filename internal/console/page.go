@@ -50,7 +50,7 @@ type navItem struct {
 	Current          bool
 }
 
-// pages are the pages of the navigation, each with the scopes of which it requires one.
+// pages are the pages of the navigation, each with the scopes that allow it.
 var pages = []struct {
 	path, name, icon string
 	scopes           auth.Scopes
