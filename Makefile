@@ -23,18 +23,18 @@ run: ## run the server from the sources; ARGS='…' adds to its command line
 	go run ./cmd/plantstore serve $(ARGS)
 
 .PHONY: test
-test: ## lint, then run the short form of all tests with the race detector: 4 minutes; INSTALL=no installs no packages
+test: ## lint, then run the short form of all tests with the race detector: 9 minutes; INSTALL=no installs no packages
 	@tools/need.sh race postgresql browser
 	@$(MAKE) --no-print-directory lint
 	tools/test.sh
 	@INSTALL=no tools/need.sh race postgresql browser
 
 .PHONY: check
-check: ## check a change beyond make test: README.md, fault harnesses, and the parts whose files changed: 4 minutes
+check: ## check a change beyond make test: README.md, fault harnesses, and the parts whose files changed: 2 minutes
 	tools/check.sh
 
 .PHONY: nightly
-nightly: ## run all other checks: pages, long forms, coverage, all harnesses, release, packages, images: 30 minutes; PARTS='…' selects
+nightly: ## run all other checks: pages, long forms, coverage, all harnesses, release, packages, images; PARTS='…' selects
 	tools/nightly.sh $(PARTS)
 
 .PHONY: lint

@@ -111,7 +111,7 @@ over the file. "plantstore config" prints the settings in force.`,
 				shell.Example = "  plantstore completion " + shell.Name() + " > FILE"
 			}
 		case "help":
-			sub.Run, sub.RunE = nil, showHelp // that of Cobra succeeds for an unknown command
+			sub.Run, sub.RunE = nil, showHelp // Cobra's own help succeeds for an unknown command
 		}
 	}
 	checkArgs(root)
