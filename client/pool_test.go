@@ -51,7 +51,7 @@ func TestDeadlines(t *testing.T) {
 }
 
 // TestIdleClosed tests that the client closes an idle connection when the server has closed it, without a further
-// create.
+// create. TestIdleTime shows that a timer calls sweep.
 func TestIdleClosed(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -61,37 +61,55 @@ func TestIdleClosed(t *testing.T) {
 	defer l.Close()
 	p := newPool(&url.URL{Scheme: "http", Host: l.Addr().String(), Path: "/plants"}, nil)
 	defer p.close()
-	ended := make(chan error, 1)
-	go func() { ended <- respondAndClose(l) }() // the test waits for it
-	if _, err := p.send(t.Context(), &request{deadline: time.Now().Add(time.Minute)}); err != nil {
-		t.Error(err)
+	var server net.Conn
+	responded := make(chan error, 1)
+	go func() { // the test waits for it
+		var err error
+		server, err = respondAndClose(l)
+		responded <- err
+	}()
+	_, err = p.send(t.Context(), &request{deadline: time.Now().Add(time.Minute)})
+	if err := errors.Join(err, <-responded); err != nil {
+		t.Fatal(err)
 	}
-	if err := <-ended; err != nil {
-		t.Errorf("the client has not closed its end: %v", err)
+	defer server.Close()
+	p.mu.Lock()
+	for _, c := range p.idle {
+		c.idleAt = time.Now().Add(-checkAfter) // so that only the check can close it
+	}
+	p.mu.Unlock()
+	p.sweep()
+	p.mu.Lock()
+	idle := len(p.idle)
+	p.mu.Unlock()
+	if idle != 0 {
+		t.Fatal("the client has not closed its end")
+	}
+	if _, err := io.Copy(io.Discard, server); err != nil {
+		t.Error(err)
 	}
 }
 
-// respondAndClose responds to a request, closes its end of the connection and waits for the end of the client.
-func respondAndClose(l net.Listener) error {
-	c, err := l.Accept()
-	if err != nil {
-		return err
+// respondAndClose responds to a request and closes its end of the connection, which it returns.
+func respondAndClose(l net.Listener) (c net.Conn, err error) {
+	if c, err = l.Accept(); err != nil {
+		return nil, err
 	}
-	defer c.Close()
+	defer func() {
+		if err != nil {
+			_ = c.Close()
+		}
+	}()
 	if err := c.SetDeadline(time.Now().Add(time.Minute)); err != nil {
-		return err
+		return nil, err
 	}
 	if _, err := http.ReadRequest(bufio.NewReader(c)); err != nil {
-		return err
+		return nil, err
 	}
 	if _, err := io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"); err != nil {
-		return err
+		return nil, err
 	}
-	if err := c.(*net.TCPConn).CloseWrite(); err != nil {
-		return err
-	}
-	_, err = io.Copy(io.Discard, c)
-	return err
+	return c, c.(*net.TCPConn).CloseWrite()
 }
 
 // TestIdleTime tests that the client closes a connection that was idle for long, without a further create.
