@@ -1,10 +1,14 @@
 package s3
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
+	"net/http"
 	"os"
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -48,3 +52,106 @@ func TestSlowConnection(t *testing.T) {
 		}
 	})
 }
+
+// TestServerDrips tests that each kind of request ends if the response has a byte now and then, and its end after an
+// hour.
+func TestServerDrips(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := openDripping(t)
+		for name, row := range map[string]struct {
+			request func() error
+			want    string // in the error, before the time
+		}{
+			"list": {func() error { _, err := b.List(t.Context(), ""); return err }, "did not end the list within "},
+			"put": {
+				func() error { return b.Put(t.Context(), "p-1", []byte("text")) },
+				"the transfer of 4 bytes took longer than ",
+			},
+			"remove": {func() error { return b.Remove(t.Context(), "p-1") }, "the transfer of 0 bytes took longer than "},
+			"upload": {func() error {
+				_, err := b.Upload(t.Context(), "p-1", strings.NewReader("text"), 4, func(int64, int64) {})
+				return err
+			}, "the transfer of 0 bytes took longer than "},
+			"get": {func() error {
+				r, err := b.Get(t.Context(), "p-1")
+				if err == nil {
+					_, err = io.Copy(io.Discard, r)
+					err = errors.Join(err, r.Close())
+				}
+				return err
+			}, " bytes took longer than "},
+		} {
+			err := row.request()
+			if want := row.want + b.timeMax(0).String(); err == nil || !strings.Contains(err.Error(), want) ||
+				!strings.Contains(err.Error(), "the S3 server http://s3.example") {
+				t.Errorf("%s: got %v, want %s", name, err, want)
+			}
+		}
+	})
+}
+
+// openDripping returns a bucket of a server in the bubble that sends a byte of each response a second for an hour.
+func openDripping(t *testing.T) *Bucket {
+	t.Helper()
+	b, err := Open(Config{Endpoint: "http://s3.example"}, "nursery-backups")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := pipes{make(chan net.Conn), make(chan struct{})}
+	var handlers sync.WaitGroup
+	s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		handlers.Add(1)
+		defer handlers.Done()
+		for range 3600 { // or until the client closes the connection
+			_, err := io.WriteString(w, " ")
+			if err := errors.Join(err, http.NewResponseController(w).Flush()); err != nil {
+				return
+			}
+			<-time.After(time.Second)
+		}
+	})}
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(l) }() // the test waits for it
+	transport := b.client.Transport.(limited).RoundTripper.(*http.Transport)
+	transport.DialContext = func(context.Context, string, string) (net.Conn, error) {
+		near, peer := net.Pipe()
+		l.conns <- peer
+		return &stallingConn{near, b.stallMax}, nil
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
+		handlers.Wait()
+	})
+	return b
+}
+
+// pipes is a listener of connections in the bubble.
+type pipes struct {
+	conns  chan net.Conn
+	closed chan struct{} // closed by Close, which the server calls once
+}
+
+// Accept implements net.Listener.
+func (p pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close implements net.Listener.
+func (p pipes) Close() error {
+	close(p.closed)
+	return nil
+}
+
+// Addr implements net.Listener.
+func (pipes) Addr() net.Addr { return &net.TCPAddr{} }
