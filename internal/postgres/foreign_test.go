@@ -48,8 +48,13 @@ func TestForeignFunctions(t *testing.T) {
 	}
 	execute(t, url, "GRANT CREATE ON SCHEMA public TO PUBLIC") // the default before PostgreSQL 15
 	_, attacker := newRole(t, url, "mallory")
-	if _, err := connect(t, attacker).Exec(t.Context(), foreignCode); err != nil {
-		t.Fatal(err)
+	mallory := connect(t, attacker)
+	for _, sql := range []string{
+		foreignCode, "BEGIN; LOCK TABLE public.ran IN ROW EXCLUSIVE MODE", // as a create locks plants: SetWebhooks reads it
+	} {
+		if _, err := mallory.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for i, path := range []string{`"$user", public`, "public, pg_catalog"} {
 		execute(t, url, "ALTER DATABASE "+nameOf(t, url)+" SET search_path = "+path)
@@ -68,9 +73,10 @@ func TestForeignFunctions(t *testing.T) {
 		if !errors.Is(errSecond, store.ErrTooManySubjects) {
 			t.Errorf("a second subject: %v", errSecond)
 		}
-		_, errInterrupted := e.Interrupted(ctx)
-		if err := errors.Join(errWebhooks, errInsert, errTotals, errRemove, errSubject, errInterrupted,
-			e.StartCapture(ctx), e.Reopen(ctx), e.Close()); err != nil {
+		errCapture := e.StartCapture(ctx)
+		_, errInterrupted := e.Interrupted(ctx) // reads the triggers of the capture
+		if err := errors.Join(errWebhooks, errInsert, errTotals, errRemove, errSubject, errCapture, errInterrupted,
+			e.Reopen(ctx), e.Close()); err != nil {
 			t.Error(err)
 		}
 		if n := count(t, url, "SELECT pg_catalog.count(code) FROM public.ran"); n != 0 {

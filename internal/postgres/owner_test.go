@@ -366,6 +366,8 @@ func TestServerRights(t *testing.T) {
 		"TRUNCATE plants", "DROP TABLE plants",
 		"DELETE FROM tokens", "UPDATE tokens SET hash = hash", "UPDATE tokens SET scopes = 'admin'",
 		"UPDATE plantstore SET held = NULL", "UPDATE plantstore SET pruned_sequence = 1",
+		"DELETE FROM plantstore_webhooks", "UPDATE plantstore_webhooks SET url = 'x'",
+		"UPDATE plantstore_outbox SET created_at = created_at", "UPDATE plantstore_deliveries SET webhook = 1",
 		"DELETE FROM plantstore_audit", "UPDATE plantstore_audit SET entry = ''", "TRUNCATE plantstore_audit",
 		"CREATE TABLE plantstore.x ()", "CREATE TABLE public.x ()", "CREATE TEMPORARY TABLE x ()",
 		"CREATE SCHEMA x", "CREATE ROLE x",
