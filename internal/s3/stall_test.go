@@ -81,6 +81,13 @@ func TestServerDrips(t *testing.T) {
 				}
 				return err
 			}, " bytes took longer than "},
+			"get a slow header": {func() error {
+				r, err := b.Get(t.Context(), slowHeader)
+				if err == nil {
+					err = r.Close()
+				}
+				return err
+			}, "the transfer of 0 bytes took longer than "},
 		} {
 			err := row.request()
 			if want := row.want + b.timeMax(0).String(); err == nil || !strings.Contains(err.Error(), want) ||
@@ -91,6 +98,8 @@ func TestServerDrips(t *testing.T) {
 	})
 }
 
+const slowHeader = "slow-header" // an object whose response has no header for an hour
+
 // openDripping returns a bucket of a server in the bubble that sends a byte of each response a second for an hour.
 func openDripping(t *testing.T) *Bucket {
 	t.Helper()
@@ -100,12 +109,23 @@ func openDripping(t *testing.T) *Bucket {
 	}
 	l := pipes{make(chan net.Conn), make(chan struct{})}
 	var handlers sync.WaitGroup
-	s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		handlers.Add(1)
 		defer handlers.Done()
+		control := http.NewResponseController(w)
+		to, flush := io.Writer(w), control.Flush
+		if strings.HasSuffix(r.URL.Path, slowHeader) {
+			c, _, err := control.Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer c.Close()
+			to, flush = c, func() error { return nil }
+		}
 		for range 3600 { // or until the client closes the connection
-			_, err := io.WriteString(w, " ")
-			if err := errors.Join(err, http.NewResponseController(w).Flush()); err != nil {
+			_, err := io.WriteString(to, " ")
+			if err := errors.Join(err, flush()); err != nil {
 				return
 			}
 			<-time.After(time.Second)
