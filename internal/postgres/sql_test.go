@@ -19,7 +19,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -231,9 +230,8 @@ func (r *recorder) requireStandby(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.require()
-	checked := make(chan struct{})
-	log := slog.New(slog.NewTextHandler(&closer{text: "no synchronous standby", done: checked},
-		&slog.HandlerOptions{Level: slog.LevelDebug}))
+	repeats := lineSignal{text: "no synchronous standby", seen: make(chan struct{}, 1)}
+	log := slog.New(slog.NewTextHandler(repeats, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	e, err := postgres.Open(t.Context(), postgres.Config{
 		URL: s.url, MustExist: true, Server: true, RequireSyncStandby: true, Log: log,
 	})
@@ -247,7 +245,7 @@ func (r *recorder) requireStandby(t *testing.T) {
 	}()
 	s.waiting(0)
 	s.release()
-	<-checked
+	<-repeats.seen
 	cancel()
 	if err := <-done; !errors.Is(err, store.ErrOutcomeUnknown) {
 		t.Errorf("got %v, want %v", err, store.ErrOutcomeUnknown)
@@ -257,16 +255,18 @@ func (r *recorder) requireStandby(t *testing.T) {
 	}
 }
 
-// closer is a log that closes a channel at the first line with a text.
-type closer struct {
+// lineSignal is a log that sends to seen for lines with a text, unless a value waits there.
+type lineSignal struct {
 	text string
-	once sync.Once
-	done chan struct{}
+	seen chan struct{} // of capacity 1
 }
 
-func (c *closer) Write(line []byte) (int, error) {
-	if strings.Contains(string(line), c.text) {
-		c.once.Do(func() { close(c.done) })
+func (l lineSignal) Write(line []byte) (int, error) {
+	if strings.Contains(string(line), l.text) {
+		select {
+		case l.seen <- struct{}{}:
+		default:
+		}
 	}
 	return len(line), nil
 }

@@ -213,6 +213,14 @@ func startWithCredentials(t *testing.T, adminOpen bool) (*harness, credentials) 
 			}
 		}
 	})
+	// A listener limits the requests of an address only until one of them has a valid credential.
+	for address, line := range map[string]string{
+		h.public: "POST /plants HTTP/1.1", h.admin: "POST /api/v1/credentials/revoke HTTP/1.1",
+	} {
+		if a := h.sendTo(address, message(line, `{"id":1,"name":"A"}`)); a.Status == http.StatusUnauthorized {
+			t.Fatalf("%s: %d", line, a.Status)
+		}
+	}
 	c.fixed[kindNone] = []string{"-Authorization", "Authorization: Basic cGxhbnQ6c3RvcmU=", "Authorization: "}
 	c.fixed[kindMalformed] = []string{"Authorization: Bearer", "+Authorization: Bearer x", "Authorization: Bearer a b"}
 	for _, secret := range []string{
