@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -134,6 +136,13 @@ func TestTLSReload(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var load sync.WaitGroup
+	var plants atomic.Int64
+	awaitPlants := func(n int64) {
+		n += plants.Load()
+		if err := within(waitMax, func() (bool, error) { return t.Failed() || plants.Load() >= n, nil }); err != nil {
+			t.Error(err)
+		}
+	}
 	for i := range 4 {
 		c := f.client(t)
 		c.Transport.(*http.Transport).DisableKeepAlives = i < 2 // a handshake for each request
@@ -144,12 +153,17 @@ func TestTLSReload(t *testing.T) {
 					t.Errorf("plant %d: got %d %q, %v", n, status, body, err)
 					return
 				}
+				plants.Add(1)
 			}
 		})
 	}
+	awaitPlants(100)
 	kept := f.client(t)
 	first := servedName(t, kept, s.url)
 	f.issue(t, "second")
+	if err := s.cmd.Process.Signal(syscall.SIGHUP); err != nil { // else the server reads the files after a while
+		t.Fatal(err)
+	}
 	if err := within(waitMax, func() (bool, error) {
 		return servedName(t, f.client(t), s.url) == "second", nil
 	}); err != nil {
@@ -158,6 +172,7 @@ func TestTLSReload(t *testing.T) {
 	if again := servedName(t, kept, s.url); first != "first" || again != "first" {
 		t.Errorf("open connection: got the certificates %q and %q, want first", first, again)
 	}
+	awaitPlants(100)
 	cancel()
 	load.Wait()
 	s.stop(t)
