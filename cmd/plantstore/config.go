@@ -70,8 +70,6 @@ type settingFacts struct {
 	Name   string `json:"name"`
 	Value  string `json:"value"`  // in the form of a flag, without passwords
 	Source string `json:"source"` // a flag, an environment variable, the path of the file, or default
-
-	Pending *admin.Pending `json:"pending,omitempty"` // of a running server; nil: none
 }
 
 // printRemoteSettings prints the settings in force of a server.
@@ -88,17 +86,13 @@ func (p *program) printRemoteSettings(ctx context.Context, r *remote, asJSON boo
 	var out bytes.Buffer
 	for _, l := range list.Settings {
 		if asJSON {
-			if err := writeJSON(&out, settingFacts{l.Name, l.Value, l.Source, l.Pending}); err != nil {
+			if err := writeJSON(&out, settingFacts{l.Name, l.Value, l.Source}); err != nil {
 				return err
 			}
 			continue
 		}
-		value, comment := yamlText(flags, l.Name, l.Value), printable(l.Source)
-		if l.Pending != nil {
-			comment += fmt.Sprintf("; after a restart: %s (%s)",
-				yamlText(flags, l.Name, l.Pending.Value), printable(l.Pending.Source))
-		}
-		fmt.Fprintf(&out, "%-34s # %s\n", printable(l.Name)+": "+value, comment)
+		value := yamlText(flags, l.Name, l.Value)
+		fmt.Fprintf(&out, "%-34s # %s\n", printable(l.Name)+": "+value, printable(l.Source))
 	}
 	_, err := p.stdout.Write(out.Bytes())
 	return err

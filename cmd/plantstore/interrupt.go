@@ -3,9 +3,7 @@ package main
 import (
 	"context"
 	"io"
-	"log/slog"
 	"os"
-	"time"
 )
 
 // interruptible returns a reader whose Read returns when ctx ends, because a read of a pipe or a terminal cannot be
@@ -72,24 +70,6 @@ func openInput(ctx context.Context, path string) (*os.File, error) {
 		return nil, errInterrupted
 	case r := <-done:
 		return r.f, r.err
-	}
-}
-
-// readFiles calls a function that reads files of the settings, and returns its error. It also returns when ctx ends,
-// because opening a FIFO waits for a writer. The function itself then continues until the program ends.
-func readFiles(ctx context.Context, log *slog.Logger, read func() error) error {
-	const slow = 5 * time.Second
-	notice := time.AfterFunc(slow, func() {
-		log.Warn("the server still reads the files of its settings; a FIFO needs a writer")
-	})
-	defer notice.Stop()
-	done := make(chan error, 1)
-	go func() { done <- read() }() // ends with the function, or with the program; done buffers the error
-	select {
-	case <-ctx.Done():
-		return errInterrupted
-	case err := <-done:
-		return err
 	}
 }
 

@@ -66,7 +66,7 @@ type start struct {
 // serve wires the whole server: settings, engine, store, HTTP servers, signals, drain.
 func (p *program) serve(ctx context.Context, s *settings, begin start) (err error) {
 	log, level := newLogger(p, s)
-	if err := p.checkStart(ctx, s, log); err != nil { // before anything is created
+	if err := p.checkStart(ctx, s); err != nil { // before anything is created
 		return stoppedEarly(ctx, err, log)
 	}
 	p.tuneRuntime()
@@ -128,12 +128,9 @@ func (p *program) serve(ctx context.Context, s *settings, begin start) (err erro
 	return err
 }
 
-// checkStart returns the usage errors of a server with these settings, and reads the files with secrets. It also
-// returns when ctx ends.
-func (p *program) checkStart(ctx context.Context, s *settings, log *slog.Logger) error {
-	return readFiles(ctx, log, func() error {
-		return cmp.Or(p.checkServe(ctx, s), p.readTracing(), s.webhook.check(p, s), s.signIn.readSecret(p, s))
-	})
+// checkStart returns the usage errors of a server with these settings, and reads the files with secrets.
+func (p *program) checkStart(ctx context.Context, s *settings) error {
+	return cmp.Or(p.checkServe(ctx, s), p.readTracing(), s.webhook.check(p, s), s.signIn.readSecret(p, s))
 }
 
 func (h *httpServers) logReady(s *settings, log *slog.Logger) {

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"net"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -54,55 +52,6 @@ func TestWarnOfMove(t *testing.T) {
 			warnOfMove(t.Context(), test.store, slog.New(handler))
 			if got := log.String(); got != test.want {
 				t.Errorf("got  %swant %s", got, test.want)
-			}
-		})
-	}
-}
-
-// TestStopDuringReadOfFIFO stops a server that waits for the writer of a FIFO. That is no failure either.
-func TestStopDuringReadOfFIFO(t *testing.T) {
-	t.Parallel()
-	for name, args := range map[string][]string{
-		"webhook-secret-file": {"--webhook-url", "https://plants.example/"},
-		"oidc-client-secret-file": {
-			"--oidc-issuer", "https://issuer.example", "--oidc-client-id", "plants",
-			"--oidc-console-grants", "plant-admins=admin",
-		},
-		"acme-ca": {
-			"--acme-domain", "plants.example", "--acme-email", "operator@plants.example",
-			"--acme-directory", "https://ca.example/directory",
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			fifo := filepath.Join(t.TempDir(), "fifo")
-			if err := syscall.Mkfifo(fifo, 0o600); err != nil {
-				t.Fatal(err)
-			}
-			dir := t.TempDir()
-			p, err := startProcess(dir, cleanEnviron(), append([]string{
-				"serve", "--db", "plants.db", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--" + name, fifo,
-			}, args...)...)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer p.kill()
-			const notice = `level=WARN msg="the server still reads the files of its settings; a FIFO needs a writer"`
-			if _, err := p.await(p.stderr, notice); err != nil {
-				t.Fatal(err)
-			}
-			if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-				t.Fatal(err)
-			}
-			code, err := p.wait()
-			if err != nil || code != exitOK {
-				t.Errorf("exit code %d, %v, want %d", code, err, exitOK)
-			}
-			if log := p.stderr.String(); !strings.HasSuffix(log, "level=INFO msg=\"stopped before it was ready\"\n") {
-				t.Errorf("log: %s", log)
-			}
-			if files, err := os.ReadDir(dir); err != nil || len(files) > 0 {
-				t.Errorf("the server left %v, %v", files, err)
 			}
 		})
 	}

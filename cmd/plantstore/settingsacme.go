@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
-	"os"
 	"strings"
 	"sync/atomic"
 
@@ -126,11 +125,7 @@ func (a *acmeClient) prepare(
 	ctx context.Context, s *settings, log *slog.Logger, metrics prometheus.Registerer,
 ) (err error) {
 	const challengesMax, perAddressMax = 256, 64 // connections
-	err = readFiles(ctx, log, func() (err error) {
-		a.roots, err = s.acme.roots(s)
-		return err
-	})
-	if err != nil || s.acme.httpListen.address == "" {
+	if a.roots, err = s.acme.roots(s); err != nil || s.acme.httpListen.address == "" {
 		return err
 	}
 	l, err := listen.Listen(ctx, listen.Config{
@@ -174,7 +169,7 @@ func (a *acmeSettings) roots(s *settings) (*x509.CertPool, error) {
 	if a.ca == "" {
 		return nil, nil //nolint:nilnil // the certificates of the system
 	}
-	text, err := os.ReadFile(string(a.ca))
+	text, err := readRegular(string(a.ca))
 	if err != nil {
 		return nil, s.fault("acme-ca", "%w", err)
 	}

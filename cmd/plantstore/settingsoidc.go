@@ -97,28 +97,16 @@ func (s *settings) checkOIDC() error {
 	return nil
 }
 
-// differs reports whether the settings need another verifier than those of b.
-func (o *oidcSettings) differs(b *oidcSettings) bool {
-	rows := b.rows()
-	for i, row := range o.rows() {
-		if row.value.String() != rows[i].value.String() {
-			return true
-		}
-	}
-	return false
-}
-
 // issuer is the issuer whose JWTs a server accepts, and where people sign in to the console. The zero value has none.
 type issuer struct {
-	verifier *oidc.Verifier       // nil: no issuer
-	metrics  *prometheus.Registry // of verifier
-	jwts     bool                 // the server accepts JWTs
-	client   *oidc.Client         // of the console; nil: none
+	verifier *oidc.Verifier // nil: no issuer
+	jwts     bool           // the server accepts JWTs
+	client   *oidc.Client   // of the console; nil: none
 }
 
 // openIssuer returns the issuer of the settings, for a console with this address. The caller closes it.
-func (s *settings) openIssuer(log *slog.Logger, at *url.URL) (issuer, error) {
-	i, err := s.oidc.open(log)
+func (s *settings) openIssuer(log *slog.Logger, at *url.URL, metrics *prometheus.Registry) (issuer, error) {
+	i, err := s.oidc.open(log, metrics)
 	if err != nil {
 		return issuer{}, err
 	}
@@ -130,7 +118,7 @@ func (s *settings) openIssuer(log *slog.Logger, at *url.URL) (issuer, error) {
 }
 
 // open returns the issuer of the settings. The caller closes it.
-func (o *oidcSettings) open(log *slog.Logger) (issuer, error) {
+func (o *oidcSettings) open(log *slog.Logger, metrics *prometheus.Registry) (issuer, error) {
 	if o.issuer == "" {
 		return issuer{}, nil
 	}
@@ -145,12 +133,11 @@ func (o *oidcSettings) open(log *slog.Logger) (issuer, error) {
 	if len(scopes) == 0 {
 		scopes[auth.ScopeCreate.String()] = auth.ScopeCreate
 	}
-	metrics := prometheus.NewRegistry()
 	v, err := oidc.New(oidc.Config{
 		Issuer: string(o.issuer), Audience: string(o.audience), Scopes: scopes,
 		ScopeClaim: string(o.scopeClaim), NameClaim: string(o.nameClaim), Log: log, Metrics: metrics,
 	})
-	return issuer{verifier: v, metrics: metrics, jwts: o.audience != ""}, err
+	return issuer{verifier: v, jwts: o.audience != ""}, err
 }
 
 // verify returns the function that verifies JWTs, nil if the server accepts none.
@@ -164,16 +151,5 @@ func (i issuer) verify() store.VerifyJWT {
 func (i issuer) close() {
 	if i.verifier != nil {
 		i.verifier.Close()
-	}
-}
-
-// replaceBy closes i, whose metrics are in a registry, and registers those of next.
-func (i issuer) replaceBy(next issuer, metrics *prometheus.Registry) {
-	if i.verifier != nil {
-		metrics.Unregister(i.metrics)
-		i.close()
-	}
-	if next.verifier != nil {
-		metrics.MustRegister(next.metrics)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 
 	"plantstore/internal/auth"
 	"plantstore/internal/console"
@@ -157,37 +158,38 @@ func (c *signInSettings) readSecret(p *program, s *settings) error {
 	return nil
 }
 
-// readSecretFile reads a file that only its owner and group can read. Its errors do not have the name, which may be the
-// secret itself.
+// readSecretFile reads a regular file that only its owner and group can read. Its errors do not have the name, which may
+// be the secret itself.
 func readSecretFile(path string) (string, error) {
 	const bytesMax = 1 << 10
-	f, err := os.Open(path)
+	text, err := readRegular(path)
 	if cause := (*os.PathError)(nil); errors.As(err, &cause) {
 		return "", fmt.Errorf("could not open the file: %w; the setting is the name of a file with the secret", cause.Err)
 	}
 	if err != nil {
 		return "", err
 	}
-	defer f.Close()
-	if info, err := f.Stat(); err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o007 != 0 {
+	if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o007 != 0 {
 		return "", fmt.Errorf("other users can read the file (mode %04o); run chmod 600 on it", info.Mode().Perm())
 	}
-	text, err := io.ReadAll(io.LimitReader(f, bytesMax+1))
-	if err == nil && len(text) > bytesMax {
-		err = fmt.Errorf("the file is longer than %d bytes", bytesMax)
+	if len(text) > bytesMax {
+		return "", fmt.Errorf("the file is longer than %d bytes", bytesMax)
 	}
-	return string(text), err
+	return string(text), nil
 }
 
-// differs reports whether the settings need another client than those of b.
-func (c *signInSettings) differs(b *signInSettings) bool {
-	rows := b.clientRows()
-	for i, row := range c.clientRows() {
-		if row.value.String() != rows[i].value.String() {
-			return true
-		}
+// readRegular reads the first MiB of a regular file. It does not wait for the writer of a FIFO.
+func readRegular(path string) ([]byte, error) {
+	const bytesMax = 1 << 20
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
 	}
-	return c.secret != b.secret
+	defer f.Close()
+	if info, err := f.Stat(); err == nil && !info.Mode().IsRegular() {
+		return nil, errors.New("it is not a regular file")
+	}
+	return io.ReadAll(io.LimitReader(f, bytesMax))
 }
 
 // client returns the client of the settings, at a console with this address; nil: none.

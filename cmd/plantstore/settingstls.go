@@ -57,17 +57,6 @@ func (t *tlsSettings) check(s *settings) error {
 	return nil
 }
 
-// switches reports whether the change of a setting to that of next turns TLS or client certificates on or off.
-func (t *tlsSettings) switches(name string, next *tlsSettings) bool {
-	switch name {
-	case "tls-cert", "tls-key":
-		return (t.cert == "") != (next.cert == "")
-	case "client-ca":
-		return (t.clientCA == "") != (next.clientCA == "")
-	}
-	return false
-}
-
 // certificates provides the certificates of the TLS listeners. The zero value has none: the listeners have no TLS.
 type certificates struct {
 	get        func(*tls.ClientHelloInfo) (*tls.Certificate, error) // nil: no TLS
@@ -109,28 +98,20 @@ func (t *tlsSettings) open(s *settings, log *slog.Logger, metrics prometheus.Reg
 	return c, nil
 }
 
-// reload loads the files of the next settings. It leaves files of the same names to their watchers, unless again is
-// set: a program may be writing them. After an error the certificates are as they were.
-func (c certificates) reload(inForce, next *settings, again bool) error {
-	before, after := &inForce.tls, &next.tls
-	otherPair := c.pair != nil && (again || before.cert != after.cert || before.key != after.key)
-	if otherPair {
-		if err := c.pair.Reload(string(after.cert), string(after.key)); err != nil {
-			return next.fault("tls-cert", "%w", err)
+// reload reads the files at once. After an error the previous certificates of that file stay.
+func (c certificates) reload(s *settings) error {
+	var pair, authorities error
+	if c.pair != nil {
+		if pair = c.pair.Reload(); pair != nil {
+			pair = s.fault("tls-cert", "%w", pair)
 		}
 	}
-	if c.authorities == nil || !again && before.clientCA == after.clientCA {
-		return nil
+	if c.authorities != nil {
+		if authorities = c.authorities.Reload(); authorities != nil {
+			authorities = s.fault("client-ca", "%w", authorities)
+		}
 	}
-	err := c.authorities.Reload(string(after.clientCA))
-	if err == nil {
-		return nil
-	}
-	err = next.fault("client-ca", "%w", err)
-	if otherPair {
-		err = errors.Join(err, c.pair.Reload(string(before.cert), string(before.key)))
-	}
-	return err
+	return errors.Join(pair, authorities)
 }
 
 // end stops the watchers of the files.

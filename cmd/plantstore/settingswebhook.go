@@ -1,10 +1,7 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -110,7 +107,11 @@ func (w *webhookSettings) check(p *program, s *settings) error {
 		}
 		return nil
 	}
-	if err := w.readSecrets(string(w.secretFile)); err != nil {
+	text, err := readSecretFile(string(w.secretFile))
+	if err == nil {
+		w.secrets, err = webhook.ParseSecrets(text)
+	}
+	if err != nil {
 		return s.fault(secretFileSetting, "%w", err)
 	}
 	return nil
@@ -131,30 +132,6 @@ func (w *webhookSettings) checkURLs() error {
 		if slices.ContainsFunc(urls[:i], func(u string) bool { return store.Webhook{URL: u}.Address() == address }) {
 			return fmt.Errorf("%q is there twice; URLs must differ before a question mark", address)
 		}
-	}
-	return nil
-}
-
-// readSecrets reads a file that only its owner and group can read.
-func (w *webhookSettings) readSecrets(path string) error {
-	const bytesMax = 1 << 10
-	if strings.HasPrefix(path, webhook.SecretPrefix) {
-		return errors.New("it is a secret; write the secret into a file and name the file")
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if info, err := f.Stat(); err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o007 != 0 {
-		return fmt.Errorf("other users can read %s (mode %04o); run chmod 600 on it", path, info.Mode().Perm())
-	}
-	text, err := io.ReadAll(io.LimitReader(f, bytesMax))
-	if err == nil {
-		w.secrets, err = webhook.ParseSecrets(string(text))
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
 	}
 	return nil
 }

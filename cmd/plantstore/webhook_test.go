@@ -108,14 +108,14 @@ func TestWebhookSettings(t *testing.T) {
 		},
 		{
 			append(url[:2:2], "--webhook-secret-file", bad), nil,
-			"webhook-secret-file (--webhook-secret-file): " + bad + ": secret 1 has 5 bytes; want 24 to 64",
+			"webhook-secret-file (--webhook-secret-file): secret 1 has 5 bytes; want 24 to 64",
 		},
 		{append(url[:2:2], "--webhook-secret-file", open), nil, "webhook-secret-file (--webhook-secret-file): " +
-			"other users can read " + open + " (mode 0604); run chmod 600 on it"},
+			"other users can read the file (mode 0604); run chmod 600 on it"},
 		{append(url[:2:2], "--webhook-secret-file", webhookSecret), nil, "webhook-secret-file (--webhook-secret-file): " +
-			"it is a secret; write the secret into a file and name the file"},
-		{append(url[:2:2], "--webhook-secret-file", bad+"x"), nil, "webhook-secret-file (--webhook-secret-file): " +
-			"open " + bad + "x: no such file or directory"},
+			"could not open the file: no such file or directory; the setting is the name of a file with the secret"},
+		{append(url[:2:2], "--webhook-secret-file", t.TempDir()), nil, "webhook-secret-file (--webhook-secret-file): " +
+			"it is not a regular file"},
 	} {
 		args := append([]string{"serve", "--db", "a.db"}, row.args...)
 		// A process of its own: serve changes the dispositions of signals, which other processes of the test would inherit.

@@ -32,7 +32,7 @@ type Config struct {
 	Backups  *backup.Service     // nil: the server makes no backups
 	Metrics  prometheus.Gatherer // of the server, for State; nil: none
 	Settings func() []Setting    // the settings in force; nil: none
-	Issuer   func() string       // whose JWTs the server accepts; nil or empty: none
+	Issuer   string              // whose JWTs the server accepts; empty: none
 	Record   func(audit.Event)   // records a revocation that the audit log did not accept; nil: only the log has it
 	DB       string              // address of the store, without its password
 	Version  string              // of the program
@@ -47,7 +47,7 @@ type Service struct {
 	backups  *backup.Service     // may be nil
 	metrics  prometheus.Gatherer // may be nil
 	settings func() []Setting
-	issuer   func() string
+	issuer   string
 	record   func(audit.Event)
 	db       string
 	version  string
@@ -92,9 +92,6 @@ func New(c Config) (*Service, error) {
 	}
 	if c.Settings == nil {
 		c.Settings = func() []Setting { return []Setting{} }
-	}
-	if c.Issuer == nil {
-		c.Issuer = func() string { return "" }
 	}
 	if c.Record == nil {
 		c.Record = func(audit.Event) {}

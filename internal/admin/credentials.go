@@ -299,7 +299,7 @@ func (s *Service) Revoke(ctx context.Context, r Revocation, by audit.Origin) (re
 
 // checkIdentity returns a revocation of a subject or a JWT with its issuer.
 func (s *Service) checkIdentity(r Revocation) (Revocation, error) {
-	configured := s.issuer()
+	configured := s.issuer
 	r.Issuer = cmp.Or(r.Issuer, configured)
 	switch {
 	case r.Issuer == "":

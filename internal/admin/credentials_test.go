@@ -318,14 +318,10 @@ func TestState(t *testing.T) {
 func TestSettings(t *testing.T) {
 	t.Parallel()
 	h := start(t, setup{settings: []admin.Setting{
-		{
-			Name: "listen", Value: "127.0.0.1:1", Source: "default",
-			Pending: &admin.Pending{Value: "127.0.0.1:2", Source: "a.yaml"},
-		},
+		{Name: "listen", Value: "127.0.0.1:1", Source: "default"},
 		{Name: "body-max", Value: "64KiB", Source: "--body-max", Reloadable: true},
 	}})
-	want := ok(`{"settings":[{"name":"listen","value":"127.0.0.1:1","source":"default","reloadable":false,` +
-		`"pending":{"value":"127.0.0.1:2","source":"a.yaml"}},` +
+	want := ok(`{"settings":[{"name":"listen","value":"127.0.0.1:1","source":"default","reloadable":false},` +
 		`{"name":"body-max","value":"64KiB","source":"--body-max","reloadable":true}]}`)
 	check(t, "settings", h.get("/settings"), want)
 }

@@ -105,7 +105,7 @@ func start(t testing.TB, s setup) *harness {
 	if h.service, err = admin.New(admin.Config{
 		Engine: engine, Outbox: h.engine, Deliveries: func() map[int64]webhook.Status { return s.deliveries },
 		Store: st, Log: log, Backups: h.backups, Metrics: metrics, DB: "plants.db", Version: "test",
-		Record: s.record, Issuer: func() string { return s.issuer }, Settings: func() []admin.Setting { return s.settings },
+		Record: s.record, Issuer: s.issuer, Settings: func() []admin.Setting { return s.settings },
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -157,17 +157,10 @@ func newBackupRecord(b backup.Backup) BackupRecord {
 
 // Setting is a setting of the server. Its JSON is that of the API.
 type Setting struct {
-	Name       string   `json:"name"`
-	Value      string   `json:"value"`      // in force, in the form of a flag; secrets are hidden
-	Source     string   `json:"source"`     // a flag, an environment variable, the path of the file, or default
-	Reloadable bool     `json:"reloadable"` // a reload changes it without a restart
-	Pending    *Pending `json:"pending,omitempty"`
-}
-
-// Pending is the value that a setting has after a restart, if it differs from the value in force.
-type Pending struct {
-	Value  string `json:"value"`
-	Source string `json:"source"`
+	Name       string `json:"name"`
+	Value      string `json:"value"`      // in force, in the form of a flag; secrets are hidden
+	Source     string `json:"source"`     // a flag, an environment variable, the path of the file, or default
+	Reloadable bool   `json:"reloadable"` // a reload changes it without a restart
 }
 
 // Settings returns the settings in force.

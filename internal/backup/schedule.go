@@ -26,8 +26,8 @@ func (s *Service) schedule() {
 		<-s.making
 	}
 	for s.ctx.Err() == nil {
-		if !s.waitUntil(s.due(last, failed)) || !s.acquire() {
-			continue // with another schedule, or the end
+		if !waitUntil(s.ctx, s.due(last, failed)) || !s.acquire() {
+			return
 		}
 		started := time.Now()
 		err := s.makeScheduled(started)
@@ -45,28 +45,13 @@ func (s *Service) schedule() {
 
 // due returns the time of the next backup.
 func (s *Service) due(last, failed time.Time) time.Time {
-	every, _ := s.plan()
 	switch {
 	case !failed.IsZero():
-		return failed.Add(min(every, retryAfter))
+		return failed.Add(min(s.config.Every, retryAfter))
 	case last.IsZero():
 		return time.Now()
 	}
-	return last.Add(every)
-}
-
-// waitUntil waits until a time and returns true. It returns false when the schedule changes or the service closes.
-func (s *Service) waitUntil(at time.Time) bool {
-	timer := time.NewTimer(time.Until(at))
-	defer timer.Stop()
-	select {
-	case <-s.ctx.Done():
-		return false
-	case <-s.rescheduled:
-		return false
-	case <-timer.C:
-		return true
-	}
+	return last.Add(s.config.Every)
 }
 
 // acquire waits until no other backup runs and returns true. It returns false at the end of the service. endJob
@@ -150,8 +135,7 @@ func (s *Service) removeOld() {
 		s.reportNotRemoved(s.to.location(""), err)
 		return
 	}
-	_, keep := s.plan()
-	for ; len(old) > keep; old = old[1:] {
+	for ; len(old) > s.config.Keep; old = old[1:] {
 		release, err := s.hold(old[0].Name)
 		if err != nil {
 			continue

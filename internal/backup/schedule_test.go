@@ -258,29 +258,6 @@ func TestScheduleContinues(t *testing.T) {
 	})
 }
 
-// TestSetSchedule changes the interval and the number of backups to keep.
-func TestSetSchedule(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		started, first := time.Now(), r.nameAt(0)
-		r.start()
-		r.advance(10 * time.Minute)
-		r.SetSchedule(20*time.Minute, 1)
-		second := r.nameAt(10 * time.Minute)
-		r.advance(9 * time.Minute)
-		r.want("before it is due", []string{first}, []string{"INFO backup made " + first}, started, 0, 0)
-		r.advance(time.Minute)
-		r.want("when it is due", []string{second},
-			[]string{"INFO backup made " + second, "INFO removed an old backup " + first}, started.Add(20*time.Minute), 0, 0)
-		r.advance(time.Minute)
-		third := r.nameAt(0)
-		r.SetSchedule(30*time.Second, 5)
-		synctest.Wait()
-		r.want("overdue", []string{second, third}, []string{"INFO backup made " + third}, started.Add(21*time.Minute), 0, 0)
-	})
-}
-
 // TestScheduleRetries tests that the server retries a failed backup after a minute, and that a backup succeeds even if
 // an old one cannot be removed.
 func TestScheduleRetries(t *testing.T) {

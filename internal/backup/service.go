@@ -54,8 +54,6 @@ type Service struct {
 	cancel  context.CancelFunc
 	running sync.WaitGroup // the schedule and the jobs
 
-	rescheduled chan struct{} // has an element after SetSchedule
-
 	making   chan struct{} // has an element while a backup runs
 	checking chan struct{} // has an element while a verification or a drill runs
 
@@ -84,8 +82,8 @@ func New(c Config) (*Service, error) {
 	}
 	s := &Service{
 		config: c, to: to, ignored: map[string]bool{}, held: map[string]bool{}, nextJob: 1,
-		manifests:   map[string]sqlite.Manifest{},
-		rescheduled: make(chan struct{}, 1), making: make(chan struct{}, 1), checking: make(chan struct{}, 1),
+		manifests: map[string]sqlite.Manifest{},
+		making:    make(chan struct{}, 1), checking: make(chan struct{}, 1),
 		last: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "plantstore_backup_last_success_timestamp_seconds",
 			Help: "Time of the newest scheduled backup, also of one before the start of the server; 0 without one.",
@@ -112,24 +110,6 @@ func New(c Config) (*Service, error) {
 
 // Start starts the schedule. A backup is due at once if the destination has none.
 func (s *Service) Start() { s.running.Go(s.schedule) }
-
-// SetSchedule changes Config.Every and Config.Keep. It takes effect at once: a backup may be due.
-func (s *Service) SetSchedule(every time.Duration, keep int) {
-	s.mu.Lock()
-	s.config.Every, s.config.Keep = every, keep
-	s.mu.Unlock()
-	select {
-	case s.rescheduled <- struct{}{}:
-	default:
-	}
-}
-
-// plan returns Config.Every and Config.Keep.
-func (s *Service) plan() (every time.Duration, keep int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.config.Every, s.config.Keep
-}
 
 // Close ends the schedule and the jobs, and waits for them. A backup that it ends leaves no file. A nil Service has
 // none.

@@ -32,7 +32,8 @@ func OpenAuthorities(file string, log *slog.Logger) (*Authorities, error) {
 		}
 		return pool, nil
 	}
-	if _, err := a.files.load(file); err != nil {
+	a.files.paths = []string{file}
+	if _, err := a.files.load(); err != nil {
 		cancel()
 		return nil, err
 	}
@@ -40,12 +41,11 @@ func OpenAuthorities(file string, log *slog.Logger) (*Authorities, error) {
 	return a, nil
 }
 
-// Reload loads the authorities from a file, which may be another one than before, and watches it. After an error the
-// previous authorities and their file stay in use.
-func (a *Authorities) Reload(file string) error {
+// Reload reads the file at once, as [Pair.Reload].
+func (a *Authorities) Reload() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	changed, err := a.files.load(file)
+	changed, err := a.files.load()
 	if err != nil {
 		return err
 	}

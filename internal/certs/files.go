@@ -34,16 +34,8 @@ type files[T any] struct {
 	failed  string            // the last error of reading
 }
 
-// load reads the files at paths, and reads these from then on. It returns true if current changed. After an error
-// everything is as it was.
-func (f *files[T]) load(paths ...string) (changed bool, err error) {
-	previous := f.paths
-	defer func() {
-		if err != nil {
-			f.paths = previous
-		}
-	}()
-	f.paths = paths
+// load reads the files at once. It returns true if current changed. After an error everything is as it was.
+func (f *files[T]) load() (changed bool, err error) {
 	contents, sum, err := f.read()
 	if err != nil || sum == f.served {
 		return false, err

@@ -45,8 +45,8 @@ type Pair struct {
 func OpenPair(c PairConfig) (*Pair, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	p := &Pair{log: loggerOrNone(c.Log), metrics: newPairMetrics(c.Metrics), cancel: cancel}
-	p.files.parse = p.parse
-	if _, err := p.files.load(c.CertFile, c.KeyFile); err != nil {
+	p.files.parse, p.files.paths = p.parse, []string{c.CertFile, c.KeyFile}
+	if _, err := p.files.load(); err != nil {
 		cancel()
 		return nil, err
 	}
@@ -56,12 +56,12 @@ func OpenPair(c PairConfig) (*Pair, error) {
 	return p, nil
 }
 
-// Reload loads the pair from files, which may be others than before, and watches these. After an error the previous
-// pair and its files stay in use.
-func (p *Pair) Reload(certFile, keyFile string) error {
+// Reload reads the files at once, without the check that no program is writing them. After an error the previous pair
+// stays in use.
+func (p *Pair) Reload() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	changed, err := p.files.load(certFile, keyFile)
+	changed, err := p.files.load()
 	if err != nil {
 		return err
 	}

@@ -77,8 +77,7 @@ func New(c Config) (*Console, error) {
 	return s, err
 }
 
-// SetIssuer makes the pages offer a sign-in at an issuer; nil: none. It ends the sessions of
-// another Client.
+// SetIssuer makes the pages offer a sign-in at an issuer; nil: none.
 func (c *Console) SetIssuer(issuer *oidc.Client) { c.issuer.Store(issuer) }
 
 func (c *Console) now() time.Time { return (*c.clock.Load())() }

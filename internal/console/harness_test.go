@@ -1,6 +1,7 @@
 package console_test
 
 import (
+	"context"
 	"errors"
 	"io"
 	"log/slog"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,6 +23,7 @@ import (
 	"plantstore/internal/backup"
 	"plantstore/internal/console"
 	"plantstore/internal/listen"
+	"plantstore/internal/oidc"
 	"plantstore/internal/plant"
 	"plantstore/internal/server"
 	"plantstore/internal/sqlite"
@@ -44,6 +47,15 @@ type harness struct {
 	audited func() // writes the counted refusals to the audit log; no request may follow
 
 	deliveries map[int64]webhook.Status // of the server; set before a request
+
+	verifier *atomic.Pointer[oidc.Verifier] // to nil: no JWT is valid
+}
+
+func (h *harness) verifyJWT(ctx context.Context, token string, now time.Time, wait bool) (*auth.Claims, error) {
+	if v := h.verifier.Load(); v != nil {
+		return v.Verify(ctx, token, now, wait)
+	}
+	return nil, &auth.Invalid{}
 }
 
 func (h *harness) outbox() webhook.Outbox { return h.engine.(webhook.Outbox) }
@@ -63,7 +75,7 @@ func startOn(
 	t testing.TB, file string, open func(prometheus.Registerer) (store.Engine, error), plants ...store.Create,
 ) *harness {
 	t.Helper()
-	h := &harness{t: t}
+	h := &harness{t: t, verifier: new(atomic.Pointer[oidc.Verifier])}
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
 	metrics := prometheus.NewRegistry()
 	var err error
@@ -76,7 +88,7 @@ func startOn(
 			t.Fatal(err)
 		}
 	}
-	if h.store, err = store.New(t.Context(), store.Config{Engine: h.engine, Metrics: metrics}); err != nil {
+	if h.store, err = store.New(t.Context(), store.Config{Engine: h.engine, JWT: h.verifyJWT, Metrics: metrics}); err != nil {
 		t.Fatal(err)
 	}
 	recorder := audit.NewRecorder(h.engine.AppendAudit, log)
@@ -267,14 +279,10 @@ func (h *harness) adminConfig(*prometheus.Registry) admin.Config {
 				{Name: "base-url", Value: "https://plants.example", Source: "/etc/plantstore/plantstore.yaml"},
 				{Name: "db", Value: "/var/lib/plantstore/plantstore.db", Source: "/etc/plantstore/plantstore.yaml"},
 				{Name: "backup-dir", Value: "/mnt/backup/plantstore", Source: "PLANTSTORE_BACKUP_DIR"},
-				{Name: "backup-every", Value: "24h0m0s", Source: "default", Reloadable: true},
-				{Name: "body-max", Value: "64KiB", Source: "default", Reloadable: true},
-				{Name: "cors-origin", Source: "default", Reloadable: true},
-				{
-					Name: "queue-max", Value: "8192", Source: "--queue-max",
-					Pending: &admin.Pending{Value: "16384", Source: "/etc/plantstore/plantstore.yaml"},
-				},
-				{Name: "rate", Value: "0", Source: "default", Reloadable: true},
+				{Name: "backup-every", Value: "24h0m0s", Source: "default"},
+				{Name: "body-max", Value: "64KiB", Source: "default"},
+				{Name: "cors-origins", Source: "default"},
+				{Name: "credential-rate", Value: "0", Source: "default", Reloadable: true},
 			}
 		},
 	}

@@ -104,7 +104,7 @@ func (c *Console) finishAtIssuer(w http.ResponseWriter, r *http.Request, _ auth.
 		c.recordRefusal(w, r, principal, "oidc", refusal)
 		return c.refuseSignIn(w, r, p.Next, refusal)
 	}
-	next := c.open(w, r, principal, session{claims: claims, issuer: client, began: c.now()}, "oidc", p.Next)
+	next := c.open(w, r, principal, session{claims: claims, began: c.now()}, "oidc", p.Next)
 	return c.lead(w, r, "Signed in", next) // the browser would not send the new cookie after a redirect
 }
 

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"plantstore/internal/auth"
-	"plantstore/internal/oidc"
 	"plantstore/internal/plant"
 	"plantstore/internal/server"
 )
@@ -38,7 +37,6 @@ type session struct {
 	minted     bool // the sign-in created the credential, so the sign-out revokes it
 
 	claims *auth.Claims // of a person who signed in at the issuer; nil: none
-	issuer *oidc.Client // that verified claims
 }
 
 // sessions are the sessions of a server by the hash of their cookie. A restart ends them.
@@ -159,8 +157,7 @@ func (c *Console) authenticate(
 		return auth.Principal{}, &plant.Error{Code: plant.CodeCredentialMissing, Message: "sign in to the console"}
 	}
 	found, ok := c.sessions.find(cookie, c.now())
-	ended := found.claims != nil && found.issuer != c.issuer.Load() // the settings of the issuer have changed
-	if !ok || ended {
+	if !ok {
 		return auth.Principal{}, &plant.Error{
 			Code: plant.CodeCredentialInvalid, Message: "the session has ended; sign in again",
 		}

@@ -291,7 +291,7 @@ func TestSignInWithManySessions(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(verifier.Close)
-	h.store.SetJWT(verifier.Verify)
+	h.verifier.Store(verifier)
 	operator := h.signIn(h.code(time.Now()))
 	for n := range 21 {
 		h.signIn(i.JWT(time.Now(), oidctest.Object{"scope": "plants:read", "jti": fmt.Sprint(n)}))

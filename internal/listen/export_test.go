@@ -94,9 +94,9 @@ func (l *Listener) Counts() (connections, addresses int) {
 const IncompleteGrace = incompleteGrace
 
 // NewBare returns a listener without a socket.
-func NewBare() *Listener {
+func NewBare(limits Limits) *Listener {
 	return &Listener{
-		strangers: newStrangers(), log: slog.New(slog.DiscardHandler), metrics: newMetrics(nil, "test"),
+		open: registry{limits: limits}, strangers: newStrangers(), log: slog.New(slog.DiscardHandler), metrics: newMetrics(nil, "test"),
 		retired: make(chan struct{}),
 	}
 }

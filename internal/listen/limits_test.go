@@ -407,17 +407,3 @@ func BenchmarkSetState(b *testing.B) {
 		c.SetState(listen.Serving)
 	}
 }
-
-// New limits hold for open connections too.
-func TestSetLimits(t *testing.T) {
-	t.Parallel()
-	s := serve(t, listen.Config{Limits: listen.Limits{Incomplete: 5}})
-	first, old := s.connect(t, "127.0.0.1")
-	second, _ := s.connect(t, "127.0.0.1")
-	old.SetAge(listen.Incomplete, 2*grace)
-	s.Sweep()
-	wantOpen(t, first, second)
-	s.SetLimits(listen.Limits{Incomplete: 1, PerAddress: 3})
-	wantClosed(t, first) // the sweeper wakes up by itself
-	wantOpen(t, second)
-}

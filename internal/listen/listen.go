@@ -96,13 +96,6 @@ func open(ctx context.Context, address string) (*net.TCPListener, error) {
 	return l.(*net.TCPListener), nil
 }
 
-// SetLimits changes the limits. Connections of clients that have more than the new limit
-// stay open.
-func (l *Listener) SetLimits(limits Limits) {
-	l.open.setLimits(limits)
-	l.wake()
-}
-
 // Addr implements net.Listener.
 func (l *Listener) Addr() net.Addr { return l.tcp.Addr() }
 

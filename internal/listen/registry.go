@@ -46,17 +46,12 @@ const (
 
 // registry holds the open connections of a listener.
 type registry struct {
+	limits Limits
+
 	mu        sync.Mutex // guards the rest, and the fields of Conn that name it
-	limits    Limits
 	conns     []*Conn
 	byNetwork map[limit.Network]int // open connections of clients with a limit; never 0
 	fullUntil time.Duration         // no connection can be evicted before this time of the clock
-}
-
-func (r *registry) setLimits(limits Limits) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.limits, r.fullUntil = limits, 0
 }
 
 // add adds a connection. If the limit is reached, it first removes connections,

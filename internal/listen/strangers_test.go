@@ -35,7 +35,7 @@ func enter(l *listen.Listener, client netip.Addr) (*listen.Conn, time.Duration, 
 func TestStrangersWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := listen.NewBare()
+		l := listen.NewBare(listen.Limits{})
 		for range listen.StrangerUnits {
 			if _, took, err := enter(l, stranger); took != 0 || err != nil {
 				t.Fatalf("waited %s, %v", took, err)
@@ -72,7 +72,7 @@ func TestKnownNetworksDoNotWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(-listen.Clock()) //nolint:forbidigo // the bubble begins in the year 2000, before the process
-		l := listen.NewBare()
+		l := listen.NewBare(listen.Limits{})
 		open, _ := l.Connect(stranger)
 		for range 2 * listen.StrangerUnits {
 			open.Charge(netip.Addr{})
@@ -104,8 +104,7 @@ func TestKnownNetworksDoNotWait(t *testing.T) {
 func TestExcusedConnections(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := listen.NewBare()
-		l.SetLimits(listen.Limits{Proxies: []netip.Prefix{netip.PrefixFrom(another, 32)}})
+		l := listen.NewBare(listen.Limits{Proxies: []netip.Prefix{netip.PrefixFrom(another, 32)}})
 		for range 2 * listen.StrangerUnits {
 			c, took, err := enter(l, stranger)
 			if took != 0 || err != nil {

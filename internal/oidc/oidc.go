@@ -84,18 +84,6 @@ func newVerifier(c Config, transport http.RoundTripper) (*Verifier, error) {
 	return v, nil
 }
 
-// Adopt makes v use the keys and the metadata of old until its first fetch succeeds, if both have the same issuer. old
-// may be closed.
-func (v *Verifier) Adopt(old *Verifier) {
-	set := old.set.Load()
-	if set == nil || old.config.Issuer != v.config.Issuer {
-		return
-	}
-	v.fetchedAt.CompareAndSwap(0, old.fetchedAt.Load())
-	v.metadata.CompareAndSwap(nil, old.metadata.Load())
-	v.set.CompareAndSwap(nil, &keySet{keys: set.keys, verified: newCache()}) // v has other rules for tokens
-}
-
 // Close ends the goroutine that fetches the keys. Requests that wait for a key receive ErrNoKeys.
 func (v *Verifier) Close() {
 	v.stop()

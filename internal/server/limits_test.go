@@ -97,8 +97,6 @@ func TestReloadKeepsCounts(t *testing.T) {
 		setting string
 		change  func()
 	}{
-		{"body-max", func() { limits.BodyMax++ }},
-		{"queue-max", func() { limits.QueueMax++ }},
 		{"credential-rate", func() { limits.Rate = 1000 }},
 		{"auth-failures", func() { limits.AuthFailures = 2 }},
 	} {

@@ -38,9 +38,9 @@ type credentials struct {
 	plants   atomic.Int64              // of the last poll
 	polledAt atomic.Int64              // start of the last successful poll, in Unix nanoseconds
 
-	verifyJWT      atomic.Pointer[VerifyJWT] // nil: JWTs are unknown credentials
-	registering    chan struct{}             // semaphore of the request that stores a subject
-	unregisteredAt time.Time                 // the last warning about a subject; guarded by registering
+	verifyJWT      VerifyJWT     // nil: JWTs are unknown credentials
+	registering    chan struct{} // semaphore of the request that stores a subject
+	unregisteredAt time.Time     // the last warning about a subject; guarded by registering
 
 	polling chan struct{} // semaphore of the goroutine that polls
 	version int64         // of the tokens in the keyring; guarded by polling
@@ -54,11 +54,10 @@ type credentials struct {
 func newCredentials(ctx context.Context, engine Engine, verify VerifyJWT, o *outage) (*credentials, error) {
 	now := time.Now()
 	c := &credentials{
-		engine: engine, log: o.log, outage: o, version: -1, savedAt: now, triedAt: now,
+		engine: engine, verifyJWT: verify, log: o.log, outage: o, version: -1, savedAt: now, triedAt: now,
 		polling: make(chan struct{}, 1), done: make(chan struct{}),
 		registering: make(chan struct{}, 1),
 	}
-	c.setJWT(verify)
 	if err := c.poll(ctx, now); err != nil {
 		return nil, err
 	}
@@ -161,8 +160,8 @@ func (c *credentials) authenticateKnown(ctx context.Context, credential string, 
 	if err := c.refresh(ctx, now); err != nil {
 		return auth.Principal{}, err
 	}
-	if verify := c.verifierOf(credential); verify != nil {
-		return c.authenticateJWT(ctx, *verify, credential, now, false)
+	if c.verifies(credential) {
+		return c.authenticateJWT(ctx, credential, now, false)
 	}
 	return c.keyring.Authenticate(credential, now)
 }
@@ -179,26 +178,15 @@ func (c *credentials) refresh(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-func (c *credentials) setJWT(verify VerifyJWT) {
-	if verify == nil {
-		c.verifyJWT.Store(nil)
-		return
-	}
-	c.verifyJWT.Store(&verify)
-}
-
-// verifierOf returns the function that verifies a credential, nil unless it is a JWT.
-func (c *credentials) verifierOf(credential string) *VerifyJWT {
-	if verify := c.verifyJWT.Load(); verify != nil && auth.LooksLikeJWT(credential) {
-		return verify
-	}
-	return nil
+// verifies reports whether an issuer decides about a credential.
+func (c *credentials) verifies(credential string) bool {
+	return c.verifyJWT != nil && auth.LooksLikeJWT(credential)
 }
 
 func (c *credentials) authenticate(ctx context.Context, credential string) (auth.Principal, error) {
 	now := time.Now()
-	if verify := c.verifierOf(credential); verify != nil {
-		return c.authenticateJWT(ctx, *verify, credential, now, true)
+	if c.verifies(credential) {
+		return c.authenticateJWT(ctx, credential, now, true)
 	}
 	principal, err := c.authenticateKnown(ctx, credential, now)
 	// Without a valid checksum the credential is no token, as its sender can compute.

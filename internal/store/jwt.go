@@ -24,9 +24,9 @@ const (
 
 // authenticateJWT returns the principal of a JWT.
 func (c *credentials) authenticateJWT(
-	ctx context.Context, verify VerifyJWT, token string, now time.Time, wait bool,
+	ctx context.Context, token string, now time.Time, wait bool,
 ) (auth.Principal, error) {
-	claims, err := verify(ctx, token, now, wait)
+	claims, err := c.verifyJWT(ctx, token, now, wait)
 	if err != nil {
 		if invalid := (*auth.Invalid)(nil); errors.As(err, &invalid) {
 			return auth.Principal{}, err

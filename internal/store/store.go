@@ -65,16 +65,6 @@ func New(ctx context.Context, c Config) (*Store, error) {
 	}, nil
 }
 
-// SetQueueMax changes Limits.QueueMax, to at least 1. Plants that wait already stay.
-func (s *Store) SetQueueMax(n int) {
-	s.writer.mu.Lock()
-	defer s.writer.mu.Unlock()
-	s.writer.limit.QueueMax = n
-}
-
-// SetJWT changes Config.JWT. Requests that are verified already go on.
-func (s *Store) SetJWT(verify VerifyJWT) { s.credentials.setJWT(verify) }
-
 // Create stores a plant; span is that of the request, or nil. When it returns a nil
 // error, the plant is on stable storage; replayed reports that it was already stored. The
 // error is a *plant.Error: a conflict, or the reason why the store could not store it.
