@@ -5,7 +5,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -78,6 +77,10 @@ func TestScript(t *testing.T) {
 				processes: map[string]*process{}, conns: map[string]net.Conn{},
 				locks: map[string]*os.File{}, writers: map[string]*sqlite3.Conn{},
 			}
+			var err error
+			if s.openings, err = watchOpenings(env.WorkDir); err != nil {
+				return err
+			}
 			env.Values[scriptKey{}] = s
 			env.Setenv("GORACE", os.Getenv("GORACE"))
 			env.Setenv("EXCERPTS", excerpts)
@@ -111,12 +114,14 @@ type script struct {
 	conns     map[string]net.Conn
 	locks     map[string]*os.File
 	writers   map[string]*sqlite3.Conn // each has SQLite's write lock
+	openings  *openings                // since the last start of a process
 }
 
 func (s *script) end() {
 	for _, p := range s.processes {
 		p.kill()
 	}
+	s.openings.close()
 	for _, c := range s.conns {
 		c.Close()
 	}
@@ -139,7 +144,7 @@ var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args [
 	"signal":    command(2, cmdSignal),    // NAME SIGNAL
 	"insist":    command(2, cmdInsist),    // NAME SIGNAL: repeat a signal until the process ends
 	"ended":     command(2, cmdEnded),     // NAME CODE: wait for the end; sets stdout and stderr to the output
-	"opened":    command(2, cmdOpened),    // NAME SUFFIX: wait until the process has a file open whose name has a suffix
+	"opened":    command(1, cmdOpened),    // SUFFIX: wait until a file was opened whose name has a suffix, since the last start
 	"appeared":  command(1, cmdAppeared),  // PATTERN: wait for a file
 	"post":      command(4, cmdPost),      // STATUS URL TOKEN BODY: sets stdout to the body of the response
 	"get":       command(2, cmdGet),       // STATUS URL [TOKEN]: sets stdout to the body; 200 waits while it is 503
@@ -196,6 +201,9 @@ func cmdExits(ts *testscript.TestScript, _ *script, args []string) error {
 }
 
 func cmdStart(ts *testscript.TestScript, s *script, args []string) error {
+	if err := s.openings.forget(); err != nil {
+		return err
+	}
 	p, err := startProcess(ts.MkAbs("."), append(cleanEnviron(), "TMPDIR="+ts.Getenv("TMPDIR")), args[1:]...)
 	if err != nil {
 		return err
@@ -311,18 +319,7 @@ func cmdEnded(ts *testscript.TestScript, s *script, args []string) error {
 }
 
 func cmdOpened(_ *testscript.TestScript, s *script, args []string) error {
-	p, _, err := s.process(args[0], "")
-	if err != nil {
-		return err
-	}
-	descriptors := fmt.Sprintf("/proc/%d/fd", p.cmd.Process.Pid)
-	return poll("an open "+args[1], func() bool {
-		links, _ := os.ReadDir(descriptors)
-		return slices.ContainsFunc(links, func(link fs.DirEntry) bool {
-			target, _ := os.Readlink(filepath.Join(descriptors, link.Name()))
-			return strings.HasSuffix(target, args[1])
-		})
-	})
+	return within(waitMax, func() (bool, error) { return s.openings.has(args[0]) })
 }
 
 func cmdAppeared(ts *testscript.TestScript, _ *script, args []string) error {
