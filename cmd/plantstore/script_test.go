@@ -121,7 +121,7 @@ func (s *script) end() {
 	for _, p := range s.processes {
 		p.kill()
 	}
-	s.openings.close()
+	_ = s.openings.close()
 	for _, c := range s.conns {
 		c.Close()
 	}
@@ -144,7 +144,7 @@ var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args [
 	"signal":    command(2, cmdSignal),    // NAME SIGNAL
 	"insist":    command(2, cmdInsist),    // NAME SIGNAL: repeat a signal until the process ends
 	"ended":     command(2, cmdEnded),     // NAME CODE: wait for the end; sets stdout and stderr to the output
-	"opened":    command(1, cmdOpened),    // SUFFIX: wait until a file was opened whose name has a suffix, since the last start
+	"opened":    command(1, cmdOpened),    // SUFFIX: wait until such a file was opened since the last start
 	"appeared":  command(1, cmdAppeared),  // PATTERN: wait for a file
 	"post":      command(4, cmdPost),      // STATUS URL TOKEN BODY: sets stdout to the body of the response
 	"get":       command(2, cmdGet),       // STATUS URL [TOKEN]: sets stdout to the body; 200 waits while it is 503

@@ -158,8 +158,8 @@ func (c *signInSettings) readSecret(p *program, s *settings) error {
 	return nil
 }
 
-// readSecretFile reads a regular file that only its owner and group can read. Its errors do not have the name, which may
-// be the secret itself.
+// readSecretFile reads a regular file that only its owner and group can read. Its errors do not have the name, which
+// may be the secret itself.
 func readSecretFile(path string) (string, error) {
 	const bytesMax = 1 << 10
 	text, err := readRegular(path)

@@ -88,7 +88,8 @@ func startOn(
 			t.Fatal(err)
 		}
 	}
-	if h.store, err = store.New(t.Context(), store.Config{Engine: h.engine, JWT: h.verifyJWT, Metrics: metrics}); err != nil {
+	config := store.Config{Engine: h.engine, JWT: h.verifyJWT, Metrics: metrics}
+	if h.store, err = store.New(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
 	recorder := audit.NewRecorder(h.engine.AppendAudit, log)

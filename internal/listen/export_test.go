@@ -96,7 +96,8 @@ const IncompleteGrace = incompleteGrace
 // NewBare returns a listener without a socket.
 func NewBare(limits Limits) *Listener {
 	return &Listener{
-		open: registry{limits: limits}, strangers: newStrangers(), log: slog.New(slog.DiscardHandler), metrics: newMetrics(nil, "test"),
+		open: registry{limits: limits}, strangers: newStrangers(), log: slog.New(slog.DiscardHandler),
+		metrics: newMetrics(nil, "test"),
 		retired: make(chan struct{}),
 	}
 }
