@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"plantstore/internal/audit"
 	"plantstore/internal/auth"
@@ -322,5 +323,32 @@ func TestInterrupted(t *testing.T) {
 		want := contentOf(t, from)
 		want.Move = store.MoveState{}
 		equal(t, "the new store", contentOf(t, toPlace(t)), want)
+	})
+}
+
+// TestIdentities shows that a move copies subjects, the plants that they created, revoked subjects and revoked JWTs.
+func TestIdentities(t *testing.T) {
+	t.Parallel()
+	const issuer = "https://login.example"
+	everyWay(t, func(t *testing.T, fromPlace, toPlace place) {
+		from, to := fromPlace(t), toPlace(t)
+		shop, err := from.PutSubject(t.Context(), auth.NewSubject(issuer, "shop", start), 100)
+		must(t, err)
+		revoked := auth.NewSubject(issuer, "other", start)
+		revoked.RevokedAt = start
+		_, err = from.RevokeIdentity(t.Context(), revoked, 100, audit.Origin{})
+		must(t, err)
+		jwt := auth.NewRevokedJWT(issuer, "a", time.Now())
+		_, err = from.RevokeIdentity(t.Context(), jwt, 100, audit.Origin{})
+		must(t, err)
+		created := plants(1, 1)
+		created[0].By = shop.ID
+		insert(t, from, created...)
+		before := contentOf(t, from)
+		_, err = move.Run(t.Context(), config(from, to))
+		must(t, err)
+		after := contentOf(t, toPlace(t))
+		equal(t, "the new store", after, before)
+		equal(t, "identities", len(after.Tokens), 3)
 	})
 }

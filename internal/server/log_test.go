@@ -10,10 +10,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"plantstore/internal/auth"
+	"plantstore/internal/oidc/oidctest"
 	"plantstore/internal/server"
 	"plantstore/internal/store"
 )
@@ -82,6 +84,31 @@ func TestLogHasReasonOfInvalidCredential(t *testing.T) {
 		{secrets["revoked and expired"], "revoked"},
 	} {
 		a := h.send(post("", "Authorization: Bearer "+row.secret))
+		same(t, a, refused(40102, textInvalid, "WWW-Authenticate", challengeInvalid))
+		l := requestLine("public", "POST", "/plants", 401, a)
+		l["reason"], l["error_code"] = row.reason, 40102.0
+		want = append(want, l)
+	}
+	got, _ := h.log.lines(t)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("log (-want +got):\n%s", diff)
+	}
+}
+
+// The log has the reason for which a JWT is invalid, and no part of the JWT.
+func TestLogHasReasonOfInvalidJWT(t *testing.T) {
+	t.Parallel()
+	issuer, verify := startIssuer(t)
+	h := start(t, func(s *setup) { s.jwt = verify })
+	now := time.Now()
+	old := now.Add(-2 * time.Hour)
+	var want []line
+	for _, row := range []struct{ jwt, reason string }{
+		{issuer.JWT(old, oidctest.Object{"exp": old.Add(time.Hour).Unix()}), "jwt: exp is in the past"},
+		{issuer.JWT(now, oidctest.Object{"aud": "https://other.example"}), "jwt: aud does not have the audience of this store"},
+		{"a.b.c.d.e", "unknown"},
+	} {
+		a := h.send(post("", "Authorization: Bearer "+row.jwt))
 		same(t, a, refused(40102, textInvalid, "WWW-Authenticate", challengeInvalid))
 		l := requestLine("public", "POST", "/plants", 401, a)
 		l["reason"], l["error_code"] = row.reason, 40102.0

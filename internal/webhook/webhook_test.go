@@ -361,7 +361,7 @@ func TestDeadLetter(t *testing.T) {
 		}
 	})
 	metrics := prometheus.NewRegistry()
-	c := config(t, e, r.URL)
+	c := config(t, e, r.URL+"/e?key=secret")
 	c.GiveUp, c.Metrics = time.Nanosecond, metrics
 	s := start(t, c)
 	create(t, e, named(1, ""))
@@ -374,7 +374,7 @@ func TestDeadLetter(t *testing.T) {
 		# HELP plantstore_webhook_deliveries_given_up_total Deliveries that became dead letters after a failed attempt.
 		# TYPE plantstore_webhook_deliveries_given_up_total counter
 		plantstore_webhook_deliveries_given_up_total{address=%[1]q} 1
-	`, r.URL)
+	`, r.URL+"/e")
 	names := []string{"plantstore_webhook_dead_letters", "plantstore_webhook_deliveries_given_up_total"}
 	for deadline := time.Now().Add(waitLimit); ; { // the sender itself may set an older number at the same time
 		s.Maintain()
