@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -213,21 +212,15 @@ func (s *testServer) stop(t *testing.T) {
 	}
 }
 
-// plantstore runs the program and returns its standard output. Another exit code than 0 fails the test, and a program
-// that does not end.
+// plantstore runs a command in the process of the test and returns its standard output. Another exit code than 0 fails
+// the test, and a command that does not end.
 func plantstore(t *testing.T, args ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), waitMax)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "plantstore", args...)
-	cmd.Env = cleanEnviron()
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("plantstore %s: %v\n%s", strings.Join(args, " "), err, &stderr)
+	code, out, message := inProcess(t, cleanEnviron(), args)
+	if code != exitOK {
+		t.Fatalf("plantstore %s: %d\n%s", strings.Join(args, " "), code, message)
 	}
-	return string(out)
+	return out
 }
 
 // httpClient returns a client with a connection for each of the clients of a test.
