@@ -1,12 +1,14 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"plantstore/internal/plant"
@@ -84,20 +86,23 @@ func database(t *testing.T) string {
 	return url
 }
 
-// postgresServer starts a PostgreSQL server, which ends with the test. Without PostgreSQL it skips the test.
+// thePostgres is the PostgreSQL server of the tests. It starts with the first test that needs one; TestMain stops it.
+var thePostgres struct {
+	start  sync.Once
+	server *pgtest.Server
+	err    error
+}
+
+// postgresServer returns the PostgreSQL server of the tests. Without PostgreSQL it skips the test.
 func postgresServer(t *testing.T) *pgtest.Server {
 	t.Helper()
-	server, err := pgtest.Start(t.Context())
-	if errors.Is(err, pgtest.ErrMissing) && os.Getenv("CI") != "true" {
-		t.Skip(err)
+	p := &thePostgres
+	p.start.Do(func() { p.server, p.err = pgtest.Start(context.WithoutCancel(t.Context())) })
+	if errors.Is(p.err, pgtest.ErrMissing) && os.Getenv("CI") != "true" {
+		t.Skip(p.err)
 	}
-	if err != nil {
-		t.Fatal(err)
+	if p.err != nil {
+		t.Fatal(p.err)
 	}
-	t.Cleanup(func() {
-		if err := server.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	return server
+	return p.server
 }

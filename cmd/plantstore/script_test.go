@@ -51,7 +51,14 @@ func (m testMain) Run() int {
 			signal.Notify(make(chan os.Signal, 1), s) // the channel is not read, so this process still ignores it
 		}
 	}
-	return m.M.Run()
+	code := m.M.Run()
+	if thePostgres.server != nil {
+		if err := thePostgres.server.Stop(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
+	return code
 }
 
 // TestScript runs the scripts in testdata/script, one file a subject. They use the commands of testscript and
