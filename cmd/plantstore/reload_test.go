@@ -174,6 +174,8 @@ func TestReloadRefused(t *testing.T) {
 		{"credential-rate: 2\nqueue-max: 0\n", "queue-max"},
 		{"credential-burst: 2\n", "a burst needs a rate"},
 		{"base-url: http://a:canary7secret@127.0.0.1\n", "base-url"},
+		{"webhook-url: http://a:canary7secret@b.example/\nwebhook-secret-file: x\n", "a URL cannot have a user"},
+		{"webhook-url: 'https://[::1/?canary7secret'\nwebhook-secret-file: x\n", "it is not a URL"},
 		{"webhook-url: https://plants.example/\nwebhook-secret-file: /nowhere\n", "could not open the file"},
 		{strings.Repeat("# long\n", 1<<18), "is larger than 1048576 bytes"},
 	} {
