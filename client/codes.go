@@ -42,8 +42,6 @@ const (
 	ExistsWithDifferentTag Code = 40042
 	// AuthorizationMalformed: The Authorization header is malformed, or there is more than one.
 	AuthorizationMalformed Code = 40051
-	// RequestMalformed: The request is not valid HTTP/1.1 (RFC 9112).
-	RequestMalformed Code = 40052
 	// BodyIncomplete: The body ended before its announced length.
 	BodyIncomplete Code = 40053
 	// CredentialMissing: The request has no bearer credential in its Authorization header.
@@ -64,8 +62,6 @@ const (
 	MediaTypeUnsupported Code = 41501
 	// ContentEncodingUnsupported: The request has a Content-Encoding.
 	ContentEncodingUnsupported Code = 41502
-	// ExpectationFailed: The Expect header is not 100-continue.
-	ExpectationFailed Code = 41701
 	// Misdirected: The request names a host that this listener does not serve.
 	Misdirected Code = 42101
 	// RateExceeded: The credential sent more requests than its rate allows. Nothing was stored.
@@ -74,12 +70,8 @@ const (
 	TooManyFailures Code = 42902
 	// TooManyAtOnce: The credential has too many requests at the same time. Nothing was stored.
 	TooManyAtOnce Code = 42903
-	// HeadersTooLarge: The request line and headers are larger than the limit.
-	HeadersTooLarge Code = 43101
 	// Internal: The server has a defect. Its log has the cause under the request id.
 	Internal Code = 50001
-	// TransferEncodingUnsupported: The Transfer-Encoding is not chunked.
-	TransferEncodingUnsupported Code = 50101
 	// QueueFull: The queue is full, or the credential has its share of it. The plant was not stored.
 	QueueFull Code = 50301
 	// ShuttingDown: The server is shutting down. The plant was not stored.
@@ -92,6 +84,4 @@ const (
 	StoreFull Code = 50305
 	// StoreReadOnly: A move has made the store read-only. The plant was not stored.
 	StoreReadOnly Code = 50306
-	// HTTPVersionUnsupported: The server does not support the HTTP version of the request.
-	HTTPVersionUnsupported Code = 50501
 )

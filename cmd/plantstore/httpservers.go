@@ -129,7 +129,7 @@ func (h *httpServers) secure(s *settings, log *slog.Logger, metrics prometheus.R
 		if err := s.tls.checkExposed(s, l.setting, (*l.listener).Addr()); err != nil {
 			return err
 		}
-		*l.listener = server.NewListener(*l.listener, log)
+		*l.listener = server.NewListener(*l.listener)
 	}
 	return nil
 }

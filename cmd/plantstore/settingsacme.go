@@ -138,7 +138,7 @@ func (a *acmeClient) prepare(
 	if err != nil {
 		return fmt.Errorf("%w; use another address with --acme-http-listen", err)
 	}
-	a.listener = server.NewListener(l, log)
+	a.listener = server.NewListener(l)
 	return nil
 }
 

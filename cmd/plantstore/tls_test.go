@@ -86,7 +86,7 @@ func TestTLS(t *testing.T) {
 		t.Errorf("got %d %q, %v", status, body, err)
 	}
 	status, body, err = post(t.Context(), httpClient(1), "http"+strings.TrimPrefix(s.url, "https"), token, `{}`)
-	const needsTLS = `{"error":40052,"message":"this port requires TLS; use https"}` + "\n"
+	const needsTLS = "Client sent an HTTP request to an HTTPS server.\n"
 	if err != nil || status != http.StatusBadRequest || body != needsTLS {
 		t.Errorf("plain HTTP: got %d %q, %v", status, body, err)
 	}

@@ -33,7 +33,6 @@ const (
 	CodeDifferentName     Code = 40041
 	CodeDifferentTag      Code = 40042
 	CodeAuthMalformed     Code = 40051
-	CodeRequestMalformed  Code = 40052
 	CodeBodyIncomplete    Code = 40053
 	CodeQueryInvalid      Code = 40061
 	CodeInputInvalid      Code = 40062
@@ -59,14 +58,11 @@ const (
 	CodeBodyTooLarge      Code = 41301
 	CodeMediaType         Code = 41501
 	CodeContentEncoding   Code = 41502
-	CodeExpectationFailed Code = 41701
 	CodeMisdirected       Code = 42101
 	CodeRateExceeded      Code = 42901
 	CodeTooManyFailures   Code = 42902
 	CodeTooManyAtOnce     Code = 42903
-	CodeHeadersTooLarge   Code = 43101
 	CodeInternal          Code = 50001
-	CodeTransferEncoding  Code = 50101
 	CodeQueueFull         Code = 50301
 	CodeShuttingDown      Code = 50302
 	CodeOutcomeUnknown    Code = 50303
@@ -74,7 +70,6 @@ const (
 	CodeStoreFull         Code = 50305
 	CodeStoreReadOnly     Code = 50306
 	CodeSearchesRunning   Code = 50307
-	CodeHTTPVersion       Code = 50501
 )
 
 // AdminOnly reports whether only the admin listener returns the code. The API
@@ -167,10 +162,6 @@ var catalogue = []Entry{
 		CodeAuthMalformed, "authorization-malformed",
 		"The Authorization header is malformed, or there is more than one.",
 		"Send one header of the form Authorization: Bearer TOKEN.",
-	},
-	{
-		CodeRequestMalformed, "request-malformed", "The request is not valid HTTP/1.1 (RFC 9112).",
-		"Correct the client.",
 	},
 	{
 		CodeBodyIncomplete, "body-incomplete", "The body ended before its announced length.",
@@ -280,7 +271,6 @@ var catalogue = []Entry{
 		CodeContentEncoding, "content-encoding-unsupported", "The request has a Content-Encoding.",
 		"Send the body unencoded, without this header.",
 	},
-	{CodeExpectationFailed, "expectation-failed", "The Expect header is not 100-continue.", "Omit the header."},
 	{
 		CodeMisdirected, "misdirected", "The request names a host that this listener does not serve.",
 		"Send it to the base URL. For the admin listener, use its address or a name of `--admin-host`.",
@@ -298,15 +288,7 @@ var catalogue = []Entry{
 		CodeTooManyAtOnce, "too-many-at-once",
 		"The credential has too many requests at the same time. Nothing was stored.", retry,
 	},
-	{
-		CodeHeadersTooLarge, "headers-too-large", "The request line and headers are larger than the limit.",
-		"Send fewer or shorter headers.",
-	},
 	{CodeInternal, "internal", "The server has a defect. Its log has the cause under the request id.", retry},
-	{
-		CodeTransferEncoding, "transfer-encoding-unsupported", "The Transfer-Encoding is not chunked.",
-		"Send a Content-Length, or Transfer-Encoding: chunked.",
-	},
 	{
 		CodeQueueFull, "queue-full",
 		"The queue is full, or the credential has its share of it. The plant was not stored.", retry,
@@ -319,10 +301,6 @@ var catalogue = []Entry{
 	{
 		CodeSearchesRunning, "searches-running",
 		"The server runs as many searches of plants, or sends as many pages, as it allows.", retry,
-	},
-	{
-		CodeHTTPVersion, "http-version-unsupported", "The server does not support the HTTP version of the request.",
-		"Use HTTP/1.1.",
 	},
 }
 

@@ -99,7 +99,7 @@ func TestCatalogueEntries(t *testing.T) {
 func TestStatus(t *testing.T) {
 	t.Parallel()
 	for code, want := range map[plant.Code]int{
-		plant.CodeBodyMissing: 400, plant.CodeBodyTooLarge: 413, plant.CodeHTTPVersion: 505,
+		plant.CodeBodyMissing: 400, plant.CodeBodyTooLarge: 413,
 	} {
 		if got := code.Status(); got != want {
 			t.Errorf("%d: got status %d, want %d", code, got, want)

@@ -18,7 +18,7 @@ func TestChallengeListener(t *testing.T) {
 	}
 	h.run(server.NewChallenges(h.config, h.publicServer, func(token string) (string, bool) {
 		return token + ".thumbprint", token == "abc-_"
-	}), server.NewListener(l, h.config.Log))
+	}), server.NewListener(l))
 
 	const path, unknown = "/.well-known/acme-challenge/", "there is no ACME challenge with this token"
 	const missing = "this path does not exist; check the path and the base URL"
@@ -53,5 +53,5 @@ func TestChallengeListener(t *testing.T) {
 	}
 	c := dial(t, l.Addr().String())
 	c.write("GET\r\n\r\n")
-	same(t, c.read("GET"), closing(refused(40052, textMalformedRequest, "X-Request-Id", generatedID)))
+	same(t, c.read("GET"), malformedRow)
 }

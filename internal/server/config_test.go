@@ -31,14 +31,14 @@ func TestConfigWithoutLogAndMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.run(public, server.NewListener(l, nil))
+	h.run(public, server.NewListener(l))
 	same(
 		t, h.sendTo(l.Addr().String(), message("GET /healthz HTTP/1.1", "")),
 		jsonResponse(200, `{"status":"ready"}`+"\n"),
 	)
 	same(
 		t, h.sendTo(l.Addr().String(), "GET\r\n\r\n"),
-		closing(refused(40052, textMalformedRequest, "X-Request-Id", generatedID)),
+		malformedRow,
 	)
 	if got := get(admin.Handler(), "/livez", http.Header{}).Code; got != 200 {
 		t.Errorf("/livez: got %d, want 200", got)

@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -65,9 +66,10 @@ func conversations() []conversation {
 }
 
 var (
-	malformedRow  = closing(refused(40052, textMalformedRequest, "X-Request-Id", generatedID))
-	codingRow     = closing(refused(50101, textTransferEncoding, "X-Request-Id", generatedID))
-	versionRow    = closing(refused(50501, textHTTPVersion, "X-Request-Id", generatedID))
+	malformedRow  = withDetail("")
+	codingRow     = unread(501, "Unsupported transfer encoding")
+	versionRow    = unread(505, "505 HTTP Version Not Supported: unsupported protocol version")
+	failedRow     = response{417, http.Header{"Connection": {"close"}, "Content-Length": {"0"}}, ""}
 	createdRow    = created(`{"name":"A"}`)
 	closedRow     = closing(created(`{"name":"A"}`))
 	nothingRow    = refused(40401, textNotFound)
@@ -135,10 +137,13 @@ func framing() []conversation {
 	}
 }
 
-// withDetail returns the response to a malformed request with the detail that net/http reports.
-func withDetail(detail string) response {
-	return closing(refused(40052, textMalformedRequest+detail, "X-Request-Id", generatedID))
+// unread returns the response of net/http to a request that it refuses before it calls the handler.
+func unread(status int, body string) response {
+	return response{status, http.Header{"Content-Type": {"text/plain; charset=utf-8"}, "Connection": {"close"}}, body}
 }
+
+// withDetail returns the response of net/http to a malformed request.
+func withDetail(detail string) response { return unread(400, "400 Bad Request"+detail) }
 
 // chunks returns chunked bodies, valid ones and broken ones with a second request behind them.
 func chunks() []conversation {
@@ -255,7 +260,6 @@ func pipelines() []conversation {
 // upgrades returns requests for other protocols and with expectations.
 func upgrades() []conversation {
 	const first = 4000
-	failed := closing(refused(41701, textExpect, "X-Request-Id", generatedID))
 	plant := func(n int, changes ...string) string { return post(plantBody(first+n), changes...) }
 	return []conversation{
 		{
@@ -270,7 +274,7 @@ func upgrades() []conversation {
 			[]response{nothingRow},
 		},
 		{"upgrade: TLS", plant(1, "+Connection: Upgrade", "+Upgrade: TLS/1.2"), []response{createdRow}},
-		{"expect: another list", plant(2, "Expect: x, y") + smuggledPlant, []response{failed}},
-		{"expect: another", plant(3, "Expect: x") + smuggledPlant, []response{failed}},
+		{"expect: another list", plant(2, "Expect: x, y") + smuggledPlant, []response{failedRow}},
+		{"expect: another", plant(3, "Expect: x") + smuggledPlant, []response{failedRow}},
 	}
 }

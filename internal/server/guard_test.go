@@ -61,7 +61,7 @@ func TestAdminHost(t *testing.T) {
 		want := misdirected(host)
 		got := h.sendTo(h.admin, message("GET /livez HTTP/1.1", "", "Host: "+host))
 		if got.Status == 400 && got.Body != "" { // net/http refuses some of the values itself
-			want = closing(refused(40052, textMalformedRequest+": malformed Host header", "X-Request-Id", generatedID))
+			want = withDetail(": malformed Host header")
 		}
 		same(t, got, want)
 	}
@@ -83,7 +83,7 @@ func TestAdminHostSmuggled(t *testing.T) {
 		jsonResponse(200, textAlive),
 	)
 	two := h.sendTo(h.admin, message("GET /livez HTTP/1.1", "", "Host: localhost", "+Host: evil.example"))
-	same(t, two, closing(refused(40052, textMalformedRequest, "X-Request-Id", generatedID)))
+	same(t, two, malformedRow)
 	same(t, h.sendTo(h.admin, message(
 		"GET /livez HTTP/1.1", "", "Host: evil.example", "X-Forwarded-Host: localhost", "Forwarded: host=localhost",
 	)), misdirected("evil.example"))

@@ -126,9 +126,6 @@ func (h *handler) serve(rec *responseRecorder, r *http.Request) error {
 	if h.origins.preflight(rec, r) {
 		return nil
 	}
-	if err := checkProtocol(r); err != nil {
-		return err
-	}
 	if err := h.checkTarget(r); err != nil {
 		return err
 	}
@@ -224,15 +221,6 @@ func (h *handler) authorize(
 		return auth.Principal{}, err
 	}
 	return principal, route.check(principal, scope)
-}
-
-// checkProtocol refuses the preface of HTTP/2, the only request of another version for
-// which net/http calls the handler.
-func checkProtocol(r *http.Request) error {
-	if r.ProtoMajor == 1 {
-		return nil
-	}
-	return &plant.Error{Code: plant.CodeHTTPVersion, Message: otherVersion}
 }
 
 // checkTarget refuses a request whose target is an absolute URL of another host

@@ -196,7 +196,7 @@ func (h *harness) listen(
 	if h.tls != nil && name == "public" {
 		return server.NewTLSListener(l, h.tls.config(name, log, metrics))
 	}
-	return server.NewListener(l, log)
+	return server.NewListener(l)
 }
 
 // run serves a listener until stop.
@@ -322,6 +322,9 @@ func (h *harness) fill(raw string) string { return strings.ReplaceAll(raw, "{tok
 // of the operation and the errors of other paths.
 func (h *harness) validate(raw string, a response) {
 	h.t.Helper()
+	if a.Header["X-Request-Id"] == nil { // of net/http
+		return
+	}
 	req, err := http.ReadRequest(bufio.NewReader(strings.NewReader(raw)))
 	if err != nil {
 		req, _ = http.NewRequestWithContext(context.Background(), http.MethodPost, "/plants", http.NoBody)

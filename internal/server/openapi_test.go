@@ -295,7 +295,6 @@ func TestDocumentExamplesMatchTheResponses(t *testing.T) {
 	}
 	for code, want := range map[plant.Code]string{
 		plant.CodeAuthMalformed:     textMalformed,
-		plant.CodeRequestMalformed:  textMalformedRequest + ": malformed Host header",
 		plant.CodeBodyIncomplete:    textIncomplete,
 		plant.CodeCredentialMissing: textNone,
 		plant.CodeCredentialInvalid: textInvalid,
@@ -303,20 +302,16 @@ func TestDocumentExamplesMatchTheResponses(t *testing.T) {
 		plant.CodeNotFound:          textNotFound,
 		plant.CodeBodyTooLarge:      "the body is larger than 65536 bytes; nothing was stored",
 		plant.CodeRequestTimeout:    "the request did not arrive within 10s; nothing was stored",
-		plant.CodeExpectationFailed: textExpect,
 		plant.CodeRateExceeded:      textRate,
 		plant.CodeTooManyFailures:   textFailures,
 		plant.CodeTooManyAtOnce:     textAtOnce,
-		plant.CodeHeadersTooLarge:   textHeadersTooLarge,
 		plant.CodeInternal:          textInternal,
-		plant.CodeTransferEncoding:  textTransferEncoding,
 		plant.CodeQueueFull:         textQueueFull,
 		plant.CodeShuttingDown:      textShutting,
 		plant.CodeOutcomeUnknown:    textUnknownOutcome,
 		plant.CodeStoreUnavailable:  textUnavailable,
 		plant.CodeStoreFull:         textDiskFull,
 		plant.CodeStoreReadOnly:     textReadOnly,
-		plant.CodeHTTPVersion:       textHTTPVersion,
 	} {
 		examples := at(t, responses, strconv.Itoa(code.Status()), "content", "application/json", "examples")
 		checkExample(t, names[code], &plant.Error{Code: code, Message: want}, examples)

@@ -13,8 +13,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"plantstore/internal/plant"
 )
 
 // TLSConfig configures the TLS of a listener. Name and GetCertificate are required.
@@ -76,7 +74,7 @@ type tlsListener struct {
 }
 
 // NewTLSListener returns a listener for the Serve method of a server with TLS. inner
-// is a listener of package listen. The connections have the error bodies of NewListener.
+// is a listener of package listen.
 func NewTLSListener(inner net.Listener, c TLSConfig) net.Listener {
 	return &tlsListener{
 		Listener: inner, config: c, tls: c.tlsConfig(), log: loggerOrNone(c.Log).With("listener", c.Name),
@@ -90,7 +88,7 @@ func (l *tlsListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err // Serve compares it, and retries if it is temporary
 	}
-	return &conn{Conn: tls.Server(c, l.tls), log: l.log, tls: l}, nil
+	return &conn{Conn: tls.Server(c, l.tls), tls: l}, nil
 }
 
 // handshakeWriteMax is the time for the client to accept the server's part of a
@@ -130,8 +128,8 @@ func subjectOf(state *tls.ConnectionState) string {
 	return Shorten(state.PeerCertificates[0].Subject.String())
 }
 
-// fail counts and logs a failed handshake. A client of plain HTTP receives an error
-// body.
+// fail counts and logs a failed handshake. A client of plain HTTP receives the response
+// that net/http sends in this case.
 func (l *tlsListener) fail(raw net.Conn, cause error) {
 	if errors.Is(cause, io.EOF) { // a health check, or a scan of ports
 		l.metrics.closed.Inc()
@@ -141,7 +139,9 @@ func (l *tlsListener) fail(raw net.Conn, cause error) {
 	other, ok := errors.AsType[tls.RecordHeaderError](cause)
 	if ok && other.Conn != nil && looksLikeHTTP(other.RecordHeader) {
 		cause = errors.New("the client does not use TLS")
-		refuseHTTP(raw)
+		const text = "HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
+		_ = raw.SetWriteDeadline(time.Now().Add(handshakeWriteMax))
+		_, _ = io.WriteString(raw, text)
 	}
 	l.logFailure(raw.RemoteAddr(), cause)
 }
@@ -169,22 +169,6 @@ func looksLikeHTTP(first [5]byte) bool {
 		}
 	}
 	return true
-}
-
-// refuseHTTP responds to a client that speaks HTTP without TLS. It reads the rest of
-// the request for a short time, because a close with unread data resets the
-// connection, and the client might not receive the response.
-func refuseHTTP(raw net.Conn) {
-	const timeMax, bytesMax = 500 * time.Millisecond, 1 << 16
-	_ = raw.SetDeadline(time.Now().Add(timeMax))
-	e := &plant.Error{Code: plant.CodeRequestMalformed, Message: "this port requires TLS; use https"}
-	if _, err := raw.Write(bareResponse(e, newRequestID(), false)); err != nil {
-		return
-	}
-	if half, ok := raw.(interface{ CloseWrite() error }); ok {
-		_ = half.CloseWrite()
-	}
-	_, _ = io.CopyN(io.Discard, raw, bytesMax)
 }
 
 // handshakeMetrics count the handshakes of a listener.

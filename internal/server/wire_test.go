@@ -187,7 +187,7 @@ func (c *client) read(method string) response {
 		c.t.Fatalf("read the response: %v (until then %d %v %.200q)", err, a.Status, a.Header, a.Body)
 	}
 	const name = "Strict-Transport-Security"
-	if c.secure && a.Status != http.StatusContinue {
+	if c.secure && a.Status != http.StatusContinue && a.Header["X-Request-Id"] != nil {
 		if got := a.Header[name]; !slices.Equal(got, []string{"max-age=31536000"}) {
 			c.t.Errorf("%s: got %q", name, got)
 		}
@@ -217,6 +217,11 @@ func readResponse(r *bufio.Reader, method string) (a response, err error) {
 	a.Header = http.Header(header)
 	if a.Status == http.StatusContinue {
 		return a, nil
+	}
+	if a.Header.Get("Content-Length") == "" && a.Header.Get("Connection") == "close" && a.Header.Get("Date") == "" {
+		body, err := io.ReadAll(r) // of net/http
+		a.Body = string(body)
+		return a, err
 	}
 	if _, err := http.ParseTime(a.Header.Get("Date")); err != nil {
 		return a, fmt.Errorf("date: %w", err)
