@@ -17,7 +17,7 @@ for package in ${*:-$all}; do
 	internal/server) names='InvalidCredentialsTakeTheSameTime' ;;
 	internal/trace) names='RealCollector' ;;
 	cmd/plantstore) names='Provider|LargestPlantInEveryFormat|CommandsUnderLoad|PlantsOfManyClientsAreExportedUnchanged|'
-		names=$names'PasswordsStayHidden|Upgrade|RollingUpgrade' script='|^TestScript$/^import_long_row$' ;;
+		names=$names'PasswordsStayHidden|Upgrade|RollingUpgrade|NextSchema' script='|^TestScript$/^import_long_row$' ;;
 	site) names='Site' ;;
 	*)
 		printf 'long: "%s" has no long forms; use one of %s\n' "$package" "$all" >&2

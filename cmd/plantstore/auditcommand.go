@@ -41,22 +41,10 @@ func (p *program) auditReading(ctx context.Context, s *settings, action audit.Ac
 	p.auditClosed(ctx, s, action, details...)
 }
 
-// auditClosed is audit for a store that is not open. A store of an older schema has no log.
+// auditClosed is audit for a store that is not open. A store of an older schema accepts no entry.
 func (p *program) auditClosed(ctx context.Context, s *settings, action audit.Action, details ...audit.Detail) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commandAuditMax)
 	defer cancel()
-	reader, err := p.openCommand(ctx, s, engineOptions{readOnly: true})
-	if err == nil {
-		_, err = reader.AuditEnds(ctx)
-		err = errors.Join(err, reader.Close())
-	}
-	if errors.Is(err, store.ErrNoAudit) {
-		return
-	}
-	if err != nil {
-		p.warnUnaudited(err)
-		return
-	}
 	engine, err := p.openCommand(ctx, s, engineOptions{mustExist: true})
 	if err != nil {
 		p.warnUnaudited(err)

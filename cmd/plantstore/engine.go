@@ -23,9 +23,9 @@ import (
 // engineOptions selects how openEngine opens a store. The zero value opens it for reads and writes and creates it if it
 // does not exist.
 type engineOptions struct {
-	mustExist bool // fail with store.ErrNoStore instead of creating the store
-	readOnly  bool
-	migrate   bool         // migrate an older schema
+	mustExist bool         // fail with store.ErrNoStore instead of creating the store
+	readOnly  bool         // implies mustExist
+	migrate   bool         // migrate an older schema, instead of refusing it
 	server    bool         // refuse a second server on the same file
 	by        audit.Origin // of the entry of a migration in the audit log
 
@@ -63,7 +63,7 @@ func (s *settings) openEngine(ctx context.Context, o engineOptions) (anyEngine, 
 	}
 	if s.db.isDatabase() {
 		return postgres.Open(ctx, postgres.Config{
-			URL: s.db.url.Reveal(), MustExist: o.mustExist, ReadOnly: o.readOnly, Migrate: o.migrate, Server: o.server, By: o.by,
+			URL: s.db.url.Reveal(), MustExist: o.mustExist || o.readOnly, Migrate: o.migrate, Server: o.server, By: o.by,
 			RequireSyncStandby: bool(s.requireSyncStandby), Log: o.log, Metrics: o.metrics, Traced: o.traced,
 		})
 	}

@@ -40,16 +40,20 @@ var fixturePlants = []string{
 
 // facts describes the stores of a fixture. The secrets open nothing but the fixture.
 type facts struct {
-	Program string                 `json:"program"` // output of its version command
-	Commit  string                 `json:"commit"`  // that the program was built from
-	Schema  int64                  `json:"schema"`
-	Stores  map[string]fixtureAuth `json:"stores"` // by the name of the file
+	Program string                  `json:"program"` // output of its version command
+	Commit  string                  `json:"commit"`  // that the program was built from
+	Schema  int64                   `json:"schema"`
+	Stores  map[string]fixtureStore `json:"stores"` // by the name of the file
 }
 
-// fixtureAuth has the secrets of two tokens of a store.
-type fixtureAuth struct {
-	Active  string `json:"active"`
-	Revoked string `json:"revoked"`
+// fixtureStore has the secrets of two tokens of a store, and its content as the program printed it: a JSON object for
+// each plant and token.
+type fixtureStore struct {
+	Active  string   `json:"active"`
+	Revoked string   `json:"revoked"`
+	Records []string `json:"records"`
+	Tokens  []string `json:"tokens"`
+	Head    string   `json:"head"` // of the audit log
 }
 
 // fixtureNames returns the versions with a fixture.
@@ -146,7 +150,7 @@ func TestWriteFixture(t *testing.T) {
 		t.Fatalf("the fixture of a released version never changes: %v", err)
 	}
 	version, _, _ := strings.Cut(runProgram(t, program, "version"), "\n")
-	f := facts{Program: version, Commit: *fixtureCommit, Stores: map[string]fixtureAuth{}}
+	f := facts{Program: version, Commit: *fixtureCommit, Stores: map[string]fixtureStore{}}
 
 	path := filepath.Join(t.TempDir(), "plantstore.db")
 	f.Stores[fixtureSQLite] = fillFixture(t, program, path)
@@ -184,28 +188,40 @@ func compressed(t *testing.T, text []byte) string {
 }
 
 // fillFixture creates a store with the plants and tokens of a fixture.
-func fillFixture(t *testing.T, program, db string) fixtureAuth {
+func fillFixture(t *testing.T, program, db string) fixtureStore {
 	t.Helper()
 	create := func(name string, args ...string) string {
-		args = append([]string{"token", "create", name, "--db", db}, args...)
+		args = append([]string{"token", "create", name, "--create", "--db", db}, args...)
 		return strings.TrimSpace(runProgram(t, program, args...))
 	}
-	forever := []string{}
-	if strings.Contains(runProgram(t, program, "token", "create", "--help"), "--no-expiry") {
-		forever = append(forever, "--no-expiry", "--create")
-	}
-	auth := fixtureAuth{Active: create("nursery", forever...), Revoked: create("lost", forever...)}
+	active, revoked := create("nursery", "--no-expiry"), create("lost", "--no-expiry")
 	create("guest", "--expires", "90d")
 	runProgram(t, program, "token", "revoke", "lost", "--db", db)
 
 	s := startOther(t, program, db)
 	for _, body := range fixturePlants {
-		if code, answer, err := post(t.Context(), httpClient(1), s.url, auth.Active, body); code != 200 || err != nil {
+		if code, answer, err := post(t.Context(), httpClient(1), s.url, active, body); code != 200 || err != nil {
 			t.Fatalf("%s: %d %s, %v", body, code, answer, err)
 		}
 	}
 	s.stop(t)
-	return auth
+	f := fixtureContent(t, program, db)
+	f.Active, f.Revoked = active, revoked
+	return f
+}
+
+// fixtureContent returns the content of a store.
+func fixtureContent(t *testing.T, program, db string) fixtureStore {
+	t.Helper()
+	lines := func(args ...string) []string {
+		out := runProgram(t, program, append(args, "--json", "--db", db)...)
+		return strings.Split(strings.TrimSpace(out), "\n")
+	}
+	var log struct{ Head string }
+	if err := json.Unmarshal([]byte(lines("audit", "verify")[0]), &log); err != nil {
+		t.Fatal(err)
+	}
+	return fixtureStore{Records: lines("list"), Tokens: lines("token", "list"), Head: log.Head}
 }
 
 // runProgram runs a program of another version and returns its standard output.

@@ -168,7 +168,6 @@ var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args [
 	"mode":      command(2, cmdMode),      // MODE FILE…: require the permissions
 	"sql":       command(2, cmdSQL),       // FILE STATEMENTS
 	"stored":    command(2, cmdStored),    // COUNT FILE: wait for stored plants; sets count to their number
-	"older":     command(1, cmdOlder),     // FILE: create a store of schema 1 with three plants and the token nursery
 	"damage":    command(2, cmdDamage),    // FILE TABLE: overwrite the first page of a table
 	"writelock": command(1, cmdWriteLock), // FILE: lock a store with SQLite's write lock
 	"lock":      command(1, cmdLock),      // FILE: lock a file with flock(2)
@@ -381,15 +380,6 @@ func cmdMode(ts *testscript.TestScript, _ *script, args []string) error {
 
 func cmdSQL(ts *testscript.TestScript, _ *script, args []string) error {
 	return execSQL(ts.MkAbs(args[0]), args[1])
-}
-
-func cmdOlder(ts *testscript.TestScript, _ *script, args []string) error {
-	statements, err := os.ReadFile("../../internal/sqlite/testdata/schema1.sql")
-	if err != nil {
-		return err
-	}
-	path := ts.MkAbs(args[0])
-	return errors.Join(execSQL(path, string(statements)), os.Chmod(path, 0o600))
 }
 
 func execSQL(path, statements string) error {

@@ -89,7 +89,7 @@ func printTokens(w io.Writer, tokens []admin.Credential) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "ID\tPREFIX\tNAME\tSTATE\tSCOPES\tCREATED\tEXPIRES\tLAST USED")
 	for _, c := range tokens {
-		prefix := cmp.Or(c.Prefix, "-") // a token of an older version has none
+		prefix := cmp.Or(c.Prefix, "-") // only tokens have one
 		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
 			c.ID, printable(prefix), printable(c.Name), c.State, printable(strings.Join(c.Scopes, " ")),
 			formatTime(c.CreatedAt), formatTime(c.ExpiresAt), formatTime(c.LastUsedAt))

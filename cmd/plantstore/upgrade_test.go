@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -50,42 +52,18 @@ func TestUpgrade(t *testing.T) {
 	})
 }
 
-// content is the output of the commands that read a store of every schema.
-type content struct{ plants, records, tokens string }
-
-func contentOf(t *testing.T, db string) content {
-	t.Helper()
-	return content{
-		plants:  plantstore(t, "export", "--format", "jsonl", "--db", db),
-		records: plantstore(t, "list", "--json", "--db", db),
-		tokens:  plantstore(t, "token", "list", "--json", "--db", db),
-	}
-}
-
-// testUpgrade upgrades a store, compares its content, and serves it.
-func testUpgrade(t *testing.T, db string, auth fixtureAuth) {
-	before := contentOf(t, db)
-	if want := strings.Join(fixturePlants, "\n") + "\n"; before.plants != want {
-		t.Errorf("plants (-want +got):\n%s", cmp.Diff(want, before.plants))
-	}
-	for _, want := range []string{
-		`{"kind":"token","id":1,"name":"nursery","state":"valid",`, `{"kind":"token","id":2,"name":"lost","state":"revoked",`,
-		`{"kind":"token","id":3,"name":"guest",`,
-	} {
-		if !strings.Contains(withoutPrefixes(before.tokens), want) {
-			t.Errorf("no token %s in:\n%s", want, before.tokens)
-		}
-	}
-	entries := auditEntries(t, db)
+// testUpgrade migrates a store, compares its content with that of the program that wrote it, and serves it.
+func testUpgrade(t *testing.T, db string, f fixtureStore) {
 	plantstore(t, "migrate", "--db", db)
-	if diff := cmp.Diff(before, contentOf(t, db), cmp.AllowUnexported(content{})); diff != "" {
-		t.Errorf("the migration changed (-before +after):\n%s", diff)
+	plants := plantstore(t, "export", "--format", "jsonl", "--db", db)
+	if diff := cmp.Diff(strings.Join(fixturePlants, "\n")+"\n", plants); diff != "" {
+		t.Errorf("plants (-want +got):\n%s", diff)
 	}
-	if out := plantstore(t, "audit", "verify", "--db", db); !strings.Contains(out, " is undamaged: ") {
+	now := fixtureContent(t, "plantstore", db)
+	wantMembers(t, f.Records, now.Records)
+	wantMembers(t, f.Tokens, now.Tokens)
+	if out := plantstore(t, "audit", "verify", "--expect", f.Head, "--db", db); !strings.Contains(out, " is undamaged: ") {
 		t.Errorf("audit verify: %s", out)
-	}
-	if after := auditEntries(t, db); !strings.HasPrefix(after, entries) {
-		t.Errorf("the audit log begins with\n%s\nwant\n%s", after, entries)
 	}
 
 	s := startServer(t, db)
@@ -93,10 +71,10 @@ func testUpgrade(t *testing.T, db string, auth fixtureAuth) {
 		secret, body string
 		want         int
 	}{
-		{auth.Active, fixturePlants[2], http.StatusOK},                  // a replay
-		{auth.Active, `{"id":1,"name":"other"}`, http.StatusBadRequest}, // 40041
-		{auth.Active, `{"id":2,"name":"new"}`, http.StatusOK},
-		{auth.Revoked, `{"id":3,"name":"refused"}`, http.StatusUnauthorized},
+		{f.Active, fixturePlants[2], http.StatusOK},                  // a replay
+		{f.Active, `{"id":1,"name":"other"}`, http.StatusBadRequest}, // 40041
+		{f.Active, `{"id":2,"name":"new"}`, http.StatusOK},
+		{f.Revoked, `{"id":3,"name":"refused"}`, http.StatusUnauthorized},
 	} {
 		if code, answer, err := post(t.Context(), httpClient(1), s.url, c.secret, c.body); code != c.want || err != nil {
 			t.Errorf("%s: %d %s, %v; want %d", c.body, code, answer, err, c.want)
@@ -108,31 +86,25 @@ func testUpgrade(t *testing.T, db string, auth fixtureAuth) {
 	}
 }
 
-// withoutPrefixes removes the members that tokens have since schema 3.
-func withoutPrefixes(tokens string) string {
-	lines := strings.Split(tokens, "\n")
-	for i, line := range lines {
-		if before, after, ok := strings.Cut(line, `"prefix":"`); ok {
-			_, after, _ = strings.Cut(after, `",`)
-			lines[i] = before + after
+// wantMembers compares JSON objects. Those of a newer program may have more members. The state of a token depends on
+// the date.
+func wantMembers(t *testing.T, want, got []string) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Errorf("got %d objects, want %d:\n%s", len(got), len(want), strings.Join(got, "\n"))
+		return
+	}
+	for i := range want {
+		var before, after map[string]json.RawMessage
+		if err := errors.Join(json.Unmarshal([]byte(want[i]), &before), json.Unmarshal([]byte(got[i]), &after)); err != nil {
+			t.Fatal(err)
+		}
+		for name, value := range before {
+			if name != "state" && string(after[name]) != string(value) {
+				t.Errorf("got %s\nwant %s with the value of %s", got[i], want[i], name)
+			}
 		}
 	}
-	return strings.Join(lines, "\n")
-}
-
-// auditEntries returns the entries of the audit log, which a store has since schema 4.
-func auditEntries(t *testing.T, db string) string {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "plantstore", "audit", "list", "--json", "--db", db)
-	cmd.Env = cleanEnviron()
-	out, err := cmd.CombinedOutput()
-	if err != nil && !strings.Contains(string(out), "older than the audit log") {
-		t.Fatalf("audit list: %v\n%s", err, out)
-	}
-	if err != nil {
-		return ""
-	}
-	return string(out)
 }
 
 // TestNewerStore shows that every command refuses a store of a newer schema with exit code 1, and changes nothing.
@@ -154,8 +126,8 @@ func TestNewerStore(t *testing.T) {
 			}
 			return string(text)
 		})
-		refuses(t, name+" has schema 99", "verify", "--db", path)
-		refuses(t, name+" has schema 99", "backup", filepath.Join(t.TempDir(), "backup.db"), "--db", path)
+		refuses(t, "plantstore", name+" has schema 99", "verify", "--db", path)
+		refuses(t, "plantstore", name+" has schema 99", "backup", filepath.Join(t.TempDir(), "backup.db"), "--db", path)
 	})
 	t.Run("postgres", func(t *testing.T) {
 		t.Parallel()
@@ -191,17 +163,17 @@ func testNewerStore(t *testing.T, db, message string, read func() string) {
 		if args[0] != "move" {
 			args = append(args, "--db", db)
 		}
-		refuses(t, message, args...)
+		refuses(t, "plantstore", message, args...)
 	}
 	if diff := cmp.Diff(before, read()); diff != "" {
 		t.Errorf("a refused command changed the store:\n%s", diff)
 	}
 }
 
-// refuses runs the program, which must exit with 1 and the message, and print nothing else.
-func refuses(t *testing.T, message string, args ...string) {
+// refuses runs a program, which must exit with 1 and the message, and print nothing else.
+func refuses(t *testing.T, program, message string, args ...string) {
 	t.Helper()
-	out, err := commandOutput(t, "plantstore", args...)
+	out, err := commandOutput(t, program, args...)
 	var exit *exec.ExitError
 	failed := errors.As(err, &exit) && exit.ExitCode() == exitFailure
 	if !failed || !strings.Contains(out.stderr, message) || out.stdout != "" {
@@ -222,14 +194,83 @@ func commandOutput(t *testing.T, program string, args ...string) (outputs, error
 	return outputs{stdout.String(), stderr.String()}, err
 }
 
-// TestRollingUpgrade builds the program that wrote a fixture of the schema before the newest, and replaces its servers
-// one after the other. A client creates plants at both servers before and after each step.
+// TestNextSchema runs the commands of a program with a schema more on stores in files that this program wrote.
+func TestNextSchema(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("it builds a program")
+	}
+	next := buildNext(t)
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	plants, old, served, other := at("plants.jsonl"), at("old.db"), at("served.db"), at("other.db")
+	writeFileText(t, plants, strings.Join(fixturePlants, "\n")+"\n")
+	for _, db := range []string{old, served} {
+		plantstore(t, "token", "create", "nursery", "--no-expiry", "--create", "--db", db)
+		plantstore(t, "import", plants, "--db", db)
+	}
+	runProgram(t, next, "token", "create", "nursery", "--no-expiry", "--create", "--db", other)
+	before, err := os.ReadFile(old)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{"get", "1"},
+		{"list"},
+		{"export"},
+		{"import", plants},
+		{"token", "create", "new", "--no-expiry"},
+		{"token", "list"},
+		{"token", "revoke", "nursery"},
+		{"audit", "list"},
+		{"webhook", "list"},
+		{"move", "--from", old, "--to", at("new.db")},
+		{"move", "--from", other, "--to", old},
+	} {
+		if args[0] != "move" {
+			args = append(args, "--db", old)
+		}
+		refuses(t, next, "old.db has schema 1 and this plantstore needs schema 2: "+
+			"stop the server of this store if one runs, then run plantstore migrate or start plantstore serve", args...)
+	}
+	out := runProgram(t, next, "verify", "--db", old)
+	if !strings.Contains(out, "old.db is undamaged: 4 plants, 1 tokens") {
+		t.Errorf("verify: %s", out)
+	}
+	runProgram(t, next, "backup", at("backup.db"), "--db", old)
+	runProgram(t, next, "restore", at("backup.db"), "--db", at("restored.db"))
+	if after, err := os.ReadFile(old); err != nil || !bytes.Equal(before, after) {
+		t.Errorf("a command has changed the older store: %v", err)
+	}
+	for _, c := range []struct{ json, want string }{
+		{"--json=false", old + ": migrated from schema 1 to 2\n"},
+		{"--json=false", old + ": schema 2 is the newest; nothing to do\n"},
+		{"--json", `{"db":"` + old + `","from":2,"to":2}` + "\n"},
+	} {
+		if out := runProgram(t, next, "migrate", c.json, "--db", old); out != c.want {
+			t.Errorf("migrate %s: got %q, want %q", c.json, out, c.want)
+		}
+	}
+	if out := runProgram(t, next, "audit", "list", "--db", old); !strings.Contains(out, "from_schema=1 to_schema=2") {
+		t.Errorf("no entry of the migration:\n%s", out)
+	}
+	refuses(t, "plantstore", "old.db has schema 2, and this plantstore supports schemas up to 1", "list", "--db", old)
+
+	s := startOther(t, next, served)
+	if log := s.stderr.String(); !strings.Contains(log, `msg="schema migrated" from=1 to=2`) {
+		t.Errorf("the log has no migration:\n%s", log)
+	}
+	s.stop(t)
+}
+
+// TestRollingUpgrade replaces servers of the schema before the newest one after the other. A client creates plants at
+// both servers before and after each step.
 func TestRollingUpgrade(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
-		t.Skip("it builds an older program")
+		t.Skip("it builds a program")
 	}
-	older := buildOlder(t, olderCommit(t))
+	older, newer := rollingPrograms(t)
 	url := database(t)
 	secret := strings.TrimSpace(runProgram(t, older, "token", "create", "nursery", "--no-expiry", "--create", "--db", url))
 	servers := []*testServer{startOther(t, older, url), startOther(t, older, url)}
@@ -249,7 +290,7 @@ func TestRollingUpgrade(t *testing.T) {
 		}
 	}
 	createBoth()
-	plantstore(t, "migrate", "--db", url)
+	runProgram(t, newer, "migrate", "--db", url)
 	createBoth() // two older servers on the newest schema
 	out, err := commandOutput(t, older, "serve", "--db", url, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
 	if err == nil || !strings.Contains(out.stderr, "supports schemas up to") {
@@ -257,10 +298,10 @@ func TestRollingUpgrade(t *testing.T) {
 	}
 	for i := range servers {
 		servers[i].stop(t)
-		servers[i] = startServer(t, url)
+		servers[i] = startOther(t, newer, url)
 		createBoth()
 	}
-	added := plantstore(t, "token", "create", "added", "--no-expiry", "--db", url)
+	added := runProgram(t, newer, "token", "create", "added", "--no-expiry", "--db", url)
 	code, _, err := post(t.Context(), httpClient(1), servers[0].url, strings.TrimSpace(added), `{"id":0,"name":"zero"}`)
 	if code != http.StatusOK || err != nil {
 		t.Errorf("a new token: %d, %v", code, err)
@@ -268,27 +309,64 @@ func TestRollingUpgrade(t *testing.T) {
 	for _, s := range servers {
 		s.stop(t)
 	}
-	if got := strings.Count(plantstore(t, "export", "--format", "jsonl", "--db", url), "\n"); got != creates+1 {
+	if got := strings.Count(runProgram(t, newer, "export", "--format", "jsonl", "--db", url), "\n"); got != creates+1 {
 		t.Errorf("%d plants, want %d", got, creates+1)
 	}
 }
 
-// olderCommit returns the commit of a program of the newest schema before this one.
-func olderCommit(t *testing.T) string {
+// rollingPrograms returns the program that wrote a fixture of the schema before the newest, and this one. If there is
+// no such fixture, it returns this program and one with a schema more.
+func rollingPrograms(t *testing.T) (older, newer string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "new.db")
 	plantstore(t, "token", "create", "new", "--no-expiry", "--create", "--db", path)
-	newest, err := queryInt(path, "PRAGMA user_version")
+	newest, errSchema := queryInt(path, "PRAGMA user_version")
+	this, err := exec.LookPath("plantstore")
+	if err := errors.Join(errSchema, err); err != nil {
+		t.Fatal(err)
+	}
+	var last facts
+	for _, name := range fixtureNames(t) {
+		if f := readFacts(t, name); f.Schema < newest && f.Schema >= last.Schema {
+			last = f
+		}
+	}
+	if last.Commit == "" {
+		return this, buildNext(t)
+	}
+	return buildOlder(t, last.Commit), this
+}
+
+// buildNext builds this program with a migration more, which adds a column on both engines.
+func buildNext(t *testing.T) string {
+	t.Helper()
+	dir, replace := t.TempDir(), map[string]string{}
+	for path, text := range map[string]string{
+		"internal/sqlite/migrations/9999_next.sql":   "ALTER TABLE tokens ADD COLUMN note TEXT;",
+		"internal/postgres/migrations/9999_next.sql": "ALTER TABLE tokens ADD COLUMN note text;",
+		"internal/postgres/next.go": "package postgres\n\nfunc init() {\n" +
+			"expectedFacts = append(expectedFacts, []fact{{\"column\", \"tokens\", \"note\", \"text\"}})\n}\n",
+	} {
+		name := filepath.Join(dir, strings.ReplaceAll(path, "/", "_"))
+		writeFileText(t, name, text)
+		absolute, err := filepath.Abs(filepath.Join("../..", path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		replace[absolute] = name
+	}
+	text, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {
 		t.Fatal(err)
 	}
-	var older facts
-	for _, name := range fixtureNames(t) {
-		if f := readFacts(t, name); f.Schema < newest && f.Schema >= older.Schema {
-			older = f
-		}
+	overlay, program := filepath.Join(dir, "overlay.json"), filepath.Join(dir, "plantstore-next")
+	writeFileText(t, overlay, string(text))
+	build := exec.CommandContext(t.Context(), "go", "build", "-C", "../..", "-buildvcs=false", "-overlay", overlay,
+		"-o", program, "./cmd/plantstore")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
 	}
-	return older.Commit
+	return program
 }
 
 // buildOlder builds the program of a commit. It skips the test if the clone lacks the commit, unless CI is true. A

@@ -3,13 +3,7 @@
 
 -- Serving
 
-ALTER TABLE plantstore ADD COLUMN held text;
-ALTER TABLE tokens ADD COLUMN kind text; ALTER TABLE tokens ADD COLUMN issuer text; ALTER TABLE tokens ADD COLUMN identifier text;
-ALTER TABLE tokens ADD COLUMN prefix text;
-CREATE TABLE plants ( id bigint PRIMARY KEY, name text NOT NULL, tag text, created_at timestamptz NOT NULL, created_by bigint NOT NULL ); CREATE TABLE tokens ( id bigint PRIMARY KEY, name text NOT NULL, hash bytea NOT NULL UNIQUE, scopes text NOT NULL, created_at timestamptz NOT NULL, expires_at timestamptz, last_used_at timestamptz, revoked_at timestamptz ); CREATE TABLE plantstore ( one boolean PRIMARY KEY CHECK (one), version bigint NOT NULL, token_changes bigint NOT NULL ); INSERT INTO plantstore VALUES (true, 0, 0);
-CREATE TABLE plantstore_acme ( key text PRIMARY KEY, value bytea NOT NULL );
-CREATE TABLE plantstore_audit ( sequence bigint PRIMARY KEY, entry text NOT NULL, previous bytea NOT NULL, hash bytea NOT NULL ); ALTER TABLE plantstore ADD COLUMN audit_sequence bigint; ALTER TABLE plantstore ADD COLUMN audit_hash bytea; ALTER TABLE plantstore ADD COLUMN pruned_sequence bigint; ALTER TABLE plantstore ADD COLUMN pruned_hash bytea;
-CREATE TABLE plantstore_webhooks ( id bigint PRIMARY KEY, url text NOT NULL UNIQUE, active boolean NOT NULL ); ALTER TABLE plantstore ADD COLUMN webhooks boolean; CREATE TABLE plantstore_outbox ( created_at timestamptz NOT NULL, plant bigint NOT NULL, PRIMARY KEY (created_at, plant) ); CREATE TABLE plantstore_deliveries ( webhook bigint NOT NULL, plant bigint NOT NULL, since timestamptz NOT NULL, due_at timestamptz, dead_at timestamptz, attempts bigint NOT NULL, reason text, PRIMARY KEY (webhook, plant) ); CREATE INDEX plantstore_deliveries_due ON plantstore_deliveries (webhook, due_at);
+CREATE TABLE plants ( id bigint PRIMARY KEY, name text NOT NULL, tag text, created_at timestamptz NOT NULL, created_by bigint NOT NULL ); CREATE TABLE tokens ( id bigint PRIMARY KEY, kind text, name text NOT NULL, hash bytea NOT NULL UNIQUE, prefix text, issuer text, identifier text, scopes text NOT NULL, created_at timestamptz NOT NULL, expires_at timestamptz, last_used_at timestamptz, revoked_at timestamptz ); CREATE TABLE plantstore ( one boolean PRIMARY KEY CHECK (one), version bigint NOT NULL, token_changes bigint NOT NULL, held text, webhooks boolean, audit_sequence bigint, audit_hash bytea, pruned_sequence bigint, pruned_hash bytea ); INSERT INTO plantstore (one, version, token_changes) VALUES (true, 0, 0); CREATE TABLE plantstore_audit ( sequence bigint PRIMARY KEY, entry text NOT NULL, previous bytea NOT NULL, hash bytea NOT NULL ); CREATE TABLE plantstore_acme ( key text PRIMARY KEY, value bytea NOT NULL ); CREATE TABLE plantstore_webhooks ( id bigint PRIMARY KEY, url text NOT NULL UNIQUE, active boolean NOT NULL ); CREATE TABLE plantstore_outbox ( created_at timestamptz NOT NULL, plant bigint NOT NULL, PRIMARY KEY (created_at, plant) ); CREATE TABLE plantstore_deliveries ( webhook bigint NOT NULL, plant bigint NOT NULL, since timestamptz NOT NULL, due_at timestamptz, dead_at timestamptz, attempts bigint NOT NULL, reason text, PRIMARY KEY (webhook, plant) ); CREATE INDEX plantstore_deliveries_due ON plantstore_deliveries (webhook, due_at);
 DELETE FROM plantstore_acme WHERE key = $1
 DELETE FROM plantstore_audit WHERE sequence <= $1
 DELETE FROM plantstore_deliveries WHERE (webhook, plant) IN (SELECT webhook, plant FROM plantstore_deliveries WHERE $1 > dead_at LIMIT $2 FOR UPDATE SKIP LOCKED)
@@ -34,7 +28,6 @@ SELECT CASE WHEN (SELECT max(id) FROM tokens) >= $3 THEN (SELECT pg_catalog.coun
 SELECT EXISTS (SELECT 1 FROM plantstore WHERE webhooks AND held IS NULL)
 SELECT EXISTS (SELECT 1 FROM plantstore_audit WHERE sequence = $1 AND hash = $2)
 SELECT EXISTS (SELECT 1 FROM plantstore_outbox WHERE $1 > created_at)
-SELECT EXISTS (SELECT proname::text, prosrc, pg_get_userbyid(proowner)::text, pg_get_userbyid(proowner) = current_user FROM pg_proc INNER JOIN pg_namespace ON pg_namespace.oid = pronamespace WHERE nspname = current_schema() AND proname IN ('plantstore_follow', 'plantstore_hold') AND prosecdef)
 SELECT NOT EXISTS (SELECT 1 FROM tokens WHERE kind IS NULL)
 SELECT coalesce(audit_sequence, 0), audit_hash, coalesce(pruned_sequence, 0), pruned_hash FROM plantstore
 SELECT coalesce(bool_or(tablename = 'plantstore'), false), coalesce(bool_or(tablename <> 'plantstore'), false) FROM pg_catalog.pg_tables WHERE tablename IN ('plantstore', 'plants', 'tokens', 'plantstore_audit', 'plantstore_acme', 'plantstore_webhooks', 'plantstore_outbox', 'plantstore_deliveries') AND schemaname = ANY (current_schemas(false))
@@ -128,7 +121,6 @@ DROP TABLE followed
 GRANT INSERT ON followed TO postgres
 GRANT INSERT ON followed TO server
 SELECT DISTINCT CASE grantee WHEN '0' THEN 'PUBLIC' ELSE pg_catalog.quote_ident(pg_get_userbyid(grantee)) END FROM (SELECT relacl AS acl FROM pg_class WHERE oid = 'plants'::regclass::oid UNION ALL SELECT attacl FROM pg_attribute WHERE attrelid = 'plants'::regclass::oid) AS acls, aclexplode(acl) WHERE privilege_type = 'INSERT'
-SELECT proname::text, prosrc, pg_get_userbyid(proowner)::text, pg_get_userbyid(proowner) = current_user FROM pg_proc INNER JOIN pg_namespace ON pg_namespace.oid = pronamespace WHERE nspname = current_schema() AND proname IN ('plantstore_follow', 'plantstore_hold') AND prosecdef
 SELECT tgname::text FROM pg_trigger WHERE tgrelid = 'plants'::regclass::oid AND tgname IN ('follow', 'hold')
 SET LOCAL lock_timeout = '1s'; DROP TRIGGER follow ON plants; DROP FUNCTION "public"."plantstore_follow"()
 SET LOCAL lock_timeout = '1s'; DROP TRIGGER hold ON plants; DROP FUNCTION "public"."plantstore_hold"()

@@ -46,14 +46,14 @@ var (
 	}
 	// noPrimaryKey and noConflictClause store an existing plant again.
 	noPrimaryKey = rig.Weakness{
-		File: "internal/postgres/migrations/0001_begin.sql",
+		File: "internal/postgres/migrations/0001_store.sql",
 		Old:  "id         bigint      PRIMARY KEY,",
 		New:  "id         bigint      NOT NULL,",
 	}
 	// noKeyCheck starts a server on a table without a primary key.
 	noKeyCheck = rig.Weakness{
 		File: "internal/postgres/schema.go",
-		Old:  "\t{1, fact{\"constraint\", \"plants\", \"id\", \"p\"}},\n",
+		Old:  "\t{\"constraint\", \"plants\", \"id\", \"p\"},\n",
 		New:  "",
 	}
 	noConflictClause = rig.Weakness{

@@ -10,9 +10,6 @@ import (
 	"plantstore/internal/store"
 )
 
-// schemaAudit is the first schema with an audit log.
-const schemaAudit = 4
-
 // AppendAudit implements store.Engine.
 func (e *Engine) AppendAudit(ctx context.Context, events ...audit.Event) error {
 	return e.transact(ctx, func(tx pgx.Tx) error {
@@ -66,9 +63,6 @@ func setAuditHead(ctx context.Context, tx pgx.Tx, head audit.Link) error {
 
 // AuditEnds implements store.Engine.
 func (e *Engine) AuditEnds(ctx context.Context) (audit.Ends, error) {
-	if e.schema < schemaAudit {
-		return audit.Ends{}, store.ErrNoAudit
-	}
 	ends, err := auditEnds(ctx, e.pool)
 	return ends, classify(err)
 }
@@ -83,9 +77,6 @@ func auditEnds(ctx context.Context, q querier) (ends audit.Ends, err error) {
 
 // AuditRows implements store.Engine.
 func (e *Engine) AuditRows(ctx context.Context, after int64, limit int) ([]audit.Row, error) {
-	if e.schema < schemaAudit {
-		return nil, store.ErrNoAudit
-	}
 	rows, _ := e.pool.Query(ctx, // CollectRows returns the error
 		"SELECT sequence, entry, previous, hash FROM plantstore_audit WHERE sequence > $1 ORDER BY sequence LIMIT $2",
 		after, limit)

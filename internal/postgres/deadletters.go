@@ -43,9 +43,6 @@ func (e *Engine) ExpireDeliveries(ctx context.Context, x store.Expiry) (expired 
 
 // DeadLetters implements webhook.Outbox.
 func (e *Engine) DeadLetters(ctx context.Context, page store.DeadPage) ([]store.DeadLetter, error) {
-	if e.schema < schemaWebhooks {
-		return nil, nil
-	}
 	rows, _ := e.pool.Query(ctx, `SELECT webhook, url, plant, since, dead_at, attempts, coalesce(reason, '')
 		FROM plantstore_deliveries INNER JOIN plantstore_webhooks ON id = webhook
 		WHERE due_at IS NULL AND (webhook, plant) > ($1, $2) ORDER BY webhook, plant LIMIT $3`,

@@ -32,8 +32,7 @@ type Config struct {
 	URL string
 
 	MustExist bool         // do not create the tables
-	ReadOnly  bool         // only Get, List and Tokens are called; implies MustExist
-	Migrate   bool         // migrate an older schema to the newest; a new store has the newest
+	Migrate   bool         // migrate an older schema to the newest one, instead of refusing it
 	By        audit.Origin // of the audit log's entry of a migration
 	Server    bool         // read the durability settings of the database every minute
 
@@ -51,7 +50,7 @@ type Engine struct {
 	pool           *pgxpool.Pool
 	log            *slog.Logger
 	requireStandby bool
-	schema         int // the schema version of the store; the newest unless the engine only reads
+	found          int // the schema of the store before Open; 0: there was none
 
 	stop    context.CancelFunc // ends watch
 	watched chan struct{}      // closed when watch has ended; nil if it was not started
@@ -90,10 +89,8 @@ const (
 // new store. Several processes may do so at the same time. The caller closes the
 // engine.
 //
-// Open changes the schema of an existing store only if c.Migrate is set. Without it,
-// Open refuses a store of an older schema, or reads it if c.ReadOnly is set.
+// Open migrates a store of an older schema if c.Migrate is set, and refuses it otherwise.
 func Open(ctx context.Context, c Config) (*Engine, error) {
-	c.MustExist = c.MustExist || c.ReadOnly
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
@@ -146,11 +143,6 @@ func (e *Engine) start(ctx context.Context, c Config) error {
 	}
 	if err := e.migrate(ctx, c); err != nil {
 		return err
-	}
-	if c.Server || c.Migrate {
-		if err := e.replaceOlderFunctions(ctx); err != nil {
-			return err
-		}
 	}
 	if !c.Server {
 		return nil

@@ -5,7 +5,6 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -15,7 +14,7 @@ import (
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
 
-// migrations are the names of the files, in their order.
+// migrations are the files in their order.
 var migrations = store.Migrations(migrationFiles)
 
 // migrationLock is the number of the advisory lock of a migration: "plnt".
@@ -26,36 +25,11 @@ const migrationLock = 0x706c6e74
 // the older schema keep running, but cannot start again. Migrate uses only c.URL,
 // c.By and c.Log.
 func Migrate(ctx context.Context, c Config) (from, to int, err error) {
-	reader, err := Open(ctx, Config{URL: c.URL, Log: c.Log, ReadOnly: true})
-	if err != nil {
-		return 0, 0, err
-	}
-	from = reader.schema
-	if err := reader.Close(); err != nil || from == len(migrations) {
-		return from, from, err
-	}
 	e, err := Open(ctx, Config{URL: c.URL, Log: c.Log, By: c.By, MustExist: true, Migrate: true})
 	if err != nil {
 		return 0, 0, err
 	}
-	return from, e.schema, e.Close()
-}
-
-// The first schemas in which tokens have a prefix and a kind.
-const (
-	schemaPrefix = 3
-	schemaKind   = 6
-)
-
-// forSchema returns a query of tokenColumns for a store with that schema.
-func forSchema(schema int, sql string) string {
-	if schema < schemaPrefix {
-		sql = strings.Replace(sql, ", prefix", ", NULL::text", 1)
-	}
-	if schema < schemaKind {
-		sql = strings.Replace(sql, ", kind, issuer, identifier", ", NULL::text, NULL::text, NULL::text", 1)
-	}
-	return sql
+	return e.found, len(migrations), e.Close()
 }
 
 // acceptVersion returns an error if the Config does not allow a store of that
@@ -65,7 +39,7 @@ func (c Config) acceptVersion(version int) error {
 	switch {
 	case version == 0 && c.MustExist:
 		return fmt.Errorf("%w in it: name another with --db, or create one with plantstore serve", store.ErrNoStore)
-	case 0 < version && version < newest && !c.Migrate && !c.ReadOnly:
+	case 0 < version && version < newest && !c.Migrate:
 		return fmt.Errorf("it has schema %d and this plantstore needs schema %d: "+
 			"run plantstore migrate or start plantstore serve; "+
 			"servers of schema %[1]d keep running, but cannot start again after that", version, newest)
@@ -83,51 +57,45 @@ func (e *Engine) migrate(ctx context.Context, c Config) error {
 	if err == nil && version > 0 {
 		err = e.checkSchema(ctx, e.pool)
 	}
-	e.schema = version
-	if err != nil || version == len(migrations) || c.ReadOnly {
+	e.found = version
+	if err != nil || version == len(migrations) {
 		return err
 	}
-	from := version
 	err = pgx.BeginFunc(ctx, e.pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SELECT pg_catalog.pg_advisory_xact_lock($1)", int64(migrationLock)); err != nil {
 			return err
 		}
-		if from, err = e.schemaVersion(ctx, tx); err != nil { // again: another process may have migrated
+		if e.found, err = e.schemaVersion(ctx, tx); err != nil { // again: another process may have migrated
 			return err
 		}
-		if err := c.acceptVersion(from); err != nil {
+		if err := c.acceptVersion(e.found); err != nil {
 			return err
 		}
-		for version = from; version < len(migrations); version++ {
+		for version = e.found; version < len(migrations); version++ {
 			if err := apply(ctx, tx, migrations[version], version+1); err != nil {
 				return err
 			}
 		}
-		if from == 0 {
+		if e.found == 0 || e.found == len(migrations) {
 			return nil
 		}
-		return appendAudit(ctx, tx, store.Migrated(from, len(migrations), c.By))
+		return appendAudit(ctx, tx, store.Migrated(e.found, len(migrations), c.By))
 	})
-	e.schema = len(migrations)
-	if err == nil && 0 < from && from < len(migrations) {
-		e.log.Info("schema migrated", "from", from, "to", len(migrations))
+	if err == nil && 0 < e.found && e.found < len(migrations) {
+		e.log.Info("schema migrated", "from", e.found, "to", len(migrations))
 	}
 	return err
 }
 
-func apply(ctx context.Context, tx pgx.Tx, file string, version int) error {
-	sql, err := migrationFiles.ReadFile(file)
-	if err != nil {
-		return err
-	}
-	if _, err := tx.Exec(ctx, string(sql)); err != nil {
+func apply(ctx context.Context, tx pgx.Tx, m store.Migration, version int) error {
+	if _, err := tx.Exec(ctx, m.SQL); err != nil {
 		if hasCode(err, codeInsufficientPrivilege) {
 			err = fmt.Errorf("%w: run plantstore migrate as the owner of the tables, "+
 				"or the first plantstore serve as a role that may create them", err)
 		}
-		return fmt.Errorf("migration %s: %w", file, err)
+		return fmt.Errorf("migration %s: %w", m.File, err)
 	}
-	_, err = tx.Exec(ctx, "UPDATE plantstore SET version = $1", version)
+	_, err := tx.Exec(ctx, "UPDATE plantstore SET version = $1", version)
 	return err
 }
 
@@ -164,7 +132,7 @@ func (e *Engine) schemaVersion(ctx context.Context, q querier) (version int, err
 	if err := q.QueryRow(ctx, "SELECT version FROM plantstore").Scan(&version); err != nil {
 		return 0, err
 	}
-	if newest := len(migrations); version > newest {
+	if newest := len(migrations); version < 1 || version > newest {
 		return 0, fmt.Errorf("it has schema %d, and this plantstore supports schemas up to %d: "+
 			"use the plantstore that wrote it, or a newer one", version, newest)
 	}

@@ -3,45 +3,49 @@ package postgres_test
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"log/slog"
-	"maps"
 	"math"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"plantstore/internal/audit"
+	"plantstore/internal/auth"
 	"plantstore/internal/plant"
 	"plantstore/internal/postgres"
 	"plantstore/internal/store"
+	"plantstore/internal/store/storetest"
 )
 
-// newest is the newest schema of this program.
-const newest = 7
+const (
+	newest = 1 // the newest schema of this program
+	next   = 2 // the schema of nextSQL
+)
 
-// olderDatabase returns the URL of a database with a store of that schema: three
-// plants and a token.
-func olderDatabase(t testing.TB, version int) string {
+// nextSQL is a migration to the next schema.
+const nextSQL = "ALTER TABLE tokens ADD COLUMN note text; UPDATE tokens SET note = 'old'"
+
+// olderDatabase returns the URL of a database with a store of the newest schema: three plants and a token. The store is
+// older when the test has called AddMigration.
+func olderDatabase(t testing.TB) string {
 	t.Helper()
 	url := database(t)
-	files, err := filepath.Glob("migrations/*.sql")
-	if err != nil {
+	e := place(url).Open(t)
+	_, err := e.CreateToken(t.Context(), auth.Token{Name: "nursery", CreatedAt: time.Now()}, audit.Origin{})
+	if err := errors.Join(err, insertBatch(t.Context(), e, plants(1, 3)), e.Close()); err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range files[:version] {
-		sql, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		execute(t, url, string(sql))
-	}
-	execute(t, url, fmt.Sprintf(`UPDATE plantstore SET version = %d, token_changes = 1;
-		INSERT INTO tokens (id, name, hash, scopes, created_at) VALUES (1, 'nursery', sha256('a'), 'plants:create', now());
-		INSERT INTO plants SELECT id, 'plant ' || id, NULL, now(), 1 FROM generate_series(1, 3) AS id`, version))
 	return url
+}
+
+// plants returns creates of n plants with ascending ids.
+func plants(id, n int64) (batch []store.Create) {
+	for i := range n {
+		rosa := plant.NewPlant{ID: id + i, Plant: plant.Plant{Name: "Rosa"}}
+		batch = append(batch, store.Create{Plant: rosa, At: time.Now()})
+	}
+	return batch
 }
 
 func wantVersion(t testing.TB, url string, want int) {
@@ -51,61 +55,69 @@ func wantVersion(t testing.TB, url string, want int) {
 	}
 }
 
-// TestOlderSchema shows that an engine that only reads works on an older schema, that
-// others refuse it, and that only Config.Migrate changes it.
-func TestOlderSchema(t *testing.T) {
-	t.Parallel()
-	for older := 1; older < newest; older++ {
-		t.Run(fmt.Sprint(older), func(t *testing.T) {
-			t.Parallel()
-			testOlderSchema(t, older)
-		})
-	}
+// migrations returns the number of entries of the audit log about a migration from the newest schema to the next.
+func migrations(t testing.TB, url string) int64 {
+	t.Helper()
+	return count(t, url, `SELECT count(*) FROM plantstore_audit WHERE entry LIKE '%"store.migrate"%'
+		AND entry LIKE '%"from_schema":"1"%' AND entry LIKE '%"to_schema":"2"%'`)
 }
 
-func testOlderSchema(t *testing.T, older int) {
-	url := olderDatabase(t, older)
-	e, err := postgres.Open(t.Context(), postgres.Config{URL: url, ReadOnly: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, errGet := e.Get(t.Context(), 2)
-	records, errList := e.List(t.Context(), store.Query{From: math.MinInt64, Limit: 10})
-	tokens, errTokens := e.Tokens(t.Context())
-	if err := errors.Join(errGet, errList, errTokens, e.Close()); err != nil {
-		t.Error(err)
-	}
-	if r.Name != "plant 2" || len(records) != 3 || len(tokens) != 1 || tokens[0].Name != "nursery" {
-		t.Errorf("read %v, %v, %v", r, records, tokens)
-	}
-
+// TestMigrate shows that Open refuses an older schema without Config.Migrate, and that Migrate migrates it once.
+func TestMigrate(t *testing.T) {
+	url := olderDatabase(t)
+	postgres.AddMigration(t, nextSQL)
 	for _, c := range []postgres.Config{{}, {MustExist: true}, {Server: true}} {
 		c.URL = url
 		e, err := postgres.Open(t.Context(), c)
 		if err == nil {
 			_ = e.Close()
 		}
-		want := fmt.Sprintf("it has schema %d and this plantstore needs schema %d: "+
-			"run plantstore migrate or start plantstore serve; "+
-			"servers of schema %[1]d keep running, but cannot start again after that", older, newest)
-		const prefix = "open the database test"
+		const prefix, want = "open the database test", "it has schema 1 and this plantstore needs schema 2: " +
+			"run plantstore migrate or start plantstore serve; " +
+			"servers of schema 1 keep running, but cannot start again after that"
 		if err == nil || !strings.HasPrefix(err.Error(), prefix) || !strings.HasSuffix(err.Error(), want) {
 			t.Errorf("%+v:\ngot  %v\nwant %s", c, err, want)
 		}
 	}
-	wantVersion(t, url, older)
+	wantVersion(t, url, newest)
 
-	for _, want := range []int{older, newest} { // the second time, the schema is the newest
+	for _, want := range []int{newest, next} { // the second time, the schema is the newest
 		from, to, err := postgres.Migrate(t.Context(), postgres.Config{URL: url})
-		if from != want || to != newest || err != nil {
-			t.Errorf("Migrate: %d, %d, %v; want %d, %d", from, to, err, want, newest)
+		if from != want || to != next || err != nil {
+			t.Errorf("Migrate: %d, %d, %v; want %d, %d", from, to, err, want, next)
 		}
 	}
-	wantVersion(t, url, newest)
-	place := place(url).Open(t)
-	defer place.Close()
-	if rows, err := place.Plants(t.Context(), math.MinInt64, math.MaxInt64, 10); err != nil || len(rows) != 3 {
+	wantVersion(t, url, next)
+	if n := migrations(t, url); n != 1 {
+		t.Errorf("the audit log has %d entries about it, want 1", n)
+	}
+	e := place(url).Open(t)
+	defer e.Close()
+	if rows, err := e.Plants(t.Context(), math.MinInt64, math.MaxInt64, 10); err != nil || len(rows) != 3 {
 		t.Errorf("after the migration: %v, %v", rows, err)
+	}
+	if tokens, err := e.Tokens(t.Context()); err != nil || len(tokens) != 1 || tokens[0].Name != "nursery" {
+		t.Errorf("after the migration: %v, %v", tokens, err)
+	}
+}
+
+// TestMigrateFails shows that a migration that fails changes nothing: the older program opens the store again.
+func TestMigrateFails(t *testing.T) {
+	url := olderDatabase(t)
+	t.Run("migrate", func(t *testing.T) {
+		postgres.AddMigration(t, nextSQL+"; INSERT INTO missing VALUES (1)")
+		_, _, err := postgres.Migrate(t.Context(), postgres.Config{URL: url})
+		const want = `migration next.sql: ERROR: relation "missing" does not exist`
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	})
+	e := place(url).Open(t) // compares the columns with those of schema 1
+	if err := errors.Join(insertBatch(t.Context(), e, plants(4, 1)), e.Close()); err != nil {
+		t.Error(err)
+	}
+	if n := migrations(t, url); n != 0 {
+		t.Errorf("the audit log has %d entries about a migration, want none", n)
 	}
 }
 
@@ -125,8 +137,8 @@ func TestMigrateEmpty(t *testing.T) {
 // TestMigrateTogether starts servers on a store of the schema before the newest at the
 // same time: one of them migrates it.
 func TestMigrateTogether(t *testing.T) {
-	t.Parallel()
-	url := olderDatabase(t, newest-1)
+	url := olderDatabase(t)
+	postgres.AddMigration(t, nextSQL)
 	var mu sync.Mutex
 	var logged bytes.Buffer
 	log := slog.New(slog.NewTextHandler(lockedWriter{&mu, &logged}, nil))
@@ -138,16 +150,18 @@ func TestMigrateTogether(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			batch := []store.Create{{Plant: plant.NewPlant{ID: 10 + i, Plant: plant.Plant{Name: "Rosa"}}, At: time.Now()}}
-			if err := errors.Join(insertBatch(t.Context(), e, batch), e.Close()); err != nil {
+			if err := errors.Join(insertBatch(t.Context(), e, plants(10+i, 1)), e.Close()); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	starting.Wait()
-	wantVersion(t, url, newest)
-	if n := strings.Count(logged.String(), fmt.Sprintf(`msg="schema migrated" from=%d to=%d`, newest-1, newest)); n != 1 {
+	wantVersion(t, url, next)
+	if n := strings.Count(logged.String(), `msg="schema migrated" from=1 to=2`); n != 1 {
 		t.Errorf("%d servers migrated it, want 1:\n%s", n, logged.String())
+	}
+	if n := count(t, url, `SELECT count(*) FROM plantstore_audit WHERE entry LIKE '%"store.migrate"%'`); n != 1 {
+		t.Errorf("the audit log has %d entries about migrations, want 1", n)
 	}
 	if n := count(t, url, "SELECT count(*) FROM plants"); n != 11 {
 		t.Errorf("%d plants, want 11", n)
@@ -165,75 +179,59 @@ func (w lockedWriter) Write(p []byte) (int, error) {
 	return w.to.Write(p)
 }
 
-// servers1 are the statements that a server of schema 1 prepares.
-var servers1 = map[string]string{
-	"insert": `INSERT INTO plants (id, name, tag, created_at, created_by)
-		SELECT id, name, tag, created_at, created_by
-		FROM unnest('{7}'::bigint[], '{seven}'::text[], '{NULL}'::text[], ARRAY[now()], '{1}'::bigint[])
-			AS new (id, name, tag, created_at, created_by)
-		ORDER BY id ON CONFLICT (id) DO NOTHING RETURNING id`,
-	"existing": "SELECT id, name, tag, created_at, created_by FROM plants WHERE id = 2 FOR UPDATE",
-	"list": `SELECT plants.id, coalesce(tokens.name, '') FROM plants
-		LEFT JOIN tokens ON tokens.id = plants.created_by WHERE plants.id >= 1 ORDER BY plants.id LIMIT 9`,
-	"changes": "SELECT token_changes FROM plantstore",
-	"tokens":  "SELECT id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at FROM tokens ORDER BY id",
-	"lock":    "SELECT one FROM plantstore FOR UPDATE",
-	"revoke":  "UPDATE tokens SET revoked_at = now() WHERE name = 'nursery' AND revoked_at IS NULL RETURNING name",
-	"changed": "UPDATE plantstore SET token_changes = token_changes + 1",
-	"used":    "UPDATE tokens SET last_used_at = now() WHERE id = 1",
-}
-
-// serversLater are the statements that the servers of a later schema have instead.
-var serversLater = map[int]map[string]string{
-	2: {"changes": "SELECT token_changes, coalesce(held, '') FROM plantstore"},
-}
-
-// TestOlderServersRunOn shows that the statements of a running server of an older
-// schema work after another server has migrated the store, also if they were prepared
-// before. docs/reference/schemas.md promises that servers of one schema run beside
-// those of the next.
+// TestOlderServersRunOn shows that a running server of an older schema works after another server has migrated the
+// store, also with the statements that it has prepared before. docs/reference/schemas.md promises that servers of one
+// schema run beside those of the next.
 func TestOlderServersRunOn(t *testing.T) {
-	t.Parallel()
-	for older := 1; older < newest; older++ {
-		t.Run(fmt.Sprint(older), func(t *testing.T) {
-			t.Parallel()
-			statements := maps.Clone(servers1)
-			for version := range older + 1 {
-				maps.Copy(statements, serversLater[version])
-			}
-			testOlderServer(t, olderDatabase(t, older), statements)
-		})
+	url := olderDatabase(t)
+	older, err := postgres.Open(t.Context(), postgres.Config{URL: url, Server: true})
+	if err != nil {
+		t.Fatal(err)
 	}
-}
-
-func testOlderServer(t *testing.T, url string, statements map[string]string) {
-	server := connect(t, url)
-	run := func() {
-		t.Helper()
-		for name := range statements {
-			rows, err := server.Query(t.Context(), name)
-			if err == nil {
-				rows.Close() // reads the remaining rows, which may end with an error
-				err = rows.Err()
-			}
-			if err != nil {
-				t.Errorf("%s: %v", name, err)
-			}
-		}
-	}
-	for name, sql := range statements {
-		if _, err := server.Prepare(t.Context(), name, sql); err != nil {
-			t.Fatal(err)
-		}
-	}
-	run()
+	defer older.Close()
+	useAsServer(t, older, "before")
+	postgres.AddMigration(t, nextSQL)
 	if _, _, err := postgres.Migrate(t.Context(), postgres.Config{URL: url}); err != nil {
 		t.Fatal(err)
 	}
-	run()
+	useAsServer(t, older, "after")
 	newer := place(url).Open(t)
 	defer newer.Close()
-	if state, err := newer.State(t.Context()); err != nil || state.TokenChanges != 3 || state.Move.Phase != "" {
-		t.Errorf("the newer server: %+v, %v; want 3 changes of tokens", state, err)
+	useAsServer(t, newer, "beside")
+	useAsServer(t, older, "still")
+	if n := count(t, url, "SELECT count(*) FROM plants"); n != 3+1 {
+		t.Errorf("%d plants, want 4", n)
+	}
+}
+
+// useAsServer calls the operations of a server, with new tokens of that name.
+func useAsServer(t *testing.T, e storetest.Engine, name string) {
+	t.Helper()
+	ctx, by := t.Context(), audit.Origin{}
+	id, err := e.CreateToken(ctx, auth.Token{Name: name, Hash: auth.HashOf(name), CreatedAt: time.Now()}, by)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	created, err := e.Insert(ctx, plants(4, 1)) // a replay, except for the first call
+	if err != nil || len(created) != 1 {
+		t.Errorf("%s: Insert: %+v, %v", name, created, err)
+	}
+	before, err := e.State(ctx)
+	if err != nil {
+		t.Errorf("%s: %v", name, err)
+	}
+	_, errRevoke := e.RevokeTokens(ctx, store.Selector{Name: name}, time.Now(), by)
+	tokens, errTokens := e.Tokens(ctx)
+	after, errState := e.State(ctx)
+	records, errList := e.List(ctx, store.Query{From: math.MinInt64, Limit: 10})
+	_, errSubject := e.PutSubject(ctx, auth.NewSubject("https://login.example", name, time.Now()), 10)
+	errUsed := e.MarkUsed(ctx, []auth.Use{{TokenID: id, At: time.Now()}})
+	errAudit := e.AppendAudit(ctx, audit.Event{Action: "x"})
+	if err := errors.Join(errRevoke, errTokens, errState, errList, errSubject, errUsed, errAudit); err != nil {
+		t.Errorf("%s: %v", name, err)
+	}
+	if after.TokenChanges == before.TokenChanges || after.Move.Phase != "" || len(records) != 4 ||
+		tokens[len(tokens)-1].Name != name || tokens[len(tokens)-1].RevokedAt.IsZero() {
+		t.Errorf("%s: %+v, then %+v; %d plants; tokens %+v", name, before, after, len(records), tokens)
 	}
 }

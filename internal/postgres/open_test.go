@@ -75,7 +75,11 @@ func TestOpenRefuses(t *testing.T) {
 		},
 		{
 			"newer", "CREATE TABLE plantstore (version bigint); INSERT INTO plantstore VALUES (99)", false,
-			"it has schema 99, and this plantstore supports schemas up to 7: use the plantstore that wrote it, or a newer one",
+			"it has schema 99, and this plantstore supports schemas up to 1: use the plantstore that wrote it, or a newer one",
+		},
+		{
+			"negative", "CREATE TABLE plantstore (version bigint); INSERT INTO plantstore VALUES (-1)", false,
+			"it has schema -1, and this plantstore supports schemas up to 1: use the plantstore that wrote it, or a newer one",
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {

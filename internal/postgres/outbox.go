@@ -15,9 +15,6 @@ import (
 
 // This file implements webhook.Outbox, except for the dead letters.
 
-// schemaWebhooks is the first schema with webhooks.
-const schemaWebhooks = 7
-
 // webhookState is the column plantstore.webhooks as the engine read it last. Reading it
 // for each batch would cost a round trip.
 type webhookState struct {

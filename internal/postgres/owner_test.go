@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math"
 	"path"
 	"strings"
@@ -89,76 +88,6 @@ func TestFunctionsForOthers(t *testing.T) {
 	refused(t, url, attacker, attack)
 	execute(t, url, "GRANT EXECUTE ON FUNCTION plantstore_follow() TO "+role)
 	refused(t, url, attacker, attackName)
-}
-
-// olderMove creates the capture of an interrupted move of an older version.
-const olderMove = `
-	CREATE TABLE followed (id bigint PRIMARY KEY);
-	CREATE FUNCTION plantstore_follow() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT
-		AS 'BEGIN INSERT INTO followed SELECT id FROM created; RETURN NULL; END';
-	CREATE TRIGGER follow AFTER INSERT ON plants REFERENCING NEW TABLE AS created
-		FOR EACH STATEMENT EXECUTE FUNCTION plantstore_follow()`
-
-// TestOlderFunctions shows that each command that can be the first one after a killed
-// move of an older version replaces or drops its function, also if a trigger of another
-// role depends on it.
-func TestOlderFunctions(t *testing.T) {
-	t.Parallel()
-	for name, next := range map[string]func(ctx context.Context, e storetest.Engine) error{
-		"server":  func(context.Context, storetest.Engine) error { return nil },
-		"abandon": func(ctx context.Context, e storetest.Engine) error { return e.Reopen(ctx) },
-		"the next": func(ctx context.Context, e storetest.Engine) error {
-			return errors.Join(e.Reopen(ctx), e.StartCapture(ctx))
-		},
-		"only capture": func(ctx context.Context, e storetest.Engine) error { return e.StartCapture(ctx) },
-	} {
-		for _, attached := range []bool{false, true} {
-			t.Run(fmt.Sprint(name, " attached ", attached), func(t *testing.T) {
-				t.Parallel()
-				url := database(t)
-				if err := place(url).Open(t).Close(); err != nil {
-					t.Fatal(err)
-				}
-				execute(t, url, olderMove)
-				_, attacker := newRole(t, url, "mallory")
-				mallory := connect(t, attacker)
-				if attached {
-					bait, _, _ := strings.Cut(attack, "INSERT INTO bait")
-					if _, err := mallory.Exec(t.Context(), bait); err != nil {
-						t.Fatal(err)
-					}
-				}
-				e, err := postgres.Open(t.Context(), postgres.Config{URL: url, MustExist: true, Server: name == "server"})
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := next(t.Context(), e); err != nil {
-					t.Error(err)
-				}
-				if attached {
-					_, err := mallory.Exec(t.Context(), "INSERT INTO bait VALUES (1)")
-					var pgErr *pgconn.PgError
-					if err != nil && (!errors.As(err, &pgErr) || pgErr.Code != "42501") {
-						t.Errorf("a trigger that was attached before: %v", err)
-					}
-				}
-				if n := count(t, url, "SELECT count(*) FROM pg_proc WHERE proname LIKE 'plantstore%' "+
-					"AND (prosecdef OR has_function_privilege('mallory_"+nameOf(t, url)+"', oid, 'EXECUTE'))"); n != 0 {
-					t.Errorf("%d functions run as their owner, or for every role", n)
-				}
-				if n := count(t, url, "SELECT count(*) FROM tokens"); n != 0 {
-					t.Errorf("the attack created %d tokens", n)
-				}
-				batch := []store.Create{{Plant: plant.NewPlant{ID: 1}, At: time.Now()}}
-				if err := insertBatch(t.Context(), e, batch); err != nil {
-					t.Error(err)
-				}
-				if err := e.Close(); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-	}
 }
 
 // foreignStore creates a store of another role in the schema in which the server expects
@@ -413,7 +342,7 @@ func TestServerWithoutReplays(t *testing.T) {
 	}
 }
 
-// TestServerWithoutAuditRights shows the error of a role whose rights are those of schema 3.
+// TestServerWithoutAuditRights shows the errors of a role that has no rights to the audit log.
 func TestServerWithoutAuditRights(t *testing.T) {
 	t.Parallel()
 	r := newRestricted(t, 0)
@@ -442,12 +371,12 @@ func TestServerWithoutAuditRights(t *testing.T) {
 // TestMigrateAsServer shows the error of a server that cannot migrate because its role
 // does not own the tables.
 func TestMigrateAsServer(t *testing.T) {
-	t.Parallel()
-	url := olderDatabase(t, 1)
+	url := olderDatabase(t)
+	postgres.AddMigration(t, nextSQL)
 	role, own := newRole(t, url, "server")
 	execute(t, url, "GRANT SELECT, INSERT, UPDATE ON ALL TABLES IN SCHEMA public TO "+role)
 	_, err := postgres.Open(t.Context(), postgres.Config{URL: own, Server: true, Migrate: true})
-	want := "must be owner of table plantstore (SQLSTATE 42501): " +
+	want := "must be owner of table tokens (SQLSTATE 42501): " +
 		"run plantstore migrate as the owner of the tables, or the first plantstore serve as a role that may create them"
 	if err == nil || !strings.HasSuffix(err.Error(), want) {
 		t.Errorf("got  %v\nwant %s", err, want)
@@ -495,31 +424,6 @@ func TestMoveBesideForeign(t *testing.T) {
 				t.Error(err)
 			}
 		})
-	}
-}
-
-// TestOlderFunctionsOfOwner shows the warning of a server that may not replace the
-// function of an older version.
-func TestOlderFunctionsOfOwner(t *testing.T) {
-	t.Parallel()
-	r := newRestricted(t, 0)
-	execute(t, r.Owner, olderMove)
-	log := &lines{}
-	e, err := postgres.Open(t.Context(), postgres.Config{
-		URL: r.Server, Server: true,
-		Log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn})),
-	})
-	if err == nil {
-		err = e.Close()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	owner, _, _ := strings.Cut(strings.TrimPrefix(r.Owner, "postgres://"), "@")
-	got, want := strings.Join(log.get(), ""), `function="\"plantstore\".\"plantstore_follow\"" owner=`+owner+"\n"
-	const warning = "every role of the database can act as the owner of a function that an older plantstore move left"
-	if !strings.Contains(got, warning) || !strings.Contains(got, want) {
-		t.Errorf("log:\n%swant %s", got, want)
 	}
 }
 

@@ -126,9 +126,6 @@ func (e *Engine) State(ctx context.Context) (store.State, error) {
 
 // pollState reads the state, and whether new plants have events.
 func (e *Engine) pollState(ctx context.Context) (now store.State, err error) {
-	if e.schema < schemaWebhooks {
-		return readState(ctx, e.pool)
-	}
 	var move string
 	_, err = e.webhooks.read(func() (events bool, err error) {
 		err = e.pool.QueryRow(ctx, "SELECT token_changes, coalesce(held, ''), coalesce(webhooks, FALSE) FROM plantstore").

@@ -46,87 +46,83 @@ var constraintKinds = map[string]string{
 	"p": "primary key", "u": "unique constraint", "c": "check constraint", "f": "foreign key", "x": "exclusion constraint",
 }
 
-// expectedFact is a fact of all schemas from since on.
-type expectedFact struct {
-	since int
-	fact
-}
-
-// expectedFacts are the facts of all schemas. The detail of a table is
-// pg_class.relkind. The name of a constraint is its column, and its detail is
+// expectedFacts are the facts that each schema adds, from schema 1 on. The detail of a
+// table is pg_class.relkind. The name of a constraint is its column, and its detail is
 // pg_constraint.contype.
-var expectedFacts = []expectedFact{
-	{1, fact{"table", "plants", "", "r"}},
-	{1, fact{"column", "plants", "id", "bigint NOT NULL"}},
-	{1, fact{"column", "plants", "name", "text NOT NULL"}},
-	{1, fact{"column", "plants", "tag", "text"}},
-	{1, fact{"column", "plants", "created_at", "timestamp with time zone NOT NULL"}},
-	{1, fact{"column", "plants", "created_by", "bigint NOT NULL"}},
-	{1, fact{"constraint", "plants", "id", "p"}},
+var expectedFacts = [][]fact{{
+	{"table", "plants", "", "r"},
+	{"column", "plants", "id", "bigint NOT NULL"},
+	{"column", "plants", "name", "text NOT NULL"},
+	{"column", "plants", "tag", "text"},
+	{"column", "plants", "created_at", "timestamp with time zone NOT NULL"},
+	{"column", "plants", "created_by", "bigint NOT NULL"},
+	{"constraint", "plants", "id", "p"},
 
-	{1, fact{"table", "tokens", "", "r"}},
-	{1, fact{"column", "tokens", "id", "bigint NOT NULL"}},
-	{1, fact{"column", "tokens", "name", "text NOT NULL"}},
-	{1, fact{"column", "tokens", "hash", "bytea NOT NULL"}},
-	{1, fact{"column", "tokens", "scopes", "text NOT NULL"}},
-	{1, fact{"column", "tokens", "created_at", "timestamp with time zone NOT NULL"}},
-	{1, fact{"column", "tokens", "expires_at", "timestamp with time zone"}},
-	{1, fact{"column", "tokens", "last_used_at", "timestamp with time zone"}},
-	{1, fact{"column", "tokens", "revoked_at", "timestamp with time zone"}},
-	{3, fact{"column", "tokens", "prefix", "text"}},
-	{6, fact{"column", "tokens", "kind", "text"}},
-	{6, fact{"column", "tokens", "issuer", "text"}},
-	{6, fact{"column", "tokens", "identifier", "text"}},
-	{1, fact{"constraint", "tokens", "id", "p"}},
-	{1, fact{"constraint", "tokens", "hash", "u"}},
+	{"table", "tokens", "", "r"},
+	{"column", "tokens", "id", "bigint NOT NULL"},
+	{"column", "tokens", "kind", "text"},
+	{"column", "tokens", "name", "text NOT NULL"},
+	{"column", "tokens", "hash", "bytea NOT NULL"},
+	{"column", "tokens", "prefix", "text"},
+	{"column", "tokens", "issuer", "text"},
+	{"column", "tokens", "identifier", "text"},
+	{"column", "tokens", "scopes", "text NOT NULL"},
+	{"column", "tokens", "created_at", "timestamp with time zone NOT NULL"},
+	{"column", "tokens", "expires_at", "timestamp with time zone"},
+	{"column", "tokens", "last_used_at", "timestamp with time zone"},
+	{"column", "tokens", "revoked_at", "timestamp with time zone"},
+	{"constraint", "tokens", "id", "p"},
+	{"constraint", "tokens", "hash", "u"},
 
-	{1, fact{"table", "plantstore", "", "r"}},
-	{1, fact{"column", "plantstore", "one", "boolean NOT NULL"}},
-	{1, fact{"column", "plantstore", "version", "bigint NOT NULL"}},
-	{1, fact{"column", "plantstore", "token_changes", "bigint NOT NULL"}},
-	{2, fact{"column", "plantstore", "held", "text"}},
-	{4, fact{"column", "plantstore", "audit_sequence", "bigint"}},
-	{4, fact{"column", "plantstore", "audit_hash", "bytea"}},
-	{4, fact{"column", "plantstore", "pruned_sequence", "bigint"}},
-	{4, fact{"column", "plantstore", "pruned_hash", "bytea"}},
-	{1, fact{"constraint", "plantstore", "one", "p"}},
-	{1, fact{"constraint", "plantstore", "one", "c"}},
+	{"table", "plantstore", "", "r"},
+	{"column", "plantstore", "one", "boolean NOT NULL"},
+	{"column", "plantstore", "version", "bigint NOT NULL"},
+	{"column", "plantstore", "token_changes", "bigint NOT NULL"},
+	{"column", "plantstore", "held", "text"},
+	{"column", "plantstore", "webhooks", "boolean"},
+	{"column", "plantstore", "audit_sequence", "bigint"},
+	{"column", "plantstore", "audit_hash", "bytea"},
+	{"column", "plantstore", "pruned_sequence", "bigint"},
+	{"column", "plantstore", "pruned_hash", "bytea"},
+	{"constraint", "plantstore", "one", "p"},
+	{"constraint", "plantstore", "one", "c"},
 
-	{4, fact{"table", "plantstore_audit", "", "r"}},
-	{4, fact{"column", "plantstore_audit", "sequence", "bigint NOT NULL"}},
-	{4, fact{"column", "plantstore_audit", "entry", "text NOT NULL"}},
-	{4, fact{"column", "plantstore_audit", "previous", "bytea NOT NULL"}},
-	{4, fact{"column", "plantstore_audit", "hash", "bytea NOT NULL"}},
-	{4, fact{"constraint", "plantstore_audit", "sequence", "p"}},
+	{"table", "plantstore_audit", "", "r"},
+	{"column", "plantstore_audit", "sequence", "bigint NOT NULL"},
+	{"column", "plantstore_audit", "entry", "text NOT NULL"},
+	{"column", "plantstore_audit", "previous", "bytea NOT NULL"},
+	{"column", "plantstore_audit", "hash", "bytea NOT NULL"},
+	{"constraint", "plantstore_audit", "sequence", "p"},
 
-	{5, fact{"table", "plantstore_acme", "", "r"}},
-	{5, fact{"column", "plantstore_acme", "key", "text NOT NULL"}},
-	{5, fact{"column", "plantstore_acme", "value", "bytea NOT NULL"}},
-	{5, fact{"constraint", "plantstore_acme", "key", "p"}},
+	{"table", "plantstore_acme", "", "r"},
+	{"column", "plantstore_acme", "key", "text NOT NULL"},
+	{"column", "plantstore_acme", "value", "bytea NOT NULL"},
+	{"constraint", "plantstore_acme", "key", "p"},
 
-	{7, fact{"column", "plantstore", "webhooks", "boolean"}},
-	{7, fact{"table", "plantstore_webhooks", "", "r"}},
-	{7, fact{"column", "plantstore_webhooks", "id", "bigint NOT NULL"}},
-	{7, fact{"column", "plantstore_webhooks", "url", "text NOT NULL"}},
-	{7, fact{"column", "plantstore_webhooks", "active", "boolean NOT NULL"}},
-	{7, fact{"constraint", "plantstore_webhooks", "id", "p"}},
-	{7, fact{"constraint", "plantstore_webhooks", "url", "u"}},
-	{7, fact{"table", "plantstore_outbox", "", "r"}},
-	{7, fact{"column", "plantstore_outbox", "created_at", "timestamp with time zone NOT NULL"}},
-	{7, fact{"column", "plantstore_outbox", "plant", "bigint NOT NULL"}},
-	{7, fact{"constraint", "plantstore_outbox", "created_at", "p"}},
-	{7, fact{"constraint", "plantstore_outbox", "plant", "p"}},
-	{7, fact{"table", "plantstore_deliveries", "", "r"}},
-	{7, fact{"column", "plantstore_deliveries", "webhook", "bigint NOT NULL"}},
-	{7, fact{"column", "plantstore_deliveries", "plant", "bigint NOT NULL"}},
-	{7, fact{"column", "plantstore_deliveries", "since", "timestamp with time zone NOT NULL"}},
-	{7, fact{"column", "plantstore_deliveries", "due_at", "timestamp with time zone"}},
-	{7, fact{"column", "plantstore_deliveries", "dead_at", "timestamp with time zone"}},
-	{7, fact{"column", "plantstore_deliveries", "attempts", "bigint NOT NULL"}},
-	{7, fact{"column", "plantstore_deliveries", "reason", "text"}},
-	{7, fact{"constraint", "plantstore_deliveries", "webhook", "p"}},
-	{7, fact{"constraint", "plantstore_deliveries", "plant", "p"}},
-}
+	{"table", "plantstore_webhooks", "", "r"},
+	{"column", "plantstore_webhooks", "id", "bigint NOT NULL"},
+	{"column", "plantstore_webhooks", "url", "text NOT NULL"},
+	{"column", "plantstore_webhooks", "active", "boolean NOT NULL"},
+	{"constraint", "plantstore_webhooks", "id", "p"},
+	{"constraint", "plantstore_webhooks", "url", "u"},
+
+	{"table", "plantstore_outbox", "", "r"},
+	{"column", "plantstore_outbox", "created_at", "timestamp with time zone NOT NULL"},
+	{"column", "plantstore_outbox", "plant", "bigint NOT NULL"},
+	{"constraint", "plantstore_outbox", "created_at", "p"},
+	{"constraint", "plantstore_outbox", "plant", "p"},
+
+	{"table", "plantstore_deliveries", "", "r"},
+	{"column", "plantstore_deliveries", "webhook", "bigint NOT NULL"},
+	{"column", "plantstore_deliveries", "plant", "bigint NOT NULL"},
+	{"column", "plantstore_deliveries", "since", "timestamp with time zone NOT NULL"},
+	{"column", "plantstore_deliveries", "due_at", "timestamp with time zone"},
+	{"column", "plantstore_deliveries", "dead_at", "timestamp with time zone"},
+	{"column", "plantstore_deliveries", "attempts", "bigint NOT NULL"},
+	{"column", "plantstore_deliveries", "reason", "text"},
+	{"constraint", "plantstore_deliveries", "webhook", "p"},
+	{"constraint", "plantstore_deliveries", "plant", "p"},
+}}
 
 // factsSQL reads the facts and their schema's version in one statement: another server
 // may migrate the store. The detail of a trigger has four parts: its state, whether its
@@ -193,20 +189,21 @@ func (e *Engine) checkSchema(ctx context.Context, q querier) error {
 
 // compareFacts returns the differences from a version's schema, for a person.
 func compareFacts(version int, found []fact) (faults []string) {
-	for _, want := range expectedFacts {
-		if want.since > version || slices.Contains(found, want.fact) {
+	all := slices.Concat(expectedFacts[:min(version, len(expectedFacts))]...) // a newer program may have migrated it
+	for _, want := range all {
+		if slices.Contains(found, want) {
 			continue
 		}
 		same := slices.IndexFunc(found, want.sameName)
 		if same < 0 || want.kind == "constraint" {
-			faults = append(faults, fmt.Sprintf("%v is missing", want.fact))
+			faults = append(faults, fmt.Sprintf("%v is missing", want))
 			continue
 		}
-		faults = append(faults, fmt.Sprintf("%v is %q, want %q", want.fact, found[same].detail, want.detail))
+		faults = append(faults, fmt.Sprintf("%v is %q, want %q", want, found[same].detail, want.detail))
 	}
 	for _, f := range found {
-		expected := slices.ContainsFunc(expectedFacts, func(want expectedFact) bool {
-			return want.since <= version && want.sameName(f) && (f.kind != "constraint" || want.detail == f.detail)
+		expected := slices.ContainsFunc(all, func(want fact) bool {
+			return want.sameName(f) && (f.kind != "constraint" || want.detail == f.detail)
 		})
 		if !expected {
 			faults = append(faults, fmt.Sprintf("%v is not part of it", f))
@@ -215,12 +212,11 @@ func compareFacts(version int, found []fact) (faults []string) {
 	return faults
 }
 
-// isMoveTrigger reports whether a trigger belongs to a move of this version or of an
-// older one.
+// isMoveTrigger reports whether a trigger belongs to a move.
 func (e *Engine) isMoveTrigger(f fact) bool {
 	capture, refuse := e.captureTrigger(), e.refuseTrigger()
 	bodies := map[string][]string{
-		capture.name: {capture.body, noOpBody, "BEGIN INSERT INTO followed SELECT id FROM created; RETURN NULL; END"},
+		capture.name: {capture.body, noOpBody},
 		refuse.name:  {refuse.body, noOpBody},
 	}
 	return f.table == "plants" && slices.ContainsFunc(bodies[f.name], func(body string) bool {

@@ -76,7 +76,7 @@ func TestSchemaIsChecked(t *testing.T) {
 				t.Fatal(err)
 			}
 			execute(t, url, test.sql)
-			for _, c := range []postgres.Config{{Server: true, Migrate: true}, {MustExist: true}, {ReadOnly: true}} {
+			for _, c := range []postgres.Config{{Server: true, Migrate: true}, {MustExist: true}} {
 				c.URL = url
 				e, err := postgres.Open(t.Context(), c)
 				if err == nil {

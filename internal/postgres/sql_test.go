@@ -48,7 +48,7 @@ func TestSQL(t *testing.T) {
 	r := newRecorder(t)
 	r.suite(t)
 	r.fill(t)
-	r.older(t)
+	r.grant(t)
 	r.acme(t)
 	r.citus(t)
 	r.asynchronous(t)
@@ -174,20 +174,13 @@ func (r *recorder) fill(t *testing.T) {
 	}
 }
 
-// older starts a server on the source of an interrupted move of an older version, with
-// another role that may create plants.
-func (r *recorder) older(t *testing.T) {
+// grant starts a move in a database in which another role may create plants.
+func (r *recorder) grant(t *testing.T) {
 	at := r.database(t)
-	if err := place(at).Open(t).Close(); err != nil {
-		t.Fatal(err)
-	}
-	execute(t, at, olderMove+"; CREATE ROLE server; GRANT INSERT ON plants TO server")
 	r.moved[nameOf(t, at)] = true
-	e, err := postgres.Open(t.Context(), postgres.Config{URL: at, Server: true})
-	if err == nil {
-		err = e.Close()
-	}
-	if err != nil {
+	e := place(at).Open(t)
+	execute(t, at, "CREATE ROLE server; GRANT INSERT ON plants TO server")
+	if err := errors.Join(e.StartCapture(t.Context()), e.Close()); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -127,8 +127,7 @@ func (e *Engine) revoke(ctx context.Context, change func(pgx.Tx) ([]audit.Event,
 
 // Tokens implements store.Engine.
 func (e *Engine) Tokens(ctx context.Context) ([]auth.Token, error) {
-	sql := forSchema(e.schema, "SELECT "+tokenColumns+" FROM tokens ORDER BY id")
-	rows, _ := e.pool.Query(ctx, sql) // CollectRows returns the error
+	rows, _ := e.pool.Query(ctx, "SELECT "+tokenColumns+" FROM tokens ORDER BY id") // CollectRows returns the error
 	tokens, err := pgx.CollectRows(rows, token)
 	return tokens, classify(err)
 }

@@ -87,62 +87,6 @@ const insertersSQL = `SELECT DISTINCT
 	UNION ALL SELECT attacl FROM pg_attribute WHERE attrelid = 'plants'::regclass::oid) AS acls, aclexplode(acl)
 	WHERE privilege_type = 'INSERT'`
 
-// olderFunctionsSQL reads the functions that a move of an older version left.
-const olderFunctionsSQL = `SELECT
-	proname::text, prosrc, pg_get_userbyid(proowner)::text, pg_get_userbyid(proowner) = current_user
-	FROM pg_proc INNER JOIN pg_namespace ON pg_namespace.oid = pronamespace
-	WHERE nspname = current_schema() AND proname IN ('plantstore_follow', 'plantstore_hold') AND prosecdef`
-
-// replaceOlderFunctions replaces the functions of older versions: these run with the
-// rights of their owner, and every role of the database could run code through them.
-func (e *Engine) replaceOlderFunctions(ctx context.Context) error {
-	found := false
-	if err := e.pool.QueryRow(ctx, "SELECT EXISTS ("+olderFunctionsSQL+")").Scan(&found); err != nil || !found {
-		return err // without a write: a server must be able to start on a full disk
-	}
-	return e.transact(ctx, func(tx pgx.Tx) error {
-		rows, _ := tx.Query(ctx, olderFunctionsSQL) // CollectRows returns the error
-		type function struct {
-			Name, Body, Owner string
-			Own               bool
-		}
-		functions, err := pgx.CollectRows(rows, pgx.RowToStructByPos[function])
-		if err != nil {
-			return err
-		}
-		for _, f := range functions {
-			if !f.Own {
-				e.log.Warn("every role of the database can act as the owner of a function that an older plantstore move left: "+
-					"as the owner run plantstore move --from … --abandon, or drop the function",
-					"function", e.qualified(f.Name), "owner", f.Owner)
-				continue
-			}
-			if err := e.replaceOlderFunction(ctx, tx, f.Name, f.Body); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-// replaceOlderFunction replaces one function by this version's function for the same
-// purpose: its move may run.
-func (e *Engine) replaceOlderFunction(ctx context.Context, tx pgx.Tx, name, body string) error {
-	g := e.refuseTrigger()
-	if name == "plantstore_follow" {
-		g = e.captureTrigger()
-	}
-	if strings.TrimSpace(body) == noOpBody {
-		return g.replace(ctx, tx, noOpBody)
-	}
-	if name == "plantstore_follow" {
-		if err := e.grantCapture(ctx, tx); err != nil {
-			return err
-		}
-	}
-	return g.replace(ctx, tx, g.body)
-}
-
 // triggers returns the names of the existing triggers of a move.
 func triggers(ctx context.Context, tx pgx.Tx) ([]string, error) {
 	rows, _ := tx.Query(ctx, "SELECT tgname::text FROM pg_trigger "+ // CollectRows returns the error

@@ -10,9 +10,6 @@ import (
 	"plantstore/internal/store"
 )
 
-// schemaAudit is the first schema with an audit log.
-const schemaAudit = 4
-
 // AppendAudit implements store.Engine.
 func (e *Engine) AppendAudit(ctx context.Context, events ...audit.Event) error {
 	return e.write(ctx, func() error {
@@ -60,9 +57,6 @@ func (e *Engine) insertAudit(row audit.Row) error {
 
 // AuditEnds implements store.Engine.
 func (e *Engine) AuditEnds(ctx context.Context) (ends audit.Ends, err error) {
-	if e.schema < schemaAudit {
-		return ends, store.ErrNoAudit
-	}
 	err = e.read(ctx, func(c *sqlite3.Conn) error {
 		ends, err = auditEnds(c)
 		return err
@@ -90,9 +84,6 @@ func auditEnds(c *sqlite3.Conn) (ends audit.Ends, err error) {
 
 // AuditRows implements store.Engine.
 func (e *Engine) AuditRows(ctx context.Context, after int64, limit int) (rows []audit.Row, err error) {
-	if e.schema < schemaAudit {
-		return nil, store.ErrNoAudit
-	}
 	err = e.read(ctx, func(c *sqlite3.Conn) error {
 		for row, err := range auditRows(c, after, limit) {
 			if err != nil {

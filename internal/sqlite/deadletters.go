@@ -117,9 +117,6 @@ func (e *Engine) changeDeliveries(keys []deliveryKey, sql string, args ...any) (
 
 // DeadLetters implements webhook.Outbox.
 func (e *Engine) DeadLetters(ctx context.Context, page store.DeadPage) (all []store.DeadLetter, err error) {
-	if e.schema < schemaWebhooks {
-		return nil, nil
-	}
 	err = e.read(ctx, func(c *sqlite3.Conn) error {
 		hooks, err := webhooks(c)
 		for _, w := range hooks {

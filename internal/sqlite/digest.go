@@ -20,7 +20,7 @@ func tokenDigest(d *store.Digester, s *sqlite3.Stmt) int64 {
 			d.Integer(s.Int64(column))
 		}
 	}
-	for column := 7; column < 11; column++ { // a token without these texts keeps its digest of schema 2
+	for column := 7; column < 11; column++ {
 		if !s.Null(column) {
 			d.Integer(int64(column))
 			d.Text(s.Text(column))
@@ -29,10 +29,9 @@ func tokenDigest(d *store.Digester, s *sqlite3.Stmt) int64 {
 	return d.Sum()
 }
 
-// tokenDigests returns the sum of the digests and the number of all tokens of a store with
-// that schema.
-func tokenDigests(c *sqlite3.Conn, schema int) (sum, n int64, err error) {
-	s, err := c.Prepare(forSchema(schema, tokenDigestSQL))
+// tokenDigests returns the sum of the digests and the number of all tokens.
+func tokenDigests(c *sqlite3.Conn) (sum, n int64, err error) {
+	s, err := c.Prepare(tokenDigestSQL)
 	if err != nil {
 		return 0, 0, err
 	}

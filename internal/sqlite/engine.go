@@ -31,7 +31,7 @@ type Config struct {
 	Server    bool                  // this process is the one server of the file, and runs the checkpoints
 	MustExist bool                  // create neither the file nor its tables
 	ReadOnly  bool                  // change nothing, so that only Get, List and Tokens work; implies MustExist
-	Migrate   bool                  // migrate an older schema to the newest one; a new store always has it
+	Migrate   bool                  // migrate an older schema to the newest one, instead of refusing it
 	By        audit.Origin          // of the audit log's entry of a migration
 	WALMax    int64                 // bytes of the WAL unless another process reads; 0: WALBytesDefault
 	Log       *slog.Logger          // nil: no log
@@ -43,7 +43,6 @@ type Engine struct {
 	path   string
 	server bool
 	log    *slog.Logger
-	schema int // version of the schema; the newest, unless the engine is read-only
 
 	serveLock *os.File // nil in a command
 	ticket    writeTicket
@@ -92,8 +91,7 @@ func checkVersion(version int) error {
 // the content of the file is on stable storage, unless c.ReadOnly is set. The caller closes
 // the engine. The error wraps store.ErrBroken if the disk failed or the store is damaged.
 //
-// Open migrates a store of an older schema if c.Migrate is set, opens it if c.ReadOnly is
-// set, and refuses it otherwise.
+// Open migrates a store of an older schema if c.Migrate is set, and refuses it otherwise.
 func Open(ctx context.Context, c Config) (_ *Engine, err error) {
 	if err := checkVersion(sqlite3.Version()); err != nil {
 		return nil, err
@@ -111,9 +109,7 @@ func Open(ctx context.Context, c Config) (_ *Engine, err error) {
 	if err := prepareFile(ctx, &c); err != nil {
 		return nil, err
 	}
-	e := &Engine{
-		path: c.Path, server: c.Server, log: c.Log, schema: len(migrations), events: make(chan struct{}, 1),
-	}
+	e := &Engine{path: c.Path, server: c.Server, log: c.Log, events: make(chan struct{}, 1)}
 	defer func() {
 		if err != nil {
 			_ = e.release() // err has the cause
@@ -261,7 +257,7 @@ func (e *Engine) openReader(ctx context.Context, c Config) (err error) {
 	if e.reader, err = openForReading(e.path); err != nil {
 		return err
 	}
-	e.schema, err = c.accept(ctx, e.reader)
+	_, err = c.accept(ctx, e.reader)
 	return err
 }
 

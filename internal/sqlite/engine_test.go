@@ -1,6 +1,7 @@
 package sqlite_test
 
 import (
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 
 	"plantstore/internal/audit"
 	"plantstore/internal/sqlite"
+	"plantstore/internal/sqlite/sqlite3"
 	"plantstore/internal/store/storetest"
 )
 
@@ -23,18 +25,20 @@ func (f file) Open(t testing.TB) storetest.Engine { return mustOpen(t, sqlite.Co
 
 // Tamper removes the triggers of the audit log for its SQL.
 func (f file) Tamper(t testing.TB, sql string) {
+	triggers := auditTriggers(t, f.path)
 	mustExec(t, f.path, "DROP TRIGGER plantstore_audit_append; DROP TRIGGER plantstore_audit_keep; "+
-		"DROP TRIGGER plantstore_audit_prune; "+strings.ReplaceAll(sql, "STATE", "state")+"; "+auditTriggers(t))
+		"DROP TRIGGER plantstore_audit_prune; "+strings.ReplaceAll(sql, "STATE", "state")+"; "+triggers)
 }
 
-// auditTriggers returns the statements of the migration that create the triggers of the audit log.
-func auditTriggers(t testing.TB) string {
+// auditTriggers returns the statements that create the triggers of the audit log.
+func auditTriggers(t testing.TB, path string) string {
 	t.Helper()
-	text, err := os.ReadFile("migrations/0004_audit.sql")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text[strings.Index(string(text), "CREATE TRIGGER"):])
+	c, err := sqlite3.Open(path)
+	must(t, err)
+	triggers, err := c.QueryText("SELECT group_concat(sql, '; ') FROM sqlite_schema " +
+		"WHERE type = 'trigger' AND tbl_name = 'plantstore_audit'")
+	must(t, errors.Join(err, c.Close()))
+	return triggers
 }
 
 // mustOpen opens an engine that logs to the test; the caller closes it.

@@ -1,4 +1,23 @@
 package sqlite
 
+import (
+	"slices"
+	"sync"
+	"testing"
+
+	"plantstore/internal/store"
+)
+
 // During is for the tests.
 var During = during
+
+// AddMigration adds a migration until the end of the test. Setenv refuses a parallel test, because the migrations are
+// those of all tests.
+func AddMigration(t testing.TB, sql string) {
+	t.Helper()
+	t.Setenv("PLANTSTORE_TEST_MIGRATION", sql)
+	before := migrations
+	set := func(all []store.Migration) { migrations, expectedSchema = all, sync.OnceValues(createExpected) }
+	set(append(slices.Clip(before), store.Migration{File: "next.sql", SQL: sql}))
+	t.Cleanup(func() { set(before) })
+}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 
 	"plantstore/internal/audit"
 	"plantstore/internal/sqlite/sqlite3"
@@ -16,7 +15,7 @@ import (
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
 
-// migrations are the names of the files, in their order.
+// migrations are the files in their order.
 var migrations = store.Migrations(migrationFiles)
 
 // applicationID identifies the file of a plant store, "plnt"
@@ -28,19 +27,29 @@ const applicationID = 0x706c6e74
 // error if there is no store at path or if a server has it open. A nil log means none. by is the
 // origin of the entry in the audit log.
 func Migrate(ctx context.Context, path string, log *slog.Logger, by audit.Origin) (from, to int, err error) {
-	reader, err := Open(ctx, Config{Path: path, ReadOnly: true, Log: log})
-	if err != nil {
-		return 0, 0, err
-	}
-	from = reader.schema
-	if err := reader.Close(); err != nil || from == len(migrations) {
+	c := Config{Path: path, Server: true, MustExist: true, Migrate: true, By: by, Log: log}
+	from, err = c.schemaOf(ctx)
+	if err != nil || from == len(migrations) { // the newest schema is no error beside a server
 		return from, from, err
 	}
-	e, err := Open(ctx, Config{Path: path, Server: true, MustExist: true, Migrate: true, By: by, Log: log})
+	e, err := Open(ctx, c)
 	if err != nil {
 		return 0, 0, err
 	}
 	return from, len(migrations), e.Close()
+}
+
+// schemaOf returns the schema of the store and changes nothing.
+func (c Config) schemaOf(ctx context.Context) (version int, err error) {
+	if err := prepareFile(ctx, &c); err != nil {
+		return 0, err
+	}
+	conn, err := openForReading(c.Path)
+	if err != nil {
+		return 0, err
+	}
+	version, err = c.accept(ctx, conn)
+	return version, errors.Join(err, conn.Close())
 }
 
 // acceptVersion returns an error if the Config does not allow a store of that schema; 0 is
@@ -50,29 +59,12 @@ func (c Config) acceptVersion(version int) error {
 	switch {
 	case version == 0 && c.MustExist:
 		return noStore(c.Path)
-	case 0 < version && version < newest && !c.Migrate && !c.ReadOnly:
+	case 0 < version && version < newest && !c.Migrate:
 		return fmt.Errorf("%s has schema %d and this plantstore needs schema %d: "+
 			"stop the server of this store if one runs, then run plantstore migrate or start plantstore serve",
 			c.Path, version, newest)
 	}
 	return nil
-}
-
-// The first schemas in which tokens have a prefix and a kind.
-const (
-	schemaPrefix = 3
-	schemaKind   = 6
-)
-
-// forSchema adapts a query of tokenColumns or tokenDigestSQL to that schema.
-func forSchema(schema int, sql string) string {
-	if schema < schemaPrefix {
-		sql = strings.Replace(sql, ", prefix", ", NULL", 1)
-	}
-	if schema < schemaKind {
-		sql = strings.Replace(sql, ", kind, issuer, identifier", ", NULL, NULL, NULL", 1)
-	}
-	return sql
 }
 
 // migrate creates the tables of a new store, or migrates an older store if c.Migrate is set.
@@ -95,7 +87,7 @@ func (e *Engine) migrate(ctx context.Context, c Config) error {
 				return err
 			}
 		}
-		if from == 0 {
+		if from == 0 || from == len(migrations) {
 			return nil
 		}
 		return e.appendAudit(store.Migrated(from, len(migrations), c.By))
@@ -106,13 +98,9 @@ func (e *Engine) migrate(ctx context.Context, c Config) error {
 	return err
 }
 
-func apply(c *sqlite3.Conn, file string, version int) error {
-	sql, err := migrationFiles.ReadFile(file)
-	if err != nil {
-		return err
-	}
-	if err := c.Exec(string(sql)); err != nil {
-		return fmt.Errorf("migration %s: %w", file, err)
+func apply(c *sqlite3.Conn, m store.Migration, version int) error {
+	if err := c.Exec(m.SQL); err != nil {
+		return fmt.Errorf("migration %s: %w", m.File, err)
 	}
 	return c.Exec(fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d", applicationID, version))
 }
@@ -128,7 +116,7 @@ func schemaVersion(c *sqlite3.Conn, path string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	if known := len(migrations); id == applicationID && version > int64(known) {
+	if known := len(migrations); id == applicationID && (version < 0 || version > int64(known)) {
 		return 0, fmt.Errorf("%s has schema %d, and this plantstore supports schemas up to %d: "+
 			"use the plantstore that wrote it or a newer one", path, version, known)
 	}

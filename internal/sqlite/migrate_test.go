@@ -8,40 +8,47 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"plantstore/internal/audit"
+	"plantstore/internal/auth"
 	"plantstore/internal/sqlite"
 	"plantstore/internal/sqlite/sqlite3"
 	"plantstore/internal/store"
 )
 
-// schema is the newest schema.
-const schema = 7
+const (
+	schema = 1 // the newest schema
+	next   = 2 // the schema of nextSQL
+)
 
-// olderStore creates a store of schema 1 with three plants and a token. With wal, the last plant
-// is only in the WAL, as after a kill of the server.
+// nextSQL is a migration to the next schema.
+const nextSQL = "ALTER TABLE tokens ADD COLUMN note TEXT; UPDATE tokens SET note = 'old'"
+
+// olderStore creates a store of the newest schema with three plants and a token. With wal, the last
+// plant is only in the WAL, as after a kill of the server. The store is older when the test has called
+// AddMigration.
 func olderStore(t testing.TB, wal bool) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "older.db")
-	statements, err := os.ReadFile("testdata/schema1.sql")
-	must(t, err)
+	e := mustOpen(t, sqlite.Config{Path: path})
+	_, err := e.CreateToken(t.Context(), auth.Token{Name: "nursery", CreatedAt: time.Unix(0, 0)}, audit.Origin{})
+	must(t, errors.Join(err, insertBatch(t.Context(), e, batchOf(1, 2)), e.Close()))
+	e = mustOpen(t, sqlite.Config{Path: path})
+	must(t, insertBatch(t.Context(), e, batchOf(3, 1)))
+	killed := durable(t, path)
+	must(t, e.Close())
 	if !wal {
-		mustExec(t, path, string(statements))
 		return path
 	}
-	first, last, ok := strings.Cut(string(statements), `INSERT INTO "plants" VALUES(3,`)
-	if !ok {
-		t.Fatal("testdata/schema1.sql has no third plant")
+	if len(killed["-wal"]) == 0 {
+		t.Fatal("the store has no WAL")
 	}
-	mustExec(t, path, first+"COMMIT; PRAGMA application_id = 1886154356; PRAGMA user_version = 1")
-	c, err := sqlite3.Open(path)
-	must(t, err)
-	c.KeepWAL(true)
-	must(t, errors.Join(c.Exec(`BEGIN; INSERT INTO "plants" VALUES(3,`+last), c.Close()))
-	if info, err := os.Stat(path + "-wal"); err != nil || info.Size() == 0 {
-		t.Fatalf("the store has no WAL: %v", err)
+	path = filepath.Join(t.TempDir(), "older.db")
+	for suffix, content := range killed {
+		must(t, os.WriteFile(path+suffix, content, 0o600))
 	}
 	return path
 }
@@ -64,119 +71,115 @@ func versionOf(t testing.TB, path string) int64 {
 	return version
 }
 
-// wantOlderPlants checks that the engine has the plants and the token of olderStore.
-func wantOlderPlants(t testing.TB, e *sqlite.Engine) {
-	t.Helper()
-	records, err := e.List(t.Context(), store.Query{From: math.MinInt64, Limit: 10})
-	must(t, err)
-	var names []string
-	for _, r := range records {
-		names = append(names, r.Name)
-	}
-	if diff := cmp.Diff([]string{"plant 1", "plant 2", "plant 3"}, names); diff != "" {
-		t.Errorf("plants (-want +got):\n%s", diff)
-	}
-	tokens, err := e.Tokens(t.Context())
-	must(t, err)
-	if len(tokens) != 1 || tokens[0].Name != "nursery" {
-		t.Errorf("tokens: %v", tokens)
-	}
-}
-
-// TestOlderSchemaIsRead shows that all reading operations work on a store of an older schema and
-// change no byte of it.
-func TestOlderSchemaIsRead(t *testing.T) {
-	t.Parallel()
-	for _, wal := range []bool{false, true} {
-		path := olderStore(t, wal)
+// TestOlderSchema shows that Verify, Backup and Restore accept a store of an older schema, that Open refuses it without
+// Migrate, and that none of them changes it.
+func TestOlderSchema(t *testing.T) {
+	older := map[bool]string{false: olderStore(t, false), true: olderStore(t, true)}
+	sqlite.AddMigration(t, nextSQL)
+	for wal, path := range older {
 		before := durable(t, path)
-		e := mustOpen(t, sqlite.Config{Path: path, ReadOnly: true})
-		wantOlderPlants(t, e)
-		if r, err := e.Get(t.Context(), 2); err != nil || r.Name != "plant 2" {
-			t.Errorf("Get: %v, %v", r, err)
-		}
-		err := insertBatch(t.Context(), e, batchOf(9, 1))
-		if err == nil || err.Error() != "the store is open for reading only" {
-			t.Errorf("Insert of a read-only engine: %v", err)
-		}
-		must(t, e.Close())
 		if v, err := sqlite.Verify(t.Context(), path, nil); err != nil || v.Faults != nil || v.Plants != 3 || v.Tokens != 1 {
 			t.Errorf("Verify: %+v, %v", v, err)
 		}
 		backup, restored := filepath.Join(t.TempDir(), "backup.db"), filepath.Join(t.TempDir(), "restored.db")
-		_, err = sqlite.Backup(t.Context(), path, backup, noProgress)
+		_, err := sqlite.Backup(t.Context(), path, backup, noProgress)
 		must(t, err)
 		_, err = sqlite.Restore(t.Context(), backup, restored, false, noProgress)
 		must(t, err)
-		if got := versionOf(t, restored); got != 1 {
-			t.Errorf("the restored store has schema %d, want 1", got)
+		if got := versionOf(t, restored); got != schema {
+			t.Errorf("the restored store has schema %d, want %d", got, schema)
 		}
-		if diff := cmp.Diff(before, durable(t, path)); diff != "" {
-			t.Errorf("with a WAL: %v: the store was changed:\n%s", wal, diff)
-		}
-		if names, _ := filepath.Glob(path + "-[mst]*"); len(names) > 0 && !wal {
-			t.Errorf("files beside the store: %v", names)
-		}
-	}
-}
-
-// TestOlderSchemaIsNotWritten shows that writing operations without Migrate refuse a store of an
-// older schema and change nothing.
-func TestOlderSchemaIsNotWritten(t *testing.T) {
-	t.Parallel()
-	for _, wal := range []bool{false, true} {
-		for _, c := range []sqlite.Config{{}, {MustExist: true}, {Server: true}} {
-			path := olderStore(t, wal)
-			before := durable(t, path)
+		for _, c := range []sqlite.Config{{}, {MustExist: true}, {ReadOnly: true}, {Server: true}} {
 			c.Path = path
 			e, err := sqlite.Open(t.Context(), c)
 			if err == nil {
 				must(t, e.Close())
 			}
-			want := path + " has schema 1 and this plantstore needs schema 7: stop the server of this store if one runs, " +
+			want := path + " has schema 1 and this plantstore needs schema 2: stop the server of this store if one runs, " +
 				"then run plantstore migrate or start plantstore serve"
 			if err == nil || err.Error() != want {
 				t.Errorf("%+v:\ngot  %v\nwant %s", c, err, want)
 			}
-			if diff := cmp.Diff(before, durable(t, path)); diff != "" {
-				t.Errorf("%+v: the store was changed:\n%s", c, diff)
-			}
+		}
+		if diff := cmp.Diff(before, durable(t, path)); diff != "" {
+			t.Errorf("with a WAL: %v: the store was changed:\n%s", wal, diff)
 		}
 	}
 }
 
-// TestMigrate shows that a server and Migrate migrate a store of an older version with all its
-// plants and tokens.
+// TestMigrate shows that a server and Migrate migrate a store of an older schema with all its
+// plants and tokens, and that the audit log has one entry.
 func TestMigrate(t *testing.T) {
-	t.Parallel()
+	var served, migrated []string
 	for _, wal := range []bool{false, true} {
-		served := olderStore(t, wal)
-		must(t, mustOpen(t, sqlite.Config{Path: served, Server: true, Migrate: true}).Close())
-		migrated := olderStore(t, wal)
-		for _, want := range []int{1, schema} { // the second call changes nothing
-			from, to, err := sqlite.Migrate(t.Context(), migrated, nil, audit.Origin{})
-			if from != want || to != schema || err != nil {
-				t.Errorf("Migrate: %d, %d, %v; want %d, %d", from, to, err, want, schema)
+		served, migrated = append(served, olderStore(t, wal)), append(migrated, olderStore(t, wal))
+	}
+	sqlite.AddMigration(t, nextSQL)
+	by := audit.Origin{Actor: audit.Actor{Name: "ada"}}
+	for _, path := range served {
+		must(t, mustOpen(t, sqlite.Config{Path: path, Server: true, Migrate: true, By: by}).Close())
+	}
+	for _, path := range migrated {
+		for _, want := range []int{schema, next} { // the second call changes nothing
+			from, to, err := sqlite.Migrate(t.Context(), path, nil, by)
+			if from != want || to != next || err != nil {
+				t.Errorf("Migrate: %d, %d, %v; want %d, %d", from, to, err, want, next)
 			}
 		}
-		for _, path := range []string{served, migrated} {
-			e := mustOpen(t, sqlite.Config{Path: path, MustExist: true})
-			wantOlderPlants(t, e)
-			must(t, insertBatch(t.Context(), e, batchOf(10, 2)))
-			must(t, e.Close())
-			if v, err := sqlite.Verify(t.Context(), path, nil); err != nil || v.Faults != nil || v.Plants != 5 {
-				t.Errorf("Verify: %+v, %v", v, err)
-			}
-			if got := versionOf(t, path); got != schema {
-				t.Errorf("schema %d, want %d", got, schema)
+	}
+	for _, path := range append(served, migrated...) {
+		e := mustOpen(t, sqlite.Config{Path: path, MustExist: true})
+		records, err := e.List(t.Context(), store.Query{From: math.MinInt64, Limit: 10})
+		if len(records) != 3 || err != nil {
+			t.Errorf("plants: %v, %v; want 3", records, err)
+		}
+		tokens, err := e.Tokens(t.Context())
+		if len(tokens) != 1 || tokens[0].Name != "nursery" || err != nil {
+			t.Errorf("tokens: %v, %v", tokens, err)
+		}
+		rows, err := e.AuditRows(t.Context(), 1, 10) // the first entry is that of the token
+		if len(rows) != 1 || err != nil {
+			t.Fatalf("entries: %+v, %v; want that of the migration", rows, err)
+		}
+		for _, want := range []string{`"store.migrate"`, `"ada"`, `"from_schema":"1"`, `"to_schema":"2"`} {
+			if !strings.Contains(rows[0].Text, want) {
+				t.Errorf("the entry %s has no %s", rows[0].Text, want)
 			}
 		}
+		must(t, insertBatch(t.Context(), e, batchOf(10, 2)))
+		must(t, e.Close())
+		if v, err := sqlite.Verify(t.Context(), path, nil); err != nil || v.Faults != nil || v.Plants != 5 {
+			t.Errorf("Verify: %+v, %v", v, err)
+		}
+		if got := versionOf(t, path); got != next {
+			t.Errorf("schema %d, want %d", got, next)
+		}
+	}
+}
+
+// TestMigrateFails shows that a migration that fails changes nothing: the older program opens the store again.
+func TestMigrateFails(t *testing.T) {
+	path := olderStore(t, false)
+	t.Run("migrate", func(t *testing.T) {
+		sqlite.AddMigration(t, nextSQL+"; INSERT INTO missing VALUES (1)")
+		_, err := sqlite.Open(t.Context(), sqlite.Config{Path: path, Server: true, Migrate: true})
+		const want = "migration next.sql: "
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	})
+	e := mustOpen(t, sqlite.Config{Path: path})
+	if rows, err := e.AuditRows(t.Context(), 0, 10); len(rows) != 1 || err != nil {
+		t.Errorf("entries: %+v, %v; want that of the token", rows, err)
+	}
+	must(t, e.Close())
+	if v, err := sqlite.Verify(t.Context(), path, nil); err != nil || v.Faults != nil || v.Plants != 3 {
+		t.Errorf("Verify: %+v, %v", v, err)
 	}
 }
 
 // TestMigrateRefuses shows that Migrate refuses a store that is served, newer or missing.
 func TestMigrateRefuses(t *testing.T) {
-	t.Parallel()
 	migrate := func(path string) string {
 		_, _, err := sqlite.Migrate(t.Context(), path, nil, audit.Origin{})
 		if err == nil {
@@ -185,6 +188,7 @@ func TestMigrateRefuses(t *testing.T) {
 		return strings.ReplaceAll(err.Error(), path, "PATH")
 	}
 	path := olderStore(t, false)
+	sqlite.AddMigration(t, nextSQL)
 	lock, err := os.Create(path + "-serve") // locked as by an older server
 	must(t, err)
 	must(t, syscall.Flock(int(lock.Fd()), syscall.LOCK_EX))
@@ -193,11 +197,13 @@ func TestMigrateRefuses(t *testing.T) {
 		t.Errorf("a served store:\ngot  %s\nwant %s", got, want)
 	}
 	must(t, lock.Close())
-	mustExec(t, path, "PRAGMA user_version = 99")
-	const newer = "PATH has schema 99, and this plantstore supports schemas up to 7: " +
-		"use the plantstore that wrote it or a newer one"
-	if got, want := migrate(path), newer; got != want {
-		t.Errorf("a newer store:\ngot  %s\nwant %s", got, want)
+	for _, version := range []string{"99", "-1"} {
+		mustExec(t, path, "PRAGMA user_version = "+version)
+		want := "PATH has schema " + version + ", and this plantstore supports schemas up to 2: " +
+			"use the plantstore that wrote it or a newer one"
+		if got := migrate(path); got != want {
+			t.Errorf("schema %s:\ngot  %s\nwant %s", version, got, want)
+		}
 	}
 	empty := filepath.Join(t.TempDir(), "empty.db")
 	mustWrite(t, empty, "")

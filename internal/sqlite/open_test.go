@@ -82,7 +82,7 @@ func TestOpenRefuses(t *testing.T) {
 				mustExec(t, path, "PRAGMA user_version = 99")
 			},
 			sqlite.Config{},
-			"PATH has schema 99, and this plantstore supports schemas up to 7: use the plantstore that wrote it or a newer one",
+			"PATH has schema 99, and this plantstore supports schemas up to 1: use the plantstore that wrote it or a newer one",
 		},
 		{
 			"a write version that SQLite does not write", func(t *testing.T, path string) {

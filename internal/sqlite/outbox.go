@@ -13,9 +13,6 @@ import (
 
 // This file implements webhook.Outbox, except for the dead letters.
 
-// schemaWebhooks is the first schema with webhooks.
-const schemaWebhooks = 7
-
 // EventsWritten implements webhook.Outbox.
 func (e *Engine) EventsWritten() <-chan struct{} { return e.events }
 

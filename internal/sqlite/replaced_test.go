@@ -44,7 +44,7 @@ func (r replaceable) create(plants int, from int64) {
 // half returns the engine of an Open that has opened the file and no lock yet.
 func (r replaceable) half(server bool) *Engine {
 	r.t.Helper()
-	e := &Engine{path: r.path, server: server, log: slog.New(slog.DiscardHandler), schema: len(migrations)}
+	e := &Engine{path: r.path, server: server, log: slog.New(slog.DiscardHandler)}
 	if err := e.openWriter(r.t.Context(), Config{Path: r.path, MustExist: true}); err != nil {
 		r.t.Fatal(err)
 	}

@@ -29,7 +29,7 @@ func (o object) String() string {
 	return fmt.Sprintf("%s %q on %q", o.kind, o.name, o.table)
 }
 
-// objectsMax bounds the number of objects: a store has seven, and other programs add a few
+// objectsMax bounds the number of objects: a store has fifteen, and other programs add a few
 // tables.
 const objectsMax = 1000
 
@@ -57,16 +57,19 @@ type expected struct {
 	capture  []object   // the table and the trigger of a capture: both or none
 }
 
-// expectedSchema creates a store of each version in memory, once.
-var expectedSchema = sync.OnceValues(func() (e expected, err error) {
+// expectedSchema is createExpected, once.
+var expectedSchema = sync.OnceValues(createExpected)
+
+// createExpected creates a store of each version in memory.
+func createExpected() (e expected, err error) {
 	c, err := sqlite3.Open(":memory:")
 	if err != nil {
 		return e, err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
 	e.versions = [][]object{nil}
-	for i, file := range migrations {
-		if err := apply(c, file, i+1); err != nil {
+	for i, m := range migrations {
+		if err := apply(c, m, i+1); err != nil {
 			return e, err
 		}
 		all, err := objects(c)
@@ -85,7 +88,7 @@ var expectedSchema = sync.OnceValues(func() (e expected, err error) {
 		}
 	}
 	return e, err
-})
+}
 
 // find returns the object with the kind and name of o, or nil.
 func find(all []object, o object) *object {

@@ -125,7 +125,7 @@ func (e *Engine) revoke(ctx context.Context, change func() ([]audit.Event, error
 // Tokens implements store.Engine.
 func (e *Engine) Tokens(ctx context.Context) (tokens []auth.Token, err error) {
 	err = e.read(ctx, func(c *sqlite3.Conn) error {
-		s, err := c.Prepare(forSchema(e.schema, "SELECT "+tokenColumns+" FROM tokens ORDER BY id"))
+		s, err := c.Prepare("SELECT " + tokenColumns + " FROM tokens ORDER BY id")
 		if err != nil {
 			return err
 		}

@@ -135,8 +135,8 @@ func (v *Verification) check(
 		do   func(*sqlite3.Conn, *state) error
 	}{
 		{"the file", v.checkFile},
-		{"the tokens", func(c *sqlite3.Conn, s *state) error { return v.checkTokens(c, s, version) }},
-		{"the audit log", func(c *sqlite3.Conn, s *state) error { return v.checkAudit(c, s, version) }},
+		{"the tokens", v.checkTokens},
+		{"the audit log", v.checkAudit},
 		{"the plants", func(c *sqlite3.Conn, s *state) error { return v.checkPlants(c, s, progress) }},
 	} {
 		if err := step.do(c, s); err != nil {
@@ -234,8 +234,8 @@ func texts(c *sqlite3.Conn, sql string) (all []string, err error) {
 	}
 }
 
-func (v *Verification) checkTokens(c *sqlite3.Conn, s *state, version int) error {
-	sum, n, err := tokenDigests(c, version)
+func (v *Verification) checkTokens(c *sqlite3.Conn, s *state) error {
+	sum, n, err := tokenDigests(c)
 	v.Tokens = n
 	if err != nil {
 		return err
@@ -252,9 +252,9 @@ func (v *Verification) checkTokens(c *sqlite3.Conn, s *state, version int) error
 	return err
 }
 
-// checkAudit checks the chain of the audit log, which schemas before schemaAudit do not have.
-func (v *Verification) checkAudit(c *sqlite3.Conn, s *state, version int) error {
-	if version < schemaAudit || s == nil {
+// checkAudit checks the chain of the audit log.
+func (v *Verification) checkAudit(c *sqlite3.Conn, s *state) error {
+	if s == nil {
 		return nil
 	}
 	ends, err := auditEnds(c)

@@ -253,10 +253,10 @@ func TestVerifyNames(t *testing.T) {
 		{"UPDATE tokens SET expires_at = 1", "a token was changed, removed or added by another program"},
 		{"DELETE FROM tokens", "a token was changed, removed or added by another program"},
 		{"UPDATE tokens SET last_used_at = 1", ""},
-		{"CREATE INDEX i ON plants (name)", `schema 7: index "i" on "plants" is not part of it`},
+		{"CREATE INDEX i ON plants (name)", `schema 1: index "i" on "plants" is not part of it`},
 		{
 			"CREATE TRIGGER g AFTER INSERT ON tokens BEGIN DELETE FROM plants; END",
-			`schema 7: trigger "g" on "tokens" is not part of it`,
+			`schema 1: trigger "g" on "tokens" is not part of it`,
 		},
 		{"CREATE TABLE other (a); CREATE INDEX i ON other (a)", ""},
 		{

@@ -12,9 +12,6 @@ import (
 	"plantstore/internal/auth"
 )
 
-// ErrNoAudit means that the schema of a store is older than the audit log.
-var ErrNoAudit = errors.New("the schema of the store is older than the audit log; run plantstore migrate")
-
 // ErrAuditFault means that the audit log does not allow a change, because another program has changed the log.
 var ErrAuditFault = errors.New("the audit log is damaged; run plantstore audit verify")
 

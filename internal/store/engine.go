@@ -103,8 +103,7 @@ type Engine interface {
 	// while a move makes the store read-only, unless the move fills the store.
 	AppendAudit(ctx context.Context, events ...audit.Event) error
 
-	// AuditEnds returns the ends of the audit log. The error wraps ErrNoAudit if the
-	// schema is too old; so does that of AuditRows.
+	// AuditEnds returns the ends of the audit log.
 	AuditEnds(ctx context.Context) (audit.Ends, error)
 
 	// AuditRows returns at most limit rows of the audit log with greater sequence

@@ -70,7 +70,7 @@ func testPutTokens(t *testing.T, s Store) {
 	e := open(t, s)
 	first, second := token("a", createdAt), token("b", createdAt)
 	first.ID, second.ID = 3, 7
-	second.Prefix = "" // of a token that was created before schema 3
+	second.Prefix = "" // as of a subject
 	first.ExpiresAt, second.LastUsedAt = createdAt.Add(time.Hour), createdAt.Add(time.Minute)
 	before, err := e.State(t.Context())
 	if err != nil {

@@ -1,1 +1,0 @@
--- This schema changes stores in PostgreSQL only.
