@@ -261,6 +261,30 @@ func TestAddRevoked(t *testing.T) {
 	}
 }
 
+// TestRevokedSubject shows that the revocation of a subject counts for the JWTs that were issued until then, also by a
+// clock that is ahead.
+func TestRevokedSubject(t *testing.T) {
+	t.Parallel()
+	for after, want := range map[time.Duration]string{
+		-time.Hour: "jwt: its subject is revoked", auth.JWTLeeway: "jwt: its subject is revoked",
+		auth.JWTLeeway + time.Second: "",
+	} {
+		claims := auth.NewClaims(auth.Claims{Issuer: "i", Subject: "s", ID: "j", IssuedAt: noon.Add(after)})
+		revoked := claims.Token(noon)
+		revoked.RevokedAt = noon
+		var ring auth.Keyring
+		ring.Replace([]auth.Token{revoked})
+		_, _, err := ring.AuthenticateJWT(claims, noon.Add(time.Hour))
+		if want == "" {
+			if err != nil {
+				t.Errorf("issued %s after the revocation: %v", after, err)
+			}
+			continue
+		}
+		checkInvalid(t, err, want)
+	}
+}
+
 func TestKeyringExpiring(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
