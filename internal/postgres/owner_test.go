@@ -90,6 +90,32 @@ func TestFunctionsForOthers(t *testing.T) {
 	refused(t, url, attacker, attackName)
 }
 
+// TestAttachedFunction shows that the end of a move and the next move succeed if a trigger of another role depends on
+// the function of the capture, which PostgreSQL then does not drop.
+func TestAttachedFunction(t *testing.T) {
+	t.Parallel()
+	url := database(t)
+	e := place(url).Open(t)
+	defer e.Close()
+	if err := e.StartCapture(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	role, foreign := newRole(t, url, "mallory")
+	execute(t, url, "GRANT EXECUTE ON FUNCTION plantstore_follow() TO "+role)
+	if _, err := connect(t, foreign).Exec(t.Context(), `CREATE TEMPORARY TABLE bait (id bigint);
+		CREATE TRIGGER bait AFTER INSERT ON bait REFERENCING NEW TABLE AS created
+			FOR EACH STATEMENT EXECUTE FUNCTION public.plantstore_follow()`); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(e.Reopen(t.Context()), insertBatch(t.Context(), e, plants(1, 1)),
+		e.StartCapture(t.Context()), insertBatch(t.Context(), e, plants(2, 1)), e.Reopen(t.Context())); err != nil {
+		t.Error(err)
+	}
+	if n := count(t, url, "SELECT count(*) FROM pg_proc WHERE proname = 'plantstore_follow'"); n != 1 {
+		t.Errorf("%d functions, want that of the foreign trigger", n)
+	}
+}
+
 // foreignStore creates a store of another role in the schema in which the server expects
 // its own. A read of it runs code of that role with the rights of the reader.
 const foreignStore = `
