@@ -84,20 +84,6 @@ func oidcFlags(i *oidctest.Issuer, more ...string) []string {
 	return append([]string{"--oidc-issuer", i.URL, "--oidc-audience", oidctest.Audience}, more...)
 }
 
-// get sends a request and ignores the response.
-func get(t *testing.T, url string) {
-	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	res, err := httpClient(1).Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = res.Body.Close()
-}
-
 // TestJWTs is the path of JWTs through the program: a start without the issuer, the settings about claims, the creators
 // of plants, revocations by command with their warnings, and the log.
 func TestJWTs(t *testing.T) {

@@ -104,7 +104,10 @@ func TestLogHasReasonOfInvalidJWT(t *testing.T) {
 	var want []line
 	for _, row := range []struct{ jwt, reason string }{
 		{issuer.JWT(old, oidctest.Object{"exp": old.Add(time.Hour).Unix()}), "jwt: exp is in the past"},
-		{issuer.JWT(now, oidctest.Object{"aud": "https://other.example"}), "jwt: aud does not have the audience of this store"},
+		{
+			issuer.JWT(now, oidctest.Object{"aud": "https://other.example"}),
+			"jwt: aud does not have the audience of this store",
+		},
 		{"a.b.c.d.e", "unknown"},
 	} {
 		a := h.send(post("", "Authorization: Bearer "+row.jwt))
