@@ -356,7 +356,8 @@ func errorsPage() string {
 	var page strings.Builder
 	page.WriteString(`# Error numbers
 
-Every response except 200 has the body ` + "`{\"error\": NUMBER, \"message\": TEXT}`" + `. The number is the HTTP status
+Every response except 200 has the body ` + "`{\"error\": NUMBER, \"message\": TEXT}`" + `, unless the request
+[is not valid HTTP/1.1](api.md#response). The number is the HTTP status
 times 100, plus a serial number. A number never changes its meaning and is never reused. A later version may add
 numbers, so treat an unknown number like its status. A retry never creates a second plant.
 
