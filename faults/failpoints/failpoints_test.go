@@ -75,8 +75,8 @@ var failpoints = []rig.Weakness{
 	before("audit.go",
 		"	return e.run(\"UPDATE state SET audit_sequence = ?, audit_hash = ?\", row.Sequence, row.Hash[:])\n",
 		"audit entry"),
-	after("migrate.go", "	if err := c.Exec(string(sql)); err != nil {\n"+
-		"		return fmt.Errorf(\"migration %s: %w\", file, err)\n	}\n", "migration"),
+	after("migrate.go", "	if err := c.Exec(m.SQL); err != nil {\n"+
+		"		return fmt.Errorf(\"migration %s: %w\", m.File, err)\n	}\n", "migration"),
 	before("engine.go", "	_, _, err := e.writer.Checkpoint(sqlite3.Truncate)\n", "start"),
 	before("engine.go", "	return e.release()\n}\n\n// release", "shutdown"),
 	before("manifest.go", "	return f.Publish(false)\n", "before the manifest's rename"),
