@@ -23,7 +23,7 @@ run: ## run the server from the sources; ARGS='…' adds to its command line
 	go run ./cmd/plantstore serve $(ARGS)
 
 .PHONY: test
-test: ## lint, then run the short form of all tests with the race detector: 9 minutes; INSTALL=no installs no packages
+test: ## lint, then run the short form of all tests with the race detector: 4 minutes; INSTALL=no installs no packages
 	@tools/need.sh race postgresql browser
 	@$(MAKE) --no-print-directory lint
 	tools/test.sh
