@@ -22,8 +22,10 @@ func mainExit() int {
 		return exitFailure
 	}
 	context.AfterFunc(ctx, func() {
-		signal.Ignore(syscall.SIGHUP) // a closed terminal and its shell both send it
-		stop()                        // a second signal of another kind ends the program at once
+		// A closed terminal and its shell both send SIGHUP. The channel drops them; signal.Ignore would leave a moment
+		// with the default action.
+		signal.Notify(make(chan os.Signal), syscall.SIGHUP)
+		stop() // a second signal of another kind ends the program at once
 	})
 	return run(ctx, os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr)
 }
