@@ -24,7 +24,7 @@ func mainExit() int {
 	context.AfterFunc(ctx, func() {
 		// A closed terminal and its shell both send SIGHUP. The channel drops them; signal.Ignore would leave a moment
 		// with the default action.
-		signal.Notify(make(chan os.Signal), syscall.SIGHUP)
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 		stop() // a second signal of another kind ends the program at once
 	})
 	return run(ctx, os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr)
