@@ -15,7 +15,8 @@ func main() {
 
 // mainExit runs the program and its deferred calls, which os.Exit would skip, and returns the exit code.
 func mainExit() int {
-	// The process ends with this function, so it does not call stop before: a second SIGHUP would end the process.
+	// Nothing calls stop at the end: it would restore the default action, and a second SIGHUP would then end the process
+	// with 129.
 	ctx, stop := signal.NotifyContext(context.Background(), interrupts()...)
 	if err := refuseDumps(); err != nil {
 		fmt.Fprintln(os.Stderr, "plantstore:", err)

@@ -57,7 +57,7 @@ type reloader struct {
 	listed []admin.Setting // the settings in force; guarded by mu
 }
 
-// publish makes settings those of list.
+// publish sets the settings that list returns.
 func (r *reloader) publish(s *settings) {
 	var listed []admin.Setting
 	for _, row := range s.allSettings() {

@@ -52,7 +52,7 @@ func TestUpgrade(t *testing.T) {
 	})
 }
 
-// testUpgrade migrates a store, compares its content with that of the program that wrote it, and serves it.
+// testUpgrade migrates a store, compares its content with the output of the program that wrote it, and serves it.
 func testUpgrade(t *testing.T, db string, f fixtureStore) {
 	plantstore(t, "migrate", "--db", db)
 	plants := plantstore(t, "export", "--format", "jsonl", "--db", db)
@@ -86,8 +86,7 @@ func testUpgrade(t *testing.T, db string, f fixtureStore) {
 	}
 }
 
-// wantMembers compares JSON objects. Those of a newer program may have more members. The state of a token depends on
-// the date.
+// wantMembers compares JSON objects. A newer program may print more members. The state of a token depends on the date.
 func wantMembers(t *testing.T, want, got []string) {
 	t.Helper()
 	if len(got) != len(want) {

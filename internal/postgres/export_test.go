@@ -8,7 +8,7 @@ import (
 )
 
 // AddMigration adds a migration that adds the column tokens.note of type text, until the end of the test. Setenv
-// refuses a parallel test, because the migrations are those of all tests.
+// refuses a parallel test, because all tests share the migrations.
 func AddMigration(t testing.TB, sql string) {
 	t.Helper()
 	t.Setenv("PLANTSTORE_TEST_MIGRATION", sql)

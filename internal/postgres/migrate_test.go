@@ -112,7 +112,7 @@ func TestMigrateFails(t *testing.T) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	})
-	e := place(url).Open(t) // compares the columns with those of schema 1
+	e := place(url).Open(t) // compares the columns with schema 1
 	if err := errors.Join(insertBatch(t.Context(), e, plants(4, 1)), e.Close()); err != nil {
 		t.Error(err)
 	}
