@@ -57,8 +57,8 @@ func runIn(t *testing.T, dir string, environ []string, args ...string) (code int
 	return cmd.ProcessState.ExitCode(), out.String(), errors.String()
 }
 
-// TestBuckets makes, verifies and restores backups in a bucket, by a server and by commands, with their errors. A server
-// starts while the S3 server is away.
+// TestBuckets makes, verifies and restores backups in a bucket, by a server and by commands, with their errors. A
+// server starts while the S3 server is away.
 func TestBuckets(t *testing.T) {
 	t.Parallel()
 	s, environ := newBucket(t)
