@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -68,14 +69,27 @@ type auditList struct {
 }
 
 func (l *auditList) run(ctx context.Context, o operations) error {
-	entries := l.entries(o.auditEntries(ctx, auditQuery{time.Time(l.since), l.actor, l.limit}))
+	q := admin.AuditQuery{
+		Oldest: l.limit == 0, Since: time.Time(l.since), Actor: l.actor,
+		Limit: min(cmp.Or(l.limit, admin.PageMax), admin.PageMax),
+	}
+	entries := l.undamaged(pages(func(cursor string) ([]admin.AuditEntry, string, error) {
+		q.Cursor = cursor
+		page, err := o.Audit(ctx, q)
+		return page.Entries, page.Next, err
+	}))
 	if l.limit > 0 {
-		newest, err := lastOf(entries, l.limit)
-		if err != nil {
-			return err
+		var newest []audit.Entry
+		for e, err := range entries {
+			if err != nil {
+				return err
+			}
+			if newest = append(newest, e); len(newest) == l.limit {
+				break
+			}
 		}
 		entries = func(yield func(audit.Entry, error) bool) {
-			for _, e := range newest {
+			for _, e := range slices.Backward(newest) {
 				if !yield(e, nil) {
 					return
 				}
@@ -95,8 +109,8 @@ func (l *auditList) run(ctx context.Context, o operations) error {
 	return nil
 }
 
-// entries returns the selected entries. It reports damaged rows and continues.
-func (l *auditList) entries(all iter.Seq2[admin.AuditEntry, error]) iter.Seq2[audit.Entry, error] {
+// undamaged returns the entries that are not damaged, and reports the others.
+func (l *auditList) undamaged(all iter.Seq2[admin.AuditEntry, error]) iter.Seq2[audit.Entry, error] {
 	return func(yield func(audit.Entry, error) bool) {
 		for e, err := range all {
 			if err != nil {
@@ -108,28 +122,11 @@ func (l *auditList) entries(all iter.Seq2[admin.AuditEntry, error]) iter.Seq2[au
 				fmt.Fprintf(l.stderr, "entry %d is damaged: %s\n", e.Sequence, printable(e.Damage.Error()))
 				continue
 			}
-			if l.selects(e.Entry) && !yield(e.Entry, nil) {
+			if !yield(e.Entry, nil) {
 				return
 			}
 		}
 	}
-}
-
-func (l *auditList) selects(e audit.Entry) bool {
-	return !e.Time.Before(time.Time(l.since)) && e.IsBy(l.actor)
-}
-
-// lastOf returns the last entries, at most n.
-func lastOf(entries iter.Seq2[audit.Entry, error], n int) (last []audit.Entry, err error) {
-	for e, err := range entries {
-		if err != nil {
-			return nil, err
-		}
-		if last = append(last, e); len(last) == 2*n { // so that each entry is copied at most once
-			last = append(last[:0], last[n:]...)
-		}
-	}
-	return last[max(0, len(last)-n):], nil
 }
 
 // printJSON prints the canonical texts, with both hashes as further members.

@@ -9,7 +9,7 @@ import (
 
 	"plantstore/internal/admin"
 	"plantstore/internal/audit"
-	"plantstore/internal/store"
+	"plantstore/internal/plant"
 )
 
 func newAuditVerify(p *program) *cobra.Command {
@@ -31,8 +31,8 @@ one. So note the head elsewhere from time to time, and compare the log with it b
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return p.operate(cmd, s, server, engineOptions{readOnly: true}, func(ctx context.Context, o operations) error {
-				v, err := o.verifyAudit(ctx, expected.link)
-				if errors.Is(err, store.ErrAuditPruned) {
+				v, err := o.VerifyAudit(ctx, expected.link)
+				if refusal, ok := errors.AsType[*plant.Error](err); ok && refusal.Code == plant.CodeQueryInvalid {
 					return usagef("%w", err)
 				}
 				if err != nil {

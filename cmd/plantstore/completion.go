@@ -56,13 +56,15 @@ func (p *program) completeTokens(s *settings, f *serverFlags, match func(auth.St
 		silent := *p
 		silent.stderr = io.Discard
 		_ = silent.operate(cmd, s, f, engineOptions{mustExist: true}, func(ctx context.Context, o operations) error {
-			tokens, err := o.credentials(ctx, admin.KindToken)
-			for _, c := range tokens {
+			for c, err := range credentials(ctx, o, admin.KindToken) {
+				if err != nil {
+					return err
+				}
 				if match(c.State) && printable(c.Name) == c.Name {
 					names = append(names, c.Name)
 				}
 			}
-			return err
+			return nil
 		})
 		slices.Sort(names)
 		return slices.Compact(names), directive

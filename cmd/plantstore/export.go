@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"math"
 
 	"github.com/spf13/cobra"
 
+	"plantstore/internal/admin"
 	"plantstore/internal/audit"
 	"plantstore/internal/dump"
 	"plantstore/internal/plant"
@@ -53,16 +53,17 @@ plant exactly. CSV does not keep the difference between an empty tag and no tag.
 			if asJSON && output == "" {
 				return usagef("json: standard output contains the plants; give a file with --output")
 			}
-			return p.withStore(cmd, s, engineOptions{readOnly: true}, func(ctx context.Context, engine store.Engine) error {
+			local := &serverFlags{}
+			return p.operate(cmd, s, local, engineOptions{readOnly: true}, func(ctx context.Context, o operations) error {
 				if output == "" {
-					facts, err := p.exportStdout(ctx, engine, f)
+					facts, err := p.exportStdout(ctx, o, f)
 					p.auditExport(ctx, s, facts, err)
 					return err
 				}
 				if sameFile(output, s.db.path) {
 					return usagef("output: %s is the store; name another file", output)
 				}
-				facts, err := p.exportFile(ctx, engine, output, force, f, compression)
+				facts, err := p.exportFile(ctx, o, output, force, f, compression)
 				p.auditExport(ctx, s, facts, err)
 				switch {
 				case errors.Is(err, errInterrupted):
@@ -117,12 +118,12 @@ func (p *program) reportExport(facts exportFacts, quiet bool) {
 	}
 }
 
-func (p *program) exportStdout(ctx context.Context, engine store.Engine, f dump.Format) (exportFacts, error) {
+func (p *program) exportStdout(ctx context.Context, o operations, f dump.Format) (exportFacts, error) {
 	to := interruptibleTo(ctx, p.stdout)
 	if _, ok := isTerminal(p.stdout); ok {
 		to = &terminalWriter{terminal: to}
 	}
-	facts, err := p.export(ctx, engine, to, f, dump.None)
+	facts, err := p.export(ctx, o, to, f, dump.None)
 	if err == nil {
 		p.reportExport(facts, p.quiet)
 	}
@@ -131,13 +132,13 @@ func (p *program) exportStdout(ctx context.Context, engine store.Engine, f dump.
 
 // exportFile exports to a file, which appears at path when it is complete.
 func (p *program) exportFile(
-	ctx context.Context, engine store.Engine, path string, force bool, f dump.Format, c dump.Compression,
+	ctx context.Context, o operations, path string, force bool, f dump.Format, c dump.Compression,
 ) (facts exportFacts, err error) {
 	out, err := createOutput(ctx, path, force)
 	if err != nil {
 		return facts, err
 	}
-	if facts, err = p.export(ctx, engine, out, f, c); err == nil {
+	if facts, err = p.export(ctx, o, out, f, c); err == nil {
 		err = out.Publish()
 	}
 	facts.File = path
@@ -145,14 +146,14 @@ func (p *program) exportFile(
 }
 
 func (p *program) export(
-	ctx context.Context, engine store.Engine, w io.Writer, f dump.Format, c dump.Compression,
+	ctx context.Context, o operations, w io.Writer, f dump.Format, c dump.Compression,
 ) (exportFacts, error) {
 	facts := exportFacts{Format: f, Compression: c}
 	out, err := dump.NewWriter(w, f, c)
 	if err != nil {
 		return facts, err
 	}
-	facts.Plants, err = p.writePlants(out, w, allRecords(ctx, engine, store.Query{From: math.MinInt64}))
+	facts.Plants, err = p.writePlants(out, w, plants(ctx, o, admin.PageQuery{Limit: admin.PageMax}))
 	if err == nil {
 		err = out.Close()
 	}

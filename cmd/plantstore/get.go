@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -11,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"plantstore/internal/plant"
-	"plantstore/internal/store"
 )
 
 func newGet(p *program) *cobra.Command {
@@ -32,10 +30,7 @@ it. Write -- before a negative id.`,
 				return usagef("id must be an integer from -9223372036854775808 to 9223372036854775807; got %q", args[0])
 			}
 			return p.operate(cmd, s, server, engineOptions{readOnly: true}, func(ctx context.Context, o operations) error {
-				r, err := o.plant(ctx, id)
-				if errors.Is(err, store.ErrNotFound) {
-					return fmt.Errorf("no plant has the id %d", id)
-				}
+				r, err := o.Plant(ctx, id)
 				if err != nil {
 					return err
 				}

@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"plantstore/internal/admin"
 	"plantstore/internal/plant"
-	"plantstore/internal/store"
 )
 
 func newList(p *program) *cobra.Command {
@@ -29,10 +29,9 @@ func newList(p *program) *cobra.Command {
   plantstore list --after 7159 --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			q := store.Query{From: math.MinInt64, Limit: limit}
-			last := cmd.Flags().Changed("after") && after == math.MaxInt64 // no id is greater
-			if cmd.Flags().Changed("after") && !last {
-				q.From = after + 1
+			q := admin.PageQuery{}
+			if cmd.Flags().Changed("after") {
+				q.After = &after
 			}
 			if cmd.Flags().Changed("tag") {
 				q.Tag = plant.Tagged(tag)
@@ -44,17 +43,14 @@ func newList(p *program) *cobra.Command {
 			case limit > tableMax && !asJSON:
 				return usagef("limit: %d is out of range; a table has at most %d plants; use --json for more", limit, tableMax)
 			case asJSON && !cmd.Flags().Changed("limit"):
-				q.Limit = math.MaxInt
+				limit = math.MaxInt
 			}
+			q.Limit = min(limit, admin.PageMax-1) + 1 // the last one shows whether more follow
 			return p.operate(cmd, s, server, engineOptions{readOnly: true}, func(ctx context.Context, o operations) error {
-				records := o.plants(ctx, q)
-				if last {
-					records = func(func(plant.Record, error) bool) {}
-				}
 				if asJSON {
-					return printRecords(interruptibleTo(ctx, p.stdout), records, q.Limit)
+					return printRecords(interruptibleTo(ctx, p.stdout), plants(ctx, o, q), limit)
 				}
-				return p.printTable(records, q.Limit)
+				return p.printTable(plants(ctx, o, q), limit)
 			})
 		},
 	}
@@ -114,4 +110,12 @@ func (p *program) printTable(records iter.Seq2[plant.Record, error], limit int) 
 		fmt.Fprintf(p.stderr, "more plants follow; use --after %d for the next ones or --json for all\n", last)
 	}
 	return nil
+}
+
+// creator returns the creator of a plant as text for a terminal.
+func creator(r plant.Record) string {
+	if r.CreatedBy == "" {
+		return "(the operator)"
+	}
+	return printable(r.CreatedBy)
 }

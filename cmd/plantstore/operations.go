@@ -2,11 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"iter"
-	"math"
-	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -14,123 +10,91 @@ import (
 	"plantstore/internal/audit"
 	"plantstore/internal/plant"
 	"plantstore/internal/store"
+	"plantstore/internal/webhook"
 )
 
-// operations are the operations of the commands that work on a store or, with --server, on a running server: local and
-// remote implement them. The errors wrap those of package store.
+// operations are the operations of the commands that work on a store or, with --server, on a running server.
+// *admin.Service implements them on an open store, and remote by the API of the server, for which the actor of a change
+// is its token. See admin.Service for the contracts and the errors.
 type operations interface {
-	// plant returns a plant, or store.ErrNotFound.
-	plant(ctx context.Context, id int64) (plant.Record, error)
+	Plant(ctx context.Context, id int64) (plant.Record, error)
+	Plants(ctx context.Context, q admin.PageQuery) (admin.Page, error)
 
-	// plants returns the plants of a query by ascending id. It may return more than the limit. An error ends the
-	// sequence.
-	plants(ctx context.Context, q store.Query) iter.Seq2[plant.Record, error]
+	Credentials(ctx context.Context, q admin.CredentialQuery) (admin.CredentialPage, error)
+	Mint(ctx context.Context, n admin.NewToken, by audit.Origin) (admin.Minted, error)
+	Rotate(ctx context.Context, r admin.Rotation, by audit.Origin) (admin.Minted, error)
+	Revoke(ctx context.Context, r admin.Revocation, by audit.Origin) ([]admin.Credential, error)
 
-	// credentials returns the credentials of a kind, or all for "", by ascending id.
-	credentials(ctx context.Context, kind string) ([]admin.Credential, error)
+	Audit(ctx context.Context, q admin.AuditQuery) (admin.AuditPage, error)
+	VerifyAudit(ctx context.Context, expected audit.Link) (admin.AuditVerification, error)
 
-	// mint creates a token. It returns store.ErrNameTaken if a valid token has the name.
-	mint(ctx context.Context, n admin.NewToken) (admin.Minted, error)
-
-	// rotate replaces a token. It returns store.ErrNotFound if no valid token has the name.
-	rotate(ctx context.Context, r admin.Rotation) (admin.Minted, error)
-
-	// revoke revokes credentials and returns them by ascending id. It returns store.ErrNotFound if it revokes no token.
-	revoke(ctx context.Context, r admin.Revocation) ([]admin.Credential, error)
-
-	// auditEntries returns the entries of a query by ascending sequence number, and possibly others.
-	auditEntries(ctx context.Context, q auditQuery) iter.Seq2[admin.AuditEntry, error]
-
-	// verifyAudit verifies the audit log, and that it has an entry. The error wraps store.ErrAuditPruned if that entry
-	// was pruned.
-	verifyAudit(ctx context.Context, expected audit.Link) (admin.AuditVerification, error)
-
-	// deadLetters returns the dead letters in the order of webhook and plant. An error ends the sequence.
-	deadLetters(ctx context.Context) iter.Seq2[admin.DeadLetter, error]
-
-	// changeDead retries or drops some of the selected dead letters.
-	changeDead(ctx context.Context, change deadChange, selector store.DeadSelector) (admin.DeadLettersChanged, error)
-}
-
-// auditQuery selects entries of the audit log.
-type auditQuery struct {
-	since  time.Time
-	actor  string // empty: all
-	newest int    // only the newest ones; 0: all
+	DeadLetters(ctx context.Context, q admin.DeadLetterQuery) (admin.DeadLetterPage, error)
+	RetryDead(ctx context.Context, s store.DeadSelector, by audit.Origin) (admin.DeadLettersChanged, error)
+	DropDead(ctx context.Context, s store.DeadSelector, by audit.Origin) (admin.DeadLettersChanged, error)
 }
 
 // operate runs do on the store of the settings or, with --server, on a running server.
 func (p *program) operate(
 	cmd *cobra.Command, s *settings, f *serverFlags, o engineOptions, do func(context.Context, operations) error,
 ) error {
-	if f.url == "" {
-		if err := f.checkUnused(cmd.Flags()); err != nil {
+	if f.url != "" {
+		return p.withServer(cmd, s, f, func(ctx context.Context, r *remote) error { return do(ctx, r) })
+	}
+	if err := f.checkUnused(cmd.Flags()); err != nil {
+		return err
+	}
+	return p.withStore(cmd, s, o, func(ctx context.Context, engine store.Engine) error {
+		service, err := admin.New(admin.Config{
+			Engine: engine, Outbox: engine.(webhook.Outbox), DB: s.db.String(), // every engine has an outbox
+			Unrecorded: func(u *store.Unrecorded) { p.warnUnaudited(u.Cause) },
+		})
+		if err != nil {
 			return err
 		}
-		return p.withStore(cmd, s, o, func(ctx context.Context, engine store.Engine) error {
-			return do(ctx, &local{p, s, engine})
-		})
-	}
-	return p.withServer(cmd, s, f, func(ctx context.Context, r *remote) error { return do(ctx, r) })
-}
-
-// local implements operations on an open store.
-type local struct {
-	p      *program
-	s      *settings
-	engine store.Engine
-}
-
-func (l *local) plant(ctx context.Context, id int64) (plant.Record, error) {
-	return l.engine.Get(ctx, id)
-}
-
-func (l *local) plants(ctx context.Context, q store.Query) iter.Seq2[plant.Record, error] {
-	return allRecords(ctx, l.engine, q)
-}
-
-func (l *local) credentials(ctx context.Context, kind string) ([]admin.Credential, error) {
-	tokens, err := l.engine.Tokens(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return slices.DeleteFunc(admin.NewCredentials(tokens, time.Now()), func(c admin.Credential) bool {
-		return kind != "" && c.Kind != kind
-	}), nil
-}
-
-func (l *local) mint(ctx context.Context, n admin.NewToken) (admin.Minted, error) {
-	return admin.Mint(ctx, l.engine, n, l.p.operator())
-}
-
-func (l *local) rotate(ctx context.Context, r admin.Rotation) (admin.Minted, error) {
-	return admin.Rotate(ctx, l.engine, r, l.p.operator())
-}
-
-func (l *local) revoke(ctx context.Context, r admin.Revocation) ([]admin.Credential, error) {
-	revoked, err := admin.Revoke(ctx, l.engine, r, l.p.operator())
-	if unrecorded, ok := errors.AsType[*store.Unrecorded](err); ok {
-		l.p.warnUnaudited(unrecorded.Cause)
-		return revoked, nil
-	}
-	return revoked, err
-}
-
-func (l *local) auditEntries(ctx context.Context, _ auditQuery) iter.Seq2[admin.AuditEntry, error] {
-	rows := audit.Rows(math.MinInt64, func(after int64, limit int) ([]audit.Row, error) {
-		return l.engine.AuditRows(ctx, after, limit)
+		defer service.Close()
+		defer context.AfterFunc(ctx, service.Close)() // because the end of ctx ends no change
+		return do(ctx, service)
 	})
-	return func(yield func(admin.AuditEntry, error) bool) {
-		for row, err := range rows {
-			e, damage := row.Entry()
-			e.Sequence = row.Sequence
-			if !yield(admin.AuditEntry{Entry: e, Damage: damage}, err) || err != nil {
+}
+
+// pages returns the elements of all pages of a list. read returns the page of a cursor, and the cursor of the next one.
+// An error ends the sequence.
+func pages[E any](read func(cursor string) (page []E, next string, err error)) iter.Seq2[E, error] {
+	return func(yield func(E, error) bool) {
+		for cursor := ""; ; {
+			page, next, err := read(cursor)
+			for _, e := range page {
+				if !yield(e, nil) {
+					return
+				}
+			}
+			if err != nil {
+				var none E
+				yield(none, err)
+				return
+			}
+			if cursor = next; cursor == "" {
 				return
 			}
 		}
 	}
 }
 
-func (l *local) verifyAudit(ctx context.Context, expected audit.Link) (admin.AuditVerification, error) {
-	return admin.VerifyAudit(ctx, l.engine, l.s.db.String(), expected)
+// plants returns the plants of a query by ascending id. It ignores the cursor of the query.
+func plants(ctx context.Context, o operations, q admin.PageQuery) iter.Seq2[plant.Record, error] {
+	return pages(func(cursor string) ([]plant.Record, string, error) {
+		if q.Cursor = cursor; cursor != "" {
+			q.After = nil
+		}
+		page, err := o.Plants(ctx, q)
+		return page.Plants, page.Next, err
+	})
+}
+
+// credentials returns the credentials of a kind, or all for "", by ascending id.
+func credentials(ctx context.Context, o operations, kind string) iter.Seq2[admin.Credential, error] {
+	return pages(func(cursor string) ([]admin.Credential, string, error) {
+		page, err := o.Credentials(ctx, admin.CredentialQuery{Cursor: cursor, Kind: kind})
+		return page.Credentials, page.Next, err
+	})
 }

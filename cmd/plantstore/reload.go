@@ -93,7 +93,13 @@ func (r *reloader) operations(engine store.Engine) admin.Config {
 	return admin.Config{
 		Engine: engine, Outbox: r.events.outbox, Deliveries: r.events.status, Store: r.store, Log: r.log,
 		Backups: r.backups, Metrics: r.metrics, Settings: r.list,
-		Issuer: string(r.settings.oidc.issuer), Record: r.trace.Record, DB: r.settings.db.String(), Version: version,
+		Issuer: string(r.settings.oidc.issuer), DB: r.settings.db.String(), Version: version,
+		Unrecorded: func(u *store.Unrecorded) {
+			r.log.Warn("revoked a credential without an entry in the audit log", "error", u.Cause)
+			for _, event := range u.Events {
+				r.trace.Record(event)
+			}
+		},
 	}
 }
 

@@ -6,10 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
-	"math"
 	"net/http"
-	"slices"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -20,9 +18,6 @@ import (
 	"plantstore/internal/plant"
 	"plantstore/internal/store"
 )
-
-// remotePage is the number of entries that a request asks for.
-const remotePage = admin.PageMax
 
 // plantJSON is a plant in a response of the admin API.
 type plantJSON struct {
@@ -44,74 +39,42 @@ func (j plantJSON) record() plant.Record {
 	return r
 }
 
-func (r *remote) plant(ctx context.Context, id int64) (plant.Record, error) {
+func (r *remote) Plant(ctx context.Context, id int64) (plant.Record, error) {
 	var j plantJSON
 	err := r.do(ctx, http.MethodGet, r.at("plants/"+strconv.FormatInt(id, 10)), nil, &j)
-	if hasCode(err, plant.CodePlantNotFound) {
-		err = store.ErrNotFound
-	}
 	return j.record(), err
 }
 
-func (r *remote) plants(ctx context.Context, q store.Query) iter.Seq2[plant.Record, error] {
-	limit := remotePage
-	if q.Limit < remotePage {
-		limit = q.Limit + 1 // the caller reports whether more follow
+func (r *remote) Plants(ctx context.Context, q admin.PageQuery) (page admin.Page, err error) {
+	at := r.at("plants", "limit", strconv.Itoa(q.Limit), "cursor", q.Cursor)
+	if q.After != nil {
+		at.RawQuery += "&after=" + strconv.FormatInt(*q.After, 10)
 	}
-	query := []string{"limit", strconv.Itoa(limit)}
 	if tag, ok := q.Tag.Get(); ok {
-		query = append(query, "tag", tag)
+		at.RawQuery += "&tag=" + url.QueryEscape(tag)
 	}
-	return func(yield func(plant.Record, error) bool) {
-		from := query
-		if q.From > math.MinInt64 {
-			from = append(slices.Clone(query), "after", strconv.FormatInt(q.From-1, 10))
-		}
-		for {
-			var page struct {
-				Plants []plantJSON `json:"plants"`
-				Next   string      `json:"next"`
-			}
-			if err := r.do(ctx, http.MethodGet, r.at("plants", from...), nil, &page); err != nil {
-				yield(plant.Record{}, err)
-				return
-			}
-			for _, j := range page.Plants {
-				if !yield(j.record(), nil) {
-					return
-				}
-			}
-			if page.Next == "" {
-				return
-			}
-			from = append(slices.Clone(query), "cursor", page.Next)
-		}
+	var body struct {
+		Plants []plantJSON `json:"plants"`
+		Next   string      `json:"next"`
 	}
+	err = r.do(ctx, http.MethodGet, at, nil, &body)
+	for _, j := range body.Plants {
+		page.Plants = append(page.Plants, j.record())
+	}
+	page.Next = body.Next
+	return page, err
 }
 
-func (r *remote) credentials(ctx context.Context, kind string) (all []admin.Credential, err error) {
-	query := []string{"limit", strconv.Itoa(remotePage)}
-	if kind != "" {
-		query = append(query, "kind", kind)
-	}
-	first := len(query)
-	for {
-		var page admin.CredentialPage
-		if err := r.do(ctx, http.MethodGet, r.at("credentials", query...), nil, &page); err != nil {
-			return nil, err
-		}
-		all = append(all, page.Credentials...)
-		if page.Next == "" {
-			return all, nil
-		}
-		query = append(query[:first], "cursor", page.Next)
-	}
+func (r *remote) Credentials(ctx context.Context, q admin.CredentialQuery) (page admin.CredentialPage, err error) {
+	at := r.at("credentials", "limit", strconv.Itoa(admin.PageMax), "cursor", q.Cursor, "kind", q.Kind)
+	err = r.do(ctx, http.MethodGet, at, nil, &page)
+	return page, err
 }
 
 // wholeSeconds returns a length of time in seconds, rounded up.
 func wholeSeconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
 
-func (r *remote) mint(ctx context.Context, n admin.NewToken) (m admin.Minted, err error) {
+func (r *remote) Mint(ctx context.Context, n admin.NewToken, _ audit.Origin) (m admin.Minted, err error) {
 	body := map[string]any{"name": n.Name, "scopes": strings.Fields(n.Scopes.String())}
 	if n.Lifetime == 0 {
 		body["no_expiry"] = true
@@ -119,25 +82,19 @@ func (r *remote) mint(ctx context.Context, n admin.NewToken) (m admin.Minted, er
 		body["expires_in"] = wholeSeconds(n.Lifetime)
 	}
 	err = r.do(ctx, http.MethodPost, r.at("credentials"), body, &m)
-	if hasCode(err, plant.CodeNameTaken) {
-		err = store.ErrNameTaken
-	}
 	return m, err
 }
 
-func (r *remote) rotate(ctx context.Context, v admin.Rotation) (m admin.Minted, err error) {
+func (r *remote) Rotate(ctx context.Context, v admin.Rotation, _ audit.Origin) (m admin.Minted, err error) {
 	body := map[string]any{"name": v.Name, "overlap": wholeSeconds(v.Overlap)}
 	if v.Lifetime != 0 {
 		body["expires_in"] = wholeSeconds(v.Lifetime)
 	}
 	err = r.do(ctx, http.MethodPost, r.at("credentials/rotate"), body, &m)
-	if hasCode(err, plant.CodeTokenNotFound) {
-		err = store.ErrNotFound
-	}
 	return m, err
 }
 
-func (r *remote) revoke(ctx context.Context, v admin.Revocation) ([]admin.Credential, error) {
+func (r *remote) Revoke(ctx context.Context, v admin.Revocation, _ audit.Origin) ([]admin.Credential, error) {
 	body := map[string]any{}
 	if v.Issuer != "" {
 		body["issuer"] = v.Issuer
@@ -158,78 +115,32 @@ func (r *remote) revoke(ctx context.Context, v admin.Revocation) ([]admin.Creden
 		Revoked []admin.Credential `json:"revoked"`
 	}
 	err := r.do(ctx, http.MethodPost, r.at("credentials/revoke"), body, &result)
-	if hasCode(err, plant.CodeTokenNotFound) {
-		err = store.ErrNotFound
-	}
 	return result.Revoked, err
 }
 
-func (r *remote) auditEntries(ctx context.Context, q auditQuery) iter.Seq2[admin.AuditEntry, error] {
-	order := "oldest"
-	if q.newest > 0 {
-		order = "newest"
+func (r *remote) Audit(ctx context.Context, q admin.AuditQuery) (page admin.AuditPage, err error) {
+	order, since := "newest", ""
+	if q.Oldest {
+		order = "oldest"
 	}
-	pages := r.auditPages(ctx, q, order)
-	if q.newest == 0 {
-		return pages
+	if !q.Since.IsZero() {
+		since = q.Since.UTC().Format(time.RFC3339Nano)
 	}
-	return func(yield func(admin.AuditEntry, error) bool) {
-		var newest []admin.AuditEntry
-		whole := 0
-		for e, err := range pages {
-			if err != nil {
-				yield(e, err)
-				return
-			}
-			newest = append(newest, e)
-			if e.Damage == nil {
-				whole++
-			}
-			if whole == q.newest {
-				break
-			}
+	var body struct {
+		Entries []json.RawMessage `json:"entries"`
+		Next    string            `json:"next"`
+	}
+	err = r.do(ctx, http.MethodGet, r.at("audit", "limit", strconv.Itoa(q.Limit), "order", order, "since", since,
+		"actor", q.Actor, "cursor", q.Cursor), nil, &body)
+	for _, text := range body.Entries {
+		e, err := parseAuditEntry(text)
+		if err != nil {
+			return page, err
 		}
-		for _, e := range slices.Backward(newest) {
-			if !yield(e, nil) {
-				return
-			}
-		}
+		page.Entries = append(page.Entries, e)
 	}
-}
-
-// auditPages returns the entries of a query, page by page.
-func (r *remote) auditPages(ctx context.Context, q auditQuery, order string) iter.Seq2[admin.AuditEntry, error] {
-	query := []string{"limit", strconv.Itoa(remotePage), "order", order}
-	if !q.since.IsZero() {
-		query = append(query, "since", q.since.UTC().Format(time.RFC3339Nano))
-	}
-	if q.actor != "" {
-		query = append(query, "actor", q.actor)
-	}
-	return func(yield func(admin.AuditEntry, error) bool) {
-		from := query
-		for {
-			var page struct {
-				Entries []json.RawMessage `json:"entries"`
-				Next    string            `json:"next"`
-			}
-			err := r.do(ctx, http.MethodGet, r.at("audit", from...), nil, &page)
-			if err != nil {
-				yield(admin.AuditEntry{}, err)
-				return
-			}
-			for _, text := range page.Entries {
-				e, err := parseAuditEntry(text)
-				if !yield(e, err) || err != nil {
-					return
-				}
-			}
-			if page.Next == "" {
-				return
-			}
-			from = append(slices.Clone(query), "cursor", page.Next)
-		}
-	}
+	page.Next = body.Next
+	return page, err
 }
 
 func parseAuditEntry(text []byte) (admin.AuditEntry, error) {
@@ -249,11 +160,49 @@ func parseAuditEntry(text []byte) (admin.AuditEntry, error) {
 	return admin.AuditEntry{Entry: e}, nil
 }
 
-func (r *remote) verifyAudit(ctx context.Context, expected audit.Link) (v admin.AuditVerification, err error) {
-	at := r.at("audit/verify")
+func (r *remote) VerifyAudit(ctx context.Context, expected audit.Link) (v admin.AuditVerification, err error) {
+	head := ""
 	if expected != (audit.Link{}) {
-		at = r.at("audit/verify", "expect", expected.String())
+		head = expected.String()
 	}
-	err = r.do(ctx, http.MethodGet, at, nil, &v)
+	err = r.do(ctx, http.MethodGet, r.at("audit/verify", "expect", head), nil, &v)
 	return v, err
+}
+
+// deadLettersPath is the path of the dead letters in the admin API.
+const deadLettersPath = "webhooks/dead-letters"
+
+func (r *remote) DeadLetters(ctx context.Context, q admin.DeadLetterQuery) (page admin.DeadLetterPage, err error) {
+	at := r.at(deadLettersPath, "limit", strconv.Itoa(q.Limit), "cursor", q.Cursor)
+	err = r.do(ctx, http.MethodGet, at, nil, &page)
+	return page, err
+}
+
+func (r *remote) RetryDead(
+	ctx context.Context, s store.DeadSelector, _ audit.Origin,
+) (admin.DeadLettersChanged, error) {
+	return r.changeDead(ctx, "/retry", s)
+}
+
+func (r *remote) DropDead(
+	ctx context.Context, s store.DeadSelector, _ audit.Origin,
+) (admin.DeadLettersChanged, error) {
+	return r.changeDead(ctx, "/drop", s)
+}
+
+func (r *remote) changeDead(
+	ctx context.Context, change string, s store.DeadSelector,
+) (result admin.DeadLettersChanged, err error) {
+	body := map[string]any{}
+	if s.Webhook != 0 {
+		body["webhook_id"] = s.Webhook
+	}
+	if s.Plant != nil {
+		body["plant_id"] = *s.Plant
+	}
+	if len(body) == 0 {
+		body["all"] = true
+	}
+	err = r.do(ctx, http.MethodPost, r.at(deadLettersPath+change), body, &result)
+	return result, err
 }

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"plantstore/internal/admin"
+	"plantstore/internal/audit"
 	"plantstore/internal/auth"
 	"plantstore/internal/oidc"
 	"plantstore/internal/store"
@@ -108,19 +108,17 @@ func (r *revocation) readSecret(p *program, cmd *cobra.Command) (err error) {
 }
 
 // revoke returns the revoked credentials by ascending id.
-func (r *revocation) revoke(ctx context.Context, o operations, s *settings) ([]admin.Credential, error) {
+func (r *revocation) revoke(
+	ctx context.Context, o operations, s *settings, by audit.Origin,
+) ([]admin.Credential, error) {
 	if r.kind != auth.KindToken {
 		if err := r.checkIssuer(s); err != nil {
 			return nil, err
 		}
 	}
-	revoked, err := o.revoke(ctx, admin.Revocation{
+	return o.Revoke(ctx, admin.Revocation{
 		Tokens: r.tokens, Kind: r.kind, Issuer: r.issuer, Identifier: r.identifier,
-	})
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, errors.New("no such token, or it is already revoked; see plantstore token list")
-	}
-	return revoked, err
+	}, by)
 }
 
 // checkIssuer sets and checks the issuer of a subject or a JWT. A remote server has an issuer of its own.
@@ -148,21 +146,19 @@ func (r *revocation) checkIssuer(s *settings) error {
 // warnOfUnknown warns if no server has accepted a JWT of the issuer and of the subject of a revocation. Their texts
 // may be wrong then: the store has no list of issuers, and no JWT is at hand.
 func (p *program) warnOfUnknown(ctx context.Context, o operations, revoked admin.Credential) error {
-	all, err := o.credentials(ctx, "")
-	if err != nil {
-		return err
-	}
-	accepted := func(c admin.Credential) bool {
+	for c, err := range credentials(ctx, o, admin.KindSubject) {
+		if err != nil {
+			return err
+		}
 		first := c.CreatedAt.Equal(c.RevokedAt) && c.LastUsedAt.IsZero() // a revocation has stored it
-		return c.Kind == admin.KindSubject && c.Issuer == revoked.Issuer && !first &&
-			(revoked.Kind == admin.KindJWT || c.Subject == revoked.Subject)
+		if c.Issuer == revoked.Issuer && !first && (revoked.Kind == admin.KindJWT || c.Subject == revoked.Subject) {
+			return nil
+		}
 	}
-	switch {
-	case slices.ContainsFunc(all, accepted):
-	case revoked.Kind == admin.KindJWT:
+	if revoked.Kind == admin.KindJWT {
 		fmt.Fprintf(p.stderr, "warning: no server has accepted a JWT of the issuer %s yet; compare it with the claim iss\n",
 			revoked.Issuer)
-	default:
+	} else {
 		fmt.Fprintf(p.stderr, "warning: no server has accepted a JWT of the subject %q of %s yet; "+
 			"compare them with the claims sub and iss\n", revoked.Subject, revoked.Issuer)
 	}

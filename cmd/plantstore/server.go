@@ -156,20 +156,6 @@ func (f *serverFlags) roots() (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// refusal is an error response of the server.
-type refusal struct {
-	code    plant.Code
-	message string
-}
-
-func (e *refusal) Error() string { return e.message }
-
-// hasCode reports whether an error is a response of the server with a code.
-func hasCode(err error, code plant.Code) bool {
-	var r *refusal
-	return errors.As(err, &r) && r.code == code
-}
-
 // do sends a request with a JSON body, if it is not nil, and decodes the response into an object.
 func (r *remote) do(ctx context.Context, method string, at *url.URL, body, into any) error {
 	res, err := r.send(ctx, method, at, body)
@@ -184,19 +170,22 @@ func (r *remote) do(ctx context.Context, method string, at *url.URL, body, into 
 	return nil
 }
 
-// at returns the URL of a path of the API with query parameters, which alternate with their values.
+// at returns the URL of a path of the API with query parameters, which alternate with their values. It omits those
+// without a value.
 func (r *remote) at(path string, query ...string) *url.URL {
 	u := r.base.JoinPath(path)
 	values := url.Values{}
 	for i := 0; i < len(query); i += 2 {
-		values.Set(query[i], query[i+1])
+		if query[i+1] != "" {
+			values.Set(query[i], query[i+1])
+		}
 	}
 	u.RawQuery = values.Encode()
 	return u
 }
 
 // send sends a request and returns a response with the status 200, whose body the caller closes. The error is a
-// *refusal or about the connection.
+// *plant.Error or about the connection.
 func (r *remote) send(ctx context.Context, method string, at *url.URL, body any) (*http.Response, error) {
 	content := io.Reader(http.NoBody)
 	if body != nil {
@@ -265,20 +254,20 @@ func (r *remote) refused(res *http.Response) error {
 		}
 		return fmt.Errorf("%s is not the admin listener of a Plant Store: it responds with %s", r.base.Host, res.Status)
 	}
-	f := &refusal{e.Error, printable(e.Message)}
+	f := &plant.Error{Code: e.Error, Message: printable(e.Message)}
 	switch e.Error {
 	case plant.CodeCredentialMissing:
-		f.message = "the server requires a token; put it into PLANTSTORE_TOKEN or a file for --server-token"
+		f.Message = "the server requires a token; put it into PLANTSTORE_TOKEN or a file for --server-token"
 	case plant.CodeCredentialInvalid, plant.CodeAuthMalformed:
-		f.message = "the server refuses the token: " + f.message + "; compare PLANTSTORE_TOKEN or the file of --server-token"
+		f.Message = "the server refuses the token: " + f.Message + "; compare PLANTSTORE_TOKEN or the file of --server-token"
 	case plant.CodeScopeMissing:
-		f.message = "the server refuses the token: " + f.message + "; use one that plantstore token create --scope has made"
+		f.Message = "the server refuses the token: " + f.Message + "; use one that plantstore token create --scope has made"
 	case plant.CodeNotFound:
-		f.message = fmt.Sprintf("%s is not the admin listener, or its version is older; use the address of --admin-listen",
+		f.Message = fmt.Sprintf("%s is not the admin listener, or its version is older; use the address of --admin-listen",
 			r.base.Host)
 	case plant.CodeMisdirected:
-		f.message += "; add the name to --admin-host of the server"
+		f.Message += "; add the name to --admin-host of the server"
 	}
-	f.message = cmp.Or(f.message, res.Status)
+	f.Message = cmp.Or(f.Message, res.Status)
 	return f
 }

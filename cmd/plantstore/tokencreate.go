@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -11,7 +9,6 @@ import (
 
 	"plantstore/internal/admin"
 	"plantstore/internal/auth"
-	"plantstore/internal/store"
 )
 
 func newTokenCreate(p *program) *cobra.Command {
@@ -47,11 +44,7 @@ has 1 to 64 letters, digits and ._-@:/+, a letter or digit first.`,
 			}
 			return p.operate(cmd, s, server, engineOptions{mustExist: !create}, func(ctx context.Context, o operations) error {
 				return p.mint(ctx, &out, func() (admin.Minted, error) {
-					m, err := o.mint(ctx, n)
-					if errors.Is(err, store.ErrNameTaken) {
-						err = fmt.Errorf("a valid token has the name %q; use another name, or run plantstore token rotate", n.Name)
-					}
-					return m, err
+					return o.Mint(ctx, n, p.operator())
 				})
 			})
 		},

@@ -25,19 +25,20 @@ revoked JWTs, lists of them follow.`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return p.operate(cmd, s, server, engineOptions{readOnly: true}, func(ctx context.Context, o operations) error {
-				all, err := o.credentials(ctx, "")
-				if err != nil {
-					return err
-				}
-				if !asJSON {
-					return printCredentials(p.stdout, all)
-				}
-				for _, c := range all {
-					if err := writeJSON(p.stdout, c); err != nil {
+				byKind := map[string][]admin.Credential{}
+				for c, err := range credentials(ctx, o, "") {
+					if err == nil && asJSON {
+						err = writeJSON(p.stdout, c)
+					}
+					if err != nil {
 						return err
 					}
+					byKind[c.Kind] = append(byKind[c.Kind], c)
 				}
-				return nil
+				if asJSON {
+					return nil
+				}
+				return printCredentials(p.stdout, byKind)
 			})
 		},
 	}
@@ -48,11 +49,7 @@ revoked JWTs, lists of them follow.`,
 }
 
 // printCredentials prints a table of the tokens, and tables of the subjects and of the revoked JWTs if there are some.
-func printCredentials(w io.Writer, all []admin.Credential) error {
-	byKind := map[string][]admin.Credential{}
-	for _, c := range all {
-		byKind[c.Kind] = append(byKind[c.Kind], c)
-	}
+func printCredentials(w io.Writer, byKind map[string][]admin.Credential) error {
 	err := printTokens(w, byKind[admin.KindToken])
 	if subjects := byKind[admin.KindSubject]; err == nil && len(subjects) > 0 {
 		err = printSubjects(w, subjects)

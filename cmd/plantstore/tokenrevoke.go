@@ -43,7 +43,7 @@ PLANTSTORE_TOKEN is the token for the server.`,
 				return err
 			}
 			return p.operate(cmd, s, server, engineOptions{mustExist: true}, func(ctx context.Context, o operations) error {
-				revoked, err := r.revoke(ctx, o, s)
+				revoked, err := r.revoke(ctx, o, s, p.operator())
 				for _, c := range revoked {
 					if asJSON {
 						if err := writeJSON(p.stdout, c); err != nil {

@@ -10,7 +10,6 @@ import (
 
 	"plantstore/internal/admin"
 	"plantstore/internal/auth"
-	"plantstore/internal/store"
 )
 
 func newTokenRotate(p *program) *cobra.Command {
@@ -34,13 +33,10 @@ prints the secret of the new token, and nothing else, on standard output.`,
 			r := admin.Rotation{Name: args[0], Overlap: overlap, Lifetime: expires}
 			return p.operate(cmd, s, server, engineOptions{mustExist: true}, func(ctx context.Context, o operations) error {
 				err := p.mint(ctx, &out, func() (admin.Minted, error) {
-					m, err := o.rotate(ctx, r)
+					m, err := o.Rotate(ctx, r, p.operator())
 					out.shorter = err == nil && overlap > 0 && m.OldEndsAt.Before(m.CreatedAt.Add(overlap))
 					return m, err
 				})
-				if errors.Is(err, store.ErrNotFound) {
-					return fmt.Errorf("no valid token has the name %q; see plantstore token list", r.Name)
-				}
 				if err == nil {
 					p.reportOverlap(&out, overlap)
 				}

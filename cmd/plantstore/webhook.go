@@ -6,15 +6,14 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"net/http"
 	"strconv"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"plantstore/internal/admin"
+	"plantstore/internal/audit"
 	"plantstore/internal/store"
-	"plantstore/internal/webhook"
 )
 
 func newWebhook(p *program) *cobra.Command {
@@ -43,7 +42,10 @@ reason of the last failure.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return p.operate(cmd, s, server, engineOptions{readOnly: true}, func(ctx context.Context, o operations) error {
-				return printDeadLetters(p.stdout, o.deadLetters(ctx), asJSON)
+				return printDeadLetters(p.stdout, pages(func(cursor string) ([]admin.DeadLetter, string, error) {
+					page, err := o.DeadLetters(ctx, admin.DeadLetterQuery{Cursor: cursor, Limit: admin.PageMax})
+					return page.DeadLetters, page.Next, err
+				}), asJSON)
 			})
 		},
 	}
@@ -52,53 +54,6 @@ reason of the last failure.`,
 	bindJSON(cmd.Flags(), &asJSON, "print one JSON object per dead letter and line")
 	return cmd
 }
-
-func (l *local) deadLetters(ctx context.Context) iter.Seq2[admin.DeadLetter, error] {
-	outbox := l.engine.(webhook.Outbox) // every engine has one
-	return func(yield func(admin.DeadLetter, error) bool) {
-		for page := (store.DeadPage{Limit: 500}); ; {
-			letters, err := outbox.DeadLetters(ctx, page)
-			if err != nil {
-				yield(admin.DeadLetter{}, err)
-				return
-			}
-			for _, d := range letters {
-				if !yield(admin.NewDeadLetter(d), nil) {
-					return
-				}
-				page.Webhook, page.Plant = d.Webhook, d.Plant
-			}
-			if len(letters) < page.Limit {
-				return
-			}
-		}
-	}
-}
-
-func (r *remote) deadLetters(ctx context.Context) iter.Seq2[admin.DeadLetter, error] {
-	return func(yield func(admin.DeadLetter, error) bool) {
-		query := []string{"limit", strconv.Itoa(remotePage)}
-		for {
-			var page admin.DeadLetterPage
-			if err := r.do(ctx, http.MethodGet, r.at(deadLettersPath, query...), nil, &page); err != nil {
-				yield(admin.DeadLetter{}, err)
-				return
-			}
-			for _, d := range page.DeadLetters {
-				if !yield(d, nil) {
-					return
-				}
-			}
-			if page.Next == "" {
-				return
-			}
-			query = []string{"limit", strconv.Itoa(remotePage), "cursor", page.Next}
-		}
-	}
-}
-
-// deadLettersPath is the path of the dead letters in the admin API.
-const deadLettersPath = "webhooks/dead-letters"
 
 func printDeadLetters(w io.Writer, all iter.Seq2[admin.DeadLetter, error], asJSON bool) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -122,7 +77,7 @@ func printDeadLetters(w io.Writer, all iter.Seq2[admin.DeadLetter, error], asJSO
 }
 
 func newWebhookRetry(p *program) *cobra.Command {
-	cmd := p.newDeadCommand(deadRetry, "%d dead letters are due now\n")
+	cmd := p.newDeadCommand(operations.RetryDead, "%d dead letters are due now\n")
 	cmd.Use = "retry [--webhook ID] [--plant ID] [--all]"
 	cmd.Short = "Deliver dead letters again"
 	cmd.Long = `Deliver dead letters again, as new events: a server attempts them at once, and for
@@ -134,7 +89,7 @@ its settings stay.`
 }
 
 func newWebhookDrop(p *program) *cobra.Command {
-	cmd := p.newDeadCommand(deadDrop, "dropped %d dead letters\n")
+	cmd := p.newDeadCommand(operations.DropDead, "dropped %d dead letters\n")
 	cmd.Use = "drop [--webhook ID] [--plant ID] [--all]"
 	cmd.Short = "Remove dead letters"
 	cmd.Long = `Remove dead letters. Their receivers never learn of the plants.`
@@ -142,13 +97,8 @@ func newWebhookDrop(p *program) *cobra.Command {
 	return cmd
 }
 
-// deadChange is a change of dead letters: the last segment of its path in the admin API.
-type deadChange string
-
-const (
-	deadRetry deadChange = "retry"
-	deadDrop  deadChange = "drop"
-)
+// deadChange is operations.RetryDead or operations.DropDead.
+type deadChange func(operations, context.Context, store.DeadSelector, audit.Origin) (admin.DeadLettersChanged, error)
 
 // newDeadCommand returns a command that changes the dead letters that its flags select. done is the format of its
 // output.
@@ -174,7 +124,7 @@ func (p *program) newDeadCommand(change deadChange, done string) *cobra.Command 
 				selector.Plant = &id
 			}
 			return p.operate(cmd, s, server, engineOptions{mustExist: true}, func(ctx context.Context, o operations) error {
-				n, err := changeDead(ctx, o, change, selector)
+				n, err := change.repeat(ctx, o, selector, p.operator())
 				if err != nil {
 					return err
 				}
@@ -200,42 +150,12 @@ type deadCount struct {
 	DeadLetters int64 `json:"dead_letters"`
 }
 
-func (l *local) changeDead(
-	ctx context.Context, change deadChange, selector store.DeadSelector,
-) (result admin.DeadLettersChanged, err error) {
-	outbox := l.engine.(webhook.Outbox)
-	do := outbox.RetryDead
-	if change == deadDrop {
-		do = outbox.DropDead
-	}
-	result.DeadLetters, err = do(ctx, selector, l.p.operator())
-	result.More = result.DeadLetters == store.DeadBatch
-	return result, err
-}
-
-func (r *remote) changeDead(
-	ctx context.Context, change deadChange, selector store.DeadSelector,
-) (result admin.DeadLettersChanged, err error) {
-	body := map[string]any{}
-	if selector.Webhook != 0 {
-		body["webhook_id"] = selector.Webhook
-	}
-	if selector.Plant != nil {
-		body["plant_id"] = *selector.Plant
-	}
-	if len(body) == 0 {
-		body["all"] = true
-	}
-	err = r.do(ctx, http.MethodPost, r.at(deadLettersPath+"/"+string(change)), body, &result)
-	return result, err
-}
-
-// changeDead repeats a change until no dead letter is left, and returns their number.
-func changeDead(
-	ctx context.Context, o operations, change deadChange, selector store.DeadSelector,
+// repeat changes dead letters until none is left, and returns their number.
+func (change deadChange) repeat(
+	ctx context.Context, o operations, selector store.DeadSelector, by audit.Origin,
 ) (changed int64, err error) {
 	for more := true; more; {
-		result, err := o.changeDead(ctx, change, selector)
+		result, err := change(o, ctx, selector, by)
 		changed += result.DeadLetters
 		if err != nil && changed > 0 {
 			err = fmt.Errorf("%d dead letters were changed; then: %w", changed, err)

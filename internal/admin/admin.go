@@ -1,18 +1,21 @@
-// Package admin has the operations of the operator on a running server, and the HTTP
-// API over them on the admin listener. A Service has the operations; Routes returns the
-// routes of the API. openapi.yaml describes the API.
+// Package admin has the operations of the operator on a store, and the HTTP API over them on
+// the admin listener of a server. A Service has the operations; Routes returns the routes of
+// the API. openapi.yaml describes the API.
+//
+// The errors of the operations wrap a *plant.Error for the client of a server. Those of a failed
+// engine have the text of the cause, for a command in the process of the engine.
 package admin
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"plantstore/internal/audit"
 	"plantstore/internal/backup"
 	"plantstore/internal/plant"
 	"plantstore/internal/server"
@@ -33,9 +36,10 @@ type Config struct {
 	Metrics  prometheus.Gatherer // of the server, for State; nil: none
 	Settings func() []Setting    // the settings in force; nil: none
 	Issuer   string              // whose JWTs the server accepts; empty: none
-	Record   func(audit.Event)   // records a revocation that the audit log did not accept; nil: only the log has it
 	DB       string              // address of the store, without its password
 	Version  string              // of the program
+
+	Unrecorded func(*store.Unrecorded) // reports revocations that the audit log did not accept; nil: no report
 }
 
 // Service has the operations of the operator. It is safe for concurrent use.
@@ -48,11 +52,11 @@ type Service struct {
 	metrics  prometheus.Gatherer // may be nil
 	settings func() []Setting
 	issuer   string
-	record   func(audit.Event)
 	db       string
 	version  string
 	started  time.Time
 
+	unrecorded func(*store.Unrecorded)
 	deliveries func() map[int64]webhook.Status
 	totals     outboxTotals
 
@@ -93,8 +97,8 @@ func New(c Config) (*Service, error) {
 	if c.Settings == nil {
 		c.Settings = func() []Setting { return []Setting{} }
 	}
-	if c.Record == nil {
-		c.Record = func(audit.Event) {}
+	if c.Unrecorded == nil {
+		c.Unrecorded = func(*store.Unrecorded) {}
 	}
 	if c.Deliveries == nil {
 		c.Deliveries = func() map[int64]webhook.Status { return nil }
@@ -107,7 +111,8 @@ func New(c Config) (*Service, error) {
 		deliveries: c.Deliveries, totals: outboxTotals{slot: make(chan struct{}, 1)},
 		uploads: server.UploadLimits{Bytes: importBytesMax, Idle: importIdleMax}, rejectsMax: importRejectsMax,
 		metrics: c.Metrics, settings: c.Settings,
-		issuer: c.Issuer, record: c.Record, db: c.DB, version: c.Version, started: time.Now().UTC().Truncate(time.Second),
+		issuer: c.Issuer, unrecorded: c.Unrecorded, db: c.DB,
+		version: c.Version, started: time.Now().UTC().Truncate(time.Second),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s, nil
@@ -128,7 +133,7 @@ func (s *Service) begin(ctx context.Context) (_ context.Context, end func(), err
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return nil, nil, errShutdown()
+		return nil, nil, fmt.Errorf("%w: %w", errShutdown(), context.Canceled)
 	}
 	s.running.Add(1)
 	ctx, cancel := context.WithCancel(ctx)
@@ -140,20 +145,28 @@ func (s *Service) begin(ctx context.Context) (_ context.Context, end func(), err
 	}, nil
 }
 
-// unreadable returns the error for a client after a read of the engine failed. It logs
+// failure is an error of the engine, with the text of its cause. Clients receive the answer instead.
+type failure struct {
+	answer *plant.Error
+	cause  error
+}
+
+// Error implements error.
+func (f *failure) Error() string { return f.cause.Error() }
+
+// Unwrap returns the answer and the cause.
+func (f *failure) Unwrap() []error { return []error{f.answer, f.cause} }
+
+// unreadable returns the error of an operation after a read of the engine failed. It logs
 // the cause, unless the client or the server ended the operation.
 func (s *Service) unreadable(err error) error {
 	if !errors.Is(err, context.Canceled) {
 		s.log.Warn("read for the operator failed", "error", err)
 	}
-	return errUnreadable()
-}
-
-func errUnreadable() error {
-	return &plant.Error{
+	return &failure{&plant.Error{
 		Code:    plant.CodeStoreUnavailable,
 		Message: "the server could not read the store; send the request again",
-	}
+	}, err}
 }
 
 func errShutdown() *plant.Error {

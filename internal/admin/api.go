@@ -4,7 +4,6 @@ import (
 	_ "embed" // for openapi.yaml
 	"encoding/json"
 	"fmt"
-	"math"
 	"net/http"
 	"net/url"
 	"slices"
@@ -106,16 +105,10 @@ func (a api) listPlants(w http.ResponseWriter, r *http.Request, _ auth.Principal
 	}
 	if values.Has("after") {
 		after, err := strconv.ParseInt(values.Get("after"), 10, 64)
-		switch {
-		case err != nil:
+		if err != nil {
 			return invalid(fmt.Sprintf("after must be a 64-bit integer; got %q", server.Shorten(values.Get("after"))))
-		case q.Cursor != "":
-			return invalid("send after or cursor, not both")
-		case after == math.MaxInt64: // no id is greater
-			Page{}.send(w)
-			return nil
 		}
-		q.Cursor = cursorAfter(after)
+		q.After = &after
 	}
 	page, err := a.service.Plants(r.Context(), q)
 	if err != nil {

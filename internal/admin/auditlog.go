@@ -33,7 +33,7 @@ type AuditEntry struct {
 	Damage      error // why the row is no entry; nil if it is one
 }
 
-// Audit returns a page of the audit log. It does not verify the chain. The error is a *plant.Error.
+// Audit returns a page of the audit log. It does not verify the chain.
 func (s *Service) Audit(ctx context.Context, q AuditQuery) (page AuditPage, err error) {
 	if q.Limit < 1 || q.Limit > PageMax {
 		return page, invalid(fmt.Sprintf("limit must be from 1 to %d; got %d", PageMax, q.Limit))
@@ -135,31 +135,7 @@ type AuditFault struct {
 	Reason   string    `json:"reason"`
 }
 
-// VerifyAudit verifies the audit log of an engine, and that it has an entry; the zero value is in every log. The errors
-// are those of store.VerifyAudit, except for a fault, which the result has.
-func VerifyAudit(
-	ctx context.Context, engine store.Engine, db string, expected audit.Link,
-) (v AuditVerification, err error) {
-	ends, err := store.VerifyAudit(ctx, engine, expected)
-	var fault *audit.Fault
-	if err != nil && !errors.As(err, &fault) {
-		return v, err
-	}
-	v = AuditVerification{DB: db, Whole: fault == nil, Entries: ends.Head.Sequence - ends.Anchor.Sequence}
-	if v.Entries > 0 {
-		v.First = ends.Anchor.Sequence + 1
-	}
-	if ends.Head.Sequence > 0 {
-		v.Head = ends.Head.String()
-	}
-	if fault != nil {
-		v.Fault = &AuditFault{fault.Sequence, fault.Time, fault.Kind.Error(), fault.Reason}
-	}
-	return v, nil
-}
-
-// VerifyAudit verifies the audit log, and that it has an entry; the zero value is in every log. The error is a
-// *plant.Error.
+// VerifyAudit verifies the audit log, and that it has an entry; the zero value is in every log.
 func (s *Service) VerifyAudit(ctx context.Context, expected audit.Link) (v AuditVerification, err error) {
 	ctx, end, err := s.begin(ctx)
 	if err != nil {
@@ -172,12 +148,23 @@ func (s *Service) VerifyAudit(ctx context.Context, expected audit.Link) (v Audit
 	case <-ctx.Done():
 		return v, s.unreadable(ctx.Err())
 	}
-	v, err = VerifyAudit(ctx, s.engine, s.db, expected)
+	ends, err := store.VerifyAudit(ctx, s.engine, expected)
+	fault, damaged := errors.AsType[*audit.Fault](err)
 	switch {
 	case errors.Is(err, store.ErrAuditPruned):
 		return v, invalid(err.Error())
-	case err != nil:
+	case err != nil && !damaged:
 		return v, s.unreadable(err)
+	}
+	v = AuditVerification{DB: s.db, Whole: !damaged, Entries: ends.Head.Sequence - ends.Anchor.Sequence}
+	if v.Entries > 0 {
+		v.First = ends.Anchor.Sequence + 1
+	}
+	if ends.Head.Sequence > 0 {
+		v.Head = ends.Head.String()
+	}
+	if damaged {
+		v.Fault = &AuditFault{fault.Sequence, fault.Time, fault.Kind.Error(), fault.Reason}
 	}
 	return v, nil
 }

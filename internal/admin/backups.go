@@ -82,8 +82,7 @@ func newBackupJob(j backup.Job) BackupJob {
 	return job
 }
 
-// Backups returns a page of the backups of the store, and of the files with the name of one. The error is a
-// *plant.Error.
+// Backups returns a page of the backups of the store, and of the files with the name of one.
 func (s *Service) Backups(ctx context.Context, q BackupQuery) (page BackupPage, err error) {
 	page.Backups = []BackupRecord{}
 	if q.Limit < 1 || q.Limit > PageMax {
@@ -137,17 +136,17 @@ func parseBackupCursor(text string) (follows func(backup.Backup) bool, err error
 	}, nil
 }
 
-// StartBackup starts a manual backup. The error is a *plant.Error.
+// StartBackup starts a manual backup.
 func (s *Service) StartBackup(ctx context.Context, by audit.Origin) (BackupJob, error) {
 	return s.startJob(ctx, func(context.Context) (backup.Job, error) { return s.backups.MakeBackup(by) })
 }
 
-// VerifyBackup starts a verification of a backup. The error is a *plant.Error.
+// VerifyBackup starts a verification of a backup.
 func (s *Service) VerifyBackup(ctx context.Context, name string, by audit.Origin) (BackupJob, error) {
 	return s.startJob(ctx, func(ctx context.Context) (backup.Job, error) { return s.backups.Verify(ctx, name, by) })
 }
 
-// DrillBackup starts a drill with a backup. The error is a *plant.Error.
+// DrillBackup starts a drill with a backup.
 func (s *Service) DrillBackup(ctx context.Context, name string, by audit.Origin) (BackupJob, error) {
 	return s.startJob(ctx, func(ctx context.Context) (backup.Job, error) { return s.backups.Drill(ctx, name, by) })
 }
@@ -165,7 +164,7 @@ func (s *Service) startJob(ctx context.Context, start func(context.Context) (bac
 	return newBackupJob(j), nil
 }
 
-// BackupJobs returns the last jobs, the newest first. The error is a *plant.Error.
+// BackupJobs returns the last jobs, the newest first.
 func (s *Service) BackupJobs() ([]BackupJob, error) {
 	if s.backups == nil {
 		return nil, errBackupsOff()
@@ -177,7 +176,7 @@ func (s *Service) BackupJobs() ([]BackupJob, error) {
 	return jobs, nil
 }
 
-// BackupJob returns a job. The error is a *plant.Error.
+// BackupJob returns a job.
 func (s *Service) BackupJob(id int64) (BackupJob, error) {
 	if s.backups == nil {
 		return BackupJob{}, errBackupsOff()
@@ -189,7 +188,7 @@ func (s *Service) BackupJob(id int64) (BackupJob, error) {
 	return newBackupJob(j), nil
 }
 
-// DeleteBackup removes a backup, complete or not. The error is a *plant.Error.
+// DeleteBackup removes a backup, complete or not.
 func (s *Service) DeleteBackup(ctx context.Context, name string, by audit.Origin) error {
 	ctx, end, err := s.beginBackup(ctx)
 	if err != nil {

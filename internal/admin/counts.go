@@ -72,7 +72,7 @@ type runningCount struct {
 
 // Counts returns the counts in memory, nil before the first. If they are older than
 // maxAge, it starts a count in the background, unless one runs, and returns its progress.
-// Close ends a running count. The error is a *plant.Error.
+// Close ends a running count.
 func (s *Service) Counts(maxAge time.Duration) (last *Counts, running *CountProgress, err error) {
 	c := &s.counting
 	c.mu.Lock()

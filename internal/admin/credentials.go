@@ -42,8 +42,8 @@ const (
 	KindJWT     = string(auth.KindJWT)
 )
 
-// NewCredential returns the credential of a token.
-func NewCredential(t auth.Token, state auth.State) Credential {
+// newCredential returns the credential of a token.
+func newCredential(t auth.Token, state auth.State) Credential {
 	c := Credential{
 		Kind: KindToken, ID: t.ID, Name: t.Name, Issuer: t.Issuer, Prefix: t.Prefix, State: state,
 		Scopes:    append([]string{}, strings.Fields(t.Scopes.String())...),
@@ -58,20 +58,11 @@ func NewCredential(t auth.Token, state auth.State) Credential {
 	return c
 }
 
-// NewCredentials returns the credentials of all tokens of a store, by ascending id.
-func NewCredentials(tokens []auth.Token, now time.Time) []Credential {
-	all, states := make([]Credential, len(tokens)), auth.States(tokens, now)
-	for i, t := range tokens {
-		all[i] = NewCredential(t, states[i])
-	}
-	return all
-}
-
 // CredentialQuery selects a page of credentials.
 type CredentialQuery struct {
 	Cursor string // CredentialPage.Next of the page before; empty: the first page
 	Kind   string // only credentials of this kind; empty: all
-	Limit  int    // from 1 to PageMax
+	Limit  int    // 0: no limit
 }
 
 // CredentialPage is a page of credentials by ascending id.
@@ -80,7 +71,7 @@ type CredentialPage struct {
 	Next        string       `json:"next,omitempty"` // cursor of the next page; empty: this is the last page
 }
 
-// Credentials returns a page of credentials, also expired and revoked ones. The error is a *plant.Error.
+// Credentials returns a page of credentials, also expired and revoked ones.
 func (s *Service) Credentials(ctx context.Context, q CredentialQuery) (CredentialPage, error) {
 	page := CredentialPage{Credentials: []Credential{}}
 	from := int64(math.MinInt64)
@@ -93,8 +84,8 @@ func (s *Service) Credentials(ctx context.Context, q CredentialQuery) (Credentia
 	if q.Kind != "" && !slices.Contains([]string{KindToken, KindSubject, KindJWT}, q.Kind) {
 		return page, invalid(fmt.Sprintf("kind must be token, subject or jwt; got %q", q.Kind))
 	}
-	if q.Limit < 1 || q.Limit > PageMax {
-		return page, invalid(fmt.Sprintf("limit must be from 1 to %d; got %d", PageMax, q.Limit))
+	if q.Limit < 0 {
+		return page, invalid(fmt.Sprintf("limit must be at least 1; got %d", q.Limit))
 	}
 	ctx, end, err := s.begin(ctx)
 	if err != nil {
@@ -105,11 +96,13 @@ func (s *Service) Credentials(ctx context.Context, q CredentialQuery) (Credentia
 	if err != nil {
 		return page, s.unreadable(err)
 	}
-	for _, c := range NewCredentials(tokens, time.Now()) {
+	states := auth.States(tokens, time.Now())
+	for i, t := range tokens {
+		c := newCredential(t, states[i])
 		if c.ID < from || q.Kind != "" && c.Kind != q.Kind {
 			continue
 		}
-		if len(page.Credentials) == q.Limit {
+		if q.Limit > 0 && len(page.Credentials) == q.Limit {
 			page.Next = cursorAfter(page.Credentials[q.Limit-1].ID)
 			break
 		}
@@ -156,35 +149,6 @@ func fresh(name string, lifetime time.Duration) (auth.Token, string) {
 	return t, secret
 }
 
-// Mint creates a token in an engine. The caller has checked the values. The errors are those of the engine.
-func Mint(ctx context.Context, engine store.Engine, n NewToken, by audit.Origin) (Minted, error) {
-	t, secret := fresh(n.Name, n.Lifetime)
-	t.Scopes = n.Scopes
-	id, err := engine.CreateToken(ctx, t, by)
-	if err != nil {
-		return Minted{}, err
-	}
-	t.ID = id
-	return Minted{Credential: NewCredential(t, auth.StateValid), Secret: secret}, nil
-}
-
-// Rotate rotates a token in an engine. The caller has checked the values. The errors are those of the engine.
-func Rotate(ctx context.Context, engine store.Engine, r Rotation, by audit.Origin) (Minted, error) {
-	t, secret := fresh(r.Name, r.Lifetime)
-	stored, old, err := engine.RotateToken(ctx, t, r.Overlap, by)
-	if err != nil {
-		return Minted{}, err
-	}
-	m := Minted{
-		Credential: NewCredential(stored, auth.StateValid), Secret: secret,
-		OldID: old.ID, OldEndsAt: t.CreatedAt.Add(r.Overlap),
-	}
-	if !old.ExpiresAt.IsZero() && old.ExpiresAt.Before(m.OldEndsAt) {
-		m.OldEndsAt = old.ExpiresAt
-	}
-	return m, nil
-}
-
 // Revocation selects tokens, or a subject or JWT of an issuer, to revoke.
 type Revocation struct {
 	Tokens             store.Selector // used if Kind is auth.KindToken
@@ -192,37 +156,24 @@ type Revocation struct {
 	Issuer, Identifier string // of a subject or a JWT
 }
 
-// Revoke revokes the selected credentials in an engine and returns them by ascending id. The caller has checked the
-// values. The errors are those of the engine; with a *store.Unrecorded it also returns the credentials.
-func Revoke(ctx context.Context, engine store.Engine, r Revocation, by audit.Origin) ([]Credential, error) {
-	now := time.Now()
-	var tokens []auth.Token
-	var err error
+// revoke revokes the selected credentials. With a *store.Unrecorded it also returns them.
+func (s *Service) revoke(ctx context.Context, r Revocation, by audit.Origin) (tokens []auth.Token, err error) {
+	now, most := time.Now(), store.RevokedJWTsMax
+	var t auth.Token
 	switch r.Kind {
 	case auth.KindToken:
-		tokens, err = engine.RevokeTokens(ctx, r.Tokens, now, by)
-		slices.SortFunc(tokens, func(a, b auth.Token) int { return cmp.Compare(a.ID, b.ID) })
+		return s.engine.RevokeTokens(ctx, r.Tokens, now, by)
 	case auth.KindSubject:
-		t := auth.NewSubject(r.Issuer, r.Identifier, now)
+		t, most = auth.NewSubject(r.Issuer, r.Identifier, now), store.SubjectsMax
 		t.RevokedAt = t.CreatedAt
-		t, err = engine.RevokeIdentity(ctx, t, store.SubjectsMax, by)
-		tokens = []auth.Token{t}
 	default:
-		var t auth.Token
-		t, err = engine.RevokeIdentity(ctx, auth.NewRevokedJWT(r.Issuer, r.Identifier, now), store.RevokedJWTsMax, by)
-		tokens = []auth.Token{t}
+		t = auth.NewRevokedJWT(r.Issuer, r.Identifier, now)
 	}
-	if _, stored := errors.AsType[*store.Unrecorded](err); err != nil && !stored {
-		return nil, err
-	}
-	revoked := make([]Credential, len(tokens))
-	for i, t := range tokens {
-		revoked[i] = NewCredential(t, auth.StateRevoked)
-	}
-	return revoked, err
+	t, err = s.engine.RevokeIdentity(ctx, t, most, by)
+	return []auth.Token{t}, err
 }
 
-// Mint creates a token. The error is a *plant.Error.
+// Mint creates a token.
 func (s *Service) Mint(ctx context.Context, n NewToken, by audit.Origin) (m Minted, err error) {
 	switch {
 	case n.Scopes == 0 || !auth.Grantable.Has(n.Scopes):
@@ -234,19 +185,24 @@ func (s *Service) Mint(ctx context.Context, n NewToken, by audit.Origin) (m Mint
 		return m, badInput(err.Error())
 	}
 	err = s.change(ctx, func(ctx context.Context) (err error) {
-		m, err = Mint(ctx, s.engine, n, by)
-		if errors.Is(err, store.ErrNameTaken) {
+		t, secret := fresh(n.Name, n.Lifetime)
+		t.Scopes = n.Scopes
+		switch t.ID, err = s.engine.CreateToken(ctx, t, by); {
+		case errors.Is(err, store.ErrNameTaken):
 			return &plant.Error{
 				Code:    plant.CodeNameTaken,
 				Message: fmt.Sprintf("a valid token has the name %q; use another name, or rotate the token", n.Name),
 			}
+		case err != nil:
+			return err
 		}
-		return err
+		m = Minted{Credential: newCredential(t, auth.StateValid), Secret: secret}
+		return nil
 	})
 	return m, err
 }
 
-// Rotate replaces a token. The error is a *plant.Error.
+// Rotate replaces a token.
 func (s *Service) Rotate(ctx context.Context, r Rotation, by audit.Origin) (m Minted, err error) {
 	switch {
 	case auth.LooksLikeSecret(r.Name):
@@ -255,20 +211,31 @@ func (s *Service) Rotate(ctx context.Context, r Rotation, by audit.Origin) (m Mi
 		return m, badInput("the lifetime and the overlap must be at most 100 years")
 	}
 	err = s.change(ctx, func(ctx context.Context) (err error) {
-		m, err = Rotate(ctx, s.engine, r, by)
-		if errors.Is(err, store.ErrNotFound) {
+		t, secret := fresh(r.Name, r.Lifetime)
+		stored, old, err := s.engine.RotateToken(ctx, t, r.Overlap, by)
+		switch {
+		case errors.Is(err, store.ErrNotFound):
 			return &plant.Error{
 				Code:    plant.CodeTokenNotFound,
-				Message: fmt.Sprintf("no valid token has the name %q", r.Name),
+				Message: fmt.Sprintf("no valid token has the name %q; see the list of tokens", r.Name),
 			}
+		case err != nil:
+			return err
 		}
-		return err
+		m = Minted{
+			Credential: newCredential(stored, auth.StateValid), Secret: secret,
+			OldID: old.ID, OldEndsAt: t.CreatedAt.Add(r.Overlap),
+		}
+		if !old.ExpiresAt.IsZero() && old.ExpiresAt.Before(m.OldEndsAt) {
+			m.OldEndsAt = old.ExpiresAt
+		}
+		return nil
 	})
 	return m, err
 }
 
-// Revoke revokes credentials and returns them. For a subject or a JWT without an issuer, it uses that of the settings.
-// The error is a *plant.Error.
+// Revoke revokes credentials and returns them by ascending id. A subject or a JWT without an issuer has that of the
+// settings.
 func (s *Service) Revoke(ctx context.Context, r Revocation, by audit.Origin) (revoked []Credential, err error) {
 	if r.Kind != auth.KindToken {
 		if r, err = s.checkIdentity(r); err != nil {
@@ -278,21 +245,26 @@ func (s *Service) Revoke(ctx context.Context, r Revocation, by audit.Origin) (re
 		return nil, badInput("the name has the form of a secret")
 	}
 	err = s.change(ctx, func(ctx context.Context) (err error) {
-		revoked, err = Revoke(ctx, s.engine, r, by)
-		if unrecorded, ok := errors.AsType[*store.Unrecorded](err); ok {
-			s.log.Warn("revoked a credential without an entry in the audit log", "error", unrecorded.Cause)
-			for _, event := range unrecorded.Events {
-				s.record(event)
-			}
-			return nil
-		}
+		tokens, err := s.revoke(ctx, r, by)
+		unrecorded, ok := errors.AsType[*store.Unrecorded](err)
 		switch {
+		case ok:
+			s.unrecorded(unrecorded)
 		case errors.Is(err, store.ErrNotFound):
-			return &plant.Error{Code: plant.CodeTokenNotFound, Message: "no such token, or it is already revoked"}
+			return &plant.Error{
+				Code:    plant.CodeTokenNotFound,
+				Message: "no such token, or it is already revoked; see the list of tokens",
+			}
 		case errors.Is(err, store.ErrTooManyJWTs), errors.Is(err, store.ErrTooManySubjects):
 			return &plant.Error{Code: plant.CodeRevocationsFull, Message: err.Error()}
+		case err != nil:
+			return err
 		}
-		return err
+		slices.SortFunc(tokens, func(a, b auth.Token) int { return cmp.Compare(a.ID, b.ID) })
+		for _, t := range tokens {
+			revoked = append(revoked, newCredential(t, auth.StateRevoked))
+		}
+		return nil
 	})
 	return revoked, err
 }

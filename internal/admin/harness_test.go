@@ -39,12 +39,12 @@ type setup struct {
 	wrap   func(store.Engine) store.Engine // wraps the real engine of the service; nil: none
 	insert func(store.Engine) store.Engine // wraps the real engine of the store; nil: none
 
-	record   func(audit.Event) // of the service
 	issuer   string
 	settings []admin.Setting
 	backups  bool // the server makes backups
 
 	deliveries map[int64]webhook.Status // of the server
+	unrecorded func(*store.Unrecorded)  // of the service
 }
 
 // harness is a server with the admin API, over a store in a file.
@@ -105,7 +105,7 @@ func start(t testing.TB, s setup) *harness {
 	if h.service, err = admin.New(admin.Config{
 		Engine: engine, Outbox: h.engine, Deliveries: func() map[int64]webhook.Status { return s.deliveries },
 		Store: st, Log: log, Backups: h.backups, Metrics: metrics, DB: "plants.db", Version: "test",
-		Record: s.record, Issuer: s.issuer, Settings: func() []admin.Setting { return s.settings },
+		Unrecorded: s.unrecorded, Issuer: s.issuer, Settings: func() []admin.Setting { return s.settings },
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -120,7 +120,7 @@ var (
 // Import imports the plants of a file. It returns at the end of the file, after CancelImport or Retire, or when ctx
 // ends with a *plant.Error as its cause. No other end of ctx ends it: net/http cancels the context of a request before
 // the reader of its body returns the reason. The plants that are stored by then stay, and the same import can run
-// again. The error is a *plant.Error; the Import has an id if the import has begun.
+// again. The Import has an id if the import has begun.
 func (s *Service) Import(ctx context.Context, n NewImport) (Import, error) {
 	if err := n.check(); err != nil {
 		return Import{}, err
@@ -277,7 +277,7 @@ func (s *Service) Imports(p auth.Principal) []Import {
 	return list
 }
 
-// ImportOf returns an import with the begins of its first rejects. The error is a *plant.Error.
+// ImportOf returns an import with the begins of its first rejects.
 func (s *Service) ImportOf(id string, p auth.Principal) (Import, error) {
 	s.imports.mu.Lock()
 	defer s.imports.mu.Unlock()
@@ -289,7 +289,7 @@ func (s *Service) ImportOf(id string, p auth.Principal) (Import, error) {
 }
 
 // CancelImport ends a running import and waits for its end, at most until that of ctx. An import that has ended stays
-// as it is. The error is a *plant.Error.
+// as it is.
 func (s *Service) CancelImport(ctx context.Context, id string, p auth.Principal) (Import, error) {
 	s.imports.mu.Lock()
 	j, err := s.imports.find(id, p)

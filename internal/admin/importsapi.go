@@ -84,8 +84,7 @@ func (a api) importPlants(w http.ResponseWriter, r *http.Request, p auth.Princip
 	return respond(w, i)
 }
 
-// ImportFormat returns the format with a name; the empty name selects that of the end of a file name. The error is a
-// *plant.Error.
+// ImportFormat returns the format with a name; the empty name selects that of the end of a file name.
 func ImportFormat(name, file string) (dump.Format, error) {
 	if name == "" {
 		format, _, ok := dump.DetectPath(file)

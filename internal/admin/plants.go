@@ -14,7 +14,7 @@ import (
 	"plantstore/internal/store"
 )
 
-// Plant returns the plant with an id. The error is a *plant.Error.
+// Plant returns the plant with an id.
 func (s *Service) Plant(ctx context.Context, id int64) (plant.Record, error) {
 	ctx, end, err := s.begin(ctx)
 	if err != nil {
@@ -39,6 +39,7 @@ const PageMax = 1000
 // PageQuery selects a page of plants.
 type PageQuery struct {
 	Cursor string    // Page.Next of the page before; empty: the first page
+	After  *int64    // only plants with a greater id, without a cursor; nil: all
 	Tag    plant.Tag // only plants with exactly this tag; the zero value selects every plant
 	Limit  int       // plants on the page, from 1 to PageMax
 }
@@ -53,7 +54,7 @@ type Page struct {
 // read of the whole table.
 const pageTimeMax = 2 * time.Second
 
-// Plants returns a page of plants. The error is a *plant.Error.
+// Plants returns a page of plants.
 func (s *Service) Plants(ctx context.Context, q PageQuery) (Page, error) {
 	from, err := parseCursor(q.Cursor)
 	if err != nil {
@@ -61,6 +62,15 @@ func (s *Service) Plants(ctx context.Context, q PageQuery) (Page, error) {
 	}
 	if q.Limit < 1 || q.Limit > PageMax {
 		return Page{}, invalid(fmt.Sprintf("limit must be from 1 to %d; got %d", PageMax, q.Limit))
+	}
+	if q.After != nil {
+		if q.Cursor != "" {
+			return Page{}, invalid("send after or cursor, not both")
+		}
+		if q.Cursor = cursorAfter(*q.After); q.Cursor == "" { // no id is greater
+			return Page{}, nil
+		}
+		from = *q.After + 1
 	}
 	if _, tagged := q.Tag.Get(); tagged {
 		return s.taggedPage(ctx, q)
@@ -109,7 +119,7 @@ func (s *Service) taggedPage(ctx context.Context, q PageQuery) (page Page, err e
 	case err != nil && !errors.Is(err, errEnough):
 		return Page{}, err
 	case end.Reason == Failed:
-		return Page{}, errUnreadable()
+		return Page{}, end.fault
 	case end.Reason == Shutdown:
 		return Page{}, errShutdown()
 	}

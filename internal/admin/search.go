@@ -36,6 +36,8 @@ type SearchEnd struct {
 	Rows   int64 // plants read
 	Took   time.Duration
 	Next   string // cursor with which another search continues; empty if the search is complete
+
+	fault error // of Failed
 }
 
 // EndReason is the reason why a search ended.
@@ -86,8 +88,7 @@ func (s *Service) Search(
 	case errors.Is(err, errReport):
 		return run.end, err
 	default:
-		run.end.Reason = Failed
-		_ = s.unreadable(err)
+		run.end.Reason, run.end.fault = Failed, s.unreadable(err)
 	}
 	return run.end, nil
 }
@@ -153,21 +154,32 @@ func (r *search) scan(ctx context.Context, from int64) error {
 func (r *search) load(ctx context.Context) error {
 	const partBytes = 256 << 10
 	bytes := 0
-	for i, id := range r.found {
-		record, err := r.service.engine.Get(ctx, id)
+	for i := 0; i < len(r.found) && r.end.Reason != Limited; {
+		q := store.Query{From: r.found[i], Limit: 1}
+		if r.query.Name == "" { // the plants with the tag from there on are the found ones, and newer ones between them
+			q.Tag, q.Limit = r.query.Tag, min(len(r.found)-i, int(int64(r.query.Limit)-r.end.Hits))
+		}
+		records, err := r.service.engine.List(ctx, q)
+		if err == nil && len(records) == 0 {
+			err = store.ErrNotFound // another program has removed it
+		}
 		if err != nil {
 			return err
 		}
-		r.progress.Hits = append(r.progress.Hits, record)
-		if r.end.Hits++; r.end.Hits == int64(r.query.Limit) {
-			r.end.Reason, r.end.Next = Limited, cursorAfter(r.found[i])
-			break
-		}
-		if bytes += record.Bytes(); bytes >= partBytes {
-			if err := r.send(); err != nil {
-				return err
+		for _, record := range records {
+			r.progress.Hits = append(r.progress.Hits, record)
+			if r.end.Hits++; r.end.Hits == int64(r.query.Limit) {
+				r.end.Reason, r.end.Next = Limited, cursorAfter(record.ID)
 			}
-			bytes = 0
+			if bytes += record.Bytes(); bytes >= partBytes {
+				if err := r.send(); err != nil {
+					return err
+				}
+				bytes = 0
+			}
+		}
+		for last := records[len(records)-1].ID; i < len(r.found) && r.found[i] <= last; {
+			i++
 		}
 	}
 	r.found = r.found[:0]

@@ -188,8 +188,11 @@ func (g *gated) Scan(
 	}
 }
 
-func (g *gated) Get(_ context.Context, id int64) (plant.Record, error) {
-	return plant.Record{NewPlant: plant.NewPlant{ID: id}, CreatedAt: createdAt}, nil
+func (g *gated) List(ctx context.Context, q store.Query) ([]plant.Record, error) {
+	if q.From < 1 {
+		return g.Engine.List(ctx, q)
+	}
+	return []plant.Record{{NewPlant: plant.NewPlant{ID: q.From}, CreatedAt: createdAt}}, nil
 }
 
 func startGated(t *testing.T) (*harness, *gated) {

@@ -66,7 +66,7 @@ func newDeliveries(s webhook.Status, now time.Time) *Deliveries {
 // Deliveries returns the state of the deliveries of this server by the id of the webhook. It does not read the store.
 func (s *Service) Deliveries() map[int64]webhook.Status { return s.deliveries() }
 
-// Webhooks returns a page of the active webhooks, and of removed ones with dead letters. The error is a *plant.Error.
+// Webhooks returns a page of the active webhooks, and of removed ones with dead letters.
 func (s *Service) Webhooks(ctx context.Context, q WebhookQuery) (WebhookPage, error) {
 	page := WebhookPage{Webhooks: []Webhook{}}
 	from, err := parseCursor(q.Cursor)
@@ -171,15 +171,14 @@ type DeadLetter struct {
 	Reason    string    `json:"reason,omitempty"`
 }
 
-// NewDeadLetter returns a dead letter of a store.
-func NewDeadLetter(d store.DeadLetter) DeadLetter {
+func newDeadLetter(d store.DeadLetter) DeadLetter {
 	return DeadLetter{
 		WebhookID: d.Webhook, Address: store.Webhook{URL: d.URL}.Address(), PlantID: d.Plant,
 		Since: d.Since.UTC(), DeadAt: d.DeadAt.UTC(), Attempts: d.Attempts, Reason: d.Reason,
 	}
 }
 
-// DeadLetters returns a page of dead letters. The error is a *plant.Error.
+// DeadLetters returns a page of dead letters.
 func (s *Service) DeadLetters(ctx context.Context, q DeadLetterQuery) (DeadLetterPage, error) {
 	page := DeadLetterPage{DeadLetters: []DeadLetter{}}
 	if q.Limit < 1 || q.Limit > PageMax {
@@ -200,7 +199,7 @@ func (s *Service) DeadLetters(ctx context.Context, q DeadLetterQuery) (DeadLette
 		return page, s.unreadable(err)
 	}
 	for i, d := range letters[:min(q.Limit, len(letters))] {
-		page.DeadLetters = append(page.DeadLetters, NewDeadLetter(d))
+		page.DeadLetters = append(page.DeadLetters, newDeadLetter(d))
 		if i == q.Limit-1 && len(letters) > q.Limit {
 			page.Next = deadCursor(d)
 		}
@@ -233,14 +232,14 @@ type DeadLettersChanged struct {
 	More        bool  `json:"more"`         // there may be further ones; repeat the change
 }
 
-// RetryDead makes selected dead letters of active webhooks due at once. The error is a *plant.Error.
+// RetryDead makes selected dead letters of active webhooks due at once.
 func (s *Service) RetryDead(
 	ctx context.Context, selector store.DeadSelector, by audit.Origin,
 ) (DeadLettersChanged, error) {
 	return s.changeDead(ctx, func(ctx context.Context) (int64, error) { return s.outbox.RetryDead(ctx, selector, by) })
 }
 
-// DropDead removes selected dead letters. The error is a *plant.Error.
+// DropDead removes selected dead letters.
 func (s *Service) DropDead(
 	ctx context.Context, selector store.DeadSelector, by audit.Origin,
 ) (DeadLettersChanged, error) {

@@ -335,7 +335,7 @@ func TestRefusedAtIssuer(t *testing.T) {
 func (h *harness) revokeSubject(issuer, subject string) {
 	h.t.Helper()
 	by := admin.Revocation{Kind: auth.KindSubject, Issuer: issuer, Identifier: subject}
-	if _, err := admin.Revoke(h.t.Context(), h.engine, by, audit.Origin{}); err != nil {
+	if _, err := h.console.Operations.Revoke(h.t.Context(), by, audit.Origin{}); err != nil {
 		h.t.Fatal(err)
 	}
 }
