@@ -50,12 +50,6 @@ var (
 		Old:  "id         bigint      PRIMARY KEY,",
 		New:  "id         bigint      NOT NULL,",
 	}
-	// noKeyCheck starts a server on a table without a primary key.
-	noKeyCheck = rig.Weakness{
-		File: "internal/postgres/schema.go",
-		Old:  "\t{\"constraint\", \"plants\", \"id\", \"p\"},\n",
-		New:  "",
-	}
 	noConflictClause = rig.Weakness{
 		File: "internal/postgres/insert.go",
 		Old:  "\n\tON CONFLICT (id) DO NOTHING",
@@ -72,7 +66,7 @@ func TestDroppedControl(t *testing.T) {
 		short bool // part of the short form; each test builds a program
 	}{
 		{"unknown is success", []rig.Weakness{unknownIsSuccess}, true},
-		{"stored twice", []rig.Weakness{noPrimaryKey, noKeyCheck, noConflictClause}, true},
+		{"stored twice", []rig.Weakness{noPrimaryKey, noConflictClause}, true},
 		{"own plant is another's", []rig.Weakness{ownIsOther}, false},
 		{"unknown is failure", []rig.Weakness{unknownIsFailure}, false},
 	} {

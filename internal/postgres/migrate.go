@@ -54,9 +54,6 @@ func (e *Engine) migrate(ctx context.Context, c Config) error {
 	if err == nil {
 		err = c.acceptVersion(version)
 	}
-	if err == nil && version > 0 {
-		err = e.checkSchema(ctx, e.pool)
-	}
 	e.found = version
 	if err != nil || version == len(migrations) {
 		return err

@@ -67,10 +67,11 @@ func (e *Engine) qualified(name string) string {
 	return pgx.Identifier{e.namespace, name}.Sanitize()
 }
 
-// ownersSQL reads the owners of the tables and of the functions of their triggers.
-// These functions run as the role that creates a plant or changes a token.
-const ownersSQL = `SELECT relname::text, pg_get_userbyid(relowner)::text,
-	coalesce(tgname::text, ''), coalesce(pg_get_userbyid(proowner)::text, '')
+// ownersSQL reads the owners of the tables, and the owners of the functions of their triggers.
+// For a trigger with a function that no move creates, the latter is empty.
+const ownersSQL = `SELECT relname::text, pg_get_userbyid(relowner)::text, coalesce(tgname::text, ''),
+	CASE WHEN pronamespace = relnamespace AND proname IN ('plantstore_follow', 'plantstore_hold')
+		THEN pg_get_userbyid(proowner)::text ELSE '' END
 	FROM pg_class INNER JOIN pg_namespace ON pg_namespace.oid = relnamespace
 	LEFT JOIN pg_trigger ON tgrelid = pg_class.oid AND NOT tgisinternal LEFT JOIN pg_proc ON pg_proc.oid = tgfoid
 	WHERE nspname = current_schema()
@@ -78,12 +79,15 @@ const ownersSQL = `SELECT relname::text, pg_get_userbyid(relowner)::text,
 		'plantstore_webhooks', 'plantstore_outbox', 'plantstore_deliveries')
 	ORDER BY relname`
 
-// checkOwners refuses tables and triggers whose owner is neither the connection's role
-// nor the owner of the database. It runs before the first read of the tables: a policy
-// of their owner runs as the role that reads.
+// checkOwners refuses tables whose owner is neither the connection's role nor the owner of
+// the database, and triggers other than those of a move. It runs before the first read of
+// the tables: a policy of their owner runs as the role that reads.
 //
 // Membership in the owner's role does not count: before PostgreSQL 15, every role that
 // may log in can make another role a member of itself.
+//
+// A role with the right TRIGGER can create a trigger, whose function and condition run as the
+// role of each server. It has no right to execute the functions of a move.
 func (e *Engine) checkOwners(ctx context.Context, q querier) error {
 	var user, admin string
 	const sql = `SELECT current_user::text, coalesce(pg_get_userbyid(datdba)::text, '')
@@ -93,23 +97,19 @@ func (e *Engine) checkOwners(ctx context.Context, q querier) error {
 	}
 	rows, _ := q.Query(ctx, ownersSQL) // ForEachRow returns the error
 	var table, owner, trigger, function string
-	var refused error
 	_, err := pgx.ForEachRow(rows, []any{&table, &owner, &trigger, &function}, func() error {
-		object, role := "table "+e.qualified(table), owner
-		if owner == user || owner == admin {
-			if trigger == "" || function == user || function == admin {
-				return nil
-			}
-			object, role = fmt.Sprintf("the function of trigger %q on %s", trigger, object), function
-		}
-		if refused == nil {
-			refused = fmt.Errorf("%s is owned by role %q, which can read and change everything in it; "+
-				"allowed are this connection's role %q and the owner of the database %q: "+
-				"drop the table, or if it is yours, connect as its owner or change the owner", object, role, user, admin)
+		switch {
+		case owner != user && owner != admin:
+			return fmt.Errorf("table %s is owned by role %q, which can read and change everything in it; "+
+				"allowed are this connection's role %q and the owner of the database %q: drop the table, "+
+				"or if it is yours, connect as its owner or change the owner", e.qualified(table), owner, user, admin)
+		case trigger != "" && function != user && function != admin:
+			return fmt.Errorf("trigger %q on %s was not created by Plant Store, and runs code as this connection's role %q: "+
+				"drop the trigger", trigger, e.qualified(table), user)
 		}
 		return nil
 	})
-	return errors.Join(err, refused)
+	return err
 }
 
 // checkReplayRight makes sure that the role may lock a row of plants, as each replay

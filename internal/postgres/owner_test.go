@@ -166,28 +166,43 @@ func TestForeignTables(t *testing.T) {
 	}
 }
 
-// TestForeignTrigger shows that Open refuses a trigger whose function another role owns:
-// the function runs as the role that creates a plant.
+// TestForeignTrigger shows that Open refuses every trigger that another role can create with the
+// right TRIGGER: its function or its condition runs as the role that creates a plant or a token.
 func TestForeignTrigger(t *testing.T) {
 	t.Parallel()
-	url := database(t)
-	if err := place(url).Open(t).Close(); err != nil {
-		t.Fatal(err)
-	}
-	evil, attacker := newRole(t, url, "mallory")
-	execute(t, url, "GRANT CREATE ON SCHEMA public TO PUBLIC; GRANT TRIGGER ON tokens TO "+evil)
-	const steal = `CREATE FUNCTION public.evil() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
-		CREATE TRIGGER steal BEFORE INSERT ON tokens FOR EACH ROW EXECUTE FUNCTION public.evil()`
-	if _, err := connect(t, attacker).Exec(t.Context(), steal); err != nil {
-		t.Fatal(err)
-	}
-	e, err := postgres.Open(t.Context(), postgres.Config{URL: url})
-	if err == nil {
-		_ = e.Close()
-	}
-	want := `the function of trigger "steal" on table "public"."tokens" is owned by role "` + evil + `"`
-	if err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("got  %v\nwant %s", err, want)
+	const (
+		function  = "CREATE FUNCTION public.%[1]s() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';"
+		condition = "CREATE FUNCTION public.evil(tokens) RETURNS boolean LANGUAGE plpgsql AS 'BEGIN RETURN false; END';"
+	)
+	for name, sql := range map[string]string{
+		"function": fmt.Sprintf(function, "evil") +
+			"CREATE TRIGGER steal BEFORE INSERT ON tokens FOR EACH ROW EXECUTE FUNCTION public.evil()",
+		"function with the name of a move's": fmt.Sprintf(function, "plantstore_hold") +
+			"CREATE TRIGGER steal BEFORE INSERT ON tokens FOR EACH ROW EXECUTE FUNCTION public.plantstore_hold()",
+		"condition": condition + `CREATE TRIGGER steal BEFORE INSERT ON tokens FOR EACH ROW WHEN (public.evil(NEW))
+			EXECUTE FUNCTION suppress_redundant_updates_trigger()`, // a function of the connection's role
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url := database(t)
+			if err := place(url).Open(t).Close(); err != nil {
+				t.Fatal(err)
+			}
+			evil, attacker := newRole(t, url, "mallory")
+			execute(t, url, "GRANT CREATE ON SCHEMA public TO PUBLIC; GRANT TRIGGER ON tokens TO "+evil)
+			if _, err := connect(t, attacker).Exec(t.Context(), sql); err != nil {
+				t.Fatal(err)
+			}
+			e, err := postgres.Open(t.Context(), postgres.Config{URL: url})
+			if err == nil {
+				_ = e.Close()
+			}
+			want := `trigger "steal" on "public"."tokens" was not created by Plant Store, ` +
+				`and runs code as this connection's role "postgres": drop the trigger`
+			if err == nil || !strings.HasSuffix(err.Error(), want) {
+				t.Errorf("got  %v\nwant %s", err, want)
+			}
+		})
 	}
 }
 
