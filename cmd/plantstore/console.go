@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -36,7 +35,7 @@ the port, for example with ssh -L 8081:127.0.0.1:8081.`,
 				if err != nil {
 					return err
 				}
-				code, t := console.NewCode(time.Now().UTC().Truncate(time.Microsecond))
+				t, code := console.NewCode()
 				_, err = engine.CreateToken(ctx, t, p.operator())
 				if errors.Is(err, store.ErrFull) {
 					return fmt.Errorf("%w; until then, sign in with an admin token at %s", err, at)

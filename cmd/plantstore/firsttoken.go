@@ -35,14 +35,6 @@ func firstCreator(h *httpServers) firstToken {
 	}
 }
 
-// mint returns a new secret and its token.
-func (f *firstToken) mint() (secret string, t auth.Token) {
-	secret = auth.Mint()
-	return secret, auth.Token{
-		Name: f.name, Hash: auth.HashOf(secret), Prefix: auth.PrefixOf(secret), Scopes: f.scopes, CreatedAt: time.Now(),
-	}
-}
-
 // curl returns the command that uses the token.
 func (f *firstToken) curl(secret string) string {
 	request := slices.Insert(slices.Clone(f.request), 1, "-H 'Authorization: Bearer "+secret+"'")
@@ -79,12 +71,12 @@ func (p *program) createFirst(
 ) error {
 	var text strings.Builder
 	text.WriteString("The store has no token. The first ones do not expire and are not shown again.\n\n")
-	code, t := console.NewCode(time.Now())
+	t, code := console.NewCode()
 	fmt.Fprintf(&text, "Console: this link signs in once, within 15 minutes; "+
 		"plantstore console prints another one:\n\n%s\n\n", signInLink(at, code))
 	var tokens []auth.Token
 	for _, first := range list {
-		secret, minted := first.mint()
+		minted, secret := auth.NewToken(first.name, first.scopes, 0)
 		tokens = append(tokens, minted)
 		fmt.Fprintf(&text, "Token %q %s:\n\n%s\n\n%s\n\n", first.name, first.use, secret, first.curl(secret))
 	}

@@ -142,8 +142,7 @@ func (h *httpServers) open(
 		return err
 	}
 	if err := h.openConsole(s, console.Config{
-		Store: operations.Store, Engine: operations.Engine, Metrics: metrics, Log: operations.Log,
-		Backups: operations.Backups,
+		Store: operations.Store, Metrics: metrics, Log: operations.Log,
 	}); err != nil {
 		return err
 	}

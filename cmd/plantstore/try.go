@@ -156,8 +156,8 @@ func (p *program) greetTry(
 		return fmt.Errorf("store the sample plants: %w", err)
 	}
 	first := firstCreator(h)
-	secret, token := first.mint()
-	code, signIn := console.NewCode(time.Now())
+	token, secret := auth.NewToken(first.name, first.scopes, 0)
+	signIn, code := console.NewCode()
 	if _, err := engine.CreateFirstTokens(ctx, []auth.Token{token, signIn}, p.operator()); err != nil {
 		return err
 	}

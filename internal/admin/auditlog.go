@@ -25,6 +25,7 @@ type AuditQuery struct {
 type AuditPage struct {
 	Entries []AuditEntry // may be fewer than AuditQuery.Limit, even none, also before the last page
 	Next    string       // cursor of the next page; empty: this is the last page
+	Head    audit.Link   // the newest entry of the log
 }
 
 // AuditEntry is an entry of the audit log.
@@ -53,6 +54,7 @@ func (s *Service) Audit(ctx context.Context, q AuditQuery) (page AuditPage, err 
 	if err != nil {
 		return page, s.unreadable(err)
 	}
+	page.Head = ends.Head
 	switch first := ends.Anchor.Sequence + 1; {
 	case q.Oldest: // a cursor may name pruned entries, or, if it is not of this log, any number
 		at = max(at, first)

@@ -136,19 +136,6 @@ type Minted struct {
 // LifetimeMax is the longest lifetime, and overlap, of a token.
 const LifetimeMax = 36500 * 24 * time.Hour
 
-// fresh returns a new token with its secret.
-func fresh(name string, lifetime time.Duration) (auth.Token, string) {
-	secret := auth.Mint()
-	t := auth.Token{
-		Name: name, Hash: auth.HashOf(secret), Prefix: auth.PrefixOf(secret),
-		CreatedAt: time.Now().UTC().Truncate(time.Microsecond),
-	}
-	if lifetime != 0 {
-		t.ExpiresAt = t.CreatedAt.Add(lifetime)
-	}
-	return t, secret
-}
-
 // Revocation selects tokens, or a subject or JWT of an issuer, to revoke.
 type Revocation struct {
 	Tokens             store.Selector // used if Kind is auth.KindToken
@@ -185,8 +172,7 @@ func (s *Service) Mint(ctx context.Context, n NewToken, by audit.Origin) (m Mint
 		return m, badInput(err.Error())
 	}
 	err = s.change(ctx, func(ctx context.Context) (err error) {
-		t, secret := fresh(n.Name, n.Lifetime)
-		t.Scopes = n.Scopes
+		t, secret := auth.NewToken(n.Name, n.Scopes, n.Lifetime)
 		switch t.ID, err = s.engine.CreateToken(ctx, t, by); {
 		case errors.Is(err, store.ErrNameTaken):
 			return &plant.Error{
@@ -211,7 +197,7 @@ func (s *Service) Rotate(ctx context.Context, r Rotation, by audit.Origin) (m Mi
 		return m, badInput("the lifetime and the overlap must be at most 100 years")
 	}
 	err = s.change(ctx, func(ctx context.Context) (err error) {
-		t, secret := fresh(r.Name, r.Lifetime)
+		t, secret := auth.NewToken(r.Name, 0, r.Lifetime)
 		stored, old, err := s.engine.RotateToken(ctx, t, r.Overlap, by)
 		switch {
 		case errors.Is(err, store.ErrNotFound):

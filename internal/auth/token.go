@@ -16,7 +16,7 @@ type Token struct {
 	ID         int64  // assigned by the engine
 	Name       string // chosen by the operator; unique among valid tokens, except during the overlap of a rotation
 	Hash       Hash
-	Prefix     string // PrefixOf the secret; empty for a token that is older than this field
+	Prefix     string // the first characters of the secret; empty for a token that is older than this field
 	Scopes     Scopes
 	CreatedAt  time.Time // this and the times below: UTC, whole microseconds
 	ExpiresAt  time.Time // zero: never
@@ -26,6 +26,19 @@ type Token struct {
 	Kind       Kind
 	Issuer     string // of KindSubject and KindJWT: the claim iss
 	Identifier string // of KindSubject: the claim sub; of KindJWT: the claim jti
+}
+
+// NewToken returns a new token with its secret. A lifetime of 0 is no expiry.
+func NewToken(name string, scopes Scopes, lifetime time.Duration) (t Token, secret string) {
+	secret = Mint()
+	t = Token{
+		Name: name, Scopes: scopes, Hash: HashOf(secret), Prefix: secret[:prefixBytes],
+		CreatedAt: time.Now().UTC().Truncate(time.Microsecond),
+	}
+	if lifetime != 0 {
+		t.ExpiresAt = t.CreatedAt.Add(lifetime)
+	}
+	return t, secret
 }
 
 // IsToken reports whether the token is a credential that the operator created.
@@ -52,17 +65,13 @@ func HashOf(secret string) Hash {
 	return sha256.Sum256(append(buffer[:0], secret...))
 }
 
-// PrefixOf returns the first characters of a secret, by which an operator recognizes it in
-// a list. 232 of its 256 random bits stay secret.
-func PrefixOf(secret string) string { return secret[:min(prefixBytes, len(secret))] }
-
 // The format of a secret has a prefix and a checksum, so that a scanner for leaked secrets
 // finds it and has no false positives.
 const (
 	secretPrefix   = "pst_"
-	randomDigits   = 43 // 62^43 > 2^256
-	checksumDigits = 6  // 62^6 > 2^32
-	prefixBytes    = len(secretPrefix) + 4
+	randomDigits   = 43                    // 62^43 > 2^256
+	checksumDigits = 6                     // 62^6 > 2^32
+	prefixBytes    = len(secretPrefix) + 4 // 232 of the 256 random bits stay secret
 	secretBytes    = len(secretPrefix) + randomDigits + checksumDigits
 )
 

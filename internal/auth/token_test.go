@@ -116,12 +116,18 @@ func TestLooksLikeSecret(t *testing.T) {
 	}
 }
 
-func TestPrefixOf(t *testing.T) {
+func TestNewToken(t *testing.T) {
 	t.Parallel()
-	for in, want := range map[string]string{known: "pst_0000", "pst_ABCDE": "pst_ABCD", "pst": "pst", "": ""} {
-		if got := auth.PrefixOf(in); got != want {
-			t.Errorf("PrefixOf(%q): got %q, want %q", in, got, want)
-		}
+	got, secret := auth.NewToken("shop", auth.ScopeCreate, time.Hour)
+	want := auth.Token{
+		Name: "shop", Scopes: auth.ScopeCreate, Hash: auth.HashOf(secret), Prefix: secret[:8],
+		CreatedAt: got.CreatedAt, ExpiresAt: got.CreatedAt.Add(time.Hour),
+	}
+	if got != want || !auth.WellFormed(secret) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if got, _ := auth.NewToken("shop", auth.ScopeCreate, 0); !got.ExpiresAt.IsZero() {
+		t.Errorf("without a lifetime: got %+v", got)
 	}
 }
 

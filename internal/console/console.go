@@ -20,7 +20,6 @@ import (
 	"plantstore/internal/admin"
 	"plantstore/internal/audit"
 	"plantstore/internal/auth"
-	"plantstore/internal/backup"
 	"plantstore/internal/oidc"
 	"plantstore/internal/server"
 	"plantstore/internal/store"
@@ -30,12 +29,10 @@ import (
 type Config struct {
 	Operations *admin.Service
 	Store      *store.Store
-	Engine     store.Engine        // of tokens and of the audit log
 	Metrics    prometheus.Gatherer // of the server, for the overview
 	PublicURL  *url.URL            // at which clients reach the public listener
 	Log        *slog.Logger
 
-	Backups *backup.Service // nil: the server makes no backups
 	Audit   *audit.Recorder // nil: none
 	Version string
 	Secure  bool // the admin listener has TLS
@@ -60,7 +57,7 @@ type Console struct {
 
 // New returns the console of a server.
 func New(c Config) (*Console, error) {
-	if c.Operations == nil || c.Store == nil || c.Engine == nil || c.Metrics == nil || c.PublicURL == nil || c.Log == nil {
+	if c.Operations == nil || c.Store == nil || c.Metrics == nil || c.PublicURL == nil || c.Log == nil {
 		return nil, errors.New("console.Config has an empty field")
 	}
 	templates, err := parseTemplates()

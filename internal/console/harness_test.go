@@ -126,8 +126,8 @@ func (h *harness) serve(log *slog.Logger, metrics *prometheus.Registry, recorder
 	}
 	public := &url.URL{Scheme: "https", Host: "plants.example"}
 	if h.console, err = console.New(console.Config{
-		Operations: operations, Store: h.store, Engine: h.engine, Metrics: metrics, PublicURL: public, Log: log,
-		Backups: h.backups, Audit: recorder, Version: "1.0.0-test",
+		Operations: operations, Store: h.store, Metrics: metrics, PublicURL: public, Log: log,
+		Audit: recorder, Version: "1.0.0-test",
 	}); err != nil {
 		h.t.Fatal(err)
 	}
@@ -185,7 +185,8 @@ func (h *harness) create(t auth.Token) {
 // code returns a new sign-in code.
 func (h *harness) code(now time.Time) string {
 	h.t.Helper()
-	code, t := console.NewCode(now)
+	t, code := console.NewCode()
+	t.CreatedAt, t.ExpiresAt = now, now.Add(t.ExpiresAt.Sub(t.CreatedAt))
 	h.create(t)
 	return code
 }

@@ -157,7 +157,7 @@ func (c *Console) importForm(w http.ResponseWriter, r *http.Request, principal a
 		return err
 	}
 	n := admin.NewImport{
-		ID: suffixOf(auth.Mint()), Name: file.FileName(), OnConflict: importer.Reaction(fields["on-conflict"]), Bytes: -1,
+		ID: suffix(), Name: file.FileName(), OnConflict: importer.Reaction(fields["on-conflict"]), Bytes: -1,
 		Principal: principal, By: server.OriginOf(w, r, principal),
 	}
 	if n.Format, err = admin.ImportFormat(fields["format"], n.Name); err != nil {

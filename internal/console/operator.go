@@ -7,12 +7,12 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"plantstore/internal/admin"
 	"plantstore/internal/audit"
 	"plantstore/internal/auth"
-	"plantstore/internal/backup"
 	"plantstore/internal/plant"
 	"plantstore/internal/server"
 	"plantstore/internal/store"
@@ -35,8 +35,8 @@ func (c *Console) operatorRoutes() []server.Route {
 		change("/credentials/revoke", c.revokeCredential),
 		page("/backups", c.showBackups),
 		change("/backups/start", c.startBackup),
-		change("/backups/verify", c.verifyBackup),
-		change("/backups/drill", c.drillBackup),
+		change("/backups/verify", c.checkBackup(c.Operations.VerifyBackup)),
+		change("/backups/drill", c.checkBackup(c.Operations.DrillBackup)),
 		change("/backups/delete", c.deleteBackup),
 		download,
 		page("/audit", c.showAudit),
@@ -107,12 +107,12 @@ func (c *Console) renderCredentials(
 	if content.First = err != nil; content.First {
 		before = math.MaxInt64
 	}
-	all, err := c.allCredentials(r.Context())
+	all, err := c.Operations.Credentials(r.Context(), admin.CredentialQuery{})
 	if err != nil {
 		return err
 	}
 	content.All = q.Has("all")
-	for _, credential := range slices.Backward(all) { // the newest first
+	for _, credential := range slices.Backward(all.Credentials) { // the newest first
 		ended := credential.State == auth.StateExpired || credential.State == auth.StateRevoked
 		if credential.ID >= before || ended && !content.All {
 			continue
@@ -123,28 +123,10 @@ func (c *Console) renderCredentials(
 		}
 		content.List = append(content.List, credential)
 	}
-	content.Scopes, content.Lives, content.Overs = grantable(), lifetimes, overlaps
+	content.Scopes, content.Lives, content.Overs = strings.Fields(auth.Grantable.String()), lifetimes, overlaps
 	v.Title, v.Content = "Credentials", content
 	return c.render(w, r, status, "credentials", v)
 }
-
-// allCredentials returns the credentials of the store. The operations read all of them for
-// each page too.
-func (c *Console) allCredentials(ctx context.Context) (all []admin.Credential, err error) {
-	q := admin.CredentialQuery{Limit: admin.PageMax}
-	for {
-		page, err := c.Operations.Credentials(ctx, q)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, page.Credentials...)
-		if q.Cursor = page.Next; q.Cursor == "" {
-			return all, nil
-		}
-	}
-}
-
-func grantable() []string { return []string{"plants:create", "plants:read", "admin", "metrics"} }
 
 func (c *Console) mintCredential(w http.ResponseWriter, r *http.Request, principal auth.Principal) error {
 	form, err := c.form(w, r)
@@ -218,41 +200,49 @@ func (c *Console) revokeCredential(w http.ResponseWriter, r *http.Request, princ
 // backups is the content of the page of backups.
 type backups struct {
 	Off  bool // the server makes no backups
-	List []backup.Backup
-	Jobs []backup.Job
+	List []admin.BackupRecord
+	Jobs []admin.BackupJob
 	Busy bool // a job runs, so the script loads the page again
 }
 
 func (c *Console) showBackups(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
-	content := backups{Off: c.Backups == nil}
 	v := view{Title: "Backups", Notice: map[string]string{
 		"started": "The job has started.", "deleted": "The backup is deleted.",
 	}[r.URL.Query().Get("done")]}
-	if !content.Off {
-		var err error
-		if content.List, err = c.Backups.List(r.Context()); err != nil {
-			return c.backupFault(err)
-		}
-		content.Jobs = c.Backups.Jobs()
-		content.Busy = slices.ContainsFunc(content.Jobs, func(j backup.Job) bool { return j.Ended.IsZero() })
+	list, err := c.Operations.Backups(r.Context(), admin.BackupQuery{Limit: admin.PageMax})
+	refusal, ok := errors.AsType[*plant.Error](err)
+	content := backups{List: list.Backups, Off: ok && refusal.Code == plant.CodeBackupsOff}
+	if err != nil && !content.Off {
+		return err
 	}
+	content.Jobs, _ = c.Operations.BackupJobs() // an error means that the server makes no backups
+	content.Busy = slices.ContainsFunc(content.Jobs, func(j admin.BackupJob) bool { return j.State == admin.JobRunning })
 	v.Content = content
 	return c.render(w, r, http.StatusOK, "backups", v)
 }
 
-// backupFault returns the error for a browser after an operation on a backup failed.
-func (c *Console) backupFault(err error) error {
-	switch {
-	case errors.Is(err, backup.ErrNotFound):
-		return &plant.Error{Code: plant.CodeNotFound, Message: err.Error()}
-	case errors.Is(err, backup.ErrRunning):
-		return &plant.Error{Code: plant.CodeBackupRunning, Message: err.Error()}
-	}
-	c.Log.Warn("console: operation on a backup failed", "error", err)
-	return &plant.Error{Code: plant.CodeStoreUnavailable, Message: "the operation on the backup failed: " + err.Error()}
+func (c *Console) startBackup(w http.ResponseWriter, r *http.Request, principal auth.Principal) error {
+	return c.changeBackup(w, r, principal, "started", func(ctx context.Context, _ string, by audit.Origin) error {
+		_, err := c.Operations.StartBackup(ctx, by)
+		return err
+	})
 }
 
-var errNoBackups = &plant.Error{Code: plant.CodeBackupsOff, Message: "the server makes no backups; set --backup-dir"}
+// checkBackup returns the function of a route that starts a job with the backup of a form.
+func (c *Console) checkBackup(
+	start func(context.Context, string, audit.Origin) (admin.BackupJob, error),
+) server.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request, principal auth.Principal) error {
+		return c.changeBackup(w, r, principal, "started", func(ctx context.Context, name string, by audit.Origin) error {
+			_, err := start(ctx, name, by)
+			return err
+		})
+	}
+}
+
+func (c *Console) deleteBackup(w http.ResponseWriter, r *http.Request, principal auth.Principal) error {
+	return c.changeBackup(w, r, principal, "deleted", c.Operations.DeleteBackup)
+}
 
 // changeBackup runs an operation on the backup that a form names.
 func (c *Console) changeBackup(
@@ -263,41 +253,11 @@ func (c *Console) changeBackup(
 	if err != nil {
 		return err
 	}
-	if c.Backups == nil {
-		return errNoBackups
-	}
 	if err := do(r.Context(), form.Get("name"), server.OriginOf(w, r, principal)); err != nil {
-		return c.backupFault(err)
+		return err
 	}
 	redirect(w, "/backups?done="+done)
 	return nil
-}
-
-func (c *Console) startBackup(w http.ResponseWriter, r *http.Request, principal auth.Principal) error {
-	return c.changeBackup(w, r, principal, "started", func(_ context.Context, _ string, by audit.Origin) error {
-		_, err := c.Backups.MakeBackup(by)
-		return err
-	})
-}
-
-func (c *Console) verifyBackup(w http.ResponseWriter, r *http.Request, principal auth.Principal) error {
-	return c.changeBackup(w, r, principal, "started", func(ctx context.Context, name string, by audit.Origin) error {
-		_, err := c.Backups.Verify(ctx, name, by)
-		return err
-	})
-}
-
-func (c *Console) drillBackup(w http.ResponseWriter, r *http.Request, principal auth.Principal) error {
-	return c.changeBackup(w, r, principal, "started", func(ctx context.Context, name string, by audit.Origin) error {
-		_, err := c.Backups.Drill(ctx, name, by)
-		return err
-	})
-}
-
-func (c *Console) deleteBackup(w http.ResponseWriter, r *http.Request, principal auth.Principal) error {
-	return c.changeBackup(w, r, principal, "deleted", func(ctx context.Context, name string, by audit.Origin) error {
-		return c.Backups.Delete(ctx, name, by)
-	})
 }
 
 func (c *Console) downloadBackup(w http.ResponseWriter, r *http.Request, principal auth.Principal) error {
@@ -306,17 +266,9 @@ func (c *Console) downloadBackup(w http.ResponseWriter, r *http.Request, princip
 
 // auditPage is the content of the page of the audit log.
 type auditPage struct {
-	Entries []auditRow
-	Before  int64 // sequence number for the next page; 0: this is the last one
-	First   bool
-	Head    audit.Link
-}
+	admin.AuditPage
 
-// auditRow is an entry of the audit log, or a damaged row.
-type auditRow struct {
-	Sequence int64
-	Entry    audit.Entry
-	Damaged  bool
+	First bool
 }
 
 func (c *Console) showAudit(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
@@ -324,31 +276,12 @@ func (c *Console) showAudit(w http.ResponseWriter, r *http.Request, _ auth.Princ
 	if c.Audit != nil {
 		c.Audit.Flush(context.WithoutCancel(r.Context())) // at most 5 s; a COMMIT without a result would be repeated
 	}
-	ends, err := c.Engine.AuditEnds(r.Context())
+	cursor := r.URL.Query().Get("cursor")
+	page, err := c.Operations.Audit(r.Context(), admin.AuditQuery{Cursor: cursor, Limit: entriesOnPage})
 	if err != nil {
-		return c.unavailable("read the audit log", err)
+		return err
 	}
-	page := auditPage{Head: ends.Head, First: true}
-	last := ends.Head.Sequence
-	if before, err := strconv.ParseInt(r.URL.Query().Get("before"), 10, 64); err == nil && before <= last {
-		last, page.First = before-1, false
-	}
-	after := max(ends.Anchor.Sequence, last-entriesOnPage)
-	rows, err := c.Engine.AuditRows(r.Context(), after, int(max(1, last-after)))
-	if err != nil {
-		return c.unavailable("read the audit log", err)
-	}
-	for _, row := range slices.Backward(rows) {
-		if row.Sequence > last {
-			continue
-		}
-		entry, err := row.Entry()
-		page.Entries = append(page.Entries, auditRow{row.Sequence, entry, err != nil})
-	}
-	if after > ends.Anchor.Sequence {
-		page.Before = after + 1
-	}
-	return c.render(w, r, http.StatusOK, "audit", view{Title: "Audit log", Content: page})
+	return c.render(w, r, http.StatusOK, "audit", view{Title: "Audit log", Content: auditPage{page, cursor == ""}})
 }
 
 func (c *Console) showSettings(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {

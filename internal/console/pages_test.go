@@ -297,12 +297,12 @@ func TestAuditPages(t *testing.T) {
 		h.mint(fmt.Sprintf("token-%d", i), auth.ScopeRead)
 	}
 	c.get("/audit").want(t, 200, "token-59<", "Older")
-	older := regexp.MustCompile(`href="(/audit\?before=\d+)"`).FindStringSubmatch(c.get("/audit").body)
+	older := regexp.MustCompile(`href="(/audit\?cursor=[\w-]+)"`).FindStringSubmatch(c.get("/audit").body)
 	if older == nil {
 		t.Fatal("no link to older entries")
 	}
 	c.get(older[1]).want(t, 200, "token-1<", "Newest")
-	c.get("/audit?before=x").want(t, 200, "token-59<")
+	c.get("/audit?cursor=x").want(t, 400)
 	c.get("/settings").want(t, 200, "127.0.0.1:8080", "default")
 	c.get("/reference").want(t, 200, "https://plants.example/openapi.json")
 }

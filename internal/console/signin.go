@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"time"
 
 	"plantstore/internal/admin"
 	"plantstore/internal/audit"
@@ -139,8 +138,14 @@ var errBadCredential = &plant.Error{
 // the code for one caller only, so of several sign-ins with a code, also on several
 // servers, one succeeds.
 func (c *Console) redeem(ctx context.Context, code string, by audit.Origin) (string, auth.Principal, error) {
-	now := time.Now().UTC().Truncate(time.Microsecond)
+	var m admin.Minted
+	scopes := auth.ScopeAdmin | auth.ScopeRead | auth.ScopeCreate
 	_, err := c.Operations.Revoke(ctx, admin.Revocation{Tokens: store.Selector{Hash: auth.HashOf(code)}}, by)
+	if err == nil {
+		m, err = c.Operations.Mint(
+			ctx, admin.NewToken{Name: "console-" + suffix(), Scopes: scopes, Lifetime: sessionTimeMax}, by,
+		)
+	}
 	if refusal, ok := errors.AsType[*plant.Error](err); ok {
 		switch refusal.Code {
 		case plant.CodeTokenNotFound:
@@ -152,33 +157,13 @@ func (c *Console) redeem(ctx context.Context, code string, by audit.Origin) (str
 	if err != nil {
 		return "", auth.Principal{}, err
 	}
-	secret := auth.Mint()
-	t := auth.Token{
-		Name: "console-" + suffixOf(secret), Hash: auth.HashOf(secret), Prefix: auth.PrefixOf(secret),
-		Scopes:    auth.ScopeAdmin | auth.ScopeRead | auth.ScopeCreate,
-		CreatedAt: now, ExpiresAt: now.Add(sessionTimeMax),
-	}
-	if t.ID, err = c.Engine.CreateToken(ctx, t, by); err != nil {
-		return "", auth.Principal{}, c.unavailable("create the token of a session", err)
-	}
-	return secret, auth.Principal{TokenID: t.ID, Name: t.Name, Scopes: t.Scopes}, nil
+	return m.Secret, auth.Principal{TokenID: m.ID, Name: m.Name, Scopes: scopes}, nil
 }
 
 // errFull refuses a code: its first use and the token of its session are changes of the store.
 var errFull = &plant.Error{
 	Code:    plant.CodeStoreFull,
 	Message: "the disk of the store is full; free space on it, or sign in with an admin token instead of a code",
-}
-
-// unavailable returns the error for a client after the store failed, and logs the cause.
-func (c *Console) unavailable(operation string, err error) error {
-	c.Log.Warn("console: the store refused a change", "operation", operation, "error", err)
-	if errors.Is(err, store.ErrFull) {
-		return errFull
-	}
-	return &plant.Error{
-		Code: plant.CodeStoreUnavailable, Message: "the store does not accept the change now; try again",
-	}
 }
 
 // signOut ends the session of a request, also one whose credential is no longer valid.

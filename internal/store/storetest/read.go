@@ -194,8 +194,7 @@ func testReadCanceled(t *testing.T, s Store) {
 
 // token returns a new token that is allowed to create plants, without an id.
 func token(name string, at time.Time) auth.Token {
-	secret := auth.Mint()
-	return auth.Token{
-		Name: name, Hash: auth.HashOf(secret), Prefix: auth.PrefixOf(secret), Scopes: auth.ScopeCreate, CreatedAt: at,
-	}
+	t, _ := auth.NewToken(name, auth.ScopeCreate, 0)
+	t.CreatedAt = at
+	return t
 }
