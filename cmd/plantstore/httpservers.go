@@ -142,7 +142,7 @@ func (h *httpServers) open(
 		return err
 	}
 	if err := h.openConsole(s, console.Config{
-		Store: operations.Store, Metrics: metrics, Log: operations.Log,
+		Store: operations.Store, Log: operations.Log,
 	}); err != nil {
 		return err
 	}

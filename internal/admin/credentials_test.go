@@ -305,7 +305,7 @@ func TestState(t *testing.T) {
 	none := int64(0)
 	want := admin.State{
 		Version: "test", DB: "plants.db", Ready: true, Guarantee: h.engine.Durability().Guarantee,
-		Warnings: []string{}, Plants: &none,
+		Warnings: []string{}, Gauges: admin.Gauges{Plants: &none},
 	}
 	if diff := cmp.Diff(want, st); diff != "" {
 		t.Errorf("state (-want +got):\n%s", diff)

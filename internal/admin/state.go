@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"plantstore/internal/backup"
@@ -22,14 +21,7 @@ type State struct {
 	Standby   bool     `json:"standby"`   // an acknowledged plant is stored on more than one machine
 	Warnings  []string `json:"warnings"`  // why the guarantee may not hold, each with advice
 
-	Plants        *int64 `json:"plants,omitempty"` // nil: unknown; an estimate on PostgreSQL
-	QueuePlants   int64  `json:"queue_plants"`     // plants that wait for the next commit
-	StoreBytes    *int64 `json:"store_bytes,omitempty"`
-	WALBytes      *int64 `json:"wal_bytes,omitempty"`       // nil on PostgreSQL
-	DiskFreeBytes *int64 `json:"disk_free_bytes,omitempty"` // nil on PostgreSQL
-
-	Connections         map[string]int64 `json:"connections"`          // open ones, by listener
-	CredentialsExpiring int64            `json:"credentials_expiring"` // valid ones that expire within 7 days
+	Gauges
 
 	Backups      bool          `json:"backups"`                 // the server makes backups
 	LastBackup   *BackupRecord `json:"last_backup,omitempty"`   // the newest complete one of the last complete list
@@ -40,7 +32,7 @@ type State struct {
 func (s *Service) State(ctx context.Context) State {
 	st := State{
 		Version: s.version, StartedAt: s.started, DB: s.db, Backups: s.backups != nil,
-		Connections: map[string]int64{}, Warnings: []string{},
+		Gauges: s.Metrics().Gauges, Warnings: []string{},
 	}
 	d := s.engine.Durability()
 	st.Guarantee, st.Standby, st.Warnings = d.Guarantee, d.Standby, append(st.Warnings, d.Warnings...)
@@ -50,42 +42,8 @@ func (s *Service) State(ctx context.Context) State {
 			st.Reason = err.Error()
 		}
 	}
-	s.measure(&st)
 	st.LastBackup, st.BackupsError = s.lastBackup(ctx)
 	return st
-}
-
-// measure sets the members that metrics have.
-func (s *Service) measure(st *State) {
-	if s.metrics == nil {
-		return
-	}
-	families, _ := s.metrics.Gather() // with an error, the other families are there
-	optional := map[string]**int64{
-		"plantstore_plants": &st.Plants, "plantstore_store_bytes": &st.StoreBytes, "plantstore_wal_bytes": &st.WALBytes,
-		"plantstore_store_disk_free_bytes": &st.DiskFreeBytes,
-	}
-	counts := map[string]*int64{
-		"plantstore_queue_plants": &st.QueuePlants, "plantstore_credentials_expiring": &st.CredentialsExpiring,
-	}
-	for _, family := range families {
-		name := family.GetName()
-		for _, m := range family.GetMetric() {
-			value := m.GetGauge().GetValue()
-			if math.IsNaN(value) {
-				continue
-			}
-			n := int64(value)
-			switch {
-			case optional[name] != nil:
-				*optional[name] = &n
-			case counts[name] != nil:
-				*counts[name] = n
-			case name == "plantstore_connections_open":
-				st.Connections[m.GetLabel()[0].GetValue()] = n
-			}
-		}
-	}
 }
 
 const (

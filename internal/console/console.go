@@ -15,8 +15,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"plantstore/internal/admin"
 	"plantstore/internal/audit"
 	"plantstore/internal/auth"
@@ -29,8 +27,7 @@ import (
 type Config struct {
 	Operations *admin.Service
 	Store      *store.Store
-	Metrics    prometheus.Gatherer // of the server, for the overview
-	PublicURL  *url.URL            // at which clients reach the public listener
+	PublicURL  *url.URL // at which clients reach the public listener
 	Log        *slog.Logger
 
 	Audit   *audit.Recorder // nil: none
@@ -57,7 +54,7 @@ type Console struct {
 
 // New returns the console of a server.
 func New(c Config) (*Console, error) {
-	if c.Operations == nil || c.Store == nil || c.Metrics == nil || c.PublicURL == nil || c.Log == nil {
+	if c.Operations == nil || c.Store == nil || c.PublicURL == nil || c.Log == nil {
 		return nil, errors.New("console.Config has an empty field")
 	}
 	templates, err := parseTemplates()

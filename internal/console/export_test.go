@@ -7,7 +7,7 @@ import (
 	"net/http/httptest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
+	"plantstore/internal/admin"
 )
 
 // SetClock sets the clock of the sessions.
@@ -47,7 +47,7 @@ func RenderMarkdown(text string) string { return string(markdown(text).HTML()) }
 // AddDay adds the samples of a day of work in a nursery, which ends now with the values of now.
 func (c *Console) AddDay() {
 	n := c.read()
-	plants := n.gauge("plantstore_plants")
+	plants := orNaN(n.Plants)
 	random := rand.New(rand.NewPCG(1, 2)) // the same images in each run
 	for i := samplesMax - 1; i >= 0; i-- {
 		hours := float64(i) / 360                                   // before now
@@ -57,7 +57,7 @@ func (c *Console) AddDay() {
 			at: n.at.Add(-time.Duration(i) * sampleEvery), creates: creates,
 			p50: 0.0021 + 0.0004*random.Float64(), p99: 0.005 + 0.004*random.Float64() + 0.003*work,
 			refusals: math.Floor(work*random.Float64()*1.2) / 10, plants: plants - hours*900,
-			store: n.gauge("plantstore_store_bytes") - hours*70e3, wal: 3e6 + 2e6*random.Float64(),
+			store: orNaN(n.StoreBytes) - hours*70e3, wal: 3e6 + 2e6*random.Float64(),
 			connections: math.Round(4 + 20*work*random.Float64()), queued: math.Round(2 * work * random.Float64()),
 		})
 	}
@@ -79,12 +79,7 @@ func (c *Console) AddSample(p99 float64, commitFailed bool, errors ...string) {
 func Draw(values []float64, top float64) (path, area string) { return draw(values, top) }
 
 // Since returns the errors and the failed commits that a console finds between two readings of metrics.
-func Since(before, after prometheus.Gatherer) (errors []string, commitFailed bool) {
-	read := func(metrics prometheus.Gatherer) reading {
-		c := &Console{Config: Config{Metrics: metrics}}
-		c.SetClock(time.Now)
-		return c.read()
-	}
-	s := read(after).since(read(before))
+func Since(before, after admin.Metrics) (errors []string, commitFailed bool) {
+	s := reading{Metrics: after}.since(reading{Metrics: before})
 	return s.errors, s.commitFailed
 }

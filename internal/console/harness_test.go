@@ -126,7 +126,7 @@ func (h *harness) serve(log *slog.Logger, metrics *prometheus.Registry, recorder
 	}
 	public := &url.URL{Scheme: "https", Host: "plants.example"}
 	if h.console, err = console.New(console.Config{
-		Operations: operations, Store: h.store, Metrics: metrics, PublicURL: public, Log: log,
+		Operations: operations, Store: h.store, PublicURL: public, Log: log,
 		Audit: recorder, Version: "1.0.0-test",
 	}); err != nil {
 		h.t.Fatal(err)
@@ -271,9 +271,10 @@ func stored(id int64, name string, tag plant.Tag) store.Create {
 }
 
 // adminConfig returns the configuration of the operations.
-func (h *harness) adminConfig(*prometheus.Registry) admin.Config {
+func (h *harness) adminConfig(metrics *prometheus.Registry) admin.Config {
 	return admin.Config{
 		Engine: h.engine, Outbox: h.outbox(), Store: h.store, Backups: h.backups, Deliveries: h.status,
+		Metrics: metrics,
 		Settings: func() []admin.Setting {
 			return []admin.Setting{
 				{Name: "listen", Value: "127.0.0.1:8080", Source: "default"},

@@ -5,15 +5,14 @@ import (
 	"fmt"
 	"hash/fnv"
 	"maps"
-	"math"
 	"net/http"
 	"slices"
 	"strconv"
 	"time"
 
+	"plantstore/internal/admin"
 	"plantstore/internal/auth"
 	"plantstore/internal/server"
-	"plantstore/internal/store"
 )
 
 // spans are the times that the charts can show.
@@ -24,15 +23,13 @@ var spans = []struct {
 
 // overview is the content of the overview.
 type overview struct {
-	Ready      string // why the store accepts no plant; empty: it accepts plants
-	Durability store.Durability
-	Tiles      []tile
-	Charts     []chart
-	Range      string
-	Ranges     []string
-	Backup     *lastBackup // nil: the server makes no backups
-	Warnings   []warning
-	Engine     string
+	admin.State // its list of backups is at most 10 s old: the destination may be slow
+
+	Tiles    []tile
+	Charts   []chart
+	Range    string
+	Ranges   []string
+	Warnings []warning // the texts of the State, and others
 }
 
 // tile is a number of the overview.
@@ -47,14 +44,6 @@ type tile struct {
 type warning struct {
 	Text, Advice string
 	Object       link // that the text is about
-}
-
-// lastBackup is the state of the backups.
-type lastBackup struct {
-	Name  string
-	At    time.Time // of the newest complete backup that is known; zero: none
-	Bytes int64
-	Fault string // why the destination could not be listed; empty: it was
 }
 
 func (c *Console) showOverview(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
@@ -84,13 +73,12 @@ func (c *Console) serveLive(w http.ResponseWriter, r *http.Request, _ auth.Princ
 // Digest returns a digest of the parts of the page that the script does not replace.
 func (o overview) Digest() string {
 	h := fnv.New64a()
-	fmt.Fprintf(h, "%q %q", fmt.Sprint(o.Durability), o.Warnings)
+	fmt.Fprintf(h, "%q %t %q", o.Guarantee, o.Standby, o.Warnings)
 	return strconv.FormatUint(h.Sum64(), 36)
 }
 
 func (c *Console) overview(r *http.Request) overview {
-	now, n := c.now(), c.read()
-	o := overview{Durability: c.Store.Durability(), Range: "1h"}
+	now, o := c.now(), overview{State: c.Operations.State(r.Context()), Range: "1h"}
 	span := time.Hour
 	for _, s := range spans {
 		o.Ranges = append(o.Ranges, s.Name)
@@ -98,13 +86,9 @@ func (c *Console) overview(r *http.Request) overview {
 			o.Range, span = s.Name, s.span
 		}
 	}
-	if err := c.Store.Ready(); err != nil {
-		o.Ready = err.Error()
-	}
-	o.Backup = c.lastBackup(r)
-	o.Warnings = c.warnings(n, o)
+	o.Warnings = c.warnings(o.State)
 	o.Charts = charts(c.samples.since(now.Add(-span)), now, span)
-	o.Tiles = c.tiles(n, o)
+	o.Tiles = c.tiles(o)
 	return o
 }
 
@@ -132,33 +116,33 @@ func charts(samples []sample, now time.Time, span time.Duration) []chart {
 }
 
 // tiles returns the numbers of the overview. Rates and latencies are those of the charts.
-func (c *Console) tiles(n reading, o overview) []tile {
+func (c *Console) tiles(o overview) []tile {
 	lines := map[string][]line{}
 	for _, c := range o.Charts {
 		lines[c.ID] = c.Lines
 	}
 	latency, errors := lines["latency"], lines["errors"]
 	tiles := []tile{
-		{"plants", "Plants stored", formatWhole(n.gauge("plantstore_plants")), ""},
+		{"plants", "Plants stored", formatWhole(orNaN(o.Plants)), ""},
 		{"creates", "Created a second", lines["creates"][0].Now, ""},
 		{"latency", latencyName, latency[0].Now, "p99; p50 " + latency[1].Now},
 		{"errors", "Errors a second", errors[0].Now, "server errors; client errors " + errors[1].Now},
-		{"connections", "Open connections", formatWhole(n.gauge("plantstore_connections_open")), "of the public listener"},
+		{"connections", "Open connections", formatCount(float64(o.Connections["public"])), "of the public listener"},
 	}
-	if size := n.gauge("plantstore_store_bytes"); !math.IsNaN(size) {
+	if o.StoreBytes != nil {
 		tiles = append(tiles, tile{
-			"size", "Size of the store", formatSize(size), "write-ahead log " + formatSize(n.gauge("plantstore_wal_bytes")),
+			"size", "Size of the store", formatBytes(*o.StoreBytes), "write-ahead log " + formatSize(orNaN(o.WALBytes)),
 		})
 	}
-	if free := n.gauge("plantstore_store_disk_free_bytes"); !math.IsNaN(free) {
-		tiles = append(tiles, tile{"free", "Free on the disk", formatSize(free), ""})
+	if o.DiskFreeBytes != nil {
+		tiles = append(tiles, tile{"free", "Free on the disk", formatBytes(*o.DiskFreeBytes), ""})
 	}
-	if o.Backup != nil {
+	if o.Backups {
 		t := tile{"backup", "Last backup", "none", ""}
 		switch {
-		case !o.Backup.At.IsZero():
-			t.Value, t.Note = formatAge(c.now().Sub(o.Backup.At))+" ago", formatBytes(o.Backup.Bytes)
-		case o.Backup.Fault != "":
+		case o.LastBackup != nil:
+			t.Value, t.Note = formatAge(c.now().Sub(o.LastBackup.At))+" ago", formatBytes(o.LastBackup.Bytes)
+		case o.BackupsError != "":
 			t.Value = "–"
 		}
 		tiles = append(tiles, t)
@@ -166,42 +150,29 @@ func (c *Console) tiles(n reading, o overview) []tile {
 	return tiles
 }
 
-// lastBackup returns the state of the backups, which is at most 10 s old: the destination may be slow.
-func (c *Console) lastBackup(r *http.Request) *lastBackup {
-	state := c.Operations.State(r.Context())
-	if !state.Backups {
-		return nil
-	}
-	b := &lastBackup{Fault: state.BackupsError}
-	if state.LastBackup != nil {
-		b.Name, b.At, b.Bytes = state.LastBackup.Name, state.LastBackup.At, state.LastBackup.Bytes
-	}
-	return b
-}
-
 // warnings returns the states that need the operator, the most urgent first.
-func (c *Console) warnings(n reading, o overview) (list []warning) {
+func (c *Console) warnings(s admin.State) (list []warning) {
 	const freeFactorMin = 0.1 // of the store's size
 	add := func(text, advice string, object link) { list = append(list, warning{text, advice, object}) }
 	theStore := settingLink("db")
-	if o.Ready != "" {
-		add("The store accepts no plant: "+o.Ready+".", "Read the log of the server.", theStore)
+	if !s.Ready {
+		add("The store accepts no plant: "+s.Reason+".", "Read the log of the server.", theStore)
 	}
-	list = append(list, recentFailures(c.samples.since(n.at.Add(-recently)))...)
-	for _, text := range o.Durability.Warnings {
+	list = append(list, recentFailures(c.samples.since(c.now().Add(-recently)))...)
+	for _, text := range s.Warnings {
 		add(text, "", theStore)
 	}
-	size, free := n.gauge("plantstore_store_bytes"), n.gauge("plantstore_store_disk_free_bytes")
+	size, free := orNaN(s.StoreBytes), orNaN(s.DiskFreeBytes)
 	if free < max(1<<30, size*freeFactorMin) {
 		add("The disk of the store has only "+formatSize(free)+" free.",
 			"Free space, or move the store to a larger disk.", theStore)
 	}
-	if wal, most := n.gauge("plantstore_wal_bytes"), n.gauge("plantstore_wal_max_bytes"); wal > most {
+	if orNaN(s.WALBytes) > orNaN(s.WALMaxBytes) {
 		add("The write-ahead log is larger than --wal-max: a reader blocks its checkpoint.",
 			"End a backup, a verification or a program that has the file open for long.", settingLink("wal-max"))
 	}
-	list = append(append(list, c.backupWarnings(o.Backup, !math.IsNaN(size))...), c.webhookWarnings()...)
-	switch expiring := n.gauge("plantstore_credentials_expiring"); {
+	list = append(append(list, c.backupWarnings(s)...), c.webhookWarnings()...)
+	switch expiring := float64(s.CredentialsExpiring); {
 	case expiring == 1:
 		add("One credential expires within 7 days.", "Rotate it.", link{"Credentials", "/credentials"})
 	case expiring > 1:
@@ -243,26 +214,26 @@ func recentFailures(samples []sample) (list []warning) {
 	return list
 }
 
-// backupWarnings returns the warnings about backups of a store, which is a file or not; nil: the server makes none.
-func (c *Console) backupWarnings(b *lastBackup, isFile bool) (list []warning) {
+// backupWarnings returns the warnings about backups.
+func (c *Console) backupWarnings(s admin.State) (list []warning) {
 	const ageMax = 2 * 24 * time.Hour
 	page := link{"Backups", "/backups"}
-	switch {
-	case b == nil && isFile:
+	switch b := s.LastBackup; {
+	case !s.Backups && s.StoreBytes != nil: // a file
 		return []warning{{
 			"The server makes no backups.", "Set --backup-dir, or copy backups with your own tools.", settingLink("backup-dir"),
 		}}
-	case b == nil:
+	case !s.Backups:
 		return nil
-	case b.At.IsZero() && b.Fault == "":
+	case b == nil && s.BackupsError == "":
 		list = append(list, warning{"There is no complete backup.", "Start one.", page})
-	case !b.At.IsZero() && c.now().Sub(b.At) > ageMax:
+	case b != nil && c.now().Sub(b.At) > ageMax:
 		list = append(list, warning{
 			"The last backup is " + formatAge(c.now().Sub(b.At)) + " old: " + b.Name + ".", "Start one.", page,
 		})
 	}
-	if b.Fault != "" {
-		list = append(list, warning{"The server could not list the backups: " + b.Fault + ".", "", page})
+	if s.BackupsError != "" {
+		list = append(list, warning{"The server could not list the backups: " + s.BackupsError + ".", "", page})
 	}
 	return list
 }

@@ -12,7 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"plantstore/internal/admin"
 	"plantstore/internal/console"
+	"plantstore/internal/store"
 	"plantstore/internal/webhook"
 )
 
@@ -103,7 +105,7 @@ func TestWarnings(t *testing.T) {
 // TestFailuresInMetrics shows which failures the console finds between two readings of the metrics.
 func TestFailuresInMetrics(t *testing.T) {
 	t.Parallel()
-	metrics := func(commits, unavailable, invalid float64) prometheus.Gatherer {
+	metrics := func(commits, unavailable, invalid float64) admin.Metrics {
 		r := prometheus.NewRegistry()
 		failed := prometheus.NewCounter(prometheus.CounterOpts{Name: "plantstore_commits_failed_total"})
 		errors := prometheus.NewCounterVec(
@@ -112,10 +114,14 @@ func TestFailuresInMetrics(t *testing.T) {
 		failed.Add(commits)
 		errors.WithLabelValues("50301", "store_unavailable").Add(unavailable)
 		errors.WithLabelValues("40001", "not_json").Add(invalid)
-		return r
+		s, err := admin.New(admin.Config{Engine: struct{ store.Engine }{}, Metrics: r})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.Metrics()
 	}
 	for _, test := range []struct {
-		after  prometheus.Gatherer
+		after  admin.Metrics
 		errors []string
 		commit bool
 	}{

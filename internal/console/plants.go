@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"html/template"
-	"math"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -75,8 +74,8 @@ func (c *Console) showPlants(w http.ResponseWriter, r *http.Request, principal a
 	list := plantList{Name: q.Name, First: q.Cursor == "", CanCreate: principal.Scopes.Has(auth.ScopeCreate)}
 	list.Tag, list.HasTag = q.Tag.Get()
 	list.Query = template.URL(url.Values{"name": {list.Name}, "tag": {list.Tag}}.Encode())
-	if n := c.read().gauge("plantstore_plants"); !math.IsNaN(n) {
-		list.Total = formatCount(n) + " stored"
+	if n := c.Operations.Metrics().Plants; n != nil {
+		list.Total = formatCount(float64(*n)) + " stored"
 	}
 	var err error
 	if search {

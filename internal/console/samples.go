@@ -4,9 +4,10 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strings"
 	"sync"
 	"time"
+
+	"plantstore/internal/admin"
 )
 
 // The samples of a day stay in memory: less than 1 MiB.
@@ -75,100 +76,54 @@ func (c *Console) sample() {
 
 // reading has the values of the metrics at a time.
 type reading struct {
-	at                 time.Time
-	created            float64
-	failures, refusals float64
-	commitsFailed      float64
-	errors             map[string]float64 // responses with 5xx by the number and the name of the error
-	buckets            []bucket           // of the duration of a create, ascending
-	gauges             map[string]float64
+	admin.Metrics
+
+	at time.Time
 }
 
-// bucket is a bucket of a histogram: the number of values up to a bound in seconds.
-type bucket struct {
-	bound float64
-	count float64
-}
+func (c *Console) read() reading { return reading{c.Operations.Metrics(), c.now()} }
 
-// read reads the metrics.
-func (c *Console) read() reading {
-	n := reading{at: c.now(), gauges: map[string]float64{}, errors: map[string]float64{}}
-	families, err := c.Metrics.Gather()
-	if err != nil {
-		c.Log.Debug("console: could not read all metrics", "error", err) // it returns the other ones
+// orNaN returns a number; NaN if it is unknown.
+func orNaN(n *int64) float64 {
+	if n == nil {
+		return math.NaN()
 	}
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			labels := map[string]string{}
-			for _, l := range m.GetLabel() {
-				labels[l.GetName()] = l.GetValue()
-			}
-			public := labels["listener"] == "public"
-			switch name := f.GetName(); {
-			case name == "plantstore_plants_created_total":
-				n.created = m.GetCounter().GetValue()
-			case name == "plantstore_commits_failed_total":
-				n.commitsFailed = m.GetCounter().GetValue()
-			case name == "plantstore_http_errors_total" && strings.HasPrefix(labels["error"], "5"):
-				n.errors[labels["error"]+" "+labels["name"]] = m.GetCounter().GetValue()
-			case name == "plantstore_http_requests_total" && public && strings.HasPrefix(labels["status"], "5"):
-				n.failures += m.GetCounter().GetValue()
-			case name == "plantstore_http_requests_total" && public && strings.HasPrefix(labels["status"], "4"):
-				n.refusals += m.GetCounter().GetValue()
-			case name == "plantstore_http_request_duration_seconds" && public && strings.HasSuffix(labels["route"], "/plants"):
-				for _, b := range m.GetHistogram().GetBucket() {
-					n.buckets = append(n.buckets, bucket{b.GetUpperBound(), float64(b.GetCumulativeCount())})
-				}
-				n.buckets = append(n.buckets, bucket{math.Inf(1), float64(m.GetHistogram().GetSampleCount())})
-			case m.GetGauge() != nil && (public || len(labels) == 0):
-				n.gauges[name] = m.GetGauge().GetValue()
-			}
-		}
-	}
-	return n
-}
-
-// gauge returns the value of a gauge; NaN without it.
-func (n reading) gauge(name string) float64 {
-	if value, ok := n.gauges[name]; ok {
-		return value
-	}
-	return math.NaN()
+	return float64(*n)
 }
 
 // since returns the sample between two readings.
 func (n reading) since(last reading) sample {
 	seconds := n.at.Sub(last.at).Seconds()
 	var more []string
-	for _, name := range slices.Sorted(maps.Keys(n.errors)) {
-		if n.errors[name] > last.errors[name] {
+	for _, name := range slices.Sorted(maps.Keys(n.Errors)) {
+		if n.Errors[name] > last.Errors[name] {
 			more = append(more, name)
 		}
 	}
 	return sample{
 		at:          n.at,
-		creates:     (n.created - last.created) / seconds,
-		failures:    (n.failures - last.failures) / seconds,
-		refusals:    (n.refusals - last.refusals) / seconds,
-		p50:         quantile(0.5, last.buckets, n.buckets),
-		p99:         quantile(0.99, last.buckets, n.buckets),
-		plants:      n.gauge("plantstore_plants"),
-		store:       n.gauge("plantstore_store_bytes"),
-		wal:         n.gauge("plantstore_wal_bytes"),
-		connections: n.gauge("plantstore_connections_open"),
-		queued:      n.gauge("plantstore_queue_plants"),
+		creates:     (n.Created - last.Created) / seconds,
+		failures:    (n.Failures - last.Failures) / seconds,
+		refusals:    (n.Refusals - last.Refusals) / seconds,
+		p50:         quantile(0.5, last.Latency, n.Latency),
+		p99:         quantile(0.99, last.Latency, n.Latency),
+		plants:      orNaN(n.Plants),
+		store:       orNaN(n.StoreBytes),
+		wal:         orNaN(n.WALBytes),
+		connections: float64(n.Connections["public"]),
+		queued:      float64(n.QueuePlants),
 
-		commitFailed: n.commitsFailed > last.commitsFailed, errors: more,
+		commitFailed: n.CommitsFailed > last.CommitsFailed, errors: more,
 	}
 }
 
 // quantile returns a quantile of the values that a histogram counted between two readings,
 // by linear interpolation in a bucket as histogram_quantile of Prometheus; NaN without
 // values.
-func quantile(q float64, from, to []bucket) float64 {
+func quantile(q float64, from, to []admin.Bucket) float64 {
 	before := func(i int) float64 {
 		if i < len(from) {
-			return from[i].count
+			return from[i].Count
 		}
 		return 0
 	}
@@ -176,20 +131,20 @@ func quantile(q float64, from, to []bucket) float64 {
 		return math.NaN()
 	}
 	last := len(to) - 1
-	rank := q * (to[last].count - before(last))
+	rank := q * (to[last].Count - before(last))
 	if rank <= 0 {
 		return math.NaN()
 	}
 	low, below := 0.0, 0.0
 	for i, b := range to {
-		count := b.count - before(i)
+		count := b.Count - before(i)
 		if count >= rank {
-			if math.IsInf(b.bound, 1) {
+			if math.IsInf(b.Bound, 1) {
 				return low
 			}
-			return low + (b.bound-low)*(rank-below)/(count-below)
+			return low + (b.Bound-low)*(rank-below)/(count-below)
 		}
-		low, below = b.bound, count
+		low, below = b.Bound, count
 	}
 	return low
 }
