@@ -18,6 +18,12 @@ func (u URL) Check() error {
 	return err
 }
 
+// serverParameters are the parameters that the driver sends to the server. It would also send
+// the name and the value of a parameter that is misspelled.
+var serverParameters = []string{
+	"application_name", "lock_timeout", "options", "search_path", "statement_timeout", "timezone",
+}
+
 // resolve returns the configuration of the connections. It adds these settings unless
 // the URL has them: the server is a primary, each host has a connect timeout, and the
 // server proves that it has the password.
@@ -28,21 +34,27 @@ func (u URL) resolve() (*pgxpool.Config, error) {
 		return nil, fmt.Errorf("the database URL %s: %s", u, detail)
 	}
 	conn := config.ConnConfig
+	for name := range conn.RuntimeParams {
+		if !slices.Contains(serverParameters, name) { // perhaps a part of a password
+			return nil, fmt.Errorf("the database URL %s: a parameter is unknown: "+
+				"use those of libpq and pgx, and of the server only %s", u, strings.Join(serverParameters, ", "))
+		}
+	}
 	hosts := hostsOf(&conn.Config)
-	if !u.sslmode && os.Getenv("PGSSLMODE") == "" {
+	if !slices.Contains(u.parameters, "sslmode=prefer") && os.Getenv("PGSSLMODE") == "" {
 		if i := slices.IndexFunc(hosts, host.prefersTLS); i >= 0 {
 			return nil, fmt.Errorf("the database URL %s: it has no sslmode, and %s is not this machine: "+
 				"a server that refuses TLS would receive every plant in clear text; "+
 				"add sslmode=verify-full, and sslrootcert=FILE for a certificate of your own authority", u, hosts[i].name)
 		}
 	}
-	if conn.RequireAuth == "" && !slices.Contains(u.given, "require_auth") {
+	if conn.RequireAuth == "" && !u.has("require_auth") {
 		conn.RequireAuth = defaultAuth(hosts)
 	}
 	if conn.ConnectTimeout == 0 {
 		conn.ConnectTimeout = connectTime
 	}
-	if !slices.Contains(u.given, "pool_max_conns") {
+	if !u.has("pool_max_conns") {
 		config.MaxConns = connsMax
 	}
 	if conn.ValidateConnect == nil {

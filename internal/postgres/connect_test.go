@@ -54,7 +54,6 @@ func TestCheckDemandsTLS(t *testing.T) {
 		{"postgres://db.example/plants", "", "db.example"},
 		{"postgres://flora:geheim@db.example/plants", "", "db.example"},
 		{"postgres://db.example/plants?sslmode=", "", "db.example"},
-		{"postgres://db.example/plants?ssl=false", "", "db.example"},
 		{"postgres://10.77.0.1/plants", "", "10.77.0.1"},
 		{"postgres://0.0.0.0/plants", "", "0.0.0.0"},
 		{"postgres://[2001:db8::1]/plants", "", "2001:db8::1"},

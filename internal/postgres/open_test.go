@@ -98,12 +98,19 @@ func TestOpenRefuses(t *testing.T) {
 	}
 	for url, want := range map[string]string{
 		"postgres://mallory:geheim@localhost:1/none":    "open the database none on localhost port 1: ",
-		"postgres://mallory:geheim@localhost:none/none": "a port in the URL is not a number from 1 to 65535",
+		"postgres://mallory:geheim@localhost:none/none": "the URL is not of the form postgres://",
+		"postgres://mallory@localhost:1/none?port=geheim": "the database URL " +
+			"postgres://mallory@localhost:1/none?xxxxx: invalid port",
+		"postgres://mallory@localhost:1/none?password=x&geheim=x": "the database URL " +
+			"postgres://mallory@localhost:1/none?xxxxx&xxxxx: a parameter is unknown: use those of libpq and pgx, " +
+			"and of the server only application_name, ",
+		"postgres://mallory:ge%00heim@localhost:1/none": "the database URL " +
+			"postgres://mallory:xxxxx@localhost:1/none: failed to parse as URL",
 		"postgres://mallory:geheim@localhost:1/none?sslmode=none": "the database URL " +
 			"postgres://mallory:xxxxx@localhost:1/none?sslmode=none: failed to configure TLS (sslmode is invalid)",
 	} {
 		_, err := postgres.Open(t.Context(), postgres.Config{URL: url})
-		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "geheim") {
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "heim") {
 			t.Errorf("%s:\ngot  %v\nwant %s, and no password", url, err, want)
 		}
 	}
