@@ -242,6 +242,7 @@ func TestRecorderKeepsAdministrators(t *testing.T) {
 			r.Refused(from(fmt.Sprint(i), ""), "admin")
 		}
 		<-time.After(time.Minute) // counts the refusals
+		synctest.Wait()           // for the attempt at the same time
 		r.SignedIn(from("operator", "192.0.2.1"), true)
 		s.fail(nil)
 		<-time.After(time.Minute)
