@@ -35,6 +35,7 @@ func TestHealthOfOtherServers(t *testing.T) {
 			w.WriteHeader(http.StatusServiceUnavailable)
 			_, _ = w.Write(bytes.Repeat([]byte("x"), 1<<20))
 		}},
+		{"no response", "/readyz within 3s: ", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }},
 	} {
 		s := httptest.NewServer(tt.answer)
 		code, message := health(t.Context(), s)
