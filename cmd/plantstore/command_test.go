@@ -58,10 +58,10 @@ func TestEverySettingHasThreeSources(t *testing.T) {
 		"client-ca": "authority.pem", "insecure-listen": "true",
 		"acme-domain": "plants.example", "acme-email": "operator@plants.example", "acme-ca": "authority.pem",
 		"acme-directory": "https://ca.example/directory", "acme-http-listen": "127.0.0.1:1",
-		"connections-max": "7", "connections-per-address": "7", "incomplete-max": "7",
-		"log-format": "json", "log-level": "warn", "body-max": "2KiB", "header-max": "64KiB",
-		"request-timeout": "7s", "answer-timeout": "7s", "idle-timeout": "7s", "queue-max": "7", "wal-max": "64MiB",
-		"auth-failures": "7", "credential-rate": "7", "credential-burst": "7", "credential-concurrency": "7",
+		"connections-max": "7", "connections-per-address": "7",
+		"log-format": "json", "log-level": "warn", "body-max": "2KiB",
+		"request-timeout": "7s",
+		"auth-failures":   "7", "credential-rate": "7", "credential-burst": "7", "credential-concurrency": "7",
 		"backup-dir": "copies", "backup-every": "1d7h", "backup-keep": "3", "require-sync-standby": "true",
 		"s3-endpoint": "https://s3.example", "s3-region": "eu-north-1", "s3-instance-role": "true",
 		"audit-keep":  "7d",
@@ -70,8 +70,7 @@ func TestEverySettingHasThreeSources(t *testing.T) {
 		"console-url": "https://console.example", "oidc-client-id": "console", "oidc-client-secret-file": "client.secret",
 		"oidc-client-scopes": "openid", "oidc-console-claim": "roles", "oidc-console-grants": "gardeners=plants:read",
 		"webhook-url": "https://plants.example/events", "webhook-secret-file": "webhook.secret",
-		"webhook-allow-private": "true", "webhook-timeout": "7s", "webhook-concurrency": "7", "webhook-rate": "7",
-		"webhook-give-up": "7d", "webhook-keep": "7d",
+		"webhook-allow-private": "true", "webhook-rate": "7", "webhook-give-up": "7d",
 	}
 	acme := []string{"--acme-domain=plants.example", "--acme-email=operator@plants.example"}
 	needed := map[string][]string{ // settings that a setting requires

@@ -42,7 +42,7 @@ func limitedServer(t *testing.T, limits string) (s *testServer, public, admin, t
 	}
 	p, err := newProcess(t.TempDir(), cleanEnviron(), "-c", limits+`; exec plantstore "$@"`, "plantstore",
 		"serve", "--db", filepath.Join(t.TempDir(), "a.db"), "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0",
-		"--wal-max", "32MiB", "--admin-open", "--print-tokens")
+		"--admin-open", "--print-tokens")
 	if err != nil {
 		t.Fatal(err)
 	}

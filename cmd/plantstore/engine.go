@@ -69,7 +69,7 @@ func (s *settings) openEngine(ctx context.Context, o engineOptions) (anyEngine, 
 	}
 	return sqlite.Open(ctx, sqlite.Config{
 		Path: s.db.path, MustExist: o.mustExist, ReadOnly: o.readOnly, Migrate: o.migrate, Server: o.server, By: o.by,
-		WALMax: s.walMax.n, Log: o.log, Metrics: o.metrics,
+		Log: o.log, Metrics: o.metrics,
 	})
 }
 
@@ -95,7 +95,7 @@ func (s *settings) checkStore() error {
 // its requests wait.
 func (s *settings) commits() (most int, within time.Duration) {
 	if s.db.isDatabase() {
-		return postgres.CommitsMax, time.Duration(s.answerTimeout)
+		return postgres.CommitsMax, store.AnswerTimeout
 	}
 	return 1, 0 // the default of store.Limits
 }

@@ -21,7 +21,7 @@ func namesOf(s *settings) (names []string) {
 // Value.Set.
 func FuzzSettingsFile(f *testing.F) {
 	f.Add([]byte("db: plants.db\nlisten: 127.0.0.1:0\ncors-origins: [https://a.example, 'https://b.example']\n"))
-	f.Add([]byte("queue-max: &a 1\nbody-max: *a\n"))
+	f.Add([]byte("backup-keep: &a 1\nbody-max: *a\n"))
 	f.Add([]byte("db: !!binary aGVsbG8=\n---\ndb: x\n"))
 	f.Add([]byte("db: |\n  a\n  b\nlisten: ~\n{}"))
 	f.Add([]byte("<<: {db: x}\n? [a, b]\n: c\n"))
@@ -79,7 +79,7 @@ func FuzzSettingValue(f *testing.F) {
 // its output is a settings file with the same output.
 func FuzzSettingsSources(f *testing.F) {
 	f.Add("--listen=127.0.0.1:0", "PLANTSTORE_DB", "plants.db")
-	f.Add("--cors-origins=https://a.example,*", "PLANTSTORE_QUEUE_MAX", "12")
+	f.Add("--cors-origins=https://a.example,*", "PLANTSTORE_BACKUP_KEEP", "12")
 	f.Add("--body-max=1MiB", "PLANTSTORE_LOG_LEVEL", "debug")
 	f.Add("--request-timeout", "PLANTSTORE_NONE", "\x00\xff")
 	f.Add("--pprof", "PLANTSTORE_BACKUP_DIR", "a: b # c\n- d")

@@ -177,13 +177,14 @@ func (h *httpServers) configOf(s *settings) server.Config {
 	}
 	c.AdminOpen, c.Pprof = bool(s.admin.open), bool(s.pprof)
 	c.TrustedProxies = s.proxies.headerPrefixes()
+	const headerMax = 16 << 10 // bytes
 	c.Limits = server.Limits{
 		BodyMax:        s.bodyMax.n,
-		HeaderMax:      int(s.headerMax.n),
+		HeaderMax:      headerMax,
 		RequestTimeout: time.Duration(s.requestTimeout),
-		AnswerTimeout:  time.Duration(s.answerTimeout),
-		IdleTimeout:    time.Duration(s.idleTimeout),
-		QueueMax:       s.queueMax.n,
+		AnswerTimeout:  store.AnswerTimeout,
+		IdleTimeout:    idleTimeout,
+		QueueMax:       store.QueueMax,
 		AuthFailures:   s.rate.authFailures.n,
 		Rate:           s.rate.rate.n,
 		Burst:          s.rate.burst.n,

@@ -156,7 +156,7 @@ func manualOfSettings() string {
 	var page strings.Builder
 	manualHead(&page, settingsManual, 5, "settings of Plant Store")
 	page.WriteString(".SH DESCRIPTION\n" + roffText("A YAML file that --config names: a mapping of the keys below to "+
-		"values. Every key is also a flag (--wal-max) and an environment variable (PLANTSTORE_WAL_MAX). A flag takes "+
+		"values. Every key is also a flag (--body-max) and an environment variable (PLANTSTORE_BODY_MAX). A flag takes "+
 		"precedence over the environment, and the environment over the file. Unknown keys and duplicate keys are errors.\n\n"+
 		"A size is a number of bytes, or has the unit KiB, MiB or GiB. A time has the units d, h, m, s and ms, such as "+
 		"1d12h or 500ms. A list is a YAML list, or its items with commas between them.\n\n"+

@@ -27,8 +27,7 @@ import (
 var reloadable = []string{
 	"log-level",
 	"auth-failures", "credential-rate", "credential-burst", "credential-concurrency",
-	"webhook-url", "webhook-secret-file", "webhook-allow-private", "webhook-timeout", "webhook-concurrency",
-	"webhook-rate", "webhook-give-up", "webhook-keep",
+	"webhook-url", "webhook-secret-file", "webhook-allow-private", "webhook-rate", "webhook-give-up",
 }
 
 // reloadEvery is the interval between two looks at the settings file.

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
@@ -160,7 +159,7 @@ func (s *settings) startStore(
 	return store.New(ctx, store.Config{
 		Engine:  engine,
 		Commits: commits,
-		Limits:  store.Limits{QueueMax: s.queueMax.n, CommitTimeout: within, AnswerTimeout: time.Duration(s.answerTimeout)},
+		Limits:  store.Limits{CommitTimeout: within},
 		JWT:     verify,
 		Log:     log,
 		Metrics: metrics,

@@ -17,7 +17,6 @@ import (
 
 	"plantstore/internal/plant"
 	"plantstore/internal/server"
-	"plantstore/internal/sqlite"
 )
 
 // settings holds the value in force of every setting.
@@ -36,12 +35,7 @@ type settings struct {
 	logLevel  choice
 
 	bodyMax        byteCount
-	headerMax      byteCount
 	requestTimeout timeout
-	answerTimeout  timeout
-	idleTimeout    timeout
-	queueMax       count
-	walMax         byteCount
 
 	backup backupSettings
 
@@ -138,30 +132,8 @@ func (s *settings) limitSettings() []setting {
 			"The response to a larger body is 413.",
 		},
 		{
-			"header-max", s.headerMax.between(8<<10, 1<<20), "16KiB", "1.0.0",
-			"largest request line with headers, in `bytes`", "The response to larger headers is 431.",
-		},
-		{
 			"request-timeout", &s.requestTimeout, "10s", "1.0.0", "`time` for a request to arrive",
 			"The response to a slower request is 408.",
-		},
-		{
-			"answer-timeout", &s.answerTimeout, "20s", "1.0.0", "`time` for the store to respond",
-			"It begins when the request has arrived. After it the response is 503 with the error 50303, because the " +
-				"outcome is unknown.",
-		},
-		{"idle-timeout", &s.idleTimeout, "2m", "1.0.0", "`time` after which the server closes an idle connection", ""},
-		{
-			"queue-max", s.queueMax.between(1, 1<<20), "8192", "1.0.0", "number of `plants` that may wait for a commit",
-			"The response to more is 503 with the error 50301. One credential can fill three quarters of the queue, see " +
-				"[share of the queue](limits.md#share-of-the-queue). The names and tags of waiting plants also have a common " +
-				"limit of 32 MiB.",
-		},
-		{
-			"wal-max", s.walMax.between(sqlite.WALBytesMin, 1<<40), formatBytes(sqlite.WALBytesDefault), "1.0.0",
-			"size limit of the write-ahead log, in `bytes`",
-			"Commits wait for a checkpoint near this limit. The log grows beyond it only while a backup or another reader " +
-				"pins it. It has no effect on PostgreSQL.",
 		},
 		{
 			"require-sync-standby", &s.requireSyncStandby, "", "1.0.0", "require a synchronous standby of PostgreSQL",

@@ -15,7 +15,7 @@ import (
 
 // connectionSettings are the limits of the connections of the public listener.
 type connectionSettings struct {
-	max, perAddress, incomplete count
+	max, perAddress count
 }
 
 // rows returns the rows of the table of settings.
@@ -32,15 +32,16 @@ func (s *connectionSettings) rows() []setting {
 			"number of open `connections` of one client address; 0: no limit",
 			"An IPv6 client is its prefix of 64 bits. Loopback addresses and `--trusted-proxies` have no such limit.",
 		},
-		{
-			"incomplete-max", s.incomplete.between(1, 1<<20), "512", "1.0.0",
-			"number of `connections` whose request or response may be incomplete for more than a second",
-			"Above it, the server closes those of the address with the most of them, the oldest first.",
-		},
 	}
 }
 
-// limits returns the limits of the public listener.
+// Limits of the connections of a server.
+const (
+	idleTimeout   = 2 * time.Minute // of a connection between two requests
+	incompleteMax = 512             // connections of the public listener with a part of a request or response for over a second
+)
+
+// connectionLimits returns the limits of the public listener.
 func (s *settings) connectionLimits(log *slog.Logger) listen.Limits {
 	n, reduced := connectionsMax(s.connections.max.n)
 	if reduced {
@@ -48,25 +49,25 @@ func (s *settings) connectionLimits(log *slog.Logger) listen.Limits {
 	}
 	return listen.Limits{
 		Connections: n,
-		IdleTimeout: time.Duration(s.idleTimeout),
+		IdleTimeout: idleTimeout,
 		PerAddress:  s.connections.perAddress.n,
 		Unlimited:   loopback(),
 		Proxies:     s.proxies.prefixes(),
-		Incomplete:  s.connections.incomplete.n,
+		Incomplete:  incompleteMax,
 	}
 }
 
 // adminLimits returns the limits of the admin listener. An authenticated request is never evicted, so strangers cannot
 // end it. The limit of one address leaves connections to the others; programs on this machine have no such limit.
 func (s *settings) adminLimits() listen.Limits {
-	const perAddressMax, incompleteMax = 128, 64 // connections
+	const perAddressMax, adminIncompleteMax = 128, 64 // connections
 	return listen.Limits{
 		Connections: adminConnectionsMax(descriptors()),
-		IdleTimeout: time.Duration(s.idleTimeout),
+		IdleTimeout: idleTimeout,
 		PerAddress:  perAddressMax,
 		Unlimited:   loopback(),
 		Proxies:     s.proxies.prefixes(),
-		Incomplete:  incompleteMax,
+		Incomplete:  adminIncompleteMax,
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"plantstore/internal/store"
 	"plantstore/internal/webhook"
@@ -15,11 +14,8 @@ type webhookSettings struct {
 	urls         list
 	secretFile   text
 	allowPrivate toggle
-	timeout      timeout
-	concurrency  count
 	rate         count
 	giveUp       timeout
-	keep         timeout
 
 	secrets []webhook.Secret // set by check
 }
@@ -58,11 +54,6 @@ func (w *webhookSettings) rows() []setting {
 			"Without it, the server connects to public addresses only, also if a name has another one. Set it for " +
 				"receivers in your own network.",
 		},
-		{"webhook-timeout", &w.timeout, "10s", "1.0.0", "`time` for an attempt to deliver an event", "At most 5m."},
-		{
-			"webhook-concurrency", w.concurrency.between(1, 256), "16", "1.0.0",
-			"number of `attempts` to one URL at the same time", "",
-		},
 		{
 			"webhook-rate", w.rate.between(1, 1<<20), "500", "1.0.0", "number of `attempts` a second, to all URLs",
 			"Events that are created faster wait in the store.",
@@ -71,7 +62,6 @@ func (w *webhookSettings) rows() []setting {
 			"webhook-give-up", &w.giveUp, "3d", "1.0.0", "`age` at which an undelivered event becomes a dead letter",
 			"See [dead letters](webhooks.md#dead-letters).",
 		},
-		{"webhook-keep", &w.keep, "30d", "1.0.0", "`age` at which the server removes a dead letter", ""},
 	}
 }
 
@@ -87,10 +77,6 @@ func (w *webhookSettings) check(p *program, s *settings) error {
 	}
 	if err := w.checkURLs(); err != nil {
 		return s.fault("webhook-url", "%w", err)
-	}
-	const timeoutMax = 5 * time.Minute
-	if time.Duration(w.timeout) > timeoutMax {
-		return s.fault("webhook-timeout", "%s is out of range; use at most %s", &w.timeout, timeoutMax)
 	}
 	text, fromVariable := p.environ[webhookSecretVariable]
 	switch {

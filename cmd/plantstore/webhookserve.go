@@ -58,8 +58,7 @@ func (e *eventSender) open(ctx context.Context, w *webhookSettings) (next sender
 	next.metrics = prometheus.NewRegistry()
 	next.Sender, err = webhook.New(ctx, webhook.Config{
 		Outbox: e.outbox, URLs: w.urls.items, Secrets: w.secrets, AllowPrivate: bool(w.allowPrivate),
-		Timeout: time.Duration(w.timeout), Concurrency: w.concurrency.n, Rate: w.rate.n,
-		GiveUp: time.Duration(w.giveUp), Keep: time.Duration(w.keep),
+		Rate: w.rate.n, GiveUp: time.Duration(w.giveUp),
 		UserAgent: "plantstore/" + version, By: e.by, Log: e.log, Metrics: next.metrics,
 	})
 	return next, err

@@ -110,7 +110,7 @@ func TestControl(t *testing.T) {
 	program := rig.Build(t)
 	db := filepath.Join(dir, "plants.db")
 	c := &rig.Client{Token: rig.Token(t, program, db, "a")}
-	server, err := rig.Start(t, rig.Build(t, rig.EarlyAnswer), db, nil, "--wal-max", "33554432")
+	server, err := rig.Start(t, rig.Build(t, rig.EarlyAnswer), db, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +136,7 @@ func TestFull(t *testing.T) {
 	program := rig.Build(t)
 	db := filepath.Join(dir, "plants.db")
 	c := &rig.Client{Token: rig.Token(t, program, db, "a")}
-	server, err := rig.Start(t, program, db, nil, "--wal-max", "33554432")
+	server, err := rig.Start(t, program, db, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

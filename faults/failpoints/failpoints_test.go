@@ -177,11 +177,11 @@ func TestServer(t *testing.T) {
 	}
 }
 
-// load sends plants to a server until it is killed. The small limit of the WAL and
-// the long names cause checkpoints soon.
+// load sends plants to a server until it is killed. The long names cause
+// checkpoints soon.
 func load(t *testing.T, program, db, token, point string) (acknowledged, sent map[int64]string) {
 	t.Helper()
-	server, err := rig.Start(t, program, db, []string{"env", "FAILPOINT=" + point}, "--wal-max", "33554432")
+	server, err := rig.Start(t, program, db, []string{"env", "FAILPOINT=" + point})
 	acknowledged, sent = map[int64]string{}, map[int64]string{}
 	if errors.Is(err, rig.ErrEnded) {
 		return acknowledged, sent // the start of a server runs a transaction, too

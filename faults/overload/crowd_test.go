@@ -14,7 +14,7 @@ import (
 var (
 	patient = rig.Weakness{
 		File: "cmd/plantstore/settingslisten.go",
-		Old:  "\t\tIncomplete:  s.connections.incomplete.n,\n",
+		Old:  "\t\tIncomplete:  incompleteMax,\n",
 	}
 	scarce = rig.Weakness{
 		File: "cmd/plantstore/tune.go",
@@ -25,7 +25,7 @@ var (
 
 const (
 	crowdShort    = 800
-	incompleteMax = 512 // the default of --incomplete-max
+	incompleteMax = 512 // in cmd/plantstore
 )
 
 // crowds are the clients of TestCrowd.

@@ -25,6 +25,13 @@ import (
 
 var long = flag.Bool("long", false, "run more rounds")
 
+// small is a queue for few plants, so that few clients fill it.
+var small = rig.Weakness{
+	File: "internal/store/writer.go",
+	Old:  "\tQueueMax      = 8192\n",
+	New:  "\tQueueMax      = 16\n",
+}
+
 // endless is a queue without a limit.
 var endless = []rig.Weakness{
 	{
@@ -50,7 +57,7 @@ var forgetful = []rig.Weakness{{
 func TestControl(t *testing.T) {
 	t.Parallel()
 	for name, weak := range map[string][]rig.Weakness{"endless": endless, "forgetful": forgetful} {
-		if faults := crowded(t, rig.Build(t, weak...)); len(faults) == 0 {
+		if faults := crowded(t, rig.Build(t, append(weak, small)...)); len(faults) == 0 {
 			t.Errorf("%s: not detected", name)
 		}
 	}
@@ -61,18 +68,18 @@ func TestControl(t *testing.T) {
 // client afterwards.
 func TestFullQueue(t *testing.T) {
 	t.Parallel()
-	for _, fault := range crowded(t, rig.Build(t)) {
+	for _, fault := range crowded(t, rig.Build(t, small)) {
 		t.Error(fault)
 	}
 }
 
-// crowded sends many plants at the same time to a server with a queue of four. It
+// crowded sends many plants at the same time to a server with a small queue. It
 // returns the faults.
 func crowded(t *testing.T, program string) (faults []string) {
 	t.Helper()
 	db := filepath.Join(t.TempDir(), "plants.db")
 	token := rig.Token(t, program, db, "a")
-	server, err := rig.Start(t, program, db, nil, "--queue-max", "4")
+	server, err := rig.Start(t, program, db, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

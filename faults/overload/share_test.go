@@ -20,7 +20,7 @@ var selfish = rig.Weakness{
 // TestShareControl shows that the check of TestShare detects a queue without shares.
 func TestShareControl(t *testing.T) {
 	t.Parallel()
-	if faults := besideGreed(t, rig.Build(t, selfish)); len(faults) == 0 {
+	if faults := besideGreed(t, rig.Build(t, small, selfish)); len(faults) == 0 {
 		t.Error("selfish: not detected")
 	}
 }
@@ -29,7 +29,7 @@ func TestShareControl(t *testing.T) {
 // server refuses plants of the greedy credential and none of the modest one.
 func TestShare(t *testing.T) {
 	t.Parallel()
-	for _, fault := range besideGreed(t, rig.Build(t)) {
+	for _, fault := range besideGreed(t, rig.Build(t, small)) {
 		t.Error(fault)
 	}
 }
@@ -39,7 +39,7 @@ func besideGreed(t *testing.T, program string) (faults []string) {
 	t.Helper()
 	db := filepath.Join(t.TempDir(), "plants.db")
 	greedy, modest := rig.Token(t, program, db, "greedy"), rig.Token(t, program, db, "modest")
-	server, err := rig.Start(t, program, db, nil, "--queue-max", "16", "--log-level", "info")
+	server, err := rig.Start(t, program, db, nil, "--log-level", "info")
 	if err != nil {
 		t.Fatal(err)
 	}

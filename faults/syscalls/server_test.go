@@ -126,7 +126,7 @@ func TestCheckpoint(t *testing.T) {
 			t.Run(r.name()+"/"+storeRunning+"-"+w.name, func(t *testing.T) {
 				t.Parallel()
 				r.each(t, kMaxCheckpoint, func(t *testing.T, f fault) bool {
-					return serve(t, f, base.program, storeRunning, w, "--wal-max", "32MiB").in.calls > 0
+					return serve(t, f, base.program, storeRunning, w).in.calls > 0
 				})
 			})
 		}

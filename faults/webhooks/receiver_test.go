@@ -193,7 +193,6 @@ func (p *receiverProcess) flags() []string {
 	}
 	return []string{
 		"--webhook-url", "http://" + p.address + "/events", "--webhook-secret-file", path, "--webhook-allow-private",
-		"--webhook-timeout", "1s",
 	}
 }
 

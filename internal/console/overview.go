@@ -168,8 +168,8 @@ func (c *Console) warnings(s admin.State) (list []warning) {
 			"Free space, or move the store to a larger disk.", theStore)
 	}
 	if orNaN(s.WALBytes) > orNaN(s.WALMaxBytes) {
-		add("The write-ahead log is larger than --wal-max: a reader blocks its checkpoint.",
-			"End a backup, a verification or a program that has the file open for long.", settingLink("wal-max"))
+		add("The write-ahead log is larger than its limit: a reader blocks its checkpoint.",
+			"End a backup, a verification or a program that has the file open for long.", theStore)
 	}
 	list = append(append(list, c.backupWarnings(s)...), c.webhookWarnings()...)
 	switch expiring := float64(s.CredentialsExpiring); {

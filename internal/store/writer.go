@@ -63,19 +63,25 @@ type pendingBatch struct {
 	shares map[int64]share // of creates by token; nil: not counted yet
 }
 
+// The defaults of Limits.
+const (
+	QueueMax      = 8192
+	AnswerTimeout = 20 * time.Second
+)
+
 // Limits bounds the plants that wait for a commit. A zero field means its default.
 type Limits struct {
-	QueueMax      int           // plants that wait for the next commit; default 8192
+	QueueMax      int           // plants that wait for the next commit; default QueueMax
 	Bytes         int           // bytes of their names and tags; default 32 MiB
 	CommitTimeout time.Duration // for one commit to begin and to end; default 10 s
-	AnswerTimeout time.Duration // for Store.Create, which then returns that the outcome is unknown; default 20 s
+	AnswerTimeout time.Duration // for Store.Create, which then returns that the outcome is unknown; default AnswerTimeout
 }
 
 func (l Limits) withDefaults() Limits {
-	l.QueueMax = cmp.Or(l.QueueMax, 8192)
+	l.QueueMax = cmp.Or(l.QueueMax, QueueMax)
 	l.Bytes = cmp.Or(l.Bytes, 32<<20)
 	l.CommitTimeout = cmp.Or(l.CommitTimeout, 10*time.Second)
-	l.AnswerTimeout = cmp.Or(l.AnswerTimeout, 20*time.Second)
+	l.AnswerTimeout = cmp.Or(l.AnswerTimeout, AnswerTimeout)
 	return l
 }
 

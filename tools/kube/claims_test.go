@@ -221,7 +221,7 @@ func TestProgramAcceptsSettings(t *testing.T) {
 		"postgres": {"db": "postgres://plants_server@db.example/plants", "tls-cert": "/etc/plantstore/tls/tls.crt"},
 		"plain":    {"insecure-listen": "true", "tls-cert": ""},
 		"all": {
-			"queue-max": "1000000", "trusted-proxies": `["10.0.0.0/8","2001:db8::/32"]`,
+			"connections-per-address": "1000000", "trusted-proxies": `["10.0.0.0/8","2001:db8::/32"]`,
 			"webhook-url": `["https://hooks.example/plants"]`,
 		},
 	}

@@ -73,7 +73,7 @@ postgres:
 tls: {secret: plants-example}
 settings:
   log-format: json
-  queue-max: 1000000
+  connections-per-address: 1000000
   audit-keep: 1000d
   trusted-proxies: [10.0.0.0/8, 2001:db8::/32]
   webhook-url: [https://hooks.example/plants]
