@@ -210,12 +210,18 @@ func (e *Engine) TakeDeliveries(
 		if err := settle(ctx, tx, settled, now); err != nil {
 			return err
 		}
-		c := claimer{tx: tx, now: now, lease: now.Add(claim.Lease), most: claim.Remaining()}
-		if err := c.claim(ctx); err != nil {
-			return err
-		}
+		c := claimer{tx: tx, now: now, lease: now.Add(claim.Lease)}
+		err := claim.Take(
+			func(webhook int64, most int) (int, error) { return c.claimFor(ctx, webhook, most) },
+			func(events int) (bool, error) {
+				if c.bytes > store.PlantsBytes {
+					return false, nil
+				}
+				n, err := fanOut(ctx, tx, events, now)
+				return n > 0, err
+			})
 		taken = c.taken
-		return nil
+		return err
 	})
 	return taken, err
 }
@@ -289,28 +295,8 @@ func (c *settlements) add(s store.Settlement, now time.Time) {
 type claimer struct {
 	tx         pgx.Tx
 	now, lease time.Time
-	most       map[int64]int // that remain to claim, by webhook
-	bytes      int           // of the texts of taken
+	bytes      int // of the texts of taken
 	taken      []store.Delivery
-}
-
-// claim claims deliveries that are due. If there are fewer than the claim allows, it takes
-// events from the outbox.
-func (c *claimer) claim(ctx context.Context) error {
-	if err := c.claimAll(ctx); err != nil {
-		return err
-	}
-	missing := 0
-	for _, most := range c.most {
-		missing = max(missing, most)
-	}
-	if missing == 0 || c.bytes > store.PlantsBytes {
-		return nil
-	}
-	if n, err := fanOut(ctx, c.tx, missing, c.now); err != nil || n == 0 {
-		return err
-	}
-	return c.claimAll(ctx)
 }
 
 // fanOut replaces the oldest events of the outbox by deliveries to every active webhook.
@@ -325,20 +311,6 @@ func fanOut(ctx context.Context, tx pgx.Tx, most int, now time.Time) (int64, err
 		SELECT id, plant, created_at, $2, 0 FROM events CROSS JOIN plantstore_webhooks WHERE active
 		ON CONFLICT (webhook, plant) DO NOTHING`, most, now)
 	return tag.RowsAffected(), err
-}
-
-func (c *claimer) claimAll(ctx context.Context) error {
-	for webhook, most := range c.most {
-		if most == 0 {
-			continue
-		}
-		n, err := c.claimFor(ctx, webhook, most)
-		if err != nil {
-			return err
-		}
-		c.most[webhook] -= n
-	}
-	return nil
 }
 
 // claimFor claims deliveries to a webhook until the texts of all claims exceed

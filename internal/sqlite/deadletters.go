@@ -80,7 +80,8 @@ func deliveryKeys(c *sqlite3.Conn, sql string, before, now time.Time) (keys []de
 	bind(s, 1, before)
 	bind(s, 3, int64(store.DeadBatch)) // the largest parameter of every statement
 	bind(s, 2, now)
-	return keys, eachRow(s, func() { keys = append(keys, deliveryKey{s.Int64(0), s.Int64(1)}) })
+	err = eachRow(s, func() { keys = append(keys, deliveryKey{s.Int64(0), s.Int64(1)}) })
+	return keys, err
 }
 
 // eachRow calls a function for each row of a statement.
@@ -154,12 +155,13 @@ func deadLettersOf(
 	bind(s, 1, w.ID)
 	bind(s, 2, after)
 	bind(s, 3, excluded)
-	return all, eachRow(s, func() {
+	err = eachRow(s, func() {
 		all = append(all, store.DeadLetter{
 			Webhook: w.ID, URL: w.URL, Plant: s.Int64(0), Since: timeColumn(s, 1), DeadAt: timeColumn(s, 2),
 			Attempts: int(s.Int64(3)), Reason: s.Text(4),
 		})
 	})
+	return all, err
 }
 
 // RetryDead implements webhook.Outbox.
@@ -211,5 +213,6 @@ func (e *Engine) deadKeys(selector store.DeadSelector, condition string) (keys [
 		bind(s, 2, *selector.Plant)
 	}
 	bind(s, 3, int64(store.DeadBatch))
-	return keys, eachRow(s, func() { keys = append(keys, deliveryKey{s.Int64(0), s.Int64(1)}) })
+	err = eachRow(s, func() { keys = append(keys, deliveryKey{s.Int64(0), s.Int64(1)}) })
+	return keys, err
 }

@@ -68,13 +68,10 @@ func webhooks(c *sqlite3.Conn) (all []store.Webhook, err error) {
 		return nil, err
 	}
 	defer s.Close()
-	for {
-		ok, err := s.Step()
-		if err != nil || !ok {
-			return all, err
-		}
+	err = eachRow(s, func() {
 		all = append(all, store.Webhook{ID: s.Int64(0), URL: s.Text(1), Active: s.Int64(2) != 0})
-	}
+	})
+	return all, err
 }
 
 // SetWebhooks implements webhook.Outbox.
@@ -225,19 +222,15 @@ func (e *Engine) settle(settled []store.Settlement, now time.Time) error {
 // claim claims deliveries that are due. If there are fewer than the claim allows, it takes
 // events from the outbox.
 func (e *Engine) claim(claim store.Claim, now time.Time) ([]store.Delivery, error) {
-	c := claimer{engine: e, now: now, lease: now.Add(claim.Lease), most: claim.Remaining()}
-	if err := c.claimAll(); err != nil {
-		return nil, err
-	}
-	if missing := c.missing(); missing > 0 && c.bytes <= store.PlantsBytes {
-		if n, err := e.fanOut(missing, now); err != nil || n == 0 {
-			return c.taken, err
+	c := claimer{engine: e, now: now, lease: now.Add(claim.Lease)}
+	err := claim.Take(c.claimFor, func(events int) (bool, error) {
+		if c.bytes > store.PlantsBytes {
+			return false, nil
 		}
-		if err := c.claimAll(); err != nil {
-			return nil, err
-		}
-	}
-	return c.taken, nil
+		n, err := e.fanOut(events, now)
+		return n > 0, err
+	})
+	return c.taken, err
 }
 
 // fanOut replaces the oldest events of the outbox by deliveries to every active webhook. It
@@ -261,31 +254,8 @@ func (e *Engine) fanOut(most int, now time.Time) (events int, err error) {
 type claimer struct {
 	engine     *Engine
 	now, lease time.Time
-	most       map[int64]int // that remain to claim, by webhook
-	bytes      int           // of the texts of taken
+	bytes      int // of the texts of taken
 	taken      []store.Delivery
-}
-
-// missing returns the number of events that the webhook with the most remaining claims needs.
-func (c *claimer) missing() (n int) {
-	for _, most := range c.most {
-		n = max(n, most)
-	}
-	return n
-}
-
-func (c *claimer) claimAll() error {
-	for webhook, most := range c.most {
-		if most == 0 {
-			continue
-		}
-		n, err := c.claimFor(webhook, most)
-		if err != nil {
-			return err
-		}
-		c.most[webhook] -= n
-	}
-	return nil
 }
 
 // claimFor claims deliveries to a webhook until the texts of all claims exceed
@@ -344,16 +314,13 @@ func (c *claimer) due(webhook int64, most int) (due []store.Delivery, err error)
 	bind(s, 1, webhook)
 	bind(s, 2, c.now)
 	bind(s, 3, int64(most))
-	for {
-		ok, err := s.Step()
-		if err != nil || !ok {
-			return due, err
-		}
+	err = eachRow(s, func() {
 		due = append(due, store.Delivery{
 			Webhook: webhook, Plant: plant.NewPlant{ID: s.Int64(0)},
 			Since: timeColumn(s, 1), Attempts: int(s.Int64(2)),
 		})
-	}
+	})
+	return due, err
 }
 
 // OutboxTotals implements webhook.Outbox.
@@ -386,15 +353,11 @@ func outboxTotals(c *sqlite3.Conn) (map[int64]store.OutboxTotals, error) {
 	}
 	defer s.Close()
 	totals := map[int64]store.OutboxTotals{}
-	for {
-		ok, err := s.Step()
-		if err != nil || !ok {
-			return totals, err
-		}
+	return totals, eachRow(s, func() {
 		t := store.OutboxTotals{Pending: s.Int64(4), Oldest: timeColumn(s, 5), Dead: s.Int64(6)}
 		if s.Int64(1) != 0 {
 			t = t.WithOutbox(s.Int64(2), timeColumn(s, 3))
 		}
 		totals[s.Int64(0)] = t
-	}
+	})
 }

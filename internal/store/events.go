@@ -169,8 +169,33 @@ const AbsentPause = 10 * time.Second
 // ReasonRemoved is the reason of a dead letter whose webhook is not active any more.
 const ReasonRemoved = "the address was removed from the settings"
 
-// Remaining returns a copy of Most.
-func (c Claim) Remaining() map[int64]int { return maps.Clone(c.Most) }
+// Take calls claimFor for each webhook, with the most deliveries to claim. If some of them are missing, it calls fanOut
+// with their number, which makes deliveries from events, and then claimFor again.
+func (c Claim) Take(
+	claimFor func(webhook int64, most int) (claimed int, err error), fanOut func(events int) (made bool, err error),
+) error {
+	most := maps.Clone(c.Most)
+	for again := false; ; again = true {
+		missing := 0
+		for webhook, n := range most {
+			if n == 0 {
+				continue
+			}
+			claimed, err := claimFor(webhook, n)
+			if err != nil {
+				return err
+			}
+			most[webhook] -= claimed
+			missing = max(missing, most[webhook])
+		}
+		if again || missing == 0 {
+			return nil
+		}
+		if made, err := fanOut(missing); err != nil || !made {
+			return err
+		}
+	}
+}
 
 // Times returns the columns of an unsuccessful settlement at a time: the next attempt, and
 // the time of the dead letter. One of them is the zero value.
