@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -13,36 +14,36 @@ import (
 )
 
 // Counts are the numbers of plants by tag and by day. Plants that were created during the
-// count may be included or not.
+// count may be included or not. Its JSON is that of the API.
 type Counts struct {
-	At        time.Time // start of the count
-	Took      time.Duration
-	Plants    int64
-	Untagged  int64      // plants without a tag
-	Tags      []TagCount // the most frequent tags, by descending number and then by tag; at most TagsMax
-	OtherTags int64      // plants with other tags
-	Exact     bool       // false: the store has so many tags that numbers of Tags may be too small
-	Days      []DayCount // by ascending day; at most daysMax
-	OtherDays int64      // plants of other days
+	At        time.Time  `json:"counted_at"` // start of the count
+	TookMS    int64      `json:"took_ms"`
+	Plants    int64      `json:"plants"`
+	Untagged  int64      `json:"untagged"`   // plants without a tag
+	Tags      []TagCount `json:"tags"`       // the most frequent, by descending number, then by tag; at most TagsMax
+	OtherTags int64      `json:"other_tags"` // plants with other tags
+	Exact     bool       `json:"exact"`      // false: there are so many tags that numbers of Tags may be too small
+	Days      []DayCount `json:"days"`       // by ascending day; at most daysMax
+	OtherDays int64      `json:"other_days"` // plants of other days
 }
 
 // TagCount is the number of plants with a tag.
 type TagCount struct {
-	Tag    string
-	Plants int64
+	Tag    string `json:"tag"`
+	Plants int64  `json:"plants"`
 }
 
 // DayCount is the number of plants that were created on a day in UTC.
 type DayCount struct {
-	Day    time.Time // its start
-	Plants int64
+	Day    string `json:"day"` // of the form 2026-11-21
+	Plants int64  `json:"plants"`
 }
 
-// CountProgress is the progress of a running count.
+// CountProgress is the progress of a running count. Its JSON is that of the API.
 type CountProgress struct {
-	Since time.Time
-	Rows  int64 // plants read
-	Of    int64 // plants in the store at the start, an estimate on PostgreSQL; -1: unknown
+	Since time.Time `json:"started_at"`
+	Rows  int64     `json:"rows"`         // plants read
+	Of    *int64    `json:"of,omitempty"` // plants at the start, an estimate on PostgreSQL; nil: unknown
 }
 
 const (
@@ -83,7 +84,7 @@ func (s *Service) Counts(maxAge time.Duration) (last *Counts, running *CountProg
 		}
 	}
 	if r := c.running; r != nil {
-		running = &CountProgress{Since: r.since, Rows: r.rows.Load(), Of: r.of.Load()}
+		running = &CountProgress{Since: r.since.UTC(), Rows: r.rows.Load(), Of: known(r.of.Load())}
 	}
 	return c.last, running, nil
 }
@@ -124,7 +125,7 @@ func (s *Service) count(ctx context.Context, r *runningCount) (*Counts, error) {
 		r.rows.Add(int64(c.rows))
 	}
 	counts := t.counts()
-	counts.At, counts.Took = r.since.UTC(), time.Since(r.since)
+	counts.At, counts.TookMS = r.since.UTC(), time.Since(r.since).Milliseconds()
 	return counts, nil
 }
 
@@ -214,17 +215,19 @@ func (t *tally) sortedTags() []TagCount {
 }
 
 func (t *tally) counts() *Counts {
-	c := &Counts{Plants: t.plants, Untagged: t.untagged, OtherTags: t.otherTags, Exact: t.exact, OtherDays: t.otherDays}
-	c.Tags = t.sortedTags()
+	c := &Counts{
+		Plants: t.plants, Untagged: t.untagged, Tags: t.sortedTags(), OtherTags: t.otherTags, Exact: t.exact,
+		Days: []DayCount{}, OtherDays: t.otherDays,
+	}
 	if len(c.Tags) > TagsMax {
 		for _, tag := range c.Tags[TagsMax:] {
 			c.OtherTags += tag.Plants
 		}
 		c.Tags = slices.Clone(c.Tags[:TagsMax])
 	}
-	for n, plants := range t.days {
-		c.Days = append(c.Days, DayCount{time.Unix(n*int64(24*time.Hour/time.Second), 0).UTC(), *plants})
+	for _, n := range slices.Sorted(maps.Keys(t.days)) {
+		day := time.Unix(n*int64(24*time.Hour/time.Second), 0).UTC()
+		c.Days = append(c.Days, DayCount{day.Format(time.DateOnly), *t.days[n]})
 	}
-	slices.SortFunc(c.Days, func(a, b DayCount) int { return a.Day.Compare(b.Day) })
 	return c
 }

@@ -9,7 +9,6 @@ import (
 	"plantstore/internal/auth"
 )
 
-// searchPlants responds with the lines of a search, NDJSON, as soon as it has them.
 func (a api) searchPlants(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
 	values, err := parameters(r, "name", "tag", "limit", "cursor")
 	if err != nil {
@@ -22,12 +21,18 @@ func (a api) searchPlants(w http.ResponseWriter, r *http.Request, _ auth.Princip
 	if q.Limit, err = intParameter(values, "limit", limitDefault, 1, SearchMax); err != nil {
 		return err
 	}
-	out := &searchWriter{response: w, control: http.NewResponseController(w), lineTime: a.service.lineTime}
+	return a.service.SendSearch(w, r, q)
+}
+
+// SendSearch responds to a GET request with the lines of a search as NDJSON, as soon as it has them. A disconnect ends
+// the search. If it returns an error, nothing was written.
+func (s *Service) SendSearch(w http.ResponseWriter, r *http.Request, q SearchQuery) error {
+	out := &searchWriter{response: w, control: http.NewResponseController(w), lineTime: s.lineTime}
 	if r.Method == http.MethodHead {
 		out.start()
 		return nil
 	}
-	end, err := a.service.Search(r.Context(), q, out.progress)
+	end, err := s.Search(r.Context(), q, out.progress)
 	if err == nil {
 		err = out.end(end)
 	}

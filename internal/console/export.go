@@ -15,16 +15,12 @@ import (
 )
 
 // deadlineWriter writes to a client that accepts each part within 10 seconds.
-type deadlineWriter struct {
-	http.ResponseWriter
-
-	console *Console
-}
+type deadlineWriter struct{ http.ResponseWriter }
 
 // Write implements io.Writer.
 func (d deadlineWriter) Write(p []byte) (int, error) {
 	control := http.NewResponseController(d.ResponseWriter)
-	if err := control.SetWriteDeadline(d.console.deadline(10 * time.Second)); err != nil {
+	if err := control.SetWriteDeadline(time.Now().Add(10 * time.Second)); err != nil {
 		return 0, err
 	}
 	return d.ResponseWriter.Write(p)
@@ -44,7 +40,7 @@ func (c *Console) exportPlants(w http.ResponseWriter, r *http.Request, principal
 	if r.Method == http.MethodHead {
 		return nil
 	}
-	file, err := dump.NewWriter(deadlineWriter{w, c}, format, dump.None)
+	file, err := dump.NewWriter(deadlineWriter{w}, format, dump.None)
 	written := int64(0)
 	if err == nil {
 		written, err = c.export(r, file)

@@ -114,17 +114,17 @@ func TestSearchStream(t *testing.T) {
 	ended := false
 	for line := range strings.Lines(res.body) {
 		var l struct {
-			ID   *string
-			Rows int64
-			End  string
+			Type, Reason string
+			Plant        struct{ ID int64 }
+			Rows         int64
 		}
 		if err := json.Unmarshal([]byte(line), &l); err != nil {
 			t.Fatal(err)
 		}
-		if l.ID != nil {
-			ids = append(ids, *l.ID)
+		if l.Type == "hit" {
+			ids = append(ids, fmt.Sprint(l.Plant.ID))
 		}
-		ended = l.End == "complete" && l.Rows == 120
+		ended = l.Reason == "complete" && l.Rows == 120
 	}
 	if got := strings.Join(ids, " "); got != "11 110 111 112 113 114 115 116 117 118 119" || !ended {
 		t.Errorf("got the hits %s, ended %t: %s", got, ended, res.body)

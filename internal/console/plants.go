@@ -106,73 +106,14 @@ func (c *Console) findPlants(r *http.Request, q admin.SearchQuery, list *plantLi
 	return err
 }
 
-// hitLine is a line of a streamed search: a hit, the progress, or the end.
-type hitLine struct {
-	ID   *string `json:"id,omitempty"` // a text, because 64-bit integers exceed those of JavaScript
-	Name string  `json:"name,omitempty"`
-	Tag  *string `json:"tag,omitempty"`
-	At   string  `json:"at,omitempty"`
-	By   string  `json:"by,omitempty"`
-
-	Rows int64  `json:"rows"`
-	Of   int64  `json:"of"`
-	End  string `json:"end,omitempty"`
-	More bool   `json:"more,omitempty"`
-}
-
-// streamPlants streams the hits of a search as NDJSON. A disconnect ends the search.
+// streamPlants streams a search for the script.
 func (c *Console) streamPlants(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
-	const writeTimeMax = 10 * time.Second
 	q, search := searchOf(r)
 	if !search {
 		return &plant.Error{Code: plant.CodeQueryInvalid, Message: "the search needs name or tag"}
 	}
-	control, started := http.NewResponseController(w), false
-	send := func(lines ...hitLine) error {
-		var text []byte
-		for _, l := range lines {
-			line, err := json.Marshal(l)
-			if err != nil {
-				return err
-			}
-			text = append(append(text, line...), '\n')
-		}
-		if !started {
-			started = true
-			w.Header().Set("Content-Type", "application/x-ndjson")
-			w.WriteHeader(http.StatusOK)
-		}
-		err := control.SetWriteDeadline(c.deadline(writeTimeMax))
-		if _, errWrite := w.Write(text); errWrite != nil {
-			return errWrite
-		}
-		return errors.Join(err, control.Flush())
-	}
-	end, err := c.Operations.Search(r.Context(), q, func(p admin.SearchProgress) error {
-		var lines []hitLine
-		for _, hit := range p.Hits {
-			row := newPlantRow(hit)
-			id := strconv.FormatInt(row.ID, 10)
-			line := hitLine{ID: &id, Name: row.Name, At: row.At.UTC().Format(time.RFC3339Nano), By: row.By}
-			if row.HasTag {
-				line.Tag = &row.Tag
-			}
-			lines = append(lines, line)
-		}
-		return send(append(lines, hitLine{Rows: p.Rows, Of: p.Of})...)
-	})
-	if err == nil {
-		err = send(hitLine{Rows: end.Rows, End: string(end.Reason), More: end.Next != ""})
-	}
-	if started {
-		return nil // an error means that the client has disconnected
-	}
-	return err
+	return c.Operations.SendSearch(w, r, q)
 }
-
-// deadline returns the time at which a write must have ended. It uses the clock of the
-// system, as connections do.
-func (*Console) deadline(within time.Duration) time.Time { return time.Now().Add(within) }
 
 func (c *Console) showPlant(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
 	id, err := strconv.ParseInt(r.PathValue("id"), 10, 64)

@@ -134,19 +134,20 @@ function plantRow(hit) {
   }
   const at = cell();
   const time = document.createElement("time");
-  time.dateTime = hit.at;
+  time.dateTime = hit.created_at;
   at.append(time);
   const by = cell();
-  const who = document.createElement(hit.by ? "bdi" : "span");
-  if (!hit.by) who.className = "help";
-  who.textContent = hit.by || "import";
+  const who = document.createElement(hit.created_by ? "bdi" : "span");
+  if (!hit.created_by) who.className = "help";
+  who.textContent = hit.created_by || "import";
   by.append(who);
   row.append(id, name, tag, at, by);
   localTimes(row);
   return row;
 }
 
-// lines calls a function with each line of a stream of JSON lines.
+// lines calls a function with each line of a stream of JSON lines. The id of a plant is a text: a 64-bit integer can
+// exceed those of JavaScript.
 async function lines(response, each) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
@@ -155,7 +156,7 @@ async function lines(response, each) {
     if (done) return;
     const parts = (rest + value).split("\n");
     rest = parts.pop();
-    for (const part of parts) each(JSON.parse(part));
+    for (const part of parts) each(JSON.parse(part.replace(/^({"type":"hit","plant":{"id":)(-?\d+)/, '$1"$2"')));
   }
 }
 
@@ -190,11 +191,11 @@ function searchAsYouType(form) {
         if (current !== running) return;
         if (fresh) body.replaceChildren();
         fresh = false;
-        if (line.id !== undefined) {
+        if (line.type === "hit") {
           hits++;
-          body.append(plantRow(line));
-        } else if (line.end) {
-          status.textContent = line.more ? "The first " + number.format(hits) + " hits."
+          body.append(plantRow(line.plant));
+        } else if (line.type === "end") {
+          status.textContent = line.next ? "The first " + number.format(hits) + " hits."
             : number.format(hits) + " found; " + number.format(line.rows) + " plants read.";
           empty.lastChild.textContent = "No plant found.";
           empty.hidden = hits > 0;
