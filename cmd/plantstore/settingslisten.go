@@ -37,8 +37,11 @@ func (s *connectionSettings) rows() []setting {
 
 // Limits of the connections of a server.
 const (
-	idleTimeout   = 2 * time.Minute // of a connection between two requests
-	incompleteMax = 512             // connections of the public listener with a part of a request or response for over a second
+	idleTimeout = 2 * time.Minute // of a connection between two requests
+
+	// incompleteMax is the number of connections of the public listener whose request or response may be incomplete
+	// for more than a second.
+	incompleteMax = 512
 )
 
 // connectionLimits returns the limits of the public listener.
