@@ -279,8 +279,8 @@ func cmdFeed(ts *testscript.TestScript, s *script, args []string) error {
 }
 
 var signals = map[string]syscall.Signal{
-	"TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "KILL": syscall.SIGKILL, "STOP": syscall.SIGSTOP,
-	"CONT": syscall.SIGCONT, "HUP": syscall.SIGHUP, "PIPE": syscall.SIGPIPE,
+	"TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "KILL": syscall.SIGKILL,
+	"HUP": syscall.SIGHUP, "PIPE": syscall.SIGPIPE,
 }
 
 func cmdSignal(_ *testscript.TestScript, s *script, args []string) error {
