@@ -43,7 +43,8 @@ func TestInterruptedExport(t *testing.T) {
 		for _, name := range []string{"old", "new"} {
 			ctx, interrupt := context.WithCancel(t.Context())
 			defer interrupt()
-			_, err := p.exportFile(ctx, &interruptedPages{interrupt: interrupt}, filepath.Join(dir, name), true, dump.CSV, compression)
+			pages := &interruptedPages{interrupt: interrupt}
+			_, err := p.exportFile(ctx, pages, filepath.Join(dir, name), true, dump.CSV, compression)
 			if !errors.Is(err, errInterrupted) {
 				t.Errorf("%s: got error %v, want an interrupt", name, err)
 			}
