@@ -19,21 +19,20 @@ func TestAuditDetailsHideSecrets(t *testing.T) {
 	t.Parallel()
 	const canary = "canary-5f2c"
 	token := "pst_" + canary
-	p := &program{environ: map[string]string{
-		"PLANTSTORE_DB": "postgres://flora:" + canary + "@db.example/plants?password=" + canary,
-	}}
-	p.values = []string{p.environ["PLANTSTORE_DB"]}
+	env := newEnvironment([]string{
+		"PLANTSTORE_DB=postgres://flora:" + canary + "@db.example/plants?password=" + canary,
+	})
 	s, cmd := &settings{}, &cobra.Command{}
 	s.bindStore(cmd.Flags())
 	s.bindServe(cmd.Flags())
 	if err := cmd.ParseFlags([]string{"--base-url", "https://plants.example/" + token}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.load(p, cmd); err != nil {
+	if err := s.load(t.Context(), env, cmd.Flags()); err != nil {
 		t.Fatal(err)
 	}
 	got := map[string]string{}
-	for _, d := range append(s.auditDetails(p), fileDetail(token)) {
+	for _, d := range append(auditDetails(s, env), fileDetail(token)) {
 		got[d.Key] = d.Value
 		if strings.Contains(d.Value, canary) {
 			t.Errorf("%s has a secret: %s", d.Key, d.Value)
@@ -49,9 +48,9 @@ func TestAuditDetailsHideSecrets(t *testing.T) {
 	if !strings.Contains(got["setting.db"], "db.example") || got["setting.base-url"] == "" {
 		t.Errorf("setting.db %q, setting.base-url %q", got["setting.db"], got["setting.base-url"])
 	}
-	sealed, err := audit.Seal(audit.Link{}, audit.Event{Action: "x", Details: s.auditDetails(p)}).Entry()
-	if err != nil || len(sealed.Details) != len(s.auditDetails(p)) {
-		t.Errorf("%d details of %d fit an entry, %v", len(sealed.Details), len(s.auditDetails(p)), err)
+	sealed, err := audit.Seal(audit.Link{}, audit.Event{Action: "x", Details: auditDetails(s, env)}).Entry()
+	if err != nil || len(sealed.Details) != len(auditDetails(s, env)) {
+		t.Errorf("%d details of %d fit an entry, %v", len(sealed.Details), len(auditDetails(s, env)), err)
 	}
 }
 

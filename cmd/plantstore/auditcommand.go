@@ -58,7 +58,7 @@ func (p *program) auditClosed(ctx context.Context, s *settings, action audit.Act
 
 func (p *program) warnUnaudited(err error) {
 	if err != nil {
-		message := hideSecrets(err.Error(), p.values)
+		message := p.env.hide(err.Error())
 		fmt.Fprintln(p.stderr, "warning: the audit log has no entry of this command:", printable(message))
 	}
 }

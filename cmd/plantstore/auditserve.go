@@ -19,21 +19,22 @@ type serverAudit struct {
 	pruned chan struct{}      // closed when prune has ended
 }
 
-// startAudit records the start of the server with its settings, and starts the removal of old entries. The caller calls
-// stop.
-func (p *program) startAudit(ctx context.Context, s *settings, engine store.Engine, log *slog.Logger) *serverAudit {
+// openAudit records the start of the server with its settings, and starts the removal of old entries.
+func (v *instance) openAudit(ctx context.Context) error {
 	a := &serverAudit{
-		Recorder: audit.NewRecorder(engine.AppendAudit, log), by: p.operator(), pruned: make(chan struct{}),
+		Recorder: audit.NewRecorder(v.engine.AppendAudit, v.log), by: v.By, pruned: make(chan struct{}),
 	}
-	details := append(s.auditDetails(p), audit.Detail{Key: "version", Value: version})
+	details := append(auditDetails(v.Settings, v.Env), audit.Detail{Key: "version", Value: v.Version})
 	a.Record(a.event(audit.ServerStart, details...))
 	a.Flush(ctx) // before any other entry of this server
 	ctx, a.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	go func() { // ends with ctx; stop waits for it
 		defer close(a.pruned)
-		a.prune(ctx, engine, time.Duration(s.audit.keep), log)
+		a.prune(ctx, v.engine, time.Duration(v.Settings.audit.keep), v.log)
 	}()
-	return a
+	v.audit = a
+	v.onClose(a.stop)
+	return nil
 }
 
 func (a *serverAudit) event(action audit.Action, details ...audit.Detail) audit.Event {
@@ -127,4 +128,15 @@ func waitUntil(ctx context.Context, at time.Time) bool {
 	case <-timer.C:
 		return true
 	}
+}
+
+// auditDetails returns the settings in force and the sources of those that differ from the default, without secrets.
+func auditDetails(s *settings, env *environment) (details []audit.Detail) {
+	for _, row := range s.allSettings() {
+		details = append(details, audit.Detail{Key: "setting." + row.name, Value: env.hide(row.value.String())})
+		if source := s.sources[row.name]; source != "default" {
+			details = append(details, audit.Detail{Key: "source." + row.name, Value: source})
+		}
+	}
+	return details
 }

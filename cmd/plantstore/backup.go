@@ -12,6 +12,7 @@ import (
 
 	"plantstore/internal/audit"
 	"plantstore/internal/backup"
+	"plantstore/internal/s3"
 	"plantstore/internal/sqlite"
 )
 
@@ -57,7 +58,7 @@ removes it from the server.`,
 					return p.backupServer(ctx, r, args[0], o)
 				})
 			}
-			if err := errors.Join(server.checkUnused(cmd.Flags()), s.load(p, cmd)); err != nil {
+			if err := errors.Join(server.checkUnused(cmd.Flags()), s.load(cmd.Context(), p.env, cmd.Flags())); err != nil {
 				return err
 			}
 			db, err := s.db.file()
@@ -125,7 +126,7 @@ func (p *program) backupFile(ctx context.Context, s *settings, db, to string, as
 func (p *program) backupObject(ctx context.Context, s *settings, db string, o *backup.Object, asJSON bool) error {
 	progress := p.newProgress(0)
 	progress.part(0, 1)
-	m, err := o.Make(ctx, db, p.scratchDir(db), func(step string) sqlite.Progress {
+	m, err := o.Make(ctx, db, p.env.scratchDir(db), func(step string) sqlite.Progress {
 		return func(done, all int64) { // the copy is a quarter of the work
 			if step == "copy" {
 				progress.part(done, 4*all)
@@ -184,7 +185,7 @@ func (p *program) backupStream(ctx context.Context, s *settings, db string, o *b
 	}
 	progress := p.newProgress(0)
 	progress.part(0, 1)
-	m, err := sqlite.BackupTo(ctx, db, interruptibleTo(ctx, p.stdout), p.scratchDir(db), progress.part)
+	m, err := sqlite.BackupTo(ctx, db, interruptibleTo(ctx, p.stdout), p.env.scratchDir(db), progress.part)
 	progress.end()
 	if m.Store != "" { // else nothing was copied
 		p.auditReading(ctx, s, audit.StoreBackup, append(backupDetails(streamArg, m), resultDetail(err))...)
@@ -208,4 +209,25 @@ func (p *program) reportStream(m sqlite.Manifest) {
 		fmt.Fprintf(p.stderr, "the backup has %d plants, up to commit %d, and %d bytes with SHA-256 %s\n",
 			m.Plants, m.Commits, m.Bytes, m.SHA256)
 	}
+}
+
+// object returns the backup in a bucket that an argument names, nil if the argument is a path.
+func (p *program) object(s *settings, argument string) (*backup.Object, error) {
+	if !backup.IsBucket(argument) {
+		return nil, nil //nolint:nilnil // the argument is a path
+	}
+	at, err := s3.ParseLocation(argument)
+	if err != nil {
+		return nil, usagef("%w", err)
+	}
+	config := s.backup.s3Config(p.env)
+	o, err := backup.OpenObject(config, at)
+	if err != nil {
+		return nil, usagef("%w", err)
+	}
+	if sendsInTheClear(config.Endpoint) {
+		fmt.Fprintf(p.stderr, "warning: %s has no TLS: others on the network can read and change the backup; use https\n",
+			config.Endpoint)
+	}
+	return o, nil
 }

@@ -37,7 +37,7 @@ wait for a restart of it.`,
 					return p.printRemoteSettings(ctx, r, asJSON)
 				})
 			}
-			if err := errors.Join(server.checkUnused(cmd.Flags()), s.load(p, cmd)); err != nil {
+			if err := errors.Join(server.checkUnused(cmd.Flags()), s.load(cmd.Context(), p.env, cmd.Flags())); err != nil {
 				return err
 			}
 			var out bytes.Buffer

@@ -91,14 +91,3 @@ func (s *settings) consoleURL() (*url.URL, error) {
 func signInLink(at *url.URL, code string) string {
 	return at.JoinPath("sign-in").String() + "?" + url.Values{"code": {code}}.Encode()
 }
-
-// openConsole adds the console to the routes of the admin listener. It needs h.operations.
-func (h *httpServers) openConsole(s *settings, c console.Config) (err error) {
-	c.Operations, c.PublicURL, c.Audit = h.operations, h.url, h.audit
-	c.Version, c.Open = version, bool(s.admin.open)
-	c.Secure = h.adminTLS || h.consoleURL.Scheme == "https"
-	if h.console, err = console.New(c); err != nil {
-		return fmt.Errorf("open the console: %w", err)
-	}
-	return nil
-}

@@ -2,15 +2,9 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
-	"strings"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"plantstore/internal/audit"
 	"plantstore/internal/move"
@@ -34,17 +28,6 @@ type engineOptions struct {
 	traced  bool                  // calls may have spans in their contexts
 }
 
-// openCommand opens the store for a command that may run beside a server.
-func (p *program) openCommand(ctx context.Context, s *settings, o engineOptions) (anyEngine, error) {
-	o.log = p.commandLog()
-	return s.openEngine(ctx, o)
-}
-
-// commandLog returns the logger for an engine's warnings to a command's user.
-func (p *program) commandLog() *slog.Logger {
-	return slog.New(slog.NewTextHandler(p.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-}
-
 // anyEngine is the SQLite engine or the PostgreSQL engine.
 type anyEngine interface {
 	store.Engine
@@ -57,7 +40,7 @@ type anyEngine interface {
 }
 
 // openEngine opens the engine that --db names.
-func (s *settings) openEngine(ctx context.Context, o engineOptions) (anyEngine, error) {
+func openEngine(ctx context.Context, s *settings, o engineOptions) (anyEngine, error) {
 	if err := s.checkStore(); err != nil {
 		return nil, err
 	}
@@ -71,75 +54,4 @@ func (s *settings) openEngine(ctx context.Context, o engineOptions) (anyEngine, 
 		Path: s.db.path, MustExist: o.mustExist, ReadOnly: o.readOnly, Migrate: o.migrate, Server: o.server, By: o.by,
 		Log: o.log, Metrics: o.metrics,
 	})
-}
-
-// checkStore returns an error if the settings alone show that the store cannot be opened.
-func (s *settings) checkStore() error {
-	if !s.db.isDatabase() {
-		if s.requireSyncStandby {
-			return s.fault("require-sync-standby", "a store in a file has no standby")
-		}
-		return nil
-	}
-	if err := s.refusePassword(); err != nil {
-		return err
-	}
-	if err := s.db.url.Check(); err != nil {
-		return usagef("%s: %w", s.sources["db"], err)
-	}
-	return nil
-}
-
-// commits returns the maximum number of concurrent commits, and the time limit of each. SQLite has one writer.
-// PostgreSQL may be remote: several commits hide its latency, and the engine repeats a commit of unknown outcome while
-// its requests wait.
-func (s *settings) commits() (most int, within time.Duration) {
-	if s.db.isDatabase() {
-		return postgres.CommitsMax, store.AnswerTimeout
-	}
-	return 1, 0 // the default of store.Limits
-}
-
-// refusePassword returns an error if the command line has a password, because every user of the machine can read it.
-func (s *settings) refusePassword() error {
-	flag, ok := strings.CutPrefix(s.sources["db"], "--")
-	if !ok || !s.db.url.HasPassword() {
-		return nil
-	}
-	orEnviron := ""
-	if flag == "db" {
-		orEnviron = ", or put the whole URL into PLANTSTORE_DB"
-	}
-	return usagef("%s: every user of this machine can read a password on a command line; "+
-		"put it into PGPASSWORD or the file that PGPASSFILE names%s", flag, orEnviron)
-}
-
-// withStore runs do on the store that the settings name, and closes the store.
-func (p *program) withStore(
-	cmd *cobra.Command, s *settings, o engineOptions, do func(context.Context, store.Engine) error,
-) (err error) {
-	if err := s.load(p, cmd); err != nil {
-		return err
-	}
-	ctx := cmd.Context()
-	engine, err := p.openCommand(ctx, s, o)
-	if errors.Is(err, store.ErrNoStore) && cmd.Flags().Lookup(createFlag) != nil {
-		return fmt.Errorf("%w, or add --%s", err, createFlag)
-	}
-	if err == nil {
-		defer func() { err = errors.Join(err, engine.Close()) }()
-		err = do(ctx, engine)
-	}
-	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, store.ErrBusy)) {
-		return errInterrupted // while it opened the store or waited for the write ticket
-	}
-	return err
-}
-
-const createFlag = "create"
-
-// bindCreate adds the flag that lets a command create the store. Without the flag a mistyped --db would create a second
-// store.
-func bindCreate(f *pflag.FlagSet, create *bool) {
-	f.BoolVar(create, createFlag, false, "create the store if it does not exist")
 }

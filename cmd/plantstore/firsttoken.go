@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/url"
 	"slices"
 	"strings"
@@ -26,10 +25,10 @@ type firstToken struct {
 }
 
 // firstCreator returns the token that creates plants.
-func firstCreator(h *httpServers) firstToken {
+func firstCreator(at addresses) firstToken {
 	return firstToken{
 		"first", auth.ScopeCreate, "creates plants", []string{
-			"-i " + strings.TrimRight(h.url.String(), "/") + "/plants",
+			"-i " + strings.TrimRight(at.url.String(), "/") + "/plants",
 			"-H 'Content-Type: application/json'", `-d '{"id": 1, "name": "Rosa canina", "tag": "shrub"}'`,
 		},
 	}
@@ -44,30 +43,30 @@ func (f *firstToken) curl(secret string) string {
 // firstTokens creates the first tokens of a store, and prints them with commands that use them. It creates none if
 // their secrets would be written to a file or a log that the operator did not choose for them.
 func (p *program) firstTokens(
-	ctx context.Context, engine store.Engine, s *settings, h *httpServers, log *slog.Logger,
+	ctx context.Context, engine store.Engine, s *settings, at addresses,
 ) error {
 	if _, ok := isTerminal(p.stdout); !ok && !bool(s.admin.printTokens) {
 		tokens, err := engine.Tokens(ctx)
 		if err == nil && len(tokens) == 0 {
-			log.Warn("the store has no token; create one with plantstore token create, " +
+			p.log.Warn("the store has no token; create one with plantstore token create, " +
 				"or use --print-tokens to print the first ones")
 		}
 		return err
 	}
-	list := []firstToken{firstCreator(h)}
+	list := []firstToken{firstCreator(at)}
 	if !s.admin.open {
 		list = append(list, firstToken{
 			"first-admin", auth.ScopeAdmin | auth.ScopeMetrics | auth.ScopeRead,
 			"reads the plants, metrics and profiles on the admin listener",
-			[]string{h.adminURL.String() + "/metrics"},
+			[]string{at.adminURL.String() + "/metrics"},
 		})
 	}
-	return p.createFirst(ctx, engine, list, h.consoleURL, log)
+	return p.createFirst(ctx, engine, list, at.consoleURL)
 }
 
 // createFirst creates the tokens, and a sign-in code for the console.
 func (p *program) createFirst(
-	ctx context.Context, engine store.Engine, list []firstToken, at *url.URL, log *slog.Logger,
+	ctx context.Context, engine store.Engine, list []firstToken, at *url.URL,
 ) error {
 	var text strings.Builder
 	text.WriteString("The store has no token. The first ones do not expire and are not shown again.\n\n")
@@ -84,12 +83,12 @@ func (p *program) createFirst(
 	if created, err := engine.CreateFirstTokens(ctx, tokens, p.operator()); err != nil || !created {
 		return err
 	}
-	return p.printFirst(ctx, text.String(), log)
+	return p.printFirst(ctx, text.String())
 }
 
 // printFirst writes the text with the first tokens to standard output. The server starts also if the reader of standard
 // output is blocked.
-func (p *program) printFirst(ctx context.Context, text string, log *slog.Logger) error {
+func (p *program) printFirst(ctx context.Context, text string) error {
 	printed := make(chan error, 1)
 	go func() { // ends with the write, or with the process
 		_, err := io.WriteString(p.stdout, text)
@@ -104,6 +103,6 @@ func (p *program) printFirst(ctx context.Context, text string, log *slog.Logger)
 	case <-ctx.Done():
 	case <-time.After(firstTokensTimeMax):
 	}
-	log.Warn("could not print the first tokens: standard output is blocked; create others with plantstore token create")
+	p.log.Warn("could not print the first tokens: standard output is blocked; create others with plantstore token create")
 	return nil
 }

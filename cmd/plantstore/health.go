@@ -34,7 +34,7 @@ Give the command the settings of the server: the same variables, the same file o
   plantstore health --config /etc/plantstore/plantstore.yaml`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := s.load(p, cmd); err != nil {
+			if err := s.load(cmd.Context(), p.env, cmd.Flags()); err != nil {
 				return err
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), healthTimeMax)

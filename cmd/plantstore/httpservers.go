@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"slices"
 	"sync"
 	"time"
@@ -17,7 +16,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"plantstore/internal/admin"
-	"plantstore/internal/audit"
 	"plantstore/internal/console"
 	"plantstore/internal/listen"
 	"plantstore/internal/server"
@@ -39,80 +37,84 @@ type httpServers struct {
 	challenges                    *server.Server // of ACME; nil: none
 	publicListener, adminListener net.Listener
 	publicTCP                     *listen.Listener // below publicListener
-	url                           *url.URL         // at which clients reach the public listener
-	adminURL                      *url.URL
-	consoleURL                    *url.URL // at which browsers reach the console
-	certificates                  certificates
-	publicTLS, adminTLS           bool
+	addresses
+	certificates        certificates
+	publicTLS, adminTLS bool
 
 	operations *admin.Service   // of the operator; nil until open
 	console    *console.Console // nil until open
-	config     server.Config    // the part that is not of the settings
+	config     server.Config    // without the settings
 
-	audit  *audit.Recorder
 	tracer *trace.Tracer // nil: no traces
 
 	running sync.WaitGroup
 	failed  chan error // of a server that stopped by itself; buffers one error of each
 }
 
+// addresses are the URLs of a server.
+type addresses struct {
+	url        *url.URL // at which clients reach the public listener
+	adminURL   *url.URL
+	consoleURL *url.URL // at which browsers reach the console
+}
+
 // openListeners opens both listeners, or uses those of systemd; serve starts their servers. The caller closes them.
-func (p *program) openListeners(
-	ctx context.Context, s *settings, log *slog.Logger, metrics prometheus.Registerer,
-) (_ *httpServers, err error) {
-	sockets, err := p.sockets(s, log)
+func (v *instance) openListeners(ctx context.Context) error {
+	v.metrics.MustRegister(v.Log.dropped)
+	s, log, metrics := v.Settings, v.log, v.metrics
+	sockets, err := openSockets(v.Env, s, log)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer sockets.close()
 	h := &httpServers{failed: make(chan error, 3)}
-	defer func() {
-		if err != nil {
-			h.close()
-		}
-	}()
-	public, err := s.openListener(ctx, listen.Config{
+	v.servers = h
+	v.onClose(h.close)
+	public, err := openListener(ctx, s, listen.Config{
 		Name: "public", Address: string(s.listen), TCP: sockets.take("public"),
-		Limits: s.connectionLimits(log), Log: log, Metrics: metrics,
+		Limits: connectionLimits(s, log), Log: log, Metrics: metrics,
 		ProxyProtocol: bool(s.proxies.protocol), TrustedProxies: s.proxies.prefixes(),
 		HeaderTimeout: time.Duration(s.requestTimeout),
 	})
 	if err != nil {
-		return nil, fmt.Errorf("%w; use another address with --listen", err)
+		return fmt.Errorf("%w; use another address with --listen", err)
 	}
 	h.publicTCP, h.publicListener = public, public // until its TLS is known, so that close closes it
-	admin, err := s.openListener(ctx, listen.Config{
+	admin, err := openListener(ctx, s, listen.Config{
 		Name: "admin", Address: string(s.adminListen), TCP: sockets.take("admin"),
-		Limits: s.adminLimits(), Log: log, Metrics: metrics,
+		Limits: adminLimits(s), Log: log, Metrics: metrics,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("%w; use another address with --admin-listen", err)
+		return fmt.Errorf("%w; use another address with --admin-listen", err)
 	}
 	h.adminListener = admin
 	if err := s.checkAdminOpen(admin.Addr()); err != nil {
-		return nil, err
+		return err
 	}
 	if err := h.secure(s, log, metrics); err != nil {
-		return nil, err
+		return err
 	}
 	if h.certificates.acme != nil {
 		if err := h.certificates.acme.prepare(ctx, s, log, metrics); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	h.url = s.baseURL.url
 	if h.url == nil {
-		h.url = s.acme.nameIn(guessURL(h.publicListener.Addr(), h.publicTLS))
+		h.url = withDomain(guessURL(h.publicListener.Addr(), h.publicTLS), &s.acme)
 	}
 	h.adminURL = guessURL(h.adminListener.Addr(), h.adminTLS)
 	h.consoleURL = cmp.Or(s.signIn.consoleURL.url, h.adminURL)
-	return h, nil
+	if v.tracing != nil {
+		h.tracer = trace.New(v.tracing, log, metrics)
+	}
+	return nil
 }
 
 // secure adds TLS to the listeners. The admin listener has TLS unless its address is a loopback address, where health
 // checks and scrapes need no certificate.
 func (h *httpServers) secure(s *settings, log *slog.Logger, metrics prometheus.Registerer) (err error) {
-	if h.certificates, err = s.tls.open(s, log, metrics); err != nil {
+	if h.certificates, err = openCertificates(s, log, metrics); err != nil {
 		return err
 	}
 	h.publicTLS = h.certificates.enabled()
@@ -134,18 +136,19 @@ func (h *httpServers) secure(s *settings, log *slog.Logger, metrics prometheus.R
 	return nil
 }
 
-// open creates the servers.
-func (h *httpServers) open(
-	s *settings, operations admin.Config, metrics *prometheus.Registry,
-) (err error) {
-	if h.operations, err = admin.New(operations); err != nil {
+// openServers creates the servers of the listeners, with the console and the admin API.
+func (v *instance) openServers(context.Context) (err error) {
+	h, s := v.servers, v.Settings
+	if h.operations, err = admin.New(v.adminConfig()); err != nil {
 		return err
 	}
-	if err := h.openConsole(s, console.Config{
-		Store: operations.Store, Log: operations.Log,
+	if h.console, err = console.New(console.Config{
+		Store: v.store, Log: v.log, Operations: h.operations, PublicURL: h.url, Audit: v.audit.Recorder,
+		Version: v.Version, Open: bool(s.admin.open), Secure: h.adminTLS || h.consoleURL.Scheme == "https",
 	}); err != nil {
-		return err
+		return fmt.Errorf("open the console: %w", err)
 	}
+	h.console.SetIssuer(v.issuer.client)
 	routes, err := admin.Routes(h.operations)
 	if err != nil {
 		return err
@@ -155,7 +158,7 @@ func (h *httpServers) open(
 		return err
 	}
 	h.config = server.Config{
-		Store: operations.Store, Log: operations.Log, Audit: h.audit, Metrics: metrics,
+		Store: v.store, Log: v.log, Audit: v.audit.Recorder, Metrics: v.metrics,
 		AdminRoutes: append(routes, pages...), Browser: h.console.Browser(),
 		PublicTLS: h.publicTLS, AdminTLS: h.adminTLS, Tracer: h.tracer,
 	}
@@ -164,6 +167,7 @@ func (h *httpServers) open(
 	if client := h.certificates.acme; err == nil && client != nil && client.listener != nil {
 		h.challenges = server.NewChallenges(config, h.public, client.keyAuthorization)
 	}
+	v.onStart(func(context.Context) { h.serve() })
 	return err
 }
 
@@ -268,33 +272,6 @@ func (h *httpServers) close() {
 	for _, l := range []net.Listener{h.publicListener, h.adminListener} {
 		if l != nil {
 			_ = l.Close()
-		}
-	}
-}
-
-// run reports to systemd that the server is ready, and waits until the server must stop. It returns nil after a signal
-// and after a failure of the store, which failureOf returns.
-// It loads the settings again when a value arrives on hangups and when the settings file has changed.
-func (h *httpServers) run(ctx context.Context, st *store.Store, hangups <-chan os.Signal, r *reloader) error {
-	changes := time.NewTicker(reloadEvery)
-	defer changes.Stop()
-	manager := r.p.startManager(r.log)
-	defer manager.stopping()
-	for {
-		select {
-		case <-manager.watchdog:
-			manager.alive()
-		case <-ctx.Done():
-			r.log.Info("shutting down: responding to accepted requests", "cause", context.Cause(ctx))
-			return nil
-		case <-st.Broken():
-			return nil
-		case err := <-h.failed:
-			return err
-		case <-hangups:
-			r.hangup(ctx)
-		case <-changes.C:
-			r.look(ctx)
 		}
 	}
 }

@@ -46,7 +46,7 @@ the rows that skip counts.`,
   curl -s https://nursery.example/plants.jsonl | plantstore import - --format jsonl`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := s.load(p, cmd); err != nil {
+			if err := s.load(cmd.Context(), p.env, cmd.Flags()); err != nil {
 				return err
 			}
 			job := &importJob{
@@ -62,7 +62,7 @@ the rows that skip counts.`,
 			if s.db.path != "" {
 				job.sortDir = filepath.Dir(s.db.path)
 			}
-			p.tuneImport()
+			tuneImport(p.env)
 			return p.withStore(cmd, s, engineOptions{mustExist: !create}, job.run)
 		},
 	}

@@ -32,20 +32,27 @@ func logLevelWords() (words []string) {
 }
 
 // lowestLevel returns the level of --log-level.
-func (s *settings) lowestLevel() (lowest slog.Level) {
+func lowestLevel(word string) (lowest slog.Level) {
 	for _, l := range logLevels {
-		if l.word == s.logLevel.value {
+		if l.word == word {
 			lowest = l.level
 		}
 	}
 	return lowest
 }
 
-// newLogger returns the logger of a server and its lowest level. It sets p.logs, to which the logger writes and which
-// run closes.
-func newLogger(p *program, s *settings) (*slog.Logger, *slog.LevelVar) {
-	lowest := &slog.LevelVar{}
-	lowest.Set(s.lowestLevel())
+// serverLog is the log of a server. The caller of openLog closes it.
+type serverLog struct {
+	*slog.Logger
+	*logBuffer
+
+	level *slog.LevelVar
+}
+
+// openLog returns a log that writes to w in the form of the settings.
+func openLog(w io.Writer, s *settings) *serverLog {
+	l := &serverLog{level: &slog.LevelVar{}}
+	l.level.Set(lowestLevel(s.logLevel.value))
 	handler := func(w io.Writer, lowest slog.Leveler) slog.Handler {
 		options := &slog.HandlerOptions{Level: lowest}
 		if s.logFormat.value == "json" {
@@ -55,12 +62,13 @@ func newLogger(p *program, s *settings) (*slog.Logger, *slog.LevelVar) {
 	}
 	var notice bytes.Buffer
 	noticeLog := slog.New(handler(&notice, slog.LevelWarn)) // at any --log-level, because lines of any level may be lost
-	p.logs = newLogBuffer(p.stderr, func(dropped int) []byte {
+	l.logBuffer = newLogBuffer(w, func(dropped int) []byte {
 		notice.Reset()
 		noticeLog.Warn("log lines dropped: the reader of standard error is too slow", "lines", dropped)
 		return notice.Bytes()
 	})
-	return slog.New(handler(p.logs, lowest)), lowest
+	l.Logger = slog.New(handler(l.logBuffer, l.level))
+	return l
 }
 
 // logBuffer is a bounded buffer of log lines. One goroutine writes them, so that a blocked reader of the log delays no

@@ -148,12 +148,11 @@ func TestLogForm(t *testing.T) {
 			`"key":"b\\r\\nmsg=\\"x\\" \\u001b\[2J\\u2028"\}\n$`,
 	} {
 		var out bytes.Buffer
-		p := &program{stderr: &out}
 		s := &settings{}
 		s.logLevel.value, s.logFormat.value = "info", format
-		log, _ := newLogger(p, s)
+		log := openLog(&out, s)
 		log.Info(message, "key", value)
-		p.logs.Close()
+		log.Close()
 		match := regexp.MustCompile(form).FindStringSubmatch(out.String())
 		if match == nil {
 			t.Errorf("%s: got %q, want %s", format, &out, form)

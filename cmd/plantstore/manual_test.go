@@ -308,8 +308,8 @@ func TestPackagedSettingsAreValid(t *testing.T) {
 		s := &settings{}
 		s.bindStore(flags)
 		s.bindServe(flags)
-		p := &program{environ: map[string]string{environName("config"): path}}
-		if err := s.loadFlags(t.Context(), p, flags); err != nil {
+		env := newEnvironment([]string{environName("config") + "=" + path})
+		if err := s.load(t.Context(), env, flags); err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}

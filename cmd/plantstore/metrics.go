@@ -10,7 +10,7 @@ import (
 )
 
 // newMetrics returns the registry of a server, with the metrics of the Go runtime and the process.
-func newMetrics() *prometheus.Registry {
+func newMetrics(version string) *prometheus.Registry {
 	r := prometheus.NewRegistry()
 	r.MustRegister(
 		collectors.NewGoCollector(),

@@ -31,7 +31,7 @@ With --json it prints one JSON object: {"db":"plantstore.db","from":1,"to":2}`,
   plantstore migrate --db /var/lib/plantstore/plantstore.db`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := s.load(p, cmd); err != nil {
+			if err := s.load(cmd.Context(), p.env, cmd.Flags()); err != nil {
 				return err
 			}
 			return p.migrate(cmd.Context(), s, asJSON)

@@ -53,7 +53,7 @@ file that PGPASSFILE names, or into PGPASSWORD.`,
 			if err := namedStore("to", to).checkStore(); err != nil { // before the old store is opened
 				return err
 			}
-			p.tuneRuntime()
+			tuneRuntime(p.env)
 			return p.move(cmd.Context(), from, to, asJSON)
 		},
 	}

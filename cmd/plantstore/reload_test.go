@@ -212,20 +212,20 @@ func TestReloadOfChangedFile(t *testing.T) {
 	}
 }
 
-// looker returns a reloader without a server, for looks at the settings file, and its log.
-func looker(t *testing.T, file string) (*reloader, *bytes.Buffer) {
+// looker returns a server without parts, for looks at the settings file, and its log.
+func looker(t *testing.T, file string) (*instance, *bytes.Buffer) {
 	t.Helper()
 	s, flags := &settings{}, pflag.NewFlagSet("serve", pflag.ContinueOnError)
 	s.bindStore(flags)
 	s.bindServe(flags)
-	p := &program{environ: map[string]string{"PLANTSTORE_CONFIG": file}}
-	if err := s.loadFlags(t.Context(), p, flags); err != nil {
+	env := newEnvironment([]string{"PLANTSTORE_CONFIG=" + file})
+	if err := s.load(t.Context(), env, flags); err != nil {
 		t.Fatal(err)
 	}
 	var log bytes.Buffer
-	return &reloader{
-		p: p, settings: s, servers: &httpServers{}, log: slog.New(slog.NewTextHandler(&log, nil)),
-	}, &log
+	v := &instance{serveConfig: serveConfig{Settings: s, Env: env}, log: slog.New(slog.NewTextHandler(&log, nil))}
+	v.settingsFile.applied = s.configSum
+	return v, &log
 }
 
 // TestChangeDuringStart changes the settings file after the server has read it, and before it looks at it for the first
@@ -239,9 +239,6 @@ func TestChangeDuringStart(t *testing.T) {
 		writeFileText(t, file, "log-level: info\n")
 		r, log := looker(t, file)
 		writeFileText(t, file, next)
-		if err := r.open(); err != nil {
-			t.Fatal(err)
-		}
 		r.look(t.Context())
 		if log.Len() > 0 {
 			t.Errorf("%q: the first look loaded it:\n%s", next, log)

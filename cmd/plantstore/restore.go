@@ -35,7 +35,7 @@ backup is complete and undamaged.`,
   zstdcat monday.db.zst | plantstore restore - --manifest monday.db.json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := s.load(p, cmd); err != nil {
+			if err := s.load(cmd.Context(), p.env, cmd.Flags()); err != nil {
 				return err
 			}
 			db, err := s.db.file()

@@ -83,7 +83,7 @@ func checkIdentifier(flag, text string) error {
 func (r *revocation) readSecret(p *program, cmd *cobra.Command) (err error) {
 	secret := ""
 	if !r.remote {
-		secret = p.environ[tokenVariable]
+		secret = p.env.vars[tokenVariable]
 	}
 	if cmd.Flags().Changed("token-file") {
 		if secret, err = p.readToken(cmd.Context(), r.file); err != nil {

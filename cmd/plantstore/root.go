@@ -4,60 +4,39 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"iter"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
-
-	"plantstore/internal/trace"
 )
 
 // program is the environment of a command.
 type program struct {
-	environ map[string]string
-	values  []string // values of settings in the environment and the file, for hideSecrets
-	stdin   io.Reader
-	stdout  io.Writer // results
-	stderr  io.Writer // logs, progress, messages
-	quiet   bool      // --quiet: no progress
+	env    *environment
+	stdin  io.Reader
+	stdout io.Writer // results
+	stderr io.Writer // logs, progress, messages
+	quiet  bool      // --quiet: no progress
 
-	logs    *logBuffer    // buffers stderr in serve; nil in other commands
-	tracing *trace.Config // of serve; nil: no traces
-}
-
-// remember adds values to p.values, each one once.
-func (p *program) remember(values iter.Seq[string]) {
-	for value := range values {
-		if !slices.Contains(p.values, value) {
-			p.values = append(p.values, value)
-		}
-	}
+	log *serverLog // of a server, which buffers stderr; nil in other commands
 }
 
 // run runs the program and returns its exit code.
 func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	p := &program{environ: map[string]string{}, stdin: stdin, stdout: stdout, stderr: stderr}
-	for _, entry := range environ {
-		name, value, _ := strings.Cut(entry, "=")
-		p.environ[name] = value
-		if strings.HasPrefix(name, environPrefix) {
-			p.values = append(p.values, value)
-		}
-	}
+	p := &program{env: newEnvironment(environ), stdin: stdin, stdout: stdout, stderr: stderr}
 	root := newRoot(p)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
-	if p.logs != nil { // so that a blocked reader does not block the last line
-		stderr = p.logs
-		defer p.logs.Close()
+	if p.log != nil { // so that a blocked reader does not block the last line
+		stderr = p.log
+		defer p.log.Close()
 	}
 	if err == nil {
 		return exitOK
 	}
 	code := exitCode(err)
 	if message := err.Error(); message != "" {
-		message = hideSecrets(message, append(p.values, args...))
+		message = hideSecrets(message, slices.Concat(p.env.given, args))
 		message = strings.ReplaceAll(message, "\n", "; ") // joined errors
 		fmt.Fprintln(stderr, "plantstore:", printable(message))
 	}

@@ -86,10 +86,10 @@ func (p *program) withServer(
 	if err != nil {
 		return err
 	}
-	if err := s.load(p, cmd); err != nil {
+	if err := s.load(cmd.Context(), p.env, cmd.Flags()); err != nil {
 		return err
 	}
-	token := p.environ[tokenVariable]
+	token := p.env.vars[tokenVariable]
 	if f.token != "" {
 		if token, err = p.readToken(cmd.Context(), f.token); err != nil {
 			return fmt.Errorf("server-token: %w", err)

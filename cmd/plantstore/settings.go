@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"plantstore/internal/plant"
@@ -225,23 +224,18 @@ func environName(setting string) string {
 	return environPrefix + strings.ToUpper(strings.ReplaceAll(setting, "-", "_"))
 }
 
-// load is loadFlags with the flags of a command.
-func (s *settings) load(p *program, cmd *cobra.Command) error {
-	return s.loadFlags(cmd.Context(), p, cmd.Flags())
-}
-
-// loadFlags sets every setting without a flag on the command line: from the environment, else from the settings file.
-// Its errors are usage errors, except the error of an interrupt.
-func (s *settings) loadFlags(ctx context.Context, p *program, flags *pflag.FlagSet) error {
+// load sets every setting without a flag on the command line: from the environment, else from the settings file. Its
+// errors are usage errors, except the error of an interrupt.
+func (s *settings) load(ctx context.Context, env *environment, flags *pflag.FlagSet) error {
 	var names []string
 	for _, row := range new(settings).allSettings() {
 		names = append(names, row.name)
 	}
-	if err := checkEnviron(p.environ, names); err != nil {
+	if err := checkEnviron(env.vars, names); err != nil {
 		return err
 	}
 	s.sources = map[string]string{}
-	if err := s.set(flags, "config", p.environ[environName("config")], environName("config")); err != nil {
+	if err := s.set(flags, "config", env.vars[environName("config")], environName("config")); err != nil {
 		return err
 	}
 	var file map[string]string
@@ -250,13 +244,13 @@ func (s *settings) loadFlags(ctx context.Context, p *program, flags *pflag.FlagS
 	if err != nil {
 		return err
 	}
-	p.remember(maps.Values(file))
+	env.remember(maps.Values(file))
 	for _, name := range names {
 		if flags.Lookup(name) == nil || name == "config" {
 			continue
 		}
 		value, source := "", ""
-		if text, ok := p.environ[environName(name)]; ok {
+		if text, ok := env.vars[environName(name)]; ok {
 			value, source = text, environName(name)
 		} else if text, ok := file[name]; ok {
 			value, source = text, string(s.config)
@@ -274,9 +268,9 @@ func (s *settings) check() error {
 }
 
 // checkServe returns the usage errors of a server with these settings.
-func (p *program) checkServe(ctx context.Context, s *settings) error {
-	return errors.Join(s.checkStore(), p.checkBackups(ctx, s), s.checkProxies(), s.checkRates(), s.checkOIDC(),
-		s.checkSignIn())
+func (s *settings) checkServe(ctx context.Context, env *environment) error {
+	return errors.Join(s.checkStore(), s.backup.checkDestination(ctx, env, s), s.proxies.check(s), s.rate.check(s),
+		s.oidc.check(s), s.signIn.check(s))
 }
 
 // set sets a setting and records its source. A flag takes precedence. An empty source means that neither the

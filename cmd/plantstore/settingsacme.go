@@ -1,22 +1,9 @@
 package main
 
 import (
-	"context"
-	"crypto/tls"
 	"crypto/x509"
-	"fmt"
-	"log/slog"
-	"net"
-	"net/url"
-	"strings"
-	"sync/atomic"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	"plantstore/internal/acme"
-	"plantstore/internal/listen"
-	"plantstore/internal/postgres"
-	"plantstore/internal/server"
 )
 
 // acmeSettings are the settings of certificates by ACME.
@@ -74,14 +61,6 @@ func (a *acmeSettings) rows() []setting {
 // enabled reports whether the certificates are those of ACME.
 func (a *acmeSettings) enabled() bool { return len(a.domains.items) > 0 }
 
-// nameIn returns a guessed URL of the public listener with the first domain, which its certificate has.
-func (a *acmeSettings) nameIn(u *url.URL) *url.URL {
-	if a.enabled() {
-		u.Host = strings.TrimSuffix(net.JoinHostPort(a.domains.items[0], u.Port()), ":443")
-	}
-	return u
-}
-
 // check returns a usage error for settings that contradict each other.
 func (a *acmeSettings) check(s *settings) error {
 	const domainsMax = 100
@@ -112,58 +91,6 @@ func (a *acmeSettings) check(s *settings) error {
 	return nil
 }
 
-// acmeClient has the certificates of a Source. The Source opens after the listeners, because its storage is in the
-// store.
-type acmeClient struct {
-	source   atomic.Pointer[acme.Source] // nil until open
-	listener net.Listener                // of http-01; nil: tls-alpn-01
-	roots    *x509.CertPool              // of --acme-ca; nil: those of the system
-}
-
-// prepare reads the file of --acme-ca, and opens the listener of http-01 if there is one.
-func (a *acmeClient) prepare(
-	ctx context.Context, s *settings, log *slog.Logger, metrics prometheus.Registerer,
-) (err error) {
-	const challengesMax, perAddressMax = 256, 64 // connections
-	if a.roots, err = s.acme.roots(s); err != nil || s.acme.httpListen.address == "" {
-		return err
-	}
-	l, err := listen.Listen(ctx, listen.Config{
-		Name: "challenge", Address: string(s.acme.httpListen.address),
-		Limits: listen.Limits{
-			Connections: challengesMax, PerAddress: perAddressMax, Proxies: s.proxies.prefixes(),
-		},
-		Log: log, Metrics: metrics,
-	})
-	if err != nil {
-		return fmt.Errorf("%w; use another address with --acme-http-listen", err)
-	}
-	a.listener = server.NewListener(l)
-	return nil
-}
-
-// open opens the storage and reads the stored certificates.
-func (a *acmeClient) open(
-	ctx context.Context, s *settings, engine anyEngine, log *slog.Logger, metrics prometheus.Registerer,
-) error {
-	config := acme.Config{
-		Domains: s.acme.domains.items, Email: string(s.acme.email), Directory: string(s.acme.directory),
-		Roots: a.roots, HTTP01: s.acme.httpListen.address != "", Log: log, Metrics: metrics,
-	}
-	var err error
-	if database, ok := engine.(*postgres.Engine); ok {
-		config.Storage = database.ACME()
-	} else if config.Storage, err = acme.NewFileStorage(s.db.path + "-acme"); err != nil {
-		return fmt.Errorf("open the directory of certificates: %w", err)
-	}
-	source, err := acme.New(ctx, config)
-	if err != nil {
-		return err
-	}
-	a.source.Store(source)
-	return nil
-}
-
 // roots returns the certificates of --acme-ca, nil without it.
 func (a *acmeSettings) roots(s *settings) (*x509.CertPool, error) {
 	if a.ca == "" {
@@ -178,42 +105,4 @@ func (a *acmeSettings) roots(s *settings) (*x509.CertPool, error) {
 		return nil, s.fault("acme-ca", "%s has no certificate in PEM form", a.ca)
 	}
 	return roots, nil
-}
-
-// start starts the orders after open. The listeners must accept connections.
-func (a *acmeClient) start(ctx context.Context) { a.source.Load().Start(ctx) }
-
-// retire interrupts an order and starts no further one. Handshakes continue to receive the certificates.
-func (a *acmeClient) retire() {
-	if a != nil {
-		a.source.Load().Stop()
-	}
-}
-
-// stop ends the orders and waits for that.
-func (a *acmeClient) stop() { a.source.Load().Close() }
-
-// close closes the listener of http-01.
-func (a *acmeClient) close() {
-	if a.listener != nil {
-		_ = a.listener.Close()
-	}
-}
-
-// getCertificate is the function of a tls.Config.
-func (a *acmeClient) getCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
-	source := a.source.Load()
-	if source == nil {
-		return nil, acme.ErrNoCertificate
-	}
-	return source.GetCertificate(hello)
-}
-
-// keyAuthorization is acme.Source.KeyAuthorization.
-func (a *acmeClient) keyAuthorization(token string) (string, bool) {
-	source := a.source.Load()
-	if source == nil {
-		return "", false
-	}
-	return source.KeyAuthorization(token)
 }

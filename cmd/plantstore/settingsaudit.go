@@ -1,7 +1,5 @@
 package main
 
-import "plantstore/internal/audit"
-
 // auditSettings are the settings of the audit log of a server.
 type auditSettings struct {
 	keep duration
@@ -16,15 +14,4 @@ func (s *auditSettings) rows() []setting {
 				"On PostgreSQL its role needs more [rights](../how-to/grant-postgresql-rights.md) for it.",
 		},
 	}
-}
-
-// auditDetails returns the settings in force and the sources of those that differ from the default, without secrets.
-func (s *settings) auditDetails(p *program) (details []audit.Detail) {
-	for _, row := range s.allSettings() {
-		details = append(details, audit.Detail{Key: "setting." + row.name, Value: hideSecrets(row.value.String(), p.values)})
-		if source := s.sources[row.name]; source != "default" {
-			details = append(details, audit.Detail{Key: "source." + row.name, Value: source})
-		}
-	}
-	return details
 }

@@ -4,15 +4,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
-	"log/slog"
 	"net"
 	"os"
-	"path/filepath"
-	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
 
 	"plantstore/internal/backup"
@@ -97,35 +92,14 @@ func (b *backupSettings) s3Rows() []setting {
 func (s *settings) bindS3(f *pflag.FlagSet) { bindSettings(f, s.backup.s3Rows()) }
 
 // s3Config returns the S3 server of the settings and of the usual variables.
-func (p *program) s3Config(s *settings) s3.Config {
+func (b *backupSettings) s3Config(env *environment) s3.Config {
 	return s3.Config{
 		Endpoint: cmp.Or(
-			string(s.backup.endpoint.text), p.environ["AWS_ENDPOINT_URL_S3"], p.environ["AWS_ENDPOINT_URL"]),
-		Region:       cmp.Or(string(s.backup.region), p.environ["AWS_REGION"], p.environ["AWS_DEFAULT_REGION"]),
-		CAFile:       p.environ["AWS_CA_BUNDLE"],
-		InstanceRole: bool(s.backup.instanceRole),
+			string(b.endpoint.text), env.vars["AWS_ENDPOINT_URL_S3"], env.vars["AWS_ENDPOINT_URL"]),
+		Region:       cmp.Or(string(b.region), env.vars["AWS_REGION"], env.vars["AWS_DEFAULT_REGION"]),
+		CAFile:       env.vars["AWS_CA_BUNDLE"],
+		InstanceRole: bool(b.instanceRole),
 	}
-}
-
-// object returns the backup in a bucket that an argument names, nil if the argument is a path.
-func (p *program) object(s *settings, argument string) (*backup.Object, error) {
-	if !backup.IsBucket(argument) {
-		return nil, nil //nolint:nilnil // the argument is a path
-	}
-	at, err := s3.ParseLocation(argument)
-	if err != nil {
-		return nil, usagef("%w", err)
-	}
-	config := p.s3Config(s)
-	o, err := backup.OpenObject(config, at)
-	if err != nil {
-		return nil, usagef("%w", err)
-	}
-	if sendsInTheClear(config.Endpoint) {
-		fmt.Fprintf(p.stderr, "warning: %s has no TLS: others on the network can read and change the backup; use https\n",
-			config.Endpoint)
-	}
-	return o, nil
 }
 
 // sendsInTheClear reports whether the endpoint of an S3 server has no TLS and may be on another machine.
@@ -146,27 +120,27 @@ func (b *backupSettings) check(s *settings) error {
 	return nil
 }
 
-// checkBackups returns an error if the destination of the backups cannot be used.
-func (p *program) checkBackups(ctx context.Context, s *settings) error {
-	switch dir := s.backup.dir.String(); {
+// checkDestination returns an error if the destination of the backups cannot be used.
+func (b *backupSettings) checkDestination(ctx context.Context, env *environment, s *settings) error {
+	switch dir := b.dir.String(); {
 	case dir == "":
 		return nil
 	case backup.IsBucket(dir):
-		return p.checkBucket(ctx, s, dir)
+		return b.checkBucket(ctx, env, s)
 	default:
-		return s.checkBackupDir(dir)
+		return b.checkDirectory(s)
 	}
 }
 
 // checkBucket returns an error if the settings of a bucket are wrong or there are no keys. It sends no request to the
 // S3 server, because the server must start while that one is away.
-func (p *program) checkBucket(ctx context.Context, s *settings, address string) error {
-	at, err := s3.ParseLocation(address)
+func (b *backupSettings) checkBucket(ctx context.Context, env *environment, s *settings) error {
+	at, err := s3.ParseLocation(b.dir.String())
 	if err != nil {
 		return s.fault("backup-dir", "%w", err)
 	}
-	bucket, err := s3.Open(p.s3Config(s), at.Bucket)
-	if err == nil && !bool(s.backup.instanceRole) { // which would send a request too
+	bucket, err := s3.Open(b.s3Config(env), at.Bucket)
+	if err == nil && !bool(b.instanceRole) { // which would send a request too
 		err = bucket.CheckKeys(ctx)
 	}
 	if err != nil {
@@ -175,9 +149,10 @@ func (p *program) checkBucket(ctx context.Context, s *settings, address string) 
 	return nil
 }
 
-// checkBackupDir returns an error if the server cannot create files in the backup directory. It creates a file and
+// checkDirectory returns an error if the server cannot create files in the backup directory. It creates a file and
 // removes it, because the mode of the directory alone does not decide.
-func (s *settings) checkBackupDir(dir string) error {
+func (b *backupSettings) checkDirectory(s *settings) error {
+	dir := b.dir.String()
 	info, err := os.Stat(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -199,32 +174,4 @@ func (s *settings) checkBackupDir(dir string) error {
 			"cannot create a file in %q: %w; give the server's user write access or change the setting", dir, err)
 	}
 	return nil
-}
-
-// newBackups returns the backups of a server, nil without a destination. The error is a usage error.
-func (p *program) newBackups(
-	s *settings, trace *serverAudit, log *slog.Logger, metrics prometheus.Registerer,
-) (*backup.Service, error) {
-	if s.backup.dir.text == "" {
-		return nil, nil //nolint:nilnil // no backups
-	}
-	config := p.s3Config(s)
-	if backup.IsBucket(s.backup.dir.String()) && sendsInTheClear(config.Endpoint) {
-		log.Warn("the S3 server has no TLS: others on the network can read and change the backups; use https",
-			"endpoint", config.Endpoint)
-	}
-	b, err := backup.New(backup.Config{
-		DB: s.db.path, Destination: s.backup.dir.String(), S3: config, Scratch: p.scratchDir(s.db.path),
-		Every: time.Duration(s.backup.every), Keep: s.backup.keep.n,
-		By: trace.by, Record: trace.Record, Log: log, Metrics: metrics,
-	})
-	if err != nil {
-		return nil, s.fault("backup-dir", "%w", err)
-	}
-	return b, nil
-}
-
-// scratchDir returns the directory of temporary copies of a store: the one that TMPDIR names, else that of the store.
-func (p *program) scratchDir(db string) string {
-	return cmp.Or(p.environ["TMPDIR"], filepath.Dir(db))
 }

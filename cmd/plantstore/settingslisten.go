@@ -1,16 +1,9 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/netip"
-	"syscall"
-	"time"
-
-	"plantstore/internal/listen"
 )
 
 // connectionSettings are the limits of the connections of the public listener.
@@ -35,45 +28,6 @@ func (s *connectionSettings) rows() []setting {
 	}
 }
 
-// Limits of the connections of a server.
-const (
-	idleTimeout = 2 * time.Minute // of a connection between two requests
-
-	// incompleteMax is the number of connections of the public listener whose request or response may be incomplete
-	// for more than a second.
-	incompleteMax = 512
-)
-
-// connectionLimits returns the limits of the public listener.
-func (s *settings) connectionLimits(log *slog.Logger) listen.Limits {
-	n, reduced := connectionsMax(s.connections.max.n)
-	if reduced {
-		log.Warn("the limit of open files is too small for connections-max; raise LimitNOFILE", "connections", n)
-	}
-	return listen.Limits{
-		Connections: n,
-		IdleTimeout: idleTimeout,
-		PerAddress:  s.connections.perAddress.n,
-		Unlimited:   loopback(),
-		Proxies:     s.proxies.prefixes(),
-		Incomplete:  incompleteMax,
-	}
-}
-
-// adminLimits returns the limits of the admin listener. An authenticated request is never evicted, so strangers cannot
-// end it. The limit of one address leaves connections to the others; programs on this machine have no such limit.
-func (s *settings) adminLimits() listen.Limits {
-	const perAddressMax, adminIncompleteMax = 128, 64 // connections
-	return listen.Limits{
-		Connections: adminConnectionsMax(descriptors()),
-		IdleTimeout: idleTimeout,
-		PerAddress:  perAddressMax,
-		Unlimited:   loopback(),
-		Proxies:     s.proxies.prefixes(),
-		Incomplete:  adminIncompleteMax,
-	}
-}
-
 // writtenAddress returns the address of a listener as its setting has it if both are all addresses of the machine:
 // Go listens on [::] for 0.0.0.0 and for no host.
 func (s *settings) writtenAddress(setting string, listener net.Addr) string {
@@ -88,10 +42,6 @@ func (s *settings) writtenAddress(setting string, listener net.Addr) string {
 	return listener.String()
 }
 
-func loopback() []netip.Prefix {
-	return []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
-}
-
 // proxySettings are the settings of a server behind proxies.
 type proxySettings struct {
 	trusted  list
@@ -99,10 +49,10 @@ type proxySettings struct {
 }
 
 // rows returns the rows of the table of settings.
-func (s *proxySettings) rows() []setting {
+func (p *proxySettings) rows() []setting {
 	return []setting{
 		{
-			"trusted-proxies", s.trusted.of(checkPrefix), "", "1.0.0",
+			"trusted-proxies", p.trusted.of(checkPrefix), "", "1.0.0",
 			"`addresses` of proxies that may name the address of a client",
 			"IP addresses and prefixes such as `10.0.0.0/8` or `2001:db8::/32`, with commas between them. List only proxies " +
 				"that you operate: they can name any address, in `Forwarded` or `X-Forwarded-For`, or with " +
@@ -110,7 +60,7 @@ func (s *proxySettings) rows() []setting {
 				"See [client addresses](limits.md#client-addresses).",
 		},
 		{
-			"proxy-protocol", &s.protocol, "", "1.0.0", "require a PROXY header from each trusted proxy",
+			"proxy-protocol", &p.protocol, "", "1.0.0", "require a PROXY header from each trusted proxy",
 			"The public listener then expects a PROXY header, of version 1 or 2, at the beginning of each connection from " +
 				"an address in `--trusted-proxies`. It must arrive within `--request-timeout`. The listener accepts no header " +
 				"from another address. See [connections](connections.md#proxy-protocol).",
@@ -118,9 +68,9 @@ func (s *proxySettings) rows() []setting {
 	}
 }
 
-// checkProxies refuses a PROXY protocol that no proxy may use.
-func (s *settings) checkProxies() error {
-	if bool(s.proxies.protocol) && len(s.proxies.trusted.items) == 0 {
+// check refuses a PROXY protocol that no proxy may use.
+func (p *proxySettings) check(s *settings) error {
+	if bool(p.protocol) && len(p.trusted.items) == 0 {
 		return s.fault("proxy-protocol",
 			"no proxy may send the header; set --trusted-proxies to the addresses of the proxies")
 	}
@@ -128,9 +78,9 @@ func (s *settings) checkProxies() error {
 }
 
 // prefixes returns the addresses of the trusted proxies. An address is the prefix of this address alone.
-func (s *proxySettings) prefixes() []netip.Prefix {
+func (p *proxySettings) prefixes() []netip.Prefix {
 	var prefixes []netip.Prefix
-	for _, item := range s.trusted.items {
+	for _, item := range p.trusted.items {
 		if prefix, err := parsePrefix(item); err == nil { // Set checked every item
 			prefixes = append(prefixes, prefix)
 		}
@@ -140,11 +90,11 @@ func (s *proxySettings) prefixes() []netip.Prefix {
 
 // headerPrefixes returns the addresses of the proxies whose Forwarded or X-Forwarded-For counts. With the PROXY
 // protocol no header counts: such a proxy forwards the bytes of its clients, who can send any header.
-func (s *proxySettings) headerPrefixes() []netip.Prefix {
-	if s.protocol {
+func (p *proxySettings) headerPrefixes() []netip.Prefix {
+	if p.protocol {
 		return nil
 	}
-	return s.prefixes()
+	return p.prefixes()
 }
 
 func checkPrefix(item string) error {
@@ -169,14 +119,4 @@ func parsePrefix(text string) (netip.Prefix, error) {
 			text, prefix.Masked(), prefix.Bits())
 	}
 	return prefix, nil
-}
-
-// openListener opens a listener at its address or, with s.otherPorts, at a free port if that is in use.
-func (s *settings) openListener(ctx context.Context, c listen.Config) (*listen.Listener, error) {
-	l, err := listen.Listen(ctx, c)
-	if s.otherPorts && errors.Is(err, syscall.EADDRINUSE) {
-		c.Address = "127.0.0.1:0"
-		return listen.Listen(ctx, c)
-	}
-	return l, err
 }

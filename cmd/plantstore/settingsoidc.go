@@ -2,15 +2,10 @@ package main
 
 import (
 	"fmt"
-	"log/slog"
-	"net/url"
 	"strings"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	"plantstore/internal/auth"
 	"plantstore/internal/oidc"
-	"plantstore/internal/store"
 )
 
 // oidcSettings are the settings of a server for the JWTs of an issuer.
@@ -74,9 +69,8 @@ func parseScopeGrant(item string) (value string, scope auth.Scopes, err error) {
 	return item[:i], scope, nil
 }
 
-// checkOIDC returns an error if the settings cannot be those of an issuer.
-func (s *settings) checkOIDC() error {
-	o := &s.oidc
+// check returns a usage error if the settings cannot be those of an issuer.
+func (o *oidcSettings) check(s *settings) error {
 	if o.issuer == "" {
 		for _, row := range o.rows() {
 			if value := row.value.String(); value != row.initial {
@@ -97,59 +91,15 @@ func (s *settings) checkOIDC() error {
 	return nil
 }
 
-// issuer is the issuer whose JWTs a server accepts, and where people sign in to the console. The zero value has none.
-type issuer struct {
-	verifier *oidc.Verifier // nil: no issuer
-	jwts     bool           // the server accepts JWTs
-	client   *oidc.Client   // of the console; nil: none
-}
-
-// openIssuer returns the issuer of the settings, for a console with this address. The caller closes it.
-func (s *settings) openIssuer(log *slog.Logger, at *url.URL, metrics *prometheus.Registry) (issuer, error) {
-	i, err := s.oidc.open(log, metrics)
-	if err != nil {
-		return issuer{}, err
-	}
-	if i.client, err = s.signIn.client(i.verifier, at); err != nil {
-		i.close()
-		return issuer{}, err
-	}
-	return i, nil
-}
-
-// open returns the issuer of the settings. The caller closes it.
-func (o *oidcSettings) open(log *slog.Logger, metrics *prometheus.Registry) (issuer, error) {
-	if o.issuer == "" {
-		return issuer{}, nil
-	}
-	scopes := map[string]auth.Scopes{}
+// grants returns the scopes by the value of the scope claim.
+func (o *oidcSettings) grants() map[string]auth.Scopes {
+	grants := map[string]auth.Scopes{}
 	for _, item := range o.scopes.items {
-		value, scope, err := parseScopeGrant(item)
-		if err != nil {
-			return issuer{}, err
-		}
-		scopes[value] |= scope
+		value, scope, _ := parseScopeGrant(item) // Set has checked it
+		grants[value] |= scope
 	}
-	if len(scopes) == 0 {
-		scopes[auth.ScopeCreate.String()] = auth.ScopeCreate
+	if len(grants) == 0 {
+		grants[auth.ScopeCreate.String()] = auth.ScopeCreate
 	}
-	v, err := oidc.New(oidc.Config{
-		Issuer: string(o.issuer), Audience: string(o.audience), Scopes: scopes,
-		ScopeClaim: string(o.scopeClaim), NameClaim: string(o.nameClaim), Log: log, Metrics: metrics,
-	})
-	return issuer{verifier: v, jwts: o.audience != ""}, err
-}
-
-// verify returns the function that verifies JWTs, nil if the server accepts none.
-func (i issuer) verify() store.VerifyJWT {
-	if !i.jwts {
-		return nil
-	}
-	return i.verifier.Verify
-}
-
-func (i issuer) close() {
-	if i.verifier != nil {
-		i.verifier.Close()
-	}
+	return grants
 }

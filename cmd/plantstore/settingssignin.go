@@ -4,14 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"os"
 	"slices"
 	"strings"
 	"syscall"
 
 	"plantstore/internal/auth"
-	"plantstore/internal/console"
 	"plantstore/internal/oidc"
 )
 
@@ -98,9 +96,8 @@ func parseConsoleGrant(item string) (value string, scopes auth.Scopes, err error
 	return item[:i], scopes, nil
 }
 
-// checkSignIn returns an error if the settings cannot be those of a client of the issuer.
-func (s *settings) checkSignIn() error {
-	c := &s.signIn
+// check returns a usage error if the settings cannot be those of a client of the issuer.
+func (c *signInSettings) check(s *settings) error {
 	if u := c.consoleURL.url; u != nil && u.Path != "" {
 		return s.fault("console-url", "the console has no path; got %q", u.String())
 	}
@@ -133,12 +130,12 @@ func (s *settings) checkSignIn() error {
 }
 
 // readSecret reads the secret of the client.
-func (c *signInSettings) readSecret(p *program, s *settings) error {
+func (c *signInSettings) readSecret(env *environment, s *settings) error {
 	c.secret = ""
 	if c.clientID == "" {
 		return nil
 	}
-	secret, fromVariable := p.environ[clientSecretVariable]
+	secret, fromVariable := env.vars[clientSecretVariable]
 	if c.secretFile != "" {
 		if fromVariable {
 			return s.fault("oidc-client-secret-file", "the variable %s has the secret, too; unset one of them",
@@ -192,25 +189,12 @@ func readRegular(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, bytesMax))
 }
 
-// client returns the client of the settings, at a console with this address; nil: none.
-func (c *signInSettings) client(v *oidc.Verifier, at *url.URL) (*oidc.Client, error) {
-	if v == nil || c.clientID == "" {
-		return nil, nil //nolint:nilnil // a console without a client is usual
-	}
+// clientGrants returns the scopes of people by the value of the claim.
+func (c *signInSettings) clientGrants() map[string]auth.Scopes {
 	grants := map[string]auth.Scopes{}
 	for _, item := range c.grants.items {
-		value, scopes, err := parseConsoleGrant(item)
-		if err != nil {
-			return nil, err
-		}
+		value, scopes, _ := parseConsoleGrant(item) // Set has checked it
 		grants[value] |= scopes
 	}
-	scopes := c.scopes.items
-	if len(scopes) == 0 {
-		scopes = []string{"openid", "profile", "email"}
-	}
-	return oidc.NewClient(v, oidc.ClientConfig{
-		ID: string(c.clientID), Secret: c.secret, RedirectURL: console.RedirectURL(at), Scopes: scopes,
-		Claim: string(c.claim), Grants: grants,
-	})
+	return grants
 }

@@ -66,7 +66,7 @@ func (w *webhookSettings) rows() []setting {
 }
 
 // check returns a usage error for unusable settings. It reads the secrets.
-func (w *webhookSettings) check(p *program, s *settings) error {
+func (w *webhookSettings) check(env *environment, s *settings) error {
 	if len(w.urls.items) == 0 {
 		for _, row := range w.rows()[1:] {
 			if value := row.value.String(); value != row.initial && !(row.initial == "" && value == "false") {
@@ -78,7 +78,7 @@ func (w *webhookSettings) check(p *program, s *settings) error {
 	if err := w.checkURLs(); err != nil {
 		return s.fault("webhook-url", "%w", err)
 	}
-	text, fromVariable := p.environ[webhookSecretVariable]
+	text, fromVariable := env.vars[webhookSecretVariable]
 	switch {
 	case w.secretFile == "" && !fromVariable:
 		return s.fault("webhook-url", "the secret that signs the events is missing; set webhook-secret-file or %s",
@@ -120,4 +120,15 @@ func (w *webhookSettings) checkURLs() error {
 		}
 	}
 	return nil
+}
+
+// equal reports whether settings have the same values and secrets.
+func (w *webhookSettings) equal(other *webhookSettings) bool {
+	return w.sameSecrets(other) && slices.EqualFunc(w.rows(), other.rows(), func(a, b setting) bool {
+		return textOf(a.value) == textOf(b.value)
+	})
+}
+
+func (w *webhookSettings) sameSecrets(other *webhookSettings) bool {
+	return slices.EqualFunc(w.secrets, other.secrets, webhook.Secret.Equal)
 }

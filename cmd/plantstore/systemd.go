@@ -17,10 +17,10 @@ var socketSettings = map[string]string{"public": "listen", "admin": "admin-liste
 // sockets are the open listeners of systemd that no listener of the server has taken, by name.
 type sockets map[string]*net.TCPListener
 
-// sockets returns the listeners of systemd. A socket that belongs to no listener is a usage error: its clients would
+// openSockets returns the listeners of systemd. A socket that belongs to no listener is a usage error: its clients would
 // wait for ever.
-func (p *program) sockets(s *settings, log *slog.Logger) (_ sockets, err error) {
-	passed, err := systemd.Listeners(p.environ, os.Getpid())
+func openSockets(env *environment, s *settings, log *slog.Logger) (_ sockets, err error) {
+	passed, err := systemd.Listeners(env.vars, os.Getpid())
 	if err != nil {
 		return nil, usagef("%w", err)
 	}
@@ -66,8 +66,8 @@ type manager struct {
 }
 
 // startManager reports that the server is ready. The caller ends the manager with stopping.
-func (p *program) startManager(log *slog.Logger) *manager {
-	m := &manager{notifier: systemd.NewNotifier(p.environ, os.Getpid()), log: log}
+func startManager(env *environment, log *slog.Logger) *manager {
+	m := &manager{notifier: systemd.NewNotifier(env.vars, os.Getpid()), log: log}
 	if every := m.notifier.AliveEvery(); every > 0 {
 		m.ticker = time.NewTicker(every)
 		m.watchdog = m.ticker.C

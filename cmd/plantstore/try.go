@@ -5,7 +5,6 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"os"
 	"os/signal"
@@ -70,7 +69,7 @@ func (p *program) try(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	return p.serve(ctx, s, start{flags: flags, greet: p.greetTry})
+	return p.serve(ctx, s, flags, nil, p.greetTry)
 }
 
 // removeAtSecond removes a directory and ends the program when a second signal arrives. The caller calls stop at the
@@ -113,7 +112,7 @@ func endNow(dir string) {
 // exporter of traces and the sockets of systemd from the environment: they are those of another server, with its
 // certificates, webhooks and backups.
 func (p *program) trySettings(ctx context.Context, dir string) (s *settings, flags map[string]string, err error) {
-	maps.DeleteFunc(p.environ, func(name, _ string) bool {
+	maps.DeleteFunc(p.env.vars, func(name, _ string) bool {
 		return slices.ContainsFunc(notOfTry, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 	})
 	path, err := filepath.Abs(filepath.Join(dir, "plantstore.db"))
@@ -127,7 +126,7 @@ func (p *program) trySettings(ctx context.Context, dir string) (s *settings, fla
 	if err := errors.Join(set.Set("db", path), set.Set("log-level", "warn")); err != nil {
 		return nil, nil, err
 	}
-	return s, changedFlags(set), s.loadFlags(ctx, p, set)
+	return s, changedFlags(set), s.load(ctx, p.env, set)
 }
 
 const tryGreeting = `A throw-away server with %d sample plants. Ctrl-C ends it and removes its data.
@@ -149,20 +148,20 @@ To keep your plants, run plantstore serve: it stores them in plantstore.db.
 
 // greetTry stores the sample plants, creates a token and a sign-in code, and prints how to use them.
 func (p *program) greetTry(
-	ctx context.Context, engine store.Engine, s *settings, h *httpServers, _ *slog.Logger,
+	ctx context.Context, engine store.Engine, s *settings, at addresses,
 ) error {
 	count, err := storeSamples(ctx, engine)
 	if err != nil {
 		return fmt.Errorf("store the sample plants: %w", err)
 	}
-	first := firstCreator(h)
+	first := firstCreator(at)
 	token, secret := auth.NewToken(first.name, first.scopes, 0)
 	signIn, code := console.NewCode()
 	if _, err := engine.CreateFirstTokens(ctx, []auth.Token{token, signIn}, p.operator()); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(interruptibleTo(ctx, p.stdout), tryGreeting, count, signInLink(h.consoleURL, code),
-		first.curl(secret), h.url.JoinPath("docs"), printable(filepath.Dir(s.db.path)))
+	_, err = fmt.Fprintf(interruptibleTo(ctx, p.stdout), tryGreeting, count, signInLink(at.consoleURL, code),
+		first.curl(secret), at.url.JoinPath("docs"), printable(filepath.Dir(s.db.path)))
 	if err != nil && !errors.Is(err, errInterrupted) {
 		return fmt.Errorf("print the addresses: %w", err)
 	}

@@ -23,14 +23,14 @@ const (
 )
 
 // tuneRuntime sets the Go runtime, except the settings of the operator's environment.
-func (p *program) tuneRuntime() {
-	if p.environ["GOMAXPROCS"] == "" && runtime.GOMAXPROCS(0) < processorsMin {
+func tuneRuntime(env *environment) {
+	if env.vars["GOMAXPROCS"] == "" && runtime.GOMAXPROCS(0) < processorsMin {
 		runtime.GOMAXPROCS(processorsMin)
 	}
-	if p.environ["GOGC"] == "" {
+	if env.vars["GOGC"] == "" {
 		debug.SetGCPercent(collectAtPercent)
 	}
-	if p.environ["GOMEMLIMIT"] == "" {
+	if env.vars["GOMEMLIMIT"] == "" {
 		debug.SetMemoryLimit(memoryLimit(availableMemory()))
 	}
 }
@@ -40,9 +40,9 @@ func (p *program) tuneRuntime() {
 const importBytes = 160 << 20
 
 // tuneImport sets the Go runtime for an import.
-func (p *program) tuneImport() {
-	p.tuneRuntime()
-	if p.environ["GOMEMLIMIT"] == "" {
+func tuneImport(env *environment) {
+	tuneRuntime(env)
+	if env.vars["GOMEMLIMIT"] == "" {
 		debug.SetMemoryLimit(min(importBytes, debug.SetMemoryLimit(-1)))
 	}
 }

@@ -32,7 +32,7 @@ Each fault is a line on standard output. The exit code is 0 without a fault, and
   plantstore verify s3://nursery-backups/plants/monday.db --s3-region eu-west-1`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := s.load(p, cmd); err != nil {
+			if err := s.load(cmd.Context(), p.env, cmd.Flags()); err != nil {
 				return err
 			}
 			if len(args) > 0 && backup.IsBucket(args[0]) {

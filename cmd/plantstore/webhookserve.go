@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
@@ -15,10 +14,11 @@ import (
 
 // eventSender delivers the events of a store by the settings in force.
 type eventSender struct {
-	outbox  webhook.Outbox
-	by      audit.Origin // of changes of the webhooks
-	log     *slog.Logger
-	metrics *prometheus.Registry
+	outbox    webhook.Outbox
+	by        audit.Origin // of changes of the webhooks
+	userAgent string
+	log       *slog.Logger
+	metrics   *prometheus.Registry
 
 	closing sync.WaitGroup // senders that a reload has replaced
 
@@ -33,17 +33,21 @@ type sender struct {
 	metrics *prometheus.Registry
 }
 
-// openEvents makes the URLs of the settings the webhooks of the store. The caller starts and closes the result.
-func (s *settings) openEvents(
-	ctx context.Context, outbox webhook.Outbox, by audit.Origin, log *slog.Logger, metrics *prometheus.Registry,
-) (*eventSender, error) {
-	e := &eventSender{outbox: outbox, by: by, log: log, metrics: metrics}
-	first, err := e.open(ctx, &s.webhook)
+// openWebhooks makes the URLs of the settings the webhooks of the store.
+func (v *instance) openWebhooks(ctx context.Context) error {
+	e := &eventSender{
+		outbox: v.engine, by: v.By, userAgent: "plantstore/" + v.Version, log: v.log, metrics: v.metrics,
+	}
+	first, err := e.open(ctx, &v.Settings.webhook)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	e.replace(first)
-	return e, nil
+	v.events = e
+	v.onStart(func(context.Context) { e.start() })
+	v.onRetire(e.retire)
+	v.onClose(e.close)
+	return nil
 }
 
 // open makes the URLs of settings the webhooks of the store.
@@ -59,7 +63,7 @@ func (e *eventSender) open(ctx context.Context, w *webhookSettings) (next sender
 	next.Sender, err = webhook.New(ctx, webhook.Config{
 		Outbox: e.outbox, URLs: w.urls.items, Secrets: w.secrets, AllowPrivate: bool(w.allowPrivate),
 		Rate: w.rate.n, GiveUp: time.Duration(w.giveUp),
-		UserAgent: "plantstore/" + version, By: e.by, Log: e.log, Metrics: next.metrics,
+		UserAgent: e.userAgent, By: e.by, Log: e.log, Metrics: next.metrics,
 	})
 	return next, err
 }
@@ -97,17 +101,6 @@ func (e *eventSender) reload(ctx context.Context, old, next *settings) error {
 		e.closing.Go(replaced.Close)
 	}
 	return nil
-}
-
-// equal reports whether settings have the same values and secrets.
-func (w *webhookSettings) equal(other *webhookSettings) bool {
-	return w.sameSecrets(other) && slices.EqualFunc(w.rows(), other.rows(), func(a, b setting) bool {
-		return textOf(a.value) == textOf(b.value)
-	})
-}
-
-func (w *webhookSettings) sameSecrets(other *webhookSettings) bool {
-	return slices.EqualFunc(w.secrets, other.secrets, webhook.Secret.Equal)
 }
 
 func (e *eventSender) sender() *webhook.Sender {

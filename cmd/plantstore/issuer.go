@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+	"net/url"
+
+	"plantstore/internal/console"
+	"plantstore/internal/oidc"
+	"plantstore/internal/store"
+)
+
+// issuer is the issuer whose JWTs a server accepts, and where people sign in to the console. The zero value has none.
+type issuer struct {
+	verifier *oidc.Verifier // nil: no issuer
+	jwts     bool           // the server accepts JWTs
+	client   *oidc.Client   // of the console; nil: none
+}
+
+// openIssuer opens the issuer, if the settings have one, and its client for the console.
+func (v *instance) openIssuer(context.Context) (err error) {
+	o := &v.Settings.oidc
+	if o.issuer == "" {
+		return nil
+	}
+	v.issuer.jwts = o.audience != ""
+	v.issuer.verifier, err = oidc.New(oidc.Config{
+		Issuer: string(o.issuer), Audience: string(o.audience), Scopes: o.grants(),
+		ScopeClaim: string(o.scopeClaim), NameClaim: string(o.nameClaim), Log: v.log, Metrics: v.metrics,
+	})
+	if err != nil {
+		return err
+	}
+	v.onClose(v.issuer.verifier.Close)
+	v.issuer.client, err = signInClient(&v.Settings.signIn, v.issuer.verifier, v.servers.consoleURL)
+	return err
+}
+
+// verify returns the function that verifies JWTs, nil if the server accepts none.
+func (i issuer) verify() store.VerifyJWT {
+	if !i.jwts {
+		return nil
+	}
+	return i.verifier.Verify
+}
+
+// signInClient returns the client of the settings, at a console with this address; nil: none.
+func signInClient(c *signInSettings, v *oidc.Verifier, at *url.URL) (*oidc.Client, error) {
+	if c.clientID == "" {
+		return nil, nil //nolint:nilnil // a console without a client is usual
+	}
+	scopes := c.scopes.items
+	if len(scopes) == 0 {
+		scopes = []string{"openid", "profile", "email"}
+	}
+	return oidc.NewClient(v, oidc.ClientConfig{
+		ID: string(c.clientID), Secret: c.secret, RedirectURL: console.RedirectURL(at), Scopes: scopes,
+		Claim: string(c.claim), Grants: c.clientGrants(),
+	})
+}

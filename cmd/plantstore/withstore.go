@@ -1,0 +1,54 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"plantstore/internal/store"
+)
+
+// openCommand opens the store for a command that may run beside a server.
+func (p *program) openCommand(ctx context.Context, s *settings, o engineOptions) (anyEngine, error) {
+	o.log = p.commandLog()
+	return openEngine(ctx, s, o)
+}
+
+// commandLog returns the logger for an engine's warnings to a command's user.
+func (p *program) commandLog() *slog.Logger {
+	return slog.New(slog.NewTextHandler(p.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+}
+
+// withStore runs do on the store that the settings name, and closes the store.
+func (p *program) withStore(
+	cmd *cobra.Command, s *settings, o engineOptions, do func(context.Context, store.Engine) error,
+) (err error) {
+	if err := s.load(cmd.Context(), p.env, cmd.Flags()); err != nil {
+		return err
+	}
+	ctx := cmd.Context()
+	engine, err := p.openCommand(ctx, s, o)
+	if errors.Is(err, store.ErrNoStore) && cmd.Flags().Lookup(createFlag) != nil {
+		return fmt.Errorf("%w, or add --%s", err, createFlag)
+	}
+	if err == nil {
+		defer func() { err = errors.Join(err, engine.Close()) }()
+		err = do(ctx, engine)
+	}
+	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, store.ErrBusy)) {
+		return errInterrupted // while it opened the store or waited for the write ticket
+	}
+	return err
+}
+
+const createFlag = "create"
+
+// bindCreate adds the flag that lets a command create the store. Without the flag a mistyped --db would create a second
+// store.
+func bindCreate(f *pflag.FlagSet, create *bool) {
+	f.BoolVar(create, createFlag, false, "create the store if it does not exist")
+}
