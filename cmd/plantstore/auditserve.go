@@ -54,7 +54,7 @@ func (a *serverAudit) prune(ctx context.Context, engine store.Engine, keep time.
 	if keep == 0 {
 		return
 	}
-	for due := time.Now(); waitUntil(ctx, due); due = due.Add(day) {
+	for due := time.Now(); waitUntil(ctx, due); due = due.Add(24 * time.Hour) {
 		removed, err := pruneAudit(ctx, engine, time.Now().Add(-keep), a.by)
 		switch {
 		case ctx.Err() != nil:

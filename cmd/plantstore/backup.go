@@ -220,14 +220,14 @@ func (p *program) object(s *settings, argument string) (*backup.Object, error) {
 	if err != nil {
 		return nil, usagef("%w", err)
 	}
-	config := s.backup.s3Config(p.env)
-	o, err := backup.OpenObject(config, at)
+	server := s.backup.s3Config(p.env)
+	o, err := backup.OpenObject(server, at)
 	if err != nil {
 		return nil, usagef("%w", err)
 	}
-	if sendsInTheClear(config.Endpoint) {
+	if sendsInTheClear(server.Endpoint) {
 		fmt.Fprintf(p.stderr, "warning: %s has no TLS: others on the network can read and change the backup; use https\n",
-			config.Endpoint)
+			server.Endpoint)
 	}
 	return o, nil
 }

@@ -13,13 +13,13 @@ func (v *instance) openBackups(context.Context) (err error) {
 	if s.backup.dir.text == "" {
 		return nil
 	}
-	config := s.backup.s3Config(v.Env)
-	if backup.IsBucket(s.backup.dir.String()) && sendsInTheClear(config.Endpoint) {
+	bucket := s.backup.s3Config(v.Env)
+	if backup.IsBucket(s.backup.dir.String()) && sendsInTheClear(bucket.Endpoint) {
 		v.log.Warn("the S3 server has no TLS: others on the network can read and change the backups; use https",
-			"endpoint", config.Endpoint)
+			"endpoint", bucket.Endpoint)
 	}
 	v.backups, err = backup.New(backup.Config{
-		DB: s.db.path, Destination: s.backup.dir.String(), S3: config, Scratch: v.Env.scratchDir(s.db.path),
+		DB: s.db.path, Destination: s.backup.dir.String(), S3: bucket, Scratch: v.Env.scratchDir(s.db.path),
 		Every: time.Duration(s.backup.every), Keep: s.backup.keep.n,
 		By: v.By, Record: v.audit.Record, Log: v.log, Metrics: v.metrics,
 	})

@@ -2,16 +2,11 @@ package main
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"net/http"
 	"os"
-	"strconv"
-	"time"
 
 	"plantstore/internal/admin"
 	"plantstore/internal/sqlite"
@@ -47,65 +42,30 @@ func (p *program) backupServer(ctx context.Context, r *remote, to string, o *bac
 		}
 		return err
 	}
-	var deleted struct{}
-	if err := r.do(ctx, http.MethodDelete, r.at("backups/"+job.Backup), nil, &deleted); err != nil {
+	if err := r.deleteBackup(ctx, job.Backup); err != nil {
 		fmt.Fprintf(p.stderr, "warning: the server keeps the backup %s: %v\n", printable(job.Backup), err)
 	}
 	return nil
 }
 
 // makeOn makes a backup on a server and returns its job when it is complete.
-func (p *program) makeOn(ctx context.Context, r *remote) (job admin.BackupJob, err error) {
-	const pollEvery = 200 * time.Millisecond
-	if err := r.do(ctx, http.MethodPost, r.at("backups"), nil, &job); err != nil {
-		return job, err
-	}
+func (p *program) makeOn(ctx context.Context, r *remote) (admin.BackupJob, error) {
 	progress := p.newProgress(0)
 	defer progress.end()
-	for job.State == admin.JobRunning {
-		progress.part(job.Done, 2*max(1, job.All)) // the download is the other half
-		if !waitUntil(ctx, time.Now().Add(pollEvery)) {
-			fmt.Fprintf(p.stderr, "the server continues the backup %s\n", printable(job.Backup))
-			return job, errInterrupted
-		}
-		if err := r.do(ctx, http.MethodGet, r.at("backup-jobs/"+strconv.FormatInt(job.ID, 10)), nil, &job); err != nil {
-			return job, err
-		}
+	job, err := r.makeBackup(ctx, func(done, all int64) { progress.part(done, 2*max(1, all)) }) // half of the work
+	if errors.Is(err, context.Canceled) && job.Backup != "" {
+		fmt.Fprintf(p.stderr, "the server continues the backup %s\n", printable(job.Backup))
+		return job, errInterrupted
 	}
-	if job.State != admin.JobComplete || job.Manifest == nil {
-		return job, fmt.Errorf("the server could not make the backup: %s", printable(job.Error))
-	}
-	return job, nil
+	return job, err
 }
 
-// receive downloads the backup of a job and compares it with its manifest.
+// receive downloads the backup of a job.
 func (p *program) receive(ctx context.Context, r *remote, job admin.BackupJob, to io.Writer) error {
-	res, err := r.send(ctx, http.MethodGet, r.at("backups/"+job.Backup+"/content"), nil)
-	if err != nil {
-		return err
-	}
-	defer res.Body.Close()
 	progress := p.newProgress(0)
 	defer progress.end()
-	all, done, sum := job.Manifest.Bytes, int64(0), sha256.New()
-	counted := writerFunc(func(b []byte) (int, error) {
-		done += int64(len(b))
-		progress.part(all+done, 2*all)
-		return len(b), nil
-	})
-	if _, err := io.Copy(io.MultiWriter(to, sum, counted), io.LimitReader(res.Body, all+1)); err != nil {
-		return fmt.Errorf("download of the backup: %w", err)
-	}
-	if got := hex.EncodeToString(sum.Sum(nil)); got != job.Manifest.SHA256 {
-		return fmt.Errorf("the downloaded backup differs from its manifest: SHA-256 %s, want %s; try again",
-			got, printable(job.Manifest.SHA256))
-	}
-	return nil
+	return r.downloadBackup(ctx, job, to, func(done, all int64) { progress.part(all+done, 2*all) })
 }
-
-type writerFunc func(b []byte) (int, error)
-
-func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
 func (p *program) receiveFile(
 	ctx context.Context, r *remote, job admin.BackupJob, to string, o *backupOptions,

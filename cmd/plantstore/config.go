@@ -5,15 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 	"unicode"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
-
-	"plantstore/internal/admin"
 )
 
 func newConfig(p *program) *cobra.Command {
@@ -74,17 +71,15 @@ type settingFacts struct {
 
 // printRemoteSettings prints the settings in force of a server.
 func (p *program) printRemoteSettings(ctx context.Context, r *remote, asJSON bool) error {
-	var list struct {
-		Settings []admin.Setting `json:"settings"`
-	}
-	if err := r.do(ctx, http.MethodGet, r.at("settings"), nil, &list); err != nil {
+	list, err := r.settings(ctx)
+	if err != nil {
 		return err
 	}
 	known, flags := &settings{}, pflag.NewFlagSet("", pflag.ContinueOnError)
 	known.bindStore(flags)
 	known.bindServe(flags)
 	var out bytes.Buffer
-	for _, l := range list.Settings {
+	for _, l := range list {
 		if asJSON {
 			if err := writeJSON(&out, settingFacts{l.Name, l.Value, l.Source}); err != nil {
 				return err
@@ -94,7 +89,7 @@ func (p *program) printRemoteSettings(ctx context.Context, r *remote, asJSON boo
 		value := yamlText(flags, l.Name, l.Value)
 		fmt.Fprintf(&out, "%-34s # %s\n", printable(l.Name)+": "+value, printable(l.Source))
 	}
-	_, err := p.stdout.Write(out.Bytes())
+	_, err = p.stdout.Write(out.Bytes())
 	return err
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 
 	"github.com/spf13/cobra"
@@ -62,29 +61,6 @@ func hideAllBut(f *pflag.FlagSet, names ...string) {
 		used[name] = true
 	}
 	f.VisitAll(func(flag *pflag.Flag) { flag.Hidden = flag.Hidden || !used[flag.Name] })
-}
-
-// consoleURL returns the address of the console, from the settings of the server.
-func (s *settings) consoleURL() (*url.URL, error) {
-	if u := s.signIn.consoleURL.url; u != nil {
-		return u, nil
-	}
-	host, port, err := net.SplitHostPort(string(s.adminListen))
-	if err != nil || port == "0" {
-		return nil, s.fault("admin-listen", "the link needs the port of the server; got %q", string(s.adminListen))
-	}
-	ip := net.ParseIP(host)
-	loopback := host == "localhost" || ip != nil && ip.IsLoopback()
-	u := guessURL(&net.TCPAddr{IP: ip}, (s.tls.cert != "" || s.acme.enabled()) && !loopback)
-	switch {
-	case loopback, ip != nil && !ip.IsUnspecified():
-		u.Host = net.JoinHostPort(host, port)
-	case len(s.adminHost.items) > 0:
-		u.Host = net.JoinHostPort(s.adminHost.items[0], port)
-	default:
-		u.Host = net.JoinHostPort("127.0.0.1", port)
-	}
-	return u, nil
 }
 
 // signInLink returns the link of a sign-in code.

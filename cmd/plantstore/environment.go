@@ -36,8 +36,10 @@ func (e *environment) remember(values iter.Seq[string]) {
 	}
 }
 
-// hide is hideSecrets for a message that may repeat the values of settings.
-func (e *environment) hide(message string) string { return hideSecrets(message, e.given) }
+// hide is hideSecrets for a message that may repeat the values of settings and more texts of the user.
+func (e *environment) hide(message string, more ...string) string {
+	return hideSecrets(message, slices.Concat(e.given, more))
+}
 
 // scratchDir returns the directory for temporary copies of a store: TMPDIR, else the directory of the store.
 func (e *environment) scratchDir(db string) string {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 
 	"plantstore/internal/store"
 )
@@ -52,15 +51,3 @@ func exitCode(err error) int {
 		return exitFailure
 	}
 }
-
-// usageError is an error of the call: exitUsage.
-type usageError struct{ error }
-
-func (e *usageError) Unwrap() error { return e.error }
-
-func usagef(format string, args ...any) error {
-	return &usageError{fmt.Errorf(format, args...)}
-}
-
-// errInterrupted is the error of a command that a signal interrupted.
-var errInterrupted = errors.New("interrupted")

@@ -39,7 +39,7 @@ func TestInterruptedExport(t *testing.T) {
 		if err := os.WriteFile(old, []byte("a file to keep"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		p := &program{stderr: io.Discard}
+		p := &program{streams: streams{stderr: io.Discard}}
 		for _, name := range []string{"old", "new"} {
 			ctx, interrupt := context.WithCancel(t.Context())
 			defer interrupt()

@@ -3,26 +3,20 @@ package main
 import (
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
 
-// valueFault returns the error of an invalid value of a flag. It replaces the errors of pflag's types, which name
-// functions of Go's library.
-func valueFault(f *pflag.Flag, value string, err error) error {
-	var number *strconv.NumError
-	switch {
-	case f.Value.Type() == boolType:
-		return fmt.Errorf("%q is not a boolean; use true or false", value)
-	case errors.Is(err, strconv.ErrRange):
-		return fmt.Errorf("%s is out of range", value)
-	case errors.As(err, &number):
-		return fmt.Errorf("%q is not a whole number", value)
-	}
-	return err
+// bindQuiet adds --quiet.
+func (p *program) bindQuiet(f *pflag.FlagSet) {
+	f.BoolVarP(&p.quiet, "quiet", "q", false, "show no progress; warnings and errors are still shown")
+}
+
+// bindJSON adds --json.
+func bindJSON(f *pflag.FlagSet, asJSON *bool, usage string) {
+	f.BoolVar(asJSON, "json", false, usage)
 }
 
 // checkArgs changes the errors about the arguments of a command and its subcommands to usage errors.

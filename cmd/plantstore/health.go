@@ -5,9 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
@@ -39,7 +37,7 @@ Give the command the settings of the server: the same variables, the same file o
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), healthTimeMax)
 			defer cancel()
-			err := s.checkReady(ctx)
+			err := checkReady(ctx, s)
 			switch {
 			case cmd.Context().Err() != nil:
 				return errInterrupted
@@ -56,30 +54,8 @@ Give the command the settings of the server: the same variables, the same file o
 	return cmd
 }
 
-// readyURL returns the URL of the readiness check, from the settings of the server.
-func (s *settings) readyURL(ctx context.Context) (*url.URL, error) {
-	host, text, err := net.SplitHostPort(string(s.adminListen))
-	if err != nil {
-		return nil, s.fault("admin-listen", "%w", err)
-	}
-	port, err := net.DefaultResolver.LookupPort(ctx, "tcp", text)
-	if err != nil || port == 0 {
-		return nil, s.fault("admin-listen", "the check needs the port of the server; got %q", string(s.adminListen))
-	}
-	at := &net.TCPAddr{Port: port}
-	if host != "" {
-		addresses, err := net.DefaultResolver.LookupIPAddr(ctx, host)
-		if err != nil {
-			return nil, fmt.Errorf("resolve the address of the admin listener: %w", err)
-		}
-		at.IP, at.Zone = addresses[0].IP, addresses[0].Zone
-	}
-	secure := (s.tls.cert != "" || s.acme.enabled()) && !at.IP.IsLoopback()
-	return guessURL(at, secure).JoinPath("readyz"), nil
-}
-
 // checkReady requests a readiness check, and returns an error unless the response is 200.
-func (s *settings) checkReady(ctx context.Context) error {
+func checkReady(ctx context.Context, s *settings) error {
 	const responseBytesMax = 1 << 10
 	at, err := s.readyURL(ctx)
 	if err != nil {

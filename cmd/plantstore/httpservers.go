@@ -197,19 +197,6 @@ func (h *httpServers) configOf(s *settings) server.Config {
 	return c
 }
 
-// guessURL returns a URL at which this machine reaches a listener.
-func guessURL(a net.Addr, secure bool) *url.URL {
-	scheme := "http"
-	if secure {
-		scheme = "https"
-	}
-	host, port, _ := net.SplitHostPort(a.String())
-	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
-		host = "127.0.0.1"
-	}
-	return &url.URL{Scheme: scheme, Host: net.JoinHostPort(host, port)}
-}
-
 // serve starts the servers. drain waits for their goroutines.
 func (h *httpServers) serve() {
 	h.console.Start()

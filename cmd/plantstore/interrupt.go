@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 )
@@ -109,3 +110,6 @@ func (i *interruptibleWriter) Write(p []byte) (int, error) {
 		return r.n, r.err
 	}
 }
+
+// errInterrupted is the error of a command that a signal interrupted.
+var errInterrupted = errors.New("interrupted")

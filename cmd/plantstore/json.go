@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
-
-	"github.com/spf13/pflag"
 )
 
 // With --json a command prints its result as one JSON object on one line, or a
@@ -17,11 +15,6 @@ import (
 //   - An integer is a JSON number of up to 64 bits.
 //   - A member without a value is absent; no member is null. Counts, flags and lists are never absent.
 //   - An error is text on standard error, with the exit code, as without --json.
-
-// bindJSON adds --json.
-func bindJSON(f *pflag.FlagSet, asJSON *bool, usage string) {
-	f.BoolVar(asJSON, "json", false, usage)
-}
 
 // writeJSON writes a value as one line of JSON.
 func writeJSON(w io.Writer, value any) error {

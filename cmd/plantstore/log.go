@@ -8,38 +8,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"plantstore/internal/server"
 )
-
-// logLevels are the values of --log-level, the most verbose first.
-var logLevels = []struct {
-	word  string
-	level slog.Level
-}{
-	{"debug", slog.LevelDebug},
-	{"access", server.LevelAccess},
-	{"info", slog.LevelInfo},
-	{"warn", slog.LevelWarn},
-	{"error", slog.LevelError},
-}
-
-func logLevelWords() (words []string) {
-	for _, l := range logLevels {
-		words = append(words, l.word)
-	}
-	return words
-}
-
-// lowestLevel returns the level of --log-level.
-func lowestLevel(word string) (lowest slog.Level) {
-	for _, l := range logLevels {
-		if l.word == word {
-			lowest = l.level
-		}
-	}
-	return lowest
-}
 
 // serverLog is the log of a server. The caller of openLog closes it.
 type serverLog struct {
@@ -52,7 +21,7 @@ type serverLog struct {
 // openLog returns a log that writes to w in the form of the settings.
 func openLog(w io.Writer, s *settings) *serverLog {
 	l := &serverLog{level: &slog.LevelVar{}}
-	l.level.Set(lowestLevel(s.logLevel.value))
+	l.level.Set(s.lowestLevel())
 	handler := func(w io.Writer, lowest slog.Leveler) slog.Handler {
 		options := &slog.HandlerOptions{Level: lowest}
 		if s.logFormat.value == "json" {

@@ -172,7 +172,7 @@ func manualOfSettings() string {
 		}
 		_, usage := pflag.UnquoteUsage(flags.Lookup(s.name))
 		page.WriteString(".TP\n\\fB" + roff(s.name+": "+yamlValue(flags.Lookup(s.name))) + "\\fR\n" + roff(usage) + "\n")
-		if slices.Contains(reloadable, s.name) {
+		if s.reloadable() {
 			page.WriteString("(reload)\n")
 		}
 		if text := roffMarkdown(s.more + " " + rangeOf(s.value)); text != "" {

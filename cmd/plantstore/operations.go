@@ -1,10 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"iter"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"plantstore/internal/admin"
 	"plantstore/internal/audit"
@@ -55,6 +59,47 @@ func (p *program) operate(
 		defer context.AfterFunc(ctx, service.Close)() // because the end of ctx ends no change
 		return do(ctx, service)
 	})
+}
+
+// withServer runs do on the server of the flags.
+func (p *program) withServer(
+	cmd *cobra.Command, s *settings, f *serverFlags, do func(context.Context, *remote) error,
+) error {
+	ctx := cmd.Context()
+	if err := cmp.Or(checkOnlyRemote(cmd.Flags()), f.check(), s.load(ctx, p.env, cmd.Flags())); err != nil {
+		return err
+	}
+	token := p.env.vars[tokenVariable]
+	if f.token != "" {
+		var err error
+		if token, err = p.readToken(ctx, f.token); err != nil {
+			return fmt.Errorf("server-token: %w", err)
+		}
+	}
+	r, err := newRemote(f, token)
+	if err != nil {
+		return err
+	}
+	defer r.close()
+	err = do(ctx, r)
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		return errInterrupted
+	}
+	return err
+}
+
+// checkOnlyRemote returns a usage error for a flag of a command that works on a store itself.
+func checkOnlyRemote(flags *pflag.FlagSet) (err error) {
+	refused := map[string]bool{createFlag: true}
+	for _, row := range new(settings).allSettings() {
+		refused[row.name] = row.name != "config" && row.name != "oidc-issuer"
+	}
+	flags.Visit(func(f *pflag.Flag) {
+		if refused[f.Name] {
+			err = usagef("%s: it has no effect with --server, which has settings of its own; omit it", f.Name)
+		}
+	})
+	return err
 }
 
 // pages returns the elements of all pages of a list. read returns the page of a cursor, and the cursor of the next one.

@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/spf13/pflag"
 	"golang.org/x/term"
 )
 
@@ -31,19 +30,14 @@ const (
 	plainEvery = 5 * time.Second
 )
 
-// bindQuiet adds --quiet, which newProgress reads.
-func (p *program) bindQuiet(f *pflag.FlagSet) {
-	f.BoolVarP(&p.quiet, "quiet", "q", false, "show no progress; warnings and errors are still shown")
-}
-
-// newProgress returns the progress, on standard error, of a command with an input
-// of size bytes. With --quiet it shows nothing.
-func (p *program) newProgress(size int64) *progress {
-	shown := &progress{w: p.stderr, quiet: p.quiet, size: size, started: time.Now(), shown: time.Now()}
-	if f, ok := isTerminal(p.stderr); ok && !p.quiet {
-		shown.terminal, shown.shown = f, time.Time{}
+// newProgress returns the progress, on standard error, of a command with an input of size bytes; negative if unknown.
+// With --quiet it shows nothing.
+func (s *streams) newProgress(size int64) *progress {
+	p := &progress{w: s.stderr, quiet: s.quiet, size: size, started: time.Now(), shown: time.Now()}
+	if f, ok := isTerminal(s.stderr); ok && !s.quiet {
+		p.terminal, p.shown = f, time.Time{}
 	}
-	return shown
+	return p
 }
 
 // count returns a reader that counts the bytes of the input.
@@ -104,9 +98,9 @@ func (p *progress) show(counted string, done, all int64) {
 	switch left := time.Duration(float64(elapsed) / float64(max(1, done)) * float64(all-done)).Round(time.Second); {
 	case elapsed < time.Second: // too early for an estimate
 	case all <= 0:
-		parts = append(parts, formatDuration(elapsed.Truncate(time.Second)))
+		parts = append(parts, elapsed.Truncate(time.Second).String())
 	case done > 0 && left > 0:
-		parts = append(parts, formatDuration(left)+" left")
+		parts = append(parts, left.String()+" left")
 	}
 	p.draw(strings.Join(parts, ", "), done, all)
 }

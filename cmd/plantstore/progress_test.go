@@ -22,7 +22,7 @@ func TestProgressLines(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				var stderr bytes.Buffer
-				p := (&program{stderr: &stderr, quiet: tt.quiet}).newProgress(-1)
+				p := (&streams{stderr: &stderr, quiet: tt.quiet}).newProgress(-1)
 				for _, show := range []func(){
 					func() { p.rows(3) },
 					func() { p.part(5, 10) },

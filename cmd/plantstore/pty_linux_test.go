@@ -1,82 +1,46 @@
 package main
 
 import (
-	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"regexp"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
+
+	"plantstore/internal/terminal/ptytest"
 
 	"github.com/google/go-cmp/cmp"
-	"golang.org/x/sys/unix"
 )
 
-const terminalColumns = 60
+// ptyTerminal is a pseudo-terminal with its output.
+type ptyTerminal struct {
+	*ptytest.Terminal
 
-// terminal is a pseudo-terminal.
-type terminal struct {
-	keys  *os.File // the keyboard and the screen
-	tty   *os.File // the terminal of the programs
-	shown *stream  // the output to tty, with the echo of the keys
-	read  chan struct{}
+	shown *stream
 }
 
-func newTerminal(t *testing.T) *terminal {
+func newTerminal(t *testing.T) *ptyTerminal {
 	t.Helper()
-	keys, tty := openTerminal(t)
-	term := &terminal{keys: keys, tty: tty, shown: newStream(), read: make(chan struct{})}
-	go func() { // ends when no program has the terminal open
-		defer close(term.read)
-		_, _ = io.Copy(term.shown, keys)
-	}()
-	t.Cleanup(func() {
-		_ = tty.Close() // an error: the test has closed it
-		<-term.read
-		_ = keys.Close()
-	})
-	return term
+	shown := newStream()
+	return &ptyTerminal{ptytest.New(t, shown), shown}
 }
 
-// openTerminal opens both ends of a pseudo-terminal. The caller closes them.
-func openTerminal(t *testing.T) (keys, tty *os.File) {
+// screen closes the terminal and returns its final screen.
+func (term *ptyTerminal) screen(t *testing.T) string {
 	t.Helper()
-	keys, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
-	if err != nil && os.Getenv("CI") != "true" {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.IoctlSetPointerInt(int(keys.Fd()), unix.TIOCSPTLCK, 0); err != nil {
-		t.Fatal(err)
-	}
-	number, err := unix.IoctlGetInt(int(keys.Fd()), unix.TIOCGPTN)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tty, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	size := &unix.Winsize{Row: 24, Col: terminalColumns}
-	if err := unix.IoctlSetWinsize(int(tty.Fd()), unix.TIOCSWINSZ, size); err != nil {
-		t.Fatal(err)
-	}
-	return keys, tty
+	term.Close()
+	return ptytest.Screen(t, term.shown.String())
 }
 
 // start starts the program on the terminal.
-func (term *terminal) start(t *testing.T, dir string, args ...string) *process {
+func (term *ptyTerminal) start(t *testing.T, dir string, args ...string) *process {
 	t.Helper()
 	p := &process{
 		cmd: exec.Command("plantstore", args...), stdout: term.shown, stderr: term.shown, ended: make(chan struct{}),
 	}
 	p.cmd.Dir, p.cmd.Env = dir, cleanEnviron()
-	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = term.tty, term.tty, term.tty
+	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = term.TTY, term.TTY, term.TTY
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -87,44 +51,6 @@ func (term *terminal) start(t *testing.T, dir string, args ...string) *process {
 	}()
 	t.Cleanup(p.kill)
 	return p
-}
-
-// screen closes the terminal and returns its final screen, without trailing spaces. It supports line ends, CR and the
-// sequence that erases a line.
-func (term *terminal) screen(t *testing.T) string {
-	t.Helper()
-	_ = term.tty.Close()
-	<-term.read
-	lines, column := [][]rune{nil}, 0
-	raw := strings.ReplaceAll(term.shown.String(), "\x1b[2K", "\v")
-	for _, r := range raw {
-		last := len(lines) - 1
-		switch {
-		case r == '\r':
-			column = 0
-		case r == '\n':
-			lines = append(lines, []rune(strings.Repeat(" ", column)))
-		case r == '\v':
-			lines[last] = nil
-		case r < ' ' || r == 0x7f:
-			t.Errorf("the terminal received %q in %q", r, raw)
-		default:
-			if column == terminalColumns { // a terminal wraps with the next character
-				lines, column = append(lines, nil), 0
-				last++
-			}
-			for len(lines[last]) <= column {
-				lines[last] = append(lines[last], ' ')
-			}
-			lines[last][column] = r
-			column++
-		}
-	}
-	var text strings.Builder
-	for _, line := range lines {
-		text.WriteString(strings.TrimRight(string(line), " ") + "\n")
-	}
-	return strings.TrimRight(text.String(), "\n") + "\n"
 }
 
 // TestFirstTokensOnTerminal starts a server on a terminal. It creates the first tokens without --print-tokens.
@@ -155,7 +81,7 @@ func TestHangup(t *testing.T) {
 		t.Run(command, func(t *testing.T) {
 			t.Parallel()
 			temporary := t.TempDir()
-			keys, tty := openTerminal(t)
+			keys, tty := ptytest.Open(t)
 			defer tty.Close()
 			p, err := newProcess(t.TempDir(), append(cleanEnviron(), "TMPDIR="+temporary), strings.Fields(command)...)
 			if err != nil {
@@ -183,60 +109,6 @@ func TestHangup(t *testing.T) {
 				t.Errorf("got %d, %v, %v, %v, want 0 and no files; output:\n%s", code, err, errRest, rest, p.stdout)
 			}
 		})
-	}
-}
-
-// TestBarErased tests that end erases the bar at every stage of a command, also after the echo of Ctrl-C.
-func TestBarErased(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		size int64
-		show func(p *progress)
-	}{
-		"file, nothing done":           {1000, func(p *progress) { p.rows(0) }},
-		"file, half done":              {1000, func(p *progress) { p.read.Store(500); p.rows(10) }},
-		"input of unknown length":      {-1, func(p *progress) { p.rows(10) }},
-		"parts, nothing done":          {0, func(p *progress) { p.part(0, 1) }},
-		"parts, half done":             {0, func(p *progress) { p.part(1, 2) }},
-		"parts, done":                  {0, func(p *progress) { p.part(2, 2) }},
-		"plants of all":                {0, func(p *progress) { p.plants(1, 2) }},
-		"plants of an unknown number":  {-1, func(p *progress) { p.plants(10, -1) }},
-		"plants, a number known later": {0, func(p *progress) { p.plants(10, -1); p.shown = time.Time{}; p.plants(20, 30) }},
-		"a narrow terminal": {1000, func(p *progress) {
-			p.read.Store(1)
-			p.started = p.started.Add(-1e6 * time.Hour)
-			p.rows(1e15)
-		}},
-		"with a line": {1000, func(p *progress) {
-			p.rows(1)
-			p.line("line 3 is invalid")
-			p.shown = time.Time{}
-			p.rows(1)
-		}},
-	} {
-		for _, interrupted := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, interrupted %t", name, interrupted), func(t *testing.T) {
-				t.Parallel()
-				term := newTerminal(t)
-				p := (&program{stderr: term.tty}).newProgress(c.size)
-				c.show(p)
-				if interrupted {
-					fmt.Fprint(term.tty, "^C") // the echo of the terminal
-				}
-				p.end()
-				fmt.Fprintln(term.tty, "done")
-				want := "done\n"
-				if name == "with a line" {
-					want = "line 3 is invalid\ndone\n"
-				}
-				if got := term.screen(t); got != want {
-					t.Errorf("the screen has %q, want %q; it received %q", got, want, term.shown)
-				}
-				if !strings.Contains(term.shown.String(), "\r") {
-					t.Errorf("no bar was shown: %q", term.shown)
-				}
-			})
-		}
 	}
 }
 
@@ -278,7 +150,7 @@ func TestBarInterrupted(t *testing.T) {
 	if _, err := p.await(term.shown, `\r`); err != nil { // the bar
 		t.Fatal(err)
 	}
-	if _, err := term.keys.WriteString("\x03"); err != nil {
+	if _, err := term.Keys.WriteString("\x03"); err != nil {
 		t.Fatal(err)
 	}
 	if code, err := p.wait(); err != nil || code != exitInterrupted {
@@ -311,8 +183,7 @@ func TestExportToTerminal(t *testing.T) {
 			if code, err := p.wait(); err != nil || code != exitOK {
 				t.Errorf("got %d, %v, want 0", code, err)
 			}
-			_ = term.tty.Close()
-			<-term.read
+			term.Close()
 			if diff := cmp.Diff(want, term.shown.String()); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}

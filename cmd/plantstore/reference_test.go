@@ -107,7 +107,7 @@ func TestReferenceSettings(t *testing.T) {
 			key = ""
 		}
 		reload := ""
-		if slices.Contains(reloadable, s.name) {
+		if s.reloadable() {
 			reload = "yes"
 		}
 		page.WriteString(tableRow(code("--"+s.name), code(environName(s.name)), key, code(flags.Lookup(s.name).DefValue),
@@ -168,7 +168,7 @@ func TestSettingsTable(t *testing.T) {
 			t.Errorf("%s: the default %q is invalid", s.name, s.initial)
 		}
 		unit, usage := pflag.UnquoteUsage(flags.Lookup(s.name))
-		if s.since == "" || usage == "" || unit == "" && s.value.Type() != boolType {
+		if s.since == "" || usage == "" || unit == "" && s.value.Type() != "bool" {
 			t.Errorf("%s: version %q, unit %q and usage %q must not be empty", s.name, s.since, unit, usage)
 		}
 	}

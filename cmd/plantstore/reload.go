@@ -19,13 +19,6 @@ import (
 	"plantstore/internal/store"
 )
 
-// reloadable are the settings that a running server changes. Every other setting waits for a restart.
-var reloadable = []string{
-	"log-level",
-	"auth-failures", "credential-rate", "credential-burst", "credential-concurrency",
-	"webhook-url", "webhook-secret-file", "webhook-allow-private", "webhook-rate", "webhook-give-up",
-}
-
 // reloadEvery is the interval between two looks at the settings file.
 const reloadEvery = 2 * time.Second
 
@@ -44,7 +37,7 @@ func (v *instance) publish() {
 		}
 		listed = append(listed, admin.Setting{
 			Name: row.name, Value: row.value.String(), Source: v.Settings.sources[row.name],
-			Reloadable: slices.Contains(reloadable, row.name),
+			Reloadable: row.reloadable(),
 		})
 	}
 	slices.SortFunc(listed, func(a, b admin.Setting) int { return strings.Compare(a.Name, b.Name) })
@@ -73,13 +66,6 @@ func (v *instance) list() []admin.Setting {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.listed
-}
-
-// changedFlags returns the values of the flags of the command line.
-func changedFlags(flags *pflag.FlagSet) map[string]string {
-	values := map[string]string{}
-	flags.Visit(func(f *pflag.Flag) { values[f.Name] = textOf(f.Value) })
-	return values
 }
 
 // look loads the settings again if the settings file differs from that of the last reload. It does so only at the
@@ -199,7 +185,7 @@ func (v *instance) merge(next *settings) (changed, waiting []string) {
 	for i, row := range next.allSettings() {
 		switch {
 		case textOf(row.value) == textOf(old[i].value):
-		case slices.Contains(reloadable, row.name):
+		case row.reloadable():
 			changed = append(changed, row.name)
 		default:
 			waiting = append(waiting, row.name)
@@ -215,6 +201,6 @@ func (v *instance) apply(ctx context.Context, next *settings) error {
 	if err := v.events.reload(ctx, v.Settings, next); err != nil {
 		return err
 	}
-	v.Log.level.Set(lowestLevel(next.logLevel.value))
+	v.Log.level.Set(next.lowestLevel())
 	return server.Reload(v.servers.public, v.servers.admin, v.servers.configOf(next))
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -12,18 +11,15 @@ import (
 
 // program is the environment of a command.
 type program struct {
-	env    *environment
-	stdin  io.Reader
-	stdout io.Writer // results
-	stderr io.Writer // logs, progress, messages
-	quiet  bool      // --quiet: no progress
+	streams
 
+	env *environment
 	log *serverLog // of a server, which buffers stderr; nil in other commands
 }
 
 // run runs the program and returns its exit code.
 func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	p := &program{env: newEnvironment(environ), stdin: stdin, stdout: stdout, stderr: stderr}
+	p := &program{env: newEnvironment(environ), streams: streams{stdin: stdin, stdout: stdout, stderr: stderr}}
 	root := newRoot(p)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
@@ -36,7 +32,7 @@ func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, s
 	}
 	code := exitCode(err)
 	if message := err.Error(); message != "" {
-		message = hideSecrets(message, slices.Concat(p.env.given, args))
+		message = p.env.hide(message, args...)
 		message = strings.ReplaceAll(message, "\n", "; ") // joined errors
 		fmt.Fprintln(stderr, "plantstore:", printable(message))
 	}

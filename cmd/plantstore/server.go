@@ -17,7 +17,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"plantstore/internal/plant"
@@ -50,6 +49,12 @@ func (f *serverFlags) checkUnused(flags *pflag.FlagSet) error {
 	return nil
 }
 
+// check returns a usage error for a URL that is not the address of an admin listener.
+func (f *serverFlags) check() error {
+	_, err := f.base()
+	return err
+}
+
 // base returns the URL of the API. A token in the clear on a network is an error.
 func (f *serverFlags) base() (*url.URL, error) {
 	u, err := url.Parse(f.url)
@@ -75,29 +80,16 @@ type remote struct {
 	http  *http.Client
 }
 
-// withServer runs do on the server of the flags.
-func (p *program) withServer(
-	cmd *cobra.Command, s *settings, f *serverFlags, do func(context.Context, *remote) error,
-) error {
-	if err := checkOnlyRemote(cmd.Flags()); err != nil {
-		return err
-	}
+// newRemote returns the server of the flags, with a token for its admin API. Its errors are usage errors. The caller
+// closes the result.
+func newRemote(f *serverFlags, token string) (*remote, error) {
 	base, err := f.base()
 	if err != nil {
-		return err
-	}
-	if err := s.load(cmd.Context(), p.env, cmd.Flags()); err != nil {
-		return err
-	}
-	token := p.env.vars[tokenVariable]
-	if f.token != "" {
-		if token, err = p.readToken(cmd.Context(), f.token); err != nil {
-			return fmt.Errorf("server-token: %w", err)
-		}
+		return nil, err
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if config.RootCAs, err = f.roots(); err != nil {
-		return err
+		return nil, err
 	}
 	const connectTimeMax, responseTimeMax = 10 * time.Second, time.Minute
 	transport := &http.Transport{
@@ -105,31 +97,14 @@ func (p *program) withServer(
 		DialContext:         (&net.Dialer{Timeout: connectTimeMax}).DialContext,
 		TLSHandshakeTimeout: connectTimeMax, ResponseHeaderTimeout: responseTimeMax,
 	}
-	defer transport.CloseIdleConnections()
-	r := &remote{base: base, token: strings.TrimSpace(token), http: &http.Client{
+	return &remote{base: base, token: strings.TrimSpace(token), http: &http.Client{
 		Transport:     transport, // a redirect could send the token elsewhere
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}
-	err = do(cmd.Context(), r)
-	if cmd.Context().Err() != nil && errors.Is(err, context.Canceled) {
-		return errInterrupted
-	}
-	return err
+	}}, nil
 }
 
-// checkOnlyRemote returns a usage error for a flag of a command that works on a store itself.
-func checkOnlyRemote(flags *pflag.FlagSet) (err error) {
-	refused := map[string]bool{createFlag: true}
-	for _, row := range new(settings).allSettings() {
-		refused[row.name] = row.name != "config" && row.name != "oidc-issuer"
-	}
-	flags.Visit(func(f *pflag.Flag) {
-		if refused[f.Name] {
-			err = usagef("%s: it has no effect with --server, which has settings of its own; omit it", f.Name)
-		}
-	})
-	return err
-}
+// close closes the connections to the server.
+func (r *remote) close() { r.http.CloseIdleConnections() }
 
 // roots returns the certificate authorities of the system with those of --server-ca; nil: those of the system.
 func (f *serverFlags) roots() (*x509.CertPool, error) {

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -309,3 +310,35 @@ func checkEnviron(environ map[string]string, settings []string) error {
 	}
 	return nil
 }
+
+// valueFault returns the error of an invalid value of a flag. It replaces the errors of pflag's types, which name
+// functions of Go's library.
+func valueFault(f *pflag.Flag, value string, err error) error {
+	var number *strconv.NumError
+	switch {
+	case f.Value.Type() == boolType:
+		return fmt.Errorf("%q is not a boolean; use true or false", value)
+	case errors.Is(err, strconv.ErrRange):
+		return fmt.Errorf("%s is out of range", value)
+	case errors.As(err, &number):
+		return fmt.Errorf("%q is not a whole number", value)
+	}
+	return err
+}
+
+// changedFlags returns the values of the flags of the command line.
+func changedFlags(flags *pflag.FlagSet) map[string]string {
+	values := map[string]string{}
+	flags.Visit(func(f *pflag.Flag) { values[f.Name] = textOf(f.Value) })
+	return values
+}
+
+// reloadable are the settings that a running server changes. Every other setting waits for a restart.
+var reloadable = []string{
+	"log-level",
+	"auth-failures", "credential-rate", "credential-burst", "credential-concurrency",
+	"webhook-url", "webhook-secret-file", "webhook-allow-private", "webhook-rate", "webhook-give-up",
+}
+
+// reloadable reports whether a running server changes the setting. The others wait for a restart.
+func (s setting) reloadable() bool { return slices.Contains(reloadable, s.name) }

@@ -1,0 +1,110 @@
+// Package ptytest provides pseudo-terminals for tests.
+package ptytest
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// Columns is the width of a Terminal.
+const Columns = 60
+
+// Terminal is a pseudo-terminal. It ends with the test.
+type Terminal struct {
+	Keys *os.File // the keyboard and the screen
+	TTY  *os.File // the terminal of the programs
+
+	read chan struct{} // closed when no program has TTY open
+}
+
+// New returns a terminal that writes to shown what programs write to TTY, with the echo of the keys.
+func New(t *testing.T, shown io.Writer) *Terminal {
+	t.Helper()
+	term := &Terminal{read: make(chan struct{})}
+	term.Keys, term.TTY = Open(t)
+	go func() { // ends when no program has TTY open; the cleanup waits for it
+		defer close(term.read)
+		_, _ = io.Copy(shown, term.Keys)
+	}()
+	t.Cleanup(func() {
+		term.Close()
+		_ = term.Keys.Close()
+	})
+	return term
+}
+
+// Open opens both ends of a pseudo-terminal, which the caller closes. It skips the test on a machine without terminals,
+// unless CI is true.
+func Open(t *testing.T) (keys, tty *os.File) {
+	t.Helper()
+	keys, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil && os.Getenv("CI") != "true" {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.IoctlSetPointerInt(int(keys.Fd()), unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	number, err := unix.IoctlGetInt(int(keys.Fd()), unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tty, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	size := &unix.Winsize{Row: 24, Col: Columns}
+	if err := unix.IoctlSetWinsize(int(tty.Fd()), unix.TIOCSWINSZ, size); err != nil {
+		t.Fatal(err)
+	}
+	return keys, tty
+}
+
+// Close closes TTY and waits for the rest of the output. The programs on it must have ended.
+func (term *Terminal) Close() {
+	_ = term.TTY.Close() // an error: it is closed
+	<-term.read
+}
+
+// Screen returns the final screen after all output, without trailing spaces. It supports line ends, CR and the sequence
+// that erases a line; another control character is an error of the test.
+func Screen(t *testing.T, output string) string {
+	t.Helper()
+	lines, column := [][]rune{nil}, 0
+	for _, r := range strings.ReplaceAll(output, "\x1b[2K", "\v") {
+		last := len(lines) - 1
+		switch {
+		case r == '\r':
+			column = 0
+		case r == '\n':
+			lines = append(lines, []rune(strings.Repeat(" ", column)))
+		case r == '\v':
+			lines[last] = nil
+		case r < ' ' || r == 0x7f:
+			t.Errorf("the terminal received %q in %q", r, output)
+		default:
+			if column == Columns { // a terminal wraps with the next character
+				lines, column = append(lines, nil), 0
+				last++
+			}
+			for len(lines[last]) <= column {
+				lines[last] = append(lines[last], ' ')
+			}
+			lines[last][column] = r
+			column++
+		}
+	}
+	var text strings.Builder
+	for _, line := range lines {
+		text.WriteString(strings.TrimRight(string(line), " ") + "\n")
+	}
+	return strings.TrimRight(text.String(), "\n") + "\n"
+}
