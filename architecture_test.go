@@ -37,6 +37,7 @@ const (
 	tracing        = "internal/trace"
 	tracetest      = "internal/trace/tracetest"
 	browsertest    = "internal/server/browsertest"
+	ptytest        = "internal/terminal/ptytest"
 )
 
 // mayImport has a row for each package: the packages of the program that it may import. A name that ends in ...
@@ -90,6 +91,17 @@ var mayImport = map[string][]string{
 		"internal/admin", "internal/backup", "internal/dump", "internal/importer",
 		tracing,
 	},
+	"internal/terminal": {"internal/safefile"},
+	ptytest:             {},
+	"internal/config": {
+		"internal/plant", "internal/auth", "internal/store", "internal/postgres", "internal/server", "internal/acme",
+		"internal/s3", "internal/backup", "internal/webhook", "internal/oidc", "internal/terminal",
+	},
+	"internal/serve": {anything},
+	"internal/remote": {
+		"internal/plant", "internal/audit", "internal/auth", "internal/store", "internal/admin", "internal/config",
+		"internal/terminal",
+	},
 	"cmd...": {anything},
 	"site":   {},
 }
@@ -98,18 +110,19 @@ var mayImport = map[string][]string{
 // program, so that tests need no fake of it, the PostgreSQL server, the issuer of JWTs, the collector and the S3 server
 // for tests.
 var testsMayAdd = []string{
-	storetest, embeddedEngine, pgtest, certstest, oidctest, pebbletest, tracetest, s3test, browsertest,
+	storetest, embeddedEngine, pgtest, certstest, oidctest, pebbletest, tracetest, s3test, browsertest, ptytest,
 }
 
 // testsOfMayAdd are the packages that the tests of one package may import beyond testsMayAdd.
 var testsOfMayAdd = map[string][]string{
-	"client":           {"internal/plant"},
-	"internal/backup":  {"internal/plant", "internal/store"},
-	"internal/move":    {"internal/plant", "internal/postgres"},
-	"internal/acme":    {"internal/postgres"},
-	"internal/server":  {"internal/oidc", "internal/admin"},
-	"internal/admin":   {"internal/listen", "internal/postgres"},
-	"internal/console": {"internal/listen", "internal/postgres", "internal/webhook"},
+	"client":            {"internal/plant"},
+	"internal/backup":   {"internal/plant", "internal/store"},
+	"internal/move":     {"internal/plant", "internal/postgres"},
+	"internal/acme":     {"internal/postgres"},
+	"internal/server":   {"internal/oidc", "internal/admin"},
+	"internal/terminal": {"internal/plant"},
+	"internal/admin":    {"internal/listen", "internal/postgres"},
+	"internal/console":  {"internal/listen", "internal/postgres", "internal/webhook"},
 }
 
 // onlyStandardLibrary are the packages that import no other module, because most packages, or other programs, import

@@ -9,8 +9,11 @@ import (
 
 	"plantstore/internal/audit"
 	"plantstore/internal/backup"
+	"plantstore/internal/config"
+	"plantstore/internal/serve"
 	"plantstore/internal/sqlite"
 	"plantstore/internal/store"
+	"plantstore/internal/terminal"
 )
 
 // commandAuditMax bounds the time that a command needs for its entry, also after an interruption.
@@ -27,11 +30,11 @@ func (p *program) audit(ctx context.Context, engine store.Engine, action audit.A
 
 // auditReading is audit for a command that only reads the store: it opens the store for the entry. An entry is not
 // possible in a store that is not writable, nor in a backup, which must stay equal to its manifest.
-func (p *program) auditReading(ctx context.Context, s *settings, action audit.Action, details ...audit.Detail) {
-	if !s.db.isDatabase() {
-		backup, err := sqlite.IsBackup(s.db.path)
+func (p *program) auditReading(ctx context.Context, s *config.Settings, action audit.Action, details ...audit.Detail) {
+	if !s.DB.IsDatabase() {
+		backup, err := sqlite.IsBackup(s.DB.Path)
 		if err == nil && backup {
-			err = fmt.Errorf("%s is a backup, which stays as it is", s.db)
+			err = fmt.Errorf("%s is a backup, which stays as it is", s.DB)
 		}
 		if err != nil {
 			p.warnUnaudited(err)
@@ -42,35 +45,35 @@ func (p *program) auditReading(ctx context.Context, s *settings, action audit.Ac
 }
 
 // auditClosed is audit for a store that is not open. A store of an older schema accepts no entry.
-func (p *program) auditClosed(ctx context.Context, s *settings, action audit.Action, details ...audit.Detail) {
+func (p *program) auditClosed(ctx context.Context, s *config.Settings, action audit.Action, details ...audit.Detail) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commandAuditMax)
 	defer cancel()
-	engine, err := p.openCommand(ctx, s, engineOptions{mustExist: true})
+	engine, err := p.openCommand(ctx, s, serve.EngineOptions{MustExist: true})
 	if err != nil {
 		p.warnUnaudited(err)
 		return
 	}
 	p.audit(ctx, engine, action, details...)
 	if err := engine.Close(); err != nil {
-		fmt.Fprintln(p.stderr, "warning:", printable(err.Error()))
+		fmt.Fprintln(p.Stderr, "warning:", terminal.Printable(err.Error()))
 	}
 }
 
 func (p *program) warnUnaudited(err error) {
 	if err != nil {
-		message := p.env.hide(err.Error())
-		fmt.Fprintln(p.stderr, "warning: the audit log has no entry of this command:", printable(message))
+		message := p.env.Hide(err.Error())
+		fmt.Fprintln(p.Stderr, "warning: the audit log has no entry of this command:", terminal.Printable(message))
 	}
 }
 
 // fileDetail returns the detail of a file or an object that a user has named; - is a stream.
 func fileDetail(path string) audit.Detail {
-	if path != streamArg && !backup.IsBucket(path) {
+	if path != terminal.StreamName && !backup.IsBucket(path) {
 		if absolute, err := filepath.Abs(path); err == nil {
 			path = absolute
 		}
 	}
-	return audit.Detail{Key: "file", Value: hideSecrets(path, nil)}
+	return audit.Detail{Key: "file", Value: config.HideSecrets(path, nil)}
 }
 
 // countDetail returns the detail of a number.
@@ -82,7 +85,7 @@ func countDetail(key string, n int64) audit.Detail {
 func resultDetail(err error) audit.Detail {
 	result := "complete"
 	switch {
-	case errors.Is(err, errInterrupted), errors.Is(err, context.Canceled):
+	case errors.Is(err, terminal.ErrInterrupted), errors.Is(err, context.Canceled):
 		result = "interrupted"
 	case err != nil:
 		result = "failed"

@@ -17,10 +17,14 @@ import (
 
 	"plantstore/internal/admin"
 	"plantstore/internal/audit"
+	"plantstore/internal/config"
+	"plantstore/internal/remote"
+	"plantstore/internal/serve"
+	"plantstore/internal/terminal"
 )
 
 func newAuditList(p *program) *cobra.Command {
-	s, server := &settings{}, &serverFlags{}
+	s, server := &config.Settings{}, &remote.Flags{}
 	l := &auditList{program: p}
 	cmd := &cobra.Command{
 		Use:   "list",
@@ -38,17 +42,17 @@ the operating system, or the user who ran sudo.`,
 			const tableMax = 100_000 // a table is in memory until the widths of its columns are known
 			switch {
 			case l.limit < 1:
-				return usagef("limit: %d is out of range; use at least 1", l.limit)
+				return config.Usagef("limit: %d is out of range; use at least 1", l.limit)
 			case l.limit > tableMax && !l.asJSON:
-				return usagef("limit: %d is out of range; a table has at most %d entries; use --json for more", l.limit, tableMax)
+				return config.Usagef("limit: %d is out of range; a table has at most %d entries; use --json for more", l.limit, tableMax)
 			case l.asJSON && !cmd.Flags().Changed("limit"):
 				l.limit = 0
 			}
-			return p.operate(cmd, s, server, engineOptions{readOnly: true}, l.run)
+			return p.operate(cmd, s, server, serve.EngineOptions{ReadOnly: true}, l.run)
 		},
 	}
-	s.bindStore(cmd.Flags())
-	server.bind(cmd.Flags())
+	s.BindStore(cmd.Flags())
+	server.Bind(cmd.Flags())
 	cmd.Flags().Var(&l.since, "since", "print only entries since this `time`")
 	cmd.Flags().StringVar(&l.actor, "actor", "", "print only entries of this `actor`")
 	cmd.Flags().IntVar(&l.limit, "limit", 100, "maximum number of `entries`; without it, --json prints all")
@@ -100,7 +104,7 @@ func (l *auditList) run(ctx context.Context, o operations) error {
 	if l.asJSON {
 		write = l.printJSON
 	}
-	if err := write(interruptibleTo(ctx, l.stdout), entries); err != nil {
+	if err := write(terminal.InterruptibleWriter(ctx, l.Stdout), entries); err != nil {
 		return err
 	}
 	if l.damaged > 0 {
@@ -119,7 +123,7 @@ func (l *auditList) undamaged(all iter.Seq2[admin.AuditEntry, error]) iter.Seq2[
 			}
 			if e.Damage != nil {
 				l.damaged++
-				fmt.Fprintf(l.stderr, "entry %d is damaged: %s\n", e.Sequence, printable(e.Damage.Error()))
+				fmt.Fprintf(l.Stderr, "entry %d is damaged: %s\n", e.Sequence, terminal.Printable(e.Damage.Error()))
 				continue
 			}
 			if !yield(e.Entry, nil) {
@@ -136,7 +140,7 @@ func (l *auditList) printJSON(w io.Writer, entries iter.Seq2[audit.Entry, error]
 		if err != nil {
 			return errors.Join(err, out.Flush())
 		}
-		if _, err := out.Write(escapeJSON(append(e.AppendJSON(nil), '\n'))); err != nil {
+		if _, err := out.Write(terminal.EscapeJSON(append(e.AppendJSON(nil), '\n'))); err != nil {
 			return err
 		}
 	}
@@ -154,8 +158,8 @@ func (l *auditList) printTable(w io.Writer, entries iter.Seq2[audit.Entry, error
 		for _, d := range e.Details {
 			details = append(details, d.Key+"="+d.Value)
 		}
-		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\n", e.Sequence, formatTime(e.Time), printable(actorText(e.Actor)),
-			cmp.Or(printable(e.Address), "-"), printable(string(e.Action)), printable(strings.Join(details, " ")))
+		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\n", e.Sequence, terminal.FormatTime(e.Time), terminal.Printable(actorText(e.Actor)),
+			cmp.Or(terminal.Printable(e.Address), "-"), terminal.Printable(string(e.Action)), terminal.Printable(strings.Join(details, " ")))
 	}
 	return table.Flush()
 }
@@ -183,7 +187,7 @@ func (m *moment) String() string {
 
 // Set implements pflag.Value.
 func (m *moment) Set(text string) error {
-	if d, err := parseDuration(text); err == nil {
+	if d, err := config.ParseDuration(text); err == nil {
 		*m = moment(time.Now().Add(-d))
 		return nil
 	}

@@ -7,12 +7,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"plantstore/internal/config"
+	"plantstore/internal/serve"
 	"plantstore/internal/store"
 )
 
 func newAuditPrune(p *program) *cobra.Command {
-	s := &settings{}
-	var keep duration
+	s := &config.Settings{}
+	var keep config.Duration
 	cmd := &cobra.Command{
 		Use:   "prune --keep TIME",
 		Short: "Remove old entries of the audit log",
@@ -23,19 +25,19 @@ day with --audit-keep.`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !cmd.Flags().Changed("keep") {
-				return usagef("keep: give the age of the oldest entry to keep, such as --keep 400d")
+				return config.Usagef("keep: give the age of the oldest entry to keep, such as --keep 400d")
 			}
-			return p.withStore(cmd, s, engineOptions{mustExist: true}, func(ctx context.Context, engine store.Engine) error {
-				removed, err := pruneAudit(ctx, engine, time.Now().Add(-time.Duration(keep)), p.operator())
+			return p.withStore(cmd, s, serve.EngineOptions{MustExist: true}, func(ctx context.Context, engine store.Engine) error {
+				removed, err := serve.PruneAudit(ctx, engine, time.Now().Add(-time.Duration(keep)), p.operator())
 				if err != nil {
 					return err
 				}
-				_, err = fmt.Fprintf(p.stdout, "removed %d entries\n", removed)
+				_, err = fmt.Fprintf(p.Stdout, "removed %d entries\n", removed)
 				return err
 			})
 		},
 	}
-	s.bindStore(cmd.Flags())
+	s.BindStore(cmd.Flags())
 	cmd.Flags().Var(&keep, "keep", "keep entries that are younger than this `time`, such as 400d")
 	return cmd
 }

@@ -9,11 +9,15 @@ import (
 
 	"plantstore/internal/admin"
 	"plantstore/internal/audit"
+	"plantstore/internal/config"
 	"plantstore/internal/plant"
+	"plantstore/internal/remote"
+	"plantstore/internal/serve"
+	"plantstore/internal/terminal"
 )
 
 func newAuditVerify(p *program) *cobra.Command {
-	s, server := &settings{}, &serverFlags{}
+	s, server := &config.Settings{}, &remote.Flags{}
 	var expected expectedHead
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -30,10 +34,10 @@ one. So note the head elsewhere from time to time, and compare the log with it b
   plantstore audit verify --json > head.json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return p.operate(cmd, s, server, engineOptions{readOnly: true}, func(ctx context.Context, o operations) error {
+			return p.operate(cmd, s, server, serve.EngineOptions{ReadOnly: true}, func(ctx context.Context, o operations) error {
 				v, err := o.VerifyAudit(ctx, expected.link)
 				if refusal, ok := errors.AsType[*plant.Error](err); ok && refusal.Code == plant.CodeQueryInvalid {
-					return usagef("%w", err)
+					return config.Usagef("%w", err)
 				}
 				if err != nil {
 					return err
@@ -42,8 +46,8 @@ one. So note the head elsewhere from time to time, and compare the log with it b
 			})
 		},
 	}
-	s.bindStore(cmd.Flags())
-	server.bind(cmd.Flags())
+	s.BindStore(cmd.Flags())
+	server.Bind(cmd.Flags())
 	cmd.Flags().Var(&expected, "expect", "a `head` that this command printed before, with colon: SEQUENCE:HASH")
 	bindJSON(cmd.Flags(), &asJSON, "print a JSON object")
 	return cmd
@@ -52,7 +56,7 @@ one. So note the head elsewhere from time to time, and compare the log with it b
 // reportAudit prints the result of a verification. The error is that the log is damaged.
 func (p *program) reportAudit(v admin.AuditVerification, asJSON bool) (err error) {
 	if asJSON {
-		err = writeJSON(p.stdout, v)
+		err = terminal.WriteJSON(p.Stdout, v)
 	} else {
 		err = p.printAuditVerification(v)
 	}
@@ -65,12 +69,12 @@ func (p *program) reportAudit(v admin.AuditVerification, asJSON bool) (err error
 func (p *program) printAuditVerification(v admin.AuditVerification) (err error) {
 	switch {
 	case v.Fault != nil:
-		_, err = fmt.Fprintln(p.stdout, printable(faultText(v.Fault)))
+		_, err = fmt.Fprintln(p.Stdout, terminal.Printable(faultText(v.Fault)))
 	case v.Head == "":
-		_, err = fmt.Fprintf(p.stdout, "the audit log of %s is undamaged: it has no entries yet\n", printable(v.DB))
+		_, err = fmt.Fprintf(p.Stdout, "the audit log of %s is undamaged: it has no entries yet\n", terminal.Printable(v.DB))
 	default:
-		_, err = fmt.Fprintf(p.stdout, "the audit log of %s is undamaged: %d entries, head %s\n",
-			printable(v.DB), v.Entries, v.Head)
+		_, err = fmt.Fprintf(p.Stdout, "the audit log of %s is undamaged: %d entries, head %s\n",
+			terminal.Printable(v.DB), v.Entries, v.Head)
 	}
 	return err
 }

@@ -12,8 +12,11 @@ import (
 
 	"plantstore/internal/audit"
 	"plantstore/internal/backup"
+	"plantstore/internal/config"
+	"plantstore/internal/remote"
 	"plantstore/internal/s3"
 	"plantstore/internal/sqlite"
+	"plantstore/internal/terminal"
 )
 
 // backupOptions are the flags of backup and restore.
@@ -24,7 +27,7 @@ type backupOptions struct {
 }
 
 func newBackup(p *program) *cobra.Command {
-	s, server := &settings{}, &serverFlags{}
+	s, server := &config.Settings{}, &remote.Flags{}
 	o := &backupOptions{}
 	cmd := &cobra.Command{
 		Use:   "backup FILE",
@@ -53,19 +56,19 @@ removes it from the server.`,
   plantstore backup - | ssh host plantstore restore - --db copy.db`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if server.url != "" {
-				return p.withServer(cmd, s, server, func(ctx context.Context, r *remote) error {
+			if server.URL != "" {
+				return p.withServer(cmd, s, server, func(ctx context.Context, r *remote.Server) error {
 					return p.backupServer(ctx, r, args[0], o)
 				})
 			}
-			if err := errors.Join(server.checkUnused(cmd.Flags()), s.load(cmd.Context(), p.env, cmd.Flags())); err != nil {
+			if err := errors.Join(server.CheckUnused(cmd.Flags()), s.Load(cmd.Context(), p.env, cmd.Flags())); err != nil {
 				return err
 			}
-			db, err := s.db.file()
+			db, err := s.DB.File()
 			if err != nil {
 				return err
 			}
-			if args[0] == streamArg {
+			if args[0] == terminal.StreamName {
 				return p.backupStream(cmd.Context(), s, db, o)
 			}
 			if o.manifest != "" {
@@ -81,20 +84,20 @@ removes it from the server.`,
 			return p.backupFile(cmd.Context(), s, db, args[0], o.asJSON)
 		},
 	}
-	s.bindStore(cmd.Flags())
-	server.bind(cmd.Flags())
-	s.bindS3(cmd.Flags())
+	s.BindStore(cmd.Flags())
+	server.Bind(cmd.Flags())
+	s.BindS3(cmd.Flags())
 	p.bindQuiet(cmd.Flags())
 	o.bind(cmd.Flags(), "write the manifest to this `file`; only if FILE is -")
 	return cmd
 }
 
 func (o *backupOptions) bind(f *pflag.FlagSet, manifestUsage string) {
-	f.Var((*fileName)(&o.manifest), "manifest", manifestUsage)
+	f.Var((*config.FileName)(&o.manifest), "manifest", manifestUsage)
 	bindJSON(f, &o.asJSON, "print a JSON object")
 }
 
-var errManifestFlag = usagef("manifest: use it with - only; the manifest of FILE is FILE.json")
+var errManifestFlag = config.Usagef("manifest: use it with - only; the manifest of FILE is FILE.json")
 
 // backupFacts is the output of backup --json.
 type backupFacts struct {
@@ -110,45 +113,45 @@ func backupDetails(path string, m sqlite.Manifest) []audit.Detail {
 	}
 }
 
-func (p *program) backupFile(ctx context.Context, s *settings, db, to string, asJSON bool) error {
-	file, err := filePath(to)
+func (p *program) backupFile(ctx context.Context, s *config.Settings, db, to string, asJSON bool) error {
+	file, err := config.FilePath(to)
 	if err != nil {
 		return err
 	}
-	progress := p.newProgress(0)
-	progress.part(0, 1)
-	m, err := sqlite.Backup(ctx, db, file, progress.part)
-	progress.end()
+	progress := p.NewProgress(0)
+	progress.Part(0, 1)
+	m, err := sqlite.Backup(ctx, db, file, progress.Part)
+	progress.End()
 	return p.reportBackup(ctx, s, file, m, err, asJSON)
 }
 
 // backupObject makes a backup in a bucket.
-func (p *program) backupObject(ctx context.Context, s *settings, db string, o *backup.Object, asJSON bool) error {
-	progress := p.newProgress(0)
-	progress.part(0, 1)
-	m, err := o.Make(ctx, db, p.env.scratchDir(db), func(step string) sqlite.Progress {
+func (p *program) backupObject(ctx context.Context, s *config.Settings, db string, o *backup.Object, asJSON bool) error {
+	progress := p.NewProgress(0)
+	progress.Part(0, 1)
+	m, err := o.Make(ctx, db, p.env.ScratchDir(db), func(step string) sqlite.Progress {
 		return func(done, all int64) { // the copy is a quarter of the work
 			if step == "copy" {
-				progress.part(done, 4*all)
+				progress.Part(done, 4*all)
 			} else {
-				progress.part(all+3*done, 4*all)
+				progress.Part(all+3*done, 4*all)
 			}
 		}
 	})
-	progress.end()
+	progress.End()
 	return p.reportBackup(ctx, s, o.String(), m, err, asJSON)
 }
 
 // reportBackup records a backup in the audit log, and prints its facts.
 func (p *program) reportBackup(
-	ctx context.Context, s *settings, file string, m sqlite.Manifest, err error, asJSON bool,
+	ctx context.Context, s *config.Settings, file string, m sqlite.Manifest, err error, asJSON bool,
 ) error {
 	if m.Store != "" { // else nothing was copied
 		p.auditReading(ctx, s, audit.StoreBackup, append(backupDetails(file, m), resultDetail(err))...)
 	}
 	switch {
 	case errors.Is(err, context.Canceled):
-		return errInterrupted
+		return terminal.ErrInterrupted
 	case err != nil:
 		return fmt.Errorf("backup to %s: %w", file, err)
 	}
@@ -157,19 +160,19 @@ func (p *program) reportBackup(
 
 func (p *program) printBackup(file string, m sqlite.Manifest, asJSON bool) error {
 	if asJSON {
-		return writeJSON(p.stdout, backupFacts{file, m})
+		return terminal.WriteJSON(p.Stdout, backupFacts{file, m})
 	}
-	_, err := fmt.Fprintf(p.stdout, "%s has %d plants, up to commit %d\n", printable(file), m.Plants, m.Commits)
+	_, err := fmt.Fprintf(p.Stdout, "%s has %d plants, up to commit %d\n", terminal.Printable(file), m.Plants, m.Commits)
 	return err
 }
 
 // checkStream returns an error if the backup cannot be written to standard output.
 func (p *program) checkStream(o *backupOptions) error {
-	switch _, terminal := isTerminal(p.stdout); {
+	switch _, terminal := terminal.IsTerminal(p.Stdout); {
 	case o.asJSON:
-		return usagef("json: standard output has the backup; use --manifest instead")
+		return config.Usagef("json: standard output has the backup; use --manifest instead")
 	case terminal:
-		return usagef("standard output is a terminal; redirect it to a pipe or a file")
+		return config.Usagef("standard output is a terminal; redirect it to a pipe or a file")
 	}
 	if o.manifest != "" {
 		if _, err := os.Lstat(o.manifest); !errors.Is(err, fs.ErrNotExist) {
@@ -179,23 +182,23 @@ func (p *program) checkStream(o *backupOptions) error {
 	return nil
 }
 
-func (p *program) backupStream(ctx context.Context, s *settings, db string, o *backupOptions) error {
+func (p *program) backupStream(ctx context.Context, s *config.Settings, db string, o *backupOptions) error {
 	if err := p.checkStream(o); err != nil {
 		return err
 	}
-	progress := p.newProgress(0)
-	progress.part(0, 1)
-	m, err := sqlite.BackupTo(ctx, db, interruptibleTo(ctx, p.stdout), p.env.scratchDir(db), progress.part)
-	progress.end()
+	progress := p.NewProgress(0)
+	progress.Part(0, 1)
+	m, err := sqlite.BackupTo(ctx, db, terminal.InterruptibleWriter(ctx, p.Stdout), p.env.ScratchDir(db), progress.Part)
+	progress.End()
 	if m.Store != "" { // else nothing was copied
-		p.auditReading(ctx, s, audit.StoreBackup, append(backupDetails(streamArg, m), resultDetail(err))...)
+		p.auditReading(ctx, s, audit.StoreBackup, append(backupDetails(terminal.StreamName, m), resultDetail(err))...)
 	}
 	if err == nil && o.manifest != "" {
 		err = m.Write(o.manifest)
 	}
 	switch {
-	case errors.Is(err, context.Canceled), errors.Is(err, errInterrupted):
-		return errInterrupted
+	case errors.Is(err, context.Canceled), errors.Is(err, terminal.ErrInterrupted):
+		return terminal.ErrInterrupted
 	case err != nil:
 		return fmt.Errorf("backup to standard output: %w", err)
 	}
@@ -205,28 +208,28 @@ func (p *program) backupStream(ctx context.Context, s *settings, db string, o *b
 
 // reportStream prints the facts of a backup on standard output.
 func (p *program) reportStream(m sqlite.Manifest) {
-	if !p.quiet {
-		fmt.Fprintf(p.stderr, "the backup has %d plants, up to commit %d, and %d bytes with SHA-256 %s\n",
+	if !p.Quiet {
+		fmt.Fprintf(p.Stderr, "the backup has %d plants, up to commit %d, and %d bytes with SHA-256 %s\n",
 			m.Plants, m.Commits, m.Bytes, m.SHA256)
 	}
 }
 
 // object returns the backup in a bucket that an argument names, nil if the argument is a path.
-func (p *program) object(s *settings, argument string) (*backup.Object, error) {
+func (p *program) object(s *config.Settings, argument string) (*backup.Object, error) {
 	if !backup.IsBucket(argument) {
 		return nil, nil //nolint:nilnil // the argument is a path
 	}
 	at, err := s3.ParseLocation(argument)
 	if err != nil {
-		return nil, usagef("%w", err)
+		return nil, config.Usagef("%w", err)
 	}
-	server := s.backup.s3Config(p.env)
+	server := s.Backup.S3Config(p.env)
 	o, err := backup.OpenObject(server, at)
 	if err != nil {
-		return nil, usagef("%w", err)
+		return nil, config.Usagef("%w", err)
 	}
-	if sendsInTheClear(server.Endpoint) {
-		fmt.Fprintf(p.stderr, "warning: %s has no TLS: others on the network can read and change the backup; use https\n",
+	if config.SendsInTheClear(server.Endpoint) {
+		fmt.Fprintf(p.Stderr, "warning: %s has no TLS: others on the network can read and change the backup; use https\n",
 			server.Endpoint)
 	}
 	return o, nil

@@ -9,14 +9,17 @@ import (
 	"os"
 
 	"plantstore/internal/admin"
+	"plantstore/internal/config"
+	"plantstore/internal/remote"
 	"plantstore/internal/sqlite"
+	"plantstore/internal/terminal"
 )
 
 // backupServer makes a backup on a server, downloads it to a file or to standard output, and removes it from the
 // server.
-func (p *program) backupServer(ctx context.Context, r *remote, to string, o *backupOptions) error {
+func (p *program) backupServer(ctx context.Context, r *remote.Server, to string, o *backupOptions) error {
 	write := p.receiveFile
-	if to == streamArg {
+	if to == terminal.StreamName {
 		if err := p.checkStream(o); err != nil {
 			return err
 		}
@@ -36,45 +39,45 @@ func (p *program) backupServer(ctx context.Context, r *remote, to string, o *bac
 		return err
 	}
 	if err := write(ctx, r, job, to, o); err != nil {
-		fmt.Fprintf(p.stderr, "the server keeps the backup %s\n", printable(job.Backup))
+		fmt.Fprintf(p.Stderr, "the server keeps the backup %s\n", terminal.Printable(job.Backup))
 		if ctx.Err() != nil {
-			return errInterrupted
+			return terminal.ErrInterrupted
 		}
 		return err
 	}
-	if err := r.deleteBackup(ctx, job.Backup); err != nil {
-		fmt.Fprintf(p.stderr, "warning: the server keeps the backup %s: %v\n", printable(job.Backup), err)
+	if err := r.DeleteBackup(ctx, job.Backup); err != nil {
+		fmt.Fprintf(p.Stderr, "warning: the server keeps the backup %s: %v\n", terminal.Printable(job.Backup), err)
 	}
 	return nil
 }
 
 // makeOn makes a backup on a server and returns its job when it is complete.
-func (p *program) makeOn(ctx context.Context, r *remote) (admin.BackupJob, error) {
-	progress := p.newProgress(0)
-	defer progress.end()
-	job, err := r.makeBackup(ctx, func(done, all int64) { progress.part(done, 2*max(1, all)) }) // half of the work
+func (p *program) makeOn(ctx context.Context, r *remote.Server) (admin.BackupJob, error) {
+	progress := p.NewProgress(0)
+	defer progress.End()
+	job, err := r.MakeBackup(ctx, func(done, all int64) { progress.Part(done, 2*max(1, all)) }) // half of the work
 	if errors.Is(err, context.Canceled) && job.Backup != "" {
-		fmt.Fprintf(p.stderr, "the server continues the backup %s\n", printable(job.Backup))
-		return job, errInterrupted
+		fmt.Fprintf(p.Stderr, "the server continues the backup %s\n", terminal.Printable(job.Backup))
+		return job, terminal.ErrInterrupted
 	}
 	return job, err
 }
 
 // receive downloads the backup of a job.
-func (p *program) receive(ctx context.Context, r *remote, job admin.BackupJob, to io.Writer) error {
-	progress := p.newProgress(0)
-	defer progress.end()
-	return r.downloadBackup(ctx, job, to, func(done, all int64) { progress.part(all+done, 2*all) })
+func (p *program) receive(ctx context.Context, r *remote.Server, job admin.BackupJob, to io.Writer) error {
+	progress := p.NewProgress(0)
+	defer progress.End()
+	return r.DownloadBackup(ctx, job, to, func(done, all int64) { progress.Part(all+done, 2*all) })
 }
 
 func (p *program) receiveFile(
-	ctx context.Context, r *remote, job admin.BackupJob, to string, o *backupOptions,
+	ctx context.Context, r *remote.Server, job admin.BackupJob, to string, o *backupOptions,
 ) (err error) {
-	path, err := filePath(to)
+	path, err := config.FilePath(to)
 	if err != nil {
 		return err
 	}
-	file, err := createOutput(ctx, path, false)
+	file, err := terminal.CreateOutput(ctx, path, false)
 	if err != nil {
 		return fmt.Errorf("backup to %s: %w", path, err)
 	}
@@ -93,9 +96,9 @@ func (p *program) receiveFile(
 }
 
 func (p *program) receiveStream(
-	ctx context.Context, r *remote, job admin.BackupJob, _ string, o *backupOptions,
+	ctx context.Context, r *remote.Server, job admin.BackupJob, _ string, o *backupOptions,
 ) error {
-	if err := p.receive(ctx, r, job, interruptibleTo(ctx, p.stdout)); err != nil {
+	if err := p.receive(ctx, r, job, terminal.InterruptibleWriter(ctx, p.Stdout)); err != nil {
 		return err
 	}
 	m := sqlite.Manifest(*job.Manifest)

@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"testing"
 
+	"plantstore/internal/config"
 	"plantstore/internal/s3/s3test"
 )
 
@@ -191,7 +192,7 @@ func TestSendsInTheClear(t *testing.T) {
 		"http://127.0.0.1:9000": false, "http://[::1]:9000": false, "http://localhost": false,
 		"http://localhost.example": true,
 	} {
-		if got := sendsInTheClear(endpoint); got != want {
+		if got := config.SendsInTheClear(endpoint); got != want {
 			t.Errorf("%q: got %t, want %t", endpoint, got, want)
 		}
 	}

@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"plantstore/internal/auth"
+	"plantstore/internal/config"
 	"plantstore/internal/oidc/oidctest"
 	"plantstore/internal/webhook"
 )
@@ -205,12 +206,12 @@ func TestSecretsStayInTheirPlace(t *testing.T) {
 	receiver := httptest.NewServer(http.NotFoundHandler()) // each delivery fails
 	t.Cleanup(receiver.Close)
 	c["the secret of the webhooks"] = newCanary()
-	environ := append(append(cleanEnviron(), variables...), webhookSecretVariable+"="+
+	environ := append(append(cleanEnviron(), variables...), config.WebhookSecretVariable+"="+
 		webhook.SecretPrefix+base64.StdEncoding.EncodeToString([]byte(c["the secret of the webhooks"])))
 	issuer, stop := oidctest.Start()
 	t.Cleanup(stop)
 	c["the secret of the client of the issuer"] = oidctest.ClientSecret
-	environ = append(environ, clientSecretVariable+"="+oidctest.ClientSecret)
+	environ = append(environ, config.ClientSecretVariable+"="+oidctest.ClientSecret)
 	s := startServerIn(t, environ, db, "--oidc-issuer", issuer.URL, "--oidc-client-id", oidctest.ClientID,
 		"--oidc-console-grants", "plant-admins=admin plants:read", "--log-level", "debug", "--pprof", "--backup-dir", backups,
 		"--base-url", "http://control.example/", "--webhook-url", receiver.URL, "--webhook-allow-private")

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"plantstore/internal/config"
 	"plantstore/internal/trace/tracetest"
 )
 
@@ -62,7 +63,7 @@ func checkSettings(t *testing.T, c canaries, s *testServer, environ []string, ad
 	}
 	for _, args := range [][]string{{"config"}, {"config", "--server", match[3]}} {
 		cmd := exec.CommandContext(t.Context(), "plantstore", args...)
-		cmd.Env = append(environ, environPrefix+"TOKEN="+admin)
+		cmd.Env = append(environ, config.VariablePrefix+"TOKEN="+admin)
 		out, err := cmd.CombinedOutput()
 		if err != nil {
 			t.Errorf("%v: %v: %s", args, err, out)

@@ -12,6 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"plantstore/internal/config"
 )
 
 // TestHelp tests that every command and every flag has a help text, and that --help prints it.
@@ -78,8 +80,8 @@ func TestEverySettingHasThreeSources(t *testing.T) {
 		"tls-cert": {"--tls-key=key.pem"}, "tls-key": {"--tls-cert=cert.pem"},
 		"client-ca": {"--tls-cert=cert.pem", "--tls-key=key.pem"},
 	}
-	for _, row := range new(settings).allSettings() {
-		name := row.name
+	for _, row := range new(config.Settings).AllSettings() {
+		name := row.Name
 		value, ok := other[name]
 		if !ok {
 			if name != "config" {
@@ -90,9 +92,9 @@ func TestEverySettingHasThreeSources(t *testing.T) {
 		file := t.TempDir() + "/settings.yaml"
 		writeFileText(t, file, name+": "+value+"\n")
 		for source, c := range map[string]struct{ args, environ []string }{
-			"--" + name:       {args: []string{"--" + name + "=" + value}},
-			environName(name): {environ: []string{environName(name) + "=" + value}},
-			file:              {args: []string{"--config", file}},
+			"--" + name:           {args: []string{"--" + name + "=" + value}},
+			config.Variable(name): {environ: []string{config.Variable(name) + "=" + value}},
+			file:                  {args: []string{"--config", file}},
 		} {
 			var out, stderr bytes.Buffer
 			code := run(t.Context(), slices.Concat([]string{"config"}, needed[name], c.args), c.environ, nil, &out, &stderr)

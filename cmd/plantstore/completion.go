@@ -12,15 +12,19 @@ import (
 
 	"plantstore/internal/admin"
 	"plantstore/internal/auth"
+	"plantstore/internal/config"
 	"plantstore/internal/dump"
+	"plantstore/internal/remote"
+	"plantstore/internal/serve"
+	"plantstore/internal/terminal"
 )
 
 // bindCompletion registers the completion of the values of flags and of arguments for a command and its subcommands.
 func bindCompletion(cmd *cobra.Command) {
 	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
 		var values []string
-		if c, ok := f.Value.(*choice); ok {
-			values = c.allowed
+		if c, ok := f.Value.(*config.Choice); ok {
+			values = c.Allowed
 		}
 		switch f.Name {
 		case "format":
@@ -43,24 +47,24 @@ func bindCompletion(cmd *cobra.Command) {
 
 // completeTokens completes the names of the tokens in a matching state, of a store or with --server. If it cannot read
 // them in time, it completes nothing, and prints no error into the command line of the user.
-func (p *program) completeTokens(s *settings, f *serverFlags, match func(auth.State) bool) cobra.CompletionFunc {
+func (p *program) completeTokens(s *config.Settings, f *remote.Flags, match func(auth.State) bool) cobra.CompletionFunc {
 	const timeMax = 3 * time.Second // a user waits for the completion
 	return func(cmd *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
 		const directive = cobra.ShellCompDirectiveNoFileComp
-		if len(args) > 0 || f.token == streamArg { // standard input is the terminal of the user
+		if len(args) > 0 || f.Token == terminal.StreamName { // standard input is the terminal of the user
 			return nil, directive
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), timeMax)
 		defer cancel()
 		cmd.SetContext(ctx)
 		silent := *p
-		silent.stderr = io.Discard
-		_ = silent.operate(cmd, s, f, engineOptions{mustExist: true}, func(ctx context.Context, o operations) error {
+		silent.Stderr = io.Discard
+		_ = silent.operate(cmd, s, f, serve.EngineOptions{MustExist: true}, func(ctx context.Context, o operations) error {
 			for c, err := range credentials(ctx, o, admin.KindToken) {
 				if err != nil {
 					return err
 				}
-				if match(c.State) && printable(c.Name) == c.Name {
+				if match(c.State) && terminal.Printable(c.Name) == c.Name {
 					names = append(names, c.Name)
 				}
 			}

@@ -11,10 +11,14 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
+
+	"plantstore/internal/config"
+	"plantstore/internal/remote"
+	"plantstore/internal/terminal"
 )
 
 func newConfig(p *program) *cobra.Command {
-	s, server := &settings{}, &serverFlags{}
+	s, server := &config.Settings{}, &remote.Flags{}
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "config",
@@ -29,21 +33,21 @@ wait for a restart of it.`,
   plantstore config --listen 0.0.0.0:8080 --log-format json > plantstore.yaml`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if server.url != "" {
-				return p.withServer(cmd, s, server, func(ctx context.Context, r *remote) error {
+			if server.URL != "" {
+				return p.withServer(cmd, s, server, func(ctx context.Context, r *remote.Server) error {
 					return p.printRemoteSettings(ctx, r, asJSON)
 				})
 			}
-			if err := errors.Join(server.checkUnused(cmd.Flags()), s.load(cmd.Context(), p.env, cmd.Flags())); err != nil {
+			if err := errors.Join(server.CheckUnused(cmd.Flags()), s.Load(cmd.Context(), p.env, cmd.Flags())); err != nil {
 				return err
 			}
 			var out bytes.Buffer
 			var err error
 			cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
-				switch source, isSetting := s.sources[f.Name]; {
+				switch source, isSetting := s.Sources[f.Name]; {
 				case !isSetting || f.Name == "config":
 				case asJSON:
-					err = errors.Join(err, writeJSON(&out, settingFacts{Name: f.Name, Value: f.Value.String(), Source: source}))
+					err = errors.Join(err, terminal.WriteJSON(&out, settingFacts{Name: f.Name, Value: f.Value.String(), Source: source}))
 				default:
 					fmt.Fprintf(&out, "%-34s # %s\n", f.Name+": "+yamlValue(f), source)
 				}
@@ -51,13 +55,13 @@ wait for a restart of it.`,
 			if err != nil {
 				return err
 			}
-			_, err = p.stdout.Write(out.Bytes())
+			_, err = p.Stdout.Write(out.Bytes())
 			return err
 		},
 	}
-	s.bindStore(cmd.Flags())
-	s.bindServe(cmd.Flags())
-	server.bind(cmd.Flags())
+	s.BindStore(cmd.Flags())
+	s.BindServe(cmd.Flags())
+	server.Bind(cmd.Flags())
 	bindJSON(cmd.Flags(), &asJSON, "print one JSON object per setting and line")
 	return cmd
 }
@@ -70,33 +74,33 @@ type settingFacts struct {
 }
 
 // printRemoteSettings prints the settings in force of a server.
-func (p *program) printRemoteSettings(ctx context.Context, r *remote, asJSON bool) error {
-	list, err := r.settings(ctx)
+func (p *program) printRemoteSettings(ctx context.Context, r *remote.Server, asJSON bool) error {
+	list, err := r.Settings(ctx)
 	if err != nil {
 		return err
 	}
-	known, flags := &settings{}, pflag.NewFlagSet("", pflag.ContinueOnError)
-	known.bindStore(flags)
-	known.bindServe(flags)
+	known, flags := &config.Settings{}, pflag.NewFlagSet("", pflag.ContinueOnError)
+	known.BindStore(flags)
+	known.BindServe(flags)
 	var out bytes.Buffer
 	for _, l := range list {
 		if asJSON {
-			if err := writeJSON(&out, settingFacts{l.Name, l.Value, l.Source}); err != nil {
+			if err := terminal.WriteJSON(&out, settingFacts{l.Name, l.Value, l.Source}); err != nil {
 				return err
 			}
 			continue
 		}
 		value := yamlText(flags, l.Name, l.Value)
-		fmt.Fprintf(&out, "%-34s # %s\n", printable(l.Name)+": "+value, printable(l.Source))
+		fmt.Fprintf(&out, "%-34s # %s\n", terminal.Printable(l.Name)+": "+value, terminal.Printable(l.Source))
 	}
-	_, err = p.stdout.Write(out.Bytes())
+	_, err = p.Stdout.Write(out.Bytes())
 	return err
 }
 
 // yamlText returns the value of a setting of another version, too, as YAML on one line.
 func yamlText(flags *pflag.FlagSet, name, value string) string {
 	if f := flags.Lookup(name); f != nil {
-		if l, ok := f.Value.(*list); ok && l.Set(value) == nil {
+		if l, ok := f.Value.(*config.List); ok && l.Set(value) == nil {
 			return yamlValue(f)
 		}
 	}
@@ -106,9 +110,9 @@ func yamlText(flags *pflag.FlagSet, name, value string) string {
 // yamlValue returns the value of a setting as YAML on one line. The values themselves hide their secrets.
 func yamlValue(f *pflag.Flag) string {
 	node := plainNode(f.Value.String())
-	if l, ok := f.Value.(*list); ok {
+	if l, ok := f.Value.(*config.List); ok {
 		node = &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle}
-		for _, item := range l.shown() {
+		for _, item := range l.Shown() {
 			node.Content = append(node.Content, plainNode(item))
 		}
 	}
@@ -126,7 +130,7 @@ func yamlOf(node *yaml.Node) string {
 // plainNode returns a text as a YAML string on one line.
 func plainNode(text string) *yaml.Node {
 	node := &yaml.Node{Kind: yaml.ScalarNode, Value: text}
-	if node.ShortTag() == yamlNull || strings.ContainsFunc(text, unicode.IsControl) {
+	if node.ShortTag() == config.YAMLNull || strings.ContainsFunc(text, unicode.IsControl) {
 		node.Style = yaml.DoubleQuotedStyle
 	}
 	return node

@@ -9,12 +9,14 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"plantstore/internal/config"
 	"plantstore/internal/console"
+	"plantstore/internal/serve"
 	"plantstore/internal/store"
 )
 
 func newConsole(p *program) *cobra.Command {
-	s := &settings{}
+	s := &config.Settings{}
 	cmd := &cobra.Command{
 		Use:   "console",
 		Short: "Print a link that signs in to the console once",
@@ -29,8 +31,8 @@ the port, for example with ssh -L 8081:127.0.0.1:8081.`,
   plantstore console --config /etc/plantstore/plantstore.yaml`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return p.withStore(cmd, s, engineOptions{mustExist: true}, func(ctx context.Context, engine store.Engine) error {
-				at, err := s.consoleURL()
+			return p.withStore(cmd, s, serve.EngineOptions{MustExist: true}, func(ctx context.Context, engine store.Engine) error {
+				at, err := s.ConsoleURL()
 				if err != nil {
 					return err
 				}
@@ -42,14 +44,14 @@ the port, for example with ssh -L 8081:127.0.0.1:8081.`,
 				if err != nil {
 					return err
 				}
-				fmt.Fprintln(p.stderr, "open this link within 15 minutes; it works once:")
-				_, err = fmt.Fprintln(p.stdout, signInLink(at, code))
+				fmt.Fprintln(p.Stderr, "open this link within 15 minutes; it works once:")
+				_, err = fmt.Fprintln(p.Stdout, signInLink(at, code))
 				return err
 			})
 		},
 	}
-	s.bindStore(cmd.Flags())
-	s.bindServe(cmd.Flags())
+	s.BindStore(cmd.Flags())
+	s.BindServe(cmd.Flags())
 	hideAllBut(cmd.Flags(), "config", "db", "admin-listen", "admin-host", "tls-cert", "acme-domain", "console-url")
 	return cmd
 }

@@ -3,7 +3,9 @@ package main
 import (
 	"errors"
 
+	"plantstore/internal/config"
 	"plantstore/internal/store"
+	"plantstore/internal/terminal"
 )
 
 const (
@@ -39,11 +41,11 @@ var exitCodes = []struct {
 
 // exitCode returns the exit code of an error.
 func exitCode(err error) int {
-	var usage *usageError
+	var usage *config.UsageError
 	switch {
 	case errors.As(err, &usage):
 		return exitUsage
-	case errors.Is(err, errInterrupted):
+	case errors.Is(err, terminal.ErrInterrupted):
 		return exitInterrupted
 	case errors.Is(err, store.ErrBroken):
 		return exitIO

@@ -12,13 +12,17 @@ import (
 
 	"plantstore/internal/admin"
 	"plantstore/internal/audit"
+	"plantstore/internal/config"
 	"plantstore/internal/dump"
 	"plantstore/internal/plant"
+	"plantstore/internal/remote"
+	"plantstore/internal/serve"
 	"plantstore/internal/store"
+	"plantstore/internal/terminal"
 )
 
 func newExport(p *program) *cobra.Command {
-	s := &settings{}
+	s := &config.Settings{}
 	var format, output string
 	var force, asJSON bool
 	cmd := &cobra.Command{
@@ -35,7 +39,7 @@ plant exactly. CSV does not keep the difference between an empty tag and no tag.
   plantstore export -o plants.csv.gz`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if output == streamArg {
+			if output == terminal.StreamName {
 				output = ""
 			}
 			f, compression, ok := dump.DetectPath(output)
@@ -43,46 +47,46 @@ plant exactly. CSV does not keep the difference between an empty tag and no tag.
 			case format != "":
 				var err error
 				if f, err = dump.ParseFormat(format); err != nil {
-					return usagef("format: %w", err)
+					return config.Usagef("format: %w", err)
 				}
 			case output == "":
 				f = dump.JSONL
 			case !ok:
-				return usagef("the file name %s has no known format; give --format", output)
+				return config.Usagef("the file name %s has no known format; give --format", output)
 			}
 			if asJSON && output == "" {
-				return usagef("json: standard output contains the plants; give a file with --output")
+				return config.Usagef("json: standard output contains the plants; give a file with --output")
 			}
-			local := &serverFlags{}
-			return p.operate(cmd, s, local, engineOptions{readOnly: true}, func(ctx context.Context, o operations) error {
+			local := &remote.Flags{}
+			return p.operate(cmd, s, local, serve.EngineOptions{ReadOnly: true}, func(ctx context.Context, o operations) error {
 				if output == "" {
 					facts, err := p.exportStdout(ctx, o, f)
 					p.auditExport(ctx, s, facts, err)
 					return err
 				}
-				if sameFile(output, s.db.path) {
-					return usagef("output: %s is the store; name another file", output)
+				if config.SameFile(output, s.DB.Path) {
+					return config.Usagef("output: %s is the store; name another file", output)
 				}
 				facts, err := p.exportFile(ctx, o, output, force, f, compression)
 				p.auditExport(ctx, s, facts, err)
 				switch {
-				case errors.Is(err, errInterrupted):
+				case errors.Is(err, terminal.ErrInterrupted):
 					return err
 				case err != nil:
 					return fmt.Errorf("export to %s: %w", output, err)
 				}
-				p.reportExport(facts, p.quiet || asJSON)
+				p.reportExport(facts, p.Quiet || asJSON)
 				if asJSON {
-					return writeJSON(p.stdout, facts)
+					return terminal.WriteJSON(p.Stdout, facts)
 				}
 				return nil
 			})
 		},
 	}
-	s.bindStore(cmd.Flags())
+	s.BindStore(cmd.Flags())
 	p.bindQuiet(cmd.Flags())
 	cmd.Flags().StringVar(&format, "format", "", "`format` to write: csv, jsonl or json")
-	cmd.Flags().VarP((*fileName)(&output), "output", "o",
+	cmd.Flags().VarP((*config.FileName)(&output), "output", "o",
 		"write to this `file`, which appears when it is complete; - is standard output")
 	cmd.Flags().BoolVar(&force, "force", false, "replace the file that --output names")
 	bindJSON(cmd.Flags(), &asJSON, "print a JSON object; needs --output")
@@ -98,34 +102,34 @@ type exportFacts struct {
 	EmptyTagsLost int64            `json:"empty_tags_lost"`
 }
 
-func (p *program) auditExport(ctx context.Context, s *settings, facts exportFacts, err error) {
+func (p *program) auditExport(ctx context.Context, s *config.Settings, facts exportFacts, err error) {
 	if errors.Is(err, store.ErrBroken) { // the file may be the only copy of its plants
 		p.warnUnaudited(errors.New("the store is damaged and stays as it is"))
 		return
 	}
-	p.auditReading(ctx, s, audit.PlantsExport, fileDetail(cmp.Or(facts.File, streamArg)),
+	p.auditReading(ctx, s, audit.PlantsExport, fileDetail(cmp.Or(facts.File, terminal.StreamName)),
 		countDetail("plants", facts.Plants), resultDetail(err))
 }
 
 // reportExport prints the number of plants, unless quiet, and of lost empty tags.
 func (p *program) reportExport(facts exportFacts, quiet bool) {
 	if !quiet {
-		fmt.Fprintf(p.stderr, "exported %d plants\n", facts.Plants)
+		fmt.Fprintf(p.Stderr, "exported %d plants\n", facts.Plants)
 	}
 	if facts.EmptyTagsLost > 0 {
-		fmt.Fprintf(p.stderr, "plants with an empty tag: %d; CSV does not keep an empty tag; use jsonl to keep it\n",
+		fmt.Fprintf(p.Stderr, "plants with an empty tag: %d; CSV does not keep an empty tag; use jsonl to keep it\n",
 			facts.EmptyTagsLost)
 	}
 }
 
 func (p *program) exportStdout(ctx context.Context, o operations, f dump.Format) (exportFacts, error) {
-	to := interruptibleTo(ctx, p.stdout)
-	if _, ok := isTerminal(p.stdout); ok {
-		to = &terminalWriter{terminal: to}
+	to := terminal.InterruptibleWriter(ctx, p.Stdout)
+	if _, ok := terminal.IsTerminal(p.Stdout); ok {
+		to = &terminal.Writer{To: to}
 	}
 	facts, err := p.export(ctx, o, to, f, dump.None)
 	if err == nil {
-		p.reportExport(facts, p.quiet)
+		p.reportExport(facts, p.Quiet)
 	}
 	return facts, err
 }
@@ -134,7 +138,7 @@ func (p *program) exportStdout(ctx context.Context, o operations, f dump.Format)
 func (p *program) exportFile(
 	ctx context.Context, o operations, path string, force bool, f dump.Format, c dump.Compression,
 ) (facts exportFacts, err error) {
-	out, err := createOutput(ctx, path, force)
+	out, err := terminal.CreateOutput(ctx, path, force)
 	if err != nil {
 		return facts, err
 	}
@@ -158,7 +162,7 @@ func (p *program) export(
 		err = out.Close()
 	}
 	if err != nil && ctx.Err() != nil {
-		err = errInterrupted
+		err = terminal.ErrInterrupted
 	}
 	facts.EmptyTagsLost = out.EmptyTagsLost()
 	return facts, err
@@ -169,15 +173,15 @@ func (p *program) writePlants(
 	out *dump.Writer, w io.Writer, records iter.Seq2[plant.Record, error],
 ) (count int64, err error) {
 	const showEvery = 1000
-	progress := p.newProgress(-1)
-	defer progress.end()
-	_, toTerminal := w.(*terminalWriter)
+	progress := p.NewProgress(-1)
+	defer progress.End()
+	_, toTerminal := w.(*terminal.Writer)
 	for r, err := range records {
 		if err != nil {
 			return count, err
 		}
 		if count%showEvery == 0 && !toTerminal {
-			progress.plants(count, -1)
+			progress.Plants(count, -1)
 		}
 		if err := out.Write(r.NewPlant); err != nil {
 			return count, err

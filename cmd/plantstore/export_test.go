@@ -11,6 +11,7 @@ import (
 	"plantstore/internal/admin"
 	"plantstore/internal/dump"
 	"plantstore/internal/plant"
+	"plantstore/internal/terminal"
 )
 
 // interruptedPages has pages without an end. The user interrupts the export during the third page.
@@ -39,13 +40,13 @@ func TestInterruptedExport(t *testing.T) {
 		if err := os.WriteFile(old, []byte("a file to keep"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		p := &program{streams: streams{stderr: io.Discard}}
+		p := &program{Streams: terminal.Streams{Stderr: io.Discard}}
 		for _, name := range []string{"old", "new"} {
 			ctx, interrupt := context.WithCancel(t.Context())
 			defer interrupt()
 			pages := &interruptedPages{interrupt: interrupt}
 			_, err := p.exportFile(ctx, pages, filepath.Join(dir, name), true, dump.CSV, compression)
-			if !errors.Is(err, errInterrupted) {
+			if !errors.Is(err, terminal.ErrInterrupted) {
 				t.Errorf("%s: got error %v, want an interrupt", name, err)
 			}
 		}

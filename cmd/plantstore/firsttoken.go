@@ -10,8 +10,11 @@ import (
 	"time"
 
 	"plantstore/internal/auth"
+	"plantstore/internal/config"
 	"plantstore/internal/console"
+	"plantstore/internal/serve"
 	"plantstore/internal/store"
+	"plantstore/internal/terminal"
 )
 
 const firstTokensTimeMax = 2 * time.Second // to print them
@@ -25,10 +28,10 @@ type firstToken struct {
 }
 
 // firstCreator returns the token that creates plants.
-func firstCreator(at addresses) firstToken {
+func firstCreator(at serve.Addresses) firstToken {
 	return firstToken{
 		"first", auth.ScopeCreate, "creates plants", []string{
-			"-i " + strings.TrimRight(at.url.String(), "/") + "/plants",
+			"-i " + strings.TrimRight(at.Public.String(), "/") + "/plants",
 			"-H 'Content-Type: application/json'", `-d '{"id": 1, "name": "Rosa canina", "tag": "shrub"}'`,
 		},
 	}
@@ -43,9 +46,9 @@ func (f *firstToken) curl(secret string) string {
 // firstTokens creates the first tokens of a store, and prints them with commands that use them. It creates none if
 // their secrets would be written to a file or a log that the operator did not choose for them.
 func (p *program) firstTokens(
-	ctx context.Context, engine store.Engine, s *settings, at addresses,
+	ctx context.Context, engine store.Engine, s *config.Settings, at serve.Addresses,
 ) error {
-	if _, ok := isTerminal(p.stdout); !ok && !bool(s.admin.printTokens) {
+	if _, ok := terminal.IsTerminal(p.Stdout); !ok && !bool(s.Admin.PrintTokens) {
 		tokens, err := engine.Tokens(ctx)
 		if err == nil && len(tokens) == 0 {
 			p.log.Warn("the store has no token; create one with plantstore token create, " +
@@ -54,14 +57,14 @@ func (p *program) firstTokens(
 		return err
 	}
 	list := []firstToken{firstCreator(at)}
-	if !s.admin.open {
+	if !s.Admin.Open {
 		list = append(list, firstToken{
 			"first-admin", auth.ScopeAdmin | auth.ScopeMetrics | auth.ScopeRead,
 			"reads the plants, metrics and profiles on the admin listener",
-			[]string{at.adminURL.String() + "/metrics"},
+			[]string{at.Admin.String() + "/metrics"},
 		})
 	}
-	return p.createFirst(ctx, engine, list, at.consoleURL)
+	return p.createFirst(ctx, engine, list, at.Console)
 }
 
 // createFirst creates the tokens, and a sign-in code for the console.
@@ -91,7 +94,7 @@ func (p *program) createFirst(
 func (p *program) printFirst(ctx context.Context, text string) error {
 	printed := make(chan error, 1)
 	go func() { // ends with the write, or with the process
-		_, err := io.WriteString(p.stdout, text)
+		_, err := io.WriteString(p.Stdout, text)
 		printed <- err
 	}()
 	select {

@@ -7,11 +7,13 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"plantstore/internal/config"
 )
 
 // bindQuiet adds --quiet.
 func (p *program) bindQuiet(f *pflag.FlagSet) {
-	f.BoolVarP(&p.quiet, "quiet", "q", false, "show no progress; warnings and errors are still shown")
+	f.BoolVarP(&p.Quiet, "quiet", "q", false, "show no progress; warnings and errors are still shown")
 }
 
 // bindJSON adds --json.
@@ -26,7 +28,7 @@ func checkArgs(cmd *cobra.Command) {
 			if check(cmd, args) == nil {
 				return nil
 			}
-			return usagef("%w; see %s --help", argsFault(cmd, args), cmd.CommandPath())
+			return config.Usagef("%w; see %s --help", argsFault(cmd, args), cmd.CommandPath())
 		}
 	}
 	for _, sub := range cmd.Commands() {
@@ -56,7 +58,7 @@ func flagFault(cmd *cobra.Command, err error) error {
 	switch {
 	case errors.As(err, &invalid):
 		f := invalid.GetFlag()
-		return fmt.Errorf("--%s: %w", f.Name, valueFault(f, invalid.GetValue(), invalid.Unwrap()))
+		return fmt.Errorf("--%s: %w", f.Name, config.ValueFault(f, invalid.GetValue(), invalid.Unwrap()))
 	case !errors.As(err, &unknown):
 		return err
 	case cmd.HasSubCommands() && cmd.Flags().NArg() > 0: // the flag may belong to the unknown subcommand
@@ -64,7 +66,7 @@ func flagFault(cmd *cobra.Command, err error) error {
 	}
 	digits := unknown.GetSpecifiedShortnames()
 	if digits == "" {
-		return fmt.Errorf("%w%s", err, didYouMean("--"+unknown.GetSpecifiedName(), flagNames(cmd.Flags(), "--")))
+		return fmt.Errorf("%w%s", err, config.DidYouMean("--"+unknown.GetSpecifiedName(), flagNames(cmd.Flags(), "--")))
 	}
 	if strings.HasPrefix(cmd.Use, "get ") && strings.Trim(digits, "0123456789") == "" {
 		return fmt.Errorf("-%s is not a flag; put -- before a negative id: %s -- -%[1]s", digits, cmd.CommandPath())
@@ -83,7 +85,7 @@ func unknownCommand(cmd *cobra.Command, name string) error {
 	for _, sub := range cmd.Commands() {
 		names = append(names, sub.Name())
 	}
-	hint := didYouMean(name, names)
+	hint := config.DidYouMean(name, names)
 	if hint == "" && cmd.HasParent() {
 		hint = "; use " + strings.Join(names, ", ")
 	}

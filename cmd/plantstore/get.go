@@ -9,11 +9,15 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"plantstore/internal/config"
 	"plantstore/internal/plant"
+	"plantstore/internal/remote"
+	"plantstore/internal/serve"
+	"plantstore/internal/terminal"
 )
 
 func newGet(p *program) *cobra.Command {
-	s, server := &settings{}, &serverFlags{}
+	s, server := &config.Settings{}, &remote.Flags{}
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "get ID",
@@ -27,23 +31,23 @@ it. Write -- before a negative id.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := strconv.ParseInt(args[0], 10, 64)
 			if err != nil {
-				return usagef("id must be an integer from -9223372036854775808 to 9223372036854775807; got %q", args[0])
+				return config.Usagef("id must be an integer from -9223372036854775808 to 9223372036854775807; got %q", args[0])
 			}
-			return p.operate(cmd, s, server, engineOptions{readOnly: true}, func(ctx context.Context, o operations) error {
+			return p.operate(cmd, s, server, serve.EngineOptions{ReadOnly: true}, func(ctx context.Context, o operations) error {
 				r, err := o.Plant(ctx, id)
 				if err != nil {
 					return err
 				}
 				if asJSON {
-					_, err = p.stdout.Write(escapeJSON(append(r.AppendJSON(nil), '\n')))
+					_, err = p.Stdout.Write(terminal.EscapeJSON(append(r.AppendJSON(nil), '\n')))
 					return err
 				}
-				return printRecord(p.stdout, r)
+				return printRecord(p.Stdout, r)
 			})
 		},
 	}
-	s.bindStore(cmd.Flags())
-	server.bind(cmd.Flags())
+	s.BindStore(cmd.Flags())
+	server.Bind(cmd.Flags())
 	bindJSON(cmd.Flags(), &asJSON, "print a JSON object")
 	return cmd
 }
@@ -51,13 +55,13 @@ it. Write -- before a negative id.`,
 func printRecord(w io.Writer, r plant.Record) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(table, "id\t%d\n", r.ID)
-	fmt.Fprintf(table, "name\t%s\n", printable(r.Name))
+	fmt.Fprintf(table, "name\t%s\n", terminal.Printable(r.Name))
 	if tag, ok := r.Tag.Get(); ok {
-		fmt.Fprintf(table, "tag\t%s\n", printable(tag))
+		fmt.Fprintf(table, "tag\t%s\n", terminal.Printable(tag))
 	} else {
 		fmt.Fprintln(table, "tag\t(none)")
 	}
-	fmt.Fprintf(table, "created\t%s\n", formatTime(r.CreatedAt))
+	fmt.Fprintf(table, "created\t%s\n", terminal.FormatTime(r.CreatedAt))
 	fmt.Fprintf(table, "created by\t%s\n", creator(r))
 	return table.Flush()
 }

@@ -10,13 +10,16 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"plantstore/internal/config"
+	"plantstore/internal/terminal"
 )
 
 // healthTimeMax is the time for a health check. The server needs up to 1.5 s to find that a database does not respond.
 const healthTimeMax = 3 * time.Second
 
 func newHealth(p *program) *cobra.Command {
-	s := &settings{}
+	s := &config.Settings{}
 	cmd := &cobra.Command{
 		Use:   "health",
 		Short: "Check that the server on this machine accepts plants",
@@ -32,7 +35,7 @@ Give the command the settings of the server: the same variables, the same file o
   plantstore health --config /etc/plantstore/plantstore.yaml`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := s.load(cmd.Context(), p.env, cmd.Flags()); err != nil {
+			if err := s.Load(cmd.Context(), p.env, cmd.Flags()); err != nil {
 				return err
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), healthTimeMax)
@@ -40,24 +43,24 @@ Give the command the settings of the server: the same variables, the same file o
 			err := checkReady(ctx, s)
 			switch {
 			case cmd.Context().Err() != nil:
-				return errInterrupted
+				return terminal.ErrInterrupted
 			case err != nil:
 				return err
 			}
-			_, err = fmt.Fprintln(p.stdout, "ready")
+			_, err = fmt.Fprintln(p.Stdout, "ready")
 			return err
 		},
 	}
-	s.bindStore(cmd.Flags())
-	s.bindServe(cmd.Flags())
+	s.BindStore(cmd.Flags())
+	s.BindServe(cmd.Flags())
 	hideAllBut(cmd.Flags(), "config", "admin-listen", "tls-cert", "tls-key", "acme-domain", "acme-email")
 	return cmd
 }
 
 // checkReady requests a readiness check, and returns an error unless the response is 200.
-func checkReady(ctx context.Context, s *settings) error {
+func checkReady(ctx context.Context, s *config.Settings) error {
 	const responseBytesMax = 1 << 10
-	at, err := s.readyURL(ctx)
+	at, err := s.ReadyURL(ctx)
 	if err != nil {
 		return err
 	}

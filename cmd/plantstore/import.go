@@ -13,16 +13,19 @@ import (
 	"github.com/spf13/cobra"
 
 	"plantstore/internal/audit"
+	"plantstore/internal/config"
 	"plantstore/internal/dump"
 	"plantstore/internal/importer"
+	"plantstore/internal/serve"
 	"plantstore/internal/store"
+	"plantstore/internal/terminal"
 )
 
 func newImport(p *program) *cobra.Command {
-	s := &settings{}
+	s := &config.Settings{}
 	var format, rejects string
 	var force, create, asJSON bool
-	onConflict := choice{value: string(importer.Fail), allowed: importer.Reactions()}
+	onConflict := config.Choice{Value: string(importer.Fail), Allowed: importer.Reactions()}
 	cmd := &cobra.Command{
 		Use:   "import FILE",
 		Short: "Read plants from a file or standard input into the store",
@@ -46,34 +49,34 @@ the rows that skip counts.`,
   curl -s https://nursery.example/plants.jsonl | plantstore import - --format jsonl`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := s.load(cmd.Context(), p.env, cmd.Flags()); err != nil {
+			if err := s.Load(cmd.Context(), p.env, cmd.Flags()); err != nil {
 				return err
 			}
 			job := &importJob{
-				p: p, onConflict: importer.Reaction(onConflict.value), rejectsPath: rejects, force: force, asJSON: asJSON,
+				p: p, onConflict: importer.Reaction(onConflict.Value), rejectsPath: rejects, force: force, asJSON: asJSON,
 			}
 			if err := job.open(cmd.Context(), args[0], format); err != nil {
 				return err
 			}
 			defer job.close()
-			if err := job.checkRejects(s.db.path); err != nil {
+			if err := job.checkRejects(s.DB.Path); err != nil {
 				return err
 			}
-			if s.db.path != "" {
-				job.sortDir = filepath.Dir(s.db.path)
+			if s.DB.Path != "" {
+				job.sortDir = filepath.Dir(s.DB.Path)
 			}
-			tuneImport(p.env)
-			return p.withStore(cmd, s, engineOptions{mustExist: !create}, job.run)
+			serve.TuneImport(p.env)
+			return p.withStore(cmd, s, serve.EngineOptions{MustExist: !create}, job.run)
 		},
 	}
-	s.bindStore(cmd.Flags())
+	s.BindStore(cmd.Flags())
 	p.bindQuiet(cmd.Flags())
 	bindJSON(cmd.Flags(), &asJSON, "print the counts as a JSON object")
 	cmd.Flags().StringVar(&format, "format", "", "`format` of the input: csv, jsonl or json; required for standard input")
 	cmd.Flags().Var(&onConflict, "on-conflict",
 		"`reaction` to a row that conflicts with a stored plant: fail, skip or report")
 	bindCreate(cmd.Flags(), &create)
-	cmd.Flags().Var((*fileName)(&rejects), "rejects",
+	cmd.Flags().Var((*config.FileName)(&rejects), "rejects",
 		"write the rows that are not stored to this `file`, which is complete when import ends")
 	cmd.Flags().BoolVar(&force, "force", false, "replace the file that --rejects names")
 	return cmd
@@ -92,10 +95,10 @@ type importJob struct {
 	source   io.Reader
 	format   dump.Format
 	sortDir  string // for rows that exceed the memory
-	progress *progress
+	progress *terminal.Progress
 
-	rejectsFile *output       // nil without --rejects
-	rejects     *dump.Rejects // nil without --rejects
+	rejectsFile *terminal.Output // nil without --rejects
+	rejects     *dump.Rejects    // nil without --rejects
 	counts      importer.Counts
 	reported    int64 // rows that are not stored, without the conflicts of importer.Skip
 
@@ -109,18 +112,18 @@ func (j *importJob) open(ctx context.Context, path, format string) (err error) {
 	switch {
 	case format != "":
 		if j.format, err = dump.ParseFormat(format); err != nil {
-			return usagef("format: %w", err)
+			return config.Usagef("format: %w", err)
 		}
-	case path == streamArg:
-		return usagef("the format of standard input is unknown; give --format")
+	case path == terminal.StreamName:
+		return config.Usagef("the format of standard input is unknown; give --format")
 	case !ok:
-		return usagef("the file name %s has no known format; give --format", path)
+		return config.Usagef("the file name %s has no known format; give --format", path)
 	default:
 		j.format = detected
 	}
-	source, size := j.p.stdin, int64(-1)
-	if path != streamArg {
-		if j.input, err = openInput(ctx, path); err != nil {
+	source, size := j.p.Stdin, int64(-1)
+	if path != terminal.StreamName {
+		if j.input, err = terminal.OpenInput(ctx, path); err != nil {
 			return err
 		}
 		info, err := j.input.Stat()
@@ -132,8 +135,8 @@ func (j *importJob) open(ctx context.Context, path, format string) (err error) {
 		}
 		source, size = j.input, info.Size()
 	}
-	j.progress = j.p.newProgress(size)
-	j.source = j.progress.count(source)
+	j.progress = j.p.NewProgress(size)
+	j.source = j.progress.Count(source)
 	return nil
 }
 
@@ -141,15 +144,15 @@ func (j *importJob) open(ctx context.Context, path, format string) (err error) {
 func (j *importJob) checkRejects(db string) error {
 	input := j.input
 	if input == nil {
-		input, _ = j.p.stdin.(*os.File) // else it is nil, and Stat fails
+		input, _ = j.p.Stdin.(*os.File) // else it is nil, and Stat fails
 	}
 	in, errIn := input.Stat()
 	out, errOut := os.Stat(j.rejectsPath)
 	switch {
 	case errIn == nil && errOut == nil && in.Mode().IsRegular() && os.SameFile(in, out):
-		return usagef("rejects: %s is the input; name another file", j.rejectsPath)
-	case sameFile(j.rejectsPath, db):
-		return usagef("rejects: %s is the store; name another file", j.rejectsPath)
+		return config.Usagef("rejects: %s is the input; name another file", j.rejectsPath)
+	case config.SameFile(j.rejectsPath, db):
+		return config.Usagef("rejects: %s is the store; name another file", j.rejectsPath)
 	}
 	return nil
 }
@@ -158,7 +161,7 @@ func (j *importJob) openRejects(ctx context.Context) (err error) {
 	if j.rejectsPath == "" {
 		return nil
 	}
-	if j.rejectsFile, err = createOutput(ctx, j.rejectsPath, j.force); err != nil {
+	if j.rejectsFile, err = terminal.CreateOutput(ctx, j.rejectsPath, j.force); err != nil {
 		return fmt.Errorf("write rejects to %s: %w", j.rejectsPath, err)
 	}
 	j.rejects, err = dump.NewRejects(j.rejectsFile, j.format)
@@ -199,9 +202,9 @@ func (j *importJob) run(ctx context.Context, engine store.Engine) error {
 	if err := j.openRejects(ctx); err != nil {
 		return err
 	}
-	j.progress.rows(0)
+	j.progress.Rows(0)
 	err := j.store(ctx, engine)
-	j.progress.end()
+	j.progress.End()
 	j.reportRest()
 	err = errors.Join(err, j.publishRejects())
 	c := j.counts
@@ -210,8 +213,8 @@ func (j *importJob) run(ctx context.Context, engine store.Engine) error {
 		countDetail("conflicting", c.Conflicting), countDetail("invalid", c.Invalid))
 	err = errors.Join(err, j.printCounts())
 	switch {
-	case errors.Is(err, errInterrupted):
-		fmt.Fprintln(j.p.stderr, "interrupted: the counted plants are stored; run the same command again to continue")
+	case errors.Is(err, terminal.ErrInterrupted):
+		fmt.Fprintln(j.p.Stderr, "interrupted: the counted plants are stored; run the same command again to continue")
 		return err
 	case err != nil:
 		return err
@@ -224,9 +227,9 @@ func (j *importJob) run(ctx context.Context, engine store.Engine) error {
 func (j *importJob) printCounts() error {
 	c := j.counts
 	if j.asJSON {
-		return writeJSON(j.p.stdout, c)
+		return terminal.WriteJSON(j.p.Stdout, c)
 	}
-	_, err := fmt.Fprintf(j.p.stdout, "created %d, existing %d, conflicting %d, invalid %d\n",
+	_, err := fmt.Fprintf(j.p.Stdout, "created %d, existing %d, conflicting %d, invalid %d\n",
 		c.Created, c.Existing, c.Conflicting, c.Invalid)
 	return err
 }
@@ -235,7 +238,9 @@ func (j *importJob) printCounts() error {
 func (j *importJob) store(ctx context.Context, engine store.Engine) (err error) {
 	const batchRows, batchBytes = 10_000, 8 << 20
 	j.counts, err = importer.Run(ctx, importer.Config{
-		Source:     func(ctx context.Context) io.ReadCloser { return io.NopCloser(interruptible(ctx, j.source)) },
+		Source: func(ctx context.Context) io.ReadCloser {
+			return io.NopCloser(terminal.InterruptibleReader(ctx, j.source))
+		},
 		Format:     j.format,
 		OnConflict: j.onConflict,
 		Sort:       &importer.Sorting{Dir: j.sortDir, Memory: sortMemory(debug.SetMemoryLimit(-1))},
@@ -250,7 +255,7 @@ func (j *importJob) store(ctx context.Context, engine store.Engine) (err error) 
 	})
 	switch {
 	case err != nil && errors.Is(err, context.Cause(ctx)):
-		return errInterrupted
+		return terminal.ErrInterrupted
 	case errors.Is(err, importer.ErrConflict):
 		return fmt.Errorf("%w; see --on-conflict", err)
 	}
@@ -259,33 +264,33 @@ func (j *importJob) store(ctx context.Context, engine store.Engine) (err error) 
 
 // sortMemory returns the bytes of a run of sorted rows for a memory limit of the Go runtime. An import has two runs in
 // memory. With larger ones it is not faster.
-func sortMemory(limit int64) int { return int(min(limit, importBytes) / 8) }
+func sortMemory(limit int64) int { return int(min(limit, serve.ImportBytes) / 8) }
 
 // show shows the progress: of the input while it is read, then of the rows that were sorted.
 func (j *importJob) show(p importer.Progress) {
 	if p.All && p.Waiting > 0 || j.storesSorted {
 		if !j.storesSorted {
 			j.storesSorted = true
-			j.progress.restart()
+			j.progress.Restart()
 		}
-		j.progress.stored(p.Rows(), p.Rows()+p.Waiting)
+		j.progress.Stored(p.Rows(), p.Rows()+p.Waiting)
 		return
 	}
-	j.progress.rows(p.Rows() + p.Waiting)
+	j.progress.Rows(p.Rows() + p.Waiting)
 }
 
 // rejected reports a row that is not stored, and writes it to the rejects.
 func (j *importJob) rejected(r importer.Reject) error {
 	if !r.Conflict || j.onConflict != importer.Skip {
 		if j.reported++; j.reported <= reportedMax {
-			j.progress.line(fmt.Sprintf("line %d: %s", r.Line, r.Reason))
+			j.progress.Line(fmt.Sprintf("line %d: %s", r.Line, r.Reason))
 		}
 	}
 	if j.rejects == nil {
 		return nil
 	}
 	if r.Raw == nil && j.reported <= reportedMax {
-		j.progress.line(fmt.Sprintf("line %d: the row is too long for %s; correct it in the input", r.Line, j.rejectsPath))
+		j.progress.Line(fmt.Sprintf("line %d: the row is too long for %s; correct it in the input", r.Line, j.rejectsPath))
 	}
 	return j.rejects.Write(r.Row)
 }
@@ -299,8 +304,8 @@ func (j *importJob) reportRest() {
 	switch {
 	case rest <= 0:
 	case j.rejects == nil:
-		fmt.Fprintf(j.p.stderr, "%d more rows were not stored; write all of them to a file with --rejects FILE\n", rest)
+		fmt.Fprintf(j.p.Stderr, "%d more rows were not stored; write all of them to a file with --rejects FILE\n", rest)
 	default:
-		fmt.Fprintf(j.p.stderr, "%d more rows were not stored; see %s\n", rest, j.rejectsPath)
+		fmt.Fprintf(j.p.Stderr, "%d more rows were not stored; see %s\n", rest, j.rejectsPath)
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"plantstore/internal/terminal"
 )
 
 // volatile lists the members whose values differ between runs, with their form and the placeholder in a golden file.
@@ -125,11 +127,11 @@ func TestJSONVersion(t *testing.T) {
 	t.Parallel()
 	v := versionFacts{Version: "1.2.3", GoVersion: "go1.26.8", OS: "linux", Arch: "amd64", SQLiteVersion: "3.53.4"}
 	var out bytes.Buffer
-	if err := writeJSON(&out, v); err != nil {
+	if err := terminal.WriteJSON(&out, v); err != nil {
 		t.Fatal(err)
 	}
 	v.setCommit("5363298c0ffee5363298c0ffee5363298c0ffee5", "2026-01-02T04:04:05+01:00", "false", nil)
-	if err := writeJSON(&out, v); err != nil {
+	if err := terminal.WriteJSON(&out, v); err != nil {
 		t.Fatal(err)
 	}
 	checkGoldenJSON(t, "version", out.String())

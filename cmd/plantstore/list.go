@@ -13,11 +13,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"plantstore/internal/admin"
+	"plantstore/internal/config"
 	"plantstore/internal/plant"
+	"plantstore/internal/remote"
+	"plantstore/internal/serve"
+	"plantstore/internal/terminal"
 )
 
 func newList(p *program) *cobra.Command {
-	s, server := &settings{}, &serverFlags{}
+	s, server := &config.Settings{}, &remote.Flags{}
 	var tag string
 	var after int64
 	var limit int
@@ -39,23 +43,23 @@ func newList(p *program) *cobra.Command {
 			const tableMax = 100_000 // a table is in memory until the widths of its columns are known
 			switch {
 			case limit < 1:
-				return usagef("limit: %d is out of range; use at least 1", limit)
+				return config.Usagef("limit: %d is out of range; use at least 1", limit)
 			case limit > tableMax && !asJSON:
-				return usagef("limit: %d is out of range; a table has at most %d plants; use --json for more", limit, tableMax)
+				return config.Usagef("limit: %d is out of range; a table has at most %d plants; use --json for more", limit, tableMax)
 			case asJSON && !cmd.Flags().Changed("limit"):
 				limit = math.MaxInt
 			}
 			q.Limit = min(limit, admin.PageMax-1) + 1 // the last one shows whether more follow
-			return p.operate(cmd, s, server, engineOptions{readOnly: true}, func(ctx context.Context, o operations) error {
+			return p.operate(cmd, s, server, serve.EngineOptions{ReadOnly: true}, func(ctx context.Context, o operations) error {
 				if asJSON {
-					return printRecords(interruptibleTo(ctx, p.stdout), plants(ctx, o, q), limit)
+					return printRecords(terminal.InterruptibleWriter(ctx, p.Stdout), plants(ctx, o, q), limit)
 				}
 				return p.printTable(plants(ctx, o, q), limit)
 			})
 		},
 	}
-	s.bindStore(cmd.Flags())
-	server.bind(cmd.Flags())
+	s.BindStore(cmd.Flags())
+	server.Bind(cmd.Flags())
 	cmd.Flags().StringVar(&tag, "tag", "", "print only plants with this `tag`")
 	cmd.Flags().Int64Var(&after, "after", 0, "print only plants with a greater `id`")
 	cmd.Flags().IntVar(&limit, "limit", 100, "maximum number of `plants`; without it, --json prints all")
@@ -76,7 +80,7 @@ func printRecords(w io.Writer, records iter.Seq2[plant.Record, error], limit int
 			break
 		}
 		line = append(r.AppendJSON(line[:0]), '\n')
-		if _, err := out.Write(escapeJSON(line)); err != nil {
+		if _, err := out.Write(terminal.EscapeJSON(line)); err != nil {
 			return err
 		}
 	}
@@ -85,7 +89,7 @@ func printRecords(w io.Writer, records iter.Seq2[plant.Record, error], limit int
 
 // printTable prints up to limit plants as a table, and a line on standard error if more follow.
 func (p *program) printTable(records iter.Seq2[plant.Record, error], limit int) error {
-	table := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
+	table := tabwriter.NewWriter(p.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "ID\tNAME\tTAG\tCREATED\tBY")
 	last, count := int64(0), 0
 	for r, err := range records {
@@ -101,13 +105,13 @@ func (p *program) printTable(records iter.Seq2[plant.Record, error], limit int) 
 			tag = "-"
 		}
 		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\n",
-			r.ID, printable(r.Name), printable(tag), formatTime(r.CreatedAt), creator(r))
+			r.ID, terminal.Printable(r.Name), terminal.Printable(tag), terminal.FormatTime(r.CreatedAt), creator(r))
 	}
 	if err := table.Flush(); err != nil {
 		return err
 	}
 	if count > limit {
-		fmt.Fprintf(p.stderr, "more plants follow; use --after %d for the next ones or --json for all\n", last)
+		fmt.Fprintf(p.Stderr, "more plants follow; use --after %d for the next ones or --json for all\n", last)
 	}
 	return nil
 }
@@ -117,5 +121,5 @@ func creator(r plant.Record) string {
 	if r.CreatedBy == "" {
 		return "(the operator)"
 	}
-	return printable(r.CreatedBy)
+	return terminal.Printable(r.CreatedBy)
 }

@@ -12,6 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"plantstore/internal/config"
 )
 
 const manualDir = "../man/" // relative to referenceDir
@@ -164,18 +166,18 @@ func manualOfSettings() string {
 		"once, the others after a restart. An invalid file changes nothing."))
 	page.WriteString(".SH KEYS\n")
 	flags := pflag.NewFlagSet("settings", pflag.ContinueOnError)
-	rows := new(settings).allSettings()
-	bindSettings(flags, rows)
+	rows := new(config.Settings).AllSettings()
+	config.BindSettings(flags, rows)
 	for _, s := range rows {
-		if s.name == "config" {
+		if s.Name == "config" {
 			continue
 		}
-		_, usage := pflag.UnquoteUsage(flags.Lookup(s.name))
-		page.WriteString(".TP\n\\fB" + roff(s.name+": "+yamlValue(flags.Lookup(s.name))) + "\\fR\n" + roff(usage) + "\n")
-		if s.reloadable() {
+		_, usage := pflag.UnquoteUsage(flags.Lookup(s.Name))
+		page.WriteString(".TP\n\\fB" + roff(s.Name+": "+yamlValue(flags.Lookup(s.Name))) + "\\fR\n" + roff(usage) + "\n")
+		if s.Reloadable() {
 			page.WriteString("(reload)\n")
 		}
-		if text := roffMarkdown(s.more + " " + rangeOf(s.value)); text != "" {
+		if text := roffMarkdown(s.More + " " + rangeOf(s.Value)); text != "" {
 			page.WriteString(".IP\n" + strings.ReplaceAll(text, "\n\n", "\n.IP\n") + "\n")
 		}
 	}
@@ -275,15 +277,15 @@ func packagedSettingsText() string {
 # Apply a change: systemctl reload plantstore, or restart if the log says so.
 `)
 	flags := pflag.NewFlagSet("settings", pflag.ContinueOnError)
-	rows := new(settings).allSettings()
-	bindSettings(flags, rows)
+	rows := new(config.Settings).AllSettings()
+	config.BindSettings(flags, rows)
 	for _, s := range rows {
-		switch f := flags.Lookup(s.name); s.name {
+		switch f := flags.Lookup(s.Name); s.Name {
 		case "config":
 		case "db":
 			out.WriteString("\n# " + usageOf(f) + "\ndb: /var/lib/plantstore/plantstore.db\n")
 		default:
-			out.WriteString("\n# " + usageOf(f) + "\n#" + s.name + ": " + yamlValue(f) + "\n")
+			out.WriteString("\n# " + usageOf(f) + "\n#" + s.Name + ": " + yamlValue(f) + "\n")
 		}
 	}
 	return out.String()
@@ -305,16 +307,16 @@ func TestPackagedSettingsAreValid(t *testing.T) {
 			t.Fatal(err)
 		}
 		flags := pflag.NewFlagSet("settings", pflag.ContinueOnError)
-		s := &settings{}
-		s.bindStore(flags)
-		s.bindServe(flags)
-		env := newEnvironment([]string{environName("config") + "=" + path})
-		if err := s.load(t.Context(), env, flags); err != nil {
+		s := &config.Settings{}
+		s.BindStore(flags)
+		s.BindServe(flags)
+		env := config.NewEnvironment([]string{config.Variable("config") + "=" + path})
+		if err := s.Load(t.Context(), env, flags); err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
 		flags.VisitAll(func(f *pflag.Flag) {
-			source, want := s.sources[f.Name], "default"
+			source, want := s.Sources[f.Name], "default"
 			if f.Name == "db" || name == "every key" {
 				want = path
 			}

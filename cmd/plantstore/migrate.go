@@ -7,12 +7,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"plantstore/internal/config"
 	"plantstore/internal/postgres"
 	"plantstore/internal/sqlite"
+	"plantstore/internal/terminal"
 )
 
 func newMigrate(p *program) *cobra.Command {
-	s := &settings{}
+	s := &config.Settings{}
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "migrate",
@@ -31,13 +33,13 @@ With --json it prints one JSON object: {"db":"plantstore.db","from":1,"to":2}`,
   plantstore migrate --db /var/lib/plantstore/plantstore.db`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := s.load(cmd.Context(), p.env, cmd.Flags()); err != nil {
+			if err := s.Load(cmd.Context(), p.env, cmd.Flags()); err != nil {
 				return err
 			}
 			return p.migrate(cmd.Context(), s, asJSON)
 		},
 	}
-	s.bindStore(cmd.Flags())
+	s.BindStore(cmd.Flags())
 	bindJSON(cmd.Flags(), &asJSON, "print a JSON object")
 	return cmd
 }
@@ -49,34 +51,34 @@ type migration struct {
 	To   int    `json:"to"`   // the schema now; From if it was the newest
 }
 
-func (p *program) migrate(ctx context.Context, s *settings, asJSON bool) (err error) {
-	m := migration{DB: s.db.String()}
-	m.From, m.To, err = s.migrate(ctx, p)
-	var usage *usageError
+func (p *program) migrate(ctx context.Context, s *config.Settings, asJSON bool) (err error) {
+	m := migration{DB: s.DB.String()}
+	m.From, m.To, err = p.migrateStore(ctx, s)
+	var usage *config.UsageError
 	switch {
 	case errors.As(err, &usage):
 		return err
 	case errors.Is(err, context.Canceled):
-		return errInterrupted
+		return terminal.ErrInterrupted
 	case err != nil:
 		return fmt.Errorf("migrate: %w", err)
 	case asJSON:
-		return writeJSON(p.stdout, m)
+		return terminal.WriteJSON(p.Stdout, m)
 	case m.From == m.To:
-		_, err = fmt.Fprintf(p.stdout, "%s: schema %d is the newest; nothing to do\n", printable(m.DB), m.To)
+		_, err = fmt.Fprintf(p.Stdout, "%s: schema %d is the newest; nothing to do\n", terminal.Printable(m.DB), m.To)
 	default:
-		_, err = fmt.Fprintf(p.stdout, "%s: migrated from schema %d to %d\n", printable(m.DB), m.From, m.To)
+		_, err = fmt.Fprintf(p.Stdout, "%s: migrated from schema %d to %d\n", terminal.Printable(m.DB), m.From, m.To)
 	}
 	return err
 }
 
-// migrate migrates the store that --db names.
-func (s *settings) migrate(ctx context.Context, p *program) (from, to int, err error) {
-	if !s.db.isDatabase() {
-		return sqlite.Migrate(ctx, s.db.path, p.commandLog(), p.operator())
+// migrateStore migrates the store that --db names.
+func (p *program) migrateStore(ctx context.Context, s *config.Settings) (from, to int, err error) {
+	if !s.DB.IsDatabase() {
+		return sqlite.Migrate(ctx, s.DB.Path, p.commandLog(), p.operator())
 	}
-	if err := s.refusePassword(); err != nil {
+	if err := s.RefusePassword(); err != nil {
 		return 0, 0, err
 	}
-	return postgres.Migrate(ctx, postgres.Config{URL: s.db.url.Reveal(), Log: p.commandLog(), By: p.operator()})
+	return postgres.Migrate(ctx, postgres.Config{URL: s.DB.URL.Reveal(), Log: p.commandLog(), By: p.operator()})
 }

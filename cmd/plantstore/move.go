@@ -7,11 +7,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"plantstore/internal/config"
 	"plantstore/internal/move"
+	"plantstore/internal/serve"
+	"plantstore/internal/terminal"
 )
 
 func newMove(p *program) *cobra.Command {
-	var from, to storeAddress
+	var from, to config.StoreAddress
 	var abandon, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "move --from STORE --to STORE",
@@ -39,21 +42,21 @@ file that PGPASSFILE names, or into PGPASSWORD.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
-			case from.isZero():
-				return usagef("from: name the store to move, a file or a URL")
-			case abandon && !to.isZero():
-				return usagef("to: --abandon needs only --from; omit --to")
+			case from.IsZero():
+				return config.Usagef("from: name the store to move, a file or a URL")
+			case abandon && !to.IsZero():
+				return config.Usagef("to: --abandon needs only --from; omit --to")
 			case abandon:
 				return p.abandonMove(cmd.Context(), from, asJSON)
-			case to.isZero():
-				return usagef("to: name the store to move to, a file or a URL")
-			case from.String() == to.String(), sameFile(from.path, to.path):
-				return usagef("to: %s is the store itself", to)
+			case to.IsZero():
+				return config.Usagef("to: name the store to move to, a file or a URL")
+			case from.String() == to.String(), config.SameFile(from.Path, to.Path):
+				return config.Usagef("to: %s is the store itself", to)
 			}
-			if err := namedStore("to", to).checkStore(); err != nil { // before the old store is opened
+			if err := namedStore("to", to).CheckStore(); err != nil { // before the old store is opened
 				return err
 			}
-			tuneRuntime(p.env)
+			serve.TuneRuntime(p.env)
 			return p.move(cmd.Context(), from, to, asJSON)
 		},
 	}
@@ -83,85 +86,85 @@ type abandonFacts struct {
 	Abandoned bool   `json:"abandoned"`
 }
 
-func (p *program) move(ctx context.Context, fromAddress, toAddress storeAddress, asJSON bool) (err error) {
-	from, err := p.openNamed(ctx, "from", fromAddress, engineOptions{mustExist: true})
+func (p *program) move(ctx context.Context, fromAddress, toAddress config.StoreAddress, asJSON bool) (err error) {
+	from, err := p.openNamed(ctx, "from", fromAddress, serve.EngineOptions{MustExist: true})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, from.Close()) }()
-	to, err := p.openNamed(ctx, "to", toAddress, engineOptions{server: true}) // so that no server starts on it
+	to, err := p.openNamed(ctx, "to", toAddress, serve.EngineOptions{Server: true}) // so that no server starts on it
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, to.Close()) }()
 
-	bar := p.newProgress(0)
-	bar.plants(0, -1)
+	bar := p.NewProgress(0)
+	bar.Plants(0, -1)
 	r, err := move.Run(ctx, move.Config{
 		From: from, To: to,
-		FromName: fromAddress.absolute(), ToName: toAddress.absolute(), By: p.operator(),
-		Progress: bar.plants,
-		Announce: func() { bar.info("copying the last plants; the old store is read-only") },
+		FromName: fromAddress.Absolute(), ToName: toAddress.Absolute(), By: p.operator(),
+		Progress: bar.Plants,
+		Announce: func() { bar.Info("copying the last plants; the old store is read-only") },
 	})
-	bar.end()
+	bar.End()
 	switch {
 	case errors.Is(err, move.ErrNotReopened):
 		return fmt.Errorf("move: %w", err)
 	case err != nil && ctx.Err() != nil && errors.Is(err, context.Canceled):
-		fmt.Fprintln(p.stderr, "interrupted: the old store is served as before; run the same command again to continue")
-		return errInterrupted
+		fmt.Fprintln(p.Stderr, "interrupted: the old store is served as before; run the same command again to continue")
+		return terminal.ErrInterrupted
 	case err != nil:
 		return fmt.Errorf("move: %w", err)
 	}
 	if r.Leftover != nil {
-		fmt.Fprintln(p.stderr, "could not remove the capture trigger from the old store; it is harmless:",
-			printable(r.Leftover.Error()))
+		fmt.Fprintln(p.Stderr, "could not remove the capture trigger from the old store; it is harmless:",
+			terminal.Printable(r.Leftover.Error()))
 	}
 	if r.Unaudited != nil {
-		fmt.Fprintln(p.stderr, "warning: the move is complete, but an audit log has no entry about its end:",
-			printable(r.Unaudited.Error()))
+		fmt.Fprintln(p.Stderr, "warning: the move is complete, but an audit log has no entry about its end:",
+			terminal.Printable(r.Unaudited.Error()))
 	}
 	if asJSON {
-		return writeJSON(p.stdout, moveFacts{
-			From: fromAddress.absolute(), To: toAddress.absolute(),
+		return terminal.WriteJSON(p.Stdout, moveFacts{
+			From: fromAddress.Absolute(), To: toAddress.Absolute(),
 			Plants: r.Plants, Digest: fmt.Sprintf("%x", r.Digests), Tokens: r.Tokens,
 			Copied: r.Copied, Captured: r.Captured, PauseMS: r.Pause.Milliseconds(),
 		})
 	}
-	_, err = fmt.Fprintf(p.stdout, "both stores have %d plants with digest %x, and %d tokens; "+
+	_, err = fmt.Fprintf(p.Stdout, "both stores have %d plants with digest %x, and %d tokens; "+
 		"copied %d, %d of them after the first pass\n"+
 		"the old store is read-only; start servers on the new one\nwrite pause: %d ms\n",
 		r.Plants, r.Digests, r.Tokens, r.Copied, r.Captured, r.Pause.Milliseconds())
 	return err
 }
 
-func (p *program) abandonMove(ctx context.Context, from storeAddress, asJSON bool) error {
-	s, err := p.openNamed(ctx, "from", from, engineOptions{mustExist: true})
+func (p *program) abandonMove(ctx context.Context, from config.StoreAddress, asJSON bool) error {
+	s, err := p.openNamed(ctx, "from", from, serve.EngineOptions{MustExist: true})
 	if err != nil {
 		return err
 	}
 	if err := errors.Join(move.Abandon(ctx, s, p.operator()), s.Close()); err != nil {
-		return fmt.Errorf("abandon the move of %s: %w", from.absolute(), err)
+		return fmt.Errorf("abandon the move of %s: %w", from.Absolute(), err)
 	}
 	if asJSON {
-		return writeJSON(p.stdout, abandonFacts{from.absolute(), true})
+		return terminal.WriteJSON(p.Stdout, abandonFacts{from.Absolute(), true})
 	}
-	_, err = fmt.Fprintf(p.stdout, "%s is open again\n", printable(from.absolute()))
+	_, err = fmt.Fprintf(p.Stdout, "%s is open again\n", terminal.Printable(from.Absolute()))
 	return err
 }
 
 // namedStore returns the settings of a store that a flag of move names.
-func namedStore(flag string, address storeAddress) *settings {
-	return &settings{db: address, sources: map[string]string{"db": "--" + flag}}
+func namedStore(flag string, address config.StoreAddress) *config.Settings {
+	return &config.Settings{DB: address, Sources: map[string]string{"db": "--" + flag}}
 }
 
 // openNamed opens the store that a flag of move names.
 func (p *program) openNamed(
-	ctx context.Context, flag string, address storeAddress, o engineOptions,
-) (anyEngine, error) {
+	ctx context.Context, flag string, address config.StoreAddress, o serve.EngineOptions,
+) (serve.Engine, error) {
 	engine, err := p.openCommand(ctx, namedStore(flag, address), o)
 	if err != nil && errors.Is(err, context.Canceled) {
-		err = errInterrupted
+		err = terminal.ErrInterrupted
 	}
 	return engine, err
 }

@@ -12,8 +12,12 @@ import (
 
 	"plantstore/internal/admin"
 	"plantstore/internal/audit"
+	"plantstore/internal/config"
 	"plantstore/internal/plant"
+	"plantstore/internal/remote"
+	"plantstore/internal/serve"
 	"plantstore/internal/store"
+	"plantstore/internal/terminal"
 	"plantstore/internal/webhook"
 )
 
@@ -39,17 +43,17 @@ type operations interface {
 
 // operate runs do on the store of the settings or, with --server, on a running server.
 func (p *program) operate(
-	cmd *cobra.Command, s *settings, f *serverFlags, o engineOptions, do func(context.Context, operations) error,
+	cmd *cobra.Command, s *config.Settings, f *remote.Flags, o serve.EngineOptions, do func(context.Context, operations) error,
 ) error {
-	if f.url != "" {
-		return p.withServer(cmd, s, f, func(ctx context.Context, r *remote) error { return do(ctx, r) })
+	if f.URL != "" {
+		return p.withServer(cmd, s, f, func(ctx context.Context, r *remote.Server) error { return do(ctx, r) })
 	}
-	if err := f.checkUnused(cmd.Flags()); err != nil {
+	if err := f.CheckUnused(cmd.Flags()); err != nil {
 		return err
 	}
 	return p.withStore(cmd, s, o, func(ctx context.Context, engine store.Engine) error {
 		service, err := admin.New(admin.Config{
-			Engine: engine, Outbox: engine.(webhook.Outbox), DB: s.db.String(), // every engine has an outbox
+			Engine: engine, Outbox: engine.(webhook.Outbox), DB: s.DB.String(), // every engine has an outbox
 			Unrecorded: func(u *store.Unrecorded) { p.warnUnaudited(u.Cause) },
 		})
 		if err != nil {
@@ -63,27 +67,27 @@ func (p *program) operate(
 
 // withServer runs do on the server of the flags.
 func (p *program) withServer(
-	cmd *cobra.Command, s *settings, f *serverFlags, do func(context.Context, *remote) error,
+	cmd *cobra.Command, s *config.Settings, f *remote.Flags, do func(context.Context, *remote.Server) error,
 ) error {
 	ctx := cmd.Context()
-	if err := cmp.Or(checkOnlyRemote(cmd.Flags()), f.check(), s.load(ctx, p.env, cmd.Flags())); err != nil {
+	if err := cmp.Or(checkOnlyRemote(cmd.Flags()), f.Check(), s.Load(ctx, p.env, cmd.Flags())); err != nil {
 		return err
 	}
-	token := p.env.vars[tokenVariable]
-	if f.token != "" {
+	token := p.env.Vars[config.TokenVariable]
+	if f.Token != "" {
 		var err error
-		if token, err = p.readToken(ctx, f.token); err != nil {
+		if token, err = p.readToken(ctx, f.Token); err != nil {
 			return fmt.Errorf("server-token: %w", err)
 		}
 	}
-	r, err := newRemote(f, token)
+	r, err := remote.New(f, token)
 	if err != nil {
 		return err
 	}
-	defer r.close()
+	defer r.Close()
 	err = do(ctx, r)
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-		return errInterrupted
+		return terminal.ErrInterrupted
 	}
 	return err
 }
@@ -91,12 +95,12 @@ func (p *program) withServer(
 // checkOnlyRemote returns a usage error for a flag of a command that works on a store itself.
 func checkOnlyRemote(flags *pflag.FlagSet) (err error) {
 	refused := map[string]bool{createFlag: true}
-	for _, row := range new(settings).allSettings() {
-		refused[row.name] = row.name != "config" && row.name != "oidc-issuer"
+	for _, row := range new(config.Settings).AllSettings() {
+		refused[row.Name] = row.Name != "config" && row.Name != "oidc-issuer"
 	}
 	flags.Visit(func(f *pflag.Flag) {
 		if refused[f.Name] {
-			err = usagef("%s: it has no effect with --server, which has settings of its own; omit it", f.Name)
+			err = config.Usagef("%s: it has no effect with --server, which has settings of its own; omit it", f.Name)
 		}
 	})
 	return err

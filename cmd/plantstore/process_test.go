@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"plantstore/internal/config"
 )
 
 // waitMax limits every wait of a test. It is far longer than any event takes, so it only ends a hanging test.
@@ -166,7 +168,7 @@ const readyLine = `msg=ready listen=(\S+) public=(\S+) admin=(\S+)`
 // cleanEnviron returns the environment of the test without the variables of the program, of libpq and of OpenTelemetry.
 func cleanEnviron() []string {
 	return slices.DeleteFunc(os.Environ(), func(entry string) bool {
-		return strings.HasPrefix(entry, environPrefix) || strings.HasPrefix(entry, "PG") || strings.HasPrefix(entry, "OTEL_")
+		return strings.HasPrefix(entry, config.VariablePrefix) || strings.HasPrefix(entry, "PG") || strings.HasPrefix(entry, "OTEL_")
 	})
 }
 

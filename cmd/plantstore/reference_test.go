@@ -12,6 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"plantstore/internal/config"
+	"plantstore/internal/serve"
 )
 
 const referenceDir = "../../docs/reference/"
@@ -90,30 +93,30 @@ func wrapped(text string) string {
 func TestReferenceSettings(t *testing.T) {
 	t.Parallel()
 	flags := pflag.NewFlagSet("settings", pflag.ContinueOnError)
-	rows := new(settings).allSettings()
-	bindSettings(flags, rows)
+	rows := new(config.Settings).AllSettings()
+	config.BindSettings(flags, rows)
 	var page, more strings.Builder
 	page.WriteString("# Settings\n\n" + wrapped("[Configuration](configuration.md) has the order of precedence. "+
 		"A [reload](configuration.md#reload) changes some of them while the server runs. "+
-		generatedBy("the table in cmd/plantstore/settings.go")))
+		generatedBy("the table in internal/config/settings.go")))
 	page.WriteString("\n" + tableHead("flag", "variable", "key", "default", "unit", "since", "reload", "purpose"))
 	for _, s := range rows {
-		unit, usage := pflag.UnquoteUsage(flags.Lookup(s.name))
+		unit, usage := pflag.UnquoteUsage(flags.Lookup(s.Name))
 		if unit == "" {
-			unit = s.value.Type()
+			unit = s.Value.Type()
 		}
-		key := code(s.name)
-		if s.name == "config" {
+		key := code(s.Name)
+		if s.Name == "config" {
 			key = ""
 		}
 		reload := ""
-		if s.reloadable() {
+		if s.Reloadable() {
 			reload = "yes"
 		}
-		page.WriteString(tableRow(code("--"+s.name), code(environName(s.name)), key, code(flags.Lookup(s.name).DefValue),
-			unit, s.since, reload, usage))
-		if text := strings.TrimSpace(s.more + " " + rangeOf(s.value)); text != "" {
-			more.WriteString("\n## " + s.name + "\n\n" + wrapped(text))
+		page.WriteString(tableRow(code("--"+s.Name), code(config.Variable(s.Name)), key, code(flags.Lookup(s.Name).DefValue),
+			unit, s.Since, reload, usage))
+		if text := strings.TrimSpace(s.More + " " + rangeOf(s.Value)); text != "" {
+			more.WriteString("\n## " + s.Name + "\n\n" + wrapped(text))
 		}
 	}
 	page.WriteString("\n" + wrapped("A size is a number of bytes, or has the unit KiB, MiB or GiB. "+
@@ -128,14 +131,14 @@ func TestReferenceSettings(t *testing.T) {
 
 // otherVariables are the variables of the environment that are not settings.
 var otherVariables = [][2]string{
-	{tokenVariable, "secret of the token for `--server`; without `--server`, of the token that `token revoke` revokes"},
-	{webhookSecretVariable, "secrets of the [webhooks](webhooks.md), with a space between them, instead of a file"},
-	{clientSecretVariable, "secret of the console as a client of the issuer, instead of a file"},
-	{"GOMAXPROCS", fmt.Sprintf("threads that run Go code; `serve` and `import` raise the default to %d", processorsMin)},
-	{"GOGC", fmt.Sprintf("garbage collection; default %d in `serve` and `import`", collectAtPercent)},
+	{config.TokenVariable, "secret of the token for `--server`; without `--server`, of the token that `token revoke` revokes"},
+	{config.WebhookSecretVariable, "secrets of the [webhooks](webhooks.md), with a space between them, instead of a file"},
+	{config.ClientSecretVariable, "secret of the console as a client of the issuer, instead of a file"},
+	{"GOMAXPROCS", fmt.Sprintf("threads that run Go code; `serve` and `import` raise the default to %d", serve.ProcessorsMin)},
+	{"GOGC", fmt.Sprintf("garbage collection; default %d in `serve` and `import`", serve.CollectAtPercent)},
 	{
 		"GOMEMLIMIT", fmt.Sprintf("soft memory limit; default in `serve` and `import`: 3/4 of the memory, without %s",
-			formatBytes(engineBytes)),
+			config.FormatBytes(serve.EngineBytes)),
 	},
 	{"OTEL_…", "export of traces; off by default; see [traces](traces.md)"},
 	{"HTTP_PROXY, HTTPS_PROXY, NO_PROXY", "proxy of the export of traces"},
@@ -149,10 +152,10 @@ var otherVariables = [][2]string{
 // rangeOf returns the sentence about the range of a value.
 func rangeOf(value pflag.Value) string {
 	switch v := value.(type) {
-	case *byteCount:
-		return fmt.Sprintf("Range: %s to %s.", formatBytes(v.min), formatBytes(v.max))
-	case *count:
-		return fmt.Sprintf("Range: %d to %d.", v.min, v.max)
+	case *config.ByteCount:
+		return fmt.Sprintf("Range: %s to %s.", config.FormatBytes(v.Min), config.FormatBytes(v.Max))
+	case *config.Count:
+		return fmt.Sprintf("Range: %d to %d.", v.Min, v.Max)
 	}
 	return ""
 }
@@ -161,15 +164,15 @@ func rangeOf(value pflag.Value) string {
 func TestSettingsTable(t *testing.T) {
 	t.Parallel()
 	flags := pflag.NewFlagSet("settings", pflag.ContinueOnError)
-	rows := new(settings).allSettings()
-	bindSettings(flags, rows)
+	rows := new(config.Settings).AllSettings()
+	config.BindSettings(flags, rows)
 	for _, s := range rows {
-		if s.initial != "" && s.value.Set(s.initial) != nil || s.value.String() != flags.Lookup(s.name).DefValue {
-			t.Errorf("%s: the default %q is invalid", s.name, s.initial)
+		if s.Initial != "" && s.Value.Set(s.Initial) != nil || s.Value.String() != flags.Lookup(s.Name).DefValue {
+			t.Errorf("%s: the default %q is invalid", s.Name, s.Initial)
 		}
-		unit, usage := pflag.UnquoteUsage(flags.Lookup(s.name))
-		if s.since == "" || usage == "" || unit == "" && s.value.Type() != "bool" {
-			t.Errorf("%s: version %q, unit %q and usage %q must not be empty", s.name, s.since, unit, usage)
+		unit, usage := pflag.UnquoteUsage(flags.Lookup(s.Name))
+		if s.Since == "" || usage == "" || unit == "" && s.Value.Type() != "bool" {
+			t.Errorf("%s: version %q, unit %q and usage %q must not be empty", s.Name, s.Since, unit, usage)
 		}
 	}
 	serve, _, err := newRoot(&program{}).Find([]string{"serve"})
@@ -177,7 +180,7 @@ func TestSettingsTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	serve.LocalFlags().VisitAll(func(f *pflag.Flag) {
-		if !slices.ContainsFunc(rows, func(s setting) bool { return s.name == f.Name }) {
+		if !slices.ContainsFunc(rows, func(s config.Setting) bool { return s.Name == f.Name }) {
 			t.Errorf("--%s of serve has no row in the table of settings", f.Name)
 		}
 	})

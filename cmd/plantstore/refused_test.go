@@ -15,6 +15,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"plantstore/internal/auth"
+	"plantstore/internal/config"
 	"plantstore/internal/s3/s3test"
 )
 
@@ -121,7 +122,7 @@ func TestSecretInArguments(t *testing.T) {
 	t.Parallel()
 	secret := auth.Mint()
 	const form = "the name has the form of a secret, which must not be an argument; see plantstore token revoke --help"
-	environ := []string{environName("db") + "=" + filepath.Join(t.TempDir(), "a.db")}
+	environ := []string{config.Variable("db") + "=" + filepath.Join(t.TempDir(), "a.db")}
 	for call, want := range map[string]string{
 		"token revoke SECRET": form, "token rotate SECRET": form, "token create SECRET --no-expiry": form,
 		"SECRET":     `unknown command (a token, hidden) for "plantstore"; see plantstore --help`,

@@ -9,11 +9,13 @@ import (
 
 	"plantstore/internal/audit"
 	"plantstore/internal/backup"
+	"plantstore/internal/config"
 	"plantstore/internal/sqlite"
+	"plantstore/internal/terminal"
 )
 
 func newRestore(p *program) *cobra.Command {
-	s := &settings{}
+	s := &config.Settings{}
 	o := &backupOptions{}
 	cmd := &cobra.Command{
 		Use:   "restore FILE",
@@ -35,21 +37,21 @@ backup is complete and undamaged.`,
   zstdcat monday.db.zst | plantstore restore - --manifest monday.db.json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := s.load(cmd.Context(), p.env, cmd.Flags()); err != nil {
+			if err := s.Load(cmd.Context(), p.env, cmd.Flags()); err != nil {
 				return err
 			}
-			db, err := s.db.file()
+			db, err := s.DB.File()
 			if err != nil {
 				return err
 			}
-			if o.manifest != "" && args[0] != streamArg {
+			if o.manifest != "" && args[0] != terminal.StreamName {
 				return errManifestFlag
 			}
 			return p.restore(cmd.Context(), s, args[0], db, o)
 		},
 	}
-	s.bindStore(cmd.Flags())
-	s.bindS3(cmd.Flags())
+	s.BindStore(cmd.Flags())
+	s.BindS3(cmd.Flags())
 	p.bindQuiet(cmd.Flags())
 	o.bind(cmd.Flags(), "compare the backup with the manifest in this `file`; only if FILE is -")
 	cmd.Flags().BoolVar(&o.force, "force", false, "replace an existing store")
@@ -63,8 +65,8 @@ type restoreFacts struct {
 	sqlite.Manifest
 }
 
-func (p *program) restore(ctx context.Context, s *settings, from, db string, o *backupOptions) (err error) {
-	progress := p.newProgress(0)
+func (p *program) restore(ctx context.Context, s *config.Settings, from, db string, o *backupOptions) (err error) {
+	progress := p.NewProgress(0)
 	var m sqlite.Manifest
 	name := "standard input"
 	object, err := p.object(s, from)
@@ -73,25 +75,25 @@ func (p *program) restore(ctx context.Context, s *settings, from, db string, o *
 		return err
 	case object != nil:
 		name = object.String()
-		progress.part(0, 1)
+		progress.Part(0, 1)
 		m, err = restoreObject(ctx, object, db, o, progress)
-	case from == streamArg:
+	case from == terminal.StreamName:
 		m, err = p.restoreStream(ctx, db, o, progress)
 	default:
-		if name, err = filePath(from); err != nil {
+		if name, err = config.FilePath(from); err != nil {
 			return err
 		}
-		progress.part(0, 1)
-		m, err = sqlite.Restore(ctx, name, db, o.force, progress.part)
+		progress.Part(0, 1)
+		m, err = sqlite.Restore(ctx, name, db, o.force, progress.Part)
 	}
-	progress.end()
+	progress.End()
 	if err == nil {
 		p.auditClosed(ctx, s, audit.StoreRestore, backupDetails(from, m)...)
 	}
-	var usage *usageError
+	var usage *config.UsageError
 	switch {
-	case errors.Is(err, context.Canceled), errors.Is(err, errInterrupted):
-		return errInterrupted
+	case errors.Is(err, context.Canceled), errors.Is(err, terminal.ErrInterrupted):
+		return terminal.ErrInterrupted
 	case errors.As(err, &usage):
 		return err
 	case errors.Is(err, sqlite.ErrExists):
@@ -99,19 +101,19 @@ func (p *program) restore(ctx context.Context, s *settings, from, db string, o *
 	case err != nil:
 		return fmt.Errorf("restore %s: %w", name, err)
 	case o.asJSON:
-		return writeJSON(p.stdout, restoreFacts{db, !m.MadeAt.IsZero(), m})
+		return terminal.WriteJSON(p.Stdout, restoreFacts{db, !m.MadeAt.IsZero(), m})
 	case m.MadeAt.IsZero():
-		_, err = fmt.Fprintf(p.stdout, "%s has %d plants, up to commit %d; not compared with a manifest\n",
-			printable(db), m.Plants, m.Commits)
+		_, err = fmt.Fprintf(p.Stdout, "%s has %d plants, up to commit %d; not compared with a manifest\n",
+			terminal.Printable(db), m.Plants, m.Commits)
 	default:
-		_, err = fmt.Fprintf(p.stdout, "%s has the %d plants of %s\n", printable(db), m.Plants, formatTime(m.MadeAt))
+		_, err = fmt.Fprintf(p.Stdout, "%s has the %d plants of %s\n", terminal.Printable(db), m.Plants, terminal.FormatTime(m.MadeAt))
 	}
 	return err
 }
 
 // restoreObject restores the store from a backup in a bucket.
 func restoreObject(
-	ctx context.Context, object *backup.Object, db string, o *backupOptions, progress *progress,
+	ctx context.Context, object *backup.Object, db string, o *backupOptions, progress *terminal.Progress,
 ) (sqlite.Manifest, error) {
 	m, err := object.Manifest(ctx)
 	if err != nil {
@@ -122,14 +124,14 @@ func restoreObject(
 		return m, err
 	}
 	defer r.Close()
-	return sqlite.RestoreFrom(ctx, r, &m, db, o.force, progress.part)
+	return sqlite.RestoreFrom(ctx, r, &m, db, o.force, progress.Part)
 }
 
 func (p *program) restoreStream(
-	ctx context.Context, db string, o *backupOptions, progress *progress,
+	ctx context.Context, db string, o *backupOptions, progress *terminal.Progress,
 ) (sqlite.Manifest, error) {
-	if _, terminal := isTerminal(p.stdin); terminal {
-		return sqlite.Manifest{}, usagef("standard input is a terminal; pipe a backup into it or name a file")
+	if _, terminal := terminal.IsTerminal(p.Stdin); terminal {
+		return sqlite.Manifest{}, config.Usagef("standard input is a terminal; pipe a backup into it or name a file")
 	}
 	var m *sqlite.Manifest
 	if o.manifest != "" {
@@ -139,6 +141,6 @@ func (p *program) restoreStream(
 		}
 		m = &read
 	}
-	progress.part(0, 1)
-	return sqlite.RestoreFrom(ctx, interruptible(ctx, p.stdin), m, db, o.force, progress.part)
+	progress.Part(0, 1)
+	return sqlite.RestoreFrom(ctx, terminal.InterruptibleReader(ctx, p.Stdin), m, db, o.force, progress.Part)
 }

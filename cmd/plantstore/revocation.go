@@ -12,8 +12,10 @@ import (
 	"plantstore/internal/admin"
 	"plantstore/internal/audit"
 	"plantstore/internal/auth"
+	"plantstore/internal/config"
 	"plantstore/internal/oidc"
 	"plantstore/internal/store"
+	"plantstore/internal/terminal"
 )
 
 // revocation is the input of token revoke.
@@ -48,14 +50,14 @@ func (r *revocation) read(p *program, cmd *cobra.Command, args []string) error {
 	}
 	switch {
 	case given > 1:
-		return usagef("give only one of a name, --id, --token-file, --subject and --jwt-id")
+		return config.Usagef("give only one of a name, --id, --token-file, --subject and --jwt-id")
 	case len(args) == 1 && args[0] == "":
-		return usagef("the name is empty; give the name of a token, --id or --token-file")
+		return config.Usagef("the name is empty; give the name of a token, --id or --token-file")
 	case len(args) == 1:
 		r.tokens.Name = args[0]
 		return refuseSecret(args[0])
 	case cmd.Flags().Changed("id") && r.id < 1:
-		return usagef("id: %d is out of range; see plantstore token list", r.id)
+		return config.Usagef("id: %d is out of range; see plantstore token list", r.id)
 	case cmd.Flags().Changed("id"):
 		r.tokens.ID = r.id
 		return nil
@@ -74,7 +76,7 @@ func checkIdentifier(flag, text string) error {
 		return err
 	}
 	if err := oidc.CheckIdentifier(text); err != nil {
-		return usagef("%s: the text %w", flag, err)
+		return config.Usagef("%s: the text %w", flag, err)
 	}
 	return nil
 }
@@ -83,14 +85,14 @@ func checkIdentifier(flag, text string) error {
 func (r *revocation) readSecret(p *program, cmd *cobra.Command) (err error) {
 	secret := ""
 	if !r.remote {
-		secret = p.env.vars[tokenVariable]
+		secret = p.env.Vars[config.TokenVariable]
 	}
 	if cmd.Flags().Changed("token-file") {
 		if secret, err = p.readToken(cmd.Context(), r.file); err != nil {
 			return err
 		}
 	} else if secret == "" {
-		return usagef("no token given; give its name, its --id, or its secret with --token-file")
+		return config.Usagef("no token given; give its name, its --id, or its secret with --token-file")
 	}
 	secret = strings.TrimSpace(secret)
 	if auth.LooksLikeJWT(secret) {
@@ -109,7 +111,7 @@ func (r *revocation) readSecret(p *program, cmd *cobra.Command) (err error) {
 
 // revoke returns the revoked credentials by ascending id.
 func (r *revocation) revoke(
-	ctx context.Context, o operations, s *settings, by audit.Origin,
+	ctx context.Context, o operations, s *config.Settings, by audit.Origin,
 ) ([]admin.Credential, error) {
 	if r.kind != auth.KindToken {
 		if err := r.checkIssuer(s); err != nil {
@@ -122,8 +124,8 @@ func (r *revocation) revoke(
 }
 
 // checkIssuer sets and checks the issuer of a subject or a JWT. A remote server has an issuer of its own.
-func (r *revocation) checkIssuer(s *settings) error {
-	configured := string(s.oidc.issuer)
+func (r *revocation) checkIssuer(s *config.Settings) error {
+	configured := string(s.OIDC.Issuer)
 	if r.issuer == "" {
 		r.issuer = configured
 	}
@@ -135,10 +137,10 @@ func (r *revocation) checkIssuer(s *settings) error {
 		return nil
 	}
 	if r.issuer == "" {
-		return usagef("no issuer given; give --oidc-issuer, or the settings file of the server with --config")
+		return config.Usagef("no issuer given; give --oidc-issuer, or the settings file of the server with --config")
 	}
 	if err := oidc.CheckIssuer(r.issuer); err != nil {
-		return usagef("the issuer is invalid: %w", err)
+		return config.Usagef("the issuer is invalid: %w", err)
 	}
 	return nil
 }
@@ -156,10 +158,10 @@ func (p *program) warnOfUnknown(ctx context.Context, o operations, revoked admin
 		}
 	}
 	if revoked.Kind == admin.KindJWT {
-		fmt.Fprintf(p.stderr, "warning: no server has accepted a JWT of the issuer %s yet; compare it with the claim iss\n",
+		fmt.Fprintf(p.Stderr, "warning: no server has accepted a JWT of the issuer %s yet; compare it with the claim iss\n",
 			revoked.Issuer)
 	} else {
-		fmt.Fprintf(p.stderr, "warning: no server has accepted a JWT of the subject %q of %s yet; "+
+		fmt.Fprintf(p.Stderr, "warning: no server has accepted a JWT of the subject %q of %s yet; "+
 			"compare them with the claims sub and iss\n", revoked.Subject, revoked.Issuer)
 	}
 	return nil
@@ -169,11 +171,11 @@ func (p *program) warnOfUnknown(ctx context.Context, o operations, revoked admin
 func (p *program) printRevoked(c admin.Credential) {
 	switch c.Kind {
 	case admin.KindSubject:
-		fmt.Fprintf(p.stderr, "revoked subject %d, %q of %s; a server refuses its JWTs issued until %s within a second\n",
-			c.ID, c.Subject, c.Issuer, formatTime(c.RevokedAt.Add(auth.JWTLeeway)))
+		fmt.Fprintf(p.Stderr, "revoked subject %d, %q of %s; a server refuses its JWTs issued until %s within a second\n",
+			c.ID, c.Subject, c.Issuer, terminal.FormatTime(c.RevokedAt.Add(auth.JWTLeeway)))
 	case admin.KindJWT:
-		fmt.Fprintf(p.stderr, "revoked JWT %q of %s; a server refuses it within a second\n", c.JWTID, c.Issuer)
+		fmt.Fprintf(p.Stderr, "revoked JWT %q of %s; a server refuses it within a second\n", c.JWTID, c.Issuer)
 	default:
-		fmt.Fprintf(p.stderr, "revoked token %d, %q; a server refuses it within a second\n", c.ID, c.Name)
+		fmt.Fprintf(p.Stderr, "revoked token %d, %q; a server refuses it within a second\n", c.ID, c.Name)
 	}
 }

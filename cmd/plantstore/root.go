@@ -7,19 +7,23 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"plantstore/internal/config"
+	"plantstore/internal/serve"
+	"plantstore/internal/terminal"
 )
 
 // program is the environment of a command.
 type program struct {
-	streams
+	terminal.Streams
 
-	env *environment
-	log *serverLog // of a server, which buffers stderr; nil in other commands
+	env *config.Environment
+	log *serve.Log // of a server, which buffers stderr; nil in other commands
 }
 
 // run runs the program and returns its exit code.
 func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	p := &program{env: newEnvironment(environ), streams: streams{stdin: stdin, stdout: stdout, stderr: stderr}}
+	p := &program{env: config.NewEnvironment(environ), Streams: terminal.Streams{Stdin: stdin, Stdout: stdout, Stderr: stderr}}
 	root := newRoot(p)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
@@ -32,9 +36,9 @@ func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, s
 	}
 	code := exitCode(err)
 	if message := err.Error(); message != "" {
-		message = p.env.hide(message, args...)
+		message = p.env.Hide(message, args...)
 		message = strings.ReplaceAll(message, "\n", "; ") // joined errors
-		fmt.Fprintln(stderr, "plantstore:", printable(message))
+		fmt.Fprintln(stderr, "plantstore:", terminal.Printable(message))
 	}
 	return code
 }
@@ -60,17 +64,17 @@ over the file. "plantstore config" prints the settings in force.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if showVersion {
 				v := thisVersion()
-				return v.print(p.stdout)
+				return v.print(p.Stdout)
 			}
 			return cmd.Help()
 		},
 	}
 	root.Flags().BoolVar(&showVersion, "version", false, "print the version, as plantstore version does")
-	root.SetIn(p.stdin)
-	root.SetOut(p.stdout)
-	root.SetErr(p.stderr)
+	root.SetIn(p.Stdin)
+	root.SetOut(p.Stdout)
+	root.SetErr(p.Stderr)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usagef("%w; see %s --help", flagFault(cmd, err), cmd.CommandPath())
+		return config.Usagef("%w; see %s --help", flagFault(cmd, err), cmd.CommandPath())
 	})
 	root.AddCommand(
 		newServe(p), newTry(p), newConfig(p), newToken(p), newAudit(p), newWebhook(p),
@@ -103,7 +107,7 @@ over the file. "plantstore config" prints the settings in force.`,
 func showHelp(cmd *cobra.Command, args []string) error {
 	named, rest, err := cmd.Root().Find(args)
 	if err != nil || len(rest) > 0 {
-		return usagef("%w; see %s --help", argsFault(named, rest), named.CommandPath())
+		return config.Usagef("%w; see %s --help", argsFault(named, rest), named.CommandPath())
 	}
 	named.InitDefaultHelpFlag()
 	return named.Help()

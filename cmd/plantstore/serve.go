@@ -9,11 +9,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"plantstore/internal/config"
+	"plantstore/internal/serve"
 	"plantstore/internal/store"
+	"plantstore/internal/terminal"
 )
 
 func newServe(p *program) *cobra.Command {
-	s := &settings{}
+	s := &config.Settings{}
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the server",
@@ -33,30 +36,32 @@ output is a terminal, or with --print-tokens. It writes its log to standard erro
 			signal.Ignore(syscall.SIGPIPE) // a closed log pipe must not end the server
 			hangups := p.reloadSignals()
 			defer signal.Stop(hangups)
-			switch err := s.load(cmd.Context(), p.env, cmd.Flags()); {
-			case errors.Is(err, errInterrupted):
+			switch err := s.Load(cmd.Context(), p.env, cmd.Flags()); {
+			case errors.Is(err, terminal.ErrInterrupted):
 				return nil // like any stop before the server is ready
 			case err != nil:
 				return err
 			}
-			return p.serve(cmd.Context(), s, changedFlags(cmd.Flags()), hangups, p.firstTokens)
+			return p.serve(cmd.Context(), s, config.ChangedFlags(cmd.Flags()), hangups, p.firstTokens)
 		},
 	}
-	s.bindStore(cmd.Flags())
-	s.bindServe(cmd.Flags())
+	s.BindStore(cmd.Flags())
+	s.BindServe(cmd.Flags())
 	return cmd
 }
 
 // serve runs a server. greet is the last step of its start. The caller of the command closes p.log.
 func (p *program) serve(
-	ctx context.Context, s *settings, flags map[string]string, hangups <-chan os.Signal,
-	greet func(context.Context, store.Engine, *settings, addresses) error,
+	ctx context.Context, s *config.Settings, flags map[string]string, hangups <-chan os.Signal,
+	greet func(context.Context, store.Engine, *config.Settings, serve.Addresses) error,
 ) error {
-	p.log = openLog(p.stderr, s)
-	tuneRuntime(p.env)
-	return runServer(ctx, serveConfig{
+	p.log = serve.OpenLog(p.Stderr, s)
+	serve.TuneRuntime(p.env)
+	return serve.Run(ctx, serve.Config{
 		Settings: s, Flags: flags, Env: p.env, Log: p.log, Version: version, By: p.operator(), Hangups: hangups,
-		Greet: func(ctx context.Context, engine store.Engine, at addresses) error { return greet(ctx, engine, s, at) },
+		Greet: func(ctx context.Context, engine store.Engine, at serve.Addresses) error {
+			return greet(ctx, engine, s, at)
+		},
 	})
 }
 
@@ -64,7 +69,7 @@ func (p *program) serve(
 // With a terminal as standard input it returns nil, and SIGHUP interrupts the server like any command: the terminal was
 // closed, and the server must not keep its port.
 func (p *program) reloadSignals() chan os.Signal {
-	if _, ok := isTerminal(p.stdin); ok && !signal.Ignored(syscall.SIGHUP) {
+	if _, ok := terminal.IsTerminal(p.Stdin); ok && !signal.Ignored(syscall.SIGHUP) {
 		return nil
 	}
 	signal.Ignore(syscall.SIGHUP) // also removes it from main's context

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"plantstore/internal/auth"
+	"plantstore/internal/config"
 )
 
 func newToken(p *program) *cobra.Command {
@@ -29,7 +30,7 @@ store has only the hash and the first 8 characters of the secret.`,
 // checkExpires returns a usage error if --expires is 0.
 func checkExpires(flags *pflag.FlagSet, expires time.Duration) error {
 	if flags.Changed("expires") && expires == 0 {
-		return usagef("expires: 0 is out of range; use a time such as 90d or 12h")
+		return config.Usagef("expires: 0 is out of range; use a time such as 90d or 12h")
 	}
 	return nil
 }
@@ -37,7 +38,7 @@ func checkExpires(flags *pflag.FlagSet, expires time.Duration) error {
 // refuseSecret returns an error if a name has the form of a secret.
 func refuseSecret(name string) error {
 	if auth.LooksLikeSecret(name) {
-		return usagef("the name has the form of a secret, which must not be an argument; see plantstore token revoke --help")
+		return config.Usagef("the name has the form of a secret, which must not be an argument; see plantstore token revoke --help")
 	}
 	return nil
 }

@@ -9,10 +9,13 @@ import (
 
 	"plantstore/internal/admin"
 	"plantstore/internal/auth"
+	"plantstore/internal/config"
+	"plantstore/internal/remote"
+	"plantstore/internal/serve"
 )
 
 func newTokenCreate(p *program) *cobra.Command {
-	s, server := &settings{}, &serverFlags{}
+	s, server := &config.Settings{}, &remote.Flags{}
 	var scopes []string
 	var expires time.Duration
 	var noExpiry bool
@@ -35,27 +38,27 @@ has 1 to 64 letters, digits and ._-@:/+, a letter or digit first.`,
 				return err
 			}
 			if noExpiry == cmd.Flags().Changed("expires") {
-				return usagef("give --expires, such as --expires 90d, or --no-expiry")
+				return config.Usagef("give --expires, such as --expires 90d, or --no-expiry")
 			}
 			n := admin.NewToken{Name: args[0], Lifetime: expires}
 			var err error
 			if n.Scopes, err = grantScopes(scopes); err != nil {
 				return err
 			}
-			return p.operate(cmd, s, server, engineOptions{mustExist: !create}, func(ctx context.Context, o operations) error {
+			return p.operate(cmd, s, server, serve.EngineOptions{MustExist: !create}, func(ctx context.Context, o operations) error {
 				return p.mint(ctx, &out, func() (admin.Minted, error) {
 					return o.Mint(ctx, n, p.operator())
 				})
 			})
 		},
 	}
-	s.bindStore(cmd.Flags())
-	server.bind(cmd.Flags())
+	s.BindStore(cmd.Flags())
+	server.Bind(cmd.Flags())
 	bindCreate(cmd.Flags(), &create)
 	out.bind(cmd.Flags())
 	cmd.Flags().StringSliceVar(&scopes, "scope", []string{auth.ScopeCreate.String()},
 		"`scopes` of the token: plants:create, plants:read, admin, metrics")
-	cmd.Flags().Var((*duration)(&expires), "expires", "`time` until the token expires, such as 90d or 12h")
+	cmd.Flags().Var((*config.Duration)(&expires), "expires", "`time` until the token expires, such as 90d or 12h")
 	cmd.Flags().BoolVar(&noExpiry, "no-expiry", false, "create a token without an expiry")
 	return cmd
 }
@@ -65,10 +68,10 @@ func grantScopes(names []string) (auth.Scopes, error) {
 	scopes, err := auth.ParseScopes(strings.Join(names, " "))
 	switch {
 	case err != nil || !auth.Grantable.Has(scopes):
-		return 0, usagef("scope: %q is not available; use %s", strings.Join(names, ","),
+		return 0, config.Usagef("scope: %q is not available; use %s", strings.Join(names, ","),
 			strings.ReplaceAll(auth.Grantable.String(), " ", ", "))
 	case scopes == 0:
-		return 0, usagef("scope: a token needs a scope; omit --scope for %s", auth.ScopeCreate)
+		return 0, config.Usagef("scope: a token needs a scope; omit --scope for %s", auth.ScopeCreate)
 	}
 	return scopes, nil
 }
@@ -79,7 +82,7 @@ func checkNewName(name string) error {
 		return err
 	}
 	if err := auth.CheckName(name); err != nil {
-		return usagef("%w", err)
+		return config.Usagef("%w", err)
 	}
 	return nil
 }

@@ -11,10 +11,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"plantstore/internal/admin"
+	"plantstore/internal/config"
+	"plantstore/internal/remote"
+	"plantstore/internal/serve"
+	"plantstore/internal/terminal"
 )
 
 func newTokenList(p *program) *cobra.Command {
-	s, server := &settings{}, &serverFlags{}
+	s, server := &config.Settings{}, &remote.Flags{}
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "list",
@@ -24,11 +28,11 @@ revoked JWTs, lists of them follow.`,
 		Example: `  plantstore token list`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return p.operate(cmd, s, server, engineOptions{readOnly: true}, func(ctx context.Context, o operations) error {
+			return p.operate(cmd, s, server, serve.EngineOptions{ReadOnly: true}, func(ctx context.Context, o operations) error {
 				byKind := map[string][]admin.Credential{}
 				for c, err := range credentials(ctx, o, "") {
 					if err == nil && asJSON {
-						err = writeJSON(p.stdout, c)
+						err = terminal.WriteJSON(p.Stdout, c)
 					}
 					if err != nil {
 						return err
@@ -38,12 +42,12 @@ revoked JWTs, lists of them follow.`,
 				if asJSON {
 					return nil
 				}
-				return printCredentials(p.stdout, byKind)
+				return printCredentials(p.Stdout, byKind)
 			})
 		},
 	}
-	s.bindStore(cmd.Flags())
-	server.bind(cmd.Flags())
+	s.BindStore(cmd.Flags())
+	server.Bind(cmd.Flags())
 	bindJSON(cmd.Flags(), &asJSON, "print one JSON object per token and line")
 	return cmd
 }
@@ -65,8 +69,8 @@ func printSubjects(w io.Writer, subjects []admin.Credential) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "ID\tSUBJECT\tNAME\tISSUER\tFIRST SEEN\tLAST USED\tREVOKED")
 	for _, c := range subjects {
-		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", c.ID, printable(c.Subject), printable(c.Name),
-			printable(c.Issuer), formatTime(c.CreatedAt), formatTime(c.LastUsedAt), formatTime(c.RevokedAt))
+		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", c.ID, terminal.Printable(c.Subject), terminal.Printable(c.Name),
+			terminal.Printable(c.Issuer), terminal.FormatTime(c.CreatedAt), terminal.FormatTime(c.LastUsedAt), terminal.FormatTime(c.RevokedAt))
 	}
 	return table.Flush()
 }
@@ -76,8 +80,8 @@ func printRevokedJWTs(w io.Writer, jwts []admin.Credential) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "ID\tREVOKED JWT\tISSUER\tREVOKED\tKEPT UNTIL")
 	for _, c := range jwts {
-		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\n", c.ID, printable(c.JWTID), printable(c.Issuer),
-			formatTime(c.RevokedAt), formatTime(c.ExpiresAt))
+		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\n", c.ID, terminal.Printable(c.JWTID), terminal.Printable(c.Issuer),
+			terminal.FormatTime(c.RevokedAt), terminal.FormatTime(c.ExpiresAt))
 	}
 	return table.Flush()
 }
@@ -88,8 +92,8 @@ func printTokens(w io.Writer, tokens []admin.Credential) error {
 	for _, c := range tokens {
 		prefix := cmp.Or(c.Prefix, "-") // only tokens have one
 		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
-			c.ID, printable(prefix), printable(c.Name), c.State, printable(strings.Join(c.Scopes, " ")),
-			formatTime(c.CreatedAt), formatTime(c.ExpiresAt), formatTime(c.LastUsedAt))
+			c.ID, terminal.Printable(prefix), terminal.Printable(c.Name), c.State, terminal.Printable(strings.Join(c.Scopes, " ")),
+			terminal.FormatTime(c.CreatedAt), terminal.FormatTime(c.ExpiresAt), terminal.FormatTime(c.LastUsedAt))
 	}
 	return table.Flush()
 }

@@ -9,13 +9,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"plantstore/internal/audit"
+	"plantstore/internal/config"
+	"plantstore/internal/serve"
 	"plantstore/internal/store"
 )
 
 func newTokenPrune(p *program) *cobra.Command {
 	const shortest = 24 * time.Hour // a server stores the last use within a minute
-	s := &settings{}
-	var unused duration
+	s := &config.Settings{}
+	var unused config.Duration
 	cmd := &cobra.Command{
 		Use:   "prune --unused TIME",
 		Short: "Remove the subjects of an issuer that are not in use",
@@ -31,21 +33,21 @@ stored again, with another number.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case !cmd.Flags().Changed("unused"):
-				return usagef("unused: give the time since the last use, such as --unused 365d")
+				return config.Usagef("unused: give the time since the last use, such as --unused 365d")
 			case time.Duration(unused) < shortest:
-				return usagef("unused: %s is out of range; use at least 1d", &unused)
+				return config.Usagef("unused: %s is out of range; use at least 1d", &unused)
 			}
-			return p.withStore(cmd, s, engineOptions{mustExist: true}, func(ctx context.Context, engine store.Engine) error {
+			return p.withStore(cmd, s, serve.EngineOptions{MustExist: true}, func(ctx context.Context, engine store.Engine) error {
 				removed, err := pruneSubjects(ctx, engine, time.Duration(unused), p.operator())
 				if err != nil {
 					return fmt.Errorf("removed %d subjects, then: %w", removed, err)
 				}
-				_, err = fmt.Fprintf(p.stdout, "removed %d subjects\n", removed)
+				_, err = fmt.Fprintf(p.Stdout, "removed %d subjects\n", removed)
 				return err
 			})
 		},
 	}
-	s.bindStore(cmd.Flags())
+	s.BindStore(cmd.Flags())
 	cmd.Flags().Var(&unused, "unused", "remove subjects whose last use is longer ago than this `time`, such as 365d")
 	return cmd
 }

@@ -11,10 +11,14 @@ import (
 
 	"plantstore/internal/admin"
 	"plantstore/internal/auth"
+	"plantstore/internal/config"
+	"plantstore/internal/remote"
+	"plantstore/internal/serve"
+	"plantstore/internal/terminal"
 )
 
 func newTokenRevoke(p *program) *cobra.Command {
-	s, server := &settings{}, &serverFlags{}
+	s, server := &config.Settings{}, &remote.Flags{}
 	var r revocation
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -38,15 +42,15 @@ PLANTSTORE_TOKEN is the token for the server.`,
   plantstore token revoke --subject web-shop --oidc-issuer https://login.example`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			r.remote = server.url != ""
+			r.remote = server.URL != ""
 			if err := r.read(p, cmd, args); err != nil {
 				return err
 			}
-			return p.operate(cmd, s, server, engineOptions{mustExist: true}, func(ctx context.Context, o operations) error {
+			return p.operate(cmd, s, server, serve.EngineOptions{MustExist: true}, func(ctx context.Context, o operations) error {
 				revoked, err := r.revoke(ctx, o, s, p.operator())
 				for _, c := range revoked {
 					if asJSON {
-						if err := writeJSON(p.stdout, c); err != nil {
+						if err := terminal.WriteJSON(p.Stdout, c); err != nil {
 							return err
 						}
 					} else {
@@ -61,9 +65,9 @@ PLANTSTORE_TOKEN is the token for the server.`,
 		},
 	}
 	cmd.ValidArgsFunction = p.completeTokens(s, server, func(s auth.State) bool { return s != auth.StateRevoked })
-	s.bindStore(cmd.Flags())
-	server.bind(cmd.Flags())
-	bindSettings(cmd.Flags(), s.oidc.issuerRows())
+	s.BindStore(cmd.Flags())
+	server.Bind(cmd.Flags())
+	config.BindSettings(cmd.Flags(), s.OIDC.IssuerRows())
 	bindJSON(cmd.Flags(), &asJSON, "print one JSON object per revoked token and line")
 	r.bind(cmd.Flags())
 	return cmd
@@ -72,24 +76,24 @@ PLANTSTORE_TOKEN is the token for the server.`,
 // readToken reads the first line of a file, or of standard input.
 func (p *program) readToken(ctx context.Context, file string) (string, error) {
 	const bytesMax = 16 << 10 // a JWT has at most 8 KiB
-	from := interruptible(ctx, p.stdin)
-	if file != streamArg {
-		f, err := openInput(ctx, file)
+	from := terminal.InterruptibleReader(ctx, p.Stdin)
+	if file != terminal.StreamName {
+		f, err := terminal.OpenInput(ctx, file)
 		if err != nil {
 			return "", err
 		}
 		defer f.Close()
 		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o077 != 0 {
-			fmt.Fprintf(p.stderr, "warning: other users can read %s (mode %04o); run chmod 600 on it\n",
+			fmt.Fprintf(p.Stderr, "warning: other users can read %s (mode %04o); run chmod 600 on it\n",
 				file, info.Mode().Perm())
 		}
-		from = interruptible(ctx, f)
+		from = terminal.InterruptibleReader(ctx, f)
 	}
 	line, err := bufio.NewReader(io.LimitReader(from, bytesMax)).ReadString('\n')
 	switch {
 	case err == nil, errors.Is(err, io.EOF):
 		return line, nil
-	case errors.Is(err, errInterrupted):
+	case errors.Is(err, terminal.ErrInterrupted):
 		return "", err
 	}
 	return "", fmt.Errorf("read the token: %w", err)

@@ -10,11 +10,15 @@ import (
 
 	"plantstore/internal/admin"
 	"plantstore/internal/auth"
+	"plantstore/internal/config"
+	"plantstore/internal/remote"
+	"plantstore/internal/serve"
+	"plantstore/internal/terminal"
 )
 
 func newTokenRotate(p *program) *cobra.Command {
-	s, server := &settings{}, &serverFlags{}
-	overlap := day
+	s, server := &config.Settings{}, &remote.Flags{}
+	overlap := config.Day
 	var expires time.Duration
 	var out secretOutput
 	cmd := &cobra.Command{
@@ -31,7 +35,7 @@ prints the secret of the new token, and nothing else, on standard output.`,
 				return err
 			}
 			r := admin.Rotation{Name: args[0], Overlap: overlap, Lifetime: expires}
-			return p.operate(cmd, s, server, engineOptions{mustExist: true}, func(ctx context.Context, o operations) error {
+			return p.operate(cmd, s, server, serve.EngineOptions{MustExist: true}, func(ctx context.Context, o operations) error {
 				err := p.mint(ctx, &out, func() (admin.Minted, error) {
 					m, err := o.Rotate(ctx, r, p.operator())
 					out.shorter = err == nil && overlap > 0 && m.OldEndsAt.Before(m.CreatedAt.Add(overlap))
@@ -47,12 +51,12 @@ prints the secret of the new token, and nothing else, on standard output.`,
 	cmd.ValidArgsFunction = p.completeTokens(s, server, func(s auth.State) bool {
 		return s == auth.StateValid || s == auth.StateRotated
 	})
-	s.bindStore(cmd.Flags())
-	server.bind(cmd.Flags())
+	s.BindStore(cmd.Flags())
+	server.Bind(cmd.Flags())
 	out.bind(cmd.Flags())
-	cmd.Flags().Var((*duration)(&overlap), "overlap",
+	cmd.Flags().Var((*config.Duration)(&overlap), "overlap",
 		"`time` for which the old token stays valid, such as 24h or 7d; 0: end it at once")
-	cmd.Flags().Var((*duration)(&expires), "expires",
+	cmd.Flags().Var((*config.Duration)(&expires), "expires",
 		"`time` until the new token expires, such as 90d; default: the lifetime of the old token")
 	return cmd
 }
@@ -61,12 +65,12 @@ prints the secret of the new token, and nothing else, on standard output.`,
 func (p *program) reportOverlap(out *secretOutput, overlap time.Duration) {
 	switch {
 	case out.shorter:
-		fmt.Fprintf(p.stderr, "warning: the old token, %d, expires at %s, before the overlap of %s ends\n",
-			out.minted.OldID, formatTime(out.minted.OldEndsAt), formatDuration(overlap))
+		fmt.Fprintf(p.Stderr, "warning: the old token, %d, expires at %s, before the overlap of %s ends\n",
+			out.minted.OldID, terminal.FormatTime(out.minted.OldEndsAt), config.FormatDuration(overlap))
 	case out.asJSON:
 	case overlap == 0:
-		fmt.Fprintf(p.stderr, "the old token, %d, is no longer valid\n", out.minted.OldID)
+		fmt.Fprintf(p.Stderr, "the old token, %d, is no longer valid\n", out.minted.OldID)
 	default:
-		fmt.Fprintf(p.stderr, "the old token, %d, stays valid until %s\n", out.minted.OldID, formatTime(out.minted.OldEndsAt))
+		fmt.Fprintf(p.Stderr, "the old token, %d, stays valid until %s\n", out.minted.OldID, terminal.FormatTime(out.minted.OldEndsAt))
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"plantstore/internal/admin"
+	"plantstore/internal/config"
+	"plantstore/internal/terminal"
 )
 
 // secretOutput is the destination of the secret of a new token.
@@ -28,7 +30,7 @@ type createdFacts struct {
 }
 
 func (o *secretOutput) bind(f *pflag.FlagSet) {
-	f.VarP((*fileName)(&o.path), "output", "o",
+	f.VarP((*config.FileName)(&o.path), "output", "o",
 		"write the secret to this `file`, which only its owner can read; - is standard output")
 	f.BoolVar(&o.force, "force", false, "replace the file that --output names")
 	bindJSON(f, &o.asJSON, "print a JSON object, with the secret unless --output names a file")
@@ -36,9 +38,9 @@ func (o *secretOutput) bind(f *pflag.FlagSet) {
 
 // mint creates a token with save, and writes its secret to out. The file of out appears after the token is stored.
 func (p *program) mint(ctx context.Context, out *secretOutput, save func() (admin.Minted, error)) (err error) {
-	var file *output
-	if out.path != "" && out.path != streamArg {
-		if file, err = createOutput(ctx, out.path, out.force); err != nil {
+	var file *terminal.Output
+	if out.path != "" && out.path != terminal.StreamName {
+		if file, err = terminal.CreateOutput(ctx, out.path, out.force); err != nil {
 			return fmt.Errorf("output: %s: %w", out.path, err)
 		}
 		defer func() { err = errors.Join(err, file.Discard()) }()
@@ -53,7 +55,7 @@ func (p *program) mint(ctx context.Context, out *secretOutput, save func() (admi
 }
 
 // deliver writes the secret of a stored token to file, or to standard output if file is nil.
-func (p *program) deliver(m admin.Minted, file *output, out *secretOutput) error {
+func (p *program) deliver(m admin.Minted, file *terminal.Output, out *secretOutput) error {
 	facts := createdFacts{Minted: m}
 	where := "the secret is not shown again:"
 	if file != nil {
@@ -61,8 +63,8 @@ func (p *program) deliver(m admin.Minted, file *output, out *secretOutput) error
 		where = "the secret is in " + out.path
 	}
 	if !out.asJSON {
-		fmt.Fprintf(p.stderr, "created token %d, %q (%s; expires: %s); %s\n",
-			m.ID, m.Name, strings.Join(m.Scopes, " "), formatTime(m.ExpiresAt), where)
+		fmt.Fprintf(p.Stderr, "created token %d, %q (%s; expires: %s); %s\n",
+			m.ID, m.Name, strings.Join(m.Scopes, " "), terminal.FormatTime(m.ExpiresAt), where)
 	}
 	if file != nil {
 		if _, err := fmt.Fprintln(file, m.Secret); err != nil {
@@ -73,11 +75,11 @@ func (p *program) deliver(m admin.Minted, file *output, out *secretOutput) error
 		}
 	}
 	if out.asJSON {
-		return writeJSON(p.stdout, facts)
+		return terminal.WriteJSON(p.Stdout, facts)
 	}
 	if file != nil {
 		return nil
 	}
-	_, err := fmt.Fprintln(p.stdout, m.Secret)
+	_, err := fmt.Fprintln(p.Stdout, m.Secret)
 	return err
 }

@@ -2,6 +2,11 @@ package main
 
 import (
 	"context"
+
+	"plantstore/internal/config"
+	"plantstore/internal/serve"
+	"plantstore/internal/terminal"
+
 	_ "embed"
 	"errors"
 	"fmt"
@@ -31,7 +36,7 @@ import (
 var samples string
 
 // notOfTry are the first parts of the names of environment variables that try ignores.
-var notOfTry = []string{environPrefix, "OTEL_", "LISTEN_", "NOTIFY_SOCKET", "WATCHDOG_"}
+var notOfTry = []string{config.VariablePrefix, "OTEL_", "LISTEN_", "NOTIFY_SOCKET", "WATCHDOG_"}
 
 func newTry(p *program) *cobra.Command {
 	return &cobra.Command{
@@ -111,22 +116,22 @@ func endNow(dir string) {
 // trySettings returns the settings of try, and those that differ from the defaults. It removes the settings, the
 // exporter of traces and the sockets of systemd from the environment: they are those of another server, with its
 // certificates, webhooks and backups.
-func (p *program) trySettings(ctx context.Context, dir string) (s *settings, flags map[string]string, err error) {
-	maps.DeleteFunc(p.env.vars, func(name, _ string) bool {
+func (p *program) trySettings(ctx context.Context, dir string) (s *config.Settings, flags map[string]string, err error) {
+	maps.DeleteFunc(p.env.Vars, func(name, _ string) bool {
 		return slices.ContainsFunc(notOfTry, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 	})
 	path, err := filepath.Abs(filepath.Join(dir, "plantstore.db"))
 	if err != nil {
 		return nil, nil, err
 	}
-	s = &settings{otherPorts: true}
+	s = &config.Settings{OtherPorts: true}
 	set := pflag.NewFlagSet("try", pflag.ContinueOnError)
-	s.bindStore(set)
-	s.bindServe(set)
+	s.BindStore(set)
+	s.BindServe(set)
 	if err := errors.Join(set.Set("db", path), set.Set("log-level", "warn")); err != nil {
 		return nil, nil, err
 	}
-	return s, changedFlags(set), s.load(ctx, p.env, set)
+	return s, config.ChangedFlags(set), s.Load(ctx, p.env, set)
 }
 
 const tryGreeting = `A throw-away server with %d sample plants. Ctrl-C ends it and removes its data.
@@ -148,7 +153,7 @@ To keep your plants, run plantstore serve: it stores them in plantstore.db.
 
 // greetTry stores the sample plants, creates a token and a sign-in code, and prints how to use them.
 func (p *program) greetTry(
-	ctx context.Context, engine store.Engine, s *settings, at addresses,
+	ctx context.Context, engine store.Engine, s *config.Settings, at serve.Addresses,
 ) error {
 	count, err := storeSamples(ctx, engine)
 	if err != nil {
@@ -160,9 +165,9 @@ func (p *program) greetTry(
 	if _, err := engine.CreateFirstTokens(ctx, []auth.Token{token, signIn}, p.operator()); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(interruptibleTo(ctx, p.stdout), tryGreeting, count, signInLink(at.consoleURL, code),
-		first.curl(secret), at.url.JoinPath("docs"), printable(filepath.Dir(s.db.path)))
-	if err != nil && !errors.Is(err, errInterrupted) {
+	_, err = fmt.Fprintf(terminal.InterruptibleWriter(ctx, p.Stdout), tryGreeting, count, signInLink(at.Console, code),
+		first.curl(secret), at.Public.JoinPath("docs"), terminal.Printable(filepath.Dir(s.DB.Path)))
+	if err != nil && !errors.Is(err, terminal.ErrInterrupted) {
 		return fmt.Errorf("print the addresses: %w", err)
 	}
 	return err

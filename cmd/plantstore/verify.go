@@ -8,11 +8,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"plantstore/internal/backup"
+	"plantstore/internal/config"
 	"plantstore/internal/sqlite"
+	"plantstore/internal/terminal"
 )
 
 func newVerify(p *program) *cobra.Command {
-	s := &settings{}
+	s := &config.Settings{}
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "verify [FILE]",
@@ -32,69 +34,69 @@ Each fault is a line on standard output. The exit code is 0 without a fault, and
   plantstore verify s3://nursery-backups/plants/monday.db --s3-region eu-west-1`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := s.load(cmd.Context(), p.env, cmd.Flags()); err != nil {
+			if err := s.Load(cmd.Context(), p.env, cmd.Flags()); err != nil {
 				return err
 			}
 			if len(args) > 0 && backup.IsBucket(args[0]) {
 				return p.verifyObject(cmd.Context(), s, args[0], asJSON)
 			}
-			path, err := s.db.file()
+			path, err := s.DB.File()
 			verify := sqlite.Verify
 			if len(args) > 0 {
-				path, err = filePath(args[0])
+				path, err = config.FilePath(args[0])
 				verify = sqlite.VerifyFile
 			}
 			if err != nil {
 				return err
 			}
-			progress := p.newProgress(-1)
+			progress := p.NewProgress(-1)
 			plants := int64(0)
-			progress.plants(plants, -1)
+			progress.Plants(plants, -1)
 			v, err := verify(cmd.Context(), path, func(more int64) {
 				plants += more
-				progress.plants(plants, -1)
+				progress.Plants(plants, -1)
 			})
-			progress.end()
+			progress.End()
 			if cmd.Context().Err() != nil {
-				return errInterrupted
+				return terminal.ErrInterrupted
 			}
 			if err != nil {
 				return err
 			}
 			if asJSON {
-				err = writeJSON(p.stdout, newVerifyFacts(path, v))
+				err = terminal.WriteJSON(p.Stdout, newVerifyFacts(path, v))
 			} else {
 				err = p.printVerification(path, v, len(args) > 0)
 			}
 			return cmp.Or(err, damageError(path, v))
 		},
 	}
-	s.bindStore(cmd.Flags())
-	s.bindS3(cmd.Flags())
+	s.BindStore(cmd.Flags())
+	s.BindS3(cmd.Flags())
 	p.bindQuiet(cmd.Flags())
 	bindJSON(cmd.Flags(), &asJSON, "print a JSON object")
 	return cmd
 }
 
 // verifyObject compares a backup in a bucket with its manifest.
-func (p *program) verifyObject(ctx context.Context, s *settings, address string, asJSON bool) error {
+func (p *program) verifyObject(ctx context.Context, s *config.Settings, address string, asJSON bool) error {
 	object, err := p.object(s, address)
 	if err != nil {
 		return err
 	}
-	progress := p.newProgress(0)
-	progress.part(0, 1)
-	m, faults, err := object.Verify(ctx, progress.part)
-	progress.end()
+	progress := p.NewProgress(0)
+	progress.Part(0, 1)
+	m, faults, err := object.Verify(ctx, progress.Part)
+	progress.End()
 	switch {
 	case ctx.Err() != nil:
-		return errInterrupted
+		return terminal.ErrInterrupted
 	case err != nil:
 		return fmt.Errorf("verify: %w", err)
 	}
 	v := sqlite.Verification{Manifest: true, Faults: faults}
 	if asJSON {
-		err = writeJSON(p.stdout, verifyObjectFacts{
+		err = terminal.WriteJSON(p.Stdout, verifyObjectFacts{
 			object.String(), len(faults) == 0, true, len(faults), append([]string{}, faults...), m,
 		})
 	} else {
@@ -115,15 +117,15 @@ type verifyObjectFacts struct {
 
 func (p *program) printObject(name string, m sqlite.Manifest, faults []string) (err error) {
 	for _, fault := range faults {
-		_, errLine := fmt.Fprintln(p.stdout, printable(fault))
+		_, errLine := fmt.Fprintln(p.Stdout, terminal.Printable(fault))
 		err = cmp.Or(err, errLine)
 	}
 	if err != nil || len(faults) > 0 {
 		return err
 	}
-	_, err = fmt.Fprintf(p.stdout,
+	_, err = fmt.Fprintf(p.Stdout,
 		"%s matches its manifest: %d plants, last commit %d, %d bytes; the plants were not checked\n",
-		printable(name), m.Plants, m.Commits, m.Bytes)
+		terminal.Printable(name), m.Plants, m.Commits, m.Bytes)
 	return err
 }
 
@@ -161,7 +163,7 @@ func damageError(path string, v sqlite.Verification) error {
 // printVerification prints the faults, or the counts of a file without faults.
 func (p *program) printVerification(path string, v sqlite.Verification, named bool) error {
 	for _, fault := range v.Faults {
-		if _, err := fmt.Fprintln(p.stdout, printable(fault)); err != nil {
+		if _, err := fmt.Fprintln(p.Stdout, terminal.Printable(fault)); err != nil {
 			return err
 		}
 	}
@@ -175,7 +177,7 @@ func (p *program) printVerification(path string, v sqlite.Verification, named bo
 	case named:
 		compared = "; not compared with a manifest"
 	}
-	_, err := fmt.Fprintf(p.stdout, "%s is undamaged: %d plants, %d tokens, last commit %d%s\n",
-		printable(path), v.Plants, v.Tokens, v.Commits, compared)
+	_, err := fmt.Fprintf(p.Stdout, "%s is undamaged: %d plants, %d tokens, last commit %d%s\n",
+		terminal.Printable(path), v.Plants, v.Tokens, v.Commits, compared)
 	return err
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"plantstore/internal/sqlite"
+	"plantstore/internal/terminal"
 )
 
 // version is the version of the program. The API document has the version of the API.
@@ -38,9 +39,9 @@ unknown values.`,
 		RunE: func(*cobra.Command, []string) error {
 			v := thisVersion()
 			if asJSON {
-				return writeJSON(p.stdout, v)
+				return terminal.WriteJSON(p.Stdout, v)
 			}
-			return v.print(p.stdout)
+			return v.print(p.Stdout)
 		},
 	}
 	bindJSON(cmd.Flags(), &asJSON, "print a JSON object")

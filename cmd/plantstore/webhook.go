@@ -13,7 +13,11 @@ import (
 
 	"plantstore/internal/admin"
 	"plantstore/internal/audit"
+	"plantstore/internal/config"
+	"plantstore/internal/remote"
+	"plantstore/internal/serve"
 	"plantstore/internal/store"
+	"plantstore/internal/terminal"
 )
 
 func newWebhook(p *program) *cobra.Command {
@@ -30,7 +34,7 @@ server does not attempt any more. The server may run.`,
 }
 
 func newWebhookList(p *program) *cobra.Command {
-	s, server := &settings{}, &serverFlags{}
+	s, server := &config.Settings{}, &remote.Flags{}
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "list",
@@ -41,16 +45,16 @@ reason of the last failure.`,
   plantstore webhook list --server https://plants.example:8081`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return p.operate(cmd, s, server, engineOptions{readOnly: true}, func(ctx context.Context, o operations) error {
-				return printDeadLetters(p.stdout, pages(func(cursor string) ([]admin.DeadLetter, string, error) {
+			return p.operate(cmd, s, server, serve.EngineOptions{ReadOnly: true}, func(ctx context.Context, o operations) error {
+				return printDeadLetters(p.Stdout, pages(func(cursor string) ([]admin.DeadLetter, string, error) {
 					page, err := o.DeadLetters(ctx, admin.DeadLetterQuery{Cursor: cursor, Limit: admin.PageMax})
 					return page.DeadLetters, page.Next, err
 				}), asJSON)
 			})
 		},
 	}
-	s.bindStore(cmd.Flags())
-	server.bind(cmd.Flags())
+	s.BindStore(cmd.Flags())
+	server.Bind(cmd.Flags())
 	bindJSON(cmd.Flags(), &asJSON, "print one JSON object per dead letter and line")
 	return cmd
 }
@@ -65,13 +69,13 @@ func printDeadLetters(w io.Writer, all iter.Seq2[admin.DeadLetter, error], asJSO
 			return err
 		}
 		if asJSON {
-			if err := writeJSON(w, d); err != nil {
+			if err := terminal.WriteJSON(w, d); err != nil {
 				return err
 			}
 			continue
 		}
-		fmt.Fprintf(table, "%d\t%s\t%d\t%s\t%s\t%d\t%s\n", d.WebhookID, printable(d.Address), d.PlantID,
-			formatTime(d.Since), formatTime(d.DeadAt), d.Attempts, printable(d.Reason))
+		fmt.Fprintf(table, "%d\t%s\t%d\t%s\t%s\t%d\t%s\n", d.WebhookID, terminal.Printable(d.Address), d.PlantID,
+			terminal.FormatTime(d.Since), terminal.FormatTime(d.DeadAt), d.Attempts, terminal.Printable(d.Reason))
 	}
 	return table.Flush()
 }
@@ -103,7 +107,7 @@ type deadChange func(operations, context.Context, store.DeadSelector, audit.Orig
 // newDeadCommand returns a command that changes the dead letters that its flags select. done is the format of its
 // output.
 func (p *program) newDeadCommand(change deadChange, done string) *cobra.Command {
-	s, server := &settings{}, &serverFlags{}
+	s, server := &config.Settings{}, &remote.Flags{}
 	var selector store.DeadSelector
 	var plantID string
 	var all, asJSON bool
@@ -111,33 +115,33 @@ func (p *program) newDeadCommand(change deadChange, done string) *cobra.Command 
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if all == (cmd.Flags().Changed("webhook") || plantID != "") {
-				return usagef("give --webhook, --plant or both, or --all alone")
+				return config.Usagef("give --webhook, --plant or both, or --all alone")
 			}
 			if cmd.Flags().Changed("webhook") && selector.Webhook < 1 {
-				return usagef("webhook: %d is not the id of a webhook; see plantstore webhook list", selector.Webhook)
+				return config.Usagef("webhook: %d is not the id of a webhook; see plantstore webhook list", selector.Webhook)
 			}
 			if plantID != "" {
 				id, err := strconv.ParseInt(plantID, 10, 64)
 				if err != nil {
-					return usagef("plant: %q is not a 64-bit integer", plantID)
+					return config.Usagef("plant: %q is not a 64-bit integer", plantID)
 				}
 				selector.Plant = &id
 			}
-			return p.operate(cmd, s, server, engineOptions{mustExist: true}, func(ctx context.Context, o operations) error {
+			return p.operate(cmd, s, server, serve.EngineOptions{MustExist: true}, func(ctx context.Context, o operations) error {
 				n, err := change.repeat(ctx, o, selector, p.operator())
 				if err != nil {
 					return err
 				}
 				if asJSON {
-					return writeJSON(p.stdout, deadCount{n})
+					return terminal.WriteJSON(p.Stdout, deadCount{n})
 				}
-				_, err = fmt.Fprintf(p.stdout, done, n)
+				_, err = fmt.Fprintf(p.Stdout, done, n)
 				return err
 			})
 		},
 	}
-	s.bindStore(cmd.Flags())
-	server.bind(cmd.Flags())
+	s.BindStore(cmd.Flags())
+	server.Bind(cmd.Flags())
 	bindJSON(cmd.Flags(), &asJSON, "print the number as a JSON object")
 	cmd.Flags().Int64Var(&selector.Webhook, "webhook", 0, "dead letters of the webhook with this `ID`")
 	cmd.Flags().StringVar(&plantID, "plant", "", "dead letters of the plant with this `ID`")

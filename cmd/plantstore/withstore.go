@@ -9,25 +9,28 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"plantstore/internal/config"
+	"plantstore/internal/serve"
 	"plantstore/internal/store"
+	"plantstore/internal/terminal"
 )
 
 // openCommand opens the store for a command that may run beside a server.
-func (p *program) openCommand(ctx context.Context, s *settings, o engineOptions) (anyEngine, error) {
-	o.log = p.commandLog()
-	return openEngine(ctx, s, o)
+func (p *program) openCommand(ctx context.Context, s *config.Settings, o serve.EngineOptions) (serve.Engine, error) {
+	o.Log = p.commandLog()
+	return serve.OpenEngine(ctx, s, o)
 }
 
 // commandLog returns the logger for an engine's warnings to a command's user.
 func (p *program) commandLog() *slog.Logger {
-	return slog.New(slog.NewTextHandler(p.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	return slog.New(slog.NewTextHandler(p.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
 
 // withStore runs do on the store that the settings name, and closes the store.
 func (p *program) withStore(
-	cmd *cobra.Command, s *settings, o engineOptions, do func(context.Context, store.Engine) error,
+	cmd *cobra.Command, s *config.Settings, o serve.EngineOptions, do func(context.Context, store.Engine) error,
 ) (err error) {
-	if err := s.load(cmd.Context(), p.env, cmd.Flags()); err != nil {
+	if err := s.Load(cmd.Context(), p.env, cmd.Flags()); err != nil {
 		return err
 	}
 	ctx := cmd.Context()
@@ -40,7 +43,7 @@ func (p *program) withStore(
 		err = do(ctx, engine)
 	}
 	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, store.ErrBusy)) {
-		return errInterrupted // while it opened the store or waited for the write ticket
+		return terminal.ErrInterrupted // while it opened the store or waited for the write ticket
 	}
 	return err
 }

@@ -13,11 +13,11 @@ import (
 // requests, and 96 MiB for the Go runtime.
 var (
 	patient = rig.Weakness{
-		File: "cmd/plantstore/settingslisten.go",
+		File: "internal/serve/listeners.go",
 		Old:  "\t\tIncomplete:  incompleteMax,\n",
 	}
 	scarce = rig.Weakness{
-		File: "cmd/plantstore/tune.go",
+		File: "internal/serve/tune.go",
 		Old:  "debug.SetMemoryLimit(memoryLimit(availableMemory()))",
 		New:  "_ = availableMemory\n\t\tdebug.SetMemoryLimit(max(memoryLimit(0), 96<<20))",
 	}
@@ -25,7 +25,7 @@ var (
 
 const (
 	crowdShort    = 800
-	incompleteMax = 512 // in cmd/plantstore
+	incompleteMax = 512 // in internal/serve
 )
 
 // crowds are the clients of TestCrowd.

@@ -1,0 +1,36 @@
+package config
+
+import (
+	"log/slog"
+
+	"plantstore/internal/server"
+)
+
+// logLevels are the values of --log-level, the most verbose first.
+var logLevels = []struct {
+	word  string
+	level slog.Level
+}{
+	{"debug", slog.LevelDebug},
+	{"access", server.LevelAccess},
+	{"info", slog.LevelInfo},
+	{"warn", slog.LevelWarn},
+	{"error", slog.LevelError},
+}
+
+func logLevelWords() (words []string) {
+	for _, l := range logLevels {
+		words = append(words, l.word)
+	}
+	return words
+}
+
+// LowestLevel returns the level of --log-level.
+func (s *Settings) LowestLevel() (lowest slog.Level) {
+	for _, l := range logLevels {
+		if l.word == s.LogLevel.Value {
+			lowest = l.level
+		}
+	}
+	return lowest
+}

@@ -1,0 +1,47 @@
+package config
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+
+	"plantstore/internal/auth"
+	"plantstore/internal/postgres"
+)
+
+// HideSecrets replaces tokens and addresses with passwords in a message. given are the texts of the user that the
+// message may repeat.
+func HideSecrets(message string, given []string) string {
+	for _, text := range given {
+		_, value, _ := strings.Cut(text, "=") // of --flag=value
+		items := strings.FieldsFunc(value+","+text, func(r rune) bool { return r == ',' || r == '\n' })
+		for _, secret := range append([]string{text, value}, items...) {
+			if !mayHoldPassword(secret) {
+				continue
+			}
+			quoted := strconv.Quote(secret)
+			for _, form := range []string{secret, quoted[1 : len(quoted)-1]} {
+				message = strings.ReplaceAll(message, form, "(hidden: it may have a password)")
+			}
+		}
+	}
+	if !auth.LooksLikeSecret(message) {
+		return message
+	}
+	words := strings.Fields(message)
+	for i, word := range words {
+		if auth.LooksLikeSecret(word) && word != "pst_" { // messages of the program have the prefix alone
+			words[i] = "(a token, hidden)"
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// withPassword matches the forms in which people write the address of a database.
+var withPassword = regexp.MustCompile(`(?is)passw|^\s*postgres(ql)?(:|%3a)|:.*@.*/|://.*(@|%40)`)
+
+// mayHoldPassword reports whether a text has the form of an address with a password and is not a URL without one.
+func mayHoldPassword(text string) bool {
+	u, err := postgres.ParseURL(text)
+	return withPassword.MatchString(text) && (err != nil || u.String() != text)
+}

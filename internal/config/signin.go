@@ -1,0 +1,200 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+
+	"plantstore/internal/auth"
+	"plantstore/internal/oidc"
+)
+
+// SignIn are the settings of the address of the console, and of the sign-in there at the issuer.
+type SignIn struct {
+	ConsoleURL BaseURL
+	ClientID   Text
+	SecretFile Text
+	Scopes     List
+	Claim      Text
+	Grants     List
+
+	Secret string // of the client; set by readSecret
+}
+
+// ClientSecretVariable has the secret of the client. It is not a setting, because other users can read the command
+// line, and config prints settings.
+const ClientSecretVariable = VariablePrefix + "OIDC_CLIENT_SECRET"
+
+func (c *SignIn) rows() []Setting {
+	return append([]Setting{{
+		"console-url", &c.ConsoleURL, "", "1.0.0", "`URL` at which browsers reach the console",
+		"An http or https URL without a path. The links of `plantstore console` and the redirect URL for the issuer have " +
+			"it, and its host is accepted as with `--admin-host`. With https the cookies are `Secure`, also behind a proxy " +
+			"with the certificate. Empty: the program derives a URL from `--admin-listen`.",
+	}}, c.clientRows()...)
+}
+
+// clientRows are the settings that need an issuer.
+func (c *SignIn) clientRows() []Setting {
+	return []Setting{
+		{
+			"oidc-client-id", &c.ClientID, "", "1.0.0", "`id` of the console as a client of the issuer; empty: none",
+			"The console offers to sign in at the issuer of `--oidc-issuer`. See " +
+				"[sign in with OpenID Connect](../how-to/sign-in-with-openid-connect.md).",
+		},
+		{
+			"oidc-client-secret-file", &c.SecretFile, "", "1.0.0", "`file` with the secret of the client",
+			"The variable `" + ClientSecretVariable + "` can have the secret instead. Without a secret the client is public.",
+		},
+		{
+			"oidc-client-scopes", c.Scopes.of(checkRequestedScope), "", "1.0.0",
+			"`scopes` that the console requests from the issuer",
+			"Empty: `openid`, `profile` and `email`. Some issuers need another one for the claim, such as `groups`.",
+		},
+		{
+			"oidc-console-claim", &c.Claim, "groups", "1.0.0", "`claim` of the ID token that grants access to the console",
+			"The claim is a string, which is one value, or an array of strings. With `email`, the issuer must have verified " +
+				"the address (`email_verified`).",
+		},
+		{
+			"oidc-console-grants", c.Grants.of(checkConsoleGrant), "", "1.0.0", "`grants` of access, as VALUE=SCOPES",
+			"People with the value in the claim have the scopes, with spaces between them: " +
+				"`plant-admins=admin plants:read plants:create`. Without a grant no person has access.",
+		},
+	}
+}
+
+func checkRequestedScope(item string) error {
+	other := func(r rune) bool { return r <= ' ' || r > '~' || r == '"' || r == '\\' } // RFC 6749 section 3.3
+	if item == "" || strings.ContainsFunc(item, other) {
+		return fmt.Errorf("%q is not a scope; use a word such as groups", item)
+	}
+	return nil
+}
+
+// checkConsoleGrant checks an item of --oidc-console-grants.
+func checkConsoleGrant(item string) error {
+	_, _, err := parseConsoleGrant(item)
+	return err
+}
+
+func parseConsoleGrant(item string) (value string, scopes auth.Scopes, err error) {
+	const grantable = auth.ScopeAdmin | auth.ScopeRead | auth.ScopeCreate
+	i := strings.LastIndexByte(item, '=') // a value may have an equals sign, a scope has none
+	if i < 1 {
+		return "", 0, fmt.Errorf("%q is not a grant; use the form plant-admins=admin", item)
+	}
+	scopes, err = auth.ParseScopes(item[i+1:])
+	if err != nil || scopes&(auth.ScopeAdmin|auth.ScopeRead) == 0 || !grantable.Has(scopes) {
+		return "", 0, fmt.Errorf("%q grants no access to the console; after the equals sign use admin or plants:read, "+
+			"and plants:create besides one of them", item)
+	}
+	return item[:i], scopes, nil
+}
+
+// check returns a usage error if the settings cannot be those of a client of the issuer.
+func (c *SignIn) check(s *Settings) error {
+	if u := c.ConsoleURL.URL; u != nil && u.Path != "" {
+		return s.Fault("console-url", "the console has no path; got %q", u.String())
+	}
+	if c.ClientID == "" || s.OIDC.Issuer == "" {
+		for _, row := range c.clientRows() {
+			switch value := row.Value.String(); {
+			case value == row.Initial:
+			case s.OIDC.Issuer == "":
+				return s.Fault(row.Name, "it has no effect without an issuer; set oidc-issuer")
+			default:
+				return s.Fault(row.Name, "it has no effect without a client; set oidc-client-id")
+			}
+		}
+		return nil
+	}
+	switch {
+	case len(c.Grants.Items) == 0:
+		return s.Fault("oidc-client-id", "no person could sign in; set oidc-console-grants")
+	case c.Claim == "":
+		return s.Fault("oidc-console-claim", "it must not be empty with oidc-client-id")
+	case len(c.Scopes.Items) > 0 && !slices.Contains(c.Scopes.Items, "openid"):
+		return s.Fault("oidc-client-scopes", "openid is missing; without it the issuer sends no ID token")
+	}
+	if u := c.ConsoleURL.URL; u != nil {
+		if err := oidc.CheckIssuer(u.String()); err != nil {
+			return s.Fault("console-url", "the issuer would send codes without TLS: %w", err)
+		}
+	}
+	return nil
+}
+
+// ReadSecret reads the secret of the client.
+func (c *SignIn) ReadSecret(env *Environment, s *Settings) error {
+	c.Secret = ""
+	if c.ClientID == "" {
+		return nil
+	}
+	secret, fromVariable := env.Vars[ClientSecretVariable]
+	if c.SecretFile != "" {
+		if fromVariable {
+			return s.Fault("oidc-client-secret-file", "the variable %s has the secret, too; unset one of them",
+				ClientSecretVariable)
+		}
+		var err error
+		if secret, err = readSecretFile(string(c.SecretFile)); err != nil {
+			return s.Fault("oidc-client-secret-file", "%w", err)
+		}
+	}
+	if fromVariable || c.SecretFile != "" {
+		if secret = strings.TrimSpace(secret); secret == "" {
+			return s.Fault("oidc-client-id", "the secret of the client is empty")
+		}
+	}
+	c.Secret = secret
+	return nil
+}
+
+// readSecretFile reads a regular file that only its owner and group can read. Its errors do not have the name, which
+// may be the secret itself.
+func readSecretFile(path string) (string, error) {
+	const bytesMax = 1 << 10
+	text, err := readRegular(path)
+	if cause := (*os.PathError)(nil); errors.As(err, &cause) {
+		return "", fmt.Errorf("could not open the file: %w; the setting is the name of a file with the secret", cause.Err)
+	}
+	if err != nil {
+		return "", err
+	}
+	if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o007 != 0 {
+		return "", fmt.Errorf("other users can read the file (mode %04o); run chmod 600 on it", info.Mode().Perm())
+	}
+	if len(text) > bytesMax {
+		return "", fmt.Errorf("the file is longer than %d bytes", bytesMax)
+	}
+	return string(text), nil
+}
+
+// readRegular reads the first MiB of a regular file. It does not wait for the writer of a FIFO.
+func readRegular(path string) ([]byte, error) {
+	const bytesMax = 1 << 20
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err == nil && !info.Mode().IsRegular() {
+		return nil, errors.New("it is not a regular file")
+	}
+	return io.ReadAll(io.LimitReader(f, bytesMax))
+}
+
+// ClientGrants returns the scopes of people by the value of the claim.
+func (c *SignIn) ClientGrants() map[string]auth.Scopes {
+	grants := map[string]auth.Scopes{}
+	for _, item := range c.Grants.Items {
+		value, scopes, _ := parseConsoleGrant(item) // Set has checked it
+		grants[value] |= scopes
+	}
+	return grants
+}

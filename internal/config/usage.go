@@ -1,0 +1,12 @@
+package config
+
+import "fmt"
+
+// UsageError is an error about the way in which a command was called.
+type UsageError struct{ error }
+
+func (e *UsageError) Unwrap() error { return e.error }
+
+func Usagef(format string, args ...any) error {
+	return &UsageError{fmt.Errorf(format, args...)}
+}

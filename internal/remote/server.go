@@ -1,0 +1,251 @@
+// Package remote works on a running server by its admin API, for commands with --server.
+package remote
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"plantstore/internal/config"
+	"plantstore/internal/plant"
+	"plantstore/internal/terminal"
+)
+
+// Flags are the flags of a command that can work on a running server. They are no settings: a settings file is
+// that of a server, and a variable would redirect some commands and not others.
+type Flags struct {
+	URL       string
+	CA, Token string // paths
+}
+
+func (f *Flags) Bind(flags *pflag.FlagSet) {
+	flags.StringVar(&f.URL, "server", "", "work on the running server with this `URL` of its admin listener")
+	flags.Var((*config.FileName)(&f.CA), "server-ca", "trust the certificate authorities in this PEM `file` too")
+	flags.Var((*config.FileName)(&f.Token), "server-token",
+		"read the token for the server from this `file`; default: PLANTSTORE_TOKEN")
+}
+
+// CheckUnused returns a usage error if the other flags are set without --server.
+func (f *Flags) CheckUnused(flags *pflag.FlagSet) error {
+	for _, name := range []string{"server-ca", "server-token"} {
+		if flags.Changed(name) {
+			return config.Usagef("%s: it needs --server", name)
+		}
+	}
+	if flags.Changed("server") {
+		return config.Usagef("server: the URL is empty; use the form https://plants.example:8081")
+	}
+	return nil
+}
+
+// Check returns a usage error for a URL that is not the address of an admin listener.
+func (f *Flags) Check() error {
+	_, err := f.base()
+	return err
+}
+
+// base returns the URL of the API. A token in the clear on a network is an error.
+func (f *Flags) base() (*url.URL, error) {
+	u, err := url.Parse(f.URL)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, config.Usagef("server: %q is not a URL; use the form https://plants.example:8081", config.HideSecrets(f.URL, nil))
+	}
+	if u.User != nil || u.RawQuery != "" || u.Fragment != "" || strings.Trim(u.Path, "/") != "" {
+		return nil, config.Usagef("server: a URL of an admin listener has only a scheme, a host and a port; use %s://%s",
+			u.Scheme, u.Host)
+	}
+	ip := net.ParseIP(u.Hostname())
+	if u.Scheme == "http" && u.Hostname() != "localhost" && !(ip != nil && ip.IsLoopback()) {
+		return nil, config.Usagef("server: http would send the token in the clear to %s; "+
+			"use https, or a tunnel to a loopback address", u.Hostname())
+	}
+	return u.JoinPath("api", "v1"), nil
+}
+
+// Server implements operations on a running server by its admin API.
+type Server struct {
+	base  *url.URL
+	token string
+	http  *http.Client
+}
+
+// New returns the server of the flags, with a token for its admin API. Its errors are usage errors. The caller
+// closes the result.
+func New(f *Flags, token string) (*Server, error) {
+	base, err := f.base()
+	if err != nil {
+		return nil, err
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if config.RootCAs, err = f.roots(); err != nil {
+		return nil, err
+	}
+	const connectTimeMax, responseTimeMax = 10 * time.Second, time.Minute
+	transport := &http.Transport{
+		Proxy: http.ProxyFromEnvironment, TLSClientConfig: config,
+		DialContext:         (&net.Dialer{Timeout: connectTimeMax}).DialContext,
+		TLSHandshakeTimeout: connectTimeMax, ResponseHeaderTimeout: responseTimeMax,
+	}
+	return &Server{base: base, token: strings.TrimSpace(token), http: &http.Client{
+		Transport:     transport, // a redirect could send the token elsewhere
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}, nil
+}
+
+// Close closes the connections to the server.
+func (r *Server) Close() { r.http.CloseIdleConnections() }
+
+// roots returns the certificate authorities of the system with those of --server-ca; nil: those of the system.
+func (f *Flags) roots() (*x509.CertPool, error) {
+	if f.CA == "" {
+		return nil, nil //nolint:nilnil // the value of tls.Config for the authorities of the system
+	}
+	const bytesMax = 1 << 20
+	file, err := os.Open(f.CA)
+	if err != nil {
+		return nil, config.Usagef("server-ca: %w", err)
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, bytesMax))
+	if err != nil {
+		return nil, config.Usagef("server-ca: %w", err)
+	}
+	pool, err := x509.SystemCertPool()
+	if err != nil {
+		pool = x509.NewCertPool()
+	}
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, config.Usagef("server-ca: %s has no certificate in PEM form", f.CA)
+	}
+	return pool, nil
+}
+
+// do sends a request with a JSON body, if it is not nil, and decodes the response into an object.
+func (r *Server) do(ctx context.Context, method string, at *url.URL, body, into any) error {
+	res, err := r.send(ctx, method, at, body)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	const bytesMax = 64 << 20 // a page of plants has about 8 MiB of texts
+	if err := json.NewDecoder(io.LimitReader(res.Body, bytesMax)).Decode(into); err != nil {
+		return fmt.Errorf("the response of the server at %s is incomplete: %w", r.base.Host, err)
+	}
+	return nil
+}
+
+// at returns the URL of a path of the API with query parameters, which alternate with their values. It omits those
+// without a value.
+func (r *Server) at(path string, query ...string) *url.URL {
+	u := r.base.JoinPath(path)
+	values := url.Values{}
+	for i := 0; i < len(query); i += 2 {
+		if query[i+1] != "" {
+			values.Set(query[i], query[i+1])
+		}
+	}
+	u.RawQuery = values.Encode()
+	return u
+}
+
+// send sends a request and returns a response with the status 200, whose body the caller closes. The error is a
+// *plant.Error or about the connection.
+func (r *Server) send(ctx context.Context, method string, at *url.URL, body any) (*http.Response, error) {
+	content := io.Reader(http.NoBody)
+	if body != nil {
+		text, err := json.Marshal(body)
+		if err != nil {
+			return nil, err
+		}
+		content = bytes.NewReader(text)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, at.String(), content)
+	if err != nil {
+		return nil, err
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if r.token != "" {
+		req.Header.Set("Authorization", "Bearer "+r.token)
+	}
+	res, err := r.http.Do(req)
+	if err != nil {
+		return nil, r.unreachable(err)
+	}
+	if res.StatusCode == http.StatusOK {
+		return res, nil
+	}
+	defer res.Body.Close()
+	return nil, r.refused(res)
+}
+
+// unreachable returns the error of a request without a response.
+func (r *Server) unreachable(err error) error {
+	var wrapped *url.Error
+	if errors.As(err, &wrapped) {
+		err = wrapped.Err
+	}
+	var authority x509.UnknownAuthorityError
+	var host x509.HostnameError
+	var record tls.RecordHeaderError
+	switch {
+	case errors.Is(err, context.Canceled):
+		return err
+	case errors.As(err, &authority):
+		return fmt.Errorf("the certificate of the server at %s is not trusted: %w; give its authority with --server-ca",
+			r.base.Host, err)
+	case errors.As(err, &host):
+		return fmt.Errorf("the certificate of the server at %s has other names: %w; use one of them in --server",
+			r.base.Host, err)
+	case errors.As(err, &record), strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
+		return fmt.Errorf("the server at %s has no TLS; use http for a loopback address", r.base.Host)
+	}
+	return fmt.Errorf("no connection to the server at %s: %w; check the URL, and that the server runs", r.base.Host, err)
+}
+
+// refused returns the error of an error response.
+func (r *Server) refused(res *http.Response) error {
+	const bytesMax = 64 << 10
+	var e struct {
+		Error   plant.Code `json:"error"`
+		Message string     `json:"message"`
+	}
+	text, _ := io.ReadAll(io.LimitReader(res.Body, bytesMax))
+	if json.Unmarshal(text, &e) != nil || e.Error.Status() != res.StatusCode {
+		if res.StatusCode == http.StatusBadRequest && r.base.Scheme == "http" {
+			return fmt.Errorf("the server at %s responds with %s; use https if it has TLS", r.base.Host, res.Status)
+		}
+		return fmt.Errorf("%s is not the admin listener of a Plant Store: it responds with %s", r.base.Host, res.Status)
+	}
+	f := &plant.Error{Code: e.Error, Message: terminal.Printable(e.Message)}
+	switch e.Error {
+	case plant.CodeCredentialMissing:
+		f.Message = "the server requires a token; put it into PLANTSTORE_TOKEN or a file for --server-token"
+	case plant.CodeCredentialInvalid, plant.CodeAuthMalformed:
+		f.Message = "the server refuses the token: " + f.Message + "; compare PLANTSTORE_TOKEN or the file of --server-token"
+	case plant.CodeScopeMissing:
+		f.Message = "the server refuses the token: " + f.Message + "; use one that plantstore token create --scope has made"
+	case plant.CodeNotFound:
+		f.Message = fmt.Sprintf("%s is not the admin listener, or its version is older; use the address of --admin-listen",
+			r.base.Host)
+	case plant.CodeMisdirected:
+		f.Message += "; add the name to --admin-host of the server"
+	}
+	f.Message = cmp.Or(f.Message, res.Status)
+	return f
+}

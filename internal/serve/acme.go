@@ -1,0 +1,110 @@
+package serve
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"strings"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"plantstore/internal/acme"
+	"plantstore/internal/config"
+	"plantstore/internal/listen"
+	"plantstore/internal/postgres"
+	"plantstore/internal/server"
+)
+
+// withDomain returns a guessed URL of the public listener with the first domain of ACME, which its certificate has.
+func withDomain(u *url.URL, a *config.ACME) *url.URL {
+	if a.Enabled() {
+		u.Host = strings.TrimSuffix(net.JoinHostPort(a.Domains.Items[0], u.Port()), ":443")
+	}
+	return u
+}
+
+// acmeClient has the certificates of a Source. The Source opens after the listeners, because its storage is in the
+// store.
+type acmeClient struct {
+	source   atomic.Pointer[acme.Source] // nil until open
+	listener net.Listener                // of http-01; nil: tls-alpn-01
+	roots    *x509.CertPool              // of --acme-ca; nil: those of the system
+}
+
+// prepare reads the file of --acme-ca, and opens the listener of http-01 if there is one.
+func (a *acmeClient) prepare(
+	ctx context.Context, s *config.Settings, log *slog.Logger, metrics prometheus.Registerer,
+) (err error) {
+	const challengesMax, perAddressMax = 256, 64 // connections
+	if a.roots, err = s.ACME.Roots(s); err != nil || s.ACME.HTTPListen.Address == "" {
+		return err
+	}
+	l, err := listen.Listen(ctx, listen.Config{
+		Name: "challenge", Address: string(s.ACME.HTTPListen.Address),
+		Limits: listen.Limits{
+			Connections: challengesMax, PerAddress: perAddressMax, Proxies: s.Proxies.Prefixes(),
+		},
+		Log: log, Metrics: metrics,
+	})
+	if err != nil {
+		return fmt.Errorf("%w; use another address with --acme-http-listen", err)
+	}
+	a.listener = server.NewListener(l)
+	return nil
+}
+
+// openACME opens the storage of the certificates by ACME, if the settings ask for them, and reads the stored ones.
+func (v *instance) openACME(ctx context.Context) (err error) {
+	a, s := v.servers.certificates.acme, v.Settings
+	if a == nil {
+		return nil
+	}
+	config := acme.Config{
+		Domains: s.ACME.Domains.Items, Email: string(s.ACME.Email), Directory: string(s.ACME.Directory),
+		Roots: a.roots, HTTP01: s.ACME.HTTPListen.Address != "", Log: v.log, Metrics: v.metrics,
+	}
+	if database, ok := v.engine.(*postgres.Engine); ok {
+		config.Storage = database.ACME()
+	} else if config.Storage, err = acme.NewFileStorage(s.DB.Path + "-acme"); err != nil {
+		return fmt.Errorf("open the directory of certificates: %w", err)
+	}
+	source, err := acme.New(ctx, config)
+	if err != nil {
+		return err
+	}
+	a.source.Store(source)
+	v.onStart(source.Start) // the listeners accept the challenges
+	v.onRetire(source.Stop) // handshakes continue to receive the certificates
+	v.onClose(source.Close)
+	return nil
+}
+
+// close closes the listener of http-01.
+func (a *acmeClient) close() {
+	if a.listener != nil {
+		_ = a.listener.Close()
+	}
+}
+
+// getCertificate is the function of a tls.Config.
+func (a *acmeClient) getCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+	source := a.source.Load()
+	if source == nil {
+		return nil, acme.ErrNoCertificate
+	}
+	return source.GetCertificate(hello)
+}
+
+// keyAuthorization is acme.Source.KeyAuthorization.
+func (a *acmeClient) keyAuthorization(token string) (string, bool) {
+	source := a.source.Load()
+	if source == nil {
+		return "", false
+	}
+	return source.KeyAuthorization(token)
+}

@@ -1,0 +1,33 @@
+package serve
+
+import (
+	"context"
+	"time"
+
+	"plantstore/internal/backup"
+	"plantstore/internal/config"
+)
+
+// openBackups opens the backups of the server, if they have a destination.
+func (v *instance) openBackups(context.Context) (err error) {
+	s := v.Settings
+	if s.Backup.Dir.Text == "" {
+		return nil
+	}
+	bucket := s.Backup.S3Config(v.Env)
+	if backup.IsBucket(s.Backup.Dir.String()) && config.SendsInTheClear(bucket.Endpoint) {
+		v.log.Warn("the S3 server has no TLS: others on the network can read and change the backups; use https",
+			"endpoint", bucket.Endpoint)
+	}
+	v.backups, err = backup.New(backup.Config{
+		DB: s.DB.Path, Destination: s.Backup.Dir.String(), S3: bucket, Scratch: v.Env.ScratchDir(s.DB.Path),
+		Every: time.Duration(s.Backup.Every), Keep: s.Backup.Keep.N,
+		By: v.By, Record: v.audit.Record, Log: v.log, Metrics: v.metrics,
+	})
+	if err != nil {
+		return s.Fault("backup-dir", "%w", err)
+	}
+	v.onStart(func(context.Context) { v.backups.Start() })
+	v.onClose(v.backups.Close)
+	return nil
+}

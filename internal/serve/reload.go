@@ -1,0 +1,207 @@
+package serve
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"io"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"plantstore/internal/admin"
+	"plantstore/internal/audit"
+	"plantstore/internal/config"
+	"plantstore/internal/server"
+	"plantstore/internal/store"
+)
+
+// reloadEvery is the interval between two looks at the settings file.
+const reloadEvery = 2 * time.Second
+
+// settingsFile has the sums of the settings file.
+type settingsFile struct {
+	applied [sha256.Size]byte // at the last reload
+	seen    [sha256.Size]byte // at the last look
+}
+
+// publish sets the settings that list returns.
+func (v *instance) publish() {
+	var listed []admin.Setting
+	for _, row := range v.Settings.AllSettings() {
+		if row.Name == "config" {
+			continue
+		}
+		listed = append(listed, admin.Setting{
+			Name: row.Name, Value: row.Value.String(), Source: v.Settings.Sources[row.Name],
+			Reloadable: row.Reloadable(),
+		})
+	}
+	slices.SortFunc(listed, func(a, b admin.Setting) int { return strings.Compare(a.Name, b.Name) })
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.listed = listed
+}
+
+// adminConfig returns the configuration of the operations of the operator.
+func (v *instance) adminConfig() admin.Config {
+	return admin.Config{
+		Engine: v.engine, Outbox: v.engine, Deliveries: v.events.status, Store: v.store, Log: v.log,
+		Backups: v.backups, Metrics: v.metrics, Settings: v.list,
+		Issuer: string(v.Settings.OIDC.Issuer), DB: v.Settings.DB.String(), Version: v.Version,
+		Unrecorded: func(u *store.Unrecorded) {
+			v.log.Warn("revoked a credential without an entry in the audit log", "error", u.Cause)
+			for _, event := range u.Events {
+				v.audit.Record(event)
+			}
+		},
+	}
+}
+
+// list returns the settings in force by name. The caller must not change them. Any goroutine may call it.
+func (v *instance) list() []admin.Setting {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.listed
+}
+
+// look loads the settings again if the settings file differs from that of the last reload. It does so only at the
+// second look that finds the same contents, because an editor may be writing the file. It ignores a file that is not
+// regular, because a look would take the contents of a FIFO.
+func (v *instance) look(ctx context.Context) {
+	sum, ok := sumOf(string(v.Settings.Config))
+	if ok && sum == v.settingsFile.seen && sum != v.settingsFile.applied {
+		v.reload(ctx)
+	}
+	v.settingsFile.seen = sum
+}
+
+// sumOf returns the sum of a regular file.
+func sumOf(path string) (sum [sha256.Size]byte, ok bool) {
+	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
+		return sum, false
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return sum, false
+	}
+	defer f.Close()
+	hash := sha256.New()
+	_, err = io.Copy(hash, io.LimitReader(f, config.FileBytesMax+1))
+	return [sha256.Size]byte(hash.Sum(nil)), err == nil
+}
+
+// hangup is reload for SIGHUP: the operator says that all files are whole, also the certificates.
+func (v *instance) hangup(ctx context.Context) {
+	if err := v.servers.certificates.reload(v.Settings); err != nil {
+		v.log.Error("could not reload the certificates; the previous ones stay in use", "error", v.hide(err.Error()))
+	}
+	v.reload(ctx)
+}
+
+// reload loads the settings again. The settings in force stay if it fails.
+func (v *instance) reload(ctx context.Context) {
+	v.settingsFile.applied, _ = sumOf(string(v.Settings.Config))
+	next, changed, waiting, err := v.prepare(ctx)
+	if err == nil {
+		err = v.apply(ctx, next)
+	}
+	if err != nil {
+		v.log.Error("could not reload the settings; the previous ones stay in force", "error", v.hide(err.Error()))
+		return
+	}
+	v.Settings = next
+	v.publish()
+	v.log.Info("settings reloaded", "changed", strings.Join(changed, ","))
+	if len(waiting) > 0 {
+		v.log.Warn("changed settings wait for a restart of the server", "settings", strings.Join(waiting, ","))
+	}
+	v.record(changed)
+}
+
+// prepare returns the settings that a reload puts in force, after their checks, with the names of those that change and
+// of those that wait for a restart.
+func (v *instance) prepare(ctx context.Context) (next *config.Settings, changed, waiting []string, err error) {
+	if next, err = v.load(ctx); err != nil {
+		return nil, nil, nil, err
+	}
+	changed, waiting = v.merge(next)
+	err = errors.Join(next.Check(), next.CheckServe(ctx, v.Env), next.Webhook.Check(v.Env, next))
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if !next.Webhook.SameSecrets(&v.Settings.Webhook) && !slices.Contains(changed, config.SecretFileSetting) {
+		changed = append(changed, config.SecretFileSetting)
+	}
+	next.SignIn.Secret = v.Settings.SignIn.Secret
+	return next, changed, waiting, nil
+}
+
+func (v *instance) hide(text string) string { return v.Env.Hide(text) }
+
+// record appends the changed settings to the audit log.
+func (v *instance) record(changed []string) {
+	if len(changed) == 0 {
+		return
+	}
+	var details []audit.Detail
+	for _, d := range auditDetails(v.Settings, v.Env) {
+		if _, name, _ := strings.Cut(d.Key, "."); slices.Contains(changed, name) {
+			details = append(details, d)
+		}
+	}
+	v.audit.Record(v.audit.event(audit.ServerReload, details...))
+}
+
+// load returns the settings of the command line, the environment and the file.
+func (v *instance) load(ctx context.Context) (*config.Settings, error) {
+	if path := string(v.Settings.Config); path != "" {
+		if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+			return nil, errors.New("the settings file is not a regular file; restart the server to read it again")
+		}
+	}
+	next := &config.Settings{}
+	flags := pflag.NewFlagSet("serve", pflag.ContinueOnError)
+	next.BindStore(flags)
+	next.BindServe(flags)
+	for name, value := range v.Flags {
+		if flags.Lookup(name) == nil {
+			continue // --help and the like
+		}
+		if err := flags.Set(name, value); err != nil {
+			return nil, err
+		}
+	}
+	return next, next.Load(ctx, v.Env, flags)
+}
+
+// merge returns the names of the changed settings that the server reloads, and of those that wait for a restart. next
+// receives the values in force of the latter.
+func (v *instance) merge(next *config.Settings) (changed, waiting []string) {
+	old := v.Settings.AllSettings()
+	for i, row := range next.AllSettings() {
+		switch {
+		case config.TextOf(row.Value) == config.TextOf(old[i].Value):
+		case row.Reloadable():
+			changed = append(changed, row.Name)
+		default:
+			waiting = append(waiting, row.Name)
+			reflect.ValueOf(row.Value).Elem().Set(reflect.ValueOf(old[i].Value).Elem())
+			next.Sources[row.Name] = v.Settings.Sources[row.Name]
+		}
+	}
+	return changed, waiting
+}
+
+// apply puts settings in force. Webhooks come first: only they can fail, and then nothing has changed.
+func (v *instance) apply(ctx context.Context, next *config.Settings) error {
+	if err := v.events.reload(ctx, v.Settings, next); err != nil {
+		return err
+	}
+	v.Log.level.Set(next.LowestLevel())
+	return server.Reload(v.servers.public, v.servers.admin, v.servers.configOf(next))
+}

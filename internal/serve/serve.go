@@ -1,0 +1,240 @@
+// Package serve runs a server: it opens the parts that the settings ask for, serves, reloads the settings, and drains.
+package serve
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"plantstore/internal/admin"
+	"plantstore/internal/audit"
+	"plantstore/internal/backup"
+	"plantstore/internal/config"
+	"plantstore/internal/postgres"
+	"plantstore/internal/store"
+	"plantstore/internal/terminal"
+	"plantstore/internal/trace"
+)
+
+// Config configures a server.
+type Config struct {
+	Settings *config.Settings  // loaded
+	Flags    map[string]string // of the command line, for a reload
+	Env      *config.Environment
+	Log      *Log
+	Version  string
+	By       audit.Origin     // of the changes of the store that the server makes itself
+	Hangups  <-chan os.Signal // each one reloads the settings; nil: none
+
+	// Greet is the last step of the start: it creates the first tokens and prints them.
+	Greet func(context.Context, store.Engine, Addresses) error
+}
+
+// Run runs a server until ctx ends or the store fails. After ctx has ended it responds to the accepted requests and
+// returns nil. Its errors are usage errors, store.ErrBroken, or those of a listener and of the engine.
+func Run(ctx context.Context, c Config) error {
+	v := &instance{Config: c, log: c.Log.Logger, metrics: newMetrics(c.Version)}
+	err := v.open(ctx)
+	if err == nil {
+		err = v.serve(ctx)
+	} else {
+		err = stoppedEarly(ctx, err, v.log)
+	}
+	return errors.Join(err, v.close())
+}
+
+// instance is a running server. Only the goroutine of serve changes its settings and the parts that a reload replaces.
+type instance struct {
+	Config
+
+	log     *slog.Logger
+	metrics *prometheus.Registry
+	tracing *trace.Config // nil: no traces
+
+	servers *httpServers
+	engine  Engine
+	issuer  issuer
+	store   *store.Store
+	audit   *serverAudit
+	backups *backup.Service // nil: none
+	events  *eventSender
+
+	// What the parts do later: each part adds its functions when it opens.
+	starting []func(context.Context) // once the server accepts requests
+	retiring []func()                // start no new work, before the server drains
+	closing  []func() error          // in reverse order
+
+	settingsFile settingsFile
+
+	mu     sync.Mutex
+	listed []admin.Setting // the settings in force; guarded by mu
+}
+
+// open opens the parts of the server, each after those that it needs.
+func (v *instance) open(ctx context.Context) error {
+	v.settingsFile.applied = v.Settings.FileSum
+	v.publish()
+	for _, open := range []func(context.Context) error{
+		v.check,         // before anything is created
+		v.openListeners, // before the engine creates files
+		v.openEngine,
+		v.openIssuer,
+		v.openStore,
+		v.openAudit,
+		v.openBackups,
+		v.openWebhooks,
+		v.openServers,
+		v.openACME,
+		v.greet, // prints the tokens once, so it follows every step that can fail
+	} {
+		if err := open(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// close closes the parts that open has opened.
+func (v *instance) close() (err error) {
+	for _, f := range slices.Backward(v.closing) {
+		err = errors.Join(err, f())
+	}
+	return err
+}
+
+func (v *instance) onStart(f func(context.Context)) { v.starting = append(v.starting, f) }
+
+func (v *instance) onRetire(f func()) { v.retiring = append(v.retiring, f) }
+
+func (v *instance) onClose(f func()) {
+	v.closing = append(v.closing, func() error { f(); return nil })
+}
+
+// check returns the usage errors of the server, and reads the files with secrets.
+func (v *instance) check(ctx context.Context) (err error) {
+	s := v.Settings
+	if err := s.CheckServe(ctx, v.Env); err != nil {
+		return err
+	}
+	if v.tracing, err = trace.FromEnvironment(v.Env.Vars, v.Version); err != nil {
+		return config.Usagef("%w", err)
+	}
+	return cmp.Or(s.Webhook.Check(v.Env, s), s.SignIn.ReadSecret(v.Env, s))
+}
+
+// openEngine opens the engine, and warns of an interrupted move.
+func (v *instance) openEngine(ctx context.Context) (err error) {
+	v.engine, err = OpenEngine(ctx, v.Settings, EngineOptions{
+		Server: true, Migrate: true, Log: v.log, Metrics: v.metrics, Traced: v.servers.tracer != nil, By: v.By,
+	})
+	if err != nil {
+		return err
+	}
+	v.closing = append(v.closing, v.engine.Close)
+	warnOfMove(ctx, v.engine, v.log)
+	return nil
+}
+
+// openStore starts the store. SQLite has one writer. PostgreSQL may be remote: several commits hide its latency, and the
+// engine repeats a commit of unknown outcome while its requests wait.
+func (v *instance) openStore(ctx context.Context) (err error) {
+	c := store.Config{
+		Engine: v.engine, Commits: 1,
+		JWT: v.issuer.verify(), Log: v.log, Metrics: v.metrics, Tracer: v.servers.tracer,
+	}
+	if v.Settings.DB.IsDatabase() {
+		c.Commits, c.Limits.CommitTimeout = postgres.CommitsMax, store.AnswerTimeout
+	}
+	if v.store, err = store.New(ctx, c); err != nil {
+		return err
+	}
+	v.onClose(v.store.Close)
+	return nil
+}
+
+func (v *instance) greet(ctx context.Context) error {
+	return v.Greet(ctx, v.engine, v.servers.Addresses)
+}
+
+// serve starts the server, and ends it after a signal, a failure of the store or of a listener.
+func (v *instance) serve(ctx context.Context) error {
+	for _, start := range v.starting {
+		start(ctx)
+	}
+	v.log.Info("ready", "listen", v.servers.publicListener.Addr().String(), "public", v.servers.Public.String(),
+		"admin", v.servers.Admin.String(), "db", v.Settings.DB.String(), "version", v.Version)
+	cause := v.run(ctx)
+	for _, retire := range v.retiring {
+		retire()
+	}
+	err := errors.Join(cause, v.servers.drain(v.store, v.log), v.failure())
+	v.log.Info("stopped")
+	return err
+}
+
+// run reports to systemd that the server is ready, and waits until the server must stop. It returns nil after a signal
+// and after a failure of the store. It loads the settings again after SIGHUP and when the settings file has changed.
+func (v *instance) run(ctx context.Context) error {
+	changes := time.NewTicker(reloadEvery)
+	defer changes.Stop()
+	manager := startManager(v.Env, v.log)
+	defer manager.stopping()
+	for {
+		select {
+		case <-manager.watchdog:
+			manager.alive()
+		case <-ctx.Done():
+			v.log.Info("shutting down: responding to accepted requests", "cause", context.Cause(ctx))
+			return nil
+		case <-v.store.Broken():
+			return nil
+		case err := <-v.servers.failed:
+			return err
+		case <-v.Hangups:
+			v.hangup(ctx)
+		case <-changes.C:
+			v.look(ctx)
+		}
+	}
+}
+
+// failure returns an error if the store has failed, even after a signal or during the drain.
+func (v *instance) failure() error {
+	select {
+	case <-v.store.Broken():
+		return fmt.Errorf("%w; see the log; every acknowledged plant is stored", store.ErrBroken)
+	default:
+		return nil
+	}
+}
+
+// stoppedEarly returns nil if SIGTERM or Ctrl-C caused err, an error of the start: an operator may stop a server at any
+// time. Another error, and an unknown outcome of a write, stay.
+func stoppedEarly(ctx context.Context, err error, log *slog.Logger) error {
+	lasting := errors.Is(err, store.ErrOutcomeUnknown) || errors.Is(err, store.ErrBroken)
+	if ctx.Err() == nil || !errors.Is(err, context.Canceled) && !errors.Is(err, terminal.ErrInterrupted) || lasting {
+		return err
+	}
+	log.Info("stopped before it was ready")
+	return nil
+}
+
+// warnOfMove logs a warning after an interrupted move of the store, whose capture costs time. The server also starts if
+// the check fails.
+func warnOfMove(ctx context.Context, engine Engine, log *slog.Logger) {
+	switch interrupted, err := engine.Interrupted(ctx); {
+	case err != nil:
+		log.Warn("could not check for an interrupted move of the store", "error", err)
+	case interrupted:
+		log.Warn("an interrupted move still captures each new plant; " +
+			"run the same move again, or plantstore move --from … --abandon")
+	}
+}

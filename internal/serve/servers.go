@@ -1,0 +1,265 @@
+package serve
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"plantstore/internal/admin"
+	"plantstore/internal/config"
+	"plantstore/internal/console"
+	"plantstore/internal/listen"
+	"plantstore/internal/server"
+	"plantstore/internal/store"
+	"plantstore/internal/trace"
+)
+
+const (
+	drainTimeMax   = 8 * time.Second // service managers allow 10 s in all
+	commitDrainMax = 6 * time.Second // then commits that wait for a lock fail, and their requests receive an error
+	// Then the admin listener closes the connection of a client that does not read the end of a search or download.
+	responseDrainMax = time.Second
+	requestDrainMax  = time.Second // for requests of accepted connections to arrive
+)
+
+// httpServers are the HTTP servers and their listeners.
+type httpServers struct {
+	public, admin                 *server.Server
+	challenges                    *server.Server // of ACME; nil: none
+	publicListener, adminListener net.Listener
+	publicTCP                     *listen.Listener // below publicListener
+	Addresses
+	certificates        certificates
+	publicTLS, adminTLS bool
+
+	operations *admin.Service   // of the operator; nil until open
+	console    *console.Console // nil until open
+	config     server.Config    // without the settings
+
+	tracer *trace.Tracer // nil: no traces
+
+	running sync.WaitGroup
+	failed  chan error // of a server that stopped by itself; buffers one error of each
+}
+
+// Addresses are the URLs of a server.
+type Addresses struct {
+	Public  *url.URL // at which clients reach the public listener
+	Admin   *url.URL
+	Console *url.URL // at which browsers reach the console
+}
+
+// openListeners opens both listeners, or uses those of systemd; serve starts their servers. The caller closes them.
+func (v *instance) openListeners(ctx context.Context) error {
+	v.metrics.MustRegister(v.Log.dropped)
+	s, log, metrics := v.Settings, v.log, v.metrics
+	sockets, err := openSockets(v.Env, s, log)
+	if err != nil {
+		return err
+	}
+	defer sockets.close()
+	h := &httpServers{failed: make(chan error, 3)}
+	v.servers = h
+	v.onClose(h.close)
+	public, err := openListener(ctx, s, listen.Config{
+		Name: "public", Address: string(s.Listen), TCP: sockets.take("public"),
+		Limits: connectionLimits(s, log), Log: log, Metrics: metrics,
+		ProxyProtocol: bool(s.Proxies.Protocol), TrustedProxies: s.Proxies.Prefixes(),
+		HeaderTimeout: time.Duration(s.RequestTimeout),
+	})
+	if err != nil {
+		return fmt.Errorf("%w; use another address with --listen", err)
+	}
+	h.publicTCP, h.publicListener = public, public // until its TLS is known, so that close closes it
+	admin, err := openListener(ctx, s, listen.Config{
+		Name: "admin", Address: string(s.AdminListen), TCP: sockets.take("admin"),
+		Limits: adminLimits(s), Log: log, Metrics: metrics,
+	})
+	if err != nil {
+		return fmt.Errorf("%w; use another address with --admin-listen", err)
+	}
+	h.adminListener = admin
+	if err := s.CheckAdminOpen(admin.Addr()); err != nil {
+		return err
+	}
+	if err := h.secure(s, log, metrics); err != nil {
+		return err
+	}
+	if h.certificates.acme != nil {
+		if err := h.certificates.acme.prepare(ctx, s, log, metrics); err != nil {
+			return err
+		}
+	}
+	h.Public = s.BaseURL.URL
+	if h.Public == nil {
+		h.Public = withDomain(config.GuessURL(h.publicListener.Addr(), h.publicTLS), &s.ACME)
+	}
+	h.Admin = config.GuessURL(h.adminListener.Addr(), h.adminTLS)
+	h.Console = cmp.Or(s.SignIn.ConsoleURL.URL, h.Admin)
+	if v.tracing != nil {
+		h.tracer = trace.New(v.tracing, log, metrics)
+	}
+	return nil
+}
+
+// secure adds TLS to the listeners. The admin listener has TLS unless its address is a loopback address, where health
+// checks and scrapes need no certificate.
+func (h *httpServers) secure(s *config.Settings, log *slog.Logger, metrics prometheus.Registerer) (err error) {
+	if h.certificates, err = openCertificates(s, log, metrics); err != nil {
+		return err
+	}
+	h.publicTLS = h.certificates.enabled()
+	h.adminTLS = h.publicTLS && !h.adminListener.Addr().(*net.TCPAddr).IP.IsLoopback()
+	for _, l := range []struct {
+		listener      *net.Listener
+		name, Setting string
+		secure        bool
+	}{{&h.publicListener, "public", "listen", h.publicTLS}, {&h.adminListener, "admin", "admin-listen", h.adminTLS}} {
+		if l.secure {
+			*l.listener = server.NewTLSListener(*l.listener, h.certificates.tlsConfig(l.name, log, metrics))
+			continue
+		}
+		if err := s.TLS.CheckExposed(s, l.Setting, (*l.listener).Addr()); err != nil {
+			return err
+		}
+		*l.listener = server.NewListener(*l.listener)
+	}
+	return nil
+}
+
+// openServers creates the servers of the listeners, with the console and the admin API.
+func (v *instance) openServers(context.Context) (err error) {
+	h, s := v.servers, v.Settings
+	if h.operations, err = admin.New(v.adminConfig()); err != nil {
+		return err
+	}
+	if h.console, err = console.New(console.Config{
+		Store: v.store, Log: v.log, Operations: h.operations, PublicURL: h.Public, Audit: v.audit.Recorder,
+		Version: v.Version, Open: bool(s.Admin.Open), Secure: h.adminTLS || h.Console.Scheme == "https",
+	}); err != nil {
+		return fmt.Errorf("open the console: %w", err)
+	}
+	h.console.SetIssuer(v.issuer.client)
+	routes, err := admin.Routes(h.operations)
+	if err != nil {
+		return err
+	}
+	pages, err := h.console.Routes()
+	if err != nil {
+		return err
+	}
+	h.config = server.Config{
+		Store: v.store, Log: v.log, Audit: v.audit.Recorder, Metrics: v.metrics,
+		AdminRoutes: append(routes, pages...), Browser: h.console.Browser(),
+		PublicTLS: h.publicTLS, AdminTLS: h.adminTLS, Tracer: h.tracer,
+	}
+	config := h.configOf(s)
+	h.public, h.admin, err = server.New(config)
+	if client := h.certificates.acme; err == nil && client != nil && client.listener != nil {
+		h.challenges = server.NewChallenges(config, h.public, client.keyAuthorization)
+	}
+	v.onStart(func(context.Context) { h.serve() })
+	return err
+}
+
+// configOf returns the configuration of the servers with these settings.
+func (h *httpServers) configOf(s *config.Settings) server.Config {
+	c := h.config
+	c.BaseURL, c.OwnHostOnly = h.Public, s.BaseURL.URL != nil
+	c.CORSOrigins, c.AdminHosts = s.CORSOrigins.Items, s.AdminHost.Items
+	if u := s.SignIn.ConsoleURL.URL; u != nil {
+		c.AdminHosts = append(slices.Clone(c.AdminHosts), u.Hostname())
+	}
+	c.AdminOpen, c.Pprof = bool(s.Admin.Open), bool(s.PProf)
+	c.TrustedProxies = s.Proxies.HeaderPrefixes()
+	const headerMax = 16 << 10 // bytes
+	c.Limits = server.Limits{
+		BodyMax:        s.BodyMax.N,
+		HeaderMax:      headerMax,
+		RequestTimeout: time.Duration(s.RequestTimeout),
+		AnswerTimeout:  store.AnswerTimeout,
+		IdleTimeout:    idleTimeout,
+		QueueMax:       store.QueueMax,
+		AuthFailures:   s.Rate.AuthFailures.N,
+		Rate:           s.Rate.PerSecond.N,
+		Burst:          s.Rate.Burst.N,
+		Concurrency:    s.Rate.Concurrency.N,
+	}
+	return c
+}
+
+// serve starts the servers. drain waits for their goroutines.
+func (h *httpServers) serve() {
+	h.console.Start()
+	h.start(h.public, h.publicListener)
+	h.start(h.admin, h.adminListener)
+	if h.challenges != nil {
+		h.start(h.challenges, h.certificates.acme.listener)
+	}
+}
+
+func (h *httpServers) start(s *server.Server, l net.Listener) {
+	h.running.Go(func() {
+		if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			h.failed <- fmt.Errorf("serve on %s: %w", l.Addr(), err)
+		}
+	})
+}
+
+// drain closes the public listener, responds to the accepted requests, and then closes the admin listener, so that its
+// health checks respond until the end.
+func (h *httpServers) drain(st *store.Store, log *slog.Logger) error {
+	ctx, cancel := context.WithTimeout(context.Background(), drainTimeMax)
+	defer cancel()
+	defer stopTracing(h.tracer, time.Now())
+	st.Retire(commitDrainMax)
+	h.operations.Retire()
+	h.retirePublic(ctx)
+	err := h.public.Shutdown(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		// Incomplete requests were never accepted, so this is not an error.
+		log.Warn("closed connections with incomplete requests", "after_us", drainTimeMax.Microseconds())
+		err = h.public.Close()
+	}
+	st.Close()
+	stalled := time.AfterFunc(responseDrainMax, func() { _ = h.admin.Close() }) // ends the writes of operations
+	h.operations.Close()
+	stalled.Stop()
+	err = errors.Join(err, h.admin.Close())
+	if h.challenges != nil {
+		err = errors.Join(err, h.challenges.Close())
+	}
+	h.running.Wait()
+	h.console.Close()
+	return err
+}
+
+// retirePublic responds to the requests of the connections that the public listener has accepted. A new connection is
+// refused, or waits for the next process in the socket of systemd.
+func (h *httpServers) retirePublic(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, requestDrainMax)
+	defer cancel()
+	h.public.Retire()
+	h.publicTCP.Retire(ctx)
+}
+
+// close closes the listeners that no server has closed, and ends the watchers of the certificates and the tracer.
+func (h *httpServers) close() {
+	defer h.certificates.end()
+	defer stopTracing(h.tracer, time.Now())
+	for _, l := range []net.Listener{h.publicListener, h.adminListener} {
+		if l != nil {
+			_ = l.Close()
+		}
+	}
+}
