@@ -10,7 +10,6 @@ import (
 	"plantstore/internal/audit"
 	"plantstore/internal/backup"
 	"plantstore/internal/config"
-	"plantstore/internal/serve"
 	"plantstore/internal/sqlite"
 	"plantstore/internal/store"
 	"plantstore/internal/terminal"
@@ -48,7 +47,7 @@ func (p *program) auditReading(ctx context.Context, s *config.Settings, action a
 func (p *program) auditClosed(ctx context.Context, s *config.Settings, action audit.Action, details ...audit.Detail) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commandAuditMax)
 	defer cancel()
-	engine, err := p.openCommand(ctx, s, serve.EngineOptions{MustExist: true})
+	engine, err := p.openCommand(ctx, s, existing)
 	if err != nil {
 		p.warnUnaudited(err)
 		return

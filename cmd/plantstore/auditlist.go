@@ -19,7 +19,6 @@ import (
 	"plantstore/internal/audit"
 	"plantstore/internal/config"
 	"plantstore/internal/remote"
-	"plantstore/internal/serve"
 	"plantstore/internal/terminal"
 )
 
@@ -44,11 +43,12 @@ the operating system, or the user who ran sudo.`,
 			case l.limit < 1:
 				return config.Usagef("limit: %d is out of range; use at least 1", l.limit)
 			case l.limit > tableMax && !l.asJSON:
-				return config.Usagef("limit: %d is out of range; a table has at most %d entries; use --json for more", l.limit, tableMax)
+				return config.Usagef("limit: %d is out of range; a table has at most %d entries; use --json for more",
+					l.limit, tableMax)
 			case l.asJSON && !cmd.Flags().Changed("limit"):
 				l.limit = 0
 			}
-			return p.operate(cmd, s, server, serve.EngineOptions{ReadOnly: true}, l.run)
+			return p.operate(cmd, s, server, readOnly, l.run)
 		},
 	}
 	s.BindStore(cmd.Flags())
@@ -158,8 +158,9 @@ func (l *auditList) printTable(w io.Writer, entries iter.Seq2[audit.Entry, error
 		for _, d := range e.Details {
 			details = append(details, d.Key+"="+d.Value)
 		}
-		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\n", e.Sequence, terminal.FormatTime(e.Time), terminal.Printable(actorText(e.Actor)),
-			cmp.Or(terminal.Printable(e.Address), "-"), terminal.Printable(string(e.Action)), terminal.Printable(strings.Join(details, " ")))
+		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\n", e.Sequence, terminal.FormatTime(e.Time),
+			terminal.Printable(actorText(e.Actor)), cmp.Or(terminal.Printable(e.Address), "-"),
+			terminal.Printable(string(e.Action)), terminal.Printable(strings.Join(details, " ")))
 	}
 	return table.Flush()
 }

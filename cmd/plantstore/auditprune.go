@@ -27,7 +27,7 @@ day with --audit-keep.`,
 			if !cmd.Flags().Changed("keep") {
 				return config.Usagef("keep: give the age of the oldest entry to keep, such as --keep 400d")
 			}
-			return p.withStore(cmd, s, serve.EngineOptions{MustExist: true}, func(ctx context.Context, engine store.Engine) error {
+			return p.withStore(cmd, s, existing, func(ctx context.Context, engine store.Engine) error {
 				removed, err := serve.PruneAudit(ctx, engine, time.Now().Add(-time.Duration(keep)), p.operator())
 				if err != nil {
 					return err

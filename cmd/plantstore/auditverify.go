@@ -12,7 +12,6 @@ import (
 	"plantstore/internal/config"
 	"plantstore/internal/plant"
 	"plantstore/internal/remote"
-	"plantstore/internal/serve"
 	"plantstore/internal/terminal"
 )
 
@@ -34,7 +33,7 @@ one. So note the head elsewhere from time to time, and compare the log with it b
   plantstore audit verify --json > head.json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return p.operate(cmd, s, server, serve.EngineOptions{ReadOnly: true}, func(ctx context.Context, o operations) error {
+			return p.operate(cmd, s, server, readOnly, func(ctx context.Context, o operations) error {
 				v, err := o.VerifyAudit(ctx, expected.link)
 				if refusal, ok := errors.AsType[*plant.Error](err); ok && refusal.Code == plant.CodeQueryInvalid {
 					return config.Usagef("%w", err)

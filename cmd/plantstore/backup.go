@@ -126,7 +126,9 @@ func (p *program) backupFile(ctx context.Context, s *config.Settings, db, to str
 }
 
 // backupObject makes a backup in a bucket.
-func (p *program) backupObject(ctx context.Context, s *config.Settings, db string, o *backup.Object, asJSON bool) error {
+func (p *program) backupObject(
+	ctx context.Context, s *config.Settings, db string, o *backup.Object, asJSON bool,
+) error {
 	progress := p.NewProgress(0)
 	progress.Part(0, 1)
 	m, err := o.Make(ctx, db, p.env.ScratchDir(db), func(step string) sqlite.Progress {

@@ -15,7 +15,6 @@ import (
 	"plantstore/internal/config"
 	"plantstore/internal/dump"
 	"plantstore/internal/remote"
-	"plantstore/internal/serve"
 	"plantstore/internal/terminal"
 )
 
@@ -47,7 +46,9 @@ func bindCompletion(cmd *cobra.Command) {
 
 // completeTokens completes the names of the tokens in a matching state, of a store or with --server. If it cannot read
 // them in time, it completes nothing, and prints no error into the command line of the user.
-func (p *program) completeTokens(s *config.Settings, f *remote.Flags, match func(auth.State) bool) cobra.CompletionFunc {
+func (p *program) completeTokens(
+	s *config.Settings, f *remote.Flags, match func(auth.State) bool,
+) cobra.CompletionFunc {
 	const timeMax = 3 * time.Second // a user waits for the completion
 	return func(cmd *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
 		const directive = cobra.ShellCompDirectiveNoFileComp
@@ -59,7 +60,7 @@ func (p *program) completeTokens(s *config.Settings, f *remote.Flags, match func
 		cmd.SetContext(ctx)
 		silent := *p
 		silent.Stderr = io.Discard
-		_ = silent.operate(cmd, s, f, serve.EngineOptions{MustExist: true}, func(ctx context.Context, o operations) error {
+		_ = silent.operate(cmd, s, f, existing, func(ctx context.Context, o operations) error {
 			for c, err := range credentials(ctx, o, admin.KindToken) {
 				if err != nil {
 					return err

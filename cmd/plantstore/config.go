@@ -47,7 +47,8 @@ wait for a restart of it.`,
 				switch source, isSetting := s.Sources[f.Name]; {
 				case !isSetting || f.Name == "config":
 				case asJSON:
-					err = errors.Join(err, terminal.WriteJSON(&out, settingFacts{Name: f.Name, Value: f.Value.String(), Source: source}))
+					facts := settingFacts{Name: f.Name, Value: f.Value.String(), Source: source}
+					err = errors.Join(err, terminal.WriteJSON(&out, facts))
 				default:
 					fmt.Fprintf(&out, "%-34s # %s\n", f.Name+": "+yamlValue(f), source)
 				}

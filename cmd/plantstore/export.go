@@ -16,7 +16,6 @@ import (
 	"plantstore/internal/dump"
 	"plantstore/internal/plant"
 	"plantstore/internal/remote"
-	"plantstore/internal/serve"
 	"plantstore/internal/store"
 	"plantstore/internal/terminal"
 )
@@ -58,7 +57,7 @@ plant exactly. CSV does not keep the difference between an empty tag and no tag.
 				return config.Usagef("json: standard output contains the plants; give a file with --output")
 			}
 			local := &remote.Flags{}
-			return p.operate(cmd, s, local, serve.EngineOptions{ReadOnly: true}, func(ctx context.Context, o operations) error {
+			return p.operate(cmd, s, local, readOnly, func(ctx context.Context, o operations) error {
 				if output == "" {
 					facts, err := p.exportStdout(ctx, o, f)
 					p.auditExport(ctx, s, facts, err)

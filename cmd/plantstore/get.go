@@ -12,7 +12,6 @@ import (
 	"plantstore/internal/config"
 	"plantstore/internal/plant"
 	"plantstore/internal/remote"
-	"plantstore/internal/serve"
 	"plantstore/internal/terminal"
 )
 
@@ -33,7 +32,7 @@ it. Write -- before a negative id.`,
 			if err != nil {
 				return config.Usagef("id must be an integer from -9223372036854775808 to 9223372036854775807; got %q", args[0])
 			}
-			return p.operate(cmd, s, server, serve.EngineOptions{ReadOnly: true}, func(ctx context.Context, o operations) error {
+			return p.operate(cmd, s, server, readOnly, func(ctx context.Context, o operations) error {
 				r, err := o.Plant(ctx, id)
 				if err != nil {
 					return err

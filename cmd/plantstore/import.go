@@ -66,7 +66,7 @@ the rows that skip counts.`,
 				job.sortDir = filepath.Dir(s.DB.Path)
 			}
 			serve.TuneImport(p.env)
-			return p.withStore(cmd, s, serve.EngineOptions{MustExist: !create}, job.run)
+			return p.withStore(cmd, s, creating(create), job.run)
 		},
 	}
 	s.BindStore(cmd.Flags())

@@ -16,7 +16,6 @@ import (
 	"plantstore/internal/config"
 	"plantstore/internal/plant"
 	"plantstore/internal/remote"
-	"plantstore/internal/serve"
 	"plantstore/internal/terminal"
 )
 
@@ -45,12 +44,13 @@ func newList(p *program) *cobra.Command {
 			case limit < 1:
 				return config.Usagef("limit: %d is out of range; use at least 1", limit)
 			case limit > tableMax && !asJSON:
-				return config.Usagef("limit: %d is out of range; a table has at most %d plants; use --json for more", limit, tableMax)
+				return config.Usagef("limit: %d is out of range; a table has at most %d plants; use --json for more",
+					limit, tableMax)
 			case asJSON && !cmd.Flags().Changed("limit"):
 				limit = math.MaxInt
 			}
 			q.Limit = min(limit, admin.PageMax-1) + 1 // the last one shows whether more follow
-			return p.operate(cmd, s, server, serve.EngineOptions{ReadOnly: true}, func(ctx context.Context, o operations) error {
+			return p.operate(cmd, s, server, readOnly, func(ctx context.Context, o operations) error {
 				if asJSON {
 					return printRecords(terminal.InterruptibleWriter(ctx, p.Stdout), plants(ctx, o, q), limit)
 				}

@@ -87,7 +87,7 @@ type abandonFacts struct {
 }
 
 func (p *program) move(ctx context.Context, fromAddress, toAddress config.StoreAddress, asJSON bool) (err error) {
-	from, err := p.openNamed(ctx, "from", fromAddress, serve.EngineOptions{MustExist: true})
+	from, err := p.openNamed(ctx, "from", fromAddress, existing)
 	if err != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ func (p *program) move(ctx context.Context, fromAddress, toAddress config.StoreA
 }
 
 func (p *program) abandonMove(ctx context.Context, from config.StoreAddress, asJSON bool) error {
-	s, err := p.openNamed(ctx, "from", from, serve.EngineOptions{MustExist: true})
+	s, err := p.openNamed(ctx, "from", from, existing)
 	if err != nil {
 		return err
 	}

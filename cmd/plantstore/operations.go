@@ -43,7 +43,8 @@ type operations interface {
 
 // operate runs do on the store of the settings or, with --server, on a running server.
 func (p *program) operate(
-	cmd *cobra.Command, s *config.Settings, f *remote.Flags, o serve.EngineOptions, do func(context.Context, operations) error,
+	cmd *cobra.Command, s *config.Settings, f *remote.Flags, o serve.EngineOptions,
+	do func(context.Context, operations) error,
 ) error {
 	if f.URL != "" {
 		return p.withServer(cmd, s, f, func(ctx context.Context, r *remote.Server) error { return do(ctx, r) })

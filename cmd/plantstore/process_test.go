@@ -168,7 +168,8 @@ const readyLine = `msg=ready listen=(\S+) public=(\S+) admin=(\S+)`
 // cleanEnviron returns the environment of the test without the variables of the program, of libpq and of OpenTelemetry.
 func cleanEnviron() []string {
 	return slices.DeleteFunc(os.Environ(), func(entry string) bool {
-		return strings.HasPrefix(entry, config.VariablePrefix) || strings.HasPrefix(entry, "PG") || strings.HasPrefix(entry, "OTEL_")
+		return strings.HasPrefix(entry, config.VariablePrefix) || strings.HasPrefix(entry, "PG") ||
+			strings.HasPrefix(entry, "OTEL_")
 	})
 }
 

@@ -131,10 +131,16 @@ func TestReferenceSettings(t *testing.T) {
 
 // otherVariables are the variables of the environment that are not settings.
 var otherVariables = [][2]string{
-	{config.TokenVariable, "secret of the token for `--server`; without `--server`, of the token that `token revoke` revokes"},
+	{
+		config.TokenVariable,
+		"secret of the token for `--server`; without `--server`, of the token that `token revoke` revokes",
+	},
 	{config.WebhookSecretVariable, "secrets of the [webhooks](webhooks.md), with a space between them, instead of a file"},
 	{config.ClientSecretVariable, "secret of the console as a client of the issuer, instead of a file"},
-	{"GOMAXPROCS", fmt.Sprintf("threads that run Go code; `serve` and `import` raise the default to %d", serve.ProcessorsMin)},
+	{
+		"GOMAXPROCS",
+		fmt.Sprintf("threads that run Go code; `serve` and `import` raise the default to %d", serve.ProcessorsMin),
+	},
 	{"GOGC", fmt.Sprintf("garbage collection; default %d in `serve` and `import`", serve.CollectAtPercent)},
 	{
 		"GOMEMLIMIT", fmt.Sprintf("soft memory limit; default in `serve` and `import`: 3/4 of the memory, without %s",

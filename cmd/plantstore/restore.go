@@ -106,7 +106,8 @@ func (p *program) restore(ctx context.Context, s *config.Settings, from, db stri
 		_, err = fmt.Fprintf(p.Stdout, "%s has %d plants, up to commit %d; not compared with a manifest\n",
 			terminal.Printable(db), m.Plants, m.Commits)
 	default:
-		_, err = fmt.Fprintf(p.Stdout, "%s has the %d plants of %s\n", terminal.Printable(db), m.Plants, terminal.FormatTime(m.MadeAt))
+		_, err = fmt.Fprintf(p.Stdout, "%s has the %d plants of %s\n",
+			terminal.Printable(db), m.Plants, terminal.FormatTime(m.MadeAt))
 	}
 	return err
 }

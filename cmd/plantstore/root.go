@@ -23,7 +23,9 @@ type program struct {
 
 // run runs the program and returns its exit code.
 func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	p := &program{env: config.NewEnvironment(environ), Streams: terminal.Streams{Stdin: stdin, Stdout: stdout, Stderr: stderr}}
+	p := &program{
+		Streams: terminal.Streams{Stdin: stdin, Stdout: stdout, Stderr: stderr}, env: config.NewEnvironment(environ),
+	}
 	root := newRoot(p)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)

@@ -38,7 +38,8 @@ func checkExpires(flags *pflag.FlagSet, expires time.Duration) error {
 // refuseSecret returns an error if a name has the form of a secret.
 func refuseSecret(name string) error {
 	if auth.LooksLikeSecret(name) {
-		return config.Usagef("the name has the form of a secret, which must not be an argument; see plantstore token revoke --help")
+		return config.Usagef("the name has the form of a secret, which must not be an argument; " +
+			"see plantstore token revoke --help")
 	}
 	return nil
 }

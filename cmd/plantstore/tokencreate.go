@@ -11,7 +11,6 @@ import (
 	"plantstore/internal/auth"
 	"plantstore/internal/config"
 	"plantstore/internal/remote"
-	"plantstore/internal/serve"
 )
 
 func newTokenCreate(p *program) *cobra.Command {
@@ -45,7 +44,7 @@ has 1 to 64 letters, digits and ._-@:/+, a letter or digit first.`,
 			if n.Scopes, err = grantScopes(scopes); err != nil {
 				return err
 			}
-			return p.operate(cmd, s, server, serve.EngineOptions{MustExist: !create}, func(ctx context.Context, o operations) error {
+			return p.operate(cmd, s, server, creating(create), func(ctx context.Context, o operations) error {
 				return p.mint(ctx, &out, func() (admin.Minted, error) {
 					return o.Mint(ctx, n, p.operator())
 				})

@@ -13,7 +13,6 @@ import (
 	"plantstore/internal/admin"
 	"plantstore/internal/config"
 	"plantstore/internal/remote"
-	"plantstore/internal/serve"
 	"plantstore/internal/terminal"
 )
 
@@ -28,7 +27,7 @@ revoked JWTs, lists of them follow.`,
 		Example: `  plantstore token list`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return p.operate(cmd, s, server, serve.EngineOptions{ReadOnly: true}, func(ctx context.Context, o operations) error {
+			return p.operate(cmd, s, server, readOnly, func(ctx context.Context, o operations) error {
 				byKind := map[string][]admin.Credential{}
 				for c, err := range credentials(ctx, o, "") {
 					if err == nil && asJSON {
@@ -70,7 +69,8 @@ func printSubjects(w io.Writer, subjects []admin.Credential) error {
 	fmt.Fprintln(table, "ID\tSUBJECT\tNAME\tISSUER\tFIRST SEEN\tLAST USED\tREVOKED")
 	for _, c := range subjects {
 		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", c.ID, terminal.Printable(c.Subject), terminal.Printable(c.Name),
-			terminal.Printable(c.Issuer), terminal.FormatTime(c.CreatedAt), terminal.FormatTime(c.LastUsedAt), terminal.FormatTime(c.RevokedAt))
+			terminal.Printable(c.Issuer), terminal.FormatTime(c.CreatedAt), terminal.FormatTime(c.LastUsedAt),
+			terminal.FormatTime(c.RevokedAt))
 	}
 	return table.Flush()
 }
@@ -92,7 +92,8 @@ func printTokens(w io.Writer, tokens []admin.Credential) error {
 	for _, c := range tokens {
 		prefix := cmp.Or(c.Prefix, "-") // only tokens have one
 		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
-			c.ID, terminal.Printable(prefix), terminal.Printable(c.Name), c.State, terminal.Printable(strings.Join(c.Scopes, " ")),
+			c.ID, terminal.Printable(prefix), terminal.Printable(c.Name), c.State,
+			terminal.Printable(strings.Join(c.Scopes, " ")),
 			terminal.FormatTime(c.CreatedAt), terminal.FormatTime(c.ExpiresAt), terminal.FormatTime(c.LastUsedAt))
 	}
 	return table.Flush()

@@ -10,7 +10,6 @@ import (
 
 	"plantstore/internal/audit"
 	"plantstore/internal/config"
-	"plantstore/internal/serve"
 	"plantstore/internal/store"
 )
 
@@ -37,7 +36,7 @@ stored again, with another number.`,
 			case time.Duration(unused) < shortest:
 				return config.Usagef("unused: %s is out of range; use at least 1d", &unused)
 			}
-			return p.withStore(cmd, s, serve.EngineOptions{MustExist: true}, func(ctx context.Context, engine store.Engine) error {
+			return p.withStore(cmd, s, existing, func(ctx context.Context, engine store.Engine) error {
 				removed, err := pruneSubjects(ctx, engine, time.Duration(unused), p.operator())
 				if err != nil {
 					return fmt.Errorf("removed %d subjects, then: %w", removed, err)

@@ -13,7 +13,6 @@ import (
 	"plantstore/internal/auth"
 	"plantstore/internal/config"
 	"plantstore/internal/remote"
-	"plantstore/internal/serve"
 	"plantstore/internal/terminal"
 )
 
@@ -46,7 +45,7 @@ PLANTSTORE_TOKEN is the token for the server.`,
 			if err := r.read(p, cmd, args); err != nil {
 				return err
 			}
-			return p.operate(cmd, s, server, serve.EngineOptions{MustExist: true}, func(ctx context.Context, o operations) error {
+			return p.operate(cmd, s, server, existing, func(ctx context.Context, o operations) error {
 				revoked, err := r.revoke(ctx, o, s, p.operator())
 				for _, c := range revoked {
 					if asJSON {

@@ -12,7 +12,6 @@ import (
 	"plantstore/internal/auth"
 	"plantstore/internal/config"
 	"plantstore/internal/remote"
-	"plantstore/internal/serve"
 	"plantstore/internal/terminal"
 )
 
@@ -35,7 +34,7 @@ prints the secret of the new token, and nothing else, on standard output.`,
 				return err
 			}
 			r := admin.Rotation{Name: args[0], Overlap: overlap, Lifetime: expires}
-			return p.operate(cmd, s, server, serve.EngineOptions{MustExist: true}, func(ctx context.Context, o operations) error {
+			return p.operate(cmd, s, server, existing, func(ctx context.Context, o operations) error {
 				err := p.mint(ctx, &out, func() (admin.Minted, error) {
 					m, err := o.Rotate(ctx, r, p.operator())
 					out.shorter = err == nil && overlap > 0 && m.OldEndsAt.Before(m.CreatedAt.Add(overlap))
@@ -71,6 +70,7 @@ func (p *program) reportOverlap(out *secretOutput, overlap time.Duration) {
 	case overlap == 0:
 		fmt.Fprintf(p.Stderr, "the old token, %d, is no longer valid\n", out.minted.OldID)
 	default:
-		fmt.Fprintf(p.Stderr, "the old token, %d, stays valid until %s\n", out.minted.OldID, terminal.FormatTime(out.minted.OldEndsAt))
+		fmt.Fprintf(p.Stderr, "the old token, %d, stays valid until %s\n",
+			out.minted.OldID, terminal.FormatTime(out.minted.OldEndsAt))
 	}
 }

@@ -2,12 +2,6 @@ package main
 
 import (
 	"context"
-
-	"plantstore/internal/config"
-	"plantstore/internal/serve"
-	"plantstore/internal/terminal"
-
-	_ "embed"
 	"errors"
 	"fmt"
 	"maps"
@@ -19,6 +13,12 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"plantstore/internal/config"
+	"plantstore/internal/serve"
+	"plantstore/internal/terminal"
+
+	_ "embed"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -116,7 +116,9 @@ func endNow(dir string) {
 // trySettings returns the settings of try, and those that differ from the defaults. It removes the settings, the
 // exporter of traces and the sockets of systemd from the environment: they are those of another server, with its
 // certificates, webhooks and backups.
-func (p *program) trySettings(ctx context.Context, dir string) (s *config.Settings, flags map[string]string, err error) {
+func (p *program) trySettings(
+	ctx context.Context, dir string,
+) (s *config.Settings, flags map[string]string, err error) {
 	maps.DeleteFunc(p.env.Vars, func(name, _ string) bool {
 		return slices.ContainsFunc(notOfTry, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 	})

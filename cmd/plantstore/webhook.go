@@ -15,7 +15,6 @@ import (
 	"plantstore/internal/audit"
 	"plantstore/internal/config"
 	"plantstore/internal/remote"
-	"plantstore/internal/serve"
 	"plantstore/internal/store"
 	"plantstore/internal/terminal"
 )
@@ -45,7 +44,7 @@ reason of the last failure.`,
   plantstore webhook list --server https://plants.example:8081`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return p.operate(cmd, s, server, serve.EngineOptions{ReadOnly: true}, func(ctx context.Context, o operations) error {
+			return p.operate(cmd, s, server, readOnly, func(ctx context.Context, o operations) error {
 				return printDeadLetters(p.Stdout, pages(func(cursor string) ([]admin.DeadLetter, string, error) {
 					page, err := o.DeadLetters(ctx, admin.DeadLetterQuery{Cursor: cursor, Limit: admin.PageMax})
 					return page.DeadLetters, page.Next, err
@@ -127,7 +126,7 @@ func (p *program) newDeadCommand(change deadChange, done string) *cobra.Command 
 				}
 				selector.Plant = &id
 			}
-			return p.operate(cmd, s, server, serve.EngineOptions{MustExist: true}, func(ctx context.Context, o operations) error {
+			return p.operate(cmd, s, server, existing, func(ctx context.Context, o operations) error {
 				n, err := change.repeat(ctx, o, selector, p.operator())
 				if err != nil {
 					return err

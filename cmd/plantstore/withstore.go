@@ -15,6 +15,15 @@ import (
 	"plantstore/internal/terminal"
 )
 
+// How commands open a store.
+var (
+	readOnly = serve.EngineOptions{ReadOnly: true}
+	existing = serve.EngineOptions{MustExist: true}
+)
+
+// creating opens a store for changes, and creates it with --create.
+func creating(create bool) serve.EngineOptions { return serve.EngineOptions{MustExist: !create} }
+
 // openCommand opens the store for a command that may run beside a server.
 func (p *program) openCommand(ctx context.Context, s *config.Settings, o serve.EngineOptions) (serve.Engine, error) {
 	o.Log = p.commandLog()

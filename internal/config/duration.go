@@ -12,12 +12,14 @@ import (
 // time.ParseDuration, with optional days before it: 90d, 1d12h, 30m. Set accepts each result of String.
 type Duration time.Duration
 
-const (
-	Day         = 24 * time.Hour
-	durationMax = 36500 * Day // 100 years; the maximum of time.Duration is 292
-)
+// Day is the length of a day.
+const Day = 24 * time.Hour
 
-func (d *Duration) Type() string   { return "duration" }
+const durationMax = 36500 * Day // 100 years; the maximum of time.Duration is 292
+
+// Type implements pflag.Value.
+func (d *Duration) Type() string { return "duration" }
+
 func (d *Duration) String() string { return FormatDuration(time.Duration(*d)) }
 
 // Set implements pflag.Value.
@@ -29,6 +31,7 @@ func (d *Duration) Set(text string) error {
 	return err
 }
 
+// ParseDuration parses a duration of 0 to 100 years: 90d, 1d12h, 30m.
 func ParseDuration(text string) (time.Duration, error) {
 	fault := fmt.Errorf("%q is not a duration; use the form 90d, 12h or 30m", text)
 	number, tail, hasDays := strings.Cut(text, "d")

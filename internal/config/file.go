@@ -16,6 +16,7 @@ import (
 	"plantstore/internal/terminal"
 )
 
+// FileBytesMax is the size limit of the settings file.
 const FileBytesMax = 1 << 20
 
 // readConfigText reads the settings file, which may be a FIFO or a device.
@@ -106,6 +107,7 @@ func settingsMapping(text []byte) ([]*yaml.Node, error) {
 	return nil, errors.New("the file is not a YAML mapping; use lines of the form name: value")
 }
 
+// YAMLNull is the tag of a YAML value that is missing.
 const YAMLNull = "!!null"
 
 // scalar returns a value of the file in the form of a flag: a list becomes its items with commas between them.

@@ -216,6 +216,7 @@ func checkHost(host string) error {
 	return err
 }
 
+// VariablePrefix is the start of the name of each environment variable of the program.
 const VariablePrefix = "PLANTSTORE_"
 
 // TokenVariable has the secret of a token, for --server and token revoke. It, webhookSecretVariable and

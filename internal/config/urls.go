@@ -7,7 +7,7 @@ import (
 	"net/url"
 )
 
-// consoleURL returns the address of the console, from the settings of the server.
+// ConsoleURL returns the address of the console, from the settings of the server.
 func (s *Settings) ConsoleURL() (*url.URL, error) {
 	if u := s.SignIn.ConsoleURL.URL; u != nil {
 		return u, nil

@@ -7,6 +7,7 @@ type UsageError struct{ error }
 
 func (e *UsageError) Unwrap() error { return e.error }
 
+// Usagef returns a usage error with a message.
 func Usagef(format string, args ...any) error {
 	return &UsageError{fmt.Errorf(format, args...)}
 }

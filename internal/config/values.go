@@ -19,6 +19,7 @@ type Address string
 
 func (a *Address) String() string { return string(*a) }
 
+// Type implements pflag.Value.
 func (a *Address) Type() string { return "address" }
 
 // Set implements pflag.Value.
@@ -37,6 +38,7 @@ func (a *Address) Set(text string) error {
 // BaseURL is an http or https URL; the zero value is no URL.
 type BaseURL struct{ URL *url.URL }
 
+// Type implements pflag.Value.
 func (b *BaseURL) Type() string { return "URL" }
 
 func (b *BaseURL) String() string {
@@ -81,6 +83,7 @@ func (c *Choice) among(words ...string) *Choice {
 
 func (c *Choice) String() string { return c.Value }
 
+// Type implements pflag.Value.
 func (c *Choice) Type() string { return "word" }
 
 // Set implements pflag.Value.
@@ -106,10 +109,12 @@ func (b *ByteCount) between(least, most int64) *ByteCount {
 	return b
 }
 
+// Type implements pflag.Value.
 func (b *ByteCount) Type() string { return "bytes" }
 
 func (b *ByteCount) String() string { return FormatBytes(b.N) }
 
+// FormatBytes returns a number of bytes in the form that ByteCount accepts.
 func FormatBytes(n int64) string {
 	for _, unit := range slices.Backward(byteUnits) {
 		if n >= unit.bytes && n%unit.bytes == 0 {
@@ -147,6 +152,7 @@ func (c *Count) between(least, most int) *Count {
 	return c
 }
 
+// Type implements pflag.Value.
 func (c *Count) Type() string { return "number" }
 
 func (c *Count) String() string { return strconv.Itoa(c.N) }
@@ -167,6 +173,7 @@ func (c *Count) Set(text string) error {
 // Timeout is a duration longer than 0.
 type Timeout time.Duration
 
+// Type implements pflag.Value.
 func (t *Timeout) Type() string { return "duration" }
 
 func (t *Timeout) String() string { return FormatDuration(time.Duration(*t)) }
@@ -189,6 +196,7 @@ type Toggle bool
 
 const boolType = "bool" // pflag's name of the type
 
+// Type implements pflag.Value.
 func (b *Toggle) Type() string { return boolType }
 
 func (b *Toggle) String() string { return strconv.FormatBool(bool(*b)) }
@@ -203,6 +211,7 @@ func (b *Toggle) Set(text string) error {
 // Text is any text.
 type Text string
 
+// Type implements pflag.Value.
 func (t *Text) Type() string { return "text" }
 
 func (t *Text) String() string { return string(*t) }
@@ -233,6 +242,7 @@ func (l *List) shownBy(show func(item string) string) *List {
 	return l
 }
 
+// Type implements pflag.Value.
 func (l *List) Type() string { return "list" }
 
 func (l *List) String() string { return strings.Join(l.Shown(), ",") }
@@ -292,6 +302,7 @@ type FileName string
 
 func (n *FileName) String() string { return string(*n) }
 
+// Type implements pflag.Value.
 func (n *FileName) Type() string { return "file" }
 
 // Set implements pflag.Value.

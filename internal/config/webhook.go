@@ -24,6 +24,7 @@ type Webhook struct {
 // line, and config prints settings.
 const WebhookSecretVariable = VariablePrefix + "WEBHOOK_SECRET"
 
+// SecretFileSetting is the setting whose file may change without its name.
 const SecretFileSetting = "webhook-secret-file"
 
 // hideInURL returns the URL of a webhook for outputs, without the parts that may have a secret.
@@ -129,6 +130,7 @@ func (w *Webhook) Equal(other *Webhook) bool {
 	})
 }
 
+// SameSecrets reports whether both have the same secrets, whatever their source.
 func (w *Webhook) SameSecrets(other *Webhook) bool {
 	return slices.EqualFunc(w.Secrets, other.Secrets, webhook.Secret.Equal)
 }

@@ -39,12 +39,14 @@ func (j plantJSON) record() plant.Record {
 	return r
 }
 
+// Plant returns a plant.
 func (r *Server) Plant(ctx context.Context, id int64) (plant.Record, error) {
 	var j plantJSON
 	err := r.do(ctx, http.MethodGet, r.at("plants/"+strconv.FormatInt(id, 10)), nil, &j)
 	return j.record(), err
 }
 
+// Plants returns a page of plants by ascending id.
 func (r *Server) Plants(ctx context.Context, q admin.PageQuery) (page admin.Page, err error) {
 	at := r.at("plants", "limit", strconv.Itoa(q.Limit), "cursor", q.Cursor)
 	if q.After != nil {
@@ -65,6 +67,7 @@ func (r *Server) Plants(ctx context.Context, q admin.PageQuery) (page admin.Page
 	return page, err
 }
 
+// Credentials returns a page of credentials by ascending id.
 func (r *Server) Credentials(ctx context.Context, q admin.CredentialQuery) (page admin.CredentialPage, err error) {
 	at := r.at("credentials", "limit", strconv.Itoa(admin.PageMax), "cursor", q.Cursor, "kind", q.Kind)
 	err = r.do(ctx, http.MethodGet, at, nil, &page)
@@ -74,6 +77,7 @@ func (r *Server) Credentials(ctx context.Context, q admin.CredentialQuery) (page
 // wholeSeconds returns a length of time in seconds, rounded up.
 func wholeSeconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
 
+// Mint creates a token. The actor is the token of the request, here and below.
 func (r *Server) Mint(ctx context.Context, n admin.NewToken, _ audit.Origin) (m admin.Minted, err error) {
 	body := map[string]any{"name": n.Name, "scopes": strings.Fields(n.Scopes.String())}
 	if n.Lifetime == 0 {
@@ -85,6 +89,7 @@ func (r *Server) Mint(ctx context.Context, n admin.NewToken, _ audit.Origin) (m 
 	return m, err
 }
 
+// Rotate replaces a token by a new one with the same name.
 func (r *Server) Rotate(ctx context.Context, v admin.Rotation, _ audit.Origin) (m admin.Minted, err error) {
 	body := map[string]any{"name": v.Name, "overlap": wholeSeconds(v.Overlap)}
 	if v.Lifetime != 0 {
@@ -94,6 +99,7 @@ func (r *Server) Rotate(ctx context.Context, v admin.Rotation, _ audit.Origin) (
 	return m, err
 }
 
+// Revoke revokes credentials and returns them.
 func (r *Server) Revoke(ctx context.Context, v admin.Revocation, _ audit.Origin) ([]admin.Credential, error) {
 	body := map[string]any{}
 	if v.Issuer != "" {
@@ -118,6 +124,7 @@ func (r *Server) Revoke(ctx context.Context, v admin.Revocation, _ audit.Origin)
 	return result.Revoked, err
 }
 
+// Audit returns a page of the audit log.
 func (r *Server) Audit(ctx context.Context, q admin.AuditQuery) (page admin.AuditPage, err error) {
 	order, since := "newest", ""
 	if q.Oldest {
@@ -160,6 +167,7 @@ func parseAuditEntry(text []byte) (admin.AuditEntry, error) {
 	return admin.AuditEntry{Entry: e}, nil
 }
 
+// VerifyAudit verifies the audit log on the server.
 func (r *Server) VerifyAudit(ctx context.Context, expected audit.Link) (v admin.AuditVerification, err error) {
 	head := ""
 	if expected != (audit.Link{}) {
@@ -172,18 +180,21 @@ func (r *Server) VerifyAudit(ctx context.Context, expected audit.Link) (v admin.
 // deadLettersPath is the path of the dead letters in the admin API.
 const deadLettersPath = "webhooks/dead-letters"
 
+// DeadLetters returns a page of dead letters.
 func (r *Server) DeadLetters(ctx context.Context, q admin.DeadLetterQuery) (page admin.DeadLetterPage, err error) {
 	at := r.at(deadLettersPath, "limit", strconv.Itoa(q.Limit), "cursor", q.Cursor)
 	err = r.do(ctx, http.MethodGet, at, nil, &page)
 	return page, err
 }
 
+// RetryDead delivers dead letters again.
 func (r *Server) RetryDead(
 	ctx context.Context, s store.DeadSelector, _ audit.Origin,
 ) (admin.DeadLettersChanged, error) {
 	return r.changeDead(ctx, "/retry", s)
 }
 
+// DropDead removes dead letters.
 func (r *Server) DropDead(
 	ctx context.Context, s store.DeadSelector, _ audit.Origin,
 ) (admin.DeadLettersChanged, error) {

@@ -32,6 +32,7 @@ type Flags struct {
 	CA, Token string // paths
 }
 
+// Bind adds the flags to a command.
 func (f *Flags) Bind(flags *pflag.FlagSet) {
 	flags.StringVar(&f.URL, "server", "", "work on the running server with this `URL` of its admin listener")
 	flags.Var((*config.FileName)(&f.CA), "server-ca", "trust the certificate authorities in this PEM `file` too")
@@ -62,7 +63,8 @@ func (f *Flags) Check() error {
 func (f *Flags) base() (*url.URL, error) {
 	u, err := url.Parse(f.URL)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, config.Usagef("server: %q is not a URL; use the form https://plants.example:8081", config.HideSecrets(f.URL, nil))
+		return nil, config.Usagef("server: %q is not a URL; use the form https://plants.example:8081",
+			config.HideSecrets(f.URL, nil))
 	}
 	if u.User != nil || u.RawQuery != "" || u.Fragment != "" || strings.Trim(u.Path, "/") != "" {
 		return nil, config.Usagef("server: a URL of an admin listener has only a scheme, a host and a port; use %s://%s",

@@ -143,8 +143,8 @@ func (v *instance) openEngine(ctx context.Context) (err error) {
 	return nil
 }
 
-// openStore starts the store. SQLite has one writer. PostgreSQL may be remote: several commits hide its latency, and the
-// engine repeats a commit of unknown outcome while its requests wait.
+// openStore starts the store. SQLite has one writer. PostgreSQL may be remote: several commits hide its latency, and
+// the engine repeats a commit of unknown outcome while its requests wait.
 func (v *instance) openStore(ctx context.Context) (err error) {
 	c := store.Config{
 		Engine: v.engine, Commits: 1,

@@ -18,8 +18,8 @@ var socketSettings = map[string]string{"public": "listen", "admin": "admin-liste
 // sockets are the open listeners of systemd that no listener of the server has taken, by name.
 type sockets map[string]*net.TCPListener
 
-// openSockets returns the listeners of systemd. A socket that belongs to no listener is a usage error: its clients would
-// wait for ever.
+// openSockets returns the listeners of systemd. A socket that belongs to no listener is a usage error: its clients
+// would wait for ever.
 func openSockets(env *config.Environment, s *config.Settings, log *slog.Logger) (_ sockets, err error) {
 	passed, err := systemd.Listeners(env.Vars, os.Getpid())
 	if err != nil {
@@ -29,7 +29,8 @@ func openSockets(env *config.Environment, s *config.Settings, log *slog.Logger) 
 		setting, known := socketSettings[name]
 		if !known {
 			sockets(passed).close()
-			return nil, config.Usagef("systemd: a socket has the name %q; set FileDescriptorName=public or admin in its unit", name)
+			return nil, config.Usagef("systemd: a socket has the name %q; set FileDescriptorName=public or admin in its unit",
+				name)
 		}
 		address := string(s.Listen)
 		if name == "admin" {

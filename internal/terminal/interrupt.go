@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// InterruptibleReader returns a reader whose Read returns when ctx ends, because a read of a pipe or a terminal cannot be
-// cancelled. The read itself continues until the program ends, and its bytes are lost.
+// InterruptibleReader returns a reader whose Read returns when ctx ends, because a read of a pipe or a terminal cannot
+// be cancelled. The read itself continues until the program ends, and its bytes are lost.
 func InterruptibleReader(ctx context.Context, r io.Reader) io.Reader {
 	return &interruptibleReader{ctx: ctx, r: r, buf: make([]byte, interruptibleBytes)}
 }

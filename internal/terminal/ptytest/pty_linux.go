@@ -22,7 +22,8 @@ type Terminal struct {
 	read chan struct{} // closed when no program has TTY open
 }
 
-// New returns a terminal that writes to shown what programs write to TTY, with the echo of the keys. The caller closes it.
+// New returns a terminal that writes to shown what programs write to TTY, with the echo of the keys. The caller closes
+// it.
 func New(shown io.Writer) (*Terminal, error) {
 	keys, tty, err := Open()
 	if err != nil {
