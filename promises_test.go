@@ -5,10 +5,8 @@ import (
 	"go/parser"
 	"go/token"
 	"go/types"
-	"maps"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -67,20 +65,8 @@ func settingPromises(t *testing.T) (promises []string) {
 	t.Helper()
 	const page = "docs/reference/settings.md"
 	for _, row := range rows(read(t, page)) {
-		if len(row) == 8 && row[0] != "flag" {
-			promises = append(promises, promise("setting", row[0], row[1], row[2], row[4]))
-		}
-	}
-	return some(t, page, promises)
-}
-
-func metricPromises(t *testing.T) (promises []string) {
-	t.Helper()
-	const page = "docs/reference/metrics.md"
-	for _, row := range rows(read(t, page)) {
-		if strings.HasPrefix(row[0], "plantstore_") {
-			labels := strings.ReplaceAll(row[2], ", ", ",")
-			promises = append(promises, promise("metric", row[0], row[1], labels, strings.ReplaceAll(row[3], " ", "_")))
+		if name, isSetting := strings.CutPrefix(row[0], "--"); isSetting {
+			promises = append(promises, promise("setting", name, row[2]))
 		}
 	}
 	return some(t, page, promises)
@@ -96,73 +82,6 @@ func commandPromises(t *testing.T) (promises []string) {
 			if name := row[0]; strings.HasPrefix(name, "-") {
 				promises = append(promises, promise("flag", command, name, row[1]))
 			}
-		}
-	}
-	return some(t, page, promises)
-}
-
-func jsonPromises(t *testing.T) (promises []string) {
-	t.Helper()
-	const page = "docs/reference/json.md"
-	command := regexp.MustCompile("`([^`]+)`")
-	for _, section := range strings.Split(read(t, page), "\n## ")[1:] {
-		heading, text, _ := strings.Cut(section, "\n")
-		for _, match := range command.FindAllStringSubmatch(heading, -1) {
-			for _, row := range rows(text) {
-				if len(row) == 3 && row[0] != "member" && !strings.HasPrefix(row[0], "-") {
-					promises = append(promises, promise("json", match[1]+":", row[0], row[1]))
-				}
-			}
-		}
-	}
-	return some(t, page, promises)
-}
-
-func exitCodePromises(t *testing.T) (promises []string) {
-	t.Helper()
-	const page = "docs/reference/exit-codes.md"
-	for _, row := range rows(read(t, page)) {
-		if row[0] != "code" && !strings.HasPrefix(row[0], "-") {
-			promises = append(promises, promise("exit-code", row[0]))
-		}
-	}
-	return some(t, page, promises)
-}
-
-// routePromises has the routes with their scopes, and the scopes themselves. The pages of the console, the files of the
-// page /docs and the profiles are not stable.
-func routePromises(t *testing.T) (promises []string) {
-	t.Helper()
-	const page = "docs/reference/authorization.md"
-	sections := strings.Split(read(t, page), "\n## ")
-	scopes := map[string]bool{}
-	for _, row := range rows(strings.Join(sections[1:3], "")) {
-		path := row[1]
-		if row[0] == "method" || len(row) < 3 || strings.HasPrefix(path, "/docs/") || strings.HasPrefix(path, "/debug/") ||
-			!strings.HasPrefix(path, "/") {
-			continue
-		}
-		for scope := range strings.SplitSeq(row[2], " or ") {
-			promises = append(promises, promise("route", row[0], path, scope))
-			if scope != "–" {
-				scopes[promise("scope", scope)] = true
-			}
-		}
-	}
-	return some(t, page, slices.Concat(promises, slices.Sorted(maps.Keys(scopes))))
-}
-
-// webhookPromises has the headers and members of the example. The tests of internal/webhook compare a request with it.
-func webhookPromises(t *testing.T) (promises []string) {
-	t.Helper()
-	const page = "docs/reference/webhooks.md"
-	_, example, _ := strings.Cut(read(t, page), "```text\n")
-	example, _, _ = strings.Cut(example, "```")
-	header := regexp.MustCompile(`(?m)^([A-Z][\w-]+): `)
-	member := regexp.MustCompile(`"(\w+)":`)
-	for kind, pattern := range map[string]*regexp.Regexp{"webhook-header": header, "webhook-member": member} {
-		for _, match := range pattern.FindAllStringSubmatch(example, -1) {
-			promises = append(promises, promise(kind, match[1]))
 		}
 	}
 	return some(t, page, promises)
@@ -262,10 +181,11 @@ func signature(f *ast.FuncType) string {
 // object is a mapping of an API document.
 type object = map[string]any
 
-// documentPromises has the operations of an API document with their parameters, and the members of its schemas. Those
-// of the public document include the statuses and headers of the responses.
-func documentPromises(t *testing.T, api, path string) (promises []string) {
+// documentPromises has the operations of the API document with their parameters and with the statuses and headers of
+// their responses, and the members of its schemas.
+func documentPromises(t *testing.T) (promises []string) {
 	t.Helper()
+	const path = "internal/server/openapi.yaml"
 	var d object
 	if err := yaml.Unmarshal([]byte(read(t, path)), &d); err != nil {
 		t.Fatal(err)
@@ -276,29 +196,26 @@ func documentPromises(t *testing.T, api, path string) (promises []string) {
 			if !ok || operation["operationId"] == nil {
 				continue
 			}
-			promises = append(promises, operationPromises(d, api, strings.ToUpper(method)+" "+path, operation)...)
+			promises = append(promises, operationPromises(d, strings.ToUpper(method)+" "+path, operation)...)
 		}
 	}
 	for name, schema := range d["components"].(object)["schemas"].(object) {
-		promises = append(promises, memberPromises(api, name, schema.(object))...)
+		promises = append(promises, memberPromises(name, schema.(object))...)
 	}
 	return some(t, path, promises)
 }
 
-func operationPromises(d object, api, name string, operation object) (promises []string) {
+func operationPromises(d object, name string, operation object) (promises []string) {
 	parameters, _ := operation["parameters"].([]any)
 	for _, p := range parameters {
 		p := resolve(d, p)
-		promises = append(promises, promise("parameter", api, name, p["in"].(string), p["name"].(string)))
-	}
-	if api != "public" {
-		return promises
+		promises = append(promises, promise("parameter", name, p["in"].(string), p["name"].(string)))
 	}
 	for status, response := range operation["responses"].(object) {
-		promises = append(promises, promise("response", api, name, status))
+		promises = append(promises, promise("response", name, status))
 		headers, _ := resolve(d, response)["headers"].(object)
 		for header := range headers {
-			promises = append(promises, promise("response-header", api, name, status, header))
+			promises = append(promises, promise("response-header", name, status, header))
 		}
 	}
 	return promises
@@ -317,7 +234,7 @@ func resolve(d object, value any) object {
 }
 
 // memberPromises has the members of a schema, and those of the objects inside it.
-func memberPromises(api, path string, schema object) (promises []string) {
+func memberPromises(path string, schema object) (promises []string) {
 	members, _ := schema["properties"].(object)
 	for name, member := range members {
 		member := member.(object)
@@ -325,11 +242,11 @@ func memberPromises(api, path string, schema object) (promises []string) {
 		if ref, ok := member["$ref"].(string); ok {
 			kind = filepath.Base(ref)
 		}
-		promises = append(promises, promise("member", api, path+"."+name, kind))
-		promises = append(promises, memberPromises(api, path+"."+name, member)...)
+		promises = append(promises, promise("member", path+"."+name, kind))
+		promises = append(promises, memberPromises(path+"."+name, member)...)
 	}
 	if items, ok := schema["items"].(object); ok {
-		promises = append(promises, memberPromises(api, path+"[]", items)...)
+		promises = append(promises, memberPromises(path+"[]", items)...)
 	}
 	return promises
 }

@@ -60,8 +60,8 @@ wait for a restart of it.`,
 			return err
 		},
 	}
-	s.BindStore(cmd.Flags())
 	s.BindServe(cmd.Flags())
+	groupFlags(cmd, s)
 	server.Bind(cmd.Flags())
 	bindJSON(cmd.Flags(), &asJSON, "print one JSON object per setting and line")
 	return cmd
@@ -81,7 +81,6 @@ func (p *program) printRemoteSettings(ctx context.Context, r *remote.Server, asJ
 		return err
 	}
 	known, flags := &config.Settings{}, pflag.NewFlagSet("", pflag.ContinueOnError)
-	known.BindStore(flags)
 	known.BindServe(flags)
 	var out bytes.Buffer
 	for _, l := range list {

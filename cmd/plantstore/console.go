@@ -49,8 +49,8 @@ the port, for example with ssh -L 8081:127.0.0.1:8081.`,
 			})
 		},
 	}
-	s.BindStore(cmd.Flags())
 	s.BindServe(cmd.Flags())
+	groupFlags(cmd, s)
 	hideAllBut(cmd.Flags(), "config", "db", "admin-listen", "admin-host", "tls-cert", "acme-domain", "console-url")
 	return cmd
 }

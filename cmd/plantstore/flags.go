@@ -21,6 +21,15 @@ func bindJSON(f *pflag.FlagSet, asJSON *bool, usage string) {
 	f.BoolVar(asJSON, "json", false, usage)
 }
 
+// groupFlags shows the flags of settings by group in the help of a command that accepts all of them.
+func groupFlags(cmd *cobra.Command, s *config.Settings) {
+	cmd.SetUsageFunc(func(cmd *cobra.Command) error {
+		_, err := fmt.Fprintf(cmd.OutOrStderr(), "Usage:\n  %s\n\nExamples:\n%s\n\n%s",
+			cmd.UseLine(), cmd.Example, s.Usages(cmd.LocalFlags()))
+		return err
+	})
+}
+
 // checkArgs changes the errors about the arguments of a command and its subcommands to usage errors.
 func checkArgs(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {

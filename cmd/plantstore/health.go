@@ -51,8 +51,8 @@ Give the command the settings of the server: the same variables, the same file o
 			return err
 		},
 	}
-	s.BindStore(cmd.Flags())
 	s.BindServe(cmd.Flags())
+	groupFlags(cmd, s)
 	hideAllBut(cmd.Flags(), "config", "admin-listen", "tls-cert", "tls-key", "acme-domain", "acme-email")
 	return cmd
 }

@@ -308,7 +308,6 @@ func TestPackagedSettingsAreValid(t *testing.T) {
 		}
 		flags := pflag.NewFlagSet("settings", pflag.ContinueOnError)
 		s := &config.Settings{}
-		s.BindStore(flags)
 		s.BindServe(flags)
 		env := config.NewEnvironment([]string{config.Variable("config") + "=" + path})
 		if err := s.Load(t.Context(), env, flags); err != nil {

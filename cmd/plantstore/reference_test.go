@@ -93,30 +93,28 @@ func wrapped(text string) string {
 func TestReferenceSettings(t *testing.T) {
 	t.Parallel()
 	flags := pflag.NewFlagSet("settings", pflag.ContinueOnError)
-	rows := new(config.Settings).AllSettings()
-	config.BindSettings(flags, rows)
+	s := new(config.Settings)
+	s.BindServe(flags)
 	var page, more strings.Builder
-	page.WriteString("# Settings\n\n" + wrapped("[Configuration](configuration.md) has the order of precedence. "+
-		"A [reload](configuration.md#reload) changes some of them while the server runs. "+
-		generatedBy("the table in internal/config/settings.go")))
-	page.WriteString("\n" + tableHead("flag", "variable", "key", "default", "unit", "since", "reload", "purpose"))
-	for _, s := range rows {
-		unit, usage := pflag.UnquoteUsage(flags.Lookup(s.Name))
-		if unit == "" {
-			unit = s.Value.Type()
-		}
-		key := code(s.Name)
-		if s.Name == "config" {
-			key = ""
-		}
-		reload := ""
-		if s.Reloadable() {
-			reload = "yes"
-		}
-		page.WriteString(tableRow(code("--"+s.Name), code(config.Variable(s.Name)), key, code(flags.Lookup(s.Name).DefValue),
-			unit, s.Since, reload, usage))
-		if text := strings.TrimSpace(s.More + " " + rangeOf(s.Value)); text != "" {
-			more.WriteString("\n## " + s.Name + "\n\n" + wrapped(text))
+	page.WriteString("# Settings\n\n" + wrapped("The flag `--body-max` is also the variable `"+config.Variable("body-max")+
+		"` and the key `body-max` of the settings file; only `--config` has no key. [Configuration](configuration.md) "+
+		"has the order of precedence. A [reload](configuration.md#reload) changes some of them while the server runs. "+
+		generatedBy("the tables in internal/config")))
+	for _, g := range s.Groups() {
+		page.WriteString("\n**" + g.Title + "**\n\n" + tableHead("flag", "default", "unit", "reload", "purpose"))
+		for _, s := range g.Settings {
+			unit, usage := pflag.UnquoteUsage(flags.Lookup(s.Name))
+			if unit == "" {
+				unit = s.Value.Type()
+			}
+			reload := ""
+			if s.Reloadable() {
+				reload = "yes"
+			}
+			page.WriteString(tableRow(code("--"+s.Name), code(flags.Lookup(s.Name).DefValue), unit, reload, usage))
+			if text := strings.TrimSpace(s.More + " " + rangeOf(s.Value)); text != "" {
+				more.WriteString("\n## " + s.Name + "\n\n" + wrapped(text))
+			}
 		}
 	}
 	page.WriteString("\n" + wrapped("A size is a number of bytes, or has the unit KiB, MiB or GiB. "+
@@ -177,8 +175,8 @@ func TestSettingsTable(t *testing.T) {
 			t.Errorf("%s: the default %q is invalid", s.Name, s.Initial)
 		}
 		unit, usage := pflag.UnquoteUsage(flags.Lookup(s.Name))
-		if s.Since == "" || usage == "" || unit == "" && s.Value.Type() != "bool" {
-			t.Errorf("%s: version %q, unit %q and usage %q must not be empty", s.Name, s.Since, unit, usage)
+		if usage == "" || unit == "" && s.Value.Type() != "bool" {
+			t.Errorf("%s: unit %q and usage %q must not be empty", s.Name, unit, usage)
 		}
 	}
 	serve, _, err := newRoot(&program{}).Find([]string{"serve"})

@@ -45,8 +45,8 @@ output is a terminal, or with --print-tokens. It writes its log to standard erro
 			return p.serve(cmd.Context(), s, config.ChangedFlags(cmd.Flags()), hangups, p.firstTokens)
 		},
 	}
-	s.BindStore(cmd.Flags())
 	s.BindServe(cmd.Flags())
+	groupFlags(cmd, s)
 	return cmd
 }
 

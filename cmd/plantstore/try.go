@@ -128,7 +128,6 @@ func (p *program) trySettings(
 	}
 	s = &config.Settings{OtherPorts: true}
 	set := pflag.NewFlagSet("try", pflag.ContinueOnError)
-	s.BindStore(set)
 	s.BindServe(set)
 	if err := errors.Join(set.Set("db", path), set.Set("log-level", "warn")); err != nil {
 		return nil, nil, err

@@ -31,27 +31,27 @@ func (a *OptionalAddress) Set(text string) error {
 func (a *ACME) rows() []Setting {
 	return []Setting{
 		{
-			"acme-domain", a.Domains.of(acme.CheckDomain), "", "1.0.0",
+			"acme-domain", a.Domains.of(acme.CheckDomain), "",
 			"`domains` for which the server obtains certificates by ACME",
 			"The listeners then have TLS, each domain with a certificate of its own. A client that sends no name receives the " +
 				"certificate of the first domain, and one that sends another name is refused. Requires `--acme-email`. " +
 				"See [certificates by ACME](acme.md).",
 		},
 		{
-			"acme-email", &a.Email, "", "1.0.0", "`address` for messages of the CA; agrees to its terms of service",
+			"acme-email", &a.Email, "", "`address` for messages of the CA; agrees to its terms of service",
 			"Setting it is your agreement to the terms of service of the CA in `--acme-directory`. The log has the address of " +
 				"the terms.",
 		},
 		{
-			"acme-directory", &a.Directory, acme.LetsEncrypt, "1.0.0", "`URL` of the ACME directory of the CA",
+			"acme-directory", &a.Directory, acme.LetsEncrypt, "`URL` of the ACME directory of the CA",
 			"After a change, the server orders new certificates at once.",
 		},
 		{
-			"acme-ca", &a.CA, "", "1.0.0", "PEM `file` that verifies the TLS certificate of the ACME directory",
+			"acme-ca", &a.CA, "", "PEM `file` that verifies the TLS certificate of the ACME directory",
 			"For a private CA. Empty: the certificates of the system.",
 		},
 		{
-			"acme-http-listen", &a.HTTPListen, "", "1.0.0", "`address` of a listener for the challenge http-01",
+			"acme-http-listen", &a.HTTPListen, "", "`address` of a listener for the challenge http-01",
 			"The CA sends the challenge to port 80 of the domain. The listener answers only challenges. Empty: the challenge " +
 				"is tls-alpn-01, which the CA sends to port 443 and the public listener answers.",
 		},

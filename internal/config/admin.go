@@ -11,14 +11,14 @@ type Admin struct {
 func (s *Admin) rows() []Setting {
 	return []Setting{
 		{
-			"admin-open", &s.Open, "", "1.0.0",
+			"admin-open", &s.Open, "",
 			"require no credential for reads on the admin listener, which must be on loopback",
 			"Every user and every program of this machine can then read the plants, the metrics, the profiles and the " +
 				"audit log. Changes and downloads still require a credential. It is an error with an " +
 				"address that is not a loopback address. See [admin listener](admin-listener.md).",
 		},
 		{
-			"print-tokens", &s.PrintTokens, "", "1.0.0",
+			"print-tokens", &s.PrintTokens, "",
 			"print the first tokens of a store also if standard output is not a terminal",
 			"Without it, `serve` creates the first tokens only if standard output is a terminal, so that the log of a service " +
 				"has no secret. See [first tokens](tokens.md#first-tokens).",

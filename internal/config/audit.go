@@ -9,7 +9,7 @@ type Audit struct {
 func (s *Audit) rows() []Setting {
 	return []Setting{
 		{
-			"audit-keep", &s.Keep, "400d", "1.0.0", "`time` to keep an entry of the audit log; 0: always",
+			"audit-keep", &s.Keep, "400d", "`time` to keep an entry of the audit log; 0: always",
 			"The server removes older entries once a day, and the [audit log](audit.md) has an entry about that. " +
 				"On PostgreSQL its role needs more [rights](../how-to/grant-postgresql-rights.md) for it.",
 		},

@@ -55,14 +55,14 @@ func (e *Endpoint) Set(text string) error {
 func (b *Backup) rows() []Setting {
 	return append([]Setting{
 		{
-			"backup-dir", &b.Dir, "", "1.0.0", "`directory` or s3://BUCKET/PREFIX for scheduled backups; empty: no backups",
+			"backup-dir", &b.Dir, "", "`directory` or s3://BUCKET/PREFIX for scheduled backups; empty: no backups",
 			"Use a directory on another disk than the store's, or a prefix, for this store alone. " +
 				"See [backups in a bucket](files.md#backups-in-a-bucket). " +
 				"It is an error with PostgreSQL, which has its own tools.",
 		},
-		{"backup-every", &b.Every, "1d", "1.0.0", "`time` between two scheduled backups", ""},
+		{"backup-every", &b.Every, "1d", "`time` between two scheduled backups", ""},
 		{
-			"backup-keep", b.Keep.between(1, 1<<30), "7", "1.0.0", "number of scheduled `backups` to keep",
+			"backup-keep", b.Keep.between(1, 1<<30), "7", "number of scheduled `backups` to keep",
 			"The server removes older ones.",
 		},
 	}, b.s3Rows()...)
@@ -72,16 +72,16 @@ func (b *Backup) rows() []Setting {
 func (b *Backup) s3Rows() []Setting {
 	return []Setting{
 		{
-			"s3-endpoint", &b.Endpoint, "", "1.0.0", "`URL` of the S3 server of backups",
+			"s3-endpoint", &b.Endpoint, "", "`URL` of the S3 server of backups",
 			"Empty: `AWS_ENDPOINT_URL_S3`, else `AWS_ENDPOINT_URL`, else Amazon S3. " +
 				"A URL with http sends the backups in the clear.",
 		},
 		{
-			"s3-region", &b.Region, "", "1.0.0", "`region` of the bucket of backups",
+			"s3-region", &b.Region, "", "`region` of the bucket of backups",
 			"Empty: `AWS_REGION`, else `AWS_DEFAULT_REGION`, else us-east-1.",
 		},
 		{
-			"s3-instance-role", &b.InstanceRole, "", "1.0.0", "request S3 keys from the metadata service of the machine",
+			"s3-instance-role", &b.InstanceRole, "", "request S3 keys from the metadata service of the machine",
 			"Only if neither `AWS_ACCESS_KEY_ID` nor the shared files have keys. It also uses the role of a container " +
 				"(`AWS_CONTAINER_CREDENTIALS_FULL_URI`, `AWS_WEB_IDENTITY_TOKEN_FILE`).",
 		},

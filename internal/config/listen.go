@@ -15,13 +15,13 @@ type Connections struct {
 func (s *Connections) rows() []Setting {
 	return []Setting{
 		{
-			"connections-max", s.Max.between(0, 1<<20), "0", "1.0.0",
+			"connections-max", s.Max.between(0, 1<<20), "0",
 			"number of open `connections` of the public listener; 0: automatic",
 			"0 is at most 10000, and fewer if memory or the limit of open files is small. That limit, without 64 files, " +
 				"is also the largest possible number. See [limits](connections.md#limits).",
 		},
 		{
-			"connections-per-address", s.PerAddress.between(0, 1<<20), "1000", "1.0.0",
+			"connections-per-address", s.PerAddress.between(0, 1<<20), "1000",
 			"number of open `connections` of one client address; 0: no limit",
 			"An IPv6 client is its prefix of 64 bits. Loopback addresses and `--trusted-proxies` have no such limit.",
 		},
@@ -52,7 +52,7 @@ type Proxies struct {
 func (p *Proxies) rows() []Setting {
 	return []Setting{
 		{
-			"trusted-proxies", p.Trusted.of(checkPrefix), "", "1.0.0",
+			"trusted-proxies", p.Trusted.of(checkPrefix), "",
 			"`addresses` of proxies that may name the address of a client",
 			"IP addresses and prefixes such as `10.0.0.0/8` or `2001:db8::/32`, with commas between them. List only proxies " +
 				"that you operate: they can name any address, in `Forwarded` or `X-Forwarded-For`, or with " +
@@ -60,7 +60,7 @@ func (p *Proxies) rows() []Setting {
 				"See [client addresses](limits.md#client-addresses).",
 		},
 		{
-			"proxy-protocol", &p.Protocol, "", "1.0.0", "require a PROXY header from each trusted proxy",
+			"proxy-protocol", &p.Protocol, "", "require a PROXY header from each trusted proxy",
 			"The public listener then expects a PROXY header, of version 1 or 2, at the beginning of each connection from " +
 				"an address in `--trusted-proxies`. It must arrive within `--request-timeout`. The listener accepts no header " +
 				"from another address. See [connections](connections.md#proxy-protocol).",

@@ -20,22 +20,22 @@ type OIDC struct {
 func (o *OIDC) rows() []Setting {
 	return append(o.IssuerRows(), []Setting{
 		{
-			"oidc-audience", &o.Audience, "", "1.0.0", "`audience` of the JWTs for this store",
+			"oidc-audience", &o.Audience, "", "`audience` of the JWTs for this store",
 			"The server accepts only JWTs whose claim `aud` has exactly this text. It is required with `--oidc-issuer`, " +
 				"except with `--oidc-client-id`: then the server accepts no JWTs without it.",
 		},
 		{
-			"oidc-scopes", o.Scopes.of(checkScopeGrant), "", "1.0.0", "`grants` of scopes, as VALUE=SCOPE",
+			"oidc-scopes", o.Scopes.of(checkScopeGrant), "", "`grants` of scopes, as VALUE=SCOPE",
 			"A JWT with the value in its scope claim has the scope: `plants.write=plants:create`. Empty: the value " +
 				"`plants:create` grants the scope `plants:create`, and no value grants another scope.",
 		},
 		{
-			"oidc-scope-claim", &o.ScopeClaim, "scope", "1.0.0", "`claim` with the values that grant scopes",
+			"oidc-scope-claim", &o.ScopeClaim, "scope", "`claim` with the values that grant scopes",
 			"The claim is a string with values between spaces, or an array of strings, as `scp`, `roles` or `groups` of " +
 				"many issuers.",
 		},
 		{
-			"oidc-name-claim", &o.NameClaim, "sub", "1.0.0", "`claim` with the name of the credential in the log",
+			"oidc-name-claim", &o.NameClaim, "sub", "`claim` with the name of the credential in the log",
 			"The name is also the creator of plants. JWTs without this claim are refused.",
 		},
 	}...)
@@ -44,7 +44,7 @@ func (o *OIDC) rows() []Setting {
 // IssuerRows are the settings that token revoke has, too.
 func (o *OIDC) IssuerRows() []Setting {
 	return []Setting{{
-		"oidc-issuer", &o.Issuer, "", "1.0.0", "`URL` of the issuer whose JWTs are accepted; empty: none",
+		"oidc-issuer", &o.Issuer, "", "`URL` of the issuer whose JWTs are accepted; empty: none",
 		"An https URL, or http with a loopback host, exactly as in the claim `iss`. The server reads the metadata and the " +
 			"keys of the issuer in the background. See [accept JWTs](../how-to/accept-jwt.md).",
 	}}

@@ -66,12 +66,11 @@ type Settings struct {
 }
 
 // Setting is a row of the table of settings. The name is the flag without its dashes and the key of the settings file;
-// environName returns the environment variable.
+// Variable returns the environment variable.
 type Setting struct {
 	Name    string
 	Value   pflag.Value
 	Initial string // the default, as a flag would set it; empty: the zero value
-	Since   string // the version that introduced the setting
 	Usage   string // one line for --help and the table of settings; the word in backquotes is the unit or the form
 	More    string // paragraphs for docs/reference/settings.md
 }
@@ -80,12 +79,12 @@ type Setting struct {
 func (s *Settings) storeSettings() []Setting {
 	return []Setting{
 		{
-			"config", &s.Config, "", "1.0.0", "YAML `file` with settings",
+			"config", &s.Config, "", "YAML `file` with settings",
 			"A mapping of keys to values. A list is a YAML list, or its items with commas between them. " +
 				"Unknown keys and duplicate keys are errors.",
 		},
 		{
-			"db", &s.DB, "plantstore.db", "1.0.0", "the `store`: a file, or the URL of a PostgreSQL database",
+			"db", &s.DB, "plantstore.db", "the `store`: a file, or the URL of a PostgreSQL database",
 			"See [address of a store](configuration.md#address-of-a-store). A password on the command line is an error, " +
 				"because every user of the machine can read it: use `PLANTSTORE_DB`, `PGPASSWORD` or `PGPASSFILE`.",
 		},
@@ -96,31 +95,37 @@ func (s *Settings) storeSettings() []Setting {
 func (s *Settings) listenerSettings() []Setting {
 	return []Setting{
 		{
-			"listen", &s.Listen, "127.0.0.1:8080", "1.0.0", "`address` of the public listener",
+			"listen", &s.Listen, "127.0.0.1:8080", "`address` of the public listener",
 			"Port 0 selects a free port, and the log line `ready` contains it. An address that is not a loopback address " +
 				"requires [TLS](configuration.md#tls) or `--insecure-listen`.",
 		},
 		{
-			"admin-listen", &s.AdminListen, "127.0.0.1:8081", "1.0.0",
+			"admin-listen", &s.AdminListen, "127.0.0.1:8081",
 			"`address` of the admin listener",
 			"Keep it on loopback or in an operator's network. See [admin listener](admin-listener.md).",
 		},
 		{
-			"admin-host", s.AdminHost.of(checkHost), "", "1.0.0", "accepted `hosts` of requests to the admin listener",
+			"admin-host", s.AdminHost.of(checkHost), "", "accepted `hosts` of requests to the admin listener",
 			"Host names and IP addresses without a port. The address of the connection, loopback addresses and " +
 				"`localhost` are always accepted.",
 		},
 		{
-			"base-url", &s.BaseURL, "", "1.0.0", "`URL` at which clients reach the public listener",
+			"base-url", &s.BaseURL, "", "`URL` at which clients reach the public listener",
 			"An http or https URL, with its path if it has one. The API document contains it. Empty: the program derives " +
 				"a URL from `--listen`.",
 		},
 		{
-			"cors-origins", s.CORSOrigins.of(checkOrigin), "", "1.0.0", "`origins` whose web pages may create plants, or *",
+			"console-url", &s.SignIn.ConsoleURL, "", "`URL` at which browsers reach the console",
+			"An http or https URL without a path. The links of `plantstore console` and the redirect URL for the issuer have " +
+				"it, and its host is accepted as with `--admin-host`. With https the cookies are `Secure`, also behind a proxy " +
+				"with the certificate. Empty: the program derives a URL from `--admin-listen`.",
+		},
+		{
+			"cors-origins", s.CORSOrigins.of(checkOrigin), "", "`origins` whose web pages may create plants, or *",
 			"`*` is every origin. Empty: CORS is off.",
 		},
 		{
-			"pprof", &s.PProf, "", "1.0.0", "serve profiles at /debug/pprof/ of the admin listener",
+			"pprof", &s.PProf, "", "serve profiles at /debug/pprof/ of the admin listener",
 			"See [profiles](admin-listener.md#profiles).",
 		},
 	}
@@ -130,17 +135,12 @@ func (s *Settings) listenerSettings() []Setting {
 func (s *Settings) limitSettings() []Setting {
 	return []Setting{
 		{
-			"body-max", s.BodyMax.between(1<<10, plant.BodyBytesMax), "64KiB", "1.0.0", "largest request body, in `bytes`",
+			"body-max", s.BodyMax.between(1<<10, plant.BodyBytesMax), "64KiB", "largest request body, in `bytes`",
 			"The response to a larger body is 413.",
 		},
 		{
-			"request-timeout", &s.RequestTimeout, "10s", "1.0.0", "`time` for a request to arrive",
+			"request-timeout", &s.RequestTimeout, "10s", "`time` for a request to arrive",
 			"The response to a slower request is 408.",
-		},
-		{
-			"require-sync-standby", &s.RequireSyncStandby, "", "1.0.0", "require a synchronous standby of PostgreSQL",
-			"The server starts, and acknowledges plants, only while the database waits for a synchronous standby. " +
-				"It is an error with a store in a file.",
 		},
 	}
 }
@@ -148,34 +148,103 @@ func (s *Settings) limitSettings() []Setting {
 // operatorSettings are the settings of the log of a server.
 func (s *Settings) operatorSettings() []Setting {
 	return []Setting{
-		{"log-format", s.LogFormat.among("text", "json"), "text", "1.0.0", "`form` of the log", ""},
+		{"log-format", s.LogFormat.among("text", "json"), "text", "`form` of the log", ""},
 		{
-			"log-level", s.LogLevel.among(logLevelWords()...), "access", "1.0.0", "lowest `level` of the log lines",
+			"log-level", s.LogLevel.among(logLevelWords()...), "access", "lowest `level` of the log lines",
 			"`info` omits the lines of successful requests. " +
 				"See [log lines](logs.md).",
 		},
 	}
 }
 
-// serverSettings are the settings of serve and config.
-func (s *Settings) serverSettings() []Setting {
-	return slices.Concat(
-		s.listenerSettings(), s.Admin.rows(), s.TLS.rows(), s.ACME.rows(), s.Proxies.rows(), s.Connections.rows(),
-		s.limitSettings(), s.Rate.rows(), s.operatorSettings(), s.Backup.rows(), s.Audit.rows(), s.OIDC.rows(),
-		s.SignIn.rows(), s.Webhook.rows(),
-	)
+// standbySettings are the settings of a server on PostgreSQL.
+func (s *Settings) standbySettings() []Setting {
+	return []Setting{
+		{
+			"require-sync-standby", &s.RequireSyncStandby, "", "require a synchronous standby of PostgreSQL",
+			"The server starts, and acknowledges plants, only while the database waits for a synchronous standby. " +
+				"It is an error with a store in a file.",
+		},
+	}
 }
 
-// AllSettings returns the table of settings.
-func (s *Settings) AllSettings() []Setting {
-	return slices.Concat(s.storeSettings(), s.serverSettings())
+// Group is the settings for a task of the operator.
+type Group struct {
+	Title    string
+	Settings []Setting
+}
+
+// common are the settings that most operators set.
+var common = []string{"config", "db", "listen", "tls-cert", "tls-key", "acme-domain", "acme-email", "backup-dir"}
+
+// Groups returns all settings, the most common ones first.
+func (s *Settings) Groups() []Group {
+	first := Group{Title: "Common settings", Settings: s.storeSettings()}
+	groups := []Group{
+		{"Listeners", slices.Concat(s.listenerSettings(), s.Admin.rows(), s.Proxies.rows())},
+		{"TLS", slices.Concat(s.TLS.rows(), s.ACME.rows())},
+		{"Limits", slices.Concat(s.limitSettings(), s.Connections.rows(), s.Rate.rows())},
+		{"Durability and backups", slices.Concat(s.standbySettings(), s.Backup.rows())},
+		{"Log", slices.Concat(s.operatorSettings(), s.Audit.rows())},
+		{"OpenID Connect", slices.Concat(s.OIDC.rows(), s.SignIn.clientRows())},
+		{"Webhooks", s.Webhook.rows()},
+	}
+	for i, g := range groups {
+		for _, row := range g.Settings {
+			if slices.Contains(common, row.Name) {
+				first.Settings = append(first.Settings, row)
+			}
+		}
+		groups[i].Settings = slices.DeleteFunc(g.Settings, func(row Setting) bool { return slices.Contains(common, row.Name) })
+	}
+	return slices.Insert(groups, 0, first)
+}
+
+// AllSettings returns the settings of all groups.
+func (s *Settings) AllSettings() (all []Setting) {
+	for _, g := range s.Groups() {
+		all = append(all, g.Settings...)
+	}
+	return all
 }
 
 // BindStore adds the flags of the settings of a command that opens the store.
 func (s *Settings) BindStore(f *pflag.FlagSet) { BindSettings(f, s.storeSettings()) }
 
-// BindServe adds the flags of the settings of a server.
-func (s *Settings) BindServe(f *pflag.FlagSet) { BindSettings(f, s.serverSettings()) }
+// BindServe adds the flags of all settings.
+func (s *Settings) BindServe(f *pflag.FlagSet) { BindSettings(f, s.AllSettings()) }
+
+// Usages returns the help of flags: those of settings by group, then the others.
+func (s *Settings) Usages(f *pflag.FlagSet) string {
+	var text strings.Builder
+	write := func(title string, names []string) {
+		group := pflag.NewFlagSet(title, pflag.ContinueOnError)
+		group.SortFlags = false
+		for _, name := range names {
+			group.AddFlag(f.Lookup(name))
+		}
+		if group.HasAvailableFlags() {
+			text.WriteString("\n" + title + ":\n" + group.FlagUsages())
+		}
+	}
+	grouped := map[string]bool{}
+	for _, g := range s.Groups() {
+		var names []string
+		for _, row := range g.Settings {
+			grouped[row.Name] = true
+			names = append(names, row.Name)
+		}
+		write(g.Title, names)
+	}
+	var others []string
+	f.VisitAll(func(flag *pflag.Flag) {
+		if !grouped[flag.Name] {
+			others = append(others, flag.Name)
+		}
+	})
+	write("Other flags", others)
+	return strings.TrimPrefix(text.String(), "\n")
+}
 
 // BindSettings sets the defaults of settings and adds their flags.
 func BindSettings(f *pflag.FlagSet, rows []Setting) {

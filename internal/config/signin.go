@@ -29,39 +29,30 @@ type SignIn struct {
 // line, and config prints settings.
 const ClientSecretVariable = VariablePrefix + "OIDC_CLIENT_SECRET"
 
-func (c *SignIn) rows() []Setting {
-	return append([]Setting{{
-		"console-url", &c.ConsoleURL, "", "1.0.0", "`URL` at which browsers reach the console",
-		"An http or https URL without a path. The links of `plantstore console` and the redirect URL for the issuer have " +
-			"it, and its host is accepted as with `--admin-host`. With https the cookies are `Secure`, also behind a proxy " +
-			"with the certificate. Empty: the program derives a URL from `--admin-listen`.",
-	}}, c.clientRows()...)
-}
-
 // clientRows are the settings that need an issuer.
 func (c *SignIn) clientRows() []Setting {
 	return []Setting{
 		{
-			"oidc-client-id", &c.ClientID, "", "1.0.0", "`id` of the console as a client of the issuer; empty: none",
+			"oidc-client-id", &c.ClientID, "", "`id` of the console as a client of the issuer; empty: none",
 			"The console offers to sign in at the issuer of `--oidc-issuer`. See " +
 				"[sign in with OpenID Connect](../how-to/sign-in-with-openid-connect.md).",
 		},
 		{
-			"oidc-client-secret-file", &c.SecretFile, "", "1.0.0", "`file` with the secret of the client",
+			"oidc-client-secret-file", &c.SecretFile, "", "`file` with the secret of the client",
 			"The variable `" + ClientSecretVariable + "` can have the secret instead. Without a secret the client is public.",
 		},
 		{
-			"oidc-client-scopes", c.Scopes.of(checkRequestedScope), "", "1.0.0",
+			"oidc-client-scopes", c.Scopes.of(checkRequestedScope), "",
 			"`scopes` that the console requests from the issuer",
 			"Empty: `openid`, `profile` and `email`. Some issuers need another one for the claim, such as `groups`.",
 		},
 		{
-			"oidc-console-claim", &c.Claim, "groups", "1.0.0", "`claim` of the ID token that grants access to the console",
+			"oidc-console-claim", &c.Claim, "groups", "`claim` of the ID token that grants access to the console",
 			"The claim is a string, which is one value, or an array of strings. With `email`, the issuer must have verified " +
 				"the address (`email_verified`).",
 		},
 		{
-			"oidc-console-grants", c.Grants.of(checkConsoleGrant), "", "1.0.0", "`grants` of access, as VALUE=SCOPES",
+			"oidc-console-grants", c.Grants.of(checkConsoleGrant), "", "`grants` of access, as VALUE=SCOPES",
 			"People with the value in the claim have the scopes, with spaces between them: " +
 				"`plant-admins=admin plants:read plants:create`. Without a grant no person has access.",
 		},

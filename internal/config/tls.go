@@ -13,21 +13,21 @@ type TLS struct {
 func (t *TLS) rows() []Setting {
 	return []Setting{
 		{
-			"tls-cert", &t.Cert, "", "1.0.0", "PEM `file` with the certificate of the listeners and its chain",
+			"tls-cert", &t.Cert, "", "PEM `file` with the certificate of the listeners and its chain",
 			"Requires `--tls-key`. The server reads both files every 5 s: new connections receive a new pair, open ones " +
 				"continue. It keeps the previous pair if the new one is not usable. See [TLS](configuration.md#tls).",
 		},
 		{
-			"tls-key", &t.Key, "", "1.0.0", "PEM `file` with the private key of the certificate",
+			"tls-key", &t.Key, "", "PEM `file` with the private key of the certificate",
 			"Keep it readable for the user of the server only; the log has a warning otherwise.",
 		},
 		{
-			"client-ca", &t.ClientCA, "", "1.0.0", "PEM `file` with the issuers of client certificates",
+			"client-ca", &t.ClientCA, "", "PEM `file` with the issuers of client certificates",
 			"Every connection to the public listener then requires a client certificate of one of these authorities, besides " +
 				"the token. Requires TLS. The server reads the file every 5 s.",
 		},
 		{
-			"insecure-listen", &t.InsecureListen, "", "1.0.0", "allow addresses without TLS that are not loopback addresses",
+			"insecure-listen", &t.InsecureListen, "", "allow addresses without TLS that are not loopback addresses",
 			"Only for a proxy, a mesh or a private network that protects the connections: a bearer token over plain HTTP is " +
 				"readable on the way (RFC 6750 section 5.3).",
 		},

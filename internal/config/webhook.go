@@ -39,28 +39,28 @@ func hideInURL(text string) string {
 func (w *Webhook) rows() []Setting {
 	return []Setting{
 		{
-			"webhook-url", w.URLs.of(func(string) error { return nil }).shownBy(hideInURL), "", "1.0.0",
+			"webhook-url", w.URLs.of(func(string) error { return nil }).shownBy(hideInURL), "",
 			"`URLs` that receive an event for each created plant; empty: none",
 			"At most 16 https URLs. The server that started last sets the URLs of its store, also if it has none: " +
 				"give all servers of a store the same ones. Outputs hide the query, which may have a secret; other users can " +
 				"read it on the command line. See [webhooks](webhooks.md).",
 		},
 		{
-			SecretFileSetting, &w.SecretFile, "", "1.0.0", "`file` with the secret that signs the events",
+			SecretFileSetting, &w.SecretFile, "", "`file` with the secret that signs the events",
 			"The secret is `whsec_` and 24 to 64 random bytes in base64. During a rotation the file has two, and both sign. " +
 				"The variable `" + WebhookSecretVariable + "` can have the secrets instead.",
 		},
 		{
-			"webhook-allow-private", &w.AllowPrivate, "", "1.0.0", "deliver also to private addresses and over http",
+			"webhook-allow-private", &w.AllowPrivate, "", "deliver also to private addresses and over http",
 			"Without it, the server connects to public addresses only, also if a name has another one. Set it for " +
 				"receivers in your own network.",
 		},
 		{
-			"webhook-rate", w.Rate.between(1, 1<<20), "500", "1.0.0", "number of `attempts` a second, to all URLs",
+			"webhook-rate", w.Rate.between(1, 1<<20), "500", "number of `attempts` a second, to all URLs",
 			"Events that are created faster wait in the store.",
 		},
 		{
-			"webhook-give-up", &w.GiveUp, "3d", "1.0.0", "`age` at which an undelivered event becomes a dead letter",
+			"webhook-give-up", &w.GiveUp, "3d", "`age` at which an undelivered event becomes a dead letter",
 			"See [dead letters](webhooks.md#dead-letters).",
 		},
 	}

@@ -24,7 +24,6 @@ func TestAuditDetailsHideSecrets(t *testing.T) {
 		"PLANTSTORE_DB=postgres://flora:" + canary + "@db.example/plants?password=" + canary,
 	})
 	s, cmd := &config.Settings{}, &cobra.Command{}
-	s.BindStore(cmd.Flags())
 	s.BindServe(cmd.Flags())
 	if err := cmd.ParseFlags([]string{"--base-url", "https://plants.example/" + token}); err != nil {
 		t.Fatal(err)

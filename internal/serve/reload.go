@@ -166,7 +166,6 @@ func (v *instance) load(ctx context.Context) (*config.Settings, error) {
 	}
 	next := &config.Settings{}
 	flags := pflag.NewFlagSet("serve", pflag.ContinueOnError)
-	next.BindStore(flags)
 	next.BindServe(flags)
 	for name, value := range v.Flags {
 		if flags.Lookup(name) == nil {

@@ -17,7 +17,6 @@ import (
 func looker(t *testing.T, file string) (*instance, *bytes.Buffer) {
 	t.Helper()
 	s, flags := &config.Settings{}, pflag.NewFlagSet("serve", pflag.ContinueOnError)
-	s.BindStore(flags)
 	s.BindServe(flags)
 	env := config.NewEnvironment([]string{"PLANTSTORE_CONFIG=" + file})
 	if err := s.Load(t.Context(), env, flags); err != nil {
