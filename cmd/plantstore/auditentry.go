@@ -15,7 +15,7 @@ import (
 	"plantstore/internal/terminal"
 )
 
-// commandAuditMax bounds the time that a command needs for its entry, also after an interruption.
+// commandAuditMax limits the time for the audit entry of a command, even after an interruption.
 const commandAuditMax = 5 * time.Second
 
 // audit appends an entry about a command that is complete. Its failure is a warning, because the work of the command is

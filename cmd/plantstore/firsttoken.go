@@ -89,8 +89,8 @@ func (p *program) createFirst(
 	return p.printFirst(ctx, text.String())
 }
 
-// printFirst writes the text with the first tokens to standard output. The server starts also if the reader of standard
-// output is blocked.
+// printFirst writes the text with the first tokens to standard output. The server starts even if the reader of
+// standard output is blocked.
 func (p *program) printFirst(ctx context.Context, text string) error {
 	printed := make(chan error, 1)
 	go func() { // ends with the write, or with the process

@@ -168,7 +168,7 @@ func (j *importJob) openRejects(ctx context.Context) (err error) {
 	return err
 }
 
-// publishRejects publishes the rejects, also after a failed or interrupted import.
+// publishRejects publishes the rejects, even after a failed or interrupted import.
 func (j *importJob) publishRejects() error {
 	if j.rejects == nil {
 		return nil

@@ -33,7 +33,7 @@ func (a *ACME) rows() []Setting {
 		{
 			"acme-domain", a.Domains.of(acme.CheckDomain), "",
 			"`domains` for which the server obtains certificates by ACME",
-			"The listeners then have TLS, each domain with a certificate of its own. A client that sends no name receives the " +
+			"The listeners then use TLS, with one certificate for each domain. A client that sends no name receives the " +
 				"certificate of the first domain, and one that sends another name is refused. Requires `--acme-email`. " +
 				"See [certificates by ACME](acme.md).",
 		},
@@ -58,7 +58,7 @@ func (a *ACME) rows() []Setting {
 	}
 }
 
-// Enabled reports whether the certificates are those of ACME.
+// Enabled reports whether the server obtains its certificates by ACME.
 func (a *ACME) Enabled() bool { return len(a.Domains.Items) > 0 }
 
 // check returns a usage error for settings that contradict each other.

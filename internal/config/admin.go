@@ -19,7 +19,7 @@ func (s *Admin) rows() []Setting {
 		},
 		{
 			"print-tokens", &s.PrintTokens, "",
-			"print the first tokens of a store also if standard output is not a terminal",
+			"print the first tokens of a store even if standard output is not a terminal",
 			"Without it, `serve` creates the first tokens only if standard output is a terminal, so that the log of a service " +
 				"has no secret. See [first tokens](tokens.md#first-tokens).",
 		},

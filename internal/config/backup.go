@@ -38,7 +38,7 @@ func (d *Destination) Set(text string) error {
 	return d.Text.Set(text)
 }
 
-// Endpoint is the URL of an S3 server. The zero value is that of the environment, else Amazon S3.
+// Endpoint is the URL of an S3 server. The zero value means the URL in the environment, else Amazon S3.
 type Endpoint struct{ Text }
 
 // Set implements pflag.Value.
@@ -58,7 +58,7 @@ func (b *Backup) rows() []Setting {
 			"backup-dir", &b.Dir, "", "`directory` or s3://BUCKET/PREFIX for scheduled backups; empty: no backups",
 			"Use a directory on another disk than the store's, or a prefix, for this store alone. " +
 				"See [backups in a bucket](files.md#backups-in-a-bucket). " +
-				"It is an error with PostgreSQL, which has its own tools.",
+				"It is an error with PostgreSQL: use its own tools.",
 		},
 		{"backup-every", &b.Every, "1d", "`time` between two scheduled backups", ""},
 		{

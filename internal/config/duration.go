@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Duration is a flag or a setting that is a length of time. It is never negative. Its form is that of
-// time.ParseDuration, with optional days before it: 90d, 1d12h, 30m. Set accepts each result of String.
+// Duration is a flag or a setting that is a length of time. It is never negative. Its text is that
+// of time.ParseDuration after optional days: 90d, 1d12h, 30m. Set accepts each result of String.
 type Duration time.Duration
 
 // Day is the length of a day.

@@ -28,8 +28,8 @@ func (s *Connections) rows() []Setting {
 	}
 }
 
-// writtenAddress returns the address of a listener as its setting has it if both are all addresses of the machine:
-// Go listens on [::] for 0.0.0.0 and for no host.
+// writtenAddress returns the address of a listener. If it is all addresses of the machine, it returns the text of the
+// setting, because Go listens on [::] for 0.0.0.0 and for no host.
 func (s *Settings) writtenAddress(setting string, listener net.Addr) string {
 	written := string(s.Listen)
 	if setting == "admin-listen" {

@@ -69,7 +69,7 @@ func parseScopeGrant(item string) (value string, scope auth.Scopes, err error) {
 	return item[:i], scope, nil
 }
 
-// check returns a usage error if the settings cannot be those of an issuer.
+// check returns a usage error for an incomplete or invalid issuer.
 func (o *OIDC) check(s *Settings) error {
 	if o.Issuer == "" {
 		for _, row := range o.rows() {

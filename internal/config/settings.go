@@ -1,5 +1,5 @@
-// Package config has the settings of the program: their values from flags, environment variables and the settings file,
-// and the checks that need nothing but them. It opens nothing; packages serve and remote do.
+// Package config loads the settings of the program from flags, environment variables and the settings file, and checks
+// them. It opens nothing: package serve does.
 package config
 
 import (
@@ -214,7 +214,7 @@ func (s *Settings) BindStore(f *pflag.FlagSet) { BindSettings(f, s.storeSettings
 // BindServe adds the flags of all settings.
 func (s *Settings) BindServe(f *pflag.FlagSet) { BindSettings(f, s.AllSettings()) }
 
-// Usages returns the help of flags: those of settings by group, then the others.
+// Usages returns the help of flags: the settings by group, then the other flags.
 func (s *Settings) Usages(f *pflag.FlagSet) string {
 	var text strings.Builder
 	write := func(title string, names []string) {
@@ -289,7 +289,7 @@ func checkHost(host string) error {
 const VariablePrefix = "PLANTSTORE_"
 
 // TokenVariable has the secret of a token, for --server and token revoke. It, webhookSecretVariable and
-// clientSecretVariable are the only variables with the prefix that are no settings.
+// clientSecretVariable are the only variables with the prefix that are not settings.
 const TokenVariable = VariablePrefix + "TOKEN"
 
 // Variable returns the environment variable of a setting.

@@ -13,7 +13,7 @@ import (
 	"plantstore/internal/oidc"
 )
 
-// SignIn are the settings of the address of the console, and of the sign-in there at the issuer.
+// SignIn are the settings of the console and of the sign-in at the issuer.
 type SignIn struct {
 	ConsoleURL BaseURL
 	ClientID   Text
@@ -87,7 +87,7 @@ func parseConsoleGrant(item string) (value string, scopes auth.Scopes, err error
 	return item[:i], scopes, nil
 }
 
-// check returns a usage error if the settings cannot be those of a client of the issuer.
+// check returns a usage error for an incomplete or invalid client of the issuer.
 func (c *SignIn) check(s *Settings) error {
 	if u := c.ConsoleURL.URL; u != nil && u.Path != "" {
 		return s.Fault("console-url", "the console has no path; got %q", u.String())
@@ -146,7 +146,7 @@ func (c *SignIn) ReadSecret(env *Environment, s *Settings) error {
 	return nil
 }
 
-// readSecretFile reads a regular file that only its owner and group can read. Its errors do not have the name, which
+// readSecretFile reads a regular file that only its owner and group can read. Its errors omit the name, which
 // may be the secret itself.
 func readSecretFile(path string) (string, error) {
 	const bytesMax = 1 << 10

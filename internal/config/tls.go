@@ -4,7 +4,7 @@ import (
 	"net"
 )
 
-// TLS are the settings of TLS.
+// TLS are the settings of certificates in files, and of addresses without TLS.
 type TLS struct {
 	Cert, Key, ClientCA Text
 	InsecureListen      Toggle

@@ -2,7 +2,7 @@ package config
 
 import "fmt"
 
-// UsageError is an error about the way in which a command was called.
+// UsageError is an error in a command line, a variable or the settings file.
 type UsageError struct{ error }
 
 func (e *UsageError) Unwrap() error { return e.error }

@@ -41,7 +41,7 @@ func (w *Webhook) rows() []Setting {
 		{
 			"webhook-url", w.URLs.of(func(string) error { return nil }).shownBy(hideInURL), "",
 			"`URLs` that receive an event for each created plant; empty: none",
-			"At most 16 https URLs. The server that started last sets the URLs of its store, also if it has none: " +
+			"At most 16 https URLs. The server that started last sets the URLs of its store, even to none: " +
 				"give all servers of a store the same ones. Outputs hide the query, which may have a secret; other users can " +
 				"read it on the command line. See [webhooks](webhooks.md).",
 		},
@@ -52,7 +52,7 @@ func (w *Webhook) rows() []Setting {
 		},
 		{
 			"webhook-allow-private", &w.AllowPrivate, "", "deliver also to private addresses and over http",
-			"Without it, the server connects to public addresses only, also if a name has another one. Set it for " +
+			"Without it, the server connects to public addresses only, whatever a name resolves to. Set it for " +
 				"receivers in your own network.",
 		},
 		{
@@ -104,7 +104,7 @@ func (w *Webhook) Check(env *Environment, s *Settings) error {
 	return nil
 }
 
-// checkURLs returns an error for a URL that cannot be that of a webhook. The messages have no URL with a query, which
+// checkURLs returns an error for a URL that cannot receive events. The messages omit the query of a URL, which
 // may be a secret.
 func (w *Webhook) checkURLs() error {
 	urls := w.URLs.Items
@@ -117,7 +117,7 @@ func (w *Webhook) checkURLs() error {
 			return fmt.Errorf("%q: %w", address, err)
 		}
 		if slices.ContainsFunc(urls[:i], func(u string) bool { return store.Webhook{URL: u}.Address() == address }) {
-			return fmt.Errorf("%q is there twice; URLs must differ before a question mark", address)
+			return fmt.Errorf("%q is listed twice; URLs must differ before a question mark", address)
 		}
 	}
 	return nil

@@ -25,8 +25,8 @@ import (
 	"plantstore/internal/terminal"
 )
 
-// Flags are the flags of a command that can work on a running server. They are no settings: a settings file is
-// that of a server, and a variable would redirect some commands and not others.
+// Flags are the flags of a command that can work on a running server. They are not settings: a settings file
+// belongs to a server, and a variable would redirect some commands and not others.
 type Flags struct {
 	URL       string
 	CA, Token string // paths
@@ -111,7 +111,7 @@ func New(f *Flags, token string) (*Server, error) {
 // Close closes the connections to the server.
 func (r *Server) Close() { r.http.CloseIdleConnections() }
 
-// roots returns the certificate authorities of the system with those of --server-ca; nil: those of the system.
+// roots returns the certificate authorities of the system and of --server-ca; nil: of the system alone.
 func (f *Flags) roots() (*x509.CertPool, error) {
 	if f.CA == "" {
 		return nil, nil //nolint:nilnil // the value of tls.Config for the authorities of the system

@@ -33,7 +33,7 @@ func withDomain(u *url.URL, a *config.ACME) *url.URL {
 type acmeClient struct {
 	source   atomic.Pointer[acme.Source] // nil until open
 	listener net.Listener                // of http-01; nil: tls-alpn-01
-	roots    *x509.CertPool              // of --acme-ca; nil: those of the system
+	roots    *x509.CertPool              // of --acme-ca; nil: the system's
 }
 
 // prepare reads the file of --acme-ca, and opens the listener of http-01 if there is one.
@@ -91,7 +91,7 @@ func (a *acmeClient) close() {
 	}
 }
 
-// getCertificate is the function of a tls.Config.
+// getCertificate implements GetCertificate of tls.Config.
 func (a *acmeClient) getCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	source := a.source.Load()
 	if source == nil {

@@ -15,7 +15,7 @@ import (
 	"plantstore/internal/webhook"
 )
 
-// EngineOptions selects how openEngine opens a store. The zero value opens it for reads and writes and creates it if it
+// EngineOptions selects how OpenEngine opens a store. The zero value opens it for reads and writes and creates it if it
 // does not exist.
 type EngineOptions struct {
 	MustExist bool         // fail with store.ErrNoStore instead of creating the store

@@ -164,7 +164,7 @@ func (b *logBuffer) flush() {
 
 var lineEnd = []byte("\n")
 
-// write writes lines and returns the unwritten rest. The next write begins a new line.
+// write writes lines and returns the unwritten rest. The next write starts on a new line.
 func (b *logBuffer) write(lines []byte) (rest []byte) {
 	if len(lines) == 0 {
 		return nil

@@ -69,9 +69,9 @@ func (v *instance) list() []admin.Setting {
 	return v.listed
 }
 
-// look loads the settings again if the settings file differs from that of the last reload. It does so only at the
+// look loads the settings again if the settings file has changed since the last reload. It does so only at the
 // second look that finds the same contents, because an editor may be writing the file. It ignores a file that is not
-// regular, because a look would take the contents of a FIFO.
+// regular, because a look would consume the contents of a FIFO.
 func (v *instance) look(ctx context.Context) {
 	sum, ok := sumOf(string(v.Settings.Config))
 	if ok && sum == v.settingsFile.seen && sum != v.settingsFile.applied {

@@ -59,7 +59,7 @@ type Addresses struct {
 	Console *url.URL // at which browsers reach the console
 }
 
-// openListeners opens both listeners, or uses those of systemd; serve starts their servers. The caller closes them.
+// openListeners opens both listeners, or uses the sockets of systemd; serve starts their servers.
 func (v *instance) openListeners(ctx context.Context) error {
 	v.metrics.MustRegister(v.Log.dropped)
 	s, log, metrics := v.Settings, v.log, v.metrics

@@ -9,7 +9,7 @@ import (
 
 // Limits of the export of the last spans, within the 10 s that service managers allow for a stop.
 const (
-	traceFlushLeast = 300 * time.Millisecond // also after a drain that took drainTimeMax
+	traceFlushLeast = 300 * time.Millisecond // even after a drain of drainTimeMax
 	traceFlushMost  = 3 * time.Second
 )
 

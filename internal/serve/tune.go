@@ -56,8 +56,8 @@ func memoryLimit(available uint64) int64 {
 	return max(int64(min(available, most))/4*3-EngineBytes, memoryBytesMin)
 }
 
-// availableMemory returns the bytes of memory that the program may use: those of the machine, or of its cgroup (version
-// 1 or 2) if these are fewer.
+// availableMemory returns the bytes of memory that the program may use: the memory of the machine, or the limit of its
+// cgroup (version 1 or 2) if that is lower.
 func availableMemory() uint64 {
 	available := uint64(math.MaxUint64)
 	for _, of := range []memlimit.Provider{memlimit.FromSystem, memlimit.FromCgroup} {
@@ -109,7 +109,7 @@ func connectionsMax(set int) (n int, reduced bool) {
 	return automaticConnections(descriptors, debug.SetMemoryLimit(-1)), false
 }
 
-// automaticConnections returns the default of the largest number of connections. It is never 0, which is no limit.
+// automaticConnections returns the default of the largest number of connections. It is never 0, which means no limit.
 func automaticConnections(descriptors int, memory int64) int {
 	const most = 10_000 // measured
 	return max(1, min(most, descriptors, int(memory/connectionBytes)))

@@ -60,7 +60,7 @@ func (p *Progress) Rows(n int64) { p.show(fmt.Sprintf("%d rows", n), p.read.Load
 // Stored sets the number of rows that are stored, of all rows of the input.
 func (p *Progress) Stored(n, all int64) { p.show(fmt.Sprintf("%d rows stored", n), n, all) }
 
-// Restart begins another part of the command, whose time does not depend on the time until now.
+// Restart starts another part of the command: its remaining time does not depend on the time until now.
 func (p *Progress) Restart() { p.started = time.Now() }
 
 // Part sets the finished part of a command that counts no rows.
@@ -156,7 +156,7 @@ func (p *Progress) Info(text string) {
 	}
 }
 
-// Line writes a warning or an error above the bar, also with --quiet.
+// Line writes a warning or an error above the bar, even with --quiet.
 func (p *Progress) Line(text string) {
 	p.clear()
 	fmt.Fprintln(p.w, Printable(text))
