@@ -98,7 +98,7 @@ func (r *revocation) readSecret(p *program, cmd *cobra.Command) (err error) {
 	if auth.LooksLikeJWT(secret) {
 		r.kind = auth.KindJWT
 		if r.issuer, r.identifier, err = oidc.IDs(secret); err != nil {
-			return fmt.Errorf("the JWT is incomplete: %w", err)
+			return fmt.Errorf("revoke the JWT: %w", err)
 		}
 		return nil
 	}

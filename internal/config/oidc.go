@@ -82,6 +82,10 @@ func (o *OIDC) check(s *Settings) error {
 	if err := oidc.CheckIssuer(string(o.Issuer)); err != nil {
 		return s.Fault("oidc-issuer", "%w", err)
 	}
+	if o.Audience != "" && o.Audience == s.SignIn.ClientID {
+		return s.Fault("oidc-audience", "it is also oidc-client-id, and ID tokens for the console have that audience; "+
+			"give the store an audience of its own at the issuer")
+	}
 	for _, row := range o.rows() {
 		optional := row.Name == "oidc-scopes" || row.Name == "oidc-audience" && s.SignIn.ClientID != ""
 		if !optional && row.Value.String() == "" {

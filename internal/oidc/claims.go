@@ -17,12 +17,13 @@ import (
 // lifetimeMax is the longest time from iat to exp. A revocation is stored for as long.
 const lifetimeMax = auth.JWTLifetimeMax
 
-// checkHeader checks the header of a token besides its key, as in RFC 9068 section 4.
+// checkHeader checks the header of an access token besides its key. RFC 9068 section 4 requires the type at+jwt, but most
+// issuers send JWT or none: refuseOtherTokens then tells the kinds of tokens apart.
 func checkHeader(header object) error {
-	typ, _ := header["typ"].(string)
-	typ = strings.ToLower(typ) // RFC 7515 section 4.1.9: media types are case-insensitive
-	if strings.TrimPrefix(typ, "application/") != "at+jwt" {
-		return errors.New("typ is not at+jwt, so it is no access token")
+	typ, isString := header["typ"].(string)
+	typ = strings.TrimPrefix(strings.ToLower(typ), "application/") // RFC 7515 section 4.1.9: case-insensitive
+	if _, ok := header["typ"]; ok && (!isString || typ != "at+jwt" && typ != "jwt") {
+		return errors.New("typ is neither at+jwt nor JWT, so it is not an access token")
 	}
 	return checkExtensions(header)
 }
@@ -51,8 +52,8 @@ func (l lifetime) check(now time.Time) error {
 	return nil
 }
 
-// checkClaims checks the claims of RFC 9068 section 2.2 and returns the identity that they
-// state.
+// checkClaims checks the claims of RFC 9068 section 2.2, of which jti and client_id may be absent, and returns the
+// identity that they state.
 func (v *Verifier) checkClaims(claims object) (*auth.Claims, lifetime, error) {
 	valid, issued, err := readTimes(claims)
 	if err != nil {
@@ -67,9 +68,13 @@ func (v *Verifier) checkClaims(claims object) (*auth.Claims, lifetime, error) {
 	if err := refuseOtherTokens(claims); err != nil {
 		return nil, valid, err
 	}
-	ids := map[string]string{"sub": "", "client_id": "", "jti": ""}
-	for _, name := range []string{"sub", "client_id", "jti"} {
-		if ids[name], err = identifier(claims, name); err != nil {
+	subject, err := identifier(claims, "sub")
+	if err != nil {
+		return nil, valid, err
+	}
+	id := "" // then only the subject can be revoked
+	if _, ok := claims["jti"]; ok {
+		if id, err = identifier(claims, "jti"); err != nil {
 			return nil, valid, err
 		}
 	}
@@ -77,14 +82,14 @@ func (v *Verifier) checkClaims(claims object) (*auth.Claims, lifetime, error) {
 	if err != nil {
 		return nil, valid, err
 	}
-	name := ids["sub"]
+	name := subject
 	if v.config.NameClaim != "" && v.config.NameClaim != "sub" {
 		if name, err = identifier(claims, v.config.NameClaim); err != nil {
 			return nil, valid, err
 		}
 	}
 	return auth.NewClaims(auth.Claims{
-		Issuer: v.config.Issuer, Subject: ids["sub"], ID: ids["jti"], Name: name, Scopes: scopes, IssuedAt: issued,
+		Issuer: v.config.Issuer, Subject: subject, ID: id, Name: name, Scopes: scopes, IssuedAt: issued,
 	}), valid, nil
 }
 
@@ -136,17 +141,28 @@ func (v *Verifier) checkAudience(aud any) error {
 	if v.config.Audience == "" || !slices.Contains(list, any(v.config.Audience)) {
 		return errors.New("aud does not have the audience of this store")
 	}
+	if v.config.ClientID != "" && slices.Contains(list, any(v.config.ClientID)) {
+		return errors.New("aud has the client id of the console, so it is an ID token")
+	}
 	return nil
 }
 
-// refuseOtherTokens refuses claims of ID tokens (OpenID Connect Core section 2 and 3.3.2.11),
-// and tokens that are bound to a key of the client: they must not be accepted as bearer tokens
-// (RFC 8705 section 3, RFC 9449 section 7).
+// refuseOtherTokens refuses ID tokens (OpenID Connect Core section 2 and 3.3.2.11; Keycloak and Amazon Cognito name the
+// kind in the claims typ and token_use), logout tokens (OpenID Connect Back-Channel Logout section 2.4), and tokens that
+// are bound to a key of the client: they must not be accepted as bearer tokens (RFC 8705 section 3, RFC 9449 section 7).
 func refuseOtherTokens(claims object) error {
 	for _, name := range []string{"nonce", "at_hash", "c_hash", "s_hash"} {
 		if _, ok := claims[name]; ok {
 			return fmt.Errorf("it has the claim %s of an ID token", name)
 		}
+	}
+	for name, access := range map[string]string{"typ": "Bearer", "token_use": "access"} {
+		if kind, ok := claims[name]; ok && kind != any(access) {
+			return fmt.Errorf("the claim %s is not %s, so it is not an access token", name, access)
+		}
+	}
+	if _, ok := claims["events"]; ok {
+		return errors.New("it has the claim events of a logout token")
 	}
 	if _, ok := claims["cnf"]; ok {
 		return errors.New("it is bound to a key (cnf), so it is no bearer token")
@@ -182,8 +198,8 @@ func CheckIdentifier(text string) error {
 // surrogate pair: two different claims would be equal.
 func invisible(r rune) bool { return !unicode.IsPrint(r) || r == utf8.RuneError }
 
-// scopes returns the scopes that the scope claim grants. The claim is a string with values
-// between spaces (RFC 9068 section 2.2.3) or an array of values.
+// scopes returns the scopes that the scope claim grants. The claim is a string with values between spaces (RFC 9068
+// section 2.2.3) or an array of values. An email address needs email_verified (OpenID Connect Core 1.0 section 5.7).
 func (v *Verifier) scopes(claims object) (granted auth.Scopes, err error) {
 	var values []any
 	switch claim := claims[v.config.ScopeClaim].(type) {
@@ -203,6 +219,9 @@ func (v *Verifier) scopes(claims object) (granted auth.Scopes, err error) {
 			return 0, fmt.Errorf("%s has an entry that is not a string", v.config.ScopeClaim)
 		}
 		granted |= v.config.Scopes[text]
+	}
+	if v.config.ScopeClaim == "email" && granted != 0 && claims["email_verified"] != any(true) {
+		return 0, errors.New("the issuer has not verified the email address (email_verified)")
 	}
 	return granted, nil
 }

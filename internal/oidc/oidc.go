@@ -1,5 +1,5 @@
-// Package oidc verifies the JWT access tokens (RFC 9068) of one issuer with the keys that the
-// issuer publishes (OpenID Connect Discovery 1.0, RFC 8414, RFC 7517). A Client signs people in at
+// Package oidc verifies the JWT access tokens of one issuer (RFC 9068, and the forms that common
+// issuers send instead) with the keys that the issuer publishes (OpenID Connect Discovery 1.0, RFC 8414, RFC 7517). A Client signs people in at
 // the issuer (OpenID Connect Core 1.0).
 package oidc
 
@@ -22,6 +22,7 @@ import (
 type Config struct {
 	Issuer   string // exactly as in the claim iss; see CheckIssuer
 	Audience string // exactly as in the claim aud; empty: Verify accepts no access token
+	ClientID string // of the console at the issuer: a token for it is an ID token; empty: none
 
 	// ScopeClaim is the claim with the values that grant scopes; empty: scope.
 	ScopeClaim string

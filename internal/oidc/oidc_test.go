@@ -49,7 +49,7 @@ func trimRealm(path string) (string, bool) {
 
 func config(i *oidctest.Issuer) oidc.Config {
 	return oidc.Config{
-		Issuer: i.URL, Audience: oidctest.Audience,
+		Issuer: i.URL, Audience: oidctest.Audience, ClientID: oidctest.ClientID,
 		Scopes: map[string]auth.Scopes{"plants:create": auth.ScopeCreate},
 	}
 }

@@ -61,6 +61,9 @@ func IDs(token string) (issuer, jti string, err error) {
 	if issuer, err = identifier(t.claims, "iss"); err != nil {
 		return "", "", err
 	}
+	if _, ok := t.claims["jti"]; !ok {
+		return "", "", errors.New("it has no jti, so it cannot be revoked alone; revoke its subject with --subject")
+	}
 	jti, err = identifier(t.claims, "jti")
 	return issuer, jti, err
 }

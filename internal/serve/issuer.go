@@ -25,7 +25,8 @@ func (v *instance) openIssuer(context.Context) (err error) {
 	}
 	v.issuer.jwts = o.Audience != ""
 	v.issuer.verifier, err = oidc.New(oidc.Config{
-		Issuer: string(o.Issuer), Audience: string(o.Audience), Scopes: o.Grants(),
+		Issuer: string(o.Issuer), Audience: string(o.Audience), ClientID: string(v.Settings.SignIn.ClientID),
+		Scopes:     o.Grants(),
 		ScopeClaim: string(o.ScopeClaim), NameClaim: string(o.NameClaim), Log: v.log, Metrics: v.metrics,
 	})
 	if err != nil {

@@ -102,7 +102,7 @@ func badHeaders(i *Issuer, k Keys, now time.Time) []BadJWT {
 	with := func(changes Object) string { return k.EC.Sign(Changed(k.EC.Header(), changes), claims) }
 	foreign := NewKey("ec", "ES256") // of an attacker
 	stranger := func(changes Object) string { return foreign.Sign(Changed(foreign.Header(), changes), claims) }
-	const typ = "typ is not at+jwt, so it is no access token"
+	const typ = "typ is neither at+jwt nor JWT, so it is not an access token"
 	const alg, invalid = "alg is not an accepted algorithm", "the signature is invalid"
 	const unknown = "the issuer has no key with this kid for this alg"
 	const ambiguous = "more than one key of the issuer fits this kid and alg"
@@ -112,8 +112,8 @@ func badHeaders(i *Issuer, k Keys, now time.Time) []BadJWT {
 	list := []BadJWT{
 		{"none", unsigned + "AA", alg},
 		{"none without a signature", unsigned, "signature: it is empty or not base64url"},
-		{"typ of an ID token", with(Object{"typ": "JWT"}), typ},
-		{"without typ", with(Object{"typ": nil}), typ},
+		{"empty typ", with(Object{"typ": ""}), typ},
+		{"typ is null", k.EC.SignText(`{"typ":null,"alg":"ES256","kid":"ec"}`, text(claims)), typ},
 		{"typ of a logout token", with(Object{"typ": "logout+jwt"}), typ},
 		{"typ with a suffix", with(Object{"typ": "at+jwt "}), typ},
 		{"typ is a number", with(Object{"typ": 1}), typ},
@@ -198,6 +198,7 @@ func badIdentities(i *Issuer) []badClaim {
 	wrong := func(name string) string { return name + " is missing, not a string, empty or longer than 255 bytes" }
 	const aud, audType, iss = "aud does not have the audience of this store",
 		"aud is missing, or has an entry that is not a string", "iss is another issuer"
+	const console = "aud has the client id of the console, so it is an ID token"
 	many := make([]string, 200)
 	for n := range many {
 		many[n] = "https://a" + fmt.Sprint(n)
@@ -226,9 +227,13 @@ func badIdentities(i *Issuer) []badClaim {
 		{"sub with another direction", Object{"sub": "a\u202eb"}, "sub has an invisible character"},
 		{"sub is a token", Object{"sub": "pst_0000"}, "sub looks like a secret"},
 		{"sub is a JWT", Object{"sub": "eyJhbGciOiJub25lIn0.eyJ9.AA"}, "sub looks like a secret"},
-		{"without client_id", Object{"client_id": nil}, wrong("client_id")},
-		{"without jti", Object{"jti": nil}, wrong("jti")},
 		{"jti is a number", Object{"jti": 7}, wrong("jti")},
+		{"jti is empty", Object{"jti": ""}, wrong("jti")},
+		{"ID token for the console", Object{"aud": []string{Audience, ClientID}}, console},
+		{"ID token of Keycloak", Object{"typ": "ID"}, "the claim typ is not Bearer, so it is not an access token"},
+		{"offline token of Keycloak", Object{"typ": "Offline"}, "the claim typ is not Bearer, so it is not an access token"},
+		{"ID token of Cognito", Object{"token_use": "id"}, "the claim token_use is not access, so it is not an access token"},
+		{"logout token", Object{"events": Object{}}, "it has the claim events of a logout token"},
 		{"nonce of an ID token", Object{"nonce": "n"}, "it has the claim nonce of an ID token"},
 		{"at_hash of an ID token", Object{"at_hash": "h"}, "it has the claim at_hash of an ID token"},
 		{"c_hash of an ID token", Object{"c_hash": "h"}, "it has the claim c_hash of an ID token"},
