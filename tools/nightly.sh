@@ -26,25 +26,25 @@ faults() {
 
 release() {
 	tools/need.sh release
-	(cd tools/release && go test -count=1 ./...)
+	(cd tools/release && go test -count=1 -timeout=60m ./...)
 }
 
 packages() {
 	tools/need.sh packages
-	(cd tools/packages && go test -count=1 ./...)
+	(cd tools/packages && go test -count=1 -timeout=60m ./...)
 }
 
 image() {
 	tools/need.sh image
-	(cd tools/image && go test -count=1 ./...)
+	(cd tools/image && go test -count=1 -timeout=60m ./...)
 }
 
 kube() {
 	tools/need.sh kube
-	(cd tools/kube && go test -count=1 ./...)
+	(cd tools/kube && go test -count=1 -timeout=60m ./...)
 }
 
-bench() { (cd bench && go test -count=1 ./...); }
+bench() { (cd bench && go test -count=1 -timeout=60m ./...); }
 portable() { tools/portable.sh; }
 vulnerabilities() { tools/vuln.sh; }
 

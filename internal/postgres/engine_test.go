@@ -21,7 +21,10 @@ import (
 // server is the PostgreSQL server of the tests; nil if PostgreSQL is not installed.
 var server *pgtest.Server
 
-func TestMain(m *testing.M) { os.Exit(pgtest.Around(m.Run, &server)) }
+func TestMain(m *testing.M) {
+	_ = os.Setenv("OTEL_BSP_SCHEDULE_DELAY", "1") // spans wait for no others
+	os.Exit(pgtest.Around(m.Run, &server))
+}
 
 // database returns the URL of an empty database.
 func database(t testing.TB) string {

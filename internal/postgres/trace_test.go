@@ -49,12 +49,15 @@ func newTracedStore(t *testing.T, url string) *tracedStore {
 	t.Helper()
 	collector := tracetest.Start(t)
 	c, err := trace.FromEnvironment(map[string]string{
-		"OTEL_EXPORTER_OTLP_ENDPOINT": collector.URL, "OTEL_BSP_SCHEDULE_DELAY": "1",
+		"OTEL_EXPORTER_OTLP_ENDPOINT": collector.URL,
 	}, "1.0.0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	tracer := trace.New(c, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	tracer, err := trace.New(c, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
 	e, err := postgres.Open(t.Context(), postgres.Config{URL: url, Server: true, Migrate: true, Traced: true})
 	if err != nil {
 		t.Fatal(err)

@@ -107,7 +107,9 @@ func (v *instance) openListeners(ctx context.Context) error {
 	h.Admin = config.GuessURL(h.adminListener.Addr(), h.adminTLS)
 	h.Console = cmp.Or(s.SignIn.ConsoleURL.URL, h.Admin)
 	if v.tracing != nil {
-		h.tracer = trace.New(v.tracing, log, metrics)
+		if h.tracer, err = trace.New(v.tracing, log, metrics); err != nil {
+			return config.Usagef("%w", err)
+		}
 	}
 	return nil
 }

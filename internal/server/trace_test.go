@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -21,17 +22,25 @@ import (
 	"plantstore/internal/trace/tracetest"
 )
 
+func TestMain(m *testing.M) {
+	_ = os.Setenv("OTEL_BSP_SCHEDULE_DELAY", "1") // spans wait for no others
+	os.Exit(m.Run())
+}
+
 // startTraced starts a server whose requests are traced, and a collector.
 func startTraced(t *testing.T, change ...func(*setup)) (*harness, *tracetest.Collector) {
 	t.Helper()
 	collector := tracetest.Start(t)
 	config, err := trace.FromEnvironment(map[string]string{
-		"OTEL_EXPORTER_OTLP_ENDPOINT": collector.URL, "OTEL_BSP_SCHEDULE_DELAY": "1",
+		"OTEL_EXPORTER_OTLP_ENDPOINT": collector.URL,
 	}, "1.0.0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	tracer := trace.New(config, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	tracer, err := trace.New(config, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()

@@ -11,7 +11,9 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/propagation"
@@ -26,38 +28,56 @@ const LinksMax = 128
 // Tracer starts spans and exports the ended ones. It is safe for concurrent use.
 type Tracer struct {
 	tracer   trace.Tracer
+	provider *sdk.TracerProvider
 	exporter *exporter
 }
 
-// New starts a tracer. The caller closes it. metrics receives the numbers of exported and
-// dropped spans.
-func New(c *Config, log *slog.Logger, metrics prometheus.Registerer) *Tracer {
-	log.Info("exporting traces", "endpoint", c.shownEndpoint(), "sampler", c.Sampler.Description())
-	if len(c.Ignored) > 0 {
-		log.Warn("variables of OpenTelemetry that are not supported have no effect", "variables", c.Ignored)
+// New starts a tracer. The caller closes it. metrics receives the numbers of ended and exported spans. The error is about
+// a variable of OpenTelemetry.
+func New(c *Config, log *slog.Logger, metrics prometheus.Registerer) (*Tracer, error) {
+	// Messages of the library would go to standard error in a form of their own.
+	otel.SetLogger(logr.FromSlogHandler(log.Handler()))
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn("OpenTelemetry reports an error", "error", err) }))
+	ctx := context.Background()
+	about, err := resource.New(ctx,
+		resource.WithAttributes(attribute.String("service.name", "plantstore"), attribute.String("service.version", c.Version)),
+		resource.WithFromEnv(), resource.WithTelemetrySDK(),
+	)
+	if err != nil {
+		return nil, err
 	}
-	if c.exposed() {
+	e, err := newExporter(c, log, metrics)
+	if err != nil {
+		return nil, err
+	}
+	log.Info("exporting traces", "endpoint", c.Endpoint.String(), "sampler", c.Sampler.Description())
+	if c.exposed {
 		log.Warn("the headers of OTLP requests cross the network in clear text; use an https endpoint",
-			"endpoint", c.shownEndpoint())
+			"endpoint", c.Endpoint.String())
 	}
-	e := newExporter(c, log, metrics)
 	limits := sdk.SpanLimits{
 		AttributeValueLengthLimit: 256, AttributeCountLimit: 32, EventCountLimit: 1, LinkCountLimit: LinksMax,
 		AttributePerEventCountLimit: 8, AttributePerLinkCountLimit: 8,
 	}
 	provider := sdk.NewTracerProvider(
-		sdk.WithSpanProcessor(e), sdk.WithSampler(sampler{c.Sampler}), sdk.WithRawSpanLimits(limits),
-		sdk.WithResource(resource.NewSchemaless(c.Resource...)),
+		sdk.WithSpanProcessor(counter{e.ended}), sdk.WithBatcher(e), sdk.WithSampler(sampler{c.Sampler}), sdk.WithRawSpanLimits(limits),
+		sdk.WithResource(about),
 	)
-	return &Tracer{tracer: provider.Tracer("plantstore"), exporter: e}
+	return &Tracer{tracer: provider.Tracer("plantstore"), provider: provider, exporter: e}, nil
 }
 
-// Close exports the ended spans until the context ends, and drops the rest. Spans that end
-// later are dropped.
+// Close exports the ended spans until the context ends, and drops the rest. Spans that end later are dropped.
 func (t *Tracer) Close(ctx context.Context) {
-	if t != nil {
-		t.exporter.close(ctx)
+	if t == nil {
+		return
 	}
+	e := t.exporter
+	e.stop()
+	defer context.AfterFunc(ctx, e.cancel)()
+	_ = t.provider.Shutdown(ctx) // its error is the end of ctx: the rest is dropped
+	e.cancel()
+	e.mu.Lock() // waits for the request in flight
+	defer e.mu.Unlock()
 }
 
 // sampler samples a new trace with links, because the linked spans are sampled.
