@@ -227,8 +227,7 @@ func (c *Conn) config(option int32, on bool) {
 // TrackWAL makes WALFrames return the length of the WAL. It also disables
 // SQLite's automatic checkpoints, which use the same hook.
 func (c *Conn) TrackWAL() {
-	hook := storeFrames
-	lib.Xsqlite3_wal_hook(c.tls, c.db, address(&hook), c.out+outFrames)
+	lib.Xsqlite3_wal_hook(c.tls, c.db, address(storeFrames), c.out+outFrames)
 }
 
 // storeFrames is SQLite's WAL hook: SQLite calls it after each commit in WAL mode.

@@ -81,6 +81,22 @@ func checkFilled(t *testing.T, c *Conn) {
 	wantText(t, c, "SELECT count(*) || ' ' || sum(i) || ' ' || sum(length(a)) FROM t", "500 125250 250500")
 }
 
+// TestParentBytes shows that a file follows the parent's sqlite3_file and does not overlap it.
+func TestParentBytes(t *testing.T) {
+	t.Parallel()
+	tls := libc.NewTLS()
+	defer tls.Close()
+	name, err := libc.CString(parentName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer libc.Xfree(tls, name)
+	parent := (*lib.Tsqlite3_vfs)(pointer(lib.Xsqlite3_vfs_find(tls, name)))
+	if int(parent.FszOsFile) > int(parentBytes) {
+		t.Errorf("the parent's sqlite3_file has %d bytes, want at most %d", parent.FszOsFile, parentBytes)
+	}
+}
+
 // TestShimJournalModes switches a database through the journal modes: WALs are
 // opened, closed and deleted, and rollback journals take their place.
 func TestShimJournalModes(t *testing.T) {

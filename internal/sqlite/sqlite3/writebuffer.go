@@ -47,12 +47,12 @@ func (f *file) flush(tls *libc.TLS) int32 {
 // writeWAL writes into the file of a WAL. If that fails, it measures the file, for Conn.CommitCut.
 func (f *file) writeWAL(tls *libc.TLS, data uintptr, amount int32, offset int64) int32 {
 	f.buffer.cut = false
-	code := function[methodData](f.parentMethods().FxWrite)(tls, f.parent(), data, amount, offset)
+	code := function[methodData](f.parentMethods().FxWrite)(tls, f.address, data, amount, offset)
 	if code != lib.SQLITE_OK {
 		const sizeBytes = 8
 		size := tls.Alloc(sizeBytes)
 		defer tls.Free(sizeBytes)
-		measured := function[methodPointer](f.parentMethods().FxFileSize)(tls, f.parent(), size)
+		measured := function[methodPointer](f.parentMethods().FxFileSize)(tls, f.address, size)
 		f.buffer.cut = measured == lib.SQLITE_OK && *(*int64)(pointer(size)) < offset+int64(amount)
 	}
 	return code
@@ -90,7 +90,7 @@ func walSync(tls *libc.TLS, address uintptr, flags int32) int32 {
 // would be lost, and SQLite would count its pages as copied.
 func databaseWrite(tls *libc.TLS, address, data uintptr, amount int32, offset int64) int32 {
 	f := fileAt(address)
-	code := function[methodData](f.parentMethods().FxWrite)(tls, f.parent(), data, amount, offset)
+	code := function[methodData](f.parentMethods().FxWrite)(tls, f.address, data, amount, offset)
 	if code != lib.SQLITE_OK {
 		return code
 	}
@@ -108,8 +108,8 @@ func databaseSync(tls *libc.TLS, address uintptr, flags int32) int32 {
 
 // sync syncs by fdatasync on Linux, which leaves out only the file's times.
 func (f *file) sync(tls *libc.TLS, flags int32) int32 {
-	if code, done := syncData(f.parent()); done {
+	if code, done := syncData(f.address); done {
 		return code
 	}
-	return function[methodInt](f.parentMethods().FxSync)(tls, f.parent(), flags)
+	return function[methodInt](f.parentMethods().FxSync)(tls, f.address, flags)
 }
