@@ -71,9 +71,9 @@ var failpoints = []rig.Weakness{
 	after("write.go", "		e.updateMark(commits)\n", "after recording the commit"),
 	before("checkpoint.go", "	frames, copied, err = conn.Checkpoint(sqlite3.Passive)\n", "before checkpoint"),
 	after("checkpoint.go", "	frames, copied, err = conn.Checkpoint(sqlite3.Passive)\n", "after checkpoint"),
-	before("digest.go", "	sum, n, err := sumDigests(s)\n", "token write"),
+	before("digest.go", "	sum, n, err := sumDigests(e.writer.Rows(tokenDigestSQL+\" WHERE id = ?\", id))\n", "token write"),
 	before("audit.go",
-		"	return e.run(\"UPDATE state SET audit_sequence = ?, audit_hash = ?\", row.Sequence, row.Hash[:])\n",
+		"	return e.writer.Run(\"UPDATE state SET audit_sequence = ?, audit_hash = ?\", row.Sequence, row.Hash[:])\n",
 		"audit entry"),
 	after("migrate.go", "	if err := c.Exec(m.SQL); err != nil {\n"+
 		"		return fmt.Errorf(\"migration %s: %w\", m.File, err)\n	}\n", "migration"),

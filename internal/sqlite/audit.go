@@ -45,14 +45,14 @@ func (e *Engine) insertAudit(row audit.Row) error {
 	// Without DO NOTHING, a row that another program added would be an error that ends the engine.
 	const sql = "INSERT INTO plantstore_audit (sequence, entry, previous, hash) VALUES (?, ?, ?, ?) " +
 		"ON CONFLICT DO NOTHING"
-	err := e.run(sql, row.Sequence, row.Text, row.Previous[:], row.Hash[:])
+	err := e.writer.Run(sql, row.Sequence, row.Text, row.Previous[:], row.Hash[:])
 	if err == nil && e.writer.Changes() == 0 {
 		err = fmt.Errorf("%w: it has an entry %d after its newest one", store.ErrAuditFault, row.Sequence)
 	}
 	if err != nil {
 		return err
 	}
-	return e.run("UPDATE state SET audit_sequence = ?, audit_hash = ?", row.Sequence, row.Hash[:])
+	return e.writer.Run("UPDATE state SET audit_sequence = ?, audit_hash = ?", row.Sequence, row.Hash[:])
 }
 
 // AuditEnds implements store.Engine.
@@ -65,20 +65,11 @@ func (e *Engine) AuditEnds(ctx context.Context) (ends audit.Ends, err error) {
 }
 
 func auditEnds(c *sqlite3.Conn) (ends audit.Ends, err error) {
-	s, err := c.Prepare("SELECT coalesce(audit_sequence, 0), audit_hash, " +
-		"coalesce(pruned_sequence, 0), pruned_hash FROM state")
-	if err != nil {
-		return ends, err
-	}
-	defer s.Close()
-	ok, err := s.Step()
-	if err == nil && !ok {
-		err = errNoState
-	}
-	if err == nil {
-		ends.Head = audit.Link{Sequence: s.Int64(0), Hash: audit.HashFrom([]byte(s.Text(1)))}
-		ends.Anchor = audit.Link{Sequence: s.Int64(2), Hash: audit.HashFrom([]byte(s.Text(3)))}
-	}
+	const columns = "coalesce(audit_sequence, 0), audit_hash, coalesce(pruned_sequence, 0), pruned_hash"
+	err = stateRow(c, columns, func(s *sqlite3.Stmt) {
+		ends.Head = audit.Link{Sequence: s.Int64(0), Hash: audit.HashFrom(s.Bytes(1))}
+		ends.Anchor = audit.Link{Sequence: s.Int64(2), Hash: audit.HashFrom(s.Bytes(3))}
+	})
 	return ends, err
 }
 
@@ -100,28 +91,17 @@ func (e *Engine) AuditRows(ctx context.Context, after int64, limit int) (rows []
 // none.
 func auditRows(c *sqlite3.Conn, after int64, limit int) iter.Seq2[audit.Row, error] {
 	return func(yield func(audit.Row, error) bool) {
-		s, err := c.Prepare("SELECT sequence, entry, previous, hash FROM plantstore_audit " +
-			"WHERE sequence > ? ORDER BY sequence LIMIT ?")
-		if err != nil {
-			yield(audit.Row{}, err)
-			return
-		}
-		defer s.Close()
-		s.BindInt64(1, after)
-		s.BindInt64(2, int64(limit))
-		for {
-			ok, err := s.Step()
-			if err != nil {
-				yield(audit.Row{}, err)
+		const sql = "SELECT sequence, entry, previous, hash FROM plantstore_audit " +
+			"WHERE sequence > ? ORDER BY sequence LIMIT ?"
+		for s, err := range c.Rows(sql, after, limit) {
+			var row audit.Row
+			if err == nil {
+				row = audit.Row{
+					Sequence: s.Int64(0), Text: s.Text(1),
+					Previous: audit.HashFrom(s.Bytes(2)), Hash: audit.HashFrom(s.Bytes(3)),
+				}
 			}
-			if err != nil || !ok {
-				return
-			}
-			row := audit.Row{
-				Sequence: s.Int64(0), Text: s.Text(1),
-				Previous: audit.HashFrom([]byte(s.Text(2))), Hash: audit.HashFrom([]byte(s.Text(3))),
-			}
-			if !yield(row, nil) {
+			if !yield(row, err) {
 				return
 			}
 		}
@@ -138,18 +118,19 @@ func (e *Engine) PruneAudit(ctx context.Context, to audit.Link, by audit.Origin)
 		if err != nil || to.Sequence <= ends.Anchor.Sequence {
 			return err // another process was first
 		}
-		found, err := e.writer.QueryInt(fmt.Sprintf(
-			"SELECT count(*) FROM plantstore_audit WHERE sequence = %d AND hash = x'%s'", to.Sequence, to.Hash))
+		found, err := e.writer.QueryInt("SELECT count(*) FROM plantstore_audit WHERE sequence = ? AND hash = ?",
+			to.Sequence, to.Hash[:])
 		if err == nil && found == 0 {
 			err = fmt.Errorf("%w: it has no entry %d:%s", store.ErrAuditFault, to.Sequence, to.Hash)
 		}
 		if err != nil {
 			return err
 		}
-		if err := e.run("UPDATE state SET pruned_sequence = ?, pruned_hash = ?", to.Sequence, to.Hash[:]); err != nil {
+		if err := e.writer.Run("UPDATE state SET pruned_sequence = ?, pruned_hash = ?",
+			to.Sequence, to.Hash[:]); err != nil {
 			return err
 		}
-		if err := e.run("DELETE FROM plantstore_audit WHERE sequence <= ?", to.Sequence); err != nil {
+		if err := e.writer.Run("DELETE FROM plantstore_audit WHERE sequence <= ?", to.Sequence); err != nil {
 			return err
 		}
 		removed = int64(e.writer.Changes())
@@ -169,7 +150,8 @@ func (e *Engine) PutAudit(ctx context.Context, anchor audit.Link, rows []audit.R
 			return err
 		}
 		if ends == (audit.Ends{}) && anchor.Sequence > 0 {
-			if err := e.run("UPDATE state SET audit_sequence = ?1, audit_hash = ?2, pruned_sequence = ?1, pruned_hash = ?2",
+			if err := e.writer.Run(
+				"UPDATE state SET audit_sequence = ?1, audit_hash = ?2, pruned_sequence = ?1, pruned_hash = ?2",
 				anchor.Sequence, anchor.Hash[:]); err != nil {
 				return err
 			}

@@ -81,7 +81,7 @@ func snapshot(
 	if temp, err = safefile.Create(beside); err != nil {
 		return nil, m, err
 	}
-	err = during(ctx, c, func() error {
+	err = c.During(ctx, func() error {
 		if err := checkSchema(c, path, version); err != nil { // before any table is read
 			return err
 		}
@@ -104,7 +104,7 @@ func StoreAt(ctx context.Context, path string) (_ string, err error) {
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
 	var s state
-	err = during(ctx, c, func() error {
+	err = c.During(ctx, func() error {
 		s, err = readState(c)
 		return err
 	})

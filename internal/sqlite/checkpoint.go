@@ -250,7 +250,7 @@ func (e *Engine) finishCheckpoint() error {
 	case err == nil && frames == copied:
 		c.frames, c.blockedFrames = 0, 0
 		e.chooseStartFrames()
-	case err == nil, isBusy(err):
+	case err == nil, sqlite3.IsBusy(err):
 		e.blockedByReader()
 	case errors.Is(classify(err), store.ErrFull):
 		e.log.Warn("no space left for a checkpoint of the WAL", "error", err)

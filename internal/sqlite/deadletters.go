@@ -16,26 +16,21 @@ func (e *Engine) ExpireDeliveries(ctx context.Context, x store.Expiry) (expired 
 		oldestSQL = "SELECT count(*) FROM plants WHERE created_at < ?1 " +
 			"AND id = (SELECT plant FROM plantstore_outbox ORDER BY number LIMIT 1)"
 		pendingSQL = "SELECT webhook, plant FROM plantstore_deliveries WHERE due_at <= ?2 AND since < ?1 LIMIT ?3"
-		deadSQL    = "SELECT webhook, plant FROM plantstore_deliveries WHERE dead_at < ?1 LIMIT ?3"
+		deadSQL    = "SELECT webhook, plant FROM plantstore_deliveries WHERE dead_at < ?1 LIMIT ?2"
 	)
 	var old bool
 	var pending, dead []deliveryKey
 	now := time.Now()
 	err = e.readApart(ctx, func(c *sqlite3.Conn) (err error) {
-		s, err := c.Prepare(oldestSQL)
+		n, err := c.QueryInt(oldestSQL, x.PendingBefore)
 		if err != nil {
 			return err
 		}
-		defer s.Close()
-		bind(s, 1, x.PendingBefore)
-		if _, err := s.Step(); err != nil {
+		old = n > 0
+		if pending, err = deliveryKeys(c, pendingSQL, x.PendingBefore, now, store.DeadBatch); err != nil {
 			return err
 		}
-		old = s.Int64(0) > 0
-		if pending, err = deliveryKeys(c, pendingSQL, x.PendingBefore, now); err != nil {
-			return err
-		}
-		dead, err = deliveryKeys(c, deadSQL, x.DeadBefore, now)
+		dead, err = deliveryKeys(c, deadSQL, x.DeadBefore, store.DeadBatch)
 		return err
 	})
 	if err != nil || !old && len(pending)+len(dead) == 0 {
@@ -50,7 +45,7 @@ func (e *Engine) ExpireDeliveries(ctx context.Context, x store.Expiry) (expired 
 			if _, err := e.fanOut(store.DeadBatch, now); err != nil {
 				return err
 			}
-			if pending, err = deliveryKeys(e.writer, pendingSQL, x.PendingBefore, now); err != nil {
+			if pending, err = deliveryKeys(e.writer, pendingSQL, x.PendingBefore, now, store.DeadBatch); err != nil {
 				return err
 			}
 		}
@@ -70,29 +65,15 @@ func (e *Engine) ExpireDeliveries(ctx context.Context, x store.Expiry) (expired 
 
 type deliveryKey struct{ webhook, plant int64 }
 
-// deliveryKeys returns the keys of at most store.DeadBatch deliveries.
-func deliveryKeys(c *sqlite3.Conn, sql string, before, now time.Time) (keys []deliveryKey, err error) {
-	s, err := c.Prepare(sql)
-	if err != nil {
-		return nil, err
-	}
-	defer s.Close()
-	bind(s, 1, before)
-	bind(s, 3, int64(store.DeadBatch)) // the largest parameter of every statement
-	bind(s, 2, now)
-	err = eachRow(s, func() { keys = append(keys, deliveryKey{s.Int64(0), s.Int64(1)}) })
-	return keys, err
-}
-
-// eachRow calls a function for each row of a statement.
-func eachRow(s *sqlite3.Stmt, row func()) error {
-	for {
-		ok, err := s.Step()
-		if err != nil || !ok {
-			return err
+// deliveryKeys returns the keys that a query selects.
+func deliveryKeys(c *sqlite3.Conn, sql string, values ...any) (keys []deliveryKey, err error) {
+	for s, err := range c.Rows(sql, values...) {
+		if err != nil {
+			return nil, err
 		}
-		row()
+		keys = append(keys, deliveryKey{s.Int64(0), s.Int64(1)})
 	}
+	return keys, nil
 }
 
 // changeDeliveries runs a statement for each key, and returns the number of changed rows.
@@ -103,12 +84,7 @@ func (e *Engine) changeDeliveries(keys []deliveryKey, sql string, args ...any) (
 	}
 	defer s.Close()
 	for _, key := range keys {
-		bind(s, 1, key.webhook)
-		bind(s, 2, key.plant)
-		for i, arg := range args {
-			bind(s, 3+i, arg)
-		}
-		if err := s.Run(); err != nil {
+		if err := s.Run(append([]any{key.webhook, key.plant}, args...)...); err != nil {
 			return changed, err
 		}
 		changed += int64(e.writer.Changes())
@@ -139,29 +115,20 @@ func (e *Engine) DeadLetters(ctx context.Context, page store.DeadPage) (all []st
 
 // deadLettersOf returns dead letters of one webhook, by the index of deliveries that are due.
 func deadLettersOf(
-	c *sqlite3.Conn, w store.Webhook, after int64, without bool, limit int,
+	c *sqlite3.Conn, w store.Webhook, from int64, without bool, limit int,
 ) (all []store.DeadLetter, err error) {
-	s, err := c.Prepare("SELECT plant, since, dead_at, attempts, coalesce(reason, '') FROM plantstore_deliveries " +
-		"WHERE webhook = ?1 AND due_at IS NULL AND plant >= ?2 AND (plant <> ?2 OR ?3 = 0) ORDER BY plant LIMIT ?4")
-	if err != nil {
-		return nil, err
-	}
-	defer s.Close()
-	excluded := int64(0)
-	if without {
-		excluded = 1
-	}
-	bind(s, 4, int64(limit)) // the largest parameter
-	bind(s, 1, w.ID)
-	bind(s, 2, after)
-	bind(s, 3, excluded)
-	err = eachRow(s, func() {
+	const sql = "SELECT plant, since, dead_at, attempts, reason FROM plantstore_deliveries " +
+		"WHERE webhook = ?1 AND due_at IS NULL AND plant >= ?2 AND (plant <> ?2 OR NOT ?3) ORDER BY plant LIMIT ?4"
+	for s, err := range c.Rows(sql, w.ID, from, without, limit) {
+		if err != nil {
+			return nil, err
+		}
 		all = append(all, store.DeadLetter{
-			Webhook: w.ID, URL: w.URL, Plant: s.Int64(0), Since: timeColumn(s, 1), DeadAt: timeColumn(s, 2),
+			Webhook: w.ID, URL: w.URL, Plant: s.Int64(0), Since: s.Time(1), DeadAt: s.Time(2),
 			Attempts: int(s.Int64(3)), Reason: s.Text(4),
 		})
-	})
-	return all, err
+	}
+	return all, nil
 }
 
 // RetryDead implements webhook.Outbox.
@@ -201,18 +168,12 @@ func (e *Engine) changeDead(
 	return changed, err
 }
 
-func (e *Engine) deadKeys(selector store.DeadSelector, condition string) (keys []deliveryKey, err error) {
-	s, err := e.writer.Prepare("SELECT webhook, plant FROM plantstore_deliveries WHERE due_at IS NULL " +
-		"AND (?1 = 0 OR webhook = ?1) AND (?2 IS NULL OR plant = ?2) " + condition + "LIMIT ?3")
-	if err != nil {
-		return nil, err
+func (e *Engine) deadKeys(selector store.DeadSelector, condition string) ([]deliveryKey, error) {
+	var plant any // NULL: every plant
+	if selector.Plant != nil {
+		plant = *selector.Plant
 	}
-	defer s.Close()
-	bind(s, 1, selector.Webhook)
-	if s.BindNull(2); selector.Plant != nil {
-		bind(s, 2, *selector.Plant)
-	}
-	bind(s, 3, int64(store.DeadBatch))
-	err = eachRow(s, func() { keys = append(keys, deliveryKey{s.Int64(0), s.Int64(1)}) })
-	return keys, err
+	return deliveryKeys(e.writer, "SELECT webhook, plant FROM plantstore_deliveries WHERE due_at IS NULL "+
+		"AND (?1 = 0 OR webhook = ?1) AND (?2 IS NULL OR plant = ?2) "+condition+"LIMIT ?3",
+		selector.Webhook, plant, store.DeadBatch)
 }

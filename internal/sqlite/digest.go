@@ -1,6 +1,8 @@
 package sqlite
 
 import (
+	"iter"
+
 	"plantstore/internal/sqlite/sqlite3"
 	"plantstore/internal/store"
 )
@@ -31,29 +33,18 @@ func tokenDigest(d *store.Digester, s *sqlite3.Stmt) int64 {
 
 // tokenDigests returns the sum of the digests and the number of all tokens.
 func tokenDigests(c *sqlite3.Conn) (sum, n int64, err error) {
-	s, err := c.Prepare(tokenDigestSQL)
-	if err != nil {
-		return 0, 0, err
-	}
-	defer s.Close()
-	return sumDigests(s)
+	return sumDigests(c.Rows(tokenDigestSQL))
 }
 
 // addDigest adds the digest of the token with an id to the stored sum, or subtracts it with the sign
 // -1. Every change of a token does so before and after it: the sum over all rows would take longer
 // with every subject, and would hide a change by another program.
 func (e *Engine) addDigest(sign, id int64) error {
-	s, err := e.writer.Prepare(tokenDigestSQL + " WHERE id = ?")
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	s.BindInt64(1, id)
-	sum, n, err := sumDigests(s)
+	sum, n, err := sumDigests(e.writer.Rows(tokenDigestSQL+" WHERE id = ?", id))
 	if err != nil || n == 0 {
 		return err
 	}
-	return e.run("UPDATE state SET token_digests = token_digests + ?", sign*sum)
+	return e.writer.Run("UPDATE state SET token_digests = token_digests + ?", sign*sum)
 }
 
 // changeToken runs a statement that changes the token with an id, its last parameter.
@@ -61,20 +52,20 @@ func (e *Engine) changeToken(id int64, sql string, args ...any) error {
 	if err := e.addDigest(-1, id); err != nil {
 		return err
 	}
-	if err := e.run(sql, append(args, id)...); err != nil {
+	if err := e.writer.Run(sql, append(args, id)...); err != nil {
 		return err
 	}
 	return e.addDigest(1, id)
 }
 
-func sumDigests(s *sqlite3.Stmt) (sum, n int64, err error) {
+func sumDigests(rows iter.Seq2[*sqlite3.Stmt, error]) (sum, n int64, err error) {
 	var d store.Digester
-	for {
-		ok, err := s.Step()
-		if err != nil || !ok {
+	for s, err := range rows {
+		if err != nil {
 			return sum, n, err
 		}
 		sum += tokenDigest(&d, s)
 		n++
 	}
+	return sum, n, nil
 }

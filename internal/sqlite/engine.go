@@ -265,7 +265,7 @@ func (e *Engine) openReader(ctx context.Context, c Config) (err error) {
 // if the file is not a store, is not allowed by the Config, has a changed schema, or has lost
 // commits. It changes nothing.
 func (c Config) accept(ctx context.Context, conn *sqlite3.Conn) (version int, err error) {
-	err = during(ctx, conn, func() error {
+	err = conn.During(ctx, func() error {
 		version, err = c.acceptFile(conn)
 		return err
 	})
@@ -343,7 +343,7 @@ func (e *Engine) makeDurable() error {
 		return nil // the server has synced it at its start
 	}
 	_, _, err := e.writer.Checkpoint(sqlite3.Truncate)
-	if isBusy(err) {
+	if sqlite3.IsBusy(err) {
 		err = e.syncWAL()
 	}
 	if err != nil {
@@ -370,7 +370,7 @@ func (e *Engine) Close() error {
 	defer e.readMu.Unlock()
 	if e.server {
 		// Closing the connection does the same, but returns no error.
-		if _, _, err := e.writer.Checkpoint(sqlite3.Truncate); err != nil && !isBusy(err) {
+		if _, _, err := e.writer.Checkpoint(sqlite3.Truncate); err != nil && !sqlite3.IsBusy(err) {
 			e.writer.KeepWAL(true)
 			e.log.Warn("could not checkpoint the WAL; nothing is lost, and the next start does it", "error", err)
 		}
@@ -394,11 +394,6 @@ func (e *Engine) release() error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-func isBusy(err error) bool {
-	var fault *sqlite3.Error
-	return errors.As(err, &fault) && fault.Busy()
 }
 
 // Durability implements store.Engine. SQLite syncs the WAL with every commit.

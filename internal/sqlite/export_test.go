@@ -8,9 +8,6 @@ import (
 	"plantstore/internal/store"
 )
 
-// During is for the tests.
-var During = during
-
 // AddMigration adds a migration until the end of the test. Setenv refuses a parallel test, because the migrations are
 // those of all tests.
 func AddMigration(t testing.TB, sql string) {

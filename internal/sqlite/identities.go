@@ -69,7 +69,7 @@ func (e *Engine) revokeIdentity(t auth.Token, most int) (auth.Token, error) {
 
 // deleteTokens removes the tokens that match a condition and returns them.
 func (e *Engine) deleteTokens(where string, args ...any) ([]auth.Token, error) {
-	tokens, err := e.tokensWhere(where, args...)
+	tokens, err := tokensWhere(e.writer, where, args...)
 	for _, t := range tokens {
 		if err == nil {
 			err = e.changeToken(t.ID, "DELETE FROM tokens WHERE id = ?")
@@ -86,7 +86,7 @@ func (e *Engine) PruneSubjects(
 		removed, err = e.deleteTokens(`id IN (SELECT id FROM tokens
 			WHERE kind = ?1 AND coalesce(last_used_at, created_at) < ?2 AND coalesce(revoked_at < ?3, TRUE)
 			AND id < (SELECT max(id) FROM tokens) ORDER BY id LIMIT ?4)`,
-			string(auth.KindSubject), p.UnusedSince, p.RevokedBefore(), int64(p.Limit))
+			string(auth.KindSubject), p.UnusedSince, p.RevokedBefore(), p.Limit)
 		if err == nil && len(removed) == 0 {
 			err = store.ErrNotFound
 		}
@@ -111,34 +111,19 @@ func (e *Engine) insertIdentity(t auth.Token, most int) (auth.Token, error) {
 // checkPlace returns an error if the store has most tokens of a kind. No id is used twice, so it
 // counts the rows, which takes long, only if the highest id reaches most.
 func checkPlace(c *sqlite3.Conn, kind auth.Kind, most int) error {
-	s, err := c.Prepare(`SELECT CASE WHEN (SELECT max(id) FROM tokens) >= ?2
-		THEN (SELECT count(*) FROM tokens WHERE kind = ?1) ELSE 0 END`)
-	if err != nil {
-		return err
+	n, err := c.QueryInt(`SELECT CASE WHEN (SELECT max(id) FROM tokens) >= ?2
+		THEN (SELECT count(*) FROM tokens WHERE kind = ?1) ELSE 0 END`, string(kind), most)
+	if err == nil && n >= int64(most) {
+		err = store.TooMany(kind)
 	}
-	defer s.Close()
-	s.BindText(1, string(kind))
-	s.BindInt64(2, int64(most))
-	if _, err := s.Step(); err != nil {
-		return err
-	}
-	if s.Int64(0) >= int64(most) {
-		return store.TooMany(kind)
-	}
-	return nil
+	return err
 }
 
 // tokenOfHash returns the token with a hash.
 func tokenOfHash(c *sqlite3.Conn, hash auth.Hash) (t auth.Token, found bool, err error) {
-	s, err := c.Prepare("SELECT " + tokenColumns + " FROM tokens WHERE hash = ?")
-	if err != nil {
+	tokens, err := tokensWhere(c, "hash = ?", hash[:])
+	if err != nil || len(tokens) == 0 {
 		return t, false, err
 	}
-	defer s.Close()
-	s.BindBlob(1, hash[:])
-	rows, err := tokenRows(s)
-	if err != nil || len(rows) == 0 {
-		return t, false, err
-	}
-	return rows[0], true, nil
+	return tokens[0], true, nil
 }

@@ -232,7 +232,7 @@ func (v *Verification) checkImmutable(
 		return openFault(path, err)
 	}
 	if err = prepareForReading(c); err == nil {
-		err = during(ctx, c, func() error { return v.check(ctx, c, path, isStore, progress) })
+		err = c.During(ctx, func() error { return v.check(ctx, c, path, isStore, progress) })
 	}
 	after, errAfter := os.Stat(path)
 	if errAfter == nil && (after.Size() != before.Size() || !after.ModTime().Equal(before.ModTime())) {

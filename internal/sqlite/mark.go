@@ -115,20 +115,20 @@ var errNoState = fmt.Errorf("%w: the table state has no row", store.ErrBroken)
 // state is the row of the table state.
 type state struct{ store, commits, plants, digests, tokenDigests int64 }
 
-func readState(c *sqlite3.Conn) (state, error) {
-	s, err := c.Prepare("SELECT store, commits, plants, digests, token_digests FROM state")
-	if err != nil {
-		return state{}, err
-	}
-	defer s.Close()
-	ok, err := s.Step()
-	if err == nil && !ok {
+func readState(c *sqlite3.Conn) (st state, err error) {
+	err = stateRow(c, "store, commits, plants, digests, token_digests", func(s *sqlite3.Stmt) {
+		st = state{s.Int64(0), s.Int64(1), s.Int64(2), s.Int64(3), s.Int64(4)}
+	})
+	return st, err
+}
+
+// stateRow calls read with columns of the table state.
+func stateRow(c *sqlite3.Conn, columns string, read func(*sqlite3.Stmt)) error {
+	found, err := c.Row("SELECT "+columns+" FROM state", read)
+	if err == nil && !found {
 		err = errNoState
 	}
-	if err != nil {
-		return state{}, err
-	}
-	return state{s.Int64(0), s.Int64(1), s.Int64(2), s.Int64(3), s.Int64(4)}, nil
+	return err
 }
 
 // checkMark reads the state of a store and compares it with the mark; fault is the

@@ -39,26 +39,19 @@ func storedRow(s *sqlite3.Stmt) store.Row {
 
 // Plants implements move.Store.
 func (e *Engine) Plants(ctx context.Context, from, to int64, limit int) (rows []store.Row, err error) {
+	const sql = "SELECT " + rowColumns + " FROM plants WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?"
 	err = e.read(ctx, func(c *sqlite3.Conn) error {
-		s, err := c.Prepare("SELECT " + rowColumns + " FROM plants WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?")
-		if err != nil {
-			return err
-		}
-		defer s.Close()
-		s.BindInt64(1, from)
-		s.BindInt64(2, to)
-		s.BindInt64(3, int64(limit))
 		bytes := 0
-		for {
-			ok, err := s.Step()
-			if err != nil || !ok {
+		for s, err := range c.Rows(sql, from, to, limit) {
+			if err != nil {
 				return err
 			}
 			rows = append(rows, storedRow(s))
 			if bytes += rows[len(rows)-1].Bytes(); bytes > store.PlantsBytes {
-				return nil
+				break
 			}
 		}
+		return nil
 	})
 	return rows, err
 }
@@ -72,7 +65,7 @@ func (e *Engine) PlantsByID(ctx context.Context, ids []int64) (rows []store.Row,
 		}
 		defer s.Close()
 		for _, id := range ids {
-			s.BindInt64(1, id)
+			s.Bind(id)
 			ok, err := s.Step()
 			if err != nil {
 				return err
@@ -94,7 +87,7 @@ func (e *Engine) PutTokens(ctx context.Context, tokens []auth.Token) error {
 			if err := e.addDigest(-1, t.ID); err != nil {
 				return err
 			}
-			if err := e.run(`INSERT INTO tokens (`+tokenColumns+`)
+			if err := e.writer.Run(`INSERT INTO tokens (`+tokenColumns+`)
 				VALUES (?, ?, ?, ?, ?, ?, ?, ?, nullif(?, ''), nullif(?, ''), nullif(?, ''), nullif(?, ''))
 				ON CONFLICT (id) DO UPDATE SET
 				expires_at = excluded.expires_at, last_used_at = excluded.last_used_at, revoked_at = excluded.revoked_at`,
@@ -155,21 +148,15 @@ func (e *Engine) StartCapture(ctx context.Context) error {
 // Captured implements move.Source.
 func (e *Engine) Captured(ctx context.Context, limit int) (ids []int64, err error) {
 	err = e.read(ctx, func(c *sqlite3.Conn) error {
-		s, err := c.Prepare("SELECT number, id FROM followed WHERE number > ? ORDER BY number LIMIT ?")
-		if err != nil {
-			return err
-		}
-		defer s.Close()
-		s.BindInt64(1, e.capturedTo)
-		s.BindInt64(2, int64(limit))
-		for {
-			ok, err := s.Step()
-			if err != nil || !ok {
+		const sql = "SELECT number, id FROM followed WHERE number > ? ORDER BY number LIMIT ?"
+		for s, err := range c.Rows(sql, e.capturedTo, limit) {
+			if err != nil {
 				return err
 			}
 			e.capturedTo = s.Int64(0)
 			ids = append(ids, s.Int64(1))
 		}
+		return nil
 	})
 	return ids, err
 }
@@ -185,7 +172,7 @@ func (e *Engine) SetMoveState(ctx context.Context, before, after store.MoveState
 			return now.Changed(before)
 		}
 		e.added.moveState = &after
-		return e.run("UPDATE state SET held = ?", after.Text())
+		return e.writer.Run("UPDATE state SET held = ?", after.Text())
 	})
 }
 

@@ -45,7 +45,7 @@ func (e *Engine) writeEvents(batch []store.Create, outcomes []store.Outcome) (er
 		if !outcomes[i].Created() {
 			continue
 		}
-		e.stmts.event.BindInt64(1, batch[i].Plant.ID)
+		e.stmts.event.BindInt64(1, batch[i].Plant.ID) // not by Run, which would allocate
 		if err := e.stmts.event.Run(); err != nil {
 			return err
 		}
@@ -63,15 +63,13 @@ func (e *Engine) Webhooks(ctx context.Context) (all []store.Webhook, err error) 
 }
 
 func webhooks(c *sqlite3.Conn) (all []store.Webhook, err error) {
-	s, err := c.Prepare("SELECT id, url, active FROM plantstore_webhooks ORDER BY id")
-	if err != nil {
-		return nil, err
-	}
-	defer s.Close()
-	err = eachRow(s, func() {
+	for s, err := range c.Rows("SELECT id, url, active FROM plantstore_webhooks ORDER BY id") {
+		if err != nil {
+			return nil, err
+		}
 		all = append(all, store.Webhook{ID: s.Int64(0), URL: s.Text(1), Active: s.Int64(2) != 0})
-	})
-	return all, err
+	}
+	return all, nil
 }
 
 // SetWebhooks implements webhook.Outbox.
@@ -104,22 +102,22 @@ func (e *Engine) SetWebhooks(ctx context.Context, urls []string, by audit.Origin
 
 func (e *Engine) changeWebhooks(added, removed []string) error {
 	for _, url := range added {
-		if err := e.run("INSERT INTO plantstore_webhooks (url, active) VALUES (?, 1) "+
+		if err := e.writer.Run("INSERT INTO plantstore_webhooks (url, active) VALUES (?, 1) "+
 			"ON CONFLICT (url) DO UPDATE SET active = 1", url); err != nil {
 			return err
 		}
 	}
 	for _, url := range removed {
-		if err := e.run("UPDATE plantstore_webhooks SET active = 0 WHERE url = ?", url); err != nil {
+		if err := e.writer.Run("UPDATE plantstore_webhooks SET active = 0 WHERE url = ?", url); err != nil {
 			return err
 		}
-		if err := e.run("UPDATE plantstore_deliveries SET due_at = NULL, dead_at = ?, reason = ? WHERE due_at IS NOT NULL "+
-			"AND webhook = (SELECT id FROM plantstore_webhooks WHERE url = ?)",
+		if err := e.writer.Run("UPDATE plantstore_deliveries SET due_at = NULL, dead_at = ?, reason = ? "+
+			"WHERE due_at IS NOT NULL AND webhook = (SELECT id FROM plantstore_webhooks WHERE url = ?)",
 			time.Now(), store.ReasonRemoved, url); err != nil {
 			return err
 		}
 	}
-	return e.run("UPDATE state SET webhooks = (SELECT max(active) FROM plantstore_webhooks)")
+	return e.writer.Run("UPDATE state SET webhooks = (SELECT max(active) FROM plantstore_webhooks)")
 }
 
 // TakeDeliveries implements webhook.Outbox.
@@ -160,23 +158,17 @@ func (e *Engine) TakeDeliveries(
 // deliveriesDue reports whether a claim would return deliveries.
 func (e *Engine) deliveriesDue(ctx context.Context, claim store.Claim) (due bool, err error) {
 	err = e.read(ctx, func(c *sqlite3.Conn) error {
-		s, err := c.Prepare("SELECT EXISTS (SELECT 1 FROM plantstore_outbox) OR " +
-			"EXISTS (SELECT 1 FROM plantstore_deliveries WHERE webhook = ? AND due_at <= ?)")
-		if err != nil {
-			return err
-		}
-		defer s.Close()
+		const sql = "SELECT EXISTS (SELECT 1 FROM plantstore_outbox) OR " +
+			"EXISTS (SELECT 1 FROM plantstore_deliveries WHERE webhook = ? AND due_at <= ?)"
 		for webhook, most := range claim.Most {
-			if most == 0 {
+			if most == 0 || due {
 				continue
 			}
-			s.BindInt64(1, webhook)
-			s.BindInt64(2, time.Now().UnixMicro())
-			if _, err := s.Step(); err != nil {
+			n, err := c.QueryInt(sql, webhook, time.Now())
+			if err != nil {
 				return err
 			}
-			due = due || s.Int64(0) != 0
-			s.Reset()
+			due = n != 0
 		}
 		return nil
 	})
@@ -200,19 +192,13 @@ func (e *Engine) settle(settled []store.Settlement, now time.Time) error {
 	}
 	defer failed.Close()
 	for _, r := range settled {
-		s, at := done, 1
-		if !r.Done {
-			s, at = failed, 5
+		if r.Done {
+			err = done.Run(r.Webhook, r.Plant)
+		} else {
 			due, dead := r.Times(now)
-			bind(s, 1, due)
-			bind(s, 2, dead)
-			bind(s, 3, int64(r.Attempts))
-			bind(s, 4, r.Reason)
-			bind(s, 7, r.Lease)
+			err = failed.Run(due, dead, r.Attempts, r.Reason, r.Webhook, r.Plant, r.Lease)
 		}
-		bind(s, at, r.Webhook)
-		bind(s, at+1, r.Plant)
-		if err := s.Run(); err != nil {
+		if err != nil {
 			return err
 		}
 	}
@@ -237,14 +223,14 @@ func (e *Engine) claim(claim store.Claim, now time.Time) ([]store.Delivery, erro
 // returns the number of the events.
 func (e *Engine) fanOut(most int, now time.Time) (events int, err error) {
 	const oldest = "(SELECT number, plant FROM plantstore_outbox ORDER BY number LIMIT ?1)"
-	if err := e.run("INSERT INTO plantstore_deliveries (webhook, plant, since, due_at, attempts) "+
+	if err := e.writer.Run("INSERT INTO plantstore_deliveries (webhook, plant, since, due_at, attempts) "+
 		"SELECT w.id, p.id, p.created_at, ?2, 0 FROM "+oldest+" AS o "+
 		"INNER JOIN plants AS p ON p.id = o.plant CROSS JOIN plantstore_webhooks AS w WHERE w.active <> 0 "+
-		"ON CONFLICT DO NOTHING", int64(most), now); err != nil {
+		"ON CONFLICT DO NOTHING", most, now); err != nil {
 		return 0, err
 	}
-	if err := e.run("DELETE FROM plantstore_outbox WHERE number IN (SELECT number FROM "+oldest+") "+
-		"AND EXISTS (SELECT 1 FROM plantstore_webhooks WHERE active <> 0)", int64(most)); err != nil {
+	if err := e.writer.Run("DELETE FROM plantstore_outbox WHERE number IN (SELECT number FROM "+oldest+") "+
+		"AND EXISTS (SELECT 1 FROM plantstore_webhooks WHERE active <> 0)", most); err != nil {
 		return 0, err
 	}
 	return e.writer.Changes(), nil
@@ -279,7 +265,7 @@ func (c *claimer) claimFor(webhook int64, most int) (claimed int, err error) {
 		if c.bytes > store.PlantsBytes {
 			break
 		}
-		found.BindInt64(1, d.Plant.ID)
+		found.Bind(d.Plant.ID)
 		ok, err := found.Step()
 		if err != nil {
 			return claimed, err
@@ -293,10 +279,7 @@ func (c *claimer) claimFor(webhook int64, most int) (claimed int, err error) {
 			claimed++
 		}
 		found.Reset()
-		bind(update, 1, next)
-		bind(update, 2, webhook)
-		bind(update, 3, d.Plant.ID)
-		if err := update.Run(); err != nil {
+		if err := update.Run(next, webhook, d.Plant.ID); err != nil {
 			return claimed, err
 		}
 	}
@@ -305,22 +288,17 @@ func (c *claimer) claimFor(webhook int64, most int) (claimed int, err error) {
 
 // due returns the deliveries to a webhook that are due, without their plants.
 func (c *claimer) due(webhook int64, most int) (due []store.Delivery, err error) {
-	s, err := c.engine.writer.Prepare("SELECT plant, since, attempts FROM plantstore_deliveries " +
-		"WHERE webhook = ? AND due_at <= ? ORDER BY due_at LIMIT ?")
-	if err != nil {
-		return nil, err
-	}
-	defer s.Close()
-	bind(s, 1, webhook)
-	bind(s, 2, c.now)
-	bind(s, 3, int64(most))
-	err = eachRow(s, func() {
+	const sql = "SELECT plant, since, attempts FROM plantstore_deliveries " +
+		"WHERE webhook = ? AND due_at <= ? ORDER BY due_at LIMIT ?"
+	for s, err := range c.engine.writer.Rows(sql, webhook, c.now, most) {
+		if err != nil {
+			return nil, err
+		}
 		due = append(due, store.Delivery{
-			Webhook: webhook, Plant: plant.NewPlant{ID: s.Int64(0)},
-			Since: timeColumn(s, 1), Attempts: int(s.Int64(2)),
+			Webhook: webhook, Plant: plant.NewPlant{ID: s.Int64(0)}, Since: s.Time(1), Attempts: int(s.Int64(2)),
 		})
-	})
-	return due, err
+	}
+	return due, nil
 }
 
 // OutboxTotals implements webhook.Outbox.
@@ -339,25 +317,25 @@ func (e *Engine) readApart(ctx context.Context, fn func(c *sqlite3.Conn) error) 
 	if err != nil {
 		return err
 	}
-	err = during(ctx, c, func() error { return fn(c) })
+	err = c.During(ctx, func() error { return fn(c) })
 	return classify(errors.Join(err, c.Close()))
 }
 
 func outboxTotals(c *sqlite3.Conn) (map[int64]store.OutboxTotals, error) {
-	s, err := c.Prepare("SELECT id, active, (SELECT count(*) FROM plantstore_outbox), " +
+	const sql = "SELECT id, active, (SELECT count(*) FROM plantstore_outbox), " +
 		"(SELECT created_at FROM plants WHERE id = (SELECT plant FROM plantstore_outbox ORDER BY number LIMIT 1)), " +
 		"count(due_at), min(CASE WHEN due_at IS NOT NULL THEN since END), count(dead_at) " +
-		"FROM plantstore_webhooks LEFT JOIN plantstore_deliveries ON webhook = id GROUP BY id")
-	if err != nil {
-		return nil, err
-	}
-	defer s.Close()
+		"FROM plantstore_webhooks LEFT JOIN plantstore_deliveries ON webhook = id GROUP BY id"
 	totals := map[int64]store.OutboxTotals{}
-	return totals, eachRow(s, func() {
-		t := store.OutboxTotals{Pending: s.Int64(4), Oldest: timeColumn(s, 5), Dead: s.Int64(6)}
+	for s, err := range c.Rows(sql) {
+		if err != nil {
+			return nil, err
+		}
+		t := store.OutboxTotals{Pending: s.Int64(4), Oldest: s.Time(5), Dead: s.Int64(6)}
 		if s.Int64(1) != 0 {
-			t = t.WithOutbox(s.Int64(2), timeColumn(s, 3))
+			t = t.WithOutbox(s.Int64(2), s.Time(3))
 		}
 		totals[s.Int64(0)] = t
-	})
+	}
+	return totals, nil
 }

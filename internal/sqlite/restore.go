@@ -134,7 +134,7 @@ func checkpointOld(path string) error {
 	switch {
 	case errors.As(err, &fault) && (fault.NotDatabase() || fault.Corrupt()):
 		return nil
-	case isBusy(err):
+	case sqlite3.IsBusy(err):
 		return fmt.Errorf("another process has %s open: %w", path, err)
 	case err != nil:
 		return fmt.Errorf("checkpoint the existing store: %w", err)

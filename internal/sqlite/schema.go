@@ -36,19 +36,14 @@ const objectsMax = 1000
 // objects returns the rows of sqlite_schema. Reading them runs no code of the file.
 func objects(c *sqlite3.Conn) (all []object, err error) {
 	const sqlMax = 16 << 10 // several times the longest sql of a store
-	s, err := c.Prepare(fmt.Sprintf("SELECT type, name, tbl_name, substr(coalesce(sql, ''), 1, %d), rootpage "+
-		"FROM sqlite_schema LIMIT %d", sqlMax, objectsMax+1))
-	if err != nil {
-		return nil, err
-	}
-	defer s.Close()
-	for {
-		ok, err := s.Step()
-		if err != nil || !ok {
+	const sql = "SELECT type, name, tbl_name, substr(coalesce(sql, ''), 1, ?), rootpage FROM sqlite_schema LIMIT ?"
+	for s, err := range c.Rows(sql, sqlMax, objectsMax+1) {
+		if err != nil {
 			return all, err
 		}
 		all = append(all, object{s.Text(0), s.Text(1), s.Text(2), s.Text(3), s.Int64(4)})
 	}
+	return all, nil
 }
 
 // expected is the schema that the migrations create.

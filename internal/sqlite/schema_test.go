@@ -240,30 +240,6 @@ func TestManyObjects(t *testing.T) {
 	}
 }
 
-// TestDuring shows that the end of a context interrupts a connection, also between two
-// statements.
-func TestDuring(t *testing.T) {
-	t.Parallel()
-	c, err := sqlite3.Open(":memory:")
-	must(t, err)
-	defer c.Close()
-	ctx, cancel := context.WithCancel(t.Context())
-	err = sqlite.During(ctx, c, func() error {
-		cancel()
-		_, err := c.QueryInt("SELECT 1") // the first interruption may occur here
-		for err == nil {
-			_, err = c.QueryInt(endless + "SELECT count(*) FROM r")
-		}
-		return err
-	})
-	if !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v, want %v", err, context.Canceled)
-	}
-	if n, err := c.QueryInt("SELECT 2"); n != 2 || err != nil {
-		t.Errorf("afterwards: %d, %v", n, err)
-	}
-}
-
 // endlessTree links the pages of a table so that a scan has practically endless rows, without
 // a cycle in the tree.
 func endlessTree(t *testing.T, path, table string) {

@@ -85,7 +85,7 @@ func (e *Engine) RevokeTokens(
 ) (revoked []auth.Token, err error) {
 	column, value := selector.Column()
 	err = e.revoke(ctx, func() ([]audit.Event, error) {
-		revoked, err = e.tokensWhere(column+" = ? AND revoked_at IS NULL AND kind IS NULL", value)
+		revoked, err = tokensWhere(e.writer, column+" = ? AND revoked_at IS NULL AND kind IS NULL", value)
 		if err == nil && len(revoked) == 0 {
 			err = store.ErrNotFound
 		}
@@ -125,12 +125,7 @@ func (e *Engine) revoke(ctx context.Context, change func() ([]audit.Event, error
 // Tokens implements store.Engine.
 func (e *Engine) Tokens(ctx context.Context) (tokens []auth.Token, err error) {
 	err = e.read(ctx, func(c *sqlite3.Conn) error {
-		s, err := c.Prepare("SELECT " + tokenColumns + " FROM tokens ORDER BY id")
-		if err != nil {
-			return err
-		}
-		defer s.Close()
-		tokens, err = tokenRows(s)
+		tokens, err = tokensWhere(c, "TRUE")
 		return err
 	})
 	return tokens, err
@@ -139,12 +134,11 @@ func (e *Engine) Tokens(ctx context.Context) (tokens []auth.Token, err error) {
 const tokenColumns = "id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix, " +
 	"kind, issuer, identifier"
 
-// tokenRows returns the tokens of the rows of tokenColumns.
-func tokenRows(s *sqlite3.Stmt) (tokens []auth.Token, err error) {
-	for {
-		ok, err := s.Step()
-		if err != nil || !ok {
-			return tokens, err
+// tokensWhere returns the tokens that match a condition, by ascending id.
+func tokensWhere(c *sqlite3.Conn, where string, args ...any) (tokens []auth.Token, err error) {
+	for s, err := range c.Rows("SELECT "+tokenColumns+" FROM tokens WHERE "+where+" ORDER BY id", args...) {
+		if err != nil {
+			return nil, err
 		}
 		t, err := tokenRow(s)
 		if err != nil {
@@ -152,6 +146,7 @@ func tokenRows(s *sqlite3.Stmt) (tokens []auth.Token, err error) {
 		}
 		tokens = append(tokens, t)
 	}
+	return tokens, nil
 }
 
 func tokenRow(s *sqlite3.Stmt) (auth.Token, error) {
@@ -163,16 +158,16 @@ func tokenRow(s *sqlite3.Stmt) (auth.Token, error) {
 		ID:         s.Int64(0),
 		Name:       s.Text(1),
 		Scopes:     scopes,
-		CreatedAt:  time.UnixMicro(s.Int64(4)).UTC(),
-		ExpiresAt:  timeColumn(s, 5),
-		LastUsedAt: timeColumn(s, 6),
-		RevokedAt:  timeColumn(s, 7),
+		CreatedAt:  s.Time(4),
+		ExpiresAt:  s.Time(5),
+		LastUsedAt: s.Time(6),
+		RevokedAt:  s.Time(7),
 		Prefix:     s.Text(8), // this and the texts below: empty for NULL
 		Kind:       auth.Kind(s.Text(9)),
 		Issuer:     s.Text(10),
 		Identifier: s.Text(11),
 	}
-	if n := copy(t.Hash[:], s.Text(2)); n != len(t.Hash) {
+	if n := copy(t.Hash[:], s.Bytes(2)); n != len(t.Hash) {
 		return auth.Token{}, fmt.Errorf("token %d: its hash has %d bytes, want %d", t.ID, n, len(t.Hash))
 	}
 	return t, nil
@@ -181,19 +176,9 @@ func tokenRow(s *sqlite3.Stmt) (auth.Token, error) {
 // State implements store.Engine.
 func (e *Engine) State(ctx context.Context) (now store.State, err error) {
 	err = e.read(ctx, func(c *sqlite3.Conn) error {
-		s, err := c.Prepare("SELECT token_changes, coalesce(held, ''), plants FROM state")
-		if err != nil {
-			return err
-		}
-		defer s.Close()
-		ok, err := s.Step()
-		if err == nil && !ok {
-			err = errNoState
-		}
-		if err == nil {
+		return stateRow(c, "token_changes, coalesce(held, ''), plants", func(s *sqlite3.Stmt) {
 			now = store.State{TokenChanges: s.Int64(0), Move: store.ParseMoveState(s.Text(1)), Plants: s.Int64(2)}
-		}
-		return err
+		})
 	})
 	return now, err
 }
@@ -202,7 +187,7 @@ func (e *Engine) State(ctx context.Context) (now store.State, err error) {
 func (e *Engine) MarkUsed(ctx context.Context, uses []auth.Use) error {
 	return e.write(ctx, func() error {
 		for _, use := range uses {
-			if err := e.run("UPDATE tokens SET last_used_at = max(coalesce(last_used_at, 0), ?1) WHERE id = ?2",
+			if err := e.writer.Run("UPDATE tokens SET last_used_at = max(coalesce(last_used_at, 0), ?1) WHERE id = ?2",
 				use.At.UnixMicro(), use.TokenID); err != nil {
 				return err
 			}
@@ -220,26 +205,13 @@ func (e *Engine) changeTokens(ctx context.Context, change func() error) error {
 		if err := change(); err != nil {
 			return err
 		}
-		return e.run("UPDATE state SET token_changes = token_changes + 1")
+		return e.writer.Run("UPDATE state SET token_changes = token_changes + 1")
 	})
 }
 
 // tokensNamed returns the tokens with that name, by ascending id.
 func (e *Engine) tokensNamed(name string) ([]auth.Token, error) {
-	return e.tokensWhere("name = ? AND kind IS NULL", name)
-}
-
-// tokensWhere returns the tokens that match a condition, by ascending id.
-func (e *Engine) tokensWhere(where string, args ...any) ([]auth.Token, error) {
-	s, err := e.writer.Prepare("SELECT " + tokenColumns + " FROM tokens WHERE " + where + " ORDER BY id")
-	if err != nil {
-		return nil, err
-	}
-	defer s.Close()
-	for i, arg := range args {
-		bind(s, i+1, arg)
-	}
-	return tokenRows(s)
+	return tokensWhere(e.writer, "name = ? AND kind IS NULL", name)
 }
 
 // createToken stores a token and the entry of its creation.
@@ -251,7 +223,7 @@ func (e *Engine) createToken(t auth.Token, by audit.Origin) (id int64, err error
 }
 
 func (e *Engine) insertToken(t auth.Token) (id int64, err error) {
-	if err := e.run(`INSERT INTO tokens
+	if err := e.writer.Run(`INSERT INTO tokens
 		(name, hash, scopes, created_at, expires_at, revoked_at, prefix, kind, issuer, identifier)
 		VALUES (?, ?, ?, ?, ?, ?, nullif(?, ''), nullif(?, ''), nullif(?, ''), nullif(?, ''))`,
 		t.Name, t.Hash[:], t.Scopes.String(), t.CreatedAt.UnixMicro(), t.ExpiresAt, t.RevokedAt,
@@ -262,44 +234,4 @@ func (e *Engine) insertToken(t auth.Token) (id int64, err error) {
 		return 0, err
 	}
 	return id, e.addDigest(1, id)
-}
-
-// run runs a statement that returns no rows on the writing connection.
-func (e *Engine) run(sql string, args ...any) error {
-	s, err := e.writer.Prepare(sql)
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	for i, arg := range args {
-		bind(s, i+1, arg)
-	}
-	return s.Run()
-}
-
-// bind binds a value of a type that the statements of tokens use; the zero time is NULL.
-func bind(s *sqlite3.Stmt, param int, value any) {
-	switch v := value.(type) {
-	case int64:
-		s.BindInt64(param, v)
-	case string:
-		s.BindText(param, v)
-	case []byte:
-		s.BindBlob(param, v)
-	case time.Time:
-		if v.IsZero() {
-			s.BindNull(param)
-		} else {
-			s.BindInt64(param, v.UnixMicro())
-		}
-	default:
-		panic(fmt.Sprintf("bind %T", value))
-	}
-}
-
-func timeColumn(s *sqlite3.Stmt, column int) time.Time {
-	if s.Null(column) {
-		return time.Time{}
-	}
-	return time.UnixMicro(s.Int64(column)).UTC()
 }

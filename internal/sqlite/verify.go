@@ -54,7 +54,7 @@ func Verify(ctx context.Context, path string, progress func(plants int64)) (Veri
 	if err != nil {
 		return v, err
 	}
-	err = during(ctx, c, func() error { return v.check(ctx, c, path, true, progress) })
+	err = c.During(ctx, func() error { return v.check(ctx, c, path, true, progress) })
 	if ctx.Err() != nil {
 		err = ctx.Err()
 	}
@@ -195,14 +195,8 @@ func (v *Verification) checkFile(c *sqlite3.Conn, _ *state) error {
 	if err := checkHeader(c); err != nil {
 		v.fault("the file is damaged: %v", err)
 	}
-	s, err := c.Prepare(fmt.Sprintf("PRAGMA integrity_check(%d)", faultsMax))
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	for {
-		ok, err := s.Step()
-		if err != nil || !ok {
+	for s, err := range c.Rows(fmt.Sprintf("PRAGMA integrity_check(%d)", faultsMax)) {
+		if err != nil {
 			return err
 		}
 		fault := s.Text(0)
@@ -213,6 +207,7 @@ func (v *Verification) checkFile(c *sqlite3.Conn, _ *state) error {
 			return errPageShared
 		}
 	}
+	return nil
 }
 
 // errPageShared means that a scan of a table may not end.
@@ -220,18 +215,13 @@ var errPageShared = errors.New("a page is used more than once; the rest was not 
 
 // texts returns the first column of all rows.
 func texts(c *sqlite3.Conn, sql string) (all []string, err error) {
-	s, err := c.Prepare(sql)
-	if err != nil {
-		return nil, err
-	}
-	defer s.Close()
-	for {
-		ok, err := s.Step()
-		if err != nil || !ok {
+	for s, err := range c.Rows(sql) {
+		if err != nil {
 			return all, err
 		}
 		all = append(all, s.Text(0))
 	}
+	return all, nil
 }
 
 func (v *Verification) checkTokens(c *sqlite3.Conn, s *state) error {
@@ -273,26 +263,17 @@ func (v *Verification) checkAudit(c *sqlite3.Conn, s *state) error {
 
 func (v *Verification) checkPlants(c *sqlite3.Conn, s *state, progress func(int64)) error {
 	const progressEvery = 100_000
-	rows, err := c.Prepare("SELECT id, name, tag, created_at, created_by, digest FROM plants")
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
 	var d store.Digester
 	sum := int64(0)
-	for {
-		ok, err := rows.Step()
+	for row, err := range c.Rows("SELECT " + rowColumns + ", digest FROM plants") {
 		if err != nil {
 			return err
 		}
-		if !ok {
-			break
-		}
-		r := storedRow(rows)
-		if d.Plant(&r.NewPlant, r.CreatedAt, r.CreatedBy) != rows.Int64(5) {
+		r := storedRow(row)
+		if d.Plant(&r.NewPlant, r.CreatedAt, r.CreatedBy) != row.Int64(5) {
 			v.fault("plant %d does not match its digest", r.ID)
 		}
-		sum += rows.Int64(5)
+		sum += row.Int64(5)
 		if v.Plants++; v.Plants%progressEvery == 0 && progress != nil {
 			progress(progressEvery)
 		}

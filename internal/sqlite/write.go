@@ -105,7 +105,7 @@ func (e *Engine) Probe(ctx context.Context) error {
 		if err := e.checkWritable(); err != nil {
 			return err
 		}
-		return e.run("UPDATE state SET plants = plants")
+		return e.writer.Run("UPDATE state SET plants = plants")
 	})
 }
 
@@ -289,7 +289,7 @@ func (e *Engine) unlockTicket() {
 func (e *Engine) begin(ctx context.Context) error {
 	for {
 		err := e.writer.Exec("BEGIN IMMEDIATE")
-		if err == nil || !isBusy(err) {
+		if err == nil || !sqlite3.IsBusy(err) {
 			return classify(err)
 		}
 		if err := pause(ctx, commandPoll); err != nil {

@@ -11,8 +11,12 @@
 package sqlite3
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"iter"
 	"strings"
+	"time"
 	"unsafe"
 
 	"modernc.org/libc"
@@ -145,32 +149,96 @@ func (c *Conn) Exec(sql string) error {
 	return c.check(sql, lib.Xsqlite3_exec(c.tls, c.db, text, 0, 0, 0))
 }
 
-// QueryInt runs sql and returns the integer in the first column of its first
-// row; 0 if it has no row.
-func (c *Conn) QueryInt(sql string) (int64, error) {
+// Run runs one statement that returns no rows, with the values of its parameters.
+func (c *Conn) Run(sql string, values ...any) error {
 	s, err := c.Prepare(sql)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer s.Close()
-	if ok, err := s.Step(); err != nil || !ok {
-		return 0, err
+	return s.Run(values...)
+}
+
+// Rows runs one statement with the values of its parameters and yields the statement at each
+// row, or an error as the last pair.
+func (c *Conn) Rows(sql string, values ...any) iter.Seq2[*Stmt, error] {
+	return func(yield func(*Stmt, error) bool) {
+		s, err := c.Prepare(sql)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		defer s.Close()
+		s.Bind(values...)
+		for {
+			ok, err := s.Step()
+			if err != nil {
+				yield(nil, err)
+			}
+			if err != nil || !ok || !yield(s, nil) {
+				return
+			}
+		}
 	}
-	return s.Int64(0), nil
+}
+
+// Row calls read with the statement at the first row of sql. It reports whether there is one.
+func (c *Conn) Row(sql string, read func(*Stmt), values ...any) (found bool, err error) {
+	s, err := c.Prepare(sql)
+	if err != nil {
+		return false, err
+	}
+	defer s.Close()
+	s.Bind(values...)
+	if found, err = s.Step(); found {
+		read(s)
+	}
+	return found, err
+}
+
+// QueryInt runs sql and returns the integer in the first column of its first
+// row; 0 if it has no row.
+func (c *Conn) QueryInt(sql string, values ...any) (n int64, err error) {
+	_, err = c.Row(sql, func(s *Stmt) { n = s.Int64(0) }, values...)
+	return n, err
 }
 
 // QueryText runs sql and returns the text in the first column of its first row;
 // "" if it has no row.
-func (c *Conn) QueryText(sql string) (string, error) {
-	s, err := c.Prepare(sql)
-	if err != nil {
-		return "", err
+func (c *Conn) QueryText(sql string) (text string, err error) {
+	_, err = c.Row(sql, func(s *Stmt) { text = s.Text(0) })
+	return text, err
+}
+
+// During runs do and interrupts its statements on the connection when ctx ends; then the
+// error is the cause of the end.
+func (c *Conn) During(ctx context.Context, do func() error) error {
+	if err := ctx.Err(); err != nil {
+		return err
 	}
-	defer s.Close()
-	if ok, err := s.Step(); err != nil || !ok {
-		return "", err
+	const every = 10 * time.Millisecond // an interruption between two statements has no effect
+	ended, interrupted := make(chan struct{}), make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(interrupted)
+		for {
+			c.Interrupt()
+			select {
+			case <-ended:
+				return
+			case <-time.After(every):
+			}
+		}
+	})
+	err := do()
+	close(ended)
+	if !stop() {
+		<-interrupted // or it would interrupt the next statement
 	}
-	return s.Text(0), nil
+	var fault *Error
+	if errors.As(err, &fault) && fault.Interrupted() && ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
 }
 
 // Changes returns the number of rows that the last INSERT, UPDATE or DELETE
