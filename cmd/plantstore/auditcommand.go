@@ -9,7 +9,7 @@ import (
 
 	"plantstore/internal/audit"
 	"plantstore/internal/backup"
-	"plantstore/internal/sqlite"
+	"plantstore/internal/sqlite/backupfile"
 	"plantstore/internal/store"
 )
 
@@ -29,7 +29,7 @@ func (p *program) audit(ctx context.Context, engine store.Engine, action audit.A
 // possible in a store that is not writable, nor in a backup, which must stay equal to its manifest.
 func (p *program) auditReading(ctx context.Context, s *settings, action audit.Action, details ...audit.Detail) {
 	if !s.db.isDatabase() {
-		backup, err := sqlite.IsBackup(s.db.path)
+		backup, err := backupfile.IsBackup(s.db.path)
 		if err == nil && backup {
 			err = fmt.Errorf("%s is a backup, which stays as it is", s.db)
 		}

@@ -12,7 +12,7 @@ import (
 
 	"plantstore/internal/audit"
 	"plantstore/internal/backup"
-	"plantstore/internal/sqlite"
+	"plantstore/internal/sqlite/backupfile"
 )
 
 // backupOptions are the flags of backup and restore.
@@ -98,11 +98,11 @@ var errManifestFlag = usagef("manifest: use it with - only; the manifest of FILE
 // backupFacts is the output of backup --json.
 type backupFacts struct {
 	File string `json:"file"`
-	sqlite.Manifest
+	backupfile.Manifest
 }
 
 // backupDetails returns the details of a backup. A backup that did not end has no SHA-256.
-func backupDetails(path string, m sqlite.Manifest) []audit.Detail {
+func backupDetails(path string, m backupfile.Manifest) []audit.Detail {
 	return []audit.Detail{
 		fileDetail(path), countDetail("plants", m.Plants), countDetail("commits", m.Commits),
 		{Key: "sha256", Value: m.SHA256},
@@ -116,7 +116,7 @@ func (p *program) backupFile(ctx context.Context, s *settings, db, to string, as
 	}
 	progress := p.newProgress(0)
 	progress.part(0, 1)
-	m, err := sqlite.Backup(ctx, db, file, progress.part)
+	m, err := backupfile.Backup(ctx, db, file, progress.part)
 	progress.end()
 	return p.reportBackup(ctx, s, file, m, err, asJSON)
 }
@@ -125,7 +125,7 @@ func (p *program) backupFile(ctx context.Context, s *settings, db, to string, as
 func (p *program) backupObject(ctx context.Context, s *settings, db string, o *backup.Object, asJSON bool) error {
 	progress := p.newProgress(0)
 	progress.part(0, 1)
-	m, err := o.Make(ctx, db, p.scratchDir(db), func(step string) sqlite.Progress {
+	m, err := o.Make(ctx, db, p.scratchDir(db), func(step string) backupfile.Progress {
 		return func(done, all int64) { // the copy is a quarter of the work
 			if step == "copy" {
 				progress.part(done, 4*all)
@@ -140,7 +140,7 @@ func (p *program) backupObject(ctx context.Context, s *settings, db string, o *b
 
 // reportBackup records a backup in the audit log, and prints its facts.
 func (p *program) reportBackup(
-	ctx context.Context, s *settings, file string, m sqlite.Manifest, err error, asJSON bool,
+	ctx context.Context, s *settings, file string, m backupfile.Manifest, err error, asJSON bool,
 ) error {
 	if m.Store != "" { // else nothing was copied
 		p.auditReading(ctx, s, audit.StoreBackup, append(backupDetails(file, m), resultDetail(err))...)
@@ -154,7 +154,7 @@ func (p *program) reportBackup(
 	return p.printBackup(file, m, asJSON)
 }
 
-func (p *program) printBackup(file string, m sqlite.Manifest, asJSON bool) error {
+func (p *program) printBackup(file string, m backupfile.Manifest, asJSON bool) error {
 	if asJSON {
 		return writeJSON(p.stdout, backupFacts{file, m})
 	}
@@ -184,7 +184,7 @@ func (p *program) backupStream(ctx context.Context, s *settings, db string, o *b
 	}
 	progress := p.newProgress(0)
 	progress.part(0, 1)
-	m, err := sqlite.BackupTo(ctx, db, interruptibleTo(ctx, p.stdout), p.scratchDir(db), progress.part)
+	m, err := backupfile.BackupTo(ctx, db, interruptibleTo(ctx, p.stdout), p.scratchDir(db), progress.part)
 	progress.end()
 	if m.Store != "" { // else nothing was copied
 		p.auditReading(ctx, s, audit.StoreBackup, append(backupDetails(streamArg, m), resultDetail(err))...)
@@ -203,7 +203,7 @@ func (p *program) backupStream(ctx context.Context, s *settings, db string, o *b
 }
 
 // reportStream prints the facts of a backup on standard output.
-func (p *program) reportStream(m sqlite.Manifest) {
+func (p *program) reportStream(m backupfile.Manifest) {
 	if !p.quiet {
 		fmt.Fprintf(p.stderr, "the backup has %d plants, up to commit %d, and %d bytes with SHA-256 %s\n",
 			m.Plants, m.Commits, m.Bytes, m.SHA256)

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"plantstore/internal/admin"
-	"plantstore/internal/sqlite"
+	"plantstore/internal/sqlite/backupfile"
 )
 
 // backupServer makes a backup on a server, downloads it to a file or to standard output, and removes it from the
@@ -30,7 +30,7 @@ func (p *program) backupServer(ctx context.Context, r *remote, to string, o *bac
 		if o.manifest != "" {
 			return errManifestFlag
 		}
-		for _, name := range []string{to, to + sqlite.ManifestSuffix} {
+		for _, name := range []string{to, to + backupfile.ManifestSuffix} {
 			if _, err := os.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
 				return errors.Join(err, fmt.Errorf("backup to %s: %s already exists; use a new file", to, name))
 			}
@@ -122,11 +122,11 @@ func (p *program) receiveFile(
 	if err := p.receive(ctx, r, job, file); err != nil {
 		return err
 	}
-	m := sqlite.Manifest(*job.Manifest)
+	m := backupfile.Manifest(*job.Manifest)
 	if err := file.Publish(); err != nil {
 		return fmt.Errorf("backup to %s: %w", path, err)
 	}
-	if err := m.Write(path + sqlite.ManifestSuffix); err != nil {
+	if err := m.Write(path + backupfile.ManifestSuffix); err != nil {
 		return err
 	}
 	return p.printBackup(path, m, o.asJSON)
@@ -138,7 +138,7 @@ func (p *program) receiveStream(
 	if err := p.receive(ctx, r, job, interruptibleTo(ctx, p.stdout)); err != nil {
 		return err
 	}
-	m := sqlite.Manifest(*job.Manifest)
+	m := backupfile.Manifest(*job.Manifest)
 	if o.manifest != "" {
 		if err := m.Write(o.manifest); err != nil {
 			return err

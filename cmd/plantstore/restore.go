@@ -9,7 +9,7 @@ import (
 
 	"plantstore/internal/audit"
 	"plantstore/internal/backup"
-	"plantstore/internal/sqlite"
+	"plantstore/internal/sqlite/backupfile"
 )
 
 func newRestore(p *program) *cobra.Command {
@@ -60,12 +60,12 @@ backup is complete and undamaged.`,
 type restoreFacts struct {
 	DB       string `json:"db"`
 	Compared bool   `json:"manifest_compared"`
-	sqlite.Manifest
+	backupfile.Manifest
 }
 
 func (p *program) restore(ctx context.Context, s *settings, from, db string, o *backupOptions) (err error) {
 	progress := p.newProgress(0)
-	var m sqlite.Manifest
+	var m backupfile.Manifest
 	name := "standard input"
 	object, err := p.object(s, from)
 	switch {
@@ -82,7 +82,7 @@ func (p *program) restore(ctx context.Context, s *settings, from, db string, o *
 			return err
 		}
 		progress.part(0, 1)
-		m, err = sqlite.Restore(ctx, name, db, o.force, progress.part)
+		m, err = backupfile.Restore(ctx, name, db, o.force, progress.part)
 	}
 	progress.end()
 	if err == nil {
@@ -94,7 +94,7 @@ func (p *program) restore(ctx context.Context, s *settings, from, db string, o *
 		return errInterrupted
 	case errors.As(err, &usage):
 		return err
-	case errors.Is(err, sqlite.ErrExists):
+	case errors.Is(err, backupfile.ErrExists):
 		return fmt.Errorf("restore: %w; add --force to replace it", err)
 	case err != nil:
 		return fmt.Errorf("restore %s: %w", name, err)
@@ -112,7 +112,7 @@ func (p *program) restore(ctx context.Context, s *settings, from, db string, o *
 // restoreObject restores the store from a backup in a bucket.
 func restoreObject(
 	ctx context.Context, object *backup.Object, db string, o *backupOptions, progress *progress,
-) (sqlite.Manifest, error) {
+) (backupfile.Manifest, error) {
 	m, err := object.Manifest(ctx)
 	if err != nil {
 		return m, err
@@ -122,23 +122,23 @@ func restoreObject(
 		return m, err
 	}
 	defer r.Close()
-	return sqlite.RestoreFrom(ctx, r, &m, db, o.force, progress.part)
+	return backupfile.RestoreFrom(ctx, r, &m, db, o.force, progress.part)
 }
 
 func (p *program) restoreStream(
 	ctx context.Context, db string, o *backupOptions, progress *progress,
-) (sqlite.Manifest, error) {
+) (backupfile.Manifest, error) {
 	if _, terminal := isTerminal(p.stdin); terminal {
-		return sqlite.Manifest{}, usagef("standard input is a terminal; pipe a backup into it or name a file")
+		return backupfile.Manifest{}, usagef("standard input is a terminal; pipe a backup into it or name a file")
 	}
-	var m *sqlite.Manifest
+	var m *backupfile.Manifest
 	if o.manifest != "" {
-		read, err := sqlite.ReadManifest(o.manifest)
+		read, err := backupfile.ReadManifest(o.manifest)
 		if err != nil {
 			return read, err
 		}
 		m = &read
 	}
 	progress.part(0, 1)
-	return sqlite.RestoreFrom(ctx, interruptible(ctx, p.stdin), m, db, o.force, progress.part)
+	return backupfile.RestoreFrom(ctx, interruptible(ctx, p.stdin), m, db, o.force, progress.part)
 }

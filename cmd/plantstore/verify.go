@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"plantstore/internal/backup"
-	"plantstore/internal/sqlite"
+	"plantstore/internal/sqlite/backupfile"
 )
 
 func newVerify(p *program) *cobra.Command {
@@ -39,10 +39,10 @@ Each fault is a line on standard output. The exit code is 0 without a fault, and
 				return p.verifyObject(cmd.Context(), s, args[0], asJSON)
 			}
 			path, err := s.db.file()
-			verify := sqlite.Verify
+			verify := backupfile.Verify
 			if len(args) > 0 {
 				path, err = filePath(args[0])
-				verify = sqlite.VerifyFile
+				verify = backupfile.VerifyFile
 			}
 			if err != nil {
 				return err
@@ -92,7 +92,7 @@ func (p *program) verifyObject(ctx context.Context, s *settings, address string,
 	case err != nil:
 		return fmt.Errorf("verify: %w", err)
 	}
-	v := sqlite.Verification{Manifest: true, Faults: faults}
+	v := backupfile.Verification{Manifest: true, Faults: faults}
 	if asJSON {
 		err = writeJSON(p.stdout, verifyObjectFacts{
 			object.String(), len(faults) == 0, true, len(faults), append([]string{}, faults...), m,
@@ -110,10 +110,10 @@ type verifyObjectFacts struct {
 	Compared   bool     `json:"manifest_compared"`
 	FaultCount int      `json:"fault_count"`
 	Faults     []string `json:"faults"`
-	sqlite.Manifest
+	backupfile.Manifest
 }
 
-func (p *program) printObject(name string, m sqlite.Manifest, faults []string) (err error) {
+func (p *program) printObject(name string, m backupfile.Manifest, faults []string) (err error) {
 	for _, fault := range faults {
 		_, errLine := fmt.Fprintln(p.stdout, printable(fault))
 		err = cmp.Or(err, errLine)
@@ -140,14 +140,14 @@ type verifyFacts struct {
 	Faults     []string `json:"faults"` // the first ones
 }
 
-func newVerifyFacts(path string, v sqlite.Verification) verifyFacts {
+func newVerifyFacts(path string, v backupfile.Verification) verifyFacts {
 	n := len(v.Faults) + v.More
 	faults := append([]string{}, v.Faults...)
 	return verifyFacts{path, n == 0, v.Manifest, v.Store, v.Commits, v.Plants, v.Tokens, n, faults}
 }
 
 // damageError returns an error if a file has faults, else nil.
-func damageError(path string, v sqlite.Verification) error {
+func damageError(path string, v backupfile.Verification) error {
 	switch n := len(v.Faults) + v.More; n {
 	case 0:
 		return nil
@@ -159,7 +159,7 @@ func damageError(path string, v sqlite.Verification) error {
 }
 
 // printVerification prints the faults, or the counts of a file without faults.
-func (p *program) printVerification(path string, v sqlite.Verification, named bool) error {
+func (p *program) printVerification(path string, v backupfile.Verification, named bool) error {
 	for _, fault := range v.Faults {
 		if _, err := fmt.Fprintln(p.stdout, printable(fault)); err != nil {
 			return err

@@ -3,9 +3,9 @@ package sqlite
 import (
 	"context"
 	"fmt"
-	"iter"
 
 	"plantstore/internal/audit"
+	"plantstore/internal/sqlite/dbfile"
 	"plantstore/internal/sqlite/sqlite3"
 	"plantstore/internal/store"
 )
@@ -26,7 +26,7 @@ func (e *Engine) AppendAudit(ctx context.Context, events ...audit.Event) error {
 
 // appendAudit appends entries in the current transaction.
 func (e *Engine) appendAudit(events ...audit.Event) error {
-	ends, err := auditEnds(e.writer)
+	ends, err := dbfile.AuditEnds(e.writer)
 	if err != nil {
 		return err
 	}
@@ -58,17 +58,8 @@ func (e *Engine) insertAudit(row audit.Row) error {
 // AuditEnds implements store.Engine.
 func (e *Engine) AuditEnds(ctx context.Context) (ends audit.Ends, err error) {
 	err = e.read(ctx, func(c *sqlite3.Conn) error {
-		ends, err = auditEnds(c)
+		ends, err = dbfile.AuditEnds(c)
 		return err
-	})
-	return ends, err
-}
-
-func auditEnds(c *sqlite3.Conn) (ends audit.Ends, err error) {
-	const columns = "coalesce(audit_sequence, 0), audit_hash, coalesce(pruned_sequence, 0), pruned_hash"
-	err = stateRow(c, columns, func(s *sqlite3.Stmt) {
-		ends.Head = audit.Link{Sequence: s.Int64(0), Hash: audit.HashFrom(s.Bytes(1))}
-		ends.Anchor = audit.Link{Sequence: s.Int64(2), Hash: audit.HashFrom(s.Bytes(3))}
 	})
 	return ends, err
 }
@@ -76,7 +67,7 @@ func auditEnds(c *sqlite3.Conn) (ends audit.Ends, err error) {
 // AuditRows implements store.Engine.
 func (e *Engine) AuditRows(ctx context.Context, after int64, limit int) (rows []audit.Row, err error) {
 	err = e.read(ctx, func(c *sqlite3.Conn) error {
-		for row, err := range auditRows(c, after, limit) {
+		for row, err := range dbfile.AuditRows(c, after, limit) {
 			if err != nil {
 				return err
 			}
@@ -87,34 +78,13 @@ func (e *Engine) AuditRows(ctx context.Context, after int64, limit int) (rows []
 	return rows, err
 }
 
-// auditRows returns at most limit rows of a log with greater sequence numbers, in ascending order; a negative limit is
-// none.
-func auditRows(c *sqlite3.Conn, after int64, limit int) iter.Seq2[audit.Row, error] {
-	return func(yield func(audit.Row, error) bool) {
-		const sql = "SELECT sequence, entry, previous, hash FROM plantstore_audit " +
-			"WHERE sequence > ? ORDER BY sequence LIMIT ?"
-		for s, err := range c.Rows(sql, after, limit) {
-			var row audit.Row
-			if err == nil {
-				row = audit.Row{
-					Sequence: s.Int64(0), Text: s.Text(1),
-					Previous: audit.HashFrom(s.Bytes(2)), Hash: audit.HashFrom(s.Bytes(3)),
-				}
-			}
-			if !yield(row, err) {
-				return
-			}
-		}
-	}
-}
-
 // PruneAudit implements store.Engine.
 func (e *Engine) PruneAudit(ctx context.Context, to audit.Link, by audit.Origin) (removed int64, err error) {
 	err = e.write(ctx, func() error {
 		if err := e.checkWritable(); err != nil {
 			return err
 		}
-		ends, err := auditEnds(e.writer)
+		ends, err := dbfile.AuditEnds(e.writer)
 		if err != nil || to.Sequence <= ends.Anchor.Sequence {
 			return err // another process was first
 		}
@@ -145,7 +115,7 @@ func (e *Engine) PutAudit(ctx context.Context, anchor audit.Link, rows []audit.R
 		if err := e.checkWritable(); err != nil {
 			return err
 		}
-		ends, err := auditEnds(e.writer)
+		ends, err := dbfile.AuditEnds(e.writer)
 		if err != nil {
 			return err
 		}

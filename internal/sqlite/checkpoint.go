@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"plantstore/internal/sqlite/dbfile"
 	"plantstore/internal/sqlite/sqlite3"
 	"plantstore/internal/store"
 )
@@ -87,7 +88,7 @@ func (e *Engine) startCheckpoints(bytesMax int64) error {
 	}
 	conn, err := sqlite3.OpenBuffered(e.path)
 	if err != nil {
-		return openFault(e.path, err)
+		return dbfile.OpenFault(e.path, err)
 	}
 	if err = conn.Exec(connectionSettings); err == nil {
 		_, err = conn.QueryInt("SELECT count(*) FROM sqlite_schema") // opens the WAL while a descriptor is free

@@ -2,8 +2,8 @@
 // writes the file, in WAL mode with synchronous=FULL, so that a completed commit is on stable
 // storage (https://sqlite.org/pragma.html#pragma_synchronous).
 //
-// Commands may use the file while the server runs; locks.go describes the write ticket. The
-// engine runs the checkpoints itself, see checkpoint.go.
+// Commands may use the file while the server runs; dbfile/locks.go describes the write ticket.
+// The engine runs the checkpoints itself, see checkpoint.go.
 package sqlite
 
 import (
@@ -21,6 +21,7 @@ import (
 
 	"plantstore/internal/audit"
 	"plantstore/internal/safefile"
+	"plantstore/internal/sqlite/dbfile"
 	"plantstore/internal/sqlite/sqlite3"
 	"plantstore/internal/store"
 )
@@ -44,8 +45,8 @@ type Engine struct {
 	server bool
 	log    *slog.Logger
 
-	serveLock *os.File // nil in a command
-	ticket    writeTicket
+	serveLock *os.File       // nil in a command
+	ticket    *dbfile.Ticket // nil if the engine is read-only
 
 	writeMu sync.Mutex    // guards writer, its statements and order
 	writer  *sqlite3.Conn // the only connection that writes; nil if the engine is read-only
@@ -59,11 +60,8 @@ type Engine struct {
 	ownMoveState store.MoveState // set by this engine, under which it may write; guarded by writeMu
 	capturedTo   int64           // last followed.number that Captured returned; only a move uses it
 
-	store        int64     // state.store
-	markFile     *os.File  // FILE-mark
+	mark         *dbfile.Mark
 	markWarnedAt time.Time // last warning about a failed write of it; guarded by writeMu
-
-	ticketLockedAt, yieldUntil time.Time // of the last write of a command; guarded by writeMu
 
 	events chan struct{} // has a value after a batch that wrote events
 
@@ -129,9 +127,9 @@ func Open(ctx context.Context, c Config) (_ *Engine, err error) {
 		if err := e.lockServe(ctx); err != nil {
 			return nil, err
 		}
-		warnModes(c.Path, c.Log)
+		dbfile.WarnModes(c.Path, c.Log)
 	}
-	if e.ticket, err = openTicket(c.Path); err != nil {
+	if e.ticket, err = dbfile.OpenTicket(c.Path); err != nil {
 		return nil, err
 	}
 	if err := e.connect(); err != nil {
@@ -155,47 +153,22 @@ func Open(ctx context.Context, c Config) (_ *Engine, err error) {
 	return e, e.startCheckpoints(c.WALMax)
 }
 
-// realPath resolves the symbolic links in a path, as SQLite does: the WAL, the commit mark
-// and the lock files are beside the real file. If the file does not exist, it resolves the
-// links of the directory.
-func realPath(path string) string {
-	if target, err := filepath.EvalSymlinks(path); err == nil {
-		return target
-	}
-	if dir, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
-		return filepath.Join(dir, filepath.Base(path))
-	}
-	return path
-}
-
 // prepareFile checks the directory and the files beside the store, and creates the file
 // unless c.MustExist is set. Only its owner may read it, because it contains every plant.
-func prepareFile(ctx context.Context, c *Config) error {
-	if err := safefile.RefuseForeignLinks(c.Path); err != nil {
+func prepareFile(ctx context.Context, c *Config) (err error) {
+	if c.Path, err = dbfile.Locate(c.Path); err != nil {
 		return err
 	}
-	c.Path = realPath(c.Path)
-	dir := filepath.Dir(c.Path)
-	info, err := os.Stat(dir)
-	switch {
-	case err != nil:
-		return fmt.Errorf("the directory of the store: %w; create it, or use another path", err)
-	case !info.IsDir():
-		return fmt.Errorf("%s is not a directory", dir)
-	}
-	if err := refuseNetwork(dir); err != nil {
+	if err := dbfile.CheckBeside(c.Path); err != nil {
 		return err
 	}
-	if err := checkBeside(c.Path, besideSuffixes); err != nil {
-		return err
-	}
-	switch err := checkNamed(c.Path); {
+	switch err := dbfile.CheckNamed(c.Path); {
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	case c.MustExist:
-		return noStore(c.Path)
+		return dbfile.NoStore(c.Path)
 	}
-	if err := refuseNew(c.Path); err != nil {
+	if err := dbfile.RefuseNew(c.Path); err != nil {
 		return err
 	}
 	return createFile(ctx, c.Path)
@@ -207,9 +180,9 @@ func createFile(ctx context.Context, path string) error {
 	if err := safefile.CheckRegular(path); err != nil { // before a lock file is created beside it
 		return fmt.Errorf("create the store: %w", err)
 	}
-	if ticket, err := openTicket(path); err == nil { // Open returns its error, unless the next call has a clearer one
-		defer ticket.file.Close()
-		if err := ticket.lock(ctx); err != nil {
+	if ticket, err := dbfile.OpenTicket(path); err == nil { // else Open returns its error, or a clearer one
+		defer ticket.Close()
+		if err := ticket.Lock(ctx); err != nil {
 			return err
 		}
 	}
@@ -223,38 +196,30 @@ func createFile(ctx context.Context, path string) error {
 	return f.Close()
 }
 
-func noStore(path string) error {
-	return fmt.Errorf("%w at %s: name one with --db, or create one with plantstore serve", store.ErrNoStore, path)
-}
-
-// busyMilliseconds is the time that a reading connection waits for the short locks of
-// recovery. A writing connection waits in begin, with a context.
-const busyMilliseconds = 2000
-
 // openWriter opens the writing connection. It refuses another file before it changes
 // anything.
 func (e *Engine) openWriter(ctx context.Context, c Config) (err error) {
 	if e.writer, err = sqlite3.OpenBuffered(e.path); err != nil {
-		return openFault(e.path, err)
+		return dbfile.OpenFault(e.path, err)
 	}
 	if e.writer.ReadOnly() {
-		return notWritable(e.path, nil)
+		return dbfile.NotWritable(e.path, nil)
 	}
-	e.writer.BusyTimeout(busyMilliseconds)
+	e.writer.BusyTimeout(dbfile.BusyMilliseconds)
 	e.writer.KeepWAL(true) // a damaged WAL may be the only copy of its plants
 	if _, err = c.accept(ctx, e.writer); err == nil {
-		if err = checkHeader(e.writer); err != nil {
+		if err = dbfile.CheckHeader(e.writer); err != nil {
 			err = fmt.Errorf("%s is damaged: %w; restore a backup", e.path, err)
 		}
 	}
-	e.writer.KeepWAL(err != nil && hasWAL(e.path))
+	e.writer.KeepWAL(err != nil && dbfile.HasWAL(e.path))
 	return err
 }
 
 // openReader opens the reading connection of a read-only engine.
 func (e *Engine) openReader(ctx context.Context, c Config) (err error) {
 	e.broken = errReadOnly
-	if e.reader, err = openForReading(e.path); err != nil {
+	if e.reader, err = dbfile.OpenForReading(e.path); err != nil {
 		return err
 	}
 	_, err = c.accept(ctx, e.reader)
@@ -276,34 +241,55 @@ func (c Config) accept(ctx context.Context, conn *sqlite3.Conn) (version int, er
 }
 
 func (c Config) acceptFile(conn *sqlite3.Conn) (version int, err error) {
-	version, err = schemaVersion(conn, c.Path)
+	version, err = dbfile.SchemaVersion(conn, c.Path)
 	if err == nil {
 		err = c.acceptVersion(version)
 	}
 	if err == nil && version == 0 {
-		err = refuseNew(c.Path)
+		err = dbfile.RefuseNew(c.Path)
 	}
 	if err != nil || version == 0 {
 		return version, err
 	}
-	if err := checkSchema(conn, c.Path, version); err != nil { // before any table is read
+	if err := dbfile.CheckSchema(conn, c.Path, version); err != nil { // before any table is read
 		return version, err
 	}
-	_, fault, err := checkMark(conn, c.Path)
+	_, fault, err := dbfile.CheckMark(conn, c.Path)
 	if err == nil && fault != nil {
 		err = fmt.Errorf("%w: %w", store.ErrBroken, fault)
 	}
 	return version, err
 }
 
+// lockServe locks FILE-serve for the engine of a server, whose writer has the file open.
+func (e *Engine) lockServe(ctx context.Context) (err error) {
+	if e.serveLock, err = dbfile.LockServe(ctx, e.path); err != nil {
+		return err
+	}
+	return e.checkNotReplaced()
+}
+
+// checkNotReplaced returns an error if a restore has replaced the file since the writer has
+// opened it: the commits of the writer would be in a removed file. The caller has a lock
+// under which no restore replaces the file.
+func (e *Engine) checkNotReplaced() error {
+	switch moved, err := e.writer.Moved(); {
+	case err != nil:
+		return err
+	case moved:
+		return fmt.Errorf("%s was replaced or removed after plantstore had opened it; start plantstore again", e.path)
+	}
+	return nil
+}
+
 // connect prepares the file for writes and opens the reading connection.
 func (e *Engine) connect() (err error) {
 	if err := e.writer.Exec("PRAGMA page_size = 4096"); err != nil { // has an effect only on a new file
-		return openFault(e.path, err)
+		return dbfile.OpenFault(e.path, err)
 	}
 	mode, err := e.writer.QueryText("PRAGMA journal_mode = WAL")
 	if err != nil {
-		return openFault(e.path, err)
+		return dbfile.OpenFault(e.path, err)
 	}
 	if mode != "wal" {
 		return fmt.Errorf("%s cannot use WAL mode (SQLite returned %q): put the store on a local disk", e.path, mode)
@@ -315,9 +301,9 @@ func (e *Engine) connect() (err error) {
 	e.writer.TrackWAL()
 
 	if e.reader, err = sqlite3.Open(e.path); err != nil {
-		return openFault(e.path, err)
+		return dbfile.OpenFault(e.path, err)
 	}
-	e.reader.BusyTimeout(busyMilliseconds)
+	e.reader.BusyTimeout(dbfile.BusyMilliseconds)
 	if err := e.reader.Exec(connectionSettings + "PRAGMA query_only = ON;"); err != nil {
 		return err
 	}
@@ -339,7 +325,7 @@ const connectionSettings = `
 // syncs and copies the WAL; if a reader blocks it, the WAL is synced. makeDurable also syncs
 // the directory, because SQLite ignores an error of that sync.
 func (e *Engine) makeDurable() error {
-	if !e.server && served(e.path) {
+	if !e.server && dbfile.Served(e.path) {
 		return nil // the server has synced it at its start
 	}
 	_, _, err := e.writer.Checkpoint(sqlite3.Truncate)
@@ -355,6 +341,31 @@ func (e *Engine) makeDurable() error {
 		return fmt.Errorf("sync %s: %w", e.path, classify(err))
 	}
 	return safefile.SyncDir(filepath.Dir(e.path))
+}
+
+// openMark opens the mark and writes the current one. A command locks the write ticket for
+// this: the mark of a replaced file would be wrong for the new one.
+func (e *Engine) openMark(ctx context.Context) error {
+	s, err := dbfile.ReadState(e.writer)
+	if err != nil {
+		return err
+	}
+	if e.mark, err = dbfile.OpenMark(e.path, s); err != nil {
+		return err
+	}
+	if !e.server {
+		if dbfile.Served(e.path) {
+			return nil // the server writes it
+		}
+		if err := e.lockTicket(ctx); err != nil {
+			return err
+		}
+		defer e.unlockTicket()
+	}
+	if err := e.mark.Write(s.Commits); err != nil {
+		return err
+	}
+	return e.mark.Sync()
 }
 
 // Close copies the WAL into the file and closes it. It leaves a broken engine unchanged, for
@@ -382,16 +393,18 @@ func (e *Engine) Close() error {
 func (e *Engine) release() error {
 	e.stmts.close()
 	e.scan.Close()
-	errs := []error{e.closeMark()}
+	errs := []error{e.mark.Close()}
 	for _, conn := range []*sqlite3.Conn{e.checkpoints.conn, e.reader, e.writer} {
 		if conn != nil {
 			errs = append(errs, conn.Close())
 		}
 	}
-	for _, f := range []*os.File{e.wal, e.ticket.file, e.serveLock} {
-		if f != nil {
-			errs = append(errs, f.Close())
-		}
+	if e.wal != nil {
+		errs = append(errs, e.wal.Close())
+	}
+	errs = append(errs, e.ticket.Close())
+	if e.serveLock != nil {
+		errs = append(errs, e.serveLock.Close())
 	}
 	return errors.Join(errs...)
 }

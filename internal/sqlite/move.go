@@ -3,50 +3,25 @@ package sqlite
 import (
 	"context"
 	"errors"
-	"fmt"
-	"syscall"
-	"time"
 
 	"plantstore/internal/auth"
-	"plantstore/internal/plant"
+	"plantstore/internal/sqlite/dbfile"
 	"plantstore/internal/sqlite/sqlite3"
 	"plantstore/internal/store"
 )
 
 // This file implements move.Source and move.Destination.
 
-// The capture trigger records the id of each new plant in the transaction that
-// creates the plant, on every connection.
-const (
-	startCaptureSQL = `
-		CREATE TABLE followed (number INTEGER PRIMARY KEY, id INTEGER NOT NULL) STRICT;
-		CREATE TRIGGER follow AFTER INSERT ON plants BEGIN INSERT INTO followed (id) VALUES (new.id); END;`
-	stopCaptureSQL = `
-		DROP TRIGGER IF EXISTS follow;
-		DROP TABLE IF EXISTS followed;`
-)
-
-const rowColumns = "id, name, tag, created_at, created_by"
-
-// storedRow returns a row of rowColumns.
-func storedRow(s *sqlite3.Stmt) store.Row {
-	return store.Row{
-		NewPlant:  plant.NewPlant{ID: s.Int64(0), Plant: plant.Plant{Name: s.Text(1), Tag: tagColumn(s, 2)}},
-		CreatedAt: time.UnixMicro(s.Int64(3)),
-		CreatedBy: s.Int64(4),
-	}
-}
-
 // Plants implements move.Store.
 func (e *Engine) Plants(ctx context.Context, from, to int64, limit int) (rows []store.Row, err error) {
-	const sql = "SELECT " + rowColumns + " FROM plants WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?"
+	const sql = "SELECT " + dbfile.PlantColumns + " FROM plants WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?"
 	err = e.read(ctx, func(c *sqlite3.Conn) error {
 		bytes := 0
 		for s, err := range c.Rows(sql, from, to, limit) {
 			if err != nil {
 				return err
 			}
-			rows = append(rows, storedRow(s))
+			rows = append(rows, dbfile.PlantRow(s))
 			if bytes += rows[len(rows)-1].Bytes(); bytes > store.PlantsBytes {
 				break
 			}
@@ -59,7 +34,7 @@ func (e *Engine) Plants(ctx context.Context, from, to int64, limit int) (rows []
 // PlantsByID implements move.Store.
 func (e *Engine) PlantsByID(ctx context.Context, ids []int64) (rows []store.Row, err error) {
 	err = e.read(ctx, func(c *sqlite3.Conn) error {
-		s, err := c.Prepare("SELECT " + rowColumns + " FROM plants WHERE id = ?")
+		s, err := c.Prepare("SELECT " + dbfile.PlantColumns + " FROM plants WHERE id = ?")
 		if err != nil {
 			return err
 		}
@@ -71,7 +46,7 @@ func (e *Engine) PlantsByID(ctx context.Context, ids []int64) (rows []store.Row,
 				return err
 			}
 			if ok {
-				rows = append(rows, storedRow(s))
+				rows = append(rows, dbfile.PlantRow(s))
 			}
 			s.Reset()
 		}
@@ -105,16 +80,9 @@ func (e *Engine) PutTokens(ctx context.Context, tokens []auth.Token) error {
 
 // Lock implements move.Store, by the lock file FILE-move.
 func (e *Engine) Lock(context.Context) (unlock func(), err error) {
-	f, err := openLock(e.path, moveSuffix)
+	f, err := dbfile.LockMove(e.path)
 	if err != nil {
 		return nil, err
-	}
-	if err := flock(f, syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		_ = f.Close()
-		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, store.ErrMoveRunning
-		}
-		return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
 	}
 	return func() { _ = f.Close() }, nil
 }
@@ -142,7 +110,7 @@ func (e *Engine) Interrupted(ctx context.Context) (interrupted bool, err error) 
 // StartCapture implements move.Source.
 func (e *Engine) StartCapture(ctx context.Context) error {
 	e.capturedTo = 0
-	return e.write(ctx, func() error { return e.writer.Exec(stopCaptureSQL + startCaptureSQL) })
+	return e.write(ctx, func() error { return e.writer.Exec(dbfile.StopCapture + dbfile.StartCapture) })
 }
 
 // Captured implements move.Source.
@@ -180,20 +148,20 @@ func (e *Engine) SetMoveState(ctx context.Context, before, after store.MoveState
 func (e *Engine) Reopen(ctx context.Context) error {
 	return e.write(ctx, func() error {
 		e.added.moveState = &store.MoveState{}
-		return e.writer.Exec(stopCaptureSQL + "UPDATE state SET held = NULL;")
+		return e.writer.Exec(dbfile.StopCapture + "UPDATE state SET held = NULL;")
 	})
 }
 
 // StopCapture implements move.Source.
 func (e *Engine) StopCapture(ctx context.Context) error {
-	return e.write(ctx, func() error { return e.writer.Exec(stopCaptureSQL) })
+	return e.write(ctx, func() error { return e.writer.Exec(dbfile.StopCapture) })
 }
 
 // Totals implements move.Store.
 func (e *Engine) Totals(ctx context.Context) (t store.Totals, known bool, err error) {
 	err = e.read(ctx, func(c *sqlite3.Conn) error {
-		s, err := readState(c)
-		t = store.Totals{Plants: s.plants, Digests: s.digests}
+		s, err := dbfile.ReadState(c)
+		t = store.Totals{Plants: s.Plants, Digests: s.Digests}
 		return err
 	})
 	return t, true, err
@@ -211,7 +179,7 @@ func (e *Engine) currentState() (now store.MoveState, webhooks bool, err error) 
 	defer s.Reset()
 	ok, err := s.Step()
 	if err == nil && !ok {
-		err = errNoState
+		err = dbfile.ErrNoState
 	}
 	if err != nil {
 		return now, false, err

@@ -7,6 +7,7 @@ import (
 
 	"plantstore/internal/audit"
 	"plantstore/internal/plant"
+	"plantstore/internal/sqlite/dbfile"
 	"plantstore/internal/sqlite/sqlite3"
 	"plantstore/internal/store"
 )
@@ -251,7 +252,7 @@ func (c *claimer) claimFor(webhook int64, most int) (claimed int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	found, err := c.engine.writer.Prepare("SELECT " + rowColumns + " FROM plants WHERE id = ?")
+	found, err := c.engine.writer.Prepare("SELECT " + dbfile.PlantColumns + " FROM plants WHERE id = ?")
 	if err != nil {
 		return 0, err
 	}
@@ -272,7 +273,7 @@ func (c *claimer) claimFor(webhook int64, most int) (claimed int, err error) {
 		}
 		next := c.now.Add(store.AbsentPause)
 		if ok {
-			r := storedRow(found)
+			r := dbfile.PlantRow(found)
 			d.Plant, d.CreatedAt, d.Lease = r.NewPlant, r.CreatedAt, c.lease
 			c.taken, next = append(c.taken, d), c.lease
 			c.bytes += d.Plant.Bytes()
@@ -313,7 +314,7 @@ func (e *Engine) OutboxTotals(ctx context.Context) (totals map[int64]store.Outbo
 // readApart is read on a connection of its own, for a read that may be long: the polls of a
 // server use the reading connection.
 func (e *Engine) readApart(ctx context.Context, fn func(c *sqlite3.Conn) error) error {
-	c, err := openForReading(e.path)
+	c, err := dbfile.OpenForReading(e.path)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"plantstore/internal/plant"
+	"plantstore/internal/sqlite/dbfile"
 	"plantstore/internal/sqlite/sqlite3"
 	"plantstore/internal/store"
 )
@@ -101,7 +102,7 @@ func scanRows(s *sqlite3.Stmt, from int64, rows int, visit func(*store.Scanned))
 
 func recordRow(s *sqlite3.Stmt) plant.Record {
 	return plant.Record{
-		NewPlant:  plant.NewPlant{ID: s.Int64(0), Plant: plant.Plant{Name: s.Text(1), Tag: tagColumn(s, 2)}},
+		NewPlant:  plant.NewPlant{ID: s.Int64(0), Plant: plant.Plant{Name: s.Text(1), Tag: dbfile.TagColumn(s, 2)}},
 		CreatedAt: s.Time(3),
 		CreatedBy: store.CreatorName(s.Text(4), s.Int64(5)),
 	}

@@ -8,6 +8,7 @@ import (
 
 	"plantstore/internal/audit"
 	"plantstore/internal/auth"
+	"plantstore/internal/sqlite/dbfile"
 	"plantstore/internal/sqlite/sqlite3"
 	"plantstore/internal/store"
 )
@@ -176,7 +177,7 @@ func tokenRow(s *sqlite3.Stmt) (auth.Token, error) {
 // State implements store.Engine.
 func (e *Engine) State(ctx context.Context) (now store.State, err error) {
 	err = e.read(ctx, func(c *sqlite3.Conn) error {
-		return stateRow(c, "token_changes, coalesce(held, ''), plants", func(s *sqlite3.Stmt) {
+		return dbfile.StateRow(c, "token_changes, coalesce(held, ''), plants", func(s *sqlite3.Stmt) {
 			now = store.State{TokenChanges: s.Int64(0), Move: store.ParseMoveState(s.Text(1)), Plants: s.Int64(2)}
 		})
 	})
@@ -234,4 +235,26 @@ func (e *Engine) insertToken(t auth.Token) (id int64, err error) {
 		return 0, err
 	}
 	return id, e.addDigest(1, id)
+}
+
+// addDigest adds the digest of the token with an id to the stored sum, or subtracts it with the sign
+// -1. Every change of a token does so before and after it: the sum over all rows would take longer
+// with every subject, and would hide a change by another program.
+func (e *Engine) addDigest(sign, id int64) error {
+	sum, n, err := dbfile.TokenDigests(e.writer, "id = ?", id)
+	if err != nil || n == 0 {
+		return err
+	}
+	return e.writer.Run("UPDATE state SET token_digests = token_digests + ?", sign*sum)
+}
+
+// changeToken runs a statement that changes the token with an id, its last parameter.
+func (e *Engine) changeToken(id int64, sql string, args ...any) error {
+	if err := e.addDigest(-1, id); err != nil {
+		return err
+	}
+	if err := e.writer.Run(sql, append(args, id)...); err != nil {
+		return err
+	}
+	return e.addDigest(1, id)
 }

@@ -11,6 +11,7 @@ import (
 
 	"plantstore/internal/plant"
 	"plantstore/internal/safefile"
+	"plantstore/internal/sqlite/dbfile"
 	"plantstore/internal/sqlite/sqlite3"
 	"plantstore/internal/store"
 )
@@ -151,14 +152,7 @@ func (e *Engine) storedPlant(id int64) (plant.Plant, error) {
 	if err != nil {
 		return plant.Plant{}, fmt.Errorf("read plant %d: %w", id, err)
 	}
-	return plant.Plant{Name: s.Text(0), Tag: tagColumn(s, 1)}, nil
-}
-
-func tagColumn(s *sqlite3.Stmt, column int) plant.Tag {
-	if s.Null(column) {
-		return plant.Tag{}
-	}
-	return plant.Tagged(s.Text(column))
+	return plant.Plant{Name: s.Text(0), Tag: dbfile.TagColumn(s, 1)}, nil
 }
 
 // write runs change in a transaction. An error means that it changed nothing, unless the
@@ -228,7 +222,7 @@ func (e *Engine) countCommit() (int64, error) {
 	defer e.stmts.commits.Reset()
 	ok, err := e.stmts.commits.Step()
 	if err == nil && !ok {
-		err = errNoState
+		err = dbfile.ErrNoState
 	}
 	if err != nil {
 		return 0, err
@@ -246,27 +240,20 @@ func (e *Engine) updateMark(number int64) {
 	if number == 0 {
 		return
 	}
-	if err := e.writeMark(number); err != nil && time.Since(e.markWarnedAt) > warnEvery {
+	if err := e.mark.Write(number); err != nil && time.Since(e.markWarnedAt) > warnEvery {
 		e.markWarnedAt = time.Now()
 		e.log.Warn("could not write the commit mark; plants are still stored", "error", err)
 	}
 }
 
-// lockTicket waits until this process may write. Between two writes, a command leaves a
-// server as much time as its own write took.
+// lockTicket waits until this process may write.
 func (e *Engine) lockTicket(ctx context.Context) error {
 	if e.server {
-		return e.ticket.waitForCommands(ctx)
+		return e.ticket.WaitForCommands(ctx)
 	}
-	if rest := time.Until(e.yieldUntil); rest > 0 && served(e.path) {
-		if err := pause(ctx, rest); err != nil {
-			return err
-		}
-	}
-	if err := e.ticket.lock(ctx); err != nil {
+	if err := e.ticket.Lock(ctx); err != nil {
 		return err
 	}
-	e.ticketLockedAt = time.Now()
 	if err := e.checkNotReplaced(); err != nil {
 		e.unlockTicket()
 		return err
@@ -278,9 +265,7 @@ func (e *Engine) unlockTicket() {
 	if e.server {
 		return
 	}
-	took := time.Since(e.ticketLockedAt)
-	e.yieldUntil = time.Now().Add(max(took, commandPoll))
-	if err := e.ticket.unlock(); err != nil {
+	if err := e.ticket.Unlock(); err != nil {
 		e.log.Warn("could not unlock the write ticket", "error", err)
 	}
 }
@@ -292,7 +277,7 @@ func (e *Engine) begin(ctx context.Context) error {
 		if err == nil || !sqlite3.IsBusy(err) {
 			return classify(err)
 		}
-		if err := pause(ctx, commandPoll); err != nil {
+		if err := dbfile.Pause(ctx, dbfile.CommandPoll); err != nil {
 			return err
 		}
 	}

@@ -1,4 +1,4 @@
-package sqlite
+package dbfile
 
 import (
 	"errors"
@@ -63,8 +63,8 @@ func createExpected() (e expected, err error) {
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
 	e.versions = [][]object{nil}
-	for i, m := range migrations {
-		if err := apply(c, m, i+1); err != nil {
+	for version := range NewestSchema() {
+		if err := apply(c, version); err != nil {
 			return e, err
 		}
 		all, err := objects(c)
@@ -73,12 +73,12 @@ func createExpected() (e expected, err error) {
 		}
 		e.versions = append(e.versions, all)
 	}
-	if err := c.Exec(startCaptureSQL); err != nil {
+	if err := c.Exec(StartCapture); err != nil {
 		return e, err
 	}
 	withCapture, err := objects(c)
 	for _, o := range withCapture {
-		if find(e.versions[len(migrations)], o) == nil {
+		if find(e.versions[NewestSchema()], o) == nil {
 			e.capture = append(e.capture, o)
 		}
 	}
@@ -94,10 +94,10 @@ func find(all []object, o object) *object {
 	return &all[i]
 }
 
-// schemaFaults compares the schema of a store with the schema of its version, and describes
+// SchemaFaults compares the schema of a store with the schema of its version, and describes
 // the differences. Ordinary tables of other programs and their indexes are allowed, because
 // tools that copy the store add them, but not if they contain code.
-func schemaFaults(c *sqlite3.Conn, version int) ([]string, error) {
+func SchemaFaults(c *sqlite3.Conn, version int) ([]string, error) {
 	e, err := expectedSchema()
 	if err != nil {
 		return nil, err
@@ -151,9 +151,9 @@ func schemaFaults(c *sqlite3.Conn, version int) ([]string, error) {
 	return faults, nil
 }
 
-// checkSchema returns an error if schemaFaults finds a difference.
-func checkSchema(c *sqlite3.Conn, path string, version int) error {
-	faults, err := schemaFaults(c, version)
+// CheckSchema returns an error if SchemaFaults finds a difference.
+func CheckSchema(c *sqlite3.Conn, path string, version int) error {
+	faults, err := SchemaFaults(c, version)
 	if err != nil || len(faults) == 0 {
 		return err
 	}
@@ -198,4 +198,15 @@ func difference(want, got string) string {
 		return cut + text
 	}
 	return fmt.Sprintf("want %q, got %q", part(want), part(got))
+}
+
+// texts returns the first column of all rows.
+func texts(c *sqlite3.Conn, sql string) (all []string, err error) {
+	for s, err := range c.Rows(sql) {
+		if err != nil {
+			return all, err
+		}
+		all = append(all, s.Text(0))
+	}
+	return all, nil
 }

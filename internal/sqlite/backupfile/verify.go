@@ -1,7 +1,6 @@
-package sqlite
+package backupfile
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +10,7 @@ import (
 
 	"plantstore/internal/audit"
 	"plantstore/internal/auth"
+	"plantstore/internal/sqlite/dbfile"
 	"plantstore/internal/sqlite/sqlite3"
 	"plantstore/internal/store"
 )
@@ -49,67 +49,23 @@ func (v *Verification) fault(format string, args ...any) {
 // end of ctx.
 func Verify(ctx context.Context, path string, progress func(plants int64)) (Verification, error) {
 	var v Verification
-	path = realPath(path)
-	c, err := openForReading(path)
-	if err != nil {
-		return v, err
-	}
-	err = c.During(ctx, func() error { return v.check(ctx, c, path, true, progress) })
-	if ctx.Err() != nil {
-		err = ctx.Err()
-	}
-	return v, errors.Join(err, c.Close())
-}
-
-// openForReading opens a store for reading. If the store has no WAL with frames, the connection
-// is writable, so that Close removes the empty WAL that SQLite creates. Otherwise it is
-// read-only, so that Close keeps the WAL.
-func openForReading(path string) (*sqlite3.Conn, error) {
-	if err := cmp.Or(checkNamed(path), checkBeside(path, besideSuffixes)); err != nil {
-		return nil, err
-	}
-	open := sqlite3.Open
-	if hasWAL(path) {
-		open = sqlite3.OpenReadOnly
-	}
-	c, err := open(path)
-	if err != nil {
-		return nil, openFault(path, err)
-	}
-	if err := prepareForReading(c); err != nil {
-		return nil, errors.Join(openFault(path, err), c.Close())
-	}
-	return c, nil
-}
-
-func prepareForReading(c *sqlite3.Conn) error {
-	c.BusyTimeout(busyMilliseconds)
-	return c.Exec(`
-		PRAGMA query_only = ON;
-		PRAGMA cell_size_check = ON;
-		PRAGMA trusted_schema = OFF;
-		PRAGMA ignore_check_constraints = ON;
-	`)
-}
-
-// hasWAL reports whether a store has a WAL that is not empty.
-func hasWAL(path string) bool {
-	wal, err := os.Stat(path + "-wal")
-	return err == nil && wal.Size() > 0
+	path = dbfile.RealPath(path)
+	err := dbfile.Read(ctx, path, func(c *sqlite3.Conn) error { return v.check(ctx, c, path, true, progress) })
+	return v, err
 }
 
 // check checks the snapshot of a connection, and the commit mark if the file is a store.
 func (v *Verification) check(
 	ctx context.Context, c *sqlite3.Conn, path string, isStore bool, progress func(int64),
 ) error {
-	version, err := schemaVersion(c, path)
+	version, err := dbfile.SchemaVersion(c, path)
 	if err == nil && version == 0 {
-		err = noStore(path)
+		err = dbfile.NoStore(path)
 	}
 	if err != nil {
 		return err
 	}
-	faults, err := schemaFaults(c, version)
+	faults, err := dbfile.SchemaFaults(c, version)
 	if err != nil {
 		if ctx.Err() == nil {
 			v.fault("could not read the whole schema: %v", err)
@@ -132,12 +88,12 @@ func (v *Verification) check(
 	}
 	for _, step := range []struct {
 		name string
-		do   func(*sqlite3.Conn, *state) error
+		do   func(*sqlite3.Conn, *dbfile.State) error
 	}{
 		{"the file", v.checkFile},
 		{"the tokens", v.checkTokens},
 		{"the audit log", v.checkAudit},
-		{"the plants", func(c *sqlite3.Conn, s *state) error { return v.checkPlants(c, s, progress) }},
+		{"the plants", func(c *sqlite3.Conn, s *dbfile.State) error { return v.checkPlants(c, s, progress) }},
 	} {
 		if err := step.do(c, s); err != nil {
 			if ctx.Err() != nil {
@@ -154,13 +110,13 @@ func (v *Verification) check(
 
 // checkState compares the state of a store with the commit mark. It returns nil if the state
 // cannot be read. The error is that the mark belongs to another user, which is not damage.
-func (v *Verification) checkState(c *sqlite3.Conn, path string, isStore bool) (*state, error) {
-	var s state
+func (v *Verification) checkState(c *sqlite3.Conn, path string, isStore bool) (*dbfile.State, error) {
+	var s dbfile.State
 	var fault, err error
 	if isStore {
-		s, fault, err = checkMark(c, path)
+		s, fault, err = dbfile.CheckMark(c, path)
 	} else {
-		s, err = readState(c)
+		s, err = dbfile.ReadState(c)
 	}
 	if errors.Is(err, os.ErrPermission) {
 		return nil, err
@@ -169,30 +125,17 @@ func (v *Verification) checkState(c *sqlite3.Conn, path string, isStore bool) (*
 		v.fault("could not read the state of the store: %v", err)
 		return nil, nil
 	}
-	v.Commits, v.Store = s.commits, storeName(s.store)
+	v.Commits, v.Store = s.Commits, s.StoreName()
 	if fault != nil {
 		v.fault("%v", fault)
 	}
 	return &s, nil
 }
 
-// checkHeader returns an error if SQLite only reads the file because of the write version in
-// its header (section 1.3.3 of SQLite's file format). No integrity check finds that.
-func checkHeader(c *sqlite3.Conn) error {
-	version, err := c.QueryText("SELECT hex(substr(data, 19, 1)) FROM sqlite_dbpage WHERE pgno = 1")
-	switch {
-	case err != nil:
-		return err
-	case version == "01", version == "02", version == "": // an empty file has no header
-		return nil
-	}
-	return fmt.Errorf("its header has the write version 0x%s, want 0x01 or 0x02", version)
-}
-
 // checkFile runs SQLite's integrity check, which checks the pages of all tables before their
 // rows.
-func (v *Verification) checkFile(c *sqlite3.Conn, _ *state) error {
-	if err := checkHeader(c); err != nil {
+func (v *Verification) checkFile(c *sqlite3.Conn, _ *dbfile.State) error {
+	if err := dbfile.CheckHeader(c); err != nil {
 		v.fault("the file is damaged: %v", err)
 	}
 	for s, err := range c.Rows(fmt.Sprintf("PRAGMA integrity_check(%d)", faultsMax)) {
@@ -213,46 +156,36 @@ func (v *Verification) checkFile(c *sqlite3.Conn, _ *state) error {
 // errPageShared means that a scan of a table may not end.
 var errPageShared = errors.New("a page is used more than once; the rest was not read")
 
-// texts returns the first column of all rows.
-func texts(c *sqlite3.Conn, sql string) (all []string, err error) {
-	for s, err := range c.Rows(sql) {
-		if err != nil {
-			return all, err
-		}
-		all = append(all, s.Text(0))
-	}
-	return all, nil
-}
-
-func (v *Verification) checkTokens(c *sqlite3.Conn, s *state) error {
-	sum, n, err := tokenDigests(c)
+func (v *Verification) checkTokens(c *sqlite3.Conn, s *dbfile.State) error {
+	sum, n, err := dbfile.TokenDigests(c, "TRUE")
 	v.Tokens = n
 	if err != nil {
 		return err
 	}
-	if s != nil && sum != s.tokenDigests {
+	if s != nil && sum != s.TokenDigests {
 		v.fault("a token was changed, removed or added by another program")
 	}
-	scopes, err := texts(c, "SELECT scopes FROM tokens")
-	for _, text := range scopes {
-		if _, err := auth.ParseScopes(text); err != nil {
+	for row, err := range c.Rows("SELECT scopes FROM tokens") {
+		if err != nil {
+			return err
+		}
+		if _, err := auth.ParseScopes(row.Text(0)); err != nil {
 			v.fault("a token: %v", err)
 		}
 	}
-	return err
+	return nil
 }
 
 // checkAudit checks the chain of the audit log.
-func (v *Verification) checkAudit(c *sqlite3.Conn, s *state) error {
+func (v *Verification) checkAudit(c *sqlite3.Conn, s *dbfile.State) error {
 	if s == nil {
 		return nil
 	}
-	ends, err := auditEnds(c)
+	ends, err := dbfile.AuditEnds(c)
 	if err != nil {
 		return err
 	}
-	all := auditRows(c, math.MinInt64, -1)
-	err = audit.Verify(ends, all)
+	err = audit.Verify(ends, dbfile.AuditRows(c, math.MinInt64, -1))
 	var fault *audit.Fault
 	if errors.As(err, &fault) {
 		v.fault("the audit log: %v", fault)
@@ -261,15 +194,15 @@ func (v *Verification) checkAudit(c *sqlite3.Conn, s *state) error {
 	return err
 }
 
-func (v *Verification) checkPlants(c *sqlite3.Conn, s *state, progress func(int64)) error {
+func (v *Verification) checkPlants(c *sqlite3.Conn, s *dbfile.State, progress func(int64)) error {
 	const progressEvery = 100_000
 	var d store.Digester
 	sum := int64(0)
-	for row, err := range c.Rows("SELECT " + rowColumns + ", digest FROM plants") {
+	for row, err := range c.Rows("SELECT " + dbfile.PlantColumns + ", digest FROM plants") {
 		if err != nil {
 			return err
 		}
-		r := storedRow(row)
+		r := dbfile.PlantRow(row)
 		if d.Plant(&r.NewPlant, r.CreatedAt, r.CreatedBy) != row.Int64(5) {
 			v.fault("plant %d does not match its digest", r.ID)
 		}
@@ -280,9 +213,9 @@ func (v *Verification) checkPlants(c *sqlite3.Conn, s *state, progress func(int6
 	}
 	switch {
 	case s == nil:
-	case v.Plants != s.plants:
-		v.fault("the store has %d plants; %d were stored", v.Plants, s.plants)
-	case sum != s.digests:
+	case v.Plants != s.Plants:
+		v.fault("the store has %d plants; %d were stored", v.Plants, s.Plants)
+	case sum != s.Digests:
 		v.fault("a plant is missing and another one was added")
 	}
 	return nil

@@ -1,4 +1,4 @@
-package sqlite
+package backupfile
 
 import (
 	"cmp"
@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"plantstore/internal/safefile"
-	"plantstore/internal/sqlite/sqlite3"
+	"plantstore/internal/sqlite/dbfile"
 )
 
 // Manifest describes a backup. It is a file beside the backup, with the suffix
@@ -48,7 +48,7 @@ func readManifest(backup string) (Manifest, error) { return ReadManifest(backup 
 
 // ReadManifest reads the manifest at path.
 func ReadManifest(path string) (m Manifest, err error) {
-	text, err := readSmall(path, ManifestBytesMax)
+	text, err := dbfile.ReadSmall(path, ManifestBytesMax)
 	if errors.Is(err, fs.ErrNotExist) {
 		return m, fmt.Errorf("%s: %w", path, ErrNoManifest)
 	}
@@ -87,7 +87,7 @@ func BackupManifest(path string) (Manifest, error) {
 		return Manifest{}, err
 	}
 	m, err := readManifest(path)
-	if err == nil && m.Bytes != info.Size() {
+	if err == nil {
 		err = m.CheckSize(info.Size())
 	}
 	return m, err
@@ -133,11 +133,7 @@ func (m *Manifest) CheckSize(bytes int64) error {
 	if bytes == m.Bytes {
 		return nil
 	}
-	return ManifestError(m.sizeFault(bytes))
-}
-
-func (m *Manifest) sizeFault(bytes int64) string {
-	return fmt.Sprintf("it has %d bytes; its manifest has %d", bytes, m.Bytes)
+	return ManifestError(fmt.Sprintf("it has %d bytes; its manifest has %d", bytes, m.Bytes))
 }
 
 // verify compares the whole backup at path with its manifest. It reads no other file and
@@ -149,7 +145,7 @@ func (m *Manifest) verify(ctx context.Context, path string, progress func(plants
 	case err != nil:
 		return v, err
 	case size != m.Bytes:
-		v.fault("%s", m.sizeFault(size))
+		v.fault("%v", m.CheckSize(size))
 	case sum != m.SHA256:
 		v.fault("its SHA-256 is %s; its manifest has %s", sum, m.SHA256)
 	}
@@ -174,8 +170,8 @@ func (m *Manifest) verify(ctx context.Context, path string, progress func(plants
 // backup: VerifyFile compares the two and reads no other file. A file that is not in WAL mode
 // is a backup without its manifest: VerifyFile reads it and the commit mark.
 func VerifyFile(ctx context.Context, path string, progress func(plants int64)) (v Verification, err error) {
-	path = realPath(path)
-	if err := checkNamed(path); err != nil {
+	path = dbfile.RealPath(path)
+	if err := dbfile.CheckNamed(path); err != nil {
 		return v, err
 	}
 	m, err := readManifest(path)
@@ -185,28 +181,22 @@ func VerifyFile(ctx context.Context, path string, progress func(plants int64)) (
 	case !errors.Is(err, ErrNoManifest):
 		return v, err
 	}
-	switch inWAL, err := usesWAL(path); {
+	switch backup, err := IsBackup(path); {
 	case err != nil:
 		return v, err
-	case inWAL:
+	case !backup:
 		return Verify(ctx, path, progress)
 	}
 	err = v.checkImmutable(ctx, path, true, progress)
 	return v, cmp.Or(ctx.Err(), err)
 }
 
-// IsBackup reports whether the file at path is a backup, or a restored store that no process has written since.
+// IsBackup reports whether the file at path is a backup, or a restored store that no process
+// has written since: by its header, it is not in WAL mode
+// (https://sqlite.org/fileformat2.html#file_format_version_numbers).
 func IsBackup(path string) (bool, error) {
-	inWAL, err := usesWAL(realPath(path))
-	return !inWAL, err
-}
-
-// usesWAL reports whether a database file is in WAL mode, by its header
-// (https://sqlite.org/fileformat2.html#file_format_version_numbers). A store is in WAL
-// mode, a backup is not.
-func usesWAL(path string) (bool, error) {
 	const readVersion = 19
-	f, err := safefile.OpenRegular(path, os.O_RDONLY, 0)
+	f, err := safefile.OpenRegular(dbfile.RealPath(path), os.O_RDONLY, 0)
 	if err != nil {
 		return false, err
 	}
@@ -215,7 +205,7 @@ func usesWAL(path string) (bool, error) {
 	if _, err := f.ReadAt(version[:], readVersion); err != nil && !errors.Is(err, io.EOF) {
 		return false, err
 	}
-	return version[0] == 2, nil
+	return version[0] != 2, nil
 }
 
 // checkImmutable checks a file without its WAL. If the file is a store, it also reads the
@@ -227,13 +217,11 @@ func (v *Verification) checkImmutable(
 	if err != nil {
 		return err
 	}
-	c, err := sqlite3.OpenImmutable(path)
+	c, err := dbfile.OpenImmutable(path)
 	if err != nil {
-		return openFault(path, err)
+		return err
 	}
-	if err = prepareForReading(c); err == nil {
-		err = c.During(ctx, func() error { return v.check(ctx, c, path, isStore, progress) })
-	}
+	err = c.During(ctx, func() error { return v.check(ctx, c, path, isStore, progress) })
 	after, errAfter := os.Stat(path)
 	if errAfter == nil && (after.Size() != before.Size() || !after.ModTime().Equal(before.ModTime())) {
 		errAfter = fmt.Errorf("%s was changed while it was read: try again", path)
