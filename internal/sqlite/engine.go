@@ -58,7 +58,7 @@ type Engine struct {
 	wal     *os.File       // the WAL, for syncWAL
 
 	ownMoveState store.MoveState // set by this engine, under which it may write; guarded by writeMu
-	capturedTo   int64           // last followed.number that Captured returned; only a move uses it
+	capturedTo   int64           // last captured.number that Captured returned; only a move uses it
 
 	mark         *dbfile.Mark
 	markWarnedAt time.Time // last warning about a failed write of it; guarded by writeMu

@@ -90,7 +90,7 @@ func (e *Engine) Lock(context.Context) (unlock func(), err error) {
 // Interrupted reports whether a move left a capture, and no longer runs.
 func (e *Engine) Interrupted(ctx context.Context) (interrupted bool, err error) {
 	err = e.read(ctx, func(c *sqlite3.Conn) error {
-		n, err := c.QueryInt("SELECT count(*) FROM sqlite_schema WHERE type = 'trigger' AND name = 'follow'")
+		n, err := c.QueryInt("SELECT count(*) FROM sqlite_schema WHERE type = 'trigger' AND name = 'capture'")
 		interrupted = n > 0
 		return err
 	})
@@ -116,7 +116,7 @@ func (e *Engine) StartCapture(ctx context.Context) error {
 // Captured implements move.Source.
 func (e *Engine) Captured(ctx context.Context, limit int) (ids []int64, err error) {
 	err = e.read(ctx, func(c *sqlite3.Conn) error {
-		const sql = "SELECT number, id FROM followed WHERE number > ? ORDER BY number LIMIT ?"
+		const sql = "SELECT number, id FROM captured WHERE number > ? ORDER BY number LIMIT ?"
 		for s, err := range c.Rows(sql, e.capturedTo, limit) {
 			if err != nil {
 				return err
@@ -140,7 +140,7 @@ func (e *Engine) SetMoveState(ctx context.Context, before, after store.MoveState
 			return now.Changed(before)
 		}
 		e.added.moveState = &after
-		return e.writer.Run("UPDATE state SET held = ?", after.Text())
+		return e.writer.Run("UPDATE state SET move_state = ?", after.Text())
 	})
 }
 
@@ -148,7 +148,7 @@ func (e *Engine) SetMoveState(ctx context.Context, before, after store.MoveState
 func (e *Engine) Reopen(ctx context.Context) error {
 	return e.write(ctx, func() error {
 		e.added.moveState = &store.MoveState{}
-		return e.writer.Exec(dbfile.StopCapture + "UPDATE state SET held = NULL;")
+		return e.writer.Exec(dbfile.StopCapture + "UPDATE state SET move_state = NULL;")
 	})
 }
 

@@ -55,15 +55,15 @@ var hostile = []struct{ name, sql, want string }{
 		`trigger "evil" on "other" is not part of it`,
 	},
 	{
-		"another capture trigger", "CREATE TABLE followed (number INTEGER PRIMARY KEY, id INTEGER NOT NULL) STRICT; " +
-			"CREATE TRIGGER follow AFTER INSERT ON plants BEGIN DELETE FROM plants; END",
-		`trigger "follow" differs from the schema: ` +
-			`want "…ERT ON plants BEGIN INSERT INTO followed (id) VALUES (new.id); END", ` +
+		"another capture trigger", "CREATE TABLE captured (number INTEGER PRIMARY KEY, id INTEGER NOT NULL) STRICT; " +
+			"CREATE TRIGGER capture AFTER INSERT ON plants BEGIN DELETE FROM plants; END",
+		`trigger "capture" differs from the schema: ` +
+			`want "…ERT ON plants BEGIN INSERT INTO captured (id) VALUES (new.id); END", ` +
 			`got "…ERT ON plants BEGIN DELETE FROM plants; END"`,
 	},
 	{
-		"half of a capture", "CREATE TABLE followed (number INTEGER PRIMARY KEY, id INTEGER NOT NULL) STRICT",
-		`trigger "follow" is missing`,
+		"half of a capture", "CREATE TABLE captured (number INTEGER PRIMARY KEY, id INTEGER NOT NULL) STRICT",
+		`trigger "capture" is missing`,
 	},
 	{
 		"an endless view as plants", "ALTER TABLE plants RENAME TO p; CREATE VIEW plants AS " + endless + endlessPlants,
@@ -72,7 +72,7 @@ var hostile = []struct{ name, sql, want string }{
 	{
 		"an endless view as state", "ALTER TABLE state RENAME TO s; CREATE VIEW state AS " + endless +
 			"SELECT sum(n) AS store, 0 AS commits, 0 AS plants, 0 AS digests, " +
-			"0 AS token_changes, 0 AS token_digests, '' AS held FROM r",
+			"0 AS token_changes, 0 AS token_digests, '' AS move_state FROM r",
 		`table "state" is missing`,
 	},
 	{

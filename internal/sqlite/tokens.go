@@ -177,7 +177,7 @@ func tokenRow(s *sqlite3.Stmt) (auth.Token, error) {
 // State implements store.Engine.
 func (e *Engine) State(ctx context.Context) (now store.State, err error) {
 	err = e.read(ctx, func(c *sqlite3.Conn) error {
-		return dbfile.StateRow(c, "token_changes, coalesce(held, ''), plants", func(s *sqlite3.Stmt) {
+		return dbfile.StateRow(c, "token_changes, coalesce(move_state, ''), plants", func(s *sqlite3.Stmt) {
 			now = store.State{TokenChanges: s.Int64(0), Move: store.ParseMoveState(s.Text(1)), Plants: s.Int64(2)}
 		})
 	})

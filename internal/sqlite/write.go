@@ -41,7 +41,7 @@ func (s *writeStmts) prepare(c *sqlite3.Conn) error {
 		{&s.insert, "INSERT INTO plants (id, name, tag, created_at, created_by, digest) VALUES (?, ?, ?, ?, ?, ?) " +
 			"ON CONFLICT DO NOTHING"},
 		{&s.stored, "SELECT name, tag FROM plants WHERE id = ?"},
-		{&s.moveState, "SELECT coalesce(held, ''), coalesce(webhooks, 0) FROM state"},
+		{&s.moveState, "SELECT coalesce(move_state, ''), coalesce(webhooks, 0) FROM state"},
 		{&s.commits, "SELECT commits FROM state"},
 		{&s.count, "UPDATE state SET commits = ?, plants = plants + ?, digests = digests + ?"},
 	} {

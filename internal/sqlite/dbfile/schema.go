@@ -74,9 +74,9 @@ func apply(c *sqlite3.Conn, version int) error {
 // new plant in the transaction that creates the plant, on every connection.
 const (
 	StartCapture = `
-		CREATE TABLE followed (number INTEGER PRIMARY KEY, id INTEGER NOT NULL) STRICT;
-		CREATE TRIGGER follow AFTER INSERT ON plants BEGIN INSERT INTO followed (id) VALUES (new.id); END;`
+		CREATE TABLE captured (number INTEGER PRIMARY KEY, id INTEGER NOT NULL) STRICT;
+		CREATE TRIGGER capture AFTER INSERT ON plants BEGIN INSERT INTO captured (id) VALUES (new.id); END;`
 	StopCapture = `
-		DROP TRIGGER IF EXISTS follow;
-		DROP TABLE IF EXISTS followed;`
+		DROP TRIGGER IF EXISTS capture;
+		DROP TABLE IF EXISTS captured;`
 )
