@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,20 +35,17 @@ import (
 const (
 	frameBytes = 4096 + 24 // a page and its header, https://sqlite.org/fileformat2.html#walformat
 
-	startFramesLarge = 8192 // in a file below largeFileBytes
+	walBytesMax = 64 << 20 // of the WAL, unless another process reads
+	framesMax   = walBytesMax / frameBytes
+
+	startFramesLarge = framesMax / 2 // in a file below largeFileBytes
 	startFramesSmall = 2048
 	largeFileBytes   = 128 << 20
 
 	warnEvery = time.Minute
-
-	// WALBytesDefault is the default of Config.WALMax.
-	WALBytesDefault = 64 << 20
-	// WALBytesMin is the smallest Config.WALMax: the WAL must hold a full batch.
-	WALBytesMin = 32 << 20
 )
 
 type checkpointer struct {
-	framesMax     int
 	startFrames   int       // length of the WAL at which the next checkpoint starts; guarded by Engine.writeMu
 	frames        int       // known length of the WAL; guarded by Engine.writeMu
 	blockedFrames int       // length of the WAL when a reader last blocked a checkpoint; guarded by Engine.writeMu
@@ -69,18 +65,8 @@ type checkpointer struct {
 	err     error         // ended the background; guarded by mu
 }
 
-// checkWALBytes sets the default of WALMax, and returns an error if it is too small.
-func (c *Config) checkWALBytes() error {
-	c.WALMax = cmp.Or(c.WALMax, WALBytesDefault)
-	if c.WALMax < WALBytesMin {
-		return fmt.Errorf("WALMax is %d bytes; it must be at least %d", c.WALMax, WALBytesMin)
-	}
-	return nil
-}
-
-func (e *Engine) startCheckpoints(bytesMax int64) error {
+func (e *Engine) startCheckpoints() error {
 	c := &e.checkpoints
-	c.framesMax = int(bytesMax / frameBytes)
 	c.idle = make(chan struct{})
 	e.chooseStartFrames()
 	if !e.server {
@@ -190,13 +176,13 @@ func (e *Engine) checkpointOrWait(more int) (pass <-chan struct{}, err error) {
 	switch {
 	case e.broken != nil:
 		return nil, e.broken
-	case c.conn == nil && c.frames < c.framesMax/2, c.frames < c.startFrames:
+	case c.conn == nil && c.frames < startFramesLarge, c.frames < c.startFrames:
 		return nil, nil
 	case c.conn == nil:
 		return nil, e.recordBroken(e.finishCheckpoint())
 	}
 	c.mu.Lock()
-	full := c.frames+more > c.framesMax+2*c.blockedFrames
+	full := c.frames+more > framesMax+2*c.blockedFrames
 	if full && c.running {
 		defer c.mu.Unlock()
 		return c.idle, nil
@@ -223,7 +209,7 @@ func (e *Engine) checkpointOrWait(more int) (pass <-chan struct{}, err error) {
 // chooseStartFrames sets the length of the WAL at which the next checkpoint starts.
 func (e *Engine) chooseStartFrames() {
 	c := &e.checkpoints
-	c.startFrames = min(startFramesLarge, c.framesMax/2)
+	c.startFrames = startFramesLarge
 	if info, err := os.Stat(e.path); err != nil || info.Size() > largeFileBytes {
 		c.startFrames = startFramesSmall
 	}
@@ -234,7 +220,7 @@ func (e *Engine) chooseStartFrames() {
 func (e *Engine) blockedByReader() {
 	c := &e.checkpoints
 	c.blockedFrames, c.startFrames = c.frames, c.frames+startFramesSmall
-	if c.frames > c.framesMax && time.Since(c.warnedAt) > warnEvery {
+	if c.frames > framesMax && time.Since(c.warnedAt) > warnEvery {
 		c.warnedAt = time.Now()
 		e.log.Warn("a reader in another process blocks the checkpoint of the WAL", "bytes", int64(c.frames)*frameBytes)
 	}

@@ -34,7 +34,6 @@ type Config struct {
 	ReadOnly  bool                  // change nothing, so that only Get, List and Tokens work; implies MustExist
 	Migrate   bool                  // migrate an older schema to the newest one, instead of refusing it
 	By        audit.Origin          // of the audit log's entry of a migration
-	WALMax    int64                 // bytes of the WAL unless another process reads; 0: WALBytesDefault
 	Log       *slog.Logger          // nil: no log
 	Metrics   prometheus.Registerer // of a server; nil: no metrics
 }
@@ -72,36 +71,17 @@ type Engine struct {
 	checkpoints checkpointer
 }
 
-// versionMin is the first version of SQLite without a defect that can corrupt the WAL when
-// two connections write and checkpoint concurrently (https://sqlite.org/wal.html, "The
-// WAL-reset bug").
-const versionMin = 3_051_003
-
-func checkVersion(version int) error {
-	if version < versionMin {
-		return fmt.Errorf("SQLite %s can corrupt a store: at least %s is required",
-			versionText(version), versionText(versionMin))
-	}
-	return nil
-}
-
 // Open opens the store in a file, or creates it unless c.MustExist is set. When it returns,
 // the content of the file is on stable storage, unless c.ReadOnly is set. The caller closes
 // the engine. The error wraps store.ErrBroken if the disk failed or the store is damaged.
 //
 // Open migrates a store of an older schema if c.Migrate is set, and refuses it otherwise.
 func Open(ctx context.Context, c Config) (_ *Engine, err error) {
-	if err := checkVersion(sqlite3.Version()); err != nil {
-		return nil, err
-	}
 	if c.Path == "" {
 		return nil, errors.New("sqlite.Config has no Path")
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
-	}
-	if err := c.checkWALBytes(); err != nil {
-		return nil, err
 	}
 	c.MustExist = c.MustExist || c.ReadOnly
 	if err := prepareFile(ctx, &c); err != nil {
@@ -148,9 +128,9 @@ func Open(ctx context.Context, c Config) (_ *Engine, err error) {
 		return nil, err
 	}
 	if c.Metrics != nil {
-		e.checkpoints.duration = e.measure(c.Metrics, c.WALMax)
+		e.checkpoints.duration = e.measure(c.Metrics)
 	}
-	return e, e.startCheckpoints(c.WALMax)
+	return e, e.startCheckpoints()
 }
 
 // prepareFile checks the directory and the files beside the store, and creates the file
@@ -415,8 +395,7 @@ func (e *Engine) Durability() store.Durability {
 }
 
 // Version returns the version of SQLite, as in 3.51.3.
-func Version() string { return versionText(sqlite3.Version()) }
-
-func versionText(v int) string {
+func Version() string {
+	v := sqlite3.Version()
 	return fmt.Sprintf("%d.%d.%d", v/1_000_000, v/1000%1000, v%1000)
 }

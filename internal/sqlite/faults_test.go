@@ -268,7 +268,7 @@ func TestCommitAfterReaderEnded(t *testing.T) {
 	e := openServer(t)
 	c := &e.checkpoints
 	e.writeMu.Lock()
-	c.frames = c.framesMax + startFramesLarge
+	c.frames = framesMax + startFramesLarge
 	e.writeMu.Unlock()
 	c.passEnded(true, nil) // a reader blocked the background
 	if err := e.checkpointIfDue(t.Context(), 0); err != nil {
