@@ -56,34 +56,26 @@ func (e *Engine) insertAudit(row audit.Row) error {
 }
 
 // AuditEnds implements store.Engine.
-func (e *Engine) AuditEnds(ctx context.Context) (ends audit.Ends, err error) {
-	err = e.read(ctx, func(c *sqlite3.Conn) error {
-		ends, err = dbfile.AuditEnds(c)
-		return err
-	})
-	return ends, err
+func (e *Engine) AuditEnds(ctx context.Context) (audit.Ends, error) {
+	return query(ctx, e, dbfile.AuditEnds)
 }
 
 // AuditRows implements store.Engine.
-func (e *Engine) AuditRows(ctx context.Context, after int64, limit int) (rows []audit.Row, err error) {
-	err = e.read(ctx, func(c *sqlite3.Conn) error {
+func (e *Engine) AuditRows(ctx context.Context, after int64, limit int) ([]audit.Row, error) {
+	return query(ctx, e, func(c *sqlite3.Conn) (rows []audit.Row, err error) {
 		for row, err := range dbfile.AuditRows(c, after, limit) {
 			if err != nil {
-				return err
+				return nil, err
 			}
 			rows = append(rows, row)
 		}
-		return nil
+		return rows, nil
 	})
-	return rows, err
 }
 
 // PruneAudit implements store.Engine.
 func (e *Engine) PruneAudit(ctx context.Context, to audit.Link, by audit.Origin) (removed int64, err error) {
-	err = e.write(ctx, func() error {
-		if err := e.checkWritable(); err != nil {
-			return err
-		}
+	err = e.change(ctx, func() error {
 		ends, err := dbfile.AuditEnds(e.writer)
 		if err != nil || to.Sequence <= ends.Anchor.Sequence {
 			return err // another process was first
@@ -111,10 +103,7 @@ func (e *Engine) PruneAudit(ctx context.Context, to audit.Link, by audit.Origin)
 
 // PutAudit implements move.Destination.
 func (e *Engine) PutAudit(ctx context.Context, anchor audit.Link, rows []audit.Row) error {
-	return e.write(ctx, func() error {
-		if err := e.checkWritable(); err != nil {
-			return err
-		}
+	return e.change(ctx, func() error {
 		ends, err := dbfile.AuditEnds(e.writer)
 		if err != nil {
 			return err

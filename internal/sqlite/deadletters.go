@@ -36,11 +36,8 @@ func (e *Engine) ExpireDeliveries(ctx context.Context, x store.Expiry) (expired 
 	if err != nil || !old && len(pending)+len(dead) == 0 {
 		return expired, err
 	}
-	err = e.write(ctx, func() error {
+	err = e.change(ctx, func() error {
 		expired = store.Expired{}
-		if err := e.checkWritable(); err != nil {
-			return err
-		}
 		if old {
 			if _, err := e.fanOut(store.DeadBatch, now); err != nil {
 				return err
@@ -66,14 +63,10 @@ func (e *Engine) ExpireDeliveries(ctx context.Context, x store.Expiry) (expired 
 type deliveryKey struct{ webhook, plant int64 }
 
 // deliveryKeys returns the keys that a query selects.
-func deliveryKeys(c *sqlite3.Conn, sql string, values ...any) (keys []deliveryKey, err error) {
-	for s, err := range c.Rows(sql, values...) {
-		if err != nil {
-			return nil, err
-		}
-		keys = append(keys, deliveryKey{s.Int64(0), s.Int64(1)})
-	}
-	return keys, nil
+func deliveryKeys(c *sqlite3.Conn, sql string, values ...any) ([]deliveryKey, error) {
+	return sqlite3.Collect(c.Rows(sql, values...), func(s *sqlite3.Stmt) deliveryKey {
+		return deliveryKey{s.Int64(0), s.Int64(1)}
+	})
 }
 
 // changeDeliveries runs a statement for each key, and returns the number of changed rows.
@@ -116,19 +109,15 @@ func (e *Engine) DeadLetters(ctx context.Context, page store.DeadPage) (all []st
 // deadLettersOf returns dead letters of one webhook, by the index of deliveries that are due.
 func deadLettersOf(
 	c *sqlite3.Conn, w store.Webhook, from int64, without bool, limit int,
-) (all []store.DeadLetter, err error) {
+) ([]store.DeadLetter, error) {
 	const sql = "SELECT plant, since, dead_at, attempts, reason FROM plantstore_deliveries " +
 		"WHERE webhook = ?1 AND due_at IS NULL AND plant >= ?2 AND (plant <> ?2 OR NOT ?3) ORDER BY plant LIMIT ?4"
-	for s, err := range c.Rows(sql, w.ID, from, without, limit) {
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, store.DeadLetter{
+	return sqlite3.Collect(c.Rows(sql, w.ID, from, without, limit), func(s *sqlite3.Stmt) store.DeadLetter {
+		return store.DeadLetter{
 			Webhook: w.ID, URL: w.URL, Plant: s.Int64(0), Since: s.Time(1), DeadAt: s.Time(2),
 			Attempts: int(s.Int64(3)), Reason: s.Text(4),
-		})
-	}
-	return all, nil
+		}
+	})
 }
 
 // RetryDead implements webhook.Outbox.
@@ -152,10 +141,7 @@ func (e *Engine) changeDead(
 	ctx context.Context, selector store.DeadSelector, action audit.Action, by audit.Origin,
 	condition, sql string, args ...any,
 ) (changed int64, err error) {
-	err = e.write(ctx, func() error {
-		if err := e.checkWritable(); err != nil {
-			return err
-		}
+	err = e.change(ctx, func() error {
 		keys, err := e.deadKeys(selector, condition)
 		if err != nil || len(keys) == 0 {
 			return err

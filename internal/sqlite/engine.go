@@ -187,11 +187,15 @@ func (e *Engine) openWriter(ctx context.Context, c Config) (err error) {
 	}
 	e.writer.BusyTimeout(dbfile.BusyMilliseconds)
 	e.writer.KeepWAL(true) // a damaged WAL may be the only copy of its plants
-	if _, err = c.accept(ctx, e.writer); err == nil {
-		if err = dbfile.CheckHeader(e.writer); err != nil {
-			err = fmt.Errorf("%s is damaged: %w; restore a backup", e.path, err)
+	err = e.writer.During(ctx, func() error {
+		if _, err := c.accept(e.writer); err != nil {
+			return err
 		}
-	}
+		if err := dbfile.CheckHeader(e.writer); err != nil {
+			return fmt.Errorf("%s is damaged: %w; restore a backup", e.path, err)
+		}
+		return nil
+	})
 	e.writer.KeepWAL(err != nil && dbfile.HasWAL(e.path))
 	return err
 }
@@ -202,25 +206,16 @@ func (e *Engine) openReader(ctx context.Context, c Config) (err error) {
 	if e.reader, err = dbfile.OpenForReading(e.path); err != nil {
 		return err
 	}
-	_, err = c.accept(ctx, e.reader)
-	return err
+	return e.reader.During(ctx, func() error {
+		_, err := c.accept(e.reader)
+		return err
+	})
 }
 
 // accept returns the version of a store's schema, 0 for an empty file. It returns an error
 // if the file is not a store, is not allowed by the Config, has a changed schema, or has lost
 // commits. It changes nothing.
-func (c Config) accept(ctx context.Context, conn *sqlite3.Conn) (version int, err error) {
-	err = conn.During(ctx, func() error {
-		version, err = c.acceptFile(conn)
-		return err
-	})
-	if err != nil && ctx.Err() != nil {
-		err = ctx.Err() // SQLite has several errors for an interruption
-	}
-	return version, err
-}
-
-func (c Config) acceptFile(conn *sqlite3.Conn) (version int, err error) {
+func (c *Config) accept(conn *sqlite3.Conn) (version int, err error) {
 	version, err = dbfile.SchemaVersion(conn, c.Path)
 	if err == nil {
 		err = c.acceptVersion(version)

@@ -22,10 +22,7 @@ func (e *Engine) PutSubject(ctx context.Context, t auth.Token, most int) (stored
 	if err != nil || found {
 		return stored, err
 	}
-	err = e.write(ctx, func() error {
-		if err := e.checkWritable(); err != nil {
-			return err
-		}
+	err = e.change(ctx, func() error {
 		if stored, found, err = tokenOfHash(e.writer, t.Hash); err != nil || found {
 			return err
 		}

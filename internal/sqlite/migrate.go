@@ -2,12 +2,12 @@ package sqlite
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 
 	"plantstore/internal/audit"
 	"plantstore/internal/sqlite/dbfile"
+	"plantstore/internal/sqlite/sqlite3"
 	"plantstore/internal/store"
 )
 
@@ -17,7 +17,13 @@ import (
 // origin of the entry in the audit log.
 func Migrate(ctx context.Context, path string, log *slog.Logger, by audit.Origin) (from, to int, err error) {
 	c := Config{Path: path, Server: true, MustExist: true, Migrate: true, By: by, Log: log}
-	from, err = c.schemaOf(ctx)
+	if err := prepareFile(ctx, &c); err != nil {
+		return 0, 0, err
+	}
+	err = dbfile.Read(ctx, c.Path, func(conn *sqlite3.Conn) (err error) {
+		from, err = c.accept(conn)
+		return err
+	})
 	if err != nil || from == dbfile.NewestSchema() { // the newest schema is no error beside a server
 		return from, from, err
 	}
@@ -28,22 +34,9 @@ func Migrate(ctx context.Context, path string, log *slog.Logger, by audit.Origin
 	return from, dbfile.NewestSchema(), e.Close()
 }
 
-// schemaOf returns the schema of the store and changes nothing.
-func (c Config) schemaOf(ctx context.Context) (version int, err error) {
-	if err := prepareFile(ctx, &c); err != nil {
-		return 0, err
-	}
-	conn, err := dbfile.OpenForReading(c.Path)
-	if err != nil {
-		return 0, err
-	}
-	version, err = c.accept(ctx, conn)
-	return version, errors.Join(err, conn.Close())
-}
-
 // acceptVersion returns an error if the Config does not allow a store of that schema; 0 is
 // an empty file.
-func (c Config) acceptVersion(version int) error {
+func (c *Config) acceptVersion(version int) error {
 	newest := dbfile.NewestSchema()
 	switch {
 	case version == 0 && c.MustExist:

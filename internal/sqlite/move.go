@@ -13,46 +13,44 @@ import (
 // This file implements move.Source and move.Destination.
 
 // Plants implements move.Store.
-func (e *Engine) Plants(ctx context.Context, from, to int64, limit int) (rows []store.Row, err error) {
+func (e *Engine) Plants(ctx context.Context, from, to int64, limit int) ([]store.Row, error) {
 	const sql = "SELECT " + dbfile.PlantColumns + " FROM plants WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?"
-	err = e.read(ctx, func(c *sqlite3.Conn) error {
+	return query(ctx, e, func(c *sqlite3.Conn) (rows []store.Row, err error) {
 		bytes := 0
 		for s, err := range c.Rows(sql, from, to, limit) {
 			if err != nil {
-				return err
+				return nil, err
 			}
 			rows = append(rows, dbfile.PlantRow(s))
 			if bytes += rows[len(rows)-1].Bytes(); bytes > store.PlantsBytes {
 				break
 			}
 		}
-		return nil
+		return rows, nil
 	})
-	return rows, err
 }
 
 // PlantsByID implements move.Store.
-func (e *Engine) PlantsByID(ctx context.Context, ids []int64) (rows []store.Row, err error) {
-	err = e.read(ctx, func(c *sqlite3.Conn) error {
+func (e *Engine) PlantsByID(ctx context.Context, ids []int64) ([]store.Row, error) {
+	return query(ctx, e, func(c *sqlite3.Conn) (rows []store.Row, err error) {
 		s, err := c.Prepare("SELECT " + dbfile.PlantColumns + " FROM plants WHERE id = ?")
 		if err != nil {
-			return err
+			return nil, err
 		}
 		defer s.Close()
 		for _, id := range ids {
 			s.Bind(id)
 			ok, err := s.Step()
 			if err != nil {
-				return err
+				return nil, err
 			}
 			if ok {
 				rows = append(rows, dbfile.PlantRow(s))
 			}
 			s.Reset()
 		}
-		return nil
+		return rows, nil
 	})
-	return rows, err
 }
 
 // PutTokens implements move.Destination.
@@ -62,12 +60,9 @@ func (e *Engine) PutTokens(ctx context.Context, tokens []auth.Token) error {
 			if err := e.addDigest(-1, t.ID); err != nil {
 				return err
 			}
-			if err := e.writer.Run(`INSERT INTO tokens (`+tokenColumns+`)
-				VALUES (?, ?, ?, ?, ?, ?, ?, ?, nullif(?, ''), nullif(?, ''), nullif(?, ''), nullif(?, ''))
-				ON CONFLICT (id) DO UPDATE SET
+			if err := e.writer.Run(insertTokenSQL+`ON CONFLICT (id) DO UPDATE SET
 				expires_at = excluded.expires_at, last_used_at = excluded.last_used_at, revoked_at = excluded.revoked_at`,
-				t.ID, t.Name, t.Hash[:], t.Scopes.String(), t.CreatedAt.UnixMicro(),
-				t.ExpiresAt, t.LastUsedAt, t.RevokedAt, t.Prefix, string(t.Kind), t.Issuer, t.Identifier); err != nil {
+				tokenValues(t.ID, t)...); err != nil {
 				return err
 			}
 			if err := e.addDigest(1, t.ID); err != nil {
@@ -88,13 +83,11 @@ func (e *Engine) Lock(context.Context) (unlock func(), err error) {
 }
 
 // Interrupted reports whether a move left a capture, and no longer runs.
-func (e *Engine) Interrupted(ctx context.Context) (interrupted bool, err error) {
-	err = e.read(ctx, func(c *sqlite3.Conn) error {
-		n, err := c.QueryInt("SELECT count(*) FROM sqlite_schema WHERE type = 'trigger' AND name = 'capture'")
-		interrupted = n > 0
-		return err
+func (e *Engine) Interrupted(ctx context.Context) (bool, error) {
+	captures, err := query(ctx, e, func(c *sqlite3.Conn) (int64, error) {
+		return c.QueryInt("SELECT count(*) FROM sqlite_schema WHERE type = 'trigger' AND name = 'capture'")
 	})
-	if err != nil || !interrupted {
+	if err != nil || captures == 0 {
 		return false, err
 	}
 	unlock, err := e.Lock(ctx)
@@ -159,12 +152,8 @@ func (e *Engine) StopCapture(ctx context.Context) error {
 
 // Totals implements move.Store.
 func (e *Engine) Totals(ctx context.Context) (t store.Totals, known bool, err error) {
-	err = e.read(ctx, func(c *sqlite3.Conn) error {
-		s, err := dbfile.ReadState(c)
-		t = store.Totals{Plants: s.Plants, Digests: s.Digests}
-		return err
-	})
-	return t, true, err
+	s, err := query(ctx, e, dbfile.ReadState)
+	return store.Totals{Plants: s.Plants, Digests: s.Digests}, true, err
 }
 
 // currentMoveState returns the move state, in a transaction.

@@ -8,31 +8,23 @@ import (
 )
 
 // OutboxRows implements move.Source.
-func (e *Engine) OutboxRows(ctx context.Context, most int) (rows []store.OutboxRow, err error) {
+func (e *Engine) OutboxRows(ctx context.Context, most int) ([]store.OutboxRow, error) {
 	const sql = "SELECT 0, plant, created_at, NULL, NULL, 0, '' " +
 		"FROM plantstore_outbox INNER JOIN plants ON plants.id = plant " +
 		"UNION ALL SELECT webhook, plant, since, due_at, dead_at, attempts, reason FROM plantstore_deliveries LIMIT ?"
-	err = e.read(ctx, func(c *sqlite3.Conn) error {
-		for s, err := range c.Rows(sql, most) {
-			if err != nil {
-				return err
-			}
-			rows = append(rows, store.OutboxRow{
+	return query(ctx, e, func(c *sqlite3.Conn) ([]store.OutboxRow, error) {
+		return sqlite3.Collect(c.Rows(sql, most), func(s *sqlite3.Stmt) store.OutboxRow {
+			return store.OutboxRow{
 				Webhook: s.Int64(0), Plant: s.Int64(1), Since: s.Time(2), DueAt: s.Time(3),
 				DeadAt: s.Time(4), Attempts: int(s.Int64(5)), Reason: s.Text(6),
-			})
-		}
-		return nil
+			}
+		})
 	})
-	return rows, err
 }
 
 // PutOutbox implements move.Destination.
 func (e *Engine) PutOutbox(ctx context.Context, webhooks []store.Webhook, rows []store.OutboxRow) error {
-	return e.write(ctx, func() error {
-		if err := e.checkWritable(); err != nil {
-			return err
-		}
+	return e.change(ctx, func() error {
 		if err := e.writer.Exec("DELETE FROM plantstore_outbox; DELETE FROM plantstore_deliveries;"); err != nil {
 			return err
 		}

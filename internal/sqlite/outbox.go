@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"plantstore/internal/audit"
@@ -55,22 +54,15 @@ func (e *Engine) writeEvents(batch []store.Create, outcomes []store.Outcome) (er
 }
 
 // Webhooks implements webhook.Outbox.
-func (e *Engine) Webhooks(ctx context.Context) (all []store.Webhook, err error) {
-	err = e.read(ctx, func(c *sqlite3.Conn) error {
-		all, err = webhooks(c)
-		return err
-	})
-	return all, err
+func (e *Engine) Webhooks(ctx context.Context) ([]store.Webhook, error) {
+	return query(ctx, e, webhooks)
 }
 
-func webhooks(c *sqlite3.Conn) (all []store.Webhook, err error) {
-	for s, err := range c.Rows("SELECT id, url, active FROM plantstore_webhooks ORDER BY id") {
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, store.Webhook{ID: s.Int64(0), URL: s.Text(1), Active: s.Int64(2) != 0})
-	}
-	return all, nil
+func webhooks(c *sqlite3.Conn) ([]store.Webhook, error) {
+	rows := c.Rows("SELECT id, url, active FROM plantstore_webhooks ORDER BY id")
+	return sqlite3.Collect(rows, func(s *sqlite3.Stmt) store.Webhook {
+		return store.Webhook{ID: s.Int64(0), URL: s.Text(1), Active: s.Int64(2) != 0}
+	})
 }
 
 // SetWebhooks implements webhook.Outbox.
@@ -81,10 +73,7 @@ func (e *Engine) SetWebhooks(ctx context.Context, urls []string, by audit.Origin
 	if added, removed := store.ChangeWebhooks(all, urls); len(added)+len(removed) == 0 {
 		return all, nil // without a write, so that a server can start on a full disk
 	}
-	err = e.write(ctx, func() error {
-		if err := e.checkWritable(); err != nil {
-			return err
-		}
+	err = e.change(ctx, func() error {
 		if all, err = webhooks(e.writer); err != nil {
 			return err
 		}
@@ -138,11 +127,8 @@ func (e *Engine) TakeDeliveries(
 	if err := e.checkpointIfDue(ctx, frames); err != nil {
 		return nil, err
 	}
-	err = e.write(ctx, func() error {
+	err = e.change(ctx, func() error {
 		taken = nil
-		if err := e.checkWritable(); err != nil {
-			return err
-		}
 		now := time.Now()
 		if err := e.settle(settled, now); err != nil {
 			return err
@@ -157,23 +143,20 @@ func (e *Engine) TakeDeliveries(
 }
 
 // deliveriesDue reports whether a claim would return deliveries.
-func (e *Engine) deliveriesDue(ctx context.Context, claim store.Claim) (due bool, err error) {
-	err = e.read(ctx, func(c *sqlite3.Conn) error {
+func (e *Engine) deliveriesDue(ctx context.Context, claim store.Claim) (bool, error) {
+	return query(ctx, e, func(c *sqlite3.Conn) (bool, error) {
 		const sql = "SELECT EXISTS (SELECT 1 FROM plantstore_outbox) OR " +
 			"EXISTS (SELECT 1 FROM plantstore_deliveries WHERE webhook = ? AND due_at <= ?)"
 		for webhook, most := range claim.Most {
-			if most == 0 || due {
+			if most == 0 {
 				continue
 			}
-			n, err := c.QueryInt(sql, webhook, time.Now())
-			if err != nil {
-				return err
+			if n, err := c.QueryInt(sql, webhook, time.Now()); err != nil || n != 0 {
+				return n != 0, err
 			}
-			due = n != 0
 		}
-		return nil
+		return false, nil
 	})
-	return due, err
 }
 
 // settle stores the results of deliveries. A failure counts only if the claim has not ended.
@@ -288,18 +271,15 @@ func (c *claimer) claimFor(webhook int64, most int) (claimed int, err error) {
 }
 
 // due returns the deliveries to a webhook that are due, without their plants.
-func (c *claimer) due(webhook int64, most int) (due []store.Delivery, err error) {
+func (c *claimer) due(webhook int64, most int) ([]store.Delivery, error) {
 	const sql = "SELECT plant, since, attempts FROM plantstore_deliveries " +
 		"WHERE webhook = ? AND due_at <= ? ORDER BY due_at LIMIT ?"
-	for s, err := range c.engine.writer.Rows(sql, webhook, c.now, most) {
-		if err != nil {
-			return nil, err
-		}
-		due = append(due, store.Delivery{
+	rows := c.engine.writer.Rows(sql, webhook, c.now, most)
+	return sqlite3.Collect(rows, func(s *sqlite3.Stmt) store.Delivery {
+		return store.Delivery{
 			Webhook: webhook, Plant: plant.NewPlant{ID: s.Int64(0)}, Since: s.Time(1), Attempts: int(s.Int64(2)),
-		})
-	}
-	return due, nil
+		}
+	})
 }
 
 // OutboxTotals implements webhook.Outbox.
@@ -314,12 +294,7 @@ func (e *Engine) OutboxTotals(ctx context.Context) (totals map[int64]store.Outbo
 // readApart is read on a connection of its own, for a read that may be long: the polls of a
 // server use the reading connection.
 func (e *Engine) readApart(ctx context.Context, fn func(c *sqlite3.Conn) error) error {
-	c, err := dbfile.OpenForReading(e.path)
-	if err != nil {
-		return err
-	}
-	err = c.During(ctx, func() error { return fn(c) })
-	return classify(errors.Join(err, c.Close()))
+	return dbfile.Read(ctx, e.path, func(c *sqlite3.Conn) error { return classify(fn(c)) })
 }
 
 func outboxTotals(c *sqlite3.Conn) (map[int64]store.OutboxTotals, error) {

@@ -20,6 +20,15 @@ func (e *Engine) read(ctx context.Context, fn func(c *sqlite3.Conn) error) error
 	})
 }
 
+// query returns the result of fn on the reading connection.
+func query[T any](ctx context.Context, e *Engine, fn func(c *sqlite3.Conn) (T, error)) (result T, err error) {
+	err = e.read(ctx, func(c *sqlite3.Conn) (err error) {
+		result, err = fn(c)
+		return err
+	})
+	return result, err
+}
+
 // Get implements store.Engine.
 func (e *Engine) Get(ctx context.Context, id int64) (plant.Record, error) {
 	records, err := e.List(ctx, store.Query{From: id, Limit: 1})
@@ -42,12 +51,11 @@ func (e *Engine) List(ctx context.Context, q store.Query) ([]plant.Record, error
 		values = append(values, tag)
 	}
 	sql += " ORDER BY plants.id LIMIT ?2"
-	var records []plant.Record
-	err := e.read(ctx, func(c *sqlite3.Conn) error {
+	return query(ctx, e, func(c *sqlite3.Conn) (records []plant.Record, err error) {
 		bytes := 0
 		for s, err := range c.Rows(sql, values...) {
 			if err != nil {
-				return err
+				return nil, err
 			}
 			r := recordRow(s)
 			records = append(records, r)
@@ -55,9 +63,8 @@ func (e *Engine) List(ctx context.Context, q store.Query) ([]plant.Record, error
 				break
 			}
 		}
-		return nil
+		return records, nil
 	})
-	return records, err
 }
 
 const scanSQL = "SELECT id, name, tag, created_at FROM plants WHERE id >= ?1 ORDER BY id LIMIT ?2"

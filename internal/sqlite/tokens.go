@@ -16,7 +16,7 @@ import (
 // CreateToken implements store.Engine.
 func (e *Engine) CreateToken(ctx context.Context, t auth.Token, by audit.Origin) (id int64, err error) {
 	err = e.changeTokens(ctx, func() error {
-		named, err := e.tokensNamed(t.Name)
+		named, err := tokensWhere(e.writer, "name = ? AND kind IS NULL", t.Name)
 		if err != nil {
 			return err
 		}
@@ -58,7 +58,7 @@ func (e *Engine) RotateToken(
 	ctx context.Context, t auth.Token, overlap time.Duration, by audit.Origin,
 ) (fresh, old auth.Token, err error) {
 	err = e.changeTokens(ctx, func() error {
-		named, err := e.tokensNamed(t.Name)
+		named, err := tokensWhere(e.writer, "name = ? AND kind IS NULL", t.Name)
 		if err != nil {
 			return err
 		}
@@ -124,12 +124,8 @@ func (e *Engine) revoke(ctx context.Context, change func() ([]audit.Event, error
 }
 
 // Tokens implements store.Engine.
-func (e *Engine) Tokens(ctx context.Context) (tokens []auth.Token, err error) {
-	err = e.read(ctx, func(c *sqlite3.Conn) error {
-		tokens, err = tokensWhere(c, "TRUE")
-		return err
-	})
-	return tokens, err
+func (e *Engine) Tokens(ctx context.Context) ([]auth.Token, error) {
+	return query(ctx, e, func(c *sqlite3.Conn) ([]auth.Token, error) { return tokensWhere(c, "TRUE") })
 }
 
 const tokenColumns = "id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix, " +
@@ -175,13 +171,13 @@ func tokenRow(s *sqlite3.Stmt) (auth.Token, error) {
 }
 
 // State implements store.Engine.
-func (e *Engine) State(ctx context.Context) (now store.State, err error) {
-	err = e.read(ctx, func(c *sqlite3.Conn) error {
-		return dbfile.StateRow(c, "token_changes, coalesce(move_state, ''), plants", func(s *sqlite3.Stmt) {
+func (e *Engine) State(ctx context.Context) (store.State, error) {
+	return query(ctx, e, func(c *sqlite3.Conn) (now store.State, err error) {
+		err = dbfile.StateRow(c, "token_changes, coalesce(move_state, ''), plants", func(s *sqlite3.Stmt) {
 			now = store.State{TokenChanges: s.Int64(0), Move: store.ParseMoveState(s.Text(1)), Plants: s.Int64(2)}
 		})
+		return now, err
 	})
-	return now, err
 }
 
 // MarkUsed implements store.Engine.
@@ -199,20 +195,12 @@ func (e *Engine) MarkUsed(ctx context.Context, uses []auth.Use) error {
 
 // changeTokens is write for a change that servers have to notice.
 func (e *Engine) changeTokens(ctx context.Context, change func() error) error {
-	return e.write(ctx, func() error {
-		if err := e.checkWritable(); err != nil {
-			return err
-		}
+	return e.change(ctx, func() error {
 		if err := change(); err != nil {
 			return err
 		}
 		return e.writer.Run("UPDATE state SET token_changes = token_changes + 1")
 	})
-}
-
-// tokensNamed returns the tokens with that name, by ascending id.
-func (e *Engine) tokensNamed(name string) ([]auth.Token, error) {
-	return tokensWhere(e.writer, "name = ? AND kind IS NULL", name)
 }
 
 // createToken stores a token and the entry of its creation.
@@ -223,12 +211,20 @@ func (e *Engine) createToken(t auth.Token, by audit.Origin) (id int64, err error
 	return t.ID, e.appendAudit(store.TokenCreated(t, by))
 }
 
+// insertTokenSQL stores a token. It has the parameters of tokenColumns; a NULL as the id is a new id.
+const insertTokenSQL = `INSERT INTO tokens (` + tokenColumns + `)
+	VALUES (?, ?, ?, ?, ?, ?, ?, ?, nullif(?, ''), nullif(?, ''), nullif(?, ''), nullif(?, '')) `
+
+// tokenValues returns the values of tokenColumns; id is nil for a new one.
+func tokenValues(id any, t auth.Token) []any {
+	return []any{
+		id, t.Name, t.Hash[:], t.Scopes.String(), t.CreatedAt.UnixMicro(), t.ExpiresAt, t.LastUsedAt, t.RevokedAt,
+		t.Prefix, string(t.Kind), t.Issuer, t.Identifier,
+	}
+}
+
 func (e *Engine) insertToken(t auth.Token) (id int64, err error) {
-	if err := e.writer.Run(`INSERT INTO tokens
-		(name, hash, scopes, created_at, expires_at, revoked_at, prefix, kind, issuer, identifier)
-		VALUES (?, ?, ?, ?, ?, ?, nullif(?, ''), nullif(?, ''), nullif(?, ''), nullif(?, ''))`,
-		t.Name, t.Hash[:], t.Scopes.String(), t.CreatedAt.UnixMicro(), t.ExpiresAt, t.RevokedAt,
-		t.Prefix, string(t.Kind), t.Issuer, t.Identifier); err != nil {
+	if err := e.writer.Run(insertTokenSQL, tokenValues(nil, t)...); err != nil {
 		return 0, err
 	}
 	if id, err = e.writer.QueryInt("SELECT last_insert_rowid()"); err != nil {

@@ -102,12 +102,7 @@ func (e *Engine) Probe(ctx context.Context) error {
 	if err := e.checkpointIfDue(ctx, framesOf(nil)); err != nil {
 		return err
 	}
-	return e.write(ctx, func() error {
-		if err := e.checkWritable(); err != nil {
-			return err
-		}
-		return e.writer.Run("UPDATE state SET plants = plants")
-	})
+	return e.change(ctx, func() error { return e.writer.Run("UPDATE state SET plants = plants") })
 }
 
 // insertOne stores a plant, or compares it with the stored one.
@@ -168,6 +163,16 @@ func (e *Engine) write(ctx context.Context, change func() error) error {
 	}
 	defer e.unlockTicket()
 	return e.recordBroken(e.transact(ctx, change))
+}
+
+// change is write for a transaction that a move of another process refuses.
+func (e *Engine) change(ctx context.Context, do func() error) error {
+	return e.write(ctx, func() error {
+		if err := e.checkWritable(); err != nil {
+			return err
+		}
+		return do()
+	})
 }
 
 // recordBroken refuses all later writes after an error that wraps store.ErrBroken: after a

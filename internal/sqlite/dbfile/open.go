@@ -91,9 +91,5 @@ func Read(ctx context.Context, path string, do func(c *sqlite3.Conn) error) erro
 	if err != nil {
 		return err
 	}
-	err = c.During(ctx, func() error { return do(c) })
-	if ctx.Err() != nil {
-		err = ctx.Err() // SQLite has several errors for an interruption
-	}
-	return errors.Join(err, c.Close())
+	return errors.Join(c.During(ctx, func() error { return do(c) }), c.Close())
 }

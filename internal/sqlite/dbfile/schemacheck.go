@@ -34,16 +34,12 @@ func (o object) String() string {
 const objectsMax = 1000
 
 // objects returns the rows of sqlite_schema. Reading them runs no code of the file.
-func objects(c *sqlite3.Conn) (all []object, err error) {
+func objects(c *sqlite3.Conn) ([]object, error) {
 	const sqlMax = 16 << 10 // several times the longest sql of a store
 	const sql = "SELECT type, name, tbl_name, substr(coalesce(sql, ''), 1, ?), rootpage FROM sqlite_schema LIMIT ?"
-	for s, err := range c.Rows(sql, sqlMax, objectsMax+1) {
-		if err != nil {
-			return all, err
-		}
-		all = append(all, object{s.Text(0), s.Text(1), s.Text(2), s.Text(3), s.Int64(4)})
-	}
-	return all, nil
+	return sqlite3.Collect(c.Rows(sql, sqlMax, objectsMax+1), func(s *sqlite3.Stmt) object {
+		return object{s.Text(0), s.Text(1), s.Text(2), s.Text(3), s.Int64(4)}
+	})
 }
 
 // expected is the schema that the migrations create.
@@ -140,12 +136,11 @@ func SchemaFaults(c *sqlite3.Conn, version int) ([]string, error) {
 		{`SELECT DISTINCT i.name FROM sqlite_schema AS m, pragma_index_list(m.name) AS i, pragma_index_xinfo(i.name) AS x
 			WHERE m.type = 'table' AND (i.partial OR x.cid = -2)`, "index %q has an expression"},
 	} {
-		names, err := texts(c, q.sql)
-		if err != nil {
-			return nil, err
-		}
-		for _, name := range names {
-			faults = append(faults, fmt.Sprintf(q.fault, name))
+		for s, err := range c.Rows(q.sql) {
+			if err != nil {
+				return nil, err
+			}
+			faults = append(faults, fmt.Sprintf(q.fault, s.Text(0)))
 		}
 	}
 	return faults, nil
@@ -198,15 +193,4 @@ func difference(want, got string) string {
 		return cut + text
 	}
 	return fmt.Sprintf("want %q, got %q", part(want), part(got))
-}
-
-// texts returns the first column of all rows.
-func texts(c *sqlite3.Conn, sql string) (all []string, err error) {
-	for s, err := range c.Rows(sql) {
-		if err != nil {
-			return all, err
-		}
-		all = append(all, s.Text(0))
-	}
-	return all, nil
 }

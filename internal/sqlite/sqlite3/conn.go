@@ -12,7 +12,6 @@ package sqlite3
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"strings"
@@ -182,6 +181,18 @@ func (c *Conn) Rows(sql string, values ...any) iter.Seq2[*Stmt, error] {
 	}
 }
 
+// Collect returns the values of row for the rows of Rows. After an error it returns the values
+// before it, too.
+func Collect[T any](rows iter.Seq2[*Stmt, error], row func(*Stmt) T) (all []T, err error) {
+	for s, err := range rows {
+		if err != nil {
+			return all, err
+		}
+		all = append(all, row(s))
+	}
+	return all, nil
+}
+
 // Row calls read with the statement at the first row of sql. It reports whether there is one.
 func (c *Conn) Row(sql string, read func(*Stmt), values ...any) (found bool, err error) {
 	s, err := c.Prepare(sql)
@@ -210,8 +221,8 @@ func (c *Conn) QueryText(sql string) (text string, err error) {
 	return text, err
 }
 
-// During runs do and interrupts its statements on the connection when ctx ends; then the
-// error is the cause of the end.
+// During runs do and interrupts its statements on the connection when ctx ends; then an error
+// of do becomes the error of ctx.
 func (c *Conn) During(ctx context.Context, do func() error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -234,9 +245,8 @@ func (c *Conn) During(ctx context.Context, do func() error) error {
 	if !stop() {
 		<-interrupted // or it would interrupt the next statement
 	}
-	var fault *Error
-	if errors.As(err, &fault) && fault.Interrupted() && ctx.Err() != nil {
-		return ctx.Err()
+	if err != nil && ctx.Err() != nil {
+		return ctx.Err() // SQLite has several errors for an interruption
 	}
 	return err
 }
