@@ -100,9 +100,7 @@ func (e *Engine) insertIdentity(t auth.Token, most int) (auth.Token, error) {
 	if err := checkPlace(e.writer, t.Kind, most); err != nil {
 		return t, err
 	}
-	id, err := e.insertToken(t)
-	t.ID = id
-	return t, err
+	return e.insertToken(t)
 }
 
 // checkPlace returns an error if the store has most tokens of a kind. No id is used twice, so it

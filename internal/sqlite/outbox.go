@@ -34,13 +34,7 @@ func (e *Engine) checkBatch() (events bool, err error) {
 }
 
 // writeEvents writes the events of the created plants of a batch.
-func (e *Engine) writeEvents(batch []store.Create, outcomes []store.Outcome) (err error) {
-	if e.stmts.event == nil {
-		const sql = "INSERT INTO plantstore_outbox (plant) VALUES (?)"
-		if e.stmts.event, err = e.writer.Prepare(sql); err != nil {
-			return err
-		}
-	}
+func (e *Engine) writeEvents(batch []store.Create, outcomes []store.Outcome) error {
 	for i := range batch {
 		if !outcomes[i].Created() {
 			continue

@@ -23,10 +23,10 @@ func (e *Engine) CreateToken(ctx context.Context, t auth.Token, by audit.Origin)
 		if auth.AnyValid(named, t.CreatedAt) {
 			return store.ErrNameTaken
 		}
-		id, err = e.createToken(t, by)
+		t, err = e.createToken(t, by)
 		return err
 	})
-	return id, err
+	return t.ID, err
 }
 
 // CreateFirstTokens implements store.Engine.
@@ -72,7 +72,7 @@ func (e *Engine) RotateToken(
 			}
 		}
 		fresh, old = r.New, r.Old
-		if fresh.ID, err = e.insertToken(fresh); err != nil {
+		if fresh, err = e.insertToken(fresh); err != nil {
 			return err
 		}
 		return e.appendAudit(store.TokenRotated(fresh, r, by))
@@ -204,11 +204,12 @@ func (e *Engine) changeTokens(ctx context.Context, change func() error) error {
 }
 
 // createToken stores a token and the entry of its creation.
-func (e *Engine) createToken(t auth.Token, by audit.Origin) (id int64, err error) {
-	if t.ID, err = e.insertToken(t); err != nil {
-		return 0, err
+func (e *Engine) createToken(t auth.Token, by audit.Origin) (auth.Token, error) {
+	t, err := e.insertToken(t)
+	if err != nil {
+		return t, err
 	}
-	return t.ID, e.appendAudit(store.TokenCreated(t, by))
+	return t, e.appendAudit(store.TokenCreated(t, by))
 }
 
 // insertTokenSQL stores a token. It has the parameters of tokenColumns; a NULL as the id is a new id.
@@ -223,14 +224,16 @@ func tokenValues(id any, t auth.Token) []any {
 	}
 }
 
-func (e *Engine) insertToken(t auth.Token) (id int64, err error) {
-	if err := e.writer.Run(insertTokenSQL, tokenValues(nil, t)...); err != nil {
-		return 0, err
+// insertToken stores a new token and returns it with its id.
+func (e *Engine) insertToken(t auth.Token) (auth.Token, error) {
+	err := e.writer.Run(insertTokenSQL, tokenValues(nil, t)...)
+	if err == nil {
+		t.ID, err = e.writer.QueryInt("SELECT last_insert_rowid()")
 	}
-	if id, err = e.writer.QueryInt("SELECT last_insert_rowid()"); err != nil {
-		return 0, err
+	if err != nil {
+		return t, err
 	}
-	return id, e.addDigest(1, id)
+	return t, e.addDigest(1, t.ID)
 }
 
 // addDigest adds the digest of the token with an id to the stored sum, or subtracts it with the sign

@@ -21,9 +21,7 @@ var errReadOnly = errors.New("the store is open for reading only")
 
 // writeStmts are the prepared statements of every batch.
 type writeStmts struct {
-	insert, stored, moveState, commits, count *sqlite3.Stmt
-
-	event *sqlite3.Stmt // nil until a batch writes events
+	insert, stored, event, moveState, commits, count *sqlite3.Stmt
 }
 
 // added is the change of the state by a transaction; moveState is nil if the transaction
@@ -41,6 +39,7 @@ func (s *writeStmts) prepare(c *sqlite3.Conn) error {
 		{&s.insert, "INSERT INTO plants (id, name, tag, created_at, created_by, digest) VALUES (?, ?, ?, ?, ?, ?) " +
 			"ON CONFLICT DO NOTHING"},
 		{&s.stored, "SELECT name, tag FROM plants WHERE id = ?"},
+		{&s.event, "INSERT INTO plantstore_outbox (plant) VALUES (?)"},
 		{&s.moveState, "SELECT coalesce(move_state, ''), coalesce(webhooks, 0) FROM state"},
 		{&s.commits, "SELECT commits FROM state"},
 		{&s.count, "UPDATE state SET commits = ?, plants = plants + ?, digests = digests + ?"},
@@ -55,7 +54,7 @@ func (s *writeStmts) prepare(c *sqlite3.Conn) error {
 }
 
 func (s *writeStmts) close() {
-	for _, stmt := range []*sqlite3.Stmt{s.insert, s.stored, s.moveState, s.commits, s.count, s.event} {
+	for _, stmt := range []*sqlite3.Stmt{s.insert, s.stored, s.event, s.moveState, s.commits, s.count} {
 		stmt.Close()
 	}
 }

@@ -43,9 +43,6 @@ func (e ManifestError) Error() string { return string(e) }
 // ErrNoManifest means that a backup has no manifest.
 const ErrNoManifest = ManifestError("the manifest is missing, so nothing shows whether the backup is complete")
 
-// readManifest reads the manifest of a backup.
-func readManifest(backup string) (Manifest, error) { return ReadManifest(backup + ManifestSuffix) }
-
 // ReadManifest reads the manifest at path.
 func ReadManifest(path string) (m Manifest, err error) {
 	text, err := dbfile.ReadSmall(path, ManifestBytesMax)
@@ -86,7 +83,7 @@ func BackupManifest(path string) (Manifest, error) {
 	if err := safefile.CheckRegular(path); err != nil {
 		return Manifest{}, err
 	}
-	m, err := readManifest(path)
+	m, err := ReadManifest(path + ManifestSuffix)
 	if err == nil {
 		err = m.CheckSize(info.Size())
 	}
@@ -174,7 +171,7 @@ func VerifyFile(ctx context.Context, path string, progress func(plants int64)) (
 	if err := dbfile.CheckNamed(path); err != nil {
 		return v, err
 	}
-	m, err := readManifest(path)
+	m, err := ReadManifest(path + ManifestSuffix)
 	switch {
 	case err == nil:
 		return m.verify(ctx, path, progress)

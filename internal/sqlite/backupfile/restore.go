@@ -29,7 +29,7 @@ func Restore(ctx context.Context, from, path string, replace bool, progress Prog
 	if err := dbfile.CheckNamed(from); err != nil {
 		return m, err
 	}
-	if m, err = readManifest(from); err != nil {
+	if m, err = ReadManifest(from + ManifestSuffix); err != nil {
 		return m, err
 	}
 	in, err := safefile.OpenRegular(from, os.O_RDONLY, 0)

@@ -88,14 +88,14 @@ func (v *Verification) check(
 	}
 	for _, step := range []struct {
 		name string
-		do   func(*sqlite3.Conn, *dbfile.State) error
+		do   func() error
 	}{
-		{"the file", v.checkFile},
-		{"the tokens", v.checkTokens},
-		{"the audit log", v.checkAudit},
-		{"the plants", func(c *sqlite3.Conn, s *dbfile.State) error { return v.checkPlants(c, s, progress) }},
+		{"the file", func() error { return v.checkFile(c) }},
+		{"the tokens", func() error { return v.checkTokens(c, s) }},
+		{"the audit log", func() error { return v.checkAudit(c, s) }},
+		{"the plants", func() error { return v.checkPlants(c, s, progress) }},
 	} {
-		if err := step.do(c, s); err != nil {
+		if err := step.do(); err != nil {
 			if ctx.Err() != nil {
 				return err
 			}
@@ -134,7 +134,7 @@ func (v *Verification) checkState(c *sqlite3.Conn, path string, isStore bool) (*
 
 // checkFile runs SQLite's integrity check, which checks the pages of all tables before their
 // rows.
-func (v *Verification) checkFile(c *sqlite3.Conn, _ *dbfile.State) error {
+func (v *Verification) checkFile(c *sqlite3.Conn) error {
 	if err := dbfile.CheckHeader(c); err != nil {
 		v.fault("the file is damaged: %v", err)
 	}
