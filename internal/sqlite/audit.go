@@ -18,7 +18,7 @@ func (e *Engine) AppendAudit(ctx context.Context, events ...audit.Event) error {
 			return err
 		}
 		if now.Phase == store.Filling && now != e.ownMoveState {
-			return now.Err() // the move appends the log of the other store
+			return now.Err() // the move copies the log of the other store
 		}
 		return e.appendAudit(events...)
 	})
@@ -42,7 +42,7 @@ func (e *Engine) appendAudit(events ...audit.Event) error {
 
 // insertAudit stores the row after the head.
 func (e *Engine) insertAudit(row audit.Row) error {
-	// Without DO NOTHING, a row that another program added would be an error that ends the engine.
+	// DO NOTHING, because a row that another program added must not break the engine.
 	const sql = "INSERT INTO plantstore_audit (sequence, entry, previous, hash) VALUES (?, ?, ?, ?) " +
 		"ON CONFLICT DO NOTHING"
 	err := e.writer.Run(sql, row.Sequence, row.Text, row.Previous[:], row.Hash[:])

@@ -19,19 +19,18 @@ import (
 // inside a commit, because its random writes would delay the whole batch:
 //
 //   - When the WAL has startFrames, the server's second connection copies it in the
-//     background while commits go on, and then the frames of these commits, until few are
-//     left. In a large file nearly every frame is a different page, so waiting saves
+//     background while commits continue, and then the frames of these commits, until few
+//     are left. In a large file nearly every frame is a different page, so waiting saves
 //     little, and small steps keep the WAL short. In a small file the frames repeat a few
 //     pages, and only the last frame of a page is copied, so large steps save most copies.
 //   - After that, the committer copies the remaining frames between two batches. The next
 //     commit then overwrites the WAL from its start.
-//   - When the WAL nears its limit all the same, the committer waits for the background and
-//     copies the rest. But if the WAL grew because of a reader, such as a backup, it may
-//     grow to three times its size at that time, until the background can copy it after the
-//     reader has ended.
+//   - If the WAL still reaches its limit, the committer waits for the background and copies
+//     the rest. But if a reader, such as a backup, made the WAL grow, it may grow to three
+//     times that size, until the reader ends and the background can copy it.
 //
-// A command has no background, because no client waits for it: it copies between its own
-// batches, when the WAL has reached half of its limit.
+// No client waits for a command, so it has no background: it copies between its batches when
+// the WAL reaches half of its limit.
 const (
 	frameBytes = 4096 + 24 // a page and its header, https://sqlite.org/fileformat2.html#walformat
 
@@ -49,7 +48,7 @@ type checkpointer struct {
 	startFrames   int       // length of the WAL at which the next checkpoint starts; guarded by Engine.writeMu
 	frames        int       // known length of the WAL; guarded by Engine.writeMu
 	blockedFrames int       // length of the WAL when a reader last blocked a checkpoint; guarded by Engine.writeMu
-	warnedAt      time.Time // last warning; guarded by Engine.writeMu
+	warnedAt      time.Time // last warning about a reader; guarded by Engine.writeMu
 
 	duration prometheus.Observer // of each checkpoint; nil without metrics
 
@@ -60,9 +59,9 @@ type checkpointer struct {
 	mu      sync.Mutex
 	idle    chan struct{} // closed when running becomes false, and replaced; guarded by mu
 	running bool          // guarded by mu
-	ended   bool          // a pass has ended since the last check of the committer; guarded by mu
+	ended   bool          // a pass has ended since the committer last checked; guarded by mu
 	blocked bool          // a reader blocked that pass; guarded by mu
-	err     error         // ended the background; guarded by mu
+	err     error         // the disk failed during a pass; guarded by mu
 }
 
 func (e *Engine) startCheckpoints() error {
@@ -129,8 +128,8 @@ func (c *checkpointer) checkpoint(conn *sqlite3.Conn) (frames, copied int, err e
 // pass copies the WAL, and then the frames that were added during the copy, until few are
 // left for the committer. It reports whether a reader blocked it.
 //
-// Until its commit has ended, the writer is a reader too, and its last frames cannot be
-// copied for a moment. So only a reader that pins the previous attempt's frames counts.
+// During a commit the writer is a reader too, so its last frames cannot be copied for a moment.
+// Only a reader that pins frames of the previous attempt counts.
 func (c *checkpointer) pass() (blocked bool, err error) {
 	const fewFrames, attemptsMax, commitEnd = 256, 5, 10 * time.Millisecond
 	before, seen := 0, 0 // frames copied, and frames in the WAL, at the previous attempt
@@ -149,9 +148,9 @@ func (c *checkpointer) pass() (blocked bool, err error) {
 	return false, nil
 }
 
-// checkpointIfDue is called between two batches, before one that adds about that many
-// frames. The error wraps store.ErrBusy if ctx ends while it waits for the background. Any
-// other error means that the disk is no longer reliable.
+// checkpointIfDue is called before each batch; more is the number of frames that the batch may
+// add. The error wraps store.ErrBusy if ctx ends while it waits for the background. Any other
+// error means that the disk is not reliable.
 func (e *Engine) checkpointIfDue(ctx context.Context, more int) error {
 	for {
 		pass, err := e.checkpointOrWait(more)
@@ -166,9 +165,9 @@ func (e *Engine) checkpointIfDue(ctx context.Context, more int) error {
 	}
 }
 
-// checkpointOrWait starts or finishes a checkpoint if that is due. If the caller has to wait
-// for the background, it returns a channel that is closed when the pass has ended. The
-// caller waits without writeMu, which changes of tokens need, too.
+// checkpointOrWait starts or finishes a checkpoint if one is due. If the caller must wait for
+// the background, it returns a channel that is closed at the end of the pass. The caller waits
+// without writeMu, so that changes of tokens do not wait.
 func (e *Engine) checkpointOrWait(more int) (pass <-chan struct{}, err error) {
 	e.writeMu.Lock()
 	defer e.writeMu.Unlock()
@@ -247,8 +246,8 @@ func (e *Engine) finishCheckpoint() error {
 	return nil
 }
 
-// framesOf returns an upper estimate of the frames that a batch adds to the WAL: for each
-// plant its page and a page of a split, and the pages of long texts.
+// framesOf estimates how many frames a batch adds to the WAL, at most: a page and a split page
+// for each plant, and the pages of long texts.
 func framesOf(batch []store.Create) int {
 	bytes := 0
 	for i := range batch {

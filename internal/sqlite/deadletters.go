@@ -46,7 +46,7 @@ func (e *Engine) ExpireDeliveries(ctx context.Context, x store.Expiry) (expired 
 				return err
 			}
 		}
-		// The claim of another delivery may have begun since the read.
+		// Since the read, another server may have claimed a delivery.
 		expired.Dead, err = e.changeDeliveries(pending, "UPDATE plantstore_deliveries SET due_at = NULL, dead_at = ?3, "+
 			"reason = ?4 || coalesce(?5 || reason, '') WHERE webhook = ?1 AND plant = ?2 AND due_at <= ?3",
 			now, x.Reason, store.LastAttempt)
@@ -106,7 +106,8 @@ func (e *Engine) DeadLetters(ctx context.Context, page store.DeadPage) (all []st
 	return all, err
 }
 
-// deadLettersOf returns dead letters of one webhook, by the index of deliveries that are due.
+// deadLettersOf returns dead letters of one webhook from an id on, or after it if without is set. It
+// uses the index of deliveries that are due.
 func deadLettersOf(
 	c *sqlite3.Conn, w store.Webhook, from int64, without bool, limit int,
 ) ([]store.DeadLetter, error) {

@@ -33,9 +33,9 @@ type Config struct {
 	MustExist bool                  // create neither the file nor its tables
 	ReadOnly  bool                  // change nothing, so that only Get, List and Tokens work; implies MustExist
 	Migrate   bool                  // migrate an older schema to the newest one, instead of refusing it
-	By        audit.Origin          // of the audit log's entry of a migration
+	By        audit.Origin          // for the audit log's entry about a migration
 	Log       *slog.Logger          // nil: no log
-	Metrics   prometheus.Registerer // of a server; nil: no metrics
+	Metrics   prometheus.Registerer // nil: no metrics
 }
 
 // Engine implements store.Engine, move.Source and move.Destination on one SQLite file.
@@ -53,20 +53,20 @@ type Engine struct {
 	broken  error          // refuses every write if it is set
 	order   []int32        // scratch of Insert
 	digests store.Digester // scratch of Insert
-	added   added          // by the current transaction
+	added   added          // changes of the current transaction
 	wal     *os.File       // the WAL, for syncWAL
 
 	ownMoveState store.MoveState // set by this engine, under which it may write; guarded by writeMu
 	capturedTo   int64           // last captured.number that Captured returned; only a move uses it
 
 	mark         *dbfile.Mark
-	markWarnedAt time.Time // last warning about a failed write of it; guarded by writeMu
+	markWarnedAt time.Time // last warning about a failed write of the mark; guarded by writeMu
 
-	events chan struct{} // has a value after a batch that wrote events
+	events chan struct{} // receives a value after a batch that wrote events
 
 	readMu sync.Mutex // guards reader and scan
 	reader *sqlite3.Conn
-	scan   *sqlite3.Stmt // of reader, for Scan; nil before the first one
+	scan   *sqlite3.Stmt // prepared by the first Scan
 
 	checkpoints checkpointer
 }
@@ -90,7 +90,7 @@ func Open(ctx context.Context, c Config) (_ *Engine, err error) {
 	e := &Engine{path: c.Path, server: c.Server, log: c.Log, events: make(chan struct{}, 1)}
 	defer func() {
 		if err != nil {
-			_ = e.release() // err has the cause
+			_ = e.release() // err is the cause
 			err = diskFault(err)
 		}
 	}()
@@ -154,13 +154,13 @@ func prepareFile(ctx context.Context, c *Config) (err error) {
 	return createFile(ctx, c.Path)
 }
 
-// createFile creates an empty file, unless it exists. It locks the write ticket: a restore, which
-// has it locked, removes a WAL without a file, and this file gets a WAL before its first write.
+// createFile creates an empty file, unless it exists. It locks the write ticket, because a
+// restore in progress removes the WAL at this path, which the new file has before its first write.
 func createFile(ctx context.Context, path string) error {
 	if err := safefile.CheckRegular(path); err != nil { // before a lock file is created beside it
 		return fmt.Errorf("create the store: %w", err)
 	}
-	if ticket, err := dbfile.OpenTicket(path); err == nil { // else Open returns its error, or a clearer one
+	if ticket, err := dbfile.OpenTicket(path); err == nil { // otherwise, a later step returns a clearer error
 		defer ticket.Close()
 		if err := ticket.Lock(ctx); err != nil {
 			return err
@@ -212,9 +212,9 @@ func (e *Engine) openReader(ctx context.Context, c Config) (err error) {
 	})
 }
 
-// accept returns the version of a store's schema, 0 for an empty file. It returns an error
-// if the file is not a store, is not allowed by the Config, has a changed schema, or has lost
-// commits. It changes nothing.
+// accept returns the schema of a store, 0 for an empty file. It returns an error if the file is
+// not a store, if the Config does not allow its schema, if the schema was changed, or if commits
+// are lost. It changes nothing.
 func (c *Config) accept(conn *sqlite3.Conn) (version int, err error) {
 	version, err = dbfile.SchemaVersion(conn, c.Path)
 	if err == nil {
@@ -236,7 +236,7 @@ func (c *Config) accept(conn *sqlite3.Conn) (version int, err error) {
 	return version, err
 }
 
-// lockServe locks FILE-serve for the engine of a server, whose writer has the file open.
+// lockServe locks FILE-serve. The writer has already opened the file.
 func (e *Engine) lockServe(ctx context.Context) (err error) {
 	if e.serveLock, err = dbfile.LockServe(ctx, e.path); err != nil {
 		return err
@@ -244,9 +244,9 @@ func (e *Engine) lockServe(ctx context.Context) (err error) {
 	return e.checkNotReplaced()
 }
 
-// checkNotReplaced returns an error if a restore has replaced the file since the writer has
-// opened it: the commits of the writer would be in a removed file. The caller has a lock
-// under which no restore replaces the file.
+// checkNotReplaced returns an error if a restore has replaced the file since the writer opened
+// it: commits would go to a removed file. The caller has locked FILE-serve or the write ticket,
+// so no restore can replace the file after the check.
 func (e *Engine) checkNotReplaced() error {
 	switch moved, err := e.writer.Moved(); {
 	case err != nil:
@@ -259,7 +259,7 @@ func (e *Engine) checkNotReplaced() error {
 
 // connect prepares the file for writes and opens the reading connection.
 func (e *Engine) connect() (err error) {
-	if err := e.writer.Exec("PRAGMA page_size = 4096"); err != nil { // has an effect only on a new file
+	if err := e.writer.Exec("PRAGMA page_size = 4096"); err != nil { // only affects a new file
 		return dbfile.OpenFault(e.path, err)
 	}
 	mode, err := e.writer.QueryText("PRAGMA journal_mode = WAL")
@@ -301,7 +301,7 @@ const connectionSettings = `
 // the directory, because SQLite ignores an error of that sync.
 func (e *Engine) makeDurable() error {
 	if !e.server && dbfile.Served(e.path) {
-		return nil // the server has synced it at its start
+		return nil // the server did this when it started
 	}
 	_, _, err := e.writer.Checkpoint(sqlite3.Truncate)
 	if sqlite3.IsBusy(err) {
@@ -310,16 +310,16 @@ func (e *Engine) makeDurable() error {
 	if err != nil {
 		return fmt.Errorf("checkpoint %s: %w", e.path, classify(err))
 	}
-	// The checkpoint has synced the file only if the WAL had frames. A file that was just
-	// copied here is in the page cache only.
+	// The checkpoint synced the file only if the WAL had frames. A file that was just copied
+	// here may still be in the page cache only.
 	if err := e.writer.SyncFile(); err != nil {
 		return fmt.Errorf("sync %s: %w", e.path, classify(err))
 	}
 	return safefile.SyncDir(filepath.Dir(e.path))
 }
 
-// openMark opens the mark and writes the current one. A command locks the write ticket for
-// this: the mark of a replaced file would be wrong for the new one.
+// openMark opens the mark and writes the current commit. A command locks the write ticket for
+// this, so that it does not write the commit of a file that a restore has just replaced.
 func (e *Engine) openMark(ctx context.Context) error {
 	s, err := dbfile.ReadState(e.writer)
 	if err != nil {
@@ -343,8 +343,8 @@ func (e *Engine) openMark(ctx context.Context) error {
 	return e.mark.Sync()
 }
 
-// Close copies the WAL into the file and closes it. It leaves a broken engine unchanged, for
-// recovery by the next process.
+// Close copies the WAL into the file and closes it. If the engine is broken, Close leaves the
+// files as they are, and the next process recovers them.
 func (e *Engine) Close() error {
 	e.checkpoints.stop()
 	e.writeMu.Lock()
@@ -364,7 +364,7 @@ func (e *Engine) Close() error {
 	return e.release()
 }
 
-// release closes all connections and files, the locks last.
+// release closes all connections and files, and releases the locks last.
 func (e *Engine) release() error {
 	e.stmts.close()
 	e.scan.Close()

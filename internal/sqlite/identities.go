@@ -17,7 +17,7 @@ func (e *Engine) PutSubject(ctx context.Context, t auth.Token, most int) (stored
 		if err != nil || found {
 			return err
 		}
-		return checkPlace(c, t.Kind, most) // so that refusals take no turn of the writer
+		return checkPlace(c, t.Kind, most) // so a refusal needs no write lock
 	})
 	if err != nil || found {
 		return stored, err
@@ -44,7 +44,7 @@ func (e *Engine) RevokeIdentity(
 }
 
 func (e *Engine) revokeIdentity(t auth.Token, most int) (auth.Token, error) {
-	if t.Kind == auth.KindJWT { // the limit is that of JWTs
+	if t.Kind == auth.KindJWT { // make room for it
 		const expired = "kind = ?1 AND expires_at < ?2 AND hash <> ?3"
 		if _, err := e.deleteTokens(expired, string(auth.KindJWT), t.CreatedAt, t.Hash[:]); err != nil {
 			return t, err
@@ -95,7 +95,7 @@ func (e *Engine) PruneSubjects(
 	return removed, err
 }
 
-// insertIdentity stores a token that is no auth.KindToken.
+// insertIdentity stores a subject or a JWT.
 func (e *Engine) insertIdentity(t auth.Token, most int) (auth.Token, error) {
 	if err := checkPlace(e.writer, t.Kind, most); err != nil {
 		return t, err
@@ -103,8 +103,8 @@ func (e *Engine) insertIdentity(t auth.Token, most int) (auth.Token, error) {
 	return e.insertToken(t)
 }
 
-// checkPlace returns an error if the store has most tokens of a kind. No id is used twice, so it
-// counts the rows, which takes long, only if the highest id reaches most.
+// checkPlace returns an error if the store has no place for another token of a kind. Counting the
+// rows takes long, and no id is used twice, so checkPlace counts only if the highest id reaches most.
 func checkPlace(c *sqlite3.Conn, kind auth.Kind, most int) error {
 	n, err := c.QueryInt(`SELECT CASE WHEN (SELECT max(id) FROM tokens) >= ?2
 		THEN (SELECT count(*) FROM tokens WHERE kind = ?1) ELSE 0 END`, string(kind), most)

@@ -9,8 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// measure registers the metrics of the file, and returns the observer of the duration of a
-// checkpoint in seconds.
+// measure registers the metrics of the file, and returns the observer of checkpoint durations
+// in seconds.
 func (e *Engine) measure(to prometheus.Registerer) prometheus.Observer {
 	duration := prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "plantstore_checkpoint_duration_seconds",

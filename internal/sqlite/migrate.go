@@ -12,8 +12,8 @@ import (
 )
 
 // Migrate migrates the store at path to the schema of this program. It returns the schema
-// before and after; they are equal if the store already had the newest one. It returns an
-// error if there is no store at path or if a server has it open. A nil log means none. by is the
+// before and after, which are equal if the store already had the newest one. It returns an
+// error if there is no store at path or if a server has it open. The log may be nil. by is the
 // origin of the entry in the audit log.
 func Migrate(ctx context.Context, path string, log *slog.Logger, by audit.Origin) (from, to int, err error) {
 	c := Config{Path: path, Server: true, MustExist: true, Migrate: true, By: by, Log: log}

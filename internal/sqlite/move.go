@@ -82,7 +82,7 @@ func (e *Engine) Lock(context.Context) (unlock func(), err error) {
 	return func() { _ = f.Close() }, nil
 }
 
-// Interrupted reports whether a move left a capture, and no longer runs.
+// Interrupted reports whether a move ended without removing its capture.
 func (e *Engine) Interrupted(ctx context.Context) (bool, error) {
 	captures, err := query(ctx, e, func(c *sqlite3.Conn) (int64, error) {
 		return c.QueryInt("SELECT count(*) FROM sqlite_schema WHERE type = 'trigger' AND name = 'capture'")
@@ -162,7 +162,7 @@ func (e *Engine) currentMoveState() (store.MoveState, error) {
 	return now, err
 }
 
-// currentState returns the move state, and whether the store has an active webhook.
+// currentState returns the move state, and whether a webhook is active.
 func (e *Engine) currentState() (now store.MoveState, webhooks bool, err error) {
 	s := e.stmts.moveState
 	defer s.Reset()
@@ -176,8 +176,7 @@ func (e *Engine) currentState() (now store.MoveState, webhooks bool, err error) 
 	return store.ParseMoveState(s.Text(0)), s.Int64(1) != 0, nil
 }
 
-// checkWritable returns an error if a move of another process makes the store
-// read-only. Transactions that change plants or tokens call it.
+// checkWritable returns an error if a move of another process has made the store read-only.
 func (e *Engine) checkWritable() error {
 	now, err := e.currentMoveState()
 	if err == nil && now != e.ownMoveState {

@@ -19,12 +19,12 @@ func (e *Engine) EventsWritten() <-chan struct{} { return e.events }
 func (e *Engine) signalEvents() {
 	select {
 	case e.events <- struct{}{}:
-	default: // the receiver has not received the last signal yet
+	default: // the previous signal is still unread
 	}
 }
 
-// checkBatch is checkWritable for a batch with new plants; events reports whether it writes
-// events. A store that a move fills has the events of the other store.
+// checkBatch is checkWritable for a batch with new plants. It also reports whether the batch writes
+// events: not while a move fills the store, because the move copies the events of the other store.
 func (e *Engine) checkBatch() (events bool, err error) {
 	now, webhooks, err := e.currentState()
 	if err == nil && now != e.ownMoveState {
@@ -153,7 +153,7 @@ func (e *Engine) deliveriesDue(ctx context.Context, claim store.Claim) (bool, er
 	})
 }
 
-// settle stores the results of deliveries. A failure counts only if the claim has not ended.
+// settle stores the results of deliveries. It ignores a failure whose claim has expired.
 func (e *Engine) settle(settled []store.Settlement, now time.Time) error {
 	if len(settled) == 0 {
 		return nil
@@ -183,8 +183,8 @@ func (e *Engine) settle(settled []store.Settlement, now time.Time) error {
 	return nil
 }
 
-// claim claims deliveries that are due. If there are fewer than the claim allows, it takes
-// events from the outbox.
+// claim claims deliveries that are due. If they are fewer than the claim allows, it first turns
+// events of the outbox into deliveries.
 func (e *Engine) claim(claim store.Claim, now time.Time) ([]store.Delivery, error) {
 	c := claimer{engine: e, now: now, lease: now.Add(claim.Lease)}
 	err := claim.Take(c.claimFor, func(events int) (bool, error) {
@@ -197,8 +197,8 @@ func (e *Engine) claim(claim store.Claim, now time.Time) ([]store.Delivery, erro
 	return c.taken, err
 }
 
-// fanOut replaces the oldest events of the outbox by deliveries to every active webhook. It
-// returns the number of the events.
+// fanOut replaces the oldest events of the outbox by a delivery to each active webhook, and
+// returns the number of events.
 func (e *Engine) fanOut(most int, now time.Time) (events int, err error) {
 	const oldest = "(SELECT number, plant FROM plantstore_outbox ORDER BY number LIMIT ?1)"
 	if err := e.writer.Run("INSERT INTO plantstore_deliveries (webhook, plant, since, due_at, attempts) "+
@@ -218,7 +218,7 @@ func (e *Engine) fanOut(most int, now time.Time) (events int, err error) {
 type claimer struct {
 	engine     *Engine
 	now, lease time.Time
-	bytes      int // of the texts of taken
+	bytes      int // size of the texts in taken
 	taken      []store.Delivery
 }
 
@@ -285,8 +285,8 @@ func (e *Engine) OutboxTotals(ctx context.Context) (totals map[int64]store.Outbo
 	return totals, err
 }
 
-// readApart is read on a connection of its own, for a read that may be long: the polls of a
-// server use the reading connection.
+// readApart is read on a new connection, for a read that may take long: the server polls its
+// state on the reading connection.
 func (e *Engine) readApart(ctx context.Context, fn func(c *sqlite3.Conn) error) error {
 	return dbfile.Read(ctx, e.path, func(c *sqlite3.Conn) error { return classify(fn(c)) })
 }

@@ -10,8 +10,8 @@ import (
 	"plantstore/internal/store"
 )
 
-// read runs fn on the reading connection until ctx ends. No read has a transaction open
-// between calls, so no read blocks a checkpoint.
+// read runs fn on the reading connection until ctx ends. No transaction stays open between
+// calls, so reads do not block checkpoints.
 func (e *Engine) read(ctx context.Context, fn func(c *sqlite3.Conn) error) error {
 	e.readMu.Lock()
 	defer e.readMu.Unlock()
@@ -87,7 +87,7 @@ func (e *Engine) Scan(
 	return next, more, err
 }
 
-// scanRows calls visit for the rows of scanSQL and returns as store.Engine.Scan does.
+// scanRows calls visit for the rows of scanSQL. Its results are those of store.Engine.Scan.
 func scanRows(s *sqlite3.Stmt, from int64, rows int, visit func(*store.Scanned)) (next int64, more bool, err error) {
 	var p store.Scanned
 	next = from

@@ -101,8 +101,8 @@ func (e *Engine) RevokeTokens(
 	return revoked, err
 }
 
-// revoke is changeTokens for a revocation, which returns its events. If the audit log does not accept
-// them, another transaction stores the revocation without them.
+// revoke is changeTokens for a revocation, which returns its audit events. If the audit log refuses
+// them, a second transaction stores the revocation without them.
 func (e *Engine) revoke(ctx context.Context, change func() ([]audit.Event, error)) error {
 	var events []audit.Event
 	var refused error
@@ -193,7 +193,7 @@ func (e *Engine) MarkUsed(ctx context.Context, uses []auth.Use) error {
 	})
 }
 
-// changeTokens is write for a change that servers have to notice.
+// changeTokens is change for tokens: it also makes every server reload its keyring.
 func (e *Engine) changeTokens(ctx context.Context, change func() error) error {
 	return e.change(ctx, func() error {
 		if err := change(); err != nil {
@@ -212,7 +212,7 @@ func (e *Engine) createToken(t auth.Token, by audit.Origin) (auth.Token, error) 
 	return t, e.appendAudit(store.TokenCreated(t, by))
 }
 
-// insertTokenSQL stores a token. It has the parameters of tokenColumns; a NULL as the id is a new id.
+// insertTokenSQL stores the tokenValues of a token.
 const insertTokenSQL = `INSERT INTO tokens (` + tokenColumns + `)
 	VALUES (?, ?, ?, ?, ?, ?, ?, ?, nullif(?, ''), nullif(?, ''), nullif(?, ''), nullif(?, '')) `
 
@@ -236,9 +236,9 @@ func (e *Engine) insertToken(t auth.Token) (auth.Token, error) {
 	return t, e.addDigest(1, t.ID)
 }
 
-// addDigest adds the digest of the token with an id to the stored sum, or subtracts it with the sign
-// -1. Every change of a token does so before and after it: the sum over all rows would take longer
-// with every subject, and would hide a change by another program.
+// addDigest adds the digest of a token to the stored sum, or subtracts it if sign is -1. Every
+// change of a token subtracts the old digest and adds the new one: a new sum of all rows would take
+// longer with every subject, and would hide a change by another program.
 func (e *Engine) addDigest(sign, id int64) error {
 	sum, n, err := dbfile.TokenDigests(e.writer, "id = ?", id)
 	if err != nil || n == 0 {
@@ -247,7 +247,7 @@ func (e *Engine) addDigest(sign, id int64) error {
 	return e.writer.Run("UPDATE state SET token_digests = token_digests + ?", sign*sum)
 }
 
-// changeToken runs a statement that changes the token with an id, its last parameter.
+// changeToken runs a statement that changes one token; id is its last parameter.
 func (e *Engine) changeToken(id int64, sql string, args ...any) error {
 	if err := e.addDigest(-1, id); err != nil {
 		return err

@@ -24,8 +24,7 @@ type writeStmts struct {
 	insert, stored, event, moveState, commits, count *sqlite3.Stmt
 }
 
-// added is the change of the state by a transaction; moveState is nil if the transaction
-// does not set it.
+// added is what a transaction changes in the state. A nil moveState means no change.
 type added struct {
 	plants, digests int64
 	moveState       *store.MoveState
@@ -86,8 +85,8 @@ func (e *Engine) Insert(ctx context.Context, batch []store.Create) ([]store.Outc
 		e.signalEvents()
 	}
 	if err == nil && !slices.ContainsFunc(outcomes, store.Outcome.Created) {
-		// The transaction wrote nothing, so SQLite synced nothing, but the replayed
-		// plants must be durable.
+		// SQLite synced nothing, because the transaction wrote nothing, but the replayed
+		// plants must be durable before they are acknowledged.
 		err = traced(ctx, "sync WAL", e.syncWAL)
 	}
 	if err != nil {
@@ -164,7 +163,7 @@ func (e *Engine) write(ctx context.Context, change func() error) error {
 	return e.recordBroken(e.transact(ctx, change))
 }
 
-// change is write for a transaction that a move of another process refuses.
+// change is write, unless a move of another process has made the store read-only.
 func (e *Engine) change(ctx context.Context, do func() error) error {
 	return e.write(ctx, func() error {
 		if err := e.checkWritable(); err != nil {
@@ -174,9 +173,9 @@ func (e *Engine) change(ctx context.Context, do func() error) error {
 	})
 }
 
-// recordBroken refuses all later writes after an error that wraps store.ErrBroken: after a
-// failed fsync, a later fsync can succeed without the data. The error of the later writes
-// does not wrap store.ErrOutcomeUnknown.
+// recordBroken makes the engine refuse all later writes after an error that wraps
+// store.ErrBroken: after a failed fsync, the next one can succeed although data is lost. The
+// later writes did not start, so their error does not wrap store.ErrOutcomeUnknown.
 func (e *Engine) recordBroken(err error) error {
 	if errors.Is(err, store.ErrBroken) && e.broken == nil {
 		e.broken = fmt.Errorf("%w: the log has an earlier error", store.ErrBroken)
@@ -209,16 +208,16 @@ func (e *Engine) transact(ctx context.Context, change func() error) error {
 	}
 	err = classify(err)
 	if errors.Is(err, store.ErrFull) && !e.writer.InTransaction() && e.writer.CommitCut() {
-		return err // SQLite has rolled back, and the WAL lacks the end of the commit
+		return err // SQLite rolled back, and the commit in the WAL is incomplete
 	}
-	// The frames of the commit may be on the disk. The engine never repeats a failed
-	// fsync; the next process recovers the store.
+	// The commit may be on the disk. The engine never repeats a failed fsync; the next
+	// process recovers the store.
 	err = fmt.Errorf("%w: %w", store.ErrOutcomeUnknown, err)
 	return errors.Join(err, e.rollback())
 }
 
-// countCommit adds the changes of a transaction to the state, and returns the number of its
-// commit; 0 if there is no state yet.
+// countCommit stores the changes of a transaction in the state and returns the number of its
+// commit, or 0 if there is no state yet.
 func (e *Engine) countCommit() (int64, error) {
 	if e.stmts.count == nil { // the transaction creates the tables
 		return 0, nil
@@ -274,7 +273,7 @@ func (e *Engine) unlockTicket() {
 	}
 }
 
-// begin waits for SQLite's write lock, which a command may have locked for a batch.
+// begin waits for SQLite's write lock, which a command may hold for a batch.
 func (e *Engine) begin(ctx context.Context) error {
 	for {
 		err := e.writer.Exec("BEGIN IMMEDIATE")
@@ -287,7 +286,7 @@ func (e *Engine) begin(ctx context.Context) error {
 	}
 }
 
-// rollback ends a failed transaction, unless the failure has ended it.
+// rollback ends a failed transaction, unless SQLite has already rolled it back.
 func (e *Engine) rollback() error {
 	if !e.writer.InTransaction() {
 		return nil
@@ -336,11 +335,10 @@ func diskFault(err error) error {
 	return fmt.Errorf("%w: %w", kind, err)
 }
 
-// openWAL opens a descriptor of the WAL for syncWAL, at the start, so that a replay needs no
-// free descriptor. The descriptor stays valid: while a connection is open, SQLite truncates
-// or overwrites the WAL in place, and removes it only with the last connection
-// (https://sqlite.org/walformat.html, "Lifecycles"). SQLite has no locks on the WAL, so
-// closing the descriptor releases none.
+// openWAL opens the WAL for syncWAL in advance, so that a replay needs no free descriptor. The
+// descriptor stays valid: SQLite truncates or overwrites the WAL in place, and removes it only
+// when the last connection closes (https://sqlite.org/walformat.html, "Lifecycles"). SQLite
+// locks other files, so closing the descriptor releases no lock of SQLite.
 func (e *Engine) openWAL() (err error) {
 	if e.wal, err = safefile.OpenRegular(e.path+"-wal", os.O_RDONLY, 0); err != nil {
 		return fmt.Errorf("open the WAL: %w", err)
@@ -352,7 +350,7 @@ func (e *Engine) openWAL() (err error) {
 func (e *Engine) syncWAL() error {
 	e.writeMu.Lock()
 	defer e.writeMu.Unlock()
-	if e.broken != nil { // a commit has failed since the batch: a second sync could succeed without its data
+	if e.broken != nil { // a commit failed after the batch: a second sync could succeed without its data
 		return fmt.Errorf("%w: %w", store.ErrOutcomeUnknown, e.broken)
 	}
 	if err := e.wal.Sync(); err != nil {

@@ -30,13 +30,13 @@ func (p Progress) report(done, all int64) {
 	}
 }
 
-// backupPages is the number of pages between two syncs: few, so that the syncs of a server do
-// not wait long.
+// backupPages is the number of pages between two syncs: few, so that a server's own syncs do not
+// wait long.
 const backupPages = 256
 
 // Backup copies the store at path, which may be served, to a new file and writes its
-// manifest. The copy has every plant that was acknowledged before the call. The file appears
-// under its name when it is complete and on stable storage, after its manifest.
+// manifest. The copy includes every plant that was acknowledged before the call. The file
+// appears under its name after its manifest, complete and on stable storage.
 //
 // Backup reads one snapshot of the store with SQLite's backup API
 // (https://sqlite.org/backup.html). The WAL of a server grows until the end of the backup.
@@ -80,7 +80,7 @@ func BackupTo(
 
 // Snapshot copies the store at path, which may be served, into a temporary file in tempDir, and
 // opens it for reading. Only the owner can read the file, and it has no name, so Close removes
-// it. The manifest has its size and no SHA-256.
+// it. The manifest lacks the SHA-256.
 func Snapshot(ctx context.Context, path, tempDir string, progress Progress) (*os.File, Manifest, error) {
 	temp, m, err := snapshot(ctx, path, filepath.Join(tempDir, filepath.Base(path)), progress)
 	if err != nil {
@@ -99,8 +99,8 @@ func Snapshot(ctx context.Context, path, tempDir string, progress Progress) (*os
 }
 
 // snapshot copies the current content of the store at path into a temporary file in the
-// directory of beside. The caller discards or publishes the file. The manifest has no size
-// and no sum of the file.
+// directory of beside. The caller discards or publishes the file. The manifest lacks the size
+// and the SHA-256.
 func snapshot(
 	ctx context.Context, path, beside string, progress Progress,
 ) (temp *safefile.File, m Manifest, err error) {

@@ -40,7 +40,7 @@ type ManifestError string
 
 func (e ManifestError) Error() string { return string(e) }
 
-// ErrNoManifest means that a backup has no manifest.
+// ErrNoManifest is the error for a backup without a manifest.
 const ErrNoManifest = ManifestError("the manifest is missing, so nothing shows whether the backup is complete")
 
 // ReadManifest reads the manifest at path.
@@ -73,8 +73,8 @@ func ParseManifest(path string, text []byte) (m Manifest, err error) {
 }
 
 // BackupManifest returns the manifest of the backup at path. It returns an error if path is
-// not a regular file, if the manifest is missing or malformed, or if the file has another size
-// than in the manifest.
+// not a regular file, if the manifest is missing or malformed, or if the size of the file differs
+// from the manifest.
 func BackupManifest(path string) (Manifest, error) {
 	info, err := os.Lstat(path)
 	if err != nil {
@@ -163,9 +163,9 @@ func (m *Manifest) verify(ctx context.Context, path string, progress func(plants
 	return v, nil
 }
 
-// VerifyFile is Verify for a file that the user has entered. A file with a manifest is a
-// backup: VerifyFile compares the two and reads no other file. A file that is not in WAL mode
-// is a backup without its manifest: VerifyFile reads it and the commit mark.
+// VerifyFile is Verify for a path that the user entered. A file with a manifest is a backup:
+// VerifyFile compares the two and reads no other file. A file that is not in WAL mode is a
+// backup without its manifest: VerifyFile reads the file and the commit mark.
 func VerifyFile(ctx context.Context, path string, progress func(plants int64)) (v Verification, err error) {
 	path = dbfile.RealPath(path)
 	if err := dbfile.CheckNamed(path); err != nil {
@@ -188,8 +188,8 @@ func VerifyFile(ctx context.Context, path string, progress func(plants int64)) (
 	return v, cmp.Or(ctx.Err(), err)
 }
 
-// IsBackup reports whether the file at path is a backup, or a restored store that no process
-// has written since: by its header, it is not in WAL mode
+// IsBackup reports whether the file at path is a backup, or a restored store that nobody has
+// opened yet: its header says that it is not in WAL mode
 // (https://sqlite.org/fileformat2.html#file_format_version_numbers).
 func IsBackup(path string) (bool, error) {
 	const readVersion = 19

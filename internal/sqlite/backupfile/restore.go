@@ -49,9 +49,9 @@ func Restore(ctx context.Context, from, path string, replace bool, progress Prog
 	})
 }
 
-// RestoreFrom is Restore for a backup that r returns, with manifest m. Without a manifest, the
-// backup must have the size in its header and must be undamaged, as Verify checks it; then the
-// returned manifest has no time.
+// RestoreFrom is Restore for a backup from r with the manifest m. Without a manifest, the size
+// must match the header, and the backup must be undamaged, as Verify checks it; the returned
+// manifest then has no time.
 func RestoreFrom(
 	ctx context.Context, r io.Reader, m *Manifest, path string, replace bool, progress Progress,
 ) (got Manifest, err error) {
@@ -95,13 +95,13 @@ func restore(
 	defer lock.Close()
 	err = replaceStore(ctx, temp, path, replace)
 	if errors.Is(err, fs.ErrExist) && !replace {
-		err = fmt.Errorf("%s: %w", path, ErrExists) // it has appeared since then
+		err = fmt.Errorf("%s: %w", path, ErrExists) // it appeared after the first check
 	}
 	return err
 }
 
-// receive copies a backup from r into a file and compares the copy with the manifest. name is
-// the backup in errors.
+// receive copies a backup from r into a file and compares the copy with the manifest. Errors
+// call the backup name.
 func (m *Manifest) receive(
 	ctx context.Context, name string, r io.Reader, temp *safefile.File, progress Progress,
 ) error {
@@ -193,8 +193,8 @@ func backupBytes(header []byte) (int64, error) {
 	return page * int64(binary.BigEndian.Uint32(header[pagesAt:])), nil
 }
 
-// checkpointOld copies the WAL of the old store into its file. It skips a damaged file and a
-// file that is not a store.
+// checkpointOld copies the WAL of the old store into its file, unless the file is damaged or not
+// a database.
 func checkpointOld(path string) error {
 	if err := dbfile.CheckBeside(path, dbfile.SQLiteSuffixes...); err != nil {
 		return err
@@ -219,8 +219,8 @@ func checkpointOld(path string) error {
 	return nil
 }
 
-// replaceStore replaces the store at path by temp. First it copies the WAL of the old store into
-// its file and removes the WAL, which SQLite would use for the new store.
+// replaceStore replaces the store at path by temp. SQLite would use the old WAL for the new
+// store, so replaceStore first copies it into the old file and removes it.
 func replaceStore(ctx context.Context, temp *safefile.File, path string, replace bool) error {
 	ticket, err := dbfile.OpenTicket(path)
 	if err != nil {
@@ -231,7 +231,7 @@ func replaceStore(ctx context.Context, temp *safefile.File, path string, replace
 		return err
 	}
 	if _, err := os.Stat(path); err == nil {
-		if !replace { // the WAL and the mark belong to a store that has appeared since the first check
+		if !replace { // a store appeared after the first check, and the WAL and the mark are its own
 			return fs.ErrExist
 		}
 		if err := checkpointOld(path); err != nil {

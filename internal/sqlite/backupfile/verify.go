@@ -45,8 +45,7 @@ func (v *Verification) fault(format string, args ...any) {
 // until the end. It calls progress from time to time with the number of plants read since the
 // last call.
 //
-// The error is the reason why the store could not be read: no such file, no plant store, the
-// end of ctx.
+// The error tells why the store could not be read: no such file, no plant store, the end of ctx.
 func Verify(ctx context.Context, path string, progress func(plants int64)) (Verification, error) {
 	var v Verification
 	path = dbfile.RealPath(path)
@@ -108,8 +107,8 @@ func (v *Verification) check(
 	return nil
 }
 
-// checkState compares the state of a store with the commit mark. It returns nil if the state
-// cannot be read. The error is that the mark belongs to another user, which is not damage.
+// checkState compares the state of a store with the commit mark. It returns a nil state if it
+// cannot read it. Its only error is that this user may not read the mark, which is not damage.
 func (v *Verification) checkState(c *sqlite3.Conn, path string, isStore bool) (*dbfile.State, error) {
 	var s dbfile.State
 	var fault, err error
@@ -153,7 +152,7 @@ func (v *Verification) checkFile(c *sqlite3.Conn) error {
 	return nil
 }
 
-// errPageShared means that a scan of a table may not end.
+// errPageShared means that the scan of a table may never end.
 var errPageShared = errors.New("a page is used more than once; the rest was not read")
 
 func (v *Verification) checkTokens(c *sqlite3.Conn, s *dbfile.State) error {

@@ -13,27 +13,27 @@ import (
 	"plantstore/internal/store"
 )
 
-// SQLite's write lock is not fair, and it shows neither a server nor a move. Lock files beside
-// the database add this:
+// SQLite's write lock is not fair, and it shows neither a server nor a move. So there are lock
+// files beside the database:
 //
-//   - The one server of the file locks FILE-serve until it ends. A restore locks it, too,
-//     and the write ticket, before it replaces the file.
+//   - The one server of the file locks FILE-serve until it ends. A restore locks FILE-serve
+//     and the write ticket before it replaces the file.
 //
 //   - A command locks FILE-ticket, the write ticket, before it writes. The server checks
-//     it before each batch and waits for the command: without it, the server would lock
-//     SQLite's write lock again within microseconds.
+//     it before each batch and waits for the command. Without the ticket, the server would
+//     acquire SQLite's write lock again within microseconds.
 //
 //   - The command that moves or fills the store locks FILE-move.
 //
-// The locks are those of flock(2): the kernel releases them when the process ends.
+// They use flock(2), so the kernel releases them when the process ends.
 
-// ticketWaitMax bounds the time that the server waits for one command. After that it
-// relies on SQLite's lock, so that a stopped command cannot stop the server.
+// ticketWaitMax limits how long the server waits for one command. After that it relies on
+// SQLite's lock, so a stopped command cannot stop the server.
 const ticketWaitMax = 2 * time.Second
 
 const (
-	serveWaitMax = 200 * time.Millisecond // for a server that ends
-	checkWaitMax = 10 * time.Second       // for Served in another process, which a loaded machine may pause
+	serveWaitMax = 200 * time.Millisecond // for another server to end
+	checkWaitMax = 10 * time.Second       // for Served in another process, on a loaded machine
 
 	serverPoll = 200 * time.Microsecond
 
@@ -41,8 +41,8 @@ const (
 	CommandPoll = time.Millisecond
 )
 
-// LockServe locks FILE-serve for a server or a restore. It retries for a moment if another
-// server has the lock, and for longer while only Served has it, which shares it.
+// LockServe locks FILE-serve for a server or a restore. It retries for a moment if a server has
+// the lock, and for longer if only calls of Served share it.
 func LockServe(ctx context.Context, path string) (*os.File, error) {
 	f, err := openLock(path, serveSuffix)
 	if err != nil {
@@ -69,12 +69,12 @@ func LockServe(ctx context.Context, path string) (*os.File, error) {
 	}
 }
 
-// ServedError returns the error for a store that a server has open.
+// ServedError is the error for a store with a running server.
 func ServedError(path string) error {
 	return fmt.Errorf("another plantstore serves %s: stop it first, or use another file with --db", path)
 }
 
-// Served reports whether a server has the file open.
+// Served reports whether a server runs on the file.
 func Served(path string) bool {
 	f, err := safefile.OpenRegular(path+serveSuffix, os.O_RDWR, 0)
 	if err != nil {
@@ -146,8 +146,8 @@ func (t *Ticket) WaitForCommands(ctx context.Context) error {
 	}
 }
 
-// Lock locks the ticket for a command. It waits until no other command has locked it. Between
-// two locks, it leaves a server as much time as the last write took.
+// Lock locks the ticket for a command, after other commands have unlocked it. Between two locks,
+// it leaves a server as much time as the last write took.
 func (t *Ticket) Lock(ctx context.Context) error {
 	if rest := time.Until(t.yieldUntil); rest > 0 && Served(t.path) {
 		if err := Pause(ctx, rest); err != nil {
@@ -191,7 +191,8 @@ func openLock(path, suffix string) (*os.File, error) {
 	return f, nil
 }
 
-// createLock creates the file with the owner of the store: after a command of root, the server must be able to open it.
+// createLock creates the file for the owner of the store: if root runs a command, the server must still be able to open
+// the file.
 func createLock(path, suffix string) (*os.File, error) {
 	f, err := safefile.OpenRegular(path+suffix, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) { // another process was first
@@ -200,14 +201,15 @@ func createLock(path, suffix string) (*os.File, error) {
 	if err != nil || os.Geteuid() != 0 {
 		return f, err
 	}
-	if info, err := os.Stat(path); err == nil { // restore locks before the store exists
+	if info, err := os.Stat(path); err == nil { // for a restore, the store may not exist
 		owner := info.Sys().(*syscall.Stat_t)
 		_ = f.Chown(int(owner.Uid), int(owner.Gid)) // without the capability, the file stays ours
 	}
 	return f, nil
 }
 
-// tryLock locks a file, exclusively or shared, unless another process has a conflicting lock.
+// tryLock locks a file with LOCK_EX or LOCK_SH. It reports false if another process has a
+// conflicting lock.
 func tryLock(f *os.File, how int) (locked bool, err error) {
 	err = flock(f, how|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
@@ -219,7 +221,7 @@ func tryLock(f *os.File, how int) (locked bool, err error) {
 	return true, nil
 }
 
-// flock calls flock(2) again after EINTR.
+// flock calls flock(2), again after EINTR.
 func flock(f *os.File, how int) error {
 	for {
 		err := syscall.Flock(int(f.Fd()), how)

@@ -14,13 +14,13 @@ import (
 	"plantstore/internal/store"
 )
 
-// FILE-mark has the commit mark: the number of the last acknowledged commit. It detects lost
+// FILE-mark stores the commit mark: the number of the last acknowledged commit. It detects lost
 // commits, which the store itself cannot: without its WAL, or with the WAL of another store,
 // the file is an intact older state.
 //
 // The engine writes the mark after each commit and before the acknowledgement. It does not
 // sync the mark, which would double the cost of a commit. So the mark is exact after a kill.
-// After a power cut it may be older than the store and detect less; it is never newer.
+// After a power cut it may be older than the store, and then it detects less; it is never newer.
 const (
 	markMagic = "plntmark"
 	markBytes = 28 // magic, store, commits, CRC-32C of these
@@ -37,11 +37,11 @@ func (m mark) encode() []byte {
 }
 
 // errNoMark means that a store has no mark: it is new, a copy or a backup, or the operator
-// has removed the mark to continue without the lost plants.
+// removed the mark to continue without the lost plants.
 var errNoMark = errors.New("no mark")
 
-// readMark reads a mark. It retries before it returns that the mark is damaged, because
-// another process may be writing it.
+// readMark reads a mark. It retries if the mark is damaged, because another process may be
+// writing it.
 func readMark(path string) (m mark, err error) {
 	for range 3 {
 		b, err := ReadSmall(path+MarkSuffix, markBytes)
@@ -63,8 +63,7 @@ func readMark(path string) (m mark, err error) {
 		path+MarkSuffix)
 }
 
-// ReadSmall reads at most one byte more than bytesMax, so that the caller can refuse a longer
-// file.
+// ReadSmall reads at most one byte more than bytesMax, which shows that a file is longer.
 func ReadSmall(path string, bytesMax int64) ([]byte, error) {
 	f, err := safefile.OpenRegular(path, os.O_RDONLY, 0)
 	if err != nil {
@@ -89,9 +88,9 @@ func RefuseNew(path string) error {
 		store.ErrBroken, path, m.commits, path+MarkSuffix)
 }
 
-// CheckMark reads the state of a store and compares it with the mark; fault is the
-// difference. It reads the mark first, because a server changes both. So the connection must
-// not have read anything in its transaction.
+// CheckMark reads the state of a store and compares it with the mark; fault describes the
+// difference. A server changes both, so CheckMark reads the mark first, and the connection must
+// not have started to read in its transaction.
 func CheckMark(c *sqlite3.Conn, path string) (s State, fault, err error) {
 	m, errMark := readMark(path)
 	if s, err = ReadState(c); err != nil {
@@ -141,8 +140,8 @@ func (m *Mark) Write(commits int64) error {
 // Sync syncs the mark.
 func (m *Mark) Sync() error { return m.file.Sync() }
 
-// Close syncs and closes the mark, so that it also detects lost commits of a stopped store
-// after a power cut. Closing a nil mark does nothing.
+// Close syncs and closes the mark: for a stopped store, it also detects commits that a power cut
+// lost. Closing a nil mark does nothing.
 func (m *Mark) Close() error {
 	if m == nil {
 		return nil

@@ -14,9 +14,9 @@ import (
 // recovery.
 const BusyMilliseconds = 2000
 
-// OpenForReading opens a store for reading. If the store has no WAL with frames, the connection
-// is writable, so that Close removes the empty WAL that SQLite creates. Otherwise it is
-// read-only, so that Close keeps the WAL.
+// OpenForReading opens a store for reading. If the WAL has frames, the connection is read-only,
+// so that Close keeps the WAL. Otherwise it is writable, so that Close removes the empty WAL that
+// SQLite creates.
 func OpenForReading(path string) (*sqlite3.Conn, error) {
 	if err := cmp.Or(CheckNamed(path), CheckBeside(path)); err != nil {
 		return nil, err
@@ -49,8 +49,8 @@ func open(path string, how func(string) (*sqlite3.Conn, error)) (*sqlite3.Conn, 
 	return c, nil
 }
 
-// CheckHeader returns an error if SQLite only reads the file because of the write version in
-// its header (section 1.3.3 of SQLite's file format). No integrity check finds that.
+// CheckHeader returns an error if the write version in the header makes SQLite treat the file as
+// read-only (section 1.3.3 of SQLite's file format). No integrity check finds that.
 func CheckHeader(c *sqlite3.Conn) error {
 	version, err := c.QueryText("SELECT hex(substr(data, 19, 1)) FROM sqlite_dbpage WHERE pgno = 1")
 	switch {
@@ -62,7 +62,7 @@ func CheckHeader(c *sqlite3.Conn) error {
 	return fmt.Errorf("its header has the write version 0x%s, want 0x01 or 0x02", version)
 }
 
-// OpenFault explains the most frequent errors of the first access to a file.
+// OpenFault explains the usual errors of the first access to a file.
 func OpenFault(path string, err error) error {
 	var fault *sqlite3.Error
 	switch {

@@ -1,5 +1,5 @@
-// Package dbfile is the file of a store and the files beside it: their names, the schema, the
-// commit mark, the locks, and the rows that both the engine and a verification read.
+// Package dbfile is the SQLite file of a store and the files beside it: names, schema, commit
+// mark, locks, and the rows that both the engine and package backupfile read.
 package dbfile
 
 import (
@@ -12,7 +12,7 @@ import (
 	"plantstore/internal/store"
 )
 
-// The suffixes of the files beside a store, besides SQLite's.
+// The suffixes of Plant Store's own files beside a store.
 const (
 	MarkSuffix   = "-mark"
 	serveSuffix  = "-serve"
@@ -68,9 +68,9 @@ func CheckNamed(path string) error {
 	return safefile.CheckRegular(path)
 }
 
-// CheckBeside returns an error if a file beside a store, with one of these suffixes or with
-// any suffix, is not a regular file. In a directory with other writers, a link would redirect
-// writes to another file, and a FIFO would block forever.
+// CheckBeside returns an error if a file with one of these suffixes beside a store is not a
+// regular file; without suffixes it checks all files. In a directory with other writers, a link
+// would redirect writes to another file, and a FIFO would block forever.
 func CheckBeside(path string, suffixes ...string) error {
 	if len(suffixes) == 0 {
 		suffixes = besideSuffixes
@@ -101,7 +101,7 @@ func HasWAL(path string) bool {
 	return err == nil && wal.Size() > 0
 }
 
-// NoStore returns the error for a path without a store.
+// NoStore is the error for a path without a store.
 func NoStore(path string) error {
 	return fmt.Errorf("%w at %s: name one with --db, or create one with plantstore serve", store.ErrNoStore, path)
 }

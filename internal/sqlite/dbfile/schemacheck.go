@@ -10,9 +10,9 @@ import (
 	"plantstore/internal/store"
 )
 
-// Views, triggers, generated columns and expressions in indexes are code in a file, which runs
-// with the statements that use them. So every open compares the schema with the schema of the
-// migrations before it reads a table.
+// Views, triggers, generated columns and expressions in indexes are code in a file: they run with
+// the statements that use them. So every open compares the schema with that of the migrations
+// before it reads a table.
 
 // object is a row of sqlite_schema. SQLite refuses a row that contradicts its sql
 // (https://sqlite.org/fileformat2.html#storage_of_the_sql_database_schema).
@@ -29,8 +29,7 @@ func (o object) String() string {
 	return fmt.Sprintf("%s %q on %q", o.kind, o.name, o.table)
 }
 
-// objectsMax bounds the number of objects: a store has fifteen, and other programs add a few
-// tables.
+// objectsMax limits the number of objects. A store has fifteen, and other programs add a few.
 const objectsMax = 1000
 
 // objects returns the rows of sqlite_schema. Reading them runs no code of the file.
@@ -161,8 +160,8 @@ func CheckSchema(c *sqlite3.Conn, path string, version int) error {
 		store.ErrBroken, path, version, faults[0], more)
 }
 
-// foreignFault describes an object that is not part of the schema; it returns the empty text
-// for an ordinary table or an index of one.
+// foreignFault describes an object that is not part of the schema. It returns "" for an ordinary
+// table or an index of one.
 func (o object) foreignFault(schema []object) string {
 	onOurTable := slices.ContainsFunc(schema, func(w object) bool { return w.table == o.table })
 	switch {

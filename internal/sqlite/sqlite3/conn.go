@@ -158,8 +158,8 @@ func (c *Conn) Run(sql string, values ...any) error {
 	return s.Run(values...)
 }
 
-// Rows runs one statement with the values of its parameters and yields the statement at each
-// row, or an error as the last pair.
+// Rows runs one statement with the values of its parameters. It yields the statement at each
+// row; after an error, the last pair is nil and the error.
 func (c *Conn) Rows(sql string, values ...any) iter.Seq2[*Stmt, error] {
 	return func(yield func(*Stmt, error) bool) {
 		s, err := c.Prepare(sql)
@@ -181,8 +181,7 @@ func (c *Conn) Rows(sql string, values ...any) iter.Seq2[*Stmt, error] {
 	}
 }
 
-// Collect returns the values of row for the rows of Rows. After an error it returns the values
-// before it, too.
+// Collect calls row for each of the rows and returns its results; on error, those before it.
 func Collect[T any](rows iter.Seq2[*Stmt, error], row func(*Stmt) T) (all []T, err error) {
 	for s, err := range rows {
 		if err != nil {
@@ -193,7 +192,7 @@ func Collect[T any](rows iter.Seq2[*Stmt, error], row func(*Stmt) T) (all []T, e
 	return all, nil
 }
 
-// Row calls read with the statement at the first row of sql. It reports whether there is one.
+// Row calls read with the statement at the first row of sql, and reports whether there is one.
 func (c *Conn) Row(sql string, read func(*Stmt), values ...any) (found bool, err error) {
 	s, err := c.Prepare(sql)
 	if err != nil {
@@ -340,10 +339,10 @@ func (c *Conn) Checkpoint(mode CheckpointMode) (frames, copied int, err error) {
 	return int(*(*int32)(pointer(c.out))), int(*(*int32)(pointer(c.out + 4))), nil
 }
 
-// CommitCut reports that the last COMMIT, which has failed, will never take effect: the WAL ends
+// CommitCut reports that the last COMMIT, which failed, will never take effect: the WAL ends
 // before the last byte of the failed write, and SQLite writes the frame that completes a commit
-// after all its other frames. It is false if SQLite overwrites frames of an earlier WAL: these may
-// have the bytes that the failed write lacks. The connection is one of OpenBuffered.
+// last. It is false if SQLite overwrites frames of an earlier WAL: these may supply the bytes that
+// the failed write lacks. The connection must come from OpenBuffered.
 func (c *Conn) CommitCut() bool {
 	file, err := c.file()
 	if err != nil {
@@ -375,9 +374,8 @@ func (c *Conn) SyncFile() error {
 	return nil
 }
 
-// Moved reports whether the path of the database leads to another file, or to none, since
-// the connection has opened it (https://sqlite.org/c3ref/c_fcntl_begin_atomic_write.html,
-// SQLITE_FCNTL_HAS_MOVED).
+// Moved reports whether the file was renamed, replaced or removed after the connection opened
+// it (https://sqlite.org/c3ref/c_fcntl_begin_atomic_write.html, SQLITE_FCNTL_HAS_MOVED).
 func (c *Conn) Moved() (bool, error) {
 	code := lib.Xsqlite3_file_control(c.tls, c.db, 0, lib.SQLITE_FCNTL_HAS_MOVED, c.out)
 	if code != lib.SQLITE_OK {

@@ -81,9 +81,8 @@ func (s *Stmt) Run(values ...any) error {
 	return err
 }
 
-// Bind binds values to the parameters from the first one on: a time as microseconds since
-// 1970, the zero time and nil as NULL, true as 1. It panics for any other type than that of
-// a column.
+// Bind binds values to the parameters, starting with the first: a time as microseconds since
+// 1970, the zero time and nil as NULL, true as 1. It panics for a value of another type.
 func (s *Stmt) Bind(values ...any) {
 	for i, value := range values {
 		switch v := value.(type) {

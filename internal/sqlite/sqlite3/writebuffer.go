@@ -14,8 +14,8 @@ import (
 // The buffer is flushed before the WAL is synced, read, truncated, measured or
 // closed. It is also flushed before a lock that excludes other connections is
 // released, so that no frame of a rolled-back transaction overwrites one of
-// another connection. A later call of the same transaction returns the error of
-// a write.
+// another connection. If a write fails, a later call of the same transaction
+// returns the error.
 type writeBuffer struct {
 	bytes  uintptr // bufferBytes of SQLite's memory
 	used   int     // of bytes
@@ -32,7 +32,7 @@ const bufferBytes = 127 << 10
 // one at the end.
 const syncBytes = 1 << 20
 
-// flush writes the buffer of a WAL. After an error the buffer is empty, too: the
+// flush writes the buffer of a WAL and empties it, even on error: then the
 // transaction of its frames has failed.
 func (f *file) flush(tls *libc.TLS) int32 {
 	b := &f.buffer
