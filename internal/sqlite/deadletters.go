@@ -123,44 +123,37 @@ func deadLettersOf(
 
 // RetryDead implements webhook.Outbox.
 func (e *Engine) RetryDead(ctx context.Context, selector store.DeadSelector, by audit.Origin) (int64, error) {
-	return e.changeDead(ctx, selector, audit.WebhookRetry, by, onlyActive, "UPDATE plantstore_deliveries SET "+
-		"since = ?3, due_at = ?3, dead_at = NULL, attempts = 0, reason = NULL WHERE webhook = ?1 AND plant = ?2", time.Now())
+	const active = " AND webhook IN (SELECT id FROM plantstore_webhooks WHERE active <> 0)"
+	return e.changeDead(ctx, selector, audit.WebhookRetry, by, "UPDATE plantstore_deliveries SET "+
+		"since = ?4, due_at = ?4, dead_at = NULL, attempts = 0, reason = NULL", active, time.Now())
 }
 
 // DropDead implements webhook.Outbox.
 func (e *Engine) DropDead(ctx context.Context, selector store.DeadSelector, by audit.Origin) (int64, error) {
-	return e.changeDead(ctx, selector, audit.WebhookDrop, by, "",
-		"DELETE FROM plantstore_deliveries WHERE webhook = ?1 AND plant = ?2")
+	return e.changeDead(ctx, selector, audit.WebhookDrop, by, "DELETE FROM plantstore_deliveries", "")
 }
 
-// onlyActive selects the dead letters of active webhooks.
-const onlyActive = "AND webhook IN (SELECT id FROM plantstore_webhooks WHERE active <> 0) "
-
-// changeDead runs a statement for at most store.DeadBatch dead letters that match a condition,
-// and appends an entry to the audit log.
+// changeDead runs an UPDATE or a DELETE for at most store.DeadBatch dead letters that match a
+// condition, and appends an entry to the audit log. The values are those of ?4 and the following
+// parameters.
 func (e *Engine) changeDead(
 	ctx context.Context, selector store.DeadSelector, action audit.Action, by audit.Origin,
-	condition, sql string, args ...any,
+	sql, condition string, values ...any,
 ) (changed int64, err error) {
-	err = e.change(ctx, func() error {
-		keys, err := e.deadKeys(selector, condition)
-		if err != nil || len(keys) == 0 {
-			return err
-		}
-		if changed, err = e.changeDeliveries(keys, sql, args...); err != nil {
-			return err
-		}
-		return e.appendAudit(store.DeadLettersChanged(action, selector, changed, by))
-	})
-	return changed, err
-}
-
-func (e *Engine) deadKeys(selector store.DeadSelector, condition string) ([]deliveryKey, error) {
 	var plant any // NULL: every plant
 	if selector.Plant != nil {
 		plant = *selector.Plant
 	}
-	return deliveryKeys(e.writer, "SELECT webhook, plant FROM plantstore_deliveries WHERE due_at IS NULL "+
-		"AND (?1 = 0 OR webhook = ?1) AND (?2 IS NULL OR plant = ?2) "+condition+"LIMIT ?3",
-		selector.Webhook, plant, store.DeadBatch)
+	sql += " WHERE (webhook, plant) IN (SELECT webhook, plant FROM plantstore_deliveries WHERE due_at IS NULL " +
+		"AND (?1 = 0 OR webhook = ?1) AND (?2 IS NULL OR plant = ?2)" + condition + " LIMIT ?3)"
+	err = e.change(ctx, func() error {
+		if err := e.writer.Run(sql, append([]any{selector.Webhook, plant, store.DeadBatch}, values...)...); err != nil {
+			return err
+		}
+		if changed = int64(e.writer.Changes()); changed == 0 {
+			return nil
+		}
+		return e.appendAudit(store.DeadLettersChanged(action, selector, changed, by))
+	})
+	return changed, err
 }

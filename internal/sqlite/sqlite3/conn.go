@@ -12,9 +12,9 @@ package sqlite3
 
 import (
 	"context"
-	"fmt"
 	"iter"
-	"strings"
+	"net/url"
+	"path/filepath"
 	"time"
 	"unsafe"
 
@@ -78,20 +78,7 @@ func OpenImmutable(path string) (*Conn, error) {
 
 // immutableURI returns a path as a URI filename (https://sqlite.org/uri.html).
 func immutableURI(path string) string {
-	var uri strings.Builder
-	uri.WriteString("file:")
-	if strings.HasPrefix(path, "/") {
-		uri.WriteString("//") // an empty authority; without it a path that begins with // has one
-	}
-	for i := range len(path) {
-		switch path[i] {
-		case '%', '?', '#':
-			fmt.Fprintf(&uri, "%%%02X", path[i])
-		default:
-			uri.WriteByte(path[i])
-		}
-	}
-	uri.WriteString("?immutable=1")
+	uri := url.URL{Scheme: "file", OmitHost: true, Path: filepath.Clean(path), RawQuery: "immutable=1"}
 	return uri.String()
 }
 

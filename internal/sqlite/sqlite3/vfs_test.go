@@ -371,3 +371,19 @@ func descriptorsOf(t *testing.T, path string) (count int) {
 	}
 	return count
 }
+
+// TestImmutableURI shows that SQLite finds any path by its URI.
+func TestImmutableURI(t *testing.T) {
+	t.Parallel()
+	for path, want := range map[string]string{
+		"/a/b.db":        "file:/a/b.db?immutable=1",
+		"a.db":           "file:a.db?immutable=1",
+		"//a.db":         "file:/a.db?immutable=1",
+		"a:b/c d%?#é.db": "file:a:b/c%20d%25%3F%23%C3%A9.db?immutable=1",
+		"/\xff.db":       "file:/%FF.db?immutable=1",
+	} {
+		if got := immutableURI(path); got != want {
+			t.Errorf("%q: got %s, want %s", path, got, want)
+		}
+	}
+}
