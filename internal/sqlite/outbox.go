@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"plantstore/internal/audit"
-	"plantstore/internal/plant"
 	"plantstore/internal/sqlite/dbfile"
 	"plantstore/internal/sqlite/sqlite3"
 	"plantstore/internal/store"
@@ -225,55 +224,44 @@ type claimer struct {
 // claimFor claims deliveries to a webhook until the texts of all claims exceed
 // store.PlantsBytes.
 func (c *claimer) claimFor(webhook int64, most int) (claimed int, err error) {
-	due, err := c.due(webhook, most)
-	if err != nil {
-		return 0, err
+	const sql = "SELECT " + dbfile.PlantColumns + ", plant, since, attempts FROM plantstore_deliveries " +
+		"LEFT JOIN plants ON id = plant WHERE webhook = ? AND due_at <= ? ORDER BY due_at LIMIT ?"
+	type change struct {
+		plant int64
+		due   time.Time
 	}
-	found, err := c.engine.writer.Prepare("SELECT " + dbfile.PlantColumns + " FROM plants WHERE id = ?")
-	if err != nil {
-		return 0, err
+	var changes []change // after the loop, because they change the order of the rows
+	for s, err := range c.engine.writer.Rows(sql, webhook, c.now, most) {
+		if err != nil {
+			return 0, err
+		}
+		if c.bytes > store.PlantsBytes {
+			break
+		}
+		if absent := s.Null(0); absent {
+			changes = append(changes, change{s.Int64(5), c.now.Add(store.AbsentPause)})
+			continue
+		}
+		r := dbfile.PlantRow(s)
+		c.taken = append(c.taken, store.Delivery{
+			Webhook: webhook, Plant: r.NewPlant, CreatedAt: r.CreatedAt, Since: s.Time(6), Attempts: int(s.Int64(7)),
+			Lease: c.lease,
+		})
+		c.bytes += r.Bytes()
+		claimed++
+		changes = append(changes, change{r.ID, c.lease})
 	}
-	defer found.Close()
 	update, err := c.engine.writer.Prepare("UPDATE plantstore_deliveries SET due_at = ? WHERE webhook = ? AND plant = ?")
 	if err != nil {
 		return 0, err
 	}
 	defer update.Close()
-	for _, d := range due {
-		if c.bytes > store.PlantsBytes {
-			break
-		}
-		found.Bind(d.Plant.ID)
-		ok, err := found.Step()
-		if err != nil {
-			return claimed, err
-		}
-		next := c.now.Add(store.AbsentPause)
-		if ok {
-			r := dbfile.PlantRow(found)
-			d.Plant, d.CreatedAt, d.Lease = r.NewPlant, r.CreatedAt, c.lease
-			c.taken, next = append(c.taken, d), c.lease
-			c.bytes += d.Plant.Bytes()
-			claimed++
-		}
-		found.Reset()
-		if err := update.Run(next, webhook, d.Plant.ID); err != nil {
-			return claimed, err
+	for _, change := range changes {
+		if err := update.Run(change.due, webhook, change.plant); err != nil {
+			return 0, err
 		}
 	}
 	return claimed, nil
-}
-
-// due returns the deliveries to a webhook that are due, without their plants.
-func (c *claimer) due(webhook int64, most int) ([]store.Delivery, error) {
-	const sql = "SELECT plant, since, attempts FROM plantstore_deliveries " +
-		"WHERE webhook = ? AND due_at <= ? ORDER BY due_at LIMIT ?"
-	rows := c.engine.writer.Rows(sql, webhook, c.now, most)
-	return sqlite3.Collect(rows, func(s *sqlite3.Stmt) store.Delivery {
-		return store.Delivery{
-			Webhook: webhook, Plant: plant.NewPlant{ID: s.Int64(0)}, Since: s.Time(1), Attempts: int(s.Int64(2)),
-		}
-	})
 }
 
 // OutboxTotals implements webhook.Outbox.
