@@ -134,7 +134,7 @@ func TestReplaysBesideFailedCommit(t *testing.T) {
 	}
 }
 
-// TestWALStaysTheSameFile shows that SQLite writes the WAL that was opened at the start, also
+// TestWALStaysTheSameFile shows that SQLite writes to the WAL that was opened at the start, even
 // after checkpoints.
 func TestWALStaysTheSameFile(t *testing.T) {
 	t.Parallel()

@@ -119,8 +119,8 @@ func TestReplacedBeforeMark(t *testing.T) {
 	r.wantRefused(e.openMark(t.Context()), e.release)
 }
 
-// TestCreatedDuringRestore shows that no store appears while a restore, which has found none, removes the files beside
-// it: they would be those of the new store.
+// TestCreatedDuringRestore shows that no store is created while a restore that found none removes the files beside the
+// path: they would belong to the new store.
 func TestCreatedDuringRestore(t *testing.T) {
 	t.Parallel()
 	for _, server := range []bool{false, true} {

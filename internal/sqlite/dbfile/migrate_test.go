@@ -133,9 +133,9 @@ func TestMigrate(t *testing.T) {
 		if len(tokens) != 1 || tokens[0].Name != "nursery" || err != nil {
 			t.Errorf("tokens: %v, %v", tokens, err)
 		}
-		rows, err := e.AuditRows(t.Context(), 1, 10) // the first entry is that of the token
+		rows, err := e.AuditRows(t.Context(), 1, 10) // the first entry is about the token
 		if len(rows) != 1 || err != nil {
-			t.Fatalf("entries: %+v, %v; want that of the migration", rows, err)
+			t.Fatalf("entries: %+v, %v; want one about the migration", rows, err)
 		}
 		for _, want := range []string{`"store.migrate"`, `"ada"`, `"from_schema":"1"`, `"to_schema":"2"`} {
 			if !strings.Contains(rows[0].Text, want) {
@@ -166,7 +166,7 @@ func TestMigrateFails(t *testing.T) {
 	})
 	e := sqlitetest.Open(t, sqlite.Config{Path: path})
 	if rows, err := e.AuditRows(t.Context(), 0, 10); len(rows) != 1 || err != nil {
-		t.Errorf("entries: %+v, %v; want that of the token", rows, err)
+		t.Errorf("entries: %+v, %v; want one about the token", rows, err)
 	}
 	must(t, e.Close())
 	if v, err := backupfile.Verify(t.Context(), path, nil); err != nil || v.Faults != nil || v.Plants != 3 {

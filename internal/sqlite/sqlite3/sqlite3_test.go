@@ -192,8 +192,11 @@ func TestRows(t *testing.T) {
 	if !slices.Equal(got, []int64{1, 2}) {
 		t.Errorf("rows %v", got)
 	}
-	for range c.Rows("SELECT a FROM t") {
-		break // closes the statement, or mustOpen fails
+	for s, err := range c.Rows("SELECT a FROM t") {
+		must(t, err)
+		if s.Int64(0) == 1 {
+			break // closes the statement, or mustOpen fails
+		}
 	}
 	rows, faults := 0, 0
 	for _, err := range c.Rows("SELECT abs(a - 2 - 9223372036854775807 - 1) FROM t") { // an error for a = 2
