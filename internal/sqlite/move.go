@@ -155,32 +155,3 @@ func (e *Engine) Totals(ctx context.Context) (t store.Totals, known bool, err er
 	s, err := query(ctx, e, dbfile.ReadState)
 	return store.Totals{Plants: s.Plants, Digests: s.Digests}, true, err
 }
-
-// currentMoveState returns the move state, in a transaction.
-func (e *Engine) currentMoveState() (store.MoveState, error) {
-	now, _, err := e.currentState()
-	return now, err
-}
-
-// currentState returns the move state, and whether a webhook is active.
-func (e *Engine) currentState() (now store.MoveState, webhooks bool, err error) {
-	s := e.stmts.moveState
-	defer s.Reset()
-	ok, err := s.Step()
-	if err == nil && !ok {
-		err = dbfile.ErrNoState
-	}
-	if err != nil {
-		return now, false, err
-	}
-	return store.ParseMoveState(s.Text(0)), s.Int64(1) != 0, nil
-}
-
-// checkWritable returns an error if a move of another process has made the store read-only.
-func (e *Engine) checkWritable() error {
-	now, err := e.currentMoveState()
-	if err == nil && now != e.ownMoveState {
-		err = now.Err()
-	}
-	return err
-}

@@ -22,30 +22,6 @@ func (e *Engine) signalEvents() {
 	}
 }
 
-// checkBatch is checkWritable for a batch with new plants. It also reports whether the batch writes
-// events: not while a move fills the store, because the move copies the events of the other store.
-func (e *Engine) checkBatch() (events bool, err error) {
-	now, webhooks, err := e.currentState()
-	if err == nil && now != e.ownMoveState {
-		err = now.Err()
-	}
-	return webhooks && now.Phase == "", err
-}
-
-// writeEvents writes the events of the created plants of a batch.
-func (e *Engine) writeEvents(batch []store.Create, outcomes []store.Outcome) error {
-	for i := range batch {
-		if !outcomes[i].Created() {
-			continue
-		}
-		e.stmts.event.BindInt64(1, batch[i].Plant.ID) // not by Run, which would allocate
-		if err := e.stmts.event.Run(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // Webhooks implements webhook.Outbox.
 func (e *Engine) Webhooks(ctx context.Context) ([]store.Webhook, error) {
 	return query(ctx, e, webhooks)

@@ -5,147 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
-	"syscall"
 	"time"
 
-	"plantstore/internal/plant"
 	"plantstore/internal/safefile"
 	"plantstore/internal/sqlite/dbfile"
 	"plantstore/internal/sqlite/sqlite3"
 	"plantstore/internal/store"
 )
 
-// errReadOnly is the error of every write of a read-only engine.
-var errReadOnly = errors.New("the store is open for reading only")
-
-// writeStmts are the prepared statements of every batch.
-type writeStmts struct {
-	insert, stored, event, moveState, commits, count *sqlite3.Stmt
-}
-
 // added is what a transaction changes in the state. A nil moveState means no change.
 type added struct {
 	plants, digests int64
 	moveState       *store.MoveState
-}
-
-func (s *writeStmts) prepare(c *sqlite3.Conn) error {
-	for _, p := range []struct {
-		stmt **sqlite3.Stmt
-		sql  string
-	}{
-		{&s.insert, "INSERT INTO plants (id, name, tag, created_at, created_by, digest) VALUES (?, ?, ?, ?, ?, ?) " +
-			"ON CONFLICT DO NOTHING"},
-		{&s.stored, "SELECT name, tag FROM plants WHERE id = ?"},
-		{&s.event, "INSERT INTO plantstore_outbox (plant) VALUES (?)"},
-		{&s.moveState, "SELECT coalesce(move_state, ''), coalesce(webhooks, 0) FROM state"},
-		{&s.commits, "SELECT commits FROM state"},
-		{&s.count, "UPDATE state SET commits = ?, plants = plants + ?, digests = digests + ?"},
-	} {
-		stmt, err := c.Prepare(p.sql)
-		if err != nil {
-			return err
-		}
-		*p.stmt = stmt
-	}
-	return nil
-}
-
-func (s *writeStmts) close() {
-	for _, stmt := range []*sqlite3.Stmt{s.insert, s.stored, s.event, s.moveState, s.commits, s.count} {
-		stmt.Close()
-	}
-}
-
-// Insert implements store.Engine.
-func (e *Engine) Insert(ctx context.Context, batch []store.Create) ([]store.Outcome, error) {
-	err := traced(ctx, "checkpoint if due", func() error { return e.checkpointIfDue(ctx, framesOf(batch)) })
-	if err != nil {
-		return nil, err
-	}
-	outcomes := make([]store.Outcome, len(batch))
-	events := false
-	err = e.write(ctx, func() (err error) {
-		e.order = store.OrderByID(e.order[:0], batch) // so that the pages of the table are visited in order
-		for _, i := range e.order {
-			if outcomes[i], err = e.insertOne(&batch[i]); err != nil {
-				return err
-			}
-		}
-		if e.added.plants == 0 {
-			return nil
-		}
-		if events, err = e.checkBatch(); err == nil && events {
-			err = e.writeEvents(batch, outcomes)
-		}
-		return err
-	})
-	if err == nil && events {
-		e.signalEvents()
-	}
-	if err == nil && !slices.ContainsFunc(outcomes, store.Outcome.Created) {
-		// SQLite synced nothing, because the transaction wrote nothing, but the replayed
-		// plants must be durable before they are acknowledged.
-		err = traced(ctx, "sync WAL", e.syncWAL)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return outcomes, nil
-}
-
-// Probe implements store.Engine.
-func (e *Engine) Probe(ctx context.Context) error {
-	if err := e.checkpointIfDue(ctx, framesOf(nil)); err != nil {
-		return err
-	}
-	return e.change(ctx, func() error { return e.writer.Run("UPDATE state SET plants = plants") })
-}
-
-// insertOne stores a plant, or compares it with the stored one.
-func (e *Engine) insertOne(c *store.Create) (store.Outcome, error) {
-	s := e.stmts.insert
-	at := c.At.UnixMicro()
-	digest := e.digests.Plant(&c.Plant, c.At, c.By)
-	s.BindInt64(1, c.Plant.ID)
-	s.BindText(2, c.Plant.Name)
-	if tag, ok := c.Plant.Tag.Get(); ok {
-		s.BindText(3, tag)
-	} else {
-		s.BindNull(3)
-	}
-	s.BindInt64(4, at)
-	s.BindInt64(5, c.By)
-	s.BindInt64(6, digest)
-	if err := s.Run(); err != nil {
-		return store.Outcome{}, err
-	}
-	if e.writer.Changes() > 0 {
-		e.added.plants++
-		e.added.digests += digest
-		return store.Outcome{}, nil
-	}
-	stored, err := e.storedPlant(c.Plant.ID)
-	if err != nil {
-		return store.Outcome{}, err
-	}
-	conflict := plant.Differences(c.Plant.Plant, stored)
-	return store.Outcome{Replayed: conflict == nil, Conflict: conflict}, nil
-}
-
-func (e *Engine) storedPlant(id int64) (plant.Plant, error) {
-	s := e.stmts.stored
-	defer s.Reset()
-	s.BindInt64(1, id)
-	ok, err := s.Step()
-	if err == nil && !ok {
-		err = fmt.Errorf("%w: SQLite neither inserted nor found it", store.ErrBroken)
-	}
-	if err != nil {
-		return plant.Plant{}, fmt.Errorf("read plant %d: %w", id, err)
-	}
-	return plant.Plant{Name: s.Text(0), Tag: dbfile.TagColumn(s, 1)}, nil
 }
 
 // write runs change in a transaction. An error means that it changed nothing, unless the
@@ -171,6 +42,35 @@ func (e *Engine) change(ctx context.Context, do func() error) error {
 		}
 		return do()
 	})
+}
+
+// currentMoveState returns the move state, in a transaction.
+func (e *Engine) currentMoveState() (store.MoveState, error) {
+	now, _, err := e.currentState()
+	return now, err
+}
+
+// currentState returns the move state, and whether a webhook is active.
+func (e *Engine) currentState() (now store.MoveState, webhooks bool, err error) {
+	s := e.stmts.moveState
+	defer s.Reset()
+	ok, err := s.Step()
+	if err == nil && !ok {
+		err = dbfile.ErrNoState
+	}
+	if err != nil {
+		return now, false, err
+	}
+	return store.ParseMoveState(s.Text(0)), s.Int64(1) != 0, nil
+}
+
+// checkWritable returns an error if a move of another process has made the store read-only.
+func (e *Engine) checkWritable() error {
+	now, err := e.currentMoveState()
+	if err == nil && now != e.ownMoveState {
+		err = now.Err()
+	}
+	return err
 }
 
 // recordBroken makes the engine refuse all later writes after an error that wraps
@@ -295,44 +195,6 @@ func (e *Engine) rollback() error {
 		return fmt.Errorf("%w: roll back: %w", store.ErrBroken, err)
 	}
 	return nil
-}
-
-// classify wraps an error of SQLite in the matching error of package store.
-func classify(err error) error {
-	if err == nil {
-		return nil
-	}
-	var fault *sqlite3.Error
-	switch {
-	case !errors.As(err, &fault):
-		return err
-	case fault.Busy():
-		return fmt.Errorf("%w: %w", store.ErrBusy, err)
-	case fault.Full():
-		return fmt.Errorf("%w: %w", store.ErrFull, err)
-	case fault.Interrupted():
-		return err
-	default: // I/O errors, damage and unexpected errors
-		return fmt.Errorf("%w: %w", store.ErrBroken, err)
-	}
-}
-
-// diskFault wraps the error of a full disk in store.ErrFull, and the error of a failed disk or a
-// damaged file in store.ErrBroken.
-func diskFault(err error) error {
-	var fault *sqlite3.Error
-	isFault := errors.As(err, &fault)
-	kind := error(nil)
-	switch {
-	case isFault && fault.Full():
-		kind = store.ErrFull
-	case isFault && (fault.IO() || fault.Corrupt()), errors.Is(err, syscall.EIO):
-		kind = store.ErrBroken
-	}
-	if kind == nil || errors.Is(err, kind) {
-		return err
-	}
-	return fmt.Errorf("%w: %w", kind, err)
 }
 
 // openWAL opens the WAL for syncWAL in advance, so that a replay needs no free descriptor. The
