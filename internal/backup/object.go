@@ -162,29 +162,14 @@ func (o *Object) Verify(
 	}
 	defer r.Close()
 	sum := sha256.New()
-	n, err := io.Copy(sum, io.TeeReader(io.LimitReader(r, m.Bytes+1), &counter{all: m.Bytes, progress: progress}))
+	n, err := io.Copy(sum, io.TeeReader(io.LimitReader(r, m.Bytes+1), progress.Writer(m.Bytes)))
 	if err != nil {
 		return m, nil, err
 	}
-	if err := m.CheckSize(n); err != nil {
-		return m, []string{err.Error()}, nil
-	}
-	if got := hex.EncodeToString(sum.Sum(nil)); got != m.SHA256 {
-		faults = append(faults, fmt.Sprintf("its SHA-256 is %s; its manifest has %s", got, m.SHA256))
+	if err := m.CheckContent(n, hex.EncodeToString(sum.Sum(nil))); err != nil {
+		faults = []string{err.Error()}
 	}
 	return m, faults, nil
-}
-
-// counter is a writer that counts bytes.
-type counter struct {
-	n, all   int64
-	progress backupfile.Progress
-}
-
-func (c *counter) Write(p []byte) (int, error) {
-	c.n += int64(len(p))
-	c.progress(c.n, c.all)
-	return len(p), nil
 }
 
 // checkSpace returns an error unless a directory has space for a copy of a store of some bytes. A tenth stays free, so

@@ -30,6 +30,20 @@ func (p Progress) report(done, all int64) {
 	}
 }
 
+// Writer returns a writer that reports the number of bytes that were written to it.
+func (p Progress) Writer(all int64) io.Writer { return &counter{all: all, progress: p} }
+
+type counter struct {
+	n, all   int64
+	progress Progress
+}
+
+func (c *counter) Write(p []byte) (int, error) {
+	c.n += int64(len(p))
+	c.progress.report(c.n, c.all)
+	return len(p), nil
+}
+
 // backupPages is the number of pages between two syncs: few, so that a server's own syncs do not
 // wait long.
 const backupPages = 256

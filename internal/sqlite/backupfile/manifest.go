@@ -133,18 +133,25 @@ func (m *Manifest) CheckSize(bytes int64) error {
 	return ManifestError(fmt.Sprintf("it has %d bytes; its manifest has %d", bytes, m.Bytes))
 }
 
+// CheckContent returns an error unless a backup of this size, with this SHA-256 in hexadecimal
+// digits, is the one of the manifest.
+func (m *Manifest) CheckContent(bytes int64, sum string) error {
+	if bytes == m.Bytes && sum != m.SHA256 {
+		return ManifestError(fmt.Sprintf("its SHA-256 is %s; its manifest has %s", sum, m.SHA256))
+	}
+	return m.CheckSize(bytes)
+}
+
 // verify compares the whole backup at path with its manifest. It reads no other file and
 // changes nothing. See Verify for progress and the error.
 func (m *Manifest) verify(ctx context.Context, path string, progress func(plants int64)) (Verification, error) {
 	v := Verification{Manifest: true}
 	size, sum, err := sumFile(ctx, path)
-	switch {
-	case err != nil:
+	if err != nil {
 		return v, err
-	case size != m.Bytes:
-		v.fault("%v", m.CheckSize(size))
-	case sum != m.SHA256:
-		v.fault("its SHA-256 is %s; its manifest has %s", sum, m.SHA256)
+	}
+	if err := m.CheckContent(size, sum); err != nil {
+		v.fault("%v", err)
 	}
 	whole := len(v.Faults) == 0
 	err = v.checkImmutable(ctx, path, false, progress)

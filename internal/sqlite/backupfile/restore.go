@@ -148,7 +148,7 @@ func receiveAlone(ctx context.Context, r io.Reader, temp *safefile.File, progres
 
 // copyBytes copies a backup, which must have exactly size bytes.
 func copyBytes(to *safefile.File, r io.Reader, size int64, progress Progress) error {
-	n, err := io.Copy(to, io.TeeReader(io.LimitReader(r, size+1), &counter{all: size, progress: progress}))
+	n, err := io.Copy(to, io.TeeReader(io.LimitReader(r, size+1), progress.Writer(size)))
 	switch {
 	case err != nil:
 		return err
@@ -158,18 +158,6 @@ func copyBytes(to *safefile.File, r io.Reader, size int64, progress Progress) er
 		return fmt.Errorf("the input has more data than the backup of %d bytes", size)
 	}
 	return to.Sync()
-}
-
-// counter is a writer that counts bytes.
-type counter struct {
-	n, all   int64
-	progress Progress
-}
-
-func (c *counter) Write(p []byte) (int, error) {
-	c.n += int64(len(p))
-	c.progress.report(c.n, c.all)
-	return len(p), nil
 }
 
 // headerBytes is the size of the header of an SQLite database
