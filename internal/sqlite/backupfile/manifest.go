@@ -1,12 +1,9 @@
 package backupfile
 
 import (
-	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"time"
@@ -140,95 +137,4 @@ func (m *Manifest) CheckContent(bytes int64, sum string) error {
 		return ManifestError(fmt.Sprintf("its SHA-256 is %s; its manifest has %s", sum, m.SHA256))
 	}
 	return m.CheckSize(bytes)
-}
-
-// verify compares the whole backup at path with its manifest. It reads no other file and
-// changes nothing. See Verify for progress and the error.
-func (m *Manifest) verify(ctx context.Context, path string, progress func(plants int64)) (Verification, error) {
-	v := Verification{Manifest: true}
-	size, sum, err := sumFile(ctx, path)
-	if err != nil {
-		return v, err
-	}
-	if err := m.CheckContent(size, sum); err != nil {
-		v.fault("%v", err)
-	}
-	whole := len(v.Faults) == 0
-	err = v.checkImmutable(ctx, path, false, progress)
-	switch {
-	case ctx.Err() != nil:
-		return v, ctx.Err()
-	case err != nil && !whole:
-		v.fault("%v", err)
-	case err != nil:
-		return v, err
-	case v.Store != "" && // else the state was not read
-		(v.Plants != m.Plants || v.Commits != m.Commits || v.Store != m.Store):
-		v.fault("it has %d plants up to commit %d of store %s; its manifest has %d up to commit %d of store %s",
-			v.Plants, v.Commits, v.Store, m.Plants, m.Commits, m.Store)
-	}
-	return v, nil
-}
-
-// VerifyFile is Verify for a path that the user entered. A file with a manifest is a backup:
-// VerifyFile compares the two and reads no other file. A file that is not in WAL mode is a
-// backup without its manifest: VerifyFile reads the file and the commit mark.
-func VerifyFile(ctx context.Context, path string, progress func(plants int64)) (v Verification, err error) {
-	path = dbfile.RealPath(path)
-	if err := dbfile.CheckNamed(path); err != nil {
-		return v, err
-	}
-	m, err := ReadManifest(path + ManifestSuffix)
-	switch {
-	case err == nil:
-		return m.verify(ctx, path, progress)
-	case !errors.Is(err, ErrNoManifest):
-		return v, err
-	}
-	switch backup, err := IsBackup(path); {
-	case err != nil:
-		return v, err
-	case !backup:
-		return Verify(ctx, path, progress)
-	}
-	err = v.checkImmutable(ctx, path, true, progress)
-	return v, cmp.Or(ctx.Err(), err)
-}
-
-// IsBackup reports whether the file at path is a backup, or a restored store that nobody has
-// opened yet: its header says that it is not in WAL mode
-// (https://sqlite.org/fileformat2.html#file_format_version_numbers).
-func IsBackup(path string) (bool, error) {
-	const readVersion = 19
-	f, err := safefile.OpenRegular(dbfile.RealPath(path), os.O_RDONLY, 0)
-	if err != nil {
-		return false, err
-	}
-	defer f.Close()
-	var version [1]byte
-	if _, err := f.ReadAt(version[:], readVersion); err != nil && !errors.Is(err, io.EOF) {
-		return false, err
-	}
-	return version[0] != 2, nil
-}
-
-// checkImmutable checks a file without its WAL. If the file is a store, it also reads the
-// commit mark.
-func (v *Verification) checkImmutable(
-	ctx context.Context, path string, isStore bool, progress func(int64),
-) error {
-	before, err := os.Stat(path)
-	if err != nil {
-		return err
-	}
-	c, err := dbfile.OpenImmutable(path)
-	if err != nil {
-		return err
-	}
-	err = c.During(ctx, func() error { return v.check(ctx, c, path, isStore, progress) })
-	after, errAfter := os.Stat(path)
-	if errAfter == nil && (after.Size() != before.Size() || !after.ModTime().Equal(before.ModTime())) {
-		errAfter = fmt.Errorf("%s was changed while it was read: try again", path)
-	}
-	return errors.Join(errAfter, err, c.Close())
 }
