@@ -64,25 +64,24 @@ type checkpointer struct {
 	err     error         // the disk failed during a pass; guarded by mu
 }
 
-func (e *Engine) startCheckpoints() error {
+func (e *Engine) startCheckpoints() (err error) {
 	c := &e.checkpoints
 	c.idle = make(chan struct{})
 	e.chooseStartFrames()
 	if !e.server {
 		return nil
 	}
-	conn, err := sqlite3.OpenBuffered(e.path)
-	if err != nil {
+	if c.conn, err = sqlite3.OpenBuffered(e.path); err != nil { // release closes it
 		return dbfile.OpenFault(e.path, err)
 	}
-	if err = conn.Exec(connectionSettings); err == nil {
-		_, err = conn.QueryInt("SELECT count(*) FROM sqlite_schema") // opens the WAL while a descriptor is free
-	}
-	if err != nil {
-		_ = conn.Close() // err has the cause
+	if err := c.conn.Exec(connectionSettings); err != nil {
 		return err
 	}
-	c.conn, c.start, c.done = conn, make(chan struct{}, 1), make(chan struct{})
+	// This opens the WAL while a descriptor is free.
+	if _, err := c.conn.QueryInt("SELECT count(*) FROM sqlite_schema"); err != nil {
+		return err
+	}
+	c.start, c.done = make(chan struct{}, 1), make(chan struct{})
 	go c.background() // ends when stop is called, which waits for it
 	return nil
 }
