@@ -10,7 +10,7 @@ import (
 	"plantstore/internal/audit"
 	"plantstore/internal/backup"
 	"plantstore/internal/config"
-	"plantstore/internal/sqlite"
+	"plantstore/internal/sqlite/backupfile"
 	"plantstore/internal/store"
 	"plantstore/internal/terminal"
 )
@@ -31,7 +31,7 @@ func (p *program) audit(ctx context.Context, engine store.Engine, action audit.A
 // possible in a store that is not writable, nor in a backup, which must stay equal to its manifest.
 func (p *program) auditReading(ctx context.Context, s *config.Settings, action audit.Action, details ...audit.Detail) {
 	if !s.DB.IsDatabase() {
-		backup, err := sqlite.IsBackup(s.DB.Path)
+		backup, err := backupfile.IsBackup(s.DB.Path)
 		if err == nil && backup {
 			err = fmt.Errorf("%s is a backup, which stays as it is", s.DB)
 		}

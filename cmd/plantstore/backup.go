@@ -15,7 +15,7 @@ import (
 	"plantstore/internal/config"
 	"plantstore/internal/remote"
 	"plantstore/internal/s3"
-	"plantstore/internal/sqlite"
+	"plantstore/internal/sqlite/backupfile"
 	"plantstore/internal/terminal"
 )
 
@@ -102,11 +102,11 @@ var errManifestFlag = config.Usagef("manifest: use it with - only; the manifest 
 // backupFacts is the output of backup --json.
 type backupFacts struct {
 	File string `json:"file"`
-	sqlite.Manifest
+	backupfile.Manifest
 }
 
 // backupDetails returns the details of a backup. A backup that did not end has no SHA-256.
-func backupDetails(path string, m sqlite.Manifest) []audit.Detail {
+func backupDetails(path string, m backupfile.Manifest) []audit.Detail {
 	return []audit.Detail{
 		fileDetail(path), countDetail("plants", m.Plants), countDetail("commits", m.Commits),
 		{Key: "sha256", Value: m.SHA256},
@@ -120,7 +120,7 @@ func (p *program) backupFile(ctx context.Context, s *config.Settings, db, to str
 	}
 	progress := p.NewProgress(0)
 	progress.Part(0, 1)
-	m, err := sqlite.Backup(ctx, db, file, progress.Part)
+	m, err := backupfile.Backup(ctx, db, file, progress.Part)
 	progress.End()
 	return p.reportBackup(ctx, s, file, m, err, asJSON)
 }
@@ -131,7 +131,7 @@ func (p *program) backupObject(
 ) error {
 	progress := p.NewProgress(0)
 	progress.Part(0, 1)
-	m, err := o.Make(ctx, db, p.env.ScratchDir(db), func(step string) sqlite.Progress {
+	m, err := o.Make(ctx, db, p.env.ScratchDir(db), func(step string) backupfile.Progress {
 		return func(done, all int64) { // the copy is a quarter of the work
 			if step == "copy" {
 				progress.Part(done, 4*all)
@@ -146,7 +146,7 @@ func (p *program) backupObject(
 
 // reportBackup records a backup in the audit log, and prints its facts.
 func (p *program) reportBackup(
-	ctx context.Context, s *config.Settings, file string, m sqlite.Manifest, err error, asJSON bool,
+	ctx context.Context, s *config.Settings, file string, m backupfile.Manifest, err error, asJSON bool,
 ) error {
 	if m.Store != "" { // else nothing was copied
 		p.auditReading(ctx, s, audit.StoreBackup, append(backupDetails(file, m), resultDetail(err))...)
@@ -160,7 +160,7 @@ func (p *program) reportBackup(
 	return p.printBackup(file, m, asJSON)
 }
 
-func (p *program) printBackup(file string, m sqlite.Manifest, asJSON bool) error {
+func (p *program) printBackup(file string, m backupfile.Manifest, asJSON bool) error {
 	if asJSON {
 		return terminal.WriteJSON(p.Stdout, backupFacts{file, m})
 	}
@@ -190,7 +190,7 @@ func (p *program) backupStream(ctx context.Context, s *config.Settings, db strin
 	}
 	progress := p.NewProgress(0)
 	progress.Part(0, 1)
-	m, err := sqlite.BackupTo(ctx, db, terminal.InterruptibleWriter(ctx, p.Stdout), p.env.ScratchDir(db), progress.Part)
+	m, err := backupfile.BackupTo(ctx, db, terminal.InterruptibleWriter(ctx, p.Stdout), p.env.ScratchDir(db), progress.Part)
 	progress.End()
 	if m.Store != "" { // else nothing was copied
 		p.auditReading(ctx, s, audit.StoreBackup, append(backupDetails(terminal.StreamName, m), resultDetail(err))...)
@@ -209,7 +209,7 @@ func (p *program) backupStream(ctx context.Context, s *config.Settings, db strin
 }
 
 // reportStream prints the facts of a backup on standard output.
-func (p *program) reportStream(m sqlite.Manifest) {
+func (p *program) reportStream(m backupfile.Manifest) {
 	if !p.Quiet {
 		fmt.Fprintf(p.Stderr, "the backup has %d plants, up to commit %d, and %d bytes with SHA-256 %s\n",
 			m.Plants, m.Commits, m.Bytes, m.SHA256)

@@ -11,7 +11,7 @@ import (
 	"plantstore/internal/admin"
 	"plantstore/internal/config"
 	"plantstore/internal/remote"
-	"plantstore/internal/sqlite"
+	"plantstore/internal/sqlite/backupfile"
 	"plantstore/internal/terminal"
 )
 
@@ -28,7 +28,7 @@ func (p *program) backupServer(ctx context.Context, r *remote.Server, to string,
 		if o.manifest != "" {
 			return errManifestFlag
 		}
-		for _, name := range []string{to, to + sqlite.ManifestSuffix} {
+		for _, name := range []string{to, to + backupfile.ManifestSuffix} {
 			if _, err := os.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
 				return errors.Join(err, fmt.Errorf("backup to %s: %s already exists; use a new file", to, name))
 			}
@@ -85,11 +85,11 @@ func (p *program) receiveFile(
 	if err := p.receive(ctx, r, job, file); err != nil {
 		return err
 	}
-	m := sqlite.Manifest(*job.Manifest)
+	m := backupfile.Manifest(*job.Manifest)
 	if err := file.Publish(); err != nil {
 		return fmt.Errorf("backup to %s: %w", path, err)
 	}
-	if err := m.Write(path + sqlite.ManifestSuffix); err != nil {
+	if err := m.Write(path + backupfile.ManifestSuffix); err != nil {
 		return err
 	}
 	return p.printBackup(path, m, o.asJSON)
@@ -101,7 +101,7 @@ func (p *program) receiveStream(
 	if err := p.receive(ctx, r, job, terminal.InterruptibleWriter(ctx, p.Stdout)); err != nil {
 		return err
 	}
-	m := sqlite.Manifest(*job.Manifest)
+	m := backupfile.Manifest(*job.Manifest)
 	if o.manifest != "" {
 		if err := m.Write(o.manifest); err != nil {
 			return err

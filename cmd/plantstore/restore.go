@@ -10,7 +10,7 @@ import (
 	"plantstore/internal/audit"
 	"plantstore/internal/backup"
 	"plantstore/internal/config"
-	"plantstore/internal/sqlite"
+	"plantstore/internal/sqlite/backupfile"
 	"plantstore/internal/terminal"
 )
 
@@ -62,12 +62,12 @@ backup is complete and undamaged.`,
 type restoreFacts struct {
 	DB       string `json:"db"`
 	Compared bool   `json:"manifest_compared"`
-	sqlite.Manifest
+	backupfile.Manifest
 }
 
 func (p *program) restore(ctx context.Context, s *config.Settings, from, db string, o *backupOptions) (err error) {
 	progress := p.NewProgress(0)
-	var m sqlite.Manifest
+	var m backupfile.Manifest
 	name := "standard input"
 	object, err := p.object(s, from)
 	switch {
@@ -84,7 +84,7 @@ func (p *program) restore(ctx context.Context, s *config.Settings, from, db stri
 			return err
 		}
 		progress.Part(0, 1)
-		m, err = sqlite.Restore(ctx, name, db, o.force, progress.Part)
+		m, err = backupfile.Restore(ctx, name, db, o.force, progress.Part)
 	}
 	progress.End()
 	if err == nil {
@@ -96,7 +96,7 @@ func (p *program) restore(ctx context.Context, s *config.Settings, from, db stri
 		return terminal.ErrInterrupted
 	case errors.As(err, &usage):
 		return err
-	case errors.Is(err, sqlite.ErrExists):
+	case errors.Is(err, backupfile.ErrExists):
 		return fmt.Errorf("restore: %w; add --force to replace it", err)
 	case err != nil:
 		return fmt.Errorf("restore %s: %w", name, err)
@@ -115,7 +115,7 @@ func (p *program) restore(ctx context.Context, s *config.Settings, from, db stri
 // restoreObject restores the store from a backup in a bucket.
 func restoreObject(
 	ctx context.Context, object *backup.Object, db string, o *backupOptions, progress *terminal.Progress,
-) (sqlite.Manifest, error) {
+) (backupfile.Manifest, error) {
 	m, err := object.Manifest(ctx)
 	if err != nil {
 		return m, err
@@ -125,23 +125,23 @@ func restoreObject(
 		return m, err
 	}
 	defer r.Close()
-	return sqlite.RestoreFrom(ctx, r, &m, db, o.force, progress.Part)
+	return backupfile.RestoreFrom(ctx, r, &m, db, o.force, progress.Part)
 }
 
 func (p *program) restoreStream(
 	ctx context.Context, db string, o *backupOptions, progress *terminal.Progress,
-) (sqlite.Manifest, error) {
+) (backupfile.Manifest, error) {
 	if _, terminal := terminal.IsTerminal(p.Stdin); terminal {
-		return sqlite.Manifest{}, config.Usagef("standard input is a terminal; pipe a backup into it or name a file")
+		return backupfile.Manifest{}, config.Usagef("standard input is a terminal; pipe a backup into it or name a file")
 	}
-	var m *sqlite.Manifest
+	var m *backupfile.Manifest
 	if o.manifest != "" {
-		read, err := sqlite.ReadManifest(o.manifest)
+		read, err := backupfile.ReadManifest(o.manifest)
 		if err != nil {
 			return read, err
 		}
 		m = &read
 	}
 	progress.Part(0, 1)
-	return sqlite.RestoreFrom(ctx, terminal.InterruptibleReader(ctx, p.Stdin), m, db, o.force, progress.Part)
+	return backupfile.RestoreFrom(ctx, terminal.InterruptibleReader(ctx, p.Stdin), m, db, o.force, progress.Part)
 }

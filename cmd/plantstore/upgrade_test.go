@@ -341,8 +341,8 @@ func buildNext(t *testing.T) string {
 	t.Helper()
 	dir, replace := t.TempDir(), map[string]string{}
 	for path, text := range map[string]string{
-		"internal/sqlite/migrations/9999_next.sql":   "ALTER TABLE tokens ADD COLUMN note TEXT;",
-		"internal/postgres/migrations/9999_next.sql": "ALTER TABLE tokens ADD COLUMN note text;",
+		"internal/sqlite/dbfile/migrations/9999_next.sql": "ALTER TABLE tokens ADD COLUMN note TEXT;",
+		"internal/postgres/migrations/9999_next.sql":      "ALTER TABLE tokens ADD COLUMN note text;",
 	} {
 		name := filepath.Join(dir, strings.ReplaceAll(path, "/", "_"))
 		writeFileText(t, name, text)

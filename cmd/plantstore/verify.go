@@ -9,7 +9,7 @@ import (
 
 	"plantstore/internal/backup"
 	"plantstore/internal/config"
-	"plantstore/internal/sqlite"
+	"plantstore/internal/sqlite/backupfile"
 	"plantstore/internal/terminal"
 )
 
@@ -41,10 +41,10 @@ Each fault is a line on standard output. The exit code is 0 without a fault, and
 				return p.verifyObject(cmd.Context(), s, args[0], asJSON)
 			}
 			path, err := s.DB.File()
-			verify := sqlite.Verify
+			verify := backupfile.Verify
 			if len(args) > 0 {
 				path, err = config.FilePath(args[0])
-				verify = sqlite.VerifyFile
+				verify = backupfile.VerifyFile
 			}
 			if err != nil {
 				return err
@@ -94,7 +94,7 @@ func (p *program) verifyObject(ctx context.Context, s *config.Settings, address 
 	case err != nil:
 		return fmt.Errorf("verify: %w", err)
 	}
-	v := sqlite.Verification{Manifest: true, Faults: faults}
+	v := backupfile.Verification{Manifest: true, Faults: faults}
 	if asJSON {
 		err = terminal.WriteJSON(p.Stdout, verifyObjectFacts{
 			object.String(), len(faults) == 0, true, len(faults), append([]string{}, faults...), m,
@@ -112,10 +112,10 @@ type verifyObjectFacts struct {
 	Compared   bool     `json:"manifest_compared"`
 	FaultCount int      `json:"fault_count"`
 	Faults     []string `json:"faults"`
-	sqlite.Manifest
+	backupfile.Manifest
 }
 
-func (p *program) printObject(name string, m sqlite.Manifest, faults []string) (err error) {
+func (p *program) printObject(name string, m backupfile.Manifest, faults []string) (err error) {
 	for _, fault := range faults {
 		_, errLine := fmt.Fprintln(p.Stdout, terminal.Printable(fault))
 		err = cmp.Or(err, errLine)
@@ -142,14 +142,14 @@ type verifyFacts struct {
 	Faults     []string `json:"faults"` // the first ones
 }
 
-func newVerifyFacts(path string, v sqlite.Verification) verifyFacts {
+func newVerifyFacts(path string, v backupfile.Verification) verifyFacts {
 	n := len(v.Faults) + v.More
 	faults := append([]string{}, v.Faults...)
 	return verifyFacts{path, n == 0, v.Manifest, v.Store, v.Commits, v.Plants, v.Tokens, n, faults}
 }
 
 // damageError returns an error if a file has faults, else nil.
-func damageError(path string, v sqlite.Verification) error {
+func damageError(path string, v backupfile.Verification) error {
 	switch n := len(v.Faults) + v.More; n {
 	case 0:
 		return nil
@@ -161,7 +161,7 @@ func damageError(path string, v sqlite.Verification) error {
 }
 
 // printVerification prints the faults, or the counts of a file without faults.
-func (p *program) printVerification(path string, v sqlite.Verification, named bool) error {
+func (p *program) printVerification(path string, v backupfile.Verification, named bool) error {
 	for _, fault := range v.Faults {
 		if _, err := fmt.Fprintln(p.Stdout, terminal.Printable(fault)); err != nil {
 			return err

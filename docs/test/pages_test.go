@@ -51,7 +51,6 @@ var needs = map[string]map[string]string{
 	"run-with-compose":             {"openssl": "openssl"},
 	"standby-missing":              {"pg_ctlcluster": "postgresql"},
 	"store-unreachable":            {"pg_ctlcluster": "postgresql"},
-	"upgrade":                      {"sqlite3": "sqlite3"},
 	"upgrade-on-postgresql":        {"pg_ctlcluster": "postgresql"},
 	"use-postgresql":               {"pg_ctlcluster": "postgresql"},
 	"verify-a-download":            {"minisign": "minisign"},

@@ -11,6 +11,7 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -21,10 +22,11 @@ import (
 	"plantstore/faults/rig"
 )
 
-// killer adds the function failpoint to the engine. The variable FAILPOINT is
+// killer adds the function failpoint to a package of the engine. The variable FAILPOINT is
 // NAME:COUNT: the program kills itself when it reaches that failpoint for the
 // COUNT-th time.
-var killer = rig.Weakness{File: "internal/sqlite/failpoint.go", New: `package sqlite
+func killer(dir string) rig.Weakness {
+	return rig.Weakness{File: dir + "/failpoint.go", New: "package " + path.Base(dir) + `
 
 import (
 	"os"
@@ -47,6 +49,7 @@ func failpoint(name string) {
 	}
 }
 `}
+}
 
 // before inserts a failpoint before a line of the engine's sources.
 func before(file, line, name string) rig.Weakness {
@@ -60,32 +63,35 @@ func after(file, line, name string) rig.Weakness {
 
 // failpoints are all failpoints.
 var failpoints = []rig.Weakness{
-	killer,
-	before("write.go",
+	killer("internal/sqlite"),
+	killer("internal/sqlite/dbfile"),
+	killer("internal/sqlite/backupfile"),
+	before("transact.go",
 		"	if err := traced(ctx, \"BEGIN\", func() error { return e.begin(ctx) }); err != nil {\n", "before begin"),
-	after("write.go", "	before := e.writer.TotalChanges()\n", "after begin"),
-	after("write.go", "	s := e.stmts.insert\n", "insert"),
-	before("write.go",
+	after("transact.go", "	before := e.writer.TotalChanges()\n", "after begin"),
+	after("insert.go", "	s := e.stmts.insert\n", "insert"),
+	before("transact.go",
 		"	err = traced(ctx, \"COMMIT\", func() error { return e.writer.Exec(\"COMMIT\") })\n", "before commit"),
-	before("write.go", "		e.updateMark(commits)\n", "after commit"),
-	after("write.go", "		e.updateMark(commits)\n", "after recording the commit"),
+	before("transact.go", "		e.updateMark(commits)\n", "after commit"),
+	after("transact.go", "		e.updateMark(commits)\n", "after recording the commit"),
 	before("checkpoint.go", "	frames, copied, err = conn.Checkpoint(sqlite3.Passive)\n", "before checkpoint"),
 	after("checkpoint.go", "	frames, copied, err = conn.Checkpoint(sqlite3.Passive)\n", "after checkpoint"),
-	before("digest.go", "	sum, n, err := sumDigests(s)\n", "token write"),
+	before("tokens.go", "	sum, n, err := dbfile.TokenDigests(e.writer, \"id = ?\", id)\n", "token write"),
 	before("audit.go",
-		"	return e.run(\"UPDATE state SET audit_sequence = ?, audit_hash = ?\", row.Sequence, row.Hash[:])\n",
+		"	return e.writer.Run(\"UPDATE state SET audit_sequence = ?, audit_hash = ?\", row.Sequence, row.Hash[:])\n",
 		"audit entry"),
-	after("migrate.go", "	if err := c.Exec(m.SQL); err != nil {\n"+
+	after("dbfile/schema.go", "	if err := c.Exec(m.SQL); err != nil {\n"+
 		"		return fmt.Errorf(\"migration %s: %w\", m.File, err)\n	}\n", "migration"),
 	before("engine.go", "	_, _, err := e.writer.Checkpoint(sqlite3.Truncate)\n", "start"),
 	before("engine.go", "	return e.release()\n}\n\n// release", "shutdown"),
-	before("manifest.go", "	return f.Publish(false)\n", "before the manifest's rename"),
-	before("manifest.go", "	if err := temp.Publish(false); err != nil {\n", "before the backup's rename"),
-	after("manifest.go", "		return errors.Join(err, os.Remove(to+ManifestSuffix))\n	}\n", "after the backup's rename"),
-	before("restore.go", "	for _, suffix := range []string{\"-wal\", \"-shm\", \"-journal\", markSuffix} {\n",
+	before("backupfile/manifest.go", "	return f.Publish(false)\n", "before the manifest's rename"),
+	before("backupfile/manifest.go", "	if err := temp.Publish(false); err != nil {\n", "before the backup's rename"),
+	after("backupfile/manifest.go", "		return errors.Join(err, os.Remove(to+ManifestSuffix))\n	}\n", "after the backup's rename"),
+	before("backupfile/restore.go",
+		"	for _, suffix := range append(slices.Clone(dbfile.SQLiteSuffixes), dbfile.MarkSuffix) {\n",
 		"before the old store is removed"),
 	{
-		File: "internal/sqlite/restore.go",
+		File: "internal/sqlite/backupfile/restore.go",
 		Old:  "	return temp.Publish(replace)\n",
 		New: `failpoint("before the store's rename")
 			err = temp.Publish(replace)

@@ -96,7 +96,7 @@ func TestEarlyResponse(t *testing.T) {
 
 // conflictReplayed reports a conflict as a replay.
 var conflictReplayed = rig.Weakness{
-	File: "internal/sqlite/write.go",
+	File: "internal/sqlite/insert.go",
 	Old:  "conflict := plant.Differences(c.Plant.Plant, stored)",
 	New:  "conflict := plant.Differences(stored, stored)",
 }
@@ -110,7 +110,7 @@ var replayUnmarked = rig.Weakness{
 
 // lastWins replaces a stored plant by a later one.
 var lastWins = rig.Weakness{
-	File: "internal/sqlite/write.go",
+	File: "internal/sqlite/insert.go",
 	Old:  "ON CONFLICT DO NOTHING",
 	New:  "ON CONFLICT DO UPDATE SET name = excluded.name, tag = excluded.tag, digest = excluded.digest",
 }

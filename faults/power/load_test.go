@@ -32,7 +32,7 @@ type bench struct {
 // too short for one. It does not weaken the program.
 var earlyCheckpoints = rig.Weakness{
 	File: "internal/sqlite/checkpoint.go",
-	Old:  "startFramesLarge = 8192", New: "startFramesLarge = 300",
+	Old:  "startFramesLarge = framesMax / 2", New: "startFramesLarge = 300",
 }
 
 const (

@@ -24,7 +24,7 @@ var (
 		New:  "\t\tif err != nil {\n\t\t\treturn lib.SQLITE_OK, true\n",
 	}
 	ignoredReplaySync = rig.Weakness{
-		File: "internal/sqlite/write.go",
+		File: "internal/sqlite/transact.go",
 		Old:  "if err := e.wal.Sync(); err != nil {",
 		New:  "if err := e.wal.Sync(); err != nil && e.wal == nil {",
 	}

@@ -436,9 +436,9 @@ func (pausing) Scan(
 // client disconnects.
 func TestSearchPinsNoWAL(t *testing.T) {
 	t.Parallel()
-	const walMax = 32 << 20 // the smallest one
+	const walMax = 64 << 20
 	path := filepath.Join(t.TempDir(), "plants.db")
-	engine, err := sqlite.Open(t.Context(), sqlite.Config{Path: path, Server: true, WALMax: walMax})
+	engine, err := sqlite.Open(t.Context(), sqlite.Config{Path: path, Server: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -468,7 +468,7 @@ func TestSearchPinsNoWAL(t *testing.T) {
 		if p.Rows == 0 {
 			return nil
 		}
-		for range 10 {
+		for range 20 {
 			insert(500)
 		}
 		if info, err := os.Stat(path + "-wal"); err != nil || info.Size() > walMax*5/4 {

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"plantstore/internal/s3"
-	"plantstore/internal/sqlite"
+	"plantstore/internal/sqlite/backupfile"
 )
 
 // bucket is a destination in a bucket.
@@ -36,14 +36,14 @@ func (b *bucket) location(name string) string {
 }
 
 func (b *bucket) make(
-	ctx context.Context, db, name string, progress func(step string) sqlite.Progress,
-) (sqlite.Manifest, error) {
+	ctx context.Context, db, name string, progress func(step string) backupfile.Progress,
+) (backupfile.Manifest, error) {
 	o := b.object(name)
 	if err := o.prepare(ctx); err != nil {
-		return sqlite.Manifest{}, err
+		return backupfile.Manifest{}, err
 	}
 	if err := b.Put(ctx, b.markerKey(name), []byte(markerText)); err != nil {
-		return sqlite.Manifest{}, err
+		return backupfile.Manifest{}, err
 	}
 	m, err := o.make(ctx, db, b.scratch, progress)
 	if err == nil {
@@ -111,7 +111,7 @@ func (b *bucket) list(ctx context.Context, prefix string) (files []file, err err
 	return files, err
 }
 
-func (b *bucket) manifest(ctx context.Context, name string) (sqlite.Manifest, error) {
+func (b *bucket) manifest(ctx context.Context, name string) (backupfile.Manifest, error) {
 	return b.object(name).Manifest(ctx)
 }
 
@@ -127,7 +127,7 @@ func (b *bucket) remove(ctx context.Context, name string) error {
 }
 
 func (b *bucket) verify(
-	ctx context.Context, name string, progress func(step string) sqlite.Progress,
+	ctx context.Context, name string, progress func(step string) backupfile.Progress,
 ) (faults []string, err error) {
 	_, faults, err = b.object(name).Verify(ctx, progress("download"))
 	return faults, err

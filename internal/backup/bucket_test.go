@@ -23,6 +23,7 @@ import (
 	"plantstore/internal/s3"
 	"plantstore/internal/s3/s3test"
 	"plantstore/internal/sqlite"
+	"plantstore/internal/sqlite/backupfile"
 	"plantstore/internal/store"
 )
 
@@ -244,7 +245,7 @@ func TestBucketOrphans(t *testing.T) {
 		r.copyAs(name)
 	}
 	for _, name := range []string{orphan, bare, manual} {
-		if err := os.Remove(filepath.Join(r.dir, name) + sqlite.ManifestSuffix); err != nil {
+		if err := os.Remove(filepath.Join(r.dir, name) + backupfile.ManifestSuffix); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -267,7 +268,7 @@ func TestBucketOrphans(t *testing.T) {
 	for key := range objects {
 		names = append(names, filepath.Base(key))
 	}
-	left := []string{bare, complete, complete + sqlite.ManifestSuffix, "p-notes.db", "p-notes.db" + markerSuffix}
+	left := []string{bare, complete, complete + backupfile.ManifestSuffix, "p-notes.db", "p-notes.db" + markerSuffix}
 	slices.Sort(names)
 	slices.Sort(left)
 	if diff := cmp.Diff(left, names); diff != "" {
@@ -393,7 +394,7 @@ func TestBucketReadsManifestsOnce(t *testing.T) {
 			t.Errorf("Newest: requests, -want +got:\n%s", diff)
 		}
 	}
-	wantNewest(newest, list, "GET "+newest+sqlite.ManifestSuffix, "HEAD "+newest)
+	wantNewest(newest, list, "GET "+newest+backupfile.ManifestSuffix, "HEAD "+newest)
 	wantNewest(newest, list)
 	for i, want := range []int{1 + 2*(backups-1), 1} {
 		all, err := slow.List(t.Context())
@@ -428,7 +429,7 @@ func TestBucketHidesManifest(t *testing.T) {
 	r.copyAs(older)
 	r.copyAs(newest)
 	r.write(bare, "half a backup")
-	requests.setRefuse(newest + sqlite.ManifestSuffix)
+	requests.setRefuse(newest + backupfile.ManifestSuffix)
 	if b, err := other.Newest(t.Context()); err == nil || !strings.Contains(err.Error(), "AccessDenied") {
 		t.Errorf("the request for a manifest fails: got %+v, %v", b, err)
 	}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"plantstore/internal/sqlite"
+	"plantstore/internal/sqlite/backupfile"
 )
 
 // verify reads the backup of a job and compares it with its manifest.
@@ -35,10 +35,10 @@ func (s *Service) drill(j *Job, b Backup) (faults []string, err error) {
 	}
 	defer r.Close()
 	progress := s.steps(j)
-	if _, err := sqlite.RestoreFrom(s.ctx, r, &b.Manifest, path, false, progress("restore")); err != nil {
+	if _, err := backupfile.RestoreFrom(s.ctx, r, &b.Manifest, path, false, progress("restore")); err != nil {
 		return nil, err
 	}
-	v, err := sqlite.Verify(s.ctx, path, plants(progress("check"), b.Manifest.Plants))
+	v, err := backupfile.Verify(s.ctx, path, plants(progress("check"), b.Manifest.Plants))
 	if err != nil {
 		return nil, err
 	}

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"plantstore/internal/s3"
-	"plantstore/internal/sqlite"
+	"plantstore/internal/sqlite/backupfile"
 )
 
 // destination stores backups by name, each with a manifest: a directory or a bucket.
@@ -15,7 +15,7 @@ type destination interface {
 	location(name string) string
 
 	// make copies the store at db to a new backup. A backup is complete or has no manifest.
-	make(ctx context.Context, db, name string, progress func(step string) sqlite.Progress) (sqlite.Manifest, error)
+	make(ctx context.Context, db, name string, progress func(step string) backupfile.Progress) (backupfile.Manifest, error)
 
 	// clean removes the parts that killed servers have left of backups whose names begin with prefix and are ours, and
 	// returns their names. No backup may be in the making.
@@ -26,7 +26,7 @@ type destination interface {
 
 	// manifest returns the manifest of a backup. It returns an error unless the backup is complete. The error wraps
 	// fs.ErrNotExist if there is no such backup.
-	manifest(ctx context.Context, name string) (sqlite.Manifest, error)
+	manifest(ctx context.Context, name string) (backupfile.Manifest, error)
 
 	// open opens a backup for reading.
 	open(ctx context.Context, name string) (io.ReadCloser, error)
@@ -36,7 +36,7 @@ type destination interface {
 	remove(ctx context.Context, name string) error
 
 	// verify reads a whole backup and returns its damage.
-	verify(ctx context.Context, name string, progress func(step string) sqlite.Progress) (faults []string, err error)
+	verify(ctx context.Context, name string, progress func(step string) backupfile.Progress) (faults []string, err error)
 }
 
 // file is a file or an object in a destination.

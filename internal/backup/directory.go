@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"plantstore/internal/safefile"
-	"plantstore/internal/sqlite"
+	"plantstore/internal/sqlite/backupfile"
 )
 
 // directory is a destination in the file system.
@@ -37,9 +37,9 @@ func (d *directory) freeBytes() float64 {
 func (d *directory) location(name string) string { return filepath.Join(d.path, name) }
 
 func (d *directory) make(
-	ctx context.Context, db, name string, progress func(step string) sqlite.Progress,
-) (sqlite.Manifest, error) {
-	return sqlite.Backup(ctx, db, d.location(name), progress("copy"))
+	ctx context.Context, db, name string, progress func(step string) backupfile.Progress,
+) (backupfile.Manifest, error) {
+	return backupfile.Backup(ctx, db, d.location(name), progress("copy"))
 }
 
 // temporary matches the temporary files of backups (safefile.Create).
@@ -83,8 +83,8 @@ func (d *directory) list(_ context.Context, prefix string) (files []file, err er
 	return files, err
 }
 
-func (d *directory) manifest(_ context.Context, name string) (sqlite.Manifest, error) {
-	return sqlite.BackupManifest(d.location(name))
+func (d *directory) manifest(_ context.Context, name string) (backupfile.Manifest, error) {
+	return backupfile.BackupManifest(d.location(name))
 }
 
 func (d *directory) open(_ context.Context, name string) (io.ReadCloser, error) {
@@ -94,7 +94,7 @@ func (d *directory) open(_ context.Context, name string) (io.ReadCloser, error) 
 func (d *directory) remove(_ context.Context, name string) error {
 	err := d.removeFile(d.location(name))
 	if err == nil {
-		err = d.removeFile(d.location(name) + sqlite.ManifestSuffix)
+		err = d.removeFile(d.location(name) + backupfile.ManifestSuffix)
 		if errors.Is(err, fs.ErrNotExist) {
 			err = nil
 		}
@@ -103,13 +103,13 @@ func (d *directory) remove(_ context.Context, name string) error {
 }
 
 func (d *directory) verify(
-	ctx context.Context, name string, progress func(step string) sqlite.Progress,
+	ctx context.Context, name string, progress func(step string) backupfile.Progress,
 ) ([]string, error) {
 	m, err := d.manifest(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	v, err := sqlite.VerifyFile(ctx, d.location(name), plants(progress("check"), m.Plants))
+	v, err := backupfile.VerifyFile(ctx, d.location(name), plants(progress("check"), m.Plants))
 	if v.More > 0 {
 		v.Faults = append(v.Faults, fmt.Sprintf("and %d more faults", v.More))
 	}
@@ -117,7 +117,7 @@ func (d *directory) verify(
 }
 
 // plants returns a function that adds to the number of checked plants.
-func plants(progress sqlite.Progress, all int64) func(more int64) {
+func plants(progress backupfile.Progress, all int64) func(more int64) {
 	done := int64(0)
 	progress(0, all)
 	return func(more int64) {

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"plantstore/internal/audit"
-	"plantstore/internal/sqlite"
+	"plantstore/internal/sqlite/backupfile"
 )
 
 // Kind is the kind of a job.
@@ -32,9 +32,9 @@ type Job struct {
 	Step      string // "copy" in pages, "check" in plants; "upload", "download", "restore" in bytes
 	Done, All int64  // progress of the step; All is 0 while it is unknown
 
-	Manifest sqlite.Manifest // of the backup; the zero value until it is known
-	Faults   []string        // damage that a verification or a drill has found; at most 20
-	Err      error           // why the job failed; nil while it runs, and for a backup that is whole
+	Manifest backupfile.Manifest // of the backup; the zero value until it is known
+	Faults   []string            // damage that a verification or a drill has found; at most 20
+	Err      error               // why the job failed; nil while it runs, and for a backup that is whole
 
 	slot  chan struct{} // has an element of the job until its end; nil: none
 	ended chan struct{} // closed with the end of the job
@@ -112,7 +112,7 @@ func (s *Service) addJobLocked(slot chan struct{}, kind Kind, name string, by au
 }
 
 // endJob stores the result of a job and releases its slot, so that the next job can start when this one has ended.
-func (s *Service) endJob(j *Job, m sqlite.Manifest, faults []string, err error) {
+func (s *Service) endJob(j *Job, m backupfile.Manifest, faults []string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	j.Ended, j.Manifest, j.Faults, j.Err = time.Now(), m, faults, err
@@ -139,8 +139,8 @@ func (s *Service) hold(name string) (release func(), err error) {
 }
 
 // steps returns a function that returns the progress of a step of a job.
-func (s *Service) steps(j *Job) func(step string) sqlite.Progress {
-	return func(step string) sqlite.Progress {
+func (s *Service) steps(j *Job) func(step string) backupfile.Progress {
+	return func(step string) backupfile.Progress {
 		return func(done, all int64) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
@@ -161,7 +161,7 @@ func (s *Service) MakeBackup(by audit.Origin) (Job, error) {
 		return s.nameAt(started, manualEnd)
 	}, func(j *Job) {
 		if !waitUntil(s.ctx, started) {
-			s.endJob(j, sqlite.Manifest{}, nil, s.ctx.Err())
+			s.endJob(j, backupfile.Manifest{}, nil, s.ctx.Err())
 			return
 		}
 		m, err := s.make(j, time.Now())
@@ -227,7 +227,7 @@ func (s *Service) start(
 }
 
 // recordEnd records the result of a job in the audit log.
-func (s *Service) recordEnd(action audit.Action, j *Job, m sqlite.Manifest, err error) {
+func (s *Service) recordEnd(action audit.Action, j *Job, m backupfile.Manifest, err error) {
 	result := "complete"
 	switch {
 	case errors.Is(err, context.Canceled):

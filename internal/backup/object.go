@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"plantstore/internal/s3"
-	"plantstore/internal/sqlite"
+	"plantstore/internal/sqlite/backupfile"
 )
 
 // Object is a backup in a bucket. Its manifest is a second object, which is stored last: a backup without a manifest is
@@ -35,15 +35,15 @@ func OpenObject(c s3.Config, at s3.Location) (*Object, error) {
 // String returns the URL of the backup.
 func (o *Object) String() string { return o.at.String() }
 
-func (o *Object) manifestKey() string { return o.at.Key + sqlite.ManifestSuffix }
+func (o *Object) manifestKey() string { return o.at.Key + backupfile.ManifestSuffix }
 
 // Make copies the store at db, which may be served, to the object, which must not exist. It first copies the store to a
 // temporary file in the directory scratch, because the WAL grows until the end of the copy. progress returns the
 // progress of a step: "copy" in pages, and "upload" in bytes. After an error there is no object, unless the server does
 // not respond; then the object has no manifest. The manifest is the zero value if nothing was copied.
 func (o *Object) Make(
-	ctx context.Context, db, scratch string, progress func(step string) sqlite.Progress,
-) (m sqlite.Manifest, err error) {
+	ctx context.Context, db, scratch string, progress func(step string) backupfile.Progress,
+) (m backupfile.Manifest, err error) {
 	if err := o.prepare(ctx); err != nil {
 		return m, err
 	}
@@ -52,8 +52,8 @@ func (o *Object) Make(
 
 // make is Make after prepare.
 func (o *Object) make(
-	ctx context.Context, db, scratch string, progress func(step string) sqlite.Progress,
-) (m sqlite.Manifest, err error) {
+	ctx context.Context, db, scratch string, progress func(step string) backupfile.Progress,
+) (m backupfile.Manifest, err error) {
 	info, err := os.Stat(db)
 	if err == nil {
 		err = checkSpace(scratch, info.Size())
@@ -61,7 +61,7 @@ func (o *Object) make(
 	if err != nil {
 		return m, err
 	}
-	f, m, err := sqlite.Snapshot(ctx, db, scratch, progress("copy"))
+	f, m, err := backupfile.Snapshot(ctx, db, scratch, progress("copy"))
 	if err != nil {
 		return m, err
 	}
@@ -116,8 +116,8 @@ func (o *Object) Remove(ctx context.Context) error {
 
 // Manifest returns the manifest. It returns an error unless the backup has the size in its manifest. The error wraps
 // fs.ErrNotExist if there is no object.
-func (o *Object) Manifest(ctx context.Context) (m sqlite.Manifest, err error) {
-	name := o.at.String() + sqlite.ManifestSuffix
+func (o *Object) Manifest(ctx context.Context) (m backupfile.Manifest, err error) {
+	name := o.at.String() + backupfile.ManifestSuffix
 	r, err := o.bucket.Get(ctx, o.manifestKey()) // first, because the response to a HEAD request has no cause
 	missing := errors.Is(err, fs.ErrNotExist)
 	if err != nil && !missing {
@@ -128,16 +128,16 @@ func (o *Object) Manifest(ctx context.Context) (m sqlite.Manifest, err error) {
 	}
 	stored, err := o.bucket.Stat(ctx, o.at.Key)
 	if err == nil && missing {
-		err = fmt.Errorf("%s: %w", name, sqlite.ErrNoManifest)
+		err = fmt.Errorf("%s: %w", name, backupfile.ErrNoManifest)
 	}
 	if err != nil {
 		return m, err
 	}
-	text, err := io.ReadAll(io.LimitReader(r, sqlite.ManifestBytesMax))
+	text, err := io.ReadAll(io.LimitReader(r, backupfile.ManifestBytesMax))
 	if err != nil {
 		return m, err
 	}
-	if m, err = sqlite.ParseManifest(name, text); err != nil {
+	if m, err = backupfile.ParseManifest(name, text); err != nil {
 		return m, err
 	}
 	return m, m.CheckSize(stored.Bytes)
@@ -150,7 +150,9 @@ func (o *Object) Open(ctx context.Context) (io.ReadCloser, error) {
 
 // Verify reads the whole backup and compares its size and SHA-256 with the manifest. It stores no copy, so it does not
 // check the plants; a restore or a drill does. progress receives bytes.
-func (o *Object) Verify(ctx context.Context, progress sqlite.Progress) (m sqlite.Manifest, faults []string, err error) {
+func (o *Object) Verify(
+	ctx context.Context, progress backupfile.Progress,
+) (m backupfile.Manifest, faults []string, err error) {
 	if m, err = o.Manifest(ctx); err != nil {
 		return m, nil, err
 	}
@@ -160,29 +162,14 @@ func (o *Object) Verify(ctx context.Context, progress sqlite.Progress) (m sqlite
 	}
 	defer r.Close()
 	sum := sha256.New()
-	n, err := io.Copy(sum, io.TeeReader(io.LimitReader(r, m.Bytes+1), &counter{all: m.Bytes, progress: progress}))
+	n, err := io.Copy(sum, io.TeeReader(io.LimitReader(r, m.Bytes+1), progress.Writer(m.Bytes)))
 	if err != nil {
 		return m, nil, err
 	}
-	if err := m.CheckSize(n); err != nil {
-		return m, []string{err.Error()}, nil
-	}
-	if got := hex.EncodeToString(sum.Sum(nil)); got != m.SHA256 {
-		faults = append(faults, fmt.Sprintf("its SHA-256 is %s; its manifest has %s", got, m.SHA256))
+	if err := m.CheckContent(n, hex.EncodeToString(sum.Sum(nil))); err != nil {
+		faults = []string{err.Error()}
 	}
 	return m, faults, nil
-}
-
-// counter is a writer that counts bytes.
-type counter struct {
-	n, all   int64
-	progress sqlite.Progress
-}
-
-func (c *counter) Write(p []byte) (int, error) {
-	c.n += int64(len(p))
-	c.progress(c.n, c.all)
-	return len(p), nil
 }
 
 // checkSpace returns an error unless a directory has space for a copy of a store of some bytes. A tenth stays free, so

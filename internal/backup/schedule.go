@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"plantstore/internal/audit"
-	"plantstore/internal/sqlite"
+	"plantstore/internal/sqlite/backupfile"
 )
 
 // schedule makes a backup every config.Every until Close. The interval begins with the newest complete backup in the
@@ -97,7 +97,7 @@ func (s *Service) makeScheduled(started time.Time) error {
 }
 
 // make makes the backup of a job and logs the result.
-func (s *Service) make(job *Job, started time.Time) (sqlite.Manifest, error) {
+func (s *Service) make(job *Job, started time.Time) (backupfile.Manifest, error) {
 	s.clean()
 	m, err := s.to.make(s.ctx, s.config.DB, job.Backup, s.steps(job))
 	file := s.to.location(job.Backup)

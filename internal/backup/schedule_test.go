@@ -21,6 +21,7 @@ import (
 
 	"plantstore/internal/audit"
 	"plantstore/internal/sqlite"
+	"plantstore/internal/sqlite/backupfile"
 )
 
 // rig is a service that makes a backup an hour and keeps two, in a directory.
@@ -94,7 +95,7 @@ func (r *rig) nameAt(d time.Duration) string {
 // copyAs makes a complete backup with a name in the directory.
 func (r *rig) copyAs(name string) {
 	r.t.Helper()
-	if _, err := sqlite.Backup(r.t.Context(), r.config.DB, filepath.Join(r.dir, name), nil); err != nil {
+	if _, err := backupfile.Backup(r.t.Context(), r.config.DB, filepath.Join(r.dir, name), nil); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -102,7 +103,7 @@ func (r *rig) copyAs(name string) {
 // bytesOf returns the size in the manifest of a backup.
 func (r *rig) bytesOf(name string) string {
 	r.t.Helper()
-	m, err := sqlite.ReadManifest(filepath.Join(r.dir, name) + sqlite.ManifestSuffix)
+	m, err := backupfile.ReadManifest(filepath.Join(r.dir, name) + backupfile.ManifestSuffix)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -125,7 +126,7 @@ func (r *rig) want(when string, files, log []string, last time.Time, failed, not
 	}
 	var names []string
 	for _, entry := range entries {
-		if !strings.HasSuffix(entry.Name(), sqlite.ManifestSuffix) {
+		if !strings.HasSuffix(entry.Name(), backupfile.ManifestSuffix) {
 			names = append(names, entry.Name())
 		}
 	}
@@ -270,7 +271,7 @@ func TestScheduleRetries(t *testing.T) {
 		r.copyAs(old)
 		r.to.(*directory).removeFile = func(string) error { return errors.New("not allowed") }
 		blocked := r.nameAt(0)
-		r.write(blocked+sqlite.ManifestSuffix, "in the way")
+		r.write(blocked+backupfile.ManifestSuffix, "in the way")
 		r.start()
 		failure := "ERROR backup failed " + blocked + ": " +
 			filepath.Join(r.dir, blocked) + ".json already exists; use a new file"
@@ -322,7 +323,7 @@ func TestScheduleKeepsManifest(t *testing.T) {
 			return os.Remove(path)
 		}
 		r.start()
-		if _, err := sqlite.BackupManifest(filepath.Join(r.dir, oldest)); err != nil {
+		if _, err := backupfile.BackupManifest(filepath.Join(r.dir, oldest)); err != nil {
 			t.Error(err)
 		}
 		if got := testutil.ToFloat64(r.notRemoved); got != 1 {

@@ -19,7 +19,7 @@ import (
 	"plantstore/internal/audit"
 	"plantstore/internal/s3"
 	"plantstore/internal/safefile"
-	"plantstore/internal/sqlite"
+	"plantstore/internal/sqlite/backupfile"
 )
 
 // The errors of the operations. Other errors are those of the destination.
@@ -63,8 +63,8 @@ type Service struct {
 	lastManual time.Time // time in the name of the newest manual backup of this process
 	jobs       []*Job    // oldest first; at most jobsMax
 	nextJob    int64
-	held       map[string]bool            // names of backups that hold has reserved
-	manifests  map[string]sqlite.Manifest // of the backups of the last list, as far as they are read
+	held       map[string]bool                // names of backups that hold has reserved
+	manifests  map[string]backupfile.Manifest // of the backups of the last list, as far as they are read
 
 	ignored map[string]bool // files with a logged warning, at most ignoredMax; used by the schedule only
 
@@ -82,7 +82,7 @@ func New(c Config) (*Service, error) {
 	}
 	s := &Service{
 		config: c, to: to, ignored: map[string]bool{}, held: map[string]bool{}, nextJob: 1,
-		manifests: map[string]sqlite.Manifest{},
+		manifests: map[string]backupfile.Manifest{},
 		making:    make(chan struct{}, 1), checking: make(chan struct{}, 1),
 		last: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "plantstore_backup_last_success_timestamp_seconds",
@@ -132,8 +132,8 @@ type Backup struct {
 	Location string    // path or URL
 	Bytes    int64     // size of the file
 
-	Manifest sqlite.Manifest // the zero value if it could not be read
-	Fault    error           // why this is not a complete backup of the store; nil if it is one
+	Manifest backupfile.Manifest // the zero value if it could not be read
+	Fault    error               // why this is not a complete backup of the store; nil if it is one
 }
 
 // List returns the backups of the store in the destination, newest first, and the files with the name of one, such as
@@ -170,7 +170,7 @@ func (s *Service) Newest(ctx context.Context) (Backup, error) {
 	}
 	for _, b := range files {
 		s.inspect(ctx, &b, store)
-		var manifest sqlite.ManifestError
+		var manifest backupfile.ManifestError
 		switch {
 		case b.Fault == nil:
 			return b, ctx.Err()
@@ -199,7 +199,7 @@ func (s *Service) files(ctx context.Context) (all []Backup, err error) {
 	sortNewestFirst(all)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	maps.DeleteFunc(s.manifests, func(name string, _ sqlite.Manifest) bool { return !names[name] })
+	maps.DeleteFunc(s.manifests, func(name string, _ backupfile.Manifest) bool { return !names[name] })
 	return all, nil
 }
 
@@ -307,7 +307,7 @@ func (s *Service) identity(ctx context.Context) (string, error) {
 	if known != "" {
 		return known, nil
 	}
-	read, err := sqlite.StoreAt(ctx, s.config.DB)
+	read, err := backupfile.StoreAt(ctx, s.config.DB)
 	if err == nil {
 		s.setIdentity(read)
 	}
@@ -326,7 +326,7 @@ func (s *Service) record(action audit.Action, by audit.Origin, details ...audit.
 }
 
 // details returns the details of a backup for the audit log.
-func (s *Service) details(name string, m sqlite.Manifest) []audit.Detail {
+func (s *Service) details(name string, m backupfile.Manifest) []audit.Detail {
 	return []audit.Detail{
 		s.fileDetail(name),
 		{Key: "plants", Value: strconv.FormatInt(m.Plants, 10)},

@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"plantstore/internal/audit"
-	"plantstore/internal/sqlite"
+	"plantstore/internal/sqlite/backupfile"
 )
 
 // admin is the origin of the requests of these tests.
@@ -310,7 +310,7 @@ type interposed struct {
 	before func()
 }
 
-func (d interposed) manifest(ctx context.Context, name string) (sqlite.Manifest, error) {
+func (d interposed) manifest(ctx context.Context, name string) (backupfile.Manifest, error) {
 	d.before()
 	return d.destination.manifest(ctx, name)
 }
@@ -395,9 +395,9 @@ func TestServiceForgetsJobs(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	running := r.addJob(nil, Making, "", admin)
-	defer r.endJob(running, sqlite.Manifest{}, nil, nil)
+	defer r.endJob(running, backupfile.Manifest{}, nil, nil)
 	for range jobsMax + 5 {
-		r.endJob(r.addJob(nil, Making, "", admin), sqlite.Manifest{}, nil, nil)
+		r.endJob(r.addJob(nil, Making, "", admin), backupfile.Manifest{}, nil, nil)
 	}
 	jobs := r.Jobs()
 	if len(jobs) != jobsMax || jobs[0].ID != jobsMax+6 || jobs[jobsMax-1].ID != running.ID {
@@ -428,7 +428,7 @@ func TestRetentionKeepsManual(t *testing.T) {
 		}
 		var got []string
 		for _, e := range entries {
-			if !strings.HasSuffix(e.Name(), sqlite.ManifestSuffix) {
+			if !strings.HasSuffix(e.Name(), backupfile.ManifestSuffix) {
 				got = append(got, e.Name())
 			}
 		}

@@ -9,7 +9,9 @@ import (
 
 	"plantstore/internal/audit"
 	"plantstore/internal/sqlite"
+	"plantstore/internal/sqlite/backupfile"
 	"plantstore/internal/sqlite/sqlite3"
+	"plantstore/internal/sqlite/sqlitetest"
 )
 
 // TestAuditAppendOnly shows that the triggers refuse every change of the log, except an entry after the head and the
@@ -17,7 +19,7 @@ import (
 func TestAuditAppendOnly(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "plantstore.db")
-	e := mustOpen(t, sqlite.Config{Path: path})
+	e := sqlitetest.Open(t, sqlite.Config{Path: path})
 	for range 3 {
 		must(t, e.AppendAudit(t.Context(), audit.Event{Time: time.Now(), Action: "x"}))
 	}
@@ -40,7 +42,7 @@ func TestAuditAppendOnly(t *testing.T) {
 		}
 	}
 	must(t, errors.Join(c.Exec("DELETE FROM plantstore_audit WHERE sequence = 1"), c.Close()))
-	if v, err := sqlite.Verify(t.Context(), path, nil); err != nil || len(v.Faults) > 0 {
+	if v, err := backupfile.Verify(t.Context(), path, nil); err != nil || len(v.Faults) > 0 {
 		t.Errorf("Verify: %v, %q", err, v.Faults)
 	}
 }

@@ -15,6 +15,8 @@ import (
 
 	"plantstore/internal/safefile"
 	"plantstore/internal/sqlite"
+	"plantstore/internal/sqlite/backupfile"
+	"plantstore/internal/sqlite/sqlitetest"
 )
 
 // TestForeignLink shows that a symbolic link of another user to a store is refused: in a sticky
@@ -24,17 +26,17 @@ func TestForeignLink(t *testing.T) {
 	dir := t.TempDir()
 	path, alias := filepath.Join(dir, "plants.db"), filepath.Join(dir, "alias.db")
 	backup := filepath.Join(dir, "backup.db")
-	must(t, mustOpen(t, sqlite.Config{Path: path}).Close())
-	_, err := sqlite.Backup(t.Context(), path, backup, nil)
+	must(t, sqlitetest.Open(t, sqlite.Config{Path: path}).Close())
+	_, err := backupfile.Backup(t.Context(), path, backup, nil)
 	must(t, err)
 	must(t, os.Symlink(path, alias))
-	must(t, mustOpen(t, sqlite.Config{Path: alias, MustExist: true}).Close()) // the user's own link
+	must(t, sqlitetest.Open(t, sqlite.Config{Path: alias, MustExist: true}).Close()) // the user's own link
 	const another = 12345
 	if err := os.Lchown(alias, another, another); err != nil {
 		t.Skipf("only root can change the owner of a link: %v", err)
 	}
 	_, errOpen := sqlite.Open(t.Context(), sqlite.Config{Path: alias})
-	_, errRestore := sqlite.Restore(t.Context(), backup, alias, true, nil)
+	_, errRestore := backupfile.Restore(t.Context(), backup, alias, true, nil)
 	want := alias + " is a symbolic link of another user; use the path of its target"
 	for name, err := range map[string]error{"Open": errOpen, "Restore": errRestore} {
 		if err == nil || err.Error() != want {
@@ -71,18 +73,18 @@ func TestPlantedFiles(t *testing.T) {
 		{"server", all, opened(sqlite.Config{Server: true})},
 		{"command", all, opened(sqlite.Config{MustExist: true})},
 		{"verify", all, func(t *testing.T, path, _ string) error {
-			_, err := sqlite.Verify(t.Context(), path, nil)
+			_, err := backupfile.Verify(t.Context(), path, nil)
 			return err
 		}},
 		{"backup", all, func(t *testing.T, path, _ string) error {
-			_, err := sqlite.Backup(t.Context(), path, path+".copy", noProgress)
+			_, err := backupfile.Backup(t.Context(), path, path+".copy", noProgress)
 			return err
 		}},
 		{
 			"restore",
 			[]string{"-wal", "-shm", "-journal", "-serve", "-ticket"},
 			func(t *testing.T, path, backup string) error {
-				_, err := sqlite.Restore(t.Context(), backup, path, true, noProgress)
+				_, err := backupfile.Restore(t.Context(), backup, path, true, noProgress)
 				return err
 			},
 		},
@@ -94,12 +96,12 @@ func TestPlantedFiles(t *testing.T) {
 					dir := t.TempDir()
 					path, backup := filepath.Join(dir, "plants.db"), filepath.Join(dir, "backup.db")
 					target := filepath.Join(dir, "target")
-					e := mustOpen(t, sqlite.Config{Path: path})
-					must(t, insertBatch(t.Context(), e, batchOf(0, 10)))
+					e := sqlitetest.Open(t, sqlite.Config{Path: path})
+					must(t, sqlitetest.Insert(t.Context(), e, sqlitetest.Batch(0, 10)))
 					must(t, e.Close())
-					_, err := sqlite.Backup(t.Context(), path, backup, noProgress)
+					_, err := backupfile.Backup(t.Context(), path, backup, noProgress)
 					must(t, err)
-					before := readFiles(t, path)
+					before := sqlitetest.ReadFiles(t, path)
 					mustWrite(t, target, "keep")
 					mustRemove(t, path+suffix)
 					plant(t, path+suffix, target)
@@ -152,7 +154,7 @@ func TestPlantedStore(t *testing.T) {
 func TestModes(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "plants.db")
-	must(t, mustOpen(t, sqlite.Config{Path: path}).Close())
+	must(t, sqlitetest.Open(t, sqlite.Config{Path: path}).Close())
 	for _, test := range []struct {
 		mode fs.FileMode
 		want string // mode in the warnings; "" for no warning
@@ -163,7 +165,7 @@ func TestModes(t *testing.T) {
 	} {
 		must(t, os.Chmod(path, test.mode))
 		var log syncBuffer
-		e := mustOpen(t, sqlite.Config{Path: path, Server: true, Log: slog.New(slog.NewTextHandler(&log, nil))})
+		e := sqlitetest.Open(t, sqlite.Config{Path: path, Server: true, Log: slog.New(slog.NewTextHandler(&log, nil))})
 		must(t, e.Close())
 		var got []string
 		for line := range strings.Lines(log.String()) {
@@ -189,8 +191,8 @@ func TestModes(t *testing.T) {
 func TestPlantedBesideTemporary(t *testing.T) {
 	t.Parallel()
 	other := filepath.Join(t.TempDir(), "other.db")
-	e := mustOpen(t, sqlite.Config{Path: other, Server: true})
-	must(t, insertBatch(t.Context(), e, batchOf(0, 1000)))
+	e := sqlitetest.Open(t, sqlite.Config{Path: other, Server: true})
+	must(t, sqlitetest.Insert(t.Context(), e, sqlitetest.Batch(0, 1000)))
 	wal, err := os.ReadFile(other + "-wal")
 	must(t, err)
 	victim := filepath.Join(t.TempDir(), "victim")
@@ -204,11 +206,11 @@ func TestPlantedBesideTemporary(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			path, dir := filepath.Join(t.TempDir(), "plants.db"), t.TempDir()
-			e := mustOpen(t, sqlite.Config{Path: path, Server: true})
-			must(t, insertBatch(t.Context(), e, batchOf(5000, 10)))
+			e := sqlitetest.Open(t, sqlite.Config{Path: path, Server: true})
+			must(t, sqlitetest.Insert(t.Context(), e, sqlitetest.Batch(5000, 10)))
 			planted := false
 			backup := filepath.Join(dir, "backup.db")
-			m, err := sqlite.Backup(t.Context(), path, backup, func(int64, int64) {
+			m, err := backupfile.Backup(t.Context(), path, backup, func(int64, int64) {
 				temps, _ := filepath.Glob(filepath.Join(dir, ".backup.db.*"))
 				if !planted && len(temps) == 1 {
 					planted = true
@@ -219,7 +221,7 @@ func TestPlantedBesideTemporary(t *testing.T) {
 			if !planted {
 				t.Fatal("the test has not found the temporary file")
 			}
-			v, err := sqlite.VerifyFile(t.Context(), backup, nil)
+			v, err := backupfile.VerifyFile(t.Context(), backup, nil)
 			must(t, err)
 			if len(v.Faults) > 0 || v.Plants != 10 || m.Plants != 10 {
 				t.Errorf("the backup: %+v; its manifest: %+v", v, m)

@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"plantstore/internal/sqlite/dbfile"
 	"plantstore/internal/sqlite/sqlite3"
 	"plantstore/internal/store"
 )
@@ -19,40 +19,36 @@ import (
 // inside a commit, because its random writes would delay the whole batch:
 //
 //   - When the WAL has startFrames, the server's second connection copies it in the
-//     background while commits go on, and then the frames of these commits, until few are
-//     left. In a large file nearly every frame is a different page, so waiting saves
+//     background while commits continue, and then the frames of these commits, until few
+//     are left. In a large file nearly every frame is a different page, so waiting saves
 //     little, and small steps keep the WAL short. In a small file the frames repeat a few
 //     pages, and only the last frame of a page is copied, so large steps save most copies.
 //   - After that, the committer copies the remaining frames between two batches. The next
 //     commit then overwrites the WAL from its start.
-//   - When the WAL nears its limit all the same, the committer waits for the background and
-//     copies the rest. But if the WAL grew because of a reader, such as a backup, it may
-//     grow to three times its size at that time, until the background can copy it after the
-//     reader has ended.
+//   - If the WAL still reaches its limit, the committer waits for the background and copies
+//     the rest. But if a reader, such as a backup, made the WAL grow, it may grow to three
+//     times that size, until the reader ends and the background can copy it.
 //
-// A command has no background, because no client waits for it: it copies between its own
-// batches, when the WAL has reached half of its limit.
+// No client waits for a command, so it has no background: it copies between its batches when
+// the WAL reaches half of its limit.
 const (
 	frameBytes = 4096 + 24 // a page and its header, https://sqlite.org/fileformat2.html#walformat
 
-	startFramesLarge = 8192 // in a file below largeFileBytes
+	walBytesMax = 64 << 20 // of the WAL, unless another process reads
+	framesMax   = walBytesMax / frameBytes
+
+	startFramesLarge = framesMax / 2 // in a file below largeFileBytes
 	startFramesSmall = 2048
 	largeFileBytes   = 128 << 20
 
 	warnEvery = time.Minute
-
-	// WALBytesDefault is the default of Config.WALMax.
-	WALBytesDefault = 64 << 20
-	// WALBytesMin is the smallest Config.WALMax: the WAL must hold a full batch.
-	WALBytesMin = 32 << 20
 )
 
 type checkpointer struct {
-	framesMax     int
 	startFrames   int       // length of the WAL at which the next checkpoint starts; guarded by Engine.writeMu
 	frames        int       // known length of the WAL; guarded by Engine.writeMu
 	blockedFrames int       // length of the WAL when a reader last blocked a checkpoint; guarded by Engine.writeMu
-	warnedAt      time.Time // last warning; guarded by Engine.writeMu
+	warnedAt      time.Time // last warning about a reader; guarded by Engine.writeMu
 
 	duration prometheus.Observer // of each checkpoint; nil without metrics
 
@@ -63,40 +59,29 @@ type checkpointer struct {
 	mu      sync.Mutex
 	idle    chan struct{} // closed when running becomes false, and replaced; guarded by mu
 	running bool          // guarded by mu
-	ended   bool          // a pass has ended since the last check of the committer; guarded by mu
+	ended   bool          // a pass has ended since the committer last checked; guarded by mu
 	blocked bool          // a reader blocked that pass; guarded by mu
-	err     error         // ended the background; guarded by mu
+	err     error         // the disk failed during a pass; guarded by mu
 }
 
-// checkWALBytes sets the default of WALMax, and returns an error if it is too small.
-func (c *Config) checkWALBytes() error {
-	c.WALMax = cmp.Or(c.WALMax, WALBytesDefault)
-	if c.WALMax < WALBytesMin {
-		return fmt.Errorf("WALMax is %d bytes; it must be at least %d", c.WALMax, WALBytesMin)
-	}
-	return nil
-}
-
-func (e *Engine) startCheckpoints(bytesMax int64) error {
+func (e *Engine) startCheckpoints() (err error) {
 	c := &e.checkpoints
-	c.framesMax = int(bytesMax / frameBytes)
 	c.idle = make(chan struct{})
 	e.chooseStartFrames()
 	if !e.server {
 		return nil
 	}
-	conn, err := sqlite3.OpenBuffered(e.path)
-	if err != nil {
-		return openFault(e.path, err)
+	if c.conn, err = sqlite3.OpenBuffered(e.path); err != nil { // release closes it
+		return dbfile.OpenFault(e.path, err)
 	}
-	if err = conn.Exec(connectionSettings); err == nil {
-		_, err = conn.QueryInt("SELECT count(*) FROM sqlite_schema") // opens the WAL while a descriptor is free
-	}
-	if err != nil {
-		_ = conn.Close() // err has the cause
+	if err := c.conn.Exec(connectionSettings); err != nil {
 		return err
 	}
-	c.conn, c.start, c.done = conn, make(chan struct{}, 1), make(chan struct{})
+	// This opens the WAL while a descriptor is free.
+	if _, err := c.conn.QueryInt("SELECT count(*) FROM sqlite_schema"); err != nil {
+		return err
+	}
+	c.start, c.done = make(chan struct{}, 1), make(chan struct{})
 	go c.background() // ends when stop is called, which waits for it
 	return nil
 }
@@ -142,8 +127,8 @@ func (c *checkpointer) checkpoint(conn *sqlite3.Conn) (frames, copied int, err e
 // pass copies the WAL, and then the frames that were added during the copy, until few are
 // left for the committer. It reports whether a reader blocked it.
 //
-// Until its commit has ended, the writer is a reader too, and its last frames cannot be
-// copied for a moment. So only a reader that pins the previous attempt's frames counts.
+// During a commit the writer is a reader too, so its last frames cannot be copied for a moment.
+// Only a reader that pins frames of the previous attempt counts.
 func (c *checkpointer) pass() (blocked bool, err error) {
 	const fewFrames, attemptsMax, commitEnd = 256, 5, 10 * time.Millisecond
 	before, seen := 0, 0 // frames copied, and frames in the WAL, at the previous attempt
@@ -162,9 +147,9 @@ func (c *checkpointer) pass() (blocked bool, err error) {
 	return false, nil
 }
 
-// checkpointIfDue is called between two batches, before one that adds about that many
-// frames. The error wraps store.ErrBusy if ctx ends while it waits for the background. Any
-// other error means that the disk is no longer reliable.
+// checkpointIfDue is called before each batch; more is the number of frames that the batch may
+// add. The error wraps store.ErrBusy if ctx ends while it waits for the background. Any other
+// error means that the disk is not reliable.
 func (e *Engine) checkpointIfDue(ctx context.Context, more int) error {
 	for {
 		pass, err := e.checkpointOrWait(more)
@@ -179,9 +164,9 @@ func (e *Engine) checkpointIfDue(ctx context.Context, more int) error {
 	}
 }
 
-// checkpointOrWait starts or finishes a checkpoint if that is due. If the caller has to wait
-// for the background, it returns a channel that is closed when the pass has ended. The
-// caller waits without writeMu, which changes of tokens need, too.
+// checkpointOrWait starts or finishes a checkpoint if one is due. If the caller must wait for
+// the background, it returns a channel that is closed at the end of the pass. The caller waits
+// without writeMu, so that changes of tokens do not wait.
 func (e *Engine) checkpointOrWait(more int) (pass <-chan struct{}, err error) {
 	e.writeMu.Lock()
 	defer e.writeMu.Unlock()
@@ -189,13 +174,13 @@ func (e *Engine) checkpointOrWait(more int) (pass <-chan struct{}, err error) {
 	switch {
 	case e.broken != nil:
 		return nil, e.broken
-	case c.conn == nil && c.frames < c.framesMax/2, c.frames < c.startFrames:
+	case c.conn == nil && c.frames < startFramesLarge, c.frames < c.startFrames:
 		return nil, nil
 	case c.conn == nil:
 		return nil, e.recordBroken(e.finishCheckpoint())
 	}
 	c.mu.Lock()
-	full := c.frames+more > c.framesMax+2*c.blockedFrames
+	full := c.frames+more > framesMax+2*c.blockedFrames
 	if full && c.running {
 		defer c.mu.Unlock()
 		return c.idle, nil
@@ -222,7 +207,7 @@ func (e *Engine) checkpointOrWait(more int) (pass <-chan struct{}, err error) {
 // chooseStartFrames sets the length of the WAL at which the next checkpoint starts.
 func (e *Engine) chooseStartFrames() {
 	c := &e.checkpoints
-	c.startFrames = min(startFramesLarge, c.framesMax/2)
+	c.startFrames = startFramesLarge
 	if info, err := os.Stat(e.path); err != nil || info.Size() > largeFileBytes {
 		c.startFrames = startFramesSmall
 	}
@@ -233,7 +218,7 @@ func (e *Engine) chooseStartFrames() {
 func (e *Engine) blockedByReader() {
 	c := &e.checkpoints
 	c.blockedFrames, c.startFrames = c.frames, c.frames+startFramesSmall
-	if c.frames > c.framesMax && time.Since(c.warnedAt) > warnEvery {
+	if c.frames > framesMax && time.Since(c.warnedAt) > warnEvery {
 		c.warnedAt = time.Now()
 		e.log.Warn("a reader in another process blocks the checkpoint of the WAL", "bytes", int64(c.frames)*frameBytes)
 	}
@@ -250,7 +235,7 @@ func (e *Engine) finishCheckpoint() error {
 	case err == nil && frames == copied:
 		c.frames, c.blockedFrames = 0, 0
 		e.chooseStartFrames()
-	case err == nil, isBusy(err):
+	case err == nil, sqlite3.IsBusy(err):
 		e.blockedByReader()
 	case errors.Is(classify(err), store.ErrFull):
 		e.log.Warn("no space left for a checkpoint of the WAL", "error", err)
@@ -260,8 +245,8 @@ func (e *Engine) finishCheckpoint() error {
 	return nil
 }
 
-// framesOf returns an upper estimate of the frames that a batch adds to the WAL: for each
-// plant its page and a page of a split, and the pages of long texts.
+// framesOf estimates how many frames a batch adds to the WAL, at most: a page and a split page
+// for each plant, and the pages of long texts.
 func framesOf(batch []store.Create) int {
 	bytes := 0
 	for i := range batch {

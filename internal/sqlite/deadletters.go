@@ -16,45 +16,37 @@ func (e *Engine) ExpireDeliveries(ctx context.Context, x store.Expiry) (expired 
 		oldestSQL = "SELECT count(*) FROM plants WHERE created_at < ?1 " +
 			"AND id = (SELECT plant FROM plantstore_outbox ORDER BY number LIMIT 1)"
 		pendingSQL = "SELECT webhook, plant FROM plantstore_deliveries WHERE due_at <= ?2 AND since < ?1 LIMIT ?3"
-		deadSQL    = "SELECT webhook, plant FROM plantstore_deliveries WHERE dead_at < ?1 LIMIT ?3"
+		deadSQL    = "SELECT webhook, plant FROM plantstore_deliveries WHERE dead_at < ?1 LIMIT ?2"
 	)
 	var old bool
 	var pending, dead []deliveryKey
 	now := time.Now()
 	err = e.readApart(ctx, func(c *sqlite3.Conn) (err error) {
-		s, err := c.Prepare(oldestSQL)
+		n, err := c.QueryInt(oldestSQL, x.PendingBefore)
 		if err != nil {
 			return err
 		}
-		defer s.Close()
-		bind(s, 1, x.PendingBefore)
-		if _, err := s.Step(); err != nil {
+		old = n > 0
+		if pending, err = deliveryKeys(c, pendingSQL, x.PendingBefore, now, store.DeadBatch); err != nil {
 			return err
 		}
-		old = s.Int64(0) > 0
-		if pending, err = deliveryKeys(c, pendingSQL, x.PendingBefore, now); err != nil {
-			return err
-		}
-		dead, err = deliveryKeys(c, deadSQL, x.DeadBefore, now)
+		dead, err = deliveryKeys(c, deadSQL, x.DeadBefore, store.DeadBatch)
 		return err
 	})
 	if err != nil || !old && len(pending)+len(dead) == 0 {
 		return expired, err
 	}
-	err = e.write(ctx, func() error {
+	err = e.change(ctx, func() error {
 		expired = store.Expired{}
-		if err := e.checkWritable(); err != nil {
-			return err
-		}
 		if old {
 			if _, err := e.fanOut(store.DeadBatch, now); err != nil {
 				return err
 			}
-			if pending, err = deliveryKeys(e.writer, pendingSQL, x.PendingBefore, now); err != nil {
+			if pending, err = deliveryKeys(e.writer, pendingSQL, x.PendingBefore, now, store.DeadBatch); err != nil {
 				return err
 			}
 		}
-		// The claim of another delivery may have begun since the read.
+		// Since the read, another server may have claimed a delivery.
 		expired.Dead, err = e.changeDeliveries(pending, "UPDATE plantstore_deliveries SET due_at = NULL, dead_at = ?3, "+
 			"reason = ?4 || coalesce(?5 || reason, '') WHERE webhook = ?1 AND plant = ?2 AND due_at <= ?3",
 			now, x.Reason, store.LastAttempt)
@@ -70,29 +62,11 @@ func (e *Engine) ExpireDeliveries(ctx context.Context, x store.Expiry) (expired 
 
 type deliveryKey struct{ webhook, plant int64 }
 
-// deliveryKeys returns the keys of at most store.DeadBatch deliveries.
-func deliveryKeys(c *sqlite3.Conn, sql string, before, now time.Time) (keys []deliveryKey, err error) {
-	s, err := c.Prepare(sql)
-	if err != nil {
-		return nil, err
-	}
-	defer s.Close()
-	bind(s, 1, before)
-	bind(s, 3, int64(store.DeadBatch)) // the largest parameter of every statement
-	bind(s, 2, now)
-	err = eachRow(s, func() { keys = append(keys, deliveryKey{s.Int64(0), s.Int64(1)}) })
-	return keys, err
-}
-
-// eachRow calls a function for each row of a statement.
-func eachRow(s *sqlite3.Stmt, row func()) error {
-	for {
-		ok, err := s.Step()
-		if err != nil || !ok {
-			return err
-		}
-		row()
-	}
+// deliveryKeys returns the keys that a query selects.
+func deliveryKeys(c *sqlite3.Conn, sql string, values ...any) ([]deliveryKey, error) {
+	return sqlite3.Collect(c.Rows(sql, values...), func(s *sqlite3.Stmt) deliveryKey {
+		return deliveryKey{s.Int64(0), s.Int64(1)}
+	})
 }
 
 // changeDeliveries runs a statement for each key, and returns the number of changed rows.
@@ -103,12 +77,7 @@ func (e *Engine) changeDeliveries(keys []deliveryKey, sql string, args ...any) (
 	}
 	defer s.Close()
 	for _, key := range keys {
-		bind(s, 1, key.webhook)
-		bind(s, 2, key.plant)
-		for i, arg := range args {
-			bind(s, 3+i, arg)
-		}
-		if err := s.Run(); err != nil {
+		if err := s.Run(append([]any{key.webhook, key.plant}, args...)...); err != nil {
 			return changed, err
 		}
 		changed += int64(e.writer.Changes())
@@ -137,82 +106,54 @@ func (e *Engine) DeadLetters(ctx context.Context, page store.DeadPage) (all []st
 	return all, err
 }
 
-// deadLettersOf returns dead letters of one webhook, by the index of deliveries that are due.
+// deadLettersOf returns dead letters of one webhook from an id on, or after it if without is set. It
+// uses the index of deliveries that are due.
 func deadLettersOf(
-	c *sqlite3.Conn, w store.Webhook, after int64, without bool, limit int,
-) (all []store.DeadLetter, err error) {
-	s, err := c.Prepare("SELECT plant, since, dead_at, attempts, coalesce(reason, '') FROM plantstore_deliveries " +
-		"WHERE webhook = ?1 AND due_at IS NULL AND plant >= ?2 AND (plant <> ?2 OR ?3 = 0) ORDER BY plant LIMIT ?4")
-	if err != nil {
-		return nil, err
-	}
-	defer s.Close()
-	excluded := int64(0)
-	if without {
-		excluded = 1
-	}
-	bind(s, 4, int64(limit)) // the largest parameter
-	bind(s, 1, w.ID)
-	bind(s, 2, after)
-	bind(s, 3, excluded)
-	err = eachRow(s, func() {
-		all = append(all, store.DeadLetter{
-			Webhook: w.ID, URL: w.URL, Plant: s.Int64(0), Since: timeColumn(s, 1), DeadAt: timeColumn(s, 2),
+	c *sqlite3.Conn, w store.Webhook, from int64, without bool, limit int,
+) ([]store.DeadLetter, error) {
+	const sql = "SELECT plant, since, dead_at, attempts, reason FROM plantstore_deliveries " +
+		"WHERE webhook = ?1 AND due_at IS NULL AND plant >= ?2 AND (plant <> ?2 OR NOT ?3) ORDER BY plant LIMIT ?4"
+	return sqlite3.Collect(c.Rows(sql, w.ID, from, without, limit), func(s *sqlite3.Stmt) store.DeadLetter {
+		return store.DeadLetter{
+			Webhook: w.ID, URL: w.URL, Plant: s.Int64(0), Since: s.Time(1), DeadAt: s.Time(2),
 			Attempts: int(s.Int64(3)), Reason: s.Text(4),
-		})
+		}
 	})
-	return all, err
 }
 
 // RetryDead implements webhook.Outbox.
 func (e *Engine) RetryDead(ctx context.Context, selector store.DeadSelector, by audit.Origin) (int64, error) {
-	return e.changeDead(ctx, selector, audit.WebhookRetry, by, onlyActive, "UPDATE plantstore_deliveries SET "+
-		"since = ?3, due_at = ?3, dead_at = NULL, attempts = 0, reason = NULL WHERE webhook = ?1 AND plant = ?2", time.Now())
+	const active = " AND webhook IN (SELECT id FROM plantstore_webhooks WHERE active <> 0)"
+	return e.changeDead(ctx, selector, audit.WebhookRetry, by, "UPDATE plantstore_deliveries SET "+
+		"since = ?4, due_at = ?4, dead_at = NULL, attempts = 0, reason = NULL", active, time.Now())
 }
 
 // DropDead implements webhook.Outbox.
 func (e *Engine) DropDead(ctx context.Context, selector store.DeadSelector, by audit.Origin) (int64, error) {
-	return e.changeDead(ctx, selector, audit.WebhookDrop, by, "",
-		"DELETE FROM plantstore_deliveries WHERE webhook = ?1 AND plant = ?2")
+	return e.changeDead(ctx, selector, audit.WebhookDrop, by, "DELETE FROM plantstore_deliveries", "")
 }
 
-// onlyActive selects the dead letters of active webhooks.
-const onlyActive = "AND webhook IN (SELECT id FROM plantstore_webhooks WHERE active <> 0) "
-
-// changeDead runs a statement for at most store.DeadBatch dead letters that match a condition,
-// and appends an entry to the audit log.
+// changeDead runs an UPDATE or a DELETE for at most store.DeadBatch dead letters that match a
+// condition, and appends an entry to the audit log. The values are those of ?4 and the following
+// parameters.
 func (e *Engine) changeDead(
 	ctx context.Context, selector store.DeadSelector, action audit.Action, by audit.Origin,
-	condition, sql string, args ...any,
+	sql, condition string, values ...any,
 ) (changed int64, err error) {
-	err = e.write(ctx, func() error {
-		if err := e.checkWritable(); err != nil {
+	var plant any // NULL: every plant
+	if selector.Plant != nil {
+		plant = *selector.Plant
+	}
+	sql += " WHERE (webhook, plant) IN (SELECT webhook, plant FROM plantstore_deliveries WHERE due_at IS NULL " +
+		"AND (?1 = 0 OR webhook = ?1) AND (?2 IS NULL OR plant = ?2)" + condition + " LIMIT ?3)"
+	err = e.change(ctx, func() error {
+		if err := e.writer.Run(sql, append([]any{selector.Webhook, plant, store.DeadBatch}, values...)...); err != nil {
 			return err
 		}
-		keys, err := e.deadKeys(selector, condition)
-		if err != nil || len(keys) == 0 {
-			return err
-		}
-		if changed, err = e.changeDeliveries(keys, sql, args...); err != nil {
-			return err
+		if changed = int64(e.writer.Changes()); changed == 0 {
+			return nil
 		}
 		return e.appendAudit(store.DeadLettersChanged(action, selector, changed, by))
 	})
 	return changed, err
-}
-
-func (e *Engine) deadKeys(selector store.DeadSelector, condition string) (keys []deliveryKey, err error) {
-	s, err := e.writer.Prepare("SELECT webhook, plant FROM plantstore_deliveries WHERE due_at IS NULL " +
-		"AND (?1 = 0 OR webhook = ?1) AND (?2 IS NULL OR plant = ?2) " + condition + "LIMIT ?3")
-	if err != nil {
-		return nil, err
-	}
-	defer s.Close()
-	bind(s, 1, selector.Webhook)
-	if s.BindNull(2); selector.Plant != nil {
-		bind(s, 2, *selector.Plant)
-	}
-	bind(s, 3, int64(store.DeadBatch))
-	err = eachRow(s, func() { keys = append(keys, deliveryKey{s.Int64(0), s.Int64(1)}) })
-	return keys, err
 }

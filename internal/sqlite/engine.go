@@ -2,8 +2,8 @@
 // writes the file, in WAL mode with synchronous=FULL, so that a completed commit is on stable
 // storage (https://sqlite.org/pragma.html#pragma_synchronous).
 //
-// Commands may use the file while the server runs; locks.go describes the write ticket. The
-// engine runs the checkpoints itself, see checkpoint.go.
+// Commands may use the file while the server runs; dbfile/locks.go describes the write ticket.
+// The engine runs the checkpoints itself, see checkpoint.go.
 package sqlite
 
 import (
@@ -21,6 +21,7 @@ import (
 
 	"plantstore/internal/audit"
 	"plantstore/internal/safefile"
+	"plantstore/internal/sqlite/dbfile"
 	"plantstore/internal/sqlite/sqlite3"
 	"plantstore/internal/store"
 )
@@ -32,10 +33,9 @@ type Config struct {
 	MustExist bool                  // create neither the file nor its tables
 	ReadOnly  bool                  // change nothing, so that only Get, List and Tokens work; implies MustExist
 	Migrate   bool                  // migrate an older schema to the newest one, instead of refusing it
-	By        audit.Origin          // of the audit log's entry of a migration
-	WALMax    int64                 // bytes of the WAL unless another process reads; 0: WALBytesDefault
+	By        audit.Origin          // for the audit log's entry about a migration
 	Log       *slog.Logger          // nil: no log
-	Metrics   prometheus.Registerer // of a server; nil: no metrics
+	Metrics   prometheus.Registerer // nil: no metrics
 }
 
 // Engine implements store.Engine, move.Source and move.Destination on one SQLite file.
@@ -44,8 +44,8 @@ type Engine struct {
 	server bool
 	log    *slog.Logger
 
-	serveLock *os.File // nil in a command
-	ticket    writeTicket
+	serveLock *os.File       // nil in a command
+	ticket    *dbfile.Ticket // nil if the engine is read-only
 
 	writeMu sync.Mutex    // guards writer, its statements and order
 	writer  *sqlite3.Conn // the only connection that writes; nil if the engine is read-only
@@ -53,38 +53,22 @@ type Engine struct {
 	broken  error          // refuses every write if it is set
 	order   []int32        // scratch of Insert
 	digests store.Digester // scratch of Insert
-	added   added          // by the current transaction
+	added   added          // changes of the current transaction
 	wal     *os.File       // the WAL, for syncWAL
 
 	ownMoveState store.MoveState // set by this engine, under which it may write; guarded by writeMu
-	capturedTo   int64           // last followed.number that Captured returned; only a move uses it
+	capturedTo   int64           // last captured.number that Captured returned; only a move uses it
 
-	store        int64     // state.store
-	markFile     *os.File  // FILE-mark
-	markWarnedAt time.Time // last warning about a failed write of it; guarded by writeMu
+	mark         *dbfile.Mark
+	markWarnedAt time.Time // last warning about a failed write of the mark; guarded by writeMu
 
-	ticketLockedAt, yieldUntil time.Time // of the last write of a command; guarded by writeMu
-
-	events chan struct{} // has a value after a batch that wrote events
+	events chan struct{} // receives a value after a batch that wrote events
 
 	readMu sync.Mutex // guards reader and scan
 	reader *sqlite3.Conn
-	scan   *sqlite3.Stmt // of reader, for Scan; nil before the first one
+	scan   *sqlite3.Stmt // prepared by the first Scan
 
 	checkpoints checkpointer
-}
-
-// versionMin is the first version of SQLite without a defect that can corrupt the WAL when
-// two connections write and checkpoint concurrently (https://sqlite.org/wal.html, "The
-// WAL-reset bug").
-const versionMin = 3_051_003
-
-func checkVersion(version int) error {
-	if version < versionMin {
-		return fmt.Errorf("SQLite %s can corrupt a store: at least %s is required",
-			versionText(version), versionText(versionMin))
-	}
-	return nil
 }
 
 // Open opens the store in a file, or creates it unless c.MustExist is set. When it returns,
@@ -93,17 +77,11 @@ func checkVersion(version int) error {
 //
 // Open migrates a store of an older schema if c.Migrate is set, and refuses it otherwise.
 func Open(ctx context.Context, c Config) (_ *Engine, err error) {
-	if err := checkVersion(sqlite3.Version()); err != nil {
-		return nil, err
-	}
 	if c.Path == "" {
 		return nil, errors.New("sqlite.Config has no Path")
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
-	}
-	if err := c.checkWALBytes(); err != nil {
-		return nil, err
 	}
 	c.MustExist = c.MustExist || c.ReadOnly
 	if err := prepareFile(ctx, &c); err != nil {
@@ -112,7 +90,7 @@ func Open(ctx context.Context, c Config) (_ *Engine, err error) {
 	e := &Engine{path: c.Path, server: c.Server, log: c.Log, events: make(chan struct{}, 1)}
 	defer func() {
 		if err != nil {
-			_ = e.release() // err has the cause
+			_ = e.release() // err is the cause
 			err = diskFault(err)
 		}
 	}()
@@ -129,9 +107,9 @@ func Open(ctx context.Context, c Config) (_ *Engine, err error) {
 		if err := e.lockServe(ctx); err != nil {
 			return nil, err
 		}
-		warnModes(c.Path, c.Log)
+		dbfile.WarnModes(c.Path, c.Log)
 	}
-	if e.ticket, err = openTicket(c.Path); err != nil {
+	if e.ticket, err = dbfile.OpenTicket(c.Path); err != nil {
 		return nil, err
 	}
 	if err := e.connect(); err != nil {
@@ -150,66 +128,41 @@ func Open(ctx context.Context, c Config) (_ *Engine, err error) {
 		return nil, err
 	}
 	if c.Metrics != nil {
-		e.checkpoints.duration = e.measure(c.Metrics, c.WALMax)
+		e.checkpoints.duration = e.measure(c.Metrics)
 	}
-	return e, e.startCheckpoints(c.WALMax)
-}
-
-// realPath resolves the symbolic links in a path, as SQLite does: the WAL, the commit mark
-// and the lock files are beside the real file. If the file does not exist, it resolves the
-// links of the directory.
-func realPath(path string) string {
-	if target, err := filepath.EvalSymlinks(path); err == nil {
-		return target
-	}
-	if dir, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
-		return filepath.Join(dir, filepath.Base(path))
-	}
-	return path
+	return e, e.startCheckpoints()
 }
 
 // prepareFile checks the directory and the files beside the store, and creates the file
 // unless c.MustExist is set. Only its owner may read it, because it contains every plant.
-func prepareFile(ctx context.Context, c *Config) error {
-	if err := safefile.RefuseForeignLinks(c.Path); err != nil {
+func prepareFile(ctx context.Context, c *Config) (err error) {
+	if c.Path, err = dbfile.Locate(c.Path); err != nil {
 		return err
 	}
-	c.Path = realPath(c.Path)
-	dir := filepath.Dir(c.Path)
-	info, err := os.Stat(dir)
-	switch {
-	case err != nil:
-		return fmt.Errorf("the directory of the store: %w; create it, or use another path", err)
-	case !info.IsDir():
-		return fmt.Errorf("%s is not a directory", dir)
-	}
-	if err := refuseNetwork(dir); err != nil {
+	if err := dbfile.CheckBeside(c.Path); err != nil {
 		return err
 	}
-	if err := checkBeside(c.Path, besideSuffixes); err != nil {
-		return err
-	}
-	switch err := checkNamed(c.Path); {
+	switch err := dbfile.CheckNamed(c.Path); {
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	case c.MustExist:
-		return noStore(c.Path)
+		return dbfile.NoStore(c.Path)
 	}
-	if err := refuseNew(c.Path); err != nil {
+	if err := dbfile.RefuseNew(c.Path); err != nil {
 		return err
 	}
 	return createFile(ctx, c.Path)
 }
 
-// createFile creates an empty file, unless it exists. It locks the write ticket: a restore, which
-// has it locked, removes a WAL without a file, and this file gets a WAL before its first write.
+// createFile creates an empty file, unless it exists. It locks the write ticket, because a
+// restore in progress removes the WAL at this path, which the new file has before its first write.
 func createFile(ctx context.Context, path string) error {
 	if err := safefile.CheckRegular(path); err != nil { // before a lock file is created beside it
 		return fmt.Errorf("create the store: %w", err)
 	}
-	if ticket, err := openTicket(path); err == nil { // Open returns its error, unless the next call has a clearer one
-		defer ticket.file.Close()
-		if err := ticket.lock(ctx); err != nil {
+	if ticket, err := dbfile.OpenTicket(path); err == nil { // otherwise, a later step returns a clearer error
+		defer ticket.Close()
+		if err := ticket.Lock(ctx); err != nil {
 			return err
 		}
 	}
@@ -223,87 +176,95 @@ func createFile(ctx context.Context, path string) error {
 	return f.Close()
 }
 
-func noStore(path string) error {
-	return fmt.Errorf("%w at %s: name one with --db, or create one with plantstore serve", store.ErrNoStore, path)
-}
-
-// busyMilliseconds is the time that a reading connection waits for the short locks of
-// recovery. A writing connection waits in begin, with a context.
-const busyMilliseconds = 2000
-
 // openWriter opens the writing connection. It refuses another file before it changes
 // anything.
 func (e *Engine) openWriter(ctx context.Context, c Config) (err error) {
 	if e.writer, err = sqlite3.OpenBuffered(e.path); err != nil {
-		return openFault(e.path, err)
+		return dbfile.OpenFault(e.path, err)
 	}
 	if e.writer.ReadOnly() {
-		return notWritable(e.path, nil)
+		return dbfile.NotWritable(e.path, nil)
 	}
-	e.writer.BusyTimeout(busyMilliseconds)
+	e.writer.BusyTimeout(dbfile.BusyMilliseconds)
 	e.writer.KeepWAL(true) // a damaged WAL may be the only copy of its plants
-	if _, err = c.accept(ctx, e.writer); err == nil {
-		if err = checkHeader(e.writer); err != nil {
-			err = fmt.Errorf("%s is damaged: %w; restore a backup", e.path, err)
+	err = e.writer.During(ctx, func() error {
+		if _, err := c.accept(e.writer); err != nil {
+			return err
 		}
-	}
-	e.writer.KeepWAL(err != nil && hasWAL(e.path))
+		if err := dbfile.CheckHeader(e.writer); err != nil {
+			return fmt.Errorf("%s is damaged: %w; restore a backup", e.path, err)
+		}
+		return nil
+	})
+	e.writer.KeepWAL(err != nil && dbfile.HasWAL(e.path))
 	return err
 }
 
 // openReader opens the reading connection of a read-only engine.
 func (e *Engine) openReader(ctx context.Context, c Config) (err error) {
 	e.broken = errReadOnly
-	if e.reader, err = openForReading(e.path); err != nil {
+	if e.reader, err = dbfile.OpenForReading(e.path); err != nil {
 		return err
 	}
-	_, err = c.accept(ctx, e.reader)
-	return err
-}
-
-// accept returns the version of a store's schema, 0 for an empty file. It returns an error
-// if the file is not a store, is not allowed by the Config, has a changed schema, or has lost
-// commits. It changes nothing.
-func (c Config) accept(ctx context.Context, conn *sqlite3.Conn) (version int, err error) {
-	err = during(ctx, conn, func() error {
-		version, err = c.acceptFile(conn)
+	return e.reader.During(ctx, func() error {
+		_, err := c.accept(e.reader)
 		return err
 	})
-	if err != nil && ctx.Err() != nil {
-		err = ctx.Err() // SQLite has several errors for an interruption
-	}
-	return version, err
 }
 
-func (c Config) acceptFile(conn *sqlite3.Conn) (version int, err error) {
-	version, err = schemaVersion(conn, c.Path)
+// accept returns the schema of a store, 0 for an empty file. It returns an error if the file is
+// not a store, if the Config does not allow its schema, if the schema was changed, or if commits
+// are lost. It changes nothing.
+func (c *Config) accept(conn *sqlite3.Conn) (version int, err error) {
+	version, err = dbfile.SchemaVersion(conn, c.Path)
 	if err == nil {
 		err = c.acceptVersion(version)
 	}
 	if err == nil && version == 0 {
-		err = refuseNew(c.Path)
+		err = dbfile.RefuseNew(c.Path)
 	}
 	if err != nil || version == 0 {
 		return version, err
 	}
-	if err := checkSchema(conn, c.Path, version); err != nil { // before any table is read
+	if err := dbfile.CheckSchema(conn, c.Path, version); err != nil { // before any table is read
 		return version, err
 	}
-	_, fault, err := checkMark(conn, c.Path)
+	_, fault, err := dbfile.CheckMark(conn, c.Path)
 	if err == nil && fault != nil {
 		err = fmt.Errorf("%w: %w", store.ErrBroken, fault)
 	}
 	return version, err
 }
 
+// lockServe locks FILE-serve. The writer has already opened the file.
+func (e *Engine) lockServe(ctx context.Context) (err error) {
+	if e.serveLock, err = dbfile.LockServe(ctx, e.path); err != nil {
+		return err
+	}
+	return e.checkNotReplaced()
+}
+
+// checkNotReplaced returns an error if a restore has replaced the file since the writer opened
+// it: commits would go to a removed file. The caller has locked FILE-serve or the write ticket,
+// so no restore can replace the file after the check.
+func (e *Engine) checkNotReplaced() error {
+	switch moved, err := e.writer.Moved(); {
+	case err != nil:
+		return err
+	case moved:
+		return fmt.Errorf("%s was replaced or removed after plantstore had opened it; start plantstore again", e.path)
+	}
+	return nil
+}
+
 // connect prepares the file for writes and opens the reading connection.
 func (e *Engine) connect() (err error) {
-	if err := e.writer.Exec("PRAGMA page_size = 4096"); err != nil { // has an effect only on a new file
-		return openFault(e.path, err)
+	if err := e.writer.Exec("PRAGMA page_size = 4096"); err != nil { // only affects a new file
+		return dbfile.OpenFault(e.path, err)
 	}
 	mode, err := e.writer.QueryText("PRAGMA journal_mode = WAL")
 	if err != nil {
-		return openFault(e.path, err)
+		return dbfile.OpenFault(e.path, err)
 	}
 	if mode != "wal" {
 		return fmt.Errorf("%s cannot use WAL mode (SQLite returned %q): put the store on a local disk", e.path, mode)
@@ -315,9 +276,9 @@ func (e *Engine) connect() (err error) {
 	e.writer.TrackWAL()
 
 	if e.reader, err = sqlite3.Open(e.path); err != nil {
-		return openFault(e.path, err)
+		return dbfile.OpenFault(e.path, err)
 	}
-	e.reader.BusyTimeout(busyMilliseconds)
+	e.reader.BusyTimeout(dbfile.BusyMilliseconds)
 	if err := e.reader.Exec(connectionSettings + "PRAGMA query_only = ON;"); err != nil {
 		return err
 	}
@@ -339,26 +300,51 @@ const connectionSettings = `
 // syncs and copies the WAL; if a reader blocks it, the WAL is synced. makeDurable also syncs
 // the directory, because SQLite ignores an error of that sync.
 func (e *Engine) makeDurable() error {
-	if !e.server && served(e.path) {
-		return nil // the server has synced it at its start
+	if !e.server && dbfile.Served(e.path) {
+		return nil // the server did this when it started
 	}
 	_, _, err := e.writer.Checkpoint(sqlite3.Truncate)
-	if isBusy(err) {
+	if sqlite3.IsBusy(err) {
 		err = e.syncWAL()
 	}
 	if err != nil {
 		return fmt.Errorf("checkpoint %s: %w", e.path, classify(err))
 	}
-	// The checkpoint has synced the file only if the WAL had frames. A file that was just
-	// copied here is in the page cache only.
+	// The checkpoint synced the file only if the WAL had frames. A file that was just copied
+	// here may still be in the page cache only.
 	if err := e.writer.SyncFile(); err != nil {
 		return fmt.Errorf("sync %s: %w", e.path, classify(err))
 	}
 	return safefile.SyncDir(filepath.Dir(e.path))
 }
 
-// Close copies the WAL into the file and closes it. It leaves a broken engine unchanged, for
-// recovery by the next process.
+// openMark opens the mark and writes the current commit. A command locks the write ticket for
+// this, so that it does not write the commit of a file that a restore has just replaced.
+func (e *Engine) openMark(ctx context.Context) error {
+	s, err := dbfile.ReadState(e.writer)
+	if err != nil {
+		return err
+	}
+	if e.mark, err = dbfile.OpenMark(e.path, s); err != nil {
+		return err
+	}
+	if !e.server {
+		if dbfile.Served(e.path) {
+			return nil // the server writes it
+		}
+		if err := e.lockTicket(ctx); err != nil {
+			return err
+		}
+		defer e.unlockTicket()
+	}
+	if err := e.mark.Write(s.Commits); err != nil {
+		return err
+	}
+	return e.mark.Sync()
+}
+
+// Close copies the WAL into the file and closes it. If the engine is broken, Close leaves the
+// files as they are, and the next process recovers them.
 func (e *Engine) Close() error {
 	e.checkpoints.stop()
 	e.writeMu.Lock()
@@ -370,7 +356,7 @@ func (e *Engine) Close() error {
 	defer e.readMu.Unlock()
 	if e.server {
 		// Closing the connection does the same, but returns no error.
-		if _, _, err := e.writer.Checkpoint(sqlite3.Truncate); err != nil && !isBusy(err) {
+		if _, _, err := e.writer.Checkpoint(sqlite3.Truncate); err != nil && !sqlite3.IsBusy(err) {
 			e.writer.KeepWAL(true)
 			e.log.Warn("could not checkpoint the WAL; nothing is lost, and the next start does it", "error", err)
 		}
@@ -378,27 +364,24 @@ func (e *Engine) Close() error {
 	return e.release()
 }
 
-// release closes all connections and files, the locks last.
+// release closes all connections and files, and releases the locks last.
 func (e *Engine) release() error {
 	e.stmts.close()
 	e.scan.Close()
-	errs := []error{e.closeMark()}
+	errs := []error{e.mark.Close()}
 	for _, conn := range []*sqlite3.Conn{e.checkpoints.conn, e.reader, e.writer} {
 		if conn != nil {
 			errs = append(errs, conn.Close())
 		}
 	}
-	for _, f := range []*os.File{e.wal, e.ticket.file, e.serveLock} {
-		if f != nil {
-			errs = append(errs, f.Close())
-		}
+	if e.wal != nil {
+		errs = append(errs, e.wal.Close())
+	}
+	errs = append(errs, e.ticket.Close())
+	if e.serveLock != nil {
+		errs = append(errs, e.serveLock.Close())
 	}
 	return errors.Join(errs...)
-}
-
-func isBusy(err error) bool {
-	var fault *sqlite3.Error
-	return errors.As(err, &fault) && fault.Busy()
 }
 
 // Durability implements store.Engine. SQLite syncs the WAL with every commit.
@@ -407,8 +390,7 @@ func (e *Engine) Durability() store.Durability {
 }
 
 // Version returns the version of SQLite, as in 3.51.3.
-func Version() string { return versionText(sqlite3.Version()) }
-
-func versionText(v int) string {
+func Version() string {
+	v := sqlite3.Version()
 	return fmt.Sprintf("%d.%d.%d", v/1_000_000, v/1000%1000, v%1000)
 }

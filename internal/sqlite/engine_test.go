@@ -2,7 +2,6 @@ package sqlite_test
 
 import (
 	"errors"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"plantstore/internal/audit"
 	"plantstore/internal/sqlite"
 	"plantstore/internal/sqlite/sqlite3"
+	"plantstore/internal/sqlite/sqlitetest"
 	"plantstore/internal/store/storetest"
 )
 
@@ -21,12 +21,14 @@ func newFile(t testing.TB) storetest.Store {
 	return file{filepath.Join(t.TempDir(), "plantstore.db")}
 }
 
-func (f file) Open(t testing.TB) storetest.Engine { return mustOpen(t, sqlite.Config{Path: f.path}) }
+func (f file) Open(t testing.TB) storetest.Engine {
+	return sqlitetest.Open(t, sqlite.Config{Path: f.path})
+}
 
 // Tamper removes the triggers of the audit log for its SQL.
 func (f file) Tamper(t testing.TB, sql string) {
 	triggers := auditTriggers(t, f.path)
-	mustExec(t, f.path, "DROP TRIGGER plantstore_audit_append; DROP TRIGGER plantstore_audit_keep; "+
+	sqlitetest.Exec(t, f.path, "DROP TRIGGER plantstore_audit_append; DROP TRIGGER plantstore_audit_keep; "+
 		"DROP TRIGGER plantstore_audit_prune; "+strings.ReplaceAll(sql, "STATE", "state")+"; "+triggers)
 }
 
@@ -39,19 +41,6 @@ func auditTriggers(t testing.TB, path string) string {
 		"WHERE type = 'trigger' AND tbl_name = 'plantstore_audit'")
 	must(t, errors.Join(err, c.Close()))
 	return triggers
-}
-
-// mustOpen opens an engine that logs to the test; the caller closes it.
-func mustOpen(t testing.TB, c sqlite.Config) *sqlite.Engine {
-	t.Helper()
-	if c.Log == nil {
-		c.Log = slog.New(slog.NewTextHandler(t.Output(), nil))
-	}
-	e, err := sqlite.Open(t.Context(), c)
-	if err != nil {
-		t.Fatalf("Open: %v", err)
-	}
-	return e
 }
 
 // TestZeroConfig opens a store with the smallest Config: without log and metrics.
@@ -67,7 +56,7 @@ func TestZeroConfig(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !c.ReadOnly {
-			must(t, insertBatch(t.Context(), e, batchOf(0, 1)))
+			must(t, sqlitetest.Insert(t.Context(), e, sqlitetest.Batch(0, 1)))
 		}
 		must(t, e.Close())
 		must(t, os.Chmod(path, 0o644)) // the next server has a warning to log

@@ -134,7 +134,7 @@ func TestReplaysBesideFailedCommit(t *testing.T) {
 	}
 }
 
-// TestWALStaysTheSameFile shows that SQLite writes the WAL that was opened at the start, also
+// TestWALStaysTheSameFile shows that SQLite writes to the WAL that was opened at the start, even
 // after checkpoints.
 func TestWALStaysTheSameFile(t *testing.T) {
 	t.Parallel()
@@ -268,7 +268,7 @@ func TestCommitAfterReaderEnded(t *testing.T) {
 	e := openServer(t)
 	c := &e.checkpoints
 	e.writeMu.Lock()
-	c.frames = c.framesMax + startFramesLarge
+	c.frames = framesMax + startFramesLarge
 	e.writeMu.Unlock()
 	c.passEnded(true, nil) // a reader blocked the background
 	if err := e.checkpointIfDue(t.Context(), 0); err != nil {

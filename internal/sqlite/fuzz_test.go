@@ -12,39 +12,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"plantstore/internal/sqlite"
+	"plantstore/internal/sqlite/backupfile"
+	"plantstore/internal/sqlite/sqlitetest"
 	"plantstore/internal/store"
 )
-
-// FuzzManifest reads any text as a manifest. A manifest that is read has the supported format,
-// and is the same after it was written.
-func FuzzManifest(f *testing.F) {
-	f.Add([]byte(`{"format":1,"made_at":"2026-01-02T03:04:05Z","store":"00ff","commits":2,"plants":1,"bytes":4096,` +
-		`"sha256":"00"}`))
-	f.Add([]byte(`{"format":2}`))
-	f.Add([]byte(`{"format":1,"bytes":1e3,"made_at":"0001-01-01T00:00:00-24:00"}`))
-	f.Add([]byte(`{"format":1,"made_at":"9999-12-31T23:00:00-23:00"}`))
-	f.Fuzz(func(t *testing.T, text []byte) {
-		dir := t.TempDir()
-		path := filepath.Join(dir, "in.json")
-		must(t, os.WriteFile(path, text, 0o600))
-		m, err := sqlite.ReadManifest(path)
-		if err != nil {
-			return
-		}
-		if m.Format != 1 {
-			t.Errorf("ReadManifest(%q): format %d", text, m.Format)
-		}
-		again := filepath.Join(dir, "out.json")
-		must(t, m.Write(again))
-		got, err := sqlite.ReadManifest(again)
-		if diff := cmp.Diff(m, got); diff != "" || err != nil {
-			t.Errorf("ReadManifest(%q), written and read again: %v (-first +again):\n%s", text, err, diff)
-		}
-	})
-}
 
 // fuzzedStore is the part of a store that FuzzStoreFiles changes.
 var fuzzedStore = []string{"", "-wal", "-mark"}
@@ -66,17 +38,17 @@ func FuzzStoreFiles(f *testing.F) {
 		if len(edits) > 6*64 {
 			t.Skip()
 		}
-		changed := original.edited(edits)
+		changed := edited(original, edits)
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
 		dir := t.TempDir()
 		path := filepath.Join(dir, "plants.db")
 
-		changed.writeTo(t, path)
-		v, errVerify := sqlite.Verify(ctx, path, nil)
-		changed.writeTo(t, path)
-		v2, errFile := sqlite.VerifyFile(ctx, path, nil)
-		changed.writeTo(t, path)
+		changed.WriteTo(t, path)
+		v, errVerify := backupfile.Verify(ctx, path, nil)
+		changed.WriteTo(t, path)
+		v2, errFile := backupfile.VerifyFile(ctx, path, nil)
+		changed.WriteTo(t, path)
 		errServe := serveOnce(ctx, t, path)
 		clean := errVerify == nil && len(v.Faults) == 0
 		if clean && errServe != nil {
@@ -85,12 +57,12 @@ func FuzzStoreFiles(f *testing.F) {
 		backup := filepath.Join(dir, "backup.db")
 		sum := sha256.Sum256(changed[""])
 		must(t, os.WriteFile(backup, changed[""], 0o600))
-		m := sqlite.Manifest{
+		m := backupfile.Manifest{
 			Format: 1, Store: v2.Store, Commits: v2.Commits, Plants: v2.Plants,
 			Bytes: int64(len(changed[""])), SHA256: hex.EncodeToString(sum[:]),
 		}
-		must(t, m.Write(backup+sqlite.ManifestSuffix))
-		_, errRestore := sqlite.Restore(ctx, backup, filepath.Join(dir, "restored.db"), false, nil)
+		must(t, m.Write(backup+backupfile.ManifestSuffix))
+		_, errRestore := backupfile.Restore(ctx, backup, filepath.Join(dir, "restored.db"), false, nil)
 		if ctx.Err() != nil {
 			t.Errorf("the commands have not ended in time: %v, %v, %v, %v", errVerify, errFile, errServe, errRestore)
 		}
@@ -99,20 +71,20 @@ func FuzzStoreFiles(f *testing.F) {
 
 // fuzzedFiles returns the files of a small store after a kill: plants in the database, and
 // further plants in the WAL.
-func fuzzedFiles(f *testing.F) files {
+func fuzzedFiles(f *testing.F) sqlitetest.Files {
 	f.Helper()
 	path := filepath.Join(f.TempDir(), "plants.db")
 	open := func() *sqlite.Engine {
-		return mustOpen(f, sqlite.Config{Path: path, Server: true, Log: slog.New(slog.DiscardHandler)})
+		return sqlitetest.Open(f, sqlite.Config{Path: path, Server: true, Log: slog.New(slog.DiscardHandler)})
 	}
 	e := open()
-	fill(f, e, rand.New(rand.NewPCG(1, 2)), 2) // reproducible
-	must(f, e.Close())                         // copies the WAL into the database
+	sqlitetest.Fill(f, e, rand.New(rand.NewPCG(1, 2)), 2) // reproducible
+	must(f, e.Close())                                    // copies the WAL into the database
 	e = open()
 	for id := range int64(5) {
-		must(f, insertBatch(f.Context(), e, batchOf(id*10, 5)))
+		must(f, sqlitetest.Insert(f.Context(), e, sqlitetest.Batch(id*10, 5)))
 	}
-	killed := readFiles(f, path)
+	killed := sqlitetest.ReadFiles(f, path)
 	must(f, e.Close())
 	if len(killed["-wal"]) == 0 || len(killed["-mark"]) == 0 {
 		f.Fatalf("the store has %d bytes of WAL and %d of mark, want some", len(killed["-wal"]), len(killed["-mark"]))
@@ -121,8 +93,8 @@ func fuzzedFiles(f *testing.F) files {
 }
 
 // edited returns the files after the changes that edits describes.
-func (f files) edited(edits []byte) files {
-	changed := files{}
+func edited(f sqlitetest.Files, edits []byte) sqlitetest.Files {
+	changed := sqlitetest.Files{}
 	for _, name := range fuzzedStore {
 		changed[name] = append([]byte{}, f[name]...)
 	}
@@ -166,7 +138,7 @@ func serveOnce(ctx context.Context, t *testing.T, path string) error {
 		return fmt.Errorf("state: %w", err)
 	}
 	const id = 1 << 50
-	if err := insertBatch(ctx, e, batchOf(id, 1)); err != nil {
+	if err := sqlitetest.Insert(ctx, e, sqlitetest.Batch(id, 1)); err != nil {
 		return fmt.Errorf("insert: %w", err)
 	}
 	if _, err := e.Get(ctx, id); err != nil {

@@ -17,15 +17,12 @@ func (e *Engine) PutSubject(ctx context.Context, t auth.Token, most int) (stored
 		if err != nil || found {
 			return err
 		}
-		return checkPlace(c, t.Kind, most) // so that refusals take no turn of the writer
+		return checkPlace(c, t.Kind, most) // so a refusal needs no write lock
 	})
 	if err != nil || found {
 		return stored, err
 	}
-	err = e.write(ctx, func() error {
-		if err := e.checkWritable(); err != nil {
-			return err
-		}
+	err = e.change(ctx, func() error {
 		if stored, found, err = tokenOfHash(e.writer, t.Hash); err != nil || found {
 			return err
 		}
@@ -47,7 +44,7 @@ func (e *Engine) RevokeIdentity(
 }
 
 func (e *Engine) revokeIdentity(t auth.Token, most int) (auth.Token, error) {
-	if t.Kind == auth.KindJWT { // the limit is that of JWTs
+	if t.Kind == auth.KindJWT { // make room for it
 		const expired = "kind = ?1 AND expires_at < ?2 AND hash <> ?3"
 		if _, err := e.deleteTokens(expired, string(auth.KindJWT), t.CreatedAt, t.Hash[:]); err != nil {
 			return t, err
@@ -69,7 +66,7 @@ func (e *Engine) revokeIdentity(t auth.Token, most int) (auth.Token, error) {
 
 // deleteTokens removes the tokens that match a condition and returns them.
 func (e *Engine) deleteTokens(where string, args ...any) ([]auth.Token, error) {
-	tokens, err := e.tokensWhere(where, args...)
+	tokens, err := tokensWhere(e.writer, where, args...)
 	for _, t := range tokens {
 		if err == nil {
 			err = e.changeToken(t.ID, "DELETE FROM tokens WHERE id = ?")
@@ -86,7 +83,7 @@ func (e *Engine) PruneSubjects(
 		removed, err = e.deleteTokens(`id IN (SELECT id FROM tokens
 			WHERE kind = ?1 AND coalesce(last_used_at, created_at) < ?2 AND coalesce(revoked_at < ?3, TRUE)
 			AND id < (SELECT max(id) FROM tokens) ORDER BY id LIMIT ?4)`,
-			string(auth.KindSubject), p.UnusedSince, p.RevokedBefore(), int64(p.Limit))
+			string(auth.KindSubject), p.UnusedSince, p.RevokedBefore(), p.Limit)
 		if err == nil && len(removed) == 0 {
 			err = store.ErrNotFound
 		}
@@ -98,47 +95,30 @@ func (e *Engine) PruneSubjects(
 	return removed, err
 }
 
-// insertIdentity stores a token that is no auth.KindToken.
+// insertIdentity stores a subject or a JWT.
 func (e *Engine) insertIdentity(t auth.Token, most int) (auth.Token, error) {
 	if err := checkPlace(e.writer, t.Kind, most); err != nil {
 		return t, err
 	}
-	id, err := e.insertToken(t)
-	t.ID = id
-	return t, err
+	return e.insertToken(t)
 }
 
-// checkPlace returns an error if the store has most tokens of a kind. No id is used twice, so it
-// counts the rows, which takes long, only if the highest id reaches most.
+// checkPlace returns an error if the store has no place for another token of a kind. Counting the
+// rows takes long, and no id is used twice, so checkPlace counts only if the highest id reaches most.
 func checkPlace(c *sqlite3.Conn, kind auth.Kind, most int) error {
-	s, err := c.Prepare(`SELECT CASE WHEN (SELECT max(id) FROM tokens) >= ?2
-		THEN (SELECT count(*) FROM tokens WHERE kind = ?1) ELSE 0 END`)
-	if err != nil {
-		return err
+	n, err := c.QueryInt(`SELECT CASE WHEN (SELECT max(id) FROM tokens) >= ?2
+		THEN (SELECT count(*) FROM tokens WHERE kind = ?1) ELSE 0 END`, string(kind), most)
+	if err == nil && n >= int64(most) {
+		err = store.TooMany(kind)
 	}
-	defer s.Close()
-	s.BindText(1, string(kind))
-	s.BindInt64(2, int64(most))
-	if _, err := s.Step(); err != nil {
-		return err
-	}
-	if s.Int64(0) >= int64(most) {
-		return store.TooMany(kind)
-	}
-	return nil
+	return err
 }
 
 // tokenOfHash returns the token with a hash.
 func tokenOfHash(c *sqlite3.Conn, hash auth.Hash) (t auth.Token, found bool, err error) {
-	s, err := c.Prepare("SELECT " + tokenColumns + " FROM tokens WHERE hash = ?")
-	if err != nil {
+	tokens, err := tokensWhere(c, "hash = ?", hash[:])
+	if err != nil || len(tokens) == 0 {
 		return t, false, err
 	}
-	defer s.Close()
-	s.BindBlob(1, hash[:])
-	rows, err := tokenRows(s)
-	if err != nil || len(rows) == 0 {
-		return t, false, err
-	}
-	return rows[0], true, nil
+	return tokens[0], true, nil
 }

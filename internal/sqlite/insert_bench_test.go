@@ -10,6 +10,7 @@ import (
 
 	"plantstore/internal/plant"
 	"plantstore/internal/sqlite"
+	"plantstore/internal/sqlite/sqlitetest"
 	"plantstore/internal/store"
 )
 
@@ -26,7 +27,7 @@ func BenchmarkInsert(b *testing.B) {
 		for _, size := range []int{1, 32, 256, 4096} {
 			b.Run(fmt.Sprintf("%s/plants=%d", order.name, size), func(b *testing.B) {
 				path := filepath.Join(b.TempDir(), "plantstore.db")
-				e := mustOpen(b, sqlite.Config{Path: path, Server: true, Log: slog.New(slog.DiscardHandler)})
+				e := sqlitetest.Open(b, sqlite.Config{Path: path, Server: true, Log: slog.New(slog.DiscardHandler)})
 				defer func() {
 					if err := e.Close(); err != nil {
 						b.Error(err)
@@ -39,7 +40,7 @@ func BenchmarkInsert(b *testing.B) {
 					for i := range batch {
 						batch[i] = store.Create{Plant: plant.NewPlant{ID: next(), Plant: content}, By: 1, At: at}
 					}
-					if err := insertBatch(b.Context(), e, batch); err != nil {
+					if err := sqlitetest.Insert(b.Context(), e, batch); err != nil {
 						b.Fatal(err)
 					}
 				}

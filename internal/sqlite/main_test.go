@@ -1,21 +1,29 @@
 package sqlite_test
 
 import (
-	"fmt"
 	"os"
-	"path/filepath"
 	"testing"
+
+	"plantstore/internal/sqlite/sqlitetest"
 )
 
-// TestMain resolves the links in TMPDIR, because messages have the real path of a store.
-func TestMain(m *testing.M) {
-	dir, err := filepath.EvalSymlinks(os.TempDir())
-	if err == nil {
-		err = os.Setenv("TMPDIR", dir)
-	}
+func TestMain(m *testing.M) { sqlitetest.Main(m) }
+
+func noProgress(int64, int64) {}
+
+func must(t testing.TB, err error) {
+	t.Helper()
 	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+		t.Fatal(err)
 	}
-	os.Exit(m.Run())
+}
+
+func mustWrite(t testing.TB, path, text string) {
+	t.Helper()
+	must(t, os.WriteFile(path, []byte(text), 0o600))
+}
+
+func mustRemove(t testing.TB, path string) {
+	t.Helper()
+	must(t, os.RemoveAll(path))
 }

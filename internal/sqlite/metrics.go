@@ -9,9 +9,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// measure registers the metrics of the file, and returns the observer of the duration of a
-// checkpoint in seconds. walMax is the limit of the WAL in bytes.
-func (e *Engine) measure(to prometheus.Registerer, walMax int64) prometheus.Observer {
+// measure registers the metrics of the file, and returns the observer of checkpoint durations
+// in seconds.
+func (e *Engine) measure(to prometheus.Registerer) prometheus.Observer {
 	duration := prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "plantstore_checkpoint_duration_seconds",
 		Help:    "Duration of a checkpoint of the WAL.",
@@ -40,7 +40,7 @@ func (e *Engine) measure(to prometheus.Registerer, walMax int64) prometheus.Obse
 		Name: "plantstore_wal_max_bytes",
 		Help: "Size that the write-ahead log's file exceeds only while a reader blocks its checkpoint.",
 	})
-	bound.Set(float64(walMax))
+	bound.Set(walBytesMax)
 	to.MustRegister(duration, free, bound,
 		size("plantstore_store_bytes", "Size of the store's file.", ""),
 		size("plantstore_wal_bytes", "Size of the write-ahead log's file.", "-wal"),

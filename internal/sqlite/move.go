@@ -3,88 +3,54 @@ package sqlite
 import (
 	"context"
 	"errors"
-	"fmt"
-	"syscall"
-	"time"
 
 	"plantstore/internal/auth"
-	"plantstore/internal/plant"
+	"plantstore/internal/sqlite/dbfile"
 	"plantstore/internal/sqlite/sqlite3"
 	"plantstore/internal/store"
 )
 
 // This file implements move.Source and move.Destination.
 
-// The capture trigger records the id of each new plant in the transaction that
-// creates the plant, on every connection.
-const (
-	startCaptureSQL = `
-		CREATE TABLE followed (number INTEGER PRIMARY KEY, id INTEGER NOT NULL) STRICT;
-		CREATE TRIGGER follow AFTER INSERT ON plants BEGIN INSERT INTO followed (id) VALUES (new.id); END;`
-	stopCaptureSQL = `
-		DROP TRIGGER IF EXISTS follow;
-		DROP TABLE IF EXISTS followed;`
-)
-
-const rowColumns = "id, name, tag, created_at, created_by"
-
-// storedRow returns a row of rowColumns.
-func storedRow(s *sqlite3.Stmt) store.Row {
-	return store.Row{
-		NewPlant:  plant.NewPlant{ID: s.Int64(0), Plant: plant.Plant{Name: s.Text(1), Tag: tagColumn(s, 2)}},
-		CreatedAt: time.UnixMicro(s.Int64(3)),
-		CreatedBy: s.Int64(4),
-	}
-}
-
 // Plants implements move.Store.
-func (e *Engine) Plants(ctx context.Context, from, to int64, limit int) (rows []store.Row, err error) {
-	err = e.read(ctx, func(c *sqlite3.Conn) error {
-		s, err := c.Prepare("SELECT " + rowColumns + " FROM plants WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?")
-		if err != nil {
-			return err
-		}
-		defer s.Close()
-		s.BindInt64(1, from)
-		s.BindInt64(2, to)
-		s.BindInt64(3, int64(limit))
+func (e *Engine) Plants(ctx context.Context, from, to int64, limit int) ([]store.Row, error) {
+	const sql = "SELECT " + dbfile.PlantColumns + " FROM plants WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?"
+	return query(ctx, e, func(c *sqlite3.Conn) (rows []store.Row, err error) {
 		bytes := 0
-		for {
-			ok, err := s.Step()
-			if err != nil || !ok {
-				return err
+		for s, err := range c.Rows(sql, from, to, limit) {
+			if err != nil {
+				return nil, err
 			}
-			rows = append(rows, storedRow(s))
+			rows = append(rows, dbfile.PlantRow(s))
 			if bytes += rows[len(rows)-1].Bytes(); bytes > store.PlantsBytes {
-				return nil
+				break
 			}
 		}
+		return rows, nil
 	})
-	return rows, err
 }
 
 // PlantsByID implements move.Store.
-func (e *Engine) PlantsByID(ctx context.Context, ids []int64) (rows []store.Row, err error) {
-	err = e.read(ctx, func(c *sqlite3.Conn) error {
-		s, err := c.Prepare("SELECT " + rowColumns + " FROM plants WHERE id = ?")
+func (e *Engine) PlantsByID(ctx context.Context, ids []int64) ([]store.Row, error) {
+	return query(ctx, e, func(c *sqlite3.Conn) (rows []store.Row, err error) {
+		s, err := c.Prepare("SELECT " + dbfile.PlantColumns + " FROM plants WHERE id = ?")
 		if err != nil {
-			return err
+			return nil, err
 		}
 		defer s.Close()
 		for _, id := range ids {
-			s.BindInt64(1, id)
+			s.Bind(id)
 			ok, err := s.Step()
 			if err != nil {
-				return err
+				return nil, err
 			}
 			if ok {
-				rows = append(rows, storedRow(s))
+				rows = append(rows, dbfile.PlantRow(s))
 			}
 			s.Reset()
 		}
-		return nil
+		return rows, nil
 	})
-	return rows, err
 }
 
 // PutTokens implements move.Destination.
@@ -94,12 +60,9 @@ func (e *Engine) PutTokens(ctx context.Context, tokens []auth.Token) error {
 			if err := e.addDigest(-1, t.ID); err != nil {
 				return err
 			}
-			if err := e.run(`INSERT INTO tokens (`+tokenColumns+`)
-				VALUES (?, ?, ?, ?, ?, ?, ?, ?, nullif(?, ''), nullif(?, ''), nullif(?, ''), nullif(?, ''))
-				ON CONFLICT (id) DO UPDATE SET
+			if err := e.writer.Run(insertTokenSQL+`ON CONFLICT (id) DO UPDATE SET
 				expires_at = excluded.expires_at, last_used_at = excluded.last_used_at, revoked_at = excluded.revoked_at`,
-				t.ID, t.Name, t.Hash[:], t.Scopes.String(), t.CreatedAt.UnixMicro(),
-				t.ExpiresAt, t.LastUsedAt, t.RevokedAt, t.Prefix, string(t.Kind), t.Issuer, t.Identifier); err != nil {
+				tokenValues(t.ID, t)...); err != nil {
 				return err
 			}
 			if err := e.addDigest(1, t.ID); err != nil {
@@ -112,28 +75,19 @@ func (e *Engine) PutTokens(ctx context.Context, tokens []auth.Token) error {
 
 // Lock implements move.Store, by the lock file FILE-move.
 func (e *Engine) Lock(context.Context) (unlock func(), err error) {
-	f, err := openLock(e.path, moveSuffix)
+	f, err := dbfile.LockMove(e.path)
 	if err != nil {
 		return nil, err
-	}
-	if err := flock(f, syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		_ = f.Close()
-		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, store.ErrMoveRunning
-		}
-		return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
 	}
 	return func() { _ = f.Close() }, nil
 }
 
-// Interrupted reports whether a move left a capture, and no longer runs.
-func (e *Engine) Interrupted(ctx context.Context) (interrupted bool, err error) {
-	err = e.read(ctx, func(c *sqlite3.Conn) error {
-		n, err := c.QueryInt("SELECT count(*) FROM sqlite_schema WHERE type = 'trigger' AND name = 'follow'")
-		interrupted = n > 0
-		return err
+// Interrupted reports whether a move ended without removing its capture.
+func (e *Engine) Interrupted(ctx context.Context) (bool, error) {
+	captures, err := query(ctx, e, func(c *sqlite3.Conn) (int64, error) {
+		return c.QueryInt("SELECT count(*) FROM sqlite_schema WHERE type = 'trigger' AND name = 'capture'")
 	})
-	if err != nil || !interrupted {
+	if err != nil || captures == 0 {
 		return false, err
 	}
 	unlock, err := e.Lock(ctx)
@@ -149,27 +103,21 @@ func (e *Engine) Interrupted(ctx context.Context) (interrupted bool, err error) 
 // StartCapture implements move.Source.
 func (e *Engine) StartCapture(ctx context.Context) error {
 	e.capturedTo = 0
-	return e.write(ctx, func() error { return e.writer.Exec(stopCaptureSQL + startCaptureSQL) })
+	return e.write(ctx, func() error { return e.writer.Exec(dbfile.StopCapture + dbfile.StartCapture) })
 }
 
 // Captured implements move.Source.
 func (e *Engine) Captured(ctx context.Context, limit int) (ids []int64, err error) {
 	err = e.read(ctx, func(c *sqlite3.Conn) error {
-		s, err := c.Prepare("SELECT number, id FROM followed WHERE number > ? ORDER BY number LIMIT ?")
-		if err != nil {
-			return err
-		}
-		defer s.Close()
-		s.BindInt64(1, e.capturedTo)
-		s.BindInt64(2, int64(limit))
-		for {
-			ok, err := s.Step()
-			if err != nil || !ok {
+		const sql = "SELECT number, id FROM captured WHERE number > ? ORDER BY number LIMIT ?"
+		for s, err := range c.Rows(sql, e.capturedTo, limit) {
+			if err != nil {
 				return err
 			}
 			e.capturedTo = s.Int64(0)
 			ids = append(ids, s.Int64(1))
 		}
+		return nil
 	})
 	return ids, err
 }
@@ -185,7 +133,7 @@ func (e *Engine) SetMoveState(ctx context.Context, before, after store.MoveState
 			return now.Changed(before)
 		}
 		e.added.moveState = &after
-		return e.run("UPDATE state SET held = ?", after.Text())
+		return e.writer.Run("UPDATE state SET move_state = ?", after.Text())
 	})
 }
 
@@ -193,51 +141,17 @@ func (e *Engine) SetMoveState(ctx context.Context, before, after store.MoveState
 func (e *Engine) Reopen(ctx context.Context) error {
 	return e.write(ctx, func() error {
 		e.added.moveState = &store.MoveState{}
-		return e.writer.Exec(stopCaptureSQL + "UPDATE state SET held = NULL;")
+		return e.writer.Exec(dbfile.StopCapture + "UPDATE state SET move_state = NULL;")
 	})
 }
 
 // StopCapture implements move.Source.
 func (e *Engine) StopCapture(ctx context.Context) error {
-	return e.write(ctx, func() error { return e.writer.Exec(stopCaptureSQL) })
+	return e.write(ctx, func() error { return e.writer.Exec(dbfile.StopCapture) })
 }
 
 // Totals implements move.Store.
 func (e *Engine) Totals(ctx context.Context) (t store.Totals, known bool, err error) {
-	err = e.read(ctx, func(c *sqlite3.Conn) error {
-		s, err := readState(c)
-		t = store.Totals{Plants: s.plants, Digests: s.digests}
-		return err
-	})
-	return t, true, err
-}
-
-// currentMoveState returns the move state, in a transaction.
-func (e *Engine) currentMoveState() (store.MoveState, error) {
-	now, _, err := e.currentState()
-	return now, err
-}
-
-// currentState returns the move state, and whether the store has an active webhook.
-func (e *Engine) currentState() (now store.MoveState, webhooks bool, err error) {
-	s := e.stmts.moveState
-	defer s.Reset()
-	ok, err := s.Step()
-	if err == nil && !ok {
-		err = errNoState
-	}
-	if err != nil {
-		return now, false, err
-	}
-	return store.ParseMoveState(s.Text(0)), s.Int64(1) != 0, nil
-}
-
-// checkWritable returns an error if a move of another process makes the store
-// read-only. Transactions that change plants or tokens call it.
-func (e *Engine) checkWritable() error {
-	now, err := e.currentMoveState()
-	if err == nil && now != e.ownMoveState {
-		err = now.Err()
-	}
-	return err
+	s, err := query(ctx, e, dbfile.ReadState)
+	return store.Totals{Plants: s.Plants, Digests: s.Digests}, true, err
 }

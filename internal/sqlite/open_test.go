@@ -13,23 +13,15 @@ import (
 	"testing"
 	"time"
 
+	"plantstore/internal/audit"
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
 	"plantstore/internal/sqlite"
+	"plantstore/internal/sqlite/backupfile"
 	"plantstore/internal/sqlite/sqlite3"
+	"plantstore/internal/sqlite/sqlitetest"
 	"plantstore/internal/store"
 )
-
-func mustExec(t testing.TB, path, sql string) {
-	t.Helper()
-	c, err := sqlite3.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(c.Exec(sql), c.Close()); err != nil {
-		t.Fatal(err)
-	}
-}
 
 // TestOpenRefuses shows that Open refuses a path that is not a store or cannot be one, and
 // changes nothing.
@@ -67,26 +59,26 @@ func TestOpenRefuses(t *testing.T) {
 			"PATH is not a plant store: it is not an SQLite database",
 		},
 		{
-			"another program's tables", func(t *testing.T, path string) { mustExec(t, path, "CREATE TABLE a (b)") },
+			"another program's tables", func(t *testing.T, path string) { sqlitetest.Exec(t, path, "CREATE TABLE a (b)") },
 			sqlite.Config{},
 			"PATH is an SQLite database of another program: use another file",
 		},
 		{
-			"another program's id", func(t *testing.T, path string) { mustExec(t, path, "PRAGMA application_id = 7") },
+			"another program's id", func(t *testing.T, path string) { sqlitetest.Exec(t, path, "PRAGMA application_id = 7") },
 			sqlite.Config{},
 			"PATH is an SQLite database of another program: use another file",
 		},
 		{
 			"a newer schema", func(t *testing.T, path string) {
-				must(t, mustOpen(t, sqlite.Config{Path: path}).Close())
-				mustExec(t, path, "PRAGMA user_version = 99")
+				must(t, sqlitetest.Open(t, sqlite.Config{Path: path}).Close())
+				sqlitetest.Exec(t, path, "PRAGMA user_version = 99")
 			},
 			sqlite.Config{},
 			"PATH has schema 99, and this plantstore supports schemas up to 1: use the plantstore that wrote it or a newer one",
 		},
 		{
 			"a write version that SQLite does not write", func(t *testing.T, path string) {
-				must(t, mustOpen(t, sqlite.Config{Path: path}).Close())
+				must(t, sqlitetest.Open(t, sqlite.Config{Path: path}).Close())
 				f, err := os.OpenFile(path, os.O_WRONLY, 0)
 				must(t, err)
 				_, err = f.WriteAt([]byte{3}, 18)
@@ -94,11 +86,6 @@ func TestOpenRefuses(t *testing.T) {
 			},
 			sqlite.Config{},
 			"PATH is damaged: its header has the write version 0x03, want 0x01 or 0x02; restore a backup",
-		},
-		{
-			"WALMax too small", func(*testing.T, string) {},
-			sqlite.Config{WALMax: 1 << 20},
-			"WALMax is 1048576 bytes; it must be at least 33554432",
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -120,9 +107,6 @@ func TestOpenRefuses(t *testing.T) {
 			if after, _ := os.ReadFile(path); !bytes.Equal(before, after) {
 				t.Error("the file was changed")
 			}
-			if left, _ := filepath.Glob(path + "*"); test.c.WALMax > 0 && len(left) > 0 {
-				t.Errorf("files left: %q", left)
-			}
 		})
 	}
 }
@@ -132,17 +116,17 @@ func TestOpenRefuses(t *testing.T) {
 func TestOneServer(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "plantstore.db")
-	server := mustOpen(t, sqlite.Config{Path: path, Server: true})
+	server := sqlitetest.Open(t, sqlite.Config{Path: path, Server: true})
 	_, err := sqlite.Open(t.Context(), sqlite.Config{Path: path, Server: true})
 	want := "another plantstore serves " + path + ": stop it first, or use another file with --db"
 	if err == nil || err.Error() != want {
 		t.Errorf("a second server: got %v, want %s", err, want)
 	}
-	command := mustOpen(t, sqlite.Config{Path: path})
-	must(t, insertBatch(t.Context(), command, []store.Create{{}}))
+	command := sqlitetest.Open(t, sqlite.Config{Path: path})
+	must(t, sqlitetest.Insert(t.Context(), command, []store.Create{{}}))
 	must(t, command.Close())
 	must(t, server.Close())
-	must(t, mustOpen(t, sqlite.Config{Path: path, Server: true}).Close())
+	must(t, sqlitetest.Open(t, sqlite.Config{Path: path, Server: true}).Close())
 }
 
 // TestLink opens a store by a link in another directory: it uses the same locks and the same
@@ -150,11 +134,11 @@ func TestOneServer(t *testing.T) {
 func TestLink(t *testing.T) {
 	t.Parallel()
 	path, link := filepath.Join(t.TempDir(), "plantstore.db"), filepath.Join(t.TempDir(), "link.db")
-	must(t, mustOpen(t, sqlite.Config{Path: path}).Close())
+	must(t, sqlitetest.Open(t, sqlite.Config{Path: path}).Close())
 	must(t, os.Symlink(path, link))
-	e := mustOpen(t, sqlite.Config{Path: link, Server: true})
+	e := sqlitetest.Open(t, sqlite.Config{Path: link, Server: true})
 	for range 2 { // created, then replayed
-		must(t, insertBatch(t.Context(), e, batchOf(1, 1)))
+		must(t, sqlitetest.Insert(t.Context(), e, sqlitetest.Batch(1, 1)))
 	}
 	if other, err := sqlite.Open(t.Context(), sqlite.Config{Path: path, Server: true}); err == nil {
 		t.Error("Open accepted a second server with the path of the link's target")
@@ -171,8 +155,8 @@ func TestLink(t *testing.T) {
 func TestFiles(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "plantstore.db")
-	e := mustOpen(t, sqlite.Config{Path: path, Server: true})
-	must(t, insertBatch(t.Context(), e, []store.Create{{}}))
+	e := sqlitetest.Open(t, sqlite.Config{Path: path, Server: true})
+	must(t, sqlitetest.Insert(t.Context(), e, []store.Create{{}}))
 	for _, suffix := range []string{"", "-wal", "-shm", "-serve", "-ticket"} {
 		info, err := os.Stat(path + suffix)
 		if err != nil {
@@ -194,9 +178,9 @@ func TestFiles(t *testing.T) {
 func TestWriteTicket(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "plantstore.db")
-	server := mustOpen(t, sqlite.Config{Path: path, Server: true})
+	server := sqlitetest.Open(t, sqlite.Config{Path: path, Server: true})
 	defer server.Close()
-	command := mustOpen(t, sqlite.Config{Path: path})
+	command := sqlitetest.Open(t, sqlite.Config{Path: path})
 	defer command.Close()
 
 	ctx, stop := context.WithCancel(t.Context())
@@ -208,7 +192,7 @@ func TestWriteTicket(t *testing.T) {
 		committed := sync.OnceFunc(func() { close(first) })
 		defer committed()
 		for id := int64(0); ctx.Err() == nil; id += 10 {
-			if err := insertBatch(context.Background(), server, batchOf(id, 10)); err != nil {
+			if err := sqlitetest.Insert(context.Background(), server, sqlitetest.Batch(id, 10)); err != nil {
 				t.Errorf("the server: %v", err)
 				return
 			}
@@ -220,7 +204,7 @@ func TestWriteTicket(t *testing.T) {
 	const commits = 50
 	for i := range int64(commits) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		err := insertBatch(ctx, command, batchOf(-1_000_000+i*10, 10))
+		err := sqlitetest.Insert(ctx, command, sqlitetest.Batch(-1_000_000+i*10, 10))
 		cancel()
 		if err != nil {
 			t.Fatalf("commit %d: %v", i, err)
@@ -237,7 +221,7 @@ func TestWriteTicket(t *testing.T) {
 func TestServerWaitsForCheck(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "plantstore.db")
-	must(t, mustOpen(t, sqlite.Config{Path: path, Server: true}).Close())
+	must(t, sqlitetest.Open(t, sqlite.Config{Path: path, Server: true}).Close())
 	check, err := os.Open(path + "-serve")
 	must(t, err)
 	defer check.Close()
@@ -263,7 +247,7 @@ func TestServerWaitsForCheck(t *testing.T) {
 func TestSubjectOfFullStore(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "plantstore.db")
-	e := mustOpen(t, sqlite.Config{Path: path, Server: true})
+	e := sqlitetest.Open(t, sqlite.Config{Path: path, Server: true})
 	defer e.Close()
 	now := time.Now()
 	if _, err := e.PutSubject(t.Context(), auth.NewSubject("https://login.example", "a", now), 1); err != nil {
@@ -286,38 +270,41 @@ func TestSubjectOfFullStore(t *testing.T) {
 func TestStoppedCommand(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "plantstore.db")
-	e := mustOpen(t, sqlite.Config{Path: path, Server: true})
+	e := sqlitetest.Open(t, sqlite.Config{Path: path, Server: true})
 	defer e.Close()
 	stopped, err := sqlite3.Open(path) // as a process that was stopped in a transaction
 	must(t, err)
 	must(t, stopped.Exec("BEGIN IMMEDIATE"))
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if err := insertBatch(ctx, e, batchOf(1, 1)); !errors.Is(err, store.ErrBusy) {
+	if err := sqlitetest.Insert(ctx, e, sqlitetest.Batch(1, 1)); !errors.Is(err, store.ErrBusy) {
 		t.Errorf("while the store is locked: %v, want %v", err, store.ErrBusy)
 	}
 	must(t, stopped.Exec("ROLLBACK"))
 	must(t, stopped.Close())
-	must(t, insertBatch(t.Context(), e, batchOf(1, 1)))
+	must(t, sqlitetest.Insert(t.Context(), e, sqlitetest.Batch(1, 1)))
 }
 
-// TestWALLimit writes five times the limit, with a read after each batch: the WAL never exceeds
+// walBytesMax is the limit of docs/reference/files.md.
+const walBytesMax = 64 << 20
+
+// TestWALLimit writes three times the limit, with a read after each batch: the WAL never exceeds
 // its limit.
 func TestWALLimit(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "plantstore.db")
-	e := mustOpen(t, sqlite.Config{Path: path, Server: true, WALMax: sqlite.WALBytesMin})
+	e := sqlitetest.Open(t, sqlite.Config{Path: path, Server: true})
 	defer e.Close()
 	name := strings.Repeat("x", 2000)
 	var written, largest int64
-	for i := int64(0); written < 5*sqlite.WALBytesMin; i++ {
+	for i := int64(0); written < 3*walBytesMax; i++ {
 		batch := make([]store.Create, 1000)
 		for j := range batch {
 			id := (i*1000 + int64(j)) * 7919 % (1 << 40) // scattered
 			batch[j] = store.Create{Plant: plant.NewPlant{ID: id, Plant: plant.Plant{Name: name}}, At: time.Unix(0, 0)}
 			written += int64(len(name))
 		}
-		must(t, insertBatch(t.Context(), e, batch))
+		must(t, sqlitetest.Insert(t.Context(), e, batch))
 		info, err := os.Stat(path + "-wal")
 		must(t, err)
 		largest = max(largest, info.Size())
@@ -325,8 +312,8 @@ func TestWALLimit(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if largest > sqlite.WALBytesMin {
-		t.Errorf("the WAL has %d bytes, want at most %d", largest, sqlite.WALBytesMin)
+	if largest > walBytesMax {
+		t.Errorf("the WAL has %d bytes, want at most %d", largest, walBytesMax)
 	}
 }
 
@@ -337,19 +324,19 @@ func TestBlockingReader(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "plantstore.db")
 	var log syncBuffer
 	logger := slog.New(slog.NewTextHandler(&log, nil))
-	e := mustOpen(t, sqlite.Config{Path: path, Server: true, WALMax: sqlite.WALBytesMin, Log: logger})
+	e := sqlitetest.Open(t, sqlite.Config{Path: path, Server: true, Log: logger})
 	defer e.Close()
 	reader, err := sqlite3.Open(path)
 	must(t, err)
 	must(t, reader.Exec("BEGIN; SELECT count(*) FROM plants"))
 	name := strings.Repeat("x", 200_000)
 	started := time.Now()
-	for id := int64(0); id < 400; id += 20 {
-		batch := batchOf(id, 20)
+	for id := int64(0); id < 500; id += 20 {
+		batch := sqlitetest.Batch(id, 20)
 		for i := range batch {
 			batch[i].Plant.Name = name
 		}
-		must(t, insertBatch(t.Context(), e, batch))
+		must(t, sqlitetest.Insert(t.Context(), e, batch))
 	}
 	must(t, reader.Exec("COMMIT"))
 	must(t, reader.Close())
@@ -360,58 +347,46 @@ func TestBlockingReader(t *testing.T) {
 	}
 }
 
-func batchOf(id int64, n int) []store.Create {
-	batch := make([]store.Create, n)
-	for i := range batch {
-		batch[i] = store.Create{Plant: plant.NewPlant{ID: id + int64(i)}, At: time.Unix(0, 0)}
-	}
-	return batch
-}
-
-// insertBatch returns only the error of Insert.
-func insertBatch(ctx context.Context, e store.Engine, batch []store.Create) error {
-	_, err := e.Insert(ctx, batch)
-	return err
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func mustWrite(t testing.TB, path, text string) {
-	t.Helper()
-	must(t, os.WriteFile(path, []byte(text), 0o600))
-}
-
-func mustRemove(t testing.TB, path string) {
-	t.Helper()
-	must(t, os.RemoveAll(path))
-}
-
 // TestOpenBesideReader starts a server while another program has a read transaction open, as a
 // program for continuous replication does.
 func TestOpenBesideReader(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "plants.db")
-	e := mustOpen(t, sqlite.Config{Path: path, Server: true})
-	must(t, insertBatch(t.Context(), e, batchOf(0, 10)))
+	e := sqlitetest.Open(t, sqlite.Config{Path: path, Server: true})
+	must(t, sqlitetest.Insert(t.Context(), e, sqlitetest.Batch(0, 10)))
 	reader, err := sqlite3.OpenReadOnly(path)
 	must(t, err)
 	must(t, reader.Exec("BEGIN"))
 	_, err = reader.QueryInt("SELECT count(*) FROM plants")
 	must(t, err)
-	must(t, insertBatch(t.Context(), e, batchOf(10, 10)))
+	must(t, sqlitetest.Insert(t.Context(), e, sqlitetest.Batch(10, 10)))
 	must(t, e.Close())
 
-	e = mustOpen(t, sqlite.Config{Path: path, Server: true})
-	must(t, insertBatch(t.Context(), e, batchOf(20, 10)))
+	e = sqlitetest.Open(t, sqlite.Config{Path: path, Server: true})
+	must(t, sqlitetest.Insert(t.Context(), e, sqlitetest.Batch(20, 10)))
 	records, err := e.List(t.Context(), store.Query{Limit: 100})
 	if err != nil || len(records) != 30 {
 		t.Errorf("%d plants, %v, want 30", len(records), err)
 	}
 	must(t, reader.Close())
 	must(t, e.Close())
+}
+
+// TestStartWritesNothing shows that a server of a store with a token starts without a write,
+// as on a full disk.
+func TestStartWritesNothing(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "plants.db")
+	e := sqlitetest.Open(t, sqlite.Config{Path: path, Server: true})
+	first := auth.Token{Name: "first", CreatedAt: time.Now()}
+	for i, want := range []bool{true, false} {
+		created, err := e.CreateFirstTokens(t.Context(), []auth.Token{first}, audit.Origin{})
+		if err != nil || created != want {
+			t.Errorf("call %d: created %v, %v, want %v", i, created, err, want)
+		}
+	}
+	must(t, e.Close())
+	if v, err := backupfile.Verify(t.Context(), path, nil); err != nil || v.Commits != 1 {
+		t.Errorf("%+v, %v, want one commit", v, err)
+	}
 }

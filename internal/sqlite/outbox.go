@@ -2,11 +2,10 @@ package sqlite
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"plantstore/internal/audit"
-	"plantstore/internal/plant"
+	"plantstore/internal/sqlite/dbfile"
 	"plantstore/internal/sqlite/sqlite3"
 	"plantstore/internal/store"
 )
@@ -19,59 +18,20 @@ func (e *Engine) EventsWritten() <-chan struct{} { return e.events }
 func (e *Engine) signalEvents() {
 	select {
 	case e.events <- struct{}{}:
-	default: // the receiver has not received the last signal yet
+	default: // the previous signal is still unread
 	}
-}
-
-// checkBatch is checkWritable for a batch with new plants; events reports whether it writes
-// events. A store that a move fills has the events of the other store.
-func (e *Engine) checkBatch() (events bool, err error) {
-	now, webhooks, err := e.currentState()
-	if err == nil && now != e.ownMoveState {
-		err = now.Err()
-	}
-	return webhooks && now.Phase == "", err
-}
-
-// writeEvents writes the events of the created plants of a batch.
-func (e *Engine) writeEvents(batch []store.Create, outcomes []store.Outcome) (err error) {
-	if e.stmts.event == nil {
-		const sql = "INSERT INTO plantstore_outbox (plant) VALUES (?)"
-		if e.stmts.event, err = e.writer.Prepare(sql); err != nil {
-			return err
-		}
-	}
-	for i := range batch {
-		if !outcomes[i].Created() {
-			continue
-		}
-		e.stmts.event.BindInt64(1, batch[i].Plant.ID)
-		if err := e.stmts.event.Run(); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // Webhooks implements webhook.Outbox.
-func (e *Engine) Webhooks(ctx context.Context) (all []store.Webhook, err error) {
-	err = e.read(ctx, func(c *sqlite3.Conn) error {
-		all, err = webhooks(c)
-		return err
-	})
-	return all, err
+func (e *Engine) Webhooks(ctx context.Context) ([]store.Webhook, error) {
+	return query(ctx, e, webhooks)
 }
 
-func webhooks(c *sqlite3.Conn) (all []store.Webhook, err error) {
-	s, err := c.Prepare("SELECT id, url, active FROM plantstore_webhooks ORDER BY id")
-	if err != nil {
-		return nil, err
-	}
-	defer s.Close()
-	err = eachRow(s, func() {
-		all = append(all, store.Webhook{ID: s.Int64(0), URL: s.Text(1), Active: s.Int64(2) != 0})
+func webhooks(c *sqlite3.Conn) ([]store.Webhook, error) {
+	rows := c.Rows("SELECT id, url, active FROM plantstore_webhooks ORDER BY id")
+	return sqlite3.Collect(rows, func(s *sqlite3.Stmt) store.Webhook {
+		return store.Webhook{ID: s.Int64(0), URL: s.Text(1), Active: s.Int64(2) != 0}
 	})
-	return all, err
 }
 
 // SetWebhooks implements webhook.Outbox.
@@ -82,10 +42,7 @@ func (e *Engine) SetWebhooks(ctx context.Context, urls []string, by audit.Origin
 	if added, removed := store.ChangeWebhooks(all, urls); len(added)+len(removed) == 0 {
 		return all, nil // without a write, so that a server can start on a full disk
 	}
-	err = e.write(ctx, func() error {
-		if err := e.checkWritable(); err != nil {
-			return err
-		}
+	err = e.change(ctx, func() error {
 		if all, err = webhooks(e.writer); err != nil {
 			return err
 		}
@@ -104,22 +61,22 @@ func (e *Engine) SetWebhooks(ctx context.Context, urls []string, by audit.Origin
 
 func (e *Engine) changeWebhooks(added, removed []string) error {
 	for _, url := range added {
-		if err := e.run("INSERT INTO plantstore_webhooks (url, active) VALUES (?, 1) "+
+		if err := e.writer.Run("INSERT INTO plantstore_webhooks (url, active) VALUES (?, 1) "+
 			"ON CONFLICT (url) DO UPDATE SET active = 1", url); err != nil {
 			return err
 		}
 	}
 	for _, url := range removed {
-		if err := e.run("UPDATE plantstore_webhooks SET active = 0 WHERE url = ?", url); err != nil {
+		if err := e.writer.Run("UPDATE plantstore_webhooks SET active = 0 WHERE url = ?", url); err != nil {
 			return err
 		}
-		if err := e.run("UPDATE plantstore_deliveries SET due_at = NULL, dead_at = ?, reason = ? WHERE due_at IS NOT NULL "+
-			"AND webhook = (SELECT id FROM plantstore_webhooks WHERE url = ?)",
+		if err := e.writer.Run("UPDATE plantstore_deliveries SET due_at = NULL, dead_at = ?, reason = ? "+
+			"WHERE due_at IS NOT NULL AND webhook = (SELECT id FROM plantstore_webhooks WHERE url = ?)",
 			time.Now(), store.ReasonRemoved, url); err != nil {
 			return err
 		}
 	}
-	return e.run("UPDATE state SET webhooks = (SELECT max(active) FROM plantstore_webhooks)")
+	return e.writer.Run("UPDATE state SET webhooks = (SELECT max(active) FROM plantstore_webhooks)")
 }
 
 // TakeDeliveries implements webhook.Outbox.
@@ -139,11 +96,8 @@ func (e *Engine) TakeDeliveries(
 	if err := e.checkpointIfDue(ctx, frames); err != nil {
 		return nil, err
 	}
-	err = e.write(ctx, func() error {
+	err = e.change(ctx, func() error {
 		taken = nil
-		if err := e.checkWritable(); err != nil {
-			return err
-		}
 		now := time.Now()
 		if err := e.settle(settled, now); err != nil {
 			return err
@@ -158,32 +112,23 @@ func (e *Engine) TakeDeliveries(
 }
 
 // deliveriesDue reports whether a claim would return deliveries.
-func (e *Engine) deliveriesDue(ctx context.Context, claim store.Claim) (due bool, err error) {
-	err = e.read(ctx, func(c *sqlite3.Conn) error {
-		s, err := c.Prepare("SELECT EXISTS (SELECT 1 FROM plantstore_outbox) OR " +
-			"EXISTS (SELECT 1 FROM plantstore_deliveries WHERE webhook = ? AND due_at <= ?)")
-		if err != nil {
-			return err
-		}
-		defer s.Close()
+func (e *Engine) deliveriesDue(ctx context.Context, claim store.Claim) (bool, error) {
+	return query(ctx, e, func(c *sqlite3.Conn) (bool, error) {
+		const sql = "SELECT EXISTS (SELECT 1 FROM plantstore_outbox) OR " +
+			"EXISTS (SELECT 1 FROM plantstore_deliveries WHERE webhook = ? AND due_at <= ?)"
 		for webhook, most := range claim.Most {
 			if most == 0 {
 				continue
 			}
-			s.BindInt64(1, webhook)
-			s.BindInt64(2, time.Now().UnixMicro())
-			if _, err := s.Step(); err != nil {
-				return err
+			if n, err := c.QueryInt(sql, webhook, time.Now()); err != nil || n != 0 {
+				return n != 0, err
 			}
-			due = due || s.Int64(0) != 0
-			s.Reset()
 		}
-		return nil
+		return false, nil
 	})
-	return due, err
 }
 
-// settle stores the results of deliveries. A failure counts only if the claim has not ended.
+// settle stores the results of deliveries. It ignores a failure whose claim has expired.
 func (e *Engine) settle(settled []store.Settlement, now time.Time) error {
 	if len(settled) == 0 {
 		return nil
@@ -200,27 +145,21 @@ func (e *Engine) settle(settled []store.Settlement, now time.Time) error {
 	}
 	defer failed.Close()
 	for _, r := range settled {
-		s, at := done, 1
-		if !r.Done {
-			s, at = failed, 5
+		if r.Done {
+			err = done.Run(r.Webhook, r.Plant)
+		} else {
 			due, dead := r.Times(now)
-			bind(s, 1, due)
-			bind(s, 2, dead)
-			bind(s, 3, int64(r.Attempts))
-			bind(s, 4, r.Reason)
-			bind(s, 7, r.Lease)
+			err = failed.Run(due, dead, r.Attempts, r.Reason, r.Webhook, r.Plant, r.Lease)
 		}
-		bind(s, at, r.Webhook)
-		bind(s, at+1, r.Plant)
-		if err := s.Run(); err != nil {
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// claim claims deliveries that are due. If there are fewer than the claim allows, it takes
-// events from the outbox.
+// claim claims deliveries that are due. If they are fewer than the claim allows, it first turns
+// events of the outbox into deliveries.
 func (e *Engine) claim(claim store.Claim, now time.Time) ([]store.Delivery, error) {
 	c := claimer{engine: e, now: now, lease: now.Add(claim.Lease)}
 	err := claim.Take(c.claimFor, func(events int) (bool, error) {
@@ -233,18 +172,18 @@ func (e *Engine) claim(claim store.Claim, now time.Time) ([]store.Delivery, erro
 	return c.taken, err
 }
 
-// fanOut replaces the oldest events of the outbox by deliveries to every active webhook. It
-// returns the number of the events.
+// fanOut replaces the oldest events of the outbox by a delivery to each active webhook, and
+// returns the number of events.
 func (e *Engine) fanOut(most int, now time.Time) (events int, err error) {
 	const oldest = "(SELECT number, plant FROM plantstore_outbox ORDER BY number LIMIT ?1)"
-	if err := e.run("INSERT INTO plantstore_deliveries (webhook, plant, since, due_at, attempts) "+
+	if err := e.writer.Run("INSERT INTO plantstore_deliveries (webhook, plant, since, due_at, attempts) "+
 		"SELECT w.id, p.id, p.created_at, ?2, 0 FROM "+oldest+" AS o "+
 		"INNER JOIN plants AS p ON p.id = o.plant CROSS JOIN plantstore_webhooks AS w WHERE w.active <> 0 "+
-		"ON CONFLICT DO NOTHING", int64(most), now); err != nil {
+		"ON CONFLICT DO NOTHING", most, now); err != nil {
 		return 0, err
 	}
-	if err := e.run("DELETE FROM plantstore_outbox WHERE number IN (SELECT number FROM "+oldest+") "+
-		"AND EXISTS (SELECT 1 FROM plantstore_webhooks WHERE active <> 0)", int64(most)); err != nil {
+	if err := e.writer.Run("DELETE FROM plantstore_outbox WHERE number IN (SELECT number FROM "+oldest+") "+
+		"AND EXISTS (SELECT 1 FROM plantstore_webhooks WHERE active <> 0)", most); err != nil {
 		return 0, err
 	}
 	return e.writer.Changes(), nil
@@ -254,73 +193,51 @@ func (e *Engine) fanOut(most int, now time.Time) (events int, err error) {
 type claimer struct {
 	engine     *Engine
 	now, lease time.Time
-	bytes      int // of the texts of taken
+	bytes      int // size of the texts in taken
 	taken      []store.Delivery
 }
 
 // claimFor claims deliveries to a webhook until the texts of all claims exceed
 // store.PlantsBytes.
 func (c *claimer) claimFor(webhook int64, most int) (claimed int, err error) {
-	due, err := c.due(webhook, most)
-	if err != nil {
-		return 0, err
+	const sql = "SELECT " + dbfile.PlantColumns + ", plant, since, attempts FROM plantstore_deliveries " +
+		"LEFT JOIN plants ON id = plant WHERE webhook = ? AND due_at <= ? ORDER BY due_at LIMIT ?"
+	type change struct {
+		plant int64
+		due   time.Time
 	}
-	found, err := c.engine.writer.Prepare("SELECT " + rowColumns + " FROM plants WHERE id = ?")
-	if err != nil {
-		return 0, err
+	var changes []change // after the loop, because they change the order of the rows
+	for s, err := range c.engine.writer.Rows(sql, webhook, c.now, most) {
+		if err != nil {
+			return 0, err
+		}
+		if c.bytes > store.PlantsBytes {
+			break
+		}
+		if absent := s.Null(0); absent {
+			changes = append(changes, change{s.Int64(5), c.now.Add(store.AbsentPause)})
+			continue
+		}
+		r := dbfile.PlantRow(s)
+		c.taken = append(c.taken, store.Delivery{
+			Webhook: webhook, Plant: r.NewPlant, CreatedAt: r.CreatedAt, Since: s.Time(6), Attempts: int(s.Int64(7)),
+			Lease: c.lease,
+		})
+		c.bytes += r.Bytes()
+		claimed++
+		changes = append(changes, change{r.ID, c.lease})
 	}
-	defer found.Close()
 	update, err := c.engine.writer.Prepare("UPDATE plantstore_deliveries SET due_at = ? WHERE webhook = ? AND plant = ?")
 	if err != nil {
 		return 0, err
 	}
 	defer update.Close()
-	for _, d := range due {
-		if c.bytes > store.PlantsBytes {
-			break
-		}
-		found.BindInt64(1, d.Plant.ID)
-		ok, err := found.Step()
-		if err != nil {
-			return claimed, err
-		}
-		next := c.now.Add(store.AbsentPause)
-		if ok {
-			r := storedRow(found)
-			d.Plant, d.CreatedAt, d.Lease = r.NewPlant, r.CreatedAt, c.lease
-			c.taken, next = append(c.taken, d), c.lease
-			c.bytes += d.Plant.Bytes()
-			claimed++
-		}
-		found.Reset()
-		bind(update, 1, next)
-		bind(update, 2, webhook)
-		bind(update, 3, d.Plant.ID)
-		if err := update.Run(); err != nil {
-			return claimed, err
+	for _, change := range changes {
+		if err := update.Run(change.due, webhook, change.plant); err != nil {
+			return 0, err
 		}
 	}
 	return claimed, nil
-}
-
-// due returns the deliveries to a webhook that are due, without their plants.
-func (c *claimer) due(webhook int64, most int) (due []store.Delivery, err error) {
-	s, err := c.engine.writer.Prepare("SELECT plant, since, attempts FROM plantstore_deliveries " +
-		"WHERE webhook = ? AND due_at <= ? ORDER BY due_at LIMIT ?")
-	if err != nil {
-		return nil, err
-	}
-	defer s.Close()
-	bind(s, 1, webhook)
-	bind(s, 2, c.now)
-	bind(s, 3, int64(most))
-	err = eachRow(s, func() {
-		due = append(due, store.Delivery{
-			Webhook: webhook, Plant: plant.NewPlant{ID: s.Int64(0)},
-			Since: timeColumn(s, 1), Attempts: int(s.Int64(2)),
-		})
-	})
-	return due, err
 }
 
 // OutboxTotals implements webhook.Outbox.
@@ -332,32 +249,27 @@ func (e *Engine) OutboxTotals(ctx context.Context) (totals map[int64]store.Outbo
 	return totals, err
 }
 
-// readApart is read on a connection of its own, for a read that may be long: the polls of a
-// server use the reading connection.
+// readApart is read on a new connection, for a read that may take long: the server polls its
+// state on the reading connection.
 func (e *Engine) readApart(ctx context.Context, fn func(c *sqlite3.Conn) error) error {
-	c, err := openForReading(e.path)
-	if err != nil {
-		return err
-	}
-	err = during(ctx, c, func() error { return fn(c) })
-	return classify(errors.Join(err, c.Close()))
+	return dbfile.Read(ctx, e.path, func(c *sqlite3.Conn) error { return classify(fn(c)) })
 }
 
 func outboxTotals(c *sqlite3.Conn) (map[int64]store.OutboxTotals, error) {
-	s, err := c.Prepare("SELECT id, active, (SELECT count(*) FROM plantstore_outbox), " +
+	const sql = "SELECT id, active, (SELECT count(*) FROM plantstore_outbox), " +
 		"(SELECT created_at FROM plants WHERE id = (SELECT plant FROM plantstore_outbox ORDER BY number LIMIT 1)), " +
 		"count(due_at), min(CASE WHEN due_at IS NOT NULL THEN since END), count(dead_at) " +
-		"FROM plantstore_webhooks LEFT JOIN plantstore_deliveries ON webhook = id GROUP BY id")
-	if err != nil {
-		return nil, err
-	}
-	defer s.Close()
+		"FROM plantstore_webhooks LEFT JOIN plantstore_deliveries ON webhook = id GROUP BY id"
 	totals := map[int64]store.OutboxTotals{}
-	return totals, eachRow(s, func() {
-		t := store.OutboxTotals{Pending: s.Int64(4), Oldest: timeColumn(s, 5), Dead: s.Int64(6)}
+	for s, err := range c.Rows(sql) {
+		if err != nil {
+			return nil, err
+		}
+		t := store.OutboxTotals{Pending: s.Int64(4), Oldest: s.Time(5), Dead: s.Int64(6)}
 		if s.Int64(1) != 0 {
-			t = t.WithOutbox(s.Int64(2), timeColumn(s, 3))
+			t = t.WithOutbox(s.Int64(2), s.Time(3))
 		}
 		totals[s.Int64(0)] = t
-	})
+	}
+	return totals, nil
 }

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"plantstore/internal/sqlite"
+	"plantstore/internal/sqlite/sqlitetest"
 	"plantstore/internal/store"
 )
 
@@ -34,7 +35,7 @@ func TestNotWritable(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "dir")
 			must(t, os.Mkdir(dir, 0o700))
 			path := filepath.Join(dir, "plants.db")
-			must(t, mustOpen(t, sqlite.Config{Path: path}).Close())
+			must(t, sqlitetest.Open(t, sqlite.Config{Path: path}).Close())
 			must(t, os.Chmod(path, test.file))
 			must(t, os.Chmod(path+"-mark", 0))
 			must(t, os.Chmod(filepath.Dir(filepath.Dir(dir)), 0o711))
@@ -96,14 +97,14 @@ func TestFilesOfRoot(t *testing.T) {
 		t.Skip("only root can create files for another user")
 	}
 	path := filepath.Join(t.TempDir(), "plants.db")
-	must(t, mustOpen(t, sqlite.Config{Path: path}).Close())
+	must(t, sqlitetest.Open(t, sqlite.Config{Path: path}).Close())
 	const owner = 4321
 	must(t, os.Chown(path, owner, owner))
 	for _, suffix := range []string{"-mark", "-ticket"} {
 		must(t, os.Remove(path+suffix))
 	}
-	e := mustOpen(t, sqlite.Config{Path: path, MustExist: true})
-	must(t, insertBatch(t.Context(), e, batchOf(0, 1)))
+	e := sqlitetest.Open(t, sqlite.Config{Path: path, MustExist: true})
+	must(t, sqlitetest.Insert(t.Context(), e, sqlitetest.Batch(0, 1)))
 	files, err := filepath.Glob(path + "*")
 	must(t, err)
 	if len(files) != 5 { // the WAL and its index too

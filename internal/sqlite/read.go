@@ -2,56 +2,32 @@ package sqlite
 
 import (
 	"context"
-	"errors"
 	"math"
-	"time"
 
 	"plantstore/internal/plant"
+	"plantstore/internal/sqlite/dbfile"
 	"plantstore/internal/sqlite/sqlite3"
 	"plantstore/internal/store"
 )
 
-// read runs fn on the reading connection until ctx ends. No read has a transaction open
-// between calls, so no read blocks a checkpoint.
+// read runs fn on the reading connection until ctx ends. No transaction stays open between
+// calls, so reads do not block checkpoints.
 func (e *Engine) read(ctx context.Context, fn func(c *sqlite3.Conn) error) error {
 	e.readMu.Lock()
 	defer e.readMu.Unlock()
 	return traced(ctx, "read", func() error {
-		return classify(during(ctx, e.reader, func() error { return fn(e.reader) }))
+		return classify(e.reader.During(ctx, func() error { return fn(e.reader) }))
 	})
 }
 
-// during runs fn and interrupts its statements on the connection when ctx ends; then the
-// error is that of ctx.
-func during(ctx context.Context, c *sqlite3.Conn, fn func() error) error {
-	if err := ctx.Err(); err != nil {
+// query returns the result of fn on the reading connection.
+func query[T any](ctx context.Context, e *Engine, fn func(c *sqlite3.Conn) (T, error)) (result T, err error) {
+	err = e.read(ctx, func(c *sqlite3.Conn) (err error) {
+		result, err = fn(c)
 		return err
-	}
-	ended, interrupted := make(chan struct{}), make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(interrupted)
-		for { // repeated, because it has no effect between two statements of fn
-			c.Interrupt()
-			select {
-			case <-ended:
-				return
-			case <-time.After(interruptEvery):
-			}
-		}
 	})
-	err := fn()
-	close(ended)
-	if !stop() {
-		<-interrupted // or it would interrupt the next statement
-	}
-	var fault *sqlite3.Error
-	if errors.As(err, &fault) && fault.Interrupted() && ctx.Err() != nil {
-		return ctx.Err()
-	}
-	return err
+	return result, err
 }
-
-const interruptEvery = 10 * time.Millisecond
 
 // Get implements store.Engine.
 func (e *Engine) Get(ctx context.Context, id int64) (plant.Record, error) {
@@ -65,48 +41,30 @@ func (e *Engine) Get(ctx context.Context, id int64) (plant.Record, error) {
 	return records[0], nil
 }
 
-const (
-	listSQL = `SELECT plants.id, plants.name, plants.tag, plants.created_at, coalesce(tokens.name, ''),
-		plants.created_by
-		FROM plants LEFT JOIN tokens ON tokens.id = plants.created_by
-		WHERE plants.id >= ?1 ORDER BY plants.id LIMIT ?2`
-	listTagSQL = `SELECT plants.id, plants.name, plants.tag, plants.created_at, coalesce(tokens.name, ''),
-		plants.created_by
-		FROM plants LEFT JOIN tokens ON tokens.id = plants.created_by
-		WHERE plants.id >= ?1 AND plants.tag = ?3 ORDER BY plants.id LIMIT ?2`
-)
-
 // List implements store.Engine.
 func (e *Engine) List(ctx context.Context, q store.Query) ([]plant.Record, error) {
-	var records []plant.Record
-	err := e.read(ctx, func(c *sqlite3.Conn) error {
-		tag, tagged := q.Tag.Get()
-		sql := listSQL
-		if tagged {
-			sql = listTagSQL
-		}
-		s, err := c.Prepare(sql)
-		if err != nil {
-			return err
-		}
-		defer s.Close()
-		s.BindInt64(1, q.From)
-		s.BindInt64(2, int64(q.Limit))
-		if tagged {
-			s.BindText(3, tag)
-		}
-		for bytes := 0; bytes <= store.PlantsBytes; {
-			ok, err := s.Step()
-			if err != nil || !ok {
-				return err
+	sql := `SELECT plants.id, plants.name, plants.tag, plants.created_at, coalesce(tokens.name, ''), plants.created_by
+		FROM plants LEFT JOIN tokens ON tokens.id = plants.created_by WHERE plants.id >= ?1`
+	values := []any{q.From, q.Limit}
+	if tag, ok := q.Tag.Get(); ok {
+		sql += " AND plants.tag = ?3"
+		values = append(values, tag)
+	}
+	sql += " ORDER BY plants.id LIMIT ?2"
+	return query(ctx, e, func(c *sqlite3.Conn) (records []plant.Record, err error) {
+		bytes := 0
+		for s, err := range c.Rows(sql, values...) {
+			if err != nil {
+				return nil, err
 			}
 			r := recordRow(s)
-			bytes += r.Bytes()
 			records = append(records, r)
+			if bytes += r.Bytes(); bytes > store.PlantsBytes {
+				break
+			}
 		}
-		return nil
+		return records, nil
 	})
-	return records, err
 }
 
 const scanSQL = "SELECT id, name, tag, created_at FROM plants WHERE id >= ?1 ORDER BY id LIMIT ?2"
@@ -122,15 +80,14 @@ func (e *Engine) Scan(
 			}
 		}
 		defer e.scan.Reset() // ends the read transaction
-		e.scan.BindInt64(1, from)
-		e.scan.BindInt64(2, int64(rows))
+		e.scan.Bind(from, rows)
 		next, more, err = scanRows(e.scan, from, rows, visit)
 		return err
 	})
 	return next, more, err
 }
 
-// scanRows calls visit for the rows of scanSQL and returns as store.Engine.Scan does.
+// scanRows calls visit for the rows of scanSQL. Its results are those of store.Engine.Scan.
 func scanRows(s *sqlite3.Stmt, from int64, rows int, visit func(*store.Scanned)) (next int64, more bool, err error) {
 	var p store.Scanned
 	next = from
@@ -152,8 +109,8 @@ func scanRows(s *sqlite3.Stmt, from int64, rows int, visit func(*store.Scanned))
 
 func recordRow(s *sqlite3.Stmt) plant.Record {
 	return plant.Record{
-		NewPlant:  plant.NewPlant{ID: s.Int64(0), Plant: plant.Plant{Name: s.Text(1), Tag: tagColumn(s, 2)}},
-		CreatedAt: time.UnixMicro(s.Int64(3)).UTC(),
+		NewPlant:  plant.NewPlant{ID: s.Int64(0), Plant: plant.Plant{Name: s.Text(1), Tag: dbfile.TagColumn(s, 2)}},
+		CreatedAt: s.Time(3),
 		CreatedBy: store.CreatorName(s.Text(4), s.Int64(5)),
 	}
 }

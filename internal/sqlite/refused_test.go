@@ -96,7 +96,7 @@ func TestCheckpointWait(t *testing.T) {
 	e := openServer(t)
 	c := &e.checkpoints
 	e.writeMu.Lock()
-	c.frames = c.framesMax + 1
+	c.frames = framesMax + 1
 	e.writeMu.Unlock()
 	c.mu.Lock()
 	c.running = true
@@ -116,7 +116,7 @@ func TestCheckpointWait(t *testing.T) {
 		t.Errorf("CreateToken while a batch waits: %v", err)
 	}
 	e.writeMu.Lock()
-	c.frames = c.framesMax + 1 // the commit of the token has changed it
+	c.frames = framesMax + 1 // the commit of the token has changed it
 	e.writeMu.Unlock()
 	c.passEnded(false, nil)
 	if err := <-inserted; err != nil {

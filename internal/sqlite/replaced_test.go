@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"plantstore/internal/sqlite/backupfile"
+	"plantstore/internal/sqlite/dbfile"
 	"plantstore/internal/store"
 )
 
@@ -23,7 +25,7 @@ func newReplaceable(t *testing.T) replaceable {
 	t.Helper()
 	r := replaceable{t, filepath.Join(t.TempDir(), "p.db"), filepath.Join(t.TempDir(), "backup.db")}
 	r.create(3, 0)
-	if _, err := Backup(t.Context(), r.path, r.backup, nil); err != nil {
+	if _, err := backupfile.Backup(t.Context(), r.path, r.backup, nil); err != nil {
 		t.Fatal(err)
 	}
 	r.create(2, 100)
@@ -53,7 +55,7 @@ func (r replaceable) half(server bool) *Engine {
 
 func (r replaceable) restore() {
 	r.t.Helper()
-	if _, err := Restore(r.t.Context(), r.backup, r.path, true, nil); err != nil {
+	if _, err := backupfile.Restore(r.t.Context(), r.backup, r.path, true, nil); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -69,7 +71,7 @@ func (r replaceable) wantRefused(err error, end func() error) {
 		r.t.Errorf("close: %v", err)
 	}
 	for _, want := range []int64{3, 4} {
-		if v, err := Verify(r.t.Context(), r.path, nil); err != nil || len(v.Faults) > 0 || v.Plants != want {
+		if v, err := backupfile.Verify(r.t.Context(), r.path, nil); err != nil || len(v.Faults) > 0 || v.Plants != want {
 			r.t.Errorf("the restored store: %+v, %v, want %d plants", v, err, want)
 		}
 		if want == 3 {
@@ -110,22 +112,22 @@ func TestReplacedBeforeMark(t *testing.T) {
 	r := newReplaceable(t)
 	e := r.half(false)
 	var err error
-	if e.ticket, err = openTicket(r.path); err != nil {
+	if e.ticket, err = dbfile.OpenTicket(r.path); err != nil {
 		t.Fatal(err)
 	}
 	r.restore()
 	r.wantRefused(e.openMark(t.Context()), e.release)
 }
 
-// TestCreatedDuringRestore shows that no store appears while a restore, which has found none, removes the files beside
-// it: they would be those of the new store.
+// TestCreatedDuringRestore shows that no store is created while a restore that found none removes the files beside the
+// path: they would belong to the new store.
 func TestCreatedDuringRestore(t *testing.T) {
 	t.Parallel()
 	for _, server := range []bool{false, true} {
 		path := filepath.Join(t.TempDir(), "p.db")
-		ticket, err := openTicket(path)
+		ticket, err := dbfile.OpenTicket(path)
 		if err == nil {
-			err = ticket.lock(t.Context())
+			err = ticket.Lock(t.Context())
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -136,7 +138,7 @@ func TestCreatedDuringRestore(t *testing.T) {
 		if _, errStat := os.Stat(path); !errors.Is(err, store.ErrBusy) || !errors.Is(errStat, fs.ErrNotExist) {
 			t.Errorf("server %v: got %v, and the file: %v", server, err, errStat)
 		}
-		if err := ticket.file.Close(); err != nil {
+		if err := ticket.Close(); err != nil {
 			t.Error(err)
 		}
 		e, err := Open(t.Context(), Config{Path: path, Server: server})

@@ -7,6 +7,7 @@ import (
 
 	"plantstore/internal/sqlite"
 	"plantstore/internal/sqlite/sqlite3"
+	"plantstore/internal/sqlite/sqlitetest"
 	"plantstore/internal/store"
 )
 
@@ -15,15 +16,15 @@ import (
 func TestScanEndsItsTransaction(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "plantstore.db")
-	e := mustOpen(t, sqlite.Config{Path: path})
+	e := sqlitetest.Open(t, sqlite.Config{Path: path})
 	defer func() { must(t, e.Close()) }()
-	batch := batchOf(0, 2)
+	batch := sqlitetest.Batch(0, 2)
 	batch[0].Plant.Name = strings.Repeat("x", store.PlantsBytes+1) // ends the scan
-	must(t, insertBatch(t.Context(), e, batch))
+	must(t, sqlitetest.Insert(t.Context(), e, batch))
 	if _, more, err := e.Scan(t.Context(), 0, 10, func(*store.Scanned) {}); err != nil || !more {
 		t.Fatalf("Scan: more %t, %v", more, err)
 	}
-	must(t, insertBatch(t.Context(), e, batchOf(10, 10)))
+	must(t, sqlitetest.Insert(t.Context(), e, sqlitetest.Batch(10, 10)))
 	c, err := sqlite3.Open(path)
 	must(t, err)
 	defer func() { must(t, c.Close()) }()

@@ -21,7 +21,9 @@ import (
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
 	"plantstore/internal/sqlite"
+	"plantstore/internal/sqlite/backupfile"
 	"plantstore/internal/sqlite/sqlite3"
+	"plantstore/internal/sqlite/sqlitetest"
 	"plantstore/internal/store"
 )
 
@@ -53,15 +55,15 @@ var hostile = []struct{ name, sql, want string }{
 		`trigger "evil" on "other" is not part of it`,
 	},
 	{
-		"another capture trigger", "CREATE TABLE followed (number INTEGER PRIMARY KEY, id INTEGER NOT NULL) STRICT; " +
-			"CREATE TRIGGER follow AFTER INSERT ON plants BEGIN DELETE FROM plants; END",
-		`trigger "follow" differs from the schema: ` +
-			`want "…ERT ON plants BEGIN INSERT INTO followed (id) VALUES (new.id); END", ` +
+		"another capture trigger", "CREATE TABLE captured (number INTEGER PRIMARY KEY, id INTEGER NOT NULL) STRICT; " +
+			"CREATE TRIGGER capture AFTER INSERT ON plants BEGIN DELETE FROM plants; END",
+		`trigger "capture" differs from the schema: ` +
+			`want "…ERT ON plants BEGIN INSERT INTO captured (id) VALUES (new.id); END", ` +
 			`got "…ERT ON plants BEGIN DELETE FROM plants; END"`,
 	},
 	{
-		"half of a capture", "CREATE TABLE followed (number INTEGER PRIMARY KEY, id INTEGER NOT NULL) STRICT",
-		`trigger "follow" is missing`,
+		"half of a capture", "CREATE TABLE captured (number INTEGER PRIMARY KEY, id INTEGER NOT NULL) STRICT",
+		`trigger "capture" is missing`,
 	},
 	{
 		"an endless view as plants", "ALTER TABLE plants RENAME TO p; CREATE VIEW plants AS " + endless + endlessPlants,
@@ -70,7 +72,7 @@ var hostile = []struct{ name, sql, want string }{
 	{
 		"an endless view as state", "ALTER TABLE state RENAME TO s; CREATE VIEW state AS " + endless +
 			"SELECT sum(n) AS store, 0 AS commits, 0 AS plants, 0 AS digests, " +
-			"0 AS token_changes, 0 AS token_digests, '' AS held FROM r",
+			"0 AS token_changes, 0 AS token_digests, '' AS move_state FROM r",
 		`table "state" is missing`,
 	},
 	{
@@ -115,25 +117,25 @@ var hostile = []struct{ name, sql, want string }{
 func hostileStore(t *testing.T, sql string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "plants.db")
-	e := mustOpen(t, sqlite.Config{Path: path})
+	e := sqlitetest.Open(t, sqlite.Config{Path: path})
 	token := auth.Token{Name: "a", Scopes: auth.ScopeCreate, CreatedAt: time.Now()}
 	_, err := e.CreateToken(t.Context(), token, audit.Origin{})
 	must(t, err)
-	must(t, insertBatch(t.Context(), e, batchOf(0, 10)))
+	must(t, sqlitetest.Insert(t.Context(), e, sqlitetest.Batch(0, 10)))
 	must(t, e.Close())
-	mustExec(t, path, sql)
+	sqlitetest.Exec(t, path, sql)
 	return path
 }
 
 // manifestFor writes a matching manifest for a file, as an attacker would.
-func manifestFor(t *testing.T, backup string, m sqlite.Manifest) {
+func manifestFor(t *testing.T, backup string, m backupfile.Manifest) {
 	t.Helper()
 	data, err := os.ReadFile(backup)
 	must(t, err)
 	m.Bytes, m.SHA256 = int64(len(data)), fmt.Sprintf("%x", sha256.Sum256(data))
 	text, err := json.Marshal(m)
 	must(t, err)
-	must(t, os.WriteFile(backup+sqlite.ManifestSuffix, text, 0o600))
+	must(t, os.WriteFile(backup+backupfile.ManifestSuffix, text, 0o600))
 }
 
 // TestHostileSchema shows that every operation refuses a store with a changed schema before code
@@ -147,7 +149,7 @@ func TestHostileSchema(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), timeout)
 			defer cancel()
 			path := hostileStore(t, test.sql)
-			before := durable(t, path)
+			before := sqlitetest.Durable(t, path)
 			for _, c := range []sqlite.Config{{Server: true, Migrate: true}, {MustExist: true}, {ReadOnly: true}} {
 				c.Path = path
 				e, err := sqlite.Open(ctx, c)
@@ -160,25 +162,25 @@ func TestHostileSchema(t *testing.T) {
 					t.Errorf("%+v:\ngot  %v\nwant %s", c, err, test.want)
 				}
 			}
-			v, err := sqlite.Verify(ctx, path, nil)
+			v, err := backupfile.Verify(ctx, path, nil)
 			if err != nil || !strings.Contains(strings.Join(v.Faults, "\n"), test.want) {
 				t.Errorf("Verify:\ngot  %q, %v\nwant %s", v.Faults, err, test.want)
 			}
 			backup := filepath.Join(t.TempDir(), "backup.db")
-			_, err = sqlite.Backup(ctx, path, backup, noProgress)
+			_, err = backupfile.Backup(ctx, path, backup, noProgress)
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("Backup:\ngot  %v\nwant %s", err, test.want)
 			}
-			manifestFor(t, path, sqlite.Manifest{Format: 1, Plants: 10, Commits: 2})
+			manifestFor(t, path, backupfile.Manifest{Format: 1, Plants: 10, Commits: 2})
 			restored := filepath.Join(t.TempDir(), "restored.db")
-			_, err = sqlite.Restore(ctx, path, restored, false, noProgress)
+			_, err = backupfile.Restore(ctx, path, restored, false, noProgress)
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("Restore:\ngot  %v\nwant %s", err, test.want)
 			}
 			if _, err := os.Stat(restored); !errors.Is(err, os.ErrNotExist) {
 				t.Errorf("Restore left a store: %v", err)
 			}
-			if diff := cmp.Diff(before, durable(t, path)); diff != "" {
+			if diff := cmp.Diff(before, sqlitetest.Durable(t, path)); diff != "" {
 				t.Errorf("the store was changed:\n%s", diff)
 			}
 		})
@@ -199,10 +201,10 @@ func TestForeignTables(t *testing.T) {
 		"VACUUM",
 	} {
 		path := hostileStore(t, sql)
-		e := mustOpen(t, sqlite.Config{Path: path, Server: true})
-		must(t, insertBatch(t.Context(), e, batchOf(20, 10)))
+		e := sqlitetest.Open(t, sqlite.Config{Path: path, Server: true})
+		must(t, sqlitetest.Insert(t.Context(), e, sqlitetest.Batch(20, 10)))
 		must(t, e.Close())
-		if v, err := sqlite.Verify(t.Context(), path, nil); err != nil || v.Faults != nil || v.Plants != 20 {
+		if v, err := backupfile.Verify(t.Context(), path, nil); err != nil || v.Faults != nil || v.Plants != 20 {
 			t.Errorf("%s: %+v, %v", sql, v, err)
 		}
 	}
@@ -212,17 +214,17 @@ func TestForeignTables(t *testing.T) {
 func TestCaptureIsPartOfSchema(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "plants.db")
-	mover := mustOpen(t, sqlite.Config{Path: path})
+	mover := sqlitetest.Open(t, sqlite.Config{Path: path})
 	must(t, mover.StartCapture(t.Context()))
-	server := mustOpen(t, sqlite.Config{Path: path, Server: true})
-	must(t, insertBatch(t.Context(), server, batchOf(0, 3)))
+	server := sqlitetest.Open(t, sqlite.Config{Path: path, Server: true})
+	must(t, sqlitetest.Insert(t.Context(), server, sqlitetest.Batch(0, 3)))
 	if ids, err := mover.Captured(t.Context(), 10); err != nil || len(ids) != 3 {
 		t.Errorf("captured %v, %v; want 3 ids", ids, err)
 	}
 	must(t, server.Close())
 	must(t, mover.StopCapture(t.Context()))
 	must(t, mover.Close())
-	must(t, mustOpen(t, sqlite.Config{Path: path, Server: true}).Close())
+	must(t, sqlitetest.Open(t, sqlite.Config{Path: path, Server: true}).Close())
 }
 
 // TestManyObjects shows that the number of objects in a file is limited.
@@ -237,30 +239,6 @@ func TestManyObjects(t *testing.T) {
 	_, err := sqlite.Open(t.Context(), sqlite.Config{Path: path, ReadOnly: true})
 	if want := "it has more than 1000 tables and indexes"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got  %v\nwant %s", err, want)
-	}
-}
-
-// TestDuring shows that the end of a context interrupts a connection, also between two
-// statements.
-func TestDuring(t *testing.T) {
-	t.Parallel()
-	c, err := sqlite3.Open(":memory:")
-	must(t, err)
-	defer c.Close()
-	ctx, cancel := context.WithCancel(t.Context())
-	err = sqlite.During(ctx, c, func() error {
-		cancel()
-		_, err := c.QueryInt("SELECT 1") // the first interruption may occur here
-		for err == nil {
-			_, err = c.QueryInt(endless + "SELECT count(*) FROM r")
-		}
-		return err
-	})
-	if !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v, want %v", err, context.Canceled)
-	}
-	if n, err := c.QueryInt("SELECT 2"); n != 2 || err != nil {
-		t.Errorf("afterwards: %d, %v", n, err)
 	}
 }
 
@@ -312,7 +290,7 @@ func TestEndlessTree(t *testing.T) {
 		endlessTree(t, path, table)
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // for a loaded machine
 		defer cancel()
-		v, err := sqlite.Verify(ctx, path, nil)
+		v, err := backupfile.Verify(ctx, path, nil)
 		faults := strings.Join(v.Faults, "\n")
 		if err != nil || !strings.Contains(faults, "2nd reference to page") ||
 			!strings.Contains(faults, "the rest was not read") {

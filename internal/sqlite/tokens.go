@@ -8,6 +8,7 @@ import (
 
 	"plantstore/internal/audit"
 	"plantstore/internal/auth"
+	"plantstore/internal/sqlite/dbfile"
 	"plantstore/internal/sqlite/sqlite3"
 	"plantstore/internal/store"
 )
@@ -15,17 +16,17 @@ import (
 // CreateToken implements store.Engine.
 func (e *Engine) CreateToken(ctx context.Context, t auth.Token, by audit.Origin) (id int64, err error) {
 	err = e.changeTokens(ctx, func() error {
-		named, err := e.tokensNamed(t.Name)
+		named, err := tokensWhere(e.writer, "name = ? AND kind IS NULL", t.Name)
 		if err != nil {
 			return err
 		}
 		if auth.AnyValid(named, t.CreatedAt) {
 			return store.ErrNameTaken
 		}
-		id, err = e.createToken(t, by)
+		t, err = e.createToken(t, by)
 		return err
 	})
-	return id, err
+	return t.ID, err
 }
 
 // CreateFirstTokens implements store.Engine.
@@ -57,7 +58,7 @@ func (e *Engine) RotateToken(
 	ctx context.Context, t auth.Token, overlap time.Duration, by audit.Origin,
 ) (fresh, old auth.Token, err error) {
 	err = e.changeTokens(ctx, func() error {
-		named, err := e.tokensNamed(t.Name)
+		named, err := tokensWhere(e.writer, "name = ? AND kind IS NULL", t.Name)
 		if err != nil {
 			return err
 		}
@@ -71,7 +72,7 @@ func (e *Engine) RotateToken(
 			}
 		}
 		fresh, old = r.New, r.Old
-		if fresh.ID, err = e.insertToken(fresh); err != nil {
+		if fresh, err = e.insertToken(fresh); err != nil {
 			return err
 		}
 		return e.appendAudit(store.TokenRotated(fresh, r, by))
@@ -85,7 +86,7 @@ func (e *Engine) RevokeTokens(
 ) (revoked []auth.Token, err error) {
 	column, value := selector.Column()
 	err = e.revoke(ctx, func() ([]audit.Event, error) {
-		revoked, err = e.tokensWhere(column+" = ? AND revoked_at IS NULL AND kind IS NULL", value)
+		revoked, err = tokensWhere(e.writer, column+" = ? AND revoked_at IS NULL AND kind IS NULL", value)
 		if err == nil && len(revoked) == 0 {
 			err = store.ErrNotFound
 		}
@@ -100,8 +101,8 @@ func (e *Engine) RevokeTokens(
 	return revoked, err
 }
 
-// revoke is changeTokens for a revocation, which returns its events. If the audit log does not accept
-// them, another transaction stores the revocation without them.
+// revoke is changeTokens for a revocation, which returns its audit events. If the audit log refuses
+// them, a second transaction stores the revocation without them.
 func (e *Engine) revoke(ctx context.Context, change func() ([]audit.Event, error)) error {
 	var events []audit.Event
 	var refused error
@@ -123,28 +124,18 @@ func (e *Engine) revoke(ctx context.Context, change func() ([]audit.Event, error
 }
 
 // Tokens implements store.Engine.
-func (e *Engine) Tokens(ctx context.Context) (tokens []auth.Token, err error) {
-	err = e.read(ctx, func(c *sqlite3.Conn) error {
-		s, err := c.Prepare("SELECT " + tokenColumns + " FROM tokens ORDER BY id")
-		if err != nil {
-			return err
-		}
-		defer s.Close()
-		tokens, err = tokenRows(s)
-		return err
-	})
-	return tokens, err
+func (e *Engine) Tokens(ctx context.Context) ([]auth.Token, error) {
+	return query(ctx, e, func(c *sqlite3.Conn) ([]auth.Token, error) { return tokensWhere(c, "TRUE") })
 }
 
 const tokenColumns = "id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix, " +
 	"kind, issuer, identifier"
 
-// tokenRows returns the tokens of the rows of tokenColumns.
-func tokenRows(s *sqlite3.Stmt) (tokens []auth.Token, err error) {
-	for {
-		ok, err := s.Step()
-		if err != nil || !ok {
-			return tokens, err
+// tokensWhere returns the tokens that match a condition, by ascending id.
+func tokensWhere(c *sqlite3.Conn, where string, args ...any) (tokens []auth.Token, err error) {
+	for s, err := range c.Rows("SELECT "+tokenColumns+" FROM tokens WHERE "+where+" ORDER BY id", args...) {
+		if err != nil {
+			return nil, err
 		}
 		t, err := tokenRow(s)
 		if err != nil {
@@ -152,6 +143,7 @@ func tokenRows(s *sqlite3.Stmt) (tokens []auth.Token, err error) {
 		}
 		tokens = append(tokens, t)
 	}
+	return tokens, nil
 }
 
 func tokenRow(s *sqlite3.Stmt) (auth.Token, error) {
@@ -163,46 +155,36 @@ func tokenRow(s *sqlite3.Stmt) (auth.Token, error) {
 		ID:         s.Int64(0),
 		Name:       s.Text(1),
 		Scopes:     scopes,
-		CreatedAt:  time.UnixMicro(s.Int64(4)).UTC(),
-		ExpiresAt:  timeColumn(s, 5),
-		LastUsedAt: timeColumn(s, 6),
-		RevokedAt:  timeColumn(s, 7),
+		CreatedAt:  s.Time(4),
+		ExpiresAt:  s.Time(5),
+		LastUsedAt: s.Time(6),
+		RevokedAt:  s.Time(7),
 		Prefix:     s.Text(8), // this and the texts below: empty for NULL
 		Kind:       auth.Kind(s.Text(9)),
 		Issuer:     s.Text(10),
 		Identifier: s.Text(11),
 	}
-	if n := copy(t.Hash[:], s.Text(2)); n != len(t.Hash) {
+	if n := copy(t.Hash[:], s.Bytes(2)); n != len(t.Hash) {
 		return auth.Token{}, fmt.Errorf("token %d: its hash has %d bytes, want %d", t.ID, n, len(t.Hash))
 	}
 	return t, nil
 }
 
 // State implements store.Engine.
-func (e *Engine) State(ctx context.Context) (now store.State, err error) {
-	err = e.read(ctx, func(c *sqlite3.Conn) error {
-		s, err := c.Prepare("SELECT token_changes, coalesce(held, ''), plants FROM state")
-		if err != nil {
-			return err
-		}
-		defer s.Close()
-		ok, err := s.Step()
-		if err == nil && !ok {
-			err = errNoState
-		}
-		if err == nil {
+func (e *Engine) State(ctx context.Context) (store.State, error) {
+	return query(ctx, e, func(c *sqlite3.Conn) (now store.State, err error) {
+		err = dbfile.StateRow(c, "token_changes, coalesce(move_state, ''), plants", func(s *sqlite3.Stmt) {
 			now = store.State{TokenChanges: s.Int64(0), Move: store.ParseMoveState(s.Text(1)), Plants: s.Int64(2)}
-		}
-		return err
+		})
+		return now, err
 	})
-	return now, err
 }
 
 // MarkUsed implements store.Engine.
 func (e *Engine) MarkUsed(ctx context.Context, uses []auth.Use) error {
 	return e.write(ctx, func() error {
 		for _, use := range uses {
-			if err := e.run("UPDATE tokens SET last_used_at = max(coalesce(last_used_at, 0), ?1) WHERE id = ?2",
+			if err := e.writer.Run("UPDATE tokens SET last_used_at = max(coalesce(last_used_at, 0), ?1) WHERE id = ?2",
 				use.At.UnixMicro(), use.TokenID); err != nil {
 				return err
 			}
@@ -211,95 +193,67 @@ func (e *Engine) MarkUsed(ctx context.Context, uses []auth.Use) error {
 	})
 }
 
-// changeTokens is write for a change that servers have to notice.
+// changeTokens is change for tokens: it also makes every server reload its keyring.
 func (e *Engine) changeTokens(ctx context.Context, change func() error) error {
-	return e.write(ctx, func() error {
-		if err := e.checkWritable(); err != nil {
-			return err
-		}
+	return e.change(ctx, func() error {
 		if err := change(); err != nil {
 			return err
 		}
-		return e.run("UPDATE state SET token_changes = token_changes + 1")
+		return e.writer.Run("UPDATE state SET token_changes = token_changes + 1")
 	})
 }
 
-// tokensNamed returns the tokens with that name, by ascending id.
-func (e *Engine) tokensNamed(name string) ([]auth.Token, error) {
-	return e.tokensWhere("name = ? AND kind IS NULL", name)
-}
-
-// tokensWhere returns the tokens that match a condition, by ascending id.
-func (e *Engine) tokensWhere(where string, args ...any) ([]auth.Token, error) {
-	s, err := e.writer.Prepare("SELECT " + tokenColumns + " FROM tokens WHERE " + where + " ORDER BY id")
-	if err != nil {
-		return nil, err
-	}
-	defer s.Close()
-	for i, arg := range args {
-		bind(s, i+1, arg)
-	}
-	return tokenRows(s)
-}
-
 // createToken stores a token and the entry of its creation.
-func (e *Engine) createToken(t auth.Token, by audit.Origin) (id int64, err error) {
-	if t.ID, err = e.insertToken(t); err != nil {
-		return 0, err
-	}
-	return t.ID, e.appendAudit(store.TokenCreated(t, by))
-}
-
-func (e *Engine) insertToken(t auth.Token) (id int64, err error) {
-	if err := e.run(`INSERT INTO tokens
-		(name, hash, scopes, created_at, expires_at, revoked_at, prefix, kind, issuer, identifier)
-		VALUES (?, ?, ?, ?, ?, ?, nullif(?, ''), nullif(?, ''), nullif(?, ''), nullif(?, ''))`,
-		t.Name, t.Hash[:], t.Scopes.String(), t.CreatedAt.UnixMicro(), t.ExpiresAt, t.RevokedAt,
-		t.Prefix, string(t.Kind), t.Issuer, t.Identifier); err != nil {
-		return 0, err
-	}
-	if id, err = e.writer.QueryInt("SELECT last_insert_rowid()"); err != nil {
-		return 0, err
-	}
-	return id, e.addDigest(1, id)
-}
-
-// run runs a statement that returns no rows on the writing connection.
-func (e *Engine) run(sql string, args ...any) error {
-	s, err := e.writer.Prepare(sql)
+func (e *Engine) createToken(t auth.Token, by audit.Origin) (auth.Token, error) {
+	t, err := e.insertToken(t)
 	if err != nil {
+		return t, err
+	}
+	return t, e.appendAudit(store.TokenCreated(t, by))
+}
+
+// insertTokenSQL stores the tokenValues of a token.
+const insertTokenSQL = `INSERT INTO tokens (` + tokenColumns + `)
+	VALUES (?, ?, ?, ?, ?, ?, ?, ?, nullif(?, ''), nullif(?, ''), nullif(?, ''), nullif(?, '')) `
+
+// tokenValues returns the values of tokenColumns; id is nil for a new one.
+func tokenValues(id any, t auth.Token) []any {
+	return []any{
+		id, t.Name, t.Hash[:], t.Scopes.String(), t.CreatedAt.UnixMicro(), t.ExpiresAt, t.LastUsedAt, t.RevokedAt,
+		t.Prefix, string(t.Kind), t.Issuer, t.Identifier,
+	}
+}
+
+// insertToken stores a new token and returns it with its id.
+func (e *Engine) insertToken(t auth.Token) (auth.Token, error) {
+	err := e.writer.Run(insertTokenSQL, tokenValues(nil, t)...)
+	if err == nil {
+		t.ID, err = e.writer.QueryInt("SELECT last_insert_rowid()")
+	}
+	if err != nil {
+		return t, err
+	}
+	return t, e.addDigest(1, t.ID)
+}
+
+// addDigest adds the digest of a token to the stored sum, or subtracts it if sign is -1. Every
+// change of a token subtracts the old digest and adds the new one: a new sum of all rows would take
+// longer with every subject, and would hide a change by another program.
+func (e *Engine) addDigest(sign, id int64) error {
+	sum, n, err := dbfile.TokenDigests(e.writer, "id = ?", id)
+	if err != nil || n == 0 {
 		return err
 	}
-	defer s.Close()
-	for i, arg := range args {
-		bind(s, i+1, arg)
-	}
-	return s.Run()
+	return e.writer.Run("UPDATE state SET token_digests = token_digests + ?", sign*sum)
 }
 
-// bind binds a value of a type that the statements of tokens use; the zero time is NULL.
-func bind(s *sqlite3.Stmt, param int, value any) {
-	switch v := value.(type) {
-	case int64:
-		s.BindInt64(param, v)
-	case string:
-		s.BindText(param, v)
-	case []byte:
-		s.BindBlob(param, v)
-	case time.Time:
-		if v.IsZero() {
-			s.BindNull(param)
-		} else {
-			s.BindInt64(param, v.UnixMicro())
-		}
-	default:
-		panic(fmt.Sprintf("bind %T", value))
+// changeToken runs a statement that changes one token; id is its last parameter.
+func (e *Engine) changeToken(id int64, sql string, args ...any) error {
+	if err := e.addDigest(-1, id); err != nil {
+		return err
 	}
-}
-
-func timeColumn(s *sqlite3.Stmt, column int) time.Time {
-	if s.Null(column) {
-		return time.Time{}
+	if err := e.writer.Run(sql, append(args, id)...); err != nil {
+		return err
 	}
-	return time.UnixMicro(s.Int64(column)).UTC()
+	return e.addDigest(1, id)
 }

@@ -8,7 +8,7 @@ import (
 	"plantstore/internal/trace"
 )
 
-// traced runs a step of a call. The step has a span if the context has one.
+// traced runs a step of a call, in a span if the context has one.
 func traced(ctx context.Context, name string, step func() error) error {
 	span := trace.Child(ctx, name)
 	if span == nil {

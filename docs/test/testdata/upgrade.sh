@@ -1,7 +1,4 @@
 . ./server.sh
-systemctl stop plantstore
-rm /var/lib/plantstore/plantstore.db*
-sqlite3 /var/lib/plantstore/plantstore.db < /home/reader/plantstore/internal/sqlite/testdata/schema1.sql > /dev/null
-chown plantstore: /var/lib/plantstore/plantstore.db
-chmod 600 /var/lib/plantstore/plantstore.db
+seq 1 3 | sed 's/.*/{"id": &, "name": "Plant &"}/' |
+	runuser -u plantstore -- plantstore import - --format jsonl --config /etc/plantstore/plantstore.yaml
 cp /usr/local/bin/plantstore /home/reader/plantstore-new

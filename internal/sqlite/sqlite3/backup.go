@@ -9,8 +9,8 @@ import (
 // If the source connection keeps a read transaction open, the copy has the state
 // that this transaction reads, and writes of other connections do not restart it.
 type Backup struct {
-	from, to *Conn
-	backup   uintptr // sqlite3_backup*
+	from   *Conn
+	backup uintptr // sqlite3_backup*
 }
 
 // BackupTo starts a backup of the whole database into the database of another
@@ -26,7 +26,7 @@ func (c *Conn) BackupTo(to *Conn) (*Backup, error) {
 	if b == 0 {
 		return nil, to.newError("backup", lib.Xsqlite3_extended_errcode(to.tls, to.db))
 	}
-	return &Backup{from: c, to: to, backup: b}, nil
+	return &Backup{from: c, backup: b}, nil
 }
 
 // Step copies up to that many pages. It reports whether the backup is complete.

@@ -11,8 +11,11 @@
 package sqlite3
 
 import (
-	"fmt"
-	"strings"
+	"context"
+	"iter"
+	"net/url"
+	"path/filepath"
+	"time"
 	"unsafe"
 
 	"modernc.org/libc"
@@ -75,20 +78,7 @@ func OpenImmutable(path string) (*Conn, error) {
 
 // immutableURI returns a path as a URI filename (https://sqlite.org/uri.html).
 func immutableURI(path string) string {
-	var uri strings.Builder
-	uri.WriteString("file:")
-	if strings.HasPrefix(path, "/") {
-		uri.WriteString("//") // an empty authority; without it a path that begins with // has one
-	}
-	for i := range len(path) {
-		switch path[i] {
-		case '%', '?', '#':
-			fmt.Fprintf(&uri, "%%%02X", path[i])
-		default:
-			uri.WriteByte(path[i])
-		}
-	}
-	uri.WriteString("?immutable=1")
+	uri := url.URL{Scheme: "file", OmitHost: true, Path: filepath.Clean(path), RawQuery: "immutable=1"}
 	return uri.String()
 }
 
@@ -145,32 +135,106 @@ func (c *Conn) Exec(sql string) error {
 	return c.check(sql, lib.Xsqlite3_exec(c.tls, c.db, text, 0, 0, 0))
 }
 
-// QueryInt runs sql and returns the integer in the first column of its first
-// row; 0 if it has no row.
-func (c *Conn) QueryInt(sql string) (int64, error) {
+// Run runs one statement that returns no rows, with the values of its parameters.
+func (c *Conn) Run(sql string, values ...any) error {
 	s, err := c.Prepare(sql)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer s.Close()
-	if ok, err := s.Step(); err != nil || !ok {
-		return 0, err
+	return s.Run(values...)
+}
+
+// Rows runs one statement with the values of its parameters. It yields the statement at each
+// row; after an error, the last pair is nil and the error.
+func (c *Conn) Rows(sql string, values ...any) iter.Seq2[*Stmt, error] {
+	return func(yield func(*Stmt, error) bool) {
+		s, err := c.Prepare(sql)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		defer s.Close()
+		s.Bind(values...)
+		for {
+			ok, err := s.Step()
+			if err != nil {
+				yield(nil, err)
+			}
+			if err != nil || !ok || !yield(s, nil) {
+				return
+			}
+		}
 	}
-	return s.Int64(0), nil
+}
+
+// Collect calls row for each of the rows and returns its results; on error, those before it.
+func Collect[T any](rows iter.Seq2[*Stmt, error], row func(*Stmt) T) (all []T, err error) {
+	for s, err := range rows {
+		if err != nil {
+			return all, err
+		}
+		all = append(all, row(s))
+	}
+	return all, nil
+}
+
+// Row calls read with the statement at the first row of sql, and reports whether there is one.
+func (c *Conn) Row(sql string, read func(*Stmt), values ...any) (found bool, err error) {
+	s, err := c.Prepare(sql)
+	if err != nil {
+		return false, err
+	}
+	defer s.Close()
+	s.Bind(values...)
+	if found, err = s.Step(); found {
+		read(s)
+	}
+	return found, err
+}
+
+// QueryInt runs sql and returns the integer in the first column of its first
+// row; 0 if it has no row.
+func (c *Conn) QueryInt(sql string, values ...any) (n int64, err error) {
+	_, err = c.Row(sql, func(s *Stmt) { n = s.Int64(0) }, values...)
+	return n, err
 }
 
 // QueryText runs sql and returns the text in the first column of its first row;
 // "" if it has no row.
-func (c *Conn) QueryText(sql string) (string, error) {
-	s, err := c.Prepare(sql)
-	if err != nil {
-		return "", err
+func (c *Conn) QueryText(sql string) (text string, err error) {
+	_, err = c.Row(sql, func(s *Stmt) { text = s.Text(0) })
+	return text, err
+}
+
+// During runs do and interrupts its statements on the connection when ctx ends; then an error
+// of do becomes the error of ctx.
+func (c *Conn) During(ctx context.Context, do func() error) error {
+	if err := ctx.Err(); err != nil {
+		return err
 	}
-	defer s.Close()
-	if ok, err := s.Step(); err != nil || !ok {
-		return "", err
+	const every = 10 * time.Millisecond // an interruption between two statements has no effect
+	ended, interrupted := make(chan struct{}), make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(interrupted)
+		for {
+			c.Interrupt()
+			select {
+			case <-ended:
+				return
+			case <-time.After(every):
+			}
+		}
+	})
+	err := do()
+	close(ended)
+	if !stop() {
+		<-interrupted // or it would interrupt the next statement
 	}
-	return s.Text(0), nil
+	if err != nil && ctx.Err() != nil {
+		return ctx.Err() // SQLite has several errors for an interruption
+	}
+	return err
 }
 
 // Changes returns the number of rows that the last INSERT, UPDATE or DELETE
@@ -227,8 +291,7 @@ func (c *Conn) config(option int32, on bool) {
 // TrackWAL makes WALFrames return the length of the WAL. It also disables
 // SQLite's automatic checkpoints, which use the same hook.
 func (c *Conn) TrackWAL() {
-	hook := storeFrames
-	lib.Xsqlite3_wal_hook(c.tls, c.db, address(&hook), c.out+outFrames)
+	lib.Xsqlite3_wal_hook(c.tls, c.db, address(storeFrames), c.out+outFrames)
 }
 
 // storeFrames is SQLite's WAL hook: SQLite calls it after each commit in WAL mode.
@@ -263,10 +326,10 @@ func (c *Conn) Checkpoint(mode CheckpointMode) (frames, copied int, err error) {
 	return int(*(*int32)(pointer(c.out))), int(*(*int32)(pointer(c.out + 4))), nil
 }
 
-// CommitCut reports that the last COMMIT, which has failed, will never take effect: the WAL ends
+// CommitCut reports that the last COMMIT, which failed, will never take effect: the WAL ends
 // before the last byte of the failed write, and SQLite writes the frame that completes a commit
-// after all its other frames. It is false if SQLite overwrites frames of an earlier WAL: these may
-// have the bytes that the failed write lacks. The connection is one of OpenBuffered.
+// last. It is false if SQLite overwrites frames of an earlier WAL: these may supply the bytes that
+// the failed write lacks. The connection must come from OpenBuffered.
 func (c *Conn) CommitCut() bool {
 	file, err := c.file()
 	if err != nil {
@@ -298,9 +361,8 @@ func (c *Conn) SyncFile() error {
 	return nil
 }
 
-// Moved reports whether the path of the database leads to another file, or to none, since
-// the connection has opened it (https://sqlite.org/c3ref/c_fcntl_begin_atomic_write.html,
-// SQLITE_FCNTL_HAS_MOVED).
+// Moved reports whether the file was renamed, replaced or removed after the connection opened
+// it (https://sqlite.org/c3ref/c_fcntl_begin_atomic_write.html, SQLITE_FCNTL_HAS_MOVED).
 func (c *Conn) Moved() (bool, error) {
 	code := lib.Xsqlite3_file_control(c.tls, c.db, 0, lib.SQLITE_FCNTL_HAS_MOVED, c.out)
 	if code != lib.SQLITE_OK {

@@ -1,6 +1,7 @@
 package sqlite3
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"syscall"
@@ -40,7 +41,13 @@ func (e *Error) Error() string {
 
 func (e *Error) primary() int { return e.Code & 0xff }
 
-// Busy reports whether another connection held a lock that the call needed.
+// IsBusy reports whether err is an Error for which Busy reports true.
+func IsBusy(err error) bool {
+	var fault *Error
+	return errors.As(err, &fault) && fault.Busy()
+}
+
+// Busy reports whether another connection has a lock that the call needs.
 func (e *Error) Busy() bool {
 	return e.primary() == lib.SQLITE_BUSY || e.primary() == lib.SQLITE_LOCKED
 }

@@ -22,15 +22,15 @@ func runOut(t *testing.T, c *Conn) (end func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	parent := (*lib.Tsqlite3_file)(pointer(fileAt(fileAt(database).wal).parent()))
+	wal := fileAt(fileAt(database).wal)
 	methods := libc.Xcalloc(c.tls, 1, 256)
-	full := writeWithin
-	*(*lib.Tsqlite3_io_methods)(pointer(methods)) = *(*lib.Tsqlite3_io_methods)(pointer(parent.FpMethods))
-	parentWrite = function[methodData]((*lib.Tsqlite3_io_methods)(pointer(methods)).FxWrite)
-	(*lib.Tsqlite3_io_methods)(pointer(methods)).FxWrite = address(&full)
-	parent.FpMethods, methods = methods, parent.FpMethods
+	full := (*lib.Tsqlite3_io_methods)(pointer(methods))
+	*full = *wal.parentMethods()
+	parentWrite = function[methodData](full.FxWrite)
+	full.FxWrite = address(writeWithin)
+	wal.parent, methods = methods, wal.parent
 	return func() {
-		parent.FpMethods, methods = methods, parent.FpMethods
+		wal.parent, methods = methods, wal.parent
 		libc.Xfree(c.tls, methods)
 	}
 }

@@ -2,12 +2,15 @@ package sqlite3_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"plantstore/internal/sqlite/sqlite3"
 )
@@ -143,6 +146,69 @@ func TestInterrupt(t *testing.T) {
 	var fault *sqlite3.Error
 	if !errors.As(err, &fault) || !fault.Interrupted() {
 		t.Errorf("got %v, want an interruption", err)
+	}
+}
+
+// TestDuring shows that the end of a context interrupts a connection, even between two statements.
+func TestDuring(t *testing.T) {
+	t.Parallel()
+	c := mustOpen(t, ":memory:")
+	const endless = "WITH RECURSIVE r (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT count(*) FROM r"
+	ctx, cancel := context.WithCancel(t.Context())
+	err := c.During(ctx, func() error {
+		cancel()
+		_, err := c.QueryInt("SELECT 1") // the first interruption may occur here
+		for err == nil {
+			_, err = c.QueryInt(endless)
+		}
+		return err
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want %v", err, context.Canceled)
+	}
+	if n, err := c.QueryInt("SELECT 2"); n != 2 || err != nil {
+		t.Errorf("afterwards: %d, %v", n, err)
+	}
+}
+
+// TestRows shows that Rows yields each row with its values, and an error as the last pair.
+func TestRows(t *testing.T) {
+	t.Parallel()
+	c := mustOpen(t, ":memory:")
+	at := time.Date(2026, 11, 24, 6, 0, 0, 1000, time.UTC)
+	must(t, c.Run("CREATE TABLE t (a INTEGER, b INTEGER, c TEXT, d BLOB, e INTEGER, f INTEGER, g INTEGER) STRICT"))
+	for i := range 3 {
+		must(t, c.Run("INSERT INTO t VALUES (?, ?, ?, ?, ?, ?, ?)", i, int64(i), "x", []byte{1}, at, time.Time{}, i == 1))
+	}
+	var got []int64
+	for s, err := range c.Rows("SELECT a, b, c, d, e, f, g FROM t WHERE a >= ?", 1) {
+		must(t, err)
+		got = append(got, s.Int64(0))
+		if s.Int64(1) != s.Int64(0) || s.Text(2) != "x" || s.Text(3) != "\x01" || !s.Time(4).Equal(at) ||
+			!s.Null(5) || !s.Time(5).IsZero() || s.Int64(6) != 2-s.Int64(0) {
+			t.Errorf("row %d differs", s.Int64(0))
+		}
+	}
+	if !slices.Equal(got, []int64{1, 2}) {
+		t.Errorf("rows %v", got)
+	}
+	for s, err := range c.Rows("SELECT a FROM t") {
+		must(t, err)
+		if s.Int64(0) == 1 {
+			break // closes the statement, or mustOpen fails
+		}
+	}
+	rows, faults := 0, 0
+	for _, err := range c.Rows("SELECT abs(a - 2 - 9223372036854775807 - 1) FROM t") { // an error for a = 2
+		if rows++; err != nil {
+			faults++
+		}
+	}
+	if rows != 3 || faults != 1 {
+		t.Errorf("%d pairs with %d errors, want an error as the last of 3", rows, faults)
+	}
+	if found, err := c.Row("SELECT a FROM t WHERE a = ?", func(*sqlite3.Stmt) {}, 7); found || err != nil {
+		t.Errorf("no row: %t, %v", found, err)
 	}
 }
 

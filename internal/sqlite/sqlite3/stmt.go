@@ -1,7 +1,9 @@
 package sqlite3
 
 import (
+	"fmt"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"modernc.org/libc"
@@ -71,11 +73,45 @@ func (s *Stmt) Step() (row bool, err error) {
 	}
 }
 
-// Run runs a statement that returns no rows, and resets it.
-func (s *Stmt) Run() error {
+// Run binds values, runs a statement that returns no rows, and resets it.
+func (s *Stmt) Run(values ...any) error {
+	s.Bind(values...)
 	_, err := s.Step()
 	s.Reset()
 	return err
+}
+
+// Bind binds values to the parameters, starting with the first: a time as microseconds since
+// 1970, the zero time and nil as NULL, true as 1. It panics for a value of another type.
+func (s *Stmt) Bind(values ...any) {
+	for i, value := range values {
+		switch v := value.(type) {
+		case nil:
+			s.BindNull(i + 1)
+		case int:
+			s.BindInt64(i+1, int64(v))
+		case int64:
+			s.BindInt64(i+1, v)
+		case bool:
+			n := int64(0)
+			if v {
+				n = 1
+			}
+			s.BindInt64(i+1, n)
+		case string:
+			s.BindText(i+1, v)
+		case []byte:
+			s.BindBlob(i+1, v)
+		case time.Time:
+			if v.IsZero() {
+				s.BindNull(i + 1)
+			} else {
+				s.BindInt64(i+1, v.UnixMicro())
+			}
+		default:
+			panic(fmt.Sprintf("bind %T", value))
+		}
+	}
 }
 
 // BindInt64 binds an integer. Like all Bind methods it panics if the parameter
@@ -104,6 +140,14 @@ func (s *Stmt) BindBlob(param int, v []byte) {
 // Int64 returns an integer column.
 func (s *Stmt) Int64(column int) int64 {
 	return lib.Xsqlite3_column_int64(s.conn.tls, s.stmt, int32(column))
+}
+
+// Time returns a column of microseconds since 1970; the zero time for NULL.
+func (s *Stmt) Time(column int) time.Time {
+	if s.Null(column) {
+		return time.Time{}
+	}
+	return time.UnixMicro(s.Int64(column)).UTC()
 }
 
 // Null reports whether a column is NULL.

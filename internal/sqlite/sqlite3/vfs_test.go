@@ -81,6 +81,22 @@ func checkFilled(t *testing.T, c *Conn) {
 	wantText(t, c, "SELECT count(*) || ' ' || sum(i) || ' ' || sum(length(a)) FROM t", "500 125250 250500")
 }
 
+// TestParentBytes shows that a file follows the parent's sqlite3_file and does not overlap it.
+func TestParentBytes(t *testing.T) {
+	t.Parallel()
+	tls := libc.NewTLS()
+	defer tls.Close()
+	name, err := libc.CString(parentName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer libc.Xfree(tls, name)
+	parent := (*lib.Tsqlite3_vfs)(pointer(lib.Xsqlite3_vfs_find(tls, name)))
+	if int(parent.FszOsFile) > int(parentBytes) {
+		t.Errorf("the parent's sqlite3_file has %d bytes, want at most %d", parent.FszOsFile, parentBytes)
+	}
+}
+
 // TestShimJournalModes switches a database through the journal modes: WALs are
 // opened, closed and deleted, and rollback journals take their place.
 func TestShimJournalModes(t *testing.T) {
@@ -354,4 +370,20 @@ func descriptorsOf(t *testing.T, path string) (count int) {
 		}
 	}
 	return count
+}
+
+// TestImmutableURI shows that SQLite finds any path by its URI.
+func TestImmutableURI(t *testing.T) {
+	t.Parallel()
+	for path, want := range map[string]string{
+		"/a/b.db":        "file:/a/b.db?immutable=1",
+		"a.db":           "file:a.db?immutable=1",
+		"//a.db":         "file:/a.db?immutable=1",
+		"a:b/c d%?#é.db": "file:a:b/c%20d%25%3F%23%C3%A9.db?immutable=1",
+		"/\xff.db":       "file:/%FF.db?immutable=1",
+	} {
+		if got := immutableURI(path); got != want {
+			t.Errorf("%q: got %s, want %s", path, got, want)
+		}
+	}
 }

@@ -14,8 +14,8 @@ import (
 // The buffer is flushed before the WAL is synced, read, truncated, measured or
 // closed. It is also flushed before a lock that excludes other connections is
 // released, so that no frame of a rolled-back transaction overwrites one of
-// another connection. A later call of the same transaction returns the error of
-// a write.
+// another connection. If a write fails, a later call of the same transaction
+// returns the error.
 type writeBuffer struct {
 	bytes  uintptr // bufferBytes of SQLite's memory
 	used   int     // of bytes
@@ -32,7 +32,7 @@ const bufferBytes = 127 << 10
 // one at the end.
 const syncBytes = 1 << 20
 
-// flush writes the buffer of a WAL. After an error the buffer is empty, too: the
+// flush writes the buffer of a WAL and empties it, even on error: then the
 // transaction of its frames has failed.
 func (f *file) flush(tls *libc.TLS) int32 {
 	b := &f.buffer
@@ -47,12 +47,12 @@ func (f *file) flush(tls *libc.TLS) int32 {
 // writeWAL writes into the file of a WAL. If that fails, it measures the file, for Conn.CommitCut.
 func (f *file) writeWAL(tls *libc.TLS, data uintptr, amount int32, offset int64) int32 {
 	f.buffer.cut = false
-	code := function[methodData](f.parentMethods().FxWrite)(tls, f.parent(), data, amount, offset)
+	code := function[methodData](f.parentMethods().FxWrite)(tls, f.address, data, amount, offset)
 	if code != lib.SQLITE_OK {
 		const sizeBytes = 8
 		size := tls.Alloc(sizeBytes)
 		defer tls.Free(sizeBytes)
-		measured := function[methodPointer](f.parentMethods().FxFileSize)(tls, f.parent(), size)
+		measured := function[methodPointer](f.parentMethods().FxFileSize)(tls, f.address, size)
 		f.buffer.cut = measured == lib.SQLITE_OK && *(*int64)(pointer(size)) < offset+int64(amount)
 	}
 	return code
@@ -90,7 +90,7 @@ func walSync(tls *libc.TLS, address uintptr, flags int32) int32 {
 // would be lost, and SQLite would count its pages as copied.
 func databaseWrite(tls *libc.TLS, address, data uintptr, amount int32, offset int64) int32 {
 	f := fileAt(address)
-	code := function[methodData](f.parentMethods().FxWrite)(tls, f.parent(), data, amount, offset)
+	code := function[methodData](f.parentMethods().FxWrite)(tls, f.address, data, amount, offset)
 	if code != lib.SQLITE_OK {
 		return code
 	}
@@ -108,8 +108,8 @@ func databaseSync(tls *libc.TLS, address uintptr, flags int32) int32 {
 
 // sync syncs by fdatasync on Linux, which leaves out only the file's times.
 func (f *file) sync(tls *libc.TLS, flags int32) int32 {
-	if code, done := syncData(f.parent()); done {
+	if code, done := syncData(f.address); done {
 		return code
 	}
-	return function[methodInt](f.parentMethods().FxSync)(tls, f.parent(), flags)
+	return function[methodInt](f.parentMethods().FxSync)(tls, f.address, flags)
 }

@@ -1,4 +1,4 @@
-package sqlite_test
+package backupfile_test
 
 import (
 	"bytes"
@@ -7,7 +7,9 @@ import (
 	"testing"
 
 	"plantstore/internal/sqlite"
+	"plantstore/internal/sqlite/backupfile"
 	"plantstore/internal/sqlite/sqlite3"
+	"plantstore/internal/sqlite/sqlitetest"
 )
 
 // firstWrite calls do at its first write.
@@ -30,14 +32,14 @@ func TestBackupToSlowReader(t *testing.T) {
 	t.Parallel()
 	dir, spool := t.TempDir(), t.TempDir()
 	path := filepath.Join(dir, "plants.db")
-	e := mustOpen(t, sqlite.Config{Path: path, Server: true})
-	must(t, insertBatch(t.Context(), e, batchOf(0, 10)))
+	e := sqlitetest.Open(t, sqlite.Config{Path: path, Server: true})
+	must(t, sqlitetest.Insert(t.Context(), e, sqlitetest.Batch(0, 10)))
 	out := &firstWrite{}
 	out.do = func() {
 		if names, err := os.ReadDir(spool); err != nil || len(names) > 0 {
 			t.Errorf("the temporary directory has %v, %v, want no file", names, err)
 		}
-		must(t, insertBatch(t.Context(), e, batchOf(100, 10)))
+		must(t, sqlitetest.Insert(t.Context(), e, sqlitetest.Batch(100, 10)))
 		c, err := sqlite3.Open(path)
 		must(t, err)
 		if busy, err := c.QueryInt("PRAGMA wal_checkpoint(TRUNCATE)"); busy != 0 || err != nil {
@@ -45,18 +47,18 @@ func TestBackupToSlowReader(t *testing.T) {
 		}
 		must(t, c.Close())
 	}
-	m, err := sqlite.BackupTo(t.Context(), path, out, spool, nil)
+	m, err := backupfile.BackupTo(t.Context(), path, out, spool, nil)
 	must(t, err)
 	if m.Plants != 10 || m.Bytes != int64(out.Len()) {
 		t.Errorf("got %+v, want 10 plants in %d bytes", m, out.Len())
 	}
 	restored := filepath.Join(dir, "restored.db")
-	got, err := sqlite.RestoreFrom(t.Context(), bytes.NewReader(out.Bytes()), &m, restored, false, nil)
+	got, err := backupfile.RestoreFrom(t.Context(), bytes.NewReader(out.Bytes()), &m, restored, false, nil)
 	must(t, err)
 	if got != m {
 		t.Errorf("restored %+v, want %+v", got, m)
 	}
-	alone, err := sqlite.RestoreFrom(t.Context(), bytes.NewReader(out.Bytes()), nil, restored, true, nil)
+	alone, err := backupfile.RestoreFrom(t.Context(), bytes.NewReader(out.Bytes()), nil, restored, true, nil)
 	must(t, err)
 	if alone.MadeAt = m.MadeAt; alone != m {
 		t.Errorf("restored without a manifest %+v, want %+v", alone, m)

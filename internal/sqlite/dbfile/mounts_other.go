@@ -1,6 +1,6 @@
 //go:build !linux
 
-package sqlite
+package dbfile
 
 // refuseNetwork is implemented for the mount table of Linux only.
 func refuseNetwork(string) error { return nil }

@@ -1,4 +1,4 @@
-package sqlite
+package dbfile
 
 import (
 	"errors"
@@ -10,9 +10,9 @@ import (
 	"plantstore/internal/store"
 )
 
-// Views, triggers, generated columns and expressions in indexes are code in a file, which runs
-// with the statements that use them. So every open compares the schema with the schema of the
-// migrations before it reads a table.
+// Views, triggers, generated columns and expressions in indexes are code in a file: they run with
+// the statements that use them. So every open compares the schema with that of the migrations
+// before it reads a table.
 
 // object is a row of sqlite_schema. SQLite refuses a row that contradicts its sql
 // (https://sqlite.org/fileformat2.html#storage_of_the_sql_database_schema).
@@ -29,26 +29,16 @@ func (o object) String() string {
 	return fmt.Sprintf("%s %q on %q", o.kind, o.name, o.table)
 }
 
-// objectsMax bounds the number of objects: a store has fifteen, and other programs add a few
-// tables.
+// objectsMax limits the number of objects. A store has fifteen, and other programs add a few.
 const objectsMax = 1000
 
 // objects returns the rows of sqlite_schema. Reading them runs no code of the file.
-func objects(c *sqlite3.Conn) (all []object, err error) {
+func objects(c *sqlite3.Conn) ([]object, error) {
 	const sqlMax = 16 << 10 // several times the longest sql of a store
-	s, err := c.Prepare(fmt.Sprintf("SELECT type, name, tbl_name, substr(coalesce(sql, ''), 1, %d), rootpage "+
-		"FROM sqlite_schema LIMIT %d", sqlMax, objectsMax+1))
-	if err != nil {
-		return nil, err
-	}
-	defer s.Close()
-	for {
-		ok, err := s.Step()
-		if err != nil || !ok {
-			return all, err
-		}
-		all = append(all, object{s.Text(0), s.Text(1), s.Text(2), s.Text(3), s.Int64(4)})
-	}
+	const sql = "SELECT type, name, tbl_name, substr(coalesce(sql, ''), 1, ?), rootpage FROM sqlite_schema LIMIT ?"
+	return sqlite3.Collect(c.Rows(sql, sqlMax, objectsMax+1), func(s *sqlite3.Stmt) object {
+		return object{s.Text(0), s.Text(1), s.Text(2), s.Text(3), s.Int64(4)}
+	})
 }
 
 // expected is the schema that the migrations create.
@@ -68,8 +58,8 @@ func createExpected() (e expected, err error) {
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
 	e.versions = [][]object{nil}
-	for i, m := range migrations {
-		if err := apply(c, m, i+1); err != nil {
+	for version := range NewestSchema() {
+		if err := apply(c, version); err != nil {
 			return e, err
 		}
 		all, err := objects(c)
@@ -78,12 +68,12 @@ func createExpected() (e expected, err error) {
 		}
 		e.versions = append(e.versions, all)
 	}
-	if err := c.Exec(startCaptureSQL); err != nil {
+	if err := c.Exec(StartCapture); err != nil {
 		return e, err
 	}
 	withCapture, err := objects(c)
 	for _, o := range withCapture {
-		if find(e.versions[len(migrations)], o) == nil {
+		if find(e.versions[NewestSchema()], o) == nil {
 			e.capture = append(e.capture, o)
 		}
 	}
@@ -99,10 +89,10 @@ func find(all []object, o object) *object {
 	return &all[i]
 }
 
-// schemaFaults compares the schema of a store with the schema of its version, and describes
+// SchemaFaults compares the schema of a store with the schema of its version, and describes
 // the differences. Ordinary tables of other programs and their indexes are allowed, because
 // tools that copy the store add them, but not if they contain code.
-func schemaFaults(c *sqlite3.Conn, version int) ([]string, error) {
+func SchemaFaults(c *sqlite3.Conn, version int) ([]string, error) {
 	e, err := expectedSchema()
 	if err != nil {
 		return nil, err
@@ -145,20 +135,19 @@ func schemaFaults(c *sqlite3.Conn, version int) ([]string, error) {
 		{`SELECT DISTINCT i.name FROM sqlite_schema AS m, pragma_index_list(m.name) AS i, pragma_index_xinfo(i.name) AS x
 			WHERE m.type = 'table' AND (i.partial OR x.cid = -2)`, "index %q has an expression"},
 	} {
-		names, err := texts(c, q.sql)
-		if err != nil {
-			return nil, err
-		}
-		for _, name := range names {
-			faults = append(faults, fmt.Sprintf(q.fault, name))
+		for s, err := range c.Rows(q.sql) {
+			if err != nil {
+				return nil, err
+			}
+			faults = append(faults, fmt.Sprintf(q.fault, s.Text(0)))
 		}
 	}
 	return faults, nil
 }
 
-// checkSchema returns an error if schemaFaults finds a difference.
-func checkSchema(c *sqlite3.Conn, path string, version int) error {
-	faults, err := schemaFaults(c, version)
+// CheckSchema returns an error if SchemaFaults finds a difference.
+func CheckSchema(c *sqlite3.Conn, path string, version int) error {
+	faults, err := SchemaFaults(c, version)
 	if err != nil || len(faults) == 0 {
 		return err
 	}
@@ -171,8 +160,8 @@ func checkSchema(c *sqlite3.Conn, path string, version int) error {
 		store.ErrBroken, path, version, faults[0], more)
 }
 
-// foreignFault describes an object that is not part of the schema; it returns the empty text
-// for an ordinary table or an index of one.
+// foreignFault describes an object that is not part of the schema. It returns "" for an ordinary
+// table or an index of one.
 func (o object) foreignFault(schema []object) string {
 	onOurTable := slices.ContainsFunc(schema, func(w object) bool { return w.table == o.table })
 	switch {

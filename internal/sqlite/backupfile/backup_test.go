@@ -1,4 +1,4 @@
-package sqlite_test
+package backupfile_test
 
 import (
 	"bytes"
@@ -14,16 +14,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
-	"plantstore/internal/audit"
-	"plantstore/internal/auth"
 	"plantstore/internal/sqlite"
+	"plantstore/internal/sqlite/backupfile"
+	"plantstore/internal/sqlite/sqlitetest"
 )
 
 var backups = flag.Int("backups", 10, "number of backups of TestBackupUnderLoad")
-
-func noProgress(int64, int64) {}
 
 // TestBackupUnderLoad makes backups while plants are stored, and restores each of them. The
 // restored store has every plant that was stored before the backup.
@@ -31,9 +28,9 @@ func TestBackupUnderLoad(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "plants.db")
-	e := mustOpen(t, sqlite.Config{Path: path, Server: true})
-	fill(t, e, rand.New(rand.NewPCG(2, 2)), 20)
-	before, err := sqlite.Verify(t.Context(), path, nil)
+	e := sqlitetest.Open(t, sqlite.Config{Path: path, Server: true})
+	sqlitetest.Fill(t, e, rand.New(rand.NewPCG(2, 2)), 20)
+	before, err := backupfile.Verify(t.Context(), path, nil)
 	must(t, err)
 
 	// The writer stores 0, 1, 2, … below the ids of fill, which are random.
@@ -43,7 +40,7 @@ func TestBackupUnderLoad(t *testing.T) {
 	var writing sync.WaitGroup
 	writing.Go(func() {
 		for id := int64(0); ctx.Err() == nil; id += 10 {
-			if err := insertBatch(t.Context(), e, batchOf(id, 10)); err != nil {
+			if err := sqlitetest.Insert(t.Context(), e, sqlitetest.Batch(id, 10)); err != nil {
 				t.Error(err)
 				return
 			}
@@ -57,21 +54,21 @@ func TestBackupUnderLoad(t *testing.T) {
 		storedBefore := stored
 		mu.Unlock()
 		backup := filepath.Join(dir, fmt.Sprintf("backup%d.db", i))
-		m, err := sqlite.Backup(t.Context(), path, backup, noProgress)
+		m, err := backupfile.Backup(t.Context(), path, backup, noProgress)
 		must(t, err)
 		restored := filepath.Join(dir, fmt.Sprintf("restored%d.db", i))
-		r, err := sqlite.Restore(t.Context(), backup, restored, false, noProgress)
+		r, err := backupfile.Restore(t.Context(), backup, restored, false, noProgress)
 		must(t, err)
 		if r.MadeAt = m.MadeAt; r != m {
 			t.Errorf("restored %+v, want %+v", r, m)
 		}
-		v, err := sqlite.Verify(t.Context(), restored, nil)
+		v, err := backupfile.Verify(t.Context(), restored, nil)
 		must(t, err)
 		if len(v.Faults) > 0 || v.Plants != m.Plants || m.Plants < before.Plants+storedBefore ||
 			(m.Plants-before.Plants)%10 != 0 {
 			t.Errorf("backup %d: %+v; stored before it: %d; manifest %+v", i, v, before.Plants+storedBefore, m)
 		}
-		for _, name := range []string{backup, backup + sqlite.ManifestSuffix, restored} {
+		for _, name := range []string{backup, backup + backupfile.ManifestSuffix, restored} {
 			info, err := os.Stat(name)
 			must(t, err)
 			if info.Mode() != 0o600 {
@@ -94,8 +91,8 @@ func TestBackupRefuses(t *testing.T) {
 	dir := t.TempDir()
 	path, to := filepath.Join(dir, "plants.db"), filepath.Join(dir, "to", "backup.db")
 	must(t, os.Mkdir(filepath.Dir(to), 0o700))
-	e := mustOpen(t, sqlite.Config{Path: path})
-	must(t, insertBatch(t.Context(), e, batchOf(0, 10)))
+	e := sqlitetest.Open(t, sqlite.Config{Path: path})
+	must(t, sqlitetest.Insert(t.Context(), e, sqlitetest.Batch(0, 10)))
 	must(t, e.Close())
 	mustWrite(t, filepath.Join(dir, "empty.db"), "")
 	mustWrite(t, filepath.Join(dir, "text.db"), strings.Repeat("text", 1000))
@@ -112,7 +109,7 @@ func TestBackupRefuses(t *testing.T) {
 			"the directory of the backup: stat DIR/no: no such file or directory; create it, or use another path",
 		},
 	} {
-		_, err := sqlite.Backup(t.Context(), filepath.Join(dir, test.from), test.to, noProgress)
+		_, err := backupfile.Backup(t.Context(), filepath.Join(dir, test.from), test.to, noProgress)
 		if err == nil {
 			t.Errorf("%s: want %s", test.from, test.want)
 			continue
@@ -123,7 +120,7 @@ func TestBackupRefuses(t *testing.T) {
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	if _, err := sqlite.Backup(ctx, path, to, func(int64, int64) { cancel() }); !errors.Is(err, context.Canceled) {
+	if _, err := backupfile.Backup(ctx, path, to, func(int64, int64) { cancel() }); !errors.Is(err, context.Canceled) {
 		t.Errorf("canceled: %v", err)
 	}
 	if left, err := os.ReadDir(filepath.Dir(to)); err != nil || len(left) > 0 {
@@ -138,19 +135,19 @@ func TestRestoreRefuses(t *testing.T) {
 	dir := t.TempDir()
 	source, backup := filepath.Join(dir, "source.db"), filepath.Join(dir, "backup.db")
 	path := filepath.Join(dir, "plants.db")
-	e := mustOpen(t, sqlite.Config{Path: source})
-	must(t, insertBatch(t.Context(), e, batchOf(0, 10)))
+	e := sqlitetest.Open(t, sqlite.Config{Path: source})
+	must(t, sqlitetest.Insert(t.Context(), e, sqlitetest.Batch(0, 10)))
 	must(t, e.Close())
-	m, err := sqlite.Backup(t.Context(), source, backup, noProgress)
+	m, err := backupfile.Backup(t.Context(), source, backup, noProgress)
 	must(t, err)
-	e = mustOpen(t, sqlite.Config{Path: path})
-	must(t, insertBatch(t.Context(), e, batchOf(100, 3)))
+	e = sqlitetest.Open(t, sqlite.Config{Path: path})
+	must(t, sqlitetest.Insert(t.Context(), e, sqlitetest.Batch(100, 3)))
 	must(t, e.Close())
 	good, err := os.ReadFile(backup)
 	must(t, err)
 	manifest, err := os.ReadFile(backup + ".json")
 	must(t, err)
-	old := readFiles(t, path)
+	old := sqlitetest.ReadFiles(t, path)
 
 	for _, test := range []struct {
 		name     string
@@ -182,32 +179,33 @@ func TestRestoreRefuses(t *testing.T) {
 		if test.manifest != "" {
 			mustWrite(t, backup+".json", test.manifest)
 		}
-		_, err := sqlite.Restore(t.Context(), backup, path, true, noProgress)
+		_, err := backupfile.Restore(t.Context(), backup, path, true, noProgress)
 		want := strings.ReplaceAll(test.want, "BACKUP", backup)
 		if err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%s: got %v, want %s", test.name, err, want)
 		}
-		if now := readFiles(t, path); string(now[""]) != string(old[""]) || string(now["-mark"]) != string(old["-mark"]) {
+		now := sqlitetest.ReadFiles(t, path)
+		if string(now[""]) != string(old[""]) || string(now["-mark"]) != string(old["-mark"]) {
 			t.Errorf("%s: the store was changed", test.name)
 		}
 	}
 	mustWrite(t, backup, string(good))
 	mustWrite(t, backup+".json", string(manifest))
 
-	if _, err := sqlite.Restore(t.Context(), backup, path, false, noProgress); !errors.Is(err, sqlite.ErrExists) {
-		t.Errorf("over an existing store: %v, want %v", err, sqlite.ErrExists)
+	if _, err := backupfile.Restore(t.Context(), backup, path, false, noProgress); !errors.Is(err, backupfile.ErrExists) {
+		t.Errorf("over an existing store: %v, want %v", err, backupfile.ErrExists)
 	}
-	server := mustOpen(t, sqlite.Config{Path: path, Server: true})
-	_, err = sqlite.Restore(t.Context(), backup, path, true, noProgress)
+	server := sqlitetest.Open(t, sqlite.Config{Path: path, Server: true})
+	_, err = backupfile.Restore(t.Context(), backup, path, true, noProgress)
 	if err == nil || !strings.Contains(err.Error(), "another plantstore serves") {
 		t.Errorf("over a served store: %v", err)
 	}
-	must(t, insertBatch(t.Context(), server, batchOf(200, 3)))
-	killed := readFiles(t, path)
+	must(t, sqlitetest.Insert(t.Context(), server, sqlitetest.Batch(200, 3)))
+	killed := sqlitetest.ReadFiles(t, path)
 	must(t, server.Close())
 
-	killed.writeTo(t, path) // as after a kill: its WAL must not change the restored store
-	r, err := sqlite.Restore(t.Context(), backup, path, true, noProgress)
+	killed.WriteTo(t, path) // as after a kill: its WAL must not change the restored store
+	r, err := backupfile.Restore(t.Context(), backup, path, true, noProgress)
 	must(t, err)
 	if r != m {
 		var text string
@@ -216,12 +214,12 @@ func TestRestoreRefuses(t *testing.T) {
 		}
 		t.Errorf("restored %s, want %+v", text, m)
 	}
-	v, err := sqlite.Verify(t.Context(), path, nil)
+	v, err := backupfile.Verify(t.Context(), path, nil)
 	if err != nil || len(v.Faults) > 0 || v.Plants != 10 {
 		t.Errorf("restored: %+v, %v", v, err)
 	}
-	e = mustOpen(t, sqlite.Config{Path: path, Server: true})
-	must(t, insertBatch(t.Context(), e, batchOf(300, 1)))
+	e = sqlitetest.Open(t, sqlite.Config{Path: path, Server: true})
+	must(t, sqlitetest.Insert(t.Context(), e, sqlitetest.Batch(300, 1)))
 	must(t, e.Close())
 }
 
@@ -231,11 +229,11 @@ func TestRestoreBesideNewStore(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path, backup := filepath.Join(dir, "plants.db"), filepath.Join(dir, "backup.db")
-	e := mustOpen(t, sqlite.Config{Path: path, Server: true})
-	must(t, insertBatch(t.Context(), e, batchOf(0, 10)))
-	_, err := sqlite.Backup(t.Context(), path, backup, noProgress)
+	e := sqlitetest.Open(t, sqlite.Config{Path: path, Server: true})
+	must(t, sqlitetest.Insert(t.Context(), e, sqlitetest.Batch(0, 10)))
+	_, err := backupfile.Backup(t.Context(), path, backup, noProgress)
 	must(t, err)
-	killed := readFiles(t, path)
+	killed := sqlitetest.ReadFiles(t, path)
 	must(t, e.Close())
 	if len(killed["-wal"]) == 0 || len(killed["-mark"]) == 0 {
 		t.Fatal("the store has no WAL or no mark, so this test shows nothing")
@@ -244,12 +242,12 @@ func TestRestoreBesideNewStore(t *testing.T) {
 		mustRemove(t, path+suffix)
 	}
 
-	appear := sync.OnceFunc(func() { killed.writeTo(t, path) })
-	_, err = sqlite.Restore(t.Context(), backup, path, false, func(int64, int64) { appear() })
-	if !errors.Is(err, sqlite.ErrExists) {
-		t.Errorf("got %v, want %v", err, sqlite.ErrExists)
+	appear := sync.OnceFunc(func() { killed.WriteTo(t, path) })
+	_, err = backupfile.Restore(t.Context(), backup, path, false, func(int64, int64) { appear() })
+	if !errors.Is(err, backupfile.ErrExists) {
+		t.Errorf("got %v, want %v", err, backupfile.ErrExists)
 	}
-	if !maps.EqualFunc(killed, readFiles(t, path), bytes.Equal) {
+	if !maps.EqualFunc(killed, sqlitetest.ReadFiles(t, path), bytes.Equal) {
 		t.Error("the restore has changed a file of the store")
 	}
 }
@@ -260,46 +258,27 @@ func TestRestoreFailsAfterCheckpoint(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path, backup := filepath.Join(dir, "plants.db"), filepath.Join(dir, "backup.db")
-	e := mustOpen(t, sqlite.Config{Path: path, Server: true})
-	must(t, insertBatch(t.Context(), e, batchOf(0, 10)))
-	_, err := sqlite.Backup(t.Context(), path, backup, noProgress)
+	e := sqlitetest.Open(t, sqlite.Config{Path: path, Server: true})
+	must(t, sqlitetest.Insert(t.Context(), e, sqlitetest.Batch(0, 10)))
+	_, err := backupfile.Backup(t.Context(), path, backup, noProgress)
 	must(t, err)
-	must(t, insertBatch(t.Context(), e, batchOf(10, 20)))
-	killed := readFiles(t, path)
+	must(t, sqlitetest.Insert(t.Context(), e, sqlitetest.Batch(10, 20)))
+	killed := sqlitetest.ReadFiles(t, path)
 	must(t, e.Close())
-	killed.writeTo(t, path)
+	killed.WriteTo(t, path)
 
 	mustRemove(t, path+"-mark")
 	must(t, os.Mkdir(path+"-mark", 0o700)) // cannot be removed; restore removes the WAL first
 	mustWrite(t, filepath.Join(path+"-mark", "file"), "")
-	if _, err := sqlite.Restore(t.Context(), backup, path, true, noProgress); err == nil {
+	if _, err := backupfile.Restore(t.Context(), backup, path, true, noProgress); err == nil {
 		t.Fatal("Restore succeeded")
 	}
 	if _, err := os.Stat(path + "-wal"); !errors.Is(err, os.ErrNotExist) {
 		t.Fatalf("the WAL exists, so this test shows nothing: %v", err)
 	}
 	mustRemove(t, path+"-mark")
-	v, err := sqlite.Verify(t.Context(), path, nil)
+	v, err := backupfile.Verify(t.Context(), path, nil)
 	if err != nil || len(v.Faults) > 0 || v.Plants != 30 {
 		t.Errorf("the old store: %+v, %v, want its 30 plants", v, err)
-	}
-}
-
-// TestStartWritesNothing shows that a server of a store with a token starts without a write,
-// as on a full disk.
-func TestStartWritesNothing(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "plants.db")
-	e := mustOpen(t, sqlite.Config{Path: path, Server: true})
-	first := auth.Token{Name: "first", CreatedAt: time.Now()}
-	for i, want := range []bool{true, false} {
-		created, err := e.CreateFirstTokens(t.Context(), []auth.Token{first}, audit.Origin{})
-		if err != nil || created != want {
-			t.Errorf("call %d: created %v, %v, want %v", i, created, err, want)
-		}
-	}
-	must(t, e.Close())
-	if v, err := sqlite.Verify(t.Context(), path, nil); err != nil || v.Commits != 1 {
-		t.Errorf("%+v, %v, want one commit", v, err)
 	}
 }

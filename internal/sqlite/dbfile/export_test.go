@@ -1,4 +1,4 @@
-package sqlite
+package dbfile
 
 import (
 	"slices"
@@ -8,11 +8,8 @@ import (
 	"plantstore/internal/store"
 )
 
-// During is for the tests.
-var During = during
-
-// AddMigration adds a migration until the end of the test. Setenv refuses a parallel test, because the migrations are
-// those of all tests.
+// AddMigration adds a migration until the end of the test. Setenv refuses a parallel test, because all tests share the
+// migrations.
 func AddMigration(t testing.TB, sql string) {
 	t.Helper()
 	t.Setenv("PLANTSTORE_TEST_MIGRATION", sql)

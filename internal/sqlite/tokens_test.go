@@ -10,6 +10,8 @@ import (
 	"plantstore/internal/audit"
 	"plantstore/internal/auth"
 	"plantstore/internal/sqlite"
+	"plantstore/internal/sqlite/backupfile"
+	"plantstore/internal/sqlite/sqlitetest"
 	"plantstore/internal/store"
 )
 
@@ -18,7 +20,7 @@ import (
 func TestTokenDigests(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "plantstore.db")
-	e := mustOpen(t, sqlite.Config{Path: path})
+	e := sqlitetest.Open(t, sqlite.Config{Path: path})
 	ctx, by, at := t.Context(), audit.Origin{}, time.Date(2026, 11, 21, 9, 30, 0, 0, time.UTC)
 	const issuer = "https://login.example"
 	token := func(name string) auth.Token {
@@ -56,16 +58,16 @@ func TestTokenDigests(t *testing.T) {
 		must(t, change())
 	}
 	must(t, e.Close())
-	v, err := sqlite.Verify(ctx, path, nil)
+	v, err := backupfile.Verify(ctx, path, nil)
 	if err != nil || len(v.Faults) > 0 || v.Tokens != 6 {
 		t.Fatalf("got %+v, %v; want 6 undamaged tokens", v, err)
 	}
 
-	mustExec(t, path, "UPDATE tokens SET scopes = 'admin' WHERE name = 'b'")
-	e = mustOpen(t, sqlite.Config{Path: path})
+	sqlitetest.Exec(t, path, "UPDATE tokens SET scopes = 'admin' WHERE name = 'b'")
+	e = sqlitetest.Open(t, sqlite.Config{Path: path})
 	must(t, second(e.CreateToken(ctx, token("d"), by)))
 	must(t, e.Close())
-	v, err = sqlite.Verify(ctx, path, nil)
+	v, err = backupfile.Verify(ctx, path, nil)
 	if err != nil || !slices.Contains(v.Faults, "a token was changed, removed or added by another program") {
 		t.Errorf("got %+v, %v; want the change by another program", v, err)
 	}

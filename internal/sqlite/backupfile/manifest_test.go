@@ -1,4 +1,4 @@
-package sqlite_test
+package backupfile_test
 
 import (
 	"bytes"
@@ -13,18 +13,20 @@ import (
 	"testing"
 
 	"plantstore/internal/sqlite"
+	"plantstore/internal/sqlite/backupfile"
 	"plantstore/internal/sqlite/sqlite3"
+	"plantstore/internal/sqlite/sqlitetest"
 )
 
 // newBackup makes a backup of a store with 1000 plants.
-func newBackup(t *testing.T) (backup string, m sqlite.Manifest) {
+func newBackup(t *testing.T) (backup string, m backupfile.Manifest) {
 	t.Helper()
 	source := filepath.Join(t.TempDir(), "source.db")
 	backup = filepath.Join(t.TempDir(), "backup #1 50% done?.db")
-	e := mustOpen(t, sqlite.Config{Path: source})
-	must(t, insertBatch(t.Context(), e, batchOf(0, 1000)))
+	e := sqlitetest.Open(t, sqlite.Config{Path: source})
+	must(t, sqlitetest.Insert(t.Context(), e, sqlitetest.Batch(0, 1000)))
 	must(t, e.Close())
-	m, err := sqlite.Backup(t.Context(), source, backup, nil)
+	m, err := backupfile.Backup(t.Context(), source, backup, nil)
 	must(t, err)
 	return backup, m
 }
@@ -60,11 +62,11 @@ func TestVerifyFileComparesManifest(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			backup, m := newBackup(t)
-			manifest := backup + sqlite.ManifestSuffix
+			manifest := backup + backupfile.ManifestSuffix
 			test.damage(t, backup, manifest)
 			want := strings.ReplaceAll(test.want, "MANIFEST", manifest)
 
-			v, err := sqlite.VerifyFile(t.Context(), backup, nil)
+			v, err := backupfile.VerifyFile(t.Context(), backup, nil)
 			switch {
 			case want == "":
 				if err != nil || len(v.Faults) > 0 || !v.Manifest ||
@@ -80,7 +82,7 @@ func TestVerifyFileComparesManifest(t *testing.T) {
 			}
 
 			path, copied := filepath.Join(t.TempDir(), "plants.db"), false
-			_, err = sqlite.Restore(t.Context(), backup, path, false, func(int64, int64) { copied = true })
+			_, err = backupfile.Restore(t.Context(), backup, path, false, func(int64, int64) { copied = true })
 			if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 				t.Errorf("restore: got %v, want %q", err, want)
 			}
@@ -124,24 +126,24 @@ func TestBackupIsImmutable(t *testing.T) {
 	backup, m := newBackup(t)
 	journal := hotJournal(t, backup)
 	wal := filepath.Join(t.TempDir(), "wal.db")
-	e := mustOpen(t, sqlite.Config{Path: wal, Server: true})
-	must(t, insertBatch(t.Context(), e, batchOf(0, 1000)))
-	others := readFiles(t, wal)
+	e := sqlitetest.Open(t, sqlite.Config{Path: wal, Server: true})
+	must(t, sqlitetest.Insert(t.Context(), e, sqlitetest.Batch(0, 1000)))
+	others := sqlitetest.ReadFiles(t, wal)
 	must(t, e.Close())
 	mustWrite(t, backup+"-journal", string(journal))
 	mustWrite(t, backup+"-wal", string(others["-wal"]))
 	mustWrite(t, backup+"-shm", "shm")
 	for _, manifest := range []bool{true, false} {
 		if !manifest {
-			mustRemove(t, backup+sqlite.ManifestSuffix)
+			mustRemove(t, backup+backupfile.ManifestSuffix)
 		}
 		before := readDir(t, filepath.Dir(backup))
-		v, err := sqlite.VerifyFile(t.Context(), backup, nil)
+		v, err := backupfile.VerifyFile(t.Context(), backup, nil)
 		if err != nil || len(v.Faults) > 0 || v.Manifest != manifest || v.Plants != m.Plants {
 			t.Errorf("manifest %t: %+v, %v; want no fault", manifest, v, err)
 		}
 		if manifest {
-			_, err := sqlite.Restore(t.Context(), backup, filepath.Join(t.TempDir(), "plants.db"), false, nil)
+			_, err := backupfile.Restore(t.Context(), backup, filepath.Join(t.TempDir(), "plants.db"), false, nil)
 			must(t, err)
 		}
 		if after := readDir(t, filepath.Dir(backup)); !maps.Equal(before, after) {
@@ -163,7 +165,7 @@ func hotJournal(t *testing.T, path string) []byte {
 	content, err := os.ReadFile(path)
 	must(t, err)
 	mustWrite(t, other, string(content))
-	mustExec(t, other, "UPDATE plants SET name = 'forged'")
+	sqlitetest.Exec(t, other, "UPDATE plants SET name = 'forged'")
 	c, err := sqlite3.Open(other)
 	must(t, err)
 	// With a small cache, SQLite writes pages before the end of the transaction.
@@ -203,7 +205,7 @@ func TestRestoreInterrupted(t *testing.T) {
 	backup, _ := newBackup(t)
 	path := filepath.Join(t.TempDir(), "plants.db")
 	ctx, cancel := context.WithCancel(t.Context())
-	_, err := sqlite.Restore(ctx, backup, path, false, func(int64, int64) { cancel() })
+	_, err := backupfile.Restore(ctx, backup, path, false, func(int64, int64) { cancel() })
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want %v", err, context.Canceled)
 	}
@@ -216,9 +218,9 @@ func TestRestoreInterrupted(t *testing.T) {
 func TestVerifyFileOfStore(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "plants.db")
-	e := mustOpen(t, sqlite.Config{Path: path, Server: true})
-	must(t, insertBatch(t.Context(), e, batchOf(0, 10)))
-	v, err := sqlite.VerifyFile(t.Context(), path, nil)
+	e := sqlitetest.Open(t, sqlite.Config{Path: path, Server: true})
+	must(t, sqlitetest.Insert(t.Context(), e, sqlitetest.Batch(0, 10)))
+	v, err := backupfile.VerifyFile(t.Context(), path, nil)
 	if err != nil || len(v.Faults) > 0 || v.Plants != 10 || v.Manifest {
 		t.Errorf("served: %+v, %v; want 10 plants", v, err)
 	}
@@ -228,7 +230,7 @@ func TestVerifyFileOfStore(t *testing.T) {
 	content, err := os.ReadFile(backup)
 	must(t, err)
 	mustWrite(t, path, string(content)) // without restore, so the mark of the old store remains
-	v, err = sqlite.VerifyFile(t.Context(), path, nil)
+	v, err = backupfile.VerifyFile(t.Context(), path, nil)
 	if err != nil || len(v.Faults) != 1 || !strings.Contains(v.Faults[0], "is another store than before") {
 		t.Errorf("a replaced file: %+v, %v; want the fault of the mark", v, err)
 	}

@@ -1,4 +1,4 @@
-package sqlite_test
+package dbfile_test
 
 import (
 	"errors"
@@ -15,7 +15,10 @@ import (
 	"plantstore/internal/audit"
 	"plantstore/internal/auth"
 	"plantstore/internal/sqlite"
+	"plantstore/internal/sqlite/backupfile"
+	"plantstore/internal/sqlite/dbfile"
 	"plantstore/internal/sqlite/sqlite3"
+	"plantstore/internal/sqlite/sqlitetest"
 	"plantstore/internal/store"
 )
 
@@ -33,12 +36,12 @@ const nextSQL = "ALTER TABLE tokens ADD COLUMN note TEXT; UPDATE tokens SET note
 func olderStore(t testing.TB, wal bool) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "older.db")
-	e := mustOpen(t, sqlite.Config{Path: path})
+	e := sqlitetest.Open(t, sqlite.Config{Path: path})
 	_, err := e.CreateToken(t.Context(), auth.Token{Name: "nursery", CreatedAt: time.Unix(0, 0)}, audit.Origin{})
-	must(t, errors.Join(err, insertBatch(t.Context(), e, batchOf(1, 2)), e.Close()))
-	e = mustOpen(t, sqlite.Config{Path: path})
-	must(t, insertBatch(t.Context(), e, batchOf(3, 1)))
-	killed := durable(t, path)
+	must(t, errors.Join(err, sqlitetest.Insert(t.Context(), e, sqlitetest.Batch(1, 2)), e.Close()))
+	e = sqlitetest.Open(t, sqlite.Config{Path: path})
+	must(t, sqlitetest.Insert(t.Context(), e, sqlitetest.Batch(3, 1)))
+	killed := sqlitetest.Durable(t, path)
 	must(t, e.Close())
 	if !wal {
 		return path
@@ -51,14 +54,6 @@ func olderStore(t testing.TB, wal bool) string {
 		must(t, os.WriteFile(path+suffix, content, 0o600))
 	}
 	return path
-}
-
-// durable returns the files of a store except the shared memory of its readers.
-func durable(t testing.TB, path string) files {
-	t.Helper()
-	f := readFiles(t, path)
-	delete(f, "-shm")
-	return f
 }
 
 // versionOf returns the schema of a store and keeps its WAL.
@@ -75,16 +70,17 @@ func versionOf(t testing.TB, path string) int64 {
 // Migrate, and that none of them changes it.
 func TestOlderSchema(t *testing.T) {
 	older := map[bool]string{false: olderStore(t, false), true: olderStore(t, true)}
-	sqlite.AddMigration(t, nextSQL)
+	dbfile.AddMigration(t, nextSQL)
 	for wal, path := range older {
-		before := durable(t, path)
-		if v, err := sqlite.Verify(t.Context(), path, nil); err != nil || v.Faults != nil || v.Plants != 3 || v.Tokens != 1 {
+		before := sqlitetest.Durable(t, path)
+		v, err := backupfile.Verify(t.Context(), path, nil)
+		if err != nil || v.Faults != nil || v.Plants != 3 || v.Tokens != 1 {
 			t.Errorf("Verify: %+v, %v", v, err)
 		}
 		backup, restored := filepath.Join(t.TempDir(), "backup.db"), filepath.Join(t.TempDir(), "restored.db")
-		_, err := sqlite.Backup(t.Context(), path, backup, noProgress)
+		_, err = backupfile.Backup(t.Context(), path, backup, noProgress)
 		must(t, err)
-		_, err = sqlite.Restore(t.Context(), backup, restored, false, noProgress)
+		_, err = backupfile.Restore(t.Context(), backup, restored, false, noProgress)
 		must(t, err)
 		if got := versionOf(t, restored); got != schema {
 			t.Errorf("the restored store has schema %d, want %d", got, schema)
@@ -101,7 +97,7 @@ func TestOlderSchema(t *testing.T) {
 				t.Errorf("%+v:\ngot  %v\nwant %s", c, err, want)
 			}
 		}
-		if diff := cmp.Diff(before, durable(t, path)); diff != "" {
+		if diff := cmp.Diff(before, sqlitetest.Durable(t, path)); diff != "" {
 			t.Errorf("with a WAL: %v: the store was changed:\n%s", wal, diff)
 		}
 	}
@@ -114,10 +110,10 @@ func TestMigrate(t *testing.T) {
 	for _, wal := range []bool{false, true} {
 		served, migrated = append(served, olderStore(t, wal)), append(migrated, olderStore(t, wal))
 	}
-	sqlite.AddMigration(t, nextSQL)
+	dbfile.AddMigration(t, nextSQL)
 	by := audit.Origin{Actor: audit.Actor{Name: "ada"}}
 	for _, path := range served {
-		must(t, mustOpen(t, sqlite.Config{Path: path, Server: true, Migrate: true, By: by}).Close())
+		must(t, sqlitetest.Open(t, sqlite.Config{Path: path, Server: true, Migrate: true, By: by}).Close())
 	}
 	for _, path := range migrated {
 		for _, want := range []int{schema, next} { // the second call changes nothing
@@ -128,7 +124,7 @@ func TestMigrate(t *testing.T) {
 		}
 	}
 	for _, path := range append(served, migrated...) {
-		e := mustOpen(t, sqlite.Config{Path: path, MustExist: true})
+		e := sqlitetest.Open(t, sqlite.Config{Path: path, MustExist: true})
 		records, err := e.List(t.Context(), store.Query{From: math.MinInt64, Limit: 10})
 		if len(records) != 3 || err != nil {
 			t.Errorf("plants: %v, %v; want 3", records, err)
@@ -137,18 +133,18 @@ func TestMigrate(t *testing.T) {
 		if len(tokens) != 1 || tokens[0].Name != "nursery" || err != nil {
 			t.Errorf("tokens: %v, %v", tokens, err)
 		}
-		rows, err := e.AuditRows(t.Context(), 1, 10) // the first entry is that of the token
+		rows, err := e.AuditRows(t.Context(), 1, 10) // the first entry is about the token
 		if len(rows) != 1 || err != nil {
-			t.Fatalf("entries: %+v, %v; want that of the migration", rows, err)
+			t.Fatalf("entries: %+v, %v; want one about the migration", rows, err)
 		}
 		for _, want := range []string{`"store.migrate"`, `"ada"`, `"from_schema":"1"`, `"to_schema":"2"`} {
 			if !strings.Contains(rows[0].Text, want) {
 				t.Errorf("the entry %s has no %s", rows[0].Text, want)
 			}
 		}
-		must(t, insertBatch(t.Context(), e, batchOf(10, 2)))
+		must(t, sqlitetest.Insert(t.Context(), e, sqlitetest.Batch(10, 2)))
 		must(t, e.Close())
-		if v, err := sqlite.Verify(t.Context(), path, nil); err != nil || v.Faults != nil || v.Plants != 5 {
+		if v, err := backupfile.Verify(t.Context(), path, nil); err != nil || v.Faults != nil || v.Plants != 5 {
 			t.Errorf("Verify: %+v, %v", v, err)
 		}
 		if got := versionOf(t, path); got != next {
@@ -161,19 +157,19 @@ func TestMigrate(t *testing.T) {
 func TestMigrateFails(t *testing.T) {
 	path := olderStore(t, false)
 	t.Run("migrate", func(t *testing.T) {
-		sqlite.AddMigration(t, nextSQL+"; INSERT INTO missing VALUES (1)")
+		dbfile.AddMigration(t, nextSQL+"; INSERT INTO missing VALUES (1)")
 		_, err := sqlite.Open(t.Context(), sqlite.Config{Path: path, Server: true, Migrate: true})
 		const want = "migration next.sql: "
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	})
-	e := mustOpen(t, sqlite.Config{Path: path})
+	e := sqlitetest.Open(t, sqlite.Config{Path: path})
 	if rows, err := e.AuditRows(t.Context(), 0, 10); len(rows) != 1 || err != nil {
-		t.Errorf("entries: %+v, %v; want that of the token", rows, err)
+		t.Errorf("entries: %+v, %v; want one about the token", rows, err)
 	}
 	must(t, e.Close())
-	if v, err := sqlite.Verify(t.Context(), path, nil); err != nil || v.Faults != nil || v.Plants != 3 {
+	if v, err := backupfile.Verify(t.Context(), path, nil); err != nil || v.Faults != nil || v.Plants != 3 {
 		t.Errorf("Verify: %+v, %v", v, err)
 	}
 }
@@ -188,7 +184,7 @@ func TestMigrateRefuses(t *testing.T) {
 		return strings.ReplaceAll(err.Error(), path, "PATH")
 	}
 	path := olderStore(t, false)
-	sqlite.AddMigration(t, nextSQL)
+	dbfile.AddMigration(t, nextSQL)
 	lock, err := os.Create(path + "-serve") // locked as by an older server
 	must(t, err)
 	must(t, syscall.Flock(int(lock.Fd()), syscall.LOCK_EX))
@@ -198,7 +194,7 @@ func TestMigrateRefuses(t *testing.T) {
 	}
 	must(t, lock.Close())
 	for _, version := range []string{"99", "-1"} {
-		mustExec(t, path, "PRAGMA user_version = "+version)
+		sqlitetest.Exec(t, path, "PRAGMA user_version = "+version)
 		want := "PATH has schema " + version + ", and this plantstore supports schemas up to 2: " +
 			"use the plantstore that wrote it or a newer one"
 		if got := migrate(path); got != want {

@@ -1,8 +1,7 @@
-package sqlite_test
+package backupfile_test
 
 import (
 	"bytes"
-	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -16,65 +15,16 @@ import (
 
 	"plantstore/internal/audit"
 	"plantstore/internal/auth"
-	"plantstore/internal/plant"
 	"plantstore/internal/sqlite"
+	"plantstore/internal/sqlite/backupfile"
 	"plantstore/internal/sqlite/sqlite3"
-	"plantstore/internal/store"
+	"plantstore/internal/sqlite/sqlitetest"
 )
 
 var (
 	damages    = flag.Int("damages", 100, "number of random damages of TestDamages")
 	damageSeed = flag.Uint64("damage-seed", 0, "seed of TestDamages; 0: a random seed")
 )
-
-// suffixes are the suffixes of the files of a store.
-var suffixes = []string{"", "-wal", "-shm", "-mark"}
-
-// files are the contents of the files of a store, by suffix.
-type files map[string][]byte
-
-func readFiles(t testing.TB, path string) files {
-	t.Helper()
-	f := files{}
-	for _, suffix := range suffixes {
-		b, err := os.ReadFile(path + suffix)
-		if !errors.Is(err, os.ErrNotExist) {
-			must(t, err)
-			f[suffix] = b
-		}
-	}
-	return f
-}
-
-func (f files) writeTo(t testing.TB, path string) {
-	t.Helper()
-	for suffix, b := range f {
-		must(t, os.WriteFile(path+suffix, b, 0o600))
-	}
-}
-
-// fill stores random plants in commits of random sizes, and three tokens.
-func fill(t testing.TB, e *sqlite.Engine, random *rand.Rand, commits int) {
-	t.Helper()
-	for i := range 3 {
-		_, err := e.CreateToken(t.Context(), auth.Token{
-			Name: fmt.Sprint("token", i), Hash: auth.HashOf(fmt.Sprint(random.Uint64())), Prefix: "pst_0abc",
-			Scopes: auth.ScopeCreate, CreatedAt: time.UnixMicro(random.Int64N(1 << 50)),
-		}, audit.Origin{})
-		must(t, err)
-	}
-	for range commits {
-		batch := make([]store.Create, 1+random.IntN(200))
-		for i := range batch {
-			n := plant.NewPlant{ID: random.Int64(), Plant: plant.Plant{Name: strings.Repeat("n", 1+random.IntN(60))}}
-			if random.IntN(3) > 0 {
-				n.Tag = plant.Tagged(strings.Repeat("t", random.IntN(20)))
-			}
-			batch[i] = store.Create{Plant: n, By: 1, At: time.UnixMicro(random.Int64N(1 << 50))}
-		}
-		must(t, insertBatch(t.Context(), e, batch))
-	}
-}
 
 // content returns the plants and tokens of a store as text, with the error if it cannot be read.
 func content(path string) string {
@@ -123,7 +73,7 @@ func integrity(path string) string {
 }
 
 // damage damages the files of a store at random and describes the damage.
-func damage(random *rand.Rand, f, foreign files) string {
+func damage(random *rand.Rand, f, foreign sqlitetest.Files) string {
 	names := slices.Sorted(maps.Keys(f))
 	names = slices.DeleteFunc(names, func(s string) bool { return len(f[s]) == 0 || s == "-mark" })
 	name := names[random.IntN(len(names))]
@@ -169,29 +119,29 @@ func TestDamages(t *testing.T) {
 
 	dir := t.TempDir()
 	path := filepath.Join(dir, "plants.db")
-	e := mustOpen(t, sqlite.Config{Path: path, Server: true})
-	fill(t, e, random, 20)
-	killed := readFiles(t, path) // as after a kill, before a checkpoint
+	e := sqlitetest.Open(t, sqlite.Config{Path: path, Server: true})
+	sqlitetest.Fill(t, e, random, 20)
+	killed := sqlitetest.ReadFiles(t, path) // as after a kill, before a checkpoint
 	must(t, e.Close())
-	stopped := readFiles(t, path)
+	stopped := sqlitetest.ReadFiles(t, path)
 	want := content(path)
 
 	other := filepath.Join(dir, "other.db")
-	o := mustOpen(t, sqlite.Config{Path: other, Server: true})
-	fill(t, o, random, 5)
-	foreign := readFiles(t, other)
+	o := sqlitetest.Open(t, sqlite.Config{Path: other, Server: true})
+	sqlitetest.Fill(t, o, random, 5)
+	foreign := sqlitetest.ReadFiles(t, other)
 	must(t, o.Close())
 
 	found, undetected := 0, 0
 	for i := range *damages {
-		f := maps.Clone([]files{killed, stopped}[i%2])
+		f := maps.Clone([]sqlitetest.Files{killed, stopped}[i%2])
 		description := damage(random, f, foreign)
 		copied := filepath.Join(dir, fmt.Sprint(i, ".db"))
-		f.writeTo(t, copied)
-		v, err := sqlite.Verify(t.Context(), copied, nil)
-		f.writeTo(t, copied)
+		f.WriteTo(t, copied)
+		v, err := backupfile.Verify(t.Context(), copied, nil)
+		f.WriteTo(t, copied)
 		same := content(copied) == want
-		f.writeTo(t, copied)
+		f.WriteTo(t, copied)
 		switch detected := err != nil || len(v.Faults) > 0; {
 		case detected:
 			found++
@@ -201,7 +151,7 @@ func TestDamages(t *testing.T) {
 		if !same && integrity(copied) == "ok" {
 			undetected++
 		}
-		for _, suffix := range suffixes {
+		for _, suffix := range sqlitetest.Suffixes {
 			_ = os.Remove(copied + suffix)
 		}
 	}
@@ -216,11 +166,11 @@ func TestDamages(t *testing.T) {
 func TestVerify(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "plants.db")
-	e := mustOpen(t, sqlite.Config{Path: path, Server: true})
-	fill(t, e, rand.New(rand.NewPCG(1, 1)), 5)
+	e := sqlitetest.Open(t, sqlite.Config{Path: path, Server: true})
+	sqlitetest.Fill(t, e, rand.New(rand.NewPCG(1, 1)), 5)
 	check := func(when string) {
 		t.Helper()
-		v, err := sqlite.Verify(t.Context(), path, nil)
+		v, err := backupfile.Verify(t.Context(), path, nil)
 		if err != nil || len(v.Faults) > 0 || v.Tokens != 3 || v.Plants == 0 || v.Commits != 8 {
 			t.Errorf("%s: %+v, %v", when, v, err)
 		}
@@ -275,95 +225,18 @@ func TestVerifyNames(t *testing.T) {
 		},
 	} {
 		path := filepath.Join(t.TempDir(), "plants.db")
-		e := mustOpen(t, sqlite.Config{Path: path})
+		e := sqlitetest.Open(t, sqlite.Config{Path: path})
 		token := auth.Token{Name: "a", Scopes: auth.ScopeCreate, CreatedAt: time.Now()}
 		_, err := e.CreateToken(t.Context(), token, audit.Origin{})
 		must(t, err)
-		must(t, insertBatch(t.Context(), e, batchOf(0, 10)))
+		must(t, sqlitetest.Insert(t.Context(), e, sqlitetest.Batch(0, 10)))
 		must(t, e.Close())
-		mustExec(t, path, test.sql)
-		v, err := sqlite.Verify(t.Context(), path, nil)
+		sqlitetest.Exec(t, path, test.sql)
+		v, err := backupfile.Verify(t.Context(), path, nil)
 		got := strings.ReplaceAll(strings.Join(v.Faults, "\n"), path, "PATH")
 		if err != nil || got != test.want {
 			t.Errorf("%s:\ngot  %s, %v\nwant %s", test.sql, got, err, test.want)
 		}
-	}
-}
-
-// TestMark shows that Open refuses a store that has lost commits and changes nothing, and that
-// the operator can continue without the lost plants.
-func TestMark(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	path := filepath.Join(dir, "plants.db")
-	e := mustOpen(t, sqlite.Config{Path: path, Server: true})
-	must(t, insertBatch(t.Context(), e, batchOf(0, 10)))
-	must(t, insertBatch(t.Context(), e, batchOf(10, 10)))
-	killed := readFiles(t, path)
-	must(t, e.Close())
-
-	lost := filepath.Join(dir, "lost.db")
-	killed["-wal"][len(killed["-wal"])-5000] ^= 1 // in the last commit
-	killed.writeTo(t, lost)
-	const want = "lost.db has lost acknowledged plants: its last commit is 1, and commit 2 was acknowledged"
-	for range 2 {
-		for _, server := range []bool{false, true} {
-			engine, err := sqlite.Open(t.Context(), sqlite.Config{Path: lost, Server: server})
-			if err == nil {
-				_ = engine.Close()
-			}
-			if !errors.Is(err, store.ErrBroken) || !strings.Contains(err.Error(), want) {
-				t.Fatalf("server %v: got %v, want %s", server, err, want)
-			}
-		}
-	}
-	if after := readFiles(t, lost); !bytes.Equal(after["-wal"], killed["-wal"]) || !bytes.Equal(after[""], killed[""]) {
-		t.Error("Open changed the store")
-	}
-	mustRemove(t, lost+"-mark")
-	e = mustOpen(t, sqlite.Config{Path: lost, Server: true})
-	records, err := e.List(t.Context(), store.Query{Limit: 100})
-	if err != nil || len(records) != 10 {
-		t.Errorf("without the mark: %d plants, %v, want the 10 of the first commit", len(records), err)
-	}
-	must(t, e.Close())
-
-	must(t, os.WriteFile(path+"-mark", []byte("not a mark, by its size"), 0o600))
-	const damaged = "-mark is damaged: if plantstore verify reports no other damage, remove it"
-	_, err = sqlite.Open(t.Context(), sqlite.Config{Path: path})
-	if err == nil || !strings.Contains(err.Error(), damaged) {
-		t.Errorf("a damaged mark: %v", err)
-	}
-}
-
-// TestMarkWithoutStore shows that Open creates no new store where the file of another one was removed or emptied.
-func TestMarkWithoutStore(t *testing.T) {
-	t.Parallel()
-	for name, lose := range map[string]func(path string) error{
-		"removed": os.Remove,
-		"emptied": func(path string) error { return os.Truncate(path, 0) },
-	} {
-		path := filepath.Join(t.TempDir(), "plants.db")
-		e := mustOpen(t, sqlite.Config{Path: path, Server: true})
-		must(t, insertBatch(t.Context(), e, batchOf(0, 10)))
-		must(t, e.Close())
-		must(t, lose(path))
-		before := readFiles(t, path)
-		const want = "is missing or empty, and commit 1 was acknowledged"
-		for range 2 {
-			e, err := sqlite.Open(t.Context(), sqlite.Config{Path: path, Server: true})
-			if err == nil {
-				_ = e.Close()
-			}
-			if !errors.Is(err, store.ErrBroken) || !strings.Contains(err.Error(), want) {
-				t.Fatalf("%s: got %v, want %s", name, err, want)
-			}
-		}
-		if after := readFiles(t, path); len(after[""]) > 0 || !bytes.Equal(after["-mark"], before["-mark"]) {
-			t.Errorf("%s: Open changed the files", name)
-		}
-		mustRemove(t, path+"-mark")
-		must(t, mustOpen(t, sqlite.Config{Path: path, Server: true}).Close())
 	}
 }
 
@@ -374,21 +247,21 @@ func TestVerifyLink(t *testing.T) {
 	dir := t.TempDir()
 	path, link := filepath.Join(dir, "plants.db"), filepath.Join(t.TempDir(), "link.db")
 	must(t, os.Symlink(path, link))
-	e := mustOpen(t, sqlite.Config{Path: path, Server: true})
-	must(t, insertBatch(t.Context(), e, batchOf(0, 10)))
-	before := readFiles(t, path)
-	must(t, insertBatch(t.Context(), e, batchOf(10, 10)))
+	e := sqlitetest.Open(t, sqlite.Config{Path: path, Server: true})
+	must(t, sqlitetest.Insert(t.Context(), e, sqlitetest.Batch(0, 10)))
+	before := sqlitetest.ReadFiles(t, path)
+	must(t, sqlitetest.Insert(t.Context(), e, sqlitetest.Batch(10, 10)))
 	must(t, e.Close())
 	for _, suffix := range []string{"", "-wal"} {
 		must(t, os.WriteFile(path+suffix, before[suffix], 0o600))
 	}
-	v, err := sqlite.Verify(t.Context(), link, nil)
+	v, err := backupfile.Verify(t.Context(), link, nil)
 	must(t, err)
 	if len(v.Faults) != 1 || !strings.Contains(v.Faults[0], "has lost acknowledged plants") {
 		t.Errorf("%q: want the fault of the mark", v.Faults)
 	}
 	to := filepath.Join(dir, "backup.db")
-	if _, err := sqlite.Backup(t.Context(), link, to, noProgress); err == nil || err.Error() != v.Faults[0] {
+	if _, err := backupfile.Backup(t.Context(), link, to, noProgress); err == nil || err.Error() != v.Faults[0] {
 		t.Errorf("Backup: %v, want %s", err, v.Faults[0])
 	}
 }

@@ -1,0 +1,256 @@
+// Package backupfile makes backups of the file of a store, restores them, and verifies stores
+// and backups. It works beside a server and without one.
+package backupfile
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"plantstore/internal/safefile"
+	"plantstore/internal/sqlite/dbfile"
+	"plantstore/internal/sqlite/sqlite3"
+)
+
+// Progress receives the number of copied pages or bytes during a backup or a restore. It may
+// be nil.
+type Progress func(done, all int64)
+
+func (p Progress) report(done, all int64) {
+	if p != nil {
+		p(done, all)
+	}
+}
+
+// Writer returns a writer that reports the number of bytes that were written to it.
+func (p Progress) Writer(all int64) io.Writer { return &counter{all: all, progress: p} }
+
+type counter struct {
+	n, all   int64
+	progress Progress
+}
+
+func (c *counter) Write(p []byte) (int, error) {
+	c.n += int64(len(p))
+	c.progress.report(c.n, c.all)
+	return len(p), nil
+}
+
+// backupPages is the number of pages between two syncs: few, so that a server's own syncs do not
+// wait long.
+const backupPages = 256
+
+// Backup copies the store at path, which may be served, to a new file and writes its
+// manifest. The copy includes every plant that was acknowledged before the call. The file
+// appears under its name after its manifest, complete and on stable storage.
+//
+// Backup reads one snapshot of the store with SQLite's backup API
+// (https://sqlite.org/backup.html). The WAL of a server grows until the end of the backup.
+func Backup(ctx context.Context, path, to string, progress Progress) (m Manifest, err error) {
+	if _, err := os.Stat(filepath.Dir(to)); err != nil {
+		return m, fmt.Errorf("the directory of the backup: %w; create it, or use another path", err)
+	}
+	if err := refuseExisting(to); err != nil {
+		return m, err
+	}
+	temp, m, err := snapshot(ctx, path, to, progress)
+	if err != nil {
+		return m, err
+	}
+	defer func() { err = errors.Join(err, temp.Discard()) }()
+	if m.Bytes, m.SHA256, err = sumFile(ctx, temp.Name()); err != nil {
+		return m, err
+	}
+	return m, m.publish(temp, to)
+}
+
+// BackupTo writes a backup of the store at path, which may be served, to w, with the same
+// bytes as Backup. It returns the manifest.
+//
+// BackupTo first copies the store into a temporary file in tempDir, because the WAL grows
+// until the end of the copy, and w may be slow. Only the owner can read the file, and its name
+// is removed before the first byte is written.
+func BackupTo(
+	ctx context.Context, path string, w io.Writer, tempDir string, progress Progress,
+) (m Manifest, err error) {
+	f, m, err := Snapshot(ctx, path, tempDir, progress)
+	if err != nil {
+		return m, err
+	}
+	defer f.Close()
+	sum := sha256.New()
+	m.Bytes, err = io.Copy(io.MultiWriter(w, sum), contextReader{ctx, f})
+	m.SHA256 = hex.EncodeToString(sum.Sum(nil))
+	return m, err
+}
+
+// Snapshot copies the store at path, which may be served, into a temporary file in tempDir, and
+// opens it for reading. Only the owner can read the file, and it has no name, so Close removes
+// it. The manifest lacks the SHA-256.
+func Snapshot(ctx context.Context, path, tempDir string, progress Progress) (*os.File, Manifest, error) {
+	temp, m, err := snapshot(ctx, path, filepath.Join(tempDir, filepath.Base(path)), progress)
+	if err != nil {
+		return nil, m, err
+	}
+	f, err := os.Open(temp.Name())
+	if err := errors.Join(err, temp.Discard()); err != nil {
+		return nil, m, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return nil, m, errors.Join(err, f.Close())
+	}
+	m.Bytes = info.Size()
+	return f, m, nil
+}
+
+// snapshot copies the current content of the store at path into a temporary file in the
+// directory of beside. The caller discards or publishes the file. The manifest lacks the size
+// and the SHA-256.
+func snapshot(
+	ctx context.Context, path, beside string, progress Progress,
+) (temp *safefile.File, m Manifest, err error) {
+	path = dbfile.RealPath(path)
+	err = dbfile.Read(ctx, path, func(c *sqlite3.Conn) error {
+		version, err := dbfile.SchemaVersion(c, path)
+		switch {
+		case err != nil:
+			return err
+		case version == 0:
+			return fmt.Errorf("%s contains no plant store yet", path)
+		}
+		if err := dbfile.CheckSchema(c, path, version); err != nil { // before any table is read
+			return err
+		}
+		if temp, err = safefile.Create(beside); err != nil {
+			return err
+		}
+		m, err = copyStore(ctx, c, path, temp.Name(), progress)
+		return errors.Join(err, removeIfExists(temp.Name()+"-journal"))
+	})
+	if err == nil {
+		err = leaveWAL(temp)
+	}
+	if err != nil && temp != nil {
+		err = errors.Join(err, temp.Discard())
+	}
+	return temp, m, err
+}
+
+// copyStore copies the snapshot of a connection to the store at path into the file temp.
+func copyStore(
+	ctx context.Context, c *sqlite3.Conn, path, temp string, progress Progress,
+) (m Manifest, err error) {
+	if err := c.Exec("BEGIN"); err != nil {
+		return m, err
+	}
+	defer func() { _ = c.Exec("ROLLBACK") }() // nothing was written
+	s, fault, err := dbfile.CheckMark(c, path)
+	if err := cmp.Or(err, fault); err != nil {
+		return m, err
+	}
+	m = Manifest{
+		Format: manifestFormat, MadeAt: time.Now().UTC(),
+		Store: s.StoreName(), Commits: s.Commits, Plants: s.Plants,
+	}
+	to, err := sqlite3.Open(temp)
+	if err != nil {
+		return m, err
+	}
+	defer func() { err = errors.Join(err, to.Close()) }()
+	if err := to.Exec("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF"); err != nil { // copyPages syncs
+		return m, err
+	}
+	return m, copyPages(ctx, path, c, to, progress)
+}
+
+// copyPages copies the file in steps. After each step it leaves a server as much time as the
+// step took.
+func copyPages(ctx context.Context, path string, from, to *sqlite3.Conn, progress Progress) error {
+	b, err := from.BackupTo(to)
+	if err != nil {
+		return err
+	}
+	for done := false; !done && err == nil && ctx.Err() == nil; {
+		start := time.Now()
+		if done, err = b.Step(backupPages); err == nil {
+			err = to.SyncFile()
+		}
+		copied, all := b.Pages()
+		progress.report(int64(copied), int64(all))
+		if err == nil && dbfile.Served(path) {
+			err = dbfile.Pause(ctx, time.Since(start))
+		}
+	}
+	finished := b.Finish()
+	return cmp.Or(err, ctx.Err(), finished) // finished repeats an error of Step
+}
+
+// leaveWAL changes the header of a database file so that SQLite reads it without a WAL, even
+// in a read-only directory (https://sqlite.org/fileformat2.html#file_format_version_numbers).
+// PRAGMA journal_mode = DELETE does the same, but opens a WAL and a journal, which another
+// user may have created beside the file.
+func leaveWAL(file *safefile.File) error {
+	const writeVersionAt, rollback = 18, 1
+	_, err := file.WriteAt([]byte{rollback, rollback}, writeVersionAt)
+	return err
+}
+
+// StoreAt returns the identity of the store at path, as in the manifests of its backups.
+func StoreAt(ctx context.Context, path string) (name string, err error) {
+	err = dbfile.Read(ctx, dbfile.RealPath(path), func(c *sqlite3.Conn) error {
+		s, err := dbfile.ReadState(c)
+		name = s.StoreName()
+		return err
+	})
+	return name, err
+}
+
+func refuseExisting(path string) error {
+	for _, name := range []string{path, path + ManifestSuffix} {
+		if _, err := os.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
+			return errors.Join(err, fmt.Errorf("%s already exists; use a new file", name))
+		}
+	}
+	return nil
+}
+
+func removeIfExists(path string) error {
+	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// sumFile returns the size and the SHA-256 of a file.
+func sumFile(ctx context.Context, path string) (int64, string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return 0, "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	n, err := io.Copy(h, contextReader{ctx, f})
+	return n, hex.EncodeToString(h.Sum(nil)), err
+}
+
+// contextReader is a reader that returns an error after the end of a context.
+type contextReader struct {
+	ctx context.Context //nolint:containedctx // used within one call that has the context
+	r   io.Reader
+}
+
+func (r contextReader) Read(p []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return r.r.Read(p)
+}

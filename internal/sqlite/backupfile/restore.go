@@ -1,0 +1,238 @@
+package backupfile
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"plantstore/internal/safefile"
+	"plantstore/internal/sqlite/dbfile"
+	"plantstore/internal/sqlite/sqlite3"
+)
+
+// ErrExists means that Restore would overwrite a store.
+var ErrExists = errors.New("a store exists already")
+
+// Restore restores the store at path from a backup with its manifest. It verifies the whole
+// backup before it changes anything at path; then the store appears complete or not at all.
+// Restore replaces an existing store only if replace is set, and never a served one.
+func Restore(ctx context.Context, from, path string, replace bool, progress Progress) (m Manifest, err error) {
+	from = dbfile.RealPath(from)
+	if err := dbfile.CheckNamed(from); err != nil {
+		return m, err
+	}
+	if m, err = ReadManifest(from + ManifestSuffix); err != nil {
+		return m, err
+	}
+	in, err := safefile.OpenRegular(from, os.O_RDONLY, 0)
+	if err != nil {
+		return m, err
+	}
+	defer in.Close()
+	info, err := in.Stat()
+	if err != nil {
+		return m, err
+	}
+	if err := m.CheckSize(info.Size()); err != nil {
+		return m, fmt.Errorf("%s is damaged: %w", from, err)
+	}
+	return m, restore(ctx, path, replace, func(temp *safefile.File) error {
+		return m.receive(ctx, from, in, temp, progress)
+	})
+}
+
+// RestoreFrom is Restore for a backup from r with the manifest m. Without a manifest, the size
+// must match the header, and the backup must be undamaged, as Verify checks it; the returned
+// manifest then has no time.
+func RestoreFrom(
+	ctx context.Context, r io.Reader, m *Manifest, path string, replace bool, progress Progress,
+) (got Manifest, err error) {
+	err = restore(ctx, path, replace, func(temp *safefile.File) (err error) {
+		if m == nil {
+			got, err = receiveAlone(ctx, r, temp, progress)
+			return err
+		}
+		got = *m
+		return m.receive(ctx, "the backup", r, temp, progress)
+	})
+	return got, err
+}
+
+// restore restores the store at path from the file that fetch writes. fetch returns an error
+// unless the file is a complete backup.
+func restore(
+	ctx context.Context, path string, replace bool, fetch func(temp *safefile.File) error,
+) (err error) {
+	if path, err = dbfile.Locate(path); err != nil { // so that a link is not replaced
+		return err
+	}
+	if _, err := os.Stat(path); err == nil && !replace {
+		return fmt.Errorf("%s: %w", path, ErrExists)
+	}
+	if dbfile.Served(path) {
+		return dbfile.ServedError(path)
+	}
+	temp, err := safefile.Create(path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, temp.Discard()) }()
+	if err := fetch(temp); err != nil {
+		return err
+	}
+	lock, err := dbfile.LockServe(ctx, path) // after fetch, so that a failed restore creates no lock file
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	err = replaceStore(ctx, temp, path, replace)
+	if errors.Is(err, fs.ErrExist) && !replace {
+		err = fmt.Errorf("%s: %w", path, ErrExists) // it appeared after the first check
+	}
+	return err
+}
+
+// receive copies a backup from r into a file and compares the copy with the manifest. Errors
+// call the backup name.
+func (m *Manifest) receive(
+	ctx context.Context, name string, r io.Reader, temp *safefile.File, progress Progress,
+) error {
+	if err := copyBytes(temp, contextReader{ctx, r}, m.Bytes, progress); err != nil {
+		return err
+	}
+	v, err := m.verify(ctx, temp.Name(), nil)
+	if err == nil && len(v.Faults) > 0 {
+		err = fmt.Errorf("%s is damaged: %s", name, v.Faults[0])
+	}
+	return err
+}
+
+// receiveAlone copies a backup without its manifest from r into a file, checks it, and returns
+// a manifest for it.
+func receiveAlone(ctx context.Context, r io.Reader, temp *safefile.File, progress Progress) (m Manifest, err error) {
+	r = contextReader{ctx, r}
+	head := make([]byte, headerBytes)
+	n, err := io.ReadFull(r, head)
+	switch {
+	case errors.Is(err, io.EOF):
+		return m, errors.New("the backup is empty")
+	case err != nil && !errors.Is(err, io.ErrUnexpectedEOF):
+		return m, err
+	}
+	size, err := backupBytes(head[:n])
+	if err != nil {
+		return m, err
+	}
+	if err := copyBytes(temp, io.MultiReader(bytes.NewReader(head), r), size, progress); err != nil {
+		return m, err
+	}
+	var v Verification
+	if err := v.checkImmutable(ctx, temp.Name(), false, nil); err != nil {
+		return m, err
+	}
+	if len(v.Faults) > 0 {
+		return m, fmt.Errorf("the backup is damaged: %s", v.Faults[0])
+	}
+	m = Manifest{Format: manifestFormat, Store: v.Store, Commits: v.Commits, Plants: v.Plants}
+	m.Bytes, m.SHA256, err = sumFile(ctx, temp.Name())
+	return m, err
+}
+
+// copyBytes copies a backup, which must have exactly size bytes.
+func copyBytes(to *safefile.File, r io.Reader, size int64, progress Progress) error {
+	n, err := io.Copy(to, io.TeeReader(io.LimitReader(r, size+1), progress.Writer(size)))
+	switch {
+	case err != nil:
+		return err
+	case n < size:
+		return fmt.Errorf("the backup is truncated: it has %d of %d bytes", n, size)
+	case n > size:
+		return fmt.Errorf("the input has more data than the backup of %d bytes", size)
+	}
+	return to.Sync()
+}
+
+// headerBytes is the size of the header of an SQLite database
+// (https://sqlite.org/fileformat2.html#the_database_header).
+const headerBytes = 100
+
+// backupBytes returns the size of a backup with this header.
+func backupBytes(header []byte) (int64, error) {
+	const magic, pageSizeAt, readVersionAt, pagesAt = "SQLite format 3\x00", 16, 19, 28
+	if len(header) < headerBytes || !bytes.HasPrefix(header, []byte(magic)) {
+		return 0, errors.New("the input is not a backup of a plant store: it is not an SQLite database")
+	}
+	if header[readVersionAt] != 1 {
+		return 0, errors.New("the input is a store and not a backup: it lacks the frames of the WAL; " +
+			"use the output of plantstore backup")
+	}
+	page := int64(binary.BigEndian.Uint16(header[pageSizeAt:]))
+	if page == 1 {
+		page = 1 << 16
+	}
+	return page * int64(binary.BigEndian.Uint32(header[pagesAt:])), nil
+}
+
+// checkpointOld copies the WAL of the old store into its file, unless the file is damaged or not
+// a database.
+func checkpointOld(path string) error {
+	if err := dbfile.CheckBeside(path, dbfile.SQLiteSuffixes...); err != nil {
+		return err
+	}
+	old, err := sqlite3.Open(path)
+	if err == nil {
+		if _, err = old.QueryInt("SELECT count(*) FROM sqlite_schema"); err == nil { // opens the WAL
+			_, _, err = old.Checkpoint(sqlite3.Truncate)
+		}
+		old.KeepWAL(true) // Close returns no error of a checkpoint
+		err = cmp.Or(err, old.Close())
+	}
+	var fault *sqlite3.Error
+	switch {
+	case errors.As(err, &fault) && (fault.NotDatabase() || fault.Corrupt()):
+		return nil
+	case sqlite3.IsBusy(err):
+		return fmt.Errorf("another process has %s open: %w", path, err)
+	case err != nil:
+		return fmt.Errorf("checkpoint the existing store: %w", err)
+	}
+	return nil
+}
+
+// replaceStore replaces the store at path by temp. SQLite would use the old WAL for the new
+// store, so replaceStore first copies it into the old file and removes it.
+func replaceStore(ctx context.Context, temp *safefile.File, path string, replace bool) error {
+	ticket, err := dbfile.OpenTicket(path)
+	if err != nil {
+		return err
+	}
+	defer ticket.Close()
+	if err := ticket.Lock(ctx); err != nil {
+		return err
+	}
+	if _, err := os.Stat(path); err == nil {
+		if !replace { // a store appeared after the first check, and the WAL and the mark are its own
+			return fs.ErrExist
+		}
+		if err := checkpointOld(path); err != nil {
+			return err
+		}
+	}
+	for _, suffix := range append(slices.Clone(dbfile.SQLiteSuffixes), dbfile.MarkSuffix) {
+		if err := removeIfExists(path + suffix); err != nil {
+			return err
+		}
+	}
+	if err := safefile.SyncDir(filepath.Dir(path)); err != nil {
+		return err
+	}
+	return temp.Publish(replace)
+}

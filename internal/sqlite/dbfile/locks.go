@@ -1,0 +1,244 @@
+package dbfile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"syscall"
+	"time"
+
+	"plantstore/internal/safefile"
+	"plantstore/internal/store"
+)
+
+// SQLite's write lock is not fair, and it shows neither a server nor a move. So there are lock
+// files beside the database:
+//
+//   - The one server of the file locks FILE-serve until it ends. A restore locks FILE-serve
+//     and the write ticket before it replaces the file.
+//
+//   - A command locks FILE-ticket, the write ticket, before it writes. The server checks
+//     it before each batch and waits for the command. Without the ticket, the server would
+//     acquire SQLite's write lock again within microseconds.
+//
+//   - The command that moves or fills the store locks FILE-move.
+//
+// They use flock(2), so the kernel releases them when the process ends.
+
+// ticketWaitMax limits how long the server waits for one command. After that it relies on
+// SQLite's lock, so a stopped command cannot stop the server.
+const ticketWaitMax = 2 * time.Second
+
+const (
+	serveWaitMax = 200 * time.Millisecond // for another server to end
+	checkWaitMax = 10 * time.Second       // for Served in another process, on a loaded machine
+
+	serverPoll = 200 * time.Microsecond
+
+	// CommandPoll is the time between two attempts of a command to lock something.
+	CommandPoll = time.Millisecond
+)
+
+// LockServe locks FILE-serve for a server or a restore. It retries for a moment if a server has
+// the lock, and for longer if only calls of Served share it.
+func LockServe(ctx context.Context, path string) (*os.File, error) {
+	f, err := openLock(path, serveSuffix)
+	if err != nil {
+		return nil, err
+	}
+	for started := time.Now(); ; {
+		locked, err := tryLock(f, syscall.LOCK_EX)
+		if locked {
+			return f, nil
+		}
+		if err != nil {
+			_ = f.Close()
+			return nil, err
+		}
+		wait := serveWaitMax
+		if shared, _ := tryLock(f, syscall.LOCK_SH); shared {
+			_ = flock(f, syscall.LOCK_UN) // the next attempt reports the error of a file without locks
+			wait = checkWaitMax
+		}
+		if time.Since(started) > wait || Pause(ctx, CommandPoll) != nil {
+			_ = f.Close()
+			return nil, ServedError(path)
+		}
+	}
+}
+
+// ServedError is the error for a store with a running server.
+func ServedError(path string) error {
+	return fmt.Errorf("another plantstore serves %s: stop it first, or use another file with --db", path)
+}
+
+// Served reports whether a server runs on the file.
+func Served(path string) bool {
+	f, err := safefile.OpenRegular(path+serveSuffix, os.O_RDWR, 0)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	shared, err := tryLock(f, syscall.LOCK_SH)
+	return !shared && err == nil
+}
+
+// LockMove locks FILE-move, or returns store.ErrMoveRunning. Closing the file releases the lock.
+func LockMove(path string) (*os.File, error) {
+	f, err := openLock(path, moveSuffix)
+	if err != nil {
+		return nil, err
+	}
+	locked, err := tryLock(f, syscall.LOCK_EX)
+	if locked {
+		return f, nil
+	}
+	_ = f.Close()
+	if err == nil {
+		err = store.ErrMoveRunning
+	}
+	return nil, err
+}
+
+// Ticket is the write ticket of a process.
+type Ticket struct {
+	path                 string
+	file                 *os.File
+	lockedAt, yieldUntil time.Time // of the last lock of a command
+}
+
+// OpenTicket opens the write ticket of a store. The caller closes it.
+func OpenTicket(path string) (*Ticket, error) {
+	f, err := openLock(path, ticketSuffix)
+	if err != nil {
+		return nil, err
+	}
+	return &Ticket{path: path, file: f}, nil
+}
+
+// Close releases the ticket. Closing a nil ticket does nothing.
+func (t *Ticket) Close() error {
+	if t == nil {
+		return nil
+	}
+	return t.file.Close()
+}
+
+// WaitForCommands waits until no command has locked the ticket. The server calls it.
+func (t *Ticket) WaitForCommands(ctx context.Context) error {
+	deadline := time.Now().Add(ticketWaitMax)
+	for {
+		shared, err := tryLock(t.file, syscall.LOCK_SH)
+		if err != nil {
+			return err
+		}
+		if shared {
+			return flock(t.file, syscall.LOCK_UN)
+		}
+		if time.Now().After(deadline) {
+			return nil
+		}
+		if err := Pause(ctx, serverPoll); err != nil {
+			return err
+		}
+	}
+}
+
+// Lock locks the ticket for a command, after other commands have unlocked it. Between two locks,
+// it leaves a server as much time as the last write took.
+func (t *Ticket) Lock(ctx context.Context) error {
+	if rest := time.Until(t.yieldUntil); rest > 0 && Served(t.path) {
+		if err := Pause(ctx, rest); err != nil {
+			return err
+		}
+	}
+	for {
+		locked, err := tryLock(t.file, syscall.LOCK_EX)
+		if err != nil {
+			return err
+		}
+		if locked {
+			t.lockedAt = time.Now()
+			return nil
+		}
+		if err := Pause(ctx, CommandPoll); err != nil {
+			return err
+		}
+	}
+}
+
+// Unlock unlocks the ticket of a command.
+func (t *Ticket) Unlock() error {
+	took := time.Since(t.lockedAt)
+	t.yieldUntil = time.Now().Add(max(took, CommandPoll))
+	return flock(t.file, syscall.LOCK_UN)
+}
+
+// openLock opens the file with that suffix beside a store, or creates it with mode 0600.
+func openLock(path, suffix string) (*os.File, error) {
+	f, err := safefile.OpenRegular(path+suffix, os.O_RDWR, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		f, err = createLock(path, suffix)
+	}
+	if errors.Is(err, safefile.ErrNotRegular) {
+		return nil, fmt.Errorf("%w: remove it", err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open lock file: %w", err)
+	}
+	return f, nil
+}
+
+// createLock creates the file for the owner of the store: if root runs a command, the server must still be able to open
+// the file.
+func createLock(path, suffix string) (*os.File, error) {
+	f, err := safefile.OpenRegular(path+suffix, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) { // another process was first
+		return safefile.OpenRegular(path+suffix, os.O_RDWR, 0)
+	}
+	if err != nil || os.Geteuid() != 0 {
+		return f, err
+	}
+	if info, err := os.Stat(path); err == nil { // for a restore, the store may not exist
+		owner := info.Sys().(*syscall.Stat_t)
+		_ = f.Chown(int(owner.Uid), int(owner.Gid)) // without the capability, the file stays ours
+	}
+	return f, nil
+}
+
+// tryLock locks a file with LOCK_EX or LOCK_SH. It reports false if another process has a
+// conflicting lock.
+func tryLock(f *os.File, how int) (locked bool, err error) {
+	err = flock(f, how|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("lock %s: %w", f.Name(), err)
+	}
+	return true, nil
+}
+
+// flock calls flock(2), again after EINTR.
+func flock(f *os.File, how int) error {
+	for {
+		err := syscall.Flock(int(f.Fd()), how)
+		if !errors.Is(err, syscall.EINTR) {
+			return err
+		}
+	}
+}
+
+// Pause sleeps. It returns an error that wraps store.ErrBusy if ctx ends first.
+func Pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", store.ErrBusy, context.Cause(ctx))
+	}
+}

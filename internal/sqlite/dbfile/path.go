@@ -1,0 +1,107 @@
+// Package dbfile is the SQLite file of a store and the files beside it: names, schema, commit
+// mark, locks, and the rows that both the engine and package backupfile read.
+package dbfile
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"plantstore/internal/safefile"
+	"plantstore/internal/store"
+)
+
+// The suffixes of Plant Store's own files beside a store.
+const (
+	MarkSuffix   = "-mark"
+	serveSuffix  = "-serve"
+	ticketSuffix = "-ticket"
+	moveSuffix   = "-move"
+)
+
+// SQLiteSuffixes are the suffixes of SQLite's files beside a store.
+var SQLiteSuffixes = []string{"-wal", "-shm", "-journal"}
+
+var besideSuffixes = append([]string{MarkSuffix, serveSuffix, ticketSuffix, moveSuffix}, SQLiteSuffixes...)
+
+// RealPath resolves the symbolic links in a path, as SQLite does: the WAL, the commit mark
+// and the lock files are beside the real file. If the file does not exist, RealPath resolves
+// the links of the directory.
+func RealPath(path string) string {
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		return target
+	}
+	if dir, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
+		return filepath.Join(dir, filepath.Base(path))
+	}
+	return path
+}
+
+// Locate is RealPath for a store that will be written. It returns an error if the directory
+// does not exist or is on a network file system, or if a link belongs to another user.
+func Locate(path string) (string, error) {
+	if err := safefile.RefuseForeignLinks(path); err != nil {
+		return "", err
+	}
+	path = RealPath(path)
+	dir := filepath.Dir(path)
+	info, err := os.Stat(dir)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("the directory of the store: %w; create it, or use another path", err)
+	case !info.IsDir():
+		return "", fmt.Errorf("%s is not a directory", dir)
+	}
+	return path, refuseNetwork(dir)
+}
+
+// CheckNamed returns an error unless the path, which the user has entered, is a regular file.
+func CheckNamed(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if info.IsDir() {
+		return fmt.Errorf("%s is a directory: name a file in it", path)
+	}
+	return safefile.CheckRegular(path)
+}
+
+// CheckBeside returns an error if a file with one of these suffixes beside a store is not a
+// regular file; without suffixes it checks all files. In a directory with other writers, a link
+// would redirect writes to another file, and a FIFO would block forever.
+func CheckBeside(path string, suffixes ...string) error {
+	if len(suffixes) == 0 {
+		suffixes = besideSuffixes
+	}
+	for _, suffix := range suffixes {
+		if err := safefile.CheckRegular(path + suffix); err != nil {
+			return fmt.Errorf("%w: remove it", err)
+		}
+	}
+	return nil
+}
+
+// WarnModes logs a warning for each file of a store that other users can read or write.
+// SQLite creates a WAL with the mode of the store's file.
+func WarnModes(path string, log *slog.Logger) {
+	for _, suffix := range append([]string{""}, besideSuffixes...) {
+		info, err := os.Stat(path + suffix)
+		if err == nil && info.Mode().Perm()&0o077 != 0 {
+			log.Warn("other users have access to a file of the store: run chmod 600",
+				"file", path+suffix, "mode", info.Mode().Perm().String())
+		}
+	}
+}
+
+// HasWAL reports whether a store has a WAL that is not empty.
+func HasWAL(path string) bool {
+	wal, err := os.Stat(path + "-wal")
+	return err == nil && wal.Size() > 0
+}
+
+// NoStore is the error for a path without a store.
+func NoStore(path string) error {
+	return fmt.Errorf("%w at %s: name one with --db, or create one with plantstore serve", store.ErrNoStore, path)
+}

@@ -1,0 +1,126 @@
+package dbfile
+
+import (
+	"fmt"
+	"iter"
+	"time"
+
+	"plantstore/internal/audit"
+	"plantstore/internal/plant"
+	"plantstore/internal/sqlite/sqlite3"
+	"plantstore/internal/store"
+)
+
+// ErrNoState is the error for a store whose table state has no row.
+var ErrNoState = fmt.Errorf("%w: the table state has no row", store.ErrBroken)
+
+// State is the part of the table state that verify compares with the other tables.
+type State struct{ Store, Commits, Plants, Digests, TokenDigests int64 }
+
+// StoreName returns the identity of the store as users see it.
+func (s State) StoreName() string { return fmt.Sprintf("%016x", uint64(s.Store)) }
+
+// ReadState reads the state of a store.
+func ReadState(c *sqlite3.Conn) (state State, err error) {
+	err = StateRow(c, "store, commits, plants, digests, token_digests", func(s *sqlite3.Stmt) {
+		state = State{s.Int64(0), s.Int64(1), s.Int64(2), s.Int64(3), s.Int64(4)}
+	})
+	return state, err
+}
+
+// StateRow calls read with columns of the table state.
+func StateRow(c *sqlite3.Conn, columns string, read func(*sqlite3.Stmt)) error {
+	found, err := c.Row("SELECT "+columns+" FROM state", read)
+	if err == nil && !found {
+		err = ErrNoState
+	}
+	return err
+}
+
+// PlantColumns are the columns of PlantRow.
+const PlantColumns = "id, name, tag, created_at, created_by"
+
+// PlantRow returns a row of PlantColumns.
+func PlantRow(s *sqlite3.Stmt) store.Row {
+	return store.Row{
+		NewPlant:  plant.NewPlant{ID: s.Int64(0), Plant: plant.Plant{Name: s.Text(1), Tag: TagColumn(s, 2)}},
+		CreatedAt: time.UnixMicro(s.Int64(3)),
+		CreatedBy: s.Int64(4),
+	}
+}
+
+// TagColumn returns the tag in a column.
+func TagColumn(s *sqlite3.Stmt, column int) plant.Tag {
+	if s.Null(column) {
+		return plant.Tag{}
+	}
+	return plant.Tagged(s.Text(column))
+}
+
+// AuditEnds returns the ends of the audit log.
+func AuditEnds(c *sqlite3.Conn) (ends audit.Ends, err error) {
+	const columns = "coalesce(audit_sequence, 0), audit_hash, coalesce(pruned_sequence, 0), pruned_hash"
+	err = StateRow(c, columns, func(s *sqlite3.Stmt) {
+		ends.Head = audit.Link{Sequence: s.Int64(0), Hash: audit.HashFrom(s.Bytes(1))}
+		ends.Anchor = audit.Link{Sequence: s.Int64(2), Hash: audit.HashFrom(s.Bytes(3))}
+	})
+	return ends, err
+}
+
+// AuditRows returns at most limit rows of the audit log with greater sequence numbers, in
+// ascending order; all of them if limit is negative.
+func AuditRows(c *sqlite3.Conn, after int64, limit int) iter.Seq2[audit.Row, error] {
+	return func(yield func(audit.Row, error) bool) {
+		const sql = "SELECT sequence, entry, previous, hash FROM plantstore_audit " +
+			"WHERE sequence > ? ORDER BY sequence LIMIT ?"
+		for s, err := range c.Rows(sql, after, limit) {
+			var row audit.Row
+			if err == nil {
+				row = audit.Row{
+					Sequence: s.Int64(0), Text: s.Text(1),
+					Previous: audit.HashFrom(s.Bytes(2)), Hash: audit.HashFrom(s.Bytes(3)),
+				}
+			}
+			if !yield(row, err) {
+				return
+			}
+		}
+	}
+}
+
+// TokenDigests returns the sum of the digests and the number of the tokens that match a
+// condition.
+func TokenDigests(c *sqlite3.Conn, where string, values ...any) (sum, n int64, err error) {
+	const sql = "SELECT cast(id AS TEXT), name, hash, scopes, created_at, expires_at, revoked_at, prefix, " +
+		"kind, issuer, identifier FROM tokens WHERE "
+	var d store.Digester
+	for s, err := range c.Rows(sql+where, values...) {
+		if err != nil {
+			return sum, n, err
+		}
+		sum += tokenDigest(&d, s)
+		n++
+	}
+	return sum, n, nil
+}
+
+// tokenDigest returns the digest of a row of TokenDigests. It omits the last use, which may
+// be lost.
+func tokenDigest(d *store.Digester, s *sqlite3.Stmt) int64 {
+	for column := range 4 {
+		d.Text(s.Text(column))
+	}
+	for column := 4; column < 7; column++ {
+		if !s.Null(column) {
+			d.Integer(int64(column))
+			d.Integer(s.Int64(column))
+		}
+	}
+	for column := 7; column < 11; column++ {
+		if !s.Null(column) {
+			d.Integer(int64(column))
+			d.Text(s.Text(column))
+		}
+	}
+	return d.Sum()
+}

@@ -1,0 +1,159 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"plantstore/internal/plant"
+	"plantstore/internal/sqlite/dbfile"
+	"plantstore/internal/sqlite/sqlite3"
+	"plantstore/internal/store"
+)
+
+// writeStmts are the prepared statements of every batch.
+type writeStmts struct {
+	insert, stored, event, moveState, commits, count *sqlite3.Stmt
+}
+
+func (s *writeStmts) prepare(c *sqlite3.Conn) error {
+	for _, p := range []struct {
+		stmt **sqlite3.Stmt
+		sql  string
+	}{
+		{&s.insert, "INSERT INTO plants (id, name, tag, created_at, created_by, digest) VALUES (?, ?, ?, ?, ?, ?) " +
+			"ON CONFLICT DO NOTHING"},
+		{&s.stored, "SELECT name, tag FROM plants WHERE id = ?"},
+		{&s.event, "INSERT INTO plantstore_outbox (plant) VALUES (?)"},
+		{&s.moveState, "SELECT coalesce(move_state, ''), coalesce(webhooks, 0) FROM state"},
+		{&s.commits, "SELECT commits FROM state"},
+		{&s.count, "UPDATE state SET commits = ?, plants = plants + ?, digests = digests + ?"},
+	} {
+		stmt, err := c.Prepare(p.sql)
+		if err != nil {
+			return err
+		}
+		*p.stmt = stmt
+	}
+	return nil
+}
+
+func (s *writeStmts) close() {
+	for _, stmt := range []*sqlite3.Stmt{s.insert, s.stored, s.event, s.moveState, s.commits, s.count} {
+		stmt.Close()
+	}
+}
+
+// Insert implements store.Engine.
+func (e *Engine) Insert(ctx context.Context, batch []store.Create) ([]store.Outcome, error) {
+	err := traced(ctx, "checkpoint if due", func() error { return e.checkpointIfDue(ctx, framesOf(batch)) })
+	if err != nil {
+		return nil, err
+	}
+	outcomes := make([]store.Outcome, len(batch))
+	events := false
+	err = e.write(ctx, func() (err error) {
+		e.order = store.OrderByID(e.order[:0], batch) // so that the pages of the table are visited in order
+		for _, i := range e.order {
+			if outcomes[i], err = e.insertOne(&batch[i]); err != nil {
+				return err
+			}
+		}
+		if e.added.plants == 0 {
+			return nil
+		}
+		if events, err = e.checkBatch(); err == nil && events {
+			err = e.writeEvents(batch, outcomes)
+		}
+		return err
+	})
+	if err == nil && events {
+		e.signalEvents()
+	}
+	if err == nil && !slices.ContainsFunc(outcomes, store.Outcome.Created) {
+		// SQLite synced nothing, because the transaction wrote nothing, but the replayed
+		// plants must be durable before they are acknowledged.
+		err = traced(ctx, "sync WAL", e.syncWAL)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return outcomes, nil
+}
+
+// Probe implements store.Engine.
+func (e *Engine) Probe(ctx context.Context) error {
+	if err := e.checkpointIfDue(ctx, framesOf(nil)); err != nil {
+		return err
+	}
+	return e.change(ctx, func() error { return e.writer.Run("UPDATE state SET plants = plants") })
+}
+
+// insertOne stores a plant, or compares it with the stored one.
+func (e *Engine) insertOne(c *store.Create) (store.Outcome, error) {
+	s := e.stmts.insert
+	at := c.At.UnixMicro()
+	digest := e.digests.Plant(&c.Plant, c.At, c.By)
+	s.BindInt64(1, c.Plant.ID)
+	s.BindText(2, c.Plant.Name)
+	if tag, ok := c.Plant.Tag.Get(); ok {
+		s.BindText(3, tag)
+	} else {
+		s.BindNull(3)
+	}
+	s.BindInt64(4, at)
+	s.BindInt64(5, c.By)
+	s.BindInt64(6, digest)
+	if err := s.Run(); err != nil {
+		return store.Outcome{}, err
+	}
+	if e.writer.Changes() > 0 {
+		e.added.plants++
+		e.added.digests += digest
+		return store.Outcome{}, nil
+	}
+	stored, err := e.storedPlant(c.Plant.ID)
+	if err != nil {
+		return store.Outcome{}, err
+	}
+	conflict := plant.Differences(c.Plant.Plant, stored)
+	return store.Outcome{Replayed: conflict == nil, Conflict: conflict}, nil
+}
+
+func (e *Engine) storedPlant(id int64) (plant.Plant, error) {
+	s := e.stmts.stored
+	defer s.Reset()
+	s.BindInt64(1, id)
+	ok, err := s.Step()
+	if err == nil && !ok {
+		err = fmt.Errorf("%w: SQLite neither inserted nor found it", store.ErrBroken)
+	}
+	if err != nil {
+		return plant.Plant{}, fmt.Errorf("read plant %d: %w", id, err)
+	}
+	return plant.Plant{Name: s.Text(0), Tag: dbfile.TagColumn(s, 1)}, nil
+}
+
+// checkBatch is checkWritable for a batch with new plants. It also reports whether the batch writes
+// events: not while a move fills the store, because the move copies the events of the other store.
+func (e *Engine) checkBatch() (events bool, err error) {
+	now, webhooks, err := e.currentState()
+	if err == nil && now != e.ownMoveState {
+		err = now.Err()
+	}
+	return webhooks && now.Phase == "", err
+}
+
+// writeEvents writes the events of the created plants of a batch.
+func (e *Engine) writeEvents(batch []store.Create, outcomes []store.Outcome) error {
+	for i := range batch {
+		if !outcomes[i].Created() {
+			continue
+		}
+		e.stmts.event.BindInt64(1, batch[i].Plant.ID) // not by Run, which would allocate
+		if err := e.stmts.event.Run(); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,222 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"plantstore/internal/safefile"
+	"plantstore/internal/sqlite/dbfile"
+	"plantstore/internal/sqlite/sqlite3"
+	"plantstore/internal/store"
+)
+
+// added is what a transaction changes in the state. A nil moveState means no change.
+type added struct {
+	plants, digests int64
+	moveState       *store.MoveState
+}
+
+// write runs change in a transaction. An error means that it changed nothing, unless the
+// error wraps store.ErrOutcomeUnknown.
+func (e *Engine) write(ctx context.Context, change func() error) error {
+	e.writeMu.Lock()
+	defer e.writeMu.Unlock()
+	if e.broken != nil {
+		return e.broken
+	}
+	if err := traced(ctx, "write ticket", func() error { return e.lockTicket(ctx) }); err != nil {
+		return err
+	}
+	defer e.unlockTicket()
+	return e.recordBroken(e.transact(ctx, change))
+}
+
+// change is write, unless a move of another process has made the store read-only.
+func (e *Engine) change(ctx context.Context, do func() error) error {
+	return e.write(ctx, func() error {
+		if err := e.checkWritable(); err != nil {
+			return err
+		}
+		return do()
+	})
+}
+
+// currentMoveState returns the move state, in a transaction.
+func (e *Engine) currentMoveState() (store.MoveState, error) {
+	now, _, err := e.currentState()
+	return now, err
+}
+
+// currentState returns the move state, and whether a webhook is active.
+func (e *Engine) currentState() (now store.MoveState, webhooks bool, err error) {
+	s := e.stmts.moveState
+	defer s.Reset()
+	ok, err := s.Step()
+	if err == nil && !ok {
+		err = dbfile.ErrNoState
+	}
+	if err != nil {
+		return now, false, err
+	}
+	return store.ParseMoveState(s.Text(0)), s.Int64(1) != 0, nil
+}
+
+// checkWritable returns an error if a move of another process has made the store read-only.
+func (e *Engine) checkWritable() error {
+	now, err := e.currentMoveState()
+	if err == nil && now != e.ownMoveState {
+		err = now.Err()
+	}
+	return err
+}
+
+// recordBroken makes the engine refuse all later writes after an error that wraps
+// store.ErrBroken: after a failed fsync, the next one can succeed although data is lost. The
+// later writes did not start, so their error does not wrap store.ErrOutcomeUnknown.
+func (e *Engine) recordBroken(err error) error {
+	if errors.Is(err, store.ErrBroken) && e.broken == nil {
+		e.broken = fmt.Errorf("%w: the log has an earlier error", store.ErrBroken)
+	}
+	return err
+}
+
+func (e *Engine) transact(ctx context.Context, change func() error) error {
+	if err := traced(ctx, "BEGIN", func() error { return e.begin(ctx) }); err != nil {
+		return err
+	}
+	before := e.writer.TotalChanges()
+	e.added = added{}
+	err := traced(ctx, "statements", change)
+	commits := int64(0)
+	if err == nil && e.writer.TotalChanges() > before {
+		commits, err = e.countCommit()
+	}
+	if err != nil {
+		return errors.Join(classify(err), e.rollback())
+	}
+	err = traced(ctx, "COMMIT", func() error { return e.writer.Exec("COMMIT") })
+	if err == nil {
+		e.checkpoints.frames = e.writer.WALFrames()
+		e.updateMark(commits)
+		if e.added.moveState != nil {
+			e.ownMoveState = *e.added.moveState
+		}
+		return nil
+	}
+	err = classify(err)
+	if errors.Is(err, store.ErrFull) && !e.writer.InTransaction() && e.writer.CommitCut() {
+		return err // SQLite rolled back, and the commit in the WAL is incomplete
+	}
+	// The commit may be on the disk. The engine never repeats a failed fsync; the next
+	// process recovers the store.
+	err = fmt.Errorf("%w: %w", store.ErrOutcomeUnknown, err)
+	return errors.Join(err, e.rollback())
+}
+
+// countCommit stores the changes of a transaction in the state and returns the number of its
+// commit, or 0 if there is no state yet.
+func (e *Engine) countCommit() (int64, error) {
+	if e.stmts.count == nil { // the transaction creates the tables
+		return 0, nil
+	}
+	defer e.stmts.commits.Reset()
+	ok, err := e.stmts.commits.Step()
+	if err == nil && !ok {
+		err = dbfile.ErrNoState
+	}
+	if err != nil {
+		return 0, err
+	}
+	n := e.stmts.commits.Int64(0) + 1
+	s := e.stmts.count
+	s.BindInt64(1, n)
+	s.BindInt64(2, e.added.plants)
+	s.BindInt64(3, e.added.digests)
+	return n, s.Run()
+}
+
+// updateMark writes the commit mark. The commit is durable without it.
+func (e *Engine) updateMark(number int64) {
+	if number == 0 {
+		return
+	}
+	if err := e.mark.Write(number); err != nil && time.Since(e.markWarnedAt) > warnEvery {
+		e.markWarnedAt = time.Now()
+		e.log.Warn("could not write the commit mark; plants are still stored", "error", err)
+	}
+}
+
+// lockTicket waits until this process may write.
+func (e *Engine) lockTicket(ctx context.Context) error {
+	if e.server {
+		return e.ticket.WaitForCommands(ctx)
+	}
+	if err := e.ticket.Lock(ctx); err != nil {
+		return err
+	}
+	if err := e.checkNotReplaced(); err != nil {
+		e.unlockTicket()
+		return err
+	}
+	return nil
+}
+
+func (e *Engine) unlockTicket() {
+	if e.server {
+		return
+	}
+	if err := e.ticket.Unlock(); err != nil {
+		e.log.Warn("could not unlock the write ticket", "error", err)
+	}
+}
+
+// begin waits for SQLite's write lock, which a command may hold for a batch.
+func (e *Engine) begin(ctx context.Context) error {
+	for {
+		err := e.writer.Exec("BEGIN IMMEDIATE")
+		if err == nil || !sqlite3.IsBusy(err) {
+			return classify(err)
+		}
+		if err := dbfile.Pause(ctx, dbfile.CommandPoll); err != nil {
+			return err
+		}
+	}
+}
+
+// rollback ends a failed transaction, unless SQLite has already rolled it back.
+func (e *Engine) rollback() error {
+	if !e.writer.InTransaction() {
+		return nil
+	}
+	if err := e.writer.Exec("ROLLBACK"); err != nil {
+		return fmt.Errorf("%w: roll back: %w", store.ErrBroken, err)
+	}
+	return nil
+}
+
+// openWAL opens the WAL for syncWAL in advance, so that a replay needs no free descriptor. The
+// descriptor stays valid: SQLite truncates or overwrites the WAL in place, and removes it only
+// when the last connection closes (https://sqlite.org/walformat.html, "Lifecycles"). SQLite
+// locks other files, so closing the descriptor releases no lock of SQLite.
+func (e *Engine) openWAL() (err error) {
+	if e.wal, err = safefile.OpenRegular(e.path+"-wal", os.O_RDONLY, 0); err != nil {
+		return fmt.Errorf("open the WAL: %w", err)
+	}
+	return nil
+}
+
+// syncWAL syncs the WAL after a batch that wrote nothing.
+func (e *Engine) syncWAL() error {
+	e.writeMu.Lock()
+	defer e.writeMu.Unlock()
+	if e.broken != nil { // a commit failed after the batch: a second sync could succeed without its data
+		return fmt.Errorf("%w: %w", store.ErrOutcomeUnknown, e.broken)
+	}
+	if err := e.wal.Sync(); err != nil {
+		return e.recordBroken(fmt.Errorf("%w: %w: sync the WAL: %w", store.ErrOutcomeUnknown, store.ErrBroken, err))
+	}
+	return nil
+}
