@@ -30,7 +30,7 @@ func TestStable(t *testing.T) {
 		errorPromises(t), settingPromises(t), metricPromises(t), commandPromises(t), jsonPromises(t), exitCodePromises(t),
 		routePromises(t), webhookPromises(t), clientPromises(t),
 		documentPromises(t, "public", "internal/server/openapi.yaml"),
-		documentPromises(t, "admin", "internal/admin/openapi.yaml"),
+		documentPromises(t, "admin", "internal/adminapi/openapi.yaml"),
 	)
 	if *updateStable {
 		writeStable(t, updatedStable(list, promises, version))

@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"plantstore/internal/admin"
+	"plantstore/internal/adminapi"
 	"plantstore/internal/audit"
 	"plantstore/internal/console"
 	"plantstore/internal/listen"
@@ -146,7 +147,7 @@ func (h *httpServers) open(
 	}); err != nil {
 		return err
 	}
-	routes, err := admin.Routes(h.operations)
+	routes, err := adminapi.New(h.operations, operations.Log).Routes()
 	if err != nil {
 		return err
 	}

@@ -13,8 +13,8 @@ import (
 	"plantstore/internal/store"
 )
 
-// Counts are the numbers of plants by tag and by day. Plants that were created during the
-// count may be included or not. Its JSON is that of the API.
+// Counts are the numbers of plants by tag and by day, in the form of the API. They may include plants that were created
+// during the count.
 type Counts struct {
 	At        time.Time  `json:"counted_at"` // start of the count
 	TookMS    int64      `json:"took_ms"`
@@ -39,7 +39,7 @@ type DayCount struct {
 	Plants int64  `json:"plants"`
 }
 
-// CountProgress is the progress of a running count. Its JSON is that of the API.
+// CountProgress is the progress of a running count, in the form of the API.
 type CountProgress struct {
 	Since time.Time `json:"started_at"`
 	Rows  int64     `json:"rows"`         // plants read
@@ -51,11 +51,9 @@ const (
 	TagsMax = 1000
 	// tagBytesMax is the length of the longest tag in Counts.Tags.
 	tagBytesMax = 256
-	// tagsKept is the number of tags in memory during a count. With more tags, a count removes
-	// the rarest half.
+	// tagsKept is the number of tags in memory during a count, which removes the rarest half when there are more.
 	tagsKept = 1 << 16
-	// daysMax is the largest number of days in Counts, over a century. Only a wrong clock
-	// makes more.
+	// daysMax is the largest number of days in Counts, over a century. Only a wrong clock causes more.
 	daysMax = 40_000
 )
 
@@ -67,13 +65,13 @@ type counting struct {
 }
 
 type runningCount struct {
-	since    time.Time
-	rows, of atomic.Int64
+	since time.Time
+	rows  atomic.Int64
+	of    atomic.Pointer[int64] // nil: unknown
 }
 
-// Counts returns the counts in memory, nil before the first. If they are older than
-// maxAge, it starts a count in the background, unless one runs, and returns its progress.
-// Close ends a running count.
+// Counts returns the counts in memory; nil before the first. If they are older than maxAge and no count runs, it starts
+// one in the background. It returns the progress of a running count. Close ends a running count.
 func (s *Service) Counts(maxAge time.Duration) (last *Counts, running *CountProgress, err error) {
 	c := &s.counting
 	c.mu.Lock()
@@ -84,7 +82,7 @@ func (s *Service) Counts(maxAge time.Duration) (last *Counts, running *CountProg
 		}
 	}
 	if r := c.running; r != nil {
-		running = &CountProgress{Since: r.since.UTC(), Rows: r.rows.Load(), Of: known(r.of.Load())}
+		running = &CountProgress{Since: r.since.UTC(), Rows: r.rows.Load(), Of: r.of.Load()}
 	}
 	return c.last, running, nil
 }
@@ -96,7 +94,6 @@ func (s *Service) startCount() error {
 		return err
 	}
 	r := &runningCount{since: time.Now()}
-	r.of.Store(-1)
 	s.counting.running = r
 	go func() { // ends with the table, or with Close, which waits for it
 		defer end()
@@ -129,8 +126,7 @@ func (s *Service) count(ctx context.Context, r *runningCount) (*Counts, error) {
 	return counts, nil
 }
 
-// tally counts plants. Most plants have the tag and the day of the plant before, so it
-// keeps their counters.
+// tally counts plants. Most plants have the same tag and day as the previous one, so it keeps these counters at hand.
 type tally struct {
 	plants, untagged, otherTags, otherDays int64
 

@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"mime"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -84,7 +82,7 @@ func (r *rejects) end() {
 	}
 }
 
-// shorten returns the begin of a text in UTF-8.
+// shorten returns the start of a text in UTF-8.
 func shorten(text []byte, bytesMax int) string {
 	if len(text) <= bytesMax {
 		return strings.ToValidUTF8(string(text), "\uFFFD")
@@ -96,50 +94,17 @@ func shorten(text []byte, bytesMax int) string {
 	return strings.ToValidUTF8(string(text[:cut]), "\uFFFD") + "…"
 }
 
-// SendRejects responds to a GET request with the rows that an import has not stored, without those that the server did
-// not keep: unchanged as a file of the format of the import, or in a report for a person. The response ends early with
-// Close. An error is a *plant.Error, and nothing was written then.
-func (s *Service) SendRejects(
-	w http.ResponseWriter, r *http.Request, id string, p auth.Principal, report bool,
-) error {
-	ctx, end, err := s.begin(r.Context())
-	if err != nil {
-		return err
-	}
-	defer end()
-	f, err := s.rejectsOf(id, p)
-	if err != nil {
-		return err
-	}
-	format, write, name := dump.Format(f.state.Format), f.writeRows, "rejects-"
-	if report {
-		format, write, name = dump.CSV, f.writeReport, "report-"
-	}
-	h := w.Header()
-	h.Set("Content-Type", map[dump.Format]string{
-		dump.CSV: "text/csv; charset=utf-8", dump.JSONL: ndjsonType, dump.JSON: "application/json",
-	}[format])
-	h.Set("Content-Disposition", mime.FormatMediaType(
-		"attachment", map[string]string{"filename": name + id + "." + string(format)}))
-	w.WriteHeader(http.StatusOK)
-	if r.Method == http.MethodHead {
-		return nil
-	}
-	to := &partWriter{ResponseWriter: w, control: http.NewResponseController(w), ctx: ctx, timeMax: s.partTime}
-	if err := write(to); err != nil {
-		panic(http.ErrAbortHandler) // the client must notice that the content is incomplete
-	}
-	return nil
-}
+// Rejects are the rows that an import has not stored, without those that the server did not keep.
+type Rejects struct {
+	Format dump.Format // of the import
 
-// rejectsFile is the rejects of an import that has ended.
-type rejectsFile struct {
-	state  Import
+	kept   int64
 	packed []byte
 	sample dump.Row
 }
 
-func (s *Service) rejectsOf(id string, p auth.Principal) (*rejectsFile, error) {
+// RejectsOf returns the rejects of an import that has ended.
+func (s *Service) RejectsOf(id string, p auth.Principal) (*Rejects, error) {
 	s.imports.mu.Lock()
 	defer s.imports.mu.Unlock()
 	j, err := s.imports.find(id, p)
@@ -149,13 +114,13 @@ func (s *Service) rejectsOf(id string, p auth.Principal) (*rejectsFile, error) {
 	if j.state.State == JobRunning {
 		return nil, importRunning("the import runs; its rejects are complete when it has ended")
 	}
-	return &rejectsFile{j.snapshot(), j.rejects.packed.Bytes(), j.rejects.sample}, nil
+	return &Rejects{dump.Format(j.state.Format), j.rejects.kept, j.rejects.packed.Bytes(), j.rejects.sample}, nil
 }
 
-// writeRows writes the rows unchanged as a file of the format of the import, which can be corrected and imported. A row
-// that is too long is missing.
-func (f *rejectsFile) writeRows(w io.Writer) error {
-	rows, err := dump.NewRejects(w, dump.Format(f.state.Format))
+// WriteRows writes the rows unchanged as a file in the format of the import, which a person can correct and import. It
+// omits rows that are too long.
+func (f *Rejects) WriteRows(w io.Writer) error {
+	rows, err := dump.NewRejects(w, f.Format)
 	if err != nil {
 		return err
 	}
@@ -166,14 +131,14 @@ func (f *rejectsFile) writeRows(w io.Writer) error {
 	}), rows.Close())
 }
 
-// writeReport writes the lines, the reasons and the rows as CSV for a person.
-func (f *rejectsFile) writeReport(w io.Writer) error {
+// WriteReport writes the lines, the reasons and the rows as CSV for a person.
+func (f *Rejects) WriteReport(w io.Writer) error {
 	report := dump.NewReport(w)
 	return errors.Join(f.each(report.Write), report.Close())
 }
 
 // each calls a function for each row. The text is valid until the function returns.
-func (f *rejectsFile) each(do func(line int64, reason string, raw []byte) error) error {
+func (f *Rejects) each(do func(line int64, reason string, raw []byte) error) error {
 	if len(f.packed) == 0 {
 		return nil
 	}
@@ -183,7 +148,7 @@ func (f *rejectsFile) each(do func(line int64, reason string, raw []byte) error)
 	}
 	from := bufio.NewReader(unpacked)
 	var reason, raw []byte
-	for range f.state.RejectsKept {
+	for range f.kept {
 		line, errLine := binary.ReadVarint(from)
 		reason, err = readText(from, reason)
 		var errRaw error

@@ -11,11 +11,13 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"plantstore/internal/admin"
+	"plantstore/internal/adminapi"
 	"plantstore/internal/audit"
 	"plantstore/internal/auth"
 	"plantstore/internal/oidc"
@@ -39,14 +41,14 @@ type Config struct {
 // Console has the pages. The caller starts its sampler with Start and ends it with Close.
 type Console struct {
 	Config
-	sessions    sessions
-	issuer      atomic.Pointer[oidc.Client] // nil: no sign-in at an issuer
-	flows       flows
-	samples     ring
-	documents   documents
-	templates   map[string]*template.Template // by the name of the page
-	crossOrigin *http.CrossOriginProtection
-	clock       atomic.Pointer[func() time.Time]
+	api       *adminapi.API // sends and receives files
+	sessions  sessions
+	issuer    atomic.Pointer[oidc.Client] // nil: no sign-in at an issuer
+	flows     flows
+	samples   ring
+	documents documents
+	templates map[string]*template.Template // by the name of the page
+	clock     atomic.Pointer[func() time.Time]
 
 	stop    chan struct{} // closed by Close
 	running sync.WaitGroup
@@ -62,8 +64,7 @@ func New(c Config) (*Console, error) {
 		return nil, err
 	}
 	s := &Console{
-		Config: c, templates: templates, crossOrigin: http.NewCrossOriginProtection(),
-		stop: make(chan struct{}),
+		Config: c, api: adminapi.New(c.Operations, c.Log), templates: templates, stop: make(chan struct{}),
 	}
 	now := time.Now
 	s.clock.Store(&now)
@@ -92,7 +93,14 @@ func (c *Console) Browser() *server.Browser {
 
 // Routes returns the routes for server.Config.AdminRoutes.
 func (c *Console) Routes() ([]server.Route, error) {
-	routes := []server.Route{
+	page := func(path string, handle server.HandlerFunc) server.Route {
+		return server.Route{Method: "GET", Path: path, Scope: auth.ScopeAdmin, Page: true, Linked: true, Handle: handle}
+	}
+	change := func(path string, handle server.HandlerFunc) server.Route {
+		return server.Route{Method: "POST", Path: path, Scope: auth.ScopeAdmin, Page: true, Handle: handle}
+	}
+	files, err := staticRoutes()
+	return slices.Concat([]server.Route{
 		{Method: "GET", Path: signInPath, Open: true, Page: true, Linked: true, Handle: c.showSignIn},
 		{Method: "POST", Path: signInPath, Open: true, Page: true, Handle: c.signIn},
 		{Method: "POST", Path: "/sign-out", Open: true, Page: true, Handle: c.signOut},
@@ -100,11 +108,30 @@ func (c *Console) Routes() ([]server.Route, error) {
 		{Method: "GET", Path: continuePath, Open: true, Page: true, Handle: c.serveContinue},
 		{Method: "GET", Path: issuerPath, Open: true, Page: true, Linked: true, Handle: c.beginAtIssuer},
 		{Method: "GET", Path: callbackPath, Open: true, Page: true, Linked: true, Handle: c.finishAtIssuer},
-		{Method: "GET", Path: "/", Scope: auth.ScopeAdmin, Page: true, Linked: true, Handle: c.showOverview},
+
+		page("/", c.showOverview),
 		{Method: "GET", Path: "/live", Scope: auth.ScopeAdmin, Page: true, Background: true, Handle: c.serveLive},
-	}
-	routes = append(append(append(routes, c.plantRoutes()...), c.importRoutes()...), c.operatorRoutes()...)
-	routes = append(append(routes, c.webhookRoutes()...), c.referenceRoutes()...)
-	files, err := staticRoutes()
-	return append(routes, files...), err
+		page("/credentials", c.showCredentials),
+		change("/credentials/mint", c.mintCredential),
+		change("/credentials/rotate", c.rotateCredential),
+		change("/credentials/revoke", c.revokeCredential),
+		page("/backups", c.showBackups),
+		change("/backups/start", c.startBackup),
+		change("/backups/verify", c.checkBackup(c.Operations.VerifyBackup)),
+		change("/backups/drill", c.checkBackup(c.Operations.DrillBackup)),
+		change("/backups/delete", c.deleteBackup),
+		{
+			Method: "GET", Path: "/backups/{name}", Scope: auth.ScopeAdmin, Page: true, Untimed: true,
+			Handle: c.downloadBackup,
+		},
+		page("/webhooks", c.showWebhooks),
+		change("/webhooks/retry", c.changeDead("retry", c.Operations.RetryDead)),
+		change("/webhooks/drop", c.changeDead("drop", c.Operations.DropDead)),
+		page("/audit", c.showAudit),
+		page("/settings", c.showSettings),
+	}, c.plantRoutes(), c.importRoutes(), c.referenceRoutes(), files), err
+}
+
+func (c *Console) showSettings(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
+	return c.render(w, r, http.StatusOK, "settings", view{Title: "Settings", Content: c.Operations.Settings()})
 }

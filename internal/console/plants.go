@@ -18,8 +18,7 @@ import (
 	"plantstore/internal/trace"
 )
 
-// plantsOnPage is the number of plants on a page, and of the hits that a search without
-// JavaScript shows.
+// plantsOnPage is the number of plants on a page, and of hits that a search without JavaScript shows.
 const plantsOnPage = 50
 
 // plantList is the content of the page of plants.
@@ -65,7 +64,7 @@ func (c *Console) showPlants(w http.ResponseWriter, r *http.Request, principal a
 	if id := strings.TrimSpace(r.URL.Query().Get("id")); id != "" {
 		n, err := strconv.ParseInt(id, 10, 64)
 		if err != nil {
-			return &plant.Error{Code: plant.CodeQueryInvalid, Message: "id must be a 64-bit integer; got " + strconv.Quote(id)}
+			return plant.Errorf(plant.CodeQueryInvalid, "id must be a 64-bit integer; got %q", id)
 		}
 		redirect(w, "/plants/"+strconv.FormatInt(n, 10))
 		return nil
@@ -110,15 +109,15 @@ func (c *Console) findPlants(r *http.Request, q admin.SearchQuery, list *plantLi
 func (c *Console) streamPlants(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
 	q, search := searchOf(r)
 	if !search {
-		return &plant.Error{Code: plant.CodeQueryInvalid, Message: "the search needs name or tag"}
+		return plant.Errorf(plant.CodeQueryInvalid, "the search needs name or tag")
 	}
-	return c.Operations.SendSearch(w, r, q)
+	return c.api.SendSearch(w, r, q)
 }
 
 func (c *Console) showPlant(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
 	id, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
 	if err != nil {
-		return &plant.Error{Code: plant.CodePlantNotFound, Message: "the id of a plant is a 64-bit integer"}
+		return plant.Errorf(plant.CodePlantNotFound, "the id of a plant is a 64-bit integer")
 	}
 	record, err := c.Operations.Plant(r.Context(), id)
 	if err != nil {
@@ -138,7 +137,7 @@ func (c *Console) showPlant(w http.ResponseWriter, r *http.Request, _ auth.Princ
 type newPlant struct {
 	ID, Name, Tag string
 	HasTag        bool
-	Body          string // the request, if it was refused
+	Body          string // of the refused request; empty: none
 	Fault         string
 	Code          int32
 	URL           string // of the public operation
@@ -150,10 +149,10 @@ func (c *Console) showNewPlant(w http.ResponseWriter, r *http.Request, _ auth.Pr
 
 func (c *Console) operationURL() string { return c.PublicURL.JoinPath("plants").String() }
 
-// createPlant creates a plant by the public operation: with the body that a client would
-// send, its decoder, and the same write path.
+// createPlant creates a plant as the public operation does: with the body that a client would send, the same decoder
+// and the same write path.
 func (c *Console) createPlant(w http.ResponseWriter, r *http.Request, principal auth.Principal) error {
-	form, err := c.form(w, r)
+	form, err := server.ReadForm(w, r)
 	if err != nil {
 		return err
 	}
@@ -168,12 +167,11 @@ func (c *Console) createPlant(w http.ResponseWriter, r *http.Request, principal 
 	if err == nil {
 		replayed, err = c.Store.Create(trace.FromContext(r.Context()), principal, decoded)
 	}
-	refusal := (*plant.Error)(nil)
-	switch {
-	case errors.As(err, &refusal):
-		n.Body, n.Fault, n.Code = string(body), refusal.Message, int32(refusal.Code)
-		return c.render(w, r, refusal.Code.Status(), "new-plant", view{Title: "New plant", Content: n})
-	case err != nil:
+	if e, ok := errors.AsType[*plant.Error](err); ok {
+		n.Body, n.Fault, n.Code = string(body), e.Message, int32(e.Code)
+		return c.render(w, r, e.Code.Status(), "new-plant", view{Title: "New plant", Content: n})
+	}
+	if err != nil {
 		return err
 	}
 	done := "created"
@@ -188,8 +186,7 @@ func (c *Console) createPlant(w http.ResponseWriter, r *http.Request, principal 
 	return nil
 }
 
-// body returns the body of the request. The id is written as it was entered, so that the
-// decoder reports its error.
+// body returns the body of the request. It contains the id as entered, so the decoder reports its error.
 func (n newPlant) body() []byte {
 	body := []byte(`{"id":`)
 	if json.Valid([]byte(n.ID)) {

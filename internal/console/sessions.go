@@ -154,13 +154,11 @@ func (c *Console) authenticate(
 ) (auth.Principal, error) {
 	cookie := c.cookieOf(r)
 	if cookie == "" {
-		return auth.Principal{}, &plant.Error{Code: plant.CodeCredentialMissing, Message: "sign in to the console"}
+		return auth.Principal{}, plant.Errorf(plant.CodeCredentialMissing, "sign in to the console")
 	}
 	found, ok := c.sessions.find(cookie, c.now())
 	if !ok {
-		return auth.Principal{}, &plant.Error{
-			Code: plant.CodeCredentialInvalid, Message: "the session has ended; sign in again",
-		}
+		return auth.Principal{}, plant.Errorf(plant.CodeCredentialInvalid, "the session has ended; sign in again")
 	}
 	if found.claims != nil {
 		return c.Store.AuthenticateClaims(r.Context(), found.claims)
@@ -168,16 +166,21 @@ func (c *Console) authenticate(
 	return check(found.credential)
 }
 
-// credentialOf returns the credential of the session of a request, which the console has checked. The
-// session of a person at the issuer has none.
+// session returns the principal of the session of a request, by the tokens in memory.
+func (c *Console) session(r *http.Request) (auth.Principal, error) {
+	return c.authenticate(r, func(credential string) (auth.Principal, error) {
+		return c.Store.AuthenticateKnown(r.Context(), credential)
+	})
+}
+
+// credentialOf returns the credential of the session of a request, which the console has checked. The session of a
+// person who signed in at the issuer has none.
 func (c *Console) credentialOf(r *http.Request) (string, error) {
 	found, _ := c.sessions.find(c.cookieOf(r), c.now())
 	if found.credential == "" {
-		return "", &plant.Error{
-			Code: plant.CodeScopeMissing,
-			Message: "the public operation needs a token, and a session of a person at the issuer has none; " +
-				"sign in with a token, or create the plant on the page New plant",
-		}
+		return "", plant.Errorf(plant.CodeScopeMissing,
+			"the public operation needs a token, and the session of a person who signed in at the issuer has none; "+
+				"sign in with a token, or create the plant on the page New plant")
 	}
 	return found.credential, nil
 }
@@ -185,11 +188,8 @@ func (c *Console) credentialOf(r *http.Request) (string, error) {
 // serveSession responds whether the session of a request is open. Pages ask for it, so the response
 // to an ended session is no error, and the request counts as no failure.
 func (c *Console) serveSession(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
-	_, err := c.authenticate(r, func(credential string) (auth.Principal, error) {
-		return c.Store.AuthenticateKnown(r.Context(), credential)
-	})
-	refusal := (*plant.Error)(nil)
-	if err != nil && (!errors.As(err, &refusal) || refusal.Code.Status() != http.StatusUnauthorized) {
+	_, err := c.session(r)
+	if e, ok := errors.AsType[*plant.Error](err); err != nil && (!ok || e.Code.Status() != http.StatusUnauthorized) {
 		return err
 	}
 	server.WriteJSON(w, http.StatusOK, fmt.Appendf(nil, `{"open":%t}`+"\n", err == nil))
