@@ -24,7 +24,7 @@ var (
 // Fault is the first fault of a log.
 type Fault struct {
 	Sequence int64     // of the first entry with a fault
-	Time     time.Time // of that entry; of the entry before it if it is missing; zero if it is unknown
+	Time     time.Time // of that entry; of the previous one if it is missing; zero if unknown
 	Kind     error     // one of the errors above
 	Reason   string    // for a person
 }
@@ -44,8 +44,8 @@ func (f *Fault) Error() string {
 // Unwrap returns the kind of the fault.
 func (f *Fault) Unwrap() error { return f.Kind }
 
-// Verify checks that the rows are a whole chain between the ends. The rows are all rows of a log, by ascending
-// sequence number. The error is a *Fault, or an error of the rows.
+// Verify checks that the rows are a complete chain between the ends. The rows are all rows of a log, by ascending
+// sequence number. The error is a *Fault, or comes from the rows.
 func Verify(ends Ends, rows iter.Seq2[Row, error]) error {
 	v := verifier{last: ends.Anchor}
 	for row, err := range rows {
@@ -86,7 +86,7 @@ func (v *verifier) add(row Row, ends Ends) *Fault {
 	return fault
 }
 
-// PrunedTo returns the details of the event of Prune that name the newest entry that was pruned.
+// PrunedTo returns the details of a Prune event that name the newest pruned entry.
 func PrunedTo(to Link) []Detail {
 	return []Detail{{"to_hash", to.Hash.String()}, {"to_sequence", strconv.FormatInt(to.Sequence, 10)}}
 }
@@ -98,7 +98,7 @@ func (e Entry) prunes(to Link) bool {
 	})
 }
 
-// Follows returns nil if the row is whole and is the next one after an entry, else a *Fault.
+// Follows returns nil if the row is undamaged and comes next after an entry, otherwise a *Fault.
 func (r Row) Follows(last Link) error {
 	if r.Sequence != last.Sequence+1 {
 		return &Fault{last.Sequence + 1, time.Time{}, ErrMissing, fmt.Sprintf("the next entry is %d", r.Sequence)}
