@@ -172,7 +172,7 @@ func (r *remote) VerifyAudit(ctx context.Context, expected audit.Link) (v admin.
 // deadLettersPath is the path of the dead letters in the admin API.
 const deadLettersPath = "webhooks/dead-letters"
 
-func (r *remote) DeadLetters(ctx context.Context, q admin.DeadLetterQuery) (page admin.DeadLetterPage, err error) {
+func (r *remote) DeadLetters(ctx context.Context, q admin.ListQuery) (page admin.DeadLetterPage, err error) {
 	at := r.at(deadLettersPath, "limit", strconv.Itoa(q.Limit), "cursor", q.Cursor)
 	err = r.do(ctx, http.MethodGet, at, nil, &page)
 	return page, err

@@ -13,12 +13,6 @@ import (
 	"plantstore/internal/plant"
 )
 
-// BackupQuery selects a page of backups.
-type BackupQuery struct {
-	Cursor string // BackupPage.Next of the page before; empty: the first page
-	Limit  int    // from 1 to PageMax
-}
-
 // BackupPage is a page of backups, the newest first.
 type BackupPage struct {
 	Backups []BackupRecord `json:"backups"`
@@ -81,7 +75,7 @@ func newBackupJob(j backup.Job) BackupJob {
 }
 
 // Backups returns a page of the backups of the store, complete or not.
-func (s *Service) Backups(ctx context.Context, q BackupQuery) (page BackupPage, err error) {
+func (s *Service) Backups(ctx context.Context, q ListQuery) (page BackupPage, err error) {
 	page.Backups = []BackupRecord{}
 	at, name, err := parseCursor(q.Cursor)
 	if err != nil || q.Cursor != "" && name == "" {

@@ -56,18 +56,20 @@ func newCredential(t auth.Token, state auth.State) Credential {
 
 // CredentialQuery selects a page of credentials.
 type CredentialQuery struct {
-	Cursor string // CredentialPage.Next of the page before; empty: the first page
+	Cursor string // CredentialPage.Next of the previous page; empty: the first page
 	Kind   string // only credentials of this kind; empty: all
+	Valid  bool   // neither expired nor revoked ones
+	Newest bool   // by descending id; false: by ascending id
 	Limit  int    // 0: no limit
 }
 
-// CredentialPage is a page of credentials by ascending id.
+// CredentialPage is a page of credentials.
 type CredentialPage struct {
 	Credentials []Credential `json:"credentials"`
 	Next        string       `json:"next,omitempty"` // cursor of the next page; empty: this is the last page
 }
 
-// Credentials returns a page of credentials, including expired and revoked ones.
+// Credentials returns a page of credentials.
 func (s *Service) Credentials(ctx context.Context, q CredentialQuery) (CredentialPage, error) {
 	page := CredentialPage{Credentials: []Credential{}}
 	from, err := parseIDCursor(q.Cursor)
@@ -89,14 +91,19 @@ func (s *Service) Credentials(ctx context.Context, q CredentialQuery) (Credentia
 	states := auth.States(tokens, time.Now())
 	for i, t := range tokens {
 		c := newCredential(t, states[i])
-		if c.ID >= from && (q.Kind == "" || c.Kind == q.Kind) {
+		before := q.Cursor != "" && (q.Newest && c.ID > from || !q.Newest && c.ID < from)
+		ended := c.State == auth.StateExpired || c.State == auth.StateRevoked
+		if !before && (q.Kind == "" || c.Kind == q.Kind) && !(q.Valid && ended) {
 			page.Credentials = append(page.Credentials, c)
 		}
 	}
+	next := func(last Credential) string { return cursorAfter(last.ID) }
+	if q.Newest {
+		slices.Reverse(page.Credentials)
+		next = func(last Credential) string { return newCursor(last.ID-1, "") }
+	}
 	if q.Limit > 0 {
-		page.Credentials, page.Next = cut(page.Credentials, q.Limit, func(last Credential) string {
-			return cursorAfter(last.ID)
-		})
+		page.Credentials, page.Next = cut(page.Credentials, q.Limit, next)
 	}
 	return page, nil
 }

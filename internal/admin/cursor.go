@@ -10,6 +10,12 @@ import (
 // PageMax is the largest number of elements on a page.
 const PageMax = 1000
 
+// ListQuery selects a page of a list without filters.
+type ListQuery struct {
+	Cursor string // Next of the previous page; empty: the first page
+	Limit  int    // from 1 to PageMax
+}
+
 // firstID is the smallest id.
 const firstID = math.MinInt64
 

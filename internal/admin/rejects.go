@@ -1,14 +1,12 @@
 package admin
 
 import (
-	"bufio"
 	"bytes"
 	"compress/gzip"
-	"encoding/binary"
+	"encoding/gob"
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"plantstore/internal/auth"
@@ -23,25 +21,33 @@ const RejectsShown = 100
 // The limits of the rejects of an import.
 const (
 	rejectsBytesMax = 4 << 20 // compressed, in memory
-	rejectTextMax   = 300     // bytes of their texts
+	rejectTextMax   = 300     // bytes of the texts in Import.Rejects
 	rejectReasonMax = 1000    // bytes of a reason
 )
 
-// rejects are the rows that an import does not store. They are compressed in memory: a temporary file would need a
-// directory with space, which a server may not have, and would be left behind by a killed one.
+// rejects are the rows that an import does not store, compressed in memory. A temporary file would need a directory with
+// space, which a server may not have, and a killed server would leave it behind.
 type rejects struct {
 	first []ImportReject
 	kept  int64 // rows in packed
 
-	packed bytes.Buffer // gzip of records
+	packed bytes.Buffer // gzip of gob of rejectedRow
 	writer *gzip.Writer // nil: packed is complete
-	record []byte
-	sample dump.Row // has the header of the file
+	rows   *gob.Encoder // to writer
+	sample dump.Row     // has the header of the file
+}
+
+// rejectedRow is a row with the reason why it is not stored.
+type rejectedRow struct {
+	Line   int64
+	Reason string
+	Raw    []byte
 }
 
 func newRejects() *rejects {
 	r := &rejects{}
 	r.writer, _ = gzip.NewWriterLevel(&r.packed, gzip.BestSpeed) // the level is valid
+	r.rows = gob.NewEncoder(r.writer)
 	return r
 }
 
@@ -61,24 +67,17 @@ func (r *rejects) add(row importer.Reject) {
 		r.sample.Raw, r.sample.Plant = nil, plant.NewPlant{}
 	}
 	r.kept++
-	r.record = binary.AppendVarint(r.record[:0], row.Line)
-	r.record = appendText(r.record, []byte(reason))
-	r.record = appendText(r.record, row.Raw)
-	_, _ = r.writer.Write(r.record) // a buffer accepts everything
+	_ = r.rows.Encode(rejectedRow{row.Line, reason, row.Raw}) // a buffer accepts everything
 	if r.packed.Len() > rejectsBytesMax {
 		r.end()
 	}
-}
-
-func appendText(dst, text []byte) []byte {
-	return append(binary.AppendUvarint(dst, uint64(len(text))), text...)
 }
 
 // end completes the compressed rows.
 func (r *rejects) end() {
 	if r.writer != nil {
 		_ = r.writer.Close() // a buffer accepts everything
-		r.writer, r.record = nil, nil
+		r.writer, r.rows = nil, nil
 	}
 }
 
@@ -137,7 +136,7 @@ func (f *Rejects) WriteReport(w io.Writer) error {
 	return errors.Join(f.each(report.Write), report.Close())
 }
 
-// each calls a function for each row. The text is valid until the function returns.
+// each calls a function for each row.
 func (f *Rejects) each(do func(line int64, reason string, raw []byte) error) error {
 	if len(f.packed) == 0 {
 		return nil
@@ -146,30 +145,15 @@ func (f *Rejects) each(do func(line int64, reason string, raw []byte) error) err
 	if err != nil {
 		return fmt.Errorf("read the rejects: %w", err)
 	}
-	from := bufio.NewReader(unpacked)
-	var reason, raw []byte
+	rows := gob.NewDecoder(unpacked)
 	for range f.kept {
-		line, errLine := binary.ReadVarint(from)
-		reason, err = readText(from, reason)
-		var errRaw error
-		raw, errRaw = readText(from, raw)
-		if err := errors.Join(errLine, err, errRaw); err != nil {
+		var row rejectedRow
+		if err := rows.Decode(&row); err != nil {
 			return fmt.Errorf("read the rejects: %w", err)
 		}
-		if err := do(line, string(reason), raw); err != nil {
+		if err := do(row.Line, row.Reason, row.Raw); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// readText reads a text of appendText into a buffer, which it may replace.
-func readText(from *bufio.Reader, buffer []byte) ([]byte, error) {
-	n, err := binary.ReadUvarint(from)
-	if err != nil {
-		return buffer, err
-	}
-	buffer = slices.Grow(buffer[:0], int(n))[:n]
-	_, err = io.ReadFull(from, buffer)
-	return buffer, err
 }

@@ -10,12 +10,6 @@ import (
 	"plantstore/internal/webhook"
 )
 
-// WebhookQuery selects a page of webhooks.
-type WebhookQuery struct {
-	Cursor string // WebhookPage.Next of the page before; empty: the first page
-	Limit  int    // from 1 to PageMax
-}
-
 // WebhookPage is a page of webhooks by ascending id.
 type WebhookPage struct {
 	CountedAt time.Time `json:"counted_at"` // time of the numbers of events
@@ -70,7 +64,7 @@ func (s *Service) Deliveries() map[int64]webhook.Status {
 }
 
 // Webhooks returns a page of the active webhooks, and of removed ones with dead letters.
-func (s *Service) Webhooks(ctx context.Context, q WebhookQuery) (WebhookPage, error) {
+func (s *Service) Webhooks(ctx context.Context, q ListQuery) (WebhookPage, error) {
 	page := WebhookPage{Webhooks: []Webhook{}}
 	from, err := parseIDCursor(q.Cursor)
 	if err != nil {
@@ -145,12 +139,6 @@ func (o *outboxTotals) expire() {
 	<-o.slot
 }
 
-// DeadLetterQuery selects a page of dead letters.
-type DeadLetterQuery struct {
-	Cursor string // DeadLetterPage.Next of the page before; empty: the first page
-	Limit  int    // from 1 to PageMax
-}
-
 // DeadLetterPage is a page of dead letters, in the order of webhook and plant.
 type DeadLetterPage struct {
 	DeadLetters []DeadLetter `json:"dead_letters"`
@@ -176,7 +164,7 @@ func newDeadLetter(d store.DeadLetter) DeadLetter {
 }
 
 // DeadLetters returns a page of dead letters.
-func (s *Service) DeadLetters(ctx context.Context, q DeadLetterQuery) (DeadLetterPage, error) {
+func (s *Service) DeadLetters(ctx context.Context, q ListQuery) (DeadLetterPage, error) {
 	page := DeadLetterPage{DeadLetters: []DeadLetter{}}
 	from := store.DeadPage{Limit: q.Limit + 1} // the last one shows whether more follow
 	if q.Cursor != "" {

@@ -14,11 +14,11 @@ import (
 )
 
 func (a *API) listBackups(c *call) (any, error) {
-	limit, err := c.query.limit(admin.PageMax)
+	q, err := c.query.list()
 	if err != nil {
 		return nil, err
 	}
-	return a.service.Backups(c.Context(), admin.BackupQuery{Cursor: c.query.Get("cursor"), Limit: limit})
+	return a.service.Backups(c.Context(), q)
 }
 
 func (a *API) startBackup(c *call) (any, error) { return a.service.StartBackup(c.Context(), c.by()) }

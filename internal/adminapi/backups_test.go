@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-
 	"plantstore/internal/admin"
 	"plantstore/internal/plant"
 	"plantstore/internal/store"

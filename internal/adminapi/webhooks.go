@@ -1,24 +1,23 @@
 package adminapi
 
 import (
-	"plantstore/internal/admin"
 	"plantstore/internal/store"
 )
 
 func (a *API) listWebhooks(c *call) (any, error) {
-	limit, err := c.query.limit(admin.PageMax)
+	q, err := c.query.list()
 	if err != nil {
 		return nil, err
 	}
-	return a.service.Webhooks(c.Context(), admin.WebhookQuery{Cursor: c.query.Get("cursor"), Limit: limit})
+	return a.service.Webhooks(c.Context(), q)
 }
 
 func (a *API) listDeadLetters(c *call) (any, error) {
-	limit, err := c.query.limit(admin.PageMax)
+	q, err := c.query.list()
 	if err != nil {
 		return nil, err
 	}
-	return a.service.DeadLetters(c.Context(), admin.DeadLetterQuery{Cursor: c.query.Get("cursor"), Limit: limit})
+	return a.service.DeadLetters(c.Context(), q)
 }
 
 func (a *API) retryDead(c *call) (any, error) {

@@ -25,7 +25,7 @@ func (c *Console) showBackups(w http.ResponseWriter, r *http.Request, _ auth.Pri
 	v := view{Title: "Backups", Notice: map[string]string{
 		"started": "The job has started.", "deleted": "The backup is deleted.",
 	}[r.URL.Query().Get("done")]}
-	list, err := c.Operations.Backups(r.Context(), admin.BackupQuery{Limit: admin.PageMax})
+	list, err := c.Operations.Backups(r.Context(), admin.ListQuery{Limit: admin.PageMax})
 	refusal, ok := errors.AsType[*plant.Error](err)
 	content := backups{List: list.Backups, Off: ok && refusal.Code == plant.CodeBackupsOff}
 	if err != nil && !content.Off {

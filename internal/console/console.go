@@ -88,7 +88,7 @@ func (c *Console) Close() {
 
 // Browser returns the use of the routes by browsers, for server.Config.Browser.
 func (c *Console) Browser() *server.Browser {
-	return &server.Browser{Authenticate: c.authenticate, Refuse: c.refuse, Enter: c.enter}
+	return &server.Browser{Authenticate: c.authenticate, Refuse: c.refuse, Enter: c.followLink}
 }
 
 // Routes returns the routes for server.Config.AdminRoutes.

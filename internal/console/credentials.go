@@ -2,7 +2,6 @@ package console
 
 import (
 	"errors"
-	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -19,7 +18,7 @@ import (
 // credentials is the content of the page of credentials.
 type credentials struct {
 	List   []admin.Credential
-	Next   int64 // id before which the next page starts; 0: this is the last page
+	Next   string // cursor of the next page; empty: this is the last page
 	First  bool
 	All    bool          // with expired and revoked ones
 	Minted *admin.Minted // with the secret, which no other page shows
@@ -75,26 +74,14 @@ func (c *Console) renderCredentials(
 ) error {
 	const credentialsOnPage = 40
 	q := r.URL.Query()
-	before, err := strconv.ParseInt(q.Get("before"), 10, 64)
-	if content.First = err != nil; content.First {
-		before = math.MaxInt64
-	}
-	all, err := c.Operations.Credentials(r.Context(), admin.CredentialQuery{})
+	content.First, content.All = q.Get("cursor") == "", q.Has("all")
+	page, err := c.Operations.Credentials(r.Context(), admin.CredentialQuery{
+		Cursor: q.Get("cursor"), Valid: !content.All, Newest: true, Limit: credentialsOnPage,
+	})
 	if err != nil {
 		return err
 	}
-	content.All = q.Has("all")
-	for _, credential := range slices.Backward(all.Credentials) { // the newest first
-		ended := credential.State == auth.StateExpired || credential.State == auth.StateRevoked
-		if credential.ID >= before || ended && !content.All {
-			continue
-		}
-		if len(content.List) == credentialsOnPage {
-			content.Next = content.List[credentialsOnPage-1].ID
-			break
-		}
-		content.List = append(content.List, credential)
-	}
+	content.List, content.Next = page.Credentials, page.Next
 	content.Scopes, content.Lives, content.Overs = strings.Fields(auth.Grantable.String()), lifetimes, overlaps
 	v.Title, v.Content = "Credentials", content
 	return c.render(w, r, status, "credentials", v)

@@ -21,9 +21,9 @@ const (
 // RedirectURL returns the address to which an issuer sends a browser after a sign-in to the console at a URL.
 func RedirectURL(console *url.URL) string { return console.JoinPath(callbackPath).String() }
 
-// offer returns the host of the issuer, and the address that starts a sign-in there. The address has the host of the
+// issuerSignIn returns the host of the issuer, and the address that starts a sign-in there. The address has the host of the
 // redirect URL, because browsers keep the cookies of each host apart.
-func (c *Console) offer(r *http.Request, next string) (issuer, begin string) {
+func (c *Console) issuerSignIn(r *http.Request, next string) (issuer, begin string) {
 	client := c.issuer.Load()
 	if client == nil {
 		return "", ""
@@ -102,7 +102,7 @@ func (c *Console) finishAtIssuer(w http.ResponseWriter, r *http.Request, _ auth.
 		return c.refuseSignIn(w, r, p.Next, fault)
 	}
 	next := c.open(w, r, principal, session{claims: claims, began: c.now()}, "oidc", p.Next)
-	return c.lead(w, r, "Signed in", next) // the browser would not send the new cookie after a redirect
+	return c.continueTo(w, r, "Signed in", next) // the browser would not send the new cookie after a redirect
 }
 
 // errOtherFlow refuses a response that was forged or repeated, or came too late.

@@ -83,6 +83,12 @@ var functions = template.FuncMap{
 	"lower":  strings.ToLower,
 	"status": func(status int) string { return strconv.Itoa(status) + " " + http.StatusText(status) },
 	"kind":   statusKind,
+	"tag": func(t plant.Tag) (texts []string) { // one text or none
+		if text, ok := t.Get(); ok {
+			texts = append(texts, text)
+		}
+		return texts
+	},
 
 	"rejectsShown": func() int64 { return admin.RejectsShown },
 }

@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"time"
 
 	"plantstore/internal/admin"
 	"plantstore/internal/auth"
@@ -25,29 +24,13 @@ const plantsOnPage = 50
 type plantList struct {
 	Name, Tag string // of the search; empty: all plants
 	HasTag    bool
-	Plants    []plantRow
+	Plants    []plant.Record
 	Next      string // cursor of the next page
 	First     bool   // this is the first page
 	End       *admin.SearchEnd
 	CanCreate bool
 	Query     template.URL // the search as a query, for the links; html/template would escape a string again
 	Total     string       // number of stored plants; empty: unknown
-}
-
-// plantRow is a plant in a table.
-type plantRow struct {
-	ID     int64
-	Name   string
-	Tag    string
-	HasTag bool
-	At     time.Time
-	By     string
-}
-
-func newPlantRow(r plant.Record) plantRow {
-	row := plantRow{ID: r.ID, Name: r.Name, At: r.CreatedAt, By: r.CreatedBy}
-	row.Tag, row.HasTag = r.Tag.Get()
-	return row
 }
 
 // searchOf returns the search of a request.
@@ -82,10 +65,7 @@ func (c *Console) showPlants(w http.ResponseWriter, r *http.Request, principal a
 	} else {
 		var page admin.Page
 		page, err = c.Operations.Plants(r.Context(), admin.PageQuery{Cursor: q.Cursor, Limit: plantsOnPage})
-		list.Next = page.Next
-		for _, p := range page.Plants {
-			list.Plants = append(list.Plants, newPlantRow(p))
-		}
+		list.Plants, list.Next = page.Plants, page.Next
 	}
 	if err != nil {
 		return err
@@ -96,9 +76,7 @@ func (c *Console) showPlants(w http.ResponseWriter, r *http.Request, principal a
 // findPlants adds the hits of a search to a list.
 func (c *Console) findPlants(r *http.Request, q admin.SearchQuery, list *plantList) error {
 	end, err := c.Operations.Search(r.Context(), q, func(p admin.SearchProgress) error {
-		for _, hit := range p.Hits {
-			list.Plants = append(list.Plants, newPlantRow(hit))
-		}
+		list.Plants = append(list.Plants, p.Hits...)
 		return nil
 	})
 	list.End, list.Next = &end, end.Next
@@ -123,7 +101,7 @@ func (c *Console) showPlant(w http.ResponseWriter, r *http.Request, _ auth.Princ
 	if err != nil {
 		return err
 	}
-	v := view{Title: "Plant " + strconv.FormatInt(id, 10), Content: newPlantRow(record)}
+	v := view{Title: "Plant " + strconv.FormatInt(id, 10), Content: record}
 	switch r.URL.Query().Get("done") {
 	case "created":
 		v.Notice = "The plant is stored."

@@ -138,13 +138,15 @@ func (c *Console) cookieOf(r *http.Request) string {
 
 // setCookie sets the cookie of a session, or removes it with an empty value.
 func (c *Console) setCookie(w http.ResponseWriter, r *http.Request, value string) {
-	age := int(sessionTimeMax.Seconds())
+	c.setAnyCookie(w, c.cookieName(r), value, sessionTimeMax, http.SameSiteStrictMode)
+}
+
+func (c *Console) setAnyCookie(w http.ResponseWriter, name, value string, age time.Duration, site http.SameSite) {
 	if value == "" {
-		age = -1
+		age = -time.Second
 	}
 	http.SetCookie(w, &http.Cookie{
-		Name: c.cookieName(r), Value: value, Path: "/", MaxAge: age,
-		HttpOnly: true, Secure: c.Secure, SameSite: http.SameSiteStrictMode,
+		Name: name, Value: value, Path: "/", MaxAge: int(age.Seconds()), HttpOnly: true, Secure: c.Secure, SameSite: site,
 	})
 }
 

@@ -19,13 +19,13 @@ const signInPath = "/sign-in"
 
 // signIn is the content of the sign-in page.
 type signIn struct {
-	Code  string // from the link; a form sends it, because a program that only reads the link must not use the code up
+	Code  string // from the link; only a form uses it up, because programs fetch links too
 	Next  string // the page after the sign-in
 	Fault string
 	Ended bool // the session has ended
 
 	Issuer string // host of the issuer; empty: none
-	Begin  string // address that begins a sign-in at the issuer
+	Begin  string // address that starts a sign-in at the issuer
 }
 
 func (c *Console) showSignIn(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
@@ -40,7 +40,7 @@ func (c *Console) showSignIn(w http.ResponseWriter, r *http.Request, _ auth.Prin
 }
 
 func (c *Console) renderSignIn(w http.ResponseWriter, r *http.Request, status int, s signIn) error {
-	s.Issuer, s.Begin = c.offer(r, s.Next)
+	s.Issuer, s.Begin = c.issuerSignIn(r, s.Next)
 	return c.render(w, r, status, "sign-in", view{Title: "Sign in", Content: s})
 }
 
@@ -56,7 +56,7 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request, _ auth.Principa
 		return err
 	}
 	credential, next := strings.TrimSpace(form.Get("credential")), localPath(form.Get("next"))
-	principal, n, err := c.begin(w, r, credential)
+	principal, n, err := c.newSession(w, r, credential)
 	if e, ok := errors.AsType[*plant.Error](err); ok {
 		c.recordRefusal(w, r, principal, "token", e)
 		return c.refuseSignIn(w, r, next, e)
@@ -102,8 +102,8 @@ func (c *Console) recordRefusal(w http.ResponseWriter, r *http.Request, by auth.
 	c.Audit.RefusedSignIn(origin, way)
 }
 
-// begin returns the session of a credential, and its principal.
-func (c *Console) begin(w http.ResponseWriter, r *http.Request, credential string) (auth.Principal, session, error) {
+// newSession returns the session of a credential, and its principal.
+func (c *Console) newSession(w http.ResponseWriter, r *http.Request, credential string) (auth.Principal, session, error) {
 	now := c.now()
 	principal, err := server.Authenticate(w, r, credential)
 	if _, ok := errors.AsType[*auth.Invalid](err); ok {

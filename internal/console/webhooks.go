@@ -27,12 +27,12 @@ const deadOnPage = 50
 
 func (c *Console) showWebhooks(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
 	q := r.URL.Query()
-	list, err := c.Operations.Webhooks(r.Context(), admin.WebhookQuery{Limit: admin.PageMax})
+	list, err := c.Operations.Webhooks(r.Context(), admin.ListQuery{Limit: admin.PageMax})
 	if err != nil {
 		return err
 	}
 	dead, err := c.Operations.DeadLetters(
-		r.Context(), admin.DeadLetterQuery{Cursor: q.Get("cursor"), Limit: deadOnPage},
+		r.Context(), admin.ListQuery{Cursor: q.Get("cursor"), Limit: deadOnPage},
 	)
 	if err != nil {
 		return err
