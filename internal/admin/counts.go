@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"maps"
@@ -114,7 +113,7 @@ func (s *Service) startCount() error {
 // count counts all plants.
 func (s *Service) count(ctx context.Context, r *runningCount) (*Counts, error) {
 	r.of.Store(s.plants(ctx))
-	t := tally{tags: map[string]*int64{}, days: map[int64]*int64{}, exact: true}
+	t := tally{tags: map[string]*int64{}, days: map[int64]int64{}, exact: true}
 	for c, err := range s.scan(ctx, firstID, t.add) {
 		if err != nil {
 			return nil, err
@@ -126,18 +125,13 @@ func (s *Service) count(ctx context.Context, r *runningCount) (*Counts, error) {
 	return counts, nil
 }
 
-// tally counts plants. Most plants have the same tag and day as the previous one, so it keeps these counters at hand.
+// tally counts plants.
 type tally struct {
 	plants, untagged, otherTags, otherDays int64
 
-	tags    map[string]*int64
-	exact   bool // no tag was removed from tags
-	lastTag []byte
-	ofTag   *int64 // counter of lastTag; nil: none
-
-	days    map[int64]*int64 // by days since 1970
-	lastDay int64
-	ofDay   *int64 // counter of lastDay; nil: none
+	tags  map[string]*int64
+	exact bool            // no tag was removed from tags
+	days  map[int64]int64 // by days since 1970
 }
 
 func (t *tally) add(p *store.Scanned) {
@@ -154,18 +148,15 @@ func (t *tally) add(p *store.Scanned) {
 }
 
 func (t *tally) addTag(tag []byte) {
-	if t.ofTag == nil || !bytes.Equal(t.lastTag, tag) {
-		counter, ok := t.tags[string(tag)]
-		if !ok {
-			if len(t.tags) == tagsKept {
-				t.prune()
-			}
-			counter = new(int64)
-			t.tags[string(tag)] = counter
+	counter, ok := t.tags[string(tag)]
+	if !ok {
+		if len(t.tags) == tagsKept {
+			t.prune()
 		}
-		t.ofTag, t.lastTag = counter, append(t.lastTag[:0], tag...)
+		counter = new(int64)
+		t.tags[string(tag)] = counter
 	}
-	*t.ofTag++
+	*counter++
 }
 
 // prune removes the rarest half of the tags.
@@ -184,18 +175,11 @@ func (t *tally) addDay(microseconds int64) {
 	if microseconds%day < 0 { // before 1970
 		n--
 	}
-	if t.ofDay == nil || n != t.lastDay {
-		counter, ok := t.days[n]
-		switch {
-		case !ok && len(t.days) == daysMax:
-			counter = &t.otherDays
-		case !ok:
-			counter = new(int64)
-			t.days[n] = counter
-		}
-		t.ofDay, t.lastDay = counter, n
+	if _, ok := t.days[n]; !ok && len(t.days) == daysMax {
+		t.otherDays++
+		return
 	}
-	*t.ofDay++
+	t.days[n]++
 }
 
 // sortedTags returns the tags by descending number, and then by tag.
@@ -223,7 +207,7 @@ func (t *tally) counts() *Counts {
 	}
 	for _, n := range slices.Sorted(maps.Keys(t.days)) {
 		day := time.Unix(n*int64(24*time.Hour/time.Second), 0).UTC()
-		c.Days = append(c.Days, DayCount{day.Format(time.DateOnly), *t.days[n]})
+		c.Days = append(c.Days, DayCount{day.Format(time.DateOnly), t.days[n]})
 	}
 	return c
 }

@@ -36,16 +36,16 @@ const fileNameBytesMax = 255
 
 // Import is an import of this server, in the form of the API.
 type Import struct {
-	ID         string    `json:"id"`
-	Name       string    `json:"name"`
-	Format     string    `json:"format"`
-	OnConflict string    `json:"on_conflict"`
-	State      string    `json:"state"`        // one of the states of jobs, or ImportCanceled
-	By         string    `json:"by,omitempty"` // name of the credential
-	StartedAt  time.Time `json:"started_at"`
-	EndedAt    time.Time `json:"ended_at,omitzero"`
-	Bytes      int64     `json:"bytes"`        // that have arrived
-	Of         *int64    `json:"of,omitempty"` // bytes of the file; nil: unknown
+	ID         string            `json:"id"`
+	Name       string            `json:"name"`
+	Format     dump.Format       `json:"format"`
+	OnConflict importer.Reaction `json:"on_conflict"`
+	State      string            `json:"state"`        // one of the states of jobs, or ImportCanceled
+	By         string            `json:"by,omitempty"` // name of the credential
+	StartedAt  time.Time         `json:"started_at"`
+	EndedAt    time.Time         `json:"ended_at,omitzero"`
+	Bytes      int64             `json:"bytes"`        // that have arrived
+	Of         *int64            `json:"of,omitempty"` // bytes of the file; nil: unknown
 
 	importer.Counts
 
@@ -193,7 +193,7 @@ func (l *imports) add(n NewImport, cancel context.CancelCauseFunc) (*importJob, 
 	j := &importJob{
 		owner: n.Principal.TokenID, cancel: cancel, done: make(chan struct{}), rejects: newRejects(), received: n.Received,
 		state: Import{
-			ID: n.ID, Name: n.Name, Format: string(n.Format), OnConflict: string(n.OnConflict), State: JobRunning,
+			ID: n.ID, Name: n.Name, Format: n.Format, OnConflict: n.OnConflict, State: JobRunning,
 			By: n.Principal.Name, StartedAt: time.Now().UTC(),
 		},
 	}

@@ -113,7 +113,7 @@ func (s *Service) RejectsOf(id string, p auth.Principal) (*Rejects, error) {
 	if j.state.State == JobRunning {
 		return nil, importRunning("the import runs; its rejects are complete when it has ended")
 	}
-	return &Rejects{dump.Format(j.state.Format), j.rejects.kept, j.rejects.packed.Bytes(), j.rejects.sample}, nil
+	return &Rejects{j.state.Format, j.rejects.kept, j.rejects.packed.Bytes(), j.rejects.sample}, nil
 }
 
 // WriteRows writes the rows unchanged as a file in the format of the import, which a person can correct and import. It

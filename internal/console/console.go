@@ -45,7 +45,7 @@ type Console struct {
 	sessions  sessions
 	issuer    atomic.Pointer[oidc.Client] // nil: no sign-in at an issuer
 	flows     flows
-	samples   ring
+	samples   history
 	documents documents
 	templates map[string]*template.Template // by the name of the page
 	clock     atomic.Pointer[func() time.Time]
@@ -91,45 +91,71 @@ func (c *Console) Browser() *server.Browser {
 	return &server.Browser{Authenticate: c.authenticate, Refuse: c.refuse, Enter: c.followLink}
 }
 
-// Routes returns the routes for server.Config.AdminRoutes.
+// Routes returns the routes for server.Config.AdminRoutes. The script of an import sends a file to /import/{id}, whose id
+// it chooses, so it can read the state at the same time. A form without the script sends the file to /import.
 func (c *Console) Routes() ([]server.Route, error) {
+	const read, create, all = auth.ScopeRead, auth.ScopeCreate, auth.ScopeAdmin
 	page := func(path string, handle server.HandlerFunc) server.Route {
-		return server.Route{Method: "GET", Path: path, Scope: auth.ScopeAdmin, Page: true, Linked: true, Handle: handle}
+		return server.Route{Method: "GET", Path: path, Scope: all, Linked: true, Handle: handle}
 	}
 	change := func(path string, handle server.HandlerFunc) server.Route {
-		return server.Route{Method: "POST", Path: path, Scope: auth.ScopeAdmin, Page: true, Handle: handle}
+		return server.Route{Method: "POST", Path: path, Scope: all, Handle: handle}
 	}
-	files, err := staticRoutes()
-	return slices.Concat([]server.Route{
-		{Method: "GET", Path: signInPath, Open: true, Page: true, Linked: true, Handle: c.showSignIn},
-		{Method: "POST", Path: signInPath, Open: true, Page: true, Handle: c.signIn},
-		{Method: "POST", Path: "/sign-out", Open: true, Page: true, Handle: c.signOut},
-		{Method: "GET", Path: "/session", Open: true, Page: true, Background: true, Handle: c.serveSession},
-		{Method: "GET", Path: continuePath, Open: true, Page: true, Handle: c.serveContinue},
-		{Method: "GET", Path: issuerPath, Open: true, Page: true, Linked: true, Handle: c.beginAtIssuer},
-		{Method: "GET", Path: callbackPath, Open: true, Page: true, Linked: true, Handle: c.finishAtIssuer},
+	routes := []server.Route{
+		{Method: "GET", Path: signInPath, Open: true, Linked: true, Handle: c.showSignIn},
+		{Method: "POST", Path: signInPath, Open: true, Handle: c.signIn},
+		{Method: "POST", Path: "/sign-out", Open: true, Handle: c.signOut},
+		{Method: "GET", Path: "/session", Open: true, Background: true, Handle: c.serveSession},
+		{Method: "GET", Path: continuePath, Open: true, Handle: c.serveContinue},
+		{Method: "GET", Path: issuerPath, Open: true, Linked: true, Handle: c.beginAtIssuer},
+		{Method: "GET", Path: callbackPath, Open: true, Linked: true, Handle: c.finishAtIssuer},
 
 		page("/", c.showOverview),
-		{Method: "GET", Path: "/live", Scope: auth.ScopeAdmin, Page: true, Background: true, Handle: c.serveLive},
+		{Method: "GET", Path: "/live", Scope: all, Background: true, Handle: c.serveLive},
+
+		{Method: "GET", Path: "/plants", Scope: read, Bulk: true, Linked: true, Handle: c.showPlants},
+		{Method: "GET", Path: "/plants/search", Scope: read, Bulk: true, Untimed: true, Handle: c.streamPlants},
+		{Method: "GET", Path: "/plants/export", Scope: read, Bulk: true, Untimed: true, Handle: c.exportPlants},
+		{Method: "GET", Path: "/plants/new", Scope: create, Linked: true, Handle: c.showNewPlant},
+		{Method: "POST", Path: "/plants/new", Scope: create, Handle: c.createPlant},
+		{Method: "GET", Path: "/plants/{id}", Scope: read, Linked: true, Handle: c.showPlant},
+
+		{Method: "GET", Path: "/import", Scope: create, Or: all, Untimed: true, Linked: true, Handle: c.showImports},
+		{Method: "POST", Path: "/import", Scope: create, Untimed: true, Handle: c.importForm},
+		{Method: "GET", Path: "/import/{id}", Scope: create, Or: all, Untimed: true, Linked: true, Handle: c.showImport},
+		{Method: "POST", Path: "/import/{id}", Scope: create, Untimed: true, Handle: c.importFile},
+		{
+			Method: "GET", Path: "/import/{id}/live", Scope: create, Or: all, Untimed: true, Background: true,
+			Handle: c.serveImport,
+		},
+		{Method: "GET", Path: "/import/{id}/rejects", Scope: create, Untimed: true, Handle: c.downloadRejects},
+		{Method: "POST", Path: "/import/{id}/cancel", Scope: create, Or: all, Untimed: true, Handle: c.cancelImport},
+
 		page("/credentials", c.showCredentials),
 		change("/credentials/mint", c.mintCredential),
 		change("/credentials/rotate", c.rotateCredential),
 		change("/credentials/revoke", c.revokeCredential),
+
 		page("/backups", c.showBackups),
 		change("/backups/start", c.startBackup),
 		change("/backups/verify", c.checkBackup(c.Operations.VerifyBackup)),
 		change("/backups/drill", c.checkBackup(c.Operations.DrillBackup)),
 		change("/backups/delete", c.deleteBackup),
-		{
-			Method: "GET", Path: "/backups/{name}", Scope: auth.ScopeAdmin, Page: true, Untimed: true,
-			Handle: c.downloadBackup,
-		},
+		{Method: "GET", Path: "/backups/{name}", Scope: all, Untimed: true, Handle: c.downloadBackup},
+
 		page("/webhooks", c.showWebhooks),
 		change("/webhooks/retry", c.changeDead("retry", c.Operations.RetryDead)),
 		change("/webhooks/drop", c.changeDead("drop", c.Operations.DropDead)),
+
 		page("/audit", c.showAudit),
 		page("/settings", c.showSettings),
-	}, c.plantRoutes(), c.importRoutes(), c.referenceRoutes(), files), err
+	}
+	files, err := staticRoutes()
+	routes = slices.Concat(routes, c.referenceRoutes(), files)
+	for i := range routes {
+		routes[i].Page = true
+	}
+	return routes, err
 }
 
 func (c *Console) showSettings(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {

@@ -15,35 +15,6 @@ import (
 	"plantstore/internal/server"
 )
 
-// importRoutes returns the routes of imports. The script sends a file to /import/{id}, whose id it chooses, so that it
-// can read the state at the same time. A form without the script sends it to /import.
-func (c *Console) importRoutes() []server.Route {
-	route := func(method, path string, handle server.HandlerFunc) server.Route {
-		return server.Route{Method: method, Path: path, Scope: auth.ScopeCreate, Page: true, Untimed: true, Handle: handle}
-	}
-	orAdmin := func(method, path string, handle server.HandlerFunc) server.Route {
-		r := route(method, path, handle)
-		r.Or = auth.ScopeAdmin
-		return r
-	}
-	page := func(path string, handle server.HandlerFunc) server.Route {
-		r := orAdmin("GET", path, handle)
-		r.Linked = true
-		return r
-	}
-	live := orAdmin("GET", "/import/{id}/live", c.serveImport)
-	live.Background = true
-	return []server.Route{
-		page("/import", c.showImports),
-		route("POST", "/import", c.importForm),
-		page("/import/{id}", c.showImport),
-		route("POST", "/import/{id}", c.importFile),
-		live,
-		route("GET", "/import/{id}/rejects", c.downloadRejects),
-		orAdmin("POST", "/import/{id}/cancel", c.cancelImport),
-	}
-}
-
 // importPage is the content of the pages of imports.
 type importPage struct {
 	One     *admin.Import  // of the page; nil: the page has the form and the list

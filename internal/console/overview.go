@@ -1,7 +1,6 @@
 package console
 
 import (
-	"encoding/json"
 	"fmt"
 	"hash/fnv"
 	"maps"
@@ -11,15 +10,12 @@ import (
 	"time"
 
 	"plantstore/internal/admin"
+	"plantstore/internal/adminapi"
 	"plantstore/internal/auth"
-	"plantstore/internal/server"
 )
 
-// spans are the times that the charts can show.
-var spans = []struct {
-	Name string
-	span time.Duration
-}{{"15m", 15 * time.Minute}, {"1h", time.Hour}, {"6h", 6 * time.Hour}, {"24h", 24 * time.Hour}}
+// ranges are the times that the charts can show.
+var ranges = []string{"15m", "1h", "6h", "24h"}
 
 // overview is the content of the overview.
 type overview struct {
@@ -60,14 +56,9 @@ type live struct {
 
 func (c *Console) serveLive(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
 	o := c.overview(r)
-	body, err := json.Marshal(live{
+	return adminapi.Respond(w, http.StatusOK, live{
 		Tiles: o.Tiles, Charts: o.Charts, Alert: o.Digest() != r.URL.Query().Get("shown"),
 	})
-	if err != nil {
-		return fmt.Errorf("encode the overview: %w", err)
-	}
-	server.WriteJSON(w, http.StatusOK, append(body, '\n'))
-	return nil
 }
 
 // Digest returns a digest of the parts of the page that the script does not replace.
@@ -78,14 +69,11 @@ func (o overview) Digest() string {
 }
 
 func (c *Console) overview(r *http.Request) overview {
-	now, o := c.now(), overview{State: c.Operations.State(r.Context()), Range: "1h"}
-	span := time.Hour
-	for _, s := range spans {
-		o.Ranges = append(o.Ranges, s.Name)
-		if s.Name == r.URL.Query().Get("range") {
-			o.Range, span = s.Name, s.span
-		}
+	now, o := c.now(), overview{State: c.Operations.State(r.Context()), Range: "1h", Ranges: ranges}
+	if given := r.URL.Query().Get("range"); slices.Contains(ranges, given) {
+		o.Range = given
 	}
+	span, _ := time.ParseDuration(o.Range) // all ranges are valid
 	o.Warnings = c.warnings(o.State)
 	o.Charts = charts(c.samples.since(now.Add(-span)), now, span)
 	o.Tiles = c.tiles(o)

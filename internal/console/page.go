@@ -149,7 +149,7 @@ func staticRoutes() ([]server.Route, error) {
 			return nil, err
 		}
 		routes = append(routes, server.Route{
-			Method: "GET", Path: "/" + name, Open: true, Untimed: true, Page: true, Background: true, Handle: handle,
+			Method: "GET", Path: "/" + name, Open: true, Untimed: true, Background: true, Handle: handle,
 		})
 	}
 	return routes, nil

@@ -178,21 +178,3 @@ func (n newPlant) body() []byte {
 	}
 	return append(body, '}')
 }
-
-// plantRoutes returns the routes of plants.
-func (c *Console) plantRoutes() []server.Route {
-	return []server.Route{
-		{Method: "GET", Path: "/plants", Scope: auth.ScopeRead, Page: true, Bulk: true, Linked: true, Handle: c.showPlants},
-		{
-			Method: "GET", Path: "/plants/search", Scope: auth.ScopeRead, Page: true, Bulk: true, Untimed: true,
-			Handle: c.streamPlants,
-		},
-		{
-			Method: "GET", Path: "/plants/export", Scope: auth.ScopeRead, Page: true, Bulk: true, Untimed: true,
-			Handle: c.exportPlants,
-		},
-		{Method: "GET", Path: "/plants/new", Scope: auth.ScopeCreate, Page: true, Linked: true, Handle: c.showNewPlant},
-		{Method: "POST", Path: "/plants/new", Scope: auth.ScopeCreate, Page: true, Handle: c.createPlant},
-		{Method: "GET", Path: "/plants/{id}", Scope: auth.ScopeRead, Page: true, Linked: true, Handle: c.showPlant},
-	}
-}

@@ -30,31 +30,26 @@ type sample struct {
 	errors       []string // numbers and names of errors with 5xx since then, sorted
 }
 
-// ring keeps the newest samples.
-type ring struct {
+// history keeps the newest samples.
+type history struct {
 	mu      sync.Mutex
-	samples [samplesMax]sample // guarded by mu
-	added   int                // samples ever added; guarded by mu
+	samples []sample // oldest first, at most samplesMax; guarded by mu
 }
 
-func (r *ring) add(s sample) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.samples[r.added%samplesMax] = s
-	r.added++
+func (h *history) add(s sample) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.samples) == samplesMax {
+		h.samples = slices.Delete(h.samples, 0, 1)
+	}
+	h.samples = append(h.samples, s)
 }
 
 // since returns the samples after a time, oldest first.
-func (r *ring) since(at time.Time) []sample {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var list []sample
-	for i := max(0, r.added-samplesMax); i < r.added; i++ {
-		if s := r.samples[i%samplesMax]; s.at.After(at) {
-			list = append(list, s)
-		}
-	}
-	return list
+func (h *history) since(at time.Time) []sample {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(h.samples), func(s sample) bool { return !s.at.After(at) })
 }
 
 // sample prepares the pages, and samples the metrics until Close.

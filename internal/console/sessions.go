@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
-	"fmt"
 	"maps"
 	"net"
 	"net/http"
@@ -14,9 +13,9 @@ import (
 	"sync"
 	"time"
 
+	"plantstore/internal/adminapi"
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
-	"plantstore/internal/server"
 )
 
 // The limits of sessions.
@@ -194,8 +193,7 @@ func (c *Console) serveSession(w http.ResponseWriter, r *http.Request, _ auth.Pr
 	if e, ok := errors.AsType[*plant.Error](err); err != nil && (!ok || e.Code.Status() != http.StatusUnauthorized) {
 		return err
 	}
-	server.WriteJSON(w, http.StatusOK, fmt.Appendf(nil, `{"open":%t}`+"\n", err == nil))
-	return nil
+	return adminapi.Respond(w, http.StatusOK, map[string]bool{"open": err == nil})
 }
 
 // codeTimeMax is the time for which a sign-in code is valid.
