@@ -40,7 +40,7 @@ type Config struct {
 	Unrecorded func(*store.Unrecorded) // reports revocations that the audit log did not accept; nil: no report
 }
 
-// Service has the operations of the operator. It is safe for concurrent use.
+// Service runs the operations of the operator. It is safe for concurrent use.
 type Service struct {
 	config  Config
 	log     *slog.Logger

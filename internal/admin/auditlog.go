@@ -111,7 +111,8 @@ func (s *Service) auditRows(
 	return rows, next, nil
 }
 
-// AuditVerification is the result of a verification of the audit log, in the form of the API and of audit verify --json.
+// AuditVerification is the result of a verification of the audit log, in the form of the API and of audit verify
+// --json.
 type AuditVerification struct {
 	DB      string      `json:"db"` // without its password
 	Whole   bool        `json:"whole"`

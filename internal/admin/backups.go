@@ -147,26 +147,31 @@ func (s *Service) FindBackup(ctx context.Context, name string) (BackupRecord, er
 
 // StartBackup starts a manual backup.
 func (s *Service) StartBackup(ctx context.Context, by audit.Origin) (BackupJob, error) {
-	return s.startJob(ctx, func(context.Context) (backup.Job, error) { return s.config.Backups.MakeBackup(by) })
+	return s.startJob(ctx, "", by, func(_ context.Context, _ string, by audit.Origin) (backup.Job, error) {
+		return s.config.Backups.MakeBackup(by)
+	})
 }
 
 // VerifyBackup starts a verification of a backup.
 func (s *Service) VerifyBackup(ctx context.Context, name string, by audit.Origin) (BackupJob, error) {
-	return s.startJob(ctx, func(ctx context.Context) (backup.Job, error) { return s.config.Backups.Verify(ctx, name, by) })
+	return s.startJob(ctx, name, by, s.config.Backups.Verify)
 }
 
 // DrillBackup starts a drill with a backup.
 func (s *Service) DrillBackup(ctx context.Context, name string, by audit.Origin) (BackupJob, error) {
-	return s.startJob(ctx, func(ctx context.Context) (backup.Job, error) { return s.config.Backups.Drill(ctx, name, by) })
+	return s.startJob(ctx, name, by, s.config.Backups.Drill)
 }
 
-func (s *Service) startJob(ctx context.Context, start func(context.Context) (backup.Job, error)) (BackupJob, error) {
+func (s *Service) startJob(
+	ctx context.Context, name string, by audit.Origin,
+	start func(context.Context, string, audit.Origin) (backup.Job, error),
+) (BackupJob, error) {
 	ctx, end, err := s.beginBackup(ctx)
 	if err != nil {
 		return BackupJob{}, err
 	}
 	defer end()
-	j, err := start(ctx)
+	j, err := start(ctx, name, by)
 	if err != nil {
 		return BackupJob{}, s.backupError(err)
 	}

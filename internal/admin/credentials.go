@@ -15,7 +15,8 @@ import (
 	"plantstore/internal/store"
 )
 
-// Credential is a token, a subject or a revoked JWT, in the form of the API and of the token commands. Times are in UTC.
+// Credential is a token, a subject or a revoked JWT, in the form of the API and of the token commands. Times are in
+// UTC.
 type Credential struct {
 	Kind       string     `json:"kind"` // token, subject or jwt
 	ID         int64      `json:"id"`
@@ -214,7 +215,7 @@ func (s *Service) Rotate(ctx context.Context, r Rotation, by audit.Origin) (m Mi
 	return m, err
 }
 
-// Revoke revokes credentials and returns them by ascending id. The default issuer of a subject or a JWT is that of the
+// Revoke revokes credentials and returns them by ascending id. The default issuer of a subject or a JWT is from the
 // settings.
 func (s *Service) Revoke(ctx context.Context, r Revocation, by audit.Origin) (revoked []Credential, err error) {
 	if r.Kind != auth.KindToken {

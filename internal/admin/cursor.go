@@ -43,7 +43,8 @@ func parseCursor(cursor string) (n int64, text string, err error) {
 	return int64(binary.BigEndian.Uint64(b[1:])), string(b[cursorBytes:]), nil
 }
 
-var errCursor = invalidQuery("cursor must be the next of an earlier page; send the request without it for the first page")
+var errCursor = invalidQuery(
+	"cursor must be the next of an earlier page; send the request without it for the first page")
 
 // cursorAfter returns the cursor of the page that starts after an id; empty if no id is greater.
 func cursorAfter(id int64) string {

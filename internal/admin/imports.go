@@ -106,8 +106,8 @@ var (
 
 // Import imports the plants of a file. It returns at the end of the file, after CancelImport or Retire, or when ctx
 // ends with a *plant.Error as its cause. Any other end of ctx is ignored, because net/http cancels the context of a
-// request before the reader of its body returns the reason. The plants that are stored by then stay, and the same import
-// can run again. The Import has an id if the import has started.
+// request before the reader of its body returns the reason. The plants that are stored by then stay, and the same
+// import can run again. The Import has an id if the import has started.
 func (s *Service) Import(ctx context.Context, n NewImport) (Import, error) {
 	if err := n.check(); err != nil {
 		return Import{}, err

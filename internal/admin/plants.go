@@ -40,7 +40,8 @@ type Page struct {
 	Next   string         // cursor of the next page; empty: this is the last page
 }
 
-// pageTimeMax is the time after which a page ends early, because a rare tag or actor requires a read of the whole table.
+// pageTimeMax is the time after which a page ends early, because a rare tag or actor requires a read of the whole
+// table.
 const pageTimeMax = 2 * time.Second
 
 // Plants returns a page of plants.

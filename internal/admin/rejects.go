@@ -25,8 +25,8 @@ const (
 	rejectReasonMax = 1000    // bytes of a reason
 )
 
-// rejects are the rows that an import does not store, compressed in memory. A temporary file would need a directory with
-// space, which a server may not have, and a killed server would leave it behind.
+// rejects are the rows that an import does not store, compressed in memory. A temporary file would need a directory
+// with space, which a server may not have, and a killed server would leave it behind.
 type rejects struct {
 	first []ImportReject
 	kept  int64 // rows in packed

@@ -72,8 +72,8 @@ const (
 	turnMax  = time.Second // wait for one of them to end
 )
 
-// beginScan is begin for an operation that scans the table. At most scansMax of them run. Another one waits for turnMax,
-// because a client that searches with each keystroke sends the next search when it ends the last one.
+// beginScan is begin for an operation that scans the table. At most scansMax of them run. Another one waits for
+// turnMax, because a client that searches with each keystroke sends the next search when it ends the last one.
 func (s *Service) beginScan(ctx context.Context) (_ context.Context, end func(), err error) {
 	ctx, endOperation, err := s.begin(ctx)
 	if err != nil {
@@ -91,5 +91,6 @@ func (s *Service) beginScan(ctx context.Context) (_ context.Context, end func(),
 	case <-ctx.Done():
 	}
 	endOperation()
-	return nil, nil, plant.Errorf(plant.CodeSearchesRunning, "too many searches run at the same time; send the request again")
+	return nil, nil, plant.Errorf(plant.CodeSearchesRunning,
+		"too many searches run at the same time; send the request again")
 }

@@ -63,7 +63,7 @@ type newestBackup struct {
 }
 
 // lastBackup returns the newest complete backup, nil without one, and why the destination could not be listed. The
-// backup is then the one of the last complete list. The result is shared, so one client's disconnect must not stop it.
+// backup is then from the last complete list. The result is shared, so one client's disconnect must not stop it.
 func (s *Service) lastBackup(ctx context.Context) (last *BackupRecord, fault string) {
 	if s.config.Backups == nil {
 		return nil, ""

@@ -99,8 +99,8 @@ func (s *Service) Webhooks(ctx context.Context, q ListQuery) (WebhookPage, error
 	return page, nil
 }
 
-// outboxTotals keeps the totals of the outbox for a short time, because a count reads every delivery. Requests that wait
-// for a running count use its result.
+// outboxTotals keeps the totals of the outbox for a short time, because a count reads every delivery. Requests that
+// wait for a running count use its result.
 type outboxTotals struct {
 	slot   chan struct{} // full while a goroutine uses the fields below
 	totals map[int64]store.OutboxTotals
@@ -203,22 +203,23 @@ type DeadLettersChanged struct {
 func (s *Service) RetryDead(
 	ctx context.Context, selector store.DeadSelector, by audit.Origin,
 ) (DeadLettersChanged, error) {
-	return s.changeDead(ctx, func(ctx context.Context) (int64, error) { return s.config.Outbox.RetryDead(ctx, selector, by) })
+	return s.changeDead(ctx, selector, by, s.config.Outbox.RetryDead)
 }
 
 // DropDead removes selected dead letters.
 func (s *Service) DropDead(
 	ctx context.Context, selector store.DeadSelector, by audit.Origin,
 ) (DeadLettersChanged, error) {
-	return s.changeDead(ctx, func(ctx context.Context) (int64, error) { return s.config.Outbox.DropDead(ctx, selector, by) })
+	return s.changeDead(ctx, selector, by, s.config.Outbox.DropDead)
 }
 
 func (s *Service) changeDead(
-	ctx context.Context, do func(context.Context) (int64, error),
+	ctx context.Context, selector store.DeadSelector, by audit.Origin,
+	do func(context.Context, store.DeadSelector, audit.Origin) (int64, error),
 ) (result DeadLettersChanged, err error) {
 	defer s.totals.expire()
 	err = s.change(ctx, func(ctx context.Context) (err error) {
-		result.DeadLetters, err = do(ctx)
+		result.DeadLetters, err = do(ctx, selector, by)
 		return err
 	})
 	result.More = result.DeadLetters == store.DeadBatch

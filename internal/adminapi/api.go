@@ -1,5 +1,5 @@
-// Package adminapi is the HTTP API over the operations of package admin, on the admin listener of a server. openapi.yaml
-// describes it. The console uses its parts that send and receive files.
+// Package adminapi is the HTTP API over the operations of package admin, on the admin listener of a server.
+// openapi.yaml describes it. The console uses its parts that send and receive files.
 package adminapi
 
 import (

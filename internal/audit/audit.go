@@ -165,8 +165,8 @@ func ParseJSON(text string) (Entry, error) {
 	return Row{Sequence: c.Sequence, Text: text[:i] + "}", Previous: HashFrom(p), Hash: HashFrom(h)}.Entry()
 }
 
-// Ends are the ends of the stored part of a chain. An engine stores them apart from the rows, so Verify detects that the
-// newest rows are missing.
+// Ends are the ends of the stored part of a chain. An engine stores them apart from the rows, so Verify detects that
+// the newest rows are missing.
 type Ends struct {
 	Anchor Link // of the newest entry that was pruned; the zero value if none was
 	Head   Link // of the newest entry; the anchor if the log is empty
@@ -183,8 +183,8 @@ type Row struct {
 // Link returns the place of the row in the chain.
 func (r Row) Link() Link { return Link{r.Sequence, r.Hash} }
 
-// Seal returns the row of an event that follows an entry. It replaces control characters and invalid UTF-8 in the texts,
-// and shortens long ones, so it never fails.
+// Seal returns the row of an event that follows an entry. It replaces control characters and invalid UTF-8 in the
+// texts, and shortens long ones, so it never fails.
 func Seal(previous Link, event Event) Row {
 	r := Row{Sequence: previous.Sequence + 1, Previous: previous.Hash}
 	r.Text = encode(r.Sequence, clean(event))

@@ -26,8 +26,9 @@ const (
 // TimeFormat is the layout of the times in entries, in UTC.
 const TimeFormat = "2006-01-02T15:04:05.000000Z"
 
-// canonical is an entry as JSON. Its text has the form of RFC 8785 (JSON Canonicalization Scheme): no white space, sorted
-// members, and no character that encoding/json escapes and the RFC does not. A member whose text is empty is absent.
+// canonical is an entry as JSON. Its text has the form of RFC 8785 (JSON Canonicalization Scheme): no white space,
+// sorted members, and no character that encoding/json escapes and the RFC does not. A member whose text is empty is
+// absent.
 type canonical struct {
 	Action    Action            `json:"action,omitempty"`
 	Actor     Actor             `json:"actor"`

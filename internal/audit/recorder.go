@@ -135,8 +135,9 @@ func (r *Recorder) tally(key refusal, by Origin) {
 	c.last = by
 }
 
-// SignedIn records the first use of a credential in an hour from a network. With details it records every use: a sign-in
-// to the console. admin means that the credential has the scope admin. Others cannot use up the limits for these.
+// SignedIn records the first use of a credential in an hour from a network. With details it records every use: a
+// sign-in to the console. admin means that the credential has the scope admin. Others cannot use up the limits for
+// these.
 func (r *Recorder) SignedIn(by Origin, admin bool, details ...Detail) {
 	if r == nil {
 		return

@@ -148,7 +148,7 @@ func (v *verifier) end(ends Ends) *Fault {
 	}
 	return &Fault{
 		v.last.Sequence, v.lastAt, ErrChanged,
-		fmt.Sprintf("its hash is not that of the head %d:%s", ends.Head.Sequence, ends.Head.Hash),
+		fmt.Sprintf("its hash differs from the head %d:%s", ends.Head.Sequence, ends.Head.Hash),
 	}
 }
 

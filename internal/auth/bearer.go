@@ -7,8 +7,9 @@ import (
 	"plantstore/internal/plant"
 )
 
-// Bearer returns the bearer credential of a request, as in RFC 6750 section 2.1. It reads the Authorization header only,
-// not the query or the body. The error is a *plant.Error with plant.CodeCredentialMissing or plant.CodeAuthMalformed.
+// Bearer returns the bearer credential of a request, as in RFC 6750 section 2.1. It reads the Authorization header
+// only, not the query or the body. The error is a *plant.Error with plant.CodeCredentialMissing or
+// plant.CodeAuthMalformed.
 func Bearer(header http.Header) (string, error) {
 	values := header["Authorization"]
 	if len(values) == 0 {
@@ -35,8 +36,8 @@ var errMissing = &plant.Error{
 		"send Authorization: Bearer TOKEN with a token from the store's operator",
 }
 
-// isToken68 reports whether a text is a b64token of RFC 6750 section 2.1: letters, digits and -._~+/, then any number of
-// equals signs.
+// isToken68 reports whether a text is a b64token of RFC 6750 section 2.1: letters, digits and -._~+/, then any number
+// of equals signs.
 func isToken68(text string) bool {
 	text = strings.TrimRight(text, "=")
 	if text == "" {

@@ -69,8 +69,8 @@ func newIdentity(kind Kind, issuer, identifier string, now time.Time) Token {
 	}
 }
 
-// hashOfIdentity returns the hash of a token of another kind than KindToken. It is the hash of no credential, because no
-// bearer credential contains a zero byte.
+// hashOfIdentity returns the hash of a token of another kind than KindToken. It is the hash of no credential, because
+// no bearer credential contains a zero byte.
 func hashOfIdentity(kind Kind, issuer, identifier string) Hash {
 	return sha256.Sum256([]byte(string(kind) + "\x00" + issuer + "\x00" + identifier))
 }
@@ -108,9 +108,9 @@ func (e *entry) authenticate(c *Claims, now time.Time) (Principal, error) {
 	return Principal{TokenID: e.token.ID, Name: c.Name, Scopes: c.Scopes}, nil
 }
 
-// Add adds the token of the subject of verified claims until the next Replace, and returns their principal at that time.
-// The principal has the ID of the token, although a concurrent Replace may remove the token again. The error is an
-// *Invalid: the token or the keyring has a revocation of the JWT. Any goroutine may call it.
+// Add adds the token of the subject of verified claims until the next Replace, and returns their principal at that
+// time. The principal has the ID of the token, although a concurrent Replace may remove the token again. The error is
+// an *Invalid: the token or the keyring has a revocation of the JWT. Any goroutine may call it.
 func (k *Keyring) Add(t Token, c *Claims, now time.Time) (Principal, error) {
 	e := newEntry(t)
 	k.added.Store(t.Hash, e)

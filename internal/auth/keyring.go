@@ -136,8 +136,8 @@ func (k *Keyring) UsedSince(since time.Time) []Use {
 // briefMax is the longest lifetime of a token that its creator does not expect to renew, such as a console session's.
 const briefMax = 24 * time.Hour
 
-// Expiring returns the number of tokens in StateValid that expire within that time. It omits tokens that were created for
-// a day or less.
+// Expiring returns the number of tokens in StateValid that expire within that time. It omits tokens that were created
+// for a day or less.
 func (k *Keyring) Expiring(now time.Time, within time.Duration) int {
 	var tokens []Token
 	for _, e := range k.entries() {

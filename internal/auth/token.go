@@ -76,7 +76,8 @@ const (
 
 const base62Digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
-// Mint returns a new secret: pst_, 256 random bits in base 62, and the CRC-32 (IEEE 802.3) of these characters in base 62.
+// Mint returns a new secret: pst_, 256 random bits in base 62, and the CRC-32 (IEEE 802.3) of these characters in base
+// 62.
 func Mint() string {
 	var random [32]byte
 	_, _ = rand.Read(random[:]) // it never returns an error

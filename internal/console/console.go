@@ -1,8 +1,5 @@
-// Package console has the pages of the operator on the admin listener: HTML that the
-// server renders, over package admin. Reading and every change work without JavaScript. The
-// files of the pages are part of the program.
-//
-// A Console has the routes; sessions.go describes the sign-in.
+// Package console serves the pages of the operator on the admin listener: HTML over package admin. Reading and every
+// change work without JavaScript. sessions.go describes the sign-in.
 package console
 
 import (
@@ -38,7 +35,7 @@ type Config struct {
 	Open    bool // the admin listener requires no credential for its other paths
 }
 
-// Console has the pages. The caller starts its sampler with Start and ends it with Close.
+// Console serves the pages. The caller starts its sampler with Start and ends it with Close.
 type Console struct {
 	Config
 	api       *adminapi.API // sends and receives files
@@ -91,8 +88,8 @@ func (c *Console) Browser() *server.Browser {
 	return &server.Browser{Authenticate: c.authenticate, Refuse: c.refuse, Enter: c.followLink}
 }
 
-// Routes returns the routes for server.Config.AdminRoutes. The script of an import sends a file to /import/{id}, whose id
-// it chooses, so it can read the state at the same time. A form without the script sends the file to /import.
+// Routes returns the routes for server.Config.AdminRoutes. The script of an import sends a file to /import/{id}, whose
+// id it chooses, so it can read the state at the same time. A form without the script sends the file to /import.
 func (c *Console) Routes() ([]server.Route, error) {
 	const read, create, all = auth.ScopeRead, auth.ScopeCreate, auth.ScopeAdmin
 	page := func(path string, handle server.HandlerFunc) server.Route {

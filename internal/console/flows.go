@@ -90,8 +90,8 @@ func (f *flows) forget(state string) {
 	f.used = slices.DeleteFunc(f.used, func(used string) bool { return used == state })
 }
 
-// setFlowCookie sets the cookie of a sign-in at the issuer, or removes it with an empty value. It is SameSite=Lax, because
-// the browser must send it when it returns from the issuer.
+// setFlowCookie sets the cookie of a sign-in at the issuer, or removes it with an empty value. It is SameSite=Lax,
+// because the browser must send it when it returns from the issuer.
 func (c *Console) setFlowCookie(w http.ResponseWriter, r *http.Request, value string) {
 	c.setAnyCookie(w, c.cookieName(r)+"-oidc", value, flowTimeMax, http.SameSiteLaxMode)
 }

@@ -21,8 +21,8 @@ const (
 // RedirectURL returns the address to which an issuer sends a browser after a sign-in to the console at a URL.
 func RedirectURL(console *url.URL) string { return console.JoinPath(callbackPath).String() }
 
-// issuerSignIn returns the host of the issuer, and the address that starts a sign-in there. The address has the host of the
-// redirect URL, because browsers keep the cookies of each host apart.
+// issuerSignIn returns the host of the issuer, and the address that starts a sign-in there. The address has the host of
+// the redirect URL, because browsers keep the cookies of each host apart.
 func (c *Console) issuerSignIn(r *http.Request, next string) (issuer, begin string) {
 	client := c.issuer.Load()
 	if client == nil {

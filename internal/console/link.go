@@ -10,8 +10,8 @@ import (
 // continuePath redirects to a page of the console.
 const continuePath = "/continue"
 
-// followLink responds to a link on a page of another site. The browser has sent no cookie with it, because the cookie of
-// a session is SameSite=Strict. So the response is a page of this site, which continues to the linked one.
+// followLink responds to a link on a page of another site. The browser has sent no cookie with it, because the cookie
+// of a session is SameSite=Strict. So the response is a page of this site, which continues to the linked one.
 func (c *Console) followLink(w http.ResponseWriter, r *http.Request) error {
 	to := continuePath + "?" + url.Values{"next": {localPath(r.URL.RequestURI())}}.Encode()
 	return c.continueTo(w, r, "Opening the console", to)

@@ -51,7 +51,7 @@ func (c *Console) showOverview(w http.ResponseWriter, r *http.Request, _ auth.Pr
 type live struct {
 	Tiles  []tile  `json:"tiles"`
 	Charts []chart `json:"charts"`
-	Alert  bool    `json:"alert"` // the warnings differ from those of the page, which the script loads again
+	Alert  bool    `json:"alert"` // the page shows other warnings, so the script reloads it
 }
 
 func (c *Console) serveLive(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
@@ -103,7 +103,7 @@ func charts(samples []sample, now time.Time, span time.Duration) []chart {
 	}
 }
 
-// tiles returns the numbers of the overview. Rates and latencies are those of the charts.
+// tiles returns the numbers of the overview. Rates and latencies are from the charts.
 func (c *Console) tiles(o overview) []tile {
 	lines := map[string][]line{}
 	for _, c := range o.Charts {
@@ -175,8 +175,8 @@ func (c *Console) warnings(s admin.State) (list []warning) {
 
 func settingLink(name string) link { return link{"Setting " + name, "/settings#" + name} }
 
-// recently is the age of failures up to which the overview warns of them. A text without their number stays the same,
-// so the script does not load the page for each of them.
+// recently is the age of failures up to which the overview warns of them. The warnings do not count them, so the script
+// does not reload the page for each.
 const recently = 15 * time.Minute
 
 // recentFailures returns the warnings about failed commits and 5xx responses in samples.

@@ -188,8 +188,8 @@ func secure(h http.Header) {
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 }
 
-// refuse writes the response to an error: the sign-in page without a valid session, otherwise the message, as JSON for a
-// script and as a page for people.
+// refuse writes the response to an error: the sign-in page without a valid session, otherwise the message, as JSON for
+// a script and as a page for people.
 func (c *Console) refuse(w http.ResponseWriter, r *http.Request, e *plant.Error) {
 	if e.Code.Status() == http.StatusUnauthorized {
 		to := signInPath

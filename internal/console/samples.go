@@ -70,7 +70,7 @@ func (c *Console) sample() {
 	}
 }
 
-// reading has the values of the metrics at a time.
+// reading is the values of the metrics at a time.
 type reading struct {
 	admin.Metrics
 

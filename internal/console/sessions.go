@@ -25,13 +25,12 @@ const (
 	sessionsMaxOfOwner = 20
 )
 
-// session is the use of the console by one browser. The server checks the credential of
-// the session with every request, as it checks the header Authorization of an API. So a
-// revocation ends the session, and the session needs no state beside the credential. A
-// person who signed in at the issuer is checked as the subject of a JWT.
+// session is the use of the console by one browser. The server checks the credential of the session with every request,
+// as it checks the Authorization header of the API, so a revocation ends the session. A person who signed in at the
+// issuer is checked as the subject of a JWT.
 type session struct {
 	credential string // empty with claims
-	owner      int64  // id of the token or subject: JWTs of a subject are alike
+	owner      int64  // id of the token or of the subject
 	began      time.Time
 	minted     bool // the sign-in created the credential, so the sign-out revokes it
 
@@ -44,8 +43,8 @@ type sessions struct {
 	open map[[sha256.Size]byte]session // at most sessionsMax; guarded by mu
 }
 
-// add starts a session and returns the value of its cookie: 256 random bits. Beyond a limit, the oldest session of its
-// owner ends, or that of the owner with the most sessions.
+// add starts a session and returns the value of its cookie: 256 random bits. At a limit it ends the oldest session of the
+// owner, or of the owner with the most sessions.
 func (s *sessions) add(n session) (cookie string) {
 	var random [32]byte
 	_, _ = rand.Read(random[:]) // it never returns an error
@@ -110,10 +109,9 @@ func (s *sessions) remove(cookie string) (session, bool) {
 	return found, ok
 }
 
-// cookieName returns the name of the cookie. Cookies do not differ by port (RFC 6265
-// section 8.5), so the name has the port of the listener: two servers on one host have
-// separate sessions. The prefix makes browsers refuse a cookie that was set without TLS or
-// by another host of the domain.
+// cookieName returns the name of the cookie. It contains the port of the listener, so two servers on one host have
+// separate sessions: browsers ignore the port of cookies (RFC 6265 section 8.5). The prefix makes browsers refuse a
+// cookie that was set without TLS or by another host of the domain.
 func (c *Console) cookieName(r *http.Request) string {
 	port := 0
 	if local, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr); ok {
@@ -186,8 +184,8 @@ func (c *Console) credentialOf(r *http.Request) (string, error) {
 	return found.credential, nil
 }
 
-// serveSession responds whether the session of a request is open. Pages ask for it, so the response
-// to an ended session is no error, and the request counts as no failure.
+// serveSession responds whether the session of a request is open. Pages poll it, so an ended session is neither an
+// error nor a failed sign-in.
 func (c *Console) serveSession(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
 	_, err := c.session(r)
 	if e, ok := errors.AsType[*plant.Error](err); err != nil && (!ok || e.Code.Status() != http.StatusUnauthorized) {
@@ -199,11 +197,11 @@ func (c *Console) serveSession(w http.ResponseWriter, r *http.Request, _ auth.Pr
 // codeTimeMax is the time for which a sign-in code is valid.
 const codeTimeMax = 15 * time.Minute
 
-// NewCode returns a sign-in code and its token, which the caller stores in an engine. The
-// code signs in to the console of every server of the store, once, within 15 minutes.
+// NewCode returns a sign-in code and its token, which the caller stores in an engine. The code signs in to the console
+// of any server of the store, once, within 15 minutes.
 func NewCode() (t auth.Token, code string) {
 	return auth.NewToken("console-code-"+suffix(), auth.ScopeConsole, codeTimeMax)
 }
 
-// suffix returns a part of a name, so that names differ.
+// suffix returns a random part of a name.
 func suffix() string { return rand.Text()[:8] }

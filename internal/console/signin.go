@@ -103,7 +103,9 @@ func (c *Console) recordRefusal(w http.ResponseWriter, r *http.Request, by auth.
 }
 
 // newSession returns the session of a credential, and its principal.
-func (c *Console) newSession(w http.ResponseWriter, r *http.Request, credential string) (auth.Principal, session, error) {
+func (c *Console) newSession(
+	w http.ResponseWriter, r *http.Request, credential string,
+) (auth.Principal, session, error) {
 	now := c.now()
 	principal, err := server.Authenticate(w, r, credential)
 	if _, ok := errors.AsType[*auth.Invalid](err); ok {
