@@ -4,6 +4,7 @@ package adminapi
 
 import (
 	"bytes"
+	"context"
 	_ "embed" // for openapi.yaml
 	"encoding/json"
 	"fmt"
@@ -87,19 +88,19 @@ func (a *API) Routes() ([]server.Route, error) {
 		},
 		{Method: "GET", Path: "/audit/verify", Scope: all, Untimed: true, Handle: respond(a.verifyAudit, "expect")},
 
-		{Method: "GET", Path: "/backups", Scope: all, Handle: respond(a.listBackups, "limit", "cursor")},
+		{Method: "GET", Path: "/backups", Scope: all, Handle: respond(list(a.service.Backups), "limit", "cursor")},
 		{Method: "POST", Path: "/backups", Scope: all, Handle: respond(a.startBackup)},
 		{Method: "GET", Path: "/backup-jobs", Scope: all, Handle: respond(a.listJobs)},
 		{Method: "GET", Path: "/backup-jobs/{id}", Scope: all, Handle: respond(a.getJob)},
 		{Method: "GET", Path: one + "/content", Scope: all, Guarded: true, Untimed: true, Handle: stream(a.downloadBackup)},
-		{Method: "POST", Path: one + "/verify", Scope: all, Handle: respond(a.verifyBackup)},
-		{Method: "POST", Path: one + "/drill", Scope: all, Handle: respond(a.drillBackup)},
+		{Method: "POST", Path: one + "/verify", Scope: all, Handle: respond(startJob(a.service.VerifyBackup))},
+		{Method: "POST", Path: one + "/drill", Scope: all, Handle: respond(startJob(a.service.DrillBackup))},
 		{Method: "DELETE", Path: one, Scope: all, Handle: respond(a.deleteBackup)},
 
-		{Method: "GET", Path: "/webhooks", Scope: all, Handle: respond(a.listWebhooks, "limit", "cursor")},
-		{Method: "GET", Path: dead, Scope: all, Handle: respond(a.listDeadLetters, "limit", "cursor")},
-		{Method: "POST", Path: dead + "/retry", Scope: all, Handle: respond(a.retryDead)},
-		{Method: "POST", Path: dead + "/drop", Scope: all, Handle: respond(a.dropDead)},
+		{Method: "GET", Path: "/webhooks", Scope: all, Handle: respond(list(a.service.Webhooks), "limit", "cursor")},
+		{Method: "GET", Path: dead, Scope: all, Handle: respond(list(a.service.DeadLetters), "limit", "cursor")},
+		{Method: "POST", Path: dead + "/retry", Scope: all, Handle: respond(changeDead(a.service.RetryDead))},
+		{Method: "POST", Path: dead + "/drop", Scope: all, Handle: respond(changeDead(a.service.DropDead))},
 
 		// These reads show names of plants, so they require a credential even with --admin-open.
 		{Method: "GET", Path: "/imports", Scope: create, Or: all, Guarded: true, Handle: respond(a.listImports)},
@@ -152,6 +153,17 @@ func respond(do func(*call) (any, error), parameters ...string) server.HandlerFu
 		}
 		return Respond(c.w, http.StatusOK, value)
 	}, parameters...)
+}
+
+// list returns the function of a route that responds with a page of a list without filters.
+func list[P any](page func(context.Context, admin.ListQuery) (P, error)) func(*call) (any, error) {
+	return func(c *call) (any, error) {
+		limit, err := c.query.limit(admin.PageMax)
+		if err != nil {
+			return nil, err
+		}
+		return page(c.Context(), admin.ListQuery{Cursor: c.query.Get("cursor"), Limit: limit})
+	}
 }
 
 // Respond writes a response with a value as JSON.

@@ -13,22 +13,11 @@ import (
 	"plantstore/internal/audit"
 )
 
-func (a *API) listBackups(c *call) (any, error) {
-	q, err := c.query.list()
-	if err != nil {
-		return nil, err
-	}
-	return a.service.Backups(c.Context(), q)
-}
-
 func (a *API) startBackup(c *call) (any, error) { return a.service.StartBackup(c.Context(), c.by()) }
 
-func (a *API) verifyBackup(c *call) (any, error) {
-	return a.service.VerifyBackup(c.Context(), c.PathValue("name"), c.by())
-}
-
-func (a *API) drillBackup(c *call) (any, error) {
-	return a.service.DrillBackup(c.Context(), c.PathValue("name"), c.by())
+// startJob returns the function of a route that starts a job with a backup.
+func startJob(start func(context.Context, string, audit.Origin) (admin.BackupJob, error)) func(*call) (any, error) {
+	return func(c *call) (any, error) { return start(c.Context(), c.PathValue("name"), c.by()) }
 }
 
 func (a *API) deleteBackup(c *call) (any, error) {

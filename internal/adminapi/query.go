@@ -7,7 +7,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"plantstore/internal/admin"
 	"plantstore/internal/plant"
 	"plantstore/internal/server"
 )
@@ -73,12 +72,6 @@ func (q query) integer(name string, fallback, least, most int) (int, error) {
 func (q query) limit(most int) (int, error) {
 	const fallback = 100
 	return q.integer("limit", fallback, 1, most)
-}
-
-// list returns the selection of a page of a list without filters.
-func (q query) list() (admin.ListQuery, error) {
-	limit, err := q.limit(admin.PageMax)
-	return admin.ListQuery{Cursor: q.Get("cursor"), Limit: limit}, err
 }
 
 // id returns the id in the path of a request.
