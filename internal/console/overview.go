@@ -146,7 +146,7 @@ func (c *Console) warnings(s admin.State) (list []warning) {
 	if !s.Ready {
 		add("The store accepts no plant: "+s.Reason+".", "Read the log of the server.", theStore)
 	}
-	list = append(list, recentFailures(c.samples.since(c.now().Add(-recently)))...)
+	addFailures(c.samples.since(c.now().Add(-recently)), add)
 	for _, text := range s.Warnings {
 		add(text, "", theStore)
 	}
@@ -159,7 +159,8 @@ func (c *Console) warnings(s admin.State) (list []warning) {
 		add("The write-ahead log is larger than its limit: a reader blocks its checkpoint.",
 			"End a backup, a verification or a program that has the file open for long.", theStore)
 	}
-	list = append(append(list, c.backupWarnings(s)...), c.webhookWarnings()...)
+	c.addBackups(s, add)
+	c.addWebhooks(add)
 	switch expiring := float64(s.CredentialsExpiring); {
 	case expiring == 1:
 		add("One credential expires within 7 days.", "Rotate it.", link{"Credentials", "/credentials"})
@@ -179,8 +180,8 @@ func settingLink(name string) link { return link{"Setting " + name, "/settings#"
 // does not reload the page for each.
 const recently = 15 * time.Minute
 
-// recentFailures returns the warnings about failed commits and 5xx responses in samples.
-func recentFailures(samples []sample) (list []warning) {
+// addFailures adds the warnings about failed commits and 5xx responses in samples.
+func addFailures(samples []sample, add func(text, advice string, object link)) {
 	commits, errors := false, map[string]bool{}
 	for _, s := range samples {
 		commits = commits || s.commitFailed
@@ -189,64 +190,48 @@ func recentFailures(samples []sample) (list []warning) {
 		}
 	}
 	if commits {
-		list = append(list, warning{
-			"Commits of the store failed within the last 15 minutes.", "The log of the server has the cause.", settingLink("db"),
-		})
+		add("Commits of the store failed within the last 15 minutes.",
+			"The log of the server has the cause.", settingLink("db"))
 	}
 	for _, name := range slices.Sorted(maps.Keys(errors)) {
-		list = append(list, warning{
-			"Requests received the error " + name + " within the last 15 minutes.", "",
-			link{"Errors a second", "#chart-errors"},
-		})
+		add("Requests received the error "+name+" within the last 15 minutes.", "", link{"Errors a second", "#chart-errors"})
 	}
-	return list
 }
 
-// backupWarnings returns the warnings about backups.
-func (c *Console) backupWarnings(s admin.State) (list []warning) {
+// addBackups adds the warnings about backups.
+func (c *Console) addBackups(s admin.State, add func(text, advice string, object link)) {
 	const ageMax = 2 * 24 * time.Hour
 	page := link{"Backups", "/backups"}
 	switch b := s.LastBackup; {
 	case !s.Backups && s.StoreBytes != nil: // a file
-		return []warning{{
-			"The server makes no backups.", "Set --backup-dir, or copy backups with your own tools.", settingLink("backup-dir"),
-		}}
-	case !s.Backups:
-		return nil
-	case b == nil && s.BackupsError == "":
-		list = append(list, warning{"There is no complete backup.", "Start one.", page})
+		add("The server makes no backups.",
+			"Set --backup-dir, or copy backups with your own tools.", settingLink("backup-dir"))
+	case s.Backups && b == nil && s.BackupsError == "":
+		add("There is no complete backup.", "Start one.", page)
 	case b != nil && c.now().Sub(b.At) > ageMax:
-		list = append(list, warning{
-			"The last backup is " + formatAge(c.now().Sub(b.At)) + " old: " + b.Name + ".", "Start one.", page,
-		})
+		add("The last backup is "+formatAge(c.now().Sub(b.At))+" old: "+b.Name+".", "Start one.", page)
 	}
 	if s.BackupsError != "" {
-		list = append(list, warning{"The server could not list the backups: " + s.BackupsError + ".", "", page})
+		add("The server could not list the backups: "+s.BackupsError+".", "", page)
 	}
-	return list
 }
 
-// webhookWarnings returns the warnings about the webhooks to which this server delivers.
-func (c *Console) webhookWarnings() (list []warning) {
+// addWebhooks adds the warnings about the webhooks to which this server delivers.
+func (c *Console) addWebhooks(add func(text, advice string, object link)) {
 	deliveries := c.Operations.Deliveries()
 	for _, id := range slices.Sorted(maps.Keys(deliveries)) {
 		s := deliveries[id]
 		object := link{"Webhook " + s.Address, "/webhooks#webhook-" + strconv.FormatInt(id, 10)}
 		switch {
 		case s.Gone:
-			list = append(list, warning{
-				"A receiver answered 410, so it receives no more events.", "Correct the address, or restart the server.", object,
-			})
+			add("A receiver answered 410, so it receives no more events.", "Correct the address, or restart the server.", object)
 		case s.Failures > 0:
-			list = append(list, warning{"Deliveries to a receiver fail: " + s.Reason + ".", "", object})
+			add("Deliveries to a receiver fail: "+s.Reason+".", "", object)
 		}
 		if s.Dead > 0 {
-			list = append(list, warning{
-				"A webhook has dead letters.", "Retry or drop them.", link{"Dead letters of " + s.Address, "/webhooks#dead"},
-			})
+			add("A webhook has dead letters.", "Retry or drop them.", link{"Dead letters of " + s.Address, "/webhooks#dead"})
 		}
 	}
-	return list
 }
 
 // formatAge returns a time in its largest unit.
