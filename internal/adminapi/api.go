@@ -47,8 +47,22 @@ func (a *API) Routes() ([]server.Route, error) {
 	if err != nil {
 		return nil, err
 	}
+	routes := append(a.routes(), server.Route{
+		Method: "GET", Path: "/openapi.json", Open: true, Untimed: true, Handle: stream(func(c *call) error {
+			server.WriteJSON(c.w, http.StatusOK, document)
+			return nil
+		}),
+	})
+	for i := range routes {
+		routes[i].Path = "/api/v1" + routes[i].Path
+	}
+	return routes, nil
+}
+
+// routes returns the routes of the operations. The reads of imports show names of plants, so they require a credential
+// even with --admin-open.
+func (a *API) routes() []server.Route {
 	const (
-		base   = "/api/v1"
 		one    = "/backups/{name}"
 		file   = "/imports/{id}"
 		dead   = "/webhooks/dead-letters"
@@ -56,13 +70,7 @@ func (a *API) Routes() ([]server.Route, error) {
 		create = auth.ScopeCreate
 		all    = auth.ScopeAdmin
 	)
-	serveDocument := func(c *call) error {
-		server.WriteJSON(c.w, http.StatusOK, document)
-		return nil
-	}
-	routes := []server.Route{
-		{Method: "GET", Path: "/openapi.json", Open: true, Untimed: true, Handle: stream(serveDocument)},
-
+	return []server.Route{
 		{
 			Method: "GET", Path: "/plants", Scope: read, Bulk: true,
 			Handle: stream(a.listPlants, "limit", "cursor", "tag", "after"),
@@ -102,7 +110,6 @@ func (a *API) Routes() ([]server.Route, error) {
 		{Method: "POST", Path: dead + "/retry", Scope: all, Handle: respond(changeDead(a.service.RetryDead))},
 		{Method: "POST", Path: dead + "/drop", Scope: all, Handle: respond(changeDead(a.service.DropDead))},
 
-		// These reads show names of plants, so they require a credential even with --admin-open.
 		{Method: "GET", Path: "/imports", Scope: create, Or: all, Guarded: true, Handle: respond(a.listImports)},
 		{
 			Method: "PUT", Path: file, Scope: create, Untimed: true,
@@ -115,10 +122,6 @@ func (a *API) Routes() ([]server.Route, error) {
 		},
 		{Method: "POST", Path: file + "/cancel", Scope: create, Or: all, Handle: respond(a.cancelImport)},
 	}
-	for i := range routes {
-		routes[i].Path = base + routes[i].Path
-	}
-	return routes, nil
 }
 
 // call is a request of a route.

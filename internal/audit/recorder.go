@@ -104,15 +104,15 @@ func (r *Recorder) signal() {
 	}
 }
 
-// Refused counts a request whose credential lacks a scope. Each minute with such requests adds one entry per actor and
+// ScopeRefused counts a request whose credential lacks a scope. Each minute with such requests adds one entry per actor and
 // scope.
-func (r *Recorder) Refused(by Origin, scope string) {
+func (r *Recorder) ScopeRefused(by Origin, scope string) {
 	r.tally(refusal{by.Actor, ScopeRefused, Detail{"scope", scope}}, by)
 }
 
-// RefusedSignIn counts a failed sign-in to the console by its way: token or oidc. Each minute with such sign-ins adds
+// SignInRefused counts a failed sign-in to the console by its way: token or oidc. Each minute with such sign-ins adds
 // one entry per actor and way.
-func (r *Recorder) RefusedSignIn(by Origin, way string) {
+func (r *Recorder) SignInRefused(by Origin, way string) {
 	r.tally(refusal{by.Actor, SignInRefused, Detail{"console", way}}, by)
 }
 

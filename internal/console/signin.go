@@ -68,12 +68,12 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request, _ auth.Principa
 	if n.minted {
 		way = "code"
 	}
-	redirect(w, c.open(w, r, principal, n, way, next))
+	redirect(w, c.startSession(w, r, principal, n, way, next))
 	return nil
 }
 
-// open starts a session, and returns the page after the sign-in.
-func (c *Console) open(
+// startSession starts a session, and returns the page after the sign-in.
+func (c *Console) startSession(
 	w http.ResponseWriter, r *http.Request, principal auth.Principal, n session, way, next string,
 ) string {
 	if old := c.cookieOf(r); old != "" {
@@ -99,7 +99,7 @@ func (c *Console) recordRefusal(w http.ResponseWriter, r *http.Request, by auth.
 	if by.TokenID == 0 {
 		origin.Actor.ID = ""
 	}
-	c.Audit.RefusedSignIn(origin, way)
+	c.Audit.SignInRefused(origin, way)
 }
 
 // newSession returns the session of a credential, and its principal.
