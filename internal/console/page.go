@@ -157,9 +157,9 @@ func staticRoutes() ([]server.Route, error) {
 
 // render responds with a page.
 func (c *Console) render(w http.ResponseWriter, r *http.Request, status int, name string, v view) error {
-	principal, _ := c.session(r) // without one, the page has no navigation
-	v.Who, v.Version = principal.Name, c.Version
-	if v.Who != "" {
+	v.Version = c.Version
+	if principal, err := c.session(r); err == nil {
+		v.Who = principal.Name
 		for _, p := range pages {
 			if principal.Scopes&p.scopes != 0 {
 				current := p.path == r.URL.Path || p.path != "/" && strings.HasPrefix(r.URL.Path, p.path+"/")
