@@ -65,7 +65,7 @@ func (p *program) reportAudit(v admin.AuditVerification, asJSON bool) (err error
 func (p *program) printAuditVerification(v admin.AuditVerification) (err error) {
 	switch {
 	case v.Fault != nil:
-		_, err = fmt.Fprintln(p.stdout, printable(faultText(v.Fault)))
+		_, err = fmt.Fprintln(p.stdout, printable(v.Fault.Error()))
 	case v.Head == "":
 		_, err = fmt.Fprintf(p.stdout, "the audit log of %s is undamaged: it has no entries yet\n", printable(v.DB))
 	default:
@@ -73,15 +73,6 @@ func (p *program) printAuditVerification(v admin.AuditVerification) (err error) 
 			printable(v.DB), v.Entries, v.Head)
 	}
 	return err
-}
-
-// faultText returns a fault for a person.
-func faultText(f *admin.AuditFault) string {
-	fault := audit.Fault{Sequence: f.Sequence, Time: f.Time, Kind: errors.New(f.Kind), Reason: f.Reason}
-	if f.Kind == audit.ErrMissing.Error() {
-		fault.Kind = audit.ErrMissing
-	}
-	return fault.Error()
 }
 
 // expectedHead is a flag with the head of a log.

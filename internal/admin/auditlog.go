@@ -114,20 +114,12 @@ func (s *Service) auditRows(
 // AuditVerification is the result of a verification of the audit log, in the form of the API and of audit verify
 // --json.
 type AuditVerification struct {
-	DB      string      `json:"db"` // without its password
-	Whole   bool        `json:"whole"`
-	Entries int64       `json:"entries"`
-	First   int64       `json:"first,omitempty"` // sequence number of the oldest entry that was not pruned
-	Head    string      `json:"head,omitempty"`
-	Fault   *AuditFault `json:"fault,omitempty"`
-}
-
-// AuditFault is the first fault of an audit log.
-type AuditFault struct {
-	Sequence int64     `json:"sequence"`
-	Time     time.Time `json:"time,omitzero"`
-	Kind     string    `json:"kind"`
-	Reason   string    `json:"reason"`
+	DB      string       `json:"db"` // without its password
+	Whole   bool         `json:"whole"`
+	Entries int64        `json:"entries"`
+	First   int64        `json:"first,omitempty"` // sequence number of the oldest entry that was not pruned
+	Head    string       `json:"head,omitempty"`
+	Fault   *audit.Fault `json:"fault,omitempty"`
 }
 
 // VerifyAudit verifies the audit log, and that it contains an expected entry; every log contains the zero value.
@@ -151,15 +143,14 @@ func (s *Service) VerifyAudit(ctx context.Context, expected audit.Link) (v Audit
 	case err != nil && !damaged:
 		return v, s.unreadable(err)
 	}
-	v = AuditVerification{DB: s.config.DB, Whole: !damaged, Entries: ends.Head.Sequence - ends.Anchor.Sequence}
+	v = AuditVerification{
+		DB: s.config.DB, Whole: !damaged, Entries: ends.Head.Sequence - ends.Anchor.Sequence, Fault: fault,
+	}
 	if v.Entries > 0 {
 		v.First = ends.Anchor.Sequence + 1
 	}
 	if ends.Head.Sequence > 0 {
 		v.Head = ends.Head.String()
-	}
-	if damaged {
-		v.Fault = &AuditFault{fault.Sequence, fault.Time, fault.Kind.Error(), fault.Reason}
 	}
 	return v, nil
 }

@@ -9,24 +9,26 @@ import (
 	"time"
 )
 
-// The kinds of faults that Verify detects. Compare with errors.Is.
-var (
-	// ErrChanged means that an entry, or the stored end of the chain, was changed.
-	ErrChanged = errors.New("changed")
-	// ErrMissing means that an entry was removed, and not by pruning.
-	ErrMissing = errors.New("missing")
-	// ErrReordered means that an entry is at the place of another one.
-	ErrReordered = errors.New("reordered")
-	// ErrAdded means that an entry was added before the first or after the last entry of the chain.
-	ErrAdded = errors.New("added")
+// FaultKind is a kind of fault that Verify detects. Compare with errors.Is.
+type FaultKind string
+
+// Error implements error.
+func (k FaultKind) Error() string { return string(k) }
+
+// The kinds of faults.
+const (
+	ErrChanged   FaultKind = "changed"   // an entry, or the stored end of the chain, was changed
+	ErrMissing   FaultKind = "missing"   // an entry was removed, and not by pruning
+	ErrReordered FaultKind = "reordered" // an entry is at the place of another one
+	ErrAdded     FaultKind = "added"     // an entry was added before the first or after the last entry of the chain
 )
 
-// Fault is the first fault of a log.
+// Fault is the first fault of a log, in the form of the admin API and of audit verify --json.
 type Fault struct {
-	Sequence int64     // of the first entry with a fault
-	Time     time.Time // of that entry; of the previous one if it is missing; zero if unknown
-	Kind     error     // one of the errors above
-	Reason   string    // for a person
+	Sequence int64     `json:"sequence"`      // of the first entry with a fault
+	Time     time.Time `json:"time,omitzero"` // of that entry; of the previous one if it is missing; zero if unknown
+	Kind     FaultKind `json:"kind"`
+	Reason   string    `json:"reason"` // for a person
 }
 
 // Error describes the fault.
@@ -34,11 +36,11 @@ func (f *Fault) Error() string {
 	at := ""
 	if !f.Time.IsZero() {
 		at = " (" + f.Time.Format(TimeFormat) + ")"
-		if errors.Is(f.Kind, ErrMissing) {
+		if f.Kind == ErrMissing {
 			at = " (after " + f.Time.Format(TimeFormat) + ")"
 		}
 	}
-	return fmt.Sprintf("entry %d%s is %v: %s", f.Sequence, at, f.Kind, f.Reason)
+	return fmt.Sprintf("entry %d%s is %s: %s", f.Sequence, at, f.Kind, f.Reason)
 }
 
 // Unwrap returns the kind of the fault.
