@@ -104,8 +104,8 @@ func (r *Recorder) signal() {
 	}
 }
 
-// ScopeRefused counts a request whose credential lacks a scope. Each minute with such requests adds one entry per actor and
-// scope.
+// ScopeRefused counts a request whose credential lacks a scope. Each minute with such requests adds one entry per actor
+// and scope.
 func (r *Recorder) ScopeRefused(by Origin, scope string) {
 	r.tally(refusal{by.Actor, ScopeRefused, Detail{"scope", scope}}, by)
 }

@@ -43,8 +43,8 @@ type sessions struct {
 	open map[[sha256.Size]byte]session // at most sessionsMax; guarded by mu
 }
 
-// add starts a session and returns the value of its cookie: 256 random bits. At a limit it ends the oldest session of the
-// owner, or of the owner with the most sessions.
+// add starts a session and returns the value of its cookie: 256 random bits. At a limit it ends the oldest session of
+// the owner, or of the owner with the most sessions.
 func (s *sessions) add(n session) (cookie string) {
 	var random [32]byte
 	_, _ = rand.Read(random[:]) // it never returns an error
