@@ -3,9 +3,6 @@ package main
 import (
 	"context"
 	"encoding/hex"
-	"encoding/json"
-	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -126,38 +123,9 @@ func (r *remote) Audit(ctx context.Context, q admin.AuditQuery) (page admin.Audi
 	if !q.Since.IsZero() {
 		since = q.Since.UTC().Format(time.RFC3339Nano)
 	}
-	var body struct {
-		Entries []json.RawMessage `json:"entries"`
-		Next    string            `json:"next"`
-	}
 	err = r.do(ctx, http.MethodGet, r.at("audit", "limit", strconv.Itoa(q.Limit), "order", order, "since", since,
-		"actor", q.Actor, "cursor", q.Cursor), nil, &body)
-	for _, text := range body.Entries {
-		e, err := parseAuditEntry(text)
-		if err != nil {
-			return page, err
-		}
-		page.Entries = append(page.Entries, e)
-	}
-	page.Next = body.Next
+		"actor", q.Actor, "cursor", q.Cursor), nil, &page)
 	return page, err
-}
-
-func parseAuditEntry(text []byte) (admin.AuditEntry, error) {
-	var damaged struct {
-		Sequence int64  `json:"sequence"`
-		Reason   string `json:"damaged"`
-	}
-	if err := json.Unmarshal(text, &damaged); err == nil && damaged.Reason != "" {
-		return admin.AuditEntry{
-			Entry: audit.Entry{Sequence: damaged.Sequence}, Damage: errors.New(damaged.Reason),
-		}, nil
-	}
-	e, err := audit.ParseJSON(string(text))
-	if err != nil {
-		return admin.AuditEntry{}, fmt.Errorf("entry %d of the response: %w", damaged.Sequence, err)
-	}
-	return admin.AuditEntry{Entry: e}, nil
 }
 
 func (r *remote) VerifyAudit(ctx context.Context, expected audit.Link) (v admin.AuditVerification, err error) {

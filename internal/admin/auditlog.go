@@ -2,7 +2,9 @@ package admin
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -19,11 +21,11 @@ type AuditQuery struct {
 	Limit  int       // from 1 to PageMax
 }
 
-// AuditPage is a page of the audit log.
+// AuditPage is a page of the audit log, in the form of the API.
 type AuditPage struct {
-	Entries []AuditEntry // any page may have fewer than AuditQuery.Limit, even none
-	Next    string       // cursor of the next page; empty: this is the last page
-	Head    audit.Link   // the newest entry of the log
+	Entries []AuditEntry `json:"entries"`        // any page may have fewer than AuditQuery.Limit, even none
+	Next    string       `json:"next,omitempty"` // cursor of the next page; empty: this is the last page
+	Head    audit.Link   `json:"-"`              // the newest entry of the log
 }
 
 // AuditEntry is an entry of the audit log.
@@ -32,8 +34,36 @@ type AuditEntry struct {
 	Damage      error // why the row is no entry; nil if it is one
 }
 
+// damagedEntry is the JSON of a row that is no entry.
+type damagedEntry struct {
+	Sequence int64  `json:"sequence"`
+	Damaged  string `json:"damaged"`
+}
+
+// MarshalJSON returns the canonical text of the entry, with its hashes as further members.
+func (e AuditEntry) MarshalJSON() ([]byte, error) {
+	if e.Damage != nil {
+		return json.Marshal(damagedEntry{e.Sequence, e.Damage.Error()})
+	}
+	return e.AppendJSON(nil), nil
+}
+
+// UnmarshalJSON parses the result of MarshalJSON. It does not check the hash.
+func (e *AuditEntry) UnmarshalJSON(text []byte) (err error) {
+	var damaged damagedEntry
+	if err := json.Unmarshal(text, &damaged); err == nil && damaged.Damaged != "" {
+		e.Sequence, e.Damage = damaged.Sequence, errors.New(damaged.Damaged)
+		return nil
+	}
+	if e.Entry, err = audit.ParseJSON(string(text)); err != nil {
+		return fmt.Errorf("entry %d of the audit log: %w", damaged.Sequence, err)
+	}
+	return nil
+}
+
 // Audit returns a page of the audit log. It does not verify the chain.
 func (s *Service) Audit(ctx context.Context, q AuditQuery) (page AuditPage, err error) {
+	page.Entries = []AuditEntry{}
 	at, err := parseIDCursor(q.Cursor)
 	if err != nil {
 		return page, err

@@ -1,7 +1,6 @@
 package adminapi
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"time"
@@ -27,25 +26,7 @@ func (a *API) listAudit(c *call) (any, error) {
 	if q.Limit, err = c.query.limit(admin.PageMax); err != nil {
 		return nil, err
 	}
-	page, err := a.service.Audit(c.Context(), q)
-	entries := []any{}
-	for _, e := range page.Entries {
-		if e.Damage != nil {
-			entries = append(entries, damagedEntry{e.Sequence, e.Damage.Error()})
-		} else {
-			entries = append(entries, json.RawMessage(e.AppendJSON(nil)))
-		}
-	}
-	return struct {
-		Entries []any  `json:"entries"`
-		Next    string `json:"next,omitempty"`
-	}{entries, page.Next}, err
-}
-
-// damagedEntry is a row of the audit log that is not an entry.
-type damagedEntry struct {
-	Sequence int64  `json:"sequence"`
-	Damaged  string `json:"damaged"`
+	return a.service.Audit(c.Context(), q)
 }
 
 func (a *API) verifyAudit(c *call) (_ any, err error) {
