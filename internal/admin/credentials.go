@@ -59,9 +59,11 @@ func newCredential(t auth.Token, state auth.State) Credential {
 type CredentialQuery struct {
 	Cursor string // CredentialPage.Next of the previous page; empty: the first page
 	Kind   string // only credentials of this kind; empty: all
-	Valid  bool   // neither expired nor revoked ones
-	Newest bool   // by descending id; false: by ascending id
 	Limit  int    // 0: no limit
+
+	// For the console; the API has no parameters for them.
+	Valid  bool // neither expired nor revoked ones
+	Newest bool // by descending id; false: by ascending id
 }
 
 // CredentialPage is a page of credentials.
@@ -92,7 +94,10 @@ func (s *Service) Credentials(ctx context.Context, q CredentialQuery) (Credentia
 	states := auth.States(tokens, time.Now())
 	for i, t := range tokens {
 		c := newCredential(t, states[i])
-		before := q.Cursor != "" && (q.Newest && c.ID > from || !q.Newest && c.ID < from)
+		before := c.ID < from
+		if q.Newest {
+			before = q.Cursor != "" && c.ID > from
+		}
 		ended := c.State == auth.StateExpired || c.State == auth.StateRevoked
 		if !before && (q.Kind == "" || c.Kind == q.Kind) && !(q.Valid && ended) {
 			page.Credentials = append(page.Credentials, c)
@@ -103,9 +108,7 @@ func (s *Service) Credentials(ctx context.Context, q CredentialQuery) (Credentia
 		slices.Reverse(page.Credentials)
 		next = func(last Credential) string { return newCursor(last.ID-1, "") }
 	}
-	if q.Limit > 0 {
-		page.Credentials, page.Next = cut(page.Credentials, q.Limit, next)
-	}
+	page.Credentials, page.Next = cut(page.Credentials, q.Limit, next)
 	return page, nil
 }
 

@@ -153,14 +153,18 @@ func (n *NewImport) check() error {
 	if len(n.Name) > fileNameBytesMax {
 		return invalidQuery("name has %d bytes; at most %d are allowed", len(n.Name), fileNameBytesMax)
 	}
-	var err error
-	if detected, _, ok := dump.DetectPath(n.Name); n.Format == "" {
-		if n.Format = detected; !ok {
+	if n.Format == "" {
+		format, _, ok := dump.DetectPath(n.Name)
+		if !ok {
 			return invalidQuery("the format is unknown; send format=csv, jsonl or json, or a name that ends with one")
 		}
-	} else if n.Format, err = dump.ParseFormat(string(n.Format)); err != nil {
+		n.Format = format
+	}
+	format, err := dump.ParseFormat(string(n.Format))
+	if err != nil {
 		return invalidQuery("%.200v", err)
 	}
+	n.Format = format // ndjson is jsonl
 	if _, err := importer.ParseReaction(string(n.OnConflict)); err != nil {
 		return invalidQuery("%.200v", err)
 	}
