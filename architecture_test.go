@@ -91,12 +91,16 @@ var mayImport = map[string][]string{
 	},
 	"internal/admin": {
 		"internal/plant", "internal/audit", "internal/auth", "internal/oidc", "internal/store", "internal/backup",
-		"internal/server", "internal/webhook", "internal/dump", "internal/importer",
+		"internal/webhook", "internal/dump", "internal/importer",
+	},
+	"internal/adminapi": {
+		"internal/plant", "internal/audit", "internal/auth", "internal/store", "internal/server", "internal/admin",
+		"internal/dump", "internal/importer",
 	},
 	"internal/importer": {"internal/plant", "internal/dump", "internal/store", "internal/extsort"},
 	"internal/console": {
 		"internal/plant", "internal/audit", "internal/auth", "internal/oidc", "internal/store", "internal/server",
-		"internal/admin", "internal/backup", "internal/dump", "internal/importer",
+		"internal/admin", "internal/adminapi", "internal/dump", "internal/importer",
 		tracing,
 	},
 	"internal/terminal": {"internal/safefile"},
@@ -128,12 +132,13 @@ var testsOfMayAdd = map[string][]string{
 	embeddedEngine:      {backupfile, sqlitetest},
 	dbfile:              {"internal/auth", backupfile, sqlitetest},
 	backupfile:          {"internal/plant", sqlitetest},
+	"internal/terminal": {"internal/plant"},
 	"internal/move":     {"internal/plant", "internal/postgres"},
 	"internal/acme":     {"internal/postgres"},
-	"internal/server":   {"internal/oidc", "internal/admin"},
-	"internal/terminal": {"internal/plant"},
-	"internal/admin":    {"internal/listen", "internal/postgres"},
-	"internal/console":  {"internal/listen", "internal/postgres", "internal/webhook"},
+	"internal/server":   {"internal/oidc", "internal/admin", "internal/adminapi"},
+	"internal/admin":    {"internal/postgres"},
+	"internal/adminapi": {"internal/listen", "internal/backup", "internal/webhook"},
+	"internal/console":  {"internal/listen", "internal/postgres", "internal/webhook", "internal/backup"},
 }
 
 // onlyStandardLibrary are the packages that import no other module, because most packages, or other programs, import

@@ -68,7 +68,7 @@ func (p *program) reportAudit(v admin.AuditVerification, asJSON bool) (err error
 func (p *program) printAuditVerification(v admin.AuditVerification) (err error) {
 	switch {
 	case v.Fault != nil:
-		_, err = fmt.Fprintln(p.Stdout, terminal.Printable(faultText(v.Fault)))
+		_, err = fmt.Fprintln(p.Stdout, terminal.Printable(v.Fault.Error()))
 	case v.Head == "":
 		_, err = fmt.Fprintf(p.Stdout, "the audit log of %s is undamaged: it has no entries yet\n", terminal.Printable(v.DB))
 	default:
@@ -76,15 +76,6 @@ func (p *program) printAuditVerification(v admin.AuditVerification) (err error) 
 			terminal.Printable(v.DB), v.Entries, v.Head)
 	}
 	return err
-}
-
-// faultText returns a fault for a person.
-func faultText(f *admin.AuditFault) string {
-	fault := audit.Fault{Sequence: f.Sequence, Time: f.Time, Kind: errors.New(f.Kind), Reason: f.Reason}
-	if f.Kind == audit.ErrMissing.Error() {
-		fault.Kind = audit.ErrMissing
-	}
-	return fault.Error()
 }
 
 // expectedHead is a flag with the head of a log.

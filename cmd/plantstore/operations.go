@@ -36,7 +36,7 @@ type operations interface {
 	Audit(ctx context.Context, q admin.AuditQuery) (admin.AuditPage, error)
 	VerifyAudit(ctx context.Context, expected audit.Link) (admin.AuditVerification, error)
 
-	DeadLetters(ctx context.Context, q admin.DeadLetterQuery) (admin.DeadLetterPage, error)
+	DeadLetters(ctx context.Context, q admin.ListQuery) (admin.DeadLetterPage, error)
 	RetryDead(ctx context.Context, s store.DeadSelector, by audit.Origin) (admin.DeadLettersChanged, error)
 	DropDead(ctx context.Context, s store.DeadSelector, by audit.Origin) (admin.DeadLettersChanged, error)
 }

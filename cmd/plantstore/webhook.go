@@ -46,7 +46,7 @@ reason of the last failure.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return p.operate(cmd, s, server, readOnly, func(ctx context.Context, o operations) error {
 				return printDeadLetters(p.Stdout, pages(func(cursor string) ([]admin.DeadLetter, string, error) {
-					page, err := o.DeadLetters(ctx, admin.DeadLetterQuery{Cursor: cursor, Limit: admin.PageMax})
+					page, err := o.DeadLetters(ctx, admin.ListQuery{Cursor: cursor, Limit: admin.PageMax})
 					return page.DeadLetters, page.Next, err
 				}), asJSON)
 			})

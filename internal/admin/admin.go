@@ -1,9 +1,8 @@
-// Package admin has the operations of the operator on a store, and the HTTP API over them on
-// the admin listener of a server. A Service has the operations; Routes returns the routes of
-// the API. openapi.yaml describes the API.
+// Package admin has the operations of the operator on a store and its server. The commands, the console and the admin
+// API (package adminapi) call them; it knows neither HTTP nor a terminal.
 //
-// The errors of the operations wrap a *plant.Error for the client of a server. Those of a failed
-// engine have the text of the cause, for a command in the process of the engine.
+// The errors of the operations wrap a *plant.Error, which is for the client of a server. The text of an error of the
+// engine is its cause, for a command in the process of the engine.
 package admin
 
 import (
@@ -18,7 +17,6 @@ import (
 
 	"plantstore/internal/backup"
 	"plantstore/internal/plant"
-	"plantstore/internal/server"
 	"plantstore/internal/store"
 	"plantstore/internal/webhook"
 )
@@ -34,7 +32,7 @@ type Config struct {
 
 	Backups  *backup.Service     // nil: the server makes no backups
 	Metrics  prometheus.Gatherer // of the server, for State; nil: none
-	Settings func() []Setting    // the settings in force; nil: none
+	Settings func() []Setting    // the settings in force; required by Settings
 	Issuer   string              // whose JWTs the server accepts; empty: none
 	DB       string              // address of the store, without its password
 	Version  string              // of the program
@@ -42,47 +40,27 @@ type Config struct {
 	Unrecorded func(*store.Unrecorded) // reports revocations that the audit log did not accept; nil: no report
 }
 
-// Service has the operations of the operator. It is safe for concurrent use.
+// Service runs the operations of the operator. It is safe for concurrent use.
 type Service struct {
-	engine   store.Engine
-	store    *store.Store // may be nil
-	log      *slog.Logger
-	outbox   webhook.Outbox
-	backups  *backup.Service     // may be nil
-	metrics  prometheus.Gatherer // may be nil
-	settings func() []Setting
-	issuer   string
-	db       string
-	version  string
-	started  time.Time
-
-	unrecorded func(*store.Unrecorded)
-	deliveries func() map[int64]webhook.Status
-	totals     outboxTotals
+	config  Config
+	log     *slog.Logger
+	engine  store.Engine
+	started time.Time
 
 	verifying chan struct{} // semaphore of the verifications of the audit log
 	downloads chan struct{} // semaphore of the downloads of backups
-
-	lastMu    sync.Mutex    // guards the fields below, also while one goroutine lists the backups
-	last      *BackupRecord // the newest complete backup of the last complete list; nil: none
-	lastFault string        // why the list at lastAt failed; empty: it did not
-	lastAt    time.Time
-
-	listTime time.Duration // in which the destination must list the backups for State
-
-	scans    chan struct{} // semaphore of the scans of clients
-	lineTime time.Duration // in which a client must accept the lines of a search
-	partTime time.Duration // in which a client must accept a part of a download
-	counting counting
-	imports  imports
-	uploads  server.UploadLimits // of the files of imports
+	scans     chan struct{} // semaphore of the scans of clients
+	newest    newestBackup
+	counting  counting
+	imports   imports
+	totals    outboxTotals
 
 	rejectsMax int // of an import, without the conflicts of importer.Skip
 
 	ctx     context.Context // of every operation
 	cancel  context.CancelFunc
 	mu      sync.Mutex
-	closed  bool           // no more operations begin; guarded by mu
+	closed  bool           // no more operations start; guarded by mu
 	running sync.WaitGroup // the operations that use the engine; Add is guarded by mu
 }
 
@@ -94,25 +72,11 @@ func New(c Config) (*Service, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	if c.Settings == nil {
-		c.Settings = func() []Setting { return []Setting{} }
-	}
-	if c.Unrecorded == nil {
-		c.Unrecorded = func(*store.Unrecorded) {}
-	}
-	if c.Deliveries == nil {
-		c.Deliveries = func() map[int64]webhook.Status { return nil }
-	}
 	s := &Service{
+		config: c, log: c.Log, engine: c.Engine, started: time.Now().UTC().Truncate(time.Second),
 		verifying: make(chan struct{}, 1), downloads: make(chan struct{}, downloadsMax),
-		scans:    make(chan struct{}, scansMax),
-		lineTime: lineTimeMax, partTime: partTimeMax, listTime: listTimeMax,
-		engine: c.Engine, store: c.Store, log: c.Log, outbox: c.Outbox, backups: c.Backups,
-		deliveries: c.Deliveries, totals: outboxTotals{slot: make(chan struct{}, 1)},
-		uploads: server.UploadLimits{Bytes: importBytesMax, Idle: importIdleMax}, rejectsMax: importRejectsMax,
-		metrics: c.Metrics, settings: c.Settings,
-		issuer: c.Issuer, unrecorded: c.Unrecorded, db: c.DB,
-		version: c.Version, started: time.Now().UTC().Truncate(time.Second),
+		scans: make(chan struct{}, scansMax), newest: newestBackup{timeMax: listTimeMax},
+		totals: outboxTotals{slot: make(chan struct{}, 1)}, rejectsMax: importRejectsMax,
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s, nil
@@ -127,13 +91,13 @@ func (s *Service) Close() {
 	s.running.Wait()
 }
 
-// begin starts an operation that uses the engine. The context ends with that of the caller
-// and with Close. The operation calls end when it no longer uses the engine.
+// begin starts an operation that uses the engine. Its context ends when ctx does, and with Close. The operation calls
+// end when it no longer uses the engine.
 func (s *Service) begin(ctx context.Context) (_ context.Context, end func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return nil, nil, fmt.Errorf("%w: %w", errShutdown(), context.Canceled)
+		return nil, nil, fmt.Errorf("%w: %w", errShutdown, context.Canceled)
 	}
 	s.running.Add(1)
 	ctx, cancel := context.WithCancel(ctx)
@@ -145,7 +109,7 @@ func (s *Service) begin(ctx context.Context) (_ context.Context, end func(), err
 	}, nil
 }
 
-// failure is an error of the engine, with the text of its cause. Clients receive the answer instead.
+// failure is an error of the engine. Its text is the cause; clients receive the answer instead.
 type failure struct {
 	answer *plant.Error
 	cause  error
@@ -157,18 +121,30 @@ func (f *failure) Error() string { return f.cause.Error() }
 // Unwrap returns the answer and the cause.
 func (f *failure) Unwrap() []error { return []error{f.answer, f.cause} }
 
-// unreadable returns the error of an operation after a read of the engine failed. It logs
-// the cause, unless the client or the server ended the operation.
+// unreadable returns the error of an operation after a read of the engine failed. It logs the cause, unless the client
+// or the server ended the operation.
 func (s *Service) unreadable(err error) error {
 	if !errors.Is(err, context.Canceled) {
 		s.log.Warn("read for the operator failed", "error", err)
 	}
-	return &failure{&plant.Error{
-		Code:    plant.CodeStoreUnavailable,
-		Message: "the server could not read the store; send the request again",
-	}, err}
+	return &failure{errUnreadable, err}
 }
 
-func errShutdown() *plant.Error {
-	return &plant.Error{Code: plant.CodeShuttingDown, Message: "the server is shutting down; send the request again"}
+var (
+	errUnreadable = &plant.Error{
+		Code: plant.CodeStoreUnavailable, Message: "the server could not read the store; send the request again",
+	}
+	errShutdown = &plant.Error{
+		Code: plant.CodeShuttingDown, Message: "the server is shutting down; send the request again",
+	}
+)
+
+// invalidQuery returns the error for a selection that a client sent.
+func invalidQuery(format string, args ...any) error {
+	return plant.Errorf(plant.CodeQueryInvalid, format, args...)
+}
+
+// invalidInput returns the error for a value that a client sent.
+func invalidInput(format string, args ...any) error {
+	return plant.Errorf(plant.CodeInputInvalid, format, args...)
 }

@@ -2,10 +2,10 @@ package admin
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"plantstore/internal/audit"
@@ -16,16 +16,16 @@ import (
 type AuditQuery struct {
 	Cursor string    // AuditPage.Next of the page before; empty: the first page
 	Oldest bool      // the oldest entry first; false: the newest
-	Since  time.Time // only entries that are not older
-	Actor  string    // only entries of this actor, see audit.Entry.IsBy; empty: of all
+	Since  time.Time // only entries from then on
+	Actor  string    // only entries of this actor, see audit.Entry.IsBy; empty: all entries
 	Limit  int       // from 1 to PageMax
 }
 
-// AuditPage is a page of the audit log.
+// AuditPage is a page of the audit log, in the form of the API.
 type AuditPage struct {
-	Entries []AuditEntry // may be fewer than AuditQuery.Limit, even none, also before the last page
-	Next    string       // cursor of the next page; empty: this is the last page
-	Head    audit.Link   // the newest entry of the log
+	Entries []AuditEntry `json:"entries"`        // any page may have fewer than AuditQuery.Limit, even none
+	Next    string       `json:"next,omitempty"` // cursor of the next page; empty: this is the last page
+	Head    audit.Link   `json:"-"`              // the newest entry of the log
 }
 
 // AuditEntry is an entry of the audit log.
@@ -34,16 +34,39 @@ type AuditEntry struct {
 	Damage      error // why the row is no entry; nil if it is one
 }
 
+// damagedEntry is the JSON of a row that is no entry.
+type damagedEntry struct {
+	Sequence int64  `json:"sequence"`
+	Damaged  string `json:"damaged"`
+}
+
+// MarshalJSON returns the canonical text of the entry, with its hashes as further members.
+func (e AuditEntry) MarshalJSON() ([]byte, error) {
+	if e.Damage != nil {
+		return json.Marshal(damagedEntry{e.Sequence, e.Damage.Error()})
+	}
+	return e.AppendJSON(nil), nil
+}
+
+// UnmarshalJSON parses the result of MarshalJSON. It does not check the hash.
+func (e *AuditEntry) UnmarshalJSON(text []byte) (err error) {
+	var damaged damagedEntry
+	if err := json.Unmarshal(text, &damaged); err == nil && damaged.Damaged != "" {
+		e.Sequence, e.Damage = damaged.Sequence, errors.New(damaged.Damaged)
+		return nil
+	}
+	if e.Entry, err = audit.ParseJSON(string(text)); err != nil {
+		return fmt.Errorf("entry %d of the audit log: %w", damaged.Sequence, err)
+	}
+	return nil
+}
+
 // Audit returns a page of the audit log. It does not verify the chain.
 func (s *Service) Audit(ctx context.Context, q AuditQuery) (page AuditPage, err error) {
-	if q.Limit < 1 || q.Limit > PageMax {
-		return page, invalid(fmt.Sprintf("limit must be from 1 to %d; got %d", PageMax, q.Limit))
-	}
-	at := int64(0)
-	if q.Cursor != "" {
-		if at, err = parseCursor(q.Cursor); err != nil {
-			return page, err
-		}
+	page.Entries = []AuditEntry{}
+	at, err := parseIDCursor(q.Cursor)
+	if err != nil {
+		return page, err
 	}
 	ctx, end, err := s.begin(ctx)
 	if err != nil {
@@ -76,7 +99,7 @@ func (s *Service) Audit(ctx context.Context, q AuditQuery) (page AuditPage, err 
 				continue
 			}
 			if len(page.Entries) == q.Limit {
-				page.Next = cursorAfter(row.Sequence - 1)
+				page.Next = newCursor(row.Sequence, "")
 				return page, nil
 			}
 			page.Entries = append(page.Entries, AuditEntry{e, damage})
@@ -85,14 +108,14 @@ func (s *Service) Audit(ctx context.Context, q AuditQuery) (page AuditPage, err 
 		case at == 0:
 			return page, nil
 		case time.Now().After(until):
-			page.Next = cursorAfter(at - 1)
+			page.Next = newCursor(at, "")
 			return page, nil
 		}
 	}
 }
 
-// auditRows returns the rows from a sequence number on, up or down, and the number with which the next call continues;
-// 0: there are no further rows.
+// auditRows returns the rows from a sequence number on, up or down, and the number at which the next call continues; 0:
+// there are no further rows.
 func (s *Service) auditRows(
 	ctx context.Context, at int64, ends audit.Ends, oldest bool,
 ) (rows []audit.Row, next int64, err error) {
@@ -118,26 +141,18 @@ func (s *Service) auditRows(
 	return rows, next, nil
 }
 
-// AuditVerification is the result of a verification of the audit log. Its JSON is that of the API and of
-// audit verify --json.
+// AuditVerification is the result of a verification of the audit log, in the form of the API and of audit verify
+// --json.
 type AuditVerification struct {
-	DB      string      `json:"db"` // without its password
-	Whole   bool        `json:"whole"`
-	Entries int64       `json:"entries"`
-	First   int64       `json:"first,omitempty"` // sequence number of the oldest entry that was not pruned
-	Head    string      `json:"head,omitempty"`
-	Fault   *AuditFault `json:"fault,omitempty"`
+	DB      string       `json:"db"` // without its password
+	Whole   bool         `json:"whole"`
+	Entries int64        `json:"entries"`
+	First   int64        `json:"first,omitempty"` // sequence number of the oldest entry that was not pruned
+	Head    string       `json:"head,omitempty"`
+	Fault   *audit.Fault `json:"fault,omitempty"`
 }
 
-// AuditFault is the first fault of an audit log.
-type AuditFault struct {
-	Sequence int64     `json:"sequence"`
-	Time     time.Time `json:"time,omitzero"`
-	Kind     string    `json:"kind"`
-	Reason   string    `json:"reason"`
-}
-
-// VerifyAudit verifies the audit log, and that it has an entry; the zero value is in every log.
+// VerifyAudit verifies the audit log, and that it contains an expected entry; every log contains the zero value.
 func (s *Service) VerifyAudit(ctx context.Context, expected audit.Link) (v AuditVerification, err error) {
 	ctx, end, err := s.begin(ctx)
 	if err != nil {
@@ -154,30 +169,18 @@ func (s *Service) VerifyAudit(ctx context.Context, expected audit.Link) (v Audit
 	fault, damaged := errors.AsType[*audit.Fault](err)
 	switch {
 	case errors.Is(err, store.ErrAuditPruned):
-		return v, invalid(err.Error())
+		return v, invalidQuery("%v", err)
 	case err != nil && !damaged:
 		return v, s.unreadable(err)
 	}
-	v = AuditVerification{DB: s.db, Whole: !damaged, Entries: ends.Head.Sequence - ends.Anchor.Sequence}
+	v = AuditVerification{
+		DB: s.config.DB, Whole: !damaged, Entries: ends.Head.Sequence - ends.Anchor.Sequence, Fault: fault,
+	}
 	if v.Entries > 0 {
 		v.First = ends.Anchor.Sequence + 1
 	}
 	if ends.Head.Sequence > 0 {
 		v.Head = ends.Head.String()
 	}
-	if damaged {
-		v.Fault = &AuditFault{fault.Sequence, fault.Time, fault.Kind.Error(), fault.Reason}
-	}
 	return v, nil
-}
-
-// appendJSON appends the canonical text of an entry, with its hashes as further members.
-func (e AuditEntry) appendJSON(dst []byte) []byte {
-	if e.Damage != nil {
-		dst = append(dst, `{"sequence":`...)
-		dst = strconv.AppendInt(dst, e.Sequence, 10)
-		dst = append(dst, `,"damaged":`...)
-		return append(appendString(dst, e.Damage.Error()), '}')
-	}
-	return e.AppendJSON(dst)
 }

@@ -3,10 +3,8 @@ package admin
 import (
 	"cmp"
 	"context"
-	"encoding/base64"
-	"encoding/binary"
 	"errors"
-	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -15,19 +13,13 @@ import (
 	"plantstore/internal/plant"
 )
 
-// BackupQuery selects a page of backups.
-type BackupQuery struct {
-	Cursor string // BackupPage.Next of the page before; empty: the first page
-	Limit  int    // from 1 to PageMax
-}
-
 // BackupPage is a page of backups, the newest first.
 type BackupPage struct {
 	Backups []BackupRecord `json:"backups"`
 	Next    string         `json:"next,omitempty"` // cursor of the next page; empty: this is the last page
 }
 
-// BackupJob is a job of the backup service for the operator. Its JSON is that of the API.
+// BackupJob is a job of the backup service, in the form of the API.
 type BackupJob struct {
 	ID        int64     `json:"id"`
 	Kind      string    `json:"kind"` // backup, verify or drill
@@ -67,7 +59,7 @@ func newBackupJob(j backup.Job) BackupJob {
 	job := BackupJob{
 		ID: j.ID, Kind: string(j.Kind), Backup: j.Backup, State: JobRunning,
 		By:        cmp.Or(j.By.Actor.Name, j.By.Actor.ID),
-		StartedAt: j.Started.UTC(), EndedAt: j.Ended, Step: j.Step, Done: j.Done, All: j.All, Faults: j.Faults,
+		StartedAt: j.Started.UTC(), Step: j.Step, Done: j.Done, All: j.All, Faults: j.Faults,
 	}
 	if !j.Ended.IsZero() {
 		job.State, job.EndedAt = JobComplete, j.Ended.UTC()
@@ -82,82 +74,104 @@ func newBackupJob(j backup.Job) BackupJob {
 	return job
 }
 
-// Backups returns a page of the backups of the store, and of the files with the name of one.
-func (s *Service) Backups(ctx context.Context, q BackupQuery) (page BackupPage, err error) {
+// Backups returns a page of the backups of the store, complete or not.
+func (s *Service) Backups(ctx context.Context, q ListQuery) (page BackupPage, err error) {
 	page.Backups = []BackupRecord{}
-	if q.Limit < 1 || q.Limit > PageMax {
-		return page, invalid(fmt.Sprintf("limit must be from 1 to %d; got %d", PageMax, q.Limit))
-	}
-	follows, err := parseBackupCursor(q.Cursor)
-	if err != nil {
-		return page, err
+	at, name, err := parseCursor(q.Cursor)
+	if err != nil || q.Cursor != "" && name == "" {
+		return page, errCursor
 	}
 	ctx, end, err := s.beginBackup(ctx)
 	if err != nil {
 		return page, err
 	}
 	defer end()
-	all, err := s.backups.List(ctx)
+	all, err := s.config.Backups.List(ctx)
 	if err != nil {
 		return page, s.backupError(err)
 	}
-	for _, b := range all {
-		if !follows(b) {
-			continue
+	for _, b := range all { // the backup of the cursor may be removed
+		if q.Cursor == "" || cmp.Or(cmp.Compare(b.At.Unix(), at), strings.Compare(b.Name, name)) < 0 {
+			page.Backups = append(page.Backups, newBackupRecord(b))
 		}
-		if len(page.Backups) == q.Limit {
-			page.Next = backupCursor(page.Backups[q.Limit-1])
-			break
-		}
-		page.Backups = append(page.Backups, newBackupRecord(b))
 	}
+	page.Backups, page.Next = cut(page.Backups, q.Limit, func(last BackupRecord) string {
+		return newCursor(last.At.Unix(), last.Name)
+	})
 	return page, nil
 }
 
-// backupCursor returns the cursor of the page after a backup: cursorVersion, its time in seconds, and its name.
-func backupCursor(b BackupRecord) string {
-	text := binary.BigEndian.AppendUint64([]byte{cursorVersion}, uint64(b.At.Unix()))
-	return base64.RawURLEncoding.EncodeToString(append(text, b.Name...))
+// ReadBackup calls read with the content of a complete backup, and records the download in the audit log. The context
+// of read ends when ctx does, and with Close. An error means that it did not call read.
+func (s *Service) ReadBackup(
+	ctx context.Context, name string, by audit.Origin,
+	read func(ctx context.Context, b BackupRecord, content io.Reader),
+) error {
+	ctx, end, err := s.beginBackup(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
+	select {
+	case s.downloads <- struct{}{}:
+		defer func() { <-s.downloads }()
+	default:
+		return plant.Errorf(plant.CodeBackupRunning,
+			"%d downloads are in progress; try again when one has ended", downloadsMax)
+	}
+	b, content, err := s.config.Backups.Open(ctx, name, by)
+	if err != nil {
+		return s.backupError(err)
+	}
+	defer content.Close()
+	read(ctx, newBackupRecord(b), content)
+	return nil
 }
 
-// parseBackupCursor returns a function that reports whether a backup follows the one of a cursor, the newest first. The
-// backup of the cursor may be removed since.
-func parseBackupCursor(text string) (follows func(backup.Backup) bool, err error) {
-	if text == "" {
-		return func(backup.Backup) bool { return true }, nil
+// downloadsMax is the number of downloads at the same time.
+const downloadsMax = 4
+
+// FindBackup returns a complete backup.
+func (s *Service) FindBackup(ctx context.Context, name string) (BackupRecord, error) {
+	ctx, end, err := s.beginBackup(ctx)
+	if err != nil {
+		return BackupRecord{}, err
 	}
-	b, err := decodeCursor(text)
-	if err != nil || len(b) == cursorBytes {
-		return nil, errCursor()
+	defer end()
+	b, err := s.config.Backups.Find(ctx, name)
+	if err != nil {
+		return BackupRecord{}, s.backupError(err)
 	}
-	at, name := int64(binary.BigEndian.Uint64(b[1:])), string(b[cursorBytes:])
-	return func(b backup.Backup) bool {
-		return cmp.Or(cmp.Compare(b.At.Unix(), at), strings.Compare(b.Name, name)) < 0
-	}, nil
+	return newBackupRecord(b), nil
 }
 
 // StartBackup starts a manual backup.
 func (s *Service) StartBackup(ctx context.Context, by audit.Origin) (BackupJob, error) {
-	return s.startJob(ctx, func(context.Context) (backup.Job, error) { return s.backups.MakeBackup(by) })
+	return s.startJob(ctx, "", by, func(_ context.Context, _ string, by audit.Origin) (backup.Job, error) {
+		return s.config.Backups.MakeBackup(by)
+	})
 }
 
 // VerifyBackup starts a verification of a backup.
 func (s *Service) VerifyBackup(ctx context.Context, name string, by audit.Origin) (BackupJob, error) {
-	return s.startJob(ctx, func(ctx context.Context) (backup.Job, error) { return s.backups.Verify(ctx, name, by) })
+	return s.startJob(ctx, name, by, s.config.Backups.Verify)
 }
 
 // DrillBackup starts a drill with a backup.
 func (s *Service) DrillBackup(ctx context.Context, name string, by audit.Origin) (BackupJob, error) {
-	return s.startJob(ctx, func(ctx context.Context) (backup.Job, error) { return s.backups.Drill(ctx, name, by) })
+	return s.startJob(ctx, name, by, s.config.Backups.Drill)
 }
 
-func (s *Service) startJob(ctx context.Context, start func(context.Context) (backup.Job, error)) (BackupJob, error) {
+func (s *Service) startJob(
+	ctx context.Context, name string, by audit.Origin,
+	start func(context.Context, string, audit.Origin) (backup.Job, error),
+) (BackupJob, error) {
 	ctx, end, err := s.beginBackup(ctx)
 	if err != nil {
 		return BackupJob{}, err
 	}
 	defer end()
-	j, err := start(ctx)
+	j, err := start(ctx, name, by)
 	if err != nil {
 		return BackupJob{}, s.backupError(err)
 	}
@@ -166,11 +180,11 @@ func (s *Service) startJob(ctx context.Context, start func(context.Context) (bac
 
 // BackupJobs returns the last jobs, the newest first.
 func (s *Service) BackupJobs() ([]BackupJob, error) {
-	if s.backups == nil {
-		return nil, errBackupsOff()
+	if s.config.Backups == nil {
+		return nil, errBackupsOff
 	}
 	jobs := []BackupJob{}
-	for _, j := range s.backups.Jobs() {
+	for _, j := range s.config.Backups.Jobs() {
 		jobs = append(jobs, newBackupJob(j))
 	}
 	return jobs, nil
@@ -178,10 +192,10 @@ func (s *Service) BackupJobs() ([]BackupJob, error) {
 
 // BackupJob returns a job.
 func (s *Service) BackupJob(id int64) (BackupJob, error) {
-	if s.backups == nil {
-		return BackupJob{}, errBackupsOff()
+	if s.config.Backups == nil {
+		return BackupJob{}, errBackupsOff
 	}
-	j, err := s.backups.Job(id)
+	j, err := s.config.Backups.Job(id)
 	if err != nil {
 		return BackupJob{}, s.backupError(err)
 	}
@@ -195,7 +209,7 @@ func (s *Service) DeleteBackup(ctx context.Context, name string, by audit.Origin
 		return err
 	}
 	defer end()
-	if err := s.backups.Delete(ctx, name, by); err != nil {
+	if err := s.config.Backups.Delete(ctx, name, by); err != nil {
 		return s.backupError(err)
 	}
 	return nil
@@ -203,17 +217,15 @@ func (s *Service) DeleteBackup(ctx context.Context, name string, by audit.Origin
 
 // beginBackup is begin for an operation on backups.
 func (s *Service) beginBackup(ctx context.Context) (context.Context, func(), error) {
-	if s.backups == nil {
-		return nil, nil, errBackupsOff()
+	if s.config.Backups == nil {
+		return nil, nil, errBackupsOff
 	}
 	return s.begin(ctx)
 }
 
-func errBackupsOff() error {
-	return &plant.Error{
-		Code:    plant.CodeBackupsOff,
-		Message: "the server makes no backups; start it with --backup-dir, or use the tools of PostgreSQL",
-	}
+var errBackupsOff = &plant.Error{
+	Code:    plant.CodeBackupsOff,
+	Message: "the server makes no backups; start it with --backup-dir, or use the tools of PostgreSQL",
 }
 
 // backupError returns the error for a client after an operation on backups failed.
@@ -221,7 +233,7 @@ func (s *Service) backupError(err error) error {
 	code := plant.CodeBackupIncomplete
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, backup.ErrClosed):
-		return errShutdown()
+		return errShutdown
 	case errors.Is(err, backup.ErrNotFound):
 		code = plant.CodeBackupNotFound
 	case errors.Is(err, backup.ErrRunning):
@@ -229,5 +241,5 @@ func (s *Service) backupError(err error) error {
 	default:
 		s.log.Warn("operation on backups failed", "error", err)
 	}
-	return &plant.Error{Code: code, Message: err.Error()}
+	return plant.Errorf(code, "%v", err)
 }

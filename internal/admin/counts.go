@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"maps"
@@ -13,8 +12,8 @@ import (
 	"plantstore/internal/store"
 )
 
-// Counts are the numbers of plants by tag and by day. Plants that were created during the
-// count may be included or not. Its JSON is that of the API.
+// Counts are the numbers of plants by tag and by day, in the form of the API. They may include plants that were created
+// during the count.
 type Counts struct {
 	At        time.Time  `json:"counted_at"` // start of the count
 	TookMS    int64      `json:"took_ms"`
@@ -39,7 +38,7 @@ type DayCount struct {
 	Plants int64  `json:"plants"`
 }
 
-// CountProgress is the progress of a running count. Its JSON is that of the API.
+// CountProgress is the progress of a running count, in the form of the API.
 type CountProgress struct {
 	Since time.Time `json:"started_at"`
 	Rows  int64     `json:"rows"`         // plants read
@@ -51,11 +50,9 @@ const (
 	TagsMax = 1000
 	// tagBytesMax is the length of the longest tag in Counts.Tags.
 	tagBytesMax = 256
-	// tagsKept is the number of tags in memory during a count. With more tags, a count removes
-	// the rarest half.
+	// tagsKept is the number of tags in memory during a count, which removes the rarest half when there are more.
 	tagsKept = 1 << 16
-	// daysMax is the largest number of days in Counts, over a century. Only a wrong clock
-	// makes more.
+	// daysMax is the largest number of days in Counts, over a century. Only a wrong clock causes more.
 	daysMax = 40_000
 )
 
@@ -67,13 +64,13 @@ type counting struct {
 }
 
 type runningCount struct {
-	since    time.Time
-	rows, of atomic.Int64
+	since time.Time
+	rows  atomic.Int64
+	of    atomic.Pointer[int64] // nil: unknown
 }
 
-// Counts returns the counts in memory, nil before the first. If they are older than
-// maxAge, it starts a count in the background, unless one runs, and returns its progress.
-// Close ends a running count.
+// Counts returns the counts in memory; nil before the first. If they are older than maxAge and no count runs, it starts
+// one in the background. It returns the progress of a running count. Close ends a running count.
 func (s *Service) Counts(maxAge time.Duration) (last *Counts, running *CountProgress, err error) {
 	c := &s.counting
 	c.mu.Lock()
@@ -84,7 +81,7 @@ func (s *Service) Counts(maxAge time.Duration) (last *Counts, running *CountProg
 		}
 	}
 	if r := c.running; r != nil {
-		running = &CountProgress{Since: r.since.UTC(), Rows: r.rows.Load(), Of: known(r.of.Load())}
+		running = &CountProgress{Since: r.since.UTC(), Rows: r.rows.Load(), Of: r.of.Load()}
 	}
 	return c.last, running, nil
 }
@@ -96,7 +93,6 @@ func (s *Service) startCount() error {
 		return err
 	}
 	r := &runningCount{since: time.Now()}
-	r.of.Store(-1)
 	s.counting.running = r
 	go func() { // ends with the table, or with Close, which waits for it
 		defer end()
@@ -117,7 +113,7 @@ func (s *Service) startCount() error {
 // count counts all plants.
 func (s *Service) count(ctx context.Context, r *runningCount) (*Counts, error) {
 	r.of.Store(s.plants(ctx))
-	t := tally{tags: map[string]*int64{}, days: map[int64]*int64{}, exact: true}
+	t := tally{tags: map[string]*int64{}, days: map[int64]int64{}, exact: true}
 	for c, err := range s.scan(ctx, firstID, t.add) {
 		if err != nil {
 			return nil, err
@@ -129,19 +125,13 @@ func (s *Service) count(ctx context.Context, r *runningCount) (*Counts, error) {
 	return counts, nil
 }
 
-// tally counts plants. Most plants have the tag and the day of the plant before, so it
-// keeps their counters.
+// tally counts plants.
 type tally struct {
 	plants, untagged, otherTags, otherDays int64
 
-	tags    map[string]*int64
-	exact   bool // no tag was removed from tags
-	lastTag []byte
-	ofTag   *int64 // counter of lastTag; nil: none
-
-	days    map[int64]*int64 // by days since 1970
-	lastDay int64
-	ofDay   *int64 // counter of lastDay; nil: none
+	tags  map[string]*int64
+	exact bool            // no tag was removed from tags
+	days  map[int64]int64 // by days since 1970
 }
 
 func (t *tally) add(p *store.Scanned) {
@@ -158,18 +148,15 @@ func (t *tally) add(p *store.Scanned) {
 }
 
 func (t *tally) addTag(tag []byte) {
-	if t.ofTag == nil || !bytes.Equal(t.lastTag, tag) {
-		counter, ok := t.tags[string(tag)]
-		if !ok {
-			if len(t.tags) == tagsKept {
-				t.prune()
-			}
-			counter = new(int64)
-			t.tags[string(tag)] = counter
+	counter, ok := t.tags[string(tag)]
+	if !ok {
+		if len(t.tags) == tagsKept {
+			t.prune()
 		}
-		t.ofTag, t.lastTag = counter, append(t.lastTag[:0], tag...)
+		counter = new(int64)
+		t.tags[string(tag)] = counter
 	}
-	*t.ofTag++
+	*counter++
 }
 
 // prune removes the rarest half of the tags.
@@ -188,18 +175,11 @@ func (t *tally) addDay(microseconds int64) {
 	if microseconds%day < 0 { // before 1970
 		n--
 	}
-	if t.ofDay == nil || n != t.lastDay {
-		counter, ok := t.days[n]
-		switch {
-		case !ok && len(t.days) == daysMax:
-			counter = &t.otherDays
-		case !ok:
-			counter = new(int64)
-			t.days[n] = counter
-		}
-		t.ofDay, t.lastDay = counter, n
+	if _, ok := t.days[n]; !ok && len(t.days) == daysMax {
+		t.otherDays++
+		return
 	}
-	*t.ofDay++
+	t.days[n]++
 }
 
 // sortedTags returns the tags by descending number, and then by tag.
@@ -227,7 +207,7 @@ func (t *tally) counts() *Counts {
 	}
 	for _, n := range slices.Sorted(maps.Keys(t.days)) {
 		day := time.Unix(n*int64(24*time.Hour/time.Second), 0).UTC()
-		c.Days = append(c.Days, DayCount{day.Format(time.DateOnly), *t.days[n]})
+		c.Days = append(c.Days, DayCount{day.Format(time.DateOnly), t.days[n]})
 	}
 	return c
 }

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -17,8 +15,8 @@ import (
 	"plantstore/internal/store"
 )
 
-// Credential is a token, a subject or a revoked JWT, for the operator. Times are in UTC. Its JSON is that of the API
-// and of the token commands.
+// Credential is a token, a subject or a revoked JWT, in the form of the API and of the token commands. Times are in
+// UTC.
 type Credential struct {
 	Kind       string     `json:"kind"` // token, subject or jwt
 	ID         int64      `json:"id"`
@@ -42,7 +40,6 @@ const (
 	KindJWT     = string(auth.KindJWT)
 )
 
-// newCredential returns the credential of a token.
 func newCredential(t auth.Token, state auth.State) Credential {
 	c := Credential{
 		Kind: KindToken, ID: t.ID, Name: t.Name, Issuer: t.Issuer, Prefix: t.Prefix, State: state,
@@ -60,32 +57,30 @@ func newCredential(t auth.Token, state auth.State) Credential {
 
 // CredentialQuery selects a page of credentials.
 type CredentialQuery struct {
-	Cursor string // CredentialPage.Next of the page before; empty: the first page
+	Cursor string // CredentialPage.Next of the previous page; empty: the first page
 	Kind   string // only credentials of this kind; empty: all
 	Limit  int    // 0: no limit
+
+	// For the console; the API has no parameters for them.
+	Valid  bool // neither expired nor revoked ones
+	Newest bool // by descending id; false: by ascending id
 }
 
-// CredentialPage is a page of credentials by ascending id.
+// CredentialPage is a page of credentials.
 type CredentialPage struct {
 	Credentials []Credential `json:"credentials"`
 	Next        string       `json:"next,omitempty"` // cursor of the next page; empty: this is the last page
 }
 
-// Credentials returns a page of credentials, also expired and revoked ones.
+// Credentials returns a page of credentials.
 func (s *Service) Credentials(ctx context.Context, q CredentialQuery) (CredentialPage, error) {
 	page := CredentialPage{Credentials: []Credential{}}
-	from := int64(math.MinInt64)
-	if q.Cursor != "" {
-		var err error
-		if from, err = parseCursor(q.Cursor); err != nil {
-			return page, err
-		}
+	from, err := parseIDCursor(q.Cursor)
+	if err != nil {
+		return page, err
 	}
 	if q.Kind != "" && !slices.Contains([]string{KindToken, KindSubject, KindJWT}, q.Kind) {
-		return page, invalid(fmt.Sprintf("kind must be token, subject or jwt; got %q", q.Kind))
-	}
-	if q.Limit < 0 {
-		return page, invalid(fmt.Sprintf("limit must be at least 1; got %d", q.Limit))
+		return page, invalidQuery("kind must be token, subject or jwt; got %.100q", q.Kind)
 	}
 	ctx, end, err := s.begin(ctx)
 	if err != nil {
@@ -99,15 +94,21 @@ func (s *Service) Credentials(ctx context.Context, q CredentialQuery) (Credentia
 	states := auth.States(tokens, time.Now())
 	for i, t := range tokens {
 		c := newCredential(t, states[i])
-		if c.ID < from || q.Kind != "" && c.Kind != q.Kind {
-			continue
+		before := c.ID < from
+		if q.Newest {
+			before = q.Cursor != "" && c.ID > from
 		}
-		if q.Limit > 0 && len(page.Credentials) == q.Limit {
-			page.Next = cursorAfter(page.Credentials[q.Limit-1].ID)
-			break
+		ended := c.State == auth.StateExpired || c.State == auth.StateRevoked
+		if !before && (q.Kind == "" || c.Kind == q.Kind) && !(q.Valid && ended) {
+			page.Credentials = append(page.Credentials, c)
 		}
-		page.Credentials = append(page.Credentials, c)
 	}
+	next := func(last Credential) string { return cursorAfter(last.ID) }
+	if q.Newest {
+		slices.Reverse(page.Credentials)
+		next = func(last Credential) string { return newCursor(last.ID-1, "") }
+	}
+	page.Credentials, page.Next = cut(page.Credentials, q.Limit, next)
 	return page, nil
 }
 
@@ -122,18 +123,18 @@ type NewToken struct {
 type Rotation struct {
 	Name     string
 	Overlap  time.Duration // for which the old token stays valid
-	Lifetime time.Duration // of the new token; 0: that of the old one
+	Lifetime time.Duration // of the new token; 0: as long as the old token's
 }
 
-// Minted is a new token. Only this value has the secret.
+// Minted is a new token. Only this value contains the secret.
 type Minted struct {
 	Credential
 	Secret    string    `json:"secret,omitempty"`
 	OldID     int64     `json:"old_id,omitempty"`     // of the token that it replaces
-	OldEndsAt time.Time `json:"old_ends_at,omitzero"` // end of the validity of that token
+	OldEndsAt time.Time `json:"old_ends_at,omitzero"` // when that token expires
 }
 
-// LifetimeMax is the longest lifetime, and overlap, of a token.
+// LifetimeMax is the longest lifetime and overlap of a token.
 const LifetimeMax = 36500 * 24 * time.Hour
 
 // Revocation selects tokens, or a subject or JWT of an issuer, to revoke.
@@ -143,7 +144,7 @@ type Revocation struct {
 	Issuer, Identifier string // of a subject or a JWT
 }
 
-// revoke revokes the selected credentials. With a *store.Unrecorded it also returns them.
+// revoke revokes the selected credentials. It returns them even with a *store.Unrecorded.
 func (s *Service) revoke(ctx context.Context, r Revocation, by audit.Origin) (tokens []auth.Token, err error) {
 	now, most := time.Now(), store.RevokedJWTsMax
 	var t auth.Token
@@ -164,21 +165,20 @@ func (s *Service) revoke(ctx context.Context, r Revocation, by audit.Origin) (to
 func (s *Service) Mint(ctx context.Context, n NewToken, by audit.Origin) (m Minted, err error) {
 	switch {
 	case n.Scopes == 0 || !auth.Grantable.Has(n.Scopes):
-		return m, badInput("a token needs one or more of the scopes " + listed(auth.Grantable))
+		return m, invalidInput("a token needs one or more of the scopes %s",
+			strings.ReplaceAll(auth.Grantable.String(), " ", ", "))
 	case n.Lifetime < 0 || n.Lifetime > LifetimeMax:
-		return m, badInput("the lifetime must be at most 100 years")
+		return m, invalidInput("the lifetime must be at most 100 years")
 	}
 	if err := auth.CheckName(n.Name); err != nil {
-		return m, badInput(err.Error())
+		return m, invalidInput("%v", err)
 	}
 	err = s.change(ctx, func(ctx context.Context) (err error) {
 		t, secret := auth.NewToken(n.Name, n.Scopes, n.Lifetime)
 		switch t.ID, err = s.engine.CreateToken(ctx, t, by); {
 		case errors.Is(err, store.ErrNameTaken):
-			return &plant.Error{
-				Code:    plant.CodeNameTaken,
-				Message: fmt.Sprintf("a valid token has the name %q; use another name, or rotate the token", n.Name),
-			}
+			return plant.Errorf(plant.CodeNameTaken,
+				"a valid token has the name %q; use another name, or rotate the token", n.Name)
 		case err != nil:
 			return err
 		}
@@ -192,19 +192,17 @@ func (s *Service) Mint(ctx context.Context, n NewToken, by audit.Origin) (m Mint
 func (s *Service) Rotate(ctx context.Context, r Rotation, by audit.Origin) (m Minted, err error) {
 	switch {
 	case auth.LooksLikeSecret(r.Name):
-		return m, badInput("the name has the form of a secret")
+		return m, invalidInput("the name has the form of a secret")
 	case r.Lifetime < 0 || r.Lifetime > LifetimeMax || r.Overlap < 0 || r.Overlap > LifetimeMax:
-		return m, badInput("the lifetime and the overlap must be at most 100 years")
+		return m, invalidInput("the lifetime and the overlap must be at most 100 years")
 	}
 	err = s.change(ctx, func(ctx context.Context) (err error) {
 		t, secret := auth.NewToken(r.Name, 0, r.Lifetime)
 		stored, old, err := s.engine.RotateToken(ctx, t, r.Overlap, by)
 		switch {
 		case errors.Is(err, store.ErrNotFound):
-			return &plant.Error{
-				Code:    plant.CodeTokenNotFound,
-				Message: fmt.Sprintf("no valid token has the name %q; see the list of tokens", r.Name),
-			}
+			return plant.Errorf(plant.CodeTokenNotFound,
+				"no valid token has the name %q; see the list of tokens", r.Name)
 		case err != nil:
 			return err
 		}
@@ -220,7 +218,7 @@ func (s *Service) Rotate(ctx context.Context, r Rotation, by audit.Origin) (m Mi
 	return m, err
 }
 
-// Revoke revokes credentials and returns them by ascending id. A subject or a JWT without an issuer has that of the
+// Revoke revokes credentials and returns them by ascending id. The default issuer of a subject or a JWT is from the
 // settings.
 func (s *Service) Revoke(ctx context.Context, r Revocation, by audit.Origin) (revoked []Credential, err error) {
 	if r.Kind != auth.KindToken {
@@ -228,21 +226,20 @@ func (s *Service) Revoke(ctx context.Context, r Revocation, by audit.Origin) (re
 			return nil, err
 		}
 	} else if auth.LooksLikeSecret(r.Tokens.Name) {
-		return nil, badInput("the name has the form of a secret")
+		return nil, invalidInput("the name has the form of a secret")
 	}
 	err = s.change(ctx, func(ctx context.Context) (err error) {
 		tokens, err := s.revoke(ctx, r, by)
 		unrecorded, ok := errors.AsType[*store.Unrecorded](err)
 		switch {
 		case ok:
-			s.unrecorded(unrecorded)
-		case errors.Is(err, store.ErrNotFound):
-			return &plant.Error{
-				Code:    plant.CodeTokenNotFound,
-				Message: "no such token, or it is already revoked; see the list of tokens",
+			if s.config.Unrecorded != nil {
+				s.config.Unrecorded(unrecorded)
 			}
+		case errors.Is(err, store.ErrNotFound):
+			return plant.Errorf(plant.CodeTokenNotFound, "no such token, or it is already revoked; see the list of tokens")
 		case errors.Is(err, store.ErrTooManyJWTs), errors.Is(err, store.ErrTooManySubjects):
-			return &plant.Error{Code: plant.CodeRevocationsFull, Message: err.Error()}
+			return plant.Errorf(plant.CodeRevocationsFull, "%v", err)
 		case err != nil:
 			return err
 		}
@@ -257,21 +254,19 @@ func (s *Service) Revoke(ctx context.Context, r Revocation, by audit.Origin) (re
 
 // checkIdentity returns a revocation of a subject or a JWT with its issuer.
 func (s *Service) checkIdentity(r Revocation) (Revocation, error) {
-	configured := s.issuer
+	configured := s.config.Issuer
 	r.Issuer = cmp.Or(r.Issuer, configured)
 	switch {
 	case r.Issuer == "":
-		return r, badInput("issuer is missing, and the server accepts no JWTs (--oidc-issuer)")
+		return r, invalidInput("issuer is missing, and the server accepts no JWTs (--oidc-issuer)")
 	case configured != "" && r.Issuer != configured:
-		return r, badInput(fmt.Sprintf("issuer must be that of the server, %q; it refuses JWTs of others", configured))
+		return r, invalidInput("issuer must be that of the server, %q; it refuses JWTs of others", configured)
 	}
 	if err := oidc.CheckIssuer(r.Issuer); err != nil {
-		return r, badInput("issuer: " + err.Error())
+		return r, invalidInput("issuer: %v", err)
 	}
 	if err := oidc.CheckIdentifier(r.Identifier); err != nil {
-		return r, badInput("the subject or JWT id " + err.Error())
+		return r, invalidInput("the subject or JWT id %v", err)
 	}
 	return r, nil
 }
-
-func listed(scopes auth.Scopes) string { return strings.ReplaceAll(scopes.String(), " ", ", ") }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -13,10 +14,15 @@ import (
 	"plantstore/internal/store"
 )
 
-// runImport imports the plants of a file.
-func (s *Service) runImport(ctx context.Context, j *importJob, n NewImport) (importer.Counts, error) {
+// runImport imports the plants of a file, and keeps the counts in the state of the import.
+func (s *Service) runImport(ctx context.Context, j *importJob, n NewImport) error {
 	rejected := 0
-	return importer.Run(ctx, importer.Config{
+	setCounts := func(c importer.Counts) {
+		s.imports.mu.Lock()
+		defer s.imports.mu.Unlock()
+		j.state.Counts = c
+	}
+	counts, err := importer.Run(ctx, importer.Config{
 		Source: n.File, Format: n.Format, OnConflict: n.OnConflict, By: n.Principal.TokenID,
 		BatchRows: importBatchRows, BatchBytes: importBatchMax, RowMax: importRowMax, PlantMax: importPlantMax,
 		RatioMax: importRatioMax,
@@ -35,61 +41,59 @@ func (s *Service) runImport(ctx context.Context, j *importJob, n NewImport) (imp
 		},
 		KeepRaw: true,
 		Progress: func(p importer.Progress) {
-			s.imports.mu.Lock()
-			j.state.Counts = p.Counts
-			s.imports.mu.Unlock()
-			if s.store != nil && s.store.Writing() { // clients go first
+			setCounts(p.Counts)
+			if s.clientsWrite() {
 				pause(ctx, p.Took)
 			}
 		},
 	})
+	setCounts(counts)
+	return err
 }
 
-// insertImported stores a batch, also after the end of ctx.
+// insertImported stores a batch, even after ctx has ended.
 func (s *Service) insertImported(ctx context.Context, batch []store.Create) ([]store.Outcome, error) {
 	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), changeTimeMax)
 	defer cancel()
-	if s.store == nil {
+	if s.config.Store == nil {
 		return s.engine.Insert(within, batch)
 	}
-	return s.store.Import(within, batch)
+	return s.config.Store.Import(within, batch)
 }
 
-// endImport stores the result of an import and records it in the audit log.
-func (s *Service) endImport(
-	ctx context.Context, j *importJob, by audit.Origin, counts importer.Counts, err error,
-) (Import, error) {
+// endImport stores the result of an import, and records it in the audit log.
+func (s *Service) endImport(ctx context.Context, j *importJob, by audit.Origin, err error) (Import, error) {
 	state, result := JobComplete, "complete"
-	refusal := s.importError(ctx, err)
+	fault := s.importError(ctx, err)
 	switch {
-	case refusal == nil:
-	case refusal == errImportCanceled:
+	case fault == nil:
+	case fault == errImportCanceled:
 		state, result = ImportCanceled, "interrupted"
-	case refusal.Code == plant.CodeShuttingDown, refusal.Code == plant.CodeBodyIncomplete,
-		refusal.Code == plant.CodeRequestTimeout, refusal.Code == plant.CodeCredentialInvalid:
+	case fault.Code == plant.CodeShuttingDown, fault.Code == plant.CodeBodyIncomplete,
+		fault.Code == plant.CodeRequestTimeout, fault.Code == plant.CodeCredentialInvalid:
 		state, result = JobFailed, "interrupted"
 	default:
 		state, result = JobFailed, "failed"
 	}
+	counts := j.state.Counts // only this goroutine changes them
 	s.recordImport(ctx, j.state.Name, by, result, counts)
 	s.imports.mu.Lock()
 	defer s.imports.mu.Unlock()
 	j.state.Bytes = j.received()
-	j.state.Counts, j.state.State, j.state.EndedAt = counts, state, time.Now().UTC()
+	j.state.State, j.state.EndedAt = state, time.Now().UTC()
 	j.rejects.end()
 	close(j.done)
 	s.imports.trim()
-	if refusal == nil {
+	if fault == nil {
 		return j.snapshot(), nil
 	}
-	j.state.Error = refusal.Message
-	return j.snapshot(), &plant.Error{Code: refusal.Code, Message: fmt.Sprintf(
+	j.state.Error = fault.Message
+	return j.snapshot(), plant.Errorf(fault.Code,
 		"%s; created %d, existing %d, conflicting %d, invalid %d; stored rows count as existing when you import again",
-		refusal.Message, counts.Created, counts.Existing, counts.Conflicting, counts.Invalid,
-	)}
+		fault.Message, counts.Created, counts.Existing, counts.Conflicting, counts.Invalid)
 }
 
-// trim forgets the oldest imports that have ended. The caller has locked mu.
+// trim removes the oldest imports that have ended. The caller has locked mu.
 func (l *imports) trim() {
 	ended := 0
 	for i := len(l.list) - 1; i >= 0; i-- {
@@ -97,33 +101,35 @@ func (l *imports) trim() {
 			continue
 		}
 		if ended++; ended > importsKept {
-			l.list = append(l.list[:i], l.list[i+1:]...)
+			l.list = slices.Delete(l.list, i, i+1)
 		}
 	}
 }
 
-// recordImport appends an entry to the audit log, also after the end of ctx.
+// recordImport appends an entry to the audit log, even after ctx has ended.
 func (s *Service) recordImport(
 	ctx context.Context, name string, by audit.Origin, result string, c importer.Counts,
 ) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), changeTimeMax)
 	defer cancel()
-	details := []audit.Detail{{Key: "file", Value: name}, {Key: "result", Value: result}}
-	for _, count := range []struct {
-		key string
-		n   int64
-	}{{"created", c.Created}, {"existing", c.Existing}, {"conflicting", c.Conflicting}, {"invalid", c.Invalid}} {
-		details = append(details, audit.Detail{Key: count.key, Value: strconv.FormatInt(count.n, 10)})
+	count := func(key string, n int64) audit.Detail {
+		return audit.Detail{Key: key, Value: strconv.FormatInt(n, 10)}
 	}
 	err := s.engine.AppendAudit(ctx, audit.Event{
-		Time: time.Now(), Action: audit.PlantsImport, Origin: by, Details: details,
+		Time: time.Now(), Action: audit.PlantsImport, Origin: by, Details: []audit.Detail{
+			{Key: "file", Value: name},
+			{Key: "result", Value: result},
+			count("created", c.Created), count("existing", c.Existing),
+			count("conflicting", c.Conflicting), count("invalid", c.Invalid),
+		},
 	})
 	if err != nil {
 		s.log.Error("the audit log has no entry about an import", "error", err)
 	}
 }
 
-// importError returns the error for a client after the end of an import; nil if it is complete.
+// importError returns the error for a client after the end of an import; nil if it is complete. The log has the cause
+// of a failure of the store.
 func (s *Service) importError(ctx context.Context, err error) *plant.Error {
 	if err == nil {
 		return nil
@@ -131,38 +137,22 @@ func (s *Service) importError(ctx context.Context, err error) *plant.Error {
 	if cause := context.Cause(ctx); cause != nil && errors.Is(err, cause) {
 		err = cause
 		if errors.Is(err, context.Canceled) {
-			err = errShutdown()
+			return errShutdown
 		}
 	}
-	var refusal *plant.Error
-	var failure *importer.StoreError
-	switch {
-	case errors.As(err, &failure):
-		return s.importFailure(failure)
-	case errors.As(err, &refusal):
-		return refusal
-	case errors.Is(err, importer.ErrConflict):
+	if failed, ok := errors.AsType[*importer.StoreError](err); ok {
+		if errors.Is(failed, store.ErrClosed) {
+			return errShutdown
+		}
+		s.log.Warn("import failed", "error", failed)
+		stopped := fmt.Sprintf("the import stopped before the lines %d to %d:", failed.First, failed.Last)
+		return storeAnswer(failed, stopped, stopped+" the store failed, and the rows may be stored")
+	}
+	if answer, ok := errors.AsType[*plant.Error](err); ok {
+		return answer
+	}
+	if errors.Is(err, importer.ErrConflict) {
 		err = fmt.Errorf("%w; to continue after such rows, report them (on_conflict=report)", err)
 	}
-	return &plant.Error{Code: plant.CodeImportStopped, Message: err.Error()}
-}
-
-// importFailure returns the error for a client after the store failed. The log has the cause.
-func (s *Service) importFailure(failure *importer.StoreError) *plant.Error {
-	code, reason := plant.CodeStoreUnavailable, "the store is unavailable"
-	switch {
-	case errors.Is(failure, store.ErrFull):
-		code, reason = plant.CodeStoreFull, "the disk of the store is full"
-	case errors.Is(failure, store.ErrReadOnly):
-		code, reason = plant.CodeStoreReadOnly, "a move makes the store read-only"
-	case errors.Is(failure, store.ErrClosed):
-		return errShutdown()
-	case errors.Is(failure, store.ErrOutcomeUnknown), errors.Is(failure, store.ErrBroken):
-		code, reason = plant.CodeOutcomeUnknown, "the store failed, and the rows may be stored"
-	}
-	s.log.Warn("import failed", "error", failure)
-	return &plant.Error{
-		Code:    code,
-		Message: fmt.Sprintf("the import stopped before the lines %d to %d: %s", failure.First, failure.Last, reason),
-	}
+	return plant.Errorf(plant.CodeImportStopped, "%v", err)
 }

@@ -3,11 +3,9 @@ package admin
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"net/http"
+	"regexp"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -16,14 +14,13 @@ import (
 	"plantstore/internal/dump"
 	"plantstore/internal/importer"
 	"plantstore/internal/plant"
-	"plantstore/internal/server"
 )
 
 // NewImport describes an import.
 type NewImport struct {
-	ID         string // 1 to 64 letters, digits, '.', '_' and '-', which the client chooses
-	Name       string // of the file; at most fileNameBytesMax bytes
-	Format     dump.Format
+	ID         string      // which the client chooses: 1 to 64 letters, digits, '.', '_' and '-'
+	Name       string      // of the file; at most fileNameBytesMax bytes
+	Format     dump.Format // empty: by the end of the name
 	OnConflict importer.Reaction
 	Bytes      int64 // of the file; -1: unknown
 
@@ -35,21 +32,20 @@ type NewImport struct {
 	By        audit.Origin
 }
 
-// fileNameBytesMax is the longest name of a file that an import has.
 const fileNameBytesMax = 255
 
-// Import is an import of this server. Its JSON is that of the API.
+// Import is an import of this server, in the form of the API.
 type Import struct {
-	ID         string    `json:"id"`
-	Name       string    `json:"name"`
-	Format     string    `json:"format"`
-	OnConflict string    `json:"on_conflict"`
-	State      string    `json:"state"`        // one of the states of jobs, or ImportCanceled
-	By         string    `json:"by,omitempty"` // name of the credential
-	StartedAt  time.Time `json:"started_at"`
-	EndedAt    time.Time `json:"ended_at,omitzero"`
-	Bytes      int64     `json:"bytes"`        // that have arrived
-	Of         *int64    `json:"of,omitempty"` // bytes of the file; nil: unknown
+	ID         string            `json:"id"`
+	Name       string            `json:"name"`
+	Format     dump.Format       `json:"format"`
+	OnConflict importer.Reaction `json:"on_conflict"`
+	State      string            `json:"state"`        // one of the states of jobs, or ImportCanceled
+	By         string            `json:"by,omitempty"` // name of the credential
+	StartedAt  time.Time         `json:"started_at"`
+	EndedAt    time.Time         `json:"ended_at,omitzero"`
+	Bytes      int64             `json:"bytes"`        // that have arrived
+	Of         *int64            `json:"of,omitempty"` // bytes of the file; nil: unknown
 
 	importer.Counts
 
@@ -62,7 +58,7 @@ type Import struct {
 type ImportReject struct {
 	Line   int64  `json:"line"`
 	Reason string `json:"reason"`
-	Text   string `json:"text,omitempty"` // the begin of the row; empty if the row is longer than the server keeps
+	Text   string `json:"text,omitempty"` // the start of the row; empty if the row is longer than the server keeps
 }
 
 // ImportCanceled is the state of an import that the operator or its client ended.
@@ -73,27 +69,20 @@ const (
 	importsMax      = 2  // at the same time, and one of each credential
 	importsKept     = 10 // ended ones, with their rejects
 	importTimeMax   = 12 * time.Hour
-	importBytesMax  = 16 << 30    // of a body
-	importIdleMax   = time.Minute // in which each part of a body must arrive
-	importRowMax    = 2 << 20     // bytes of a row
-	importPlantMax  = 1 << 20     // bytes of a plant as JSON
-	importBatchRows = 1000        // clients wait for a batch on SQLite
-	importBatchMax  = 1 << 20     // bytes
+	importRowMax    = 2 << 20 // bytes of a row
+	importPlantMax  = 1 << 20 // bytes of a plant as JSON
+	importBatchRows = 1000    // clients wait for a batch on SQLite
+	importBatchMax  = 1 << 20 // bytes
 
-	importRatioMax   = 100 // content of a compressed file, in times of its size; files of plants have up to 30
+	importRatioMax   = 100 // size of the content of a compressed file, as a multiple of its own; plants reach 30
 	importRejectsMax = 100_000
 )
-
-// Upload returns the body of a request as the file of an import, see server.NewUpload.
-func (s *Service) Upload(w http.ResponseWriter, r *http.Request) (*server.Upload, error) {
-	return server.NewUpload(w, r, s.uploads)
-}
 
 // imports are the imports of a server.
 type imports struct {
 	mu      sync.Mutex
 	list    []*importJob // oldest first: the running ones and at most importsKept others; guarded by mu
-	retired bool         // no more imports begin; guarded by mu
+	retired bool         // no more imports start; guarded by mu
 }
 
 // importJob is an import. imports.mu guards the fields below done.
@@ -109,18 +98,16 @@ type importJob struct {
 
 var (
 	errImportCanceled = &plant.Error{Code: plant.CodeImportStopped, Message: "the import was canceled"}
-	errImportTooLong  = &plant.Error{
-		Code: plant.CodeImportStopped, Message: fmt.Sprintf("the import took longer than %s", importTimeMax),
-	}
-	errImportPanic = &plant.Error{
+	errImportTooLong  = plant.Errorf(plant.CodeImportStopped, "the import took longer than %s", importTimeMax)
+	errImportPanic    = &plant.Error{
 		Code: plant.CodeInternal, Message: "internal error; the log of the server has the cause",
 	}
 )
 
 // Import imports the plants of a file. It returns at the end of the file, after CancelImport or Retire, or when ctx
-// ends with a *plant.Error as its cause. No other end of ctx ends it: net/http cancels the context of a request before
-// the reader of its body returns the reason. The plants that are stored by then stay, and the same import can run
-// again. The Import has an id if the import has begun.
+// ends with a *plant.Error as its cause. Any other end of ctx is ignored, because net/http cancels the context of a
+// request before the reader of its body returns the reason. The plants that are stored by then stay, and the same
+// import can run again. The Import has an id if the import has started.
 func (s *Service) Import(ctx context.Context, n NewImport) (Import, error) {
 	if err := n.check(); err != nil {
 		return Import{}, err
@@ -136,8 +123,8 @@ func (s *Service) Import(ctx context.Context, n NewImport) (Import, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(request, func() {
-		if refusal := (*plant.Error)(nil); errors.As(context.Cause(request), &refusal) {
-			cancel(refusal)
+		if cause, ok := errors.AsType[*plant.Error](context.Cause(request)); ok {
+			cancel(cause)
 		}
 	})()
 	j, err := s.imports.add(n, cancel)
@@ -147,42 +134,41 @@ func (s *Service) Import(ctx context.Context, n NewImport) (Import, error) {
 	ended := false
 	defer func() {
 		if !ended { // a panic, which the server logs with the request
-			_, _ = s.endImport(ctx, j, n.By, s.imports.counts(j), errImportPanic)
+			_, _ = s.endImport(ctx, j, n.By, errImportPanic)
 		}
 	}()
-	counts, err := s.runImport(ctx, j, n)
+	err = s.runImport(ctx, j, n)
 	ended = true
-	return s.endImport(ctx, j, n.By, counts, err)
+	return s.endImport(ctx, j, n.By, err)
 }
 
-// check returns an error for an invalid value.
+// importID matches the ids of imports, which are segments of paths.
+var importID = regexp.MustCompile(`^[0-9A-Za-z._-]{1,64}$`)
+
+// check checks the values, and sets a missing format.
 func (n *NewImport) check() error {
-	if !validImportID(n.ID) {
-		return invalid(fmt.Sprintf("the id of an import has 1 to 64 letters, digits, '.', '_' and '-'; got %q",
-			server.Shorten(n.ID)))
+	if !importID.MatchString(n.ID) || n.ID == "." || n.ID == ".." {
+		return invalidQuery("the id of an import has 1 to 64 letters, digits, '.', '_' and '-'; got %.100q", n.ID)
 	}
 	if len(n.Name) > fileNameBytesMax {
-		return invalid(fmt.Sprintf("name has %d bytes; at most %d are allowed", len(n.Name), fileNameBytesMax))
+		return invalidQuery("name has %d bytes; at most %d are allowed", len(n.Name), fileNameBytesMax)
 	}
-	if _, err := dump.ParseFormat(string(n.Format)); err != nil {
-		return invalid(err.Error())
+	if n.Format == "" {
+		format, _, ok := dump.DetectPath(n.Name)
+		if !ok {
+			return invalidQuery("the format is unknown; send format=csv, jsonl or json, or a name that ends with one")
+		}
+		n.Format = format
 	}
+	format, err := dump.ParseFormat(string(n.Format))
+	if err != nil {
+		return invalidQuery("%.200v", err)
+	}
+	n.Format = format // ndjson is jsonl
 	if _, err := importer.ParseReaction(string(n.OnConflict)); err != nil {
-		return invalid(err.Error())
+		return invalidQuery("%.200v", err)
 	}
 	return nil
-}
-
-func validImportID(id string) bool {
-	const bytesMax = 64
-	for i := range len(id) {
-		c := id[i]
-		alphanumeric := '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z'
-		if !alphanumeric && strings.IndexByte("._-", c) < 0 {
-			return false
-		}
-	}
-	return id != "" && len(id) <= bytesMax && id != "." && id != ".."
 }
 
 // add adds an import, unless too many run or its id is in use.
@@ -190,14 +176,14 @@ func (l *imports) add(n NewImport, cancel context.CancelCauseFunc) (*importJob, 
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.retired {
-		return nil, errShutdown()
+		return nil, errShutdown
 	}
 	running := 0
 	for _, j := range l.list {
 		runs := j.state.State == JobRunning
 		switch {
 		case j.state.ID == n.ID && (runs || j.owner != n.Principal.TokenID):
-			return nil, importRunning("the id " + n.ID + " is in use; use another one")
+			return nil, importRunning("the id %s is in use; use another one", n.ID)
 		case runs && j.owner == n.Principal.TokenID:
 			return nil, importRunning("this credential has a running import; wait for its end, or cancel it")
 		case runs:
@@ -205,13 +191,13 @@ func (l *imports) add(n NewImport, cancel context.CancelCauseFunc) (*importJob, 
 		}
 	}
 	if running >= importsMax {
-		return nil, importRunning(fmt.Sprintf("%d imports are running; wait for the end of one", importsMax))
+		return nil, importRunning("%d imports are running; wait for the end of one", importsMax)
 	}
 	l.list = slices.DeleteFunc(l.list, func(j *importJob) bool { return j.state.ID == n.ID })
 	j := &importJob{
 		owner: n.Principal.TokenID, cancel: cancel, done: make(chan struct{}), rejects: newRejects(), received: n.Received,
 		state: Import{
-			ID: n.ID, Name: n.Name, Format: string(n.Format), OnConflict: string(n.OnConflict), State: JobRunning,
+			ID: n.ID, Name: n.Name, Format: n.Format, OnConflict: n.OnConflict, State: JobRunning,
 			By: n.Principal.Name, StartedAt: time.Now().UTC(),
 		},
 	}
@@ -222,31 +208,22 @@ func (l *imports) add(n NewImport, cancel context.CancelCauseFunc) (*importJob, 
 	return j, nil
 }
 
-func importRunning(message string) error {
-	return &plant.Error{Code: plant.CodeImportRunning, Message: message}
+func importRunning(format string, args ...any) error {
+	return plant.Errorf(plant.CodeImportRunning, format, args...)
 }
 
-// find returns the import with an id that a principal may see: its own ones and, with the scope admin, all. The caller
-// has locked mu.
+// find returns the import with an id that a principal may see. The caller has locked mu.
 func (l *imports) find(id string, p auth.Principal) (*importJob, error) {
 	for _, j := range l.list {
 		if j.state.ID == id && j.visible(p) {
 			return j, nil
 		}
 	}
-	return nil, &plant.Error{
-		Code:    plant.CodeImportNotFound,
-		Message: fmt.Sprintf("the server has no import with this id; it keeps the last %d of this process", importsKept),
-	}
+	return nil, plant.Errorf(plant.CodeImportNotFound,
+		"the server has no import with this id; it keeps the last %d of this process", importsKept)
 }
 
-// counts returns the counts of the batches of an import until now.
-func (l *imports) counts(j *importJob) importer.Counts {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return j.state.Counts
-}
-
+// visible reports whether a principal may see an import: its own and, with the scope admin, all.
 func (j *importJob) visible(p auth.Principal) bool {
 	return j.owner == p.TokenID || p.Scopes.Has(auth.ScopeAdmin)
 }
@@ -261,8 +238,7 @@ func (j *importJob) snapshot() Import {
 	return i
 }
 
-// Imports returns the imports that a principal may see, the newest first, without their rejects: its own ones and, with
-// the scope admin, all.
+// Imports returns the imports that a principal may see, the newest first, without their rejects.
 func (s *Service) Imports(p auth.Principal) []Import {
 	s.imports.mu.Lock()
 	defer s.imports.mu.Unlock()
@@ -277,7 +253,7 @@ func (s *Service) Imports(p auth.Principal) []Import {
 	return list
 }
 
-// ImportOf returns an import with the begins of its first rejects.
+// ImportOf returns an import with the start of each of its first rejects.
 func (s *Service) ImportOf(id string, p auth.Principal) (Import, error) {
 	s.imports.mu.Lock()
 	defer s.imports.mu.Unlock()
@@ -288,8 +264,7 @@ func (s *Service) ImportOf(id string, p auth.Principal) (Import, error) {
 	return j.snapshot(), nil
 }
 
-// CancelImport ends a running import and waits for its end, at most until that of ctx. An import that has ended stays
-// as it is.
+// CancelImport ends a running import, and waits for it until ctx ends. An import that has ended stays as it is.
 func (s *Service) CancelImport(ctx context.Context, id string, p auth.Principal) (Import, error) {
 	s.imports.mu.Lock()
 	j, err := s.imports.find(id, p)
@@ -313,6 +288,6 @@ func (s *Service) Retire() {
 	defer s.imports.mu.Unlock()
 	s.imports.retired = true
 	for _, j := range s.imports.list {
-		j.cancel(errShutdown())
+		j.cancel(errShutdown)
 	}
 }

@@ -5,40 +5,40 @@ import (
 	"strings"
 )
 
-// Gauges are sizes and numbers of a server and its store. A nil one is unknown.
+// Gauges are sizes and numbers of a server and its store; nil: unknown.
 type Gauges struct {
 	Plants        *int64 `json:"plants,omitempty"` // an estimate on PostgreSQL
 	QueuePlants   int64  `json:"queue_plants"`     // plants that wait for the next commit
 	StoreBytes    *int64 `json:"store_bytes,omitempty"`
 	WALBytes      *int64 `json:"wal_bytes,omitempty"`       // nil on PostgreSQL
-	WALMaxBytes   *int64 `json:"-"`                         // beyond it, a reader blocks the checkpoint
+	WALMaxBytes   *int64 `json:"-"`                         // a larger WAL means that a reader blocks the checkpoint
 	DiskFreeBytes *int64 `json:"disk_free_bytes,omitempty"` // nil on PostgreSQL
 
-	Connections         map[string]int64 `json:"connections"`          // open ones, by listener
-	CredentialsExpiring int64            `json:"credentials_expiring"` // valid ones that expire within 7 days
+	Connections         map[string]int64 `json:"connections"`          // open connections by listener
+	CredentialsExpiring int64            `json:"credentials_expiring"` // valid credentials that expire within 7 days
 }
 
-// Metrics are values of the metrics of a server. Counters are those since its start.
+// Metrics are values of the metrics of a server. Counters start with the process.
 type Metrics struct {
 	Gauges
 
-	Created            float64 // plants
-	CommitsFailed      float64
-	Failures, Refusals float64            // responses of the public listener with the status 5xx and 4xx
-	Errors             map[string]float64 // responses with 5xx by the number and the name of the error
-	Latency            []Bucket           // of creates, ascending
+	Created                    float64 // plants
+	CommitsFailed              float64
+	ServerErrors, ClientErrors float64            // responses of the public listener with a status 5xx and 4xx
+	Errors                     map[string]float64 // responses with 5xx by the number and the name of the error
+	Latency                    []Bucket           // of creates, ascending
 }
 
-// Bucket is a bucket of a histogram: the number of values up to a bound in seconds.
+// Bucket is a bucket of a histogram: the number of values up to and including a bound in seconds.
 type Bucket struct{ Bound, Count float64 }
 
-// Metrics returns the values of the metrics, without those that cannot be read.
+// Metrics returns the values of the metrics. If some cannot be read, it returns the rest.
 func (s *Service) Metrics() Metrics {
 	m := Metrics{Gauges: Gauges{Connections: map[string]int64{}}, Errors: map[string]float64{}}
-	if s.metrics == nil {
+	if s.config.Metrics == nil {
 		return m
 	}
-	families, err := s.metrics.Gather()
+	families, err := s.config.Metrics.Gather()
 	if err != nil {
 		s.log.Debug("could not read all metrics", "error", err)
 	}
@@ -74,9 +74,9 @@ func (s *Service) Metrics() Metrics {
 			case name == "plantstore_http_errors_total" && strings.HasPrefix(labels["error"], "5"):
 				m.Errors[labels["error"]+" "+labels["name"]] = counter
 			case name == "plantstore_http_requests_total" && public && strings.HasPrefix(status, "5"):
-				m.Failures += counter
+				m.ServerErrors += counter
 			case name == "plantstore_http_requests_total" && public && strings.HasPrefix(status, "4"):
-				m.Refusals += counter
+				m.ClientErrors += counter
 			case name == "plantstore_http_request_duration_seconds" && public && strings.HasSuffix(labels["route"], "/plants"):
 				for _, b := range metric.GetHistogram().GetBucket() {
 					m.Latency = append(m.Latency, Bucket{b.GetUpperBound(), float64(b.GetCumulativeCount())})

@@ -1,16 +1,12 @@
 package admin
 
 import (
-	"bufio"
 	"bytes"
 	"compress/gzip"
-	"encoding/binary"
+	"encoding/gob"
 	"errors"
 	"fmt"
 	"io"
-	"mime"
-	"net/http"
-	"slices"
 	"strings"
 
 	"plantstore/internal/auth"
@@ -25,25 +21,33 @@ const RejectsShown = 100
 // The limits of the rejects of an import.
 const (
 	rejectsBytesMax = 4 << 20 // compressed, in memory
-	rejectTextMax   = 300     // bytes of their texts
+	rejectTextMax   = 300     // bytes of the texts in Import.Rejects
 	rejectReasonMax = 1000    // bytes of a reason
 )
 
-// rejects are the rows that an import does not store. They are compressed in memory: a temporary file would need a
-// directory with space, which a server may not have, and would be left behind by a killed one.
+// rejects are the rows that an import does not store, compressed in memory. A temporary file would need a directory
+// with space, which a server may not have, and a killed server would leave it behind.
 type rejects struct {
 	first []ImportReject
 	kept  int64 // rows in packed
 
-	packed bytes.Buffer // gzip of records
+	packed bytes.Buffer // gzip of gob of rejectedRow
 	writer *gzip.Writer // nil: packed is complete
-	record []byte
-	sample dump.Row // has the header of the file
+	rows   *gob.Encoder // to writer
+	sample dump.Row     // has the header of the file
+}
+
+// rejectedRow is a row with the reason why it is not stored.
+type rejectedRow struct {
+	Line   int64
+	Reason string
+	Raw    []byte
 }
 
 func newRejects() *rejects {
 	r := &rejects{}
 	r.writer, _ = gzip.NewWriterLevel(&r.packed, gzip.BestSpeed) // the level is valid
+	r.rows = gob.NewEncoder(r.writer)
 	return r
 }
 
@@ -63,28 +67,21 @@ func (r *rejects) add(row importer.Reject) {
 		r.sample.Raw, r.sample.Plant = nil, plant.NewPlant{}
 	}
 	r.kept++
-	r.record = binary.AppendVarint(r.record[:0], row.Line)
-	r.record = appendText(r.record, []byte(reason))
-	r.record = appendText(r.record, row.Raw)
-	_, _ = r.writer.Write(r.record) // a buffer accepts everything
+	_ = r.rows.Encode(rejectedRow{row.Line, reason, row.Raw}) // a buffer accepts everything
 	if r.packed.Len() > rejectsBytesMax {
 		r.end()
 	}
-}
-
-func appendText(dst, text []byte) []byte {
-	return append(binary.AppendUvarint(dst, uint64(len(text))), text...)
 }
 
 // end completes the compressed rows.
 func (r *rejects) end() {
 	if r.writer != nil {
 		_ = r.writer.Close() // a buffer accepts everything
-		r.writer, r.record = nil, nil
+		r.writer, r.rows = nil, nil
 	}
 }
 
-// shorten returns the begin of a text in UTF-8.
+// shorten returns the start of a text in UTF-8.
 func shorten(text []byte, bytesMax int) string {
 	if len(text) <= bytesMax {
 		return strings.ToValidUTF8(string(text), "\uFFFD")
@@ -96,50 +93,17 @@ func shorten(text []byte, bytesMax int) string {
 	return strings.ToValidUTF8(string(text[:cut]), "\uFFFD") + "…"
 }
 
-// SendRejects responds to a GET request with the rows that an import has not stored, without those that the server did
-// not keep: unchanged as a file of the format of the import, or in a report for a person. The response ends early with
-// Close. An error is a *plant.Error, and nothing was written then.
-func (s *Service) SendRejects(
-	w http.ResponseWriter, r *http.Request, id string, p auth.Principal, report bool,
-) error {
-	ctx, end, err := s.begin(r.Context())
-	if err != nil {
-		return err
-	}
-	defer end()
-	f, err := s.rejectsOf(id, p)
-	if err != nil {
-		return err
-	}
-	format, write, name := dump.Format(f.state.Format), f.writeRows, "rejects-"
-	if report {
-		format, write, name = dump.CSV, f.writeReport, "report-"
-	}
-	h := w.Header()
-	h.Set("Content-Type", map[dump.Format]string{
-		dump.CSV: "text/csv; charset=utf-8", dump.JSONL: ndjsonType, dump.JSON: "application/json",
-	}[format])
-	h.Set("Content-Disposition", mime.FormatMediaType(
-		"attachment", map[string]string{"filename": name + id + "." + string(format)}))
-	w.WriteHeader(http.StatusOK)
-	if r.Method == http.MethodHead {
-		return nil
-	}
-	to := &partWriter{ResponseWriter: w, control: http.NewResponseController(w), ctx: ctx, timeMax: s.partTime}
-	if err := write(to); err != nil {
-		panic(http.ErrAbortHandler) // the client must notice that the content is incomplete
-	}
-	return nil
-}
+// Rejects are the rows that an import has not stored, without those that the server did not keep.
+type Rejects struct {
+	Format dump.Format // of the import
 
-// rejectsFile is the rejects of an import that has ended.
-type rejectsFile struct {
-	state  Import
+	kept   int64
 	packed []byte
 	sample dump.Row
 }
 
-func (s *Service) rejectsOf(id string, p auth.Principal) (*rejectsFile, error) {
+// RejectsOf returns the rejects of an import that has ended.
+func (s *Service) RejectsOf(id string, p auth.Principal) (*Rejects, error) {
 	s.imports.mu.Lock()
 	defer s.imports.mu.Unlock()
 	j, err := s.imports.find(id, p)
@@ -149,13 +113,13 @@ func (s *Service) rejectsOf(id string, p auth.Principal) (*rejectsFile, error) {
 	if j.state.State == JobRunning {
 		return nil, importRunning("the import runs; its rejects are complete when it has ended")
 	}
-	return &rejectsFile{j.snapshot(), j.rejects.packed.Bytes(), j.rejects.sample}, nil
+	return &Rejects{j.state.Format, j.rejects.kept, j.rejects.packed.Bytes(), j.rejects.sample}, nil
 }
 
-// writeRows writes the rows unchanged as a file of the format of the import, which can be corrected and imported. A row
-// that is too long is missing.
-func (f *rejectsFile) writeRows(w io.Writer) error {
-	rows, err := dump.NewRejects(w, dump.Format(f.state.Format))
+// WriteRows writes the rows unchanged as a file in the format of the import, which a person can correct and import. It
+// omits rows that are too long.
+func (f *Rejects) WriteRows(w io.Writer) error {
+	rows, err := dump.NewRejects(w, f.Format)
 	if err != nil {
 		return err
 	}
@@ -166,14 +130,14 @@ func (f *rejectsFile) writeRows(w io.Writer) error {
 	}), rows.Close())
 }
 
-// writeReport writes the lines, the reasons and the rows as CSV for a person.
-func (f *rejectsFile) writeReport(w io.Writer) error {
+// WriteReport writes the lines, the reasons and the rows as CSV for a person.
+func (f *Rejects) WriteReport(w io.Writer) error {
 	report := dump.NewReport(w)
 	return errors.Join(f.each(report.Write), report.Close())
 }
 
-// each calls a function for each row. The text is valid until the function returns.
-func (f *rejectsFile) each(do func(line int64, reason string, raw []byte) error) error {
+// each calls a function for each row.
+func (f *Rejects) each(do func(line int64, reason string, raw []byte) error) error {
 	if len(f.packed) == 0 {
 		return nil
 	}
@@ -181,30 +145,15 @@ func (f *rejectsFile) each(do func(line int64, reason string, raw []byte) error)
 	if err != nil {
 		return fmt.Errorf("read the rejects: %w", err)
 	}
-	from := bufio.NewReader(unpacked)
-	var reason, raw []byte
-	for range f.state.RejectsKept {
-		line, errLine := binary.ReadVarint(from)
-		reason, err = readText(from, reason)
-		var errRaw error
-		raw, errRaw = readText(from, raw)
-		if err := errors.Join(errLine, err, errRaw); err != nil {
+	rows := gob.NewDecoder(unpacked)
+	for range f.kept {
+		var row rejectedRow
+		if err := rows.Decode(&row); err != nil {
 			return fmt.Errorf("read the rejects: %w", err)
 		}
-		if err := do(line, string(reason), raw); err != nil {
+		if err := do(row.Line, row.Reason, row.Raw); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// readText reads a text of appendText into a buffer, which it may replace.
-func readText(from *bufio.Reader, buffer []byte) ([]byte, error) {
-	n, err := binary.ReadUvarint(from)
-	if err != nil {
-		return buffer, err
-	}
-	buffer = slices.Grow(buffer[:0], int(n))[:n]
-	_, err = io.ReadFull(from, buffer)
-	return buffer, err
 }

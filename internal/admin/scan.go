@@ -10,11 +10,11 @@ import (
 )
 
 const (
-	// scanRows is the number of plants of one read, which takes less than a millisecond: a
-	// checkpoint of SQLite and the poll of the tokens wait for it.
+	// scanRows is the number of plants that one read returns in less than a millisecond, because a checkpoint of SQLite
+	// and the poll of the tokens wait for it.
 	scanRows = 2048
-	// pauseFactor is the length of the pause after a read, in times of the read, while
-	// clients create plants. A scan then uses a tenth of a processor.
+	// pauseFactor is the length of the pause after a read, as a multiple of the read, while clients create plants. A scan
+	// then uses a tenth of a processor.
 	pauseFactor = 9
 	pauseMax    = 100 * time.Millisecond
 )
@@ -22,12 +22,12 @@ const (
 // chunk is a part of the table that a scan has read.
 type chunk struct {
 	rows int
-	next int64 // the id at which the scan continues
+	next int64 // id at which the scan continues
 	more bool  // plants may follow
 }
 
-// scan reads the plants from an id on in chunks, and calls visit for each. No read of the
-// engine is open between two chunks. An error ends the sequence.
+// scan reads the plants from an id on in chunks, and calls visit for each plant. No read of the engine is open between
+// two chunks. An error ends the sequence.
 func (s *Service) scan(ctx context.Context, from int64, visit func(*store.Scanned)) iter.Seq2[chunk, error] {
 	return func(yield func(chunk, error) bool) {
 		c, rowsMax, bytes := chunk{next: from, more: true}, scanRows, 0
@@ -47,12 +47,15 @@ func (s *Service) scan(ctx context.Context, from int64, visit func(*store.Scanne
 			// PostgreSQL sends every plant up to the limit, and Scan discards those beyond
 			// store.PlantsBytes.
 			rowsMax = max(1, min(scanRows, store.PlantsBytes*c.rows/max(1, bytes)))
-			if c.more && s.store != nil && s.store.Writing() {
+			if c.more && s.clientsWrite() {
 				pause(ctx, min(pauseMax, pauseFactor*time.Since(start)))
 			}
 		}
 	}
 }
+
+// clientsWrite reports whether clients create plants, which go first.
+func (s *Service) clientsWrite() bool { return s.config.Store != nil && s.config.Store.Writing() }
 
 // pause waits for a time, or until the context ends.
 func pause(ctx context.Context, d time.Duration) {
@@ -69,33 +72,25 @@ const (
 	turnMax  = time.Second // wait for one of them to end
 )
 
-// beginScan is begin for an operation that scans the table. At most scansMax of them run; a
-// further one waits, because a client that types sends its next search when it ends the last
-// one.
+// beginScan is begin for an operation that scans the table. At most scansMax of them run. Another one waits for
+// turnMax, because a client that searches with each keystroke sends the next search when it ends the last one.
 func (s *Service) beginScan(ctx context.Context) (_ context.Context, end func(), err error) {
-	ctx, leave, err := s.begin(ctx)
+	ctx, endOperation, err := s.begin(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := turn(ctx, s.scans, "too many searches run at the same time; send the request again"); err != nil {
-		leave()
-		return nil, nil, err
-	}
-	return ctx, func() {
-		<-s.scans
-		leave()
-	}, nil
-}
-
-// turn adds an element to a semaphore. If it is full for turnMax, the error has the message.
-func turn(ctx context.Context, semaphore chan struct{}, message string) error {
 	timer := time.NewTimer(turnMax)
 	defer timer.Stop()
 	select {
-	case semaphore <- struct{}{}:
-		return nil
+	case s.scans <- struct{}{}:
+		return ctx, func() {
+			<-s.scans
+			endOperation()
+		}, nil
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-	return &plant.Error{Code: plant.CodeSearchesRunning, Message: message}
+	endOperation()
+	return nil, nil, plant.Errorf(plant.CodeSearchesRunning,
+		"too many searches run at the same time; send the request again")
 }

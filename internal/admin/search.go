@@ -26,7 +26,7 @@ type SearchQuery struct {
 type SearchProgress struct {
 	Hits []plant.Record // found since the last part, by ascending id
 	Rows int64          // plants read since the start
-	Of   int64          // plants in the store when the search started, an estimate on PostgreSQL; -1: unknown
+	Of   *int64         // plants in the store when the search started, an estimate on PostgreSQL; nil: unknown
 }
 
 // SearchEnd is the end of a search.
@@ -51,21 +51,17 @@ const (
 	Failed   EndReason = "failed"        // a read of the store failed; the log has the cause
 )
 
-// progressEvery is the longest time between two parts of a result.
-const progressEvery = 250 * time.Millisecond
+// ProgressEvery is the longest time between two reports of a search.
+const ProgressEvery = 250 * time.Millisecond
 
-// Search finds plants by ascending id. It calls report at its start, as soon as it has
-// found plants, and every 250 ms. It reads the whole table; while clients create plants it
-// pauses between two reads. A *plant.Error means that the search did not start: an invalid
-// query, or too many searches. Any other error is that of ctx or of report, which ends the
-// search.
+// Search finds plants by ascending id. It calls report at its start, as soon as it has found plants, and every 250 ms.
+// It reads the whole table, and pauses between two reads while clients create plants. A *plant.Error means that the
+// search did not start: the query is invalid, or too many searches run. Any other error comes from ctx or report, and
+// ends the search.
 func (s *Service) Search(
 	ctx context.Context, q SearchQuery, report func(SearchProgress) error,
 ) (end SearchEnd, err error) {
-	if q.Limit < 1 || q.Limit > SearchMax {
-		return end, invalid(fmt.Sprintf("limit must be from 1 to %d; got %d", SearchMax, q.Limit))
-	}
-	from, err := parseCursor(q.Cursor)
+	from, err := parseIDCursor(q.Cursor)
 	if err != nil {
 		return end, err
 	}
@@ -75,7 +71,7 @@ func (s *Service) Search(
 	}
 	defer leave()
 	run := search{service: s, query: q, matcher: newMatcher(q.Name), report: report, started: time.Now()}
-	run.progress.Of, run.end.Next = s.plants(scanContext), cursorFrom(from)
+	run.progress.Of, run.end.Next = s.plants(scanContext), newCursor(from, "")
 	if err = run.send(); err == nil {
 		err = run.scan(scanContext, from)
 	}
@@ -96,13 +92,13 @@ func (s *Service) Search(
 // errReport wraps the error of a report.
 var errReport = errors.New("report the progress of a search")
 
-// plants returns the number of stored plants, or -1.
-func (s *Service) plants(ctx context.Context) int64 {
+// plants returns the number of stored plants; nil: unknown.
+func (s *Service) plants(ctx context.Context) *int64 {
 	state, err := s.engine.State(ctx)
-	if err != nil {
-		return -1 // the scan returns the error if it lasts
+	if err != nil || state.Plants < 0 {
+		return nil // the scan returns an error that persists
 	}
-	return state.Plants
+	return &state.Plants
 }
 
 // search is a running search.
@@ -132,12 +128,12 @@ func (r *search) scan(ctx context.Context, from int64) error {
 		}
 		r.progress.Rows += int64(c.rows)
 		if r.end.Next = ""; c.more {
-			r.end.Next = cursorFrom(c.next)
+			r.end.Next = newCursor(c.next, "")
 		}
 		if err := r.load(ctx); err != nil {
 			return err
 		}
-		if len(r.progress.Hits) > 0 || time.Since(r.sentAt) >= progressEvery {
+		if len(r.progress.Hits) > 0 || time.Since(r.sentAt) >= ProgressEvery {
 			if err := r.send(); err != nil {
 				return err
 			}
@@ -150,13 +146,13 @@ func (r *search) scan(ctx context.Context, from int64) error {
 	return r.send()
 }
 
-// load reads the found plants, up to the limit. It reports them in parts, because they can be large.
+// load reads the found plants up to the limit, and reports them in parts, because they can be large.
 func (r *search) load(ctx context.Context) error {
 	const partBytes = 256 << 10
 	bytes := 0
 	for i := 0; i < len(r.found) && r.end.Reason != Limited; {
 		q := store.Query{From: r.found[i], Limit: 1}
-		if r.query.Name == "" { // the plants with the tag from there on are the found ones, and newer ones between them
+		if r.query.Name == "" { // the next plants with the tag are those found, and new ones between them
 			q.Tag, q.Limit = r.query.Tag, min(len(r.found)-i, int(int64(r.query.Limit)-r.end.Hits))
 		}
 		records, err := r.service.engine.List(ctx, q)

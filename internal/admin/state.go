@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"plantstore/internal/backup"
 )
 
-// State is the state of a server and its store. Its JSON is that of the API.
+// State is the state of a server and its store, in the form of the API.
 type State struct {
 	Version   string    `json:"version"`
 	StartedAt time.Time `json:"started_at"`
@@ -31,13 +32,13 @@ type State struct {
 // State returns the state of the server.
 func (s *Service) State(ctx context.Context) State {
 	st := State{
-		Version: s.version, StartedAt: s.started, DB: s.db, Backups: s.backups != nil,
+		Version: s.config.Version, StartedAt: s.started, DB: s.config.DB, Backups: s.config.Backups != nil,
 		Gauges: s.Metrics().Gauges, Warnings: []string{},
 	}
 	d := s.engine.Durability()
 	st.Guarantee, st.Standby, st.Warnings = d.Guarantee, d.Standby, append(st.Warnings, d.Warnings...)
-	if s.store != nil {
-		err := s.store.Ready()
+	if s.config.Store != nil {
+		err := s.config.Store.Ready()
 		if st.Ready = err == nil; err != nil {
 			st.Reason = err.Error()
 		}
@@ -48,42 +49,52 @@ func (s *Service) State(ctx context.Context) State {
 
 const (
 	lastBackupEvery = 10 * time.Second // for which State uses the same list of backups
-	listTimeMax     = 2 * time.Second  // in which the destination must return the list
+	listTimeMax     = 2 * time.Second
 )
 
+// newestBackup is the newest complete backup, read at most every lastBackupEvery.
+type newestBackup struct {
+	timeMax time.Duration // in which the destination must return the list
+
+	mu     sync.Mutex    // guards the fields below, even while one goroutine lists the backups
+	record *BackupRecord // of the last complete list; nil: none
+	fault  string        // why the list at the time at failed; empty: it did not
+	at     time.Time
+}
+
 // lastBackup returns the newest complete backup, nil without one, and why the destination could not be listed. The
-// backup is then that of the last complete list. The end of ctx does not end the list, because the result is also that
-// of other clients.
+// backup is then from the last complete list. The result is shared, so one client's disconnect must not stop it.
 func (s *Service) lastBackup(ctx context.Context) (last *BackupRecord, fault string) {
-	if s.backups == nil {
+	if s.config.Backups == nil {
 		return nil, ""
 	}
-	s.lastMu.Lock()
-	defer s.lastMu.Unlock()
-	if time.Since(s.lastAt) < lastBackupEvery {
-		return s.last, s.lastFault
+	n := &s.newest
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if time.Since(n.at) < lastBackupEvery {
+		return n.record, n.fault
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.listTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.timeMax)
 	defer cancel()
-	b, err := s.backups.Newest(ctx)
-	s.lastAt, s.lastFault = time.Now(), ""
+	b, err := s.config.Backups.Newest(ctx)
+	n.at, n.fault = time.Now(), ""
 	switch {
 	case err == nil:
 		record := newBackupRecord(b)
-		s.last = &record
+		n.record = &record
 	case errors.Is(err, backup.ErrNotFound):
-		s.last = nil
+		n.record = nil
 	default:
 		if errors.Is(err, context.DeadlineExceeded) {
-			err = fmt.Errorf("the destination did not return the list within %s", s.listTime)
+			err = fmt.Errorf("the destination did not return the list within %s", n.timeMax)
 		}
 		s.log.Warn("could not list the backups", "error", err)
-		s.lastFault = err.Error()
+		n.fault = err.Error()
 	}
-	return s.last, s.lastFault
+	return n.record, n.fault
 }
 
-// BackupRecord is a backup for the operator. Its JSON is that of the API.
+// BackupRecord is a backup, in the form of the API.
 type BackupRecord struct {
 	Name     string    `json:"name"`
 	At       time.Time `json:"at"`     // start of the backup
@@ -113,7 +124,7 @@ func newBackupRecord(b backup.Backup) BackupRecord {
 	return r
 }
 
-// Setting is a setting of the server. Its JSON is that of the API.
+// Setting is a setting of the server, in the form of the API.
 type Setting struct {
 	Name       string `json:"name"`
 	Value      string `json:"value"`      // in force, in the form of a flag; secrets are hidden
@@ -122,4 +133,4 @@ type Setting struct {
 }
 
 // Settings returns the settings in force.
-func (s *Service) Settings() []Setting { return s.settings() }
+func (s *Service) Settings() []Setting { return s.config.Settings() }

@@ -2,21 +2,13 @@ package admin
 
 import (
 	"context"
-	"encoding/base64"
-	"encoding/binary"
-	"fmt"
+	"strconv"
 	"time"
 
 	"plantstore/internal/audit"
 	"plantstore/internal/store"
 	"plantstore/internal/webhook"
 )
-
-// WebhookQuery selects a page of webhooks.
-type WebhookQuery struct {
-	Cursor string // WebhookPage.Next of the page before; empty: the first page
-	Limit  int    // from 1 to PageMax
-}
 
 // WebhookPage is a page of webhooks by ascending id.
 type WebhookPage struct {
@@ -25,11 +17,11 @@ type WebhookPage struct {
 	Next      string    `json:"next,omitempty"` // cursor of the next page; empty: this is the last page
 }
 
-// Webhook is a webhook of the store for the operator. Its JSON is that of the API.
+// Webhook is a webhook of the store, in the form of the API.
 type Webhook struct {
 	ID       int64     `json:"id"`
-	Address  string    `json:"address"` // the URL without the parts that may have a secret
-	Active   bool      `json:"active"`  // new events are for it
+	Address  string    `json:"address"` // the URL without the parts that may contain a secret
+	Active   bool      `json:"active"`  // it receives new events
 	Pending  int64     `json:"pending_events"`
 	OldestAt time.Time `json:"oldest_event_at,omitzero"` // of the pending events
 	Dead     int64     `json:"dead_letters"`
@@ -40,7 +32,7 @@ type Webhook struct {
 // Deliveries describes the deliveries of this server to a webhook.
 type Deliveries struct {
 	DeliveredAt time.Time `json:"delivered_at,omitzero"` // the last one since the start of the server
-	FailedAt    time.Time `json:"failed_at,omitzero"`    // the last attempt that failed
+	FailedAt    time.Time `json:"failed_at,omitzero"`    // the last failed attempt
 	Reason      string    `json:"reason,omitempty"`      // of that failure
 	Failures    int       `json:"failures"`              // attempts that failed since the last delivery
 	PausedUntil time.Time `json:"paused_until,omitzero"`
@@ -64,54 +56,53 @@ func newDeliveries(s webhook.Status, now time.Time) *Deliveries {
 }
 
 // Deliveries returns the state of the deliveries of this server by the id of the webhook. It does not read the store.
-func (s *Service) Deliveries() map[int64]webhook.Status { return s.deliveries() }
+func (s *Service) Deliveries() map[int64]webhook.Status {
+	if s.config.Deliveries == nil {
+		return nil
+	}
+	return s.config.Deliveries()
+}
 
 // Webhooks returns a page of the active webhooks, and of removed ones with dead letters.
-func (s *Service) Webhooks(ctx context.Context, q WebhookQuery) (WebhookPage, error) {
+func (s *Service) Webhooks(ctx context.Context, q ListQuery) (WebhookPage, error) {
 	page := WebhookPage{Webhooks: []Webhook{}}
-	from, err := parseCursor(q.Cursor)
+	from, err := parseIDCursor(q.Cursor)
 	if err != nil {
 		return page, err
-	}
-	if q.Limit < 1 || q.Limit > PageMax {
-		return page, invalid(fmt.Sprintf("limit must be from 1 to %d; got %d", PageMax, q.Limit))
 	}
 	ctx, end, err := s.begin(ctx)
 	if err != nil {
 		return page, err
 	}
 	defer end()
-	all, err := s.outbox.Webhooks(ctx)
+	all, err := s.config.Outbox.Webhooks(ctx)
 	if err != nil {
 		return page, s.unreadable(err)
 	}
-	totals, at, err := s.totals.get(ctx, s.outbox)
+	totals, at, err := s.totals.get(ctx, s.config.Outbox)
 	if err != nil {
 		return page, s.unreadable(err)
 	}
 	page.CountedAt = at.UTC()
-	deliveries := s.deliveries()
+	deliveries := s.Deliveries()
 	for _, w := range all {
 		one := newWebhook(w, totals[w.ID])
 		if w.ID < from || !one.Active && one.Dead == 0 {
 			continue
-		}
-		if len(page.Webhooks) == q.Limit {
-			page.Next = cursorAfter(page.Webhooks[q.Limit-1].ID)
-			break
 		}
 		if status, ok := deliveries[w.ID]; ok {
 			one.Deliveries = newDeliveries(status, time.Now())
 		}
 		page.Webhooks = append(page.Webhooks, one)
 	}
+	page.Webhooks, page.Next = cut(page.Webhooks, q.Limit, func(last Webhook) string { return cursorAfter(last.ID) })
 	return page, nil
 }
 
-// outboxTotals keeps the totals of the outbox for a short time, because a count reads every delivery. The count of one
-// request serves those that wait for it.
+// outboxTotals keeps the totals of the outbox for a short time, because a count reads every delivery. Requests that
+// wait for a running count use its result.
 type outboxTotals struct {
-	slot   chan struct{} // has an element while a goroutine uses the fields below
+	slot   chan struct{} // full while a goroutine uses the fields below
 	totals map[int64]store.OutboxTotals
 	at     time.Time // start of the count; the zero value: no count is valid
 	took   time.Duration
@@ -121,7 +112,7 @@ type outboxTotals struct {
 func (o *outboxTotals) get(ctx context.Context, from webhook.Outbox) (map[int64]store.OutboxTotals, time.Time, error) {
 	const (
 		ageMax = time.Second
-		share  = 50 // of the time: a count takes at most a fiftieth of it
+		share  = 50 // counts run for at most a fiftieth of the time
 	)
 	select {
 	case o.slot <- struct{}{}:
@@ -148,22 +139,16 @@ func (o *outboxTotals) expire() {
 	<-o.slot
 }
 
-// DeadLetterQuery selects a page of dead letters.
-type DeadLetterQuery struct {
-	Cursor string // DeadLetterPage.Next of the page before; empty: the first page
-	Limit  int    // from 1 to PageMax
-}
-
 // DeadLetterPage is a page of dead letters, in the order of webhook and plant.
 type DeadLetterPage struct {
 	DeadLetters []DeadLetter `json:"dead_letters"`
 	Next        string       `json:"next,omitempty"` // cursor of the next page; empty: this is the last page
 }
 
-// DeadLetter is a dead letter for the operator. Times are in UTC. Its JSON is that of the API and of webhook list.
+// DeadLetter is a dead letter, in the form of the API and of webhook list. Times are in UTC.
 type DeadLetter struct {
 	WebhookID int64     `json:"webhook_id"`
-	Address   string    `json:"address"` // the URL without the parts that may have a secret
+	Address   string    `json:"address"` // see Webhook.Address
 	PlantID   int64     `json:"plant_id"`
 	Since     time.Time `json:"since"` // creation of the plant, or the last retry by an operator
 	DeadAt    time.Time `json:"dead_at"`
@@ -179,51 +164,33 @@ func newDeadLetter(d store.DeadLetter) DeadLetter {
 }
 
 // DeadLetters returns a page of dead letters.
-func (s *Service) DeadLetters(ctx context.Context, q DeadLetterQuery) (DeadLetterPage, error) {
+func (s *Service) DeadLetters(ctx context.Context, q ListQuery) (DeadLetterPage, error) {
 	page := DeadLetterPage{DeadLetters: []DeadLetter{}}
-	if q.Limit < 1 || q.Limit > PageMax {
-		return page, invalid(fmt.Sprintf("limit must be from 1 to %d; got %d", PageMax, q.Limit))
+	from := store.DeadPage{Limit: q.Limit + 1} // the last one shows whether more follow
+	if q.Cursor != "" {
+		id, after, err := parseCursor(q.Cursor)
+		plantID, errPlant := strconv.ParseInt(after, 10, 64)
+		if err != nil || errPlant != nil {
+			return page, errCursor
+		}
+		from.Webhook, from.Plant = id, plantID
 	}
-	from, err := parseDeadCursor(q.Cursor)
-	if err != nil {
-		return page, err
-	}
-	from.Limit = q.Limit + 1 // the last one shows whether more follow
 	ctx, end, err := s.begin(ctx)
 	if err != nil {
 		return page, err
 	}
 	defer end()
-	letters, err := s.outbox.DeadLetters(ctx, from)
+	letters, err := s.config.Outbox.DeadLetters(ctx, from)
 	if err != nil {
 		return page, s.unreadable(err)
 	}
-	for i, d := range letters[:min(q.Limit, len(letters))] {
+	for _, d := range letters {
 		page.DeadLetters = append(page.DeadLetters, newDeadLetter(d))
-		if i == q.Limit-1 && len(letters) > q.Limit {
-			page.Next = deadCursor(d)
-		}
 	}
+	page.DeadLetters, page.Next = cut(page.DeadLetters, q.Limit, func(last DeadLetter) string {
+		return newCursor(last.WebhookID, strconv.FormatInt(last.PlantID, 10))
+	})
 	return page, nil
-}
-
-// deadCursor returns the cursor of the page after a dead letter: cursorVersion, the webhook and the plant.
-func deadCursor(d store.DeadLetter) string {
-	b := binary.BigEndian.AppendUint64([]byte{cursorVersion}, uint64(d.Webhook))
-	return base64.RawURLEncoding.EncodeToString(binary.BigEndian.AppendUint64(b, uint64(d.Plant)))
-}
-
-func parseDeadCursor(text string) (p store.DeadPage, err error) {
-	if text == "" {
-		return p, nil
-	}
-	const size = 17
-	b, err := base64.RawURLEncoding.Strict().DecodeString(text)
-	if err != nil || len(b) != size || b[0] != cursorVersion {
-		return p, errCursor()
-	}
-	p.Webhook, p.Plant = int64(binary.BigEndian.Uint64(b[1:])), int64(binary.BigEndian.Uint64(b[9:]))
-	return p, nil
 }
 
 // DeadLettersChanged is the result of a change of dead letters.
@@ -236,22 +203,23 @@ type DeadLettersChanged struct {
 func (s *Service) RetryDead(
 	ctx context.Context, selector store.DeadSelector, by audit.Origin,
 ) (DeadLettersChanged, error) {
-	return s.changeDead(ctx, func(ctx context.Context) (int64, error) { return s.outbox.RetryDead(ctx, selector, by) })
+	return s.changeDead(ctx, selector, by, s.config.Outbox.RetryDead)
 }
 
 // DropDead removes selected dead letters.
 func (s *Service) DropDead(
 	ctx context.Context, selector store.DeadSelector, by audit.Origin,
 ) (DeadLettersChanged, error) {
-	return s.changeDead(ctx, func(ctx context.Context) (int64, error) { return s.outbox.DropDead(ctx, selector, by) })
+	return s.changeDead(ctx, selector, by, s.config.Outbox.DropDead)
 }
 
 func (s *Service) changeDead(
-	ctx context.Context, do func(context.Context) (int64, error),
+	ctx context.Context, selector store.DeadSelector, by audit.Origin,
+	do func(context.Context, store.DeadSelector, audit.Origin) (int64, error),
 ) (result DeadLettersChanged, err error) {
 	defer s.totals.expire()
 	err = s.change(ctx, func(ctx context.Context) (err error) {
-		result.DeadLetters, err = do(ctx)
+		result.DeadLetters, err = do(ctx, selector, by)
 		return err
 	})
 	result.More = result.DeadLetters == store.DeadBatch

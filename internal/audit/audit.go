@@ -66,8 +66,8 @@ const (
 
 // Actor is the person or the program that caused an event. Seal shortens texts of more than textBytesMax bytes.
 type Actor struct {
+	ID       string `json:"id,omitempty"` // of a token; of a user, the uid
 	Kind     Kind   `json:"kind,omitempty"`
-	ID       string `json:"id,omitempty"`   // of a token; of a user, the uid
 	Name     string `json:"name,omitempty"` // empty if it is unknown
 	SudoUser string `json:"sudo_user,omitempty"`
 }
@@ -95,7 +95,7 @@ type Event struct {
 type Entry struct {
 	Event          // as stored: in UTC, with its details sorted by key
 	Sequence int64 // 1 for the first entry, and one more for each later one
-	Previous Hash  // of the entry before it; zeros for the first entry
+	Previous Hash  // of the previous entry; zeros for the first entry
 	Hash     Hash
 }
 
@@ -134,7 +134,7 @@ func ParseLink(text string) (Link, error) {
 	return Link{Sequence: n, Hash: HashFrom(bytes)}, nil
 }
 
-// IsBy reports whether a text is the name or the id of the actor, or the user who ran sudo; empty: any actor is.
+// IsBy reports whether a text is the name or the id of the actor, or the user who ran sudo, or empty.
 func (e Entry) IsBy(actor string) bool {
 	a := e.Actor
 	return actor == "" || slices.Contains([]string{a.Name, a.ID, a.SudoUser}, actor)
@@ -147,30 +147,26 @@ func (e Entry) AppendJSON(dst []byte) []byte {
 
 // ParseJSON parses an entry that AppendJSON has encoded. It does not check the hash.
 func ParseJSON(text string) (Entry, error) {
-	content, hashes, _ := cutLast(text, `,"previous":"`)
-	previous, hash, _ := strings.Cut(hashes, `","hash":"`)
+	const separator = `,"previous":"`
+	i := strings.LastIndex(text, separator)
+	if i < 0 {
+		return Entry{}, errNotCanonical
+	}
+	previous, hash, _ := strings.Cut(text[i+len(separator):], `","hash":"`)
 	p, err := hex.DecodeString(previous)
 	h, errHash := hex.DecodeString(strings.TrimSuffix(hash, `"}`))
 	if err != nil || errHash != nil {
 		return Entry{}, errNotCanonical
 	}
-	var s stored
-	if err := json.Unmarshal([]byte(text), &s); err != nil {
+	var c canonical
+	if err := json.Unmarshal([]byte(text), &c); err != nil {
 		return Entry{}, fmt.Errorf("its text is not valid: %w", err)
 	}
-	return Row{Sequence: s.Sequence, Text: content + "}", Previous: HashFrom(p), Hash: HashFrom(h)}.Entry()
+	return Row{Sequence: c.Sequence, Text: text[:i] + "}", Previous: HashFrom(p), Hash: HashFrom(h)}.Entry()
 }
 
-func cutLast(text, separator string) (before, after string, found bool) {
-	i := strings.LastIndex(text, separator)
-	if i < 0 {
-		return text, "", false
-	}
-	return text[:i], text[i+len(separator):], true
-}
-
-// Ends are the ends of the stored part of a chain. An engine stores them apart from the rows, so that Verify detects
-// that the newest rows are missing.
+// Ends are the ends of the stored part of a chain. An engine stores them apart from the rows, so Verify detects that
+// the newest rows are missing.
 type Ends struct {
 	Anchor Link // of the newest entry that was pruned; the zero value if none was
 	Head   Link // of the newest entry; the anchor if the log is empty
@@ -187,8 +183,8 @@ type Row struct {
 // Link returns the place of the row in the chain.
 func (r Row) Link() Link { return Link{r.Sequence, r.Hash} }
 
-// Seal returns the row of an event that follows an entry. It replaces control characters and invalid UTF-8 in the texts
-// and shortens long ones, so it never fails.
+// Seal returns the row of an event that follows an entry. It replaces control characters and invalid UTF-8 in the
+// texts, and shortens long ones, so it never fails.
 func Seal(previous Link, event Event) Row {
 	r := Row{Sequence: previous.Sequence + 1, Previous: previous.Hash}
 	r.Text = encode(r.Sequence, clean(event))
@@ -196,7 +192,7 @@ func Seal(previous Link, event Event) Row {
 	return r
 }
 
-// sum returns the hash that the row must have.
+// sum returns the hash of the content.
 func (r Row) sum() (h Hash) {
 	d := sha256.New()
 	d.Write(r.Previous[:])

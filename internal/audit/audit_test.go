@@ -71,6 +71,21 @@ func TestSeal(t *testing.T) {
 	}
 }
 
+// TestSealCharacters seals a text with characters that JSON encoders treat differently.
+func TestSealCharacters(t *testing.T) {
+	t.Parallel()
+	row := audit.Seal(audit.Link{}, audit.Event{Time: at, Action: "x", Details: []audit.Detail{
+		{Key: "v", Value: "<&>/\x7f\u2028\u2029\n\xff水"},
+	}})
+	want := "\"details\":{\"v\":\"<&>/\ufffd\ufffd\ufffd\ufffd\ufffd水\"}"
+	if !strings.Contains(row.Text, want) {
+		t.Errorf("got %s, want %s", row.Text, want)
+	}
+	if _, err := row.Entry(); err != nil {
+		t.Errorf("%s: %v", row.Text, err)
+	}
+}
+
 // TestSealLimits seals an event with texts that exceed each limit. The entry has the longest allowed texts.
 func TestSealLimits(t *testing.T) {
 	t.Parallel()

@@ -1,14 +1,12 @@
 package audit
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -28,63 +26,37 @@ const (
 // TimeFormat is the layout of the times in entries, in UTC.
 const TimeFormat = "2006-01-02T15:04:05.000000Z"
 
-// The canonical text is JSON in the form of RFC 8785 (JSON Canonicalization Scheme): no white space, and the members of
-// each object sorted. Every text is free of control characters, so only quotation marks and backslashes are escaped.
-// A member whose text is empty is absent.
+// canonical is an entry as JSON. Its text has the form of RFC 8785 (JSON Canonicalization Scheme): no white space,
+// sorted members, and no character that encoding/json escapes and the RFC does not. A member whose text is empty is
+// absent.
+type canonical struct {
+	Action    Action            `json:"action,omitempty"`
+	Actor     Actor             `json:"actor"`
+	Address   string            `json:"address,omitempty"`
+	Details   map[string]string `json:"details"`
+	RequestID string            `json:"request_id,omitempty"`
+	Sequence  int64             `json:"sequence"`
+	Time      string            `json:"time"`
+}
 
 // encode returns the canonical text of a clean event.
 func encode(sequence int64, e Event) string {
-	var b bytes.Buffer
-	b.WriteByte('{')
-	member(&b, "action", string(e.Action))
-	b.WriteString(`,"actor":{`)
-	member(&b, "id", e.Actor.ID)
-	member(&b, "kind", string(e.Actor.Kind))
-	member(&b, "name", e.Actor.Name)
-	member(&b, "sudo_user", e.Actor.SudoUser)
-	b.WriteByte('}')
-	member(&b, "address", e.Address)
-	b.WriteString(`,"details":{`)
-	for i, d := range e.Details {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		quote(&b, d.Key)
-		b.WriteByte(':')
-		quote(&b, d.Value)
+	c := canonical{
+		Action: e.Action, Actor: e.Actor, Address: e.Address, Details: map[string]string{}, RequestID: e.RequestID,
+		Sequence: sequence, Time: e.Time.Format(TimeFormat),
 	}
-	b.WriteByte('}')
-	member(&b, "request_id", e.RequestID)
-	b.WriteString(`,"sequence":`)
-	b.WriteString(strconv.FormatInt(sequence, 10))
-	member(&b, "time", e.Time.Format(TimeFormat))
-	b.WriteByte('}')
-	return b.String()
+	for _, d := range e.Details {
+		c.Details[d.Key] = d.Value
+	}
+	var text strings.Builder
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	_ = encoder.Encode(c) // cannot fail for these types
+	return strings.TrimSuffix(text.String(), "\n")
 }
 
 // Text returns the canonical text of an entry.
 func (e Entry) Text() string { return encode(e.Sequence, e.Event) }
-
-// member writes a member of an object, after a comma unless it is the first one. It writes nothing for an empty text.
-func member(b *bytes.Buffer, name, text string) {
-	if text == "" {
-		return
-	}
-	if last := b.Bytes()[b.Len()-1]; last != '{' {
-		b.WriteByte(',')
-	}
-	quote(b, name)
-	b.WriteByte(':')
-	quote(b, text)
-}
-
-var escaper = strings.NewReplacer(`"`, `\"`, `\`, `\\`)
-
-func quote(b *bytes.Buffer, text string) {
-	b.WriteByte('"')
-	_, _ = escaper.WriteString(b, text) // a bytes.Buffer returns no error
-	b.WriteByte('"')
-}
 
 // clean returns the event as it is stored.
 func clean(e Event) Event {
@@ -92,8 +64,8 @@ func clean(e Event) Event {
 	if year := e.Time.Year(); year < 0 || year > 9999 { // RFC 3339 has four digits
 		e.Time = time.Time{}
 	}
-	for _, text := range e.texts() {
-		*text.at = cleanText(*text.at, text.max)
+	for _, text := range []*string{&e.Actor.ID, &e.Actor.Name, &e.Actor.SudoUser, &e.Address, &e.RequestID} {
+		*text = cleanText(*text, textBytesMax)
 	}
 	e.Action = Action(cleanText(string(e.Action), textBytesMax))
 	e.Actor.Kind = Kind(cleanText(string(e.Actor.Kind), textBytesMax))
@@ -110,28 +82,14 @@ func clean(e Event) Event {
 	return e
 }
 
-type boundedText struct {
-	at  *string
-	max int
-}
-
-func (e *Event) texts() []boundedText {
-	return []boundedText{
-		{&e.Actor.ID, textBytesMax},
-		{&e.Actor.Name, textBytesMax},
-		{&e.Actor.SudoUser, textBytesMax},
-		{&e.Address, textBytesMax},
-		{&e.RequestID, textBytesMax},
-	}
-}
-
 var keyForm = regexp.MustCompile(`^[a-z][a-z0-9._-]*$`)
 
-// cleanText replaces control characters and invalid UTF-8 by U+FFFD and cuts the text to a number of bytes.
+// cleanText replaces control characters, line separators and invalid UTF-8 by U+FFFD, and cuts the text to a number of
+// bytes.
 func cleanText(text string, bytesMax int) string {
 	const ellipsis = "…"
 	text = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
+		if unicode.In(r, unicode.Cc, unicode.Zl, unicode.Zp) {
 			return utf8.RuneError
 		}
 		return r
@@ -146,48 +104,37 @@ func cleanText(text string, bytesMax int) string {
 	return text[:end] + ellipsis
 }
 
-// stored is the JSON form of an entry, for the decoder.
-type stored struct {
-	Action    Action            `json:"action"`
-	Actor     Actor             `json:"actor"`
-	Address   string            `json:"address"`
-	Details   map[string]string `json:"details"`
-	RequestID string            `json:"request_id"`
-	Sequence  int64             `json:"sequence"`
-	Time      string            `json:"time"`
-}
-
 var (
 	errNotCanonical = errors.New("its text is not in the canonical form")
 	errMoved        = errors.New("its text has another sequence number")
 )
 
-// Entry decodes the row. The error is that Seal cannot have written the text; Entry does not check the chain.
+// Entry decodes the row. An error means that Seal cannot have written the text. Entry does not check the chain.
 func (r Row) Entry() (Entry, error) {
 	e := Entry{Sequence: r.Sequence, Previous: r.Previous, Hash: r.Hash}
 	if len(r.Text) > EntryBytesMax {
 		return e, fmt.Errorf("its text has %d bytes; at most %d are allowed", len(r.Text), EntryBytesMax)
 	}
-	var s stored
-	if err := json.Unmarshal([]byte(r.Text), &s); err != nil {
+	var c canonical
+	if err := json.Unmarshal([]byte(r.Text), &c); err != nil {
 		return e, fmt.Errorf("its text is not valid: %w", err)
 	}
-	at, err := time.Parse(TimeFormat, s.Time)
+	at, err := time.Parse(TimeFormat, c.Time)
 	if err != nil {
 		return e, fmt.Errorf("its time is not valid: %w", err)
 	}
 	e.Event = Event{
-		Time: at, Action: s.Action, Origin: Origin{Actor: s.Actor, Address: s.Address, RequestID: s.RequestID},
+		Time: at, Action: c.Action, Origin: Origin{Actor: c.Actor, Address: c.Address, RequestID: c.RequestID},
 	}
-	for key, value := range s.Details {
+	for key, value := range c.Details {
 		e.Details = append(e.Details, Detail{key, value})
 	}
 	e.Event = clean(e.Event)
-	if s.Action == "" || encode(s.Sequence, e.Event) != r.Text {
+	if c.Action == "" || encode(c.Sequence, e.Event) != r.Text {
 		return e, errNotCanonical
 	}
-	if s.Sequence != r.Sequence {
-		return e, fmt.Errorf("%w: %d", errMoved, s.Sequence)
+	if c.Sequence != r.Sequence {
+		return e, fmt.Errorf("%w: %d", errMoved, c.Sequence)
 	}
 	return e, nil
 }

@@ -18,8 +18,8 @@ import (
 const (
 	pendingMax  = 1000 // events that wait for the store
 	refusalsMax = 1000 // refusals that are counted at the same time
-	signInsMax  = 500  // sign-ins that are known with the scope admin, and without it
-	networksMax = 50   // of those, networks of one actor
+	signInsMax  = 500  // sign-ins that are remembered with the scope admin, and as many without it
+	networksMax = 50   // of these, networks of one actor
 	consoleMax  = 100  // sign-ins of one actor to the console in an hour, without the scope admin
 
 	refusalsEvery = time.Minute
@@ -27,18 +27,18 @@ const (
 	appendTimeMax = 5 * time.Second
 )
 
-// Recorder appends the events of a server to the log in the background, so that no request waits for the store. It
-// keeps events while the store does not accept them. A nil Recorder records no request.
+// Recorder appends the events of a server to the log in the background, so no request waits for the store. It keeps
+// events while the store does not accept them. A nil Recorder records no request.
 type Recorder struct {
-	append func(ctx context.Context, events ...Event) error // AppendAudit of an engine
-	log    *slog.Logger
+	appendTo func(ctx context.Context, events ...Event) error // AppendAudit of an engine
+	log      *slog.Logger
 
 	mu       sync.Mutex // guards the fields below
 	pending  []Event
 	console  *limit.Buckets[Actor] // has a lock of its own
 	lost     int                   // events that exceeded a limit
-	failing  bool                  // the last attempt failed, so the next one is that of the ticker
-	refusals map[refusal]*refused
+	failing  bool                  // the last attempt failed, so the ticker makes the next one
+	refusals map[refusal]*tally
 	signIns  map[signIn]time.Time // the last entry of each
 
 	flushing sync.Mutex    // held by the goroutine that appends
@@ -47,15 +47,15 @@ type Recorder struct {
 	done     chan struct{} // closed when the goroutine has ended
 }
 
-// refusal is a scope that a credential lacks, or a way to sign in that failed.
+// refusal is a scope that the credential of an actor lacks, or a way to sign in that failed.
 type refusal struct {
 	actor  Actor
 	action Action
 	detail Detail
 }
 
-// refused counts the requests of a refusal since first.
-type refused struct {
+// tally counts the requests with one refusal.
+type tally struct {
 	first time.Time
 	count int
 	last  Origin // of the last request
@@ -72,7 +72,7 @@ type signIn struct {
 // closes the Recorder. log must not be nil.
 func NewRecorder(appendTo func(ctx context.Context, events ...Event) error, log *slog.Logger) *Recorder {
 	r := &Recorder{
-		append: appendTo, log: log, refusals: map[refusal]*refused{}, signIns: map[signIn]time.Time{},
+		appendTo: appendTo, log: log, refusals: map[refusal]*tally{}, signIns: map[signIn]time.Time{},
 		console: limit.NewBuckets[Actor](consoleMax, consoleMax, time.Hour, signInsMax),
 		wake:    make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
 	}
@@ -88,7 +88,7 @@ func (r *Recorder) Record(e Event) {
 	r.signal()
 }
 
-// add adds an event unless that many are pending. The caller has locked mu.
+// add adds an event, unless most events are pending. The caller has locked mu.
 func (r *Recorder) add(e Event, most int) {
 	if len(r.pending) >= most {
 		r.lost++
@@ -104,47 +104,46 @@ func (r *Recorder) signal() {
 	}
 }
 
-// Refused counts a request whose credential lacks a scope. Each minute with such requests has one entry for each actor
+// ScopeRefused counts a request whose credential lacks a scope. Each minute with such requests adds one entry per actor
 // and scope.
-func (r *Recorder) Refused(by Origin, scope string) {
-	r.refused(by, ScopeRefused, Detail{"scope", scope})
+func (r *Recorder) ScopeRefused(by Origin, scope string) {
+	r.tally(refusal{by.Actor, ScopeRefused, Detail{"scope", scope}}, by)
 }
 
-// RefusedSignIn counts a sign-in to the console that failed, by its way: token or oidc. Each minute
-// with such sign-ins has one entry for each actor and way.
-func (r *Recorder) RefusedSignIn(by Origin, way string) {
-	r.refused(by, SignInRefused, Detail{"console", way})
+// SignInRefused counts a failed sign-in to the console by its way: token or oidc. Each minute with such sign-ins adds
+// one entry per actor and way.
+func (r *Recorder) SignInRefused(by Origin, way string) {
+	r.tally(refusal{by.Actor, SignInRefused, Detail{"console", way}}, by)
 }
 
-func (r *Recorder) refused(by Origin, action Action, detail Detail) {
+func (r *Recorder) tally(key refusal, by Origin) {
 	if r == nil {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	key := refusal{by.Actor, action, detail}
 	c := r.refusals[key]
 	if c == nil {
 		if len(r.refusals) >= refusalsMax {
 			r.lost++
 			return
 		}
-		c = &refused{first: time.Now()}
+		c = &tally{first: time.Now()}
 		r.refusals[key] = c
 	}
 	c.count++
 	c.last = by
 }
 
-// SignedIn records the first use of a credential in an hour from a network. With details it records each use: a
-// sign-in to the console. admin means that the credential has the scope admin; other credentials cannot use up the room
-// of these.
+// SignedIn records the first use of a credential in an hour from a network. With details it records every use: a
+// sign-in to the console. admin means that the credential has the scope admin. Others cannot use up the limits for
+// these.
 func (r *Recorder) SignedIn(by Origin, admin bool, details ...Detail) {
 	if r == nil {
 		return
 	}
 	now := time.Now()
-	address, _ := netip.ParseAddr(by.Address) // an invalid one has a network too
+	address, _ := netip.ParseAddr(by.Address) // all invalid addresses are one network
 	key := signIn{by.Actor, admin, limit.NetworkOf(address)}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -171,7 +170,7 @@ func (r *Recorder) SignedIn(by Origin, admin bool, details ...Detail) {
 	r.signal()
 }
 
-// hasRoom forgets old sign-ins and reports whether a new one has room. The caller has locked mu.
+// hasRoom removes old sign-ins, and reports whether a new one is within the limits. The caller has locked mu.
 func (r *Recorder) hasRoom(key signIn, now time.Time) bool {
 	alike, own := 0, 0
 	for other, last := range r.signIns {
@@ -248,7 +247,7 @@ func (r *Recorder) Flush(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, appendTimeMax)
 	defer cancel()
-	err := r.append(ctx, events...)
+	err := r.appendTo(ctx, events...)
 	if err != nil {
 		r.log.Warn("could not append to the audit log; a running server retries within a minute",
 			"events", len(events), "error", err)
@@ -260,13 +259,13 @@ func (r *Recorder) Flush(ctx context.Context) {
 	}
 	r.pending = slices.Delete(r.pending, 0, count)
 	r.lost -= lost
-	if len(r.pending) > 0 { // run ignored their signal if the attempt before had failed
+	if len(r.pending) > 0 { // run ignored their signal if the previous attempt had failed
 		r.signal()
 	}
 }
 
-// Close appends the pending events and the counted refusals, and ends the goroutine. Events that the store does not
-// accept are lost. No other call may run during Close or after it.
+// Close appends the pending events and the counted refusals, and ends the goroutine. Events that the store refuses are
+// lost. No other call may run during Close or after it.
 func (r *Recorder) Close() {
 	close(r.stop)
 	<-r.done

@@ -104,10 +104,10 @@ func TestRecorder(t *testing.T) {
 
 		<-time.After(time.Second)
 		for i := range 5 {
-			r.Refused(from("b", fmt.Sprint(i)), "admin")
-			r.Refused(from("a", fmt.Sprint(i)), "plants:create")
+			r.ScopeRefused(from("b", fmt.Sprint(i)), "admin")
+			r.ScopeRefused(from("a", fmt.Sprint(i)), "plants:create")
 		}
-		r.Refused(from("a", "9"), "admin")
+		r.ScopeRefused(from("a", "9"), "admin")
 		check(t, "refusals within a minute", s.take())
 		<-time.After(time.Minute)
 		check(t, "refusals after a minute", s.take(), "scope.refused a 9 scope=admin count=1",
@@ -115,7 +115,7 @@ func TestRecorder(t *testing.T) {
 		<-time.After(time.Minute)
 		check(t, "no refusals", s.take())
 
-		r.Refused(from("a", "1"), "admin")
+		r.ScopeRefused(from("a", "1"), "admin")
 		r.Close()
 		check(t, "refusals at the end", s.take(), "scope.refused a 1 scope=admin count=1")
 	})
@@ -132,7 +132,7 @@ func TestRecorderKeepsEvents(t *testing.T) {
 			r.Record(audit.Event{Action: audit.Action(fmt.Sprint(i))})
 		}
 		for i := range 1003 {
-			r.Refused(from(fmt.Sprint(i), ""), "admin")
+			r.ScopeRefused(from(fmt.Sprint(i), ""), "admin")
 		}
 		check(t, "while the store accepts none", s.take())
 		if !strings.Contains(log.String(), `level=WARN msg="could not append to the audit log; `+
@@ -239,7 +239,7 @@ func TestRecorderKeepsAdministrators(t *testing.T) {
 			r.SignedIn(from(fmt.Sprint("reader", i), "192.0.2.1"), false, audit.Detail{Key: "console", Value: "token"})
 		}
 		for i := range 600 {
-			r.Refused(from(fmt.Sprint(i), ""), "admin")
+			r.ScopeRefused(from(fmt.Sprint(i), ""), "admin")
 		}
 		<-time.After(time.Minute) // counts the refusals
 		synctest.Wait()           // for the attempt at the same time
@@ -265,7 +265,7 @@ func TestRecorderRace(t *testing.T) {
 			for range 100 {
 				r.Record(audit.Event{Action: "x"})
 				r.SignedIn(from(fmt.Sprint(i), ""), true)
-				r.Refused(from(fmt.Sprint(i), ""), "admin")
+				r.ScopeRefused(from(fmt.Sprint(i), ""), "admin")
 			}
 		})
 	}
@@ -279,5 +279,5 @@ func TestRecorderRace(t *testing.T) {
 		"scope.refused 2  scope=admin count=100", "scope.refused 3  scope=admin count=100")
 	var none *audit.Recorder
 	none.SignedIn(from("a", ""), true)
-	none.Refused(from("a", ""), "admin")
+	none.ScopeRefused(from("a", ""), "admin")
 }

@@ -9,24 +9,26 @@ import (
 	"time"
 )
 
-// The kinds of faults that Verify detects. Compare with errors.Is.
-var (
-	// ErrChanged means that an entry, or the stored end of the chain, was changed.
-	ErrChanged = errors.New("changed")
-	// ErrMissing means that an entry was removed, and not by pruning.
-	ErrMissing = errors.New("missing")
-	// ErrReordered means that an entry is at the place of another one.
-	ErrReordered = errors.New("reordered")
-	// ErrAdded means that an entry was added before the first or after the last entry of the chain.
-	ErrAdded = errors.New("added")
+// FaultKind is a kind of fault that Verify detects. Compare with errors.Is.
+type FaultKind string
+
+// Error implements error.
+func (k FaultKind) Error() string { return string(k) }
+
+// The kinds of faults.
+const (
+	ErrChanged   FaultKind = "changed"   // an entry, or the stored end of the chain, was changed
+	ErrMissing   FaultKind = "missing"   // an entry was removed, and not by pruning
+	ErrReordered FaultKind = "reordered" // an entry is at the place of another one
+	ErrAdded     FaultKind = "added"     // an entry was added before the first or after the last entry of the chain
 )
 
-// Fault is the first fault of a log.
+// Fault is the first fault of a log, in the form of the admin API and of audit verify --json.
 type Fault struct {
-	Sequence int64     // of the first entry with a fault
-	Time     time.Time // of that entry; of the entry before it if it is missing; zero if it is unknown
-	Kind     error     // one of the errors above
-	Reason   string    // for a person
+	Sequence int64     `json:"sequence"`      // of the first entry with a fault
+	Time     time.Time `json:"time,omitzero"` // of that entry; of the previous one if it is missing; zero if unknown
+	Kind     FaultKind `json:"kind"`
+	Reason   string    `json:"reason"` // for a person
 }
 
 // Error describes the fault.
@@ -34,18 +36,18 @@ func (f *Fault) Error() string {
 	at := ""
 	if !f.Time.IsZero() {
 		at = " (" + f.Time.Format(TimeFormat) + ")"
-		if errors.Is(f.Kind, ErrMissing) {
+		if f.Kind == ErrMissing {
 			at = " (after " + f.Time.Format(TimeFormat) + ")"
 		}
 	}
-	return fmt.Sprintf("entry %d%s is %v: %s", f.Sequence, at, f.Kind, f.Reason)
+	return fmt.Sprintf("entry %d%s is %s: %s", f.Sequence, at, f.Kind, f.Reason)
 }
 
 // Unwrap returns the kind of the fault.
 func (f *Fault) Unwrap() error { return f.Kind }
 
-// Verify checks that the rows are a whole chain between the ends. The rows are all rows of a log, by ascending
-// sequence number. The error is a *Fault, or an error of the rows.
+// Verify checks that the rows are a complete chain between the ends. The rows are all rows of a log, by ascending
+// sequence number. The error is a *Fault, or comes from the rows.
 func Verify(ends Ends, rows iter.Seq2[Row, error]) error {
 	v := verifier{last: ends.Anchor}
 	for row, err := range rows {
@@ -86,7 +88,7 @@ func (v *verifier) add(row Row, ends Ends) *Fault {
 	return fault
 }
 
-// PrunedTo returns the details of the event of Prune that name the newest entry that was pruned.
+// PrunedTo returns the details of a Prune event that name the newest pruned entry.
 func PrunedTo(to Link) []Detail {
 	return []Detail{{"to_hash", to.Hash.String()}, {"to_sequence", strconv.FormatInt(to.Sequence, 10)}}
 }
@@ -98,7 +100,7 @@ func (e Entry) prunes(to Link) bool {
 	})
 }
 
-// Follows returns nil if the row is whole and is the next one after an entry, else a *Fault.
+// Follows returns nil if the row is undamaged and comes next after an entry, otherwise a *Fault.
 func (r Row) Follows(last Link) error {
 	if r.Sequence != last.Sequence+1 {
 		return &Fault{last.Sequence + 1, time.Time{}, ErrMissing, fmt.Sprintf("the next entry is %d", r.Sequence)}
@@ -148,7 +150,7 @@ func (v *verifier) end(ends Ends) *Fault {
 	}
 	return &Fault{
 		v.last.Sequence, v.lastAt, ErrChanged,
-		fmt.Sprintf("its hash is not that of the head %d:%s", ends.Head.Sequence, ends.Head.Hash),
+		fmt.Sprintf("its hash differs from the head %d:%s", ends.Head.Sequence, ends.Head.Hash),
 	}
 }
 

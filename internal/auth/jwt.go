@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	// JWTLeeway is the difference between two clocks for which the checks of a JWT allow.
+	// JWTLeeway is the clock difference that the checks of a JWT allow.
 	JWTLeeway = 60 * time.Second
 	// JWTLifetimeMax is the longest lifetime of a JWT.
 	JWTLifetimeMax = 30 * 24 * time.Hour
@@ -54,8 +54,7 @@ func NewSubject(issuer, subject string, now time.Time) Token {
 	return newIdentity(KindSubject, issuer, subject, now)
 }
 
-// NewRevokedJWT returns a token of KindJWT. It expires when no JWT with this id can be valid any
-// more.
+// NewRevokedJWT returns a token of KindJWT. It expires when a JWT with this id can no longer be valid.
 func NewRevokedJWT(issuer, id string, now time.Time) Token {
 	t := newIdentity(KindJWT, issuer, id, now)
 	t.RevokedAt = t.CreatedAt
@@ -70,8 +69,8 @@ func newIdentity(kind Kind, issuer, identifier string, now time.Time) Token {
 	}
 }
 
-// hashOfIdentity returns the hash of a token that is no KindToken. Its input has bytes that no
-// bearer credential can have, so it is the hash of no credential.
+// hashOfIdentity returns the hash of a token of another kind than KindToken. It is the hash of no credential, because
+// no bearer credential contains a zero byte.
 func hashOfIdentity(kind Kind, issuer, identifier string) Hash {
 	return sha256.Sum256([]byte(string(kind) + "\x00" + issuer + "\x00" + identifier))
 }
@@ -81,9 +80,8 @@ func LooksLikeJWT(credential string) bool {
 	return strings.Count(credential, ".") == 2 && !strings.HasPrefix(credential, secretPrefix)
 }
 
-// AuthenticateJWT returns the principal of a verified JWT at that time. registered is false if
-// the keyring does not have its subject; then the principal has no TokenID. The error is an
-// *Invalid: the JWT was revoked.
+// AuthenticateJWT returns the principal of a verified JWT at that time. registered is false if the keyring lacks its
+// subject; then the principal has no TokenID. The error is an *Invalid: the JWT was revoked.
 func (k *Keyring) AuthenticateJWT(c *Claims, now time.Time) (p Principal, registered bool, err error) {
 	entries := k.entries()
 	if _, revoked := entries[c.jwt]; revoked {
@@ -110,10 +108,9 @@ func (e *entry) authenticate(c *Claims, now time.Time) (Principal, error) {
 	return Principal{TokenID: e.token.ID, Name: c.Name, Scopes: c.Scopes}, nil
 }
 
-// Add adds the token of the subject of verified claims until the next Replace, and returns their
-// principal at that time. The principal has the ID of the token, although a Replace at the same
-// time may remove the token again. The error is an *Invalid: the token or the keyring has a
-// revocation of the JWT. It may be called by any goroutine.
+// Add adds the token of the subject of verified claims until the next Replace, and returns their principal at that
+// time. The principal has the ID of the token, although a concurrent Replace may remove the token again. The error is
+// an *Invalid: the token or the keyring has a revocation of the JWT. Any goroutine may call it.
 func (k *Keyring) Add(t Token, c *Claims, now time.Time) (Principal, error) {
 	e := newEntry(t)
 	k.added.Store(t.Hash, e)

@@ -8,28 +8,23 @@ import (
 	"plantstore/internal/plant"
 )
 
-// Principal is the token, with its scopes, that a request is authenticated as.
+// Principal is the token or the subject, with its scopes, that a request is authenticated as.
 type Principal struct {
 	TokenID int64
 	Name    string
 	Scopes  Scopes
 }
 
-// Require returns nil if the principal has every scope of want, else a
-// *plant.Error with plant.CodeScopeMissing.
+// Require returns nil if the principal has every scope of want, otherwise a *plant.Error with plant.CodeScopeMissing.
 func (p Principal) Require(want Scopes) error {
 	if p.Scopes.Has(want) {
 		return nil
 	}
-	return &plant.Error{
-		Code:    plant.CodeScopeMissing,
-		Message: "the credential lacks the scope " + want.String(),
-	}
+	return plant.Errorf(plant.CodeScopeMissing, "the credential lacks the scope %s", want)
 }
 
-// Keyring keeps in memory the tokens that authenticate requests. Its owner replaces
-// them when the store changes. A Keyring is safe for concurrent use, and
-// Authenticate locks nothing. The zero value has no tokens.
+// Keyring keeps the tokens that authenticate requests in memory. Its owner replaces them when the store changes. A
+// Keyring is safe for concurrent use, and Authenticate locks nothing. The zero value has no tokens.
 type Keyring struct {
 	byHash atomic.Pointer[map[Hash]*entry]
 	added  sync.Map // Hash -> *entry: the subjects of Add
@@ -67,10 +62,8 @@ func (k *Keyring) entries() map[Hash]*entry {
 	return nil
 }
 
-// Authenticate returns the principal of a credential at that time. The error is an
-// *Invalid.
-//
-// The lookup is by hash, so its duration does not depend on the secret.
+// Authenticate returns the principal of a credential at that time. The error is an *Invalid. The lookup is by hash, so
+// its duration does not depend on the secret.
 func (k *Keyring) Authenticate(credential string, now time.Time) (Principal, error) {
 	e, ok := k.entries()[HashOf(credential)]
 	switch {
@@ -92,9 +85,8 @@ const (
 	ReasonRevoked = "revoked"
 )
 
-// Invalid is the error of a credential that authenticates no principal. It wraps the
-// *plant.Error for the client, which is the same for every reason: a client must not
-// learn that a credential was ever valid.
+// Invalid is the error of a credential that authenticates no principal. It wraps the *plant.Error for the client, which
+// is the same for every reason: a client must not learn that a credential was ever valid.
 type Invalid struct {
 	Reason string // for the log of the server; has no part of the credential
 }
@@ -109,8 +101,8 @@ var errInvalid = &plant.Error{
 	Message: "invalid credential; send the whole token or request another from the store's operator",
 }
 
-// usedEvery is the resolution of the time of last use. With a finer one, every request
-// would write to memory that all cores share.
+// usedEvery is the resolution of the time of last use. With a finer one, every request would write to memory that all
+// cores share.
 const usedEvery = time.Minute
 
 func (e *entry) markUsed(now time.Time) {
@@ -126,8 +118,7 @@ type Use struct {
 	At      time.Time
 }
 
-// UsedSince returns the last use of each token that this keyring has authenticated
-// after that time.
+// UsedSince returns the last use of each token that this keyring has authenticated after that time.
 func (k *Keyring) UsedSince(since time.Time) []Use {
 	var uses []Use
 	add := func(e *entry) {
@@ -142,12 +133,11 @@ func (k *Keyring) UsedSince(since time.Time) []Use {
 	return uses
 }
 
-// briefMax is the longest lifetime of a token that its creator does not expect to renew, such
-// as that of a session of the console.
+// briefMax is the longest lifetime of a token that its creator does not expect to renew, such as a console session's.
 const briefMax = 24 * time.Hour
 
-// Expiring returns the number of tokens in StateValid that expire within that time. It omits
-// those that were created for a day or less.
+// Expiring returns the number of tokens in StateValid that expire within that time. It omits tokens that were created
+// for a day or less.
 func (k *Keyring) Expiring(now time.Time, within time.Duration) int {
 	var tokens []Token
 	for _, e := range k.entries() {

@@ -12,13 +12,11 @@ type Rotation struct {
 	Ended []Token // the tokens of the name whose ExpiresAt changes, with the new value
 }
 
-// Rotate returns the rotation that replaces the newest valid token of tokens,
-// which are all the tokens of one name by ascending id. It returns false if none
-// of them is valid at fresh.CreatedAt.
+// Rotate returns the rotation that replaces the newest valid token of tokens, which are all the tokens of one name by
+// ascending id. It returns false if none of them is valid at fresh.CreatedAt.
 //
-// The successor is fresh with the scopes of the old token and, unless
-// fresh.ExpiresAt is set, with the same lifetime. The older tokens of the name
-// expire after the overlap, unless they expire earlier.
+// The successor is fresh with the scopes of the old token and, unless fresh.ExpiresAt is set, with the same lifetime.
+// The older tokens of the name expire after the overlap, unless they expire earlier.
 func Rotate(tokens []Token, fresh Token, overlap time.Duration) (Rotation, bool) {
 	var r Rotation
 	for _, t := range slices.Backward(tokens) {

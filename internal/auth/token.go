@@ -6,17 +6,18 @@ import (
 	"crypto/sha256"
 	"hash/crc32"
 	"math/big"
+	"regexp"
 	"strings"
 	"time"
 )
 
-// Token is a credential that the operator creates. It has the hash of the secret; only
-// the client has the secret.
+// Token is a credential that the operator creates. It has the hash of the secret; only the client has the secret.
+// Engines also store subjects and revoked JWTs as tokens, see Kind.
 type Token struct {
 	ID         int64  // assigned by the engine
 	Name       string // chosen by the operator; unique among valid tokens, except during the overlap of a rotation
 	Hash       Hash
-	Prefix     string // the first characters of the secret; empty for a token that is older than this field
+	Prefix     string // the first characters of the secret; empty for a token created without it
 	Scopes     Scopes
 	CreatedAt  time.Time // this and the times below: UTC, whole microseconds
 	ExpiresAt  time.Time // zero: never
@@ -47,16 +48,15 @@ func (t Token) IsToken() bool { return t.Kind == KindToken }
 // ValidAt reports whether the token is neither revoked nor expired at that time.
 func (t Token) ValidAt(now time.Time) bool { return !t.Revoked() && !t.expiredAt(now) }
 
-// Revoked reports whether the token was revoked. It compares no times, because the clock
-// of the revocation may be ahead of the clock of the check.
+// Revoked reports whether the token was revoked. It compares no times, because the clock of the revocation may be ahead
+// of this one.
 func (t Token) Revoked() bool { return !t.RevokedAt.IsZero() }
 
 func (t Token) expiredAt(now time.Time) bool {
 	return !t.ExpiresAt.IsZero() && !now.Before(t.ExpiresAt)
 }
 
-// Hash is the SHA-256 of a token's secret. A secret of 256 random bits needs neither a salt
-// nor a slow hash.
+// Hash is the SHA-256 of a token's secret. A secret of 256 random bits needs neither a salt nor a slow hash.
 type Hash [sha256.Size]byte
 
 // HashOf returns the hash of a secret.
@@ -65,8 +65,7 @@ func HashOf(secret string) Hash {
 	return sha256.Sum256(append(buffer[:0], secret...))
 }
 
-// The format of a secret has a prefix and a checksum, so that a scanner for leaked secrets
-// finds it and has no false positives.
+// A secret has a prefix and a checksum, so a scanner for leaked secrets finds it without false positives.
 const (
 	secretPrefix   = "pst_"
 	randomDigits   = 43                    // 62^43 > 2^256
@@ -77,8 +76,8 @@ const (
 
 const base62Digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
-// Mint returns a new secret: pst_, 256 random bits in base 62, and the CRC-32 (IEEE 802.3)
-// of these characters in base 62.
+// Mint returns a new secret: pst_, 256 random bits in base 62, and the CRC-32 (IEEE 802.3) of these characters in base
+// 62.
 func Mint() string {
 	var random [32]byte
 	_, _ = rand.Read(random[:]) // it never returns an error
@@ -95,40 +94,14 @@ func WellFormed(secret string) bool {
 	return secret[len(body):] == checksum(body)
 }
 
-// LooksLikeSecret reports whether a text may contain a secret or a part of one, or a JWT, and
-// must not be shown.
+// LooksLikeSecret reports whether a text may contain a secret or a part of one, or a JWT, and must not be shown.
 func LooksLikeSecret(text string) bool {
-	return strings.Contains(text, secretPrefix) || containsJWT(text)
+	return strings.Contains(text, secretPrefix) || jwtStart.MatchString(text)
 }
 
-// containsJWT reports whether a text contains the header of a JWT, a dot, and the begin of its
-// claims. In base64url a JSON object without white space begins with eyJ.
-func containsJWT(text string) bool {
-	const headerBytesMin = 16 // {"alg":"none"} has 19
-	for {
-		_, rest, found := strings.Cut(text, "eyJ")
-		if !found {
-			return false
-		}
-		n := prefixOfBase64(rest)
-		if n >= headerBytesMin-len("eyJ") && len(rest) > n+1 && rest[n] == '.' && prefixOfBase64(rest[n+1:]) > 0 {
-			return true
-		}
-		text = rest[n:]
-	}
-}
-
-// prefixOfBase64 returns the length of the base64url at the begin of a text.
-func prefixOfBase64(text string) int {
-	for i := range len(text) {
-		c := text[i]
-		alphanumeric := '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z'
-		if !alphanumeric && c != '-' && c != '_' {
-			return i
-		}
-	}
-	return len(text)
-}
+// jwtStart matches the header of a JWT, which has at least 16 characters, a dot, and the first character of the claims.
+// In base64url a JSON object without white space starts with eyJ.
+var jwtStart = regexp.MustCompile(`eyJ[\w-]{13,}\.[\w-]`)
 
 func checksum(body string) string {
 	sum := crc32.ChecksumIEEE([]byte(body))

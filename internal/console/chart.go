@@ -15,8 +15,8 @@ const (
 	pointsMax   = 180
 )
 
-// chart is a diagram over time, as SVG. The page has it without JavaScript; the script
-// replaces the paths and the texts with newer ones.
+// chart is a diagram over time, as SVG. The page shows it without JavaScript; the script replaces the paths and the
+// texts.
 type chart struct {
 	ID     string `json:"id"`
 	Title  string `json:"-"`
@@ -33,10 +33,10 @@ type line struct {
 	Name string `json:"name"`
 	Now  string `json:"now"`  // the newest value of the last minute
 	Path string `json:"path"` // of the line
-	Area string `json:"area"` // below it; empty for all but the first line
+	Area string `json:"area"` // below the line; empty for all but the first
 }
 
-// tip has the values of the lines at a time.
+// tip is the text of the lines at a time.
 type tip struct {
 	X    float64  `json:"x"` // in the viewBox
 	At   string   `json:"at"`
@@ -49,8 +49,8 @@ type series struct {
 	value func(sample) float64
 }
 
-// newChart returns the chart of the samples of a time. A point is the largest value of its
-// part of the time, because a mean would hide a short peak.
+// newChart returns the chart of samples. A point is the largest value of its part of the time, because a mean would
+// hide a short peak.
 func newChart(
 	id, title string, samples []sample, to time.Time, span time.Duration, format func(float64) string, list ...series,
 ) chart {
@@ -113,8 +113,8 @@ func pointX(k, n int) float64 {
 	return math.Round(float64(chartWidth)*(float64(k)+0.5)/float64(n)*10) / 10
 }
 
-// draw returns the path of values and that of the area below it, with gaps where the values are NaN. A value between
-// two gaps is a line as long as its part of the time, because the path of a point is invisible.
+// draw returns the path of values and of the area below it, with gaps where the values are NaN. A value between two
+// gaps is a line as long as its part of the time, because the path of a point is invisible.
 func draw(values []float64, top float64) (path, area string) {
 	var line, fill strings.Builder
 	half := chartWidth / float64(len(values)) / 2

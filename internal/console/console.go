@@ -1,8 +1,5 @@
-// Package console has the pages of the operator on the admin listener: HTML that the
-// server renders, over package admin. Reading and every change work without JavaScript. The
-// files of the pages are part of the program.
-//
-// A Console has the routes; sessions.go describes the sign-in.
+// Package console serves the pages of the operator on the admin listener: HTML over package admin. Reading and every
+// change work without JavaScript. sessions.go describes the sign-in.
 package console
 
 import (
@@ -11,11 +8,13 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"plantstore/internal/admin"
+	"plantstore/internal/adminapi"
 	"plantstore/internal/audit"
 	"plantstore/internal/auth"
 	"plantstore/internal/oidc"
@@ -36,17 +35,17 @@ type Config struct {
 	Open    bool // the admin listener requires no credential for its other paths
 }
 
-// Console has the pages. The caller starts its sampler with Start and ends it with Close.
+// Console serves the pages. The caller starts its sampler with Start and ends it with Close.
 type Console struct {
 	Config
-	sessions    sessions
-	issuer      atomic.Pointer[oidc.Client] // nil: no sign-in at an issuer
-	flows       flows
-	samples     ring
-	documents   documents
-	templates   map[string]*template.Template // by the name of the page
-	crossOrigin *http.CrossOriginProtection
-	clock       atomic.Pointer[func() time.Time]
+	api       *adminapi.API // sends and receives files
+	sessions  sessions
+	issuer    atomic.Pointer[oidc.Client] // nil: no sign-in at an issuer
+	flows     flows
+	samples   history
+	documents documents
+	templates map[string]*template.Template // by the name of the page
+	clock     atomic.Pointer[func() time.Time]
 
 	stop    chan struct{} // closed by Close
 	running sync.WaitGroup
@@ -62,8 +61,7 @@ func New(c Config) (*Console, error) {
 		return nil, err
 	}
 	s := &Console{
-		Config: c, templates: templates, crossOrigin: http.NewCrossOriginProtection(),
-		stop: make(chan struct{}),
+		Config: c, api: adminapi.New(c.Operations, c.Log), templates: templates, stop: make(chan struct{}),
 	}
 	now := time.Now
 	s.clock.Store(&now)
@@ -87,24 +85,76 @@ func (c *Console) Close() {
 
 // Browser returns the use of the routes by browsers, for server.Config.Browser.
 func (c *Console) Browser() *server.Browser {
-	return &server.Browser{Authenticate: c.authenticate, Refuse: c.refuse, Enter: c.enter}
+	return &server.Browser{Authenticate: c.authenticate, Refuse: c.refuse, Enter: c.followLink}
 }
 
-// Routes returns the routes for server.Config.AdminRoutes.
+// Routes returns the routes for server.Config.AdminRoutes. The script of an import sends a file to /import/{id}, whose
+// id it chooses, so it can read the state at the same time. A form without the script sends the file to /import.
 func (c *Console) Routes() ([]server.Route, error) {
-	routes := []server.Route{
-		{Method: "GET", Path: signInPath, Open: true, Page: true, Linked: true, Handle: c.showSignIn},
-		{Method: "POST", Path: signInPath, Open: true, Page: true, Handle: c.signIn},
-		{Method: "POST", Path: "/sign-out", Open: true, Page: true, Handle: c.signOut},
-		{Method: "GET", Path: "/session", Open: true, Page: true, Background: true, Handle: c.serveSession},
-		{Method: "GET", Path: continuePath, Open: true, Page: true, Handle: c.serveContinue},
-		{Method: "GET", Path: issuerPath, Open: true, Page: true, Linked: true, Handle: c.beginAtIssuer},
-		{Method: "GET", Path: callbackPath, Open: true, Page: true, Linked: true, Handle: c.finishAtIssuer},
-		{Method: "GET", Path: "/", Scope: auth.ScopeAdmin, Page: true, Linked: true, Handle: c.showOverview},
-		{Method: "GET", Path: "/live", Scope: auth.ScopeAdmin, Page: true, Background: true, Handle: c.serveLive},
+	const read, create, all = auth.ScopeRead, auth.ScopeCreate, auth.ScopeAdmin
+	page := func(path string, handle server.HandlerFunc) server.Route {
+		return server.Route{Method: "GET", Path: path, Scope: all, Linked: true, Handle: handle}
 	}
-	routes = append(append(append(routes, c.plantRoutes()...), c.importRoutes()...), c.operatorRoutes()...)
-	routes = append(append(routes, c.webhookRoutes()...), c.referenceRoutes()...)
+	change := func(path string, handle server.HandlerFunc) server.Route {
+		return server.Route{Method: "POST", Path: path, Scope: all, Handle: handle}
+	}
+	routes := []server.Route{
+		{Method: "GET", Path: signInPath, Open: true, Linked: true, Handle: c.showSignIn},
+		{Method: "POST", Path: signInPath, Open: true, Handle: c.signIn},
+		{Method: "POST", Path: "/sign-out", Open: true, Handle: c.signOut},
+		{Method: "GET", Path: "/session", Open: true, Background: true, Handle: c.serveSession},
+		{Method: "GET", Path: continuePath, Open: true, Handle: c.serveContinue},
+		{Method: "GET", Path: issuerPath, Open: true, Linked: true, Handle: c.beginAtIssuer},
+		{Method: "GET", Path: callbackPath, Open: true, Linked: true, Handle: c.finishAtIssuer},
+
+		page("/", c.showOverview),
+		{Method: "GET", Path: "/live", Scope: all, Background: true, Handle: c.serveLive},
+
+		{Method: "GET", Path: "/plants", Scope: read, Bulk: true, Linked: true, Handle: c.showPlants},
+		{Method: "GET", Path: "/plants/search", Scope: read, Bulk: true, Untimed: true, Handle: c.streamPlants},
+		{Method: "GET", Path: "/plants/export", Scope: read, Bulk: true, Untimed: true, Handle: c.exportPlants},
+		{Method: "GET", Path: "/plants/new", Scope: create, Linked: true, Handle: c.showNewPlant},
+		{Method: "POST", Path: "/plants/new", Scope: create, Handle: c.createPlant},
+		{Method: "GET", Path: "/plants/{id}", Scope: read, Linked: true, Handle: c.showPlant},
+
+		{Method: "GET", Path: "/import", Scope: create, Or: all, Untimed: true, Linked: true, Handle: c.showImports},
+		{Method: "POST", Path: "/import", Scope: create, Untimed: true, Handle: c.importForm},
+		{Method: "GET", Path: "/import/{id}", Scope: create, Or: all, Untimed: true, Linked: true, Handle: c.showImport},
+		{Method: "POST", Path: "/import/{id}", Scope: create, Untimed: true, Handle: c.importFile},
+		{
+			Method: "GET", Path: "/import/{id}/live", Scope: create, Or: all, Untimed: true, Background: true,
+			Handle: c.serveImport,
+		},
+		{Method: "GET", Path: "/import/{id}/rejects", Scope: create, Untimed: true, Handle: c.downloadRejects},
+		{Method: "POST", Path: "/import/{id}/cancel", Scope: create, Or: all, Untimed: true, Handle: c.cancelImport},
+
+		page("/credentials", c.showCredentials),
+		change("/credentials/mint", c.mintCredential),
+		change("/credentials/rotate", c.rotateCredential),
+		change("/credentials/revoke", c.revokeCredential),
+
+		page("/backups", c.showBackups),
+		change("/backups/start", c.startBackup),
+		change("/backups/verify", c.checkBackup(c.Operations.VerifyBackup)),
+		change("/backups/drill", c.checkBackup(c.Operations.DrillBackup)),
+		change("/backups/delete", c.deleteBackup),
+		{Method: "GET", Path: "/backups/{name}", Scope: all, Untimed: true, Handle: c.downloadBackup},
+
+		page("/webhooks", c.showWebhooks),
+		change("/webhooks/retry", c.changeDead("retry", c.Operations.RetryDead)),
+		change("/webhooks/drop", c.changeDead("drop", c.Operations.DropDead)),
+
+		page("/audit", c.showAudit),
+		page("/settings", c.showSettings),
+	}
 	files, err := staticRoutes()
-	return append(routes, files...), err
+	routes = slices.Concat(routes, c.referenceRoutes(), files)
+	for i := range routes {
+		routes[i].Page = true
+	}
+	return routes, err
+}
+
+func (c *Console) showSettings(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
+	return c.render(w, r, http.StatusOK, "settings", view{Title: "Settings", Content: c.Operations.Settings()})
 }

@@ -56,7 +56,7 @@ func (c *Console) AddDay() {
 		c.samples.add(sample{
 			at: n.at.Add(-time.Duration(i) * sampleEvery), creates: creates,
 			p50: 0.0021 + 0.0004*random.Float64(), p99: 0.005 + 0.004*random.Float64() + 0.003*work,
-			refusals: math.Floor(work*random.Float64()*1.2) / 10, plants: plants - hours*900,
+			clientErrors: math.Floor(work*random.Float64()*1.2) / 10, plants: plants - hours*900,
 			store: orNaN(n.StoreBytes) - hours*70e3, wal: 3e6 + 2e6*random.Float64(),
 			connections: math.Round(4 + 20*work*random.Float64()), queued: math.Round(2 * work * random.Float64()),
 		})

@@ -18,11 +18,11 @@ import (
 // flowTimeMax is the time for a sign-in at an issuer.
 const flowTimeMax = 10 * time.Minute
 
-// usedMax bounds the states that flows keeps. Beyond it the oldest one goes, and only the issuer refuses its code.
+// usedMax bounds the states that flows keeps. Beyond it flows drops the oldest one, whose code only the issuer refuses.
 const usedMax = 1000
 
-// flows are the sign-ins at the issuer that have begun. A cookie of the browser keeps each,
-// encrypted with a key of this process, so that clients without a session use no memory here.
+// flows are the sign-ins at the issuer in progress. A cookie of the browser keeps each, encrypted with a key of this
+// process, so clients without a session use no memory here.
 type flows struct {
 	sealer cipher.AEAD
 
@@ -30,7 +30,7 @@ type flows struct {
 	used []string // states of responses that the issuer checks or has accepted; guarded by mu
 }
 
-// pending is a sign-in at the issuer that has begun.
+// pending is a sign-in at the issuer in progress.
 type pending struct {
 	oidc.Flow
 
@@ -83,27 +83,20 @@ func (f *flows) use(state string) bool {
 	return true
 }
 
-// forget forgets a state whose response the issuer has not accepted.
+// forget removes a state whose response the issuer has not accepted.
 func (f *flows) forget(state string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.used = slices.DeleteFunc(f.used, func(used string) bool { return used == state })
 }
 
-// setFlowCookie sets the cookie of a sign-in at the issuer, or removes it with an empty value. It
-// is SameSite=Lax, because the browser must send it when it comes from the issuer.
+// setFlowCookie sets the cookie of a sign-in at the issuer, or removes it with an empty value. It is SameSite=Lax,
+// because the browser must send it when it returns from the issuer.
 func (c *Console) setFlowCookie(w http.ResponseWriter, r *http.Request, value string) {
-	age := int(flowTimeMax.Seconds())
-	if value == "" {
-		age = -1
-	}
-	http.SetCookie(w, &http.Cookie{
-		Name: c.cookieName(r) + "-oidc", Value: value, Path: "/", MaxAge: age,
-		HttpOnly: true, Secure: c.Secure, SameSite: http.SameSiteLaxMode,
-	})
+	c.setAnyCookie(w, c.cookieName(r)+"-oidc", value, flowTimeMax, http.SameSiteLaxMode)
 }
 
-// flowOf returns the sign-in at the issuer that the browser of a request has begun.
+// flowOf returns the sign-in at the issuer that the browser of a request has started.
 func (c *Console) flowOf(r *http.Request) (pending, bool) {
 	cookie, err := r.Cookie(c.cookieName(r) + "-oidc")
 	if err != nil {

@@ -123,9 +123,10 @@ func TestImportOfScript(t *testing.T) {
 	operator.get("/import/a/live").want(t, 200)
 	operator.post("/import/a/cancel", nil).want(t, 303)
 	operator.send("/import/b?name=a.csv&on-conflict=report&format=", "id,name\n1,A\n", media).want(t, 403)
-	c.send("/import/a?name=a&on-conflict=report&format=", "", media).want(t, 400,
+	const accept = "Accept: application/json"
+	c.send("/import/a?name=a&on-conflict=report&format=", "", media, accept).want(t, 400,
 		`{"error":40061,"message":"the format is unknown`)
-	c.send("/import/a?name=a.csv&on-conflict=x&format=", "", media).want(t, 400, `"error":40061`)
+	c.send("/import/a?name=a.csv&on-conflict=x&format=", "", media, accept).want(t, 400, `"error":40061`)
 	c.send("/import/a", "", media, "Sec-Fetch-Site: cross-site").want(t, 403)
 	c.send("/import/a", "", "Content-Type: text/plain").want(t, 415)
 	c.post("/import/a/cancel", nil).want(t, 303)

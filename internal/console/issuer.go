@@ -18,13 +18,12 @@ const (
 	callbackPath = issuerPath + "/callback"
 )
 
-// RedirectURL returns the address to which an issuer sends a browser after a sign-in, for a
-// console at that URL.
+// RedirectURL returns the address to which an issuer sends a browser after a sign-in to the console at a URL.
 func RedirectURL(console *url.URL) string { return console.JoinPath(callbackPath).String() }
 
-// offer returns the host of the issuer, and the address that begins a sign-in there. It has the
-// host of the redirect URL, because browsers keep the cookies of each host apart.
-func (c *Console) offer(r *http.Request, next string) (issuer, begin string) {
+// issuerSignIn returns the host of the issuer, and the address that starts a sign-in there. The address has the host of
+// the redirect URL, because browsers keep the cookies of each host apart.
+func (c *Console) issuerSignIn(r *http.Request, next string) (issuer, begin string) {
 	client := c.issuer.Load()
 	if client == nil {
 		return "", ""
@@ -44,12 +43,10 @@ func hostOf(client *oidc.Client) string {
 	return u.Host
 }
 
-var errNoIssuer = &plant.Error{
-	Code: plant.CodeNotFound, Message: "the console has no sign-in at an issuer; set oidc-client-id",
-}
+var errNoIssuer = plant.Errorf(plant.CodeNotFound, "the console has no sign-in at an issuer; set oidc-client-id")
 
-// beginAtIssuer sends the browser to the issuer. The request is a link and no form, because the
-// directive form-action of the policy would refuse the redirect.
+// beginAtIssuer sends the browser to the issuer. The request comes from a link, not a form, because the directive
+// form-action of the policy would refuse the redirect.
 func (c *Console) beginAtIssuer(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
 	client := c.issuer.Load()
 	if client == nil {
@@ -70,7 +67,7 @@ func (c *Console) beginAtIssuer(w http.ResponseWriter, r *http.Request, _ auth.P
 	return nil
 }
 
-// finishAtIssuer starts the session of a person who comes back from the issuer.
+// finishAtIssuer starts the session of a person who returns from the issuer.
 func (c *Console) finishAtIssuer(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
 	client := c.issuer.Load()
 	if client == nil {
@@ -79,7 +76,7 @@ func (c *Console) finishAtIssuer(w http.ResponseWriter, r *http.Request, _ auth.
 	response, err := url.ParseQuery(r.URL.RawQuery)
 	p, ok := c.flowOf(r)
 	if err != nil || !ok || response.Get("state") != p.State {
-		return c.refuseSignIn(w, r, "/", errOtherFlow) // the cookie stays: it can be that of a sign-in in another tab
+		return c.refuseSignIn(w, r, "/", errOtherFlow) // the cookie stays: it may belong to a sign-in in another tab
 	}
 	c.setFlowCookie(w, r, "")
 	var claims *auth.Claims
@@ -100,16 +97,15 @@ func (c *Console) finishAtIssuer(w http.ResponseWriter, r *http.Request, _ auth.
 		if claims != nil {
 			principal.Name = claims.Name
 		}
-		refusal := c.issuerFault(client, err)
-		c.recordRefusal(w, r, principal, "oidc", refusal)
-		return c.refuseSignIn(w, r, p.Next, refusal)
+		fault := c.issuerFault(client, err)
+		c.recordRefusal(w, r, principal, "oidc", fault)
+		return c.refuseSignIn(w, r, p.Next, fault)
 	}
-	next := c.open(w, r, principal, session{claims: claims, began: c.now()}, "oidc", p.Next)
-	return c.lead(w, r, "Signed in", next) // the browser would not send the new cookie after a redirect
+	next := c.startSession(w, r, principal, session{claims: claims, began: c.now()}, "oidc", p.Next)
+	return c.continueTo(w, r, "Signed in", next) // the browser would not send the new cookie after a redirect
 }
 
-// errOtherFlow is the refusal of a response that is not that of a sign-in of this browser: it was
-// forged, repeated, or came too late.
+// errOtherFlow refuses a response that was forged or repeated, or came too late.
 var errOtherFlow = &plant.Error{
 	Code: plant.CodeQueryInvalid,
 	Message: "This sign-in did not begin in this browser, has ended, or began more than 10 minutes ago. " +
@@ -117,41 +113,30 @@ var errOtherFlow = &plant.Error{
 }
 
 func errNoAccess(client *oidc.Client, principal auth.Principal) error {
-	return &plant.Error{
-		Code: plant.CodeScopeMissing,
-		Message: "You are signed in at " + hostOf(client) + " as " + principal.Name +
-			", but that account has no access to this console. Its operator grants access with oidc-console-grants.",
-	}
+	return plant.Errorf(plant.CodeScopeMissing, "You are signed in at %s as %s, but that account has no access to this "+
+		"console. Its operator grants access with oidc-console-grants.", hostOf(client), principal.Name)
 }
 
 // issuerFault returns the error for a person whose sign-in failed, and logs the cause.
 func (c *Console) issuerFault(client *oidc.Client, err error) *plant.Error {
 	host := hostOf(client)
-	var refusal *plant.Error
+	var known *plant.Error
 	var refused *oidc.Refusal
 	var invalid *auth.Invalid
 	switch {
 	case errors.As(err, &invalid):
-		return &plant.Error{
-			Code:    plant.CodeCredentialInvalid,
-			Message: "The sign-in at " + host + " is not valid, or no longer valid. Sign in again.",
-		}
-	case errors.As(err, &refusal):
-		return refusal
+		return plant.Errorf(plant.CodeCredentialInvalid,
+			"The sign-in at %s is not valid, or no longer valid. Sign in again.", host)
+	case errors.As(err, &known):
+		return known
 	case errors.As(err, &refused):
 		c.Log.Info("console: the issuer refused a sign-in", "issuer", client.Issuer(), "code", refused.Code)
-		return &plant.Error{
-			Code: plant.CodeScopeMissing, Message: host + " refused the sign-in (" + refused.Code + ").",
-		}
+		return plant.Errorf(plant.CodeScopeMissing, "%s refused the sign-in (%s).", host, refused.Code)
 	case errors.Is(err, oidc.ErrBusy):
-		return &plant.Error{
-			Code: plant.CodeStoreUnavailable, Message: "Too many people sign in at the same time. Try again in a few seconds.",
-		}
+		return plant.Errorf(plant.CodeStoreUnavailable,
+			"Too many people sign in at the same time. Try again in a few seconds.")
 	}
 	c.Log.Warn("console: could not sign in at the issuer", "issuer", client.Issuer(), "error", err)
-	return &plant.Error{
-		Code: plant.CodeStoreUnavailable,
-		Message: "The server gets no answer from " + host + " that it can use. Try again, or sign in with a token; " +
-			"the log of the server has the cause.",
-	}
+	return plant.Errorf(plant.CodeStoreUnavailable, "The server gets no answer from %s that it can use. Try again, or "+
+		"sign in with a token; the log of the server has the cause.", host)
 }

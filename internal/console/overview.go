@@ -1,7 +1,6 @@
 package console
 
 import (
-	"encoding/json"
 	"fmt"
 	"hash/fnv"
 	"maps"
@@ -11,15 +10,12 @@ import (
 	"time"
 
 	"plantstore/internal/admin"
+	"plantstore/internal/adminapi"
 	"plantstore/internal/auth"
-	"plantstore/internal/server"
 )
 
-// spans are the times that the charts can show.
-var spans = []struct {
-	Name string
-	span time.Duration
-}{{"15m", 15 * time.Minute}, {"1h", time.Hour}, {"6h", 6 * time.Hour}, {"24h", 24 * time.Hour}}
+// ranges are the times that the charts can show.
+var ranges = []string{"15m", "1h", "6h", "24h"}
 
 // overview is the content of the overview.
 type overview struct {
@@ -55,19 +51,14 @@ func (c *Console) showOverview(w http.ResponseWriter, r *http.Request, _ auth.Pr
 type live struct {
 	Tiles  []tile  `json:"tiles"`
 	Charts []chart `json:"charts"`
-	Alert  bool    `json:"alert"` // the warnings differ from those of the page, which the script loads again
+	Alert  bool    `json:"alert"` // the page shows other warnings, so the script reloads it
 }
 
 func (c *Console) serveLive(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
 	o := c.overview(r)
-	body, err := json.Marshal(live{
+	return adminapi.Respond(w, http.StatusOK, live{
 		Tiles: o.Tiles, Charts: o.Charts, Alert: o.Digest() != r.URL.Query().Get("shown"),
 	})
-	if err != nil {
-		return fmt.Errorf("encode the overview: %w", err)
-	}
-	server.WriteJSON(w, http.StatusOK, append(body, '\n'))
-	return nil
 }
 
 // Digest returns a digest of the parts of the page that the script does not replace.
@@ -78,14 +69,11 @@ func (o overview) Digest() string {
 }
 
 func (c *Console) overview(r *http.Request) overview {
-	now, o := c.now(), overview{State: c.Operations.State(r.Context()), Range: "1h"}
-	span := time.Hour
-	for _, s := range spans {
-		o.Ranges = append(o.Ranges, s.Name)
-		if s.Name == r.URL.Query().Get("range") {
-			o.Range, span = s.Name, s.span
-		}
+	now, o := c.now(), overview{State: c.Operations.State(r.Context()), Range: "1h", Ranges: ranges}
+	if given := r.URL.Query().Get("range"); slices.Contains(ranges, given) {
+		o.Range = given
 	}
+	span, _ := time.ParseDuration(o.Range) // all ranges are valid
 	o.Warnings = c.warnings(o.State)
 	o.Charts = charts(c.samples.since(now.Add(-span)), now, span)
 	o.Tiles = c.tiles(o)
@@ -102,8 +90,8 @@ func charts(samples []sample, now time.Time, span time.Duration) []chart {
 			series{"p99", func(s sample) float64 { return s.p99 }},
 			series{"p50", func(s sample) float64 { return s.p50 }}),
 		newChart("errors", "Errors a second", samples, now, span, formatRate,
-			series{"server errors", func(s sample) float64 { return s.failures }},
-			series{"client errors", func(s sample) float64 { return s.refusals }}),
+			series{"server errors", func(s sample) float64 { return s.serverErrors }},
+			series{"client errors", func(s sample) float64 { return s.clientErrors }}),
 		newChart("connections", "Open connections", samples, now, span, formatRate,
 			series{"connections", func(s sample) float64 { return s.connections }},
 			series{"plants in the queue", func(s sample) float64 { return s.queued }}),
@@ -115,7 +103,7 @@ func charts(samples []sample, now time.Time, span time.Duration) []chart {
 	}
 }
 
-// tiles returns the numbers of the overview. Rates and latencies are those of the charts.
+// tiles returns the numbers of the overview. Rates and latencies are from the charts.
 func (c *Console) tiles(o overview) []tile {
 	lines := map[string][]line{}
 	for _, c := range o.Charts {
@@ -158,7 +146,7 @@ func (c *Console) warnings(s admin.State) (list []warning) {
 	if !s.Ready {
 		add("The store accepts no plant: "+s.Reason+".", "Read the log of the server.", theStore)
 	}
-	list = append(list, recentFailures(c.samples.since(c.now().Add(-recently)))...)
+	addFailures(c.samples.since(c.now().Add(-recently)), add)
 	for _, text := range s.Warnings {
 		add(text, "", theStore)
 	}
@@ -171,7 +159,8 @@ func (c *Console) warnings(s admin.State) (list []warning) {
 		add("The write-ahead log is larger than its limit: a reader blocks its checkpoint.",
 			"End a backup, a verification or a program that has the file open for long.", theStore)
 	}
-	list = append(append(list, c.backupWarnings(s)...), c.webhookWarnings()...)
+	c.addBackups(s, add)
+	c.addWebhooks(add)
 	switch expiring := float64(s.CredentialsExpiring); {
 	case expiring == 1:
 		add("One credential expires within 7 days.", "Rotate it.", link{"Credentials", "/credentials"})
@@ -187,12 +176,12 @@ func (c *Console) warnings(s admin.State) (list []warning) {
 
 func settingLink(name string) link { return link{"Setting " + name, "/settings#" + name} }
 
-// recently is the age of failures up to which the overview warns of them. A text without their number stays the same,
-// so the script does not load the page for each of them.
+// recently is the age of failures up to which the overview warns of them. The warnings do not count them, so the script
+// does not reload the page for each.
 const recently = 15 * time.Minute
 
-// recentFailures returns the warnings about failed commits and 5xx responses in samples.
-func recentFailures(samples []sample) (list []warning) {
+// addFailures adds the warnings about failed commits and 5xx responses in samples.
+func addFailures(samples []sample, add func(text, advice string, object link)) {
 	commits, errors := false, map[string]bool{}
 	for _, s := range samples {
 		commits = commits || s.commitFailed
@@ -201,64 +190,48 @@ func recentFailures(samples []sample) (list []warning) {
 		}
 	}
 	if commits {
-		list = append(list, warning{
-			"Commits of the store failed within the last 15 minutes.", "The log of the server has the cause.", settingLink("db"),
-		})
+		add("Commits of the store failed within the last 15 minutes.",
+			"The log of the server has the cause.", settingLink("db"))
 	}
 	for _, name := range slices.Sorted(maps.Keys(errors)) {
-		list = append(list, warning{
-			"Requests received the error " + name + " within the last 15 minutes.", "",
-			link{"Errors a second", "#chart-errors"},
-		})
+		add("Requests received the error "+name+" within the last 15 minutes.", "", link{"Errors a second", "#chart-errors"})
 	}
-	return list
 }
 
-// backupWarnings returns the warnings about backups.
-func (c *Console) backupWarnings(s admin.State) (list []warning) {
+// addBackups adds the warnings about backups.
+func (c *Console) addBackups(s admin.State, add func(text, advice string, object link)) {
 	const ageMax = 2 * 24 * time.Hour
 	page := link{"Backups", "/backups"}
 	switch b := s.LastBackup; {
 	case !s.Backups && s.StoreBytes != nil: // a file
-		return []warning{{
-			"The server makes no backups.", "Set --backup-dir, or copy backups with your own tools.", settingLink("backup-dir"),
-		}}
-	case !s.Backups:
-		return nil
-	case b == nil && s.BackupsError == "":
-		list = append(list, warning{"There is no complete backup.", "Start one.", page})
+		add("The server makes no backups.",
+			"Set --backup-dir, or copy backups with your own tools.", settingLink("backup-dir"))
+	case s.Backups && b == nil && s.BackupsError == "":
+		add("There is no complete backup.", "Start one.", page)
 	case b != nil && c.now().Sub(b.At) > ageMax:
-		list = append(list, warning{
-			"The last backup is " + formatAge(c.now().Sub(b.At)) + " old: " + b.Name + ".", "Start one.", page,
-		})
+		add("The last backup is "+formatAge(c.now().Sub(b.At))+" old: "+b.Name+".", "Start one.", page)
 	}
 	if s.BackupsError != "" {
-		list = append(list, warning{"The server could not list the backups: " + s.BackupsError + ".", "", page})
+		add("The server could not list the backups: "+s.BackupsError+".", "", page)
 	}
-	return list
 }
 
-// webhookWarnings returns the warnings about the webhooks to which this server delivers.
-func (c *Console) webhookWarnings() (list []warning) {
+// addWebhooks adds the warnings about the webhooks to which this server delivers.
+func (c *Console) addWebhooks(add func(text, advice string, object link)) {
 	deliveries := c.Operations.Deliveries()
 	for _, id := range slices.Sorted(maps.Keys(deliveries)) {
 		s := deliveries[id]
 		object := link{"Webhook " + s.Address, "/webhooks#webhook-" + strconv.FormatInt(id, 10)}
 		switch {
 		case s.Gone:
-			list = append(list, warning{
-				"A receiver answered 410, so it receives no more events.", "Correct the address, or restart the server.", object,
-			})
+			add("A receiver answered 410, so it receives no more events.", "Correct the address, or restart the server.", object)
 		case s.Failures > 0:
-			list = append(list, warning{"Deliveries to a receiver fail: " + s.Reason + ".", "", object})
+			add("Deliveries to a receiver fail: "+s.Reason+".", "", object)
 		}
 		if s.Dead > 0 {
-			list = append(list, warning{
-				"A webhook has dead letters.", "Retry or drop them.", link{"Dead letters of " + s.Address, "/webhooks#dead"},
-			})
+			add("A webhook has dead letters.", "Retry or drop them.", link{"Dead letters of " + s.Address, "/webhooks#dead"})
 		}
 	}
-	return list
 }
 
 // formatAge returns a time in its largest unit.

@@ -3,6 +3,7 @@ package console
 import (
 	"bytes"
 	"embed"
+	"errors"
 	"fmt"
 	"html/template"
 	"io"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"plantstore/internal/admin"
+	"plantstore/internal/adminapi"
 	"plantstore/internal/audit"
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
@@ -26,9 +28,8 @@ var templateFiles embed.FS
 //go:embed static/*
 var staticFiles embed.FS
 
-// policy is the Content-Security-Policy of the pages. It allows the style sheet, the script
-// and the images of this program, no inline code, and no conversion of text to HTML by
-// scripts (Trusted Types).
+// policy is the Content-Security-Policy of the pages. It allows the style sheet, the scripts and the images of this
+// program, no inline code, and no conversion of text to HTML by scripts (Trusted Types).
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
@@ -82,6 +83,12 @@ var functions = template.FuncMap{
 	"lower":  strings.ToLower,
 	"status": func(status int) string { return strconv.Itoa(status) + " " + http.StatusText(status) },
 	"kind":   statusKind,
+	"tag": func(t plant.Tag) (texts []string) { // one text or none
+		if text, ok := t.Get(); ok {
+			texts = append(texts, text)
+		}
+		return texts
+	},
 
 	"rejectsShown": func() int64 { return admin.RejectsShown },
 }
@@ -110,14 +117,14 @@ func parseTemplates() (map[string]*template.Template, error) {
 	return parsed, nil
 }
 
-// prepare does the work of the first use of each page: html/template analyses a page when it
-// renders it first, and the document of the admin API takes longer to parse than to show.
+// prepare renders each page once, because html/template analyses a page when it first renders it, and parses the
+// document of the admin API.
 func (c *Console) prepare() {
 	for _, page := range c.templates {
 		_ = page.ExecuteTemplate(io.Discard, "layout.html", view{}) // a request reports the error
 	}
-	if document, err := admin.Document(); err == nil {
-		_, _ = c.documents.get(adminReferencePath, document) // here too
+	if document, err := adminapi.Document(); err == nil {
+		_, _ = c.documents.get(adminReferencePath, document) // a request reports the error
 	}
 }
 
@@ -142,28 +149,17 @@ func staticRoutes() ([]server.Route, error) {
 			return nil, err
 		}
 		routes = append(routes, server.Route{
-			Method: "GET", Path: "/" + name, Open: true, Untimed: true, Page: true, Background: true, Handle: handle,
+			Method: "GET", Path: "/" + name, Open: true, Untimed: true, Background: true, Handle: handle,
 		})
 	}
 	return routes, nil
 }
 
-// principalOf returns the principal of the session of a request; the zero value without one.
-func (c *Console) principalOf(r *http.Request) auth.Principal {
-	principal, err := c.authenticate(r, func(credential string) (auth.Principal, error) {
-		return c.Store.AuthenticateKnown(r.Context(), credential)
-	})
-	if err != nil {
-		return auth.Principal{}
-	}
-	return principal
-}
-
 // render responds with a page.
 func (c *Console) render(w http.ResponseWriter, r *http.Request, status int, name string, v view) error {
-	principal := c.principalOf(r)
-	v.Who, v.Version = principal.Name, c.Version
-	if v.Who != "" {
+	v.Version = c.Version
+	if principal, err := c.session(r); err == nil {
+		v.Who = principal.Name
 		for _, p := range pages {
 			if principal.Scopes&p.scopes != 0 {
 				current := p.path == r.URL.Path || p.path != "/" && strings.HasPrefix(r.URL.Path, p.path+"/")
@@ -192,8 +188,8 @@ func secure(h http.Header) {
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 }
 
-// refuse writes the response to an error: the sign-in page without a valid session, else a
-// page with the message.
+// refuse writes the response to an error: the sign-in page without a valid session, otherwise the message, as JSON for
+// a script and as a page for people.
 func (c *Console) refuse(w http.ResponseWriter, r *http.Request, e *plant.Error) {
 	if e.Code.Status() == http.StatusUnauthorized {
 		to := signInPath
@@ -210,6 +206,13 @@ func (c *Console) refuse(w http.ResponseWriter, r *http.Request, e *plant.Error)
 			to += "?" + q.Encode()
 		}
 		redirect(w, to)
+		return
+	}
+	if r.Header.Get("Accept") == "application/json" {
+		_ = adminapi.Respond(w, e.Code.Status(), struct { // cannot fail for these types
+			Error   int32  `json:"error"`
+			Message string `json:"message"`
+		}{int32(e.Code), e.Message})
 		return
 	}
 	v := view{Title: http.StatusText(e.Code.Status()), Content: fault{
@@ -266,4 +269,12 @@ func formatCount(n float64) string {
 		b.WriteRune(d)
 	}
 	return b.String()
+}
+
+// plantErrorOr returns the *plant.Error that err wraps, or other.
+func plantErrorOr(err error, other *plant.Error) *plant.Error {
+	if e, ok := errors.AsType[*plant.Error](err); ok {
+		return e
+	}
+	return other
 }

@@ -141,7 +141,7 @@ func TestExport(t *testing.T) {
 	if got := strings.Count(res.body, "\n"); got != 1102 {
 		t.Errorf("got %d lines, want 1102", got)
 	}
-	if got := res.Header.Get("Content-Disposition"); got != `attachment; filename="plants.csv"` {
+	if got := res.Header.Get("Content-Disposition"); got != "attachment; filename=plants.csv" {
 		t.Errorf("got %q", got)
 	}
 	c.get("/plants/export?format=jsonl&name=rosa+110").want(t, 200, `{"id":110,"name":"Rosa 110","tag":"even"}`+"\n"+

@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"time"
 
 	"plantstore/internal/admin"
 	"plantstore/internal/auth"
@@ -18,37 +17,20 @@ import (
 	"plantstore/internal/trace"
 )
 
-// plantsOnPage is the number of plants on a page, and of the hits that a search without
-// JavaScript shows.
+// plantsOnPage is the number of plants on a page, and of hits that a search without JavaScript shows.
 const plantsOnPage = 50
 
 // plantList is the content of the page of plants.
 type plantList struct {
 	Name, Tag string // of the search; empty: all plants
 	HasTag    bool
-	Plants    []plantRow
+	Plants    []plant.Record
 	Next      string // cursor of the next page
 	First     bool   // this is the first page
 	End       *admin.SearchEnd
 	CanCreate bool
 	Query     template.URL // the search as a query, for the links; html/template would escape a string again
 	Total     string       // number of stored plants; empty: unknown
-}
-
-// plantRow is a plant in a table.
-type plantRow struct {
-	ID     int64
-	Name   string
-	Tag    string
-	HasTag bool
-	At     time.Time
-	By     string
-}
-
-func newPlantRow(r plant.Record) plantRow {
-	row := plantRow{ID: r.ID, Name: r.Name, At: r.CreatedAt, By: r.CreatedBy}
-	row.Tag, row.HasTag = r.Tag.Get()
-	return row
 }
 
 // searchOf returns the search of a request.
@@ -65,7 +47,7 @@ func (c *Console) showPlants(w http.ResponseWriter, r *http.Request, principal a
 	if id := strings.TrimSpace(r.URL.Query().Get("id")); id != "" {
 		n, err := strconv.ParseInt(id, 10, 64)
 		if err != nil {
-			return &plant.Error{Code: plant.CodeQueryInvalid, Message: "id must be a 64-bit integer; got " + strconv.Quote(id)}
+			return plant.Errorf(plant.CodeQueryInvalid, "id must be a 64-bit integer; got %q", id)
 		}
 		redirect(w, "/plants/"+strconv.FormatInt(n, 10))
 		return nil
@@ -83,10 +65,7 @@ func (c *Console) showPlants(w http.ResponseWriter, r *http.Request, principal a
 	} else {
 		var page admin.Page
 		page, err = c.Operations.Plants(r.Context(), admin.PageQuery{Cursor: q.Cursor, Limit: plantsOnPage})
-		list.Next = page.Next
-		for _, p := range page.Plants {
-			list.Plants = append(list.Plants, newPlantRow(p))
-		}
+		list.Plants, list.Next = page.Plants, page.Next
 	}
 	if err != nil {
 		return err
@@ -97,9 +76,7 @@ func (c *Console) showPlants(w http.ResponseWriter, r *http.Request, principal a
 // findPlants adds the hits of a search to a list.
 func (c *Console) findPlants(r *http.Request, q admin.SearchQuery, list *plantList) error {
 	end, err := c.Operations.Search(r.Context(), q, func(p admin.SearchProgress) error {
-		for _, hit := range p.Hits {
-			list.Plants = append(list.Plants, newPlantRow(hit))
-		}
+		list.Plants = append(list.Plants, p.Hits...)
 		return nil
 	})
 	list.End, list.Next = &end, end.Next
@@ -110,21 +87,21 @@ func (c *Console) findPlants(r *http.Request, q admin.SearchQuery, list *plantLi
 func (c *Console) streamPlants(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
 	q, search := searchOf(r)
 	if !search {
-		return &plant.Error{Code: plant.CodeQueryInvalid, Message: "the search needs name or tag"}
+		return plant.Errorf(plant.CodeQueryInvalid, "the search needs name or tag")
 	}
-	return c.Operations.SendSearch(w, r, q)
+	return c.api.SendSearch(w, r, q)
 }
 
 func (c *Console) showPlant(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
 	id, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
 	if err != nil {
-		return &plant.Error{Code: plant.CodePlantNotFound, Message: "the id of a plant is a 64-bit integer"}
+		return plant.Errorf(plant.CodePlantNotFound, "the id of a plant is a 64-bit integer")
 	}
 	record, err := c.Operations.Plant(r.Context(), id)
 	if err != nil {
 		return err
 	}
-	v := view{Title: "Plant " + strconv.FormatInt(id, 10), Content: newPlantRow(record)}
+	v := view{Title: "Plant " + strconv.FormatInt(id, 10), Content: record}
 	switch r.URL.Query().Get("done") {
 	case "created":
 		v.Notice = "The plant is stored."
@@ -138,7 +115,7 @@ func (c *Console) showPlant(w http.ResponseWriter, r *http.Request, _ auth.Princ
 type newPlant struct {
 	ID, Name, Tag string
 	HasTag        bool
-	Body          string // the request, if it was refused
+	Body          string // of the refused request; empty: none
 	Fault         string
 	Code          int32
 	URL           string // of the public operation
@@ -150,10 +127,10 @@ func (c *Console) showNewPlant(w http.ResponseWriter, r *http.Request, _ auth.Pr
 
 func (c *Console) operationURL() string { return c.PublicURL.JoinPath("plants").String() }
 
-// createPlant creates a plant by the public operation: with the body that a client would
-// send, its decoder, and the same write path.
+// createPlant creates a plant as the public operation does: with the body that a client would send, the same decoder
+// and the same write path.
 func (c *Console) createPlant(w http.ResponseWriter, r *http.Request, principal auth.Principal) error {
-	form, err := c.form(w, r)
+	form, err := server.ReadForm(w, r)
 	if err != nil {
 		return err
 	}
@@ -168,12 +145,11 @@ func (c *Console) createPlant(w http.ResponseWriter, r *http.Request, principal 
 	if err == nil {
 		replayed, err = c.Store.Create(trace.FromContext(r.Context()), principal, decoded)
 	}
-	refusal := (*plant.Error)(nil)
-	switch {
-	case errors.As(err, &refusal):
-		n.Body, n.Fault, n.Code = string(body), refusal.Message, int32(refusal.Code)
-		return c.render(w, r, refusal.Code.Status(), "new-plant", view{Title: "New plant", Content: n})
-	case err != nil:
+	if e, ok := errors.AsType[*plant.Error](err); ok {
+		n.Body, n.Fault, n.Code = string(body), e.Message, int32(e.Code)
+		return c.render(w, r, e.Code.Status(), "new-plant", view{Title: "New plant", Content: n})
+	}
+	if err != nil {
 		return err
 	}
 	done := "created"
@@ -188,8 +164,7 @@ func (c *Console) createPlant(w http.ResponseWriter, r *http.Request, principal 
 	return nil
 }
 
-// body returns the body of the request. The id is written as it was entered, so that the
-// decoder reports its error.
+// body returns the body of the request. It contains the id as entered, so the decoder reports its error.
 func (n newPlant) body() []byte {
 	body := []byte(`{"id":`)
 	if json.Valid([]byte(n.ID)) {
@@ -202,22 +177,4 @@ func (n newPlant) body() []byte {
 		body = plant.AppendString(append(body, `,"tag":`...), n.Tag)
 	}
 	return append(body, '}')
-}
-
-// plantRoutes returns the routes of plants.
-func (c *Console) plantRoutes() []server.Route {
-	return []server.Route{
-		{Method: "GET", Path: "/plants", Scope: auth.ScopeRead, Page: true, Bulk: true, Linked: true, Handle: c.showPlants},
-		{
-			Method: "GET", Path: "/plants/search", Scope: auth.ScopeRead, Page: true, Bulk: true, Untimed: true,
-			Handle: c.streamPlants,
-		},
-		{
-			Method: "GET", Path: "/plants/export", Scope: auth.ScopeRead, Page: true, Bulk: true, Untimed: true,
-			Handle: c.exportPlants,
-		},
-		{Method: "GET", Path: "/plants/new", Scope: auth.ScopeCreate, Page: true, Linked: true, Handle: c.showNewPlant},
-		{Method: "POST", Path: "/plants/new", Scope: auth.ScopeCreate, Page: true, Handle: c.createPlant},
-		{Method: "GET", Path: "/plants/{id}", Scope: auth.ScopeRead, Page: true, Linked: true, Handle: c.showPlant},
-	}
 }

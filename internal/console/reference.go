@@ -10,7 +10,7 @@ import (
 	"strings"
 	"sync"
 
-	"plantstore/internal/admin"
+	"plantstore/internal/adminapi"
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
 	"plantstore/internal/server"
@@ -89,7 +89,7 @@ func (c *Console) showPublicReference(w http.ResponseWriter, r *http.Request, pr
 }
 
 func (c *Console) showAdminReference(w http.ResponseWriter, r *http.Request, principal auth.Principal) error {
-	document, err := admin.Document()
+	document, err := adminapi.Document()
 	if err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ func (c *Console) showTry(w http.ResponseWriter, r *http.Request, _ auth.Princip
 
 // try sends the body of a form to the public operation, with the credential of the session.
 func (c *Console) try(w http.ResponseWriter, r *http.Request, principal auth.Principal) error {
-	form, err := c.form(w, r)
+	form, err := server.ReadForm(w, r)
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"plantstore/internal/admin"
+	"plantstore/internal/adminapi"
 	"plantstore/internal/auth"
 	"plantstore/internal/console"
 	"plantstore/internal/plant"
@@ -39,7 +39,7 @@ func TestReferencePages(t *testing.T) {
 		}
 		checkManual(t, path, page.body)
 	}
-	document, err := admin.Document()
+	document, err := adminapi.Document()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,44 +16,40 @@ const (
 	samplesMax  = int(24 * time.Hour / sampleEvery)
 )
 
-// sample is a sample of the metrics. A rate is that since the sample before. NaN: unknown.
+// sample is a sample of the metrics. Rates are since the previous sample. NaN: unknown.
 type sample struct {
 	at                  time.Time
 	creates             float64 // plants created, a second
 	p50, p99            float64 // seconds of a create
-	failures, refusals  float64 // responses with the status 5xx and 4xx of the public listener, a second
+	serverErrors        float64 // responses of the public listener with a status 5xx, a second
+	clientErrors        float64 // with 4xx
 	plants, store, wal  float64 // stored plants, and the sizes in bytes
 	connections, queued float64 // open connections of the public listener, and plants that wait for the next commit
 
-	commitFailed bool     // since the sample before
-	errors       []string // 5xx since then, by number and name, sorted
+	commitFailed bool     // since the previous sample
+	errors       []string // numbers and names of errors with 5xx since then, sorted
 }
 
-// ring keeps the newest samples.
-type ring struct {
+// history keeps the newest samples.
+type history struct {
 	mu      sync.Mutex
-	samples [samplesMax]sample // guarded by mu
-	added   int                // samples ever added; guarded by mu
+	samples []sample // oldest first, at most samplesMax; guarded by mu
 }
 
-func (r *ring) add(s sample) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.samples[r.added%samplesMax] = s
-	r.added++
+func (h *history) add(s sample) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.samples) == samplesMax {
+		h.samples = slices.Delete(h.samples, 0, 1)
+	}
+	h.samples = append(h.samples, s)
 }
 
 // since returns the samples after a time, oldest first.
-func (r *ring) since(at time.Time) []sample {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var list []sample
-	for i := max(0, r.added-samplesMax); i < r.added; i++ {
-		if s := r.samples[i%samplesMax]; s.at.After(at) {
-			list = append(list, s)
-		}
-	}
-	return list
+func (h *history) since(at time.Time) []sample {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(h.samples), func(s sample) bool { return !s.at.After(at) })
 }
 
 // sample prepares the pages, and samples the metrics until Close.
@@ -74,7 +70,7 @@ func (c *Console) sample() {
 	}
 }
 
-// reading has the values of the metrics at a time.
+// reading is the values of the metrics at a time.
 type reading struct {
 	admin.Metrics
 
@@ -101,25 +97,24 @@ func (n reading) since(last reading) sample {
 		}
 	}
 	return sample{
-		at:          n.at,
-		creates:     (n.Created - last.Created) / seconds,
-		failures:    (n.Failures - last.Failures) / seconds,
-		refusals:    (n.Refusals - last.Refusals) / seconds,
-		p50:         quantile(0.5, last.Latency, n.Latency),
-		p99:         quantile(0.99, last.Latency, n.Latency),
-		plants:      orNaN(n.Plants),
-		store:       orNaN(n.StoreBytes),
-		wal:         orNaN(n.WALBytes),
-		connections: float64(n.Connections["public"]),
-		queued:      float64(n.QueuePlants),
+		at:           n.at,
+		creates:      (n.Created - last.Created) / seconds,
+		serverErrors: (n.ServerErrors - last.ServerErrors) / seconds,
+		clientErrors: (n.ClientErrors - last.ClientErrors) / seconds,
+		p50:          quantile(0.5, last.Latency, n.Latency),
+		p99:          quantile(0.99, last.Latency, n.Latency),
+		plants:       orNaN(n.Plants),
+		store:        orNaN(n.StoreBytes),
+		wal:          orNaN(n.WALBytes),
+		connections:  float64(n.Connections["public"]),
+		queued:       float64(n.QueuePlants),
 
 		commitFailed: n.CommitsFailed > last.CommitsFailed, errors: more,
 	}
 }
 
-// quantile returns a quantile of the values that a histogram counted between two readings,
-// by linear interpolation in a bucket as histogram_quantile of Prometheus; NaN without
-// values.
+// quantile returns a quantile of the values that a histogram counted between two readings, with linear interpolation in
+// a bucket, as histogram_quantile of Prometheus; NaN without values.
 func quantile(q float64, from, to []admin.Bucket) float64 {
 	before := func(i int) float64 {
 		if i < len(from) {

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
-	"fmt"
 	"maps"
 	"net"
 	"net/http"
@@ -14,9 +13,9 @@ import (
 	"sync"
 	"time"
 
+	"plantstore/internal/adminapi"
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
-	"plantstore/internal/server"
 )
 
 // The limits of sessions.
@@ -26,13 +25,12 @@ const (
 	sessionsMaxOfOwner = 20
 )
 
-// session is the use of the console by one browser. The server checks the credential of
-// the session with every request, as it checks the header Authorization of an API. So a
-// revocation ends the session, and the session needs no state beside the credential. A
-// person who signed in at the issuer is checked as the subject of a JWT.
+// session is the use of the console by one browser. The server checks the credential of the session with every request,
+// as it checks the Authorization header of the API, so a revocation ends the session. A person who signed in at the
+// issuer is checked as the subject of a JWT.
 type session struct {
 	credential string // empty with claims
-	owner      int64  // id of the token or subject: JWTs of a subject are alike
+	owner      int64  // id of the token or of the subject
 	began      time.Time
 	minted     bool // the sign-in created the credential, so the sign-out revokes it
 
@@ -45,8 +43,8 @@ type sessions struct {
 	open map[[sha256.Size]byte]session // at most sessionsMax; guarded by mu
 }
 
-// add starts a session and returns the value of its cookie: 256 random bits. Beyond a limit, the oldest session of its
-// owner ends, or that of the owner with the most sessions.
+// add starts a session and returns the value of its cookie: 256 random bits. At a limit it ends the oldest session of
+// the owner, or of the owner with the most sessions.
 func (s *sessions) add(n session) (cookie string) {
 	var random [32]byte
 	_, _ = rand.Read(random[:]) // it never returns an error
@@ -111,10 +109,9 @@ func (s *sessions) remove(cookie string) (session, bool) {
 	return found, ok
 }
 
-// cookieName returns the name of the cookie. Cookies do not differ by port (RFC 6265
-// section 8.5), so the name has the port of the listener: two servers on one host have
-// separate sessions. The prefix makes browsers refuse a cookie that was set without TLS or
-// by another host of the domain.
+// cookieName returns the name of the cookie. It contains the port of the listener, so two servers on one host have
+// separate sessions: browsers ignore the port of cookies (RFC 6265 section 8.5). The prefix makes browsers refuse a
+// cookie that was set without TLS or by another host of the domain.
 func (c *Console) cookieName(r *http.Request) string {
 	port := 0
 	if local, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr); ok {
@@ -138,13 +135,15 @@ func (c *Console) cookieOf(r *http.Request) string {
 
 // setCookie sets the cookie of a session, or removes it with an empty value.
 func (c *Console) setCookie(w http.ResponseWriter, r *http.Request, value string) {
-	age := int(sessionTimeMax.Seconds())
+	c.setAnyCookie(w, c.cookieName(r), value, sessionTimeMax, http.SameSiteStrictMode)
+}
+
+func (c *Console) setAnyCookie(w http.ResponseWriter, name, value string, age time.Duration, site http.SameSite) {
 	if value == "" {
-		age = -1
+		age = -time.Second
 	}
 	http.SetCookie(w, &http.Cookie{
-		Name: c.cookieName(r), Value: value, Path: "/", MaxAge: age,
-		HttpOnly: true, Secure: c.Secure, SameSite: http.SameSiteStrictMode,
+		Name: name, Value: value, Path: "/", MaxAge: int(age.Seconds()), HttpOnly: true, Secure: c.Secure, SameSite: site,
 	})
 }
 
@@ -154,13 +153,11 @@ func (c *Console) authenticate(
 ) (auth.Principal, error) {
 	cookie := c.cookieOf(r)
 	if cookie == "" {
-		return auth.Principal{}, &plant.Error{Code: plant.CodeCredentialMissing, Message: "sign in to the console"}
+		return auth.Principal{}, plant.Errorf(plant.CodeCredentialMissing, "sign in to the console")
 	}
 	found, ok := c.sessions.find(cookie, c.now())
 	if !ok {
-		return auth.Principal{}, &plant.Error{
-			Code: plant.CodeCredentialInvalid, Message: "the session has ended; sign in again",
-		}
+		return auth.Principal{}, plant.Errorf(plant.CodeCredentialInvalid, "the session has ended; sign in again")
 	}
 	if found.claims != nil {
 		return c.Store.AuthenticateClaims(r.Context(), found.claims)
@@ -168,42 +165,43 @@ func (c *Console) authenticate(
 	return check(found.credential)
 }
 
-// credentialOf returns the credential of the session of a request, which the console has checked. The
-// session of a person at the issuer has none.
+// session returns the principal of the session of a request, by the tokens in memory.
+func (c *Console) session(r *http.Request) (auth.Principal, error) {
+	return c.authenticate(r, func(credential string) (auth.Principal, error) {
+		return c.Store.AuthenticateKnown(r.Context(), credential)
+	})
+}
+
+// credentialOf returns the credential of the session of a request, which the console has checked. The session of a
+// person who signed in at the issuer has none.
 func (c *Console) credentialOf(r *http.Request) (string, error) {
 	found, _ := c.sessions.find(c.cookieOf(r), c.now())
 	if found.credential == "" {
-		return "", &plant.Error{
-			Code: plant.CodeScopeMissing,
-			Message: "the public operation needs a token, and a session of a person at the issuer has none; " +
-				"sign in with a token, or create the plant on the page New plant",
-		}
+		return "", plant.Errorf(plant.CodeScopeMissing,
+			"the public operation needs a token, and the session of a person who signed in at the issuer has none; "+
+				"sign in with a token, or create the plant on the page New plant")
 	}
 	return found.credential, nil
 }
 
-// serveSession responds whether the session of a request is open. Pages ask for it, so the response
-// to an ended session is no error, and the request counts as no failure.
+// serveSession responds whether the session of a request is open. Pages poll it, so an ended session is neither an
+// error nor a failed sign-in.
 func (c *Console) serveSession(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
-	_, err := c.authenticate(r, func(credential string) (auth.Principal, error) {
-		return c.Store.AuthenticateKnown(r.Context(), credential)
-	})
-	refusal := (*plant.Error)(nil)
-	if err != nil && (!errors.As(err, &refusal) || refusal.Code.Status() != http.StatusUnauthorized) {
+	_, err := c.session(r)
+	if e, ok := errors.AsType[*plant.Error](err); err != nil && (!ok || e.Code.Status() != http.StatusUnauthorized) {
 		return err
 	}
-	server.WriteJSON(w, http.StatusOK, fmt.Appendf(nil, `{"open":%t}`+"\n", err == nil))
-	return nil
+	return adminapi.Respond(w, http.StatusOK, map[string]bool{"open": err == nil})
 }
 
 // codeTimeMax is the time for which a sign-in code is valid.
 const codeTimeMax = 15 * time.Minute
 
-// NewCode returns a sign-in code and its token, which the caller stores in an engine. The
-// code signs in to the console of every server of the store, once, within 15 minutes.
+// NewCode returns a sign-in code and its token, which the caller stores in an engine. The code signs in to the console
+// of any server of the store, once, within 15 minutes.
 func NewCode() (t auth.Token, code string) {
 	return auth.NewToken("console-code-"+suffix(), auth.ScopeConsole, codeTimeMax)
 }
 
-// suffix returns a part of a name, so that names differ.
+// suffix returns a random part of a name.
 func suffix() string { return rand.Text()[:8] }

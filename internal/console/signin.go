@@ -19,13 +19,13 @@ const signInPath = "/sign-in"
 
 // signIn is the content of the sign-in page.
 type signIn struct {
-	Code  string // from the link; a form sends it, because a program that only reads the link must not use the code up
+	Code  string // from the link; only a form uses it up, because programs fetch links too
 	Next  string // the page after the sign-in
 	Fault string
 	Ended bool // the session has ended
 
 	Issuer string // host of the issuer; empty: none
-	Begin  string // address that begins a sign-in at the issuer
+	Begin  string // address that starts a sign-in at the issuer
 }
 
 func (c *Console) showSignIn(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
@@ -40,41 +40,40 @@ func (c *Console) showSignIn(w http.ResponseWriter, r *http.Request, _ auth.Prin
 }
 
 func (c *Console) renderSignIn(w http.ResponseWriter, r *http.Request, status int, s signIn) error {
-	s.Issuer, s.Begin = c.offer(r, s.Next)
+	s.Issuer, s.Begin = c.issuerSignIn(r, s.Next)
 	return c.render(w, r, status, "sign-in", view{Title: "Sign in", Content: s})
 }
 
 // refuseSignIn responds to a failed sign-in with the sign-in page.
-func (c *Console) refuseSignIn(w http.ResponseWriter, r *http.Request, next string, refusal *plant.Error) error {
-	return c.renderSignIn(w, r, refusal.Code.Status(), signIn{Next: next, Fault: refusal.Message})
+func (c *Console) refuseSignIn(w http.ResponseWriter, r *http.Request, next string, e *plant.Error) error {
+	return c.renderSignIn(w, r, e.Code.Status(), signIn{Next: next, Fault: e.Message})
 }
 
 // signIn checks a token or a sign-in code, and starts a session.
 func (c *Console) signIn(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
-	form, err := c.form(w, r)
+	form, err := server.ReadForm(w, r)
 	if err != nil {
 		return err
 	}
 	credential, next := strings.TrimSpace(form.Get("credential")), localPath(form.Get("next"))
-	principal, n, err := c.begin(w, r, credential)
+	principal, n, err := c.newSession(w, r, credential)
+	if e, ok := errors.AsType[*plant.Error](err); ok {
+		c.recordRefusal(w, r, principal, "token", e)
+		return c.refuseSignIn(w, r, next, e)
+	}
 	if err != nil {
-		refusal := (*plant.Error)(nil)
-		if !errors.As(err, &refusal) {
-			return err
-		}
-		c.recordRefusal(w, r, principal, "token", err)
-		return c.refuseSignIn(w, r, next, refusal)
+		return err
 	}
 	way := "token"
 	if n.minted {
 		way = "code"
 	}
-	redirect(w, c.open(w, r, principal, n, way, next))
+	redirect(w, c.startSession(w, r, principal, n, way, next))
 	return nil
 }
 
-// open starts a session, and returns the page after the sign-in.
-func (c *Console) open(
+// startSession starts a session, and returns the page after the sign-in.
+func (c *Console) startSession(
 	w http.ResponseWriter, r *http.Request, principal auth.Principal, n session, way, next string,
 ) string {
 	if old := c.cookieOf(r); old != "" {
@@ -91,26 +90,25 @@ func (c *Console) open(
 	return next
 }
 
-// recordRefusal records a refused sign-in in the audit log, except for one that the limits of the
-// server or the store have refused.
-func (c *Console) recordRefusal(w http.ResponseWriter, r *http.Request, by auth.Principal, way string, err error) {
-	refusal := (*plant.Error)(nil)
-	if errors.As(err, &refusal) && refusal.Code.Status() != http.StatusUnauthorized &&
-		refusal.Code.Status() != http.StatusForbidden {
+// recordRefusal records a refused sign-in in the audit log, unless the limits of the server or the store refused it.
+func (c *Console) recordRefusal(w http.ResponseWriter, r *http.Request, by auth.Principal, way string, e *plant.Error) {
+	if e.Code.Status() != http.StatusUnauthorized && e.Code.Status() != http.StatusForbidden {
 		return
 	}
 	origin := server.OriginOf(w, r, by)
 	if by.TokenID == 0 {
 		origin.Actor.ID = ""
 	}
-	c.Audit.RefusedSignIn(origin, way)
+	c.Audit.SignInRefused(origin, way)
 }
 
-// begin returns the session of a credential, and its principal.
-func (c *Console) begin(w http.ResponseWriter, r *http.Request, credential string) (auth.Principal, session, error) {
+// newSession returns the session of a credential, and its principal.
+func (c *Console) newSession(
+	w http.ResponseWriter, r *http.Request, credential string,
+) (auth.Principal, session, error) {
 	now := c.now()
 	principal, err := server.Authenticate(w, r, credential)
-	if invalid := (*auth.Invalid)(nil); errors.As(err, &invalid) {
+	if _, ok := errors.AsType[*auth.Invalid](err); ok {
 		err = errBadCredential
 	}
 	switch {
@@ -120,10 +118,8 @@ func (c *Console) begin(w http.ResponseWriter, r *http.Request, credential strin
 		minted, principal, err := c.redeem(r.Context(), credential, server.OriginOf(w, r, principal))
 		return principal, session{credential: minted, began: now, minted: true}, err
 	case principal.Scopes&(auth.ScopeAdmin|auth.ScopeRead) == 0:
-		return principal, session{}, &plant.Error{
-			Code:    plant.CodeScopeMissing,
-			Message: "the token has neither the scope admin nor the scope plants:read; use another token",
-		}
+		return principal, session{}, plant.Errorf(plant.CodeScopeMissing,
+			"the token has neither the scope admin nor the scope plants:read; use another token")
 	}
 	return principal, session{credential: credential, began: now}, nil
 }
@@ -134,9 +130,8 @@ var errBadCredential = &plant.Error{
 		"run plantstore console on the server for another one.",
 }
 
-// redeem revokes a sign-in code and creates the token of its session. The engine revokes
-// the code for one caller only, so of several sign-ins with a code, also on several
-// servers, one succeeds.
+// redeem revokes a sign-in code and creates the token of its session. The engine revokes the code for one caller only,
+// so one of several sign-ins with a code succeeds, even on several servers.
 func (c *Console) redeem(ctx context.Context, code string, by audit.Origin) (string, auth.Principal, error) {
 	var m admin.Minted
 	scopes := auth.ScopeAdmin | auth.ScopeRead | auth.ScopeCreate
@@ -146,8 +141,8 @@ func (c *Console) redeem(ctx context.Context, code string, by audit.Origin) (str
 			ctx, admin.NewToken{Name: "console-" + suffix(), Scopes: scopes, Lifetime: sessionTimeMax}, by,
 		)
 	}
-	if refusal, ok := errors.AsType[*plant.Error](err); ok {
-		switch refusal.Code {
+	if e, ok := errors.AsType[*plant.Error](err); ok {
+		switch e.Code {
 		case plant.CodeTokenNotFound:
 			err = errBadCredential
 		case plant.CodeStoreFull:
@@ -166,9 +161,9 @@ var errFull = &plant.Error{
 	Message: "the disk of the store is full; free space on it, or sign in with an admin token instead of a code",
 }
 
-// signOut ends the session of a request, also one whose credential is no longer valid.
+// signOut ends the session of a request, even if its credential is no longer valid.
 func (c *Console) signOut(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
-	if _, err := c.form(w, r); err != nil {
+	if _, err := server.ReadForm(w, r); err != nil {
 		return err
 	}
 	ended, ok := c.sessions.remove(c.cookieOf(r))
@@ -183,16 +178,7 @@ func (c *Console) signOut(w http.ResponseWriter, r *http.Request, _ auth.Princip
 	return nil
 }
 
-// form returns the form of a request. It refuses one that a page of another site sent: the
-// guard of the listener and SameSite do so too.
-func (c *Console) form(w http.ResponseWriter, r *http.Request) (url.Values, error) {
-	if err := c.crossOrigin.Check(r); err != nil {
-		return nil, &plant.Error{Code: plant.CodeCrossSite, Message: "a page of another site sent the form"}
-	}
-	return server.ReadForm(w, r)
-}
-
-// localPath returns a path with a query of this console, or "/" for any other text.
+// localPath returns a text that is a path of this console, with its query, or "/".
 func localPath(text string) string {
 	const bytesMax = 2 << 10
 	u, err := url.Parse(text)

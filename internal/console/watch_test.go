@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"plantstore/internal/admin"
+	"plantstore/internal/adminapi"
 	"plantstore/internal/audit"
 	"plantstore/internal/auth"
 	"plantstore/internal/listen"
@@ -31,7 +32,7 @@ func (h *harness) startWaiting(waiting chan<- string) (routes []server.Route) {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	routes, err = admin.Routes(operations)
+	routes, err = adminapi.New(operations, slog.New(slog.DiscardHandler)).Routes()
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -14,19 +14,6 @@ import (
 	"plantstore/internal/store"
 )
 
-// webhookRoutes returns the routes of webhooks and dead letters.
-func (c *Console) webhookRoutes() []server.Route {
-	const retry, drop = "retry", "drop"
-	route := func(method, path string, handle server.HandlerFunc) server.Route {
-		return server.Route{Method: method, Path: path, Scope: auth.ScopeAdmin, Page: true, Handle: handle}
-	}
-	return []server.Route{
-		route("GET", "/webhooks", c.showWebhooks),
-		route("POST", "/webhooks/"+retry, c.changeDead(retry, c.Operations.RetryDead)),
-		route("POST", "/webhooks/"+drop, c.changeDead(drop, c.Operations.DropDead)),
-	}
-}
-
 // webhooks is the content of the page of webhooks.
 type webhooks struct {
 	List  []admin.Webhook
@@ -40,12 +27,12 @@ const deadOnPage = 50
 
 func (c *Console) showWebhooks(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
 	q := r.URL.Query()
-	list, err := c.Operations.Webhooks(r.Context(), admin.WebhookQuery{Limit: admin.PageMax})
+	list, err := c.Operations.Webhooks(r.Context(), admin.ListQuery{Limit: admin.PageMax})
 	if err != nil {
 		return err
 	}
 	dead, err := c.Operations.DeadLetters(
-		r.Context(), admin.DeadLetterQuery{Cursor: q.Get("cursor"), Limit: deadOnPage},
+		r.Context(), admin.ListQuery{Cursor: q.Get("cursor"), Limit: deadOnPage},
 	)
 	if err != nil {
 		return err
@@ -78,7 +65,7 @@ func (c *Console) changeDead(
 	done string, change func(context.Context, store.DeadSelector, audit.Origin) (admin.DeadLettersChanged, error),
 ) server.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, principal auth.Principal) error {
-		form, err := c.form(w, r)
+		form, err := server.ReadForm(w, r)
 		if err != nil {
 			return err
 		}
@@ -105,9 +92,9 @@ func (c *Console) changeDead(
 	}
 }
 
-// deadSelector returns the dead letters that a form selects: one, those of a webhook, or all.
+// deadSelector returns the dead letters that a form selects: one, all of a webhook, or all.
 func deadSelector(form url.Values) (s store.DeadSelector, err error) {
-	invalid := &plant.Error{Code: plant.CodeInputInvalid, Message: "select one dead letter, those of a webhook, or all"}
+	invalid := plant.Errorf(plant.CodeInputInvalid, "select one dead letter, all of a webhook, or all")
 	if form.Has("all") {
 		if len(form) > 1 {
 			return s, invalid

@@ -119,7 +119,7 @@ func TestWebhookPages(t *testing.T) {
 		{"plant": {"1"}},
 		{"all": {"1"}, "webhook": {"1"}},
 	} {
-		c.post("/webhooks/drop", form).want(t, 400, "select one dead letter, those of a webhook, or all")
+		c.post("/webhooks/drop", form).want(t, 400, "select one dead letter, all of a webhook, or all")
 	}
 	c.get("/audit").want(t, 200, "webhook.retry", "webhook.drop", "operator")
 }

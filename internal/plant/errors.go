@@ -1,6 +1,9 @@
 package plant
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+)
 
 // Code is the number in an error body: the HTTP status times 100, plus a serial
 // number. A released code never changes its meaning and is never reused.
@@ -315,3 +318,8 @@ type Error struct {
 }
 
 func (e *Error) Error() string { return e.Message }
+
+// Errorf returns the error with a code and a formatted message. It wraps none of the arguments.
+func Errorf(code Code, format string, args ...any) *Error {
+	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
+}

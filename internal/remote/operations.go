@@ -3,9 +3,6 @@ package remote
 import (
 	"context"
 	"encoding/hex"
-	"encoding/json"
-	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -133,38 +130,9 @@ func (r *Server) Audit(ctx context.Context, q admin.AuditQuery) (page admin.Audi
 	if !q.Since.IsZero() {
 		since = q.Since.UTC().Format(time.RFC3339Nano)
 	}
-	var body struct {
-		Entries []json.RawMessage `json:"entries"`
-		Next    string            `json:"next"`
-	}
 	err = r.do(ctx, http.MethodGet, r.at("audit", "limit", strconv.Itoa(q.Limit), "order", order, "since", since,
-		"actor", q.Actor, "cursor", q.Cursor), nil, &body)
-	for _, text := range body.Entries {
-		e, err := parseAuditEntry(text)
-		if err != nil {
-			return page, err
-		}
-		page.Entries = append(page.Entries, e)
-	}
-	page.Next = body.Next
+		"actor", q.Actor, "cursor", q.Cursor), nil, &page)
 	return page, err
-}
-
-func parseAuditEntry(text []byte) (admin.AuditEntry, error) {
-	var damaged struct {
-		Sequence int64  `json:"sequence"`
-		Reason   string `json:"damaged"`
-	}
-	if err := json.Unmarshal(text, &damaged); err == nil && damaged.Reason != "" {
-		return admin.AuditEntry{
-			Entry: audit.Entry{Sequence: damaged.Sequence}, Damage: errors.New(damaged.Reason),
-		}, nil
-	}
-	e, err := audit.ParseJSON(string(text))
-	if err != nil {
-		return admin.AuditEntry{}, fmt.Errorf("entry %d of the response: %w", damaged.Sequence, err)
-	}
-	return admin.AuditEntry{Entry: e}, nil
 }
 
 // VerifyAudit verifies the audit log on the server.
@@ -181,7 +149,7 @@ func (r *Server) VerifyAudit(ctx context.Context, expected audit.Link) (v admin.
 const deadLettersPath = "webhooks/dead-letters"
 
 // DeadLetters returns a page of dead letters.
-func (r *Server) DeadLetters(ctx context.Context, q admin.DeadLetterQuery) (page admin.DeadLetterPage, err error) {
+func (r *Server) DeadLetters(ctx context.Context, q admin.ListQuery) (page admin.DeadLetterPage, err error) {
 	at := r.at(deadLettersPath, "limit", strconv.Itoa(q.Limit), "cursor", q.Cursor)
 	err = r.do(ctx, http.MethodGet, at, nil, &page)
 	return page, err

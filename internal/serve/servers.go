@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"plantstore/internal/admin"
+	"plantstore/internal/adminapi"
 	"plantstore/internal/config"
 	"plantstore/internal/console"
 	"plantstore/internal/listen"
@@ -152,7 +153,7 @@ func (v *instance) openServers(context.Context) (err error) {
 		return fmt.Errorf("open the console: %w", err)
 	}
 	h.console.SetIssuer(v.issuer.client)
-	routes, err := admin.Routes(h.operations)
+	routes, err := adminapi.New(h.operations, v.log).Routes()
 	if err != nil {
 		return err
 	}

@@ -25,7 +25,7 @@ func (h *handler) trace(
 	}
 	var refusal *plant.Error
 	if errors.As(err, &refusal) && refusal.Code == plant.CodeScopeMissing {
-		h.audit.Refused(h.originOf(rec, r, principal), scope.String())
+		h.audit.ScopeRefused(h.originOf(rec, r, principal), scope.String())
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"plantstore/internal/admin"
+	"plantstore/internal/adminapi"
 	"plantstore/internal/audit"
 	"plantstore/internal/auth"
 	"plantstore/internal/listen"
@@ -176,7 +177,7 @@ func (h *harness) apiRoutes() []server.Route {
 	if h.operations, err = admin.New(admin.Config{Engine: h.engine, Outbox: h.engine}); err != nil {
 		h.t.Fatal(err)
 	}
-	routes, err := admin.Routes(h.operations)
+	routes, err := adminapi.New(h.operations, slog.New(slog.DiscardHandler)).Routes()
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package admin_test
+package adminapi_test
 
 import (
 	"encoding/json"
@@ -142,7 +142,7 @@ func TestDeadLetters(t *testing.T) {
 		`{}`:                          refused(40062, selection),
 		`{"all":false}`:               refused(40062, selection),
 		`{"all":true,"plant_id":1}`:   refused(40062, selection),
-		`{"webhook_id":0}`:            refused(40062, "webhook_id must be that of a webhook, which is at least 1"),
+		`{"webhook_id":0}`:            refused(40062, "webhook_id must be at least 1; got 0"),
 		`{"plant_id":"7"}`:            refused(40062, `plant_id must be a 64-bit integer; got "7"`),
 		`{"plant":7}`:                 refused(40062, `unknown member "plant"; use all, plant_id, webhook_id`),
 		`{"plant_id":1,"plant_id":2}`: refused(40006, "member plant_id occurs twice; send it once"),

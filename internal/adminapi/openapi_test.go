@@ -1,4 +1,4 @@
-package admin_test
+package adminapi_test
 
 import (
 	"encoding/json"
@@ -9,7 +9,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"plantstore/internal/admin"
 	"plantstore/internal/plant"
 )
 
@@ -28,7 +27,7 @@ func TestDocumentHasTheRoutes(t *testing.T) {
 			got[fmt.Sprint(method, " /api/v1", path, " open ", open)] = true
 		}
 	}
-	routes, err := admin.Routes(h.service)
+	routes, err := h.api.Routes()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package admin_test
+package adminapi_test
 
 import (
 	"errors"
@@ -73,7 +73,7 @@ func TestDownloadLimit(t *testing.T) {
 func TestDownloadOfStalledClient(t *testing.T) {
 	t.Parallel()
 	h, target := startLarge(t)
-	h.service.SetPartTime(100 * time.Millisecond)
+	h.api.SetPartTime(100 * time.Millisecond)
 	var downloads []*http.Response
 	for range 4 {
 		downloads = append(downloads, h.stall(target)) //nolint:bodyclose // stall closes it

@@ -1,4 +1,4 @@
-package admin_test
+package adminapi_test
 
 import (
 	"bytes"
@@ -22,6 +22,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"plantstore/internal/admin"
+	"plantstore/internal/adminapi"
 	"plantstore/internal/audit"
 	"plantstore/internal/auth"
 	"plantstore/internal/backup"
@@ -54,6 +55,7 @@ type harness struct {
 	engine  *sqlite.Engine
 	backups *backup.Service // nil: none
 	service *admin.Service
+	api     *adminapi.API
 	store   *store.Store
 	metrics *prometheus.Registry
 	url     string // of the API
@@ -145,7 +147,8 @@ func (h *harness) startBackups(metrics prometheus.Registerer) {
 // serve starts the admin server and returns the function that ends it.
 func (h *harness) serve(st *store.Store, log *slog.Logger) (stop func()) {
 	h.t.Helper()
-	routes, err := admin.Routes(h.service)
+	h.api = adminapi.New(h.service, log)
+	routes, err := h.api.Routes()
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -1,0 +1,106 @@
+package adminapi
+
+import (
+	"cmp"
+	"mime"
+	"net/http"
+	"slices"
+
+	"plantstore/internal/admin"
+	"plantstore/internal/auth"
+	"plantstore/internal/dump"
+	"plantstore/internal/importer"
+	"plantstore/internal/plant"
+	"plantstore/internal/server"
+)
+
+// importTypes are the media types of the body of an import. curl -T sends none.
+var importTypes = []string{
+	"", "text/csv", "application/json", ndjsonType, "application/jsonl", "application/gzip", "application/zstd",
+	"application/octet-stream",
+}
+
+// checkImportType refuses the media types of forms, with which a page of another site could send a request.
+func checkImportType(r *http.Request) error {
+	given := r.Header.Get("Content-Type")
+	media, _, err := mime.ParseMediaType(given)
+	if given == "" || err == nil && slices.Contains(importTypes, media) {
+		return nil
+	}
+	return plant.Errorf(plant.CodeMediaType,
+		"Content-Type must be text/csv, %s, application/json, application/octet-stream or absent; got %q; "+
+			"with curl, send the file with -T", ndjsonType, server.Shorten(given))
+}
+
+func (a *API) importPlants(c *call) (any, error) {
+	if err := checkImportType(c.Request); err != nil {
+		return nil, err
+	}
+	return a.Import(c.w, c.Request, c.principal, admin.NewImport{
+		ID: c.PathValue("id"), Name: c.query.Get("name"), Format: dump.Format(c.query.Get("format")),
+		OnConflict: cmp.Or(importer.Reaction(c.query.Get("on_conflict")), importer.Fail),
+	})
+}
+
+// Import imports the body of a request, and sets the fields of n that describe the body and the client. The Import has
+// an id if the import has started.
+func (a *API) Import(
+	w http.ResponseWriter, r *http.Request, principal auth.Principal, n admin.NewImport,
+) (admin.Import, error) {
+	upload, err := a.Upload(w, r)
+	if err != nil {
+		return admin.Import{}, err
+	}
+	defer upload.End()
+	n.File, n.Received, n.Bytes = upload.Within(upload), upload.Received, r.ContentLength
+	n.Principal, n.By = principal, server.OriginOf(w, r, principal)
+	return a.service.Import(r.Context(), n)
+}
+
+// Upload returns the body of a request as the file of an import, see server.NewUpload.
+func (a *API) Upload(w http.ResponseWriter, r *http.Request) (*server.Upload, error) {
+	return server.NewUpload(w, r, a.uploads)
+}
+
+func (a *API) listImports(c *call) (any, error) {
+	return map[string]any{"imports": a.service.Imports(c.principal)}, nil
+}
+
+func (a *API) getImport(c *call) (any, error) {
+	return a.service.ImportOf(c.PathValue("id"), c.principal)
+}
+
+func (a *API) cancelImport(c *call) (any, error) {
+	return a.service.CancelImport(c.Context(), c.PathValue("id"), c.principal)
+}
+
+func (a *API) downloadRejects(c *call) error {
+	form := c.query.Get("form")
+	if c.query.Has("form") && form != "rows" && form != "report" {
+		return mustBe("form", "rows or report", form)
+	}
+	return a.SendRejects(c.w, c.Request, c.PathValue("id"), c.principal, form == "report")
+}
+
+// SendRejects responds with the rows that an import has not stored, as a file in the format of the import, or in a
+// report for a person. If it returns an error, it has written nothing.
+func (a *API) SendRejects(
+	w http.ResponseWriter, r *http.Request, id string, principal auth.Principal, report bool,
+) error {
+	rejects, err := a.service.RejectsOf(id, principal)
+	if err != nil {
+		return err
+	}
+	format, write, name := rejects.Format, rejects.WriteRows, "rejects-"
+	if report {
+		format, write, name = dump.CSV, rejects.WriteReport, "report-"
+	}
+	Attach(w, format, name+id+"."+string(format))
+	if r.Method == http.MethodHead {
+		return nil
+	}
+	if err := write(a.Stream(r.Context(), w)); err != nil {
+		panic(http.ErrAbortHandler) // the client must notice that the content is incomplete
+	}
+	return nil
+}

@@ -1,0 +1,84 @@
+package adminapi
+
+import (
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"plantstore/internal/plant"
+	"plantstore/internal/server"
+)
+
+// query is the query of a request. Each parameter occurs once.
+type query struct{ url.Values }
+
+// parseQuery parses a query. It refuses a parameter that is not in names, because a misspelt filter would return other
+// plants, and one that occurs twice.
+func parseQuery(text string, names []string) (query, error) {
+	values, err := url.ParseQuery(text)
+	if err != nil {
+		return query{}, invalidQuery("the query is not of the form name=value&name=value with percent-encoding")
+	}
+	for name, list := range values {
+		switch known := slices.Contains(names, name); {
+		case !known && len(names) == 0:
+			return query{}, invalidQuery("the path has no query parameters; got %q", server.Shorten(name))
+		case !known:
+			return query{}, invalidQuery("unknown query parameter %q; use %s", server.Shorten(name),
+				strings.Join(names, ", "))
+		case len(list) > 1:
+			return query{}, invalidQuery("query parameter %s occurs %d times; send it once", name, len(list))
+		case list[0] == "" && name == "cursor":
+			return query{}, invalidQuery("cursor is empty; omit it for the first page")
+		case !utf8.ValidString(list[0]):
+			return query{}, invalidQuery("query parameter %s must be UTF-8 with percent-encoding", name)
+		}
+	}
+	return query{values}, nil
+}
+
+func invalidQuery(format string, args ...any) error {
+	return plant.Errorf(plant.CodeQueryInvalid, format, args...)
+}
+
+// mustBe returns the error for a parameter that breaks a rule.
+func mustBe(name, rule, got string) error {
+	return invalidQuery("%s must be %s; got %q", name, rule, server.Shorten(got))
+}
+
+// tag returns the parameter tag; no tag without it.
+func (q query) tag() plant.Tag {
+	if !q.Has("tag") {
+		return plant.Tag{}
+	}
+	return plant.Tagged(q.Get("tag"))
+}
+
+// integer returns a parameter from least to most, or a default without it.
+func (q query) integer(name string, fallback, least, most int) (int, error) {
+	if !q.Has(name) {
+		return fallback, nil
+	}
+	n, err := strconv.Atoi(q.Get(name))
+	if err != nil || n < least || n > most {
+		return 0, mustBe(name, "an integer from "+strconv.Itoa(least)+" to "+strconv.Itoa(most), q.Get(name))
+	}
+	return n, nil
+}
+
+// limit returns the largest number of elements in the response.
+func (q query) limit(most int) (int, error) {
+	const fallback = 100
+	return q.integer("limit", fallback, 1, most)
+}
+
+// id returns the id in the path of a request.
+func (c *call) id() (int64, error) {
+	id, err := strconv.ParseInt(c.PathValue("id"), 10, 64)
+	if err != nil {
+		return 0, mustBe("the id in the path", "a 64-bit integer", c.PathValue("id"))
+	}
+	return id, nil
+}

@@ -1,0 +1,81 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+
+	"plantstore/internal/admin"
+	"plantstore/internal/audit"
+	"plantstore/internal/auth"
+	"plantstore/internal/plant"
+	"plantstore/internal/server"
+)
+
+// backups is the content of the page of backups.
+type backups struct {
+	Off  bool // the server makes no backups
+	List []admin.BackupRecord
+	Jobs []admin.BackupJob
+	Busy bool // a job runs, so the script loads the page again
+}
+
+func (c *Console) showBackups(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
+	v := view{Title: "Backups", Notice: map[string]string{
+		"started": "The job has started.", "deleted": "The backup is deleted.",
+	}[r.URL.Query().Get("done")]}
+	list, err := c.Operations.Backups(r.Context(), admin.ListQuery{Limit: admin.PageMax})
+	refusal, ok := errors.AsType[*plant.Error](err)
+	content := backups{List: list.Backups, Off: ok && refusal.Code == plant.CodeBackupsOff}
+	if err != nil && !content.Off {
+		return err
+	}
+	content.Jobs, _ = c.Operations.BackupJobs() // an error means that the server makes no backups
+	content.Busy = slices.ContainsFunc(content.Jobs, func(j admin.BackupJob) bool { return j.State == admin.JobRunning })
+	v.Content = content
+	return c.render(w, r, http.StatusOK, "backups", v)
+}
+
+func (c *Console) startBackup(w http.ResponseWriter, r *http.Request, principal auth.Principal) error {
+	return c.changeBackup(w, r, principal, "started", func(ctx context.Context, _ string, by audit.Origin) error {
+		_, err := c.Operations.StartBackup(ctx, by)
+		return err
+	})
+}
+
+// checkBackup returns the function of a route that starts a job with the backup of a form.
+func (c *Console) checkBackup(
+	start func(context.Context, string, audit.Origin) (admin.BackupJob, error),
+) server.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request, principal auth.Principal) error {
+		return c.changeBackup(w, r, principal, "started", func(ctx context.Context, name string, by audit.Origin) error {
+			_, err := start(ctx, name, by)
+			return err
+		})
+	}
+}
+
+func (c *Console) deleteBackup(w http.ResponseWriter, r *http.Request, principal auth.Principal) error {
+	return c.changeBackup(w, r, principal, "deleted", c.Operations.DeleteBackup)
+}
+
+// changeBackup runs an operation on the backup that a form names.
+func (c *Console) changeBackup(
+	w http.ResponseWriter, r *http.Request, principal auth.Principal, done string,
+	do func(ctx context.Context, name string, by audit.Origin) error,
+) error {
+	form, err := server.ReadForm(w, r)
+	if err != nil {
+		return err
+	}
+	if err := do(r.Context(), form.Get("name"), server.OriginOf(w, r, principal)); err != nil {
+		return err
+	}
+	redirect(w, "/backups?done="+done)
+	return nil
+}
+
+func (c *Console) downloadBackup(w http.ResponseWriter, r *http.Request, principal auth.Principal) error {
+	return c.api.SendBackup(w, r, r.PathValue("name"), server.OriginOf(w, r, principal))
+}

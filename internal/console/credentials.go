@@ -1,0 +1,157 @@
+package console
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"plantstore/internal/admin"
+	"plantstore/internal/auth"
+	"plantstore/internal/plant"
+	"plantstore/internal/server"
+	"plantstore/internal/store"
+)
+
+// credentials is the content of the page of credentials.
+type credentials struct {
+	List   []admin.Credential
+	Next   string // cursor of the next page; empty: this is the last page
+	First  bool
+	All    bool          // with expired and revoked ones
+	Minted *admin.Minted // with the secret, which no other page shows
+	Fault  string
+	Name   string // in the form with the fault
+	Scopes []string
+	Lives  []lifetime
+	Overs  []lifetime
+}
+
+// lifetime is a choice of a form.
+type lifetime struct {
+	Value, Name string
+	time        time.Duration
+}
+
+const day = 24 * time.Hour
+
+// lifetimes are the lifetimes of a new token; 0: no expiry.
+var lifetimes = []lifetime{
+	{"1d", "1 day", day},
+	{"7d", "7 days", 7 * day},
+	{"30d", "30 days", 30 * day},
+	{"90d", "90 days", 90 * day},
+	{"365d", "1 year", 365 * day},
+	{"none", "No expiry", 0},
+}
+
+// overlaps are the times for which a rotated token stays valid.
+var overlaps = []lifetime{
+	{"0", "End it at once", 0}, {"1h", "1 hour", time.Hour}, {"1d", "1 day", day}, {"7d", "7 days", 7 * day},
+}
+
+// chosen returns the time of a choice.
+func chosen(list []lifetime, value string) (time.Duration, error) {
+	i := slices.IndexFunc(list, func(l lifetime) bool { return l.Value == value })
+	if i < 0 {
+		return 0, plant.Errorf(plant.CodeInputInvalid, "choose one of the times of the form")
+	}
+	return list[i].time, nil
+}
+
+func (c *Console) showCredentials(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
+	v := view{Notice: map[string]string{
+		"revoked": "The credential is revoked. It ends within a second on every server.",
+	}[r.URL.Query().Get("done")]}
+	return c.renderCredentials(w, r, http.StatusOK, v, credentials{})
+}
+
+// renderCredentials responds with the page of credentials, and adds the list to its content.
+func (c *Console) renderCredentials(
+	w http.ResponseWriter, r *http.Request, status int, v view, content credentials,
+) error {
+	const credentialsOnPage = 40
+	q := r.URL.Query()
+	content.First, content.All = q.Get("cursor") == "", q.Has("all")
+	page, err := c.Operations.Credentials(r.Context(), admin.CredentialQuery{
+		Cursor: q.Get("cursor"), Valid: !content.All, Newest: true, Limit: credentialsOnPage,
+	})
+	if err != nil {
+		return err
+	}
+	content.List, content.Next = page.Credentials, page.Next
+	content.Scopes, content.Lives, content.Overs = strings.Fields(auth.Grantable.String()), lifetimes, overlaps
+	v.Title, v.Content = "Credentials", content
+	return c.render(w, r, status, "credentials", v)
+}
+
+func (c *Console) mintCredential(w http.ResponseWriter, r *http.Request, principal auth.Principal) error {
+	form, err := server.ReadForm(w, r)
+	if err != nil {
+		return err
+	}
+	n := admin.NewToken{Name: form.Get("name")}
+	for _, name := range form["scope"] {
+		scope, errScope := auth.ParseScopes(name)
+		n.Scopes, err = n.Scopes|scope, errors.Join(err, errScope)
+	}
+	if err != nil {
+		return plant.Errorf(plant.CodeInputInvalid, "choose one or more of the scopes of the form")
+	}
+	if n.Lifetime, err = chosen(lifetimes, form.Get("lifetime")); err != nil {
+		return c.showFault(w, r, n.Name, err)
+	}
+	minted, err := c.Operations.Mint(r.Context(), n, server.OriginOf(w, r, principal))
+	if err != nil {
+		return c.showFault(w, r, n.Name, err)
+	}
+	return c.renderCredentials(w, r, http.StatusOK, view{}, credentials{Minted: &minted})
+}
+
+// showFault responds with the form and the message about its values.
+func (c *Console) showFault(w http.ResponseWriter, r *http.Request, name string, err error) error {
+	e, ok := errors.AsType[*plant.Error](err)
+	if !ok {
+		return err
+	}
+	return c.renderCredentials(w, r, e.Code.Status(), view{}, credentials{Fault: e.Message, Name: name})
+}
+
+func (c *Console) rotateCredential(w http.ResponseWriter, r *http.Request, principal auth.Principal) error {
+	form, err := server.ReadForm(w, r)
+	if err != nil {
+		return err
+	}
+	overlap, err := chosen(overlaps, form.Get("overlap"))
+	if err != nil {
+		return err
+	}
+	minted, err := c.Operations.Rotate(
+		r.Context(), admin.Rotation{Name: form.Get("name"), Overlap: overlap}, server.OriginOf(w, r, principal),
+	)
+	if err != nil {
+		return err
+	}
+	return c.renderCredentials(w, r, http.StatusOK, view{}, credentials{Minted: &minted})
+}
+
+func (c *Console) revokeCredential(w http.ResponseWriter, r *http.Request, principal auth.Principal) error {
+	form, err := server.ReadForm(w, r)
+	if err != nil {
+		return err
+	}
+	id, err := strconv.ParseInt(form.Get("id"), 10, 64)
+	if err != nil || id == 0 {
+		return plant.Errorf(plant.CodeInputInvalid, "id must be the id of a credential; got %.100q", form.Get("id"))
+	}
+	_, err = c.Operations.Revoke(
+		r.Context(), admin.Revocation{Tokens: store.Selector{ID: id}}, server.OriginOf(w, r, principal),
+	)
+	if err != nil {
+		return err
+	}
+	redirect(w, "/credentials?done=revoked")
+	return nil
+}
