@@ -66,6 +66,7 @@ var mayImport = map[string][]string{
 	"internal/s3":       {},
 	s3test:              {childtest},
 	pebbletest:          {childtest},
+	"internal/apidoc":   {"internal/plant"},
 	"internal/listen":   {"internal/limit"},
 	"internal/limit":    {},
 	"internal/sqlite...": {
@@ -77,17 +78,17 @@ var mayImport = map[string][]string{
 	childtest:           {},
 	"internal/certs...": {},
 	"internal/server": {
-		"internal/plant", "internal/audit", "internal/auth", "internal/store", "internal/listen", "internal/limit",
-		tracing,
+		"internal/plant", "internal/apidoc", "internal/audit", "internal/auth", "internal/store", "internal/listen",
+		"internal/limit", tracing,
 	},
 	"internal/admin": {
 		"internal/plant", "internal/audit", "internal/auth", "internal/oidc", "internal/store", "internal/backup",
-		"internal/server", "internal/webhook", "internal/dump", "internal/importer",
+		"internal/server", "internal/webhook", "internal/dump", "internal/importer", "internal/apidoc",
 	},
 	"internal/importer": {"internal/plant", "internal/dump", "internal/store", "internal/extsort"},
 	"internal/console": {
 		"internal/plant", "internal/audit", "internal/auth", "internal/oidc", "internal/store", "internal/server",
-		"internal/admin", "internal/backup", "internal/dump", "internal/importer",
+		"internal/admin", "internal/backup", "internal/dump", "internal/importer", "internal/apidoc",
 		tracing,
 	},
 	"cmd...": {anything},

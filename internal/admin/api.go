@@ -13,6 +13,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"plantstore/internal/apidoc"
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
 	"plantstore/internal/server"
@@ -24,8 +25,10 @@ var documentSource []byte
 // base is the path of the API on the admin listener.
 const base = "/api/v1"
 
-// Document returns the OpenAPI document of the API in JSON. The caller must not change it.
-var Document = sync.OnceValues(func() ([]byte, error) { return server.AdminDocument(documentSource) })
+// Document returns the OpenAPI document of the API. The caller must not change it.
+var Document = sync.OnceValues(func() (*apidoc.Document, error) {
+	return apidoc.New(documentSource, apidoc.Config{Errors: plant.Catalogue()})
+})
 
 // Routes returns the routes of the API for server.Config.AdminRoutes.
 func Routes(s *Service) ([]server.Route, error) {
@@ -35,7 +38,7 @@ func Routes(s *Service) ([]server.Route, error) {
 	}
 	a := api{s}
 	return slices.Concat([]server.Route{
-		{Method: "GET", Path: base + "/openapi.json", Open: true, Untimed: true, Handle: serveDocument(document)},
+		{Method: "GET", Path: base + "/openapi.json", Open: true, Untimed: true, Handle: serveDocument(document.JSON)},
 		{Method: "GET", Path: base + "/plants", Scope: auth.ScopeRead, Bulk: true, Handle: a.listPlants},
 		{
 			Method: "GET", Path: base + "/plants/search", Scope: auth.ScopeRead, Untimed: true, Bulk: true,

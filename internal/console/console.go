@@ -43,7 +43,6 @@ type Console struct {
 	issuer      atomic.Pointer[oidc.Client] // nil: no sign-in at an issuer
 	flows       flows
 	samples     ring
-	documents   documents
 	templates   map[string]*template.Template // by the name of the page
 	crossOrigin *http.CrossOriginProtection
 	clock       atomic.Pointer[func() time.Time]

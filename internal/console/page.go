@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"plantstore/internal/admin"
+	"plantstore/internal/apidoc"
 	"plantstore/internal/audit"
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
@@ -81,7 +82,6 @@ var functions = template.FuncMap{
 	"join":   strings.Join,
 	"lower":  strings.ToLower,
 	"status": func(status int) string { return strconv.Itoa(status) + " " + http.StatusText(status) },
-	"kind":   statusKind,
 
 	"rejectsShown": func() int64 { return admin.RejectsShown },
 }
@@ -110,39 +110,38 @@ func parseTemplates() (map[string]*template.Template, error) {
 	return parsed, nil
 }
 
-// prepare does the work of the first use of each page: html/template analyses a page when it
-// renders it first, and the document of the admin API takes longer to parse than to show.
+// prepare does the slow part of the first request of each page: html/template analyses a page when it renders it first,
+// and the document of the admin API is made then.
 func (c *Console) prepare() {
 	for _, page := range c.templates {
 		_ = page.ExecuteTemplate(io.Discard, "layout.html", view{}) // a request reports the error
 	}
-	if document, err := admin.Document(); err == nil {
-		_, _ = c.documents.get(adminReferencePath, document) // here too
-	}
+	_, _ = admin.Document() // here too
 }
 
 // staticRoutes returns the routes of the files of the pages.
 func staticRoutes() ([]server.Route, error) {
-	files, err := staticFiles.ReadDir("static")
+	entries, err := staticFiles.ReadDir("static")
 	if err != nil {
 		return nil, fmt.Errorf("list the files of the console: %w", err)
+	}
+	files := map[string][]byte{"apidoc.css": apidoc.Style, "leaf.svg": apidoc.Icon}
+	for _, e := range entries {
+		if files[e.Name()], err = staticFiles.ReadFile(path.Join("static", e.Name())); err != nil {
+			return nil, fmt.Errorf("read a file of the console: %w", err)
+		}
 	}
 	types := map[string]string{
 		".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml",
 	}
 	var routes []server.Route
-	for _, f := range files {
-		name := path.Join("static", f.Name())
-		content, err := staticFiles.ReadFile(name)
-		if err != nil {
-			return nil, fmt.Errorf("read a file of the console: %w", err)
-		}
+	for name, content := range files {
 		handle, err := server.StaticFile(types[path.Ext(name)], content)
 		if err != nil {
 			return nil, err
 		}
 		routes = append(routes, server.Route{
-			Method: "GET", Path: "/" + name, Open: true, Untimed: true, Page: true, Background: true, Handle: handle,
+			Method: "GET", Path: "/static/" + name, Open: true, Untimed: true, Page: true, Background: true, Handle: handle,
 		})
 	}
 	return routes, nil

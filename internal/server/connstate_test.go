@@ -60,11 +60,10 @@ func TestSlowReaderIsEvicted(t *testing.T) { overBoth(t, testSlowReaderIsEvicted
 
 func testSlowReaderIsEvicted(t *testing.T, over func(*setup)) {
 	h := start(t, over, func(s *setup) { s.connections = listen.Limits{Incomplete: 1} })
-	for range 2 { // one above the limit
-		c := h.dial(t, h.public)
-		for range 10 { // more than the buffers of the sockets hold
-			c.write(message("GET /docs/swagger-ui-bundle.js HTTP/1.1", ""))
-		}
+	same(t, h.send(post(bodyA)), created(`{"name":"A"}`)) // the responses to a stranger would end
+	const requests = 600                                  // whose responses are larger than the buffers of the sockets
+	for range 2 {                                         // one above the limit
+		h.dial(t, h.public).write(strings.Repeat(message("GET /docs HTTP/1.1", ""), requests))
 	}
 	h.until(t, func() bool { return h.evicted(t) == 1 })
 }

@@ -11,14 +11,8 @@ import (
 	"plantstore/internal/plant"
 )
 
-// Document is the API document in both forms.
-type Document = document
-
-// The functions that make the API document and its page.
-var (
-	NewDocument = newDocument
-	NewDocs     = newDocs
-)
+// NewDocument returns the API document.
+var NewDocument = newDocument
 
 // RouteInfo describes a route.
 type RouteInfo struct {

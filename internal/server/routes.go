@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"plantstore/internal/apidoc"
 	"plantstore/internal/auth"
 )
 
@@ -74,7 +75,11 @@ type Route struct {
 // publicRoutes returns the routes of the public listener.
 func publicRoutes(c Config) (routes, error) {
 	base := strings.TrimRight(c.BaseURL.Path, "/")
-	pages, document, err := publicPages(c, base)
+	document, err := newDocument(c.BaseURL, !c.OwnHostOnly, c.Limits)
+	if err != nil {
+		return routes{}, err
+	}
+	pages, err := documentRoutes(document, base)
 	if err != nil {
 		return routes{}, err
 	}
@@ -147,8 +152,8 @@ func adminRoutes(c Config) routes {
 // spellings of a path.
 type routes struct {
 	byPath   map[string]*resource
-	patterns []*resource // those of byPath whose path has a parameter, in the order of the list
-	document []byte      // the API document of the public listener in JSON; nil on the admin listener
+	patterns []*resource      // those of byPath whose path has a parameter, in the order of the list
+	document *apidoc.Document // nil on the admin listener
 }
 
 // resource is the routes of one path.

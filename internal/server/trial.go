@@ -5,11 +5,13 @@ import (
 	"context"
 	"net/http"
 	"time"
+
+	"plantstore/internal/apidoc"
 )
 
-// PublicDocument returns the API document of the public listener in JSON. w is that of a
-// HandlerFunc of the admin listener. The caller must not change the document.
-func PublicDocument(w http.ResponseWriter) []byte {
+// PublicDocument returns the API document of the public listener. w is the writer of a HandlerFunc of the admin
+// listener. The caller must not change the document.
+func PublicDocument(w http.ResponseWriter) *apidoc.Document {
 	return w.(*responseRecorder).handler.public.routes.document
 }
 
