@@ -37,9 +37,8 @@ const (
 type httpServers struct {
 	public, admin                 *server.Server
 	challenges                    *server.Server // of ACME; nil: none
-	publicListener, adminListener net.Listener
-	publicTCP                     *listen.Listener // below publicListener
-	url                           *url.URL         // at which clients reach the public listener
+	publicListener, adminListener *listen.Listener
+	url                           *url.URL // at which clients reach the public listener
 	adminURL                      *url.URL
 	consoleURL                    *url.URL // at which browsers reach the console
 	certificates                  certificates
@@ -80,7 +79,7 @@ func (p *program) openListeners(
 	if err != nil {
 		return nil, fmt.Errorf("%w; use another address with --listen", err)
 	}
-	h.publicTCP, h.publicListener = public, public // until its TLS is known, so that close closes it
+	h.publicListener = public
 	admin, err := s.openListener(ctx, listen.Config{
 		Name: "admin", Address: string(s.adminListen), TCP: sockets.take("admin"),
 		Limits: s.adminLimits(), Log: log, Metrics: metrics,
@@ -118,18 +117,17 @@ func (h *httpServers) secure(s *settings, log *slog.Logger, metrics prometheus.R
 	h.publicTLS = h.certificates.enabled()
 	h.adminTLS = h.publicTLS && !h.adminListener.Addr().(*net.TCPAddr).IP.IsLoopback()
 	for _, l := range []struct {
-		listener      *net.Listener
+		listener      *listen.Listener
 		name, setting string
 		secure        bool
-	}{{&h.publicListener, "public", "listen", h.publicTLS}, {&h.adminListener, "admin", "admin-listen", h.adminTLS}} {
+	}{{h.publicListener, "public", "listen", h.publicTLS}, {h.adminListener, "admin", "admin-listen", h.adminTLS}} {
 		if l.secure {
-			*l.listener = server.NewTLSListener(*l.listener, h.certificates.tlsConfig(l.name, log, metrics))
+			l.listener.UseTLS(h.certificates.tlsConfig(l.name))
 			continue
 		}
-		if err := s.tls.checkExposed(s, l.setting, (*l.listener).Addr()); err != nil {
+		if err := s.tls.checkExposed(s, l.setting, l.listener.Addr()); err != nil {
 			return err
 		}
-		*l.listener = server.NewListener(*l.listener)
 	}
 	return nil
 }
@@ -157,7 +155,7 @@ func (h *httpServers) open(
 	h.config = server.Config{
 		Store: operations.Store, Log: operations.Log, Audit: h.audit, Metrics: metrics,
 		AdminRoutes: append(routes, pages...), Browser: h.console.Browser(),
-		PublicTLS: h.publicTLS, AdminTLS: h.adminTLS, Tracer: h.tracer,
+		Tracer: h.tracer,
 	}
 	config := h.configOf(s)
 	h.public, h.admin, err = server.New(config)
@@ -216,7 +214,7 @@ func (h *httpServers) serve() {
 	}
 }
 
-func (h *httpServers) start(s *server.Server, l net.Listener) {
+func (h *httpServers) start(s *server.Server, l *listen.Listener) {
 	h.running.Go(func() {
 		if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 			h.failed <- fmt.Errorf("serve on %s: %w", l.Addr(), err)
@@ -258,14 +256,14 @@ func (h *httpServers) retirePublic(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, requestDrainMax)
 	defer cancel()
 	h.public.Retire()
-	h.publicTCP.Retire(ctx)
+	h.publicListener.Retire(ctx)
 }
 
 // close closes the listeners that no server has closed, and ends the watchers of the certificates and the tracer.
 func (h *httpServers) close() {
 	defer h.certificates.end()
 	defer stopTracing(h.tracer, time.Now())
-	for _, l := range []net.Listener{h.publicListener, h.adminListener} {
+	for _, l := range []*listen.Listener{h.publicListener, h.adminListener} {
 		if l != nil {
 			_ = l.Close()
 		}

@@ -16,7 +16,6 @@ import (
 	"plantstore/internal/acme"
 	"plantstore/internal/listen"
 	"plantstore/internal/postgres"
-	"plantstore/internal/server"
 )
 
 // acmeSettings are the settings of certificates by ACME.
@@ -116,7 +115,7 @@ func (a *acmeSettings) check(s *settings) error {
 // store.
 type acmeClient struct {
 	source   atomic.Pointer[acme.Source] // nil until open
-	listener net.Listener                // of http-01; nil: tls-alpn-01
+	listener *listen.Listener            // of http-01; nil: tls-alpn-01
 	roots    *x509.CertPool              // of --acme-ca; nil: those of the system
 }
 
@@ -128,7 +127,7 @@ func (a *acmeClient) prepare(
 	if a.roots, err = s.acme.roots(s); err != nil || s.acme.httpListen.address == "" {
 		return err
 	}
-	l, err := listen.Listen(ctx, listen.Config{
+	a.listener, err = listen.Listen(ctx, listen.Config{
 		Name: "challenge", Address: string(s.acme.httpListen.address),
 		Limits: listen.Limits{
 			Connections: challengesMax, PerAddress: perAddressMax, Proxies: s.proxies.prefixes(),
@@ -138,7 +137,6 @@ func (a *acmeClient) prepare(
 	if err != nil {
 		return fmt.Errorf("%w; use another address with --acme-http-listen", err)
 	}
-	a.listener = server.NewListener(l)
 	return nil
 }
 

@@ -23,7 +23,7 @@ func (h *handler) logRequest(rec *responseRecorder, r *http.Request, took time.D
 		least = slog.LevelDebug
 	case rec.status < http.StatusBadRequest && !rec.aborted:
 		least = LevelAccess
-	case rec.code == plant.CodeTooManyFailures: // failures.refused logs them together
+	case rec.code == plant.CodeTooManyFailures: // failures.logRefusal logs them together
 		least = slog.LevelDebug
 	}
 	if !h.log.Enabled(context.Background(), least) {
@@ -49,8 +49,8 @@ func (h *handler) logRequest(rec *responseRecorder, r *http.Request, took time.D
 	if rec.reason != "" {
 		attrs = append(attrs, slog.String("reason", rec.reason))
 	}
-	if rec.conn != nil && rec.conn.subject != "" {
-		attrs = append(attrs, slog.String("client_certificate", rec.conn.subject))
+	if rec.conn != nil && rec.conn.Subject() != "" {
+		attrs = append(attrs, slog.String("client_certificate", Shorten(rec.conn.Subject())))
 	}
 	if rec.code != 0 {
 		attrs = append(attrs, slog.Int("error_code", int(rec.code)))

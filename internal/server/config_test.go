@@ -32,7 +32,7 @@ func TestConfigWithoutLogAndMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.run(public, server.NewListener(l))
+	h.run(public, l)
 	same(
 		t, h.sendTo(l.Addr().String(), message("GET /healthz HTTP/1.1", "")),
 		jsonResponse(200, `{"status":"ready"}`+"\n"),

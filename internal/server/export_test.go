@@ -54,7 +54,7 @@ func NewServer(c Config, handlers map[string]func(http.ResponseWriter, *http.Req
 			handle: func(w http.ResponseWriter, r *http.Request, _ auth.Principal) error { return handle(w, r) },
 		})
 	}
-	return newServer(c, newHandler(c, "test", newRoutes(list), newMetrics(), false))
+	return newServer(c, newHandler(c, "test", newRoutes(list), newMetrics()))
 }
 
 // ClientAddress returns the address of the client of a request behind proxies.

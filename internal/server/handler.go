@@ -35,7 +35,6 @@ type handler struct {
 	browser   *Browser // of the errors without a route; nil: none
 	audit     *audit.Recorder
 	notFound  string        // the message about a path without a route
-	secure    bool          // the listener has TLS
 	timeout   time.Duration // for a request to arrive whole
 	proxies   proxies
 	failures  *failures     // nil: no limit
@@ -56,11 +55,11 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header["X-Content-Type-Options"] = nosniff
 	header["Content-Security-Policy"] = loadNothing
 	header["Cache-Control"] = noStore
-	if h.secure {
-		header["Strict-Transport-Security"] = strictTransport
-	}
 	c := connOf(r)
 	rec.conn = c
+	if rec.secure() {
+		header["Strict-Transport-Security"] = strictTransport
+	}
 	if len(h.proxies) > 0 {
 		rec.forwarded = h.proxies.forwarded(r)
 	}
@@ -71,8 +70,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		// net/http removes one of the two headers of such a request.
 		header["Connection"] = []string{"close"}
 	} else if c != nil && !h.detectsDisconnects {
-		c.responding.Store(true)
-		defer c.responding.Store(false)
+		c.SetResponding(true)
+		defer c.SetResponding(false)
 	}
 	if r.Body == http.NoBody {
 		rec.hasArrived()
@@ -162,8 +161,8 @@ func (h *handler) serve(rec *responseRecorder, r *http.Request) error {
 		rec.admit()
 	}
 	if h.guard != nil && scope != 0 && rec.conn != nil {
-		rec.conn.serves(1) // until the end of the response: the listener must not evict a download for a stranger
-		defer rec.conn.serves(-1)
+		rec.conn.BeginServing() // until the end of the response: the listener must not evict a download for a stranger
+		defer rec.conn.EndServing()
 	}
 	if h.quotas != nil && scope != 0 {
 		return h.quotas.handle(rec, r, principal, route.handle)

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"plantstore/internal/auth"
@@ -24,10 +23,7 @@ const networksMax = 10_000
 type failures struct {
 	buckets *limit.Buckets[limit.Network]
 	log     *slog.Logger
-
-	mu       sync.Mutex
-	loggedAt time.Time // of the last line; guarded by mu
-	unlogged int       // requests refused since then; guarded by mu
+	lines   limit.LogLines
 }
 
 // newFailures returns a limit of failures per minute, or nil for 0.
@@ -89,7 +85,7 @@ func (h *handler) authenticateBy(
 		}
 		wait = level.NextIn // other requests have failed at the same time
 	}
-	h.failures.refused(h.clientText(r))
+	h.failures.logRefusal(h.clientText(r))
 	rec.Header()["Retry-After"] = []string{wholeSeconds(wait)}
 	return auth.Principal{}, &plant.Error{
 		Code: plant.CodeTooManyFailures,
@@ -103,14 +99,10 @@ func isInvalid(err error) bool {
 	return errors.As(err, &invalid)
 }
 
-// refused counts a refused request. It logs at most one line per second.
-func (f *failures) refused(client string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.unlogged++
-	if now := time.Now(); now.Sub(f.loggedAt) >= time.Second {
-		f.log.Warn("failed credentials refused", "requests", f.unlogged, "client", client)
-		f.loggedAt, f.unlogged = now, 0
+// logRefusal counts a refused request. It logs at most one line a second.
+func (f *failures) logRefusal(client string) {
+	if n := f.lines.Add("", 1); n > 0 {
+		f.log.Warn("failed credentials refused", "requests", n, "client", client)
 	}
 }
 

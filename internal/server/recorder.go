@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"time"
 
+	"plantstore/internal/listen"
 	"plantstore/internal/plant"
 	"plantstore/internal/trace"
 )
@@ -14,12 +15,12 @@ import (
 type responseRecorder struct {
 	http.ResponseWriter
 	handler   *handler
-	conn      *conn      // nil: not one of this package's listeners
-	forwarded netip.Addr // the client that a trusted proxy has named; zero: none
-	admitted  bool       // the credential is valid for the route
-	charged   bool       // by charge
-	serving   bool       // between hasArrived and responds
-	id        [1]string  // the request id, as the value of a header
+	conn      *listen.Conn // nil: not of a listener of package listen
+	forwarded netip.Addr   // the client that a trusted proxy has named; zero: none
+	admitted  bool         // the credential is valid for the route
+	charged   bool         // by charge
+	serving   bool         // between hasArrived and responds
+	id        [1]string    // the request id, as the value of a header
 	status    int
 	bytes     int    // of the body
 	route     *route // nil: no route matches
@@ -32,6 +33,9 @@ type responseRecorder struct {
 	span      *trace.Span // nil: tracing is off, or the route is untraced
 	ending    *ending     // nil: the request does not end before its function returns
 }
+
+// secure reports whether the connection has TLS.
+func (rec *responseRecorder) secure() bool { return rec.conn != nil && rec.conn.Secure() }
 
 // WriteHeader records the status.
 func (rec *responseRecorder) WriteHeader(status int) {
@@ -54,15 +58,11 @@ func (rec *responseRecorder) begin(status int) {
 // only refusals count: health checks and scrapes may need no credential there. Beyond the
 // limit the response is the last one of its connection.
 func (rec *responseRecorder) charge() {
-	tcp, ok := rec.conn.tcp()
-	if !ok {
-		return
-	}
 	refused := rec.status >= http.StatusBadRequest && rec.status < http.StatusInternalServerError
 	switch {
 	case !refused && rec.handler.public != nil:
-		tcp.Excuse()
-	case !tcp.Charge(rec.forwarded):
+		rec.conn.Refund()
+	case !rec.conn.Charge(rec.forwarded):
 		rec.Header()["Connection"] = []string{"close"}
 	}
 }
@@ -70,11 +70,8 @@ func (rec *responseRecorder) charge() {
 // admit records that the credential is valid for the route.
 func (rec *responseRecorder) admit() {
 	rec.admitted = true
-	if rec.conn == nil {
-		return
-	}
-	if tcp, ok := rec.conn.tcp(); ok {
-		tcp.Admit(rec.forwarded)
+	if rec.conn != nil {
+		rec.conn.Admit(rec.forwarded)
 	}
 }
 
@@ -84,8 +81,7 @@ func (rec *responseRecorder) checkForwarded(r *http.Request) error {
 	if !rec.forwarded.IsValid() || rec.conn == nil || len(r.Header["Authorization"])+len(r.Header["Cookie"]) > 0 {
 		return nil
 	}
-	tcp, ok := rec.conn.tcp()
-	if rec.charged = true; !ok || tcp.Charge(rec.forwarded) {
+	if rec.charged = true; rec.conn.Charge(rec.forwarded) {
 		return nil
 	}
 	rec.Header()["Retry-After"] = []string{retryAfterSeconds}

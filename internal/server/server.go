@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"plantstore/internal/audit"
+	"plantstore/internal/listen"
 	"plantstore/internal/store"
 	"plantstore/internal/trace"
 )
@@ -66,8 +67,6 @@ type Config struct {
 	Tracer *trace.Tracer // nil: no traces
 
 	Audit *audit.Recorder // of refused scopes and sign-ins; nil: none
-
-	PublicTLS, AdminTLS bool // the listener is one of NewTLSListener
 }
 
 // Limits are the limits of requests. The API document has all of them except
@@ -88,8 +87,7 @@ type Limits struct {
 // headerSlack is the number of bytes that net/http allows above MaxHeaderBytes.
 const headerSlack = 4 << 10
 
-// New returns the servers of the public and the admin listener. The caller passes
-// a listener of NewListener to the Serve method of each.
+// New returns the servers of the public and the admin listener.
 func New(c Config) (public, admin *Server, err error) {
 	if c.Store == nil || c.BaseURL == nil {
 		return nil, nil, errors.New("server: Store and BaseURL are required")
@@ -133,10 +131,10 @@ func newHandlers(c Config, metrics *metrics) (public, admin *handler, err error)
 		return nil, nil, err
 	}
 	failures := newFailures(c.Limits.AuthFailures, loggerOrNone(c.Log))
-	public = newHandler(c, "public", routes, metrics, c.PublicTLS)
+	public = newHandler(c, "public", routes, metrics)
 	public.failures, public.quotas = failures, newQuotas(c.Limits)
 	c.CORSOrigins, c.OwnHostOnly = nil, false
-	admin = newHandler(c, "admin", adminRoutes(c), metrics, c.AdminTLS)
+	admin = newHandler(c, "admin", adminRoutes(c), metrics)
 	admin.failures, admin.public, admin.browser = failures, public, c.Browser
 	admin.guard, admin.detectsDisconnects = &guard{hosts: hosts}, true
 	admin.turns = newTurns()
@@ -144,7 +142,7 @@ func newHandlers(c Config, metrics *metrics) (public, admin *handler, err error)
 	return public, admin, nil
 }
 
-func newHandler(c Config, name string, routes routes, metrics *metrics, secure bool) *handler {
+func newHandler(c Config, name string, routes routes, metrics *metrics) *handler {
 	log := loggerOrNone(c.Log).With("listener", name)
 	for _, at := range routes.byPath {
 		for _, route := range at.byMethod {
@@ -163,7 +161,6 @@ func newHandler(c Config, name string, routes routes, metrics *metrics, secure b
 		audit:     c.Audit,
 		origins:   newOrigins(c.CORSOrigins),
 		notFound:  "this path does not exist; check the path and the base URL",
-		secure:    secure,
 		timeout:   c.Limits.RequestTimeout,
 		proxies:   c.TrustedProxies,
 		tracer:    c.Tracer,
@@ -202,9 +199,8 @@ type Server struct {
 
 func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) { s.handler.Load().ServeHTTP(w, r) }
 
-// Serve serves the connections of a listener of NewListener or, with TLS, of
-// NewTLSListener. It returns http.ErrServerClosed after Shutdown or Close.
-func (s *Server) Serve(l net.Listener) error { return s.http.Serve(l) }
+// Serve serves the connections of a listener. It returns http.ErrServerClosed after Shutdown or Close.
+func (s *Server) Serve(l *listen.Listener) error { return s.http.Serve(l) }
 
 // Retire makes each response the last one of its connection, and closes idle connections.
 func (s *Server) Retire() { s.http.SetKeepAlivesEnabled(false) }

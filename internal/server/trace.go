@@ -37,7 +37,7 @@ func (h *handler) endSpan(rec *responseRecorder, r *http.Request) {
 		method = "_OTHER" // as the semantic conventions of HTTP require
 	}
 	scheme, version := "http", "1."+strconv.Itoa(r.ProtoMinor)
-	if h.secure {
+	if rec.secure() {
 		scheme = "https"
 	}
 	name := method

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"plantstore/internal/apidoc"
+	"plantstore/internal/listen"
 )
 
 // PublicDocument returns the API document of the public listener. w is the writer of a HandlerFunc of the admin
@@ -28,7 +29,7 @@ type Trial struct {
 func ServePublic(w http.ResponseWriter, r, request *http.Request) Trial {
 	public := w.(*responseRecorder).handler.public
 	// The connection of r belongs to the admin listener.
-	ctx := context.WithValue(r.Context(), connKey{}, (*conn)(nil))
+	ctx := context.WithValue(r.Context(), connKey{}, (*listen.Conn)(nil))
 	request = request.WithContext(ctx)
 	request.RemoteAddr = r.RemoteAddr
 	var t trialWriter
