@@ -86,7 +86,7 @@ func (c *Console) Close() {
 
 // Browser returns the use of the routes by browsers, for server.Config.Browser.
 func (c *Console) Browser() *server.Browser {
-	return &server.Browser{Authenticate: c.authenticate, Refuse: c.refuse, Enter: c.enter}
+	return &server.Browser{Authenticate: c.authenticate, ServeError: c.refuse, ServeLink: c.enter}
 }
 
 // Routes returns the routes for server.Config.AdminRoutes.

@@ -19,7 +19,7 @@ func (h *handler) logRequest(rec *responseRecorder, r *http.Request, took time.D
 	switch {
 	case rec.cause != nil:
 		level, least = slog.LevelError, slog.LevelError
-	case rec.status < http.StatusBadRequest && !rec.aborted && rec.route != nil && rec.route.background:
+	case rec.status < http.StatusBadRequest && !rec.aborted && rec.route != nil && rec.route.Background:
 		least = slog.LevelDebug
 	case rec.status < http.StatusBadRequest && !rec.aborted:
 		least = LevelAccess
@@ -68,8 +68,8 @@ func (h *handler) logRequest(rec *responseRecorder, r *http.Request, took time.D
 // logOf returns the handler for the log line of a request, with its method and path.
 // The handler of a route has formatted both once, which saves 0.3 µs of the 1.0 µs that
 // a line takes (BenchmarkLogRequest).
-func (h *handler) logOf(route *route, r *http.Request) slog.Handler {
-	if route != nil && route.method == r.Method {
+func (h *handler) logOf(route *Route, r *http.Request) slog.Handler {
+	if route != nil && route.Method == r.Method {
 		return route.log
 	}
 	return withRequestLine(h.log, loggedMethod(r.Method), h.loggedPath(r.URL.Path))

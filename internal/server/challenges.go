@@ -18,9 +18,9 @@ func NewChallenges(c Config, public *Server, keyAuthorization func(token string)
 	c.CORSOrigins, c.OwnHostOnly = nil, false
 	c.Limits.RequestTimeout = min(c.Limits.RequestTimeout, timeMax)
 	c.Limits.AnswerTimeout, c.Limits.IdleTimeout = timeMax, timeMax
-	routes := newRoutes([]route{{
-		method: "GET", path: "/.well-known/acme-challenge/{token}", open: true,
-		handle: func(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
+	routes := newRoutes([]Route{{
+		Method: "GET", Path: "/.well-known/acme-challenge/{token}", Open: true,
+		Handle: func(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
 			body, ok := keyAuthorization(r.PathValue("token"))
 			if !ok {
 				return &plant.Error{Code: plant.CodeNotFound, Message: "there is no ACME challenge with this token"}

@@ -32,14 +32,14 @@ type handler struct {
 	origins   origins
 	host      string   // host:port that a request target may name; empty: any
 	guard     *guard   // nil: any Host and Origin is allowed
-	browser   *Browser // of the errors without a route; nil: none
+	browser   *Browser // of the admin listener; nil: none
 	audit     *audit.Recorder
 	notFound  string        // the message about a path without a route
 	timeout   time.Duration // for a request to arrive whole
 	proxies   proxies
 	failures  *failures     // nil: no limit
 	quotas    *quotas       // nil: no limit
-	turns     *turns        // of the admin listener
+	bulk      *bulkLimit    // of the admin listener
 	tracer    *trace.Tracer // nil: off
 	public    *handler      // of the public listener; nil: this is it
 
@@ -130,7 +130,7 @@ func (h *handler) serve(rec *responseRecorder, r *http.Request) error {
 	}
 	if h.guard != nil {
 		if err := h.guard.check(r); err != nil {
-			return h.enter(rec, r, err)
+			return h.serveLink(rec, r, err)
 		}
 	}
 	at := h.routes.find(r)
@@ -146,80 +146,72 @@ func (h *handler) serve(rec *responseRecorder, r *http.Request) error {
 			Message: "method must be " + strings.ReplaceAll(at.allow, ", ", " or ") + "; got " + Shorten(r.Method),
 		}
 	}
-	rec.route = route
-	scope := route.required(r)
-	principal, err := h.authorize(rec, r, scope, (*handler).authenticate)
-	rec.principal = principal.Name
-	h.trace(rec, r, principal, scope, err)
+	rec.route, rec.scope = route, route.required(r)
+	principal, err := rec.authenticated(h.authorize(rec, r, (*handler).authenticate))
+	h.recordAccess(rec, r, principal, err)
 	if err != nil {
-		if invalid := (*auth.Invalid)(nil); errors.As(err, &invalid) {
-			rec.reason = invalid.Reason
-		}
-		return &denied{error: err, scope: scope}
+		return err
 	}
-	if scope != 0 {
+	if rec.scope != 0 {
 		rec.admit()
 	}
-	if h.guard != nil && scope != 0 && rec.conn != nil {
+	if h.guard != nil && rec.scope != 0 && rec.conn != nil {
 		rec.conn.BeginServing() // until the end of the response: the listener must not evict a download for a stranger
 		defer rec.conn.EndServing()
 	}
-	if h.quotas != nil && scope != 0 {
-		return h.quotas.handle(rec, r, principal, route.handle)
+	if h.quotas != nil && rec.scope != 0 {
+		return h.quotas.handle(rec, r, principal, route.Handle)
 	}
-	if route.bulk {
-		leave, err := h.turns.enter(r.Context(), principal)
+	if route.Bulk {
+		release, err := h.bulk.acquire(r.Context(), principal)
 		if err != nil {
 			return err
 		}
-		defer leave()
+		defer release()
 	}
-	if h.guard != nil && scope != 0 {
+	if h.guard != nil && rec.scope != 0 {
 		return h.watched(rec, r, principal)
 	}
-	return route.handle(rec, r, principal)
+	return route.Handle(rec, r, principal)
 }
 
-// denied is the refusal of a credential, with the scope that the route requires.
-type denied struct {
-	error
-	scope auth.Scopes
-}
-
-func (e *denied) Unwrap() error { return e.error }
-
-// authorize returns the principal of a request that requires a scope, 0 for none. check returns that of a credential.
+// authorize returns the principal of a request, the zero value if it requires no credential. check authenticates a
+// credential. The principal that authorize returns with an error is valid, but lacks the scope.
 func (h *handler) authorize(
-	rec *responseRecorder, r *http.Request, scope auth.Scopes,
+	rec *responseRecorder, r *http.Request,
 	check func(*handler, *responseRecorder, *http.Request, string) (auth.Principal, error),
-) (auth.Principal, error) {
-	if scope == 0 {
-		return auth.Principal{}, nil
-	}
+) (principal auth.Principal, err error) {
 	route := rec.route
-	if route.browser != nil {
-		principal, err := route.browser.Authenticate(r, func(credential string) (auth.Principal, error) {
+	switch {
+	case rec.scope == 0:
+		return auth.Principal{}, nil
+	case route.Page:
+		principal, err = h.browser.Authenticate(r, func(credential string) (auth.Principal, error) {
 			return check(h, rec, r, credential)
 		})
-		if err != nil {
-			return auth.Principal{}, err
-		}
-		return principal, route.check(principal, scope)
+	default:
+		principal, err = h.authorizeBearer(rec, r, check)
 	}
+	if err != nil {
+		return auth.Principal{}, err
+	}
+	return principal, route.check(principal, rec.scope)
+}
+
+func (h *handler) authorizeBearer(
+	rec *responseRecorder, r *http.Request,
+	check func(*handler, *responseRecorder, *http.Request, string) (auth.Principal, error),
+) (auth.Principal, error) {
 	credential, err := auth.Bearer(r.Header)
 	if err != nil {
 		return auth.Principal{}, err
 	}
-	if route.stale {
+	if rec.route.stale {
 		if principal, err := h.store.AuthenticateStale(credential); err == nil {
-			return principal, route.check(principal, scope)
+			return principal, nil
 		}
 	}
-	principal, err := check(h, rec, r, credential)
-	if err != nil {
-		return auth.Principal{}, err
-	}
-	return principal, route.check(principal, scope)
+	return check(h, rec, r, credential)
 }
 
 // checkTarget refuses a request whose target is an absolute URL of another host
@@ -239,20 +231,16 @@ func (h *handler) checkTarget(r *http.Request) error {
 // fail writes the error response. No other function turns an error into a
 // response.
 func (h *handler) fail(rec *responseRecorder, r *http.Request, err error) {
-	refusal := asPlantError(err)
-	rec.code = refusal.Code
-	if refusal.Code == plant.CodeInternal {
+	e := asPlantError(err)
+	rec.code = e.Code
+	if e.Code == plant.CodeInternal {
 		rec.cause = err
 	}
-	if page := h.pageOf(rec, r); page != nil {
-		page.Refuse(rec, r, refusal)
+	if h.respondsWithPage(rec, r) {
+		h.browser.ServeError(rec, r, e)
 		return
 	}
-	scope := auth.Scopes(0)
-	if d, ok := err.(*denied); ok { //nolint:errorlint // serve returns it unwrapped
-		scope = d.scope
-	}
-	writeError(rec, refusal, scope)
+	writeError(rec, e, rec.scope)
 }
 
 // finish responds to a request whose handler panicked, and records every request

@@ -67,13 +67,13 @@ func newDocument(baseURL *url.URL, guessed bool, limits Limits) (*apidoc.Documen
 }
 
 // documentRoutes returns the routes of the API document: JSON, YAML, and an HTML page with its files.
-func documentRoutes(d *apidoc.Document, base string) ([]route, error) {
+func documentRoutes(d *apidoc.Document, base string) ([]Route, error) {
 	page, err := d.Page(base)
 	if err != nil {
 		return nil, err
 	}
 	const html = "text/html; charset=utf-8"
-	var list []route
+	var list []Route
 	for _, f := range []struct {
 		path, contentType string
 		content           []byte
@@ -89,7 +89,7 @@ func documentRoutes(d *apidoc.Document, base string) ([]route, error) {
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, route{method: "GET", path: base + f.path, open: true, untimed: true, handle: handle})
+		list = append(list, Route{Method: "GET", Path: base + f.path, Open: true, Untimed: true, Handle: handle})
 	}
 	return list, nil
 }

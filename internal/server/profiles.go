@@ -11,20 +11,20 @@ import (
 )
 
 // profiles returns the routes of net/http/pprof for the admin listener.
-func profiles() []route {
-	list := []route{
-		{path: "", handle: fromHandler(http.HandlerFunc(pprof.Index))},
-		{path: "cmdline", handle: fromHandler(http.HandlerFunc(pprof.Cmdline))},
-		{path: "symbol", handle: fromHandler(http.HandlerFunc(pprof.Symbol))},
-		{path: "profile", handle: profile(http.HandlerFunc(pprof.Profile), true)},
-		{path: "trace", handle: profile(http.HandlerFunc(pprof.Trace), true)},
+func profiles() []Route {
+	list := []Route{
+		{Path: "", Handle: fromHandler(http.HandlerFunc(pprof.Index))},
+		{Path: "cmdline", Handle: fromHandler(http.HandlerFunc(pprof.Cmdline))},
+		{Path: "symbol", Handle: fromHandler(http.HandlerFunc(pprof.Symbol))},
+		{Path: "profile", Handle: profile(http.HandlerFunc(pprof.Profile), true)},
+		{Path: "trace", Handle: profile(http.HandlerFunc(pprof.Trace), true)},
 	}
 	for _, name := range []string{"allocs", "block", "goroutine", "heap", "mutex", "threadcreate"} {
-		list = append(list, route{path: name, handle: profile(pprof.Handler(name), false)})
+		list = append(list, Route{Path: name, Handle: profile(pprof.Handler(name), false)})
 	}
 	for i := range list {
-		list[i].method, list[i].path = "GET", "/debug/pprof/"+list[i].path
-		list[i].scope, list[i].untimed = auth.ScopeAdmin, true
+		list[i].Method, list[i].Path = "GET", "/debug/pprof/"+list[i].Path
+		list[i].Scope, list[i].Untimed = auth.ScopeAdmin, true
 	}
 	return list
 }

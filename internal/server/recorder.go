@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"time"
 
+	"plantstore/internal/auth"
 	"plantstore/internal/listen"
 	"plantstore/internal/plant"
 	"plantstore/internal/trace"
@@ -22,10 +23,11 @@ type responseRecorder struct {
 	serving   bool         // between hasArrived and responds
 	id        [1]string    // the request id, as the value of a header
 	status    int
-	bytes     int    // of the body
-	route     *route // nil: no route matches
-	principal string // the name of the principal; empty: the request is not authenticated
-	reason    string // why the credential is invalid; the client does not receive it
+	bytes     int         // of the body
+	route     *Route      // nil: no route matches
+	scope     auth.Scopes // that the request requires; 0: none
+	principal string      // the name of the principal; empty: the request is not authenticated
+	reason    string      // why the credential is invalid; the client does not receive it
 	code      plant.Code
 	cause     error // of an internal error, which the client does not receive
 	aborted   bool  // the handler ended in the middle of the response

@@ -112,7 +112,7 @@ func Reload(public, admin *Server, c Config) error {
 	}
 	publicHandler.failures.keep(old.failures, c.Limits) // shared with the other handler
 	publicHandler.quotas.keep(old.quotas, c.Limits)
-	adminHandler.turns = admin.handler.Load().turns
+	adminHandler.bulk = admin.handler.Load().bulk
 	public.handler.Store(publicHandler)
 	admin.handler.Store(adminHandler)
 	return nil
@@ -137,7 +137,7 @@ func newHandlers(c Config, metrics *metrics) (public, admin *handler, err error)
 	admin = newHandler(c, "admin", adminRoutes(c), metrics)
 	admin.failures, admin.public, admin.browser = failures, public, c.Browser
 	admin.guard, admin.detectsDisconnects = &guard{hosts: hosts}, true
-	admin.turns = newTurns()
+	admin.bulk = newBulkLimit()
 	admin.notFound = "this path does not exist on the admin listener; its paths are " + admin.routes.overview()
 	return public, admin, nil
 }
@@ -146,8 +146,8 @@ func newHandler(c Config, name string, routes routes, metrics *metrics) *handler
 	log := loggerOrNone(c.Log).With("listener", name)
 	for _, at := range routes.byPath {
 		for _, route := range at.byMethod {
-			route.metrics = metrics.forRoute(name, route.path, route.untimed)
-			route.log = withRequestLine(log, route.method, route.path)
+			route.metrics = metrics.forRoute(name, route.Path, route.Untimed)
+			route.log = withRequestLine(log, route.Method, route.Path)
 		}
 	}
 	h := &handler{

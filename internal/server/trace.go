@@ -45,8 +45,8 @@ func (h *handler) endSpan(rec *responseRecorder, r *http.Request) {
 		name = "HTTP"
 	}
 	if rec.route != nil {
-		name += " " + rec.route.path
-		rec.span.Set(attribute.String("http.route", rec.route.path))
+		name += " " + rec.route.Path
+		rec.span.Set(attribute.String("http.route", rec.route.Path))
 	}
 	rec.span.SetName(name)
 	rec.span.Set(

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -39,11 +38,8 @@ type UploadLimits struct {
 // calls End before it responds. The error is a *plant.Error: the body is too large by its Content-Length, or has a
 // Content-Encoding.
 func NewUpload(w http.ResponseWriter, r *http.Request, l UploadLimits) (*Upload, error) {
-	if values := r.Header["Content-Encoding"]; len(values) > 0 {
-		return nil, &plant.Error{
-			Code:    plant.CodeContentEncoding,
-			Message: "Content-Encoding must be absent; got " + strconv.Quote(Shorten(values[0])),
-		}
+	if err := checkCoding(r.Header); err != nil {
+		return nil, err
 	}
 	u := &Upload{
 		recorder: w.(*responseRecorder), body: r.Body, control: http.NewResponseController(w), limits: l,

@@ -26,7 +26,7 @@ func (h *handler) watched(rec *responseRecorder, r *http.Request, principal auth
 	watching.Go(func() { h.watch(ctx, cancel, rec, r, principal) }) // ends with ctx
 	defer watching.Wait()
 	defer cancel(nil)
-	err := rec.route.handle(rec, r.WithContext(ctx), principal)
+	err := rec.route.Handle(rec, r.WithContext(ctx), principal)
 	cancel(nil)
 	watching.Wait() // then it does not use rec
 	cause := rec.ending.cause
@@ -69,7 +69,7 @@ func (h *handler) watch(
 		if h.audit != nil {
 			h.audit.Record(audit.Event{
 				Time: time.Now(), Action: audit.RequestEnded, Origin: h.originOf(rec, r, principal),
-				Details: []audit.Detail{{Key: "request", Value: r.Method + " " + rec.route.path}, {Key: "reason", Value: reason}},
+				Details: []audit.Detail{{Key: "request", Value: r.Method + " " + rec.route.Path}, {Key: "reason", Value: reason}},
 			})
 		}
 		rec.ending.end(cause)
@@ -80,7 +80,7 @@ func (h *handler) watch(
 
 // checkAgain returns an error if the credential of a running request is no longer valid.
 func (h *handler) checkAgain(rec *responseRecorder, r *http.Request) error {
-	_, err := h.authorize(rec, r, rec.route.required(r), (*handler).authenticateAgain)
+	_, err := h.authorize(rec, r, (*handler).authenticateAgain)
 	return err
 }
 
