@@ -7,8 +7,8 @@ import (
 	"log/slog"
 )
 
-// Authorities are the certificates of the authorities that issue client certificates, from a PEM file. New contents of the
-// file replace them if they are usable.
+// Authorities are the certificates of the authorities that issue client certificates, from a PEM file. New contents of
+// the file replace them if they are usable.
 type Authorities struct{ files[x509.CertPool] }
 
 // OpenAuthorities loads the PEM file and watches it until Close.

@@ -18,8 +18,8 @@ const (
 	fileBytesMax = 1 << 20
 )
 
-// files is a value that is parsed from files, and parsed again when their contents change. It reads the files every 5 s,
-// and uses new contents when they are the same 2 s later. It compares contents and not times, because a rename or a
+// files is a value that is parsed from files, and parsed again when their contents change. It reads the files every 5
+// s, and uses new contents when they are the same 2 s later. It compares contents and not times, because a rename or a
 // changed symbolic link (Kubernetes, certbot) can leave the time of the file older.
 type files[T any] struct {
 	paths   []string
@@ -57,8 +57,8 @@ func (f *files[T]) Close() {
 	f.watcher.Wait()
 }
 
-// Reload reads the files at once, even if a program may still be writing them. After an error the previous value stays in
-// use.
+// Reload reads the files at once, even if a program may still be writing them. After an error the previous value stays
+// in use.
 func (f *files[T]) Reload() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -114,8 +114,8 @@ func (f *files[T]) use(value *T, sum [sha256.Size]byte) {
 }
 
 // check reads the files again. It returns true if current changed, which requires that the previous check found the
-// same contents. It returns an error of reading or parsing once, and only if the next check finds the same: a program may
-// replace one file of a pair shortly before the other. After an error current is unchanged.
+// same contents. It returns an error of reading or parsing once, and only if the next check finds the same: a program
+// may replace one file of a pair shortly before the other. After an error current is unchanged.
 func (f *files[T]) check() (changed bool, err error) {
 	contents, sum, err := f.read()
 	settled := sum == f.seen

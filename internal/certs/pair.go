@@ -22,8 +22,8 @@ type PairConfig struct {
 	Metrics  prometheus.Registerer // nil: no metrics
 }
 
-// Pair is a certificate with its private key. New contents of its files replace it if they are usable: new handshakes use
-// the new pair, and open connections continue.
+// Pair is a certificate with its private key. New contents of its files replace it if they are usable: new handshakes
+// use the new pair, and open connections continue.
 type Pair struct {
 	files[tls.Certificate]
 
@@ -35,8 +35,8 @@ type Pair struct {
 	expired  bool      // the last line was about an expired certificate
 }
 
-// OpenPair loads the pair and watches its files until Close. An expired certificate is not an error then, only a line in
-// the log: a server with an expired certificate is easier to repair than one that does not run.
+// OpenPair loads the pair and watches its files until Close. An expired certificate is not an error then, only a line
+// in the log: a server with an expired certificate is easier to repair than one that does not run.
 func OpenPair(c PairConfig) (*Pair, error) {
 	p := &Pair{log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)), metrics: newPairMetrics(c.Metrics)}
 	p.files.paths, p.files.parse, p.files.checked = []string{c.CertFile, c.KeyFile}, p.parsePair, p.report
@@ -55,7 +55,8 @@ func (p *Pair) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return p.current.Load(), nil
 }
 
-// parsePair returns the pair. It rejects an expired certificate, or one that is not valid yet, if there is a previous one.
+// parsePair returns the pair. It rejects an expired certificate, or one that is not valid yet, if there is a previous
+// one.
 func (p *Pair) parsePair(contents [][]byte) (*tls.Certificate, error) {
 	pair, err := tls.X509KeyPair(contents[0], contents[1])
 	if err != nil {
@@ -124,8 +125,8 @@ func (p *Pair) warn() {
 		"file", p.paths[0], "expires", stamp(leaf.NotAfter))
 }
 
-// warnBefore returns the time from the first warning to the expiry: 14 days, or a fifth of the validity of a short-lived
-// certificate.
+// warnBefore returns the time from the first warning to the expiry: 14 days, or a fifth of the validity of a
+// short-lived certificate.
 func warnBefore(leaf *x509.Certificate) time.Duration {
 	const most = 14 * 24 * time.Hour
 	return min(most, leaf.NotAfter.Sub(leaf.NotBefore)/5)

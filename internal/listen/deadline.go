@@ -8,8 +8,8 @@ import (
 )
 
 // deadline is the read or the write deadline of a connection. net/http changes both several times a request, mostly to
-// a later time, and each change moves a timer of the runtime. So an earlier deadline of the TCP connection stays until it
-// has passed, and the read or write that it ends continues with the later one. It is safe for concurrent use.
+// a later time, and each change moves a timer of the runtime. So an earlier deadline of the TCP connection stays until
+// it has passed, and the read or write that it ends continues with the later one. It is safe for concurrent use.
 type deadline struct {
 	setTCP func(tcp net.Conn, t time.Time) error // SetReadDeadline or SetWriteDeadline
 

@@ -29,9 +29,8 @@ type Config struct {
 	Log     *slog.Logger          // nil: none
 	Metrics prometheus.Registerer // for the metrics of connections; nil: none
 
-	// ProxyProtocol requires a PROXY header, of version 1 or 2, at the beginning of
-	// each connection from a trusted proxy. The bytes of a header from another
-	// address are data.
+	// ProxyProtocol requires a PROXY header, of version 1 or 2, at the beginning of each connection from a trusted proxy.
+	// The bytes of a header from another address are data.
 	ProxyProtocol  bool
 	TrustedProxies []netip.Prefix
 	HeaderTimeout  time.Duration // for a PROXY header to arrive
@@ -132,8 +131,8 @@ func (l *Listener) Retire(ctx context.Context) {
 	}
 }
 
-// Accept implements net.Listener. Only one goroutine may call it, as
-// http.Server.Serve does. Serve retries after a temporary error.
+// Accept implements net.Listener. Only one goroutine may call it, as http.Server.Serve does. Serve retries after a
+// temporary error.
 func (l *Listener) Accept() (net.Conn, error) {
 	for {
 		tcp, err := l.tcp.AcceptTCP()

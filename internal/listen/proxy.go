@@ -36,8 +36,8 @@ func contains(prefixes []netip.Prefix, address netip.Addr) bool {
 	return false
 }
 
-// addressOf returns the IP address of a TCP address, without a zone and, if it is an
-// IPv4 address in IPv6 form, as an IPv4 address.
+// addressOf returns the IP address of a TCP address, without a zone and, if it is an IPv4 address in IPv6 form, as an
+// IPv4 address.
 func addressOf(a net.Addr) netip.Addr {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok {
@@ -54,9 +54,8 @@ type proxyHeader struct {
 	err    error         // of every later read
 }
 
-// headerBuffer is the size of the buffer for a header, in bytes. A header of version
-// 1 has at most 107 bytes and must fit. A header of version 2 may be larger; the
-// parser refuses one of more than 4 KiB.
+// headerBuffer is the size of the buffer for a header, in bytes. A header of version 1 has at most 107 bytes and must
+// fit. A header of version 2 may be larger; the parser refuses one of more than 4 KiB.
 const headerBuffer = 256
 
 // read reads the header. Its errors are a *refusal, or the error of a connection that
@@ -79,8 +78,8 @@ func (h *proxyHeader) read(c net.Conn, timeout time.Duration) error {
 	return nil
 }
 
-// clientOf returns the address of the client in a header, or nil if the header has
-// none: for a health check of the proxy, and for a client without TCP.
+// clientOf returns the address of the client in a header, or nil if the header has none: for a health check of the
+// proxy, and for a client without TCP.
 func clientOf(h *proxyproto.Header) net.Addr {
 	client, _, ok := h.TCPAddrs()
 	if !ok || h.Command.IsLocal() {
@@ -98,8 +97,7 @@ func (h *proxyHeader) next(c net.Conn, p []byte) (int, error) {
 	return c.Read(p)
 }
 
-// headerFault describes the error of a connection from a trusted proxy without a
-// valid header.
+// headerFault describes the error of a connection from a trusted proxy without a valid header.
 func headerFault(proxy net.Addr, err error) string {
 	text := strings.ReplaceAll(err.Error(), "proxyproto: ", "")
 	switch {

@@ -50,8 +50,7 @@ type registry struct {
 	fullUntil time.Duration         // of the clock; makeRoom finds nothing before
 }
 
-// add adds a connection. If the limit is reached, it first removes connections,
-// which the caller must evict.
+// add adds a connection. If the limit is reached, it first removes connections, which the caller must evict.
 func (r *registry) add(c *Conn) (evicted []*Conn, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"plantstore/internal/limit"
 )
 
-// A client without a valid credential may use strangerUnits at once and one more each strangerInterval. A new connection
-// costs a unit, and so does each request of Charge.
+// A client without a valid credential may use strangerUnits at once and one more each strangerInterval. A new
+// connection costs a unit, and so does each request of Charge.
 const (
 	strangerUnits    = 500
 	strangerInterval = 50 * time.Millisecond
@@ -24,8 +24,8 @@ const (
 	networksMax = 10_000
 )
 
-// strangers limits the clients without a valid credential, by network. Clients may share an address, so a network has no
-// limit for knownFor after a request of any of them with a valid credential.
+// strangers limits the clients without a valid credential, by network. Clients may share an address, so a network has
+// no limit for knownFor after a request of any of them with a valid credential.
 type strangers struct {
 	units *limit.Buckets[limit.Network]
 	known *limit.Buckets[limit.Network] // an empty bucket is known; if too many networks are known, all are
@@ -129,9 +129,8 @@ func (c *Conn) Admit(forwarded netip.Addr) {
 	}
 }
 
-// Charge counts a request without a valid credential. It returns false beyond the limit
-// of its client: the server must then refuse it if it is forwarded, or else close the
-// connection.
+// Charge counts a request without a valid credential. It returns false beyond the limit of its client: the server must
+// then refuse it if it is forwarded, or else close the connection.
 func (c *Conn) Charge(forwarded netip.Addr) bool {
 	if !forwarded.IsValid() {
 		if c.shared {

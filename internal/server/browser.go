@@ -31,8 +31,8 @@ func Authenticate(w http.ResponseWriter, r *http.Request, credential string) (au
 	return rec.authenticated(principal, err)
 }
 
-// AuthenticateBy is Authenticate for another proof than a credential of the store. check returns an *auth.Invalid if the
-// proof is wrong.
+// AuthenticateBy is Authenticate for another proof than a credential of the store. check returns an *auth.Invalid if
+// the proof is wrong.
 func AuthenticateBy(
 	w http.ResponseWriter, r *http.Request, check func() (auth.Principal, error),
 ) (auth.Principal, error) {
@@ -43,15 +43,15 @@ func AuthenticateBy(
 
 // authenticated stores the principal, or the reason of the refusal, for the log.
 func (rec *responseRecorder) authenticated(principal auth.Principal, err error) (auth.Principal, error) {
-	if invalid := (*auth.Invalid)(nil); errors.As(err, &invalid) {
+	if invalid, ok := errors.AsType[*auth.Invalid](err); ok {
 		rec.reason = invalid.Reason
 	}
 	rec.principal = principal.Name
 	return principal, err
 }
 
-// isNavigation reports whether a browser shows the response as a page (Fetch Metadata Request
-// Headers, section 2.2). Programs such as curl do not accept HTML in particular.
+// isNavigation reports whether a browser shows the response as a page (Fetch Metadata Request Headers, section 2.2).
+// Programs such as curl do not ask for HTML.
 func isNavigation(r *http.Request) bool {
 	if mode := r.Header["Sec-Fetch-Mode"]; len(mode) > 0 {
 		return mode[0] == "navigate"
@@ -94,8 +94,8 @@ func (h *handler) respondsWithPage(rec *responseRecorder, r *http.Request) bool 
 // formBytesMax bounds the body of a form.
 const formBytesMax = 128 << 10
 
-// ReadForm returns the fields of a form in the body of a request. w and r are the arguments of a HandlerFunc. The error is
-// a *plant.Error.
+// ReadForm returns the fields of a form in the body of a request. w and r are the arguments of a HandlerFunc. The error
+// is a *plant.Error.
 func ReadForm(w http.ResponseWriter, r *http.Request) (url.Values, error) {
 	var b buffer
 	if err := b.read(w, r, formBytesMax); err != nil {

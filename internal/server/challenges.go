@@ -8,9 +8,9 @@ import (
 	"plantstore/internal/plant"
 )
 
-// NewChallenges returns a server for a listener without TLS that answers the challenge http-01 of ACME (RFC 8555 section
-// 8.3) and refuses every other request. It shares the log and the metrics of public, a server of New with the same
-// Config. keyAuthorization returns the body of the response to a token, and false for an unknown token.
+// NewChallenges returns a server for a listener without TLS that answers the challenge http-01 of ACME (RFC 8555
+// section 8.3) and refuses every other request. It shares the log and the metrics of public, a server of New with the
+// same Config. keyAuthorization returns the body of the response to a token, and false for an unknown token.
 //
 // The server does not redirect to https: a client that sends its token in clear text would not notice.
 func NewChallenges(c Config, public *Server, keyAuthorization func(token string) (string, bool)) *Server {

@@ -18,8 +18,8 @@ import (
 const filePolicy = "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; " +
 	"frame-ancestors 'none'"
 
-// StaticFile returns a function that responds with a constant file, compressed for clients that accept gzip, or with 304
-// if the client has it already.
+// StaticFile returns a function that responds with a constant file, compressed for clients that accept gzip, or with
+// 304 if the client has it already.
 func StaticFile(contentType string, content []byte) (HandlerFunc, error) {
 	var zipped bytes.Buffer
 	w, err := gzip.NewWriterLevel(&zipped, gzip.BestCompression)

@@ -41,7 +41,7 @@ type handler struct {
 	quotas    *quotas       // nil: no limit
 	bulk      *bulkLimit    // of the admin listener
 	tracer    *trace.Tracer // nil: off
-	public    *handler      // of the public listener; nil: this is it
+	public    *handler      // of the public listener; nil on the public listener
 
 	detectsDisconnects bool // a disconnect cancels the context of its request
 }
@@ -64,10 +64,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		rec.forwarded = h.proxies.forwarded(r)
 	}
 	if len(r.TransferEncoding) > 0 || !r.ProtoAtLeast(1, 1) {
-		// RFC 9112 section 6.1: a request with both Content-Length and
-		// Transfer-Encoding may be an attempt at smuggling, and so may an HTTP/1.0
-		// request with Transfer-Encoding; the server must close its connection.
-		// net/http removes one of the two headers of such a request.
+		// RFC 9112 section 6.1: a request with both Content-Length and Transfer-Encoding may be an attempt at smuggling,
+		// and so may an HTTP/1.0 request with Transfer-Encoding; the server must close its connection. net/http removes
+		// one of the two headers.
 		header["Connection"] = []string{"close"}
 	} else if c != nil && !h.detectsDisconnects {
 		c.SetResponding(true)
@@ -89,10 +88,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// linger reads the rest of a refused request for up to 500 ms before net/http
-// closes the connection. A close with unread data resets the connection, and the
-// client might not receive the response (RFC 9112 section 9.6). net/http itself
-// lingers only if the client would have kept the connection.
+// linger reads the rest of a refused request for up to 500 ms before net/http closes the connection. A close with
+// unread data resets the connection, and the client might not receive the response (RFC 9112 section 9.6). net/http
+// itself lingers only if the client did not ask for the close.
 func linger(rec *responseRecorder, r *http.Request) {
 	const timeMax = 500 * time.Millisecond
 	if rec.code == 0 || !r.Close || r.Body == http.NoBody {
@@ -105,10 +103,9 @@ func linger(rec *responseRecorder, r *http.Request) {
 	_, _ = io.Copy(io.Discard, r.Body)
 }
 
-// Header values of every response. Handlers share them, so they must not change.
-// loadNothing is for a browser that shows a response as a page. The files of the API
-// document replace it and noStore. strictTransport (RFC 6797) is for listeners with
-// TLS. It does not include other hosts of the domain, which may have no TLS.
+// Header values of every response. Handlers share them, so they must not change. loadNothing is for a browser that
+// shows a response as a page. Static files and pages replace it and noStore. strictTransport (RFC 6797) is for
+// connections with TLS. It does not include other hosts of the domain, which may have no TLS.
 var (
 	nosniff         = []string{"nosniff"}
 	loadNothing     = []string{"default-src 'none'; base-uri 'none'; frame-ancestors 'none'"}
@@ -116,8 +113,8 @@ var (
 	strictTransport = []string{"max-age=31536000"}
 )
 
-// serve finds the route of a request, checks the credential, and calls the
-// function of the route. It checks the credential before it reads the body.
+// serve finds the route of a request, checks the credential before it reads the body, and calls the function of the
+// route.
 func (h *handler) serve(rec *responseRecorder, r *http.Request) error {
 	if err := rec.checkForwarded(r); err != nil {
 		return err
@@ -214,8 +211,7 @@ func (h *handler) authorizeBearer(
 	return check(h, rec, r, credential)
 }
 
-// checkTarget refuses a request whose target is an absolute URL of another host
-// (RFC 9110 section 7.4).
+// checkTarget refuses a request whose target is an absolute URL of another host (RFC 9110 section 7.4).
 func (h *handler) checkTarget(r *http.Request) error {
 	if h.host != "" && r.URL.Host != "" && r.Method != http.MethodConnect &&
 		!strings.EqualFold(hostPort(r.URL), h.host) {
@@ -228,8 +224,7 @@ func (h *handler) checkTarget(r *http.Request) error {
 	return nil
 }
 
-// fail writes the error response. No other function turns an error into a
-// response.
+// fail writes the error response. No other function turns an error into a response.
 func (h *handler) fail(rec *responseRecorder, r *http.Request, err error) {
 	e := asPlantError(err)
 	rec.code = e.Code
@@ -243,8 +238,7 @@ func (h *handler) fail(rec *responseRecorder, r *http.Request, err error) {
 	writeError(rec, e, rec.scope)
 }
 
-// finish responds to a request whose handler panicked, and records every request
-// in the metrics and the log.
+// finish responds to a request whose handler panicked, and records every request in the metrics and the log.
 func (h *handler) finish(rec *responseRecorder, r *http.Request) {
 	switch v := recover(); {
 	case v == nil:
@@ -254,7 +248,7 @@ func (h *handler) finish(rec *responseRecorder, r *http.Request) {
 		h.fail(rec, r, panicError(v))
 	default:
 		rec.cause = panicError(v)
-		rec.aborted = true // the client received a part of the response and must detect the abort
+		rec.aborted = true // the client has received a part of the response, and must detect the abort
 	}
 	took := time.Since(rec.started)
 	h.count(rec, took)

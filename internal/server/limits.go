@@ -18,8 +18,7 @@ import (
 // networksMax is the number of networks whose failures the server counts separately.
 const networksMax = 10_000
 
-// failures limits the failed credentials of each network of clients. Both listeners
-// share it. nil: no limit.
+// failures limits the failed credentials of each network of clients. Both listeners share it.
 type failures struct {
 	buckets *limit.Buckets[limit.Network]
 	log     *slog.Logger
@@ -37,7 +36,7 @@ func newFailures(perMinute int, log *slog.Logger) *failures {
 	}
 }
 
-// keep keeps the counts of the settings before.
+// keep takes over the counts of the limit before a reload.
 func (f *failures) keep(old *failures, l Limits) {
 	if f != nil && old != nil {
 		f.buckets = old.buckets
@@ -45,12 +44,10 @@ func (f *failures) keep(old *failures, l Limits) {
 	}
 }
 
-// authenticate returns the principal of a credential. While the network of the client
-// has too many failures, the store does not look for the credential in the engine, so
-// the limit bounds the work of the store too. A credential counts once it has failed:
-// the first requests with a new token are no failures, however many there are at once.
-// A credential that the store has in memory always works: the clients of a network share
-// its address, and one of them must not lock out the others.
+// authenticate returns the principal of a credential. While the network of the client has too many failures, the store
+// does not look for the credential in the engine, so the limit also bounds the work of the store. A credential counts
+// once it has failed: the first requests with a new token don't count, even when concurrent. A credential that the
+// store has in memory always works: clients share an address, and one of them must not lock out the others.
 func (h *handler) authenticate(rec *responseRecorder, r *http.Request, credential string) (auth.Principal, error) {
 	if h.failures == nil {
 		return h.store.Authenticate(r.Context(), credential)
@@ -64,8 +61,8 @@ func (h *handler) authenticate(rec *responseRecorder, r *http.Request, credentia
 	})
 }
 
-// authenticateBy returns the principal that check returns. It refuses the request if the network
-// of the client has too many failures, and counts an *auth.Invalid as one.
+// authenticateBy returns the principal that check returns. It refuses the request if the network of the client has too
+// many failures, and counts an *auth.Invalid as one.
 func (h *handler) authenticateBy(
 	rec *responseRecorder, r *http.Request, check func() (auth.Principal, error),
 ) (auth.Principal, error) {
@@ -83,7 +80,7 @@ func (h *handler) authenticateBy(
 		if level.Taken {
 			return principal, err
 		}
-		wait = level.NextIn // other requests have failed at the same time
+		wait = level.NextIn // concurrent requests have used the rest
 	}
 	h.failures.logRefusal(h.clientText(r))
 	rec.Header()["Retry-After"] = []string{wholeSeconds(wait)}
@@ -95,8 +92,8 @@ func (h *handler) authenticateBy(
 }
 
 func isInvalid(err error) bool {
-	var invalid *auth.Invalid
-	return errors.As(err, &invalid)
+	_, ok := errors.AsType[*auth.Invalid](err)
+	return ok
 }
 
 // logRefusal counts a refused request. It logs at most one line a second.
@@ -106,11 +103,10 @@ func (f *failures) logRefusal(client string) {
 	}
 }
 
-// credentialsMax is the number of credentials whose requests the server counts
-// separately.
+// credentialsMax is the number of credentials whose requests the server counts separately.
 const credentialsMax = 10_000
 
-// quotas limits the requests of each credential. nil: no limit.
+// quotas limits the requests of each credential.
 type quotas struct {
 	rate   *limit.Buckets[int64] // nil: no limit
 	slots  *limit.Slots[int64]   // nil: no limit
@@ -140,7 +136,7 @@ func newQuotas(l Limits) *quotas {
 // burst returns the requests of a credential at once.
 func (l Limits) burst() int { return cmp.Or(l.Burst, l.Rate) }
 
-// keep keeps the counts of the settings before.
+// keep takes over the counts of the quotas before a reload.
 func (q *quotas) keep(old *quotas, l Limits) {
 	if q == nil || old == nil {
 		return
@@ -155,8 +151,8 @@ func (q *quotas) keep(old *quotas, l Limits) {
 	}
 }
 
-// handle calls the function of a route if the quotas of the credential allow it. Every
-// response has the fields of draft-ietf-httpapi-ratelimit-headers-11.
+// handle calls the function of a route if the quotas of the credential allow it. Every response has the fields of
+// draft-ietf-httpapi-ratelimit-headers-11.
 func (q *quotas) handle(
 	w http.ResponseWriter, r *http.Request, principal auth.Principal, next HandlerFunc,
 ) error {

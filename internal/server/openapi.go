@@ -16,8 +16,8 @@ import (
 //go:embed openapi.yaml
 var documentSource []byte
 
-// newDocument returns the API document of a public listener with limits. baseURL must be absolute. If it is a guess, the
-// server in the document is relative to the document, so that it is right for every client.
+// newDocument returns the API document of a public listener with limits. baseURL must be absolute. If it is a guess,
+// the server in the document is relative to the document, so that it is right for every client.
 func newDocument(baseURL *url.URL, guessed bool, limits Limits) (*apidoc.Document, error) {
 	if baseURL.Scheme == "" || baseURL.Host == "" {
 		return nil, fmt.Errorf("base URL must have a scheme and a host; got %q", baseURL.Redacted())

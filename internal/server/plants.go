@@ -113,8 +113,8 @@ func tooLarge(bytesMax int64) error {
 	}
 }
 
-// checkContent checks the headers of the body: the media type application/json,
-// no charset but UTF-8 (RFC 8259 section 8.1), and no content coding.
+// checkContent checks the headers of the body: the media type application/json, no charset but UTF-8 (RFC 8259 section
+// 8.1), and no content coding.
 func checkContent(header http.Header) error {
 	if err := checkCoding(header); err != nil {
 		return err

@@ -29,9 +29,9 @@ func profiles() []Route {
 	return list
 }
 
-// profile returns the function of a route for a profile. The profile lasts ?seconds=; if always is false, it is a snapshot
-// without that parameter. net/http/pprof has no limit of the time, and refuses a second profile with plain text and
-// status 500. It extends the write deadline and detects a disconnect.
+// profile returns the function of a route for a profile. The profile lasts ?seconds=; if always is false, it is a
+// snapshot without that parameter. net/http/pprof has no limit of the time, and refuses a second profile with plain
+// text and status 500. It extends the write deadline and detects a disconnect.
 func profile(h http.Handler, always bool) HandlerFunc {
 	running := make(chan struct{}, 1) // has an element while a profile is recorded
 	return func(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {

@@ -11,8 +11,8 @@ import (
 	"plantstore/internal/trace"
 )
 
-// responseRecorder is an http.ResponseWriter that records the response for the
-// access log and the metrics.
+// responseRecorder is an http.ResponseWriter that records the response for the access log and the metrics. It also has
+// the state of the request.
 type responseRecorder struct {
 	http.ResponseWriter
 	handler   *handler
@@ -56,9 +56,9 @@ func (rec *responseRecorder) begin(status int) {
 	}
 }
 
-// charge counts a response to a client without a valid credential. On the admin listener
-// only refusals count: health checks and scrapes may need no credential there. Beyond the
-// limit the response is the last one of its connection.
+// charge counts a response to a client without a valid credential. On the admin listener only refusals count: health
+// checks and scrapes may need no credential there. Beyond the limit the server closes the connection after the
+// response.
 func (rec *responseRecorder) charge() {
 	refused := rec.status >= http.StatusBadRequest && rec.status < http.StatusInternalServerError
 	switch {
@@ -77,8 +77,8 @@ func (rec *responseRecorder) admit() {
 	}
 }
 
-// checkForwarded counts a forwarded request without a credential, and refuses it beyond
-// the limit of its client: the connection is the proxy's.
+// checkForwarded counts a forwarded request without a credential, and refuses it beyond the limit of its client: the
+// server must not close the connection of the proxy.
 func (rec *responseRecorder) checkForwarded(r *http.Request) error {
 	if !rec.forwarded.IsValid() || rec.conn == nil || len(r.Header["Authorization"])+len(r.Header["Cookie"]) > 0 {
 		return nil
@@ -99,7 +99,7 @@ func (rec *responseRecorder) Write(p []byte) (int, error) {
 		rec.begin(http.StatusOK)
 	}
 	if rec.ending != nil {
-		if err := rec.ending.fault(); err != nil {
+		if err := rec.ending.writeError(); err != nil {
 			return 0, err
 		}
 	}

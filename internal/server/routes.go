@@ -13,10 +13,9 @@ import (
 	"plantstore/internal/auth"
 )
 
-// HandlerFunc writes the response to a request. principal is the zero value if the
-// request requires no credential. If the function returns an error, it has written
-// nothing, and handler.fail writes the response: that of a *plant.Error, or 50001 for
-// any other error, which the log has.
+// HandlerFunc writes the response to a request. principal is the zero value if the request requires no credential. If
+// the function returns an error, it has written nothing, and handler.fail writes the response: a *plant.Error as it is,
+// and any other error as 50001, with its text in the log.
 type HandlerFunc func(w http.ResponseWriter, r *http.Request, principal auth.Principal) error
 
 // fromHandler returns the HandlerFunc that calls an http.Handler.
@@ -82,7 +81,7 @@ func (r *Route) required(req *http.Request) auth.Scopes {
 	return r.Scope
 }
 
-// check returns an error if a principal has neither a scope nor the other scope of the route.
+// check returns an error if a principal lacks a scope, unless it has the other scope of the route.
 func (r *Route) check(p auth.Principal, scope auth.Scopes) error {
 	if r.Or != 0 && p.Scopes.Has(r.Or) {
 		return nil
@@ -121,11 +120,10 @@ func adminRoutes(c Config) routes {
 	return newRoutes(list)
 }
 
-// routes are the routes of a listener. The server does not redirect from other
-// spellings of a path.
+// routes are the routes of a listener. The server does not redirect from other spellings of a path.
 type routes struct {
 	byPath   map[string]*resource
-	patterns []*resource      // those of byPath whose path has a parameter, in the order of the list
+	patterns []*resource      // with a parameter in the path, in the order of the list
 	document *apidoc.Document // nil on the admin listener
 }
 
@@ -164,8 +162,7 @@ func allowed(byMethod map[string]*Route) string {
 	return strings.Join(slices.Sorted(maps.Keys(byMethod)), ", ")
 }
 
-// find returns the resource at the path of a request, or nil. It sets the path values of
-// the request.
+// find returns the resource at the path of a request, or nil. It sets the path values of the request.
 func (rs routes) find(r *http.Request) *resource {
 	if at, ok := rs.byPath[r.URL.Path]; ok && at.segments == nil {
 		return at
@@ -178,8 +175,8 @@ func (rs routes) find(r *http.Request) *resource {
 	return nil
 }
 
-// match reports whether the path of a request has the segments of the resource. If so, it
-// sets the path values of the request.
+// match reports whether the path of a request has the segments of the resource. If so, it sets the path values of the
+// request.
 func (at *resource) match(r *http.Request) bool {
 	if strings.Count(r.URL.Path, "/") != len(at.segments)-1 {
 		return false
@@ -203,8 +200,8 @@ func (at *resource) match(r *http.Request) bool {
 	return true
 }
 
-// overview returns the paths, separated by commas. It omits the paths below a directory,
-// those of an API, except for its document, and the pages except for the first one.
+// overview returns the paths, separated by commas. It omits paths below a directory, paths of an API other than its
+// document, and pages other than the first one.
 func (rs routes) overview() string {
 	list := slices.DeleteFunc(slices.Sorted(maps.Keys(rs.byPath)), func(path string) bool {
 		if rs.byPath[path].first.Page {
