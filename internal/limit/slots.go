@@ -15,14 +15,14 @@ func NewSlots[K comparable](most int) *Slots[K] {
 	return &Slots[K]{most: most, inUse: make(map[K]int)}
 }
 
-// Resize changes the number of slots. Those in use stay in use.
+// Resize changes the number of slots. Slots in use stay in use.
 func (s *Slots[K]) Resize(most int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.most = most
 }
 
-// Acquire takes a slot of a key, and returns the number of its free slots. It returns false if all are in use. The
+// Acquire reserves a slot for a key, and returns the number of its free slots. It returns false if all are in use. The
 // caller calls Release after true.
 func (s *Slots[K]) Acquire(key K) (free int, ok bool) {
 	s.mu.Lock()
@@ -35,7 +35,7 @@ func (s *Slots[K]) Acquire(key K) (free int, ok bool) {
 	return s.most - n - 1, true
 }
 
-// Release returns a slot that Acquire took.
+// Release frees a slot of Acquire.
 func (s *Slots[K]) Release(key K) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

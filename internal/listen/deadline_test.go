@@ -71,8 +71,7 @@ func TestReadDeadline(t *testing.T) {
 	}
 }
 
-// TestWriteDeadline changes the deadline before and during writes that the client does
-// not read.
+// TestWriteDeadline changes the deadline before and during writes that the client does not read.
 func TestWriteDeadline(t *testing.T) {
 	t.Parallel()
 	s := serve(t, listen.Config{})
@@ -111,8 +110,7 @@ func TestWriteDeadline(t *testing.T) {
 	}
 }
 
-// TestReadDeadlineBehindProxy tests that the deadline of before the PROXY header holds
-// after it.
+// TestReadDeadlineBehindProxy tests that the deadline of before the PROXY header holds after it.
 func TestReadDeadlineBehindProxy(t *testing.T) {
 	t.Parallel()
 	s := serveProxies(t, time.Minute)

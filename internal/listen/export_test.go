@@ -17,8 +17,8 @@ func (l *Listener) ExpireAccept(t *testing.T) {
 	}
 }
 
-// ReadHeader reads a PROXY header. It returns the client, which is nil if the header
-// names none, and the reader of the bytes after the header.
+// ReadHeader reads a PROXY header. It returns the client, which is nil if the header names none, and the reader of the
+// bytes after the header.
 func ReadHeader(c net.Conn) (client net.Addr, rest io.Reader, err error) {
 	var h proxyHeader
 	err = h.read(c, time.Minute)
@@ -46,8 +46,7 @@ func (l *Listener) StopSweeper() {
 // Sweep evicts connections as the sweeper does.
 func (l *Listener) Sweep() { l.evict(l.open.sweep()) }
 
-// EvictAfter evicts the connections in a state, and calls change between the search
-// and the eviction.
+// EvictAfter evicts the connections in a state, and calls change between the search and the eviction.
 func (l *Listener) EvictAfter(s State, change func()) {
 	l.open.mu.Lock()
 	found := l.open.since(s, clock())

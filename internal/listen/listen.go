@@ -27,7 +27,7 @@ type Config struct {
 	TCP     *net.TCPListener      // an open one, instead of Address; nil: none
 	Limits  Limits                // of its connections
 	Log     *slog.Logger          // nil: none
-	Metrics prometheus.Registerer // for the metrics of connections; nil: none
+	Metrics prometheus.Registerer // of the metrics of connections; nil: none
 
 	// ProxyProtocol requires a PROXY header, of version 1 or 2, at the beginning of each connection from a trusted proxy.
 	// The bytes of a header from another address are data.
@@ -131,7 +131,7 @@ func (l *Listener) Retire(ctx context.Context) {
 	}
 }
 
-// Accept implements net.Listener. Only one goroutine may call it, as http.Server.Serve does. Serve retries after a
+// Accept implements net.Listener. Only one goroutine may call it, as http.Server.Serve does, which retries after a
 // temporary error.
 func (l *Listener) Accept() (net.Conn, error) {
 	for {
@@ -198,7 +198,7 @@ func (l *Listener) admit(c *Conn) bool {
 	return true
 }
 
-// wake makes the sweeper look at the connections.
+// wake starts a sweep.
 func (l *Listener) wake() {
 	select {
 	case l.busy <- struct{}{}:

@@ -78,8 +78,8 @@ func (h *proxyHeader) read(c net.Conn, timeout time.Duration) error {
 	return nil
 }
 
-// clientOf returns the address of the client in a header, or nil if the header has none: for a health check of the
-// proxy, and for a client without TCP.
+// clientOf returns the address of the client in a header, or nil for a health check of the proxy and for a client
+// without TCP.
 func clientOf(h *proxyproto.Header) net.Addr {
 	client, _, ok := h.TCPAddrs()
 	if !ok || h.Command.IsLocal() {

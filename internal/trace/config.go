@@ -35,17 +35,17 @@ type Config struct {
 	BatchMax  int           // spans in a POST request
 	BatchWait time.Duration // time for which a span waits for others
 
-	// Ignored are the names of the set variables of OpenTelemetry without an effect.
+	// Ignored are the names of the OpenTelemetry variables that are set but have no effect.
 	Ignored []string
 }
 
-// Variables that have one form for all signals and one for traces.
+// Variables with one form for all signals and one for traces.
 const (
 	endpointVariable = "OTEL_EXPORTER_OTLP_ENDPOINT"
 	headersVariable  = "OTEL_EXPORTER_OTLP_HEADERS"
 )
 
-// variables are the supported variables. Those of OTLP also exist for traces alone, as
+// variables are the supported variables. Each OTLP variable also exists for traces alone, as
 // OTEL_EXPORTER_OTLP_TRACES_…, and that form takes precedence.
 var variables = []string{
 	"OTEL_SDK_DISABLED", "OTEL_TRACES_EXPORTER", "OTEL_TRACES_SAMPLER", "OTEL_TRACES_SAMPLER_ARG",
@@ -58,15 +58,14 @@ var variables = []string{
 
 const otlpPrefix = "OTEL_EXPORTER_OTLP_"
 
-// forTraces returns the form of a variable of OTLP for traces alone.
+// forTraces returns the form of an OTLP variable for traces alone.
 func forTraces(name string) string { return strings.Replace(name, otlpPrefix, otlpPrefix+"TRACES_", 1) }
 
-// environment has the variables of the process. An empty value counts as none, as the
-// specification of OpenTelemetry requires.
+// environment is the variables of the process. An empty value counts as unset, as the specification of OpenTelemetry
+// requires.
 type environment map[string]string
 
-// otlp returns the value and the name of a variable of OTLP, in the form for traces if it
-// is set.
+// otlp returns the value and the name of an OTLP variable, in the form for traces if that is set.
 func (e environment) otlp(name string) (value, from string) {
 	if value := e[forTraces(name)]; value != "" {
 		return value, forTraces(name)
@@ -74,9 +73,8 @@ func (e environment) otlp(name string) (value, from string) {
 	return e[name], name
 }
 
-// FromEnvironment returns the configuration in the OTEL_… variables, or nil if tracing is
-// off: it is on if an endpoint is set or OTEL_TRACES_EXPORTER is otlp. An error names the
-// variable; it has no value that may be a secret.
+// FromEnvironment returns the configuration in the OTEL_… variables, or nil if tracing is off: it is on if an endpoint
+// is set or OTEL_TRACES_EXPORTER is otlp. An error names the variable, and contains no value that may be a secret.
 func FromEnvironment(variables map[string]string, version string) (*Config, error) {
 	e := environment(variables)
 	on, err := e.enabled()
@@ -112,8 +110,7 @@ func (e environment) enabled() (bool, error) {
 	}
 }
 
-// ignored returns the names of the set variables that are not supported, without those of
-// metrics and logs.
+// ignored returns the names of the variables that are set but not supported, except for variables of metrics and logs.
 func (e environment) ignored() (names []string) {
 	for _, name := range slices.Sorted(maps.Keys(e)) {
 		general := strings.Replace(name, otlpPrefix+"TRACES_", otlpPrefix, 1)
@@ -125,15 +122,15 @@ func (e environment) ignored() (names []string) {
 	return names
 }
 
-// endpoint returns the URL of the POST requests: the endpoint for traces as it is, or the
-// general one with the path of traces.
+// endpoint returns the URL of the POST requests: the endpoint for traces as it is, or the general one with the path of
+// traces.
 func (e environment) endpoint() (*url.URL, error) {
 	text, from := e.otlp(endpointVariable)
 	text = cmp.Or(text, "http://localhost:4318")
 	u, err := url.Parse(text)
 	switch {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
-		// The value may have a password, so no error shows it.
+		// The value may contain a password, so no error shows it.
 		return nil, errors.New(from + " must be an http or https URL, such as http://localhost:4318")
 	case u.User != nil:
 		return nil, errors.New(from + " must have no user and no password; use " + headersVariable)
@@ -162,7 +159,7 @@ func (e environment) headers() (http.Header, error) {
 	return header, nil
 }
 
-// items returns the items of a list with commas between them.
+// items returns the items of a comma-separated list.
 func items(list string) []string {
 	return slices.DeleteFunc(strings.Split(list, ","), func(item string) bool { return strings.TrimSpace(item) == "" })
 }
@@ -188,7 +185,7 @@ func validHeader(name, value string) bool {
 	return !strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f })
 }
 
-// tls returns the configuration of TLS with the operator's certificates.
+// tls returns the TLS configuration with the operator's certificates.
 func (e environment) tls() (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12}
 	if file, from := e.otlp("OTEL_EXPORTER_OTLP_CERTIFICATE"); file != "" {

@@ -20,9 +20,9 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// exporter is the SpanProcessor that exports the ended spans. One goroutine sends them in
-// batches. While the collector is slow or away, they wait in a bounded queue. If the queue
-// is full, spans are dropped, so that no request waits.
+// exporter is the SpanProcessor that exports the ended spans. One goroutine sends them in batches. While the collector
+// is slow or unreachable, they wait in a bounded queue. If the queue is full, the exporter drops spans, so that no
+// request waits.
 type exporter struct {
 	config *Config
 	log    *slog.Logger
@@ -36,15 +36,15 @@ type exporter struct {
 
 	ctx    context.Context // of every POST request
 	cancel context.CancelFunc
-	stop   chan struct{} // closed by close: no batch is repeated, and none waits
+	stop   chan struct{} // closed by close: then no batch waits, and none is retried
 	once   sync.Once     // closes stop
 	done   chan struct{} // closed when the goroutine has ended
 }
 
 const (
-	retryFirst = time.Second      // the pause before the second attempt of a batch; the next ones double
-	retryMost  = 30 * time.Second // the longest of them
-	retryFor   = time.Minute      // a batch is not repeated after it; also the longest Retry-After
+	retryFirst = time.Second      // pause before the second attempt of a batch; it doubles with each attempt
+	retryMost  = 30 * time.Second // longest pause
+	retryFor   = time.Minute      // time for all attempts of a batch; also the longest Retry-After
 )
 
 func newExporter(c *Config, log *slog.Logger, metrics prometheus.Registerer) *exporter {
@@ -106,7 +106,7 @@ func (e *exporter) Shutdown(context.Context) error { return nil }
 func (e *exporter) close(ctx context.Context) {
 	e.once.Do(func() { close(e.stop) })
 	defer context.AfterFunc(ctx, e.cancel)()
-	<-e.done // soon after the context has ended, because the requests end with it
+	<-e.done // soon after the end of the context, which ends the requests
 	e.cancel()
 	e.client.CloseIdleConnections()
 }
@@ -118,7 +118,7 @@ func (e *exporter) run() {
 			e.export(batch)
 		}
 	}
-	for batch := e.take(nil); len(batch) > 0; batch = e.take(nil) {
+	for batch := e.drain(nil); len(batch) > 0; batch = e.drain(nil) {
 		if e.ctx.Err() != nil {
 			e.drop(e.shutdown, len(batch))
 			continue
@@ -136,8 +136,8 @@ func (e *exporter) stopped() bool {
 	}
 }
 
-// collect waits for a span and then until there are enough spans or the first one has
-// waited BatchWait. When stop is closed, it returns the spans that it has.
+// collect waits for a span, and then until there are enough spans or the first one has waited BatchWait. When stop is
+// closed, it returns at once.
 func (e *exporter) collect() (batch []sdk.ReadOnlySpan) {
 	select {
 	case s := <-e.queue:
@@ -154,14 +154,14 @@ func (e *exporter) collect() (batch []sdk.ReadOnlySpan) {
 		case <-timer.C:
 			return batch
 		case <-e.stop:
-			return e.take(batch)
+			return e.drain(batch)
 		}
 	}
 	return batch
 }
 
-// take adds the spans of the queue to a batch, up to BatchMax, and does not wait.
-func (e *exporter) take(batch []sdk.ReadOnlySpan) []sdk.ReadOnlySpan {
+// drain moves spans from the queue to a batch, up to BatchMax, without waiting.
+func (e *exporter) drain(batch []sdk.ReadOnlySpan) []sdk.ReadOnlySpan {
 	for len(batch) < e.config.BatchMax {
 		select {
 		case s := <-e.queue:
@@ -173,7 +173,7 @@ func (e *exporter) take(batch []sdk.ReadOnlySpan) []sdk.ReadOnlySpan {
 	return batch
 }
 
-// export sends a batch, again if the collector may accept it later.
+// export sends a batch, and repeats it if the collector may accept it later.
 func (e *exporter) export(batch []sdk.ReadOnlySpan) {
 	body, err := e.encode(batch)
 	if err != nil {
@@ -195,10 +195,10 @@ func (e *exporter) export(batch []sdk.ReadOnlySpan) {
 		e.failure(err, 0, e.failed)
 		if e.stopped() {
 			e.drop(e.shutdown, len(batch))
-			e.cancel() // each of the next batches would delay the end by Timeout too
+			e.cancel() // otherwise each of the next batches could delay the end by Timeout
 			return
 		}
-		wait := max(min(again.after, retryFor), pause/2+rand.N(pause/2)) //nolint:gosec // no secret: it spreads the attempts
+		wait := max(min(again.after, retryFor), pause/2+rand.N(pause/2)) //nolint:gosec // not secret: it spreads the attempts
 		select {
 		case <-time.After(wait):
 		case <-e.stop:
@@ -221,8 +221,7 @@ func (e *exporter) encode(batch []sdk.ReadOnlySpan) ([]byte, error) {
 	return packed.Bytes(), err
 }
 
-// retryable is a failure after which the same request may succeed (the specification of
-// OTLP, "Retryable Response Codes").
+// retryable is a failure after which the same request may succeed (OTLP, "Retryable Response Codes").
 type retryable struct {
 	error
 	after time.Duration // the Retry-After of the response; 0: none
@@ -230,8 +229,8 @@ type retryable struct {
 
 func (r *retryable) Unwrap() error { return r.error }
 
-// post sends one request. It returns the number of spans that the collector rejected. The
-// error has no text of the collector.
+// post sends one request. It returns the number of spans that the collector rejected. The error contains no text of the
+// collector.
 func (e *exporter) post(body []byte) (rejected int, err error) {
 	req, err := http.NewRequestWithContext(e.ctx, http.MethodPost, e.config.Endpoint.String(), bytes.NewReader(body))
 	if err != nil {
@@ -250,7 +249,7 @@ func (e *exporter) post(body []byte) (rejected int, err error) {
 	res, err := e.client.Do(req)
 	if err != nil {
 		if wrapped := (*url.Error)(nil); errors.As(err, &wrapped) {
-			err = wrapped.Err // without the URL, whose query may have a secret
+			err = wrapped.Err // without the URL, whose query may contain a secret
 		}
 		return 0, &retryable{error: err}
 	}
@@ -259,7 +258,7 @@ func (e *exporter) post(body []byte) (rejected int, err error) {
 	answer, err := io.ReadAll(io.LimitReader(res.Body, answerMax))
 	switch res.StatusCode {
 	case http.StatusOK:
-		return rejectedSpans(answer), nil // also if the rest of the answer is missing
+		return rejectedSpans(answer), nil // even if the rest of the answer is missing
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		return 0, &retryable{statusError(res.StatusCode), retryAfter(res.Header.Get("Retry-After"), time.Now())}
 	}
@@ -270,8 +269,7 @@ func statusError(status int) error {
 	return fmt.Errorf("the collector responded with the status %d", status)
 }
 
-// retryAfter returns the pause of a Retry-After field (RFC 9110 section 10.2.3), 0 if there
-// is none.
+// retryAfter returns the pause in a Retry-After field (RFC 9110 section 10.2.3); 0: none.
 func retryAfter(text string, now time.Time) time.Duration {
 	if seconds, err := strconv.Atoi(text); err == nil {
 		return time.Duration(min(max(seconds, 0), int(retryFor/time.Second))) * time.Second
@@ -282,13 +280,13 @@ func retryAfter(text string, now time.Time) time.Duration {
 	return 0
 }
 
-// rejectedSpans returns rejected_spans of partial_success of an ExportTraceServiceResponse.
-// The generated type of this message would link gRPC.
+// rejectedSpans returns partial_success.rejected_spans of an ExportTraceServiceResponse. The generated type of this
+// message would link gRPC.
 func rejectedSpans(response []byte) int {
 	return int(min(varintField(bytesField(response, 1), 1), 1<<30))
 }
 
-// bytesField returns the last field of a message with a number and the type bytes.
+// bytesField returns the last field with a number and the type bytes in a message.
 func bytesField(message []byte, number protowire.Number) (value []byte) {
 	eachField(message, func(n protowire.Number, t protowire.Type, v []byte) {
 		if n == number && t == protowire.BytesType {
@@ -298,7 +296,7 @@ func bytesField(message []byte, number protowire.Number) (value []byte) {
 	return value
 }
 
-// varintField returns the last field of a message with a number and the type varint.
+// varintField returns the last field with a number and the type varint in a message.
 func varintField(message []byte, number protowire.Number) (value uint64) {
 	eachField(message, func(n protowire.Number, t protowire.Type, v []byte) {
 		if n == number && t == protowire.VarintType {
@@ -336,8 +334,7 @@ func (e *exporter) success(spans, rejected int) {
 	e.since, e.lost = time.Time{}, 0
 }
 
-// failure records a failed attempt, and the spans that it drops. The log has one line for
-// the failures up to the next success.
+// failure records a failed attempt and the spans that it drops. It logs only the first failure after a success.
 func (e *exporter) failure(err error, spans int, reason prometheus.Counter) {
 	if e.since.IsZero() {
 		e.since = time.Now()

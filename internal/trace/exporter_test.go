@@ -17,8 +17,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// transport is an http.RoundTripper that records the times of the requests. It stands for
-// collectors whose pauses would be too long for a test.
+// transport is an http.RoundTripper that records the times of the requests. It stands for collectors whose pauses would
+// be too long for a test.
 type transport struct {
 	started time.Time
 	at      []time.Duration
@@ -160,8 +160,8 @@ func TestAttemptsEnd(t *testing.T) {
 	})
 }
 
-// TestSlowCollector fills the queue while the collector does not respond. No span waits,
-// and Close ends with its context.
+// TestSlowCollector fills the queue while the collector does not respond. No span waits, and Close ends with its
+// context.
 func TestSlowCollector(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

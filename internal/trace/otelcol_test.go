@@ -16,8 +16,7 @@ import (
 	"plantstore/internal/trace/tracetest"
 )
 
-// TestRealCollector exports spans to OpenTelemetry's collector, which decodes them and
-// sends them on.
+// TestRealCollector exports spans to OpenTelemetry's collector, which decodes them and sends them on.
 func TestRealCollector(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -13,8 +13,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// encode returns the ExportTraceServiceRequest of a batch, whose spans have one resource
-// and one scope. TracesData has the same fields, and its package does not link gRPC.
+// encode returns the ExportTraceServiceRequest of a batch, whose spans share a resource and a scope. TracesData has the
+// same fields, and its package does not link gRPC.
 func encode(batch []sdk.ReadOnlySpan) ([]byte, error) {
 	spans := make([]*tracepb.Span, len(batch))
 	for i, s := range batch {
@@ -35,7 +35,7 @@ func encodeSpan(s sdk.ReadOnlySpan) *tracepb.Span {
 	p := &tracepb.Span{
 		TraceId: idBytes(id.TraceID()), SpanId: spanIDBytes(id.SpanID()), TraceState: id.TraceState().String(),
 		Flags: encodeFlags(id.TraceFlags(), s.Parent().IsRemote()),
-		Name:  s.Name(), Kind: tracepb.Span_SpanKind(s.SpanKind()), // of the same numbers
+		Name:  s.Name(), Kind: tracepb.Span_SpanKind(s.SpanKind()), // the numbers are the same
 		StartTimeUnixNano: unixNano(s.StartTime()), EndTimeUnixNano: unixNano(s.EndTime()),
 		Attributes:             encodeAttributes(s.Attributes()),
 		DroppedAttributesCount: uint32(s.DroppedAttributes()),
@@ -60,8 +60,7 @@ func encodeSpan(s sdk.ReadOnlySpan) *tracepb.Span {
 func idBytes(id trace.TraceID) []byte    { return id[:] }
 func spanIDBytes(id trace.SpanID) []byte { return id[:] }
 
-// encodeFlags returns the flags of W3C Trace Context, and whether the other span is in
-// another process.
+// encodeFlags returns the flags of W3C Trace Context, with the bits that tell whether a span is in another process.
 func encodeFlags(flags trace.TraceFlags, remote bool) uint32 {
 	all := uint32(flags) | uint32(tracepb.SpanFlags_SPAN_FLAGS_CONTEXT_HAS_IS_REMOTE_MASK)
 	if remote {
