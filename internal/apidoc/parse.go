@@ -136,7 +136,7 @@ func (s schema) Rules() (rules []string) {
 func (s schema) Values() *schema {
 	var values schema
 	if len(s.AdditionalProperties) == 0 || json.Unmarshal(s.AdditionalProperties, &values) != nil {
-		return nil // a boolean is no schema
+		return nil // a boolean
 	}
 	return &values
 }

@@ -94,7 +94,7 @@ func TestWait(t *testing.T) {
 	})
 }
 
-// A client with many addresses fills the table. It resets neither its own bucket nor that of others, and the table
+// A client with many addresses fills the table. It resets neither its own bucket nor another, and the table
 // stays within its bound.
 func TestFullTable(t *testing.T) {
 	t.Parallel()

@@ -56,7 +56,7 @@ func TestReadDeadline(t *testing.T) {
 	set(earlier)
 	later := earlier.Add(30 * time.Millisecond)
 	set(later)
-	wantPassed("later than the one of the TCP connection", later)
+	wantPassed("later than the deadline of the TCP connection", later)
 	if err := server.SetDeadline(longAgo); err != nil {
 		t.Fatal(err)
 	}

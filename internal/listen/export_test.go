@@ -32,7 +32,7 @@ func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 // SetState sets the state of a connection.
 func (c *Conn) SetState(s State) { c.setState(s) }
 
-// SetAge sets the state of a connection as if it had begun so long ago.
+// SetAge sets the state of a connection as if it had started that long ago.
 func (c *Conn) SetAge(s State, age time.Duration) {
 	c.state.Store(int64(newStamp(s, clock()-age)))
 }

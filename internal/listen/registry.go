@@ -11,7 +11,7 @@ import (
 	"plantstore/internal/limit"
 )
 
-// Limits limit the connections of a listener. A zero field is no limit.
+// Limits limit the connections of a listener. 0: no limit.
 type Limits struct {
 	// Connections are the open connections. Above half of them, idle connections are evicted before IdleTimeout: the
 	// time shrinks to nothing at the limit. At the limit, a new connection replaces the one that has been incomplete

@@ -100,7 +100,7 @@ func TestKnownNetworksDoNotWait(t *testing.T) {
 	})
 }
 
-// A connection whose response is no refusal uses no unit. A proxy with many clients has no limit.
+// A connection whose response is not a refusal costs no unit. A proxy with many clients has no limit.
 func TestRefundedConnections(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -24,7 +24,7 @@ func (h *handler) recordAccess(rec *responseRecorder, r *http.Request, principal
 	}
 }
 
-// OriginOf returns the origin of a request for entries in the audit log. Its arguments are those of a HandlerFunc.
+// OriginOf returns the origin of a request for entries in the audit log. It needs the arguments of a HandlerFunc.
 func OriginOf(w http.ResponseWriter, r *http.Request, principal auth.Principal) audit.Origin {
 	rec := w.(*responseRecorder)
 	return rec.handler.originOf(rec, r, principal)

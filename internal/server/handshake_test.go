@@ -121,7 +121,7 @@ func TestProtocols(t *testing.T) {
 	h.log.awaitMessage(t, "TLS handshakes failed")
 }
 
-// A handshake that does not end in time, that is no TLS, or that is too large ends the connection without a response.
+// A handshake that does not end in time, that is not TLS, or that is too large ends the connection without a response.
 func TestHandshakeFails(t *testing.T) {
 	t.Parallel()
 	hello := "\x16\x03\x01\x40\x00\x01\x00\xff\xff" // a record of a ClientHello of 65535 bytes

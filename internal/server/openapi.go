@@ -100,7 +100,7 @@ func publicErrors() []plant.Entry {
 	return slices.DeleteFunc(plant.Catalogue(), func(e plant.Entry) bool { return e.Code.AdminOnly() })
 }
 
-// numberOrNone returns a limit as text; 0 is no limit.
+// numberOrNone returns a limit as text; 0: none.
 func numberOrNone(n int) string {
 	if n == 0 {
 		return "none"

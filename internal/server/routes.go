@@ -38,7 +38,7 @@ type Route struct {
 	Untimed bool        // no histogram: a static file, or a response for which the client chooses the time
 	Bulk    bool        // sends many plants: the number of such requests at the same time is limited, also of a credential
 	Page    bool        // uses Config.Browser for the credential and for errors
-	Linked  bool        // pages of other sites may link to it: a GET that changes nothing, and is no download
+	Linked  bool        // pages of other sites may link to it: a GET that changes nothing and is not a download
 
 	// Background means that a page sends the requests by itself. Successful ones are in a log of level debug only.
 	Background bool

@@ -67,7 +67,7 @@ func listener(descriptor int, name string) (*net.TCPListener, error) {
 	}
 	tcp, ok := l.(*net.TCPListener)
 	if !ok {
-		return nil, errors.Join(fmt.Errorf("systemd: the socket %q is no TCP socket; use ListenStream=HOST:PORT", name),
+		return nil, errors.Join(fmt.Errorf("systemd: the socket %q is not a TCP socket; use ListenStream=HOST:PORT", name),
 			l.Close())
 	}
 	return tcp, nil
