@@ -71,6 +71,7 @@ var mayImport = map[string][]string{
 	"internal/s3":       {},
 	s3test:              {childtest},
 	pebbletest:          {childtest},
+	"internal/apidoc":   {"internal/plant"},
 	"internal/listen":   {"internal/limit"},
 	"internal/limit":    {},
 	sqlite3:             {},
@@ -86,8 +87,8 @@ var mayImport = map[string][]string{
 	childtest:           {},
 	"internal/certs...": {},
 	"internal/server": {
-		"internal/plant", "internal/audit", "internal/auth", "internal/store", "internal/listen", "internal/limit",
-		tracing,
+		"internal/plant", "internal/apidoc", "internal/audit", "internal/auth", "internal/store", "internal/listen",
+		"internal/limit", tracing,
 	},
 	"internal/admin": {
 		"internal/plant", "internal/audit", "internal/auth", "internal/oidc", "internal/store", "internal/backup",
@@ -95,12 +96,12 @@ var mayImport = map[string][]string{
 	},
 	"internal/adminapi": {
 		"internal/plant", "internal/audit", "internal/auth", "internal/store", "internal/server", "internal/admin",
-		"internal/dump", "internal/importer",
+		"internal/dump", "internal/importer", "internal/apidoc",
 	},
 	"internal/importer": {"internal/plant", "internal/dump", "internal/store", "internal/extsort"},
 	"internal/console": {
 		"internal/plant", "internal/audit", "internal/auth", "internal/oidc", "internal/store", "internal/server",
-		"internal/admin", "internal/adminapi", "internal/dump", "internal/importer",
+		"internal/admin", "internal/adminapi", "internal/dump", "internal/importer", "internal/apidoc",
 		tracing,
 	},
 	"internal/terminal": {"internal/safefile"},

@@ -168,7 +168,7 @@ var hostile = map[string]func(c net.Conn, stop <-chan struct{}){
 		_ = c.(*net.TCPConn).SetReadBuffer(4 << 10) // fills up soon
 		go func() {                                 // ends with the connection; besiege closes it
 			for {
-				if _, err := io.WriteString(c, "GET /docs/swagger-ui-bundle.js HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
+				if _, err := io.WriteString(c, "GET /docs HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
 					return
 				}
 			}

@@ -14,16 +14,20 @@ import (
 	"time"
 
 	"plantstore/internal/admin"
+	"plantstore/internal/apidoc"
 	"plantstore/internal/audit"
 	"plantstore/internal/auth"
+	"plantstore/internal/plant"
 	"plantstore/internal/server"
 )
 
 //go:embed openapi.yaml
 var documentSource []byte
 
-// Document returns the OpenAPI document of the API in JSON. The caller must not change it.
-var Document = sync.OnceValues(func() ([]byte, error) { return server.AdminDocument(documentSource) })
+// Document returns the OpenAPI document of the API. The caller must not change it.
+var Document = sync.OnceValues(func() (*apidoc.Document, error) {
+	return apidoc.New(documentSource, apidoc.Config{Errors: plant.Catalogue()})
+})
 
 // API is the HTTP API. The writers and requests of its methods are those of a server.HandlerFunc.
 type API struct {
@@ -49,7 +53,7 @@ func (a *API) Routes() ([]server.Route, error) {
 	}
 	routes := append(a.routes(), server.Route{
 		Method: "GET", Path: "/openapi.json", Open: true, Untimed: true, Handle: stream(func(c *call) error {
-			server.WriteJSON(c.w, http.StatusOK, document)
+			server.WriteJSON(c.w, http.StatusOK, document.JSON)
 			return nil
 		}),
 	})

@@ -166,7 +166,7 @@ func (h *harness) serve(st *store.Store, log *slog.Logger) (stop func()) {
 	h.url = "http://" + l.Addr().String() + "/api/v1"
 	var running sync.WaitGroup
 	running.Go(func() {
-		if err := adminServer.Serve(server.NewListener(l)); !errors.Is(err, http.ErrServerClosed) {
+		if err := adminServer.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 			h.t.Errorf("serve: %v", err)
 		}
 	})

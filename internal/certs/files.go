@@ -7,31 +7,91 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 )
 
 const (
 	pollEvery    = 5 * time.Second
-	settleTime   = 2 * time.Second // for which new contents must stay the same, because a program may be writing them
+	settleTime   = 2 * time.Second // new contents must stay the same for this time: a program may still be writing them
 	fileBytesMax = 1 << 20
 )
 
-// files is a value that is parsed from files, and parsed again when their contents change. It compares contents and
-// not times, because a rename or a changed symbolic link (Kubernetes, certbot) can leave the time of the file older.
-// The caller serializes the calls; current is safe for concurrent use.
+// files is a value that is parsed from files, and parsed again when their contents change. It reads the files every 5
+// s, and uses new contents when they are the same 2 s later. It compares contents and not times, because a rename or a
+// changed symbolic link (Kubernetes, certbot) can leave the time of the file older.
 type files[T any] struct {
-	paths []string
-	parse func(contents [][]byte) (*T, error)
+	paths   []string
+	parse   func(contents [][]byte) (*T, error)
+	checked func(changed bool, err error) // after each check, with the lock
 
 	current atomic.Pointer[T] // of the last contents that parse accepted
 
-	served  [sha256.Size]byte // sum of the contents of current
-	seen    [sha256.Size]byte // sum of the contents at the last check
-	pending bool              // the last check found usable contents for the first time
-	refused [sha256.Size]byte // sum of the last contents that parse refused
-	logged  bool              // the log has a line about the last failure
-	failed  string            // the last error of reading
+	mu       sync.Mutex        // guards the rest
+	served   [sha256.Size]byte // sum of the contents of current
+	seen     [sha256.Size]byte // sum of the contents at the last check
+	pending  bool              // the last check found usable contents for the first time
+	rejected [sha256.Size]byte // sum of the last contents that parse rejected
+	logged   bool              // checked has received the last error
+	failed   string            // the last error
+
+	cancel  context.CancelFunc
+	watcher sync.WaitGroup
+}
+
+// open loads the files and watches them until Close.
+func (f *files[T]) open() error {
+	if _, err := f.load(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	f.cancel = cancel
+	f.watcher.Go(func() { f.watch(ctx) })
+	return nil
+}
+
+// Close stops the watcher. The last value stays in use.
+func (f *files[T]) Close() {
+	f.cancel()
+	f.watcher.Wait()
+}
+
+// Reload reads the files at once, even if a program may still be writing them. After an error the previous value stays
+// in use.
+func (f *files[T]) Reload() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	changed, err := f.load()
+	if err == nil {
+		f.checked(changed, nil)
+	}
+	return err
+}
+
+// watch checks the files until the context ends.
+func (f *files[T]) watch(ctx context.Context) {
+	timer := time.NewTimer(pollEvery)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+			timer.Reset(f.checkOnce())
+		}
+	}
+}
+
+// checkOnce checks the files and returns the time until the next check.
+func (f *files[T]) checkOnce() time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.checked(f.check())
+	if f.pending {
+		return settleTime
+	}
+	return pollEvery
 }
 
 // load reads the files at once. It returns true if current changed. After an error everything is as it was.
@@ -44,15 +104,18 @@ func (f *files[T]) load() (changed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	f.served, f.logged, f.failed = sum, false, ""
-	f.current.Store(value)
+	f.use(value, sum)
 	return true, nil
 }
 
+func (f *files[T]) use(value *T, sum [sha256.Size]byte) {
+	f.served, f.logged, f.failed = sum, false, ""
+	f.current.Store(value)
+}
+
 // check reads the files again. It returns true if current changed, which requires that the previous check found the
-// same contents. It returns an error for contents that parse refuses and for files that it cannot read, once for each
-// error, and only if the next check finds the same: a program may replace one file of a pair shortly before the other.
-// After an error current is unchanged.
+// same contents. It returns an error of reading or parsing once, and only if the next check finds the same: a program
+// may replace one file of a pair shortly before the other. After an error current is unchanged.
 func (f *files[T]) check() (changed bool, err error) {
 	contents, sum, err := f.read()
 	settled := sum == f.seen
@@ -61,7 +124,7 @@ func (f *files[T]) check() (changed bool, err error) {
 		return false, f.confirm(sum, err)
 	}
 	if sum == f.served {
-		f.refused, f.logged, f.failed = sum, false, ""
+		f.rejected, f.logged, f.failed = sum, false, ""
 		return false, nil
 	}
 	value, err := f.parse(contents)
@@ -72,23 +135,14 @@ func (f *files[T]) check() (changed bool, err error) {
 		f.pending = true
 		return false, nil
 	}
-	f.served, f.logged, f.failed = sum, false, ""
-	f.current.Store(value)
+	f.use(value, sum)
 	return true, nil
 }
 
-// wait returns the time until the next check.
-func (f *files[T]) wait() time.Duration {
-	if f.pending {
-		return settleTime
-	}
-	return pollEvery
-}
-
-// confirm returns err when it is found for the second time in a row, and nil otherwise.
+// confirm returns err when it occurs for the second time in a row, and nil otherwise.
 func (f *files[T]) confirm(sum [sha256.Size]byte, err error) error {
-	if sum != f.refused || err.Error() != f.failed {
-		f.refused, f.failed, f.logged = sum, err.Error(), false
+	if sum != f.rejected || err.Error() != f.failed {
+		f.rejected, f.failed, f.logged = sum, err.Error(), false
 		return nil
 	}
 	if f.logged {
@@ -138,18 +192,4 @@ func readFile(path string) ([]byte, error) {
 		return nil, fmt.Errorf("%s is empty", path)
 	}
 	return content, nil
-}
-
-// watch calls check until the context ends. check returns the time until its next call.
-func watch(ctx context.Context, check func() time.Duration) {
-	timer := time.NewTimer(pollEvery)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-timer.C:
-			timer.Reset(check())
-		}
-	}
 }

@@ -3,14 +3,12 @@ package certs
 
 import (
 	"cmp"
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
 	"log/slog"
 	"os"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -24,94 +22,65 @@ type PairConfig struct {
 	Metrics  prometheus.Registerer // nil: no metrics
 }
 
-// Pair is a certificate with its private key. It reads the files every 5 s, and uses new contents when they are the
-// same 2 s later. New handshakes receive the new pair, and open connections continue. It keeps the previous pair if the
-// new one is not usable.
+// Pair is a certificate with its private key. New contents of its files replace it if they are usable: new handshakes
+// use the new pair, and open connections continue.
 type Pair struct {
+	files[tls.Certificate]
+
 	log     *slog.Logger
 	metrics pairMetrics
 
-	mu       sync.Mutex // guards the fields below, except files.current
-	files    files[tls.Certificate]
+	// Guarded by files.mu.
 	warnedAt time.Time // of the last line about the expiry
 	expired  bool      // the last line was about an expired certificate
-
-	cancel  context.CancelFunc
-	running sync.WaitGroup
 }
 
-// OpenPair loads the pair and watches its files until Close. An expired certificate is no error at the start, only a
-// line in the log: a server with an expired certificate is easier to repair than one that does not run.
+// OpenPair loads the pair and watches its files until Close. An expired certificate is not an error then, only a line
+// in the log: a server with an expired certificate is easier to repair than one that does not run.
 func OpenPair(c PairConfig) (*Pair, error) {
-	ctx, cancel := context.WithCancel(context.Background())
-	p := &Pair{log: loggerOrNone(c.Log), metrics: newPairMetrics(c.Metrics), cancel: cancel}
-	p.files.parse, p.files.paths = p.parse, []string{c.CertFile, c.KeyFile}
-	if _, err := p.files.load(); err != nil {
-		cancel()
+	p := &Pair{log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)), metrics: newPairMetrics(c.Metrics)}
+	p.files.paths, p.files.parse, p.files.checked = []string{c.CertFile, c.KeyFile}, p.parsePair, p.report
+	p.mu.Lock() // the watcher reports too
+	defer p.mu.Unlock()
+	if err := p.open(); err != nil {
 		return nil, err
 	}
 	p.loaded()
 	p.warn()
-	p.running.Go(func() { watch(ctx, p.check) })
 	return p, nil
-}
-
-// Reload reads the files at once, without the check that no program is writing them. After an error the previous pair
-// stays in use.
-func (p *Pair) Reload() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	changed, err := p.files.load()
-	if err != nil {
-		return err
-	}
-	p.checked(changed, nil)
-	return nil
-}
-
-func (p *Pair) check() (wait time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.checked(p.files.check())
-	return p.files.wait()
-}
-
-// Close stops the watcher. GetCertificate continues to return the last pair.
-func (p *Pair) Close() {
-	p.cancel()
-	p.running.Wait()
 }
 
 // GetCertificate is the function of a tls.Config. It returns the last usable pair for every name.
 func (p *Pair) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	return p.files.current.Load(), nil
+	return p.current.Load(), nil
 }
 
-// parse returns the pair. It refuses an expired certificate, or one that is not valid yet, as the successor of another.
-func (p *Pair) parse(contents [][]byte) (*tls.Certificate, error) {
+// parsePair returns the pair. It rejects an expired certificate, or one that is not valid yet, if there is a previous
+// one.
+func (p *Pair) parsePair(contents [][]byte) (*tls.Certificate, error) {
 	pair, err := tls.X509KeyPair(contents[0], contents[1])
 	if err != nil {
-		return nil, fmt.Errorf("%s and %s: %w", p.files.paths[0], p.files.paths[1], err)
+		return nil, fmt.Errorf("%s and %s: %w", p.paths[0], p.paths[1], err)
 	}
 	if pair.Leaf == nil { // GODEBUG=x509keypairleaf=0
 		if pair.Leaf, err = x509.ParseCertificate(pair.Certificate[0]); err != nil {
-			return nil, fmt.Errorf("%s: %w", p.files.paths[0], err)
+			return nil, fmt.Errorf("%s: %w", p.paths[0], err)
 		}
 	}
-	if p.files.current.Load() == nil {
+	if p.current.Load() == nil {
 		return &pair, nil
 	}
 	switch now := time.Now(); {
 	case now.After(pair.Leaf.NotAfter):
-		return nil, fmt.Errorf("%s: the certificate expired at %s", p.files.paths[0], stamp(pair.Leaf.NotAfter))
+		return nil, fmt.Errorf("%s: the certificate expired at %s", p.paths[0], stamp(pair.Leaf.NotAfter))
 	case now.Before(pair.Leaf.NotBefore):
-		return nil, fmt.Errorf("%s: the certificate is not valid before %s", p.files.paths[0], stamp(pair.Leaf.NotBefore))
+		return nil, fmt.Errorf("%s: the certificate is not valid before %s", p.paths[0], stamp(pair.Leaf.NotBefore))
 	}
 	return &pair, nil
 }
 
-// checked logs the result of a check.
-func (p *Pair) checked(changed bool, err error) {
+// report logs the result of a check.
+func (p *Pair) report(changed bool, err error) {
 	switch {
 	case changed:
 		p.warnedAt, p.expired = time.Time{}, false
@@ -124,16 +93,16 @@ func (p *Pair) checked(changed bool, err error) {
 	p.warn()
 }
 
-// loaded logs and measures the pair that was just loaded.
+// loaded logs and measures a new pair.
 func (p *Pair) loaded() {
-	leaf := p.files.current.Load().Leaf
-	p.metrics.begin.Set(float64(leaf.NotBefore.Unix()))
+	leaf := p.current.Load().Leaf
+	p.metrics.start.Set(float64(leaf.NotBefore.Unix()))
 	p.metrics.expiry.Set(float64(leaf.NotAfter.Unix()))
-	p.log.Info("TLS certificate loaded", "file", p.files.paths[0], "names", namesOf(leaf), "expires", stamp(leaf.NotAfter))
+	p.log.Info("TLS certificate loaded", "file", p.paths[0], "names", namesOf(leaf), "expires", stamp(leaf.NotAfter))
 	// Group members may read the key: distributions have a group for this (ssl-cert).
-	if info, err := os.Stat(p.files.paths[1]); err == nil && info.Mode().Perm()&0o007 != 0 {
+	if info, err := os.Stat(p.paths[1]); err == nil && info.Mode().Perm()&0o007 != 0 {
 		p.log.Warn("other users have access to the private key: run chmod o= on the file",
-			"file", p.files.paths[1], "mode", info.Mode().Perm().String())
+			"file", p.paths[1], "mode", info.Mode().Perm().String())
 	}
 }
 
@@ -141,7 +110,7 @@ const warnEvery = 24 * time.Hour
 
 // warn logs that the certificate expires soon or has expired, at most once a day.
 func (p *Pair) warn() {
-	leaf, now := p.files.current.Load().Leaf, time.Now()
+	leaf, now := p.current.Load().Leaf, time.Now()
 	expired := now.After(leaf.NotAfter)
 	if now.Before(leaf.NotAfter.Add(-warnBefore(leaf))) || expired == p.expired && now.Sub(p.warnedAt) < warnEvery {
 		return
@@ -149,14 +118,14 @@ func (p *Pair) warn() {
 	p.warnedAt, p.expired = now, expired
 	if expired {
 		p.log.Error("the TLS certificate has expired; clients refuse it: replace the files",
-			"file", p.files.paths[0], "expires", stamp(leaf.NotAfter))
+			"file", p.paths[0], "expires", stamp(leaf.NotAfter))
 		return
 	}
 	p.log.Warn("the TLS certificate expires soon: replace the files",
-		"file", p.files.paths[0], "expires", stamp(leaf.NotAfter))
+		"file", p.paths[0], "expires", stamp(leaf.NotAfter))
 }
 
-// warnBefore returns the time before the expiry at which warnings begin: 14 days, or a fifth of the validity of a
+// warnBefore returns the time from the first warning to the expiry: 14 days, or a fifth of the validity of a
 // short-lived certificate.
 func warnBefore(leaf *x509.Certificate) time.Duration {
 	const most = 14 * 24 * time.Hour
@@ -178,17 +147,9 @@ func namesOf(leaf *x509.Certificate) string {
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// loggerOrNone returns the logger, or one that discards every line for nil.
-func loggerOrNone(log *slog.Logger) *slog.Logger {
-	if log == nil {
-		return slog.New(slog.DiscardHandler)
-	}
-	return log
-}
-
 // pairMetrics are the metrics of a Pair.
 type pairMetrics struct {
-	begin, expiry     prometheus.Gauge // of the validity
+	start, expiry     prometheus.Gauge // of the validity
 	reloads, failures prometheus.Counter
 }
 
@@ -199,7 +160,7 @@ func newPairMetrics(registerer prometheus.Registerer) pairMetrics {
 		Help: "Changes of the files of the TLS certificate, by result: loaded or refused.",
 	}, []string{"result"})
 	m := pairMetrics{
-		begin: prometheus.NewGauge(prometheus.GaugeOpts{
+		start: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "plantstore_tls_certificate_not_before_timestamp_seconds",
 			Help: "Time from which on the TLS certificate in use is valid.",
 		}),
@@ -210,7 +171,7 @@ func newPairMetrics(registerer prometheus.Registerer) pairMetrics {
 		reloads: loads.WithLabelValues("loaded"), failures: loads.WithLabelValues("refused"),
 	}
 	if registerer != nil {
-		registerer.MustRegister(m.begin, m.expiry, loads)
+		registerer.MustRegister(m.start, m.expiry, loads)
 	}
 	return m
 }

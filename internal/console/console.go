@@ -43,7 +43,6 @@ type Console struct {
 	issuer    atomic.Pointer[oidc.Client] // nil: no sign-in at an issuer
 	flows     flows
 	samples   history
-	documents documents
 	templates map[string]*template.Template // by the name of the page
 	clock     atomic.Pointer[func() time.Time]
 
@@ -85,7 +84,7 @@ func (c *Console) Close() {
 
 // Browser returns the use of the routes by browsers, for server.Config.Browser.
 func (c *Console) Browser() *server.Browser {
-	return &server.Browser{Authenticate: c.authenticate, Refuse: c.refuse, Enter: c.followLink}
+	return &server.Browser{Authenticate: c.authenticate, ServeError: c.refuse, ServeLink: c.followLink}
 }
 
 // Routes returns the routes for server.Config.AdminRoutes. The script of an import sends a file to /import/{id}, whose

@@ -41,9 +41,6 @@ func (c *Console) Sample(since time.Duration) {
 	c.samples.add(now.since(reading{at: now.at.Add(-since)}))
 }
 
-// RenderMarkdown renders a text of an API document.
-func RenderMarkdown(text string) string { return string(markdown(text).HTML()) }
-
 // AddDay adds the samples of a day of work in a nursery, which ends now with the values of now.
 func (c *Console) AddDay() {
 	n := c.read()

@@ -16,6 +16,7 @@ import (
 
 	"plantstore/internal/admin"
 	"plantstore/internal/adminapi"
+	"plantstore/internal/apidoc"
 	"plantstore/internal/audit"
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
@@ -82,7 +83,6 @@ var functions = template.FuncMap{
 	"join":   strings.Join,
 	"lower":  strings.ToLower,
 	"status": func(status int) string { return strconv.Itoa(status) + " " + http.StatusText(status) },
-	"kind":   statusKind,
 	"tag": func(t plant.Tag) (texts []string) { // one text or none
 		if text, ok := t.Get(); ok {
 			texts = append(texts, text)
@@ -117,39 +117,38 @@ func parseTemplates() (map[string]*template.Template, error) {
 	return parsed, nil
 }
 
-// prepare renders each page once, because html/template analyses a page when it first renders it, and parses the
-// document of the admin API.
+// prepare renders each page once, because html/template analyses a page when it first renders it, and makes the document
+// of the admin API.
 func (c *Console) prepare() {
 	for _, page := range c.templates {
 		_ = page.ExecuteTemplate(io.Discard, "layout.html", view{}) // a request reports the error
 	}
-	if document, err := adminapi.Document(); err == nil {
-		_, _ = c.documents.get(adminReferencePath, document) // a request reports the error
-	}
+	_, _ = adminapi.Document() // here too
 }
 
 // staticRoutes returns the routes of the files of the pages.
 func staticRoutes() ([]server.Route, error) {
-	files, err := staticFiles.ReadDir("static")
+	entries, err := staticFiles.ReadDir("static")
 	if err != nil {
 		return nil, fmt.Errorf("list the files of the console: %w", err)
+	}
+	files := map[string][]byte{"apidoc.css": apidoc.Style, "leaf.svg": apidoc.Icon}
+	for _, e := range entries {
+		if files[e.Name()], err = staticFiles.ReadFile(path.Join("static", e.Name())); err != nil {
+			return nil, fmt.Errorf("read a file of the console: %w", err)
+		}
 	}
 	types := map[string]string{
 		".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml",
 	}
 	var routes []server.Route
-	for _, f := range files {
-		name := path.Join("static", f.Name())
-		content, err := staticFiles.ReadFile(name)
-		if err != nil {
-			return nil, fmt.Errorf("read a file of the console: %w", err)
-		}
+	for name, content := range files {
 		handle, err := server.StaticFile(types[path.Ext(name)], content)
 		if err != nil {
 			return nil, err
 		}
 		routes = append(routes, server.Route{
-			Method: "GET", Path: "/" + name, Open: true, Untimed: true, Background: true, Handle: handle,
+			Method: "GET", Path: "/static/" + name, Open: true, Untimed: true, Background: true, Handle: handle,
 		})
 	}
 	return routes, nil

@@ -1,16 +1,15 @@
 package console
 
 import (
-	"bytes"
 	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"plantstore/internal/adminapi"
+	"plantstore/internal/apidoc"
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
 	"plantstore/internal/server"
@@ -36,10 +35,12 @@ func (c *Console) referenceRoutes() []server.Route {
 	}
 }
 
+// headerField is a line of the header of a response.
+type headerField struct{ Name, Value string }
+
 // reference is the content of the page of an API document.
 type reference struct {
-	Document *apiDocument
-	Path     string // of this page
+	Document *apidoc.Document
 	CanTry   bool
 	Base     string // address of the API
 	Files    []link // the document itself
@@ -48,42 +49,12 @@ type reference struct {
 
 type link struct{ Name, URL string }
 
-// documents keeps the parsed documents. A document changes with a reload.
-type documents struct {
-	mu     sync.Mutex
-	parsed map[string]parsedDocument // by the path of the page; guarded by mu
-}
-
-type parsedDocument struct {
-	source   []byte
-	document *apiDocument
-}
-
-// get returns the parsed document of a page.
-func (d *documents) get(path string, source []byte) (*apiDocument, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if last := d.parsed[path]; bytes.Equal(last.source, source) {
-		return last.document, nil
-	}
-	document, err := parseDocument(source)
-	if err != nil {
-		return nil, err
-	}
-	if d.parsed == nil {
-		d.parsed = map[string]parsedDocument{}
-	}
-	d.parsed[path] = parsedDocument{source, document}
-	return document, nil
-}
-
 func (c *Console) showPublicReference(w http.ResponseWriter, r *http.Request, principal auth.Principal) error {
-	return c.renderReference(w, r, principal, server.PublicDocument(w), reference{
-		Path: publicReferencePath, IsPublic: true, Base: c.PublicURL.String(),
+	return c.renderReference(w, r, principal, reference{
+		Document: server.PublicDocument(w), IsPublic: true, Base: c.PublicURL.String(),
 		Files: []link{
 			{"openapi.json", c.PublicURL.JoinPath("openapi.json").String()},
 			{"openapi.yaml", c.PublicURL.JoinPath("openapi.yaml").String()},
-			{"Swagger UI", c.PublicURL.JoinPath("docs").String()},
 		},
 	})
 }
@@ -93,43 +64,35 @@ func (c *Console) showAdminReference(w http.ResponseWriter, r *http.Request, pri
 	if err != nil {
 		return err
 	}
-	return c.renderReference(w, r, principal, document, reference{
-		Path: adminReferencePath, Base: "/api/v1", Files: []link{{"openapi.json", "/api/v1/openapi.json"}},
+	return c.renderReference(w, r, principal, reference{
+		Document: document, Base: "/api/v1", Files: []link{{"openapi.json", "/api/v1/openapi.json"}},
 	})
 }
 
 func (c *Console) renderReference(
-	w http.ResponseWriter, r *http.Request, principal auth.Principal, source []byte, content reference,
-) (err error) {
-	if content.Document, err = c.documents.get(content.Path, source); err != nil {
-		return err
-	}
+	w http.ResponseWriter, r *http.Request, principal auth.Principal, content reference,
+) error {
 	content.CanTry = principal.Scopes.Has(auth.ScopeCreate)
-	return c.render(w, r, http.StatusOK, "reference", view{Title: content.Document.Info.Title, Content: content})
+	return c.render(w, r, http.StatusOK, "reference", view{Title: content.Document.Title, Content: content})
 }
 
 // trial is the content of the page that sends a request of the public operation.
 type trial struct {
-	Path, Base string
-	CanTry     bool
-	Body       string
-	URL        string // of the public operation
+	Body string
+	URL  string // of the public operation
 
 	Sent    bool
 	Request string // the head of the request, without the credential
 	Curl    string // a command that sends the same request
 	Status  int
-	Header  []member[string]
+	Header  []headerField
 	Answer  string // the body of the response
 	ID      string // of the stored plant; empty: none, or the session cannot read it
 }
 
-func (c *Console) newTrial(body string) trial {
-	return trial{Path: tryPath, Base: c.PublicURL.String(), CanTry: true, Body: body, URL: c.operationURL()}
-}
-
 func (c *Console) showTry(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
-	content := c.newTrial("{\n  \"id\": 42,\n  \"name\": \"Acer campestre\",\n  \"tag\": \"tree\"\n}")
+	const body = "{\n  \"id\": 42,\n  \"name\": \"Acer campestre\",\n  \"tag\": \"tree\"\n}"
+	content := trial{Body: body, URL: c.operationURL()}
 	return c.render(w, r, http.StatusOK, "try", view{Title: "Try the public operation", Content: content})
 }
 
@@ -143,7 +106,8 @@ func (c *Console) try(w http.ResponseWriter, r *http.Request, principal auth.Pri
 	if err != nil {
 		return err
 	}
-	content := c.newTrial(strings.ReplaceAll(form.Get("body"), "\r\n", "\n")) // a form has CRLF for each line end
+	// A form has CRLF for each line end.
+	content := trial{Body: strings.ReplaceAll(form.Get("body"), "\r\n", "\n"), URL: c.operationURL()}
 	request, err := http.NewRequestWithContext(
 		r.Context(), http.MethodPost, c.operationURL(), strings.NewReader(content.Body),
 	)
@@ -157,9 +121,9 @@ func (c *Console) try(w http.ResponseWriter, r *http.Request, principal auth.Pri
 	response := server.ServePublic(w, r, request)
 	content.Sent, content.Status, content.Answer = true, response.Status, string(response.Body)
 	for name, values := range response.Header {
-		content.Header = append(content.Header, member[string]{name, strings.Join(values, ", ")})
+		content.Header = append(content.Header, headerField{name, strings.Join(values, ", ")})
 	}
-	slices.SortFunc(content.Header, func(a, b member[string]) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(content.Header, func(a, b headerField) int { return strings.Compare(a.Name, b.Name) })
 	if n, err := plant.Decode([]byte(content.Body)); err == nil && response.Status == http.StatusOK &&
 		principal.Scopes.Has(auth.ScopeRead) {
 		content.ID = strconv.FormatInt(n.ID, 10)

@@ -64,7 +64,7 @@ func (h *harness) startWaiting(waiting chan<- string) (routes []server.Route) {
 	h.host = l.Addr().String()
 	var running sync.WaitGroup
 	running.Go(func() {
-		if err := adminServer.Serve(server.NewListener(l)); !errors.Is(err, http.ErrServerClosed) {
+		if err := adminServer.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 			h.t.Errorf("serve: %v", err)
 		}
 	})

@@ -5,13 +5,11 @@ import (
 	"time"
 )
 
-// Buckets is a table of token buckets (leaky bucket as a meter). Each key may use
-// burst units at once, and one unit returns in each interval. It is safe for
-// concurrent use.
+// Buckets is a table of token buckets (leaky bucket as a meter). Each key may use burst units at once, and one unit
+// returns in each interval. It is safe for concurrent use.
 //
-// A client with many addresses cannot push the entry of another address, or its own,
-// out of a full table: Buckets forgets only buckets that are full again. Keys that
-// find no place share one bucket.
+// A client with many addresses cannot push the entry of another address, or its own, out of a full table: Buckets
+// removes only buckets that are full again. Keys without room share one bucket.
 type Buckets[K comparable] struct {
 	keysMax int
 	start   time.Time // of the times below
@@ -23,17 +21,15 @@ type Buckets[K comparable] struct {
 	others   time.Duration       // when the shared bucket is full again
 }
 
-// NewBuckets returns a table of buckets with burst units that fill at the rate of
-// units per period. burst, units and period must be positive. The table has at most
-// keysMax keys.
+// NewBuckets returns a table of buckets with burst units that fill at the rate of units per period. burst, units and
+// period must be positive. The table has at most keysMax keys.
 func NewBuckets[K comparable](burst, units int, period time.Duration, keysMax int) *Buckets[K] {
 	b := &Buckets[K]{keysMax: keysMax, start: time.Now(), fullAt: make(map[K]time.Duration)}
 	b.Resize(burst, units, period)
 	return b
 }
 
-// Resize changes the size and the rate of the buckets. The units that are used stay used,
-// up to the new size.
+// Resize changes the size and the rate of the buckets. Used units stay used, up to the new size.
 func (b *Buckets[K]) Resize(burst, units int, period time.Duration) {
 	now := time.Since(b.start)
 	b.mu.Lock()
@@ -54,7 +50,7 @@ type Level struct {
 	NextIn time.Duration // until the bucket has another unit
 }
 
-// Take takes a unit from the bucket of a key, if it has one.
+// Take removes a unit from the bucket of a key, if it has one.
 func (b *Buckets[K]) Take(key K) Level {
 	now := time.Since(b.start)
 	b.mu.Lock()
@@ -73,7 +69,7 @@ func (b *Buckets[K]) Take(key K) Level {
 	return level
 }
 
-// take takes a unit from a bucket and returns the time at which it is full again.
+// take removes a unit from a bucket and returns the time at which it is full again.
 func (b *Buckets[K]) take(fullAt, now time.Duration) (Level, time.Duration) {
 	missing := max(0, fullAt-now)
 	taken := missing+b.interval <= b.depth
@@ -96,7 +92,7 @@ func (b *Buckets[K]) Wait(key K) time.Duration {
 	return max(0, fullAt-now+b.interval-b.depth)
 }
 
-// Return gives a unit back that Take took from the bucket of a key.
+// Return returns a unit of Take to the bucket of a key.
 func (b *Buckets[K]) Return(key K) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -105,9 +101,9 @@ func (b *Buckets[K]) Return(key K) {
 	}
 }
 
-// reserve makes room for another key and reports whether there is some. It looks at a
-// few random keys, so its time is bounded. If a tenth of the buckets are full again,
-// it finds one of them with a probability above 99%. The caller has locked mu.
+// reserve makes room for another key and reports whether there is room. It looks at a few random keys, so its time is
+// bounded. If a tenth of the buckets are full again, it finds one of them with a probability above 99%. The caller has
+// locked mu.
 func (b *Buckets[K]) reserve(now time.Duration) bool {
 	if len(b.fullAt) < b.keysMax {
 		return true

@@ -94,8 +94,8 @@ func TestWait(t *testing.T) {
 	})
 }
 
-// A client with many addresses fills the table. It resets neither its own bucket nor
-// that of others, and the table stays within its bound.
+// A client with many addresses fills the table. It resets neither its own bucket nor another, and the table
+// stays within its bound.
 func TestFullTable(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -1,6 +1,6 @@
-// Package limit counts the use of each client: failed credentials, requests and
-// concurrent requests. Its memory is bounded, and its times are monotonic, so the
-// clock of the machine does not matter.
+// Package limit counts the use of each client: failed credentials, requests and concurrent requests. It also limits
+// log lines. Its memory is
+// bounded, and its times are monotonic, so the clock of the machine does not matter.
 package limit
 
 import (
@@ -8,15 +8,15 @@ import (
 	"net/netip"
 )
 
-// Network is a key for the addresses that one client can use: a single IPv4 address
-// or an IPv6 network of 64 bits, the smallest one that a provider assigns (RFC 6177).
+// Network is a key for the addresses that one client can use: a single IPv4 address or an IPv6 network of 64 bits, the
+// smallest one that a provider assigns (RFC 6177).
 type Network struct {
 	bits uint64 // of the IPv4 address, or the first half of the IPv6 address
 	v6   bool
 }
 
-// NetworkOf returns the network of an address. An IPv4-mapped IPv6 address is an IPv4
-// address; a zone is ignored. The networks of all invalid addresses are equal.
+// NetworkOf returns the network of an address. An IPv4-mapped IPv6 address is an IPv4 address; a zone is ignored. The
+// networks of all invalid addresses are equal.
 func NetworkOf(address netip.Addr) Network {
 	address = address.Unmap()
 	if address.Is4() {

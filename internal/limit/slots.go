@@ -2,29 +2,28 @@ package limit
 
 import "sync"
 
-// Slots limits the concurrent requests of each key. It has an entry only for keys with
-// a running request. It is safe for concurrent use.
+// Slots limits the concurrent requests of each key. It has an entry only for keys with a running request. It is safe
+// for concurrent use.
 type Slots[K comparable] struct {
 	mu    sync.Mutex // guards the rest
 	most  int
 	inUse map[K]int
 }
 
-// NewSlots returns slots for most concurrent requests of each key. most must be
-// positive.
+// NewSlots returns slots for most concurrent requests of each key. most must be positive.
 func NewSlots[K comparable](most int) *Slots[K] {
 	return &Slots[K]{most: most, inUse: make(map[K]int)}
 }
 
-// Resize changes the number of slots. Those in use stay in use.
+// Resize changes the number of slots. Slots in use stay in use.
 func (s *Slots[K]) Resize(most int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.most = most
 }
 
-// Acquire takes a slot of a key, and returns the number of its free slots. It returns
-// false if all are in use. The caller calls Release after true.
+// Acquire reserves a slot for a key, and returns the number of its free slots. It returns false if all are in use. The
+// caller calls Release after true.
 func (s *Slots[K]) Acquire(key K) (free int, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -36,7 +35,7 @@ func (s *Slots[K]) Acquire(key K) (free int, ok bool) {
 	return s.most - n - 1, true
 }
 
-// Release returns a slot that Acquire took.
+// Release frees a slot of Acquire.
 func (s *Slots[K]) Release(key K) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

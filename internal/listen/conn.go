@@ -1,164 +1,173 @@
 package listen
 
 import (
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"plantstore/internal/limit"
 )
 
-// State is the state of a connection.
-type State uint8
-
-// The states of a connection. A new connection is incomplete.
-const (
-	Incomplete State = iota // the server waits until the client sends a whole request, or reads a response
-	Serving                 // the server works on a request; the connection is never evicted
-	Idle                    // between two requests
-	evicted                 // the listener closes it
-)
-
-// Conn is a TCP connection of a client.
+// Conn is a connection of a client: TCP, and TLS over it if the listener has TLS.
 type Conn struct {
-	net.Conn               // a *net.TCPConn, without its other methods: they would bypass Read
-	listener *Listener     // counts this connection until it is closed
-	header   *announcement // nil: the peer is the client
-	state    atomic.Int64  // a stamp
+	tcp      net.Conn     // a *net.TCPConn
+	tls      *tls.Conn    // over tcpOnly{this}; nil: no TLS
+	listener *Listener    // counts this connection until it is closed
+	header   *proxyHeader // nil: the peer is the client
 	reading  deadline
 	writing  deadline
+
+	state      atomic.Int64 // a stamp
+	responding atomic.Bool  // see SetResponding
+
+	mu      sync.Mutex // guards the rest of this group, and the order of the calls of setState
+	serving int        // calls of BeginServing without EndServing
+	waiting State      // the state when serving is 0
 
 	// Guarded by the registry.
 	index       int   // in registry.conns; -1: not there
 	claimed     bool  // counted in registry.byNetwork
 	evictedFrom State // the state in which the connection was evicted
 
-	// Set by registry.claim, before the first Read.
+	// Set by registry.claim, before the first read of data.
 	network limit.Network // of the client
-	many    bool          // it is a proxy, with many clients
+	shared  bool          // the client is a proxy, with many clients
 
-	// Of the goroutine that reads the connection.
-	entered    bool          // hold has returned
-	excused    bool          // by Excuse
+	// Used only by the goroutine that reads the connection.
+	charged    bool          // a unit of the network, or the wait for it, by chargeNew
+	refunded   bool          // by Refund
 	admitAgain time.Duration // of clock: Admit does nothing before
+	secured    bool          // the TLS handshake has succeeded
+	subject    string        // of the client certificate
 }
 
 func (l *Listener) newConn(tcp *net.TCPConn) *Conn {
-	c := &Conn{Conn: tcp, listener: l, index: -1}
-	c.SetState(Incomplete)
+	c := &Conn{tcp: tcp, listener: l, index: -1}
+	c.setState(Incomplete)
 	c.reading.init(net.Conn.SetReadDeadline)
 	c.writing.init(net.Conn.SetWriteDeadline)
 	if l.proxies.trust(tcp.RemoteAddr()) {
-		c.header = &announcement{}
+		c.header = &proxyHeader{}
+	}
+	if l.tls != nil {
+		c.tls = tls.Server(tcpOnly{c}, l.tls.config)
 	}
 	return c
 }
 
-// SetState sets the state of the connection. The server calls it with each change,
-// several times a request, so it takes no lock and reads the clock only for states
-// that an eviction ends.
-func (c *Conn) SetState(s State) {
-	at := time.Duration(0)
-	if s != Serving {
-		at = clock()
-	}
-	c.state.Store(int64(newStamp(s, at)))
-}
+// SetResponding tells the connection whether a handler runs that reads at most a body of known length, and that a
+// disconnect must not cancel.
+//
+// While a handler runs, net/http reads one byte in the background to detect a disconnect, and aborts that read
+// afterwards. This costs a blocked goroutine, two changes of a deadline and two wake-ups per request. The public
+// listener does not need it, because a disconnect does not cancel a create: there Read returns at once without data,
+// and the server detects a disconnect when it writes the response. net/http may read single bytes of a chunked body for
+// the handler.
+func (c *Conn) SetResponding(responding bool) { c.responding.Store(responding) }
 
-// stamp is a state and the time since when it lasts. Of two stamps with the same
-// state, the older one is smaller.
-type stamp int64
-
-const stateBits = 2
-
-func newStamp(s State, at time.Duration) stamp { return stamp(at)<<stateBits | stamp(s) }
-
-func (s stamp) state() State { return State(s & (1<<stateBits - 1)) }
-
-func (s stamp) time() time.Duration { return time.Duration(s >> stateBits) }
-
-var started = time.Now()
-
-// clock returns the time since the start of the process. A stamp holds 73 years of
-// it.
-func clock() time.Duration { return time.Since(started) }
-
-// RemoteAddr returns the address of the client. On a connection from a trusted proxy
-// it waits for the PROXY header, so the goroutine that accepts connections must not
-// call it.
-func (c *Conn) RemoteAddr() net.Addr {
-	if c.header != nil && c.await() == nil && c.header.client != nil {
-		return c.header.client
-	}
-	return c.Conn.RemoteAddr()
-}
-
-// Read reads data of the client.
+// Read reads data of the client. The first call waits for the PROXY header, for the limit of clients without a
+// credential, and for the TLS handshake.
 func (c *Conn) Read(p []byte) (int, error) {
-	if c.header != nil {
-		if err := c.await(); err != nil {
+	if len(p) == 1 && c.responding.Load() {
+		return 0, nil
+	}
+	if c.tls == nil {
+		return c.readTCP(p)
+	}
+	if !c.secured {
+		if err := c.handshake(); err != nil {
 			return 0, err
 		}
 	}
-	if !c.entered && !c.many {
-		if err := c.hold(); err != nil {
+	return c.tls.Read(p)
+}
+
+func (c *Conn) readTCP(p []byte) (int, error) {
+	if c.header != nil {
+		if err := c.awaitHeader(); err != nil {
+			return 0, err
+		}
+	}
+	if !c.charged && !c.shared {
+		if err := c.chargeNew(); err != nil {
 			return 0, err
 		}
 	}
 	for {
-		n, err := c.read(p)
-		if n > 0 || err == nil || !errors.Is(err, os.ErrDeadlineExceeded) || !c.reading.extend(c.Conn) {
+		n, err := c.readOnce(p)
+		if n > 0 || err == nil || !errors.Is(err, os.ErrDeadlineExceeded) || !c.reading.extend(c.tcp) {
 			return n, err
 		}
 	}
 }
 
-func (c *Conn) read(p []byte) (int, error) {
+func (c *Conn) readOnce(p []byte) (int, error) {
 	if c.header == nil {
-		return c.Conn.Read(p)
+		return c.tcp.Read(p)
 	}
-	return c.header.next(c.Conn, p)
+	return c.header.next(c.tcp, p)
 }
 
 // Write writes data to the client.
-func (c *Conn) Write(p []byte) (n int, err error) {
+func (c *Conn) Write(p []byte) (int, error) {
+	if c.tls == nil {
+		return c.writeTCP(p)
+	}
+	return c.tls.Write(p)
+}
+
+func (c *Conn) writeTCP(p []byte) (n int, err error) {
 	for {
-		written, err := c.Conn.Write(p[n:])
+		written, err := c.tcp.Write(p[n:])
 		n += written
-		if err == nil || !errors.Is(err, os.ErrDeadlineExceeded) || !c.writing.extend(c.Conn) {
+		if err == nil || !errors.Is(err, os.ErrDeadlineExceeded) || !c.writing.extend(c.tcp) {
 			return n, err
 		}
 	}
 }
 
+// LocalAddr implements net.Conn.
+func (c *Conn) LocalAddr() net.Addr { return c.tcp.LocalAddr() }
+
+// RemoteAddr returns the address of the client. On a connection from a trusted proxy it waits for the PROXY header, so
+// the goroutine that accepts connections must not call it.
+func (c *Conn) RemoteAddr() net.Addr {
+	if c.header != nil && c.awaitHeader() == nil && c.header.client != nil {
+		return c.header.client
+	}
+	return c.tcp.RemoteAddr()
+}
+
 // SetReadDeadline implements net.Conn.
-func (c *Conn) SetReadDeadline(t time.Time) error { return c.reading.set(c.Conn, t) }
+func (c *Conn) SetReadDeadline(t time.Time) error { return c.reading.set(c.tcp, t) }
 
 // SetWriteDeadline implements net.Conn.
-func (c *Conn) SetWriteDeadline(t time.Time) error { return c.writing.set(c.Conn, t) }
+func (c *Conn) SetWriteDeadline(t time.Time) error { return c.writing.set(c.tcp, t) }
 
 // SetDeadline implements net.Conn.
 func (c *Conn) SetDeadline(t time.Time) error {
 	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
 }
 
-// await reads the PROXY header, once. It closes a connection without a valid one, and
-// one whose client has too many connections.
-func (c *Conn) await() error {
+// awaitHeader reads the PROXY header, once. It closes a connection without a valid one, and one whose client has too
+// many connections.
+func (c *Conn) awaitHeader() error {
 	c.header.once.Do(func() {
-		err := c.header.read(c.Conn, c.listener.proxies.timeout)
+		err := c.header.read(c.tcp, c.listener.proxies.timeout)
 		if err == nil {
 			client := c.header.client
 			if client == nil {
-				client = c.Conn.RemoteAddr()
+				client = c.tcp.RemoteAddr()
 			}
 			err = c.listener.open.claim(c, addressOf(client))
 		}
 		if err == nil {
-			err = c.reading.restore(c.Conn) // the header had one of its own
+			err = c.reading.restore(c.tcp) // the read of the header had a deadline of its own
 		}
 		if err == nil {
 			return
@@ -167,18 +176,37 @@ func (c *Conn) await() error {
 			c.listener.refuse(refused)
 		}
 		c.header.err = io.EOF // so that the server sends no response
-		_ = c.Close()
+		_ = c.closeTCP()
 	})
 	return c.header.err
 }
 
-// CloseWrite ends the output.
-func (c *Conn) CloseWrite() error { return c.Conn.(*net.TCPConn).CloseWrite() }
+// CloseWrite ends the output. net/http calls it before it closes a connection with unread data.
+func (c *Conn) CloseWrite() error {
+	if c.tls != nil {
+		return c.tls.CloseWrite()
+	}
+	return c.tcp.(*net.TCPConn).CloseWrite()
+}
 
 // Close closes the connection. net/http may call it more than once.
 func (c *Conn) Close() error {
+	if c.tls != nil {
+		return c.tls.Close()
+	}
+	return c.closeTCP()
+}
+
+func (c *Conn) closeTCP() error {
 	if c.listener.open.remove(c) {
 		c.listener.metrics.open.Dec()
 	}
-	return c.Conn.Close()
+	return c.tcp.Close()
 }
+
+// tcpOnly is a connection as TLS uses it.
+type tcpOnly struct{ *Conn }
+
+func (t tcpOnly) Read(p []byte) (int, error)  { return t.readTCP(p) }
+func (t tcpOnly) Write(p []byte) (int, error) { return t.writeTCP(p) }
+func (t tcpOnly) Close() error                { return t.closeTCP() }

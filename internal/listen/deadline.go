@@ -7,16 +7,14 @@ import (
 	"time"
 )
 
-// deadline is the read or the write deadline of a connection. net/http changes both
-// several times a request, mostly to a later time, and each change moves a timer of the
-// runtime. So an earlier deadline of the TCP connection stays until it has passed, and
-// the read or the write that it ends then continues with the later one. The methods may
-// run at the same time.
+// deadline is the read or the write deadline of a connection. net/http changes both several times a request, mostly to
+// a later time, and each change moves a timer of the runtime. So an earlier deadline of the TCP connection stays until
+// it has passed, and the read or write that it ends continues with the later one. It is safe for concurrent use.
 type deadline struct {
 	setTCP func(tcp net.Conn, t time.Time) error // SetReadDeadline or SetWriteDeadline
 
-	wanted atomic.Int64 // of the caller, in nanoseconds of clock; never: none
-	tcp    atomic.Int64 // of the TCP connection
+	wanted atomic.Int64 // by the caller, in nanoseconds of clock; never: none
+	tcp    atomic.Int64 // in force on the TCP connection
 }
 
 const never = math.MaxInt64
@@ -40,14 +38,13 @@ func (d *deadline) set(tcp net.Conn, t time.Time) error {
 	return d.move(tcp, wanted)
 }
 
-// extend continues an operation that the deadline of the TCP connection ended. It returns
-// false if the wanted one has passed too.
+// extend moves the deadline of the TCP connection after it has ended an operation, which can then continue. It returns
+// false if the wanted deadline has passed too.
 func (d *deadline) extend(tcp net.Conn) bool {
 	return d.wanted.Load() > int64(clock()) && d.restore(tcp) == nil
 }
 
-// restore gives the TCP connection the wanted deadline. set may run at the same time,
-// and its deadline is the last one.
+// restore sets the wanted deadline on the TCP connection, even if set changes it at the same time.
 func (d *deadline) restore(tcp net.Conn) error {
 	for {
 		wanted := d.wanted.Load()

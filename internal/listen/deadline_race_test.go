@@ -23,8 +23,8 @@ func (c *deadlineConn) SetReadDeadline(t time.Time) error {
 	return nil
 }
 
-// TestDeadlineIsSetDuringExtend tests that a deadline that is set while a read extends
-// the passed one is not lost: net/http ends its reads in this way.
+// TestDeadlineIsSetDuringExtend tests that a deadline that is set while a read extends the passed one is not lost:
+// net/http ends its reads in this way.
 func TestDeadlineIsSetDuringExtend(t *testing.T) {
 	t.Parallel()
 	for name, last := range map[string]time.Time{"earlier": time.Unix(1, 0), "later": time.Now().Add(2 * time.Hour)} {

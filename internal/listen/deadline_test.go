@@ -56,7 +56,7 @@ func TestReadDeadline(t *testing.T) {
 	set(earlier)
 	later := earlier.Add(30 * time.Millisecond)
 	set(later)
-	wantPassed("later than the one of the TCP connection", later)
+	wantPassed("later than the deadline of the TCP connection", later)
 	if err := server.SetDeadline(longAgo); err != nil {
 		t.Fatal(err)
 	}
@@ -71,8 +71,7 @@ func TestReadDeadline(t *testing.T) {
 	}
 }
 
-// TestWriteDeadline changes the deadline before and during writes that the client does
-// not read.
+// TestWriteDeadline changes the deadline before and during writes that the client does not read.
 func TestWriteDeadline(t *testing.T) {
 	t.Parallel()
 	s := serve(t, listen.Config{})
@@ -111,8 +110,7 @@ func TestWriteDeadline(t *testing.T) {
 	}
 }
 
-// TestReadDeadlineBehindProxy tests that the deadline of before the PROXY header holds
-// after it.
+// TestReadDeadlineBehindProxy tests that the deadline of before the PROXY header holds after it.
 func TestReadDeadlineBehindProxy(t *testing.T) {
 	t.Parallel()
 	s := serveProxies(t, time.Minute)

@@ -17,19 +17,22 @@ func (l *Listener) ExpireAccept(t *testing.T) {
 	}
 }
 
-// ReadHeader reads a PROXY header. It returns the client, which is nil if the header
-// names none, and the reader of the bytes after the header.
+// ReadHeader reads a PROXY header. It returns the client, which is nil if the header names none, and the reader of the
+// bytes after the header.
 func ReadHeader(c net.Conn) (client net.Addr, rest io.Reader, err error) {
-	var a announcement
-	err = a.read(c, time.Minute)
-	return a.client, readerFunc(func(p []byte) (int, error) { return a.next(c, p) }), err
+	var h proxyHeader
+	err = h.read(c, time.Minute)
+	return h.client, readerFunc(func(p []byte) (int, error) { return h.next(c, p) }), err
 }
 
 type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-// SetAge sets the state of a connection as if it had begun so long ago.
+// SetState sets the state of a connection.
+func (c *Conn) SetState(s State) { c.setState(s) }
+
+// SetAge sets the state of a connection as if it had started that long ago.
 func (c *Conn) SetAge(s State, age time.Duration) {
 	c.state.Store(int64(newStamp(s, clock()-age)))
 }
@@ -43,8 +46,7 @@ func (l *Listener) StopSweeper() {
 // Sweep evicts connections as the sweeper does.
 func (l *Listener) Sweep() { l.evict(l.open.sweep()) }
 
-// EvictAfter evicts the connections in a state, and calls change between the search
-// and the eviction.
+// EvictAfter evicts the connections in a state, and calls change between the search and the eviction.
 func (l *Listener) EvictAfter(s State, change func()) {
 	l.open.mu.Lock()
 	found := l.open.since(s, clock())
@@ -105,7 +107,7 @@ func NewBare(limits Limits) *Listener {
 // Connect returns a connection of a client to a bare listener, and the other end.
 func (l *Listener) Connect(client netip.Addr) (*Conn, net.Conn) {
 	end, server := net.Pipe()
-	c := &Conn{Conn: server, listener: l, index: -1}
+	c := &Conn{tcp: server, listener: l, index: -1}
 	c.reading.init(net.Conn.SetReadDeadline)
 	c.writing.init(net.Conn.SetWriteDeadline)
 	_, _ = l.open.add(c) // without limits

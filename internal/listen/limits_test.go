@@ -132,8 +132,7 @@ func TestConnectionsAtTheLimit(t *testing.T) {
 	}
 }
 
-// The listener refuses a connection if every other one has a request, or waits for one
-// for a short time only.
+// The listener refuses a connection if every other one has a request, or waits for one for a short time only.
 func TestConnectionsAtTheLimitRefused(t *testing.T) {
 	t.Parallel()
 	s := serve(t, listen.Config{Limits: listen.Limits{Connections: 2}})
@@ -177,8 +176,7 @@ func TestRequestBeforeEviction(t *testing.T) {
 	s.count(t, "evicted", map[string]int{"incomplete": 1, "idle": 1})
 }
 
-// After a search without a result, the listener does not read all connections again for
-// each further one.
+// After a search without a result, the listener does not read all connections again for each further one.
 func TestSearchesAtTheLimit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -313,8 +311,7 @@ func TestConnectionsPerClientOfAProxy(t *testing.T) {
 	}
 }
 
-// Connections that open, change their state and close at the same time leave nothing
-// behind.
+// Connections that open, change their state and close at the same time leave nothing behind.
 func TestManyConnections(t *testing.T) {
 	t.Parallel()
 	s := serve(t, listen.Config{Limits: listen.Limits{
@@ -371,8 +368,7 @@ func wantClosed(t *testing.T, clients ...net.Conn) {
 	}
 }
 
-// wantOpen expects connections that the listener has not closed. A close on loopback is
-// visible at once.
+// wantOpen expects connections that the listener has not closed. A close on loopback is visible at once.
 func wantOpen(t *testing.T, clients ...net.Conn) {
 	t.Helper()
 	for _, c := range clients {
@@ -383,8 +379,7 @@ func wantOpen(t *testing.T, clients ...net.Conn) {
 	}
 }
 
-// At the limit, a sweep leaves the idle connections that have time again without the
-// oldest.
+// At the limit, a sweep leaves the idle connections that have time again without the oldest.
 func TestIdleTimeAtTheLimit(t *testing.T) {
 	t.Parallel()
 	s := serve(t, listen.Config{Limits: listen.Limits{Connections: 4, IdleTimeout: idleTime}})

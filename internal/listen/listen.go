@@ -1,8 +1,10 @@
-// Package listen accepts the TCP connections of a server, limits their number and
-// knows their clients. It knows nothing about HTTP.
+// Package listen accepts the connections of an HTTP server: TCP, the PROXY header, TLS. It limits their number, and it
+// slows down clients without a valid credential. The server reports the state of each connection and the credentials of
+// its requests.
 package listen
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -25,27 +27,27 @@ type Config struct {
 	TCP     *net.TCPListener      // an open one, instead of Address; nil: none
 	Limits  Limits                // of its connections
 	Log     *slog.Logger          // nil: none
-	Metrics prometheus.Registerer // for the metrics of connections; nil: none
+	Metrics prometheus.Registerer // of the metrics of connections; nil: none
 
-	// ProxyProtocol requires a PROXY header, of version 1 or 2, at the beginning of
-	// each connection from a trusted proxy. The bytes of a header from another
-	// address are data.
+	// ProxyProtocol requires a PROXY header, of version 1 or 2, at the beginning of each connection from a trusted proxy.
+	// The bytes of a header from another address are data.
 	ProxyProtocol  bool
 	TrustedProxies []netip.Prefix
 	HeaderTimeout  time.Duration // for a PROXY header to arrive
 }
 
-// Listener is a TCP listener. Its connections have the type *Conn.
+// Listener is a listener whose connections have the type *Conn.
 type Listener struct {
-	tcp     *net.TCPListener
-	name    string
-	log     *slog.Logger
-	open    registry
-	metrics metrics
-	proxies proxies // that announce their clients
-	lines   lines
-
-	strangers *strangers
+	tcp        *net.TCPListener
+	name       string
+	log        *slog.Logger
+	registerer prometheus.Registerer // nil: none
+	open       registry
+	metrics    metrics
+	proxies    proxies   // that send a PROXY header
+	tls        *tlsLayer // nil: no TLS
+	strangers  *strangers
+	lines      limit.LogLines // by reason
 
 	busy    chan struct{}      // has an element if the sweeper must look at the connections; buffers one
 	stop    context.CancelFunc // ends the sweeper
@@ -56,8 +58,8 @@ type Listener struct {
 	retiring sync.Once     // closes retired
 }
 
-// Listen opens a TCP listener, or owns the open one of c. It refuses and evicts connections
-// above the limits, and counts and logs both.
+// Listen opens a TCP listener, or takes over the open one of c. It refuses and evicts connections above the limits, and
+// counts and logs both.
 func Listen(ctx context.Context, c Config) (*Listener, error) {
 	tcp := c.TCP
 	if tcp == nil {
@@ -67,13 +69,11 @@ func Listen(ctx context.Context, c Config) (*Listener, error) {
 		}
 	}
 	l := &Listener{
-		tcp: tcp, name: c.Name, log: c.Log, metrics: newMetrics(c.Metrics, c.Name),
+		tcp: tcp, name: c.Name, log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)),
+		registerer: c.Metrics, metrics: newMetrics(c.Metrics, c.Name),
 		open:      registry{limits: c.Limits, byNetwork: map[limit.Network]int{}},
 		strangers: newStrangers(),
 		busy:      make(chan struct{}, 1), retired: make(chan struct{}),
-	}
-	if l.log == nil {
-		l.log = slog.New(slog.DiscardHandler)
 	}
 	if c.ProxyProtocol {
 		l.proxies = proxies{trusted: c.TrustedProxies, timeout: c.HeaderTimeout}
@@ -99,8 +99,7 @@ func open(ctx context.Context, address string) (*net.TCPListener, error) {
 // Addr implements net.Listener.
 func (l *Listener) Addr() net.Addr { return l.tcp.Addr() }
 
-// Close implements net.Listener. Open connections stay open; the listener evicts none
-// of them any more.
+// Close implements net.Listener. Open connections stay open, and the listener no longer evicts them.
 func (l *Listener) Close() error {
 	l.stop()
 	l.sweeper.Wait()
@@ -110,11 +109,9 @@ func (l *Listener) Close() error {
 	return nil
 }
 
-// Retire accepts no more connections, and waits until no accepted one has an incomplete
-// request, or until the context ends. The server can then shut down: net/http closes a
-// connection whose request arrives after that without a response. Accept blocks until
-// Close. The system keeps the connections to a listener of Config.TCP for the next
-// process, if another process has the socket too.
+// Retire accepts no more connections, and waits until no accepted one has an incomplete request, or until the context
+// ends. Then the server can shut down: net/http closes a connection without a response if its request arrives later.
+// Accept blocks until Close. If another process has the socket of Config.TCP too, new connections wait for it.
 func (l *Listener) Retire(ctx context.Context) {
 	_ = l.tcp.Close()
 	select {
@@ -134,8 +131,8 @@ func (l *Listener) Retire(ctx context.Context) {
 	}
 }
 
-// Accept implements net.Listener. Only one goroutine may call it, as
-// http.Server.Serve does. Serve retries after a temporary error.
+// Accept implements net.Listener. Only one goroutine may call it, as http.Server.Serve does, which retries after a
+// temporary error.
 func (l *Listener) Accept() (net.Conn, error) {
 	for {
 		tcp, err := l.tcp.AcceptTCP()
@@ -152,28 +149,27 @@ func (l *Listener) Accept() (net.Conn, error) {
 		if l.admit(c) {
 			return c, nil
 		}
-		_ = c.Close()
+		_ = c.closeTCP()
 	}
 }
 
-// retryable returns an error of accept as a temporary one if the system may accept the
-// next connection. net/http would otherwise end the server: it knows only a lack of
-// descriptors as temporary.
+// retryable returns an error of accept as a temporary one if the system may accept the next connection. net/http treats
+// only a lack of descriptors as temporary, and would otherwise end the server.
 func retryable(err error) error {
 	op, isOp := errors.AsType[*net.OpError](err)
 	errno, isErrno := errors.AsType[syscall.Errno](err)
-	if isOp && isErrno && slices.Contains(passing, errno) {
+	if isOp && isErrno && slices.Contains(transient, errno) {
 		return temporary{op}
 	}
 	return err
 }
 
-// passing are a lack of memory, a refusal by a security module, and the errors of a
-// network after which accept(2) recommends to try again.
-var passing = append([]syscall.Errno{
+// transient are the errors of accept after a lack of memory, a refusal by a firewall, and an error of the network that
+// accept(2) recommends to retry.
+var transient = []syscall.Errno{
 	syscall.ENOBUFS, syscall.ENOMEM, syscall.EPERM,
 	syscall.ENETDOWN, syscall.EPROTO, syscall.ENOPROTOOPT, syscall.EHOSTDOWN, syscall.EHOSTUNREACH, syscall.ENETUNREACH,
-}, passingHere...)
+}
 
 // temporary is an error after which http.Server.Serve retries.
 type temporary struct{ *net.OpError }
@@ -188,8 +184,8 @@ func (l *Listener) admit(c *Conn) bool {
 	l.evict(victims)
 	if err == nil {
 		l.metrics.open.Inc()
-		if c.header == nil { // else the address of the client is not known yet
-			err = l.open.claim(c, addressOf(c.Conn.RemoteAddr()))
+		if c.header == nil { // otherwise the PROXY header has the address of the client
+			err = l.open.claim(c, addressOf(c.tcp.RemoteAddr()))
 		}
 	}
 	if refused, ok := errors.AsType[*refusal](err); ok {
@@ -202,7 +198,7 @@ func (l *Listener) admit(c *Conn) bool {
 	return true
 }
 
-// wake makes the sweeper look at the connections.
+// wake starts a sweep.
 func (l *Listener) wake() {
 	select {
 	case l.busy <- struct{}{}:
@@ -223,7 +219,7 @@ func (l *Listener) sweep(ctx context.Context) {
 			l.evict(l.open.sweep())
 			select {
 			case <-ctx.Done():
-			case <-ticker.C: // also before the next wake, so that clients cannot cause more sweeps
+			case <-ticker.C: // even after the last sweep, so that clients cannot cause more of them
 			}
 		}
 		ticker.Stop()

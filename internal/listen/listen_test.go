@@ -56,8 +56,8 @@ func TestRetryable(t *testing.T) {
 	}
 }
 
-// The listener counts connections that it cannot accept, and logs them at most once a
-// second. It does neither after Close.
+// The listener counts connections that it cannot accept, and logs them at most once a second. It does neither after
+// Close.
 func TestRefusedConnections(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

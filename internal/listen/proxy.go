@@ -15,8 +15,8 @@ import (
 	"github.com/pires/go-proxyproto"
 )
 
-// proxies are the peers that announce their clients in a PROXY header (HAProxy's
-// proxy-protocol.txt, versions 1 and 2).
+// proxies are the peers that send the address of their client in a PROXY header (HAProxy's proxy-protocol.txt, versions
+// 1 and 2).
 type proxies struct {
 	trusted []netip.Prefix
 	timeout time.Duration // for a header to arrive
@@ -36,8 +36,8 @@ func contains(prefixes []netip.Prefix, address netip.Addr) bool {
 	return false
 }
 
-// addressOf returns the IP address of a TCP address, without a zone and, if it is an
-// IPv4 address in IPv6 form, as an IPv4 address.
+// addressOf returns the IP address of a TCP address, without a zone and, if it is an IPv4 address in IPv6 form, as an
+// IPv4 address.
 func addressOf(a net.Addr) netip.Addr {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok {
@@ -46,41 +46,40 @@ func addressOf(a net.Addr) netip.Addr {
 	return tcp.AddrPort().Addr().Unmap().WithZone("")
 }
 
-// announcement is the PROXY header of a connection from a trusted proxy.
-type announcement struct {
+// proxyHeader is the PROXY header of a connection from a trusted proxy.
+type proxyHeader struct {
 	once   sync.Once     // reads the header and sets the other fields
 	client net.Addr      // nil: the header names none, so the client is the proxy itself
-	rest   *bufio.Reader // has the bytes that arrived with the header; nil after they were read
-	err    error         // the connection has no data
+	rest   *bufio.Reader // bytes that arrived with the header; nil after they were read
+	err    error         // of every later read
 }
 
-// headerBuffer is the size of the buffer for a header, in bytes. A header of version
-// 1 has at most 107 bytes and must fit. A header of version 2 may be larger; the
-// parser refuses one of more than 4 KiB.
+// headerBuffer is the size of the buffer for a header, in bytes. A header of version 1 has at most 107 bytes and must
+// fit. A header of version 2 may be larger; the parser refuses one of more than 4 KiB.
 const headerBuffer = 256
 
 // read reads the header. Its errors are a *refusal, or the error of a connection that
-// the client closed or reset before its first byte, as health checks of proxies do, or
-// that the server closed. It leaves its own read deadline.
-func (a *announcement) read(c net.Conn, timeout time.Duration) error {
-	a.rest = bufio.NewReaderSize(c, headerBuffer)
+// the client closed or reset before its first byte, as health checks of proxies do, or that the server closed. It sets
+// a read deadline, which the caller must replace.
+func (h *proxyHeader) read(c net.Conn, timeout time.Duration) error {
+	h.rest = bufio.NewReaderSize(c, headerBuffer)
 	_ = c.SetReadDeadline(time.Now().Add(timeout)) // the next read has the error of a closed connection
-	if _, err := a.rest.Peek(1); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+	if _, err := h.rest.Peek(1); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 		return err
 	}
-	header, err := proxyproto.Read(a.rest)
+	header, err := proxyproto.Read(h.rest)
 	if errors.Is(err, net.ErrClosed) {
 		return err
 	}
 	if err != nil {
 		return &refusal{badHeader, headerFault(c.RemoteAddr(), err)}
 	}
-	a.client = clientOf(header)
+	h.client = clientOf(header)
 	return nil
 }
 
-// clientOf returns the address of the client in a header, or nil if the header has
-// none: for a health check of the proxy, and for a client without TCP.
+// clientOf returns the address of the client in a header, or nil for a health check of the proxy and for a client
+// without TCP.
 func clientOf(h *proxyproto.Header) net.Addr {
 	client, _, ok := h.TCPAddrs()
 	if !ok || h.Command.IsLocal() {
@@ -89,17 +88,16 @@ func clientOf(h *proxyproto.Header) net.Addr {
 	return client
 }
 
-// next reads the bytes that arrived with the header, then those of the connection.
-func (a *announcement) next(c net.Conn, p []byte) (int, error) {
-	if a.rest != nil && a.rest.Buffered() > 0 {
-		return a.rest.Read(p)
+// next reads the bytes that arrived with the header, then the connection.
+func (h *proxyHeader) next(c net.Conn, p []byte) (int, error) {
+	if h.rest != nil && h.rest.Buffered() > 0 {
+		return h.rest.Read(p)
 	}
-	a.rest = nil
+	h.rest = nil
 	return c.Read(p)
 }
 
-// headerFault describes the error of a connection from a trusted proxy without a
-// valid header.
+// headerFault describes the error of a connection from a trusted proxy without a valid header.
 func headerFault(proxy net.Addr, err error) string {
 	text := strings.ReplaceAll(err.Error(), "proxyproto: ", "")
 	switch {

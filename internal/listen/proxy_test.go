@@ -105,8 +105,8 @@ func TestProxyHeader(t *testing.T) {
 	}
 }
 
-// The listener closes a connection from a trusted proxy without a valid header, and
-// counts it. No data of it reaches the server.
+// The listener closes a connection from a trusted proxy without a valid header, and counts it. No data of it reaches
+// the server.
 func TestInvalidProxyHeader(t *testing.T) {
 	t.Parallel()
 	s := serveProxies(t, time.Minute)
@@ -131,8 +131,7 @@ func TestInvalidProxyHeader(t *testing.T) {
 	}
 }
 
-// A proxy whose health check only opens a connection is not refused, whether it closes
-// or resets the connection.
+// A proxy whose health check only opens a connection is not refused, whether it closes or resets the connection.
 func TestProxyConnectionWithoutData(t *testing.T) {
 	t.Parallel()
 	s := serveProxies(t, time.Minute)
@@ -242,8 +241,7 @@ func (s *served) refused(t *testing.T, want int) {
 	})
 }
 
-// FuzzProxyHeader reads a header from data. All bytes after an accepted header are
-// data of the client.
+// FuzzProxyHeader reads a header from data. All bytes after an accepted header are data of the client.
 func FuzzProxyHeader(f *testing.F) {
 	for _, row := range accepted {
 		f.Add([]byte(row.header + "data"))

@@ -11,37 +11,33 @@ import (
 	"plantstore/internal/limit"
 )
 
-// Limits limit the connections of a listener. A zero field is no limit.
+// Limits limit the connections of a listener. 0: no limit.
 type Limits struct {
-	// Connections are the open connections. Above half of them, idle connections are
-	// evicted earlier than after IdleTimeout: the time shrinks to nothing at the limit.
-	// At the limit, a new connection replaces the one that is incomplete for longest, or
-	// else the one that is idle for longest. Without such a connection, the new one is
-	// refused.
+	// Connections are the open connections. Above half of them, idle connections are evicted before IdleTimeout: the
+	// time shrinks to nothing at the limit. At the limit, a new connection replaces the one that has been incomplete
+	// the longest, otherwise the one that has been idle the longest. Without such a connection, the new one is refused.
 	Connections int
 	IdleTimeout time.Duration
 
-	// PerAddress are the open connections of a client: of an IPv4 address, or of an
-	// IPv6 prefix of 64 bits, which one client usually has. Further ones are refused.
+	// PerAddress are the open connections of a client (limit.Network). Further ones are refused.
 	PerAddress int
-	// Unlimited are the addresses to which PerAddress does not apply.
+	// Unlimited are addresses without PerAddress.
 	Unlimited []netip.Prefix
 	// Proxies are the addresses of proxies. No limit of one client applies to them.
 	Proxies []netip.Prefix
 
-	// Incomplete are the connections whose request or response is incomplete for more
-	// than incompleteGrace. Above it, those of the clients with the most of them are
-	// evicted, the oldest first.
+	// Incomplete are the connections whose request or response has been incomplete for more than incompleteGrace.
+	// Above it, the clients with the most of them lose connections, the oldest first.
 	Incomplete int
 }
 
-// incompleteGrace is the time in which a request may arrive, and its response may
-// leave, however many connections are incomplete. It protects the clients of a burst.
+// incompleteGrace is the time that each request has to arrive, and each response to leave, however many connections are
+// incomplete. It protects the clients of a burst.
 const incompleteGrace = time.Second
 
 const (
 	sweepEvery = 100 * time.Millisecond
-	evictMax   = 512 // evictions a sweep: each one costs the time of a small request
+	evictMax   = 512 // evictions per sweep: each one takes as long as a small request
 )
 
 // registry holds the open connections of a listener.
@@ -51,11 +47,10 @@ type registry struct {
 	mu        sync.Mutex // guards the rest, and the fields of Conn that name it
 	conns     []*Conn
 	byNetwork map[limit.Network]int // open connections of clients with a limit; never 0
-	fullUntil time.Duration         // no connection can be evicted before this time of the clock
+	fullUntil time.Duration         // of the clock; makeRoom finds nothing before
 }
 
-// add adds a connection. If the limit is reached, it first removes connections,
-// which the caller must evict.
+// add adds a connection. If the limit is reached, it first removes connections, which the caller must evict.
 func (r *registry) add(c *Conn) (evicted []*Conn, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -69,13 +64,13 @@ func (r *registry) add(c *Conn) (evicted []*Conn, err error) {
 	return evicted, nil
 }
 
-// claim records the client of a connection, and counts the connection for it.
+// claim records the client of a connection, and counts the connection.
 func (r *registry) claim(c *Conn, client netip.Addr) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c.network = limit.NetworkOf(client)
-	c.many = !client.IsValid() || contains(r.limits.Proxies, client)
-	if c.many || r.limits.PerAddress == 0 || contains(r.limits.Unlimited, client) {
+	c.shared = !client.IsValid() || contains(r.limits.Proxies, client)
+	if c.shared || r.limits.PerAddress == 0 || contains(r.limits.Unlimited, client) {
 		return nil
 	}
 	switch {
@@ -127,10 +122,9 @@ func (r *registry) has(s State) bool {
 	return slices.ContainsFunc(r.conns, func(c *Conn) bool { return stamp(c.state.Load()).state() == s })
 }
 
-// makeRoom removes connections for new ones: a part of those that are incomplete for
-// more than incompleteGrace, or else of the idle ones. The search
-// reads every connection, so it frees several places, and does not repeat at once if
-// it finds none.
+// makeRoom removes connections for new ones: a few that have been incomplete for more than incompleteGrace, otherwise a
+// few idle ones. The search reads every connection, so it frees several places, and does not repeat at once if it finds
+// none.
 func (r *registry) makeRoom() []*Conn {
 	now := clock()
 	if now < r.fullUntil {
@@ -147,8 +141,8 @@ func (r *registry) makeRoom() []*Conn {
 	return victims
 }
 
-// sweep removes incomplete connections above the limit, and those that are
-// idle for too long for the number of connections. The caller must evict them.
+// sweep removes incomplete connections above the limit, and connections that have been idle too long for the number of
+// connections. The caller must evict them.
 func (r *registry) sweep() []*Conn {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -169,16 +163,14 @@ func (r *registry) sweep() []*Conn {
 	return victims
 }
 
-// idleTime returns the time for which a connection may be idle while there are n
-// connections.
+// idleTime returns the time that a connection may be idle while there are n connections.
 func (r *registry) idleTime(n int) time.Duration {
 	limit := r.limits.Connections
 	upper := limit - limit/2
 	return time.Duration(float64(r.limits.IdleTimeout) * float64(min(max(limit-n, 0), upper)) / float64(upper))
 }
 
-// crowded reports whether there are so many connections that a sweep may find one to
-// evict.
+// crowded reports whether a sweep may find connections to evict.
 func (r *registry) crowded() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -187,16 +179,14 @@ func (r *registry) crowded() bool {
 		r.limits.Connections > 0 && n > r.limits.Connections/2
 }
 
-// candidate is a connection that may be evicted, with the state that it must still
-// have then.
+// candidate is a connection that may be evicted if its state is still the same.
 type candidate struct {
 	conn *Conn
 	seen stamp
 	more int // newer candidates of its client
 }
 
-// since returns the connections that are in a state since a time or longer, the
-// oldest first.
+// since returns the connections that have been in a state since a time, the oldest first.
 func (r *registry) since(state State, at time.Duration) []candidate {
 	var found []candidate
 	for _, c := range r.conns {
@@ -208,12 +198,12 @@ func (r *registry) since(state State, at time.Duration) []candidate {
 	return found
 }
 
-// crowdsFirst sorts candidates in order of age by the number of newer ones of the same
-// client, the largest first. The connections of a proxy are those of many clients.
+// crowdsFirst sorts candidates, which are in order of age, by the number of newer ones of the same client, the largest
+// first. Each connection of a proxy counts as a client.
 func crowdsFirst(found []candidate) []candidate {
 	counts := map[limit.Network]int{}
 	for i, f := range slices.Backward(found) {
-		if !f.conn.many {
+		if !f.conn.shared {
 			found[i].more = counts[f.conn.network]
 			counts[f.conn.network]++
 		}
@@ -222,7 +212,7 @@ func crowdsFirst(found []candidate) []candidate {
 	return found
 }
 
-// take removes the candidates, except those whose request has arrived just now.
+// take removes the candidates, except connections whose state has changed since.
 func (r *registry) take(candidates []candidate) []*Conn {
 	var victims []*Conn
 	for _, v := range candidates {

@@ -9,35 +9,33 @@ import (
 	"plantstore/internal/limit"
 )
 
-// A client without a valid credential may use strangerUnits at once and one more each
-// strangerInterval. A new connection is a unit, and so is each request of Charge.
+// A client without a valid credential may use strangerUnits at once and one more each strangerInterval. A new
+// connection costs a unit, and so does each request of Charge.
 const (
 	strangerUnits    = 500
 	strangerInterval = 50 * time.Millisecond
 
-	// A connection beyond the units waits until the units of all earlier ones are back.
-	// If that takes longer than heldMax, the listener closes it after that time: a client
-	// that is refused at once would connect again at once.
-	heldMax = 5 * time.Second
-	heldAt  = int(heldMax / strangerInterval) // units that are left where connections begin to wait
+	// A connection beyond the units waits for the units of all earlier ones. If that takes longer than waitMax, the
+	// listener closes it after waitMax: a client that is refused at once would connect again at once.
+	waitMax   = 5 * time.Second
+	waitBelow = int(waitMax / strangerInterval) // units left in the bucket below which connections wait
 
 	knownFor    = 10 * time.Minute // after a request with a valid credential
 	networksMax = 10_000
 )
 
-// strangers limits the clients without a valid credential, by network. The clients of
-// one network may share an address, so it has no limit for knownFor after a request of
-// any of them with a valid credential.
+// strangers limits the clients without a valid credential, by network. Clients may share an address, so a network has
+// no limit for knownFor after a request of any of them with a valid credential.
 type strangers struct {
 	units *limit.Buckets[limit.Network]
-	known *limit.Buckets[limit.Network] // empty: known. If too many networks are known, all are.
+	known *limit.Buckets[limit.Network] // an empty bucket is known; if too many networks are known, all are
 
 	mu   sync.Mutex
 	news chan struct{} // closed and replaced when a network becomes known; guarded by mu
 }
 
 func newStrangers() *strangers {
-	const units = strangerUnits + heldAt
+	const units = strangerUnits + waitBelow
 	return &strangers{
 		units: limit.NewBuckets[limit.Network](units, 1, strangerInterval, networksMax),
 		known: limit.NewBuckets[limit.Network](1, 1, knownFor, networksMax),
@@ -65,24 +63,23 @@ func (s *strangers) changed() <-chan struct{} {
 	return s.news
 }
 
-// charge takes a unit of a network. It returns the time until the unit is there, and
-// false if that is too long.
+// charge takes a unit of a network. It returns the time until the unit is available, and false if that is too long.
 func (s *strangers) charge(n limit.Network) (wait time.Duration, ok bool) {
 	if s.isKnown(n) {
 		return 0, true
 	}
 	level := s.units.Take(n)
 	if !level.Taken {
-		return heldMax, false
+		return waitMax, false
 	}
-	return time.Duration(max(0, heldAt-level.Units)) * strangerInterval, true
+	return time.Duration(max(0, waitBelow-level.Units)) * strangerInterval, true
 }
 
-// hold waits until the network of a new connection has a unit. It returns io.EOF for a
+// chargeNew charges the network of a new connection one unit, and waits until there is one. It returns io.EOF for a
 // connection that the server must close without a response.
-func (c *Conn) hold() error {
+func (c *Conn) chargeNew() error {
 	l := c.listener
-	c.entered = true
+	c.charged = true
 	news := l.strangers.changed()
 	wait, ok := l.strangers.charge(c.network)
 	if wait == 0 {
@@ -91,7 +88,7 @@ func (c *Conn) hold() error {
 	l.limited(addressOf(c.RemoteAddr()))
 	end := time.NewTimer(wait)
 	defer end.Stop()
-	check := time.NewTicker(time.Second) // for connections that the server has closed
+	check := time.NewTicker(time.Second) // ends the wait if the server has closed the connection
 	defer check.Stop()
 	for {
 		select {
@@ -106,7 +103,7 @@ func (c *Conn) hold() error {
 				return nil
 			}
 			news = l.strangers.changed()
-		case <-l.retired: // the server ends
+		case <-l.retired:
 			return io.EOF
 		case <-check.C:
 			if !l.open.contains(c) {
@@ -119,26 +116,24 @@ func (c *Conn) hold() error {
 // admitEvery limits the calls of strangers for a connection with many requests.
 const admitEvery = time.Second
 
-// Admit records a request with a valid credential. forwarded is the client that a trusted
-// proxy has named; zero: the client of the connection. Only the goroutine that reads the
-// connection may call it, as for Charge and Excuse.
+// Admit records a request with a valid credential. forwarded is the client that a trusted proxy has named; zero: the
+// client of the connection. Only the goroutine that reads the connection may call Admit, Charge and Refund.
 func (c *Conn) Admit(forwarded netip.Addr) {
 	if forwarded.IsValid() {
 		c.listener.strangers.admit(limit.NetworkOf(forwarded))
 		return
 	}
-	if now := clock(); !c.many && now >= c.admitAgain {
+	if now := clock(); !c.shared && now >= c.admitAgain {
 		c.admitAgain = now + admitEvery
 		c.listener.strangers.admit(c.network)
 	}
 }
 
-// Charge counts a request without a valid credential. It returns false beyond the limit
-// of its client: the server must then refuse it if it is forwarded, or else close the
-// connection.
+// Charge counts a request without a valid credential. It returns false beyond the limit of its client: the server must
+// then refuse it if it is forwarded, or else close the connection.
 func (c *Conn) Charge(forwarded netip.Addr) bool {
 	if !forwarded.IsValid() {
-		if c.many {
+		if c.shared {
 			return true
 		}
 		wait, ok := c.listener.strangers.charge(c.network)
@@ -152,10 +147,10 @@ func (c *Conn) Charge(forwarded netip.Addr) bool {
 	return false
 }
 
-// Excuse returns the unit of a new connection, for a response that is no refusal.
-func (c *Conn) Excuse() {
-	if c.entered && !c.excused {
-		c.excused = true
+// Refund returns the unit of a new connection, after a response that is not a refusal.
+func (c *Conn) Refund() {
+	if c.charged && !c.refunded {
+		c.refunded = true
 		c.listener.strangers.units.Return(c.network)
 	}
 }

@@ -16,8 +16,8 @@ var (
 	another  = netip.MustParseAddr("192.0.2.8")
 )
 
-// enter opens a connection to a bare listener and reads from it. It returns the time until then.
-func enter(l *listen.Listener, client netip.Addr) (*listen.Conn, time.Duration, error) {
+// connect opens a connection to a bare listener and reads from it. It returns the time until then.
+func connect(l *listen.Listener, client netip.Addr) (*listen.Conn, time.Duration, error) {
 	c, end := l.Connect(client)
 	began := time.Now()
 	go func() {
@@ -26,7 +26,7 @@ func enter(l *listen.Listener, client netip.Addr) (*listen.Conn, time.Duration, 
 	}()
 	_, err := c.Read(make([]byte, 1))
 	took := time.Since(began)
-	_ = c.Conn.Close()
+	_ = c.Close()
 	return c, took, err
 }
 
@@ -37,21 +37,21 @@ func TestStrangersWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := listen.NewBare(listen.Limits{})
 		for range listen.StrangerUnits {
-			if _, took, err := enter(l, stranger); took != 0 || err != nil {
+			if _, took, err := connect(l, stranger); took != 0 || err != nil {
 				t.Fatalf("waited %s, %v", took, err)
 			}
 		}
-		if _, took, err := enter(l, stranger); took != 50*time.Millisecond || err != nil {
+		if _, took, err := connect(l, stranger); took != 50*time.Millisecond || err != nil {
 			t.Errorf("the first one beyond the units waited %s, %v", took, err)
 		}
 		c, _ := l.Connect(stranger)
 		for range 200 {
 			c.Charge(netip.Addr{})
 		}
-		if _, took, err := enter(l, stranger); took != 5*time.Second || !errors.Is(err, io.EOF) {
+		if _, took, err := connect(l, stranger); took != 5*time.Second || !errors.Is(err, io.EOF) {
 			t.Errorf("one beyond all waited %s, %v; want EOF", took, err)
 		}
-		if _, took, err := enter(l, another); took != 0 || err != nil {
+		if _, took, err := connect(l, another); took != 0 || err != nil {
 			t.Errorf("another client waited %s, %v", took, err)
 		}
 		if c.Charge(netip.Addr{}) {
@@ -79,7 +79,7 @@ func TestKnownNetworksDoNotWait(t *testing.T) {
 		}
 		waited := make(chan time.Duration)
 		go func() {
-			_, took, err := enter(l, stranger)
+			_, took, err := connect(l, stranger)
 			if err != nil {
 				t.Error(err)
 			}
@@ -100,19 +100,19 @@ func TestKnownNetworksDoNotWait(t *testing.T) {
 	})
 }
 
-// A connection whose response is no refusal uses no unit. A proxy with many clients has no limit.
-func TestExcusedConnections(t *testing.T) {
+// A connection whose response is not a refusal costs no unit. A proxy with many clients has no limit.
+func TestRefundedConnections(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := listen.NewBare(listen.Limits{Proxies: []netip.Prefix{netip.PrefixFrom(another, 32)}})
 		for range 2 * listen.StrangerUnits {
-			c, took, err := enter(l, stranger)
+			c, took, err := connect(l, stranger)
 			if took != 0 || err != nil {
 				t.Fatalf("waited %s, %v", took, err)
 			}
-			c.Excuse()
-			c.Excuse() // once
-			if c, took, err = enter(l, another); took != 0 || err != nil || !c.Charge(netip.Addr{}) {
+			c.Refund()
+			c.Refund() // once
+			if c, took, err = connect(l, another); took != 0 || err != nil || !c.Charge(netip.Addr{}) {
 				t.Fatalf("the proxy waited %s, %v", took, err)
 			}
 		}

@@ -17,7 +17,6 @@ import (
 	"plantstore/internal/config"
 	"plantstore/internal/listen"
 	"plantstore/internal/postgres"
-	"plantstore/internal/server"
 )
 
 // withDomain returns a guessed URL of the public listener with the first domain of ACME, which its certificate has.
@@ -32,7 +31,7 @@ func withDomain(u *url.URL, a *config.ACME) *url.URL {
 // store.
 type acmeClient struct {
 	source   atomic.Pointer[acme.Source] // nil until open
-	listener net.Listener                // of http-01; nil: tls-alpn-01
+	listener *listen.Listener            // of http-01; nil: tls-alpn-01
 	roots    *x509.CertPool              // of --acme-ca; nil: the system's
 }
 
@@ -44,7 +43,7 @@ func (a *acmeClient) prepare(
 	if a.roots, err = s.ACME.Roots(s); err != nil || s.ACME.HTTPListen.Address == "" {
 		return err
 	}
-	l, err := listen.Listen(ctx, listen.Config{
+	a.listener, err = listen.Listen(ctx, listen.Config{
 		Name: "challenge", Address: string(s.ACME.HTTPListen.Address),
 		Limits: listen.Limits{
 			Connections: challengesMax, PerAddress: perAddressMax, Proxies: s.Proxies.Prefixes(),
@@ -54,7 +53,6 @@ func (a *acmeClient) prepare(
 	if err != nil {
 		return fmt.Errorf("%w; use another address with --acme-http-listen", err)
 	}
-	a.listener = server.NewListener(l)
 	return nil
 }
 

@@ -11,7 +11,7 @@ import (
 	"plantstore/internal/acme"
 	"plantstore/internal/certs"
 	"plantstore/internal/config"
-	"plantstore/internal/server"
+	"plantstore/internal/listen"
 )
 
 // certificates provides the certificates of the TLS listeners. The zero value has none: the listeners have no TLS.
@@ -84,10 +84,8 @@ func (c certificates) enabled() bool { return c.get != nil }
 
 // tlsConfig returns the TLS of a listener. Only the public listener requires client certificates: the health checks of
 // the admin listener come from machines that have none.
-func (c certificates) tlsConfig(name string, log *slog.Logger, metrics prometheus.Registerer) server.TLSConfig {
-	config := server.TLSConfig{
-		Name: name, GetCertificate: c.get, NextProtos: c.nextProtos, Log: log, Metrics: metrics,
-	}
+func (c certificates) tlsConfig(name string) listen.TLSConfig {
+	config := listen.TLSConfig{GetCertificate: c.get, NextProtos: c.nextProtos}
 	if name == "public" {
 		config.ClientCAs = c.clientCAs
 	}

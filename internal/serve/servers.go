@@ -37,8 +37,7 @@ const (
 type httpServers struct {
 	public, admin                 *server.Server
 	challenges                    *server.Server // of ACME; nil: none
-	publicListener, adminListener net.Listener
-	publicTCP                     *listen.Listener // below publicListener
+	publicListener, adminListener *listen.Listener
 	Addresses
 	certificates        certificates
 	publicTLS, adminTLS bool
@@ -81,7 +80,7 @@ func (v *instance) openListeners(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%w; use another address with --listen", err)
 	}
-	h.publicTCP, h.publicListener = public, public // until its TLS is known, so that close closes it
+	h.publicListener = public
 	admin, err := openListener(ctx, s, listen.Config{
 		Name: "admin", Address: string(s.AdminListen), TCP: sockets.take("admin"),
 		Limits: adminLimits(s), Log: log, Metrics: metrics,
@@ -124,18 +123,17 @@ func (h *httpServers) secure(s *config.Settings, log *slog.Logger, metrics prome
 	h.publicTLS = h.certificates.enabled()
 	h.adminTLS = h.publicTLS && !h.adminListener.Addr().(*net.TCPAddr).IP.IsLoopback()
 	for _, l := range []struct {
-		listener      *net.Listener
-		name, Setting string
+		listener      *listen.Listener
+		name, setting string
 		secure        bool
-	}{{&h.publicListener, "public", "listen", h.publicTLS}, {&h.adminListener, "admin", "admin-listen", h.adminTLS}} {
+	}{{h.publicListener, "public", "listen", h.publicTLS}, {h.adminListener, "admin", "admin-listen", h.adminTLS}} {
 		if l.secure {
-			*l.listener = server.NewTLSListener(*l.listener, h.certificates.tlsConfig(l.name, log, metrics))
+			l.listener.UseTLS(h.certificates.tlsConfig(l.name))
 			continue
 		}
-		if err := s.TLS.CheckExposed(s, l.Setting, (*l.listener).Addr()); err != nil {
+		if err := s.TLS.CheckExposed(s, l.setting, l.listener.Addr()); err != nil {
 			return err
 		}
-		*l.listener = server.NewListener(*l.listener)
 	}
 	return nil
 }
@@ -164,7 +162,7 @@ func (v *instance) openServers(context.Context) (err error) {
 	h.config = server.Config{
 		Store: v.store, Log: v.log, Audit: v.audit.Recorder, Metrics: v.metrics,
 		AdminRoutes: append(routes, pages...), Browser: h.console.Browser(),
-		PublicTLS: h.publicTLS, AdminTLS: h.adminTLS, Tracer: h.tracer,
+		Tracer: h.tracer,
 	}
 	config := h.configOf(s)
 	h.public, h.admin, err = server.New(config)
@@ -211,7 +209,7 @@ func (h *httpServers) serve() {
 	}
 }
 
-func (h *httpServers) start(s *server.Server, l net.Listener) {
+func (h *httpServers) start(s *server.Server, l *listen.Listener) {
 	h.running.Go(func() {
 		if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 			h.failed <- fmt.Errorf("serve on %s: %w", l.Addr(), err)
@@ -253,14 +251,14 @@ func (h *httpServers) retirePublic(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, requestDrainMax)
 	defer cancel()
 	h.public.Retire()
-	h.publicTCP.Retire(ctx)
+	h.publicListener.Retire(ctx)
 }
 
 // close closes the listeners that no server has closed, and ends the watchers of the certificates and the tracer.
 func (h *httpServers) close() {
 	defer h.certificates.end()
 	defer stopTracing(h.tracer, time.Now())
-	for _, l := range []net.Listener{h.publicListener, h.adminListener} {
+	for _, l := range []*listen.Listener{h.publicListener, h.adminListener} {
 		if l != nil {
 			_ = l.Close()
 		}

@@ -11,9 +11,9 @@ import (
 // BenchmarkLogRequest measures the log line of a created plant.
 func BenchmarkLogRequest(b *testing.B) {
 	log := slog.New(slog.NewTextHandler(io.Discard, &slog.HandlerOptions{Level: LevelAccess})).With("listener", "public")
-	create := &route{method: "POST", path: "/plants", log: withRequestLine(log, "POST", "/plants")}
+	create := &Route{Method: "POST", Path: "/plants", log: withRequestLine(log, "POST", "/plants")}
 	h := &handler{log: log}
-	r := httptest.NewRequest(create.method, create.path, nil)
+	r := httptest.NewRequest(create.Method, create.Path, nil)
 	rec := &responseRecorder{
 		route: create, id: [1]string{"0123456789abcdef"}, principal: "first", status: 200, bytes: 37, started: time.Now(),
 	}

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"errors"
 	"net/http"
 	"strconv"
 
@@ -10,11 +9,8 @@ import (
 	"plantstore/internal/plant"
 )
 
-// trace records a request for the audit log: one whose credential lacks the scope, and one
-// with a valid credential on the admin listener. It is called for every request.
-func (h *handler) trace(
-	rec *responseRecorder, r *http.Request, principal auth.Principal, scope auth.Scopes, err error,
-) {
+// recordAccess records a request in the audit log if its credential lacks the scope, or is valid on the admin listener.
+func (h *handler) recordAccess(rec *responseRecorder, r *http.Request, principal auth.Principal, err error) {
 	admin := h.guard != nil
 	if principal == (auth.Principal{}) || err == nil && !admin {
 		return
@@ -23,14 +19,12 @@ func (h *handler) trace(
 		h.audit.SignedIn(h.originOf(rec, r, principal), principal.Scopes.Has(auth.ScopeAdmin))
 		return
 	}
-	var refusal *plant.Error
-	if errors.As(err, &refusal) && refusal.Code == plant.CodeScopeMissing {
-		h.audit.ScopeRefused(h.originOf(rec, r, principal), scope.String())
+	if asPlantError(err).Code == plant.CodeScopeMissing {
+		h.audit.ScopeRefused(h.originOf(rec, r, principal), rec.scope.String())
 	}
 }
 
-// OriginOf returns the origin of the entries of a request in the audit log. w, r and
-// principal are those of a HandlerFunc.
+// OriginOf returns the origin of a request for entries in the audit log. It needs the arguments of a HandlerFunc.
 func OriginOf(w http.ResponseWriter, r *http.Request, principal auth.Principal) audit.Origin {
 	rec := w.(*responseRecorder)
 	return rec.handler.originOf(rec, r, principal)

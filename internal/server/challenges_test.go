@@ -18,7 +18,7 @@ func TestChallengeListener(t *testing.T) {
 	}
 	h.run(server.NewChallenges(h.config, h.publicServer, func(token string) (string, bool) {
 		return token + ".thumbprint", token == "abc-_"
-	}), server.NewListener(l))
+	}), l)
 
 	const path, unknown = "/.well-known/acme-challenge/", "there is no ACME challenge with this token"
 	const missing = "this path does not exist; check the path and the base URL"
@@ -29,9 +29,9 @@ func TestChallengeListener(t *testing.T) {
 	}{
 		"challenge": {"GET " + path + "abc-_", answer},
 		"unknown":   {"GET " + path + "abc", refused(40401, unknown, "X-Request-Id", "a")},
-		"no token":  {"GET " + path, refused(40401, unknown, "X-Request-Id", "a")},
-		"traversal": {"GET " + path + "../../plants.db", refused(40401, unknown, "X-Request-Id", "a")},
-		"escaped":   {"GET " + path + "..%2f..%2fabc-_", refused(40401, unknown, "X-Request-Id", "a")},
+		"no token":  {"GET " + path, refused(40401, missing, "X-Request-Id", "a")},
+		"traversal": {"GET " + path + "../../plants.db", refused(40401, missing, "X-Request-Id", "a")},
+		"escaped":   {"GET " + path + "..%2f..%2fabc-_", refused(40401, missing, "X-Request-Id", "a")},
 		"other":     {"GET /", refused(40401, missing, "X-Request-Id", "a")},
 		"health":    {"GET /healthz", refused(40401, missing, "X-Request-Id", "a")},
 		"metrics":   {"GET /metrics", refused(40401, missing, "X-Request-Id", "a")},

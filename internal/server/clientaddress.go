@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// proxies are the addresses of the trusted proxies. Each of them must add the address
-// of its client to Forwarded (RFC 7239) or to X-Forwarded-For.
+// proxies are the addresses of the trusted proxies.
 type proxies []netip.Prefix
 
 func (p proxies) trust(address netip.Addr) bool {
@@ -20,21 +19,19 @@ func (p proxies) trust(address netip.Addr) bool {
 	return false
 }
 
-// Bounds of the header of trusted proxies.
+// Limits of the header of trusted proxies.
 const (
 	hopsMax     = 16  // elements between the client and the server
 	hopBytesMax = 512 // of an element
 	hopPairsMax = 8   // parameters of an element of Forwarded
 )
 
-// client returns the address of the client of a request. That is the peer of the
-// connection unless the peer is a trusted proxy. Then it is the last address in the
-// header that no trusted proxy has, or the first address if trusted proxies have all.
+// client returns the address of the client of a request: the peer of the connection, unless the peer is a trusted
+// proxy. Then it is the last address in the header that is not a trusted proxy, or the first address if all are.
 //
-// A client can send any header, and a proxy adds its element at the end. So client
-// reads from the end and ignores everything before the address that it returns. It
-// returns the peer if the request has both headers, because the client may have
-// sent one of them, and if it reads an element without a valid address.
+// A client can send any header, and a proxy adds its element at the end. So client reads from the end and ignores
+// everything before the address that it returns. It returns the peer if the request has both headers, because the
+// client may have sent one of them, and if an element has no valid address.
 func (p proxies) client(r *http.Request) netip.Addr {
 	peer := peerOf(r)
 	if len(p) == 0 || !p.trust(peer) {
@@ -51,7 +48,7 @@ func (p proxies) client(r *http.Request) netip.Addr {
 	}
 }
 
-// forwarded returns the client of a request that a trusted proxy has named; zero: none.
+// forwarded returns the client that a trusted proxy has named in a request; zero: none.
 func (p proxies) forwarded(r *http.Request) netip.Addr {
 	peer := peerOf(r)
 	if client := p.client(r); client != peer {
@@ -97,17 +94,15 @@ func (h *handler) clientText(r *http.Request) string {
 	return h.proxies.client(r).String()
 }
 
-// hops are the elements of a header that is a list, on one line or several (RFC 9110
-// section 5.3).
+// hops are the elements of a header that is a list, on one line or several (RFC 9110 section 5.3).
 type hops struct {
 	lines  []string // of the header
 	rest   string   // of the last line, if inside is set
 	inside bool
 }
 
-// last removes the last element and returns it. A comma in a quoted string ends an
-// element too: the part that last returns then has a quote without a partner, or a
-// backslash outside quotes, and is not valid.
+// last removes the last element and returns it. A comma in a quoted string also splits an element: the part that last
+// returns then has an unpaired quote or a backslash outside quotes, and is not valid.
 func (h *hops) last() (element string, ok bool) {
 	if len(h.lines) == 0 {
 		return "", false
@@ -125,9 +120,8 @@ func (h *hops) last() (element string, ok bool) {
 	return element, true
 }
 
-// listedAddress parses an element of X-Forwarded-For: an IPv4 address, or an IPv6
-// address with or without brackets, and in some proxies a port after it. No standard
-// defines the header.
+// listedAddress parses an element of X-Forwarded-For, which no standard defines: an IPv4 address, or an IPv6 address
+// with or without brackets, and from some proxies a port after it.
 func listedAddress(element string) (netip.Addr, bool) {
 	if strings.Count(element, ":") > 1 && !strings.HasPrefix(element, "[") {
 		return plainAddress(element) // an IPv6 address without brackets has no port
@@ -135,8 +129,8 @@ func listedAddress(element string) (netip.Addr, bool) {
 	return nodeAddress(element, false)
 }
 
-// forwardedAddress parses an element of Forwarded: parameters with semicolons between
-// them (RFC 7239 section 4). One of them is for.
+// forwardedAddress returns the parameter "for" of an element of Forwarded, whose parameters have semicolons between
+// them (RFC 7239 section 4).
 func forwardedAddress(element string) (address netip.Addr, ok bool) {
 	var names [hopPairsMax]string
 	node := ""
@@ -167,9 +161,8 @@ func containsFold(names []string, name string) bool {
 	return false
 }
 
-// forwardedPair parses the first parameter of an element: a token, an equals sign, and
-// a token or a quoted string. value is a quoted string without its quotes and with its
-// escapes; no address has one.
+// forwardedPair parses the first parameter of an element: a token, an equals sign, and a token or a quoted string.
+// value has no quotes, but still has escapes, which no address needs.
 func forwardedPair(element string) (name, value, rest string, ok bool) {
 	n := tokenBytes(element)
 	name, rest = element[:n], element[n:]
@@ -191,8 +184,7 @@ func forwardedPair(element string) (name, value, rest string, ok bool) {
 	return "", "", "", false
 }
 
-// tokenBytes returns the length of the token (RFC 9110 section 5.6.2) at the start of
-// a text.
+// tokenBytes returns the length of the token (RFC 9110 section 5.6.2) at the start of a text.
 func tokenBytes(text string) int {
 	for i := range len(text) {
 		if !alphanumericOr(text[i:i+1], "!#$%&'*+-.^_`|~") {
@@ -202,9 +194,8 @@ func tokenBytes(text string) int {
 	return len(text)
 }
 
-// nodeAddress parses a node of RFC 7239 section 6: an IPv4 address, or an IPv6 address
-// in brackets, with or without a port. An obfuscated identifier or "unknown" has no
-// address. A port may be obfuscated if obfuscated is set.
+// nodeAddress parses a node of RFC 7239 section 6: an IPv4 address, or an IPv6 address in brackets, with or without a
+// port. An obfuscated identifier or "unknown" has no address. obfuscated allows an obfuscated port.
 func nodeAddress(node string, obfuscated bool) (netip.Addr, bool) {
 	host, port := node, ""
 	if i := strings.LastIndexByte(node, ':'); i > strings.LastIndexByte(node, ']') {
@@ -231,8 +222,8 @@ func validPort(port string, obfuscated bool) bool {
 	return port != "" && len(port) <= digitsMax && strings.Trim(port, "0123456789") == ""
 }
 
-// plainAddress parses an IP address without a zone, which has a meaning only on the
-// machine of the proxy. An IPv4-mapped IPv6 address becomes an IPv4 address.
+// plainAddress parses an IP address without a zone: a zone has a meaning only on the machine of the proxy. An
+// IPv4-mapped IPv6 address becomes an IPv4 address.
 func plainAddress(text string) (netip.Addr, bool) {
 	address, err := netip.ParseAddr(text)
 	if err != nil || address.Zone() != "" {

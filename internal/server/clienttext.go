@@ -8,10 +8,8 @@ import (
 	"plantstore/internal/auth"
 )
 
-// loggedPath returns the path of a request for the log. Of a path without a route
-// it returns only the first segment, if that is short and plain: enough to find a
-// wrong prefix, too short for a token. A search for tokens instead would miss
-// encoded ones.
+// loggedPath returns the path of a request for the log. For a path without a route it returns only the first segment,
+// if that is short and plain: enough to find a wrong prefix, too short for a token.
 func (h *handler) loggedPath(path string) string {
 	if _, served := h.routes.byPath[path]; served || path == "*" || path == "" {
 		return path
@@ -27,15 +25,13 @@ func (h *handler) loggedPath(path string) string {
 	return fmt.Sprintf("… (%d bytes)", len(path))
 }
 
-// plainSegment reports whether a segment of a path is too short for a token and
-// has no character that may encode another one.
+// plainSegment reports whether a segment of a path is too short for a token, and has no encoded character.
 func plainSegment(segment string) bool {
 	const bytesMax = 20
 	return len(segment) <= bytesMax && alphanumericOr(segment, "._-") && !auth.LooksLikeSecret(strings.ToLower(segment))
 }
 
-// alphanumericOr reports whether each character of a text is an ASCII letter, a
-// digit or one of others.
+// alphanumericOr reports whether each character of a text is an ASCII letter, a digit or one of others.
 func alphanumericOr(text, others string) bool {
 	for i := range len(text) {
 		c := text[i]
@@ -49,8 +45,7 @@ func alphanumericOr(text, others string) bool {
 
 const unknownMethod = "(unknown)"
 
-// loggedMethod returns the method of a request for the log, or "(unknown)": a
-// client can send any text as a method.
+// loggedMethod returns the method of a request for the log, or "(unknown)": a client can send any text as a method.
 func loggedMethod(method string) string {
 	switch method {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch,
@@ -60,8 +55,8 @@ func loggedMethod(method string) string {
 	return unknownMethod
 }
 
-// Shorten returns text from a client for the response to it: at most 100 bytes,
-// and no text that may contain a token.
+// Shorten returns text from a client for a response or the log: at most 100 bytes, and nothing that may contain a
+// token.
 func Shorten(text string) string {
 	const bytesMax = 100
 	switch {

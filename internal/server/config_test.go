@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"testing"
 
@@ -31,7 +32,7 @@ func TestConfigWithoutLogAndMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.run(public, server.NewListener(l))
+	h.run(public, l)
 	same(
 		t, h.sendTo(l.Addr().String(), message("GET /healthz HTTP/1.1", "")),
 		jsonResponse(200, `{"status":"ready"}`+"\n"),
@@ -40,10 +41,11 @@ func TestConfigWithoutLogAndMetrics(t *testing.T) {
 		t, h.sendTo(l.Addr().String(), "GET\r\n\r\n"),
 		malformedRow,
 	)
-	if got := get(admin.Handler(), "/livez", http.Header{}).Code; got != 200 {
-		t.Errorf("/livez: got %d, want 200", got)
-	}
-	if got := get(admin.Handler(), "/metrics", http.Header{}).Code; got != 404 {
-		t.Errorf("/metrics: got %d, want 404", got)
+	for path, want := range map[string]int{"/livez": 200, "/metrics": 404} {
+		recorder := httptest.NewRecorder()
+		admin.Handler().ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, path, http.NoBody))
+		if recorder.Code != want {
+			t.Errorf("%s: got %d, want %d", path, recorder.Code, want)
+		}
 	}
 }

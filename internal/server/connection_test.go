@@ -99,7 +99,7 @@ func testConnectionIsReusedAfterErrors(t *testing.T, over func(*setup)) {
 	}
 }
 
-// A client that announces the end of the connection and still sends its body receives
+// A client that sends Connection: close and still sends its body receives
 // the error response: the server does not reset the connection.
 func TestRefusedWhileSending(t *testing.T) { overBoth(t, testRefusedWhileSending) }
 

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// origins are the origins whose pages may call the listener (the CORS protocol of
-// the Fetch standard). The zero value allows none and adds no headers.
+// origins are the origins whose pages may call the listener (the CORS protocol of the Fetch standard). The zero value
+// allows none and adds no headers.
 type origins struct {
 	any  bool
 	list []string
@@ -17,13 +17,12 @@ func newOrigins(list []string) origins {
 	return origins{any: slices.Contains(list, "*"), list: list}
 }
 
-// exposed are the response headers that a page of an allowed origin may read, beside
-// the safelisted ones.
+// exposed are the response headers that a page of an allowed origin may read, besides the safelisted ones.
 const exposed = "Idempotent-Replayed, RateLimit, RateLimit-Policy, Retry-After, Traceresponse, WWW-Authenticate, " +
 	"X-Request-Id"
 
-// preflight adds the CORS headers to a response. If the request is a preflight of an
-// allowed origin, it writes the whole response and returns true.
+// preflight adds the CORS headers to a response. If the request is a preflight of an allowed origin, it writes the
+// whole response and returns true.
 func (o origins) preflight(w http.ResponseWriter, r *http.Request) bool {
 	if !o.any && len(o.list) == 0 {
 		return false

@@ -84,7 +84,7 @@ func TestCORSSomeOrigins(t *testing.T) {
 		{"from another host", fromPage("https://other.example"), withHeaders(none, "Vary", "Origin")},
 		{"without an origin", message("GET /nothing HTTP/1.1", ""), withHeaders(notFound, "Vary", "Origin")},
 	})
-	for _, page := range []string{"/openapi.json", "/docs/swagger-ui.css"} {
+	for _, page := range []string{"/openapi.json", "/docs/apidoc.css"} {
 		got := h.send(message("GET "+page+" HTTP/1.1", "", "Origin: "+ours))
 		varies := slices.Contains(got.Header["Vary"], "Origin")
 		if !varies || got.Header.Get("Access-Control-Allow-Origin") != ours {

@@ -29,33 +29,33 @@ func TestDocsPageInBrowser(t *testing.T) {
 		if err := chromedp.Do(b.ctx,
 			chromedp.EmulateViewport(width, 800),
 			chromedp.Navigate("http://"+h.public+"/docs"),
-			chromedp.WaitVisible(chromedp.CSS("#operations-plants-createPlant .responses-table")),
-			chromedp.WaitVisible(chromedp.CSS("section.models")),
+			chromedp.WaitVisible(chromedp.CSS("#schema-Error table")),
 		); err != nil {
 			t.Fatalf("%d px: %v", width, err)
 		}
-		if n := evaluate[int](t, b, expandSchemas); n < 3 {
-			t.Errorf("%d px: the page has %d schemas, want 3", width, n)
-		}
-		if err := chromedp.Do(
-			b.ctx, chromedp.WaitVisible(chromedp.CSS("section.models table")),
-		); err != nil { // the table of the error numbers
-			t.Fatalf("%d px: %v", width, err)
-		}
-		got := evaluate[int64](t, b, "document.documentElement.scrollWidth")
-		if got > width {
+		evaluate[int](t, b, expandExamples)
+		if got := evaluate[int64](t, b, "document.documentElement.scrollWidth"); got > width {
 			t.Errorf(
 				"%d px: the page is %d px wide, by %s", width, got,
 				strings.Join(evaluate[[]string](t, b, widerThanPage), ", "),
 			)
 		}
+		if missing := evaluate[[]string](t, b, withoutTarget); len(missing) > 0 {
+			t.Errorf("%d px: the links %q have no target", width, missing)
+		}
+		if got := evaluate[string](t, b, "getComputedStyle(document.querySelector('.card')).borderTopStyle"); got != "solid" {
+			t.Errorf("%d px: the style sheet has no effect", width)
+		}
 	}
 	b.check(t, h.public)
 }
 
-// expandSchemas expands all schemas and returns their number.
-const expandSchemas = `(buttons => { buttons.forEach(b => b.click()); return buttons.length })(
-	[...document.querySelectorAll("section.models .json-schema-2020-12-expand-deep-button")])`
+// expandExamples expands all examples.
+const expandExamples = `document.querySelectorAll("details").forEach(d => { d.open = true }), 1`
+
+// withoutTarget returns the links within the page whose target is not one element.
+const withoutTarget = `[...document.querySelectorAll("a[href^='#']")].map(a => a.getAttribute("href").slice(1))
+	.filter(id => document.querySelectorAll("[id='" + id + "']").length !== 1)`
 
 // widerThanPage returns the elements that are wider than the page.
 const widerThanPage = `[...document.querySelectorAll("body *")]

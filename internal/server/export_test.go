@@ -11,14 +11,8 @@ import (
 	"plantstore/internal/plant"
 )
 
-// Document is the API document in both forms.
-type Document = document
-
-// The functions that make the API document and its page.
-var (
-	NewDocument = newDocument
-	NewDocs     = newDocs
-)
+// NewDocument returns the API document.
+var NewDocument = newDocument
 
 // RouteInfo describes a route.
 type RouteInfo struct {
@@ -43,7 +37,7 @@ func (rs routes) infos() []RouteInfo {
 		for method, r := range at.byMethod {
 			list = append(list, RouteInfo{
 				Method: method, Path: path, Scope: scopeText(r), Verbose: r.verbose.String(),
-				Broken: r.open == (r.scope != 0) || !r.open && r.verbose != 0 || r.path != path || r.handle == nil,
+				Broken: r.Open == (r.Scope != 0) || !r.Open && r.verbose != 0 || r.Path != path || r.Handle == nil,
 			})
 		}
 	}
@@ -53,14 +47,14 @@ func (rs routes) infos() []RouteInfo {
 // NewServer returns a server with a function for each path and without credentials,
 // for behaviour that no route has.
 func NewServer(c Config, handlers map[string]func(http.ResponseWriter, *http.Request) error) *Server {
-	var list []route
+	var list []Route
 	for path, handle := range handlers {
-		list = append(list, route{
-			method: "GET", path: path, open: true,
-			handle: func(w http.ResponseWriter, r *http.Request, _ auth.Principal) error { return handle(w, r) },
+		list = append(list, Route{
+			Method: "GET", Path: path, Open: true,
+			Handle: func(w http.ResponseWriter, r *http.Request, _ auth.Principal) error { return handle(w, r) },
 		})
 	}
-	return newServer(c, newHandler(c, "test", newRoutes(list), newMetrics(), false))
+	return newServer(c, newHandler(c, "test", newRoutes(list), newMetrics()))
 }
 
 // ClientAddress returns the address of the client of a request behind proxies.
@@ -96,9 +90,9 @@ func Recorded(w http.ResponseWriter) http.ResponseWriter { return &responseRecor
 const CheckEvery = checkEvery
 
 // scopeText returns the scopes of a route as docs/reference/authorization.md has them.
-func scopeText(r *route) string {
-	if r.or != 0 {
-		return r.scope.String() + " or " + r.or.String()
+func scopeText(r *Route) string {
+	if r.Or != 0 {
+		return r.Scope.String() + " or " + r.Or.String()
 	}
-	return r.scope.String()
+	return r.Scope.String()
 }

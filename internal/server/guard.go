@@ -12,17 +12,15 @@ import (
 	"plantstore/internal/plant"
 )
 
-// guard protects a listener from web pages: a page can make a browser on the
-// operator's machine send requests to the listener. Health checks need no credential,
-// and with Config.AdminOpen no request does. The zero value allows the address of the
-// listener and loopback names.
+// guard protects a listener from web pages: a page can make a browser on the operator's machine send requests to the
+// listener. Health checks need no credential, and with Config.AdminOpen no read does. The zero value allows the address
+// of the listener and loopback names.
 type guard struct {
-	hosts []string // allowed too; results of ParseHost
+	hosts []string // further allowed hosts; results of ParseHost
 }
 
-// check refuses a request with another Host, as DNS rebinding causes, and a request
-// from a page of another site. It allows a request without a Host, because every
-// browser sends one.
+// check refuses a request with another Host, as after DNS rebinding, and a request from a page of another site. It
+// allows a request without a Host, because every browser sends one.
 func (g guard) check(r *http.Request) error {
 	if r.Host != "" && !g.allows(r) {
 		return &plant.Error{
@@ -48,8 +46,8 @@ func crossSite(rule, value string) error {
 	return &plant.Error{Code: plant.CodeCrossSite, Message: fmt.Sprintf("%s; got %q", rule, Shorten(value))}
 }
 
-// allows reports whether the Host of the request names the listener. It ignores
-// the port: a forwarded port differs, and DNS rebinding cannot change it.
+// allows reports whether the Host of the request names the listener. It ignores the port: a forwarded port differs, and
+// DNS rebinding cannot change it.
 func (g guard) allows(r *http.Request) bool {
 	host, ok := parseHost(withoutPort(r.Host))
 	if !ok {
@@ -83,9 +81,8 @@ func withoutPort(host string) string {
 	return host
 }
 
-// parseHost returns the canonical form of a host name or IP address: lower case,
-// without the final dot, an IPv6 address without brackets. An IPv6 address must
-// have brackets and no zone.
+// parseHost returns the canonical form of a host name or IP address: lower case, without the final dot, an IPv6 address
+// without brackets. The argument must have brackets around an IPv6 address, and no zone.
 func parseHost(host string) (string, bool) {
 	if inside, ok := strings.CutPrefix(host, "["); ok {
 		inside, ok = strings.CutSuffix(inside, "]")
@@ -98,8 +95,8 @@ func parseHost(host string) (string, bool) {
 	return host, host != "" && len(host) <= bytesMax && strings.Trim(host, characters) == ""
 }
 
-// ParseHost returns the canonical form of an entry of Config.AdminHosts. It returns
-// an error if the text is not a host name or an IP address without a port.
+// ParseHost returns the canonical form of an entry of Config.AdminHosts. It returns an error if the text is not a host
+// name or an IP address without a port.
 func ParseHost(text string) (string, error) {
 	if address, err := netip.ParseAddr(text); err == nil && address.Is6() {
 		text = "[" + text + "]"

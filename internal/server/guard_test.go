@@ -94,7 +94,7 @@ func TestAdminHostSmuggled(t *testing.T) {
 	)
 }
 
-// The destination address of a connection is allowed as Host, also if the listener
+// The destination address of a connection is allowed as Host, even if the listener
 // listens on all addresses.
 func TestAdminOwnAddress(t *testing.T) {
 	t.Parallel()

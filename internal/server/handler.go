@@ -32,17 +32,16 @@ type handler struct {
 	origins   origins
 	host      string   // host:port that a request target may name; empty: any
 	guard     *guard   // nil: any Host and Origin is allowed
-	browser   *Browser // of the errors without a route; nil: none
+	browser   *Browser // of the admin listener; nil: none
 	audit     *audit.Recorder
 	notFound  string        // the message about a path without a route
-	secure    bool          // the listener has TLS
 	timeout   time.Duration // for a request to arrive whole
 	proxies   proxies
 	failures  *failures     // nil: no limit
 	quotas    *quotas       // nil: no limit
-	turns     *turns        // of the admin listener
+	bulk      *bulkLimit    // of the admin listener
 	tracer    *trace.Tracer // nil: off
-	public    *handler      // of the public listener; nil: this is it
+	public    *handler      // of the public listener; nil on the public listener
 
 	detectsDisconnects bool // a disconnect cancels the context of its request
 }
@@ -56,23 +55,22 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header["X-Content-Type-Options"] = nosniff
 	header["Content-Security-Policy"] = loadNothing
 	header["Cache-Control"] = noStore
-	if h.secure {
-		header["Strict-Transport-Security"] = strictTransport
-	}
 	c := connOf(r)
 	rec.conn = c
+	if rec.secure() {
+		header["Strict-Transport-Security"] = strictTransport
+	}
 	if len(h.proxies) > 0 {
 		rec.forwarded = h.proxies.forwarded(r)
 	}
 	if len(r.TransferEncoding) > 0 || !r.ProtoAtLeast(1, 1) {
-		// RFC 9112 section 6.1: a request with both Content-Length and
-		// Transfer-Encoding may be an attempt at smuggling, and so may an HTTP/1.0
-		// request with Transfer-Encoding; the server must close its connection.
-		// net/http removes one of the two headers of such a request.
+		// RFC 9112 section 6.1: a request with both Content-Length and Transfer-Encoding may be an attempt at smuggling,
+		// and so may an HTTP/1.0 request with Transfer-Encoding; the server must close its connection. net/http removes
+		// one of the two headers.
 		header["Connection"] = []string{"close"}
 	} else if c != nil && !h.detectsDisconnects {
-		c.responding.Store(true)
-		defer c.responding.Store(false)
+		c.SetResponding(true)
+		defer c.SetResponding(false)
 	}
 	if r.Body == http.NoBody {
 		rec.hasArrived()
@@ -90,10 +88,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// linger reads the rest of a refused request for up to 500 ms before net/http
-// closes the connection. A close with unread data resets the connection, and the
-// client might not receive the response (RFC 9112 section 9.6). net/http itself
-// lingers only if the client would have kept the connection.
+// linger reads the rest of a refused request for up to 500 ms before net/http closes the connection. A close with
+// unread data resets the connection, and the client might not receive the response (RFC 9112 section 9.6). net/http
+// itself lingers only if the client did not ask for the close.
 func linger(rec *responseRecorder, r *http.Request) {
 	const timeMax = 500 * time.Millisecond
 	if rec.code == 0 || !r.Close || r.Body == http.NoBody {
@@ -106,10 +103,9 @@ func linger(rec *responseRecorder, r *http.Request) {
 	_, _ = io.Copy(io.Discard, r.Body)
 }
 
-// Header values of every response. Handlers share them, so they must not change.
-// loadNothing is for a browser that shows a response as a page. The files of the API
-// document replace it and noStore. strictTransport (RFC 6797) is for listeners with
-// TLS. It does not include other hosts of the domain, which may have no TLS.
+// Header values of every response. Handlers share them, so they must not change. loadNothing is for a browser that
+// shows a response as a page. Static files and pages replace it and noStore. strictTransport (RFC 6797) is for
+// connections with TLS. It does not include other hosts of the domain, which may have no TLS.
 var (
 	nosniff         = []string{"nosniff"}
 	loadNothing     = []string{"default-src 'none'; base-uri 'none'; frame-ancestors 'none'"}
@@ -117,8 +113,8 @@ var (
 	strictTransport = []string{"max-age=31536000"}
 )
 
-// serve finds the route of a request, checks the credential, and calls the
-// function of the route. It checks the credential before it reads the body.
+// serve finds the route of a request, checks the credential before it reads the body, and calls the function of the
+// route.
 func (h *handler) serve(rec *responseRecorder, r *http.Request) error {
 	if err := rec.checkForwarded(r); err != nil {
 		return err
@@ -131,7 +127,7 @@ func (h *handler) serve(rec *responseRecorder, r *http.Request) error {
 	}
 	if h.guard != nil {
 		if err := h.guard.check(r); err != nil {
-			return h.enter(rec, r, err)
+			return h.serveLink(rec, r, err)
 		}
 	}
 	at := h.routes.find(r)
@@ -147,84 +143,75 @@ func (h *handler) serve(rec *responseRecorder, r *http.Request) error {
 			Message: "method must be " + strings.ReplaceAll(at.allow, ", ", " or ") + "; got " + Shorten(r.Method),
 		}
 	}
-	rec.route = route
-	scope := route.required(r)
-	principal, err := h.authorize(rec, r, scope, (*handler).authenticate)
-	rec.principal = principal.Name
-	h.trace(rec, r, principal, scope, err)
+	rec.route, rec.scope = route, route.required(r)
+	principal, err := rec.authenticated(h.authorize(rec, r, (*handler).authenticate))
+	h.recordAccess(rec, r, principal, err)
 	if err != nil {
-		if invalid := (*auth.Invalid)(nil); errors.As(err, &invalid) {
-			rec.reason = invalid.Reason
-		}
-		return &denied{error: err, scope: scope}
+		return err
 	}
-	if scope != 0 {
+	if rec.scope != 0 {
 		rec.admit()
 	}
-	if h.guard != nil && scope != 0 && rec.conn != nil {
-		rec.conn.serves(1) // until the end of the response: the listener must not evict a download for a stranger
-		defer rec.conn.serves(-1)
+	if h.guard != nil && rec.scope != 0 && rec.conn != nil {
+		rec.conn.BeginServing() // until the end of the response: the listener must not evict a download for a stranger
+		defer rec.conn.EndServing()
 	}
-	if h.quotas != nil && scope != 0 {
-		return h.quotas.handle(rec, r, principal, route.handle)
+	if h.quotas != nil && rec.scope != 0 {
+		return h.quotas.handle(rec, r, principal, route.Handle)
 	}
-	if route.bulk {
-		leave, err := h.turns.enter(r.Context(), principal)
+	if route.Bulk {
+		release, err := h.bulk.acquire(r.Context(), principal)
 		if err != nil {
 			return err
 		}
-		defer leave()
+		defer release()
 	}
-	if h.guard != nil && scope != 0 {
+	if h.guard != nil && rec.scope != 0 {
 		return h.watched(rec, r, principal)
 	}
-	return route.handle(rec, r, principal)
+	return route.Handle(rec, r, principal)
 }
 
-// denied is the refusal of a credential, with the scope that the route requires.
-type denied struct {
-	error
-	scope auth.Scopes
-}
-
-func (e *denied) Unwrap() error { return e.error }
-
-// authorize returns the principal of a request that requires a scope, 0 for none. check returns that of a credential.
+// authorize returns the principal of a request, the zero value if it requires no credential. check authenticates a
+// credential. The principal that authorize returns with an error is valid, but lacks the scope.
 func (h *handler) authorize(
-	rec *responseRecorder, r *http.Request, scope auth.Scopes,
+	rec *responseRecorder, r *http.Request,
 	check func(*handler, *responseRecorder, *http.Request, string) (auth.Principal, error),
-) (auth.Principal, error) {
-	if scope == 0 {
-		return auth.Principal{}, nil
-	}
+) (principal auth.Principal, err error) {
 	route := rec.route
-	if route.browser != nil {
-		principal, err := route.browser.Authenticate(r, func(credential string) (auth.Principal, error) {
+	switch {
+	case rec.scope == 0:
+		return auth.Principal{}, nil
+	case route.Page:
+		principal, err = h.browser.Authenticate(r, func(credential string) (auth.Principal, error) {
 			return check(h, rec, r, credential)
 		})
-		if err != nil {
-			return auth.Principal{}, err
-		}
-		return principal, route.check(principal, scope)
+	default:
+		principal, err = h.authorizeBearer(rec, r, check)
 	}
+	if err != nil {
+		return auth.Principal{}, err
+	}
+	return principal, route.check(principal, rec.scope)
+}
+
+func (h *handler) authorizeBearer(
+	rec *responseRecorder, r *http.Request,
+	check func(*handler, *responseRecorder, *http.Request, string) (auth.Principal, error),
+) (auth.Principal, error) {
 	credential, err := auth.Bearer(r.Header)
 	if err != nil {
 		return auth.Principal{}, err
 	}
-	if route.stale {
+	if rec.route.stale {
 		if principal, err := h.store.AuthenticateStale(credential); err == nil {
-			return principal, route.check(principal, scope)
+			return principal, nil
 		}
 	}
-	principal, err := check(h, rec, r, credential)
-	if err != nil {
-		return auth.Principal{}, err
-	}
-	return principal, route.check(principal, scope)
+	return check(h, rec, r, credential)
 }
 
-// checkTarget refuses a request whose target is an absolute URL of another host
-// (RFC 9110 section 7.4).
+// checkTarget refuses a request whose target is an absolute URL of another host (RFC 9110 section 7.4).
 func (h *handler) checkTarget(r *http.Request) error {
 	if h.host != "" && r.URL.Host != "" && r.Method != http.MethodConnect &&
 		!strings.EqualFold(hostPort(r.URL), h.host) {
@@ -237,27 +224,21 @@ func (h *handler) checkTarget(r *http.Request) error {
 	return nil
 }
 
-// fail writes the error response. No other function turns an error into a
-// response.
+// fail writes the error response. No other function turns an error into a response.
 func (h *handler) fail(rec *responseRecorder, r *http.Request, err error) {
-	refusal := asPlantError(err)
-	rec.code = refusal.Code
-	if refusal.Code == plant.CodeInternal {
+	e := asPlantError(err)
+	rec.code = e.Code
+	if e.Code == plant.CodeInternal {
 		rec.cause = err
 	}
-	if page := h.pageOf(rec, r); page != nil {
-		page.Refuse(rec, r, refusal)
+	if h.respondsWithPage(rec, r) {
+		h.browser.ServeError(rec, r, e)
 		return
 	}
-	scope := auth.Scopes(0)
-	if d, ok := err.(*denied); ok { //nolint:errorlint // serve returns it unwrapped
-		scope = d.scope
-	}
-	writeError(rec, refusal, scope)
+	writeError(rec, e, rec.scope)
 }
 
-// finish responds to a request whose handler panicked, and records every request
-// in the metrics and the log.
+// finish responds to a request whose handler panicked, and records every request in the metrics and the log.
 func (h *handler) finish(rec *responseRecorder, r *http.Request) {
 	switch v := recover(); {
 	case v == nil:
@@ -267,7 +248,7 @@ func (h *handler) finish(rec *responseRecorder, r *http.Request) {
 		h.fail(rec, r, panicError(v))
 	default:
 		rec.cause = panicError(v)
-		rec.aborted = true // the client received a part of the response and must detect the abort
+		rec.aborted = true // the client has received a part of the response, and must detect the abort
 	}
 	took := time.Since(rec.started)
 	h.count(rec, took)

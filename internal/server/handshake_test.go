@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"plantstore/internal/certs/certstest"
-	"plantstore/internal/server"
+	"plantstore/internal/listen"
 )
 
 func (h *harness) mustDialTLS(t testing.TB, config *tls.Config) *client {
@@ -121,7 +121,7 @@ func TestProtocols(t *testing.T) {
 	h.log.awaitMessage(t, "TLS handshakes failed")
 }
 
-// A handshake that does not end in time, that is no TLS, or that is too large ends the connection without a response.
+// A handshake that does not end in time, that is not TLS, or that is too large ends the connection without a response.
 func TestHandshakeFails(t *testing.T) {
 	t.Parallel()
 	hello := "\x16\x03\x01\x40\x00\x01\x00\xff\xff" // a record of a ClientHello of 65535 bytes
@@ -177,7 +177,7 @@ func TestClientCertificates(t *testing.T) {
 	t.Parallel()
 	const protocol = "acme-tls/1"
 	own := newTLSSetup(t, certstest.Leaf{})
-	own.change = append(own.change, func(c *server.TLSConfig) {
+	own.change = append(own.change, func(c *listen.TLSConfig) {
 		c.ClientCAs = func() *x509.CertPool { return own.authority.Pool() }
 		c.NextProtos = []string{protocol}
 	})
@@ -233,7 +233,7 @@ func TestResumedClientCertificates(t *testing.T) {
 			own, other := newTLSSetup(t, certstest.Leaf{}), newTLSSetup(t, certstest.Leaf{})
 			var trusted atomic.Pointer[x509.CertPool]
 			trusted.Store(own.authority.Pool())
-			own.change = append(own.change, func(c *server.TLSConfig) { c.ClientCAs = trusted.Load })
+			own.change = append(own.change, func(c *listen.TLSConfig) { c.ClientCAs = trusted.Load })
 			h := start(t, func(s *setup) { s.tls = own })
 			config := own.client()
 			config.NextProtos, config.MinVersion, config.MaxVersion = []string{"http/1.1"}, version, version

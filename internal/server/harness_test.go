@@ -9,7 +9,6 @@ import (
 	"io"
 	"log/slog"
 	"maps"
-	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -150,7 +149,7 @@ func (h *harness) serve(s setup, log *slog.Logger, metrics *prometheus.Registry)
 	}
 	h.config = server.Config{
 		Store: h.store, Log: log, BaseURL: base, OwnHostOnly: s.ownHostOnly, CORSOrigins: s.origins, Limits: s.limits,
-		Metrics: metrics, Pprof: s.pprof, AdminHosts: s.adminHosts, AdminOpen: s.adminOpen, PublicTLS: h.tls != nil,
+		Metrics: metrics, Pprof: s.pprof, AdminHosts: s.adminHosts, AdminOpen: s.adminOpen,
 		TrustedProxies: s.proxies, Audit: s.recorder, Tracer: s.tracer,
 	}
 	h.document = documentAt(h.t, strings.TrimSuffix(base.Path, "/"))
@@ -186,7 +185,7 @@ func (h *harness) apiRoutes() []server.Route {
 
 func (h *harness) listen(
 	name string, log *slog.Logger, metrics prometheus.Registerer, limits listen.Limits,
-) net.Listener {
+) *listen.Listener {
 	h.t.Helper()
 	l, err := listen.Listen(
 		h.t.Context(), listen.Config{Name: name, Address: "127.0.0.1:0", Limits: limits, Log: log, Metrics: metrics},
@@ -195,13 +194,13 @@ func (h *harness) listen(
 		h.t.Fatal(err)
 	}
 	if h.tls != nil && name == "public" {
-		return server.NewTLSListener(l, h.tls.config(name, log, metrics))
+		l.UseTLS(h.tls.config())
 	}
-	return server.NewListener(l)
+	return l
 }
 
 // run serves a listener until stop.
-func (h *harness) run(s *server.Server, l net.Listener) {
+func (h *harness) run(s *server.Server, l *listen.Listener) {
 	h.servers = append(h.servers, s)
 	h.running.Go(func() {
 		if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {

@@ -174,7 +174,7 @@ func testPrefix(t *testing.T, over func(*setup)) {
 				{"prefix alone", get(base), refused(40401, textNotFound)},
 				{"prefix twice", to(base + base + "/plants"), refused(40401, textNotFound)},
 			})
-			for _, page := range []string{"/openapi.json", "/openapi.yaml", "/docs", "/docs/", "/docs/start.js"} {
+			for _, page := range []string{"/openapi.json", "/openapi.yaml", "/docs", "/docs/", "/docs/apidoc.css"} {
 				if got := h.send(get(base + page)).Status; got != 200 {
 					t.Errorf("GET %s: got %d, want 200", base+page, got)
 				}

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"plantstore/internal/auth"
@@ -19,15 +18,11 @@ import (
 // networksMax is the number of networks whose failures the server counts separately.
 const networksMax = 10_000
 
-// failures limits the failed credentials of each network of clients. Both listeners
-// share it. nil: no limit.
+// failures limits the failed credentials of each network of clients. Both listeners share it.
 type failures struct {
 	buckets *limit.Buckets[limit.Network]
 	log     *slog.Logger
-
-	mu       sync.Mutex
-	loggedAt time.Time // of the last line; guarded by mu
-	unlogged int       // requests refused since then; guarded by mu
+	lines   limit.LogLines
 }
 
 // newFailures returns a limit of failures per minute, or nil for 0.
@@ -41,7 +36,7 @@ func newFailures(perMinute int, log *slog.Logger) *failures {
 	}
 }
 
-// keep keeps the counts of the settings before.
+// keep takes over the counts of the limit before a reload.
 func (f *failures) keep(old *failures, l Limits) {
 	if f != nil && old != nil {
 		f.buckets = old.buckets
@@ -49,12 +44,10 @@ func (f *failures) keep(old *failures, l Limits) {
 	}
 }
 
-// authenticate returns the principal of a credential. While the network of the client
-// has too many failures, the store does not look for the credential in the engine, so
-// the limit bounds the work of the store too. A credential counts once it has failed:
-// the first requests with a new token are no failures, however many there are at once.
-// A credential that the store has in memory always works: the clients of a network share
-// its address, and one of them must not lock out the others.
+// authenticate returns the principal of a credential. While the network of the client has too many failures, the store
+// does not look for the credential in the engine, so the limit also bounds the work of the store. A credential counts
+// once it has failed: the first requests with a new token don't count, even when concurrent. A credential that the
+// store has in memory always works: clients share an address, and one of them must not lock out the others.
 func (h *handler) authenticate(rec *responseRecorder, r *http.Request, credential string) (auth.Principal, error) {
 	if h.failures == nil {
 		return h.store.Authenticate(r.Context(), credential)
@@ -68,8 +61,8 @@ func (h *handler) authenticate(rec *responseRecorder, r *http.Request, credentia
 	})
 }
 
-// authenticateBy returns the principal that check returns. It refuses the request if the network
-// of the client has too many failures, and counts an *auth.Invalid as one.
+// authenticateBy returns the principal that check returns. It refuses the request if the network of the client has too
+// many failures, and counts an *auth.Invalid as one.
 func (h *handler) authenticateBy(
 	rec *responseRecorder, r *http.Request, check func() (auth.Principal, error),
 ) (auth.Principal, error) {
@@ -87,9 +80,9 @@ func (h *handler) authenticateBy(
 		if level.Taken {
 			return principal, err
 		}
-		wait = level.NextIn // other requests have failed at the same time
+		wait = level.NextIn // concurrent requests have used the rest
 	}
-	h.failures.refused(h.clientText(r))
+	h.failures.logRefusal(h.clientText(r))
 	rec.Header()["Retry-After"] = []string{wholeSeconds(wait)}
 	return auth.Principal{}, &plant.Error{
 		Code: plant.CodeTooManyFailures,
@@ -99,26 +92,21 @@ func (h *handler) authenticateBy(
 }
 
 func isInvalid(err error) bool {
-	var invalid *auth.Invalid
-	return errors.As(err, &invalid)
+	_, ok := errors.AsType[*auth.Invalid](err)
+	return ok
 }
 
-// refused counts a refused request. It logs at most one line per second.
-func (f *failures) refused(client string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.unlogged++
-	if now := time.Now(); now.Sub(f.loggedAt) >= time.Second {
-		f.log.Warn("failed credentials refused", "requests", f.unlogged, "client", client)
-		f.loggedAt, f.unlogged = now, 0
+// logRefusal counts a refused request. It logs at most one line a second.
+func (f *failures) logRefusal(client string) {
+	if n := f.lines.Add("", 1); n > 0 {
+		f.log.Warn("failed credentials refused", "requests", n, "client", client)
 	}
 }
 
-// credentialsMax is the number of credentials whose requests the server counts
-// separately.
+// credentialsMax is the number of credentials whose requests the server counts separately.
 const credentialsMax = 10_000
 
-// quotas limits the requests of each credential. nil: no limit.
+// quotas limits the requests of each credential.
 type quotas struct {
 	rate   *limit.Buckets[int64] // nil: no limit
 	slots  *limit.Slots[int64]   // nil: no limit
@@ -148,7 +136,7 @@ func newQuotas(l Limits) *quotas {
 // burst returns the requests of a credential at once.
 func (l Limits) burst() int { return cmp.Or(l.Burst, l.Rate) }
 
-// keep keeps the counts of the settings before.
+// keep takes over the counts of the quotas before a reload.
 func (q *quotas) keep(old *quotas, l Limits) {
 	if q == nil || old == nil {
 		return
@@ -163,8 +151,8 @@ func (q *quotas) keep(old *quotas, l Limits) {
 	}
 }
 
-// handle calls the function of a route if the quotas of the credential allow it. Every
-// response has the fields of draft-ietf-httpapi-ratelimit-headers-11.
+// handle calls the function of a route if the quotas of the credential allow it. Every response has the fields of
+// draft-ietf-httpapi-ratelimit-headers-11.
 func (q *quotas) handle(
 	w http.ResponseWriter, r *http.Request, principal auth.Principal, next HandlerFunc,
 ) error {

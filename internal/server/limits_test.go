@@ -153,7 +153,7 @@ func TestFailedCredentialsOfNetwork(t *testing.T) {
 }
 
 // A token that was just created works from a limited address within the time of a
-// poll, and its requests are no failures.
+// poll, and its requests don't count.
 func TestNewTokenOfLimitedAddress(t *testing.T) {
 	t.Parallel()
 	h := start(t, func(s *setup) { s.limits.AuthFailures = 1 })
@@ -175,7 +175,7 @@ func TestNewTokenOfLimitedAddress(t *testing.T) {
 	}
 }
 
-// The first requests with a new token are no failures, even if the server receives more
+// The first requests with a new token don't count as failures, even if the server receives more
 // of them at once than it allows failures, before it has read the token.
 func TestNewTokenOfManyClients(t *testing.T) {
 	t.Parallel()

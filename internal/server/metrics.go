@@ -11,8 +11,8 @@ import (
 	"plantstore/internal/trace"
 )
 
-// metrics are the metrics of requests. The values of every label are a closed set:
-// the two listeners, the routes, the statuses and the codes of the catalogue.
+// metrics are the metrics of requests. The values of every label are a closed set: the listeners, the routes, the
+// statuses and the codes of the catalogue.
 type metrics struct {
 	inFlight *prometheus.GaugeVec
 	requests *prometheus.CounterVec
@@ -21,8 +21,7 @@ type metrics struct {
 	errors   map[plant.Code]prometheus.Counter // of byError
 }
 
-// routeMetrics are the metrics of one route of a listener. The lookup of a metric by
-// its labels happens once, not with every request.
+// routeMetrics are the metrics of one route of a listener, so that a request needs no lookup by labels.
 type routeMetrics struct {
 	requests *prometheus.CounterVec // by status
 	took     prometheus.Observer    // nil: not measured
@@ -46,7 +45,7 @@ func (m *metrics) forRoute(listener, route string, untimed bool) *routeMetrics {
 // noRoute is the label of requests that match no route.
 const noRoute = "none"
 
-// newMetrics returns metrics that are in no registry.
+// newMetrics returns metrics without a registry.
 func newMetrics() *metrics {
 	m := &metrics{
 		inFlight: prometheus.NewGaugeVec(prometheus.GaugeOpts{
@@ -74,14 +73,12 @@ func newMetrics() *metrics {
 	return m
 }
 
-// register adds the metrics to a registry, unless it is nil.
+// register adds the metrics to a registry.
 func (m *metrics) register(registry *prometheus.Registry) {
-	if registry != nil {
-		registry.MustRegister(m.inFlight, m.requests, m.took, m.byError)
-	}
+	registry.MustRegister(m.inFlight, m.requests, m.took, m.byError)
 }
 
-// count records a request that has ended; span may be nil.
+// count records a request after its end; span may be nil.
 func (m *routeMetrics) count(status int, took time.Duration, span *trace.Span) {
 	counter, ok := m.byStatus.Load(status)
 	if !ok {

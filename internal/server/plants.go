@@ -18,8 +18,8 @@ import (
 
 // plants implements the public operation.
 type plants struct {
-	store  *store.Store
-	limits Limits
+	store   *store.Store
+	bodyMax int64 // bytes
 }
 
 // create handles POST {base_url}/plants.
@@ -45,58 +45,57 @@ func (p *plants) create(w http.ResponseWriter, r *http.Request, principal auth.P
 	return nil
 }
 
-// ReadBody returns the body of a request, which must be JSON by its headers. It reads at
-// most bodyMax bytes. w and r are those of a HandlerFunc. The error is a *plant.Error.
-func ReadBody(w http.ResponseWriter, r *http.Request, bodyMax int64) ([]byte, error) {
+// ReadBody returns the body of a request, which must be JSON by its headers, up to a number of bytes. w and r are the
+// arguments of a HandlerFunc. The error is a *plant.Error.
+func ReadBody(w http.ResponseWriter, r *http.Request, bytesMax int64) ([]byte, error) {
 	if err := checkContent(r.Header); err != nil {
 		return nil, err
 	}
 	var b buffer
-	timeout := w.(*responseRecorder).handler.timeout
-	p := plants{limits: Limits{BodyMax: bodyMax, RequestTimeout: timeout}}
-	if err := p.read(&b, w, r); err != nil {
-		w.Header().Set("Connection", "close") // the rest of the body is unread
-		return nil, err
-	}
-	return b.b, nil
+	err := b.read(w, r, bytesMax)
+	return b.b, err
 }
 
 // decode parses the plant in the body of a request.
 func (p *plants) decode(w http.ResponseWriter, r *http.Request) (plant.NewPlant, error) {
 	buffer := getBuffer()
 	defer putBuffer(buffer)
-	if err := p.read(buffer, w, r); err != nil {
-		w.Header().Set("Connection", "close") // the rest of the body is unread
+	if err := buffer.read(w, r, p.bodyMax); err != nil {
 		return plant.NewPlant{}, err
 	}
 	return plant.Decode(buffer.b)
 }
 
-// read reads the body of a request into the buffer, up to the limit.
-func (p *plants) read(into *buffer, w http.ResponseWriter, r *http.Request) error {
-	if r.ContentLength > p.limits.BodyMax {
-		return p.tooLarge()
+// read reads the body of a request, up to a number of bytes. The error is a *plant.Error.
+func (b *buffer) read(w http.ResponseWriter, r *http.Request, bytesMax int64) error {
+	err := b.readAll(w.(*responseRecorder), r, bytesMax)
+	if err != nil {
+		w.Header().Set("Connection", "close") // the rest of the body is unread
 	}
-	into.b = into.b[:0]
+	return err
+}
+
+func (b *buffer) readAll(rec *responseRecorder, r *http.Request, bytesMax int64) error {
+	if r.ContentLength > bytesMax {
+		return tooLarge(bytesMax)
+	}
+	b.b = b.b[:0]
 	for {
-		if len(into.b) == cap(into.b) {
-			into.b = append(into.b, 0)[:len(into.b)]
+		if len(b.b) == cap(b.b) {
+			b.b = append(b.b, 0)[:len(b.b)]
 		}
-		n, err := r.Body.Read(into.b[len(into.b):cap(into.b)])
-		into.b = into.b[:len(into.b)+n]
+		n, err := r.Body.Read(b.b[len(b.b):cap(b.b)])
+		b.b = b.b[:len(b.b)+n]
 		switch {
-		case int64(len(into.b)) > p.limits.BodyMax:
-			return p.tooLarge()
+		case int64(len(b.b)) > bytesMax:
+			return tooLarge(bytesMax)
 		case errors.Is(err, io.EOF):
-			rec := w.(*responseRecorder)
 			rec.hasArrived()
 			return rec.checkArrived(r)
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			return &plant.Error{
-				Code: plant.CodeRequestTimeout,
-				Message: fmt.Sprintf(
-					"the request did not arrive within %s; nothing was stored", p.limits.RequestTimeout,
-				),
+				Code:    plant.CodeRequestTimeout,
+				Message: fmt.Sprintf("the request did not arrive within %s; nothing was stored", rec.handler.timeout),
 			}
 		case err != nil:
 			return &plant.Error{
@@ -107,21 +106,18 @@ func (p *plants) read(into *buffer, w http.ResponseWriter, r *http.Request) erro
 	}
 }
 
-func (p *plants) tooLarge() error {
+func tooLarge(bytesMax int64) error {
 	return &plant.Error{
 		Code:    plant.CodeBodyTooLarge,
-		Message: fmt.Sprintf("the body is larger than %d bytes; nothing was stored", p.limits.BodyMax),
+		Message: fmt.Sprintf("the body is larger than %d bytes; nothing was stored", bytesMax),
 	}
 }
 
-// checkContent checks the headers of the body: the media type application/json,
-// no charset but UTF-8 (RFC 8259 section 8.1), and no content coding.
+// checkContent checks the headers of the body: the media type application/json, no charset but UTF-8 (RFC 8259 section
+// 8.1), and no content coding.
 func checkContent(header http.Header) error {
-	if values := header["Content-Encoding"]; len(values) > 0 {
-		return &plant.Error{
-			Code:    plant.CodeContentEncoding,
-			Message: "Content-Encoding must be absent; got " + strconv.Quote(Shorten(values[0])),
-		}
+	if err := checkCoding(header); err != nil {
+		return err
 	}
 	values := header["Content-Type"]
 	got := "none"
@@ -137,6 +133,17 @@ func checkContent(header http.Header) error {
 		Code:    plant.CodeMediaType,
 		Message: "Content-Type must be application/json, with no charset but utf-8; got " + got,
 	}
+}
+
+// checkCoding refuses a content coding.
+func checkCoding(header http.Header) error {
+	if values := header["Content-Encoding"]; len(values) > 0 {
+		return &plant.Error{
+			Code:    plant.CodeContentEncoding,
+			Message: "Content-Encoding must be absent; got " + strconv.Quote(Shorten(values[0])),
+		}
+	}
+	return nil
 }
 
 const mediaType = "application/json"

@@ -30,11 +30,10 @@ func TestProfiles(t *testing.T) {
 	same(t, off.sendTo(off.admin, message("GET /debug/pprof/ HTTP/1.1", "")), refused(40401, textAdminNotFound))
 }
 
-// A profile may take longer than the write timeout of the listener, because its
-// request extends the deadline: record by profileWriteTime, net/http/pprof only by the
-// write timeout, which must leave a slow machine the time to send the profile. The
-// process records one CPU profile, one execution trace and one heap growth at a time.
-// No other test records them, so the kinds run in parallel.
+// A profile may take longer than the write timeout of the listener: net/http/pprof extends the deadline to the time of
+// the profile and the write timeout, which must leave a slow machine the time to send the profile. The process records one
+// CPU profile, one execution trace and one heap growth at a time. No other test records them, so the kinds run in
+// parallel.
 func TestTimedProfiles(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -43,9 +42,9 @@ func TestTimedProfiles(t *testing.T) {
 		seconds    int
 		check      func(body string) error
 	}{
-		{"CPU", "/debug/pprof/profile", 2900 * time.Millisecond, 3, checkGzipped},
+		{"CPU", "/debug/pprof/profile", 20 * time.Second, 21, checkGzipped},
 		{"heap", "/debug/pprof/heap", 20 * time.Second, 21, checkGzipped},
-		{"trace", "/debug/pprof/trace", 2900 * time.Millisecond, 3, checkTrace},
+		{"trace", "/debug/pprof/trace", 20 * time.Second, 21, checkTrace},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -138,16 +137,12 @@ func TestProfileTimes(t *testing.T) {
 	h := start(t, func(s *setup) { s.pprof = true })
 	for _, path := range []string{"profile", "trace", "heap", "allocs", "block", "goroutine", "mutex", "threadcreate"} {
 		for _, seconds := range []string{
-			"0", "-1", "60.5", "61", "1e9", "1e300", "NaN", "Inf", "-Inf", "x", "99999999999999999999",
+			"0", "-1", "1.5", "61", "1e9", "NaN", "Inf", "x", "99999999999999999999",
 		} {
 			same(t, h.sendTo(h.admin, message("GET /debug/pprof/"+path+"?seconds="+seconds+" HTTP/1.1", "")),
-				refused(40061, `seconds must be above 0 and at most 60; got "`+seconds+`"`))
+				refused(40061, `seconds must be an integer from 1 to 60; got "`+seconds+`"`))
 		}
 	}
-	for query, text := range map[string]string{
-		"seconds=1.5":       `seconds must be an integer for this profile; got "1.5"`,
-		"seconds=1&debug=1": "seconds and debug cannot be combined; omit one",
-	} {
-		same(t, h.sendTo(h.admin, message("GET /debug/pprof/heap?"+query+" HTTP/1.1", "")), refused(40061, text))
-	}
+	same(t, h.sendTo(h.admin, message("GET /debug/pprof/heap?seconds=1&debug=1 HTTP/1.1", "")),
+		refused(40061, "seconds and debug cannot be combined; omit one"))
 }

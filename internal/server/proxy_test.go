@@ -28,7 +28,7 @@ func TestProxyProtocol(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.run(public, server.NewListener(l))
+	h.run(public, l)
 
 	const header = "PROXY TCP4 192.0.2.7 127.0.0.1 6789 8080\r\n"
 	const other = "PROXY TCP4 192.0.2.8 127.0.0.1 6789 8080\r\n"

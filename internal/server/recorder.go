@@ -5,26 +5,29 @@ import (
 	"net/netip"
 	"time"
 
+	"plantstore/internal/auth"
+	"plantstore/internal/listen"
 	"plantstore/internal/plant"
 	"plantstore/internal/trace"
 )
 
-// responseRecorder is an http.ResponseWriter that records the response for the
-// access log and the metrics.
+// responseRecorder is an http.ResponseWriter that records the response for the access log and the metrics. It also has
+// the state of the request.
 type responseRecorder struct {
 	http.ResponseWriter
 	handler   *handler
-	conn      *conn      // nil: not one of this package's listeners
-	forwarded netip.Addr // the client that a trusted proxy has named; zero: none
-	admitted  bool       // the credential is valid for the route
-	charged   bool       // by charge
-	serving   bool       // between hasArrived and responds
-	id        [1]string  // the request id, as the value of a header
+	conn      *listen.Conn // nil: not of a listener of package listen
+	forwarded netip.Addr   // the client that a trusted proxy has named; zero: none
+	admitted  bool         // the credential is valid for the route
+	charged   bool         // by charge
+	serving   bool         // between hasArrived and responds
+	id        [1]string    // the request id, as the value of a header
 	status    int
-	bytes     int    // of the body
-	route     *route // nil: no route matches
-	principal string // the name of the principal; empty: the request is not authenticated
-	reason    string // why the credential is invalid; the client does not receive it
+	bytes     int         // of the body
+	route     *Route      // nil: no route matches
+	scope     auth.Scopes // that the request requires; 0: none
+	principal string      // the name of the principal; empty: the request is not authenticated
+	reason    string      // why the credential is invalid; the client does not receive it
 	code      plant.Code
 	cause     error // of an internal error, which the client does not receive
 	aborted   bool  // the handler ended in the middle of the response
@@ -32,6 +35,9 @@ type responseRecorder struct {
 	span      *trace.Span // nil: tracing is off, or the route is untraced
 	ending    *ending     // nil: the request does not end before its function returns
 }
+
+// secure reports whether the connection has TLS.
+func (rec *responseRecorder) secure() bool { return rec.conn != nil && rec.conn.Secure() }
 
 // WriteHeader records the status.
 func (rec *responseRecorder) WriteHeader(status int) {
@@ -50,19 +56,15 @@ func (rec *responseRecorder) begin(status int) {
 	}
 }
 
-// charge counts a response to a client without a valid credential. On the admin listener
-// only refusals count: health checks and scrapes may need no credential there. Beyond the
-// limit the response is the last one of its connection.
+// charge counts a response to a client without a valid credential. On the admin listener only refusals count: health
+// checks and scrapes may need no credential there. Beyond the limit the server closes the connection after the
+// response.
 func (rec *responseRecorder) charge() {
-	tcp, ok := rec.conn.tcp()
-	if !ok {
-		return
-	}
 	refused := rec.status >= http.StatusBadRequest && rec.status < http.StatusInternalServerError
 	switch {
 	case !refused && rec.handler.public != nil:
-		tcp.Excuse()
-	case !tcp.Charge(rec.forwarded):
+		rec.conn.Refund()
+	case !rec.conn.Charge(rec.forwarded):
 		rec.Header()["Connection"] = []string{"close"}
 	}
 }
@@ -70,22 +72,18 @@ func (rec *responseRecorder) charge() {
 // admit records that the credential is valid for the route.
 func (rec *responseRecorder) admit() {
 	rec.admitted = true
-	if rec.conn == nil {
-		return
-	}
-	if tcp, ok := rec.conn.tcp(); ok {
-		tcp.Admit(rec.forwarded)
+	if rec.conn != nil {
+		rec.conn.Admit(rec.forwarded)
 	}
 }
 
-// checkForwarded counts a forwarded request without a credential, and refuses it beyond
-// the limit of its client: the connection is the proxy's.
+// checkForwarded counts a forwarded request without a credential, and refuses it beyond the limit of its client: the
+// server must not close the connection of the proxy.
 func (rec *responseRecorder) checkForwarded(r *http.Request) error {
 	if !rec.forwarded.IsValid() || rec.conn == nil || len(r.Header["Authorization"])+len(r.Header["Cookie"]) > 0 {
 		return nil
 	}
-	tcp, ok := rec.conn.tcp()
-	if rec.charged = true; !ok || tcp.Charge(rec.forwarded) {
+	if rec.charged = true; rec.conn.Charge(rec.forwarded) {
 		return nil
 	}
 	rec.Header()["Retry-After"] = []string{retryAfterSeconds}
@@ -101,7 +99,7 @@ func (rec *responseRecorder) Write(p []byte) (int, error) {
 		rec.begin(http.StatusOK)
 	}
 	if rec.ending != nil {
-		if err := rec.ending.fault(); err != nil {
+		if err := rec.ending.writeError(); err != nil {
 			return 0, err
 		}
 	}

@@ -10,8 +10,7 @@ import (
 	"plantstore/internal/auth"
 )
 
-// requestID returns the X-Request-Id of the request if it is valid, otherwise a new
-// id of 128 random bits.
+// requestID returns the X-Request-Id of the request if it is valid, otherwise a new id of 128 random bits.
 func requestID(header http.Header) string {
 	if id := header["X-Request-Id"]; len(id) == 1 && validID(id[0]) {
 		return id[0]
@@ -19,8 +18,8 @@ func requestID(header http.Header) string {
 	return newRequestID()
 }
 
-// newRequestID uses the generator of the runtime, which the kernel has seeded: an id must be
-// unique and is no secret, and crypto/rand costs 0.3 µs a request.
+// newRequestID uses the generator of the runtime, which the kernel has seeded: an id must be unique and is not secret,
+// and crypto/rand takes 0.3 µs.
 func newRequestID() string {
 	var random [16]byte
 	binary.NativeEndian.PutUint64(random[:8], rand.Uint64()) //nolint:gosec // see above
@@ -30,8 +29,8 @@ func newRequestID() string {
 	return string(id[:])
 }
 
-// validID reports whether an id from a client may appear in the log and in the
-// response: 1 to 128 characters of a small set, and not a token.
+// validID reports whether an id from a client may appear in the log and in the response: 1 to 128 characters of a small
+// set, and not a token.
 func validID(id string) bool {
 	const bytesMax = 128
 	return id != "" && len(id) <= bytesMax && alphanumericOr(id, "._~+/=:@-") &&

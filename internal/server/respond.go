@@ -9,9 +9,7 @@ import (
 	"plantstore/internal/plant"
 )
 
-// WriteJSON writes a response with a complete body in JSON, which ends with a newline. So the response has a
-// Content-Length, and an error that occurs while the caller makes the body can
-// still become another response.
+// WriteJSON writes a response whose whole body, in JSON, is ready. The body ends with a newline.
 func WriteJSON(w http.ResponseWriter, status int, body []byte) {
 	h := w.Header()
 	h["Content-Type"] = contentTypeJSON
@@ -23,7 +21,7 @@ func WriteJSON(w http.ResponseWriter, status int, body []byte) {
 // contentTypeJSON is a header value. Handlers share it, so it must not change.
 var contentTypeJSON = []string{mediaType}
 
-// length returns a Content-Length value. Most responses share their values.
+// length returns a Content-Length value. Short bodies share theirs.
 func length(n int) []string {
 	if n < len(lengths) {
 		return lengths[n]
@@ -47,12 +45,11 @@ func appendError(dst []byte, e *plant.Error) []byte {
 	return append(dst, '}', '\n')
 }
 
-// asPlantError returns the error for the client. Every error that is not a
-// *plant.Error is internal: only the log has its text.
+// asPlantError returns the error for the client. Every error that is not a *plant.Error is internal: only the log shows
+// its text.
 func asPlantError(err error) *plant.Error {
-	var refusal *plant.Error
-	if errors.As(err, &refusal) {
-		return refusal
+	if e, ok := errors.AsType[*plant.Error](err); ok {
+		return e
 	}
 	return &plant.Error{
 		Code:    plant.CodeInternal,
@@ -60,7 +57,7 @@ func asPlantError(err error) *plant.Error {
 	}
 }
 
-// retryAfterSeconds is short, because its causes end with a commit or a restart.
+// retryAfterSeconds is short, because most causes end with the next commit or with a restart.
 const retryAfterSeconds = "1"
 
 // writeError writes an error response with the headers of its status and code.
@@ -89,8 +86,8 @@ func writeError(w http.ResponseWriter, e *plant.Error, scope auth.Scopes) {
 	WriteJSON(w, e.Code.Status(), appendError(nil, e))
 }
 
-// challenge returns the WWW-Authenticate value of RFC 6750 section 3. It has no
-// error code if the request has no credential.
+// challenge returns the WWW-Authenticate value of RFC 6750 section 3. It has no error code if the request has no
+// credential.
 func challenge(e *plant.Error, scope auth.Scopes) string {
 	value := `Bearer realm="plantstore"`
 	switch e.Code {

@@ -27,11 +27,8 @@ func TestRoutes(t *testing.T) {
 		{Method: "GET", Path: "/store/openapi.yaml"},
 		{Method: "GET", Path: "/store/docs"},
 		{Method: "GET", Path: "/store/docs/"},
-		{Method: "GET", Path: "/store/docs/docs.css"},
-		{Method: "GET", Path: "/store/docs/favicon-32x32.png"},
-		{Method: "GET", Path: "/store/docs/start.js"},
-		{Method: "GET", Path: "/store/docs/swagger-ui-bundle.js"},
-		{Method: "GET", Path: "/store/docs/swagger-ui.css"},
+		{Method: "GET", Path: "/store/docs/apidoc.css"},
+		{Method: "GET", Path: "/store/docs/leaf.svg"},
 	})
 	checkRoutes(t, "admin", server.AdminRoutes(h.config), []server.RouteInfo{
 		{Method: "GET", Path: "/livez"},

@@ -1,9 +1,9 @@
-// Package server has the HTTP servers of the program: the one of the public
-// listener, where clients create plants, and the one of the admin listener, for
-// the operator. routes.go lists the paths; handler.go handles every request.
+// Package server has the HTTP servers of the program: for the public listener, where clients create plants, and for the
+// admin listener of the operator. routes.go lists the paths; handler.go handles every request.
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"plantstore/internal/audit"
+	"plantstore/internal/listen"
 	"plantstore/internal/store"
 	"plantstore/internal/trace"
 )
@@ -26,58 +27,50 @@ type Config struct {
 	Store *store.Store
 	Log   *slog.Logger // nil: none
 
-	// BaseURL is the address of the public listener for clients. Its path is the
-	// prefix of every path but the health check. The API document has the whole
-	// URL.
+	// BaseURL is the address of the public listener for clients. Its path is the prefix of every path but the health
+	// check.
 	BaseURL *url.URL
-	// OwnHostOnly is true if BaseURL is a setting and not a guess. The server then
-	// refuses requests whose target names another host, and the API document has
-	// the host.
+	// OwnHostOnly is true if BaseURL is a setting and not a guess. The server then refuses requests whose target names
+	// another host, and the API document names the host.
 	OwnHostOnly bool
 
-	// CORSOrigins are the origins whose pages may call the public listener (the
-	// CORS protocol of the Fetch standard), or "*" for all. Empty: CORS is off.
+	// CORSOrigins are the origins whose pages may call the public listener (the CORS protocol of the Fetch standard), or
+	// "*" for all. Empty: CORS is off.
 	CORSOrigins []string
 
 	Limits Limits
 
-	// TrustedProxies are the addresses of proxies whose Forwarded (RFC 7239) or
-	// X-Forwarded-For has the address of the client. Each proxy must add to one of the
-	// two headers and remove the other.
+	// TrustedProxies are proxies that send the address of the client in Forwarded (RFC 7239) or X-Forwarded-For. Each
+	// proxy must add to one of the two headers and remove the other.
 	TrustedProxies []netip.Prefix
 
-	// AdminHosts are the host names and IP addresses, without a port, that requests
-	// to the admin listener may have as their Host, besides loopback names and the
-	// address of the listener.
+	// AdminHosts are the host names and IP addresses, without a port, that requests to the admin listener may have as
+	// their Host, besides loopback names and the address of the listener.
 	AdminHosts []string
-	// AdminOpen is true if no GET request to the admin listener requires a credential,
-	// except to a route that is Guarded. Then only this machine may reach the listener.
+	// AdminOpen means that GET requests to the admin listener require no credential, except for a route that is Guarded.
+	// Then only this machine may reach the listener.
 	AdminOpen bool
-	// AdminRoutes are further routes of the admin listener. Those with Page require
-	// Browser.
+	// AdminRoutes are further routes of the admin listener.
 	AdminRoutes []Route
-	Browser     *Browser
+	Browser     *Browser // required by routes with Page
 
-	// Metrics is the registry of /metrics. New registers the metrics of requests
-	// there, so a registry serves one call of New. nil: no metrics and no /metrics.
+	// Metrics is the registry of /metrics. New registers the metrics of requests there, so a registry is for one call of
+	// New. nil: no metrics and no /metrics.
 	Metrics *prometheus.Registry
 	Pprof   bool // serve net/http/pprof on the admin listener
 
 	Tracer *trace.Tracer // nil: no traces
 
-	Audit *audit.Recorder // of refused scopes and sign-ins; nil: none
-
-	PublicTLS, AdminTLS bool // the listener is one of NewTLSListener
+	Audit *audit.Recorder // receives refused scopes and sign-ins; nil: none
 }
 
-// Limits are the limits of requests. The API document has all of them except
-// IdleTimeout.
+// Limits are the limits of requests. The API document shows all of them except IdleTimeout.
 type Limits struct {
 	BodyMax        int64         // bytes of a body
 	HeaderMax      int           // bytes of the request line and headers together; 4 KiB are always allowed
 	RequestTimeout time.Duration // for a request to arrive whole
 	AnswerTimeout  time.Duration // for the response after that
-	IdleTimeout    time.Duration // for a connection between two requests
+	IdleTimeout    time.Duration // of a connection between two requests
 	QueueMax       int           // plants that may wait for the next commit
 	AuthFailures   int           // failed credentials of an address per minute; 0: no limit
 	Rate           int           // requests of a credential per second; 0: no limit
@@ -88,8 +81,7 @@ type Limits struct {
 // headerSlack is the number of bytes that net/http allows above MaxHeaderBytes.
 const headerSlack = 4 << 10
 
-// New returns the servers of the public and the admin listener. The caller passes
-// a listener of NewListener to the Serve method of each.
+// New returns the servers of the public and the admin listener.
 func New(c Config) (public, admin *Server, err error) {
 	if c.Store == nil || c.BaseURL == nil {
 		return nil, nil, errors.New("server: Store and BaseURL are required")
@@ -99,13 +91,14 @@ func New(c Config) (public, admin *Server, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	metrics.register(c.Metrics)
+	if c.Metrics != nil {
+		metrics.register(c.Metrics)
+	}
 	return newServer(c, publicHandler), newServer(c, adminHandler), nil
 }
 
-// Reload replaces the settings of the servers between two requests. The timeouts and
-// the HeaderMax of c have no effect. The other fields that no operator sets must be
-// those of New. After an error everything is as it was.
+// Reload replaces the configuration of the servers between two requests. The timeouts and the HeaderMax of c have no
+// effect, and fields that are not settings must be the same as for New. After an error everything is as it was.
 func Reload(public, admin *Server, c Config) error {
 	old := public.handler.Load()
 	publicHandler, adminHandler, err := newHandlers(c, old.metrics)
@@ -114,7 +107,7 @@ func Reload(public, admin *Server, c Config) error {
 	}
 	publicHandler.failures.keep(old.failures, c.Limits) // shared with the other handler
 	publicHandler.quotas.keep(old.quotas, c.Limits)
-	adminHandler.turns = admin.handler.Load().turns
+	adminHandler.bulk = admin.handler.Load().bulk
 	public.handler.Store(publicHandler)
 	admin.handler.Store(adminHandler)
 	return nil
@@ -132,24 +125,25 @@ func newHandlers(c Config, metrics *metrics) (public, admin *handler, err error)
 	if err != nil {
 		return nil, nil, err
 	}
-	failures := newFailures(c.Limits.AuthFailures, loggerOrNone(c.Log))
-	public = newHandler(c, "public", routes, metrics, c.PublicTLS)
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	failures := newFailures(c.Limits.AuthFailures, c.Log)
+	public = newHandler(c, "public", routes, metrics)
 	public.failures, public.quotas = failures, newQuotas(c.Limits)
 	c.CORSOrigins, c.OwnHostOnly = nil, false
-	admin = newHandler(c, "admin", adminRoutes(c), metrics, c.AdminTLS)
+	admin = newHandler(c, "admin", adminRoutes(c), metrics)
 	admin.failures, admin.public, admin.browser = failures, public, c.Browser
 	admin.guard, admin.detectsDisconnects = &guard{hosts: hosts}, true
-	admin.turns = newTurns()
+	admin.bulk = newBulkLimit()
 	admin.notFound = "this path does not exist on the admin listener; its paths are " + admin.routes.overview()
 	return public, admin, nil
 }
 
-func newHandler(c Config, name string, routes routes, metrics *metrics, secure bool) *handler {
-	log := loggerOrNone(c.Log).With("listener", name)
+func newHandler(c Config, name string, routes routes, metrics *metrics) *handler {
+	log := cmp.Or(c.Log, slog.New(slog.DiscardHandler)).With("listener", name)
 	for _, at := range routes.byPath {
 		for _, route := range at.byMethod {
-			route.metrics = metrics.forRoute(name, route.path, route.untimed)
-			route.log = withRequestLine(log, route.method, route.path)
+			route.metrics = metrics.forRoute(name, route.Path, route.Untimed)
+			route.log = withRequestLine(log, route.Method, route.Path)
 		}
 	}
 	h := &handler{
@@ -163,7 +157,6 @@ func newHandler(c Config, name string, routes routes, metrics *metrics, secure b
 		audit:     c.Audit,
 		origins:   newOrigins(c.CORSOrigins),
 		notFound:  "this path does not exist; check the path and the base URL",
-		secure:    secure,
 		timeout:   c.Limits.RequestTimeout,
 		proxies:   c.TrustedProxies,
 		tracer:    c.Tracer,
@@ -194,7 +187,7 @@ func newServer(c Config, h *handler) *Server {
 	return s
 }
 
-// Server is the HTTP server of one listener. It speaks HTTP/1.1 only.
+// Server is the HTTP/1.1 server of one listener.
 type Server struct {
 	http    *http.Server
 	handler atomic.Pointer[handler]
@@ -202,30 +195,19 @@ type Server struct {
 
 func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) { s.handler.Load().ServeHTTP(w, r) }
 
-// Serve serves the connections of a listener of NewListener or, with TLS, of
-// NewTLSListener. It returns http.ErrServerClosed after Shutdown or Close.
-func (s *Server) Serve(l net.Listener) error { return s.http.Serve(l) }
+// Serve serves the connections of a listener. It returns http.ErrServerClosed after Shutdown or Close.
+func (s *Server) Serve(l *listen.Listener) error { return s.http.Serve(l) }
 
-// Retire makes each response the last one of its connection, and closes idle connections.
+// Retire closes idle connections, and every other connection after its next response.
 func (s *Server) Retire() { s.http.SetKeepAlivesEnabled(false) }
 
-// Shutdown closes the listener and waits until every request in flight has its
-// response, or until the context ends.
+// Shutdown closes the listener and waits until every request in flight has its response, or until the context ends.
 func (s *Server) Shutdown(ctx context.Context) error { return s.http.Shutdown(ctx) }
 
 // Close closes the listener and every connection.
 func (s *Server) Close() error { return s.http.Close() }
 
-// loggerOrNone returns the logger, or one that discards every line for nil.
-func loggerOrNone(log *slog.Logger) *slog.Logger {
-	if log == nil {
-		return slog.New(slog.DiscardHandler)
-	}
-	return log
-}
-
-// hostPort returns the host and the port of a URL, with the default port of the
-// scheme if the URL has none.
+// hostPort returns the host and the port of a URL, with the default port of the scheme if the URL has none.
 func hostPort(u *url.URL) string {
 	port := u.Port()
 	if port == "" {

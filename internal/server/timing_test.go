@@ -42,8 +42,8 @@ func TestInvalidCredentialsTakeTheSameTime(t *testing.T) {
 	t.Errorf("no attempt of %d shows equal times", attempts)
 }
 
-// compareTimes returns a difference of the times, or why they cannot show one. The times are those of unknown, expired
-// and revoked tokens, and of the control.
+// compareTimes returns a difference between the times of unknown, expired and revoked tokens and the control, or why
+// they cannot show one.
 func compareTimes(t *testing.T, took [][]float64, samples int) (fault string) {
 	t.Helper()
 	const unknown, expired, revoked, control = 0, 1, 2, 3

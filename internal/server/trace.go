@@ -9,9 +9,8 @@ import (
 	"plantstore/internal/trace"
 )
 
-// startSpan starts the span of a request, unless its route is untraced. It returns the
-// request with the span in its context. The response has the ids of the span, also if it
-// is not sampled.
+// startSpan starts the span of a request, unless its route is untraced. It returns the request with the span in its
+// context. The response has the ids of the span even if it is not sampled.
 func (h *handler) startSpan(rec *responseRecorder, r *http.Request) *http.Request {
 	at := h.routes.byPath[r.URL.Path]
 	if at != nil && at.first.untraced && len(r.Header["Traceparent"]) == 0 {
@@ -25,8 +24,8 @@ func (h *handler) startSpan(rec *responseRecorder, r *http.Request) *http.Reques
 	return r.WithContext(rec.span.Context(r.Context()))
 }
 
-// endSpan names and ends the span of a request, after the response. Names and values are
-// from closed sets, except for the request id, which is checked.
+// endSpan names and ends the span of a request, after the response. Names and values are from closed sets, except for
+// the request id, which is checked.
 func (h *handler) endSpan(rec *responseRecorder, r *http.Request) {
 	defer rec.span.End()
 	if !rec.span.Sampled() {
@@ -37,7 +36,7 @@ func (h *handler) endSpan(rec *responseRecorder, r *http.Request) {
 		method = "_OTHER" // as the semantic conventions of HTTP require
 	}
 	scheme, version := "http", "1."+strconv.Itoa(r.ProtoMinor)
-	if h.secure {
+	if rec.secure() {
 		scheme = "https"
 	}
 	name := method
@@ -45,8 +44,8 @@ func (h *handler) endSpan(rec *responseRecorder, r *http.Request) {
 		name = "HTTP"
 	}
 	if rec.route != nil {
-		name += " " + rec.route.path
-		rec.span.Set(attribute.String("http.route", rec.route.path))
+		name += " " + rec.route.Path
+		rec.span.Set(attribute.String("http.route", rec.route.Path))
 	}
 	rec.span.SetName(name)
 	rec.span.Set(

@@ -2,13 +2,10 @@ package server_test
 
 import (
 	"crypto/tls"
-	"log/slog"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"plantstore/internal/certs/certstest"
-	"plantstore/internal/server"
+	"plantstore/internal/listen"
 )
 
 // overBoth runs a test over plain TCP and over TLS. The test passes over to start.
@@ -26,7 +23,7 @@ func overBoth(t *testing.T, test func(t *testing.T, over func(*setup))) {
 }
 
 // withTLS returns the change of a setup that gives the public listener TLS.
-func withTLS(t testing.TB, change ...func(*server.TLSConfig)) func(*setup) {
+func withTLS(t testing.TB, change ...func(*listen.TLSConfig)) func(*setup) {
 	t.Helper()
 	s := newTLSSetup(t, certstest.Leaf{})
 	s.change = change
@@ -37,7 +34,7 @@ func withTLS(t testing.TB, change ...func(*server.TLSConfig)) func(*setup) {
 type tlsSetup struct {
 	authority   *certstest.Authority
 	certificate tls.Certificate
-	change      []func(*server.TLSConfig)
+	change      []func(*listen.TLSConfig)
 }
 
 func newTLSSetup(t testing.TB, leaf certstest.Leaf) *tlsSetup {
@@ -63,9 +60,8 @@ func issue(t testing.TB, authority *certstest.Authority, leaf certstest.Leaf) tl
 }
 
 // config returns the configuration of the listener.
-func (s *tlsSetup) config(name string, log *slog.Logger, metrics prometheus.Registerer) server.TLSConfig {
-	c := server.TLSConfig{
-		Name: name, Log: log, Metrics: metrics,
+func (s *tlsSetup) config() listen.TLSConfig {
+	c := listen.TLSConfig{
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &s.certificate, nil },
 	}
 	for _, f := range s.change {

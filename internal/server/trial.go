@@ -5,28 +5,31 @@ import (
 	"context"
 	"net/http"
 	"time"
+
+	"plantstore/internal/apidoc"
+	"plantstore/internal/listen"
 )
 
-// PublicDocument returns the API document of the public listener in JSON. w is that of a
-// HandlerFunc of the admin listener. The caller must not change the document.
-func PublicDocument(w http.ResponseWriter) []byte {
+// PublicDocument returns the API document of the public listener. w is the writer of a HandlerFunc of the admin
+// listener. The caller must not change the document.
+func PublicDocument(w http.ResponseWriter) *apidoc.Document {
 	return w.(*responseRecorder).handler.public.routes.document
 }
 
-// Trial is the whole response to a request of ServePublic.
+// Trial is a whole response.
 type Trial struct {
 	Status int
 	Header http.Header
 	Body   []byte
 }
 
-// ServePublic handles a request as the public listener does, with its checks, limits, log
-// line and metrics, and returns the response. w and r are those of a HandlerFunc of the admin
-// listener. The URL of the request has no host, as that of a server. Its client is that of r.
+// ServePublic handles a request as the public listener does, with its checks, limits, log line and metrics, and returns
+// the response. w and r are the arguments of a HandlerFunc of the admin listener; the request comes from the client of
+// r. Its URL has no host, as in a server.
 func ServePublic(w http.ResponseWriter, r, request *http.Request) Trial {
 	public := w.(*responseRecorder).handler.public
 	// The connection of r belongs to the admin listener.
-	ctx := context.WithValue(r.Context(), connKey{}, (*conn)(nil))
+	ctx := context.WithValue(r.Context(), connKey{}, (*listen.Conn)(nil))
 	request = request.WithContext(ctx)
 	request.RemoteAddr = r.RemoteAddr
 	var t trialWriter

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,15 +34,11 @@ type UploadLimits struct {
 	Idle  time.Duration // in which each part must arrive
 }
 
-// NewUpload returns the body of a request for the function of a route, whose writer and request it needs. The caller
-// calls End before it responds. The error is a *plant.Error: the body is too large by its Content-Length, or has a
-// Content-Encoding.
+// NewUpload returns the body of a request. w and r are the arguments of a HandlerFunc, which calls End before it
+// responds. The error is a *plant.Error: the body is too large by its Content-Length, or has a Content-Encoding.
 func NewUpload(w http.ResponseWriter, r *http.Request, l UploadLimits) (*Upload, error) {
-	if values := r.Header["Content-Encoding"]; len(values) > 0 {
-		return nil, &plant.Error{
-			Code:    plant.CodeContentEncoding,
-			Message: "Content-Encoding must be absent; got " + strconv.Quote(Shorten(values[0])),
-		}
+	if err := checkCoding(r.Header); err != nil {
+		return nil, err
 	}
 	u := &Upload{
 		recorder: w.(*responseRecorder), body: r.Body, control: http.NewResponseController(w), limits: l,
@@ -61,8 +56,8 @@ func (u *Upload) tooLarge() error {
 	}
 }
 
-// Within returns a function that returns a reader of the body, or of a part of the body that file reads. The end of the
-// context ends a running Read and all later ones with the cause of the context, until Close.
+// Within returns a function that opens a reader of file, which reads the body or a part of it. When the context ends, a
+// running Read and all later ones return its cause, until Close.
 func (u *Upload) Within(file io.Reader) func(context.Context) io.ReadCloser {
 	return func(ctx context.Context) io.ReadCloser {
 		r := &uploadReader{Reader: file, upload: u}
@@ -80,9 +75,9 @@ type uploadReader struct {
 	closed bool        // guarded by upload.mu
 }
 
-// end ends the reads. After Close the read deadline may be that of the next request. After the end of the body the
-// deadline would end the read with which net/http detects a disconnect, and so cancel all later requests of the
-// connection.
+// end ends the reads. After Close it must not change the read deadline, which may be for the next request. After the
+// end of the body a deadline would end the read by which net/http detects a disconnect, and so cancel all later
+// requests of the connection.
 func (r *uploadReader) end(cause error) {
 	u := r.upload
 	u.mu.Lock()
@@ -112,7 +107,7 @@ func (u *Upload) Read(p []byte) (int, error) {
 	}
 	n, err := u.body.Read(p)
 	if err != nil {
-		err = u.fault(err)
+		err = u.readError(err)
 	}
 	if u.received.Add(int64(n)) > u.limits.Bytes {
 		return 0, u.tooLarge()
@@ -136,14 +131,14 @@ func (u *Upload) begin() error {
 	return nil
 }
 
-// fault returns the error of Read for one of the body.
-func (u *Upload) fault(err error) error {
+// readError returns the error of Read for an error of the body.
+func (u *Upload) readError(err error) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	switch {
 	case errors.Is(err, io.EOF):
 		u.recorder.hasArrived()
-		if u.ended == nil { // otherwise the read of net/http may have ended already, so End ends the connection
+		if u.ended == nil { // otherwise net/http's read may have ended already, so End closes the connection
 			u.whole = true
 			// net/http detects a disconnect by a read, which must not time out.
 			_ = u.control.SetReadDeadline(time.Time{}) // fails if the client has disconnected
@@ -165,8 +160,8 @@ func (u *Upload) fault(err error) error {
 // Received returns the number of bytes that have arrived.
 func (u *Upload) Received() int64 { return u.received.Load() }
 
-// End is for the time before the response: the request may have lasted longer than the write deadline. A body with an
-// unread rest ends the connection, and so does one whose end arrived after that of the context of Within.
+// End prepares the response: it extends the write deadline, because the upload may have taken longer. The server closes
+// the connection after the response if a part of the body is unread, or if the body ended after the context of Within.
 func (u *Upload) End() {
 	const responseTimeMax = 30 * time.Second
 	u.mu.Lock()

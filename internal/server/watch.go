@@ -16,9 +16,9 @@ import (
 // memory within 250 ms, so the request ends within a second.
 const checkEvery = 500 * time.Millisecond
 
-// watched calls the function of a route, and ends its request when the credential is no longer valid: it cancels the
-// context with a *plant.Error as the cause, and ends a response that has begun. Every route of the admin listener with
-// a scope may scan the store, or wait for its client.
+// watched calls the function of a route, and ends the request when the credential is no longer valid: it cancels the
+// context with a *plant.Error as the cause, and ends a response that has begun. Any route of the admin listener with a
+// scope may scan the store or wait for its client.
 func (h *handler) watched(rec *responseRecorder, r *http.Request, principal auth.Principal) error {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	rec.ending = &ending{control: http.NewResponseController(rec.ResponseWriter)}
@@ -26,7 +26,7 @@ func (h *handler) watched(rec *responseRecorder, r *http.Request, principal auth
 	watching.Go(func() { h.watch(ctx, cancel, rec, r, principal) }) // ends with ctx
 	defer watching.Wait()
 	defer cancel(nil)
-	err := rec.route.handle(rec, r.WithContext(ctx), principal)
+	err := rec.route.Handle(rec, r.WithContext(ctx), principal)
 	cancel(nil)
 	watching.Wait() // then it does not use rec
 	cause := rec.ending.cause
@@ -41,7 +41,7 @@ func (h *handler) watched(rec *responseRecorder, r *http.Request, principal auth
 	case reads:
 		return cause
 	}
-	return err // it has the outcome of the change
+	return err // the outcome of the change
 }
 
 // watch checks the credential of a request until ctx ends.
@@ -60,16 +60,14 @@ func (h *handler) watch(
 		if err == nil || ctx.Err() != nil {
 			continue
 		}
-		reason, cause := "", credentialEnded(err)
-		if invalid := (*auth.Invalid)(nil); errors.As(err, &invalid) {
+		reason, cause := asPlantError(err).Message, credentialEnded(err)
+		if invalid, ok := errors.AsType[*auth.Invalid](err); ok {
 			rec.reason, reason = invalid.Reason, invalid.Reason
-		} else {
-			reason = asPlantError(err).Message
 		}
 		if h.audit != nil {
 			h.audit.Record(audit.Event{
 				Time: time.Now(), Action: audit.RequestEnded, Origin: h.originOf(rec, r, principal),
-				Details: []audit.Detail{{Key: "request", Value: r.Method + " " + rec.route.path}, {Key: "reason", Value: reason}},
+				Details: []audit.Detail{{Key: "request", Value: r.Method + " " + rec.route.Path}, {Key: "reason", Value: reason}},
 			})
 		}
 		rec.ending.end(cause)
@@ -80,16 +78,17 @@ func (h *handler) watch(
 
 // checkAgain returns an error if the credential of a running request is no longer valid.
 func (h *handler) checkAgain(rec *responseRecorder, r *http.Request) error {
-	_, err := h.authorize(rec, r, rec.route.required(r), (*handler).authenticateAgain)
+	_, err := h.authorize(rec, r, (*handler).authenticateAgain)
 	return err
 }
 
-// authenticateAgain is authenticate for a credential that was valid when its request arrived. It counts no failure.
+// authenticateAgain is authenticate for a credential that was valid when its request arrived. It does not count a
+// failure.
 func (h *handler) authenticateAgain(_ *responseRecorder, r *http.Request, credential string) (auth.Principal, error) {
 	return h.store.AuthenticateKnown(r.Context(), credential)
 }
 
-// checkArrived returns an error if the credential of a request is no longer valid after its body took long to arrive.
+// checkArrived checks the credential of a request again if its body took long to arrive.
 func (rec *responseRecorder) checkArrived(r *http.Request) error {
 	if time.Since(rec.started) < checkEvery || rec.route == nil {
 		return nil
@@ -102,8 +101,7 @@ func (rec *responseRecorder) checkArrived(r *http.Request) error {
 
 // credentialEnded returns the error for the client of a request whose credential failed a later check.
 func credentialEnded(err error) *plant.Error {
-	if refusal := asPlantError(err); refusal.Code.Status() == http.StatusUnauthorized ||
-		refusal.Code.Status() == http.StatusForbidden {
+	if status := asPlantError(err).Code.Status(); status == http.StatusUnauthorized || status == http.StatusForbidden {
 		return &plant.Error{
 			Code: plant.CodeCredentialInvalid,
 			Message: "the request ended because its credential is no longer valid: " +
@@ -123,7 +121,7 @@ type ending struct {
 	mu    sync.Mutex   // guards the fields below, and the order of write deadlines
 	began bool         // the status was written
 	cause *plant.Error // why the request has ended; nil: it has not
-	cut   bool         // it had begun then, so nothing more is written
+	cut   bool         // the response had begun, so nothing more is written
 }
 
 // begin records that the status is written.
@@ -143,8 +141,8 @@ func (e *ending) end(cause *plant.Error) {
 	}
 }
 
-// fault returns why nothing more is written; nil: the response goes on.
-func (e *ending) fault() error {
+// writeError returns the error of a write; nil: the response goes on.
+func (e *ending) writeError() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.cut {

@@ -166,7 +166,7 @@ func TestRequestEndsWithItsCredential(t *testing.T) {
 	}
 }
 
-// A response that has running ends in the middle, also while it waits for the client.
+// A running response ends in the middle, even while it waits for the client.
 func TestResponseEndsWithItsCredential(t *testing.T) {
 	t.Parallel()
 	h, running, ended := startWatched(t, nil)

@@ -17,9 +17,9 @@ const (
 	descriptorsMax  = 16
 )
 
-// Listeners returns the TCP listeners that systemd has passed to the process pid, by their names (FileDescriptorName=
-// of the socket unit). The map is empty if the variables name no socket or another process. The caller closes the
-// listeners. Only the first call in a process may have any, because it closes the descriptors of systemd.
+// Listeners returns the TCP listeners that systemd has passed to the process pid, by name (FileDescriptorName= of the
+// socket unit). The map is empty if the variables name no socket or another process. The caller closes the listeners.
+// Call it once: it closes the descriptors of systemd.
 func Listeners(environ map[string]string, pid int) (_ map[string]*net.TCPListener, err error) {
 	if environ["LISTEN_PID"] != strconv.Itoa(pid) {
 		return nil, nil //nolint:nilnil // a nil map has no listeners
@@ -39,7 +39,7 @@ func Listeners(environ map[string]string, pid int) (_ map[string]*net.TCPListene
 	}()
 	var problems []error
 	for i := range n {
-		name := "" // of a systemd that passes no names
+		name := "" // old versions of systemd pass no names
 		if i < len(names) {
 			name = names[i]
 		}
@@ -67,7 +67,7 @@ func listener(descriptor int, name string) (*net.TCPListener, error) {
 	}
 	tcp, ok := l.(*net.TCPListener)
 	if !ok {
-		return nil, errors.Join(fmt.Errorf("systemd: the socket %q is no TCP socket; use ListenStream=HOST:PORT", name),
+		return nil, errors.Join(fmt.Errorf("systemd: the socket %q is not a TCP socket; use ListenStream=HOST:PORT", name),
 			l.Close())
 	}
 	return tcp, nil
@@ -92,14 +92,14 @@ func NewNotifier(environ map[string]string, pid int) Notifier {
 	return n
 }
 
-// AliveEvery returns the interval of calls to Alive; 0: none. It is half of the time after which systemd ends the
-// service (WatchdogSec=), as sd_watchdog_enabled(3) recommends.
+// AliveEvery returns the interval between calls of Alive; 0: none. It is half of WatchdogSec=, as
+// sd_watchdog_enabled(3) recommends.
 func (n Notifier) AliveEvery() time.Duration { return n.timeout / 2 }
 
 // Ready reports that the service has started.
 func (n Notifier) Ready() error { return n.send("READY=1") }
 
-// Alive restarts the time of the watchdog.
+// Alive resets the watchdog.
 func (n Notifier) Alive() error { return n.send("WATCHDOG=1") }
 
 // Stopping reports that the service has begun to end.
@@ -113,7 +113,7 @@ func (n Notifier) send(state string) error {
 	if err != nil {
 		return fmt.Errorf("notify systemd: %w", err)
 	}
-	const writeTimeMax = time.Second // a full queue of the socket would block
+	const writeTimeMax = time.Second // a full socket buffer would block
 	_ = c.SetWriteDeadline(time.Now().Add(writeTimeMax))
 	_, err = c.Write([]byte(state))
 	if err = errors.Join(err, c.Close()); err != nil {

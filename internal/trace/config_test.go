@@ -70,8 +70,7 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// TestInvalidEnvironment lists values that are refused. No message has the value of a
-// variable that may have a secret.
+// TestInvalidEnvironment lists values that are refused. No message has the value of a variable that may have a secret.
 func TestInvalidEnvironment(t *testing.T) {
 	t.Parallel()
 	const canary = "canary4711"

@@ -16,8 +16,7 @@ import (
 	"plantstore/internal/trace/tracetest"
 )
 
-// TestRealCollector exports spans to OpenTelemetry's collector, which decodes them and
-// sends them on.
+// TestRealCollector exports spans to OpenTelemetry's collector, which decodes them and sends them on.
 func TestRealCollector(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds a collector: run without -short")

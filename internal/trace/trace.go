@@ -1,8 +1,8 @@
-// Package trace makes the spans of OpenTelemetry traces and exports them by OTLP over
-// HTTP. A nil *Tracer and a nil *Span are tracing that is off: it costs a comparison.
+// Package trace makes the spans of OpenTelemetry traces and exports them by OTLP over HTTP. With a nil *Tracer and a
+// nil *Span tracing is off, at the cost of a comparison.
 //
-// A trace of a request has the span of the request and its children. Requests share
-// commits, so a commit has a trace of its own. Links connect both.
+// The trace of a request contains the span of the request and its children. Requests share commits, so a commit has a
+// trace of its own, and links connect the two.
 package trace
 
 import (
@@ -91,27 +91,26 @@ func (s sampler) ShouldSample(p sdk.SamplingParameters) sdk.SamplingResult {
 	return s.Sampler.ShouldSample(p)
 }
 
-// Span is an operation in a trace. A span that is not sampled has only its ids. The
-// methods of a nil *Span do nothing.
+// Span is an operation in a trace. A span that is not sampled has only its ids. The methods of a nil *Span do nothing.
 type Span struct {
 	tracer trace.Tracer
-	ctx    context.Context // has the span, for its children
+	ctx    context.Context // with the span, for its children
 	span   trace.Span
 }
 
-// Request starts the span of a request. If the request has a valid traceparent (W3C Trace
-// Context), the span continues that trace.
+// Request starts the span of a request. If the request has a valid traceparent (W3C Trace Context), the span continues
+// that trace.
 func (t *Tracer) Request(header http.Header, started time.Time) *Span {
 	// Extract parses only fields that occur once, and limits the rest of the trace state.
 	ctx := propagation.TraceContext{}.Extract(context.Background(), carrier{header})
 	return start(ctx, t.tracer, "", trace.WithSpanKind(trace.SpanKindServer), trace.WithTimestamp(started))
 }
 
-// carrier gives the propagator the two headers of the W3C recommendation.
+// carrier passes the two headers of the W3C recommendation to the propagator.
 type carrier struct{ header http.Header }
 
-// traceStateMax is the number of bytes of a tracestate up to which the recommendation
-// asks to keep it (W3C Trace Context section 3.3.1.5).
+// traceStateMax is the number of bytes of a tracestate that the recommendation asks to propagate (W3C Trace Context
+// section 3.3.1.5).
 const traceStateMax = 512
 
 // Get implements propagation.TextMapCarrier.
@@ -134,8 +133,7 @@ func (carrier) Set(string, string) {}
 // Keys implements propagation.TextMapCarrier. Extract does not call it.
 func (carrier) Keys() []string { return nil }
 
-// Commit starts the span of a commit, in a trace of its own, with links to the spans of
-// the requests, at least one.
+// Commit starts the span of a commit, in a trace of its own, with links to the spans of its requests, at least one.
 func (t *Tracer) Commit(started time.Time, requests []*Span) *Span {
 	links := make([]trace.Link, len(requests))
 	for i, r := range requests {
@@ -175,8 +173,7 @@ func (s *Span) TraceID() string {
 	return s.span.SpanContext().TraceID().String()
 }
 
-// Response returns the value of the response header traceresponse, which the W3C drafts
-// next to its recommendation: version, trace id, id of the span, flags.
+// Response returns the value of the response header traceresponse (a W3C draft): version, trace id, span id, flags.
 func (s *Span) Response() string {
 	c := s.span.SpanContext()
 	return "00-" + c.TraceID().String() + "-" + c.SpanID().String() + "-" + (c.TraceFlags() & trace.FlagsSampled).String()
@@ -191,8 +188,7 @@ func (s *Span) Observe(o prometheus.Observer, value float64) {
 	o.(prometheus.ExemplarObserver).ObserveWithExemplar(value, prometheus.Labels{"trace_id": s.TraceID()})
 }
 
-// Child starts a child of the span in a context, from now on. It returns nil if the
-// context has no sampled span.
+// Child starts a child of the span in a context. It returns nil if the context has no sampled span.
 func Child(ctx context.Context, name string) *Span {
 	return child(ctx, name, trace.SpanKindInternal)
 }
@@ -210,8 +206,8 @@ func child(ctx context.Context, name string, kind trace.SpanKind) *Span {
 	return start(parent.ctx, parent.tracer, name, trace.WithSpanKind(kind))
 }
 
-// Record adds a child with its start and its end, and with a link to another span unless
-// that is nil. A failed child has an error status.
+// Record adds a child with its start and its end, and with a link to another span unless that is nil. A failed child
+// has an error status.
 func (s *Span) Record(name string, from, to time.Time, link *Span, failed bool) {
 	if !s.Sampled() {
 		return

@@ -103,8 +103,7 @@ func (tr *tracing) counts(t *testing.T, want map[string]int) {
 	}
 }
 
-// TestExport compares the spans of two requests in one commit with those that a collector
-// receives.
+// TestExport compares the spans of two requests in one commit with those that a collector receives.
 func TestExport(t *testing.T) {
 	for _, compression := range []string{"none", "gzip"} {
 		c := tracetest.Start(t)

@@ -33,15 +33,8 @@ type embeddedFile struct {
 	ids                []string
 }
 
-// embeddedFiles are the embedded files with licences of their own. Swagger UI's file of licences names DOMPurify's two
-// licences; this project uses it under the Apache license.
+// embeddedFiles are the embedded files with licences of their own.
 var embeddedFiles = []embeddedFile{
-	{
-		"Swagger UI", "5.29.1", "github.com/swaggest/swgui/v5/static/swagger-ui-bundle.js.gz",
-		"7985a79e91c1d7b1ce81c0881ec886ec070cad9002e9bfe3a3ea55deccf64ad4",
-		"swagger-ui-5.29.1.txt",
-		[]string{"Apache-2.0", "BSD-3-Clause", "MIT"},
-	},
 	{
 		"sample plants of IPNI", "-", "plantstore/cmd/plantstore/samples.csv",
 		"9a3ff8028804976fb0c293989134acc4aca4497203ceb1a4c65f4b06ed54cbcb",
@@ -52,7 +45,6 @@ var embeddedFiles = []embeddedFile{
 
 // coveredByModule are the packages with embedded files that the licence of their module covers.
 var coveredByModule = map[string]bool{
-	"github.com/swaggest/swgui/v5/static":                 true, // beside the row above: style sheet and icons, Apache-2.0
 	"google.golang.org/protobuf/internal/editiondefaults": true,
 }
 

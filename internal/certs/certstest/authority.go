@@ -53,8 +53,8 @@ func (a *Authority) Pool() *x509.CertPool {
 	return pool
 }
 
-// Leaf describes a certificate. The zero value is valid for localhost and 127.0.0.1 for a
-// day, for servers and for clients, with an ECDSA key.
+// Leaf describes a certificate. The zero value is valid for localhost and 127.0.0.1 for a day, for servers and for
+// clients, with an ECDSA key.
 type Leaf struct {
 	Name                string // the common name
 	DNSNames            []string

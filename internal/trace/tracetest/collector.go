@@ -64,8 +64,7 @@ func StartTLS(t T) *Collector {
 	return c
 }
 
-// Answer replaces the response to the next requests, whose spans are lost; nil: 200, and
-// the spans are kept.
+// Answer replaces the response to the next requests, whose spans are lost; nil: 200, and the spans are kept.
 func (c *Collector) Answer(h http.Handler) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -25,8 +25,8 @@ type readiness struct {
 // isVerbose reports whether a request has ?verbose.
 func isVerbose(r *http.Request) bool { return r.URL.RawQuery != "" && r.URL.Query().Has("verbose") }
 
-// ready responds 200 if the store accepts plants, otherwise 503. For the operator,
-// ?verbose adds the durability of the store.
+// ready responds 200 if the store accepts plants, otherwise 503. For the operator, ?verbose adds the durability of the
+// store.
 func ready(s *store.Store, operator bool) HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
 		if err := s.Ready(); err != nil {

@@ -10,7 +10,7 @@ import (
 	"plantstore/internal/server"
 )
 
-// Two requests of one credential that send many plants leave room for those of others; the server runs eight.
+// Two requests of one credential that send many plants leave room for requests of others; the server runs eight.
 func TestBulkRequestsAtOnce(t *testing.T) {
 	t.Parallel()
 	entered, release := make(chan struct{}), make(chan struct{})

@@ -1,0 +1,125 @@
+package apidoc_test
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"plantstore/internal/apidoc"
+	"plantstore/internal/plant"
+)
+
+const source = `# a comment
+openapi: 3.1.0
+info: {title: Leaves, version: 2.0.0, summary: Of trees., description: "Use {address}."}
+servers: [{url: /, description: The base.}]
+tags: [{name: leaves, description: Green.}, {name: unused, description: Brown.}]
+paths:
+  /leaves:
+    get:
+      operationId: listLeaves
+      tags: [leaves]
+      summary: List the leaves
+      security: []
+      x-max: 1
+      responses:
+        "200": {description: "<All>", content: {application/json: {schema: {$ref: '#/components/schemas/Leaf'}}}}
+        "404": {$ref: '#/components/responses/None'}
+components:
+  responses:
+    None: {description: None.}
+  schemas:
+    Leaf:
+      description: "{errorTable}"
+      type: object
+      required: [size]
+      properties:
+        size: {type: integer, minimum: -9223372036854775808, maximum: 9223372036854775807}
+`
+
+func TestForms(t *testing.T) {
+	t.Parallel()
+	d, err := apidoc.New([]byte(source), apidoc.Config{
+		Values: map[string]string{"servers 0 url": "https://plants.example", "paths /leaves get x-max": "12"},
+		Names:  map[string]string{"address": "https://plants.example"},
+		Errors: []plant.Entry{{Code: 40001, Name: "no-leaf", Meaning: "There is no leaf."}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d.Title != "Leaves" || d.Version != "2.0.0" || d.Summary != "Of trees." {
+		t.Errorf("got the title %q, the version %q and the summary %q", d.Title, d.Version, d.Summary)
+	}
+	if got, want := d.Servers, (apidoc.Server{URL: "https://plants.example", Description: "The base."}); got[0] != want {
+		t.Errorf("got the servers %+v, want %+v", got, want)
+	}
+	for form, want := range map[string][]string{
+		string(d.JSON): {
+			`"x-max": 12`, `"minimum": -9223372036854775808`, `"description": "Use https://plants.example."`, `"<All>"`,
+		},
+		string(d.YAML): {"x-max: 12", "Use https://plants.example.", "| 40001 | no-leaf | There is no leaf. |"},
+		string(d.HTML): {
+			`id="listLeaves"`, `href="#schema-Leaf"`, `href="#response-None"`, "&lt;All&gt;", "<td>no-leaf</td>",
+			"-9223372036854775808 to 9223372036854775807", "no credential",
+		},
+	} {
+		for _, text := range want {
+			if !strings.Contains(form, text) {
+				t.Errorf("no %q in\n%s", text, form)
+			}
+		}
+		for _, text := range []string{"a comment", "{address}", "{errorTable}"} {
+			if strings.Contains(form, text) {
+				t.Errorf("%q is in\n%s", text, form)
+			}
+		}
+	}
+	if strings.Contains(string(d.HTML), "Brown.") {
+		t.Error("the page has a tag without an operation")
+	}
+}
+
+// The page needs no script, no inline style and no other host.
+func TestPage(t *testing.T) {
+	t.Parallel()
+	d, err := apidoc.New([]byte(source), apidoc.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := d.Page("/a b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"<title>Leaves API</title>", `href="/a%20b/docs/apidoc.css"`, `href="/a%20b/openapi.json"`,
+		"<code>/</code> at the address of this page. The base.", string(d.HTML),
+	} {
+		if !strings.Contains(string(page), want) {
+			t.Errorf("no %q in\n%s", want, page)
+		}
+	}
+	if found := regexp.MustCompile(`<script|<style|\son[a-z]+=|\sstyle=|//`).Find(page); found != nil {
+		t.Errorf("the page has %q", found)
+	}
+}
+
+func TestFaultySources(t *testing.T) {
+	t.Parallel()
+	unknown := map[string]string{"servers 1 url": "x"}
+	for name, in := range map[string]struct {
+		source string
+		config apidoc.Config
+	}{
+		"not YAML":         {"a: [", apidoc.Config{}},
+		"unknown path":     {source, apidoc.Config{Values: unknown}},
+		"value not YAML":   {source, apidoc.Config{Values: map[string]string{"servers 0 url": "["}}},
+		"number not JSON":  {"a: 0x10", apidoc.Config{}},
+		"alias":            {"a: &b 1\nc: *b", apidoc.Config{}},
+		"not a document":   {"info: text", apidoc.Config{}},
+		"list for members": {"paths: [1]", apidoc.Config{}},
+	} {
+		if _, err := apidoc.New([]byte(in.source), in.config); err == nil {
+			t.Errorf("%s: got no error", name)
+		}
+	}
+}

@@ -1,0 +1,90 @@
+package apidoc
+
+import (
+	"html/template"
+	"slices"
+	"strings"
+)
+
+// markdown is a text in the part of CommonMark that the documents use: paragraphs, fenced code, tables, `code` and
+// **strong** text. It shows any other mark as text.
+type markdown string
+
+// HTML renders the text.
+func (m markdown) HTML() template.HTML {
+	var b strings.Builder
+	lines := strings.Split(strings.TrimSpace(string(m)), "\n")
+	for len(lines) > 0 {
+		lines = renderBlock(&b, lines)
+	}
+	return template.HTML(b.String())
+}
+
+// renderBlock renders the first block of the lines, and returns the lines after it.
+func renderBlock(b *strings.Builder, lines []string) (rest []string) {
+	end := func(last func(string) bool) int {
+		if i := slices.IndexFunc(lines[1:], last); i >= 0 {
+			return i + 1
+		}
+		return len(lines)
+	}
+	switch first := lines[0]; {
+	case strings.TrimSpace(first) == "":
+		return lines[1:]
+	case strings.HasPrefix(first, "```"):
+		n := end(func(l string) bool { return strings.HasPrefix(l, "```") })
+		b.WriteString("<pre>" + template.HTMLEscapeString(strings.Join(lines[1:n], "\n")) + "</pre>")
+		return lines[min(n+1, len(lines)):]
+	case strings.HasPrefix(first, "|"):
+		n := end(func(l string) bool { return !strings.HasPrefix(l, "|") })
+		renderTable(b, lines[:n])
+		return lines[n:]
+	}
+	n := end(func(l string) bool {
+		return strings.TrimSpace(l) == "" || strings.HasPrefix(l, "```") || strings.HasPrefix(l, "|")
+	})
+	b.WriteString("<p>" + renderSpan(strings.Join(lines[:n], " ")) + "</p>")
+	return lines[n:]
+}
+
+// renderTable renders a table. Its second line separates the head.
+func renderTable(b *strings.Builder, lines []string) {
+	b.WriteString(`<div class="table"><table>`)
+	for i, line := range lines {
+		open, end := "<td>", "</td>"
+		switch i {
+		case 0:
+			open, end = `<th scope="col">`, "</th>"
+			b.WriteString("<thead>")
+		case 1:
+			b.WriteString("</thead><tbody>")
+			continue
+		}
+		b.WriteString("<tr>")
+		for _, cell := range strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|") {
+			b.WriteString(open + renderSpan(strings.TrimSpace(cell)) + end)
+		}
+		b.WriteString("</tr>")
+	}
+	b.WriteString("</tbody></table></div>")
+}
+
+// renderSpan renders the code and the strong text of a paragraph or a cell.
+func renderSpan(text string) string {
+	var b strings.Builder
+	for i, part := range strings.Split(text, "`") {
+		if i%2 == 1 {
+			b.WriteString("<code>" + template.HTMLEscapeString(part) + "</code>")
+			continue
+		}
+		for k, words := range strings.Split(part, "**") {
+			if k%2 == 1 {
+				words = "<strong>" + template.HTMLEscapeString(words) + "</strong>"
+			} else {
+				words = template.HTMLEscapeString(words)
+			}
+			b.WriteString(words)
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,68 @@
+package apidoc
+
+import (
+	"bytes"
+	_ "embed" // for the templates and the files of the page
+	"html/template"
+	"strconv"
+	"strings"
+)
+
+// The files of a page with a document.
+var (
+	//go:embed apidoc.css
+	Style []byte // text/css; the console builds on its colours and elements
+
+	//go:embed leaf.svg
+	Icon []byte // image/svg+xml
+
+	//go:embed document.html
+	documentText string
+
+	//go:embed page.html
+	pageText string
+)
+
+var (
+	documentTemplate = template.Must(template.New("document").Funcs(template.FuncMap{
+		"lower": strings.ToLower, "kind": statusKind,
+	}).Parse(documentText))
+	pageTemplate = template.Must(template.New("page").Parse(pageText))
+)
+
+// statusKind returns the class of the mark of a status.
+func statusKind(status string) string {
+	switch n, _ := strconv.Atoi(status); {
+	case n >= 500:
+		return "bad"
+	case n >= 400:
+		return "warn"
+	}
+	return "good"
+}
+
+// render sets the fields of the page from the JSON form.
+func (d *Document) render() error {
+	parsed, err := parse(d.JSON)
+	if err != nil {
+		return err
+	}
+	var body bytes.Buffer
+	if err := documentTemplate.Execute(&body, parsed); err != nil {
+		return err
+	}
+	d.Title, d.Version, d.Summary, d.Servers = parsed.Info.Title, parsed.Info.Version, parsed.Info.Summary, parsed.Servers
+	d.HTML = template.HTML(body.String())
+	return nil
+}
+
+// Page returns a page of the document. prefix is the path of the API without a final slash, below which the page finds
+// docs/apidoc.css, docs/leaf.svg, openapi.json and openapi.yaml.
+func (d *Document) Page(prefix string) ([]byte, error) {
+	var page bytes.Buffer
+	err := pageTemplate.Execute(&page, struct {
+		*Document
+		Prefix string
+	}{d, prefix})
+	return page.Bytes(), err
+}

@@ -1,0 +1,225 @@
+package apidoc
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// openAPI is the part of an OpenAPI 3.1 document that its page shows.
+type openAPI struct {
+	Info struct {
+		Title, Version, Summary string
+		Description             markdown
+	}
+	Servers []Server
+	Tags    []struct {
+		Name        string
+		Description markdown
+	}
+	Paths      members[members[operation]] // by path and method
+	Components struct {
+		SecuritySchemes members[struct{ Description markdown }]
+		Schemas         members[schema]
+		Headers         members[header]
+		Responses       members[response]
+	}
+
+	Groups []group `json:"-"` // the tags with an operation
+}
+
+// group is the operations of a tag.
+type group struct {
+	Name        string
+	Description markdown
+	Operations  []operation
+}
+
+// operation is an operation. Method and Path are its keys in the document.
+type operation struct {
+	Method      string `json:"-"`
+	Path        string `json:"-"`
+	OperationID string
+	Summary     string
+	Description markdown
+	Tags        []string
+	Security    *[]json.RawMessage // empty: requires no credential; nil: as the document says
+	Parameters  []parameter
+	RequestBody *struct {
+		Description markdown
+		Required    bool
+		Content     members[content]
+	}
+	Responses members[response]
+}
+
+// Open reports whether the operation requires no credential.
+func (o operation) Open() bool { return o.Security != nil && len(*o.Security) == 0 }
+
+type parameter struct {
+	Name, In    string
+	Required    bool
+	Description markdown
+	Schema      schema
+	Example     literal
+}
+
+// response is a response, or a reference to one of the components.
+type response struct {
+	Ref         componentName `json:"$ref"`
+	Description markdown
+	Headers     members[header]
+	Content     members[content]
+}
+
+type header struct {
+	Ref         componentName `json:"$ref"`
+	Description markdown
+	Required    bool
+	Schema      schema
+	Example     literal
+}
+
+type content struct {
+	Schema   schema
+	Example  literal
+	Examples members[struct {
+		Summary     string
+		Description markdown
+		Value       literal
+	}]
+}
+
+// schema is a JSON Schema, with the keywords that the documents use.
+type schema struct {
+	Ref                  componentName `json:"$ref"`
+	Type, Format         string
+	Description          markdown
+	Required             []string
+	Properties           members[schema]
+	Items                *schema
+	OneOf                []schema
+	AdditionalProperties json.RawMessage // a boolean or a schema
+	Enum                 []literal
+	Minimum, Maximum     json.Number
+	MinLength, MaxLength json.Number
+	MinItems, MaxItems   json.Number
+	Pattern              string
+	Default              literal
+	Examples             []literal
+}
+
+// Requires reports whether an object requires a member.
+func (s schema) Requires(name string) bool { return slices.Contains(s.Required, name) }
+
+// Rules returns the bounds of a value as text.
+func (s schema) Rules() (rules []string) {
+	for _, r := range []struct {
+		low, high json.Number
+		unit      string
+	}{{s.Minimum, s.Maximum, ""}, {s.MinLength, s.MaxLength, " characters"}, {s.MinItems, s.MaxItems, " items"}} {
+		switch {
+		case r.low != "" && r.high != "":
+			rules = append(rules, r.low.String()+" to "+r.high.String()+r.unit)
+		case r.low != "":
+			rules = append(rules, "at least "+r.low.String()+r.unit)
+		case r.high != "":
+			rules = append(rules, "at most "+r.high.String()+r.unit)
+		}
+	}
+	return rules
+}
+
+// Values returns the schema of the other members of an object; nil without one.
+func (s schema) Values() *schema {
+	var values schema
+	if len(s.AdditionalProperties) == 0 || json.Unmarshal(s.AdditionalProperties, &values) != nil {
+		return nil // a boolean
+	}
+	return &values
+}
+
+// componentName is the last segment of a $ref within the document: the name of a component.
+type componentName string
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (r *componentName) UnmarshalText(text []byte) error {
+	*r = componentName(text[bytes.LastIndexByte(text, '/')+1:])
+	return nil
+}
+
+// literal is a JSON value: on one line if it is short, otherwise indented.
+type literal string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (l *literal) UnmarshalJSON(text []byte) error {
+	var short, long bytes.Buffer
+	if err := json.Compact(&short, text); err != nil {
+		return err
+	}
+	if err := json.Indent(&long, text, "", "  "); err != nil {
+		return err
+	}
+	const bytesOfLine = 72
+	if *l = literal(short.String()); short.Len() > bytesOfLine {
+		*l = literal(long.String())
+	}
+	return nil
+}
+
+// member is a member of an object.
+type member[T any] struct {
+	Name  string
+	Value T
+}
+
+// members are the members of an object in the order of the document.
+type members[T any] []member[T]
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (m *members[T]) UnmarshalJSON(text []byte) error {
+	d := json.NewDecoder(bytes.NewReader(text))
+	if opening, err := d.Token(); err != nil {
+		return err
+	} else if opening != json.Delim('{') {
+		return fmt.Errorf("value must be an object; got %v", opening)
+	}
+	for d.More() {
+		name, err := d.Token()
+		if err != nil {
+			return err
+		}
+		next := member[T]{Name: name.(string)} // the decoder accepts no other name
+		if err := d.Decode(&next.Value); err != nil {
+			return err
+		}
+		*m = append(*m, next)
+	}
+	return nil
+}
+
+// parse reads an OpenAPI document in JSON.
+func parse(text []byte) (*openAPI, error) {
+	d := &openAPI{}
+	if err := json.Unmarshal(text, d); err != nil {
+		return nil, fmt.Errorf("read the API document: %w", err)
+	}
+	for _, tag := range d.Tags {
+		group := group{Name: tag.Name, Description: tag.Description}
+		for _, path := range d.Paths {
+			for _, method := range path.Value {
+				operation := method.Value
+				operation.Method, operation.Path = strings.ToUpper(method.Name), path.Name
+				if slices.Contains(operation.Tags, tag.Name) {
+					group.Operations = append(group.Operations, operation)
+				}
+			}
+		}
+		if len(group.Operations) > 0 {
+			d.Groups = append(d.Groups, group)
+		}
+	}
+	return d, nil
+}

@@ -1,0 +1,117 @@
+package listen
+
+import (
+	"net/netip"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// reason is the cause of a refusal or an eviction, in metrics and log lines.
+type reason string
+
+// The reasons of refusals.
+const (
+	noDescriptor     reason = "descriptors"  // the system has no free file descriptor or memory
+	tooMany          reason = "connections"  // the listener has its maximum of connections
+	tooManyOfAddress reason = "address"      // the client has its maximum of connections
+	badHeader        reason = "proxy-header" // a trusted proxy sent no valid PROXY header
+	stranger         reason = "credential"   // the client sent too many requests without a valid credential
+)
+
+// The reasons of evictions.
+const (
+	longIdle       reason = "idle"
+	longIncomplete reason = "incomplete"
+)
+
+// refusal is the error of a refused connection.
+type refusal struct {
+	reason reason
+	text   string
+}
+
+func (r *refusal) Error() string { return r.text }
+
+// metrics are the metrics of the connections of a listener.
+type metrics struct {
+	open             prometheus.Gauge
+	limited          prometheus.Counter
+	refused, evicted map[reason]prometheus.Counter
+}
+
+// newMetrics returns new metrics and registers them, unless the registerer is nil.
+func newMetrics(registerer prometheus.Registerer, listener string) metrics {
+	labels := prometheus.Labels{"listener": listener}
+	open := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "plantstore_connections_open", ConstLabels: labels,
+		Help: "Open connections of clients.",
+	})
+	limited := prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "plantstore_connections_limited_total", ConstLabels: labels,
+		Help: "Connections that waited, and forwarded requests that were refused, " +
+			"because their client sent many requests without a valid credential.",
+	})
+	refused := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "plantstore_connections_refused_total", ConstLabels: labels,
+		Help: "Connections that the listener refused.",
+	}, []string{"reason"})
+	evicted := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "plantstore_connections_evicted_total", ConstLabels: labels,
+		Help: "Connections that the listener closed because of their number.",
+	}, []string{"reason"})
+	if registerer != nil {
+		registerer.MustRegister(open, limited, refused, evicted)
+	}
+	return metrics{
+		open: open, limited: limited,
+		refused: counters(refused, noDescriptor, tooMany, tooManyOfAddress, badHeader, stranger),
+		evicted: counters(evicted, longIdle, longIncomplete),
+	}
+}
+
+// counters returns the counter of each reason.
+func counters(of *prometheus.CounterVec, reasons ...reason) map[reason]prometheus.Counter {
+	all := map[reason]prometheus.Counter{}
+	for _, r := range reasons {
+		all[r] = of.WithLabelValues(string(r))
+	}
+	return all
+}
+
+// refuse counts and logs a refused connection.
+func (l *Listener) refuse(r *refusal) {
+	l.metrics.refused[r.reason].Inc()
+	if n := l.lines.Add(string(r.reason), 1); n > 0 {
+		l.log.Warn("connections refused",
+			"listener", l.name, "reason", string(r.reason), "connections", n, "error", r.text)
+	}
+}
+
+// limited counts and logs a connection that waits, or a forwarded request that is refused.
+func (l *Listener) limited(client netip.Addr) {
+	l.metrics.limited.Inc()
+	if n := l.lines.Add(string(stranger), 1); n > 0 {
+		l.log.Warn("clients without a valid credential limited",
+			"listener", l.name, "count", n, "client", client.String())
+	}
+}
+
+// evict closes, counts and logs connections that the registry removed.
+func (l *Listener) evict(victims []*Conn) {
+	counts := map[reason]int{}
+	for _, c := range victims {
+		_ = c.tcp.Close()
+		l.metrics.open.Dec()
+		if c.evictedFrom == Idle {
+			counts[longIdle]++
+		} else {
+			counts[longIncomplete]++
+		}
+	}
+	for r, n := range counts {
+		l.metrics.evicted[r].Add(float64(n))
+		if n := l.lines.Add(string(r), n); n > 0 {
+			l.log.Warn("connections evicted", "listener", l.name, "reason", string(r), "connections", n)
+		}
+	}
+}

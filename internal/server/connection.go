@@ -1,0 +1,55 @@
+package server
+
+import (
+	"context"
+	"net"
+	"net/http"
+
+	"plantstore/internal/listen"
+)
+
+// connKey is the key of the *listen.Conn in the context of a request.
+type connKey struct{}
+
+// keepConn adds the connection to the context of its requests.
+func keepConn(ctx context.Context, c net.Conn) context.Context {
+	if c, ok := c.(*listen.Conn); ok {
+		return context.WithValue(ctx, connKey{}, c)
+	}
+	return ctx
+}
+
+// connOf returns the connection of a request, or nil if it is not a connection of package listen.
+func connOf(r *http.Request) *listen.Conn {
+	c, _ := r.Context().Value(connKey{}).(*listen.Conn)
+	return c
+}
+
+// trackState reports the state of a connection to its listener, which evicts connections by state. It is the ConnState
+// of http.Server: net/http calls it when the head of a request has arrived, and after its response.
+func trackState(c net.Conn, s http.ConnState) {
+	conn, ok := c.(*listen.Conn)
+	switch {
+	case !ok: // no listener of package listen
+	case s == http.StateActive:
+		conn.SetWaiting(listen.Incomplete)
+	case s == http.StateIdle:
+		conn.SetWaiting(listen.Idle)
+	}
+}
+
+// hasArrived reports to the listener that the whole request has arrived.
+func (rec *responseRecorder) hasArrived() {
+	if rec.conn != nil && !rec.serving {
+		rec.serving = true
+		rec.conn.BeginServing()
+	}
+}
+
+// responds reports to the listener that the response begins. From now on the server waits until the client reads it.
+func (rec *responseRecorder) responds() {
+	if rec.serving {
+		rec.serving = false
+		rec.conn.EndServing()
+	}
+}
