@@ -173,7 +173,9 @@ func (h *harness) serve(s setup, log *slog.Logger, metrics *prometheus.Registry)
 func (h *harness) apiRoutes() []server.Route {
 	h.t.Helper()
 	var err error
-	if h.operations, err = admin.New(admin.Config{Engine: h.engine, Outbox: h.engine}); err != nil {
+	if h.operations, err = admin.New(admin.Config{
+		Engine: h.engine, Outbox: h.engine, Settings: func() []admin.Setting { return nil },
+	}); err != nil {
 		h.t.Fatal(err)
 	}
 	routes, err := adminapi.New(h.operations, slog.New(slog.DiscardHandler)).Routes()
