@@ -144,6 +144,9 @@ func (e *Engine) start(ctx context.Context, c Config) error {
 	if err := e.migrate(ctx, c); err != nil {
 		return err
 	}
+	if err := e.checkPrimaryKey(ctx); err != nil {
+		return err
+	}
 	if !c.Server {
 		return nil
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -110,6 +111,18 @@ func (e *Engine) checkOwners(ctx context.Context, q querier) error {
 		return nil
 	})
 	return err
+}
+
+// checkPrimaryKey makes sure that plants has its primary key: a restore creates it last, and without it a COPY would
+// store the same plant twice. The statement creates no plant. PostgreSQL plans it before it checks rights and runs
+// triggers, so other errors are ignored.
+func (e *Engine) checkPrimaryKey(ctx context.Context) error {
+	_, err := e.pool.Exec(ctx, insertPlantsSQL, []int64{}, []string{}, []*string{}, []time.Time{}, []int64{})
+	if hasCode(err, codeNoConflictTarget) {
+		return fmt.Errorf("%s has no primary key, as after a restore that failed: restore it again, "+
+			"or run ALTER TABLE plants ADD PRIMARY KEY (id): %w", e.qualified("plants"), err)
+	}
+	return nil
 }
 
 // checkReplayRight makes sure that the role may lock a row of plants, as each replay
