@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-
-	"plantstore/internal/store"
 )
 
 func newAuditPrune(p *program) *cobra.Command {
@@ -25,7 +23,7 @@ day with --audit-keep.`,
 			if !cmd.Flags().Changed("keep") {
 				return usagef("keep: give the age of the oldest entry to keep, such as --keep 400d")
 			}
-			return p.withStore(cmd, s, engineOptions{mustExist: true}, func(ctx context.Context, engine store.Engine) error {
+			return p.withStore(cmd, s, engineOptions{mustExist: true}, func(ctx context.Context, engine wholeEngine) error {
 				removed, err := pruneAudit(ctx, engine, time.Now().Add(-time.Duration(keep)), p.operator())
 				if err != nil {
 					return err

@@ -21,7 +21,7 @@ type serverAudit struct {
 
 // startAudit records the start of the server with its settings, and starts the removal of old entries. The caller calls
 // stop.
-func (p *program) startAudit(ctx context.Context, s *settings, engine store.Engine, log *slog.Logger) *serverAudit {
+func (p *program) startAudit(ctx context.Context, s *settings, engine wholeEngine, log *slog.Logger) *serverAudit {
 	a := &serverAudit{
 		Recorder: audit.NewRecorder(engine.AppendAudit, log), by: p.operator(), pruned: make(chan struct{}),
 	}
@@ -49,7 +49,7 @@ func (a *serverAudit) stop() {
 }
 
 // prune removes the entries that are older than keep once a day, unless keep is 0.
-func (a *serverAudit) prune(ctx context.Context, engine store.Engine, keep time.Duration, log *slog.Logger) {
+func (a *serverAudit) prune(ctx context.Context, engine wholeEngine, keep time.Duration, log *slog.Logger) {
 	if keep == 0 {
 		return
 	}
@@ -68,7 +68,7 @@ func (a *serverAudit) prune(ctx context.Context, engine store.Engine, keep time.
 // pruneAudit removes the oldest entries up to the first one that is not before a time, in batches, and returns their
 // number.
 func pruneAudit(
-	ctx context.Context, engine store.Engine, before time.Time, by audit.Origin,
+	ctx context.Context, engine wholeEngine, before time.Time, by audit.Origin,
 ) (removed int64, err error) {
 	const batchMax = 1000
 	for {

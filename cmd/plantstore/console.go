@@ -30,7 +30,7 @@ the port, for example with ssh -L 8081:127.0.0.1:8081.`,
   plantstore console --config /etc/plantstore/plantstore.yaml`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return p.withStore(cmd, s, engineOptions{mustExist: true}, func(ctx context.Context, engine store.Engine) error {
+			return p.withStore(cmd, s, engineOptions{mustExist: true}, func(ctx context.Context, engine wholeEngine) error {
 				at, err := s.consoleURL()
 				if err != nil {
 					return err

@@ -12,7 +12,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"plantstore/internal/admin"
 	"plantstore/internal/audit"
+	"plantstore/internal/auth"
 	"plantstore/internal/move"
 	"plantstore/internal/postgres"
 	"plantstore/internal/sqlite"
@@ -35,7 +37,7 @@ type engineOptions struct {
 }
 
 // openCommand opens the store for a command that may run beside a server.
-func (p *program) openCommand(ctx context.Context, s *settings, o engineOptions) (anyEngine, error) {
+func (p *program) openCommand(ctx context.Context, s *settings, o engineOptions) (wholeEngine, error) {
 	o.log = p.commandLog()
 	return s.openEngine(ctx, o)
 }
@@ -45,19 +47,37 @@ func (p *program) commandLog() *slog.Logger {
 	return slog.New(slog.NewTextHandler(p.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
 
-// anyEngine is the SQLite engine or the PostgreSQL engine.
-type anyEngine interface {
+// wholeEngine is the SQLite engine or the PostgreSQL engine.
+type wholeEngine interface {
 	store.Engine
+	admin.Engine
+	webhook.Outbox
 	move.Source
 	move.Destination
-	webhook.Outbox
+
+	// CreateFirstTokens stores all the tokens, whose names differ, in a store that never had a token. For any other store
+	// it returns false and stores nothing.
+	CreateFirstTokens(ctx context.Context, tokens []auth.Token, by audit.Origin) (created bool, err error)
+
+	// PruneSubjects removes the selected subjects and returns them by ascending id; store.ErrNotFound if there is none.
+	// The last use of a subject may be up to a minute older in the store than in a server: that server stores the subject
+	// again. It keeps the row with the highest id, so that no id is used twice. It needs the right to delete tokens, which
+	// a server does not need.
+	PruneSubjects(ctx context.Context, p store.SubjectPrune, by audit.Origin) (removed []auth.Token, err error)
+
+	// PruneAudit removes the entries up to an entry from the audit log and appends an entry about it. It returns 0 if they
+	// are removed already. The error wraps store.ErrAuditFault if the log has no such entry.
+	PruneAudit(ctx context.Context, to audit.Link, by audit.Origin) (removed int64, err error)
 
 	// Interrupted reports whether the store has the capture of a move that no longer runs.
 	Interrupted(ctx context.Context) (bool, error)
+
+	// Close makes everything durable and closes the store. No other call may run during Close or after it.
+	Close() error
 }
 
 // openEngine opens the engine that --db names.
-func (s *settings) openEngine(ctx context.Context, o engineOptions) (anyEngine, error) {
+func (s *settings) openEngine(ctx context.Context, o engineOptions) (wholeEngine, error) {
 	if err := s.checkStore(); err != nil {
 		return nil, err
 	}
@@ -116,7 +136,7 @@ func (s *settings) refusePassword() error {
 
 // withStore runs do on the store that the settings name, and closes the store.
 func (p *program) withStore(
-	cmd *cobra.Command, s *settings, o engineOptions, do func(context.Context, store.Engine) error,
+	cmd *cobra.Command, s *settings, o engineOptions, do func(context.Context, wholeEngine) error,
 ) (err error) {
 	if err := s.load(p, cmd); err != nil {
 		return err

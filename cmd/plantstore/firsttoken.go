@@ -12,7 +12,6 @@ import (
 
 	"plantstore/internal/auth"
 	"plantstore/internal/console"
-	"plantstore/internal/store"
 )
 
 const firstTokensTimeMax = 2 * time.Second // to print them
@@ -44,7 +43,7 @@ func (f *firstToken) curl(secret string) string {
 // firstTokens creates the first tokens of a store, and prints them with commands that use them. It creates none if
 // their secrets would be written to a file or a log that the operator did not choose for them.
 func (p *program) firstTokens(
-	ctx context.Context, engine store.Engine, s *settings, h *httpServers, log *slog.Logger,
+	ctx context.Context, engine wholeEngine, s *settings, h *httpServers, log *slog.Logger,
 ) error {
 	if _, ok := isTerminal(p.stdout); !ok && !bool(s.admin.printTokens) {
 		tokens, err := engine.Tokens(ctx)
@@ -67,7 +66,7 @@ func (p *program) firstTokens(
 
 // createFirst creates the tokens, and a sign-in code for the console.
 func (p *program) createFirst(
-	ctx context.Context, engine store.Engine, list []firstToken, at *url.URL, log *slog.Logger,
+	ctx context.Context, engine wholeEngine, list []firstToken, at *url.URL, log *slog.Logger,
 ) error {
 	var text strings.Builder
 	text.WriteString("The store has no token. The first ones do not expire and are not shown again.\n\n")

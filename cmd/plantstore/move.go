@@ -158,7 +158,7 @@ func namedStore(flag string, address storeAddress) *settings {
 // openNamed opens the store that a flag of move names.
 func (p *program) openNamed(
 	ctx context.Context, flag string, address storeAddress, o engineOptions,
-) (anyEngine, error) {
+) (wholeEngine, error) {
 	engine, err := p.openCommand(ctx, namedStore(flag, address), o)
 	if err != nil && errors.Is(err, context.Canceled) {
 		err = errInterrupted

@@ -10,7 +10,6 @@ import (
 	"plantstore/internal/audit"
 	"plantstore/internal/plant"
 	"plantstore/internal/store"
-	"plantstore/internal/webhook"
 )
 
 // operations are the operations of the commands that work on a store or, with --server, on a running server.
@@ -43,9 +42,9 @@ func (p *program) operate(
 	if err := f.checkUnused(cmd.Flags()); err != nil {
 		return err
 	}
-	return p.withStore(cmd, s, o, func(ctx context.Context, engine store.Engine) error {
+	return p.withStore(cmd, s, o, func(ctx context.Context, engine wholeEngine) error {
 		service, err := admin.New(admin.Config{
-			Engine: engine, Outbox: engine.(webhook.Outbox), DB: s.db.String(), // every engine has an outbox
+			Engine: engine, DB: s.db.String(),
 			Unrecorded: func(u *store.Unrecorded) { p.warnUnaudited(u.Cause) },
 		})
 		if err != nil {

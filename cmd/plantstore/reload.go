@@ -88,9 +88,9 @@ func (r *reloader) begin(ctx context.Context) {
 }
 
 // operations returns the configuration of the operations of the operator.
-func (r *reloader) operations(engine store.Engine) admin.Config {
+func (r *reloader) operations(engine wholeEngine) admin.Config {
 	return admin.Config{
-		Engine: engine, Outbox: r.events.outbox, Deliveries: r.events.status, Store: r.store, Log: r.log,
+		Engine: engine, Deliveries: r.events.status, Store: r.store, Log: r.log,
 		Backups: r.backups, Metrics: r.metrics, Settings: r.list,
 		Issuer: string(r.settings.oidc.issuer), DB: r.settings.db.String(), Version: version,
 		Unrecorded: func(u *store.Unrecorded) {

@@ -59,7 +59,7 @@ type start struct {
 	hangups <-chan os.Signal  // each one reloads the settings; nil: none
 
 	// greet is the last step of the start: it creates the first tokens and prints them.
-	greet func(context.Context, store.Engine, *settings, *httpServers, *slog.Logger) error
+	greet func(context.Context, wholeEngine, *settings, *httpServers, *slog.Logger) error
 }
 
 // serve wires the whole server: settings, engine, store, HTTP servers, signals, drain.
@@ -140,7 +140,7 @@ func (h *httpServers) logReady(s *settings, log *slog.Logger) {
 // openServed opens the engine of a server, and warns of an interrupted move.
 func (s *settings) openServed(
 	ctx context.Context, by audit.Origin, traced bool, log *slog.Logger, metrics prometheus.Registerer,
-) (anyEngine, error) {
+) (wholeEngine, error) {
 	engine, err := s.openEngine(ctx, engineOptions{
 		server: true, migrate: true, log: log, metrics: metrics, traced: traced, by: by,
 	})
@@ -152,7 +152,7 @@ func (s *settings) openServed(
 
 // startStore starts a store on an engine; verify is nil if the server accepts no JWTs. The caller closes the store.
 func (s *settings) startStore(
-	ctx context.Context, engine store.Engine, tracer *trace.Tracer, verify store.VerifyJWT, log *slog.Logger,
+	ctx context.Context, engine wholeEngine, tracer *trace.Tracer, verify store.VerifyJWT, log *slog.Logger,
 	metrics prometheus.Registerer,
 ) (*store.Store, error) {
 	commits, within := s.commits()
@@ -203,7 +203,7 @@ func (p *program) reloadSignals() chan os.Signal {
 
 // warnOfMove logs a warning after an interrupted move of the store, whose capture costs time. The server also starts if
 // the check fails.
-func warnOfMove(ctx context.Context, engine anyEngine, log *slog.Logger) {
+func warnOfMove(ctx context.Context, engine wholeEngine, log *slog.Logger) {
 	switch interrupted, err := engine.Interrupted(ctx); {
 	case err != nil:
 		log.Warn("could not check for an interrupted move of the store", "error", err)

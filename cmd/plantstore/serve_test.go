@@ -13,7 +13,7 @@ import (
 
 // interruptedStore is an engine with the method Interrupted alone.
 type interruptedStore struct {
-	anyEngine // nil
+	wholeEngine // nil
 
 	interrupted bool
 	err         error

@@ -144,7 +144,7 @@ func (a *acmeClient) prepare(
 
 // open opens the storage and reads the stored certificates.
 func (a *acmeClient) open(
-	ctx context.Context, s *settings, engine anyEngine, log *slog.Logger, metrics prometheus.Registerer,
+	ctx context.Context, s *settings, engine wholeEngine, log *slog.Logger, metrics prometheus.Registerer,
 ) error {
 	config := acme.Config{
 		Domains: s.acme.domains.items, Email: string(s.acme.email), Directory: string(s.acme.directory),

@@ -35,7 +35,7 @@ stored again, with another number.`,
 			case time.Duration(unused) < shortest:
 				return usagef("unused: %s is out of range; use at least 1d", &unused)
 			}
-			return p.withStore(cmd, s, engineOptions{mustExist: true}, func(ctx context.Context, engine store.Engine) error {
+			return p.withStore(cmd, s, engineOptions{mustExist: true}, func(ctx context.Context, engine wholeEngine) error {
 				removed, err := pruneSubjects(ctx, engine, time.Duration(unused), p.operator())
 				if err != nil {
 					return fmt.Errorf("removed %d subjects, then: %w", removed, err)
@@ -52,7 +52,7 @@ stored again, with another number.`,
 
 // pruneSubjects removes the subjects that are not in use for a time, in batches, and returns their number.
 func pruneSubjects(
-	ctx context.Context, engine store.Engine, unused time.Duration, by audit.Origin,
+	ctx context.Context, engine wholeEngine, unused time.Duration, by audit.Origin,
 ) (removed int, err error) {
 	const batchMax = 1000 // so that commits of plants wait only shortly
 	now := time.Now().UTC().Truncate(time.Microsecond)

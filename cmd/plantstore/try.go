@@ -149,7 +149,7 @@ To keep your plants, run plantstore serve: it stores them in plantstore.db.
 
 // greetTry stores the sample plants, creates a token and a sign-in code, and prints how to use them.
 func (p *program) greetTry(
-	ctx context.Context, engine store.Engine, s *settings, h *httpServers, _ *slog.Logger,
+	ctx context.Context, engine wholeEngine, s *settings, h *httpServers, _ *slog.Logger,
 ) error {
 	count, err := storeSamples(ctx, engine)
 	if err != nil {
@@ -170,7 +170,7 @@ func (p *program) greetTry(
 }
 
 // storeSamples stores the sample plants and returns their number.
-func storeSamples(ctx context.Context, engine store.Engine) (int, error) {
+func storeSamples(ctx context.Context, engine wholeEngine) (int, error) {
 	var batch []store.Create
 	for row, err := range dump.Read(strings.NewReader(samples), dump.CSV) {
 		if problem := errors.Join(err, row.Err); problem != nil {

@@ -25,11 +25,10 @@ import (
 
 // Config configures a Service.
 type Config struct {
-	Engine store.Engine // required; the caller closes it after the Service
+	Engine Engine       // required; the caller closes it after the Service
 	Store  *store.Store // on the engine: scans pause while it creates plants, State has its readiness; nil: neither
 	Log    *slog.Logger // nil: no log
 
-	Outbox     webhook.Outbox                  // of the engine; required by the operations on webhooks
 	Deliveries func() map[int64]webhook.Status // of this server, see webhook.Sender.Status; nil: none
 
 	Backups  *backup.Service     // nil: the server makes no backups
@@ -44,10 +43,9 @@ type Config struct {
 
 // Service has the operations of the operator. It is safe for concurrent use.
 type Service struct {
-	engine   store.Engine
+	engine   Engine
 	store    *store.Store // may be nil
 	log      *slog.Logger
-	outbox   webhook.Outbox
 	backups  *backup.Service     // may be nil
 	metrics  prometheus.Gatherer // may be nil
 	settings func() []Setting
@@ -107,7 +105,7 @@ func New(c Config) (*Service, error) {
 		verifying: make(chan struct{}, 1), downloads: make(chan struct{}, downloadsMax),
 		scans:    make(chan struct{}, scansMax),
 		lineTime: lineTimeMax, partTime: partTimeMax, listTime: listTimeMax,
-		engine: c.Engine, store: c.Store, log: c.Log, outbox: c.Outbox, backups: c.Backups,
+		engine: c.Engine, store: c.Store, log: c.Log, backups: c.Backups,
 		deliveries: c.Deliveries, totals: outboxTotals{slot: make(chan struct{}, 1)},
 		uploads: server.UploadLimits{Bytes: importBytesMax, Idle: importIdleMax}, rejectsMax: importRejectsMax,
 		metrics: c.Metrics, settings: c.Settings,

@@ -36,7 +36,7 @@ import (
 // setup has the options of a harness.
 type setup struct {
 	plants []store.Create                  // stored before the start
-	wrap   func(store.Engine) store.Engine // wraps the real engine of the service; nil: none
+	wrap   func(admin.Engine) admin.Engine // wraps the real engine of the service; nil: none
 	insert func(store.Engine) store.Engine // wraps the real engine of the store; nil: none
 
 	issuer   string
@@ -98,12 +98,12 @@ func start(t testing.TB, s setup) *harness {
 		t.Fatal(err)
 	}
 	h.store, h.metrics = st, metrics
-	engine := store.Engine(h.engine)
+	engine := admin.Engine(h.engine)
 	if s.wrap != nil {
 		engine = s.wrap(engine)
 	}
 	if h.service, err = admin.New(admin.Config{
-		Engine: engine, Outbox: h.engine, Deliveries: func() map[int64]webhook.Status { return s.deliveries },
+		Engine: engine, Deliveries: func() map[int64]webhook.Status { return s.deliveries },
 		Store: st, Log: log, Backups: h.backups, Metrics: metrics, DB: "plants.db", Version: "test",
 		Unrecorded: s.unrecorded, Issuer: s.issuer, Settings: func() []admin.Setting { return s.settings },
 	}); err != nil {

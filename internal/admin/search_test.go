@@ -151,7 +151,7 @@ func TestSearchRefuses(t *testing.T) {
 
 func TestSearchHead(t *testing.T) {
 	t.Parallel()
-	h := start(t, setup{wrap: func(e store.Engine) store.Engine { return failing{e, errors.New("not to be read")} }})
+	h := start(t, setup{wrap: func(e admin.Engine) admin.Engine { return failing{e, errors.New("not to be read")} }})
 	res := h.open(http.MethodHead, "/plants/search?name=a")
 	_ = res.Body.Close()
 	if res.StatusCode != http.StatusOK || res.Header.Get("Content-Type") != ndjson {
@@ -161,7 +161,7 @@ func TestSearchHead(t *testing.T) {
 
 // gated is an engine whose scans have one plant for each value of next.
 type gated struct {
-	store.Engine
+	admin.Engine
 	next chan struct{}
 	err  error // of a scan after next is closed
 
@@ -198,7 +198,7 @@ func (g *gated) List(ctx context.Context, q store.Query) ([]plant.Record, error)
 func startGated(t *testing.T) (*harness, *gated) {
 	t.Helper()
 	g := &gated{next: make(chan struct{})}
-	h := start(t, setup{wrap: func(e store.Engine) store.Engine {
+	h := start(t, setup{wrap: func(e admin.Engine) admin.Engine {
 		g.Engine = e
 		return g
 	}})
@@ -353,7 +353,7 @@ func TestPageOfRareTag(t *testing.T) {
 }
 
 // slow is an engine whose scans take half a second for the plants of one id each.
-type slow struct{ store.Engine }
+type slow struct{ admin.Engine }
 
 func (slow) State(context.Context) (store.State, error) { return store.State{Plants: -1}, nil }
 
@@ -407,7 +407,8 @@ func TestSearchPauses(t *testing.T) {
 // pausing is an engine with 11 plants in 11 reads of a millisecond each, whose commits
 // wait for release.
 type pausing struct {
-	store.Engine
+	*sqlite.Engine // nil
+
 	inserting, release chan struct{}
 }
 

@@ -81,11 +81,11 @@ func (s *Service) Webhooks(ctx context.Context, q WebhookQuery) (WebhookPage, er
 		return page, err
 	}
 	defer end()
-	all, err := s.outbox.Webhooks(ctx)
+	all, err := s.engine.Webhooks(ctx)
 	if err != nil {
 		return page, s.unreadable(err)
 	}
-	totals, at, err := s.totals.get(ctx, s.outbox)
+	totals, at, err := s.totals.get(ctx, s.engine)
 	if err != nil {
 		return page, s.unreadable(err)
 	}
@@ -118,7 +118,7 @@ type outboxTotals struct {
 }
 
 // get returns the totals, and the time of their count.
-func (o *outboxTotals) get(ctx context.Context, from webhook.Outbox) (map[int64]store.OutboxTotals, time.Time, error) {
+func (o *outboxTotals) get(ctx context.Context, from Outbox) (map[int64]store.OutboxTotals, time.Time, error) {
 	const (
 		ageMax = time.Second
 		share  = 50 // of the time: a count takes at most a fiftieth of it
@@ -194,7 +194,7 @@ func (s *Service) DeadLetters(ctx context.Context, q DeadLetterQuery) (DeadLette
 		return page, err
 	}
 	defer end()
-	letters, err := s.outbox.DeadLetters(ctx, from)
+	letters, err := s.engine.DeadLetters(ctx, from)
 	if err != nil {
 		return page, s.unreadable(err)
 	}
@@ -236,14 +236,14 @@ type DeadLettersChanged struct {
 func (s *Service) RetryDead(
 	ctx context.Context, selector store.DeadSelector, by audit.Origin,
 ) (DeadLettersChanged, error) {
-	return s.changeDead(ctx, func(ctx context.Context) (int64, error) { return s.outbox.RetryDead(ctx, selector, by) })
+	return s.changeDead(ctx, func(ctx context.Context) (int64, error) { return s.engine.RetryDead(ctx, selector, by) })
 }
 
 // DropDead removes selected dead letters.
 func (s *Service) DropDead(
 	ctx context.Context, selector store.DeadSelector, by audit.Origin,
 ) (DeadLettersChanged, error) {
-	return s.changeDead(ctx, func(ctx context.Context) (int64, error) { return s.outbox.DropDead(ctx, selector, by) })
+	return s.changeDead(ctx, func(ctx context.Context) (int64, error) { return s.engine.DropDead(ctx, selector, by) })
 }
 
 func (s *Service) changeDead(

@@ -23,6 +23,7 @@ import (
 	"plantstore/internal/s3/s3test"
 	"plantstore/internal/sqlite"
 	"plantstore/internal/store"
+	"plantstore/internal/store/storetest"
 )
 
 // plantsFile writes a CSV file of plants and returns its path. Every id below 0 is a row that is no plant.
@@ -142,7 +143,7 @@ func startPausedAt(t *testing.T, address func(host string) string) (*harness, *b
 	t.Helper()
 	paused := &pausedEngine{batches: 2, resume: make(chan struct{})}
 	file := filepath.Join(t.TempDir(), "plants.db")
-	h := startOn(t, file, func(metrics prometheus.Registerer) (store.Engine, error) {
+	h := startOn(t, file, func(metrics prometheus.Registerer) (storetest.Engine, error) {
 		var err error
 		paused.Engine, err = sqlite.Open(t.Context(), sqlite.Config{Path: file, Server: true, Metrics: metrics})
 		return paused, err

@@ -20,7 +20,7 @@ import (
 func (h *harness) deadLetters(urls []string, firstPlant int64, reasons ...string) {
 	h.t.Helper()
 	ctx := h.t.Context()
-	hooks, err := h.outbox().SetWebhooks(ctx, urls, audit.Origin{})
+	hooks, err := h.engine.SetWebhooks(ctx, urls, audit.Origin{})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func (h *harness) deadLetters(urls []string, firstPlant int64, reasons ...string
 	for _, w := range hooks {
 		claim.Most[w.ID] = len(reasons)
 	}
-	taken, err := h.outbox().TakeDeliveries(ctx, nil, claim)
+	taken, err := h.engine.TakeDeliveries(ctx, nil, claim)
 	if err != nil || len(taken) != len(urls)*len(reasons) {
 		h.t.Fatalf("%d deliveries, %v", len(taken), err)
 	}
@@ -46,7 +46,7 @@ func (h *harness) deadLetters(urls []string, firstPlant int64, reasons ...string
 			Reason: reasons[d.Plant.ID-firstPlant],
 		})
 	}
-	if _, err := h.outbox().TakeDeliveries(ctx, dead, store.Claim{}); err != nil {
+	if _, err := h.engine.TakeDeliveries(ctx, dead, store.Claim{}); err != nil {
 		h.t.Fatal(err)
 	}
 }

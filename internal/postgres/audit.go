@@ -10,7 +10,7 @@ import (
 	"plantstore/internal/store"
 )
 
-// AppendAudit implements store.Engine.
+// AppendAudit implements admin.Engine.
 func (e *Engine) AppendAudit(ctx context.Context, events ...audit.Event) error {
 	return e.transact(ctx, func(tx pgx.Tx) error {
 		now, err := readState(ctx, tx)
@@ -61,7 +61,7 @@ func setAuditHead(ctx context.Context, tx pgx.Tx, head audit.Link) error {
 	return err
 }
 
-// AuditEnds implements store.Engine.
+// AuditEnds implements store.AuditReader.
 func (e *Engine) AuditEnds(ctx context.Context) (audit.Ends, error) {
 	ends, err := auditEnds(ctx, e.pool)
 	return ends, classify(err)
@@ -75,7 +75,7 @@ func auditEnds(ctx context.Context, q querier) (ends audit.Ends, err error) {
 	return ends, err
 }
 
-// AuditRows implements store.Engine.
+// AuditRows implements store.AuditReader.
 func (e *Engine) AuditRows(ctx context.Context, after int64, limit int) ([]audit.Row, error) {
 	rows, _ := e.pool.Query(ctx, // CollectRows returns the error
 		"SELECT sequence, entry, previous, hash FROM plantstore_audit WHERE sequence > $1 ORDER BY sequence LIMIT $2",
@@ -89,7 +89,7 @@ func (e *Engine) AuditRows(ctx context.Context, after int64, limit int) ([]audit
 	return all, classify(err)
 }
 
-// PruneAudit implements store.Engine.
+// PruneAudit removes the entries up to an entry, unless they are removed already, and returns their number.
 func (e *Engine) PruneAudit(ctx context.Context, to audit.Link, by audit.Origin) (removed int64, err error) {
 	err = e.transact(ctx, func(tx pgx.Tx) error {
 		if err := e.checkWritable(ctx, tx); err != nil {

@@ -45,7 +45,8 @@ type Config struct {
 	Traced  bool                  // add spans to those in the contexts of calls
 }
 
-// Engine implements store.Engine, move.Source and move.Destination on a PostgreSQL database.
+// Engine keeps a store in a PostgreSQL database. It implements store.Engine, admin.Engine, webhook.Outbox, move.Source
+// and move.Destination.
 type Engine struct {
 	pool           *pgxpool.Pool
 	log            *slog.Logger
@@ -164,7 +165,7 @@ func describe(c *pgx.ConnConfig) string {
 	return fmt.Sprintf("%s on %s port %d", c.Database, c.Host, c.Port)
 }
 
-// Close implements store.Engine.
+// Close ends the engine. No other call may run during Close or after it.
 func (e *Engine) Close() error {
 	if e.watched != nil {
 		e.stop()

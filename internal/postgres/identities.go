@@ -35,7 +35,7 @@ func (e *Engine) PutSubject(ctx context.Context, t auth.Token, most int) (stored
 	return stored, err
 }
 
-// RevokeIdentity implements store.Engine.
+// RevokeIdentity implements admin.Engine.
 func (e *Engine) RevokeIdentity(
 	ctx context.Context, t auth.Token, most int, by audit.Origin,
 ) (stored auth.Token, err error) {
@@ -82,7 +82,7 @@ func deleteExpired(ctx context.Context, tx pgx.Tx, t auth.Token) error {
 	return err
 }
 
-// PruneSubjects implements store.Engine.
+// PruneSubjects removes the selected subjects and returns them by ascending id; store.ErrNotFound if there is none.
 func (e *Engine) PruneSubjects(
 	ctx context.Context, p store.SubjectPrune, by audit.Origin,
 ) (removed []auth.Token, err error) {

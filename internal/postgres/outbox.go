@@ -13,7 +13,7 @@ import (
 	"plantstore/internal/store"
 )
 
-// This file implements webhook.Outbox, except for the dead letters.
+// This file implements webhook.Outbox, except for ExpireDeliveries.
 
 // webhookState is the column plantstore.webhooks as the engine read it last. Reading it
 // for each batch would cost a round trip.

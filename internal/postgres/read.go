@@ -18,7 +18,7 @@ const recordSQL = `SELECT plants.id, plants.name, plants.tag, plants.created_at,
 	plants.created_by
 	FROM plants LEFT JOIN tokens ON tokens.id = plants.created_by `
 
-// Get implements store.Engine.
+// Get implements admin.Engine.
 func (e *Engine) Get(ctx context.Context, id int64) (plant.Record, error) {
 	rows, _ := e.pool.Query(ctx, recordSQL+"WHERE plants.id = $1", id) // CollectExactlyOneRow returns the error
 	r, err := pgx.CollectExactlyOneRow(rows, record)
@@ -28,7 +28,7 @@ func (e *Engine) Get(ctx context.Context, id int64) (plant.Record, error) {
 	return r, classify(err)
 }
 
-// List implements store.Engine.
+// List implements admin.Engine.
 func (e *Engine) List(ctx context.Context, q store.Query) (records []plant.Record, err error) {
 	sql, args := "WHERE plants.id >= $1 ORDER BY plants.id LIMIT $2", []any{q.From, q.Limit}
 	if tag, ok := q.Tag.Get(); ok {
@@ -53,7 +53,7 @@ func (e *Engine) List(ctx context.Context, q store.Query) (records []plant.Recor
 
 const scanSQL = "SELECT id, name, tag, created_at FROM plants WHERE id >= $1 ORDER BY id LIMIT $2"
 
-// Scan implements store.Engine.
+// Scan implements admin.Engine.
 func (e *Engine) Scan(
 	ctx context.Context, from int64, rows int, visit func(*store.Scanned),
 ) (next int64, more bool, err error) {

@@ -13,7 +13,7 @@ import (
 	"plantstore/internal/store"
 )
 
-// CreateToken implements store.Engine.
+// CreateToken implements admin.Engine.
 func (e *Engine) CreateToken(ctx context.Context, t auth.Token, by audit.Origin) (id int64, err error) {
 	err = e.changeTokens(ctx, func(tx pgx.Tx) error {
 		named, err := tokensNamed(ctx, tx, t.Name)
@@ -29,7 +29,7 @@ func (e *Engine) CreateToken(ctx context.Context, t auth.Token, by audit.Origin)
 	return id, err
 }
 
-// CreateFirstTokens implements store.Engine.
+// CreateFirstTokens stores all the tokens in a store that never had a token, and nothing in any other.
 func (e *Engine) CreateFirstTokens(
 	ctx context.Context, tokens []auth.Token, by audit.Origin,
 ) (created bool, err error) {
@@ -52,7 +52,7 @@ func (e *Engine) CreateFirstTokens(
 	return created && err == nil, err
 }
 
-// RotateToken implements store.Engine.
+// RotateToken implements admin.Engine.
 func (e *Engine) RotateToken(
 	ctx context.Context, t auth.Token, overlap time.Duration, by audit.Origin,
 ) (fresh, old auth.Token, err error) {
@@ -86,7 +86,7 @@ func tokensNamed(ctx context.Context, tx pgx.Tx, name string) ([]auth.Token, err
 	return pgx.CollectRows(rows, token)
 }
 
-// RevokeTokens implements store.Engine.
+// RevokeTokens implements admin.Engine.
 func (e *Engine) RevokeTokens(
 	ctx context.Context, selector store.Selector, at time.Time, by audit.Origin,
 ) (revoked []auth.Token, err error) {

@@ -18,6 +18,7 @@ import (
 	"plantstore/internal/oidc/oidctest"
 	"plantstore/internal/plant"
 	"plantstore/internal/server"
+	"plantstore/internal/sqlite"
 	"plantstore/internal/store"
 )
 
@@ -193,7 +194,7 @@ func startWithCredentials(t *testing.T, adminOpen bool) (*harness, credentials) 
 	issuer, verify := startIssuer(t)
 	h := start(t, func(s *setup) {
 		s.pprof, s.api, s.adminOpen, s.jwt = true, true, adminOpen, verify
-		s.seed = func(e store.Engine) {
+		s.seed = func(e *sqlite.Engine) {
 			plantOne := store.Create{Plant: plant.NewPlant{ID: 1, Plant: plant.Plant{Name: "A"}}, At: now}
 			if _, err := e.Insert(t.Context(), []store.Create{plantOne}); err != nil {
 				t.Fatal(err)

@@ -36,7 +36,7 @@ import (
 type setup struct {
 	path        string // file of the store; empty: a new file
 	token       string // secret of a token in the file; empty: a new token
-	seed        func(store.Engine)
+	seed        func(*sqlite.Engine)
 	wrap        func(store.Engine) store.Engine // wraps the real engine; nil: none
 	jwt         store.VerifyJWT
 	queue       store.Limits
@@ -173,7 +173,7 @@ func (h *harness) serve(s setup, log *slog.Logger, metrics *prometheus.Registry)
 func (h *harness) apiRoutes() []server.Route {
 	h.t.Helper()
 	var err error
-	if h.operations, err = admin.New(admin.Config{Engine: h.engine, Outbox: h.engine}); err != nil {
+	if h.operations, err = admin.New(admin.Config{Engine: h.engine}); err != nil {
 		h.t.Fatal(err)
 	}
 	routes, err := admin.Routes(h.operations)
@@ -227,7 +227,7 @@ func (h *harness) stop() {
 }
 
 // mint creates a token and returns its secret.
-func mint(t testing.TB, engine store.Engine, token auth.Token) string {
+func mint(t testing.TB, engine *sqlite.Engine, token auth.Token) string {
 	t.Helper()
 	secret := auth.Mint()
 	token.Hash, token.CreatedAt = auth.HashOf(secret), time.Now()

@@ -18,6 +18,7 @@ import (
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
 	"plantstore/internal/server"
+	"plantstore/internal/sqlite"
 	"plantstore/internal/store"
 )
 
@@ -357,7 +358,7 @@ func TestConcurrency(t *testing.T) {
 	other := ""
 	h, f := startFaulty(t, func(s *setup) {
 		s.limits.Concurrency = 1
-		s.seed = func(e store.Engine) { other = mint(t, e, auth.Token{Name: "other", Scopes: auth.ScopeCreate}) }
+		s.seed = func(e *sqlite.Engine) { other = mint(t, e, auth.Token{Name: "other", Scopes: auth.ScopeCreate}) }
 	})
 	g := f.block(t)
 	policy := []string{"RateLimit-Policy", `"concurrency";q=1;qu="concurrent-requests"`, "RateLimit", `"concurrency";r=0`}

@@ -7,9 +7,8 @@ import (
 	"plantstore/internal/store"
 )
 
-// Outbox stores events and their deliveries. The engines implement it; storetest has the
-// suite of its contract. Every method that changes the outbox returns an error that wraps
-// store.ErrReadOnly while a move makes the store read-only.
+// Outbox is the part of an engine that stores events and their deliveries. Every method that changes the outbox returns
+// an error that wraps store.ErrReadOnly while a move makes the store read-only.
 type Outbox interface {
 	// Webhooks returns all webhooks of the store, by ascending id.
 	Webhooks(ctx context.Context) ([]store.Webhook, error)
@@ -38,15 +37,4 @@ type Outbox interface {
 
 	// OutboxTotals returns the totals of every webhook, by id. It reads all deliveries.
 	OutboxTotals(ctx context.Context) (map[int64]store.OutboxTotals, error)
-
-	// DeadLetters returns a page of the dead letters, in the order of webhook and plant.
-	DeadLetters(ctx context.Context, page store.DeadPage) ([]store.DeadLetter, error)
-
-	// RetryDead makes selected dead letters of active webhooks due at once, as new
-	// deliveries: at most store.DeadBatch. It returns their number, and appends an entry to
-	// the audit log unless that is 0.
-	RetryDead(ctx context.Context, s store.DeadSelector, by audit.Origin) (int64, error)
-
-	// DropDead is RetryDead for the removal of dead letters of every webhook.
-	DropDead(ctx context.Context, s store.DeadSelector, by audit.Origin) (int64, error)
 }

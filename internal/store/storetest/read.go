@@ -102,7 +102,7 @@ type scanned struct {
 }
 
 // scanAll returns the plants of every call of Scan.
-func scanAll(t testing.TB, e store.Engine, from int64, rows int) (calls [][]scanned) {
+func scanAll(t testing.TB, e Engine, from int64, rows int) (calls [][]scanned) {
 	t.Helper()
 	for {
 		var call []scanned
