@@ -61,6 +61,12 @@ func setAuditHead(ctx context.Context, tx pgx.Tx, head audit.Link) error {
 	return err
 }
 
+func setAuditAnchor(ctx context.Context, tx pgx.Tx, anchor audit.Link) error {
+	const sql = "UPDATE plantstore SET pruned_sequence = $1, pruned_hash = $2"
+	_, err := tx.Exec(ctx, sql, anchor.Sequence, anchor.Hash[:])
+	return err
+}
+
 // AuditEnds implements store.AuditReader.
 func (e *Engine) AuditEnds(ctx context.Context) (audit.Ends, error) {
 	ends, err := auditEnds(ctx, e.pool)
@@ -108,8 +114,7 @@ func (e *Engine) PruneAudit(ctx context.Context, to audit.Link, by audit.Origin)
 		if err != nil {
 			return err
 		}
-		_, err = tx.Exec(ctx, "UPDATE plantstore SET pruned_sequence = $1, pruned_hash = $2", to.Sequence, to.Hash[:])
-		if err != nil {
+		if err := setAuditAnchor(ctx, tx, to); err != nil {
 			return err
 		}
 		tag, err := tx.Exec(ctx, "DELETE FROM plantstore_audit WHERE sequence <= $1", to.Sequence)
@@ -134,8 +139,7 @@ func (e *Engine) PutAudit(ctx context.Context, anchor audit.Link, rows []audit.R
 		}
 		if ends == (audit.Ends{}) && anchor.Sequence > 0 {
 			ends.Head = anchor
-			if _, err := tx.Exec(ctx, "UPDATE plantstore SET pruned_sequence = $1, pruned_hash = $2",
-				anchor.Sequence, anchor.Hash[:]); err != nil {
+			if err := setAuditAnchor(ctx, tx, anchor); err != nil {
 				return err
 			}
 		}

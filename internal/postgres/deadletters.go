@@ -49,7 +49,6 @@ func (e *Engine) DeadLetters(ctx context.Context, page store.DeadPage) ([]store.
 		page.Webhook, page.Plant, page.Limit) // CollectRows returns the error
 	all, err := pgx.CollectRows(rows, func(r pgx.CollectableRow) (d store.DeadLetter, err error) {
 		err = r.Scan(&d.Webhook, &d.URL, &d.Plant, &d.Since, &d.DeadAt, &d.Attempts, &d.Reason)
-		d.Since, d.DeadAt = d.Since.UTC(), d.DeadAt.UTC()
 		return d, err
 	})
 	return all, classify(err)

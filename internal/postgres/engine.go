@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -111,6 +112,9 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 		config.ConnConfig.Tracer = tracer{}
 	}
 	config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
+		c.TypeMap().RegisterType(&pgtype.Type{
+			Name: "timestamptz", OID: pgtype.TimestamptzOID, Codec: &pgtype.TimestamptzCodec{ScanLocation: time.UTC},
+		})
 		return errors.Join(commitDurably(ctx, c), e.setSearchPath(ctx, c), prepareCitus(ctx, c))
 	}
 	if e.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {

@@ -27,7 +27,7 @@ const (
 )
 
 // eventsSQL reports whether new plants have events. The plants that a move copies have none.
-const eventsSQL = "EXISTS (SELECT 1 FROM plantstore WHERE webhooks AND held IS NULL)"
+const eventsSQL = "EXISTS (SELECT 1 FROM plantstore WHERE webhooks AND move_state IS NULL)"
 
 // insertPlantsSQL creates plants without events. It creates none if another server has made
 // the first webhook since this engine read webhookState. SetWebhooks waits for the statements
@@ -186,44 +186,31 @@ func (e *Engine) create(ctx context.Context, c *pgx.Conn, b *sortedBatch, events
 // copy creates all plants, or none if an id exists. It reads whether they have events after
 // the COPY, which has locked the table: SetWebhooks waits for the transaction.
 func (b *sortedBatch) copy(ctx context.Context, c *pgx.Conn) error {
-	tx, err := c.Begin(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // after a COMMIT it does nothing
-	if err := b.copyPlants(ctx, tx); err != nil {
-		return err
-	}
-	events := false
-	if err := tx.QueryRow(ctx, "SELECT "+eventsSQL).Scan(&events); err != nil {
-		return err
-	}
-	if events {
-		if err := b.copyEvents(ctx, tx); err != nil {
+	return pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error {
+		if err := b.copyPlants(ctx, tx); err != nil {
 			return err
 		}
-	}
-	return tx.Commit(ctx)
+		events := false
+		if err := tx.QueryRow(ctx, "SELECT "+eventsSQL).Scan(&events); err != nil || !events {
+			return err
+		}
+		return b.copyEvents(ctx, tx)
+	})
 }
 
 // copyEvents writes the events of all plants.
-func (b *sortedBatch) copyEvents(ctx context.Context, to copier) error {
-	_, err := to.CopyFrom(ctx, pgx.Identifier{"plantstore_outbox"}, []string{"created_at", "plant"},
+func (b *sortedBatch) copyEvents(ctx context.Context, tx pgx.Tx) error {
+	_, err := tx.CopyFrom(ctx, pgx.Identifier{"plantstore_outbox"}, []string{"created_at", "plant"},
 		pgx.CopyFromSlice(len(b.ids), func(i int) ([]any, error) { return []any{b.createdAt[i], b.ids[i]}, nil }))
 	return err
 }
 
-func (b *sortedBatch) copyPlants(ctx context.Context, to copier) error {
-	_, err := to.CopyFrom(ctx, pgx.Identifier{"plants"}, []string{"id", "name", "tag", "created_at", "created_by"},
+func (b *sortedBatch) copyPlants(ctx context.Context, tx pgx.Tx) error {
+	_, err := tx.CopyFrom(ctx, pgx.Identifier{"plants"}, []string{"id", "name", "tag", "created_at", "created_by"},
 		pgx.CopyFromSlice(len(b.ids), func(i int) ([]any, error) {
 			return []any{b.ids[i], b.names[i], b.tags[i], b.createdAt[i], b.createdBy[i]}, nil
 		}))
 	return err
-}
-
-// copier is a connection or a transaction.
-type copier interface {
-	CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, rows pgx.CopyFromSource) (int64, error)
 }
 
 // readExisting reads the plants that were not created, in one transaction and by

@@ -11,12 +11,11 @@ import (
 
 // OutboxRows implements move.Source.
 func (e *Engine) OutboxRows(ctx context.Context, most int) ([]store.OutboxRow, error) {
-	rows, _ := e.pool.Query(ctx, `SELECT webhook, plant, since, due_at, dead_at, attempts, coalesce(reason, '')
+	rows, _ := e.pool.Query(ctx, `SELECT webhook, plant, since, due_at, dead_at, attempts, reason
 		FROM plantstore_deliveries LIMIT $1`, most) // CollectRows returns the error
 	all, err := pgx.CollectRows(rows, func(r pgx.CollectableRow) (o store.OutboxRow, err error) {
-		var due, dead *time.Time
-		err = r.Scan(&o.Webhook, &o.Plant, &o.Since, &due, &dead, &o.Attempts, &o.Reason)
-		o.Since, o.DueAt, o.DeadAt = o.Since.UTC(), timeOf(due), timeOf(dead)
+		err = r.Scan(&o.Webhook, &o.Plant, &o.Since, (*nullTime)(&o.DueAt), (*nullTime)(&o.DeadAt), &o.Attempts,
+			(*nullText)(&o.Reason))
 		return o, err
 	})
 	if err != nil {
@@ -26,7 +25,7 @@ func (e *Engine) OutboxRows(ctx context.Context, most int) ([]store.OutboxRow, e
 		most-len(all))
 	var o store.OutboxRow
 	_, err = pgx.ForEachRow(rows, []any{&o.Since, &o.Plant}, func() error {
-		all = append(all, store.OutboxRow{Plant: o.Plant, Since: o.Since.UTC()})
+		all = append(all, o)
 		return nil
 	})
 	return all, classify(err)
@@ -73,8 +72,7 @@ func (e *Engine) PutOutbox(ctx context.Context, webhooks []store.Webhook, rows [
 			d.webhooks, d.plants, since, d.due, d.dead, d.attempts, d.reasons); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx,
-			"UPDATE plantstore SET webhooks = (SELECT coalesce(bool_or(active), FALSE) FROM plantstore_webhooks)")
+		_, err := tx.Exec(ctx, setWebhooksSQL)
 		return err
 	})
 }

@@ -178,6 +178,9 @@ func (e *Engine) waitForCreates(ctx context.Context) error {
 	}
 }
 
+// setWebhooksSQL sets the column that reports whether the store has an active webhook.
+const setWebhooksSQL = "UPDATE plantstore SET webhooks = (SELECT coalesce(bool_or(active), FALSE) FROM plantstore_webhooks)"
+
 // changeWebhooks changes the active webhooks. Its caller has locked the row of plantstore.
 func changeWebhooks(ctx context.Context, tx pgx.Tx, added, removed []string) error {
 	for _, url := range added {
@@ -197,8 +200,7 @@ func changeWebhooks(ctx context.Context, tx pgx.Tx, added, removed []string) err
 			return err
 		}
 	}
-	_, err := tx.Exec(ctx,
-		"UPDATE plantstore SET webhooks = (SELECT coalesce(bool_or(active), FALSE) FROM plantstore_webhooks)")
+	_, err := tx.Exec(ctx, setWebhooksSQL)
 	return err
 }
 
@@ -231,13 +233,13 @@ func (e *Engine) TakeDeliveries(
 // of the database, which all servers share.
 func (e *Engine) changeOutbox(ctx context.Context, change func(tx pgx.Tx, now time.Time) error) error {
 	return classify(pgx.BeginFunc(ctx, e.pool, func(tx pgx.Tx) error {
-		var held string
+		var move string
 		var now time.Time
-		if err := tx.QueryRow(ctx, "SELECT coalesce(held, ''), current_timestamp FROM plantstore FOR KEY SHARE").
-			Scan(&held, &now); err != nil {
+		if err := tx.QueryRow(ctx, "SELECT coalesce(move_state, ''), current_timestamp FROM plantstore FOR KEY SHARE").
+			Scan(&move, &now); err != nil {
 			return err
 		}
-		if err := store.ParseMoveState(held).Err(); err != nil {
+		if err := store.ParseMoveState(move).Err(); err != nil {
 			return err
 		}
 		return change(tx, now)
@@ -279,8 +281,8 @@ func settle(ctx context.Context, tx pgx.Tx, settled []store.Settlement, now time
 type settlements struct {
 	webhooks, plants, attempts []int64
 	leases                     []time.Time
-	due, dead                  []*time.Time
-	reasons                    []*string
+	due, dead                  []nullTime
+	reasons                    []nullText
 }
 
 func (c *settlements) add(s store.Settlement, now time.Time) {
@@ -327,7 +329,7 @@ func (c *claimer) claimFor(ctx context.Context, webhook int64, most int) (claime
 	if err != nil || len(due) == 0 {
 		return 0, err
 	}
-	found, all, err := c.plants(ctx, due)
+	found, err := c.plants(ctx, due)
 	if err != nil {
 		return 0, err
 	}
@@ -343,7 +345,7 @@ func (c *claimer) claimFor(ctx context.Context, webhook int64, most int) (claime
 		c.taken, ids = append(c.taken, d), append(ids, d.Plant.ID)
 	}
 	err = c.setDue(ctx, webhook, ids, c.lease)
-	if err == nil && all && len(absent) > 0 {
+	if err == nil && c.bytes <= store.PlantsBytes && len(absent) > 0 { // else plants may have not been read
 		err = c.setDue(ctx, webhook, absent, c.now.Add(store.AbsentPause))
 	}
 	return len(ids), err
@@ -356,30 +358,18 @@ func (c *claimer) setDue(ctx context.Context, webhook int64, plants []int64, at 
 	return err
 }
 
-// plants returns the plants of deliveries, by id, until their texts exceed the limit. Then all
-// is false.
-func (c *claimer) plants(ctx context.Context, due []store.Delivery) (found map[int64]store.Row, all bool, err error) {
+// plants returns the plants of deliveries, by id, until the texts of all claims exceed the limit.
+func (c *claimer) plants(ctx context.Context, due []store.Delivery) (map[int64]store.Row, error) {
 	ids := make([]int64, len(due))
 	for i, d := range due {
 		ids[i] = d.Plant.ID
 	}
-	rows, err := c.tx.Query(ctx, "SELECT "+rowColumns+" FROM plants WHERE id = ANY($1) ORDER BY id", ids)
-	if err != nil {
-		return nil, false, err
-	}
-	defer rows.Close()
-	found = map[int64]store.Row{}
-	bytes := c.bytes
-	for bytes <= store.PlantsBytes && rows.Next() {
-		r, err := scanRow(rows)
-		if err != nil {
-			return nil, false, err
-		}
-		bytes += r.Bytes()
+	rows, err := plantRows(ctx, c.tx, store.PlantsBytes-c.bytes, "WHERE id = ANY($1) ORDER BY id", ids)
+	found := make(map[int64]store.Row, len(rows))
+	for _, r := range rows {
 		found[r.ID] = r
 	}
-	rows.Close() // reads the remaining rows, which may end with an error
-	return found, bytes <= store.PlantsBytes, rows.Err()
+	return found, err
 }
 
 // OutboxTotals implements webhook.Outbox.
@@ -392,14 +382,16 @@ func (e *Engine) OutboxTotals(ctx context.Context) (map[int64]store.OutboxTotals
 	totals := map[int64]store.OutboxTotals{}
 	var id, events int64
 	var active bool
-	var oldestEvent, oldest *time.Time
+	var oldestEvent time.Time
 	var t store.OutboxTotals
-	_, err := pgx.ForEachRow(rows, []any{&id, &active, &events, &oldestEvent, &t.Pending, &oldest, &t.Dead}, func() error {
-		t.Oldest = timeOf(oldest)
-		if active {
-			t = t.WithOutbox(events, timeOf(oldestEvent))
-		}
+	row := []any{
+		&id, &active, &events, (*nullTime)(&oldestEvent), &t.Pending, (*nullTime)(&t.Oldest), &t.Dead,
+	}
+	_, err := pgx.ForEachRow(rows, row, func() error {
 		totals[id] = t
+		if active {
+			totals[id] = t.WithOutbox(events, oldestEvent)
+		}
 		return nil
 	})
 	return totals, classify(err)

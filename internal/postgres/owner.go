@@ -68,17 +68,18 @@ func (e *Engine) qualified(name string) string {
 	return pgx.Identifier{e.namespace, name}.Sanitize()
 }
 
+// tableNames are the tables of a store.
+const tableNames = `('plants', 'tokens', 'plantstore', 'plantstore_audit', 'plantstore_acme',
+	'plantstore_webhooks', 'plantstore_outbox', 'plantstore_deliveries')`
+
 // ownersSQL reads the owners of the tables, and the owners of the functions of their triggers.
 // For a trigger with a function that no move creates, the latter is empty.
 const ownersSQL = `SELECT relname::text, pg_get_userbyid(relowner)::text, coalesce(tgname::text, ''),
-	CASE WHEN pronamespace = relnamespace AND proname IN ('plantstore_follow', 'plantstore_hold')
+	CASE WHEN pronamespace = relnamespace AND proname IN ('plantstore_capture', 'plantstore_refuse')
 		THEN pg_get_userbyid(proowner)::text ELSE '' END
 	FROM pg_class INNER JOIN pg_namespace ON pg_namespace.oid = relnamespace
 	LEFT JOIN pg_trigger ON tgrelid = pg_class.oid AND NOT tgisinternal LEFT JOIN pg_proc ON pg_proc.oid = tgfoid
-	WHERE nspname = current_schema()
-	AND relname IN ('plants', 'tokens', 'plantstore', 'plantstore_audit', 'plantstore_acme',
-		'plantstore_webhooks', 'plantstore_outbox', 'plantstore_deliveries')
-	ORDER BY relname`
+	WHERE nspname = current_schema() AND relname IN ` + tableNames + ` ORDER BY relname`
 
 // checkOwners refuses tables whose owner is neither the connection's role nor the owner of
 // the database, and triggers other than those of a move. It runs before the first read of
@@ -142,10 +143,11 @@ func (e *Engine) checkReplayRight(ctx context.Context) error {
 // foreignSQL reads the objects of a move that the connection's role does not own.
 const foreignSQL = `SELECT relname::text, pg_get_userbyid(relowner)::text, current_user::text
 	FROM pg_class INNER JOIN pg_namespace ON pg_namespace.oid = relnamespace
-	WHERE nspname = current_schema() AND relname IN ('plants', 'followed') AND pg_get_userbyid(relowner) <> current_user
+	WHERE nspname = current_schema() AND relname IN ('plants', 'plantstore_captured')
+	AND pg_get_userbyid(relowner) <> current_user
 	UNION ALL SELECT proname::text, pg_get_userbyid(proowner)::text, current_user::text
 	FROM pg_proc INNER JOIN pg_namespace ON pg_namespace.oid = pronamespace
-	WHERE nspname = current_schema() AND proname IN ('plantstore_follow', 'plantstore_hold')
+	WHERE nspname = current_schema() AND proname IN ('plantstore_capture', 'plantstore_refuse')
 	AND pg_get_userbyid(proowner) <> current_user`
 
 // checkMover refuses a move that would create a trigger that the owner of the tables

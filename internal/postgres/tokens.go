@@ -138,11 +138,9 @@ const tokenColumns = "id, name, hash, scopes, created_at, expires_at, last_used_
 func token(r pgx.CollectableRow) (t auth.Token, err error) {
 	var hash []byte
 	var scopes string
-	var created time.Time
-	var expires, used, revoked *time.Time
-	var prefix, kind, issuer, identifier *string
-	if err := r.Scan(&t.ID, &t.Name, &hash, &scopes, &created, &expires, &used, &revoked,
-		&prefix, &kind, &issuer, &identifier); err != nil {
+	if err := r.Scan(&t.ID, &t.Name, &hash, &scopes, &t.CreatedAt, (*nullTime)(&t.ExpiresAt),
+		(*nullTime)(&t.LastUsedAt), (*nullTime)(&t.RevokedAt), (*nullText)(&t.Prefix), (*nullText)(&t.Kind),
+		(*nullText)(&t.Issuer), (*nullText)(&t.Identifier)); err != nil {
 		return t, err
 	}
 	if n := copy(t.Hash[:], hash); n != len(t.Hash) || n != len(hash) {
@@ -151,8 +149,6 @@ func token(r pgx.CollectableRow) (t auth.Token, err error) {
 	if t.Scopes, err = auth.ParseScopes(scopes); err != nil {
 		return t, fmt.Errorf("token %d: %w", t.ID, err)
 	}
-	t.CreatedAt, t.ExpiresAt, t.LastUsedAt, t.RevokedAt = created.UTC(), timeOf(expires), timeOf(used), timeOf(revoked)
-	t.Prefix, t.Kind, t.Issuer, t.Identifier = textOf(prefix), auth.Kind(textOf(kind)), textOf(issuer), textOf(identifier)
 	return t, nil
 }
 
