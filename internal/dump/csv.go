@@ -42,7 +42,6 @@ type csvReader struct {
 	lines    int64 // number of lines read
 	header   string
 	columns  columns
-	tags     internTable
 
 	// The current row, set by next. raw and cells are valid until the next row.
 	line  int64
