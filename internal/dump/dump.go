@@ -97,7 +97,7 @@ func checkSize(p plant.NewPlant, plantMax int) error {
 	if p.Bytes() <= (plantMax-members)/perByteMax {
 		return nil // even if every byte needs an escape
 	}
-	if size := p.JSONBytes(); size > plantMax {
+	if size := len(p.AppendJSON(nil)); size > plantMax {
 		return fmt.Errorf("the plant has %d bytes as JSON; the maximum is %d", size, plantMax)
 	}
 	return nil

@@ -46,9 +46,6 @@ func TestFormsOfAPlant(t *testing.T) {
 		if row > 2*text {
 			t.Errorf("%d bytes as CSV, want at most %d", row, 2*text)
 		}
-		if got := p.JSONBytes(); got != text {
-			t.Errorf("JSONBytes: got %d, want %d", got, text)
-		}
 	})
 }
 
