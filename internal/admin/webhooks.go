@@ -173,7 +173,7 @@ type DeadLetter struct {
 
 func newDeadLetter(d store.DeadLetter) DeadLetter {
 	return DeadLetter{
-		WebhookID: d.Webhook, Address: store.Webhook{URL: d.URL}.Address(), PlantID: d.Plant,
+		WebhookID: d.Webhook, Address: store.WebhookAddress(d.URL), PlantID: d.Plant,
 		Since: d.Since.UTC(), DeadAt: d.DeadAt.UTC(), Attempts: d.Attempts, Reason: d.Reason,
 	}
 }

@@ -39,9 +39,9 @@ func (h *harness) deadLetters(urls []string, firstPlant int64, reasons ...string
 	if err != nil || len(taken) != len(urls)*len(reasons) {
 		h.t.Fatalf("%d deliveries, %v", len(taken), err)
 	}
-	var dead []store.Settlement
+	var dead []store.DeliveryResult
 	for _, d := range taken {
-		dead = append(dead, store.Settlement{
+		dead = append(dead, store.DeliveryResult{
 			Webhook: d.Webhook, Plant: d.Plant.ID, Lease: d.Lease, Dead: true, Attempts: 3,
 			Reason: reasons[d.Plant.ID-firstPlant],
 		})

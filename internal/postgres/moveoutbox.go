@@ -37,7 +37,7 @@ const insertOutboxSQL = `INSERT INTO plantstore_outbox (created_at, plant)
 
 // PutOutbox implements move.Destination.
 func (e *Engine) PutOutbox(ctx context.Context, webhooks []store.Webhook, rows []store.OutboxRow) error {
-	var events, deliveries settlements
+	var events, deliveries deliveryColumns
 	var sinceEvents, since []time.Time
 	for _, r := range rows {
 		if r.Webhook == 0 {
@@ -77,7 +77,7 @@ func (e *Engine) PutOutbox(ctx context.Context, webhooks []store.Webhook, rows [
 	})
 }
 
-func (c *settlements) addRow(r store.OutboxRow) {
+func (c *deliveryColumns) addRow(r store.OutboxRow) {
 	c.webhooks, c.plants = append(c.webhooks, r.Webhook), append(c.plants, r.Plant)
 	c.due, c.dead = append(c.due, nullTime(r.DueAt)), append(c.dead, nullTime(r.DeadAt))
 	c.attempts, c.reasons = append(c.attempts, int64(r.Attempts)), append(c.reasons, nullText(r.Reason))

@@ -206,7 +206,7 @@ func changeWebhooks(ctx context.Context, tx pgx.Tx, added, removed []string) err
 
 // TakeDeliveries implements webhook.Outbox.
 func (e *Engine) TakeDeliveries(
-	ctx context.Context, settled []store.Settlement, claim store.Claim,
+	ctx context.Context, settled []store.DeliveryResult, claim store.Claim,
 ) (taken []store.Delivery, err error) {
 	err = e.changeOutbox(ctx, func(tx pgx.Tx, now time.Time) error {
 		if err := settle(ctx, tx, settled, now); err != nil {
@@ -248,8 +248,8 @@ func (e *Engine) changeOutbox(ctx context.Context, change func(tx pgx.Tx, now ti
 
 // settle stores the results of deliveries. A failure counts only if the claim has not
 // ended.
-func settle(ctx context.Context, tx pgx.Tx, settled []store.Settlement, now time.Time) error {
-	var done, failed settlements
+func settle(ctx context.Context, tx pgx.Tx, settled []store.DeliveryResult, now time.Time) error {
+	var done, failed deliveryColumns
 	for _, s := range settled {
 		if s.Done {
 			done.add(s, now)
@@ -277,15 +277,15 @@ func settle(ctx context.Context, tx pgx.Tx, settled []store.Settlement, now time
 	return err
 }
 
-// settlements has a column in each slice.
-type settlements struct {
+// deliveryColumns has a column in each slice.
+type deliveryColumns struct {
 	webhooks, plants, attempts []int64
 	leases                     []time.Time
 	due, dead                  []nullTime
 	reasons                    []nullText
 }
 
-func (c *settlements) add(s store.Settlement, now time.Time) {
+func (c *deliveryColumns) add(s store.DeliveryResult, now time.Time) {
 	due, dead := s.Times(now)
 	c.webhooks, c.plants = append(c.webhooks, s.Webhook), append(c.plants, s.Plant)
 	c.attempts, c.leases = append(c.attempts, int64(s.Attempts)), append(c.leases, s.Lease)

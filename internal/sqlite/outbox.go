@@ -124,7 +124,7 @@ func (e *Engine) changeWebhooks(added, removed []string) error {
 
 // TakeDeliveries implements webhook.Outbox.
 func (e *Engine) TakeDeliveries(
-	ctx context.Context, settled []store.Settlement, claim store.Claim,
+	ctx context.Context, settled []store.DeliveryResult, claim store.Claim,
 ) (taken []store.Delivery, err error) {
 	if len(settled) == 0 {
 		if due, err := e.deliveriesDue(ctx, claim); err != nil || !due {
@@ -184,7 +184,7 @@ func (e *Engine) deliveriesDue(ctx context.Context, claim store.Claim) (due bool
 }
 
 // settle stores the results of deliveries. A failure counts only if the claim has not ended.
-func (e *Engine) settle(settled []store.Settlement, now time.Time) error {
+func (e *Engine) settle(settled []store.DeliveryResult, now time.Time) error {
 	if len(settled) == 0 {
 		return nil
 	}

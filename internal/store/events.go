@@ -20,11 +20,11 @@ type Webhook struct {
 }
 
 // Address returns the URL for logs and lists, without the parts that may have a secret.
-func (w Webhook) Address() string { return address(w.URL) }
+func (w Webhook) Address() string { return WebhookAddress(w.URL) }
 
-// address returns a URL without user, query and fragment. A text that is no URL may be a
-// secret as a whole.
-func address(text string) string {
+// WebhookAddress returns the URL of a webhook without user, query and fragment. A text that
+// is no URL may be a secret as a whole.
+func WebhookAddress(text string) string {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" {
 		return "(hidden: it is not a URL)"
@@ -52,9 +52,9 @@ type Claim struct {
 	Lease time.Duration // for which no other call returns the deliveries; whole microseconds
 }
 
-// Settlement is the result of a claimed delivery. Its zero value, with the fields that
+// DeliveryResult is the result of a claimed delivery. Its zero value, with the fields that
 // identify the delivery, releases the claim: the delivery is due again at once.
-type Settlement struct {
+type DeliveryResult struct {
 	Webhook  int64     // of the Delivery
 	Plant    int64     // id of the plant
 	Lease    time.Time // of the Delivery
@@ -118,7 +118,7 @@ func WebhooksChanged(added, removed []string, by audit.Origin) audit.Event {
 	list := func(urls []string) string {
 		addresses := make([]string, len(urls))
 		for i, u := range urls {
-			addresses[i] = address(u)
+			addresses[i] = WebhookAddress(u)
 		}
 		return strings.Join(addresses, " ")
 	}
@@ -197,9 +197,9 @@ func (c Claim) Take(
 	}
 }
 
-// Times returns the columns of an unsuccessful settlement at a time: the next attempt, and
+// Times returns the columns of an unsuccessful delivery at a time: the next attempt, and
 // the time of the dead letter. One of them is the zero value.
-func (s Settlement) Times(now time.Time) (dueAt, deadAt time.Time) {
+func (s DeliveryResult) Times(now time.Time) (dueAt, deadAt time.Time) {
 	if s.Dead {
 		return time.Time{}, now
 	}

@@ -98,7 +98,7 @@ func (c *credentials) unregistered(err error) error {
 		}
 	}
 	if errors.Is(err, ErrReadOnly) || errors.Is(err, ErrFull) {
-		return refusal(err)
+		return clientError(err)
 	}
 	return c.unreadable(err)
 }

@@ -72,7 +72,7 @@ func New(ctx context.Context, c Config) (*Store, error) {
 // in a batch is stored even if its client disconnects.
 func (s *Store) Create(span *trace.Span, by auth.Principal, n plant.NewPlant) (replayed bool, err error) {
 	if err := s.credentials.move.Load().Err(); err != nil {
-		return false, refusal(err)
+		return false, clientError(err)
 	}
 	outcome, err := s.writer.create(span, Create{Plant: n, By: by.TokenID, At: time.Now()})
 	if err != nil {
@@ -121,7 +121,7 @@ func (s *Store) Ready() error {
 	case !s.credentials.reachable():
 		return errors.New("the store is unreachable; see the log")
 	}
-	if err := s.writer.outage.refusal(); err != nil {
+	if err := s.writer.outage.unwritable(); err != nil {
 		return err
 	}
 	if s.credentials.move.Load().Phase != "" {

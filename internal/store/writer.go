@@ -302,7 +302,7 @@ func (w *writer) commit(number int, b *pendingBatch) error {
 	w.recordCommit(start, len(b.creates), err)
 	b.outcomes = outcomes
 	if err != nil {
-		b.err = refusal(err)
+		b.err = clientError(err)
 	}
 	if b.traced != nil {
 		b.endSpan(err)
@@ -423,8 +423,8 @@ func (w *writer) fail() {
 	close(w.failed)
 }
 
-// refusal returns the error that a client receives for an engine's error.
-func refusal(err error) *plant.Error {
+// clientError returns the error that a client receives for an engine's error.
+func clientError(err error) *plant.Error {
 	switch {
 	case errors.Is(err, ErrOutcomeUnknown):
 		return errUnknown()

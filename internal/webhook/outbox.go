@@ -27,9 +27,9 @@ type Outbox interface {
 
 	// TakeDeliveries stores the results of claimed deliveries, and claims others that are
 	// due, in one transaction. No other call, of any engine, returns a claimed delivery
-	// until its claim ends or a settlement releases it. A failure whose claim has ended has no
-	// effect. Without settlements and due deliveries, it writes nothing.
-	TakeDeliveries(ctx context.Context, settled []store.Settlement, claim store.Claim) ([]store.Delivery, error)
+	// until its claim ends or a result releases it. A failure whose claim has ended has no
+	// effect. Without results and due deliveries, it writes nothing.
+	TakeDeliveries(ctx context.Context, settled []store.DeliveryResult, claim store.Claim) ([]store.Delivery, error)
 
 	// ExpireDeliveries makes deliveries dead letters that are due and too old, and removes
 	// dead letters that are too old, at most store.DeadBatch of each.

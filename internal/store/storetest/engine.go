@@ -34,7 +34,7 @@ type Engine interface {
 	Webhooks(ctx context.Context) ([]store.Webhook, error)
 	SetWebhooks(ctx context.Context, urls []string, by audit.Origin) ([]store.Webhook, error)
 	EventsWritten() <-chan struct{}
-	TakeDeliveries(ctx context.Context, settled []store.Settlement, claim store.Claim) ([]store.Delivery, error)
+	TakeDeliveries(ctx context.Context, settled []store.DeliveryResult, claim store.Claim) ([]store.Delivery, error)
 	ExpireDeliveries(ctx context.Context, x store.Expiry) (store.Expired, error)
 	OutboxTotals(ctx context.Context) (map[int64]store.OutboxTotals, error)
 

@@ -65,7 +65,7 @@ func Run(t *testing.T, newStore func(t testing.TB) Store) {
 		{"outbox/events of other engines", testEventsOfOthers},
 		{"outbox/many events", testManyEvents},
 		{"outbox/large events", testLargeEvents},
-		{"outbox/settlements", testSettlements},
+		{"outbox/results", testDeliveryResults},
 		{"outbox/lease", testLease},
 		{"outbox/removed plants", testRemovedPlants},
 		{"outbox/several engines at once", testClaimRace},
