@@ -168,15 +168,18 @@ func (d *dispatcher) collect(r result) {
 	case delivered:
 		s.Done = true
 		r.receiver.succeeded(now)
-		d.metrics.delivered(r)
+		d.metrics.attempt(r, "delivered")
 	case failed:
 		s.Attempts++
 		s.Reason = r.failure.reason
 		s.Dead = now.Sub(r.delivery.Since) >= d.config.GiveUp
 		s.Wait = max(waitAfter(s.Attempts), r.failure.retryAfter)
 		r.receiver.failed(now, r.failure)
-		d.metrics.failed(r, s.Dead)
-	case interrupted: // its claim ends by itself
+		d.metrics.attempt(r, "failed")
+		if s.Dead {
+			d.metrics.dead.WithLabelValues(r.receiver.webhook.Address()).Inc()
+		}
+	case interrupted: // the claim expires
 		d.release(s.Webhook, s.Plant)
 		return
 	}
