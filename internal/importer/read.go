@@ -147,11 +147,7 @@ func (r *reader) rows() func(yield func(dump.Row, error) bool) {
 		}
 		defer plain.Close()
 		within.plain = plain
-		if r.RowMax > 0 {
-			dump.ReadWithin(within, r.Format, r.RowMax, r.PlantMax)(yield)
-			return
-		}
-		dump.Read(within, r.Format)(yield)
+		dump.ReadWithin(within, r.Format, r.RowMax, r.PlantMax)(yield)
 	}
 }
 
