@@ -36,8 +36,8 @@ type Job struct {
 	Faults   []string        // damage that a verification or a drill has found; at most 20
 	Err      error           // why the job failed; nil while it runs, and for a backup that is whole
 
-	slot  chan struct{} // has an element of the job until its end; nil: none
-	ended chan struct{} // closed with the end of the job
+	slot  chan struct{} // holds an element for the job until its end; nil: none
+	ended chan struct{} // closed at the end of the job
 }
 
 // jobsMax is the number of jobs whose results a Service keeps.
@@ -177,7 +177,7 @@ func (s *Service) Verify(ctx context.Context, name string, by audit.Origin) (Job
 }
 
 // Drill starts a job that restores a complete backup into a scratch file, verifies that file, compares it with the
-// manifest and removes it. It records the end in the audit log. The errors are those of Verify.
+// manifest and removes it. It records the end in the audit log. It returns the errors of Verify.
 func (s *Service) Drill(ctx context.Context, name string, by audit.Origin) (Job, error) {
 	return s.startCheck(ctx, Drilling, name, by, func(j *Job, b Backup) ([]string, error) {
 		faults, err := s.drill(j, b)
@@ -204,7 +204,7 @@ func (s *Service) startCheck(
 	})
 }
 
-// start starts a job unless another one has the slot. It calls name with s.mu locked.
+// start starts a job unless the slot is taken. It calls name with s.mu locked.
 func (s *Service) start(
 	slot chan struct{}, kind Kind, by audit.Origin, name func() string, do func(*Job),
 ) (Job, error) {

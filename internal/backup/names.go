@@ -25,7 +25,8 @@ func (s *Service) nameAt(at time.Time, end string) string {
 	return s.prefix() + at.UTC().Format(nameTime) + end
 }
 
-// named returns a backup with the facts of a name. ok is false for any other name, such as one with a slash.
+// named returns a backup with the facts that its name contains. ok is false for any other name, such as one with a
+// slash.
 func (s *Service) named(name string) (b Backup, ok bool) {
 	middle, ok := strings.CutPrefix(name, s.prefix())
 	if !ok {

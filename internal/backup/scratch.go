@@ -36,8 +36,8 @@ func newScratch(parent string) (*scratch, error) {
 	return &scratch{path, lock}, nil
 }
 
-// newLock creates a locked file. The file receives its name only when it is locked, because removeUnused of another
-// process would lock it first.
+// newLock creates a locked file. It locks the file before it gives it its name: else removeUnused of another process
+// could lock it first.
 func newLock(path string) (*os.File, error) {
 	lock, err := os.OpenFile(path+".new", os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {

@@ -22,14 +22,14 @@ import (
 	"plantstore/internal/sqlite"
 )
 
-// The errors of the operations. Other errors are those of the destination.
+// The errors of the operations. All others come from the destination.
 var (
 	ErrNotFound = errors.New("no backup has this name")
 	ErrRunning  = errors.New("another one runs; try again when it has ended")
 	ErrClosed   = errors.New("the server is shutting down")
 )
 
-// Config has the properties of a Service.
+// Config configures a Service.
 type Config struct {
 	DB          string        // path of the store, which the process serves
 	Destination string        // of the backups: a directory, or s3://BUCKET/PREFIX
@@ -54,8 +54,8 @@ type Service struct {
 	cancel  context.CancelFunc
 	running sync.WaitGroup // the schedule and the jobs
 
-	making   chan struct{} // has an element while a backup runs
-	checking chan struct{} // has an element while a verification or a drill runs
+	making   chan struct{} // holds an element while a backup runs
+	checking chan struct{} // holds an element while a verification or a drill runs
 
 	mu         sync.Mutex // guards the fields below, and the schedule in config
 	closed     bool
@@ -124,7 +124,7 @@ func (s *Service) Close() {
 	s.running.Wait()
 }
 
-// Backup is a backup of the store, or a file with the name of one.
+// Backup is a backup of the store, or a file whose name looks like one.
 type Backup struct {
 	Name     string
 	At       time.Time // start of the backup, from its name; to the second
@@ -290,7 +290,7 @@ var (
 	errFuture     = errors.New("its name has a time in the future")
 )
 
-// checkTime returns an error if the name of a backup has a time in the future. It needs no manifest.
+// checkTime returns an error if the time in the name of a backup is in the future.
 func checkTime(b Backup) error {
 	const clockSkew = time.Minute // the clock may have been set back
 	if time.Until(b.At) > clockSkew {

@@ -1,11 +1,11 @@
 // Package dump reads and writes files of plants: CSV, JSON Lines and JSON,
 // plain or compressed. Read returns the rows as an iterator, in bounded memory
-// for a file of any size. An invalid row has its line and the reason, so one
-// bad row does not hide the others.
+// for a file of any size. An invalid row is returned with its line and the
+// reason, so one bad row does not hide the others.
 //
 // JSON Lines and JSON keep every plant exactly. CSV keeps every name and every
-// tag that is not empty; it has the same empty cell for an empty tag and for
-// no tag, and is read as no tag.
+// tag that is not empty; an empty tag and no tag are the same empty cell, which
+// is read as no tag.
 package dump
 
 import (
@@ -124,7 +124,7 @@ type Row struct {
 // Read returns the rows of r, which must have the format f and must not be
 // compressed. It skips blank lines, and a byte order mark at the start.
 //
-// The last pair has an error, and no row, if the input ended early: the reader
+// If the input ends early, the last pair is an error without a row: the reader
 // failed, the header of a CSV file is invalid, or a JSON array is invalid. Read
 // does not yield a row that the failure truncated.
 //

@@ -12,8 +12,8 @@ import (
 // Writer writes a file of plants that Read can read. The file is complete after
 // Close. A Writer is not safe for concurrent use.
 //
-// A Writer has no limit on the size of a plant. Read refuses a plant that is
-// larger than one in a body of plant.BodyBytesMax.
+// A Writer does not limit the size of a plant. Read refuses a plant that could
+// not be in a body of plant.BodyBytesMax.
 type Writer struct {
 	out       io.WriteCloser // the compressor
 	buffer    *bufio.Writer  // to out

@@ -10,7 +10,7 @@ import (
 	"os"
 )
 
-// The buffer of a run that is written, and those of all runs together that are read; a run has at least readBytesMin.
+// Write buffer per run; read buffer shared by all runs, with at least readBytesMin for each.
 const (
 	writeBytes   = 1 << 20
 	readBytes    = 4 << 20
@@ -74,7 +74,7 @@ func (r *runReader) next() (bool, error) {
 // source is a run that is merged.
 type source struct {
 	record *Record              // the current one
-	number int                  // of the run: of equal keys, the one of the earlier run comes first
+	number int                  // of the run: of two equal keys, the earlier run's comes first
 	next   func() (bool, error) // reads the next record; false: the run has ended
 }
 

@@ -24,9 +24,9 @@ var serverParameters = []string{
 	"application_name", "lock_timeout", "options", "search_path", "statement_timeout", "timezone",
 }
 
-// resolve returns the configuration of the connections. It adds these settings unless
-// the URL has them: the server is a primary, each host has a connect timeout, and the
-// server proves that it has the password.
+// resolve returns the configuration of the connections. Unless the URL sets them, it
+// requires a primary and a server that proves that it knows the password, and adds a
+// connect timeout for each host.
 func (u URL) resolve() (*pgxpool.Config, error) {
 	config, err := pgxpool.ParseConfig(u.text)
 	if err != nil {
@@ -106,7 +106,7 @@ func hostsOf(c *pgconn.Config) (hosts []host) {
 }
 
 // isRemote reports whether a host may be another machine. A socket, a loopback address
-// and localhost are this machine. Any other name is remote, also if it resolves to a
+// and localhost are this machine. Any other name is remote, even if it resolves to a
 // loopback address.
 func isRemote(name string, port uint16) bool {
 	if network, _ := pgconn.NetworkAddress(name, port); network == "unix" || strings.EqualFold(name, "localhost") {
@@ -123,9 +123,8 @@ func (h host) prefersTLS() bool {
 }
 
 // defaultAuth returns the default of require_auth. A server on another machine must
-// use SCRAM, with which it proves that it has the password. A server on this machine
-// may also trust the client, as with peer authentication, but receives no password that
-// it could use.
+// use SCRAM, which proves that it knows the password. A server on this machine may also
+// trust the client, as with peer authentication, but must not ask for the password itself.
 func defaultAuth(hosts []host) string {
 	if slices.ContainsFunc(hosts, func(h host) bool { return h.remote }) {
 		return "scram-sha-256"

@@ -1,10 +1,10 @@
 // Package postgres is the engine that keeps a store in PostgreSQL. Any number of
-// servers, on any number of machines, use one database at the same time. The engine
+// servers, on any number of machines, can use one database at the same time. The engine
 // uses only SQL that distributed databases with PostgreSQL's protocol accept.
 //
 // A transaction is durable when the server has answered its COMMIT, if the settings
 // of the database are safe (see durability.go). Without that answer, the outcome is
-// unknown. The engine repeats the statement, which never stores a plant twice.
+// unknown. The engine then repeats the statement, which never stores a plant twice.
 package postgres
 
 import (
@@ -59,7 +59,7 @@ type Engine struct {
 
 	estimated atomic.Int64 // the planner's estimate of the number of plants; -1: unknown
 
-	events   chan struct{} // has a value after a batch that wrote events
+	events   chan struct{} // holds a value after a batch that wrote events
 	webhooks webhookState
 
 	copyPause atomic.Int64 // see createOnCitus
@@ -69,16 +69,15 @@ type Engine struct {
 
 	mu           sync.Mutex
 	durability   store.Durability // guarded by mu
-	ownMoveState string           // text of the state that this engine set, under which it may write; guarded by mu
+	ownMoveState string           // text of the state that this engine set and under which it may write; guarded by mu
 }
 
 // CommitsMax is the number of concurrent Inserts above which throughput does not
 // increase.
 const CommitsMax = 3
 
-// refusedAuth is a part of the driver's error for an authentication method that
-// require_auth does not allow. The error has no type of its own; a test compares the
-// text with that of the driver.
+// refusedAuth is part of the driver's error for an authentication method that
+// require_auth does not allow. The error has no type, so a test checks the driver's text.
 const refusedAuth = "require_auth check failed"
 
 const (

@@ -26,7 +26,7 @@ const (
 	RETURNING id`
 )
 
-// eventsSQL reports whether new plants have events. The plants that a move copies have none.
+// eventsSQL reports whether new plants get events. Plants that a move copies get none.
 const eventsSQL = "EXISTS (SELECT 1 FROM plantstore WHERE webhooks AND move_state IS NULL)"
 
 // insertPlantsSQL creates plants without events. It creates none if another server has made
@@ -39,12 +39,11 @@ const insertEventsSQL = "WITH created AS (" + newPlantsSQL + freeSQL + `, create
 	events AS (INSERT INTO plantstore_outbox (created_at, plant) SELECT created_at, id FROM created)
 	SELECT id FROM created`
 
-// existingSQL reads an existing plant and locks its row. The lock changes nothing
-// in the row, but makes the transaction one that writes: its COMMIT waits until
-// everything before it, the row too, is durable, also on a synchronous standby. A
-// mere SELECT would find rows that a failover removes. Citus locks the rows of one
-// shard only in a statement, so each id has its own
-// (https://docs.citusdata.com/en/stable/develop/reference_workarounds.html).
+// existingSQL reads an existing plant and locks its row. The lock changes nothing in
+// the row, but the transaction now writes: its COMMIT waits until everything before it,
+// including the row, is durable, on a synchronous standby too. A mere SELECT would find
+// rows that a failover removes. On Citus, a statement can lock rows of one shard only, so
+// each id gets its own (https://docs.citusdata.com/en/stable/develop/reference_workarounds.html).
 const existingSQL = `SELECT ` + rowColumns + ` FROM plants WHERE id = $1 FOR UPDATE`
 
 // errMissing means that a plant was not created and does not exist. insertPlantsSQL has
@@ -118,7 +117,7 @@ func sorted(batch []store.Create) *sortedBatch {
 }
 
 // insert stores a batch and returns the existing plants, by id. If it fails, it
-// returns the effect that it may have had.
+// returns its possible effect.
 func (e *Engine) insert(ctx context.Context, b *sortedBatch) (map[int64]store.Row, effect, error) {
 	conn, err := e.pool.Acquire(ctx)
 	if err != nil {

@@ -102,11 +102,11 @@ type querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// schemaVersion returns the schema of the store, 0 if the database has no store. It
-// refuses other tables with our names, tables of another role, and a newer schema.
+// schemaVersion returns the schema of the store, 0 if the database has none. It refuses
+// other tables with our names, tables of another role, and a newer schema.
 func (e *Engine) schemaVersion(ctx context.Context, q querier) (version int, err error) {
 	var ours, others bool
-	// pg_tables shows the state after the lock; to_regclass may use an older cache.
+	// pg_tables shows the state after the lock; to_regclass may read an older cache.
 	const sql = `SELECT
 		coalesce(bool_or(tablename = 'plantstore'), false), coalesce(bool_or(tablename <> 'plantstore'), false)
 		FROM pg_catalog.pg_tables WHERE tablename IN ` + tableNames + ` AND schemaname = ANY (current_schemas(false))`

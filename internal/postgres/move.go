@@ -187,8 +187,8 @@ func (e *Engine) lockMove(ctx context.Context) (unlock func(), err error) {
 	return unlock, err
 }
 
-// tryLock locks one of our tables by an advisory lock of a session of its own, and reports false if another session has
-// locked it. Statements on the table do not wait for it.
+// tryLock locks one of our tables by an advisory lock on a connection of its own, and returns false if another session
+// has locked it. Statements on the table do not wait for it.
 func (e *Engine) tryLock(ctx context.Context, table string) (unlock func(), locked bool, err error) {
 	conn, err := e.pool.Acquire(ctx)
 	if err != nil {

@@ -24,8 +24,8 @@ type webhookState struct {
 	forgets int       // calls of forget
 }
 
-// webhooksMaxAge is the age from which on a batch reads plantstore.webhooks. The polls of
-// a server are more frequent.
+// webhooksMaxAge is the age at which a batch reads plantstore.webhooks again. A server polls
+// more often.
 const webhooksMaxAge = time.Second
 
 // known returns the column, unless it is unknown or older than webhooksMaxAge.
@@ -61,7 +61,7 @@ func (s *webhookState) read(query func() (events bool, err error)) (events bool,
 	return events, nil
 }
 
-// writesEvents reports whether a batch writes events. A store that a move fills has the
+// writesEvents reports whether a batch writes events. A store that a move fills gets the
 // events of the other store.
 func (e *Engine) writesEvents(ctx context.Context, c *pgxpool.Conn) (bool, error) {
 	events, ok := e.webhooks.known()
@@ -107,7 +107,7 @@ func webhooks(ctx context.Context, q querier) ([]store.Webhook, error) {
 // SetWebhooks implements webhook.Outbox.
 func (e *Engine) SetWebhooks(ctx context.Context, urls []string, by audit.Origin) ([]store.Webhook, error) {
 	all, err := e.setWebhooks(ctx, urls, by)
-	e.webhooks.forget() // also without a change: another server may have made it
+	e.webhooks.forget() // even without a change: another server may have made it
 	if err == nil && len(urls) > 0 {
 		err = classify(e.waitForCreates(ctx))
 	}
@@ -179,7 +179,8 @@ func (e *Engine) waitForCreates(ctx context.Context) error {
 }
 
 // setWebhooksSQL sets the column that reports whether the store has an active webhook.
-const setWebhooksSQL = "UPDATE plantstore SET webhooks = (SELECT coalesce(bool_or(active), FALSE) FROM plantstore_webhooks)"
+const setWebhooksSQL = `UPDATE plantstore
+	SET webhooks = (SELECT coalesce(bool_or(active), FALSE) FROM plantstore_webhooks)`
 
 // changeWebhooks changes the active webhooks. Its caller has locked the row of plantstore.
 func changeWebhooks(ctx context.Context, tx pgx.Tx, added, removed []string) error {
@@ -277,7 +278,7 @@ func settle(ctx context.Context, tx pgx.Tx, settled []store.DeliveryResult, now 
 	return err
 }
 
-// deliveryColumns has a column in each slice.
+// deliveryColumns are parameters of a statement: each slice is a column.
 type deliveryColumns struct {
 	webhooks, plants, attempts []int64
 	leases                     []time.Time

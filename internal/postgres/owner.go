@@ -17,7 +17,7 @@ import (
 // pg_catalog whose types do not, such as count(any). So a statement qualifies every such function,
 // and compares an oid with an oid.
 
-// storesSQL reads the schemas that have a store.
+// storesSQL reads the schemas that contain a store.
 const storesSQL = "SELECT schemaname::text FROM pg_catalog.pg_tables WHERE tablename = 'plantstore'"
 
 // setSearchPath sets the search_path of a connection to the schema of the tables. The
@@ -82,8 +82,8 @@ const ownersSQL = `SELECT relname::text, pg_get_userbyid(relowner)::text, coales
 	WHERE nspname = current_schema() AND relname IN ` + tableNames + ` ORDER BY relname`
 
 // checkOwners refuses tables whose owner is neither the connection's role nor the owner of
-// the database, and triggers other than those of a move. It runs before the first read of
-// the tables: a policy of their owner runs as the role that reads.
+// the database, and triggers other than a move's. It runs before the first read of the
+// tables, because a policy of their owner runs as the role that reads.
 //
 // Membership in the owner's role does not count: before PostgreSQL 15, every role that
 // may log in can make another role a member of itself.

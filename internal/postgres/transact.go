@@ -98,7 +98,7 @@ func (e *Engine) transactLocked(ctx context.Context, change func(pgx.Tx) error) 
 }
 
 // commitDurably makes the server answer a COMMIT of this connection only when the
-// transaction is on stable storage, also of a synchronous standby if there is one.
+// transaction is on stable storage, and on a synchronous standby if there is one.
 // The default of the database may be weaker
 // (https://www.postgresql.org/docs/current/runtime-config-wal.html#GUC-SYNCHRONOUS-COMMIT).
 func commitDurably(ctx context.Context, c *pgx.Conn) error {

@@ -17,7 +17,7 @@ import (
 // transactions that write, so that each of them is before or after it
 // (https://www.postgresql.org/docs/current/explicit-locking.html).
 type trigger struct {
-	name       string // also of its function
+	name       string // of the trigger and of its function
 	function   string // the qualified name
 	body       string // of the enabled trigger's function
 	definition string // between CREATE TRIGGER name and EXECUTE FUNCTION

@@ -1,7 +1,7 @@
 // Package store is the write path, and the types and errors that engines share with their users. Many requests create
-// plants one by one; a committer stores them in batches, with one fsync for each batch. An engine that can store several
-// batches at the same time has several committers. The package also keeps in memory the tokens that authenticate
-// requests.
+// plants one by one; a committer stores them in batches, with one fsync for each batch. An engine that can store
+// several batches at the same time has several committers. The package also keeps in memory the tokens that
+// authenticate requests.
 package store
 
 import (
@@ -16,12 +16,12 @@ import (
 	"plantstore/internal/plant"
 )
 
-// Engine is the part of an engine that a Store uses: it stores plants and reads credentials. Packages admin, webhook and
-// move declare the other parts, and package storetest tests all of them. The methods may be called from several
+// Engine is the part of an engine that a Store uses: it stores plants and reads credentials. Packages admin, webhook
+// and move declare the other parts, and package storetest tests all of them. The methods may be called from several
 // goroutines at the same time.
 //
-// The Err variables of this package, wrapped, mean the same for every method of every engine. Any other error means that
-// the call changed nothing.
+// The Err variables of this package, wrapped, mean the same for every method of every engine. Any other error means
+// that the call changed nothing.
 type Engine interface {
 	// Insert stores a batch in one transaction and returns the outcome of each plant, in the order of the batch. Plants
 	// of one batch may have the same id: their outcomes are as if each had been inserted by itself, in this order. On
@@ -142,7 +142,7 @@ func (p SubjectPrune) RevokedBefore() time.Time {
 	return p.At.Add(-auth.JWTLifetimeMax - 2*auth.JWTLeeway)
 }
 
-// TooMany returns the error for a store that has the most of a kind.
+// TooMany returns the error for a store that has reached the limit of a kind.
 func TooMany(kind auth.Kind) error {
 	if kind == auth.KindJWT {
 		return ErrTooManyJWTs
@@ -150,7 +150,7 @@ func TooMany(kind auth.Kind) error {
 	return ErrTooManySubjects
 }
 
-// Column returns the column of the table tokens that selects, and its value: an int64, a
+// Column returns the column of the table tokens by which s selects, and its value: an int64, a
 // string or a []byte.
 func (s Selector) Column() (name string, value any) {
 	switch {
@@ -175,7 +175,7 @@ var (
 	ErrTooManySubjects = errors.New("the store has too many subjects")
 	// ErrTooManyJWTs means that no other revoked JWT can be stored.
 	ErrTooManyJWTs = errors.New("the store has too many revoked JWTs; revoke the subject instead")
-	// ErrBusy means that another process had the store locked until the end of the
+	// ErrBusy means that another process kept the store locked until the end of the
 	// context. The call changed nothing.
 	ErrBusy = errors.New("another process has locked the store")
 	// ErrFull means that the disk is full. The call changed nothing.
@@ -185,7 +185,7 @@ var (
 	ErrReadOnly = errors.New("a move makes the store read-only")
 	// ErrClosed means that the store is shutting down. The call changed nothing.
 	ErrClosed = errors.New("the store is shutting down")
-	// ErrOutcomeUnknown means that the batch may be stored or not.
+	// ErrOutcomeUnknown means that the batch may be stored.
 	ErrOutcomeUnknown = errors.New("outcome unknown")
 	// ErrBroken means that the engine must not be used any more: the process has to
 	// end, and the next one recovers the store.

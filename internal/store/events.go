@@ -107,7 +107,7 @@ type Expiry struct {
 	Reason        string    // of the new dead letters; LastAttempt and the reason of the last failure follow
 }
 
-// LastAttempt introduces the reason of the last failure in that of a dead letter that is too old.
+// LastAttempt introduces the last failure in the reason of a dead letter that is too old.
 const LastAttempt = "; last attempt: "
 
 // Expired counts the deliveries of ExpireDeliveries.
@@ -162,15 +162,15 @@ func ChangeWebhooks(stored []Webhook, urls []string) (added, removed []string) {
 }
 
 // AbsentPause is the time until the next claim of a delivery whose plant does not exist, so that
-// other deliveries are first: another program has removed the plant, or a worker of Citus has
+// other deliveries go first: another program has removed the plant, or a worker of Citus has
 // not ended its transaction yet.
 const AbsentPause = 10 * time.Second
 
 // ReasonRemoved is the reason of a dead letter whose webhook is not active any more.
 const ReasonRemoved = "the address was removed from the settings"
 
-// Take calls claimFor for each webhook, with the most deliveries to claim. If some of them are missing, it calls fanOut
-// with their number, which makes deliveries from events, and then claimFor again.
+// Take calls claimFor for each webhook, with the most deliveries to claim. If there are fewer, it calls fanOut, which
+// makes that many deliveries from events, and then claimFor again.
 func (c Claim) Take(
 	claimFor func(webhook int64, most int) (claimed int, err error), fanOut func(events int) (made bool, err error),
 ) error {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Import stores a batch as Engine.Insert does, beside the batches of Create. A large batch delays those, so the caller
-// passes small ones, and pauses between them while Writing returns true. The errors are those of Engine.Insert, and
+// Import stores a batch as Engine.Insert does, beside the batches of Create. A large batch delays them, so the caller
+// passes small ones, and pauses between them while Writing returns true. It returns the errors of Engine.Insert, and
 // ErrClosed.
 func (s *Store) Import(ctx context.Context, batch []Create) ([]Outcome, error) {
 	if err := s.credentials.move.Load().Err(); err != nil {
@@ -16,8 +16,8 @@ func (s *Store) Import(ctx context.Context, batch []Create) ([]Outcome, error) {
 	return s.writer.insert(ctx, batch)
 }
 
-// insert stores a batch of an import. It counts the plants, and treats a failure as that of a commit. The histograms of
-// commits do not have it, because no request waits for it.
+// insert stores a batch of an import. It counts the plants, and records a failure like a failed commit. It observes no
+// histogram, because no request waits for the batch.
 func (w *writer) insert(ctx context.Context, batch []Create) ([]Outcome, error) {
 	w.mu.Lock()
 	if w.broken || w.closed {

@@ -10,12 +10,12 @@ import (
 	"plantstore/internal/plant"
 )
 
-// VerifyJWT returns the claims of a JWT that is valid at that time. An *auth.Invalid means that
-// it is invalid; any other error, that it cannot be verified now. It checks no revocation. With
-// wait, it waits for new keys of the issuer if the JWT has an unknown key.
+// VerifyJWT returns the claims of a JWT that is valid at that time. The error is an *auth.Invalid if
+// the JWT is invalid; any other error means that it cannot be verified now. VerifyJWT checks no
+// revocation. With wait, it waits for new keys of the issuer if the JWT names an unknown key.
 type VerifyJWT func(ctx context.Context, token string, now time.Time, wait bool) (*auth.Claims, error)
 
-// Limits of the rows that are no tokens of the operator. An issuer can have any number of
+// Limits of the rows that are not tokens of the operator. An issuer can have any number of
 // subjects.
 const (
 	SubjectsMax    = 100_000

@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are the metrics of the write path. The server counts the refusals, by error
+// metrics are the metrics of the write path. The server counts refused requests by error
 // number.
 type metrics struct {
 	created, replayed prometheus.Counter
@@ -106,7 +106,7 @@ func (m *metrics) count(outcomes []Outcome) {
 	m.replayed.Add(float64(replayed))
 }
 
-// expiresSoon is the remaining lifetime from which on a token counts as expiring.
+// expiresSoon is the remaining lifetime below which a token counts as expiring.
 const expiresSoon = 7 * 24 * time.Hour
 
 // measure registers the metrics of the polled state. A scrape calls no engine, so it

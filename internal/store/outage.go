@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// unreachableAfter is the age of the last successful poll from which on the engine counts
-// as unreachable.
+// unreachableAfter is the age of the last successful poll at which the engine counts as
+// unreachable.
 const unreachableAfter = 1500 * time.Millisecond
 
-// unwritableAfter is the time without a successful commit after a failed one, from which on the
-// store counts as one that does not accept plants.
+// unwritableAfter is the time without a successful commit after a failed one, after which the
+// store counts as one that accepts no plants.
 const unwritableAfter = 2 * time.Second
 
 var errNoAnswer = errors.New("no answer in time")
@@ -35,7 +35,7 @@ type outage struct {
 
 	failing   atomic.Bool // a commit has failed since the last successful one; set under mu
 	failedAt  time.Time   // of the first of these commits; guarded by mu
-	commitErr error       // why commits have failed for unwritableAfter, nil unless they have; guarded by mu
+	commitErr error       // last failure once commits have failed for unwritableAfter, else nil; guarded by mu
 }
 
 // failures are failed commits.
@@ -112,7 +112,7 @@ func (o *outage) unwritable() error {
 	case errors.Is(o.commitErr, ErrFull):
 		return errors.New("the disk of the store is full; free space on it")
 	}
-	return errors.New("commits fail; see the log") // which has the cause; /readyz is public and does not
+	return errors.New("commits fail; see the log") // the cause is for the log only: /readyz is public
 }
 
 // pollSucceeded records a successful poll that started at that time. A poll that took too
@@ -135,7 +135,7 @@ func (o *outage) pollSucceeded(start time.Time) {
 	}
 }
 
-// pollFailed records a poll that failed or has no answer in time. The last successful poll
+// pollFailed records a poll that failed or got no answer in time. The last successful poll
 // started at last.
 func (o *outage) pollFailed(last time.Time, err error) {
 	o.mu.Lock()

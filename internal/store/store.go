@@ -65,9 +65,9 @@ func New(ctx context.Context, c Config) (*Store, error) {
 	}, nil
 }
 
-// Create stores a plant; span is that of the request, or nil. When it returns a nil
-// error, the plant is on stable storage; replayed reports that it was already stored. The
-// error is a *plant.Error: a conflict, or the reason why the store could not store it.
+// Create stores a plant; span is the request's, or nil. When it returns a nil error, the
+// plant is on stable storage; replayed reports that it was already stored. The error is a
+// *plant.Error: a conflict, or the reason why the store could not store it.
 // Create returns within Limits.AnswerTimeout. It has no context, because a plant
 // in a batch is stored even if its client disconnects.
 func (s *Store) Create(span *trace.Span, by auth.Principal, n plant.NewPlant) (replayed bool, err error) {
@@ -125,7 +125,7 @@ func (s *Store) Ready() error {
 		return err
 	}
 	if s.credentials.move.Load().Phase != "" {
-		return ErrReadOnly // the log names the new store; /readyz is public and does not
+		return ErrReadOnly // the new store's name is for the log only: /readyz is public
 	}
 	return nil
 }

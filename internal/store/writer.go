@@ -27,7 +27,7 @@ type writer struct {
 	tracer  *trace.Tracer   // nil: off
 	ctx     context.Context // of the commits before retire
 	cancel  context.CancelFunc
-	lateAt  atomic.Pointer[time.Time] // from then on, a commit has lateCommitMax; nil: retire was not called
+	lateAt  atomic.Pointer[time.Time] // a commit that starts later gets lateCommitMax; nil: retire was not called
 
 	waiting chan struct{} // semaphore of the committer that waits for a batch
 	timer   *time.Timer   // of that committer
@@ -42,7 +42,7 @@ type writer struct {
 	started       []time.Time   // start of the commit of each committer; zero: none runs; guarded by mu
 
 	endProbe   context.CancelFunc
-	wake       chan struct{}  // has a value when creates may be pending, or closed was set
+	wake       chan struct{}  // holds a value when creates may be pending, or closed was set
 	committers sync.WaitGroup // the running committers, and probe
 	failed     chan struct{}  // closed when broken is set
 }
@@ -329,7 +329,7 @@ const (
 )
 
 // probe calls Engine.Probe while commits fail, until one succeeds: a load balancer sends no plant to
-// a server that is not ready.
+// a server that is not ready, so no commit would show that the store is back.
 func (w *writer) probe(ctx context.Context) {
 	tick := time.NewTicker(probeEvery)
 	defer tick.Stop()
@@ -360,10 +360,10 @@ func (w *writer) probe(ctx context.Context) {
 }
 
 // lateCommitMax is the longest run time of a commit that begins after the time of retire. Two of
-// them fit between the end of the requests and that of the process.
+// them fit between the end of the requests and the end of the process.
 const lateCommitMax = 400 * time.Millisecond
 
-// retire ends the running commits after a time, and those that begin until then.
+// retire ends commits that are still running after a time.
 func (w *writer) retire(within time.Duration) {
 	at := time.Now().Add(within)
 	w.lateAt.Store(&at)
@@ -371,7 +371,7 @@ func (w *writer) retire(within time.Duration) {
 }
 
 // commitContext returns the context of a commit that begins at that time. An engine may refuse
-// every commit whose context has ended, so a commit after the time of retire has another one.
+// every commit whose context has ended, so a commit after the time of retire gets a new one.
 func (w *writer) commitContext(start time.Time) (context.Context, context.CancelFunc) {
 	late := w.lateAt.Load()
 	if late == nil {
@@ -387,7 +387,7 @@ func (w *writer) commitStarted(number int, at time.Time) {
 	w.started[number] = at
 }
 
-// commitEnded updates the number of recent clients: those with a plant in this commit,
+// commitEnded updates the number of recent clients: clients with a plant in this commit,
 // in another running commit or in the pending batch.
 func (w *writer) commitEnded(number, creates int) {
 	w.mu.Lock()

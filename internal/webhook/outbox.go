@@ -18,11 +18,11 @@ type Outbox interface {
 	// entry to the audit log if it changes a webhook.
 	//
 	// If there is a URL, every transaction of any engine that creates a plant after the return
-	// writes an event; on Citus, those of other engines do so within a second. Without a URL, this
+	// writes an event; on Citus, other engines do so within a second. Without a URL, this
 	// engine writes none on return, and others none after a second.
 	SetWebhooks(ctx context.Context, urls []string, by audit.Origin) ([]store.Webhook, error)
 
-	// EventsWritten returns a channel that has a value after this engine has written events.
+	// EventsWritten returns a channel that holds a value after this engine has written events.
 	EventsWritten() <-chan struct{}
 
 	// TakeDeliveries stores the results of claimed deliveries, and claims others that are

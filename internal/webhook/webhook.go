@@ -67,15 +67,15 @@ type Sender struct {
 	sending context.Context    // of the attempts, the rounds and the maintenance
 	cancel  context.CancelFunc // of sending
 	running sync.WaitGroup     // the dispatcher and the maintenance
-	results chan result        // of the attempts; its buffer has room for all of them
+	results chan result        // of the attempts; buffers all of them
 }
 
 // claimsEach is the number of deliveries that a Sender claims for each attempt to a webhook
 // at the same time: the next ones wait in memory while results are stored.
 const claimsEach = 4
 
-// New makes the URLs the webhooks of the store: from its return on, plants that are created
-// have events. Start delivers them. The caller closes the Sender.
+// New makes the URLs the webhooks of the store: plants that are created after it returns get
+// events. Start delivers them. The caller closes the Sender.
 func New(ctx context.Context, c Config) (*Sender, error) {
 	if c.Outbox == nil || len(c.URLs) == 0 || len(c.URLs) > URLsMax || len(c.Secrets) == 0 {
 		return nil, errors.New("webhook.Config lacks an Outbox, a secret or a URL, or has too many URLs")
@@ -106,8 +106,8 @@ func New(ctx context.Context, c Config) (*Sender, error) {
 	return s, nil
 }
 
-// Off makes a store without webhooks: its plants have no events. It writes nothing if there
-// are none. The number of webhooks that were active is the result.
+// Off deactivates all webhooks of a store, so that its plants get no events, and returns the
+// number of webhooks that were active. It writes nothing if there are none.
 func Off(ctx context.Context, o Outbox, by audit.Origin) (removed int, err error) {
 	before, err := o.Webhooks(ctx)
 	if err != nil {
@@ -141,8 +141,8 @@ func (s *Sender) retired() bool {
 	}
 }
 
-// Close claims no more deliveries, waits for a short time for the running attempts, and
-// stores their results. The claims of attempts that have not ended then end by themselves.
+// Close claims no more deliveries, waits a short time for the running attempts, and stores
+// their results. The claims of attempts that have not ended by then expire.
 func (s *Sender) Close() {
 	s.Retire()
 	s.running.Wait()
