@@ -25,6 +25,7 @@ import (
 // The errors of the operations. All others come from the destination.
 var (
 	ErrNotFound = errors.New("no backup has this name")
+	ErrNoJob    = errors.New("no job has this id")
 	ErrRunning  = errors.New("another one runs; try again when it has ended")
 	ErrClosed   = errors.New("the server is shutting down")
 )
@@ -63,7 +64,7 @@ type Service struct {
 	lastManual time.Time // time in the name of the newest manual backup of this process
 	jobs       []*Job    // oldest first; at most jobsMax
 	nextJob    int64
-	held       map[string]bool            // names of backups that hold has reserved
+	reserved   map[string]bool            // names of the backups that reserve has reserved
 	manifests  map[string]sqlite.Manifest // of the backups of the last list, as far as they are read
 
 	ignored map[string]bool // files with a logged warning, at most ignoredMax; used by the schedule only
@@ -81,7 +82,7 @@ func New(c Config) (*Service, error) {
 		return nil, err
 	}
 	s := &Service{
-		config: c, to: to, ignored: map[string]bool{}, held: map[string]bool{}, nextJob: 1,
+		config: c, to: to, ignored: map[string]bool{}, reserved: map[string]bool{}, nextJob: 1,
 		manifests: map[string]sqlite.Manifest{},
 		making:    make(chan struct{}, 1), checking: make(chan struct{}, 1),
 		last: prometheus.NewGauge(prometheus.GaugeOpts{
@@ -265,7 +266,7 @@ func (s *Service) Open(ctx context.Context, name string, by audit.Origin) (Backu
 // Delete removes a backup of the store, complete or not, with its manifest. It refuses a backup of another store, and
 // with ErrRunning a backup that a job uses. The error wraps ErrNotFound if there is no such backup.
 func (s *Service) Delete(ctx context.Context, name string, by audit.Origin) error {
-	release, err := s.hold(name)
+	release, err := s.reserve(name)
 	if err != nil {
 		return err
 	}
