@@ -26,6 +26,7 @@ const (
 	module         = "plantstore"
 	decisionsPage  = "docs/explanation/decisions.md"
 	anything       = "*"
+	writepath      = "internal/writepath"
 	storetest      = "internal/store/storetest"
 	embeddedEngine = "internal/sqlite"
 	pgtest         = "internal/postgres/pgtest"
@@ -52,7 +53,8 @@ var mayImport = map[string][]string{
 	oidctest:            {},
 	"internal/dump":     {"internal/plant"},
 	"internal/move":     {"internal/audit", "internal/auth", "internal/store"},
-	"internal/store":    {"internal/plant", "internal/audit", "internal/auth", tracing},
+	"internal/store":    {"internal/plant", "internal/audit", "internal/auth"},
+	writepath:           {"internal/plant", "internal/auth", "internal/store", tracing},
 	tracing:             {},
 	tracetest:           {},
 	browsertest:         {},
@@ -75,18 +77,16 @@ var mayImport = map[string][]string{
 	childtest:           {},
 	"internal/certs...": {},
 	"internal/server": {
-		"internal/plant", "internal/audit", "internal/auth", "internal/store", "internal/listen", "internal/limit",
-		tracing,
+		"internal/plant", "internal/audit", "internal/auth", writepath, "internal/listen", "internal/limit", tracing,
 	},
 	"internal/admin": {
 		"internal/plant", "internal/audit", "internal/auth", "internal/oidc", "internal/store", "internal/backup",
-		"internal/server", "internal/webhook", "internal/dump", "internal/importer",
+		writepath, "internal/server", "internal/webhook", "internal/dump", "internal/importer",
 	},
 	"internal/importer": {"internal/plant", "internal/dump", "internal/store", "internal/extsort"},
 	"internal/console": {
-		"internal/plant", "internal/audit", "internal/auth", "internal/oidc", "internal/store", "internal/server",
-		"internal/admin", "internal/backup", "internal/dump", "internal/importer",
-		tracing,
+		"internal/plant", "internal/audit", "internal/auth", "internal/oidc", "internal/store", writepath,
+		"internal/server", "internal/admin", "internal/backup", "internal/dump", "internal/importer", tracing,
 	},
 	"cmd...": {anything},
 	"site":   {},
@@ -101,13 +101,14 @@ var testsMayAdd = []string{
 
 // testsOfMayAdd are the packages that the tests of one package may import beyond testsMayAdd.
 var testsOfMayAdd = map[string][]string{
-	"client":           {"internal/plant"},
-	"internal/backup":  {"internal/plant", "internal/store"},
-	"internal/move":    {"internal/plant", "internal/postgres"},
-	"internal/acme":    {"internal/postgres"},
-	"internal/server":  {"internal/oidc", "internal/admin"},
-	"internal/admin":   {"internal/listen", "internal/postgres"},
-	"internal/console": {"internal/listen", "internal/postgres", "internal/webhook"},
+	"client":            {"internal/plant"},
+	"internal/backup":   {"internal/plant", "internal/store"},
+	"internal/move":     {"internal/plant", "internal/postgres"},
+	"internal/acme":     {"internal/postgres"},
+	"internal/server":   {"internal/store", "internal/oidc", "internal/admin"},
+	"internal/postgres": {writepath},
+	"internal/admin":    {"internal/listen", "internal/postgres"},
+	"internal/console":  {"internal/listen", "internal/postgres", "internal/webhook"},
 }
 
 // onlyStandardLibrary are the packages that import no other module, because most packages, or other programs, import

@@ -20,6 +20,7 @@ import (
 	"plantstore/internal/sqlite"
 	"plantstore/internal/store"
 	"plantstore/internal/webhook"
+	"plantstore/internal/writepath"
 )
 
 // engineOptions selects how openEngine opens a store. The zero value opens it for reads and writes and creates it if it
@@ -49,7 +50,7 @@ func (p *program) commandLog() *slog.Logger {
 
 // wholeEngine is the SQLite engine or the PostgreSQL engine.
 type wholeEngine interface {
-	store.Engine
+	writepath.Engine
 	admin.Engine
 	webhook.Outbox
 	move.Source
@@ -115,9 +116,9 @@ func (s *settings) checkStore() error {
 // its requests wait.
 func (s *settings) commits() (most int, within time.Duration) {
 	if s.db.isDatabase() {
-		return postgres.CommitsMax, store.AnswerTimeout
+		return postgres.CommitsMax, writepath.AnswerTimeout
 	}
-	return 1, 0 // the default of store.Limits
+	return 1, 0 // the default of writepath.Limits
 }
 
 // refusePassword returns an error if the command line has a password, because every user of the machine can read it.

@@ -21,8 +21,8 @@ import (
 	"plantstore/internal/console"
 	"plantstore/internal/listen"
 	"plantstore/internal/server"
-	"plantstore/internal/store"
 	"plantstore/internal/trace"
+	"plantstore/internal/writepath"
 )
 
 const (
@@ -182,9 +182,9 @@ func (h *httpServers) configOf(s *settings) server.Config {
 		BodyMax:        s.bodyMax.n,
 		HeaderMax:      headerMax,
 		RequestTimeout: time.Duration(s.requestTimeout),
-		AnswerTimeout:  store.AnswerTimeout,
+		AnswerTimeout:  writepath.AnswerTimeout,
 		IdleTimeout:    idleTimeout,
-		QueueMax:       store.QueueMax,
+		QueueMax:       writepath.QueueMax,
 		AuthFailures:   s.rate.authFailures.n,
 		Rate:           s.rate.rate.n,
 		Burst:          s.rate.burst.n,
@@ -226,7 +226,7 @@ func (h *httpServers) start(s *server.Server, l net.Listener) {
 
 // drain closes the public listener, responds to the accepted requests, and then closes the admin listener, so that its
 // health checks respond until the end.
-func (h *httpServers) drain(st *store.Store, log *slog.Logger) error {
+func (h *httpServers) drain(st *writepath.Store, log *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(context.Background(), drainTimeMax)
 	defer cancel()
 	defer stopTracing(h.tracer, time.Now())
@@ -275,7 +275,7 @@ func (h *httpServers) close() {
 // run reports to systemd that the server is ready, and waits until the server must stop. It returns nil after a signal
 // and after a failure of the store, which failureOf returns.
 // It loads the settings again when a value arrives on hangups and when the settings file has changed.
-func (h *httpServers) run(ctx context.Context, st *store.Store, hangups <-chan os.Signal, r *reloader) error {
+func (h *httpServers) run(ctx context.Context, st *writepath.Store, hangups <-chan os.Signal, r *reloader) error {
 	changes := time.NewTicker(reloadEvery)
 	defer changes.Stop()
 	manager := r.p.startManager(r.log)

@@ -21,6 +21,7 @@ import (
 	"plantstore/internal/backup"
 	"plantstore/internal/server"
 	"plantstore/internal/store"
+	"plantstore/internal/writepath"
 )
 
 // reloadable are the settings that a running server changes. Every other setting waits for a restart.
@@ -43,7 +44,7 @@ type reloader struct {
 	metrics  *prometheus.Registry
 	trace    *serverAudit
 	servers  *httpServers
-	store    *store.Store
+	store    *writepath.Store
 	issuer   issuer
 	backups  *backup.Service // nil: none
 	events   *eventSender

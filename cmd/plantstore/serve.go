@@ -16,6 +16,7 @@ import (
 	"plantstore/internal/audit"
 	"plantstore/internal/store"
 	"plantstore/internal/trace"
+	"plantstore/internal/writepath"
 )
 
 func newServe(p *program) *cobra.Command {
@@ -152,14 +153,14 @@ func (s *settings) openServed(
 
 // startStore starts a store on an engine; verify is nil if the server accepts no JWTs. The caller closes the store.
 func (s *settings) startStore(
-	ctx context.Context, engine wholeEngine, tracer *trace.Tracer, verify store.VerifyJWT, log *slog.Logger,
+	ctx context.Context, engine wholeEngine, tracer *trace.Tracer, verify writepath.VerifyJWT, log *slog.Logger,
 	metrics prometheus.Registerer,
-) (*store.Store, error) {
+) (*writepath.Store, error) {
 	commits, within := s.commits()
-	return store.New(ctx, store.Config{
+	return writepath.New(ctx, writepath.Config{
 		Engine:  engine,
 		Commits: commits,
-		Limits:  store.Limits{CommitTimeout: within},
+		Limits:  writepath.Limits{CommitTimeout: within},
 		JWT:     verify,
 		Log:     log,
 		Metrics: metrics,
@@ -168,7 +169,7 @@ func (s *settings) startStore(
 }
 
 // failureOf returns an error if the store has failed, also after a signal or during the drain.
-func failureOf(st *store.Store) error {
+func failureOf(st *writepath.Store) error {
 	select {
 	case <-st.Broken():
 		return fmt.Errorf("%w; see the log; every acknowledged plant is stored", store.ErrBroken)

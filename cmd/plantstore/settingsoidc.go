@@ -10,7 +10,7 @@ import (
 
 	"plantstore/internal/auth"
 	"plantstore/internal/oidc"
-	"plantstore/internal/store"
+	"plantstore/internal/writepath"
 )
 
 // oidcSettings are the settings of a server for the JWTs of an issuer.
@@ -141,7 +141,7 @@ func (o *oidcSettings) open(log *slog.Logger, metrics *prometheus.Registry) (iss
 }
 
 // verify returns the function that verifies JWTs, nil if the server accepts none.
-func (i issuer) verify() store.VerifyJWT {
+func (i issuer) verify() writepath.VerifyJWT {
 	if !i.jwts {
 		return nil
 	}

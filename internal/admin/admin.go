@@ -21,13 +21,14 @@ import (
 	"plantstore/internal/server"
 	"plantstore/internal/store"
 	"plantstore/internal/webhook"
+	"plantstore/internal/writepath"
 )
 
 // Config configures a Service.
 type Config struct {
-	Engine Engine       // required; the caller closes it after the Service
-	Store  *store.Store // on the engine: scans pause while it creates plants, State has its readiness; nil: neither
-	Log    *slog.Logger // nil: no log
+	Engine Engine           // required; the caller closes it after the Service
+	Store  *writepath.Store // on the engine: scans pause while it creates plants, State has its readiness; nil: neither
+	Log    *slog.Logger     // nil: no log
 
 	Deliveries func() map[int64]webhook.Status // of this server, see webhook.Sender.Status; nil: none
 
@@ -44,7 +45,7 @@ type Config struct {
 // Service has the operations of the operator. It is safe for concurrent use.
 type Service struct {
 	engine   Engine
-	store    *store.Store // may be nil
+	store    *writepath.Store // may be nil
 	log      *slog.Logger
 	backups  *backup.Service     // may be nil
 	metrics  prometheus.Gatherer // may be nil

@@ -17,7 +17,7 @@ type Engine interface {
 	AuditLog
 	Outbox
 
-	// State and Durability are as in store.Engine.
+	// State and Durability are as in writepath.Engine.
 	State(ctx context.Context) (store.State, error)
 	Durability() store.Durability
 }
@@ -37,14 +37,14 @@ type Plants interface {
 	// engine, and the Scanned is valid only until visit returns.
 	Scan(ctx context.Context, from int64, rows int, visit func(*store.Scanned)) (next int64, more bool, err error)
 
-	// Insert is as in store.Engine.
+	// Insert is as in writepath.Engine.
 	Insert(ctx context.Context, batch []store.Create) ([]store.Outcome, error)
 }
 
 // Credentials changes the credentials of a store. Each change appends an entry to the audit log, in the same
 // transaction.
 type Credentials interface {
-	// Tokens is as in store.Engine.
+	// Tokens is as in writepath.Engine.
 	Tokens(ctx context.Context) ([]auth.Token, error)
 
 	// CreateToken stores a token and returns its id; t.ID is ignored. It returns store.ErrNameTaken if a token of that

@@ -31,13 +31,14 @@ import (
 	"plantstore/internal/sqlite"
 	"plantstore/internal/store"
 	"plantstore/internal/webhook"
+	"plantstore/internal/writepath"
 )
 
 // setup has the options of a harness.
 type setup struct {
-	plants []store.Create                  // stored before the start
-	wrap   func(admin.Engine) admin.Engine // wraps the real engine of the service; nil: none
-	insert func(store.Engine) store.Engine // wraps the real engine of the store; nil: none
+	plants []store.Create                          // stored before the start
+	wrap   func(admin.Engine) admin.Engine         // wraps the real engine of the service; nil: none
+	insert func(writepath.Engine) writepath.Engine // wraps the real engine of the store; nil: none
 
 	issuer   string
 	settings []admin.Setting
@@ -54,7 +55,7 @@ type harness struct {
 	engine  *sqlite.Engine
 	backups *backup.Service // nil: none
 	service *admin.Service
-	store   *store.Store
+	store   *writepath.Store
 	metrics *prometheus.Registry
 	url     string // of the API
 	secret  string // of a token with the scope plants:read
@@ -89,11 +90,11 @@ func start(t testing.TB, s setup) *harness {
 			t.Fatal(err)
 		}
 	}
-	inserting := store.Engine(h.engine)
+	inserting := writepath.Engine(h.engine)
 	if s.insert != nil {
 		inserting = s.insert(inserting)
 	}
-	st, err := store.New(t.Context(), store.Config{Engine: inserting, Metrics: metrics})
+	st, err := writepath.New(t.Context(), writepath.Config{Engine: inserting, Metrics: metrics})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +144,7 @@ func (h *harness) startBackups(metrics prometheus.Registerer) {
 }
 
 // serve starts the admin server and returns the function that ends it.
-func (h *harness) serve(st *store.Store, log *slog.Logger) (stop func()) {
+func (h *harness) serve(st *writepath.Store, log *slog.Logger) (stop func()) {
 	h.t.Helper()
 	routes, err := admin.Routes(h.service)
 	if err != nil {

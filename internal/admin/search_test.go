@@ -24,6 +24,7 @@ import (
 	"plantstore/internal/plant"
 	"plantstore/internal/sqlite"
 	"plantstore/internal/store"
+	"plantstore/internal/writepath"
 )
 
 // line is a line of a search.
@@ -372,7 +373,7 @@ func TestSearchPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inserting, release := make(chan struct{}), make(chan struct{})
 		engine := pausing{inserting: inserting, release: release}
-		st, err := store.New(t.Context(), store.Config{Engine: engine})
+		st, err := writepath.New(t.Context(), writepath.Config{Engine: engine})
 		if err != nil {
 			t.Fatal(err)
 		}

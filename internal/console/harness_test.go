@@ -30,6 +30,7 @@ import (
 	"plantstore/internal/store"
 	"plantstore/internal/store/storetest"
 	"plantstore/internal/webhook"
+	"plantstore/internal/writepath"
 )
 
 const wait = time.Minute // timeout of every wait; a wait that succeeds is short
@@ -38,7 +39,7 @@ const wait = time.Minute // timeout of every wait; a wait that succeeds is short
 type harness struct {
 	t       testing.TB
 	engine  storetest.Engine
-	store   *store.Store
+	store   *writepath.Store
 	console *console.Console
 	backups *backup.Service
 	host    string // of the admin listener
@@ -87,8 +88,8 @@ func startOn(
 			t.Fatal(err)
 		}
 	}
-	config := store.Config{Engine: h.engine, JWT: h.verifyJWT, Metrics: metrics}
-	if h.store, err = store.New(t.Context(), config); err != nil {
+	config := writepath.Config{Engine: h.engine, JWT: h.verifyJWT, Metrics: metrics}
+	if h.store, err = writepath.New(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
 	recorder := audit.NewRecorder(h.engine.AppendAudit, log)

@@ -112,7 +112,7 @@ type pausedEngine struct {
 	resume  chan struct{} // closed to resume
 }
 
-// Insert implements store.Engine.
+// Insert implements writepath.Engine.
 func (e *pausedEngine) Insert(ctx context.Context, batch []store.Create) ([]store.Outcome, error) {
 	if e.batches--; e.batches < 0 {
 		<-e.resume

@@ -98,7 +98,7 @@ type Config struct {
 	// A small file could otherwise keep the caller busy for hours.
 	RatioMax int64
 
-	// Insert stores a batch, as store.Engine.Insert does. Run finishes the current batch even after the end of its
+	// Insert stores a batch, as writepath.Engine.Insert does. Run finishes the current batch even after the end of its
 	// context.
 	Insert func([]store.Create) ([]store.Outcome, error)
 	// Rejected is called for each row that is not stored, in the order of the file within a batch. An error ends the

@@ -154,7 +154,7 @@ func seed(t testing.TB, s storetest.Engine) {
 	insert(t, s, batch...)
 }
 
-func insert(t testing.TB, s store.Engine, batch ...store.Create) {
+func insert(t testing.TB, s storetest.Engine, batch ...store.Create) {
 	t.Helper()
 	outcomes, err := s.Insert(t.Context(), batch)
 	must(t, err)

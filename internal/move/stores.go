@@ -11,7 +11,7 @@ import (
 // Store is the part of an engine that a move uses at both ends. Only a process that has locked the store with Lock may
 // change the move state.
 type Store interface {
-	// State, Tokens and AppendAudit are as in store.Engine and admin.AuditLog.
+	// State, Tokens and AppendAudit are as in writepath.Engine and admin.AuditLog.
 	State(ctx context.Context) (store.State, error)
 	Tokens(ctx context.Context) ([]auth.Token, error)
 	AppendAudit(ctx context.Context, events ...audit.Event) error
@@ -72,7 +72,7 @@ type Source interface {
 type Destination interface {
 	Store
 
-	// Insert is as in store.Engine.
+	// Insert is as in writepath.Engine.
 	Insert(ctx context.Context, batch []store.Create) ([]store.Outcome, error)
 
 	// PutTokens stores tokens with their ids. Of a token that is already stored,

@@ -46,7 +46,7 @@ type Config struct {
 	Traced  bool                  // add spans to those in the contexts of calls
 }
 
-// Engine keeps a store in a PostgreSQL database. It implements store.Engine, admin.Engine, webhook.Outbox, move.Source
+// Engine keeps a store in a PostgreSQL database. It implements writepath.Engine, admin.Engine, webhook.Outbox, move.Source
 // and move.Destination.
 type Engine struct {
 	pool           *pgxpool.Pool

@@ -13,7 +13,7 @@ import (
 	"plantstore/internal/store"
 )
 
-// PutSubject implements store.Engine.
+// PutSubject implements writepath.Engine.
 func (e *Engine) PutSubject(ctx context.Context, t auth.Token, most int) (stored auth.Token, err error) {
 	stored, found, err := tokenOfHash(ctx, e.pool, t.Hash)
 	if err == nil && !found {

@@ -51,7 +51,7 @@ const existingSQL = `SELECT ` + rowColumns + ` FROM plants WHERE id = $1 FOR UPD
 // though no Plant Store deletes plants. The next attempt creates the plant.
 var errMissing = errors.New("the store has webhooks now, or another program has deleted a plant")
 
-// Insert implements store.Engine.
+// Insert implements writepath.Engine.
 //
 // It repeats a batch whose outcome is unknown, until it is known or ctx ends.
 func (e *Engine) Insert(ctx context.Context, batch []store.Create) ([]store.Outcome, error) {

@@ -124,7 +124,7 @@ func scanRow(row pgx.Row) (r store.Row, err error) {
 	return r, err
 }
 
-// State implements store.Engine.
+// State implements writepath.Engine.
 func (e *Engine) State(ctx context.Context) (store.State, error) {
 	now, err := e.pollState(ctx)
 	now.Plants = e.estimated.Load()

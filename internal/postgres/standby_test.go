@@ -14,6 +14,7 @@ import (
 	"plantstore/internal/postgres"
 	"plantstore/internal/postgres/pgtest"
 	"plantstore/internal/store"
+	"plantstore/internal/store/storetest"
 )
 
 // standby is a database that waits for a synchronous standby that does not exist, or
@@ -96,7 +97,7 @@ func (s *standby) waiting(not int64) (pid int64) {
 }
 
 // insertBatch returns only the error of Insert.
-func insertBatch(ctx context.Context, e store.Engine, batch []store.Create) error {
+func insertBatch(ctx context.Context, e storetest.Engine, batch []store.Create) error {
 	_, err := e.Insert(ctx, batch)
 	return err
 }

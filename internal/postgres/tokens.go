@@ -125,7 +125,7 @@ func (e *Engine) revoke(ctx context.Context, change func(pgx.Tx) ([]audit.Event,
 	return err
 }
 
-// Tokens implements store.Engine.
+// Tokens implements writepath.Engine.
 func (e *Engine) Tokens(ctx context.Context) ([]auth.Token, error) {
 	rows, _ := e.pool.Query(ctx, "SELECT "+tokenColumns+" FROM tokens ORDER BY id") // CollectRows returns the error
 	tokens, err := pgx.CollectRows(rows, token)
@@ -171,7 +171,7 @@ func insertToken(ctx context.Context, tx pgx.Tx, t auth.Token) (id int64, err er
 	return id, err
 }
 
-// MarkUsed implements store.Engine.
+// MarkUsed implements writepath.Engine.
 func (e *Engine) MarkUsed(ctx context.Context, uses []auth.Use) error {
 	ids, times := make([]int64, len(uses)), make([]time.Time, len(uses))
 	for i, use := range uses {

@@ -46,7 +46,7 @@ func (e *Engine) transact(ctx context.Context, change func(pgx.Tx) error) error 
 // errProbed rolls back a probe.
 var errProbed = errors.New("probed")
 
-// Probe implements store.Engine. A new plant may need space where the commit of another change needs
+// Probe implements writepath.Engine. A new plant may need space where the commit of another change needs
 // none, and only a commit waits for a standby.
 func (e *Engine) Probe(ctx context.Context) error {
 	err := e.transact(ctx, func(tx pgx.Tx) error {

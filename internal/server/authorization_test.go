@@ -20,6 +20,7 @@ import (
 	"plantstore/internal/server"
 	"plantstore/internal/sqlite"
 	"plantstore/internal/store"
+	"plantstore/internal/writepath"
 )
 
 // The kinds of credentials in the columns of docs/reference/authorization.md.
@@ -158,7 +159,7 @@ func (c credentials) of(kind int, scope string) (headers []string) {
 }
 
 // startIssuer starts an issuer of JWTs, and returns the function that verifies them.
-func startIssuer(t testing.TB) (*oidctest.Issuer, store.VerifyJWT) {
+func startIssuer(t testing.TB) (*oidctest.Issuer, writepath.VerifyJWT) {
 	t.Helper()
 	issuer, stop := oidctest.Start()
 	t.Cleanup(stop)

@@ -20,6 +20,7 @@ import (
 	"plantstore/internal/server"
 	"plantstore/internal/sqlite"
 	"plantstore/internal/store"
+	"plantstore/internal/writepath"
 )
 
 const (
@@ -226,7 +227,7 @@ func replayedIf(replayed bool) []string {
 
 // countingEngine counts the reads of its state.
 type countingEngine struct {
-	store.Engine
+	writepath.Engine
 	reads atomic.Int64
 }
 
@@ -241,7 +242,7 @@ func TestLimitedAddressCostsLittle(t *testing.T) {
 	engine := &countingEngine{}
 	h := start(t, func(s *setup) {
 		s.limits.AuthFailures, s.level = 2, slog.LevelInfo
-		s.wrap = func(e store.Engine) store.Engine {
+		s.wrap = func(e writepath.Engine) writepath.Engine {
 			engine.Engine = e
 			return engine
 		}

@@ -19,6 +19,7 @@ import (
 	"plantstore/internal/store"
 	"plantstore/internal/trace"
 	"plantstore/internal/trace/tracetest"
+	"plantstore/internal/writepath"
 )
 
 // startTraced starts a server whose requests are traced, and a collector.
@@ -157,7 +158,7 @@ func TestTraceOfBatch(t *testing.T) {
 	t.Parallel()
 	gate := &gatedEngine{entered: make(chan struct{}, 1), release: make(chan struct{})}
 	h, collector := startTraced(t, func(s *setup) {
-		s.wrap = func(e store.Engine) store.Engine {
+		s.wrap = func(e writepath.Engine) writepath.Engine {
 			gate.Engine = e
 			return gate
 		}
@@ -210,7 +211,7 @@ func TestTraceOfBatch(t *testing.T) {
 
 // gatedEngine reports its first commit and holds it until release is closed.
 type gatedEngine struct {
-	store.Engine
+	writepath.Engine
 	once    sync.Once
 	entered chan struct{}
 	release chan struct{}
@@ -273,7 +274,7 @@ func TestTraceOfRefusals(t *testing.T) {
 func TestTraceOfFailure(t *testing.T) {
 	t.Parallel()
 	h, collector := startTraced(t, func(s *setup) {
-		s.wrap = func(e store.Engine) store.Engine { return fullEngine{e} }
+		s.wrap = func(e writepath.Engine) writepath.Engine { return fullEngine{e} }
 	})
 	h.send(post(`{"id":1,"name":"A"}`))
 	spans := collector.Wait(t, hasRoots(2))
@@ -291,7 +292,7 @@ func TestTraceOfFailure(t *testing.T) {
 }
 
 // fullEngine has no space for a plant.
-type fullEngine struct{ store.Engine }
+type fullEngine struct{ writepath.Engine }
 
 func (fullEngine) Insert(context.Context, []store.Create) ([]store.Outcome, error) {
 	return nil, store.ErrFull

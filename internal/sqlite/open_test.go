@@ -18,6 +18,7 @@ import (
 	"plantstore/internal/sqlite"
 	"plantstore/internal/sqlite/sqlite3"
 	"plantstore/internal/store"
+	"plantstore/internal/store/storetest"
 )
 
 func mustExec(t testing.TB, path, sql string) {
@@ -369,7 +370,7 @@ func batchOf(id int64, n int) []store.Create {
 }
 
 // insertBatch returns only the error of Insert.
-func insertBatch(ctx context.Context, e store.Engine, batch []store.Create) error {
+func insertBatch(ctx context.Context, e storetest.Engine, batch []store.Create) error {
 	_, err := e.Insert(ctx, batch)
 	return err
 }

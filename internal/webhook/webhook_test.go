@@ -119,7 +119,7 @@ func start(t testing.TB, c webhook.Config) *webhook.Sender {
 	return s
 }
 
-func create(t testing.TB, e store.Engine, plants ...plant.NewPlant) {
+func create(t testing.TB, e storetest.Engine, plants ...plant.NewPlant) {
 	t.Helper()
 	batch := make([]store.Create, len(plants))
 	for i, n := range plants {

@@ -12,8 +12,16 @@ import (
 
 // Engine is a whole engine. The comments name the interfaces with the contracts of its parts.
 type Engine interface {
-	store.Engine
 	store.AuditReader
+
+	// The write path (writepath.Engine).
+	Insert(ctx context.Context, batch []store.Create) ([]store.Outcome, error)
+	Probe(ctx context.Context) error
+	Durability() store.Durability
+	State(ctx context.Context) (store.State, error)
+	Tokens(ctx context.Context) ([]auth.Token, error)
+	MarkUsed(ctx context.Context, uses []auth.Use) error
+	PutSubject(ctx context.Context, t auth.Token, most int) (stored auth.Token, err error)
 
 	// The operations of the operator (admin.Engine).
 	Get(ctx context.Context, id int64) (plant.Record, error)

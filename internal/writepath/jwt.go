@@ -1,4 +1,4 @@
-package store
+package writepath
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
+	"plantstore/internal/store"
 )
 
 // VerifyJWT returns the claims of a JWT that is valid at that time. The error is an *auth.Invalid if
@@ -91,13 +92,13 @@ func (c *credentials) logUnregistered(err error) {
 
 // unregistered returns the error of a client whose subject could not be stored.
 func (c *credentials) unregistered(err error) error {
-	if errors.Is(err, ErrTooManySubjects) {
+	if errors.Is(err, store.ErrTooManySubjects) {
 		return &plant.Error{
 			Code:    plant.CodeStoreUnavailable,
 			Message: "nothing was stored because the store has too many subjects of the issuer; ask the store's operator",
 		}
 	}
-	if errors.Is(err, ErrReadOnly) || errors.Is(err, ErrFull) {
+	if errors.Is(err, store.ErrReadOnly) || errors.Is(err, store.ErrFull) {
 		return clientError(err)
 	}
 	return c.unreadable(err)

@@ -1,4 +1,4 @@
-package store
+package writepath
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
+	"plantstore/internal/store"
 )
 
 // A revocation takes effect within a second. The watcher polls the engine four times a
@@ -34,9 +35,9 @@ type credentials struct {
 	log      *slog.Logger
 	outage   *outage
 	keyring  auth.Keyring
-	move     atomic.Pointer[MoveState] // of the last poll
-	plants   atomic.Int64              // of the last poll
-	polledAt atomic.Int64              // start of the last successful poll, in Unix nanoseconds
+	move     atomic.Pointer[store.MoveState] // of the last poll
+	plants   atomic.Int64                    // of the last poll
+	polledAt atomic.Int64                    // start of the last successful poll, in Unix nanoseconds
 
 	verifyJWT      VerifyJWT     // nil: JWTs are unknown credentials
 	registering    chan struct{} // semaphore of the request that stores a subject

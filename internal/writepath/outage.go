@@ -1,4 +1,4 @@
-package store
+package writepath
 
 import (
 	"context"
@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"plantstore/internal/store"
 )
 
 // unreachableAfter is the age of the last successful poll at which the engine counts as
@@ -72,7 +74,7 @@ func (o *outage) probeFailed(err error) {
 // keepFailing records that a commit has failed. A move and an outage have their own states. The
 // caller has locked mu.
 func (o *outage) keepFailing(err error) {
-	if errors.Is(err, ErrReadOnly) || !o.since.IsZero() {
+	if errors.Is(err, store.ErrReadOnly) || !o.since.IsZero() {
 		return
 	}
 	if !o.failing.Swap(true) {
@@ -109,7 +111,7 @@ func (o *outage) unwritable() error {
 	switch {
 	case o.commitErr == nil:
 		return nil
-	case errors.Is(o.commitErr, ErrFull):
+	case errors.Is(o.commitErr, store.ErrFull):
 		return errors.New("the disk of the store is full; free space on it")
 	}
 	return errors.New("commits fail; see the log") // the cause is for the log only: /readyz is public

@@ -1,15 +1,17 @@
-package store
+package writepath
 
 import (
 	"context"
 	"errors"
 	"time"
+
+	"plantstore/internal/store"
 )
 
 // Import stores a batch as Engine.Insert does, beside the batches of Create. A large batch delays them, so the caller
 // passes small ones, and pauses between them while Writing returns true. It returns the errors of Engine.Insert, and
-// ErrClosed.
-func (s *Store) Import(ctx context.Context, batch []Create) ([]Outcome, error) {
+// store.ErrClosed.
+func (s *Store) Import(ctx context.Context, batch []store.Create) ([]store.Outcome, error) {
 	if err := s.credentials.move.Load().Err(); err != nil {
 		return nil, err
 	}
@@ -18,11 +20,11 @@ func (s *Store) Import(ctx context.Context, batch []Create) ([]Outcome, error) {
 
 // insert stores a batch of an import. It counts the plants, and records a failure like a failed commit. It observes no
 // histogram, because no request waits for the batch.
-func (w *writer) insert(ctx context.Context, batch []Create) ([]Outcome, error) {
+func (w *writer) insert(ctx context.Context, batch []store.Create) ([]store.Outcome, error) {
 	w.mu.Lock()
 	if w.broken || w.closed {
 		w.mu.Unlock()
-		return nil, ErrClosed
+		return nil, store.ErrClosed
 	}
 	w.committers.Add(1) // close waits
 	w.mu.Unlock()
@@ -34,7 +36,7 @@ func (w *writer) insert(ctx context.Context, batch []Create) ([]Outcome, error) 
 	start := time.Now()
 	outcomes, err := w.engine.Insert(ctx, batch)
 	w.recordCommit(start, len(batch), err)
-	if errors.Is(err, ErrBroken) {
+	if errors.Is(err, store.ErrBroken) {
 		w.fail()
 	}
 	if err != nil {

@@ -1,6 +1,9 @@
-package store
+package writepath
 
-import "plantstore/internal/plant"
+import (
+	"plantstore/internal/plant"
+	"plantstore/internal/store"
+)
 
 // A credential may have three plants in the pending batch for each free place. So one
 // credential can fill three quarters of the queue. With n such credentials, one place in
@@ -13,7 +16,7 @@ type share struct{ plants, bytes int }
 
 // refuseShare returns an error if the credential of c has used up its share of the pending
 // batch. The caller has locked mu.
-func (w *writer) refuseShare(b *pendingBatch, c Create) error {
+func (w *writer) refuseShare(b *pendingBatch, c store.Create) error {
 	freePlants, freeBytes := w.limit.QueueMax-len(b.creates), w.limit.Bytes-b.bytes
 	if len(b.creates) < sharePerFree*freePlants && b.bytes < sharePerFree*freeBytes {
 		return nil // no credential can have more than all of them
@@ -42,7 +45,7 @@ func (b *pendingBatch) shareOf(by int64) share {
 	return b.shares[by]
 }
 
-func (b *pendingBatch) countShare(c Create) {
+func (b *pendingBatch) countShare(c store.Create) {
 	s := b.shares[c.By]
 	b.shares[c.By] = share{plants: s.plants + 1, bytes: s.bytes + c.Plant.Bytes()}
 }
