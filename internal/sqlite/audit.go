@@ -10,7 +10,7 @@ import (
 	"plantstore/internal/store"
 )
 
-// AppendAudit implements store.Engine.
+// AppendAudit implements admin.Engine.
 func (e *Engine) AppendAudit(ctx context.Context, events ...audit.Event) error {
 	return e.write(ctx, func() error {
 		now, err := e.currentMoveState()
@@ -55,7 +55,7 @@ func (e *Engine) insertAudit(row audit.Row) error {
 	return e.run("UPDATE state SET audit_sequence = ?, audit_hash = ?", row.Sequence, row.Hash[:])
 }
 
-// AuditEnds implements store.Engine.
+// AuditEnds implements store.AuditReader.
 func (e *Engine) AuditEnds(ctx context.Context) (ends audit.Ends, err error) {
 	err = e.read(ctx, func(c *sqlite3.Conn) error {
 		ends, err = auditEnds(c)
@@ -82,7 +82,7 @@ func auditEnds(c *sqlite3.Conn) (ends audit.Ends, err error) {
 	return ends, err
 }
 
-// AuditRows implements store.Engine.
+// AuditRows implements store.AuditReader.
 func (e *Engine) AuditRows(ctx context.Context, after int64, limit int) (rows []audit.Row, err error) {
 	err = e.read(ctx, func(c *sqlite3.Conn) error {
 		for row, err := range auditRows(c, after, limit) {
@@ -128,7 +128,7 @@ func auditRows(c *sqlite3.Conn, after int64, limit int) iter.Seq2[audit.Row, err
 	}
 }
 
-// PruneAudit implements store.Engine.
+// PruneAudit removes the entries up to an entry, unless they are removed already, and returns their number.
 func (e *Engine) PruneAudit(ctx context.Context, to audit.Link, by audit.Origin) (removed int64, err error) {
 	err = e.write(ctx, func() error {
 		if err := e.checkWritable(); err != nil {

@@ -116,7 +116,7 @@ func (e *Engine) changeDeliveries(keys []deliveryKey, sql string, args ...any) (
 	return changed, nil
 }
 
-// DeadLetters implements webhook.Outbox.
+// DeadLetters implements admin.Engine.
 func (e *Engine) DeadLetters(ctx context.Context, page store.DeadPage) (all []store.DeadLetter, err error) {
 	err = e.read(ctx, func(c *sqlite3.Conn) error {
 		hooks, err := webhooks(c)
@@ -164,13 +164,13 @@ func deadLettersOf(
 	return all, err
 }
 
-// RetryDead implements webhook.Outbox.
+// RetryDead implements admin.Engine.
 func (e *Engine) RetryDead(ctx context.Context, selector store.DeadSelector, by audit.Origin) (int64, error) {
 	return e.changeDead(ctx, selector, audit.WebhookRetry, by, onlyActive, "UPDATE plantstore_deliveries SET "+
 		"since = ?3, due_at = ?3, dead_at = NULL, attempts = 0, reason = NULL WHERE webhook = ?1 AND plant = ?2", time.Now())
 }
 
-// DropDead implements webhook.Outbox.
+// DropDead implements admin.Engine.
 func (e *Engine) DropDead(ctx context.Context, selector store.DeadSelector, by audit.Origin) (int64, error) {
 	return e.changeDead(ctx, selector, audit.WebhookDrop, by, "",
 		"DELETE FROM plantstore_deliveries WHERE webhook = ?1 AND plant = ?2")

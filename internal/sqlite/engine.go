@@ -38,7 +38,8 @@ type Config struct {
 	Metrics   prometheus.Registerer // of a server; nil: no metrics
 }
 
-// Engine implements store.Engine, move.Source and move.Destination on one SQLite file.
+// Engine keeps a store in one SQLite file. It implements writepath.Engine, admin.Engine, webhook.Outbox, move.Source and
+// move.Destination.
 type Engine struct {
 	path   string
 	server bool
@@ -401,7 +402,7 @@ func isBusy(err error) bool {
 	return errors.As(err, &fault) && fault.Busy()
 }
 
-// Durability implements store.Engine. SQLite syncs the WAL with every commit.
+// Durability implements writepath.Engine. SQLite syncs the WAL with every commit.
 func (e *Engine) Durability() store.Durability {
 	return store.Durability{Guarantee: "on stable storage of this machine"}
 }

@@ -11,7 +11,7 @@ import (
 	"plantstore/internal/store"
 )
 
-// This file implements webhook.Outbox, except for the dead letters.
+// This file implements webhook.Outbox, except for ExpireDeliveries.
 
 // EventsWritten implements webhook.Outbox.
 func (e *Engine) EventsWritten() <-chan struct{} { return e.events }

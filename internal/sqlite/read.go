@@ -53,7 +53,7 @@ func during(ctx context.Context, c *sqlite3.Conn, fn func() error) error {
 
 const interruptEvery = 10 * time.Millisecond
 
-// Get implements store.Engine.
+// Get implements admin.Engine.
 func (e *Engine) Get(ctx context.Context, id int64) (plant.Record, error) {
 	records, err := e.List(ctx, store.Query{From: id, Limit: 1})
 	switch {
@@ -76,7 +76,7 @@ const (
 		WHERE plants.id >= ?1 AND plants.tag = ?3 ORDER BY plants.id LIMIT ?2`
 )
 
-// List implements store.Engine.
+// List implements admin.Engine.
 func (e *Engine) List(ctx context.Context, q store.Query) ([]plant.Record, error) {
 	var records []plant.Record
 	err := e.read(ctx, func(c *sqlite3.Conn) error {
@@ -111,7 +111,7 @@ func (e *Engine) List(ctx context.Context, q store.Query) ([]plant.Record, error
 
 const scanSQL = "SELECT id, name, tag, created_at FROM plants WHERE id >= ?1 ORDER BY id LIMIT ?2"
 
-// Scan implements store.Engine.
+// Scan implements admin.Engine.
 func (e *Engine) Scan(
 	ctx context.Context, from int64, rows int, visit func(*store.Scanned),
 ) (next int64, more bool, err error) {
@@ -130,7 +130,7 @@ func (e *Engine) Scan(
 	return next, more, err
 }
 
-// scanRows calls visit for the rows of scanSQL and returns as store.Engine.Scan does.
+// scanRows calls visit for the rows of scanSQL and returns as admin.Engine.Scan does.
 func scanRows(s *sqlite3.Stmt, from int64, rows int, visit func(*store.Scanned)) (next int64, more bool, err error) {
 	var p store.Scanned
 	next = from

@@ -12,7 +12,7 @@ import (
 	"plantstore/internal/store"
 )
 
-// CreateToken implements store.Engine.
+// CreateToken implements admin.Engine.
 func (e *Engine) CreateToken(ctx context.Context, t auth.Token, by audit.Origin) (id int64, err error) {
 	err = e.changeTokens(ctx, func() error {
 		named, err := e.tokensNamed(t.Name)
@@ -28,7 +28,7 @@ func (e *Engine) CreateToken(ctx context.Context, t auth.Token, by audit.Origin)
 	return id, err
 }
 
-// CreateFirstTokens implements store.Engine.
+// CreateFirstTokens stores all the tokens in a store that never had a token, and nothing in any other.
 func (e *Engine) CreateFirstTokens(
 	ctx context.Context, tokens []auth.Token, by audit.Origin,
 ) (created bool, err error) {
@@ -52,7 +52,7 @@ func (e *Engine) CreateFirstTokens(
 	return created && err == nil, err
 }
 
-// RotateToken implements store.Engine.
+// RotateToken implements admin.Engine.
 func (e *Engine) RotateToken(
 	ctx context.Context, t auth.Token, overlap time.Duration, by audit.Origin,
 ) (fresh, old auth.Token, err error) {
@@ -79,7 +79,7 @@ func (e *Engine) RotateToken(
 	return fresh, old, err
 }
 
-// RevokeTokens implements store.Engine.
+// RevokeTokens implements admin.Engine.
 func (e *Engine) RevokeTokens(
 	ctx context.Context, selector store.Selector, at time.Time, by audit.Origin,
 ) (revoked []auth.Token, err error) {
@@ -122,7 +122,7 @@ func (e *Engine) revoke(ctx context.Context, change func() ([]audit.Event, error
 	return err
 }
 
-// Tokens implements store.Engine.
+// Tokens implements writepath.Engine.
 func (e *Engine) Tokens(ctx context.Context) (tokens []auth.Token, err error) {
 	err = e.read(ctx, func(c *sqlite3.Conn) error {
 		s, err := c.Prepare("SELECT " + tokenColumns + " FROM tokens ORDER BY id")
@@ -178,7 +178,7 @@ func tokenRow(s *sqlite3.Stmt) (auth.Token, error) {
 	return t, nil
 }
 
-// State implements store.Engine.
+// State implements writepath.Engine.
 func (e *Engine) State(ctx context.Context) (now store.State, err error) {
 	err = e.read(ctx, func(c *sqlite3.Conn) error {
 		s, err := c.Prepare("SELECT token_changes, coalesce(held, ''), plants FROM state")
@@ -198,7 +198,7 @@ func (e *Engine) State(ctx context.Context) (now store.State, err error) {
 	return now, err
 }
 
-// MarkUsed implements store.Engine.
+// MarkUsed implements writepath.Engine.
 func (e *Engine) MarkUsed(ctx context.Context, uses []auth.Use) error {
 	return e.write(ctx, func() error {
 		for _, use := range uses {
