@@ -32,7 +32,7 @@ func holdScratch(parent string) {
 }
 
 // TestScratchOfKilledDrill kills a process with a scratch directory. The next start and the next drill remove that
-// directory, and keep those in use, those of a process that has just begun, and other files.
+// directory, and keep directories in use or of a process that has just begun, and other files.
 func TestScratchOfKilledDrill(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -316,7 +316,7 @@ func (d interposed) manifest(ctx context.Context, name string) (sqlite.Manifest,
 }
 
 // TestHold tests that no job starts on a backup during its removal, that no removal starts while a job starts, and that
-// each can follow afterwards, also after an error.
+// each can follow afterwards, even after an error.
 func TestHold(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

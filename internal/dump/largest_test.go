@@ -50,7 +50,7 @@ func TestFormsOfAPlant(t *testing.T) {
 }
 
 // A plant that no server could accept is refused in every format: it could not be exported and imported again. The long
-// form of the test has the limit of Read.
+// form of the test uses the limit of Read.
 func TestPlantTooLarge(t *testing.T) {
 	t.Parallel()
 	for _, format := range formats {

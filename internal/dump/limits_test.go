@@ -16,7 +16,7 @@ import (
 	"plantstore/internal/plant"
 )
 
-// Lower limits than those of dump.Read. A row still exceeds the window of 64 KiB.
+// Lower limits than dump.Read has. A row still exceeds the window of 64 KiB.
 const (
 	rowBytesMax   = 1 << 17
 	plantBytesMax = 2 * rowBytesMax

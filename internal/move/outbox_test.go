@@ -14,8 +14,8 @@ import (
 	"plantstore/internal/store/storetest"
 )
 
-// TestOutbox shows that a move copies the undelivered events, also those of plants that are created during the move,
-// with the claims of the old servers, and that it writes no events for the plants that it copies.
+// TestOutbox shows that a move copies the undelivered events, including events of plants that are created during the
+// move, with the claims of the old servers, and that it writes no events for the plants that it copies.
 func TestOutbox(t *testing.T) {
 	t.Parallel()
 	everyWay(t, func(t *testing.T, fromPlace, toPlace place) {

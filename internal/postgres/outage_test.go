@@ -167,7 +167,7 @@ const (
 )
 
 // TestOutage loses the database while clients use the store: the store is not ready,
-// and the log has a line for the loss and one for the return.
+// and it logs the loss and the return once each.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]func(*link){"cut": (*link).cut, "hangs": (*link).hang} {

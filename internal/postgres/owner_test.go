@@ -137,7 +137,7 @@ const foreignStore = `
 	CREATE POLICY evil ON public.plantstore USING (public.evil())`
 
 // TestForeignTables shows that Open refuses the tables of another role before it reads
-// them, also if the connection's role is a member of that role: before PostgreSQL 15,
+// them, even if the connection's role is a member of that role: before PostgreSQL 15,
 // every role that may log in could make another one a member of itself.
 func TestForeignTables(t *testing.T) {
 	t.Parallel()
@@ -207,7 +207,7 @@ func TestForeignTrigger(t *testing.T) {
 }
 
 // TestSchemaIsPinned shows that an engine keeps to the schema of its first connection,
-// also when another role creates the same tables in an earlier schema of the
+// even when another role creates the same tables in an earlier schema of the
 // search_path.
 func TestSchemaIsPinned(t *testing.T) {
 	t.Parallel()
@@ -368,7 +368,7 @@ func TestServerRights(t *testing.T) {
 }
 
 // TestServerWithoutReplays shows that a server does not start if its role may not lock
-// rows: every replay would have an unknown outcome.
+// rows: the outcome of every replay would be unknown.
 func TestServerWithoutReplays(t *testing.T) {
 	t.Parallel()
 	r := newRestricted(t, 0)
@@ -383,7 +383,7 @@ func TestServerWithoutReplays(t *testing.T) {
 	}
 }
 
-// TestServerWithoutAuditRights shows the errors of a role that has no rights to the audit log.
+// TestServerWithoutAuditRights shows the errors of a role without rights to the audit log.
 func TestServerWithoutAuditRights(t *testing.T) {
 	t.Parallel()
 	r := newRestricted(t, 0)

@@ -119,7 +119,7 @@ func TestCancelledWait(t *testing.T) {
 				{Plant: plant.NewPlant{ID: 2, Plant: plant.Plant{Name: "Acer"}}, At: time.Now()},
 			}
 			s.require()
-			var outcomes []store.Outcome // set before done has a value
+			var outcomes []store.Outcome // set before done receives a value
 			done := make(chan error, 1)
 			go func() {
 				var err error
@@ -170,7 +170,7 @@ func TestReplayWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.require()
-	var outcomes []store.Outcome // set before done has a value
+	var outcomes []store.Outcome // set before done receives a value
 	done := make(chan error, 1)
 	go func() {
 		var err error

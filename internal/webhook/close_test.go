@@ -15,7 +15,7 @@ import (
 type stuck struct {
 	webhook.Outbox
 
-	rounds chan struct{} // has a value after the first call of TakeDeliveries
+	rounds chan struct{} // holds a value after the first call of TakeDeliveries
 }
 
 func (stuck) SetWebhooks(_ context.Context, urls []string, _ audit.Origin) ([]store.Webhook, error) {

@@ -171,7 +171,7 @@ func TestInvalidJWTIsVerifiedOnce(t *testing.T) {
 	})
 }
 
-// TestClockSetBack shows that a revocation takes effect also when the last poll seems to be
+// TestClockSetBack shows that a revocation takes effect even when the last poll seems to be
 // in the future.
 func TestClockSetBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

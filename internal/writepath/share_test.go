@@ -102,7 +102,7 @@ func TestShareOfBytes(t *testing.T) {
 	})
 }
 
-// The shares are those of one batch: after a commit each credential has the whole.
+// Shares apply to one batch: after a commit, a credential can use the whole queue again.
 func TestShareAfterCommit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

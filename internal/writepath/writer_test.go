@@ -69,7 +69,7 @@ func TestLoneClientAfterBurst(t *testing.T) {
 }
 
 // TestClientsShareCommits shows that the number of recent clients does not decay while they
-// send: each commit has the plants of at least half of the clients.
+// send: each commit contains the plants of at least half of the clients.
 func TestClientsShareCommits(t *testing.T) {
 	for _, clients := range []int{4, 8, 64} {
 		t.Run(fmt.Sprint(clients), func(t *testing.T) {
