@@ -103,7 +103,7 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	if exposed := exposure(hostsOf(&config.ConnConfig.Config)); exposed != "" && c.Server {
+	if exposed := exposure(remoteHosts(&config.ConnConfig.Config)); exposed != "" && c.Server {
 		c.Log.Warn("the connection to the database is not protected: set sslmode=verify-full", "hosts", exposed)
 	}
 	e := &Engine{log: c.Log, requireStandby: c.RequireSyncStandby, events: make(chan struct{}, 1)}
