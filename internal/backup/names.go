@@ -1,9 +1,7 @@
 package backup
 
 import (
-	"cmp"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 )
@@ -41,10 +39,4 @@ func (s *Service) named(name string) (b Backup, ok bool) {
 		}
 	}
 	return b, false
-}
-
-func sortNewestFirst(all []Backup) {
-	slices.SortFunc(all, func(a, b Backup) int {
-		return cmp.Or(b.At.Compare(a.At), strings.Compare(b.Name, a.Name))
-	})
 }

@@ -3,6 +3,7 @@
 package backup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -10,7 +11,9 @@ import (
 	"log/slog"
 	"maps"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -197,7 +200,7 @@ func (s *Service) files(ctx context.Context) (all []Backup, err error) {
 			all = append(all, b)
 		}
 	}
-	sortNewestFirst(all)
+	slices.SortFunc(all, func(a, b Backup) int { return cmp.Or(b.At.Compare(a.At), strings.Compare(b.Name, a.Name)) })
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	maps.DeleteFunc(s.manifests, func(name string, _ sqlite.Manifest) bool { return !names[name] })

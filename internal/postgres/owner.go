@@ -155,16 +155,16 @@ const foreignSQL = `SELECT relname::text, pg_get_userbyid(relowner)::text, curre
 func (e *Engine) checkMover(ctx context.Context, q querier) error {
 	rows, _ := q.Query(ctx, foreignSQL) // ForEachRow returns the error
 	var name, owner, user string
-	var refused error
+	var foreign error
 	_, err := pgx.ForEachRow(rows, []any{&name, &owner, &user}, func() error {
 		switch {
 		case name == "plants": // its error is the most useful one
-			refused = fmt.Errorf("the tables are owned by role %q and this connection's role is %q: move as %[1]s", owner, user)
-		case refused == nil:
-			refused = fmt.Errorf("%s is owned by role %q and not by this connection's role %q: "+
+			foreign = fmt.Errorf("the tables are owned by role %q and this connection's role is %q: move as %[1]s", owner, user)
+		case foreign == nil:
+			foreign = fmt.Errorf("%s is owned by role %q and not by this connection's role %q: "+
 				"drop it, then run the same command again", e.qualified(name), owner, user)
 		}
 		return nil
 	})
-	return errors.Join(err, refused)
+	return errors.Join(err, foreign)
 }

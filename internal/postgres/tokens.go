@@ -107,20 +107,20 @@ func (e *Engine) RevokeTokens(
 // them, another transaction stores the revocation without them.
 func (e *Engine) revoke(ctx context.Context, change func(pgx.Tx) ([]audit.Event, error)) error {
 	var events []audit.Event
-	var refused error
+	var logErr error // why the audit log did not accept the events
 	revoke := func(tx pgx.Tx) (err error) {
-		if events, err = change(tx); err == nil && refused == nil {
-			refused = appendAudit(ctx, tx, events...)
-			err = refused
+		if events, err = change(tx); err == nil && logErr == nil {
+			logErr = appendAudit(ctx, tx, events...)
+			err = logErr
 		}
 		return err
 	}
 	err := e.changeTokens(ctx, revoke)
-	if refused == nil {
+	if logErr == nil {
 		return err
 	}
 	if err = e.changeTokens(ctx, revoke); err == nil {
-		err = &store.Unrecorded{Events: events, Cause: classify(refused)}
+		err = &store.Unrecorded{Events: events, Cause: classify(logErr)}
 	}
 	return err
 }
