@@ -253,10 +253,14 @@ func settle(ctx context.Context, tx pgx.Tx, settled []store.DeliveryResult, now 
 	var done, failed deliveryColumns
 	for _, s := range settled {
 		if s.Done {
-			done.add(s, now)
-		} else {
-			failed.add(s, now)
+			done.add(store.OutboxRow{Webhook: s.Webhook, Plant: s.Plant})
+			continue
 		}
+		due, dead := s.Times(now)
+		failed.add(store.OutboxRow{
+			Webhook: s.Webhook, Plant: s.Plant, DueAt: due, DeadAt: dead, Attempts: s.Attempts, Reason: s.Reason,
+		})
+		failed.leases = append(failed.leases, s.Lease)
 	}
 	if len(done.plants) > 0 {
 		_, err := tx.Exec(ctx, "DELETE FROM plantstore_deliveries WHERE (webhook, plant) IN "+
@@ -281,17 +285,15 @@ func settle(ctx context.Context, tx pgx.Tx, settled []store.DeliveryResult, now 
 // deliveryColumns are parameters of a statement: each slice is a column.
 type deliveryColumns struct {
 	webhooks, plants, attempts []int64
-	leases                     []time.Time
+	since, leases              []time.Time
 	due, dead                  []nullTime
 	reasons                    []nullText
 }
 
-func (c *deliveryColumns) add(s store.DeliveryResult, now time.Time) {
-	due, dead := s.Times(now)
-	c.webhooks, c.plants = append(c.webhooks, s.Webhook), append(c.plants, s.Plant)
-	c.attempts, c.leases = append(c.attempts, int64(s.Attempts)), append(c.leases, s.Lease)
-	c.due, c.dead = append(c.due, nullTime(due)), append(c.dead, nullTime(dead))
-	c.reasons = append(c.reasons, nullText(s.Reason))
+func (c *deliveryColumns) add(r store.OutboxRow) {
+	c.webhooks, c.plants, c.since = append(c.webhooks, r.Webhook), append(c.plants, r.Plant), append(c.since, r.Since)
+	c.due, c.dead = append(c.due, nullTime(r.DueAt)), append(c.dead, nullTime(r.DeadAt))
+	c.attempts, c.reasons = append(c.attempts, int64(r.Attempts)), append(c.reasons, nullText(r.Reason))
 }
 
 // claimer claims deliveries in a transaction.

@@ -28,7 +28,7 @@ func OrderByID(order []int32, batch []Create) []int32 {
 		order = append(order, int32(i))
 	}
 	slices.SortFunc(order, func(i, j int32) int {
-		return cmp.Or(plant.CompareID(batch[i].Plant, batch[j].Plant), cmp.Compare(i, j))
+		return cmp.Or(cmp.Compare(batch[i].Plant.ID, batch[j].Plant.ID), cmp.Compare(i, j))
 	})
 	return order
 }

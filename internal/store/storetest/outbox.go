@@ -186,7 +186,7 @@ func testDeliveryResults(t *testing.T, s Store) {
 	mustInsert(t, e, create(1, "done", plant.Tag{}), create(2, "dead", plant.Tag{}), create(3, "later", plant.Tag{}),
 		create(4, "released", plant.Tag{}))
 	taken := mustTake(t, e, claims(9))
-	slices.SortFunc(taken, func(a, b store.Delivery) int { return plant.CompareID(a.Plant, b.Plant) })
+	slices.SortFunc(taken, func(a, b store.Delivery) int { return cmp.Compare(a.Plant.ID, b.Plant.ID) })
 	if len(taken) != 4 {
 		t.Fatal(taken)
 	}
@@ -226,7 +226,7 @@ func testRemovedPlants(t *testing.T, s Store) {
 	mustSetWebhooks(t, e, urlA)
 	mustInsert(t, e, create(1, "", plant.Tag{}), create(2, "", plant.Tag{}), create(3, "", plant.Tag{}))
 	all := mustTake(t, e, claims(3))
-	slices.SortFunc(all, func(a, b store.Delivery) int { return plant.CompareID(a.Plant, b.Plant) })
+	slices.SortFunc(all, func(a, b store.Delivery) int { return cmp.Compare(a.Plant.ID, b.Plant.ID) })
 	for _, d := range all { // the last one is due last
 		mustTake(t, e, store.Claim{}, settle(d, released))
 	}
