@@ -348,7 +348,7 @@ func (c *claimer) claimFor(ctx context.Context, webhook int64, most int) (claime
 		c.taken, ids = append(c.taken, d), append(ids, d.Plant.ID)
 	}
 	err = c.setDue(ctx, webhook, ids, c.lease)
-	if err == nil && c.bytes <= store.PlantsBytes && len(absent) > 0 { // else plants may have not been read
+	if err == nil && c.bytes <= store.PlantsBytes && len(absent) > 0 { // else some plants were not read
 		err = c.setDue(ctx, webhook, absent, c.now.Add(store.AbsentPause))
 	}
 	return len(ids), err
