@@ -103,8 +103,8 @@ func (s *Service) endJob(j *Job, m sqlite.Manifest, faults []string, err error) 
 	close(j.ended)
 }
 
-// reserve reserves a backup for its removal, or for the start of a job that reads it, until the caller calls release. It
-// returns ErrRunning if a job uses the backup, or another caller has reserved it.
+// reserve reserves a backup for its removal, or for the start of a job that reads it, until the caller calls release.
+// It returns ErrRunning if a job uses the backup, or another caller has reserved it.
 func (s *Service) reserve(name string) (release func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

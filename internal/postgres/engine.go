@@ -46,8 +46,8 @@ type Config struct {
 	Traced  bool                  // add spans to those in the contexts of calls
 }
 
-// Engine keeps a store in a PostgreSQL database. It implements writepath.Engine, admin.Engine, webhook.Outbox, move.Source
-// and move.Destination.
+// Engine keeps a store in a PostgreSQL database. It implements writepath.Engine, admin.Engine, webhook.Outbox,
+// move.Source and move.Destination.
 type Engine struct {
 	pool           *pgxpool.Pool
 	log            *slog.Logger

@@ -38,8 +38,8 @@ type Config struct {
 	Metrics   prometheus.Registerer // of a server; nil: no metrics
 }
 
-// Engine keeps a store in one SQLite file. It implements writepath.Engine, admin.Engine, webhook.Outbox, move.Source and
-// move.Destination.
+// Engine keeps a store in one SQLite file. It implements writepath.Engine, admin.Engine, webhook.Outbox, move.Source
+// and move.Destination.
 type Engine struct {
 	path   string
 	server bool

@@ -1,6 +1,6 @@
-// Package store is what engines share with their users: the types and errors of their methods, digests, the state of a
-// move, the events of the audit log, and the rules of an outbox. The packages writepath, admin, webhook and move declare
-// the methods that they need of an engine, and package storetest tests all of them.
+// Package store is what engines share with their users: the types and errors of their methods, digests, the state of
+// a move, the events of the audit log, and the rules of an outbox. The packages writepath, admin, webhook and move
+// declare the methods that they need of an engine, and package storetest tests all of them.
 package store
 
 import (

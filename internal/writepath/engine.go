@@ -17,8 +17,8 @@ type Engine interface {
 	// of one batch may have the same id: their outcomes are as if each had been inserted by itself, in this order. On
 	// return without an error, every created or replayed plant is on stable storage.
 	//
-	// An error applies to the whole batch, and Insert returns no outcomes. If it wraps store.ErrOutcomeUnknown, the batch may be
-	// stored; otherwise none of it is. If it wraps store.ErrBroken, the engine must not be used any more.
+	// An error applies to the whole batch, and Insert returns no outcomes. If it wraps store.ErrOutcomeUnknown, the
+	// batch may be stored; otherwise none of it is. If it wraps store.ErrBroken, the engine must not be used any more.
 	Insert(ctx context.Context, batch []store.Create) ([]store.Outcome, error)
 
 	// Probe commits an invisible change, as Insert commits a small plant. It returns nil if the store can store plants,

@@ -113,17 +113,18 @@ func mustNew(t testing.TB, e writepath.Engine, l writepath.Limits) *writepath.St
 // shows that it logs and counts a commit that fails.
 func TestZeroConfig(t *testing.T) {
 	t.Parallel()
-	if s, err := writepath.New(t.Context(), writepath.Config{}); err == nil || err.Error() != "writepath.Config has no Engine" {
+	s, err := writepath.New(t.Context(), writepath.Config{})
+	if err == nil || err.Error() != "writepath.Config has no Engine" {
 		t.Errorf("without an engine: %v, %v", s, err)
 	}
 	var failing error
-	s, err := writepath.New(t.Context(), writepath.Config{Engine: &stub{insert: func(ctx context.Context, _ []store.Create) error {
+	engine := &stub{insert: func(ctx context.Context, _ []store.Create) error {
 		if at, ok := ctx.Deadline(); !ok || time.Until(at) < 5*time.Second {
 			t.Errorf("the commit's deadline is %v, want one in about 10s", at)
 		}
 		return failing
-	}}})
-	if err != nil {
+	}}
+	if s, err = writepath.New(t.Context(), writepath.Config{Engine: engine}); err != nil {
 		t.Fatal(err)
 	}
 	if replayed, err := s.Create(nil, auth.Principal{}, newPlant(1)); replayed || err != nil {
