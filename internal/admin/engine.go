@@ -10,7 +10,7 @@ import (
 	"plantstore/internal/store"
 )
 
-// Engine is the part of an engine that the operations use. The errors are those of package store.
+// Engine is the part of an engine that the operations use. It returns the errors of package store.
 type Engine interface {
 	Plants
 	Credentials
@@ -22,7 +22,7 @@ type Engine interface {
 	Durability() store.Durability
 }
 
-// Plants reads the plants of a store, and stores those of an import.
+// Plants reads the plants of a store, and stores the plants of an import.
 type Plants interface {
 	// Get returns the plant with that id, or store.ErrNotFound.
 	Get(ctx context.Context, id int64) (plant.Record, error)

@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// The checks in this file make sure that the names in our statements are those of our
-// own tables, and that no other role can change these or run code through them.
+// The checks in this file make sure that the names in our statements belong to our own
+// tables, and that no other role can change these or run code through them.
 
 // A function or an operator of the schema whose types match exactly takes precedence over one of
 // pg_catalog whose types do not, such as count(any). So a statement qualifies every such function,

@@ -112,7 +112,7 @@ func TestAttachedFunction(t *testing.T) {
 		t.Error(err)
 	}
 	if n := count(t, url, "SELECT count(*) FROM pg_proc WHERE proname = 'plantstore_capture'"); n != 1 {
-		t.Errorf("%d functions, want that of the foreign trigger", n)
+		t.Errorf("%d functions, want only the foreign trigger's", n)
 	}
 }
 
