@@ -10,8 +10,8 @@ import (
 	"plantstore/internal/audit"
 	"plantstore/internal/backup"
 	"plantstore/internal/config"
+	"plantstore/internal/serve"
 	"plantstore/internal/sqlite/backupfile"
-	"plantstore/internal/store"
 	"plantstore/internal/terminal"
 )
 
@@ -20,7 +20,7 @@ const commandAuditMax = 5 * time.Second
 
 // audit appends an entry about a command that is complete. Its failure is a warning, because the work of the command is
 // done.
-func (p *program) audit(ctx context.Context, engine store.Engine, action audit.Action, details ...audit.Detail) {
+func (p *program) audit(ctx context.Context, engine serve.Engine, action audit.Action, details ...audit.Detail) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commandAuditMax)
 	defer cancel()
 	event := audit.Event{Time: time.Now(), Action: action, Origin: p.operator(), Details: details}

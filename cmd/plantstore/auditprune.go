@@ -9,7 +9,6 @@ import (
 
 	"plantstore/internal/config"
 	"plantstore/internal/serve"
-	"plantstore/internal/store"
 )
 
 func newAuditPrune(p *program) *cobra.Command {
@@ -27,7 +26,7 @@ day with --audit-keep.`,
 			if !cmd.Flags().Changed("keep") {
 				return config.Usagef("keep: give the age of the oldest entry to keep, such as --keep 400d")
 			}
-			return p.withStore(cmd, s, existing, func(ctx context.Context, engine store.Engine) error {
+			return p.withStore(cmd, s, existing, func(ctx context.Context, engine serve.Engine) error {
 				removed, err := serve.PruneAudit(ctx, engine, time.Now().Add(-time.Duration(keep)), p.operator())
 				if err != nil {
 					return err

@@ -11,6 +11,7 @@ import (
 
 	"plantstore/internal/config"
 	"plantstore/internal/console"
+	"plantstore/internal/serve"
 	"plantstore/internal/store"
 )
 
@@ -30,7 +31,7 @@ the port, for example with ssh -L 8081:127.0.0.1:8081.`,
   plantstore console --config /etc/plantstore/plantstore.yaml`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return p.withStore(cmd, s, existing, func(ctx context.Context, engine store.Engine) error {
+			return p.withStore(cmd, s, existing, func(ctx context.Context, engine serve.Engine) error {
 				at, err := s.ConsoleURL()
 				if err != nil {
 					return err

@@ -13,7 +13,6 @@ import (
 	"plantstore/internal/config"
 	"plantstore/internal/console"
 	"plantstore/internal/serve"
-	"plantstore/internal/store"
 	"plantstore/internal/terminal"
 )
 
@@ -46,7 +45,7 @@ func (f *firstToken) curl(secret string) string {
 // firstTokens creates the first tokens of a store, and prints them with commands that use them. It creates none if
 // their secrets would be written to a file or a log that the operator did not choose for them.
 func (p *program) firstTokens(
-	ctx context.Context, engine store.Engine, s *config.Settings, at serve.Addresses,
+	ctx context.Context, engine serve.Engine, s *config.Settings, at serve.Addresses,
 ) error {
 	if _, ok := terminal.IsTerminal(p.Stdout); !ok && !bool(s.Admin.PrintTokens) {
 		tokens, err := engine.Tokens(ctx)
@@ -69,7 +68,7 @@ func (p *program) firstTokens(
 
 // createFirst creates the tokens, and a sign-in code for the console.
 func (p *program) createFirst(
-	ctx context.Context, engine store.Engine, list []firstToken, at *url.URL,
+	ctx context.Context, engine serve.Engine, list []firstToken, at *url.URL,
 ) error {
 	var text strings.Builder
 	text.WriteString("The store has no token. The first ones do not expire and are not shown again.\n\n")

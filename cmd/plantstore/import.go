@@ -191,7 +191,7 @@ func (j *importJob) close() {
 }
 
 // run imports all rows and prints the counts.
-func (j *importJob) run(ctx context.Context, engine store.Engine) error {
+func (j *importJob) run(ctx context.Context, engine serve.Engine) error {
 	switch state, err := engine.State(ctx); {
 	case ctx.Err() != nil: // interrupted: the code below prints counts of 0
 	case err != nil:
@@ -235,7 +235,7 @@ func (j *importJob) printCounts() error {
 }
 
 // store imports the rows. It finishes a batch after an interruption, so the batch has a time limit of its own.
-func (j *importJob) store(ctx context.Context, engine store.Engine) (err error) {
+func (j *importJob) store(ctx context.Context, engine serve.Engine) (err error) {
 	const batchRows, batchBytes = 10_000, 8 << 20
 	j.counts, err = importer.Run(ctx, importer.Config{
 		Source: func(ctx context.Context) io.ReadCloser {

@@ -18,7 +18,6 @@ import (
 	"plantstore/internal/serve"
 	"plantstore/internal/store"
 	"plantstore/internal/terminal"
-	"plantstore/internal/webhook"
 )
 
 // operations are the operations of the commands that work on a store or, with --server, on a running server.
@@ -52,9 +51,9 @@ func (p *program) operate(
 	if err := f.CheckUnused(cmd.Flags()); err != nil {
 		return err
 	}
-	return p.withStore(cmd, s, o, func(ctx context.Context, engine store.Engine) error {
+	return p.withStore(cmd, s, o, func(ctx context.Context, engine serve.Engine) error {
 		service, err := admin.New(admin.Config{
-			Engine: engine, Outbox: engine.(webhook.Outbox), DB: s.DB.String(), // every engine has an outbox
+			Engine: engine, DB: s.DB.String(),
 			Unrecorded: func(u *store.Unrecorded) { p.warnUnaudited(u.Cause) },
 		})
 		if err != nil {

@@ -11,7 +11,6 @@ import (
 
 	"plantstore/internal/config"
 	"plantstore/internal/serve"
-	"plantstore/internal/store"
 	"plantstore/internal/terminal"
 )
 
@@ -53,13 +52,13 @@ output is a terminal, or with --print-tokens. It writes its log to standard erro
 // serve runs a server. greet is the last step of its start. The caller of the command closes p.log.
 func (p *program) serve(
 	ctx context.Context, s *config.Settings, flags map[string]string, hangups <-chan os.Signal,
-	greet func(context.Context, store.Engine, *config.Settings, serve.Addresses) error,
+	greet func(context.Context, serve.Engine, *config.Settings, serve.Addresses) error,
 ) error {
 	p.log = serve.OpenLog(p.Stderr, s)
 	serve.TuneRuntime(p.env)
 	return serve.Run(ctx, serve.Config{
 		Settings: s, Flags: flags, Env: p.env, Log: p.log, Version: version, By: p.operator(), Hangups: hangups,
-		Greet: func(ctx context.Context, engine store.Engine, at serve.Addresses) error {
+		Greet: func(ctx context.Context, engine serve.Engine, at serve.Addresses) error {
 			return greet(ctx, engine, s, at)
 		},
 	})

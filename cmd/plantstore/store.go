@@ -37,7 +37,7 @@ func (p *program) commandLog() *slog.Logger {
 
 // withStore runs do on the store that the settings name, and closes the store.
 func (p *program) withStore(
-	cmd *cobra.Command, s *config.Settings, o serve.EngineOptions, do func(context.Context, store.Engine) error,
+	cmd *cobra.Command, s *config.Settings, o serve.EngineOptions, do func(context.Context, serve.Engine) error,
 ) (err error) {
 	if err := s.Load(cmd.Context(), p.env, cmd.Flags()); err != nil {
 		return err

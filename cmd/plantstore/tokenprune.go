@@ -10,6 +10,7 @@ import (
 
 	"plantstore/internal/audit"
 	"plantstore/internal/config"
+	"plantstore/internal/serve"
 	"plantstore/internal/store"
 )
 
@@ -36,7 +37,7 @@ stored again, with another number.`,
 			case time.Duration(unused) < shortest:
 				return config.Usagef("unused: %s is out of range; use at least 1d", &unused)
 			}
-			return p.withStore(cmd, s, existing, func(ctx context.Context, engine store.Engine) error {
+			return p.withStore(cmd, s, existing, func(ctx context.Context, engine serve.Engine) error {
 				removed, err := pruneSubjects(ctx, engine, time.Duration(unused), p.operator())
 				if err != nil {
 					return fmt.Errorf("removed %d subjects, then: %w", removed, err)
@@ -53,7 +54,7 @@ stored again, with another number.`,
 
 // pruneSubjects removes the subjects that are not in use for a time, in batches, and returns their number.
 func pruneSubjects(
-	ctx context.Context, engine store.Engine, unused time.Duration, by audit.Origin,
+	ctx context.Context, engine serve.Engine, unused time.Duration, by audit.Origin,
 ) (removed int, err error) {
 	const batchMax = 1000 // so that commits of plants wait only shortly
 	now := time.Now().UTC().Truncate(time.Microsecond)

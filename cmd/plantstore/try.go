@@ -154,7 +154,7 @@ To keep your plants, run plantstore serve: it stores them in plantstore.db.
 
 // greetTry stores the sample plants, creates a token and a sign-in code, and prints how to use them.
 func (p *program) greetTry(
-	ctx context.Context, engine store.Engine, s *config.Settings, at serve.Addresses,
+	ctx context.Context, engine serve.Engine, s *config.Settings, at serve.Addresses,
 ) error {
 	count, err := storeSamples(ctx, engine)
 	if err != nil {
@@ -175,7 +175,7 @@ func (p *program) greetTry(
 }
 
 // storeSamples stores the sample plants and returns their number.
-func storeSamples(ctx context.Context, engine store.Engine) (int, error) {
+func storeSamples(ctx context.Context, engine serve.Engine) (int, error) {
 	var batch []store.Create
 	for row, err := range dump.Read(strings.NewReader(samples), dump.CSV) {
 		if problem := errors.Join(err, row.Err); problem != nil {

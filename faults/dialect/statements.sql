@@ -3,7 +3,7 @@
 
 -- Serving
 
-CREATE TABLE plants ( id bigint PRIMARY KEY, name text NOT NULL, tag text, created_at timestamptz NOT NULL, created_by bigint NOT NULL ); CREATE TABLE tokens ( id bigint PRIMARY KEY, kind text, name text NOT NULL, hash bytea NOT NULL UNIQUE, prefix text, issuer text, identifier text, scopes text NOT NULL, created_at timestamptz NOT NULL, expires_at timestamptz, last_used_at timestamptz, revoked_at timestamptz ); CREATE TABLE plantstore ( one boolean PRIMARY KEY CHECK (one), version bigint NOT NULL, token_changes bigint NOT NULL, held text, webhooks boolean, audit_sequence bigint, audit_hash bytea, pruned_sequence bigint, pruned_hash bytea ); INSERT INTO plantstore (one, version, token_changes) VALUES (true, 0, 0); CREATE TABLE plantstore_audit ( sequence bigint PRIMARY KEY, entry text NOT NULL, previous bytea NOT NULL, hash bytea NOT NULL ); CREATE TABLE plantstore_acme ( key text PRIMARY KEY, value bytea NOT NULL ); CREATE TABLE plantstore_webhooks ( id bigint PRIMARY KEY, url text NOT NULL UNIQUE, active boolean NOT NULL ); CREATE TABLE plantstore_outbox ( created_at timestamptz NOT NULL, plant bigint NOT NULL, PRIMARY KEY (created_at, plant) ); CREATE TABLE plantstore_deliveries ( webhook bigint NOT NULL, plant bigint NOT NULL, since timestamptz NOT NULL, due_at timestamptz, dead_at timestamptz, attempts bigint NOT NULL, reason text, PRIMARY KEY (webhook, plant) ); CREATE INDEX plantstore_deliveries_due ON plantstore_deliveries (webhook, due_at);
+CREATE TABLE plants ( id bigint PRIMARY KEY, name text NOT NULL, tag text, created_at timestamptz NOT NULL, created_by bigint NOT NULL ); CREATE TABLE tokens ( id bigint PRIMARY KEY, kind text, name text NOT NULL, hash bytea NOT NULL UNIQUE, prefix text, issuer text, identifier text, scopes text NOT NULL, created_at timestamptz NOT NULL, expires_at timestamptz, last_used_at timestamptz, revoked_at timestamptz ); CREATE TABLE plantstore ( one boolean PRIMARY KEY CHECK (one), version bigint NOT NULL, token_changes bigint NOT NULL, move_state text, webhooks boolean, audit_sequence bigint, audit_hash bytea, pruned_sequence bigint, pruned_hash bytea ); INSERT INTO plantstore (one, version, token_changes) VALUES (true, 0, 0); CREATE TABLE plantstore_audit ( sequence bigint PRIMARY KEY, entry text NOT NULL, previous bytea NOT NULL, hash bytea NOT NULL ); CREATE TABLE plantstore_acme ( key text PRIMARY KEY, value bytea NOT NULL ); CREATE TABLE plantstore_webhooks ( id bigint PRIMARY KEY, url text NOT NULL UNIQUE, active boolean NOT NULL ); CREATE TABLE plantstore_outbox ( created_at timestamptz NOT NULL, plant bigint NOT NULL, PRIMARY KEY (created_at, plant) ); CREATE TABLE plantstore_deliveries ( webhook bigint NOT NULL, plant bigint NOT NULL, since timestamptz NOT NULL, due_at timestamptz, dead_at timestamptz, attempts bigint NOT NULL, reason text, PRIMARY KEY (webhook, plant) ); CREATE INDEX plantstore_deliveries_due ON plantstore_deliveries (webhook, due_at);
 DELETE FROM plantstore_acme WHERE key = $1
 DELETE FROM plantstore_audit WHERE sequence <= $1
 DELETE FROM plantstore_deliveries WHERE (webhook, plant) IN (SELECT webhook, plant FROM plantstore_deliveries WHERE $1 > dead_at LIMIT $2 FOR UPDATE SKIP LOCKED)
@@ -13,7 +13,7 @@ DELETE FROM plantstore_outbox; DELETE FROM plantstore_deliveries
 DELETE FROM tokens WHERE id IN (SELECT id FROM tokens WHERE kind = $1 AND $2 > coalesce(last_used_at, created_at) AND coalesce($3 > revoked_at, true) AND (SELECT max(id) FROM tokens) > id ORDER BY id LIMIT $4) RETURNING id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix, kind, issuer, identifier
 DELETE FROM tokens WHERE kind = $1 AND $2 > expires_at AND hash <> $3 AND (SELECT max(id) FROM tokens) > id
 INSERT INTO plants (id, name, created_at, created_by) VALUES ($1, '', $2, 0) ON CONFLICT (id) DO NOTHING
-INSERT INTO plants (id, name, tag, created_at, created_by) SELECT id, name, tag, created_at, created_by FROM unnest($1::bigint[], $2::text[], $3::text[], $4::timestamptz[], $5::bigint[]) AS new (id, name, tag, created_at, created_by) WHERE NOT EXISTS (SELECT 1 FROM plantstore WHERE webhooks AND held IS NULL) ON CONFLICT (id) DO NOTHING RETURNING id
+INSERT INTO plants (id, name, tag, created_at, created_by) SELECT id, name, tag, created_at, created_by FROM unnest($1::bigint[], $2::text[], $3::text[], $4::timestamptz[], $5::bigint[]) AS new (id, name, tag, created_at, created_by) WHERE NOT EXISTS (SELECT 1 FROM plantstore WHERE webhooks AND move_state IS NULL) ON CONFLICT (id) DO NOTHING RETURNING id
 INSERT INTO plants (id, name, tag, created_at, created_by) VALUES ($1, $2, $3, $4, $5) ON CONFLICT (id) DO NOTHING RETURNING id
 INSERT INTO plants (id, name, tag, created_at, created_by) VALUES ($1, $2, $3, $4, $5), ($6, $7, $8, $9, $10) ON CONFLICT (id) DO NOTHING RETURNING id
 INSERT INTO plantstore_acme (key, value) VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET value = excluded.value
@@ -25,13 +25,13 @@ INSERT INTO plantstore_webhooks (id, url, active) VALUES ($1, $2, $3) ON CONFLIC
 INSERT INTO tokens (id, name, hash, scopes, created_at, expires_at, last_used_at, revoked_at, prefix, kind, issuer, identifier) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at, last_used_at = excluded.last_used_at, revoked_at = excluded.revoked_at
 INSERT INTO tokens (id, name, hash, scopes, created_at, expires_at, revoked_at, prefix, kind, issuer, identifier) SELECT coalesce(max(id), 0) + 1, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10 FROM tokens RETURNING id
 SELECT CASE WHEN (SELECT max(id) FROM tokens) >= $3 THEN (SELECT pg_catalog.count(id) FROM tokens WHERE kind = $1 AND coalesce(expires_at >= $2, true)) ELSE 0 END
-SELECT EXISTS (SELECT 1 FROM plantstore WHERE webhooks AND held IS NULL)
+SELECT EXISTS (SELECT 1 FROM plantstore WHERE webhooks AND move_state IS NULL)
 SELECT EXISTS (SELECT 1 FROM plantstore_audit WHERE sequence = $1 AND hash = $2)
 SELECT EXISTS (SELECT 1 FROM plantstore_outbox WHERE $1 > created_at)
 SELECT NOT EXISTS (SELECT 1 FROM tokens WHERE kind IS NULL)
 SELECT coalesce(audit_sequence, 0), audit_hash, coalesce(pruned_sequence, 0), pruned_hash FROM plantstore
-SELECT coalesce(bool_or(tablename = 'plantstore'), false), coalesce(bool_or(tablename <> 'plantstore'), false) FROM pg_catalog.pg_tables WHERE tablename IN ('plantstore', 'plants', 'tokens', 'plantstore_audit', 'plantstore_acme', 'plantstore_webhooks', 'plantstore_outbox', 'plantstore_deliveries') AND schemaname = ANY (current_schemas(false))
-SELECT coalesce(held, ''), current_timestamp FROM plantstore FOR KEY SHARE
+SELECT coalesce(bool_or(tablename = 'plantstore'), false), coalesce(bool_or(tablename <> 'plantstore'), false) FROM pg_catalog.pg_tables WHERE tablename IN ('plants', 'tokens', 'plantstore', 'plantstore_audit', 'plantstore_acme', 'plantstore_webhooks', 'plantstore_outbox', 'plantstore_deliveries') AND schemaname = ANY (current_schemas(false))
+SELECT coalesce(move_state, ''), current_timestamp FROM plantstore FOR KEY SHARE
 SELECT coalesce(webhooks, FALSE) FROM plantstore
 SELECT created_at, plant FROM plantstore_outbox ORDER BY created_at, plant LIMIT $1
 SELECT current_user::text, coalesce(pg_get_userbyid(datdba)::text, '') FROM pg_database WHERE datname = current_database()
@@ -56,29 +56,29 @@ SELECT pg_catalog.pg_try_advisory_lock($1, 'plants'::regclass::oid::int)
 SELECT pg_catalog.pg_try_advisory_lock($1, 'plantstore_acme'::regclass::oid::int)
 SELECT pg_catalog.set_config('citus.multi_shard_modify_mode', 'sequential', FALSE) FROM pg_extension WHERE extname = 'citus'
 SELECT plant, since, attempts FROM plantstore_deliveries WHERE webhook = $1 AND due_at <= $2 ORDER BY due_at LIMIT $3 FOR UPDATE SKIP LOCKED
-SELECT plants.id, plants.name, plants.tag, plants.created_at, coalesce(tokens.name, ''), plants.created_by FROM plants LEFT JOIN tokens ON tokens.id = plants.created_by WHERE plants.id = $1
-SELECT plants.id, plants.name, plants.tag, plants.created_at, coalesce(tokens.name, ''), plants.created_by FROM plants LEFT JOIN tokens ON tokens.id = plants.created_by WHERE plants.id >= $1 AND plants.tag = $3 ORDER BY plants.id LIMIT $2
-SELECT plants.id, plants.name, plants.tag, plants.created_at, coalesce(tokens.name, ''), plants.created_by FROM plants LEFT JOIN tokens ON tokens.id = plants.created_by WHERE plants.id >= $1 ORDER BY plants.id LIMIT $2
-SELECT prosrc FROM pg_trigger INNER JOIN pg_proc ON pg_proc.oid = tgfoid WHERE tgrelid = 'plants'::regclass::oid AND tgname = 'follow'
-SELECT relname::text, pg_get_userbyid(relowner)::text, coalesce(tgname::text, ''), CASE WHEN pronamespace = relnamespace AND proname IN ('plantstore_follow', 'plantstore_hold') THEN pg_get_userbyid(proowner)::text ELSE '' END FROM pg_class INNER JOIN pg_namespace ON pg_namespace.oid = relnamespace LEFT JOIN pg_trigger ON tgrelid = pg_class.oid AND NOT tgisinternal LEFT JOIN pg_proc ON pg_proc.oid = tgfoid WHERE nspname = current_schema() AND relname IN ('plants', 'tokens', 'plantstore', 'plantstore_audit', 'plantstore_acme', 'plantstore_webhooks', 'plantstore_outbox', 'plantstore_deliveries') ORDER BY relname
-SELECT relname::text, pg_get_userbyid(relowner)::text, current_user::text FROM pg_class INNER JOIN pg_namespace ON pg_namespace.oid = relnamespace WHERE nspname = current_schema() AND relname IN ('plants', 'followed') AND pg_get_userbyid(relowner) <> current_user UNION ALL SELECT proname::text, pg_get_userbyid(proowner)::text, current_user::text FROM pg_proc INNER JOIN pg_namespace ON pg_namespace.oid = pronamespace WHERE nspname = current_schema() AND proname IN ('plantstore_follow', 'plantstore_hold') AND pg_get_userbyid(proowner) <> current_user
+SELECT plants.id, plants.name, plants.tag, plants.created_at, tokens.name, plants.created_by FROM plants LEFT JOIN tokens ON tokens.id = plants.created_by WHERE plants.id = $1
+SELECT plants.id, plants.name, plants.tag, plants.created_at, tokens.name, plants.created_by FROM plants LEFT JOIN tokens ON tokens.id = plants.created_by WHERE plants.id >= $1 AND plants.tag = $3 ORDER BY plants.id LIMIT $2
+SELECT plants.id, plants.name, plants.tag, plants.created_at, tokens.name, plants.created_by FROM plants LEFT JOIN tokens ON tokens.id = plants.created_by WHERE plants.id >= $1 ORDER BY plants.id LIMIT $2
+SELECT prosrc FROM pg_trigger INNER JOIN pg_proc ON pg_proc.oid = tgfoid WHERE tgrelid = 'plants'::regclass::oid AND tgname = 'plantstore_capture'
+SELECT relname::text, pg_get_userbyid(relowner)::text, coalesce(tgname::text, ''), CASE WHEN pronamespace = relnamespace AND proname IN ('plantstore_capture', 'plantstore_refuse') THEN pg_get_userbyid(proowner)::text ELSE '' END FROM pg_class INNER JOIN pg_namespace ON pg_namespace.oid = relnamespace LEFT JOIN pg_trigger ON tgrelid = pg_class.oid AND NOT tgisinternal LEFT JOIN pg_proc ON pg_proc.oid = tgfoid WHERE nspname = current_schema() AND relname IN ('plants', 'tokens', 'plantstore', 'plantstore_audit', 'plantstore_acme', 'plantstore_webhooks', 'plantstore_outbox', 'plantstore_deliveries') ORDER BY relname
+SELECT relname::text, pg_get_userbyid(relowner)::text, current_user::text FROM pg_class INNER JOIN pg_namespace ON pg_namespace.oid = relnamespace WHERE nspname = current_schema() AND relname IN ('plants', 'plantstore_captured') AND pg_get_userbyid(relowner) <> current_user UNION ALL SELECT proname::text, pg_get_userbyid(proowner)::text, current_user::text FROM pg_proc INNER JOIN pg_namespace ON pg_namespace.oid = pronamespace WHERE nspname = current_schema() AND proname IN ('plantstore_capture', 'plantstore_refuse') AND pg_get_userbyid(proowner) <> current_user
 SELECT reltuples FROM pg_class WHERE oid = 'plants'::regclass::oid
 SELECT schemaname::text FROM pg_catalog.pg_tables WHERE tablename = 'plantstore'
 SELECT sequence, entry, previous, hash FROM plantstore_audit WHERE sequence > $1 ORDER BY sequence LIMIT $2
-SELECT token_changes, coalesce(held, '') FROM plantstore
-SELECT token_changes, coalesce(held, ''), coalesce(webhooks, FALSE) FROM plantstore
+SELECT token_changes, coalesce(move_state, '') FROM plantstore
+SELECT token_changes, coalesce(move_state, ''), coalesce(webhooks, FALSE) FROM plantstore
 SELECT value FROM plantstore_acme WHERE key = $1
 SELECT version FROM plantstore
 SELECT virtualtransaction FROM pg_locks WHERE relation = 'plants'::regclass::oid AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND mode = 'RowExclusiveLock'
-SELECT webhook, plant, since, due_at, dead_at, attempts, coalesce(reason, '') FROM plantstore_deliveries LIMIT $1
+SELECT webhook, plant, since, due_at, dead_at, attempts, reason FROM plantstore_deliveries LIMIT $1
 SELECT webhook, url, plant, since, dead_at, attempts, coalesce(reason, '') FROM plantstore_deliveries INNER JOIN plantstore_webhooks ON id = webhook WHERE due_at IS NULL AND (webhook, plant) > ($1, $2) ORDER BY webhook, plant LIMIT $3
 SET search_path = "public", pg_temp
 SET search_path = pg_catalog, pg_temp
 SET synchronous_commit = 'on'
 SHOW synchronous_commit
 UPDATE plantstore SET audit_sequence = $1, audit_hash = $2
-UPDATE plantstore SET held = $1
-UPDATE plantstore SET held = NULL
+UPDATE plantstore SET move_state = $1
+UPDATE plantstore SET move_state = NULL
 UPDATE plantstore SET pruned_sequence = $1, pruned_hash = $2
 UPDATE plantstore SET token_changes = token_changes + 1
 UPDATE plantstore SET version = $1
@@ -108,19 +108,19 @@ show transaction_read_only
 
 -- Only in the source of a move
 
-CREATE OR REPLACE FUNCTION "public"."plantstore_follow"() RETURNS trigger LANGUAGE plpgsql SECURITY INVOKER SET search_path = pg_catalog, pg_temp AS 'BEGIN INSERT INTO "public"."followed" SELECT id FROM created; RETURN NULL; END'; REVOKE EXECUTE ON FUNCTION "public"."plantstore_follow"() FROM PUBLIC
-CREATE OR REPLACE FUNCTION "public"."plantstore_follow"() RETURNS trigger LANGUAGE plpgsql SECURITY INVOKER SET search_path = pg_catalog, pg_temp AS 'BEGIN RETURN NULL; END'; REVOKE EXECUTE ON FUNCTION "public"."plantstore_follow"() FROM PUBLIC
-CREATE OR REPLACE FUNCTION "public"."plantstore_hold"() RETURNS trigger LANGUAGE plpgsql SECURITY INVOKER SET search_path = pg_catalog, pg_temp AS 'BEGIN RAISE EXCEPTION ''plantstore move holds the store'' USING ERRCODE = ''PS001''; END'; REVOKE EXECUTE ON FUNCTION "public"."plantstore_hold"() FROM PUBLIC
-CREATE OR REPLACE FUNCTION "public"."plantstore_hold"() RETURNS trigger LANGUAGE plpgsql SECURITY INVOKER SET search_path = pg_catalog, pg_temp AS 'BEGIN RETURN NULL; END'; REVOKE EXECUTE ON FUNCTION "public"."plantstore_hold"() FROM PUBLIC
-CREATE TRIGGER follow AFTER INSERT ON plants REFERENCING NEW TABLE AS created FOR EACH STATEMENT EXECUTE FUNCTION "public"."plantstore_follow"()
-CREATE TRIGGER hold BEFORE INSERT ON plants FOR EACH STATEMENT EXECUTE FUNCTION "public"."plantstore_hold"()
-DELETE FROM followed WHERE id IN (SELECT id FROM followed LIMIT $1) RETURNING id
-DROP TABLE IF EXISTS followed; CREATE TABLE followed (id bigint PRIMARY KEY)
-DROP TABLE followed
-GRANT INSERT ON followed TO postgres
-GRANT INSERT ON followed TO server
+CREATE OR REPLACE FUNCTION "public"."plantstore_capture"() RETURNS trigger LANGUAGE plpgsql SECURITY INVOKER SET search_path = pg_catalog, pg_temp AS 'BEGIN INSERT INTO "public"."plantstore_captured" SELECT id FROM created; RETURN NULL; END'; REVOKE EXECUTE ON FUNCTION "public"."plantstore_capture"() FROM PUBLIC
+CREATE OR REPLACE FUNCTION "public"."plantstore_capture"() RETURNS trigger LANGUAGE plpgsql SECURITY INVOKER SET search_path = pg_catalog, pg_temp AS 'BEGIN RETURN NULL; END'; REVOKE EXECUTE ON FUNCTION "public"."plantstore_capture"() FROM PUBLIC
+CREATE OR REPLACE FUNCTION "public"."plantstore_refuse"() RETURNS trigger LANGUAGE plpgsql SECURITY INVOKER SET search_path = pg_catalog, pg_temp AS 'BEGIN RAISE EXCEPTION ''a move makes the store read-only'' USING ERRCODE = ''PS001''; END'; REVOKE EXECUTE ON FUNCTION "public"."plantstore_refuse"() FROM PUBLIC
+CREATE OR REPLACE FUNCTION "public"."plantstore_refuse"() RETURNS trigger LANGUAGE plpgsql SECURITY INVOKER SET search_path = pg_catalog, pg_temp AS 'BEGIN RETURN NULL; END'; REVOKE EXECUTE ON FUNCTION "public"."plantstore_refuse"() FROM PUBLIC
+CREATE TRIGGER plantstore_capture AFTER INSERT ON plants REFERENCING NEW TABLE AS created FOR EACH STATEMENT EXECUTE FUNCTION "public"."plantstore_capture"()
+CREATE TRIGGER plantstore_refuse BEFORE INSERT ON plants FOR EACH STATEMENT EXECUTE FUNCTION "public"."plantstore_refuse"()
+DELETE FROM plantstore_captured WHERE id IN (SELECT id FROM plantstore_captured LIMIT $1) RETURNING id
+DROP TABLE IF EXISTS plantstore_captured; CREATE TABLE plantstore_captured (id bigint PRIMARY KEY)
+DROP TABLE plantstore_captured
+GRANT INSERT ON plantstore_captured TO postgres
+GRANT INSERT ON plantstore_captured TO server
 SELECT DISTINCT CASE grantee WHEN '0' THEN 'PUBLIC' ELSE pg_catalog.quote_ident(pg_get_userbyid(grantee)) END FROM (SELECT relacl AS acl FROM pg_class WHERE oid = 'plants'::regclass::oid UNION ALL SELECT attacl FROM pg_attribute WHERE attrelid = 'plants'::regclass::oid) AS acls, aclexplode(acl) WHERE privilege_type = 'INSERT'
-SELECT tgname::text FROM pg_trigger WHERE tgrelid = 'plants'::regclass::oid AND tgname IN ('follow', 'hold')
-SET LOCAL lock_timeout = '1s'; DROP TRIGGER follow ON plants; DROP FUNCTION "public"."plantstore_follow"()
-SET LOCAL lock_timeout = '1s'; DROP TRIGGER hold ON plants; DROP FUNCTION "public"."plantstore_hold"()
+SELECT tgname::text FROM pg_trigger WHERE tgrelid = 'plants'::regclass::oid AND tgname IN ('plantstore_capture', 'plantstore_refuse')
+SET LOCAL lock_timeout = '1s'; DROP TRIGGER plantstore_capture ON plants; DROP FUNCTION "public"."plantstore_capture"()
+SET LOCAL lock_timeout = '1s'; DROP TRIGGER plantstore_refuse ON plants; DROP FUNCTION "public"."plantstore_refuse"()
 SET LOCAL lock_timeout = '1s'; LOCK TABLE plants IN SHARE ROW EXCLUSIVE MODE

@@ -27,7 +27,7 @@ var long = flag.Bool("long", false, "run more rounds")
 
 // small is a queue for few plants, so that few clients fill it.
 var small = rig.Weakness{
-	File: "internal/store/writer.go",
+	File: "internal/writepath/writer.go",
 	Old:  "\tQueueMax      = 8192\n",
 	New:  "\tQueueMax      = 16\n",
 }
@@ -35,12 +35,12 @@ var small = rig.Weakness{
 // endless is a queue without a limit.
 var endless = []rig.Weakness{
 	{
-		File: "internal/store/writer.go",
+		File: "internal/writepath/writer.go",
 		Old:  "\tcase len(b.creates) >= w.limit.QueueMax || b.bytes+bytes > w.limit.Bytes:\n",
 		New:  "\tcase len(b.creates) < 0:\n",
 	},
 	{
-		File: "internal/store/share.go",
+		File: "internal/writepath/share.go",
 		Old:  "\tif has.plants < sharePerFree*freePlants && has.bytes < sharePerFree*freeBytes {\n",
 		New:  "\tif has.plants >= 0 {\n",
 	},
@@ -48,7 +48,7 @@ var endless = []rig.Weakness{
 
 // forgetful stores the plants that it refuses.
 var forgetful = []rig.Weakness{{
-	File: "internal/store/share.go",
+	File: "internal/writepath/share.go",
 	Old:  "\tw.metrics.refusedShare.Inc()\n",
 	New:  "\tw.metrics.refusedShare.Inc()\n\tb.creates = append(b.creates, c)\n",
 }}

@@ -12,7 +12,7 @@ import (
 
 // selfish lets one credential fill the whole queue.
 var selfish = rig.Weakness{
-	File: "internal/store/share.go",
+	File: "internal/writepath/share.go",
 	Old:  "\tif len(b.creates) < sharePerFree*freePlants && b.bytes < sharePerFree*freeBytes {\n",
 	New:  "\tif freePlants >= 0 || freeBytes >= 0 {\n",
 }

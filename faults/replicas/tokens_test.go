@@ -47,7 +47,7 @@ func TestTokens(t *testing.T) {
 
 // rarePolls polls the tokens once a minute.
 var rarePolls = rig.Weakness{
-	File: "internal/store/credentials.go",
+	File: "internal/writepath/credentials.go",
 	Old:  "\tpollEvery    = 250 * time.Millisecond\n\tstaleAfter   = 900 * time.Millisecond\n",
 	New:  "\tpollEvery    = time.Minute\n\tstaleAfter   = time.Minute\n",
 }

@@ -56,9 +56,9 @@ var (
 	NormalSync = Weakness{"internal/sqlite/engine.go", "PRAGMA synchronous = FULL;", "PRAGMA synchronous = NORMAL;"}
 	// EarlyAnswer sends responses before the commit.
 	EarlyAnswer = Weakness{
-		"internal/store/writer.go",
+		"internal/writepath/writer.go",
 		"\toutcomes, err := w.engine.Insert(ctx, b.creates)\n",
-		"\tb.outcomes = make([]Outcome, len(b.creates))\n\tclose(b.done)\n\tb.done = make(chan struct{})\n" +
+		"\tb.outcomes = make([]store.Outcome, len(b.creates))\n\tclose(b.done)\n\tb.done = make(chan struct{})\n" +
 			"\toutcomes, err := w.engine.Insert(ctx, b.creates)\n",
 	}
 )

@@ -19,15 +19,15 @@ import (
 	"plantstore/internal/plant"
 	"plantstore/internal/store"
 	"plantstore/internal/webhook"
+	"plantstore/internal/writepath"
 )
 
 // Config configures a Service.
 type Config struct {
-	Engine store.Engine // required; the caller closes it after the Service
-	Store  *store.Store // on the engine: scans pause while it creates plants, State has its readiness; nil: neither
-	Log    *slog.Logger // nil: no log
+	Engine Engine           // required; the caller closes it after the Service
+	Store  *writepath.Store // on the engine: scans pause while it creates plants, State has its readiness; nil: neither
+	Log    *slog.Logger     // nil: no log
 
-	Outbox     webhook.Outbox                  // of the engine; required by the operations on webhooks
 	Deliveries func() map[int64]webhook.Status // of this server, see webhook.Sender.Status; nil: none
 
 	Backups  *backup.Service     // nil: the server makes no backups
@@ -44,7 +44,7 @@ type Config struct {
 type Service struct {
 	config  Config
 	log     *slog.Logger
-	engine  store.Engine
+	engine  Engine
 	started time.Time
 
 	verifying chan struct{} // semaphore of the verifications of the audit log

@@ -234,7 +234,7 @@ func (s *Service) backupError(err error) error {
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, backup.ErrClosed):
 		return errShutdown
-	case errors.Is(err, backup.ErrNotFound):
+	case errors.Is(err, backup.ErrNotFound), errors.Is(err, backup.ErrNoJob):
 		code = plant.CodeBackupNotFound
 	case errors.Is(err, backup.ErrRunning):
 		code = plant.CodeBackupRunning

@@ -52,7 +52,7 @@ func TestCountsOfManyTagsAndDays(t *testing.T) {
 
 // many is an engine with a plant of each tag and day, each beside one of a frequent tag.
 type many struct {
-	store.Engine
+	admin.Engine
 	tags, days int64
 	read       chan struct{} // closed when the last plant is read
 }

@@ -13,6 +13,7 @@ import (
 	"plantstore/internal/oidc"
 	"plantstore/internal/plant"
 	"plantstore/internal/store"
+	"plantstore/internal/writepath"
 )
 
 // Credential is a token, a subject or a revoked JWT, in the form of the API and of the token commands. Times are in
@@ -146,13 +147,13 @@ type Revocation struct {
 
 // revoke revokes the selected credentials. It returns them even with a *store.Unrecorded.
 func (s *Service) revoke(ctx context.Context, r Revocation, by audit.Origin) (tokens []auth.Token, err error) {
-	now, most := time.Now(), store.RevokedJWTsMax
+	now, most := time.Now(), writepath.RevokedJWTsMax
 	var t auth.Token
 	switch r.Kind {
 	case auth.KindToken:
 		return s.engine.RevokeTokens(ctx, r.Tokens, now, by)
 	case auth.KindSubject:
-		t, most = auth.NewSubject(r.Issuer, r.Identifier, now), store.SubjectsMax
+		t, most = auth.NewSubject(r.Issuer, r.Identifier, now), writepath.SubjectsMax
 		t.RevokedAt = t.CreatedAt
 	default:
 		t = auth.NewRevokedJWT(r.Issuer, r.Identifier, now)

@@ -23,6 +23,7 @@ import (
 	"plantstore/internal/postgres"
 	"plantstore/internal/postgres/pgtest"
 	"plantstore/internal/store"
+	"plantstore/internal/writepath"
 )
 
 // openPostgres opens an engine on a new database, and returns a connection to the same database.
@@ -183,7 +184,7 @@ func TestImportIntoPostgreSQL(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	st, err := store.New(t.Context(), store.Config{Engine: engine})
+	st, err := writepath.New(t.Context(), writepath.Config{Engine: engine})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,8 @@ import (
 	"plantstore/internal/plant"
 	"plantstore/internal/sqlite"
 	"plantstore/internal/store"
+	"plantstore/internal/store/storetest"
+	"plantstore/internal/writepath"
 )
 
 // A page of a tag ends after its time, also without a plant.
@@ -35,7 +37,7 @@ func TestPageOfRareTag(t *testing.T) {
 }
 
 // slow is an engine whose scans take half a second for the plants of one id each.
-type slow struct{ store.Engine }
+type slow struct{ storetest.Engine }
 
 func (slow) State(context.Context) (store.State, error) { return store.State{Plants: -1}, nil }
 
@@ -54,7 +56,7 @@ func TestSearchPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inserting, release := make(chan struct{}), make(chan struct{})
 		engine := pausing{inserting: inserting, release: release}
-		st, err := store.New(t.Context(), store.Config{Engine: engine})
+		st, err := writepath.New(t.Context(), writepath.Config{Engine: engine})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -89,7 +91,7 @@ func TestSearchPauses(t *testing.T) {
 // pausing is an engine with 11 plants in 11 reads of a millisecond each, whose commits
 // wait for release.
 type pausing struct {
-	store.Engine
+	storetest.Engine
 	inserting, release chan struct{}
 }
 

@@ -75,11 +75,11 @@ func (s *Service) Webhooks(ctx context.Context, q ListQuery) (WebhookPage, error
 		return page, err
 	}
 	defer end()
-	all, err := s.config.Outbox.Webhooks(ctx)
+	all, err := s.engine.Webhooks(ctx)
 	if err != nil {
 		return page, s.unreadable(err)
 	}
-	totals, at, err := s.totals.get(ctx, s.config.Outbox)
+	totals, at, err := s.totals.get(ctx, s.engine)
 	if err != nil {
 		return page, s.unreadable(err)
 	}
@@ -109,7 +109,7 @@ type outboxTotals struct {
 }
 
 // get returns the totals, and the time of their count.
-func (o *outboxTotals) get(ctx context.Context, from webhook.Outbox) (map[int64]store.OutboxTotals, time.Time, error) {
+func (o *outboxTotals) get(ctx context.Context, from Outbox) (map[int64]store.OutboxTotals, time.Time, error) {
 	const (
 		ageMax = time.Second
 		share  = 50 // counts run for at most a fiftieth of the time
@@ -180,7 +180,7 @@ func (s *Service) DeadLetters(ctx context.Context, q ListQuery) (DeadLetterPage,
 		return page, err
 	}
 	defer end()
-	letters, err := s.config.Outbox.DeadLetters(ctx, from)
+	letters, err := s.engine.DeadLetters(ctx, from)
 	if err != nil {
 		return page, s.unreadable(err)
 	}
@@ -203,14 +203,14 @@ type DeadLettersChanged struct {
 func (s *Service) RetryDead(
 	ctx context.Context, selector store.DeadSelector, by audit.Origin,
 ) (DeadLettersChanged, error) {
-	return s.changeDead(ctx, selector, by, s.config.Outbox.RetryDead)
+	return s.changeDead(ctx, selector, by, s.engine.RetryDead)
 }
 
 // DropDead removes selected dead letters.
 func (s *Service) DropDead(
 	ctx context.Context, selector store.DeadSelector, by audit.Origin,
 ) (DeadLettersChanged, error) {
-	return s.changeDead(ctx, selector, by, s.config.Outbox.DropDead)
+	return s.changeDead(ctx, selector, by, s.engine.DropDead)
 }
 
 func (s *Service) changeDead(

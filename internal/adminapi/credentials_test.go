@@ -106,7 +106,7 @@ func secretIn(t *testing.T, r response) string {
 }
 
 // unrecording is an engine whose audit log accepts no entry.
-type unrecording struct{ store.Engine }
+type unrecording struct{ admin.Engine }
 
 func (e unrecording) RevokeTokens(
 	ctx context.Context, s store.Selector, at time.Time, by audit.Origin,
@@ -124,7 +124,7 @@ func TestRevocationIsReported(t *testing.T) {
 	t.Parallel()
 	var recorded []audit.Event // by the handler, which has ended before the response is complete
 	h := start(t, setup{
-		wrap:       func(e store.Engine) store.Engine { return unrecording{e} },
+		wrap:       func(e admin.Engine) admin.Engine { return unrecording{e} },
 		unrecorded: func(u *store.Unrecorded) { recorded = append(recorded, u.Events...) },
 	})
 	h.post("/credentials", `{"name":"shop","scopes":["metrics"],"no_expiry":true}`)
@@ -281,7 +281,7 @@ func TestBadChanges(t *testing.T) {
 
 func TestChangeWithoutStore(t *testing.T) {
 	t.Parallel()
-	h := start(t, setup{wrap: func(e store.Engine) store.Engine { return failing{e, errors.New("disk on fire")} }})
+	h := start(t, setup{wrap: func(e admin.Engine) admin.Engine { return failing{e, errors.New("disk on fire")} }})
 	got := h.post("/credentials", `{"name":"a","scopes":["metrics"],"no_expiry":true}`)
 	want := refused(50304, "nothing was changed because the store is unavailable; send the request again")
 	check(t, "mint", got, want)

@@ -32,13 +32,14 @@ import (
 	"plantstore/internal/sqlite"
 	"plantstore/internal/store"
 	"plantstore/internal/webhook"
+	"plantstore/internal/writepath"
 )
 
 // setup has the options of a harness.
 type setup struct {
-	plants []store.Create                  // stored before the start
-	wrap   func(store.Engine) store.Engine // wraps the real engine of the service; nil: none
-	insert func(store.Engine) store.Engine // wraps the real engine of the store; nil: none
+	plants []store.Create                          // stored before the start
+	wrap   func(admin.Engine) admin.Engine         // wraps the real engine of the service; nil: none
+	insert func(writepath.Engine) writepath.Engine // wraps the real engine of the store; nil: none
 
 	issuer   string
 	settings []admin.Setting
@@ -56,7 +57,7 @@ type harness struct {
 	backups *backup.Service // nil: none
 	service *admin.Service
 	api     *adminapi.API
-	store   *store.Store
+	store   *writepath.Store
 	metrics *prometheus.Registry
 	url     string // of the API
 	secret  string // of a token with the scope plants:read
@@ -91,21 +92,21 @@ func start(t testing.TB, s setup) *harness {
 			t.Fatal(err)
 		}
 	}
-	inserting := store.Engine(h.engine)
+	inserting := writepath.Engine(h.engine)
 	if s.insert != nil {
 		inserting = s.insert(inserting)
 	}
-	st, err := store.New(t.Context(), store.Config{Engine: inserting, Metrics: metrics})
+	st, err := writepath.New(t.Context(), writepath.Config{Engine: inserting, Metrics: metrics})
 	if err != nil {
 		t.Fatal(err)
 	}
 	h.store, h.metrics = st, metrics
-	engine := store.Engine(h.engine)
+	engine := admin.Engine(h.engine)
 	if s.wrap != nil {
 		engine = s.wrap(engine)
 	}
 	if h.service, err = admin.New(admin.Config{
-		Engine: engine, Outbox: h.engine, Deliveries: func() map[int64]webhook.Status { return s.deliveries },
+		Engine: engine, Deliveries: func() map[int64]webhook.Status { return s.deliveries },
 		Store: st, Log: log, Backups: h.backups, Metrics: metrics, DB: "plants.db", Version: "test",
 		Unrecorded: s.unrecorded, Issuer: s.issuer, Settings: func() []admin.Setting { return s.settings },
 	}); err != nil {
@@ -145,7 +146,7 @@ func (h *harness) startBackups(metrics prometheus.Registerer) {
 }
 
 // serve starts the admin server and returns the function that ends it.
-func (h *harness) serve(st *store.Store, log *slog.Logger) (stop func()) {
+func (h *harness) serve(st *writepath.Store, log *slog.Logger) (stop func()) {
 	h.t.Helper()
 	h.api = adminapi.New(h.service, log)
 	routes, err := h.api.Routes()

@@ -9,11 +9,12 @@ import (
 	"plantstore/internal/admin"
 	"plantstore/internal/importer"
 	"plantstore/internal/store"
+	"plantstore/internal/writepath"
 )
 
 // panickingEngine stores one batch, panics at the next one, and then works again.
 type panickingEngine struct {
-	store.Engine
+	writepath.Engine
 
 	batches int
 }
@@ -29,7 +30,7 @@ func (e *panickingEngine) Insert(ctx context.Context, batch []store.Create) ([]s
 // An import whose batch panics has failed, and the next import of the credential runs.
 func TestImportThatPanics(t *testing.T) {
 	t.Parallel()
-	h := start(t, setup{insert: func(e store.Engine) store.Engine { return &panickingEngine{Engine: e} }})
+	h := start(t, setup{insert: func(e writepath.Engine) writepath.Engine { return &panickingEngine{Engine: e} }})
 	c := h.importing("nursery", 0)
 	var file strings.Builder
 	file.WriteString("id,name\n")

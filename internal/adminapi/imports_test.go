@@ -24,6 +24,7 @@ import (
 	"plantstore/internal/plant"
 	"plantstore/internal/server"
 	"plantstore/internal/store"
+	"plantstore/internal/writepath"
 )
 
 // importing is a client with a token that creates plants.
@@ -582,7 +583,7 @@ func TestImportAtShutdown(t *testing.T) {
 
 // fullEngine is an engine whose disk is full after some batches.
 type fullEngine struct {
-	store.Engine
+	writepath.Engine
 
 	batches int
 	err     error
@@ -611,7 +612,7 @@ func TestImportInFailingStore(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := start(t, setup{insert: func(e store.Engine) store.Engine { return &fullEngine{e, 1, row.err} }})
+			h := start(t, setup{insert: func(e writepath.Engine) writepath.Engine { return &fullEngine{e, 1, row.err} }})
 			c := h.importing("nursery", 0)
 			s := c.startPut("/imports/a?format=csv")
 			s.write(t, 1, 2000)
@@ -627,7 +628,7 @@ func TestImportInFailingStore(t *testing.T) {
 
 // blockedEngine is an engine whose inserts wait until release is closed.
 type blockedEngine struct {
-	store.Engine
+	writepath.Engine
 
 	release chan struct{}
 }
@@ -641,7 +642,7 @@ func (e *blockedEngine) Insert(ctx context.Context, batch []store.Create) ([]sto
 func TestImportEndsAfterItsBody(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
-	h := start(t, setup{insert: func(e store.Engine) store.Engine { return &blockedEngine{e, release} }})
+	h := start(t, setup{insert: func(e writepath.Engine) writepath.Engine { return &blockedEngine{e, release} }})
 	c := h.importing("nursery", auth.ScopeRead)
 	file := "id,name\n1,A\n1,B\n"
 	for id := 2; id < 3000; id++ { // the last of three batches waits, and is whole with the last byte

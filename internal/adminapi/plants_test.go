@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"plantstore/internal/admin"
 	"plantstore/internal/audit"
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
@@ -162,7 +163,7 @@ func TestListPlantsRefuses(t *testing.T) {
 
 // failing is an engine whose reads of plants fail.
 type failing struct {
-	store.Engine
+	admin.Engine
 	err error
 }
 
@@ -180,7 +181,7 @@ func (f failing) Scan(context.Context, int64, int, func(*store.Scanned)) (int64,
 
 func TestUnreadableStore(t *testing.T) {
 	t.Parallel()
-	h := start(t, setup{wrap: func(e store.Engine) store.Engine { return failing{e, errors.New("disk on fire")} }})
+	h := start(t, setup{wrap: func(e admin.Engine) admin.Engine { return failing{e, errors.New("disk on fire")} }})
 	for _, target := range []string{"/plants/1", "/plants", "/plants?tag=tree"} {
 		check(t, target, h.get(target),
 			refused(50304, "the server could not read the store; send the request again"))
@@ -192,7 +193,7 @@ func TestUnreadableStore(t *testing.T) {
 
 // waiting is an engine whose reads of plants wait for the end of their context.
 type waiting struct {
-	store.Engine
+	admin.Engine
 	started chan struct{}
 }
 
@@ -206,7 +207,7 @@ func (w waiting) Get(ctx context.Context, _ int64) (plant.Record, error) {
 func TestClose(t *testing.T) {
 	t.Parallel()
 	started := make(chan struct{})
-	h := start(t, setup{wrap: func(e store.Engine) store.Engine { return waiting{e, started} }})
+	h := start(t, setup{wrap: func(e admin.Engine) admin.Engine { return waiting{e, started} }})
 	ended := make(chan response, 1)
 	go func() { ended <- h.get("/plants/1") }() // the test waits for it below
 	<-started

@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"plantstore/internal/admin"
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
 	"plantstore/internal/store"
@@ -140,7 +141,7 @@ func TestSearchRefuses(t *testing.T) {
 
 func TestSearchHead(t *testing.T) {
 	t.Parallel()
-	h := start(t, setup{wrap: func(e store.Engine) store.Engine { return failing{e, errors.New("not to be read")} }})
+	h := start(t, setup{wrap: func(e admin.Engine) admin.Engine { return failing{e, errors.New("not to be read")} }})
 	res := h.open(http.MethodHead, "/plants/search?name=a")
 	_ = res.Body.Close()
 	if res.StatusCode != http.StatusOK || res.Header.Get("Content-Type") != ndjson {
@@ -150,7 +151,7 @@ func TestSearchHead(t *testing.T) {
 
 // gated is an engine whose scans have one plant for each value of next.
 type gated struct {
-	store.Engine
+	admin.Engine
 	next chan struct{}
 	err  error // of a scan after next is closed
 
@@ -187,7 +188,7 @@ func (g *gated) List(ctx context.Context, q store.Query) ([]plant.Record, error)
 func startGated(t *testing.T) (*harness, *gated) {
 	t.Helper()
 	g := &gated{next: make(chan struct{})}
-	h := start(t, setup{wrap: func(e store.Engine) store.Engine {
+	h := start(t, setup{wrap: func(e admin.Engine) admin.Engine {
 		g.Engine = e
 		return g
 	}})

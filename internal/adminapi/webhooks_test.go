@@ -38,9 +38,9 @@ func kill(t *testing.T, e *sqlite.Engine, urls []string, plants ...int64) {
 	if err := errors.Join(errInsert, err); err != nil || len(taken) != len(urls)*len(plants) {
 		t.Fatalf("%d deliveries, %v", len(taken), err)
 	}
-	var dead []store.Settlement
+	var dead []store.DeliveryResult
 	for _, d := range taken {
-		dead = append(dead, store.Settlement{
+		dead = append(dead, store.DeliveryResult{
 			Webhook: d.Webhook, Plant: d.Plant.ID, Lease: d.Lease, Dead: true, Attempts: 3, Reason: "status 503",
 		})
 	}

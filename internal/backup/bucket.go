@@ -19,11 +19,11 @@ type bucket struct {
 	scratch string      // directory of temporary copies
 }
 
-// A marker is an object beside a backup in the making. It shows that an object without a manifest is the rest of a
-// killed server, and not a backup whose manifest the operator has lost.
+// A marker is an object beside a backup in progress. It shows that an object without a manifest was left by a killed
+// server, and is not a backup whose manifest the operator has lost.
 const (
 	markerSuffix = ".unfinished"
-	markerText   = "The backup beside this object is in the making, or its server was killed.\n"
+	markerText   = "The backup beside this object is in progress, or its server was killed.\n"
 )
 
 func (b *bucket) object(name string) *Object { return &Object{b.Bucket, b.at.Join(name)} }

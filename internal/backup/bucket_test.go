@@ -37,10 +37,6 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 	}
-	if parent := os.Getenv(scratchVariable); parent != "" {
-		holdScratch(parent)
-		return
-	}
 	os.Exit(m.Run())
 }
 

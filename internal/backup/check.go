@@ -3,6 +3,7 @@ package backup
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 
 	"plantstore/internal/sqlite/backupfile"
@@ -19,16 +20,16 @@ func (s *Service) verify(j *Job, b Backup) ([]string, error) {
 
 // drill restores the backup of a job into a scratch file and verifies that file.
 func (s *Service) drill(j *Job, b Backup) (faults []string, err error) {
+	s.removeScratch()
 	if err := checkSpace(s.config.Scratch, b.Manifest.Bytes); err != nil {
 		return nil, err
 	}
-	s.removeScratch()
-	dir, err := newScratch(s.config.Scratch)
+	dir, err := s.newScratch()
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, dir.remove()) }()
-	path := filepath.Join(dir.path, "restored.db")
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	path := filepath.Join(dir, "restored.db")
 	r, err := s.to.open(s.ctx, b.Name)
 	if err != nil {
 		return nil, err

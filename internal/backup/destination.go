@@ -18,7 +18,7 @@ type destination interface {
 	make(ctx context.Context, db, name string, progress func(step string) backupfile.Progress) (backupfile.Manifest, error)
 
 	// clean removes the parts that killed servers have left of backups whose names begin with prefix and are ours, and
-	// returns their names. No backup may be in the making.
+	// returns their names. No backup may be in progress.
 	clean(ctx context.Context, prefix string, isOurs func(name string) bool) (removed []string, err error)
 
 	// list returns the files whose names begin with a prefix, sorted by name.

@@ -36,8 +36,8 @@ type Job struct {
 	Faults   []string            // damage that a verification or a drill has found; at most 20
 	Err      error               // why the job failed; nil while it runs, and for a backup that is whole
 
-	slot  chan struct{} // has an element of the job until its end; nil: none
-	ended chan struct{} // closed with the end of the job
+	slot  chan struct{} // holds an element for the job until its end
+	ended chan struct{} // closed at the end of the job
 }
 
 // jobsMax is the number of jobs whose results a Service keeps.
@@ -54,7 +54,7 @@ func (s *Service) Jobs() []Job {
 	return all
 }
 
-// Job returns a job. The error wraps ErrNotFound if the service does not know it.
+// Job returns a job, or ErrNoJob.
 func (s *Service) Job(id int64) (Job, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,11 +63,10 @@ func (s *Service) Job(id int64) (Job, error) {
 			return *j, nil
 		}
 	}
-	return Job{}, errNoJob
+	return Job{}, ErrNoJob
 }
 
-// Wait returns a job when it has ended. The error wraps ErrNotFound if the service does not know the job, or is the
-// error of ctx.
+// Wait returns a job when it has ended. The error is ErrNoJob, or the error of ctx.
 func (s *Service) Wait(ctx context.Context, id int64) (Job, error) {
 	j, err := s.Job(id)
 	if err != nil {
@@ -81,24 +80,8 @@ func (s *Service) Wait(ctx context.Context, id int64) (Job, error) {
 	}
 }
 
-var errNoJob = jobError("no job has this id")
-
-// jobError is an error that wraps ErrNotFound.
-type jobError string
-
-func (e jobError) Error() string { return string(e) }
-
-// Unwrap returns ErrNotFound.
-func (jobError) Unwrap() error { return ErrNotFound }
-
-// addJob adds a job that has started in a slot (nil: none), and forgets the oldest one that has ended.
+// addJob adds a job that has started in a slot, and forgets the oldest one that has ended. The caller has locked mu.
 func (s *Service) addJob(slot chan struct{}, kind Kind, name string, by audit.Origin) *Job {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.addJobLocked(slot, kind, name, by)
-}
-
-func (s *Service) addJobLocked(slot chan struct{}, kind Kind, name string, by audit.Origin) *Job {
 	j := &Job{
 		ID: s.nextJob, Kind: kind, Backup: name, By: by, Started: time.Now(), slot: slot, ended: make(chan struct{}),
 	}
@@ -116,25 +99,23 @@ func (s *Service) endJob(j *Job, m backupfile.Manifest, faults []string, err err
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	j.Ended, j.Manifest, j.Faults, j.Err = time.Now(), m, faults, err
-	if j.slot != nil {
-		<-j.slot
-	}
+	<-j.slot
 	close(j.ended)
 }
 
-// hold reserves a backup for its removal, or for the start of a job that reads it, until the caller calls release. It
-// returns ErrRunning if a job uses the backup, or another caller has reserved it.
-func (s *Service) hold(name string) (release func(), err error) {
+// reserve reserves a backup for its removal, or for the start of a job that reads it, until the caller calls release.
+// It returns ErrRunning if a job uses the backup, or another caller has reserved it.
+func (s *Service) reserve(name string) (release func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.held[name] || slices.ContainsFunc(s.jobs, func(j *Job) bool { return j.Backup == name && j.Ended.IsZero() }) {
+	if s.reserved[name] || slices.ContainsFunc(s.jobs, func(j *Job) bool { return j.Backup == name && j.Ended.IsZero() }) {
 		return nil, ErrRunning
 	}
-	s.held[name] = true
+	s.reserved[name] = true
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		delete(s.held, name)
+		delete(s.reserved, name)
 	}, nil
 }
 
@@ -177,7 +158,7 @@ func (s *Service) Verify(ctx context.Context, name string, by audit.Origin) (Job
 }
 
 // Drill starts a job that restores a complete backup into a scratch file, verifies that file, compares it with the
-// manifest and removes it. It records the end in the audit log. The errors are those of Verify.
+// manifest and removes it. It records the end in the audit log. It returns the errors of Verify.
 func (s *Service) Drill(ctx context.Context, name string, by audit.Origin) (Job, error) {
 	return s.startCheck(ctx, Drilling, name, by, func(j *Job, b Backup) ([]string, error) {
 		faults, err := s.drill(j, b)
@@ -189,7 +170,7 @@ func (s *Service) Drill(ctx context.Context, name string, by audit.Origin) (Job,
 func (s *Service) startCheck(
 	ctx context.Context, kind Kind, name string, by audit.Origin, check func(*Job, Backup) ([]string, error),
 ) (Job, error) {
-	release, err := s.hold(name) // until the job uses it
+	release, err := s.reserve(name) // until the job uses it
 	if err != nil {
 		return Job{}, err
 	}
@@ -204,7 +185,7 @@ func (s *Service) startCheck(
 	})
 }
 
-// start starts a job unless another one has the slot. It calls name with s.mu locked.
+// start starts a job unless the slot is taken. It calls name with s.mu locked.
 func (s *Service) start(
 	slot chan struct{}, kind Kind, by audit.Origin, name func() string, do func(*Job),
 ) (Job, error) {
@@ -218,7 +199,7 @@ func (s *Service) start(
 	default:
 		return Job{}, ErrRunning
 	}
-	j := s.addJobLocked(slot, kind, name(), by)
+	j := s.addJob(slot, kind, name(), by)
 	if kind == Making {
 		s.record(audit.BackupStart, by, s.fileDetail(j.Backup))
 	}

@@ -1,9 +1,7 @@
 package backup
 
 import (
-	"cmp"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 )
@@ -25,7 +23,8 @@ func (s *Service) nameAt(at time.Time, end string) string {
 	return s.prefix() + at.UTC().Format(nameTime) + end
 }
 
-// named returns a backup with the facts of a name. ok is false for any other name, such as one with a slash.
+// named returns a backup with the facts that its name contains. ok is false for any other name, such as one with a
+// slash.
 func (s *Service) named(name string) (b Backup, ok bool) {
 	middle, ok := strings.CutPrefix(name, s.prefix())
 	if !ok {
@@ -40,10 +39,4 @@ func (s *Service) named(name string) (b Backup, ok bool) {
 		}
 	}
 	return b, false
-}
-
-func sortNewestFirst(all []Backup) {
-	slices.SortFunc(all, func(a, b Backup) int {
-		return cmp.Or(b.At.Compare(a.At), strings.Compare(b.Name, a.Name))
-	})
 }

@@ -85,7 +85,7 @@ func (o *Object) prepare(ctx context.Context) error {
 	if err := o.bucket.CheckKeys(ctx); err != nil {
 		return err
 	}
-	objects, err := o.bucket.List(ctx, o.at.Key) // the response to a HEAD request has no cause
+	objects, err := o.bucket.List(ctx, o.at.Key) // not HEAD, whose response contains no cause
 	if err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ func (o *Object) prepare(ctx context.Context) error {
 	return nil
 }
 
-// discard removes an object whose manifest could not be stored, also after the end of ctx.
+// discard removes an object whose manifest could not be stored, even after the end of ctx.
 func (o *Object) discard(ctx context.Context) error {
 	const discardMax = 30 * time.Second
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), discardMax)
@@ -118,7 +118,7 @@ func (o *Object) Remove(ctx context.Context) error {
 // fs.ErrNotExist if there is no object.
 func (o *Object) Manifest(ctx context.Context) (m backupfile.Manifest, err error) {
 	name := o.at.String() + backupfile.ManifestSuffix
-	r, err := o.bucket.Get(ctx, o.manifestKey()) // first, because the response to a HEAD request has no cause
+	r, err := o.bucket.Get(ctx, o.manifestKey()) // before HEAD, whose response contains no cause
 	missing := errors.Is(err, fs.ErrNotExist)
 	if err != nil && !missing {
 		return m, err

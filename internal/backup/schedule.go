@@ -82,7 +82,9 @@ func waitUntil(ctx context.Context, at time.Time) bool {
 
 // makeScheduled makes a scheduled backup, and logs and counts its result.
 func (s *Service) makeScheduled(started time.Time) error {
+	s.mu.Lock()
 	job := s.addJob(s.making, Making, s.nameAt(started, scheduledEnd), s.config.By)
+	s.mu.Unlock()
 	m, err := s.make(job, started)
 	switch {
 	case s.ctx.Err() != nil:
@@ -136,7 +138,7 @@ func (s *Service) removeOld() {
 		return
 	}
 	for ; len(old) > s.config.Keep; old = old[1:] {
-		release, err := s.hold(old[0].Name)
+		release, err := s.reserve(old[0].Name)
 		if err != nil {
 			continue
 		}

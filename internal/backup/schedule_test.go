@@ -157,7 +157,7 @@ func unixOrZero(at time.Time) float64 {
 	return float64(at.Unix())
 }
 
-// logLines is a log whose lines have the level, message, file and error.
+// logLines is a log of lines with level, message, file and error.
 type logLines struct {
 	mu   sync.Mutex
 	text []byte // guarded by mu
@@ -241,8 +241,8 @@ func TestScheduleIgnores(t *testing.T) {
 	})
 }
 
-// TestScheduleContinues tests that a server continues the schedule of an earlier one, and that its gauge has the time
-// of the newest backup, also of one of the earlier server.
+// TestScheduleContinues tests that a server continues the schedule of an earlier one, and that its gauge shows the
+// time of the newest backup, even if the earlier server made it.
 func TestScheduleContinues(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

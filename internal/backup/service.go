@@ -3,6 +3,7 @@
 package backup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -10,7 +11,9 @@ import (
 	"log/slog"
 	"maps"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -22,14 +25,15 @@ import (
 	"plantstore/internal/sqlite/backupfile"
 )
 
-// The errors of the operations. Other errors are those of the destination.
+// The errors of the operations. All others come from the destination.
 var (
 	ErrNotFound = errors.New("no backup has this name")
+	ErrNoJob    = errors.New("no job has this id")
 	ErrRunning  = errors.New("another one runs; try again when it has ended")
 	ErrClosed   = errors.New("the server is shutting down")
 )
 
-// Config has the properties of a Service.
+// Config configures a Service.
 type Config struct {
 	DB          string        // path of the store, which the process serves
 	Destination string        // of the backups: a directory, or s3://BUCKET/PREFIX
@@ -54,8 +58,8 @@ type Service struct {
 	cancel  context.CancelFunc
 	running sync.WaitGroup // the schedule and the jobs
 
-	making   chan struct{} // has an element while a backup runs
-	checking chan struct{} // has an element while a verification or a drill runs
+	making   chan struct{} // holds an element while a backup runs
+	checking chan struct{} // holds an element while a verification or a drill runs
 
 	mu         sync.Mutex // guards the fields below, and the schedule in config
 	closed     bool
@@ -63,7 +67,7 @@ type Service struct {
 	lastManual time.Time // time in the name of the newest manual backup of this process
 	jobs       []*Job    // oldest first; at most jobsMax
 	nextJob    int64
-	held       map[string]bool                // names of backups that hold has reserved
+	reserved   map[string]bool                // names of the backups that reserve has reserved
 	manifests  map[string]backupfile.Manifest // of the backups of the last list, as far as they are read
 
 	ignored map[string]bool // files with a logged warning, at most ignoredMax; used by the schedule only
@@ -81,7 +85,7 @@ func New(c Config) (*Service, error) {
 		return nil, err
 	}
 	s := &Service{
-		config: c, to: to, ignored: map[string]bool{}, held: map[string]bool{}, nextJob: 1,
+		config: c, to: to, ignored: map[string]bool{}, reserved: map[string]bool{}, nextJob: 1,
 		manifests: map[string]backupfile.Manifest{},
 		making:    make(chan struct{}, 1), checking: make(chan struct{}, 1),
 		last: prometheus.NewGauge(prometheus.GaugeOpts{
@@ -124,7 +128,7 @@ func (s *Service) Close() {
 	s.running.Wait()
 }
 
-// Backup is a backup of the store, or a file with the name of one.
+// Backup is a backup of the store, or a file whose name looks like one.
 type Backup struct {
 	Name     string
 	At       time.Time // start of the backup, from its name; to the second
@@ -196,7 +200,7 @@ func (s *Service) files(ctx context.Context) (all []Backup, err error) {
 			all = append(all, b)
 		}
 	}
-	sortNewestFirst(all)
+	slices.SortFunc(all, func(a, b Backup) int { return cmp.Or(b.At.Compare(a.At), strings.Compare(b.Name, a.Name)) })
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	maps.DeleteFunc(s.manifests, func(name string, _ backupfile.Manifest) bool { return !names[name] })
@@ -265,7 +269,7 @@ func (s *Service) Open(ctx context.Context, name string, by audit.Origin) (Backu
 // Delete removes a backup of the store, complete or not, with its manifest. It refuses a backup of another store, and
 // with ErrRunning a backup that a job uses. The error wraps ErrNotFound if there is no such backup.
 func (s *Service) Delete(ctx context.Context, name string, by audit.Origin) error {
-	release, err := s.hold(name)
+	release, err := s.reserve(name)
 	if err != nil {
 		return err
 	}
@@ -290,7 +294,7 @@ var (
 	errFuture     = errors.New("its name has a time in the future")
 )
 
-// checkTime returns an error if the name of a backup has a time in the future. It needs no manifest.
+// checkTime returns an error if the time in the name of a backup is in the future.
 func checkTime(b Backup) error {
 	const clockSkew = time.Minute // the clock may have been set back
 	if time.Until(b.At) > clockSkew {

@@ -190,7 +190,7 @@ func TestServiceRefuses(t *testing.T) {
 		t.Errorf("left after Delete: %v, %v", left, err)
 	}
 	r.wantEvents(r.deletions(bare, cut, future)...)
-	if _, err := r.Job(1); !errors.Is(err, ErrNotFound) {
+	if _, err := r.Job(1); !errors.Is(err, ErrNoJob) {
 		t.Errorf("Job: %v", err)
 	}
 }
@@ -316,7 +316,7 @@ func (d interposed) manifest(ctx context.Context, name string) (backupfile.Manif
 }
 
 // TestHold tests that no job starts on a backup during its removal, that no removal starts while a job starts, and that
-// each can follow afterwards, also after an error.
+// each can follow afterwards, even after an error.
 func TestHold(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -326,7 +326,7 @@ func TestHold(t *testing.T) {
 		t.Errorf("Verify of no backup: %v", err)
 	}
 	r.copyAs(name)
-	release, err := r.hold(name)
+	release, err := r.reserve(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -350,8 +350,8 @@ func TestHold(t *testing.T) {
 	if err := r.Delete(t.Context(), name, admin); err != nil {
 		t.Errorf("Delete afterwards: %v", err)
 	}
-	if len(r.held) != 0 {
-		t.Errorf("still reserved: %v", r.held)
+	if len(r.reserved) != 0 {
+		t.Errorf("still reserved: %v", r.reserved)
 	}
 }
 
@@ -394,10 +394,17 @@ func TestRemovedSinceList(t *testing.T) {
 func TestServiceForgetsJobs(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	running := r.addJob(nil, Making, "", admin)
+	start := func() *Job {
+		slot := make(chan struct{}, 1)
+		slot <- struct{}{}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return r.addJob(slot, Making, "", admin)
+	}
+	running := start()
 	defer r.endJob(running, backupfile.Manifest{}, nil, nil)
 	for range jobsMax + 5 {
-		r.endJob(r.addJob(nil, Making, "", admin), backupfile.Manifest{}, nil, nil)
+		r.endJob(start(), backupfile.Manifest{}, nil, nil)
 	}
 	jobs := r.Jobs()
 	if len(jobs) != jobsMax || jobs[0].ID != jobsMax+6 || jobs[jobsMax-1].ID != running.ID {

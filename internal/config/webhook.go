@@ -29,7 +29,7 @@ const SecretFileSetting = "webhook-secret-file"
 
 // hideInURL returns the URL of a webhook for outputs, without the parts that may have a secret.
 func hideInURL(text string) string {
-	shown := store.Webhook{URL: text}.Address()
+	shown := store.WebhookAddress(text)
 	if strings.Contains(text, "?") {
 		shown += "?xxxxx" // as in the address of a store
 	}
@@ -112,11 +112,11 @@ func (w *Webhook) checkURLs() error {
 		return fmt.Errorf("there are %d URLs; use at most %d", len(urls), webhook.URLsMax)
 	}
 	for i, url := range urls {
-		address := store.Webhook{URL: url}.Address()
+		address := store.WebhookAddress(url)
 		if err := webhook.CheckURL(url, bool(w.AllowPrivate)); err != nil {
 			return fmt.Errorf("%q: %w", address, err)
 		}
-		if slices.ContainsFunc(urls[:i], func(u string) bool { return store.Webhook{URL: u}.Address() == address }) {
+		if slices.ContainsFunc(urls[:i], func(u string) bool { return store.WebhookAddress(u) == address }) {
 			return fmt.Errorf("%q is listed twice; URLs must differ before a question mark", address)
 		}
 	}

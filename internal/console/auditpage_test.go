@@ -15,7 +15,7 @@ import (
 	"plantstore/internal/auth"
 	"plantstore/internal/server"
 	"plantstore/internal/sqlite"
-	"plantstore/internal/store"
+	"plantstore/internal/store/storetest"
 )
 
 // auditEngine is an engine whose first append of audit events fails.
@@ -43,7 +43,7 @@ func TestAuditPageAfterDisconnect(t *testing.T) {
 	t.Parallel()
 	e := &auditEngine{failed: make(chan struct{}), second: make(chan error, 1)}
 	file := filepath.Join(t.TempDir(), "plants.db")
-	h := startOn(t, file, func(metrics prometheus.Registerer) (store.Engine, error) {
+	h := startOn(t, file, func(metrics prometheus.Registerer) (storetest.Engine, error) {
 		var err error
 		e.Engine, err = sqlite.Open(t.Context(), sqlite.Config{Path: file, Server: true, Metrics: metrics})
 		return e, err

@@ -19,13 +19,13 @@ import (
 	"plantstore/internal/auth"
 	"plantstore/internal/oidc"
 	"plantstore/internal/server"
-	"plantstore/internal/store"
+	"plantstore/internal/writepath"
 )
 
 // Config configures a Console. The fields of the first group are required.
 type Config struct {
 	Operations *admin.Service
-	Store      *store.Store
+	Store      *writepath.Store
 	PublicURL  *url.URL // at which clients reach the public listener
 	Log        *slog.Logger
 

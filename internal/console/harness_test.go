@@ -28,7 +28,9 @@ import (
 	"plantstore/internal/server"
 	"plantstore/internal/sqlite"
 	"plantstore/internal/store"
+	"plantstore/internal/store/storetest"
 	"plantstore/internal/webhook"
+	"plantstore/internal/writepath"
 )
 
 const wait = time.Minute // timeout of every wait; a wait that succeeds is short
@@ -36,8 +38,8 @@ const wait = time.Minute // timeout of every wait; a wait that succeeds is short
 // harness is a server with the console, over a store in a file.
 type harness struct {
 	t       testing.TB
-	engine  store.Engine
-	store   *store.Store
+	engine  storetest.Engine
+	store   *writepath.Store
 	console *console.Console
 	backups *backup.Service
 	host    string // of the admin listener
@@ -58,21 +60,19 @@ func (h *harness) verifyJWT(ctx context.Context, token string, now time.Time, wa
 	return nil, &auth.Invalid{}
 }
 
-func (h *harness) outbox() webhook.Outbox { return h.engine.(webhook.Outbox) }
-
 func (h *harness) status() map[int64]webhook.Status { return h.deliveries }
 
 func start(t testing.TB, plants ...store.Create) *harness {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "plants.db")
-	return startOn(t, file, func(metrics prometheus.Registerer) (store.Engine, error) {
+	return startOn(t, file, func(metrics prometheus.Registerer) (storetest.Engine, error) {
 		return sqlite.Open(t.Context(), sqlite.Config{Path: file, Server: true, Metrics: metrics})
 	}, plants...)
 }
 
 // startOn starts a server on a store in a file, or elsewhere without a file, which open opens.
 func startOn(
-	t testing.TB, file string, open func(prometheus.Registerer) (store.Engine, error), plants ...store.Create,
+	t testing.TB, file string, open func(prometheus.Registerer) (storetest.Engine, error), plants ...store.Create,
 ) *harness {
 	t.Helper()
 	h := &harness{t: t, verifier: new(atomic.Pointer[oidc.Verifier])}
@@ -88,8 +88,8 @@ func startOn(
 			t.Fatal(err)
 		}
 	}
-	config := store.Config{Engine: h.engine, JWT: h.verifyJWT, Metrics: metrics}
-	if h.store, err = store.New(t.Context(), config); err != nil {
+	config := writepath.Config{Engine: h.engine, JWT: h.verifyJWT, Metrics: metrics}
+	if h.store, err = writepath.New(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
 	recorder := audit.NewRecorder(h.engine.AppendAudit, log)
@@ -273,7 +273,7 @@ func stored(id int64, name string, tag plant.Tag) store.Create {
 // adminConfig returns the configuration of the operations.
 func (h *harness) adminConfig(metrics *prometheus.Registry) admin.Config {
 	return admin.Config{
-		Engine: h.engine, Outbox: h.outbox(), Store: h.store, Backups: h.backups, Deliveries: h.status,
+		Engine: h.engine, Store: h.store, Backups: h.backups, Deliveries: h.status,
 		Metrics: metrics,
 		Settings: func() []admin.Setting {
 			return []admin.Setting{

@@ -23,6 +23,7 @@ import (
 	"plantstore/internal/s3/s3test"
 	"plantstore/internal/sqlite"
 	"plantstore/internal/store"
+	"plantstore/internal/store/storetest"
 )
 
 // plantsFile writes a CSV file of plants and returns its path. Every id below 0 is a row that is no plant.
@@ -111,7 +112,7 @@ type pausedEngine struct {
 	resume  chan struct{} // closed to resume
 }
 
-// Insert implements store.Engine.
+// Insert implements writepath.Engine.
 func (e *pausedEngine) Insert(ctx context.Context, batch []store.Create) ([]store.Outcome, error) {
 	if e.batches--; e.batches < 0 {
 		<-e.resume
@@ -142,7 +143,7 @@ func startPausedAt(t *testing.T, address func(host string) string) (*harness, *b
 	t.Helper()
 	paused := &pausedEngine{batches: 2, resume: make(chan struct{})}
 	file := filepath.Join(t.TempDir(), "plants.db")
-	h := startOn(t, file, func(metrics prometheus.Registerer) (store.Engine, error) {
+	h := startOn(t, file, func(metrics prometheus.Registerer) (storetest.Engine, error) {
 		var err error
 		paused.Engine, err = sqlite.Open(t.Context(), sqlite.Config{Path: file, Server: true, Metrics: metrics})
 		return paused, err

@@ -14,7 +14,6 @@ import (
 
 	"plantstore/internal/admin"
 	"plantstore/internal/console"
-	"plantstore/internal/store"
 	"plantstore/internal/webhook"
 )
 
@@ -114,7 +113,7 @@ func TestFailuresInMetrics(t *testing.T) {
 		failed.Add(commits)
 		errors.WithLabelValues("50301", "store_unavailable").Add(unavailable)
 		errors.WithLabelValues("40001", "not_json").Add(invalid)
-		s, err := admin.New(admin.Config{Engine: struct{ store.Engine }{}, Metrics: r})
+		s, err := admin.New(admin.Config{Engine: struct{ admin.Engine }{}, Metrics: r})
 		if err != nil {
 			t.Fatal(err)
 		}

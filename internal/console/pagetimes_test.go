@@ -20,7 +20,7 @@ import (
 	"plantstore/internal/postgres/pgtest"
 	"plantstore/internal/sqlite"
 	"plantstore/internal/store"
-	"plantstore/internal/webhook"
+	"plantstore/internal/store/storetest"
 )
 
 var plantsOfPages = flag.Int64("plants", 0, "plants in the store of TestPageTimes; 0 skips it")
@@ -36,7 +36,7 @@ func TestPageTimes(t *testing.T) {
 	}
 	t.Run("SQLite", func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "plants.db")
-		open := func(metrics prometheus.Registerer) (store.Engine, error) {
+		open := func(metrics prometheus.Registerer) (storetest.Engine, error) {
 			return sqlite.Open(t.Context(), sqlite.Config{Path: file, Server: true, Metrics: metrics})
 		}
 		fillStore(t, open)
@@ -56,7 +56,7 @@ func TestPageTimes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		open := func(metrics prometheus.Registerer) (store.Engine, error) {
+		open := func(metrics prometheus.Registerer) (storetest.Engine, error) {
 			return postgres.Open(t.Context(), postgres.Config{URL: url, Metrics: metrics})
 		}
 		t.Run("pages", func(t *testing.T) { // its cleanup ends the console before the database
@@ -68,7 +68,7 @@ func TestPageTimes(t *testing.T) {
 
 // fillStore stores the plants of TestPageTimes in the order of 16 series of ids. The events of
 // the last hundredth wait for a webhook.
-func fillStore(t *testing.T, open func(prometheus.Registerer) (store.Engine, error)) {
+func fillStore(t *testing.T, open func(prometheus.Registerer) (storetest.Engine, error)) {
 	t.Helper()
 	const batchPlants, series = 20_000, 16
 	engine, err := open(prometheus.NewRegistry())
@@ -79,7 +79,7 @@ func fillStore(t *testing.T, open func(prometheus.Registerer) (store.Engine, err
 	batch := make([]store.Create, 0, batchPlants)
 	for i := range n {
 		if i == n-n/100 {
-			if _, err := engine.(webhook.Outbox).SetWebhooks(
+			if _, err := engine.SetWebhooks(
 				t.Context(), []string{"https://plants.example/events"}, audit.Origin{},
 			); err != nil {
 				t.Fatal(err)

@@ -24,6 +24,7 @@ import (
 	"plantstore/internal/plant"
 	"plantstore/internal/sqlite"
 	"plantstore/internal/store"
+	"plantstore/internal/store/storetest"
 	"plantstore/internal/webhook"
 )
 
@@ -68,7 +69,7 @@ func startNursery(t *testing.T) *harness {
 		batch[i].At = now.Add(time.Duration(i-plants) * 2 * time.Second)
 	}
 	file := filepath.Join(t.TempDir(), "plantstore.db")
-	open := func(metrics prometheus.Registerer) (store.Engine, error) {
+	open := func(metrics prometheus.Registerer) (storetest.Engine, error) {
 		return sqlite.Open(t.Context(), sqlite.Config{Path: file, Server: true, Metrics: metrics})
 	}
 	engine, err := open(prometheus.NewRegistry())
@@ -78,7 +79,7 @@ func startNursery(t *testing.T) *harness {
 	if err = errors.Join(err, engine.Close()); err != nil { // also moves the plants from the WAL to the file
 		t.Fatal(err)
 	}
-	h := startOn(t, file, func(metrics prometheus.Registerer) (store.Engine, error) {
+	h := startOn(t, file, func(metrics prometheus.Registerer) (storetest.Engine, error) {
 		connections := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "plantstore_connections_open"}, []string{"listener"})
 		connections.WithLabelValues("public").Set(14)
 		metrics.MustRegister(connections)

@@ -22,6 +22,7 @@ import (
 	"plantstore/internal/oidc/oidctest"
 	"plantstore/internal/sqlite"
 	"plantstore/internal/store"
+	"plantstore/internal/store/storetest"
 )
 
 // A sign-in code starts one session, with every scope of the console. Its link uses nothing up.
@@ -166,7 +167,7 @@ func (fullEngine) AppendAudit(context.Context, ...audit.Event) error { return st
 func TestSignInFullDisk(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "plants.db")
-	h := startOn(t, file, func(metrics prometheus.Registerer) (store.Engine, error) {
+	h := startOn(t, file, func(metrics prometheus.Registerer) (storetest.Engine, error) {
 		e, err := sqlite.Open(t.Context(), sqlite.Config{Path: file, Server: true, Metrics: metrics})
 		return fullEngine{e}, err
 	})

@@ -20,7 +20,7 @@ import (
 func (h *harness) deadLetters(urls []string, firstPlant int64, reasons ...string) {
 	h.t.Helper()
 	ctx := h.t.Context()
-	hooks, err := h.outbox().SetWebhooks(ctx, urls, audit.Origin{})
+	hooks, err := h.engine.SetWebhooks(ctx, urls, audit.Origin{})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -35,18 +35,18 @@ func (h *harness) deadLetters(urls []string, firstPlant int64, reasons ...string
 	for _, w := range hooks {
 		claim.Most[w.ID] = len(reasons)
 	}
-	taken, err := h.outbox().TakeDeliveries(ctx, nil, claim)
+	taken, err := h.engine.TakeDeliveries(ctx, nil, claim)
 	if err != nil || len(taken) != len(urls)*len(reasons) {
 		h.t.Fatalf("%d deliveries, %v", len(taken), err)
 	}
-	var dead []store.Settlement
+	var dead []store.DeliveryResult
 	for _, d := range taken {
-		dead = append(dead, store.Settlement{
+		dead = append(dead, store.DeliveryResult{
 			Webhook: d.Webhook, Plant: d.Plant.ID, Lease: d.Lease, Dead: true, Attempts: 3,
 			Reason: reasons[d.Plant.ID-firstPlant],
 		})
 	}
-	if _, err := h.outbox().TakeDeliveries(ctx, dead, store.Claim{}); err != nil {
+	if _, err := h.engine.TakeDeliveries(ctx, dead, store.Claim{}); err != nil {
 		h.t.Fatal(err)
 	}
 }

@@ -8,9 +8,9 @@ import (
 )
 
 // readArray reads one JSON array of plants, element by element.
-func readArray(r io.Reader, l limits) iter.Seq2[Row, error] {
+func readArray(r io.Reader, rowMax, plantMax int) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
-		a := arrayReader{w: newWindow(r, l.row), plantMax: l.plant, line: 1}
+		a := arrayReader{w: newWindow(r, rowMax), plantMax: plantMax, line: 1}
 		more := a.open()
 		for more && a.next() {
 			if !yield(a.row, nil) {

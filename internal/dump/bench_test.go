@@ -10,7 +10,7 @@ import (
 	"plantstore/internal/plant"
 )
 
-// benchPlants returns plants with rows as long as those of a list of species: a
+// benchPlants returns plants with rows as long as in a list of species: a
 // name of three words, and one of a few hundred families as the tag.
 func benchPlants(n int) []plant.NewPlant {
 	plants := make([]plant.NewPlant, n)

@@ -13,9 +13,9 @@ import (
 
 // readCSV reads CSV as in RFC 4180. It does not use encoding/csv, which turns
 // CRLF inside quotes into LF and so changes the text of a cell.
-func readCSV(r io.Reader, l limits) iter.Seq2[Row, error] {
+func readCSV(r io.Reader, rowMax, plantMax int) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
-		c := csvReader{w: newWindow(r, l.row), plantMax: l.plant}
+		c := csvReader{w: newWindow(r, rowMax), plantMax: plantMax}
 		if err := c.readHeader(); err != nil {
 			yield(Row{}, err)
 			return
@@ -42,7 +42,6 @@ type csvReader struct {
 	lines    int64 // number of lines read
 	header   string
 	columns  columns
-	tags     internTable
 
 	// The current row, set by next. raw and cells are valid until the next row.
 	line  int64

@@ -32,13 +32,9 @@ func (r *csvReader) plant() (plant.NewPlant, error) {
 		addIDFault(&faults, idCell)
 	}
 	p.ID = id
-	if name := unguard(r.cells[r.columns.name]); validText(name) {
-		p.Name = string(name)
-	} else {
-		addTextFaults(&faults, name, "name", plant.CodeNameHasNUL)
-	}
+	p.Name = text(&faults, r.cells[r.columns.name], "name", plant.CodeNameHasNUL)
 	if r.columns.tag >= 0 && len(r.cells[r.columns.tag]) > 0 {
-		p.Tag = r.tag(&faults, unguard(r.cells[r.columns.tag]))
+		p.Tag = plant.Tagged(text(&faults, r.cells[r.columns.tag], "tag", plant.CodeTagHasNUL))
 	}
 	if err := faults.Err(); err != nil {
 		return plant.NewPlant{}, err
@@ -47,22 +43,6 @@ func (r *csvReader) plant() (plant.NewPlant, error) {
 		return plant.NewPlant{}, err
 	}
 	return p, nil
-}
-
-func (r *csvReader) tag(faults *plant.Faults, cell []byte) plant.Tag {
-	slot := r.tags.slot(cell)
-	if *slot == string(cell) { // the table contains valid tags only
-		return plant.Tagged(*slot)
-	}
-	if !validText(cell) {
-		addTextFaults(faults, cell, "tag", plant.CodeTagHasNUL)
-		return plant.Tag{}
-	}
-	text := string(cell)
-	if len(text) <= internBytesMax {
-		*slot = text
-	}
-	return plant.Tagged(text)
 }
 
 func (r *csvReader) countFault() error {
@@ -74,17 +54,16 @@ func (r *csvReader) countFault() error {
 		"; quote each cell that contains a comma")
 }
 
-func validText(cell []byte) bool {
-	return utf8.Valid(cell) && bytes.IndexByte(cell, 0) < 0
-}
-
-func addTextFaults(faults *plant.Faults, cell []byte, column string, hasNUL plant.Code) {
+// text returns the text of a cell, and adds its faults.
+func text(faults *plant.Faults, cell []byte, column string, hasNUL plant.Code) string {
+	cell = unguard(cell)
 	if !utf8.Valid(cell) {
 		faults.Add(plant.CodeBodyNotUTF8, column+" is not UTF-8; save the file as UTF-8")
 	}
 	if bytes.IndexByte(cell, 0) >= 0 {
 		faults.Add(hasNUL, column+" contains the character U+0000; remove it")
 	}
+	return string(cell)
 }
 
 // parseID returns the id in a cell of decimal digits, with an optional minus
@@ -150,21 +129,4 @@ func isDecimal(cell []byte) bool {
 	const digits, others = "0123456789", ".,eE"
 	return bytes.ContainsAny(cell, digits) && bytes.ContainsAny(cell, others) &&
 		len(bytes.Trim(cell, digits+others+"+-")) == 0
-}
-
-// internTable caches recent tags. Tags repeat, so most rows need no new string
-// for theirs. A tag replaces the previous tag of its slot, so the table never
-// grows.
-type internTable [1024]string
-
-// internBytesMax is the length of the longest cached tag.
-const internBytesMax = 64
-
-// slot returns the slot of a tag, by its FNV-1a hash.
-func (t *internTable) slot(tag []byte) *string {
-	hash := uint32(2166136261)
-	for _, c := range tag {
-		hash = (hash ^ uint32(c)) * 16777619
-	}
-	return &t[(hash^hash>>16)%uint32(len(t))]
 }

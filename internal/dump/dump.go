@@ -1,14 +1,15 @@
 // Package dump reads and writes files of plants: CSV, JSON Lines and JSON,
 // plain or compressed. Read returns the rows as an iterator, in bounded memory
-// for a file of any size. An invalid row has its line and the reason, so one
-// bad row does not hide the others.
+// for a file of any size. An invalid row is returned with its line and the
+// reason, so one bad row does not hide the others.
 //
 // JSON Lines and JSON keep every plant exactly. CSV keeps every name and every
-// tag that is not empty; it has the same empty cell for an empty tag and for
-// no tag, and is read as no tag.
+// tag that is not empty; an empty tag and no tag are the same empty cell, which
+// is read as no tag.
 package dump
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"iter"
@@ -68,13 +69,7 @@ func DetectPath(path string) (Format, Compression, bool) {
 	return format, compression, err == nil
 }
 
-// limits bounds the memory of a read.
-type limits struct {
-	row   int // bytes of the longest row that is kept
-	plant int // bytes of the largest plant, as plant.NewPlant.AppendJSON writes it
-}
-
-// maxLimits are the limits of Read.
+// The limits of Read.
 //
 // The largest plant is the one in the largest body. AppendJSON writes texts in
 // the shortest form, but an id in full, and a body can have the id as 9e18. CSV
@@ -83,9 +78,10 @@ type limits struct {
 //
 // A row may be twice as long as the plant: CSV adds an apostrophe to at most
 // every second character, JSON may have white space.
-var maxLimits = limits{row: 2 * plantBytesMax, plant: plantBytesMax}
-
-const plantBytesMax = plant.BodyBytesMax + len("-9223372036854775808")
+const (
+	plantBytesMax = plant.BodyBytesMax + len("-9223372036854775808")
+	rowBytesMax   = 2 * plantBytesMax
+)
 
 func errRowTooLong(rowMax int) error {
 	return fmt.Errorf("the row is longer than %d bytes; check for a missing quote or bracket", rowMax)
@@ -97,7 +93,7 @@ func checkSize(p plant.NewPlant, plantMax int) error {
 	if p.Bytes() <= (plantMax-members)/perByteMax {
 		return nil // even if every byte needs an escape
 	}
-	if size := p.JSONBytes(); size > plantMax {
+	if size := len(p.AppendJSON(nil)); size > plantMax {
 		return fmt.Errorf("the plant has %d bytes as JSON; the maximum is %d", size, plantMax)
 	}
 	return nil
@@ -128,29 +124,25 @@ type Row struct {
 // Read returns the rows of r, which must have the format f and must not be
 // compressed. It skips blank lines, and a byte order mark at the start.
 //
-// The last pair has an error, and no row, if the input ended early: the reader
+// If the input ends early, the last pair is an error without a row: the reader
 // failed, the header of a CSV file is invalid, or a JSON array is invalid. Read
 // does not yield a row that the failure truncated.
 //
 // Read keeps one row in memory, and 64 KiB or up to three times the longest row
 // in its buffer: about 100 MiB for the longest allowed row.
-func Read(r io.Reader, f Format) iter.Seq2[Row, error] { return read(r, f, maxLimits) }
+func Read(r io.Reader, f Format) iter.Seq2[Row, error] { return ReadWithin(r, f, 0, 0) }
 
 // ReadWithin is Read with other limits on the bytes of a row and of a plant as
-// JSON. Lower limits bound the memory.
+// JSON; 0 is the limit of Read. Lower limits bound the memory.
 func ReadWithin(r io.Reader, f Format, rowMax, plantMax int) iter.Seq2[Row, error] {
-	return read(r, f, limits{row: rowMax, plant: plantMax})
-}
-
-// read is Read with the given limits.
-func read(r io.Reader, f Format, l limits) iter.Seq2[Row, error] {
+	rowMax, plantMax = cmp.Or(rowMax, rowBytesMax), cmp.Or(plantMax, plantBytesMax)
 	switch f {
 	case CSV:
-		return readCSV(r, l)
+		return readCSV(r, rowMax, plantMax)
 	case JSONL:
-		return readLines(r, l)
+		return readLines(r, rowMax, plantMax)
 	case JSON:
-		return readArray(r, l)
+		return readArray(r, rowMax, plantMax)
 	}
 	return func(yield func(Row, error) bool) {
 		_, err := ParseFormat(string(f))

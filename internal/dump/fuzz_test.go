@@ -94,7 +94,7 @@ func FuzzCSV(f *testing.F) {
 	})
 }
 
-// checkAgainstStandard compares the rows with those of encoding/csv, if it can
+// checkAgainstStandard compares the rows with the rows of encoding/csv, if it can
 // read the file. encoding/csv differs from RFC 4180 only in its handling of CR.
 func checkAgainstStandard(t *testing.T, file []byte, rows []row) {
 	records, err := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(file, []byte("\uFEFF")))).ReadAll()

@@ -9,7 +9,7 @@ import (
 	"plantstore/internal/plant"
 )
 
-// checkElements compares the elements of an array with those of encoding/json.
+// checkElements compares the elements of an array with the elements that encoding/json finds.
 func checkElements(t *testing.T, file []byte) {
 	rows, failure := read(bytes.NewReader(file), dump.JSON)
 	var elements []json.RawMessage

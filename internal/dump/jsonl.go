@@ -7,9 +7,9 @@ import (
 )
 
 // readLines reads JSON Lines: one plant per line.
-func readLines(r io.Reader, l limits) iter.Seq2[Row, error] {
+func readLines(r io.Reader, rowMax, plantMax int) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
-		lr := lineReader{w: newWindow(r, l.row), plantMax: l.plant}
+		lr := lineReader{w: newWindow(r, rowMax), plantMax: plantMax}
 		for lr.next() {
 			if !yield(lr.row, nil) {
 				return

@@ -16,7 +16,7 @@ import (
 	"plantstore/internal/plant"
 )
 
-// Lower limits than those of dump.Read. A row still exceeds the window of 64 KiB.
+// Lower limits than dump.Read has. A row still exceeds the window of 64 KiB.
 const (
 	rowBytesMax   = 1 << 17
 	plantBytesMax = 2 * rowBytesMax
@@ -204,19 +204,3 @@ func TestWriterFails(t *testing.T) {
 type failingWriter struct{ err error }
 
 func (w failingWriter) Write([]byte) (int, error) { return 0, w.err }
-
-func TestWriterClosed(t *testing.T) {
-	t.Parallel()
-	w, err := dump.NewWriter(io.Discard, dump.CSV, dump.Gzip)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		if err := w.Close(); err != nil {
-			t.Errorf("Close: got %v, want nil", err)
-		}
-	}
-	if err := w.Write(named(1, "Rosa")); errorText(err) != "the writer is closed" {
-		t.Errorf("Write: got %v, want the error of a closed writer", err)
-	}
-}

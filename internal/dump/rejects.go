@@ -13,10 +13,9 @@ import (
 //
 // A Rejects is not safe for concurrent use. The zero value is not usable.
 type Rejects struct {
-	w      *bufio.Writer
+	w      *bufio.Writer // returns its first error again
 	format Format
 	rows   int64
-	err    error
 }
 
 // NewRejects returns a Rejects that writes to w. It writes nothing before the
@@ -29,53 +28,42 @@ func NewRejects(w io.Writer, f Format) (*Rejects, error) {
 	return &Rejects{w: bufio.NewWriter(w), format: format}, nil
 }
 
-// Write writes row.Raw. It skips a row that has none, because Read found it too
-// long. After an error every call returns that error.
+// Write writes row.Raw. It skips a row without one, which Read found too long.
+// After an error every call returns that error.
 func (r *Rejects) Write(row Row) error {
-	if r.err != nil || len(row.Raw) == 0 {
-		return r.err
+	if len(row.Raw) == 0 {
+		return nil
 	}
-	switch {
-	case r.format == JSON:
-		r.put(separator(r.rows))
-	case r.format == CSV && r.rows == 0:
-		r.put(row.header + "\r\n")
-	case r.format == JSONL && r.rows == 0 && row.Raw[0] != '{':
-		r.put("\n") // so that the file does not begin like one with a byte order mark or like a compressed one
-	}
-	r.putRaw(row.Raw)
-	switch {
-	case r.format == CSV || r.format == JSONL && row.Raw[len(row.Raw)-1] == '\r':
-		r.put("\r\n") // a CR before it stays part of the row
-	case r.format == JSONL:
-		r.put("\n")
+	before, after := "", ""
+	switch r.format {
+	case CSV:
+		if after = "\r\n"; r.rows == 0 {
+			before = row.header + "\r\n"
+		}
+	case JSON:
+		before = separator(r.rows)
+	case JSONL:
+		if r.rows == 0 && row.Raw[0] != '{' {
+			before = "\n" // so that the file does not begin like one with a byte order mark or like a compressed one
+		}
+		if after = "\n"; row.Raw[len(row.Raw)-1] == '\r' {
+			after = "\r\n" // so that the CR before it stays part of the row
+		}
 	}
 	r.rows++
-	return r.err
+	_, _ = r.w.WriteString(before)
+	_, _ = r.w.Write(row.Raw)
+	_, err := r.w.WriteString(after)
+	return err
 }
 
 // Close writes the buffered rows and ends a JSON array. It does not close the
 // writer of NewRejects.
 func (r *Rejects) Close() error {
 	if r.format == JSON && r.rows > 0 {
-		r.put(arrayEnd(r.rows))
+		_, _ = r.w.WriteString(arrayEnd(r.rows))
 	}
-	if r.err == nil {
-		r.err = r.w.Flush()
-	}
-	return r.err
-}
-
-func (r *Rejects) put(text string) {
-	if r.err == nil {
-		_, r.err = r.w.WriteString(text)
-	}
-}
-
-func (r *Rejects) putRaw(raw []byte) {
-	if r.err == nil {
-		_, r.err = r.w.Write(raw)
-	}
+	return r.w.Flush()
 }
 
 // Report writes a CSV file with the line, the reason and the text of rows, for a
@@ -84,35 +72,25 @@ func (r *Rejects) putRaw(raw []byte) {
 //
 // A Report is not safe for concurrent use. The zero value is not usable.
 type Report struct {
-	w   *bufio.Writer
-	buf []byte
-	err error
+	w *bufio.Writer // returns its first error again
 }
 
 // NewReport returns a Report that writes to w, beginning with the header.
 func NewReport(w io.Writer) *Report {
-	r := &Report{w: bufio.NewWriter(w)}
-	_, r.err = r.w.WriteString("line,reason,row\r\n")
+	r := &Report{bufio.NewWriter(w)}
+	_, _ = r.w.WriteString("line,reason,row\r\n") // fits the buffer
 	return r
 }
 
 // Write writes a row that begins at a line. After an error every call returns that
 // error.
 func (r *Report) Write(line int64, reason string, raw []byte) error {
-	if r.err != nil {
-		return r.err
-	}
-	r.buf = strconv.AppendInt(r.buf[:0], line, 10)
-	r.buf = appendCell(append(r.buf, ','), reason)
-	r.buf = appendCell(append(r.buf, ','), strings.ToValidUTF8(string(raw), "\uFFFD"))
-	_, r.err = r.w.Write(append(r.buf, '\r', '\n'))
-	return r.err
+	text := strconv.AppendInt(r.w.AvailableBuffer(), line, 10)
+	text = appendCell(append(text, ','), reason)
+	text = appendCell(append(text, ','), strings.ToValidUTF8(string(raw), "\uFFFD"))
+	_, err := r.w.Write(append(text, '\r', '\n'))
+	return err
 }
 
 // Close writes the buffered rows. It does not close the writer of NewReport.
-func (r *Report) Close() error {
-	if r.err == nil {
-		r.err = r.w.Flush()
-	}
-	return r.err
-}
+func (r *Report) Close() error { return r.w.Flush() }

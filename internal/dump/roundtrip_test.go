@@ -101,7 +101,7 @@ func TestRoundTripLarge(t *testing.T) {
 // dataVariable is the environment variable that names a directory with large public files for the optional tests.
 const dataVariable = "PLANTSTORE_TEST_DATA"
 
-// testdata/real has excerpts of public data in many scripts; NOTICE.txt there has the sources and licences.
+// testdata/real contains excerpts of public data in many scripts; NOTICE.txt there lists sources and licences.
 func TestRealData(t *testing.T) {
 	t.Parallel()
 	checkRealFile(t, "testdata/real/ipni.csv", 215)

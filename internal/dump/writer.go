@@ -1,7 +1,8 @@
 package dump
 
 import (
-	"errors"
+	"bufio"
+	"cmp"
 	"io"
 	"strconv"
 
@@ -11,16 +12,14 @@ import (
 // Writer writes a file of plants that Read can read. The file is complete after
 // Close. A Writer is not safe for concurrent use.
 //
-// A Writer has no limit on the size of a plant. Read refuses a plant that is
-// larger than one in a body of plant.BodyBytesMax.
+// A Writer does not limit the size of a plant. Read refuses a plant that could
+// not be in a body of plant.BodyBytesMax.
 type Writer struct {
 	out       io.WriteCloser // the compressor
+	buffer    *bufio.Writer  // to out
 	format    Format
-	buf       []byte // rows that are not yet written to out
 	rows      int64
 	emptyTags int64
-	closed    bool
-	err       error // the first error, or errClosed; after it nothing is written
 }
 
 // NewWriter returns a Writer that writes to w when its buffer is full, and at
@@ -34,34 +33,30 @@ func NewWriter(w io.Writer, f Format, c Compression) (*Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	wr := &Writer{out: out, format: format, buf: make([]byte, 0, windowBytes+windowBytes/4)}
+	buffer := bufio.NewWriterSize(out, windowBytes)
 	if format == CSV {
-		wr.buf = append(wr.buf, "id,name,tag\r\n"...)
+		_, _ = buffer.WriteString("id,name,tag\r\n") // fits the buffer
 	}
-	return wr, nil
+	return &Writer{out: out, buffer: buffer, format: format}, nil
 }
 
 // Write writes a plant. After an error every call returns that error.
 func (w *Writer) Write(p plant.NewPlant) error {
-	if w.err != nil {
-		return w.err
-	}
+	row := w.buffer.AvailableBuffer()
 	switch w.format {
 	case CSV:
-		w.buf = appendCSV(w.buf, p)
+		row = appendCSV(row, p)
 		if tag, ok := p.Tag.Get(); ok && tag == "" {
 			w.emptyTags++
 		}
 	case JSONL:
-		w.buf = append(p.AppendJSON(w.buf), '\n')
+		row = append(p.AppendJSON(row), '\n')
 	case JSON:
-		w.buf = p.AppendJSON(append(w.buf, separator(w.rows)...))
+		row = p.AppendJSON(append(row, separator(w.rows)...))
 	}
 	w.rows++
-	if len(w.buf) >= windowBytes {
-		w.flush()
-	}
-	return w.err
+	_, err := w.buffer.Write(row)
+	return err
 }
 
 // separator returns the text before element n of a JSON array, from 0.
@@ -72,36 +67,18 @@ func separator(n int64) string {
 	return ",\n"
 }
 
-func (w *Writer) flush() {
-	_, w.err = w.out.Write(w.buf)
-	w.buf = w.buf[:0]
-}
-
 // EmptyTagsLost returns the number of plants with an empty tag that were written
 // as CSV. Read returns them without a tag.
 func (w *Writer) EmptyTagsLost() int64 { return w.emptyTags }
 
-var errClosed = errors.New("the writer is closed")
-
 // Close writes the buffered rows and ends the JSON array and the compressed
-// data. It does not close the writer of NewWriter. A second Close does nothing.
+// data. It does not close the writer of NewWriter.
 func (w *Writer) Close() error {
-	if w.closed {
-		return nil
-	}
-	if w.err != nil {
-		return w.err
-	}
 	if w.format == JSON {
-		w.buf = append(w.buf, arrayEnd(w.rows)...)
+		_, _ = w.buffer.WriteString(arrayEnd(w.rows)) // Flush returns the error
 	}
-	w.flush()
-	err := w.err
-	if errClose := w.out.Close(); err == nil {
-		err = errClose
-	}
-	w.closed, w.err = true, errClosed
-	return err
+	err := w.buffer.Flush()
+	return cmp.Or(err, w.out.Close())
 }
 
 // arrayEnd returns the text after the last of n elements of a JSON array.

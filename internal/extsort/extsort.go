@@ -20,7 +20,7 @@ type Record struct {
 	Data []byte
 }
 
-// Sorter sorts the records that it is given with Add. Its methods must not be called at the same time.
+// Sorter sorts the records of Add. It is not safe for concurrent use.
 type Sorter struct {
 	dir    string
 	memory int
@@ -50,8 +50,8 @@ const recordMax = 1 << 30
 // extent is a part of the file.
 type extent struct{ start, length int64 }
 
-// New returns an empty sorter. A run has at most memory bytes, plus one record; two runs exist at the same time: one is
-// filled while the other one is written. The temporary file is in dir; an empty dir is the directory of the system's
+// New returns an empty sorter. A run takes at most memory bytes, plus one record; there are two at a time: one is
+// filled while the other is written. The temporary file is in dir; an empty dir is the directory of the system's
 // temporary files. Close removes it, and so does the end of the process.
 func New(dir string, memory int) *Sorter {
 	return &Sorter{dir: dir, memory: min(memory, math.MaxInt32-recordMax), run: &run{}}

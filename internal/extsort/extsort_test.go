@@ -40,7 +40,7 @@ func sorted(t *testing.T, memory int, records []extsort.Record) (got []extsort.R
 	return got
 }
 
-// FuzzSorter compares a sorter with a stable sort in memory. Each record of the input has a byte for its key, so many
+// FuzzSorter compares a sorter with a stable sort in memory. Each record of the input has one byte as its key, so many
 // keys are equal, and a byte for its length.
 func FuzzSorter(f *testing.F) {
 	f.Add([]byte("the quick brown fox jumps over the lazy dog"), uint16(0))

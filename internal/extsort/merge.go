@@ -3,14 +3,14 @@ package extsort
 import (
 	"bufio"
 	"cmp"
-	"container/heap"
 	"encoding/binary"
 	"io"
 	"iter"
 	"os"
+	"slices"
 )
 
-// The buffer of a run that is written, and those of all runs together that are read; a run has at least readBytesMin.
+// Write buffer per run; read buffer shared by all runs, with at least readBytesMin for each.
 const (
 	writeBytes   = 1 << 20
 	readBytes    = 4 << 20
@@ -74,29 +74,12 @@ func (r *runReader) next() (bool, error) {
 // source is a run that is merged.
 type source struct {
 	record *Record              // the current one
-	number int                  // of the run: of equal keys, the one of the earlier run comes first
+	number int                  // of the run: of two equal keys, the earlier run's comes first
 	next   func() (bool, error) // reads the next record; false: the run has ended
 }
 
-// sources is a heap (container/heap) with the least record first.
-type sources []source
-
-func (s sources) Len() int { return len(s) }
-
-func (s sources) Less(i, j int) bool {
-	return cmp.Or(cmp.Compare(s[i].record.Key, s[j].record.Key), cmp.Compare(s[i].number, s[j].number)) < 0
-}
-
-func (s sources) Swap(i, j int) { s[i], s[j] = s[j], s[i] }
-
-// Push implements heap.Interface.
-func (s *sources) Push(x any) { *s = append(*s, x.(source)) }
-
-// Pop implements heap.Interface.
-func (s *sources) Pop() any {
-	last := (*s)[len(*s)-1]
-	*s = (*s)[:len(*s)-1]
-	return last
+func compareSources(a, b *source) int {
+	return cmp.Or(cmp.Compare(a.record.Key, b.record.Key), cmp.Compare(a.number, b.number))
 }
 
 // merge yields the records of all runs. It returns an error that it has not yielded.
@@ -116,22 +99,22 @@ func (s *Sorter) merge(yield func(Record, error) bool) error {
 		if !yield(*runs[0].record, nil) {
 			return nil
 		}
-		err = runs.advance()
+		runs, err = advance(runs)
 	}
 	return err
 }
 
-// sources returns the runs. next returns the records of the last one, which is in memory.
-func (s *Sorter) sources(next func() (Record, bool)) (runs sources, err error) {
+// sources returns the runs by their current records. next returns the records of the last run, which is in memory.
+func (s *Sorter) sources(next func() (Record, bool)) (runs []*source, err error) {
 	last := &Record{}
-	all := sources{{last, len(s.written), func() (ok bool, err error) {
+	all := []*source{{last, len(s.written), func() (ok bool, err error) {
 		*last, ok = next()
 		return ok, nil
 	}}}
 	buffer := max(readBytesMin, readBytes/len(s.written))
 	for number, extent := range s.written {
 		r := newRunReader(s.file, extent, buffer)
-		all = append(all, source{&r.Record, number, r.next})
+		all = append(all, &source{&r.Record, number, r.next})
 	}
 	for _, run := range all {
 		ok, err := run.next()
@@ -139,22 +122,22 @@ func (s *Sorter) sources(next func() (Record, bool)) (runs sources, err error) {
 			return nil, err
 		}
 		if ok {
-			heap.Push(&runs, run)
+			runs = append(runs, run)
 		}
 	}
+	slices.SortFunc(runs, compareSources)
 	return runs, nil
 }
 
 // advance replaces the least record by the next one of its run.
-func (s *sources) advance() error {
-	ok, err := (*s)[0].next()
-	switch {
-	case err != nil:
-		return err
-	case ok:
-		heap.Fix(s, 0)
-	default:
-		heap.Pop(s)
+func advance(runs []*source) ([]*source, error) {
+	first, rest := runs[0], runs[1:]
+	ok, err := first.next()
+	if err != nil || !ok {
+		return rest, err
 	}
-	return nil
+	i, _ := slices.BinarySearchFunc(rest, first, compareSources)
+	copy(runs, rest[:i])
+	runs[i] = first
+	return runs, nil
 }

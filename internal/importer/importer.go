@@ -56,7 +56,7 @@ func (e *StoreError) Error() string {
 // Unwrap returns the error of Config.Insert.
 func (e *StoreError) Unwrap() error { return e.Err }
 
-// Counts counts the rows by outcome. Its JSON is that of import --json and of the admin API.
+// Counts counts the rows by outcome. import --json and the admin API show its JSON.
 type Counts struct {
 	Created     int64 `json:"created"`
 	Existing    int64 `json:"existing"` // replays
@@ -91,15 +91,15 @@ type Config struct {
 
 	BatchRows  int // most rows of a batch
 	BatchBytes int // a batch ends when its rows have as many bytes
-	RowMax     int // bytes of the longest row and of the largest plant as JSON; 0: those of dump.Read
+	RowMax     int // bytes of the longest row and of the largest plant as JSON; 0: the limits of dump.Read
 	PlantMax   int
 
 	// RatioMax bounds the content of a compressed file above 16 MiB, as a multiple of the size of the file; 0: no bound.
 	// A small file could otherwise keep the caller busy for hours.
 	RatioMax int64
 
-	// Insert stores a batch, as store.Engine.Insert does. Run calls it also after the end of its context for the batch
-	// that it stores then.
+	// Insert stores a batch, as writepath.Engine.Insert does. Run finishes the current batch even after the end of its
+	// context.
 	Insert func([]store.Create) ([]store.Outcome, error)
 	// Rejected is called for each row that is not stored, in the order of the file within a batch. An error ends the
 	// import.
@@ -127,9 +127,9 @@ type Progress struct {
 	Took    time.Duration // to store or reject the rows of the last batch
 }
 
-// Run imports the rows of a file until its end, an error, or the end of the context. The counts are those of the rows
-// until then: they are stored or rejected. The error is the cause of the context, a *StoreError, that of Rejected,
-// ErrConflict, or about the file.
+// Run imports the rows of a file until its end, an error, or the end of the context, and counts the rows that it stored
+// or rejected. The error is the cause of the context, a *StoreError, the error of Rejected, ErrConflict, or about the
+// file.
 func Run(ctx context.Context, c Config) (Counts, error) {
 	r := &run{Config: c}
 	err := r.store(ctx)
@@ -180,7 +180,7 @@ func (r *run) store(ctx context.Context) error {
 		if err := r.storeBatch(b); err != nil {
 			return err
 		}
-		if b.last { // then the import is complete, also after the end of the context
+		if b.last { // the import is complete, even after the end of the context
 			return nil
 		}
 		used <- b // does not block: only three batches exist

@@ -171,7 +171,7 @@ func TestRunCanceledAtItsEnd(t *testing.T) {
 	}
 }
 
-// The progress after a batch has the time that the batch took, also if all of its rows are rejected.
+// The progress after a batch includes the time that the batch took, even if all of its rows are rejected.
 func TestRunReportsTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

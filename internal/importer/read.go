@@ -147,11 +147,7 @@ func (r *reader) rows() func(yield func(dump.Row, error) bool) {
 		}
 		defer plain.Close()
 		within.plain = plain
-		if r.RowMax > 0 {
-			dump.ReadWithin(within, r.Format, r.RowMax, r.PlantMax)(yield)
-			return
-		}
-		dump.Read(within, r.Format)(yield)
+		dump.ReadWithin(within, r.Format, r.RowMax, r.PlantMax)(yield)
 	}
 }
 
@@ -170,8 +166,8 @@ func (b *batch) add(from dump.Row, by int64, keepRaw bool) {
 	b.rows = append(b.rows, r)
 }
 
-// boundedReader reads the content of a file. It ends with a context also in a compressed file that has arrived, but is
-// long without compression.
+// boundedReader reads the content of a file. It checks the context itself, because a small compressed file that has
+// arrived can have a long content.
 type boundedReader struct {
 	ctx       context.Context //nolint:containedctx // of one import
 	file      io.Reader

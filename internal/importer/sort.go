@@ -18,7 +18,7 @@ type sorter struct {
 
 func newSorter(c Sorting) *sorter { return &sorter{records: extsort.New(c.Dir, c.Memory)} }
 
-// close removes the temporary file. An error has no consequence for the import.
+// close removes the temporary file. The import does not depend on it, so errors are ignored.
 func (s *sorter) close() { _ = s.records.Close() }
 
 // add adds a row, with its raw form if keepRaw is set.

@@ -39,7 +39,7 @@ func sorts(t *testing.T, memory int, ids *[]int64) func(*importer.Config) {
 }
 
 // A run of rows whose ids ascend is stored at once. The rows after it are sorted, and rows with the same id keep their
-// order. Within a batch, rejects have the order of the file; raw rows are those of the file.
+// order. Within a batch, rejects have the order of the file; raw rows are as in the file.
 func TestSort(t *testing.T) {
 	t.Parallel()
 	const file = "id,name,tag\n" + // a batch has two rows

@@ -42,8 +42,8 @@ func inFile(t testing.TB) place {
 }
 
 // inPostgres returns a store in a database with the roles of
-// docs/how-to/grant-postgresql-rights.md. The first engine has the owner's role, as a
-// mover has; the others have the server role.
+// docs/how-to/grant-postgresql-rights.md. The first engine connects as the owner, as a
+// mover does; the others as the server role.
 func inPostgres(t testing.TB) place {
 	t.Helper()
 	if server == nil {
@@ -154,7 +154,7 @@ func seed(t testing.TB, s storetest.Engine) {
 	insert(t, s, batch...)
 }
 
-func insert(t testing.TB, s store.Engine, batch ...store.Create) {
+func insert(t testing.TB, s storetest.Engine, batch ...store.Create) {
 	t.Helper()
 	outcomes, err := s.Insert(t.Context(), batch)
 	must(t, err)

@@ -119,7 +119,7 @@ func Abandon(ctx context.Context, s Store, by audit.Origin) error {
 	return nil
 }
 
-// reopen reopens a store, also after the end of ctx. It repeats failed attempts,
+// reopen reopens a store, even after the end of ctx. It repeats failed attempts,
 // because the store may be unreachable only for a moment.
 func reopen(ctx context.Context, s Store) error {
 	const within, pause = 10 * time.Second, 200 * time.Millisecond
@@ -328,7 +328,7 @@ func unfinished(err error) error {
 }
 
 // compareTokens compares the tokens of both stores, except for the times of last
-// use: even a read-only store updates them. The source may have removed revoked JWTs
+// use, which even a read-only store updates. The source may have removed revoked JWTs
 // that have expired, and subjects.
 func (m *mover) compareTokens(ctx context.Context) error {
 	from, errFrom := m.From.Tokens(ctx)

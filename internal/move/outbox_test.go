@@ -14,8 +14,8 @@ import (
 	"plantstore/internal/store/storetest"
 )
 
-// TestOutbox shows that a move copies the undelivered events, also those of plants that are created during the move,
-// with the claims of the old servers, and that it writes no events for the plants that it copies.
+// TestOutbox shows that a move copies the undelivered events, including events of plants that are created during the
+// move, with the claims of the old servers, and that it writes no events for the plants that it copies.
 func TestOutbox(t *testing.T) {
 	t.Parallel()
 	everyWay(t, func(t *testing.T, fromPlace, toPlace place) {
@@ -27,7 +27,7 @@ func TestOutbox(t *testing.T) {
 		claim := store.Claim{Most: map[int64]int{1: 3}, Lease: time.Hour}
 		taken, err := from.TakeDeliveries(t.Context(), nil, claim)
 		must(t, err)
-		_, err = from.TakeDeliveries(t.Context(), []store.Settlement{
+		_, err = from.TakeDeliveries(t.Context(), []store.DeliveryResult{
 			{Webhook: 1, Plant: taken[0].Plant.ID, Lease: taken[0].Lease, Done: true},
 			{Webhook: 1, Plant: taken[1].Plant.ID, Lease: taken[1].Lease, Dead: true, Attempts: 1, Reason: "status 500"},
 		}, store.Claim{})

@@ -8,24 +8,14 @@ import (
 	"plantstore/internal/store"
 )
 
-// Store is the part of a store that a move uses at both ends. Only a process that
-// has the lock of Lock may change the move state. storetest is the suite of its
-// contract.
+// Store is the part of an engine that a move uses at both ends. Only a process that has locked the store with Lock may
+// change the move state.
 type Store interface {
-	// State is that of store.Engine.
+	// State, Tokens and AppendAudit are as in writepath.Engine and admin.AuditLog.
 	State(ctx context.Context) (store.State, error)
-
-	// Tokens is that of store.Engine.
 	Tokens(ctx context.Context) ([]auth.Token, error)
-
-	// AuditEnds is that of store.Engine.
-	AuditEnds(ctx context.Context) (audit.Ends, error)
-
-	// AuditRows is that of store.Engine.
-	AuditRows(ctx context.Context, after int64, limit int) ([]audit.Row, error)
-
-	// AppendAudit is that of store.Engine.
 	AppendAudit(ctx context.Context, events ...audit.Event) error
+	store.AuditReader
 
 	// Plants returns plants with ids between from and to, both included, by
 	// ascending id. It returns at most limit plants, and fewer if their texts
@@ -71,7 +61,7 @@ type Source interface {
 	// StopCapture stops a capture. It does nothing if none runs.
 	StopCapture(ctx context.Context) error
 
-	// Webhooks is that of webhook.Outbox.
+	// Webhooks is as in webhook.Outbox.
 	Webhooks(ctx context.Context) ([]store.Webhook, error)
 
 	// OutboxRows returns at most that many events and deliveries of the outbox.
@@ -82,7 +72,7 @@ type Source interface {
 type Destination interface {
 	Store
 
-	// Insert is that of store.Engine.
+	// Insert is as in writepath.Engine.
 	Insert(ctx context.Context, batch []store.Create) ([]store.Outcome, error)
 
 	// PutTokens stores tokens with their ids. Of a token that is already stored,

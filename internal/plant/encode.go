@@ -42,30 +42,6 @@ func (r Record) AppendJSON(dst []byte) []byte {
 	return append(dst, '}')
 }
 
-// JSONBytes returns the number of bytes that AppendJSON appends.
-func (n NewPlant) JSONBytes() int {
-	size := len(NewPlant{ID: n.ID}.AppendJSON(nil)) + stringBytes(n.Name) - len(`""`)
-	if n.Tag.present {
-		size += len(`,"tag":`) + stringBytes(n.Tag.text)
-	}
-	return size
-}
-
-// stringBytes returns the number of bytes that AppendString appends.
-func stringBytes(text string) int {
-	size := len(`""`) + len(text)
-	for i := range len(text) {
-		switch c := text[i]; {
-		case c >= 0x20 && c != '"' && c != '\\':
-		case c >= 0x20, c == '\n', c == '\r', c == '\t', c == '\b', c == '\f':
-			size += len(`\n`) - 1
-		default:
-			size += len(`\u0001`) - 1
-		}
-	}
-	return size
-}
-
 // AppendString appends text, which must be UTF-8, to dst as a JSON string. It
 // escapes only the characters that RFC 8259 section 7 requires, each in its
 // shortest form. So no text is longer than in the body that it came from.

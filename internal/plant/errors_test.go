@@ -6,7 +6,6 @@ import (
 	"go/parser"
 	"go/token"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -191,19 +190,5 @@ func TestTag(t *testing.T) {
 	}
 	if (plant.Tag{}) == plant.Tagged("") {
 		t.Error("no tag equals an empty tag")
-	}
-}
-
-func TestCompareID(t *testing.T) {
-	t.Parallel()
-	got := []plant.NewPlant{
-		named(2, "a"), named(-9223372036854775808, "b"), named(9223372036854775807, "c"), named(0, "d"),
-	}
-	slices.SortFunc(got, plant.CompareID)
-	want := []plant.NewPlant{
-		named(-9223372036854775808, "b"), named(0, "d"), named(2, "a"), named(9223372036854775807, "c"),
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
 	}
 }

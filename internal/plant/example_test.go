@@ -28,7 +28,7 @@ func ExampleDecode_error() {
 	// Output: 40013 id must be a 64-bit integer; got 1.5
 }
 
-// One error has all faults of a plant. Its code is the lowest.
+// One error lists all faults of a plant, with the lowest of their codes.
 func ExampleDecode_severalFaults() {
 	_, err := plant.Decode([]byte(`{"id": "1", "tag": "tree"}`))
 	var refusal *plant.Error

@@ -7,10 +7,7 @@
 // and an id is exact over all values of int64.
 package plant
 
-import (
-	"cmp"
-	"time"
-)
+import "time"
 
 // Plant is the content of a plant: a name and an optional tag. Two plants have the
 // same content if they are equal by ==.
@@ -51,6 +48,3 @@ func Tagged(text string) Tag { return Tag{text: text, present: true} }
 
 // Get returns the text of the tag. ok is false if there is no tag.
 func (t Tag) Get() (text string, ok bool) { return t.text, t.present }
-
-// CompareID compares two plants by id, for the functions of package slices.
-func CompareID(a, b NewPlant) int { return cmp.Compare(a.ID, b.ID) }

@@ -38,7 +38,7 @@ func (a ACME) Delete(ctx context.Context, key string) error {
 	return classify(err)
 }
 
-// TryLock implements acme.Storage with an advisory lock of a session of its own.
+// TryLock implements acme.Storage with an advisory lock.
 func (a ACME) TryLock(ctx context.Context) (unlock func(), locked bool, err error) {
 	return a.engine.tryLock(ctx, "plantstore_acme")
 }

@@ -10,7 +10,7 @@ import (
 	"plantstore/internal/store"
 )
 
-// AppendAudit implements store.Engine.
+// AppendAudit implements admin.Engine.
 func (e *Engine) AppendAudit(ctx context.Context, events ...audit.Event) error {
 	return e.transact(ctx, func(tx pgx.Tx) error {
 		now, err := readState(ctx, tx)
@@ -61,7 +61,13 @@ func setAuditHead(ctx context.Context, tx pgx.Tx, head audit.Link) error {
 	return err
 }
 
-// AuditEnds implements store.Engine.
+func setAuditAnchor(ctx context.Context, tx pgx.Tx, anchor audit.Link) error {
+	const sql = "UPDATE plantstore SET pruned_sequence = $1, pruned_hash = $2"
+	_, err := tx.Exec(ctx, sql, anchor.Sequence, anchor.Hash[:])
+	return err
+}
+
+// AuditEnds implements store.AuditReader.
 func (e *Engine) AuditEnds(ctx context.Context) (audit.Ends, error) {
 	ends, err := auditEnds(ctx, e.pool)
 	return ends, classify(err)
@@ -75,7 +81,7 @@ func auditEnds(ctx context.Context, q querier) (ends audit.Ends, err error) {
 	return ends, err
 }
 
-// AuditRows implements store.Engine.
+// AuditRows implements store.AuditReader.
 func (e *Engine) AuditRows(ctx context.Context, after int64, limit int) ([]audit.Row, error) {
 	rows, _ := e.pool.Query(ctx, // CollectRows returns the error
 		"SELECT sequence, entry, previous, hash FROM plantstore_audit WHERE sequence > $1 ORDER BY sequence LIMIT $2",
@@ -89,7 +95,7 @@ func (e *Engine) AuditRows(ctx context.Context, after int64, limit int) ([]audit
 	return all, classify(err)
 }
 
-// PruneAudit implements store.Engine.
+// PruneAudit removes the entries up to an entry, unless they are removed already, and returns their number.
 func (e *Engine) PruneAudit(ctx context.Context, to audit.Link, by audit.Origin) (removed int64, err error) {
 	err = e.transact(ctx, func(tx pgx.Tx) error {
 		if err := e.checkWritable(ctx, tx); err != nil {
@@ -108,8 +114,7 @@ func (e *Engine) PruneAudit(ctx context.Context, to audit.Link, by audit.Origin)
 		if err != nil {
 			return err
 		}
-		_, err = tx.Exec(ctx, "UPDATE plantstore SET pruned_sequence = $1, pruned_hash = $2", to.Sequence, to.Hash[:])
-		if err != nil {
+		if err := setAuditAnchor(ctx, tx, to); err != nil {
 			return err
 		}
 		tag, err := tx.Exec(ctx, "DELETE FROM plantstore_audit WHERE sequence <= $1", to.Sequence)
@@ -134,8 +139,7 @@ func (e *Engine) PutAudit(ctx context.Context, anchor audit.Link, rows []audit.R
 		}
 		if ends == (audit.Ends{}) && anchor.Sequence > 0 {
 			ends.Head = anchor
-			if _, err := tx.Exec(ctx, "UPDATE plantstore SET pruned_sequence = $1, pruned_hash = $2",
-				anchor.Sequence, anchor.Hash[:]); err != nil {
+			if err := setAuditAnchor(ctx, tx, anchor); err != nil {
 				return err
 			}
 		}

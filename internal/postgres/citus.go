@@ -118,40 +118,32 @@ func workerError(err error) error {
 	return err
 }
 
-// inserter is a connection or a transaction.
-type inserter interface {
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-}
-
 // createByValues is create with insertValuesSQL.
 func (b *sortedBatch) createByValues(ctx context.Context, c *pgx.Conn, events bool) (created []int64, err error) {
 	if !events && len(b.ids) <= valuesMax {
 		return b.insertValues(ctx, c, 0, len(b.ids))
 	}
-	tx, err := c.Begin(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // after a COMMIT it does nothing
-	for from := 0; from < len(b.ids); from += valuesMax {
-		some, err := b.insertValues(ctx, tx, from, min(from+valuesMax, len(b.ids)))
-		if err != nil {
-			return nil, err
+	err = pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error {
+		for from := 0; from < len(b.ids); from += valuesMax {
+			some, err := b.insertValues(ctx, tx, from, min(from+valuesMax, len(b.ids)))
+			if err != nil {
+				return err
+			}
+			created = append(created, some...)
 		}
-		created = append(created, some...)
-	}
-	if events && len(created) > 0 {
+		if !events || len(created) == 0 {
+			return nil
+		}
 		slices.Sort(created)
-		if _, err := tx.Exec(ctx, insertOutboxSQL, b.timesOf(created), created); err != nil {
-			return nil, err
-		}
-	}
-	return created, tx.Commit(ctx)
+		_, err := tx.Exec(ctx, insertOutboxSQL, b.timesOf(created), created)
+		return err
+	})
+	return created, err
 }
 
 // insertValues creates the plants from one index up to another, at most valuesMax of them.
 // It repeats the last plant until their number is a power of two: a repeated id is not free.
-func (b *sortedBatch) insertValues(ctx context.Context, to inserter, from, end int) ([]int64, error) {
+func (b *sortedBatch) insertValues(ctx context.Context, to querier, from, end int) ([]int64, error) {
 	rows := 1 << bits.Len(uint(end-from-1))
 	args := make([]any, 0, rows*plantColumns)
 	for i := from; i < from+rows; i++ {

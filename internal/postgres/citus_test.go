@@ -176,7 +176,7 @@ func existing(t testing.TB, e storetest.Engine) (ids []int64) {
 	return ids
 }
 
-// citus stores plants with the statements for Citus, also a plant that exists.
+// citus stores plants with the statements for Citus, including a plant that exists.
 func (r *recorder) citus(t *testing.T) {
 	at := r.database(t)
 	imitate(t, at)

@@ -24,9 +24,9 @@ var serverParameters = []string{
 	"application_name", "lock_timeout", "options", "search_path", "statement_timeout", "timezone",
 }
 
-// resolve returns the configuration of the connections. It adds these settings unless
-// the URL has them: the server is a primary, each host has a connect timeout, and the
-// server proves that it has the password.
+// resolve returns the configuration of the connections. Unless the URL sets them, it
+// requires a primary and a server that proves that it knows the password, and adds a
+// connect timeout for each host.
 func (u URL) resolve() (*pgxpool.Config, error) {
 	config, err := pgxpool.ParseConfig(u.text)
 	if err != nil {
@@ -40,16 +40,19 @@ func (u URL) resolve() (*pgxpool.Config, error) {
 				"use those of libpq and pgx, and of the server only %s", u, strings.Join(serverParameters, ", "))
 		}
 	}
-	hosts := hostsOf(&conn.Config)
+	remote := remoteHosts(&conn.Config)
 	if !slices.Contains(u.parameters, "sslmode=prefer") && os.Getenv("PGSSLMODE") == "" {
-		if i := slices.IndexFunc(hosts, host.prefersTLS); i >= 0 {
+		if i := slices.IndexFunc(remote, host.prefersTLS); i >= 0 {
 			return nil, fmt.Errorf("the database URL %s: it has no sslmode, and %s is not this machine: "+
 				"a server that refuses TLS would receive every plant in clear text; "+
-				"add sslmode=verify-full, and sslrootcert=FILE for a certificate of your own authority", u, hosts[i].name)
+				"add sslmode=verify-full, and sslrootcert=FILE for a certificate of your own authority", u, remote[i].name)
 		}
 	}
 	if conn.RequireAuth == "" && !u.has("require_auth") {
-		conn.RequireAuth = defaultAuth(hosts)
+		conn.RequireAuth = "!password,!md5" // so that a server that asks for the password does not receive it
+		if len(remote) > 0 {
+			conn.RequireAuth = "scram-sha-256" // which proves that the server knows the password
+		}
 	}
 	if conn.ConnectTimeout == 0 {
 		conn.ConnectTimeout = connectTime
@@ -68,45 +71,36 @@ func (u URL) resolve() (*pgxpool.Config, error) {
 	return config, nil
 }
 
-// host is a host of the URL, and the protections of the attempts to connect to it.
+// host is another machine in the URL, and how the driver tries to connect to it.
 type host struct {
-	name        string
-	port        uint16
-	remote      bool // it may be another machine
-	protections []protection
+	name     string
+	port     uint16
+	tlsFirst bool // the first attempt uses TLS
+
+	clearText  bool // an attempt uses no TLS
+	unverified bool // an attempt uses TLS and accepts any certificate
 }
 
-// protection is the protection of a connection.
-type protection int
-
-const (
-	clearText     protection = iota
-	unverifiedTLS            // TLS with any certificate
-	verifiedTLS              // TLS with a certificate of a trusted authority
-)
-
-// hostsOf returns the hosts in the order in which the driver tries them.
-func hostsOf(c *pgconn.Config) (hosts []host) {
+// remoteHosts returns the hosts that may be other machines, in the order in which the driver tries them.
+func remoteHosts(c *pgconn.Config) (hosts []host) {
 	first := &pgconn.FallbackConfig{Host: c.Host, Port: c.Port, TLSConfig: c.TLSConfig}
 	for _, f := range append([]*pgconn.FallbackConfig{first}, c.Fallbacks...) {
+		if !isRemote(f.Host, f.Port) {
+			continue
+		}
+		t := f.TLSConfig
 		if n := len(hosts); n == 0 || hosts[n-1].name != f.Host || hosts[n-1].port != f.Port {
-			hosts = append(hosts, host{name: f.Host, port: f.Port, remote: isRemote(f.Host, f.Port)})
+			hosts = append(hosts, host{name: f.Host, port: f.Port, tlsFirst: t != nil})
 		}
-		last := &hosts[len(hosts)-1]
-		switch t := f.TLSConfig; {
-		case t == nil:
-			last.protections = append(last.protections, clearText)
-		case t.InsecureSkipVerify && t.VerifyPeerCertificate == nil:
-			last.protections = append(last.protections, unverifiedTLS)
-		default:
-			last.protections = append(last.protections, verifiedTLS)
-		}
+		h := &hosts[len(hosts)-1]
+		h.clearText = h.clearText || t == nil
+		h.unverified = h.unverified || t != nil && t.InsecureSkipVerify && t.VerifyPeerCertificate == nil
 	}
 	return hosts
 }
 
 // isRemote reports whether a host may be another machine. A socket, a loopback address
-// and localhost are this machine. Any other name is remote, also if it resolves to a
+// and localhost are this machine. Any other name is remote, even if it resolves to a
 // loopback address.
 func isRemote(name string, port uint16) bool {
 	if network, _ := pgconn.NetworkAddress(name, port); network == "unix" || strings.EqualFold(name, "localhost") {
@@ -116,22 +110,9 @@ func isRemote(name string, port uint16) bool {
 	return err != nil || !address.Unmap().IsLoopback()
 }
 
-// prefersTLS reports whether the driver tries a remote host with TLS and then in clear
-// text: libpq's default, sslmode=prefer.
-func (h host) prefersTLS() bool {
-	return h.remote && h.protections[0] != clearText && slices.Contains(h.protections, clearText)
-}
-
-// defaultAuth returns the default of require_auth. A server on another machine must
-// use SCRAM, with which it proves that it has the password. A server on this machine
-// may also trust the client, as with peer authentication, but receives no password that
-// it could use.
-func defaultAuth(hosts []host) string {
-	if slices.ContainsFunc(hosts, func(h host) bool { return h.remote }) {
-		return "scram-sha-256"
-	}
-	return "!password,!md5"
-}
+// prefersTLS reports whether the driver tries TLS and then clear text: libpq's default,
+// sslmode=prefer.
+func (h host) prefersTLS() bool { return h.tlsFirst && h.clearText }
 
 // exposure describes the hosts to which connections may be read or changed on the
 // network, for the log; empty if there is no such host.
@@ -139,10 +120,9 @@ func exposure(hosts []host) string {
 	var exposed []string
 	for _, h := range hosts {
 		switch {
-		case !h.remote:
-		case slices.Contains(h.protections, clearText):
+		case h.clearText:
 			exposed = append(exposed, h.name+" (plants may cross the network in clear text)")
-		case slices.Contains(h.protections, unverifiedTLS):
+		case h.unverified:
 			exposed = append(exposed, h.name+" (the server's certificate is not verified)")
 		}
 	}

@@ -41,7 +41,7 @@ func (e *Engine) ExpireDeliveries(ctx context.Context, x store.Expiry) (expired 
 	return expired, err
 }
 
-// DeadLetters implements webhook.Outbox.
+// DeadLetters implements admin.Engine.
 func (e *Engine) DeadLetters(ctx context.Context, page store.DeadPage) ([]store.DeadLetter, error) {
 	rows, _ := e.pool.Query(ctx, `SELECT webhook, url, plant, since, dead_at, attempts, coalesce(reason, '')
 		FROM plantstore_deliveries INNER JOIN plantstore_webhooks ON id = webhook
@@ -49,7 +49,6 @@ func (e *Engine) DeadLetters(ctx context.Context, page store.DeadPage) ([]store.
 		page.Webhook, page.Plant, page.Limit) // CollectRows returns the error
 	all, err := pgx.CollectRows(rows, func(r pgx.CollectableRow) (d store.DeadLetter, err error) {
 		err = r.Scan(&d.Webhook, &d.URL, &d.Plant, &d.Since, &d.DeadAt, &d.Attempts, &d.Reason)
-		d.Since, d.DeadAt = d.Since.UTC(), d.DeadAt.UTC()
 		return d, err
 	})
 	return all, classify(err)
@@ -60,7 +59,7 @@ func (e *Engine) DeadLetters(ctx context.Context, page store.DeadPage) ([]store.
 const deadSQL = `(webhook, plant) IN (SELECT webhook, plant FROM plantstore_deliveries
 	WHERE due_at IS NULL AND $1::bigint IN (0, webhook) AND plant = coalesce($2, plant)`
 
-// RetryDead implements webhook.Outbox.
+// RetryDead implements admin.Engine.
 func (e *Engine) RetryDead(ctx context.Context, s store.DeadSelector, by audit.Origin) (int64, error) {
 	return e.changeDead(ctx, s, audit.WebhookRetry, by, `UPDATE plantstore_deliveries
 		SET since = current_timestamp, due_at = current_timestamp, dead_at = NULL, attempts = 0, reason = NULL
@@ -68,7 +67,7 @@ func (e *Engine) RetryDead(ctx context.Context, s store.DeadSelector, by audit.O
 		" AND webhook IN (SELECT id FROM plantstore_webhooks WHERE active) LIMIT $3)")
 }
 
-// DropDead implements webhook.Outbox.
+// DropDead implements admin.Engine.
 func (e *Engine) DropDead(ctx context.Context, s store.DeadSelector, by audit.Origin) (int64, error) {
 	return e.changeDead(ctx, s, audit.WebhookDrop, by, "DELETE FROM plantstore_deliveries WHERE "+deadSQL+" LIMIT $3)")
 }

@@ -125,7 +125,7 @@ func (e *Engine) watch(ctx context.Context) {
 	}
 }
 
-// Durability implements store.Engine.
+// Durability implements writepath.Engine.
 func (e *Engine) Durability() store.Durability {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -1,10 +1,10 @@
 // Package postgres is the engine that keeps a store in PostgreSQL. Any number of
-// servers, on any number of machines, use one database at the same time. The engine
+// servers, on any number of machines, can use one database at the same time. The engine
 // uses only SQL that distributed databases with PostgreSQL's protocol accept.
 //
 // A transaction is durable when the server has answered its COMMIT, if the settings
 // of the database are safe (see durability.go). Without that answer, the outcome is
-// unknown. The engine repeats the statement, which never stores a plant twice.
+// unknown. The engine then repeats the statement, which never stores a plant twice.
 package postgres
 
 import (
@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -45,7 +46,8 @@ type Config struct {
 	Traced  bool                  // add spans to those in the contexts of calls
 }
 
-// Engine implements store.Engine, move.Source and move.Destination on a PostgreSQL database.
+// Engine keeps a store in a PostgreSQL database. It implements writepath.Engine, admin.Engine, webhook.Outbox,
+// move.Source and move.Destination.
 type Engine struct {
 	pool           *pgxpool.Pool
 	log            *slog.Logger
@@ -57,7 +59,7 @@ type Engine struct {
 
 	estimated atomic.Int64 // the planner's estimate of the number of plants; -1: unknown
 
-	events   chan struct{} // has a value after a batch that wrote events
+	events   chan struct{} // holds a value after a batch that wrote events
 	webhooks webhookState
 
 	copyPause atomic.Int64 // see createOnCitus
@@ -67,16 +69,15 @@ type Engine struct {
 
 	mu           sync.Mutex
 	durability   store.Durability // guarded by mu
-	ownMoveState string           // text of the state that this engine set, under which it may write; guarded by mu
+	ownMoveState string           // text of the state that this engine set and under which it may write; guarded by mu
 }
 
 // CommitsMax is the number of concurrent Inserts above which throughput does not
 // increase.
 const CommitsMax = 3
 
-// refusedAuth is a part of the driver's error for an authentication method that
-// require_auth does not allow. The error has no type of its own; a test compares the
-// text with that of the driver.
+// refusedAuth is part of the driver's error for an authentication method that
+// require_auth does not allow. The error has no type, so a test checks the driver's text.
 const refusedAuth = "require_auth check failed"
 
 const (
@@ -102,7 +103,7 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	if exposed := exposure(hostsOf(&config.ConnConfig.Config)); exposed != "" && c.Server {
+	if exposed := exposure(remoteHosts(&config.ConnConfig.Config)); exposed != "" && c.Server {
 		c.Log.Warn("the connection to the database is not protected: set sslmode=verify-full", "hosts", exposed)
 	}
 	e := &Engine{log: c.Log, requireStandby: c.RequireSyncStandby, events: make(chan struct{}, 1)}
@@ -110,6 +111,9 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 		config.ConnConfig.Tracer = tracer{}
 	}
 	config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
+		c.TypeMap().RegisterType(&pgtype.Type{
+			Name: "timestamptz", OID: pgtype.TimestamptzOID, Codec: &pgtype.TimestamptzCodec{ScanLocation: time.UTC},
+		})
 		return errors.Join(commitDurably(ctx, c), e.setSearchPath(ctx, c), prepareCitus(ctx, c))
 	}
 	if e.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
@@ -144,6 +148,9 @@ func (e *Engine) start(ctx context.Context, c Config) error {
 	if err := e.migrate(ctx, c); err != nil {
 		return err
 	}
+	if err := e.checkPrimaryKey(ctx); err != nil {
+		return err
+	}
 	if !c.Server {
 		return nil
 	}
@@ -161,7 +168,7 @@ func describe(c *pgx.ConnConfig) string {
 	return fmt.Sprintf("%s on %s port %d", c.Database, c.Host, c.Port)
 }
 
-// Close implements store.Engine.
+// Close ends the engine. No other call may run during Close or after it.
 func (e *Engine) Close() error {
 	if e.watched != nil {
 		e.stop()

@@ -22,6 +22,7 @@ const (
 	codeCompletionUnknown     = "40003"
 	codeDeadlock              = "40P01"
 	codeInsufficientPrivilege = "42501"
+	codeNoConflictTarget      = "42P10" // ON CONFLICT names columns without a unique index
 	codeDiskFull              = "53100"
 	codeLockNotAvailable      = "55P03"
 	codeInternal              = "XX000" // Citus replaces the code of an error of a worker by it

@@ -13,7 +13,7 @@ import (
 )
 
 // foreignCode creates functions and operators of another role that match the calls of the engine
-// better than those of pg_catalog.
+// better than the ones in pg_catalog.
 const foreignCode = `
 	CREATE TABLE public.ran (code text);
 	GRANT ALL ON public.ran TO PUBLIC;

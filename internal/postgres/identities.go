@@ -13,11 +13,11 @@ import (
 	"plantstore/internal/store"
 )
 
-// PutSubject implements store.Engine.
+// PutSubject implements writepath.Engine.
 func (e *Engine) PutSubject(ctx context.Context, t auth.Token, most int) (stored auth.Token, err error) {
 	stored, found, err := tokenOfHash(ctx, e.pool, t.Hash)
 	if err == nil && !found {
-		err = checkPlace(ctx, e.pool, t, most) // so that refusals lock nothing
+		err = checkPlace(ctx, e.pool, t, most) // before the transaction, so a refusal needs no lock
 	}
 	if err != nil || found {
 		return stored, classify(err)
@@ -35,7 +35,7 @@ func (e *Engine) PutSubject(ctx context.Context, t auth.Token, most int) (stored
 	return stored, err
 }
 
-// RevokeIdentity implements store.Engine.
+// RevokeIdentity implements admin.Engine.
 func (e *Engine) RevokeIdentity(
 	ctx context.Context, t auth.Token, most int, by audit.Origin,
 ) (stored auth.Token, err error) {
@@ -47,7 +47,7 @@ func (e *Engine) RevokeIdentity(
 }
 
 func revokeIdentity(ctx context.Context, tx pgx.Tx, t auth.Token, most int) (auth.Token, error) {
-	if t.Kind == auth.KindJWT { // the limit is that of JWTs
+	if t.Kind == auth.KindJWT { // an expired JWT must not count towards the limit
 		if err := deleteExpired(ctx, tx, t); err != nil {
 			return t, err
 		}
@@ -67,8 +67,8 @@ func revokeIdentity(ctx context.Context, tx pgx.Tx, t auth.Token, most int) (aut
 	return stored, err
 }
 
-// deleteExpired removes revoked JWTs that have expired, except t itself, if the role has the
-// right; a server needs no such right. It keeps the highest id, because insertToken counts up
+// deleteExpired removes revoked JWTs that have expired, except t itself, if the role may; a
+// server does not need that right. It keeps the highest id, because insertToken counts up
 // from it.
 func deleteExpired(ctx context.Context, tx pgx.Tx, t auth.Token) error {
 	allowed := false
@@ -82,7 +82,7 @@ func deleteExpired(ctx context.Context, tx pgx.Tx, t auth.Token) error {
 	return err
 }
 
-// PruneSubjects implements store.Engine.
+// PruneSubjects removes the selected subjects and returns them by ascending id; store.ErrNotFound if there is none.
 func (e *Engine) PruneSubjects(
 	ctx context.Context, p store.SubjectPrune, by audit.Origin,
 ) (removed []auth.Token, err error) {
@@ -107,7 +107,7 @@ func (e *Engine) PruneSubjects(
 	return removed, err
 }
 
-// insertIdentity stores a token that is no auth.KindToken.
+// insertIdentity stores a subject or a revoked JWT.
 func insertIdentity(ctx context.Context, tx pgx.Tx, t auth.Token, most int) (auth.Token, error) {
 	if err := checkPlace(ctx, tx, t, most); err != nil {
 		return t, err
@@ -118,7 +118,7 @@ func insertIdentity(ctx context.Context, tx pgx.Tx, t auth.Token, most int) (aut
 }
 
 // checkPlace returns an error if the store has most tokens of the kind of t. No id is used twice,
-// so it counts the rows, which takes long, only if the highest id reaches most.
+// so it counts the rows, which is slow, only if the highest id reaches most.
 func checkPlace(ctx context.Context, q querier, t auth.Token, most int) error {
 	var n int
 	err := q.QueryRow(ctx, `SELECT CASE WHEN (SELECT max(id) FROM tokens) >= $3

@@ -26,8 +26,8 @@ const (
 	RETURNING id`
 )
 
-// eventsSQL reports whether new plants have events. The plants that a move copies have none.
-const eventsSQL = "EXISTS (SELECT 1 FROM plantstore WHERE webhooks AND held IS NULL)"
+// eventsSQL reports whether new plants get events. Plants that a move copies get none.
+const eventsSQL = "EXISTS (SELECT 1 FROM plantstore WHERE webhooks AND move_state IS NULL)"
 
 // insertPlantsSQL creates plants without events. It creates none if another server has made
 // the first webhook since this engine read webhookState. SetWebhooks waits for the statements
@@ -39,12 +39,11 @@ const insertEventsSQL = "WITH created AS (" + newPlantsSQL + freeSQL + `, create
 	events AS (INSERT INTO plantstore_outbox (created_at, plant) SELECT created_at, id FROM created)
 	SELECT id FROM created`
 
-// existingSQL reads an existing plant and locks its row. The lock changes nothing
-// in the row, but makes the transaction one that writes: its COMMIT waits until
-// everything before it, the row too, is durable, also on a synchronous standby. A
-// mere SELECT would find rows that a failover removes. Citus locks the rows of one
-// shard only in a statement, so each id has its own
-// (https://docs.citusdata.com/en/stable/develop/reference_workarounds.html).
+// existingSQL reads an existing plant and locks its row. The lock changes nothing in
+// the row, but the transaction now writes: its COMMIT waits until everything before it,
+// including the row, is durable, on a synchronous standby too. A mere SELECT would find
+// rows that a failover removes. On Citus, a statement can lock rows of one shard only, so
+// each id gets its own (https://docs.citusdata.com/en/stable/develop/reference_workarounds.html).
 const existingSQL = `SELECT ` + rowColumns + ` FROM plants WHERE id = $1 FOR UPDATE`
 
 // errMissing means that a plant was not created and does not exist. insertPlantsSQL has
@@ -52,7 +51,7 @@ const existingSQL = `SELECT ` + rowColumns + ` FROM plants WHERE id = $1 FOR UPD
 // though no Plant Store deletes plants. The next attempt creates the plant.
 var errMissing = errors.New("the store has webhooks now, or another program has deleted a plant")
 
-// Insert implements store.Engine.
+// Insert implements writepath.Engine.
 //
 // It repeats a batch whose outcome is unknown, until it is known or ctx ends.
 func (e *Engine) Insert(ctx context.Context, batch []store.Create) ([]store.Outcome, error) {
@@ -118,7 +117,7 @@ func sorted(batch []store.Create) *sortedBatch {
 }
 
 // insert stores a batch and returns the existing plants, by id. If it fails, it
-// returns the effect that it may have had.
+// returns its possible effect.
 func (e *Engine) insert(ctx context.Context, b *sortedBatch) (map[int64]store.Row, effect, error) {
 	conn, err := e.pool.Acquire(ctx)
 	if err != nil {
@@ -186,44 +185,31 @@ func (e *Engine) create(ctx context.Context, c *pgx.Conn, b *sortedBatch, events
 // copy creates all plants, or none if an id exists. It reads whether they have events after
 // the COPY, which has locked the table: SetWebhooks waits for the transaction.
 func (b *sortedBatch) copy(ctx context.Context, c *pgx.Conn) error {
-	tx, err := c.Begin(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // after a COMMIT it does nothing
-	if err := b.copyPlants(ctx, tx); err != nil {
-		return err
-	}
-	events := false
-	if err := tx.QueryRow(ctx, "SELECT "+eventsSQL).Scan(&events); err != nil {
-		return err
-	}
-	if events {
-		if err := b.copyEvents(ctx, tx); err != nil {
+	return pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error {
+		if err := b.copyPlants(ctx, tx); err != nil {
 			return err
 		}
-	}
-	return tx.Commit(ctx)
+		events := false
+		if err := tx.QueryRow(ctx, "SELECT "+eventsSQL).Scan(&events); err != nil || !events {
+			return err
+		}
+		return b.copyEvents(ctx, tx)
+	})
 }
 
 // copyEvents writes the events of all plants.
-func (b *sortedBatch) copyEvents(ctx context.Context, to copier) error {
-	_, err := to.CopyFrom(ctx, pgx.Identifier{"plantstore_outbox"}, []string{"created_at", "plant"},
+func (b *sortedBatch) copyEvents(ctx context.Context, tx pgx.Tx) error {
+	_, err := tx.CopyFrom(ctx, pgx.Identifier{"plantstore_outbox"}, []string{"created_at", "plant"},
 		pgx.CopyFromSlice(len(b.ids), func(i int) ([]any, error) { return []any{b.createdAt[i], b.ids[i]}, nil }))
 	return err
 }
 
-func (b *sortedBatch) copyPlants(ctx context.Context, to copier) error {
-	_, err := to.CopyFrom(ctx, pgx.Identifier{"plants"}, []string{"id", "name", "tag", "created_at", "created_by"},
+func (b *sortedBatch) copyPlants(ctx context.Context, tx pgx.Tx) error {
+	_, err := tx.CopyFrom(ctx, pgx.Identifier{"plants"}, []string{"id", "name", "tag", "created_at", "created_by"},
 		pgx.CopyFromSlice(len(b.ids), func(i int) ([]any, error) {
 			return []any{b.ids[i], b.names[i], b.tags[i], b.createdAt[i], b.createdBy[i]}, nil
 		}))
 	return err
-}
-
-// copier is a connection or a transaction.
-type copier interface {
-	CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, rows pgx.CopyFromSource) (int64, error)
 }
 
 // readExisting reads the plants that were not created, in one transaction and by

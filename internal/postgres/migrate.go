@@ -96,23 +96,20 @@ func apply(ctx context.Context, tx pgx.Tx, m store.Migration, version int) error
 	return err
 }
 
-// querier is a pool or a transaction.
+// querier is a pool, a connection or a transaction.
 type querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// schemaVersion returns the schema of the store, 0 if the database has no store. It
-// refuses other tables with our names, tables of another role, and a newer schema.
+// schemaVersion returns the schema of the store, 0 if the database has none. It refuses
+// other tables with our names, tables of another role, and a newer schema.
 func (e *Engine) schemaVersion(ctx context.Context, q querier) (version int, err error) {
 	var ours, others bool
-	// pg_tables shows the state after the lock; to_regclass may use an older cache.
+	// pg_tables shows the state after the lock; to_regclass may read an older cache.
 	const sql = `SELECT
 		coalesce(bool_or(tablename = 'plantstore'), false), coalesce(bool_or(tablename <> 'plantstore'), false)
-		FROM pg_catalog.pg_tables
-		WHERE tablename IN ('plantstore', 'plants', 'tokens', 'plantstore_audit', 'plantstore_acme',
-		'plantstore_webhooks', 'plantstore_outbox', 'plantstore_deliveries')
-		AND schemaname = ANY (current_schemas(false))`
+		FROM pg_catalog.pg_tables WHERE tablename IN ` + tableNames + ` AND schemaname = ANY (current_schemas(false))`
 	err = q.QueryRow(ctx, sql).Scan(&ours, &others)
 	switch {
 	case err != nil:

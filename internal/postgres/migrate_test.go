@@ -180,8 +180,8 @@ func (w lockedWriter) Write(p []byte) (int, error) {
 }
 
 // TestOlderServersRunOn shows that a running server of an older schema works after another server has migrated the
-// store, also with the statements that it has prepared before. docs/reference/schemas.md promises that servers of one
-// schema run beside those of the next.
+// store, even with statements that it has prepared before. docs/reference/schemas.md promises that servers of one
+// schema run beside servers of the next.
 func TestOlderServersRunOn(t *testing.T) {
 	url := olderDatabase(t)
 	older, err := postgres.Open(t.Context(), postgres.Config{URL: url, Server: true})

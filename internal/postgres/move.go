@@ -17,30 +17,12 @@ import (
 
 // Plants implements move.Store.
 func (e *Engine) Plants(ctx context.Context, from, to int64, limit int) ([]store.Row, error) {
-	return e.plants(ctx, store.PlantsBytes, "WHERE id BETWEEN $1 AND $2 ORDER BY id LIMIT $3", from, to, limit)
+	return plantRows(ctx, e.pool, store.PlantsBytes, "WHERE id BETWEEN $1 AND $2 ORDER BY id LIMIT $3", from, to, limit)
 }
 
 // PlantsByID implements move.Store.
 func (e *Engine) PlantsByID(ctx context.Context, ids []int64) ([]store.Row, error) {
-	return e.plants(ctx, math.MaxInt, "WHERE id = ANY($1) ORDER BY id", ids)
-}
-
-func (e *Engine) plants(ctx context.Context, bytesMax int, where string, args ...any) (all []store.Row, err error) {
-	rows, err := e.pool.Query(ctx, "SELECT "+rowColumns+" FROM plants "+where, args...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for bytes := 0; bytes <= bytesMax && rows.Next(); {
-		r, err := scanRow(rows)
-		if err != nil {
-			return nil, err
-		}
-		bytes += r.Bytes()
-		all = append(all, r)
-	}
-	rows.Close() // reads the remaining rows, which may end with an error
-	return all, rows.Err()
+	return plantRows(ctx, e.pool, math.MaxInt, "WHERE id = ANY($1) ORDER BY id", ids)
 }
 
 // PutTokens implements move.Destination.
@@ -70,8 +52,8 @@ func (e *Engine) StartCapture(ctx context.Context) error {
 		if err := lockPlants(ctx, tx); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, "DROP TABLE IF EXISTS followed; CREATE TABLE followed (id bigint PRIMARY KEY)")
-		if err != nil {
+		if _, err := tx.Exec(ctx, "DROP TABLE IF EXISTS plantstore_captured; "+
+			"CREATE TABLE plantstore_captured (id bigint PRIMARY KEY)"); err != nil {
 			return err
 		}
 		if err := e.grantCapture(ctx, tx); err != nil {
@@ -84,8 +66,8 @@ func (e *Engine) StartCapture(ctx context.Context) error {
 // Captured implements move.Source. It deletes the ids that it returns: the order in
 // which transactions become visible is unknown, so no position would be safe.
 func (e *Engine) Captured(ctx context.Context, limit int) ([]int64, error) {
-	rows, _ := e.pool.Query(ctx, // CollectRows returns the error
-		"DELETE FROM followed WHERE id IN (SELECT id FROM followed LIMIT $1) RETURNING id", limit)
+	rows, _ := e.pool.Query(ctx, "DELETE FROM plantstore_captured "+ // CollectRows returns the error
+		"WHERE id IN (SELECT id FROM plantstore_captured LIMIT $1) RETURNING id", limit)
 	return pgx.CollectRows(rows, pgx.RowTo[int64])
 }
 
@@ -119,7 +101,7 @@ func (e *Engine) SetMoveState(ctx context.Context, before, after store.MoveState
 				return err
 			}
 		}
-		_, err = tx.Exec(ctx, "UPDATE plantstore SET held = $1", after.Text())
+		_, err = tx.Exec(ctx, "UPDATE plantstore SET move_state = $1", after.Text())
 		return err
 	})
 	if err == nil {
@@ -149,7 +131,7 @@ func (e *Engine) Reopen(ctx context.Context) error {
 				return err
 			}
 		}
-		_, err = tx.Exec(ctx, "UPDATE plantstore SET held = NULL")
+		_, err = tx.Exec(ctx, "UPDATE plantstore SET move_state = NULL")
 		return err
 	})
 	if err != nil {
@@ -205,8 +187,8 @@ func (e *Engine) lockMove(ctx context.Context) (unlock func(), err error) {
 	return unlock, err
 }
 
-// tryLock locks one of our tables by an advisory lock of a session of its own, and reports false if another session has
-// locked it. Statements on the table do not wait for it.
+// tryLock locks one of our tables by an advisory lock on a connection of its own, and returns false if another session
+// has locked it. Statements on the table do not wait for it.
 func (e *Engine) tryLock(ctx context.Context, table string) (unlock func(), locked bool, err error) {
 	conn, err := e.pool.Acquire(ctx)
 	if err != nil {
@@ -231,7 +213,7 @@ func (e *Engine) tryLock(ctx context.Context, table string) (unlock func(), lock
 // Interrupted reports whether a move left a capture, and no longer runs.
 func (e *Engine) Interrupted(ctx context.Context) (bool, error) {
 	rows, _ := e.pool.Query(ctx, "SELECT prosrc FROM pg_trigger INNER JOIN pg_proc ON pg_proc.oid = tgfoid "+
-		"WHERE tgrelid = 'plants'::regclass::oid AND tgname = 'follow'") // CollectRows returns the error
+		"WHERE tgrelid = 'plants'::regclass::oid AND tgname = '"+captureName+"'") // CollectRows returns the error
 	bodies, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	enabled := func(body string) bool { return strings.TrimSpace(body) != noOpBody }
 	if err != nil || !slices.ContainsFunc(bodies, enabled) {

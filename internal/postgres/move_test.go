@@ -69,7 +69,8 @@ func TestMoveBesideReader(t *testing.T) {
 	if err := e.Reopen(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if n := count(t, url, "SELECT count(*) FROM pg_trigger WHERE tgname IN ('follow', 'hold')"); n != 0 {
+	const triggers = "SELECT count(*) FROM pg_trigger WHERE tgname IN ('plantstore_capture', 'plantstore_refuse')"
+	if n := count(t, url, triggers); n != 0 {
 		t.Errorf("%d triggers are left after the end of the reader", n)
 	}
 }

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -11,12 +10,11 @@ import (
 
 // OutboxRows implements move.Source.
 func (e *Engine) OutboxRows(ctx context.Context, most int) ([]store.OutboxRow, error) {
-	rows, _ := e.pool.Query(ctx, `SELECT webhook, plant, since, due_at, dead_at, attempts, coalesce(reason, '')
+	rows, _ := e.pool.Query(ctx, `SELECT webhook, plant, since, due_at, dead_at, attempts, reason
 		FROM plantstore_deliveries LIMIT $1`, most) // CollectRows returns the error
 	all, err := pgx.CollectRows(rows, func(r pgx.CollectableRow) (o store.OutboxRow, err error) {
-		var due, dead *time.Time
-		err = r.Scan(&o.Webhook, &o.Plant, &o.Since, &due, &dead, &o.Attempts, &o.Reason)
-		o.Since, o.DueAt, o.DeadAt = o.Since.UTC(), timeOf(due), timeOf(dead)
+		err = r.Scan(&o.Webhook, &o.Plant, &o.Since, (*nullTime)(&o.DueAt), (*nullTime)(&o.DeadAt), &o.Attempts,
+			(*nullText)(&o.Reason))
 		return o, err
 	})
 	if err != nil {
@@ -26,7 +24,7 @@ func (e *Engine) OutboxRows(ctx context.Context, most int) ([]store.OutboxRow, e
 		most-len(all))
 	var o store.OutboxRow
 	_, err = pgx.ForEachRow(rows, []any{&o.Since, &o.Plant}, func() error {
-		all = append(all, store.OutboxRow{Plant: o.Plant, Since: o.Since.UTC()})
+		all = append(all, o)
 		return nil
 	})
 	return all, classify(err)
@@ -38,15 +36,13 @@ const insertOutboxSQL = `INSERT INTO plantstore_outbox (created_at, plant)
 
 // PutOutbox implements move.Destination.
 func (e *Engine) PutOutbox(ctx context.Context, webhooks []store.Webhook, rows []store.OutboxRow) error {
-	var events, deliveries settlements
-	var sinceEvents, since []time.Time
+	var events, d deliveryColumns
 	for _, r := range rows {
 		if r.Webhook == 0 {
-			events.plants, sinceEvents = append(events.plants, r.Plant), append(sinceEvents, r.Since)
-			continue
+			events.add(r)
+		} else {
+			d.add(r)
 		}
-		deliveries.addRow(r)
-		since = append(since, r.Since)
 	}
 	return e.transact(ctx, func(tx pgx.Tx) error {
 		if err := e.checkWritable(ctx, tx); err != nil {
@@ -61,26 +57,18 @@ func (e *Engine) PutOutbox(ctx context.Context, webhooks []store.Webhook, rows [
 				return err
 			}
 		}
-		if _, err := tx.Exec(ctx, insertOutboxSQL, sinceEvents, events.plants); err != nil {
+		if _, err := tx.Exec(ctx, insertOutboxSQL, events.since, events.plants); err != nil {
 			return err
 		}
-		d := &deliveries
 		if _, err := tx.Exec(ctx, `INSERT INTO plantstore_deliveries
 			(webhook, plant, since, due_at, dead_at, attempts, reason)
 			SELECT webhook, plant, since, due_at, dead_at, attempts, reason
 			FROM unnest($1::bigint[], $2::bigint[], $3::timestamptz[], $4::timestamptz[], $5::timestamptz[], $6::bigint[],
 				$7::text[]) AS new (webhook, plant, since, due_at, dead_at, attempts, reason)`,
-			d.webhooks, d.plants, since, d.due, d.dead, d.attempts, d.reasons); err != nil {
+			d.webhooks, d.plants, d.since, d.due, d.dead, d.attempts, d.reasons); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx,
-			"UPDATE plantstore SET webhooks = (SELECT coalesce(bool_or(active), FALSE) FROM plantstore_webhooks)")
+		_, err := tx.Exec(ctx, setWebhooksSQL)
 		return err
 	})
-}
-
-func (c *settlements) addRow(r store.OutboxRow) {
-	c.webhooks, c.plants = append(c.webhooks, r.Webhook), append(c.plants, r.Plant)
-	c.due, c.dead = append(c.due, nullTime(r.DueAt)), append(c.dead, nullTime(r.DeadAt))
-	c.attempts, c.reasons = append(c.attempts, int64(r.Attempts)), append(c.reasons, nullText(r.Reason))
 }

@@ -1,9 +1,15 @@
 package postgres
 
 import (
-	"time"
+	"github.com/jackc/pgx/v5/pgtype/zeronull"
 
 	"plantstore/internal/plant"
+)
+
+// nullTime and nullText are NULL for the zero value, as parameters and as results.
+type (
+	nullTime = zeronull.Timestamptz
+	nullText = zeronull.Text
 )
 
 // nullTag returns NULL for no tag.
@@ -21,36 +27,4 @@ func tagOf(text *string) plant.Tag {
 		return plant.Tag{}
 	}
 	return plant.Tagged(*text)
-}
-
-// nullTime returns NULL for the zero time.
-func nullTime(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	return &t
-}
-
-// timeOf returns the zero time for NULL.
-func timeOf(t *time.Time) time.Time {
-	if t == nil {
-		return time.Time{}
-	}
-	return t.UTC()
-}
-
-// textOf returns the empty text for NULL.
-func textOf(text *string) string {
-	if text == nil {
-		return ""
-	}
-	return *text
-}
-
-// nullText returns NULL for the empty text.
-func nullText(text string) *string {
-	if text == "" {
-		return nil
-	}
-	return &text
 }

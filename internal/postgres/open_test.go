@@ -141,3 +141,25 @@ func count(t testing.TB, url, sql string) (n int64) {
 	}
 	return n
 }
+
+// TestOpenWithoutPrimaryKey shows that Open refuses a store whose restore failed before it created the primary key:
+// there, a second COPY of the same plants succeeds.
+func TestOpenWithoutPrimaryKey(t *testing.T) {
+	t.Parallel()
+	url := database(t)
+	if err := place(url).Open(t).Close(); err != nil {
+		t.Fatal(err)
+	}
+	execute(t, url, "ALTER TABLE plants DROP CONSTRAINT plants_pkey")
+	for _, server := range []bool{false, true} {
+		e, err := postgres.Open(t.Context(), postgres.Config{URL: url, MustExist: true, Server: server})
+		if err == nil {
+			_ = e.Close()
+		}
+		const want = `"public"."plants" has no primary key, as after a restore that failed: restore it again, ` +
+			"or run ALTER TABLE plants ADD PRIMARY KEY (id)"
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("server %t: got %v, want %q", server, err, want)
+		}
+	}
+}

@@ -20,6 +20,7 @@ import (
 	"plantstore/internal/plant"
 	"plantstore/internal/postgres"
 	"plantstore/internal/store"
+	"plantstore/internal/writepath"
 )
 
 // link is a proxy between an engine and its database. It can be cut, or hang: then it
@@ -166,7 +167,7 @@ const (
 )
 
 // TestOutage loses the database while clients use the store: the store is not ready,
-// and the log has a line for the loss and one for the return.
+// and it logs the loss and the return once each.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]func(*link){"cut": (*link).cut, "hangs": (*link).hang} {
@@ -178,10 +179,10 @@ func TestOutage(t *testing.T) {
 				t.Fatal(err)
 			}
 			log := &lines{}
-			s, err := store.New(t.Context(), store.Config{
+			s, err := writepath.New(t.Context(), writepath.Config{
 				Engine: e, Commits: postgres.CommitsMax,
 				Metrics: prometheus.NewRegistry(), Log: slog.New(slog.NewTextHandler(log, nil)),
-				Limits: store.Limits{QueueMax: 100, Bytes: 1000, CommitTimeout: time.Minute, AnswerTimeout: time.Minute},
+				Limits: writepath.Limits{QueueMax: 100, Bytes: 1000, CommitTimeout: time.Minute, AnswerTimeout: time.Minute},
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -259,7 +260,7 @@ func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	at := schema(t)
 	e := place(at).Open(t)
-	s, err := store.New(t.Context(), store.Config{Engine: e})
+	s, err := writepath.New(t.Context(), writepath.Config{Engine: e})
 	if err != nil {
 		t.Fatal(err)
 	}

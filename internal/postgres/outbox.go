@@ -13,7 +13,7 @@ import (
 	"plantstore/internal/store"
 )
 
-// This file implements webhook.Outbox, except for the dead letters.
+// This file implements webhook.Outbox, except for ExpireDeliveries.
 
 // webhookState is the column plantstore.webhooks as the engine read it last. Reading it
 // for each batch would cost a round trip.
@@ -24,8 +24,8 @@ type webhookState struct {
 	forgets int       // calls of forget
 }
 
-// webhooksMaxAge is the age from which on a batch reads plantstore.webhooks. The polls of
-// a server are more frequent.
+// webhooksMaxAge is the age at which a batch reads plantstore.webhooks again. A server polls
+// more often.
 const webhooksMaxAge = time.Second
 
 // known returns the column, unless it is unknown or older than webhooksMaxAge.
@@ -61,7 +61,7 @@ func (s *webhookState) read(query func() (events bool, err error)) (events bool,
 	return events, nil
 }
 
-// writesEvents reports whether a batch writes events. A store that a move fills has the
+// writesEvents reports whether a batch writes events. A store that a move fills gets the
 // events of the other store.
 func (e *Engine) writesEvents(ctx context.Context, c *pgxpool.Conn) (bool, error) {
 	events, ok := e.webhooks.known()
@@ -107,7 +107,7 @@ func webhooks(ctx context.Context, q querier) ([]store.Webhook, error) {
 // SetWebhooks implements webhook.Outbox.
 func (e *Engine) SetWebhooks(ctx context.Context, urls []string, by audit.Origin) ([]store.Webhook, error) {
 	all, err := e.setWebhooks(ctx, urls, by)
-	e.webhooks.forget() // also without a change: another server may have made it
+	e.webhooks.forget() // even without a change: another server may have made it
 	if err == nil && len(urls) > 0 {
 		err = classify(e.waitForCreates(ctx))
 	}
@@ -178,6 +178,10 @@ func (e *Engine) waitForCreates(ctx context.Context) error {
 	}
 }
 
+// setWebhooksSQL sets the column that reports whether the store has an active webhook.
+const setWebhooksSQL = `UPDATE plantstore
+	SET webhooks = (SELECT coalesce(bool_or(active), FALSE) FROM plantstore_webhooks)`
+
 // changeWebhooks changes the active webhooks. Its caller has locked the row of plantstore.
 func changeWebhooks(ctx context.Context, tx pgx.Tx, added, removed []string) error {
 	for _, url := range added {
@@ -197,14 +201,13 @@ func changeWebhooks(ctx context.Context, tx pgx.Tx, added, removed []string) err
 			return err
 		}
 	}
-	_, err := tx.Exec(ctx,
-		"UPDATE plantstore SET webhooks = (SELECT coalesce(bool_or(active), FALSE) FROM plantstore_webhooks)")
+	_, err := tx.Exec(ctx, setWebhooksSQL)
 	return err
 }
 
 // TakeDeliveries implements webhook.Outbox.
 func (e *Engine) TakeDeliveries(
-	ctx context.Context, settled []store.Settlement, claim store.Claim,
+	ctx context.Context, settled []store.DeliveryResult, claim store.Claim,
 ) (taken []store.Delivery, err error) {
 	err = e.changeOutbox(ctx, func(tx pgx.Tx, now time.Time) error {
 		if err := settle(ctx, tx, settled, now); err != nil {
@@ -231,13 +234,13 @@ func (e *Engine) TakeDeliveries(
 // of the database, which all servers share.
 func (e *Engine) changeOutbox(ctx context.Context, change func(tx pgx.Tx, now time.Time) error) error {
 	return classify(pgx.BeginFunc(ctx, e.pool, func(tx pgx.Tx) error {
-		var held string
+		var move string
 		var now time.Time
-		if err := tx.QueryRow(ctx, "SELECT coalesce(held, ''), current_timestamp FROM plantstore FOR KEY SHARE").
-			Scan(&held, &now); err != nil {
+		if err := tx.QueryRow(ctx, "SELECT coalesce(move_state, ''), current_timestamp FROM plantstore FOR KEY SHARE").
+			Scan(&move, &now); err != nil {
 			return err
 		}
-		if err := store.ParseMoveState(held).Err(); err != nil {
+		if err := store.ParseMoveState(move).Err(); err != nil {
 			return err
 		}
 		return change(tx, now)
@@ -246,14 +249,18 @@ func (e *Engine) changeOutbox(ctx context.Context, change func(tx pgx.Tx, now ti
 
 // settle stores the results of deliveries. A failure counts only if the claim has not
 // ended.
-func settle(ctx context.Context, tx pgx.Tx, settled []store.Settlement, now time.Time) error {
-	var done, failed settlements
+func settle(ctx context.Context, tx pgx.Tx, settled []store.DeliveryResult, now time.Time) error {
+	var done, failed deliveryColumns
 	for _, s := range settled {
 		if s.Done {
-			done.add(s, now)
-		} else {
-			failed.add(s, now)
+			done.add(store.OutboxRow{Webhook: s.Webhook, Plant: s.Plant})
+			continue
 		}
+		due, dead := s.Times(now)
+		failed.add(store.OutboxRow{
+			Webhook: s.Webhook, Plant: s.Plant, DueAt: due, DeadAt: dead, Attempts: s.Attempts, Reason: s.Reason,
+		})
+		failed.leases = append(failed.leases, s.Lease)
 	}
 	if len(done.plants) > 0 {
 		_, err := tx.Exec(ctx, "DELETE FROM plantstore_deliveries WHERE (webhook, plant) IN "+
@@ -275,20 +282,18 @@ func settle(ctx context.Context, tx pgx.Tx, settled []store.Settlement, now time
 	return err
 }
 
-// settlements has a column in each slice.
-type settlements struct {
+// deliveryColumns are parameters of a statement: each slice is a column.
+type deliveryColumns struct {
 	webhooks, plants, attempts []int64
-	leases                     []time.Time
-	due, dead                  []*time.Time
-	reasons                    []*string
+	since, leases              []time.Time
+	due, dead                  []nullTime
+	reasons                    []nullText
 }
 
-func (c *settlements) add(s store.Settlement, now time.Time) {
-	due, dead := s.Times(now)
-	c.webhooks, c.plants = append(c.webhooks, s.Webhook), append(c.plants, s.Plant)
-	c.attempts, c.leases = append(c.attempts, int64(s.Attempts)), append(c.leases, s.Lease)
-	c.due, c.dead = append(c.due, nullTime(due)), append(c.dead, nullTime(dead))
-	c.reasons = append(c.reasons, nullText(s.Reason))
+func (c *deliveryColumns) add(r store.OutboxRow) {
+	c.webhooks, c.plants, c.since = append(c.webhooks, r.Webhook), append(c.plants, r.Plant), append(c.since, r.Since)
+	c.due, c.dead = append(c.due, nullTime(r.DueAt)), append(c.dead, nullTime(r.DeadAt))
+	c.attempts, c.reasons = append(c.attempts, int64(r.Attempts)), append(c.reasons, nullText(r.Reason))
 }
 
 // claimer claims deliveries in a transaction.
@@ -327,7 +332,7 @@ func (c *claimer) claimFor(ctx context.Context, webhook int64, most int) (claime
 	if err != nil || len(due) == 0 {
 		return 0, err
 	}
-	found, all, err := c.plants(ctx, due)
+	found, err := c.plants(ctx, due)
 	if err != nil {
 		return 0, err
 	}
@@ -343,7 +348,7 @@ func (c *claimer) claimFor(ctx context.Context, webhook int64, most int) (claime
 		c.taken, ids = append(c.taken, d), append(ids, d.Plant.ID)
 	}
 	err = c.setDue(ctx, webhook, ids, c.lease)
-	if err == nil && all && len(absent) > 0 {
+	if err == nil && c.bytes <= store.PlantsBytes && len(absent) > 0 { // else some plants were not read
 		err = c.setDue(ctx, webhook, absent, c.now.Add(store.AbsentPause))
 	}
 	return len(ids), err
@@ -356,30 +361,18 @@ func (c *claimer) setDue(ctx context.Context, webhook int64, plants []int64, at 
 	return err
 }
 
-// plants returns the plants of deliveries, by id, until their texts exceed the limit. Then all
-// is false.
-func (c *claimer) plants(ctx context.Context, due []store.Delivery) (found map[int64]store.Row, all bool, err error) {
+// plants returns the plants of deliveries, by id, until the texts of all claims exceed the limit.
+func (c *claimer) plants(ctx context.Context, due []store.Delivery) (map[int64]store.Row, error) {
 	ids := make([]int64, len(due))
 	for i, d := range due {
 		ids[i] = d.Plant.ID
 	}
-	rows, err := c.tx.Query(ctx, "SELECT "+rowColumns+" FROM plants WHERE id = ANY($1) ORDER BY id", ids)
-	if err != nil {
-		return nil, false, err
-	}
-	defer rows.Close()
-	found = map[int64]store.Row{}
-	bytes := c.bytes
-	for bytes <= store.PlantsBytes && rows.Next() {
-		r, err := scanRow(rows)
-		if err != nil {
-			return nil, false, err
-		}
-		bytes += r.Bytes()
+	rows, err := plantRows(ctx, c.tx, store.PlantsBytes-c.bytes, "WHERE id = ANY($1) ORDER BY id", ids)
+	found := make(map[int64]store.Row, len(rows))
+	for _, r := range rows {
 		found[r.ID] = r
 	}
-	rows.Close() // reads the remaining rows, which may end with an error
-	return found, bytes <= store.PlantsBytes, rows.Err()
+	return found, err
 }
 
 // OutboxTotals implements webhook.Outbox.
@@ -392,14 +385,16 @@ func (e *Engine) OutboxTotals(ctx context.Context) (map[int64]store.OutboxTotals
 	totals := map[int64]store.OutboxTotals{}
 	var id, events int64
 	var active bool
-	var oldestEvent, oldest *time.Time
+	var oldestEvent time.Time
 	var t store.OutboxTotals
-	_, err := pgx.ForEachRow(rows, []any{&id, &active, &events, &oldestEvent, &t.Pending, &oldest, &t.Dead}, func() error {
-		t.Oldest = timeOf(oldest)
-		if active {
-			t = t.WithOutbox(events, timeOf(oldestEvent))
-		}
+	row := []any{
+		&id, &active, &events, (*nullTime)(&oldestEvent), &t.Pending, (*nullTime)(&t.Oldest), &t.Dead,
+	}
+	_, err := pgx.ForEachRow(rows, row, func() error {
 		totals[id] = t
+		if active {
+			totals[id] = t.WithOutbox(events, oldestEvent)
+		}
 		return nil
 	})
 	return totals, classify(err)

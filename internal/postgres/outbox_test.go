@@ -63,7 +63,7 @@ func TestWebhooksOfOtherServer(t *testing.T) {
 	}
 }
 
-// TestWebhooksWait shows that SetWebhooks waits for a create that began before it, because its plant has no event. If
+// TestWebhooksWait shows that SetWebhooks waits for a create that began before it, because its plant gets no event. If
 // the create lasts for long, SetWebhooks logs that and returns; the next call waits again.
 func TestWebhooksWait(t *testing.T) {
 	t.Parallel()
@@ -96,7 +96,7 @@ func TestWebhooksWait(t *testing.T) {
 	if err := errors.Join(blocker.Rollback(t.Context()), <-set); err != nil {
 		t.Fatal(err)
 	}
-	// On a very slow machine the second call may have reached its limit, too.
+	// On a very slow machine the second call may have reached its limit by now.
 	if n := count(t, url, "SELECT count(*) FROM plants"); n != 1 && len(log.get()) == logged {
 		t.Errorf("SetWebhooks returned before the end of the create: %d plants", n)
 	}
@@ -105,7 +105,7 @@ func TestWebhooksWait(t *testing.T) {
 	}
 }
 
-// reach waits until a query counts a row. The test fails if done has a value before.
+// reach waits until a query counts a row. The test fails if done receives a value first.
 func reach(t *testing.T, url, sql string, done <-chan error) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)

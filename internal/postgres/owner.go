@@ -5,18 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
 
-// The checks in this file make sure that the names in our statements are those of our
-// own tables, and that no other role can change these or run code through them.
+// The checks in this file make sure that the names in our statements belong to our own
+// tables, and that no other role can change these or run code through them.
 
 // A function or an operator of the schema whose types match exactly takes precedence over one of
 // pg_catalog whose types do not, such as count(any). So a statement qualifies every such function,
 // and compares an oid with an oid.
 
-// storesSQL reads the schemas that have a store.
+// storesSQL reads the schemas that contain a store.
 const storesSQL = "SELECT schemaname::text FROM pg_catalog.pg_tables WHERE tablename = 'plantstore'"
 
 // setSearchPath sets the search_path of a connection to the schema of the tables. The
@@ -67,21 +68,22 @@ func (e *Engine) qualified(name string) string {
 	return pgx.Identifier{e.namespace, name}.Sanitize()
 }
 
+// tableNames are the tables of a store.
+const tableNames = `('plants', 'tokens', 'plantstore', 'plantstore_audit', 'plantstore_acme',
+	'plantstore_webhooks', 'plantstore_outbox', 'plantstore_deliveries')`
+
 // ownersSQL reads the owners of the tables, and the owners of the functions of their triggers.
 // For a trigger with a function that no move creates, the latter is empty.
 const ownersSQL = `SELECT relname::text, pg_get_userbyid(relowner)::text, coalesce(tgname::text, ''),
-	CASE WHEN pronamespace = relnamespace AND proname IN ('plantstore_follow', 'plantstore_hold')
+	CASE WHEN pronamespace = relnamespace AND proname IN ('plantstore_capture', 'plantstore_refuse')
 		THEN pg_get_userbyid(proowner)::text ELSE '' END
 	FROM pg_class INNER JOIN pg_namespace ON pg_namespace.oid = relnamespace
 	LEFT JOIN pg_trigger ON tgrelid = pg_class.oid AND NOT tgisinternal LEFT JOIN pg_proc ON pg_proc.oid = tgfoid
-	WHERE nspname = current_schema()
-	AND relname IN ('plants', 'tokens', 'plantstore', 'plantstore_audit', 'plantstore_acme',
-		'plantstore_webhooks', 'plantstore_outbox', 'plantstore_deliveries')
-	ORDER BY relname`
+	WHERE nspname = current_schema() AND relname IN ` + tableNames + ` ORDER BY relname`
 
 // checkOwners refuses tables whose owner is neither the connection's role nor the owner of
-// the database, and triggers other than those of a move. It runs before the first read of
-// the tables: a policy of their owner runs as the role that reads.
+// the database, and triggers other than a move's. It runs before the first read of the
+// tables, because a policy of their owner runs as the role that reads.
 //
 // Membership in the owner's role does not count: before PostgreSQL 15, every role that
 // may log in can make another role a member of itself.
@@ -112,6 +114,18 @@ func (e *Engine) checkOwners(ctx context.Context, q querier) error {
 	return err
 }
 
+// checkPrimaryKey makes sure that plants has its primary key: a restore creates it last, and without it a COPY would
+// store the same plant twice. The statement creates no plant. PostgreSQL plans it before it checks rights and runs
+// triggers, so other errors are ignored.
+func (e *Engine) checkPrimaryKey(ctx context.Context) error {
+	_, err := e.pool.Exec(ctx, insertPlantsSQL, []int64{}, []string{}, []*string{}, []time.Time{}, []int64{})
+	if hasCode(err, codeNoConflictTarget) {
+		return fmt.Errorf("%s has no primary key, as after a restore that failed: restore it again, "+
+			"or run ALTER TABLE plants ADD PRIMARY KEY (id): %w", e.qualified("plants"), err)
+	}
+	return nil
+}
+
 // checkReplayRight makes sure that the role may lock a row of plants, as each replay
 // does. A server without this right would answer every replay with an unknown outcome,
 // after the whole answer timeout. Other errors, a lost connection for example, are
@@ -129,10 +143,11 @@ func (e *Engine) checkReplayRight(ctx context.Context) error {
 // foreignSQL reads the objects of a move that the connection's role does not own.
 const foreignSQL = `SELECT relname::text, pg_get_userbyid(relowner)::text, current_user::text
 	FROM pg_class INNER JOIN pg_namespace ON pg_namespace.oid = relnamespace
-	WHERE nspname = current_schema() AND relname IN ('plants', 'followed') AND pg_get_userbyid(relowner) <> current_user
+	WHERE nspname = current_schema() AND relname IN ('plants', 'plantstore_captured')
+	AND pg_get_userbyid(relowner) <> current_user
 	UNION ALL SELECT proname::text, pg_get_userbyid(proowner)::text, current_user::text
 	FROM pg_proc INNER JOIN pg_namespace ON pg_namespace.oid = pronamespace
-	WHERE nspname = current_schema() AND proname IN ('plantstore_follow', 'plantstore_hold')
+	WHERE nspname = current_schema() AND proname IN ('plantstore_capture', 'plantstore_refuse')
 	AND pg_get_userbyid(proowner) <> current_user`
 
 // checkMover refuses a move that would create a trigger that the owner of the tables
@@ -140,16 +155,16 @@ const foreignSQL = `SELECT relname::text, pg_get_userbyid(relowner)::text, curre
 func (e *Engine) checkMover(ctx context.Context, q querier) error {
 	rows, _ := q.Query(ctx, foreignSQL) // ForEachRow returns the error
 	var name, owner, user string
-	var refused error
+	var foreign error
 	_, err := pgx.ForEachRow(rows, []any{&name, &owner, &user}, func() error {
 		switch {
 		case name == "plants": // its error is the most useful one
-			refused = fmt.Errorf("the tables are owned by role %q and this connection's role is %q: move as %[1]s", owner, user)
-		case refused == nil:
-			refused = fmt.Errorf("%s is owned by role %q and not by this connection's role %q: "+
+			foreign = fmt.Errorf("the tables are owned by role %q and this connection's role is %q: move as %[1]s", owner, user)
+		case foreign == nil:
+			foreign = fmt.Errorf("%s is owned by role %q and not by this connection's role %q: "+
 				"drop it, then run the same command again", e.qualified(name), owner, user)
 		}
 		return nil
 	})
-	return errors.Join(err, refused)
+	return errors.Join(err, foreign)
 }

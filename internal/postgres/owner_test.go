@@ -41,10 +41,10 @@ const attack = `
 		INSERT INTO public.tokens (id, name, hash, scopes, created_at) VALUES (666, 'evil', '\x66', 'admin', now());
 		RETURN NEW;
 	END$evil$;
-	CREATE TEMPORARY TABLE followed (id bigint);
-	CREATE TRIGGER evil BEFORE INSERT ON followed FOR EACH ROW EXECUTE FUNCTION pg_temp.evil();
+	CREATE TEMPORARY TABLE plantstore_captured (id bigint);
+	CREATE TRIGGER evil BEFORE INSERT ON plantstore_captured FOR EACH ROW EXECUTE FUNCTION pg_temp.evil();
 	CREATE TRIGGER bait AFTER INSERT ON bait REFERENCING NEW TABLE AS created
-		FOR EACH STATEMENT EXECUTE FUNCTION public.plantstore_follow();
+		FOR EACH STATEMENT EXECUTE FUNCTION public.plantstore_capture();
 	INSERT INTO bait VALUES (1)`
 
 // attackName is for a role with EXECUTE on the function: the name of a transition
@@ -56,7 +56,7 @@ const attackName = `
 		RETURN 1;
 	END$evil$;
 	CREATE TEMPORARY VIEW created AS SELECT pg_temp.evil() AS id;
-	CREATE TRIGGER bait AFTER INSERT ON bait FOR EACH STATEMENT EXECUTE FUNCTION public.plantstore_follow();
+	CREATE TRIGGER bait AFTER INSERT ON bait FOR EACH STATEMENT EXECUTE FUNCTION public.plantstore_capture();
 	INSERT INTO bait VALUES (1)`
 
 // refused runs an attack, which must fail because a privilege is missing, and must not
@@ -86,7 +86,7 @@ func TestFunctionsForOthers(t *testing.T) {
 	}
 	role, attacker := newRole(t, url, "mallory")
 	refused(t, url, attacker, attack)
-	execute(t, url, "GRANT EXECUTE ON FUNCTION plantstore_follow() TO "+role)
+	execute(t, url, "GRANT EXECUTE ON FUNCTION plantstore_capture() TO "+role)
 	refused(t, url, attacker, attackName)
 }
 
@@ -101,18 +101,18 @@ func TestAttachedFunction(t *testing.T) {
 		t.Fatal(err)
 	}
 	role, foreign := newRole(t, url, "mallory")
-	execute(t, url, "GRANT EXECUTE ON FUNCTION plantstore_follow() TO "+role)
+	execute(t, url, "GRANT EXECUTE ON FUNCTION plantstore_capture() TO "+role)
 	if _, err := connect(t, foreign).Exec(t.Context(), `CREATE TEMPORARY TABLE bait (id bigint);
 		CREATE TRIGGER bait AFTER INSERT ON bait REFERENCING NEW TABLE AS created
-			FOR EACH STATEMENT EXECUTE FUNCTION public.plantstore_follow()`); err != nil {
+			FOR EACH STATEMENT EXECUTE FUNCTION public.plantstore_capture()`); err != nil {
 		t.Fatal(err)
 	}
 	if err := errors.Join(e.Reopen(t.Context()), insertBatch(t.Context(), e, plants(1, 1)),
 		e.StartCapture(t.Context()), insertBatch(t.Context(), e, plants(2, 1)), e.Reopen(t.Context())); err != nil {
 		t.Error(err)
 	}
-	if n := count(t, url, "SELECT count(*) FROM pg_proc WHERE proname = 'plantstore_follow'"); n != 1 {
-		t.Errorf("%d functions, want that of the foreign trigger", n)
+	if n := count(t, url, "SELECT count(*) FROM pg_proc WHERE proname = 'plantstore_capture'"); n != 1 {
+		t.Errorf("%d functions, want only the foreign trigger's", n)
 	}
 }
 
@@ -129,7 +129,7 @@ const foreignStore = `
 		scopes text NOT NULL,
 		created_at timestamptz NOT NULL, expires_at timestamptz, last_used_at timestamptz, revoked_at timestamptz);
 	CREATE TABLE public.plantstore (one boolean PRIMARY KEY CHECK (one),
-		version bigint NOT NULL, token_changes bigint NOT NULL, held text);
+		version bigint NOT NULL, token_changes bigint NOT NULL, move_state text);
 	INSERT INTO public.plantstore VALUES (true, 2, 0);
 	INSERT INTO public.tokens (id, name, hash, scopes, created_at) VALUES (1, 'evil', '\x66', 'admin', now());
 	GRANT ALL ON public.plants, public.tokens, public.plantstore TO PUBLIC;
@@ -137,7 +137,7 @@ const foreignStore = `
 	CREATE POLICY evil ON public.plantstore USING (public.evil())`
 
 // TestForeignTables shows that Open refuses the tables of another role before it reads
-// them, also if the connection's role is a member of that role: before PostgreSQL 15,
+// them, even if the connection's role is a member of that role: before PostgreSQL 15,
 // every role that may log in could make another one a member of itself.
 func TestForeignTables(t *testing.T) {
 	t.Parallel()
@@ -177,8 +177,8 @@ func TestForeignTrigger(t *testing.T) {
 	for name, sql := range map[string]string{
 		"function": fmt.Sprintf(function, "evil") +
 			"CREATE TRIGGER steal BEFORE INSERT ON tokens FOR EACH ROW EXECUTE FUNCTION public.evil()",
-		"function with the name of a move's": fmt.Sprintf(function, "plantstore_hold") +
-			"CREATE TRIGGER steal BEFORE INSERT ON tokens FOR EACH ROW EXECUTE FUNCTION public.plantstore_hold()",
+		"function with the name of a move's": fmt.Sprintf(function, "plantstore_refuse") +
+			"CREATE TRIGGER steal BEFORE INSERT ON tokens FOR EACH ROW EXECUTE FUNCTION public.plantstore_refuse()",
 		"condition": condition + `CREATE TRIGGER steal BEFORE INSERT ON tokens FOR EACH ROW WHEN (public.evil(NEW))
 			EXECUTE FUNCTION suppress_redundant_updates_trigger()`, // a function of the connection's role
 	} {
@@ -207,7 +207,7 @@ func TestForeignTrigger(t *testing.T) {
 }
 
 // TestSchemaIsPinned shows that an engine keeps to the schema of its first connection,
-// also when another role creates the same tables in an earlier schema of the
+// even when another role creates the same tables in an earlier schema of the
 // search_path.
 func TestSchemaIsPinned(t *testing.T) {
 	t.Parallel()
@@ -335,7 +335,7 @@ func TestServerRights(t *testing.T) {
 		"DELETE FROM plants", "UPDATE plants SET name = 'x'", "UPDATE plants SET id = 1",
 		"TRUNCATE plants", "DROP TABLE plants",
 		"DELETE FROM tokens", "UPDATE tokens SET hash = hash", "UPDATE tokens SET scopes = 'admin'",
-		"UPDATE plantstore SET held = NULL", "UPDATE plantstore SET pruned_sequence = 1",
+		"UPDATE plantstore SET move_state = NULL", "UPDATE plantstore SET pruned_sequence = 1",
 		"DELETE FROM plantstore_webhooks", "UPDATE plantstore_webhooks SET url = 'x'",
 		"UPDATE plantstore_outbox SET created_at = created_at", "UPDATE plantstore_deliveries SET webhook = 1",
 		"DELETE FROM plantstore_audit", "UPDATE plantstore_audit SET entry = ''", "TRUNCATE plantstore_audit",
@@ -368,7 +368,7 @@ func TestServerRights(t *testing.T) {
 }
 
 // TestServerWithoutReplays shows that a server does not start if its role may not lock
-// rows: every replay would have an unknown outcome.
+// rows: the outcome of every replay would be unknown.
 func TestServerWithoutReplays(t *testing.T) {
 	t.Parallel()
 	r := newRestricted(t, 0)
@@ -383,7 +383,7 @@ func TestServerWithoutReplays(t *testing.T) {
 	}
 }
 
-// TestServerWithoutAuditRights shows the errors of a role that has no rights to the audit log.
+// TestServerWithoutAuditRights shows the errors of a role without rights to the audit log.
 func TestServerWithoutAuditRights(t *testing.T) {
 	t.Parallel()
 	r := newRestricted(t, 0)
@@ -432,16 +432,16 @@ func TestMoveBesideForeign(t *testing.T) {
 		sql  string
 		move func(ctx context.Context, e storetest.Engine) error
 	}{
-		`"public"."followed"`: {
-			"CREATE TABLE public.followed (id bigint PRIMARY KEY)",
+		`"public"."plantstore_captured"`: {
+			"CREATE TABLE public.plantstore_captured (id bigint PRIMARY KEY)",
 			func(ctx context.Context, e storetest.Engine) error { return e.StartCapture(ctx) },
 		},
-		`"public"."plantstore_follow"`: {
-			"CREATE FUNCTION public.plantstore_follow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'",
+		`"public"."plantstore_capture"`: {
+			"CREATE FUNCTION public.plantstore_capture() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'",
 			func(ctx context.Context, e storetest.Engine) error { return e.StartCapture(ctx) },
 		},
-		`"public"."plantstore_hold"`: {
-			"CREATE FUNCTION public.plantstore_hold() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'",
+		`"public"."plantstore_refuse"`: {
+			"CREATE FUNCTION public.plantstore_refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'",
 			func(ctx context.Context, e storetest.Engine) error {
 				return e.SetMoveState(ctx, store.MoveState{}, store.MoveState{Phase: store.Moving, Other: "a place"})
 			},

@@ -14,46 +14,48 @@ import (
 	"plantstore/internal/store"
 )
 
-const recordSQL = `SELECT plants.id, plants.name, plants.tag, plants.created_at, coalesce(tokens.name, ''),
-	plants.created_by
+const recordSQL = `SELECT plants.id, plants.name, plants.tag, plants.created_at, tokens.name, plants.created_by
 	FROM plants LEFT JOIN tokens ON tokens.id = plants.created_by `
 
-// Get implements store.Engine.
+// Get implements admin.Engine.
 func (e *Engine) Get(ctx context.Context, id int64) (plant.Record, error) {
-	rows, _ := e.pool.Query(ctx, recordSQL+"WHERE plants.id = $1", id) // CollectExactlyOneRow returns the error
-	r, err := pgx.CollectExactlyOneRow(rows, record)
+	r, err := record(e.pool.QueryRow(ctx, recordSQL+"WHERE plants.id = $1", id))
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = store.ErrNotFound
 	}
 	return r, classify(err)
 }
 
-// List implements store.Engine.
-func (e *Engine) List(ctx context.Context, q store.Query) (records []plant.Record, err error) {
+// List implements admin.Engine.
+func (e *Engine) List(ctx context.Context, q store.Query) ([]plant.Record, error) {
 	sql, args := "WHERE plants.id >= $1 ORDER BY plants.id LIMIT $2", []any{q.From, q.Limit}
 	if tag, ok := q.Tag.Get(); ok {
 		sql, args = "WHERE plants.id >= $1 AND plants.tag = $3 ORDER BY plants.id LIMIT $2", append(args, tag)
 	}
-	rows, err := e.pool.Query(ctx, recordSQL+sql, args...)
-	if err != nil {
-		return nil, err
-	}
+	rows, _ := e.pool.Query(ctx, recordSQL+sql, args...) // collectWithin returns the error
+	return collectWithin(rows, store.PlantsBytes, record)
+}
+
+// collectWithin collects rows until their texts exceed a number of bytes.
+func collectWithin[R interface{ Bytes() int }](
+	rows pgx.Rows, bytesMax int, scan func(pgx.Row) (R, error),
+) (all []R, err error) {
 	defer rows.Close()
-	for bytes := 0; bytes <= store.PlantsBytes && rows.Next(); {
-		r, err := record(rows)
+	for bytes := 0; bytes <= bytesMax && rows.Next(); {
+		r, err := scan(rows)
 		if err != nil {
 			return nil, err
 		}
 		bytes += r.Bytes()
-		records = append(records, r)
+		all = append(all, r)
 	}
 	rows.Close() // reads the remaining rows, which may end with an error
-	return records, rows.Err()
+	return all, rows.Err()
 }
 
 const scanSQL = "SELECT id, name, tag, created_at FROM plants WHERE id >= $1 ORDER BY id LIMIT $2"
 
-// Scan implements store.Engine.
+// Scan implements admin.Engine.
 func (e *Engine) Scan(
 	ctx context.Context, from int64, rows int, visit func(*store.Scanned),
 ) (next int64, more bool, err error) {
@@ -98,16 +100,21 @@ func scanned(r pgx.Rows, p *store.Scanned) error {
 	return nil
 }
 
-func record(r pgx.CollectableRow) (p plant.Record, err error) {
+func record(r pgx.Row) (p plant.Record, err error) {
 	var tag *string
-	var at time.Time
 	var creator int64
-	err = r.Scan(&p.ID, &p.Name, &tag, &at, &p.CreatedBy, &creator)
-	p.Tag, p.CreatedAt, p.CreatedBy = tagOf(tag), at.UTC(), store.CreatorName(p.CreatedBy, creator)
+	err = r.Scan(&p.ID, &p.Name, &tag, &p.CreatedAt, (*nullText)(&p.CreatedBy), &creator)
+	p.Tag, p.CreatedBy = tagOf(tag), store.CreatorName(p.CreatedBy, creator)
 	return p, err
 }
 
 const rowColumns = "id, name, tag, created_at, created_by"
+
+// plantRows returns plants until their texts exceed a number of bytes.
+func plantRows(ctx context.Context, q querier, bytesMax int, where string, args ...any) ([]store.Row, error) {
+	rows, _ := q.Query(ctx, "SELECT "+rowColumns+" FROM plants "+where, args...) // collectWithin returns the error
+	return collectWithin(rows, bytesMax, scanRow)
+}
 
 // scanRow reads a row of rowColumns.
 func scanRow(row pgx.Row) (r store.Row, err error) {
@@ -117,7 +124,7 @@ func scanRow(row pgx.Row) (r store.Row, err error) {
 	return r, err
 }
 
-// State implements store.Engine.
+// State implements writepath.Engine.
 func (e *Engine) State(ctx context.Context) (store.State, error) {
 	now, err := e.pollState(ctx)
 	now.Plants = e.estimated.Load()
@@ -128,8 +135,8 @@ func (e *Engine) State(ctx context.Context) (store.State, error) {
 func (e *Engine) pollState(ctx context.Context) (now store.State, err error) {
 	var move string
 	_, err = e.webhooks.read(func() (events bool, err error) {
-		err = e.pool.QueryRow(ctx, "SELECT token_changes, coalesce(held, ''), coalesce(webhooks, FALSE) FROM plantstore").
-			Scan(&now.TokenChanges, &move, &events)
+		const sql = "SELECT token_changes, coalesce(move_state, ''), coalesce(webhooks, FALSE) FROM plantstore"
+		err = e.pool.QueryRow(ctx, sql).Scan(&now.TokenChanges, &move, &events)
 		return events, err
 	})
 	now.Move = store.ParseMoveState(move)
@@ -138,7 +145,7 @@ func (e *Engine) pollState(ctx context.Context) (now store.State, err error) {
 
 func readState(ctx context.Context, q querier) (now store.State, err error) {
 	var move string
-	err = q.QueryRow(ctx, "SELECT token_changes, coalesce(held, '') FROM plantstore").Scan(&now.TokenChanges, &move)
+	err = q.QueryRow(ctx, "SELECT token_changes, coalesce(move_state, '') FROM plantstore").Scan(&now.TokenChanges, &move)
 	now.Move = store.ParseMoveState(move)
 	return now, err
 }

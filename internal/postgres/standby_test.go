@@ -14,6 +14,7 @@ import (
 	"plantstore/internal/postgres"
 	"plantstore/internal/postgres/pgtest"
 	"plantstore/internal/store"
+	"plantstore/internal/store/storetest"
 )
 
 // standby is a database that waits for a synchronous standby that does not exist, or
@@ -96,7 +97,7 @@ func (s *standby) waiting(not int64) (pid int64) {
 }
 
 // insertBatch returns only the error of Insert.
-func insertBatch(ctx context.Context, e store.Engine, batch []store.Create) error {
+func insertBatch(ctx context.Context, e storetest.Engine, batch []store.Create) error {
 	_, err := e.Insert(ctx, batch)
 	return err
 }
@@ -118,7 +119,7 @@ func TestCancelledWait(t *testing.T) {
 				{Plant: plant.NewPlant{ID: 2, Plant: plant.Plant{Name: "Acer"}}, At: time.Now()},
 			}
 			s.require()
-			var outcomes []store.Outcome // set before done has a value
+			var outcomes []store.Outcome // set before done receives a value
 			done := make(chan error, 1)
 			go func() {
 				var err error
@@ -169,7 +170,7 @@ func TestReplayWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.require()
-	var outcomes []store.Outcome // set before done has a value
+	var outcomes []store.Outcome // set before done receives a value
 	done := make(chan error, 1)
 	go func() {
 		var err error

@@ -13,7 +13,7 @@ import (
 	"plantstore/internal/store"
 )
 
-// CreateToken implements store.Engine.
+// CreateToken implements admin.Engine.
 func (e *Engine) CreateToken(ctx context.Context, t auth.Token, by audit.Origin) (id int64, err error) {
 	err = e.changeTokens(ctx, func(tx pgx.Tx) error {
 		named, err := tokensNamed(ctx, tx, t.Name)
@@ -29,7 +29,7 @@ func (e *Engine) CreateToken(ctx context.Context, t auth.Token, by audit.Origin)
 	return id, err
 }
 
-// CreateFirstTokens implements store.Engine.
+// CreateFirstTokens stores all the tokens in a store that never had a token, and nothing in any other.
 func (e *Engine) CreateFirstTokens(
 	ctx context.Context, tokens []auth.Token, by audit.Origin,
 ) (created bool, err error) {
@@ -52,7 +52,7 @@ func (e *Engine) CreateFirstTokens(
 	return created && err == nil, err
 }
 
-// RotateToken implements store.Engine.
+// RotateToken implements admin.Engine.
 func (e *Engine) RotateToken(
 	ctx context.Context, t auth.Token, overlap time.Duration, by audit.Origin,
 ) (fresh, old auth.Token, err error) {
@@ -86,7 +86,7 @@ func tokensNamed(ctx context.Context, tx pgx.Tx, name string) ([]auth.Token, err
 	return pgx.CollectRows(rows, token)
 }
 
-// RevokeTokens implements store.Engine.
+// RevokeTokens implements admin.Engine.
 func (e *Engine) RevokeTokens(
 	ctx context.Context, selector store.Selector, at time.Time, by audit.Origin,
 ) (revoked []auth.Token, err error) {
@@ -107,25 +107,25 @@ func (e *Engine) RevokeTokens(
 // them, another transaction stores the revocation without them.
 func (e *Engine) revoke(ctx context.Context, change func(pgx.Tx) ([]audit.Event, error)) error {
 	var events []audit.Event
-	var refused error
+	var logErr error // why the audit log did not accept the events
 	revoke := func(tx pgx.Tx) (err error) {
-		if events, err = change(tx); err == nil && refused == nil {
-			refused = appendAudit(ctx, tx, events...)
-			err = refused
+		if events, err = change(tx); err == nil && logErr == nil {
+			logErr = appendAudit(ctx, tx, events...)
+			err = logErr
 		}
 		return err
 	}
 	err := e.changeTokens(ctx, revoke)
-	if refused == nil {
+	if logErr == nil {
 		return err
 	}
 	if err = e.changeTokens(ctx, revoke); err == nil {
-		err = &store.Unrecorded{Events: events, Cause: classify(refused)}
+		err = &store.Unrecorded{Events: events, Cause: classify(logErr)}
 	}
 	return err
 }
 
-// Tokens implements store.Engine.
+// Tokens implements writepath.Engine.
 func (e *Engine) Tokens(ctx context.Context) ([]auth.Token, error) {
 	rows, _ := e.pool.Query(ctx, "SELECT "+tokenColumns+" FROM tokens ORDER BY id") // CollectRows returns the error
 	tokens, err := pgx.CollectRows(rows, token)
@@ -138,11 +138,9 @@ const tokenColumns = "id, name, hash, scopes, created_at, expires_at, last_used_
 func token(r pgx.CollectableRow) (t auth.Token, err error) {
 	var hash []byte
 	var scopes string
-	var created time.Time
-	var expires, used, revoked *time.Time
-	var prefix, kind, issuer, identifier *string
-	if err := r.Scan(&t.ID, &t.Name, &hash, &scopes, &created, &expires, &used, &revoked,
-		&prefix, &kind, &issuer, &identifier); err != nil {
+	if err := r.Scan(&t.ID, &t.Name, &hash, &scopes, &t.CreatedAt, (*nullTime)(&t.ExpiresAt),
+		(*nullTime)(&t.LastUsedAt), (*nullTime)(&t.RevokedAt), (*nullText)(&t.Prefix), (*nullText)(&t.Kind),
+		(*nullText)(&t.Issuer), (*nullText)(&t.Identifier)); err != nil {
 		return t, err
 	}
 	if n := copy(t.Hash[:], hash); n != len(t.Hash) || n != len(hash) {
@@ -151,8 +149,6 @@ func token(r pgx.CollectableRow) (t auth.Token, err error) {
 	if t.Scopes, err = auth.ParseScopes(scopes); err != nil {
 		return t, fmt.Errorf("token %d: %w", t.ID, err)
 	}
-	t.CreatedAt, t.ExpiresAt, t.LastUsedAt, t.RevokedAt = created.UTC(), timeOf(expires), timeOf(used), timeOf(revoked)
-	t.Prefix, t.Kind, t.Issuer, t.Identifier = textOf(prefix), auth.Kind(textOf(kind)), textOf(issuer), textOf(identifier)
 	return t, nil
 }
 
@@ -175,7 +171,7 @@ func insertToken(ctx context.Context, tx pgx.Tx, t auth.Token) (id int64, err er
 	return id, err
 }
 
-// MarkUsed implements store.Engine.
+// MarkUsed implements writepath.Engine.
 func (e *Engine) MarkUsed(ctx context.Context, uses []auth.Use) error {
 	ids, times := make([]int64, len(uses)), make([]time.Time, len(uses))
 	for i, use := range uses {

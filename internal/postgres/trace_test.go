@@ -20,11 +20,12 @@ import (
 	"plantstore/internal/store"
 	"plantstore/internal/trace"
 	"plantstore/internal/trace/tracetest"
+	"plantstore/internal/writepath"
 )
 
 // gated holds its first commit until release is closed.
 type gated struct {
-	store.Engine
+	writepath.Engine
 	once    sync.Once
 	entered chan struct{}
 	release chan struct{}
@@ -38,7 +39,7 @@ func (g *gated) Insert(ctx context.Context, batch []store.Create) ([]store.Outco
 
 // tracedStore is a store in a database whose requests have spans.
 type tracedStore struct {
-	*store.Store
+	*writepath.Store
 	engine    *gated
 	metrics   *prometheus.Registry
 	tracer    *trace.Tracer
@@ -64,9 +65,9 @@ func newTracedStore(t *testing.T, url string) *tracedStore {
 	}
 	g := &gated{Engine: e, entered: make(chan struct{}), release: make(chan struct{})}
 	metrics := prometheus.NewRegistry()
-	s, err := store.New(t.Context(), store.Config{
+	s, err := writepath.New(t.Context(), writepath.Config{
 		Engine: g, Tracer: tracer, Metrics: metrics,
-		Limits: store.Limits{QueueMax: 100, Bytes: 1 << 20, CommitTimeout: time.Minute, AnswerTimeout: time.Minute},
+		Limits: writepath.Limits{QueueMax: 100, Bytes: 1 << 20, CommitTimeout: time.Minute, AnswerTimeout: time.Minute},
 	})
 	if err != nil {
 		t.Fatal(err)

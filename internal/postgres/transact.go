@@ -46,7 +46,7 @@ func (e *Engine) transact(ctx context.Context, change func(pgx.Tx) error) error 
 // errProbed rolls back a probe.
 var errProbed = errors.New("probed")
 
-// Probe implements store.Engine. A new plant may need space where the commit of another change needs
+// Probe implements writepath.Engine. A new plant may need space where the commit of another change needs
 // none, and only a commit waits for a standby.
 func (e *Engine) Probe(ctx context.Context) error {
 	err := e.transact(ctx, func(tx pgx.Tx) error {
@@ -98,7 +98,7 @@ func (e *Engine) transactLocked(ctx context.Context, change func(pgx.Tx) error) 
 }
 
 // commitDurably makes the server answer a COMMIT of this connection only when the
-// transaction is on stable storage, also of a synchronous standby if there is one.
+// transaction is on stable storage, and on a synchronous standby if there is one.
 // The default of the database may be weaker
 // (https://www.postgresql.org/docs/current/runtime-config-wal.html#GUC-SYNCHRONOUS-COMMIT).
 func commitDurably(ctx context.Context, c *pgx.Conn) error {

@@ -17,11 +17,16 @@ import (
 // transactions that write, so that each of them is before or after it
 // (https://www.postgresql.org/docs/current/explicit-locking.html).
 type trigger struct {
-	name       string
+	name       string // of the trigger and of its function
 	function   string // the qualified name
 	body       string // of the enabled trigger's function
-	definition string // after CREATE TRIGGER name
+	definition string // between CREATE TRIGGER name and EXECUTE FUNCTION
 }
+
+const (
+	captureName = "plantstore_capture"
+	refuseName  = "plantstore_refuse"
+)
 
 // noOpBody is the body of a disabled trigger's function.
 const noOpBody = "BEGIN RETURN NULL; END"
@@ -29,24 +34,19 @@ const noOpBody = "BEGIN RETURN NULL; END"
 // captureTrigger records the id of each new plant in the transaction that creates it,
 // on every server.
 func (e *Engine) captureTrigger() trigger {
-	function := e.qualified("plantstore_follow")
 	return trigger{
-		name:     "follow",
-		function: function,
-		body:     "BEGIN INSERT INTO " + e.qualified("followed") + " SELECT id FROM created; RETURN NULL; END",
-		definition: "AFTER INSERT ON plants REFERENCING NEW TABLE AS created " +
-			"FOR EACH STATEMENT EXECUTE FUNCTION " + function + "()",
+		name: captureName, function: e.qualified(captureName),
+		body:       "BEGIN INSERT INTO " + e.qualified("plantstore_captured") + " SELECT id FROM created; RETURN NULL; END",
+		definition: "AFTER INSERT ON plants REFERENCING NEW TABLE AS created FOR EACH STATEMENT",
 	}
 }
 
 // refuseTrigger refuses every new plant.
 func (e *Engine) refuseTrigger() trigger {
-	function := e.qualified("plantstore_hold")
 	return trigger{
-		name:       "hold",
-		function:   function,
-		body:       "BEGIN RAISE EXCEPTION 'plantstore move holds the store' USING ERRCODE = '" + codeMoveState + "'; END",
-		definition: "BEFORE INSERT ON plants FOR EACH STATEMENT EXECUTE FUNCTION " + function + "()",
+		name: refuseName, function: e.qualified(refuseName),
+		body:       "BEGIN RAISE EXCEPTION 'a move makes the store read-only' USING ERRCODE = '" + codeMoveState + "'; END",
+		definition: "BEFORE INSERT ON plants FOR EACH STATEMENT",
 	}
 }
 
@@ -63,7 +63,7 @@ func (g trigger) replace(ctx context.Context, tx pgx.Tx, body string) error {
 	return err
 }
 
-// grantCapture grants INSERT on the table followed to every role that may create
+// grantCapture grants INSERT on the table plantstore_captured to every role that may create
 // plants.
 func (e *Engine) grantCapture(ctx context.Context, tx pgx.Tx) error {
 	rows, _ := tx.Query(ctx, insertersSQL) // CollectRows returns the error
@@ -72,7 +72,7 @@ func (e *Engine) grantCapture(ctx context.Context, tx pgx.Tx) error {
 		return err
 	}
 	for _, role := range roles {
-		if _, err := tx.Exec(ctx, "GRANT INSERT ON followed TO "+role); err != nil {
+		if _, err := tx.Exec(ctx, "GRANT INSERT ON plantstore_captured TO "+role); err != nil {
 			return err
 		}
 	}
@@ -90,7 +90,7 @@ const insertersSQL = `SELECT DISTINCT
 // triggers returns the names of the existing triggers of a move.
 func triggers(ctx context.Context, tx pgx.Tx) ([]string, error) {
 	rows, _ := tx.Query(ctx, "SELECT tgname::text FROM pg_trigger "+ // CollectRows returns the error
-		"WHERE tgrelid = 'plants'::regclass::oid AND tgname IN ('follow', 'hold')")
+		"WHERE tgrelid = 'plants'::regclass::oid AND tgname IN ('"+captureName+"', '"+refuseName+"')")
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
@@ -103,7 +103,7 @@ func (g trigger) enable(ctx context.Context, tx pgx.Tx) error {
 	if err := g.replace(ctx, tx, g.body); err != nil || slices.Contains(existing, g.name) {
 		return err
 	}
-	_, err = tx.Exec(ctx, "CREATE TRIGGER "+g.name+" "+g.definition)
+	_, err = tx.Exec(ctx, "CREATE TRIGGER "+g.name+" "+g.definition+" EXECUTE FUNCTION "+g.function+"()")
 	return err
 }
 
@@ -140,8 +140,8 @@ func (e *Engine) drop(ctx context.Context, all ...trigger) error {
 			if err != nil {
 				return err
 			}
-			if g.name == "follow" {
-				if _, err := tx.Exec(ctx, "DROP TABLE followed"); err != nil {
+			if g.name == captureName {
+				if _, err := tx.Exec(ctx, "DROP TABLE plantstore_captured"); err != nil {
 					return err
 				}
 			}

@@ -15,7 +15,7 @@ func during(events bool, do func()) func() (bool, error) {
 	}
 }
 
-// TestWebhookState shows that the memory of plantstore.webhooks has no value that is older than a change by this
+// TestWebhookState shows that the cached plantstore.webhooks is never older than a change by this
 // engine, than another read, or than its age limit.
 func TestWebhookState(t *testing.T) {
 	t.Parallel()

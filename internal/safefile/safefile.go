@@ -52,8 +52,8 @@ func createFault(dir string, err error) error {
 
 // Publish syncs and closes the file, gives it its name and syncs the directory. If the name exists, Publish replaces
 // it, a symbolic link included, or returns an error that wraps fs.ErrExist if replace is false. After an error the
-// name is unchanged, and Discard removes the temporary file. The exception is an error of the sync of the directory:
-// the file then has its name and may lose it in a power cut.
+// name is unchanged, and Discard removes the temporary file. The exception is a failed sync of the directory: the file
+// has its name, but may lose it in a power cut.
 func (f *File) Publish(replace bool) error {
 	if err := f.Sync(); err != nil {
 		return err

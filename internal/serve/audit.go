@@ -51,7 +51,7 @@ func (a *serverAudit) stop() {
 }
 
 // prune removes the entries that are older than keep once a day, unless keep is 0.
-func (a *serverAudit) prune(ctx context.Context, engine store.Engine, keep time.Duration, log *slog.Logger) {
+func (a *serverAudit) prune(ctx context.Context, engine Engine, keep time.Duration, log *slog.Logger) {
 	if keep == 0 {
 		return
 	}
@@ -70,7 +70,7 @@ func (a *serverAudit) prune(ctx context.Context, engine store.Engine, keep time.
 // PruneAudit removes the oldest entries up to the first one that is not before a time, in batches, and returns their
 // number.
 func PruneAudit(
-	ctx context.Context, engine store.Engine, before time.Time, by audit.Origin,
+	ctx context.Context, engine Engine, before time.Time, by audit.Origin,
 ) (removed int64, err error) {
 	const batchMax = 1000
 	for {

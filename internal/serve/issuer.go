@@ -7,7 +7,7 @@ import (
 	"plantstore/internal/config"
 	"plantstore/internal/console"
 	"plantstore/internal/oidc"
-	"plantstore/internal/store"
+	"plantstore/internal/writepath"
 )
 
 // issuer is the issuer whose JWTs a server accepts, and where people sign in to the console. The zero value has none.
@@ -38,7 +38,7 @@ func (v *instance) openIssuer(context.Context) (err error) {
 }
 
 // verify returns the function that verifies JWTs, nil if the server accepts none.
-func (i issuer) verify() store.VerifyJWT {
+func (i issuer) verify() writepath.VerifyJWT {
 	if !i.jwts {
 		return nil
 	}

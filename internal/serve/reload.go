@@ -50,7 +50,7 @@ func (v *instance) publish() {
 // adminConfig returns the configuration of the operations of the operator.
 func (v *instance) adminConfig() admin.Config {
 	return admin.Config{
-		Engine: v.engine, Outbox: v.engine, Deliveries: v.events.status, Store: v.store, Log: v.log,
+		Engine: v.engine, Deliveries: v.events.status, Store: v.store, Log: v.log,
 		Backups: v.backups, Metrics: v.metrics, Settings: v.list,
 		Issuer: string(v.Settings.OIDC.Issuer), DB: v.Settings.DB.String(), Version: v.Version,
 		Unrecorded: func(u *store.Unrecorded) {

@@ -22,6 +22,7 @@ import (
 	"plantstore/internal/store"
 	"plantstore/internal/terminal"
 	"plantstore/internal/trace"
+	"plantstore/internal/writepath"
 )
 
 // Config configures a server.
@@ -35,7 +36,7 @@ type Config struct {
 	Hangups  <-chan os.Signal // each one reloads the settings; nil: none
 
 	// Greet is the last step of the start: it creates the first tokens and prints them.
-	Greet func(context.Context, store.Engine, Addresses) error
+	Greet func(context.Context, Engine, Addresses) error
 }
 
 // Run runs a server until ctx ends or the store fails. After ctx has ended it responds to the accepted requests and
@@ -62,7 +63,7 @@ type instance struct {
 	servers *httpServers
 	engine  Engine
 	issuer  issuer
-	store   *store.Store
+	store   *writepath.Store
 	audit   *serverAudit
 	backups *backup.Service // nil: none
 	events  *eventSender
@@ -146,14 +147,14 @@ func (v *instance) openEngine(ctx context.Context) (err error) {
 // openStore starts the store. SQLite has one writer. PostgreSQL may be remote: several commits hide its latency, and
 // the engine repeats a commit of unknown outcome while its requests wait.
 func (v *instance) openStore(ctx context.Context) (err error) {
-	c := store.Config{
+	c := writepath.Config{
 		Engine: v.engine, Commits: 1,
 		JWT: v.issuer.verify(), Log: v.log, Metrics: v.metrics, Tracer: v.servers.tracer,
 	}
 	if v.Settings.DB.IsDatabase() {
-		c.Commits, c.Limits.CommitTimeout = postgres.CommitsMax, store.AnswerTimeout
+		c.Commits, c.Limits.CommitTimeout = postgres.CommitsMax, writepath.AnswerTimeout
 	}
-	if v.store, err = store.New(ctx, c); err != nil {
+	if v.store, err = writepath.New(ctx, c); err != nil {
 		return err
 	}
 	v.onClose(v.store.Close)

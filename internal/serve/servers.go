@@ -21,8 +21,8 @@ import (
 	"plantstore/internal/console"
 	"plantstore/internal/listen"
 	"plantstore/internal/server"
-	"plantstore/internal/store"
 	"plantstore/internal/trace"
+	"plantstore/internal/writepath"
 )
 
 const (
@@ -188,9 +188,9 @@ func (h *httpServers) configOf(s *config.Settings) server.Config {
 		BodyMax:        s.BodyMax.N,
 		HeaderMax:      headerMax,
 		RequestTimeout: time.Duration(s.RequestTimeout),
-		AnswerTimeout:  store.AnswerTimeout,
+		AnswerTimeout:  writepath.AnswerTimeout,
 		IdleTimeout:    idleTimeout,
-		QueueMax:       store.QueueMax,
+		QueueMax:       writepath.QueueMax,
 		AuthFailures:   s.Rate.AuthFailures.N,
 		Rate:           s.Rate.PerSecond.N,
 		Burst:          s.Rate.Burst.N,
@@ -219,7 +219,7 @@ func (h *httpServers) start(s *server.Server, l *listen.Listener) {
 
 // drain closes the public listener, responds to the accepted requests, and then closes the admin listener, so that its
 // health checks respond until the end.
-func (h *httpServers) drain(st *store.Store, log *slog.Logger) error {
+func (h *httpServers) drain(st *writepath.Store, log *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(context.Background(), drainTimeMax)
 	defer cancel()
 	defer stopTracing(h.tracer, time.Now())

@@ -18,7 +18,9 @@ import (
 	"plantstore/internal/oidc/oidctest"
 	"plantstore/internal/plant"
 	"plantstore/internal/server"
+	"plantstore/internal/sqlite"
 	"plantstore/internal/store"
+	"plantstore/internal/writepath"
 )
 
 // The kinds of credentials in the columns of docs/reference/authorization.md.
@@ -157,7 +159,7 @@ func (c credentials) of(kind int, scope string) (headers []string) {
 }
 
 // startIssuer starts an issuer of JWTs, and returns the function that verifies them.
-func startIssuer(t testing.TB) (*oidctest.Issuer, store.VerifyJWT) {
+func startIssuer(t testing.TB) (*oidctest.Issuer, writepath.VerifyJWT) {
 	t.Helper()
 	issuer, stop := oidctest.Start()
 	t.Cleanup(stop)
@@ -193,7 +195,7 @@ func startWithCredentials(t *testing.T, adminOpen bool) (*harness, credentials) 
 	issuer, verify := startIssuer(t)
 	h := start(t, func(s *setup) {
 		s.pprof, s.api, s.adminOpen, s.jwt = true, true, adminOpen, verify
-		s.seed = func(e store.Engine) {
+		s.seed = func(e *sqlite.Engine) {
 			plantOne := store.Create{Plant: plant.NewPlant{ID: 1, Plant: plant.Plant{Name: "A"}}, At: now}
 			if _, err := e.Insert(t.Context(), []store.Create{plantOne}); err != nil {
 				t.Fatal(err)

@@ -34,7 +34,7 @@ func startWithTokens(t *testing.T, change ...func(*setup)) (h *harness, secrets 
 	t.Helper()
 	secrets = map[string]string{}
 	h = start(t, append(change, func(s *setup) {
-		s.seed = func(e store.Engine) {
+		s.seed = func(e *sqlite.Engine) {
 			now, all := time.Now(), scopesOf(t, "plants:create plants:read admin")
 			for _, token := range []auth.Token{
 				{Name: "reader", Scopes: scopesOf(t, "plants:read")},

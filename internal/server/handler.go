@@ -16,8 +16,8 @@ import (
 	"plantstore/internal/audit"
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
-	"plantstore/internal/store"
 	"plantstore/internal/trace"
+	"plantstore/internal/writepath"
 )
 
 // handler handles every request to one listener.
@@ -28,7 +28,7 @@ type handler struct {
 	inFlight  prometheus.Gauge
 	log       *slog.Logger
 	routes    routes
-	store     *store.Store
+	store     *writepath.Store
 	origins   origins
 	host      string   // host:port that a request target may name; empty: any
 	guard     *guard   // nil: any Host and Origin is allowed

@@ -30,16 +30,17 @@ import (
 	"plantstore/internal/sqlite"
 	"plantstore/internal/store"
 	"plantstore/internal/trace"
+	"plantstore/internal/writepath"
 )
 
 // setup has the options of a harness.
 type setup struct {
 	path        string // file of the store; empty: a new file
 	token       string // secret of a token in the file; empty: a new token
-	seed        func(store.Engine)
-	wrap        func(store.Engine) store.Engine // wraps the real engine; nil: none
-	jwt         store.VerifyJWT
-	queue       store.Limits
+	seed        func(*sqlite.Engine)
+	wrap        func(writepath.Engine) writepath.Engine // wraps the real engine; nil: none
+	jwt         writepath.VerifyJWT
+	queue       writepath.Limits
 	limits      server.Limits
 	connections listen.Limits // of the public listener
 	admins      listen.Limits // of the connections of the admin listener
@@ -67,7 +68,7 @@ type harness struct {
 	path   string
 	tls    *tlsSetup
 	engine *sqlite.Engine
-	store  *store.Store
+	store  *writepath.Store
 	config server.Config
 	log    *logBuffer
 	token  string // secret of the token gardener, which may create plants
@@ -88,7 +89,7 @@ const wait = time.Minute // timeout of every wait; a wait that succeeds is short
 func start(t testing.TB, change ...func(*setup)) *harness {
 	t.Helper()
 	s := setup{
-		queue: store.Limits{QueueMax: 1000, Bytes: 1 << 20, CommitTimeout: wait, AnswerTimeout: wait},
+		queue: writepath.Limits{QueueMax: 1000, Bytes: 1 << 20, CommitTimeout: wait, AnswerTimeout: wait},
 		level: slog.LevelDebug,
 		limits: server.Limits{
 			BodyMax: 64 << 10, HeaderMax: 16 << 10, RequestTimeout: wait, AnswerTimeout: wait, IdleTimeout: wait,
@@ -117,12 +118,12 @@ func start(t testing.TB, change ...func(*setup)) *harness {
 	if s.seed != nil {
 		s.seed(h.engine)
 	}
-	engine := store.Engine(h.engine)
+	engine := writepath.Engine(h.engine)
 	if s.wrap != nil {
 		engine = s.wrap(engine)
 	}
-	if h.store, err = store.New(
-		t.Context(), store.Config{
+	if h.store, err = writepath.New(
+		t.Context(), writepath.Config{
 			Engine: engine, Limits: s.queue, JWT: s.jwt, Log: log, Metrics: metrics, Tracer: s.tracer,
 		},
 	); err != nil {
@@ -174,7 +175,7 @@ func (h *harness) apiRoutes() []server.Route {
 	h.t.Helper()
 	var err error
 	if h.operations, err = admin.New(admin.Config{
-		Engine: h.engine, Outbox: h.engine, Settings: func() []admin.Setting { return nil },
+		Engine: h.engine, Settings: func() []admin.Setting { return nil },
 	}); err != nil {
 		h.t.Fatal(err)
 	}
@@ -229,7 +230,7 @@ func (h *harness) stop() {
 }
 
 // mint creates a token and returns its secret.
-func mint(t testing.TB, engine store.Engine, token auth.Token) string {
+func mint(t testing.TB, engine *sqlite.Engine, token auth.Token) string {
 	t.Helper()
 	secret := auth.Mint()
 	token.Hash, token.CreatedAt = auth.HashOf(secret), time.Now()

@@ -6,7 +6,7 @@ import (
 
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
-	"plantstore/internal/store"
+	"plantstore/internal/writepath"
 )
 
 // alive responds 200 while the process can respond.
@@ -27,7 +27,7 @@ func isVerbose(r *http.Request) bool { return r.URL.RawQuery != "" && r.URL.Quer
 
 // ready responds 200 if the store accepts plants, otherwise 503. For the operator, ?verbose adds the durability of the
 // store.
-func ready(s *store.Store, operator bool) HandlerFunc {
+func ready(s *writepath.Store, operator bool) HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, _ auth.Principal) error {
 		if err := s.Ready(); err != nil {
 			return &plant.Error{Code: plant.CodeStoreUnavailable, Message: err.Error()}

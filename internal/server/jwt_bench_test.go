@@ -12,10 +12,11 @@ import (
 
 	"plantstore/internal/oidc/oidctest"
 	"plantstore/internal/store"
+	"plantstore/internal/writepath"
 )
 
 // instantEngine stores no plants, so that a benchmark measures the rest of the server.
-type instantEngine struct{ store.Engine }
+type instantEngine struct{ writepath.Engine }
 
 func (instantEngine) Insert(_ context.Context, batch []store.Create) ([]store.Outcome, error) {
 	return make([]store.Outcome, len(batch)), nil
@@ -27,7 +28,7 @@ func BenchmarkCreate(b *testing.B) {
 	issuer, verify := startIssuer(b)
 	h := start(b, func(s *setup) {
 		s.jwt, s.level, s.limits.AuthFailures = verify, slog.LevelWarn, 30
-		s.wrap = func(e store.Engine) store.Engine { return instantEngine{e} }
+		s.wrap = func(e writepath.Engine) writepath.Engine { return instantEngine{e} }
 	})
 	jwts := make([]string, 10_000) // more than the server remembers
 	for i := range jwts {

@@ -18,7 +18,9 @@ import (
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
 	"plantstore/internal/server"
+	"plantstore/internal/sqlite"
 	"plantstore/internal/store"
+	"plantstore/internal/writepath"
 )
 
 const (
@@ -225,7 +227,7 @@ func replayedIf(replayed bool) []string {
 
 // countingEngine counts the reads of its state.
 type countingEngine struct {
-	store.Engine
+	writepath.Engine
 	reads atomic.Int64
 }
 
@@ -240,7 +242,7 @@ func TestLimitedAddressCostsLittle(t *testing.T) {
 	engine := &countingEngine{}
 	h := start(t, func(s *setup) {
 		s.limits.AuthFailures, s.level = 2, slog.LevelInfo
-		s.wrap = func(e store.Engine) store.Engine {
+		s.wrap = func(e writepath.Engine) writepath.Engine {
 			engine.Engine = e
 			return engine
 		}
@@ -357,7 +359,7 @@ func TestConcurrency(t *testing.T) {
 	other := ""
 	h, f := startFaulty(t, func(s *setup) {
 		s.limits.Concurrency = 1
-		s.seed = func(e store.Engine) { other = mint(t, e, auth.Token{Name: "other", Scopes: auth.ScopeCreate}) }
+		s.seed = func(e *sqlite.Engine) { other = mint(t, e, auth.Token{Name: "other", Scopes: auth.ScopeCreate}) }
 	})
 	g := f.block(t)
 	policy := []string{"RateLimit-Policy", `"concurrency";q=1;qu="concurrent-requests"`, "RateLimit", `"concurrency";r=0`}

@@ -16,7 +16,7 @@ import (
 	"plantstore/internal/auth"
 	"plantstore/internal/oidc/oidctest"
 	"plantstore/internal/server"
-	"plantstore/internal/store"
+	"plantstore/internal/sqlite"
 )
 
 // The log has one line per request, with the client, the request and the response.
@@ -24,7 +24,7 @@ func TestLog(t *testing.T) {
 	t.Parallel()
 	secret := ""
 	h := start(t, func(s *setup) {
-		s.seed = func(e store.Engine) {
+		s.seed = func(e *sqlite.Engine) {
 			secret = mint(t, e, auth.Token{Name: "reader", Scopes: scopesOf(t, "plants:read")})
 		}
 	})

@@ -16,6 +16,7 @@ import (
 	"plantstore/internal/audit"
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
+	"plantstore/internal/sqlite"
 	"plantstore/internal/store"
 )
 
@@ -119,7 +120,7 @@ func TestStoreGauges(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	h, f := startFaulty(t, func(s *setup) {
-		s.seed = func(e store.Engine) {
+		s.seed = func(e *sqlite.Engine) {
 			for name, ends := range map[string]time.Time{
 				"in 2 days": now.Add(48 * time.Hour), "in 6 days": now.Add(6*24*time.Hour + 23*time.Hour),
 				"in 8 days": now.Add(8 * 24 * time.Hour), "ended": now.Add(-time.Hour),

@@ -13,12 +13,12 @@ import (
 
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
-	"plantstore/internal/store"
+	"plantstore/internal/writepath"
 )
 
 // plants implements the public operation.
 type plants struct {
-	store   *store.Store
+	store   *writepath.Store
 	bodyMax int64 // bytes
 }
 

@@ -18,13 +18,13 @@ import (
 
 	"plantstore/internal/audit"
 	"plantstore/internal/listen"
-	"plantstore/internal/store"
 	"plantstore/internal/trace"
+	"plantstore/internal/writepath"
 )
 
 // Config configures both servers. Store and BaseURL are required.
 type Config struct {
-	Store *store.Store
+	Store *writepath.Store
 	Log   *slog.Logger // nil: none
 
 	// BaseURL is the address of the public listener for clients. Its path is the prefix of every path but the health

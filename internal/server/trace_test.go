@@ -20,6 +20,7 @@ import (
 	"plantstore/internal/store"
 	"plantstore/internal/trace"
 	"plantstore/internal/trace/tracetest"
+	"plantstore/internal/writepath"
 )
 
 func TestMain(m *testing.M) {
@@ -166,7 +167,7 @@ func TestTraceOfBatch(t *testing.T) {
 	t.Parallel()
 	gate := &gatedEngine{entered: make(chan struct{}, 1), release: make(chan struct{})}
 	h, collector := startTraced(t, func(s *setup) {
-		s.wrap = func(e store.Engine) store.Engine {
+		s.wrap = func(e writepath.Engine) writepath.Engine {
 			gate.Engine = e
 			return gate
 		}
@@ -219,7 +220,7 @@ func TestTraceOfBatch(t *testing.T) {
 
 // gatedEngine reports its first commit and holds it until release is closed.
 type gatedEngine struct {
-	store.Engine
+	writepath.Engine
 	once    sync.Once
 	entered chan struct{}
 	release chan struct{}
@@ -282,7 +283,7 @@ func TestTraceOfRefusals(t *testing.T) {
 func TestTraceOfFailure(t *testing.T) {
 	t.Parallel()
 	h, collector := startTraced(t, func(s *setup) {
-		s.wrap = func(e store.Engine) store.Engine { return fullEngine{e} }
+		s.wrap = func(e writepath.Engine) writepath.Engine { return fullEngine{e} }
 	})
 	h.send(post(`{"id":1,"name":"A"}`))
 	spans := collector.Wait(t, hasRoots(2))
@@ -300,7 +301,7 @@ func TestTraceOfFailure(t *testing.T) {
 }
 
 // fullEngine has no space for a plant.
-type fullEngine struct{ store.Engine }
+type fullEngine struct{ writepath.Engine }
 
 func (fullEngine) Insert(context.Context, []store.Create) ([]store.Outcome, error) {
 	return nil, store.ErrFull

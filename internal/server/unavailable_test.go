@@ -17,11 +17,12 @@ import (
 	"plantstore/internal/listen"
 	"plantstore/internal/server"
 	"plantstore/internal/store"
+	"plantstore/internal/writepath"
 )
 
 // faultyEngine is an engine with functions that a test can replace.
 type faultyEngine struct {
-	store.Engine
+	writepath.Engine
 	insert atomic.Pointer[func(ctx context.Context, batch []store.Create) ([]store.Outcome, error)]
 	state  atomic.Pointer[func(ctx context.Context) (store.State, error)]
 }
@@ -51,7 +52,7 @@ func (f *faultyEngine) onInsert(insert func(ctx context.Context, batch []store.C
 func startFaulty(t testing.TB, change ...func(*setup)) (*harness, *faultyEngine) {
 	f := &faultyEngine{}
 	return start(t, append(change, func(s *setup) {
-		s.wrap = func(e store.Engine) store.Engine {
+		s.wrap = func(e writepath.Engine) writepath.Engine {
 			f.Engine = e
 			return f
 		}

@@ -19,13 +19,14 @@ import (
 	"plantstore/internal/plant"
 	"plantstore/internal/server"
 	"plantstore/internal/store"
+	"plantstore/internal/writepath"
 )
 
 // startWatched starts a server with the routes /wait, which responds when its context ends, and /stream, whose response
 // has no end. running has an element for the start of each request, and for the end of a stream. ended returns the
 // events about requests.
 func startWatched(
-	t *testing.T, verify store.VerifyJWT,
+	t *testing.T, verify writepath.VerifyJWT,
 ) (h *harness, running chan struct{}, ended func() []audit.Event) {
 	t.Helper()
 	var events []audit.Event

@@ -10,7 +10,7 @@ import (
 	"plantstore/internal/store"
 )
 
-// AppendAudit implements store.Engine.
+// AppendAudit implements admin.Engine.
 func (e *Engine) AppendAudit(ctx context.Context, events ...audit.Event) error {
 	return e.write(ctx, func() error {
 		now, err := e.currentMoveState()
@@ -55,12 +55,12 @@ func (e *Engine) insertAudit(row audit.Row) error {
 	return e.writer.Run("UPDATE state SET audit_sequence = ?, audit_hash = ?", row.Sequence, row.Hash[:])
 }
 
-// AuditEnds implements store.Engine.
+// AuditEnds implements store.
 func (e *Engine) AuditEnds(ctx context.Context) (audit.Ends, error) {
 	return query(ctx, e, dbfile.AuditEnds)
 }
 
-// AuditRows implements store.Engine.
+// AuditRows implements store.
 func (e *Engine) AuditRows(ctx context.Context, after int64, limit int) ([]audit.Row, error) {
 	return query(ctx, e, func(c *sqlite3.Conn) (rows []audit.Row, err error) {
 		for row, err := range dbfile.AuditRows(c, after, limit) {
@@ -73,7 +73,7 @@ func (e *Engine) AuditRows(ctx context.Context, after int64, limit int) ([]audit
 	})
 }
 
-// PruneAudit implements store.Engine.
+// PruneAudit removes the entries up to an entry, unless they are removed already, and returns their number.
 func (e *Engine) PruneAudit(ctx context.Context, to audit.Link, by audit.Origin) (removed int64, err error) {
 	err = e.change(ctx, func() error {
 		ends, err := dbfile.AuditEnds(e.writer)

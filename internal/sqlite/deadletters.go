@@ -85,7 +85,7 @@ func (e *Engine) changeDeliveries(keys []deliveryKey, sql string, args ...any) (
 	return changed, nil
 }
 
-// DeadLetters implements webhook.Outbox.
+// DeadLetters implements admin.Engine.
 func (e *Engine) DeadLetters(ctx context.Context, page store.DeadPage) (all []store.DeadLetter, err error) {
 	err = e.read(ctx, func(c *sqlite3.Conn) error {
 		hooks, err := webhooks(c)
@@ -121,14 +121,14 @@ func deadLettersOf(
 	})
 }
 
-// RetryDead implements webhook.Outbox.
+// RetryDead implements admin.Engine.
 func (e *Engine) RetryDead(ctx context.Context, selector store.DeadSelector, by audit.Origin) (int64, error) {
 	const active = " AND webhook IN (SELECT id FROM plantstore_webhooks WHERE active <> 0)"
 	return e.changeDead(ctx, selector, audit.WebhookRetry, by, "UPDATE plantstore_deliveries SET "+
 		"since = ?4, due_at = ?4, dead_at = NULL, attempts = 0, reason = NULL", active, time.Now())
 }
 
-// DropDead implements webhook.Outbox.
+// DropDead implements admin.Engine.
 func (e *Engine) DropDead(ctx context.Context, selector store.DeadSelector, by audit.Origin) (int64, error) {
 	return e.changeDead(ctx, selector, audit.WebhookDrop, by, "DELETE FROM plantstore_deliveries", "")
 }

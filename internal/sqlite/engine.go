@@ -38,7 +38,8 @@ type Config struct {
 	Metrics   prometheus.Registerer // nil: no metrics
 }
 
-// Engine implements store.Engine, move.Source and move.Destination on one SQLite file.
+// Engine keeps a store in one SQLite file. It implements writepath.Engine, admin.Engine, webhook.Outbox, move.Source
+// and move.Destination.
 type Engine struct {
 	path   string
 	server bool
@@ -384,7 +385,7 @@ func (e *Engine) release() error {
 	return errors.Join(errs...)
 }
 
-// Durability implements store.Engine. SQLite syncs the WAL with every commit.
+// Durability implements writepath. SQLite syncs the WAL with every commit.
 func (e *Engine) Durability() store.Durability {
 	return store.Durability{Guarantee: "on stable storage of this machine"}
 }

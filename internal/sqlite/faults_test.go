@@ -41,7 +41,7 @@ func plantsFrom(id int64, n int, name string) []store.Create {
 }
 
 // insertBatch returns only the error of Insert.
-func insertBatch(ctx context.Context, e store.Engine, batch []store.Create) error {
+func insertBatch(ctx context.Context, e *Engine, batch []store.Create) error {
 	_, err := e.Insert(ctx, batch)
 	return err
 }

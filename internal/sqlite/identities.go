@@ -9,7 +9,7 @@ import (
 	"plantstore/internal/store"
 )
 
-// PutSubject implements store.Engine.
+// PutSubject implements writepath.Engine.
 func (e *Engine) PutSubject(ctx context.Context, t auth.Token, most int) (stored auth.Token, err error) {
 	var found bool
 	err = e.read(ctx, func(c *sqlite3.Conn) error {
@@ -32,7 +32,7 @@ func (e *Engine) PutSubject(ctx context.Context, t auth.Token, most int) (stored
 	return stored, err
 }
 
-// RevokeIdentity implements store.Engine.
+// RevokeIdentity implements admin.Engine.
 func (e *Engine) RevokeIdentity(
 	ctx context.Context, t auth.Token, most int, by audit.Origin,
 ) (stored auth.Token, err error) {
@@ -75,7 +75,7 @@ func (e *Engine) deleteTokens(where string, args ...any) ([]auth.Token, error) {
 	return tokens, err
 }
 
-// PruneSubjects implements store.Engine.
+// PruneSubjects removes the selected subjects and returns them by ascending id; store.ErrNotFound if there is none.
 func (e *Engine) PruneSubjects(
 	ctx context.Context, p store.SubjectPrune, by audit.Origin,
 ) (removed []auth.Token, err error) {

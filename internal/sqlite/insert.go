@@ -44,7 +44,7 @@ func (s *writeStmts) close() {
 	}
 }
 
-// Insert implements store.Engine.
+// Insert implements writepath.
 func (e *Engine) Insert(ctx context.Context, batch []store.Create) ([]store.Outcome, error) {
 	err := traced(ctx, "checkpoint if due", func() error { return e.checkpointIfDue(ctx, framesOf(batch)) })
 	if err != nil {
@@ -81,7 +81,7 @@ func (e *Engine) Insert(ctx context.Context, batch []store.Create) ([]store.Outc
 	return outcomes, nil
 }
 
-// Probe implements store.Engine.
+// Probe implements writepath.
 func (e *Engine) Probe(ctx context.Context) error {
 	if err := e.checkpointIfDue(ctx, framesOf(nil)); err != nil {
 		return err

@@ -10,7 +10,7 @@ import (
 	"plantstore/internal/store"
 )
 
-// This file implements webhook.Outbox, except for the dead letters.
+// This file implements webhook.Outbox, except for ExpireDeliveries.
 
 // EventsWritten implements webhook.Outbox.
 func (e *Engine) EventsWritten() <-chan struct{} { return e.events }
@@ -81,7 +81,7 @@ func (e *Engine) changeWebhooks(added, removed []string) error {
 
 // TakeDeliveries implements webhook.Outbox.
 func (e *Engine) TakeDeliveries(
-	ctx context.Context, settled []store.Settlement, claim store.Claim,
+	ctx context.Context, settled []store.DeliveryResult, claim store.Claim,
 ) (taken []store.Delivery, err error) {
 	if len(settled) == 0 {
 		if due, err := e.deliveriesDue(ctx, claim); err != nil || !due {
@@ -129,7 +129,7 @@ func (e *Engine) deliveriesDue(ctx context.Context, claim store.Claim) (bool, er
 }
 
 // settle stores the results of deliveries. It ignores a failure whose claim has expired.
-func (e *Engine) settle(settled []store.Settlement, now time.Time) error {
+func (e *Engine) settle(settled []store.DeliveryResult, now time.Time) error {
 	if len(settled) == 0 {
 		return nil
 	}

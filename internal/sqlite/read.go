@@ -29,7 +29,7 @@ func query[T any](ctx context.Context, e *Engine, fn func(c *sqlite3.Conn) (T, e
 	return result, err
 }
 
-// Get implements store.Engine.
+// Get implements admin.
 func (e *Engine) Get(ctx context.Context, id int64) (plant.Record, error) {
 	records, err := e.List(ctx, store.Query{From: id, Limit: 1})
 	switch {
@@ -41,7 +41,7 @@ func (e *Engine) Get(ctx context.Context, id int64) (plant.Record, error) {
 	return records[0], nil
 }
 
-// List implements store.Engine.
+// List implements admin.
 func (e *Engine) List(ctx context.Context, q store.Query) ([]plant.Record, error) {
 	sql := `SELECT plants.id, plants.name, plants.tag, plants.created_at, coalesce(tokens.name, ''), plants.created_by
 		FROM plants LEFT JOIN tokens ON tokens.id = plants.created_by WHERE plants.id >= ?1`
@@ -69,7 +69,7 @@ func (e *Engine) List(ctx context.Context, q store.Query) ([]plant.Record, error
 
 const scanSQL = "SELECT id, name, tag, created_at FROM plants WHERE id >= ?1 ORDER BY id LIMIT ?2"
 
-// Scan implements store.Engine.
+// Scan implements admin.Engine.
 func (e *Engine) Scan(
 	ctx context.Context, from int64, rows int, visit func(*store.Scanned),
 ) (next int64, more bool, err error) {
@@ -87,7 +87,7 @@ func (e *Engine) Scan(
 	return next, more, err
 }
 
-// scanRows calls visit for the rows of scanSQL. Its results are those of store.Engine.Scan.
+// scanRows calls visit for the rows of scanSQL. Its results are those of admin.Engine.Scan.
 func scanRows(s *sqlite3.Stmt, from int64, rows int, visit func(*store.Scanned)) (next int64, more bool, err error) {
 	var p store.Scanned
 	next = from

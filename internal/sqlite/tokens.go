@@ -13,7 +13,7 @@ import (
 	"plantstore/internal/store"
 )
 
-// CreateToken implements store.Engine.
+// CreateToken implements admin.Engine.
 func (e *Engine) CreateToken(ctx context.Context, t auth.Token, by audit.Origin) (id int64, err error) {
 	err = e.changeTokens(ctx, func() error {
 		named, err := tokensWhere(e.writer, "name = ? AND kind IS NULL", t.Name)
@@ -29,7 +29,7 @@ func (e *Engine) CreateToken(ctx context.Context, t auth.Token, by audit.Origin)
 	return t.ID, err
 }
 
-// CreateFirstTokens implements store.Engine.
+// CreateFirstTokens stores all the tokens in a store that never had a token, and nothing in any other.
 func (e *Engine) CreateFirstTokens(
 	ctx context.Context, tokens []auth.Token, by audit.Origin,
 ) (created bool, err error) {
@@ -53,7 +53,7 @@ func (e *Engine) CreateFirstTokens(
 	return created && err == nil, err
 }
 
-// RotateToken implements store.Engine.
+// RotateToken implements admin.Engine.
 func (e *Engine) RotateToken(
 	ctx context.Context, t auth.Token, overlap time.Duration, by audit.Origin,
 ) (fresh, old auth.Token, err error) {
@@ -80,7 +80,7 @@ func (e *Engine) RotateToken(
 	return fresh, old, err
 }
 
-// RevokeTokens implements store.Engine.
+// RevokeTokens implements admin.Engine.
 func (e *Engine) RevokeTokens(
 	ctx context.Context, selector store.Selector, at time.Time, by audit.Origin,
 ) (revoked []auth.Token, err error) {
@@ -123,7 +123,7 @@ func (e *Engine) revoke(ctx context.Context, change func() ([]audit.Event, error
 	return err
 }
 
-// Tokens implements store.Engine.
+// Tokens implements writepath.
 func (e *Engine) Tokens(ctx context.Context) ([]auth.Token, error) {
 	return query(ctx, e, func(c *sqlite3.Conn) ([]auth.Token, error) { return tokensWhere(c, "TRUE") })
 }
@@ -170,7 +170,7 @@ func tokenRow(s *sqlite3.Stmt) (auth.Token, error) {
 	return t, nil
 }
 
-// State implements store.Engine.
+// State implements writepath.
 func (e *Engine) State(ctx context.Context) (store.State, error) {
 	return query(ctx, e, func(c *sqlite3.Conn) (now store.State, err error) {
 		err = dbfile.StateRow(c, "token_changes, coalesce(move_state, ''), plants", func(s *sqlite3.Stmt) {
@@ -180,7 +180,7 @@ func (e *Engine) State(ctx context.Context) (store.State, error) {
 	})
 }
 
-// MarkUsed implements store.Engine.
+// MarkUsed implements writepath.Engine.
 func (e *Engine) MarkUsed(ctx context.Context, uses []auth.Use) error {
 	return e.write(ctx, func() error {
 		for _, use := range uses {

@@ -18,23 +18,33 @@ var ErrAuditFault = errors.New("the audit log is damaged; run plantstore audit v
 // ErrAuditPruned means that an expected entry was pruned.
 var ErrAuditPruned = errors.New("was pruned and cannot be compared")
 
-// VerifyAudit verifies the chain of the audit log of an engine, and that it has an entry; the zero value is in every
-// log. It returns the ends of the log. The error is a *audit.Fault, wraps ErrAuditPruned, or is one of the engine.
-func VerifyAudit(ctx context.Context, engine Engine, expected audit.Link) (audit.Ends, error) {
-	ends, err := verifyChain(ctx, engine)
+// AuditReader reads the audit log of a store.
+type AuditReader interface {
+	// AuditEnds returns the ends of the audit log.
+	AuditEnds(ctx context.Context) (audit.Ends, error)
+
+	// AuditRows returns at most limit rows of the audit log with greater sequence numbers than after, in ascending order.
+	// It does not verify them.
+	AuditRows(ctx context.Context, after int64, limit int) ([]audit.Row, error)
+}
+
+// VerifyAudit verifies the chain of an audit log, and that it has an entry; the zero value is in every log. It returns
+// the ends of the log. The error is a *audit.Fault, wraps ErrAuditPruned, or comes from the engine.
+func VerifyAudit(ctx context.Context, log AuditReader, expected audit.Link) (audit.Ends, error) {
+	ends, err := verifyChain(ctx, log)
 	if err == nil {
-		err = checkExpected(ctx, engine, ends, expected)
+		err = checkExpected(ctx, log, ends, expected)
 	}
 	return ends, err
 }
 
 // verifyChain verifies the chain. A server may append and prune entries at the same time, so a fault counts only if the
 // ends of the log did not change.
-func verifyChain(ctx context.Context, engine Engine) (audit.Ends, error) {
+func verifyChain(ctx context.Context, log AuditReader) (audit.Ends, error) {
 	const tries = 10
-	read := func(after int64, limit int) ([]audit.Row, error) { return engine.AuditRows(ctx, after, limit) }
+	read := func(after int64, limit int) ([]audit.Row, error) { return log.AuditRows(ctx, after, limit) }
 	for try := 1; ; try++ {
-		ends, err := engine.AuditEnds(ctx)
+		ends, err := log.AuditEnds(ctx)
 		if err != nil {
 			return ends, err
 		}
@@ -43,14 +53,14 @@ func verifyChain(ctx context.Context, engine Engine) (audit.Ends, error) {
 		if !errors.As(err, &fault) || try == tries {
 			return ends, err
 		}
-		if now, errEnds := engine.AuditEnds(ctx); errEnds != nil || now == ends {
+		if now, errEnds := log.AuditEnds(ctx); errEnds != nil || now == ends {
 			return ends, err
 		}
 	}
 }
 
 // checkExpected returns a *audit.Fault unless an entry is in the log.
-func checkExpected(ctx context.Context, engine Engine, ends audit.Ends, expected audit.Link) error {
+func checkExpected(ctx context.Context, log AuditReader, ends audit.Ends, expected audit.Link) error {
 	switch {
 	case expected == audit.Link{} || expected == ends.Anchor:
 		return nil
@@ -62,7 +72,7 @@ func checkExpected(ctx context.Context, engine Engine, ends audit.Ends, expected
 			Reason: fmt.Sprintf("the log once had entry %d, and its newest entry is %d", expected.Sequence, ends.Head.Sequence),
 		}
 	}
-	rows, err := engine.AuditRows(ctx, expected.Sequence-1, 1)
+	rows, err := log.AuditRows(ctx, expected.Sequence-1, 1)
 	if err != nil {
 		return err
 	}

@@ -24,7 +24,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 func Checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
 
 // Plant returns the digest of a plant that the token by created: from 0 to 2^32 - 1, so
-// that the sum of 2^31 digests fits an int64.
+// the sum of 2^31 digests fits an int64.
 func (d *Digester) Plant(n *plant.NewPlant, at time.Time, by int64) int64 {
 	d.bytes = d.bytes[:0]
 	d.Integer(n.ID)

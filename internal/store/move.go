@@ -32,8 +32,8 @@ type Totals struct {
 	Digests int64 // the sum of Digester.Plant over all plants
 }
 
-// MoveState is the progress of a move, as a store at one of its ends has it. With the
-// zero value, no move makes the store read-only.
+// MoveState is the progress of a move, as stored at one of its ends. With the zero value, no
+// move makes the store read-only.
 type MoveState struct {
 	Phase MovePhase
 	Other string // the store at the other end of the move, for messages

@@ -1,167 +1,154 @@
+// Package store is what engines share with their users: the types and errors of their methods, digests, the state of
+// a move, the events of the audit log, and the rules of an outbox. The packages writepath, admin, webhook and move
+// declare the methods that they need of an engine, and package storetest tests all of them.
 package store
 
 import (
-	"context"
+	"cmp"
 	"errors"
-	"log/slog"
-	"sync"
-	"sync/atomic"
+	"slices"
+	"strconv"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
-	"plantstore/internal/trace"
 )
 
-// Config configures a Store.
-type Config struct {
-	Engine  Engine // required; the caller closes it after the Store
-	Commits int    // commits that may run at the same time; 0: 1
-	Limits  Limits
-	JWT     VerifyJWT             // nil: the store accepts no JWT
-	Log     *slog.Logger          // nil: no log
-	Metrics prometheus.Registerer // nil: no metrics
-	Tracer  *trace.Tracer         // nil: no spans
+// Create is one plant to store.
+type Create struct {
+	Plant plant.NewPlant
+	By    int64     // id of the token that creates it; 0 for the operator's own commands
+	At    time.Time // time of creation; kept to the microsecond
 }
 
-// Store creates plants and authenticates requests, for the server. It is safe for
-// concurrent use.
-type Store struct {
-	writer      *writer
-	credentials *credentials
-	retiring    atomic.Bool
-	closing     sync.Once
-}
-
-// New starts a store on an engine, and reads the tokens before it returns. The
-// caller closes it. The error wraps ErrReadOnly if a move makes the engine's store
-// read-only.
-func New(ctx context.Context, c Config) (*Store, error) {
-	if c.Engine == nil {
-		return nil, errors.New("store.Config has no Engine")
+// OrderByID appends to order the indexes of the batch by ascending id of the plants.
+// Equal ids stay in the order of the batch.
+func OrderByID(order []int32, batch []Create) []int32 {
+	for i := range batch {
+		order = append(order, int32(i))
 	}
-	c.Commits, c.Limits = max(1, c.Commits), c.Limits.withDefaults()
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
-	if c.Metrics == nil {
-		c.Metrics = prometheus.NewRegistry() // nothing reads it
-	}
-	o := &outage{log: c.Log}
-	credentials, err := newCredentials(ctx, c.Engine, c.JWT, o)
-	if err != nil {
-		return nil, err
-	}
-	if err := credentials.move.Load().Err(); err != nil {
-		credentials.close()
-		return nil, err
-	}
-	credentials.measure(c.Metrics)
-	return &Store{
-		writer:      newWriter(c, o),
-		credentials: credentials,
-	}, nil
-}
-
-// Create stores a plant; span is that of the request, or nil. When it returns a nil
-// error, the plant is on stable storage; replayed reports that it was already stored. The
-// error is a *plant.Error: a conflict, or the reason why the store could not store it.
-// Create returns within Limits.AnswerTimeout. It has no context, because a plant
-// in a batch is stored even if its client disconnects.
-func (s *Store) Create(span *trace.Span, by auth.Principal, n plant.NewPlant) (replayed bool, err error) {
-	if err := s.credentials.move.Load().Err(); err != nil {
-		return false, refusal(err)
-	}
-	outcome, err := s.writer.create(span, Create{Plant: n, By: by.TokenID, At: time.Now()})
-	if err != nil {
-		return false, err
-	}
-	return outcome.Replayed, outcome.Conflict
-}
-
-// Authenticate returns the principal of a credential. It looks for an unknown token in
-// the engine, because the token may be new. The error is a *plant.Error.
-func (s *Store) Authenticate(ctx context.Context, credential string) (auth.Principal, error) {
-	return s.credentials.authenticate(ctx, credential)
-}
-
-// AuthenticateKnown is Authenticate for the tokens in memory only. A token that is
-// newer than the last poll is unknown.
-func (s *Store) AuthenticateKnown(ctx context.Context, credential string) (auth.Principal, error) {
-	return s.credentials.authenticateKnown(ctx, credential, time.Now())
-}
-
-// AuthenticateClaims returns the principal of a person who signed in at the issuer; the caller
-// has verified the claims. Its first call for a subject stores the subject. The error is an
-// *auth.Invalid after a revocation of the subject, or a *plant.Error.
-func (s *Store) AuthenticateClaims(ctx context.Context, claims *auth.Claims) (auth.Principal, error) {
-	return s.credentials.authenticateClaims(ctx, claims, time.Now())
-}
-
-// AuthenticateStale is Authenticate for the tokens of the last successful poll, however
-// old it is. It never waits for the engine. While the engine is unreachable, a token
-// that was revoked since is still valid.
-func (s *Store) AuthenticateStale(credential string) (auth.Principal, error) {
-	return s.credentials.keyring.Authenticate(credential, time.Now())
-}
-
-// Ready returns nil if the store can store plants, else the reason why it cannot.
-func (s *Store) Ready() error {
-	s.writer.mu.Lock()
-	defer s.writer.mu.Unlock()
-	switch {
-	case s.writer.broken:
-		return errors.New("the store failed; see the log")
-	case s.writer.closed, s.retiring.Load():
-		return errors.New("the store is shutting down")
-	case s.writer.longestCommit() >= commitLongMax:
-		return errors.New("a commit has run for over 20 s")
-	case !s.credentials.reachable():
-		return errors.New("the store is unreachable; see the log")
-	}
-	if err := s.writer.outage.refusal(); err != nil {
-		return err
-	}
-	if s.credentials.move.Load().Phase != "" {
-		return ErrReadOnly // the log names the new store; /readyz is public and does not
-	}
-	return nil
-}
-
-// Writing reports whether plants wait for a commit, or are in one. Reads in the background
-// pause then.
-func (s *Store) Writing() bool {
-	s.writer.mu.Lock()
-	defer s.writer.mu.Unlock()
-	return len(s.writer.pending.creates) > 0 || s.writer.inFlight > 0
-}
-
-// Durability returns the guarantee of an acknowledgement.
-func (s *Store) Durability() Durability { return s.writer.engine.Durability() }
-
-// commitLongMax is the longest run time of a commit in a store that is ready.
-const commitLongMax = 20 * time.Second
-
-// Retire makes Ready report that the store is shutting down, so that a load balancer
-// uses other servers. The store still stores plants. After the given time, commits
-// that wait for a lock fail, and a later one fails if it takes more than 400 ms.
-func (s *Store) Retire(within time.Duration) {
-	s.retiring.Store(true)
-	s.writer.retire(within)
-}
-
-// Broken returns a channel that is closed after the engine has returned ErrBroken.
-// The process should end then.
-func (s *Store) Broken() <-chan struct{} { return s.writer.failed }
-
-// Close refuses new plants, waits for the outcome of every accepted plant, and ends
-// the goroutines of the store.
-func (s *Store) Close() {
-	s.closing.Do(func() {
-		s.writer.close()
-		s.credentials.close()
-		s.writer.outage.end()
+	slices.SortFunc(order, func(i, j int32) int {
+		return cmp.Or(cmp.Compare(batch[i].Plant.ID, batch[j].Plant.ID), cmp.Compare(i, j))
 	})
+	return order
 }
+
+// Outcome is the result for one plant of a batch. The zero value means that the
+// plant was created.
+type Outcome struct {
+	Replayed bool  // the plant was already stored with the same content
+	Conflict error // the *plant.Error of plant.Differences: another plant has the id
+}
+
+// Created reports whether the plant was created.
+func (o Outcome) Created() bool { return !o.Replayed && o.Conflict == nil }
+
+// State is the state of a store that a server polls.
+type State struct {
+	TokenChanges int64     // changes with every change of a token other than its last use
+	Move         MoveState // the zero value: the store is not read-only
+	Plants       int64     // number of stored plants: an estimate where counting is slow, -1 if unknown
+}
+
+// Durability describes an acknowledgement of an engine to the operator.
+type Durability struct {
+	Guarantee string   // where an acknowledged plant is stored: "on stable storage of …"
+	Standby   bool     // an acknowledged plant is stored on more than one machine
+	Warnings  []string // why the guarantee may not hold, each with advice
+}
+
+// CreatorName returns plant.Record.CreatedBy for the name and the id of a creator. The name is empty for the operator's
+// own commands, whose id is 0, and for a subject that was removed.
+func CreatorName(name string, id int64) string {
+	if name == "" && id != 0 {
+		return "id " + strconv.FormatInt(id, 10)
+	}
+	return name
+}
+
+// Scanned is a plant that an engine's Scan reads without copying its texts.
+type Scanned struct {
+	ID        int64
+	Name, Tag []byte // memory of the engine; a nil Tag is no tag, an empty one is an empty tag
+	CreatedAt int64  // microseconds since 1970 in UTC
+}
+
+// Query selects plants for an engine's List.
+type Query struct {
+	From  int64     // the smallest id to return; math.MinInt64 for all
+	Tag   plant.Tag // only plants with exactly this tag; the zero value selects every plant
+	Limit int       // at least 1
+}
+
+// PlantsBytes bounds the texts of the plants that one call of an engine returns. The last plant may exceed it.
+const PlantsBytes = 8 << 20
+
+// Selector selects tokens to revoke: by id, by name, or by hash.
+type Selector struct {
+	ID   int64     // used if it is not 0
+	Name string    // used if there is no id and it is not empty
+	Hash auth.Hash // used otherwise
+}
+
+// SubjectPrune selects subjects to remove. It never selects a revoked subject whose JWTs may still be valid.
+type SubjectPrune struct {
+	UnusedSince time.Time // the last use, or else the first one, is before this time
+	At          time.Time // of the removal
+	Limit       int       // at least 1
+}
+
+// RevokedBefore returns the time before which a subject must have been revoked: all JWTs from before that revocation
+// have expired.
+func (p SubjectPrune) RevokedBefore() time.Time {
+	return p.At.Add(-auth.JWTLifetimeMax - 2*auth.JWTLeeway)
+}
+
+// TooMany returns the error for a store that has reached the limit of a kind.
+func TooMany(kind auth.Kind) error {
+	if kind == auth.KindJWT {
+		return ErrTooManyJWTs
+	}
+	return ErrTooManySubjects
+}
+
+// Column returns the column of the table tokens by which s selects, and its value: an int64, a
+// string or a []byte.
+func (s Selector) Column() (name string, value any) {
+	switch {
+	case s.ID != 0:
+		return "id", s.ID
+	case s.Name != "":
+		return "name", s.Name
+	default:
+		return "hash", s.Hash[:]
+	}
+}
+
+// Errors of engines and of the store besides *plant.Error. Compare with errors.Is.
+var (
+	// ErrNotFound means that there is no such plant or token.
+	ErrNotFound = errors.New("not found")
+	// ErrNoStore means that a store that must exist does not exist.
+	ErrNoStore = errors.New("there is no store")
+	// ErrNameTaken means that a valid token has this name.
+	ErrNameTaken = errors.New("name taken")
+	// ErrTooManySubjects means that no other subject of an issuer can be stored.
+	ErrTooManySubjects = errors.New("the store has too many subjects")
+	// ErrTooManyJWTs means that no other revoked JWT can be stored.
+	ErrTooManyJWTs = errors.New("the store has too many revoked JWTs; revoke the subject instead")
+	// ErrBusy means that another process kept the store locked until the end of the
+	// context. The call changed nothing.
+	ErrBusy = errors.New("another process has locked the store")
+	// ErrFull means that the disk is full. The call changed nothing.
+	ErrFull = errors.New("no space left for the store; free space on its disk")
+	// ErrReadOnly means that a move makes the store read-only: it stores no plant and
+	// changes no token. The call changed nothing.
+	ErrReadOnly = errors.New("a move makes the store read-only")
+	// ErrClosed means that the store is shutting down. The call changed nothing.
+	ErrClosed = errors.New("the store is shutting down")
+	// ErrOutcomeUnknown means that the batch may be stored.
+	ErrOutcomeUnknown = errors.New("outcome unknown")
+	// ErrBroken means that the engine must not be used any more: the process has to
+	// end, and the next one recovers the store.
+	ErrBroken = errors.New("the store failed")
+)

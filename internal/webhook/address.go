@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -90,22 +91,17 @@ var (
 func isPublic(ip netip.Addr) bool {
 	switch {
 	case ip.Is4():
-		return !contains(special4, ip)
+		return !anyContains(special4, ip)
 	case nat64.Contains(ip):
 		bytes := ip.As16()
 		return isPublic(netip.AddrFrom4([4]byte(bytes[12:])))
-	default: // the IPv4-mapped addresses are outside of 2000::/3, too
-		return global6.Contains(ip) && !contains(special6, ip)
+	default: // IPv4-mapped addresses are outside of 2000::/3
+		return global6.Contains(ip) && !anyContains(special6, ip)
 	}
 }
 
-func contains(all []netip.Prefix, ip netip.Addr) bool {
-	for _, p := range all {
-		if p.Contains(ip) {
-			return true
-		}
-	}
-	return false
+func anyContains(all []netip.Prefix, ip netip.Addr) bool {
+	return slices.ContainsFunc(all, func(p netip.Prefix) bool { return p.Contains(ip) })
 }
 
 func prefixes(texts ...string) (all []netip.Prefix) {

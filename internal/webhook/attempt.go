@@ -18,8 +18,8 @@ import (
 	"plantstore/internal/store"
 )
 
-// Limits of a response. Its body has no meaning; it is read so that the connection can be
-// used again.
+// Limits of a response. Its body means nothing; it is read so that the connection can be
+// reused.
 const (
 	headerBytesMax = 16 << 10
 	bodyBytesMax   = 16 << 10

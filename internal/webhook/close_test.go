@@ -15,7 +15,7 @@ import (
 type stuck struct {
 	webhook.Outbox
 
-	rounds chan struct{} // has a value after the first call of TakeDeliveries
+	rounds chan struct{} // holds a value after the first call of TakeDeliveries
 }
 
 func (stuck) SetWebhooks(_ context.Context, urls []string, _ audit.Origin) ([]store.Webhook, error) {
@@ -24,7 +24,7 @@ func (stuck) SetWebhooks(_ context.Context, urls []string, _ audit.Origin) ([]st
 
 func (stuck) EventsWritten() <-chan struct{} { return nil }
 
-func (s stuck) TakeDeliveries(ctx context.Context, _ []store.Settlement, _ store.Claim) ([]store.Delivery, error) {
+func (s stuck) TakeDeliveries(ctx context.Context, _ []store.DeliveryResult, _ store.Claim) ([]store.Delivery, error) {
 	select {
 	case s.rounds <- struct{}{}:
 	default:

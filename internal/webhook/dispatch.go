@@ -21,15 +21,15 @@ const (
 type dispatcher struct {
 	*Sender
 
-	inFlight map[deliveryKey]bool // claimed deliveries without a stored result
-	settled  []store.Settlement   // results to store
-	attempts int                  // that run
-	tokens   float64              // attempts that Config.Rate allows now
-	last     time.Time            // start of the last round
-	woken    bool                 // there may be new events
-	failing  bool                 // the last round failed
-	warned   bool                 // the log has a warning about that
-	turn     int                  // receiver that claims first
+	inFlight map[deliveryKey]bool   // claimed deliveries without a stored result
+	settled  []store.DeliveryResult // results to store
+	attempts int                    // that run
+	tokens   float64                // attempts that Config.Rate allows now
+	last     time.Time              // start of the last round
+	woken    bool                   // there may be new events
+	failing  bool                   // the last round failed
+	warned   bool                   // the log has a warning about that
+	turn     int                    // receiver that claims first
 }
 
 type deliveryKey struct{ webhook, plant int64 }
@@ -161,22 +161,25 @@ func (d *dispatcher) collectAll() {
 func (d *dispatcher) collect(r result) {
 	d.attempts--
 	now := time.Now()
-	s := store.Settlement{
+	s := store.DeliveryResult{
 		Webhook: r.delivery.Webhook, Plant: r.delivery.Plant.ID, Lease: r.delivery.Lease, Attempts: r.delivery.Attempts,
 	}
 	switch r.outcome {
 	case delivered:
 		s.Done = true
 		r.receiver.succeeded(now)
-		d.metrics.delivered(r)
+		d.metrics.attempt(r, "delivered")
 	case failed:
 		s.Attempts++
 		s.Reason = r.failure.reason
 		s.Dead = now.Sub(r.delivery.Since) >= d.config.GiveUp
 		s.Wait = max(waitAfter(s.Attempts), r.failure.retryAfter)
 		r.receiver.failed(now, r.failure)
-		d.metrics.failed(r, s.Dead)
-	case interrupted: // its claim ends by itself
+		d.metrics.attempt(r, "failed")
+		if s.Dead {
+			d.metrics.dead.WithLabelValues(r.receiver.webhook.Address()).Inc()
+		}
+	case interrupted: // the claim expires
 		d.release(s.Webhook, s.Plant)
 		return
 	}

@@ -124,18 +124,11 @@ func newMetrics(to prometheus.Registerer, receivers []*receiver) *metrics {
 	return m
 }
 
-func (m *metrics) delivered(r result) {
-	m.attempts.WithLabelValues(r.receiver.webhook.Address(), "delivered").Inc()
-	m.took.WithLabelValues(r.receiver.webhook.Address()).Observe(r.took.Seconds())
-}
-
-func (m *metrics) failed(r result, dead bool) {
+// attempt counts an attempt with a result: delivered or failed.
+func (m *metrics) attempt(r result, name string) {
 	address := r.receiver.webhook.Address()
-	m.attempts.WithLabelValues(address, "failed").Inc()
+	m.attempts.WithLabelValues(address, name).Inc()
 	m.took.WithLabelValues(address).Observe(r.took.Seconds())
-	if dead {
-		m.dead.WithLabelValues(address).Inc()
-	}
 }
 
 func (m *metrics) set(r *receiver, t store.OutboxTotals) {

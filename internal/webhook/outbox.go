@@ -7,9 +7,8 @@ import (
 	"plantstore/internal/store"
 )
 
-// Outbox stores events and their deliveries. The engines implement it; storetest has the
-// suite of its contract. Every method that changes the outbox returns an error that wraps
-// store.ErrReadOnly while a move makes the store read-only.
+// Outbox is the part of an engine that stores events and their deliveries. Every method that changes the outbox returns
+// an error that wraps store.ErrReadOnly while a move makes the store read-only.
 type Outbox interface {
 	// Webhooks returns all webhooks of the store, by ascending id.
 	Webhooks(ctx context.Context) ([]store.Webhook, error)
@@ -19,18 +18,18 @@ type Outbox interface {
 	// entry to the audit log if it changes a webhook.
 	//
 	// If there is a URL, every transaction of any engine that creates a plant after the return
-	// writes an event; on Citus, those of other engines do so within a second. Without a URL, this
+	// writes an event; on Citus, other engines do so within a second. Without a URL, this
 	// engine writes none on return, and others none after a second.
 	SetWebhooks(ctx context.Context, urls []string, by audit.Origin) ([]store.Webhook, error)
 
-	// EventsWritten returns a channel that has a value after this engine has written events.
+	// EventsWritten returns a channel that holds a value after this engine has written events.
 	EventsWritten() <-chan struct{}
 
 	// TakeDeliveries stores the results of claimed deliveries, and claims others that are
 	// due, in one transaction. No other call, of any engine, returns a claimed delivery
-	// until its claim ends or a settlement releases it. A failure whose claim has ended has no
-	// effect. Without settlements and due deliveries, it writes nothing.
-	TakeDeliveries(ctx context.Context, settled []store.Settlement, claim store.Claim) ([]store.Delivery, error)
+	// until its claim ends or a result releases it. A failure whose claim has ended has no
+	// effect. Without results and due deliveries, it writes nothing.
+	TakeDeliveries(ctx context.Context, settled []store.DeliveryResult, claim store.Claim) ([]store.Delivery, error)
 
 	// ExpireDeliveries makes deliveries dead letters that are due and too old, and removes
 	// dead letters that are too old, at most store.DeadBatch of each.
@@ -38,15 +37,4 @@ type Outbox interface {
 
 	// OutboxTotals returns the totals of every webhook, by id. It reads all deliveries.
 	OutboxTotals(ctx context.Context) (map[int64]store.OutboxTotals, error)
-
-	// DeadLetters returns a page of the dead letters, in the order of webhook and plant.
-	DeadLetters(ctx context.Context, page store.DeadPage) ([]store.DeadLetter, error)
-
-	// RetryDead makes selected dead letters of active webhooks due at once, as new
-	// deliveries: at most store.DeadBatch. It returns their number, and appends an entry to
-	// the audit log unless that is 0.
-	RetryDead(ctx context.Context, s store.DeadSelector, by audit.Origin) (int64, error)
-
-	// DropDead is RetryDead for the removal of dead letters of every webhook.
-	DropDead(ctx context.Context, s store.DeadSelector, by audit.Origin) (int64, error)
 }

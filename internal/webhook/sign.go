@@ -27,7 +27,7 @@ func (Secret) GoString() string { return "(secret)" }
 func (s Secret) Equal(other Secret) bool { return hmac.Equal(s.key, other.key) }
 
 const (
-	// SecretPrefix is the beginning of the text of a secret.
+	// SecretPrefix starts the text of a secret.
 	SecretPrefix = "whsec_"
 
 	// The sizes of a key in bytes (Standard Webhooks, "Signature scheme").
@@ -84,7 +84,7 @@ func sign(secrets []Secret, id string, at time.Time, body []byte) string {
 
 // eventID returns the header webhook-id: the same text for each delivery of an event, to
 // every webhook and from every store with the plant. It depends on the id and the creation
-// time of the plant, so a plant that is created again after a restore has another one.
+// time of the plant, so a plant that is created again after a restore gets a new one.
 func eventID(n plant.NewPlant, createdAt time.Time) string {
 	text := fmt.Sprintf("plantstore event %d %d", n.ID, createdAt.UnixMicro())
 	sum := sha256.Sum256(n.AppendJSON([]byte(text)))

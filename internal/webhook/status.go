@@ -23,18 +23,8 @@ func (s *Sender) Status() map[int64]Status {
 	}
 	for _, r := range s.receivers {
 		r.mu.Lock()
-		status := r.status
-		status.Address = r.webhook.Address()
-		all[r.webhook.ID] = status
+		all[r.webhook.ID] = r.status
 		r.mu.Unlock()
 	}
 	return all
-}
-
-// publish copies the state of the dispatcher to the status.
-func (r *receiver) publish(change func(*Status)) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	change(&r.status)
-	r.status.Failures, r.status.Paused, r.status.Gone = r.failures, r.paused, r.gone
 }

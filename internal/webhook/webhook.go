@@ -67,15 +67,15 @@ type Sender struct {
 	sending context.Context    // of the attempts, the rounds and the maintenance
 	cancel  context.CancelFunc // of sending
 	running sync.WaitGroup     // the dispatcher and the maintenance
-	results chan result        // of the attempts; its buffer has room for all of them
+	results chan result        // of the attempts; buffers all of them
 }
 
 // claimsEach is the number of deliveries that a Sender claims for each attempt to a webhook
 // at the same time: the next ones wait in memory while results are stored.
 const claimsEach = 4
 
-// New makes the URLs the webhooks of the store: from its return on, plants that are created
-// have events. Start delivers them. The caller closes the Sender.
+// New makes the URLs the webhooks of the store: plants that are created after it returns get
+// events. Start delivers them. The caller closes the Sender.
 func New(ctx context.Context, c Config) (*Sender, error) {
 	if c.Outbox == nil || len(c.URLs) == 0 || len(c.URLs) > URLsMax || len(c.Secrets) == 0 {
 		return nil, errors.New("webhook.Config lacks an Outbox, a secret or a URL, or has too many URLs")
@@ -96,7 +96,9 @@ func New(ctx context.Context, c Config) (*Sender, error) {
 	})
 	for _, w := range all {
 		if w.Active {
-			r := &receiver{webhook: w, slots: make(chan struct{}, c.Concurrency), log: c.Log}
+			r := &receiver{
+				webhook: w, slots: make(chan struct{}, c.Concurrency), log: c.Log, status: Status{Address: w.Address()},
+			}
 			s.receivers, s.byID[w.ID] = append(s.receivers, r), r
 		}
 	}
@@ -104,8 +106,8 @@ func New(ctx context.Context, c Config) (*Sender, error) {
 	return s, nil
 }
 
-// Off makes a store without webhooks: its plants have no events. It writes nothing if there
-// are none. The number of webhooks that were active is the result.
+// Off deactivates all webhooks of a store, so that its plants get no events, and returns the
+// number of webhooks that were active. It writes nothing if there are none.
 func Off(ctx context.Context, o Outbox, by audit.Origin) (removed int, err error) {
 	before, err := o.Webhooks(ctx)
 	if err != nil {
@@ -139,8 +141,8 @@ func (s *Sender) retired() bool {
 	}
 }
 
-// Close claims no more deliveries, waits for a short time for the running attempts, and
-// stores their results. The claims of attempts that have not ended then end by themselves.
+// Close claims no more deliveries, waits a short time for the running attempts, and stores
+// their results. The claims of attempts that have not ended by then expire.
 func (s *Sender) Close() {
 	s.Retire()
 	s.running.Wait()
@@ -148,19 +150,16 @@ func (s *Sender) Close() {
 	s.client.CloseIdleConnections()
 }
 
-// receiver is a webhook to which a Sender delivers. Only the dispatcher uses it, except for
-// webhook, slots and status.
+// receiver is a webhook to which a Sender delivers. Only the dispatcher uses the fields before mu, except for webhook
+// and slots, and changes status.
 type receiver struct {
 	webhook store.Webhook
 	slots   chan struct{} // semaphore of the attempts
 	log     *slog.Logger
 
 	claimed  int       // deliveries without a stored result
-	failures int       // attempts that failed since the last one that succeeded
-	pauses   int       // since then
-	paused   time.Time // no claims until then
-	gone     bool      // it has answered 410; no claims
-	warned   bool      // the log has a warning about the failures
+	pauses   int       // since the last attempt that succeeded
+	warned   bool      // the failures are logged
 	warnedAt time.Time // last warning
 
 	mu     sync.Mutex
@@ -178,10 +177,12 @@ const (
 // room returns the number of deliveries to claim now. After a pause it is a single one,
 // which shows whether the receiver is back.
 func (r *receiver) room(now time.Time, most int) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	switch {
-	case r.gone || now.Before(r.paused):
+	case r.status.Gone || now.Before(r.status.Paused):
 		return 0
-	case r.failures >= failuresBeforePause:
+	case r.status.Failures >= failuresBeforePause:
 		return max(0, 1-r.claimed)
 	}
 	return most - r.claimed
@@ -189,39 +190,39 @@ func (r *receiver) room(now time.Time, most int) int {
 
 // succeeded records a delivered event.
 func (r *receiver) succeeded(now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.warned {
-		r.log.Info("webhook deliveries succeed again", "address", r.webhook.Address(), "failures", r.failures)
+		r.log.Info("webhook deliveries succeed again", "address", r.status.Address, "failures", r.status.Failures)
 	}
-	r.failures, r.pauses, r.paused, r.warned = 0, 0, time.Time{}, false
-	r.publish(func(s *Status) { s.Delivered = now })
+	r.pauses, r.warned = 0, false
+	r.status.Delivered, r.status.Failures, r.status.Paused = now, 0, time.Time{}
 }
 
 // failed records an attempt that failed. A receiver that answers no attempt gets fewer of
 // them: each would wait for the timeout.
 func (r *receiver) failed(now time.Time, f failure) {
-	defer r.publish(func(s *Status) { s.Failed, s.Reason = now, f.reason })
-	r.failures++
-	if f.gone && !r.gone {
-		r.gone = true
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := &r.status
+	s.Failed, s.Reason = now, f.reason
+	s.Failures++
+	if f.gone && !s.Gone {
+		s.Gone = true
 		r.log.Error("webhook disabled: the receiver answered 410 Gone; correct webhook-url, or restart to try it again",
-			"address", r.webhook.Address())
+			"address", s.Address)
 		return
 	}
 	if !r.warned && now.Sub(r.warnedAt) >= warnEvery {
 		r.warned, r.warnedAt = true, now
-		r.log.Warn("webhook deliveries fail; they are repeated", "address", r.webhook.Address(), "reason", f.reason)
+		r.log.Warn("webhook deliveries fail; they are repeated", "address", s.Address, "reason", f.reason)
 	}
-	if r.failures < failuresBeforePause || now.Before(r.paused) {
-		r.pauseUntil(now.Add(f.retryAfter))
-		return
+	wait := f.retryAfter
+	if s.Failures >= failuresBeforePause && !now.Before(s.Paused) {
+		wait = max(wait, min(pauseMost, pauseFirst<<min(r.pauses, 10)))
+		r.pauses++
 	}
-	pause := min(pauseMost, pauseFirst<<min(r.pauses, 10))
-	r.pauses++
-	r.pauseUntil(now.Add(max(pause, f.retryAfter)))
-}
-
-func (r *receiver) pauseUntil(t time.Time) {
-	if t.After(r.paused) {
-		r.paused = t
+	if until := now.Add(wait); until.After(s.Paused) {
+		s.Paused = until
 	}
 }

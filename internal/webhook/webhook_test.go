@@ -119,7 +119,7 @@ func start(t testing.TB, c webhook.Config) *webhook.Sender {
 	return s
 }
 
-func create(t testing.TB, e store.Engine, plants ...plant.NewPlant) {
+func create(t testing.TB, e storetest.Engine, plants ...plant.NewPlant) {
 	t.Helper()
 	batch := make([]store.Create, len(plants))
 	for i, n := range plants {
@@ -215,7 +215,7 @@ type impatient struct {
 }
 
 func (o *impatient) TakeDeliveries(
-	ctx context.Context, settled []store.Settlement, claim store.Claim,
+	ctx context.Context, settled []store.DeliveryResult, claim store.Claim,
 ) ([]store.Delivery, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -252,7 +252,7 @@ func TestRetryAfter(t *testing.T) {
 			w.Header().Set("Retry-After", value)
 			w.WriteHeader(http.StatusTooManyRequests)
 		})
-		o := &watching{Engine: e, settled: make(chan store.Settlement, 10)}
+		o := &watching{Engine: e, settled: make(chan store.DeliveryResult, 10)}
 		var log bytes.Buffer
 		c := config(t, e, r.URL)
 		c.Outbox, c.Log = o, slog.New(slog.NewTextHandler(&log, nil))
@@ -270,14 +270,14 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// watching is an outbox that reports the settlements.
+// watching is an outbox that reports the results of deliveries.
 type watching struct {
 	storetest.Engine
-	settled chan store.Settlement
+	settled chan store.DeliveryResult
 }
 
 func (o *watching) TakeDeliveries(
-	ctx context.Context, settled []store.Settlement, claim store.Claim,
+	ctx context.Context, settled []store.DeliveryResult, claim store.Claim,
 ) ([]store.Delivery, error) {
 	for _, s := range settled {
 		o.settled <- s
@@ -309,7 +309,7 @@ func TestFailures(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			e := newStore(t)
-			o := &watching{Engine: e, settled: make(chan store.Settlement, 10)}
+			o := &watching{Engine: e, settled: make(chan store.DeliveryResult, 10)}
 			c := config(t, e, row.url)
 			c.Outbox, c.AllowPrivate, c.Timeout = o, row.private, 2*time.Second
 			if row.name != "timeout" {
@@ -401,7 +401,7 @@ func TestGone(t *testing.T) {
 	gone := newReceiver(t, func(_ int, w http.ResponseWriter) { w.WriteHeader(http.StatusGone) })
 	other := newReceiver(t, ok)
 	var log bytes.Buffer
-	o := &watching{Engine: e, settled: make(chan store.Settlement, 10)}
+	o := &watching{Engine: e, settled: make(chan store.DeliveryResult, 10)}
 	c := config(t, e, gone.URL+"/?key=secret", other.URL)
 	c.Outbox, c.Log = o, slog.New(slog.NewTextHandler(&log, nil))
 	s := start(t, c)
@@ -517,7 +517,7 @@ func TestRate(t *testing.T) {
 type patient struct{ storetest.Engine }
 
 func (o patient) TakeDeliveries(
-	ctx context.Context, settled []store.Settlement, claim store.Claim,
+	ctx context.Context, settled []store.DeliveryResult, claim store.Claim,
 ) ([]store.Delivery, error) {
 	return o.Engine.TakeDeliveries(context.WithoutCancel(ctx), settled, claim)
 }

@@ -30,7 +30,7 @@ CREATE TABLE plantstore (
     version         bigint  NOT NULL, -- of the schema: the number of applied migrations
     token_changes   bigint  NOT NULL, -- incremented by every change of a token but its last use, so that a server
                                       -- finds a change without reading every token
-    held            text,             -- state of a move; NULL: the store accepts plants
+    move_state      text,             -- NULL: the store accepts plants
     webhooks        boolean,          -- true: the statement that creates a plant adds an event; NULL: it does not
     audit_sequence  bigint,           -- the newest entry of the audit log; NULL: there is none
     audit_hash      bytea,

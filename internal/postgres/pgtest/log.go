@@ -15,7 +15,7 @@ import (
 )
 
 // Logging are the settings of a server that logs every statement without its values,
-// also a statement that is only prepared.
+// including statements that are only prepared.
 var Logging = []string{
 	"logging_collector=on", "log_destination=csvlog", "log_rotation_size=0",
 	"log_statement=all", "log_min_duration_statement=0", "log_parameter_max_length=0",
@@ -27,8 +27,8 @@ type Statement struct{ Database, Application, SQL string }
 // Statements returns the statements that clients of a server with Logging sent before
 // the call. It may return a statement several times.
 func (s *Server) Statements(ctx context.Context) ([]Statement, error) {
-	// The server writes the log in a process of its own. When the log has the last
-	// statement, it has all earlier ones.
+	// Another process of the server writes the log. When the last statement is in the
+	// log, so are all earlier ones.
 	last := fmt.Sprintf("SELECT 'the log until %s'", time.Now().Format(time.RFC3339Nano))
 	c, err := pgx.Connect(ctx, s.url("postgres"))
 	if err != nil {

@@ -1,5 +1,5 @@
 // Package pgtest runs a PostgreSQL server for tests with the installed programs. The
-// server has the settings of a fresh installation, a directory of its own, and no port.
+// server has the settings of a fresh installation, its own directory, and no port.
 package pgtest
 
 import (

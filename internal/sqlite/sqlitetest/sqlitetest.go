@@ -47,7 +47,7 @@ func Open(t testing.TB, c sqlite.Config) *sqlite.Engine {
 }
 
 // Insert returns only the error of Insert.
-func Insert(ctx context.Context, e store.Engine, batch []store.Create) error {
+func Insert(ctx context.Context, e *sqlite.Engine, batch []store.Create) error {
 	_, err := e.Insert(ctx, batch)
 	return err
 }

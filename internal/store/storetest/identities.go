@@ -22,7 +22,7 @@ func subjectNamed(subject string) auth.Token {
 	return t
 }
 
-func mustPutSubject(t testing.TB, e store.Engine, subject auth.Token) auth.Token {
+func mustPutSubject(t testing.TB, e Engine, subject auth.Token) auth.Token {
 	t.Helper()
 	stored, err := e.PutSubject(t.Context(), subject, 100)
 	if err != nil {
@@ -31,7 +31,7 @@ func mustPutSubject(t testing.TB, e store.Engine, subject auth.Token) auth.Token
 	return stored
 }
 
-func mustRevokeIdentity(t testing.TB, e store.Engine, identity auth.Token) auth.Token {
+func mustRevokeIdentity(t testing.TB, e Engine, identity auth.Token) auth.Token {
 	t.Helper()
 	stored, err := e.RevokeIdentity(t.Context(), identity, 100, operator)
 	if err != nil {
@@ -243,7 +243,7 @@ func testRevokedJWTs(t *testing.T, s Store) {
 	}
 }
 
-func mustState(t testing.TB, e store.Engine) store.State {
+func mustState(t testing.TB, e Engine) store.State {
 	t.Helper()
 	state, err := e.State(t.Context())
 	if err != nil {

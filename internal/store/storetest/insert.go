@@ -162,7 +162,7 @@ func testInsertDeadline(t *testing.T, s Store) {
 
 // insertWithin inserts a plant with a timeout, and returns an error if the result of Insert
 // contradicts the content of the store. At the end it stores the plant.
-func insertWithin(ctx context.Context, e store.Engine, id int64, timeout time.Duration) error {
+func insertWithin(ctx context.Context, e Engine, id int64, timeout time.Duration) error {
 	short, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	batch := []store.Create{create(id, "Rosa", plant.Tag{})}

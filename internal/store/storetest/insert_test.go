@@ -13,7 +13,7 @@ import (
 // wrongEngine is an engine of at most one plant. The test sets the effect and the result of
 // its first Insert.
 type wrongEngine struct {
-	store.Engine // nil
+	Engine // nil
 
 	stored, replayed bool
 	err              error

@@ -33,7 +33,7 @@ func mustSetWebhooks(t testing.TB, e Engine, urls ...string) []store.Webhook {
 // claims claims at most n deliveries for each of the first two webhooks.
 func claims(n int) store.Claim { return store.Claim{Most: map[int64]int{1: n, 2: n}, Lease: lease} }
 
-func mustTake(t testing.TB, e Engine, claim store.Claim, settled ...store.Settlement) []store.Delivery {
+func mustTake(t testing.TB, e Engine, claim store.Claim, settled ...store.DeliveryResult) []store.Delivery {
 	t.Helper()
 	taken, err := e.TakeDeliveries(t.Context(), settled, claim)
 	must(t, err)
@@ -49,17 +49,19 @@ func names(deliveries []store.Delivery) (all []string) {
 	return all
 }
 
-// settle returns the settlement of a delivery.
-func settle(d store.Delivery, change func(*store.Settlement)) store.Settlement {
-	s := store.Settlement{Webhook: d.Webhook, Plant: d.Plant.ID, Lease: d.Lease, Attempts: d.Attempts}
+// settle returns the result of a delivery.
+func settle(d store.Delivery, change func(*store.DeliveryResult)) store.DeliveryResult {
+	s := store.DeliveryResult{Webhook: d.Webhook, Plant: d.Plant.ID, Lease: d.Lease, Attempts: d.Attempts}
 	change(&s)
 	return s
 }
 
-func done(s *store.Settlement)     { s.Done = true }
-func dead(s *store.Settlement)     { s.Dead, s.Attempts, s.Reason = true, 3, "status 500" }
-func later(s *store.Settlement)    { s.Wait, s.Attempts, s.Reason = time.Hour, s.Attempts+1, "status 503" }
-func released(_ *store.Settlement) {}
+func done(s *store.DeliveryResult) { s.Done = true }
+func dead(s *store.DeliveryResult) { s.Dead, s.Attempts, s.Reason = true, 3, "status 500" }
+func later(s *store.DeliveryResult) {
+	s.Wait, s.Attempts, s.Reason = time.Hour, s.Attempts+1, "status 503"
+}
+func released(_ *store.DeliveryResult) {}
 
 func mustTotals(t testing.TB, e Engine) map[int64]store.OutboxTotals {
 	t.Helper()
@@ -177,14 +179,14 @@ func testLargeEvents(t *testing.T, s Store) {
 	equal(t, "deliveries", len(mustTake(t, e, claims(9))), 0)
 }
 
-// testSettlements shows the effect of each result.
-func testSettlements(t *testing.T, s Store) {
+// testDeliveryResults shows the effect of each result.
+func testDeliveryResults(t *testing.T, s Store) {
 	e := open(t, s)
 	mustSetWebhooks(t, e, urlA)
 	mustInsert(t, e, create(1, "done", plant.Tag{}), create(2, "dead", plant.Tag{}), create(3, "later", plant.Tag{}),
 		create(4, "released", plant.Tag{}))
 	taken := mustTake(t, e, claims(9))
-	slices.SortFunc(taken, func(a, b store.Delivery) int { return plant.CompareID(a.Plant, b.Plant) })
+	slices.SortFunc(taken, func(a, b store.Delivery) int { return cmp.Compare(a.Plant.ID, b.Plant.ID) })
 	if len(taken) != 4 {
 		t.Fatal(taken)
 	}
@@ -224,7 +226,7 @@ func testRemovedPlants(t *testing.T, s Store) {
 	mustSetWebhooks(t, e, urlA)
 	mustInsert(t, e, create(1, "", plant.Tag{}), create(2, "", plant.Tag{}), create(3, "", plant.Tag{}))
 	all := mustTake(t, e, claims(3))
-	slices.SortFunc(all, func(a, b store.Delivery) int { return plant.CompareID(a.Plant, b.Plant) })
+	slices.SortFunc(all, func(a, b store.Delivery) int { return cmp.Compare(a.Plant.ID, b.Plant.ID) })
 	for _, d := range all { // the last one is due last
 		mustTake(t, e, store.Claim{}, settle(d, released))
 	}
@@ -312,7 +314,7 @@ func testDeadLetters(t *testing.T, s Store) {
 	e := open(t, s)
 	mustSetWebhooks(t, e, urlA, urlB)
 	mustInsert(t, e, create(-5, "", plant.Tag{}), create(7, "", plant.Tag{}), create(8, "", plant.Tag{}))
-	var settled []store.Settlement
+	var settled []store.DeliveryResult
 	for _, d := range mustTake(t, e, claims(9)) {
 		if d.Plant.ID != 8 {
 			settled = append(settled, settle(d, dead))
@@ -395,7 +397,7 @@ func testExpire(t *testing.T, s Store) {
 	others := mustTake(t, e, claims(9))
 	equal(t, "the others", names(others), []string{`1 {"id":2,"name":"young"}`})
 
-	refused := settle(others[0], func(s *store.Settlement) { s.Attempts, s.Reason = 1, "connection refused" })
+	refused := settle(others[0], func(s *store.DeliveryResult) { s.Attempts, s.Reason = 1, "connection refused" })
 	again := mustTake(t, e, claims(9), refused)
 	mustTake(t, e, store.Claim{}, settle(again[0], released))
 	reason := func() string {
@@ -421,7 +423,7 @@ func testOutboxReadOnly(t *testing.T, s Store) {
 	taken := mustTake(t, e, claims(1))
 	moving := store.MoveState{Phase: store.Moving, Other: "another"}
 	must(t, mover.SetMoveState(t.Context(), store.MoveState{}, moving))
-	_, errTake := e.TakeDeliveries(t.Context(), []store.Settlement{settle(taken[0], done)}, claims(1))
+	_, errTake := e.TakeDeliveries(t.Context(), []store.DeliveryResult{settle(taken[0], done)}, claims(1))
 	_, errSet := e.SetWebhooks(t.Context(), nil, operator)
 	_, errDrop := e.DropDead(t.Context(), store.DeadSelector{}, operator)
 	for _, err := range []error{errTake, errSet, errDrop} {

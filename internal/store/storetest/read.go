@@ -102,7 +102,7 @@ type scanned struct {
 }
 
 // scanAll returns the plants of every call of Scan.
-func scanAll(t testing.TB, e store.Engine, from int64, rows int) (calls [][]scanned) {
+func scanAll(t testing.TB, e Engine, from int64, rows int) (calls [][]scanned) {
 	t.Helper()
 	for {
 		var call []scanned
@@ -151,7 +151,7 @@ func testScan(t *testing.T, s Store) {
 	}
 }
 
-// The number of rows is that of the plants, and the last plant has not the greatest id.
+// There are as many rows as plants, and the last plant does not have the greatest id.
 func testScanEnd(t *testing.T, s Store) {
 	e := open(t, s)
 	mustInsert(t, e, create(1, "a", plant.Tag{}), create(2, "b", plant.Tag{}))

@@ -1,19 +1,15 @@
-// Package storetest is the contract of store.Engine, move.Source and
-// move.Destination as a suite of tests that every engine passes.
+// Package storetest is the contract of an engine as a suite of tests that every engine passes.
 package storetest
 
 import (
-	"context"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"plantstore/internal/auth"
-	"plantstore/internal/move"
 	"plantstore/internal/plant"
 	"plantstore/internal/store"
-	"plantstore/internal/webhook"
 )
 
 // Store is a store that several engines can open, in turn or at the same time.
@@ -24,17 +20,6 @@ type Store interface {
 	// Tamper runs SQL as a program that can change every row of the store. STATE in
 	// the SQL is the table with the state of the store.
 	Tamper(t testing.TB, sql string)
-}
-
-// Engine is an engine whose store can be moved.
-type Engine interface {
-	store.Engine
-	move.Source
-	move.Destination
-	webhook.Outbox
-
-	// Interrupted reports whether a move left a capture, and no longer runs.
-	Interrupted(ctx context.Context) (bool, error)
 }
 
 // Run runs the suite. newStore returns an empty store for one test.
@@ -80,7 +65,7 @@ func Run(t *testing.T, newStore func(t testing.TB) Store) {
 		{"outbox/events of other engines", testEventsOfOthers},
 		{"outbox/many events", testManyEvents},
 		{"outbox/large events", testLargeEvents},
-		{"outbox/settlements", testSettlements},
+		{"outbox/results", testDeliveryResults},
 		{"outbox/lease", testLease},
 		{"outbox/removed plants", testRemovedPlants},
 		{"outbox/several engines at once", testClaimRace},
@@ -112,7 +97,7 @@ func create(id int64, name string, tag plant.Tag) store.Create {
 	return store.Create{Plant: plant.NewPlant{ID: id, Plant: plant.Plant{Name: name, Tag: tag}}, At: createdAt}
 }
 
-func mustInsert(t testing.TB, e store.Engine, batch ...store.Create) []store.Outcome {
+func mustInsert(t testing.TB, e Engine, batch ...store.Create) []store.Outcome {
 	t.Helper()
 	outcomes, err := e.Insert(t.Context(), batch)
 	if err != nil {
@@ -121,7 +106,7 @@ func mustInsert(t testing.TB, e store.Engine, batch ...store.Create) []store.Out
 	return outcomes
 }
 
-func mustGet(t testing.TB, e store.Engine, id int64) plant.Record {
+func mustGet(t testing.TB, e Engine, id int64) plant.Record {
 	t.Helper()
 	r, err := e.Get(t.Context(), id)
 	if err != nil {
@@ -130,7 +115,7 @@ func mustGet(t testing.TB, e store.Engine, id int64) plant.Record {
 	return r
 }
 
-func mustList(t testing.TB, e store.Engine, q store.Query) []plant.Record {
+func mustList(t testing.TB, e Engine, q store.Query) []plant.Record {
 	t.Helper()
 	records, err := e.List(t.Context(), q)
 	if err != nil {
@@ -140,7 +125,7 @@ func mustList(t testing.TB, e store.Engine, q store.Query) []plant.Record {
 }
 
 // mustCreateToken stores a token and returns it with its id.
-func mustCreateToken(t testing.TB, e store.Engine, token auth.Token) auth.Token {
+func mustCreateToken(t testing.TB, e Engine, token auth.Token) auth.Token {
 	t.Helper()
 	id, err := e.CreateToken(t.Context(), token, operator)
 	if err != nil {
@@ -160,7 +145,7 @@ func scopesOf(t testing.TB, text string) auth.Scopes {
 	return scopes
 }
 
-func mustTokens(t testing.TB, e store.Engine) []auth.Token {
+func mustTokens(t testing.TB, e Engine) []auth.Token {
 	t.Helper()
 	tokens, err := e.Tokens(t.Context())
 	if err != nil {
@@ -177,7 +162,7 @@ func open(t testing.TB, s Store) Engine {
 	return e
 }
 
-func mustClose(t testing.TB, e store.Engine) {
+func mustClose(t testing.TB, e Engine) {
 	t.Helper()
 	if err := e.Close(); err != nil {
 		t.Errorf("Close: %v", err)

@@ -21,7 +21,7 @@ CREATE TABLE public.plantstore (
     one boolean NOT NULL,
     version bigint NOT NULL,
     token_changes bigint NOT NULL,
-    held text,
+    move_state text,
     webhooks boolean,
     audit_sequence bigint,
     audit_hash bytea,

@@ -1,4 +1,4 @@
-package store
+package writepath
 
 import (
 	"context"
@@ -8,14 +8,15 @@ import (
 
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
+	"plantstore/internal/store"
 )
 
-// VerifyJWT returns the claims of a JWT that is valid at that time. An *auth.Invalid means that
-// it is invalid; any other error, that it cannot be verified now. It checks no revocation. With
-// wait, it waits for new keys of the issuer if the JWT has an unknown key.
+// VerifyJWT returns the claims of a JWT that is valid at that time. The error is an *auth.Invalid if
+// the JWT is invalid; any other error means that it cannot be verified now. VerifyJWT checks no
+// revocation. With wait, it waits for new keys of the issuer if the JWT names an unknown key.
 type VerifyJWT func(ctx context.Context, token string, now time.Time, wait bool) (*auth.Claims, error)
 
-// Limits of the rows that are no tokens of the operator. An issuer can have any number of
+// Limits of the rows that are not tokens of the operator. An issuer can have any number of
 // subjects.
 const (
 	SubjectsMax    = 100_000
@@ -91,14 +92,14 @@ func (c *credentials) logUnregistered(err error) {
 
 // unregistered returns the error of a client whose subject could not be stored.
 func (c *credentials) unregistered(err error) error {
-	if errors.Is(err, ErrTooManySubjects) {
+	if errors.Is(err, store.ErrTooManySubjects) {
 		return &plant.Error{
 			Code:    plant.CodeStoreUnavailable,
 			Message: "nothing was stored because the store has too many subjects of the issuer; ask the store's operator",
 		}
 	}
-	if errors.Is(err, ErrReadOnly) || errors.Is(err, ErrFull) {
-		return refusal(err)
+	if errors.Is(err, store.ErrReadOnly) || errors.Is(err, store.ErrFull) {
+		return clientError(err)
 	}
 	return c.unreadable(err)
 }

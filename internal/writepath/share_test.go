@@ -1,4 +1,4 @@
-package store_test
+package writepath_test
 
 import (
 	"context"
@@ -10,18 +10,19 @@ import (
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
 	"plantstore/internal/store"
+	"plantstore/internal/writepath"
 )
 
 // heldQueue is a store whose engine holds a commit, so that creates wait.
 type heldQueue struct {
-	*store.Store
+	*writepath.Store
 	t       *testing.T
 	release chan struct{}
 	waiting sync.WaitGroup
 	next    int64
 }
 
-func holdQueue(t *testing.T, limits store.Limits) *heldQueue {
+func holdQueue(t *testing.T, limits writepath.Limits) *heldQueue {
 	t.Helper()
 	q := &heldQueue{t: t, release: make(chan struct{})}
 	limits.AnswerTimeout = 1 << 60
@@ -76,7 +77,7 @@ func (q *heldQueue) close() {
 func TestShareOfPlants(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		q := holdQueue(t, store.Limits{QueueMax: 64, Bytes: 1 << 20})
+		q := holdQueue(t, writepath.Limits{QueueMax: 64, Bytes: 1 << 20})
 		defer q.close()
 		for i, want := range []int{48, 12, 3, 1, 0} {
 			if got := q.fill(int64(i), "a"); got != want {
@@ -90,7 +91,7 @@ func TestShareOfPlants(t *testing.T) {
 func TestShareOfBytes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		q := holdQueue(t, store.Limits{QueueMax: 1000, Bytes: 6400})
+		q := holdQueue(t, writepath.Limits{QueueMax: 1000, Bytes: 6400})
 		defer q.close()
 		if got := q.fill(1, strings.Repeat("a", 100)); got != 48 {
 			t.Errorf("the greedy credential: got %d plants, want 48", got)
@@ -101,11 +102,11 @@ func TestShareOfBytes(t *testing.T) {
 	})
 }
 
-// The shares are those of one batch: after a commit each credential has the whole.
+// Shares apply to one batch: after a commit, a credential can use the whole queue again.
 func TestShareAfterCommit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		q := holdQueue(t, store.Limits{QueueMax: 8, Bytes: 1 << 20})
+		q := holdQueue(t, writepath.Limits{QueueMax: 8, Bytes: 1 << 20})
 		defer q.close()
 		for range 3 {
 			if got := q.fill(1, "a"); got != 6 {
@@ -121,7 +122,7 @@ func TestShareAfterCommit(t *testing.T) {
 func TestShareOfSmallQueue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		q := holdQueue(t, store.Limits{QueueMax: 3, Bytes: 1 << 20})
+		q := holdQueue(t, writepath.Limits{QueueMax: 3, Bytes: 1 << 20})
 		defer q.close()
 		if got := q.fill(1, "a"); got != 3 {
 			t.Errorf("got %d plants, want 3", got)

@@ -1,4 +1,4 @@
-package store_test
+package writepath_test
 
 import (
 	"fmt"
@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"plantstore/internal/auth"
-	"plantstore/internal/store"
+	"plantstore/internal/writepath"
 )
 
 // BenchmarkCreate measures the cost of a plant between its request and the engine, with an
@@ -15,7 +15,7 @@ import (
 func BenchmarkCreate(b *testing.B) {
 	for _, requests := range []int{1, 64, 256} {
 		b.Run(fmt.Sprint("requests=", requests), func(b *testing.B) {
-			s := mustNew(b, &stub{}, store.Limits{AnswerTimeout: time.Hour})
+			s := mustNew(b, &stub{}, writepath.Limits{AnswerTimeout: time.Hour})
 			b.Cleanup(s.Close)
 			var left atomic.Int64
 			left.Store(int64(b.N))

@@ -1,4 +1,4 @@
-package store
+package writepath
 
 import (
 	"context"
@@ -10,14 +10,15 @@ import (
 
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
+	"plantstore/internal/store"
 )
 
 // A revocation takes effect within a second. The watcher polls the engine four times a
 // second. A request waits for a new poll if the last one is older than staleAfter (the
 // machine slept, the engine hangs), or if its token is invalid, because the token may be
-// new. Expired and revoked tokens wait like unknown ones, so that the time of a response
-// does not tell them apart. Waiting requests share a poll, and the rate of polls is
-// bounded, so that neither a slow engine nor guessed tokens cost much.
+// new. Expired and revoked tokens wait like unknown ones, so the response time does not
+// tell them apart. Waiting requests share a poll, and the rate of polls is bounded, so
+// neither a slow engine nor guessed tokens cost much.
 const (
 	pollEvery    = 250 * time.Millisecond
 	staleAfter   = 900 * time.Millisecond
@@ -34,9 +35,9 @@ type credentials struct {
 	log      *slog.Logger
 	outage   *outage
 	keyring  auth.Keyring
-	move     atomic.Pointer[MoveState] // of the last poll
-	plants   atomic.Int64              // of the last poll
-	polledAt atomic.Int64              // start of the last successful poll, in Unix nanoseconds
+	move     atomic.Pointer[store.MoveState] // of the last poll
+	plants   atomic.Int64                    // of the last poll
+	polledAt atomic.Int64                    // start of the last successful poll, in Unix nanoseconds
 
 	verifyJWT      VerifyJWT     // nil: JWTs are unknown credentials
 	registering    chan struct{} // semaphore of the request that stores a subject
@@ -44,8 +45,8 @@ type credentials struct {
 
 	polling chan struct{} // semaphore of the goroutine that polls
 	version int64         // of the tokens in the keyring; guarded by polling
-	savedAt time.Time     // the uses before it are stored; only the watcher uses it
-	triedAt time.Time     // the last attempt to store uses; only the watcher uses it
+	savedAt time.Time     // earlier uses are stored; only the watcher uses it
+	triedAt time.Time     // last attempt to store uses; only the watcher uses it
 
 	stop context.CancelFunc
 	done chan struct{} // closed when the watcher has ended
@@ -146,13 +147,13 @@ func (c *credentials) saveUses(ctx context.Context) {
 		if err := c.engine.MarkUsed(ctx, uses); err != nil {
 			level := slog.LevelWarn
 			if c.outage.unreachable() {
-				level = slog.LevelDebug // the log has a line for the outage
+				level = slog.LevelDebug // the outage is logged
 			}
 			c.log.Log(ctx, level, "could not store the times of last use of tokens", "error", err)
 			return
 		}
 	}
-	c.savedAt = now.Add(-useLateMax) // a use has the time of its request, which may have waited until now
+	c.savedAt = now.Add(-useLateMax) // a use is dated by the arrival of its request, which may have waited until now
 }
 
 // authenticateKnown does not poll for an unknown token.
@@ -178,7 +179,7 @@ func (c *credentials) refresh(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// verifies reports whether an issuer decides about a credential.
+// verifies reports whether a credential is a JWT for the issuer's verifier.
 func (c *credentials) verifies(credential string) bool {
 	return c.verifyJWT != nil && auth.LooksLikeJWT(credential)
 }
@@ -189,7 +190,7 @@ func (c *credentials) authenticate(ctx context.Context, credential string) (auth
 		return c.authenticateJWT(ctx, credential, now, true)
 	}
 	principal, err := c.authenticateKnown(ctx, credential, now)
-	// Without a valid checksum the credential is no token, as its sender can compute.
+	// A credential without a valid checksum is no token, and its sender can compute that.
 	if invalid := (*auth.Invalid)(nil); !errors.As(err, &invalid) || !auth.WellFormed(credential) {
 		return principal, err
 	}
@@ -204,8 +205,8 @@ func (c *credentials) age(now time.Time) time.Duration {
 	return time.Duration(now.UnixNano() - c.polledAt.Load())
 }
 
-// reachable reports whether the engine answers the polls. It is false while a poll hangs, too. The age of the last
-// poll does not tell: it is also that of a process which was stopped, or of a machine that slept.
+// reachable reports whether the engine answers polls. It is false while a poll hangs. The age of the last poll cannot
+// tell: a paused process and a machine that slept look the same.
 func (c *credentials) reachable() bool { return !c.outage.unreachable() }
 
 // unreadable returns the error of a client whose credential cannot be checked. outage

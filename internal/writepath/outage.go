@@ -1,4 +1,4 @@
-package store
+package writepath
 
 import (
 	"context"
@@ -7,15 +7,17 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"plantstore/internal/store"
 )
 
-// unreachableAfter is the age of the last successful poll from which on the engine counts
-// as unreachable.
+// unreachableAfter is the age of the last successful poll at which the engine counts as
+// unreachable.
 const unreachableAfter = 1500 * time.Millisecond
 
-// refusingAfter is the time without a successful commit after a failed one, from which on the
-// store counts as one that does not accept plants.
-const refusingAfter = 2 * time.Second
+// unwritableAfter is the time without a successful commit after a failed one, after which the
+// store counts as one that accepts no plants.
+const unwritableAfter = 2 * time.Second
 
 var errNoAnswer = errors.New("no answer in time")
 
@@ -33,9 +35,9 @@ type outage struct {
 	back    time.Time // end of the last outage; guarded by mu
 	commits failures  // not logged yet; guarded by mu
 
-	failing  atomic.Bool // a commit has failed since the last successful one; set under mu
-	failedAt time.Time   // of the first of these commits; guarded by mu
-	refusing error       // why commits have failed for refusingAfter, nil unless they have; guarded by mu
+	failing   atomic.Bool // a commit has failed since the last successful one; set under mu
+	failedAt  time.Time   // of the first of these commits; guarded by mu
+	commitErr error       // last failure once commits have failed for unwritableAfter, else nil; guarded by mu
 }
 
 // failures are failed commits.
@@ -72,17 +74,17 @@ func (o *outage) probeFailed(err error) {
 // keepFailing records that a commit has failed. A move and an outage have their own states. The
 // caller has locked mu.
 func (o *outage) keepFailing(err error) {
-	if errors.Is(err, ErrReadOnly) || !o.since.IsZero() {
+	if errors.Is(err, store.ErrReadOnly) || !o.since.IsZero() {
 		return
 	}
 	if !o.failing.Swap(true) {
 		o.failedAt = time.Now()
 	}
 	switch {
-	case o.refusing != nil:
-		o.refusing = err
-	case time.Since(o.failedAt) >= refusingAfter:
-		o.refusing = err
+	case o.commitErr != nil:
+		o.commitErr = err
+	case time.Since(o.failedAt) >= unwritableAfter:
+		o.commitErr = err
 		o.log.Error("store accepts no plants", "error", err)
 	}
 }
@@ -95,24 +97,24 @@ func (o *outage) commitSucceeded() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.failing.Store(false)
-	if o.refusing != nil {
+	if o.commitErr != nil {
 		o.log.Info("store accepts plants again", "away_us", time.Since(o.failedAt).Microseconds(),
 			"commits_failed", o.commits.number, "plants_failed", o.commits.plants)
-		o.refusing, o.commits = nil, failures{}
+		o.commitErr, o.commits = nil, failures{}
 	}
 }
 
-// refusal returns why the store accepts no plants although it is reachable, or nil.
-func (o *outage) refusal() error {
+// unwritable returns why the store accepts no plants although it is reachable, or nil.
+func (o *outage) unwritable() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {
-	case o.refusing == nil:
+	case o.commitErr == nil:
 		return nil
-	case errors.Is(o.refusing, ErrFull):
+	case errors.Is(o.commitErr, store.ErrFull):
 		return errors.New("the disk of the store is full; free space on it")
 	}
-	return errors.New("commits fail; see the log") // which has the cause; /readyz is public and does not
+	return errors.New("commits fail; see the log") // the cause is for the log only: /readyz is public
 }
 
 // pollSucceeded records a successful poll that started at that time. A poll that took too
@@ -129,13 +131,13 @@ func (o *outage) pollSucceeded(start time.Time) {
 		o.log.Info("store reachable again", "away_us", time.Since(o.since).Microseconds(),
 			"commits_failed", o.commits.number, "plants_failed", o.commits.plants)
 		o.since, o.back, o.commits = time.Time{}, time.Now(), failures{}
-		o.failing.Store(o.refusing != nil)
+		o.failing.Store(o.commitErr != nil)
 	case !o.failing.Load() && start.After(o.commits.last):
 		o.logCommits()
 	}
 }
 
-// pollFailed records a poll that failed or has no answer in time. The last successful poll
+// pollFailed records a poll that failed or got no answer in time. The last successful poll
 // started at last.
 func (o *outage) pollFailed(last time.Time, err error) {
 	o.mu.Lock()
@@ -161,7 +163,7 @@ func (o *outage) unreachable() bool {
 func (o *outage) end() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.since.IsZero() && o.refusing == nil {
+	if o.since.IsZero() && o.commitErr == nil {
 		o.logCommits()
 	}
 }

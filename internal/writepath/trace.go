@@ -1,4 +1,4 @@
-package store
+package writepath
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 // Names of the spans in the trace of a request.
 const (
 	queueSpan  = "queue wait"  // from the arrival of the plant to the start of the commit
-	commitSpan = "commit wait" // until the end of the commit, to which it has a link
+	commitSpan = "commit wait" // until the end of the commit; links to the commit's span
 )
 
 // traced is the part of a pending batch whose requests have sampled spans.
@@ -40,8 +40,8 @@ func (b *pendingBatch) span() *trace.Span {
 	return b.traced.commit
 }
 
-// startSpan starts the span of a commit with links to its requests. The context has the
-// span, so that the engine can add children.
+// startSpan starts the span of a commit with links to its requests. The context carries the
+// span, so the engine can add children.
 func (w *writer) startSpan(ctx context.Context, b *pendingBatch, started time.Time) context.Context {
 	b.traced.started, b.traced.commit = started, w.tracer.Commit(started, b.traced.requests)
 	b.traced.commit.Set(attribute.Int("plantstore.commit.plants", len(b.creates)))

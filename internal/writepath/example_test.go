@@ -1,4 +1,4 @@
-package store_test
+package writepath_test
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
 	"plantstore/internal/sqlite"
-	"plantstore/internal/store"
+	"plantstore/internal/writepath"
 )
 
 // Create returns when the plant is on stable storage. A second create with the same
@@ -25,7 +25,7 @@ func Example() {
 	if err != nil {
 		panic(err)
 	}
-	s, err := store.New(ctx, store.Config{Engine: engine})
+	s, err := writepath.New(ctx, writepath.Config{Engine: engine})
 	if err != nil {
 		panic(err)
 	}

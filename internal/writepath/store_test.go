@@ -1,4 +1,4 @@
-package store_test
+package writepath_test
 
 import (
 	"context"
@@ -16,11 +16,12 @@ import (
 	"plantstore/internal/plant"
 	"plantstore/internal/sqlite"
 	"plantstore/internal/store"
+	"plantstore/internal/writepath"
 )
 
 // stub is an engine with faults that a real one does not produce on demand.
 type stub struct {
-	store.Engine // nil: a call that no test expects panics
+	writepath.Engine // nil: a call that no test expects panics
 
 	insert  func(ctx context.Context, batch []store.Create) error
 	outcome func(c store.Create) store.Outcome // nil: every plant is created
@@ -97,11 +98,11 @@ func (s *stub) change(f func(s *stub)) {
 	s.version++
 }
 
-var limits = store.Limits{QueueMax: 100, Bytes: 10_000, CommitTimeout: 5 * time.Second, AnswerTimeout: time.Hour}
+var limits = writepath.Limits{QueueMax: 100, Bytes: 10_000, CommitTimeout: 5 * time.Second, AnswerTimeout: time.Hour}
 
-func mustNew(t testing.TB, e store.Engine, l store.Limits) *store.Store {
+func mustNew(t testing.TB, e writepath.Engine, l writepath.Limits) *writepath.Store {
 	t.Helper()
-	s, err := store.New(t.Context(), store.Config{Engine: e, Limits: l, Metrics: prometheus.NewRegistry()})
+	s, err := writepath.New(t.Context(), writepath.Config{Engine: e, Limits: l, Metrics: prometheus.NewRegistry()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,17 +113,18 @@ func mustNew(t testing.TB, e store.Engine, l store.Limits) *store.Store {
 // shows that it logs and counts a commit that fails.
 func TestZeroConfig(t *testing.T) {
 	t.Parallel()
-	if s, err := store.New(t.Context(), store.Config{}); err == nil || err.Error() != "store.Config has no Engine" {
+	s, err := writepath.New(t.Context(), writepath.Config{})
+	if err == nil || err.Error() != "writepath.Config has no Engine" {
 		t.Errorf("without an engine: %v, %v", s, err)
 	}
 	var failing error
-	s, err := store.New(t.Context(), store.Config{Engine: &stub{insert: func(ctx context.Context, _ []store.Create) error {
+	engine := &stub{insert: func(ctx context.Context, _ []store.Create) error {
 		if at, ok := ctx.Deadline(); !ok || time.Until(at) < 5*time.Second {
 			t.Errorf("the commit's deadline is %v, want one in about 10s", at)
 		}
 		return failing
-	}}})
-	if err != nil {
+	}}
+	if s, err = writepath.New(t.Context(), writepath.Config{Engine: engine}); err != nil {
 		t.Fatal(err)
 	}
 	if replayed, err := s.Create(nil, auth.Principal{}, newPlant(1)); replayed || err != nil {
@@ -205,11 +207,11 @@ func TestGroupCommit(t *testing.T) {
 func TestQueueFull(t *testing.T) {
 	for _, test := range []struct {
 		name   string
-		limits store.Limits
+		limits writepath.Limits
 		fits   int64
 	}{
-		{"plants", store.Limits{QueueMax: 3, Bytes: 10_000}, 3},
-		{"bytes", store.Limits{QueueMax: 100, Bytes: 15}, 2}, // "plant 1" has 7
+		{"plants", writepath.Limits{QueueMax: 3, Bytes: 10_000}, 3},
+		{"bytes", writepath.Limits{QueueMax: 100, Bytes: 15}, 2}, // "plant 1" has 7
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -410,7 +412,7 @@ func TestRealEngine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := mustNew(t, engine, store.Limits{CommitTimeout: time.Minute, AnswerTimeout: time.Hour})
+	s := mustNew(t, engine, writepath.Limits{CommitTimeout: time.Minute, AnswerTimeout: time.Hour})
 	const clients, plants = 20, 50
 	created := make([][plants]bool, clients)
 	var wg sync.WaitGroup
@@ -463,7 +465,7 @@ func TestConcurrentCommits(t *testing.T) {
 			mu.Unlock()
 			return nil
 		}}
-		s, err := store.New(t.Context(), store.Config{Engine: e, Commits: 3, Limits: limits})
+		s, err := writepath.New(t.Context(), writepath.Config{Engine: e, Commits: 3, Limits: limits})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,4 @@
-package store_test
+package writepath_test
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
 	"plantstore/internal/store"
+	"plantstore/internal/writepath"
 )
 
 // fakeCommit is the duration of a commit of slowCommits, in the time of a synctest bubble.
@@ -19,7 +20,7 @@ const fakeCommit = 500 * time.Microsecond
 
 // slowCommits returns a store whose commits take fakeCommit, and the sizes of its batches,
 // which may be read while no create is in flight.
-func slowCommits(t *testing.T) (*store.Store, *[]int) {
+func slowCommits(t *testing.T) (*writepath.Store, *[]int) {
 	sizes := &[]int{}
 	return mustNew(t, &stub{insert: func(_ context.Context, batch []store.Create) error {
 		*sizes = append(*sizes, len(batch))
@@ -30,7 +31,7 @@ func slowCommits(t *testing.T) (*store.Store, *[]int) {
 
 // runClients runs clients that create plants one after the other. Each sends the next one
 // a moment after the last response.
-func runClients(t *testing.T, s *store.Store, clients, plants int) {
+func runClients(t *testing.T, s *writepath.Store, clients, plants int) {
 	var wg sync.WaitGroup
 	for client := range clients {
 		wg.Go(func() {
@@ -68,7 +69,7 @@ func TestLoneClientAfterBurst(t *testing.T) {
 }
 
 // TestClientsShareCommits shows that the number of recent clients does not decay while they
-// send: each commit has the plants of at least half of the clients.
+// send: each commit contains the plants of at least half of the clients.
 func TestClientsShareCommits(t *testing.T) {
 	for _, clients := range []int{4, 8, 64} {
 		t.Run(fmt.Sprint(clients), func(t *testing.T) {

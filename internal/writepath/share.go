@@ -1,22 +1,25 @@
-package store
+package writepath
 
-import "plantstore/internal/plant"
+import (
+	"plantstore/internal/plant"
+	"plantstore/internal/store"
+)
 
-// A credential may have three plants in the pending batch for each place that is free.
-// So one credential can fill three quarters of the queue. With n such credentials, one
-// place of 3n+1 stays free, and a credential with few plants always finds a place. The
-// rule holds for the bytes of the plants too.
+// A credential may have three plants in the pending batch for each free place. So one
+// credential can fill three quarters of the queue. With n such credentials, one place in
+// 3n+1 stays free, and a credential with few plants always finds a place. The rule also
+// holds for the bytes of the plants.
 const sharePerFree = 3
 
-// share is the part of the pending batch that one credential has.
+// share is one credential's part of the pending batch.
 type share struct{ plants, bytes int }
 
-// refuseShare returns an error if the credential of c has its share of the pending
+// refuseShare returns an error if the credential of c has used up its share of the pending
 // batch. The caller has locked mu.
-func (w *writer) refuseShare(b *pendingBatch, c Create) error {
+func (w *writer) refuseShare(b *pendingBatch, c store.Create) error {
 	freePlants, freeBytes := w.limit.QueueMax-len(b.creates), w.limit.Bytes-b.bytes
 	if len(b.creates) < sharePerFree*freePlants && b.bytes < sharePerFree*freeBytes {
-		return nil // no credential has more than all
+		return nil // no credential can have more than all of them
 	}
 	has := b.shareOf(c.By)
 	if has.plants < sharePerFree*freePlants && has.bytes < sharePerFree*freeBytes {
@@ -30,8 +33,8 @@ func (w *writer) refuseShare(b *pendingBatch, c Create) error {
 	}
 }
 
-// shareOf returns the share of a credential. The batch counts shares only from its first
-// call on, when the batch is nearly full, so that the usual create costs nothing.
+// shareOf returns the share of a credential. The batch starts to count shares with the first
+// call, when it is nearly full, so a create usually costs nothing.
 func (b *pendingBatch) shareOf(by int64) share {
 	if b.shares == nil {
 		b.shares = make(map[int64]share)
@@ -42,7 +45,7 @@ func (b *pendingBatch) shareOf(by int64) share {
 	return b.shares[by]
 }
 
-func (b *pendingBatch) countShare(c Create) {
+func (b *pendingBatch) countShare(c store.Create) {
 	s := b.shares[c.By]
 	b.shares[c.By] = share{plants: s.plants + 1, bytes: s.bytes + c.Plant.Bytes()}
 }

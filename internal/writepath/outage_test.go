@@ -1,4 +1,4 @@
-package store_test
+package writepath_test
 
 import (
 	"context"
@@ -18,6 +18,7 @@ import (
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
 	"plantstore/internal/store"
+	"plantstore/internal/writepath"
 )
 
 // journal collects log lines without their times.
@@ -54,10 +55,10 @@ func (j *journal) log() *slog.Logger {
 	}}))
 }
 
-func loggedStore(t *testing.T, e store.Engine) (*store.Store, *journal) {
+func loggedStore(t *testing.T, e writepath.Engine) (*writepath.Store, *journal) {
 	t.Helper()
 	j := &journal{}
-	s, err := store.New(t.Context(), store.Config{Engine: e, Limits: limits, Log: j.log()})
+	s, err := writepath.New(t.Context(), writepath.Config{Engine: e, Limits: limits, Log: j.log()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +166,7 @@ func TestReachableMetric(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			e, metrics := &stub{}, prometheus.NewRegistry()
-			s, err := store.New(t.Context(), store.Config{Engine: e, Limits: limits, Metrics: metrics})
+			s, err := writepath.New(t.Context(), writepath.Config{Engine: e, Limits: limits, Metrics: metrics})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -245,7 +246,7 @@ func TestCommitFailed(t *testing.T) {
 
 // TestRefusing has every commit fail for a minute, while the engine is reachable. After 2 s, the store
 // is not ready, but still tries to store plants. It is ready again when a plant is stored, and
-// without a client within 1 s. The log has a line for the start, and one for the end.
+// without a client within 1 s. The start and the end are logged once each.
 func TestRefusing(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

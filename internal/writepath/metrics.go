@@ -1,13 +1,15 @@
-package store
+package writepath
 
 import (
 	"math"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"plantstore/internal/store"
 )
 
-// metrics are the metrics of the write path. The server counts the refusals, by error
+// metrics are the metrics of the write path. The server counts refused requests by error
 // number.
 type metrics struct {
 	created, replayed prometheus.Counter
@@ -19,7 +21,7 @@ type metrics struct {
 	refusedFull, refusedShare prometheus.Counter
 }
 
-func newMetrics(to prometheus.Registerer, pendingPlants func() int, durability func() Durability) *metrics {
+func newMetrics(to prometheus.Registerer, pendingPlants func() int, durability func() store.Durability) *metrics {
 	seconds := []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
 	m := &metrics{
 		created: prometheus.NewCounter(prometheus.CounterOpts{
@@ -80,7 +82,7 @@ func oneIf(condition bool) float64 {
 }
 
 // commit observes the commit of a batch that has just ended.
-func (m *metrics) commit(b *pendingBatch, outcomes []Outcome, start time.Time, err error) {
+func (m *metrics) commit(b *pendingBatch, outcomes []store.Outcome, start time.Time, err error) {
 	m.plants.Observe(float64(len(b.creates)))
 	b.span().Observe(m.took, time.Since(start).Seconds())
 	m.wait.Observe(start.Sub(b.creates[0].At).Seconds())
@@ -92,7 +94,7 @@ func (m *metrics) commit(b *pendingBatch, outcomes []Outcome, start time.Time, e
 }
 
 // count counts the plants of a batch.
-func (m *metrics) count(outcomes []Outcome) {
+func (m *metrics) count(outcomes []store.Outcome) {
 	created, replayed := 0, 0
 	for _, o := range outcomes {
 		switch {
@@ -106,7 +108,7 @@ func (m *metrics) count(outcomes []Outcome) {
 	m.replayed.Add(float64(replayed))
 }
 
-// expiresSoon is the remaining lifetime from which on a token counts as expiring.
+// expiresSoon is the remaining lifetime below which a token counts as expiring.
 const expiresSoon = 7 * 24 * time.Hour
 
 // measure registers the metrics of the polled state. A scrape calls no engine, so it

@@ -1,4 +1,4 @@
-package store
+package writepath
 
 import (
 	"cmp"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"plantstore/internal/plant"
+	"plantstore/internal/store"
 	"plantstore/internal/trace"
 )
 
@@ -27,7 +28,7 @@ type writer struct {
 	tracer  *trace.Tracer   // nil: off
 	ctx     context.Context // of the commits before retire
 	cancel  context.CancelFunc
-	lateAt  atomic.Pointer[time.Time] // from then on, a commit has lateCommitMax; nil: retire was not called
+	lateAt  atomic.Pointer[time.Time] // a commit that starts later gets lateCommitMax; nil: retire was not called
 
 	waiting chan struct{} // semaphore of the committer that waits for a batch
 	timer   *time.Timer   // of that committer
@@ -38,27 +39,27 @@ type writer struct {
 	recentClients int           // upper bound of the clients of the last commits; decays; guarded by mu
 	inFlight      int           // creates in running commits; guarded by mu
 	closed        bool          // no more creates are accepted; guarded by mu
-	broken        bool          // the engine returned ErrBroken; guarded by mu
+	broken        bool          // the engine returned store.ErrBroken; guarded by mu
 	started       []time.Time   // start of the commit of each committer; zero: none runs; guarded by mu
 
 	endProbe   context.CancelFunc
-	wake       chan struct{}  // has a value when creates may be pending, or closed was set
+	wake       chan struct{}  // holds a value when creates may be pending, or closed was set
 	committers sync.WaitGroup // the running committers, and probe
 	failed     chan struct{}  // closed when broken is set
 }
 
 // pendingBatch is a batch of creates, and their outcomes.
 type pendingBatch struct {
-	creates  []Create
-	bytes    int           // of names and tags
-	outcomes []Outcome     // of creates, unless err is set; set before end
-	err      error         // of the whole batch; set before end
-	done     chan struct{} // closed by end
-	ended    sync.Once     // of end
-	late     bool          // the batch became older than Limits.AnswerTimeout before it had outcomes; set by end
-	timer    *time.Timer   // ends the batch late; set by the first create
-	first    [1]Create     // of creates for a lone client, without another allocation
-	traced   *traced       // nil: no create has a sampled span
+	creates  []store.Create
+	bytes    int             // of names and tags
+	outcomes []store.Outcome // of creates, unless err is set; set before end
+	err      error           // of the whole batch; set before end
+	done     chan struct{}   // closed by end
+	ended    sync.Once       // of end
+	late     bool            // the batch became older than Limits.AnswerTimeout before it had outcomes; set by end
+	timer    *time.Timer     // ends the batch late; set by the first create
+	first    [1]store.Create // of creates for a lone client, without another allocation
+	traced   *traced         // nil: no create has a sampled span
 
 	shares map[int64]share // of creates by token; nil: not counted yet
 }
@@ -103,11 +104,11 @@ func newWriter(c Config, o *outage) *writer {
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	w.metrics = newMetrics(c.Metrics, w.pendingPlants, c.Engine.Durability)
 	for i := range w.started {
-		w.committers.Go(func() { w.commitAll(i) }) // ends with close or ErrBroken; close waits for it
+		w.committers.Go(func() { w.commitAll(i) }) // ends with close or store.ErrBroken; close waits for it
 	}
 	probing, end := context.WithCancel(w.ctx)
 	w.endProbe = end
-	w.committers.Go(func() { w.probe(probing) }) // ends with close or ErrBroken; close waits for it
+	w.committers.Go(func() { w.probe(probing) }) // ends with close or store.ErrBroken; close waits for it
 	return w
 }
 
@@ -115,7 +116,7 @@ func newBatch(capacity int) *pendingBatch {
 	b := &pendingBatch{done: make(chan struct{})}
 	b.creates = b.first[:0]
 	if capacity > len(b.first) {
-		b.creates = make([]Create, 0, capacity)
+		b.creates = make([]store.Create, 0, capacity)
 	}
 	return b
 }
@@ -140,27 +141,27 @@ func (b *pendingBatch) end(late bool) {
 // create waits for the commit of c and returns the outcome. The error is a
 // *plant.Error. If AnswerTimeout ends first, the plant stays in its batch, and the
 // error is that the outcome is unknown.
-func (w *writer) create(span *trace.Span, c Create) (Outcome, error) {
+func (w *writer) create(span *trace.Span, c store.Create) (store.Outcome, error) {
 	b, i, err := w.add(span, c)
 	if err != nil {
-		return Outcome{}, err
+		return store.Outcome{}, err
 	}
 	<-b.done
 	if b.late { // the commit may still be running
 		span.Record(queueSpan, c.At, time.Now(), nil, true)
-		return Outcome{}, errUnknown()
+		return store.Outcome{}, errUnknown()
 	}
 	if span.Sampled() {
 		b.recordWait(span, c.At)
 	}
 	if b.err != nil {
-		return Outcome{}, b.err
+		return store.Outcome{}, b.err
 	}
 	return b.outcomes[i], nil
 }
 
 // add appends c to the pending batch and returns the batch and the index of c in it.
-func (w *writer) add(span *trace.Span, c Create) (b *pendingBatch, i int, err error) {
+func (w *writer) add(span *trace.Span, c store.Create) (b *pendingBatch, i int, err error) {
 	bytes := c.Plant.Bytes()
 
 	w.mu.Lock()
@@ -222,7 +223,7 @@ func (w *writer) commitAll(number int) {
 	for {
 		b, last := w.next()
 		if len(b.creates) > 0 {
-			if err := w.commit(number, b); errors.Is(err, ErrBroken) {
+			if err := w.commit(number, b); errors.Is(err, store.ErrBroken) {
 				w.fail()
 				return
 			}
@@ -302,7 +303,7 @@ func (w *writer) commit(number int, b *pendingBatch) error {
 	w.recordCommit(start, len(b.creates), err)
 	b.outcomes = outcomes
 	if err != nil {
-		b.err = refusal(err)
+		b.err = clientError(err)
 	}
 	if b.traced != nil {
 		b.endSpan(err)
@@ -316,7 +317,7 @@ func (w *writer) recordCommit(start time.Time, plants int, err error) {
 	switch {
 	case err == nil:
 		w.outage.commitSucceeded()
-	case errors.Is(err, ErrBroken): // the process ends
+	case errors.Is(err, store.ErrBroken): // the process ends
 		w.log.Error("commit failed", "plants", plants, "error", err)
 	default:
 		w.outage.commitFailed(start, plants, err)
@@ -329,7 +330,7 @@ const (
 )
 
 // probe calls Engine.Probe while commits fail, until one succeeds: a load balancer sends no plant to
-// a server that is not ready.
+// a server that is not ready, so no commit would show that the store is back.
 func (w *writer) probe(ctx context.Context) {
 	tick := time.NewTicker(probeEvery)
 	defer tick.Stop()
@@ -349,7 +350,7 @@ func (w *writer) probe(ctx context.Context) {
 		case ctx.Err() != nil:
 		case err == nil:
 			w.outage.commitSucceeded()
-		case errors.Is(err, ErrBroken): // the process ends
+		case errors.Is(err, store.ErrBroken): // the process ends
 			w.log.Error("commit failed", "plants", 0, "error", err)
 			w.fail()
 			return
@@ -360,10 +361,10 @@ func (w *writer) probe(ctx context.Context) {
 }
 
 // lateCommitMax is the longest run time of a commit that begins after the time of retire. Two of
-// them fit between the end of the requests and that of the process.
+// them fit between the end of the requests and the end of the process.
 const lateCommitMax = 400 * time.Millisecond
 
-// retire ends the running commits after a time, and those that begin until then.
+// retire ends commits that are still running after a time.
 func (w *writer) retire(within time.Duration) {
 	at := time.Now().Add(within)
 	w.lateAt.Store(&at)
@@ -371,7 +372,7 @@ func (w *writer) retire(within time.Duration) {
 }
 
 // commitContext returns the context of a commit that begins at that time. An engine may refuse
-// every commit whose context has ended, so a commit after the time of retire has another one.
+// every commit whose context has ended, so a commit after the time of retire gets a new one.
 func (w *writer) commitContext(start time.Time) (context.Context, context.CancelFunc) {
 	late := w.lateAt.Load()
 	if late == nil {
@@ -387,7 +388,7 @@ func (w *writer) commitStarted(number int, at time.Time) {
 	w.started[number] = at
 }
 
-// commitEnded updates the number of recent clients: those with a plant in this commit,
+// commitEnded updates the number of recent clients: clients with a plant in this commit,
 // in another running commit or in the pending batch.
 func (w *writer) commitEnded(number, creates int) {
 	w.mu.Lock()
@@ -423,17 +424,17 @@ func (w *writer) fail() {
 	close(w.failed)
 }
 
-// refusal returns the error that a client receives for an engine's error.
-func refusal(err error) *plant.Error {
+// clientError returns the error that a client receives for an engine's error.
+func clientError(err error) *plant.Error {
 	switch {
-	case errors.Is(err, ErrOutcomeUnknown):
+	case errors.Is(err, store.ErrOutcomeUnknown):
 		return errUnknown()
-	case errors.Is(err, ErrFull):
+	case errors.Is(err, store.ErrFull):
 		return &plant.Error{
 			Code:    plant.CodeStoreFull,
 			Message: "the plant was not stored because the disk of the store is full; send it again later",
 		}
-	case errors.Is(err, ErrReadOnly):
+	case errors.Is(err, store.ErrReadOnly):
 		return &plant.Error{
 			Code:    plant.CodeStoreReadOnly,
 			Message: "the plant was not stored because a move makes the store read-only; send it again",

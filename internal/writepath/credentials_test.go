@@ -1,4 +1,4 @@
-package store_test
+package writepath_test
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
-	"plantstore/internal/store"
+	"plantstore/internal/writepath"
 )
 
 func newToken(id int64) (secret string, t auth.Token) {
@@ -78,7 +78,7 @@ func TestStaleAfterKeys(t *testing.T) {
 			time.Sleep(5 * time.Second) //nolint:forbidigo // the bubble's clock, not a wait
 			return claims, nil
 		}
-		s, err := store.New(t.Context(), store.Config{Engine: e, JWT: verify, Limits: limits})
+		s, err := writepath.New(t.Context(), writepath.Config{Engine: e, JWT: verify, Limits: limits})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -108,7 +108,7 @@ func TestHungSubject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		claims := auth.NewClaims(auth.Claims{Issuer: "i", Subject: "s", ID: "j", Name: "a", Scopes: auth.ScopeCreate})
 		verify := func(context.Context, string, time.Time, bool) (*auth.Claims, error) { return claims, nil }
-		s, err := store.New(t.Context(), store.Config{Engine: &hungSubjects{}, JWT: verify, Limits: limits})
+		s, err := writepath.New(t.Context(), writepath.Config{Engine: &hungSubjects{}, JWT: verify, Limits: limits})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -160,7 +160,7 @@ func TestInvalidJWTIsVerifiedOnce(t *testing.T) {
 			calls++
 			return nil, &auth.Invalid{Reason: "jwt: a"}
 		}
-		s, err := store.New(t.Context(), store.Config{Engine: &stub{}, JWT: verify, Limits: limits})
+		s, err := writepath.New(t.Context(), writepath.Config{Engine: &stub{}, JWT: verify, Limits: limits})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -171,7 +171,7 @@ func TestInvalidJWTIsVerifiedOnce(t *testing.T) {
 	})
 }
 
-// TestClockSetBack shows that a revocation takes effect also when the last poll seems to be
+// TestClockSetBack shows that a revocation takes effect even when the last poll seems to be
 // in the future.
 func TestClockSetBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -354,7 +354,7 @@ func TestLateUseIsSaved(t *testing.T) {
 func TestNewFails(t *testing.T) {
 	t.Parallel()
 	disk := errors.New("disk")
-	_, err := store.New(context.Background(), store.Config{Engine: &stub{err: disk}, Limits: limits})
+	_, err := writepath.New(context.Background(), writepath.Config{Engine: &stub{err: disk}, Limits: limits})
 	if !errors.Is(err, disk) {
 		t.Errorf("got %v, want %v", err, disk)
 	}

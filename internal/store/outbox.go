@@ -20,11 +20,11 @@ type Webhook struct {
 }
 
 // Address returns the URL for logs and lists, without the parts that may have a secret.
-func (w Webhook) Address() string { return address(w.URL) }
+func (w Webhook) Address() string { return WebhookAddress(w.URL) }
 
-// address returns a URL without user, query and fragment. A text that is no URL may be a
-// secret as a whole.
-func address(text string) string {
+// WebhookAddress returns the URL of a webhook without user, query and fragment. A text that
+// is no URL may be a secret as a whole.
+func WebhookAddress(text string) string {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" {
 		return "(hidden: it is not a URL)"
@@ -52,9 +52,9 @@ type Claim struct {
 	Lease time.Duration // for which no other call returns the deliveries; whole microseconds
 }
 
-// Settlement is the result of a claimed delivery. Its zero value, with the fields that
+// DeliveryResult is the result of a claimed delivery. Its zero value, with the fields that
 // identify the delivery, releases the claim: the delivery is due again at once.
-type Settlement struct {
+type DeliveryResult struct {
 	Webhook  int64     // of the Delivery
 	Plant    int64     // id of the plant
 	Lease    time.Time // of the Delivery
@@ -107,7 +107,7 @@ type Expiry struct {
 	Reason        string    // of the new dead letters; LastAttempt and the reason of the last failure follow
 }
 
-// LastAttempt introduces the reason of the last failure in that of a dead letter that is too old.
+// LastAttempt introduces the last failure in the reason of a dead letter that is too old.
 const LastAttempt = "; last attempt: "
 
 // Expired counts the deliveries of ExpireDeliveries.
@@ -118,7 +118,7 @@ func WebhooksChanged(added, removed []string, by audit.Origin) audit.Event {
 	list := func(urls []string) string {
 		addresses := make([]string, len(urls))
 		for i, u := range urls {
-			addresses[i] = address(u)
+			addresses[i] = WebhookAddress(u)
 		}
 		return strings.Join(addresses, " ")
 	}
@@ -162,15 +162,15 @@ func ChangeWebhooks(stored []Webhook, urls []string) (added, removed []string) {
 }
 
 // AbsentPause is the time until the next claim of a delivery whose plant does not exist, so that
-// other deliveries are first: another program has removed the plant, or a worker of Citus has
+// other deliveries go first: another program has removed the plant, or a worker of Citus has
 // not ended its transaction yet.
 const AbsentPause = 10 * time.Second
 
 // ReasonRemoved is the reason of a dead letter whose webhook is not active any more.
 const ReasonRemoved = "the address was removed from the settings"
 
-// Take calls claimFor for each webhook, with the most deliveries to claim. If some of them are missing, it calls fanOut
-// with their number, which makes deliveries from events, and then claimFor again.
+// Take calls claimFor for each webhook, with the most deliveries to claim. If there are fewer, it calls fanOut, which
+// makes that many deliveries from events, and then claimFor again.
 func (c Claim) Take(
 	claimFor func(webhook int64, most int) (claimed int, err error), fanOut func(events int) (made bool, err error),
 ) error {
@@ -197,9 +197,9 @@ func (c Claim) Take(
 	}
 }
 
-// Times returns the columns of an unsuccessful settlement at a time: the next attempt, and
+// Times returns the columns of an unsuccessful delivery at a time: the next attempt, and
 // the time of the dead letter. One of them is the zero value.
-func (s Settlement) Times(now time.Time) (dueAt, deadAt time.Time) {
+func (s DeliveryResult) Times(now time.Time) (dueAt, deadAt time.Time) {
 	if s.Dead {
 		return time.Time{}, now
 	}

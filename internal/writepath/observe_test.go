@@ -1,4 +1,4 @@
-package store
+package writepath
 
 import (
 	"log/slog"

@@ -1,0 +1,97 @@
+package admin
+
+import (
+	"context"
+	"time"
+
+	"plantstore/internal/audit"
+	"plantstore/internal/auth"
+	"plantstore/internal/plant"
+	"plantstore/internal/store"
+)
+
+// Engine is the part of an engine that the operations use. It returns the errors of package store.
+type Engine interface {
+	Plants
+	Credentials
+	AuditLog
+	Outbox
+
+	// State and Durability are as in writepath.Engine.
+	State(ctx context.Context) (store.State, error)
+	Durability() store.Durability
+}
+
+// Plants reads the plants of a store, and stores the plants of an import.
+type Plants interface {
+	// Get returns the plant with that id, or store.ErrNotFound.
+	Get(ctx context.Context, id int64) (plant.Record, error)
+
+	// List returns plants by ascending id: at most q.Limit, and fewer if their texts exceed store.PlantsBytes, but at
+	// least one if there is one.
+	List(ctx context.Context, q store.Query) ([]plant.Record, error)
+
+	// Scan calls visit for plants by ascending id, starting with the first id that is at least from: for at most rows
+	// plants, which is at least 1, and for fewer if their texts exceed store.PlantsBytes, but at least for one if there is
+	// one. It returns the id at which the next call continues; more is false if no plant follows. visit must not use the
+	// engine, and the Scanned is valid only until visit returns.
+	Scan(ctx context.Context, from int64, rows int, visit func(*store.Scanned)) (next int64, more bool, err error)
+
+	// Insert is as in writepath.Engine.
+	Insert(ctx context.Context, batch []store.Create) ([]store.Outcome, error)
+}
+
+// Credentials changes the credentials of a store. Each change appends an entry to the audit log, in the same
+// transaction.
+type Credentials interface {
+	// Tokens is as in writepath.Engine.
+	Tokens(ctx context.Context) ([]auth.Token, error)
+
+	// CreateToken stores a token and returns its id; t.ID is ignored. It returns store.ErrNameTaken if a token of that
+	// name is valid at t.CreatedAt.
+	CreateToken(ctx context.Context, t auth.Token, by audit.Origin) (id int64, err error)
+
+	// RotateToken stores the auth.Rotation of the tokens named t.Name. It returns the new token, as stored, and the old
+	// token, as it was before; store.ErrNotFound if no token of that name is valid at t.CreatedAt.
+	RotateToken(
+		ctx context.Context, t auth.Token, overlap time.Duration, by audit.Origin,
+	) (fresh, old auth.Token, err error)
+
+	// RevokeTokens revokes the selected tokens that are not revoked yet, and returns them; store.ErrNotFound if there is
+	// no such token. A revoked token is invalid from now on, even if at is in the future. If the audit log did not accept
+	// the entries, it returns the tokens and a *store.Unrecorded.
+	RevokeTokens(ctx context.Context, selector store.Selector, at time.Time, by audit.Origin) ([]auth.Token, error)
+
+	// RevokeIdentity stores the revocation t.RevokedAt of a subject or a JWT, known or not, and returns it as stored. The
+	// later of two revocations of a subject counts. With a JWT it removes revoked JWTs that have expired at t.CreatedAt,
+	// if the database allows that. It returns store.ErrTooManySubjects or store.ErrTooManyJWTs if the store has most of
+	// that kind, and *store.Unrecorded as RevokeTokens does.
+	RevokeIdentity(ctx context.Context, t auth.Token, most int, by audit.Origin) (stored auth.Token, err error)
+}
+
+// AuditLog is the audit log of a store.
+type AuditLog interface {
+	store.AuditReader
+
+	// AppendAudit appends entries in one transaction. It works even while a move makes the store read-only, unless the
+	// move fills the store.
+	AppendAudit(ctx context.Context, events ...audit.Event) error
+}
+
+// Outbox is the part of an outbox that the operator sees and changes.
+type Outbox interface {
+	// Webhooks and OutboxTotals are as in webhook.Outbox.
+	Webhooks(ctx context.Context) ([]store.Webhook, error)
+	OutboxTotals(ctx context.Context) (map[int64]store.OutboxTotals, error)
+
+	// DeadLetters returns a page of the dead letters, in the order of webhook and plant.
+	DeadLetters(ctx context.Context, page store.DeadPage) ([]store.DeadLetter, error)
+
+	// RetryDead makes selected dead letters of active webhooks due at once, as new deliveries: at most store.DeadBatch. It
+	// returns their number, and appends an entry to the audit log unless that is 0. It returns store.ErrReadOnly while a
+	// move makes the store read-only.
+	RetryDead(ctx context.Context, s store.DeadSelector, by audit.Origin) (int64, error)
+
+	// DropDead removes selected dead letters of every webhook, with the limits and errors of RetryDead.
+	DropDead(ctx context.Context, s store.DeadSelector, by audit.Origin) (int64, error)
+}

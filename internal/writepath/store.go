@@ -1,0 +1,171 @@
+// Package writepath stores plants for a server. Many requests create plants one by one; a committer stores them in
+// batches, with one fsync for each batch. An engine that can store several batches at the same time has several
+// committers. The package also keeps in memory the tokens that authenticate requests.
+package writepath
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"plantstore/internal/auth"
+	"plantstore/internal/plant"
+	"plantstore/internal/store"
+	"plantstore/internal/trace"
+)
+
+// Config configures a Store.
+type Config struct {
+	Engine  Engine // required; the caller closes it after the Store
+	Commits int    // commits that may run at the same time; 0: 1
+	Limits  Limits
+	JWT     VerifyJWT             // nil: the store accepts no JWT
+	Log     *slog.Logger          // nil: no log
+	Metrics prometheus.Registerer // nil: no metrics
+	Tracer  *trace.Tracer         // nil: no spans
+}
+
+// Store creates plants and authenticates requests, for the server. It is safe for
+// concurrent use.
+type Store struct {
+	writer      *writer
+	credentials *credentials
+	retiring    atomic.Bool
+	closing     sync.Once
+}
+
+// New starts a store on an engine, and reads the tokens before it returns. The
+// caller closes it. The error wraps store.ErrReadOnly if a move makes the engine's store
+// read-only.
+func New(ctx context.Context, c Config) (*Store, error) {
+	if c.Engine == nil {
+		return nil, errors.New("writepath.Config has no Engine")
+	}
+	c.Commits, c.Limits = max(1, c.Commits), c.Limits.withDefaults()
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Metrics == nil {
+		c.Metrics = prometheus.NewRegistry() // nothing reads it
+	}
+	o := &outage{log: c.Log}
+	credentials, err := newCredentials(ctx, c.Engine, c.JWT, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := credentials.move.Load().Err(); err != nil {
+		credentials.close()
+		return nil, err
+	}
+	credentials.measure(c.Metrics)
+	return &Store{
+		writer:      newWriter(c, o),
+		credentials: credentials,
+	}, nil
+}
+
+// Create stores a plant; span is the request's, or nil. When it returns a nil error, the
+// plant is on stable storage; replayed reports that it was already stored. The error is a
+// *plant.Error: a conflict, or the reason why the store could not store it.
+// Create returns within Limits.AnswerTimeout. It has no context, because a plant
+// in a batch is stored even if its client disconnects.
+func (s *Store) Create(span *trace.Span, by auth.Principal, n plant.NewPlant) (replayed bool, err error) {
+	if err := s.credentials.move.Load().Err(); err != nil {
+		return false, clientError(err)
+	}
+	outcome, err := s.writer.create(span, store.Create{Plant: n, By: by.TokenID, At: time.Now()})
+	if err != nil {
+		return false, err
+	}
+	return outcome.Replayed, outcome.Conflict
+}
+
+// Authenticate returns the principal of a credential. It looks for an unknown token in
+// the engine, because the token may be new. The error is a *plant.Error.
+func (s *Store) Authenticate(ctx context.Context, credential string) (auth.Principal, error) {
+	return s.credentials.authenticate(ctx, credential)
+}
+
+// AuthenticateKnown is Authenticate for the tokens in memory only. A token that is
+// newer than the last poll is unknown.
+func (s *Store) AuthenticateKnown(ctx context.Context, credential string) (auth.Principal, error) {
+	return s.credentials.authenticateKnown(ctx, credential, time.Now())
+}
+
+// AuthenticateClaims returns the principal of a person who signed in at the issuer; the caller
+// has verified the claims. Its first call for a subject stores the subject. The error is an
+// *auth.Invalid after a revocation of the subject, or a *plant.Error.
+func (s *Store) AuthenticateClaims(ctx context.Context, claims *auth.Claims) (auth.Principal, error) {
+	return s.credentials.authenticateClaims(ctx, claims, time.Now())
+}
+
+// AuthenticateStale is Authenticate for the tokens of the last successful poll, however
+// old it is. It never waits for the engine. While the engine is unreachable, a token
+// that was revoked since is still valid.
+func (s *Store) AuthenticateStale(credential string) (auth.Principal, error) {
+	return s.credentials.keyring.Authenticate(credential, time.Now())
+}
+
+// Ready returns nil if the store can store plants, else the reason why it cannot.
+func (s *Store) Ready() error {
+	s.writer.mu.Lock()
+	defer s.writer.mu.Unlock()
+	switch {
+	case s.writer.broken:
+		return errors.New("the store failed; see the log")
+	case s.writer.closed, s.retiring.Load():
+		return errors.New("the store is shutting down")
+	case s.writer.longestCommit() >= commitLongMax:
+		return errors.New("a commit has run for over 20 s")
+	case !s.credentials.reachable():
+		return errors.New("the store is unreachable; see the log")
+	}
+	if err := s.writer.outage.unwritable(); err != nil {
+		return err
+	}
+	if s.credentials.move.Load().Phase != "" {
+		return store.ErrReadOnly // the new store's name is for the log only: /readyz is public
+	}
+	return nil
+}
+
+// Writing reports whether plants wait for a commit, or are in one. Reads in the background
+// pause then.
+func (s *Store) Writing() bool {
+	s.writer.mu.Lock()
+	defer s.writer.mu.Unlock()
+	return len(s.writer.pending.creates) > 0 || s.writer.inFlight > 0
+}
+
+// Durability returns the guarantee of an acknowledgement.
+func (s *Store) Durability() store.Durability { return s.writer.engine.Durability() }
+
+// commitLongMax is the longest run time of a commit in a store that is ready.
+const commitLongMax = 20 * time.Second
+
+// Retire makes Ready report that the store is shutting down, so that a load balancer
+// uses other servers. The store still stores plants. After the given time, commits
+// that wait for a lock fail, and a later one fails if it takes more than 400 ms.
+func (s *Store) Retire(within time.Duration) {
+	s.retiring.Store(true)
+	s.writer.retire(within)
+}
+
+// Broken returns a channel that is closed after the engine has returned store.ErrBroken.
+// The process should end then.
+func (s *Store) Broken() <-chan struct{} { return s.writer.failed }
+
+// Close refuses new plants, waits for the outcome of every accepted plant, and ends
+// the goroutines of the store.
+func (s *Store) Close() {
+	s.closing.Do(func() {
+		s.writer.close()
+		s.credentials.close()
+		s.writer.outage.end()
+	})
+}
