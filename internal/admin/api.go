@@ -25,9 +25,13 @@ var documentSource []byte
 // base is the path of the API on the admin listener.
 const base = "/api/v1"
 
-// Document returns the OpenAPI document of the API. The caller must not change it.
-var Document = sync.OnceValues(func() (*apidoc.Document, error) {
-	return apidoc.New(documentSource, apidoc.Config{Errors: plant.Catalogue()})
+// Document returns the OpenAPI document of the API in JSON. The caller must not change it.
+var Document = sync.OnceValues(func() ([]byte, error) {
+	source, err := apidoc.New(documentSource, apidoc.Config{Errors: plant.Catalogue()})
+	if err != nil {
+		return nil, err
+	}
+	return source.JSON()
 })
 
 // Routes returns the routes of the API for server.Config.AdminRoutes.
@@ -38,7 +42,7 @@ func Routes(s *Service) ([]server.Route, error) {
 	}
 	a := api{s}
 	return slices.Concat([]server.Route{
-		{Method: "GET", Path: base + "/openapi.json", Open: true, Untimed: true, Handle: serveDocument(document.JSON)},
+		{Method: "GET", Path: base + "/openapi.json", Open: true, Untimed: true, Handle: serveDocument(document)},
 		{Method: "GET", Path: base + "/plants", Scope: auth.ScopeRead, Bulk: true, Handle: a.listPlants},
 		{
 			Method: "GET", Path: base + "/plants/search", Scope: auth.ScopeRead, Untimed: true, Bulk: true,
