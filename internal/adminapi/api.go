@@ -24,9 +24,13 @@ import (
 //go:embed openapi.yaml
 var documentSource []byte
 
-// Document returns the OpenAPI document of the API. The caller must not change it.
-var Document = sync.OnceValues(func() (*apidoc.Document, error) {
-	return apidoc.New(documentSource, apidoc.Config{Errors: plant.Catalogue()})
+// Document returns the OpenAPI document of the API in JSON. The caller must not change it.
+var Document = sync.OnceValues(func() ([]byte, error) {
+	source, err := apidoc.New(documentSource, apidoc.Config{Errors: plant.Catalogue()})
+	if err != nil {
+		return nil, err
+	}
+	return source.JSON()
 })
 
 // API is the HTTP API. The writers and requests of its methods are those of a server.HandlerFunc.
@@ -53,7 +57,7 @@ func (a *API) Routes() ([]server.Route, error) {
 	}
 	routes := append(a.routes(), server.Route{
 		Method: "GET", Path: "/openapi.json", Open: true, Untimed: true, Handle: stream(func(c *call) error {
-			server.WriteJSON(c.w, http.StatusOK, document.JSON)
+			server.WriteJSON(c.w, http.StatusOK, document)
 			return nil
 		}),
 	})

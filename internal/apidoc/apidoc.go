@@ -1,5 +1,5 @@
-// Package apidoc makes the three forms of an OpenAPI 3.1 document from its source in YAML: JSON, YAML and HTML. The
-// HTML needs no script.
+// Package apidoc makes the three forms of an OpenAPI 3.1 document from its source in YAML: JSON, YAML and HTML, with the
+// same content in the same order. The HTML needs no script.
 package apidoc
 
 import (
@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"html/template"
 	"strconv"
 	"strings"
 
@@ -16,21 +15,8 @@ import (
 	"plantstore/internal/plant"
 )
 
-// Document is an OpenAPI document. All forms have the same content in the same order.
-type Document struct {
-	JSON []byte // application/json
-	YAML []byte // application/yaml, RFC 9512
-
-	Title, Version, Summary string
-	Servers                 []Server
-	HTML                    template.HTML // the rest of the document, for a page with Style
-}
-
-// Server is an address of the API.
-type Server struct{ URL, Description string }
-
-// Relative reports whether the URL has no host, so that it depends on the address of the document.
-func (s Server) Relative() bool { return strings.HasPrefix(s.URL, "/") }
+// Source is a document whose source is filled in.
+type Source struct{ root yaml.Node }
 
 // Config has the parts of a document that its source in YAML lacks.
 type Config struct {
@@ -39,14 +25,14 @@ type Config struct {
 	Errors []plant.Entry     // the table of these errors is the text of the name errorTable
 }
 
-// New returns the document of a source. The same input gives the same bytes.
-func New(source []byte, c Config) (*Document, error) {
-	var root yaml.Node
-	if err := yaml.Unmarshal(source, &root); err != nil {
+// New fills in a source. The same input gives the same forms, byte by byte.
+func New(source []byte, c Config) (*Source, error) {
+	s := &Source{}
+	if err := yaml.Unmarshal(source, &s.root); err != nil {
 		return nil, fmt.Errorf("read the API document: %w", err)
 	}
 	for path, value := range c.Values {
-		if err := set(root.Content[0], path, value); err != nil {
+		if err := set(s.root.Content[0], path, value); err != nil {
 			return nil, fmt.Errorf("fill in the API document: %w", err)
 		}
 	}
@@ -54,19 +40,8 @@ func New(source []byte, c Config) (*Document, error) {
 	for name, text := range c.Names {
 		names = append(names, "{"+name+"}", text)
 	}
-	replace(&root, strings.NewReplacer(names...))
-	d := &Document{}
-	var err error
-	if d.YAML, err = encodeYAML(&root); err != nil {
-		return nil, fmt.Errorf("write the API document in YAML: %w", err)
-	}
-	if d.JSON, err = encodeJSON(root.Content[0]); err != nil {
-		return nil, fmt.Errorf("write the API document in JSON: %w", err)
-	}
-	if err := d.render(); err != nil {
-		return nil, fmt.Errorf("write the API document in HTML: %w", err)
-	}
-	return d, nil
+	replace(&s.root, strings.NewReplacer(names...))
+	return s, nil
 }
 
 func errorTable(entries []plant.Entry) string {
@@ -123,25 +98,27 @@ func replace(node *yaml.Node, names *strings.Replacer) {
 	}
 }
 
-// encodeYAML returns the text of a document in YAML.
-func encodeYAML(root *yaml.Node) ([]byte, error) {
+// YAML returns the document as application/yaml (RFC 9512).
+func (s *Source) YAML() ([]byte, error) {
 	var out bytes.Buffer
 	encoder := yaml.NewEncoder(&out)
 	encoder.SetIndent(2)
-	err := errors.Join(encoder.Encode(root), encoder.Close())
-	return out.Bytes(), err
+	if err := errors.Join(encoder.Encode(&s.root), encoder.Close()); err != nil {
+		return nil, fmt.Errorf("write the API document in YAML: %w", err)
+	}
+	return out.Bytes(), nil
 }
 
-// encodeJSON encodes the nodes without decoding their values, which would lose the order of the members and round the
-// bounds of int64 to floats.
-func encodeJSON(node *yaml.Node) ([]byte, error) {
-	compact, err := appendNode(nil, node)
+// JSON returns the document as application/json. It encodes the nodes without decoding their values, which would lose
+// the order of the members and round the bounds of int64 to floats.
+func (s *Source) JSON() ([]byte, error) {
+	compact, err := appendNode(nil, s.root.Content[0])
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("write the API document in JSON: %w", err)
 	}
 	var out bytes.Buffer
 	if err := json.Indent(&out, compact, "", "  "); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("write the API document in JSON: %w", err)
 	}
 	out.WriteByte('\n')
 	return out.Bytes(), nil

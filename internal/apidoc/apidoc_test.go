@@ -39,11 +39,23 @@ components:
 
 func TestForms(t *testing.T) {
 	t.Parallel()
-	d, err := apidoc.New([]byte(source), apidoc.Config{
+	s, err := apidoc.New([]byte(source), apidoc.Config{
 		Values: map[string]string{"servers 0 url": "https://plants.example", "paths /leaves get x-max": "12"},
 		Names:  map[string]string{"address": "https://plants.example"},
 		Errors: []plant.Entry{{Code: 40001, Name: "no-leaf", Meaning: "There is no leaf."}},
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	jsonForm, err := s.JSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	yamlForm, err := s.YAML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := apidoc.Render(jsonForm)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,10 +66,10 @@ func TestForms(t *testing.T) {
 		t.Errorf("got the servers %+v, want %+v", got, want)
 	}
 	for form, want := range map[string][]string{
-		string(d.JSON): {
+		string(jsonForm): {
 			`"x-max": 12`, `"minimum": -9223372036854775808`, `"description": "Use https://plants.example."`, `"<All>"`,
 		},
-		string(d.YAML): {"x-max: 12", "Use https://plants.example.", "| 40001 | no-leaf | There is no leaf. |"},
+		string(yamlForm): {"x-max: 12", "Use https://plants.example.", "| 40001 | no-leaf | There is no leaf. |"},
 		string(d.HTML): {
 			`id="listLeaves"`, `href="#schema-Leaf"`, `href="#response-None"`, "&lt;All&gt;", "<td>no-leaf</td>",
 			"-9223372036854775808 to 9223372036854775807", "no credential",
@@ -82,7 +94,15 @@ func TestForms(t *testing.T) {
 // The page needs no script, no inline style and no other host.
 func TestPage(t *testing.T) {
 	t.Parallel()
-	d, err := apidoc.New([]byte(source), apidoc.Config{})
+	s, err := apidoc.New([]byte(source), apidoc.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	jsonForm, err := s.JSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := apidoc.Render(jsonForm)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +138,15 @@ func TestFaultySources(t *testing.T) {
 		"not a document":   {"info: text", apidoc.Config{}},
 		"list for members": {"paths: [1]", apidoc.Config{}},
 	} {
-		if _, err := apidoc.New([]byte(in.source), in.config); err == nil {
+		s, err := apidoc.New([]byte(in.source), in.config)
+		var jsonForm []byte
+		if err == nil {
+			jsonForm, err = s.JSON()
+		}
+		if err == nil {
+			_, err = apidoc.Render(jsonForm)
+		}
+		if err == nil {
 			t.Errorf("%s: got no error", name)
 		}
 	}

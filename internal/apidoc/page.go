@@ -3,6 +3,7 @@ package apidoc
 import (
 	"bytes"
 	_ "embed" // for the templates and the files of the page
+	"fmt"
 	"html/template"
 	"strconv"
 	"strings"
@@ -41,19 +42,33 @@ func statusKind(status string) string {
 	return "good"
 }
 
-// render sets the fields of the page from the JSON form.
-func (d *Document) render() error {
-	parsed, err := parse(d.JSON)
+// Document is an OpenAPI document as HTML.
+type Document struct {
+	Title, Version, Summary string
+	Servers                 []Server
+	HTML                    template.HTML // the rest of the document, for a page with Style
+}
+
+// Server is an address of the API.
+type Server struct{ URL, Description string }
+
+// Relative reports whether the URL has no host, so that it depends on the address of the document.
+func (s Server) Relative() bool { return strings.HasPrefix(s.URL, "/") }
+
+// Render renders a document in JSON.
+func Render(document []byte) (*Document, error) {
+	parsed, err := parse(document)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var body bytes.Buffer
 	if err := documentTemplate.Execute(&body, parsed); err != nil {
-		return err
+		return nil, fmt.Errorf("write the API document in HTML: %w", err)
 	}
-	d.Title, d.Version, d.Summary, d.Servers = parsed.Info.Title, parsed.Info.Version, parsed.Info.Summary, parsed.Servers
-	d.HTML = template.HTML(body.String())
-	return nil
+	return &Document{
+		Title: parsed.Info.Title, Version: parsed.Info.Version, Summary: parsed.Info.Summary, Servers: parsed.Servers,
+		HTML: template.HTML(body.String()),
+	}, nil
 }
 
 // Page returns a page of the document. prefix is the path of the API without a final slash, below which the page finds

@@ -18,8 +18,8 @@ const (
 	fileBytesMax = 1 << 20
 )
 
-// files is a value that is parsed from files, and parsed again when their contents change. It reads the files every 5
-// s, and uses new contents when they are the same 2 s later. It compares contents and not times, because a rename or a
+// files is a value that is parsed from files, and parsed again when their contents change. It polls the files, and uses
+// new contents when they are still the same after settleTime. It compares contents and not times, because a rename or a
 // changed symbolic link (Kubernetes, certbot) can leave the time of the file older.
 type files[T any] struct {
 	paths   []string

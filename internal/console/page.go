@@ -117,13 +117,13 @@ func parseTemplates() (map[string]*template.Template, error) {
 	return parsed, nil
 }
 
-// prepare renders each page once, because html/template analyses a page when it first renders it, and makes the document
-// of the admin API.
+// prepare does the slow part of the first request of each page: html/template analyses a page when it renders it first,
+// and the document of the admin API is rendered then.
 func (c *Console) prepare() {
 	for _, page := range c.templates {
 		_ = page.ExecuteTemplate(io.Discard, "layout.html", view{}) // a request reports the error
 	}
-	_, _ = adminapi.Document() // here too
+	_, _ = adminDocument() // here too
 }
 
 // staticRoutes returns the routes of the files of the pages.

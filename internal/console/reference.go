@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"plantstore/internal/adminapi"
 	"plantstore/internal/apidoc"
@@ -59,8 +60,17 @@ func (c *Console) showPublicReference(w http.ResponseWriter, r *http.Request, pr
 	})
 }
 
-func (c *Console) showAdminReference(w http.ResponseWriter, r *http.Request, principal auth.Principal) error {
+// adminDocument returns the document of the admin API.
+var adminDocument = sync.OnceValues(func() (*apidoc.Document, error) {
 	document, err := adminapi.Document()
+	if err != nil {
+		return nil, err
+	}
+	return apidoc.Render(document)
+})
+
+func (c *Console) showAdminReference(w http.ResponseWriter, r *http.Request, principal auth.Principal) error {
+	document, err := adminDocument()
 	if err != nil {
 		return err
 	}

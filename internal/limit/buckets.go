@@ -121,10 +121,3 @@ func (b *Buckets[K]) reserve(now time.Duration) bool {
 	}
 	return false
 }
-
-// Len returns the number of keys in the table.
-func (b *Buckets[K]) Len() int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return len(b.fullAt)
-}

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -28,12 +29,7 @@ func (p proxies) trust(peer net.Addr) bool {
 }
 
 func contains(prefixes []netip.Prefix, address netip.Addr) bool {
-	for _, prefix := range prefixes {
-		if prefix.Contains(address) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(address) })
 }
 
 // addressOf returns the IP address of a TCP address, without a zone and, if it is an IPv4 address in IPv6 form, as an

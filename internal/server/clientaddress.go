@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -11,12 +12,7 @@ import (
 type proxies []netip.Prefix
 
 func (p proxies) trust(address netip.Addr) bool {
-	for _, prefix := range p {
-		if prefix.Contains(address) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p, func(prefix netip.Prefix) bool { return prefix.Contains(address) })
 }
 
 // Limits of the header of trusted proxies.
@@ -136,7 +132,8 @@ func forwardedAddress(element string) (address netip.Addr, ok bool) {
 	node := ""
 	for i := range names {
 		name, value, rest, ok := forwardedPair(element)
-		if !ok || containsFold(names[:i], name) { // section 4: each parameter at most once
+		isName := func(other string) bool { return strings.EqualFold(other, name) }
+		if !ok || slices.ContainsFunc(names[:i], isName) { // section 4: each parameter at most once
 			return netip.Addr{}, false
 		}
 		if names[i] = name; strings.EqualFold(name, "for") {
@@ -150,15 +147,6 @@ func forwardedAddress(element string) (address netip.Addr, ok bool) {
 		}
 	}
 	return netip.Addr{}, false
-}
-
-func containsFold(names []string, name string) bool {
-	for _, n := range names {
-		if strings.EqualFold(n, name) {
-			return true
-		}
-	}
-	return false
 }
 
 // forwardedPair parses the first parameter of an element: a token, an equals sign, and a token or a quoted string.

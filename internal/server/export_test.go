@@ -5,14 +5,28 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"net/url"
 	"time"
 
 	"plantstore/internal/auth"
 	"plantstore/internal/plant"
 )
 
+// Document is the API document in both forms.
+type Document struct{ JSON, YAML []byte }
+
 // NewDocument returns the API document.
-var NewDocument = newDocument
+func NewDocument(baseURL *url.URL, guessed bool, limits Limits) (d Document, err error) {
+	source, err := newDocument(baseURL, guessed, limits)
+	if err != nil {
+		return d, err
+	}
+	if d.JSON, err = source.JSON(); err != nil {
+		return d, err
+	}
+	d.YAML, err = source.YAML()
+	return d, err
+}
 
 // RouteInfo describes a route.
 type RouteInfo struct {

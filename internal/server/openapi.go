@@ -18,7 +18,7 @@ var documentSource []byte
 
 // newDocument returns the API document of a public listener with limits. baseURL must be absolute. If it is a guess,
 // the server in the document is relative to the document, so that it is right for every client.
-func newDocument(baseURL *url.URL, guessed bool, limits Limits) (*apidoc.Document, error) {
+func newDocument(baseURL *url.URL, guessed bool, limits Limits) (*apidoc.Source, error) {
 	if baseURL.Scheme == "" || baseURL.Host == "" {
 		return nil, fmt.Errorf("base URL must have a scheme and a host; got %q", baseURL.Redacted())
 	}
@@ -66,11 +66,24 @@ func newDocument(baseURL *url.URL, guessed bool, limits Limits) (*apidoc.Documen
 	})
 }
 
-// documentRoutes returns the routes of the API document: JSON, YAML, and an HTML page with its files.
-func documentRoutes(d *apidoc.Document, base string) ([]Route, error) {
-	page, err := d.Page(base)
+// documentRoutes returns the routes of the API document: JSON, YAML, and an HTML page with its files. It returns the
+// document as HTML too.
+func documentRoutes(s *apidoc.Source, base string) ([]Route, *apidoc.Document, error) {
+	jsonForm, err := s.JSON()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	yamlForm, err := s.YAML()
+	if err != nil {
+		return nil, nil, err
+	}
+	document, err := apidoc.Render(jsonForm)
+	if err != nil {
+		return nil, nil, err
+	}
+	page, err := document.Page(base)
+	if err != nil {
+		return nil, nil, err
 	}
 	const html = "text/html; charset=utf-8"
 	var list []Route
@@ -78,8 +91,8 @@ func documentRoutes(d *apidoc.Document, base string) ([]Route, error) {
 		path, contentType string
 		content           []byte
 	}{
-		{"/openapi.json", mediaType, d.JSON},
-		{"/openapi.yaml", "application/yaml", d.YAML},
+		{"/openapi.json", mediaType, jsonForm},
+		{"/openapi.yaml", "application/yaml", yamlForm},
 		{"/docs", html, page},
 		{"/docs/", html, page},
 		{"/docs/apidoc.css", "text/css; charset=utf-8", apidoc.Style},
@@ -87,11 +100,11 @@ func documentRoutes(d *apidoc.Document, base string) ([]Route, error) {
 	} {
 		handle, err := StaticFile(f.contentType, f.content)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		list = append(list, Route{Method: "GET", Path: base + f.path, Open: true, Untimed: true, Handle: handle})
 	}
-	return list, nil
+	return list, document, nil
 }
 
 // publicErrors returns the errors of the public listener. The document has them as a table and as examples, not as an

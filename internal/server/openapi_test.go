@@ -22,7 +22,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.yaml.in/yaml/v3"
 
-	"plantstore/internal/apidoc"
 	"plantstore/internal/plant"
 	"plantstore/internal/server"
 )
@@ -386,7 +385,7 @@ receive 40102.
 
 func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
 
-func newDocument(t testing.TB, base string) *apidoc.Document {
+func newDocument(t testing.TB, base string) server.Document {
 	t.Helper()
 	parsed, err := url.Parse(base)
 	if err != nil {

@@ -19,7 +19,7 @@ type responseRecorder struct {
 	conn      *listen.Conn // nil: not of a listener of package listen
 	forwarded netip.Addr   // the client that a trusted proxy has named; zero: none
 	admitted  bool         // the credential is valid for the route
-	charged   bool         // by charge
+	charged   bool         // by checkForwarded
 	serving   bool         // between hasArrived and responds
 	id        [1]string    // the request id, as the value of a header
 	status    int

@@ -56,11 +56,11 @@ type Route struct {
 // publicRoutes returns the routes of the public listener.
 func publicRoutes(c Config) (routes, error) {
 	base := strings.TrimRight(c.BaseURL.Path, "/")
-	document, err := newDocument(c.BaseURL, !c.OwnHostOnly, c.Limits)
+	source, err := newDocument(c.BaseURL, !c.OwnHostOnly, c.Limits)
 	if err != nil {
 		return routes{}, err
 	}
-	pages, err := documentRoutes(document, base)
+	pages, document, err := documentRoutes(source, base)
 	if err != nil {
 		return routes{}, err
 	}

@@ -4,10 +4,21 @@ import (
 	"crypto/tls"
 	"net"
 	"net/netip"
+	"strings"
 	"testing"
 )
 
 const strangerUnits = 500 // of package listen
+
+const strangersWaiting = 60 // of 100, each of which waits 50 ms longer than the last one
+
+// limited returns the number of connections to the public listener that have waited.
+func (h *harness) limited(t *testing.T) int {
+	t.Helper()
+	_, rest, _ := strings.Cut(h.page(t, "/metrics"), "\nplantstore_connections_limited_total{listener=\"public\"} ")
+	number, _, _ := strings.Cut(rest, "\n")
+	return mustAtoi(t, number)
+}
 
 // dialAs opens a connection to the public listener from an address.
 func (h *harness) dialAs(t *testing.T, from net.IP) *client {
@@ -44,8 +55,13 @@ func testStrangersAreLimited(t *testing.T, over func(*setup)) {
 		t.Fatal("the connection is still open")
 	}
 	c.expectClosed()
+	h.until(t, func() bool { // so that the next connection waits for seconds
+		h.dialAs(t, address)
+		return h.limited(t) >= strangersWaiting
+	})
 	waiting := h.dialAs(t, address)
 	go waiting.write(nothing)
+	h.until(t, func() bool { return h.limited(t) > strangersWaiting })
 	h.log.awaitMessage(t, "clients without a valid credential limited")
 
 	same(t, h.send(post(`{"id":1,"name":"A"}`)), created(`{"name":"A"}`))
