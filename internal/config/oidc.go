@@ -31,8 +31,8 @@ func (o *OIDC) rows() []Setting {
 		},
 		{
 			"oidc-scope-claim", &o.ScopeClaim, "scope", "`claim` with the values that grant scopes",
-			"The claim is a string with values between spaces, or an array of strings, as `scp`, `roles` or `groups` of " +
-				"many issuers.",
+			"The claim is an array of strings, as `roles` or `groups` of many issuers, or a string. `scope` and `scp` have " +
+				"values between spaces; any other string is one value.",
 		},
 		{
 			"oidc-name-claim", &o.NameClaim, "sub", "`claim` with the name of the credential in the log",

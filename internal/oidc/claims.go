@@ -28,6 +28,20 @@ func checkHeader(header object) error {
 	return checkExtensions(header)
 }
 
+// checkClient refuses a token for the client that requested it, unless its type is at+jwt: the audience of an ID token is
+// the client. Issuers name the client in different claims.
+func (v *Verifier) checkClient(header, claims object) error {
+	if typ, _ := header["typ"].(string); strings.HasSuffix(strings.ToLower(typ), "at+jwt") {
+		return nil
+	}
+	for _, name := range []string{"azp", "client_id", "cid", "appid"} {
+		if claims[name] == any(v.config.Audience) {
+			return fmt.Errorf("the audience is the client of the token (%s), so it may be an ID token", name)
+		}
+	}
+	return nil
+}
+
 // checkExtensions refuses members of a header that change its meaning.
 func checkExtensions(header object) error {
 	for _, name := range []string{"crit", "b64", "enc", "zip"} {
@@ -78,7 +92,7 @@ func (v *Verifier) checkClaims(claims object) (*auth.Claims, lifetime, error) {
 			return nil, valid, err
 		}
 	}
-	scopes, err := v.scopes(claims)
+	scopes, err := grants(claims, v.config.ScopeClaim, v.config.Scopes)
 	if err != nil {
 		return nil, valid, err
 	}
@@ -147,18 +161,21 @@ func (v *Verifier) checkAudience(aud any) error {
 	return nil
 }
 
-// refuseOtherTokens refuses ID tokens (OpenID Connect Core section 2 and 3.3.2.11; Keycloak and Amazon Cognito name the
-// kind in the claims typ and token_use), logout tokens (OpenID Connect Back-Channel Logout section 2.4), and tokens that
-// are bound to a key of the client: they must not be accepted as bearer tokens (RFC 8705 section 3, RFC 9449 section 7).
+// refuseOtherTokens refuses ID tokens (OpenID Connect Core section 2 and 3.3.2.11), refresh tokens (issuers name the kind
+// in a claim: Keycloak in typ, Amazon Cognito in token_use), logout tokens (OpenID Connect Back-Channel Logout section
+// 2.4), and tokens that are bound to a key of the client: they must not be accepted as bearer tokens (RFC 8705 section
+// 3, RFC 9449 section 7).
 func refuseOtherTokens(claims object) error {
 	for _, name := range []string{"nonce", "at_hash", "c_hash", "s_hash"} {
 		if _, ok := claims[name]; ok {
 			return fmt.Errorf("it has the claim %s of an ID token", name)
 		}
 	}
-	for name, access := range map[string]string{"typ": "Bearer", "token_use": "access"} {
-		if kind, ok := claims[name]; ok && kind != any(access) {
-			return fmt.Errorf("the claim %s is not %s, so it is not an access token", name, access)
+	for _, name := range []string{"typ", "token_use", "token_type", "tokenType"} {
+		kind, _ := claims[name].(string)
+		access := []string{"bearer", "access", "access_token", "access-token", "at+jwt"}
+		if _, ok := claims[name]; ok && !slices.Contains(access, strings.ToLower(kind)) {
+			return fmt.Errorf("the claim %s does not name an access token", name)
 		}
 	}
 	if _, ok := claims["events"]; ok {
@@ -198,29 +215,34 @@ func CheckIdentifier(text string) error {
 // surrogate pair: two different claims would be equal.
 func invisible(r rune) bool { return !unicode.IsPrint(r) || r == utf8.RuneError }
 
-// scopes returns the scopes that the scope claim grants. The claim is a string with values between spaces (RFC 9068
-// section 2.2.3) or an array of values. An email address needs email_verified (OpenID Connect Core 1.0 section 5.7).
-func (v *Verifier) scopes(claims object) (granted auth.Scopes, err error) {
+// grants returns the scopes that the values of a claim grant. An array has a value in each element, scope and scp have
+// values between spaces (RFC 8693 section 4.2), and any other string is one value, because its owner may have chosen a
+// part of it. An email address needs email_verified (OpenID Connect Core 1.0 section 5.7).
+func grants(claims object, name string, scopes map[string]auth.Scopes) (granted auth.Scopes, err error) {
 	var values []any
-	switch claim := claims[v.config.ScopeClaim].(type) {
+	switch claim := claims[name].(type) {
 	case nil:
 	case string:
-		for value := range strings.FieldsSeq(claim) {
-			values = append(values, value)
+		values = []any{claim}
+		if name == "scope" || name == "scp" {
+			values = nil
+			for value := range strings.SplitSeq(claim, " ") {
+				values = append(values, value)
+			}
 		}
 	case []any:
 		values = claim
 	default:
-		return 0, fmt.Errorf("%s is not a string and not an array", v.config.ScopeClaim)
+		return 0, fmt.Errorf("%s is not a string and not an array", name)
 	}
 	for _, value := range values {
 		text, ok := value.(string)
 		if !ok {
-			return 0, fmt.Errorf("%s has an entry that is not a string", v.config.ScopeClaim)
+			return 0, fmt.Errorf("%s has an entry that is not a string", name)
 		}
-		granted |= v.config.Scopes[text]
+		granted |= scopes[text]
 	}
-	if v.config.ScopeClaim == "email" && granted != 0 && claims["email_verified"] != any(true) {
+	if name == "email" && granted != 0 && claims["email_verified"] != any(true) {
 		return 0, errors.New("the issuer has not verified the email address (email_verified)")
 	}
 	return granted, nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/subtle"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -69,7 +68,7 @@ func (c *Client) checkIDToken(claims object, nonce string, now time.Time) (*auth
 			return nil, err
 		}
 	}
-	scopes, err := c.scopes(claims)
+	scopes, err := grants(claims, c.config.Claim, c.config.Grants)
 	if err != nil {
 		return nil, err
 	}
@@ -96,26 +95,4 @@ func (c *Client) checkClientID(claims object) error {
 		return errors.New("azp is not the client id of the console")
 	}
 	return nil
-}
-
-// scopes returns the scopes that the claim of the client grants. A string is one value, because
-// its owner may have chosen a part of it. An email address needs email_verified (OpenID Connect
-// Core 1.0 section 5.7).
-func (c *Client) scopes(claims object) (granted auth.Scopes, err error) {
-	name := c.config.Claim
-	values, ok := claims[name].([]any)
-	if !ok && claims[name] != nil {
-		values = []any{claims[name]}
-	}
-	for _, value := range values {
-		text, ok := value.(string)
-		if !ok {
-			return 0, fmt.Errorf("%s has an entry that is not a string", name)
-		}
-		granted |= c.config.Grants[text]
-	}
-	if name == "email" && granted != 0 && claims["email_verified"] != any(true) {
-		return 0, errors.New("the issuer has not verified the email address (email_verified)")
-	}
-	return granted, nil
 }

@@ -58,7 +58,7 @@ func TestBadIDTokens(t *testing.T) {
 		"group is a number": {oidctest.Object{"groups": []any{1}}, "groups has an entry that is not a string"},
 		"groups an object": {
 			oidctest.Object{"groups": oidctest.Object{"plant-admins": true}},
-			"groups has an entry that is not a string",
+			"groups is not a string and not an array",
 		},
 		"large": {oidctest.Object{"padding": strings.Repeat("x", 70<<10)}, "it is longer than 65536 bytes"},
 	} {

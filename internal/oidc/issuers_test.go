@@ -16,16 +16,18 @@ import (
 func TestIssuers(t *testing.T) {
 	t.Parallel()
 	type object = oidctest.Object
+	const noScope = "none of its values grants a scope"
 	aud := oidctest.Audience
 	for name, c := range map[string]struct {
 		typ        any // nil: none
 		claims     object
 		scopeClaim string
 		value      string // that grants the scope
-		refused    string // the reason; empty: accepted
+		refused    string // the reason; empty: accepted; noScope: accepted without a scope
 	}{
 		"RFC 9068": {
-			"at+jwt", object{"aud": aud, "sub": "web", "client_id": "web", "jti": "a", "scope": "plants:create"},
+			"at+jwt",
+			object{"aud": aud, "sub": "web", "client_id": "web", "jti": "a", "scope": "plants:create"},
 			"scope", "plants:create", "",
 		},
 		"Auth0, default profile": {
@@ -41,11 +43,13 @@ func TestIssuers(t *testing.T) {
 			}, "roles", "Plants.Create", "",
 		},
 		"Microsoft Entra ID, scopes of a person": {
-			"JWT", object{"aud": aud, "sub": "AAA", "azp": "5c1", "uti": "x", "ver": "2.0", "scp": "Plants.Create Plants.Read"},
+			"JWT",
+			object{"aud": aud, "sub": "AAA", "azp": "5c1", "uti": "x", "ver": "2.0", "scp": "Plants.Create Plants.Read"},
 			"scp", "Plants.Create", "",
 		},
 		"Okta": {
-			nil, object{"aud": aud, "sub": "web", "cid": "web", "jti": "AT.1", "ver": 1, "scp": []any{"plants:create"}},
+			nil,
+			object{"aud": aud, "sub": "web", "cid": "web", "jti": "AT.1", "ver": 1, "scp": []any{"plants:create"}},
 			"scp", "plants:create", "",
 		},
 		"Keycloak": {
@@ -55,12 +59,26 @@ func TestIssuers(t *testing.T) {
 			}, "scope", "plants:create", "",
 		},
 		"Google service account": {
-			"JWT", object{"aud": aud, "sub": "1093", "azp": "1093", "email": "web@nursery.iam.example", "email_verified": true},
+			"JWT",
+			object{"aud": aud, "sub": "1093", "azp": "1093", "email": "web@nursery.iam.example", "email_verified": true},
 			"email", "web@nursery.iam.example", "",
 		},
 		"Google, email not verified": {
-			"JWT", object{"aud": aud, "sub": "1093", "email": "web@nursery.iam.example", "email_verified": false},
+			"JWT",
+			object{"aud": aud, "sub": "1093", "email": "web@nursery.iam.example", "email_verified": false},
 			"email", "web@nursery.iam.example", "the issuer has not verified the email address (email_verified)",
+		},
+		"Google, another address with the address as a word": {
+			"JWT",
+			object{
+				"aud": aud, "sub": "1093", "email": `"a web@nursery.iam.example b"@evil.example`, "email_verified": true,
+			},
+			"email", "web@nursery.iam.example", noScope,
+		},
+		"Auth0, a subject with the subject of a pod as a word": {
+			"JWT",
+			object{"aud": aud, "sub": "custom|a system:serviceaccount:shop:web"},
+			"sub", "system:serviceaccount:shop:web", noScope,
 		},
 		"GitHub Actions": {
 			"JWT", object{
@@ -75,15 +93,18 @@ func TestIssuers(t *testing.T) {
 			}, "sub", "system:serviceaccount:shop:web", "",
 		},
 		"Amazon Cognito, without a resource": {
-			nil, object{"sub": "aaa", "client_id": "web", "token_use": "access", "jti": "b", "scope": "plants/create"},
+			nil,
+			object{"sub": "aaa", "client_id": "web", "token_use": "access", "jti": "b", "scope": "plants/create"},
 			"scope", "plants/create", "aud is missing, or has an entry that is not a string",
 		},
 		"Amazon Cognito, with a resource": {
-			nil, object{"aud": aud, "sub": "aaa", "client_id": "web", "token_use": "access", "jti": "b", "scope": "plants/create"},
+			nil,
+			object{"aud": aud, "sub": "aaa", "client_id": "web", "token_use": "access", "jti": "b", "scope": "plants/create"},
 			"scope", "plants/create", "",
 		},
 		"dex": {
-			nil, object{"aud": aud, "sub": "CgQ", "at_hash": "h", "email": "flora@nursery.example", "groups": []any{"gardeners"}},
+			nil,
+			object{"aud": aud, "sub": "CgQ", "at_hash": "h", "email": "flora@nursery.example", "groups": []any{"gardeners"}},
 			"groups", "gardeners", "it has the claim at_hash of an ID token",
 		},
 	} {
@@ -100,11 +121,14 @@ func TestIssuers(t *testing.T) {
 				}
 				defer v.Close()
 				now, key := time.Now(), i.Key()
-				times := object{"iss": i.URL, "iat": now.Unix(), "nbf": now.Add(-time.Minute).Unix(), "exp": now.Add(time.Hour).Unix()}
+				times := object{
+					"iss": i.URL, "iat": now.Unix(), "nbf": now.Add(-time.Minute).Unix(), "exp": now.Add(time.Hour).Unix(),
+				}
 				token := key.Sign(oidctest.Changed(key.Header(), object{"typ": c.typ}), oidctest.Changed(times, c.claims))
 				claims, err := v.Verify(t.Context(), token, now, true)
 				var invalid *auth.Invalid
 				switch {
+				case c.refused == noScope && err == nil && claims.Scopes == 0:
 				case c.refused != "":
 					if !errors.As(err, &invalid) || reasonOf(err) != c.refused {
 						t.Errorf("got %v, want the reason %q", err, c.refused)

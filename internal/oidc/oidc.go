@@ -4,6 +4,7 @@
 package oidc
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -134,7 +135,7 @@ func (v *Verifier) check(token string, now time.Time) (*entry, parsed, error) {
 	}
 	claims, valid, err := v.checkClaims(t.claims)
 	if err == nil {
-		err = valid.check(now)
+		err = cmp.Or(v.checkClient(t.header, t.claims), valid.check(now))
 	}
 	return &entry{claims, valid}, t, err
 }

@@ -60,7 +60,8 @@ func New(c *Config, log *slog.Logger, metrics prometheus.Registerer) (*Tracer, e
 		AttributePerEventCountLimit: 8, AttributePerLinkCountLimit: 8,
 	}
 	provider := sdk.NewTracerProvider(
-		sdk.WithSpanProcessor(counter{e.ended}), sdk.WithBatcher(e), sdk.WithSampler(sampler{c.Sampler}), sdk.WithRawSpanLimits(limits),
+		sdk.WithSpanProcessor(counter{e.ended}), sdk.WithBatcher(e), sdk.WithSampler(sampler{c.Sampler}),
+		sdk.WithRawSpanLimits(limits),
 		sdk.WithResource(about),
 	)
 	return &Tracer{tracer: provider.Tracer("plantstore"), provider: provider, exporter: e}, nil
