@@ -22,7 +22,6 @@ import (
 var server *pgtest.Server
 
 func TestMain(m *testing.M) {
-	_ = os.Setenv("OTEL_BSP_SCHEDULE_DELAY", "1") // spans wait for no others
 	os.Exit(pgtest.Around(m.Run, &server))
 }
 

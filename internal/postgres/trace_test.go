@@ -50,7 +50,7 @@ func newTracedStore(t *testing.T, url string) *tracedStore {
 	t.Helper()
 	collector := tracetest.Start(t)
 	c, err := trace.FromEnvironment(map[string]string{
-		"OTEL_EXPORTER_OTLP_ENDPOINT": collector.URL,
+		"OTEL_EXPORTER_OTLP_ENDPOINT": collector.URL, "OTEL_BSP_SCHEDULE_DELAY": "1", // spans wait for no others
 	}, "1.0.0")
 	if err != nil {
 		t.Fatal(err)

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -23,17 +22,12 @@ import (
 	"plantstore/internal/writepath"
 )
 
-func TestMain(m *testing.M) {
-	_ = os.Setenv("OTEL_BSP_SCHEDULE_DELAY", "1") // spans wait for no others
-	os.Exit(m.Run())
-}
-
 // startTraced starts a server whose requests are traced, and a collector.
 func startTraced(t *testing.T, change ...func(*setup)) (*harness, *tracetest.Collector) {
 	t.Helper()
 	collector := tracetest.Start(t)
 	config, err := trace.FromEnvironment(map[string]string{
-		"OTEL_EXPORTER_OTLP_ENDPOINT": collector.URL,
+		"OTEL_EXPORTER_OTLP_ENDPOINT": collector.URL, "OTEL_BSP_SCHEDULE_DELAY": "1", // spans wait for no others
 	}, "1.0.0")
 	if err != nil {
 		t.Fatal(err)

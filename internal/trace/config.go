@@ -2,12 +2,16 @@ package trace
 
 import (
 	"cmp"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"golang.org/x/net/http/httpguts"
@@ -20,7 +24,10 @@ type Config struct {
 	Sampler  sdk.Sampler
 	Version  string // of the program
 
-	exposed bool // headers, which have secrets, cross a network in clear text
+	exposed  bool          // headers, which have secrets, cross a network in clear text
+	queueMax int           // spans that wait for the export
+	batchMax int           // spans in one request
+	delay    time.Duration // for which a span waits for others
 }
 
 // Variables that have one form for all signals and one for traces.
@@ -28,6 +35,9 @@ const (
 	otlpPrefix       = "OTEL_EXPORTER_OTLP_"
 	endpointVariable = otlpPrefix + "ENDPOINT"
 	headersVariable  = otlpPrefix + "HEADERS"
+
+	tracesEndpointVariable = otlpPrefix + "TRACES_ENDPOINT"
+	tracesHeadersVariable  = otlpPrefix + "TRACES_HEADERS"
 )
 
 // environment has the variables of the process. An empty value counts as none, as the specification of OpenTelemetry
@@ -53,7 +63,11 @@ func FromEnvironment(variables map[string]string, version string) (*Config, erro
 	}
 	endpoint, err1 := e.endpoint()
 	sampler, err2 := e.sampler()
-	if err := errors.Join(err1, err2, e.protocol(), e.checkHeaders()); err != nil {
+	queueMax, err3 := e.number("OTEL_BSP_MAX_QUEUE_SIZE", sdk.DefaultMaxQueueSize, 1<<20)
+	batchMax, err4 := e.number("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", sdk.DefaultMaxExportBatchSize, 1<<14)
+	delay, err5 := e.number("OTEL_BSP_SCHEDULE_DELAY", sdk.DefaultScheduleDelay, 60_000)
+	err = errors.Join(err1, err2, err3, err4, err5, e.protocol(), e.checkHeaders(), e.checkFiles())
+	if err != nil {
 		return nil, err
 	}
 	headers, _ := e.otlp(headersVariable)
@@ -61,8 +75,21 @@ func FromEnvironment(variables map[string]string, version string) (*Config, erro
 	local := strings.EqualFold(endpoint.Hostname(), "localhost") || ip != nil && ip.IsLoopback()
 	return &Config{
 		Endpoint: endpoint, Sampler: sampler, Version: version,
-		exposed: headers != "" && endpoint.Scheme == "http" && !local,
+		exposed:  headers != "" && endpoint.Scheme == "http" && !local,
+		queueMax: queueMax, batchMax: batchMax, delay: time.Duration(delay) * time.Millisecond,
 	}, nil
+}
+
+// number returns a variable of the batch processor, which accepts any number and could panic.
+func (e environment) number(name string, initial, most int) (int, error) {
+	if e[name] == "" {
+		return initial, nil
+	}
+	n, err := strconv.Atoi(e[name])
+	if err != nil || n < 1 || n > most {
+		return 0, fmt.Errorf("%s must be a number from 1 to %d; got %q", name, most, e[name])
+	}
+	return n, nil
 }
 
 func (e environment) enabled() (bool, error) {
@@ -81,38 +108,70 @@ func (e environment) enabled() (bool, error) {
 	}
 }
 
-// endpoint returns the endpoint for traces as it is, or the general one with the path of traces.
+// endpoint returns the endpoint for traces as it is, or the general one with the path of traces. It checks both, because
+// the exporter reads both and logs an invalid one, which may have a password.
 func (e environment) endpoint() (*url.URL, error) {
-	text, from := e.otlp(endpointVariable)
-	text = cmp.Or(text, "http://localhost:4318")
-	u, err := url.Parse(text)
-	switch { // the value may have a password, so no error shows it
-	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
-		return nil, errors.New(from + " must be an http or https URL, such as http://localhost:4318")
-	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
-		return nil, errors.New(from + " must have no user, no query and no fragment; use " + headersVariable)
+	general, err := parseEndpoint(endpointVariable, cmp.Or(e[endpointVariable], "http://localhost:4318"))
+	if err != nil || e[tracesEndpointVariable] == "" {
+		return general.JoinPath("v1/traces"), err
 	}
-	if from == endpointVariable {
-		u = u.JoinPath("v1/traces")
-	} else if u.Path == "" {
-		u.Path = "/"
+	u, err := parseEndpoint(tracesEndpointVariable, e[tracesEndpointVariable])
+	u.Path = cmp.Or(u.Path, "/")
+	return u, err
+}
+
+// parseEndpoint returns an error without the value, and never a nil URL.
+func parseEndpoint(name, text string) (*url.URL, error) {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
+		return &url.URL{}, errors.New(name + " must be an http or https URL, such as http://localhost:4318")
+	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
+		return u, errors.New(name + " must have no user, no query and no fragment; use " + headersVariable)
 	}
 	return u, nil
 }
 
-// checkHeaders refuses headers that the exporter would log with their values, which are secrets.
+// checkHeaders refuses headers that the exporter would log with their values, which are secrets. It reads both forms.
 func (e environment) checkHeaders() error {
-	text, from := e.otlp(headersVariable)
+	return cmp.Or(e.checkHeader(tracesHeadersVariable), e.checkHeader(headersVariable))
+}
+
+func (e environment) checkHeader(from string) error {
 	n := 0
-	for item := range strings.SplitSeq(text, ",") {
+	for item := range strings.SplitSeq(e[from], ",") {
 		n++
 		name, value, ok := strings.Cut(item, "=")
 		value, err := url.PathUnescape(strings.TrimSpace(value))
-		valid := ok && err == nil && httpguts.ValidHeaderFieldName(strings.TrimSpace(name)) && httpguts.ValidHeaderFieldValue(value)
+		valid := ok && err == nil && httpguts.ValidHeaderFieldName(strings.TrimSpace(name)) &&
+			httpguts.ValidHeaderFieldValue(value)
 		if !valid && strings.TrimSpace(item) != "" {
 			return fmt.Errorf("%s: item %d is not a header; use the form name=value, with commas and other special "+
 				"characters of the value percent-encoded", from, n)
 		}
+	}
+	return nil
+}
+
+// checkFiles reads the certificates and the key. The exporter goes on without a file that it cannot read, and would send
+// the headers to a collector that these authorities do not know.
+func (e environment) checkFiles() error {
+	if file, from := e.otlp(otlpPrefix + "CERTIFICATE"); file != "" {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return fmt.Errorf("%s: %w", from, err)
+		}
+		if !x509.NewCertPool().AppendCertsFromPEM(text) {
+			return fmt.Errorf("%s: %s has no certificate in PEM", from, file)
+		}
+	}
+	certificate, from := e.otlp(otlpPrefix + "CLIENT_CERTIFICATE")
+	key, keyFrom := e.otlp(otlpPrefix + "CLIENT_KEY")
+	if certificate == "" && key == "" {
+		return nil
+	}
+	if _, err := tls.LoadX509KeyPair(certificate, key); err != nil {
+		return fmt.Errorf("%s and %s: %w", from, keyFrom, err)
 	}
 	return nil
 }

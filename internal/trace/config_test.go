@@ -89,12 +89,18 @@ func TestInvalidEnvironment(t *testing.T) {
 		{"OTEL_EXPORTER_OTLP_HEADERS", "a=b,c d=" + canary, "OTEL_EXPORTER_OTLP_HEADERS: item 2 is not a header", true},
 		{"OTEL_EXPORTER_OTLP_HEADERS", "a=%0d%0ax:" + canary, "OTEL_EXPORTER_OTLP_HEADERS: item 1 is not a header", true},
 		{"OTEL_EXPORTER_OTLP_TRACES_HEADERS", "a=%zz" + canary, "OTEL_EXPORTER_OTLP_TRACES_HEADERS: item 1 is not", true},
+		{"OTEL_EXPORTER_OTLP_CERTIFICATE", "/does/not/exist", "OTEL_EXPORTER_OTLP_CERTIFICATE: open /does/not/exist", false},
+		{"OTEL_EXPORTER_OTLP_CERTIFICATE", "config_test.go", "config_test.go has no certificate in PEM", false},
+		{"OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE", "a.pem", "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE and OTEL_", false},
+		{"OTEL_BSP_MAX_QUEUE_SIZE", "-1", `OTEL_BSP_MAX_QUEUE_SIZE must be a number from 1 to 1048576; got "-1"`, false},
+		{"OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "1000000000", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE must be a number from 1", false},
+		{"OTEL_BSP_SCHEDULE_DELAY", "0", "OTEL_BSP_SCHEDULE_DELAY must be a number from 1 to 60000", false},
 		{"OTEL_EXPORTER_OTLP_PROTOCOL", "grpc", `OTEL_EXPORTER_OTLP_PROTOCOL must be http/protobuf`, false},
 		{"OTEL_TRACES_SAMPLER", "jaeger_remote", `OTEL_TRACES_SAMPLER must be always_on, always_off`, false},
 		{"OTEL_TRACES_SAMPLER_ARG", "NaN", `OTEL_TRACES_SAMPLER_ARG must be a number from 0 to 1; got "NaN"`, false},
 		{"OTEL_TRACES_SAMPLER_ARG", "2", `OTEL_TRACES_SAMPLER_ARG must be a number from 0 to 1; got "2"`, false},
 	} {
-		variables := environ("OTEL_TRACES_EXPORTER", "otlp")
+		variables := environ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://a", "OTEL_EXPORTER_OTLP_TRACES_HEADERS", "a=b")
 		variables[row.name] = row.value
 		_, err := trace.FromEnvironment(variables, "1.0.0")
 		if err == nil || !strings.Contains(err.Error(), row.want) {

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/http"
 	"net/url"
+	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -15,8 +18,8 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// exporter exports spans by OTLP over HTTP. It counts them, and repeats a request without a response: the library only
-// repeats the requests that a collector refuses.
+// exporter exports spans by OTLP over HTTP. It counts them, and repeats a request that has no response or a temporary
+// one. The library would not repeat the former, and would not end the pause before the latter when the server stops.
 type exporter struct {
 	*otlptrace.Exporter
 
@@ -51,7 +54,18 @@ func newExporter(c *Config, log *slog.Logger, metrics prometheus.Registerer) (*e
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	e.ending, e.stop = context.WithCancel(context.Background())
 	var err error
-	if e.Exporter, err = otlptracehttp.New(e.ctx, otlptracehttp.WithEndpointURL(c.Endpoint.String())); err != nil {
+	e.Exporter, err = otlptracehttp.New(e.ctx,
+		otlptracehttp.WithEndpointURL(c.Endpoint.String()),
+		otlptracehttp.WithRetry(otlptracehttp.RetryConfig{}), // ExportSpans repeats, until stop
+		otlptracehttp.WithProxy(func(r *http.Request) (*url.URL, error) {
+			// A redirect would take the headers with their secrets to another server.
+			if r.Method != http.MethodPost || r.URL.Scheme != c.Endpoint.Scheme || r.URL.Host != c.Endpoint.Host {
+				return nil, errors.New("the collector redirects, which is not followed")
+			}
+			return http.ProxyFromEnvironment(r)
+		}),
+	)
+	if err != nil {
 		return nil, err
 	}
 	metrics.MustRegister(e.ended, e.exported, e.failed)
@@ -63,18 +77,24 @@ func newExporter(c *Config, log *slog.Logger, metrics prometheus.Registerer) (*e
 func (e *exporter) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.ctx.Err() != nil {
+		return nil // after the end of Close
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(e.ctx, cancel)()
 	for pause := repeatFirst; ; pause = min(2*pause, repeatMost) {
 		err := e.Exporter.ExportSpans(ctx, spans)
-		if err == nil {
-			e.success(len(spans))
+		if rejected, ok := rejectedSpans(err); ok {
+			rejected = min(rejected, len(spans)) // the number is the collector's
+			e.success(len(spans) - rejected)
+			e.failed.Add(float64(rejected))
 			return nil
 		}
 		e.failure(err)
 		var unanswered *url.Error
-		if errors.As(err, &unanswered) && ctx.Err() == nil {
+		again := errors.As(err, &unanswered) || strings.Contains(err.Error(), "retry-able request failure")
+		if again && ctx.Err() == nil {
 			select {
 			case <-time.After(pause):
 				continue
@@ -88,6 +108,22 @@ func (e *exporter) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) er
 	}
 }
 
+// partial matches the library's error about a response that rejects a number of spans, or none with a warning.
+var partial = regexp.MustCompile(`OTLP partial success: (?s:.*) \((\d+) spans rejected\)`)
+
+// rejectedSpans returns the number of spans that the collector rejected, and whether it accepted the others.
+func rejectedSpans(err error) (int, bool) {
+	if err == nil {
+		return 0, true
+	}
+	match := partial.FindStringSubmatch(err.Error())
+	if match == nil {
+		return 0, false
+	}
+	n, err := strconv.Atoi(match[1])
+	return n, err == nil
+}
+
 func (e *exporter) success(spans int) {
 	e.exported.Add(float64(spans))
 	if !e.since.IsZero() {
@@ -96,14 +132,17 @@ func (e *exporter) success(spans int) {
 	}
 }
 
+// collectorText matches the reason phrase after a status, and the body.
+var collectorText = regexp.MustCompile(`(?s)(: \d{3}) .*|body: .*`)
+
 // failure logs the first failure since the last success. The log has no text of the collector.
 func (e *exporter) failure(err error) {
 	if !e.since.IsZero() {
 		return
 	}
 	e.since = time.Now()
-	text, _, _ := strings.Cut(err.Error(), "body: ")
-	e.log.Warn("traces are not exported; requests are served as before", "error", strings.TrimRight(text, " (:"))
+	text := strings.TrimRight(collectorText.ReplaceAllString(err.Error(), "$1"), " :")
+	e.log.Warn("traces are not exported; requests are served as before", "error", text)
 }
 
 // counter counts the sampled spans that end. The batch processor beside it drops those that its queue has no room for.

@@ -2,10 +2,15 @@ package trace_test
 
 import (
 	"io"
+	"maps"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
+
+	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	"google.golang.org/protobuf/proto"
 
 	"plantstore/internal/trace/tracetest"
 )
@@ -45,7 +50,7 @@ func TestRefused(t *testing.T) {
 	c.WaitRequests(t, 1)
 	tr.Close(t.Context())
 	tr.counts(t, map[string]int{"ended": 1, "failed": 1})
-	if log := tr.log.String(); !strings.Contains(log, "400 Bad Request") || strings.Contains(log, canary) {
+	if log := tr.log.String(); !strings.Contains(log, ": 400\"") || strings.Contains(log, canary) {
 		t.Errorf("got the log\n%s", log)
 	}
 }
@@ -95,5 +100,61 @@ func TestExposedHeaders(t *testing.T) {
 		if log := tr.log.String(); strings.Contains(log, "clear text") != want || strings.Contains(log, "canary") {
 			t.Errorf("%s: got the log\n%s", endpoint, log)
 		}
+	}
+}
+
+// TestPartialSuccess lets the collector accept spans with a warning, and reject some.
+func TestPartialSuccess(t *testing.T) {
+	const canary = "canary4711"
+	for rejected, exported := range map[int64]int{0: 3, 1: 2, 1 << 62: 0} {
+		body, err := proto.Marshal(&collector.ExportTraceServiceResponse{
+			PartialSuccess: &collector.ExportTracePartialSuccess{RejectedSpans: rejected, ErrorMessage: canary},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := tracetest.Start(t)
+		c.Answer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/x-protobuf")
+			_, _ = w.Write(body)
+		}))
+		tr := start(t, c.URL)
+		for range 3 {
+			tr.Request(nil, time.Now()).End()
+		}
+		tr.Close(t.Context())
+		want := map[string]int{"ended": 3, "exported": exported, "failed": 3 - exported}
+		maps.DeleteFunc(want, func(_ string, n int) bool { return n == 0 })
+		tr.counts(t, want)
+		if log := tr.log.String(); strings.Contains(log, canary) {
+			t.Errorf("%d: got the log\n%s", rejected, log)
+		}
+	}
+}
+
+// TestRedirect lets the collector redirect to another server, which must not receive the headers.
+func TestRedirect(t *testing.T) {
+	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("the other server receives %s with the headers %v", r.Method, r.Header)
+	}))
+	defer other.Close()
+	for _, status := range []int{http.StatusFound, http.StatusTemporaryRedirect} {
+		c := tracetest.Start(t)
+		c.Answer(http.RedirectHandler(other.URL, status))
+		tr := start(t, c.URL, "OTEL_EXPORTER_OTLP_HEADERS", "api-key=canary4711")
+		tr.Request(nil, time.Now()).End()
+		c.WaitRequests(t, 1)
+		tr.Close(t.Context())
+		tr.counts(t, map[string]int{"ended": 1, "failed": 1})
+	}
+}
+
+// TestInvalidResourceAttributes starts with attributes that are not all valid.
+func TestInvalidResourceAttributes(t *testing.T) {
+	c := tracetest.Start(t)
+	tr := start(t, c.URL, "OTEL_RESOURCE_ATTRIBUTES", "deployment.environment=test,,b=c")
+	tr.Close(t.Context())
+	if log := tr.log.String(); !strings.Contains(log, "OTEL_RESOURCE_ATTRIBUTES") {
+		t.Errorf("got the log\n%s", log)
 	}
 }

@@ -7,6 +7,7 @@ package trace
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"time"
@@ -43,7 +44,10 @@ func New(c *Config, log *slog.Logger, metrics prometheus.Registerer) (*Tracer, e
 		resource.WithAttributes(attribute.String("service.name", "plantstore"), attribute.String("service.version", c.Version)),
 		resource.WithFromEnv(), resource.WithTelemetrySDK(),
 	)
-	if err != nil {
+	switch {
+	case errors.Is(err, resource.ErrPartialResource):
+		log.Warn("a part of OTEL_RESOURCE_ATTRIBUTES is invalid; the form is name=value,name=value")
+	case err != nil:
 		return nil, err
 	}
 	e, err := newExporter(c, log, metrics)
@@ -60,7 +64,9 @@ func New(c *Config, log *slog.Logger, metrics prometheus.Registerer) (*Tracer, e
 		AttributePerEventCountLimit: 8, AttributePerLinkCountLimit: 8,
 	}
 	provider := sdk.NewTracerProvider(
-		sdk.WithSpanProcessor(counter{e.ended}), sdk.WithBatcher(e), sdk.WithSampler(sampler{c.Sampler}),
+		sdk.WithSpanProcessor(counter{e.ended}), sdk.WithSampler(sampler{c.Sampler}),
+		sdk.WithBatcher(e, sdk.WithMaxQueueSize(c.queueMax), sdk.WithMaxExportBatchSize(min(c.batchMax, c.queueMax)),
+			sdk.WithBatchTimeout(c.delay)),
 		sdk.WithRawSpanLimits(limits),
 		sdk.WithResource(about),
 	)

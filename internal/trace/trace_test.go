@@ -53,8 +53,7 @@ type tracing struct {
 // start starts a tracer for a collector, with further variables of the environment.
 func start(t *testing.T, endpoint string, list ...string) *tracing {
 	t.Helper()
-	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "1")
-	variables := environ(list...)
+	variables := environ(append([]string{"OTEL_BSP_SCHEDULE_DELAY", "1"}, list...)...)
 	for name, value := range variables {
 		t.Setenv(name, value)
 	}
