@@ -70,7 +70,10 @@ func (p *program) withServer(
 	cmd *cobra.Command, s *config.Settings, f *remote.Flags, do func(context.Context, *remote.Server) error,
 ) error {
 	ctx := cmd.Context()
-	if err := cmp.Or(checkOnlyRemote(cmd.Flags()), f.Check(), s.Load(ctx, p.env, cmd.Flags())); err != nil {
+	if err := cmp.Or(checkOnlyRemote(cmd.Flags()), f.Check()); err != nil {
+		return err
+	}
+	if err := s.Load(ctx, p.env, cmd.Flags()); err != nil { // may wait for the file
 		return err
 	}
 	token := p.env.Vars[config.TokenVariable]

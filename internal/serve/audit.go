@@ -29,9 +29,10 @@ func (v *instance) openAudit(ctx context.Context) error {
 	a.Record(a.event(audit.ServerStart, details...))
 	a.Flush(ctx) // before any other entry of this server
 	ctx, a.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	go func() { // ends with ctx; stop waits for it
+	keep := time.Duration(v.Settings.Audit.Keep) // here, because a reload replaces the settings
+	go func() {                                  // ends with ctx; stop waits for it
 		defer close(a.pruned)
-		a.prune(ctx, v.engine, time.Duration(v.Settings.Audit.Keep), v.log)
+		a.prune(ctx, v.engine, keep, v.log)
 	}()
 	v.audit = a
 	v.onClose(a.stop)
